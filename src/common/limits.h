@@ -1,0 +1,44 @@
+/*-------------------------------------------------------------------------
+ *
+ * limits.h
+ *	  Limits that the extension, the engine and the kernels share.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_LIMITS_H
+#define GPUVEC_LIMITS_H
+
+/* Ids are 0 .. GPUVEC_MAX_ID, so a set has at most GPUVEC_MAX_IDS of them */
+#define GPUVEC_MAX_ID			65535
+#define GPUVEC_MAX_IDS			65536
+
+/* Largest k of one request; longer answers are fetched page by page */
+#define GPUVEC_MAX_K			100000
+
+/* Up to this k the selection of the best rows stays on the fast path */
+#define GPUVEC_FAST_K			1024
+
+/* Queries of one request */
+#define GPUVEC_MAX_QUERIES		1000000
+
+/* Rows of one segment: a row number within a segment fits 16 bits */
+#define GPUVEC_SEGMENT_ROWS		65536
+
+/*
+ * A tile is a group of rows of a segment that one warp scans together; a
+ * chunk is 8 consecutive ids of a row (16 bytes).
+ */
+#define GPUVEC_TILE_ROWS		32
+#define GPUVEC_CHUNK_IDS		8
+
+/*
+ * A row is named by its heap position: block number << 16 | line pointer
+ * number.  Line pointer numbers are below 2^11 for every block size that
+ * PostgreSQL supports, and the kernels rely on it.
+ */
+#define GPUVEC_MAX_LINE			2047
+#define gpuvec_tid(block, line) (((uint64_t) (block) << 16) | (uint16_t) (line))
+#define gpuvec_tid_block(tid)	((uint32_t) ((tid) >> 16))
+#define gpuvec_tid_line(tid)	((uint16_t) ((tid) & 0xFFFF))
+
+#endif							/* GPUVEC_LIMITS_H */

@@ -1,0 +1,46 @@
+/*-------------------------------------------------------------------------
+ *
+ * error.h
+ *	  How the engine's functions report what went wrong.
+ *
+ * A function that can fail takes a gpuvec_error and returns false or NULL after
+ * filling it.  The fields become an ereport(ERROR) in the session.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_ERROR_H
+#define GPUVEC_ERROR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct gpuvec_error
+{
+	char		sqlstate[6];
+	bool		fatal;			/* the backend is unusable: the engine must exit */
+	char		message[256];
+	char		detail[256];
+	char		hint[256];
+} gpuvec_error;
+
+#define GPUVEC_OUT_OF_MEMORY		"53200"
+#define GPUVEC_CANCELED				"57014"
+#define GPUVEC_PROTOCOL_VIOLATION	"08P01"
+#define GPUVEC_OBJECT_IN_USE		"55006"
+#define GPUVEC_TOO_MANY_SESSIONS	"53300"
+#define GPUVEC_SYSTEM_ERROR			"58000"
+#define GPUVEC_INVALID_VALUE		"22023"
+#define GPUVEC_LIMIT_EXCEEDED		"54000"
+
+/* Fill *error and return false.  detail and hint may be NULL. */
+extern bool gpuvec_fail(gpuvec_error *error, const char *sqlstate,
+						const char *detail, const char *hint,
+						const char *format,...)
+#ifdef __GNUC__
+			__attribute__((format(printf, 5, 6)))
+#endif
+		   ;
+
+extern bool gpuvec_fail_memory(gpuvec_error *error, size_t bytes);
+
+#endif							/* GPUVEC_ERROR_H */

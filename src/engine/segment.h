@@ -1,0 +1,135 @@
+/*-------------------------------------------------------------------------
+ *
+ * segment.h
+ *	  Segments: immutable groups of rows in the layout that the scans read.
+ *
+ * A segment holds up to GPUVEC_SEGMENT_ROWS rows, sorted by (number of ids,
+ * tid).  32 consecutive rows form a tile; a tile's ids are swizzled: ids 0-7 of
+ * its 32 rows, then ids 8-15 of its 32 rows, and so on up to its longest row, so
+ * that a warp's 16-byte loads are contiguous.  The chunk c (ids 8c .. 8c+7) of
+ * row r of tile t starts at
+ *
+ *		ids[((tile_chunk[t] + c) * 32 + r) * 8]
+ *
+ * Places beyond a row's length hold 0, and so do all places of the rows that
+ * pad the last tile; they are not ids, and a scan must not count them: id 0 is
+ * an ordinary id.
+ *
+ * Segments and live maps are shared between views by reference counting; the
+ * last release frees the host memory and, through the backend, the device's.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_SEGMENT_H
+#define GPUVEC_SEGMENT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/limits.h"
+#include "engine/error.h"
+
+typedef struct gpuvec_backend gpuvec_backend;
+
+/* A row on its way into a segment; ids belong to the caller */
+typedef struct gpuvec_source_row
+{
+	uint64_t	tid;
+	uint32_t	len;
+	const uint16_t *ids;		/* ascending, distinct */
+} gpuvec_source_row;
+
+typedef struct gpuvec_segment
+{
+	atomic_int	refs;
+	uint32_t	nrows;
+	uint32_t	ntiles;
+	uint32_t	minlen;			/* ids of the shortest row */
+	uint32_t	maxlen;			/* ids of the longest row */
+	uint64_t	nids;			/* ids of all rows */
+	uint64_t	nchunks;		/* chunks of all tiles (each 32 * 16 bytes) */
+
+	uint64_t   *tid;			/* [nrows] */
+	uint32_t   *len;			/* [nrows], ascending */
+	uint16_t   *by_tid;			/* [nrows] row numbers in ascending order of tid */
+	uint32_t   *tile_chunk;		/* [ntiles + 1] first chunk of each tile */
+	uint16_t   *ids;			/* [nchunks * 256]; NULL when only the device has
+								 * them */
+
+	gpuvec_backend *backend;	/* that adopted the segment, or NULL */
+	void	   *device;			/* backend's own */
+	size_t		host_bytes;		/* allocated on the host, this struct included */
+	size_t		device_bytes;	/* allocated on the device */
+} gpuvec_segment;
+
+/* Which rows of a segment still count (tombstones are cleared bits) */
+typedef struct gpuvec_livemap
+{
+	atomic_int	refs;
+	uint32_t	nlive;
+	uint32_t	nwords;
+	gpuvec_backend *backend;
+	void	   *device;			/* backend's own */
+	uint32_t	bits[];			/* bit r % 32 of word r / 32: row r is live */
+} gpuvec_livemap;
+
+/* What a search sees: an immutable list of segments */
+typedef struct gpuvec_view_entry
+{
+	gpuvec_segment *segment;
+	gpuvec_livemap *live;		/* NULL: all rows are live */
+} gpuvec_view_entry;
+
+typedef struct gpuvec_view
+{
+	atomic_int	refs;
+	uint32_t	nentries;
+	uint64_t	nrows;			/* live rows */
+	uint64_t	nids;			/* ids of all rows, dead ones included */
+	gpuvec_backend *backend;
+	void	   *device;			/* backend's own */
+	gpuvec_view_entry entries[];
+} gpuvec_view;
+
+/*
+ * Build one segment of nrows rows (1 .. GPUVEC_SEGMENT_ROWS), which must already
+ * be sorted by (len, tid).  NULL and *error on lack of memory.
+ */
+extern gpuvec_segment *gpuvec_segment_build(const gpuvec_source_row *rows,
+											uint32_t nrows, gpuvec_error *error);
+
+/* Sort rows by (len, tid), in place, with up to nthreads threads. */
+extern bool gpuvec_rows_sort(gpuvec_source_row *rows, uint64_t nrows,
+							 int nthreads, gpuvec_error *error);
+
+/* Copy the ids of one row out of a segment that has its ids on the host */
+extern void gpuvec_segment_row(const gpuvec_segment *segment, uint32_t row,
+							   uint16_t *ids);
+
+/* First position in by_tid whose tid is >= the given one */
+extern uint32_t gpuvec_segment_find(const gpuvec_segment *segment, uint64_t tid);
+
+extern gpuvec_segment *gpuvec_segment_ref(gpuvec_segment *segment);
+extern void gpuvec_segment_unref(gpuvec_segment *segment);
+
+/* A map with all nrows rows live, or a copy of another one */
+extern gpuvec_livemap *gpuvec_livemap_new(uint32_t nrows, gpuvec_error *error);
+extern gpuvec_livemap *gpuvec_livemap_copy(const gpuvec_livemap *map, gpuvec_error *error);
+extern gpuvec_livemap *gpuvec_livemap_ref(gpuvec_livemap *map);
+extern void gpuvec_livemap_unref(gpuvec_livemap *map);
+
+/* A view of these entries; takes over the caller's references to them */
+extern gpuvec_view *gpuvec_view_new(const gpuvec_view_entry *entries,
+									uint32_t nentries, gpuvec_error *error);
+extern gpuvec_view *gpuvec_view_ref(gpuvec_view *view);
+extern void gpuvec_view_unref(gpuvec_view *view);
+
+static inline bool
+gpuvec_entry_live(const gpuvec_view_entry *entry, uint32_t row)
+{
+	return entry->live == NULL || (entry->live->bits[row / 32] >> (row % 32) & 1);
+}
+
+#endif							/* GPUVEC_SEGMENT_H */

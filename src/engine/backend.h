@@ -46,7 +46,7 @@ typedef struct gpuvec_topk_query
 	double		min_score;		/* not NaN */
 	double		after_score;
 	uint64_t	after_tid;
-	const atomic_bool *canceled;	/* may be NULL; polled: the answer is not
+	const int  *canceled;		/* may be NULL; read atomically, nonzero: the answer is not
 									 * wanted any more, nmatches may be 0 */
 
 	/* the answer */

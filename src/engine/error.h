@@ -32,6 +32,10 @@ typedef struct gpuvec_error
 #define GPUVEC_INVALID_VALUE		"22023"
 #define GPUVEC_LIMIT_EXCEEDED		"54000"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Fill *error and return false.  detail and hint may be NULL. */
 extern bool gpuvec_fail(gpuvec_error *error, const char *sqlstate,
 						const char *detail, const char *hint,
@@ -42,5 +46,9 @@ extern bool gpuvec_fail(gpuvec_error *error, const char *sqlstate,
 		   ;
 
 extern bool gpuvec_fail_memory(gpuvec_error *error, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif							/* GPUVEC_ERROR_H */

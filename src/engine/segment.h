@@ -23,7 +23,6 @@
 #ifndef GPUVEC_SEGMENT_H
 #define GPUVEC_SEGMENT_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -32,6 +31,10 @@
 #include "engine/error.h"
 
 typedef struct gpuvec_backend gpuvec_backend;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /* A row on its way into a segment; ids belong to the caller */
 typedef struct gpuvec_source_row
@@ -43,7 +46,7 @@ typedef struct gpuvec_source_row
 
 typedef struct gpuvec_segment
 {
-	atomic_int	refs;
+	int			refs;			/* changed by __atomic builtins only */
 	uint32_t	nrows;
 	uint32_t	ntiles;
 	uint32_t	minlen;			/* ids of the shortest row */
@@ -67,7 +70,7 @@ typedef struct gpuvec_segment
 /* Which rows of a segment still count (tombstones are cleared bits) */
 typedef struct gpuvec_livemap
 {
-	atomic_int	refs;
+	int			refs;			/* changed by __atomic builtins only */
 	uint32_t	nlive;
 	uint32_t	nwords;
 	gpuvec_backend *backend;
@@ -84,7 +87,7 @@ typedef struct gpuvec_view_entry
 
 typedef struct gpuvec_view
 {
-	atomic_int	refs;
+	int			refs;			/* changed by __atomic builtins only */
 	uint32_t	nentries;
 	uint64_t	nrows;			/* live rows */
 	uint64_t	nids;			/* ids of all rows, dead ones included */
@@ -131,5 +134,9 @@ gpuvec_entry_live(const gpuvec_view_entry *entry, uint32_t row)
 {
 	return entry->live == NULL || (entry->live->bits[row / 32] >> (row % 32) & 1);
 }
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif							/* GPUVEC_SEGMENT_H */

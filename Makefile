@@ -1,0 +1,32 @@
+# gpuvec: exact set-similarity search for PostgreSQL
+#
+#   make            the extension and the engine
+#   make install    into the PostgreSQL that PG_CONFIG names
+#   make check      every suite, against private servers (see test/README)
+#   make demo       a private server with real data and a few searches
+#   make bench      the benchmark
+#
+# WITH_CUDA=auto|yes|no   kernels if nvcc is found | or fail | never
+
+EXTENSION = gpuvec
+EXTVERSION = 0.1.0
+MODULE_big = gpuvec
+DATA = sql/gpuvec--$(EXTVERSION).sql
+PGFILEDESC = "gpuvec - exact set-similarity search"
+
+srcdir ?= .
+OBJS = $(sort $(patsubst $(srcdir)/%.c,%.o,$(wildcard \
+	$(srcdir)/src/*.c $(srcdir)/src/idset/*.c $(srcdir)/src/mirror/*.c \
+	$(srcdir)/src/link/*.c $(srcdir)/src/search/*.c)))
+
+PG_CPPFLAGS = -I$(srcdir)/src $(GPUVEC_CPPFLAGS)
+PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers -fno-fast-math -ffp-contract=off $(GPUVEC_CFLAGS)
+SHLIB_LINK = -lm
+
+EXTRA_CLEAN = gpuvec-engine build
+
+PG_CONFIG ?= pg_config
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+include $(PGXS)
+
+include $(srcdir)/engine.mk

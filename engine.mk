@@ -1,0 +1,82 @@
+# The engine: a program of its own that includes no PostgreSQL header.
+#
+# Everything but main.c goes into build/libengine.a, which the engine, its unit
+# tests and the benchmark link.
+
+WITH_CUDA ?= auto
+ENGINE_CC ?= $(CC)
+NVCC ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
+CUDA_ARCHS ?= 80 86 89 90
+
+ifeq ($(WITH_CUDA),no)
+CUDA :=
+else ifeq ($(WITH_CUDA),yes)
+CUDA := yes
+ifeq ($(NVCC),)
+$(error WITH_CUDA=yes, but nvcc was not found; set NVCC=/path/to/nvcc)
+endif
+else ifeq ($(WITH_CUDA),auto)
+CUDA := $(if $(NVCC),yes,)
+else
+$(error WITH_CUDA must be auto, yes or no, not "$(WITH_CUDA)")
+endif
+
+ENGINE_CFLAGS ?= -O2 -g
+ENGINE_WARNINGS = -Wall -Wextra -Wmissing-prototypes -Wdeclaration-after-statement -Wno-unused-parameter
+ENGINE_FLAGS = -std=gnu11 -pthread -fPIE -ffp-contract=off -I$(srcdir)/src -D_GNU_SOURCE \
+	-DGPUVEC_VERSION='"$(EXTVERSION)"' $(ENGINE_WARNINGS) $(ENGINE_CFLAGS) $(ENGINE_EXTRA_CFLAGS)
+
+ENGINE_SRCS := $(filter-out src/engine/main.c, $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/src/engine/*.c $(srcdir)/src/engine/cpu/*.c)))
+ENGINE_OBJS := $(ENGINE_SRCS:%.c=build/%.o)
+KERNEL_OBJS :=
+ENGINE_LIBS = -lm -lpthread
+
+ifeq ($(CUDA),yes)
+KERNEL_SRCS := $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/kernels/*.cu))
+KERNEL_OBJS := $(KERNEL_SRCS:%.cu=build/%.o)
+CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
+LAST_ARCH = $(lastword $(CUDA_ARCHS))
+NVCC_FLAGS = -std=c++17 -O3 -lineinfo --fmad=false -I$(srcdir)/src -I$(srcdir)/kernels \
+	-Xcompiler -fPIE,-Wall,-Wextra,-Wno-unused-parameter \
+	$(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
+	-gencode arch=compute_$(LAST_ARCH),code=compute_$(LAST_ARCH) $(NVCC_EXTRA_FLAGS)
+# statically linked runtime: the driver is loaded when the engine starts
+ENGINE_LIBS += -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/targets/x86_64-linux/lib -lcudart_static -ldl -lrt -lstdc++
+else
+ENGINE_OBJS += build/src/engine/nocuda/nocuda.o
+endif
+
+ENGINE_LIB = build/libengine.a
+
+all: gpuvec-engine
+
+build/%.o: $(srcdir)/%.c
+	@mkdir -p $(@D)
+	$(ENGINE_CC) $(ENGINE_FLAGS) $(FLAGS_$(notdir $*)) -MMD -MP -c -o $@ $<
+
+build/%.o: $(srcdir)/%.cu
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCC_FLAGS) -MD -MF $(@:.o=.d) -c -o $@ $<
+
+$(ENGINE_LIB): $(ENGINE_OBJS) $(KERNEL_OBJS)
+	rm -f $@
+	$(AR) rcs $@ $^
+
+gpuvec-engine: build/src/engine/main.o $(ENGINE_LIB)
+	$(ENGINE_CC) $(ENGINE_FLAGS) -pie -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
+
+-include $(ENGINE_OBJS:.o=.d) $(KERNEL_OBJS:.o=.d)
+
+install: install-engine
+installdirs: installdirs-engine
+uninstall: uninstall-engine
+
+.PHONY: install-engine installdirs-engine uninstall-engine
+installdirs-engine:
+	$(MKDIR_P) '$(DESTDIR)$(bindir)'
+
+install-engine: gpuvec-engine installdirs-engine
+	$(INSTALL_PROGRAM) gpuvec-engine '$(DESTDIR)$(bindir)'
+
+uninstall-engine:
+	rm -f '$(DESTDIR)$(bindir)/gpuvec-engine'

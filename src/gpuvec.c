@@ -1,0 +1,146 @@
+/*-------------------------------------------------------------------------
+ *
+ * gpuvec.c
+ *	  Module initialisation and settings.
+ *
+ * Loading the library must never fail, whatever the state of GPUs and engine:
+ * pg_dump, pg_upgrade and the server's start depend on it.  Nothing here talks
+ * to the engine.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "fmgr.h"
+#include "link/supervisor.h"
+#include "miscadmin.h"
+#include "utils/guc.h"
+
+#ifdef GPUVEC_TEST_HOOKS
+#include "storage/lock.h"
+#endif
+
+PG_MODULE_MAGIC;
+
+int			gpuvec_engine = GPUVEC_ENGINE_AUTO;
+char	   *gpuvec_devices = NULL;
+int			gpuvec_device_memory = 0;
+int			gpuvec_cpu_threads = 0;
+int			gpuvec_max_sessions = 1000;
+char	   *gpuvec_engine_program = NULL;
+bool		gpuvec_verify = false;
+
+static const struct config_enum_entry engine_options[] = {
+	{"auto", GPUVEC_ENGINE_AUTO, false},
+	{"cuda", GPUVEC_ENGINE_CUDA, false},
+	{"cpu", GPUVEC_ENGINE_CPU, false},
+	{NULL, 0, false}
+};
+
+PGDLLEXPORT void _PG_init(void);
+
+/* Accept a comma-separated list of device numbers, or nothing */
+static bool
+check_devices(char **newval, void **extra, GucSource source)
+{
+	bool		digit_needed = false;
+
+	for (const char *p = *newval; *p; p++)
+	{
+		if (*p >= '0' && *p <= '9')
+			digit_needed = false;
+		else if (*p == ',' && !digit_needed && p != *newval)
+			digit_needed = true;
+		else if (*p != ' ')
+		{
+			digit_needed = true;
+			break;
+		}
+	}
+	if (digit_needed)
+		GUC_check_errdetail("Device numbers must be separated by commas, as in \"0,1\".");
+	return !digit_needed;
+}
+
+/* Define the settings of the engine, which the supervisor passes on to it */
+static void
+define_engine_settings(void)
+{
+	DefineCustomEnumVariable("gpuvec.engine",
+							 "Selects what the engine runs on.",
+							 "\"auto\" takes a GPU if there is one, and the CPU otherwise.",
+							 &gpuvec_engine, GPUVEC_ENGINE_AUTO, engine_options,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+	DefineCustomStringVariable("gpuvec.devices",
+							   "Numbers of the GPUs that the engine may use, separated by commas.",
+							   "An empty string means the first GPU.",
+							   &gpuvec_devices, "",
+							   PGC_SIGHUP, 0, check_devices, NULL, NULL);
+
+	DefineCustomIntVariable("gpuvec.device_memory",
+							"Memory that mirrors may take on each device.",
+							"0 means 80 % of the free memory of a GPU, or half of the machine's memory on the CPU.",
+							&gpuvec_device_memory, 0, 0, INT_MAX / 2,
+							PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("gpuvec.cpu_threads",
+							"Number of threads of the engine on the CPU.",
+							"0 means one for each core.",
+							&gpuvec_cpu_threads, 0, 0, 1024,
+							PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("gpuvec.max_sessions",
+							"Number of sessions that may be connected to the engine.",
+							NULL,
+							&gpuvec_max_sessions, 1000, 1, 100000,
+							PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+	DefineCustomStringVariable("gpuvec.engine_program",
+							   "Path of the engine program.",
+							   "An empty string means gpuvec-engine beside the postgres program.",
+							   &gpuvec_engine_program, "",
+							   PGC_SIGHUP, GUC_SUPERUSER_ONLY, NULL, NULL, NULL);
+}
+
+void
+_PG_init(void)
+{
+	define_engine_settings();
+
+	DefineCustomBoolVariable("gpuvec.verify",
+							 "Recomputes each score from the table and fails on any difference.",
+							 NULL,
+							 &gpuvec_verify, false,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
+
+#ifdef GPUVEC_TEST_HOOKS
+	DefineCustomStringVariable("gpuvec.injection_point",
+							   "Name of the place where this session waits for an advisory lock.",
+							   NULL,
+							   &gpuvec_injection_point, "",
+							   PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+#endif
+
+	MarkGUCPrefixReserved("gpuvec");
+
+	if (process_shared_preload_libraries_in_progress && !IsBinaryUpgrade)
+		GpuvecRegisterSupervisor();
+}
+
+#ifdef GPUVEC_TEST_HOOKS
+char	   *gpuvec_injection_point = NULL;
+
+/* Wait for the test's advisory lock if this is the chosen place */
+void
+gpuvec_injection(const char *name)
+{
+	LOCKTAG		tag;
+
+	if (gpuvec_injection_point == NULL || strcmp(gpuvec_injection_point, name) != 0)
+		return;
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, GPUVEC_INJECTION_LOCK, 0, 2);
+	(void) LockAcquire(&tag, ShareLock, false, false);
+	LockRelease(&tag, ShareLock, false);
+}
+#endif

@@ -1,0 +1,512 @@
+/*-------------------------------------------------------------------------
+ *
+ * link.c
+ *	  This session's connection to the engine.
+ *
+ * One socket per session, opened on first use and kept.  `in_request` is true
+ * from the first byte of a request to the last of its answer (and from the
+ * first page of a load to its commit); if an error or a cancel ends the
+ * (sub)transaction meanwhile, the connection is closed, which cancels the
+ * request in the engine, and the next search opens a new one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "access/xact.h"
+#include "link/link.h"
+#include "link/supervisor.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/fd.h"
+#include "storage/latch.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+/* How long to wait for a supervisor to open its socket */
+#define SUPERVISOR_PATIENCE_MS	10000
+
+/* Connections that are accepted and then closed: the engine is in trouble */
+#define OPEN_ATTEMPTS			5
+
+static int	link_fd = -1;
+static WaitEventSet *link_events = NULL;
+static bool in_request = false;
+static uint64 request_number = 0;
+static uint64 generation = 0;
+static bool callbacks_registered = false;
+
+/* Positions in link_events */
+#define EVENT_SOCKET	0
+
+/* Close the connection */
+void
+GpuvecLinkClose(void)
+{
+	if (link_events != NULL)
+		FreeWaitEventSet(link_events);
+	link_events = NULL;
+	if (link_fd >= 0)
+	{
+		close(link_fd);
+		ReleaseExternalFD();
+	}
+	link_fd = -1;
+	in_request = false;
+}
+
+void
+GpuvecLinkExpectMore(void)
+{
+	in_request = link_fd >= 0;
+}
+
+uint64
+GpuvecLinkGeneration(void)
+{
+	return generation;
+}
+
+/* A request that an error cut off cannot be finished any more */
+static void
+link_xact_callback(XactEvent event, void *arg)
+{
+	if (in_request && (event == XACT_EVENT_ABORT || event == XACT_EVENT_PARALLEL_ABORT))
+		GpuvecLinkClose();
+}
+
+static void
+link_subxact_callback(SubXactEvent event, SubTransactionId mySubid,
+					  SubTransactionId parentSubid, void *arg)
+{
+	if (in_request && event == SUBXACT_EVENT_ABORT_SUB)
+		GpuvecLinkClose();
+}
+
+/* Wait until the socket is ready, the latch is set, or the time is over */
+static void
+wait_socket(uint32 events, long timeout)
+{
+	WaitEvent	event;
+
+	ModifyWaitEvent(link_events, EVENT_SOCKET, events, NULL);
+	WaitEventSetWait(link_events, timeout, &event, 1, PG_WAIT_EXTENSION);
+	if (event.events & WL_LATCH_SET)
+		ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+}
+
+/* Sleep, interruptibly */
+static void
+nap(long ms)
+{
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
+					 PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+}
+
+/*
+ * Read exactly `size` bytes.  False if the connection is lost first.
+ */
+static bool
+read_bytes(void *to, Size size)
+{
+	char	   *p = to;
+
+	while (size > 0)
+	{
+		ssize_t		n = recv(link_fd, p, size, MSG_DONTWAIT);
+
+		if (n > 0)
+		{
+			p += n;
+			size -= n;
+		}
+		else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+			wait_socket(WL_SOCKET_READABLE, -1);
+		else if (n == 0 || errno != EINTR)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Write all bytes.  False if the connection is lost, or if the engine speaks
+ * before we are done, which it does only to report an error: *spoke is set.
+ */
+static bool
+write_bytes(const void *from, Size size, bool *spoke)
+{
+	const char *p = from;
+
+	while (size > 0)
+	{
+		ssize_t		n = send(link_fd, p, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n > 0)
+		{
+			p += n;
+			size -= n;
+		}
+		else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+		{
+			char		c;
+
+			if (recv(link_fd, &c, 1, MSG_DONTWAIT | MSG_PEEK) > 0)
+			{
+				*spoke = true;
+				return false;
+			}
+			wait_socket(WL_SOCKET_WRITEABLE | WL_SOCKET_READABLE, -1);
+		}
+		else if (n == 0 || errno != EINTR)
+		{
+			char		c;
+
+			/* its last words may still lie in our buffer */
+			*spoke = recv(link_fd, &c, 1, MSG_DONTWAIT | MSG_PEEK) > 0;
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Read one frame into a palloc'd reply */
+static bool
+read_frame(GpuvecReply *reply, uint64 *request)
+{
+	gpuvec_frame frame;
+
+	if (!read_bytes(&frame, sizeof(frame)))
+		return false;
+	if (frame.length > GPUVEC_MAX_FRAME)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROTOCOL_VIOLATION),
+				 errmsg("invalid message from the gpuvec engine")));
+	reply->type = frame.type;
+	reply->length = frame.length;
+	reply->data = MemoryContextAllocExtended(CurrentMemoryContext,
+											 (Size) frame.length + 1, MCXT_ALLOC_HUGE);
+	reply->data[frame.length] = '\0';
+	*request = frame.request;
+	return read_bytes(reply->data, frame.length);
+}
+
+/* The strings of an error frame */
+typedef struct EngineError
+{
+	gpuvec_error_head head;
+	const char *message;
+	const char *detail;
+	const char *hint;
+} EngineError;
+
+/* Take an error frame apart; data is NUL-terminated by read_frame */
+static void
+parse_error(const GpuvecReply *reply, EngineError *error)
+{
+	const char *p = reply->data + sizeof(gpuvec_error_head);
+	const char *end = reply->data + reply->length;
+
+	if (reply->length < sizeof(gpuvec_error_head))
+		ereport(ERROR,
+				(errcode(ERRCODE_PROTOCOL_VIOLATION),
+				 errmsg("invalid message from the gpuvec engine")));
+	memcpy(&error->head, reply->data, sizeof(gpuvec_error_head));
+	error->head.sqlstate[5] = '\0';
+	error->message = p;
+	p = Min(p + strlen(p) + 1, end);
+	error->detail = p;
+	p = Min(p + strlen(p) + 1, end);
+	error->hint = p;
+}
+
+/* Is this five characters that a SQLSTATE may have? */
+static int
+sqlstate_code(const char *s)
+{
+	if (strlen(s) != 5 || strspn(s, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") != 5)
+		return ERRCODE_INTERNAL_ERROR;
+	return MAKE_SQLSTATE(s[0], s[1], s[2], s[3], s[4]);
+}
+
+/* Raise the engine's error as ours */
+static void
+raise_error(const EngineError *error)
+{
+	ereport(ERROR,
+			(errcode(sqlstate_code(error->head.sqlstate)),
+			 errmsg("%s", error->message),
+			 error->detail[0] ? errdetail("%s", error->detail) : 0,
+			 error->hint[0] ? errhint("%s", error->hint) : 0));
+}
+
+/*
+ * Connect the socket, without blocking.  True when connected; false if nobody
+ * listens (yet).
+ */
+static bool
+connect_socket(void)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	struct ucred peer;
+	socklen_t	size = sizeof(peer);
+
+	if (!AcquireExternalFD())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+				 errmsg("no file descriptor is free for the gpuvec engine")));
+	link_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (link_fd < 0)
+	{
+		ReleaseExternalFD();
+		ereport(ERROR,
+				(errcode_for_socket_access(), errmsg("could not create a socket: %m")));
+	}
+	strlcpy(addr.sun_path, GPUVEC_SOCKET_PATH, sizeof(addr.sun_path));
+	if (connect(link_fd, (struct sockaddr *) &addr, sizeof(addr)) < 0 ||
+		getsockopt(link_fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 ||
+		peer.uid != geteuid())
+	{
+		GpuvecLinkClose();
+		return false;
+	}
+	link_events = GpuvecCreateWaitEventSet(3);
+	AddWaitEventToSet(link_events, WL_SOCKET_READABLE, link_fd, NULL, NULL);
+	AddWaitEventToSet(link_events, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+	AddWaitEventToSet(link_events, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
+	generation++;
+	return true;
+}
+
+/* Is there a supervisor, and has it opened its socket? */
+static void
+supervisor_state(bool *running, bool *listening)
+{
+	GpuvecShared *state = GpuvecSharedState();
+
+	SpinLockAcquire(&state->mutex);
+	*running = state->supervisor_pid != 0;
+	*listening = state->listening;
+	SpinLockRelease(&state->mutex);
+}
+
+/* Get a connected socket, starting the supervisor if need be */
+static bool
+reach_supervisor(bool start, const char **reason)
+{
+	TimestampTz begin = GetCurrentTimestamp();
+
+	for (;;)
+	{
+		bool		running;
+		bool		listening;
+
+		supervisor_state(&running, &listening);
+		if (!running)
+		{
+			if (!start)
+			{
+				*reason = "it is not running";
+				return false;
+			}
+			if (!GpuvecStartSupervisor(reason))
+				return false;
+		}
+		else if (listening && connect_socket())
+			return true;
+		if (TimestampDifferenceExceeds(begin, GetCurrentTimestamp(), SUPERVISOR_PATIENCE_MS))
+		{
+			*reason = "its supervisor did not start";
+			return false;
+		}
+		nap(5);
+	}
+}
+
+/* Introduce ourselves.  False: the connection was lost. */
+static bool
+shake_hands(EngineError *error, bool *refused)
+{
+	struct
+	{
+		gpuvec_frame frame;
+		gpuvec_hello hello;
+	}			message;
+	GpuvecReply reply;
+	uint64		request;
+	bool		spoke = false;
+
+	memset(&message, 0, sizeof(message));
+	message.frame.type = GPUVEC_MSG_HELLO;
+	message.frame.length = sizeof(message.hello);
+	message.hello.magic = GPUVEC_PROTOCOL_MAGIC;
+	message.hello.version = GPUVEC_PROTOCOL_VERSION;
+	memcpy(message.hello.incarnation, GpuvecSharedState()->incarnation, 16);
+	message.hello.pid = MyProcPid;
+	message.hello.database = MyDatabaseId;
+
+	*refused = false;
+	in_request = true;
+	if (!write_bytes(&message, sizeof(message), &spoke) && !spoke)
+		return false;
+	if (!read_frame(&reply, &request))
+		return false;
+	in_request = false;
+	if (reply.type == GPUVEC_MSG_WELCOME && reply.length == sizeof(gpuvec_welcome))
+		return true;
+	if (reply.type != GPUVEC_MSG_ERROR)
+		return false;
+	parse_error(&reply, error);
+	*refused = !error->head.retry;
+	return false;
+}
+
+/*
+ * Open the connection, unless it is open.  `start` also starts the supervisor
+ * and with it the engine.
+ */
+GpuvecLinkStatus
+GpuvecLinkOpen(bool start, const char **reason)
+{
+	if (in_request)
+		GpuvecLinkClose();
+	if (link_fd >= 0)
+		return GPUVEC_LINK_READY;
+
+	if (!callbacks_registered)
+	{
+		RegisterXactCallback(link_xact_callback, NULL);
+		RegisterSubXactCallback(link_subxact_callback, NULL);
+		callbacks_registered = true;
+	}
+
+	for (int attempt = 0; attempt < OPEN_ATTEMPTS; attempt++)
+	{
+		EngineError error;
+		bool		refused;
+
+		if (!reach_supervisor(start, reason))
+			return GPUVEC_LINK_UNAVAILABLE;
+		if (shake_hands(&error, &refused))
+			return GPUVEC_LINK_READY;
+		GpuvecLinkClose();
+		if (refused)
+		{
+			/* a full engine is the user's to know; any other refusal, do without */
+			if (sqlstate_code(error.head.sqlstate) == ERRCODE_TOO_MANY_CONNECTIONS)
+				raise_error(&error);
+			*reason = error.message;
+			return GPUVEC_LINK_UNAVAILABLE;
+		}
+		nap(20 << attempt);
+	}
+	*reason = "it closes connections";
+	return GPUVEC_LINK_UNAVAILABLE;
+}
+
+/* Send a frame that consists of several pieces */
+static bool
+send_frame(gpuvec_message type, const GpuvecPiece *pieces, int npieces, bool *spoke)
+{
+	gpuvec_frame frame;
+	Size		length = 0;
+
+	for (int i = 0; i < npieces; i++)
+		length += pieces[i].size;
+	if (length > GPUVEC_MAX_FRAME)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("request to the gpuvec engine is too large"),
+				 errdetail("It has %zu bytes, the limit is %u.", length, GPUVEC_MAX_FRAME)));
+
+	memset(&frame, 0, sizeof(frame));
+	frame.type = type;
+	frame.length = length;
+	frame.request = ++request_number;
+	in_request = true;
+	if (npieces == 1 && pieces[0].size <= 4096)
+	{
+		/* small requests in one packet */
+		char		packet[sizeof(frame) + 4096];
+
+		memcpy(packet, &frame, sizeof(frame));
+		memcpy(packet + sizeof(frame), pieces[0].data, pieces[0].size);
+		return write_bytes(packet, sizeof(frame) + pieces[0].size, spoke);
+	}
+	if (!write_bytes(&frame, sizeof(frame), spoke))
+		return false;
+	for (int i = 0; i < npieces; i++)
+		if (!write_bytes(pieces[i].data, pieces[i].size, spoke))
+			return false;
+	return true;
+}
+
+/*
+ * Read an answer.  False: the connection was lost, or the engine asks to try
+ * again.  If `closing`, an error ends the connection (pages were under way).
+ */
+static bool
+read_reply(gpuvec_message expected, Size minimum, bool closing, GpuvecReply *reply)
+{
+	uint64		request;
+
+	if (!read_frame(reply, &request))
+		return false;
+	if (reply->type == GPUVEC_MSG_ERROR)
+	{
+		EngineError error;
+
+		parse_error(reply, &error);
+		if (error.head.retry)
+			return false;
+		if (closing || request != request_number)
+			GpuvecLinkClose();
+		in_request = false;
+		raise_error(&error);
+	}
+	if (reply->type != expected || reply->length < minimum || request != request_number)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROTOCOL_VIOLATION),
+				 errmsg("unexpected message %u from the gpuvec engine", reply->type)));
+	in_request = false;
+	return true;
+}
+
+bool
+GpuvecLinkCall(gpuvec_message type, const GpuvecPiece *pieces, int npieces,
+			   gpuvec_message expected, Size minimum, GpuvecReply *reply)
+{
+	bool		spoke = false;
+
+	if (link_fd < 0)
+		return false;
+	if ((send_frame(type, pieces, npieces, &spoke) || spoke) &&
+		read_reply(expected, minimum, spoke || type == GPUVEC_MSG_COMMIT, reply))
+		return true;
+	GpuvecLinkClose();
+	return false;
+}
+
+bool
+GpuvecLinkSend(gpuvec_message type, const void *data, Size size)
+{
+	GpuvecPiece piece = {data, size};
+	bool		spoke = false;
+	GpuvecReply reply;
+
+	if (link_fd < 0)
+		return false;
+	if (send_frame(type, &piece, 1, &spoke))
+		return true;			/* in_request stays: a commit has to follow */
+	if (spoke)
+		(void) read_reply(GPUVEC_MSG_ERROR, 0, true, &reply);
+	GpuvecLinkClose();
+	return false;
+}

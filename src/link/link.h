@@ -1,0 +1,65 @@
+/*-------------------------------------------------------------------------
+ *
+ * link.h
+ *	  This session's connection to the engine.
+ *
+ * Every wait here can be interrupted.  An engine that vanishes is no error at
+ * this level: calls return false, and the caller decides whether to start over.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_LINK_H
+#define GPUVEC_LINK_H
+
+#include "postgres.h"
+
+#include "common/protocol.h"
+
+typedef enum GpuvecLinkStatus
+{
+	GPUVEC_LINK_READY,
+	GPUVEC_LINK_UNAVAILABLE		/* no engine can be had: *reason says why */
+} GpuvecLinkStatus;
+
+/* A piece of a message */
+typedef struct GpuvecPiece
+{
+	const void *data;
+	Size		size;
+} GpuvecPiece;
+
+/* An answer; data is palloc'd in the caller's memory context */
+typedef struct GpuvecReply
+{
+	uint16		type;			/* gpuvec_message */
+	uint32		length;
+	char	   *data;
+} GpuvecReply;
+
+/* Connect, starting supervisor and engine if `start` */
+extern GpuvecLinkStatus GpuvecLinkOpen(bool start, const char **reason);
+
+/*
+ * Send one request and read its answer.  False: the connection was lost.
+ * Errors that the engine answers are raised, except those that ask for a retry,
+ * which count as a lost connection.
+ */
+extern bool GpuvecLinkCall(gpuvec_message type, const GpuvecPiece *pieces,
+						   int npieces, gpuvec_message expected, Size minimum,
+						   GpuvecReply *reply);
+
+/* Send a message that has no answer (pages).  False: the connection was lost. */
+extern bool GpuvecLinkSend(gpuvec_message type, const void *data, Size size);
+
+/*
+ * More messages must follow the last answer (a load or refresh has begun): if
+ * an error comes first, the connection is closed.
+ */
+extern void GpuvecLinkExpectMore(void);
+
+extern void GpuvecLinkClose(void);
+
+/* Tells connections of one session apart; private mirrors are named by it */
+extern uint64 GpuvecLinkGeneration(void);
+
+#endif							/* GPUVEC_LINK_H */

@@ -1,0 +1,154 @@
+/*-------------------------------------------------------------------------
+ *
+ * shared.c
+ *	  The little shared memory that gpuvec has, and starting the supervisor.
+ *
+ * A few hundred bytes fit the server's slack, so nothing has to be preloaded.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "link/supervisor.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/timestamp.h"
+
+/* A session that began to start a supervisor and vanished is not waited for */
+#define STARTING_TIMEOUT_MS		5000
+
+static GpuvecShared *shared = NULL;
+
+static shmem_request_hook_type prev_shmem_request_hook = NULL;
+
+/* Find or make the shared state */
+GpuvecShared *
+GpuvecSharedState(void)
+{
+	bool		found;
+
+	if (shared != NULL)
+		return shared;
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	shared = ShmemInitStruct("gpuvec", sizeof(GpuvecShared), &found);
+	if (!found)
+	{
+		memset(shared, 0, sizeof(GpuvecShared));
+		SpinLockInit(&shared->mutex);
+		if (!pg_strong_random(shared->incarnation, sizeof(shared->incarnation)))
+			ereport(ERROR,
+					(errcode(ERRCODE_INTERNAL_ERROR),
+					 errmsg("could not generate random values")));
+	}
+	LWLockRelease(AddinShmemInitLock);
+	return shared;
+}
+
+/* Ask for our shared memory when preloaded */
+static void
+request_shared_memory(void)
+{
+	if (prev_shmem_request_hook)
+		prev_shmem_request_hook();
+	RequestAddinShmemSpace(MAXALIGN(sizeof(GpuvecShared)));
+}
+
+/* Describe the supervisor to the postmaster */
+static void
+fill_worker(BackgroundWorker *worker)
+{
+	memset(worker, 0, sizeof(*worker));
+	snprintf(worker->bgw_name, BGW_MAXLEN, "gpuvec supervisor");
+	snprintf(worker->bgw_type, BGW_MAXLEN, "gpuvec supervisor");
+	snprintf(worker->bgw_library_name, BGW_MAXLEN, "gpuvec");
+	snprintf(worker->bgw_function_name, BGW_MAXLEN, "gpuvec_supervisor_main");
+	worker->bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker->bgw_start_time = BgWorkerStart_ConsistentState;
+	worker->bgw_restart_time = BGW_NEVER_RESTART;
+}
+
+/* Preloaded: the engine starts with the server */
+void
+GpuvecRegisterSupervisor(void)
+{
+	BackgroundWorker worker;
+
+	prev_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = request_shared_memory;
+
+	fill_worker(&worker);
+	worker.bgw_restart_time = 5;
+	RegisterBackgroundWorker(&worker);
+}
+
+/* May this session start the supervisor now? */
+static bool
+claim_start(GpuvecShared *state)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	bool		mine = false;
+
+	SpinLockAcquire(&state->mutex);
+	if (state->supervisor_pid == 0 &&
+		(state->starting == 0 ||
+		 TimestampDifferenceExceeds(state->starting, now, STARTING_TIMEOUT_MS)))
+	{
+		state->starting = now;
+		mine = true;
+	}
+	SpinLockRelease(&state->mutex);
+	return mine;
+}
+
+/* Give up the claim */
+static void
+unclaim_start(GpuvecShared *state)
+{
+	SpinLockAcquire(&state->mutex);
+	state->starting = 0;
+	SpinLockRelease(&state->mutex);
+}
+
+/*
+ * Make sure that a supervisor runs or is about to.  Returns false with a reason
+ * if there can be none; the caller then does without an engine.
+ */
+bool
+GpuvecStartSupervisor(const char **reason)
+{
+	GpuvecShared *state = GpuvecSharedState();
+	BackgroundWorker worker;
+	BackgroundWorkerHandle *handle;
+	BgwHandleStatus status;
+	pid_t		pid;
+
+	if (!IsUnderPostmaster)
+	{
+		*reason = "background workers do not run in single-user mode";
+		return false;
+	}
+	if (!claim_start(state))
+		return true;
+
+	fill_worker(&worker);
+	worker.bgw_notify_pid = MyProcPid;
+	if (!RegisterDynamicBackgroundWorker(&worker, &handle))
+	{
+		unclaim_start(state);
+		*reason = "no background worker slot is free (see max_worker_processes)";
+		return false;
+	}
+	status = WaitForBackgroundWorkerStartup(handle, &pid);
+	pfree(handle);
+	if (status == BGWH_POSTMASTER_DIED)
+		ereport(FATAL,
+				(errcode(ERRCODE_ADMIN_SHUTDOWN),
+				 errmsg("postmaster exited during the start of a background worker")));
+	if (status == BGWH_STOPPED)
+		unclaim_start(state);	/* it may have run and ended; the caller retries */
+	return true;
+}

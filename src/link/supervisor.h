@@ -1,0 +1,43 @@
+/*-------------------------------------------------------------------------
+ *
+ * supervisor.h
+ *	  The background worker that keeps the engine running, and what it and the
+ *	  sessions share.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_SUPERVISOR_H
+#define GPUVEC_SUPERVISOR_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+#include "storage/spin.h"
+
+/* Where the engine listens, relative to the data directory */
+#define GPUVEC_SOCKET_PATH	"pg_stat_tmp/gpuvec.sock"
+
+/*
+ * State in shared memory.  It is made by whoever comes first, and lost in a
+ * crash restart: `incarnation` is random, so that nothing that outlived the
+ * shared memory is ever trusted (facts about WAL positions and page LSNs do not
+ * survive a crash).
+ */
+typedef struct GpuvecShared
+{
+	slock_t		mutex;			/* protects all below but incarnation */
+	uint8		incarnation[16];
+	int			supervisor_pid; /* 0: none */
+	bool		listening;		/* the supervisor's socket exists */
+	TimestampTz starting;		/* a session is starting a supervisor; 0: none */
+	int			engine_pid;		/* 0: none */
+	uint32		starts;			/* engines started in this incarnation */
+	char		trouble[256];	/* why the engine is not running, or "" */
+} GpuvecShared;
+
+extern GpuvecShared *GpuvecSharedState(void);
+extern void GpuvecRegisterSupervisor(void);
+extern bool GpuvecStartSupervisor(const char **reason);
+extern PGDLLEXPORT void gpuvec_supervisor_main(Datum arg);
+
+#endif							/* GPUVEC_SUPERVISOR_H */

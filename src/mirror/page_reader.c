@@ -1,0 +1,289 @@
+/*-------------------------------------------------------------------------
+ *
+ * page_reader.c
+ *	  Reads heap pages into the form in which the engine takes them.
+ *
+ * A mirror holds heap tuples, not a snapshot's rows: every tuple that is not
+ * dead to everyone, under its own TID.  There is one reader for loads and
+ * refreshes.  Under one share lock it asks for the state of each tuple, copies
+ * the page and takes its LSN; everything else (deforming, detoasting) works on
+ * the copy after the lock is gone.  Content and LSN hence belong together: a
+ * later change of the page has a later LSN, and the next check sees it.
+ *
+ * Detoasting may come too late: a tuple that died, or whose insertion failed,
+ * after the page was copied can lose its chunks.  So chunks are read by a
+ * reader of our own that reports what is missing instead of raising.  Chunks
+ * disappear only when no snapshot, old ones included, can see the tuple;
+ * leaving such a tuple out is exact.  If the searching snapshot does see it,
+ * the table is corrupt.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "access/detoast.h"
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/heaptoast.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/toast_internals.h"
+#include "common/protocol.h"
+#include "mirror/page_reader.h"
+#include "executor/tuptable.h"
+#include "miscadmin.h"
+#include "storage/procarray.h"
+#include "utils/fmgroids.h"
+#include "utils/snapmgr.h"
+
+/* Tables larger than this part of the buffer pool go through a ring */
+#define BULK_READ_FRACTION	4
+
+PageReader *
+PageReaderBegin(Relation rel, AttrNumber attnum, Snapshot snapshot)
+{
+	PageReader *reader = palloc0(sizeof(PageReader));
+
+	reader->rel = rel;
+	reader->attnum = attnum;
+	reader->snapshot = snapshot;
+	reader->horizon = GetOldestNonRemovableTransactionId(rel);
+	if (RelationGetNumberOfBlocks(rel) > (BlockNumber) (NBuffers / BULK_READ_FRACTION))
+		reader->strategy = GetAccessStrategy(BAS_BULKREAD);
+	reader->context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec page",
+											ALLOCSET_DEFAULT_SIZES);
+	reader->page = palloc(BLCKSZ);
+	reader->dead = palloc(sizeof(bool) * (MaxOffsetNumber + 1));
+	return reader;
+}
+
+void
+PageReaderEnd(PageReader *reader)
+{
+	MemoryContextDelete(reader->context);
+	if (reader->strategy)
+		FreeAccessStrategy(reader->strategy);
+	pfree(reader->page);
+	pfree(reader->dead);
+	pfree(reader);
+}
+
+/* Pin and share-lock a page */
+static Buffer
+lock_page(PageReader *reader, BlockNumber block)
+{
+	Buffer		buffer = ReadBufferExtended(reader->rel, MAIN_FORKNUM, block,
+											RBM_NORMAL, reader->strategy);
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	return buffer;
+}
+
+XLogRecPtr
+PageReaderLSN(PageReader *reader, BlockNumber block)
+{
+	Buffer		buffer = lock_page(reader, block);
+	XLogRecPtr	lsn = BufferGetLSNAtomic(buffer);
+
+	UnlockReleaseBuffer(buffer);
+	return lsn;
+}
+
+/* The tuple at a line pointer of a page */
+static void
+tuple_at(PageReader *reader, Page page, BlockNumber block, OffsetNumber line,
+		 HeapTuple tuple)
+{
+	ItemId		item = PageGetItemId(page, line);
+
+	tuple->t_data = (HeapTupleHeader) PageGetItem(page, item);
+	tuple->t_len = ItemIdGetLength(item);
+	tuple->t_tableOid = RelationGetRelid(reader->rel);
+	ItemPointerSet(&tuple->t_self, block, line);
+}
+
+/*
+ * Copy a page, its LSN, and which of its tuples are dead to everyone.  A page
+ * that is marked all-visible has none (or, on a standby, some that do no harm).
+ */
+static XLogRecPtr
+copy_page(PageReader *reader, BlockNumber block)
+{
+	Buffer		buffer = lock_page(reader, block);
+	Page		page = BufferGetPage(buffer);
+	OffsetNumber last = PageGetMaxOffsetNumber(page);
+	XLogRecPtr	lsn;
+
+	memset(reader->dead, 0, sizeof(bool) * (last + 1));
+	if (!PageIsNew(page) && !PageIsAllVisible(page))
+	{
+		for (OffsetNumber line = FirstOffsetNumber; line <= last; line++)
+		{
+			HeapTupleData tuple;
+
+			if (!ItemIdIsNormal(PageGetItemId(page, line)))
+				continue;
+			tuple_at(reader, page, block, line, &tuple);
+			reader->dead[line] =
+				HeapTupleSatisfiesVacuum(&tuple, reader->horizon, buffer) == HEAPTUPLE_DEAD;
+		}
+	}
+	memcpy(reader->page, page, BLCKSZ);
+	lsn = BufferGetLSNAtomic(buffer);
+	UnlockReleaseBuffer(buffer);
+	return lsn;
+}
+
+/*
+ * Collect the chunks of an out-of-line value.  NULL if any is missing or not as
+ * the pointer says.
+ */
+static struct varlena *
+fetch_chunks(struct varatt_external *pointer)
+{
+	int32		size = VARATT_EXTERNAL_GET_EXTSIZE(*pointer);
+	bool		compressed = VARATT_EXTERNAL_IS_COMPRESSED(*pointer);
+	struct varlena *value = palloc(size + VARHDRSZ);
+	Relation	toastrel = table_open(pointer->va_toastrelid, AccessShareLock);
+	Relation   *indexes;
+	int			nindexes;
+	int			valid = toast_open_indexes(toastrel, AccessShareLock, &indexes, &nindexes);
+	SnapshotData snapshot;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	int32		next = 0;
+	int32		seen = 0;
+
+	GpuvecInitToastSnapshot(&snapshot);
+	ScanKeyInit(&key, (AttrNumber) 1, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(pointer->va_valueid));
+	scan = systable_beginscan_ordered(toastrel, indexes[valid], &snapshot, 1, &key);
+	while ((tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)
+	{
+		TupleDesc	desc = RelationGetDescr(toastrel);
+		bool		isnull;
+		int32		seq = DatumGetInt32(fastgetattr(tuple, 2, desc, &isnull));
+		struct varlena *chunk = (struct varlena *)
+			DatumGetPointer(fastgetattr(tuple, 3, desc, &isnull));
+		int32		len;
+
+		if (VARATT_IS_EXTENDED(chunk) && !VARATT_IS_SHORT(chunk))
+			break;
+		len = VARSIZE_ANY_EXHDR(chunk);
+		if (seq != next || len > size - seen)
+			break;
+		memcpy((char *) value + VARHDRSZ + seen, VARDATA_ANY(chunk), len);
+		seen += len;
+		next++;
+	}
+	systable_endscan_ordered(scan);
+	toast_close_indexes(indexes, nindexes, AccessShareLock);
+	table_close(toastrel, AccessShareLock);
+
+	if (seen != size)
+		return NULL;
+	if (compressed)
+		SET_VARSIZE_COMPRESSED(value, size + VARHDRSZ);
+	else
+		SET_VARSIZE(value, size + VARHDRSZ);
+	return value;
+}
+
+/* Does the searching snapshot see this row? */
+static bool
+row_visible(PageReader *reader, ItemPointer tid)
+{
+	TupleTableSlot *slot = table_slot_create(reader->rel, NULL);
+	bool		visible = table_tuple_fetch_row_version(reader->rel, tid, reader->snapshot, slot);
+
+	ExecDropSingleTupleTableSlot(slot);
+	return visible;
+}
+
+/*
+ * A plain value of a set, detoasted.  NULL if the row may be left out.
+ */
+static struct varlena *
+plain_value(PageReader *reader, struct varlena *value, ItemPointer tid)
+{
+	if (VARATT_IS_EXTERNAL_ONDISK(value))
+	{
+		struct varatt_external pointer;
+
+		VARATT_EXTERNAL_GET_POINTER(pointer, value);
+		value = fetch_chunks(&pointer);
+		if (value == NULL)
+		{
+			if (row_visible(reader, tid))
+				ereport(ERROR,
+						(errcode(ERRCODE_DATA_CORRUPTED),
+						 errmsg("missing chunk of a value of relation \"%s\"",
+								RelationGetRelationName(reader->rel)),
+						 errdetail("The row is at (%u,%u).", ItemPointerGetBlockNumber(tid),
+								   ItemPointerGetOffsetNumber(tid))));
+			return NULL;
+		}
+	}
+	if (VARATT_IS_EXTENDED(value) && !VARATT_IS_SHORT(value))
+		value = detoast_attr(value);
+	return value;
+}
+
+/* Append one row */
+static void
+append_row(StringInfo out, OffsetNumber line, struct varlena *value)
+{
+	gpuvec_row	row = {.line = line};
+	uint32		bytes = VARSIZE_ANY_EXHDR(value);
+	uint32		padding;
+
+	row.len = bytes / sizeof(uint16);
+	padding = gpuvec_row_bytes(row.len) - sizeof(row) - bytes;
+	enlargeStringInfo(out, sizeof(row) + bytes + padding);
+	memcpy(out->data + out->len, &row, sizeof(row));
+	memcpy(out->data + out->len + sizeof(row), VARDATA_ANY(value), bytes);
+	memset(out->data + out->len + sizeof(row) + bytes, 0, padding);
+	out->len += sizeof(row) + bytes + padding;
+}
+
+void
+PageReaderRead(PageReader *reader, BlockNumber block, StringInfo out)
+{
+	TupleDesc	desc = RelationGetDescr(reader->rel);
+	MemoryContext old = MemoryContextSwitchTo(reader->context);
+	int			start = out->len;
+	gpuvec_page head;
+	OffsetNumber last;
+
+	memset(&head, 0, sizeof(head));
+	head.block = block;
+	head.lsn = copy_page(reader, block);
+	appendBinaryStringInfo(out, (char *) &head, sizeof(head));
+
+	last = PageIsNew(reader->page) ? 0 : PageGetMaxOffsetNumber(reader->page);
+	for (OffsetNumber line = FirstOffsetNumber; line <= last; line++)
+	{
+		HeapTupleData tuple;
+		struct varlena *value;
+		bool		isnull;
+		Datum		datum;
+
+		if (reader->dead[line] || !ItemIdIsNormal(PageGetItemId(reader->page, line)))
+			continue;
+		tuple_at(reader, reader->page, block, line, &tuple);
+		datum = heap_getattr(&tuple, reader->attnum, desc, &isnull);
+		if (isnull)
+			continue;
+		value = plain_value(reader, (struct varlena *) DatumGetPointer(datum), &tuple.t_self);
+		if (value == NULL)
+			continue;
+		append_row(out, line, value);
+		head.nrows++;
+	}
+	head.bytes = out->len - start - sizeof(head);
+	memcpy(out->data + start, &head, sizeof(head));
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(reader->context);
+}

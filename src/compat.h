@@ -51,4 +51,24 @@
 #define GpuvecInitToastSnapshot(s) init_toast_snapshot(s)
 #endif
 
+/* Typed allocation */
+#ifndef palloc_array
+#define palloc_array(type, count) ((type *) palloc(mul_size(sizeof(type), count)))
+#define palloc0_array(type, count) ((type *) palloc0(mul_size(sizeof(type), count)))
+#endif
+
+/* Pages may be pruned that old snapshots still need (until 16) */
+#if PG_VERSION_NUM >= 170000
+#define GpuvecOldSnapshotThresholdActive() false
+#else
+#define GpuvecOldSnapshotThresholdActive() OldSnapshotThresholdActive()
+#endif
+
+/* Ownership of a relation */
+#if PG_VERSION_NUM >= 160000
+#define GpuvecOwnsRelation(relid, role) object_ownercheck(RelationRelationId, relid, role)
+#else
+#define GpuvecOwnsRelation(relid, role) pg_class_ownercheck(relid, role)
+#endif
+
 #endif							/* GPUVEC_COMPAT_H */

@@ -176,13 +176,17 @@ typedef struct gpuvec_commit
 	uint32_t	padding;
 } gpuvec_commit;
 
-/* Drop the shared mirrors of a relation (0: of the whole database) */
+/*
+ * Drop the shared mirrors of a relation (0: of the whole database), or the one
+ * private mirror of this session that private_id names.
+ */
 typedef struct gpuvec_drop
 {
 	uint32_t	database;
 	uint32_t	relation;
 	int32_t		attnum;			/* 0: all columns */
 	uint32_t	padding;
+	uint64_t	private_id;		/* 0: the shared ones */
 } gpuvec_drop;
 
 /*

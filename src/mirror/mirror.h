@@ -1,0 +1,98 @@
+/*-------------------------------------------------------------------------
+ *
+ * mirror.h
+ *	  The engine's copy of a column of a table: is it resident, is it fresh,
+ *	  and what does a search of it give under a snapshot?
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_MIRROR_H
+#define GPUVEC_MIRROR_H
+
+#include "postgres.h"
+
+#include "common/measure.h"
+#include "common/protocol.h"
+#include "executor/tuptable.h"
+#include "utils/rel.h"
+#include "utils/snapshot.h"
+
+/* How a relation is searched */
+typedef enum MirrorMode
+{
+	MIRROR_SHARED,				/* a mirror that all sessions share */
+	MIRROR_PRIVATE,				/* loaded for this call, dropped after it */
+	MIRROR_NONE					/* scanned in this session, without the engine */
+} MirrorMode;
+
+/* A column of a relation with storage; the relation is open and locked */
+typedef struct MirrorTarget
+{
+	Relation	rel;
+	AttrNumber	attnum;
+	MirrorMode	mode;
+	gpuvec_mirror_key key;
+} MirrorTarget;
+
+/* One result */
+typedef struct MirrorHit
+{
+	double		score;
+	ItemPointerData tid;
+	uint32		common;
+} MirrorHit;
+
+/* One query and its results; ids are ascending and distinct */
+typedef struct MirrorQuery
+{
+	const uint16 *ids;
+	uint32		len;
+	bool		skip;			/* a NULL query: no rows */
+
+	MirrorHit  *hits;			/* visible rows, best first */
+	uint64		nhits;
+	uint64		maxhits;		/* allocated */
+
+	/* while searching */
+	bool		done;
+	bool		has_after;
+	double		after_score;
+	uint64		after_tid;
+} MirrorQuery;
+
+/* What all queries of a call have in common */
+typedef struct MirrorSearch
+{
+	gpuvec_measure measure;
+	uint64		k;				/* UINT64_MAX: all */
+	bool		has_min_score;
+	double		min_score;
+	MirrorQuery *queries;
+	uint32		nqueries;
+	Snapshot	snapshot;
+	MemoryContext context;		/* hits live here */
+	uint64		engine_us;		/* time spent in the engine */
+} MirrorSearch;
+
+/* mirror.c */
+extern void MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target);
+extern bool MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason);
+extern bool MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows,
+						  const char **reason);
+
+/* load.c: all return false when the connection was lost */
+extern XLogRecPtr MirrorPosition(void);
+extern bool MirrorState(const gpuvec_mirror_key *key, gpuvec_state *state);
+extern bool MirrorLoad(MirrorTarget *target, Snapshot snapshot, gpuvec_state *state);
+extern bool MirrorEnsure(MirrorTarget *target, Snapshot snapshot, XLogRecPtr position,
+						 gpuvec_state *state);
+
+/* visibility.c */
+typedef struct MirrorVisibility MirrorVisibility;
+extern MirrorVisibility *MirrorVisibilityBegin(MirrorTarget *target, Snapshot snapshot);
+extern void MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh);
+extern bool MirrorVisible(MirrorVisibility *visibility, const gpuvec_hit *hit,
+						  const MirrorQuery *query, gpuvec_measure measure);
+extern void MirrorVisibilityEnd(MirrorVisibility *visibility);
+
+#endif							/* GPUVEC_MIRROR_H */

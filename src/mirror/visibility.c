@@ -1,0 +1,142 @@
+/*-------------------------------------------------------------------------
+ *
+ * visibility.c
+ *	  Which rows of a mirror does a snapshot see?
+ *
+ * A mirror holds tuple versions; each winner is fetched by its own TID under
+ * the snapshot.  For answers with many rows the visibility map saves most of
+ * that, but only with care, since other sessions refresh the same mirror:
+ *
+ *	 1. the snapshot exists (and, under SERIALIZABLE, the predicate lock);
+ *	 2. the mirror's refresh number n0 is asked for;
+ *	 3. the visibility map is read;
+ *	 4. the WAL position is read, the mirror checked against it, and searched.
+ *
+ * A winner needs no fetch if its page's bit was set in 3 and the page was last
+ * read by a refresh numbered n0 or before.  Proof: the page content that the
+ * winner came from was read before 3, and nothing changed on the page between
+ * that reading and 3, else the check in 4 would have read it again, under a
+ * number above n0.  So the content is what the page held in 3, when all of it
+ * was visible to every snapshot, ours included, which already existed.  In all
+ * other orders some interleaving of another session's refresh returns a row
+ * that is not visible.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "access/heapam.h"
+#include "access/tableam.h"
+#include "access/visibilitymap.h"
+#include "idset/idset.h"
+#include "mirror/mirror.h"
+#include "storage/bufmgr.h"
+
+/* Tables with more pages than this are not worth reading the map for */
+#define MAP_MAX_BLOCKS	(64 * 1024 * 1024)
+
+struct MirrorVisibility
+{
+	MirrorTarget *target;
+	Snapshot	snapshot;
+	TupleTableSlot *slot;
+
+	/* the visibility map as it was, one bit per page; NULL: not taken */
+	uint8	   *all_visible;
+	BlockNumber nblocks;
+	uint64		refresh;		/* n0 */
+};
+
+MirrorVisibility *
+MirrorVisibilityBegin(MirrorTarget *target, Snapshot snapshot)
+{
+	MirrorVisibility *visibility = palloc0(sizeof(MirrorVisibility));
+
+	visibility->target = target;
+	visibility->snapshot = snapshot;
+	visibility->slot = table_slot_create(target->rel, NULL);
+	return visibility;
+}
+
+void
+MirrorVisibilityEnd(MirrorVisibility *visibility)
+{
+	ExecDropSingleTupleTableSlot(visibility->slot);
+	if (visibility->all_visible)
+		pfree(visibility->all_visible);
+	pfree(visibility);
+}
+
+/* Read the visibility map; `refresh` was asked for before */
+void
+MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh)
+{
+	Relation	rel = visibility->target->rel;
+	BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
+	Buffer		buffer = InvalidBuffer;
+
+	if (nblocks > MAP_MAX_BLOCKS || gpuvec_verify)
+		return;
+	visibility->all_visible = palloc0(nblocks / 8 + 1);
+	for (BlockNumber block = 0; block < nblocks; block++)
+	{
+		if (VM_ALL_VISIBLE(rel, block, &buffer))
+			visibility->all_visible[block / 8] |= 1 << (block % 8);
+	}
+	if (BufferIsValid(buffer))
+		ReleaseBuffer(buffer);
+	visibility->nblocks = nblocks;
+	visibility->refresh = refresh;
+}
+
+/* Compare a score with what the table's row says */
+static void
+verify_hit(MirrorVisibility *visibility, const gpuvec_hit *hit,
+		   const MirrorQuery *query, gpuvec_measure measure)
+{
+	bool		isnull;
+	Datum		datum = slot_getattr(visibility->slot, visibility->target->attnum, &isnull);
+	uint32		common = 0;
+	uint32		len = 0;
+
+	if (!isnull)
+	{
+		IdSet	   *set = DatumGetIdSetP(datum);
+
+		len = idset_count(set);
+		common = idset_intersection_count(query->ids, query->len, idset_ids(set), len);
+	}
+	if (isnull || common != hit->common ||
+		gpuvec_score(measure, common, query->len, len) != hit->score)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("the gpuvec engine's score of a row of relation \"%s\" is wrong",
+						RelationGetRelationName(visibility->target->rel)),
+				 errdetail("The row at (%u,%u) has %u common ids, the engine says %u.",
+						   gpuvec_tid_block(hit->tid), gpuvec_tid_line(hit->tid),
+						   common, hit->common),
+				 errhint("Please report this as a bug; gpuvec_evict discards the engine's copy.")));
+}
+
+/* Does the snapshot see this row? */
+bool
+MirrorVisible(MirrorVisibility *visibility, const gpuvec_hit *hit,
+			  const MirrorQuery *query, gpuvec_measure measure)
+{
+	BlockNumber block = gpuvec_tid_block(hit->tid);
+	ItemPointerData tid;
+
+	if (visibility->all_visible && hit->refresh <= visibility->refresh &&
+		block < visibility->nblocks &&
+		(visibility->all_visible[block / 8] & (1 << (block % 8))))
+		return true;
+
+	ItemPointerSet(&tid, block, gpuvec_tid_line(hit->tid));
+	if (!table_tuple_fetch_row_version(visibility->target->rel, &tid,
+									   visibility->snapshot, visibility->slot))
+		return false;
+	if (gpuvec_verify)
+		verify_hit(visibility, hit, query, measure);
+	ExecClearTuple(visibility->slot);
+	return true;
+}

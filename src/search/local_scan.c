@@ -1,0 +1,153 @@
+/*-------------------------------------------------------------------------
+ *
+ * local_scan.c
+ *	  Searching without an engine: a scan in this session.
+ *
+ * The answer of last resort (no engine can run) and the first choice for what
+ * has no mirror (other table access methods, small tables that would have to be
+ * loaded for one call).  It ranks with the same C function, so the answer is
+ * the same.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "access/tableam.h"
+#include "idset/idset.h"
+#include "miscadmin.h"
+#include "search/search.h"
+
+/* Is a better than b in the order of results? */
+static bool
+better(const MirrorHit *a, const MirrorHit *b)
+{
+	return CompareHits(a, b) < 0;
+}
+
+/* Let the hit at `i` of a heap (worst at the root) sink to its place */
+static void
+sift_down(MirrorHit *heap, uint64 n, uint64 i)
+{
+	MirrorHit	hit = heap[i];
+
+	for (;;)
+	{
+		uint64		child = 2 * i + 1;
+
+		if (child >= n)
+			break;
+		if (child + 1 < n && better(&heap[child], &heap[child + 1]))
+			child++;
+		if (!better(&hit, &heap[child]))
+			break;
+		heap[i] = heap[child];
+		i = child;
+	}
+	heap[i] = hit;
+}
+
+/* Let the last hit of a heap rise to its place */
+static void
+sift_up(MirrorHit *heap, uint64 i)
+{
+	MirrorHit	hit = heap[i];
+
+	while (i > 0 && better(&heap[(i - 1) / 2], &hit))
+	{
+		heap[i] = heap[(i - 1) / 2];
+		i = (i - 1) / 2;
+	}
+	heap[i] = hit;
+}
+
+/* Offer a row to a query */
+static void
+offer(MirrorSearch *search, MirrorQuery *query, const MirrorHit *hit)
+{
+	if (query->nhits == search->k)
+	{
+		if (!better(hit, &query->hits[0]))
+			return;
+		query->hits[0] = *hit;
+		sift_down(query->hits, query->nhits, 0);
+		return;
+	}
+	if (query->nhits == query->maxhits)
+	{
+		uint64		room = query->maxhits ? query->maxhits * 2 : 128;
+
+		query->hits = query->hits == NULL ?
+			MemoryContextAllocHuge(search->context, room * sizeof(MirrorHit)) :
+			repalloc_huge(query->hits, room * sizeof(MirrorHit));
+		query->maxhits = room;
+	}
+	query->hits[query->nhits] = *hit;
+	sift_up(query->hits, query->nhits++);
+}
+
+/* Rank one row for all queries */
+static void
+rank_row(MirrorSearch *search, IdSet *set, ItemPointer tid)
+{
+	uint32		len = idset_count(set);
+
+	for (uint32 i = 0; i < search->nqueries; i++)
+	{
+		MirrorQuery *query = &search->queries[i];
+		MirrorHit	hit;
+
+		if (query->skip)
+			continue;
+		hit.common = idset_intersection_count(query->ids, query->len, idset_ids(set), len);
+		if (hit.common == 0 && !gpuvec_ranks_disjoint(search->measure))
+			continue;
+		hit.score = gpuvec_score(search->measure, hit.common, query->len, len);
+		if (search->has_min_score && hit.score < search->min_score)
+			continue;
+		hit.tid = *tid;
+		offer(search, query, &hit);
+	}
+}
+
+/* qsort comparator */
+static int
+compare_hits(const void *a, const void *b)
+{
+	return CompareHits(a, b);
+}
+
+/* The k best rows of a relation for all queries */
+void
+LocalTopK(MirrorTarget *target, MirrorSearch *search)
+{
+	TupleTableSlot *slot = table_slot_create(target->rel, NULL);
+	TableScanDesc scan = table_beginscan(target->rel, search->snapshot, 0, NULL);
+	MemoryContext row = AllocSetContextCreate(CurrentMemoryContext, "gpuvec row",
+											  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(row);
+
+	for (uint32 i = 0; i < search->nqueries; i++)
+		search->queries[i].nhits = 0;
+	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		bool		isnull;
+		Datum		datum;
+
+		CHECK_FOR_INTERRUPTS();
+		datum = slot_getattr(slot, target->attnum, &isnull);
+		if (!isnull)
+			rank_row(search, DatumGetIdSetP(datum), &slot->tts_tid);
+		MemoryContextReset(row);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(row);
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	for (uint32 i = 0; i < search->nqueries; i++)
+	{
+		MirrorQuery *query = &search->queries[i];
+
+		if (query->nhits > 1)
+			qsort(query->hits, query->nhits, sizeof(MirrorHit), compare_hits);
+	}
+}

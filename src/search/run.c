@@ -1,0 +1,115 @@
+/*-------------------------------------------------------------------------
+ *
+ * run.c
+ *	  Searching all relations of a call and merging the answers.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "miscadmin.h"
+#include "search/search.h"
+#include "storage/bufmgr.h"
+#include "utils/memutils.h"
+
+/*
+ * A table that has no shared mirror is loaded into the engine for one call only
+ * if pages times queries are more than this; below, a scan here is quicker.
+ */
+#define PRIVATE_MIN_WORK	2000
+
+/* Say once per session that there is no engine */
+static void
+warn_no_engine(const char *reason)
+{
+	static bool warned = false;
+
+	if (warned)
+		return;
+	warned = true;
+	ereport(WARNING,
+			(errmsg("gpuvec searches without its engine"),
+			 errdetail("The engine cannot be used: %s.", reason),
+			 errhint("Answers are the same but slow. See the server log for messages of the gpuvec engine.")));
+}
+
+/* Search one relation in the way that suits it */
+static void
+search_target(MirrorTarget *target, MirrorSearch *search)
+{
+	const char *reason = NULL;
+
+	if (target->mode == MIRROR_PRIVATE &&
+		(uint64) RelationGetNumberOfBlocks(target->rel) * search->nqueries < PRIVATE_MIN_WORK)
+	{
+		LocalTopK(target, search);
+		return;
+	}
+	if (target->mode != MIRROR_NONE)
+	{
+		if (MirrorTopK(target, search, &reason))
+			return;
+		warn_no_engine(reason);
+	}
+	LocalTopK(target, search);
+}
+
+/* Merge a query's hits of one relation into its answer */
+static void
+merge_hits(SearchAnswer *answer, const MirrorQuery *query, int target, uint64 k)
+{
+	uint64		total = Min(answer->nhits + query->nhits, k);
+	SearchHit  *merged;
+	uint64		i = 0;
+	uint64		j = 0;
+
+	if (query->nhits == 0)
+		return;
+	merged = MemoryContextAllocHuge(CurrentMemoryContext, total * sizeof(SearchHit));
+	for (uint64 n = 0; n < total; n++)
+	{
+		/* at equal scores the earlier relation comes first, whatever the tids */
+		if (i < answer->nhits &&
+			(j >= query->nhits || answer->hits[i].hit.score >= query->hits[j].score))
+			merged[n] = answer->hits[i++];
+		else
+		{
+			merged[n].hit = query->hits[j++];
+			merged[n].target = target;
+		}
+	}
+	if (answer->hits)
+		pfree(answer->hits);
+	answer->hits = merged;
+	answer->nhits = total;
+}
+
+/*
+ * Search all targets, which are in ascending order of oid, and give for each
+ * query the k best rows of all, ordered by (score descending, oid, tid).
+ */
+void
+SearchRun(MirrorTarget *targets, int ntargets, MirrorSearch *search, SearchAnswer *answers)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec search",
+												  ALLOCSET_DEFAULT_SIZES);
+
+	memset(answers, 0, search->nqueries * sizeof(SearchAnswer));
+	search->context = context;
+	for (int t = 0; t < ntargets; t++)
+	{
+		MemoryContext old = MemoryContextSwitchTo(context);
+
+		for (uint32 i = 0; i < search->nqueries; i++)
+		{
+			search->queries[i].hits = NULL;
+			search->queries[i].nhits = search->queries[i].maxhits = 0;
+		}
+		search_target(&targets[t], search);
+		MemoryContextSwitchTo(old);
+		for (uint32 i = 0; i < search->nqueries; i++)
+			merge_hits(&answers[i], &search->queries[i], t, search->k);
+		MemoryContextReset(context);
+	}
+	MemoryContextDelete(context);
+}

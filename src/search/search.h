@@ -1,0 +1,53 @@
+/*-------------------------------------------------------------------------
+ *
+ * search.h
+ *	  The parts of the search functions.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_SEARCH_H
+#define GPUVEC_SEARCH_H
+
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "mirror/mirror.h"
+
+/* targets.c: from a relation and a column name to what is searched */
+extern MirrorTarget *SearchTargets(Oid relid, const char *column, Oid idset_type,
+								   bool whole_rows, int *ntargets);
+extern void SearchCloseTargets(MirrorTarget *targets, int ntargets);
+extern Oid	SearchArgumentType(FunctionCallInfo fcinfo, int argument);
+extern Oid	SearchIdSetType(FunctionCallInfo fcinfo);
+extern void GpuvecMaterializedSRF(FunctionCallInfo fcinfo);
+
+/* local_scan.c: the same answer without an engine */
+extern void LocalTopK(MirrorTarget *target, MirrorSearch *search);
+
+/* run.c: all targets, merged */
+typedef struct SearchHit
+{
+	MirrorHit	hit;
+	int			target;			/* which of the targets it is from */
+} SearchHit;
+
+typedef struct SearchAnswer
+{
+	SearchHit  *hits;
+	uint64		nhits;
+} SearchAnswer;
+
+extern void SearchRun(MirrorTarget *targets, int ntargets, MirrorSearch *search,
+					  SearchAnswer *answers);
+
+/* The order of results: score descending, tid ascending */
+static inline int
+CompareHits(const MirrorHit *a, const MirrorHit *b)
+{
+	if (a->score != b->score)
+		return a->score > b->score ? -1 : 1;
+	return ItemPointerCompare(unconstify(ItemPointerData *, &a->tid),
+							  unconstify(ItemPointerData *, &b->tid));
+}
+
+#endif							/* GPUVEC_SEARCH_H */

@@ -1,0 +1,98 @@
+/*-------------------------------------------------------------------------
+ *
+ * support.c
+ *	  Planner support of the search functions: how many rows to expect.
+ *
+ * With the default of 1,000 rows the join back to the table by ctid becomes a
+ * hash join with a full scan of the table; with k rows it is a nested loop of
+ * TID scans.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "fmgr.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/supportnodes.h"
+#include "optimizer/optimizer.h"
+#include "utils/array.h"
+#include "utils/lsyscache.h"
+
+PG_FUNCTION_INFO_V1(gpuvec_topk_support);
+
+/* What is assumed where the arguments are not known */
+#define DEFAULT_K			100
+#define DEFAULT_ALL_ROWS	1000
+#define DEFAULT_QUERIES		10
+
+/* The value of an argument if it is known now, else NULL */
+static Const *
+known_argument(PlannerInfo *root, FuncExpr *call, int argument)
+{
+	Node	   *node;
+
+	if (argument >= list_length(call->args))
+		return NULL;
+	node = list_nth(call->args, argument);
+	if (root != NULL)
+		node = estimate_expression_value(root, node);
+	return IsA(node, Const) ? (Const *) node : NULL;
+}
+
+/* Expected k */
+static double
+expected_k(PlannerInfo *root, FuncExpr *call)
+{
+	Const	   *k = known_argument(root, call, 3);
+
+	if (k == NULL)
+		return DEFAULT_K;
+	if (k->constisnull)
+		return DEFAULT_ALL_ROWS;
+	return Max((double) DatumGetInt64(k->constvalue), 1.0);
+}
+
+/* Expected number of queries */
+static double
+expected_queries(PlannerInfo *root, FuncExpr *call)
+{
+	Node	   *node = list_nth(call->args, 2);
+	Const	   *queries;
+
+	if (!type_is_array(exprType(node)))
+		return 1;
+	queries = known_argument(root, call, 2);
+	if (queries != NULL)
+	{
+		ArrayType  *array;
+
+		if (queries->constisnull)
+			return 1;
+		array = DatumGetArrayTypeP(queries->constvalue);
+		return Max(ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)), 1);
+	}
+	if (IsA(node, ArrayExpr))
+		return Max(list_length(((ArrayExpr *) node)->elements), 1);
+	return DEFAULT_QUERIES;
+}
+
+Datum
+gpuvec_topk_support(PG_FUNCTION_ARGS)
+{
+	Node	   *raw = (Node *) PG_GETARG_POINTER(0);
+
+	if (IsA(raw, SupportRequestRows))
+	{
+		SupportRequestRows *request = (SupportRequestRows *) raw;
+
+		if (request->node && IsA(request->node, FuncExpr))
+		{
+			FuncExpr   *call = (FuncExpr *) request->node;
+
+			request->rows = expected_k(request->root, call) *
+				expected_queries(request->root, call);
+			PG_RETURN_POINTER(request);
+		}
+	}
+	PG_RETURN_POINTER(NULL);
+}

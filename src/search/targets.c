@@ -1,0 +1,204 @@
+/*-------------------------------------------------------------------------
+ *
+ * targets.c
+ *	  From a relation and a column name to what is searched.
+ *
+ * The functions reach tables without the executor, so what it would have
+ * checked is checked here: the kind of the relation, the column, privileges and
+ * row-level security.  Locks are kept to the end of the transaction, which
+ * keeps VACUUM from truncating, and others from rewriting, a table whose TIDs
+ * the statement still uses.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "search/search.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rls.h"
+#include "utils/syscache.h"
+
+/* The declared type of an argument of the function that is being called */
+Oid
+SearchArgumentType(FunctionCallInfo fcinfo, int argument)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(fcinfo->flinfo->fn_oid));
+	Oid			type;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for function %u", fcinfo->flinfo->fn_oid);
+	type = ((Form_pg_proc) GETSTRUCT(tuple))->proargtypes.values[argument];
+	ReleaseSysCache(tuple);
+	return type;
+}
+
+/*
+ * The type idset, for functions without an argument of that type: it lives in
+ * the schema of the function that is being called.
+ */
+Oid
+SearchIdSetType(FunctionCallInfo fcinfo)
+{
+	Oid			schema = get_func_namespace(fcinfo->flinfo->fn_oid);
+	Oid			type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid,
+									   CStringGetDatum("idset"), ObjectIdGetDatum(schema));
+
+	if (!OidIsValid(type))
+		elog(ERROR, "type idset does not exist in the extension's schema");
+	return type;
+}
+
+/* Relations that have rows of their own */
+static bool
+has_storage(char relkind)
+{
+	return relkind == RELKIND_RELATION || relkind == RELKIND_MATVIEW;
+}
+
+/* Refuse what cannot be searched */
+static void
+check_kind(Relation rel)
+{
+	char		relkind = rel->rd_rel->relkind;
+
+	if (has_storage(relkind) || relkind == RELKIND_PARTITIONED_TABLE)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+			 errmsg("cannot search relation \"%s\"", RelationGetRelationName(rel)),
+			 relkind == RELKIND_VIEW ? errdetail("Views have no rows of their own.") :
+			 relkind == RELKIND_FOREIGN_TABLE ? errdetail("Foreign tables keep their rows elsewhere.") :
+			 errdetail("It is not a table or materialized view."),
+			 errhint("Search the table that holds the sets, or a materialized view.")));
+}
+
+/* The column's number in a relation, checked */
+static AttrNumber
+find_column(Relation rel, const char *column, Oid idset_type)
+{
+	AttrNumber	attnum = get_attnum(RelationGetRelid(rel), column);
+	Oid			type;
+
+	if (attnum == InvalidAttrNumber)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("column \"%s\" of relation \"%s\" does not exist",
+						column, RelationGetRelationName(rel))));
+	type = attnum < 0 ? InvalidOid :
+		TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypid;
+	if (type == InvalidOid || getBaseType(type) != idset_type)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("column \"%s\" of relation \"%s\" is of type %s, not %s",
+						column, RelationGetRelationName(rel),
+						type == InvalidOid ? "a system column" : format_type_be(type),
+						format_type_be(idset_type)),
+				 errhint("Convert it with ALTER TABLE ... ALTER COLUMN ... TYPE idset USING column::idset, or add a generated column.")));
+	return attnum;
+}
+
+/* May the caller read the column (or, for whole rows, the whole table)? */
+static void
+check_privileges(Relation rel, AttrNumber attnum, bool whole_rows)
+{
+	Oid			relid = RelationGetRelid(rel);
+	Oid			user = GetUserId();
+	bool		allowed;
+
+	allowed = pg_class_aclcheck(relid, user, ACL_SELECT) == ACLCHECK_OK;
+	if (!allowed && whole_rows)
+		allowed = pg_attribute_aclcheck_all(relid, user, ACL_SELECT, ACLMASK_ALL) == ACLCHECK_OK;
+	else if (!allowed)
+		allowed = pg_attribute_aclcheck(relid, attnum, user, ACL_SELECT) == ACLCHECK_OK;
+	if (!allowed)
+		aclcheck_error(ACLCHECK_NO_PRIV, get_relkind_objtype(rel->rd_rel->relkind),
+					   RelationGetRelationName(rel));
+
+	if (check_enable_rls(relid, InvalidOid, true) == RLS_ENABLED)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("cannot search table \"%s\" because of its row-level security policies",
+						RelationGetRelationName(rel)),
+				 errdetail("The search ranks all rows, whatever the policies say."),
+				 errhint("Let a SECURITY DEFINER function of a role that bypasses row-level security search and filter.")));
+}
+
+/* Add one relation that has storage */
+static void
+add_target(MirrorTarget *targets, int *n, Relation rel, const char *column, Oid idset_type)
+{
+	if (rel->rd_rel->relkind == RELKIND_FOREIGN_TABLE)
+		check_kind(rel);
+	if (!has_storage(rel->rd_rel->relkind) ||
+		(RELATION_IS_OTHER_TEMP(rel) && rel->rd_rel->relispartition))
+	{
+		table_close(rel, NoLock);
+		return;
+	}
+	if (RELATION_IS_OTHER_TEMP(rel))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot access temporary tables of other sessions")));
+	MirrorDescribe(rel, find_column(rel, column, idset_type), &targets[(*n)++]);
+}
+
+/* Ascending order of oid, in which ties between sources are broken */
+static int
+compare_oids(const void *a, const void *b)
+{
+	Oid			x = ((const MirrorTarget *) a)->key.relation;
+	Oid			y = ((const MirrorTarget *) b)->key.relation;
+
+	return x < y ? -1 : x > y;
+}
+
+/*
+ * All relations to search: the named one, or every leaf and child of it.  They
+ * stay locked; SearchCloseTargets closes them.
+ */
+MirrorTarget *
+SearchTargets(Oid relid, const char *column, Oid idset_type, bool whole_rows, int *ntargets)
+{
+	Relation	rel = table_open(relid, AccessShareLock);
+	MirrorTarget *targets;
+	List	   *oids;
+	ListCell   *cell;
+
+	check_kind(rel);
+	check_privileges(rel, find_column(rel, column, idset_type), whole_rows);
+
+	*ntargets = 0;
+	if (!rel->rd_rel->relhassubclass)
+	{
+		targets = palloc_array(MirrorTarget, 1);
+		add_target(targets, ntargets, rel, column, idset_type);
+		return targets;
+	}
+	oids = find_all_inheritors(relid, AccessShareLock, NULL);
+	targets = palloc_array(MirrorTarget, list_length(oids));
+	foreach(cell, oids)
+		add_target(targets, ntargets, table_open(lfirst_oid(cell), NoLock), column, idset_type);
+	table_close(rel, NoLock);
+	list_free(oids);
+	qsort(targets, *ntargets, sizeof(MirrorTarget), compare_oids);
+	return targets;
+}
+
+/* Close the relations, keeping their locks */
+void
+SearchCloseTargets(MirrorTarget *targets, int ntargets)
+{
+	for (int i = 0; i < ntargets; i++)
+		table_close(targets[i].rel, NoLock);
+}

@@ -177,12 +177,21 @@ parse_queries(TopKCall *call)
 		set_query(&search->queries[i], values[i], nulls[i]);
 }
 
+/* The row type of the first argument, behind any domain */
+static Oid
+row_type_of(FunctionCallInfo fcinfo)
+{
+	Oid			type = get_fn_expr_argtype(fcinfo->flinfo, ARG_RELATION);
+
+	return OidIsValid(type) ? getBaseType(type) : InvalidOid;
+}
+
 /* The table whose row type the first argument has */
 static Oid
 base_relation(FunctionCallInfo fcinfo)
 {
-	Oid			type = get_fn_expr_argtype(fcinfo->flinfo, ARG_RELATION);
-	Oid			relid = OidIsValid(type) ? get_typ_typrelid(getBaseType(type)) : InvalidOid;
+	Oid			type = row_type_of(fcinfo);
+	Oid			relid = OidIsValid(type) ? get_typ_typrelid(type) : InvalidOid;
 
 	if (!OidIsValid(relid) || get_rel_relkind(relid) == RELKIND_COMPOSITE_TYPE)
 		ereport(ERROR,
@@ -268,20 +277,17 @@ fetch_row(TopKCall *call, RowMaker *makers, SearchHit *found)
 	return row;
 }
 
-/* Put all answers into the result */
+/* Put all answers into the result, with whole rows */
 static void
-return_answers(TopKCall *call)
+return_rows(TopKCall *call)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) call->fcinfo->resultinfo;
 	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec row",
 													  ALLOCSET_DEFAULT_SIZES);
-	RowMaker   *makers = NULL;
-	Datum		values[6];
-	bool		nulls[6] = {0};
+	RowMaker   *makers = make_row_makers(call, row_type_of(call->fcinfo));
+	Datum		values[5];
+	bool		nulls[5] = {0};
 
-	if (call->rows)
-		makers = make_row_makers(call, getBaseType(get_fn_expr_argtype(call->fcinfo->flinfo,
-																	   ARG_RELATION)));
 	for (uint32 q = 0; q < call->search.nqueries; q++)
 	{
 		SearchAnswer *answer = &call->answers[q];
@@ -295,13 +301,7 @@ return_answers(TopKCall *call)
 			if (call->batch)
 				values[n++] = Int32GetDatum(q + 1);
 			values[n++] = Int32GetDatum((int32) (i + 1));
-			if (call->rows)
-				values[n++] = fetch_row(call, makers, found);
-			else
-			{
-				values[n++] = ObjectIdGetDatum(call->targets[found->target].key.relation);
-				values[n++] = PointerGetDatum(&found->hit.tid);
-			}
+			values[n++] = fetch_row(call, makers, found);
 			values[n++] = Float8GetDatum(found->hit.score);
 			values[n++] = Int32GetDatum((int32) found->hit.common);
 			tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
@@ -310,9 +310,83 @@ return_answers(TopKCall *call)
 			CHECK_FOR_INTERRUPTS();
 		}
 	}
-	for (int i = 0; makers && i < call->ntargets; i++)
+	for (int i = 0; i < call->ntargets; i++)
 		ExecDropSingleTupleTableSlot(makers[i].slot);
 	MemoryContextDelete(row_context);
+}
+
+/*
+ * A result row whose columns all have a fixed width and are not null: formed
+ * once, and then overwritten in place for each row.
+ */
+typedef struct RowForm
+{
+	HeapTuple	tuple;
+	char	   *column[6];
+} RowForm;
+
+/* Make the form of a result row */
+static void
+make_row_form(RowForm *form, TupleDesc desc)
+{
+	Datum		values[6] = {0};
+	bool		nulls[6] = {0};
+	ItemPointerData tid;
+	char	   *data;
+	Size		offset = 0;
+
+	Assert(desc->natts <= 6);
+	ItemPointerSetInvalid(&tid);
+	for (int i = 0; i < desc->natts; i++)
+		if (TupleDescAttr(desc, i)->atttypid == TIDOID)
+			values[i] = PointerGetDatum(&tid);
+		else if (TupleDescAttr(desc, i)->atttypid == FLOAT8OID)
+			values[i] = Float8GetDatum(0.0);
+	form->tuple = heap_form_tuple(desc, values, nulls);
+	data = (char *) form->tuple->t_data + form->tuple->t_data->t_hoff;
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		offset = att_align_nominal(offset, att->attalign);
+		form->column[i] = data + offset;
+		offset += att->attlen;
+	}
+}
+
+/* Put all answers into the result, with sources and tids */
+static void
+return_tids(TopKCall *call)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) call->fcinfo->resultinfo;
+	RowForm		form;
+
+	make_row_form(&form, rsinfo->setDesc);
+	for (uint32 q = 0; q < call->search.nqueries; q++)
+	{
+		SearchAnswer *answer = &call->answers[q];
+		int32		number = (int32) q + 1;
+
+		for (uint64 i = 0; i < answer->nhits; i++)
+		{
+			SearchHit  *found = &answer->hits[i];
+			int32		rank = (int32) (i + 1);
+			Oid			source = call->targets[found->target].key.relation;
+			int32		common = (int32) found->hit.common;
+			int			n = 0;
+
+			if (call->batch)
+				memcpy(form.column[n++], &number, sizeof(number));
+			memcpy(form.column[n++], &rank, sizeof(rank));
+			memcpy(form.column[n++], &source, sizeof(source));
+			memcpy(form.column[n++], &found->hit.tid, sizeof(ItemPointerData));
+			memcpy(form.column[n++], &found->hit.score, sizeof(double));
+			memcpy(form.column[n++], &common, sizeof(common));
+			tuplestore_puttuple(rsinfo->setResult, form.tuple);
+		}
+		CHECK_FOR_INTERRUPTS();
+	}
+	heap_freetuple(form.tuple);
 }
 
 /* All four functions */
@@ -323,7 +397,10 @@ topk(FunctionCallInfo fcinfo, bool batch, bool rows)
 
 	GpuvecMaterializedSRF(fcinfo);
 	run_call(&call);
-	return_answers(&call);
+	if (rows)
+		return_rows(&call);
+	else
+		return_tids(&call);
 	SearchCloseTargets(call.targets, call.ntargets);
 	return (Datum) 0;
 }

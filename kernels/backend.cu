@@ -1,0 +1,732 @@
+/*-------------------------------------------------------------------------
+ *
+ * backend.cu
+ *	  The CUDA backend: opening a GPU, and the segments, live maps and views in
+ *	  its memory.
+ *
+ * A segment takes one allocation: for each tile its first chunk, number of
+ * chunks, shortest and longest row; for each row the part of its key that comes
+ * from its tid, and its length; then the swizzled ids as they are on the host.
+ * Allocations come from the device's memory pool, which keeps what is freed, so
+ * that small segments do not cost 2 MB each, and allocating takes microseconds.
+ *
+ * Uploads go through pinned buffers.  There are a few slots, each with a stream
+ * and a buffer of two halves, of which one is filled while the other is copied,
+ * so several threads can upload beside a running search.  Adopting waits for the
+ * copy, so whatever searches see is complete; views hold references, so what is
+ * released is not in use.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <algorithm>
+#include <new>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_backend.h"
+
+/* The oldest GPUs that the kernels are for: compute capability 8.0 */
+#define MIN_CAPABILITY		80
+
+#define DEFAULT_WORKSPACE	((size_t) 2 << 30)
+
+static const char *const memory_hint =
+	"Reduce the setting \"gpuvec.device_memory\", or free GPU memory that other programs use.";
+
+/*
+ * Did a call succeed?  If not, fill *error; `what` completes "could not ...".
+ * An error that stays (a fault in a kernel, say) has ruined the process's use of
+ * the GPU: fatal.
+ */
+bool
+cuda_check(struct cuda_backend *b, cudaError_t rc, const char *what, gpuvec_error *error)
+{
+	cudaError_t after;
+
+	if (rc == cudaSuccess)
+		return true;
+	cudaGetLastError();
+	if (rc == cudaErrorMemoryAllocation)
+	{
+		gpuvec_fail(error, GPUVEC_OUT_OF_MEMORY, NULL, memory_hint, "out of device memory");
+		snprintf(error->detail, sizeof(error->detail), "Could not %s.", what);
+		return false;
+	}
+	gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL, "could not %s", what);
+	snprintf(error->detail, sizeof(error->detail), "CUDA reports %s: %s.",
+			 cudaGetErrorName(rc), cudaGetErrorString(rc));
+	if (b->stream != NULL)
+	{
+		after = cudaStreamQuery(b->stream);
+		cudaGetLastError();
+		if (after != cudaSuccess && after != cudaErrorNotReady)
+			b->broken = true;
+	}
+	error->fatal = b->broken;
+	return false;
+}
+
+/* Make the calling thread use the backend's GPU */
+bool
+cuda_enter(struct cuda_backend *b, gpuvec_error *error)
+{
+	if (b->broken)
+	{
+		gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, "An earlier error has left the GPU unusable.",
+					NULL, "could not use the GPU");
+		error->fatal = true;
+		return false;
+	}
+	return cuda_check(b, cudaSetDevice(b->device), "use the GPU", error);
+}
+
+/* Allocate device memory, ordered in the stream */
+bool
+device_alloc(struct cuda_backend *b, void **memory, size_t bytes, cudaStream_t stream,
+			 const char *what, gpuvec_error *error)
+{
+	cudaError_t rc = b->pooled ? cudaMallocAsync(memory, bytes, stream) :
+		cudaMalloc(memory, bytes);
+
+	if (rc == cudaSuccess)
+		return true;
+	*memory = NULL;
+	if (!cuda_check(b, rc, "allocate GPU memory", error) && rc == cudaErrorMemoryAllocation)
+		snprintf(error->detail, sizeof(error->detail),
+				 "Could not allocate %zu bytes of GPU memory for %s.", bytes, what);
+	return false;
+}
+
+/* Free device memory once the stream has come so far */
+void
+device_free(struct cuda_backend *b, void *memory, cudaStream_t stream)
+{
+	if (memory == NULL || b->broken)
+		return;
+	if (b->pooled)
+		cudaFreeAsync(memory, stream);
+	else
+		cudaFree(memory);
+	cudaGetLastError();
+}
+
+/* Get a slot's stream and buffer, once */
+static bool
+prepare_slot(struct cuda_backend *b, struct upload_slot *slot, gpuvec_error *error)
+{
+	if (slot->stream == NULL &&
+		!cuda_check(b, cudaStreamCreateWithFlags(&slot->stream, cudaStreamNonBlocking),
+					"create a CUDA stream", error))
+		return false;
+	for (int i = 0; i < 2; i++)
+		if (slot->done[i] == NULL &&
+			!cuda_check(b, cudaEventCreateWithFlags(&slot->done[i], cudaEventDisableTiming),
+						"create a CUDA event", error))
+			return false;
+	return slot->buffer != NULL ||
+		cuda_check(b, cudaHostAlloc((void **) &slot->buffer, 2 * UPLOAD_HALF,
+									cudaHostAllocDefault),
+				   "allocate pinned memory", error);
+}
+
+/* Give a slot back */
+static void
+put_slot(struct cuda_backend *b, struct upload_slot *slot)
+{
+	pthread_mutex_lock(&b->lock);
+	slot->busy = false;
+	pthread_cond_signal(&b->slot_free);
+	pthread_mutex_unlock(&b->lock);
+}
+
+/* Wait for a free slot and take it.  NULL and *error if it cannot be used. */
+static struct upload_slot *
+take_slot(struct cuda_backend *b, gpuvec_error *error)
+{
+	struct upload_slot *slot = NULL;
+
+	if (!cuda_enter(b, error))
+		return NULL;
+	pthread_mutex_lock(&b->lock);
+	for (;;)
+	{
+		for (int i = 0; i < UPLOAD_SLOTS && slot == NULL; i++)
+			if (!b->slots[i].busy)
+				slot = &b->slots[i];
+		if (slot != NULL)
+			break;
+		pthread_cond_wait(&b->slot_free, &b->lock);
+	}
+	slot->busy = true;
+	pthread_mutex_unlock(&b->lock);
+	if (prepare_slot(b, slot, error))
+		return slot;
+	put_slot(b, slot);
+	return NULL;
+}
+
+/*
+ * Queue the copy of a range of host memory to the device, or back: the other
+ * half of the slot's buffer is being copied meanwhile.
+ */
+static bool
+upload(struct cuda_backend *b, struct upload_slot *slot, void *target, const void *source,
+	   size_t bytes, gpuvec_error *error)
+{
+	static const char *const what = "copy rows to the GPU";
+
+	for (size_t at = 0, i = 0; at < bytes; at += UPLOAD_HALF, i++)
+	{
+		size_t		n = std::min(bytes - at, UPLOAD_HALF);
+		char	   *half = slot->buffer + i % 2 * UPLOAD_HALF;
+
+		if (!cuda_check(b, cudaEventSynchronize(slot->done[i % 2]), what, error))
+			return false;
+		memcpy(half, (const char *) source + at, n);
+		if (!cuda_check(b, cudaMemcpyAsync((char *) target + at, half, n,
+										   cudaMemcpyHostToDevice, slot->stream), what, error) ||
+			!cuda_check(b, cudaEventRecord(slot->done[i % 2], slot->stream), what, error))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Allocate device memory and fill it with two pieces of host memory, the second
+ * one at an offset.  Waits until all is there.
+ */
+static bool
+place(struct cuda_backend *b, void **memory, size_t bytes, const void *first,
+	  size_t first_bytes, size_t offset, const void *second, size_t second_bytes,
+	  const char *what, gpuvec_error *error)
+{
+	struct upload_slot *slot = take_slot(b, error);
+	bool		ok;
+
+	*memory = NULL;
+	if (slot == NULL)
+		return false;
+	ok = device_alloc(b, memory, std::max(bytes, (size_t) 16), slot->stream, what, error) &&
+		upload(b, slot, *memory, first, first_bytes, error) &&
+		upload(b, slot, (char *) *memory + offset, second, second_bytes, error) &&
+		cuda_check(b, cudaStreamSynchronize(slot->stream), "copy rows to the GPU", error);
+	if (!ok && *memory != NULL)
+	{
+		if (!b->broken)
+			cudaStreamSynchronize(slot->stream);
+		device_free(b, *memory, slot->stream);
+		*memory = NULL;
+	}
+	put_slot(b, slot);
+	return ok;
+}
+
+/* Where the parts of a segment's allocation begin */
+struct segment_layout
+{
+	size_t		tid;
+	size_t		len;
+	size_t		ids;
+	size_t		bytes;
+};
+
+static struct segment_layout
+lay_out_segment(const gpuvec_segment *segment)
+{
+	struct segment_layout at;
+	size_t		rows = (size_t) segment->ntiles * GPUVEC_TILE_ROWS;
+
+	at.tid = segment->ntiles * sizeof(uint4);
+	at.len = at.tid + rows * sizeof(uint64_t);
+	at.ids = (at.len + rows * sizeof(uint32_t) + 255) / 256 * 256;
+	at.bytes = at.ids + (size_t) segment->nchunks * GPUVEC_TILE_ROWS * sizeof(uint4);
+	return at;
+}
+
+/* Write everything of a segment but its ids, as it will be on the device */
+static void
+fill_head(const gpuvec_segment *segment, const struct segment_layout *at, char *head)
+{
+	uint4	   *tiles = (uint4 *) head;
+	uint64_t   *tid = (uint64_t *) (head + at->tid);
+	uint32_t   *len = (uint32_t *) (head + at->len);
+
+	memset(head, 0, at->ids);
+	for (uint32_t t = 0; t < segment->ntiles; t++)
+	{
+		uint32_t	first = t * GPUVEC_TILE_ROWS;
+		uint32_t	last = std::min(first + GPUVEC_TILE_ROWS, segment->nrows) - 1;
+
+		tiles[t].x = segment->tile_chunk[t];
+		tiles[t].y = segment->tile_chunk[t + 1] - segment->tile_chunk[t];
+		tiles[t].z = segment->len[first];
+		tiles[t].w = segment->len[last];
+	}
+	for (uint32_t r = 0; r < segment->nrows; r++)
+	{
+		tid[r] = key_from_tid(segment->tid[r]);
+		len[r] = segment->len[r];
+	}
+}
+
+/* The largest id of a segment: rows are ascending, so it is the last one of some row */
+static uint32_t
+largest_id(const gpuvec_segment *segment)
+{
+	uint32_t	largest = 0;
+
+	for (uint32_t r = 0; r < segment->nrows; r++)
+	{
+		size_t		last = segment->len[r];
+		size_t		chunk;
+
+		if (last-- == 0)
+			continue;
+		chunk = segment->tile_chunk[r / GPUVEC_TILE_ROWS] + last / GPUVEC_CHUNK_IDS;
+		largest = std::max(largest, (uint32_t)
+						   segment->ids[(chunk * GPUVEC_TILE_ROWS + r % GPUVEC_TILE_ROWS) *
+										GPUVEC_CHUNK_IDS + last % GPUVEC_CHUNK_IDS]);
+	}
+	return largest;
+}
+
+static bool
+cuda_adopt_segment(gpuvec_backend *backend, gpuvec_segment *segment, gpuvec_error *error)
+{
+	struct cuda_backend *b = (struct cuda_backend *) backend;
+	struct segment_layout at = lay_out_segment(segment);
+	size_t		ids_bytes = at.bytes - at.ids;
+	struct cuda_segment *mine = (struct cuda_segment *) calloc(1, sizeof(*mine));
+	char	   *head = (char *) malloc(at.ids);
+	bool		ok;
+
+	if (mine == NULL || head == NULL)
+		ok = gpuvec_fail_memory(error, at.ids);
+	else
+	{
+		fill_head(segment, &at, head);
+		ok = place(b, &mine->memory, at.bytes, head, at.ids, at.ids, segment->ids, ids_bytes,
+				   "a segment", error);
+	}
+	free(head);
+	if (!ok)
+	{
+		free(mine);
+		return false;
+	}
+	mine->maxid = largest_id(segment);
+	mine->desc.tiles = (const uint4 *) mine->memory;
+	mine->desc.tid = (const uint64_t *) ((char *) mine->memory + at.tid);
+	mine->desc.len = (const uint32_t *) ((char *) mine->memory + at.len);
+	mine->desc.ids = (const uint4 *) ((char *) mine->memory + at.ids);
+	mine->desc.nrows = segment->nrows;
+	mine->desc.ntiles = segment->ntiles;
+	segment->backend = backend;
+	segment->device = mine;
+	segment->device_bytes = at.bytes;
+	free(segment->ids);
+	segment->ids = NULL;
+	segment->host_bytes -= std::min(segment->host_bytes, ids_bytes);
+	segment->host_bytes += sizeof(*mine);
+	return true;
+}
+
+static bool
+cuda_adopt_livemap(gpuvec_backend *backend, gpuvec_livemap *map, gpuvec_error *error)
+{
+	struct cuda_backend *b = (struct cuda_backend *) backend;
+	struct cuda_livemap *mine = (struct cuda_livemap *) calloc(1, sizeof(*mine));
+	size_t		bytes = map->nwords * sizeof(uint32_t);
+
+	if (mine == NULL)
+		return gpuvec_fail_memory(error, sizeof(*mine));
+	if (!place(b, (void **) &mine->bits, bytes, map->bits, bytes, 0, NULL, 0,
+			   "a map of live rows", error))
+	{
+		free(mine);
+		return false;
+	}
+	map->backend = backend;
+	map->device = mine;
+	return true;
+}
+
+/* Fill in what the host keeps of a view; head is what goes to the device */
+static void
+fill_view(const gpuvec_view *view, struct cuda_view *mine, char *head, size_t groups_at)
+{
+	struct device_segment *segments = (struct device_segment *) head;
+	uint2	   *groups = (uint2 *) (head + groups_at);
+	uint32_t	ngroups = 0;
+
+	for (uint32_t s = 0; s < view->nentries; s++)
+	{
+		const gpuvec_view_entry *entry = &view->entries[s];
+		const struct cuda_segment *segment = (const struct cuda_segment *) entry->segment->device;
+
+		segments[s] = segment->desc;
+		if (entry->live != NULL)
+			segments[s].live = ((const struct cuda_livemap *) entry->live->device)->bits;
+		for (uint32_t t = 0; t < segment->desc.ntiles; t += 32)
+			groups[ngroups++] = make_uint2(s, t);
+		for (uint32_t t = 0; t < segment->desc.ntiles; t++)
+			mine->tiles_before[tile_class(s, t) + 1]++;
+		mine->ntiles += segment->desc.ntiles;
+		mine->maxid = std::max(mine->maxid, segment->maxid);
+		mine->maxlen = std::max(mine->maxlen, entry->segment->maxlen);
+	}
+	mine->ngroups = ngroups;
+	for (uint32_t c = 0; c < TILE_CLASSES; c++)
+	{
+		mine->largest_class = std::max(mine->largest_class, mine->tiles_before[c + 1]);
+		mine->tiles_before[c + 1] += mine->tiles_before[c];
+	}
+}
+
+static bool
+cuda_adopt_view(gpuvec_backend *backend, gpuvec_view *view, gpuvec_error *error)
+{
+	struct cuda_backend *b = (struct cuda_backend *) backend;
+	struct cuda_view *mine = (struct cuda_view *) calloc(1, sizeof(*mine));
+	size_t		groups_at = (view->nentries * sizeof(struct device_segment) + 15) / 16 * 16;
+	size_t		ngroups = 0;
+	size_t		bytes;
+	char	   *head;
+	bool		ok;
+
+	for (uint32_t s = 0; s < view->nentries; s++)
+		ngroups += (view->entries[s].segment->ntiles + 31) / 32;
+	bytes = groups_at + ngroups * sizeof(uint2);
+	head = (char *) calloc(1, bytes + 1);
+	if (mine == NULL || head == NULL)
+		ok = gpuvec_fail_memory(error, sizeof(*mine) + bytes);
+	else
+	{
+		fill_view(view, mine, head, groups_at);
+		ok = place(b, &mine->memory, bytes, head, bytes, 0, NULL, 0, "a view", error);
+	}
+	free(head);
+	if (!ok)
+	{
+		free(mine);
+		return false;
+	}
+	mine->segments = (const struct device_segment *) mine->memory;
+	mine->groups = (const uint2 *) ((char *) mine->memory + groups_at);
+	view->backend = backend;
+	view->device = mine;
+	return true;
+}
+
+/* Free device memory that no search uses */
+static void
+release_memory(struct cuda_backend *b, void *memory)
+{
+	gpuvec_error ignored;
+
+	if (memory != NULL && cuda_enter(b, &ignored))
+		device_free(b, memory, b->side_stream);
+}
+
+static void
+cuda_release_segment(gpuvec_backend *backend, gpuvec_segment *segment)
+{
+	struct cuda_segment *mine = (struct cuda_segment *) segment->device;
+
+	if (mine == NULL)
+		return;
+	release_memory((struct cuda_backend *) backend, mine->memory);
+	free(mine);
+	segment->device = NULL;
+	segment->device_bytes = 0;
+}
+
+static void
+cuda_release_livemap(gpuvec_backend *backend, gpuvec_livemap *map)
+{
+	struct cuda_livemap *mine = (struct cuda_livemap *) map->device;
+
+	if (mine == NULL)
+		return;
+	release_memory((struct cuda_backend *) backend, mine->bits);
+	free(mine);
+	map->device = NULL;
+}
+
+static void
+cuda_release_view(gpuvec_backend *backend, gpuvec_view *view)
+{
+	struct cuda_view *mine = (struct cuda_view *) view->device;
+
+	if (mine == NULL)
+		return;
+	release_memory((struct cuda_backend *) backend, mine->memory);
+	free(mine);
+	view->device = NULL;
+}
+
+static bool
+cuda_read_ids(gpuvec_backend *backend, const gpuvec_segment *segment, uint16_t *ids,
+			  gpuvec_error *error)
+{
+	static const char *const what = "copy rows from the GPU";
+	struct cuda_backend *b = (struct cuda_backend *) backend;
+	const struct cuda_segment *mine = (const struct cuda_segment *) segment->device;
+	size_t		bytes = (size_t) segment->nchunks * GPUVEC_TILE_ROWS * sizeof(uint4);
+	struct upload_slot *slot = take_slot(b, error);
+	bool		ok = true;
+
+	if (slot == NULL)
+		return false;
+	for (size_t at = 0; at < bytes && ok; at += 2 * UPLOAD_HALF)
+	{
+		size_t		n = std::min(bytes - at, 2 * UPLOAD_HALF);
+
+		ok = cuda_check(b, cudaMemcpyAsync(slot->buffer, (const char *) mine->desc.ids + at, n,
+										   cudaMemcpyDeviceToHost, slot->stream), what, error) &&
+			cuda_check(b, cudaStreamSynchronize(slot->stream), what, error);
+		if (ok)
+			memcpy((char *) ids + at, slot->buffer, n);
+	}
+	put_slot(b, slot);
+	return ok;
+}
+
+/* Device memory that can still be had: what the device has, and what the pool holds in reserve */
+static size_t
+free_memory(struct cuda_backend *b)
+{
+	size_t		available = 0;
+	size_t		total = 0;
+	cudaMemPool_t pool;
+	uint64_t	reserved = 0;
+	uint64_t	used = 0;
+
+	if (cudaMemGetInfo(&available, &total) != cudaSuccess)
+		available = 0;
+	if (b->pooled && cudaDeviceGetDefaultMemPool(&pool, b->device) == cudaSuccess &&
+		cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &reserved) == cudaSuccess &&
+		cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used) == cudaSuccess)
+		available += reserved - used;
+	cudaGetLastError();
+	return available;
+}
+
+static void
+cuda_info(gpuvec_backend *backend, gpuvec_backend_info *info)
+{
+	struct cuda_backend *b = (struct cuda_backend *) backend;
+	gpuvec_error ignored;
+
+	memset(info, 0, sizeof(*info));
+	snprintf(info->name, sizeof(info->name), "%s", b->base.name);
+	snprintf(info->device, sizeof(info->device), "%s", b->device_name);
+	info->capability = b->capability;
+	info->memory_total = b->memory_total;
+	if (cuda_enter(b, &ignored))
+		info->memory_free = free_memory(b);
+}
+
+/* Free everything that open and use have taken; segments and views are gone already */
+static void
+cuda_close(gpuvec_backend *backend)
+{
+	struct cuda_backend *b = (struct cuda_backend *) backend;
+	gpuvec_error ignored;
+
+	if (cuda_enter(b, &ignored))
+	{
+		if (b->stream)
+			cudaStreamSynchronize(b->stream);
+		device_free(b, b->scratch, b->stream);
+		cudaFree(b->stop);
+		cudaFreeHost(b->stop_value);
+		cudaFreeHost(b->upload);
+		cudaFreeHost(b->download);
+		for (int i = 0; i < UPLOAD_SLOTS; i++)
+		{
+			for (int j = 0; j < 2; j++)
+				if (b->slots[i].done[j])
+					cudaEventDestroy(b->slots[i].done[j]);
+			if (b->slots[i].stream)
+				cudaStreamDestroy(b->slots[i].stream);
+			cudaFreeHost(b->slots[i].buffer);
+		}
+		if (b->finished)
+			cudaEventDestroy(b->finished);
+		if (b->side_stream)
+			cudaStreamDestroy(b->side_stream);
+		if (b->stream)
+			cudaStreamDestroy(b->stream);
+		cudaGetLastError();
+	}
+	pthread_cond_destroy(&b->slot_free);
+	pthread_mutex_destroy(&b->lock);
+	free(b);
+}
+
+/* Compute capability * 10 of a device, or 0 */
+static int
+device_capability(int device)
+{
+	int			major = 0;
+	int			minor = 0;
+
+	if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
+		cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess)
+	{
+		cudaGetLastError();
+		return 0;
+	}
+	return major * 10 + minor;
+}
+
+/* Number of GPUs of any age; 0 and *error if there is none */
+static int
+count_devices(gpuvec_error *error)
+{
+	int			n = 0;
+	cudaError_t rc = cudaGetDeviceCount(&n);
+
+	cudaGetLastError();
+	if (rc == cudaSuccess && n > 0)
+		return n;
+	if (rc == cudaErrorInsufficientDriver)
+		gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL,
+					"Install an NVIDIA driver that supports CUDA 13.0 or later.",
+					"no CUDA driver found, or it is too old");
+	else
+		gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL, "no GPU found");
+	if (rc != cudaSuccess)
+		snprintf(error->detail, sizeof(error->detail), "CUDA reports %s: %s.",
+				 cudaGetErrorName(rc), cudaGetErrorString(rc));
+	return 0;
+}
+
+int
+gpuvec_cuda_count(gpuvec_error *error)
+{
+	int			n = count_devices(error);
+	int			usable = 0;
+
+	for (int i = 0; i < n; i++)
+		if (device_capability(i) >= MIN_CAPABILITY)
+			usable++;
+	if (n > 0 && usable == 0)
+		gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL,
+					"no GPU of compute capability 8.0 or later found");
+	return usable;
+}
+
+/* Read what the backend must know of its device */
+static bool
+inspect_device(struct cuda_backend *b, const gpuvec_backend_options *options,
+			   gpuvec_error *error)
+{
+	static const char *const what = "read the GPU's properties";
+	cudaDeviceProp prop;
+	int			pools = 0;
+	cudaMemPool_t pool;
+	uint64_t	keep = UINT64_MAX;
+
+	if (!cuda_check(b, cudaGetDeviceProperties(&prop, b->device), what, error))
+		return false;
+	snprintf(b->device_name, sizeof(b->device_name), "%.120s", prop.name);
+	b->capability = prop.major * 10 + prop.minor;
+	b->sms = prop.multiProcessorCount;
+	b->smem_limit = prop.sharedMemPerBlockOptin;
+	b->memory_total = prop.totalGlobalMem;
+	b->workspace = options->workspace ? options->workspace :
+		std::min(b->memory_total / 16, DEFAULT_WORKSPACE);
+	if (b->capability < MIN_CAPABILITY)
+		return gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL,
+						   "GPU %d (%s) has compute capability %d.%d, but 8.0 or later is needed",
+						   b->device, b->device_name, prop.major, prop.minor);
+	if (!cuda_check(b, cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, b->device),
+					what, error))
+		return false;
+	b->pooled = pools != 0;
+	return !b->pooled ||
+		(cuda_check(b, cudaDeviceGetDefaultMemPool(&pool, b->device), what, error) &&
+		 cuda_check(b, cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep),
+					what, error));
+}
+
+/* Make the context, and what topk needs throughout */
+static bool
+prepare_device(struct cuda_backend *b, gpuvec_error *error)
+{
+	static const char *const what = "prepare the GPU";
+
+	if (!cuda_check(b, cudaSetDevice(b->device), what, error) ||
+		!cuda_check(b, cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking), what,
+					error) ||
+		!cuda_check(b, cudaStreamCreateWithFlags(&b->side_stream, cudaStreamNonBlocking), what,
+					error) ||
+		!cuda_check(b, cudaEventCreateWithFlags(&b->finished, cudaEventDisableTiming), what,
+					error) ||
+		!cuda_check(b, cudaMalloc((void **) &b->stop, sizeof(uint32_t)), what, error) ||
+		!cuda_check(b, cudaHostAlloc((void **) &b->stop_value, sizeof(uint32_t),
+									 cudaHostAllocDefault), what, error))
+		return false;
+	*b->stop_value = 1;
+	return cuda_check(b, cudaMemsetAsync(b->stop, 0, sizeof(uint32_t), b->stream), what, error) &&
+		cuda_check(b, cudaStreamSynchronize(b->stream), what, error) &&
+		cuda_check(b, scan_prepare(b->smem_limit), "load the kernels", error);
+}
+
+gpuvec_backend *
+gpuvec_cuda_open(const gpuvec_backend_options *options, gpuvec_error *error)
+{
+	int			ndevices = count_devices(error);
+	struct cuda_backend *b;
+
+	if (ndevices == 0)
+		return NULL;
+	if (options->device < 0 || options->device >= ndevices)
+	{
+		gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL,
+					"GPU %d does not exist: the machine has %d", options->device, ndevices);
+		return NULL;
+	}
+	b = (struct cuda_backend *) calloc(1, sizeof(*b));
+	if (b == NULL)
+	{
+		gpuvec_fail_memory(error, sizeof(*b));
+		return NULL;
+	}
+	pthread_mutex_init(&b->lock, NULL);
+	pthread_cond_init(&b->slot_free, NULL);
+	b->device = options->device;
+	b->base.name = "cuda";
+	b->base.on_device = true;
+	b->base.info = cuda_info;
+	b->base.adopt_segment = cuda_adopt_segment;
+	b->base.adopt_livemap = cuda_adopt_livemap;
+	b->base.adopt_view = cuda_adopt_view;
+	b->base.release_segment = cuda_release_segment;
+	b->base.release_livemap = cuda_release_livemap;
+	b->base.release_view = cuda_release_view;
+	b->base.read_ids = cuda_read_ids;
+	b->base.topk = cuda_topk;
+	b->base.close = cuda_close;
+	if (!inspect_device(b, options, error) || !prepare_device(b, error))
+	{
+		cuda_close(&b->base);
+		return NULL;
+	}
+	return &b->base;
+}
+
+void
+gpuvec_cuda_tune(gpuvec_backend *backend, const struct gpuvec_cuda_tuning *tuning)
+{
+	((struct cuda_backend *) backend)->tuning = *tuning;
+}
+
+struct gpuvec_cuda_stats
+gpuvec_cuda_last(gpuvec_backend *backend)
+{
+	return ((struct cuda_backend *) backend)->stats;
+}

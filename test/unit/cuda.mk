@@ -1,0 +1,29 @@
+# Test and benchmark of the CUDA backend.  From the root of the repository:
+#
+#   make -f test/unit/cuda.mk            builds both into build/test
+#   make -f test/unit/cuda.mk check-cuda  runs the test (FULL=full for all of it)
+#
+# PostgreSQL and the rest of the engine are not needed.  CUDA_ARCHS=90 builds the
+# kernels for one kind of GPU only.
+
+srcdir ?= .
+EXTVERSION ?= 0.1.0
+WITH_CUDA := yes
+
+cuda-tests: build/test/cuda_topk build/test/cuda_bench
+
+include engine.mk
+
+CUDA_TEST_FLAGS = -std=gnu++17 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -Wno-missing-field-initializers \
+	-I$(srcdir)/src -I$(srcdir)/kernels
+CUDA_TEST_OBJS = $(patsubst %,build/src/engine/%.o,error segment threads) $(KERNEL_OBJS)
+CUDA_TEST_HEADERS = $(wildcard $(srcdir)/src/common/*.h $(srcdir)/src/engine/*.h $(srcdir)/kernels/*.h $(srcdir)/test/bench/*.h)
+
+build/test/cuda_%: $(srcdir)/test/unit/cuda_%.cpp $(CUDA_TEST_HEADERS) $(CUDA_TEST_OBJS)
+	@mkdir -p $(@D)
+	$(CXX) $(CUDA_TEST_FLAGS) -o $@ $< $(CUDA_TEST_OBJS) $(ENGINE_LIBS)
+
+check-cuda: build/test/cuda_topk
+	build/test/cuda_topk $(FULL)
+
+.PHONY: cuda-tests check-cuda

@@ -1,0 +1,274 @@
+/*-------------------------------------------------------------------------
+ *
+ * cuda_bench.cpp
+ *	  Times searches of the CUDA backend on synthetic data (test/bench/setgen.h),
+ *	  and compares checksums with known results.
+ *
+ *		cuda_bench --mode A --n-docs 8500000 [--batches 2000,16,1] [--k 100]
+ *				   [--repeat 5] [--sweep "growth=16;growth=8,grab=8"]
+ *
+ * Generates and uploads once, then times every setting of --sweep (the names are
+ * the fields of gpuvec_cuda_tuning), beginning with the defaults.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "../bench/setgen.h"
+#include "../bench/checksum.h"
+#include "cuda_tuning.h"
+
+static gpuvec_backend *backend;
+
+static double
+now_ms(void)
+{
+	return std::chrono::duration<double, std::milli>(
+		std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+static void
+die(const char *what, const gpuvec_error *error)
+{
+	fprintf(stderr, "%s: %s %s (%s) (%s)\n", what, error->sqlstate, error->message,
+			error->detail, error->hint);
+	exit(1);
+}
+
+/* A document's tid: ascending in its position */
+static uint64_t
+position_tid(uint64_t p)
+{
+	return gpuvec_tid(p / 256, p % 256 + 1);
+}
+
+static uint64_t
+tid_position(uint64_t tid)
+{
+	return (uint64_t) gpuvec_tid_block(tid) * 256 + gpuvec_tid_line(tid) - 1;
+}
+
+/* Generate and upload one segment; documents come in order of length */
+static gpuvec_segment *
+make_segment(const gen::Generator &generator, uint64_t from, uint64_t to)
+{
+	std::vector<uint16_t> ids((to - from) * 128);
+	std::vector<gpuvec_source_row> rows(to - from);
+	gen::IdSet	set;
+	gpuvec_error error;
+	gpuvec_segment *segment;
+
+	for (uint64_t p = from; p < to; p++)
+	{
+		gpuvec_source_row *row = &rows[p - from];
+		uint16_t   *at = &ids[(p - from) * 128];
+
+		row->tid = position_tid(p);
+		row->len = generator.doc(p, at, set);
+		row->ids = at;
+	}
+	segment = gpuvec_segment_build(rows.data(), rows.size(), &error);
+	if (segment == NULL)
+		die("gpuvec_segment_build", &error);
+	if (!backend->adopt_segment(backend, segment, &error))
+		die("adopt_segment", &error);
+	return segment;
+}
+
+/* All documents, made by all cores */
+static gpuvec_view *
+make_view(const gen::Generator &generator)
+{
+	uint64_t	n = generator.c.n_docs;
+	uint64_t	nsegments = (n + GPUVEC_SEGMENT_ROWS - 1) / GPUVEC_SEGMENT_ROWS;
+	std::vector<gpuvec_view_entry> entries(nsegments);
+	gpuvec_error error;
+	gpuvec_view *view;
+
+	gen::parallel_chunks(nsegments, 1, generator.c.threads, [&] (uint64_t from, uint64_t to, int)
+		{
+			for (uint64_t s = from; s < to; s++)
+			{
+				entries[s].segment = make_segment(generator, s * GPUVEC_SEGMENT_ROWS,
+												  std::min(n, (s + 1) * GPUVEC_SEGMENT_ROWS));
+				entries[s].live = NULL;
+			}
+		});
+	view = gpuvec_view_new(entries.data(), nsegments, &error);
+	if (view == NULL)
+		die("gpuvec_view_new", &error);
+	if (!backend->adopt_view(backend, view, &error))
+		die("adopt_view", &error);
+	return view;
+}
+
+/* Time the first n queries, and print checksums of their results */
+static bool
+measure(const gen::Config &config, const gpuvec_view *view,
+		const std::vector<std::vector<uint16_t>> &sets, uint64_t n, uint32_t k, int repeat)
+{
+	std::vector<gpuvec_match> matches(n * k);
+	std::vector<gpuvec_topk_query> queries(n);
+	std::vector<double> times;
+	Checksum	sum;
+	gen::Config same = config;
+	const Reference *reference;
+	gpuvec_cuda_stats stats;
+	bool		ok;
+
+	for (int i = 0; i <= repeat; i++)
+	{
+		gpuvec_error error;
+		double		start;
+
+		memset(queries.data(), 0, sizeof(queries[0]) * n);
+		for (uint64_t q = 0; q < n; q++)
+		{
+			queries[q].ids = sets[q].data();
+			queries[q].len = sets[q].size();
+			queries[q].k = k;
+			queries[q].matches = &matches[q * k];
+		}
+		start = now_ms();
+		if (!backend->topk(backend, view, GPUVEC_BRAUN_BLANQUET, queries.data(), n, &error))
+			die("topk", &error);
+		if (i > 0)
+			times.push_back(now_ms() - start);
+	}
+	for (uint64_t q = 0; q < n; q++)
+		for (uint32_t i = 0; i < queries[q].nmatches; i++)
+			sum.add(tid_position(queries[q].matches[i].tid), queries[q].matches[i].score);
+	std::sort(times.begin(), times.end());
+	stats = gpuvec_cuda_last(backend);
+	printf("  %6" PRIu64 " queries: median %9.3f ms (%.3f to %.3f), %u rounds, %u overflows, %u bits, %u planes\n",
+		   n, times[times.size() / 2], times.front(), times.back(), stats.rounds,
+		   stats.overflows, stats.entry_bits, stats.planes);
+	printf("          index_sum %" PRIu64 " score_sum %.9f index_fnv %016" PRIx64,
+		   sum.index_sum, sum.score_sum, sum.index_fnv);
+	same.n_queries = n;
+	reference = find_reference(same, k);
+	ok = reference == nullptr || matches_reference(sum, *reference);
+	printf(" %s\n", reference == nullptr ? "(no reference)" : ok ? "ok" : "WRONG");
+	fflush(stdout);
+	return ok;
+}
+
+/* "growth=8,grab=4" */
+static gpuvec_cuda_tuning
+parse_tuning(const std::string &text)
+{
+	static const struct
+	{
+		const char *name;
+		uint32_t	gpuvec_cuda_tuning::*field;
+	}			fields[] = {
+		{"candidates", &gpuvec_cuda_tuning::candidates},
+		{"retry_candidates", &gpuvec_cuda_tuning::retry_candidates},
+		{"entry_bits", &gpuvec_cuda_tuning::entry_bits},
+		{"planes", &gpuvec_cuda_tuning::planes},
+		{"growth", &gpuvec_cuda_tuning::growth},
+		{"first_rows", &gpuvec_cuda_tuning::first_rows},
+		{"item_tiles", &gpuvec_cuda_tuning::item_tiles},
+		{"grab", &gpuvec_cuda_tuning::grab},
+		{"chunk_queries", &gpuvec_cuda_tuning::chunk_queries},
+	};
+	gpuvec_cuda_tuning tuning = {};
+
+	for (size_t at = 0; at < text.size();)
+	{
+		size_t		end = std::min(text.find(',', at), text.size());
+		size_t		equals = text.find('=', at);
+		bool		known = false;
+
+		for (const auto &f : fields)
+			if (equals < end && text.compare(at, equals - at, f.name) == 0)
+			{
+				tuning.*f.field = atoi(text.c_str() + equals + 1);
+				known = true;
+			}
+		if (!known)
+		{
+			fprintf(stderr, "unknown setting: %s\n", text.substr(at, end - at).c_str());
+			exit(1);
+		}
+		at = end + 1;
+	}
+	return tuning;
+}
+
+/* Cut a string at a separator */
+static std::vector<std::string>
+split(const std::string &text, char separator)
+{
+	std::vector<std::string> parts;
+	size_t		at = 0;
+	size_t		end;
+
+	while ((end = text.find(separator, at)) != std::string::npos)
+	{
+		parts.push_back(text.substr(at, end - at));
+		at = end + 1;
+	}
+	parts.push_back(text.substr(at));
+	return parts;
+}
+
+int
+main(int argc, char **argv)
+{
+	gen::Config config = gen::parse(argc, argv);
+	const char *batches = gen::opt(argc, argv, "--batches");
+	const char *sweep = gen::opt(argc, argv, "--sweep");
+	uint32_t	k = gen::opt(argc, argv, "--k") ? atoi(gen::opt(argc, argv, "--k")) : 100;
+	int			repeat = gen::opt(argc, argv, "--repeat") ? atoi(gen::opt(argc, argv, "--repeat")) : 5;
+	std::vector<std::string> settings = {""};
+	gpuvec_backend_options options;
+	gpuvec_backend_info info;
+	gpuvec_error error;
+	gpuvec_view *view;
+	double		start;
+	bool		ok = true;
+
+	if (sweep)
+		for (const std::string &s : split(sweep, ';'))
+			settings.push_back(s);
+	memset(&options, 0, sizeof(options));
+	start = now_ms();
+	backend = gpuvec_cuda_open(&options, &error);
+	if (backend == NULL)
+		die("gpuvec_cuda_open", &error);
+	backend->info(backend, &info);
+	printf("%s, opened in %.0f ms\n", info.device, now_ms() - start);
+
+	start = now_ms();
+	gen::Generator generator(config);
+	view = make_view(generator);
+	printf("mode %c: %" PRIu64 " rows, %" PRIu64 " ids, made and uploaded in %.0f ms\n", config.mode,
+		   view->nrows, view->nids, now_ms() - start);
+	fflush(stdout);
+
+	std::vector<std::vector<uint16_t>> sets = generator.queries();
+
+	for (const std::string &setting : settings)
+	{
+		gpuvec_cuda_tuning tuning = parse_tuning(setting);
+
+		gpuvec_cuda_tune(backend, &tuning);
+		printf(" %s\n", setting.empty() ? "defaults" : setting.c_str());
+		for (const std::string &batch : split(batches ? batches : "2000,16,3,1", ','))
+			ok &= measure(config, view, sets,
+						  std::min((uint64_t) sets.size(), (uint64_t) atoll(batch.c_str())), k,
+						  repeat);
+	}
+	gpuvec_view_unref(view);
+	backend->close(backend);
+	return ok ? 0 : 1;
+}

@@ -1,0 +1,888 @@
+/*-------------------------------------------------------------------------
+ *
+ * cuda_topk.cpp
+ *	  Test of the CUDA backend: every match of every query is compared, to the
+ *	  bit and in order, with a plain count over all rows.
+ *
+ *		cuda_topk [quick|full] [seed]
+ *
+ * quick (the default) takes seconds, also under compute-sanitizer or an
+ * emulator; full adds large views, large k and searches beside uploads.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <algorithm>
+#include <atomic>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cuda_tuning.h"
+
+typedef std::vector<uint16_t> idset;
+
+struct row
+{
+	uint64_t	tid;
+	idset		ids;
+	bool		live;
+};
+
+struct dataset
+{
+	std::string name;
+	std::vector<row> rows;
+	uint32_t	vocab;
+	gpuvec_view *view;
+};
+
+/* A query and what it asks for */
+struct question
+{
+	idset		ids;
+	uint32_t	k;
+	bool		has_min_score = false;
+	bool		has_after = false;
+	double		min_score = 0;
+	double		after_score = 0;
+	uint64_t	after_tid = 0;
+};
+
+static gpuvec_backend *backend;
+static bool full;
+static std::atomic<int> npassed;
+static std::atomic<int> nfailed;
+static uint64_t random_state;
+static uint64_t total_overflows;
+static uint64_t total_retries;
+
+static const char *const measure_names[] = GPUVEC_MEASURE_NAMES;
+
+/* splitmix64 */
+static uint64_t
+random64(void)
+{
+	uint64_t	z = (random_state += UINT64_C(0x9E3779B97F4A7C15));
+
+	z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
+	return z ^ (z >> 31);
+}
+
+static uint32_t
+random_below(uint32_t n)
+{
+	return (uint32_t) ((random64() >> 32) * n >> 32);
+}
+
+/* Stop: nothing that follows would mean anything */
+static void
+die(const char *what, const gpuvec_error *error)
+{
+	printf("%s: %s %s (%s) (%s)\n", what, error->sqlstate, error->message, error->detail,
+		   error->hint);
+	printf("%d passed, %d failed, then stopped\n", (int) npassed, (int) nfailed + 1);
+	exit(1);
+}
+
+static void
+report(bool ok, const char *format, const std::string &about)
+{
+	if (ok)
+		npassed++;
+	else if (nfailed++ < 40)
+		printf(format, about.c_str());
+}
+
+/* ---------------------------------------------------------------- data */
+
+/* n distinct ids below vocab; skewed: small ranks are common */
+static idset
+random_set(uint32_t n, uint32_t vocab, bool skewed)
+{
+	std::vector<bool> has(vocab);
+	idset		ids;
+
+	n = std::min(n, vocab);
+	if (n > vocab / 2)
+	{
+		/* dense: choose by a run through all ids */
+		for (uint32_t id = 0; id < vocab; id++)
+			if (random_below(vocab - id) < n - ids.size())
+				ids.push_back(id);
+		return ids;
+	}
+	while (ids.size() < n)
+	{
+		uint32_t	id = random_below(vocab);
+
+		if (skewed)
+			id = (uint32_t) ((uint64_t) id * random_below(vocab) / vocab *
+							 random_below(vocab) / vocab);
+		/* skewed towards 0 and 65535 alike */
+		if (skewed && random_below(2))
+			id = vocab - 1 - id;
+		if (!has[id])
+		{
+			has[id] = true;
+			ids.push_back(id);
+		}
+	}
+	std::sort(ids.begin(), ids.end());
+	return ids;
+}
+
+/* A copy of a set with some ids replaced */
+static idset
+perturbed(const idset &set, uint32_t vocab)
+{
+	idset		ids;
+
+	for (uint16_t id : set)
+		if (random_below(4) > 0)
+			ids.push_back(id);
+	ids.push_back(random_below(vocab));
+	std::sort(ids.begin(), ids.end());
+	ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+	return ids;
+}
+
+/* Rows of random lengths; tids grow with the row number, not densely */
+static dataset
+random_dataset(const char *name, uint32_t nrows, uint32_t vocab, uint32_t minlen,
+			   uint32_t maxlen, bool skewed)
+{
+	dataset		d;
+	uint64_t	block = 0;
+	uint32_t	line = 1;
+
+	d.name = name;
+	d.vocab = vocab;
+	d.view = NULL;
+	for (uint32_t i = 0; i < nrows; i++)
+	{
+		row			r;
+
+		line += 1 + random_below(3);
+		if (line > 290)
+		{
+			line = 1;
+			block += 1 + random_below(2);
+		}
+		r.tid = gpuvec_tid(block, line);
+		r.ids = random_set(minlen + random_below(maxlen - minlen + 1), vocab, skewed);
+		r.live = true;
+		d.rows.push_back(r);
+	}
+	return d;
+}
+
+/* Give rows tids at the ends of what a tid can be */
+static void
+extreme_tids(dataset &d)
+{
+	for (size_t i = 0; i < d.rows.size(); i++)
+		d.rows[i].tid = i % 2 ? gpuvec_tid(UINT32_MAX - i / 2, GPUVEC_MAX_LINE) : gpuvec_tid(i, 1);
+}
+
+/* Build one segment of some rows, check that reading it back gives the same ids */
+static gpuvec_view_entry
+build_entry(const std::vector<const row *> &rows)
+{
+	gpuvec_error error;
+	std::vector<gpuvec_source_row> source;
+	gpuvec_view_entry entry;
+	uint32_t	ndead = 0;
+
+	for (const row *r : rows)
+	{
+		gpuvec_source_row s = {r->tid, (uint32_t) r->ids.size(), r->ids.data()};
+
+		source.push_back(s);
+		ndead += !r->live;
+	}
+	if (!gpuvec_rows_sort(source.data(), source.size(), 1, &error))
+		die("sort", &error);
+	entry.segment = gpuvec_segment_build(source.data(), source.size(), &error);
+	entry.live = NULL;
+	if (entry.segment == NULL)
+		die("build", &error);
+
+	idset		before(entry.segment->ids, entry.segment->ids + entry.segment->nchunks * 256);
+	idset		after(before.size() + 1, 0xABCD);
+
+	if (!backend->adopt_segment(backend, entry.segment, &error))
+		die("adopt_segment", &error);
+	if (!backend->read_ids(backend, entry.segment, after.data(), &error))
+		die("read_ids", &error);
+	report(after.back() == 0xABCD && std::equal(before.begin(), before.end(), after.begin()),
+		   "read_ids differs%s\n", "");
+	if (ndead > 0)
+	{
+		std::vector<uint64_t> dead;
+
+		for (const row *r : rows)
+			if (!r->live)
+				dead.push_back(r->tid);
+		std::sort(dead.begin(), dead.end());
+		entry.live = gpuvec_livemap_new(source.size(), &error);
+		if (entry.live == NULL)
+			die("livemap", &error);
+		for (uint32_t i = 0; i < source.size(); i++)
+			if (std::binary_search(dead.begin(), dead.end(), source[i].tid))
+				entry.live->bits[i / 32] &= ~(1u << i % 32);
+		entry.live->nlive -= ndead;
+		if (!backend->adopt_livemap(backend, entry.live, &error))
+			die("adopt_livemap", &error);
+	}
+	return entry;
+}
+
+/*
+ * Build the view of a dataset: segments of up to `rows` rows each, cut out of the
+ * rows sorted by length or as they come.
+ */
+static void
+build_view(dataset &d, uint32_t rows, bool sorted)
+{
+	std::vector<const row *> order;
+	std::vector<gpuvec_view_entry> entries;
+	gpuvec_error error;
+
+	for (const row &r : d.rows)
+		order.push_back(&r);
+	if (sorted)
+		std::stable_sort(order.begin(), order.end(), [] (const row *a, const row *b)
+						 {
+							 return a->ids.size() < b->ids.size();
+						 });
+	for (size_t from = 0; from < order.size(); from += rows)
+		entries.push_back(build_entry(std::vector<const row *>(order.begin() + from,
+															  order.begin() +
+															  std::min(order.size(), from + rows))));
+	d.view = gpuvec_view_new(entries.data(), entries.size(), &error);
+	if (d.view == NULL)
+		die("view", &error);
+	if (!backend->adopt_view(backend, d.view, &error))
+		die("adopt_view", &error);
+}
+
+static void
+kill_some(dataset &d, uint32_t one_in)
+{
+	for (row &r : d.rows)
+		if (random_below(one_in) == 0)
+			r.live = false;
+}
+
+/* Questions that fit a dataset: copies, perturbed copies, random sets, odd ones */
+static std::vector<question>
+make_questions(const dataset &d, uint32_t n, uint32_t k)
+{
+	std::vector<question> questions(n);
+
+	for (uint32_t i = 0; i < n; i++)
+	{
+		question   &q = questions[i];
+		const idset &some = d.rows[random_below(d.rows.size())].ids;
+
+		q.k = k;
+		switch (random_below(8))
+		{
+			case 0:
+				q.ids = some;
+				break;
+			case 1:
+			case 2:
+			case 3:
+				q.ids = perturbed(some, d.vocab);
+				break;
+			case 4:
+				if (i % 3 == 0)
+					break;		/* empty */
+				q.ids = {0};
+				break;
+			case 5:
+				q.ids = {0, 65535};
+				break;
+			default:
+				q.ids = random_set(1 + random_below((uint32_t) some.size() + 20), d.vocab, i % 2);
+				break;
+		}
+	}
+	return questions;
+}
+
+/* ----------------------------------------------------------- reference */
+
+/* common[i * rows + r] of question i and row r, by a lookup for every id */
+static std::vector<uint32_t>
+count_common(const dataset &d, const std::vector<question> &questions)
+{
+	std::vector<uint32_t> common(questions.size() * d.rows.size());
+	std::vector<std::thread> threads;
+	std::atomic<size_t> next(0);
+	unsigned	nthreads = std::max(1u, std::thread::hardware_concurrency());
+	auto		work = [&] ()
+	{
+		std::vector<bool> has(65536);
+		size_t		i;
+
+		while ((i = next++) < questions.size())
+		{
+			for (uint16_t id : questions[i].ids)
+				has[id] = true;
+			for (size_t r = 0; r < d.rows.size(); r++)
+				for (uint16_t id : d.rows[r].ids)
+					common[i * d.rows.size() + r] += has[id];
+			for (uint16_t id : questions[i].ids)
+				has[id] = false;
+		}
+	};
+
+	for (unsigned t = 1; t < nthreads; t++)
+		threads.emplace_back(work);
+	work();
+	for (std::thread &t : threads)
+		t.join();
+	return common;
+}
+
+static bool
+ranks_before(const gpuvec_match &a, const gpuvec_match &b)
+{
+	return a.score != b.score ? a.score > b.score : a.tid < b.tid;
+}
+
+/* The answer to one question, straight from the definition */
+static std::vector<gpuvec_match>
+reference(const dataset &d, gpuvec_measure measure, const question &q, const uint32_t *common)
+{
+	std::vector<gpuvec_match> matches;
+	size_t		k;
+
+	for (size_t r = 0; r < d.rows.size(); r++)
+	{
+		gpuvec_match m;
+		gpuvec_match after = {q.after_score, q.after_tid, 0, 0};
+
+		if (!d.rows[r].live || (common[r] == 0 && measure != GPUVEC_HAMMING))
+			continue;
+		m.score = gpuvec_score(measure, common[r], q.ids.size(), d.rows[r].ids.size());
+		m.tid = d.rows[r].tid;
+		m.common = common[r];
+		m.padding = 0;
+		if ((q.has_min_score && m.score < q.min_score) ||
+			(q.has_after && !ranks_before(after, m)))
+			continue;
+		matches.push_back(m);
+	}
+	k = std::min(matches.size(), (size_t) q.k);
+	std::partial_sort(matches.begin(), matches.begin() + k, matches.end(), ranks_before);
+	matches.resize(k);
+	return matches;
+}
+
+/* ---------------------------------------------------------------- runs */
+
+/* Ask all questions at once; the answers */
+static std::vector<std::vector<gpuvec_match>>
+ask(const dataset &d, gpuvec_measure measure, const std::vector<question> &questions)
+{
+	std::vector<std::vector<gpuvec_match>> answers(questions.size());
+	std::vector<gpuvec_topk_query> queries(questions.size());
+	gpuvec_error error;
+
+	for (size_t i = 0; i < questions.size(); i++)
+	{
+		const question &q = questions[i];
+
+		answers[i].resize(std::min((uint64_t) q.k, d.view->nrows));
+		queries[i].ids = q.ids.data();
+		queries[i].len = q.ids.size();
+		queries[i].k = q.k;
+		queries[i].has_min_score = q.has_min_score;
+		queries[i].has_after = q.has_after;
+		queries[i].min_score = q.min_score;
+		queries[i].after_score = q.after_score;
+		queries[i].after_tid = q.after_tid;
+		queries[i].canceled = NULL;
+		queries[i].matches = answers[i].data();
+		queries[i].nmatches = 12345;
+	}
+	if (!backend->topk(backend, d.view, measure, queries.data(), queries.size(), &error))
+		die("topk", &error);
+	for (size_t i = 0; i < questions.size(); i++)
+	{
+		if (queries[i].nmatches > answers[i].size())
+			report(false, "too many matches: %s\n", d.name);
+		else
+			answers[i].resize(queries[i].nmatches);
+	}
+	total_overflows += gpuvec_cuda_last(backend).overflows;
+	total_retries += gpuvec_cuda_last(backend).retries;
+	return answers;
+}
+
+/* Describe the first difference; empty if there is none */
+static std::string
+difference(const std::vector<gpuvec_match> &is, const std::vector<gpuvec_match> &should)
+{
+	char		text[300];
+
+	for (size_t i = 0; i < is.size() && i < should.size(); i++)
+		if (memcmp(&is[i].score, &should[i].score, 8) != 0 || is[i].tid != should[i].tid ||
+			is[i].common != should[i].common)
+		{
+			snprintf(text, sizeof(text),
+					 "rank %zu is (%.17g, %llx, %u), should be (%.17g, %llx, %u)", i + 1,
+					 is[i].score, (unsigned long long) is[i].tid, is[i].common,
+					 should[i].score, (unsigned long long) should[i].tid, should[i].common);
+			return text;
+		}
+	if (is.size() == should.size())
+		return "";
+	snprintf(text, sizeof(text), "%zu matches instead of %zu", is.size(), should.size());
+	return text;
+}
+
+/* Ask, and compare every answer with the reference */
+static void
+compare(const dataset &d, gpuvec_measure measure, const std::vector<question> &questions,
+		const std::vector<uint32_t> &common, const char *about)
+{
+	std::vector<std::vector<gpuvec_match>> answers = ask(d, measure, questions);
+	std::vector<std::string> wrong(questions.size());
+	std::vector<std::thread> threads;
+	std::atomic<size_t> next(0);
+	unsigned	nthreads = std::max(1u, std::thread::hardware_concurrency());
+	auto		work = [&] ()
+	{
+		size_t		i;
+
+		while ((i = next++) < questions.size())
+			wrong[i] = difference(answers[i], reference(d, measure, questions[i],
+														&common[i * d.rows.size()]));
+	};
+
+	for (unsigned t = 1; t < nthreads; t++)
+		threads.emplace_back(work);
+	work();
+	for (std::thread &t : threads)
+		t.join();
+	for (size_t i = 0; i < questions.size(); i++)
+	{
+		char		text[600];
+
+		snprintf(text, sizeof(text), "%s, %s, %s, query %zu of %zu (%zu ids, k %u%s%s): %s",
+				 d.name.c_str(), measure_names[measure], about, i + 1, questions.size(),
+				 questions[i].ids.size(), questions[i].k,
+				 questions[i].has_min_score ? ", min_score" : "",
+				 questions[i].has_after ? ", after" : "", wrong[i].c_str());
+		report(wrong[i].empty(), "FAILED: %s\n", text);
+	}
+}
+
+/* Let some questions ask for a part of the answer that the reference knows */
+static void
+ask_for_parts(const dataset &d, gpuvec_measure measure, std::vector<question> &questions,
+			  const std::vector<uint32_t> &common)
+{
+	for (size_t i = 0; i < questions.size(); i++)
+	{
+		question   &q = questions[i];
+		std::vector<gpuvec_match> all;
+		uint32_t	what = random_below(4);
+
+		q.has_min_score = q.has_after = false;
+		all = reference(d, measure, q, &common[i * d.rows.size()]);
+		if (all.empty() || what == 0)
+			continue;
+		if (what & 1)
+		{
+			q.has_min_score = true;
+			q.min_score = all[random_below(all.size())].score;
+			if (q.min_score == 0)
+				q.min_score = -0.0;
+		}
+		if (what & 2)
+		{
+			gpuvec_match m = all[random_below(all.size())];
+
+			q.has_after = true;
+			q.after_score = m.score == 0 ? -0.0 : m.score;
+			q.after_tid = m.tid + (random_below(3) == 0 ? random_below(3) - 1 : 0);
+			if (random_below(10) == 0)
+				q.after_tid = random_below(2) ? UINT64_MAX : 0;
+		}
+	}
+}
+
+static void
+tune(const gpuvec_cuda_tuning &t)
+{
+	gpuvec_cuda_tune(backend, &t);
+}
+
+/* Random settings of everything that may not change an answer */
+static gpuvec_cuda_tuning
+random_tuning(bool few_planes)
+{
+	gpuvec_cuda_tuning t = {};
+	static const uint32_t candidates[] = {0, 0, 32, 64, 256, 2000};
+	static const uint32_t bits[] = {0, 8, 16, 32};
+
+	t.candidates = candidates[random_below(6)];
+	t.retry_candidates = candidates[random_below(6)];
+	t.entry_bits = bits[random_below(4)];
+	t.planes = few_planes ? (random_below(3) ? 0 : 17) : 0;
+	t.growth = random_below(2) ? 0 : 2 + random_below(30);
+	t.first_rows = random_below(2) ? 0 : 32 << random_below(8);
+	t.item_tiles = random_below(2) ? 0 : 1 + random_below(200);
+	t.grab = random_below(2) ? 0 : 1 << random_below(7);
+	t.chunk_queries = random_below(2) ? 0 : 1 + random_below(40);
+	return t;
+}
+
+static std::string
+describe(const gpuvec_cuda_tuning &t)
+{
+	char		text[200];
+
+	snprintf(text, sizeof(text), "tuning %u/%u bits %u planes %u growth %u first %u items %u grab %u chunk %u",
+			 t.candidates, t.retry_candidates, t.entry_bits, t.planes, t.growth, t.first_rows,
+			 t.item_tiles, t.grab, t.chunk_queries);
+	return text;
+}
+
+/* One dataset through all measures, several batch sizes, k and tunings */
+static void
+test_dataset(dataset &d, const std::vector<uint32_t> &batches, const std::vector<uint32_t> &ks,
+			 int ntunings)
+{
+	uint32_t	longest = 0;
+
+	for (const row &r : d.rows)
+		longest = std::max(longest, (uint32_t) r.ids.size());
+	printf("%s: %zu rows, longest %u\n", d.name.c_str(), d.rows.size(), longest);
+	fflush(stdout);
+	for (uint32_t batch : batches)
+	{
+		std::vector<question> questions = make_questions(d, batch, 1);
+		std::vector<uint32_t> common = count_common(d, questions);
+
+		for (int m = 0; m < GPUVEC_N_MEASURES; m++)
+			for (uint32_t k : ks)
+			{
+				for (question &q : questions)
+				{
+					q.k = k;
+					q.has_min_score = q.has_after = false;
+				}
+				tune({});
+				compare(d, (gpuvec_measure) m, questions, common, "defaults");
+				for (int i = 0; i < ntunings; i++)
+				{
+					gpuvec_cuda_tuning t = random_tuning(longest <= 255);
+
+					for (question &q : questions)
+						q.k = random_below(2) ? k : 1 + random_below(2 * k);
+					if (i > 0)
+						ask_for_parts(d, (gpuvec_measure) m, questions, common);
+					tune(t);
+					compare(d, (gpuvec_measure) m, questions, common, describe(t).c_str());
+				}
+			}
+	}
+	tune({});
+}
+
+static void
+free_dataset(dataset &d)
+{
+	gpuvec_view_unref(d.view);
+	d.view = NULL;
+}
+
+/* The small cases: all measures, odd sizes and odd ids */
+static void
+test_small(void)
+{
+	static const uint32_t sizes[] = {1, 8, 31, 32, 33, 64, 1000};
+
+	for (uint32_t n : sizes)
+	{
+		dataset		d = random_dataset("small", n, 200, 0, 30, true);
+
+		build_view(d, 65536, true);
+		test_dataset(d, {1, 17}, {1, 10, 2000}, 1);
+		free_dataset(d);
+	}
+
+	dataset		one = random_dataset("vocabulary of one", 300, 1, 0, 1, false);
+
+	build_view(one, 65536, true);
+	test_dataset(one, {3}, {1, 7, 1000}, 2);
+	free_dataset(one);
+
+	dataset		ends = random_dataset("ids 0 and 65535", 500, 2, 0, 2, false);
+
+	for (row &r : ends.rows)
+		for (uint16_t &id : r.ids)
+			id = id ? 65535 : 0;
+	extreme_tids(ends);
+	build_view(ends, 100, false);
+	test_dataset(ends, {4}, {1, 100}, 2);
+	free_dataset(ends);
+
+	dataset		ties = random_dataset("vocabulary of 16", 3000, 16, 0, 16, false);
+
+	kill_some(ties, 4);
+	build_view(ties, 700, false);
+	test_dataset(ties, {33}, {10, 100, 1500}, 3);
+	free_dataset(ties);
+
+	dataset		equal = random_dataset("all rows equal", 5000, 50, 7, 7, false);
+
+	for (row &r : equal.rows)
+		r.ids = equal.rows[0].ids;
+	extreme_tids(equal);
+	build_view(equal, 65536, true);
+	test_dataset(equal, {5}, {1, 100}, 3);
+	free_dataset(equal);
+
+	dataset		dead = random_dataset("all rows dead but one", 100, 50, 1, 9, false);
+
+	for (row &r : dead.rows)
+		r.live = false;
+	dead.rows[50].live = true;
+	build_view(dead, 65536, true);
+	test_dataset(dead, {5}, {1, 100}, 1);
+	free_dataset(dead);
+
+	dataset		none = random_dataset("only empty rows", 100, 50, 0, 0, false);
+
+	build_view(none, 65536, true);
+	test_dataset(none, {5}, {1, 30}, 1);
+	free_dataset(none);
+}
+
+/* Rows and queries of up to 65536 ids */
+static void
+test_long(void)
+{
+	dataset		d = random_dataset("long rows", full ? 300 : 60, 65536, 0, 600, true);
+
+	for (size_t i = 0; i < d.rows.size(); i += 9)
+		d.rows[i].ids = random_set(1 + random_below(65536), 65536, false);
+	for (int i = 0; i < 3; i++)
+		d.rows[random_below(d.rows.size())].ids = random_set(65536, 65536, false);
+	for (row &r : d.rows)
+		if (r.ids.size() == 255)
+			r.ids.pop_back();
+	d.rows[1].ids = random_set(255, 65536, false);
+	d.rows[2].ids = random_set(256, 65536, false);
+	build_view(d, 65536, true);
+	test_dataset(d, {full ? 40u : 9u}, {1, 100}, 2);
+	free_dataset(d);
+
+	/* short rows, long queries: few planes are enough */
+	dataset		shorts = random_dataset("short rows, long queries", 400, 65536, 1, 250, false);
+	std::vector<question> questions = make_questions(shorts, 10, 10);
+	std::vector<uint32_t> common;
+
+	for (question &q : questions)
+		q.ids = random_set(200 + random_below(40000), 65536, false);
+	questions[0].ids = random_set(65536, 65536, false);
+	build_view(shorts, 65536, false);
+	common = count_common(shorts, questions);
+	for (int m = 0; m < GPUVEC_N_MEASURES; m++)
+		compare(shorts, (gpuvec_measure) m, questions, common, "defaults");
+	free_dataset(shorts);
+}
+
+/* Several segments, rows enough for several rounds */
+static void
+test_rounds(void)
+{
+	uint32_t	n = full ? 65537 : 12000;
+	dataset		d = random_dataset("rounds", n, 3000, 0, 40, true);
+
+	kill_some(d, 20);
+	build_view(d, full ? 65536 : 3000, true);
+	test_dataset(d, full ? std::vector<uint32_t>{1, 16, 17, 33, 300} : std::vector<uint32_t>{20},
+				 full ? std::vector<uint32_t>{1, 10, 1000, 1025, 5000} : std::vector<uint32_t>{10, 1100},
+				 full ? 3 : 1);
+	free_dataset(d);
+
+	/* scores rise with the tid, and tiles are alike inside: hard on sampling */
+	dataset		rising = random_dataset("rising", full ? 60000 : 8000, 1000, 10, 10, false);
+
+	for (size_t i = 0; i < rising.rows.size(); i++)
+		for (uint16_t j = 0; j < 10; j++)
+			rising.rows[i].ids[j] = j + (j < i * 10 / rising.rows.size() ? 0 : 500);
+	build_view(rising, 65536, true);
+	test_dataset(rising, {6}, {10, 100}, 3);
+	free_dataset(rising);
+}
+
+/* Sizes around a full segment; k up to and beyond the rows */
+static void
+test_large(void)
+{
+	static const uint32_t sizes[] = {65535, 65536};
+
+	for (uint32_t n : sizes)
+	{
+		dataset		d = random_dataset("full segment", n, 20000, 0, 30, true);
+
+		build_view(d, 65536, true);
+		test_dataset(d, {33}, {100}, 1);
+		free_dataset(d);
+	}
+
+	dataset		many = random_dataset("many segments", 300000, 50001, 4, 100, true);
+
+	kill_some(many, 50);
+	build_view(many, 20000, true);
+	test_dataset(many, {40}, {100, 1000}, 1);
+	test_dataset(many, {2}, {20000, 100000}, 1);
+	free_dataset(many);
+
+	dataset		wide = random_dataset("all lengths in every segment", 100000, 65536, 0, 128, true);
+
+	build_view(wide, 1000, false);
+	test_dataset(wide, {65}, {100}, 2);
+	free_dataset(wide);
+}
+
+/* Queries that nobody waits for, and empty views and requests */
+static void
+test_odd_requests(void)
+{
+	dataset		d = random_dataset("odd requests", 2000, 100, 1, 20, false);
+	std::vector<question> questions;
+	std::vector<uint32_t> common;
+	std::vector<gpuvec_match> room(8 * 10);
+	gpuvec_topk_query queries[8];
+	gpuvec_error error;
+	gpuvec_view *empty;
+	int			canceled = 1;
+
+	build_view(d, 65536, true);
+	questions = make_questions(d, 8, 10);
+	for (question &q : questions)
+		q.ids = random_set(12, 100, false);
+	common = count_common(d, questions);
+	for (int all = 0; all < 2; all++)
+	{
+		for (int i = 0; i < 8; i++)
+		{
+			memset(&queries[i], 0, sizeof(queries[i]));
+			queries[i].ids = questions[i].ids.data();
+			queries[i].len = questions[i].ids.size();
+			queries[i].k = 10;
+			queries[i].canceled = all || i % 3 == 0 ? &canceled : NULL;
+			queries[i].matches = &room[i * 10];
+		}
+		if (!backend->topk(backend, d.view, GPUVEC_JACCARD, queries, 8, &error))
+			die("topk", &error);
+		for (int i = 0; i < 8; i++)
+			if (queries[i].canceled == NULL)
+				report(difference(std::vector<gpuvec_match>(queries[i].matches,
+															queries[i].matches + queries[i].nmatches),
+								  reference(d, GPUVEC_JACCARD, questions[i],
+											&common[i * d.rows.size()])).empty(),
+					   "beside canceled queries: %s\n", d.name);
+	}
+	if (!backend->topk(backend, d.view, GPUVEC_JACCARD, queries, 0, &error))
+		die("topk without queries", &error);
+	free_dataset(d);
+
+	empty = gpuvec_view_new(NULL, 0, &error);
+	if (empty == NULL)
+		die("empty view", &error);
+	if (!backend->adopt_view(backend, empty, &error))
+		die("adopt_view of an empty view", &error);
+	queries[0].nmatches = 7;
+	queries[0].canceled = NULL;
+	if (!backend->topk(backend, empty, GPUVEC_HAMMING, queries, 1, &error))
+		die("topk of an empty view", &error);
+	report(queries[0].nmatches == 0, "an empty view has matches%s\n", "");
+	gpuvec_view_unref(empty);
+}
+
+/* Searches while other threads upload and free segments */
+static void
+test_threads(void)
+{
+	dataset		d = random_dataset("beside uploads", 40000, 5000, 1, 40, true);
+	dataset		other = random_dataset("uploaded meanwhile", 5000, 5000, 1, 40, true);
+	std::vector<question> questions;
+	std::vector<uint32_t> common;
+	std::vector<std::thread> threads;
+	std::atomic<bool> stop(false);
+
+	build_view(d, 10000, true);
+	questions = make_questions(d, 50, 100);
+	common = count_common(d, questions);
+	for (int t = 0; t < 6; t++)
+		threads.emplace_back([&] ()
+			{
+				dataset		mine = other;
+
+				while (!stop)
+				{
+					build_view(mine, 1000, true);
+					free_dataset(mine);
+				}
+			});
+	for (int i = 0; i < 30; i++)
+		compare(d, (gpuvec_measure) (i % GPUVEC_N_MEASURES), questions, common, "beside uploads");
+	stop = true;
+	for (std::thread &t : threads)
+		t.join();
+	free_dataset(d);
+}
+
+int
+main(int argc, char **argv)
+{
+	gpuvec_backend_options options;
+	gpuvec_backend_info info;
+	gpuvec_error error;
+
+	full = argc > 1 && strcmp(argv[1], "full") == 0;
+	random_state = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+	memset(&options, 0, sizeof(options));
+	printf("GPUs: %d\n", gpuvec_cuda_count(&error));
+	backend = gpuvec_cuda_open(&options, &error);
+	if (backend == NULL)
+		die("open", &error);
+	backend->info(backend, &info);
+	printf("%s, %s, compute capability %d.%d, %zu of %zu MiB free\n", info.name, info.device,
+		   info.capability / 10, info.capability % 10, info.memory_free >> 20,
+		   info.memory_total >> 20);
+
+	test_small();
+	test_odd_requests();
+	test_long();
+	test_rounds();
+	if (full)
+	{
+		test_large();
+		test_threads();
+	}
+
+	/* the hooks must have driven the searches through the paths that they are for */
+	report(total_overflows > 0, "no query overflowed%s\n", "");
+	report(total_retries > 0, "no repeated round overflowed%s\n", "");
+	printf("%llu queries overflowed and were repeated, %llu repeated rounds overflowed\n",
+		   (unsigned long long) total_overflows, (unsigned long long) total_retries);
+	backend->close(backend);
+	printf("%d passed, %d failed\n", (int) npassed, (int) nfailed);
+	return nfailed > 0;
+}

@@ -46,6 +46,13 @@ else
 ENGINE_OBJS += build/src/engine/nocuda/nocuda.o
 endif
 
+# one instruction set a file; chosen at run time
+FLAGS_scan_batch_portable = -O3
+FLAGS_scan_batch_avx2 = -O3 -mavx2
+FLAGS_scan_batch_avx512 = -O3 -mavx512f -mavx512bw -mavx512vl
+FLAGS_scan_lone = -O3
+FLAGS_scan_lone_avx512 = -O3 -mavx512f -mavx512bw -mavx512vl
+
 ENGINE_LIB = build/libengine.a
 
 all: gpuvec-engine

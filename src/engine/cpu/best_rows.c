@@ -1,0 +1,111 @@
+/*-------------------------------------------------------------------------
+ *
+ * best_rows.c
+ *	  The bounded heap of a query's best rows.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+
+#include "engine/cpu/cpu_backend.h"
+
+/* Does a come behind b in the order of results? */
+static inline bool
+behind(const best_row *a, const best_row *b)
+{
+	return a->key != b->key ? a->key > b->key : a->tid > b->tid;
+}
+
+/* Put a row in the place of the worst */
+static void
+replace_worst(best_rows *best, best_row row)
+{
+	best_row   *rows = best->rows;
+	uint32_t	i = 0;
+
+	for (;;)
+	{
+		uint32_t	child = 2 * i + 1;
+
+		if (child >= best->n)
+			break;
+		if (child + 1 < best->n && behind(&rows[child + 1], &rows[child]))
+			child++;
+		if (!behind(&rows[child], &row))
+			break;
+		rows[i] = rows[child];
+		i = child;
+	}
+	rows[i] = row;
+}
+
+/* Add a row */
+static void
+add_row(best_rows *best, best_row row)
+{
+	uint32_t	i = best->n;
+
+	if (best->n == best->room)
+	{
+		uint32_t	k = best->shared->query->k;
+		uint32_t	room = best->room == 0 ? 16 : best->room * 2;
+		best_row   *rows;
+
+		if (room > k)
+			room = k;
+		rows = realloc(best->rows, room * sizeof(best_row));
+		if (rows == NULL)
+		{
+			best->failed = true;
+			return;
+		}
+		best->rows = rows;
+		best->room = room;
+	}
+	best->n++;
+	while (i > 0 && behind(&row, &best->rows[(i - 1) / 2]))
+	{
+		best->rows[i] = best->rows[(i - 1) / 2];
+		i = (i - 1) / 2;
+	}
+	best->rows[i] = row;
+}
+
+/* Lower the bound that all parts of the query share */
+static void
+lower_bound(cpu_query *query, uint64_t key)
+{
+	uint64_t	old = __atomic_load_n(&query->bound, __ATOMIC_RELAXED);
+
+	while (key < old &&
+		   !__atomic_compare_exchange_n(&query->bound, &old, key, true,
+										__ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+}
+
+/* Consider a live row */
+void
+best_offer(best_rows *best, uint32_t common, uint32_t len, uint64_t tid)
+{
+	cpu_query  *query = best->shared;
+	best_row	row = {.tid = tid,.common = common};
+
+	if (common == 0 && !gpuvec_ranks_disjoint(query->measure))
+		return;
+	row.key = gpuvec_score_key(gpuvec_score(query->measure, common,
+											query->query->len, len));
+	if (row.key > __atomic_load_n(&query->bound, __ATOMIC_RELAXED))
+		return;
+	if (query->has_after &&
+		(row.key < query->after_key ||
+		 (row.key == query->after_key && tid <= query->after_tid)))
+		return;
+	if (best->n < query->query->k)
+		add_row(best, row);
+	else if (behind(&best->rows[0], &row))
+		replace_worst(best, row);
+	else
+		return;
+	if (best->n == query->query->k)
+		lower_bound(query, best->rows[0].key);
+}

@@ -1,0 +1,114 @@
+/*-------------------------------------------------------------------------
+ *
+ * cpu_backend.h
+ *	  What the parts of the CPU backend share.
+ *
+ * cpu_backend.c	opening, splitting a search over threads, merging
+ * best_rows.c		the bounded heap of a query's best rows
+ * scan_lone.c		the scan for one query
+ * scan_batch.inc	the scan for a batch of queries, compiled for each
+ *					instruction set by scan_batch_*.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_CPU_BACKEND_H
+#define GPUVEC_CPU_BACKEND_H
+
+#include "engine/backend.h"
+#include "engine/threads.h"
+
+/* Instruction sets, as in gpuvec_backend_options.simd */
+typedef enum cpu_simd
+{
+	SIMD_PORTABLE = 1,
+	SIMD_AVX2 = 2,
+	SIMD_AVX512 = 3
+} cpu_simd;
+
+/* Batches no larger than this are searched query by query */
+#define LONE_QUERIES	4
+
+/* A row in the answer; ascending (key, tid) is the order of results */
+typedef struct best_row
+{
+	uint64_t	key;			/* gpuvec_score_key */
+	uint64_t	tid;
+	uint32_t	common;
+	uint32_t	padding;
+} best_row;
+
+/*
+ * What all scans of one query share.  `bound` is the key of the k-th best of
+ * some k rows that were found, so a row with a greater key is not wanted; it only
+ * falls, and threads read and lower it without locks.
+ */
+typedef struct cpu_query
+{
+	const gpuvec_topk_query *query;
+	gpuvec_measure measure;
+	uint64_t	bound;			/* atomic */
+	uint64_t	after_key;		/* with after_tid; rows must be behind them */
+	uint64_t	after_tid;
+	bool		has_after;
+} cpu_query;
+
+/* The best rows of a query in one part of the view: a heap, worst at the root */
+typedef struct best_rows
+{
+	cpu_query  *shared;
+	uint32_t	n;
+	uint32_t	room;
+	best_row   *rows;
+	bool		failed;			/* out of memory */
+} best_rows;
+
+/* A part of a search: queries of one batch, segments of one range */
+typedef struct cpu_part
+{
+	const gpuvec_view *view;
+	const uint32_t *order;		/* entries of the view in the order of scanning */
+	uint32_t	first_entry;	/* positions in order[] */
+	uint32_t	end_entry;
+	uint32_t	nqueries;
+	cpu_query **queries;
+	best_rows  *best;			/* [nqueries] */
+	gpuvec_measure measure;
+	bool		canceled;
+} cpu_part;
+
+/* best_rows.c */
+extern void best_offer(best_rows *best, uint32_t common, uint32_t len, uint64_t tid);
+
+/* The score that a row must reach, rounded for gpuvec_need */
+static inline float
+bound_score(const cpu_query *query)
+{
+	uint64_t	key = __atomic_load_n(&query->bound, __ATOMIC_RELAXED);
+
+	return key == UINT64_MAX ? -INFINITY : (float) gpuvec_key_score(key);
+}
+
+/* Does anybody still want this part? */
+static inline bool
+part_canceled(const cpu_part *part)
+{
+	for (uint32_t q = 0; q < part->nqueries; q++)
+	{
+		const int  *canceled = part->queries[q]->query->canceled;
+
+		if (canceled == NULL || !__atomic_load_n(canceled, __ATOMIC_RELAXED))
+			return false;
+	}
+	return true;
+}
+
+/* scan_lone.c, scan_lone_avx512.c */
+extern bool scan_lone_portable(cpu_part *part);
+extern bool scan_lone_avx512(cpu_part *part);
+
+/* scan_batch_*.c: false when out of memory */
+extern bool scan_batch_portable(cpu_part *part);
+extern bool scan_batch_avx2(cpu_part *part);
+extern bool scan_batch_avx512(cpu_part *part);
+
+#endif							/* GPUVEC_CPU_BACKEND_H */

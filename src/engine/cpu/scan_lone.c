@@ -1,0 +1,40 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan_lone.c
+ *	  The scan for one query, in portable C.
+ *
+ * The query is a bitmap of 8 kB, which stays in the first-level cache.  Rows of
+ * a segment are sorted by length, so what a row needs (gpuvec_need) is found
+ * once for each length, and lengths that cannot reach it are skipped as a whole.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+
+#include "engine/cpu/scan_lone.h"
+
+/* Scan the live rows [row, end) of a segment, all of one length */
+static void
+scan_rows(const lone_scan *scan, const gpuvec_view_entry *entry, uint32_t row, uint32_t end,
+		  uint32_t need)
+{
+	const gpuvec_segment *segment = entry->segment;
+	uint32_t	len = segment->len[row];
+
+	for (; row < end; row++)
+	{
+		uint32_t	common;
+
+		if (!gpuvec_entry_live(entry, row))
+			continue;
+		common = lone_count(scan->bitmap, segment, row, len);
+		if (common >= need)
+			best_offer(scan->best, common, len, segment->tid[row]);
+	}
+}
+
+bool
+scan_lone_portable(cpu_part *part)
+{
+	return lone_scan_part(part, scan_rows);
+}

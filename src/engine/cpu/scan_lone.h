@@ -1,0 +1,141 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan_lone.h
+ *	  What the scans for one query have in common.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_SCAN_LONE_H
+#define GPUVEC_SCAN_LONE_H
+
+#include <string.h>
+
+#include "engine/cpu/cpu_backend.h"
+
+/* uint16_t ids in a chunk of a tile */
+#define CHUNK_VALUES	(GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS)
+
+/* Rows between two looks at the bound and the canceled flag */
+#define LONE_STRIDE		8192
+
+typedef struct lone_scan
+{
+	const cpu_query *query;
+	best_rows  *best;
+	uint64_t	bitmap[(GPUVEC_MAX_ID + 1) / 64];
+	uint16_t	signature[64];	/* bit id % 1024: word id % 64, bit id / 64 % 16 */
+} lone_scan;
+
+/* Scans rows of one length */
+typedef void (*lone_rows) (const lone_scan *scan, const gpuvec_view_entry *entry,
+						   uint32_t row, uint32_t end, uint32_t need);
+
+/* First id of a row */
+static inline const uint16_t *
+row_ids(const gpuvec_segment *segment, uint32_t row)
+{
+	return segment->ids +
+		(size_t) segment->tile_chunk[row / GPUVEC_TILE_ROWS] * CHUNK_VALUES +
+		row % GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS;
+}
+
+/* Ids that a row shares with the bitmap */
+static inline uint32_t
+lone_count(const uint64_t *bitmap, const gpuvec_segment *segment, uint32_t row, uint32_t len)
+{
+	const uint16_t *ids = row_ids(segment, row);
+	uint32_t	n = 0;
+	uint32_t	i;
+
+	for (i = 0; i + GPUVEC_CHUNK_IDS <= len; i += GPUVEC_CHUNK_IDS)
+	{
+		for (int j = 0; j < GPUVEC_CHUNK_IDS; j++)
+			n += bitmap[ids[j] / 64] >> (ids[j] % 64) & 1;
+		ids += CHUNK_VALUES;
+	}
+	for (uint32_t j = 0; i + j < len; j++)
+		n += bitmap[ids[j] / 64] >> (ids[j] % 64) & 1;
+	return n;
+}
+
+/* First row at or after `row` that is longer than len */
+static inline uint32_t
+rows_up_to(const gpuvec_segment *segment, uint32_t row, uint32_t len)
+{
+	uint32_t	low = row;
+	uint32_t	high = segment->nrows;
+
+	while (low < high)
+	{
+		uint32_t	middle = low + (high - low) / 2;
+
+		if (segment->len[middle] <= len)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* Scan one segment.  False: canceled. */
+static inline bool
+lone_scan_entry(cpu_part *part, const lone_scan *scan, const gpuvec_view_entry *entry,
+				lone_rows scan_rows)
+{
+	const gpuvec_segment *segment = entry->segment;
+	uint32_t	qlen = scan->query->query->len;
+	uint32_t	row = 0;
+
+	while (row < segment->nrows)
+	{
+		uint32_t	len = segment->len[row];
+		uint32_t	end = rows_up_to(segment, row, len);
+
+		while (row < end)
+		{
+			uint32_t	stop = end - row > LONE_STRIDE ? row + LONE_STRIDE : end;
+			uint32_t	need = gpuvec_need(part->measure, qlen, len, bound_score(scan->query));
+
+			if (need > (qlen < len ? qlen : len))
+			{
+				row = end;
+				break;
+			}
+			if (part_canceled(part))
+				return false;
+			scan_rows(scan, entry, row, stop, need);
+			row = stop;
+		}
+	}
+	return true;
+}
+
+/* Scan all segments of a part for its queries, one after another */
+static inline bool
+lone_scan_part(cpu_part *part, lone_rows scan_rows)
+{
+	for (uint32_t q = 0; q < part->nqueries; q++)
+	{
+		lone_scan	scan = {.query = part->queries[q],.best = &part->best[q]};
+		const gpuvec_topk_query *query = scan.query->query;
+
+		for (uint32_t i = 0; i < query->len; i++)
+		{
+			uint32_t	id = query->ids[i];
+
+			scan.bitmap[id / 64] |= UINT64_C(1) << (id % 64);
+			scan.signature[id % 64] |= (uint16_t) (1 << (id / 64 % 16));
+		}
+		for (uint32_t e = part->first_entry; e < part->end_entry; e++)
+		{
+			if (!lone_scan_entry(part, &scan, &part->view->entries[part->order[e]], scan_rows))
+			{
+				part->canceled = true;
+				return true;
+			}
+		}
+	}
+	return true;
+}
+
+#endif							/* GPUVEC_SCAN_LONE_H */

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <string>
 #include <thread>
+#include <time.h>
 #include <vector>
 
 #include "cuda_tuning.h"
@@ -60,6 +61,18 @@ static uint64_t total_overflows;
 static uint64_t total_retries;
 
 static const char *const measure_names[] = GPUVEC_MEASURE_NAMES;
+
+static double
+seconds_since_start(void)
+{
+	static struct timespec start;
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	if (start.tv_sec == 0)
+		start = now;
+	return (now.tv_sec - start.tv_sec) + (now.tv_nsec - start.tv_nsec) * 1e-9;
+}
 
 /* splitmix64 */
 static uint64_t
@@ -318,36 +331,50 @@ make_questions(const dataset &d, uint32_t n, uint32_t k)
 
 /* ----------------------------------------------------------- reference */
 
+/* Call work(i) for i = 0 .. n - 1, on all cores */
+template <typename Work>
+static void
+in_parallel(size_t n, Work work)
+{
+	std::vector<std::thread> threads;
+	std::atomic<size_t> next(0);
+	unsigned	nthreads = std::max(1u, std::thread::hardware_concurrency());
+	auto		run = [&] ()
+	{
+		size_t		i;
+
+		while ((i = next++) < n)
+			work(i);
+	};
+
+	for (unsigned t = 1; t < nthreads && t < n; t++)
+		threads.emplace_back(run);
+	run();
+	for (std::thread &t : threads)
+		t.join();
+}
+
 /* common[i * rows + r] of question i and row r, by a lookup for every id */
 static std::vector<uint32_t>
 count_common(const dataset &d, const std::vector<question> &questions)
 {
 	std::vector<uint32_t> common(questions.size() * d.rows.size());
-	std::vector<std::thread> threads;
-	std::atomic<size_t> next(0);
-	unsigned	nthreads = std::max(1u, std::thread::hardware_concurrency());
-	auto		work = [&] ()
-	{
-		std::vector<bool> has(65536);
-		size_t		i;
 
-		while ((i = next++) < questions.size())
+	in_parallel(questions.size(), [&] (size_t i)
 		{
-			for (uint16_t id : questions[i].ids)
-				has[id] = true;
-			for (size_t r = 0; r < d.rows.size(); r++)
-				for (uint16_t id : d.rows[r].ids)
-					common[i * d.rows.size() + r] += has[id];
-			for (uint16_t id : questions[i].ids)
-				has[id] = false;
-		}
-	};
+			std::vector<uint8_t> has(65536);
 
-	for (unsigned t = 1; t < nthreads; t++)
-		threads.emplace_back(work);
-	work();
-	for (std::thread &t : threads)
-		t.join();
+			for (uint16_t id : questions[i].ids)
+				has[id] = 1;
+			for (size_t r = 0; r < d.rows.size(); r++)
+			{
+				uint32_t	n = 0;
+
+				for (uint16_t id : d.rows[r].ids)
+					n += has[id];
+				common[i * d.rows.size() + r] = n;
+			}
+		});
 	return common;
 }
 
@@ -456,23 +483,12 @@ compare(const dataset &d, gpuvec_measure measure, const std::vector<question> &q
 {
 	std::vector<std::vector<gpuvec_match>> answers = ask(d, measure, questions);
 	std::vector<std::string> wrong(questions.size());
-	std::vector<std::thread> threads;
-	std::atomic<size_t> next(0);
-	unsigned	nthreads = std::max(1u, std::thread::hardware_concurrency());
-	auto		work = [&] ()
-	{
-		size_t		i;
 
-		while ((i = next++) < questions.size())
+	in_parallel(questions.size(), [&] (size_t i)
+		{
 			wrong[i] = difference(answers[i], reference(d, measure, questions[i],
 														&common[i * d.rows.size()]));
-	};
-
-	for (unsigned t = 1; t < nthreads; t++)
-		threads.emplace_back(work);
-	work();
-	for (std::thread &t : threads)
-		t.join();
+		});
 	for (size_t i = 0; i < questions.size(); i++)
 	{
 		char		text[600];
@@ -491,14 +507,20 @@ static void
 ask_for_parts(const dataset &d, gpuvec_measure measure, std::vector<question> &questions,
 			  const std::vector<uint32_t> &common)
 {
+	std::vector<std::vector<gpuvec_match>> known(questions.size());
+
+	for (question &q : questions)
+		q.has_min_score = q.has_after = false;
+	in_parallel(questions.size(), [&] (size_t i)
+		{
+			known[i] = reference(d, measure, questions[i], &common[i * d.rows.size()]);
+		});
 	for (size_t i = 0; i < questions.size(); i++)
 	{
 		question   &q = questions[i];
-		std::vector<gpuvec_match> all;
+		const std::vector<gpuvec_match> &all = known[i];
 		uint32_t	what = random_below(4);
 
-		q.has_min_score = q.has_after = false;
-		all = reference(d, measure, q, &common[i * d.rows.size()]);
 		if (all.empty() || what == 0)
 			continue;
 		if (what & 1)
@@ -567,8 +589,6 @@ test_dataset(dataset &d, const std::vector<uint32_t> &batches, const std::vector
 
 	for (const row &r : d.rows)
 		longest = std::max(longest, (uint32_t) r.ids.size());
-	printf("%s: %zu rows, longest %u\n", d.name.c_str(), d.rows.size(), longest);
-	fflush(stdout);
 	for (uint32_t batch : batches)
 	{
 		std::vector<question> questions = make_questions(d, batch, 1);
@@ -598,6 +618,9 @@ test_dataset(dataset &d, const std::vector<uint32_t> &batches, const std::vector
 			}
 	}
 	tune({});
+	printf("%s: %zu rows, longest %u: %d failed so far, %.1f s\n", d.name.c_str(), d.rows.size(),
+		   longest, (int) nfailed, seconds_since_start());
+	fflush(stdout);
 }
 
 static void
@@ -713,9 +736,13 @@ test_rounds(void)
 
 	kill_some(d, 20);
 	build_view(d, full ? 65536 : 3000, true);
-	test_dataset(d, full ? std::vector<uint32_t>{1, 16, 17, 33, 300} : std::vector<uint32_t>{20},
-				 full ? std::vector<uint32_t>{1, 10, 1000, 1025, 5000} : std::vector<uint32_t>{10, 1100},
-				 full ? 3 : 1);
+	if (full)
+	{
+		test_dataset(d, {1, 16, 17, 33}, {1, 10, 1000, 1025, 5000}, 2);
+		test_dataset(d, {300}, {1, 100, 1100}, 2);
+	}
+	else
+		test_dataset(d, {20}, {10, 1100}, 1);
 	free_dataset(d);
 
 	/* scores rise with the tid, and tiles are alike inside: hard on sampling */
@@ -857,6 +884,7 @@ main(int argc, char **argv)
 
 	full = argc > 1 && strcmp(argv[1], "full") == 0;
 	random_state = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+	seconds_since_start();
 	memset(&options, 0, sizeof(options));
 	printf("GPUs: %d\n", gpuvec_cuda_count(&error));
 	backend = gpuvec_cuda_open(&options, &error);

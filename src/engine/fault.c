@@ -1,0 +1,52 @@
+/*-------------------------------------------------------------------------
+ *
+ * fault.c
+ *	  Faults that tests ask the engine for.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/fault.h"
+
+#ifdef GPUVEC_TEST_HOOKS
+/* Is this fault asked for? */
+bool
+gpuvec_fault(const char *name, long *argument)
+{
+	const char *fault = getenv("GPUVEC_ENGINE_FAULT");
+	size_t		n = strlen(name);
+
+	if (fault == NULL || strncmp(fault, name, n) != 0 || (fault[n] != '\0' && fault[n] != ':'))
+		return false;
+	*argument = fault[n] == ':' ? atol(fault + n + 1) : 0;
+	return true;
+}
+#endif
+
+/* Crash, if asked for */
+void
+gpuvec_fault_crash(const char *name)
+{
+	long		argument = 0;
+
+	(void) name;
+	if (gpuvec_fault(name, &argument))
+		kill(getpid(), SIGSEGV);
+}
+
+/* Sleep, if asked for, until canceled */
+void
+gpuvec_fault_sleep(const char *name, const int *canceled)
+{
+	long		ms = 0;
+
+	(void) name;
+	if (!gpuvec_fault(name, &ms))
+		return;
+	for (; ms > 0 && !(canceled && __atomic_load_n(canceled, __ATOMIC_RELAXED)); ms -= 5)
+		usleep(5000);
+}

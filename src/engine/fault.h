@@ -1,0 +1,32 @@
+/*-------------------------------------------------------------------------
+ *
+ * fault.h
+ *	  Faults that tests ask the engine for.  Compiled into test builds only.
+ *
+ * The environment variable GPUVEC_ENGINE_FAULT is "name", or "name:argument".
+ *
+ *	 crash-at-start		exit at once
+ *	 crash-on-search	SIGSEGV when a search arrives
+ *	 crash-on-commit	SIGSEGV when a load or refresh is to be published
+ *	 oom-on-commit		a load or refresh finds no memory
+ *	 slow-search:MS		a search takes so many milliseconds longer
+ *	 slow-commit:MS		publishing takes so many milliseconds longer
+ *	 protocol-version:N	claim to speak this version
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_FAULT_H
+#define GPUVEC_FAULT_H
+
+#include <stdbool.h>
+
+#ifdef GPUVEC_TEST_HOOKS
+extern bool gpuvec_fault(const char *name, long *argument);
+#else
+#define gpuvec_fault(name, argument) ((void) (argument), false)
+#endif
+
+extern void gpuvec_fault_crash(const char *name);
+extern void gpuvec_fault_sleep(const char *name, const int *canceled);
+
+#endif							/* GPUVEC_FAULT_H */

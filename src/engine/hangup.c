@@ -1,0 +1,114 @@
+/*-------------------------------------------------------------------------
+ *
+ * hangup.c
+ *	  Cancels what closed connections asked for.
+ *
+ * A session that searches does not look at its socket.  One thread does for all
+ * of them, every few milliseconds while any search runs.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "engine/server.h"
+
+#define LOOK_MS		10
+
+typedef struct watched
+{
+	int			fd;
+	int		   *canceled;
+} watched;
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t some = PTHREAD_COND_INITIALIZER;
+static watched *list = NULL;
+static size_t n = 0;
+static size_t room = 0;
+
+/* Look at all watched connections; the caller holds the mutex */
+static void
+look(void)
+{
+	for (size_t i = 0; i < n; i++)
+	{
+		struct pollfd p = {.fd = list[i].fd,.events = POLLRDHUP};
+
+		if (poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)))
+			__atomic_store_n(list[i].canceled, 1, __ATOMIC_RELAXED);
+	}
+}
+
+/* The thread */
+static void *
+watch(void *arg)
+{
+	const struct timespec nap = {.tv_nsec = LOOK_MS * 1000000L};
+
+	(void) arg;
+	pthread_mutex_lock(&mutex);
+	for (;;)
+	{
+		while (n == 0)
+			pthread_cond_wait(&some, &mutex);
+		look();
+		pthread_mutex_unlock(&mutex);
+		nanosleep(&nap, NULL);
+		pthread_mutex_lock(&mutex);
+	}
+	return NULL;
+}
+
+bool
+gpuvec_hangup_start(void)
+{
+	pthread_t	thread;
+
+	if (pthread_create(&thread, NULL, watch, NULL) != 0)
+		return false;
+	pthread_detach(thread);
+	return true;
+}
+
+/* Without memory for it the connection is not watched; the search just ends later */
+void
+gpuvec_hangup_watch(int fd, int *canceled)
+{
+	pthread_mutex_lock(&mutex);
+	if (n == room)
+	{
+		size_t		more = room ? room * 2 : 64;
+		watched    *bigger = realloc(list, more * sizeof(*bigger));
+
+		if (bigger != NULL)
+		{
+			list = bigger;
+			room = more;
+		}
+	}
+	if (n < room)
+	{
+		list[n++] = (watched) {fd, canceled};
+		if (n == 1)
+			pthread_cond_signal(&some);
+	}
+	pthread_mutex_unlock(&mutex);
+}
+
+void
+gpuvec_hangup_unwatch(int fd)
+{
+	pthread_mutex_lock(&mutex);
+	for (size_t i = 0; i < n; i++)
+	{
+		if (list[i].fd == fd)
+		{
+			list[i] = list[--n];
+			break;
+		}
+	}
+	pthread_mutex_unlock(&mutex);
+}

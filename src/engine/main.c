@@ -1,0 +1,153 @@
+/*-------------------------------------------------------------------------
+ *
+ * main.c
+ *	  gpuvec-engine: keeps gpuvec's data resident and searches it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "engine/fault.h"
+#include "engine/log.h"
+#include "engine/server.h"
+
+#define EXIT_SETUP	3
+
+/* Frames and segments go back to the system when they are freed */
+#define MMAP_BYTES	(256 * 1024)
+
+static engine_options options;
+static gpuvec_server server;
+
+/* Exits when the supervisor is gone */
+static void *
+watch_supervisor(void *arg)
+{
+	char		c;
+
+	(void) arg;
+	for (;;)
+	{
+		ssize_t		n = read(options.liveness_fd, &c, 1);
+
+		if (n == 0 || (n < 0 && errno != EINTR))
+			_exit(0);
+	}
+	return NULL;
+}
+
+/* Waits for SIGTERM, which all threads block */
+static void *
+wait_for_signal(void *arg)
+{
+	sigset_t   *set = arg;
+	int			sig;
+
+	while (sigwait(set, &sig) != 0)
+		;
+	gpuvec_server_stop();
+	/* sessions see their connection end, and start over with the next engine */
+	_exit(0);
+	return NULL;
+}
+
+/* Start a thread for good */
+static bool
+start_thread(void *(*run) (void *), void *arg)
+{
+	pthread_t	thread;
+
+	return pthread_create(&thread, NULL, run, arg) == 0 && pthread_detach(thread) == 0;
+}
+
+/* Ignore what may be sent to the whole process group; SIGTERM goes to its thread */
+static bool
+set_up_signals(void)
+{
+	static sigset_t term;
+
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGINT, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	signal(SIGUSR1, SIG_IGN);
+	signal(SIGUSR2, SIG_IGN);
+	sigemptyset(&term);
+	sigaddset(&term, SIGTERM);
+	pthread_sigmask(SIG_BLOCK, &term, NULL);
+	return start_thread(wait_for_signal, &term);
+}
+
+/* As many descriptors as we may have */
+static void
+raise_limits(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
+	{
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+	mallopt(M_MMAP_THRESHOLD, MMAP_BYTES);
+	mallopt(M_ARENA_MAX, 4);
+}
+
+/* Listen on a path */
+static int
+listen_on(const char *path)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	int			fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	mode_t		mask;
+	int			rc;
+
+	if (fd < 0 || strlen(path) >= sizeof(addr.sun_path))
+		return -1;
+	strcpy(addr.sun_path, path);
+	unlink(path);
+	mask = umask(0177);
+	rc = bind(fd, (struct sockaddr *) &addr, sizeof(addr));
+	umask(mask);
+	return rc == 0 && listen(fd, 4096) == 0 ? fd : -1;
+}
+
+int
+main(int argc, char **argv)
+{
+	long		argument = 0;
+
+	engine_parse_options(&options, argc, argv);
+	gpuvec_log_init();
+	if (gpuvec_fault("crash-at-start", &argument))
+		return 1;
+	raise_limits();
+	if (!set_up_signals() || (options.liveness_fd >= 0 && !start_thread(watch_supervisor, NULL)) ||
+		!gpuvec_hangup_start())
+	{
+		gpuvec_log("ERROR", "could not start threads");
+		return EXIT_SETUP;
+	}
+	server.options = &options;
+	server.listen_fd = options.socket ? listen_on(options.socket) : options.listen_fd;
+	if (server.listen_fd < 0)
+	{
+		gpuvec_log("ERROR", "could not listen on socket \"%s\": %s", options.socket, strerror(errno));
+		return EXIT_SETUP;
+	}
+	if (!gpuvec_store_open(&server.store, &options))
+		return EXIT_SETUP;
+	gpuvec_server_run(&server);
+	return 0;
+}

@@ -1,0 +1,173 @@
+/*-------------------------------------------------------------------------
+ *
+ * options.c
+ *	  The engine's command line.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/log.h"
+#include "engine/options.h"
+
+#define EXIT_USAGE	2
+
+static const struct option long_options[] = {
+	{"listen-fd", required_argument, NULL, 'l'},
+	{"liveness-fd", required_argument, NULL, 'v'},
+	{"socket", required_argument, NULL, 's'},
+	{"incarnation", required_argument, NULL, 'i'},
+	{"backend", required_argument, NULL, 'b'},
+	{"devices", required_argument, NULL, 'd'},
+	{"device-memory", required_argument, NULL, 'm'},
+	{"cpu-threads", required_argument, NULL, 't'},
+	{"max-sessions", required_argument, NULL, 'n'},
+	{"version", no_argument, NULL, 'V'},
+	{"help", no_argument, NULL, 'h'},
+	{NULL, 0, NULL, 0}
+};
+
+static const char help[] =
+"gpuvec-engine keeps gpuvec's data resident and searches it.\n"
+"The gpuvec extension starts it; it is seldom started by hand.\n"
+"\n"
+"  --socket=PATH         listen on a UNIX socket\n"
+"  --listen-fd=N         listen on an open descriptor\n"
+"  --liveness-fd=N       exit when the other end of this pipe is closed\n"
+"  --incarnation=HEX     32 hexadecimal digits that sessions must present\n"
+"  --backend=NAME        auto, cuda or cpu\n"
+"  --devices=LIST        numbers of GPUs, as in 0,1\n"
+"  --device-memory=MB    memory for mirrors on each device, 0 to choose\n"
+"  --cpu-threads=N       threads on the CPU, 0 for all cores\n"
+"  --max-sessions=N      connections to accept\n";
+
+/* Report a bad option and exit */
+static void
+bad_option(const char *name, const char *value)
+{
+	gpuvec_log("ERROR", "invalid value \"%s\" for option --%s", value, name);
+	exit(EXIT_USAGE);
+}
+
+/* A whole number of an option */
+static long
+parse_number(const char *name, const char *value, long least, long most)
+{
+	char	   *end;
+	long		number;
+
+	errno = 0;
+	number = strtol(value, &end, 10);
+	if (end == value || *end != '\0' || errno != 0 || number < least || number > most)
+		bad_option(name, value);
+	return number;
+}
+
+/* 32 hexadecimal digits */
+static void
+parse_incarnation(engine_options *options, const char *value)
+{
+	if (strlen(value) != 32 || strspn(value, "0123456789abcdef") != 32)
+		bad_option("incarnation", value);
+	for (int i = 0; i < 16; i++)
+	{
+		char		digits[3] = {value[2 * i], value[2 * i + 1], '\0'};
+
+		options->incarnation[i] = (uint8_t) strtoul(digits, NULL, 16);
+	}
+}
+
+/* A list of device numbers */
+static void
+parse_devices(engine_options *options, const char *value)
+{
+	char	   *copy = strdup(value);
+	char	   *rest = copy;
+	char	   *item;
+
+	options->ndevices = 0;
+	while (copy && (item = strsep(&rest, ",")) != NULL)
+	{
+		if (options->ndevices == GPUVEC_MAX_DEVICES)
+			bad_option("devices", value);
+		item += strspn(item, " ");
+		item[strcspn(item, " ")] = '\0';
+		options->devices[options->ndevices++] = (int) parse_number("devices", item, 0, 1023);
+	}
+	free(copy);
+}
+
+/* Which backend */
+static void
+parse_backend(engine_options *options, const char *value)
+{
+	if (strcmp(value, "auto") != 0 && strcmp(value, "cuda") != 0 && strcmp(value, "cpu") != 0)
+		bad_option("backend", value);
+	snprintf(options->backend, sizeof(options->backend), "%s", value);
+}
+
+void
+engine_parse_options(engine_options *options, int argc, char **argv)
+{
+	int			c;
+
+	memset(options, 0, sizeof(*options));
+	options->listen_fd = options->liveness_fd = -1;
+	options->ndevices = 1;
+	options->max_sessions = 1000;
+	strcpy(options->backend, "auto");
+
+	while ((c = getopt_long(argc, argv, "", long_options, NULL)) != -1)
+	{
+		switch (c)
+		{
+			case 'l':
+				options->listen_fd = (int) parse_number("listen-fd", optarg, 0, INT_MAX);
+				break;
+			case 'v':
+				options->liveness_fd = (int) parse_number("liveness-fd", optarg, 0, INT_MAX);
+				break;
+			case 's':
+				options->socket = optarg;
+				break;
+			case 'i':
+				parse_incarnation(options, optarg);
+				break;
+			case 'b':
+				parse_backend(options, optarg);
+				break;
+			case 'd':
+				parse_devices(options, optarg);
+				break;
+			case 'm':
+				options->memory_mb = (uint64_t) parse_number("device-memory", optarg, 0, INT_MAX);
+				break;
+			case 't':
+				options->cpu_threads = (int) parse_number("cpu-threads", optarg, 0, 1024);
+				break;
+			case 'n':
+				options->max_sessions = (int) parse_number("max-sessions", optarg, 1, 1000000);
+				break;
+			case 'V':
+				printf("gpuvec-engine %s\n", GPUVEC_VERSION);
+				exit(0);
+			case 'h':
+				fputs(help, stdout);
+				exit(0);
+			default:
+				exit(EXIT_USAGE);
+		}
+	}
+	if (optind < argc)
+		bad_option("help", argv[optind]);
+	if ((options->listen_fd < 0) == (options->socket == NULL))
+	{
+		gpuvec_log("ERROR", "either --listen-fd or --socket is needed");
+		exit(EXIT_USAGE);
+	}
+}

@@ -1,0 +1,33 @@
+/*-------------------------------------------------------------------------
+ *
+ * options.h
+ *	  The engine's command line.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_OPTIONS_H
+#define GPUVEC_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define GPUVEC_MAX_DEVICES	64
+
+typedef struct engine_options
+{
+	int			listen_fd;		/* -1: listen on `socket` */
+	int			liveness_fd;	/* -1: none; at its end the engine exits */
+	const char *socket;
+	uint8_t		incarnation[16];
+	char		backend[8];		/* auto, cuda, cpu */
+	int			devices[GPUVEC_MAX_DEVICES];
+	int			ndevices;
+	uint64_t	memory_mb;		/* 0: choose */
+	int			cpu_threads;	/* 0: all cores */
+	int			max_sessions;
+} engine_options;
+
+/* Parse the command line.  Exits, with a message, if it is wrong or asks for help. */
+extern void engine_parse_options(engine_options *options, int argc, char **argv);
+
+#endif							/* GPUVEC_OPTIONS_H */

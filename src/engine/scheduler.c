@@ -1,0 +1,202 @@
+/*-------------------------------------------------------------------------
+ *
+ * scheduler.c
+ *	  Runs the searches of all sessions on one backend, in batches.
+ *
+ * There is no thread for it.  Whoever finds the backend idle becomes the leader:
+ * it takes the oldest request in the queue together with all others that ask the
+ * same view by the same measure, runs them as one batch, and wakes their owners.
+ * So a lone request starts at once in its own thread, and under load batches grow
+ * by themselves while the backend is busy (flat combining: Hendler, Incze, Shavit
+ * and Tzafrir 2010).  The queue is first in, first out by its oldest member, so
+ * nobody starves.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/scheduler.h"
+
+/* A batch takes no further request when it has this many queries */
+#define BATCH_QUERIES	8192
+
+typedef struct request
+{
+	const gpuvec_view *view;
+	gpuvec_measure measure;
+	gpuvec_topk_query *queries;
+	uint32_t	nqueries;
+	struct request *next;		/* in the queue, then in the batch */
+	pthread_cond_t wake;
+	bool		done;
+	bool		ok;
+	gpuvec_error error;
+} request;
+
+struct gpuvec_scheduler
+{
+	gpuvec_backend *backend;
+	pthread_mutex_t mutex;		/* guards all below */
+	bool		busy;			/* some thread leads */
+	request    *head;
+	request    *tail;
+	gpuvec_scheduler_stats stats;
+};
+
+gpuvec_scheduler *
+gpuvec_scheduler_new(gpuvec_backend *backend)
+{
+	gpuvec_scheduler *scheduler = calloc(1, sizeof(*scheduler));
+
+	if (scheduler != NULL)
+	{
+		scheduler->backend = backend;
+		pthread_mutex_init(&scheduler->mutex, NULL);
+	}
+	return scheduler;
+}
+
+void
+gpuvec_scheduler_free(gpuvec_scheduler *scheduler)
+{
+	if (scheduler == NULL)
+		return;
+	pthread_mutex_destroy(&scheduler->mutex);
+	free(scheduler);
+}
+
+void
+gpuvec_scheduler_get_stats(gpuvec_scheduler *scheduler, gpuvec_scheduler_stats *stats)
+{
+	pthread_mutex_lock(&scheduler->mutex);
+	*stats = scheduler->stats;
+	pthread_mutex_unlock(&scheduler->mutex);
+}
+
+/* Take the oldest request and all that can run with it; the queue is not empty */
+static request *
+take_batch(gpuvec_scheduler *scheduler, uint32_t *nqueries)
+{
+	request    *batch = scheduler->head;
+	request    *last = batch;
+	request   **link = &scheduler->head;
+
+	scheduler->head = batch->next;
+	*nqueries = batch->nqueries;
+	while (*link != NULL)
+	{
+		request    *r = *link;
+
+		if (r->view == batch->view && r->measure == batch->measure &&
+			*nqueries + r->nqueries <= BATCH_QUERIES)
+		{
+			*link = r->next;
+			last->next = r;
+			last = r;
+			*nqueries += r->nqueries;
+		}
+		else
+			link = &r->next;
+	}
+	last->next = NULL;
+	scheduler->tail = NULL;
+	for (request *r = scheduler->head; r != NULL; r = r->next)
+		scheduler->tail = r;
+	return batch;
+}
+
+/* Run several requests as one: gather their queries, scatter the answers */
+static bool
+run_together(gpuvec_scheduler *scheduler, request *batch, uint32_t nqueries, gpuvec_error *error)
+{
+	gpuvec_topk_query *queries = malloc(nqueries * sizeof(*queries));
+	uint32_t	n = 0;
+	bool		ok;
+
+	if (queries == NULL)
+		return gpuvec_fail_memory(error, nqueries * sizeof(*queries));
+	for (request *r = batch; r != NULL; r = r->next)
+	{
+		memcpy(queries + n, r->queries, r->nqueries * sizeof(*queries));
+		n += r->nqueries;
+	}
+	ok = scheduler->backend->topk(scheduler->backend, batch->view, batch->measure, queries, n, error);
+	n = 0;
+	for (request *r = batch; r != NULL; r = r->next)
+		for (uint32_t i = 0; i < r->nqueries; i++)
+			r->queries[i].nmatches = queries[n++].nmatches;
+	free(queries);
+	return ok;
+}
+
+/* Run a batch, and tell its owners.  Called and returns with the mutex locked. */
+static void
+run_batch(gpuvec_scheduler *scheduler, request *batch, uint32_t nqueries)
+{
+	gpuvec_error error;
+	bool		ok;
+
+	scheduler->stats.batches++;
+	scheduler->stats.queries += nqueries;
+	pthread_mutex_unlock(&scheduler->mutex);
+	if (batch->next == NULL)
+		ok = scheduler->backend->topk(scheduler->backend, batch->view, batch->measure,
+									  batch->queries, batch->nqueries, &error);
+	else
+		ok = run_together(scheduler, batch, nqueries, &error);
+	pthread_mutex_lock(&scheduler->mutex);
+	while (batch != NULL)
+	{
+		request    *next = batch->next;
+
+		batch->ok = ok;
+		if (!ok)
+			batch->error = error;
+		batch->done = true;
+		pthread_cond_signal(&batch->wake);
+		batch = next;
+	}
+}
+
+bool
+gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
+					  gpuvec_measure measure, gpuvec_topk_query *queries,
+					  uint32_t nqueries, gpuvec_error *error)
+{
+	request		mine = {.view = view,.measure = measure,.queries = queries,.nqueries = nqueries};
+
+	pthread_cond_init(&mine.wake, NULL);
+	pthread_mutex_lock(&scheduler->mutex);
+	scheduler->stats.requests++;
+	if (scheduler->tail)
+		scheduler->tail->next = &mine;
+	else
+		scheduler->head = &mine;
+	scheduler->tail = &mine;
+
+	while (!mine.done)
+	{
+		if (!scheduler->busy)
+		{
+			uint32_t	n;
+			request    *batch;
+
+			scheduler->busy = true;
+			batch = take_batch(scheduler, &n);
+			run_batch(scheduler, batch, n);
+			scheduler->busy = false;
+		}
+		else
+			pthread_cond_wait(&mine.wake, &scheduler->mutex);
+	}
+	/* somebody else leads from now on */
+	if (!scheduler->busy && scheduler->head != NULL)
+		pthread_cond_signal(&scheduler->head->wake);
+	pthread_mutex_unlock(&scheduler->mutex);
+	pthread_cond_destroy(&mine.wake);
+	if (!mine.ok)
+		*error = mine.error;
+	return mine.ok;
+}

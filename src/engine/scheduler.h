@@ -1,0 +1,36 @@
+/*-------------------------------------------------------------------------
+ *
+ * scheduler.h
+ *	  Runs the searches of all sessions on one backend, in batches.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_SCHEDULER_H
+#define GPUVEC_SCHEDULER_H
+
+#include "engine/backend.h"
+
+typedef struct gpuvec_scheduler gpuvec_scheduler;
+
+typedef struct gpuvec_scheduler_stats
+{
+	uint64_t	requests;
+	uint64_t	batches;
+	uint64_t	queries;
+} gpuvec_scheduler_stats;
+
+extern gpuvec_scheduler *gpuvec_scheduler_new(gpuvec_backend *backend);
+extern void gpuvec_scheduler_free(gpuvec_scheduler *scheduler);
+
+/*
+ * Search the view; returns when the answers are there.  Searches of other
+ * threads on the same view by the same measure may run in one batch with it.
+ */
+extern bool gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
+								  gpuvec_measure measure, gpuvec_topk_query *queries,
+								  uint32_t nqueries, gpuvec_error *error);
+
+extern void gpuvec_scheduler_get_stats(gpuvec_scheduler *scheduler,
+									   gpuvec_scheduler_stats *stats);
+
+#endif							/* GPUVEC_SCHEDULER_H */

@@ -1,0 +1,131 @@
+/*-------------------------------------------------------------------------
+ *
+ * server.c
+ *	  Accepts connections, and gives each a thread.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "engine/log.h"
+#include "engine/server.h"
+
+/* A session's thread needs little: what is large is allocated */
+#define STACK_BYTES		(512 * 1024)
+
+/* Pause when descriptors or threads are lacking */
+#define SHORTAGE_US		20000
+
+typedef struct session_start
+{
+	gpuvec_server *server;
+	int			fd;
+} session_start;
+
+static volatile sig_atomic_t stopping = 0;
+
+bool
+gpuvec_server_stopping(void)
+{
+	return stopping;
+}
+
+void
+gpuvec_server_stop(void)
+{
+	stopping = 1;
+}
+
+/* A session's thread */
+static void *
+session_thread(void *arg)
+{
+	session_start start = *(session_start *) arg;
+
+	free(arg);
+	gpuvec_session_run(start.server, start.fd);
+	__atomic_sub_fetch(&start.server->sessions, 1, __ATOMIC_RELAXED);
+	return NULL;
+}
+
+/* Is the other end a process of our own user? */
+static bool
+peer_is_ours(int fd)
+{
+	struct ucred peer;
+	socklen_t	size = sizeof(peer);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
+}
+
+/* Start a thread for a connection */
+static bool
+start_session(gpuvec_server *server, int fd)
+{
+	session_start *start = malloc(sizeof(*start));
+	pthread_attr_t attr;
+	pthread_t	thread;
+	bool		ok;
+
+	if (start == NULL)
+		return false;
+	*start = (session_start) {server, fd};
+	__atomic_add_fetch(&server->sessions, 1, __ATOMIC_RELAXED);
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	ok = pthread_create(&thread, &attr, session_thread, start) == 0;
+	pthread_attr_destroy(&attr);
+	if (!ok)
+	{
+		__atomic_sub_fetch(&server->sessions, 1, __ATOMIC_RELAXED);
+		free(start);
+	}
+	return ok;
+}
+
+/* The supervisor's socket does not block, so neither does accept */
+static void
+wait_for_connection(int listen_fd)
+{
+	struct pollfd p = {.fd = listen_fd,.events = POLLIN};
+
+	(void) poll(&p, 1, -1);
+}
+
+void
+gpuvec_server_run(gpuvec_server *server)
+{
+	while (!stopping)
+	{
+		int			fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+
+		if (fd < 0)
+		{
+			if (errno == EAGAIN)
+				wait_for_connection(server->listen_fd);
+			else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+				usleep(SHORTAGE_US);
+			else if (errno != EINTR && errno != ECONNABORTED)
+			{
+				gpuvec_log("ERROR", "could not accept a connection: %s", strerror(errno));
+				return;
+			}
+			continue;
+		}
+		if (!peer_is_ours(fd))
+			close(fd);
+		else if (!start_session(server, fd))
+		{
+			gpuvec_log("WARNING", "could not start a thread for a session");
+			close(fd);
+		}
+	}
+}

@@ -1,0 +1,49 @@
+/*-------------------------------------------------------------------------
+ *
+ * server.h
+ *	  Connections: accepting them, reading and writing frames, noticing that
+ *	  they were closed.
+ *
+ * server.c		accepting, one thread for each connection
+ * session.c	the requests of one connection
+ * hangup.c		cancels what closed connections asked for
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_SERVER_H
+#define GPUVEC_SERVER_H
+
+#include <sys/uio.h>
+
+#include "engine/store.h"
+
+typedef struct gpuvec_server
+{
+	gpuvec_store store;
+	const engine_options *options;
+	int			listen_fd;
+	uint32_t	sessions;		/* atomic */
+} gpuvec_server;
+
+/* Accept connections until stopped */
+extern void gpuvec_server_run(gpuvec_server *server);
+
+/* Is the engine about to exit? */
+extern bool gpuvec_server_stopping(void);
+extern void gpuvec_server_stop(void);
+
+/* Serve one connection until it ends; closes fd */
+extern void gpuvec_session_run(gpuvec_server *server, int fd);
+
+/* Answer with an error; false if the connection is gone */
+extern bool gpuvec_send_error(int fd, uint64_t request, const gpuvec_error *error, bool retry);
+
+/*
+ * Watch a connection while its request runs: *canceled becomes 1 when it is
+ * closed.  Unwatch before the next read.
+ */
+extern bool gpuvec_hangup_start(void);
+extern void gpuvec_hangup_watch(int fd, int *canceled);
+extern void gpuvec_hangup_unwatch(int fd);
+
+#endif							/* GPUVEC_SERVER_H */

@@ -1,0 +1,665 @@
+/*-------------------------------------------------------------------------
+ *
+ * session.c
+ *	  The requests of one connection.
+ *
+ * A session's thread reads a frame, does what it says, and answers.  Whatever a
+ * frame contains, the worst that happens is that the connection is closed.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/fault.h"
+#include "engine/log.h"
+#include "engine/server.h"
+
+/* Exit code after an error from which the backend cannot recover */
+#define EXIT_BACKEND	4
+
+typedef struct session
+{
+	gpuvec_server *server;
+	int			fd;
+	gpuvec_update *update;		/* load or refresh under way */
+} session;
+
+/* Read exactly size bytes */
+static bool
+read_bytes(int fd, void *to, size_t size)
+{
+	char	   *p = to;
+
+	while (size > 0)
+	{
+		ssize_t		n = recv(fd, p, size, 0);
+
+		if (n == 0 || (n < 0 && errno != EINTR))
+			return false;
+		if (n > 0)
+		{
+			p += n;
+			size -= (size_t) n;
+		}
+	}
+	return true;
+}
+
+/* Write all pieces; changes iov */
+static bool
+write_pieces(int fd, struct iovec *iov, int n)
+{
+	while (n > 0)
+	{
+		struct msghdr message = {.msg_iov = iov,.msg_iovlen = (size_t) n};
+		ssize_t		sent = sendmsg(fd, &message, MSG_NOSIGNAL);
+
+		if (sent < 0 && errno != EINTR)
+			return false;
+		for (; n > 0 && sent >= (ssize_t) iov->iov_len; iov++, n--)
+			sent -= (ssize_t) iov->iov_len;
+		if (n > 0 && sent > 0)
+		{
+			iov->iov_base = (char *) iov->iov_base + sent;
+			iov->iov_len -= (size_t) sent;
+		}
+	}
+	return true;
+}
+
+/* Send a frame of up to 3 pieces */
+static bool
+send_frame(int fd, uint64_t request, gpuvec_message type, struct iovec *pieces, int n)
+{
+	gpuvec_frame frame = {.type = (uint16_t) type,.request = request};
+	struct iovec iov[4] = {{&frame, sizeof(frame)}};
+	uint64_t	length = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		iov[i + 1] = pieces[i];
+		length += pieces[i].iov_len;
+	}
+	if (length > GPUVEC_MAX_FRAME)
+	{
+		gpuvec_error error;
+
+		gpuvec_fail(&error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
+					"the answer of the gpuvec engine is too large");
+		return gpuvec_send_error(fd, request, &error, false);
+	}
+	frame.length = (uint32_t) length;
+	return write_pieces(fd, iov, n + 1);
+}
+
+/* Send a frame with one struct */
+static bool
+send_struct(int fd, uint64_t request, gpuvec_message type, const void *data, size_t size)
+{
+	struct iovec piece = {(void *) data, size};
+
+	return send_frame(fd, request, type, &piece, 1);
+}
+
+bool
+gpuvec_send_error(int fd, uint64_t request, const gpuvec_error *error, bool retry)
+{
+	gpuvec_error_head head = {.retry = retry};
+	char		text[sizeof(error->message) + sizeof(error->detail) + sizeof(error->hint)];
+	size_t		n = 0;
+	struct iovec pieces[2];
+
+	memcpy(head.sqlstate, error->sqlstate, sizeof(head.sqlstate));
+	n += (size_t) snprintf(text + n, sizeof(text) - n, "%s", error->message) + 1;
+	n += (size_t) snprintf(text + n, sizeof(text) - n, "%s", error->detail) + 1;
+	n += (size_t) snprintf(text + n, sizeof(text) - n, "%s", error->hint) + 1;
+	pieces[0] = (struct iovec) {&head, sizeof(head)};
+	pieces[1] = (struct iovec) {text, n};
+	return send_frame(fd, request, GPUVEC_MSG_ERROR, pieces, 2);
+}
+
+/* Answer with an error, and end the connection if it asks for that */
+static bool
+answer_error(session *s, uint64_t request, const gpuvec_error *error)
+{
+	gpuvec_send_error(s->fd, request, error, error->fatal);
+	if (error->fatal)
+	{
+		gpuvec_log("ERROR", "%s%s%s", error->message, error->detail[0] ? ": " : "", error->detail);
+		_exit(EXIT_BACKEND);
+	}
+	return strcmp(error->sqlstate, GPUVEC_PROTOCOL_VIOLATION) != 0;
+}
+
+/* Answer that a frame makes no sense; ends the connection */
+static bool
+answer_violation(session *s, uint64_t request, const char *what)
+{
+	gpuvec_error error;
+
+	gpuvec_fail(&error, GPUVEC_PROTOCOL_VIOLATION, what, NULL,
+				"invalid message to the gpuvec engine");
+	return answer_error(s, request, &error);
+}
+
+/* State of a mirror */
+static bool
+do_stat(session *s, uint64_t request, const char *data, size_t length)
+{
+	gpuvec_store *store = &s->server->store;
+	gpuvec_mirror_key key;
+	gpuvec_mirror *mirror;
+	gpuvec_state state;
+
+	if (length != sizeof(key))
+		return answer_violation(s, request, "STAT has the wrong length.");
+	memcpy(&key, data, sizeof(key));
+	mirror = gpuvec_store_find(store, &key, s);
+	gpuvec_store_state(store, mirror, &state);
+	gpuvec_store_release(store, mirror);
+	return send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
+}
+
+/* Begin a load */
+static bool
+do_load(session *s, uint64_t request, const char *data, size_t length)
+{
+	gpuvec_error error;
+	gpuvec_load load;
+	gpuvec_state state;
+
+	if (length != sizeof(load) || s->update)
+		return answer_violation(s, request, "LOAD_BEGIN is out of place.");
+	memcpy(&load, data, sizeof(load));
+	s->update = gpuvec_update_begin(&s->server->store, &load.key, &load, s, &error);
+	if (s->update == NULL)
+		return answer_error(s, request, &error);
+	memset(&state, 0, sizeof(state));
+	state.state = GPUVEC_LOADING;
+	return send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
+}
+
+/* Begin a refresh: answer with the LSNs of all pages */
+static bool
+do_refresh(session *s, uint64_t request, const char *data, size_t length)
+{
+	gpuvec_error error;
+	gpuvec_mirror_key key;
+	gpuvec_state state;
+	uint64_t   *lsns = NULL;
+	struct iovec pieces[2];
+	bool		ok;
+
+	if (length != sizeof(key) || s->update)
+		return answer_violation(s, request, "REFRESH_BEGIN is out of place.");
+	memcpy(&key, data, sizeof(key));
+	memset(&state, 0, sizeof(state));
+	s->update = gpuvec_update_begin(&s->server->store, &key, NULL, s, &error);
+	if (s->update == NULL && error.message[0] != '\0')
+		return answer_error(s, request, &error);
+	if (s->update)
+	{
+		lsns = gpuvec_update_lsns(s->update, &state, &error);
+		if (lsns == NULL)
+			return answer_error(s, request, &error);
+	}
+	pieces[0] = (struct iovec) {&state, sizeof(state)};
+	pieces[1] = (struct iovec) {lsns, state.nblocks * sizeof(uint64_t)};
+	ok = send_frame(s->fd, request, GPUVEC_MSG_STATE, pieces, 2);
+	free(lsns);
+	return ok;
+}
+
+/* Take pages; the frame is the update's from now on */
+static bool
+do_pages(session *s, uint64_t request, char *data, size_t length)
+{
+	gpuvec_error error;
+
+	if (s->update == NULL)
+	{
+		free(data);
+		return answer_violation(s, request, "PAGES are out of place.");
+	}
+	if (gpuvec_update_pages(s->update, data, length, &error))
+		return true;
+	/* the session is sending more, and would not know what the error is about */
+	answer_error(s, request, &error);
+	return false;
+}
+
+/* Publish a load or refresh */
+static bool
+do_commit(session *s, uint64_t request, const char *data, size_t length)
+{
+	gpuvec_error error;
+	gpuvec_commit commit;
+	gpuvec_state state;
+	gpuvec_update *update = s->update;
+
+	if (length != sizeof(commit) || update == NULL)
+		return answer_violation(s, request, "COMMIT is out of place.");
+	memcpy(&commit, data, sizeof(commit));
+	s->update = NULL;
+	if (!gpuvec_update_commit(update, &commit, &state, &error))
+		return answer_error(s, request, &error);
+	return send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
+}
+
+/* Drop mirrors */
+static bool
+do_drop(session *s, uint64_t request, const char *data, size_t length)
+{
+	gpuvec_drop drop;
+	uint64_t	n;
+
+	if (length != sizeof(drop))
+		return answer_violation(s, request, "DROP has the wrong length.");
+	memcpy(&drop, data, sizeof(drop));
+	n = gpuvec_store_drop(&s->server->store, &drop, s);
+	return send_struct(s->fd, request, GPUVEC_MSG_COUNT, &n, sizeof(n));
+}
+
+/* List mirrors */
+static bool
+do_list(session *s, uint64_t request)
+{
+	size_t		n;
+	gpuvec_mirror_info *list = gpuvec_store_list(&s->server->store, &n);
+	bool		ok = send_struct(s->fd, request, GPUVEC_MSG_MIRRORS, list, n * sizeof(*list));
+
+	free(list);
+	return ok;
+}
+
+/* Describe the engine */
+static bool
+do_engine(session *s, uint64_t request)
+{
+	gpuvec_engine_info info;
+
+	gpuvec_store_engine_info(&s->server->store, &info);
+	info.connections = __atomic_load_n(&s->server->sessions, __ATOMIC_RELAXED);
+	return send_struct(s->fd, request, GPUVEC_MSG_ENGINE_INFO, &info, sizeof(info));
+}
+
+/* A search on its way */
+typedef struct search
+{
+	gpuvec_search head;
+	gpuvec_topk_query *queries;
+	gpuvec_match *matches;
+	gpuvec_mirror *mirror;
+	gpuvec_view *view;
+	gpuvec_state state;
+	int			canceled;
+} search;
+
+/* Are ids ascending and distinct? */
+static bool
+ids_valid(const uint16_t *ids, uint32_t len)
+{
+	for (uint32_t i = 1; i < len; i++)
+		if (ids[i - 1] >= ids[i])
+			return false;
+	return true;
+}
+
+/* One query as it came */
+static bool
+parse_query(const gpuvec_query *wire, const uint16_t *ids, search *q, gpuvec_topk_query *query)
+{
+	if (wire->k < 1 || wire->k > GPUVEC_MAX_K || wire->len > GPUVEC_MAX_IDS ||
+		isnan(wire->min_score) || isnan(wire->after_score) || !ids_valid(ids, wire->len))
+		return false;
+	memset(query, 0, sizeof(*query));
+	query->ids = ids;
+	query->len = wire->len;
+	query->k = wire->k;
+	query->has_min_score = (wire->flags & GPUVEC_QUERY_MIN_SCORE) != 0;
+	query->min_score = wire->min_score;
+	query->has_after = (wire->flags & GPUVEC_QUERY_AFTER) != 0;
+	query->after_score = wire->after_score;
+	query->after_tid = wire->after_tid;
+	query->canceled = &q->canceled;
+	return true;
+}
+
+/* Take a search apart; ids stay in the frame.  NULL, or what is wrong. */
+static const char *
+parse_search(search *q, const char *data, size_t length)
+{
+	const gpuvec_query *wire;
+	const uint16_t *ids;
+	uint64_t	left;
+
+	if (length < sizeof(q->head))
+		return "SEARCH is cut off.";
+	memcpy(&q->head, data, sizeof(q->head));
+	data += sizeof(q->head);
+	length -= sizeof(q->head);
+	if (q->head.measure >= GPUVEC_N_MEASURES)
+		return "The measure is unknown.";
+	if (q->head.nqueries > GPUVEC_MAX_QUERIES ||
+		q->head.nids > (uint64_t) GPUVEC_MAX_QUERIES * GPUVEC_MAX_IDS ||
+		length != q->head.nqueries * sizeof(gpuvec_query) + q->head.nids * sizeof(uint16_t))
+		return "SEARCH has the wrong length.";
+	wire = (const gpuvec_query *) data;
+	ids = (const uint16_t *) (wire + q->head.nqueries);
+	left = q->head.nids;
+	q->queries = malloc((q->head.nqueries + (size_t) 1) * sizeof(*q->queries));
+	if (q->queries == NULL)
+		return "There are too many queries.";
+	for (uint32_t i = 0; i < q->head.nqueries; i++)
+	{
+		if (wire[i].len > left || !parse_query(&wire[i], ids, q, &q->queries[i]))
+			return "A query is invalid.";
+		ids += wire[i].len;
+		left -= wire[i].len;
+	}
+	return left == 0 ? NULL : "There are more ids than queries have.";
+}
+
+/* Room for the answers: no query has more of them than the view has rows */
+static bool
+allocate_matches(search *q, gpuvec_error *error)
+{
+	uint64_t	total = 0;
+
+	for (uint32_t i = 0; i < q->head.nqueries; i++)
+		total += q->queries[i].k < q->view->nrows ? q->queries[i].k : q->view->nrows;
+	q->matches = malloc((total + 1) * sizeof(gpuvec_match));
+	if (q->matches == NULL)
+		return gpuvec_fail_memory(error, total * sizeof(gpuvec_match));
+	total = 0;
+	for (uint32_t i = 0; i < q->head.nqueries; i++)
+	{
+		q->queries[i].matches = q->matches + total;
+		total += q->queries[i].k < q->view->nrows ? q->queries[i].k : q->view->nrows;
+	}
+	return true;
+}
+
+/* Find the mirror's view, if it is fresh enough */
+static void
+open_view(session *s, search *q)
+{
+	gpuvec_store *store = &s->server->store;
+
+	memset(&q->state, 0, sizeof(q->state));
+	q->mirror = gpuvec_store_find(store, &q->head.key, s);
+	if (q->mirror == NULL)
+		return;
+	gpuvec_store_state(store, q->mirror, &q->state);
+	if (q->state.state != GPUVEC_READY || q->state.checked < q->head.position)
+		return;
+	pthread_mutex_lock(&store->mutex);
+	q->view = gpuvec_view_ref(q->mirror->view);
+	q->mirror->last_use = gpuvec_now();
+	q->mirror->searches += q->head.nqueries;
+	pthread_mutex_unlock(&store->mutex);
+}
+
+/*
+ * Turn matches into hits: each with the number of the refresh that last read its
+ * page.  The page table may be newer than the view that was searched; numbers
+ * only grow, and a larger one only makes the session look at the row itself.
+ */
+static gpuvec_hit *
+make_hits(session *s, const search *q, uint64_t nhits)
+{
+	gpuvec_hit *hits = malloc((nhits + 1) * sizeof(gpuvec_hit));
+	uint64_t	n = 0;
+
+	if (hits == NULL)
+		return NULL;
+	pthread_mutex_lock(&s->server->store.mutex);
+	for (uint32_t i = 0; i < q->head.nqueries; i++)
+	{
+		for (uint32_t j = 0; j < q->queries[i].nmatches; j++)
+		{
+			const gpuvec_match *match = &q->queries[i].matches[j];
+			uint32_t	block = gpuvec_tid_block(match->tid);
+
+			hits[n++] = (gpuvec_hit) {
+				.score = match->score,.tid = match->tid,.common = match->common,
+				.refresh = block < q->mirror->nblocks ? q->mirror->pages[block].refresh : UINT64_MAX
+			};
+		}
+	}
+	pthread_mutex_unlock(&s->server->store.mutex);
+	return hits;
+}
+
+/* Send the answer to a search */
+static bool
+answer_search(session *s, uint64_t request, search *q, int64_t started)
+{
+	gpuvec_result result = {.state = q->state};
+	uint32_t	padded = q->view ? (q->head.nqueries + 1) / 2 * 2 : 0;
+	uint32_t   *counts = calloc(padded + 1, sizeof(uint32_t));
+	gpuvec_hit *hits;
+	struct iovec pieces[3];
+	gpuvec_error error;
+	bool		ok;
+
+	result.nqueries = q->view ? q->head.nqueries : 0;
+	for (uint32_t i = 0; i < result.nqueries && counts; i++)
+	{
+		counts[i] = q->queries[i].nmatches;
+		result.nhits += counts[i];
+	}
+	hits = counts ? make_hits(s, q, result.nhits) : NULL;
+	if (hits == NULL)
+	{
+		free(counts);
+		gpuvec_fail_memory(&error, result.nhits * sizeof(gpuvec_hit));
+		return answer_error(s, request, &error);
+	}
+	result.engine_us = (uint32_t) (gpuvec_now() - started);
+	pieces[0] = (struct iovec) {&result, sizeof(result)};
+	pieces[1] = (struct iovec) {counts, padded * sizeof(uint32_t)};
+	pieces[2] = (struct iovec) {hits, result.nhits * sizeof(gpuvec_hit)};
+	ok = send_frame(s->fd, request, GPUVEC_MSG_RESULT, pieces, 3);
+	free(counts);
+	free(hits);
+	return ok;
+}
+
+/* Run a search whose view is open */
+static bool
+run_search(session *s, search *q, gpuvec_error *error)
+{
+	bool		ok;
+
+	gpuvec_fault_crash("crash-on-search");
+	gpuvec_hangup_watch(s->fd, &q->canceled);
+	gpuvec_fault_sleep("slow-search", &q->canceled);
+	ok = allocate_matches(q, error) &&
+		gpuvec_scheduler_topk(q->mirror->place->scheduler, q->view,
+							  (gpuvec_measure) q->head.measure, q->queries,
+							  q->head.nqueries, error);
+	gpuvec_hangup_unwatch(s->fd);
+	return ok;
+}
+
+/* Search */
+static bool
+do_search(session *s, uint64_t request, const char *data, size_t length)
+{
+	int64_t		started = gpuvec_now();
+	search		q = {.canceled = 0};
+	gpuvec_error error;
+	const char *wrong = parse_search(&q, data, length);
+	bool		ok;
+
+	if (wrong)
+	{
+		free(q.queries);
+		return answer_violation(s, request, wrong);
+	}
+	open_view(s, &q);
+	if (q.view == NULL || q.head.nqueries == 0 || run_search(s, &q, &error))
+		ok = !q.canceled && answer_search(s, request, &q, started);
+	else
+		ok = answer_error(s, request, &error);
+	gpuvec_view_unref(q.view);
+	gpuvec_store_release(&s->server->store, q.mirror);
+	free(q.matches);
+	free(q.queries);
+	return ok;
+}
+
+/* Do what a frame says.  False ends the connection.  Frees data. */
+static bool
+do_request(session *s, const gpuvec_frame *frame, char *data)
+{
+	uint64_t	request = frame->request;
+	size_t		length = frame->length;
+	bool		ok;
+
+	switch ((gpuvec_message) frame->type)
+	{
+		case GPUVEC_MSG_PAGES:
+			return do_pages(s, request, data, length);
+		case GPUVEC_MSG_STAT:
+			ok = do_stat(s, request, data, length);
+			break;
+		case GPUVEC_MSG_SEARCH:
+			ok = do_search(s, request, data, length);
+			break;
+		case GPUVEC_MSG_LOAD_BEGIN:
+			ok = do_load(s, request, data, length);
+			break;
+		case GPUVEC_MSG_REFRESH_BEGIN:
+			ok = do_refresh(s, request, data, length);
+			break;
+		case GPUVEC_MSG_COMMIT:
+			ok = do_commit(s, request, data, length);
+			break;
+		case GPUVEC_MSG_DROP:
+			ok = do_drop(s, request, data, length);
+			break;
+		case GPUVEC_MSG_LIST:
+			ok = do_list(s, request);
+			break;
+		case GPUVEC_MSG_ENGINE:
+			ok = do_engine(s, request);
+			break;
+		default:
+			ok = answer_violation(s, request, "The type of the message is unknown.");
+			break;
+	}
+	free(data);
+	return ok;
+}
+
+/* Answer that the engine is not for this session */
+static bool
+refuse(session *s, const gpuvec_frame *frame, const char *sqlstate, const char *detail,
+	   const char *hint, const char *message, bool retry)
+{
+	gpuvec_error error;
+
+	gpuvec_fail(&error, sqlstate, detail, hint, "%s", message);
+	gpuvec_send_error(s->fd, frame->request, &error, retry);
+	return false;
+}
+
+/* The first frame */
+static bool
+greet(session *s)
+{
+	gpuvec_frame frame;
+	gpuvec_hello hello;
+	gpuvec_welcome welcome;
+	long		version = GPUVEC_PROTOCOL_VERSION;
+	char		detail[128];
+
+	if (!read_bytes(s->fd, &frame, sizeof(frame)) || frame.type != GPUVEC_MSG_HELLO ||
+		frame.length != sizeof(hello) || !read_bytes(s->fd, &hello, sizeof(hello)) ||
+		hello.magic != GPUVEC_PROTOCOL_MAGIC)
+		return false;
+	(void) gpuvec_fault("protocol-version", &version);
+	if (hello.version != (uint32_t) version)
+	{
+		snprintf(detail, sizeof(detail), "The session speaks version %u, the engine version %ld.",
+				 hello.version, version);
+		return refuse(s, &frame, GPUVEC_PROTOCOL_VIOLATION, detail,
+					  "Restart the server after installing another version of gpuvec.",
+					  "protocol version mismatch between gpuvec and its engine", false);
+	}
+	if (memcmp(hello.incarnation, s->server->options->incarnation, sizeof(hello.incarnation)) != 0)
+		return refuse(s, &frame, GPUVEC_SYSTEM_ERROR, NULL, NULL,
+					  "the gpuvec engine belongs to another start of the server", true);
+	if (__atomic_load_n(&s->server->sessions, __ATOMIC_RELAXED) >
+		(uint32_t) s->server->options->max_sessions)
+	{
+		snprintf(detail, sizeof(detail), "It serves %d sessions at most.",
+				 s->server->options->max_sessions);
+		return refuse(s, &frame, GPUVEC_TOO_MANY_SESSIONS, detail, "Increase gpuvec.max_sessions.",
+					  "too many sessions use the gpuvec engine", false);
+	}
+	memset(&welcome, 0, sizeof(welcome));
+	welcome.version = GPUVEC_PROTOCOL_VERSION;
+	welcome.pid = (uint32_t) getpid();
+	snprintf(welcome.backend, sizeof(welcome.backend), "%s", s->server->store.places[0].backend->name);
+	return send_struct(s->fd, frame.request, GPUVEC_MSG_WELCOME, &welcome, sizeof(welcome));
+}
+
+/* Read a frame.  NULL at the end of the connection. */
+static char *
+read_frame(session *s, gpuvec_frame *frame)
+{
+	char	   *data;
+
+	if (!read_bytes(s->fd, frame, sizeof(*frame)))
+		return NULL;
+	if (frame->length > GPUVEC_MAX_FRAME)
+	{
+		answer_violation(s, frame->request, "The message is too long.");
+		return NULL;
+	}
+	data = malloc((size_t) frame->length + 1);
+	if (data == NULL)
+	{
+		gpuvec_error error;
+
+		gpuvec_fail_memory(&error, frame->length);
+		gpuvec_send_error(s->fd, frame->request, &error, false);
+		return NULL;
+	}
+	if (!read_bytes(s->fd, data, frame->length))
+	{
+		free(data);
+		return NULL;
+	}
+	return data;
+}
+
+void
+gpuvec_session_run(gpuvec_server *server, int fd)
+{
+	session		s = {.server = server,.fd = fd};
+
+	if (greet(&s))
+	{
+		gpuvec_frame frame;
+		char	   *data;
+
+		while (!gpuvec_server_stopping() && (data = read_frame(&s, &frame)) != NULL)
+			if (!do_request(&s, &frame, data))
+				break;
+	}
+	gpuvec_update_abort(s.update);
+	gpuvec_store_drop_private(&server->store, &s);
+	close(fd);
+}

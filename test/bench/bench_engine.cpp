@@ -1,0 +1,482 @@
+/*-------------------------------------------------------------------------
+ *
+ * bench_engine.cpp
+ *	  Times the engine's backends without PostgreSQL, and checks their results.
+ *
+ * Makes the documents, builds segments as a load does, and asks for the k most
+ * similar ones with batches of 1, 16 and all queries.  Beside it stands what a
+ * programmer would write first: a loop over all documents in a compressed
+ * sparse row (CSR) layout, one query at a time in one thread.
+ *
+ * Document p gets a tid that grows with p, so that ties go to the smaller p, as
+ * the reference checksums want it.  The rows are handed to the sort in another
+ * order than that, as a table would have them.
+ *
+ * With --check, the whole answers of some queries are compared with the loop's,
+ * and the checksums over all queries with the reference where there is one.
+ *
+ * Output: one "name <tab> value" line for each number.  Exit status 1 if a
+ * check fails, 2 on any other error.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <chrono>
+#include <numeric>
+
+#include "setgen.h"
+#include "checksum.h"
+#include "common/limits.h"
+#include "common/measure.h"
+#include "engine/backend.h"
+
+/* Documents that share a made-up heap page */
+static const uint64_t PAGE_DOCS = 256;
+
+static const gpuvec_measure MEASURE = GPUVEC_BRAUN_BLANQUET;
+
+struct Options
+{
+	gen::Config config;
+	bool		cuda = false;
+	uint32_t	k = 100;
+	int			simd = 0;			/* see gpuvec_backend_options */
+	int			device = 0;
+	bool		check = false;
+	uint64_t	n_loop = 0;			/* queries to time in the plain loop */
+	double		seconds = 5;		/* stop repeating a measurement after this */
+};
+
+/* The documents, as the loop reads them */
+struct Documents
+{
+	std::vector<uint64_t> start;
+	std::vector<uint16_t> ids;
+};
+
+typedef std::vector<std::vector<uint16_t>> Queries;
+typedef std::vector<gpuvec_match> Matches;
+
+static double
+now_ms(void)
+{
+	using namespace std::chrono;
+
+	return duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
+}
+
+static void
+report(const char *name, double value, int decimals)
+{
+	printf("%s\t%.*f\n", name, decimals, value);
+	fflush(stdout);
+}
+
+static void
+die(const char *what)
+{
+	fprintf(stderr, "bench_engine: %s\n", what);
+	exit(2);
+}
+
+static void
+die(const gpuvec_error &error)
+{
+	fprintf(stderr, "bench_engine: %s\n", error.message);
+	if (error.detail[0])
+		fprintf(stderr, "DETAIL:  %s\n", error.detail);
+	if (error.hint[0])
+		fprintf(stderr, "HINT:  %s\n", error.hint);
+	exit(2);
+}
+
+static double
+median(std::vector<double> values)
+{
+	std::sort(values.begin(), values.end());
+	return values.size() % 2 ? values[values.size() / 2] :
+		(values[values.size() / 2 - 1] + values[values.size() / 2]) / 2;
+}
+
+static uint64_t
+position_tid(uint64_t position)
+{
+	return gpuvec_tid(position / PAGE_DOCS, position % PAGE_DOCS + 1);
+}
+
+static uint64_t
+tid_position(uint64_t tid)
+{
+	return gpuvec_tid_block(tid) * PAGE_DOCS + gpuvec_tid_line(tid) - 1;
+}
+
+/* ---- the plain loop ---- */
+
+static bool
+match_before(const gpuvec_match &a, const gpuvec_match &b)
+{
+	return a.score != b.score ? a.score > b.score : a.tid < b.tid;
+}
+
+/* The k best documents for one query, by looking at all of them */
+static Matches
+plain_loop(const Documents &docs, const std::vector<uint16_t> &query, uint32_t k)
+{
+	static uint8_t in_query[GPUVEC_MAX_IDS];
+	uint64_t	n_docs = docs.start.size() - 1;
+	Matches		best;			/* a heap, its worst match in front */
+
+	for (uint16_t id : query)
+		in_query[id] = 1;
+	for (uint64_t p = 0; p < n_docs; p++)
+	{
+		uint64_t	end = docs.start[p + 1];
+		uint32_t	common = 0;
+		gpuvec_match match = {};
+
+		for (uint64_t i = docs.start[p]; i < end; i++)
+			common += in_query[docs.ids[i]];
+		if (common == 0)
+			continue;
+		match.score = gpuvec_score(MEASURE, common, (uint32_t) query.size(),
+								   (uint32_t) (end - docs.start[p]));
+		if (best.size() == k && match.score <= best[0].score)
+			continue;
+		match.tid = position_tid(p);
+		match.common = common;
+		if (best.size() == k)
+		{
+			std::pop_heap(best.begin(), best.end(), match_before);
+			best.pop_back();
+		}
+		best.push_back(match);
+		std::push_heap(best.begin(), best.end(), match_before);
+	}
+	for (uint16_t id : query)
+		in_query[id] = 0;
+	std::sort_heap(best.begin(), best.end(), match_before);
+	return best;
+}
+
+/* ---- the engine ---- */
+
+/* Rows in an order that has nothing to do with their lengths */
+static std::vector<gpuvec_source_row>
+make_rows(const Documents &docs)
+{
+	uint64_t	n = docs.start.size() - 1;
+	uint64_t	step = (uint64_t) (0.6180339887498949 * (double) n) | 1;
+	std::vector<gpuvec_source_row> rows(n);
+
+	while (std::gcd(step, n) != 1)
+		step += 2;
+	for (uint64_t i = 0, p = 0; i < n; i++, p = (p + step) % n)
+	{
+		rows[i].tid = position_tid(p);
+		rows[i].len = (uint32_t) (docs.start[p + 1] - docs.start[p]);
+		rows[i].ids = docs.ids.data() + docs.start[p];
+	}
+	return rows;
+}
+
+/* Build the segments and hand them to the backend, several at a time */
+static gpuvec_view *
+build_view(gpuvec_backend *backend, const std::vector<gpuvec_source_row> &rows, int threads)
+{
+	uint64_t	n = (rows.size() + GPUVEC_SEGMENT_ROWS - 1) / GPUVEC_SEGMENT_ROWS;
+	std::vector<gpuvec_view_entry> entries(n);
+	gpuvec_error error = {};
+	gpuvec_view *view;
+
+	gen::parallel_chunks(n, 1, threads, [&](uint64_t begin, uint64_t, int) {
+		uint64_t	first = begin * GPUVEC_SEGMENT_ROWS;
+		uint64_t	count = std::min<uint64_t>(GPUVEC_SEGMENT_ROWS, rows.size() - first);
+		gpuvec_error failed = {};
+
+		entries[begin] = {};
+		entries[begin].segment = gpuvec_segment_build(&rows[first], (uint32_t) count, &failed);
+		if (entries[begin].segment == nullptr ||
+			!backend->adopt_segment(backend, entries[begin].segment, &failed))
+			die(failed);
+	});
+	view = gpuvec_view_new(entries.data(), (uint32_t) n, &error);
+	if (view == nullptr || !backend->adopt_view(backend, view, &error))
+		die(error);
+	return view;
+}
+
+/* A backend with all documents in it, and room for answers */
+struct Engine
+{
+	const Options &options;
+	const Queries &queries;
+	gpuvec_backend *backend = nullptr;
+	gpuvec_view *view = nullptr;
+	std::vector<Matches> answers;
+	std::vector<gpuvec_topk_query> requests;
+
+	Engine(const Options &options, const Queries &queries);
+	~Engine();
+	void		load(const Documents &docs);
+	double		search(uint64_t first, uint64_t count);
+	double		measure(uint64_t batch);
+};
+
+Engine::Engine(const Options &options, const Queries &queries)
+	: options(options), queries(queries), answers(queries.size()), requests(queries.size())
+{
+	gpuvec_backend_options wanted = {};
+	gpuvec_backend_info info = {};
+	gpuvec_error error = {};
+
+	wanted.threads = options.config.threads;
+	wanted.device = options.device;
+	wanted.simd = options.simd;
+	backend = options.cuda ? gpuvec_cuda_open(&wanted, &error) : gpuvec_cpu_open(&wanted, &error);
+	if (backend == nullptr)
+		die(error);
+	backend->info(backend, &info);
+	printf("backend\t%s\ndevice\t%s\nthreads\t%d\n", info.name, info.device, info.threads);
+}
+
+Engine::~Engine()
+{
+	if (view)
+		gpuvec_view_unref(view);
+	backend->close(backend);
+}
+
+/* Sort, build and adopt; report how fast that was and what it takes */
+void
+Engine::load(const Documents &docs)
+{
+	std::vector<gpuvec_source_row> rows = make_rows(docs);
+	gpuvec_error error = {};
+	uint64_t	bytes = 0;
+	double		start = now_ms();
+	double		sorted;
+	double		built;
+
+	if (!gpuvec_rows_sort(rows.data(), rows.size(), gen::n_threads(options.config.threads), &error))
+		die(error);
+	sorted = now_ms();
+	view = build_view(backend, rows, options.config.threads);
+	built = now_ms();
+
+	for (uint32_t i = 0; i < view->nentries; i++)
+		bytes += view->entries[i].segment->host_bytes + view->entries[i].segment->device_bytes;
+	report("sort_ms", sorted - start, 1);
+	report("build_ms", built - sorted, 1);
+	report("build_rows_per_s", (double) rows.size() * 1000 / (built - start), 0);
+	report("segments", view->nentries, 0);
+	report("mirror_bytes", (double) bytes, 0);
+	report("bytes_per_id_byte", (double) bytes / (2.0 * (double) docs.ids.size()), 4);
+	for (Matches &answer : answers)
+		answer.resize(std::min<uint64_t>(options.k, view->nrows));
+}
+
+/* Answer queries first .. first + count - 1 in one batch; milliseconds */
+double
+Engine::search(uint64_t first, uint64_t count)
+{
+	gpuvec_error error = {};
+	double		start;
+
+	for (uint64_t j = first; j < first + count; j++)
+	{
+		requests[j] = {};
+		requests[j].ids = queries[j].data();
+		requests[j].len = (uint32_t) queries[j].size();
+		requests[j].k = options.k;
+		requests[j].matches = answers[j].data();
+	}
+	start = now_ms();
+	if (!backend->topk(backend, view, MEASURE, &requests[first], (uint32_t) count, &error))
+		die(error);
+	return now_ms() - start;
+}
+
+/*
+ * Median time of a batch.  Batches walk over the queries; the first ones only
+ * warm up, unless time is too short for more than one.
+ */
+double
+Engine::measure(uint64_t batch)
+{
+	const size_t warm = batch == 1 ? 10 : 2;
+	uint64_t	n_batches = queries.size() / batch;
+	std::vector<double> times;
+	double		end = now_ms() + options.seconds * 1000;
+
+	while (times.size() < warm + 400 && (times.empty() || now_ms() < end))
+		times.push_back(search(times.size() % n_batches * batch, batch));
+	if (times.size() > warm)
+		times.erase(times.begin(), times.begin() + warm);
+	return median(times);
+}
+
+/* ---- checks ---- */
+
+/* Is this the answer that the loop gives? */
+static bool
+check_query(const Documents &docs, const Engine &engine, uint64_t j)
+{
+	Matches		expected = plain_loop(docs, engine.queries[j], engine.options.k);
+	uint32_t	n = engine.requests[j].nmatches;
+
+	if (n != expected.size())
+	{
+		fprintf(stderr, "bench_engine: query %" PRIu64 ": %u results, expected %zu\n",
+				j, n, expected.size());
+		return false;
+	}
+	for (uint32_t i = 0; i < n; i++)
+	{
+		const gpuvec_match &a = engine.answers[j][i];
+		const gpuvec_match &b = expected[i];
+
+		if (a.score == b.score && a.tid == b.tid && a.common == b.common)
+			continue;
+		fprintf(stderr, "bench_engine: query %" PRIu64 ", rank %u: document %" PRIu64
+				" score %.17g common %u, expected %" PRIu64 " %.17g %u\n",
+				j, i + 1, tid_position(a.tid), a.score, a.common,
+				tid_position(b.tid), b.score, b.common);
+		return false;
+	}
+	return true;
+}
+
+/* Compare some queries, spread evenly, with the loop, for as long as --seconds */
+static bool
+check_answers(const Documents &docs, const Engine &engine)
+{
+	uint64_t	n = engine.queries.size();
+	uint64_t	checked = 0;
+	uint64_t	wrong = 0;
+	double		end = now_ms() + engine.options.seconds * 1000;
+
+	for (uint64_t step = std::max<uint64_t>(1, n / 64), j = 0;
+		 j < n && (checked < 4 || now_ms() < end); j += step, checked++)
+		wrong += !check_query(docs, engine, j);
+	report("checked_queries", (double) checked, 0);
+	report("wrong_queries", (double) wrong, 0);
+	return wrong == 0;
+}
+
+/* Print the checksums; false if there is a reference and they differ from it */
+static bool
+check_sums(const Engine &engine)
+{
+	const Reference *reference = find_reference(engine.options.config, engine.options.k);
+	Checksum	sum;
+	bool		same;
+
+	for (size_t j = 0; j < engine.queries.size(); j++)
+		for (uint32_t i = 0; i < engine.requests[j].nmatches; i++)
+			sum.add(tid_position(engine.answers[j][i].tid), engine.answers[j][i].score);
+	printf("checksum\t%" PRIu64 " %.9f %016" PRIx64 "\n",
+		   sum.index_sum, sum.score_sum, sum.index_fnv);
+	same = reference == nullptr || matches_reference(sum, *reference);
+	printf("reference\t%s\n", reference == nullptr ? "none" : same ? "equal" : "DIFFERENT");
+	return same;
+}
+
+/* Median time of the loop */
+static double
+measure_loop(const Documents &docs, const Queries &queries, const Options &options)
+{
+	std::vector<double> times;
+	volatile size_t found = 0;	/* keeps the work from being optimized away */
+
+	for (uint64_t j = 0; j < std::min<uint64_t>(options.n_loop, queries.size()); j++)
+	{
+		double		start = now_ms();
+
+		found = found + plain_loop(docs, queries[j], options.k).size();
+		times.push_back(now_ms() - start);
+	}
+	return median(times);
+}
+
+static bool
+has_flag(int argc, char **argv, const char *name)
+{
+	return std::any_of(argv + 1, argv + argc, [&](const char *arg) { return !strcmp(arg, name); });
+}
+
+static Options
+parse_options(int argc, char **argv)
+{
+	Options		options;
+	const char *value;
+
+	options.config = gen::parse(argc, argv);
+	if ((value = gen::opt(argc, argv, "--backend")) != nullptr)
+	{
+		options.cuda = !strcmp(value, "cuda");
+		if (!options.cuda && strcmp(value, "cpu") != 0)
+			die("--backend must be cpu or cuda");
+	}
+	if ((value = gen::opt(argc, argv, "--k")) != nullptr)
+		options.k = (uint32_t) strtoul(value, nullptr, 10);
+	if ((value = gen::opt(argc, argv, "--simd")) != nullptr)
+		options.simd = atoi(value);
+	if ((value = gen::opt(argc, argv, "--device")) != nullptr)
+		options.device = atoi(value);
+	if ((value = gen::opt(argc, argv, "--loop")) != nullptr)
+		options.n_loop = strtoull(value, nullptr, 10);
+	if ((value = gen::opt(argc, argv, "--seconds")) != nullptr)
+		options.seconds = atof(value);
+	options.check = has_flag(argc, argv, "--check");
+	if (options.config.n_docs == 0 || options.config.n_queries == 0)
+		die("there must be documents and queries");
+	if (options.k < 1 || options.k > GPUVEC_MAX_K)
+		die("--k is out of range");
+	return options;
+}
+
+int
+main(int argc, char **argv)
+{
+	Options		options = parse_options(argc, argv);
+	double		start = now_ms();
+	gen::Config make = options.config;
+	bool		good = true;
+
+	if (has_flag(argc, argv, "--help"))
+	{
+		puts("bench_engine --backend cpu|cuda --mode A|B|C --n-docs N --n-queries N --seed S --k K\n"
+			 "	--threads T   CPU threads, 0: all cores\n"
+			 "	--simd S      0 best, 1 portable C, 2 AVX2, 3 AVX-512\n"
+			 "	--device D    number of the GPU\n"
+			 "	--loop N      time the plain loop with N queries\n"
+			 "	--seconds S   time for each measurement, default 5\n"
+			 "	--check       compare with the plain loop and the reference checksums");
+		return 0;
+	}
+	make.threads = 0;			/* whatever --threads says of the backend */
+
+	gen::Generator generator(make);
+	Documents	docs;
+	Queries		queries = generator.queries();
+
+	generator.docs_csr(docs.start, docs.ids);
+	report("generate_ms", now_ms() - start, 0);
+	report("docs", (double) options.config.n_docs, 0);
+	report("ids", (double) docs.ids.size(), 0);
+
+	Engine		engine(options, queries);
+
+	engine.load(docs);
+	report("engine_ms_1", engine.measure(1), 3);
+	if (queries.size() > 16)
+		report("engine_ms_16", engine.measure(16), 3);
+	printf("engine_ms_%zu\t%.3f\n", queries.size(), engine.measure(queries.size()));
+	if (options.check)
+	{
+		good = check_answers(docs, engine) && good;
+		good = check_sums(engine) && good;
+	}
+	if (options.n_loop > 0)
+		report("loop_ms_1", measure_loop(docs, queries, options), 3);
+	return good ? 0 : 1;
+}

@@ -1,0 +1,48 @@
+# The benchmark; test/bench/RESULTS.md says what it measures and how to read it.
+#
+#   make bench                                        a laptop: mode B, 1,000,000 documents
+#   make bench DOCS=8500000 ENGINE=cuda MODES="A B C" a machine with a GPU
+#   make bench-engine                                 the engine alone, without PostgreSQL
+#
+# MODES    kinds of data (test/bench/setgen.h)             ENGINE   auto, cpu or cuda
+# DOCS     number of documents                             THREADS  CPU threads of the engine, 0: all
+#                                                         (default: 1 on the CPU, all with a GPU)
+# QUERIES  number of queries of the large batch            ORDER    of the rows: position or random
+# CLIENTS  sessions of the throughput test, 0: none        INTARRAY compare with intarray: auto, yes, no
+# BENCH_DIR  folder for the server and its data; removed at the end
+
+BENCH_BIN = test/bench/bin
+BENCH_CXXFLAGS = -std=c++17 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -I$(srcdir)/src -I$(srcdir)/test/bench
+BENCH_HEADERS = $(srcdir)/test/bench/setgen.h $(srcdir)/test/bench/checksum.h
+
+MODES ?= $(or $(MODE),B)
+DOCS ?= 1000000
+QUERIES ?= 2000
+ENGINE ?= auto
+THREADS ?=
+ORDER ?= position
+CLIENTS ?= 0
+INTARRAY ?= auto
+BENCH_DIR ?=
+
+bench: all bench-engine
+	MODES='$(MODES)' DOCS='$(DOCS)' QUERIES='$(QUERIES)' ENGINE='$(ENGINE)' THREADS='$(THREADS)' \
+		ORDER='$(ORDER)' CLIENTS='$(CLIENTS)' INTARRAY='$(INTARRAY)' BENCH_DIR='$(BENCH_DIR)' \
+		BENCH_BIN='$(CURDIR)/$(BENCH_BIN)' MAKE='$(MAKE)' PG_CONFIG='$(PG_CONFIG)' BUILD_DIR='$(CURDIR)' \
+		bash $(srcdir)/test/bench/bench.sh
+
+bench-engine: $(BENCH_BIN)/bench_gen $(BENCH_BIN)/bench_engine
+
+$(BENCH_BIN)/bench_gen: $(srcdir)/test/bench/bench_gen.cpp $(BENCH_HEADERS)
+	@mkdir -p $(@D)
+	$(CXX) $(BENCH_CXXFLAGS) -o $@ $<
+
+$(BENCH_BIN)/bench_engine: $(srcdir)/test/bench/bench_engine.cpp $(BENCH_HEADERS) $(ENGINE_LIB)
+	@mkdir -p $(@D)
+	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
+
+clean: clean-bench
+clean-bench:
+	rm -rf $(BENCH_BIN)
+
+.PHONY: bench bench-engine clean-bench

@@ -1,0 +1,72 @@
+/*-------------------------------------------------------------------------
+ *
+ * idset.h
+ *	  The type idset: a set of ids 0 .. 65535.
+ *
+ * A varlena whose payload is an array of two-byte unsigned ids, ascending and
+ * distinct.  The number of ids follows from its size.  On disk the payload may
+ * follow a one-byte header and be unaligned; DatumGetIdSetP always gives a value
+ * with a four-byte header, whose ids are aligned.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_IDSET_H
+#define GPUVEC_IDSET_H
+
+#include "postgres.h"
+
+#include "common/limits.h"
+#include "compat.h"
+#include "fmgr.h"
+
+typedef struct IdSet
+{
+	int32		vl_len_;		/* varlena header (do not touch directly!) */
+	uint16		ids[FLEXIBLE_ARRAY_MEMBER];
+} IdSet;
+
+#define DatumGetIdSetP(d)		((IdSet *) PG_DETOAST_DATUM(d))
+#define PG_GETARG_IDSET_P(n)	DatumGetIdSetP(PG_GETARG_DATUM(n))
+#define PG_RETURN_IDSET_P(s)	PG_RETURN_POINTER(s)
+
+#define IDSET_SIZE(n)			(VARHDRSZ + (Size) (n) * sizeof(uint16))
+
+/* Number of ids */
+static inline uint32
+idset_count(const IdSet *set)
+{
+	return (VARSIZE(set) - VARHDRSZ) / sizeof(uint16);
+}
+
+static inline const uint16 *
+idset_ids(const IdSet *set)
+{
+	return set->ids;
+}
+
+/* A set with room for n ids, of which the caller fills in all */
+extern IdSet *idset_alloc(uint32 n);
+
+/* Cut a set from idset_alloc down to n ids */
+static inline void
+idset_shrink(IdSet *set, uint32 n)
+{
+	SET_VARSIZE(set, IDSET_SIZE(n));
+}
+
+/* A set of n ids in any order, with duplicates; sorts them in place */
+extern IdSet *idset_from_ids(uint16 *ids, uint32 n);
+
+/* The id that a number stands for; raises an error if it is none */
+extern uint16 idset_check_id(int64 number);
+
+/* Ids that two ascending, distinct arrays have in common */
+extern uint32 idset_intersection_count(const uint16 *a, uint32 na,
+									   const uint16 *b, uint32 nb);
+
+/* Is this id in the set?  *place is where it is, or belongs */
+extern bool idset_find(const IdSet *set, uint16 id, uint32 *place);
+
+extern Datum idset_out(PG_FUNCTION_ARGS);
+
+#endif							/* GPUVEC_IDSET_H */

@@ -1,0 +1,208 @@
+/*-------------------------------------------------------------------------
+ *
+ * idset_agg.c
+ *	  Aggregates: a set from rows, the union and the intersection of sets.
+ *
+ * idset_agg and idset_union collect ids in one state: an array while there are
+ * few, which keeps many small groups small, and a bitmap of 8 kB from
+ * ARRAY_IDS on.  idset_intersection keeps a set.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "idset/idset.h"
+#include "libpq/pqformat.h"
+
+PG_FUNCTION_INFO_V1(idset_agg_transfn);
+PG_FUNCTION_INFO_V1(idset_union_transfn);
+PG_FUNCTION_INFO_V1(idset_collect_combinefn);
+PG_FUNCTION_INFO_V1(idset_collect_serialfn);
+PG_FUNCTION_INFO_V1(idset_collect_deserialfn);
+PG_FUNCTION_INFO_V1(idset_collect_finalfn);
+
+/* Ids from which the array would be as large as the bitmap */
+#define ARRAY_IDS		2048
+#define BITMAP_WORDS	((GPUVEC_MAX_ID + 1) / 64)
+
+typedef struct IdCollection
+{
+	MemoryContext context;
+	uint32		n;				/* ids in the array, duplicates included */
+	uint32		room;
+	uint16	   *ids;			/* NULL once there is a bitmap */
+	uint64	   *bitmap;
+} IdCollection;
+
+/* The aggregate's state, made if it is NULL */
+static IdCollection *
+get_collection(FunctionCallInfo fcinfo)
+{
+	MemoryContext context;
+	IdCollection *collection;
+
+	if (!AggCheckCallContext(fcinfo, &context))
+		elog(ERROR, "aggregate function called in non-aggregate context");
+	if (!PG_ARGISNULL(0))
+		return (IdCollection *) PG_GETARG_POINTER(0);
+	collection = MemoryContextAllocZero(context, sizeof(IdCollection));
+	collection->context = context;
+	return collection;
+}
+
+/* Change from array to bitmap */
+static void
+use_bitmap(IdCollection *collection)
+{
+	collection->bitmap = MemoryContextAllocZero(collection->context, BITMAP_WORDS * sizeof(uint64));
+	for (uint32 i = 0; i < collection->n; i++)
+		collection->bitmap[collection->ids[i] / 64] |= UINT64CONST(1) << (collection->ids[i] % 64);
+	if (collection->ids)
+		pfree(collection->ids);
+	collection->ids = NULL;
+}
+
+/* Make room for more ids in the array.  False: there is a bitmap now. */
+static bool
+make_room(IdCollection *collection, uint32 more)
+{
+	uint32		room = collection->room ? collection->room : 8;
+
+	if (collection->bitmap)
+		return false;
+	if (collection->n + more <= collection->room)
+		return true;
+	while (room < collection->n + more)
+		room *= 2;
+	if (room > ARRAY_IDS)
+	{
+		use_bitmap(collection);
+		return false;
+	}
+	collection->ids = collection->ids ?
+		repalloc(collection->ids, room * sizeof(uint16)) :
+		MemoryContextAlloc(collection->context, room * sizeof(uint16));
+	collection->room = room;
+	return true;
+}
+
+/* Add ids */
+static void
+add_ids(IdCollection *collection, const uint16 *ids, uint32 n)
+{
+	if (make_room(collection, n))
+	{
+		if (n > 0)
+			memcpy(collection->ids + collection->n, ids, n * sizeof(uint16));
+		collection->n += n;
+		return;
+	}
+	for (uint32 i = 0; i < n; i++)
+		collection->bitmap[ids[i] / 64] |= UINT64CONST(1) << (ids[i] % 64);
+}
+
+/* The set that was collected */
+static IdSet *
+collected_set(const IdCollection *collection)
+{
+	uint16	   *ids;
+	uint32		n = 0;
+
+	if (collection->bitmap == NULL)
+	{
+		ids = palloc(Max(collection->n, 1) * sizeof(uint16));
+		if (collection->n > 0)
+			memcpy(ids, collection->ids, collection->n * sizeof(uint16));
+		return idset_from_ids(ids, collection->n);
+	}
+	ids = palloc(GPUVEC_MAX_IDS * sizeof(uint16));
+	for (uint32 word = 0; word < BITMAP_WORDS; word++)
+		for (uint64 bits = collection->bitmap[word]; bits != 0; bits &= bits - 1)
+			ids[n++] = (uint16) (word * 64 + __builtin_ctzll(bits));
+	return idset_from_ids(ids, n);
+}
+
+/* idset_agg(int8) */
+Datum
+idset_agg_transfn(PG_FUNCTION_ARGS)
+{
+	IdCollection *collection = get_collection(fcinfo);
+
+	if (!PG_ARGISNULL(1))
+	{
+		uint16		id = idset_check_id(PG_GETARG_INT64(1));
+
+		add_ids(collection, &id, 1);
+	}
+	PG_RETURN_POINTER(collection);
+}
+
+/* idset_union(idset); without any set the union is NULL, so the state is too */
+Datum
+idset_union_transfn(PG_FUNCTION_ARGS)
+{
+	IdCollection *collection;
+	IdSet	   *set;
+
+	if (PG_ARGISNULL(1))
+	{
+		if (PG_ARGISNULL(0))
+			PG_RETURN_NULL();
+		PG_RETURN_POINTER(PG_GETARG_POINTER(0));
+	}
+	collection = get_collection(fcinfo);
+	set = PG_GETARG_IDSET_P(1);
+	add_ids(collection, set->ids, idset_count(set));
+	PG_RETURN_POINTER(collection);
+}
+
+Datum
+idset_collect_combinefn(PG_FUNCTION_ARGS)
+{
+	IdCollection *collection;
+	IdSet	   *set;
+
+	if (PG_ARGISNULL(1))
+	{
+		if (PG_ARGISNULL(0))
+			PG_RETURN_NULL();
+		PG_RETURN_POINTER(PG_GETARG_POINTER(0));
+	}
+	collection = get_collection(fcinfo);
+	set = collected_set((IdCollection *) PG_GETARG_POINTER(1));
+	add_ids(collection, set->ids, idset_count(set));
+	pfree(set);
+	PG_RETURN_POINTER(collection);
+}
+
+Datum
+idset_collect_serialfn(PG_FUNCTION_ARGS)
+{
+	IdSet	   *set = collected_set((IdCollection *) PG_GETARG_POINTER(0));
+	bytea	   *result = palloc(VARSIZE(set));
+
+	/* the same bytes, under the type that serialized states have */
+	memcpy(result, set, VARSIZE(set));
+	PG_RETURN_BYTEA_P(result);
+}
+
+Datum
+idset_collect_deserialfn(PG_FUNCTION_ARGS)
+{
+	bytea	   *state = PG_GETARG_BYTEA_P(0);
+	IdCollection *collection = palloc0(sizeof(IdCollection));
+
+	if (!AggCheckCallContext(fcinfo, NULL))
+		elog(ERROR, "aggregate function called in non-aggregate context");
+	collection->context = CurrentMemoryContext;
+	add_ids(collection, ((IdSet *) state)->ids, idset_count((IdSet *) state));
+	PG_RETURN_POINTER(collection);
+}
+
+Datum
+idset_collect_finalfn(PG_FUNCTION_ARGS)
+{
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	PG_RETURN_IDSET_P(collected_set((IdCollection *) PG_GETARG_POINTER(0)));
+}

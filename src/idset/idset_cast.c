@@ -1,0 +1,109 @@
+/*-------------------------------------------------------------------------
+ *
+ * idset_cast.c
+ *	  Casts between sets and arrays, and to JSON.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "catalog/pg_type.h"
+#include "idset/idset.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+
+PG_FUNCTION_INFO_V1(int2_array_to_idset);
+PG_FUNCTION_INFO_V1(int4_array_to_idset);
+PG_FUNCTION_INFO_V1(int8_array_to_idset);
+PG_FUNCTION_INFO_V1(idset_to_int4_array);
+PG_FUNCTION_INFO_V1(idset_to_int8_array);
+PG_FUNCTION_INFO_V1(idset_to_json);
+
+/* A set from an array whose elements have `width` bytes */
+static IdSet *
+set_from_array(ArrayType *array, int width)
+{
+	int			n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+	const char *data = ARR_DATA_PTR(array);
+	uint16	   *ids;
+
+	if (ARR_NDIM(array) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("cannot convert an array of %d dimensions to idset", ARR_NDIM(array))));
+	if (array_contains_nulls(array))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("cannot convert an array with null elements to idset"),
+				 errhint("Leave them out with array_remove(array, NULL).")));
+	ids = palloc(Max(n, 1) * sizeof(uint16));
+	for (int i = 0; i < n; i++, data += width)
+	{
+		if (width == sizeof(int16))
+			ids[i] = idset_check_id(*(const int16 *) data);
+		else if (width == sizeof(int32))
+			ids[i] = idset_check_id(*(const int32 *) data);
+		else
+			ids[i] = idset_check_id(*(const int64 *) data);
+	}
+	return idset_from_ids(ids, n);
+}
+
+Datum
+int2_array_to_idset(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_IDSET_P(set_from_array(PG_GETARG_ARRAYTYPE_P(0), sizeof(int16)));
+}
+
+Datum
+int4_array_to_idset(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_IDSET_P(set_from_array(PG_GETARG_ARRAYTYPE_P(0), sizeof(int32)));
+}
+
+Datum
+int8_array_to_idset(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_IDSET_P(set_from_array(PG_GETARG_ARRAYTYPE_P(0), sizeof(int64)));
+}
+
+/* An array of all ids */
+static ArrayType *
+array_from_set(const IdSet *set, Oid type, int width, bool byval, char align)
+{
+	uint32		n = idset_count(set);
+	Datum	   *values;
+
+	if (n == 0)
+		return construct_empty_array(type);
+	values = palloc(n * sizeof(Datum));
+	for (uint32 i = 0; i < n; i++)
+		values[i] = type == INT4OID ? Int32GetDatum(set->ids[i]) : Int64GetDatum(set->ids[i]);
+	return construct_array(values, n, type, width, byval, align);
+}
+
+Datum
+idset_to_int4_array(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_ARRAYTYPE_P(array_from_set(PG_GETARG_IDSET_P(0), INT4OID, sizeof(int32), true,
+										 TYPALIGN_INT));
+}
+
+Datum
+idset_to_int8_array(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_ARRAYTYPE_P(array_from_set(PG_GETARG_IDSET_P(0), INT8OID, sizeof(int64),
+										 FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+}
+
+/* A JSON array: the text form in brackets */
+Datum
+idset_to_json(PG_FUNCTION_ARGS)
+{
+	char	   *text = DatumGetCString(DirectFunctionCall1(idset_out, PG_GETARG_DATUM(0)));
+	Size		n = strlen(text);
+
+	text[0] = '[';
+	text[n - 1] = ']';
+	PG_RETURN_TEXT_P(cstring_to_text_with_len(text, n));
+}

@@ -1,0 +1,102 @@
+/*-------------------------------------------------------------------------
+ *
+ * idset_measure.c
+ *	  Similarity measures and distance operators (see common/measure.h).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "common/measure.h"
+#include "idset/idset.h"
+
+/* The lengths of both arguments and the number of ids that they share */
+static void
+count_args(FunctionCallInfo fcinfo, uint32 *common, uint32 *a, uint32 *b)
+{
+	IdSet	   *x = PG_GETARG_IDSET_P(0);
+	IdSet	   *y = PG_GETARG_IDSET_P(1);
+
+	*a = idset_count(x);
+	*b = idset_count(y);
+	*common = idset_intersection_count(x->ids, *a, y->ids, *b);
+	PG_FREE_IF_COPY(x, 0);
+	PG_FREE_IF_COPY(y, 1);
+}
+
+/* Score of the second argument for the first, the query */
+static Datum
+score_args(FunctionCallInfo fcinfo, gpuvec_measure measure)
+{
+	uint32		common;
+	uint32		a;
+	uint32		b;
+
+	count_args(fcinfo, &common, &a, &b);
+	return Float8GetDatum(gpuvec_score(measure, common, a, b));
+}
+
+/* Distance of the arguments */
+static Datum
+distance_args(FunctionCallInfo fcinfo, gpuvec_measure measure)
+{
+	uint32		common;
+	uint32		a;
+	uint32		b;
+
+	count_args(fcinfo, &common, &a, &b);
+	return Float8GetDatum(gpuvec_distance(measure, common, a, b));
+}
+
+#define SCORE_FUNCTION(name, measure) \
+PG_FUNCTION_INFO_V1(name); \
+Datum \
+name(PG_FUNCTION_ARGS) \
+{ \
+	return score_args(fcinfo, measure); \
+}
+
+#define DISTANCE_FUNCTION(name, measure) \
+PG_FUNCTION_INFO_V1(name); \
+Datum \
+name(PG_FUNCTION_ARGS) \
+{ \
+	return distance_args(fcinfo, measure); \
+}
+
+SCORE_FUNCTION(braun_blanquet_similarity, GPUVEC_BRAUN_BLANQUET)
+SCORE_FUNCTION(jaccard_similarity, GPUVEC_JACCARD)
+SCORE_FUNCTION(cosine_similarity, GPUVEC_COSINE)
+SCORE_FUNCTION(dice_similarity, GPUVEC_DICE)
+SCORE_FUNCTION(overlap_similarity, GPUVEC_OVERLAP)
+SCORE_FUNCTION(containment_similarity, GPUVEC_CONTAINMENT)
+
+DISTANCE_FUNCTION(idset_braun_blanquet_distance, GPUVEC_BRAUN_BLANQUET)
+DISTANCE_FUNCTION(idset_jaccard_distance, GPUVEC_JACCARD)
+DISTANCE_FUNCTION(idset_cosine_distance, GPUVEC_COSINE)
+DISTANCE_FUNCTION(idset_negative_intersection, GPUVEC_INTERSECTION)
+DISTANCE_FUNCTION(idset_hamming_distance, GPUVEC_HAMMING)
+
+PG_FUNCTION_INFO_V1(intersection_count);
+Datum
+intersection_count(PG_FUNCTION_ARGS)
+{
+	uint32		common;
+	uint32		a;
+	uint32		b;
+
+	count_args(fcinfo, &common, &a, &b);
+	PG_RETURN_INT32((int32) common);
+}
+
+PG_FUNCTION_INFO_V1(hamming_distance);
+Datum
+hamming_distance(PG_FUNCTION_ARGS)
+{
+	uint32		common;
+	uint32		a;
+	uint32		b;
+
+	count_args(fcinfo, &common, &a, &b);
+	PG_RETURN_INT32((int32) (a + b - 2 * common));
+}

@@ -1,0 +1,347 @@
+/*-------------------------------------------------------------------------
+ *
+ * idset_op.c
+ *	  Operators: comparison, set algebra, single ids.
+ *
+ * Sets are ordered like arrays: by the first id in which they differ, and a set
+ * that the other one begins with comes first.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "access/detoast.h"
+#include "common/hashfn.h"
+#include "funcapi.h"
+#include "idset/idset.h"
+#include "nodes/supportnodes.h"
+#include "optimizer/optimizer.h"
+
+PG_FUNCTION_INFO_V1(idset_eq);
+PG_FUNCTION_INFO_V1(idset_ne);
+PG_FUNCTION_INFO_V1(idset_lt);
+PG_FUNCTION_INFO_V1(idset_le);
+PG_FUNCTION_INFO_V1(idset_ge);
+PG_FUNCTION_INFO_V1(idset_gt);
+PG_FUNCTION_INFO_V1(idset_cmp);
+PG_FUNCTION_INFO_V1(idset_hash);
+PG_FUNCTION_INFO_V1(idset_hash_extended);
+PG_FUNCTION_INFO_V1(idset_overlaps);
+PG_FUNCTION_INFO_V1(idset_contains);
+PG_FUNCTION_INFO_V1(idset_contained);
+PG_FUNCTION_INFO_V1(idset_intersect);
+PG_FUNCTION_INFO_V1(idset_unite);
+PG_FUNCTION_INFO_V1(idset_subtract);
+PG_FUNCTION_INFO_V1(idset_add_id);
+PG_FUNCTION_INFO_V1(idset_remove_id);
+PG_FUNCTION_INFO_V1(idset_contains_id);
+PG_FUNCTION_INFO_V1(idset_id_contained);
+PG_FUNCTION_INFO_V1(idset_cardinality);
+PG_FUNCTION_INFO_V1(idset_unnest);
+PG_FUNCTION_INFO_V1(idset_unnest_support);
+
+/* Rows that unnest is expected to give */
+#define DEFAULT_IDS		50
+
+/* Compare two sets */
+static int
+compare_sets(const IdSet *a, const IdSet *b)
+{
+	uint32		na = idset_count(a);
+	uint32		nb = idset_count(b);
+
+	for (uint32 i = 0; i < Min(na, nb); i++)
+		if (a->ids[i] != b->ids[i])
+			return a->ids[i] < b->ids[i] ? -1 : 1;
+	return na < nb ? -1 : na > nb;
+}
+
+/* Are two sets equal? */
+static bool
+equal_sets(const IdSet *a, const IdSet *b)
+{
+	return VARSIZE(a) == VARSIZE(b) && memcmp(a, b, VARSIZE(a)) == 0;
+}
+
+/* The functions of the comparison operators */
+static int
+compare_args(FunctionCallInfo fcinfo)
+{
+	IdSet	   *a = PG_GETARG_IDSET_P(0);
+	IdSet	   *b = PG_GETARG_IDSET_P(1);
+	int			result = compare_sets(a, b);
+
+	PG_FREE_IF_COPY(a, 0);
+	PG_FREE_IF_COPY(b, 1);
+	return result;
+}
+
+Datum
+idset_eq(PG_FUNCTION_ARGS)
+{
+	IdSet	   *a = PG_GETARG_IDSET_P(0);
+	IdSet	   *b = PG_GETARG_IDSET_P(1);
+	bool		result = equal_sets(a, b);
+
+	PG_FREE_IF_COPY(a, 0);
+	PG_FREE_IF_COPY(b, 1);
+	PG_RETURN_BOOL(result);
+}
+
+Datum
+idset_ne(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(!DatumGetBool(idset_eq(fcinfo)));
+}
+
+Datum
+idset_lt(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(compare_args(fcinfo) < 0);
+}
+
+Datum
+idset_le(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(compare_args(fcinfo) <= 0);
+}
+
+Datum
+idset_ge(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(compare_args(fcinfo) >= 0);
+}
+
+Datum
+idset_gt(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(compare_args(fcinfo) > 0);
+}
+
+Datum
+idset_cmp(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT32(compare_args(fcinfo));
+}
+
+Datum
+idset_hash(PG_FUNCTION_ARGS)
+{
+	IdSet	   *set = PG_GETARG_IDSET_P(0);
+	uint32		result = hash_bytes((const unsigned char *) set->ids, VARSIZE(set) - VARHDRSZ);
+
+	PG_FREE_IF_COPY(set, 0);
+	PG_RETURN_UINT32(result);
+}
+
+Datum
+idset_hash_extended(PG_FUNCTION_ARGS)
+{
+	IdSet	   *set = PG_GETARG_IDSET_P(0);
+	uint64		result = hash_bytes_extended((const unsigned char *) set->ids,
+											 VARSIZE(set) - VARHDRSZ, PG_GETARG_INT64(1));
+
+	PG_FREE_IF_COPY(set, 0);
+	PG_RETURN_UINT64(result);
+}
+
+/* Common ids of two sets */
+static uint32
+common_ids(const IdSet *a, const IdSet *b)
+{
+	return idset_intersection_count(a->ids, idset_count(a), b->ids, idset_count(b));
+}
+
+Datum
+idset_overlaps(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(common_ids(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1)) > 0);
+}
+
+Datum
+idset_contains(PG_FUNCTION_ARGS)
+{
+	IdSet	   *a = PG_GETARG_IDSET_P(0);
+	IdSet	   *b = PG_GETARG_IDSET_P(1);
+
+	PG_RETURN_BOOL(idset_count(b) <= idset_count(a) && common_ids(a, b) == idset_count(b));
+}
+
+Datum
+idset_contained(PG_FUNCTION_ARGS)
+{
+	IdSet	   *a = PG_GETARG_IDSET_P(0);
+	IdSet	   *b = PG_GETARG_IDSET_P(1);
+
+	PG_RETURN_BOOL(idset_count(a) <= idset_count(b) && common_ids(a, b) == idset_count(a));
+}
+
+/*
+ * Merge two sets: keep ids that only a has, that both have, that only b has.
+ */
+static IdSet *
+merge_sets(const IdSet *a, const IdSet *b, bool only_a, bool both, bool only_b)
+{
+	uint32		na = idset_count(a);
+	uint32		nb = idset_count(b);
+	IdSet	   *result = idset_alloc(only_b ? na + nb : na);
+	uint32		n = 0;
+	uint32		i = 0;
+	uint32		j = 0;
+
+	while (i < na || j < nb)
+	{
+		if (j >= nb || (i < na && a->ids[i] < b->ids[j]))
+		{
+			if (only_a)
+				result->ids[n++] = a->ids[i];
+			i++;
+		}
+		else if (i >= na || b->ids[j] < a->ids[i])
+		{
+			if (only_b)
+				result->ids[n++] = b->ids[j];
+			j++;
+		}
+		else
+		{
+			if (both)
+				result->ids[n++] = a->ids[i];
+			i++;
+			j++;
+		}
+	}
+	idset_shrink(result, n);
+	return result;
+}
+
+Datum
+idset_intersect(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_IDSET_P(merge_sets(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1), false, true, false));
+}
+
+Datum
+idset_unite(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_IDSET_P(merge_sets(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1), true, true, true));
+}
+
+Datum
+idset_subtract(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_IDSET_P(merge_sets(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1), true, false, false));
+}
+
+Datum
+idset_add_id(PG_FUNCTION_ARGS)
+{
+	IdSet	   *set = PG_GETARG_IDSET_P(0);
+	uint16		id = idset_check_id(PG_GETARG_INT64(1));
+	uint32		n = idset_count(set);
+	uint32		place;
+	IdSet	   *result;
+
+	if (idset_find(set, id, &place))
+		PG_RETURN_IDSET_P(set);
+	result = idset_alloc(n + 1);
+	memcpy(result->ids, set->ids, place * sizeof(uint16));
+	result->ids[place] = id;
+	memcpy(result->ids + place + 1, set->ids + place, (n - place) * sizeof(uint16));
+	PG_RETURN_IDSET_P(result);
+}
+
+/* Is this number an id of the set?  Numbers that are no ids are in no set. */
+static bool
+find_number(const IdSet *set, int64 number, uint32 *place)
+{
+	return number >= 0 && number <= GPUVEC_MAX_ID && idset_find(set, (uint16) number, place);
+}
+
+Datum
+idset_remove_id(PG_FUNCTION_ARGS)
+{
+	IdSet	   *set = PG_GETARG_IDSET_P(0);
+	uint32		n = idset_count(set);
+	uint32		place;
+	IdSet	   *result;
+
+	if (!find_number(set, PG_GETARG_INT64(1), &place))
+		PG_RETURN_IDSET_P(set);
+	result = idset_alloc(n - 1);
+	memcpy(result->ids, set->ids, place * sizeof(uint16));
+	memcpy(result->ids + place, set->ids + place + 1, (n - 1 - place) * sizeof(uint16));
+	PG_RETURN_IDSET_P(result);
+}
+
+Datum
+idset_contains_id(PG_FUNCTION_ARGS)
+{
+	uint32		place;
+
+	PG_RETURN_BOOL(find_number(PG_GETARG_IDSET_P(0), PG_GETARG_INT64(1), &place));
+}
+
+Datum
+idset_id_contained(PG_FUNCTION_ARGS)
+{
+	uint32		place;
+
+	PG_RETURN_BOOL(find_number(PG_GETARG_IDSET_P(1), PG_GETARG_INT64(0), &place));
+}
+
+/* The size alone tells: nothing is detoasted */
+Datum
+idset_cardinality(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT32((toast_raw_datum_size(PG_GETARG_DATUM(0)) - VARHDRSZ) / sizeof(uint16));
+}
+
+Datum
+idset_unnest(PG_FUNCTION_ARGS)
+{
+	FuncCallContext *call;
+	IdSet	   *set;
+
+	if (SRF_IS_FIRSTCALL())
+	{
+		MemoryContext old;
+
+		call = SRF_FIRSTCALL_INIT();
+		old = MemoryContextSwitchTo(call->multi_call_memory_ctx);
+		set = (IdSet *) PG_DETOAST_DATUM_COPY(PG_GETARG_DATUM(0));
+		call->user_fctx = set;
+		call->max_calls = idset_count(set);
+		MemoryContextSwitchTo(old);
+	}
+	call = SRF_PERCALL_SETUP();
+	set = call->user_fctx;
+	if (call->call_cntr < call->max_calls)
+		SRF_RETURN_NEXT(call, Int32GetDatum(set->ids[call->call_cntr]));
+	SRF_RETURN_DONE(call);
+}
+
+/* Planner support of unnest: as many rows as a constant has ids */
+Datum
+idset_unnest_support(PG_FUNCTION_ARGS)
+{
+	Node	   *raw = (Node *) PG_GETARG_POINTER(0);
+
+	if (IsA(raw, SupportRequestRows))
+	{
+		SupportRequestRows *request = (SupportRequestRows *) raw;
+
+		if (request->node && IsA(request->node, FuncExpr))
+		{
+			Node	   *arg = linitial(((FuncExpr *) request->node)->args);
+
+			arg = estimate_expression_value(request->root, arg);
+			request->rows = DEFAULT_IDS;
+			if (IsA(arg, Const))
+				request->rows = ((Const *) arg)->constisnull ? 0 :
+					idset_count(DatumGetIdSetP(((Const *) arg)->constvalue));
+			PG_RETURN_POINTER(request);
+		}
+	}
+	PG_RETURN_POINTER(NULL);
+}

@@ -15,8 +15,9 @@ BENCH_BIN = test/bench/bin
 BENCH_CXXFLAGS = -std=c++17 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -I$(srcdir)/src -I$(srcdir)/test/bench
 BENCH_HEADERS = $(srcdir)/test/bench/setgen.h $(srcdir)/test/bench/checksum.h
 
+# DOCS itself names documentation in PGXS, so it must not get a default here
 MODES ?= $(or $(MODE),B)
-DOCS ?= 1000000
+BENCH_DOCS = $(or $(DOCS),1000000)
 QUERIES ?= 2000
 ENGINE ?= auto
 THREADS ?=
@@ -26,7 +27,7 @@ INTARRAY ?= auto
 BENCH_DIR ?=
 
 bench: all bench-engine
-	MODES='$(MODES)' DOCS='$(DOCS)' QUERIES='$(QUERIES)' ENGINE='$(ENGINE)' THREADS='$(THREADS)' \
+	MODES='$(MODES)' DOCS='$(BENCH_DOCS)' QUERIES='$(QUERIES)' ENGINE='$(ENGINE)' THREADS='$(THREADS)' \
 		ORDER='$(ORDER)' CLIENTS='$(CLIENTS)' INTARRAY='$(INTARRAY)' BENCH_DIR='$(BENCH_DIR)' \
 		BENCH_BIN='$(CURDIR)/$(BENCH_BIN)' MAKE='$(MAKE)' PG_CONFIG='$(PG_CONFIG)' BUILD_DIR='$(CURDIR)' \
 		bash $(srcdir)/test/bench/bench.sh

@@ -100,7 +100,8 @@ shared_buffers_mb() {
 
 start_server() {
 	progress "installing into $stage"
-	"$MAKE" -s -C "$BUILD_DIR" install DESTDIR="$stage" PG_CONFIG="$PG_CONFIG" >/dev/null
+	# to PGXS, DOCS are files to install
+	"$MAKE" -s -C "$BUILD_DIR" install DESTDIR="$stage" PG_CONFIG="$PG_CONFIG" DOCS= >/dev/null
 	progress "starting a server"
 	as_user "$bindir/initdb" -D "$data" -U bench -A trust --no-sync --locale=C --encoding=UTF8 >/dev/null
 	as_user tee -a "$data/postgresql.conf" >/dev/null <<-CONF
@@ -148,8 +149,9 @@ time_once() {
 	printf '\\o /dev/null\n\\timing on\n%s;\n' "$1" | psql_ | awk '/^Time: / { print $2 }'
 }
 
-# repetitions MS: how often something that takes so long may run
-repetitions() { awk "BEGIN { n = int($BENCH_SECONDS * 1000 / ($1 + 0.001)); print n < 1 ? 1 : n > 200 ? 200 : n }"; }
+repetitions() { # MS MIN MAX: how often something that takes so long can run in the time
+	awk "BEGIN { n = int($BENCH_SECONDS * 1000 / ($1 + 0.001)); if (n < $2) n = $2; if (n > $3) n = $3; print n }"
+}
 
 put() { result[$1,$2]=$3; }
 get() { echo "${result[$1,$2]:-}"; }
@@ -268,7 +270,7 @@ script_options() {
 # One client, single queries: median of the whole statement
 measure_single() {
 	local mode=$1 n
-	n=$(awk "BEGIN { n = int($BENCH_SECONDS * 1000 / $(get "$mode" engine_ms_1)); print n < 30 ? 30 : n > 2000 ? 2000 : n }")
+	n=$(repetitions "$(get "$mode" engine_ms_1)" 30 2000)
 	progress "mode $mode: single statements"
 	# shellcheck disable=SC2046
 	"$bindir/pgbench" -n --random-seed=1 -c 1 -t $((n + 10)) -l --log-prefix="$sockets/single_$mode" $(script_options "$mode") >/dev/null 2>&1 ||
@@ -291,8 +293,7 @@ measure_batches() {
 	local mode=$1 n reps
 	for n in 16 "$QUERIES"; do
 		progress "mode $mode: $n queries in a statement"
-		reps=$(repetitions "$(get "$mode" "engine_ms_$n")")
-		[ "$reps" -lt 20 ] || reps=20
+		reps=$(repetitions "$(get "$mode" "engine_ms_$n")" 1 20)
 		put "$mode" "sql_ms_$n" "$(time_sql 'SELECT 1' "SELECT count(*) FROM $(batch_call "$mode" "$n")" "$reps")"
 		put "$mode" "join_ms_$n" "$(time_sql 'SELECT 1' "SELECT count(*), sum(d.id) FROM $(batch_call "$mode" "$n") t JOIN $(table "$mode") d ON d.ctid = t.tid" "$reps")"
 	done

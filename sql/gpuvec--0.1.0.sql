@@ -1,0 +1,490 @@
+/* sql/gpuvec--0.1.0.sql */
+
+\echo Use "CREATE EXTENSION gpuvec" to load this file. \quit
+
+-- type idset
+
+CREATE TYPE idset;
+
+CREATE FUNCTION idset_in(cstring) RETURNS idset
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_in(cstring) IS 'text input of idset';
+
+CREATE FUNCTION idset_out(idset) RETURNS cstring
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_out(idset) IS 'text output of idset';
+
+CREATE FUNCTION idset_recv(internal) RETURNS idset
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_recv(internal) IS 'binary input of idset';
+
+CREATE FUNCTION idset_send(idset) RETURNS bytea
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_send(idset) IS 'binary output of idset';
+
+CREATE TYPE idset (
+	INPUT = idset_in, OUTPUT = idset_out, RECEIVE = idset_recv, SEND = idset_send,
+	INTERNALLENGTH = VARIABLE, ALIGNMENT = int4, STORAGE = external
+);
+COMMENT ON TYPE idset IS 'a set of ids 0 to 65535';
+
+-- casts: by assignment, so that expressions over plain arrays mean what they did
+
+CREATE FUNCTION idset(int2[]) RETURNS idset
+	AS 'MODULE_PATHNAME', 'int2_array_to_idset' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset(int2[]) IS 'convert int2[] to idset';
+
+CREATE CAST (int2[] AS idset) WITH FUNCTION idset(int2[]) AS ASSIGNMENT;
+COMMENT ON CAST (int2[] AS idset) IS 'ids outside 0 to 65535 and nulls are errors';
+
+CREATE FUNCTION idset(int4[]) RETURNS idset
+	AS 'MODULE_PATHNAME', 'int4_array_to_idset' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset(int4[]) IS 'convert int4[] to idset';
+
+CREATE CAST (int4[] AS idset) WITH FUNCTION idset(int4[]) AS ASSIGNMENT;
+COMMENT ON CAST (int4[] AS idset) IS 'ids outside 0 to 65535 and nulls are errors';
+
+CREATE FUNCTION idset(int8[]) RETURNS idset
+	AS 'MODULE_PATHNAME', 'int8_array_to_idset' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset(int8[]) IS 'convert int8[] to idset';
+
+CREATE CAST (int8[] AS idset) WITH FUNCTION idset(int8[]) AS ASSIGNMENT;
+COMMENT ON CAST (int8[] AS idset) IS 'ids outside 0 to 65535 and nulls are errors';
+
+CREATE FUNCTION idset_to_int4_array(idset) RETURNS int4[]
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_to_int4_array(idset) IS 'convert idset to int4[]';
+
+CREATE CAST (idset AS int4[]) WITH FUNCTION idset_to_int4_array(idset) AS ASSIGNMENT;
+COMMENT ON CAST (idset AS int4[]) IS 'ids in ascending order';
+
+CREATE FUNCTION idset_to_int8_array(idset) RETURNS int8[]
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_to_int8_array(idset) IS 'convert idset to int8[]';
+
+CREATE CAST (idset AS int8[]) WITH FUNCTION idset_to_int8_array(idset) AS ASSIGNMENT;
+COMMENT ON CAST (idset AS int8[]) IS 'ids in ascending order';
+
+CREATE FUNCTION idset_to_json(idset) RETURNS json
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_to_json(idset) IS 'convert idset to a JSON array';
+
+CREATE CAST (idset AS json) WITH FUNCTION idset_to_json(idset) AS ASSIGNMENT;
+COMMENT ON CAST (idset AS json) IS 'a JSON array of ids in ascending order';
+
+-- comparison
+
+CREATE FUNCTION idset_lt(idset, idset) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_lt(idset, idset) IS 'implementation of < operator';
+
+CREATE OPERATOR < (
+	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_lt,
+	COMMUTATOR = >, NEGATOR = >=, RESTRICT = scalarltsel, JOIN = scalarltjoinsel
+);
+COMMENT ON OPERATOR < (idset, idset) IS 'less than';
+
+CREATE FUNCTION idset_le(idset, idset) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_le(idset, idset) IS 'implementation of <= operator';
+
+CREATE OPERATOR <= (
+	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_le,
+	COMMUTATOR = >=, NEGATOR = >, RESTRICT = scalarlesel, JOIN = scalarlejoinsel
+);
+COMMENT ON OPERATOR <= (idset, idset) IS 'less than or equal';
+
+CREATE FUNCTION idset_eq(idset, idset) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_eq(idset, idset) IS 'implementation of = operator';
+
+CREATE OPERATOR = (
+	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_eq,
+	COMMUTATOR = =, NEGATOR = <>, RESTRICT = eqsel, JOIN = eqjoinsel, HASHES, MERGES
+);
+COMMENT ON OPERATOR = (idset, idset) IS 'equal';
+
+CREATE FUNCTION idset_ne(idset, idset) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_ne(idset, idset) IS 'implementation of <> operator';
+
+CREATE OPERATOR <> (
+	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_ne,
+	COMMUTATOR = <>, NEGATOR = =, RESTRICT = neqsel, JOIN = neqjoinsel
+);
+COMMENT ON OPERATOR <> (idset, idset) IS 'not equal';
+
+CREATE FUNCTION idset_ge(idset, idset) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_ge(idset, idset) IS 'implementation of >= operator';
+
+CREATE OPERATOR >= (
+	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_ge,
+	COMMUTATOR = <=, NEGATOR = <, RESTRICT = scalargesel, JOIN = scalargejoinsel
+);
+COMMENT ON OPERATOR >= (idset, idset) IS 'greater than or equal';
+
+CREATE FUNCTION idset_gt(idset, idset) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_gt(idset, idset) IS 'implementation of > operator';
+
+CREATE OPERATOR > (
+	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_gt,
+	COMMUTATOR = <, NEGATOR = <=, RESTRICT = scalargtsel, JOIN = scalargtjoinsel
+);
+COMMENT ON OPERATOR > (idset, idset) IS 'greater than';
+
+CREATE FUNCTION idset_cmp(idset, idset) RETURNS int4
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_cmp(idset, idset) IS 'less-equal-greater';
+
+CREATE FUNCTION idset_hash(idset) RETURNS int4
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_hash(idset) IS 'hash';
+
+CREATE FUNCTION idset_hash_extended(idset, int8) RETURNS int8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_hash_extended(idset, int8) IS 'hash';
+
+CREATE OPERATOR CLASS idset_btree_ops DEFAULT FOR TYPE idset USING btree AS
+	OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
+	FUNCTION 1 idset_cmp(idset, idset);
+COMMENT ON OPERATOR CLASS idset_btree_ops USING btree IS 'order of sets: by the first id in which they differ';
+
+CREATE OPERATOR CLASS idset_hash_ops DEFAULT FOR TYPE idset USING hash AS
+	OPERATOR 1 =,
+	FUNCTION 1 idset_hash(idset),
+	FUNCTION 2 idset_hash_extended(idset, int8);
+COMMENT ON OPERATOR CLASS idset_hash_ops USING hash IS 'hashing of sets';
+
+-- sets and sets
+
+CREATE FUNCTION idset_overlaps(idset, idset) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_overlaps(idset, idset) IS 'implementation of && operator';
+
+CREATE FUNCTION idset_contains(idset, idset) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_contains(idset, idset) IS 'implementation of @> operator';
+
+CREATE FUNCTION idset_contained(idset, idset) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_contained(idset, idset) IS 'implementation of <@ operator';
+
+CREATE OPERATOR && (
+	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_overlaps,
+	COMMUTATOR = &&, RESTRICT = contsel, JOIN = contjoinsel
+);
+COMMENT ON OPERATOR && (idset, idset) IS 'have a common id';
+
+CREATE OPERATOR @> (
+	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_contains,
+	COMMUTATOR = <@, RESTRICT = contsel, JOIN = contjoinsel
+);
+COMMENT ON OPERATOR @> (idset, idset) IS 'contains';
+
+CREATE OPERATOR <@ (
+	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_contained,
+	COMMUTATOR = @>, RESTRICT = contsel, JOIN = contjoinsel
+);
+COMMENT ON OPERATOR <@ (idset, idset) IS 'is contained in';
+
+CREATE FUNCTION idset_intersect(idset, idset) RETURNS idset
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_intersect(idset, idset) IS 'implementation of & operator';
+
+CREATE OPERATOR & (
+	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_intersect, COMMUTATOR = &
+);
+COMMENT ON OPERATOR & (idset, idset) IS 'intersection';
+
+CREATE FUNCTION idset_unite(idset, idset) RETURNS idset
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_unite(idset, idset) IS 'implementation of | operator';
+
+CREATE OPERATOR | (
+	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_unite, COMMUTATOR = |
+);
+COMMENT ON OPERATOR | (idset, idset) IS 'union';
+
+CREATE FUNCTION idset_subtract(idset, idset) RETURNS idset
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_subtract(idset, idset) IS 'implementation of - operator';
+
+CREATE OPERATOR - (
+	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_subtract
+);
+COMMENT ON OPERATOR - (idset, idset) IS 'difference';
+
+-- sets and single ids
+
+CREATE FUNCTION idset_add_id(idset, int8) RETURNS idset
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_add_id(idset, int8) IS 'implementation of | operator';
+
+CREATE FUNCTION idset_remove_id(idset, int8) RETURNS idset
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_remove_id(idset, int8) IS 'implementation of - operator';
+
+CREATE FUNCTION idset_contains_id(idset, int8) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_contains_id(idset, int8) IS 'implementation of @> operator';
+
+CREATE FUNCTION idset_id_contained(int8, idset) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_id_contained(int8, idset) IS 'implementation of <@ operator';
+
+CREATE OPERATOR | (LEFTARG = idset, RIGHTARG = int8, FUNCTION = idset_add_id);
+COMMENT ON OPERATOR | (idset, int8) IS 'add an id';
+
+CREATE OPERATOR - (LEFTARG = idset, RIGHTARG = int8, FUNCTION = idset_remove_id);
+COMMENT ON OPERATOR - (idset, int8) IS 'remove an id';
+
+CREATE OPERATOR @> (
+	LEFTARG = idset, RIGHTARG = int8, FUNCTION = idset_contains_id,
+	COMMUTATOR = <@, RESTRICT = contsel, JOIN = contjoinsel
+);
+COMMENT ON OPERATOR @> (idset, int8) IS 'contains the id';
+
+CREATE OPERATOR <@ (
+	LEFTARG = int8, RIGHTARG = idset, FUNCTION = idset_id_contained,
+	COMMUTATOR = @>, RESTRICT = contsel, JOIN = contjoinsel
+);
+COMMENT ON OPERATOR <@ (int8, idset) IS 'is an id of';
+
+-- functions
+
+CREATE FUNCTION cardinality(idset) RETURNS int4
+	AS 'MODULE_PATHNAME', 'idset_cardinality' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION cardinality(idset) IS 'number of ids';
+
+CREATE FUNCTION idset_unnest_support(internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+COMMENT ON FUNCTION idset_unnest_support(internal) IS 'planner support of unnest(idset)';
+
+CREATE FUNCTION unnest(idset) RETURNS SETOF int4
+	AS 'MODULE_PATHNAME', 'idset_unnest' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE ROWS 50
+	SUPPORT idset_unnest_support;
+COMMENT ON FUNCTION unnest(idset) IS 'ids as rows, ascending';
+
+-- aggregates
+
+CREATE FUNCTION idset_agg_transfn(internal, int8) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION idset_agg_transfn(internal, int8) IS 'transition function of idset_agg';
+
+CREATE FUNCTION idset_union_transfn(internal, idset) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION idset_union_transfn(internal, idset) IS 'transition function of idset_union';
+
+CREATE FUNCTION idset_collect_combinefn(internal, internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION idset_collect_combinefn(internal, internal) IS 'combine function of idset_agg and idset_union';
+
+CREATE FUNCTION idset_collect_serialfn(internal) RETURNS bytea
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_collect_serialfn(internal) IS 'serialization function of idset_agg and idset_union';
+
+CREATE FUNCTION idset_collect_deserialfn(bytea, internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_collect_deserialfn(bytea, internal) IS 'deserialization function of idset_agg and idset_union';
+
+CREATE FUNCTION idset_collect_finalfn(internal) RETURNS idset
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION idset_collect_finalfn(internal) IS 'final function of idset_agg and idset_union';
+
+CREATE AGGREGATE idset_agg(int8) (
+	SFUNC = idset_agg_transfn, STYPE = internal, SSPACE = 256, FINALFUNC = idset_collect_finalfn,
+	COMBINEFUNC = idset_collect_combinefn, SERIALFUNC = idset_collect_serialfn,
+	DESERIALFUNC = idset_collect_deserialfn, PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE idset_agg(int8) IS 'the set of all ids; nulls are skipped';
+
+CREATE AGGREGATE idset_union(idset) (
+	SFUNC = idset_union_transfn, STYPE = internal, SSPACE = 1024, FINALFUNC = idset_collect_finalfn,
+	COMBINEFUNC = idset_collect_combinefn, SERIALFUNC = idset_collect_serialfn,
+	DESERIALFUNC = idset_collect_deserialfn, PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE idset_union(idset) IS 'the union of all sets; nulls are skipped';
+
+CREATE AGGREGATE idset_intersection(idset) (
+	SFUNC = idset_intersect, STYPE = idset, COMBINEFUNC = idset_intersect, PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE idset_intersection(idset) IS 'the intersection of all sets; nulls are skipped';
+
+-- similarity measures
+
+CREATE FUNCTION braun_blanquet_similarity(idset, idset) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION braun_blanquet_similarity(idset, idset) IS 'i / max(a, b), with i common ids of sets of a and b ids';
+
+CREATE FUNCTION jaccard_similarity(idset, idset) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION jaccard_similarity(idset, idset) IS 'i / (a + b - i), with i common ids of sets of a and b ids';
+
+CREATE FUNCTION cosine_similarity(idset, idset) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION cosine_similarity(idset, idset) IS 'i / sqrt(a * b), with i common ids of sets of a and b ids';
+
+CREATE FUNCTION dice_similarity(idset, idset) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION dice_similarity(idset, idset) IS '2i / (a + b), with i common ids of sets of a and b ids';
+
+CREATE FUNCTION overlap_similarity(idset, idset) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION overlap_similarity(idset, idset) IS 'i / min(a, b), with i common ids of sets of a and b ids';
+
+CREATE FUNCTION containment_similarity(query idset, idset) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION containment_similarity(idset, idset) IS 'i / a, with i common ids and a ids of the query';
+
+CREATE FUNCTION intersection_count(idset, idset) RETURNS int4
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION intersection_count(idset, idset) IS 'number of common ids';
+
+CREATE FUNCTION hamming_distance(idset, idset) RETURNS int4
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION hamming_distance(idset, idset) IS 'number of ids that only one of the sets has';
+
+-- distance operators
+
+CREATE FUNCTION idset_braun_blanquet_distance(idset, idset) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_braun_blanquet_distance(idset, idset) IS 'implementation of <-> operator';
+
+CREATE OPERATOR <-> (
+	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_braun_blanquet_distance, COMMUTATOR = <->
+);
+COMMENT ON OPERATOR <-> (idset, idset) IS 'Braun-Blanquet distance: (max(a, b) - i) / max(a, b)';
+
+CREATE FUNCTION idset_jaccard_distance(idset, idset) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_jaccard_distance(idset, idset) IS 'implementation of <%> operator';
+
+CREATE OPERATOR <%> (
+	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_jaccard_distance, COMMUTATOR = <%>
+);
+COMMENT ON OPERATOR <%> (idset, idset) IS 'Jaccard distance: (a + b - 2i) / (a + b - i)';
+
+CREATE FUNCTION idset_cosine_distance(idset, idset) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_cosine_distance(idset, idset) IS 'implementation of <=> operator';
+
+CREATE OPERATOR <=> (
+	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_cosine_distance, COMMUTATOR = <=>
+);
+COMMENT ON OPERATOR <=> (idset, idset) IS 'cosine distance: 1 - i / sqrt(a * b)';
+
+CREATE FUNCTION idset_negative_intersection(idset, idset) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_negative_intersection(idset, idset) IS 'implementation of <#> operator';
+
+CREATE OPERATOR <#> (
+	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_negative_intersection, COMMUTATOR = <#>
+);
+COMMENT ON OPERATOR <#> (idset, idset) IS 'negated number of common ids';
+
+CREATE FUNCTION idset_hamming_distance(idset, idset) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_hamming_distance(idset, idset) IS 'implementation of <~> operator';
+
+CREATE OPERATOR <~> (
+	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_hamming_distance, COMMUTATOR = <~>
+);
+COMMENT ON OPERATOR <~> (idset, idset) IS 'number of ids that only one of the sets has';
+
+-- search functions
+
+CREATE FUNCTION gpuvec_topk_support(internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+COMMENT ON FUNCTION gpuvec_topk_support(internal) IS 'planner support of the search functions';
+
+CREATE FUNCTION gpuvec_topk(
+	relation regclass, "column" name, query idset, k int8 DEFAULT 100,
+	measure text DEFAULT 'braun_blanquet', min_score float8 DEFAULT NULL,
+	OUT rank int4, OUT source regclass, OUT tid tid, OUT score float8, OUT common int4)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 100
+	SUPPORT gpuvec_topk_support;
+COMMENT ON FUNCTION gpuvec_topk(regclass, name, idset, int8, text, float8)
+	IS 'the k rows of a table whose sets are most similar to the query';
+
+CREATE FUNCTION gpuvec_topk_batch(
+	relation regclass, "column" name, queries idset[], k int8 DEFAULT 100,
+	measure text DEFAULT 'braun_blanquet', min_score float8 DEFAULT NULL,
+	OUT query int4, OUT rank int4, OUT source regclass, OUT tid tid, OUT score float8, OUT common int4)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000
+	SUPPORT gpuvec_topk_support;
+COMMENT ON FUNCTION gpuvec_topk_batch(regclass, name, idset[], int8, text, float8)
+	IS 'the k most similar rows for each query of an array';
+
+CREATE FUNCTION gpuvec_topk_rows(
+	base anyelement, "column" name, query idset, k int8 DEFAULT 100,
+	measure text DEFAULT 'braun_blanquet', min_score float8 DEFAULT NULL,
+	OUT rank int4, OUT item anyelement, OUT score float8, OUT common int4)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 100
+	SUPPORT gpuvec_topk_support;
+COMMENT ON FUNCTION gpuvec_topk_rows(anyelement, name, idset, int8, text, float8)
+	IS 'the k most similar rows of the table whose row type the first argument has, as whole rows';
+
+CREATE FUNCTION gpuvec_topk_batch_rows(
+	base anyelement, "column" name, queries idset[], k int8 DEFAULT 100,
+	measure text DEFAULT 'braun_blanquet', min_score float8 DEFAULT NULL,
+	OUT query int4, OUT rank int4, OUT item anyelement, OUT score float8, OUT common int4)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000
+	SUPPORT gpuvec_topk_support;
+COMMENT ON FUNCTION gpuvec_topk_batch_rows(anyelement, name, idset[], int8, text, float8)
+	IS 'the k most similar rows for each query of an array, as whole rows';
+
+-- residency
+
+CREATE FUNCTION gpuvec_prewarm(relation regclass, "column" name) RETURNS int8
+	AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION gpuvec_prewarm(regclass, name)
+	IS 'load a column into the engine now; returns the number of rows';
+
+CREATE FUNCTION gpuvec_evict(relation regclass, "column" name DEFAULT NULL) RETURNS int8
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION gpuvec_evict(regclass, name)
+	IS 'drop the engine''s copy of a column, or of all columns of a table; returns the number of copies';
+
+CREATE FUNCTION gpuvec_stat_mirrors(
+	OUT database oid, OUT relation oid, OUT attnum int2, OUT private bool, OUT state text,
+	OUT pages_done int8, OUT pages_total int8, OUT rows int8, OUT ids int8, OUT segments int4,
+	OUT bytes int8, OUT device_bytes int8, OUT loads int8, OUT refreshes int8, OUT searches int8,
+	OUT checked_lsn pg_lsn, OUT last_use timestamptz)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 10;
+COMMENT ON FUNCTION gpuvec_stat_mirrors() IS 'what is resident in the engine, by oid';
+
+CREATE FUNCTION gpuvec_stat_engine(
+	OUT pid int4, OUT backend text, OUT device text, OUT compute_capability text, OUT threads int4,
+	OUT memory_used int8, OUT memory_budget int8, OUT started timestamptz, OUT sessions int4,
+	OUT requests int8, OUT queries int8, OUT batches int8, OUT evictions int8, OUT restarts int4)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 1;
+COMMENT ON FUNCTION gpuvec_stat_engine() IS 'the engine and what it has done; no row if it is not running';
+
+CREATE VIEW gpuvec_mirrors AS
+	SELECT d.datname AS database,
+		   CASE WHEN d.datname = current_database() THEN m.relation::regclass END AS relation,
+		   m.relation AS relation_oid,
+		   ARRAY(SELECT a.attname FROM pg_attribute a
+				 WHERE d.datname = current_database() AND a.attrelid = m.relation AND a.attnum = m.attnum) AS columns,
+		   m.private, m.state, m.pages_done, m.pages_total, m.rows, m.ids, m.segments, m.bytes, m.device_bytes,
+		   m.loads, m.refreshes, m.searches, m.checked_lsn, m.last_use
+	FROM gpuvec_stat_mirrors() m LEFT JOIN pg_database d ON d.oid = m.database;
+COMMENT ON VIEW gpuvec_mirrors IS 'columns of tables that are resident in the engine, or being loaded';
+GRANT SELECT ON gpuvec_mirrors TO PUBLIC;
+
+CREATE VIEW gpuvec_engine AS
+	SELECT e.pid, e.backend, e.device, e.compute_capability, e.threads, e.memory_used, e.memory_budget,
+		   now() - e.started AS uptime, e.sessions, e.requests, e.queries, e.batches,
+		   CASE WHEN e.batches > 0 THEN e.queries::float8 / e.batches END AS mean_batch,
+		   e.evictions, e.restarts
+	FROM gpuvec_stat_engine() e;
+COMMENT ON VIEW gpuvec_engine IS 'the engine that holds the resident data; no row if it is not running';
+GRANT SELECT ON gpuvec_engine TO PUBLIC;

@@ -30,3 +30,4 @@ PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
 include $(srcdir)/engine.mk
+include $(srcdir)/test/bench/bench.mk

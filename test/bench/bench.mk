@@ -29,7 +29,7 @@ BENCH_DIR ?=
 bench: all bench-engine
 	MODES='$(MODES)' DOCS='$(BENCH_DOCS)' QUERIES='$(QUERIES)' ENGINE='$(ENGINE)' THREADS='$(THREADS)' \
 		ORDER='$(ORDER)' CLIENTS='$(CLIENTS)' INTARRAY='$(INTARRAY)' BENCH_DIR='$(BENCH_DIR)' \
-		BENCH_BIN='$(CURDIR)/$(BENCH_BIN)' MAKE='$(MAKE)' PG_CONFIG='$(PG_CONFIG)' BUILD_DIR='$(CURDIR)' \
+		BENCH_BIN='$(CURDIR)/$(BENCH_BIN)' PG_CONFIG='$(PG_CONFIG)' BUILD_DIR='$(CURDIR)' \
 		bash $(srcdir)/test/bench/bench.sh
 
 bench-engine: $(BENCH_BIN)/bench_gen $(BENCH_BIN)/bench_engine

@@ -246,8 +246,10 @@ measure_load() {
 	SQL
 	)"
 	put "$mode" rss_kb "$(cat "$memory.before") / $(cat "$memory") / $(cat "$memory.after")"
-	psql_ -c "SELECT gpuvec_evict('$(table "$mode")')" >/dev/null
-	put "$mode" load_ms "$(time_once "SELECT gpuvec_prewarm('$(table "$mode")', 'tokens')")"
+	put "$mode" load_ms "$(for _ in 1 2 3; do
+		psql_ -c "SELECT gpuvec_evict('$(table "$mode")')" >/dev/null
+		time_once "SELECT gpuvec_prewarm('$(table "$mode")', 'tokens')"
+	done | median)"
 	put "$mode" sql_bytes "$(psql_ -c "SELECT bytes FROM gpuvec_mirrors WHERE relation = '$(table "$mode")'::regclass")"
 	put "$mode" sql_segments "$(psql_ -c "SELECT segments FROM gpuvec_mirrors WHERE relation = '$(table "$mode")'::regclass")"
 	put "$mode" sql_device "$(psql_ -c "SELECT backend || ' (' || device || ')' FROM gpuvec_engine")"
@@ -386,7 +388,7 @@ print_table() {
 	row '`SELECT sum(cardinality(tokens))`, one process' get sum_ms
 	row 'the same, default settings' get sum_default_ms
 	row 'first search, which loads the table' get first_ms
-	row 'load (`gpuvec_prewarm`)' get load_ms
+	row 'load (`gpuvec_prewarm`, median of 3)' get load_ms
 	row 'load, rows/s' rate load_ms
 	row 'load / sum, one process' ratio load_ms sum_ms
 	row 'load / sum, default settings' ratio load_ms sum_default_ms

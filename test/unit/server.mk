@@ -1,0 +1,52 @@
+# Test of the engine's server: drives the real program over its socket.  From the
+# root of the repository:
+#
+#   make -f test/unit/server.mk check          plain build
+#   make -f test/unit/server.mk check-asan     address and undefined behaviour
+#   make -f test/unit/server.mk check-thread   data races
+#
+# The engine is built anew, with its fault hooks.  PostgreSQL is not needed.
+
+.DEFAULT_GOAL := check
+srcdir ?= .
+EXTVERSION ?= 0.1.0
+WITH_CUDA ?= no
+include engine.mk
+
+SERVER_BIN = test/unit/bin
+SERVER_SRCS = $(ENGINE_SRCS) src/engine/main.c $(if $(filter yes,$(CUDA)),,src/engine/nocuda/nocuda.c)
+SERVER_TEST_SRCS = test/unit/server_test.c test/unit/server_client.c test/unit/server_model.c
+SERVER_TEST_FLAGS = -std=gnu11 -O2 -g -pthread -ffp-contract=off -D_GNU_SOURCE -I$(srcdir)/src -Wall -Wextra
+
+SERVER_plain =
+SERVER_asan = -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+SERVER_thread = -fsanitize=thread
+
+# rules of one variant of the engine
+define server_variant
+$(SERVER_BIN)/$(1)/%.o: $(srcdir)/%.c
+	@mkdir -p $$(@D)
+	$$(ENGINE_CC) $$(ENGINE_FLAGS) $$(FLAGS_$$(notdir $$*)) -DGPUVEC_TEST_HOOKS $$(SERVER_$(1)) -MMD -MP -c -o $$@ $$<
+
+$(SERVER_BIN)/gpuvec-engine-$(1): $$(SERVER_SRCS:%.c=$(SERVER_BIN)/$(1)/%.o) $$(KERNEL_OBJS)
+	$$(ENGINE_CC) $$(ENGINE_FLAGS) $$(SERVER_$(1)) -pie -o $$@ $$^ $$(ENGINE_LIBS)
+
+-include $$(SERVER_SRCS:%.c=$(SERVER_BIN)/$(1)/%.d)
+endef
+$(foreach variant,plain asan thread,$(eval $(call server_variant,$(variant))))
+
+$(SERVER_BIN)/server_test: $(SERVER_TEST_SRCS:%=$(srcdir)/%) $(wildcard $(srcdir)/test/unit/*.h $(srcdir)/src/common/*.h)
+	@mkdir -p $(@D)
+	$(ENGINE_CC) $(SERVER_TEST_FLAGS) -o $@ $(filter %.c,$^) -lm
+
+check: $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-plain
+	$(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-plain $(SERVER_TEST_ARGS)
+
+check-asan: $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-asan
+	$(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-asan $(SERVER_TEST_ARGS)
+
+check-thread: $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-thread
+	TSAN_OPTIONS=halt_on_error=1:exitcode=66 \
+	$(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-thread $(SERVER_TEST_ARGS)
+
+.PHONY: check check-asan check-thread

@@ -1,0 +1,377 @@
+/*-------------------------------------------------------------------------
+ *
+ * server_model.c
+ *	  What a mirror should hold, and what a search of it should give: pages of
+ *	  random sets, and brute force.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server_model.h"
+
+__thread uint64_t random_state = 88172645463325252ULL;
+
+uint64_t
+random_below(uint64_t n)
+{
+	random_state ^= random_state << 13;
+	random_state ^= random_state >> 7;
+	random_state ^= random_state << 17;
+	return random_state % n;
+}
+
+static int
+compare_ids(const void *a, const void *b)
+{
+	return (int) *(const uint16_t *) a - (int) *(const uint16_t *) b;
+}
+
+/* Distinct ids, ascending; half of them from a small part of the vocabulary */
+void
+random_ids(uint16_t *ids, uint32_t len, uint32_t vocabulary)
+{
+	uint32_t	n = 0;
+
+	while (n < len)
+	{
+		while (n < len)
+		{
+			uint32_t	part = random_below(2) && vocabulary / 16 > len ? vocabulary / 16 : vocabulary;
+
+			ids[n++] = (uint16_t) random_below(part);
+		}
+		qsort(ids, n, sizeof(*ids), compare_ids);
+		n = 0;
+		for (uint32_t i = 0; i < len; i++)
+			if (i == 0 || ids[i] != ids[i - 1])
+				ids[n++] = ids[i];
+	}
+}
+
+static void
+free_page(model_page *page)
+{
+	for (uint32_t i = 0; i < page->nrows; i++)
+		free(page->rows[i].ids);
+	free(page->rows);
+	page->rows = NULL;
+	page->nrows = 0;
+}
+
+/* New random rows for a page, with gaps between their line pointers */
+void
+model_rewrite_page(model *m, uint32_t block, const shape *s)
+{
+	model_page *page = &m->pages[block];
+	uint16_t	line = 0;
+
+	free_page(page);
+	page->nrows = (uint32_t) random_below(s->rows_per_page + 1);
+	page->rows = calloc(page->nrows + 1, sizeof(model_row));
+	for (uint32_t i = 0; i < page->nrows; i++)
+	{
+		model_row  *row = &page->rows[i];
+
+		line += 1 + (uint16_t) random_below(3);
+		row->line = line;
+		row->len = (uint32_t) random_below(s->maxlen + 1);
+		row->ids = malloc((row->len + 1) * sizeof(uint16_t));
+		random_ids(row->ids, row->len, s->vocabulary);
+	}
+	page->lsn = random_below(UINT64_MAX);
+	page->dirty = true;
+}
+
+void
+model_resize(model *m, uint32_t nblocks, const shape *s)
+{
+	uint32_t	old = m->nblocks;
+
+	for (uint32_t block = nblocks; block < old; block++)
+		free_page(&m->pages[block]);
+	m->pages = realloc(m->pages, (nblocks + 1) * sizeof(model_page));
+	m->nblocks = nblocks;
+	for (uint32_t block = old; block < nblocks; block++)
+	{
+		memset(&m->pages[block], 0, sizeof(model_page));
+		model_rewrite_page(m, block, s);
+	}
+}
+
+model
+model_new(uint32_t relation, uint32_t nblocks, const shape *s)
+{
+	model		m = {.key = {.database = 5,.tablespace = 1663,.relation = relation,
+	.relfilenumber = relation,.type = 17,.attnum = 2}};
+
+	model_resize(&m, nblocks, s);
+	return m;
+}
+
+void
+model_free(model *m)
+{
+	for (uint32_t block = 0; block < m->nblocks; block++)
+		free_page(&m->pages[block]);
+	free(m->pages);
+}
+
+uint64_t
+model_nrows(const model *m)
+{
+	uint64_t	n = 0;
+
+	for (uint32_t block = 0; block < m->nblocks; block++)
+		n += m->pages[block].nrows;
+	return n;
+}
+
+/* Append a page as the protocol has it */
+static void
+add_page(buffer *b, uint32_t block, const model_page *page)
+{
+	static const char zeros[4] = {0};
+	size_t		at = b->length;
+	gpuvec_page head = {.block = block,.nrows = page->nrows,.lsn = page->lsn};
+
+	buffer_add(b, &head, sizeof(head));
+	for (uint32_t i = 0; i < page->nrows; i++)
+	{
+		const model_row *row = &page->rows[i];
+		gpuvec_row	wire = {.line = row->line,.len = row->len};
+
+		buffer_add(b, &wire, sizeof(wire));
+		buffer_add(b, row->ids, row->len * sizeof(uint16_t));
+		buffer_add(b, zeros, row->len % 2 * 2);
+	}
+	head.bytes = (uint32_t) (b->length - at - sizeof(head));
+	memcpy(b->data + at, &head, sizeof(head));
+}
+
+bool
+model_send_pages(client *c, model *m, bool all)
+{
+	buffer		b = {0};
+	bool		ok = true;
+
+	for (uint32_t block = 0; block < m->nblocks && ok; block++)
+	{
+		if (!all && !m->pages[block].dirty)
+			continue;
+		add_page(&b, block, &m->pages[block]);
+		if (b.length > 100000)
+		{
+			ok = client_send(c, GPUVEC_MSG_PAGES, b.data, b.length);
+			b.length = 0;
+		}
+	}
+	if (ok && b.length > 0)
+		ok = client_send(c, GPUVEC_MSG_PAGES, b.data, b.length);
+	free(b.data);
+	return ok;
+}
+
+/* Commit, and note the number of the refresh */
+bool
+model_commit(client *c, model *m)
+{
+	gpuvec_commit commit = {.position = m->position + 1,.nblocks = m->nblocks};
+	gpuvec_state state;
+
+	if (!client_call(c, GPUVEC_MSG_COMMIT, &commit, sizeof(commit), GPUVEC_MSG_STATE))
+		return false;
+	state = client_state(c);
+	check(state.state == GPUVEC_READY, "the mirror is ready after a commit");
+	check(state.nblocks == m->nblocks, "it has all pages");
+	check(state.nrows == model_nrows(m), "it has all rows");
+	check(state.checked >= commit.position, "it is checked up to the position");
+	check(state.refresh > m->refresh, "numbers of refreshes grow");
+	m->position = commit.position;
+	m->refresh = state.refresh;
+	for (uint32_t block = 0; block < m->nblocks; block++)
+	{
+		if (m->pages[block].dirty)
+			m->pages[block].refresh = state.refresh;
+		m->pages[block].dirty = false;
+	}
+	return true;
+}
+
+bool
+model_load(client *c, model *m)
+{
+	gpuvec_load load = {.key = m->key,.nblocks = m->nblocks};
+
+	if (!client_call(c, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE))
+		return false;
+	check(client_state(c).state == GPUVEC_LOADING, "a load has begun");
+	for (uint32_t block = 0; block < m->nblocks; block++)
+		m->pages[block].dirty = true;
+	model_send_pages(c, m, true);
+	return model_commit(c, m);
+}
+
+/* Refresh; the engine must remember the LSN of every page that is not dirty */
+bool
+model_refresh(client *c, model *m)
+{
+	gpuvec_state state;
+
+	if (!client_call(c, GPUVEC_MSG_REFRESH_BEGIN, &m->key, sizeof(m->key), GPUVEC_MSG_STATE))
+		return false;
+	state = client_state(c);
+	if (!check(state.state == GPUVEC_READY, "a refresh has begun") ||
+		!check(c->frame.length == sizeof(state) + state.nblocks * sizeof(uint64_t), "it names all LSNs"))
+		return false;
+	for (uint32_t block = 0; block < state.nblocks && block < m->nblocks; block++)
+	{
+		uint64_t	lsn;
+
+		memcpy(&lsn, c->data + sizeof(state) + block * sizeof(lsn), sizeof(lsn));
+		if (!m->pages[block].dirty && lsn != m->pages[block].lsn)
+			check(false, "the LSN of a page is remembered");
+	}
+	model_send_pages(c, m, false);
+	return model_commit(c, m);
+}
+
+model_query
+random_query(const shape *s)
+{
+	static const uint32_t ks[] = {1, 2, 10, 100, 100, 1000, 5000, GPUVEC_MAX_K};
+	model_query q;
+
+	memset(&q, 0, sizeof(q));
+	q.wire.len = (uint32_t) random_below(s->maxlen + 1);
+	q.ids = malloc((q.wire.len + 1) * sizeof(uint16_t));
+	random_ids(q.ids, q.wire.len, s->vocabulary);
+	q.wire.k = ks[random_below(sizeof(ks) / sizeof(ks[0]))];
+	if (random_below(4) == 0)
+	{
+		q.wire.flags |= GPUVEC_QUERY_MIN_SCORE;
+		q.wire.min_score = (double) random_below(100) / 200;
+	}
+	return q;
+}
+
+void
+search_request(buffer *b, const gpuvec_mirror_key *key, uint64_t position, gpuvec_measure measure,
+			   const model_query *queries, uint32_t n)
+{
+	gpuvec_search head = {.key = *key,.position = position,.measure = measure,.nqueries = n};
+
+	for (uint32_t i = 0; i < n; i++)
+		head.nids += queries[i].wire.len;
+	buffer_add(b, &head, sizeof(head));
+	for (uint32_t i = 0; i < n; i++)
+		buffer_add(b, &queries[i].wire, sizeof(gpuvec_query));
+	for (uint32_t i = 0; i < n; i++)
+		buffer_add(b, queries[i].ids, queries[i].wire.len * sizeof(uint16_t));
+}
+
+static int
+compare_hits(const void *a, const void *b)
+{
+	const gpuvec_hit *x = a;
+	const gpuvec_hit *y = b;
+
+	if (x->score != y->score)
+		return x->score > y->score ? -1 : 1;
+	return x->tid < y->tid ? -1 : x->tid > y->tid;
+}
+
+/* All rows that rank for a query, in order */
+static gpuvec_hit *
+brute_force(const model *m, gpuvec_measure measure, const model_query *q, uint64_t *n)
+{
+	gpuvec_hit *hits = malloc((model_nrows(m) + 1) * sizeof(gpuvec_hit));
+	uint8_t    *wanted = calloc(GPUVEC_MAX_IDS, 1);
+
+	*n = 0;
+	for (uint32_t i = 0; i < q->wire.len; i++)
+		wanted[q->ids[i]] = 1;
+	for (uint32_t block = 0; block < m->nblocks; block++)
+	{
+		for (uint32_t r = 0; r < m->pages[block].nrows; r++)
+		{
+			const model_row *row = &m->pages[block].rows[r];
+			gpuvec_hit	hit = {.tid = gpuvec_tid(block, row->line),.refresh = m->pages[block].refresh};
+
+			for (uint32_t i = 0; i < row->len; i++)
+				hit.common += wanted[row->ids[i]];
+			hit.score = gpuvec_score(measure, hit.common, q->wire.len, row->len);
+			if (hit.common == 0 && measure != GPUVEC_HAMMING)
+				continue;
+			if ((q->wire.flags & GPUVEC_QUERY_MIN_SCORE) && !(hit.score >= q->wire.min_score))
+				continue;
+			if ((q->wire.flags & GPUVEC_QUERY_AFTER) &&
+				!(hit.score < q->wire.after_score ||
+				  (hit.score == q->wire.after_score && hit.tid > q->wire.after_tid)))
+				continue;
+			hits[(*n)++] = hit;
+		}
+	}
+	free(wanted);
+	qsort(hits, *n, sizeof(*hits), compare_hits);
+	return hits;
+}
+
+bool
+model_check(client *c, const model *m, gpuvec_measure measure, const model_query *queries, uint32_t n)
+{
+	buffer		b = {0};
+	gpuvec_result result;
+	const char *counts;
+	const char *hits;
+	uint64_t	at = 0;
+	bool		ok;
+
+	search_request(&b, &m->key, m->position, measure, queries, n);
+	ok = check(client_call(c, GPUVEC_MSG_SEARCH, b.data, b.length, GPUVEC_MSG_RESULT), "a search is answered");
+	free(b.data);
+	if (!ok)
+		return false;
+	memcpy(&result, c->data, sizeof(result));
+	if (!check(result.state.state == GPUVEC_READY && result.nqueries == n, "all queries are answered"))
+		return false;
+	counts = c->data + sizeof(result);
+	hits = counts + (n + 1) / 2 * 8;
+	if (!check(c->frame.length == sizeof(result) + (n + 1) / 2 * 8 + result.nhits * sizeof(gpuvec_hit),
+			   "the length of the answer"))
+		return false;
+	for (uint32_t i = 0; i < n && ok; i++)
+	{
+		uint64_t	expected;
+		gpuvec_hit *truth = brute_force(m, measure, &queries[i], &expected);
+		uint32_t	count;
+
+		if (expected > queries[i].wire.k)
+			expected = queries[i].wire.k;
+		memcpy(&count, counts + i * sizeof(count), sizeof(count));
+		ok = check(count == expected, "the number of hits") &&
+			check(count == 0 || memcmp(hits + at * sizeof(gpuvec_hit), truth, count * sizeof(gpuvec_hit)) == 0,
+				  "hits are those of brute force");
+		at += count;
+		free(truth);
+	}
+	return ok && check(at == result.nhits, "the sum of hits");
+}
+
+bool
+model_check_random(client *c, const model *m, const shape *s)
+{
+	gpuvec_measure measure = (gpuvec_measure) random_below(GPUVEC_N_MEASURES);
+	uint32_t	n = 1 + (uint32_t) random_below(3);
+	model_query queries[3];
+	bool		ok;
+
+	for (uint32_t i = 0; i < n; i++)
+		queries[i] = random_query(s);
+	ok = model_check(c, m, measure, queries, n);
+	for (uint32_t i = 0; i < n; i++)
+		free(queries[i].ids);
+	return ok;
+}

@@ -1,0 +1,80 @@
+/*-------------------------------------------------------------------------
+ *
+ * server_model.h
+ *	  What a mirror should hold, and what a search of it should give.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SERVER_MODEL_H
+#define SERVER_MODEL_H
+
+#include "server_client.h"
+
+typedef struct model_row
+{
+	uint16_t	line;
+	uint32_t	len;
+	uint16_t   *ids;
+} model_row;
+
+typedef struct model_page
+{
+	uint64_t	lsn;
+	uint64_t	refresh;		/* number of the refresh that last sent it */
+	bool		dirty;			/* changed since */
+	uint32_t	nrows;
+	model_row  *rows;
+} model_page;
+
+typedef struct model
+{
+	gpuvec_mirror_key key;
+	uint32_t	nblocks;
+	model_page *pages;
+	uint64_t	position;		/* last one committed */
+	uint64_t	refresh;		/* last number that the engine gave */
+} model;
+
+/* How random sets look */
+typedef struct shape
+{
+	uint32_t	rows_per_page;	/* at most */
+	uint32_t	maxlen;
+	uint32_t	vocabulary;		/* ids are below this, small ones are common */
+} shape;
+
+extern __thread uint64_t random_state;
+extern uint64_t random_below(uint64_t n);
+
+/* A random set; ids has room for len of them */
+extern void random_ids(uint16_t *ids, uint32_t len, uint32_t vocabulary);
+
+extern model model_new(uint32_t relation, uint32_t nblocks, const shape *s);
+extern void model_free(model *m);
+extern void model_rewrite_page(model *m, uint32_t block, const shape *s);
+extern void model_resize(model *m, uint32_t nblocks, const shape *s);
+extern uint64_t model_nrows(const model *m);
+
+/* Send pages: all, or those that are dirty */
+extern bool model_send_pages(client *c, model *m, bool all);
+extern bool model_commit(client *c, model *m);
+extern bool model_load(client *c, model *m);
+extern bool model_refresh(client *c, model *m);
+
+/* A search as a request, and the answer compared with brute force */
+typedef struct model_query
+{
+	uint16_t   *ids;
+	gpuvec_query wire;
+} model_query;
+
+extern model_query random_query(const shape *s);
+extern void search_request(buffer *b, const gpuvec_mirror_key *key, uint64_t position,
+						   gpuvec_measure measure, const model_query *queries, uint32_t n);
+extern bool model_check(client *c, const model *m, gpuvec_measure measure,
+						const model_query *queries, uint32_t n);
+
+/* A random search, compared with brute force */
+extern bool model_check_random(client *c, const model *m, const shape *s);
+
+#endif							/* SERVER_MODEL_H */

@@ -1,0 +1,1413 @@
+/*-------------------------------------------------------------------------
+ *
+ * server_test.c
+ *	  Drives the real engine over its socket.
+ *
+ *		server_test PROGRAM [test ...]
+ *
+ * PROGRAM is an engine with fault hooks.  What is loaded is mirrored by a model
+ * (server_model.c) that answers every search by brute force.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "server_model.h"
+
+static const char *const plain[] = {"--cpu-threads", "2", NULL};
+
+static const shape small = {.rows_per_page = 12,.maxlen = 24,.vocabulary = 300};
+static const shape wide = {.rows_per_page = 40,.maxlen = 60,.vocabulary = 65536};
+static const shape tiny_sets = {.rows_per_page = 120,.maxlen = 4,.vocabulary = 500};
+
+/* Run the program with arguments; its wait status, and what it printed */
+static int
+run_program(const char *const *arguments, char *output, size_t size)
+{
+	const char *argv[20] = {engine_program};
+	int			pipes[2];
+	int			status;
+	size_t		length = 0;
+	ssize_t		n;
+	pid_t		pid;
+
+	for (int i = 0; arguments[i]; i++)
+		argv[i + 1] = arguments[i];
+	if (pipe(pipes) < 0)
+		exit(1);
+	pid = fork();
+	if (pid == 0)
+	{
+		dup2(pipes[1], 1);
+		dup2(pipes[1], 2);
+		closefrom(3);
+		execv(engine_program, (char *const *) argv);
+		_exit(127);
+	}
+	close(pipes[1]);
+	while (length < size - 1 && (n = read(pipes[0], output + length, size - 1 - length)) > 0)
+		length += (size_t) n;
+	output[length] = '\0';
+	close(pipes[0]);
+	waitpid(pid, &status, 0);
+	return status;
+}
+
+/* The command line */
+static void
+test_options(void)
+{
+	static const char *const bad[][6] = {
+		{NULL},
+		{"--socket", "/tmp/x", "--backend", "gpu", NULL},
+		{"--socket", "/tmp/x", "--devices", "0,x", NULL},
+		{"--socket", "/tmp/x", "--devices", "", NULL},
+		{"--socket", "/tmp/x", "--incarnation", "12", NULL},
+		{"--socket", "/tmp/x", "--max-sessions", "0", NULL},
+		{"--socket", "/tmp/x", "--device-memory", "-1", NULL},
+		{"--socket", "/tmp/x", "--cpu-threads", "1x", NULL},
+		{"--socket", "/tmp/x", "--listen-fd", "3", NULL},
+		{"--socket", "/tmp/x", "--nonsense", NULL},
+		{"--socket", "/tmp/x", "operand", NULL},
+	};
+	char		output[4096];
+	int			status;
+
+	status = run_program((const char *const[]) {"--version", NULL}, output, sizeof(output));
+	check(status == 0 && strncmp(output, "gpuvec-engine ", 14) == 0, "--version");
+	status = run_program((const char *const[]) {"--help", NULL}, output, sizeof(output));
+	check(status == 0 && strstr(output, "--device-memory") != NULL, "--help");
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+	{
+		status = run_program(bad[i], output, sizeof(output));
+		check(WIFEXITED(status) && WEXITSTATUS(status) == 2, "bad options end with 2");
+		check(output[0] != '\0', "and with a message");
+	}
+	if (access("/dev/nvidia0", F_OK) != 0)
+	{
+		char		path[128];
+
+		snprintf(path, sizeof(path), "%s/none", scratch);
+		status = run_program((const char *const[]) {"--socket", path, "--backend", "cuda", NULL},
+							 output, sizeof(output));
+		check(WIFEXITED(status) && WEXITSTATUS(status) == 3, "no GPU ends with 3");
+		check(strncmp(output, "ERROR: ", 7) == 0, "and says why");
+		check(access(path, F_OK) != 0, "and leaves no socket");
+	}
+}
+
+/* All measures, k, min_score, paging, batches */
+static void
+test_search(void)
+{
+	engine		e = engine_start(NULL, plain);
+	client		c = client_open(&e);
+	model		m = model_new(100, 300, &small);
+	model		big = model_new(101, 40, &wide);
+	model_query queries[40];
+
+	check(client_call(&c, GPUVEC_MSG_STAT, &m.key, sizeof(m.key), GPUVEC_MSG_STATE) &&
+		  client_state(&c).state == GPUVEC_ABSENT, "a mirror is absent at first");
+	check(model_load(&c, &m), "load");
+	check(model_load(&c, &big), "load");
+	check(client_call(&c, GPUVEC_MSG_STAT, &m.key, sizeof(m.key), GPUVEC_MSG_STATE) &&
+		  client_state(&c).state == GPUVEC_READY, "a mirror is ready after it was loaded");
+	for (int i = 0; i < 40; i++)
+		queries[i] = random_query(&small);
+	for (int measure = 0; measure < GPUVEC_N_MEASURES; measure++)
+	{
+		check(model_check(&c, &m, (gpuvec_measure) measure, queries, 40), "a batch");
+		for (int i = 0; i < 8; i++)
+			check(model_check(&c, &big, (gpuvec_measure) measure, queries + i, 1), "one query");
+	}
+
+	/* page by page */
+	queries[0].wire.k = 7;
+	queries[0].wire.flags = 0;
+	for (int measure = 0; measure < GPUVEC_N_MEASURES; measure++)
+	{
+		queries[0].wire.flags = 0;
+		for (int page = 0; page < 5; page++)
+		{
+			gpuvec_result result;
+			gpuvec_hit	last;
+
+			check(model_check(&c, &m, (gpuvec_measure) measure, queries, 1), "a page of hits");
+			memcpy(&result, c.data, sizeof(result));
+			if (result.nhits == 0)
+				break;
+			memcpy(&last, c.data + c.frame.length - sizeof(last), sizeof(last));
+			queries[0].wire.flags = GPUVEC_QUERY_AFTER;
+			queries[0].wire.after_score = last.score;
+			queries[0].wire.after_tid = last.tid;
+		}
+	}
+	for (int i = 0; i < 40; i++)
+		free(queries[i].ids);
+	model_free(&m);
+	model_free(&big);
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/* Empty tables, empty pages, empty sets, the longest set, positions */
+static void
+test_edges(void)
+{
+	engine		e = engine_start(NULL, plain);
+	client		c = client_open(&e);
+	static const shape none = {.rows_per_page = 0,.maxlen = 1,.vocabulary = 10};
+	model		empty = model_new(100, 0, &small);
+	model		hollow = model_new(101, 5, &none);
+	model		long_set = model_new(102, 3, &small);
+	model_query q = random_query(&small);
+	buffer		b = {0};
+	gpuvec_result result;
+	model_row  *row;
+
+	q.wire.k = 10;
+	q.wire.flags = 0;
+	check(model_load(&c, &empty), "load no pages");
+	check(model_load(&c, &hollow), "load empty pages");
+	for (int measure = 0; measure < GPUVEC_N_MEASURES; measure++)
+	{
+		check(model_check(&c, &empty, (gpuvec_measure) measure, &q, 1), "search nothing");
+		check(model_check(&c, &hollow, (gpuvec_measure) measure, &q, 1), "search nothing");
+	}
+	model_resize(&empty, 4, &small);
+	check(model_refresh(&c, &empty), "an empty mirror grows");
+	check(model_check_random(&c, &empty, &small), "and is searched");
+	model_resize(&empty, 0, &small);
+	check(model_refresh(&c, &empty), "and is emptied");
+	check(model_check_random(&c, &empty, &small), "and is searched");
+
+	/* a row and a query with every id */
+	model_resize(&long_set, 4, &small);
+	if (long_set.pages[3].nrows == 0)
+	{
+		long_set.pages[3].nrows = 1;
+		long_set.pages[3].rows[0].line = 7;
+		long_set.pages[3].rows[0].ids = NULL;
+	}
+	row = &long_set.pages[3].rows[0];
+	row->len = GPUVEC_MAX_IDS;
+	row->ids = realloc(row->ids, GPUVEC_MAX_IDS * sizeof(uint16_t));
+	for (uint32_t i = 0; i < GPUVEC_MAX_IDS; i++)
+		row->ids[i] = (uint16_t) i;
+	check(model_load(&c, &long_set), "load the longest set");
+	free(q.ids);
+	q.ids = malloc(GPUVEC_MAX_IDS * sizeof(uint16_t));
+	memcpy(q.ids, row->ids, GPUVEC_MAX_IDS * sizeof(uint16_t));
+	q.wire.len = GPUVEC_MAX_IDS;
+	for (int measure = 0; measure < GPUVEC_N_MEASURES; measure++)
+		check(model_check(&c, &long_set, (gpuvec_measure) measure, &q, 1), "search for it");
+
+	/* a mirror that is behind is not searched */
+	q.wire.len = 0;
+	search_request(&b, &long_set.key, long_set.position + 1, GPUVEC_JACCARD, &q, 1);
+	check(client_call(&c, GPUVEC_MSG_SEARCH, b.data, b.length, GPUVEC_MSG_RESULT), "search");
+	memcpy(&result, c.data, sizeof(result));
+	check(result.state.state == GPUVEC_READY && result.nqueries == 0 && result.nhits == 0 &&
+		  result.state.checked == long_set.position, "a mirror that is behind");
+	b.length = 0;
+	empty.key.relation = 999;
+	search_request(&b, &empty.key, 0, GPUVEC_JACCARD, &q, 1);
+	check(client_call(&c, GPUVEC_MSG_SEARCH, b.data, b.length, GPUVEC_MSG_RESULT), "search");
+	memcpy(&result, c.data, sizeof(result));
+	check(result.state.state == GPUVEC_ABSENT && result.nqueries == 0, "a mirror that is absent");
+
+	/* checked never goes back */
+	long_set.position = 5;
+	check(model_refresh(&c, &long_set), "refresh");
+	long_set.position = 2;
+	check(model_refresh(&c, &long_set) && client_state(&c).checked == 6, "checked does not go back");
+	free(b.data);
+	free(q.ids);
+	model_free(&empty);
+	model_free(&hollow);
+	model_free(&long_set);
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/* Random rewrites, drops, growth; unfinished refreshes; evict and reload */
+static void
+refresh_rounds(engine *e, const shape *s, uint32_t relation, uint32_t nblocks, int rounds)
+{
+	client		c = client_open(e);
+	model		m = model_new(relation, nblocks, s);
+	gpuvec_mirror_info info;
+
+	check(model_load(&c, &m), "load");
+	for (int round = 0; round < rounds; round++)
+	{
+		uint32_t	changes = m.nblocks == 0 ? 0 :
+			random_below(8) == 0 ? (uint32_t) random_below(m.nblocks) : (uint32_t) random_below(4);
+
+		if (random_below(6) == 0)
+			model_resize(&m, (uint32_t) random_below(nblocks * 2), s);
+		for (uint32_t i = 0; i < changes && m.nblocks > 0; i++)
+			model_rewrite_page(&m, (uint32_t) random_below(m.nblocks), s);
+		if (random_below(10) == 0)
+		{
+			/* a refresh that is cut off leaves nothing */
+			client		other = client_open(e);
+
+			check(client_call(&other, GPUVEC_MSG_REFRESH_BEGIN, &m.key, sizeof(m.key), GPUVEC_MSG_STATE),
+				  "a refresh begins");
+			model_send_pages(&other, &m, true);
+			client_close(&other);
+			usleep(20000);
+		}
+		if (random_below(25) == 0)
+		{
+			gpuvec_drop drop = {.database = m.key.database,.relation = m.key.relation};
+
+			check(client_call(&c, GPUVEC_MSG_DROP, &drop, sizeof(drop), GPUVEC_MSG_COUNT), "drop");
+			check(*(uint64_t *) c.data == 1, "one mirror");
+			check(model_load(&c, &m), "load again");
+		}
+		else if (!check(model_refresh(&c, &m), "refresh"))
+			break;
+		if (!check(model_check_random(&c, &m, s), "search after a refresh"))
+			break;
+	}
+	check(client_mirror_info(&c, &m.key, &info), "the mirror is listed");
+	check(info.state == GPUVEC_READY && info.nrows == model_nrows(&m) && info.pages_total == m.nblocks &&
+		  info.checked >= m.position, "as it is");
+	check(info.nsegments < 80, "small segments are merged");
+	check(info.host_bytes + info.device_bytes > 0, "it takes memory");
+	model_free(&m);
+	client_close(&c);
+}
+
+static void
+test_refresh(void)
+{
+	engine		e = engine_start(NULL, plain);
+
+	refresh_rounds(&e, &small, 100, 30, 400);
+	refresh_rounds(&e, &wide, 101, 60, 100);
+	refresh_rounds(&e, &tiny_sets, 102, 1500, 60);
+	engine_stop(&e);
+}
+
+/* Pages that come back with other LSNs but the same rows move nothing */
+static void
+test_same_rows(void)
+{
+	engine		e = engine_start(NULL, plain);
+	client		c = client_open(&e);
+	model		m = model_new(100, 200, &small);
+	gpuvec_mirror_info before;
+	gpuvec_mirror_info after;
+
+	check(model_load(&c, &m), "load");
+	client_mirror_info(&c, &m.key, &before);
+	for (int round = 0; round < 20; round++)
+	{
+		for (uint32_t block = 0; block < m.nblocks; block++)
+		{
+			if (random_below(round + 1) != 0)
+				continue;
+			m.pages[block].lsn++;
+			m.pages[block].dirty = true;
+		}
+		check(model_refresh(&c, &m), "refresh");
+		check(model_check_random(&c, &m, &small), "search");
+	}
+	client_mirror_info(&c, &m.key, &after);
+	check(after.nsegments == before.nsegments && after.nids == before.nids, "nothing moved");
+	check(after.refreshes == 20 && after.loads == 1, "refreshes are counted");
+
+	/* one id of one row */
+	for (uint32_t block = 0; block < m.nblocks; block++)
+	{
+		model_page *page = &m.pages[block];
+
+		for (uint32_t i = 0; i < page->nrows; i++)
+		{
+			uint16_t   *last = &page->rows[i].ids[page->rows[i].len - 1];
+
+			if (page->rows[i].len > 0 && *last < 65535 && !page->dirty)
+			{
+				(*last)++;
+				page->lsn++;
+				page->dirty = true;
+			}
+		}
+	}
+	check(model_refresh(&c, &m), "refresh");
+	for (int i = 0; i < 10; i++)
+		check(model_check_random(&c, &m, &small), "a changed id is seen");
+	model_free(&m);
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/* Mirrors that do not fit evict the least recently used; too large ones fail early */
+static void
+test_budget(void)
+{
+	engine		e = engine_start(NULL, (const char *const[]) {"--device-memory", "4", "--cpu-threads", "2", NULL});
+	client		c = client_open(&e);
+	model		m[3];
+	model		huge = model_new(200, 2000, &wide);
+	gpuvec_mirror_info info;
+	gpuvec_engine_info engine_info;
+
+	for (int i = 0; i < 3; i++)
+	{
+		m[i] = model_new(100 + (uint32_t) i, 700, &small);
+		check(model_load(&c, &m[i]), "load");
+		usleep(2000);
+		if (i == 1)
+			check(model_check_random(&c, &m[0], &small), "use the first");
+	}
+	engine_info = client_engine_info(&c);
+	check(engine_info.memory_budget == 4 << 20, "the budget");
+	check(engine_info.memory_used <= engine_info.memory_budget && engine_info.memory_used > 0, "is kept");
+	check(!client_mirror_info(&c, &m[0].key, &info) || !client_mirror_info(&c, &m[1].key, &info) ||
+		  engine_info.evictions == 0, "evicted mirrors are gone");
+
+	/* load until something has to go; the first is used all the time */
+	for (uint32_t i = 0; i < 12; i++)
+	{
+		model		more = model_new(300 + i, 700, &small);
+
+		check(model_check_random(&c, &m[0], &small), "the mirror in use stays");
+		check(model_load(&c, &more), "load");
+		check(model_check_random(&c, &more, &small), "search");
+		engine_info = client_engine_info(&c);
+		check(engine_info.memory_used <= engine_info.memory_budget, "the budget is kept");
+		model_free(&more);
+		usleep(1000);
+	}
+	check(engine_info.evictions > 0, "mirrors were evicted");
+	check(client_mirror_info(&c, &m[0].key, &info), "the mirror in use was not");
+	check(!client_mirror_info(&c, &m[1].key, &info), "the oldest was");
+
+	/* much too large: fails while pages are sent */
+	{
+		gpuvec_load load = {.key = huge.key,.nblocks = huge.nblocks};
+		client		d = client_open(&e);
+
+		check(client_call(&d, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE), "begin");
+		for (int i = 0; i < 20; i++)
+		{
+			if (!model_send_pages(&d, &huge, true))
+				break;
+			check(i < 3, "a load that cannot fit fails early");
+			break;
+		}
+		check(client_read(&d) && client_failed_with(&d, "53200"), "out of memory");
+		check(strstr(client_error_text(&d, 2), "gpuvec.device_memory") != NULL, "with a hint");
+		check(client_error_text(&d, 1)[0] != '\0', "and a detail");
+		check(!client_error_retry(&d), "and no retry");
+		client_close(&d);
+	}
+	check(client_call(&c, GPUVEC_MSG_STAT, &huge.key, sizeof(huge.key), GPUVEC_MSG_STATE), "STAT");
+	usleep(50000);
+	check(client_call(&c, GPUVEC_MSG_STAT, &huge.key, sizeof(huge.key), GPUVEC_MSG_STATE) &&
+		  client_state(&c).state == GPUVEC_ABSENT, "nothing is left of it");
+	check(model_load(&c, &m[1]), "others can be loaded");
+	check(model_check_random(&c, &m[1], &small), "and searched");
+	engine_info = client_engine_info(&c);
+	check(engine_info.memory_used <= engine_info.memory_budget, "the budget is kept");
+	for (int i = 0; i < 3; i++)
+		model_free(&m[i]);
+	model_free(&huge);
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/* Growth by refreshes stays within the budget, or fails with an error */
+static void
+test_budget_refresh(void)
+{
+	engine		e = engine_start(NULL, (const char *const[]) {"--device-memory", "2", "--cpu-threads", "2", NULL});
+	client		c = client_open(&e);
+	model		m = model_new(100, 50, &small);
+	bool		failed = false;
+
+	check(model_load(&c, &m), "load");
+	for (uint32_t n = 100; n < 20000 && !failed; n += 100)
+	{
+		model_resize(&m, n, &small);
+		if (!client_call(&c, GPUVEC_MSG_REFRESH_BEGIN, &m.key, sizeof(m.key), GPUVEC_MSG_STATE))
+		{
+			check(false, "a refresh begins");
+			break;
+		}
+		model_send_pages(&c, &m, false);
+		failed = !model_commit(&c, &m);
+		check(!failed || client_failed_with(&c, "53200"), "out of memory");
+		if (!failed)
+			check(client_engine_info(&c).memory_used <= 2 << 20, "the budget is kept");
+	}
+	check(failed, "a mirror cannot outgrow the budget");
+	client_close(&c);
+	check(engine_alive(&e), "the engine lives");
+	model_free(&m);
+	engine_stop(&e);
+}
+
+/* Threads that search while others refresh */
+typedef struct searcher
+{
+	pthread_t	thread;
+	engine	   *e;
+	gpuvec_mirror_key key;
+	uint32_t	nrows;
+	int		   *stop;
+	uint64_t	searches;
+	bool		consistent;
+} searcher;
+
+/* All rows of a version have as many ids in common with the query: version % 8 + 1 */
+static void *
+search_versions(void *arg)
+{
+	searcher   *s = arg;
+	client		c = client_open(s->e);
+	uint16_t	ids[16];
+	model_query q = {.ids = ids,.wire = {.len = 16,.k = s->nrows + 10}};
+	buffer		b = {0};
+
+	for (uint16_t i = 0; i < 16; i++)
+		ids[i] = i;
+	search_request(&b, &s->key, 0, GPUVEC_INTERSECTION, &q, 1);
+	s->consistent = true;
+	while (!__atomic_load_n(s->stop, __ATOMIC_RELAXED))
+	{
+		gpuvec_result result;
+		gpuvec_hit	first;
+		gpuvec_hit	hit;
+
+		if (!check(client_call(&c, GPUVEC_MSG_SEARCH, b.data, b.length, GPUVEC_MSG_RESULT), "search"))
+			break;
+		memcpy(&result, c.data, sizeof(result));
+		if (result.nqueries != 1 || result.nhits != s->nrows)
+		{
+			s->consistent = false;
+			break;
+		}
+		memcpy(&first, c.data + sizeof(result) + 8, sizeof(first));
+		for (uint32_t i = 0; i < s->nrows; i++)
+		{
+			memcpy(&hit, c.data + sizeof(result) + 8 + i * sizeof(hit), sizeof(hit));
+			/* a page's number may be newer than the version, never older */
+			if (hit.common != first.common || hit.refresh < first.common)
+				s->consistent = false;
+		}
+		s->searches++;
+	}
+	free(b.data);
+	client_close(&c);
+	return NULL;
+}
+
+/* Make all rows those of a version */
+static void
+set_version(model *m, uint32_t version)
+{
+	for (uint32_t block = 0; block < m->nblocks; block++)
+	{
+		model_page *page = &m->pages[block];
+
+		page->nrows = 50;
+		page->rows = realloc(page->rows, 50 * sizeof(model_row));
+		for (uint32_t i = 0; i < 50; i++)
+		{
+			model_row  *row = &page->rows[i];
+
+			if (version == 0)
+				row->ids = malloc(16 * sizeof(uint16_t));
+			row->line = (uint16_t) (i + 1);
+			row->len = version % 8 + 1;
+			for (uint16_t id = 0; id < row->len; id++)
+				row->ids[id] = id;
+		}
+		page->lsn++;
+		page->dirty = true;
+	}
+}
+
+static void
+test_concurrency(void)
+{
+	engine		e = engine_start(NULL, plain);
+	client		c = client_open(&e);
+	static const shape none = {.rows_per_page = 0,.maxlen = 1,.vocabulary = 10};
+	model		m[2];
+	searcher	searchers[16];
+	int			stop = 0;
+	uint64_t	searches = 0;
+	gpuvec_engine_info info;
+	double		begin = seconds();
+	uint32_t	version;
+
+	for (int i = 0; i < 2; i++)
+	{
+		m[i] = model_new(100 + (uint32_t) i, 100, &none);
+		set_version(&m[i], 0);
+		check(model_load(&c, &m[i]), "load");
+	}
+	for (int i = 0; i < 16; i++)
+	{
+		searchers[i] = (searcher) {.e = &e,.key = m[i % 2].key,.nrows = 5000,.stop = &stop};
+		pthread_create(&searchers[i].thread, NULL, search_versions, &searchers[i]);
+	}
+	for (version = 1; seconds() - begin < 4; version++)
+	{
+		set_version(&m[version % 2], (version + 1) / 2);
+		if (!check(model_refresh(&c, &m[version % 2]), "refresh under load"))
+			break;
+	}
+	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+	for (int i = 0; i < 16; i++)
+	{
+		pthread_join(searchers[i].thread, NULL);
+		check(searchers[i].consistent, "every search sees one version");
+		check(searchers[i].searches > 0, "nobody starves");
+		searches += searchers[i].searches;
+	}
+	info = client_engine_info(&c);
+	check(info.requests == searches, "requests are counted");
+	check(info.queries == searches, "queries are counted");
+	check(info.batches < info.requests && info.batches > 0, "searches were batched");
+	check(version > 3, "refreshes went on meanwhile");
+	printf("concurrency: %lu searches, %lu batches, %u refreshes\n",
+		   (unsigned long) info.requests, (unsigned long) info.batches, version);
+	for (int i = 0; i < 2; i++)
+		model_free(&m[i]);
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/* One of two sessions loads, the other is told so */
+static void *
+race_to_load(void *arg)
+{
+	searcher   *s = arg;
+	client		c = client_open(s->e);
+	gpuvec_load load = {.key = s->key,.nblocks = 0};
+
+	for (int i = 0; i < 300; i++)
+	{
+		gpuvec_commit commit = {0};
+
+		load.key.relation = 1000 + (uint32_t) i;
+		if (client_call(&c, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE))
+			check(client_call(&c, GPUVEC_MSG_COMMIT, &commit, sizeof(commit), GPUVEC_MSG_STATE), "commit");
+		else
+			check(client_failed_with(&c, "55006"), "it is being loaded");
+		while (__atomic_load_n(s->stop, __ATOMIC_ACQUIRE) / 2 < i)
+			;
+		__atomic_add_fetch(s->stop, 1, __ATOMIC_RELEASE);
+		while (__atomic_load_n(s->stop, __ATOMIC_ACQUIRE) / 2 <= i)
+			;
+	}
+	client_close(&c);
+	return NULL;
+}
+
+static void
+test_one_loader(void)
+{
+	engine		e = engine_start(NULL, plain);
+	client		a = client_open(&e);
+	client		b = client_open(&e);
+	model		m = model_new(100, 20, &small);
+	gpuvec_load load = {.key = m.key,.nblocks = m.nblocks};
+	gpuvec_mirror_info info;
+	searcher	racers[2];
+	int			turn = 0;
+
+	check(client_call(&a, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE), "load");
+	model_send_pages(&a, &m, true);
+	check(!client_call(&b, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE) &&
+		  client_failed_with(&b, "55006"), "a load in the way of a load");
+	check(!client_call(&b, GPUVEC_MSG_REFRESH_BEGIN, &m.key, sizeof(m.key), GPUVEC_MSG_STATE) &&
+		  client_failed_with(&b, "55006"), "a load in the way of a refresh");
+	for (int i = 0; i < 100; i++)
+	{
+		check(client_mirror_info(&b, &m.key, &info), "a load is listed");
+		if (info.pages_done == 20)
+			break;
+		usleep(10000);
+	}
+	check(info.state == GPUVEC_LOADING && info.pages_done == 20 && info.pages_total == 20, "with its progress");
+	check(client_call(&b, GPUVEC_MSG_STAT, &m.key, sizeof(m.key), GPUVEC_MSG_STATE) &&
+		  client_state(&b).state == GPUVEC_LOADING, "it is loading");
+	check(model_commit(&a, &m), "commit");
+
+	check(client_call(&a, GPUVEC_MSG_REFRESH_BEGIN, &m.key, sizeof(m.key), GPUVEC_MSG_STATE), "refresh");
+	check(!client_call(&b, GPUVEC_MSG_REFRESH_BEGIN, &m.key, sizeof(m.key), GPUVEC_MSG_STATE) &&
+		  client_failed_with(&b, "55006"), "a refresh in the way of a refresh");
+	check(model_check_random(&b, &m, &small), "searches go on meanwhile");
+	check(model_commit(&a, &m), "a refresh without pages");
+
+	/* a load replaces a mirror that is ready, which is searched meanwhile */
+	check(client_call(&a, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE), "load again");
+	check(model_check_random(&b, &m, &small), "searches go on meanwhile");
+	for (uint32_t block = 0; block < m.nblocks; block += 2)
+		model_rewrite_page(&m, block, &small);
+	for (uint32_t block = 0; block < m.nblocks; block++)
+		m.pages[block].dirty = true;
+	model_send_pages(&a, &m, true);
+	check(model_commit(&a, &m), "commit");
+	check(model_check_random(&b, &m, &small), "the new load is searched");
+
+	/* a drop in the middle */
+	check(client_call(&a, GPUVEC_MSG_REFRESH_BEGIN, &m.key, sizeof(m.key), GPUVEC_MSG_STATE), "refresh");
+	{
+		gpuvec_drop drop = {.database = m.key.database};
+		gpuvec_commit commit = {.position = 100,.nblocks = m.nblocks};
+
+		check(client_call(&b, GPUVEC_MSG_DROP, &drop, sizeof(drop), GPUVEC_MSG_COUNT) &&
+			  *(uint64_t *) b.data == 1, "drop the database");
+		check(client_call(&a, GPUVEC_MSG_COMMIT, &commit, sizeof(commit), GPUVEC_MSG_STATE) &&
+			  client_state(&a).state == GPUVEC_ABSENT, "a refresh of a dropped mirror leaves none");
+		check(client_call(&a, GPUVEC_MSG_REFRESH_BEGIN, &m.key, sizeof(m.key), GPUVEC_MSG_STATE) &&
+			  client_state(&a).state == GPUVEC_ABSENT, "and there is none to refresh");
+		check(client_engine_info(&a).memory_used == 0, "and its memory is free");
+	}
+
+	for (int i = 0; i < 2; i++)
+	{
+		racers[i] = (searcher) {.e = &e,.key = m.key,.stop = &turn};
+		pthread_create(&racers[i].thread, NULL, race_to_load, &racers[i]);
+	}
+	for (int i = 0; i < 2; i++)
+		pthread_join(racers[i].thread, NULL);
+	check(client_call(&a, GPUVEC_MSG_LIST, NULL, 0, GPUVEC_MSG_MIRRORS) &&
+		  a.frame.length == 300 * sizeof(gpuvec_mirror_info), "no mirror twice");
+	model_free(&m);
+	client_close(&a);
+	client_close(&b);
+	engine_stop(&e);
+}
+
+/* Wait until the engine has this many connections */
+static bool
+wait_connections(client *c, uint32_t n, double patience)
+{
+	double		begin = seconds();
+
+	while (seconds() - begin < patience)
+	{
+		if (client_engine_info(c).connections == n)
+			return true;
+		usleep(2000);
+	}
+	return false;
+}
+
+/* A closed connection ends its search */
+static void
+test_cancel(void)
+{
+	engine		e = engine_start("slow-search=20000", plain);
+	client		c = client_open(&e);
+	client		d = client_open(&e);
+	model		m = model_new(100, 20, &small);
+	model_query q = random_query(&small);
+	model_query *many;
+	buffer		b = {0};
+	double		begin;
+
+	check(model_load(&c, &m), "load");
+	search_request(&b, &m.key, 0, GPUVEC_JACCARD, &q, 1);
+	check(client_send(&d, GPUVEC_MSG_SEARCH, b.data, b.length), "search");
+	usleep(100000);
+	check(client_engine_info(&c).connections == 2, "it is slow");
+	client_close(&d);
+	begin = seconds();
+	check(wait_connections(&c, 1, 5), "a closed connection cancels");
+	printf("cancel by close: %.1f ms\n", (seconds() - begin) * 1e3);
+	check(seconds() - begin < 1, "soon");
+	client_close(&c);
+	engine_stop(&e);
+
+	/* the same for a search that really works */
+	e = engine_start(NULL, plain);
+	c = client_open(&e);
+	d = client_open(&e);
+	model_free(&m);
+	m = model_new(100, 400, &wide);
+	check(model_load(&c, &m), "load");
+	b.length = 0;
+	free(q.ids);
+	q = random_query(&wide);
+	q.wire.k = 5;
+	many = malloc(200000 * sizeof(*many));
+	for (int i = 0; i < 200000; i++)
+		many[i] = q;
+	search_request(&b, &m.key, 0, GPUVEC_JACCARD, many, 200000);
+	check(client_send(&d, GPUVEC_MSG_SEARCH, b.data, b.length), "search");
+	usleep(300000);
+	check(client_engine_info(&c).connections == 2, "it takes long");
+	client_close(&d);
+	begin = seconds();
+	check(wait_connections(&c, 1, 20), "a closed connection cancels");
+	printf("cancel of a busy search: %.1f ms\n", (seconds() - begin) * 1e3);
+	check(model_check_random(&c, &m, &wide), "others are searched");
+	free(many);
+	free(q.ids);
+	free(b.data);
+	model_free(&m);
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/* Mirrors of one session */
+static void
+test_private(void)
+{
+	engine		e = engine_start(NULL, plain);
+	client		a = client_open(&e);
+	client		b = client_open(&e);
+	model		m[2];
+	gpuvec_mirror_info info;
+	gpuvec_drop drop = {.database = 5,.relation = 100};
+
+	for (uint64_t i = 0; i < 2; i++)
+	{
+		m[i] = model_new(100, 20, &small);
+		m[i].key.private_id = i + 1;
+		check(model_load(&a, &m[i]), "load");
+		check(model_check_random(&a, &m[i], &small), "search");
+	}
+	check(client_call(&b, GPUVEC_MSG_STAT, &m[0].key, sizeof(m[0].key), GPUVEC_MSG_STATE) &&
+		  client_state(&b).state == GPUVEC_ABSENT, "others do not see it");
+	check(client_mirror_info(&b, &m[0].key, &info), "but it is listed");
+	check(client_call(&b, GPUVEC_MSG_DROP, &drop, sizeof(drop), GPUVEC_MSG_COUNT) &&
+		  *(uint64_t *) b.data == 0, "dropping the shared ones leaves it");
+	drop.private_id = 1;
+	check(client_call(&b, GPUVEC_MSG_DROP, &drop, sizeof(drop), GPUVEC_MSG_COUNT) &&
+		  *(uint64_t *) b.data == 0, "others cannot drop it");
+	check(client_call(&a, GPUVEC_MSG_DROP, &drop, sizeof(drop), GPUVEC_MSG_COUNT) &&
+		  *(uint64_t *) a.data == 1, "its session can");
+	check(!client_mirror_info(&b, &m[0].key, &info), "one is gone");
+	check(model_check_random(&a, &m[1], &small), "the other is there");
+	client_close(&a);
+	check(wait_connections(&b, 1, 5), "the session ends");
+	check(!client_mirror_info(&b, &m[1].key, &info), "and its mirrors with it");
+	check(client_engine_info(&b).memory_used == 0, "and their memory");
+	model_free(&m[0]);
+	model_free(&m[1]);
+	client_close(&b);
+	engine_stop(&e);
+}
+
+/* Limits and greetings */
+static void
+test_connections(void)
+{
+	engine		e = engine_start(NULL, (const char *const[]) {
+		"--max-sessions", "3", "--incarnation", "00000000000000000000000000000007", NULL
+	});
+	client		c[4];
+	gpuvec_frame junk = {.length = 0,.type = GPUVEC_MSG_LIST};
+	gpuvec_hello hello = {.magic = 7,.version = GPUVEC_PROTOCOL_VERSION};
+	bool		again = false;
+
+	usleep(100000);				/* until the connection that waited for it has ended */
+	for (int i = 0; i < 3; i++)
+		check(client_connect(&c[i], &e) && client_hello(&c[i], GPUVEC_PROTOCOL_VERSION, 7), "welcome");
+	check(c[0].frame.length == sizeof(gpuvec_welcome) &&
+		  ((gpuvec_welcome *) c[0].data)->pid == (uint32_t) e.pid &&
+		  strcmp(((gpuvec_welcome *) c[0].data)->backend, "cpu") == 0, "the welcome");
+	check(client_connect(&c[3], &e) && !client_hello(&c[3], GPUVEC_PROTOCOL_VERSION, 7) &&
+		  client_failed_with(&c[3], "53300") &&
+		  strstr(client_error_text(&c[3], 2), "gpuvec.max_sessions") != NULL, "the limit of connections");
+	check(!client_read(&c[3]), "it is closed");
+	client_close(&c[3]);
+	check(client_call(&c[2], GPUVEC_MSG_LIST, NULL, 0, GPUVEC_MSG_MIRRORS), "the others stay");
+	client_close(&c[0]);
+	for (int i = 0; i < 200 && !again; i++)
+	{
+		usleep(5000);
+		check(client_connect(&c[0], &e), "connect");
+		again = client_hello(&c[0], GPUVEC_PROTOCOL_VERSION, 7);
+		if (!again)
+			client_close(&c[0]);
+	}
+	check(again, "there is room after one has gone");
+	client_close(&c[0]);
+	client_close(&c[1]);
+	usleep(100000);
+
+	check(client_connect(&c[0], &e) && !client_hello(&c[0], GPUVEC_PROTOCOL_VERSION + 1, 7) &&
+		  client_failed_with(&c[0], "08P01") && !client_error_retry(&c[0]) &&
+		  strstr(client_error_text(&c[0], 0), "protocol version mismatch") != NULL &&
+		  strstr(client_error_text(&c[0], 1), "2") != NULL && client_error_text(&c[0], 2)[0], "another version");
+	check(!client_read(&c[0]), "it is closed");
+	client_close(&c[0]);
+	check(client_connect(&c[0], &e) && !client_hello(&c[0], GPUVEC_PROTOCOL_VERSION, 8) &&
+		  c[0].frame.type == GPUVEC_MSG_ERROR && client_error_retry(&c[0]), "another incarnation");
+	client_close(&c[0]);
+	check(client_connect(&c[0], &e) && client_send_raw(&c[0], &junk, sizeof(junk)), "no HELLO");
+	check(!client_read(&c[0]) || c[0].frame.type == GPUVEC_MSG_ERROR, "no answer without HELLO");
+	client_close(&c[0]);
+	check(client_connect(&c[0], &e) && client_send(&c[0], GPUVEC_MSG_HELLO, &hello, sizeof(hello)) &&
+		  !client_read(&c[0]), "another magic");
+	client_close(&c[0]);
+	client_close(&c[2]);
+	engine_stop(&e);
+
+	e = engine_start("protocol-version=9", plain);
+	check(client_connect(&c[0], &e) && !client_hello(&c[0], GPUVEC_PROTOCOL_VERSION, 0) &&
+		  client_failed_with(&c[0], "08P01") && strstr(client_error_text(&c[0], 1), "9"), "an engine of another version");
+	client_close(&c[0]);
+	engine_stop(&e);
+}
+
+/* Is this frame answered by 08P01 and the end of the connection? */
+static void
+expect_violation(const engine *e, gpuvec_message type, const void *data, size_t size, const char *what)
+{
+	client		c = client_open(e);
+
+	check(!client_call(&c, type, data, size, GPUVEC_MSG_STATE) && client_failed_with(&c, "08P01"), what);
+	check(!client_read(&c), "and the connection is closed");
+	client_close(&c);
+}
+
+/* Pages that break a rule */
+static void
+expect_bad_pages(const engine *e, const void *data, size_t size, const char *what)
+{
+	client		c = client_open(e);
+	gpuvec_load load = {.key = {.database = 9,.relation = 1}};
+
+	check(client_call(&c, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE), "begin");
+	(void) client_send(&c, GPUVEC_MSG_PAGES, data, size);
+	check(client_read(&c) && client_failed_with(&c, "08P01"), what);
+	check(!client_read(&c), "and the connection is closed");
+	client_close(&c);
+}
+
+/* A page with one row, to be spoilt */
+typedef struct one_row
+{
+	gpuvec_page page;
+	gpuvec_row	row;
+	uint16_t	ids[4];
+} one_row;
+
+static one_row
+good_page(void)
+{
+	return (one_row) {{.block = 0,.nrows = 1,.bytes = 16}, {.line = 1,.len = 4}, {1, 2, 3, 4}};
+}
+
+static void
+test_violations(void)
+{
+	engine		e = engine_start(NULL, plain);
+	gpuvec_commit commit = {.nblocks = 1};
+	one_row		p[2];
+	model		m = model_new(100, 20, &small);
+	client		c = client_open(&e);
+	model_query q = random_query(&small);
+	buffer		b = {0};
+	gpuvec_frame frame = {.length = UINT32_MAX,.type = GPUVEC_MSG_SEARCH};
+
+	check(model_load(&c, &m), "load");
+	expect_violation(&e, GPUVEC_MSG_COMMIT, &commit, sizeof(commit), "COMMIT without BEGIN");
+	expect_violation(&e, GPUVEC_MSG_PAGES, &commit, sizeof(commit), "PAGES without BEGIN");
+	expect_violation(&e, (gpuvec_message) 33, NULL, 0, "an unknown type");
+	expect_violation(&e, (gpuvec_message) 0, NULL, 0, "no type");
+	expect_violation(&e, GPUVEC_MSG_WELCOME, NULL, 0, "an answer as a request");
+	expect_violation(&e, GPUVEC_MSG_HELLO, NULL, 0, "a second HELLO");
+	expect_violation(&e, GPUVEC_MSG_STAT, &commit, sizeof(commit), "a short STAT");
+	expect_violation(&e, GPUVEC_MSG_DROP, &commit, sizeof(commit), "a short DROP");
+	expect_violation(&e, GPUVEC_MSG_LOAD_BEGIN, &commit, sizeof(commit), "a short LOAD_BEGIN");
+	expect_violation(&e, GPUVEC_MSG_REFRESH_BEGIN, NULL, 0, "a short REFRESH_BEGIN");
+
+#define BAD_PAGE(change, what) \
+	do { p[0] = good_page(); change; expect_bad_pages(&e, &p[0], sizeof(p[0]), what); } while (0)
+	BAD_PAGE(p[0].page.bytes = 1000, "a page beyond the frame");
+	BAD_PAGE(p[0].page.bytes = UINT32_MAX, "a page far beyond the frame");
+	BAD_PAGE(p[0].page.bytes = 14, "a page of odd length");
+	BAD_PAGE(p[0].page.bytes = 12, "a page that is too short");
+	BAD_PAGE(p[0].page.nrows = 2, "fewer rows than said");
+	BAD_PAGE(p[0].page.nrows = 0, "more rows than said");
+	BAD_PAGE(p[0].page.nrows = UINT32_MAX, "far too many rows");
+	BAD_PAGE(p[0].page.block = UINT32_MAX, "a block that cannot be");
+	BAD_PAGE(p[0].row.line = 0, "line pointer 0");
+	BAD_PAGE(p[0].row.line = GPUVEC_MAX_LINE + 1, "a line pointer that cannot be");
+	BAD_PAGE(p[0].row.len = 7, "more ids than there are");
+	BAD_PAGE(p[0].row.len = GPUVEC_MAX_IDS + 1, "more ids than can be");
+	BAD_PAGE(p[0].row.len = UINT32_MAX, "far more ids than can be");
+	BAD_PAGE(p[0].ids[1] = 1, "ids twice");
+	BAD_PAGE(p[0].ids[1] = 9, "ids not in order");
+	p[0] = p[1] = good_page();
+	expect_bad_pages(&e, p, sizeof(p), "a page twice");
+	expect_bad_pages(&e, p, sizeof(p) - 1, "a page that is cut off");
+	expect_bad_pages(&e, p, sizeof(gpuvec_page) - 1, "a page header that is cut off");
+	{
+		struct
+		{
+			gpuvec_page page;
+			struct
+			{
+				gpuvec_row	row;
+				uint16_t	ids[2];
+			}			rows[2];
+		}			twice = {{.nrows = 2,.bytes = 24}, {{{.line = 3,.len = 2}, {1, 2}}, {{.line = 3,.len = 2}, {1, 3}}}};
+
+		expect_bad_pages(&e, &twice, sizeof(twice), "a line pointer twice");
+	}
+
+	/* a commit of pages that were not sent */
+	{
+		client		d = client_open(&e);
+		gpuvec_load load = {.key = {.database = 9,.relation = 1}};
+
+		commit.nblocks = UINT32_MAX;
+		check(client_call(&d, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE), "begin");
+		check(!client_call(&d, GPUVEC_MSG_COMMIT, &commit, sizeof(commit), GPUVEC_MSG_STATE) &&
+			  d.frame.type == GPUVEC_MSG_ERROR, "a commit of pages that were not sent");
+		client_close(&d);
+		d = client_open(&e);
+		check(client_call(&d, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE), "begin");
+		check(!client_call(&d, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE) &&
+			  client_failed_with(&d, "08P01"), "begin twice");
+		client_close(&d);
+	}
+
+	q.wire.len = 4;
+	q.ids = realloc(q.ids, 4 * sizeof(uint16_t));
+	for (uint16_t i = 0; i < 4; i++)
+		q.ids[i] = i;
+#define BAD_SEARCH(change, what) \
+	do { \
+		gpuvec_search *head; gpuvec_query *query; \
+		b.length = 0; \
+		search_request(&b, &m.key, 0, GPUVEC_JACCARD, &q, 1); \
+		head = (gpuvec_search *) b.data; query = (gpuvec_query *) (head + 1); \
+		(void) head; (void) query; \
+		change; \
+		expect_violation(&e, GPUVEC_MSG_SEARCH, b.data, b.length, what); \
+	} while (0)
+	BAD_SEARCH(b.length = 10, "a search that is cut off");
+	BAD_SEARCH(b.length -= 2, "ids that are cut off");
+	BAD_SEARCH(head->measure = GPUVEC_N_MEASURES, "an unknown measure");
+	BAD_SEARCH(head->nqueries = 2, "fewer queries than said");
+	BAD_SEARCH(head->nqueries = 0, "more queries than said");
+	BAD_SEARCH(head->nqueries = UINT32_MAX, "far too many queries");
+	BAD_SEARCH(head->nids = 5, "fewer ids than said");
+	BAD_SEARCH(head->nids = UINT64_MAX, "far too many ids");
+	BAD_SEARCH(head->nids = UINT64_MAX / 2 + 5, "ids that overflow");
+	BAD_SEARCH(query->len = 3, "a query shorter than its ids");
+	BAD_SEARCH(query->len = 5, "a query longer than its ids");
+	BAD_SEARCH(query->len = UINT32_MAX, "a query far longer than its ids");
+	BAD_SEARCH(query->k = 0, "k is 0");
+	BAD_SEARCH(query->k = GPUVEC_MAX_K + 1, "k is too large");
+	BAD_SEARCH((query->flags = GPUVEC_QUERY_MIN_SCORE, query->min_score = NAN), "min_score is not a number");
+	BAD_SEARCH((query->flags = GPUVEC_QUERY_AFTER, query->after_score = NAN), "after_score is not a number");
+	BAD_SEARCH(query->flags = 64, "unknown flags");
+	BAD_SEARCH(((uint16_t *) (query + 1))[2] = 1, "ids not in order");
+
+	/* a frame longer than any */
+	{
+		client		d = client_open(&e);
+
+		check(client_send_raw(&d, &frame, sizeof(frame)), "send");
+		check(client_read(&d) && client_failed_with(&d, "08P01") && !client_read(&d), "a frame longer than any");
+		client_close(&d);
+	}
+
+	/* an answer longer than any frame: an error of that request */
+	{
+		model_query *many = malloc(200000 * sizeof(*many));
+		model		rows = model_new(101, 400, &small);
+
+		check(model_load(&c, &rows), "load");
+		q.wire.k = GPUVEC_MAX_K;
+		for (int i = 0; i < 200000; i++)
+			many[i] = q;
+		b.length = 0;
+		search_request(&b, &rows.key, 0, GPUVEC_HAMMING, many, 200000);
+		check(!client_call(&c, GPUVEC_MSG_SEARCH, b.data, b.length, GPUVEC_MSG_RESULT) &&
+			  client_failed_with(&c, "54000"), "an answer that is too long");
+		free(many);
+		model_free(&rows);
+	}
+	check(model_check_random(&c, &m, &small), "the engine is as before");
+	free(b.data);
+	free(q.ids);
+	model_free(&m);
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/* A valid conversation, frame by frame, to be spoilt at random */
+static void
+script(buffer *frames, size_t *starts, int *n)
+{
+	model		m = model_new(100, 6, &small);
+	gpuvec_load load = {.key = m.key,.nblocks = m.nblocks};
+	gpuvec_commit commit = {.position = 1,.nblocks = m.nblocks};
+	gpuvec_drop drop = {.database = 77,.relation = 100};
+	model_query queries[2] = {random_query(&small), random_query(&small)};
+	buffer		b = {0};
+	int			pair[2];
+	client		to_self = {0};
+	char		text[65536];
+	ssize_t		length;
+
+	load.key.database = 77;
+	m.key.database = 77;
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0)
+		exit(1);
+	to_self.fd = pair[0];
+	search_request(&b, &m.key, 0, GPUVEC_COSINE, queries, 2);
+
+#define FRAME(call) \
+	do { starts[(*n)++] = frames->length; call; \
+		length = recv(pair[1], text, sizeof(text), MSG_DONTWAIT); \
+		while (length > 0) { buffer_add(frames, text, (size_t) length); \
+			length = recv(pair[1], text, sizeof(text), MSG_DONTWAIT); } } while (0)
+	*n = 0;
+	FRAME(client_send(&to_self, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load)));
+	FRAME(model_send_pages(&to_self, &m, true));
+	FRAME(client_send(&to_self, GPUVEC_MSG_COMMIT, &commit, sizeof(commit)));
+	FRAME(client_send(&to_self, GPUVEC_MSG_SEARCH, b.data, b.length));
+	FRAME(client_send(&to_self, GPUVEC_MSG_STAT, &m.key, sizeof(m.key)));
+	FRAME(client_send(&to_self, GPUVEC_MSG_LIST, NULL, 0));
+	FRAME(client_send(&to_self, GPUVEC_MSG_REFRESH_BEGIN, &m.key, sizeof(m.key)));
+	model_rewrite_page(&m, 2, &small);
+	FRAME(model_send_pages(&to_self, &m, true));
+	FRAME(client_send(&to_self, GPUVEC_MSG_COMMIT, &commit, sizeof(commit)));
+	FRAME(client_send(&to_self, GPUVEC_MSG_SEARCH, b.data, b.length));
+	FRAME(client_send(&to_self, GPUVEC_MSG_DROP, &drop, sizeof(drop)));
+	FRAME(client_send(&to_self, GPUVEC_MSG_ENGINE, NULL, 0));
+	starts[*n] = frames->length;
+	close(pair[0]);
+	close(pair[1]);
+	free(queries[0].ids);
+	free(queries[1].ids);
+	free(b.data);
+	model_free(&m);
+}
+
+/* Spoil a frame: flip a bit, set a field to something special, or cut the frame */
+static void
+spoil(char *frame, size_t *length)
+{
+	static const uint32_t special[] = {0, 1, 2, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0xFFFF, 0x10000, 0x40000000};
+	size_t		at = random_below(*length);
+
+	switch (random_below(4))
+	{
+		case 0:
+			frame[at] ^= (char) (1 << random_below(8));
+			break;
+		case 1:
+			if (at + 4 <= *length)
+				memcpy(frame + at / 4 * 4, &special[random_below(9)], 4);
+			break;
+		case 2:
+			frame[at] = (char) random_below(256);
+			break;
+		case 3:
+			/* fewer bytes, and a header that says so */
+			if (*length > sizeof(gpuvec_frame))
+			{
+				uint32_t	bytes = (uint32_t) random_below(*length - sizeof(gpuvec_frame) + 1);
+
+				memcpy(frame, &bytes, sizeof(bytes));
+				*length = sizeof(gpuvec_frame) + bytes;
+			}
+			break;
+	}
+}
+
+static void
+test_fuzz(void)
+{
+	engine		e = engine_start(NULL, (const char *const[]) {"--device-memory", "64", "--cpu-threads", "2", NULL});
+	client		c = client_open(&e);
+	model		m = model_new(100, 40, &small);
+	int			rounds = getenv("SERVER_TEST_FUZZ") ? atoi(getenv("SERVER_TEST_FUZZ")) : 3000;
+	char		sink[65536];
+
+	check(model_load(&c, &m), "load");
+	for (int round = 0; round < rounds && engine_alive(&e); round++)
+	{
+		buffer		frames = {0};
+		size_t		starts[16];
+		int			n;
+		int			victim;
+		client		d = client_open(&e);
+
+		script(&frames, starts, &n);
+		victim = (int) random_below((uint64_t) n);
+		for (int i = 0; i < n; i++)
+		{
+			size_t		length = starts[i + 1] - starts[i];
+			char	   *frame = malloc(length);
+
+			memcpy(frame, frames.data + starts[i], length);
+			if (i == victim)
+				for (uint64_t k = 0; k < 1 + random_below(3); k++)
+					spoil(frame, &length);
+			if (!client_send_raw(&d, frame, length))
+				n = i;
+			free(frame);
+			while (recv(d.fd, sink, sizeof(sink), MSG_DONTWAIT) > 0)
+				;
+		}
+		if (random_below(2))
+		{
+			/* let it read all before we go */
+			shutdown(d.fd, SHUT_WR);
+			while (recv(d.fd, sink, sizeof(sink), 0) > 0)
+				;
+		}
+		client_close(&d);
+		free(frames.data);
+		if (round % 100 == 0 && !check(model_check_random(&c, &m, &small), "the engine is as before"))
+			break;
+	}
+	check(engine_alive(&e), "the engine survives");
+	check(model_check_random(&c, &m, &small), "and answers");
+	check(wait_connections(&c, 1, 20), "and has no connection left");
+	model_free(&m);
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/* How engines end */
+static void
+test_ends(void)
+{
+	engine		e = engine_start(NULL, plain);
+	client		c = client_open(&e);
+	model		m = model_new(100, 50, &small);
+	char		path[108];
+	int			status;
+	double		begin;
+	buffer		b = {0};
+	model_query q = random_query(&small);
+
+	/* signals that a process group gets */
+	check(model_load(&c, &m), "load");
+	kill(e.pid, SIGINT);
+	kill(e.pid, SIGHUP);
+	kill(e.pid, SIGPIPE);
+	usleep(50000);
+	check(engine_alive(&e) && model_check_random(&c, &m, &small), "SIGINT, SIGHUP and SIGPIPE are ignored");
+
+	/* the supervisor is gone */
+	close(e.liveness_fd);
+	e.liveness_fd = open("/dev/null", O_RDONLY);
+	begin = seconds();
+	status = engine_wait(&e, 10000);
+	check(status == 0 && seconds() - begin < 2, "the engine ends when its supervisor does");
+	check(!client_read(&c), "and connections with it");
+	client_close(&c);
+
+	/* SIGTERM while sessions wait and load */
+	e = engine_start("slow-search=20000", plain);
+	c = client_open(&e);
+	check(model_load(&c, &m), "load");
+	search_request(&b, &m.key, 0, GPUVEC_JACCARD, &q, 1);
+	client_send(&c, GPUVEC_MSG_SEARCH, b.data, b.length);
+	{
+		client		d = client_open(&e);
+		gpuvec_load load = {.key = {.database = 1}};
+
+		client_call(&d, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE);
+		model_send_pages(&d, &m, true);
+		strcpy(path, e.socket);
+		begin = seconds();
+		engine_stop(&e);
+		check(seconds() - begin < 2, "SIGTERM is quick");
+		check(access(path, F_OK) != 0, "and leaves no socket");
+		check(!client_read(&c) || client_error_retry(&c), "a waiting session may try again");
+		check(!client_read(&d), "connections end");
+		client_close(&d);
+	}
+	client_close(&c);
+
+	/* SIGKILL, and another engine on the same socket */
+	e = engine_start(NULL, plain);
+	c = client_open(&e);
+	check(model_load(&c, &m), "load");
+	kill(e.pid, SIGKILL);
+	status = engine_wait(&e, 5000);
+	check(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "SIGKILL");
+	check(!client_call(&c, GPUVEC_MSG_LIST, NULL, 0, GPUVEC_MSG_MIRRORS), "the connection is lost");
+	client_close(&c);
+	unlink(e.socket);
+	free(b.data);
+	free(q.ids);
+	model_free(&m);
+}
+
+/* Faults that tests of the extension rely on */
+static void
+test_faults(void)
+{
+	engine		e = engine_start("oom-on-commit:1", plain);
+	client		c = client_open(&e);
+	model		m = model_new(100, 50, &small);
+	model_query q = random_query(&small);
+	buffer		b = {0};
+	int			status;
+	char		output[4096];
+
+	check(!model_load(&c, &m) && client_failed_with(&c, "53200"), "no memory at a commit");
+	check(client_call(&c, GPUVEC_MSG_STAT, &m.key, sizeof(m.key), GPUVEC_MSG_STATE) &&
+		  client_state(&c).state == GPUVEC_ABSENT, "leaves no mirror");
+	check(client_engine_info(&c).memory_used == 0, "nor memory");
+	check(model_load(&c, &m), "the next one finds some");
+	check(model_check_random(&c, &m, &small), "and is searched");
+	client_close(&c);
+	engine_stop(&e);
+
+	e = engine_start("crash-on-commit:2", plain);
+	c = client_open(&e);
+	check(model_load(&c, &m), "the first commit");
+	check(!model_refresh(&c, &m) && c.frame.type == 0, "a crash at the second");
+	status = engine_wait(&e, 5000);
+	check(status != 0, "is a crash");
+	unlink(e.socket);
+	client_close(&c);
+
+	e = engine_start("crash-on-search", plain);
+	c = client_open(&e);
+	check(model_load(&c, &m), "load");
+	search_request(&b, &m.key, 0, GPUVEC_JACCARD, &q, 1);
+	check(!client_call(&c, GPUVEC_MSG_SEARCH, b.data, b.length, GPUVEC_MSG_RESULT) && c.frame.type == 0,
+		  "a crash at a search");
+	status = engine_wait(&e, 5000);
+	check(status != 0, "is a crash");
+	unlink(e.socket);
+	client_close(&c);
+
+	setenv("GPUVEC_ENGINE_FAULT", "crash-at-start", 1);
+	status = run_program((const char *const[]) {"--socket", "/tmp/none", NULL}, output, sizeof(output));
+	check(status != 0 && access("/tmp/none", F_OK) != 0, "a crash at the start");
+	unsetenv("GPUVEC_ENGINE_FAULT");
+	free(b.data);
+	free(q.ids);
+	model_free(&m);
+}
+
+/* A log that nobody reads holds nothing up */
+static void
+test_log(void)
+{
+	engine		e = engine_start(NULL, (const char *const[]) {"--device-memory", "1", "--cpu-threads", "1", NULL});
+	client		c = client_open(&e);
+	static const shape row = {.rows_per_page = 100,.maxlen = 40,.vocabulary = 1000};
+	model		m = model_new(100, 100, &row);
+	char		text[65536];
+	ssize_t		n;
+	bool		noted = false;
+
+	for (uint32_t i = 0; i < 1500; i++)
+	{
+		m.key.relation = 100 + i;
+		m.refresh = 0;
+		if (!check(model_load(&c, &m), "load with a log that is not read"))
+			break;
+	}
+	check(client_engine_info(&c).evictions > 1000, "much was logged");
+	while ((n = read(e.log_fd, text, sizeof(text))) > 0)
+		;
+	m.key.relation = 1;
+	m.refresh = 0;
+	check(model_load(&c, &m), "load");
+	while ((n = read(e.log_fd, text, sizeof(text) - 1)) > 0)
+	{
+		text[n] = '\0';
+		noted |= strstr(text, "were dropped") != NULL;
+	}
+	check(noted, "lines that were dropped are counted");
+	model_free(&m);
+	client_close(&c);
+	engine_stop(&e);
+}
+
+static const struct
+{
+	const char *name;
+	void		(*run) (void);
+}			tests[] = {
+	{"options", test_options},
+	{"search", test_search},
+	{"edges", test_edges},
+	{"refresh", test_refresh},
+	{"same_rows", test_same_rows},
+	{"budget", test_budget},
+	{"budget_refresh", test_budget_refresh},
+	{"concurrency", test_concurrency},
+	{"one_loader", test_one_loader},
+	{"cancel", test_cancel},
+	{"private", test_private},
+	{"connections", test_connections},
+	{"violations", test_violations},
+	{"fuzz", test_fuzz},
+	{"ends", test_ends},
+	{"faults", test_faults},
+	{"log", test_log},
+};
+
+/* Is this test asked for? */
+static bool
+wanted(const char *name, int argc, char **argv)
+{
+	for (int i = 2; i < argc; i++)
+		if (strcmp(argv[i], name) == 0)
+			return true;
+	return argc <= 2;
+}
+
+int
+main(int argc, char **argv)
+{
+	if (argc < 2)
+	{
+		fprintf(stderr, "usage: server_test PROGRAM [test ...]\n");
+		return 2;
+	}
+	engine_program = argv[1];
+	signal(SIGPIPE, SIG_IGN);
+	if (getenv("SERVER_TEST_SEED"))
+		random_state ^= strtoull(getenv("SERVER_TEST_SEED"), NULL, 10) * 0x9E3779B97F4A7C15ULL;
+	strcpy(scratch, "/tmp/gpuvec-server-test.XXXXXX");
+	if (mkdtemp(scratch) == NULL)
+		return 1;
+	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
+	{
+		double		begin = seconds();
+		int			failed = checks_failed;
+
+		if (!wanted(tests[i].name, argc, argv))
+			continue;
+		tests[i].run();
+		printf("%-16s %s  %.1f s\n", tests[i].name, checks_failed == failed ? "ok" : "FAILED",
+			   seconds() - begin);
+		fflush(stdout);
+	}
+	check(rmdir(scratch) == 0, "nothing is left behind");
+	printf("%d passed, %d failed\n", checks_passed, checks_failed);
+	return checks_failed > 0;
+}

@@ -8,13 +8,20 @@
 #
 # WITH_CUDA=auto|yes|no   kernels if nvcc is found | or fail | never
 
+PG_CONFIG ?= pg_config
+srcdir ?= .
+
+# check and demo build for themselves, and may have to install PostgreSQL first
+ifneq ($(filter check demo,$(MAKECMDGOALS)),)
+include $(srcdir)/check.mk
+else
+
 EXTENSION = gpuvec
 EXTVERSION = 0.1.0
 MODULE_big = gpuvec
 DATA = sql/gpuvec--$(EXTVERSION).sql
 PGFILEDESC = "gpuvec - exact set-similarity search"
 
-srcdir ?= .
 OBJS = $(sort $(patsubst $(srcdir)/%.c,%.o,$(wildcard \
 	$(srcdir)/src/*.c $(srcdir)/src/idset/*.c $(srcdir)/src/mirror/*.c \
 	$(srcdir)/src/link/*.c $(srcdir)/src/search/*.c)))
@@ -25,9 +32,13 @@ SHLIB_LINK = -lm
 
 EXTRA_CLEAN = gpuvec-engine build
 
-PG_CONFIG ?= pg_config
+REGRESS = $(basename $(notdir $(wildcard $(srcdir)/expected/*.out)))
+REGRESS_OPTS = --inputdir=$(srcdir) --load-extension=$(EXTENSION)
+
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
 include $(srcdir)/engine.mk
 include $(srcdir)/test/bench/bench.mk
+
+endif

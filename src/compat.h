@@ -71,4 +71,9 @@
 #define GpuvecOwnsRelation(relid, role) pg_class_ownercheck(relid, role)
 #endif
 
+/* Open a table that may be gone */
+#if PG_VERSION_NUM < 140000
+#define try_table_open(relid, lockmode) try_relation_open(relid, lockmode)
+#endif
+
 #endif							/* GPUVEC_COMPAT_H */

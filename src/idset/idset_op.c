@@ -317,7 +317,12 @@ idset_unnest(PG_FUNCTION_ARGS)
 	call = SRF_PERCALL_SETUP();
 	set = call->user_fctx;
 	if (call->call_cntr < call->max_calls)
-		SRF_RETURN_NEXT(call, Int32GetDatum(set->ids[call->call_cntr]));
+	{
+		/* the macro advances call_cntr before it looks at the result */
+		int32		id = set->ids[call->call_cntr];
+
+		SRF_RETURN_NEXT(call, Int32GetDatum(id));
+	}
 	SRF_RETURN_DONE(call);
 }
 

@@ -95,17 +95,33 @@ find_column(Relation rel, const char *column, Oid idset_type)
 				(errcode(ERRCODE_UNDEFINED_COLUMN),
 				 errmsg("column \"%s\" of relation \"%s\" does not exist",
 						column, RelationGetRelationName(rel))));
-	type = attnum < 0 ? InvalidOid :
-		TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypid;
-	if (type == InvalidOid || getBaseType(type) != idset_type)
+	if (attnum < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("column \"%s\" of relation \"%s\" is a system column",
+						column, RelationGetRelationName(rel))));
+	type = TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypid;
+	if (getBaseType(type) != idset_type)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("column \"%s\" of relation \"%s\" is of type %s, not %s",
-						column, RelationGetRelationName(rel),
-						type == InvalidOid ? "a system column" : format_type_be(type),
+						column, RelationGetRelationName(rel), format_type_be(type),
 						format_type_be(idset_type)),
 				 errhint("Convert it with ALTER TABLE ... ALTER COLUMN ... TYPE idset USING column::idset, or add a generated column.")));
 	return attnum;
+}
+
+/* Open and lock the named relation */
+static Relation
+open_relation(Oid relid)
+{
+	Relation	rel = try_table_open(relid, AccessShareLock);
+
+	if (rel == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", relid)));
+	return rel;
 }
 
 /* May the caller read the column (or, for whole rows, the whole table)? */
@@ -170,7 +186,7 @@ compare_oids(const void *a, const void *b)
 MirrorTarget *
 SearchTargets(Oid relid, const char *column, Oid idset_type, bool whole_rows, int *ntargets)
 {
-	Relation	rel = table_open(relid, AccessShareLock);
+	Relation	rel = open_relation(relid);
 	MirrorTarget *targets;
 	List	   *oids;
 	ListCell   *cell;

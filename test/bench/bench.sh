@@ -255,7 +255,7 @@ measure_load() {
 	put "$mode" sql_device "$(psql_ -c "SELECT backend || ' (' || device || ')' FROM gpuvec_engine")"
 }
 
-# One script a query, for pgbench
+# Statements with one query each
 write_scripts() {
 	local mode=$1 i=0 literal
 	while read -r literal; do
@@ -264,20 +264,27 @@ write_scripts() {
 	done < <(gen literals --mode "$mode" | head -n $SINGLE)
 }
 
-script_options() {
-	local f
-	for f in "$scripts/single_$1"_*.sql; do printf -- '-f %s ' "$f"; done
-}
+script_files() { ls -v "$scripts/single_$1"_*.sql; }
 
-# One client, single queries: median of the whole statement
+# The same queries, as often, as bench_engine asks: median of each, and of these
 measure_single() {
-	local mode=$1 n
-	n=$(repetitions "$(get "$mode" engine_ms_1)" 30 2000)
+	local mode=$1 rounds i
+	rounds=$(repetitions "$(calc "$SINGLE * $(get "$mode" engine_ms_1)")" 1 20)
 	progress "mode $mode: single statements"
 	# shellcheck disable=SC2046
-	"$bindir/pgbench" -n --random-seed=1 -c 1 -t $((n + 10)) -l --log-prefix="$sockets/single_$mode" $(script_options "$mode") >/dev/null 2>&1 ||
-		die "pgbench failed"
-	put "$mode" sql_ms_1 "$(awk 'NR > 10 { print $3 / 1000 }' "$sockets/single_$mode".* | median)"
+	cat $(script_files "$mode") >"$scripts/round"
+	{
+		printf '\\o /dev/null\n'
+		head -n 10 "$scripts/round"
+		printf '\\timing on\n'
+		for ((i = 0; i < rounds; i++)); do cat "$scripts/round"; done
+	} | psql_ | awk '/^Time: / { print $2 }' >"$sockets/single"
+	for ((i = 0; i < SINGLE; i++)); do
+		awk "NR % $SINGLE == ($i + 1) % $SINGLE" "$sockets/single" | median
+	done >"$sockets/each"
+	put "$mode" sql_ms_1 "$(median <"$sockets/each")"
+	put "$mode" added_ms_1 "$(get "$mode" engine_ms_each | tr ' ' '\n' | sed '/^$/d' | paste "$sockets/each" - |
+		awk '{ print $1 - $2 }' | median)"
 }
 
 # Many clients, single queries: throughput
@@ -286,7 +293,7 @@ measure_clients() {
 	[ "$CLIENTS" -gt 0 ] || return 0
 	progress "mode $mode: $CLIENTS clients"
 	# shellcheck disable=SC2046
-	put "$mode" tps "$("$bindir/pgbench" -n -c "$CLIENTS" -j "$(nproc)" -T 10 $(script_options "$mode") 2>/dev/null |
+	put "$mode" tps "$("$bindir/pgbench" -n -c "$CLIENTS" -j "$(nproc)" -T 10 $(script_files "$mode" | sed 's/^/-f /') 2>/dev/null |
 		awk '/^tps/ { print int($3) }')"
 	put "$mode" mean_batch "$(psql_ -c "SELECT round(mean_batch::numeric, 1) FROM gpuvec_engine")"
 }
@@ -349,11 +356,6 @@ ratio() { # MODE A B
 	a=$(get "$1" "$2") b=$(get "$1" "$3")
 	[ -n "$a" ] && [ -n "$b" ] && calc "$a / $b" 2 || echo -
 }
-difference() {
-	local a b
-	a=$(get "$1" "$2") b=$(get "$1" "$3")
-	[ -n "$a" ] && [ -n "$b" ] && calc "$a - $b" || echo -
-}
 rate() { # MODE NAME: documents a second
 	local ms
 	ms=$(get "$1" "$2")
@@ -398,7 +400,7 @@ print_table() {
 	row 'mirror / bytes of its ids' mirror_ratio
 	row '1 query: engine, bitset scan (median)' get engine_ms_1
 	row '1 query: statement (median)' get sql_ms_1
-	row '1 query: statement - engine' difference sql_ms_1 engine_ms_1
+	row '1 query: what the statement adds (median over the queries)' get added_ms_1
 	row '16 queries: engine' get engine_ms_16
 	row '16 queries: statement' get sql_ms_16
 	row '16 queries: statement with join' get join_ms_16
@@ -424,7 +426,7 @@ print_table() {
 
 # One CPU thread unless told otherwise, as PostgreSQL's own scan has one
 choose_engine() {
-	[ "$QUERIES" -gt 16 ] || die "QUERIES must be more than 16"
+	[ "$QUERIES" -ge $SINGLE ] || die "QUERIES must be at least $SINGLE"
 	if [ "$ENGINE" = auto ]; then
 		ENGINE=$("$BENCH_BIN/bench_engine" --backend cuda --n-docs 1 --n-queries 1 >/dev/null 2>&1 && echo cuda || echo cpu)
 	fi

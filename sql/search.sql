@@ -20,7 +20,7 @@ BEGIN
 				WHEN 'overlap' THEN n::float8 / nullif(least(a, b), 0)
 				WHEN 'containment' THEN n::float8 / nullif(a, 0)
 				WHEN 'intersection' THEN n::float8
-				WHEN 'hamming' THEN -(a + b - 2 * n)::float8 END AS score
+				WHEN 'hamming' THEN (-(a + b - 2 * n))::float8 END AS score
 			FROM (SELECT tableoid, ctid, cardinality($1) AS a, cardinality(tokens) AS b,
 						 cardinality(ARRAY(SELECT unnest($1) INTERSECT SELECT unnest(tokens))) AS n
 				  FROM %s WHERE tokens IS NOT NULL) x

@@ -1,0 +1,474 @@
+/*-------------------------------------------------------------------------
+ *
+ * topk_test.c
+ *	  Test of measures, segments and the CPU backend, against brute force that
+ *	  shares nothing with them: sets are merged, scores computed from formulas
+ *	  written again, answers sorted as a whole.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/backend.h"
+
+typedef struct set
+{
+	uint32_t	len;
+	uint16_t   *ids;
+} set;
+
+typedef struct answer
+{
+	double		score;
+	uint64_t	tid;
+	uint32_t	common;
+} answer;
+
+/* A table of rows, as they lie in a view */
+typedef struct table
+{
+	uint32_t	n;
+	gpuvec_source_row *rows;	/* in order of tid */
+	bool	   *dead;
+	uint32_t	split;			/* rows that go to segments of their own */
+} table;
+
+static long passed = 0;
+static long failed = 0;
+static uint64_t seed = 88172645463325252u;
+
+/* xorshift64 (Marsaglia 2003) */
+static uint32_t
+random32(void)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return (uint32_t) (seed >> 24);
+}
+
+static void *
+allocate(size_t size)
+{
+	void	   *p = calloc(1, size ? size : 1);
+
+	if (p == NULL)
+		abort();
+	return p;
+}
+
+static void
+check(bool ok, const char *what)
+{
+	if (ok)
+		passed++;
+	else
+	{
+		failed++;
+		printf("not ok - %s\n", what);
+	}
+}
+
+/* A random set of at most n ids below vocabulary */
+static set
+random_set(uint32_t n, uint32_t vocabulary)
+{
+	uint8_t    *has = allocate(vocabulary);
+	set			s = {0};
+
+	s.ids = allocate((n + 1) * sizeof(uint16_t));
+	/* skewed, so that some ids are common */
+	for (uint32_t i = 0; i < n; i++)
+		has[random32() % (random32() % vocabulary + 1)] = 1;
+	for (uint32_t id = 0; id < vocabulary; id++)
+		if (has[id])
+			s.ids[s.len++] = (uint16_t) id;
+	free(has);
+	return s;
+}
+
+static uint32_t
+common_ids(const uint16_t *a, uint32_t na, const uint16_t *b, uint32_t nb)
+{
+	uint32_t	n = 0;
+
+	for (uint32_t i = 0, j = 0; i < na && j < nb;)
+	{
+		if (a[i] == b[j])
+			n++, i++, j++;
+		else if (a[i] < b[j])
+			i++;
+		else
+			j++;
+	}
+	return n;
+}
+
+/* The formulas of the measures */
+static double
+formula(int measure, double i, double a, double b)
+{
+	double		den;
+
+	switch (measure)
+	{
+		case 0:
+			den = fmax(a, b);
+			break;
+		case 1:
+			den = a + b - i;
+			break;
+		case 2:
+			den = sqrt(a * b);
+			break;
+		case 3:
+			i = 2 * i;
+			den = a + b;
+			break;
+		case 4:
+			den = fmin(a, b);
+			break;
+		case 5:
+			den = a;
+			break;
+		case 6:
+			return i;
+		default:
+			return a + b == 2 * i ? 0.0 : -(a + b - 2 * i);
+	}
+	return den == 0 ? 0 : i / den;
+}
+
+static int
+compare_answers(const void *x, const void *y)
+{
+	const answer *a = x;
+	const answer *b = y;
+
+	if (a->score != b->score)
+		return a->score > b->score ? -1 : 1;
+	return a->tid < b->tid ? -1 : a->tid > b->tid;
+}
+
+/* The answer by brute force; malloc'd */
+static answer *
+brute(const table *t, int measure, const gpuvec_topk_query *q, uint32_t *n)
+{
+	answer	   *all = allocate((t->n + 1) * sizeof(answer));
+
+	*n = 0;
+	for (uint32_t r = 0; r < t->n; r++)
+	{
+		const gpuvec_source_row *row = &t->rows[r];
+		answer		a = {.tid = row->tid};
+		answer		after = {.score = q->after_score,.tid = q->after_tid};
+
+		if (t->dead[r])
+			continue;
+		a.common = common_ids(q->ids, q->len, row->ids, row->len);
+		if (a.common == 0 && measure != 7)
+			continue;
+		a.score = formula(measure, a.common, q->len, row->len);
+		if ((q->has_min_score && a.score < q->min_score) ||
+			(q->has_after && compare_answers(&a, &after) <= 0))
+			continue;
+		all[(*n)++] = a;
+	}
+	qsort(all, *n, sizeof(answer), compare_answers);
+	if (*n > q->k)
+		*n = q->k;
+	return all;
+}
+
+/* Is the backend's answer the same? */
+static bool
+same_answer(const gpuvec_topk_query *q, const answer *want, uint32_t n)
+{
+	if (q->nmatches != n)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		if (q->matches[i].score != want[i].score || q->matches[i].tid != want[i].tid ||
+			q->matches[i].common != want[i].common || signbit(q->matches[i].score) != signbit(want[i].score))
+			return false;
+	return true;
+}
+
+/* Segments [from, to) of the table's rows added to entries; dead rows marked */
+static uint32_t
+add_segments(gpuvec_backend *b, const table *t, uint32_t from, uint32_t to,
+			 gpuvec_view_entry *entries, uint32_t n)
+{
+	uint32_t	count = to - from;
+	gpuvec_source_row *rows = allocate(count * sizeof(*rows));
+	gpuvec_error error;
+
+	memcpy(rows, t->rows + from, count * sizeof(*rows));
+	/* rows may come in any order */
+	for (uint32_t i = count; i > 1 && from % 2; i--)
+	{
+		uint32_t	j = random32() % i;
+		gpuvec_source_row swap = rows[i - 1];
+
+		rows[i - 1] = rows[j];
+		rows[j] = swap;
+	}
+	check(gpuvec_rows_sort(rows, count, 1, &error), "rows_sort");
+	for (uint32_t first = 0; first < count; first += GPUVEC_SEGMENT_ROWS)
+	{
+		uint32_t	m = count - first < GPUVEC_SEGMENT_ROWS ? count - first : GPUVEC_SEGMENT_ROWS;
+		gpuvec_segment *segment = gpuvec_segment_build(rows + first, m, &error);
+		gpuvec_livemap *live = NULL;
+
+		for (uint32_t r = 0; r < m; r++)
+		{
+			/* tids are (row + 1) * 7 */
+			if (!t->dead[rows[first + r].tid / 7 - 1])
+				continue;
+			if (live == NULL)
+				live = gpuvec_livemap_new(m, &error);
+			live->bits[r / 32] &= ~(1u << (r % 32));
+			live->nlive--;
+		}
+		check(b->adopt_segment(b, segment, &error) && (!live || b->adopt_livemap(b, live, &error)), "adopt");
+		entries[n++] = (gpuvec_view_entry) {segment, live};
+	}
+	free(rows);
+	return n;
+}
+
+static gpuvec_view *
+make_view(gpuvec_backend *b, const table *t)
+{
+	gpuvec_view_entry entries[64];
+	uint32_t	n = 0;
+	gpuvec_error error;
+	gpuvec_view *view;
+
+	if (t->split > 0)
+		n = add_segments(b, t, 0, t->split, entries, n);
+	if (t->n > t->split)
+		n = add_segments(b, t, t->split, t->n, entries, n);
+	view = gpuvec_view_new(entries, n, &error);
+	check(b->adopt_view(b, view, &error), "adopt_view");
+	return view;
+}
+
+/* Search a table in many ways and compare */
+static void
+test_table(const char *name, gpuvec_backend **backends, int nbackends, const table *t,
+		   uint32_t nqueries, uint32_t qlen, uint32_t vocabulary, uint32_t k)
+{
+	gpuvec_topk_query *queries = allocate(nqueries * sizeof(*queries));
+	set		   *sets = allocate(nqueries * sizeof(set));
+	gpuvec_view *views[16];
+
+	for (int b = 0; b < nbackends; b++)
+		views[b] = make_view(backends[b], t);
+	for (uint32_t i = 0; i < nqueries; i++)
+	{
+		sets[i] = random_set(random32() % (qlen + 1), vocabulary);
+		/* some queries are rows */
+		if (t->n > 0 && i % 3 == 0)
+		{
+			const gpuvec_source_row *row = &t->rows[random32() % t->n];
+
+			free(sets[i].ids);
+			sets[i].ids = allocate((row->len + 1) * sizeof(uint16_t));
+			sets[i].len = row->len;
+			memcpy(sets[i].ids, row->ids, row->len * sizeof(uint16_t));
+		}
+		queries[i].ids = sets[i].ids;
+		queries[i].len = sets[i].len;
+	}
+	for (int measure = 0; measure < GPUVEC_N_MEASURES; measure++)
+	{
+		for (uint32_t i = 0; i < nqueries; i++)
+		{
+			gpuvec_topk_query *q = &queries[i];
+
+			q->k = i % 5 == 0 ? 1 : i % 5 == 1 ? k : i % 5 == 2 ? 100000 : 1 + random32() % k;
+			q->has_min_score = i % 4 == 1;
+			q->min_score = measure == 6 ? 2 : measure == 7 ? -(double) (random32() % 40) : (random32() % 100) / 100.0;
+			q->has_after = i % 7 == 3;
+			if (t->n > 0)
+			{
+				const gpuvec_source_row *row = &t->rows[random32() % t->n];
+
+				q->after_score = formula(measure, common_ids(q->ids, q->len, row->ids, row->len), q->len, row->len);
+				q->after_tid = row->tid;
+			}
+			q->matches = allocate((t->n < q->k ? t->n : q->k) * sizeof(gpuvec_match));
+		}
+		for (int b = 0; b < nbackends; b++)
+		{
+			gpuvec_error error;
+			bool		ok = true;
+			/* alone, few, all: different code */
+			uint32_t	sizes[] = {1, 3, nqueries};
+
+			for (int s = 0; s < 3; s++)
+			{
+				uint32_t	n = sizes[s] < nqueries ? sizes[s] : nqueries;
+
+				ok = ok && backends[b]->topk(backends[b], views[b], measure, queries, n, &error);
+				for (uint32_t i = 0; i < n && ok; i++)
+				{
+					uint32_t	m;
+					answer	   *want = brute(t, measure, &queries[i], &m);
+
+					ok = same_answer(&queries[i], want, m);
+					free(want);
+					if (s == 2 && i >= 40)
+						i += 13;	/* a sample: brute force is slow */
+				}
+			}
+			check(ok, name);
+		}
+		for (uint32_t i = 0; i < nqueries; i++)
+			free(queries[i].matches);
+	}
+	for (int b = 0; b < nbackends; b++)
+		gpuvec_view_unref(views[b]);
+	for (uint32_t i = 0; i < nqueries; i++)
+		free(sets[i].ids);
+	free(sets);
+	free(queries);
+}
+
+/* A table of n random rows */
+static table
+make_table(uint32_t n, uint32_t maxlen, uint32_t vocabulary)
+{
+	table		t = {.n = n};
+
+	t.rows = allocate(n * sizeof(*t.rows));
+	t.dead = allocate(n);
+	for (uint32_t i = 0; i < n; i++)
+	{
+		set			s = random_set(random32() % (maxlen + 1), vocabulary);
+
+		t.rows[i] = (gpuvec_source_row) {(uint64_t) (i + 1) * 7, s.len, s.ids};
+	}
+	return t;
+}
+
+static void
+free_table(table *t)
+{
+	for (uint32_t i = 0; i < t->n; i++)
+		free((void *) t->rows[i].ids);
+	free(t->rows);
+	free(t->dead);
+}
+
+/* gpuvec_need must never be more than what is needed; keys must keep the order */
+static void
+test_measures(void)
+{
+	long		wrong = 0;
+	long		keys = 0;
+
+	for (int m = 0; m < GPUVEC_N_MEASURES; m++)
+		for (uint32_t a = 0; a <= 40; a++)
+			for (uint32_t b = 0; b <= 40; b++)
+				for (uint32_t i = 0; i <= (a < b ? a : b); i++)
+				{
+					double		score = gpuvec_score(m, i, a, b);
+
+					if (score != formula(m, i, a, b))
+						wrong++;
+					if (gpuvec_key_score(gpuvec_score_key(score)) != score)
+						keys++;
+					if (i == 0 && m != GPUVEC_HAMMING)
+						continue;
+					/* rows at least as long as some b0 <= b may be bounded by b0 */
+					for (uint32_t b0 = b > 3 ? b - 3 : 0; b0 <= b; b0++)
+						if (gpuvec_need(m, a, b0, (float) score) > i)
+							wrong++;
+				}
+	for (int n = 0; n < 200000; n++)
+	{
+		int			m = n % GPUVEC_N_MEASURES;
+		uint32_t	a = 1 + random32() % 65536;
+		uint32_t	b = 1 + random32() % 65536;
+		uint32_t	i = 1 + random32() % (a < b ? a : b);
+		uint32_t	j = random32() % (a < b ? a : b);
+		double		x = gpuvec_score(m, i, a, b);
+		double		y = gpuvec_score(m, j, a, b);
+
+		if (gpuvec_need(m, a, b, (float) x) > i)
+			wrong++;
+		if ((x > y) != (gpuvec_score_key(x) < gpuvec_score_key(y)))
+			keys++;
+	}
+	check(wrong == 0, "measures");
+	check(keys == 0, "keys");
+}
+
+int
+main(void)
+{
+	gpuvec_backend *backends[9];
+	int			n = 0;
+	gpuvec_error error;
+	static const uint32_t sizes[] = {1, 7, 8, 9, 31, 32, 33, 1000};
+	table		t;
+
+	for (int simd = 1; simd <= 3; simd++)
+		for (int threads = 1; threads <= 3; threads += simd == 2 ? 2 : 1)
+		{
+			gpuvec_backend_options options = {.simd = simd,.threads = threads};
+
+			backends[n++] = gpuvec_cpu_open(&options, &error);
+		}
+	test_measures();
+	t = make_table(0, 0, 1);
+	test_table("no rows", backends, n, &t, 5, 5, 10, 3);
+	free_table(&t);
+	for (int i = 0; i < 8; i++)
+	{
+		t = make_table(sizes[i], 40, 300);
+		t.split = sizes[i] / 3;
+		for (uint32_t r = 0; r < t.n; r += 5)
+			t.dead[r] = true;
+		test_table("small tables", backends, n, &t, 70, 60, 300, 10);
+		free_table(&t);
+	}
+	for (uint32_t vocabulary = 1; vocabulary <= 16; vocabulary += 15)
+	{
+		t = make_table(700, 12, vocabulary);
+		test_table("ties", backends, n, &t, 600, 12, vocabulary, 20);
+		free_table(&t);
+	}
+	t = make_table(300, 3, 65536);
+	for (uint32_t r = 0; r < t.n; r++)
+	{
+		uint16_t   *ids = allocate(6);
+
+		free((void *) t.rows[r].ids);
+		ids[0] = r % 2 ? 0 : 65535;
+		ids[1] = 65535;
+		t.rows[r].ids = ids;
+		t.rows[r].len = r % 2 ? 2 : 1;
+	}
+	test_table("ids 0 and 65535", backends, n, &t, 20, 3, 65536, 10);
+	free_table(&t);
+	t = make_table(24, 65536, 65536);
+	test_table("long sets", backends, n, &t, 8, 65536, 65536, 10);
+	free_table(&t);
+	for (uint32_t rows = 65535; rows <= 65537; rows++)
+	{
+		t = make_table(rows, 24, 2000);
+		t.split = rows % 2 ? rows - 100 : 0;
+		test_table("a full segment", backends + 2, 1, &t, 9, 24, 2000, 100);
+		test_table("a full segment", backends + n - 1, 1, &t, 60, 24, 2000, 100);
+		free_table(&t);
+	}
+	for (int b = 0; b < n; b++)
+		backends[b]->close(backends[b]);
+	printf("%ld passed, %ld failed\n", passed, failed);
+	return failed > 0;
+}

@@ -1,0 +1,31 @@
+# Unit tests of the engine, without PostgreSQL.  From the repository root:
+#
+#	make -f test/unit/unit.mk check
+#	make -f test/unit/unit.mk check SANITIZE=yes
+
+WITH_CUDA ?= auto
+PG_CONFIG ?= pg_config
+UNIT_TESTS = topk_test
+UNIT_CFLAGS = -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -Isrc
+ifeq ($(SANITIZE),yes)
+SANITIZER = -fsanitize=address,undefined -fno-sanitize-recover=all
+endif
+
+# the sources are compiled here once more, so that sanitizers see all of them
+UNIT_SRCS = src/engine/error.c src/engine/segment.c src/engine/threads.c $(wildcard src/engine/cpu/*.c)
+FLAGS_scan_batch_avx2 = -mavx2
+FLAGS_scan_batch_avx512 = -mavx512f -mavx512bw -mavx512vl
+FLAGS_scan_lone_avx512 = -mavx512f -mavx512bw -mavx512vl
+UNIT_DIR = build/unit$(if $(SANITIZER),-sanitize)
+UNIT_OBJS = $(UNIT_SRCS:%.c=$(UNIT_DIR)/%.o)
+
+.PHONY: check
+check: $(UNIT_TESTS:%=$(UNIT_DIR)/%)
+	@for test in $^; do $$test || exit 1; done
+
+$(UNIT_DIR)/src/%.o: src/%.c
+	@mkdir -p $(@D)
+	$(CC) $(UNIT_CFLAGS) $(SANITIZER) -D_GNU_SOURCE $(FLAGS_$(notdir $*)) -c -o $@ $<
+
+$(UNIT_DIR)/%: test/unit/%.c $(UNIT_OBJS)
+	$(CC) $(UNIT_CFLAGS) $(SANITIZER) -o $@ $^ -lm

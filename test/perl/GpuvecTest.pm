@@ -1,0 +1,115 @@
+# Helpers of the TAP tests: servers that find the staged gpuvec.
+package GpuvecTest;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+our @EXPORT = qw(new_node make_docs brute_force best engine_pid wait_for supervisor_pid no_leftovers);
+
+# A server with gpuvec's settings; %opts: conf => more settings, started => 0
+sub new_node
+{
+	my ($name, %opts) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	$node->init(allows_streaming => $opts{streaming} // 0);
+	$node->append_conf('postgresql.conf', slurp_file($ENV{GPUVEC_CONF})) if $ENV{GPUVEC_CONF};
+	$node->append_conf('postgresql.conf', "autovacuum = off\n" . ($opts{conf} // ''));
+	if ($opts{started} // 1)
+	{
+		$node->start;
+		$node->safe_psql('postgres', 'CREATE EXTENSION gpuvec');
+	}
+	return $node;
+}
+
+# A table of n rows with sets
+sub make_docs
+{
+	my ($node, $n, $table) = @_;
+
+	$table //= 'docs';
+	$node->safe_psql('postgres', qq{
+		CREATE TABLE $table (id int PRIMARY KEY, tokens idset);
+		INSERT INTO $table SELECT i, ARRAY[i % 97, i % 89 + 100, i % 83 + 200, i % 79 + 300, i % 7 + 400]::idset
+			FROM generate_series(1, $n) i;});
+	return;
+}
+
+our $query = '{1,50,101,150,201,250,301,350,401}';
+
+# The search, and the same by brute force, as one line each
+sub search_sql
+{
+	my ($table) = @_;
+	return "SELECT string_agg(tid::text || score::text, ' ' ORDER BY rank) FROM gpuvec_topk('$table', 'tokens', '$query', 20)";
+}
+
+sub brute_sql
+{
+	my ($table) = @_;
+	return "SELECT string_agg(ctid::text || s::text, ' ' ORDER BY s DESC, ctid) FROM (SELECT ctid, braun_blanquet_similarity('$query', tokens) AS s
+		FROM $table WHERE tokens && '$query' ORDER BY s DESC, ctid LIMIT 20) x";
+}
+
+sub brute_force
+{
+	my ($node, $table) = @_;
+	return $node->safe_psql('postgres', brute_sql($table // 'docs'));
+}
+
+# Does a search on the node give what brute force gives?
+sub best
+{
+	my ($node, $name, $table) = @_;
+	my ($rc, $out, $err) = $node->psql('postgres', search_sql($table // 'docs'));
+
+	is($rc, 0, "$name: no error") or diag($err);
+	is($out, brute_force($node, $table), "$name: right rows");
+	return $err;
+}
+
+# Wait until a condition holds
+sub wait_for
+{
+	my ($condition, $name) = @_;
+
+	for (1 .. 600)
+	{
+		return 1 if $condition->();
+		usleep(50_000);
+	}
+	fail("timed out waiting for $name");
+	return 0;
+}
+
+sub engine_pid
+{
+	my ($node) = @_;
+	return $node->safe_psql('postgres', 'SELECT pid FROM gpuvec_engine');
+}
+
+sub supervisor_pid
+{
+	my ($node) = @_;
+	return $node->safe_psql('postgres',
+		"SELECT pid FROM pg_stat_activity WHERE backend_type = 'gpuvec supervisor'");
+}
+
+# After a stop: no engine of this server, no socket
+sub no_leftovers
+{
+	my ($node, $pid, $name) = @_;
+
+	wait_for(sub { !kill(0, $pid) }, "the engine's end") if $pid;
+	ok(!$pid || !kill(0, $pid), "$name: no engine is left");
+	return;
+}
+
+1;

@@ -1,0 +1,122 @@
+# Without an engine there are answers all the same, and clear errors where memory or connections end.
+use strict;
+use warnings;
+
+use GpuvecTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('main');
+make_docs($node, 5000);
+my $expected = brute_force($node);
+
+# no program
+$node->append_conf('postgresql.conf', "gpuvec.engine_program = '/nonexistent/gpuvec-engine'");
+$node->reload;
+my ($rc, $out, $err) = $node->psql('postgres', GpuvecTest::search_sql('docs') . ';' . GpuvecTest::search_sql('docs'));
+is($out, "$expected\n$expected", 'no program: right rows');
+my @warnings = $err =~ /(WARNING:  gpuvec searches without its engine)/g;
+is(scalar @warnings, 1, 'no program: one warning');
+like($err, qr/could not be executed|could not execute/, 'no program: the warning says why');
+($rc, $out, $err) = $node->psql('postgres', q{SELECT gpuvec_prewarm('docs', 'tokens')});
+like($err, qr/the gpuvec engine is not available/, 'no program: prewarm fails');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM gpuvec_engine, gpuvec_mirrors'), '0', 'no program: empty views');
+$node->append_conf('postgresql.conf', "gpuvec.engine_program = '$ENV{GPUVEC_ENGINE_PROGRAM}'");
+$node->reload;
+wait_for(sub { $node->safe_psql('postgres', 'SELECT count(*) FROM gpuvec_engine') eq '1' }, 'the engine');
+is(best($node, 'the program is back'), '', 'no warning with an engine');
+
+# connections
+$node->append_conf('postgresql.conf', 'gpuvec.max_sessions = 2');
+my $old = engine_pid($node);
+$node->reload;
+wait_for(sub { !kill(0, $old) }, 'the end of the engine');
+my @sessions = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 2;
+is($_->query_safe(GpuvecTest::search_sql('docs')), $expected, 'a session within the limit') for @sessions;
+($rc, $out, $err) = $node->psql('postgres', '\set VERBOSITY verbose' . "\n" . GpuvecTest::search_sql('docs'));
+like($err, qr/53300: too many sessions use the gpuvec engine/, 'one session too many');
+like($err, qr/HINT:  Increase gpuvec.max_sessions/, 'with a hint');
+$_->quit for @sessions;
+wait_for(sub { my ($c) = $node->psql('postgres', GpuvecTest::search_sql('docs')); $c == 0 }, 'a free connection');
+best($node, 'after the others left');
+
+# memory
+$node->safe_psql('postgres', q{
+	CREATE TABLE big AS SELECT i AS id, idset_agg((i * 7 + j * j) % 60000) AS tokens FROM generate_series(1, 3000) i, generate_series(1, 300) j GROUP BY i;
+	CREATE TABLE half1 AS SELECT * FROM big LIMIT 1200;
+	CREATE TABLE half2 AS SELECT * FROM big LIMIT 1200;});
+$node->append_conf('postgresql.conf', "gpuvec.max_sessions = 100\ngpuvec.device_memory = '1MB'");
+$old = engine_pid($node);
+$node->reload;
+wait_for(sub { !kill(0, $old) }, 'the end of the engine');
+($rc, $out, $err) = $node->psql('postgres', '\set VERBOSITY verbose' . "\n" . GpuvecTest::search_sql('big'));
+like($err, qr/53200: the memory of the gpuvec engine is too small/, 'a table that does not fit');
+like($err, qr/HINT:  Increase gpuvec.device_memory/, 'with a hint');
+for my $round (1 .. 2)
+{
+	best($node, "round $round of two tables that do not fit together", $_) for 'half1', 'half2';
+}
+cmp_ok($node->safe_psql('postgres', 'SELECT evictions FROM gpuvec_engine'), '>=', 3, 'mirrors were evicted');
+cmp_ok($node->safe_psql('postgres', 'SELECT count(*) FROM gpuvec_mirrors'), '==', 1, 'one is resident');
+ok($node->safe_psql('postgres', 'SELECT memory_used <= memory_budget FROM gpuvec_engine') eq 't', 'the budget is kept');
+is($node->safe_psql('postgres', GpuvecTest::search_sql('docs')), $expected, 'a small table');
+$node->stop;
+
+# faults of the engine itself
+for my $fault ('protocol-version:99', 'crash-at-start')
+{
+	local $ENV{GPUVEC_ENGINE_FAULT} = $fault;
+	$node->start;
+	($rc, $out, $err) = $node->psql('postgres', GpuvecTest::search_sql('docs'));
+	is($out, $expected, "$fault: right rows");
+	like($err, qr/WARNING:  gpuvec searches without its engine/, "$fault: a warning");
+	like($err, qr/protocol version mismatch/, "$fault: it says why") if $fault =~ /protocol/;
+	$node->stop;
+}
+for my $fault ('crash-on-search', 'crash-on-commit')
+{
+	local $ENV{GPUVEC_ENGINE_FAULT} = $fault;
+	$node->start;
+	($rc, $out, $err) = $node->psql('postgres', GpuvecTest::search_sql('docs'));
+	like($err, qr/lost the connection to the gpuvec engine|gpuvec searches without its engine/, "$fault: a clear error or an answer without the engine");
+	is($node->safe_psql('postgres', 'SELECT 1'), '1', "$fault: the server lives");
+	$node->stop('fast');
+}
+{
+	local $ENV{GPUVEC_ENGINE_FAULT} = 'oom-on-commit';
+	$node->start;
+	($rc, $out, $err) = $node->psql('postgres', GpuvecTest::search_sql('docs'));
+	like($err, qr/ERROR:  the gpuvec engine is out of memory/, 'out of memory is an error of the statement');
+	is($node->safe_psql('postgres', 'SELECT restarts FROM gpuvec_engine'), '0', 'and no restart');
+	$node->stop;
+}
+{
+	# a search in the engine itself is canceled
+	local $ENV{GPUVEC_ENGINE_FAULT} = 'slow-search:20000';
+	$node->start;
+	($rc, $out, $err) = $node->psql('postgres', "SET statement_timeout = '500ms'; " . GpuvecTest::search_sql('docs'));
+	like($err, qr/canceling statement due to statement timeout/, 'timeout in the engine');
+	wait_for(sub { $node->safe_psql('postgres', 'SELECT sessions FROM gpuvec_engine') eq '1' }, 'the end of the canceled search');
+	is($node->safe_psql('postgres', 'SELECT sessions FROM gpuvec_engine'), '1', 'the engine dropped what nobody waits for');
+	$node->stop;
+}
+$node->start;
+best($node, 'without faults');
+$node->stop;
+
+# no background worker can be had
+$node->append_conf('postgresql.conf', 'max_worker_processes = 0');
+$node->start;
+($rc, $out, $err) = $node->psql('postgres', GpuvecTest::search_sql('docs'));
+is($out, $expected, 'max_worker_processes = 0: right rows');
+like($err, qr/max_worker_processes/, 'max_worker_processes = 0: the warning names it');
+$node->stop;
+$node->append_conf('postgresql.conf', 'max_worker_processes = 8');
+
+# single-user mode
+my $single = "$ENV{PATH}";
+my ($in, $stdout, $stderr) = ("SELECT count(*) FROM gpuvec_topk('docs', 'tokens', '$GpuvecTest::query', 20)\n", '', '');
+IPC::Run::run(['postgres', '--single', '-D', $node->data_dir, 'postgres'], '<', \$in, '>', \$stdout, '2>', \$stderr);
+like($stdout, qr/count = "20"/, 'single-user mode: an answer');
+like($stderr, qr/single-user mode/, 'single-user mode: a warning');
+done_testing();

@@ -11,6 +11,8 @@
  */
 #include "gpuvec.h"
 
+#include <limits.h>
+
 #include "fmgr.h"
 #include "link/supervisor.h"
 #include "miscadmin.h"

@@ -49,13 +49,24 @@
 #define ENGINE_LISTEN_FD	3
 #define ENGINE_LIVENESS_FD	4
 
-/* An engine that lives this long has started well */
-#define HEALTHY_MS			10000
+/* An engine that was ready and lived this long has started well */
+#define HEALTHY_MS			1000
 #define FIRST_DELAY_MS		500
 #define LONGEST_DELAY_MS	60000
 
-/* Failures with CUDA after which the engine is started on the CPU */
+/* Failed starts in a row after which sessions are told to do without an engine */
+#define REFUSE_FAILURES		3
+
+/*
+ * Failed starts in a row, or ends of a running engine within a minute, after
+ * which it is started on the CPU
+ */
 #define CUDA_FAILURES		3
+#define CUDA_CRASHES		5
+#define CRASH_WINDOW_MS		60000
+
+/* The child's exit code if the program could not be executed */
+#define EXIT_NO_EXEC		127
 
 /* How long the engine may take to exit when asked to */
 #define EXIT_PATIENCE_MS	3000
@@ -67,7 +78,11 @@ typedef struct Supervisor
 	int			log_fd;			/* our, reading end; -1: no engine */
 	pid_t		engine;			/* 0: none */
 	TimestampTz started;		/* when it was started */
-	int			failures;		/* in a row */
+	bool		ready;			/* it has said so */
+	bool		no_exec;		/* the program cannot be executed */
+	int			failures;		/* failed starts in a row */
+	TimestampTz crash[CUDA_CRASHES];	/* last ends of running engines, a ring */
+	int			ncrashes;
 	TimestampTz next_start;		/* not before this */
 	bool		on_cpu;			/* CUDA failed too often */
 	char		line[2048];		/* unfinished line of the engine's log */
@@ -291,7 +306,7 @@ exec_engine(char **argv, int liveness_fd, int log_fd, pid_t parent)
 
 	execv(argv[0], argv);
 	child_complain("ERROR: could not execute ", argv[0], errno);
-	_exit(127);
+	_exit(EXIT_NO_EXEC);
 }
 
 /* Start the engine */
@@ -331,6 +346,7 @@ start_engine(void)
 	me.liveness_fd = liveness[1];
 	me.log_fd = log[0];
 	me.line_len = 0;
+	me.ready = false;
 	me.started = GetCurrentTimestamp();
 	publish_engine("");
 }
@@ -342,7 +358,11 @@ relay_line(char *line)
 	int			level = LOG;
 
 	if (strncmp(line, "LOG: ", 5) == 0)
+	{
 		line += 5;
+		if (strncmp(line, "ready:", 6) == 0)
+			me.ready = true;
+	}
 	else if (strncmp(line, "WARNING: ", 9) == 0)
 	{
 		level = WARNING;
@@ -399,9 +419,20 @@ describe_exit(int status)
 	if (WIFSIGNALED(status))
 		return psprintf("gpuvec engine was terminated by signal %d: %s",
 						WTERMSIG(status), pg_strsignal(WTERMSIG(status)));
-	if (WEXITSTATUS(status) == 127)
+	if (WEXITSTATUS(status) == EXIT_NO_EXEC)
 		return psprintf("gpuvec engine program \"%s\" could not be executed", engine_path());
 	return psprintf("gpuvec engine exited with exit code %d", WEXITSTATUS(status));
+}
+
+/* Has a running engine ended too often lately?  Notes that one has. */
+static bool
+crashes_often(TimestampTz now)
+{
+	TimestampTz oldest = me.crash[me.ncrashes % CUDA_CRASHES];
+
+	me.crash[me.ncrashes++ % CUDA_CRASHES] = now;
+	return me.ncrashes > CUDA_CRASHES &&
+		!TimestampDifferenceExceeds(oldest, now, CRASH_WINDOW_MS);
 }
 
 /* The engine is gone: plan the next start */
@@ -409,27 +440,30 @@ static void
 engine_ended(int status)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	bool		healthy = TimestampDifferenceExceeds(me.started, now, HEALTHY_MS);
+	bool		healthy = me.ready && TimestampDifferenceExceeds(me.started, now, HEALTHY_MS);
 	char	   *what = describe_exit(status);
+	bool		often = healthy && crashes_often(now);
 	int			delay = 0;
 
 	close_fd(&me.liveness_fd);
 	close_fd(&me.log_fd);
 	me.engine = 0;
-	me.failures = healthy ? 1 : me.failures + 1;
+	me.failures = healthy ? 0 : me.failures + 1;
+	me.no_exec = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_NO_EXEC;
 
 	ereport(LOG, (errmsg("%s", what)));
-	if (me.failures >= CUDA_FAILURES && gpuvec_engine != GPUVEC_ENGINE_CPU && !me.on_cpu)
+	if ((often || me.failures >= CUDA_FAILURES) && !me.no_exec &&
+		gpuvec_engine != GPUVEC_ENGINE_CPU && !me.on_cpu)
 	{
 		ereport(WARNING,
-				(errmsg("gpuvec engine failed %d times in a row with gpuvec.engine = %s, starting it on the CPU",
-						me.failures, engine_backend()),
+				(errmsg("gpuvec engine failed repeatedly with gpuvec.engine = %s, starting it on the CPU",
+						engine_backend()),
 				 errhint("After the cause is mended, terminate the gpuvec supervisor to try the GPU again.")));
 		me.on_cpu = true;
-		me.failures = 1;
+		me.failures = 0;
 	}
-	if (me.failures > 1)
-		delay = Min(FIRST_DELAY_MS << Min(me.failures - 2, 10), LONGEST_DELAY_MS);
+	if (me.failures > 0)
+		delay = Min(FIRST_DELAY_MS << Min(me.failures - 1, 10), LONGEST_DELAY_MS);
 	me.next_start = TimestampTzPlusMilliseconds(now, delay);
 	publish_engine(what);
 }
@@ -500,6 +534,13 @@ refuse_connections(void)
 	}
 }
 
+/* Must sessions be told to do without?  Otherwise they wait for the next start. */
+static bool
+must_refuse(void)
+{
+	return me.engine == 0 && (me.no_exec || me.failures >= REFUSE_FAILURES);
+}
+
 /* Milliseconds until the engine may be started; 0 is now */
 static long
 start_delay(void)
@@ -520,10 +561,9 @@ wait_for_events(void)
 	if (me.engine != 0)
 		AddWaitEventToSet(set, WL_SOCKET_READABLE, me.log_fd, NULL, NULL);
 	else
-	{
-		AddWaitEventToSet(set, WL_SOCKET_READABLE, me.listen_fd, NULL, NULL);
 		timeout = Min(timeout, start_delay());
-	}
+	if (must_refuse())
+		AddWaitEventToSet(set, WL_SOCKET_READABLE, me.listen_fd, NULL, NULL);
 	WaitEventSetWait(set, timeout, event, 4, PG_WAIT_EXTENSION);
 	FreeWaitEventSet(set);
 	ResetLatch(MyLatch);
@@ -543,6 +583,7 @@ reload_settings(void)
 		stop_engine();
 		me.settings = MemoryContextStrdup(TopMemoryContext, settings);
 		me.on_cpu = false;
+		me.no_exec = false;
 		me.failures = 0;
 		me.next_start = 0;
 		publish_engine("the gpuvec engine is restarting");
@@ -611,7 +652,7 @@ gpuvec_supervisor_main(Datum arg)
 				pg_usleep(1000L);
 			check_engine();
 		}
-		else
+		if (must_refuse())
 			refuse_connections();
 	}
 	proc_exit(0);

@@ -48,6 +48,12 @@ typedef struct cpu_search
 	int			failed;			/* atomic */
 } cpu_search;
 
+/*
+ * Batches no larger than this are searched query by query: a pass over the rows
+ * costs a batch as much as so many lone queries, by instruction set.
+ */
+static const uint32_t lone_queries[] = {0, 2, 2, 12};
+
 static const char *const simd_names[] = {"", "portable C", "AVX2", "AVX-512"};
 
 /* The best instruction set of this machine, or the one that is asked for */
@@ -344,7 +350,7 @@ choose_sizes(cpu_search *search)
 	static const uint32_t widths[] = {0, 64, 256, 512};
 	uint32_t	threads = (uint32_t) gpuvec_pool_threads(search->backend->pool);
 
-	search->width = search->nqueries <= LONE_QUERIES ? 1 : widths[search->backend->simd];
+	search->width = search->nqueries <= lone_queries[search->backend->simd] ? 1 : widths[search->backend->simd];
 	search->nbatches = (search->nqueries + search->width - 1) / search->width;
 	search->nsplits = 1;
 	if (threads > 1)

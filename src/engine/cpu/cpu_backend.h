@@ -25,9 +25,6 @@ typedef enum cpu_simd
 	SIMD_AVX512 = 3
 } cpu_simd;
 
-/* Batches no larger than this are searched query by query */
-#define LONE_QUERIES	4
-
 /* A row in the answer; ascending (key, tid) is the order of results */
 typedef struct best_row
 {

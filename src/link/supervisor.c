@@ -49,8 +49,7 @@
 #define ENGINE_LISTEN_FD	3
 #define ENGINE_LIVENESS_FD	4
 
-/* An engine that was ready and lived this long has started well */
-#define HEALTHY_MS			1000
+/* Delays after failed starts: an engine that was ready has started well */
 #define FIRST_DELAY_MS		500
 #define LONGEST_DELAY_MS	60000
 
@@ -77,7 +76,6 @@ typedef struct Supervisor
 	int			liveness_fd;	/* our, writing end; -1: no engine */
 	int			log_fd;			/* our, reading end; -1: no engine */
 	pid_t		engine;			/* 0: none */
-	TimestampTz started;		/* when it was started */
 	bool		ready;			/* it has said so */
 	bool		no_exec;		/* the program cannot be executed */
 	int			failures;		/* failed starts in a row */
@@ -347,7 +345,6 @@ start_engine(void)
 	me.log_fd = log[0];
 	me.line_len = 0;
 	me.ready = false;
-	me.started = GetCurrentTimestamp();
 	publish_engine("");
 }
 
@@ -440,15 +437,14 @@ static void
 engine_ended(int status)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	bool		healthy = me.ready && TimestampDifferenceExceeds(me.started, now, HEALTHY_MS);
 	char	   *what = describe_exit(status);
-	bool		often = healthy && crashes_often(now);
+	bool		often = me.ready && crashes_often(now);
 	int			delay = 0;
 
 	close_fd(&me.liveness_fd);
 	close_fd(&me.log_fd);
 	me.engine = 0;
-	me.failures = healthy ? 0 : me.failures + 1;
+	me.failures = me.ready ? 0 : me.failures + 1;
 	me.no_exec = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_NO_EXEC;
 
 	ereport(LOG, (errmsg("%s", what)));
@@ -462,6 +458,8 @@ engine_ended(int status)
 		me.on_cpu = true;
 		me.failures = 0;
 	}
+	if (often)
+		delay = FIRST_DELAY_MS;
 	if (me.failures > 0)
 		delay = Min(FIRST_DELAY_MS << Min(me.failures - 1, 10), LONGEST_DELAY_MS);
 	me.next_start = TimestampTzPlusMilliseconds(now, delay);

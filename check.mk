@@ -8,7 +8,7 @@ SETTINGS = $(foreach v,$(VARIABLES),$(if $($(v)),$(v)='$($(v))'))
 
 # install what is missing (as root), or say what is
 bootstrap:
-	@PG_CONFIG='$(PG_CONFIG)' sh $(srcdir)/scripts/bootstrap.sh
+	@PG_CONFIG='$(PG_CONFIG)' sh $(srcdir)/scripts/bootstrap.sh $(filter demo,$(MAKECMDGOALS))
 
 check: bootstrap
 	@$(SETTINGS) bash $(srcdir)/scripts/check.sh

@@ -22,7 +22,7 @@ missing() {
 	have_postgres || echo postgres
 	have_perl || echo libipc-run-perl
 	have_compiler || echo gcc libc6-dev
-	command -v xz >/dev/null 2>&1 || echo xz-utils
+	[ "${1:-}" != demo ] || command -v xz >/dev/null 2>&1 || echo xz-utils
 }
 
 # Packages for what is missing; the server in the version of the distribution
@@ -39,7 +39,7 @@ packages() {
 	done | tr '\n' ' '
 }
 
-what=$(missing)
+what=$(missing "${1:-}")
 [ -n "$what" ] || exit 0
 
 if ! command -v apt-get >/dev/null 2>&1; then
@@ -61,5 +61,5 @@ if [ ! -e /etc/postgresql-common/createcluster.conf ]; then
 fi
 apt-get install -y -qq --no-install-recommends $(packages "$what") >&2
 rm -f /etc/postgresql-common/createcluster.d/gpuvec.conf
-what=$(missing)
+what=$(missing "${1:-}")
 [ -z "$what" ] || { echo "still missing after the installation:" $what >&2; exit 1; }

@@ -267,20 +267,24 @@ gpuvec_store_unlist(gpuvec_store *store, gpuvec_mirror *mirror)
 }
 
 gpuvec_mirror *
+gpuvec_store_lookup(gpuvec_store *store, const gpuvec_mirror_key *key, const void *session)
+{
+	for (gpuvec_mirror *mirror = store->mirrors; mirror; mirror = mirror->next)
+		if (memcmp(&mirror->key, key, sizeof(*key)) == 0 &&
+			(mirror->owner == NULL || mirror->owner == session))
+			return mirror;
+	return NULL;
+}
+
+gpuvec_mirror *
 gpuvec_store_find(gpuvec_store *store, const gpuvec_mirror_key *key, const void *session)
 {
 	gpuvec_mirror *mirror;
 
 	pthread_mutex_lock(&store->mutex);
-	for (mirror = store->mirrors; mirror; mirror = mirror->next)
-	{
-		if (memcmp(&mirror->key, key, sizeof(*key)) == 0 &&
-			(mirror->owner == NULL || mirror->owner == session))
-		{
-			mirror->refs++;
-			break;
-		}
-	}
+	mirror = gpuvec_store_lookup(store, key, session);
+	if (mirror)
+		mirror->refs++;
 	pthread_mutex_unlock(&store->mutex);
 	return mirror;
 }

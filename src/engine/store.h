@@ -92,6 +92,10 @@ extern gpuvec_mirror *gpuvec_store_find(gpuvec_store *store, const gpuvec_mirror
 										const void *session);
 extern void gpuvec_store_release(gpuvec_store *store, gpuvec_mirror *mirror);
 
+/* The same for a caller that holds the mutex, without a reference */
+extern gpuvec_mirror *gpuvec_store_lookup(gpuvec_store *store, const gpuvec_mirror_key *key,
+										  const void *session);
+
 /* State of a mirror (NULL: absent) */
 extern void gpuvec_store_state(gpuvec_store *store, gpuvec_mirror *mirror, gpuvec_state *state);
 

@@ -171,6 +171,43 @@ make_mirror(gpuvec_store *store, const gpuvec_mirror_key *key, const void *sessi
 	return mirror;
 }
 
+/*
+ * Become the updater of a mirror, which a load makes if it is absent.  NULL if
+ * there is none, or (with an error) if it has an updater.  The caller holds the
+ * mutex: finding and making are one step, so no key has two mirrors.
+ */
+static gpuvec_mirror *
+claim_mirror(gpuvec_store *store, const gpuvec_mirror_key *key, const gpuvec_load *load,
+			 const void *session, gpuvec_error *error)
+{
+	gpuvec_mirror *mirror = gpuvec_store_lookup(store, key, session);
+
+	if (mirror == NULL)
+	{
+		if (load == NULL)
+			return NULL;
+		mirror = make_mirror(store, key, session);
+		if (mirror == NULL)
+		{
+			gpuvec_fail_memory(error, sizeof(*mirror));
+			return NULL;
+		}
+	}
+	else if (mirror->updater != NULL)
+	{
+		gpuvec_fail(error, GPUVEC_OBJECT_IN_USE, NULL, NULL,
+					"the mirror is being changed by another session");
+		return NULL;
+	}
+	mirror->refs++;
+	mirror->updater = session;
+	mirror->loading = load != NULL;
+	mirror->pages_done = 0;
+	mirror->pages_total = load ? load->nblocks : mirror->nblocks;
+	mirror->last_use = gpuvec_now();
+	return mirror;
+}
+
 gpuvec_update *
 gpuvec_update_begin(gpuvec_store *store, const gpuvec_mirror_key *key, const gpuvec_load *load,
 					const void *session, gpuvec_error *error)
@@ -184,37 +221,8 @@ gpuvec_update_begin(gpuvec_store *store, const gpuvec_mirror_key *key, const gpu
 		gpuvec_fail_memory(error, sizeof(*update));
 		return NULL;
 	}
-	mirror = gpuvec_store_find(store, key, session);
 	pthread_mutex_lock(&store->mutex);
-	if (mirror == NULL && load != NULL)
-	{
-		mirror = make_mirror(store, key, session);
-		if (mirror == NULL)
-			gpuvec_fail_memory(error, sizeof(*mirror));
-		else
-			mirror->refs++;
-	}
-	else if (mirror != NULL && (!mirror->listed || (load == NULL && mirror->view == NULL)))
-	{
-		/* gone in between, or being loaded */
-		mirror->refs--;
-		mirror = NULL;
-	}
-	if (mirror != NULL && mirror->updater != NULL)
-	{
-		gpuvec_fail(error, GPUVEC_OBJECT_IN_USE, NULL, NULL,
-					"the mirror is being changed by another session");
-		mirror->refs--;
-		mirror = NULL;
-	}
-	if (mirror != NULL)
-	{
-		mirror->updater = session;
-		mirror->loading = load != NULL;
-		mirror->pages_done = 0;
-		mirror->pages_total = load ? load->nblocks : mirror->nblocks;
-		mirror->last_use = gpuvec_now();
-	}
+	mirror = claim_mirror(store, key, load, session, error);
 	pthread_mutex_unlock(&store->mutex);
 	if (mirror == NULL)
 	{

@@ -209,7 +209,11 @@ do_refresh(session *s, uint64_t request, const char *data, size_t length)
 	{
 		lsns = gpuvec_update_lsns(s->update, &state, &error);
 		if (lsns == NULL)
+		{
+			gpuvec_update_abort(s->update);
+			s->update = NULL;
 			return answer_error(s, request, &error);
+		}
 	}
 	pieces[0] = (struct iovec) {&state, sizeof(state)};
 	pieces[1] = (struct iovec) {lsns, state.nblocks * sizeof(uint64_t)};
@@ -318,6 +322,7 @@ static bool
 parse_query(const gpuvec_query *wire, const uint16_t *ids, search *q, gpuvec_topk_query *query)
 {
 	if (wire->k < 1 || wire->k > GPUVEC_MAX_K || wire->len > GPUVEC_MAX_IDS ||
+		(wire->flags & ~(GPUVEC_QUERY_MIN_SCORE | GPUVEC_QUERY_AFTER)) != 0 ||
 		isnan(wire->min_score) || isnan(wire->after_score) || !ids_valid(ids, wire->len))
 		return false;
 	memset(query, 0, sizeof(*query));
@@ -368,7 +373,7 @@ parse_search(search *q, const char *data, size_t length)
 	return left == 0 ? NULL : "There are more ids than queries have.";
 }
 
-/* Room for the answers: no query has more of them than the view has rows */
+/* Room for the answers, if they fit a frame: no query has more than the view has rows */
 static bool
 allocate_matches(search *q, gpuvec_error *error)
 {
@@ -376,6 +381,11 @@ allocate_matches(search *q, gpuvec_error *error)
 
 	for (uint32_t i = 0; i < q->head.nqueries; i++)
 		total += q->queries[i].k < q->view->nrows ? q->queries[i].k : q->view->nrows;
+	if (total > (GPUVEC_MAX_FRAME - sizeof(gpuvec_result)) / sizeof(gpuvec_hit) - q->head.nqueries)
+		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED,
+						   "All queries together may have too many rows.",
+						   "Ask for fewer rows, or fewer queries at a time.",
+						   "the answer of the gpuvec engine would be too large");
 	q->matches = malloc((total + 1) * sizeof(gpuvec_match));
 	if (q->matches == NULL)
 		return gpuvec_fail_memory(error, total * sizeof(gpuvec_match));

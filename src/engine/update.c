@@ -315,6 +315,8 @@ take_page(gpuvec_update *update, const char *from, const char *end, gpuvec_error
 	row = from + sizeof(page);
 	if ((size_t) (end - row) < page.bytes || page.bytes % 4 != 0)
 		return bad_pages(error, "A page is cut off.");
+	if (page.block == UINT32_MAX)
+		return bad_pages(error, "A block number is out of range.");
 	if (update->npages > 0 && page.block <= update->pages[update->npages - 1].block)
 		return bad_pages(error, "Pages are not in order.");
 	if (!reserve((void **) &update->pages, update->npages, &update->room_pages,

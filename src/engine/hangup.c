@@ -112,3 +112,16 @@ gpuvec_hangup_unwatch(int fd)
 	}
 	pthread_mutex_unlock(&mutex);
 }
+
+bool
+gpuvec_hangup_cancel_all(void)
+{
+	bool		any;
+
+	pthread_mutex_lock(&mutex);
+	any = n > 0;
+	for (size_t i = 0; i < n; i++)
+		__atomic_store_n(list[i].canceled, 1, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&mutex);
+	return any;
+}

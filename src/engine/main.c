@@ -25,11 +25,22 @@
 
 #define EXIT_SETUP	3
 
+/* How long searches may take to end when the engine is asked to stop */
+#define FAREWELL_US	50000
+
 /* Frames and segments go back to the system when they are freed */
 #define MMAP_BYTES	(256 * 1024)
 
 static engine_options options;
 static gpuvec_server server;
+
+/* Leave no socket behind that we made */
+static void
+remove_socket(void)
+{
+	if (options.socket)
+		unlink(options.socket);
+}
 
 /* Exits when the supervisor is gone */
 static void *
@@ -43,7 +54,10 @@ watch_supervisor(void *arg)
 		ssize_t		n = read(options.liveness_fd, &c, 1);
 
 		if (n == 0 || (n < 0 && errno != EINTR))
+		{
+			remove_socket();
 			_exit(0);
+		}
 	}
 	return NULL;
 }
@@ -58,7 +72,10 @@ wait_for_signal(void *arg)
 	while (sigwait(set, &sig) != 0)
 		;
 	gpuvec_server_stop();
-	/* sessions see their connection end, and start over with the next engine */
+	remove_socket();
+	/* searches under way are told to try again; other sessions see the end */
+	if (gpuvec_hangup_cancel_all())
+		usleep(FAREWELL_US);
 	_exit(0);
 	return NULL;
 }
@@ -140,14 +157,14 @@ main(int argc, char **argv)
 		return EXIT_SETUP;
 	}
 	server.options = &options;
+	if (!gpuvec_store_open(&server.store, &options))
+		return EXIT_SETUP;
 	server.listen_fd = options.socket ? listen_on(options.socket) : options.listen_fd;
 	if (server.listen_fd < 0)
 	{
 		gpuvec_log("ERROR", "could not listen on socket \"%s\": %s", options.socket, strerror(errno));
 		return EXIT_SETUP;
 	}
-	if (!gpuvec_store_open(&server.store, &options))
-		return EXIT_SETUP;
 	gpuvec_server_run(&server);
 	return 0;
 }

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -29,18 +28,18 @@ typedef struct session_start
 	int			fd;
 } session_start;
 
-static volatile sig_atomic_t stopping = 0;
+static int	stopping = 0;		/* atomic */
 
 bool
 gpuvec_server_stopping(void)
 {
-	return stopping;
+	return __atomic_load_n(&stopping, __ATOMIC_RELAXED);
 }
 
 void
 gpuvec_server_stop(void)
 {
-	stopping = 1;
+	__atomic_store_n(&stopping, 1, __ATOMIC_RELAXED);
 }
 
 /* A session's thread */
@@ -103,7 +102,7 @@ wait_for_connection(int listen_fd)
 void
 gpuvec_server_run(gpuvec_server *server)
 {
-	while (!stopping)
+	while (!gpuvec_server_stopping())
 	{
 		int			fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC);
 

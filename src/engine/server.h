@@ -46,4 +46,7 @@ extern bool gpuvec_hangup_start(void);
 extern void gpuvec_hangup_watch(int fd, int *canceled);
 extern void gpuvec_hangup_unwatch(int fd);
 
+/* The engine is about to exit: cancel all; false if nothing was under way */
+extern bool gpuvec_hangup_cancel_all(void);
+
 #endif							/* GPUVEC_SERVER_H */

@@ -501,6 +501,20 @@ run_search(session *s, search *q, gpuvec_error *error)
 	return ok;
 }
 
+/* A search was canceled: nobody is there, or the engine is about to exit */
+static bool
+answer_canceled(session *s, uint64_t request)
+{
+	gpuvec_error error;
+
+	if (gpuvec_server_stopping())
+	{
+		gpuvec_fail(&error, GPUVEC_SYSTEM_ERROR, NULL, NULL, "the gpuvec engine is shutting down");
+		gpuvec_send_error(s->fd, request, &error, true);
+	}
+	return false;
+}
+
 /* Search */
 static bool
 do_search(session *s, uint64_t request, const char *data, size_t length)
@@ -518,9 +532,9 @@ do_search(session *s, uint64_t request, const char *data, size_t length)
 	}
 	open_view(s, &q);
 	if (q.view == NULL || q.head.nqueries == 0 || run_search(s, &q, &error))
-		ok = !q.canceled && answer_search(s, request, &q, started);
+		ok = q.canceled ? answer_canceled(s, request) : answer_search(s, request, &q, started);
 	else
-		ok = answer_error(s, request, &error);
+		ok = q.canceled && !error.fatal ? answer_canceled(s, request) : answer_error(s, request, &error);
 	gpuvec_view_unref(q.view);
 	gpuvec_store_release(&s->server->store, q.mirror);
 	free(q.matches);

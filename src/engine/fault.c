@@ -27,15 +27,25 @@ gpuvec_fault(const char *name, long *argument)
 }
 #endif
 
-/* Crash, if asked for */
+/* Is it time for a fault that may be asked for the N-th time only? */
+bool
+gpuvec_fault_due(const char *name)
+{
+	static int	times = 0;
+	long		nth = 0;
+
+	(void) name;
+	if (!gpuvec_fault(name, &nth))
+		return false;
+	return nth == 0 || __atomic_add_fetch(&times, 1, __ATOMIC_RELAXED) == nth;
+}
+
+/* Crash, if asked for, before this thread does anything else */
 void
 gpuvec_fault_crash(const char *name)
 {
-	long		argument = 0;
-
-	(void) name;
-	if (gpuvec_fault(name, &argument))
-		kill(getpid(), SIGSEGV);
+	if (gpuvec_fault_due(name))
+		raise(SIGSEGV);
 }
 
 /* Sleep, if asked for, until canceled */

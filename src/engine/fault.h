@@ -9,6 +9,7 @@
  *	 crash-on-search	SIGSEGV when a search arrives
  *	 crash-on-commit	SIGSEGV when a load or refresh is to be published
  *	 oom-on-commit		a load or refresh finds no memory
+ *						(with an argument N the last three happen the N-th time only)
  *	 slow-search:MS		a search takes so many milliseconds longer
  *	 slow-commit:MS		publishing takes so many milliseconds longer
  *	 protocol-version:N	claim to speak this version
@@ -26,6 +27,7 @@ extern bool gpuvec_fault(const char *name, long *argument);
 #define gpuvec_fault(name, argument) ((void) (argument), false)
 #endif
 
+extern bool gpuvec_fault_due(const char *name);
 extern void gpuvec_fault_crash(const char *name);
 extern void gpuvec_fault_sleep(const char *name, const int *canceled);
 

@@ -917,10 +917,9 @@ make_view(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 {
 	draft		d = {0};
 	gpuvec_view *view = NULL;
-	long		argument = 0;
 	bool		ok = true;
 
-	if (gpuvec_fault("oom-on-commit", &argument))
+	if (gpuvec_fault_due("oom-on-commit"))
 		ok = gpuvec_fail_memory(error, 1);
 	if (ok && !update->load)
 	{

@@ -131,29 +131,29 @@ run_together(gpuvec_scheduler *scheduler, request *batch, uint32_t nqueries, gpu
 	return ok;
 }
 
-/* Run a batch, and tell its owners.  Called and returns with the mutex locked. */
+/*
+ * Run a batch, and tell its owners.  If requests do not go together (memory that
+ * suffices for each may not for all), each is tried alone, so that only those fail
+ * that have to.  Called and returns with the mutex locked.
+ */
 static void
 run_batch(gpuvec_scheduler *scheduler, request *batch, uint32_t nqueries)
 {
 	gpuvec_error error;
-	bool		ok;
+	bool		together;
 
 	scheduler->stats.batches++;
 	scheduler->stats.queries += nqueries;
 	pthread_mutex_unlock(&scheduler->mutex);
-	if (batch->next == NULL)
-		ok = scheduler->backend->topk(scheduler->backend, batch->view, batch->measure,
-									  batch->queries, batch->nqueries, &error);
-	else
-		ok = run_together(scheduler, batch, nqueries, &error);
+	together = batch->next != NULL && run_together(scheduler, batch, nqueries, &error);
+	for (request *r = batch; r != NULL; r = r->next)
+		r->ok = together || scheduler->backend->topk(scheduler->backend, r->view, r->measure,
+													 r->queries, r->nqueries, &r->error);
 	pthread_mutex_lock(&scheduler->mutex);
 	while (batch != NULL)
 	{
 		request    *next = batch->next;
 
-		batch->ok = ok;
-		if (!ok)
-			batch->error = error;
 		batch->done = true;
 		pthread_cond_signal(&batch->wake);
 		batch = next;

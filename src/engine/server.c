@@ -26,6 +26,7 @@ typedef struct session_start
 {
 	gpuvec_server *server;
 	int			fd;
+	bool		full;			/* there were max_sessions before */
 } session_start;
 
 static int	stopping = 0;		/* atomic */
@@ -49,7 +50,7 @@ session_thread(void *arg)
 	session_start start = *(session_start *) arg;
 
 	free(arg);
-	gpuvec_session_run(start.server, start.fd);
+	gpuvec_session_run(start.server, start.fd, start.full);
 	__atomic_sub_fetch(&start.server->sessions, 1, __ATOMIC_RELAXED);
 	return NULL;
 }
@@ -75,8 +76,9 @@ start_session(gpuvec_server *server, int fd)
 
 	if (start == NULL)
 		return false;
-	*start = (session_start) {server, fd};
-	__atomic_add_fetch(&server->sessions, 1, __ATOMIC_RELAXED);
+	*start = (session_start) {server, fd, false};
+	start->full = __atomic_add_fetch(&server->sessions, 1, __ATOMIC_RELAXED) >
+		(uint32_t) server->options->max_sessions;
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);

@@ -32,8 +32,8 @@ extern void gpuvec_server_run(gpuvec_server *server);
 extern bool gpuvec_server_stopping(void);
 extern void gpuvec_server_stop(void);
 
-/* Serve one connection until it ends; closes fd */
-extern void gpuvec_session_run(gpuvec_server *server, int fd);
+/* Serve one connection until it ends; closes fd.  `full`: only say that there is no room. */
+extern void gpuvec_session_run(gpuvec_server *server, int fd, bool full);
 
 /* Answer with an error; false if the connection is gone */
 extern bool gpuvec_send_error(int fd, uint64_t request, const gpuvec_error *error, bool retry);

@@ -29,6 +29,7 @@ typedef struct session
 {
 	gpuvec_server *server;
 	int			fd;
+	bool		full;			/* there were max_sessions before */
 	gpuvec_update *update;		/* load or refresh under way */
 } session;
 
@@ -624,8 +625,7 @@ greet(session *s)
 	if (memcmp(hello.incarnation, s->server->options->incarnation, sizeof(hello.incarnation)) != 0)
 		return refuse(s, &frame, GPUVEC_SYSTEM_ERROR, NULL, NULL,
 					  "the gpuvec engine belongs to another start of the server", true);
-	if (__atomic_load_n(&s->server->sessions, __ATOMIC_RELAXED) >
-		(uint32_t) s->server->options->max_sessions)
+	if (s->full)
 	{
 		snprintf(detail, sizeof(detail), "It serves %d sessions at most.",
 				 s->server->options->max_sessions);
@@ -670,9 +670,9 @@ read_frame(session *s, gpuvec_frame *frame)
 }
 
 void
-gpuvec_session_run(gpuvec_server *server, int fd)
+gpuvec_session_run(gpuvec_server *server, int fd, bool full)
 {
-	session		s = {.server = server,.fd = fd};
+	session		s = {.server = server,.fd = fd,.full = full};
 
 	if (greet(&s))
 	{

@@ -58,14 +58,18 @@ cgroup_limit(void)
 	while (fgets(line, sizeof(line), file))
 	{
 		char		path[1200];
-		char	   *group = strrchr(line, ':');
 		bool		unified = strncmp(line, "0::", 3) == 0;
+		char	   *controllers = strchr(line, ':');
+		char	   *group = controllers ? strchr(controllers + 1, ':') : NULL;
 		size_t		found;
 
-		if (group == NULL || (!unified && strstr(line, ":memory:") == NULL))
+		/* number:controllers:path, of which only the path may contain colons */
+		if (group == NULL)
 			continue;
+		*group++ = '\0';
 		group[strcspn(group, "\n")] = '\0';
-		group++;
+		if (*group != '/' || (!unified && strstr(controllers, "memory") == NULL))
+			continue;
 		/* the group itself and all above it */
 		for (;;)
 		{
@@ -368,20 +372,36 @@ gpuvec_store_drop_private(gpuvec_store *store, const void *session)
 	drop_mirrors(store, NULL, session);
 }
 
+/* May a mirror be evicted from a place? */
+static bool
+can_go(const gpuvec_mirror *mirror, const gpuvec_place *place)
+{
+	return mirror->place == place && mirror->updater == NULL && mirror->owner == NULL &&
+		mirror->view != NULL;
+}
+
 /* The mirror of a place that was used least recently and can go */
 static gpuvec_mirror *
-least_recent(gpuvec_store *store, const gpuvec_place *place, const gpuvec_mirror *except)
+least_recent(gpuvec_store *store, const gpuvec_place *place)
 {
 	gpuvec_mirror *oldest = NULL;
 
 	for (gpuvec_mirror *mirror = store->mirrors; mirror; mirror = mirror->next)
-	{
-		if (mirror->place == place && mirror != except && mirror->updater == NULL &&
-			mirror->owner == NULL && mirror->view != NULL &&
-			(oldest == NULL || mirror->last_use < oldest->last_use))
+		if (can_go(mirror, place) && (oldest == NULL || mirror->last_use < oldest->last_use))
 			oldest = mirror;
-	}
 	return oldest;
+}
+
+/* Bytes of a place that no eviction frees */
+static size_t
+bytes_that_stay(gpuvec_store *store, const gpuvec_place *place)
+{
+	size_t		bytes = place->used;
+
+	for (gpuvec_mirror *mirror = store->mirrors; mirror; mirror = mirror->next)
+		if (can_go(mirror, place))
+			bytes -= mirror->charged;
+	return bytes;
 }
 
 bool
@@ -392,17 +412,12 @@ gpuvec_store_charge(gpuvec_store *store, gpuvec_mirror *mirror, size_t bytes, gp
 	bool		fits;
 
 	pthread_mutex_lock(&store->mutex);
-	/* evict only if that helps */
-	fits = mirror->charged + bytes <= place->budget;
-	while (fits && place->used + bytes > place->budget)
+	/* evict only if that helps; this mirror has an updater and stays */
+	fits = bytes <= place->budget && bytes_that_stay(store, place) <= place->budget - bytes;
+	while (fits && place->used > place->budget - bytes)
 	{
-		gpuvec_mirror *oldest = least_recent(store, place, mirror);
+		gpuvec_mirror *oldest = least_recent(store, place);
 
-		if (oldest == NULL)
-		{
-			fits = false;
-			break;
-		}
 		gpuvec_log("LOG", "evicting the mirror of relation %u of database %u",
 				   oldest->key.relation, oldest->key.database);
 		gpuvec_store_unlist(store, oldest);

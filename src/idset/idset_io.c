@@ -47,14 +47,14 @@ static const char *
 parse_id(const char *text, const char *p, uint16 *id)
 {
 	bool		negative = *p == '-';
-	int64		number = 0;
+	uint32		number = 0;
 	const char *digits = *p == '-' || *p == '+' ? p + 1 : p;
 	const char *end = digits;
 
 	while (isdigit((unsigned char) *end))
 	{
-		/* stop growing far beyond the range: only the error message needs it */
-		if (number < INT64CONST(1000000000000000000) / 10)
+		/* what is too large stays too large */
+		if (number <= GPUVEC_MAX_ID)
 			number = number * 10 + (*end - '0');
 		end++;
 	}
@@ -63,7 +63,12 @@ parse_id(const char *text, const char *p, uint16 *id)
 	if (*end != ',' && *end != '}' && *end != ']' && *end != '\0' &&
 		!isspace((unsigned char) *end))
 		syntax_error(text, "A set consists of whole numbers.");
-	*id = idset_check_id(negative ? -number : number);
+	if (number > GPUVEC_MAX_ID || (negative && number > 0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("id %.*s is out of range for type idset", (int) (end - p), p),
+				 errdetail("Ids are 0 to %d.", GPUVEC_MAX_ID)));
+	*id = (uint16) number;
 	return end;
 }
 

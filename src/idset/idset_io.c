@@ -133,9 +133,16 @@ Datum
 idset_recv(PG_FUNCTION_ARGS)
 {
 	StringInfo	buf = (StringInfo) PG_GETARG_POINTER(0);
-	int32		n = pq_getmsgint(buf, sizeof(int32));
+	int32		n;
 	IdSet	   *set;
 
+	if (buf->len - buf->cursor < (int) sizeof(int32))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
+				 errmsg("invalid length of external \"idset\" value"),
+				 errdetail("A value has at least %d bytes, not %d.", (int) sizeof(int32),
+						   buf->len - buf->cursor)));
+	n = pq_getmsgint(buf, sizeof(int32));
 	if (n < 0 || n > GPUVEC_MAX_IDS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),

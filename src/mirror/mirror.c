@@ -31,8 +31,12 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-/* From this many rows on the visibility map is read */
-#define MAP_MIN_ROWS		512
+/*
+ * Reading a page of the visibility map costs about as much as fetching this many
+ * rows, and asking for the number of the last refresh as this many.
+ */
+#define MAP_PAGE_ROWS		4
+#define MAP_ASK_ROWS		256
 
 /* Hits that one answer of the engine may have */
 #define ANSWER_HITS			(4 * 1024 * 1024)
@@ -314,6 +318,37 @@ take_answer(MirrorSearch *search, Request *request, Answer *answer,
 }
 
 /*
+ * The last refresh number that this session was told of, and of which mirror.
+ * Any number known before the map is read will do for visibility.c; an old one
+ * just proves less.  Numbers of another engine (connection) prove nothing.
+ */
+static struct
+{
+	gpuvec_mirror_key key;
+	uint64		generation;
+	uint64		refresh;
+}			last_told;
+
+/* Remember what an answer told */
+static void
+remember_refresh(const MirrorTarget *target, uint64 refresh)
+{
+	last_told.key = target->key;
+	last_told.generation = GpuvecLinkGeneration();
+	last_told.refresh = refresh;
+}
+
+/* A refresh number that is known for this mirror, or 0 */
+static uint64
+known_refresh(const MirrorTarget *target)
+{
+	if (last_told.generation != GpuvecLinkGeneration() ||
+		memcmp(&last_told.key, &target->key, sizeof(target->key)) != 0)
+		return 0;
+	return last_told.refresh;
+}
+
+/*
  * One request, after which the mirror is known to be fresh.  False: the
  * connection was lost.
  */
@@ -328,7 +363,10 @@ ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
 		if (!ask(request, position, answer))
 			return false;
 		if (state->state == GPUVEC_READY && state->checked >= position)
+		{
+			remember_refresh(target, state->refresh);
 			return true;
+		}
 		pfree(answer->reply.data);
 		if (target->mode == MIRROR_PRIVATE)
 		{
@@ -378,15 +416,28 @@ search_group(MirrorTarget *target, MirrorSearch *search, MirrorVisibility *visib
 	return true;
 }
 
-/* Read the visibility map if the answer will be large */
+/* Read the visibility map if it will save more than it costs */
 static bool
 take_map(MirrorTarget *target, MirrorSearch *search, MirrorVisibility *visibility)
 {
+	double		rows = (double) Min(search->k, FIRST_ALL_ROWS) * search->nqueries;
+	BlockNumber pages;
 	gpuvec_state state;
 
-	if (target->mode != MIRROR_SHARED ||
-		search->k < MAP_MIN_ROWS / (uint64) Max(search->nqueries, 1))
+	if (target->mode != MIRROR_SHARED)
 		return true;
+	pages = MirrorVisibilityMapPages(visibility);
+	if (pages == 0 || rows < (double) pages * MAP_PAGE_ROWS)
+		return true;
+	if (rows < MAP_ASK_ROWS)
+	{
+		uint64		refresh = known_refresh(target);
+
+		GPUVEC_INJECTION("search-before-map");
+		if (refresh != 0)
+			MirrorVisibilityTakeMap(visibility, refresh);
+		return true;
+	}
 	if (!MirrorState(&target->key, &state))
 		return false;
 	if (state.state != GPUVEC_READY &&

@@ -90,6 +90,7 @@ extern bool MirrorEnsure(MirrorTarget *target, Snapshot snapshot, XLogRecPtr pos
 /* visibility.c */
 typedef struct MirrorVisibility MirrorVisibility;
 extern MirrorVisibility *MirrorVisibilityBegin(MirrorTarget *target, Snapshot snapshot);
+extern BlockNumber MirrorVisibilityMapPages(MirrorVisibility *visibility);
 extern void MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh);
 extern bool MirrorVisible(MirrorVisibility *visibility, const gpuvec_hit *hit,
 						  const MirrorQuery *query, gpuvec_measure measure);

@@ -31,9 +31,13 @@
 #include "idset/idset.h"
 #include "mirror/mirror.h"
 #include "storage/bufmgr.h"
+#include "storage/bufpage.h"
+#include "storage/smgr.h"
+#include "utils/memutils.h"
 
-/* Tables with more pages than this are not worth reading the map for */
-#define MAP_MAX_BLOCKS	(64 * 1024 * 1024)
+/* Layout of the visibility map: two bits for each heap page (visibilitymap.c) */
+#define MAP_PAGE_BYTES	(BLCKSZ - MAXALIGN(SizeOfPageHeaderData))
+#define MAP_PAGE_BLOCKS ((BlockNumber) (MAP_PAGE_BYTES * 4))
 
 struct MirrorVisibility
 {
@@ -41,9 +45,9 @@ struct MirrorVisibility
 	Snapshot	snapshot;
 	TupleTableSlot *slot;
 
-	/* the visibility map as it was, one bit per page; NULL: not taken */
-	uint8	   *all_visible;
-	BlockNumber nblocks;
+	/* the visibility map as it was, page by page; NULL: not taken */
+	uint8	   *map;
+	BlockNumber map_pages;
 	uint64		refresh;		/* n0 */
 };
 
@@ -62,31 +66,63 @@ void
 MirrorVisibilityEnd(MirrorVisibility *visibility)
 {
 	ExecDropSingleTupleTableSlot(visibility->slot);
-	if (visibility->all_visible)
-		pfree(visibility->all_visible);
+	if (visibility->map)
+		pfree(visibility->map);
 	pfree(visibility);
 }
 
-/* Read the visibility map; `refresh` was asked for before */
+/*
+ * How many pages does the visibility map of the relation have?  One page tells
+ * of 32,672 heap pages, so this is cheap to read even for large tables.
+ */
+BlockNumber
+MirrorVisibilityMapPages(MirrorVisibility *visibility)
+{
+	Relation	rel = visibility->target->rel;
+
+	if (!smgrexists(RelationGetSmgr(rel), VISIBILITYMAP_FORKNUM))
+		return 0;
+	return RelationGetNumberOfBlocksInFork(rel, VISIBILITYMAP_FORKNUM);
+}
+
+/*
+ * Copy the visibility map; `refresh` was known before.  Bits are read without a
+ * lock, as everywhere: a bit that is cleared just now was set a moment ago, when
+ * the page still was all-visible, and the check that follows sees the change.
+ */
 void
 MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh)
 {
 	Relation	rel = visibility->target->rel;
-	BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
-	Buffer		buffer = InvalidBuffer;
+	BlockNumber pages = MirrorVisibilityMapPages(visibility);
 
-	if (nblocks > MAP_MAX_BLOCKS || gpuvec_verify)
+	if (pages == 0 || gpuvec_verify)
 		return;
-	visibility->all_visible = palloc0(nblocks / 8 + 1);
-	for (BlockNumber block = 0; block < nblocks; block++)
+	visibility->map = MemoryContextAllocHuge(CurrentMemoryContext, (Size) pages * MAP_PAGE_BYTES);
+	for (BlockNumber page = 0; page < pages; page++)
 	{
-		if (VM_ALL_VISIBLE(rel, block, &buffer))
-			visibility->all_visible[block / 8] |= 1 << (block % 8);
-	}
-	if (BufferIsValid(buffer))
+		Buffer		buffer = ReadBufferExtended(rel, VISIBILITYMAP_FORKNUM, page,
+												RBM_ZERO_ON_ERROR, NULL);
+
+		memcpy(visibility->map + (Size) page * MAP_PAGE_BYTES,
+			   PageGetContents(BufferGetPage(buffer)), MAP_PAGE_BYTES);
 		ReleaseBuffer(buffer);
-	visibility->nblocks = nblocks;
+	}
+	visibility->map_pages = pages;
 	visibility->refresh = refresh;
+}
+
+/* Was the page all-visible when the map was taken? */
+static bool
+page_all_visible(const MirrorVisibility *visibility, BlockNumber block)
+{
+	BlockNumber page = block / MAP_PAGE_BLOCKS;
+	uint32		place = block % MAP_PAGE_BLOCKS;
+
+	if (page >= visibility->map_pages)
+		return false;
+	return (visibility->map[(Size) page * MAP_PAGE_BYTES + place / 4] >>
+			(place % 4 * 2)) & VISIBILITYMAP_ALL_VISIBLE;
 }
 
 /* Compare a score with what the table's row says */
@@ -126,9 +162,8 @@ MirrorVisible(MirrorVisibility *visibility, const gpuvec_hit *hit,
 	BlockNumber block = gpuvec_tid_block(hit->tid);
 	ItemPointerData tid;
 
-	if (visibility->all_visible && hit->refresh <= visibility->refresh &&
-		block < visibility->nblocks &&
-		(visibility->all_visible[block / 8] & (1 << (block % 8))))
+	if (visibility->map && hit->refresh <= visibility->refresh &&
+		page_all_visible(visibility, block))
 		return true;
 
 	ItemPointerSet(&tid, block, gpuvec_tid_line(hit->tid));

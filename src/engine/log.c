@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "engine/log.h"
@@ -22,8 +23,10 @@ void
 gpuvec_log_init(void)
 {
 	int			flags = fcntl(STDERR_FILENO, F_GETFL);
+	struct stat st;
 
-	if (flags >= 0)
+	/* a terminal or a file may be shared with others */
+	if (flags >= 0 && fstat(STDERR_FILENO, &st) == 0 && S_ISFIFO(st.st_mode))
 		fcntl(STDERR_FILENO, F_SETFL, flags | O_NONBLOCK);
 }
 
@@ -45,6 +48,9 @@ gpuvec_log(const char *level, const char *format,...)
 	va_start(args, format);
 	vsnprintf(line + n, sizeof(line) - n - 1, format, args);
 	va_end(args);
+	for (char *p = line; *p; p++)
+		if (*p == '\n')
+			*p = ' ';
 	strcat(line, "\n");
 
 	pthread_mutex_lock(&mutex);

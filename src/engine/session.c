@@ -10,7 +10,6 @@
  */
 #include <errno.h>
 #include <math.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,12 +24,17 @@
 /* Exit code after an error from which the backend cannot recover */
 #define EXIT_BACKEND	4
 
+/* A buffer that is larger is not kept from request to request */
+#define KEEP_BYTES		((size_t) 1024 * 1024)
+
 typedef struct session
 {
 	gpuvec_server *server;
 	int			fd;
-	bool		full;			/* there were max_sessions before */
+	bool		full;			/* it came when there was no room */
 	gpuvec_update *update;		/* load or refresh under way */
+	char	   *buffer;			/* of requests */
+	size_t		room;
 } session;
 
 /* Read exactly size bytes */
@@ -155,17 +159,13 @@ answer_violation(session *s, uint64_t request, const char *what)
 static bool
 do_stat(session *s, uint64_t request, const char *data, size_t length)
 {
-	gpuvec_store *store = &s->server->store;
 	gpuvec_mirror_key key;
-	gpuvec_mirror *mirror;
 	gpuvec_state state;
 
 	if (length != sizeof(key))
 		return answer_violation(s, request, "STAT has the wrong length.");
 	memcpy(&key, data, sizeof(key));
-	mirror = gpuvec_store_find(store, &key, s);
-	gpuvec_store_state(store, mirror, &state);
-	gpuvec_store_release(store, mirror);
+	gpuvec_store_stat(&s->server->store, &key, s, &state);
 	return send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
 }
 
@@ -186,6 +186,14 @@ do_load(session *s, uint64_t request, const char *data, size_t length)
 	memset(&state, 0, sizeof(state));
 	state.state = GPUVEC_LOADING;
 	return send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
+}
+
+/* Forget the load or refresh under way */
+static void
+abort_update(session *s)
+{
+	gpuvec_update_abort(s->update);
+	s->update = NULL;
 }
 
 /* Begin a refresh: answer with the LSNs of all pages */
@@ -209,10 +217,13 @@ do_refresh(session *s, uint64_t request, const char *data, size_t length)
 	if (s->update)
 	{
 		lsns = gpuvec_update_lsns(s->update, &state, &error);
-		if (lsns == NULL)
+		if (lsns == NULL || state.nblocks > (GPUVEC_MAX_FRAME - sizeof(state)) / sizeof(uint64_t))
 		{
-			gpuvec_update_abort(s->update);
-			s->update = NULL;
+			abort_update(s);
+			if (lsns != NULL)
+				gpuvec_fail(&error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
+							"the relation is too large for the gpuvec engine");
+			free(lsns);
 			return answer_error(s, request, &error);
 		}
 	}
@@ -223,17 +234,14 @@ do_refresh(session *s, uint64_t request, const char *data, size_t length)
 	return ok;
 }
 
-/* Take pages; the frame is the update's from now on */
+/* Take pages */
 static bool
-do_pages(session *s, uint64_t request, char *data, size_t length)
+do_pages(session *s, uint64_t request, const char *data, size_t length)
 {
 	gpuvec_error error;
 
 	if (s->update == NULL)
-	{
-		free(data);
 		return answer_violation(s, request, "PAGES are out of place.");
-	}
 	if (gpuvec_update_pages(s->update, data, length, &error))
 		return true;
 	/* the session is sending more, and would not know what the error is about */
@@ -302,10 +310,8 @@ typedef struct search
 	gpuvec_search head;
 	gpuvec_topk_query *queries;
 	gpuvec_match *matches;
-	gpuvec_mirror *mirror;
-	gpuvec_view *view;
-	gpuvec_state state;
-	int			canceled;
+	gpuvec_searchable mirror;
+	int			canceled;		/* the connection was closed; set atomically */
 } search;
 
 /* Are ids ascending and distinct? */
@@ -374,14 +380,23 @@ parse_search(search *q, const char *data, size_t length)
 	return left == 0 ? NULL : "There are more ids than queries have.";
 }
 
-/* Room for the answers, if they fit a frame: no query has more than the view has rows */
+/* Hits that a query can have at most */
+static uint64_t
+most_hits(const search *q, const gpuvec_topk_query *query)
+{
+	uint64_t	nrows = q->mirror.view->nrows;
+
+	return query->k < nrows ? query->k : nrows;
+}
+
+/* Room for the answers, if they fit a frame */
 static bool
 allocate_matches(search *q, gpuvec_error *error)
 {
 	uint64_t	total = 0;
 
 	for (uint32_t i = 0; i < q->head.nqueries; i++)
-		total += q->queries[i].k < q->view->nrows ? q->queries[i].k : q->view->nrows;
+		total += most_hits(q, &q->queries[i]);
 	if (total > (GPUVEC_MAX_FRAME - sizeof(gpuvec_result)) / sizeof(gpuvec_hit) - q->head.nqueries)
 		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED,
 						   "All queries together may have too many rows.",
@@ -394,45 +409,20 @@ allocate_matches(search *q, gpuvec_error *error)
 	for (uint32_t i = 0; i < q->head.nqueries; i++)
 	{
 		q->queries[i].matches = q->matches + total;
-		total += q->queries[i].k < q->view->nrows ? q->queries[i].k : q->view->nrows;
+		total += most_hits(q, &q->queries[i]);
 	}
 	return true;
 }
 
-/* Find the mirror's view, if it is fresh enough */
-static void
-open_view(session *s, search *q)
-{
-	gpuvec_store *store = &s->server->store;
-
-	memset(&q->state, 0, sizeof(q->state));
-	q->mirror = gpuvec_store_find(store, &q->head.key, s);
-	if (q->mirror == NULL)
-		return;
-	gpuvec_store_state(store, q->mirror, &q->state);
-	if (q->state.state != GPUVEC_READY || q->state.checked < q->head.position)
-		return;
-	pthread_mutex_lock(&store->mutex);
-	q->view = gpuvec_view_ref(q->mirror->view);
-	q->mirror->last_use = gpuvec_now();
-	q->mirror->searches += q->head.nqueries;
-	pthread_mutex_unlock(&store->mutex);
-}
-
 /*
  * Turn matches into hits: each with the number of the refresh that last read its
- * page.  The page table may be newer than the view that was searched; numbers
- * only grow, and a larger one only makes the session look at the row itself.
+ * page, as of the very version of the mirror that was searched.
  */
-static gpuvec_hit *
-make_hits(session *s, const search *q, uint64_t nhits)
+static void
+make_hits(const search *q, gpuvec_hit *hits)
 {
-	gpuvec_hit *hits = malloc((nhits + 1) * sizeof(gpuvec_hit));
-	uint64_t	n = 0;
+	const gpuvec_page_numbers *numbers = q->mirror.numbers;
 
-	if (hits == NULL)
-		return NULL;
-	pthread_mutex_lock(&s->server->store.mutex);
 	for (uint32_t i = 0; i < q->head.nqueries; i++)
 	{
 		for (uint32_t j = 0; j < q->queries[i].nmatches; j++)
@@ -440,52 +430,59 @@ make_hits(session *s, const search *q, uint64_t nhits)
 			const gpuvec_match *match = &q->queries[i].matches[j];
 			uint32_t	block = gpuvec_tid_block(match->tid);
 
-			hits[n++] = (gpuvec_hit) {
+			*hits++ = (gpuvec_hit) {
 				.score = match->score,.tid = match->tid,.common = match->common,
-				.refresh = block < q->mirror->nblocks ? q->mirror->pages[block].refresh : UINT64_MAX
+				.refresh = block < numbers->nblocks ? numbers->refresh[block] : UINT64_MAX
 			};
 		}
 	}
-	pthread_mutex_unlock(&s->server->store.mutex);
-	return hits;
+}
+
+/* Microseconds since some moment */
+static int64_t
+stopwatch(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t) t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
 /* Send the answer to a search */
 static bool
-answer_search(session *s, uint64_t request, search *q, int64_t started)
+answer_search(session *s, uint64_t request, const search *q, int64_t started)
 {
-	gpuvec_result result = {.state = q->state};
-	uint32_t	padded = q->view ? (q->head.nqueries + 1) / 2 * 2 : 0;
-	uint32_t   *counts = calloc(padded + 1, sizeof(uint32_t));
-	gpuvec_hit *hits;
-	struct iovec pieces[3];
+	gpuvec_result result = {.state = q->mirror.state};
+	uint32_t	nqueries = q->mirror.view ? q->head.nqueries : 0;
+	size_t		counts_size = (nqueries + (size_t) 1) / 2 * 2 * sizeof(uint32_t);
+	char	   *body;
+	struct iovec pieces[2];
 	gpuvec_error error;
 	bool		ok;
 
-	result.nqueries = q->view ? q->head.nqueries : 0;
-	for (uint32_t i = 0; i < result.nqueries && counts; i++)
+	result.nqueries = nqueries;
+	for (uint32_t i = 0; i < nqueries; i++)
+		result.nhits += q->queries[i].nmatches;
+	body = malloc(counts_size + result.nhits * sizeof(gpuvec_hit) + 1);
+	if (body == NULL)
 	{
-		counts[i] = q->queries[i].nmatches;
-		result.nhits += counts[i];
-	}
-	hits = counts ? make_hits(s, q, result.nhits) : NULL;
-	if (hits == NULL)
-	{
-		free(counts);
-		gpuvec_fail_memory(&error, result.nhits * sizeof(gpuvec_hit));
+		gpuvec_fail_memory(&error, counts_size + result.nhits * sizeof(gpuvec_hit));
 		return answer_error(s, request, &error);
 	}
-	result.engine_us = (uint32_t) (gpuvec_now() - started);
+	memset(body, 0, counts_size);
+	for (uint32_t i = 0; i < nqueries; i++)
+		((uint32_t *) body)[i] = q->queries[i].nmatches;
+	if (nqueries > 0)
+		make_hits(q, (gpuvec_hit *) (body + counts_size));
+	result.engine_us = (uint32_t) (stopwatch() - started);
 	pieces[0] = (struct iovec) {&result, sizeof(result)};
-	pieces[1] = (struct iovec) {counts, padded * sizeof(uint32_t)};
-	pieces[2] = (struct iovec) {hits, result.nhits * sizeof(gpuvec_hit)};
-	ok = send_frame(s->fd, request, GPUVEC_MSG_RESULT, pieces, 3);
-	free(counts);
-	free(hits);
+	pieces[1] = (struct iovec) {body, counts_size + result.nhits * sizeof(gpuvec_hit)};
+	ok = send_frame(s->fd, request, GPUVEC_MSG_RESULT, pieces, 2);
+	free(body);
 	return ok;
 }
 
-/* Run a search whose view is open */
+/* Run a search of an open mirror */
 static bool
 run_search(session *s, search *q, gpuvec_error *error)
 {
@@ -495,7 +492,7 @@ run_search(session *s, search *q, gpuvec_error *error)
 	gpuvec_hangup_watch(s->fd, &q->canceled);
 	gpuvec_fault_sleep("slow-search", &q->canceled);
 	ok = allocate_matches(q, error) &&
-		gpuvec_scheduler_topk(q->mirror->place->scheduler, q->view,
+		gpuvec_scheduler_topk(q->mirror.place->scheduler, q->mirror.view,
 							  (gpuvec_measure) q->head.measure, q->queries,
 							  q->head.nqueries, error);
 	gpuvec_hangup_unwatch(s->fd);
@@ -520,7 +517,7 @@ answer_canceled(session *s, uint64_t request)
 static bool
 do_search(session *s, uint64_t request, const char *data, size_t length)
 {
-	int64_t		started = gpuvec_now();
+	int64_t		started = stopwatch();
 	search		q = {.canceled = 0};
 	gpuvec_error error;
 	const char *wrong = parse_search(&q, data, length);
@@ -531,60 +528,48 @@ do_search(session *s, uint64_t request, const char *data, size_t length)
 		free(q.queries);
 		return answer_violation(s, request, wrong);
 	}
-	open_view(s, &q);
-	if (q.view == NULL || q.head.nqueries == 0 || run_search(s, &q, &error))
+	gpuvec_store_open_search(&s->server->store, &q.head.key, s, q.head.position,
+							 q.head.nqueries, &q.mirror);
+	if (q.mirror.view == NULL || q.head.nqueries == 0 || run_search(s, &q, &error))
 		ok = q.canceled ? answer_canceled(s, request) : answer_search(s, request, &q, started);
 	else
 		ok = q.canceled && !error.fatal ? answer_canceled(s, request) : answer_error(s, request, &error);
-	gpuvec_view_unref(q.view);
-	gpuvec_store_release(&s->server->store, q.mirror);
+	gpuvec_store_close_search(&q.mirror);
 	free(q.matches);
 	free(q.queries);
 	return ok;
 }
 
-/* Do what a frame says.  False ends the connection.  Frees data. */
+/* Do what a frame says.  False ends the connection. */
 static bool
-do_request(session *s, const gpuvec_frame *frame, char *data)
+do_request(session *s, const gpuvec_frame *frame, const char *data)
 {
 	uint64_t	request = frame->request;
 	size_t		length = frame->length;
-	bool		ok;
 
 	switch ((gpuvec_message) frame->type)
 	{
 		case GPUVEC_MSG_PAGES:
 			return do_pages(s, request, data, length);
 		case GPUVEC_MSG_STAT:
-			ok = do_stat(s, request, data, length);
-			break;
+			return do_stat(s, request, data, length);
 		case GPUVEC_MSG_SEARCH:
-			ok = do_search(s, request, data, length);
-			break;
+			return do_search(s, request, data, length);
 		case GPUVEC_MSG_LOAD_BEGIN:
-			ok = do_load(s, request, data, length);
-			break;
+			return do_load(s, request, data, length);
 		case GPUVEC_MSG_REFRESH_BEGIN:
-			ok = do_refresh(s, request, data, length);
-			break;
+			return do_refresh(s, request, data, length);
 		case GPUVEC_MSG_COMMIT:
-			ok = do_commit(s, request, data, length);
-			break;
+			return do_commit(s, request, data, length);
 		case GPUVEC_MSG_DROP:
-			ok = do_drop(s, request, data, length);
-			break;
+			return do_drop(s, request, data, length);
 		case GPUVEC_MSG_LIST:
-			ok = do_list(s, request);
-			break;
+			return do_list(s, request);
 		case GPUVEC_MSG_ENGINE:
-			ok = do_engine(s, request);
-			break;
+			return do_engine(s, request);
 		default:
-			ok = answer_violation(s, request, "The type of the message is unknown.");
-			break;
+			return answer_violation(s, request, "The type of the message is unknown.");
 	}
-	free(data);
-	return ok;
 }
 
 /* Answer that the engine is not for this session */
@@ -639,34 +624,46 @@ greet(session *s)
 	return send_struct(s->fd, frame.request, GPUVEC_MSG_WELCOME, &welcome, sizeof(welcome));
 }
 
-/* Read a frame.  NULL at the end of the connection. */
-static char *
+/* Room for a request of this size */
+static bool
+reserve_buffer(session *s, size_t size)
+{
+	if (size <= s->room)
+		return true;
+	free(s->buffer);
+	s->buffer = malloc(size);
+	s->room = s->buffer ? size : 0;
+	return s->buffer != NULL;
+}
+
+/* Let go of a buffer that was for one large request */
+static void
+trim_buffer(session *s)
+{
+	if (s->room <= KEEP_BYTES)
+		return;
+	free(s->buffer);
+	s->buffer = NULL;
+	s->room = 0;
+}
+
+/* Read a frame.  False at the end of the connection. */
+static bool
 read_frame(session *s, gpuvec_frame *frame)
 {
-	char	   *data;
-
 	if (!read_bytes(s->fd, frame, sizeof(*frame)))
-		return NULL;
+		return false;
 	if (frame->length > GPUVEC_MAX_FRAME)
-	{
-		answer_violation(s, frame->request, "The message is too long.");
-		return NULL;
-	}
-	data = malloc((size_t) frame->length + 1);
-	if (data == NULL)
+		return answer_violation(s, frame->request, "The message is too long.");
+	if (!reserve_buffer(s, (size_t) frame->length + 1))
 	{
 		gpuvec_error error;
 
 		gpuvec_fail_memory(&error, frame->length);
 		gpuvec_send_error(s->fd, frame->request, &error, false);
-		return NULL;
+		return false;
 	}
-	if (!read_bytes(s->fd, data, frame->length))
-	{
-		free(data);
-		return NULL;
-	}
-	return data;
+	return read_bytes(s->fd, s->buffer, frame->length);
 }
 
 void
@@ -677,13 +674,12 @@ gpuvec_session_run(gpuvec_server *server, int fd, bool full)
 	if (greet(&s))
 	{
 		gpuvec_frame frame;
-		char	   *data;
 
-		while (!gpuvec_server_stopping() && (data = read_frame(&s, &frame)) != NULL)
-			if (!do_request(&s, &frame, data))
-				break;
+		while (read_frame(&s, &frame) && do_request(&s, &frame, s.buffer))
+			trim_buffer(&s);
 	}
 	gpuvec_update_abort(s.update);
 	gpuvec_store_drop_private(&server->store, &s);
+	free(s.buffer);
 	close(fd);
 }

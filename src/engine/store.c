@@ -1,7 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * store.c
- *	  The mirrors that are resident.
+ *	  The mirrors that are resident: finding, listing, dropping, evicting.
+ *
+ * Memory is charged to mirrors in bytes of their place's budget.  When a charge
+ * does not fit, mirrors that nobody is loading or refreshing are evicted, the
+ * least recently used first, but only if that makes room enough.  An evicted
+ * mirror that is being searched is only unlisted; its memory goes when the
+ * search lets go of its view.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,12 +20,6 @@
 #include "engine/log.h"
 #include "engine/store.h"
 
-#define MEGABYTE	((size_t) 1024 * 1024)
-
-/* Part of the free device memory, or of the machine's, that mirrors may take */
-#define DEVICE_PERCENT	80
-#define MACHINE_PERCENT	50
-
 int64_t
 gpuvec_now(void)
 {
@@ -29,249 +29,46 @@ gpuvec_now(void)
 	return (int64_t) t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-/* A number in a file, or SIZE_MAX ("max", no file) */
-static size_t
-read_limit(const char *path)
+void
+gpuvec_page_numbers_unref(gpuvec_page_numbers *numbers)
 {
-	FILE	   *file = fopen(path, "r");
-	unsigned long long value;
-	size_t		limit = SIZE_MAX;
-
-	if (file == NULL)
-		return limit;
-	if (fscanf(file, "%llu", &value) == 1)
-		limit = (size_t) value;
-	fclose(file);
-	return limit;
+	if (numbers && __atomic_sub_fetch(&numbers->refs, 1, __ATOMIC_ACQ_REL) == 0)
+		free(numbers);
 }
 
-/* The lowest memory limit of the control groups that this process is in */
-static size_t
-cgroup_limit(void)
-{
-	FILE	   *file = fopen("/proc/self/cgroup", "r");
-	size_t		limit = SIZE_MAX;
-	char		line[1024];
-
-	if (file == NULL)
-		return limit;
-	while (fgets(line, sizeof(line), file))
-	{
-		char		path[1200];
-		bool		unified = strncmp(line, "0::", 3) == 0;
-		char	   *controllers = strchr(line, ':');
-		char	   *group = controllers ? strchr(controllers + 1, ':') : NULL;
-		size_t		found;
-
-		/* number:controllers:path, of which only the path may contain colons */
-		if (group == NULL)
-			continue;
-		*group++ = '\0';
-		group[strcspn(group, "\n")] = '\0';
-		if (*group != '/' || (!unified && strstr(controllers, "memory") == NULL))
-			continue;
-		/* the group itself and all above it */
-		for (;;)
-		{
-			if (unified)
-				snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.max", group);
-			else
-				snprintf(path, sizeof(path), "/sys/fs/cgroup/memory%s/memory.limit_in_bytes", group);
-			found = read_limit(path);
-			if (found < limit)
-				limit = found;
-			if (*group == '\0')
-				break;
-			*strrchr(group, '/') = '\0';
-		}
-	}
-	fclose(file);
-	return limit;
-}
-
-/* What mirrors may take in a place */
-static size_t
-choose_budget(gpuvec_backend *backend, const engine_options *options)
-{
-	gpuvec_backend_info info;
-	size_t		limit;
-
-	if (options->memory_mb > 0)
-		return (size_t) options->memory_mb * MEGABYTE;
-	backend->info(backend, &info);
-	if (backend->on_device)
-		return info.memory_free / 100 * DEVICE_PERCENT;
-	limit = cgroup_limit();
-	return (info.memory_total < limit ? info.memory_total : limit) / 100 * MACHINE_PERCENT;
-}
-
-/* Add a place with an open backend */
-static bool
-add_place(gpuvec_store *store, gpuvec_backend *backend, const engine_options *options)
-{
-	gpuvec_place *place = &store->places[store->nplaces];
-
-	place->backend = backend;
-	place->scheduler = gpuvec_scheduler_new(backend);
-	place->budget = choose_budget(backend, options);
-	if (place->scheduler == NULL)
-		return false;
-	store->nplaces++;
-	return true;
-}
-
-/* Open all GPUs that are asked for.  False: *error says why not. */
-static bool
-open_devices(gpuvec_store *store, const engine_options *options, gpuvec_error *error)
-{
-	if (gpuvec_cuda_count(error) == 0)
-		return false;
-	for (int i = 0; i < options->ndevices; i++)
-	{
-		gpuvec_backend_options backend_options = {.device = options->devices[i]};
-		gpuvec_backend *backend = gpuvec_cuda_open(&backend_options, error);
-
-		if (backend == NULL)
-			return false;
-		if (!add_place(store, backend, options))
-			return gpuvec_fail_memory(error, 0);
-	}
-	return true;
-}
-
-/* Close the devices that were opened before one failed */
+/* Free mirrors whose last reference is gone; without the mutex, as it takes time */
 static void
-close_devices(gpuvec_store *store)
+free_mirrors(gpuvec_mirror *dead)
 {
-	while (store->nplaces > 0)
+	while (dead)
 	{
-		gpuvec_place *place = &store->places[--store->nplaces];
+		gpuvec_mirror *next = dead->next;
 
-		gpuvec_scheduler_free(place->scheduler);
-		place->backend->close(place->backend);
+		gpuvec_view_unref(dead->view);
+		gpuvec_page_numbers_unref(dead->numbers);
+		free(dead->pages);
+		free(dead);
+		dead = next;
 	}
-}
-
-/* Open the CPU backend */
-static bool
-open_cpu(gpuvec_store *store, const engine_options *options, gpuvec_error *error)
-{
-	gpuvec_backend_options backend_options = {.threads = options->cpu_threads};
-	gpuvec_backend *backend = gpuvec_cpu_open(&backend_options, error);
-
-	if (backend == NULL)
-		return false;
-	return add_place(store, backend, options) || gpuvec_fail_memory(error, 0);
-}
-
-/* Say what is ready */
-static void
-log_ready(const gpuvec_store *store)
-{
-	for (int i = 0; i < store->nplaces; i++)
-	{
-		const gpuvec_place *place = &store->places[i];
-		gpuvec_backend_info info;
-
-		place->backend->info(place->backend, &info);
-		gpuvec_log("LOG", "ready: backend %s, %s, %d threads, memory budget %zu MB",
-				   info.name, info.device, info.threads, place->budget / MEGABYTE);
-	}
-}
-
-bool
-gpuvec_store_open(gpuvec_store *store, const engine_options *options)
-{
-	gpuvec_error error = {0};
-	bool		opened = false;
-
-	memset(store, 0, sizeof(*store));
-	pthread_mutex_init(&store->mutex, NULL);
-	store->started = gpuvec_now();
-	store->pool = gpuvec_pool_new(options->cpu_threads);
-	if (store->pool == NULL)
-	{
-		gpuvec_log("ERROR", "could not start threads");
-		return false;
-	}
-	if (strcmp(options->backend, "cpu") != 0)
-	{
-		opened = open_devices(store, options, &error);
-		if (!opened)
-		{
-			bool		forced = strcmp(options->backend, "cuda") == 0;
-
-			close_devices(store);
-			gpuvec_log(forced ? "ERROR" : "LOG", "no GPU can be used: %s%s%s", error.message,
-					   error.detail[0] ? ": " : "", error.detail);
-			if (forced)
-				return false;
-		}
-	}
-	if (!opened && !open_cpu(store, options, &error))
-	{
-		gpuvec_log("ERROR", "%s", error.message);
-		return false;
-	}
-	log_ready(store);
-	return true;
-}
-
-/* Free a mirror whose last reference is gone */
-static void
-free_mirror(gpuvec_mirror *mirror)
-{
-	gpuvec_view_unref(mirror->view);
-	free(mirror->pages);
-	free(mirror);
-}
-
-/* Drop a reference; the caller holds the mutex.  Returns what is to be freed. */
-static gpuvec_mirror *
-unref_mirror(gpuvec_mirror *mirror)
-{
-	return --mirror->refs == 0 ? mirror : NULL;
 }
 
 void
 gpuvec_store_release(gpuvec_store *store, gpuvec_mirror *mirror)
 {
-	gpuvec_mirror *dead;
+	bool		last;
 
-	if (mirror == NULL)
-		return;
 	pthread_mutex_lock(&store->mutex);
-	dead = unref_mirror(mirror);
+	last = --mirror->refs == 0;
 	pthread_mutex_unlock(&store->mutex);
-	if (dead)
-		free_mirror(dead);
-}
-
-/*
- * The list's own reference goes too, so the caller must hold another one or have
- * taken care of it.
- */
-void
-gpuvec_store_unlist(gpuvec_store *store, gpuvec_mirror *mirror)
-{
-	if (!mirror->listed)
-		return;
-	for (gpuvec_mirror **link = &store->mirrors; *link; link = &(*link)->next)
+	if (last)
 	{
-		if (*link == mirror)
-		{
-			*link = mirror->next;
-			break;
-		}
+		mirror->next = NULL;
+		free_mirrors(mirror);
 	}
-	mirror->listed = false;
-	mirror->place->used -= mirror->charged;
-	mirror->charged = 0;
-	mirror->refs--;
 }
 
 gpuvec_mirror *
-gpuvec_store_lookup(gpuvec_store *store, const gpuvec_mirror_key *key, const void *session)
+gpuvec_store_find(gpuvec_store *store, const gpuvec_mirror_key *key, const void *session)
 {
 	for (gpuvec_mirror *mirror = store->mirrors; mirror; mirror = mirror->next)
 		if (memcmp(&mirror->key, key, sizeof(*key)) == 0 &&
@@ -280,36 +77,108 @@ gpuvec_store_lookup(gpuvec_store *store, const gpuvec_mirror_key *key, const voi
 	return NULL;
 }
 
+/* Add an empty mirror; NULL on lack of memory */
 gpuvec_mirror *
-gpuvec_store_find(gpuvec_store *store, const gpuvec_mirror_key *key, const void *session)
+gpuvec_store_add(gpuvec_store *store, const gpuvec_mirror_key *key, const void *session)
 {
-	gpuvec_mirror *mirror;
+	gpuvec_mirror *mirror = calloc(1, sizeof(*mirror));
 
-	pthread_mutex_lock(&store->mutex);
-	mirror = gpuvec_store_lookup(store, key, session);
-	if (mirror)
-		mirror->refs++;
-	pthread_mutex_unlock(&store->mutex);
+	if (mirror == NULL)
+		return NULL;
+	mirror->refs = 1;			/* the list's */
+	mirror->listed = true;
+	mirror->key = *key;
+	mirror->owner = key->private_id != 0 ? session : NULL;
+	mirror->place = gpuvec_roomiest_place(store);
+	mirror->next = store->mirrors;
+	store->mirrors = mirror;
 	return mirror;
 }
 
+/*
+ * Take a mirror out of the list.  The list's own reference goes too, so the
+ * caller must hold another one or free it.
+ */
 void
-gpuvec_store_state(gpuvec_store *store, gpuvec_mirror *mirror, gpuvec_state *state)
+gpuvec_store_unlist(gpuvec_store *store, gpuvec_mirror *mirror)
+{
+	gpuvec_mirror **link = &store->mirrors;
+
+	if (!mirror->listed)
+		return;
+	while (*link != mirror)
+		link = &(*link)->next;
+	*link = mirror->next;
+	mirror->listed = false;
+	mirror->place->used -= mirror->charged;
+	mirror->charged = 0;
+	mirror->refs--;
+}
+
+/* Unlist a mirror, and put it on a list of dead ones if nobody else uses it */
+static void
+unlist_dead(gpuvec_store *store, gpuvec_mirror *mirror, gpuvec_mirror **dead)
+{
+	gpuvec_store_unlist(store, mirror);
+	if (mirror->refs == 0)
+	{
+		mirror->next = *dead;
+		*dead = mirror;
+	}
+}
+
+/* State of a mirror; NULL is absent */
+void
+gpuvec_store_get_state(const gpuvec_mirror *mirror, gpuvec_state *state)
 {
 	memset(state, 0, sizeof(*state));
-	if (mirror == NULL)
+	if (mirror == NULL || !mirror->listed)
 		return;
+	state->state = mirror->view ? GPUVEC_READY : GPUVEC_LOADING;
+	state->nblocks = mirror->nblocks;
+	state->refresh = mirror->refresh;
+	state->checked = mirror->checked;
+	state->nrows = mirror->view ? mirror->view->nrows : 0;
+}
+
+void
+gpuvec_store_stat(gpuvec_store *store, const gpuvec_mirror_key *key, const void *session,
+				  gpuvec_state *state)
+{
 	pthread_mutex_lock(&store->mutex);
-	if (mirror->listed)
+	gpuvec_store_get_state(gpuvec_store_find(store, key, session), state);
+	pthread_mutex_unlock(&store->mutex);
+}
+
+void
+gpuvec_store_open_search(gpuvec_store *store, const gpuvec_mirror_key *key, const void *session,
+						 uint64_t position, uint32_t nqueries, gpuvec_searchable *s)
+{
+	gpuvec_mirror *mirror;
+
+	memset(s, 0, sizeof(*s));
+	pthread_mutex_lock(&store->mutex);
+	mirror = gpuvec_store_find(store, key, session);
+	gpuvec_store_get_state(mirror, &s->state);
+	if (s->state.state == GPUVEC_READY && s->state.checked >= position)
 	{
-		state->state = mirror->view ? GPUVEC_READY :
-			mirror->updater ? GPUVEC_LOADING : GPUVEC_ABSENT;
-		state->nblocks = mirror->nblocks;
-		state->refresh = mirror->refresh;
-		state->checked = mirror->checked;
-		state->nrows = mirror->view ? mirror->view->nrows : 0;
+		s->place = mirror->place;
+		s->view = gpuvec_view_ref(mirror->view);
+		s->numbers = mirror->numbers;
+		__atomic_add_fetch(&s->numbers->refs, 1, __ATOMIC_RELAXED);
+		mirror->searches += nqueries;
+		mirror->last_use = gpuvec_now();
 	}
 	pthread_mutex_unlock(&store->mutex);
+}
+
+void
+gpuvec_store_close_search(gpuvec_searchable *s)
+{
+	gpuvec_view_unref(s->view);
+	gpuvec_page_numbers_unref(s->numbers);
+	s->view = NULL;
+	s->numbers = NULL;
 }
 
 /* Does `drop` name this mirror? */
@@ -325,10 +194,7 @@ drop_matches(const gpuvec_mirror *mirror, const gpuvec_drop *drop, const void *s
 		(drop->attnum == 0 || mirror->key.attnum == drop->attnum);
 }
 
-/*
- * Unlist mirrors, by `drop` or (drop == NULL) all private ones of a session.
- * They are freed after the mutex is released: freeing device memory takes time.
- */
+/* Unlist mirrors, by `drop` or (drop == NULL) all private ones of a session */
 static uint64_t
 drop_mirrors(gpuvec_store *store, const gpuvec_drop *drop, const void *session)
 {
@@ -341,22 +207,11 @@ drop_mirrors(gpuvec_store *store, const gpuvec_drop *drop, const void *session)
 		next = mirror->next;
 		if (drop ? !drop_matches(mirror, drop, session) : mirror->owner != session)
 			continue;
-		gpuvec_store_unlist(store, mirror);
+		unlist_dead(store, mirror, &dead);
 		n++;
-		if (mirror->refs == 0)
-		{
-			mirror->next = dead;
-			dead = mirror;
-		}
 	}
 	pthread_mutex_unlock(&store->mutex);
-	while (dead)
-	{
-		gpuvec_mirror *next = dead->next;
-
-		free_mirror(dead);
-		dead = next;
-	}
+	free_mirrors(dead);
 	return n;
 }
 
@@ -376,8 +231,7 @@ gpuvec_store_drop_private(gpuvec_store *store, const void *session)
 static bool
 can_go(const gpuvec_mirror *mirror, const gpuvec_place *place)
 {
-	return mirror->place == place && mirror->updater == NULL && mirror->owner == NULL &&
-		mirror->view != NULL;
+	return mirror->place == place && mirror->updater == NULL && mirror->owner == NULL;
 }
 
 /* The mirror of a place that was used least recently and can go */
@@ -392,77 +246,95 @@ least_recent(gpuvec_store *store, const gpuvec_place *place)
 	return oldest;
 }
 
-/* Bytes of a place that no eviction frees */
-static size_t
-bytes_that_stay(gpuvec_store *store, const gpuvec_place *place)
+/* Evict mirrors until `bytes` more fit, unless that is in vain */
+static bool
+make_room(gpuvec_store *store, gpuvec_place *place, size_t bytes, gpuvec_mirror **dead)
 {
-	size_t		bytes = place->used;
+	size_t		stays = place->used;
 
 	for (gpuvec_mirror *mirror = store->mirrors; mirror; mirror = mirror->next)
 		if (can_go(mirror, place))
-			bytes -= mirror->charged;
-	return bytes;
-}
-
-bool
-gpuvec_store_charge(gpuvec_store *store, gpuvec_mirror *mirror, size_t bytes, gpuvec_error *error)
-{
-	gpuvec_place *place = mirror->place;
-	gpuvec_mirror *dead = NULL;
-	bool		fits;
-
-	pthread_mutex_lock(&store->mutex);
-	/* evict only if that helps; this mirror has an updater and stays */
-	fits = bytes <= place->budget && bytes_that_stay(store, place) <= place->budget - bytes;
-	while (fits && place->used > place->budget - bytes)
+			stays -= mirror->charged;
+	if (bytes > place->budget || stays > place->budget - bytes)
+		return false;
+	while (place->used > place->budget - bytes)
 	{
 		gpuvec_mirror *oldest = least_recent(store, place);
 
 		gpuvec_log("LOG", "evicting the mirror of relation %u of database %u",
 				   oldest->key.relation, oldest->key.database);
-		gpuvec_store_unlist(store, oldest);
+		unlist_dead(store, oldest, dead);
 		store->evictions++;
-		if (oldest->refs == 0)
-		{
-			oldest->next = dead;
-			dead = oldest;
-		}
 	}
-	if (fits && mirror->listed)
-	{
-		place->used += bytes;
-		mirror->charged += bytes;
-	}
-	if (!fits)
-	{
-		gpuvec_fail(error, GPUVEC_OUT_OF_MEMORY, NULL, "Increase gpuvec.device_memory, or search fewer tables.",
-					"the memory of the gpuvec engine is too small for the mirror");
-		snprintf(error->detail, sizeof(error->detail),
-				 "It needs at least %zu kB; the budget is %zu kB, of which %zu kB are in use.",
-				 (mirror->charged + bytes) / 1024, place->budget / 1024,
-				 (place->used - mirror->charged) / 1024);
-	}
-	pthread_mutex_unlock(&store->mutex);
-	while (dead)
-	{
-		gpuvec_mirror *next = dead->next;
-
-		free_mirror(dead);
-		dead = next;
-	}
-	return fits;
+	return true;
 }
 
-void
-gpuvec_store_uncharge(gpuvec_store *store, gpuvec_mirror *mirror, size_t bytes)
+/* Report that a mirror does not fit */
+static bool
+fail_budget(const gpuvec_mirror *mirror, size_t bytes, gpuvec_error *error)
 {
+	const gpuvec_place *place = mirror->place;
+
+	gpuvec_fail(error, GPUVEC_OUT_OF_MEMORY, NULL,
+				"Increase gpuvec.device_memory, or search fewer tables at a time.",
+				"out of gpuvec memory");
+	snprintf(error->detail, sizeof(error->detail),
+			 "The mirror needs at least %zu kB; the budget is %zu kB, of which other mirrors in use take %zu kB.",
+			 (mirror->charged + bytes) / 1024, place->budget / 1024,
+			 (place->used - mirror->charged) / 1024);
+	return false;
+}
+
+bool
+gpuvec_store_charge(gpuvec_store *store, gpuvec_mirror *mirror, size_t *charged, size_t bytes,
+					bool evict, gpuvec_error *error)
+{
+	gpuvec_mirror *dead = NULL;
+	gpuvec_place *place = mirror->place;
+	bool		ok = true;
+
 	pthread_mutex_lock(&store->mutex);
 	if (mirror->listed)
 	{
-		mirror->place->used -= bytes;
-		mirror->charged -= bytes;
+		if (bytes > *charged)
+		{
+			size_t		more = bytes - *charged;
+
+			if (more > place->budget || place->used > place->budget - more)
+				ok = evict && make_room(store, place, more, &dead);
+			if (!ok)
+				fail_budget(mirror, more, error);
+		}
+		if (ok)
+		{
+			place->used += bytes - *charged;
+			mirror->charged += bytes - *charged;
+			*charged = bytes;
+		}
 	}
 	pthread_mutex_unlock(&store->mutex);
+	free_mirrors(dead);
+	return ok;
+}
+
+/* Describe a mirror */
+static void
+fill_info(const gpuvec_mirror *mirror, gpuvec_mirror_info *info)
+{
+	info->key = mirror->key;
+	info->state = mirror->view ? GPUVEC_READY : GPUVEC_LOADING;
+	info->nsegments = mirror->view ? mirror->view->nentries : 0;
+	info->pages_done = mirror->updater ? mirror->pages_done : mirror->nblocks;
+	info->pages_total = mirror->updater ? mirror->pages_total : mirror->nblocks;
+	info->nrows = mirror->view ? mirror->view->nrows : 0;
+	info->nids = mirror->view ? mirror->view->nids : 0;
+	info->host_bytes = mirror->host_bytes;
+	info->device_bytes = mirror->device_bytes;
+	info->loads = mirror->loads;
+	info->refreshes = mirror->refreshes;
+	info->searches = mirror->searches;
+	info->checked = mirror->checked;
+	info->last_use = mirror->last_use;
 }
 
 gpuvec_mirror_info *
@@ -477,24 +349,7 @@ gpuvec_store_list(gpuvec_store *store, size_t *n)
 		room++;
 	list = room > 0 ? calloc(room, sizeof(*list)) : NULL;
 	for (gpuvec_mirror *mirror = store->mirrors; mirror && list; mirror = mirror->next)
-	{
-		gpuvec_mirror_info *info = &list[(*n)++];
-
-		info->key = mirror->key;
-		info->state = mirror->view ? GPUVEC_READY : GPUVEC_LOADING;
-		info->nsegments = mirror->view ? mirror->view->nentries : 0;
-		info->pages_done = mirror->updater ? mirror->pages_done : mirror->nblocks;
-		info->pages_total = mirror->updater ? mirror->pages_total : mirror->nblocks;
-		info->nrows = mirror->view ? mirror->view->nrows : 0;
-		info->nids = mirror->view ? mirror->view->nids : 0;
-		info->host_bytes = mirror->host_bytes;
-		info->device_bytes = mirror->device_bytes;
-		info->loads = mirror->loads;
-		info->refreshes = mirror->refreshes;
-		info->searches = mirror->searches;
-		info->checked = mirror->checked;
-		info->last_use = mirror->last_use;
-	}
+		fill_info(mirror, &list[(*n)++]);
 	pthread_mutex_unlock(&store->mutex);
 	return list;
 }

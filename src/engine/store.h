@@ -4,8 +4,10 @@
  *	  The mirrors that are resident: what they hold, who changes them, and what
  *	  has to go when memory is short.
  *
- * store.c		finding, listing, evicting mirrors; memory budgets
+ * places.c		the devices that mirrors live on, and their memory budgets
+ * store.c		finding, listing, dropping, evicting mirrors
  * update.c		loading and refreshing a mirror
+ * draft.c		the view that an update is about to publish
  *
  *-------------------------------------------------------------------------
  */
@@ -16,6 +18,7 @@
 
 #include "common/protocol.h"
 #include "engine/backend.h"
+#include "engine/fingerprint.h"
 #include "engine/options.h"
 #include "engine/scheduler.h"
 #include "engine/threads.h"
@@ -29,17 +32,28 @@ typedef struct gpuvec_place
 	size_t		used;			/* bytes that they take; guarded by the store */
 } gpuvec_place;
 
-/* What a mirror remembers of a page */
+/*
+ * For each page the number of the refresh that last read it.  Immutable: a
+ * search keeps the table of the view that it searches.
+ */
+typedef struct gpuvec_page_numbers
+{
+	int			refs;			/* changed by __atomic builtins only */
+	uint32_t	nblocks;
+	uint64_t	refresh[];
+} gpuvec_page_numbers;
+
+/* What a mirror remembers of a page to know whether it has changed */
 typedef struct gpuvec_page_state
 {
 	uint64_t	lsn;
-	uint64_t	refresh;		/* number of the refresh that last read it */
+	gpuvec_fingerprint rows;
 } gpuvec_page_state;
 
 /*
  * A mirror.  It is in the store's list until it is dropped or evicted; whoever
- * uses it holds a reference.  The store's mutex guards everything below; a view
- * is immutable, so a search only takes a reference under the mutex.
+ * uses it holds a reference.  The store's mutex guards everything below, except
+ * for what only the updater looks at.
  */
 typedef struct gpuvec_mirror
 {
@@ -50,18 +64,23 @@ typedef struct gpuvec_mirror
 	gpuvec_place *place;
 	const void *owner;			/* session of a private mirror */
 	const void *updater;		/* session that is loading or refreshing it */
-	bool		loading;		/* the updater is loading, not refreshing */
 	uint32_t	pages_done;
 	uint32_t	pages_total;
 
-	gpuvec_view *view;			/* NULL until loaded */
-	gpuvec_page_state *pages;	/* [nblocks] */
+	/* what is published, in one step; NULL until loaded */
+	gpuvec_view *view;
+	gpuvec_page_numbers *numbers;
 	uint32_t	nblocks;
 	uint64_t	refresh;
 	uint64_t	checked;
 	size_t		host_bytes;
 	size_t		device_bytes;
 	size_t		charged;		/* of place->used */
+
+	/* the updater's */
+	gpuvec_page_state *pages;	/* [nblocks] */
+	uint64_t	sorted_rows;	/* rows when all were last sorted */
+	uint64_t	added_rows;		/* rows that came since */
 
 	uint64_t	loads;
 	uint64_t	refreshes;
@@ -84,20 +103,28 @@ typedef struct gpuvec_store
 /* Microseconds since the UNIX epoch */
 extern int64_t gpuvec_now(void);
 
-/* Open the backends that the options ask for.  Logs and returns false on failure. */
+/* places.c: open what the options ask for.  Logs and returns false on failure. */
 extern bool gpuvec_store_open(gpuvec_store *store, const engine_options *options);
+extern gpuvec_place *gpuvec_roomiest_place(gpuvec_store *store);
 
-/* Find a mirror and take a reference, or NULL; `session` sees its private ones */
-extern gpuvec_mirror *gpuvec_store_find(gpuvec_store *store, const gpuvec_mirror_key *key,
-										const void *session);
-extern void gpuvec_store_release(gpuvec_store *store, gpuvec_mirror *mirror);
+/* What a search needs of a mirror: references to be let go with close_search */
+typedef struct gpuvec_searchable
+{
+	gpuvec_state state;
+	gpuvec_place *place;
+	gpuvec_view *view;			/* NULL: not ready, or checked < position */
+	gpuvec_page_numbers *numbers;
+} gpuvec_searchable;
 
-/* The same for a caller that holds the mutex, without a reference */
-extern gpuvec_mirror *gpuvec_store_lookup(gpuvec_store *store, const gpuvec_mirror_key *key,
-										  const void *session);
+/* A mirror's state; `session` sees its own private mirrors */
+extern void gpuvec_store_stat(gpuvec_store *store, const gpuvec_mirror_key *key,
+							  const void *session, gpuvec_state *state);
 
-/* State of a mirror (NULL: absent) */
-extern void gpuvec_store_state(gpuvec_store *store, gpuvec_mirror *mirror, gpuvec_state *state);
+/* Open a mirror for nqueries queries, if it is ready and checked >= position */
+extern void gpuvec_store_open_search(gpuvec_store *store, const gpuvec_mirror_key *key,
+									 const void *session, uint64_t position,
+									 uint32_t nqueries, gpuvec_searchable *s);
+extern void gpuvec_store_close_search(gpuvec_searchable *s);
 
 /* Drop what `drop` names; returns how many.  A session's private mirrors. */
 extern uint64_t gpuvec_store_drop(gpuvec_store *store, const gpuvec_drop *drop, const void *session);
@@ -107,15 +134,25 @@ extern void gpuvec_store_drop_private(gpuvec_store *store, const void *session);
 extern gpuvec_mirror_info *gpuvec_store_list(gpuvec_store *store, size_t *n);
 extern void gpuvec_store_engine_info(gpuvec_store *store, gpuvec_engine_info *info);
 
-/* Take a mirror out of the list; the caller holds the mutex */
+/* For updates; the caller holds the mutex */
+extern gpuvec_mirror *gpuvec_store_find(gpuvec_store *store, const gpuvec_mirror_key *key,
+										const void *session);
+extern gpuvec_mirror *gpuvec_store_add(gpuvec_store *store, const gpuvec_mirror_key *key,
+									   const void *session);
 extern void gpuvec_store_unlist(gpuvec_store *store, gpuvec_mirror *mirror);
+extern void gpuvec_store_get_state(const gpuvec_mirror *mirror, gpuvec_state *state);
+
+/* Drop a reference; the caller does not hold the mutex */
+extern void gpuvec_store_release(gpuvec_store *store, gpuvec_mirror *mirror);
 
 /*
- * Charge bytes to a mirror, evicting others if need be.  Fails if it cannot fit.
+ * Change what a mirror is charged for one purpose from *charged to `bytes`.  If
+ * that does not fit, evict others when `evict`, and fail if it still does not.
  */
-extern bool gpuvec_store_charge(gpuvec_store *store, gpuvec_mirror *mirror, size_t bytes,
-								gpuvec_error *error);
-extern void gpuvec_store_uncharge(gpuvec_store *store, gpuvec_mirror *mirror, size_t bytes);
+extern bool gpuvec_store_charge(gpuvec_store *store, gpuvec_mirror *mirror, size_t *charged,
+								size_t bytes, bool evict, gpuvec_error *error);
+
+extern void gpuvec_page_numbers_unref(gpuvec_page_numbers *numbers);
 
 /* update.c */
 typedef struct gpuvec_update gpuvec_update;
@@ -132,8 +169,8 @@ extern gpuvec_update *gpuvec_update_begin(gpuvec_store *store, const gpuvec_mirr
 /* The LSNs of all pages, and the state they belong to; malloc'd */
 extern uint64_t *gpuvec_update_lsns(gpuvec_update *update, gpuvec_state *state, gpuvec_error *error);
 
-/* Add pages.  Takes over `frame` (malloc'd), which the rows stay in. */
-extern bool gpuvec_update_pages(gpuvec_update *update, char *frame, size_t length,
+/* Add pages; `frame` stays the caller's */
+extern bool gpuvec_update_pages(gpuvec_update *update, const char *frame, size_t length,
 								gpuvec_error *error);
 
 /* Publish; the update is gone afterwards, whatever the outcome */

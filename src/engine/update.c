@@ -3,53 +3,53 @@
  * update.c
  *	  Loading and refreshing a mirror.
  *
- * Pages arrive in ascending order, in frames that are kept as they are: rows
- * stay in them until segments are built.
+ * Pages arrive in ascending order.  A load stages all rows, sorts them by
+ * (length, tid), cuts them into segments, and publishes them.
  *
- * A load sorts all rows by (length, tid), cuts them into segments, and publishes
- * them.  A refresh publishes a new view of the same segments: rows of pages that
- * were read again, or that are gone, lose their bit in a copy of their segment's
- * live map, and the rows that came go to a new small segment.  A row that came
- * back as it was (VACUUM, hint bits and the like change a page's LSN, but no row)
- * keeps its place.  Small segments are merged as in a log-structured tree: a new
- * one swallows its neighbour while that is at most twice as large, so each row is
- * moved O(log n) times.  When dead rows or small segments get many, all rows are
- * sorted anew.
+ * A refresh publishes a new view of the same segments: rows of pages that were
+ * read again, or that are gone, lose their bit in a copy of their segment's live
+ * map, and the rows that came go to a new small segment.  A page whose rows came
+ * back as they were (VACUUM, hint bits and deletions change a page's LSN, but no
+ * row) moves nothing; its fingerprint tells.  Small segments are merged as in a
+ * log-structured tree (O'Neil et al. 1996): a new one swallows its neighbour
+ * while that is at most twice as large, so each row is moved O(log n) times.
+ * When dead rows, or small segments, or rows that came since the last sort get
+ * many, all rows are sorted anew; each time the mirror has grown or changed by a
+ * fixed part before, so this too is paid for.
  *
  * Everything that takes time happens outside the store's mutex.  Only the updater
  * changes a mirror's view and pages, so what it reads of them stays as it is
- * until it publishes.
+ * until it publishes, and publishing cannot fail.
  *
  *-------------------------------------------------------------------------
  */
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/draft.h"
 #include "engine/fault.h"
+#include "engine/log.h"
 #include "engine/store.h"
 
-/* uint16_t ids in a chunk of a tile */
-#define CHUNK_VALUES	((size_t) GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS)
-
 /* All rows are sorted anew when more than 3 of 10 are dead ... */
-#define REBUILD_DEAD(dead, all)	((dead) * 10 > (all) * 3)
+#define MANY_DEAD(dead, all)	((dead) * 10 > (all) * 3)
+/* ... and a mirror with more than 6 of 10 is dropped if there is no room for that */
+#define TOO_MANY_DEAD(dead, all)	((dead) * 10 > (all) * 6)
 /* ... or when there are this many segments more than needed */
-#define REBUILD_SEGMENTS	48
+#define SPARE_SEGMENTS		48
 
-/* Blocks looked up by binary search cost about as much as this many rows passed */
-#define FIND_ROWS		64
+/* Free memory goes back to the system after updates with more rows than this */
+#define TRIM_ROWS			100000
 
-/* Bytes of a row in a segment, over its ids, for the early memory check */
-#define ROW_OVERHEAD	14
-
-/* A page that was sent: its rows are rows[first .. first + n - 1] */
+/* A page that was sent */
 typedef struct sent_page
 {
 	uint32_t	block;
-	uint32_t	n;
-	uint64_t	first;
-	uint64_t	lsn;
+	uint32_t	nrows;			/* staged; 0 if it came back as it was */
+	bool		same;
+	gpuvec_page_state state;
 } sent_page;
 
 struct gpuvec_update
@@ -57,61 +57,22 @@ struct gpuvec_update
 	gpuvec_store *store;
 	gpuvec_mirror *mirror;		/* with a reference */
 	bool		load;
-
-	char	  **frames;
-	size_t		nframes;
-	size_t		room_frames;
-	gpuvec_source_row *rows;
-	uint64_t	nrows;
-	uint64_t	room_rows;
-	sent_page  *pages;
+	gpuvec_stage *stage;
+	sent_page  *pages;			/* in ascending order of block */
 	uint64_t	npages;
 	uint64_t	room_pages;
-	uint64_t	nids;
+	size_t		charged;		/* of mirror->charged, for what is under way */
+
+	/* made by a commit, for publishing */
+	gpuvec_view *view;
+	gpuvec_page_numbers *numbers;
+	uint64_t	sorted_rows;
+	uint64_t	added_rows;
+	bool		hopeless;		/* drop the mirror instead */
 };
 
-/* A view that is being made */
-typedef struct draft
-{
-	gpuvec_view_entry *entries;
-	uint32_t	n;
-	uint32_t	room;
-} draft;
-
-/* Grow an array of `size`-byte items to hold one more than n */
-static bool
-reserve(void **array, uint64_t n, uint64_t *room, size_t size, gpuvec_error *error)
-{
-	uint64_t	more;
-	void	   *bigger;
-
-	if (n < *room)
-		return true;
-	more = *room ? *room * 2 : 64;
-	if (more > SIZE_MAX / size)
-		return gpuvec_fail_memory(error, SIZE_MAX);
-	bigger = realloc(*array, more * size);
-	if (bigger == NULL)
-		return gpuvec_fail_memory(error, more * size);
-	*array = bigger;
-	*room = more;
-	return true;
-}
-
-/* Forget what was sent */
-static void
-free_sent(gpuvec_update *update)
-{
-	for (size_t i = 0; i < update->nframes; i++)
-		free(update->frames[i]);
-	free(update->frames);
-	free(update->rows);
-	free(update->pages);
-	update->frames = NULL;
-	update->rows = NULL;
-	update->pages = NULL;
-	update->nframes = 0;
-}
+/* Bytes that a page costs, over its rows */
+#define PAGE_BYTES	(sizeof(uint64_t) + sizeof(gpuvec_page_state))
 
 /* End an update: the mirror is free for others; an unfinished load leaves nothing */
 static void
@@ -119,6 +80,15 @@ end_update(gpuvec_update *update)
 {
 	gpuvec_store *store = update->store;
 	gpuvec_mirror *mirror = update->mirror;
+	gpuvec_error error;
+	bool		trim = gpuvec_stage_rows(update->stage) > TRIM_ROWS;
+
+	/* nobody finds the memory charged after the next one may begin */
+	(void) gpuvec_store_charge(store, mirror, &update->charged, 0, false, &error);
+	gpuvec_view_unref(update->view);
+	gpuvec_page_numbers_unref(update->numbers);
+	gpuvec_stage_free(update->stage);
+	free(update->pages);
 
 	pthread_mutex_lock(&store->mutex);
 	mirror->updater = NULL;
@@ -126,8 +96,9 @@ end_update(gpuvec_update *update)
 		gpuvec_store_unlist(store, mirror);
 	pthread_mutex_unlock(&store->mutex);
 	gpuvec_store_release(store, mirror);
-	free_sent(update);
 	free(update);
+	if (trim)
+		malloc_trim(0);
 }
 
 void
@@ -137,56 +108,22 @@ gpuvec_update_abort(gpuvec_update *update)
 		end_update(update);
 }
 
-/* The place with the most free memory */
-static gpuvec_place *
-roomiest_place(gpuvec_store *store)
-{
-	gpuvec_place *best = &store->places[0];
-
-	for (int i = 1; i < store->nplaces; i++)
-	{
-		gpuvec_place *place = &store->places[i];
-
-		if ((int64_t) (place->budget - place->used) > (int64_t) (best->budget - best->used))
-			best = place;
-	}
-	return best;
-}
-
-/* Make an empty mirror; the caller holds the mutex */
-static gpuvec_mirror *
-make_mirror(gpuvec_store *store, const gpuvec_mirror_key *key, const void *session)
-{
-	gpuvec_mirror *mirror = calloc(1, sizeof(*mirror));
-
-	if (mirror == NULL)
-		return NULL;
-	mirror->refs = 1;			/* the list's */
-	mirror->listed = true;
-	mirror->key = *key;
-	mirror->owner = key->private_id != 0 ? session : NULL;
-	mirror->place = roomiest_place(store);
-	mirror->next = store->mirrors;
-	store->mirrors = mirror;
-	return mirror;
-}
-
 /*
  * Become the updater of a mirror, which a load makes if it is absent.  NULL if
  * there is none, or (with an error) if it has an updater.  The caller holds the
- * mutex: finding and making are one step, so no key has two mirrors.
+ * mutex.
  */
 static gpuvec_mirror *
 claim_mirror(gpuvec_store *store, const gpuvec_mirror_key *key, const gpuvec_load *load,
 			 const void *session, gpuvec_error *error)
 {
-	gpuvec_mirror *mirror = gpuvec_store_lookup(store, key, session);
+	gpuvec_mirror *mirror = gpuvec_store_find(store, key, session);
 
 	if (mirror == NULL)
 	{
 		if (load == NULL)
 			return NULL;
-		mirror = make_mirror(store, key, session);
+		mirror = gpuvec_store_add(store, key, session);
 		if (mirror == NULL)
 		{
 			gpuvec_fail_memory(error, sizeof(*mirror));
@@ -196,12 +133,11 @@ claim_mirror(gpuvec_store *store, const gpuvec_mirror_key *key, const gpuvec_loa
 	else if (mirror->updater != NULL)
 	{
 		gpuvec_fail(error, GPUVEC_OBJECT_IN_USE, NULL, NULL,
-					"the mirror is being changed by another session");
+					"the mirror is being loaded or refreshed by another session");
 		return NULL;
 	}
 	mirror->refs++;
 	mirror->updater = session;
-	mirror->loading = load != NULL;
 	mirror->pages_done = 0;
 	mirror->pages_total = load ? load->nblocks : mirror->nblocks;
 	mirror->last_use = gpuvec_now();
@@ -213,42 +149,47 @@ gpuvec_update_begin(gpuvec_store *store, const gpuvec_mirror_key *key, const gpu
 					const void *session, gpuvec_error *error)
 {
 	gpuvec_update *update = calloc(1, sizeof(*update));
-	gpuvec_mirror *mirror;
+	gpuvec_stage *stage = gpuvec_stage_new();
 
 	memset(error, 0, sizeof(*error));
-	if (update == NULL)
+	if (update == NULL || stage == NULL)
 	{
 		gpuvec_fail_memory(error, sizeof(*update));
-		return NULL;
-	}
-	pthread_mutex_lock(&store->mutex);
-	mirror = claim_mirror(store, key, load, session, error);
-	pthread_mutex_unlock(&store->mutex);
-	if (mirror == NULL)
-	{
 		free(update);
+		gpuvec_stage_free(stage);
 		return NULL;
 	}
 	update->store = store;
-	update->mirror = mirror;
 	update->load = load != NULL;
+	update->stage = stage;
+	pthread_mutex_lock(&store->mutex);
+	update->mirror = claim_mirror(store, key, load, session, error);
+	pthread_mutex_unlock(&store->mutex);
+	if (update->mirror == NULL)
+	{
+		free(update);
+		gpuvec_stage_free(stage);
+		return NULL;
+	}
 	return update;
 }
 
 uint64_t *
 gpuvec_update_lsns(gpuvec_update *update, gpuvec_state *state, gpuvec_error *error)
 {
-	uint64_t   *lsns;
+	gpuvec_mirror *mirror = update->mirror;
+	uint64_t   *lsns = malloc((mirror->nblocks + (size_t) 1) * sizeof(uint64_t));
 
-	gpuvec_store_state(update->store, update->mirror, state);
-	lsns = malloc((state->nblocks + (size_t) 1) * sizeof(uint64_t));
 	if (lsns == NULL)
 	{
-		gpuvec_fail_memory(error, state->nblocks * sizeof(uint64_t));
+		gpuvec_fail_memory(error, mirror->nblocks * sizeof(uint64_t));
 		return NULL;
 	}
+	pthread_mutex_lock(&update->store->mutex);
+	gpuvec_store_get_state(mirror, state);
+	pthread_mutex_unlock(&update->store->mutex);
 	for (uint32_t block = 0; block < state->nblocks; block++)
-		lsns[block] = update->mirror->pages[block].lsn;
+		lsns[block] = mirror->pages[block].lsn;
 	return lsns;
 }
 
@@ -271,13 +212,13 @@ ids_valid(const uint16_t *ids, uint32_t len)
 	return bad == 0;
 }
 
-/* Take one row of a page; returns its size, or 0 if it is bad */
+/* Stage one row of a page; returns its size, or 0 if it is bad */
 static size_t
-take_row(gpuvec_update *update, const gpuvec_page *page, const char *from, const char *end,
+take_row(gpuvec_update *update, uint32_t block, const char *from, const char *end,
 		 uint32_t *last_line, gpuvec_error *error)
 {
 	gpuvec_row	row;
-	gpuvec_source_row *mine;
+	const uint16_t *ids = (const uint16_t *) (from + sizeof(row));
 
 	if ((size_t) (end - from) < sizeof(row))
 		return bad_pages(error, "A row is cut off.");
@@ -286,89 +227,108 @@ take_row(gpuvec_update *update, const gpuvec_page *page, const char *from, const
 		return bad_pages(error, "Line pointers are not in order.");
 	if (row.len > GPUVEC_MAX_IDS || (size_t) (end - from) < gpuvec_row_bytes(row.len))
 		return bad_pages(error, "A row is cut off.");
-	if (!ids_valid((const uint16_t *) (from + sizeof(row)), row.len))
+	if (!ids_valid(ids, row.len))
 		return bad_pages(error, "Ids are not in order.");
-	if (!reserve((void **) &update->rows, update->nrows, &update->room_rows,
-				 sizeof(gpuvec_source_row), error))
+	if (!gpuvec_stage_add(update->stage, gpuvec_tid(block, row.line), ids, row.len, error))
 		return 0;
-	mine = &update->rows[update->nrows++];
-	mine->tid = gpuvec_tid(page->block, row.line);
-	mine->len = row.len;
-	mine->ids = (const uint16_t *) (from + sizeof(row));
-	update->nids += row.len;
 	*last_line = row.line;
 	return gpuvec_row_bytes(row.len);
+}
+
+/* Stage the rows of a page, which fill [row, end) */
+static bool
+take_rows(gpuvec_update *update, const gpuvec_page *page, const char *row, const char *end,
+		  gpuvec_error *error)
+{
+	uint32_t	last_line = 0;
+
+	for (uint32_t i = 0; i < page->nrows; i++)
+	{
+		size_t		size = take_row(update, page->block, row, end, &last_line, error);
+
+		if (size == 0)
+			return false;
+		row += size;
+	}
+	return row == end || bad_pages(error, "A page is longer than its rows.");
+}
+
+/* Note that a page was sent */
+static sent_page *
+new_page(gpuvec_update *update, gpuvec_error *error)
+{
+	if (update->npages == update->room_pages)
+	{
+		uint64_t	room = update->room_pages ? update->room_pages * 2 : 256;
+		sent_page  *pages = realloc(update->pages, room * sizeof(*pages));
+
+		if (pages == NULL)
+		{
+			gpuvec_fail_memory(error, room * sizeof(*pages));
+			return NULL;
+		}
+		update->pages = pages;
+		update->room_pages = room;
+	}
+	return &update->pages[update->npages++];
 }
 
 /* Take one page; returns its size, or 0 if it is bad */
 static size_t
 take_page(gpuvec_update *update, const char *from, const char *end, gpuvec_error *error)
 {
+	const gpuvec_mirror *mirror = update->mirror;
+	const char *rows = from + sizeof(gpuvec_page);
 	gpuvec_page page;
 	sent_page  *mine;
-	uint32_t	last_line = 0;
-	const char *row;
 
 	if ((size_t) (end - from) < sizeof(page))
 		return bad_pages(error, "A page is cut off.");
 	memcpy(&page, from, sizeof(page));
-	row = from + sizeof(page);
-	if ((size_t) (end - row) < page.bytes || page.bytes % 4 != 0)
+	if ((size_t) (end - rows) < page.bytes || page.bytes % 4 != 0)
 		return bad_pages(error, "A page is cut off.");
 	if (page.block == UINT32_MAX)
 		return bad_pages(error, "A block number is out of range.");
 	if (update->npages > 0 && page.block <= update->pages[update->npages - 1].block)
 		return bad_pages(error, "Pages are not in order.");
-	if (!reserve((void **) &update->pages, update->npages, &update->room_pages,
-				 sizeof(sent_page), error))
+	mine = new_page(update, error);
+	if (mine == NULL)
 		return 0;
-	mine = &update->pages[update->npages++];
-	*mine = (sent_page) {.block = page.block,.n = page.nrows,.first = update->nrows,.lsn = page.lsn};
-	end = row + page.bytes;
-	for (uint32_t i = 0; i < page.nrows; i++)
+	*mine = (sent_page) {.block = page.block,.state.lsn = page.lsn,
+		.state.rows = gpuvec_fingerprint_of(rows, page.bytes)};
+	if (!update->load && page.block < mirror->nblocks &&
+		gpuvec_fingerprint_equal(mine->state.rows, mirror->pages[page.block].rows))
+		mine->same = true;
+	else
 	{
-		size_t		size = take_row(update, &page, row, end, &last_line, error);
-
-		if (size == 0)
+		mine->nrows = page.nrows;
+		if (!take_rows(update, &page, rows, rows + page.bytes, error))
 			return 0;
-		row += size;
 	}
-	if (row != end)
-		return bad_pages(error, "A page is longer than its rows.");
 	return sizeof(page) + page.bytes;
 }
 
-/* Would what was sent so far fit at all? */
-static bool
-check_budget(gpuvec_update *update, gpuvec_error *error)
+/*
+ * What the update will take: its rows as segments, or as they are staged, which
+ * stands for the former on a device.
+ */
+static size_t
+bytes_needed(const gpuvec_update *update)
 {
-	size_t		budget = update->mirror->place->budget;
-	size_t		least = update->nids * sizeof(uint16_t) + update->nrows * ROW_OVERHEAD;
+	size_t		staged = gpuvec_stage_bytes(update->stage);
+	size_t		estimate = gpuvec_stage_estimate(update->stage);
 
-	if (least <= budget)
-		return true;
-	gpuvec_fail(error, GPUVEC_OUT_OF_MEMORY, NULL,
-				"Increase gpuvec.device_memory, or search fewer tables.",
-				"the memory of the gpuvec engine is too small for the mirror");
-	snprintf(error->detail, sizeof(error->detail),
-			 "It needs more than %zu kB; the budget is %zu kB.", least / 1024, budget / 1024);
-	return false;
+	if (update->mirror->place->backend->on_device)
+		return estimate;
+	return (staged > estimate ? staged : estimate) + update->npages * PAGE_BYTES;
 }
 
 bool
-gpuvec_update_pages(gpuvec_update *update, char *frame, size_t length, gpuvec_error *error)
+gpuvec_update_pages(gpuvec_update *update, const char *frame, size_t length, gpuvec_error *error)
 {
 	const char *at = frame;
 	const char *end = frame + length;
-	uint64_t	room = update->room_frames;
 
-	if (!reserve((void **) &update->frames, update->nframes, &room, sizeof(char *), error))
-	{
-		free(frame);
-		return false;
-	}
-	update->room_frames = room;
-	update->frames[update->nframes++] = frame;
 	while (at < end)
 	{
 		size_t		size = take_page(update, at, end, error);
@@ -380,523 +340,10 @@ gpuvec_update_pages(gpuvec_update *update, char *frame, size_t length, gpuvec_er
 	pthread_mutex_lock(&update->store->mutex);
 	update->mirror->pages_done = (uint32_t) update->npages;
 	pthread_mutex_unlock(&update->store->mutex);
-	return check_budget(update, error);
-}
 
-/* Let go of a draft's entries */
-static void
-free_draft(draft *d)
-{
-	for (uint32_t i = 0; i < d->n; i++)
-	{
-		gpuvec_segment_unref(d->entries[i].segment);
-		gpuvec_livemap_unref(d->entries[i].live);
-	}
-	free(d->entries);
-}
-
-/* Add an entry; takes over the references */
-static bool
-draft_add(draft *d, gpuvec_segment *segment, gpuvec_livemap *live, gpuvec_error *error)
-{
-	if (d->n == d->room)
-	{
-		uint32_t	room = d->room ? d->room * 2 : 16;
-		gpuvec_view_entry *entries = realloc(d->entries, room * sizeof(*entries));
-
-		if (entries == NULL)
-		{
-			gpuvec_segment_unref(segment);
-			gpuvec_livemap_unref(live);
-			return gpuvec_fail_memory(error, room * sizeof(*entries));
-		}
-		d->entries = entries;
-		d->room = room;
-	}
-	d->entries[d->n++] = (gpuvec_view_entry) {segment, live};
-	return true;
-}
-
-/* Live rows of an entry */
-static uint32_t
-live_rows(const gpuvec_view_entry *entry)
-{
-	return entry->live ? entry->live->nlive : entry->segment->nrows;
-}
-
-/* Building the segments of sorted rows, on all threads */
-typedef struct build_task
-{
-	gpuvec_backend *backend;
-	const gpuvec_source_row *rows;
-	uint64_t	nrows;
-	gpuvec_segment **segments;
-	pthread_mutex_t mutex;		/* guards error and failed */
-	gpuvec_error error;
-	int			failed;			/* atomic */
-} build_task;
-
-/* Build and adopt one segment; by a thread of the pool */
-static void
-build_segment(void *arg, uint64_t part, int thread)
-{
-	build_task *task = arg;
-	uint64_t	first = part * GPUVEC_SEGMENT_ROWS;
-	uint64_t	n = task->nrows - first;
-	gpuvec_segment *segment;
-	gpuvec_error error;
-
-	if (__atomic_load_n(&task->failed, __ATOMIC_RELAXED))
-		return;
-	segment = gpuvec_segment_build(task->rows + first,
-								   n > GPUVEC_SEGMENT_ROWS ? GPUVEC_SEGMENT_ROWS : (uint32_t) n, &error);
-	if (segment != NULL && task->backend->adopt_segment(task->backend, segment, &error))
-	{
-		task->segments[part] = segment;
-		return;
-	}
-	gpuvec_segment_unref(segment);
-	pthread_mutex_lock(&task->mutex);
-	task->error = error;
-	__atomic_store_n(&task->failed, 1, __ATOMIC_RELAXED);
-	pthread_mutex_unlock(&task->mutex);
-}
-
-/* Sort rows and add their segments to a draft */
-static bool
-build_segments(gpuvec_store *store, gpuvec_backend *backend, gpuvec_source_row *rows,
-			   uint64_t nrows, draft *d, gpuvec_error *error)
-{
-	uint64_t	nsegments = (nrows + GPUVEC_SEGMENT_ROWS - 1) / GPUVEC_SEGMENT_ROWS;
-	build_task	task = {.backend = backend,.rows = rows,.nrows = nrows};
-	bool		ok = true;
-
-	if (nrows == 0)
-		return true;
-	if (!gpuvec_rows_sort(rows, nrows, gpuvec_pool_threads(store->pool), error))
-		return false;
-	task.segments = calloc(nsegments, sizeof(gpuvec_segment *));
-	if (task.segments == NULL)
-		return gpuvec_fail_memory(error, nsegments * sizeof(gpuvec_segment *));
-	pthread_mutex_init(&task.mutex, NULL);
-	gpuvec_pool_run(store->pool, build_segment, &task, nsegments);
-	if (task.failed)
-	{
-		*error = task.error;
-		ok = false;
-	}
-	for (uint64_t i = 0; i < nsegments; i++)
-	{
-		if (!ok)
-			gpuvec_segment_unref(task.segments[i]);
-		else
-			ok = draft_add(d, task.segments[i], NULL, error);
-	}
-	pthread_mutex_destroy(&task.mutex);
-	free(task.segments);
-	return ok;
-}
-
-/* The sent page of a block, or NULL */
-static const sent_page *
-find_page(const gpuvec_update *update, uint32_t block)
-{
-	uint64_t	low = 0;
-	uint64_t	high = update->npages;
-
-	while (low < high)
-	{
-		uint64_t	middle = (low + high) / 2;
-
-		if (update->pages[middle].block < block)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < update->npages && update->pages[low].block == block ? &update->pages[low] : NULL;
-}
-
-/* The row of a tid that was sent, or NULL */
-static gpuvec_source_row *
-find_row(const gpuvec_update *update, uint64_t tid)
-{
-	const sent_page *page = find_page(update, gpuvec_tid_block(tid));
-	uint64_t	low;
-	uint64_t	high;
-
-	if (page == NULL)
-		return NULL;
-	low = page->first;
-	high = page->first + page->n;
-	while (low < high)
-	{
-		uint64_t	middle = (low + high) / 2;
-
-		if (update->rows[middle].tid < tid)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < page->first + page->n && update->rows[low].tid == tid ? &update->rows[low] : NULL;
-}
-
-/* Refreshing one entry of a view */
-typedef struct entry_refresh
-{
-	gpuvec_update *update;
-	gpuvec_view_entry *entry;
-	uint32_t	nblocks;		/* that the relation has now */
-	uint16_t   *device_ids;		/* the segment's ids, read back; NULL: not yet */
-	bool		compare;		/* look whether rows are as they were */
-	gpuvec_error *error;
-} entry_refresh;
-
-/* Is the row the same as one that was sent? */
-static bool
-same_row(entry_refresh *r, uint32_t row, const gpuvec_source_row *sent)
-{
-	const gpuvec_segment *segment = r->entry->segment;
-	const uint16_t *ids = segment->ids ? segment->ids : r->device_ids;
-	uint32_t	len = segment->len[row];
-
-	if (ids == NULL || sent->len != len)
-		return false;
-	ids += segment->tile_chunk[row / GPUVEC_TILE_ROWS] * CHUNK_VALUES +
-		row % GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS;
-	for (uint32_t i = 0; i < len; i += GPUVEC_CHUNK_IDS)
-	{
-		uint32_t	n = len - i < GPUVEC_CHUNK_IDS ? len - i : GPUVEC_CHUNK_IDS;
-
-		if (memcmp(ids, sent->ids + i, n * sizeof(uint16_t)) != 0)
-			return false;
-		ids += CHUNK_VALUES;
-	}
-	return true;
-}
-
-/* Bury a row */
-static bool
-kill_row(entry_refresh *r, uint32_t row)
-{
-	gpuvec_view_entry *entry = r->entry;
-
-	/* the map is ours to change if we made it: nobody has adopted it yet */
-	if (entry->live == NULL || entry->live->backend != NULL)
-	{
-		gpuvec_livemap *map = entry->live ? gpuvec_livemap_copy(entry->live, r->error) :
-			gpuvec_livemap_new(entry->segment->nrows, r->error);
-
-		if (map == NULL)
-			return false;
-		gpuvec_livemap_unref(entry->live);
-		entry->live = map;
-	}
-	entry->live->bits[row / 32] &= ~(UINT32_C(1) << (row % 32));
-	entry->live->nlive--;
-	return true;
-}
-
-/* Read a segment's ids back from its device */
-static bool
-read_back(const gpuvec_segment *segment, uint16_t **ids, gpuvec_error *error)
-{
-	size_t		size = segment->nchunks * CHUNK_VALUES * sizeof(uint16_t);
-
-	*ids = malloc(size > 0 ? size : 1);
-	if (*ids == NULL)
-		return gpuvec_fail_memory(error, size);
-	if (segment->backend->read_ids(segment->backend, segment, *ids, error))
-		return true;
-	free(*ids);
-	*ids = NULL;
-	return false;
-}
-
-/* Decide about a row that the mirror holds */
-static bool
-refresh_row(entry_refresh *r, uint32_t row)
-{
-	const gpuvec_segment *segment = r->entry->segment;
-	uint64_t	tid = segment->tid[row];
-	uint32_t	block = gpuvec_tid_block(tid);
-	gpuvec_source_row *sent;
-
-	if (!gpuvec_entry_live(r->entry, row))
-		return true;
-	if (block >= r->nblocks)
-		return kill_row(r, row);
-	if (find_page(r->update, block) == NULL)
-		return true;
-	sent = find_row(r->update, tid);
-	if (sent != NULL && r->compare && segment->ids == NULL && r->device_ids == NULL &&
-		!read_back(segment, &r->device_ids, r->error))
-		return false;
-	if (sent != NULL && same_row(r, row, sent))
-	{
-		sent->ids = NULL;		/* it need not go anywhere */
-		return true;
-	}
-	return kill_row(r, row);
-}
-
-/* Refresh the rows from tid `from` up to (not including) tid `to` */
-static bool
-refresh_range(entry_refresh *r, uint64_t from, uint64_t to)
-{
-	const gpuvec_segment *segment = r->entry->segment;
-
-	for (uint32_t i = gpuvec_segment_find(segment, from); i < segment->nrows; i++)
-	{
-		uint32_t	row = segment->by_tid[i];
-
-		if (segment->tid[row] >= to)
-			break;
-		if (!refresh_row(r, row))
-			return false;
-	}
-	return true;
-}
-
-/* Refresh one entry */
-static bool
-refresh_entry(entry_refresh *r)
-{
-	const gpuvec_update *update = r->update;
-	const gpuvec_segment *segment = r->entry->segment;
-	bool		ok = true;
-
-	if (update->npages * FIND_ROWS > segment->nrows)
-		ok = refresh_range(r, 0, UINT64_MAX);
-	else
-	{
-		for (uint64_t i = 0; ok && i < update->npages; i++)
-			ok = refresh_range(r, gpuvec_tid(update->pages[i].block, 0),
-							   gpuvec_tid((uint64_t) update->pages[i].block + 1, 0));
-		ok = ok && refresh_range(r, gpuvec_tid(r->nblocks, 0), UINT64_MAX);
-	}
-	free(r->device_ids);
-	return ok;
-}
-
-/* Copy the view's entries, without what the refresh replaces */
-static bool
-keep_entries(gpuvec_update *update, uint32_t nblocks, draft *d, gpuvec_error *error)
-{
-	const gpuvec_mirror *mirror = update->mirror;
-	const gpuvec_view *view = mirror->view;
-
-	for (uint32_t i = 0; i < view->nentries; i++)
-	{
-		entry_refresh r = {.update = update,.nblocks = nblocks,.error = error};
-
-		if (!draft_add(d, gpuvec_segment_ref(view->entries[i].segment),
-					   gpuvec_livemap_ref(view->entries[i].live), error))
-			return false;
-		r.entry = &d->entries[d->n - 1];
-
-		/* reading a device's ids back pays when much of the table was read again */
-		r.compare = r.entry->segment->ids != NULL || update->npages > mirror->nblocks / 8;
-		if (!refresh_entry(&r))
-			return false;
-		if (live_rows(r.entry) == 0)
-		{
-			d->n--;
-			gpuvec_segment_unref(d->entries[d->n].segment);
-			gpuvec_livemap_unref(d->entries[d->n].live);
-		}
-	}
-	return true;
-}
-
-/* Rows that were taken out of segments, with their ids in memory of their own */
-typedef struct taken_rows
-{
-	gpuvec_source_row *rows;
-	uint64_t	n;
-	uint16_t   *ids;
-} taken_rows;
-
-/* Take the live rows out of entries [first, d->n) of a draft */
-static bool
-take_rows(const draft *d, uint32_t first, taken_rows *taken, gpuvec_error *error)
-{
-	uint64_t	nrows = 0;
-	uint64_t	nids = 0;
-	uint16_t   *at;
-
-	for (uint32_t i = first; i < d->n; i++)
-	{
-		nrows += live_rows(&d->entries[i]);
-		nids += d->entries[i].segment->nids;
-	}
-	taken->n = 0;
-	taken->rows = malloc((nrows + 1) * sizeof(gpuvec_source_row));
-	taken->ids = at = malloc((nids + 1) * sizeof(uint16_t));
-	if (taken->rows == NULL || taken->ids == NULL)
-		return gpuvec_fail_memory(error, nrows * sizeof(gpuvec_source_row) + nids * sizeof(uint16_t));
-	for (uint32_t i = first; i < d->n; i++)
-	{
-		gpuvec_segment segment = *d->entries[i].segment;
-		uint16_t   *read = NULL;
-
-		if (segment.ids == NULL)
-		{
-			if (!read_back(d->entries[i].segment, &read, error))
-				return false;
-			segment.ids = read;
-		}
-		for (uint32_t row = 0; row < segment.nrows; row++)
-		{
-			if (!gpuvec_entry_live(&d->entries[i], row))
-				continue;
-			gpuvec_segment_row(&segment, row, at);
-			taken->rows[taken->n++] = (gpuvec_source_row) {segment.tid[row], segment.len[row], at};
-			at += segment.len[row];
-		}
-		free(read);
-	}
-	return true;
-}
-
-/* Replace entries [first, d->n) by new segments of the same rows */
-static bool
-merge_entries(gpuvec_update *update, draft *d, uint32_t first, gpuvec_error *error)
-{
-	taken_rows	taken = {0};
-	draft		merged = {0};
-	bool		ok;
-
-	ok = take_rows(d, first, &taken, error) &&
-		build_segments(update->store, update->mirror->place->backend, taken.rows, taken.n,
-					   &merged, error);
-	free(taken.rows);
-	free(taken.ids);
-	if (ok)
-	{
-		while (d->n > first)
-		{
-			d->n--;
-			gpuvec_segment_unref(d->entries[d->n].segment);
-			gpuvec_livemap_unref(d->entries[d->n].live);
-		}
-		for (uint32_t i = 0; i < merged.n && ok; i++)
-		{
-			ok = draft_add(d, merged.entries[i].segment, merged.entries[i].live, error);
-			merged.entries[i] = (gpuvec_view_entry) {NULL, NULL};
-		}
-	}
-	free_draft(&merged);
-	return ok;
-}
-
-/* Keep the number of segments and of dead rows low */
-static bool
-tidy(gpuvec_update *update, draft *d, gpuvec_error *error)
-{
-	uint64_t	all = 0;
-	uint64_t	live = 0;
-	uint64_t	sum = 0;
-	uint32_t	first = d->n;
-
-	for (uint32_t i = 0; i < d->n; i++)
-	{
-		all += d->entries[i].segment->nrows;
-		live += live_rows(&d->entries[i]);
-	}
-	if (REBUILD_DEAD(all - live, all) ||
-		d->n > live / GPUVEC_SEGMENT_ROWS + 1 + REBUILD_SEGMENTS)
-		return merge_entries(update, d, 0, error);
-
-	/* swallow the neighbour while it is at most twice as large */
-	while (first > 0)
-	{
-		uint32_t	n = live_rows(&d->entries[first - 1]);
-
-		if (first < d->n && (n > 2 * sum || sum + n > GPUVEC_SEGMENT_ROWS))
-			break;
-		sum += n;
-		first--;
-	}
-	if (d->n - first > 1)
-		return merge_entries(update, d, first, error);
-	return true;
-}
-
-/* Leave out the rows that found their place (ids == NULL) */
-static void
-drop_placed_rows(gpuvec_update *update)
-{
-	uint64_t	n = 0;
-
-	for (uint64_t i = 0; i < update->nrows; i++)
-		if (update->rows[i].ids != NULL)
-			update->rows[n++] = update->rows[i];
-	update->nrows = n;
-}
-
-/* Hand live maps that are new to the backend, and make the view */
-static gpuvec_view *
-finish_draft(gpuvec_update *update, draft *d, gpuvec_error *error)
-{
-	gpuvec_backend *backend = update->mirror->place->backend;
-	gpuvec_view *view;
-
-	for (uint32_t i = 0; i < d->n; i++)
-	{
-		gpuvec_livemap *live = d->entries[i].live;
-
-		if (live && live->backend == NULL && !backend->adopt_livemap(backend, live, error))
-			return NULL;
-	}
-	view = gpuvec_view_new(d->entries, d->n, error);
-	if (view == NULL)
-		return NULL;
-	d->n = 0;					/* the references are the view's now */
-	if (!backend->adopt_view(backend, view, error))
-	{
-		gpuvec_view_unref(view);
-		return NULL;
-	}
-	return view;
-}
-
-/* Bytes of a view on host and device */
-static void
-count_bytes(const gpuvec_view *view, uint32_t nblocks, size_t *host, size_t *device)
-{
-	*host = sizeof(*view) + view->nentries * sizeof(gpuvec_view_entry) +
-		nblocks * sizeof(gpuvec_page_state);
-	*device = 0;
-	for (uint32_t i = 0; i < view->nentries; i++)
-	{
-		*host += view->entries[i].segment->host_bytes;
-		*device += view->entries[i].segment->device_bytes;
-		if (view->entries[i].live)
-			*host += sizeof(gpuvec_livemap) + view->entries[i].live->nwords * sizeof(uint32_t);
-	}
-}
-
-/* The new page table: `refresh` is the number of this update */
-static gpuvec_page_state *
-make_pages(const gpuvec_update *update, uint32_t nblocks, uint64_t refresh, gpuvec_error *error)
-{
-	const gpuvec_mirror *mirror = update->mirror;
-	gpuvec_page_state *pages = calloc((size_t) nblocks + 1, sizeof(gpuvec_page_state));
-	uint32_t	old = update->load ? 0 : mirror->nblocks;
-
-	if (pages == NULL)
-	{
-		gpuvec_fail_memory(error, nblocks * sizeof(gpuvec_page_state));
-		return NULL;
-	}
-	if (old > nblocks)
-		old = nblocks;
-	if (old > 0)
-		memcpy(pages, mirror->pages, old * sizeof(gpuvec_page_state));
-	for (uint64_t i = 0; i < update->npages; i++)
-		if (update->pages[i].block < nblocks)
-			pages[update->pages[i].block] = (gpuvec_page_state) {update->pages[i].lsn, refresh};
-	return pages;
+	/* a load that cannot fit is to fail now rather than at its end */
+	return gpuvec_store_charge(update->store, update->mirror, &update->charged,
+							   bytes_needed(update), true, error);
 }
 
 /* Every page that the mirror did not know before must have been sent */
@@ -911,134 +358,322 @@ pages_complete(const gpuvec_update *update, uint32_t nblocks)
 	return next >= nblocks;
 }
 
-/* Make the new view */
-static gpuvec_view *
-make_view(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
+/* Keep the charge at what is built and still staged; called while segments are built */
+static bool
+charge_progress(void *arg, size_t built, size_t staged, gpuvec_error *error)
 {
-	draft		d = {0};
-	gpuvec_view *view = NULL;
+	gpuvec_update *update = arg;
+	bool		on_device = update->mirror->place->backend->on_device;
+	size_t		bytes = (on_device ? 0 : staged + update->npages * PAGE_BYTES) + built;
+
+	/* on a device what is not built yet will follow */
+	if (on_device && bytes < update->charged)
+		return true;
+	return gpuvec_store_charge(update->store, update->mirror, &update->charged, bytes, true, error);
+}
+
+/* Build segments of the staged rows, and add them to the draft */
+static bool
+build_staged(gpuvec_update *update, uint32_t nblocks, uint64_t nrows, gpuvec_draft *draft,
+			 gpuvec_error *error)
+{
+	gpuvec_stage_target target = {
+		.pool = draft->pool,.backend = draft->backend,.nblocks = nblocks,.nrows = nrows,
+		.progress = charge_progress,.arg = update
+	};
+	gpuvec_segment **segments;
+	uint32_t	n;
 	bool		ok = true;
 
-	if (gpuvec_fault_due("oom-on-commit"))
-		ok = gpuvec_fail_memory(error, 1);
-	if (ok && !update->load)
-	{
-		ok = keep_entries(update, nblocks, &d, error);
-		drop_placed_rows(update);
-	}
-	ok = ok && build_segments(update->store, update->mirror->place->backend, update->rows,
-							  update->nrows, &d, error);
-	free_sent(update);
-	if (ok && !update->load && d.n > 0)
-		ok = tidy(update, &d, error);
-	if (ok)
-		view = finish_draft(update, &d, error);
-	free_draft(&d);
-	return view;
-}
-
-/* Cut off rows of pages that the relation does not have any more */
-static void
-drop_pages_behind(gpuvec_update *update, uint32_t nblocks)
-{
-	while (update->npages > 0 && update->pages[update->npages - 1].block >= nblocks)
-	{
-		update->npages--;
-		update->nrows = update->pages[update->npages].first;
-	}
-}
-
-/* Make view and page table, and charge their memory to the mirror */
-static bool
-prepare_commit(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_view **view,
-			   gpuvec_page_state **pages, uint64_t *refresh, gpuvec_error *error)
-{
-	gpuvec_store *store = update->store;
-	size_t		estimate;
-
-	if (!pages_complete(update, commit->nblocks))
-		return bad_pages(error, "Pages are missing.");
-	drop_pages_behind(update, commit->nblocks);
-	/* make room first: a device must have it when segments go there */
-	estimate = update->nids * sizeof(uint16_t) + update->nrows * ROW_OVERHEAD;
-	if (!gpuvec_store_charge(store, update->mirror, estimate, error))
+	if (nrows == 0)
+		return true;
+	if (!gpuvec_stage_build(update->stage, &target, &segments, &n, error))
 		return false;
-
-	pthread_mutex_lock(&store->mutex);
-	*refresh = ++store->last_refresh;
-	pthread_mutex_unlock(&store->mutex);
-	*pages = make_pages(update, commit->nblocks, *refresh, error);
-	*view = *pages ? make_view(update, commit->nblocks, error) : NULL;
-	gpuvec_store_uncharge(store, update->mirror, estimate);
-	return *view != NULL;
+	for (uint32_t i = 0; i < n; i++)
+	{
+		if (ok)
+			ok = gpuvec_draft_add(draft, segments[i], NULL, error);
+		else
+			gpuvec_segment_unref(segments[i]);
+	}
+	free(segments);
+	return ok;
 }
 
-/* Swap the new view and page table in; returns the old view */
-static gpuvec_view *
-publish(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_view *view,
-		gpuvec_page_state **pages, uint64_t refresh)
+/* Bury what the pages replace, and what lies behind the relation's end */
+static bool
+bury_replaced(gpuvec_update *update, uint32_t nblocks, gpuvec_draft *draft, bool *buried,
+			  gpuvec_error *error)
+{
+	uint32_t	limit = update->mirror->nblocks;
+	uint32_t   *blocks = malloc((update->npages + 1) * sizeof(uint32_t));
+	uint64_t	n = 0;
+	bool		ok;
+
+	if (blocks == NULL)
+		return gpuvec_fail_memory(error, update->npages * sizeof(uint32_t));
+	for (uint64_t i = 0; i < update->npages; i++)
+		if (!update->pages[i].same && update->pages[i].block < limit)
+			blocks[n++] = update->pages[i].block;
+	*buried = false;
+	ok = (n == 0 && nblocks >= limit) ||
+		gpuvec_draft_bury(draft, blocks, n, nblocks, limit, buried, error);
+	free(blocks);
+	return ok;
+}
+
+/*
+ * From which entry on shall rows be sorted anew, together with `fresh` new ones?
+ * draft->n: from none; 0: all.
+ */
+static uint32_t
+choose_merge(const gpuvec_update *update, const gpuvec_draft *draft, uint64_t fresh)
+{
+	const gpuvec_mirror *mirror = update->mirror;
+	gpuvec_draft_size all = gpuvec_draft_measure(draft, 0);
+	uint64_t	added = mirror->added_rows + fresh;
+	uint32_t	first = draft->n;
+	uint64_t	sum = fresh;
+
+	if (MANY_DEAD(all.rows - all.live, all.rows + fresh) ||
+		draft->n > (all.live + fresh) / GPUVEC_SEGMENT_ROWS + 1 + SPARE_SEGMENTS ||
+		(added > GPUVEC_SEGMENT_ROWS && added > mirror->sorted_rows / 2))
+		return 0;
+	while (fresh > 0 && first > 0)
+	{
+		uint64_t	neighbour = gpuvec_draft_measure(draft, first - 1).live + fresh - sum;
+
+		if (neighbour > 2 * sum || sum + neighbour > GPUVEC_SEGMENT_ROWS)
+			break;
+		sum += neighbour;
+		first--;
+	}
+	return first;
+}
+
+/*
+ * Take entries apart that are to be sorted anew.  Sorting all rows needs room
+ * beside the old segments, which searches still use; if there is none it has to
+ * wait, unless the mirror is mostly dead.
+ */
+static bool
+unbuild(gpuvec_update *update, gpuvec_draft *draft, uint32_t first, gpuvec_error *error)
+{
+	gpuvec_draft_size size = gpuvec_draft_measure(draft, first);
+	bool		urgent = first == 0 && TOO_MANY_DEAD(size.rows - size.live, size.rows);
+
+	if (first == draft->n)
+		return true;
+	if (!gpuvec_store_charge(update->store, update->mirror, &update->charged,
+							 update->charged + size.bytes, urgent, error))
+	{
+		update->hopeless = urgent;
+		return true;
+	}
+	if (first == 0)
+	{
+		update->sorted_rows = size.live + gpuvec_stage_rows(update->stage);
+		update->added_rows = 0;
+	}
+	return gpuvec_draft_unbuild(draft, first, update->stage, error);
+}
+
+/* Make the new view of a refresh */
+static bool
+refresh_view(gpuvec_update *update, uint32_t nblocks, uint64_t fresh, gpuvec_draft *draft,
+			 gpuvec_error *error)
+{
+	uint64_t	behind = gpuvec_stage_rows(update->stage) - fresh;
+	bool		buried;
+
+	update->sorted_rows = update->mirror->sorted_rows;
+	update->added_rows = update->mirror->added_rows + fresh;
+	if (!gpuvec_draft_copy(draft, update->mirror->view, error) ||
+		!bury_replaced(update, nblocks, draft, &buried, error))
+		return false;
+	if (!buried && fresh == 0)
+	{
+		/* no row has changed */
+		update->view = gpuvec_view_ref(update->mirror->view);
+		return true;
+	}
+	if (!unbuild(update, draft, choose_merge(update, draft, fresh), error))
+		return false;
+	if (update->hopeless)
+		return true;
+	if (!build_staged(update, nblocks, gpuvec_stage_rows(update->stage) - behind, draft, error))
+		return false;
+	update->view = gpuvec_draft_finish(draft, error);
+	return update->view != NULL;
+}
+
+/* Make the new view of a load */
+static bool
+load_view(gpuvec_update *update, uint32_t nblocks, uint64_t fresh, gpuvec_draft *draft,
+		  gpuvec_error *error)
+{
+	update->sorted_rows = fresh;
+	update->added_rows = 0;
+	if (!build_staged(update, nblocks, fresh, draft, error))
+		return false;
+	update->view = gpuvec_draft_finish(draft, error);
+	return update->view != NULL;
+}
+
+/* Make the new view, of the pages below nblocks */
+static bool
+make_view(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
+{
+	gpuvec_draft draft = {.backend = update->mirror->place->backend,.pool = update->store->pool};
+	uint64_t	fresh = gpuvec_stage_rows(update->stage);
+	bool		ok;
+
+	if (gpuvec_fault_due("oom-on-commit"))
+		return gpuvec_fail_memory(error, 1);
+	for (uint64_t i = update->npages; i > 0 && update->pages[i - 1].block >= nblocks; i--)
+		fresh -= update->pages[i - 1].nrows;
+	ok = update->load ? load_view(update, nblocks, fresh, &draft, error) :
+		refresh_view(update, nblocks, fresh, &draft, error);
+	gpuvec_draft_free(&draft);
+	return ok;
+}
+
+/*
+ * Make the new table of page numbers, whose new entries publish() fills in, and
+ * make room for what is remembered of new pages.
+ */
+static bool
+make_numbers(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 {
 	gpuvec_mirror *mirror = update->mirror;
-	gpuvec_view *old;
-	gpuvec_page_state *old_pages;
+	uint32_t	known = mirror->nblocks < nblocks ? mirror->nblocks : nblocks;
+	size_t		size = sizeof(gpuvec_page_numbers) + (size_t) nblocks * sizeof(uint64_t);
+	uint32_t	most = mirror->nblocks > nblocks ? mirror->nblocks : nblocks;
+	gpuvec_page_state *pages;
 
-	pthread_mutex_lock(&update->store->mutex);
-	old = mirror->view;
-	old_pages = mirror->pages;
-	mirror->view = view;
-	mirror->pages = *pages;
-	mirror->nblocks = commit->nblocks;
-	mirror->refresh = refresh;
-	if (commit->position > mirror->checked)
-		mirror->checked = commit->position;
-	if (update->load)
-		mirror->loads++;
-	else
-		mirror->refreshes++;
-	mirror->last_use = gpuvec_now();
-	count_bytes(view, mirror->nblocks, &mirror->host_bytes, &mirror->device_bytes);
-	pthread_mutex_unlock(&update->store->mutex);
-	*pages = old_pages;
-	return old;
+	update->numbers = malloc(size);
+	if (update->numbers == NULL)
+		return gpuvec_fail_memory(error, size);
+	update->numbers->refs = 1;
+	update->numbers->nblocks = nblocks;
+	if (known > 0)
+		memcpy(update->numbers->refresh, mirror->numbers->refresh, known * sizeof(uint64_t));
+	pages = realloc(mirror->pages, ((size_t) most + 1) * sizeof(*pages));
+	if (pages == NULL)
+		return gpuvec_fail_memory(error, most * sizeof(*pages));
+	mirror->pages = pages;
+	return true;
 }
 
-/* Charge the difference between what the mirror takes and what it is charged for */
+/* Bytes of a view and its pages on host and device */
+static void
+count_bytes(const gpuvec_view *view, uint32_t nblocks, size_t *host, size_t *device)
+{
+	*host = sizeof(*view) + view->nentries * sizeof(gpuvec_view_entry) + nblocks * PAGE_BYTES;
+	*device = 0;
+	for (uint32_t i = 0; i < view->nentries; i++)
+	{
+		const gpuvec_livemap *live = view->entries[i].live;
+		size_t		map = live ? sizeof(*live) + live->nwords * sizeof(uint32_t) : 0;
+
+		*host += view->entries[i].segment->host_bytes + map;
+		*device += view->entries[i].segment->device_bytes + (view->backend->on_device ? map : 0);
+	}
+}
+
+/* Charge what the mirror will take instead of what it and the update take now */
 static bool
-settle_charge(gpuvec_update *update, const gpuvec_view *view, uint32_t nblocks, gpuvec_error *error)
+charge_view(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 {
 	gpuvec_mirror *mirror = update->mirror;
 	size_t		host;
 	size_t		device;
 	size_t		bytes;
+	size_t		charged;
 
-	count_bytes(view, nblocks, &host, &device);
+	count_bytes(update->view, nblocks, &host, &device);
 	bytes = mirror->place->backend->on_device ? device : host;
-	if (bytes > mirror->charged)
-		return gpuvec_store_charge(update->store, mirror, bytes - mirror->charged, error);
-	gpuvec_store_uncharge(update->store, mirror, mirror->charged - bytes);
-	return true;
+	pthread_mutex_lock(&update->store->mutex);
+	charged = mirror->charged;
+	pthread_mutex_unlock(&update->store->mutex);
+	return gpuvec_store_charge(update->store, mirror, &charged, bytes > charged ? bytes : charged,
+							   true, error);
+}
+
+/* Publish view, pages and numbers in one step; what they replace is left to the update */
+static void
+publish(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_state *state)
+{
+	gpuvec_mirror *mirror = update->mirror;
+	gpuvec_view *old_view = mirror->view;
+	gpuvec_page_numbers *old_numbers = mirror->numbers;
+	size_t		bytes;
+
+	pthread_mutex_lock(&update->store->mutex);
+	mirror->refresh = ++update->store->last_refresh;
+	for (uint64_t i = 0; i < update->npages && update->pages[i].block < commit->nblocks; i++)
+	{
+		mirror->pages[update->pages[i].block] = update->pages[i].state;
+		update->numbers->refresh[update->pages[i].block] = mirror->refresh;
+	}
+	mirror->view = update->view;
+	mirror->numbers = update->numbers;
+	mirror->nblocks = commit->nblocks;
+	if (commit->position > mirror->checked)
+		mirror->checked = commit->position;
+	mirror->sorted_rows = update->sorted_rows;
+	mirror->added_rows = update->added_rows;
+	if (update->load)
+		mirror->loads++;
+	else
+		mirror->refreshes++;
+	mirror->last_use = gpuvec_now();
+	count_bytes(mirror->view, mirror->nblocks, &mirror->host_bytes, &mirror->device_bytes);
+	bytes = mirror->place->backend->on_device ? mirror->device_bytes : mirror->host_bytes;
+	if (mirror->listed)
+	{
+		mirror->place->used += bytes - mirror->charged;
+		mirror->charged = bytes;
+	}
+	update->charged = 0;
+	gpuvec_store_get_state(mirror, state);
+	pthread_mutex_unlock(&update->store->mutex);
+	update->view = old_view;
+	update->numbers = old_numbers;
+}
+
+/* Drop a mirror that is mostly dead and cannot be mended: it will be loaded anew */
+static void
+give_up(gpuvec_update *update, gpuvec_state *state)
+{
+	gpuvec_log("LOG", "dropping the mirror of relation %u of database %u, as there is no memory to rebuild it",
+			   update->mirror->key.relation, update->mirror->key.database);
+	pthread_mutex_lock(&update->store->mutex);
+	gpuvec_store_unlist(update->store, update->mirror);
+	update->charged = 0;
+	gpuvec_store_get_state(update->mirror, state);
+	pthread_mutex_unlock(&update->store->mutex);
 }
 
 bool
 gpuvec_update_commit(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_state *state,
 					 gpuvec_error *error)
 {
-	gpuvec_view *view = NULL;
-	gpuvec_page_state *pages = NULL;
-	uint64_t	refresh = 0;
 	bool		ok;
 
 	gpuvec_fault_crash("crash-on-commit");
 	gpuvec_fault_sleep("slow-commit", NULL);
-	ok = prepare_commit(update, commit, &view, &pages, &refresh, error) &&
-		settle_charge(update, view, commit->nblocks, error);
-	if (ok)
+	ok = pages_complete(update, commit->nblocks) || bad_pages(error, "Pages are missing.");
+	ok = ok && make_view(update, commit->nblocks, error);
+	if (ok && update->hopeless)
+		give_up(update, state);
+	else if (ok)
 	{
-		view = publish(update, commit, view, &pages, refresh);
-		gpuvec_store_state(update->store, update->mirror, state);
+		ok = make_numbers(update, commit->nblocks, error) &&
+			charge_view(update, commit->nblocks, error);
+		if (ok)
+			publish(update, commit, state);
 	}
-	gpuvec_view_unref(view);
-	free(pages);
 	end_update(update);
 	return ok;
 }

@@ -1,0 +1,358 @@
+/*-------------------------------------------------------------------------
+ *
+ * draft.c
+ *	  A view that is being made: the entries of an older one, without the rows
+ *	  that a refresh replaces.
+ *
+ * Rows of a few blocks are found by binary search in each segment's by_tid; when
+ * there are many blocks, a pass over all tids with a bitmap of blocks is cheaper.
+ * Segments are worked on by all threads.  Live maps are copied before they are
+ * changed, so whoever searches an older view sees nothing of it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/draft.h"
+
+/* uint16_t ids in a chunk of a tile */
+#define CHUNK_VALUES	((size_t) GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS)
+
+/* Finding a block by binary search costs about as much as passing so many rows */
+#define FIND_ROWS		64
+
+/* Let go of an entry */
+static void
+free_entry(gpuvec_view_entry *entry)
+{
+	gpuvec_segment_unref(entry->segment);
+	gpuvec_livemap_unref(entry->live);
+}
+
+void
+gpuvec_draft_free(gpuvec_draft *draft)
+{
+	for (uint32_t i = 0; i < draft->n; i++)
+		free_entry(&draft->entries[i]);
+	free(draft->entries);
+	draft->entries = NULL;
+	draft->n = draft->room = 0;
+}
+
+bool
+gpuvec_draft_add(gpuvec_draft *draft, gpuvec_segment *segment, gpuvec_livemap *live,
+				 gpuvec_error *error)
+{
+	gpuvec_view_entry entry = {segment, live};
+
+	if (draft->n == draft->room)
+	{
+		uint32_t	room = draft->room ? draft->room * 2 : 16;
+		gpuvec_view_entry *entries = realloc(draft->entries, room * sizeof(*entries));
+
+		if (entries == NULL)
+		{
+			free_entry(&entry);
+			return gpuvec_fail_memory(error, room * sizeof(*entries));
+		}
+		draft->entries = entries;
+		draft->room = room;
+	}
+	draft->entries[draft->n++] = entry;
+	return true;
+}
+
+bool
+gpuvec_draft_copy(gpuvec_draft *draft, const gpuvec_view *view, gpuvec_error *error)
+{
+	for (uint32_t i = 0; i < view->nentries; i++)
+		if (!gpuvec_draft_add(draft, gpuvec_segment_ref(view->entries[i].segment),
+							  gpuvec_livemap_ref(view->entries[i].live), error))
+			return false;
+	return true;
+}
+
+/* Live rows of an entry */
+static uint32_t
+live_rows(const gpuvec_view_entry *entry)
+{
+	return entry->live ? entry->live->nlive : entry->segment->nrows;
+}
+
+/* Work on all entries by the threads of a pool */
+typedef struct entries_task
+{
+	gpuvec_draft *draft;
+	const uint32_t *blocks;		/* whose rows to bury */
+	uint64_t	n;
+	uint32_t	nblocks;
+	const uint8_t *bitmap;		/* of blocks; NULL: search for each */
+	int			buried;			/* atomic: some row was */
+	int			failed;			/* atomic */
+	pthread_mutex_t mutex;		/* guards error */
+	gpuvec_error error;
+} entries_task;
+
+/* Note the failure of a part */
+static void
+fail_part(entries_task *task, const gpuvec_error *error)
+{
+	pthread_mutex_lock(&task->mutex);
+	task->error = *error;
+	pthread_mutex_unlock(&task->mutex);
+	__atomic_store_n(&task->failed, 1, __ATOMIC_RELAXED);
+}
+
+/* Run a task on all entries; the pool is not worth waking for one */
+static bool
+run_task(entries_task *task, gpuvec_part part, bool parallel, gpuvec_error *error)
+{
+	pthread_mutex_init(&task->mutex, NULL);
+	if (parallel && task->draft->n > 1)
+		gpuvec_pool_run(task->draft->pool, part, task, task->draft->n);
+	else
+		for (uint32_t i = 0; i < task->draft->n; i++)
+			part(task, i, 0);
+	pthread_mutex_destroy(&task->mutex);
+	if (task->failed)
+		*error = task->error;
+	return !task->failed;
+}
+
+/* Bury a row, in a live map of our own */
+static bool
+bury_row(gpuvec_view_entry *entry, uint32_t row, gpuvec_error *error)
+{
+	if (entry->live == NULL || entry->live->backend != NULL)
+	{
+		gpuvec_livemap *map = entry->live ? gpuvec_livemap_copy(entry->live, error) :
+			gpuvec_livemap_new(entry->segment->nrows, error);
+
+		if (map == NULL)
+			return false;
+		gpuvec_livemap_unref(entry->live);
+		entry->live = map;
+	}
+	entry->live->bits[row / 32] &= ~(UINT32_C(1) << (row % 32));
+	entry->live->nlive--;
+	return true;
+}
+
+/* Bury the live rows with tids from `from` up to (not including) `to` */
+static bool
+bury_range(entries_task *task, gpuvec_view_entry *entry, uint64_t from, uint64_t to,
+		   gpuvec_error *error)
+{
+	const gpuvec_segment *segment = entry->segment;
+
+	for (uint32_t i = gpuvec_segment_find(segment, from); i < segment->nrows; i++)
+	{
+		uint32_t	row = segment->by_tid[i];
+
+		if (segment->tid[row] >= to)
+			break;
+		if (!gpuvec_entry_live(entry, row))
+			continue;
+		if (!bury_row(entry, row, error))
+			return false;
+		__atomic_store_n(&task->buried, 1, __ATOMIC_RELAXED);
+	}
+	return true;
+}
+
+/* Bury rows of one entry by passing over all of them */
+static bool
+bury_by_bitmap(entries_task *task, gpuvec_view_entry *entry, gpuvec_error *error)
+{
+	const gpuvec_segment *segment = entry->segment;
+	bool		buried = false;
+
+	for (uint32_t row = 0; row < segment->nrows; row++)
+	{
+		uint32_t	block = gpuvec_tid_block(segment->tid[row]);
+
+		if (block < task->nblocks && !(task->bitmap[block / 8] >> (block % 8) & 1))
+			continue;
+		if (!gpuvec_entry_live(entry, row))
+			continue;
+		if (!bury_row(entry, row, error))
+			return false;
+		buried = true;
+	}
+	if (buried)
+		__atomic_store_n(&task->buried, 1, __ATOMIC_RELAXED);
+	return true;
+}
+
+/* Bury rows of one entry; by a thread of the pool */
+static void
+bury_part(void *arg, uint64_t part, int thread)
+{
+	entries_task *task = arg;
+	gpuvec_view_entry *entry = &task->draft->entries[part];
+	gpuvec_error error;
+	bool		ok = true;
+
+	(void) thread;
+	if (task->bitmap && task->n * FIND_ROWS > entry->segment->nrows)
+		ok = bury_by_bitmap(task, entry, &error);
+	else
+	{
+		for (uint64_t i = 0; ok && i < task->n && task->blocks[i] < task->nblocks; i++)
+			ok = bury_range(task, entry, gpuvec_tid(task->blocks[i], 0),
+							gpuvec_tid((uint64_t) task->blocks[i] + 1, 0), &error);
+		ok = ok && bury_range(task, entry, gpuvec_tid(task->nblocks, 0), UINT64_MAX, &error);
+	}
+	if (!ok)
+		fail_part(task, &error);
+}
+
+/* Leave out entries that have no live row any more */
+static void
+drop_dead_entries(gpuvec_draft *draft)
+{
+	uint32_t	n = 0;
+
+	for (uint32_t i = 0; i < draft->n; i++)
+	{
+		if (live_rows(&draft->entries[i]) == 0)
+			free_entry(&draft->entries[i]);
+		else
+			draft->entries[n++] = draft->entries[i];
+	}
+	draft->n = n;
+}
+
+bool
+gpuvec_draft_bury(gpuvec_draft *draft, const uint32_t *blocks, uint64_t n, uint32_t nblocks,
+				  uint32_t limit, bool *buried, gpuvec_error *error)
+{
+	entries_task task = {.draft = draft,.blocks = blocks,.n = n,.nblocks = nblocks};
+	uint32_t	top = limit < nblocks ? limit : nblocks;
+	uint8_t    *bitmap = NULL;
+	bool		ok;
+
+	if (n > 16)
+	{
+		/* without memory for it, blocks are searched for */
+		bitmap = calloc(1, (size_t) top / 8 + 1);
+		for (uint64_t i = 0; bitmap && i < n && blocks[i] < top; i++)
+			bitmap[blocks[i] / 8] |= (uint8_t) (1 << (blocks[i] % 8));
+	}
+	task.bitmap = bitmap;
+	ok = run_task(&task, bury_part, n > 16, error);
+	free(bitmap);
+	*buried = task.buried;
+	drop_dead_entries(draft);
+	return ok;
+}
+
+gpuvec_draft_size
+gpuvec_draft_measure(const gpuvec_draft *draft, uint32_t first)
+{
+	gpuvec_draft_size size = {0};
+
+	for (uint32_t i = first; i < draft->n; i++)
+	{
+		size.rows += draft->entries[i].segment->nrows;
+		size.live += live_rows(&draft->entries[i]);
+		size.bytes += draft->backend->on_device ? draft->entries[i].segment->device_bytes :
+			draft->entries[i].segment->host_bytes;
+	}
+	return size;
+}
+
+/* Read a segment's ids back from its device */
+static bool
+read_back(const gpuvec_segment *segment, uint16_t **ids, gpuvec_error *error)
+{
+	size_t		size = segment->nchunks * CHUNK_VALUES * sizeof(uint16_t);
+
+	*ids = malloc(size > 0 ? size : 1);
+	if (*ids == NULL)
+		return gpuvec_fail_memory(error, size);
+	if (segment->backend->read_ids(segment->backend, segment, *ids, error))
+		return true;
+	free(*ids);
+	*ids = NULL;
+	return false;
+}
+
+/* Stage the live rows of an entry, in the order of tid; `row_ids` is scratch */
+static bool
+stage_entry(const gpuvec_view_entry *entry, gpuvec_stage *stage, uint16_t *row_ids,
+			gpuvec_error *error)
+{
+	const gpuvec_segment *segment = entry->segment;
+	gpuvec_segment readable = {
+		.nrows = segment->nrows,.tile_chunk = segment->tile_chunk,.len = segment->len,.ids = segment->ids
+	};
+	uint16_t   *device_ids = NULL;
+	bool		ok = true;
+
+	if (segment->ids == NULL)
+	{
+		if (!read_back(segment, &device_ids, error))
+			return false;
+		readable.ids = device_ids;
+	}
+	for (uint32_t i = 0; ok && i < segment->nrows; i++)
+	{
+		uint32_t	row = segment->by_tid[i];
+
+		if (!gpuvec_entry_live(entry, row))
+			continue;
+		gpuvec_segment_row(&readable, row, row_ids);
+		ok = gpuvec_stage_add(stage, segment->tid[row], row_ids, segment->len[row], error);
+	}
+	free(device_ids);
+	return ok;
+}
+
+bool
+gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first, gpuvec_stage *stage, gpuvec_error *error)
+{
+	uint16_t   *row_ids = malloc(GPUVEC_MAX_IDS * sizeof(uint16_t));
+	bool		ok = row_ids != NULL || gpuvec_fail_memory(error, GPUVEC_MAX_IDS * sizeof(uint16_t));
+
+	for (uint32_t i = first; ok && i < draft->n; i++)
+		ok = stage_entry(&draft->entries[i], stage, row_ids, error);
+	free(row_ids);
+	while (ok && draft->n > first)
+		free_entry(&draft->entries[--draft->n]);
+	return ok;
+}
+
+/* Hand an entry's live map, if it is new, to the backend; by a thread of the pool */
+static void
+adopt_part(void *arg, uint64_t part, int thread)
+{
+	entries_task *task = arg;
+	gpuvec_livemap *live = task->draft->entries[part].live;
+	gpuvec_error error;
+
+	(void) thread;
+	if (live && live->backend == NULL &&
+		!task->draft->backend->adopt_livemap(task->draft->backend, live, &error))
+		fail_part(task, &error);
+}
+
+gpuvec_view *
+gpuvec_draft_finish(gpuvec_draft *draft, gpuvec_error *error)
+{
+	entries_task task = {.draft = draft};
+	gpuvec_view *view;
+
+	if (!run_task(&task, adopt_part, draft->backend->on_device, error))
+		return NULL;
+	view = gpuvec_view_new(draft->entries, draft->n, error);
+	if (view == NULL)
+		return NULL;
+	draft->n = 0;				/* the references are the view's now */
+	if (draft->backend->adopt_view(draft->backend, view, error))
+		return view;
+	gpuvec_view_unref(view);
+	return NULL;
+}

@@ -1,0 +1,222 @@
+/*-------------------------------------------------------------------------
+ *
+ * places.c
+ *	  The devices that mirrors live on, and how much memory they may take there.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/log.h"
+#include "engine/store.h"
+
+#define MEGABYTE	((size_t) 1024 * 1024)
+
+/* Part of the free device memory, or of the machine's, that mirrors may take */
+#define DEVICE_PERCENT	80
+#define MACHINE_PERCENT	50
+
+/* A number in a file, or SIZE_MAX ("max", no file) */
+static size_t
+read_limit(const char *path)
+{
+	FILE	   *file = fopen(path, "r");
+	unsigned long long value;
+	size_t		limit = SIZE_MAX;
+
+	if (file == NULL)
+		return limit;
+	if (fscanf(file, "%llu", &value) == 1)
+		limit = (size_t) value;
+	fclose(file);
+	return limit;
+}
+
+/* The lowest memory limit of the control groups that this process is in */
+static size_t
+cgroup_limit(void)
+{
+	FILE	   *file = fopen("/proc/self/cgroup", "r");
+	size_t		limit = SIZE_MAX;
+	char		line[1024];
+
+	if (file == NULL)
+		return limit;
+	while (fgets(line, sizeof(line), file))
+	{
+		char		path[1200];
+		bool		unified = strncmp(line, "0::", 3) == 0;
+		char	   *controllers = strchr(line, ':');
+		char	   *group = controllers ? strchr(controllers + 1, ':') : NULL;
+		size_t		found;
+
+		/* number:controllers:path */
+		if (group == NULL)
+			continue;
+		*group++ = '\0';
+		group[strcspn(group, "\n")] = '\0';
+		if (*group != '/' || (!unified && strstr(controllers, "memory") == NULL))
+			continue;
+		/* the group itself and all above it */
+		for (;;)
+		{
+			if (unified)
+				snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.max", group);
+			else
+				snprintf(path, sizeof(path), "/sys/fs/cgroup/memory%s/memory.limit_in_bytes", group);
+			found = read_limit(path);
+			if (found < limit)
+				limit = found;
+			if (*group == '\0')
+				break;
+			*strrchr(group, '/') = '\0';
+		}
+	}
+	fclose(file);
+	return limit;
+}
+
+/* What mirrors may take in a place */
+static size_t
+choose_budget(gpuvec_backend *backend, const engine_options *options)
+{
+	gpuvec_backend_info info;
+	size_t		limit;
+
+	if (options->memory_mb > 0)
+		return (size_t) options->memory_mb * MEGABYTE;
+	backend->info(backend, &info);
+	if (backend->on_device)
+		return info.memory_free / 100 * DEVICE_PERCENT;
+	limit = cgroup_limit();
+	return (info.memory_total < limit ? info.memory_total : limit) / 100 * MACHINE_PERCENT;
+}
+
+/* Add a place with an open backend */
+static bool
+add_place(gpuvec_store *store, gpuvec_backend *backend, const engine_options *options)
+{
+	gpuvec_place *place = &store->places[store->nplaces];
+
+	place->backend = backend;
+	place->scheduler = gpuvec_scheduler_new(backend);
+	place->budget = choose_budget(backend, options);
+	if (place->scheduler == NULL)
+		return false;
+	store->nplaces++;
+	return true;
+}
+
+/* Open all GPUs that are asked for.  False: *error says why not. */
+static bool
+open_devices(gpuvec_store *store, const engine_options *options, gpuvec_error *error)
+{
+	if (gpuvec_cuda_count(error) == 0)
+		return false;
+	for (int i = 0; i < options->ndevices; i++)
+	{
+		gpuvec_backend_options backend_options = {.device = options->devices[i]};
+		gpuvec_backend *backend = gpuvec_cuda_open(&backend_options, error);
+
+		if (backend == NULL)
+			return false;
+		if (!add_place(store, backend, options))
+			return gpuvec_fail_memory(error, 0);
+	}
+	return true;
+}
+
+/* Close the devices that were opened before one failed */
+static void
+close_devices(gpuvec_store *store)
+{
+	while (store->nplaces > 0)
+	{
+		gpuvec_place *place = &store->places[--store->nplaces];
+
+		gpuvec_scheduler_free(place->scheduler);
+		place->backend->close(place->backend);
+	}
+}
+
+/* Open the CPU backend */
+static bool
+open_cpu(gpuvec_store *store, const engine_options *options, gpuvec_error *error)
+{
+	gpuvec_backend_options backend_options = {.threads = options->cpu_threads};
+	gpuvec_backend *backend = gpuvec_cpu_open(&backend_options, error);
+
+	if (backend == NULL)
+		return false;
+	return add_place(store, backend, options) || gpuvec_fail_memory(error, 0);
+}
+
+/* Say what is ready */
+static void
+log_ready(const gpuvec_store *store)
+{
+	for (int i = 0; i < store->nplaces; i++)
+	{
+		const gpuvec_place *place = &store->places[i];
+		gpuvec_backend_info info;
+
+		place->backend->info(place->backend, &info);
+		gpuvec_log("LOG", "ready: backend %s, %s, %d threads, memory budget %zu MB",
+				   info.name, info.device, info.threads, place->budget / MEGABYTE);
+	}
+}
+
+bool
+gpuvec_store_open(gpuvec_store *store, const engine_options *options)
+{
+	gpuvec_error error = {0};
+	bool		opened = false;
+
+	memset(store, 0, sizeof(*store));
+	pthread_mutex_init(&store->mutex, NULL);
+	store->started = gpuvec_now();
+	store->pool = gpuvec_pool_new(options->cpu_threads);
+	if (store->pool == NULL)
+	{
+		gpuvec_log("ERROR", "could not start threads");
+		return false;
+	}
+	if (strcmp(options->backend, "cpu") != 0)
+	{
+		opened = open_devices(store, options, &error);
+		if (!opened)
+		{
+			bool		forced = strcmp(options->backend, "cuda") == 0;
+
+			close_devices(store);
+			gpuvec_log(forced ? "ERROR" : "LOG", "no GPU can be used: %s%s%s", error.message,
+					   error.detail[0] ? ": " : "", error.detail);
+			if (forced)
+				return false;
+		}
+	}
+	if (!opened && !open_cpu(store, options, &error))
+	{
+		gpuvec_log("ERROR", "%s", error.message);
+		return false;
+	}
+	log_ready(store);
+	return true;
+}
+
+/* The place with the most free memory; the caller holds the store's mutex */
+gpuvec_place *
+gpuvec_roomiest_place(gpuvec_store *store)
+{
+	gpuvec_place *best = &store->places[0];
+
+	for (int i = 1; i < store->nplaces; i++)
+	{
+		gpuvec_place *place = &store->places[i];
+
+		if ((int64_t) (place->budget - place->used) > (int64_t) (best->budget - best->used))
+			best = place;
+	}
+	return best;
+}

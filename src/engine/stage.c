@@ -1,0 +1,445 @@
+/*-------------------------------------------------------------------------
+ *
+ * stage.c
+ *	  Rows on their way into segments.
+ *
+ * Segments hold rows in the order of (length, tid), while pages bring them in
+ * that of tid.  So rows are staged by length: every length up to a limit has a
+ * list of chunks of its own, longer ones share one by ranges.  In a list of one
+ * length the rows are in order as they came, and the others are sorted one list
+ * at a time.  Thus no array of all rows is ever made, and chunks are freed as the
+ * segments that were built from them come into being: at its peak a load takes
+ * little more memory than the segments.
+ *
+ * A staged row is a header of 8 bytes and its ids, padded to 4.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/stage.h"
+
+/* Lengths below have a class each; beyond, an octave has 16 */
+#define OWN_CLASSES		256
+#define NCLASSES		(OWN_CLASSES + 8 * 16 + 1)
+
+/* Chunks grow from list to list, up to what malloc returns to the system */
+#define FIRST_CHUNK		((size_t) 8 * 1024)
+#define LAST_CHUNK		((size_t) 512 * 1024)
+
+/* Bytes of a row in a segment, over its chunks of ids */
+#define ROW_BYTES		14
+
+/* On the CPU threads share a search by segments: do not make too few */
+#define FEWEST_ROWS		8192
+
+/* A staged row: ids follow */
+typedef struct staged_row
+{
+	uint32_t	block;
+	uint32_t	line_len;		/* line pointer number << 17 | number of ids */
+} staged_row;
+
+#define LEN_BITS	17
+#define LEN_MASK	((UINT32_C(1) << LEN_BITS) - 1)
+
+typedef struct chunk
+{
+	struct chunk *next;
+	size_t		size;			/* of data */
+	size_t		used;
+	char		data[];
+} chunk;
+
+/* Rows of one length, or of a range of lengths */
+typedef struct row_class
+{
+	chunk	   *first;
+	chunk	   *last;
+	uint64_t	nrows;
+	uint64_t	last_tid;
+	bool		unsorted;		/* rows did not come in the order of tid */
+} row_class;
+
+struct gpuvec_stage
+{
+	uint64_t	nrows;
+	size_t		bytes;
+	size_t		estimate;
+	row_class	classes[NCLASSES];
+};
+
+gpuvec_stage *
+gpuvec_stage_new(void)
+{
+	return calloc(1, sizeof(gpuvec_stage));
+}
+
+/* Free a list of chunks */
+static void
+free_chunks(gpuvec_stage *stage, chunk *c)
+{
+	while (c)
+	{
+		chunk	   *next = c->next;
+
+		stage->bytes -= sizeof(*c) + c->size;
+		free(c);
+		c = next;
+	}
+}
+
+void
+gpuvec_stage_free(gpuvec_stage *stage)
+{
+	if (stage == NULL)
+		return;
+	for (int i = 0; i < NCLASSES; i++)
+		free_chunks(stage, stage->classes[i].first);
+	free(stage);
+}
+
+uint64_t
+gpuvec_stage_rows(const gpuvec_stage *stage)
+{
+	return stage->nrows;
+}
+
+size_t
+gpuvec_stage_bytes(const gpuvec_stage *stage)
+{
+	return stage->bytes;
+}
+
+size_t
+gpuvec_stage_estimate(const gpuvec_stage *stage)
+{
+	return stage->estimate;
+}
+
+/* The class of a length */
+static int
+class_of(uint32_t len)
+{
+	int			octave;
+
+	if (len < OWN_CLASSES)
+		return (int) len;
+	octave = 31 - __builtin_clz(len);
+	return OWN_CLASSES + (octave - 8) * 16 + (int) (len >> (octave - 4) & 15);
+}
+
+/* Bytes of a staged row */
+static inline size_t
+staged_bytes(uint32_t len)
+{
+	return sizeof(staged_row) + (((size_t) len * sizeof(uint16_t) + 3) & ~(size_t) 3);
+}
+
+/* Room for a row at the end of a class */
+static staged_row *
+new_row(gpuvec_stage *stage, row_class *class, size_t bytes, gpuvec_error *error)
+{
+	chunk	   *c = class->last;
+	staged_row *row;
+
+	if (c == NULL || c->size - c->used < bytes)
+	{
+		size_t		size = c == NULL ? FIRST_CHUNK : c->size * 4;
+
+		if (size > LAST_CHUNK)
+			size = LAST_CHUNK;
+		if (size < bytes)
+			size = bytes;
+		c = malloc(sizeof(*c) + size);
+		if (c == NULL)
+		{
+			gpuvec_fail_memory(error, sizeof(*c) + size);
+			return NULL;
+		}
+		c->next = NULL;
+		c->size = size;
+		c->used = 0;
+		stage->bytes += sizeof(*c) + size;
+		if (class->last)
+			class->last->next = c;
+		else
+			class->first = c;
+		class->last = c;
+	}
+	row = (staged_row *) (c->data + c->used);
+	c->used += bytes;
+	return row;
+}
+
+bool
+gpuvec_stage_add(gpuvec_stage *stage, uint64_t tid, const uint16_t *ids, uint32_t len,
+				 gpuvec_error *error)
+{
+	row_class  *class = &stage->classes[class_of(len)];
+	staged_row *row = new_row(stage, class, staged_bytes(len), error);
+
+	if (row == NULL)
+		return false;
+	row->block = gpuvec_tid_block(tid);
+	row->line_len = (uint32_t) gpuvec_tid_line(tid) << LEN_BITS | len;
+	if (len > 0)
+		memcpy(row + 1, ids, len * sizeof(uint16_t));
+	class->unsorted |= class->nrows > 0 && tid <= class->last_tid;
+	class->last_tid = tid;
+	class->nrows++;
+	stage->nrows++;
+	stage->estimate += ROW_BYTES +
+		(len + GPUVEC_CHUNK_IDS - 1) / GPUVEC_CHUNK_IDS * GPUVEC_CHUNK_IDS * sizeof(uint16_t);
+	return true;
+}
+
+/* Going through all rows in the order of segments */
+typedef struct cursor
+{
+	gpuvec_stage *stage;
+	uint32_t	nblocks;
+	int			class;			/* the one that is being read, -1 at first */
+	chunk	   *retired;		/* read, but in use until segments are built */
+
+	/* a class whose rows are in order */
+	size_t		offset;			/* of the next row in the class's first chunk */
+
+	/* a class whose rows had to be sorted */
+	gpuvec_source_row *sorted;
+	uint64_t	nsorted;
+	uint64_t	at;
+} cursor;
+
+/* Take a staged row apart; returns its bytes */
+static inline size_t
+read_row(const char *from, gpuvec_source_row *row)
+{
+	const staged_row *staged = (const staged_row *) from;
+
+	row->len = staged->line_len & LEN_MASK;
+	row->tid = gpuvec_tid(staged->block, staged->line_len >> LEN_BITS);
+	row->ids = (const uint16_t *) (staged + 1);
+	return staged_bytes(row->len);
+}
+
+/* Make the sorted array of a class's rows */
+static bool
+sort_class(cursor *c, gpuvec_pool *pool, gpuvec_error *error)
+{
+	row_class  *class = &c->stage->classes[c->class];
+
+	c->sorted = malloc((class->nrows + 1) * sizeof(gpuvec_source_row));
+	if (c->sorted == NULL)
+		return gpuvec_fail_memory(error, class->nrows * sizeof(gpuvec_source_row));
+	c->nsorted = c->at = 0;
+	for (chunk *k = class->first; k; k = k->next)
+		for (size_t offset = 0; offset < k->used;)
+			offset += read_row(k->data + offset, &c->sorted[c->nsorted++]);
+	return gpuvec_rows_sort(c->sorted, c->nsorted, gpuvec_pool_threads(pool), error);
+}
+
+/* Put the first chunk of the current class aside */
+static void
+retire_chunk(cursor *c)
+{
+	row_class  *class = &c->stage->classes[c->class];
+	chunk	   *k = class->first;
+
+	class->first = k->next;
+	if (class->first == NULL)
+		class->last = NULL;
+	k->next = c->retired;
+	c->retired = k;
+	c->offset = 0;
+}
+
+/* The next row of the current class; false at its end */
+static bool
+next_in_class(cursor *c, gpuvec_source_row *row)
+{
+	row_class  *class = &c->stage->classes[c->class];
+
+	if (c->sorted)
+	{
+		if (c->at < c->nsorted)
+		{
+			*row = c->sorted[c->at++];
+			return true;
+		}
+		free(c->sorted);
+		c->sorted = NULL;
+		while (class->first)
+			retire_chunk(c);
+		return false;
+	}
+	while (class->first && c->offset >= class->first->used)
+		retire_chunk(c);
+	if (class->first == NULL)
+		return false;
+	c->offset += read_row(class->first->data + c->offset, row);
+	return true;
+}
+
+/* Read up to n rows; the number that were read, or -1 on failure */
+static int64_t
+read_rows(cursor *c, gpuvec_source_row *rows, uint64_t n, gpuvec_pool *pool, gpuvec_error *error)
+{
+	uint64_t	done = 0;
+
+	while (done < n)
+	{
+		if (c->class >= 0 && next_in_class(c, &rows[done]))
+		{
+			if (gpuvec_tid_block(rows[done].tid) < c->nblocks)
+				done++;
+			continue;
+		}
+		if (c->class + 1 >= NCLASSES)
+			break;
+		c->class++;
+		if ((c->class >= OWN_CLASSES || c->stage->classes[c->class].unsorted) &&
+			c->stage->classes[c->class].nrows > 0 && !sort_class(c, pool, error))
+			return -1;
+	}
+	return (int64_t) done;
+}
+
+/* Building some segments at a time, on all threads */
+typedef struct build_task
+{
+	gpuvec_backend *backend;
+	const gpuvec_source_row *rows;
+	uint64_t	nrows;
+	uint32_t	segment_rows;
+	gpuvec_segment **segments;
+	pthread_mutex_t mutex;		/* guards error */
+	gpuvec_error error;
+	int			failed;			/* atomic */
+} build_task;
+
+/* Build and adopt one segment; by a thread of the pool */
+static void
+build_segment(void *arg, uint64_t part, int thread)
+{
+	build_task *task = arg;
+	uint64_t	first = part * task->segment_rows;
+	uint64_t	n = task->nrows - first;
+	gpuvec_segment *segment;
+	gpuvec_error error;
+
+	(void) thread;
+	if (__atomic_load_n(&task->failed, __ATOMIC_RELAXED))
+		return;
+	if (n > task->segment_rows)
+		n = task->segment_rows;
+	segment = gpuvec_segment_build(task->rows + first, (uint32_t) n, &error);
+	if (segment != NULL && task->backend->adopt_segment(task->backend, segment, &error))
+	{
+		task->segments[part] = segment;
+		return;
+	}
+	gpuvec_segment_unref(segment);
+	pthread_mutex_lock(&task->mutex);
+	task->error = error;
+	pthread_mutex_unlock(&task->mutex);
+	__atomic_store_n(&task->failed, 1, __ATOMIC_RELAXED);
+}
+
+/* Rows of each segment, so that all are about as large */
+static uint32_t
+choose_segment_rows(const gpuvec_stage_target *target)
+{
+	uint64_t	n = (target->nrows + GPUVEC_SEGMENT_ROWS - 1) / GPUVEC_SEGMENT_ROWS;
+	uint64_t	threads = (uint64_t) gpuvec_pool_threads(target->pool);
+	uint64_t	rows;
+
+	if (!target->backend->on_device && n < threads)
+		n = target->nrows / FEWEST_ROWS < threads ? target->nrows / FEWEST_ROWS : threads;
+	if (n == 0)
+		n = 1;
+	rows = (target->nrows + n - 1) / n;
+	rows = (rows + GPUVEC_TILE_ROWS - 1) / GPUVEC_TILE_ROWS * GPUVEC_TILE_ROWS;
+	return (uint32_t) (rows < GPUVEC_SEGMENT_ROWS ? rows : GPUVEC_SEGMENT_ROWS);
+}
+
+/* Read and build batch after batch into task->segments, which has room */
+static bool
+build_all(cursor *c, const gpuvec_stage_target *target, build_task *task,
+		  gpuvec_source_row *rows, uint64_t room, uint32_t *nsegments, gpuvec_error *error)
+{
+	gpuvec_segment **all = task->segments;
+	size_t		built = 0;
+	uint64_t	left = target->nrows;
+
+	while (left > 0)
+	{
+		int64_t		n = read_rows(c, rows, left < room ? left : room, target->pool, error);
+		uint32_t	parts;
+
+		if (n < 0)
+			return false;
+		if (n == 0)
+			return gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL, "rows are missing in the gpuvec engine");
+		task->rows = rows;
+		task->nrows = (uint64_t) n;
+		task->segments = all + *nsegments;
+		parts = (uint32_t) ((task->nrows + task->segment_rows - 1) / task->segment_rows);
+		gpuvec_pool_run(target->pool, build_segment, task, parts);
+		*nsegments += parts;
+		if (task->failed)
+		{
+			*error = task->error;
+			return false;
+		}
+		free_chunks(c->stage, c->retired);
+		c->retired = NULL;
+		for (uint32_t i = 0; i < parts; i++)
+			built += target->backend->on_device ? task->segments[i]->device_bytes :
+				task->segments[i]->host_bytes;
+		left -= (uint64_t) n;
+		if (!target->progress(target->arg, built, c->stage->bytes, error))
+			return false;
+	}
+	return true;
+}
+
+bool
+gpuvec_stage_build(gpuvec_stage *stage, const gpuvec_stage_target *target,
+				   gpuvec_segment ***segments, uint32_t *nsegments, gpuvec_error *error)
+{
+	cursor		c = {.stage = stage,.nblocks = target->nblocks,.class = -1};
+	build_task	task = {.backend = target->backend,.segment_rows = choose_segment_rows(target)};
+	uint64_t	most = target->nrows / task.segment_rows + 1;
+	uint64_t	room = (uint64_t) gpuvec_pool_threads(target->pool) * task.segment_rows;
+	gpuvec_source_row *rows;
+	bool		ok;
+
+	if (room > target->nrows)
+		room = target->nrows;
+	*nsegments = 0;
+	*segments = task.segments = calloc(most, sizeof(gpuvec_segment *));
+	rows = malloc((room + 1) * sizeof(gpuvec_source_row));
+	if (rows == NULL || *segments == NULL)
+		ok = gpuvec_fail_memory(error, room * sizeof(gpuvec_source_row) + most * sizeof(gpuvec_segment *));
+	else
+	{
+		pthread_mutex_init(&task.mutex, NULL);
+		ok = build_all(&c, target, &task, rows, room, nsegments, error);
+		pthread_mutex_destroy(&task.mutex);
+	}
+	free(rows);
+	free(c.sorted);
+	free_chunks(stage, c.retired);
+	if (!ok)
+	{
+		for (uint32_t i = 0; i < *nsegments; i++)
+			gpuvec_segment_unref((*segments)[i]);
+		free(*segments);
+		*segments = NULL;
+		*nsegments = 0;
+	}
+	return ok;
+}

@@ -42,15 +42,15 @@ best($node, 'after the others left');
 
 # memory
 $node->safe_psql('postgres', q{
-	CREATE TABLE big AS SELECT i AS id, idset_agg((i * 7 + j * j) % 60000) AS tokens FROM generate_series(1, 3000) i, generate_series(1, 300) j GROUP BY i;
-	CREATE TABLE half1 AS SELECT * FROM big LIMIT 1200;
-	CREATE TABLE half2 AS SELECT * FROM big LIMIT 1200;});
-$node->append_conf('postgresql.conf', "gpuvec.max_sessions = 100\ngpuvec.device_memory = '1MB'");
+	CREATE TABLE big AS SELECT i AS id, idset_agg((i * 7 + j * j) % 60000) AS tokens FROM generate_series(1, 16000) i, generate_series(1, 300) j GROUP BY i;
+	CREATE TABLE half1 AS SELECT * FROM big LIMIT 5000;
+	CREATE TABLE half2 AS SELECT * FROM big LIMIT 5000;});
+$node->append_conf('postgresql.conf', "gpuvec.max_sessions = 100\ngpuvec.device_memory = '5MB'");
 $old = engine_pid($node);
 $node->reload;
 wait_for(sub { !kill(0, $old) }, 'the end of the engine');
 ($rc, $out, $err) = $node->psql('postgres', '\set VERBOSITY verbose' . "\n" . GpuvecTest::search_sql('big'));
-like($err, qr/53200: the memory of the gpuvec engine is too small/, 'a table that does not fit');
+like($err, qr/53200: out of gpuvec memory/, 'a table that does not fit');
 like($err, qr/HINT:  Increase gpuvec.device_memory/, 'with a hint');
 for my $round (1 .. 2)
 {

@@ -1,0 +1,72 @@
+#!/bin/bash
+# Shows gpuvec on real data, on a private server; called by "make demo".
+set -uo pipefail
+
+. "$(dirname "${BASH_SOURCE[0]}")/pgenv.sh"
+unset PGHOST PGPORT PGUSER PGDATABASE PGOPTIONS PGSERVICE MAKEFLAGS MAKELEVEL
+
+finish() {
+	local status=$?
+	trap - EXIT
+	[ -d "$work/data" ] && gpuvec_stop data immediate
+	rm -rf "$work" "$sockets"
+	exit $status
+}
+gpuvec_workdir tmp_demo
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+echo "Building gpuvec ..."
+if ! { gpuvec_build && gpuvec_stage; } >"$work/build.log" 2>&1; then
+	tail -n 30 "$work/build.log" >&2
+	exit 1
+fi
+echo "Starting a private server ..."
+gpuvec_start data || exit 1
+mkdir "$work/packages"
+for file in packages words; do
+	xz -dc "$work/src/test/data/$file.tsv.xz" >"$work/packages/$file.tsv" || exit 1
+done
+
+sql() { "$bindir/psql" -X -q -v ON_ERROR_STOP=1 -P pager=off -P footer=off "$@"; }
+# show TITLE SQL: a statement, its result and its time
+show() {
+	printf '\n\033[1m-- %s\033[0m\n%s\n\n' "$1" "$2"
+	sql -c '\timing on' -c "$2" || exit 1
+}
+
+sql -c 'CREATE EXTENSION gpuvec' || exit 1
+(cd "$work/packages" && sql -v data="$work/packages" -f "$work/src/test/data/load.sql") || exit 1
+sql -c 'CREATE FUNCTION words_of(package text) RETURNS idset LANGUAGE sql STABLE AS $$ SELECT words FROM packages WHERE name = package $$' || exit 1
+
+show "The data: Debian's packages, each with the set of its tags, needs and words" \
+	"SELECT count(*) AS packages, round(avg(cardinality(words)), 1) AS words_each, (SELECT count(*) FROM words) AS vocabulary FROM packages;"
+show "Which packages are most like postgresql? The first search starts the engine and loads the table" \
+	"SELECT t.rank, round(t.score::numeric, 3) AS score, t.common, p.name, left(p.description, 60) AS description
+FROM gpuvec_topk('packages', 'words', words_of('postgresql'), 10) t JOIN packages p ON p.ctid = t.tid ORDER BY t.rank;"
+show "The same question again: the table is resident now" \
+	"SELECT count(*) FROM gpuvec_topk('packages', 'words', words_of('postgresql'), 10);"
+show "Like nginx, by cosine similarity" \
+	"SELECT t.rank, round(t.score::numeric, 3) AS score, p.name, left(p.description, 60) AS description
+FROM gpuvec_topk('packages', 'words', words_of('nginx'), 8, 'cosine') t JOIN packages p ON p.ctid = t.tid ORDER BY t.rank;"
+show "Why is the second one like gimp? The common words explain a score" \
+	"SELECT p.name, round(t.score::numeric, 3) AS score, (SELECT string_agg(w.word, ', ' ORDER BY w.word) FROM unnest(words_of('gimp') & p.words) i JOIN words w ON w.id = i) AS common_words
+FROM gpuvec_topk('packages', 'words', words_of('gimp'), 2) t JOIN packages p ON p.ctid = t.tid WHERE t.rank = 2;"
+show "A query of words that nobody has exactly: a web server in Python" \
+	"SELECT t.rank, round(t.score::numeric, 3) AS score, p.name, left(p.description, 60) AS description
+FROM gpuvec_topk('packages', 'words', (SELECT idset_agg(id) FROM words WHERE word IN ('python', 'web', 'server', 'web::server', 'implemented-in::python')), 5, 'dice') t
+JOIN packages p ON p.ctid = t.tid ORDER BY t.rank;"
+show "All packages with a Jaccard similarity of at least 0.5 to vim" \
+	"SELECT p.name, round(t.score::numeric, 3) AS score FROM gpuvec_topk('packages', 'words', words_of('vim'), NULL, 'jaccard', 0.5) t JOIN packages p ON p.ctid = t.tid ORDER BY t.rank;"
+show "2,000 queries in one statement: the nearest neighbours of 2,000 packages" \
+	"SELECT count(*) AS results, round(avg(score)::numeric, 3) AS mean_score FROM gpuvec_topk_batch('packages', 'words', (SELECT array_agg(words) FROM (SELECT words FROM packages LIMIT 2000) q), 10);"
+show "A change shows in the next search" \
+	"INSERT INTO packages VALUES ('my-postgresql', 'a package that was just added', words_of('postgresql'));
+SELECT t.rank, p.name FROM gpuvec_topk('packages', 'words', words_of('postgresql'), 2) t JOIN packages p ON p.ctid = t.tid ORDER BY t.rank;"
+show "What is resident" \
+	"SELECT relation, columns, state, rows, segments, pg_size_pretty(bytes) AS size, loads, refreshes, searches FROM gpuvec_mirrors;"
+show "The engine" \
+	"SELECT backend, device, threads, pg_size_pretty(memory_used) AS used, pg_size_pretty(memory_budget) AS budget, requests, batches FROM gpuvec_engine;"
+gpuvec_stop data
+echo
+echo "That was gpuvec. README.md tells how to install it."

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Makes test/data/packages.tsv.xz and words.tsv.xz from Debian's package index.
+
+usage: apt-get update && scripts/make-packages-data.py    (on a Debian machine)
+
+A package's set holds its debtags, its section, the packages that it depends on,
+and the words of its name and short description.  Words that only one package
+has say nothing about similarity, nor do words that more than a fifth of all
+packages have; both are left out.  Only packages with debtags are taken.  The
+output is sorted and depends on the index alone.
+"""
+import lzma
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "test", "data")
+STOP = set("""a an and are as at be by for from in into is it its more of on or other over that the their this to
+              used using via was with without your you can has have not all any based support library libraries package
+              files data tool tools version development documentation common software program programs simple""".split())
+MAX_SHARE = 0.2
+
+
+def paragraphs():
+    """Yield each package as a dictionary of its fields."""
+    text = subprocess.run(["apt-cache", "dumpavail"], check=True, stdout=subprocess.PIPE,
+                          env=dict(os.environ, LC_ALL="C.UTF-8")).stdout.decode("utf-8", "replace")
+    for block in text.split("\n\n"):
+        fields = {}
+        name = None
+        for line in block.split("\n"):
+            if line[:1] in (" ", "\t") and name:
+                fields[name] += " " + line.strip()
+            elif ":" in line:
+                name, value = line.split(":", 1)
+                fields[name] = value.strip()
+        if "Package" in fields:
+            yield fields
+
+
+def words_of(fields):
+    """The words of a package, as a set."""
+    words = {"section:" + fields.get("Section", "unknown").split("/")[-1]}
+    for tag in fields.get("Tag", "").split(","):
+        if tag.strip():
+            words.add(tag.strip())
+    for field in ("Depends", "Pre-Depends"):
+        for dependency in re.split("[,|]", fields.get(field, "")):
+            name = re.sub(r"\(.*", "", dependency).split(":")[0].strip()
+            if name:
+                # libfoo5 and libfoo6 are the same to us
+                words.add("needs:" + re.sub(r"[0-9.]+(t64)?$", "", name))
+    for word in re.split("[^a-z+#]+", (fields["Package"] + " " + fields.get("Description", "")).lower()):
+        if len(word) >= 3 and word not in STOP:
+            words.add(word)
+    return words
+
+
+def write(name, lines):
+    path = os.path.join(HERE, name)
+    with lzma.open(path, "wt", encoding="utf-8", preset=9 | lzma.PRESET_EXTREME) as out:
+        out.writelines(lines)
+    print(f"{name}: {os.path.getsize(path)} bytes")
+
+
+def main():
+    packages = {}
+    for fields in paragraphs():
+        if "Tag" in fields and fields["Package"] not in packages:
+            packages[fields["Package"]] = (fields.get("Description", ""), words_of(fields))
+    count = Counter(word for _, words in packages.values() for word in words)
+    most = len(packages) * MAX_SHARE
+    vocabulary = sorted((word for word, n in count.items() if 2 <= n <= most), key=lambda w: (-count[w], w))
+    if len(vocabulary) > 65535:
+        sys.exit(f"{len(vocabulary)} words are too many")
+    number = {word: n for n, word in enumerate(vocabulary)}
+    lines = []
+    for name in sorted(packages):
+        description, words = packages[name]
+        ids = sorted(number[w] for w in words if w in number)
+        description = description.replace("\\", "/").replace("\t", " ")
+        lines.append(f"{name}\t{description}\t{{{','.join(map(str, ids))}}}\n")
+    write("packages.tsv.xz", lines)
+    write("words.tsv.xz", [f"{n}\t{word}\n" for n, word in enumerate(vocabulary)])
+    print(f"{len(packages)} packages, {len(vocabulary)} words")
+
+
+main()

@@ -6,8 +6,9 @@ usage: apt-get update && scripts/make-packages-data.py    (on a Debian machine)
 A package's set holds its debtags, its section, the packages that it depends on,
 and the words of its name and short description.  Words that only one package
 has say nothing about similarity, nor do words that more than a fifth of all
-packages have; both are left out.  Only packages with debtags are taken.  The
-output is sorted and depends on the index alone.
+packages have; both are left out.  Packages without debtags are taken too, except
+from the sections of libraries, which are many and say little.  The output is
+sorted and depends on the index alone.
 """
 import lzma
 import os
@@ -21,6 +22,14 @@ STOP = set("""a an and are as at be by for from in into is it its more of on or 
               used using via was with without your you can has have not all any based support library libraries package
               files data tool tools version development documentation common software program programs simple""".split())
 MAX_SHARE = 0.2
+LIBRARY_SECTIONS = set("""debug doc fonts gnu-r golang haskell introspection java javascript kernel libdevel libs lisp
+                          localization metapackages ocaml oldlibs perl php python ruby rust""".split())
+
+
+def wanted(fields):
+    """Is this a package to take?"""
+    section = fields.get("Section", "unknown").split("/")[-1]
+    return "Tag" in fields or section not in LIBRARY_SECTIONS
 
 
 def paragraphs():
@@ -68,8 +77,10 @@ def write(name, lines):
 def main():
     packages = {}
     for fields in paragraphs():
-        if "Tag" in fields and fields["Package"] not in packages:
-            packages[fields["Package"]] = (fields.get("Description", ""), words_of(fields))
+        if wanted(fields):
+            # several versions may be on offer: one with tags is best
+            if fields["Package"] not in packages or "Tag" in fields:
+                packages[fields["Package"]] = (fields.get("Description", ""), words_of(fields))
     count = Counter(word for _, words in packages.values() for word in words)
     most = len(packages) * MAX_SHARE
     vocabulary = sorted((word for word, n in count.items() if 2 <= n <= most), key=lambda w: (-count[w], w))

@@ -115,6 +115,7 @@ start_server() {
 		max_wal_size = 32GB
 		checkpoint_timeout = 1h
 		autovacuum = off
+		jit = off
 		gpuvec.engine = '$ENGINE'
 		gpuvec.cpu_threads = $THREADS
 		$(extension_settings)

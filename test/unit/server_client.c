@@ -52,7 +52,7 @@ static void
 exec_engine(const char *fault, const char *const *arguments, const char *socket,
 			int liveness_fd, int log_fd)
 {
-	const char *argv[40] = {engine_program, "--socket", socket, "--liveness-fd", "3"};
+	const char *argv[40] = {engine_program, "--socket", socket, "--liveness-fd", "3", "--backend", "cpu"};
 	int			n = 5;
 
 	for (; *arguments; arguments++)

@@ -102,6 +102,7 @@ gpuvec_start() {
 			max_connections = 200
 			max_prepared_transactions = 10
 			shared_buffers = 256MB
+			jit = off
 		CONF
 		gpuvec_settings
 		printf '%s\n' "${2:-}"

@@ -20,7 +20,7 @@ sub new_node
 
 	$node->init(allows_streaming => $opts{streaming} // 0);
 	$node->append_conf('postgresql.conf', slurp_file($ENV{GPUVEC_CONF})) if $ENV{GPUVEC_CONF};
-	$node->append_conf('postgresql.conf', "autovacuum = off\n" . ($opts{conf} // ''));
+	$node->append_conf('postgresql.conf', "autovacuum = off\njit = off\n" . ($opts{conf} // ''));
 	if ($opts{started} // 1)
 	{
 		$node->start;

@@ -53,7 +53,7 @@ exec_engine(const char *fault, const char *const *arguments, const char *socket,
 			int liveness_fd, int log_fd)
 {
 	const char *argv[40] = {engine_program, "--socket", socket, "--liveness-fd", "3", "--backend", "cpu"};
-	int			n = 5;
+	int			n = 7;
 
 	for (; *arguments; arguments++)
 		argv[n++] = *arguments;

@@ -25,6 +25,7 @@
 #include "utils/pg_lsn.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
@@ -46,7 +47,9 @@ may_see(const gpuvec_mirror_key *key)
 {
 	if (has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
 		return true;
+	/* a mirror may outlive its table, which then has no owner to ask for */
 	return key->database == MyDatabaseId &&
+		SearchSysCacheExists1(RELOID, ObjectIdGetDatum(key->relation)) &&
 		GpuvecOwnsRelation(key->relation, GetUserId());
 }
 

@@ -44,8 +44,9 @@ best($node, 'after the others left');
 $node->safe_psql('postgres', q{
 	CREATE TABLE big AS SELECT i AS id, idset_agg((i * 7 + j * j) % 60000) AS tokens FROM generate_series(1, 16000) i, generate_series(1, 300) j GROUP BY i;
 	CREATE TABLE half1 AS SELECT * FROM big LIMIT 5000;
-	CREATE TABLE half2 AS SELECT * FROM big LIMIT 5000;});
-$node->append_conf('postgresql.conf', "gpuvec.max_sessions = 100\ngpuvec.device_memory = '5MB'");
+	CREATE TABLE half2 AS SELECT * FROM big LIMIT 5000;
+	CREATE TABLE half3 AS SELECT * FROM big LIMIT 5000;});
+$node->append_conf('postgresql.conf', "gpuvec.max_sessions = 100\ngpuvec.device_memory = '7MB'");
 $old = engine_pid($node);
 $node->reload;
 wait_for(sub { !kill(0, $old) }, 'the end of the engine');
@@ -54,10 +55,10 @@ like($err, qr/53200: out of gpuvec memory/, 'a table that does not fit');
 like($err, qr/HINT:  Increase gpuvec.device_memory/, 'with a hint');
 for my $round (1 .. 2)
 {
-	best($node, "round $round of two tables that do not fit together", $_) for 'half1', 'half2';
+	best($node, "round $round of tables that do not fit together", $_) for 'half1', 'half2', 'half3';
 }
 cmp_ok($node->safe_psql('postgres', 'SELECT evictions FROM gpuvec_engine'), '>=', 3, 'mirrors were evicted');
-cmp_ok($node->safe_psql('postgres', 'SELECT count(*) FROM gpuvec_mirrors'), '==', 1, 'one is resident');
+cmp_ok($node->safe_psql('postgres', 'SELECT count(*) FROM gpuvec_mirrors'), '<=', 2, 'not all are resident');
 ok($node->safe_psql('postgres', 'SELECT memory_used <= memory_budget FROM gpuvec_engine') eq 't', 'the budget is kept');
 is($node->safe_psql('postgres', GpuvecTest::search_sql('docs')), $expected, 'a small table');
 $node->stop;

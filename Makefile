@@ -2,7 +2,7 @@
 #
 #   make            the extension and the engine
 #   make install    into the PostgreSQL that PG_CONFIG names
-#   make check      every suite, against private servers (see test/README)
+#   make check      every suite, against private servers (see scripts/check.sh)
 #   make demo       a private server with real data and a few searches
 #   make bench      the benchmark
 #

@@ -1,49 +1,90 @@
 #!/bin/sh
 # Makes sure that what "make check" and "make demo" need is installed.
 #
+#   scripts/bootstrap.sh check|demo
+#
 # As root on Debian or Ubuntu it installs what is missing with apt-get; otherwise
-# it names the command to type, and fails.  Prints nothing if all is there.
+# it names the command to type, and fails.  Prints nothing if all is there.  It
+# upgrades nothing, and makes, starts and stops no database cluster.
 set -eu
 
+goal=${1:-check}
 pg_config=${PG_CONFIG:-pg_config}
 
-# Is there a PostgreSQL server with its build files?
-have_postgres() {
-	command -v "$pg_config" >/dev/null 2>&1 || return 1
-	pgxs=$("$pg_config" --pgxs 2>/dev/null) && [ -f "$pgxs" ] || return 1
-	[ -x "$("$pg_config" --bindir)/postgres" ] || return 1
-	[ -f "$("$pg_config" --includedir-server)/postgres.h" ]
-}
+# Where pg_config says that something is; nothing if it cannot be run
+pg() { "$pg_config" "--$1" 2>/dev/null || true; }
 
-have_perl() { perl -MTest::More -MIPC::Run -e 1 >/dev/null 2>&1; }
-have_compiler() { command -v "${CC:-cc}" >/dev/null 2>&1 || command -v gcc >/dev/null 2>&1; }
+have_build_files() { [ -f "$(pg pgxs)" ] && [ -f "$(pg includedir-server)/postgres.h" ]; }
+have_server() { [ -x "$(pg bindir)/postgres" ] && [ -x "$(pg bindir)/initdb" ] && [ -x "$(pg bindir)/psql" ]; }
+have_compiler() { command -v "${CC:-cc}" >/dev/null 2>&1; }
+have_perl() { perl -MTest::More -MIPC::Run -e 1 >/dev/null 2>&1 && command -v prove >/dev/null 2>&1; }
+have_xz() { command -v xz >/dev/null 2>&1; }
 
+# What is missing, as words
 missing() {
-	have_postgres || echo postgres
-	have_perl || echo libipc-run-perl
-	have_compiler || echo gcc libc6-dev
-	[ "${1:-}" != demo ] || command -v xz >/dev/null 2>&1 || echo xz-utils
+	have_build_files || echo build-files
+	have_server || echo server
+	have_compiler || echo compiler
+	if [ "$goal" = check ]; then
+		have_perl || echo perl
+	else
+		have_xz || echo xz
+	fi
 }
 
-# Packages for what is missing; the server in the version of the distribution
+# The version to install: what is there in part, else the distribution's
+version() {
+	if have_build_files; then
+		pg version | sed 's/[^0-9]*\([0-9]*\).*/\1/'
+		return
+	fi
+	installed=$(ls /usr/lib/postgresql/*/bin/postgres 2>/dev/null | sed 's|.*/\([0-9]*\)/bin/postgres|\1|' | sort -n | tail -n 1)
+	offered=$(apt-cache depends postgresql 2>/dev/null | sed -n 's/.*Depends: postgresql-\([0-9][0-9]*\)$/\1/p' | head -n 1)
+	if [ -n "$installed$offered" ]; then
+		echo "${installed:-$offered}"
+		return
+	fi
+	# no package lists yet: the versions that releases are known to have
+	case $(. /etc/os-release 2>/dev/null; echo "${ID:-}-${VERSION_ID:-}") in
+		ubuntu-22.04) echo 14 ;;
+		ubuntu-*) echo 16 ;;
+		debian-13) echo 17 ;;
+		*) echo 15 ;;
+	esac
+}
+
+# Names of packages for what is missing
 packages() {
 	for item in $1; do
-		if [ "$item" = postgres ]; then
-			version=$(apt-cache depends postgresql 2>/dev/null |
-				sed -n 's/.*Depends: postgresql-\([0-9][0-9]*\)$/\1/p' | head -n 1)
-			version=${version:-15}
-			echo "postgresql-$version" "postgresql-server-dev-$version"
-		else
-			echo "$item"
-		fi
+		case $item in
+			build-files) echo "postgresql-server-dev-$(version)" ;;
+			server) echo "postgresql-$(version)" ;;
+			compiler) echo "gcc libc6-dev" ;;
+			perl) echo "libipc-run-perl" ;;
+			xz) echo "xz-utils" ;;
+		esac
 	done | tr '\n' ' '
 }
 
-what=$(missing "${1:-}")
+# A package of a server makes and starts a cluster unless it is told not to
+create_no_cluster() {
+	mkdir -p /etc/postgresql-common/createcluster.d
+	echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.d/zz-gpuvec.conf
+	trap 'rm -f /etc/postgresql-common/createcluster.d/zz-gpuvec.conf
+		rmdir /etc/postgresql-common/createcluster.d 2>/dev/null || true' EXIT
+}
+
+what=$(missing)
 [ -n "$what" ] || exit 0
 
+if [ "$pg_config" != pg_config ] && ! { have_build_files && have_server; }; then
+	echo "PG_CONFIG=$pg_config does not lead to a PostgreSQL server with its development files" >&2
+	exit 1
+fi
 if ! command -v apt-get >/dev/null 2>&1; then
-	echo "gpuvec needs a PostgreSQL server with its development files, a C compiler, Perl's IPC::Run and xz; missing:" $what >&2
+	echo "Please install what is missing:" $what >&2
+	echo "(build-files, server: PostgreSQL 15 or later with its development files, pg_config on the PATH;" \
+		"perl: prove, Test::More and IPC::Run)" >&2
 	exit 1
 fi
 if [ "$(id -u)" != 0 ]; then
@@ -53,13 +94,11 @@ if [ "$(id -u)" != 0 ]; then
 fi
 
 export DEBIAN_FRONTEND=noninteractive
+# services are left alone
+export NEEDRESTART_SUSPEND=1
+echo "gpuvec: installing what is missing:" $what >&2
 apt-get update -qq >&2
-# the package of the server makes and starts a cluster unless told not to
-if [ ! -e /etc/postgresql-common/createcluster.conf ]; then
-	mkdir -p /etc/postgresql-common/createcluster.d
-	echo "create_main_cluster = false" > /etc/postgresql-common/createcluster.d/gpuvec.conf
-fi
-apt-get install -y -qq --no-install-recommends $(packages "$what") >&2
-rm -f /etc/postgresql-common/createcluster.d/gpuvec.conf
-what=$(missing "${1:-}")
+create_no_cluster
+apt-get install -y -qq --no-upgrade --no-install-recommends $(packages "$what") >&2
+what=$(missing)
 [ -z "$what" ] || { echo "still missing after the installation:" $what >&2; exit 1; }

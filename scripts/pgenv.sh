@@ -1,15 +1,16 @@
 # Shell functions for private PostgreSQL servers with gpuvec.  To be sourced.
 #
-#   gpuvec_user             who runs servers: nobody but root changes user
-#   as_user COMMAND...      run as that user
+#   as_user COMMAND...      run as the user who runs servers: root becomes another
 #   gpuvec_workdir NAME     make $work, a scratch folder that user can write
 #   gpuvec_build            build a copy of the sources in $work/src
 #   gpuvec_stage            install it into $work/stage
 #   gpuvec_settings         settings that make a server find the staged extension
 #   gpuvec_start NAME CONF  start a server with data in $work/NAME
 #   gpuvec_stop NAME        stop it
+#   gpuvec_engines          process ids of engines that run from the staging folder
 #
-# Variables: PG_CONFIG, WITH_CUDA, SANITIZE=yes, HOOKS=yes.  Needs bash.
+# Variables: PG_CONFIG, WITH_CUDA, SANITIZE=yes, HOOKS=yes (fault injection), and
+# GPUVEC_USER, whom root becomes (postgres, else nobody).  Needs bash.
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 : "${PG_CONFIG:=pg_config}" "${MAKE:=make}" "${WITH_CUDA:=auto}" "${SANITIZE:=no}" "${HOOKS:=no}"
@@ -21,7 +22,7 @@ pgversion=$("$PG_CONFIG" --version | sed 's/[^0-9]*\([0-9]*\).*/\1/')
 # PostgreSQL refuses to run as root: choose somebody else
 user=
 if [ "$(id -u)" = 0 ]; then
-	for candidate in ${GPUVEC_USER:-} postgres pgtest nobody; do
+	for candidate in ${GPUVEC_USER:-} postgres nobody; do
 		if id -u "$candidate" >/dev/null 2>&1; then user=$candidate; break; fi
 	done
 	[ -n "$user" ] || { echo "PostgreSQL does not run as root; set GPUVEC_USER to an ordinary user" >&2; exit 1; }
@@ -35,16 +36,28 @@ as_user() {
 	fi
 }
 
-# A folder of our own: in the checkout if the user can reach it there
+# Can $work be the scratch folder?  Make cannot have blanks in paths, another run
+# may be using it, and the user must be able to write it.
+usable_workdir() {
+	local pid
+	case $work in *[[:space:]\'\"\$:]*) return 1 ;; esac
+	if pid=$(cat "$work/pid" 2>/dev/null) && [ -d "/proc/$pid" ]; then
+		return 1
+	fi
+	rm -rf "$work" 2>/dev/null
+	mkdir -p "$work" 2>/dev/null || return 1
+	[ -z "$user" ] || chown "$user" "$work"
+	as_user test -w "$work" 2>/dev/null || { rmdir "$work" 2>/dev/null; return 1; }
+}
+
+# A folder of our own: in the checkout if that is possible
 gpuvec_workdir() {
 	work=$top/$1
-	rm -rf "$work" 2>/dev/null
-	mkdir -p "$work" 2>/dev/null && { [ -z "$user" ] || chown "$user" "$work"; }
-	if ! as_user test -w "$work" 2>/dev/null; then
-		rmdir "$work" 2>/dev/null
-		work=$(mktemp -d "${TMPDIR:-/tmp}/gpuvec-${1#tmp_}.XXXXXX")
+	if ! usable_workdir; then
+		work=$(mktemp -d "/tmp/gpuvec-${1#tmp_}.XXXXXX")
 		[ -z "$user" ] || chown "$user" "$work"
 	fi
+	echo $$ >"$work/pid"
 	# the path of a socket must be short
 	sockets=$(mktemp -d /tmp/gpuvec.XXXXXX)
 	[ -z "$user" ] || chown "$user" "$sockets"
@@ -54,8 +67,9 @@ gpuvec_workdir() {
 gpuvec_copy_sources() {
 	mkdir -p "$work/src"
 	(cd "$top" && tar -cf - --exclude=./.git --exclude=./.gpu --exclude=./build --exclude='./tmp_*' \
+		--exclude=./test/unit/bin --exclude=./test/bench/bin --exclude=./results \
 		--exclude='*.o' --exclude='*.so' --exclude='*.bc' --exclude=./gpuvec-engine .) |
-		tar -xf - -C "$work/src"
+		tar -xf - --no-same-owner -C "$work/src"
 }
 
 gpuvec_make() {
@@ -81,13 +95,21 @@ gpuvec_settings() {
 	if [ "$pgversion" -ge 18 ]; then
 		echo "extension_control_path = '$stage$sharedir:\$system'"
 	else
-		# a setting of Debian's packages; elsewhere gpuvec must be installed first
 		echo "extension_destdir = '$stage'"
 	fi
 	cat <<-CONF
 		dynamic_library_path = '$stage$pkglibdir:\$libdir'
 		gpuvec.engine_program = '$stage$bindir/gpuvec-engine'
 	CONF
+}
+
+# Versions before 18 find extensions in another folder only with a patch that Debian
+# and Ubuntu carry
+gpuvec_can_stage() {
+	[ "$pgversion" -ge 18 ] || grep -q extension_destdir "$bindir/postgres" && return
+	echo "This PostgreSQL cannot load an extension from a staging folder (version 18 can, and Debian's older ones)."
+	echo "Use \"make install\" and \"make installcheck\" instead."
+	return 1
 }
 
 # gpuvec_start NAME [CONF]: a server with these additional settings
@@ -117,4 +139,11 @@ gpuvec_start() {
 gpuvec_stop() {
 	[ ! -e "$work/$1/postmaster.pid" ] ||
 		as_user "$bindir/pg_ctl" -D "$work/$1" -m "${2:-fast}" -w -s stop
+}
+
+gpuvec_engines() {
+	local exe
+	for exe in /proc/[0-9]*/exe; do
+		[ "$(readlink "$exe" 2>/dev/null)" != "$stage$bindir/gpuvec-engine" ] || { exe=${exe#/proc/}; echo "${exe%/exe}"; }
+	done
 }

@@ -22,6 +22,9 @@ CREATE FUNCTION idset_send(idset) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION idset_send(idset) IS 'binary output of idset';
 
+-- Aligned like every varlena with a four-byte header, which PostgreSQL reads as
+-- an int4; short values have a one-byte header and take no padding.  External:
+-- ids do not compress well, and a search detoasts many values.
 CREATE TYPE idset (
 	INPUT = idset_in, OUTPUT = idset_out, RECEIVE = idset_recv, SEND = idset_send,
 	INTERNALLENGTH = VARIABLE, ALIGNMENT = int4, STORAGE = external
@@ -31,42 +34,42 @@ COMMENT ON TYPE idset IS 'a set of ids 0 to 65535';
 -- casts: by assignment, so that expressions over plain arrays mean what they did
 
 CREATE FUNCTION idset(int2[]) RETURNS idset
-	AS 'MODULE_PATHNAME', 'int2_array_to_idset' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME', 'int2_array_to_idset' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset(int2[]) IS 'convert int2[] to idset';
 
 CREATE CAST (int2[] AS idset) WITH FUNCTION idset(int2[]) AS ASSIGNMENT;
 COMMENT ON CAST (int2[] AS idset) IS 'ids outside 0 to 65535 and nulls are errors';
 
 CREATE FUNCTION idset(int4[]) RETURNS idset
-	AS 'MODULE_PATHNAME', 'int4_array_to_idset' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME', 'int4_array_to_idset' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset(int4[]) IS 'convert int4[] to idset';
 
 CREATE CAST (int4[] AS idset) WITH FUNCTION idset(int4[]) AS ASSIGNMENT;
 COMMENT ON CAST (int4[] AS idset) IS 'ids outside 0 to 65535 and nulls are errors';
 
 CREATE FUNCTION idset(int8[]) RETURNS idset
-	AS 'MODULE_PATHNAME', 'int8_array_to_idset' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME', 'int8_array_to_idset' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset(int8[]) IS 'convert int8[] to idset';
 
 CREATE CAST (int8[] AS idset) WITH FUNCTION idset(int8[]) AS ASSIGNMENT;
 COMMENT ON CAST (int8[] AS idset) IS 'ids outside 0 to 65535 and nulls are errors';
 
 CREATE FUNCTION idset_to_int4_array(idset) RETURNS int4[]
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_to_int4_array(idset) IS 'convert idset to int4[]';
 
 CREATE CAST (idset AS int4[]) WITH FUNCTION idset_to_int4_array(idset) AS ASSIGNMENT;
 COMMENT ON CAST (idset AS int4[]) IS 'ids in ascending order';
 
 CREATE FUNCTION idset_to_int8_array(idset) RETURNS int8[]
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_to_int8_array(idset) IS 'convert idset to int8[]';
 
 CREATE CAST (idset AS int8[]) WITH FUNCTION idset_to_int8_array(idset) AS ASSIGNMENT;
 COMMENT ON CAST (idset AS int8[]) IS 'ids in ascending order';
 
 CREATE FUNCTION idset_to_json(idset) RETURNS json
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_to_json(idset) IS 'convert idset to a JSON array';
 
 CREATE CAST (idset AS json) WITH FUNCTION idset_to_json(idset) AS ASSIGNMENT;
@@ -148,27 +151,31 @@ COMMENT ON FUNCTION idset_hash_extended(idset, int8) IS 'hash';
 
 CREATE OPERATOR CLASS idset_btree_ops DEFAULT FOR TYPE idset USING btree AS
 	OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-	FUNCTION 1 idset_cmp(idset, idset);
-COMMENT ON OPERATOR CLASS idset_btree_ops USING btree IS 'order of sets: by the first id in which they differ';
+	FUNCTION 1 idset_cmp(idset, idset),
+	FUNCTION 4 btequalimage(oid);	-- equal sets are equal bytes
+COMMENT ON OPERATOR CLASS idset_btree_ops USING btree IS 'order of sets, like arrays: by the first id in which they differ, a set before the sets that begin with it';
+COMMENT ON OPERATOR FAMILY idset_btree_ops USING btree IS 'order of sets';
 
 CREATE OPERATOR CLASS idset_hash_ops DEFAULT FOR TYPE idset USING hash AS
 	OPERATOR 1 =,
 	FUNCTION 1 idset_hash(idset),
 	FUNCTION 2 idset_hash_extended(idset, int8);
 COMMENT ON OPERATOR CLASS idset_hash_ops USING hash IS 'hashing of sets';
+COMMENT ON OPERATOR FAMILY idset_hash_ops USING hash IS 'hashing of sets';
 
--- sets and sets
+-- Sets and sets.  There is no operator with an integer array on one side: it
+-- would capture array_column && '{...}' from the column's GIN index.
 
 CREATE FUNCTION idset_overlaps(idset, idset) RETURNS bool
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_overlaps(idset, idset) IS 'implementation of && operator';
 
 CREATE FUNCTION idset_contains(idset, idset) RETURNS bool
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_contains(idset, idset) IS 'implementation of @> operator';
 
 CREATE FUNCTION idset_contained(idset, idset) RETURNS bool
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_contained(idset, idset) IS 'implementation of <@ operator';
 
 CREATE OPERATOR && (
@@ -190,7 +197,7 @@ CREATE OPERATOR <@ (
 COMMENT ON OPERATOR <@ (idset, idset) IS 'is contained in';
 
 CREATE FUNCTION idset_intersect(idset, idset) RETURNS idset
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_intersect(idset, idset) IS 'implementation of & operator';
 
 CREATE OPERATOR & (
@@ -199,7 +206,7 @@ CREATE OPERATOR & (
 COMMENT ON OPERATOR & (idset, idset) IS 'intersection';
 
 CREATE FUNCTION idset_unite(idset, idset) RETURNS idset
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_unite(idset, idset) IS 'implementation of | operator';
 
 CREATE OPERATOR | (
@@ -208,7 +215,7 @@ CREATE OPERATOR | (
 COMMENT ON OPERATOR | (idset, idset) IS 'union';
 
 CREATE FUNCTION idset_subtract(idset, idset) RETURNS idset
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_subtract(idset, idset) IS 'implementation of - operator';
 
 CREATE OPERATOR - (
@@ -219,19 +226,19 @@ COMMENT ON OPERATOR - (idset, idset) IS 'difference';
 -- sets and single ids
 
 CREATE FUNCTION idset_add_id(idset, int8) RETURNS idset
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_add_id(idset, int8) IS 'implementation of | operator';
 
 CREATE FUNCTION idset_remove_id(idset, int8) RETURNS idset
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_remove_id(idset, int8) IS 'implementation of - operator';
 
 CREATE FUNCTION idset_contains_id(idset, int8) RETURNS bool
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_contains_id(idset, int8) IS 'implementation of @> operator';
 
 CREATE FUNCTION idset_id_contained(int8, idset) RETURNS bool
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_id_contained(int8, idset) IS 'implementation of <@ operator';
 
 CREATE OPERATOR | (LEFTARG = idset, RIGHTARG = int8, FUNCTION = idset_add_id);
@@ -274,23 +281,23 @@ CREATE FUNCTION idset_agg_transfn(internal, int8) RETURNS internal
 COMMENT ON FUNCTION idset_agg_transfn(internal, int8) IS 'transition function of idset_agg';
 
 CREATE FUNCTION idset_union_transfn(internal, idset) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_union_transfn(internal, idset) IS 'transition function of idset_union';
 
 CREATE FUNCTION idset_collect_combinefn(internal, internal) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_collect_combinefn(internal, internal) IS 'combine function of idset_agg and idset_union';
 
 CREATE FUNCTION idset_collect_serialfn(internal) RETURNS bytea
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_collect_serialfn(internal) IS 'serialization function of idset_agg and idset_union';
 
 CREATE FUNCTION idset_collect_deserialfn(bytea, internal) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_collect_deserialfn(bytea, internal) IS 'deserialization function of idset_agg and idset_union';
 
 CREATE FUNCTION idset_collect_finalfn(internal) RETURNS idset
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_collect_finalfn(internal) IS 'final function of idset_agg and idset_union';
 
 CREATE AGGREGATE idset_agg(int8) (
@@ -312,44 +319,44 @@ CREATE AGGREGATE idset_intersection(idset) (
 );
 COMMENT ON AGGREGATE idset_intersection(idset) IS 'the intersection of all sets; nulls are skipped';
 
--- similarity measures
+-- similarity measures; the suffix keeps them apart from other extensions' functions over text
 
 CREATE FUNCTION braun_blanquet_similarity(idset, idset) RETURNS float8
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION braun_blanquet_similarity(idset, idset) IS 'i / max(a, b), with i common ids of sets of a and b ids';
 
 CREATE FUNCTION jaccard_similarity(idset, idset) RETURNS float8
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION jaccard_similarity(idset, idset) IS 'i / (a + b - i), with i common ids of sets of a and b ids';
 
 CREATE FUNCTION cosine_similarity(idset, idset) RETURNS float8
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION cosine_similarity(idset, idset) IS 'i / sqrt(a * b), with i common ids of sets of a and b ids';
 
 CREATE FUNCTION dice_similarity(idset, idset) RETURNS float8
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION dice_similarity(idset, idset) IS '2i / (a + b), with i common ids of sets of a and b ids';
 
 CREATE FUNCTION overlap_similarity(idset, idset) RETURNS float8
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION overlap_similarity(idset, idset) IS 'i / min(a, b), with i common ids of sets of a and b ids';
 
 CREATE FUNCTION containment_similarity(query idset, idset) RETURNS float8
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION containment_similarity(idset, idset) IS 'i / a, with i common ids and a ids of the query';
 
 CREATE FUNCTION intersection_count(idset, idset) RETURNS int4
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION intersection_count(idset, idset) IS 'number of common ids';
 
 CREATE FUNCTION hamming_distance(idset, idset) RETURNS int4
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION hamming_distance(idset, idset) IS 'number of ids that only one of the sets has';
 
 -- distance operators
 
 CREATE FUNCTION idset_braun_blanquet_distance(idset, idset) RETURNS float8
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_braun_blanquet_distance(idset, idset) IS 'implementation of <-> operator';
 
 CREATE OPERATOR <-> (
@@ -358,7 +365,7 @@ CREATE OPERATOR <-> (
 COMMENT ON OPERATOR <-> (idset, idset) IS 'Braun-Blanquet distance: (max(a, b) - i) / max(a, b)';
 
 CREATE FUNCTION idset_jaccard_distance(idset, idset) RETURNS float8
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_jaccard_distance(idset, idset) IS 'implementation of <%> operator';
 
 CREATE OPERATOR <%> (
@@ -367,7 +374,7 @@ CREATE OPERATOR <%> (
 COMMENT ON OPERATOR <%> (idset, idset) IS 'Jaccard distance: (a + b - 2i) / (a + b - i)';
 
 CREATE FUNCTION idset_cosine_distance(idset, idset) RETURNS float8
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_cosine_distance(idset, idset) IS 'implementation of <=> operator';
 
 CREATE OPERATOR <=> (
@@ -376,7 +383,7 @@ CREATE OPERATOR <=> (
 COMMENT ON OPERATOR <=> (idset, idset) IS 'cosine distance: 1 - i / sqrt(a * b)';
 
 CREATE FUNCTION idset_negative_intersection(idset, idset) RETURNS float8
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_negative_intersection(idset, idset) IS 'implementation of <#> operator';
 
 CREATE OPERATOR <#> (
@@ -385,7 +392,7 @@ CREATE OPERATOR <#> (
 COMMENT ON OPERATOR <#> (idset, idset) IS 'negated number of common ids';
 
 CREATE FUNCTION idset_hamming_distance(idset, idset) RETURNS float8
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_hamming_distance(idset, idset) IS 'implementation of <~> operator';
 
 CREATE OPERATOR <~> (

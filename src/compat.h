@@ -14,6 +14,7 @@
 #error "gpuvec requires PostgreSQL 13 or later"
 #endif
 
+#include "nodes/nodes.h"
 #include "storage/latch.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -49,6 +50,15 @@
 #define GpuvecInitToastSnapshot(s) (*(s) = *get_toast_snapshot())
 #else
 #define GpuvecInitToastSnapshot(s) init_toast_snapshot(s)
+#endif
+
+/* Errors of input functions that a caller may take as "no such value" */
+#if PG_VERSION_NUM < 160000
+#define errsave(context, ...) \
+	do { \
+		(void) (context); \
+		ereport(ERROR, __VA_ARGS__); \
+	} while (0)
 #endif
 
 /* Typed allocation */

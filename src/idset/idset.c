@@ -3,6 +3,14 @@
  * idset.c
  *	  Making sets, and the one loop that counts common ids.
  *
+ * Sets come from ids in any order.  Ids that ascend already are copied; a few
+ * others are sorted; many are marked in a bitmap of all 65,536 ids, which is
+ * linear and drops repetitions by itself.
+ *
+ * Common ids of sets of like lengths are counted by merging both, without a
+ * branch that depends on the ids.  If one is much shorter, each of its ids is
+ * searched in the longer one, galloping on from where the last one was found.
+ *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
@@ -15,6 +23,7 @@
 /* From this many ids on, sorting marks a bitmap instead of comparing */
 #define BITMAP_IDS		256
 
+/* A set with room for n ids, of which the caller fills in all */
 IdSet *
 idset_alloc(uint32 n)
 {
@@ -24,6 +33,7 @@ idset_alloc(uint32 n)
 	return set;
 }
 
+/* The id that a number stands for; raises an error if it is none */
 uint16
 idset_check_id(int64 number)
 {
@@ -75,6 +85,7 @@ from_many_ids(const uint16 *ids, uint32 n)
 	return set;
 }
 
+/* A set of n ids in any order, repeated or not; may sort them in place */
 IdSet *
 idset_from_ids(uint16 *ids, uint32 n)
 {
@@ -122,6 +133,7 @@ gallop(const uint16 *ids, uint32 from, uint32 n, uint16 id)
 	return low;
 }
 
+/* Ids that two ascending, distinct arrays have in common */
 uint32
 idset_intersection_count(const uint16 *a, uint32 na, const uint16 *b, uint32 nb)
 {
@@ -153,6 +165,7 @@ idset_intersection_count(const uint16 *a, uint32 na, const uint16 *b, uint32 nb)
 	return count;
 }
 
+/* Binary search of one id; *place is where it is, or belongs */
 bool
 idset_find(const IdSet *set, uint16 id, uint32 *place)
 {

@@ -122,7 +122,7 @@ collected_set(const IdCollection *collection)
 	return idset_from_ids(ids, n);
 }
 
-/* idset_agg(int8) */
+/* Transition of idset_agg(int8); a NULL makes a state, so only NULLs give {} */
 Datum
 idset_agg_transfn(PG_FUNCTION_ARGS)
 {
@@ -137,7 +137,7 @@ idset_agg_transfn(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(collection);
 }
 
-/* idset_union(idset); without any set the union is NULL, so the state is too */
+/* Transition of idset_union(idset); without any set the union is NULL, so the state is too */
 Datum
 idset_union_transfn(PG_FUNCTION_ARGS)
 {
@@ -156,6 +156,7 @@ idset_union_transfn(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(collection);
 }
 
+/* Adds the ids of one worker's state to another's */
 Datum
 idset_collect_combinefn(PG_FUNCTION_ARGS)
 {
@@ -175,6 +176,7 @@ idset_collect_combinefn(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(collection);
 }
 
+/* State to bytes, for another process */
 Datum
 idset_collect_serialfn(PG_FUNCTION_ARGS)
 {
@@ -186,6 +188,7 @@ idset_collect_serialfn(PG_FUNCTION_ARGS)
 	PG_RETURN_BYTEA_P(result);
 }
 
+/* Bytes to state */
 Datum
 idset_collect_deserialfn(PG_FUNCTION_ARGS)
 {
@@ -199,6 +202,7 @@ idset_collect_deserialfn(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(collection);
 }
 
+/* The result of idset_agg and idset_union */
 Datum
 idset_collect_finalfn(PG_FUNCTION_ARGS)
 {

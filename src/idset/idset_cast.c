@@ -3,6 +3,9 @@
  * idset_cast.c
  *	  Casts between sets and arrays, and to JSON.
  *
+ * Array elements that are no ids are errors, never dropped or clipped: a cast
+ * by assignment must not lose data silently.
+ *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
@@ -19,6 +22,18 @@ PG_FUNCTION_INFO_V1(idset_to_int4_array);
 PG_FUNCTION_INFO_V1(idset_to_int8_array);
 PG_FUNCTION_INFO_V1(idset_to_json);
 
+/* The place of the first null element, counted from 1 */
+static int
+first_null(ArrayType *array, int n)
+{
+	const bits8 *bitmap = ARR_NULLBITMAP(array);
+	int			i = 0;
+
+	while (i < n && (bitmap[i / 8] & (1 << (i % 8))) != 0)
+		i++;
+	return i + 1;
+}
+
 /* A set from an array whose elements have `width` bytes */
 static IdSet *
 set_from_array(ArrayType *array, int width)
@@ -30,11 +45,13 @@ set_from_array(ArrayType *array, int width)
 	if (ARR_NDIM(array) > 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
-				 errmsg("cannot convert an array of %d dimensions to idset", ARR_NDIM(array))));
+				 errmsg("cannot convert an array of %d dimensions to idset", ARR_NDIM(array)),
+				 errdetail("A set has one dimension.")));
 	if (array_contains_nulls(array))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("cannot convert an array with null elements to idset"),
+				 errdetail("Element %d is null.", first_null(array, n)),
 				 errhint("Leave them out with array_remove(array, NULL).")));
 	ids = palloc(Max(n, 1) * sizeof(uint16));
 	for (int i = 0; i < n; i++, data += width)
@@ -49,18 +66,21 @@ set_from_array(ArrayType *array, int width)
 	return idset_from_ids(ids, n);
 }
 
+/* Cast of int2[] to idset */
 Datum
 int2_array_to_idset(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_IDSET_P(set_from_array(PG_GETARG_ARRAYTYPE_P(0), sizeof(int16)));
 }
 
+/* Cast of int4[] to idset */
 Datum
 int4_array_to_idset(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_IDSET_P(set_from_array(PG_GETARG_ARRAYTYPE_P(0), sizeof(int32)));
 }
 
+/* Cast of int8[] to idset */
 Datum
 int8_array_to_idset(PG_FUNCTION_ARGS)
 {
@@ -76,12 +96,13 @@ array_from_set(const IdSet *set, Oid type, int width, bool byval, char align)
 
 	if (n == 0)
 		return construct_empty_array(type);
-	values = palloc(n * sizeof(Datum));
+	values = palloc_array(Datum, n);
 	for (uint32 i = 0; i < n; i++)
 		values[i] = type == INT4OID ? Int32GetDatum(set->ids[i]) : Int64GetDatum(set->ids[i]);
 	return construct_array(values, n, type, width, byval, align);
 }
 
+/* Cast of idset to int4[] */
 Datum
 idset_to_int4_array(PG_FUNCTION_ARGS)
 {
@@ -89,6 +110,7 @@ idset_to_int4_array(PG_FUNCTION_ARGS)
 										 TYPALIGN_INT));
 }
 
+/* Cast of idset to int8[] */
 Datum
 idset_to_int8_array(PG_FUNCTION_ARGS)
 {

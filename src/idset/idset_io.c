@@ -4,18 +4,25 @@
  *	  Text and binary representation of sets.
  *
  * Text input is an array literal, {3,17,50000}, or a JSON array, [3,17], of
- * whole numbers in any order; output is ascending, in braces.  Binary is the
- * number of ids (int4), then the ids (uint2), ascending.
+ * whole numbers in any order, repeated or not; output is ascending, in braces.
+ * White space may stand around every bracket, comma and number.  What is no
+ * such list is an error 22P02, a whole number that is no id an error 22003.
+ * Both are "soft" where the server has soft errors (16 and later), so
+ * pg_input_is_valid() and COPY ... (ON_ERROR ignore) work.
+ *
+ * Binary is the number of ids (int4), then the ids (uint2 each), ascending and
+ * distinct, in network byte order.  Anything else is an error 22P03: a sender
+ * that counts or sorts wrongly is better told than corrected.
  *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
 
-#include <ctype.h>
-
 #include "idset/idset.h"
 #include "lib/stringinfo.h"
 #include "libpq/pqformat.h"
+#include "mb/pg_wchar.h"
+#include "parser/scansup.h"
 #include "utils/builtins.h"
 
 PG_FUNCTION_INFO_V1(idset_in);
@@ -23,92 +30,162 @@ PG_FUNCTION_INFO_V1(idset_out);
 PG_FUNCTION_INFO_V1(idset_recv);
 PG_FUNCTION_INFO_V1(idset_send);
 
-/* Reports bad text */
-static void
-syntax_error(const char *text, const char *detail)
+/* Text that is being read */
+typedef struct IdSetReader
 {
-	ereport(ERROR,
+	const char *text;			/* all of it, for messages */
+	const char *p;				/* what is left */
+	Node	   *escontext;		/* who takes soft errors, or NULL */
+} IdSetReader;
+
+/* Reports bad text; false, so that callers can return it */
+static bool
+syntax_error(IdSetReader *reader, const char *detail)
+{
+	errsave(reader->escontext,
 			(errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
-			 errmsg("invalid input syntax for type %s: \"%s\"", "idset", text),
+			 errmsg("invalid input syntax for type %s: \"%s\"", "idset", reader->text),
 			 errdetail("%s", detail),
 			 errhint("Write a set as {3,17,50000} or [3,17,50000].")));
+	return false;
 }
 
-static const char *
-skip_space(const char *p)
+/* Reports what is next in the text, where something else belongs */
+static bool
+unexpected(IdSetReader *reader)
 {
-	while (isspace((unsigned char) *p))
-		p++;
-	return p;
+	if (*reader->p == '\0')
+		return syntax_error(reader, "Unexpected end of input.");
+	return syntax_error(reader, psprintf("Unexpected \"%.*s\" character.",
+										 pg_mblen(reader->p), reader->p));
 }
 
-/* Parse one id; returns what follows it */
-static const char *
-parse_id(const char *text, const char *p, uint16 *id)
+/* Skips white space, the same in every locale */
+static void
+skip_space(IdSetReader *reader)
 {
-	bool		negative = *p == '-';
+	while (scanner_isspace(*reader->p))
+		reader->p++;
+}
+
+/* Like isdigit, the same in every locale */
+static bool
+is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+/* Does this character end an element? */
+static bool
+ends_element(char c)
+{
+	return c == '\0' || c == ',' || c == '{' || c == '}' || c == '[' || c == ']' || scanner_isspace(c);
+}
+
+/* Reports an element that is no whole number */
+static bool
+element_error(IdSetReader *reader)
+{
+	int			length = 0;
+
+	if (*reader->p == '{' || *reader->p == '[')
+		return syntax_error(reader, "A set has one dimension and no elements but ids.");
+	while (!ends_element(reader->p[length]))
+		length++;
+	if (length == 0)
+		return unexpected(reader);
+	if (length == 4 && pg_strncasecmp(reader->p, "null", 4) == 0)
+		return syntax_error(reader, "A set has no null elements.");
+	return syntax_error(reader, psprintf("\"%.*s\" is not a whole number.", length, reader->p));
+}
+
+/* Reads one id; false after a soft error */
+static bool
+read_id(IdSetReader *reader, uint16 *id)
+{
+	const char *start = reader->p;
+	const char *p = start;
 	uint32		number = 0;
-	const char *digits = *p == '-' || *p == '+' ? p + 1 : p;
-	const char *end = digits;
+	bool		negative = *p == '-';
 
-	while (isdigit((unsigned char) *end))
-	{
-		/* what is too large stays too large */
-		if (number <= GPUVEC_MAX_ID)
-			number = number * 10 + (*end - '0');
-		end++;
-	}
-	if (end == digits)
-		syntax_error(text, "A set consists of whole numbers.");
-	if (*end != ',' && *end != '}' && *end != ']' && *end != '\0' &&
-		!isspace((unsigned char) *end))
-		syntax_error(text, "A set consists of whole numbers.");
+	if (*p == '-' || *p == '+')
+		p++;
+	if (!is_digit(*p))
+		return element_error(reader);
+	for (; is_digit(*p); p++)
+		if (number <= GPUVEC_MAX_ID)	/* what is too large stays too large */
+			number = number * 10 + (*p - '0');
+	if (!ends_element(*p))
+		return element_error(reader);
 	if (number > GPUVEC_MAX_ID || (negative && number > 0))
-		ereport(ERROR,
+	{
+		errsave(reader->escontext,
 				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-				 errmsg("id %.*s is out of range for type idset", (int) (end - p), p),
+				 errmsg("id %.*s is out of range for type %s", (int) (p - start), start, "idset"),
 				 errdetail("Ids are 0 to %d.", GPUVEC_MAX_ID)));
+		return false;
+	}
+	reader->p = p;
 	*id = (uint16) number;
-	return end;
+	return true;
 }
 
-Datum
-idset_in(PG_FUNCTION_ARGS)
+/* Reads a whole set; false after a soft error */
+static bool
+read_set(IdSetReader *reader, IdSet **set)
 {
-	const char *text = PG_GETARG_CSTRING(0);
-	const char *p = skip_space(text);
-	char		close = *p == '[' ? ']' : '}';
 	uint32		room = 64;
 	uint32		n = 0;
 	uint16	   *ids = palloc(room * sizeof(uint16));
+	char		close;
 
-	if (*p != '{' && *p != '[')
-		syntax_error(text, "A set begins with \"{\" or \"[\".");
-	p = skip_space(p + 1);
-	if (*p != close)
+	skip_space(reader);
+	if (*reader->p != '{' && *reader->p != '[')
+		return syntax_error(reader, "A set begins with \"{\" or \"[\".");
+	close = *reader->p++ == '{' ? '}' : ']';
+	skip_space(reader);
+	while (*reader->p != close || n > 0)
 	{
-		for (;;)
+		if (n == room)
 		{
-			if (n == room)
-			{
-				/* duplicates may make input longer than any set */
-				room *= 2;
-				ids = repalloc_huge(ids, room * sizeof(uint16));
-			}
-			p = skip_space(parse_id(text, p, &ids[n++]));
-			if (*p != ',')
-				break;
-			p = skip_space(p + 1);
+			/* repeated ids may make a text longer than any set */
+			room *= 2;
+			ids = repalloc_huge(ids, room * sizeof(uint16));
 		}
+		if (!read_id(reader, &ids[n++]))
+			return false;
+		skip_space(reader);
+		if (*reader->p != ',')
+			break;
+		reader->p++;
+		skip_space(reader);
 	}
-	if (*p != close)
-		syntax_error(text, close == ']' ? "A set that begins with \"[\" ends with \"]\"." :
-					 "A set that begins with \"{\" ends with \"}\".");
-	if (*skip_space(p + 1) != '\0')
-		syntax_error(text, "Junk follows the end of the set.");
-	PG_RETURN_IDSET_P(idset_from_ids(ids, n));
+	if (*reader->p != close)
+		return unexpected(reader);
+	reader->p++;
+	skip_space(reader);
+	if (*reader->p != '\0')
+		return syntax_error(reader, psprintf("Junk after closing \"%c\".", close));
+	*set = idset_from_ids(ids, n);
+	return true;
 }
 
+/* idset_in(cstring) */
+Datum
+idset_in(PG_FUNCTION_ARGS)
+{
+	IdSetReader reader;
+	IdSet	   *set;
+
+	reader.text = PG_GETARG_CSTRING(0);
+	reader.p = reader.text;
+	reader.escontext = fcinfo->context;
+	if (!read_set(&reader, &set))
+		PG_RETURN_NULL();
+	PG_RETURN_IDSET_P(set);
+}
+
+/* idset_out(idset) */
 Datum
 idset_out(PG_FUNCTION_ARGS)
 {
@@ -126,46 +203,58 @@ idset_out(PG_FUNCTION_ARGS)
 	}
 	*p++ = '}';
 	*p = '\0';
+	PG_FREE_IF_COPY(set, 0);
 	PG_RETURN_CSTRING(text);
 }
 
-Datum
-idset_recv(PG_FUNCTION_ARGS)
+/* Checks that the number of ids fits the length of a binary value */
+static uint32
+receive_count(StringInfo buf)
 {
-	StringInfo	buf = (StringInfo) PG_GETARG_POINTER(0);
+	int			bytes = buf->len - buf->cursor;
 	int32		n;
-	IdSet	   *set;
 
-	if (buf->len - buf->cursor < (int) sizeof(int32))
+	if (bytes < (int) sizeof(int32))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
 				 errmsg("invalid length of external \"idset\" value"),
-				 errdetail("A value has at least %d bytes, not %d.", (int) sizeof(int32),
-						   buf->len - buf->cursor)));
+				 errdetail("A value has at least %d bytes, not %d.", (int) sizeof(int32), bytes)));
 	n = pq_getmsgint(buf, sizeof(int32));
+	bytes -= sizeof(int32);
 	if (n < 0 || n > GPUVEC_MAX_IDS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
 				 errmsg("invalid number of ids in external \"idset\" value: %d", n)));
-	if (buf->len - buf->cursor != n * (int) sizeof(uint16))
+	if (bytes != n * (int) sizeof(uint16))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
 				 errmsg("invalid length of external \"idset\" value"),
-				 errdetail("%d ids take %d bytes, not %d.", n, n * (int) sizeof(uint16),
-						   buf->len - buf->cursor)));
-	set = idset_alloc(n);
-	for (int32 i = 0; i < n; i++)
+				 errdetail("%d ids take %d bytes, not %d.", n, n * (int) sizeof(uint16), bytes)));
+	return n;
+}
+
+/* idset_recv(internal) */
+Datum
+idset_recv(PG_FUNCTION_ARGS)
+{
+	StringInfo	buf = (StringInfo) PG_GETARG_POINTER(0);
+	uint32		n = receive_count(buf);
+	IdSet	   *set = idset_alloc(n);
+
+	for (uint32 i = 0; i < n; i++)
 	{
 		set->ids[i] = (uint16) pq_getmsgint(buf, sizeof(uint16));
 		if (i > 0 && set->ids[i] <= set->ids[i - 1])
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
 					 errmsg("invalid order of ids in external \"idset\" value"),
-					 errdetail("Ids must be ascending and distinct.")));
+					 errdetail("Id %u follows id %u; ids must be ascending and distinct.",
+							   set->ids[i], set->ids[i - 1])));
 	}
 	PG_RETURN_IDSET_P(set);
 }
 
+/* idset_send(idset) */
 Datum
 idset_send(PG_FUNCTION_ARGS)
 {
@@ -174,8 +263,10 @@ idset_send(PG_FUNCTION_ARGS)
 	StringInfoData buf;
 
 	pq_begintypsend(&buf);
+	enlargeStringInfo(&buf, sizeof(int32) + n * sizeof(uint16));
 	pq_sendint32(&buf, n);
 	for (uint32 i = 0; i < n; i++)
 		pq_sendint16(&buf, set->ids[i]);
+	PG_FREE_IF_COPY(set, 0);
 	PG_RETURN_BYTEA_P(pq_endtypsend(&buf));
 }

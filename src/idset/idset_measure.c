@@ -77,6 +77,7 @@ DISTANCE_FUNCTION(idset_cosine_distance, GPUVEC_COSINE)
 DISTANCE_FUNCTION(idset_negative_intersection, GPUVEC_INTERSECTION)
 DISTANCE_FUNCTION(idset_hamming_distance, GPUVEC_HAMMING)
 
+/* The number of common ids */
 PG_FUNCTION_INFO_V1(intersection_count);
 Datum
 intersection_count(PG_FUNCTION_ARGS)
@@ -89,6 +90,7 @@ intersection_count(PG_FUNCTION_ARGS)
 	PG_RETURN_INT32((int32) common);
 }
 
+/* The number of ids that only one of the sets has */
 PG_FUNCTION_INFO_V1(hamming_distance);
 Datum
 hamming_distance(PG_FUNCTION_ARGS)

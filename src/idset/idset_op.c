@@ -63,7 +63,7 @@ equal_sets(const IdSet *a, const IdSet *b)
 	return VARSIZE(a) == VARSIZE(b) && memcmp(a, b, VARSIZE(a)) == 0;
 }
 
-/* The functions of the comparison operators */
+/* Compares both arguments for the functions of the comparison operators */
 static int
 compare_args(FunctionCallInfo fcinfo)
 {
@@ -76,6 +76,7 @@ compare_args(FunctionCallInfo fcinfo)
 	return result;
 }
 
+/* = operator */
 Datum
 idset_eq(PG_FUNCTION_ARGS)
 {
@@ -88,42 +89,49 @@ idset_eq(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(result);
 }
 
+/* <> operator */
 Datum
 idset_ne(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_BOOL(!DatumGetBool(idset_eq(fcinfo)));
 }
 
+/* < operator */
 Datum
 idset_lt(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_BOOL(compare_args(fcinfo) < 0);
 }
 
+/* <= operator */
 Datum
 idset_le(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_BOOL(compare_args(fcinfo) <= 0);
 }
 
+/* >= operator */
 Datum
 idset_ge(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_BOOL(compare_args(fcinfo) >= 0);
 }
 
+/* > operator */
 Datum
 idset_gt(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_BOOL(compare_args(fcinfo) > 0);
 }
 
+/* Comparison function of the btree operator class */
 Datum
 idset_cmp(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT32(compare_args(fcinfo));
 }
 
+/* Hash function of the hash operator class */
 Datum
 idset_hash(PG_FUNCTION_ARGS)
 {
@@ -134,6 +142,7 @@ idset_hash(PG_FUNCTION_ARGS)
 	PG_RETURN_UINT32(result);
 }
 
+/* The same with a seed, 64 bits wide */
 Datum
 idset_hash_extended(PG_FUNCTION_ARGS)
 {
@@ -145,19 +154,40 @@ idset_hash_extended(PG_FUNCTION_ARGS)
 	PG_RETURN_UINT64(result);
 }
 
-/* Common ids of two sets */
+/* The number of common ids of two sets */
 static uint32
 common_ids(const IdSet *a, const IdSet *b)
 {
 	return idset_intersection_count(a->ids, idset_count(a), b->ids, idset_count(b));
 }
 
+/* Do two sets have a common id?  Stops at the first one. */
+static bool
+overlapping_sets(const IdSet *a, const IdSet *b)
+{
+	uint32		na = idset_count(a);
+	uint32		nb = idset_count(b);
+
+	for (uint32 i = 0, j = 0; i < na && j < nb;)
+	{
+		if (a->ids[i] == b->ids[j])
+			return true;
+		if (a->ids[i] < b->ids[j])
+			i++;
+		else
+			j++;
+	}
+	return false;
+}
+
+/* && operator */
 Datum
 idset_overlaps(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(common_ids(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1)) > 0);
+	PG_RETURN_BOOL(overlapping_sets(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1)));
 }
 
+/* @> operator */
 Datum
 idset_contains(PG_FUNCTION_ARGS)
 {
@@ -167,6 +197,7 @@ idset_contains(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(idset_count(b) <= idset_count(a) && common_ids(a, b) == idset_count(b));
 }
 
+/* <@ operator */
 Datum
 idset_contained(PG_FUNCTION_ARGS)
 {
@@ -184,12 +215,12 @@ merge_sets(const IdSet *a, const IdSet *b, bool only_a, bool both, bool only_b)
 {
 	uint32		na = idset_count(a);
 	uint32		nb = idset_count(b);
-	IdSet	   *result = idset_alloc(only_b ? na + nb : na);
+	IdSet	   *result = idset_alloc(only_b ? na + nb : only_a ? na : Min(na, nb));
 	uint32		n = 0;
 	uint32		i = 0;
 	uint32		j = 0;
 
-	while (i < na || j < nb)
+	while ((i < na && (j < nb || only_a)) || (j < nb && (i < na || only_b)))
 	{
 		if (j >= nb || (i < na && a->ids[i] < b->ids[j]))
 		{
@@ -215,24 +246,28 @@ merge_sets(const IdSet *a, const IdSet *b, bool only_a, bool both, bool only_b)
 	return result;
 }
 
+/* & operator */
 Datum
 idset_intersect(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_IDSET_P(merge_sets(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1), false, true, false));
 }
 
+/* | operator */
 Datum
 idset_unite(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_IDSET_P(merge_sets(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1), true, true, true));
 }
 
+/* - operator */
 Datum
 idset_subtract(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_IDSET_P(merge_sets(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1), true, false, false));
 }
 
+/* | operator with one id */
 Datum
 idset_add_id(PG_FUNCTION_ARGS)
 {
@@ -258,6 +293,7 @@ find_number(const IdSet *set, int64 number, uint32 *place)
 	return number >= 0 && number <= GPUVEC_MAX_ID && idset_find(set, (uint16) number, place);
 }
 
+/* - operator with one id */
 Datum
 idset_remove_id(PG_FUNCTION_ARGS)
 {
@@ -274,6 +310,7 @@ idset_remove_id(PG_FUNCTION_ARGS)
 	PG_RETURN_IDSET_P(result);
 }
 
+/* @> operator with one id */
 Datum
 idset_contains_id(PG_FUNCTION_ARGS)
 {
@@ -282,6 +319,7 @@ idset_contains_id(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(find_number(PG_GETARG_IDSET_P(0), PG_GETARG_INT64(1), &place));
 }
 
+/* <@ operator with one id */
 Datum
 idset_id_contained(PG_FUNCTION_ARGS)
 {
@@ -297,6 +335,7 @@ idset_cardinality(PG_FUNCTION_ARGS)
 	PG_RETURN_INT32((toast_raw_datum_size(PG_GETARG_DATUM(0)) - VARHDRSZ) / sizeof(uint16));
 }
 
+/* unnest(idset): one id a call, ascending */
 Datum
 idset_unnest(PG_FUNCTION_ARGS)
 {

@@ -3,12 +3,13 @@
 
 usage: apt-get update && scripts/make-packages-data.py    (on a Debian machine)
 
-A package's set holds its debtags, its section, the packages that it depends on,
-and the words of its name and short description.  Words that only one package
-has say nothing about similarity, nor do words that more than a fifth of all
-packages have; both are left out.  Packages without debtags are taken too, except
-from the sections of libraries, which are many and say little.  The output is
-sorted and depends on the index alone.
+A package's set holds its debtags, its section, and the words of its name and short
+description.  Packages of updates come without debtags, so all versions on offer are
+read, and a package gets the tags of any of them.  Words that only one package has say
+nothing about similarity, nor do words that more than a fifth of all packages have; both
+are left out.  Packages without debtags are taken too, except from the sections of
+libraries, which are many and say little.  The output is sorted and depends on the
+index alone.
 """
 import lzma
 import os
@@ -32,35 +33,45 @@ def wanted(fields):
     return "Tag" in fields or section not in LIBRARY_SECTIONS
 
 
-def paragraphs():
-    """Yield each package as a dictionary of its fields."""
-    text = subprocess.run(["apt-cache", "dumpavail"], check=True, stdout=subprocess.PIPE,
+def output_of(*command):
+    """What a program prints."""
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE,
                           env=dict(os.environ, LC_ALL="C.UTF-8")).stdout.decode("utf-8", "replace")
-    for block in text.split("\n\n"):
-        fields = {}
-        name = None
-        for line in block.split("\n"):
-            if line[:1] in (" ", "\t") and name:
-                fields[name] += " " + line.strip()
-            elif ":" in line:
-                name, value = line.split(":", 1)
-                fields[name] = value.strip()
-        if "Package" in fields:
-            yield fields
+
+
+def paragraphs():
+    """Yield each version of each package as a dictionary of its fields."""
+    indexes = output_of("apt-get", "indextargets", "--format", "$(FILENAME)", "Created-By: Packages").split()
+    for index in sorted(indexes):
+        for block in output_of("/usr/lib/apt/apt-helper", "cat-file", index).split("\n\n"):
+            fields = {}
+            name = None
+            for line in block.split("\n"):
+                if line[:1] in (" ", "\t") and name:
+                    fields[name] += " " + line.strip()
+                elif ":" in line:
+                    name, value = line.split(":", 1)
+                    fields[name] = value.strip()
+            if "Package" in fields:
+                yield fields
+
+
+def read_packages():
+    """All packages by name; of several versions the last one, with the tags of all."""
+    packages = {}
+    for fields in paragraphs():
+        older = packages.get(fields["Package"], {})
+        tags = ", ".join(f["Tag"] for f in (older, fields) if "Tag" in f)
+        if tags:
+            fields["Tag"] = tags
+        packages[fields["Package"]] = fields
+    return packages
 
 
 def words_of(fields):
     """The words of a package, as a set."""
     words = {"section:" + fields.get("Section", "unknown").split("/")[-1]}
-    for tag in fields.get("Tag", "").split(","):
-        if tag.strip():
-            words.add(tag.strip())
-    for field in ("Depends", "Pre-Depends"):
-        for dependency in re.split("[,|]", fields.get(field, "")):
-            name = re.sub(r"\(.*", "", dependency).split(":")[0].strip()
-            if name:
-                # libfoo5 and libfoo6 are the same to us
-                words.add("needs:" + re.sub(r"[0-9.]+(t64)?$", "", name))
+    words.update(tag.strip() for tag in fields.get("Tag", "").split(",") if tag.strip())
     for word in re.split("[^a-z+#]+", (fields["Package"] + " " + fields.get("Description", "")).lower()):
         if len(word) >= 3 and word not in STOP:
             words.add(word)
@@ -75,12 +86,10 @@ def write(name, lines):
 
 
 def main():
-    packages = {}
-    for fields in paragraphs():
-        if wanted(fields):
-            # several versions may be on offer: one with tags is best
-            if fields["Package"] not in packages or "Tag" in fields:
-                packages[fields["Package"]] = (fields.get("Description", ""), words_of(fields))
+    packages = {name: (fields.get("Description", ""), words_of(fields))
+                for name, fields in read_packages().items() if wanted(fields)}
+    if not packages:
+        sys.exit("there is no package index; run apt-get update")
     count = Counter(word for _, words in packages.values() for word in words)
     most = len(packages) * MAX_SHARE
     vocabulary = sorted((word for word, n in count.items() if 2 <= n <= most), key=lambda w: (-count[w], w))

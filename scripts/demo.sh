@@ -23,23 +23,21 @@ if ! { gpuvec_build && gpuvec_stage; } >"$work/build.log" 2>&1; then
 fi
 echo "Starting a private server ..."
 gpuvec_start data || exit 1
-mkdir "$work/packages"
-for file in packages words; do
-	xz -dc "$work/src/test/data/$file.tsv.xz" >"$work/packages/$file.tsv" || exit 1
-done
 
 sql() { "$bindir/psql" -X -q -v ON_ERROR_STOP=1 -P pager=off -P footer=off "$@"; }
+bold= plain=
+[ ! -t 1 ] || bold=$'\033[1m' plain=$'\033[0m'
 # show TITLE SQL: a statement, its result and its time
 show() {
-	printf '\n\033[1m-- %s\033[0m\n%s\n\n' "$1" "$2"
+	printf '\n%s-- %s%s\n%s\n\n' "$bold" "$1" "$plain" "$2"
 	sql -c '\timing on' -c "$2" || exit 1
 }
 
 sql -c 'CREATE EXTENSION gpuvec' || exit 1
-(cd "$work/packages" && sql -v data="$work/packages" -f "$work/src/test/data/load.sql") || exit 1
+sql -v data="$work/src/test/data" -f "$work/src/test/data/load.sql" || exit 1
 sql -c 'CREATE FUNCTION words_of(package text) RETURNS idset LANGUAGE sql STABLE AS $$ SELECT words FROM packages WHERE name = package $$' || exit 1
 
-show "The data: Debian's packages, each with the set of its tags, needs and words" \
+show "The data: Debian's packages, each with the set of its tags and words" \
 	"SELECT count(*) AS packages, round(avg(cardinality(words)), 1) AS words_each, (SELECT count(*) FROM words) AS vocabulary FROM packages;"
 show "Which packages are most like postgresql? The first search starts the engine and loads the table" \
 	"SELECT t.rank, round(t.score::numeric, 3) AS score, t.common, p.name, left(p.description, 60) AS description
@@ -49,17 +47,26 @@ show "The same question again: the table is resident now" \
 show "Like nginx, by cosine similarity" \
 	"SELECT t.rank, round(t.score::numeric, 3) AS score, p.name, left(p.description, 60) AS description
 FROM gpuvec_topk('packages', 'words', words_of('nginx'), 8, 'cosine') t JOIN packages p ON p.ctid = t.tid ORDER BY t.rank;"
-show "Why is the second one like gimp? The common words explain a score" \
-	"SELECT p.name, round(t.score::numeric, 3) AS score, (SELECT string_agg(w.word, ', ' ORDER BY w.word) FROM unnest(words_of('gimp') & p.words) i JOIN words w ON w.id = i) AS common_words
-FROM gpuvec_topk('packages', 'words', words_of('gimp'), 2) t JOIN packages p ON p.ctid = t.tid WHERE t.rank = 2;"
-show "A query of words that nobody has exactly: a web server in Python" \
+show "Why these are like gimp: the words in common" \
+	"SELECT p.name, round(t.score::numeric, 3) AS score, t.common,
+  (SELECT string_agg(w.word, ' ' ORDER BY w.word) FROM unnest(words_of('gimp') & p.words) i JOIN words w ON w.id = i
+   WHERE w.word !~ ':') AS common_words_that_are_no_tags
+FROM gpuvec_topk('packages', 'words', words_of('gimp'), 5, 'jaccard') t JOIN packages p ON p.ctid = t.tid ORDER BY t.rank;"
+show "Any set of words can be a query: graphical editors for pictures, implemented in C++" \
 	"SELECT t.rank, round(t.score::numeric, 3) AS score, p.name, left(p.description, 60) AS description
-FROM gpuvec_topk('packages', 'words', (SELECT idset_agg(id) FROM words WHERE word IN ('python', 'web', 'server', 'web::server', 'implemented-in::python')), 5, 'dice') t
+FROM gpuvec_topk('packages', 'words', (SELECT idset_agg(id) FROM words WHERE word IN
+  ('use::editing', 'works-with::image:raster', 'interface::graphical', 'implemented-in::c++')), 5, 'containment') t
 JOIN packages p ON p.ctid = t.tid ORDER BY t.rank;"
 show "All packages with a Jaccard similarity of at least 0.5 to vim" \
 	"SELECT p.name, round(t.score::numeric, 3) AS score FROM gpuvec_topk('packages', 'words', words_of('vim'), NULL, 'jaccard', 0.5) t JOIN packages p ON p.ctid = t.tid ORDER BY t.rank;"
+show "Several queries in one statement: the nearest neighbour of each" \
+	"WITH q AS (SELECT array_agg(name ORDER BY name) AS names, array_agg(words ORDER BY name) AS sets
+  FROM packages WHERE name IN ('bash', 'emacs-nox', 'firefox-esr', 'gcc', 'thunderbird'))
+SELECT q.names[t.query] AS package, p.name AS is_most_like, round(t.score::numeric, 3) AS score
+FROM q, gpuvec_topk_batch('packages', 'words', q.sets, 2) t JOIN packages p ON p.ctid = t.tid
+WHERE p.name <> q.names[t.query] ORDER BY t.query, t.rank;"
 show "2,000 queries in one statement: the nearest neighbours of 2,000 packages" \
-	"SELECT count(*) AS results, round(avg(score)::numeric, 3) AS mean_score FROM gpuvec_topk_batch('packages', 'words', (SELECT array_agg(words) FROM (SELECT words FROM packages LIMIT 2000) q), 10);"
+	"SELECT count(*) AS results, round(avg(score)::numeric, 3) AS mean_score FROM gpuvec_topk_batch('packages', 'words', (SELECT array_agg(words) FROM (SELECT words FROM packages ORDER BY name LIMIT 2000) q), 10);"
 show "A change shows in the next search" \
 	"INSERT INTO packages VALUES ('my-postgresql', 'a package that was just added', words_of('postgresql'));
 SELECT t.rank, p.name FROM gpuvec_topk('packages', 'words', words_of('postgresql'), 2) t JOIN packages p ON p.ctid = t.tid ORDER BY t.rank;"

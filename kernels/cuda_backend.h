@@ -232,8 +232,8 @@ extern void device_free(struct cuda_backend *b, void *memory, cudaStream_t strea
 
 /* topk.cu */
 extern bool cuda_topk(gpuvec_backend *backend, const gpuvec_view *view,
-					  gpuvec_measure measure, gpuvec_topk_query *queries,
-					  uint32_t nqueries, gpuvec_error *error);
+					  gpuvec_measure measure, gpuvec_method method,
+					  gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error);
 
 extern "C" {
 

@@ -813,7 +813,7 @@ run_search(struct search *s)
 /* The backend's topk */
 bool
 cuda_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure,
-		  gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error)
+		  gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error)
 {
 	struct cuda_backend *b = (struct cuda_backend *) backend;
 	struct search s;

@@ -13,6 +13,7 @@
 
 #include <limits.h>
 
+#include "common/method.h"
 #include "fmgr.h"
 #include "link/supervisor.h"
 #include "miscadmin.h"
@@ -31,11 +32,19 @@ int			gpuvec_cpu_threads = 0;
 int			gpuvec_max_sessions = 1000;
 char	   *gpuvec_engine_program = NULL;
 bool		gpuvec_verify = false;
+int			gpuvec_method_choice = GPUVEC_METHOD_AUTO;
 
 static const struct config_enum_entry engine_options[] = {
 	{"auto", GPUVEC_ENGINE_AUTO, false},
 	{"cuda", GPUVEC_ENGINE_CUDA, false},
 	{"cpu", GPUVEC_ENGINE_CPU, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry method_options[] = {
+	{"auto", GPUVEC_METHOD_AUTO, false},
+	{"bitset", GPUVEC_METHOD_BITSET, false},
+	{"inverted", GPUVEC_METHOD_INVERTED, false},
 	{NULL, 0, false}
 };
 
@@ -115,6 +124,12 @@ _PG_init(void)
 							 NULL,
 							 &gpuvec_verify, false,
 							 PGC_SUSET, 0, NULL, NULL, NULL);
+
+	DefineCustomEnumVariable("gpuvec.method",
+							 "Selects how searches count common ids.",
+							 "\"auto\" chooses by cost; the results are the same.",
+							 &gpuvec_method_choice, GPUVEC_METHOD_AUTO, method_options,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
 
 #ifdef GPUVEC_TEST_HOOKS
 	DefineCustomStringVariable("gpuvec.injection_point",

@@ -26,7 +26,7 @@
 #include "limits.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 1
+#define GPUVEC_PROTOCOL_VERSION 2
 
 /* No frame is longer; senders split pages long before */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -198,7 +198,9 @@ typedef struct gpuvec_search
 	gpuvec_mirror_key key;
 	uint64_t	position;		/* answer only if checked >= position */
 	uint32_t	measure;		/* gpuvec_measure */
+	uint32_t	method;			/* gpuvec_method */
 	uint32_t	nqueries;
+	uint32_t	padding;
 	uint64_t	nids;
 } gpuvec_search;
 

@@ -14,6 +14,7 @@
 #define GPUVEC_BACKEND_H
 
 #include "common/measure.h"
+#include "common/method.h"
 #include "engine/error.h"
 #include "engine/segment.h"
 
@@ -107,8 +108,8 @@ struct gpuvec_backend
 
 	/* The k best live rows of the view for each query, exactly */
 	bool		(*topk) (gpuvec_backend *backend, const gpuvec_view *view,
-						 gpuvec_measure measure, gpuvec_topk_query *queries,
-						 uint32_t nqueries, gpuvec_error *error);
+						 gpuvec_measure measure, gpuvec_method method,
+						 gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error);
 
 	void		(*close) (gpuvec_backend *backend);
 };

@@ -5,7 +5,7 @@
  *
  * There is no thread for it.  Whoever finds the backend idle becomes the leader:
  * it takes the oldest request in the queue together with all others that ask the
- * same view by the same measure, runs them as one batch, and wakes their owners.
+ * same view by the same measure and method, runs them as one batch, and wakes their owners.
  * So a lone request starts at once in its own thread, and under load batches grow
  * by themselves while the backend is busy (flat combining: Hendler, Incze, Shavit
  * and Tzafrir 2010).  The queue is first in, first out by its oldest member, so
@@ -26,6 +26,7 @@ typedef struct request
 {
 	const gpuvec_view *view;
 	gpuvec_measure measure;
+	gpuvec_method method;
 	gpuvec_topk_query *queries;
 	uint32_t	nqueries;
 	struct request *next;		/* in the queue, then in the batch */
@@ -90,7 +91,7 @@ take_batch(gpuvec_scheduler *scheduler, uint32_t *nqueries)
 		request    *r = *link;
 
 		if (r->view == batch->view && r->measure == batch->measure &&
-			*nqueries + r->nqueries <= BATCH_QUERIES)
+			r->method == batch->method && *nqueries + r->nqueries <= BATCH_QUERIES)
 		{
 			*link = r->next;
 			last->next = r;
@@ -122,7 +123,8 @@ run_together(gpuvec_scheduler *scheduler, request *batch, uint32_t nqueries, gpu
 		memcpy(queries + n, r->queries, r->nqueries * sizeof(*queries));
 		n += r->nqueries;
 	}
-	ok = scheduler->backend->topk(scheduler->backend, batch->view, batch->measure, queries, n, error);
+	ok = scheduler->backend->topk(scheduler->backend, batch->view, batch->measure, batch->method,
+								  queries, n, error);
 	n = 0;
 	for (request *r = batch; r != NULL; r = r->next)
 		for (uint32_t i = 0; i < r->nqueries; i++)
@@ -148,7 +150,7 @@ run_batch(gpuvec_scheduler *scheduler, request *batch, uint32_t nqueries)
 	together = batch->next != NULL && run_together(scheduler, batch, nqueries, &error);
 	for (request *r = batch; r != NULL; r = r->next)
 		r->ok = together || scheduler->backend->topk(scheduler->backend, r->view, r->measure,
-													 r->queries, r->nqueries, &r->error);
+													 r->method, r->queries, r->nqueries, &r->error);
 	pthread_mutex_lock(&scheduler->mutex);
 	while (batch != NULL)
 	{
@@ -162,10 +164,12 @@ run_batch(gpuvec_scheduler *scheduler, request *batch, uint32_t nqueries)
 
 bool
 gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
-					  gpuvec_measure measure, gpuvec_topk_query *queries,
-					  uint32_t nqueries, gpuvec_error *error)
+					  gpuvec_measure measure, gpuvec_method method,
+					  gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error)
 {
-	request		mine = {.view = view,.measure = measure,.queries = queries,.nqueries = nqueries};
+	request		mine = {.view = view,.measure = measure,.method = method,.queries = queries,
+		.nqueries = nqueries
+	};
 
 	pthread_cond_init(&mine.wake, NULL);
 	pthread_mutex_lock(&scheduler->mutex);

@@ -24,10 +24,11 @@ extern void gpuvec_scheduler_free(gpuvec_scheduler *scheduler);
 
 /*
  * Search the view; returns when the answers are there.  Searches of other
- * threads on the same view by the same measure may run in one batch with it.
+ * threads on the same view by the same measure and method may run in one batch with it.
  */
 extern bool gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
-								  gpuvec_measure measure, gpuvec_topk_query *queries,
+								  gpuvec_measure measure, gpuvec_method method,
+								  gpuvec_topk_query *queries,
 								  uint32_t nqueries, gpuvec_error *error);
 
 extern void gpuvec_scheduler_get_stats(gpuvec_scheduler *scheduler,

@@ -360,6 +360,8 @@ parse_search(search *q, const char *data, size_t length)
 	length -= sizeof(q->head);
 	if (q->head.measure >= GPUVEC_N_MEASURES)
 		return "The measure is unknown.";
+	if (q->head.method >= GPUVEC_N_METHODS)
+		return "The method is unknown.";
 	if (q->head.nqueries > GPUVEC_MAX_QUERIES ||
 		q->head.nids > (uint64_t) GPUVEC_MAX_QUERIES * GPUVEC_MAX_IDS ||
 		length != q->head.nqueries * sizeof(gpuvec_query) + q->head.nids * sizeof(uint16_t))
@@ -493,7 +495,8 @@ run_search(session *s, search *q, gpuvec_error *error)
 	gpuvec_fault_sleep("slow-search", &q->canceled);
 	ok = allocate_matches(q, error) &&
 		gpuvec_scheduler_topk(q->mirror.place->scheduler, q->mirror.view,
-							  (gpuvec_measure) q->head.measure, q->queries,
+							  (gpuvec_measure) q->head.measure,
+							  (gpuvec_method) q->head.method, q->queries,
 							  q->head.nqueries, error);
 	gpuvec_hangup_unwatch(s->fd);
 	return ok;

@@ -216,6 +216,7 @@ make_request(Request *request, MirrorTarget *target, MirrorSearch *search,
 	memset(&request->head, 0, sizeof(request->head));
 	request->head.key = target->key;
 	request->head.measure = search->measure;
+	request->head.method = gpuvec_method_choice;
 	request->head.nqueries = request->n;
 	request->head.nids = request->nids;
 }

@@ -43,6 +43,7 @@ struct Options
 	bool		cuda = false;
 	uint32_t	k = 100;
 	int			simd = 0;			/* see gpuvec_backend_options */
+	gpuvec_method method = GPUVEC_METHOD_AUTO;
 	int			device = 0;
 	bool		check = false;
 	uint64_t	n_loop = 0;			/* queries to time in the plain loop */
@@ -110,6 +111,18 @@ static uint64_t
 tid_position(uint64_t tid)
 {
 	return gpuvec_tid_block(tid) * PAGE_DOCS + gpuvec_tid_line(tid) - 1;
+}
+
+static gpuvec_method
+parse_method(const std::string &name)
+{
+	if (name == "bitset")
+		return GPUVEC_METHOD_BITSET;
+	if (name == "inverted")
+		return GPUVEC_METHOD_INVERTED;
+	if (name != "auto")
+		die("the method must be auto, bitset or inverted");
+	return GPUVEC_METHOD_AUTO;
 }
 
 /* ---- the plain loop ---- */
@@ -294,7 +307,7 @@ Engine::search(uint64_t first, uint64_t count)
 		requests[j].matches = answers[j].data();
 	}
 	start = now_ms();
-	if (!backend->topk(backend, view, MEASURE, &requests[first], (uint32_t) count, &error))
+	if (!backend->topk(backend, view, MEASURE, options.method, &requests[first], (uint32_t) count, &error))
 		die(error);
 	return now_ms() - start;
 }
@@ -447,6 +460,8 @@ parse_options(int argc, char **argv)
 		options.k = (uint32_t) strtoul(value, nullptr, 10);
 	if ((value = gen::opt(argc, argv, "--simd")) != nullptr)
 		options.simd = atoi(value);
+	if ((value = gen::opt(argc, argv, "--method")) != nullptr)
+		options.method = parse_method(value);
 	if ((value = gen::opt(argc, argv, "--device")) != nullptr)
 		options.device = atoi(value);
 	if ((value = gen::opt(argc, argv, "--loop")) != nullptr)
@@ -473,6 +488,7 @@ main(int argc, char **argv)
 	{
 		puts("bench_engine --backend cpu|cuda --mode A|B|C --n-docs N --n-queries N --seed S --k K\n"
 			 "	--threads T   CPU threads, 0: all cores\n"
+			 "	--method M    auto, bitset or inverted\n"
 			 "	--simd S      0 best, 1 portable C, 2 AVX2, 3 AVX-512\n"
 			 "	--device D    number of the GPU\n"
 			 "	--loop N      time the plain loop with N queries\n"

@@ -138,7 +138,7 @@ measure(const gen::Config &config, const gpuvec_view *view,
 			queries[q].matches = &matches[q * k];
 		}
 		start = now_ms();
-		if (!backend->topk(backend, view, GPUVEC_BRAUN_BLANQUET, queries.data(), n, &error))
+		if (!backend->topk(backend, view, GPUVEC_BRAUN_BLANQUET, GPUVEC_METHOD_AUTO, queries.data(), n, &error))
 			die("topk", &error);
 		if (i > 0)
 			times.push_back(now_ms() - start);

@@ -440,7 +440,7 @@ ask(const dataset &d, gpuvec_measure measure, const std::vector<question> &quest
 		queries[i].matches = answers[i].data();
 		queries[i].nmatches = 12345;
 	}
-	if (!backend->topk(backend, d.view, measure, queries.data(), queries.size(), &error))
+	if (!backend->topk(backend, d.view, measure, GPUVEC_METHOD_AUTO, queries.data(), queries.size(), &error))
 		die("topk", &error);
 	for (size_t i = 0; i < questions.size(); i++)
 	{
@@ -815,7 +815,7 @@ test_odd_requests(void)
 			queries[i].canceled = all || i % 3 == 0 ? &canceled : NULL;
 			queries[i].matches = &room[i * 10];
 		}
-		if (!backend->topk(backend, d.view, GPUVEC_JACCARD, queries, 8, &error))
+		if (!backend->topk(backend, d.view, GPUVEC_JACCARD, GPUVEC_METHOD_AUTO, queries, 8, &error))
 			die("topk", &error);
 		for (int i = 0; i < 8; i++)
 			if (queries[i].canceled == NULL)
@@ -825,7 +825,7 @@ test_odd_requests(void)
 											&common[i * d.rows.size()])).empty(),
 					   "beside canceled queries: %s\n", d.name);
 	}
-	if (!backend->topk(backend, d.view, GPUVEC_JACCARD, queries, 0, &error))
+	if (!backend->topk(backend, d.view, GPUVEC_JACCARD, GPUVEC_METHOD_AUTO, queries, 0, &error))
 		die("topk without queries", &error);
 	free_dataset(d);
 
@@ -836,7 +836,7 @@ test_odd_requests(void)
 		die("adopt_view of an empty view", &error);
 	queries[0].nmatches = 7;
 	queries[0].canceled = NULL;
-	if (!backend->topk(backend, empty, GPUVEC_HAMMING, queries, 1, &error))
+	if (!backend->topk(backend, empty, GPUVEC_HAMMING, GPUVEC_METHOD_AUTO, queries, 1, &error))
 		die("topk of an empty view", &error);
 	report(queries[0].nmatches == 0, "an empty view has matches%s\n", "");
 	gpuvec_view_unref(empty);

@@ -14,6 +14,7 @@
 #include <sys/types.h>
 
 #include "common/measure.h"
+#include "common/method.h"
 #include "common/protocol.h"
 
 /* A running engine */

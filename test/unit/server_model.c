@@ -261,7 +261,10 @@ void
 search_request(buffer *b, const gpuvec_mirror_key *key, uint64_t position, gpuvec_measure measure,
 			   const model_query *queries, uint32_t n)
 {
-	gpuvec_search head = {.key = *key,.position = position,.measure = measure,.nqueries = n};
+	gpuvec_search head = {
+		.key = *key,.position = position,.measure = measure,
+		.method = random_below(GPUVEC_N_METHODS),.nqueries = n
+	};
 
 	for (uint32_t i = 0; i < n; i++)
 		head.nids += queries[i].wire.len;

@@ -313,7 +313,9 @@ test_table(const char *name, gpuvec_backend **backends, int nbackends, const tab
 			{
 				uint32_t	n = sizes[s] < nqueries ? sizes[s] : nqueries;
 
-				ok = ok && backends[b]->topk(backends[b], views[b], measure, queries, n, &error);
+				ok = ok && backends[b]->topk(backends[b], views[b], measure,
+											 (gpuvec_method) (random32() % GPUVEC_N_METHODS),
+											 queries, n, &error);
 				for (uint32_t i = 0; i < n && ok; i++)
 				{
 					uint32_t	m;

@@ -361,13 +361,14 @@ choose_sizes(cpu_search *search)
 
 static bool
 cpu_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure,
-		 gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error)
+		 gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error)
 {
 	cpu_search	search = {
 		.backend = (cpu_backend *) backend,.view = view,.measure = measure,.nqueries = nqueries
 	};
 	near_entry *near;
 
+	(void) method;
 	for (uint32_t i = 0; i < nqueries; i++)
 		queries[i].nmatches = 0;
 	if (nqueries == 0 || view->nentries == 0)

@@ -32,13 +32,15 @@
 #define GpuvecCreateWaitEventSet(n) CreateWaitEventSet(TopMemoryContext, n)
 #endif
 
-/* File of a relation */
+/* File of a relation, and the subtransaction that first gave it another */
 #if PG_VERSION_NUM >= 160000
 #define GpuvecRelFile(rel)		((rel)->rd_locator.relNumber)
 #define GpuvecRelTablespace(rel) ((rel)->rd_locator.spcOid)
+#define GpuvecRelFirstFileSubid(rel) ((rel)->rd_firstRelfilelocatorSubid)
 #else
 #define GpuvecRelFile(rel)		((rel)->rd_node.relNode)
 #define GpuvecRelTablespace(rel) ((rel)->rd_node.spcNode)
+#define GpuvecRelFirstFileSubid(rel) ((rel)->rd_firstRelfilenodeSubid)
 #endif
 
 #if PG_VERSION_NUM < 150000

@@ -88,7 +88,7 @@ definition_changed(Relation rel, AttrNumber attnum)
 	Oid			relid = RelationGetRelid(rel);
 
 	return rel->rd_createSubid != InvalidSubTransactionId ||
-		rel->rd_firstRelfilenodeSubid != InvalidSubTransactionId ||
+		GpuvecRelFirstFileSubid(rel) != InvalidSubTransactionId ||
 		row_is_ours(SearchSysCache1(RELOID, ObjectIdGetDatum(relid))) ||
 		row_is_ours(SearchSysCache2(ATTNUM, ObjectIdGetDatum(relid),
 									Int16GetDatum(attnum)));

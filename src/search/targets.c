@@ -14,6 +14,7 @@
 #include "gpuvec.h"
 
 #include "access/htup_details.h"
+#include "access/relation.h"
 #include "access/table.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
@@ -115,7 +116,7 @@ find_column(Relation rel, const char *column, Oid idset_type)
 static Relation
 open_relation(Oid relid)
 {
-	Relation	rel = try_table_open(relid, AccessShareLock);
+	Relation	rel = try_relation_open(relid, AccessShareLock);
 
 	if (rel == NULL)
 		ereport(ERROR,

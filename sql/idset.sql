@@ -115,6 +115,7 @@ DROP TABLE agg_src;
 SELECT pg_describe_object(classid, objid, 0) FROM pg_depend d
 WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
   AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'gpuvec')
-  AND classid <> 'pg_opfamily'::regclass AND pg_describe_object(classid, objid, 0) NOT LIKE '%idset[]'
+  AND classid <> 'pg_opfamily'::regclass
+  AND NOT EXISTS (SELECT FROM pg_depend i WHERE i.classid = d.classid AND i.objid = d.objid AND i.deptype = 'i')
   AND obj_description(objid, classid::regclass::text) IS NULL
 ORDER BY 1;

@@ -10,7 +10,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-our @EXPORT = qw(new_node make_docs brute_force best engine_pid wait_for supervisor_pid no_leftovers);
+our @EXPORT = qw(new_node make_docs brute_force best engine_pid wait_for supervisor_pid no_leftovers ask);
 
 # A server with gpuvec's settings; %opts: conf => more settings, started => 0
 sub new_node
@@ -73,6 +73,18 @@ sub best
 	is($rc, 0, "$name: no error") or diag($err);
 	is($out, brute_force($node, $table), "$name: right rows");
 	return $err;
+}
+
+# What a query gives in a session in the background.  Some minor versions leave the
+# marks of the end of a result, or line ends, in it.
+sub ask
+{
+	my ($session, $sql) = @_;
+	my $out = $session->query_safe($sql);
+
+	$out =~ s/background_psql: QUERY_SEPARATOR//;
+	$out =~ s/\A\n+|\n+\z//g;
+	return $out;
 }
 
 # Wait until a condition holds

@@ -20,11 +20,11 @@ my $expected = brute_force($node);
 
 for my $signal ('KILL', 'SEGV', 'TERM')
 {
-	is($session->query_safe(GpuvecTest::search_sql('docs')), $expected, "session searches before SIG$signal");
+	is(ask($session, GpuvecTest::search_sql('docs')), $expected, "session searches before SIG$signal");
 	my $old = engine_pid($node);
 	kill $signal, $old;
 	wait_for(sub { !kill(0, $old) }, 'the end of the engine');
-	is($session->query_safe(GpuvecTest::search_sql('docs')), $expected, "session searches after SIG$signal");
+	is(ask($session, GpuvecTest::search_sql('docs')), $expected, "session searches after SIG$signal");
 	isnt(engine_pid($node), $old, "another engine runs after SIG$signal");
 }
 cmp_ok($node->safe_psql('postgres', 'SELECT restarts FROM gpuvec_engine'), '>=', 3, 'restarts are counted');
@@ -32,12 +32,12 @@ cmp_ok($node->safe_psql('postgres', 'SELECT restarts FROM gpuvec_engine'), '>=',
 # killed while a session loads
 $node->safe_psql('postgres', q{SELECT gpuvec_evict('docs')});
 my $holder = $node->background_psql('postgres');
-$holder->query_safe('SELECT pg_advisory_lock(71866, 0)');
+ask($holder, 'SELECT pg_advisory_lock(71866, 0)');
 for my $point ('load-after-first-page', 'load-before-commit', 'search-before-fetch')
 {
 	$node->safe_psql('postgres', q{SELECT gpuvec_evict('docs')});
 	my $loader = $node->background_psql('postgres');
-	$loader->query_safe("SET gpuvec.injection_point = '$point'");
+	ask($loader, "SET gpuvec.injection_point = '$point'");
 	$loader->query_until(qr/started/, "\\echo started\n" . GpuvecTest::search_sql('docs') . ";\n");
 	$node->poll_query_until('postgres',
 		"SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted");
@@ -49,16 +49,16 @@ for my $point ('load-after-first-page', 'load-before-commit', 'search-before-fet
 	my $old = engine_pid($node);
 	kill 'KILL', $old;
 	wait_for(sub { !kill(0, $old) }, 'the end of the engine');
-	$holder->query_safe('SELECT pg_advisory_unlock(71866, 0)');
-	is($loader->query_safe('SELECT 1'), $expected . "\n1", "$point: the search goes on in another engine");
-	$holder->query_safe('SELECT pg_advisory_lock(71866, 0)');
+	ask($holder, 'SELECT pg_advisory_unlock(71866, 0)');
+	is(ask($loader, 'SELECT 1'), $expected . "\n1", "$point: the search goes on in another engine");
+	ask($holder, 'SELECT pg_advisory_lock(71866, 0)');
 	$loader->quit;
 }
-$holder->query_safe('SELECT pg_advisory_unlock(71866, 0)');
+ask($holder, 'SELECT pg_advisory_unlock(71866, 0)');
 best($node, 'after kills');
 
 # canceled and timed out while loading and searching
-$holder->query_safe('SELECT pg_advisory_lock(71866, 0)');
+ask($holder, 'SELECT pg_advisory_lock(71866, 0)');
 for my $point ('load-after-first-page', 'load-before-commit', 'search-before-request', 'search-before-fetch')
 {
 	$node->safe_psql('postgres', q{SELECT gpuvec_evict('docs')});
@@ -71,7 +71,7 @@ for my $point ('load-after-first-page', 'load-before-commit', 'search-before-req
 	best($node, "$point: after the timeout");
 }
 # a caught error leaves the session usable
-is($session->query_safe(q{
+is(ask($session, q{
 	DO $$ BEGIN
 		SET LOCAL gpuvec.injection_point = 'search-before-fetch';
 		SET LOCAL lock_timeout = '100ms';
@@ -80,8 +80,8 @@ is($session->query_safe(q{
 		NULL;
 	END $$;
 	}), '', 'an error in a subtransaction');
-$holder->query_safe('SELECT pg_advisory_unlock(71866, 0)');
-is($session->query_safe(GpuvecTest::search_sql('docs')), $expected, 'the session searches after it');
+ask($holder, 'SELECT pg_advisory_unlock(71866, 0)');
+is(ask($session, GpuvecTest::search_sql('docs')), $expected, 'the session searches after it');
 
 # the supervisor is terminated
 my $old = engine_pid($node);
@@ -90,7 +90,7 @@ ok($supervisor > 0, 'the supervisor shows in pg_stat_activity');
 $node->safe_psql('postgres', "SELECT pg_terminate_backend($supervisor)");
 wait_for(sub { !kill(0, $old) }, 'the end of the engine');
 ok(!kill(0, $old), 'the engine goes with its supervisor');
-is($session->query_safe(GpuvecTest::search_sql('docs')), $expected, 'the next search starts another');
+is(ask($session, GpuvecTest::search_sql('docs')), $expected, 'the next search starts another');
 
 # a supervisor is in nobody's way
 $node->safe_psql('postgres', 'CREATE DATABASE other');
@@ -111,10 +111,10 @@ for my $mode ('fast', 'immediate')
 {
 	# stopped while a session loads
 	my $lock = $node->background_psql('postgres');
-	$lock->query_safe('SELECT pg_advisory_lock(71866, 0)');
+	ask($lock, 'SELECT pg_advisory_lock(71866, 0)');
 	$node->safe_psql('postgres', q{SELECT gpuvec_evict('docs')});
 	my $loader = $node->background_psql('postgres', on_error_die => 0, on_error_stop => 0);
-	$loader->query_safe("SET gpuvec.injection_point = 'load-after-first-page'");
+	ask($loader, "SET gpuvec.injection_point = 'load-after-first-page'");
 	$loader->query_until(qr/started/, "\\echo started\n" . GpuvecTest::search_sql('docs') . ";\n");
 	$node->poll_query_until('postgres',
 		"SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted");

@@ -32,7 +32,7 @@ my $old = engine_pid($node);
 $node->reload;
 wait_for(sub { !kill(0, $old) }, 'the end of the engine');
 my @sessions = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 2;
-is($_->query_safe(GpuvecTest::search_sql('docs')), $expected, 'a session within the limit') for @sessions;
+is(ask($_, GpuvecTest::search_sql('docs')), $expected, 'a session within the limit') for @sessions;
 ($rc, $out, $err) = $node->psql('postgres', '\set VERBOSITY verbose' . "\n" . GpuvecTest::search_sql('docs'));
 like($err, qr/53300: too many sessions use the gpuvec engine/, 'one session too many');
 like($err, qr/HINT:  Increase gpuvec.max_sessions/, 'with a hint');

@@ -32,12 +32,12 @@ for my $round (1 .. 10)
 
 # a backend crashes: shared memory is lost, and with it all that an engine knew
 my $session = $primary->background_psql('postgres', on_error_stop => 0);
-my $backend = $session->query_safe('SELECT pg_backend_pid()');
+my $backend = ask($session, 'SELECT pg_backend_pid()');
 my $engine = engine_pid($primary);
 $primary->append_conf('postgresql.conf', 'restart_after_crash = on');
 $primary->reload;
 $primary->psql('postgres', q{INSERT INTO docs VALUES (999999, '{1,50,101,150,201,250,301,350,401}')});
-is($session->query_safe(q{SELECT count(*) FROM gpuvec_topk('docs', 'tokens', '{1,50,101,150,201,250,301,350,401}', 1, 'jaccard', 1)}), '1', 'an unflushed row is found');
+is(ask($session, q{SELECT count(*) FROM gpuvec_topk('docs', 'tokens', '{1,50,101,150,201,250,301,350,401}', 1, 'jaccard', 1)}), '1', 'an unflushed row is found');
 kill 'KILL', $backend;
 eval { $session->quit; };
 $primary->poll_query_until('postgres', 'SELECT 1', '1');

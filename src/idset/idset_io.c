@@ -175,7 +175,7 @@ Datum
 idset_in(PG_FUNCTION_ARGS)
 {
 	IdSetReader reader;
-	IdSet	   *set;
+	IdSet	   *set = NULL;
 
 	reader.text = PG_GETARG_CSTRING(0);
 	reader.p = reader.text;

@@ -84,7 +84,7 @@ typedef struct Supervisor
 	TimestampTz next_start;		/* not before this */
 	bool		on_cpu;			/* CUDA failed too often */
 	char		line[2048];		/* unfinished line of the engine's log */
-	int			line_len;
+	Size		line_len;
 	char	   *settings;		/* the engine's arguments in one string */
 } Supervisor;
 
@@ -381,8 +381,9 @@ relay_log(void)
 {
 	for (;;)
 	{
-		ssize_t		n = read(me.log_fd, me.line + me.line_len,
-							 sizeof(me.line) - 1 - me.line_len);
+		/* there always is room; Min tells compilers */
+		Size		used = Min(me.line_len, sizeof(me.line) - 1);
+		ssize_t		n = read(me.log_fd, me.line + used, sizeof(me.line) - 1 - used);
 		char	   *start = me.line;
 		char	   *end;
 

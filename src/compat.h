@@ -14,10 +14,24 @@
 #error "gpuvec requires PostgreSQL 13 or later"
 #endif
 
+#include "catalog/pg_authid.h"
 #include "nodes/nodes.h"
+#include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/procarray.h"
+#include "storage/shmem.h"
+#include "storage/smgr.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
+#if PG_VERSION_NUM >= 140000
+#include "utils/wait_event.h"
+#else
+#include "pgstat.h"
+#endif
+#if PG_VERSION_NUM >= 150000
+#include "access/xlogrecovery.h"
+#endif
 #if PG_VERSION_NUM >= 160000
 #include "varatt.h"
 #endif
@@ -47,6 +61,45 @@
 #define MarkGUCPrefixReserved(prefix) EmitWarningsOnPlaceholders(prefix)
 #endif
 
+/* Shared memory is asked for in a hook; before 15, while the library is loaded */
+#if PG_VERSION_NUM >= 150000
+#define GpuvecHookShmemRequest(previous, request) \
+	((previous) = shmem_request_hook, shmem_request_hook = (request))
+#else
+typedef void (*shmem_request_hook_type) (void);
+#define GpuvecHookShmemRequest(previous, request) ((previous) = NULL, (request) ())
+#endif
+
+/* The storage of a relation, opened */
+static inline SMgrRelation
+GpuvecRelationSmgr(Relation rel)
+{
+#if PG_VERSION_NUM >= 150000
+	return RelationGetSmgr(rel);
+#else
+	RelationOpenSmgr(rel);
+	return rel->rd_smgr;
+#endif
+}
+
+/* Rows deleted before this transaction are dead to everybody */
+#if PG_VERSION_NUM >= 140000
+#define GpuvecOldestXmin(rel) GetOldestNonRemovableTransactionId(rel)
+#else
+#define GpuvecOldestXmin(rel) GetOldestXmin(rel, PROCARRAY_FLAGS_VACUUM)
+#endif
+
+/* Bytes that an out-of-line value takes in the TOAST table */
+#if PG_VERSION_NUM >= 140000
+#define GpuvecExternalSize(pointer) VARATT_EXTERNAL_GET_EXTSIZE(pointer)
+#else
+#define GpuvecExternalSize(pointer) ((pointer).va_extsize)
+#endif
+
+#if PG_VERSION_NUM < 140000
+#define ROLE_PG_READ_ALL_STATS DEFAULT_ROLE_READ_ALL_STATS
+#endif
+
 /* The snapshot that sees every chunk of every value */
 #if PG_VERSION_NUM >= 180000
 #define GpuvecInitToastSnapshot(s) (*(s) = *get_toast_snapshot())
@@ -72,6 +125,8 @@
 /* Pages may be pruned that old snapshots still need (until 16) */
 #if PG_VERSION_NUM >= 170000
 #define GpuvecOldSnapshotThresholdActive() false
+#elif PG_VERSION_NUM < 140000
+#define GpuvecOldSnapshotThresholdActive() (old_snapshot_threshold >= 0)
 #else
 #define GpuvecOldSnapshotThresholdActive() OldSnapshotThresholdActive()
 #endif
@@ -81,11 +136,6 @@
 #define GpuvecOwnsRelation(relid, role) object_ownercheck(RelationRelationId, relid, role)
 #else
 #define GpuvecOwnsRelation(relid, role) pg_class_ownercheck(relid, role)
-#endif
-
-/* Open a table that may be gone */
-#if PG_VERSION_NUM < 140000
-#define try_table_open(relid, lockmode) try_relation_open(relid, lockmode)
 #endif
 
 #endif							/* GPUVEC_COMPAT_H */

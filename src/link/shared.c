@@ -77,8 +77,7 @@ GpuvecRegisterSupervisor(void)
 {
 	BackgroundWorker worker;
 
-	prev_shmem_request_hook = shmem_request_hook;
-	shmem_request_hook = request_shared_memory;
+	GpuvecHookShmemRequest(prev_shmem_request_hook, request_shared_memory);
 
 	fill_worker(&worker);
 	worker.bgw_restart_time = 5;

@@ -31,7 +31,6 @@
 #include "gpuvec.h"
 
 #include "access/xlog.h"
-#include "access/xlogrecovery.h"
 #include "common/hashfn.h"
 #include "lib/stringinfo.h"
 #include "link/link.h"
@@ -40,7 +39,6 @@
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lock.h"
-#include "utils/wait_event.h"
 
 /* Pages are sent in frames of about this size */
 #define FRAME_BYTES			(512 * 1024)

@@ -48,7 +48,7 @@ PageReaderBegin(Relation rel, AttrNumber attnum, Snapshot snapshot)
 	reader->rel = rel;
 	reader->attnum = attnum;
 	reader->snapshot = snapshot;
-	reader->horizon = GetOldestNonRemovableTransactionId(rel);
+	reader->horizon = GpuvecOldestXmin(rel);
 	if (RelationGetNumberOfBlocks(rel) > (BlockNumber) (NBuffers / BULK_READ_FRACTION))
 		reader->strategy = GetAccessStrategy(BAS_BULKREAD);
 	reader->context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec page",
@@ -142,7 +142,7 @@ copy_page(PageReader *reader, BlockNumber block)
 static struct varlena *
 fetch_chunks(struct varatt_external *pointer)
 {
-	int32		size = VARATT_EXTERNAL_GET_EXTSIZE(*pointer);
+	int32		size = GpuvecExternalSize(*pointer);
 	bool		compressed = VARATT_EXTERNAL_IS_COMPRESSED(*pointer);
 	struct varlena *value = palloc(size + VARHDRSZ);
 	Relation	toastrel = table_open(pointer->va_toastrelid, AccessShareLock);

@@ -80,7 +80,7 @@ MirrorVisibilityMapPages(MirrorVisibility *visibility)
 {
 	Relation	rel = visibility->target->rel;
 
-	if (!smgrexists(RelationGetSmgr(rel), VISIBILITYMAP_FORKNUM))
+	if (!smgrexists(GpuvecRelationSmgr(rel), VISIBILITYMAP_FORKNUM))
 		return 0;
 	return RelationGetNumberOfBlocksInFork(rel, VISIBILITYMAP_FORKNUM);
 }

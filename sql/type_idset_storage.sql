@@ -168,7 +168,7 @@ SELECT current_database() AS database, current_database() || '_restored' AS rest
 \setenv GPUVEC_FROM :database
 \setenv GPUVEC_TO :restored
 CREATE DATABASE :"restored" TEMPLATE template0;
-\! "$GPUVEC_BIN/pg_dump" -Fc -f "$GPUVEC_DIR/dump" -t sets -t keyed -t referring -t 'parted*' -t similar_sets -t similar_now -t checksum -e gpuvec "$GPUVEC_FROM" && "$GPUVEC_BIN/pg_restore" --exit-on-error -d "$GPUVEC_TO" "$GPUVEC_DIR/dump" && echo restored
+\! "$GPUVEC_BIN/pg_dump" -Fc -f "$GPUVEC_DIR/dump" "$GPUVEC_FROM" && "$GPUVEC_BIN/pg_restore" --exit-on-error -d "$GPUVEC_TO" "$GPUVEC_DIR/dump" && echo restored
 \! "$GPUVEC_BIN/psql" -XAt -d "$GPUVEC_FROM" -c 'TABLE checksum' > "$GPUVEC_DIR/before"; "$GPUVEC_BIN/psql" -XAt -d "$GPUVEC_TO" -c 'TABLE checksum' > "$GPUVEC_DIR/after"; wc -l < "$GPUVEC_DIR/after" | tr -d ' '; diff "$GPUVEC_DIR/before" "$GPUVEC_DIR/after" && echo same
 DROP DATABASE :"restored";
 \! rm -rf "$GPUVEC_DIR"

@@ -50,6 +50,10 @@ endif
 FLAGS_scan_batch_portable = -O3
 FLAGS_scan_batch_avx2 = -O3 -mavx2
 FLAGS_scan_batch_avx512 = -O3 -mavx512f -mavx512bw -mavx512vl
+FLAGS_lists_search = -O3
+FLAGS_lists_search_portable = -O3
+FLAGS_lists_search_avx2 = -O3 -mavx2
+FLAGS_lists_search_avx512 = -O3 -mavx512f -mavx512bw -mavx512vl
 FLAGS_scan_lone = -O3
 FLAGS_scan_lone_avx512 = -O3 -mavx512f -mavx512bw -mavx512vl
 

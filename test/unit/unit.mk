@@ -15,6 +15,8 @@ endif
 UNIT_SRCS = src/engine/error.c src/engine/segment.c src/engine/threads.c $(wildcard src/engine/cpu/*.c)
 FLAGS_scan_batch_avx2 = -mavx2
 FLAGS_scan_batch_avx512 = -mavx512f -mavx512bw -mavx512vl
+FLAGS_lists_search_avx2 = -mavx2
+FLAGS_lists_search_avx512 = -mavx512f -mavx512bw -mavx512vl
 FLAGS_scan_lone_avx512 = -mavx512f -mavx512bw -mavx512vl
 UNIT_DIR = build/unit$(if $(SANITIZER),-sanitize)
 UNIT_OBJS = $(UNIT_SRCS:%.c=$(UNIT_DIR)/%.o)

@@ -3,8 +3,11 @@
  * cpu_backend.h
  *	  What the parts of the CPU backend share.
  *
- * cpu_backend.c	opening, splitting a search over threads, merging
+ * cpu_backend.c	opening; what is kept of each segment
+ * search.c			splitting a search over threads, merging
+ * choose.c			which way a segment is searched in
  * best_rows.c		the bounded heap of a query's best rows
+ * lists_*.c		inverted lists, and the search by them
  * scan_lone.c		the scan for one query
  * scan_batch.inc	the scan for a batch of queries, compiled for each
  *					instruction set by scan_batch_*.c
@@ -72,6 +75,36 @@ typedef struct cpu_part
 	gpuvec_measure measure;
 	bool		canceled;
 } cpu_part;
+
+/* Ways to search a segment */
+typedef enum cpu_way
+{
+	CPU_LISTS,					/* by inverted lists */
+	CPU_LONE,					/* scan for one query after another */
+	CPU_BATCH					/* scan for many queries at once */
+} cpu_way;
+
+#define CPU_N_WAYS	3
+
+struct lists_scratch;
+
+typedef struct cpu_backend
+{
+	gpuvec_backend base;
+	gpuvec_pool *pool;
+	cpu_simd	simd;
+	struct lists_scratch **scratch; /* of each thread of the pool */
+} cpu_backend;
+
+/* search.c */
+extern bool cpu_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure,
+					 gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries,
+					 gpuvec_error *error);
+
+/* choose.c */
+extern uint32_t cpu_width(cpu_simd simd, cpu_way way);
+extern cpu_way choose_way(cpu_backend *cpu, const gpuvec_segment *segment, gpuvec_method method,
+						  const cpu_query *queries, uint32_t nqueries);
 
 /* best_rows.c */
 extern void best_offer(best_rows *best, uint32_t common, uint32_t len, uint64_t tid);

@@ -1,0 +1,189 @@
+/*-------------------------------------------------------------------------
+ *
+ * lists_search.c
+ *	  Search by inverted lists: which lists a query reads, and counting them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/cpu/lists_search.h"
+
+/* Hits that a byte counter can hold */
+#define BYTE_LISTS		255
+
+/* Bytes of a list that are fetched ahead */
+#define AHEAD_BYTES		256
+
+/* Make a thread's memory fit queries of so many ids, in segments with rows so long */
+bool
+lists_scratch_fit(lists_scratch *scratch, uint32_t room, bool wide)
+{
+	if (scratch->low == NULL)
+		scratch->low = aligned_alloc(64, GPUVEC_SEGMENT_ROWS);
+	if (wide && scratch->high == NULL)
+		scratch->high = aligned_alloc(64, GPUVEC_SEGMENT_ROWS);
+	if (scratch->room < room)
+	{
+		for (int i = 0; i < 2; i++)
+		{
+			lists_task *task = &scratch->tasks[i];
+
+			free(task->lists);
+			free(task->bitmaps);
+			task->lists = malloc(room * sizeof(id_list));
+			task->bitmaps = malloc(room * sizeof(uint8_t *));
+		}
+		scratch->room = room;
+	}
+	for (int i = 0; i < 2; i++)
+		if (scratch->tasks[i].lists == NULL || scratch->tasks[i].bitmaps == NULL)
+		{
+			scratch->room = 0;
+			return room == 0;
+		}
+	return scratch->low != NULL && (!wide || scratch->high != NULL);
+}
+
+void
+lists_scratch_free(lists_scratch *scratch)
+{
+	for (int i = 0; i < 2; i++)
+	{
+		free(scratch->tasks[i].lists);
+		free(scratch->tasks[i].bitmaps);
+	}
+	free(scratch->low);
+	free(scratch->high);
+}
+
+/* Can any row of the entry qualify? */
+static inline bool
+entry_wanted(const cpu_query *query, const gpuvec_segment *segment)
+{
+	uint32_t	qlen = query->query->len;
+	uint32_t	most = qlen < segment->maxlen ? qlen : segment->maxlen;
+
+	return gpuvec_need(query->measure, qlen, segment->minlen, bound_score(query)) <= most;
+}
+
+/* Find what the query reads, and have it fetched */
+static void
+find_lists(lists_task *task, const cpu_lists *lists)
+{
+	const gpuvec_topk_query *query = task->best->shared->query;
+	uint32_t	nlists = 0;
+	uint32_t	nbitmaps = 0;
+
+	for (uint32_t i = 0; i < query->len; i++)
+	{
+		uint32_t	id = query->ids[i];
+		const uint32_t *start;
+		const uint16_t *rows;
+		uint32_t	n;
+
+		if (id < lists->first_id || id >= lists->end_id)
+			continue;
+		start = lists->start + (id - lists->first_id);
+		rows = lists->rows + (start[0] & ~LISTS_BITMAP);
+		if (start[0] & LISTS_BITMAP)
+		{
+			task->bitmaps[nbitmaps++] = lists->bitmaps + (size_t) rows[0] * lists->stride;
+			continue;
+		}
+		n = (start[1] & ~LISTS_BITMAP) - start[0];
+		if (n == 0)
+			continue;
+		task->lists[nlists++] = (id_list) {rows, n};
+		for (uint32_t ahead = 0; ahead < AHEAD_BYTES && ahead < n * sizeof(uint16_t); ahead += 64)
+			__builtin_prefetch((const char *) rows + ahead);
+	}
+	task->nlists = nlists;
+	task->nbitmaps = nbitmaps;
+}
+
+/* Count the rows of some lists */
+static void
+count_lists(uint8_t *counters, const id_list *lists, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+	{
+		const uint16_t *row = lists[i].rows;
+		const uint16_t *end = row + lists[i].n;
+
+		for (; row + 4 <= end; row += 4)
+		{
+			counters[row[0]]++;
+			counters[row[1]]++;
+			counters[row[2]]++;
+			counters[row[3]]++;
+		}
+		for (; row < end; row++)
+			counters[*row]++;
+	}
+}
+
+/* Count the lists of a task: 255 at a time, so that bytes suffice */
+static void
+search_entry(lists_task *task, lists_scratch *scratch, lists_select select)
+{
+	size_t		nrows = task->entry->segment->nrows;
+	size_t		size = (nrows + 511) / 512 * 512;
+
+	memset(scratch->low, 0, size);
+	count_lists(scratch->low, task->lists, task->nlists);
+	select(task, scratch->low, NULL);
+}
+
+/* The next task of a part from (*entry, *query) on; false: none */
+static bool
+next_task(cpu_part *part, uint32_t *entry, uint32_t *query, lists_task *task)
+{
+	for (; *entry < part->end_entry; ++*entry, *query = 0)
+	{
+		const gpuvec_view_entry *e = &part->view->entries[part->order[*entry]];
+
+		for (; *query < part->nqueries; ++*query)
+		{
+			const cpu_query *q = part->queries[*query];
+			const int  *canceled = q->query->canceled;
+
+			if (!entry_wanted(q, e->segment) ||
+				(canceled && __atomic_load_n(canceled, __ATOMIC_RELAXED)))
+				continue;
+			task->entry = e;
+			task->best = &part->best[*query];
+			find_lists(task, e->segment->device);
+			++*query;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Search all segments of a part for all its queries */
+bool
+lists_search(cpu_part *part, lists_scratch *scratch, lists_select select)
+{
+	uint32_t	entry = part->first_entry;
+	uint32_t	query = 0;
+	bool		more;
+	int			at = 0;
+
+	uint32_t	room = 0;
+
+	for (uint32_t q = 0; q < part->nqueries; q++)
+		if (part->queries[q]->query->len > room)
+			room = part->queries[q]->query->len;
+	if (!lists_scratch_fit(scratch, room, false))
+		return false;
+	more = next_task(part, &entry, &query, &scratch->tasks[at]);
+	while (more)
+	{
+		more = next_task(part, &entry, &query, &scratch->tasks[1 - at]);
+		search_entry(&scratch->tasks[at], scratch, select);
+		at = 1 - at;
+	}
+	return true;
+}

@@ -1,0 +1,386 @@
+/*-------------------------------------------------------------------------
+ *
+ * search.c
+ *	  Splitting a search over methods, batches of queries and threads.
+ *
+ * The segments of the view are divided among the methods (choose.c).  The
+ * segments of one method and all queries form a group.  A group's queries are
+ * sorted by length and cut into batches.  A part of the search is a batch and
+ * every n-th segment of a group, taken in the order of closeness of the segment's
+ * lengths to the batch's, so that good rows are found early.  Each part keeps its
+ * own best rows; all parts of a query share its bound; what they found is merged
+ * and sorted at the end.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/cpu/lists_search.h"
+
+/* Parts for each thread, so that uneven ones even out */
+#define PARTS_PER_THREAD	4
+
+/* All queries in the segments that are searched in one way */
+typedef struct cpu_group
+{
+	cpu_way		way;
+	uint32_t	nentries;
+	uint32_t   *entries;		/* of the view */
+	uint32_t	width;			/* queries of a batch */
+	uint32_t	nbatches;
+	uint32_t	nsplits;		/* parts of a batch */
+	uint32_t   *order;			/* [nbatches * nentries] */
+	cpu_part   *parts;			/* [nbatches * nsplits] */
+	best_rows  *best;			/* [nsplits * nqueries] */
+} cpu_group;
+
+/* A search on its way */
+typedef struct cpu_search
+{
+	cpu_backend *backend;
+	const gpuvec_view *view;
+	gpuvec_measure measure;
+	uint32_t	nqueries;
+	cpu_query  *queries;		/* sorted by length */
+	cpu_query **pointers;		/* to them */
+	cpu_group	groups[CPU_N_WAYS];
+	int			failed;			/* atomic */
+} cpu_search;
+
+/* Order of queries: by length */
+static int
+compare_queries(const void *a, const void *b)
+{
+	const gpuvec_topk_query *x = ((const cpu_query *) a)->query;
+	const gpuvec_topk_query *y = ((const cpu_query *) b)->query;
+
+	if (x->len != y->len)
+		return x->len < y->len ? -1 : 1;
+	return x < y ? -1 : x > y;
+}
+
+/* An entry of a view and how far its lengths are from the batch's */
+typedef struct near_entry
+{
+	uint32_t	entry;
+	uint32_t	distance;
+} near_entry;
+
+static int
+compare_near(const void *a, const void *b)
+{
+	const near_entry *x = a;
+	const near_entry *y = b;
+
+	if (x->distance != y->distance)
+		return x->distance < y->distance ? -1 : 1;
+	return x->entry < y->entry ? -1 : x->entry > y->entry;
+}
+
+/* Distance of a length from a segment's */
+static uint32_t
+length_distance(const gpuvec_segment *segment, uint32_t len)
+{
+	if (len < segment->minlen)
+		return segment->minlen - len;
+	return len > segment->maxlen ? len - segment->maxlen : 0;
+}
+
+/* Set up the parts of one batch */
+static void
+make_parts(cpu_search *search, cpu_group *group, uint32_t batch, near_entry *near)
+{
+	uint32_t	nentries = group->nentries;
+	uint32_t	first = batch * group->width;
+	uint32_t	n = search->nqueries - first < group->width ?
+		search->nqueries - first : group->width;
+	uint32_t	middle = search->queries[first + n / 2].query->len;
+	uint32_t   *order = group->order + (size_t) batch * nentries;
+	uint32_t	placed = 0;
+
+	for (uint32_t i = 0; i < nentries; i++)
+	{
+		uint32_t	entry = group->entries[i];
+
+		near[i] = (near_entry) {entry, length_distance(search->view->entries[entry].segment, middle)};
+	}
+	qsort(near, nentries, sizeof(*near), compare_near);
+
+	for (uint32_t split = 0; split < group->nsplits; split++)
+	{
+		cpu_part   *part = &group->parts[batch * group->nsplits + split];
+
+		part->view = search->view;
+		part->order = order;
+		part->first_entry = placed;
+		for (uint32_t i = split; i < nentries; i += group->nsplits)
+			order[placed++] = near[i].entry;
+		part->end_entry = placed;
+		part->nqueries = n;
+		part->queries = search->pointers + first;
+		part->best = group->best + (size_t) split * search->nqueries + first;
+		part->measure = search->measure;
+		for (uint32_t q = 0; q < n; q++)
+			part->best[q].shared = part->queries[q];
+	}
+}
+
+/* Search one part in the way of its group */
+static bool
+search_part(cpu_backend *cpu, cpu_way way, cpu_part *part, int thread)
+{
+	switch (way)
+	{
+		case CPU_LISTS:
+			return lists_search(part, cpu->scratch[thread],
+								cpu->simd == SIMD_AVX512 ? lists_select_avx512 :
+								cpu->simd == SIMD_AVX2 ? lists_select_avx2 : lists_select_portable);
+		case CPU_LONE:
+			return cpu->simd == SIMD_AVX512 ? scan_lone_avx512(part) : scan_lone_portable(part);
+		case CPU_BATCH:
+			return cpu->simd == SIMD_AVX512 ? scan_batch_avx512(part) :
+				cpu->simd == SIMD_AVX2 ? scan_batch_avx2(part) : scan_batch_portable(part);
+	}
+	return false;
+}
+
+/* Number of a group's parts */
+static inline uint64_t
+group_parts(const cpu_group *group)
+{
+	return (uint64_t) group->nbatches * group->nsplits;
+}
+
+/* Run one part; by a thread of the pool */
+static void
+run_part(void *task, uint64_t number, int thread)
+{
+	cpu_search *search = task;
+	cpu_group  *group = search->groups;
+	cpu_part   *part;
+	bool		ok;
+
+	for (; number >= group_parts(group); group++)
+		number -= group_parts(group);
+	/* first the first parts of all batches: they have the nearest segments */
+	part = &group->parts[number % group->nbatches * group->nsplits + number / group->nbatches];
+	ok = search_part(search->backend, group->way, part, thread);
+	for (uint32_t q = 0; q < part->nqueries; q++)
+		ok = ok && !part->best[q].failed;
+	if (!ok)
+		__atomic_store_n(&search->failed, 1, __ATOMIC_RELAXED);
+}
+
+/* The order of results */
+static int
+compare_best(const void *a, const void *b)
+{
+	const best_row *x = a;
+	const best_row *y = b;
+
+	if (x->key != y->key)
+		return x->key < y->key ? -1 : 1;
+	return x->tid < y->tid ? -1 : x->tid > y->tid;
+}
+
+/*
+ * Copy what the parts found for one query to rows, or, if that is NULL, only count
+ * it
+ */
+static uint64_t
+gather_rows(const cpu_search *search, uint64_t query, best_row *rows)
+{
+	uint64_t	n = 0;
+
+	for (int g = 0; g < CPU_N_WAYS; g++)
+	{
+		const cpu_group *group = &search->groups[g];
+
+		for (uint32_t split = 0; split < group->nsplits; split++)
+		{
+			const best_rows *best = &group->best[(size_t) split * search->nqueries + query];
+
+			if (rows && best->n > 0)
+				memcpy(rows + n, best->rows, best->n * sizeof(best_row));
+			n += best->n;
+		}
+	}
+	return n;
+}
+
+/* Merge what the parts found for one query; by a thread of the pool */
+static void
+merge_query(void *task, uint64_t number, int thread)
+{
+	cpu_search *search = task;
+	gpuvec_topk_query *query = (gpuvec_topk_query *) search->queries[number].query;
+	uint64_t	total;
+	best_row   *rows;
+
+	(void) thread;
+	query->nmatches = 0;
+	if (query->canceled && __atomic_load_n(query->canceled, __ATOMIC_RELAXED))
+		return;
+	total = gather_rows(search, number, NULL);
+	if (total == 0)
+		return;
+	rows = malloc(total * sizeof(best_row));
+	if (rows == NULL)
+	{
+		__atomic_store_n(&search->failed, 1, __ATOMIC_RELAXED);
+		return;
+	}
+	gather_rows(search, number, rows);
+	qsort(rows, total, sizeof(best_row), compare_best);
+	query->nmatches = total < query->k ? (uint32_t) total : query->k;
+	for (uint32_t i = 0; i < query->nmatches; i++)
+		query->matches[i] = (gpuvec_match) {
+			.score = gpuvec_key_score(rows[i].key),.tid = rows[i].tid,.common = rows[i].common
+		};
+	free(rows);
+}
+
+/* Copy the queries' conditions, and sort them */
+static void
+make_queries(cpu_search *search, gpuvec_topk_query *queries)
+{
+	for (uint32_t i = 0; i < search->nqueries; i++)
+	{
+		cpu_query  *mine = &search->queries[i];
+
+		mine->query = &queries[i];
+		mine->measure = search->measure;
+		mine->bound = queries[i].has_min_score ? gpuvec_score_key(queries[i].min_score) : UINT64_MAX;
+		mine->has_after = queries[i].has_after;
+		if (mine->has_after)
+		{
+			mine->after_key = gpuvec_score_key(queries[i].after_score);
+			mine->after_tid = queries[i].after_tid;
+		}
+	}
+	qsort(search->queries, search->nqueries, sizeof(cpu_query), compare_queries);
+	for (uint32_t i = 0; i < search->nqueries; i++)
+		search->pointers[i] = &search->queries[i];
+}
+
+/* Allocate a group's arrays; its entries are there */
+static bool
+allocate_group(const cpu_search *search, cpu_group *group)
+{
+	group->order = calloc((size_t) group->nbatches * group->nentries, sizeof(uint32_t));
+	group->parts = calloc(group_parts(group), sizeof(cpu_part));
+	group->best = calloc((size_t) search->nqueries * group->nsplits, sizeof(best_rows));
+	return group->order && group->parts && group->best;
+}
+
+/* Free a search's arrays */
+static void
+free_search(cpu_search *search)
+{
+	for (int g = 0; g < CPU_N_WAYS; g++)
+	{
+		cpu_group  *group = &search->groups[g];
+
+		for (size_t i = 0; group->best && i < (size_t) search->nqueries * group->nsplits; i++)
+			free(group->best[i].rows);
+		free(group->entries);
+		free(group->order);
+		free(group->parts);
+		free(group->best);
+	}
+	free(search->queries);
+	free(search->pointers);
+}
+
+/* How many queries and segments make a part? */
+static void
+choose_sizes(cpu_search *search, cpu_group *group)
+{
+	uint32_t	threads = (uint32_t) gpuvec_pool_threads(search->backend->pool);
+
+	group->width = cpu_width(search->backend->simd, group->way);
+	group->nbatches = (search->nqueries + group->width - 1) / group->width;
+	group->nsplits = 1;
+	if (threads > 1)
+		group->nsplits = (threads * PARTS_PER_THREAD + group->nbatches - 1) / group->nbatches;
+	if (group->nsplits > group->nentries)
+		group->nsplits = group->nentries;
+}
+
+/* Divide the view's entries among the groups */
+static bool
+divide_entries(cpu_search *search, gpuvec_method method)
+{
+	const gpuvec_view *view = search->view;
+
+	for (int g = 0; g < CPU_N_WAYS; g++)
+	{
+		search->groups[g].way = (cpu_way) g;
+		search->groups[g].entries = malloc(view->nentries * sizeof(uint32_t));
+		if (search->groups[g].entries == NULL)
+			return false;
+	}
+	for (uint32_t i = 0; i < view->nentries; i++)
+	{
+		cpu_group  *group = &search->groups[choose_way(search->backend, view->entries[i].segment,
+													   method, search->queries, search->nqueries)];
+
+		group->entries[group->nentries++] = i;
+	}
+	return true;
+}
+
+/* Make groups and parts; returns their number, 0 when out of memory */
+static uint64_t
+plan_search(cpu_search *search, gpuvec_method method)
+{
+	near_entry *near = malloc(search->view->nentries * sizeof(near_entry));
+	bool		ok = near != NULL && divide_entries(search, method);
+	uint64_t	nparts = 0;
+
+	for (int g = 0; ok && g < CPU_N_WAYS; g++)
+	{
+		cpu_group  *group = &search->groups[g];
+
+		if (group->nentries == 0)
+			continue;
+		choose_sizes(search, group);
+		ok = allocate_group(search, group);
+		for (uint32_t batch = 0; ok && batch < group->nbatches; batch++)
+			make_parts(search, group, batch, near);
+		nparts += group_parts(group);
+	}
+	free(near);
+	return ok ? nparts : 0;
+}
+
+bool
+cpu_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure,
+		 gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error)
+{
+	cpu_search	search = {
+		.backend = (cpu_backend *) backend,.view = view,.measure = measure,.nqueries = nqueries
+	};
+	uint64_t	nparts = 0;
+
+	for (uint32_t i = 0; i < nqueries; i++)
+		queries[i].nmatches = 0;
+	if (nqueries == 0 || view->nentries == 0)
+		return true;
+	search.queries = calloc(nqueries, sizeof(cpu_query));
+	search.pointers = calloc(nqueries, sizeof(cpu_query *));
+	if (search.queries && search.pointers)
+	{
+		make_queries(&search, queries);
+		nparts = plan_search(&search, method);
+	}
+	if (nparts == 0)
+		search.failed = 1;
+	else
+		gpuvec_pool_run(search.backend->pool, run_part, &search, nparts);
+	if (!search.failed)
+		gpuvec_pool_run(search.backend->pool, merge_query, &search, nqueries);
+	free_search(&search);
+	return !search.failed || gpuvec_fail_memory(error, 0);
+}

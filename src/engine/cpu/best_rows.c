@@ -83,29 +83,29 @@ lower_bound(cpu_query *query, uint64_t key)
 		;
 }
 
-/* Consider a live row */
-void
+bool
 best_offer(best_rows *best, uint32_t common, uint32_t len, uint64_t tid)
 {
 	cpu_query  *query = best->shared;
 	best_row	row = {.tid = tid,.common = common};
 
 	if (common == 0 && !gpuvec_ranks_disjoint(query->measure))
-		return;
+		return false;
 	row.key = gpuvec_score_key(gpuvec_score(query->measure, common,
 											query->query->len, len));
 	if (row.key > __atomic_load_n(&query->bound, __ATOMIC_RELAXED))
-		return;
+		return false;
 	if (query->has_after &&
 		(row.key < query->after_key ||
 		 (row.key == query->after_key && tid <= query->after_tid)))
-		return;
+		return true;
 	if (best->n < query->query->k)
 		add_row(best, row);
 	else if (behind(&best->rows[0], &row))
 		replace_worst(best, row);
 	else
-		return;
+		return false;
 	if (best->n == query->query->k)
 		lower_bound(query, best->rows[0].key);
+	return true;
 }

@@ -107,7 +107,11 @@ extern cpu_way choose_way(cpu_backend *cpu, const gpuvec_segment *segment, gpuve
 						  const cpu_query *queries, uint32_t nqueries);
 
 /* best_rows.c */
-extern void best_offer(best_rows *best, uint32_t common, uint32_t len, uint64_t tid);
+/*
+ * Consider a live row.  False: neither it nor a row of the same score or a lower
+ * one that has a greater tid will be wanted.
+ */
+extern bool best_offer(best_rows *best, uint32_t common, uint32_t len, uint64_t tid);
 
 /* The score that a row must reach, rounded for gpuvec_need */
 static inline float

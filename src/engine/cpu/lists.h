@@ -23,6 +23,9 @@
 #define LISTS_LINE_ROWS		512
 #define LISTS_LINE_BYTES	(LISTS_LINE_ROWS / 8)
 
+/* Rows from one entry of row_len to the next: the block of the narrowest search */
+#define LISTS_LEN_ROWS		64
+
 /* Flag in start[]: the id has a bitmap; its number stands where its list would */
 #define LISTS_BITMAP		UINT32_C(0x80000000)
 
@@ -36,6 +39,8 @@ typedef struct cpu_lists
 	uint32_t   *start;			/* [end_id - first_id + 1] into rows[] */
 	uint16_t   *rows;			/* of the lists, one after another */
 	uint8_t    *bitmaps;		/* 64-byte aligned; bit r % 8 of byte r / 8: row r */
+	uint32_t   *row_len;		/* lengths of rows 0, 64, 128 .., then maxlen up to the end
+								 * of the last line and once more */
 	size_t		bytes;			/* of all this */
 } cpu_lists;
 

@@ -38,6 +38,13 @@ bitmap_stride(uint32_t nrows)
 	return ((nrows + LISTS_LINE_ROWS - 1) / LISTS_LINE_ROWS | 1) * LISTS_LINE_BYTES;
 }
 
+/* Entries of row_len */
+static uint32_t
+row_lens(uint32_t nrows)
+{
+	return (nrows + LISTS_LINE_ROWS - 1) / LISTS_LINE_ROWS * (LISTS_LINE_ROWS / LISTS_LEN_ROWS) + 1;
+}
+
 static inline bool
 abandoned(const lists_builder *builder)
 {
@@ -110,7 +117,8 @@ lists_size(const lists_builder *builder, uint32_t most, uint32_t *nbitmaps, uint
 	}
 	*nlisted += *nbitmaps;		/* the numbers of the bitmaps stand among the lists */
 	return sizeof(*lists) + (size_t) (lists->end_id - lists->first_id + 1) * sizeof(uint32_t) +
-		(size_t) *nlisted * sizeof(uint16_t) + (size_t) *nbitmaps * lists->stride;
+		row_lens(lists->nrows) * sizeof(uint32_t) + (size_t) *nlisted * sizeof(uint16_t) +
+		(size_t) *nbitmaps * lists->stride;
 }
 
 /*
@@ -157,9 +165,16 @@ lay_out(lists_builder *builder)
 	lists->start = malloc((lists->end_id - lists->first_id + 1) * sizeof(uint32_t));
 	lists->rows = malloc(((size_t) nlisted + 1) * sizeof(uint16_t));
 	lists->bitmaps = aligned_alloc(LISTS_LINE_BYTES, size > 0 ? size : LISTS_LINE_BYTES);
-	if (lists->start == NULL || lists->rows == NULL || lists->bitmaps == NULL)
+	lists->row_len = malloc(row_lens(lists->nrows) * sizeof(uint32_t));
+	if (lists->row_len == NULL || lists->start == NULL || lists->rows == NULL || lists->bitmaps == NULL)
 		return false;
 	memset(lists->bitmaps, 0, size);
+	for (uint32_t i = 0; i < row_lens(lists->nrows); i++)
+	{
+		uint32_t	row = i * LISTS_LEN_ROWS;
+
+		lists->row_len[i] = row < lists->nrows ? builder->segment->len[row] : builder->segment->maxlen;
+	}
 
 	for (uint32_t id = lists->first_id; id < lists->end_id; id++)
 	{
@@ -216,6 +231,7 @@ lists_free(cpu_lists *lists)
 		return;
 	free(lists->start);
 	free(lists->rows);
+	free(lists->row_len);
 	free(lists->bitmaps);
 	free(lists);
 }

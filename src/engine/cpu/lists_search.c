@@ -20,10 +20,10 @@
 bool
 lists_scratch_fit(lists_scratch *scratch, uint32_t room, bool wide)
 {
-	if (scratch->low == NULL)
-		scratch->low = aligned_alloc(64, GPUVEC_SEGMENT_ROWS);
-	if (wide && scratch->high == NULL)
-		scratch->high = aligned_alloc(64, GPUVEC_SEGMENT_ROWS);
+	if (scratch->counters.low == NULL)
+		scratch->counters.low = aligned_alloc(64, GPUVEC_SEGMENT_ROWS);
+	if (wide && scratch->counters.high == NULL)
+		scratch->counters.high = aligned_alloc(64, GPUVEC_SEGMENT_ROWS);
 	if (scratch->room < room)
 	{
 		for (int i = 0; i < 2; i++)
@@ -43,7 +43,7 @@ lists_scratch_fit(lists_scratch *scratch, uint32_t room, bool wide)
 			scratch->room = 0;
 			return room == 0;
 		}
-	return scratch->low != NULL && (!wide || scratch->high != NULL);
+	return scratch->counters.low != NULL && (!wide || scratch->counters.high != NULL);
 }
 
 void
@@ -54,8 +54,39 @@ lists_scratch_free(lists_scratch *scratch)
 		free(scratch->tasks[i].lists);
 		free(scratch->tasks[i].bitmaps);
 	}
-	free(scratch->low);
-	free(scratch->high);
+	free(scratch->counters.low);
+	free(scratch->counters.high);
+}
+
+/*
+ * Offer the rows that were put aside.  Rows of one length follow one another by
+ * tid, so when one of them is not wanted, those of its length that follow are not
+ * either unless they have more common ids.
+ */
+void
+lists_offer(lists_task *task)
+{
+	const gpuvec_segment *segment = task->entry->segment;
+
+	for (uint32_t i = 0; i < task->ntaken; i++)
+	{
+		uint32_t	row = task->taken[i].row;
+		uint32_t	common = task->taken[i].common;
+		uint32_t	len;
+
+		if (row >= segment->nrows)
+			break;
+		len = segment->len[row];
+		if ((len == task->tied_len && common <= task->tied_common) ||
+			!gpuvec_entry_live(task->entry, row))
+			continue;
+		if (!best_offer(task->best, common, len, segment->tid[row]))
+		{
+			task->tied_len = len;
+			task->tied_common = common;
+		}
+	}
+	task->ntaken = 0;
 }
 
 /* Can any row of the entry qualify? */
@@ -131,9 +162,10 @@ search_entry(lists_task *task, lists_scratch *scratch, lists_select select)
 	size_t		nrows = task->entry->segment->nrows;
 	size_t		size = (nrows + 511) / 512 * 512;
 
-	memset(scratch->low, 0, size);
-	count_lists(scratch->low, task->lists, task->nlists);
-	select(task, scratch->low, NULL);
+	memset(scratch->counters.low, 0, size);
+	count_lists(scratch->counters.low, task->lists, task->nlists);
+	task->tied_len = UINT32_MAX;
+	select(task, &scratch->counters);
 }
 
 /* The next task of a part from (*entry, *query) on; false: none */
@@ -154,7 +186,8 @@ next_task(cpu_part *part, uint32_t *entry, uint32_t *query, lists_task *task)
 				continue;
 			task->entry = e;
 			task->best = &part->best[*query];
-			find_lists(task, e->segment->device);
+			task->lists_of = e->segment->device;
+			find_lists(task, task->lists_of);
 			++*query;
 			return true;
 		}

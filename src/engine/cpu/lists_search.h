@@ -22,36 +22,71 @@ typedef struct id_list
 	uint32_t	n;
 } id_list;
 
-/* What a query reads of a segment */
+/* A row that may be among the best */
+typedef struct taken_row
+{
+	uint32_t	row;
+	uint32_t	common;
+} taken_row;
+
+/* Rows that are put aside, while what is known of them is fetched, until so many */
+#define LISTS_TAKE			32
+#define LISTS_TAKE_ROOM		(LISTS_TAKE + LISTS_LINE_ROWS)
+
+/* A query in a segment: what it reads, and what it found */
 typedef struct lists_task
 {
 	const gpuvec_view_entry *entry;
+	const cpu_lists *lists_of;	/* the entry's segment */
 	best_rows  *best;			/* of the query */
 	uint32_t	nlists;
 	uint32_t	nbitmaps;
 	id_list    *lists;			/* [scratch->room] */
 	const uint8_t **bitmaps;	/* [scratch->room] */
+
+	uint32_t	tied_len;		/* rows of this length that follow are not wanted .. */
+	uint32_t	tied_common;	/* .. if they have no more common ids than this */
+	uint32_t	ntaken;
+	taken_row	taken[LISTS_TAKE_ROOM];
 } lists_task;
+
+/* Hits that the lists gave to the rows of a segment */
+typedef struct lists_counters
+{
+	uint8_t    *low;			/* [GPUVEC_SEGMENT_ROWS] */
+	uint8_t    *high;			/* [GPUVEC_SEGMENT_ROWS] their upper bytes, or NULL */
+} lists_counters;
 
 /* A thread's own memory */
 typedef struct lists_scratch
 {
 	uint32_t	room;			/* ids of the longest query */
-	uint8_t    *low;			/* [GPUVEC_SEGMENT_ROWS] counters of the lists' hits */
-	uint8_t    *high;			/* [GPUVEC_SEGMENT_ROWS] their upper bytes, or NULL */
+	lists_counters counters;
 	lists_task	tasks[2];		/* at hand, and next */
 } lists_scratch;
 
-/* Scores the rows of a task's segment; low and high (or NULL) hold the lists' hits */
-typedef void (*lists_select) (const lists_task *task, const uint8_t *low, const uint8_t *high);
+/* Finds the best rows of a task's segment, whose lists are counted */
+typedef void (*lists_select) (lists_task *task, const lists_counters *counters);
 
 /* lists_search.c */
 extern bool lists_scratch_fit(lists_scratch *scratch, uint32_t room, bool wide);
 extern void lists_scratch_free(lists_scratch *scratch);
 extern bool lists_search(cpu_part *part, lists_scratch *scratch, lists_select select);
 
-extern void lists_select_portable(const lists_task *task, const uint8_t *low, const uint8_t *high);
-extern void lists_select_avx2(const lists_task *task, const uint8_t *low, const uint8_t *high);
-extern void lists_select_avx512(const lists_task *task, const uint8_t *low, const uint8_t *high);
+extern void lists_offer(lists_task *task);
+
+/* Put a row aside, to be offered soon */
+static inline void
+lists_take(lists_task *task, uint32_t row, uint32_t common)
+{
+	task->taken[task->ntaken++] = (taken_row) {row, common};
+	__builtin_prefetch(task->entry->segment->len + row);
+	__builtin_prefetch(task->entry->segment->tid + row);
+}
+
+/* lists_search_*.c */
+extern void lists_select_portable(lists_task *task, const lists_counters *counters);
+extern void lists_select_avx2(lists_task *task, const lists_counters *counters);
+extern void lists_select_avx512(lists_task *task, const lists_counters *counters);
 
 #endif							/* GPUVEC_CPU_LISTS_SEARCH_H */

@@ -3,8 +3,22 @@
  * choose.c
  *	  Which way a segment is searched in.
  *
+ * A scan reads all ids of a segment, once for each query or, with masks that have
+ * a bit for each query, once for a batch of them.  The search by lists costs each
+ * query a pass over the blocks of rows, something for each of its ids, and
+ * something for each row number and each line of a bitmap that it reads.  The
+ * constants below are nanoseconds as measured with test/bench on an AMD EPYC of
+ * Zen 5 (1,000,000 rows, modes A, B and C); what they are on another machine
+ * matters little, since the costs mostly lie far apart.
+ *
+ * What a query reads is summed up from the lengths of its lists, for a sample of
+ * the batch, and only if the choice depends on it: usually, when there are few
+ * queries, the most that they can read costs less than the scan.
+ *
  *-------------------------------------------------------------------------
  */
+#include "engine/cpu/lists_builder.h"
+
 #include "engine/cpu/cpu_backend.h"
 
 /*
@@ -17,17 +31,100 @@ static const uint32_t lone_queries[] = {0, 2, 2, 12};
 static const uint32_t batch_widths[] = {0, 64, 256, 512};
 #define LISTS_WIDTH		512
 
+/* Queries of a batch that are looked at */
+#define SAMPLE			8
+
+/* Nanoseconds, by instruction set */
+typedef struct costs
+{
+	double		lone_id;		/* scan for one query, each id */
+	double		batch_id;		/* scan for a batch of the full width or less, each id */
+	double		rows;			/* lists, each LISTS_LINE_ROWS rows */
+	double		line;			/* .. each line of a bitmap */
+	double		number;			/* .. each row number */
+	double		list;			/* .. each id of the query */
+} costs;
+
+static const costs costs_of[] = {
+	{0},
+	{0.40, 1.4, 260, 7.0, 0.45, 20},	/* portable C */
+	{0.40, 1.6, 60, 3.0, 0.45, 20}, /* AVX2 */
+	{0.08, 2.3, 25, 1.3, 0.45, 20}	/* AVX-512 */
+};
+
 uint32_t
 cpu_width(cpu_simd simd, cpu_way way)
 {
 	return way == CPU_LONE ? 1 : way == CPU_BATCH ? batch_widths[simd] : LISTS_WIDTH;
 }
 
+/* What the search by lists costs one query */
+static double
+lists_cost(const costs *cost, const cpu_lists *lists, const gpuvec_topk_query *query)
+{
+	double		lines = (double) (lists->nrows + LISTS_LINE_ROWS - 1) / LISTS_LINE_ROWS;
+	uint64_t	bitmaps = 0;
+	uint64_t	numbers = 0;
+
+	for (uint32_t i = 0; i < query->len; i++)
+	{
+		uint32_t	id = query->ids[i];
+		const uint32_t *start;
+
+		if (id < lists->first_id || id >= lists->end_id)
+			continue;
+		start = lists->start + (id - lists->first_id);
+		if (start[0] & LISTS_BITMAP)
+			bitmaps++;
+		else
+			numbers += (start[1] & ~LISTS_BITMAP) - start[0];
+	}
+	return lines * (cost->rows + cost->line * (double) bitmaps) + cost->number * (double) numbers +
+		cost->list * query->len;
+}
+
+/* The most that it costs a query of so many ids */
+static double
+most_lists_cost(const costs *cost, const cpu_lists *lists, uint32_t len)
+{
+	double		lines = (double) (lists->nrows + LISTS_LINE_ROWS - 1) / LISTS_LINE_ROWS;
+	double		bitmap = cost->line * lines;
+	double		list = cost->number * (double) lists->longest;
+
+	return lines * cost->rows + (cost->list + (bitmap > list ? bitmap : list)) * len;
+}
+
+/* Do lists cost the queries, which are sorted by length, less than a scan? */
+static bool
+lists_cost_less(cpu_simd simd, const gpuvec_segment *segment, const cpu_lists *lists,
+				const cpu_query *queries, uint32_t nqueries)
+{
+	const costs *cost = &costs_of[simd];
+	uint32_t	width = batch_widths[simd];
+	double		scan = nqueries <= lone_queries[simd] ?
+		cost->lone_id * nqueries : cost->batch_id * ((nqueries + width - 1) / width);
+	uint32_t	step = nqueries > SAMPLE ? nqueries / SAMPLE : 1;
+	uint32_t	n = 0;
+	double		sum = 0;
+
+	/* per query */
+	scan *= (double) segment->nids / nqueries;
+	if (most_lists_cost(cost, lists, queries[nqueries - 1].query->len) < scan)
+		return true;
+	for (uint32_t q = step / 2; q < nqueries; q += step, n++)
+		sum += lists_cost(cost, lists, queries[q].query);
+	return sum / n < scan;
+}
+
 cpu_way
 choose_way(cpu_backend *cpu, const gpuvec_segment *segment, gpuvec_method method,
 		   const cpu_query *queries, uint32_t nqueries)
 {
-	if (method != GPUVEC_METHOD_BITSET && segment->device)
+	const cpu_lists *lists = segment_lists(segment);
+
+	if (method != GPUVEC_METHOD_BITSET && lists &&
+		(method == GPUVEC_METHOD_INVERTED ||
+		 lists_cost_less(cpu->simd, segment, lists, queries, nqueries)))
 		return CPU_LISTS;
 	return nqueries <= lone_queries[cpu->simd] ? CPU_LONE : CPU_BATCH;
 }

@@ -1,15 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cpu_backend.c
- *	  The backend that needs no GPU: opening it, and splitting a search over
- *	  threads.
- *
- * Queries are sorted by length and cut into batches as wide as the instruction
- * set's masks (a few queries alone are scanned one by one).  A part of the search
- * is a batch and every n-th segment, taken in the order of closeness of the
- * segment's lengths to the batch's, so that good rows are found early.  Each part
- * keeps its own best rows; all parts of a query share its bound; what they found
- * is merged and sorted at the end.
+ *	  The backend that needs no GPU.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,6 +10,7 @@
 #include <string.h>
 #include <sys/sysinfo.h>
 
+#include "engine/cpu/lists_builder.h"
 #include "engine/cpu/lists_search.h"
 
 static const char *const simd_names[] = {"", "portable C", "AVX2", "AVX-512"};
@@ -53,18 +46,19 @@ cpu_info(gpuvec_backend *backend, gpuvec_backend_info *info)
 	}
 }
 
-/* Nothing has to be copied: the scans read the host's memory */
+/* Scans read the segment itself; inverted lists are made in the background */
 static bool
 cpu_adopt_segment(gpuvec_backend *backend, gpuvec_segment *segment, gpuvec_error *error)
 {
-	static int abandon = 0;
-	(void) error;
-	segment->backend = backend;
+	cpu_backend *cpu = (cpu_backend *) backend;
+
 	if (lists_budget(segment) > 0)
 	{
-		segment->device = lists_build(segment, &abandon);
-		segment->host_bytes += ((cpu_lists *) segment->device)->bytes;
+		segment->device = lists_builder_add(cpu->builder, segment);
+		if (segment->device == NULL)
+			return gpuvec_fail_memory(error, sizeof(cpu_segment));
 	}
+	segment->backend = backend;
 	return true;
 }
 
@@ -87,8 +81,8 @@ cpu_adopt_view(gpuvec_backend *backend, gpuvec_view *view, gpuvec_error *error)
 static void
 cpu_release_segment(gpuvec_backend *backend, gpuvec_segment *segment)
 {
-	(void) backend;
-	lists_free(segment->device);
+	if (segment->device)
+		lists_builder_remove(((cpu_backend *) backend)->builder, segment->device);
 }
 
 static void
@@ -121,8 +115,25 @@ cpu_close(gpuvec_backend *backend)
 {
 	cpu_backend *cpu = (cpu_backend *) backend;
 
+	lists_builder_free(cpu->builder);
+	for (int i = 0; cpu->scratch && i < gpuvec_pool_threads(cpu->pool); i++)
+		lists_scratch_free(&cpu->scratch[i]);
+	free(cpu->scratch);
 	gpuvec_pool_free(cpu->pool);
 	free(cpu);
+}
+
+/* Start the threads */
+static bool
+start_backend(cpu_backend *cpu, int threads)
+{
+	cpu->pool = gpuvec_pool_new(threads);
+	if (cpu->pool == NULL)
+		return false;
+	threads = gpuvec_pool_threads(cpu->pool);
+	cpu->scratch = calloc((size_t) threads, sizeof(*cpu->scratch));
+	cpu->builder = lists_builder_new(threads);
+	return cpu->scratch && cpu->builder;
 }
 
 gpuvec_backend *
@@ -130,18 +141,14 @@ gpuvec_cpu_open(const gpuvec_backend_options *options, gpuvec_error *error)
 {
 	cpu_backend *cpu = calloc(1, sizeof(*cpu));
 
-	if (cpu != NULL)
-		cpu->pool = gpuvec_pool_new(options->threads);
-	if (cpu == NULL || cpu->pool == NULL)
+	if (cpu == NULL || !start_backend(cpu, options->threads))
 	{
-		free(cpu);
+		if (cpu)
+			cpu_close(&cpu->base);
 		gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL,
 					"could not start the threads of the gpuvec engine");
 		return NULL;
 	}
-	cpu->scratch = calloc(gpuvec_pool_threads(cpu->pool), sizeof(void *));
-	for (int i = 0; i < gpuvec_pool_threads(cpu->pool); i++)
-		cpu->scratch[i] = calloc(1, sizeof(lists_scratch));
 	cpu->simd = choose_simd(options->simd);
 	cpu->base = (gpuvec_backend) {
 		.name = "cpu",

@@ -87,13 +87,15 @@ typedef enum cpu_way
 #define CPU_N_WAYS	3
 
 struct lists_scratch;
+struct lists_builder;
 
 typedef struct cpu_backend
 {
 	gpuvec_backend base;
 	gpuvec_pool *pool;
 	cpu_simd	simd;
-	struct lists_scratch **scratch; /* of each thread of the pool */
+	struct lists_builder *builder;
+	struct lists_scratch *scratch;	/* of each thread of the pool */
 } cpu_backend;
 
 /* search.c */

@@ -35,6 +35,7 @@ typedef struct cpu_lists
 	uint32_t	first_id;		/* ids of the segment are first_id .. */
 	uint32_t	end_id;			/* .. end_id - 1 */
 	uint32_t	nbitmaps;
+	uint32_t	longest;		/* row numbers of the longest list */
 	uint32_t	stride;			/* bytes from one bitmap to the next */
 	uint32_t   *start;			/* [end_id - first_id + 1] into rows[] */
 	uint16_t   *rows;			/* of the lists, one after another */
@@ -54,7 +55,7 @@ typedef struct lists_tuning
 
 extern lists_tuning gpuvec_lists_tuning;
 
-/* The most that lists of this segment may take; 0: it gets none */
+/* Bytes to be set aside for the lists of this segment; 0: it gets none */
 extern size_t lists_budget(const gpuvec_segment *segment);
 
 /*

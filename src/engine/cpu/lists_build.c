@@ -18,20 +18,27 @@
 /* Tiles between two looks at the abandon flag */
 #define ABANDON_TILES	64
 
+/* From one row in so many on a bitmap is smaller than a list of 16-bit numbers */
+#define SMALLER_BITMAP	16
+
 lists_tuning gpuvec_lists_tuning = {.least_rows = 16384,.dense = 64,.share = 1.3};
 
-/* A build on its way */
-typedef struct lists_builder
+/* Lists that are being made */
+typedef struct making
 {
 	const gpuvec_segment *segment;
 	cpu_lists  *lists;
 	const int  *abandon;
-	uint32_t	count[GPUVEC_MAX_IDS];	/* rows of each id, then places in rows[] */
+	uint32_t	most;			/* ids in more rows get bitmaps */
+	uint32_t	nlisted;		/* places in rows[] */
+	uint32_t	count[GPUVEC_MAX_IDS];	/* rows of each id, then its place in rows[] */
 	uint32_t	bitmap[GPUVEC_MAX_IDS]; /* 1 + number of an id's bitmap, or 0 */
-} lists_builder;
+} making;
 
-/* Bytes of a bitmap of so many rows; an odd number of lines, so that the bitmaps of
- * several ids do not fall on the same sets of the cache */
+/*
+ * Bytes of a bitmap of so many rows: an odd number of lines, so that bitmaps of
+ * several ids do not fall on the same sets of the cache
+ */
 static uint32_t
 bitmap_stride(uint32_t nrows)
 {
@@ -45,17 +52,11 @@ row_lens(uint32_t nrows)
 	return (nrows + LISTS_LINE_ROWS - 1) / LISTS_LINE_ROWS * (LISTS_LINE_ROWS / LISTS_LEN_ROWS) + 1;
 }
 
-static inline bool
-abandoned(const lists_builder *builder)
-{
-	return __atomic_load_n(builder->abandon, __ATOMIC_RELAXED) != 0;
-}
-
-/* Call each(builder, row, id) for all ids, by ascending rows.  False: abandoned. */
+/* Call each(m, row, id) for all ids, by ascending rows.  False: abandoned. */
 static inline __attribute__((always_inline)) bool
-for_each_id(lists_builder *builder, void (*each) (lists_builder *, uint32_t, uint16_t))
+for_each_id(making *m, void (*each) (making *, uint32_t, uint16_t))
 {
-	const gpuvec_segment *segment = builder->segment;
+	const gpuvec_segment *segment = m->segment;
 
 	for (uint32_t tile = 0; tile < segment->ntiles; tile++)
 	{
@@ -64,7 +65,7 @@ for_each_id(lists_builder *builder, void (*each) (lists_builder *, uint32_t, uin
 			row + GPUVEC_TILE_ROWS : segment->nrows;
 		const uint16_t *ids = segment->ids + (size_t) segment->tile_chunk[tile] * CHUNK_VALUES;
 
-		if (tile % ABANDON_TILES == 0 && abandoned(builder))
+		if (tile % ABANDON_TILES == 0 && __atomic_load_n(m->abandon, __ATOMIC_RELAXED))
 			return false;
 		for (; row < end; row++, ids += GPUVEC_CHUNK_IDS)
 		{
@@ -73,126 +74,163 @@ for_each_id(lists_builder *builder, void (*each) (lists_builder *, uint32_t, uin
 
 			for (; left >= GPUVEC_CHUNK_IDS; left -= GPUVEC_CHUNK_IDS, chunk += CHUNK_VALUES)
 				for (uint32_t i = 0; i < GPUVEC_CHUNK_IDS; i++)
-					each(builder, row, chunk[i]);
+					each(m, row, chunk[i]);
 			for (uint32_t i = 0; i < left; i++)
-				each(builder, row, chunk[i]);
+				each(m, row, chunk[i]);
 		}
 	}
 	return true;
 }
 
-static inline void
-count_id(lists_builder *builder, uint32_t row, uint16_t id)
+static inline __attribute__((always_inline)) void
+count_id(making *m, uint32_t row, uint16_t id)
 {
 	(void) row;
-	builder->count[id]++;
+	m->count[id]++;
 }
 
-static inline void
-place_id(lists_builder *builder, uint32_t row, uint16_t id)
+static inline __attribute__((always_inline)) void
+place_id(making *m, uint32_t row, uint16_t id)
 {
-	cpu_lists  *lists = builder->lists;
-	uint32_t	bitmap = builder->bitmap[id];
+	uint32_t	bitmap = m->bitmap[id];
 
 	if (bitmap == 0)
-		lists->rows[builder->count[id]++] = (uint16_t) row;
+		m->lists->rows[m->count[id]++] = (uint16_t) row;
 	else
-		lists->bitmaps[(size_t) (bitmap - 1) * lists->stride + row / 8] |= (uint8_t) (1 << (row % 8));
+		m->lists->bitmaps[(size_t) (bitmap - 1) * m->lists->stride + row / 8] |=
+			(uint8_t) (1 << (row % 8));
 }
 
-/* What would the lists take if ids in more than `most` rows had bitmaps? */
-static size_t
-lists_size(const lists_builder *builder, uint32_t most, uint32_t *nbitmaps, uint32_t *nlisted)
+/*
+ * Does an id get a bitmap?  The last one of all does if it occurs, so that a row is
+ * in at most 65535 lists and 16 bits hold their number.
+ */
+static inline bool
+has_bitmap(const making *m, uint32_t id)
 {
-	const cpu_lists *lists = builder->lists;
+	return m->count[id] > m->most || (id == GPUVEC_MAX_ID && m->count[id] > 0);
+}
 
-	*nbitmaps = 0;
-	*nlisted = 0;
+/* Count what lists and bitmaps would take */
+static size_t
+measure_lists(making *m)
+{
+	cpu_lists  *lists = m->lists;
+
+	lists->nbitmaps = 0;
+	m->nlisted = 0;
 	for (uint32_t id = lists->first_id; id < lists->end_id; id++)
 	{
-		if (builder->count[id] > most)
-			(*nbitmaps)++;
-		else
-			*nlisted += builder->count[id];
+		bool		bitmap = has_bitmap(m, id);
+
+		lists->nbitmaps += bitmap;
+		/* the numbers of the bitmaps stand among the lists */
+		m->nlisted += bitmap ? 1 : m->count[id];
 	}
-	*nlisted += *nbitmaps;		/* the numbers of the bitmaps stand among the lists */
 	return sizeof(*lists) + (size_t) (lists->end_id - lists->first_id + 1) * sizeof(uint32_t) +
-		row_lens(lists->nrows) * sizeof(uint32_t) + (size_t) *nlisted * sizeof(uint16_t) +
-		(size_t) *nbitmaps * lists->stride;
+		row_lens(lists->nrows) * sizeof(uint32_t) +
+		(size_t) m->nlisted * sizeof(uint16_t) + (size_t) lists->nbitmaps * lists->stride;
 }
 
 /*
  * Which ids get bitmaps?  Those in more rows than the tuning says, or fewer if
- * memory lacks: a bitmap is smaller than a list from one row in 16 on.
+ * that takes more than its share of memory.
  */
-static uint32_t
-choose_most(const lists_builder *builder, uint32_t *nbitmaps, uint32_t *nlisted)
+static void
+choose_bitmaps(making *m)
 {
-	uint32_t	dense = gpuvec_lists_tuning.dense;
-	size_t		budget = lists_budget(builder->segment);
+	size_t		share = (size_t) (gpuvec_lists_tuning.share *
+								  (double) (m->segment->nids * sizeof(uint16_t)));
 
-	for (;; dense /= 2)
+	for (uint32_t dense = gpuvec_lists_tuning.dense;; dense /= 2)
 	{
-		uint32_t	most = builder->lists->nrows / dense;
-		size_t		bytes = lists_size(builder, most, nbitmaps, nlisted);
-
-		if (bytes <= budget || dense <= 16)
-		{
-			builder->lists->bytes = bytes;
-			return most;
-		}
+		m->most = m->lists->nrows / dense;
+		m->lists->bytes = measure_lists(m);
+		if (m->lists->bytes <= share || dense <= SMALLER_BITMAP)
+			break;
 	}
 }
 
-/* Allocate the arrays, fill start[], and leave in count[] where lists begin */
-static bool
-lay_out(lists_builder *builder)
+/* Find the range of ids that occur */
+static void
+find_range(making *m)
 {
-	cpu_lists  *lists = builder->lists;
-	uint32_t	nlisted;
-	uint32_t	nbitmaps;
-	uint32_t	most;
-	uint32_t	place = 0;
-	size_t		size;
+	cpu_lists  *lists = m->lists;
 
-	while (lists->first_id < GPUVEC_MAX_ID && builder->count[lists->first_id] == 0)
-		lists->first_id++;
 	lists->end_id = GPUVEC_MAX_IDS;
-	while (lists->end_id > lists->first_id && builder->count[lists->end_id - 1] == 0)
+	while (lists->end_id > 0 && m->count[lists->end_id - 1] == 0)
 		lists->end_id--;
-	most = choose_most(builder, &nbitmaps, &nlisted);
-	size = (size_t) nbitmaps * lists->stride;
+	while (lists->first_id < lists->end_id && m->count[lists->first_id] == 0)
+		lists->first_id++;
+}
+
+/* Allocate the arrays */
+static bool
+allocate_lists(making *m)
+{
+	cpu_lists  *lists = m->lists;
+	size_t		size = (size_t) lists->nbitmaps * lists->stride;
+
 	lists->start = malloc((lists->end_id - lists->first_id + 1) * sizeof(uint32_t));
-	lists->rows = malloc(((size_t) nlisted + 1) * sizeof(uint16_t));
-	lists->bitmaps = aligned_alloc(LISTS_LINE_BYTES, size > 0 ? size : LISTS_LINE_BYTES);
 	lists->row_len = malloc(row_lens(lists->nrows) * sizeof(uint32_t));
-	if (lists->row_len == NULL || lists->start == NULL || lists->rows == NULL || lists->bitmaps == NULL)
+	lists->rows = malloc(((size_t) m->nlisted + 1) * sizeof(uint16_t));
+	lists->bitmaps = aligned_alloc(LISTS_LINE_BYTES, size > 0 ? size : LISTS_LINE_BYTES);
+	if (!lists->start || !lists->row_len || !lists->rows || !lists->bitmaps)
 		return false;
 	memset(lists->bitmaps, 0, size);
+	return true;
+}
+
+/* Give each id its place, and turn count[] into where its rows go */
+static void
+lay_out(making *m)
+{
+	cpu_lists  *lists = m->lists;
+	uint32_t	place = 0;
+	uint32_t	nbitmaps = 0;
+
+	for (uint32_t id = lists->first_id; id < lists->end_id; id++)
+	{
+		uint32_t   *start = &lists->start[id - lists->first_id];
+		uint32_t	n = m->count[id];
+
+		*start = place;
+		if (has_bitmap(m, id))
+		{
+			*start |= LISTS_BITMAP;
+			lists->rows[place++] = (uint16_t) nbitmaps++;
+			m->bitmap[id] = nbitmaps;
+		}
+		else
+		{
+			m->count[id] = place;
+			place += n;
+			if (n > lists->longest)
+				lists->longest = n;
+		}
+	}
+	lists->start[lists->end_id - lists->first_id] = place;
+
 	for (uint32_t i = 0; i < row_lens(lists->nrows); i++)
 	{
 		uint32_t	row = i * LISTS_LEN_ROWS;
 
-		lists->row_len[i] = row < lists->nrows ? builder->segment->len[row] : builder->segment->maxlen;
+		lists->row_len[i] = row < lists->nrows ? m->segment->len[row] : m->segment->maxlen;
 	}
+}
 
-	for (uint32_t id = lists->first_id; id < lists->end_id; id++)
-	{
-		uint32_t	n = builder->count[id];
-
-		lists->start[id - lists->first_id] = place;
-		builder->count[id] = place;
-		if (n > most)
-		{
-			lists->start[id - lists->first_id] |= LISTS_BITMAP;
-			lists->rows[place++] = (uint16_t) lists->nbitmaps++;
-			builder->bitmap[id] = lists->nbitmaps;
-		}
-		else
-			place += n;
-	}
-	lists->start[lists->end_id - lists->first_id] = place;
-	return true;
+/* Make the lists whose struct is there */
+static bool
+make_lists(making *m)
+{
+	if (!for_each_id(m, count_id))
+		return false;
+	find_range(m);
+	choose_bitmaps(m);
+	if (!allocate_lists(m))
+		return false;
+	lay_out(m);
+	return for_each_id(m, place_id);
 }
 
 size_t
@@ -200,24 +238,27 @@ lists_budget(const gpuvec_segment *segment)
 {
 	if (segment->nrows < gpuvec_lists_tuning.least_rows)
 		return 0;
-	return (size_t) (gpuvec_lists_tuning.share * (double) (segment->nids * sizeof(uint16_t)));
+	return (size_t) (gpuvec_lists_tuning.share * (double) (segment->nids * sizeof(uint16_t))) +
+		sizeof(cpu_lists) + (GPUVEC_MAX_IDS + 1 + row_lens(segment->nrows)) * sizeof(uint32_t);
 }
 
 cpu_lists *
 lists_build(const gpuvec_segment *segment, const int *abandon)
 {
-	lists_builder *builder = calloc(1, sizeof(*builder));
+	making	   *m = calloc(1, sizeof(*m));
 	cpu_lists  *lists = calloc(1, sizeof(*lists));
-	bool		ok = builder != NULL && lists != NULL;
+	bool		ok = m != NULL && lists != NULL;
 
 	if (ok)
 	{
 		lists->nrows = segment->nrows;
 		lists->stride = bitmap_stride(segment->nrows);
-		*builder = (lists_builder) {.segment = segment,.lists = lists,.abandon = abandon};
-		ok = for_each_id(builder, count_id) && lay_out(builder) && for_each_id(builder, place_id);
+		m->segment = segment;
+		m->lists = lists;
+		m->abandon = abandon;
+		ok = make_lists(m);
 	}
-	free(builder);
+	free(m);
 	if (ok)
 		return lists;
 	lists_free(lists);

@@ -8,42 +8,42 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/cpu/lists_builder.h"
 #include "engine/cpu/lists_search.h"
 
-/* Hits that a byte counter can hold */
+/* Lists whose hits a byte can count */
 #define BYTE_LISTS		255
 
 /* Bytes of a list that are fetched ahead */
 #define AHEAD_BYTES		256
 
-/* Make a thread's memory fit queries of so many ids, in segments with rows so long */
-bool
-lists_scratch_fit(lists_scratch *scratch, uint32_t room, bool wide)
+/* Make room for a task's lists and bitmaps */
+static bool
+fit_task(lists_task *task, uint32_t room)
 {
-	if (scratch->counters.low == NULL)
-		scratch->counters.low = aligned_alloc(64, GPUVEC_SEGMENT_ROWS);
-	if (wide && scratch->counters.high == NULL)
-		scratch->counters.high = aligned_alloc(64, GPUVEC_SEGMENT_ROWS);
-	if (scratch->room < room)
-	{
-		for (int i = 0; i < 2; i++)
-		{
-			lists_task *task = &scratch->tasks[i];
+	free(task->lists);
+	free(task->bitmaps);
+	task->lists = malloc(room * sizeof(id_list));
+	task->bitmaps = malloc(room * sizeof(uint8_t *));
+	return task->lists && task->bitmaps;
+}
 
-			free(task->lists);
-			free(task->bitmaps);
-			task->lists = malloc(room * sizeof(id_list));
-			task->bitmaps = malloc(room * sizeof(uint8_t *));
-		}
+/* Make a thread's memory fit queries of so many ids */
+static bool
+fit_scratch(lists_scratch *scratch, uint32_t room)
+{
+	lists_counters *counters = &scratch->counters;
+
+	if (counters->low == NULL)
+		counters->low = aligned_alloc(64, GPUVEC_SEGMENT_ROWS);
+	if (room > scratch->room)
+	{
+		scratch->room = 0;
+		if (!fit_task(&scratch->tasks[0], room) || !fit_task(&scratch->tasks[1], room))
+			return false;
 		scratch->room = room;
 	}
-	for (int i = 0; i < 2; i++)
-		if (scratch->tasks[i].lists == NULL || scratch->tasks[i].bitmaps == NULL)
-		{
-			scratch->room = 0;
-			return room == 0;
-		}
-	return scratch->counters.low != NULL && (!wide || scratch->counters.high != NULL);
+	return counters->low != NULL;
 }
 
 void
@@ -55,7 +55,7 @@ lists_scratch_free(lists_scratch *scratch)
 		free(scratch->tasks[i].bitmaps);
 	}
 	free(scratch->counters.low);
-	free(scratch->counters.high);
+	free(scratch->wide);
 }
 
 /*
@@ -134,38 +134,93 @@ find_lists(lists_task *task, const cpu_lists *lists)
 	task->nbitmaps = nbitmaps;
 }
 
-/* Count the rows of some lists */
+/* Count the rows of n lists */
 static void
-count_lists(uint8_t *counters, const id_list *lists, uint32_t n)
+count_lists(uint8_t *restrict counters, const id_list *lists, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
 	{
 		const uint16_t *row = lists[i].rows;
 		const uint16_t *end = row + lists[i].n;
 
-		for (; row + 4 <= end; row += 4)
+		for (; row + 8 <= end; row += 8)
 		{
-			counters[row[0]]++;
-			counters[row[1]]++;
-			counters[row[2]]++;
-			counters[row[3]]++;
+			uint64_t	four[2];
+
+			memcpy(four, row, sizeof(four));
+			for (int j = 0; j < 2; j++)
+			{
+				counters[four[j] & 0xFFFF]++;
+				counters[four[j] >> 16 & 0xFFFF]++;
+				counters[four[j] >> 32 & 0xFFFF]++;
+				counters[four[j] >> 48]++;
+			}
 		}
 		for (; row < end; row++)
 			counters[*row]++;
 	}
 }
 
-/* Count the lists of a task: 255 at a time, so that bytes suffice */
+/* Add bytes to counters of two bytes */
 static void
+add_wide(uint8_t *restrict low, uint8_t *restrict high, const uint8_t *restrict more, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+	{
+		uint8_t		sum = (uint8_t) (low[i] + more[i]);
+
+		high[i] = (uint8_t) (high[i] + (sum < more[i]));
+		low[i] = sum;
+	}
+}
+
+/*
+ * Count the lists of a task where bytes may not suffice: as many at a time as bytes
+ * can count, which are then added up in two.  No row is in more than 65535 lists
+ * (lists_build.c).
+ */
+static bool
+count_wide(const lists_task *task, lists_scratch *scratch, size_t size)
+{
+	uint8_t    *low = scratch->counters.low;
+	uint8_t    *high;
+	uint8_t    *more;
+
+	if (scratch->wide == NULL)
+		scratch->wide = aligned_alloc(64, 2 * GPUVEC_SEGMENT_ROWS);
+	if (scratch->wide == NULL)
+		return false;
+	high = scratch->wide;
+	more = high + GPUVEC_SEGMENT_ROWS;
+	memset(high, 0, size);
+	for (uint32_t first = 0; first < task->nlists; first += BYTE_LISTS)
+	{
+		uint32_t	left = task->nlists - first;
+
+		memset(more, 0, size);
+		count_lists(more, task->lists + first, left < BYTE_LISTS ? left : BYTE_LISTS);
+		add_wide(low, high, more, size);
+	}
+	scratch->counters.high = high;
+	return true;
+}
+
+/* Search the segment of a task.  False: out of memory. */
+static bool
 search_entry(lists_task *task, lists_scratch *scratch, lists_select select)
 {
-	size_t		nrows = task->entry->segment->nrows;
-	size_t		size = (nrows + 511) / 512 * 512;
+	const gpuvec_segment *segment = task->entry->segment;
+	size_t		size = (segment->nrows + LISTS_LINE_ROWS - 1) / LISTS_LINE_ROWS * LISTS_LINE_ROWS;
 
 	memset(scratch->counters.low, 0, size);
-	count_lists(scratch->counters.low, task->lists, task->nlists);
+	scratch->counters.high = NULL;
+	if (task->nlists <= BYTE_LISTS || segment->maxlen <= UINT8_MAX)
+		count_lists(scratch->counters.low, task->lists, task->nlists);
+	else if (!count_wide(task, scratch, size))
+		return false;
 	task->tied_len = UINT32_MAX;
 	select(task, &scratch->counters);
+	return true;
 }
 
 /* The next task of a part from (*entry, *query) on; false: none */
@@ -186,7 +241,7 @@ next_task(cpu_part *part, uint32_t *entry, uint32_t *query, lists_task *task)
 				continue;
 			task->entry = e;
 			task->best = &part->best[*query];
-			task->lists_of = e->segment->device;
+			task->lists_of = segment_lists(e->segment);
 			find_lists(task, task->lists_of);
 			++*query;
 			return true;
@@ -201,21 +256,22 @@ lists_search(cpu_part *part, lists_scratch *scratch, lists_select select)
 {
 	uint32_t	entry = part->first_entry;
 	uint32_t	query = 0;
-	bool		more;
+	uint32_t	room = 1;
 	int			at = 0;
-
-	uint32_t	room = 0;
+	bool		more;
 
 	for (uint32_t q = 0; q < part->nqueries; q++)
 		if (part->queries[q]->query->len > room)
 			room = part->queries[q]->query->len;
-	if (!lists_scratch_fit(scratch, room, false))
+	if (!fit_scratch(scratch, room))
 		return false;
 	more = next_task(part, &entry, &query, &scratch->tasks[at]);
 	while (more)
 	{
+		/* the next task's lists are fetched meanwhile */
 		more = next_task(part, &entry, &query, &scratch->tasks[1 - at]);
-		search_entry(&scratch->tasks[at], scratch, select);
+		if (!search_entry(&scratch->tasks[at], scratch, select))
+			return false;
 		at = 1 - at;
 	}
 	return true;

@@ -3,7 +3,7 @@
  * lists_search.h
  *	  What the parts of the search by inverted lists share.
  *
- * lists_query.c		which lists and bitmaps a query reads; counting lists
+ * lists_search.c		which lists and bitmaps a query reads; counting lists
  * lists_search.inc		summing, comparing and selecting, compiled for each
  *						instruction set by lists_search_*.c
  *
@@ -62,6 +62,7 @@ typedef struct lists_scratch
 {
 	uint32_t	room;			/* ids of the longest query */
 	lists_counters counters;
+	uint8_t    *wide;			/* [2 * GPUVEC_SEGMENT_ROWS], or NULL */
 	lists_task	tasks[2];		/* at hand, and next */
 } lists_scratch;
 
@@ -69,7 +70,6 @@ typedef struct lists_scratch
 typedef void (*lists_select) (lists_task *task, const lists_counters *counters);
 
 /* lists_search.c */
-extern bool lists_scratch_fit(lists_scratch *scratch, uint32_t room, bool wide);
 extern void lists_scratch_free(lists_scratch *scratch);
 extern bool lists_search(cpu_part *part, lists_scratch *scratch, lists_select select);
 

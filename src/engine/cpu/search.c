@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/cpu/lists_builder.h"
 #include "engine/cpu/lists_search.h"
 
 /* Parts for each thread, so that uneven ones even out */
@@ -133,7 +134,7 @@ search_part(cpu_backend *cpu, cpu_way way, cpu_part *part, int thread)
 	switch (way)
 	{
 		case CPU_LISTS:
-			return lists_search(part, cpu->scratch[thread],
+			return lists_search(part, &cpu->scratch[thread],
 								cpu->simd == SIMD_AVX512 ? lists_select_avx512 :
 								cpu->simd == SIMD_AVX2 ? lists_select_avx2 : lists_select_portable);
 		case CPU_LONE:
@@ -308,6 +309,18 @@ choose_sizes(cpu_search *search, cpu_group *group)
 		group->nsplits = group->nentries;
 }
 
+/* Have the lists of an entry made; by a thread of the pool */
+static void
+require_lists(void *task, uint64_t number, int thread)
+{
+	cpu_search *search = task;
+	cpu_segment *segment = search->view->entries[number].segment->device;
+
+	(void) thread;
+	if (segment)
+		lists_builder_require(search->backend->builder, segment);
+}
+
 /* Divide the view's entries among the groups */
 static bool
 divide_entries(cpu_search *search, gpuvec_method method)
@@ -336,8 +349,12 @@ static uint64_t
 plan_search(cpu_search *search, gpuvec_method method)
 {
 	near_entry *near = malloc(search->view->nentries * sizeof(near_entry));
-	bool		ok = near != NULL && divide_entries(search, method);
 	uint64_t	nparts = 0;
+	bool		ok;
+
+	if (method == GPUVEC_METHOD_INVERTED)
+		gpuvec_pool_run(search->backend->pool, require_lists, search, search->view->nentries);
+	ok = near != NULL && divide_entries(search, method);
 
 	for (int g = 0; ok && g < CPU_N_WAYS; g++)
 	{

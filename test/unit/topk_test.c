@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "engine/backend.h"
+#include "engine/cpu/lists.h"
 
 typedef struct set
 {
@@ -256,13 +257,38 @@ make_view(gpuvec_backend *b, const table *t)
 	return view;
 }
 
-/* Search a table in many ways and compare */
+/* The answer of a query by brute force */
+typedef struct expected
+{
+	answer	   *answers;
+	uint32_t	n;
+} expected;
+
+/* Search the first n queries and compare with what is expected of some of them */
+static bool
+search_equals(gpuvec_backend *b, const gpuvec_view *view, int measure, gpuvec_method method,
+			  gpuvec_topk_query *queries, uint32_t n, const expected *want)
+{
+	gpuvec_error error;
+
+	for (uint32_t i = 0; i < n; i++)
+		queries[i].nmatches = UINT32_MAX;
+	if (!b->topk(b, view, measure, method, queries, n, &error))
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		if (want[i].answers && !same_answer(&queries[i], want[i].answers, want[i].n))
+			return false;
+	return true;
+}
+
+/* Search a table in many ways, by one measure (-1: by each), and compare */
 static void
-test_table(const char *name, gpuvec_backend **backends, int nbackends, const table *t,
-		   uint32_t nqueries, uint32_t qlen, uint32_t vocabulary, uint32_t k)
+test_measure(const char *name, gpuvec_backend **backends, int nbackends, const table *t,
+			 uint32_t nqueries, uint32_t qlen, uint32_t vocabulary, uint32_t k, int only)
 {
 	gpuvec_topk_query *queries = allocate(nqueries * sizeof(*queries));
 	set		   *sets = allocate(nqueries * sizeof(set));
+	expected   *want = allocate(nqueries * sizeof(expected));
 	gpuvec_view *views[16];
 
 	for (int b = 0; b < nbackends; b++)
@@ -283,7 +309,7 @@ test_table(const char *name, gpuvec_backend **backends, int nbackends, const tab
 		queries[i].ids = sets[i].ids;
 		queries[i].len = sets[i].len;
 	}
-	for (int measure = 0; measure < GPUVEC_N_MEASURES; measure++)
+	for (int measure = only < 0 ? 0 : only; measure < (only < 0 ? GPUVEC_N_MEASURES : only + 1); measure++)
 	{
 		for (uint32_t i = 0; i < nqueries; i++)
 		{
@@ -302,33 +328,23 @@ test_table(const char *name, gpuvec_backend **backends, int nbackends, const tab
 			}
 			q->matches = allocate((t->n < q->k ? t->n : q->k) * sizeof(gpuvec_match));
 		}
+		for (uint32_t i = 0; i < nqueries; i++)
+		{
+			/* a sample: brute force is slow */
+			want[i].answers = i < 40 || i % 14 == 0 ? brute(t, measure, &queries[i], &want[i].n) : NULL;
+		}
 		for (int b = 0; b < nbackends; b++)
 		{
-			gpuvec_error error;
-			bool		ok = true;
 			/* alone, few, all: different code */
 			uint32_t	sizes[] = {1, 3, nqueries};
 
-			for (int s = 0; s < 3; s++)
-			{
-				uint32_t	n = sizes[s] < nqueries ? sizes[s] : nqueries;
-
-				ok = ok && backends[b]->topk(backends[b], views[b], measure,
-											 (gpuvec_method) (random32() % GPUVEC_N_METHODS),
-											 queries, n, &error);
-				for (uint32_t i = 0; i < n && ok; i++)
-				{
-					uint32_t	m;
-					answer	   *want = brute(t, measure, &queries[i], &m);
-
-					ok = same_answer(&queries[i], want, m);
-					free(want);
-					if (s == 2 && i >= 40)
-						i += 13;	/* a sample: brute force is slow */
-				}
-			}
-			check(ok, name);
+			for (int method = 0; method < GPUVEC_N_METHODS; method++)
+				for (int i = 0; i < 3; i++)
+					check(search_equals(backends[b], views[b], measure, method, queries,
+										sizes[i] < nqueries ? sizes[i] : nqueries, want), name);
 		}
+		for (uint32_t i = 0; i < nqueries; i++)
+			free(want[i].answers);
 		for (uint32_t i = 0; i < nqueries; i++)
 			free(queries[i].matches);
 	}
@@ -337,7 +353,15 @@ test_table(const char *name, gpuvec_backend **backends, int nbackends, const tab
 	for (uint32_t i = 0; i < nqueries; i++)
 		free(sets[i].ids);
 	free(sets);
+	free(want);
 	free(queries);
+}
+
+static void
+test_table(const char *name, gpuvec_backend **backends, int nbackends, const table *t,
+		   uint32_t nqueries, uint32_t qlen, uint32_t vocabulary, uint32_t k)
+{
+	test_measure(name, backends, nbackends, t, nqueries, qlen, vocabulary, k, -1);
 }
 
 /* A table of n random rows */
@@ -410,6 +434,112 @@ test_measures(void)
 	check(keys == 0, "keys");
 }
 
+/* Kinds of small tables */
+enum
+{
+	RANDOM, SAME_IDS, ONE_PER_LENGTH, ALL_COMMON, DUPLICATES, ENDS, LONG_ROWS, N_KINDS
+};
+
+/* Row r of a small table of a kind */
+static set
+kind_row(int kind, uint32_t r, uint32_t n, uint32_t maxlen, uint32_t vocabulary)
+{
+	set			s = {.ids = allocate((maxlen + n + 2) * sizeof(uint16_t))};
+	set			other;
+
+	switch (kind)
+	{
+		case SAME_IDS:
+			/* each row one id, or all of them the same ones */
+			s.len = maxlen % 2 ? 1 : vocabulary < maxlen ? vocabulary : maxlen;
+			for (uint32_t i = 0; i < s.len; i++)
+				s.ids[i] = (uint16_t) (vocabulary - s.len + i);
+			return s;
+		case ONE_PER_LENGTH:
+			/* nested, or each begins elsewhere */
+			s.len = r + 1;
+			for (uint32_t i = 0; i < s.len; i++)
+				s.ids[i] = (uint16_t) (i + (maxlen % 2 ? r : 0));
+			return s;
+		case ALL_COMMON:
+			/* all ids but one */
+			for (uint32_t i = 0; i < vocabulary && s.len < maxlen; i++)
+				if (i != r % (vocabulary + 3))
+					s.ids[s.len++] = (uint16_t) i;
+			return s;
+		case ENDS:
+			if (r % 3 != 0)
+				s.ids[s.len++] = 0;
+			if (r % 5 == 0)
+				s.ids[s.len++] = 1;
+			if (r % 2 != 0)
+				s.ids[s.len++] = 65534;
+			if (r % 7 != 1)
+				s.ids[s.len++] = 65535;
+			return s;
+		default:
+			other = random_set(random32() % (maxlen + 1), vocabulary);
+			free(s.ids);
+			return other;
+	}
+}
+
+static table
+make_kind(int kind, uint32_t n, uint32_t maxlen, uint32_t vocabulary)
+{
+	table		t = {.n = n};
+
+	t.rows = allocate(n * sizeof(*t.rows));
+	t.dead = allocate(n);
+	for (uint32_t r = 0; r < n; r++)
+	{
+		set			s;
+
+		if (kind == DUPLICATES && r > 0 && random32() % 16 != 0)
+		{
+			s.len = t.rows[0].len;
+			s.ids = allocate((s.len + 1) * sizeof(uint16_t));
+			memcpy(s.ids, t.rows[0].ids, s.len * sizeof(uint16_t));
+		}
+		else
+			s = kind_row(kind, r, n, maxlen, vocabulary);
+		t.rows[r] = (gpuvec_source_row) {(uint64_t) (r + 1) * 7, s.len, s.ids};
+	}
+	return t;
+}
+
+/* Thousands of small tables, each searched by one measure on some backends */
+static void
+test_small(gpuvec_backend **backends, int nbackends, int ntables)
+{
+	static const uint32_t vocabularies[] = {1, 2, 16, 300, 65536};
+	static const uint32_t denses[] = {1, 2, 16, 64, 1 << 20};
+
+	for (int i = 0; i < ntables; i++)
+	{
+		int			kind = i % N_KINDS;
+		uint32_t	n = 1 + random32() % (kind == LONG_ROWS ? 40 : i % 9 == 0 ? 1200 : 130);
+		uint32_t	vocabulary = kind == ENDS || kind == LONG_ROWS ? 65536 : vocabularies[random32() % 5];
+		uint32_t	maxlen = kind == LONG_ROWS ? 700 : 1 + random32() % 40;
+		table		t;
+		char		name[64];
+
+		/* nothing, something or all gets a bitmap; of two segments only one may get lists */
+		gpuvec_lists_tuning.dense = denses[random32() % 5];
+		gpuvec_lists_tuning.share = i % 3 == 0 ? 1.3 : 1e9;
+		t = make_kind(kind, n, maxlen, vocabulary);
+		t.split = i % 2 ? random32() % (n + 1) : 0;
+		gpuvec_lists_tuning.least_rows = i % 4 == 1 ? n - t.split : 1;
+		for (uint32_t r = 0; r < n && i % 3 == 1; r++)
+			t.dead[r] = random32() % 4 == 0;
+		snprintf(name, sizeof(name), "small table %d", i);
+		test_measure(name, backends + random32() % nbackends, 1, &t, 1 + random32() % 24,
+					 kind == LONG_ROWS ? 900 : 50, vocabulary, 1 + random32() % 12, i / N_KINDS % GPUVEC_N_MEASURES);
+		free_table(&t);
+	}
+	gpuvec_lists_tuning = (lists_tuning) {.least_rows = 1,.dense = 64,.share = 1e9};
+}
+
 int
 main(void)
 {
@@ -427,6 +557,9 @@ main(void)
 			backends[n++] = gpuvec_cpu_open(&options, &error);
 		}
 	test_measures();
+	gpuvec_lists_tuning.least_rows = 1;
+	gpuvec_lists_tuning.share = 1e9;
+	test_small(backends, n, 4000);
 	t = make_table(0, 0, 1);
 	test_table("no rows", backends, n, &t, 5, 5, 10, 3);
 	free_table(&t);

@@ -540,6 +540,57 @@ test_small(gpuvec_backend **backends, int nbackends, int ntables)
 	gpuvec_lists_tuning = (lists_tuning) {.least_rows = 1,.dense = 64,.share = 1e9};
 }
 
+/* A row with all ids there are, which lists alone must count */
+static void
+test_all_ids(gpuvec_backend **backends, int nbackends)
+{
+	table		t = make_table(3, 40, 65536);
+	set			all = {.len = 65536,.ids = allocate(65536 * sizeof(uint16_t))};
+
+	for (uint32_t i = 0; i < all.len; i++)
+		all.ids[i] = (uint16_t) i;
+	free((void *) t.rows[1].ids);
+	t.rows[1].ids = all.ids;
+	t.rows[1].len = all.len;
+	gpuvec_lists_tuning.dense = 1;
+	test_table("all ids", backends, nbackends, &t, 12, 100, 65536, 3);
+	gpuvec_lists_tuning.dense = 64;
+	free_table(&t);
+}
+
+/* Segments are released while their lists wait, are being made, or are there */
+static void
+test_release(gpuvec_backend *b)
+{
+	table		t = make_table(3000, 60, 1000);
+	gpuvec_source_row *rows = allocate(t.n * sizeof(*rows));
+	gpuvec_segment *segments[40];
+	gpuvec_error error;
+	bool		ok = true;
+
+	memcpy(rows, t.rows, t.n * sizeof(*rows));
+	ok = gpuvec_rows_sort(rows, t.n, 1, &error);
+	for (int round = 0; round < 20; round++)
+	{
+		for (int i = 0; i < 40; i++)
+		{
+			segments[i] = gpuvec_segment_build(rows, t.n, &error);
+			ok = ok && segments[i] && b->adopt_segment(b, segments[i], &error);
+		}
+		for (int i = 0; i < 40; i++)
+		{
+			uint32_t	j = random32() % (40 - i);
+			gpuvec_segment *segment = segments[j];
+
+			segments[j] = segments[39 - i];
+			gpuvec_segment_unref(segment);
+		}
+	}
+	check(ok, "release");
+	free(rows);
+	free_table(&t);
+}
+
 int
 main(void)
 {
@@ -560,6 +611,8 @@ main(void)
 	gpuvec_lists_tuning.least_rows = 1;
 	gpuvec_lists_tuning.share = 1e9;
 	test_small(backends, n, 4000);
+	test_all_ids(backends, n);
+	test_release(backends[0]);
 	t = make_table(0, 0, 1);
 	test_table("no rows", backends, n, &t, 5, 5, 10, 3);
 	free_table(&t);

@@ -4,7 +4,8 @@
  *	  A pool of threads that work on the parts of one task.
  *
  * Parts are handed out by an atomic counter.  The caller works too, so a pool of
- * one thread starts none.
+ * one thread starts none, and a task of one part wakes none.  A worker that wakes
+ * when the parts have run out does not join, and nobody waits for it.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,7 +25,8 @@ struct gpuvec_pool
 	pthread_cond_t start;
 	pthread_cond_t done;
 	uint64_t	run;			/* number of the run */
-	int			working;		/* workers that have not finished it */
+	bool		open;			/* workers may join it */
+	int			working;		/* workers that have joined and not finished it */
 	bool		stop;
 
 	/* the run */
@@ -90,6 +92,9 @@ worker(void *arg)
 		if (pool->stop)
 			break;
 		seen = pool->run;
+		if (!pool->open)
+			continue;
+		pool->working++;
 		pthread_mutex_unlock(&pool->mutex);
 		work(pool, thread);
 		pthread_mutex_lock(&pool->mutex);
@@ -173,15 +178,18 @@ gpuvec_pool_run(gpuvec_pool *pool, gpuvec_part part, void *task, uint64_t nparts
 	pool->task = task;
 	pool->nparts = nparts;
 	pool->next = 0;
-	pool->working = pool->nthreads - 1;
-	pool->run++;
-	if (pool->working > 0)
+	if (pool->nthreads > 1 && nparts > 1)
+	{
+		pool->run++;
+		pool->open = true;
 		pthread_cond_broadcast(&pool->start);
+	}
 	pthread_mutex_unlock(&pool->mutex);
 
 	work(pool, 0);
 
 	pthread_mutex_lock(&pool->mutex);
+	pool->open = false;
 	while (pool->working > 0)
 		pthread_cond_wait(&pool->done, &pool->mutex);
 	pthread_mutex_unlock(&pool->mutex);

@@ -62,13 +62,17 @@ typedef struct best_rows
 	bool		failed;			/* out of memory */
 } best_rows;
 
-/* A part of a search: queries of one batch, segments of one range */
+/*
+ * A part of a search: queries of one batch, segments of one range, or those that
+ * other parts of the same range have not taken
+ */
 typedef struct cpu_part
 {
 	const gpuvec_view *view;
 	const uint32_t *order;		/* entries of the view in the order of scanning */
 	uint32_t	first_entry;	/* positions in order[] */
 	uint32_t	end_entry;
+	uint32_t   *next_entry;		/* atomic; if not NULL, parts take their entries from here */
 	uint32_t	nqueries;
 	cpu_query **queries;
 	best_rows  *best;			/* [nqueries] */

@@ -223,29 +223,51 @@ search_entry(lists_task *task, lists_scratch *scratch, lists_select select)
 	return true;
 }
 
-/* The next task of a part from (*entry, *query) on; false: none */
-static bool
-next_task(cpu_part *part, uint32_t *entry, uint32_t *query, lists_task *task)
+/* Where a thread is in a part */
+typedef struct walk
 {
-	for (; *entry < part->end_entry; ++*entry, *query = 0)
-	{
-		const gpuvec_view_entry *e = &part->view->entries[part->order[*entry]];
+	cpu_part   *part;
+	const gpuvec_view_entry *entry; /* at hand; NULL: none yet */
+	uint32_t	query;			/* the next one */
+} walk;
 
-		for (; *query < part->nqueries; ++*query)
+/* Take the part's next entry; false: there is none */
+static bool
+next_entry(walk *at)
+{
+	const cpu_part *part = at->part;
+	uint32_t	next = __atomic_fetch_add(part->next_entry, 1, __ATOMIC_RELAXED);
+
+	if (next >= part->end_entry)
+		return false;
+	at->entry = &part->view->entries[part->order[next]];
+	at->query = 0;
+	return true;
+}
+
+/* Set up the next task; false: there is none */
+static bool
+next_task(walk *at, lists_task *task)
+{
+	const cpu_part *part = at->part;
+
+	while (at->entry || next_entry(at))
+	{
+		for (; at->query < part->nqueries; at->query++)
 		{
-			const cpu_query *q = part->queries[*query];
+			const cpu_query *q = part->queries[at->query];
 			const int  *canceled = q->query->canceled;
 
-			if (!entry_wanted(q, e->segment) ||
+			if (!entry_wanted(q, at->entry->segment) ||
 				(canceled && __atomic_load_n(canceled, __ATOMIC_RELAXED)))
 				continue;
-			task->entry = e;
-			task->best = &part->best[*query];
-			task->lists_of = segment_lists(e->segment);
+			task->entry = at->entry;
+			task->best = &part->best[at->query++];
+			task->lists_of = segment_lists(at->entry->segment);
 			find_lists(task, task->lists_of);
-			++*query;
 			return true;
 		}
+		at->entry = NULL;
 	}
 	return false;
 }
@@ -254,10 +276,9 @@ next_task(cpu_part *part, uint32_t *entry, uint32_t *query, lists_task *task)
 bool
 lists_search(cpu_part *part, lists_scratch *scratch, lists_select select)
 {
-	uint32_t	entry = part->first_entry;
-	uint32_t	query = 0;
+	walk		at = {.part = part};
 	uint32_t	room = 1;
-	int			at = 0;
+	int			now = 0;
 	bool		more;
 
 	for (uint32_t q = 0; q < part->nqueries; q++)
@@ -265,14 +286,14 @@ lists_search(cpu_part *part, lists_scratch *scratch, lists_select select)
 			room = part->queries[q]->query->len;
 	if (!fit_scratch(scratch, room))
 		return false;
-	more = next_task(part, &entry, &query, &scratch->tasks[at]);
+	more = next_task(&at, &scratch->tasks[now]);
 	while (more)
 	{
 		/* the next task's lists are fetched meanwhile */
-		more = next_task(part, &entry, &query, &scratch->tasks[1 - at]);
-		if (!search_entry(&scratch->tasks[at], scratch, select))
+		more = next_task(&at, &scratch->tasks[1 - now]);
+		if (!search_entry(&scratch->tasks[now], scratch, select))
 			return false;
-		at = 1 - at;
+		now = 1 - now;
 	}
 	return true;
 }

@@ -6,7 +6,8 @@
  * The segments of the view are divided among the methods (choose.c).  The
  * segments of one method and all queries form a group.  A group's queries are
  * sorted by length and cut into batches.  A part of the search is a batch and
- * every n-th segment of a group, taken in the order of closeness of the segment's
+ * every n-th segment of a group, or in a search by lists whatever segments the
+ * batch's other parts have not taken, in the order of closeness of the segments'
  * lengths to the batch's, so that good rows are found early.  Each part keeps its
  * own best rows; all parts of a query share its bound; what they found is merged
  * and sorted at the end.
@@ -32,6 +33,7 @@ typedef struct cpu_group
 	uint32_t	nbatches;
 	uint32_t	nsplits;		/* parts of a batch */
 	uint32_t   *order;			/* [nbatches * nentries] */
+	uint32_t   *next;			/* [nbatches] next position in order[] */
 	cpu_part   *parts;			/* [nbatches * nsplits] */
 	best_rows  *best;			/* [nsplits * nqueries] */
 } cpu_group;
@@ -108,6 +110,9 @@ make_parts(cpu_search *search, cpu_group *group, uint32_t batch, near_entry *nea
 	}
 	qsort(near, nentries, sizeof(*near), compare_near);
 
+	if (group->way == CPU_LISTS)
+		for (; placed < nentries; placed++)
+			order[placed] = near[placed].entry;
 	for (uint32_t split = 0; split < group->nsplits; split++)
 	{
 		cpu_part   *part = &group->parts[batch * group->nsplits + split];
@@ -115,8 +120,11 @@ make_parts(cpu_search *search, cpu_group *group, uint32_t batch, near_entry *nea
 		part->view = search->view;
 		part->order = order;
 		part->first_entry = placed;
-		for (uint32_t i = split; i < nentries; i += group->nsplits)
-			order[placed++] = near[i].entry;
+		if (group->way == CPU_LISTS)
+			part->next_entry = &group->next[batch];
+		else
+			for (uint32_t i = split; i < nentries; i += group->nsplits)
+				order[placed++] = near[i].entry;
 		part->end_entry = placed;
 		part->nqueries = n;
 		part->queries = search->pointers + first;
@@ -270,9 +278,10 @@ static bool
 allocate_group(const cpu_search *search, cpu_group *group)
 {
 	group->order = calloc((size_t) group->nbatches * group->nentries, sizeof(uint32_t));
+	group->next = calloc(group->nbatches, sizeof(uint32_t));
 	group->parts = calloc(group_parts(group), sizeof(cpu_part));
 	group->best = calloc((size_t) search->nqueries * group->nsplits, sizeof(best_rows));
-	return group->order && group->parts && group->best;
+	return group->order && group->next && group->parts && group->best;
 }
 
 /* Free a search's arrays */
@@ -287,6 +296,7 @@ free_search(cpu_search *search)
 			free(group->best[i].rows);
 		free(group->entries);
 		free(group->order);
+		free(group->next);
 		free(group->parts);
 		free(group->best);
 	}
@@ -303,7 +313,10 @@ choose_sizes(cpu_search *search, cpu_group *group)
 	group->width = cpu_width(search->backend->simd, group->way);
 	group->nbatches = (search->nqueries + group->width - 1) / group->width;
 	group->nsplits = 1;
-	if (threads > 1)
+	/* parts that share their segments out among themselves need not be many */
+	if (threads > 1 && group->way == CPU_LISTS)
+		group->nsplits = group->nbatches < threads * PARTS_PER_THREAD ? threads : 1;
+	else if (threads > 1)
 		group->nsplits = (threads * PARTS_PER_THREAD + group->nbatches - 1) / group->nbatches;
 	if (group->nsplits > group->nentries)
 		group->nsplits = group->nentries;

@@ -399,17 +399,25 @@ print_table() {
 	row "loading session's own memory before / peak / after, kB" get rss_kb
 	row 'mirror, MB' megabytes sql_bytes
 	row 'mirror / bytes of its ids' mirror_ratio
-	row '1 query: engine, bitset scan (median)' get engine_ms_1
+	row 'lists, from the last segment on, in the background' get lists_ms
+	row '1 query: engine, bitset scan (median)' get bitset_ms_1
+	row '1 query: engine, inverted lists' get inverted_ms_1
+	row '1 query: engine, as it chooses' get engine_ms_1
 	row '1 query: statement (median)' get sql_ms_1
 	row '1 query: what the statement adds (median over the queries)' get added_ms_1
-	row '16 queries: engine' get engine_ms_16
+	row '16 queries: engine, bitset scan' get bitset_ms_16
+	row '16 queries: engine, inverted lists' get inverted_ms_16
+	row '16 queries: engine, as it chooses' get engine_ms_16
 	row '16 queries: statement' get sql_ms_16
 	row '16 queries: statement with join' get join_ms_16
-	row "$n queries: engine" get "engine_ms_$n"
+	row "$n queries: engine, bitset scan" get "bitset_ms_$n"
+	row "$n queries: engine, inverted lists" get "inverted_ms_$n"
+	row "$n queries: engine, as it chooses" get "engine_ms_$n"
 	row "$n queries: statement" get "sql_ms_$n"
 	row "$n queries: statement with join" get "join_ms_$n"
 	row "$n queries: statement / engine" ratio "sql_ms_$n" "engine_ms_$n"
 	row '1 query: plain C loop, one thread' get loop_ms_1
+	row '1 query: plain C loop / engine' ratio loop_ms_1 engine_ms_1
 	row '1 query: intarray, sequential scan and sort' get intarray_ms
 	row '1 query: intarray / engine' ratio intarray_ms engine_ms_1
 	row '1 query: intarray / statement' ratio intarray_ms sql_ms_1

@@ -4,7 +4,8 @@
  *	  Times the engine's backends without PostgreSQL, and checks their results.
  *
  * Makes the documents, builds segments as a load does, and asks for the k most
- * similar ones with batches of 1, 16 and all queries.  Beside it stands what a
+ * similar ones with batches of 1, 16 and all queries, by bitset scan, by inverted
+ * lists, and by whichever the backend chooses.  Beside it stands what a
  * programmer would write first: a loop over all documents in a compressed
  * sparse row (CSR) layout, one query at a time in one thread.
  *
@@ -43,7 +44,7 @@ struct Options
 	bool		cuda = false;
 	uint32_t	k = 100;
 	int			simd = 0;			/* see gpuvec_backend_options */
-	gpuvec_method method = GPUVEC_METHOD_AUTO;
+	std::vector<gpuvec_method> methods = {GPUVEC_METHOD_BITSET, GPUVEC_METHOD_INVERTED, GPUVEC_METHOD_AUTO};
 	int			device = 0;
 	bool		check = false;
 	uint64_t	n_loop = 0;			/* queries to time in the plain loop */
@@ -227,6 +228,7 @@ struct Engine
 	const Queries &queries;
 	gpuvec_backend *backend = nullptr;
 	gpuvec_view *view = nullptr;
+	gpuvec_method method = GPUVEC_METHOD_AUTO;
 	std::vector<Matches> answers;
 	std::vector<gpuvec_topk_query> requests;
 
@@ -279,16 +281,21 @@ Engine::load(const Documents &docs)
 	view = build_view(backend, rows, options.config.threads);
 	built = now_ms();
 
-	for (uint32_t i = 0; i < view->nentries; i++)
-		bytes += view->entries[i].segment->host_bytes + view->entries[i].segment->device_bytes;
 	report("sort_ms", sorted - start, 1);
 	report("build_ms", built - sorted, 1);
 	report("build_rows_per_s", (double) rows.size() * 1000 / (built - start), 0);
 	report("segments", view->nentries, 0);
-	report("mirror_bytes", (double) bytes, 0);
-	report("bytes_per_id_byte", (double) bytes / (2.0 * (double) docs.ids.size()), 4);
 	for (Matches &answer : answers)
 		answer.resize(std::min<uint64_t>(options.k, view->nrows));
+
+	/* a search that insists on inverted lists waits for them */
+	method = GPUVEC_METHOD_INVERTED;
+	search(0, 1);
+	report("lists_ms", now_ms() - built, 1);
+	for (uint32_t i = 0; i < view->nentries; i++)
+		bytes += view->entries[i].segment->host_bytes + view->entries[i].segment->device_bytes;
+	report("mirror_bytes", (double) bytes, 0);
+	report("bytes_per_id_byte", (double) bytes / (2.0 * (double) docs.ids.size()), 4);
 }
 
 /* Answer queries first .. first + count - 1 in one batch; milliseconds */
@@ -307,7 +314,7 @@ Engine::search(uint64_t first, uint64_t count)
 		requests[j].matches = answers[j].data();
 	}
 	start = now_ms();
-	if (!backend->topk(backend, view, MEASURE, options.method, &requests[first], (uint32_t) count, &error))
+	if (!backend->topk(backend, view, MEASURE, method, &requests[first], (uint32_t) count, &error))
 		die(error);
 	return now_ms() - start;
 }
@@ -437,6 +444,38 @@ measure_loop(const Documents &docs, const Queries &queries, const Options &optio
 	return median(times);
 }
 
+/*
+ * Time one method, and check its answers.  The lines of the last one have the
+ * names "engine_...", whatever it is.
+ */
+static bool
+measure_method(const Documents &docs, Engine &engine, gpuvec_method method)
+{
+	static const char *const names[] = {"auto", "bitset", "inverted"};
+	const Options &options = engine.options;
+	size_t		n = engine.queries.size();
+	std::string name = method == options.methods.back() ? "engine" : names[method];
+	std::vector<double> single;
+	bool		good = true;
+
+	engine.method = method;
+	single = engine.measure_single();
+	report((name + "_ms_1").c_str(), median(single), 3);
+	printf("%s_ms_each\t", name.c_str());
+	for (double ms : single)
+		printf("%.3f ", ms);
+	printf("\n");
+	if (n > 16)
+		report((name + "_ms_16").c_str(), engine.measure(16), 3);
+	report((name + "_ms_" + std::to_string(n)).c_str(), engine.measure(n), 3);
+	if (options.check)
+	{
+		good = check_answers(docs, engine) && good;
+		good = check_sums(engine) && good;
+	}
+	return good;
+}
+
 static bool
 has_flag(int argc, char **argv, const char *name)
 {
@@ -461,7 +500,7 @@ parse_options(int argc, char **argv)
 	if ((value = gen::opt(argc, argv, "--simd")) != nullptr)
 		options.simd = atoi(value);
 	if ((value = gen::opt(argc, argv, "--method")) != nullptr)
-		options.method = parse_method(value);
+		options.methods = {parse_method(value)};
 	if ((value = gen::opt(argc, argv, "--device")) != nullptr)
 		options.device = atoi(value);
 	if ((value = gen::opt(argc, argv, "--loop")) != nullptr)
@@ -488,7 +527,7 @@ main(int argc, char **argv)
 	{
 		puts("bench_engine --backend cpu|cuda --mode A|B|C --n-docs N --n-queries N --seed S --k K\n"
 			 "	--threads T   CPU threads, 0: all cores\n"
-			 "	--method M    auto, bitset or inverted\n"
+			 "	--method M    auto, bitset or inverted; default: each in turn\n"
 			 "	--simd S      0 best, 1 portable C, 2 AVX2, 3 AVX-512\n"
 			 "	--device D    number of the GPU\n"
 			 "	--loop N      time the plain loop with N queries\n"
@@ -511,21 +550,8 @@ main(int argc, char **argv)
 
 	engine.load(docs);
 
-	std::vector<double> single = engine.measure_single();
-
-	report("engine_ms_1", median(single), 3);
-	printf("engine_ms_each\t");
-	for (double ms : single)
-		printf("%.3f ", ms);
-	printf("\n");
-	if (queries.size() > 16)
-		report("engine_ms_16", engine.measure(16), 3);
-	printf("engine_ms_%zu\t%.3f\n", queries.size(), engine.measure(queries.size()));
-	if (options.check)
-	{
-		good = check_answers(docs, engine) && good;
-		good = check_sums(engine) && good;
-	}
+	for (gpuvec_method method : options.methods)
+		good = measure_method(docs, engine, method) && good;
 	if (options.n_loop > 0)
 		report("loop_ms_1", measure_loop(docs, queries, options), 3);
 	return good ? 0 : 1;

@@ -15,7 +15,7 @@
 #define BYTE_LISTS		255
 
 /* Bytes of a list that are fetched ahead */
-#define AHEAD_BYTES		256
+#define AHEAD_BYTES		512
 
 /* Make room for a task's lists and bitmaps */
 static bool

@@ -63,7 +63,8 @@ typedef struct gpuvec_segment
 
 	gpuvec_backend *backend;	/* that adopted the segment, or NULL */
 	void	   *device;			/* backend's own */
-	size_t		host_bytes;		/* allocated on the host, this struct included */
+	size_t		host_bytes;		/* allocated on the host, this struct included, and set
+								 * aside for what the backend is making (atomic) */
 	size_t		device_bytes;	/* allocated on the device */
 } gpuvec_segment;
 
@@ -128,6 +129,13 @@ extern gpuvec_view *gpuvec_view_new(const gpuvec_view_entry *entries,
 									uint32_t nentries, gpuvec_error *error);
 extern gpuvec_view *gpuvec_view_ref(gpuvec_view *view);
 extern void gpuvec_view_unref(gpuvec_view *view);
+
+/* Bytes on the host; they may change until the backend has made all it wants */
+static inline size_t
+gpuvec_segment_host_bytes(const gpuvec_segment *segment)
+{
+	return __atomic_load_n(&segment->host_bytes, __ATOMIC_RELAXED);
+}
 
 static inline bool
 gpuvec_entry_live(const gpuvec_view_entry *entry, uint32_t row)

@@ -398,7 +398,7 @@ build_all(cursor *c, const gpuvec_stage_target *target, build_task *task,
 		c->retired = NULL;
 		for (uint32_t i = 0; i < parts; i++)
 			built += target->backend->on_device ? task->segments[i]->device_bytes :
-				task->segments[i]->host_bytes;
+				gpuvec_segment_host_bytes(task->segments[i]);
 		left -= (uint64_t) n;
 		if (!target->progress(target->arg, built, c->stage->bytes, error))
 			return false;

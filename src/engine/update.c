@@ -576,7 +576,7 @@ count_bytes(const gpuvec_view *view, uint32_t nblocks, size_t *host, size_t *dev
 		const gpuvec_livemap *live = view->entries[i].live;
 		size_t		map = live ? sizeof(*live) + live->nwords * sizeof(uint32_t) : 0;
 
-		*host += view->entries[i].segment->host_bytes + map;
+		*host += gpuvec_segment_host_bytes(view->entries[i].segment) + map;
 		*device += view->entries[i].segment->device_bytes + (view->backend->on_device ? map : 0);
 	}
 }

@@ -608,8 +608,7 @@ main(void)
 			backends[n++] = gpuvec_cpu_open(&options, &error);
 		}
 	test_measures();
-	gpuvec_lists_tuning.least_rows = 1;
-	gpuvec_lists_tuning.share = 1e9;
+	gpuvec_lists_tuning = (lists_tuning) {.least_rows = 1,.dense = 64,.share = 1e9};
 	test_small(backends, n, 4000);
 	test_all_ids(backends, n);
 	test_release(backends[0]);

@@ -48,7 +48,8 @@ typedef struct cpu_lists
 /* When lists are made, and how; tests change it */
 typedef struct lists_tuning
 {
-	uint32_t	least_rows;		/* smaller segments get none */
+	uint32_t	least_rows;		/* smaller segments get none, */
+	uint64_t	least_ids;		/* nor those whose ids take less than start[] may */
 	uint32_t	dense;			/* ids in more than 1/dense of the rows get bitmaps */
 	double		share;			/* most bytes, in those of the ids */
 } lists_tuning;

@@ -21,7 +21,9 @@
 /* From one row in so many on a bitmap is smaller than a list of 16-bit numbers */
 #define SMALLER_BITMAP	16
 
-lists_tuning gpuvec_lists_tuning = {.least_rows = 16384,.dense = 64,.share = 1.3};
+lists_tuning gpuvec_lists_tuning = {
+	.least_rows = 8192,.least_ids = 2 * GPUVEC_MAX_IDS,.dense = 64,.share = 1.3
+};
 
 /* Lists that are being made */
 typedef struct making
@@ -236,7 +238,7 @@ make_lists(making *m)
 size_t
 lists_budget(const gpuvec_segment *segment)
 {
-	if (segment->nrows < gpuvec_lists_tuning.least_rows)
+	if (segment->nrows < gpuvec_lists_tuning.least_rows || segment->nids < gpuvec_lists_tuning.least_ids)
 		return 0;
 	return (size_t) (gpuvec_lists_tuning.share * (double) (segment->nids * sizeof(uint16_t))) +
 		sizeof(cpu_lists) + (GPUVEC_MAX_IDS + 1 + row_lens(segment->nrows)) * sizeof(uint32_t);

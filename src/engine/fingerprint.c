@@ -65,6 +65,7 @@ advance(uint64_t value, const uint64_t *w, const uint64_t *power)
 {
 	unsigned __int128 sum = (unsigned __int128) (value + w[0]) * power[STEP];
 
+#pragma GCC unroll 8
 	for (int i = 1; i < STEP; i++)
 		sum += (unsigned __int128) w[i] * power[STEP - i];
 	return reduce(sum);
@@ -93,6 +94,7 @@ gpuvec_fingerprint_of(const void *data, size_t length)
 	{
 		uint64_t	words[STEP];
 
+#pragma GCC unroll 8
 		for (int i = 0; i < STEP; i++)
 			words[i] = word_at(p + i * WORD);
 		a = advance(a, words, powers[0]);

@@ -34,10 +34,14 @@
 #define FIRST_CHUNK		((size_t) 8 * 1024)
 #define LAST_CHUNK		((size_t) 512 * 1024)
 
-/* From so many staged bytes on chunks are cut from blocks; how large, and for which classes */
-#define BLOCKS_FROM		((size_t) 16 * 1024 * 1024)
-#define PIECE			((size_t) 64 * 1024)
+/*
+ * Classes that share blocks, and how large the chunks are that are cut from them,
+ * once so much has been staged in all, and so much of the group in chunks of its own
+ */
 #define GROUP			8
+#define PIECE			((size_t) 64 * 1024)
+#define BLOCKS_FROM		((size_t) 16 * 1024 * 1024)
+#define GROUP_FROM		((size_t) 1024 * 1024)
 #define NGROUPS			(NCLASSES / GROUP + 1)
 
 /* Bytes of a row in a segment, over its chunks of ids */
@@ -91,6 +95,7 @@ struct gpuvec_stage
 	size_t		estimate;
 	row_class	classes[NCLASSES];
 	block	   *open[NGROUPS];	/* the block from which a group's next chunk is cut */
+	size_t		own[NGROUPS];	/* bytes of a group's chunks that were not cut */
 };
 
 gpuvec_stage *
@@ -217,7 +222,7 @@ cut_chunk(gpuvec_stage *stage, int group)
 
 /* A chunk with memory of its own */
 static chunk *
-allocate_chunk(gpuvec_stage *stage, size_t size)
+allocate_chunk(gpuvec_stage *stage, int group, size_t size)
 {
 	chunk	   *c = malloc(sizeof(*c) + size);
 
@@ -225,6 +230,7 @@ allocate_chunk(gpuvec_stage *stage, size_t size)
 		return NULL;
 	*c = (chunk) {.size = size};
 	stage->bytes += sizeof(*c) + size;
+	stage->own[group] += size;
 	return c;
 }
 
@@ -232,6 +238,7 @@ allocate_chunk(gpuvec_stage *stage, size_t size)
 static chunk *
 new_chunk(gpuvec_stage *stage, row_class *class, size_t bytes, gpuvec_error *error)
 {
+	int			group = (int) (class - stage->classes) / GROUP;
 	chunk	   *last = class->last;
 	size_t		size = last == NULL ? FIRST_CHUNK : last->size * 4;
 	chunk	   *c;
@@ -240,10 +247,11 @@ new_chunk(gpuvec_stage *stage, row_class *class, size_t bytes, gpuvec_error *err
 		size = LAST_CHUNK;
 	if (size < bytes)
 		size = bytes;
-	if (last != NULL && stage->bytes >= BLOCKS_FROM && bytes <= PIECE - sizeof(*c))
-		c = cut_chunk(stage, (int) (class - stage->classes) / GROUP);
+	if (last != NULL && stage->bytes >= BLOCKS_FROM && stage->own[group] >= GROUP_FROM &&
+		bytes <= PIECE - sizeof(*c))
+		c = cut_chunk(stage, group);
 	else
-		c = allocate_chunk(stage, size);
+		c = allocate_chunk(stage, group, size);
 	if (c == NULL)
 	{
 		gpuvec_fail_memory(error, size);

@@ -24,28 +24,61 @@
 #define PRIME	((UINT64_C(1) << 61) - 1)
 #define WORD	7				/* bytes of a coefficient */
 #define MASK	((UINT64_C(1) << 56) - 1)
+#define STEP	8				/* coefficients that are added at a time */
 
-static uint64_t points[2];
+/* powers[i][j] is the j-th power of point i */
+static uint64_t powers[2][STEP + 1];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* A sum of products modulo PRIME, nearly reduced: below 2^61 + 8; sum < 2^124 */
+static inline uint64_t
+reduce(unsigned __int128 sum)
+{
+	uint64_t	folded = (uint64_t) (sum & PRIME) + (uint64_t) (sum >> 61);
+
+	return (folded & PRIME) + (folded >> 61);
+}
 
 /* Choose the points; without them equal pages cannot be told, so do not go on */
 static void
 choose_points(void)
 {
+	uint64_t	points[2];
+
 	if (getrandom(points, sizeof(points), 0) != (ssize_t) sizeof(points))
 		abort();
 	for (int i = 0; i < 2; i++)
-		points[i] = points[i] % (PRIME - 2) + 2;
+	{
+		powers[i][0] = 1;
+		powers[i][1] = points[i] % (PRIME - 2) + 2;
+		for (int j = 2; j <= STEP; j++)
+			powers[i][j] = reduce((unsigned __int128) powers[i][j - 1] * powers[i][1]) % PRIME;
+	}
 }
 
-/* a * b modulo PRIME, nearly reduced; a < 2^62, b < PRIME */
+/*
+ * Go on with a value by STEP coefficients: ((value + w[0]) x + w[1]) x ..., but
+ * as a sum of products, which do not wait for one another.
+ */
 static inline uint64_t
-multiply(uint64_t a, uint64_t b)
+advance(uint64_t value, const uint64_t *w, const uint64_t *power)
 {
-	unsigned __int128 product = (unsigned __int128) a * b;
-	uint64_t	sum = (uint64_t) (product & PRIME) + (uint64_t) (product >> 61);
+	unsigned __int128 sum = (unsigned __int128) (value + w[0]) * power[STEP];
 
-	return (sum & PRIME) + (sum >> 61);
+#pragma GCC unroll 8
+	for (int i = 1; i < STEP; i++)
+		sum += (unsigned __int128) w[i] * power[STEP - i];
+	return reduce(sum);
+}
+
+/* The coefficient that starts here */
+static inline uint64_t
+word_at(const char *p)
+{
+	uint64_t	word;
+
+	memcpy(&word, p, sizeof(word));
+	return word & MASK;
 }
 
 gpuvec_fingerprint
@@ -54,19 +87,26 @@ gpuvec_fingerprint_of(const void *data, size_t length)
 	const char *p = data;
 	uint64_t	a = length;
 	uint64_t	b = length;
-	uint64_t	word;
+	uint64_t	word = 0;
 
 	pthread_once(&once, choose_points);
+	for (; length > STEP * WORD; length -= STEP * WORD, p += STEP * WORD)
+	{
+		uint64_t	words[STEP];
+
+#pragma GCC unroll 8
+		for (int i = 0; i < STEP; i++)
+			words[i] = word_at(p + i * WORD);
+		a = advance(a, words, powers[0]);
+		b = advance(b, words, powers[1]);
+	}
 	for (; length > WORD; length -= WORD, p += WORD)
 	{
-		memcpy(&word, p, sizeof(word));
-		word &= MASK;
-		a = multiply(a + word, points[0]);
-		b = multiply(b + word, points[1]);
+		a = reduce((unsigned __int128) (a + word_at(p)) * powers[0][1]);
+		b = reduce((unsigned __int128) (b + word_at(p)) * powers[1][1]);
 	}
-	word = 0;
 	memcpy(&word, p, length);
-	a = multiply(a + word, points[0]);
-	b = multiply(b + word, points[1]);
+	a = reduce((unsigned __int128) (a + word) * powers[0][1]);
+	b = reduce((unsigned __int128) (b + word) * powers[1][1]);
 	return (gpuvec_fingerprint) {{a % PRIME, b % PRIME}};
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/backend.h"
+#include "engine/memory.h"
 
 /* uint16_t ids in a chunk of a tile: 32 rows of 8 */
 #define CHUNK_VALUES	(GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS)
@@ -98,7 +99,7 @@ allocate_segment(gpuvec_segment *segment, gpuvec_error *error)
 	segment->len = malloc(nrows * sizeof(uint32_t));
 	segment->by_tid = malloc(nrows * sizeof(uint16_t));
 	segment->tile_chunk = malloc((segment->ntiles + 1) * sizeof(uint32_t));
-	segment->ids = calloc(1, ids > 0 ? ids : 1);
+	segment->ids = gpuvec_memory_new(ids);
 	segment->host_bytes = sizeof(*segment) + nrows * (8 + 4 + 2) +
 		(segment->ntiles + 1) * sizeof(uint32_t) + ids;
 	if (segment->tid == NULL || segment->len == NULL || segment->by_tid == NULL ||
@@ -119,11 +120,12 @@ free_segment(gpuvec_segment *segment)
 	free(segment);
 }
 
-/* Write the ids of a row to its places */
+/* Write the ids of a row to its places in a tile of so many chunks, and 0 behind them */
 static void
-swizzle_row(uint16_t *tile, uint32_t r, const uint16_t *ids, uint32_t len)
+swizzle_row(uint16_t *tile, uint32_t nchunks, uint32_t r, const uint16_t *ids, uint32_t len)
 {
 	uint16_t   *to = tile + r * GPUVEC_CHUNK_IDS;
+	uint16_t   *end = to + (size_t) nchunks * CHUNK_VALUES;
 
 	for (; len >= GPUVEC_CHUNK_IDS; len -= GPUVEC_CHUNK_IDS)
 	{
@@ -131,40 +133,95 @@ swizzle_row(uint16_t *tile, uint32_t r, const uint16_t *ids, uint32_t len)
 		ids += GPUVEC_CHUNK_IDS;
 		to += CHUNK_VALUES;
 	}
-	memcpy(to, ids, len * sizeof(uint16_t));
+	for (; to < end; to += CHUNK_VALUES)
+	{
+		uint16_t	last[GPUVEC_CHUNK_IDS] = {0};
+
+		for (uint32_t i = 0; i < len; i++)
+			last[i] = ids[i];
+		memcpy(to, last, sizeof(last));
+		len = 0;
+	}
 }
 
-/* An entry to sort rows by tid: tid and row number */
-typedef struct tid_row
-{
-	uint64_t	tid;
-	uint16_t	row;
-} tid_row;
+/* Digits of the sort by tid: a tid has 48 bits, above a row number of 16 */
+#define DIGIT_BITS		8
+#define FIRST_DIGIT		16
+#define NDIGITS			6
 
-static int
-compare_tid_rows(const void *a, const void *b)
+/*
+ * Sort keys by their upper 48 bits: by one digit after the other, the lowest
+ * first, but not by those that are the same in all keys.  Returns where the
+ * sorted keys are: in keys or in scratch.
+ */
+static uint64_t *
+sort_keys(uint64_t *keys, uint64_t *scratch, uint32_t n)
 {
-	const tid_row *x = a;
-	const tid_row *y = b;
+	uint32_t	start[NDIGITS][1 << DIGIT_BITS] = {{0}};
 
-	return x->tid < y->tid ? -1 : x->tid > y->tid;
+	for (uint32_t i = 0; i < n; i++)
+		for (int d = 0; d < NDIGITS; d++)
+			start[d][(uint8_t) (keys[i] >> (FIRST_DIGIT + d * DIGIT_BITS))]++;
+	for (int d = 0; d < NDIGITS; d++)
+	{
+		int			shift = FIRST_DIGIT + d * DIGIT_BITS;
+		uint32_t	sum = 0;
+		uint64_t   *swap = keys;
+
+		if (start[d][(uint8_t) (keys[0] >> shift)] == n)
+			continue;
+		for (int i = 0; i < 1 << DIGIT_BITS; i++)
+		{
+			uint32_t	count = start[d][i];
+
+			start[d][i] = sum;
+			sum += count;
+		}
+		for (uint32_t i = 0; i < n; i++)
+			scratch[start[d][(uint8_t) (keys[i] >> shift)]++] = keys[i];
+		keys = scratch;
+		scratch = swap;
+	}
+	return keys;
 }
 
-/* Fill by_tid.  Rows of one length are in order already: merge by sorting. */
+/*
+ * Fill by_tid.  Ids are written after this, and until then their place, if it is
+ * large enough, serves for sorting: fresh memory is dear.
+ */
 static bool
 order_by_tid(gpuvec_segment *segment, gpuvec_error *error)
 {
-	tid_row    *entries = malloc(segment->nrows * sizeof(tid_row));
+	size_t		size = 2 * (size_t) segment->nrows * sizeof(uint64_t);
+	bool		lent = size <= segment->nchunks * CHUNK_VALUES * sizeof(uint16_t);
+	uint64_t   *keys = lent ? (uint64_t *) segment->ids : malloc(size);
+	uint64_t   *sorted;
 
-	if (entries == NULL)
-		return gpuvec_fail_memory(error, segment->nrows * sizeof(tid_row));
+	if (keys == NULL)
+		return gpuvec_fail_memory(error, size);
 	for (uint32_t row = 0; row < segment->nrows; row++)
-		entries[row] = (tid_row) {segment->tid[row], (uint16_t) row};
-	qsort(entries, segment->nrows, sizeof(tid_row), compare_tid_rows);
+		keys[row] = segment->tid[row] << FIRST_DIGIT | row;
+	sorted = sort_keys(keys, keys + segment->nrows, segment->nrows);
 	for (uint32_t i = 0; i < segment->nrows; i++)
-		segment->by_tid[i] = entries[i].row;
-	free(entries);
+		segment->by_tid[i] = (uint16_t) sorted[i];
+	if (!lent)
+		free(keys);
 	return true;
+}
+
+/* Write the ids of a segment's rows, and 0 to all other places */
+static void
+write_ids(gpuvec_segment *segment, const gpuvec_source_row *rows)
+{
+	for (uint32_t row = 0; row < segment->ntiles * GPUVEC_TILE_ROWS; row++)
+	{
+		const uint32_t *chunk = &segment->tile_chunk[row / GPUVEC_TILE_ROWS];
+		uint16_t   *tile = segment->ids + (size_t) chunk[0] * CHUNK_VALUES;
+		bool		exists = row < segment->nrows;
+
+		swizzle_row(tile, chunk[1] - chunk[0], row % GPUVEC_TILE_ROWS,
+					exists ? rows[row].ids : NULL, exists ? rows[row].len : 0);
+	}
 }
 
 gpuvec_segment *
@@ -201,29 +258,26 @@ gpuvec_segment_build(const gpuvec_source_row *rows, uint32_t nrows, gpuvec_error
 		return NULL;
 	}
 
+	for (uint32_t row = 0; row < nrows; row++)
+	{
+		segment->tid[row] = rows[row].tid;
+		segment->len[row] = rows[row].len;
+		segment->nids += rows[row].len;
+	}
 	segment->tile_chunk[0] = 0;
 	for (uint32_t tile = 0; tile < segment->ntiles; tile++)
 	{
-		uint32_t	first = tile * GPUVEC_TILE_ROWS;
-		uint32_t	n = nrows - first < GPUVEC_TILE_ROWS ? nrows - first : GPUVEC_TILE_ROWS;
-		uint32_t	chunk = segment->tile_chunk[tile];
+		uint32_t	last = (tile + 1) * GPUVEC_TILE_ROWS;
 
-		segment->tile_chunk[tile + 1] = chunk + chunks_of(rows[first + n - 1].len);
-		for (uint32_t r = 0; r < n; r++)
-		{
-			const gpuvec_source_row *row = &rows[first + r];
-
-			swizzle_row(segment->ids + (size_t) chunk * CHUNK_VALUES, r, row->ids, row->len);
-			segment->tid[first + r] = row->tid;
-			segment->len[first + r] = row->len;
-			segment->nids += row->len;
-		}
+		segment->tile_chunk[tile + 1] = segment->tile_chunk[tile] +
+			chunks_of(rows[(last < nrows ? last : nrows) - 1].len);
 	}
 	if (!order_by_tid(segment, error))
 	{
 		free_segment(segment);
 		return NULL;
 	}
+	write_ids(segment, rows);
 	return segment;
 }
 

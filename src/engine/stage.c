@@ -11,6 +11,10 @@
  * segments that were built from them come into being: at its peak a load takes
  * little more memory than the segments.
  *
+ * When much has been staged, chunks are cut from blocks of the size of a huge
+ * page.  A block has chunks of a few neighbouring classes, so it too can be freed
+ * soon after the first of its rows went to a segment.
+ *
  * A staged row is a header of 8 bytes and its ids, padded to 4.
  *
  *-------------------------------------------------------------------------
@@ -19,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/memory.h"
 #include "engine/stage.h"
 
 /* Lengths below have a class each; beyond, an octave has 16 */
@@ -28,6 +33,16 @@
 /* Chunks grow from list to list, up to what malloc returns to the system */
 #define FIRST_CHUNK		((size_t) 8 * 1024)
 #define LAST_CHUNK		((size_t) 512 * 1024)
+
+/*
+ * Classes that share blocks, and how large the chunks are that are cut from them,
+ * once so much has been staged in all, and so much of the group in chunks of its own
+ */
+#define GROUP			8
+#define PIECE			((size_t) 64 * 1024)
+#define BLOCKS_FROM		((size_t) 16 * 1024 * 1024)
+#define GROUP_FROM		((size_t) 1024 * 1024)
+#define NGROUPS			(NCLASSES / GROUP + 1)
 
 /* Bytes of a row in a segment, over its chunks of ids */
 #define ROW_BYTES		14
@@ -45,9 +60,19 @@ typedef struct staged_row
 #define LEN_BITS	17
 #define LEN_MASK	((UINT32_C(1) << LEN_BITS) - 1)
 
+/* Memory of GPUVEC_HUGE_PAGE bytes for chunks */
+typedef struct block
+{
+	char	   *memory;
+	int			group;
+	size_t		used;			/* bytes that were cut off */
+	size_t		nchunks;		/* that are in use */
+} block;
+
 typedef struct chunk
 {
 	struct chunk *next;
+	block	   *block;			/* NULL: memory of its own */
 	size_t		size;			/* of data */
 	size_t		used;
 	char		data[];
@@ -69,12 +94,27 @@ struct gpuvec_stage
 	size_t		bytes;
 	size_t		estimate;
 	row_class	classes[NCLASSES];
+	block	   *open[NGROUPS];	/* the block from which a group's next chunk is cut */
+	size_t		own[NGROUPS];	/* bytes of a group's chunks that were not cut */
 };
 
 gpuvec_stage *
 gpuvec_stage_new(void)
 {
 	return calloc(1, sizeof(gpuvec_stage));
+}
+
+/* A chunk leaves its block; the last one takes it with it */
+static void
+leave_block(gpuvec_stage *stage, block *b)
+{
+	if (--b->nchunks > 0)
+		return;
+	if (stage->open[b->group] == b)
+		stage->open[b->group] = NULL;
+	stage->bytes -= sizeof(*b) + GPUVEC_HUGE_PAGE;
+	free(b->memory);
+	free(b);
 }
 
 /* Free a list of chunks */
@@ -85,8 +125,13 @@ free_chunks(gpuvec_stage *stage, chunk *c)
 	{
 		chunk	   *next = c->next;
 
-		stage->bytes -= sizeof(*c) + c->size;
-		free(c);
+		if (c->block)
+			leave_block(stage, c->block);
+		else
+		{
+			stage->bytes -= sizeof(*c) + c->size;
+			free(c);
+		}
 		c = next;
 	}
 }
@@ -138,37 +183,99 @@ staged_bytes(uint32_t len)
 	return sizeof(staged_row) + (((size_t) len * sizeof(uint16_t) + 3) & ~(size_t) 3);
 }
 
+/* A new block for a group of classes */
+static block *
+new_block(gpuvec_stage *stage, int group)
+{
+	block	   *b = malloc(sizeof(*b));
+
+	if (b == NULL)
+		return NULL;
+	*b = (block) {.group = group,.memory = gpuvec_memory_new(GPUVEC_HUGE_PAGE)};
+	if (b->memory == NULL)
+	{
+		free(b);
+		return NULL;
+	}
+	stage->bytes += sizeof(*b) + GPUVEC_HUGE_PAGE;
+	stage->open[group] = b;
+	return b;
+}
+
+/* Cut a chunk from a block */
+static chunk *
+cut_chunk(gpuvec_stage *stage, int group)
+{
+	block	   *b = stage->open[group];
+	chunk	   *c;
+
+	if (b == NULL || b->used == GPUVEC_HUGE_PAGE)
+		b = new_block(stage, group);
+	if (b == NULL)
+		return NULL;
+	c = (chunk *) (b->memory + b->used);
+	*c = (chunk) {.block = b,.size = PIECE - sizeof(*c)};
+	b->used += PIECE;
+	b->nchunks++;
+	return c;
+}
+
+/* A chunk with memory of its own */
+static chunk *
+allocate_chunk(gpuvec_stage *stage, int group, size_t size)
+{
+	chunk	   *c = malloc(sizeof(*c) + size);
+
+	if (c == NULL)
+		return NULL;
+	*c = (chunk) {.size = size};
+	stage->bytes += sizeof(*c) + size;
+	stage->own[group] += size;
+	return c;
+}
+
+/* A chunk with at least so many bytes behind the last one of a class */
+static chunk *
+new_chunk(gpuvec_stage *stage, row_class *class, size_t bytes, gpuvec_error *error)
+{
+	int			group = (int) (class - stage->classes) / GROUP;
+	chunk	   *last = class->last;
+	size_t		size = last == NULL ? FIRST_CHUNK : last->size * 4;
+	chunk	   *c;
+
+	if (size > LAST_CHUNK)
+		size = LAST_CHUNK;
+	if (size < bytes)
+		size = bytes;
+	if (last != NULL && stage->bytes >= BLOCKS_FROM && stage->own[group] >= GROUP_FROM &&
+		bytes <= PIECE - sizeof(*c))
+		c = cut_chunk(stage, group);
+	else
+		c = allocate_chunk(stage, group, size);
+	if (c == NULL)
+	{
+		gpuvec_fail_memory(error, size);
+		return NULL;
+	}
+	if (last)
+		last->next = c;
+	else
+		class->first = c;
+	class->last = c;
+	return c;
+}
+
 /* Room for a row at the end of a class */
-static staged_row *
+static inline staged_row *
 new_row(gpuvec_stage *stage, row_class *class, size_t bytes, gpuvec_error *error)
 {
 	chunk	   *c = class->last;
 	staged_row *row;
 
 	if (c == NULL || c->size - c->used < bytes)
-	{
-		size_t		size = c == NULL ? FIRST_CHUNK : c->size * 4;
-
-		if (size > LAST_CHUNK)
-			size = LAST_CHUNK;
-		if (size < bytes)
-			size = bytes;
-		c = malloc(sizeof(*c) + size);
-		if (c == NULL)
-		{
-			gpuvec_fail_memory(error, sizeof(*c) + size);
-			return NULL;
-		}
-		c->next = NULL;
-		c->size = size;
-		c->used = 0;
-		stage->bytes += sizeof(*c) + size;
-		if (class->last)
-			class->last->next = c;
-		else
-			class->first = c;
-		class->last = c;
-	}
+		c = new_chunk(stage, class, bytes, error);
+	if (c == NULL)
+		return NULL;
 	row = (staged_row *) (c->data + c->used);
 	c->used += bytes;
 	return row;

@@ -201,15 +201,33 @@ bad_pages(gpuvec_error *error, const char *what)
 					   "invalid pages in a message to the gpuvec engine");
 }
 
+/* Ids that are compared at a time */
+typedef uint16_t id_vector __attribute__((vector_size(16)));
+
+#define VECTOR_IDS	(sizeof(id_vector) / sizeof(uint16_t))
+
 /* Are ids ascending and distinct? */
 static bool
 ids_valid(const uint16_t *ids, uint32_t len)
 {
-	uint32_t	bad = 0;
+	id_vector	bad = {0};
+	uint64_t	half[2];
+	uint32_t	wrong = 0;
+	uint32_t	i = 1;
 
-	for (uint32_t i = 1; i < len; i++)
-		bad |= ids[i - 1] >= ids[i];
-	return bad == 0;
+	for (; i + VECTOR_IDS <= len; i += VECTOR_IDS)
+	{
+		id_vector	before;
+		id_vector	after;
+
+		memcpy(&before, ids + i - 1, sizeof(before));
+		memcpy(&after, ids + i, sizeof(after));
+		bad |= (id_vector) (before >= after);
+	}
+	for (; i < len; i++)
+		wrong |= ids[i - 1] >= ids[i];
+	memcpy(half, &bad, sizeof(half));
+	return (half[0] | half[1] | wrong) == 0;
 }
 
 /* Stage one row of a page; returns its size, or 0 if it is bad */

@@ -34,6 +34,9 @@
 /* Connections that are accepted and then closed: the engine is in trouble */
 #define OPEN_ATTEMPTS			5
 
+/* The socket's buffer, as far as the system allows */
+#define SEND_BUFFER_BYTES		(1024 * 1024)
+
 static int	link_fd = -1;
 static WaitEventSet *link_events = NULL;
 static bool in_request = false;
@@ -257,6 +260,7 @@ connect_socket(void)
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 	struct ucred peer;
 	socklen_t	size = sizeof(peer);
+	int			room = SEND_BUFFER_BYTES;
 
 	if (!AcquireExternalFD())
 		ereport(ERROR,
@@ -277,6 +281,8 @@ connect_socket(void)
 		GpuvecLinkClose();
 		return false;
 	}
+	/* room for a frame of pages while the engine works on the one before */
+	(void) setsockopt(link_fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
 	link_events = GpuvecCreateWaitEventSet(3);
 	AddWaitEventToSet(link_events, WL_SOCKET_READABLE, link_fd, NULL, NULL);
 	AddWaitEventToSet(link_events, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);

@@ -16,7 +16,7 @@ include engine.mk
 
 CUDA_TEST_FLAGS = -std=gnu++17 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -Wno-missing-field-initializers \
 	-I$(srcdir)/src -I$(srcdir)/kernels
-CUDA_TEST_OBJS = $(patsubst %,build/src/engine/%.o,error segment threads) $(KERNEL_OBJS)
+CUDA_TEST_OBJS = $(patsubst %,build/src/engine/%.o,error memory segment threads) $(KERNEL_OBJS)
 CUDA_TEST_HEADERS = $(wildcard $(srcdir)/src/common/*.h $(srcdir)/src/engine/*.h $(srcdir)/kernels/*.h $(srcdir)/test/bench/*.h)
 
 build/test/cuda_%: $(srcdir)/test/unit/cuda_%.cpp $(CUDA_TEST_HEADERS) $(CUDA_TEST_OBJS)

@@ -1,0 +1,19 @@
+/*-------------------------------------------------------------------------
+ *
+ * memory.h
+ *	  Large pieces of memory.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_MEMORY_H
+#define GPUVEC_MEMORY_H
+
+#include <stddef.h>
+
+/* Bytes of a huge page, and a size from which pieces are made of them */
+#define GPUVEC_HUGE_PAGE	((size_t) 2 * 1024 * 1024)
+
+/* Memory that is not cleared, to be released by free(); NULL if there is none */
+extern void *gpuvec_memory_new(size_t size);
+
+#endif							/* GPUVEC_MEMORY_H */

@@ -167,10 +167,10 @@ take_slot(struct cuda_backend *b, gpuvec_error *error)
 }
 
 /*
- * Queue the copy of a range of host memory to the device, or back: the other
- * half of the slot's buffer is being copied meanwhile.
+ * Queue the copy of a range of host memory to the device: the other half of the
+ * slot's buffer is being copied meanwhile.
  */
-static bool
+bool
 upload(struct cuda_backend *b, struct upload_slot *slot, void *target, const void *source,
 	   size_t bytes, gpuvec_error *error)
 {
@@ -291,6 +291,31 @@ largest_id(const gpuvec_segment *segment)
 	return largest;
 }
 
+/* Free device memory that no search uses */
+static void
+release_memory(struct cuda_backend *b, void *memory)
+{
+	gpuvec_error ignored;
+
+	if (memory != NULL && cuda_enter(b, &ignored))
+		device_free(b, memory, b->side_stream);
+}
+
+/* Give an uploaded segment its lists */
+static bool
+make_lists(struct cuda_backend *b, const gpuvec_segment *segment, struct cuda_segment *mine,
+		   size_t *bytes, gpuvec_error *error)
+{
+	struct upload_slot *slot = take_slot(b, error);
+	bool		ok;
+
+	if (slot == NULL)
+		return false;
+	ok = lists_build(b, slot, segment, mine, bytes, error);
+	put_slot(b, slot);
+	return ok;
+}
+
 static bool
 cuda_adopt_segment(gpuvec_backend *backend, gpuvec_segment *segment, gpuvec_error *error)
 {
@@ -299,6 +324,7 @@ cuda_adopt_segment(gpuvec_backend *backend, gpuvec_segment *segment, gpuvec_erro
 	size_t		ids_bytes = at.bytes - at.ids;
 	struct cuda_segment *mine = (struct cuda_segment *) calloc(1, sizeof(*mine));
 	char	   *head = (char *) malloc(at.ids);
+	size_t		lists_bytes = 0;
 	bool		ok;
 
 	if (mine == NULL || head == NULL)
@@ -322,9 +348,15 @@ cuda_adopt_segment(gpuvec_backend *backend, gpuvec_segment *segment, gpuvec_erro
 	mine->desc.ids = (const uint4 *) ((char *) mine->memory + at.ids);
 	mine->desc.nrows = segment->nrows;
 	mine->desc.ntiles = segment->ntiles;
+	if (!make_lists(b, segment, mine, &lists_bytes, error))
+	{
+		release_memory(b, mine->memory);
+		free(mine);
+		return false;
+	}
 	segment->backend = backend;
 	segment->device = mine;
-	segment->device_bytes = at.bytes;
+	segment->device_bytes = at.bytes + lists_bytes;
 	free(segment->ids);
 	segment->ids = NULL;
 	segment->host_bytes -= std::min(segment->host_bytes, ids_bytes);
@@ -352,31 +384,127 @@ cuda_adopt_livemap(gpuvec_backend *backend, gpuvec_livemap *map, gpuvec_error *e
 	return true;
 }
 
+/* Where the parts of a view's allocation begin */
+struct view_layout
+{
+	size_t		groups;
+	size_t		blocks[2];
+	size_t		bytes;
+};
+
+/* Which of a view's arrays of blocks a segment belongs to, if it has lists */
+static inline uint32_t
+block_kind(const struct device_lists *lists)
+{
+	return lists->shift == TILED_SHIFT ? 0 : 1;
+}
+
+static struct view_layout
+lay_out_view(const gpuvec_view *view)
+{
+	struct view_layout at;
+	size_t		ngroups = 0;
+	size_t		nblocks[2] = {0, 0};
+
+	for (uint32_t s = 0; s < view->nentries; s++)
+	{
+		const struct device_segment *desc =
+			&((const struct cuda_segment *) view->entries[s].segment->device)->desc;
+
+		ngroups += (desc->ntiles + 31) / 32;
+		if (desc->lists.shift != 0)
+			nblocks[block_kind(&desc->lists)] += desc->lists.nblocks;
+	}
+	at.groups = (view->nentries * sizeof(struct device_segment) + 15) / 16 * 16;
+	at.blocks[0] = at.groups + ngroups * sizeof(uint2);
+	at.blocks[1] = at.blocks[0] + nblocks[0] * sizeof(uint2);
+	at.bytes = at.blocks[1] + nblocks[1] * sizeof(uint2);
+	return at;
+}
+
+/* List the groups of tiles of the segments that have lists, or of those that have none */
+static void
+add_groups(struct cuda_view *mine, const struct device_segment *segments, uint32_t n, bool listed,
+		   uint2 *groups)
+{
+	for (uint32_t s = 0; s < n; s++)
+		if ((segments[s].lists.shift != 0) == listed)
+			for (uint32_t t = 0; t < segments[s].ntiles; t += 32)
+				groups[mine->ngroups++] = make_uint2(s, t);
+}
+
+/* Ids of a block's middle row */
+static uint32_t
+middle_len(const gpuvec_view *view, uint2 block, int kind)
+{
+	const gpuvec_segment *segment = view->entries[block.x].segment;
+	uint32_t	first = block.y << (kind == 0 ? TILED_SHIFT : WHOLE_SHIFT);
+	uint32_t	last = std::min(first + (1u << (kind == 0 ? TILED_SHIFT : WHOLE_SHIFT)),
+								segment->nrows) - 1;
+
+	return segment->len[first + (last - first) / 2];
+}
+
+/* Put a view's blocks of one kind in the order of their lengths */
+static void
+order_blocks(const gpuvec_view *view, struct cuda_view *mine, int kind, uint2 *blocks)
+{
+	std::sort(blocks, blocks + mine->nblocks[kind], [=] (uint2 a, uint2 b)
+			  {
+				  uint32_t	a_len = middle_len(view, a, kind);
+				  uint32_t	b_len = middle_len(view, b, kind);
+
+				  if (a_len != b_len)
+					  return a_len < b_len;
+				  return a.x != b.x ? a.x < b.x : a.y < b.y;
+			  });
+	for (uint32_t i = 0; i < mine->nblocks[kind]; i++)
+		mine->block_len[kind][i] = middle_len(view, blocks[i], kind);
+}
+
 /* Fill in what the host keeps of a view; head is what goes to the device */
 static void
-fill_view(const gpuvec_view *view, struct cuda_view *mine, char *head, size_t groups_at)
+fill_view(const gpuvec_view *view, struct cuda_view *mine, char *head,
+		  const struct view_layout *at)
 {
 	struct device_segment *segments = (struct device_segment *) head;
-	uint2	   *groups = (uint2 *) (head + groups_at);
-	uint32_t	ngroups = 0;
+	uint2	   *groups = (uint2 *) (head + at->groups);
 
+	mine->plain = true;
 	for (uint32_t s = 0; s < view->nentries; s++)
 	{
 		const gpuvec_view_entry *entry = &view->entries[s];
 		const struct cuda_segment *segment = (const struct cuda_segment *) entry->segment->device;
+		const struct device_lists *lists = &segment->desc.lists;
 
 		segments[s] = segment->desc;
 		if (entry->live != NULL)
 			segments[s].live = ((const struct cuda_livemap *) entry->live->device)->bits;
-		for (uint32_t t = 0; t < segment->desc.ntiles; t += 32)
-			groups[ngroups++] = make_uint2(s, t);
+		if (lists->shift != 0)
+		{
+			uint32_t	kind = block_kind(lists);
+			uint2	   *blocks = (uint2 *) (head + at->blocks[kind]);
+
+			for (uint32_t i = 0; i < lists->nblocks; i++)
+				blocks[mine->nblocks[kind]++] = make_uint2(s, i);
+			mine->listed_rows += segment->desc.nrows;
+			if (kind == 0)
+				mine->nstaged = std::max(mine->nstaged, lists->nstaged);
+			else if (lists->nslots > 0)
+				mine->plain = false;
+		}
 		for (uint32_t t = 0; t < segment->desc.ntiles; t++)
 			mine->tiles_before[tile_class(s, t) + 1]++;
 		mine->ntiles += segment->desc.ntiles;
 		mine->maxid = std::max(mine->maxid, segment->maxid);
 		mine->maxlen = std::max(mine->maxlen, entry->segment->maxlen);
 	}
-	mine->ngroups = ngroups;
+	mine->nsegments = view->nentries;
+	add_groups(mine, segments, view->nentries, false, groups);
+	mine->nplain = mine->ngroups;
+	add_groups(mine, segments, view->nentries, true, groups);
+	for (int kind = 0; kind < 2; kind++)
+		order_blocks(view, mine, kind, (uint2 *) (head + at->blocks[kind]));
 	for (uint32_t c = 0; c < TILE_CLASSES; c++)
 	{
 		mine->largest_class = std::max(mine->largest_class, mine->tiles_before[c + 1]);
@@ -384,49 +512,53 @@ fill_view(const gpuvec_view *view, struct cuda_view *mine, char *head, size_t gr
 	}
 }
 
+/* Free what the host keeps of a view */
+static void
+free_view(struct cuda_view *mine)
+{
+	if (mine != NULL)
+	{
+		free(mine->block_len[0]);
+		free(mine->block_len[1]);
+	}
+	free(mine);
+}
+
 static bool
 cuda_adopt_view(gpuvec_backend *backend, gpuvec_view *view, gpuvec_error *error)
 {
 	struct cuda_backend *b = (struct cuda_backend *) backend;
 	struct cuda_view *mine = (struct cuda_view *) calloc(1, sizeof(*mine));
-	size_t		groups_at = (view->nentries * sizeof(struct device_segment) + 15) / 16 * 16;
-	size_t		ngroups = 0;
-	size_t		bytes;
-	char	   *head;
-	bool		ok;
+	struct view_layout at = lay_out_view(view);
+	char	   *head = (char *) calloc(1, at.bytes + 1);
+	bool		ok = mine != NULL && head != NULL;
 
-	for (uint32_t s = 0; s < view->nentries; s++)
-		ngroups += (view->entries[s].segment->ntiles + 31) / 32;
-	bytes = groups_at + ngroups * sizeof(uint2);
-	head = (char *) calloc(1, bytes + 1);
-	if (mine == NULL || head == NULL)
-		ok = gpuvec_fail_memory(error, sizeof(*mine) + bytes);
+	if (ok)
+	{
+		mine->block_len[0] = (uint32_t *) malloc(at.blocks[1] - at.blocks[0] + 1);
+		mine->block_len[1] = (uint32_t *) malloc(at.bytes - at.blocks[1] + 1);
+		ok = mine->block_len[0] != NULL && mine->block_len[1] != NULL;
+	}
+	if (!ok)
+		gpuvec_fail_memory(error, sizeof(*mine) + at.bytes);
 	else
 	{
-		fill_view(view, mine, head, groups_at);
-		ok = place(b, &mine->memory, bytes, head, bytes, 0, NULL, 0, "a view", error);
+		fill_view(view, mine, head, &at);
+		ok = place(b, &mine->memory, at.bytes, head, at.bytes, 0, NULL, 0, "a view", error);
 	}
 	free(head);
 	if (!ok)
 	{
-		free(mine);
+		free_view(mine);
 		return false;
 	}
 	mine->segments = (const struct device_segment *) mine->memory;
-	mine->groups = (const uint2 *) ((char *) mine->memory + groups_at);
+	mine->groups = (const uint2 *) ((char *) mine->memory + at.groups);
+	for (int kind = 0; kind < 2; kind++)
+		mine->blocks[kind] = (const uint2 *) ((char *) mine->memory + at.blocks[kind]);
 	view->backend = backend;
 	view->device = mine;
 	return true;
-}
-
-/* Free device memory that no search uses */
-static void
-release_memory(struct cuda_backend *b, void *memory)
-{
-	gpuvec_error ignored;
-
-	if (memory != NULL && cuda_enter(b, &ignored))
-		device_free(b, memory, b->side_stream);
 }
 
 static void
@@ -437,6 +569,7 @@ cuda_release_segment(gpuvec_backend *backend, gpuvec_segment *segment)
 	if (mine == NULL)
 		return;
 	release_memory((struct cuda_backend *) backend, mine->memory);
+	release_memory((struct cuda_backend *) backend, mine->lists_memory);
 	free(mine);
 	segment->device = NULL;
 	segment->device_bytes = 0;
@@ -462,7 +595,7 @@ cuda_release_view(gpuvec_backend *backend, gpuvec_view *view)
 	if (mine == NULL)
 		return;
 	release_memory((struct cuda_backend *) backend, mine->memory);
-	free(mine);
+	free_view(mine);
 	view->device = NULL;
 }
 
@@ -673,7 +806,8 @@ prepare_device(struct cuda_backend *b, gpuvec_error *error)
 	*b->stop_value = 1;
 	return cuda_check(b, cudaMemsetAsync(b->stop, 0, sizeof(uint32_t), b->stream), what, error) &&
 		cuda_check(b, cudaStreamSynchronize(b->stream), what, error) &&
-		cuda_check(b, scan_prepare(b->smem_limit), "load the kernels", error);
+		cuda_check(b, scan_prepare(b->smem_limit), "load the kernels", error) &&
+		cuda_check(b, lists_prepare(b->smem_limit), "load the kernels", error);
 }
 
 gpuvec_backend *

@@ -65,6 +65,14 @@ struct bit_counters
 		constexpr int FROM = N == 2 ? 1 : N == 4 ? 2 : N == 8 ? 3 : 4;
 		uint32_t	carry = reduce<N>(mask);
 
+		ripple<FROM>(carry);
+	}
+
+	/* Add a mask of weight 2^FROM */
+	template <int FROM>
+	__device__ __forceinline__ void
+	ripple(uint32_t carry)
+	{
 		/* with many planes, carries seldom get there */
 		if (PLANES > 8 && carry == 0)
 			return;
@@ -105,6 +113,22 @@ struct bit_counters
 #pragma unroll
 		for (int p = 0; p < PLANES; p++)
 			result = (plane[p] & ~number[p]) | (result & (plane[p] | ~number[p]));
+		return result;
+	}
+
+	/* Which counters are >= one number below 2^PLANES? */
+	__device__ __forceinline__ uint32_t
+	at_least_number(uint32_t number) const
+	{
+		uint32_t	result = ~0u;
+
+#pragma unroll
+		for (int p = 0; p < PLANES; p++)
+		{
+			uint32_t	bit = 0u - (number >> p & 1);
+
+			result = (plane[p] & (result | ~bit)) | (result & ~bit);
+		}
 		return result;
 	}
 

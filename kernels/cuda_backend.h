@@ -7,6 +7,10 @@
  * backend.cu	opening, uploading, freeing
  * topk.cu		the host's side of a search: batches, rounds, results
  * scan.cu		the scan that counts common ids and emits candidates
+ * list_build.cu	inverted lists and bitmaps of a segment
+ * lists.cu		counting by them
+ * list_planes.cuh	the part that lists have in it
+ * emit.cuh		scoring what was counted
  * select.cu	the selection of the best candidates, and sorting
  *
  *-------------------------------------------------------------------------
@@ -48,6 +52,46 @@ key_less(uint64_t a_hi, uint64_t a_lo, uint64_t b_hi, uint64_t b_lo)
 	return a_hi < b_hi || (a_hi == b_hi && a_lo < b_lo);
 }
 
+/*
+ * Blocked inverted lists of a segment.  A block is 2^shift consecutive rows.  An
+ * id is common if it has a slot: then each block has a bitmap of its rows that
+ * have the id.  Other ids have in each block an ascending list of row numbers
+ * within the block.  The lists of a block follow one another; those of ids 16 g ..
+ * 16 g + 15 start at base[block * nbases + g] of the postings.  Where among them an
+ * id's list starts follows from the lengths of the 16 lists, a byte each, in blocks of
+ * 2^TILED_SHIFT rows (an id with more than 255 rows in some block is common), and
+ * is stored, 16 bits each, in blocks of 2^WHOLE_SHIFT (an id with more than 2^12 rows is
+ * common).
+ */
+struct device_lists
+{
+	const uint16_t *postings;
+	const uint32_t *base;		/* [nblocks * nbases] */
+	const uint4 *lengths;		/* [nblocks * nbases], in small blocks */
+	const uint16_t *start;		/* [nstarts], in whole segments */
+	const uint16_t *slot;		/* [maxid + 1]: 1 .. nslots, the most common id first, or
+								 * NO_SLOT */
+	const uint4 *bitmaps;		/* [nblocks][nslots + 1][2^shift / 128]; slot 0 is empty */
+	uint32_t	shift;			/* TILED_SHIFT or WHOLE_SHIFT; 0: no lists */
+	uint32_t	nblocks;
+	uint32_t	nslots;
+	uint32_t	nstaged;		/* slots up to this are read from shared memory */
+	uint32_t	nbases;
+	uint32_t	nstarts;
+	uint32_t	maxid;			/* larger ids are in no row */
+};
+
+#define NO_SLOT			0xFFFFu
+#define LIST_GROUP		16		/* lists that share a base */
+#define MAX_LIST		255		/* postings of a list in a small block */
+
+/*
+ * With many common ids a block is 4,096 rows, so that the bitmaps of a block fit
+ * shared memory; otherwise the segment is one block.
+ */
+#define TILED_SHIFT		12
+#define WHOLE_SHIFT		16
+
 /* A segment on the device: pointers into one allocation, and the live map */
 struct device_segment
 {
@@ -59,6 +103,7 @@ struct device_segment
 	const uint32_t *live;		/* [ntiles], or NULL: all rows are live */
 	uint32_t	nrows;
 	uint32_t	ntiles;
+	struct device_lists lists;
 };
 
 /*
@@ -79,6 +124,7 @@ tile_class(uint32_t segment, uint32_t tile)
 struct cuda_segment
 {
 	void	   *memory;
+	void	   *lists_memory;	/* NULL: no lists */
 	uint32_t	maxid;			/* largest id in the segment */
 	struct device_segment desc;
 };
@@ -96,8 +142,17 @@ struct cuda_view
 {
 	void	   *memory;
 	const struct device_segment *segments;
-	const uint2 *groups;
+	const uint2 *groups;		/* those of segments without lists come first */
+	const uint2 *blocks[2];		/* segment and block, in the order of their lengths; of
+								 * TILED_SHIFT and of WHOLE_SHIFT */
+	uint32_t	nblocks[2];
+	uint32_t   *block_len[2];	/* ids of the middle row of each (host memory) */
+	uint32_t	nstaged;		/* most slots that a segment stages */
+	bool		plain;			/* no whole segment has slots */
+	uint32_t	nsegments;
 	uint32_t	ngroups;
+	uint32_t	nplain;			/* groups of segments without lists */
+	uint64_t	listed_rows;	/* rows of segments with lists */
 	uint32_t	ntiles;
 	uint32_t	maxid;			/* largest id of all rows */
 	uint32_t	maxlen;			/* ids of the longest row */
@@ -105,13 +160,29 @@ struct cuda_view
 	uint32_t	tiles_before[TILE_CLASSES + 1]; /* tiles in classes below c */
 };
 
+/* What a row must fulfil to rank for a query */
+struct __align__(16) query_limits
+{
+	struct row_key bound;		/* key <= bound */
+	struct row_key after;		/* and key > after */
+	uint32_t	len;			/* ids of the query */
+	float		score;			/* kernels keep bound_score(bound.hi) here */
+	uint32_t	padding[2];
+};
+
+/* bound.hi as a score, rounded down */
+static __forceinline__ __device__ float
+bound_score(uint64_t bound_hi)
+{
+	return bound_hi == ~UINT64_C(0) ? -INFINITY : __double2float_rd(gpuvec_key_score(bound_hi));
+}
+
 /* A query of a chunk, as the kernels see it */
 struct __align__(16) query_state
 {
-	struct row_key bound;		/* a row must have key <= bound */
-	struct row_key after;		/* and key > after */
+	struct query_limits limits;
 	uint32_t	ids;			/* first of its ids */
-	uint32_t	len;
+	uint32_t	entries;		/* first of its entries in each segment (lists.cu), in eights */
 	uint32_t	k;
 	uint32_t	count;			/* candidates of this round, those that found no
 								 * room included */
@@ -140,6 +211,33 @@ struct scan_params
 	uint32_t	nitems;			/* nbatches * number of ranges */
 	uint32_t	range_groups;	/* groups of an item */
 	uint32_t	grab;			/* tiles that a warp takes at a time: a power of 2 */
+	gpuvec_measure measure;
+};
+
+/* Counting by lists; see lists.cu */
+struct list_params
+{
+	const struct device_segment *segments;
+	const uint2 *blocks;		/* those to count: segment and block */
+	struct query_state *queries;
+	const uint16_t *ids;		/* of the queries */
+	uint16_t   *entries;		/* [nsegments * nentries] */
+	uint4	   *nentries_of;	/* [nsegments * nqueries]: staged and other slots, ids */
+	struct row_key *candidates; /* [nqueries * capacity] */
+	uint32_t   *next_item;		/* zero before the launch */
+	const uint32_t *stop;		/* nonzero: the answer is not wanted any more */
+	uint32_t	nsegments;
+	uint32_t	nentries;		/* of a segment, in eights */
+	uint32_t	nblocks;
+	uint32_t	nqueries;
+	uint32_t	capacity;
+	const uint2 *ranges;		/* NULL, or for each block the queries to count: the first
+								 * one, and how many */
+	const uint2 *counted;		/* NULL, or for each block those that are counted already */
+	uint32_t	sample;			/* not 0: of each block, only about this many of the rows
+								 * with the highest counts */
+	uint32_t	item_queries;	/* queries of a work item */
+	uint32_t	nslices;		/* work items of a block */
 	gpuvec_measure measure;
 };
 
@@ -229,6 +327,13 @@ extern bool cuda_enter(struct cuda_backend *b, gpuvec_error *error);
 extern bool device_alloc(struct cuda_backend *b, void **memory, size_t bytes,
 						 cudaStream_t stream, const char *what, gpuvec_error *error);
 extern void device_free(struct cuda_backend *b, void *memory, cudaStream_t stream);
+extern bool upload(struct cuda_backend *b, struct upload_slot *slot, void *target,
+				   const void *source, size_t bytes, gpuvec_error *error);
+
+/* list_build.cu */
+extern bool lists_build(struct cuda_backend *b, struct upload_slot *slot,
+						const gpuvec_segment *segment, struct cuda_segment *mine,
+						size_t *bytes, gpuvec_error *error);
 
 /* topk.cu */
 extern bool cuda_topk(gpuvec_backend *backend, const gpuvec_view *view,
@@ -246,6 +351,18 @@ extern cudaError_t scan_blocks(uint32_t entry_bits, uint32_t planes, size_t shar
 extern cudaError_t scan_launch(const struct scan_params *params, uint32_t entry_bits,
 							   uint32_t planes, size_t shared_bytes, uint32_t blocks,
 							   cudaStream_t stream);
+
+/* lists.cu: planes is 7, 8 or 17 */
+extern cudaError_t lists_prepare(size_t smem_limit);
+extern cudaError_t lists_classify(const struct list_params *params, cudaStream_t stream);
+extern uint32_t lists_slots(size_t smem_limit);
+extern cudaError_t lists_count_tiled(const struct list_params *params, uint32_t planes,
+									 size_t smem_limit, uint32_t nslots, uint32_t sms,
+									 cudaStream_t stream);
+extern cudaError_t lists_count_direct(const struct list_params *params, uint32_t planes,
+									  cudaStream_t stream);
+extern cudaError_t lists_count_whole(const struct list_params *params, uint32_t planes,
+									 bool plain, uint32_t sms, cudaStream_t stream);
 
 /* select.cu */
 extern cudaError_t select_launch(const struct select_params *params, cudaStream_t stream);

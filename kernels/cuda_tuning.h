@@ -29,6 +29,14 @@ struct gpuvec_cuda_tuning
 	uint32_t	item_tiles;		/* tiles of a work item */
 	uint32_t	grab;			/* tiles that a warp takes at a time */
 	uint32_t	chunk_queries;	/* queries that are worked on together */
+	uint32_t	list_rows;		/* rows from which on a segment has lists */
+	uint32_t	list_shift;		/* 12 or 16: force the blocks of lists */
+	uint32_t	list_part;		/* ids in more than 1 / list_part of the rows are common */
+	uint32_t	sample;			/* blocks of a query's sample; ~0: none */
+	uint32_t	near;			/* one in so many blocks is counted before the others */
+	uint32_t	sample_rows;	/* rows of a sampled block, at least */
+	uint32_t	item_queries;	/* queries of a work item with lists */
+	uint32_t	few;			/* up to so many queries, bitmaps are not staged */
 };
 
 /* What the last topk did */
@@ -38,6 +46,7 @@ struct gpuvec_cuda_stats
 	uint32_t	rounds;			/* retries included */
 	uint32_t	overflows;		/* queries that had to be repeated */
 	uint32_t	retries;		/* rounds of repeated queries that overflowed */
+	uint32_t	list_chunks;	/* chunks that were counted by lists */
 	uint32_t	entry_bits;		/* of the last chunk */
 	uint32_t	planes;
 };

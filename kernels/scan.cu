@@ -29,24 +29,10 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "cuda_backend.h"
+#include "emit.cuh"
 #include "bit_counters.cuh"
 
-#define FULL_WARP	0xFFFFFFFFu
-
 extern __shared__ uint4 shared_memory[];
-
-/* A query of the batch */
-struct batch_query
-{
-	uint64_t	bound_hi;
-	uint64_t	bound_lo;
-	uint64_t	after_hi;
-	uint64_t	after_lo;
-	uint32_t	len;
-	float		score;			/* that a row must reach: bound_hi rounded down */
-	uint32_t	padding[2];
-};
 
 /* What a warp needs of its tile: planes of the needs, at the end and at the check */
 template <int PLANES>
@@ -60,7 +46,7 @@ struct __align__(16) tile_needs
 template <int PLANES, int THREADS>
 struct __align__(16) scan_shared
 {
-	struct batch_query query[32];
+	struct query_limits query[32];	/* of the batch */
 	struct tile_needs<PLANES> needs[THREADS / 32];
 	uint32_t	item;
 	uint32_t	next_slot;
@@ -118,7 +104,7 @@ struct scanner
 	{
 		const struct query_state *query = &params.queries[first + q];
 		const uint16_t *ids = params.ids + query->ids;
-		uint32_t	n = query->len;
+		uint32_t	n = query->limits.len;
 		uint32_t   *words = (uint32_t *) table;
 		constexpr uint32_t PER_WORD = 4 / sizeof(Entry);
 
@@ -150,17 +136,8 @@ struct scanner
 			wants = !query->overflow;
 			if (threadIdx.x < 32)
 			{
-				struct batch_query *mine = &shared->query[lane];
-				struct row_key bound = query->bound;
-				struct row_key after = query->after;
-
-				mine->bound_hi = bound.hi;
-				mine->bound_lo = bound.lo;
-				mine->after_hi = after.hi;
-				mine->after_lo = after.lo;
-				mine->len = query->len;
-				mine->score = bound.hi == ~UINT64_C(0) ? -INFINITY :
-					__double2float_rd(gpuvec_key_score(bound.hi));
+				shared->query[lane] = query->limits;
+				shared->query[lane].score = bound_score(query->limits.bound.hi);
 			}
 		}
 		alive = __ballot_sync(FULL_WARP, wants);
@@ -330,35 +307,6 @@ struct scanner
 		return __any_sync(FULL_WARP, whole.at_least(needs->check) & active);
 	}
 
-	/* Score a row for query q, and append it to the query's candidates if it ranks */
-	__device__ __forceinline__ void
-	emit(uint32_t q, bool candidate, uint32_t common, uint32_t rowlen, uint64_t tid)
-	{
-		const struct batch_query *query = &shared->query[q];
-		struct row_key key = {0, 0};
-		uint32_t	votes;
-		uint32_t	base = 0;
-
-		if (candidate && (common > 0 || gpuvec_ranks_disjoint(params.measure)))
-		{
-			key.hi = gpuvec_score_key(gpuvec_score(params.measure, common, query->len, rowlen));
-			key.lo = tid | common;
-			candidate = !key_less(query->bound_hi, query->bound_lo, key.hi, key.lo) &&
-				key_less(query->after_hi, query->after_lo, key.hi, key.lo);
-		}
-		else
-			candidate = false;
-
-		votes = __ballot_sync(FULL_WARP, candidate);
-		if (votes == 0)
-			return;
-		if (lane == 0)
-			base = atomicAdd(&params.queries[first + q].count, __popc(votes));
-		base = __shfl_sync(FULL_WARP, base, 0) + __popc(votes & ((1u << lane) - 1));
-		if (candidate && base < params.capacity)
-			params.candidates[(size_t) (first + q) * params.capacity + base] = key;
-	}
-
 	/* Emit the pairs that the bit-sliced comparison let through */
 	__device__ __forceinline__ void
 	emit_all(const bit_counters<PLANES> &counters, uint32_t candidates,
@@ -368,6 +316,8 @@ struct scanner
 		uint32_t	rowlen;
 		uint64_t	tid;
 		uint32_t	queries;
+		const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
+			params.measure};
 
 		if (row >= segment->nrows ||
 			(segment->live != NULL && !(segment->live[tile] >> lane & 1)))
@@ -383,7 +333,8 @@ struct scanner
 			uint32_t	q = __ffs(queries) - 1;
 
 			queries &= queries - 1;
-			emit(q, candidates >> q & 1, counters.get(q), rowlen, tid);
+			emit_rows(sink, first + q, &shared->query[q], candidates >> q & 1, counters.get(q),
+					  rowlen, tid);
 		}
 	}
 

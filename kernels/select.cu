@@ -432,7 +432,7 @@ select_kernel(const __grid_constant__ struct select_params params)
 	if (threadIdx.x == 0)
 	{
 		if (source.total >= k)
-			query->bound = limit;
+			query->limits.bound = limit;
 		query->ntop = n;
 		query->count = 0;
 		if (lost && params.mode != SELECT_TIGHTEN)

@@ -15,6 +15,12 @@
  * growth * k candidates, far fewer than there is room for.  The first round has
  * no bound and is as large as the room allows.
  *
+ * By inverted lists (lists.cu) there are three rounds: a sample of some blocks gives a
+ * query its first bound, an eighth of the blocks a better one, the others follow.
+ * The first two choose blocks whose rows have the length at which the best rows for
+ * the query are expected.  Segments without lists, which are small, are scanned in
+ * the last round.
+ *
  * Order and ties can defeat the sampling.  Then a query loses candidates, which
  * its counter tells; what it kept still gives a valid bound.  Such queries are
  * run again, starting with that bound, in few and large rounds with the host
@@ -36,13 +42,21 @@
 #define MAX_ROUNDS			64
 
 /* Defaults of gpuvec_cuda_tuning */
-#define MIN_CANDIDATES		8192
+#define MIN_CANDIDATES		16384
 #define CANDIDATES_PER_K	8
 #define GROWTH				8
 #define GROWTH_FEW			16	/* if there are few batches */
 #define FIRST_ROWS			4096
 #define ITEM_TILES			2048
 #define GRAB				4
+#define SAMPLE_TILED		16	/* blocks of a query's sample */
+#define SAMPLE_WHOLE		6
+#define NEAR				16	/* one in so many blocks is counted before the others */
+#define FEW					24	/* queries */
+#define ITEM_QUERIES		64
+#define WHOLE_ITEM_QUERIES	8
+#define SAMPLE_ROWS			16	/* of a block, at least */
+#define SAMPLE_PER_K		4	/* rows of the sample, at least */
 
 /* Limits of a chunk */
 #define CHUNK_QUERIES		32768
@@ -51,6 +65,14 @@
 /* Queries that are run again together */
 #define RETRY_QUERIES		32
 #define RETRY_CANDIDATES	(1 << 18)
+
+/* The rounds of counting by lists */
+enum list_round
+{
+	ROUND_SAMPLE,				/* a few rows of a few blocks give a bound */
+	ROUND_NEAR,					/* a part of the blocks gives a better one */
+	ROUND_REST					/* the other blocks */
+};
 
 /* A query on its way, in the order of work */
 struct work_query
@@ -68,6 +90,7 @@ struct search
 	struct cuda_backend *b;
 	const struct cuda_view *view;
 	gpuvec_measure measure;
+	gpuvec_method method;
 	struct work_query *work;
 	uint32_t	nwork;
 	uint32_t   *overflowed;		/* positions in work */
@@ -83,7 +106,10 @@ struct chunk
 	const uint32_t *positions;	/* which of work, or NULL: the first n */
 	uint32_t	n;
 	uint32_t	kmax;
+	bool		lists;			/* count by lists */
+	bool		again;			/* its queries overflowed before, and have good bounds */
 	uint32_t	planes;
+	uint32_t	list_planes;
 	uint32_t	entry_bits;
 	uint32_t	batch;			/* queries of a batch */
 	uint32_t	capacity;
@@ -95,10 +121,15 @@ struct chunk
 	size_t		states;
 	size_t		counters;
 	size_t		ids;
+	size_t		ranges;			/* which queries blocks are samples for */
+	size_t		uploaded;		/* end of what is copied in */
+	size_t		entries;		/* of the queries in each segment's lists */
+	size_t		nentries_of;
 	size_t		top[2];
 	size_t		candidates;
 	size_t		bytes;
 	uint64_t	nids;
+	uint64_t	nentries;		/* in eights */
 
 	uint32_t	which;			/* top[which] holds the lists */
 	uint32_t	launches;		/* counters used */
@@ -260,6 +291,20 @@ fit_capacity(const struct search *s, uint64_t wanted)
 	return (uint32_t) ((wanted + 31) / 32 * 32);
 }
 
+/* Eights of entries that a query has in a segment: slots are filled up to eights */
+static inline uint32_t
+query_entries(uint32_t len)
+{
+	return (len + 21) / 8;
+}
+
+/* Scratch memory that a query of a chunk takes for lists */
+static size_t
+query_list_bytes(const struct search *s, uint32_t len)
+{
+	return (query_entries(len) + 1) * sizeof(uint4) * s->view->nsegments;
+}
+
 /* Scratch memory that a query of a chunk takes */
 static size_t
 query_bytes(uint32_t kmax, uint32_t capacity)
@@ -270,14 +315,20 @@ query_bytes(uint32_t kmax, uint32_t capacity)
 
 /* Lay out the scratch memory of a chunk */
 static void
-lay_out(struct chunk *c)
+lay_out(struct chunk *c, size_t nsegments, size_t nblocks)
 {
 	size_t		list = sizeof(struct row_key) * c->kmax * c->n;
 	size_t		at = 0;
 
 	c->nids = 0;
+	c->nentries = 0;
 	for (uint32_t i = 0; i < c->n; i++)
-		c->nids += chunk_query(c, i)->query->len;
+	{
+		uint32_t	len = chunk_query(c, i)->query->len;
+
+		c->nids += len;
+		c->nentries += query_entries(len);
+	}
 	c->results = at;
 	if (c->kmax <= GPUVEC_FAST_K)
 		at += align_up(list);
@@ -287,6 +338,16 @@ lay_out(struct chunk *c)
 	at += align_up(sizeof(uint32_t) * MAX_ROUNDS);
 	c->ids = at;
 	at += align_up(sizeof(uint16_t) * c->nids);
+	c->ranges = at;
+	if (c->lists)
+		at += align_up(sizeof(uint2) * 2 * nblocks);
+	c->uploaded = at;
+	c->entries = at;
+	if (c->lists)
+		at += align_up(sizeof(uint4) * c->nentries * nsegments);
+	c->nentries_of = at;
+	if (c->lists)
+		at += align_up(sizeof(uint4) * c->n * nsegments);
 	c->top[0] = at;
 	at += align_up(list);
 	c->top[1] = at;
@@ -305,24 +366,120 @@ fill_state(struct query_state *state, const struct work_query *w, uint32_t ids)
 	const gpuvec_topk_query *q = w->query;
 
 	memset(state, 0, sizeof(*state));
-	state->bound = w->bound;
+	state->limits.bound = w->bound;
 	if (q->has_after)
 	{
 		uint64_t	block = q->after_tid >> 16;
 		uint64_t	line = q->after_tid & 0xFFFF;
 
 		/* + 0.0 makes a 0 of -0, which no score is */
-		state->after.hi = gpuvec_score_key(q->after_score + 0.0);
+		state->limits.after.hi = gpuvec_score_key(q->after_score + 0.0);
 		if (block > UINT32_MAX)
-			state->after.lo = ~UINT64_C(0);
+			state->limits.after.lo = ~UINT64_C(0);
 		else if (line > GPUVEC_MAX_LINE)
-			state->after.lo = block << 32 | UINT32_MAX;
+			state->limits.after.lo = block << 32 | UINT32_MAX;
 		else
-			state->after.lo = key_from_tid(q->after_tid) | KEY_COMMON_MASK;
+			state->limits.after.lo = key_from_tid(q->after_tid) | KEY_COMMON_MASK;
 	}
 	state->ids = ids;
-	state->len = q->len;
+	state->limits.len = q->len;
 	state->k = w->k;
+}
+
+/* How many blocks of a kind does a query count in a round? */
+static uint32_t
+round_blocks(const struct search *s, const struct chunk *c, enum list_round round, int kind)
+{
+	const struct gpuvec_cuda_tuning *t = &s->b->tuning;
+	uint32_t	nblocks = s->view->nblocks[kind];
+	uint32_t	wanted;
+
+	if (round == ROUND_REST)
+		return nblocks;
+	if (c->again || (uint64_t) s->view->ntiles * 32 <= c->capacity)
+		return 0;
+	if (round == ROUND_SAMPLE)
+	{
+		wanted = t->sample ? t->sample : kind == 0 ? SAMPLE_TILED : SAMPLE_WHOLE;
+		return wanted == ~0u ? 0 : std::min(wanted, (nblocks + 7) / 8);
+	}
+	return c->n <= FEW ? 0 : nblocks / (t->near ? t->near : NEAR);
+}
+
+/* Does any query count any block in a round? */
+static bool
+has_round(const struct search *s, const struct chunk *c, enum list_round round)
+{
+	return round_blocks(s, c, round, 0) + round_blocks(s, c, round, 1) > 0;
+}
+
+/* The number of ids that the best rows for a query have */
+static uint32_t
+best_length(const struct search *s, const gpuvec_topk_query *query)
+{
+	switch (s->measure)
+	{
+		case GPUVEC_INTERSECTION:
+		case GPUVEC_CONTAINMENT:
+			return UINT32_MAX;
+		case GPUVEC_OVERLAP:
+			return 0;
+		default:
+			return query->len;
+	}
+}
+
+/*
+ * Choose n blocks for each query: those around its best length, which come one after
+ * another.  ranges[] says for each block which queries it is for: also one after
+ * another, as the queries are in order of length.
+ */
+static void
+choose_blocks(const struct search *s, const struct chunk *c, int kind, uint32_t n, uint2 *ranges)
+{
+	uint32_t	nblocks = s->view->nblocks[kind];
+	const uint32_t *len = s->view->block_len[kind];
+
+	memset(ranges, 0, sizeof(uint2) * nblocks);
+	for (uint32_t q = 0, next; q < c->n; q = next)
+	{
+		uint32_t	best = best_length(s, chunk_query(c, q)->query);
+		uint32_t	from = (uint32_t) (std::lower_bound(len, len + nblocks, best) - len);
+		uint32_t	upto = (uint32_t) (std::upper_bound(len, len + nblocks, best) - len);
+		uint32_t	middle = from + (upto - from) / 2;
+
+		for (next = q + 1; next < c->n; next++)
+			if (best_length(s, chunk_query(c, next)->query) != best)
+				break;
+		from = std::min(middle > n / 2 ? middle - n / 2 : 0, nblocks - n);
+		for (uint32_t i = from; i < from + n; i++)
+		{
+			if (ranges[i].y == 0)
+				ranges[i].x = q;
+			ranges[i].y = next - ranges[i].x;
+		}
+	}
+}
+
+/* Where the ranges of a round and kind begin among all of them */
+static uint32_t
+ranges_at(const struct search *s, enum list_round round, int kind)
+{
+	return (round == ROUND_SAMPLE ? 0 : s->view->nblocks[0] + s->view->nblocks[1]) +
+		(kind == 0 ? 0 : s->view->nblocks[0]);
+}
+
+/* Choose the blocks of the first two rounds */
+static void
+fill_ranges(const struct search *s, const struct chunk *c, uint2 *ranges)
+{
+	for (int kind = 0; kind < 2; kind++)
+	{
+		choose_blocks(s, c, kind, round_blocks(s, c, ROUND_SAMPLE, kind),
+					  ranges + ranges_at(s, ROUND_SAMPLE, kind));
+		choose_blocks(s, c, kind, round_blocks(s, c, ROUND_NEAR, kind),
+					  ranges + ranges_at(s, ROUND_NEAR, kind));
+	}
 }
 
 /* Copy the chunk's queries to the device */
@@ -330,10 +487,11 @@ static bool
 upload_chunk(struct search *s, struct chunk *c)
 {
 	struct cuda_backend *b = s->b;
-	size_t		bytes = c->top[0] - c->states;
+	size_t		bytes = c->uploaded - c->states;
 	struct query_state *states;
 	uint16_t   *ids;
 	uint64_t	at = 0;
+	uint64_t	entries = 0;
 
 	if (!need_scratch(s, c->bytes) ||
 		!need_pinned(s, &b->upload, &b->upload_bytes, bytes))
@@ -346,10 +504,14 @@ upload_chunk(struct search *s, struct chunk *c)
 		const struct work_query *w = chunk_query(c, i);
 
 		fill_state(&states[i], w, (uint32_t) at);
+		states[i].entries = (uint32_t) entries;
+		entries += query_entries(w->query->len);
 		if (w->query->len > 0)
 			memcpy(ids + at, w->query->ids, sizeof(uint16_t) * w->query->len);
 		at += w->query->len;
 	}
+	if (c->lists)
+		fill_ranges(s, c, (uint2 *) (b->upload + (c->ranges - c->states)));
 	return cuda_check(b, cudaMemcpyAsync(b->scratch + c->states, b->upload, bytes,
 										 cudaMemcpyHostToDevice, b->stream),
 					  "copy queries to the GPU", s->error);
@@ -377,13 +539,13 @@ cut_items(const struct search *s, const struct chunk *c, struct scan_params *p)
 	uint32_t	tiles = view->tiles_before[p->class_hi] - view->tiles_before[p->class_lo];
 	double		per_group = 32.0 * std::max(tiles, 1u) / view->ntiles;
 	double		groups = (t->item_tiles ? t->item_tiles : ITEM_TILES) / per_group;
-	double		most = (double) view->ngroups * p->nbatches / (4.0 * c->blocks);
+	double		most = (double) p->ngroups * p->nbatches / (4.0 * c->blocks);
 	uint32_t	warps = scan_threads(c->planes) / 32;
 	uint32_t	grab = t->grab ? t->grab : GRAB;
 
-	groups = std::min(std::max(std::min(groups, most), 1.0), (double) view->ngroups);
+	groups = std::min(std::max(std::min(groups, most), 1.0), (double) p->ngroups);
 	p->range_groups = (uint32_t) groups;
-	p->nitems = (view->ngroups + p->range_groups - 1) / p->range_groups * p->nbatches;
+	p->nitems = (p->ngroups + p->range_groups - 1) / p->range_groups * p->nbatches;
 
 	/* with few tiles in the sample, more places at a time; but all warps get some */
 	p->grab = 1;
@@ -391,9 +553,10 @@ cut_items(const struct search *s, const struct chunk *c, struct scan_params *p)
 		p->grab *= 2;
 }
 
-/* Queue the scan of some classes */
+/* Queue the scan of some classes of the first groups */
 static bool
-queue_scan(struct search *s, struct chunk *c, uint32_t class_lo, uint32_t class_hi)
+queue_scan(struct search *s, struct chunk *c, uint32_t ngroups, uint32_t class_lo,
+		   uint32_t class_hi)
 {
 	struct cuda_backend *b = s->b;
 	struct scan_params p;
@@ -408,7 +571,7 @@ queue_scan(struct search *s, struct chunk *c, uint32_t class_lo, uint32_t class_
 	p.candidates = (struct row_key *) (b->scratch + c->candidates);
 	p.next_item = (uint32_t *) (b->scratch + c->counters) + c->launches++;
 	p.stop = b->stop;
-	p.ngroups = s->view->ngroups;
+	p.ngroups = ngroups;
 	p.nqueries = c->n;
 	p.capacity = c->capacity;
 	p.class_lo = class_lo;
@@ -421,6 +584,88 @@ queue_scan(struct search *s, struct chunk *c, uint32_t class_lo, uint32_t class_
 	return cuda_check(b, scan_launch(&p, c->entry_bits, c->planes, c->shared_bytes,
 									 std::min(c->blocks, p.nitems), b->stream),
 					  "search on the GPU", s->error);
+}
+
+/* Cut the counting of blocks into items, and queue it */
+static bool
+queue_blocks(struct search *s, struct chunk *c, struct list_params *p, int kind)
+{
+	struct cuda_backend *b = s->b;
+	uint32_t	few = b->tuning.few ? b->tuning.few : FEW;
+	uint32_t	item_queries = b->tuning.item_queries ? b->tuning.item_queries :
+		kind == 0 ? ITEM_QUERIES : WHOLE_ITEM_QUERIES;
+	uint32_t	slices;
+	cudaError_t rc;
+
+	if (p->nblocks == 0)
+		return true;
+	if (c->launches == MAX_ROUNDS && !reset_counters(s, c))
+		return false;
+	p->next_item = (uint32_t *) (b->scratch + c->counters) + c->launches++;
+	slices = (c->n + item_queries - 1) / item_queries;
+	if (kind == 0)
+		/* the fewer slices, the less often bitmaps are staged */
+		slices = std::min(slices, 16 * (uint32_t) b->sms / p->nblocks + 1);
+	p->item_queries = (c->n + slices - 1) / slices;
+	p->nslices = (c->n + p->item_queries - 1) / p->item_queries;
+	if (kind == 1)
+		rc = lists_count_whole(p, c->list_planes, s->view->plain && c->list_planes <= 8, b->sms,
+							   b->stream);
+	else if (c->n <= few)
+		rc = lists_count_direct(p, c->list_planes, b->stream);
+	else
+		rc = lists_count_tiled(p, c->list_planes, b->smem_limit, s->view->nstaged, b->sms,
+							   b->stream);
+	b->stats.rounds++;
+	return cuda_check(b, rc, "search on the GPU", s->error);
+}
+
+/* What all launches of a chunk's counting by lists have in common */
+static void
+fill_list_params(const struct search *s, const struct chunk *c, struct list_params *p)
+{
+	struct cuda_backend *b = s->b;
+
+	memset(p, 0, sizeof(*p));
+	p->segments = s->view->segments;
+	p->queries = (struct query_state *) (b->scratch + c->states);
+	p->ids = (const uint16_t *) (b->scratch + c->ids);
+	p->entries = (uint16_t *) (b->scratch + c->entries);
+	p->nentries_of = (uint4 *) (b->scratch + c->nentries_of);
+	p->candidates = (struct row_key *) (b->scratch + c->candidates);
+	p->stop = b->stop;
+	p->nsegments = s->view->nsegments;
+	p->nentries = (uint32_t) c->nentries;
+	p->nqueries = c->n;
+	p->capacity = c->capacity;
+	p->measure = s->measure;
+}
+
+/* Queue the counting of a round */
+static bool
+queue_lists(struct search *s, struct chunk *c, struct list_params *p, enum list_round round)
+{
+	const uint2 *ranges = (const uint2 *) (s->b->scratch + c->ranges);
+	uint32_t	sum = round_blocks(s, c, round, 0) + round_blocks(s, c, round, 1);
+	bool		near = has_round(s, c, ROUND_NEAR);
+
+	p->sample = 0;
+	if (round == ROUND_SAMPLE)
+	{
+		p->sample = std::max(s->b->tuning.sample_rows ? s->b->tuning.sample_rows :
+							 (uint32_t) SAMPLE_ROWS, (SAMPLE_PER_K * c->kmax + sum - 1) / sum);
+		p->sample = std::max(std::min(p->sample, c->capacity / (2 * sum)), 1u);
+	}
+	for (int kind = 0; kind < 2; kind++)
+	{
+		p->blocks = s->view->blocks[kind];
+		p->nblocks = s->view->nblocks[kind];
+		p->ranges = round == ROUND_REST ? NULL : ranges + ranges_at(s, round, kind);
+		p->counted = round == ROUND_REST && near ? ranges + ranges_at(s, ROUND_NEAR, kind) : NULL;
+		if (round_blocks(s, c, round, kind) > 0 && !queue_blocks(s, c, p, kind))
+			return false;
+	}
+	return true;
 }
 
 /* Queue the selection after a round */
@@ -525,7 +770,7 @@ finish_chunk(struct search *s, const struct chunk *c)
 			w->query->nmatches = 0;
 		else if (states[i].overflow)
 		{
-			w->bound = states[i].bound;
+			w->bound = states[i].limits.bound;
 			s->overflowed[s->noverflowed++] = (uint32_t) (w - s->work);
 		}
 		else
@@ -585,23 +830,53 @@ plan_rounds(const struct search *s, const struct chunk *c, uint32_t *ends)
 	return n;
 }
 
+/* Queue all rounds of a chunk that is scanned */
+static bool
+queue_scan_rounds(struct search *s, struct chunk *c)
+{
+	uint32_t	ends[MAX_ROUNDS];
+	uint32_t	nrounds = plan_rounds(s, c, ends);
+	bool		fast = c->kmax <= GPUVEC_FAST_K;
+
+	for (uint32_t i = 0; i < nrounds; i++)
+		if (!queue_scan(s, c, s->view->ngroups, i > 0 ? ends[i - 1] : 0, ends[i]) ||
+			!queue_select(s, c, fast && i + 1 == nrounds ? SELECT_FINAL : SELECT_ROUND))
+			return false;
+	return true;
+}
+
+/* Queue the rounds of a chunk that is counted by lists */
+static bool
+queue_list_rounds(struct search *s, struct chunk *c)
+{
+	struct list_params p;
+
+	s->b->stats.list_chunks++;
+	fill_list_params(s, c, &p);
+	if (!cuda_check(s->b, lists_classify(&p, s->b->stream), "search on the GPU", s->error))
+		return false;
+	if (has_round(s, c, ROUND_SAMPLE) &&
+		(!queue_lists(s, c, &p, ROUND_SAMPLE) || !queue_select(s, c, SELECT_TIGHTEN)))
+		return false;
+	if (has_round(s, c, ROUND_NEAR) &&
+		(!queue_lists(s, c, &p, ROUND_NEAR) || !queue_select(s, c, SELECT_ROUND)))
+		return false;
+	return queue_lists(s, c, &p, ROUND_REST) &&
+		(s->view->nplain == 0 || queue_scan(s, c, s->view->nplain, 0, TILE_CLASSES)) &&
+		queue_select(s, c, c->kmax <= GPUVEC_FAST_K ? SELECT_FINAL : SELECT_ROUND);
+}
+
 /* Run a chunk: everything is queued, then waited for once */
 static bool
 run_chunk(struct search *s, struct chunk *c)
 {
-	uint32_t	ends[MAX_ROUNDS];
-	uint32_t	nrounds;
 	bool		fast = c->kmax <= GPUVEC_FAST_K;
 
 	s->b->stats.chunks++;
-	lay_out(c);
-	nrounds = plan_rounds(s, c, ends);
-	if (!upload_chunk(s, c))
+	lay_out(c, s->view->nsegments, s->view->nblocks[0] + s->view->nblocks[1]);
+	if (!upload_chunk(s, c) ||
+		!(c->lists ? queue_list_rounds(s, c) : queue_scan_rounds(s, c)))
 		return false;
-	for (uint32_t i = 0; i < nrounds; i++)
-		if (!queue_scan(s, c, i > 0 ? ends[i - 1] : 0, ends[i]) ||
-			!queue_select(s, c, fast && i + 1 == nrounds ? SELECT_FINAL : SELECT_ROUND))
-			return false;
 	if (!fast && !queue_sort(s, c))
 		return false;
 	if (!queue_download(s, c) || !wait_for_device(s, c))
@@ -640,7 +915,7 @@ run_watched(struct search *s, struct chunk *c)
 	uint32_t	span = classes_within(s->view, c->capacity / 32);
 	bool		fast = c->kmax <= GPUVEC_FAST_K;
 
-	lay_out(c);
+	lay_out(c, s->view->nsegments, s->view->nblocks[0] + s->view->nblocks[1]);
 	if (!upload_chunk(s, c))
 		return false;
 	while (lo < TILE_CLASSES && !s->stopped)
@@ -649,7 +924,7 @@ run_watched(struct search *s, struct chunk *c)
 											 (uint64_t) TILE_CLASSES);
 		bool		overflowed;
 
-		if (!queue_scan(s, c, lo, hi) || !round_overflowed(s, c, &overflowed))
+		if (!queue_scan(s, c, s->view->ngroups, lo, hi) || !round_overflowed(s, c, &overflowed))
 			return false;
 		if (overflowed)
 		{
@@ -673,7 +948,79 @@ run_watched(struct search *s, struct chunk *c)
 	return clear_stop(s);
 }
 
-/* Run again the queries that overflowed */
+/*
+ * Does counting by lists pay?  A lookup in a list or bitmap serves one query, one
+ * of the scan up to 32, but it touches only ids that both have; so lists lose only
+ * where many segments have none, and where counts need many planes.
+ */
+static bool
+lists_pay(const struct search *s, const struct work_query *w)
+{
+	uint64_t	rows = (uint64_t) s->view->ntiles * 32;
+
+	if (s->method == GPUVEC_METHOD_BITSET || s->view->listed_rows == 0)
+		return false;
+	if (s->method == GPUVEC_METHOD_INVERTED)
+		return true;
+	return !(w->kind & 1) && s->view->listed_rows * 2 >= rows;
+}
+
+/* The planes that counters need: as many bits as the largest count */
+static uint32_t
+planes_for(const struct search *s, uint32_t len)
+{
+	uint32_t	most = std::min(len, s->view->maxlen);
+
+	return most <= 127 ? 7 : most <= 255 ? 8 : 17;
+}
+
+/*
+ * Run again by lists the queries that overflowed: with the bounds that they have now
+ * and more room, few overflow once more.
+ */
+static bool
+run_overflowed_by_lists(struct search *s)
+{
+	uint32_t	n = s->noverflowed;
+	uint32_t	next;
+
+	s->b->stats.overflows += n;
+	s->noverflowed = 0;
+	std::sort(s->overflowed, s->overflowed + n);
+	for (uint32_t from = 0; from < n; from = next)
+	{
+		const struct work_query *first = &s->work[s->overflowed[from]];
+		uint32_t	positions[RETRY_QUERIES];
+		struct chunk c;
+
+		memset(&c, 0, sizeof(c));
+		if (!choose_kernel(s, &c, first->kind & 1 ? 17 : 8))
+			return false;
+		for (next = from; next < n && c.n < RETRY_QUERIES; next++)
+		{
+			const struct work_query *w = &s->work[s->overflowed[next]];
+
+			if (w->kind != first->kind)
+				break;
+			positions[c.n++] = s->overflowed[next];
+			c.kmax = std::max(c.kmax, w->k);
+			c.list_planes = std::max(c.list_planes, planes_for(s, w->query->len));
+		}
+		c.work = s->work;
+		c.positions = positions;
+		c.lists = true;
+		c.again = true;
+		c.capacity = s->b->tuning.retry_candidates ? s->b->tuning.retry_candidates :
+			std::max((uint32_t) RETRY_CANDIDATES, CANDIDATES_PER_K * c.kmax);
+		c.capacity = fit_capacity(s, std::min((uint64_t) c.capacity, s->b->workspace / c.n /
+											  sizeof(struct row_key)));
+		if (!chunk_canceled(&c) && !run_chunk(s, &c))
+			return false;
+	}
+	return true;
+}
+
+/* Run again the queries that overflowed, so that they cannot overflow */
 static bool
 run_overflowed(struct search *s)
 {
@@ -724,12 +1071,14 @@ next_chunk(struct search *s, uint32_t from, struct chunk *c)
 	const struct gpuvec_cuda_tuning *t = &b->tuning;
 	uint32_t	most = t->chunk_queries ? t->chunk_queries : CHUNK_QUERIES;
 	uint64_t	nids = 0;
+	uint64_t	list_bytes = 0;
 	uint32_t	n = 0;
 
 	memset(c, 0, sizeof(*c));
 	c->work = s->work + from;
 	if (!choose_kernel(s, c, s->work[from].kind & 1 ? 17 : 8))
 		return false;
+	c->lists = lists_pay(s, &s->work[from]);
 	for (uint32_t i = from; i < s->nwork && n < most; i++, n++)
 	{
 		const struct work_query *w = &s->work[i];
@@ -739,9 +1088,13 @@ next_chunk(struct search *s, uint32_t from, struct chunk *c)
 													 (uint64_t) CANDIDATES_PER_K * kmax));
 
 		nids += w->query->len;
+		if (c->lists)
+			list_bytes += query_list_bytes(s, w->query->len);
 		if (n > 0 && (w->kind != s->work[from].kind || nids > CHUNK_IDS ||
-					  query_bytes(kmax, capacity) * (n + 1) + nids * 2 > b->workspace))
+					  query_bytes(kmax, capacity) * (n + 1) + nids * 2 + list_bytes >
+					  b->workspace))
 			break;
+		c->list_planes = std::max(c->list_planes, planes_for(s, w->query->len));
 		c->kmax = kmax;
 		c->capacity = capacity;
 	}
@@ -807,6 +1160,9 @@ run_search(struct search *s)
 		if (!run_chunk(s, &c))
 			return false;
 	}
+	if (s->noverflowed > 0 && lists_pay(s, &s->work[s->overflowed[0]]) &&
+		!run_overflowed_by_lists(s))
+		return false;
 	return run_overflowed(s);
 }
 
@@ -823,6 +1179,7 @@ cuda_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measu
 	s.b = b;
 	s.view = (const struct cuda_view *) view->device;
 	s.measure = measure;
+	s.method = method;
 	s.error = error;
 	memset(&b->stats, 0, sizeof(b->stats));
 	if (nqueries == 0)

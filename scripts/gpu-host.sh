@@ -52,7 +52,7 @@ for what in "$@"; do
 		sanitizer)
 			make -s -j"$(nproc)" -f test/unit/cuda.mk >/dev/null
 			part memcheck 300 compute-sanitizer --error-exitcode 1 build/test/cuda_topk quick
-			part racecheck 600 compute-sanitizer --tool racecheck --error-exitcode 1 build/test/cuda_topk quick
+			part racecheck 600 compute-sanitizer --tool racecheck --error-exitcode 1 build/test/cuda_topk tiny
 			tail -qn 1 "$LOGS/memcheck.log" "$LOGS/racecheck.log"
 			;;
 		check)

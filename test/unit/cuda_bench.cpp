@@ -5,10 +5,11 @@
  *	  and compares checksums with known results.
  *
  *		cuda_bench --mode A --n-docs 8500000 [--batches 2000,16,1] [--k 100]
- *				   [--repeat 5] [--sweep "growth=16;growth=8,grab=8"]
+ *				   [--repeat 5] [--sweep "growth=16;method=1,grab=8"] [--build list_shift=16]
  *
  * Generates and uploads once, then times every setting of --sweep (the names are
- * the fields of gpuvec_cuda_tuning), beginning with the defaults.
+ * the fields of gpuvec_cuda_tuning, and method), beginning with the defaults.  The
+ * settings of --build hold while segments are made.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,6 +28,7 @@
 #include "cuda_tuning.h"
 
 static gpuvec_backend *backend;
+static gpuvec_method method;
 
 static double
 now_ms(void)
@@ -110,6 +112,17 @@ make_view(const gen::Generator &generator)
 	return view;
 }
 
+/* GPU memory that the segments take */
+static size_t
+device_bytes(const gpuvec_view *view)
+{
+	size_t		bytes = 0;
+
+	for (uint32_t s = 0; s < view->nentries; s++)
+		bytes += view->entries[s].segment->device_bytes;
+	return bytes;
+}
+
 /* Time the first n queries, and print checksums of their results */
 static bool
 measure(const gen::Config &config, const gpuvec_view *view,
@@ -138,7 +151,7 @@ measure(const gen::Config &config, const gpuvec_view *view,
 			queries[q].matches = &matches[q * k];
 		}
 		start = now_ms();
-		if (!backend->topk(backend, view, GPUVEC_BRAUN_BLANQUET, GPUVEC_METHOD_AUTO, queries.data(), n, &error))
+		if (!backend->topk(backend, view, GPUVEC_BRAUN_BLANQUET, method, queries.data(), n, &error))
 			die("topk", &error);
 		if (i > 0)
 			times.push_back(now_ms() - start);
@@ -179,9 +192,17 @@ parse_tuning(const std::string &text)
 		{"item_tiles", &gpuvec_cuda_tuning::item_tiles},
 		{"grab", &gpuvec_cuda_tuning::grab},
 		{"chunk_queries", &gpuvec_cuda_tuning::chunk_queries},
+		{"near", &gpuvec_cuda_tuning::near},
+		{"list_part", &gpuvec_cuda_tuning::list_part},
+		{"list_shift", &gpuvec_cuda_tuning::list_shift},
+		{"sample_rows", &gpuvec_cuda_tuning::sample_rows},
+		{"sample", &gpuvec_cuda_tuning::sample},
+		{"item_queries", &gpuvec_cuda_tuning::item_queries},
+		{"few", &gpuvec_cuda_tuning::few},
 	};
 	gpuvec_cuda_tuning tuning = {};
 
+	method = GPUVEC_METHOD_AUTO;
 	for (size_t at = 0; at < text.size();)
 	{
 		size_t		end = std::min(text.find(',', at), text.size());
@@ -194,6 +215,11 @@ parse_tuning(const std::string &text)
 				tuning.*f.field = atoi(text.c_str() + equals + 1);
 				known = true;
 			}
+		if (equals < end && text.compare(at, equals - at, "method") == 0)
+		{
+			method = (gpuvec_method) atoi(text.c_str() + equals + 1);
+			known = true;
+		}
 		if (!known)
 		{
 			fprintf(stderr, "unknown setting: %s\n", text.substr(at, end - at).c_str());
@@ -248,11 +274,17 @@ main(int argc, char **argv)
 	backend->info(backend, &info);
 	printf("%s, opened in %.0f ms\n", info.device, now_ms() - start);
 
+	if (gen::opt(argc, argv, "--build"))
+	{
+		gpuvec_cuda_tuning tuning = parse_tuning(gen::opt(argc, argv, "--build"));
+
+		gpuvec_cuda_tune(backend, &tuning);
+	}
 	start = now_ms();
 	gen::Generator generator(config);
 	view = make_view(generator);
-	printf("mode %c: %" PRIu64 " rows, %" PRIu64 " ids, made and uploaded in %.0f ms\n", config.mode,
-		   view->nrows, view->nids, now_ms() - start);
+	printf("mode %c: %" PRIu64 " rows, %" PRIu64 " ids, made and uploaded in %.0f ms, %.2f times the bytes of the ids\n",
+		   config.mode, view->nrows, view->nids, now_ms() - start, device_bytes(view) / (2.0 * view->nids));
 	fflush(stdout);
 
 	std::vector<std::vector<uint16_t>> sets = generator.queries();

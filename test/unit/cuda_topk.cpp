@@ -4,10 +4,11 @@
  *	  Test of the CUDA backend: every match of every query is compared, to the
  *	  bit and in order, with a plain count over all rows.
  *
- *		cuda_topk [quick|full] [seed]
+ *		cuda_topk [tiny|quick|full] [seed]
  *
- * quick (the default) takes seconds, also under compute-sanitizer or an
- * emulator; full adds large views, large k and searches beside uploads.
+ * quick (the default) takes seconds, also under compute-sanitizer's memcheck;
+ * full adds large views, large k and searches beside uploads; tiny is for
+ * compute-sanitizer's racecheck, which is a thousand times slower.
  *
  *-------------------------------------------------------------------------
  */
@@ -54,13 +55,16 @@ struct question
 
 static gpuvec_backend *backend;
 static bool full;
+static bool tiny;
 static std::atomic<int> npassed;
 static std::atomic<int> nfailed;
 static uint64_t random_state;
 static uint64_t total_overflows;
 static uint64_t total_retries;
+static uint64_t total_list_chunks;
 
 static const char *const measure_names[] = GPUVEC_MEASURE_NAMES;
+static const char *const method_names[] = {"auto", "bitset", "inverted"};
 
 static double
 seconds_since_start(void)
@@ -254,6 +258,27 @@ build_entry(const std::vector<const row *> &rows)
 	return entry;
 }
 
+static void
+tune(const gpuvec_cuda_tuning &t)
+{
+	gpuvec_cuda_tune(backend, &t);
+}
+
+/* Segments get no lists, or lists in blocks of a random size; else as they are tuned */
+static bool mixed_lists = true;
+
+static void
+tune_lists(void)
+{
+	static const uint32_t shifts[] = {0, 12, 16};
+	gpuvec_cuda_tuning t = {};
+
+	t.list_rows = random_below(5) == 0 ? UINT32_MAX : 1;
+	t.list_shift = shifts[random_below(3)];
+	t.list_part = random_below(2) ? 0 : 1 + random_below(200);
+	tune(t);
+}
+
 /*
  * Build the view of a dataset: segments of up to `rows` rows each, cut out of the
  * rows sorted by length or as they come.
@@ -273,9 +298,15 @@ build_view(dataset &d, uint32_t rows, bool sorted)
 							 return a->ids.size() < b->ids.size();
 						 });
 	for (size_t from = 0; from < order.size(); from += rows)
+	{
+		if (mixed_lists)
+			tune_lists();
 		entries.push_back(build_entry(std::vector<const row *>(order.begin() + from,
 															  order.begin() +
 															  std::min(order.size(), from + rows))));
+	}
+	if (mixed_lists)
+		tune({});
 	d.view = gpuvec_view_new(entries.data(), entries.size(), &error);
 	if (d.view == NULL)
 		die("view", &error);
@@ -417,7 +448,8 @@ reference(const dataset &d, gpuvec_measure measure, const question &q, const uin
 
 /* Ask all questions at once; the answers */
 static std::vector<std::vector<gpuvec_match>>
-ask(const dataset &d, gpuvec_measure measure, const std::vector<question> &questions)
+ask(const dataset &d, gpuvec_measure measure, gpuvec_method method,
+	const std::vector<question> &questions)
 {
 	std::vector<std::vector<gpuvec_match>> answers(questions.size());
 	std::vector<gpuvec_topk_query> queries(questions.size());
@@ -440,7 +472,7 @@ ask(const dataset &d, gpuvec_measure measure, const std::vector<question> &quest
 		queries[i].matches = answers[i].data();
 		queries[i].nmatches = 12345;
 	}
-	if (!backend->topk(backend, d.view, measure, GPUVEC_METHOD_AUTO, queries.data(), queries.size(), &error))
+	if (!backend->topk(backend, d.view, measure, method, queries.data(), queries.size(), &error))
 		die("topk", &error);
 	for (size_t i = 0; i < questions.size(); i++)
 	{
@@ -451,6 +483,7 @@ ask(const dataset &d, gpuvec_measure measure, const std::vector<question> &quest
 	}
 	total_overflows += gpuvec_cuda_last(backend).overflows;
 	total_retries += gpuvec_cuda_last(backend).retries;
+	total_list_chunks += gpuvec_cuda_last(backend).list_chunks;
 	return answers;
 }
 
@@ -479,9 +512,10 @@ difference(const std::vector<gpuvec_match> &is, const std::vector<gpuvec_match> 
 /* Ask, and compare every answer with the reference */
 static void
 compare(const dataset &d, gpuvec_measure measure, const std::vector<question> &questions,
-		const std::vector<uint32_t> &common, const char *about)
+		const std::vector<uint32_t> &common, const char *about,
+		gpuvec_method method = GPUVEC_METHOD_AUTO)
 {
-	std::vector<std::vector<gpuvec_match>> answers = ask(d, measure, questions);
+	std::vector<std::vector<gpuvec_match>> answers = ask(d, measure, method, questions);
 	std::vector<std::string> wrong(questions.size());
 
 	in_parallel(questions.size(), [&] (size_t i)
@@ -493,8 +527,8 @@ compare(const dataset &d, gpuvec_measure measure, const std::vector<question> &q
 	{
 		char		text[600];
 
-		snprintf(text, sizeof(text), "%s, %s, %s, query %zu of %zu (%zu ids, k %u%s%s): %s",
-				 d.name.c_str(), measure_names[measure], about, i + 1, questions.size(),
+		snprintf(text, sizeof(text), "%s, %s, %s, %s, query %zu of %zu (%zu ids, k %u%s%s): %s",
+				 d.name.c_str(), measure_names[measure], method_names[method], about, i + 1, questions.size(),
 				 questions[i].ids.size(), questions[i].k,
 				 questions[i].has_min_score ? ", min_score" : "",
 				 questions[i].has_after ? ", after" : "", wrong[i].c_str());
@@ -543,12 +577,6 @@ ask_for_parts(const dataset &d, gpuvec_measure measure, std::vector<question> &q
 	}
 }
 
-static void
-tune(const gpuvec_cuda_tuning &t)
-{
-	gpuvec_cuda_tune(backend, &t);
-}
-
 /* Random settings of everything that may not change an answer */
 static gpuvec_cuda_tuning
 random_tuning(bool few_planes)
@@ -556,6 +584,7 @@ random_tuning(bool few_planes)
 	gpuvec_cuda_tuning t = {};
 	static const uint32_t candidates[] = {0, 0, 32, 64, 256, 2000};
 	static const uint32_t bits[] = {0, 8, 16, 32};
+	static const uint32_t samples[] = {0, 1, 2, 10, ~0u};
 
 	t.candidates = candidates[random_below(6)];
 	t.retry_candidates = candidates[random_below(6)];
@@ -566,6 +595,10 @@ random_tuning(bool few_planes)
 	t.item_tiles = random_below(2) ? 0 : 1 + random_below(200);
 	t.grab = random_below(2) ? 0 : 1 << random_below(7);
 	t.chunk_queries = random_below(2) ? 0 : 1 + random_below(40);
+	t.sample = samples[random_below(5)];
+	t.near = random_below(2) ? 0 : 1 + random_below(20);
+	t.item_queries = random_below(2) ? 0 : 1 + random_below(40);
+	t.few = random_below(2) ? 0 : 1 + random_below(40);
 	return t;
 }
 
@@ -574,9 +607,9 @@ describe(const gpuvec_cuda_tuning &t)
 {
 	char		text[200];
 
-	snprintf(text, sizeof(text), "tuning %u/%u bits %u planes %u growth %u first %u items %u grab %u chunk %u",
+	snprintf(text, sizeof(text), "tuning %u/%u bits %u planes %u growth %u first %u items %u grab %u chunk %u sample %u item_queries %u few %u",
 			 t.candidates, t.retry_candidates, t.entry_bits, t.planes, t.growth, t.first_rows,
-			 t.item_tiles, t.grab, t.chunk_queries);
+			 t.item_tiles, t.grab, t.chunk_queries, t.sample, t.item_queries, t.few);
 	return text;
 }
 
@@ -594,7 +627,7 @@ test_dataset(dataset &d, const std::vector<uint32_t> &batches, const std::vector
 		std::vector<question> questions = make_questions(d, batch, 1);
 		std::vector<uint32_t> common = count_common(d, questions);
 
-		for (int m = 0; m < GPUVEC_N_MEASURES; m++)
+		for (int m = 0; m < (tiny ? 1 : GPUVEC_N_MEASURES); m++)
 			for (uint32_t k : ks)
 			{
 				for (question &q : questions)
@@ -603,7 +636,9 @@ test_dataset(dataset &d, const std::vector<uint32_t> &batches, const std::vector
 					q.has_min_score = q.has_after = false;
 				}
 				tune({});
-				compare(d, (gpuvec_measure) m, questions, common, "defaults");
+				for (int method = 0; method < GPUVEC_N_METHODS; method++)
+					compare(d, (gpuvec_measure) m, questions, common, "defaults",
+							(gpuvec_method) method);
 				for (int i = 0; i < ntunings; i++)
 				{
 					gpuvec_cuda_tuning t = random_tuning(longest <= 255);
@@ -613,7 +648,8 @@ test_dataset(dataset &d, const std::vector<uint32_t> &batches, const std::vector
 					if (i > 0)
 						ask_for_parts(d, (gpuvec_measure) m, questions, common);
 					tune(t);
-					compare(d, (gpuvec_measure) m, questions, common, describe(t).c_str());
+					compare(d, (gpuvec_measure) m, questions, common, describe(t).c_str(),
+							(gpuvec_method) random_below(GPUVEC_N_METHODS));
 				}
 			}
 	}
@@ -628,6 +664,23 @@ free_dataset(dataset &d)
 {
 	gpuvec_view_unref(d.view);
 	d.view = NULL;
+}
+
+/* A few small views, through every kernel */
+static void
+test_tiny(void)
+{
+	static const uint32_t sizes[] = {40, 5000};
+
+	for (uint32_t n : sizes)
+		for (int i = 0; i < 3; i++)
+		{
+			dataset		d = random_dataset("tiny", n, i == 0 ? 12 : 3000, 0, 30, true);
+
+			build_view(d, i == 1 ? 2000 : 65536, true);
+			test_dataset(d, {i == 2 ? 1u : 30u}, {10}, 1);
+			free_dataset(d);
+		}
 }
 
 /* The small cases: all measures, odd sizes and odd ids */
@@ -723,7 +776,9 @@ test_long(void)
 	build_view(shorts, 65536, false);
 	common = count_common(shorts, questions);
 	for (int m = 0; m < GPUVEC_N_MEASURES; m++)
-		compare(shorts, (gpuvec_measure) m, questions, common, "defaults");
+		for (int method = 0; method < GPUVEC_N_METHODS; method++)
+			compare(shorts, (gpuvec_measure) m, questions, common, "defaults",
+					(gpuvec_method) method);
 	free_dataset(shorts);
 }
 
@@ -853,6 +908,11 @@ test_threads(void)
 	std::vector<std::thread> threads;
 	std::atomic<bool> stop(false);
 
+	mixed_lists = false;
+	gpuvec_cuda_tuning t = {};
+
+	t.list_rows = 1;
+	tune(t);
 	build_view(d, 10000, true);
 	questions = make_questions(d, 50, 100);
 	common = count_common(d, questions);
@@ -868,7 +928,8 @@ test_threads(void)
 				}
 			});
 	for (int i = 0; i < 30; i++)
-		compare(d, (gpuvec_measure) (i % GPUVEC_N_MEASURES), questions, common, "beside uploads");
+		compare(d, (gpuvec_measure) (i % GPUVEC_N_MEASURES), questions, common, "beside uploads",
+				(gpuvec_method) (i % GPUVEC_N_METHODS));
 	stop = true;
 	for (std::thread &t : threads)
 		t.join();
@@ -883,6 +944,7 @@ main(int argc, char **argv)
 	gpuvec_error error;
 
 	full = argc > 1 && strcmp(argv[1], "full") == 0;
+	tiny = argc > 1 && strcmp(argv[1], "tiny") == 0;
 	random_state = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
 	seconds_since_start();
 	memset(&options, 0, sizeof(options));
@@ -895,10 +957,15 @@ main(int argc, char **argv)
 		   info.capability / 10, info.capability % 10, info.memory_free >> 20,
 		   info.memory_total >> 20);
 
-	test_small();
-	test_odd_requests();
-	test_long();
-	test_rounds();
+	if (tiny)
+		test_tiny();
+	else
+	{
+		test_small();
+		test_odd_requests();
+		test_long();
+		test_rounds();
+	}
 	if (full)
 	{
 		test_large();
@@ -906,8 +973,9 @@ main(int argc, char **argv)
 	}
 
 	/* the hooks must have driven the searches through the paths that they are for */
-	report(total_overflows > 0, "no query overflowed%s\n", "");
-	report(total_retries > 0, "no repeated round overflowed%s\n", "");
+	report(total_list_chunks > 0, "nothing was counted by lists%s\n", "");
+	report(tiny || total_overflows > 0, "no query overflowed%s\n", "");
+	report(tiny || total_retries > 0, "no repeated round overflowed%s\n", "");
 	printf("%llu queries overflowed and were repeated, %llu repeated rounds overflowed\n",
 		   (unsigned long long) total_overflows, (unsigned long long) total_retries);
 	backend->close(backend);

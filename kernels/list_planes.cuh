@@ -1,0 +1,367 @@
+/*-------------------------------------------------------------------------
+ *
+ * list_planes.cuh
+ *	  Counting the rows of lists in bit planes in shared memory.
+ *
+ * A team of warps counts the lists of a query's ids in one block of a segment.
+ * Bit r of plane p is bit p of the count of row r.  A row is counted by toggling
+ * its bit in plane 0, and, as long as the bit was set, in the next plane.  The
+ * toggles of several lists may come in any order: a plane receives one carry for
+ * every two toggles of the one below, whatever their order, so the planes end as
+ * the binary digits of the counts.
+ *
+ * Each lane of the team has 128 consecutive rows of the block, and so 16 bytes of
+ * each plane.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_LIST_PLANES_CUH
+#define GPUVEC_LIST_PLANES_CUH
+
+#include "emit.cuh"
+
+#define LANE_ROWS		128
+
+/* Shared memory of a thread block beside planes and bitmaps */
+struct __align__(16) team_shared
+{
+	uint32_t	item;
+	uint32_t	next_query;
+	uint32_t	votes;			/* rows that reach a count */
+	uint32_t	padding;
+};
+
+/* A team of WARPS warps, and NPLANES planes in shared memory */
+template <int WARPS, int NPLANES>
+struct list_planes
+{
+	/* words of a plane */
+	static constexpr uint32_t WORDS = WARPS * 32 * (LANE_ROWS / 32);
+	/* lists that the planes can count */
+	static constexpr uint32_t MOST_LISTS = (1u << NPLANES) - 1;
+
+	const struct list_params &params;
+	uint32_t   *planes;			/* of the team, all zero between queries */
+	struct team_shared *team;	/* if WARPS > 1 */
+	uint32_t	lane;			/* in the warp */
+	uint32_t	member;			/* in the team: lane + 32 * warp */
+
+	/* of the block */
+	const struct device_segment *segment;
+	uint32_t	segment_number;
+	uint32_t	block;
+	uint32_t	first_row;		/* this lane's, in the segment */
+	uint32_t	minlen;			/* of this lane's rows; ~0: it has none */
+	uint32_t	maxlen;
+
+	__device__ __forceinline__
+	list_planes(const struct list_params &p, uint32_t *team_planes, struct team_shared *shared)
+		: params(p), planes(team_planes), team(shared), lane(threadIdx.x % 32),
+		  member(WARPS == 1 ? lane : threadIdx.x), segment(NULL)
+	{
+		clear_planes();
+	}
+
+	__device__ __forceinline__ void
+	sync_team() const
+	{
+		if constexpr (WARPS == 1)
+			__syncwarp();
+		else
+			__syncthreads();
+	}
+
+	/* This lane's part of a plane */
+	__device__ __forceinline__ uint4 *
+	plane(int i) const
+	{
+		return (uint4 *) (planes + i * WORDS) + member;
+	}
+
+	__device__ __forceinline__ void
+	clear_planes()
+	{
+#pragma unroll
+		for (int i = 0; i < NPLANES; i++)
+			*plane(i) = make_uint4(0, 0, 0, 0);
+	}
+
+	/* Turn to a block */
+	__device__ __forceinline__ void
+	enter_block(uint2 where)
+	{
+		uint32_t	last;
+
+		segment_number = where.x;
+		segment = &params.segments[where.x];
+		block = where.y;
+		first_row = (block << segment->lists.shift) + member * LANE_ROWS;
+		minlen = ~0u;
+		maxlen = 0;
+		if (first_row < segment->nrows)
+		{
+			last = min(first_row + LANE_ROWS, segment->nrows) - 1;
+			minlen = segment->len[first_row];
+			maxlen = segment->len[last];
+		}
+	}
+
+	/* Was the block counted for this query in an earlier round? */
+	__device__ __forceinline__ bool
+	is_counted(uint32_t q, uint32_t block_number) const
+	{
+		uint2		range;
+
+		if (params.counted == NULL)
+			return false;
+		range = params.counted[block_number];
+		return q - range.x < range.y;
+	}
+
+	/* Count a row: see the head of the file */
+	__device__ __forceinline__ void
+	bump(uint32_t row)
+	{
+		uint32_t   *word = planes + row / 32;
+		uint32_t	bit = 1u << (row % 32);
+
+		if (atomicXor(word, bit) & bit)
+		{
+#pragma unroll 1
+			do
+				word += WORDS;
+			while (atomicXor(word, bit) & bit);
+		}
+	}
+
+	/* Where the list of an id starts, and how long it is */
+	__device__ __forceinline__ uint2
+	find_list(const struct device_lists &lists, uint32_t id) const
+	{
+		uint32_t	group = block * lists.nbases + id / LIST_GROUP;
+		uint32_t	start = __ldg(&lists.base[group]);
+
+		if constexpr (WARPS == 1)
+		{
+			uint4		lengths = __ldg(&lists.lengths[group]);
+			const uint32_t word[4] = {lengths.x, lengths.y, lengths.z, lengths.w};
+			int			before = id % LIST_GROUP;	/* lists to add up */
+			uint32_t	mine = 0;
+
+#pragma unroll
+			for (int w = 0; w < 4; w++)
+			{
+				int			n = before - 4 * w;
+
+				if (n >= 4)
+					start = __dp4a(word[w], 0x01010101u, start);
+				else if (n >= 0)
+				{
+					start = __dp4a(word[w] & ((1u << 8 * n) - 1), 0x01010101u, start);
+					mine = word[w] >> 8 * n & 0xFF;
+				}
+			}
+			return make_uint2(start, mine);
+		}
+		else
+		{
+			uint32_t	next = __ldg(&lists.base[(id + 1) / LIST_GROUP]) +
+				__ldg(&lists.start[id + 1]);
+
+			start += __ldg(&lists.start[id]);
+			return make_uint2(start, next - start);
+		}
+	}
+
+	/* Count a list; three loads are under way at a time */
+	__device__ __forceinline__ void
+	count_list(const uint16_t *list, int length)
+	{
+		int			left = length - (int) lane;
+
+		list += lane;
+#pragma unroll 1
+		for (; length > 0; length -= 96, left -= 96, list += 96)
+		{
+			uint32_t	a = 0;
+			uint32_t	b = 0;
+			uint32_t	c = 0;
+
+			if (left > 0)
+				a = __ldg(list);
+			if (left > 32)
+				b = __ldg(list + 32);
+			if (left > 64)
+				c = __ldg(list + 64);
+			if (left > 0)
+				bump(a);
+			if (left > 32)
+				bump(b);
+			if (left > 64)
+				bump(c);
+			__syncwarp();
+		}
+	}
+
+	/* Count the lists of all lanes, one after the other: they are long */
+	__device__ __forceinline__ void
+	count_long_lists(const uint16_t *postings, uint32_t start, uint32_t n)
+	{
+		uint32_t	lists = __ballot_sync(FULL_WARP, n > 0);
+
+#pragma unroll 1
+		while (lists != 0)
+		{
+			int			src = __ffs(lists) - 1;
+			uint32_t	from = __shfl_sync(FULL_WARP, start, src);
+			uint32_t	length = __shfl_sync(FULL_WARP, n, src);
+
+			lists &= lists - 1;
+			count_list(postings + from, (int) length);
+		}
+	}
+
+	/* Count the lists of all lanes at once, 64 postings at a time: they are short */
+	__device__ __forceinline__ void
+	count_short_lists(const uint16_t *postings, uint32_t start, uint32_t n)
+	{
+		uint32_t	upto = n;
+		uint32_t	total;
+
+#pragma unroll
+		for (int d = 1; d < 32; d *= 2)
+		{
+			uint32_t	left = __shfl_up_sync(FULL_WARP, upto, d);
+
+			if (lane >= (uint32_t) d)
+				upto += left;
+		}
+		total = __shfl_sync(FULL_WARP, upto, 31);
+		start -= upto - n;
+#pragma unroll 1
+		for (uint32_t from = 0; from < total; from += 64)
+		{
+			uint32_t	i = from + lane;
+			uint32_t	src[2] = {0, 0};
+			uint32_t	posting[2];
+
+			/* the first lane whose lists reach beyond i */
+#pragma unroll
+			for (int step = 16; step > 0; step /= 2)
+#pragma unroll
+				for (int half = 0; half < 2; half++)
+					if (__shfl_sync(FULL_WARP, upto, src[half] + step - 1) <= i + 32 * half)
+						src[half] += step;
+#pragma unroll
+			for (int half = 0; half < 2; half++)
+			{
+				uint32_t	first = __shfl_sync(FULL_WARP, start, src[half]);
+
+				posting[half] = i + 32 * half < total ? __ldg(&postings[first + i + 32 * half]) : 0;
+			}
+#pragma unroll
+			for (int half = 0; half < 2; half++)
+				if (i + 32 * half < total)
+					bump(posting[half]);
+			__syncwarp();
+		}
+	}
+
+	/* Count the lists of ids from .. upto - 1; the team's warps share them */
+	__device__ __forceinline__ void
+	count_ids(const uint16_t *ids, uint32_t from, uint32_t upto)
+	{
+		const struct device_lists &lists = segment->lists;
+
+#pragma unroll 1
+		for (uint32_t i = from + (WARPS == 1 ? 0 : member / 32); i < upto; i += WARPS * 32)
+		{
+			uint32_t	mine = i + lane * WARPS;
+			uint2		list = make_uint2(0, 0);
+
+			if (mine < upto)
+				list = find_list(lists, __ldg(&ids[mine]));
+			if constexpr (WARPS == 1)
+				count_short_lists(lists.postings, list.x, list.y);
+			else
+				count_long_lists(lists.postings, list.x, list.y);
+		}
+		sync_team();
+	}
+
+	/* Add up a number of each warp, over the team */
+	__device__ __forceinline__ uint32_t
+	sum_of_team(uint32_t n)
+	{
+		if constexpr (WARPS > 1)
+		{
+			__syncthreads();
+			if (threadIdx.x == 0)
+				team->votes = 0;
+			__syncthreads();
+			if (lane == 0)
+				atomicAdd(&team->votes, n);
+			__syncthreads();
+			n = team->votes;
+		}
+		return n;
+	}
+
+	/*
+	 * The common ids that this lane's rows need for query q; *most: the rows that each
+	 * warp may emit.  Returns whether any of the team's rows can have so many.
+	 */
+	__device__ __forceinline__ bool
+	what_is_needed(const struct query_limits *limits, uint32_t *need, uint32_t *most)
+	{
+		uint32_t	len = limits->len;
+		bool		hopeless;
+
+		*need = gpuvec_need(params.measure, len, minlen, bound_score(limits->bound.hi));
+		*most = params.sample > 0 ? (2 * params.sample + WARPS - 1) / WARPS : ~0u;
+		hopeless = minlen == ~0u || *need > min(len, maxlen);
+		if (hopeless)
+			*need = 1u << 31;
+		return !(WARPS == 1 ? __all_sync(FULL_WARP, hopeless) : __syncthreads_and(hopeless));
+	}
+
+	/*
+	 * Emit those of 32 rows that are set in a mask, while there are less than `most`.
+	 * count(bit) gives a row's count.
+	 */
+	template <typename Count>
+	__device__ __forceinline__ void
+	emit_word(uint32_t q, const struct query_limits *limits, uint32_t first, uint32_t rows,
+			  uint32_t most, uint32_t *emitted, Count count)
+	{
+		const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
+			params.measure};
+
+		if (!__any_sync(FULL_WARP, rows != 0))
+			return;
+		if (first >= segment->nrows)
+			rows = 0;
+		if (rows != 0 && segment->live != NULL)
+			rows &= segment->live[first / 32];
+#pragma unroll 1
+		while (__any_sync(FULL_WARP, rows != 0) && *emitted < most)
+		{
+			bool		mine = rows != 0;
+			uint32_t	bit = mine ? __ffs(rows) - 1 : 0;
+			uint32_t	row = first + bit;
+			uint32_t	len = 0;
+			uint64_t	tid = 0;
+
+			rows &= rows - 1;
+			mine = mine && row < segment->nrows;
+			if (mine)
+			{
+				len = segment->len[row];
+				tid = segment->tid[row];
+			}
+			*emitted += emit_rows(sink, q, limits, mine, count(bit), len, tid);
+		}
+	}
+};
+
+#endif							/* GPUVEC_LIST_PLANES_CUH */

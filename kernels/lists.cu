@@ -1,0 +1,728 @@
+/*-------------------------------------------------------------------------
+ *
+ * lists.cu
+ *	  Count the common ids of rows and queries by inverted lists, and emit the
+ *	  rows that may be among the best.
+ *
+ * A team of warps counts one query in one block of a segment.  Each of its lanes
+ * has 128 consecutive rows, whose counters it keeps bit-sliced in registers, as
+ * four groups of 32.  The query's ids come in two kinds:
+ *
+ * Common ids have bitmaps; a lane adds the 128 bits of its rows with carry-save
+ * adders (bit_counters.cuh).
+ *
+ * The others have short lists of rows, which are counted in bit planes in shared
+ * memory (list_planes.cuh).  After as many lists as the planes can count, the lanes
+ * add them to their counters.
+ *
+ * Rows are in the order of their lengths, so for its rows each lane needs
+ * gpuvec_need() of the shortest one.  One comparison of its counters with that
+ * number finds the rows to score.  A team whose lanes all need more than query
+ * and row can share does not count at all.
+ *
+ * In blocks of 4,096 rows a team is one warp.  For many queries, a thread block
+ * keeps the bitmaps of the block's most common ids in shared memory, and its warps
+ * take one query after the other (count_tiled); for few, warps read what they need
+ * from global memory (count_direct).  Where few ids are common, a block is a whole
+ * segment and a team is a thread block (count_whole); if no id is, the planes are
+ * all that is needed (count_plain).
+ *
+ * A first bound comes from a few blocks, those with rows of the lengths at which a
+ * query's best rows are expected; of each of them only some rows with the highest
+ * counts are emitted.  The k-th best of any rows bounds the k-th best of all.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "bit_counters.cuh"
+#include "list_planes.cuh"
+
+extern __shared__ uint4 shared_memory[];
+
+#define TILED_ROWS		(1 << TILED_SHIFT)
+#define WHOLE_ROWS		(1 << WHOLE_SHIFT)
+#define WHOLE_THREADS	(WHOLE_ROWS / LANE_ROWS)
+
+#ifndef TILED_PLANES
+#define TILED_PLANES	6
+#endif
+#ifndef TILED_THREADS
+#define TILED_THREADS	1024
+#endif
+#define WHOLE_PLANES	7
+#define PLAIN_PLANES	8
+
+/* Counts queries in a block, with counters in registers */
+template <int PLANES, int WARPS, int NPLANES>
+struct list_counter : list_planes<WARPS, NPLANES>
+{
+	typedef list_planes<WARPS, NPLANES> base;
+	typedef bit_counters<PLANES> word_counters;
+
+	word_counters counters[4];
+
+	__device__ __forceinline__
+	list_counter(const struct list_params &p, uint32_t *team_planes, struct team_shared *shared)
+		: base(p, team_planes, shared)
+	{
+	}
+
+	/* Add the team's planes to the counters, or set these to them; and clear the planes */
+	template <bool ADD>
+	__device__ __forceinline__ void
+	take_planes()
+	{
+		uint32_t	carry[4] = {0, 0, 0, 0};
+
+#pragma unroll
+		for (int i = 0; i < NPLANES; i++)
+		{
+			uint4	   *place = this->plane(i);
+			uint4		v = *place;
+			const uint32_t word[4] = {v.x, v.y, v.z, v.w};
+
+			*place = make_uint4(0, 0, 0, 0);
+#pragma unroll
+			for (int w = 0; w < 4; w++)
+				if constexpr (ADD)
+					carry[w] = word_counters::full_add(counters[w].plane[i], word[w], carry[w]);
+				else
+					counters[w].plane[i] = word[w];
+		}
+#pragma unroll
+		for (int w = 0; w < 4; w++)
+			if constexpr (ADD)
+				counters[w].template ripple<NPLANES>(carry[w]);
+			else
+#pragma unroll
+				for (int i = NPLANES; i < PLANES; i++)
+					counters[w].plane[i] = 0;
+	}
+
+	/* Set the counters to the counts in the lists of n ids */
+	__device__ __forceinline__ void
+	count_lists_of(const uint16_t *ids, uint32_t n)
+	{
+		this->count_ids(ids, 0, min(n, base::MOST_LISTS));
+		take_planes<false>();
+#pragma unroll 1
+		for (uint32_t from = base::MOST_LISTS; from < n; from += base::MOST_LISTS)
+		{
+			this->sync_team();
+			this->count_ids(ids, from, min(from + base::MOST_LISTS, n));
+			take_planes<true>();
+		}
+	}
+
+	/* Add two bitmaps; carry[] become masks of weight 2 */
+	__device__ __forceinline__ void
+	add_pair(const uint4 *bitmaps, uint32_t a, uint32_t b, uint32_t stride, uint32_t *carry)
+	{
+		uint4		x = bitmaps[a * stride];
+		uint4		y = bitmaps[b * stride];
+
+		carry[0] = word_counters::full_add(counters[0].plane[0], x.x, y.x);
+		carry[1] = word_counters::full_add(counters[1].plane[0], x.y, y.y);
+		carry[2] = word_counters::full_add(counters[2].plane[0], x.z, y.z);
+		carry[3] = word_counters::full_add(counters[3].plane[0], x.w, y.w);
+	}
+
+	/* Add four bitmaps, whose slots are in two words; carry[] become masks of weight 4 */
+	__device__ __forceinline__ void
+	add_four(const uint4 *bitmaps, uint32_t slots01, uint32_t slots23, uint32_t stride,
+			 uint32_t *carry)
+	{
+		uint32_t	a[4];
+		uint32_t	b[4];
+
+		add_pair(bitmaps, slots01 & 0xFFFF, slots01 >> 16, stride, a);
+		add_pair(bitmaps, slots23 & 0xFFFF, slots23 >> 16, stride, b);
+#pragma unroll
+		for (int w = 0; w < 4; w++)
+			carry[w] = word_counters::full_add(counters[w].plane[1], a[w], b[w]);
+	}
+
+	/* Add eight bitmaps; carry[] become masks of weight 8 */
+	__device__ __forceinline__ void
+	add_eight(const uint4 *bitmaps, const uint4 *slots, uint32_t stride, uint32_t *carry)
+	{
+		uint4		eight = __ldg(slots);
+		uint32_t	a[4];
+		uint32_t	b[4];
+
+		add_four(bitmaps, eight.x, eight.y, stride, a);
+		add_four(bitmaps, eight.z, eight.w, stride, b);
+#pragma unroll
+		for (int w = 0; w < 4; w++)
+			carry[w] = word_counters::full_add(counters[w].plane[2], a[w], b[w]);
+	}
+
+	/*
+	 * Add the bitmaps of n slots, a multiple of 8.  bitmaps is this lane's place in
+	 * the first slot.
+	 */
+	__device__ __forceinline__ void
+	count_slots(const uint4 *bitmaps, uint32_t stride, const uint16_t *slots, uint32_t n)
+	{
+		const uint4 *eights = (const uint4 *) slots;
+		uint32_t	a[4];
+		uint32_t	b[4];
+
+#pragma unroll 1
+		for (; n >= 16; n -= 16, eights += 2)
+		{
+			add_eight(bitmaps, eights, stride, a);
+			add_eight(bitmaps, eights + 1, stride, b);
+#pragma unroll
+			for (int w = 0; w < 4; w++)
+				counters[w].template ripple<4>(
+					word_counters::full_add(counters[w].plane[3], a[w], b[w]));
+		}
+		if (n == 0)
+			return;
+		add_eight(bitmaps, eights, stride, a);
+#pragma unroll
+		for (int w = 0; w < 4; w++)
+			counters[w].template ripple<3>(a[w]);
+	}
+
+	/* Which of this lane's rows have counts of at least a number? */
+	__device__ __forceinline__ void
+	rows_reaching(uint32_t number, uint32_t *rows) const
+	{
+#pragma unroll
+		for (int w = 0; w < 4; w++)
+			rows[w] = number >> PLANES ? 0 : ~0u;
+#pragma unroll
+		for (int p = 0; p < PLANES; p++)
+		{
+			uint32_t	zero = (number >> p & 1) - 1;	/* ~0: the number has a 0 here */
+
+#pragma unroll
+			for (int w = 0; w < 4; w++)
+				rows[w] = (counters[w].plane[p] & (rows[w] | zero)) | (rows[w] & zero);
+		}
+	}
+
+	/* The largest count that `wanted` of the team's rows reach (0 if there is none) */
+	__device__ __forceinline__ uint32_t
+	high_count(uint32_t wanted)
+	{
+		uint32_t	count = 0;
+
+#pragma unroll 1
+		for (int p = PLANES - 1; p >= 0; p--)
+		{
+			uint32_t	rows[4];
+			uint32_t	n;
+
+			rows_reaching(count | 1u << p, rows);
+			n = __popc(rows[0]) + __popc(rows[1]) + __popc(rows[2]) + __popc(rows[3]);
+			if (this->sum_of_team(__reduce_add_sync(FULL_WARP, n)) >= wanted)
+				count |= 1u << p;
+		}
+		return count;
+	}
+
+	/*
+	 * Count query q in the block that was entered.  staged is this lane's place in
+	 * the empty slot, in shared or global memory; slots that are not staged are in
+	 * global memory in any case.
+	 */
+	__device__ __forceinline__ void
+	count_query(uint32_t q, const uint4 *staged, uint32_t stride)
+	{
+		const struct list_params &params = this->params;
+		const struct query_limits *limits = &params.queries[q].limits;
+		const struct device_lists &lists = this->segment->lists;
+		uint32_t	need;
+		uint32_t	most;
+		const uint16_t *entries;
+		uint4		n;
+		uint32_t	rows[4];
+		uint32_t	emitted = 0;
+
+		if (!this->what_is_needed(limits, &need, &most))
+			return;
+		entries = params.entries +
+			((size_t) this->segment_number * params.nentries + params.queries[q].entries) * 8;
+		n = __ldg(&params.nentries_of[this->segment_number * params.nqueries + q]);
+		count_lists_of(entries + n.x + n.y, n.z);
+		count_slots(staged, stride, entries, n.x);
+		if (n.y > 0)
+			count_slots(lists.bitmaps + (size_t) this->block * (lists.nslots + 1) * stride +
+						this->member, stride, entries + n.x, n.y);
+		if (params.sample > 0)
+			need = max(need, high_count(params.sample));
+		rows_reaching(need, rows);
+#pragma unroll
+		for (int w = 0; w < 4; w++)
+			this->emit_word(q, limits, this->first_row + w * 32, rows[w], most, &emitted,
+							[&] (uint32_t bit) { return counters[w].get(bit); });
+		this->sync_team();
+	}
+};
+
+/* Counts queries in a whole segment without bitmaps, counts below 2^PLAIN_PLANES */
+struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES>
+{
+	typedef list_planes<WHOLE_THREADS / 32, PLAIN_PLANES> base;
+
+	__device__ __forceinline__
+	plain_counter(const struct list_params &p, uint32_t *team_planes, struct team_shared *shared)
+		: base(p, team_planes, shared)
+	{
+	}
+
+	/* Which of this lane's rows have counts of at least a number? */
+	__device__ __forceinline__ uint4
+	rows_reaching(uint32_t number) const
+	{
+		uint32_t	all = number >> PLAIN_PLANES ? 0 : ~0u;
+		uint4		rows = make_uint4(all, all, all, all);
+
+#pragma unroll
+		for (int i = 0; i < PLAIN_PLANES; i++)
+		{
+			uint4		v = *plane(i);
+			uint32_t	zero = (number >> i & 1) - 1;	/* ~0: the number has a 0 here */
+
+			rows.x = (v.x & (rows.x | zero)) | (rows.x & zero);
+			rows.y = (v.y & (rows.y | zero)) | (rows.y & zero);
+			rows.z = (v.z & (rows.z | zero)) | (rows.z & zero);
+			rows.w = (v.w & (rows.w | zero)) | (rows.w & zero);
+		}
+		return rows;
+	}
+
+	/* The largest count that `wanted` of the team's rows reach (0 if there is none) */
+	__device__ __forceinline__ uint32_t
+	high_count(uint32_t wanted)
+	{
+		uint32_t	count = 0;
+
+#pragma unroll 1
+		for (int p = PLAIN_PLANES - 1; p >= 0; p--)
+		{
+			uint4		rows = rows_reaching(count | 1u << p);
+			uint32_t	n = __popc(rows.x) + __popc(rows.y) + __popc(rows.z) + __popc(rows.w);
+
+			if (sum_of_team(__reduce_add_sync(FULL_WARP, n)) >= wanted)
+				count |= 1u << p;
+		}
+		return count;
+	}
+
+	/* A row's count, by its word in the planes and its bit in that */
+	__device__ __forceinline__ uint32_t
+	get(uint32_t word, uint32_t bit) const
+	{
+		uint32_t	count = 0;
+
+#pragma unroll
+		for (int i = 0; i < PLAIN_PLANES; i++)
+			count |= (planes[i * WORDS + word] >> bit & 1) << i;
+		return count;
+	}
+
+	/* Count query q in the segment that was entered */
+	__device__ __forceinline__ void
+	count_query(uint32_t q)
+	{
+		const struct query_limits *limits = &params.queries[q].limits;
+		uint32_t	need;
+		uint32_t	most;
+		const uint16_t *entries;
+		uint32_t	emitted = 0;
+		uint4		rows;
+
+		if (!what_is_needed(limits, &need, &most))
+			return;
+		entries = params.entries +
+			((size_t) segment_number * params.nentries + params.queries[q].entries) * 8;
+		count_ids(entries, 0, __ldg(&params.nentries_of[segment_number * params.nqueries + q]).z);
+		if (params.sample > 0)
+			need = max(need, high_count(params.sample));
+		rows = rows_reaching(need);
+		if (__any_sync(FULL_WARP, (rows.x | rows.y | rows.z | rows.w) != 0))
+#pragma unroll 1
+			for (int w = 0; w < 4; w++)
+				emit_word(q, limits, first_row + w * 32,
+						  w == 0 ? rows.x : w == 1 ? rows.y : w == 2 ? rows.z : rows.w, most,
+						  &emitted, [&] (uint32_t bit) { return get(member * 4 + w, bit); });
+		clear_planes();
+		sync_team();
+	}
+};
+
+/*
+ * Sort a query's ids by what a segment has for them: slots that are staged in shared
+ * memory, other slots, both filled up with the empty slot to a multiple of 8, then
+ * ids with lists.  One warp for each query and segment.
+ */
+static __global__ void
+__launch_bounds__(256)
+classify_kernel(const __grid_constant__ struct list_params params)
+{
+	uint32_t	q = blockIdx.x * 8 + threadIdx.x / 32;
+	uint32_t	lane = threadIdx.x % 32;
+	const struct device_segment *segment = &params.segments[blockIdx.y];
+	const struct device_lists *lists = &segment->lists;
+	const struct query_state *query = &params.queries[q];
+	uint32_t	below = (1u << lane) - 1;
+	uint32_t	n;
+	uint32_t	nslots[2] = {0, 0};
+	uint32_t	at[2];
+	uint32_t	nids = 0;
+	uint16_t   *out;
+
+	if (q >= params.nqueries || lists->shift == 0)
+		return;
+	n = query->limits.len;
+	out = params.entries + ((size_t) blockIdx.y * params.nentries + query->entries) * 8;
+	for (uint32_t i = lane; i < n; i += 32)
+	{
+		uint32_t	id = params.ids[query->ids + i];
+		uint32_t	slot = id <= lists->maxid ? lists->slot[id] : NO_SLOT;
+
+		nslots[0] += slot <= lists->nstaged;
+		nslots[1] += slot > lists->nstaged && slot != NO_SLOT;
+	}
+	__syncwarp();
+	at[0] = 0;
+	nslots[0] = __reduce_add_sync(FULL_WARP, nslots[0]);
+	nslots[1] = __reduce_add_sync(FULL_WARP, nslots[1]);
+	at[1] = (nslots[0] + 7) / 8 * 8;
+	nids = at[1] + (nslots[1] + 7) / 8 * 8;
+	if (lane == 0)
+		params.nentries_of[blockIdx.y * params.nqueries + q].x = at[1];
+	if (lane == 0)
+		params.nentries_of[blockIdx.y * params.nqueries + q].y = nids - at[1];
+	if (lane < at[1] - nslots[0])
+		out[nslots[0] + lane] = 0;
+	if (lane < nids - at[1] - nslots[1])
+		out[at[1] + nslots[1] + lane] = 0;
+	n = nids;
+	for (uint32_t from = 0; from < query->limits.len; from += 32)
+	{
+		uint32_t	id = from + lane < query->limits.len ? params.ids[query->ids + from + lane] : ~0u;
+		uint32_t	slot = id <= lists->maxid ? lists->slot[id] : NO_SLOT;
+		bool		listed = id <= lists->maxid && slot == NO_SLOT;
+		uint32_t	staged = __ballot_sync(FULL_WARP, slot <= lists->nstaged);
+		uint32_t	others = __ballot_sync(FULL_WARP, slot > lists->nstaged && slot != NO_SLOT);
+		uint32_t	ids = __ballot_sync(FULL_WARP, listed);
+
+		if (slot <= lists->nstaged)
+			out[at[0] + __popc(staged & below)] = (uint16_t) slot;
+		else if (slot != NO_SLOT)
+			out[at[1] + __popc(others & below)] = (uint16_t) slot;
+		else if (listed)
+			out[nids + __popc(ids & below)] = (uint16_t) id;
+		at[0] += __popc(staged);
+		at[1] += __popc(others);
+		nids += __popc(ids);
+	}
+	if (lane == 0)
+		params.nentries_of[blockIdx.y * params.nqueries + q].z = nids - n;
+}
+
+/* The queries of an item: the first one, and how many */
+static __device__ __forceinline__ uint2
+item_range(const struct list_params &params, uint32_t item)
+{
+	uint2		range = params.ranges ? params.ranges[item / params.nslices] :
+		make_uint2(0, params.nqueries);
+	uint32_t	before = item % params.nslices * params.item_queries;
+
+	if (before >= range.y)
+		return make_uint2(0, 0);
+	return make_uint2(range.x + before, min(range.y - before, params.item_queries));
+}
+
+/* Take an item of work, for the whole thread block; ~0: none is left */
+static __device__ __forceinline__ uint32_t
+take_item(const struct list_params &params, struct team_shared *team)
+{
+	uint32_t	item;
+
+	__syncthreads();
+	if (threadIdx.x == 0)
+	{
+		team->item = *(volatile const uint32_t *) params.stop ? ~0u :
+			atomicAdd(params.next_item, 1);
+		team->next_query = 0;
+	}
+	__syncthreads();
+	item = team->item;
+	return item < params.nblocks * params.nslices ? item : ~0u;
+}
+
+/* Blocks of 4,096 rows, their bitmaps in shared memory; an item is some queries */
+template <int PLANES, int THREADS>
+__global__ void
+__launch_bounds__(THREADS, 1)
+count_tiled(const __grid_constant__ struct list_params params)
+{
+	struct team_shared *team = (struct team_shared *) shared_memory;
+	uint32_t   *planes = (uint32_t *) (team + 1) +
+		threadIdx.x / 32 * (TILED_PLANES * TILED_ROWS / 32);
+	uint4	   *bitmaps = (uint4 *) ((uint32_t *) (team + 1) +
+									 THREADS / 32 * (TILED_PLANES * TILED_ROWS / 32));
+	list_counter<PLANES, 1, TILED_PLANES> counter(params, planes, NULL);
+	uint32_t	staged = ~0u;
+
+	for (;;)
+	{
+		uint32_t	item = take_item(params, team);
+		uint2		queries;
+
+		if (item == ~0u)
+			break;
+		queries = item_range(params, item);
+		if (queries.y == 0)
+			continue;
+		if (item / params.nslices != staged)
+		{
+			const struct device_lists *lists;
+			uint32_t	words;
+			const uint4 *source;
+
+			staged = item / params.nslices;
+			counter.enter_block(params.blocks[staged]);
+			lists = &counter.segment->lists;
+			words = (lists->nstaged + 1) * 32;
+			source = lists->bitmaps + (size_t) counter.block * (lists->nslots + 1) * 32;
+			for (uint32_t i = threadIdx.x; i < words; i += THREADS)
+				bitmaps[i] = __ldcg(&source[i]);
+			__syncthreads();
+		}
+		for (;;)
+		{
+			uint32_t	i = 0;
+
+			if (counter.lane == 0)
+				i = atomicAdd(&team->next_query, 1);
+			i = __shfl_sync(FULL_WARP, i, 0);
+			if (i >= queries.y)
+				break;
+			if (!counter.is_counted(queries.x + i, staged))
+				counter.count_query(queries.x + i, bitmaps + counter.lane, 32);
+		}
+	}
+}
+
+#define DIRECT_THREADS	128
+
+/* Blocks of 4,096 rows, their bitmaps in global memory; a warp for each query and block */
+template <int PLANES>
+__global__ void
+__launch_bounds__(DIRECT_THREADS)
+count_direct(const __grid_constant__ struct list_params params)
+{
+	uint32_t   *planes = (uint32_t *) shared_memory +
+		threadIdx.x / 32 * (TILED_PLANES * TILED_ROWS / 32);
+	list_counter<PLANES, 1, TILED_PLANES> counter(params, planes, NULL);
+	uint32_t	warps = gridDim.x * (DIRECT_THREADS / 32);
+	uint32_t	ntasks = params.nblocks * params.nqueries;
+
+	__syncwarp();
+	for (uint32_t task = blockIdx.x * (DIRECT_THREADS / 32) + threadIdx.x / 32; task < ntasks;
+		 task += warps)
+	{
+		const struct device_lists *lists;
+		uint32_t	q = task % params.nqueries;
+
+		if (*(volatile const uint32_t *) params.stop)
+			break;
+		if (params.ranges)
+		{
+			uint2		range = params.ranges[task / params.nqueries];
+
+			if (q - range.x >= range.y)
+				continue;
+		}
+		if (counter.is_counted(q, task / params.nqueries))
+			continue;
+		counter.enter_block(params.blocks[task / params.nqueries]);
+		lists = &counter.segment->lists;
+		counter.count_query(q, lists->bitmaps +
+							(size_t) counter.block * (lists->nslots + 1) * 32 + counter.lane, 32);
+	}
+}
+
+/* Let a thread block count whole segments, one query after the other */
+template <typename Counter, typename Count>
+static __device__ __forceinline__ void
+count_segments(const struct list_params &params, Counter &counter, Count count)
+{
+	uint32_t	entered = ~0u;
+
+	for (;;)
+	{
+		uint32_t	item = take_item(params, counter.team);
+		uint2		queries;
+
+		if (item == ~0u)
+			break;
+		queries = item_range(params, item);
+		if (item / params.nslices != entered)
+		{
+			entered = item / params.nslices;
+			counter.enter_block(params.blocks[entered]);
+		}
+		for (uint32_t i = 0; i < queries.y; i++)
+			if (!counter.is_counted(queries.x + i, entered))
+				count(queries.x + i);
+	}
+}
+
+template <int PLANES>
+__global__ void
+__launch_bounds__(WHOLE_THREADS, 2)
+count_whole(const __grid_constant__ struct list_params params)
+{
+	struct team_shared *team = (struct team_shared *) shared_memory;
+	list_counter<PLANES, WHOLE_THREADS / 32, WHOLE_PLANES> counter(params,
+																   (uint32_t *) (team + 1), team);
+
+	count_segments(params, counter, [&] (uint32_t q)
+				   {
+					   counter.count_query(q, counter.segment->lists.bitmaps + counter.member,
+										   WHOLE_THREADS);
+				   });
+}
+
+#define PLAIN_BLOCKS	3		/* that share a multiprocessor */
+
+static __global__ void
+__launch_bounds__(WHOLE_THREADS, PLAIN_BLOCKS)
+count_plain(const __grid_constant__ struct list_params params)
+{
+	struct team_shared *team = (struct team_shared *) shared_memory;
+	plain_counter counter(params, (uint32_t *) (team + 1), team);
+
+	count_segments(params, counter, [&] (uint32_t q) { counter.count_query(q); });
+}
+
+typedef void (*list_function) (const struct list_params);
+
+/* Threads of count_tiled: with more planes fewer, for their registers */
+static uint32_t
+tiled_threads(uint32_t planes, size_t smem_limit)
+{
+	if (planes == 17)
+		return 256;
+	return smem_limit < 160 * 1024 ? 512 : TILED_THREADS;
+}
+
+static list_function
+tiled_variant(uint32_t planes, uint32_t threads)
+{
+	if (planes == 17)
+		return count_tiled<17, 256>;
+	if (threads == 512)
+		return planes == 7 ? count_tiled<7, 512> : count_tiled<8, 512>;
+	return planes == 7 ? count_tiled<7, TILED_THREADS> : count_tiled<8, TILED_THREADS>;
+}
+
+static list_function
+direct_variant(uint32_t planes)
+{
+	return planes == 7 ? count_direct<7> : planes == 8 ? count_direct<8> : count_direct<17>;
+}
+
+static list_function
+whole_variant(uint32_t planes)
+{
+	return planes == 7 ? count_whole<7> : planes == 8 ? count_whole<8> : count_whole<17>;
+}
+
+/* Shared memory of count_tiled without the bitmaps */
+static size_t
+tiled_bytes(uint32_t threads)
+{
+	return sizeof(struct team_shared) + threads / 32 * (TILED_PLANES * TILED_ROWS / 8);
+}
+
+static size_t
+whole_bytes(uint32_t planes)
+{
+	return sizeof(struct team_shared) + planes * WHOLE_ROWS / 8;
+}
+
+/* Slots of a segment of small blocks that are staged, beside the empty one */
+uint32_t
+lists_slots(size_t smem_limit)
+{
+	return (uint32_t) ((smem_limit - tiled_bytes(tiled_threads(7, smem_limit))) /
+					   (TILED_ROWS / 8)) - 1;
+}
+
+/* Let the kernels have as much shared memory as they need */
+cudaError_t
+lists_prepare(size_t smem_limit)
+{
+	static const uint32_t planes[] = {7, 8, 17};
+
+	for (int i = 0; i < 3; i++)
+	{
+		uint32_t	threads = tiled_threads(planes[i], smem_limit);
+		cudaError_t rc = cudaFuncSetAttribute((const void *) tiled_variant(planes[i], threads),
+											  cudaFuncAttributeMaxDynamicSharedMemorySize,
+											  (int) smem_limit);
+
+		if (rc == cudaSuccess)
+			rc = cudaFuncSetAttribute((const void *) count_plain,
+									  cudaFuncAttributeMaxDynamicSharedMemorySize,
+									  (int) whole_bytes(PLAIN_PLANES));
+		if (rc == cudaSuccess)
+			rc = cudaFuncSetAttribute((const void *) whole_variant(planes[i]),
+									  cudaFuncAttributeMaxDynamicSharedMemorySize,
+									  (int) whole_bytes(WHOLE_PLANES));
+		if (rc != cudaSuccess)
+			return rc;
+	}
+	return cudaSuccess;
+}
+
+cudaError_t
+lists_classify(const struct list_params *params, cudaStream_t stream)
+{
+	return launch_kernel(classify_kernel, dim3((params->nqueries + 7) / 8, params->nsegments),
+						 256, 0, stream, *params);
+}
+
+/* nslots: the most slots that a segment stages */
+cudaError_t
+lists_count_tiled(const struct list_params *params, uint32_t planes, size_t smem_limit,
+				  uint32_t nslots, uint32_t sms, cudaStream_t stream)
+{
+	uint32_t	threads = tiled_threads(planes, smem_limit);
+	size_t		bytes = tiled_bytes(threads) + (size_t) (nslots + 1) * (TILED_ROWS / 8);
+	uint32_t	items = params->nblocks * params->nslices;
+
+	return launch_kernel(tiled_variant(planes, threads), dim3(items < sms ? items : sms), threads,
+						 bytes, stream, *params);
+}
+
+cudaError_t
+lists_count_direct(const struct list_params *params, uint32_t planes, cudaStream_t stream)
+{
+	uint64_t	warps = (uint64_t) params->nblocks * params->nqueries;
+	uint64_t	blocks = (warps + DIRECT_THREADS / 32 - 1) / (DIRECT_THREADS / 32);
+
+	return launch_kernel(direct_variant(planes), dim3((uint32_t) (blocks < 65536 ? blocks : 65536)),
+						 DIRECT_THREADS, DIRECT_THREADS / 32 * (TILED_PLANES * TILED_ROWS / 8),
+						 stream, *params);
+}
+
+/* plain: no segment has slots; then planes may be PLAIN_PLANES at most */
+cudaError_t
+lists_count_whole(const struct list_params *params, uint32_t planes, bool plain, uint32_t sms,
+				  cudaStream_t stream)
+{
+	uint64_t	items = (uint64_t) params->nblocks * params->nslices;
+	uint32_t	blocks = sms * (plain ? PLAIN_BLOCKS : 2);
+
+	return launch_kernel(plain ? count_plain : whole_variant(planes), dim3(items < blocks ? (uint32_t) items : blocks),
+						 WHOLE_THREADS, whole_bytes(plain ? PLAIN_PLANES : WHOLE_PLANES), stream, *params);
+}

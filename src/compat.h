@@ -15,12 +15,16 @@
 #endif
 
 #include "catalog/pg_authid.h"
+#include "catalog/pg_proc.h"
+#include "miscadmin.h"
 #include "nodes/nodes.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/procarray.h"
 #include "storage/shmem.h"
 #include "storage/smgr.h"
+#include "utils/acl.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -36,6 +40,8 @@
 #include "varatt.h"
 #endif
 #if PG_VERSION_NUM >= 180000
+#include "commands/explain_format.h"
+#include "commands/explain_state.h"
 #include "storage/waiteventset.h"
 #endif
 
@@ -137,5 +143,20 @@ GpuvecRelationSmgr(Relation rel)
 #else
 #define GpuvecOwnsRelation(relid, role) pg_class_ownercheck(relid, role)
 #endif
+
+/* Error unless the user may execute a function */
+static inline void
+GpuvecCheckExecute(Oid function)
+{
+	AclResult	result;
+
+#if PG_VERSION_NUM >= 160000
+	result = object_aclcheck(ProcedureRelationId, function, GetUserId(), ACL_EXECUTE);
+#else
+	result = pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE);
+#endif
+	if (result != ACLCHECK_OK)
+		aclcheck_error(result, OBJECT_FUNCTION, get_func_name(function));
+}
 
 #endif							/* GPUVEC_COMPAT_H */

@@ -17,6 +17,7 @@
 #include "fmgr.h"
 #include "link/supervisor.h"
 #include "miscadmin.h"
+#include "search/search.h"
 #include "utils/guc.h"
 
 #ifdef GPUVEC_TEST_HOOKS
@@ -140,6 +141,8 @@ _PG_init(void)
 #endif
 
 	MarkGUCPrefixReserved("gpuvec");
+
+	TopKScanInit();
 
 	if (process_shared_preload_libraries_in_progress && !IsBinaryUpgrade)
 		GpuvecRegisterSupervisor();

@@ -40,6 +40,7 @@ typedef struct MirrorHit
 	double		score;
 	ItemPointerData tid;
 	uint32		common;
+	int			target;			/* which of the call's relations it is from */
 } MirrorHit;
 
 /* One query and its results; ids are ascending and distinct */

@@ -54,39 +54,45 @@ search_target(MirrorTarget *target, MirrorSearch *search)
 	LocalTopK(target, search);
 }
 
-/* Merge a query's hits of one relation into its answer */
+/* Merge a query's hits of one more relation into its answer */
 static void
 merge_hits(SearchAnswer *answer, const MirrorQuery *query, int target, uint64 k)
 {
 	uint64		total = Min(answer->nhits + query->nhits, k);
-	SearchHit  *merged;
+	MirrorHit  *merged;
 	uint64		i = 0;
 	uint64		j = 0;
 
+	for (uint64 n = 0; n < query->nhits; n++)
+		query->hits[n].target = target;
+	if (answer->nhits == 0)
+	{
+		answer->hits = query->hits;
+		answer->nhits = query->nhits;
+		return;
+	}
 	if (query->nhits == 0)
 		return;
-	merged = MemoryContextAllocHuge(CurrentMemoryContext, total * sizeof(SearchHit));
+	merged = MemoryContextAllocHuge(CurrentMemoryContext, total * sizeof(MirrorHit));
 	for (uint64 n = 0; n < total; n++)
 	{
 		/* at equal scores the earlier relation comes first, whatever the tids */
 		if (i < answer->nhits &&
-			(j >= query->nhits || answer->hits[i].hit.score >= query->hits[j].score))
+			(j >= query->nhits || answer->hits[i].score >= query->hits[j].score))
 			merged[n] = answer->hits[i++];
 		else
-		{
-			merged[n].hit = query->hits[j++];
-			merged[n].target = target;
-		}
+			merged[n] = query->hits[j++];
 	}
-	if (answer->hits)
-		pfree(answer->hits);
+	pfree(answer->hits);
+	pfree(query->hits);
 	answer->hits = merged;
 	answer->nhits = total;
 }
 
 /*
  * Search all targets, which are in ascending order of oid, and give for each
- * query the k best rows of all, ordered by (score descending, oid, tid).
+ * query the k best rows of all, ordered by (score descending, oid, tid).  The
+ * answers live in the current memory context.
  */
 void
 SearchRun(MirrorTarget *targets, int ntargets, MirrorSearch *search, SearchAnswer *answers)
@@ -95,7 +101,7 @@ SearchRun(MirrorTarget *targets, int ntargets, MirrorSearch *search, SearchAnswe
 												  ALLOCSET_DEFAULT_SIZES);
 
 	memset(answers, 0, search->nqueries * sizeof(SearchAnswer));
-	search->context = context;
+	search->context = CurrentMemoryContext;
 	for (int t = 0; t < ntargets; t++)
 	{
 		MemoryContext old = MemoryContextSwitchTo(context);

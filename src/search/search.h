@@ -25,20 +25,36 @@ extern void GpuvecMaterializedSRF(FunctionCallInfo fcinfo);
 extern void LocalTopK(MirrorTarget *target, MirrorSearch *search);
 
 /* run.c: all targets, merged */
-typedef struct SearchHit
-{
-	MirrorHit	hit;
-	int			target;			/* which of the targets it is from */
-} SearchHit;
-
 typedef struct SearchAnswer
 {
-	SearchHit  *hits;
+	MirrorHit  *hits;
 	uint64		nhits;
 } SearchAnswer;
 
 extern void SearchRun(MirrorTarget *targets, int ntargets, MirrorSearch *search,
 					  SearchAnswer *answers);
+
+/* topk.c: which of the search functions is it? */
+typedef struct TopKKind
+{
+	bool		batch;			/* result rows begin with the query's number */
+	bool		rows;			/* whole rows instead of source and tid */
+} TopKKind;
+
+extern bool TopKFunction(PGFunction function, TopKKind *kind);
+
+/* topk_call.c: a call of one of them */
+typedef struct TopKCall TopKCall;
+
+#define TOPK_MAX_COLUMNS	6
+
+extern TopKCall *TopKBegin(FunctionCallInfo fcinfo, TopKKind kind, Snapshot snapshot);
+extern bool TopKNext(TopKCall *call, Datum *values);
+extern void TopKRewind(TopKCall *call);
+extern void TopKEnd(TopKCall *call);
+
+/* topk_scan.c: the plan node */
+extern void TopKScanInit(void);
 
 /* The order of results: score descending, tid ascending */
 static inline int

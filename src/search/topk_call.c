@@ -1,0 +1,352 @@
+/*-------------------------------------------------------------------------
+ *
+ * topk_call.c
+ *	  A call of a search function: its arguments, the search, its result rows.
+ *
+ * What the functions of topk.c put into a tuplestore and the plan node of
+ * topk_scan.c hands out row by row.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include <math.h>
+
+#include "access/htup_details.h"
+#include "access/tableam.h"
+#include "access/tupconvert.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "idset/idset.h"
+#include "miscadmin.h"
+#include "search/search.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/typcache.h"
+
+/* Positions of the arguments, the same in all four functions */
+enum
+{
+	ARG_RELATION,				/* regclass, or the row type */
+	ARG_COLUMN,
+	ARG_QUERY,					/* idset, or idset[] */
+	ARG_K,
+	ARG_MEASURE,
+	ARG_MIN_SCORE
+};
+
+/* Turns the rows of a target into values of the asked row type */
+typedef struct RowMaker
+{
+	TupleTableSlot *slot;		/* of the target */
+	TupleConversionMap *map;	/* to the asked type; NULL: it is the same */
+	TupleDesc	desc;
+} RowMaker;
+
+/* A call: what is asked, the answers, and how many of them were handed out */
+struct TopKCall
+{
+	FunctionCallInfo fcinfo;
+	TopKKind	kind;
+	MirrorTarget *targets;		/* open, if whole rows are fetched from them */
+	int			ntargets;
+	MirrorSearch search;
+	SearchAnswer *answers;
+
+	uint32		query;			/* of the next row */
+	uint64		row;
+
+	RowMaker   *makers;			/* for whole rows */
+	MemoryContext row_context;
+};
+
+/* Find a measure by its name */
+static gpuvec_measure
+parse_measure(const char *name)
+{
+	static const char *const names[] = GPUVEC_MEASURE_NAMES;
+
+	for (int i = 0; i < GPUVEC_N_MEASURES; i++)
+		if (strcmp(name, names[i]) == 0)
+			return (gpuvec_measure) i;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("unknown similarity measure \"%s\"", name),
+			 errhint("Available measures are braun_blanquet, jaccard, cosine, dice, overlap, containment, intersection and hamming.")));
+	return GPUVEC_BRAUN_BLANQUET;
+}
+
+/* An argument that must not be NULL */
+static void
+require_argument(FunctionCallInfo fcinfo, int argument, const char *name)
+{
+	if (PG_ARGISNULL(argument))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not be null", name)));
+}
+
+/* k, measure and min_score */
+static void
+parse_options(FunctionCallInfo fcinfo, MirrorSearch *search)
+{
+	search->measure = PG_ARGISNULL(ARG_MEASURE) ? GPUVEC_BRAUN_BLANQUET :
+		parse_measure(text_to_cstring(PG_GETARG_TEXT_PP(ARG_MEASURE)));
+
+	search->has_min_score = !PG_ARGISNULL(ARG_MIN_SCORE);
+	if (search->has_min_score)
+	{
+		search->min_score = PG_GETARG_FLOAT8(ARG_MIN_SCORE);
+		if (isnan(search->min_score))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("min_score must be a number")));
+	}
+
+	if (!PG_ARGISNULL(ARG_K))
+	{
+		int64		k = PG_GETARG_INT64(ARG_K);
+
+		if (k < 1)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("k must be at least 1, not " INT64_FORMAT, k)));
+		search->k = (uint64) k;
+	}
+	else if (search->has_min_score)
+		search->k = UINT64_MAX;
+	else
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("k must not be null without min_score"),
+				 errhint("Give k, or min_score to get all rows with at least that score.")));
+}
+
+/* One query of a call */
+static void
+set_query(MirrorQuery *query, Datum value, bool isnull)
+{
+	IdSet	   *set;
+
+	memset(query, 0, sizeof(*query));
+	query->skip = query->done = isnull;
+	if (isnull)
+		return;
+	set = DatumGetIdSetP(value);
+	query->ids = idset_ids(set);
+	query->len = idset_count(set);
+}
+
+/* The queries of a call: one, or an array of them */
+static void
+parse_queries(TopKCall *call)
+{
+	FunctionCallInfo fcinfo = call->fcinfo;
+	MirrorSearch *search = &call->search;
+	ArrayType  *array;
+	int16		typlen;
+	bool		typbyval;
+	char		typalign;
+	Datum	   *values;
+	bool	   *nulls;
+	int			n;
+
+	if (!call->kind.batch)
+	{
+		search->nqueries = PG_ARGISNULL(ARG_QUERY) ? 0 : 1;
+		search->queries = palloc0_array(MirrorQuery, 1);
+		if (search->nqueries > 0)
+			set_query(search->queries, PG_GETARG_DATUM(ARG_QUERY), false);
+		return;
+	}
+
+	search->nqueries = 0;
+	if (PG_ARGISNULL(ARG_QUERY))
+		return;
+	array = PG_GETARG_ARRAYTYPE_P(ARG_QUERY);
+	if (ARR_NDIM(array) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("queries must be a one-dimensional array"),
+				 errdetail("The array has %d dimensions.", ARR_NDIM(array))));
+	get_typlenbyvalalign(ARR_ELEMTYPE(array), &typlen, &typbyval, &typalign);
+	deconstruct_array(array, ARR_ELEMTYPE(array), typlen, typbyval, typalign,
+					  &values, &nulls, &n);
+	if (n > GPUVEC_MAX_QUERIES)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("cannot search for more than %d queries at once", GPUVEC_MAX_QUERIES),
+				 errdetail("The array has %d.", n)));
+	search->nqueries = n;
+	search->queries = palloc_array(MirrorQuery, Max(n, 1));
+	for (int i = 0; i < n; i++)
+		set_query(&search->queries[i], values[i], nulls[i]);
+}
+
+/* The row type of the first argument, behind any domain */
+static Oid
+row_type_of(FunctionCallInfo fcinfo)
+{
+	Oid			type = get_fn_expr_argtype(fcinfo->flinfo, ARG_RELATION);
+
+	return OidIsValid(type) ? getBaseType(type) : InvalidOid;
+}
+
+/* The table whose row type the first argument has */
+static Oid
+base_relation(FunctionCallInfo fcinfo)
+{
+	Oid			type = row_type_of(fcinfo);
+	Oid			relid = OidIsValid(type) ? get_typ_typrelid(type) : InvalidOid;
+
+	if (!OidIsValid(relid) || get_rel_relkind(relid) == RELKIND_COMPOSITE_TYPE)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("the first argument must have the row type of a table"),
+				 errhint("Write NULL::tablename.")));
+	return relid;
+}
+
+/* Prepare for rows of each target */
+static void
+make_row_makers(TopKCall *call)
+{
+	Oid			row_type = row_type_of(call->fcinfo);
+
+	call->makers = palloc0_array(RowMaker, Max(call->ntargets, 1));
+	for (int i = 0; i < call->ntargets; i++)
+	{
+		Relation	rel = call->targets[i].rel;
+		RowMaker   *maker = &call->makers[i];
+
+		maker->slot = table_slot_create(rel, NULL);
+		maker->desc = lookup_rowtype_tupdesc_copy(row_type, -1);
+		if (rel->rd_rel->reltype != row_type)
+			maker->map = convert_tuples_by_name(RelationGetDescr(rel), maker->desc);
+	}
+	call->row_context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec row",
+											  ALLOCSET_DEFAULT_SIZES);
+}
+
+/* The row of a hit, as a value of the asked type, which lives until the next one */
+static Datum
+fetch_row(TopKCall *call, const MirrorHit *hit)
+{
+	RowMaker   *maker = &call->makers[hit->target];
+	Relation	rel = call->targets[hit->target].rel;
+	MemoryContext old;
+	HeapTuple	tuple;
+	bool		should_free;
+	Datum		row;
+
+	MemoryContextReset(call->row_context);
+	old = MemoryContextSwitchTo(call->row_context);
+	if (!table_tuple_fetch_row_version(rel, unconstify(ItemPointerData *, &hit->tid),
+									   call->search.snapshot, maker->slot))
+		elog(ERROR, "row (%u,%u) of relation \"%s\" is gone",
+			 ItemPointerGetBlockNumber(&hit->tid),
+			 ItemPointerGetOffsetNumber(&hit->tid), RelationGetRelationName(rel));
+	tuple = ExecFetchSlotHeapTuple(maker->slot, false, &should_free);
+	if (maker->map)
+		tuple = execute_attr_map_tuple(tuple, maker->map);
+	row = heap_copy_tuple_as_datum(tuple, maker->desc);
+	ExecClearTuple(maker->slot);
+	MemoryContextSwitchTo(old);
+	return row;
+}
+
+/*
+ * Check the arguments and search.  The call, with all its rows, lives in the current
+ * memory context; fcinfo must live as long, and have the function's expression.
+ */
+TopKCall *
+TopKBegin(FunctionCallInfo fcinfo, TopKKind kind, Snapshot snapshot)
+{
+	TopKCall   *call = palloc0(sizeof(TopKCall));
+	Oid			type = SearchArgumentType(fcinfo, ARG_QUERY);
+	Oid			relid;
+
+	call->fcinfo = fcinfo;
+	call->kind = kind;
+	if (kind.batch)
+		type = get_element_type(type);
+	if (kind.rows)
+		relid = base_relation(fcinfo);
+	else
+	{
+		require_argument(fcinfo, ARG_RELATION, "relation");
+		relid = PG_GETARG_OID(ARG_RELATION);
+	}
+	require_argument(fcinfo, ARG_COLUMN, "column");
+
+	parse_options(fcinfo, &call->search);
+	parse_queries(call);
+	call->search.snapshot = snapshot;
+	call->targets = SearchTargets(relid, NameStr(*PG_GETARG_NAME(ARG_COLUMN)), type,
+								  kind.rows, &call->ntargets);
+	call->answers = palloc0_array(SearchAnswer, Max(call->search.nqueries, 1));
+	SearchRun(call->targets, call->ntargets, &call->search, call->answers);
+	if (kind.rows)
+		make_row_makers(call);
+	else
+		SearchCloseTargets(call->targets, call->ntargets);
+	return call;
+}
+
+/*
+ * The next result row, whose columns are never null, or false.  Columns that are
+ * passed by reference live until the next one is asked for.
+ */
+bool
+TopKNext(TopKCall *call, Datum *values)
+{
+	const MirrorHit *hit;
+	int			n = 0;
+
+	while (call->query < call->search.nqueries &&
+		   call->row == call->answers[call->query].nhits)
+	{
+		call->query++;
+		call->row = 0;
+		CHECK_FOR_INTERRUPTS();
+	}
+	if (call->query >= call->search.nqueries)
+		return false;
+	hit = &call->answers[call->query].hits[call->row++];
+	if (call->kind.batch)
+		values[n++] = Int32GetDatum((int32) call->query + 1);
+	values[n++] = Int32GetDatum((int32) call->row);
+	if (call->kind.rows)
+		values[n++] = fetch_row(call, hit);
+	else
+	{
+		values[n++] = ObjectIdGetDatum(call->targets[hit->target].key.relation);
+		values[n++] = PointerGetDatum(&hit->tid);
+	}
+	values[n++] = Float8GetDatum(hit->score);
+	values[n++] = Int32GetDatum((int32) hit->common);
+	return true;
+}
+
+/* Hand out all rows once more */
+void
+TopKRewind(TopKCall *call)
+{
+	call->query = 0;
+	call->row = 0;
+}
+
+/* Let go of what the call holds beside memory */
+void
+TopKEnd(TopKCall *call)
+{
+	if (!call->kind.rows)
+		return;
+	for (int i = 0; i < call->ntargets; i++)
+		ExecDropSingleTupleTableSlot(call->makers[i].slot);
+	SearchCloseTargets(call->targets, call->ntargets);
+}

@@ -1,0 +1,325 @@
+/*-------------------------------------------------------------------------
+ *
+ * topk_scan.c
+ *	  The plan node of a search function in FROM.
+ *
+ * A function scan stores all rows of a function in a tuplestore before it hands
+ * out the first one; for 2,000 queries with 100 rows each that costs more than the
+ * search on a GPU.  So a path with a node of our own is added for the function,
+ * which hands out rows straight from the answers.  It costs less than the function
+ * scan, so the planner takes it, but for what it does not do: WITH ORDINALITY,
+ * several functions in ROWS FROM, lateral references, whole-row references (which
+ * row locks and UPDATE ... FROM need as well).
+ *
+ * The library is loaded at the latest when the planner asks the functions' support
+ * function for the number of rows, which is before it asks for paths.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "catalog/objectaccess.h"
+#include "catalog/pg_proc.h"
+#include "commands/explain.h"
+#include "executor/executor.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "nodes/extensible.h"
+#include "nodes/makefuncs.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/paths.h"
+#include "optimizer/restrictinfo.h"
+#include "parser/parsetree.h"
+#include "search/search.h"
+#include "utils/acl.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+
+typedef struct TopKScanState
+{
+	CustomScanState css;
+	FuncExpr   *expr;			/* the call */
+	TopKKind	kind;
+	FmgrInfo	function;
+	List	   *arguments;		/* ExprStates */
+	MemoryContext context;		/* of a call and its results */
+	TopKCall   *call;			/* NULL: not called yet */
+} TopKScanState;
+
+static set_rel_pathlist_hook_type previous_hook = NULL;
+
+/* ---- planning ---- */
+
+static Plan *plan_scan(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *path,
+					   List *tlist, List *clauses, List *custom_plans);
+static Node *create_state(CustomScan *scan);
+
+static const CustomPathMethods path_methods = {
+	.CustomName = "gpuvec search",
+	.PlanCustomPath = plan_scan,
+};
+
+static const CustomScanMethods scan_methods = {
+	.CustomName = "gpuvec search",
+	.CreateCustomScanState = create_state,
+};
+
+/* The call of a search function that a relation of the range table is, or NULL */
+static FuncExpr *
+search_function(RangeTblEntry *rte, TopKKind *kind)
+{
+	RangeTblFunction *rtf;
+	FuncExpr   *call;
+	FmgrInfo	function;
+
+	if (rte->rtekind != RTE_FUNCTION || rte->funcordinality || list_length(rte->functions) != 1)
+		return NULL;
+	rtf = linitial_node(RangeTblFunction, rte->functions);
+	if (!IsA(rtf->funcexpr, FuncExpr) || rtf->funccolnames != NIL)
+		return NULL;
+	call = (FuncExpr *) rtf->funcexpr;
+	if (!call->funcretset)
+		return NULL;
+	/* a function with settings or rights of its own has another address here */
+	fmgr_info(call->funcid, &function);
+	return TopKFunction(function.fn_addr, kind) ? call : NULL;
+}
+
+/* The path of the function scan */
+static Path *
+function_scan_path(RelOptInfo *rel)
+{
+	ListCell   *cell;
+
+	foreach(cell, rel->pathlist)
+	{
+		Path	   *path = lfirst(cell);
+
+		if (path->pathtype == T_FunctionScan)
+			return path;
+	}
+	return NULL;
+}
+
+/* Add our path for a search function */
+static void
+add_search_path(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
+{
+	TopKKind	kind;
+	Path	   *plain;
+	CustomPath *path;
+
+	if (previous_hook)
+		previous_hook(root, rel, rti, rte);
+	if (rel->reloptkind != RELOPT_BASEREL || rte->rtekind != RTE_FUNCTION ||
+		search_function(rte, &kind) == NULL || !bms_is_empty(rel->lateral_relids) ||
+		!bms_is_empty(rel->attr_needed[0 - rel->min_attr]))
+		return;
+	plain = function_scan_path(rel);
+	if (plain == NULL)
+		return;
+
+	path = makeNode(CustomPath);
+	path->path.pathtype = T_CustomScan;
+	path->path.parent = rel;
+	path->path.pathtarget = rel->reltarget;
+	path->path.parallel_safe = rel->consider_parallel;
+	path->path.rows = plain->rows;
+	path->path.startup_cost = plain->startup_cost;
+	path->path.total_cost = plain->startup_cost +
+		(plain->total_cost - plain->startup_cost) / 2;
+#ifdef CUSTOMPATH_SUPPORT_PROJECTION
+	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
+#endif
+	path->methods = &path_methods;
+	add_path(rel, &path->path);
+}
+
+/* The columns of the function, as the node's row */
+static List *
+row_of_function(RelOptInfo *rel, RangeTblEntry *rte, FuncExpr *call)
+{
+	TupleDesc	desc;
+	Oid			type;
+	List	   *tlist = NIL;
+
+	if (get_expr_result_type((Node *) call, &type, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+		Var		   *var = makeVar(rel->relid, i + 1, att->atttypid, att->atttypmod,
+								  att->attcollation, 0);
+
+		tlist = lappend(tlist, makeTargetEntry((Expr *) var, i + 1,
+											   pstrdup(NameStr(att->attname)), false));
+	}
+	return tlist;
+}
+
+static Plan *
+plan_scan(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *path,
+		  List *tlist, List *clauses, List *custom_plans)
+{
+	RangeTblEntry *rte = planner_rt_fetch(rel->relid, root);
+	TopKKind	kind;
+	FuncExpr   *call = search_function(rte, &kind);
+	CustomScan *scan = makeNode(CustomScan);
+
+	scan->scan.plan.targetlist = tlist;
+	scan->scan.plan.qual = extract_actual_clauses(clauses, false);
+	scan->scan.scanrelid = 0;	/* there is no table to open */
+	scan->custom_scan_tlist = row_of_function(rel, rte, call);
+	scan->custom_exprs = list_make1(copyObject(call));
+	scan->flags = path->flags;
+	scan->methods = &scan_methods;
+	return (Plan *) scan;
+}
+
+/* ---- execution ---- */
+
+static void begin_scan(CustomScanState *node, EState *estate, int eflags);
+static TupleTableSlot *exec_scan(CustomScanState *node);
+static void end_scan(CustomScanState *node);
+static void rescan(CustomScanState *node);
+static void explain(CustomScanState *node, List *ancestors, ExplainState *es);
+
+static const CustomExecMethods exec_methods = {
+	.CustomName = "gpuvec search",
+	.BeginCustomScan = begin_scan,
+	.ExecCustomScan = exec_scan,
+	.EndCustomScan = end_scan,
+	.ReScanCustomScan = rescan,
+	.ExplainCustomScan = explain,
+};
+
+static Node *
+create_state(CustomScan *scan)
+{
+	TopKScanState *state = (TopKScanState *) newNode(sizeof(TopKScanState), T_CustomScanState);
+
+	state->css.methods = &exec_methods;
+	return (Node *) state;
+}
+
+/* Check the right to execute, and prepare the arguments */
+static void
+begin_scan(CustomScanState *node, EState *estate, int eflags)
+{
+	TopKScanState *state = (TopKScanState *) node;
+	CustomScan *scan = (CustomScan *) node->ss.ps.plan;
+
+	state->expr = linitial_node(FuncExpr, scan->custom_exprs);
+	GpuvecCheckExecute(state->expr->funcid);
+	InvokeFunctionExecuteHook(state->expr->funcid);
+	fmgr_info(state->expr->funcid, &state->function);
+	fmgr_info_set_expr((Node *) state->expr, &state->function);
+	if (!TopKFunction(state->function.fn_addr, &state->kind))
+		elog(ERROR, "function %u is not a search function any more", state->expr->funcid);
+	state->arguments = ExecInitExprList(state->expr->args, &node->ss.ps);
+	state->context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec results",
+										   ALLOCSET_DEFAULT_SIZES);
+}
+
+/* Evaluate the arguments, and search */
+static void
+call_function(TopKScanState *state)
+{
+	ExprContext *econtext = state->css.ss.ps.ps_ExprContext;
+	MemoryContext old = MemoryContextSwitchTo(state->context);
+	int			nargs = list_length(state->arguments);
+	FunctionCallInfo fcinfo = palloc0(SizeForFunctionCallInfo(nargs));
+	ListCell   *cell;
+	int			i = 0;
+
+	InitFunctionCallInfoData(*fcinfo, &state->function, nargs, state->expr->inputcollid,
+							 NULL, NULL);
+	foreach(cell, state->arguments)
+	{
+		fcinfo->args[i].value = ExecEvalExpr((ExprState *) lfirst(cell), econtext,
+											 &fcinfo->args[i].isnull);
+		i++;
+	}
+	state->call = TopKBegin(fcinfo, state->kind, state->css.ss.ps.state->es_snapshot);
+	MemoryContextSwitchTo(old);
+}
+
+/* The next row of the function */
+static TupleTableSlot *
+next_row(ScanState *node)
+{
+	TopKScanState *state = (TopKScanState *) node;
+	TupleTableSlot *slot = node->ss_ScanTupleSlot;
+
+	if (state->call == NULL)
+		call_function(state);
+	ExecClearTuple(slot);
+	if (!TopKNext(state->call, slot->tts_values))
+		return slot;
+	memset(slot->tts_isnull, false, slot->tts_tupleDescriptor->natts * sizeof(bool));
+	return ExecStoreVirtualTuple(slot);
+}
+
+/* Nothing is to be checked again: the node gives no rows that could be locked */
+static bool
+recheck_row(ScanState *node, TupleTableSlot *slot)
+{
+	return true;
+}
+
+static TupleTableSlot *
+exec_scan(CustomScanState *node)
+{
+	return ExecScan(&node->ss, next_row, recheck_row);
+}
+
+/* Forget the results */
+static void
+drop_call(TopKScanState *state)
+{
+	if (state->call)
+		TopKEnd(state->call);
+	state->call = NULL;
+	MemoryContextReset(state->context);
+}
+
+static void
+end_scan(CustomScanState *node)
+{
+	ExecClearTuple(node->ss.ss_ScanTupleSlot);
+	drop_call((TopKScanState *) node);
+}
+
+/* Start again: with the same results, unless parameters may have changed */
+static void
+rescan(CustomScanState *node)
+{
+	TopKScanState *state = (TopKScanState *) node;
+
+	ExecClearTuple(node->ss.ss_ScanTupleSlot);
+	ExecScanReScan(&node->ss);
+	if (node->ss.ps.chgParam != NULL)
+		drop_call(state);
+	else if (state->call)
+		TopKRewind(state->call);
+}
+
+/* Name the function; EXPLAIN knows the node as a custom scan only */
+static void
+explain(CustomScanState *node, List *ancestors, ExplainState *es)
+{
+	TopKScanState *state = (TopKScanState *) node;
+
+	ExplainPropertyText("Function", get_func_name(state->expr->funcid), es);
+}
+
+/* Called once, when the library is loaded */
+void
+TopKScanInit(void)
+{
+	RegisterCustomScanMethods(&scan_methods);
+	previous_hook = set_rel_pathlist_hook;
+	set_rel_pathlist_hook = add_search_path;
+}

@@ -112,7 +112,7 @@ CREATE TABLE by_lists AS SELECT * FROM gpuvec_topk_batch('docs', 'tokens', (SELE
 RESET gpuvec.method;
 SELECT count(*) FROM by_scan;
 SELECT count(*) FROM ((TABLE by_scan EXCEPT TABLE by_lists) UNION ALL (TABLE by_lists EXCEPT TABLE by_scan)) x;
-SET gpuvec.method = both;
+SET gpuvec.method = 'neither';
 RESET search_path;
 SET client_min_messages = warning;
 DROP SCHEMA topk_scan CASCADE;

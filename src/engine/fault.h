@@ -12,6 +12,7 @@
  *						(with an argument N the last three happen the N-th time only)
  *	 slow-search:MS		a search takes so many milliseconds longer
  *	 slow-commit:MS		publishing takes so many milliseconds longer
+ *	 lists:N			on the CPU, segments of N rows or more get inverted lists
  *	 protocol-version:N	claim to speak this version
  *
  *-------------------------------------------------------------------------

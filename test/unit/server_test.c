@@ -110,7 +110,7 @@ test_options(void)
 static void
 test_search(void)
 {
-	engine		e = engine_start(NULL, plain);
+	engine		e = engine_start("lists:1", plain);
 	client		c = client_open(&e);
 	model		m = model_new(100, 300, &small);
 	model		big = model_new(101, 40, &wide);
@@ -294,7 +294,7 @@ refresh_rounds(engine *e, const shape *s, uint32_t relation, uint32_t nblocks, i
 static void
 test_refresh(void)
 {
-	engine		e = engine_start(NULL, plain);
+	engine		e = engine_start("lists:1", plain);
 
 	refresh_rounds(&e, &small, 100, 30, 400);
 	refresh_rounds(&e, &wide, 101, 60, 100);
@@ -306,7 +306,7 @@ test_refresh(void)
 static void
 test_same_rows(void)
 {
-	engine		e = engine_start(NULL, plain);
+	engine		e = engine_start("lists:1", plain);
 	client		c = client_open(&e);
 	model		m = model_new(100, 200, &small);
 	gpuvec_mirror_info before;
@@ -540,7 +540,7 @@ set_version(model *m, uint32_t version)
 static void
 test_concurrency(void)
 {
-	engine		e = engine_start(NULL, plain);
+	engine		e = engine_start("lists:1", plain);
 	client		c = client_open(&e);
 	static const shape none = {.rows_per_page = 0,.maxlen = 1,.vocabulary = 10};
 	model		m[2];
@@ -619,7 +619,7 @@ race_to_load(void *arg)
 static void
 test_one_loader(void)
 {
-	engine		e = engine_start(NULL, plain);
+	engine		e = engine_start("lists:1", plain);
 	client		a = client_open(&e);
 	client		b = client_open(&e);
 	model		m = model_new(100, 20, &small);

@@ -12,6 +12,7 @@
 
 #include "engine/cpu/lists_builder.h"
 #include "engine/cpu/lists_search.h"
+#include "engine/fault.h"
 
 static const char *const simd_names[] = {"", "portable C", "AVX2", "AVX-512"};
 
@@ -140,7 +141,13 @@ gpuvec_backend *
 gpuvec_cpu_open(const gpuvec_backend_options *options, gpuvec_error *error)
 {
 	cpu_backend *cpu = calloc(1, sizeof(*cpu));
+	long		rows;
 
+	if (gpuvec_fault("lists", &rows))
+	{
+		gpuvec_lists_tuning.least_rows = (uint32_t) rows;
+		gpuvec_lists_tuning.least_ids = 0;
+	}
 	if (cpu == NULL || !start_backend(cpu, options->threads))
 	{
 		if (cpu)

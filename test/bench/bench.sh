@@ -168,6 +168,9 @@ table() { echo "docs_${1,,}"; }
 batch_call() {
 	echo "gpuvec_topk_batch('$(table "$1")', 'tokens', (SELECT array_agg(tokens ORDER BY id) FROM queries_${1,,} WHERE id < $2), $K)"
 }
+batch_rows_call() {
+	echo "gpuvec_topk_batch_rows(NULL::$(table "$1"), 'tokens', (SELECT array_agg(tokens ORDER BY id) FROM queries_${1,,} WHERE id < $2), $K)"
+}
 
 # ---- loading the tables ----
 
@@ -305,6 +308,7 @@ measure_batches() {
 		progress "mode $mode: $n queries in a statement"
 		reps=$(repetitions "$(get "$mode" "engine_ms_$n")" 1 20)
 		put "$mode" "sql_ms_$n" "$(time_sql 'SELECT 1' "SELECT count(*) FROM $(batch_call "$mode" "$n")" "$reps")"
+		put "$mode" "rows_ms_$n" "$(time_sql 'SELECT 1' "SELECT count(*), sum((t.item).id) FROM $(batch_rows_call "$mode" "$n") t" "$reps")"
 		put "$mode" "join_ms_$n" "$(time_sql 'SELECT 1' "SELECT count(*), sum(d.id) FROM $(batch_call "$mode" "$n") t JOIN $(table "$mode") d ON d.ctid = t.tid" "$reps")"
 	done
 }
@@ -409,11 +413,13 @@ print_table() {
 	row '16 queries: engine, inverted lists' get inverted_ms_16
 	row '16 queries: engine, as it chooses' get engine_ms_16
 	row '16 queries: statement' get sql_ms_16
+	row '16 queries: statement, as whole rows' get rows_ms_16
 	row '16 queries: statement with join' get join_ms_16
 	row "$n queries: engine, bitset scan" get "bitset_ms_$n"
 	row "$n queries: engine, inverted lists" get "inverted_ms_$n"
 	row "$n queries: engine, as it chooses" get "engine_ms_$n"
 	row "$n queries: statement" get "sql_ms_$n"
+	row "$n queries: statement, as whole rows" get "rows_ms_$n"
 	row "$n queries: statement with join" get "join_ms_$n"
 	row "$n queries: statement / engine" ratio "sql_ms_$n" "engine_ms_$n"
 	row '1 query: plain C loop, one thread' get loop_ms_1

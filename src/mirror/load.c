@@ -164,9 +164,10 @@ MirrorLoad(MirrorTarget *target, Snapshot snapshot, gpuvec_state *state)
 			GPUVEC_INJECTION("load-after-first-page");
 	}
 	PageReaderEnd(reader);
+	ok = ok && send_pages(&out, true);
 	if (ok)
 		GPUVEC_INJECTION("load-before-commit");
-	ok = ok && send_pages(&out, true) && commit_pages(position, nblocks, state);
+	ok = ok && commit_pages(position, nblocks, state);
 	pfree(out.data);
 	return ok;
 }
@@ -236,9 +237,10 @@ refresh(MirrorTarget *target, Snapshot snapshot, gpuvec_state *state)
 	}
 	PageReaderEnd(reader);
 	pfree(reply.data);
+	ok = ok && send_pages(&out, true);
 	if (ok)
 		GPUVEC_INJECTION("refresh-before-commit");
-	ok = ok && send_pages(&out, true) && commit_pages(position, nblocks, state);
+	ok = ok && commit_pages(position, nblocks, state);
 	pfree(out.data);
 	return ok;
 }

@@ -38,7 +38,7 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_STAT,			/* gpuvec_mirror_key -> STATE */
 	GPUVEC_MSG_SEARCH,			/* gpuvec_search ... -> RESULT */
 	GPUVEC_MSG_LOAD_BEGIN,		/* gpuvec_load -> STATE */
-	GPUVEC_MSG_REFRESH_BEGIN,	/* gpuvec_mirror_key -> STATE + uint64 page LSNs */
+	GPUVEC_MSG_REFRESH_BEGIN,	/* gpuvec_mirror_key -> STATE + uint64 page LSNs, or LOADING: busy */
 	GPUVEC_MSG_PAGES,			/* gpuvec_page ... (no reply) */
 	GPUVEC_MSG_COMMIT,			/* gpuvec_commit -> STATE */
 	GPUVEC_MSG_DROP,			/* gpuvec_drop -> COUNT */
@@ -112,7 +112,7 @@ typedef struct gpuvec_mirror_key
 typedef enum gpuvec_mirror_state
 {
 	GPUVEC_ABSENT,				/* not resident, nobody loads it */
-	GPUVEC_LOADING,				/* some session is loading it */
+	GPUVEC_LOADING,				/* some session is loading it (or refreshing: REFRESH_BEGIN) */
 	GPUVEC_READY
 } gpuvec_mirror_state;
 

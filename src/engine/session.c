@@ -196,7 +196,11 @@ abort_update(session *s)
 	s->update = NULL;
 }
 
-/* Begin a refresh: answer with the LSNs of all pages */
+/*
+ * Begin a refresh: answer with the LSNs of all pages, or that another session's load
+ * or refresh is unfinished.  That session may be gone, and have canceled its request
+ * while we were busy with it.
+ */
 static bool
 do_refresh(session *s, uint64_t request, const char *data, size_t length)
 {
@@ -212,7 +216,9 @@ do_refresh(session *s, uint64_t request, const char *data, size_t length)
 	memcpy(&key, data, sizeof(key));
 	memset(&state, 0, sizeof(state));
 	s->update = gpuvec_update_begin(&s->server->store, &key, NULL, s, &error);
-	if (s->update == NULL && error.message[0] != '\0')
+	if (s->update == NULL && strcmp(error.sqlstate, GPUVEC_OBJECT_IN_USE) == 0)
+		state.state = GPUVEC_LOADING;
+	else if (s->update == NULL && error.message[0] != '\0')
 		return answer_error(s, request, &error);
 	if (s->update)
 	{

@@ -400,6 +400,23 @@ CREATE OPERATOR <~> (
 );
 COMMENT ON OPERATOR <~> (idset, idset) IS 'number of ids that only one of the sets has';
 
+-- index access method
+
+CREATE FUNCTION gpuvec_handler(internal) RETURNS index_am_handler
+	AS 'MODULE_PATHNAME' LANGUAGE C;
+COMMENT ON FUNCTION gpuvec_handler(internal) IS 'gpuvec index access method handler';
+
+CREATE ACCESS METHOD gpuvec TYPE INDEX HANDLER gpuvec_handler;
+COMMENT ON ACCESS METHOD gpuvec IS 'index access method for similarity search of sets';
+
+CREATE OPERATOR CLASS idset_ops DEFAULT FOR TYPE idset USING gpuvec AS
+	OPERATOR 1 <-> (idset, idset) FOR ORDER BY float_ops,
+	OPERATOR 2 <%> (idset, idset) FOR ORDER BY float_ops,
+	OPERATOR 3 <=> (idset, idset) FOR ORDER BY float_ops,
+	OPERATOR 4 <#> (idset, idset) FOR ORDER BY float_ops,
+	OPERATOR 5 <~> (idset, idset) FOR ORDER BY float_ops;
+COMMENT ON OPERATOR CLASS idset_ops USING gpuvec IS 'distances of sets';
+
 -- search functions
 
 CREATE FUNCTION gpuvec_topk_support(internal) RETURNS internal

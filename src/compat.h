@@ -137,6 +137,13 @@ GpuvecRelationSmgr(Relation rel)
 #define GpuvecOldSnapshotThresholdActive() OldSnapshotThresholdActive()
 #endif
 
+/* A sort that is read once, in order */
+#if PG_VERSION_NUM >= 150000
+#define GpuvecTuplesortNone TUPLESORT_NONE
+#else
+#define GpuvecTuplesortNone false
+#endif
+
 /* Ownership of a relation */
 #if PG_VERSION_NUM >= 160000
 #define GpuvecOwnsRelation(relid, role) object_ownercheck(RelationRelationId, relid, role)

@@ -520,7 +520,9 @@ reset_queries(MirrorSearch *search)
 		query->nhits = query->maxhits = 0;
 		query->hits = NULL;
 		query->done = query->skip;
-		query->has_after = false;
+		query->has_after = query->resumes;
+		query->after_score = query->resume_score;
+		query->after_tid = query->resume_tid;
 	}
 }
 

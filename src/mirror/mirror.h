@@ -54,6 +54,10 @@ typedef struct MirrorQuery
 	uint64		nhits;
 	uint64		maxhits;		/* room there; 0: they lie in the engine's answer */
 
+	bool		resumes;		/* only rows behind these */
+	double		resume_score;
+	uint64		resume_tid;
+
 	/* while searching */
 	bool		done;
 	bool		has_after;

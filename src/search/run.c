@@ -19,8 +19,8 @@
 #define PRIVATE_MIN_WORK	2000
 
 /* Say once per session that there is no engine */
-static void
-warn_no_engine(const char *reason)
+void
+SearchWarnNoEngine(const char *reason)
 {
 	static bool warned = false;
 
@@ -49,7 +49,7 @@ search_target(MirrorTarget *target, MirrorSearch *search)
 	{
 		if (MirrorTopK(target, search, &reason))
 			return;
-		warn_no_engine(reason);
+		SearchWarnNoEngine(reason);
 	}
 	LocalTopK(target, search);
 }

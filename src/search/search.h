@@ -25,6 +25,8 @@ extern void GpuvecMaterializedSRF(FunctionCallInfo fcinfo);
 extern void LocalTopK(MirrorTarget *target, MirrorSearch *search);
 
 /* run.c: all targets, merged */
+extern void SearchWarnNoEngine(const char *reason);
+
 typedef struct SearchAnswer
 {
 	MirrorHit  *hits;

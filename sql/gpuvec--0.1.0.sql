@@ -414,7 +414,10 @@ CREATE OPERATOR CLASS idset_ops DEFAULT FOR TYPE idset USING gpuvec AS
 	OPERATOR 2 <%> (idset, idset) FOR ORDER BY float_ops,
 	OPERATOR 3 <=> (idset, idset) FOR ORDER BY float_ops,
 	OPERATOR 4 <#> (idset, idset) FOR ORDER BY float_ops,
-	OPERATOR 5 <~> (idset, idset) FOR ORDER BY float_ops;
+	OPERATOR 5 <~> (idset, idset) FOR ORDER BY float_ops,
+	OPERATOR 6 && (idset, idset),
+	OPERATOR 7 @> (idset, idset),
+	OPERATOR 8 = (idset, idset);
 COMMENT ON OPERATOR CLASS idset_ops USING gpuvec IS 'distances of sets';
 
 -- search functions

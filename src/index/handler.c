@@ -4,8 +4,8 @@
  *	  The index access method "gpuvec".
  *
  * An index holds nothing but a metapage: it tells the planner that the mirror of
- * its column can deliver the table's rows in order of a distance.  Scans search the
- * mirror (scan.c), which is kept fresh as for any search, by the LSNs of the table's
+ * its column can deliver the table's rows in order of a distance, or those with certain
+ * ids.  Scans search the mirror (scan.c, search.c), which is kept fresh as for any search, by the LSNs of the table's
  * pages; so inserting into the index, and vacuuming it, do nothing.
  *
  *-------------------------------------------------------------------------
@@ -81,7 +81,8 @@ static bool
 operator_valid(Form_pg_amop amop, const char *family)
 {
 	bool		ok = amop->amopstrategy >= GPUVEC_FIRST_DISTANCE &&
-		amop->amopstrategy <= GPUVEC_LAST_DISTANCE && amop->amoppurpose == AMOP_ORDER &&
+		amop->amopstrategy <= GPUVEC_N_STRATEGIES &&
+		amop->amoppurpose == (amop->amopstrategy <= GPUVEC_LAST_DISTANCE ? AMOP_ORDER : AMOP_SEARCH) &&
 		amop->amoplefttype == amop->amoprighttype;
 
 	if (!ok)
@@ -115,7 +116,7 @@ gpuvec_validate(Oid opclass)
 
 		if (!operator_valid(amop, NameStr(((Form_pg_opfamily) GETSTRUCT(family_tuple))->opfname)))
 			ok = false;
-		else if (amop->amoplefttype == form->opcintype)
+		else if (amop->amoplefttype == form->opcintype && amop->amoppurpose == AMOP_ORDER)
 			seen |= 1u << amop->amopstrategy;
 	}
 	if (seen == 0)
@@ -138,7 +139,7 @@ gpuvec_handler(PG_FUNCTION_ARGS)
 {
 	IndexAmRoutine *am = makeNode(IndexAmRoutine);
 
-	am->amstrategies = GPUVEC_LAST_DISTANCE;
+	am->amstrategies = GPUVEC_N_STRATEGIES;
 	am->amsupport = 0;
 	am->amcanorderbyop = true;
 	am->amoptionalkey = true;
@@ -155,6 +156,7 @@ gpuvec_handler(PG_FUNCTION_ARGS)
 	am->ambeginscan = gpuvec_beginscan;
 	am->amrescan = gpuvec_rescan;
 	am->amgettuple = gpuvec_gettuple;
+	am->amgetbitmap = gpuvec_getbitmap;
 	am->amendscan = gpuvec_endscan;
 	PG_RETURN_POINTER(am);
 }

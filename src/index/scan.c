@@ -27,6 +27,7 @@
 #include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/relscan.h"
+#include "access/table.h"
 #include "access/tableam.h"
 #include "catalog/pg_operator_d.h"
 #include "catalog/pg_type_d.h"
@@ -47,9 +48,6 @@
 #define FIRST_BATCH		64
 #define BATCH_GROWTH	8
 
-/* Row ids as numbers that sort like tids */
-#define tid_number(block, line) ((int64) (block) << 16 | (line))
-
 /* A row to return */
 typedef struct KnnRow
 {
@@ -61,6 +59,7 @@ typedef enum KnnPhase
 {
 	SCAN_ENGINE,				/* rows that rank */
 	SCAN_OTHERS,				/* rows that do not, from the sort */
+	SCAN_FOUND,					/* without an order: what a search key found */
 	SCAN_END
 } KnnPhase;
 
@@ -87,9 +86,11 @@ typedef struct KnnState
 	TupleTableSlot *slot;		/* (distance float8, root int8) */
 	bool		everything;		/* the engine has delivered nothing */
 
-	/* roots of a page */
-	BlockNumber roots_block;
-	OffsetNumber roots[MaxHeapTuplesPerPage];
+	/* SCAN_FOUND */
+	GpuvecFound found;
+
+	RootFinder	finder;
+	Relation	opened;			/* the table, if the executor has not given it */
 } KnnState;
 
 IndexScanDesc
@@ -110,6 +111,19 @@ gpuvec_beginscan(Relation index, int nkeys, int norderbys)
 	return scan;
 }
 
+/* The table; in a bitmap scan the executor does not name it, but holds its lock */
+Relation
+GpuvecScanHeap(IndexScanDesc scan)
+{
+	KnnState   *state = scan->opaque;
+
+	if (scan->heapRelation != NULL)
+		return scan->heapRelation;
+	if (state->opened == NULL)
+		state->opened = table_open(scan->indexRelation->rd_index->indrelid, NoLock);
+	return state->opened;
+}
+
 /* Let go of what a scan holds, but for the state itself */
 static void
 clean_up(KnnState *state)
@@ -120,10 +134,12 @@ clean_up(KnnState *state)
 		tuplesort_end(state->sort);
 	if (state->slot)
 		ExecDropSingleTupleTableSlot(state->slot);
+	if (state->opened)
+		table_close(state->opened, NoLock);
 	memset(state, 0, sizeof(*state));
 	state->context = context;
 	state->phase = SCAN_END;
-	state->roots_block = InvalidBlockNumber;
+	state->finder.block = InvalidBlockNumber;
 	MemoryContextReset(context);
 }
 
@@ -134,12 +150,20 @@ gpuvec_rescan(IndexScanDesc scan, ScanKey keys, int nkeys, ScanKey orderbys, int
 	MemoryContext old;
 
 	clean_up(state);
+	if (keys && scan->numberOfKeys > 0)
+		memmove(scan->keyData, keys, scan->numberOfKeys * sizeof(ScanKeyData));
 	if (orderbys && scan->numberOfOrderBys > 0)
 		memmove(scan->orderByData, orderbys, scan->numberOfOrderBys * sizeof(ScanKeyData));
-	if (scan->numberOfOrderBys != 1 || scan->numberOfKeys != 0)
+	if (scan->numberOfOrderBys > 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("access method \"%s\" only scans in order of one distance", "gpuvec")));
+				 errmsg("access method \"%s\" cannot order by several distances", "gpuvec")));
+	state->finder.heap = scan->heapRelation;
+	if (scan->numberOfOrderBys == 0)
+	{
+		state->phase = SCAN_FOUND;
+		return;
+	}
 	state->measure = GpuvecStrategyMeasure(scan->orderByData[0].sk_strategy);
 	old = MemoryContextSwitchTo(state->context);
 	if (!(scan->orderByData[0].sk_flags & SK_ISNULL))
@@ -156,38 +180,6 @@ gpuvec_endscan(IndexScanDesc scan)
 	clean_up(state);
 	MemoryContextDelete(state->context);
 	pfree(state);
-}
-
-/* Note the roots of all row versions of a page */
-static void
-read_roots(KnnState *state, Relation heap, BlockNumber block)
-{
-	Buffer		buffer = ReadBuffer(heap, block);
-
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	heap_get_root_tuples(BufferGetPage(buffer), state->roots);
-	UnlockReleaseBuffer(buffer);
-	state->roots_block = block;
-}
-
-/*
- * The root of the HOT chain that a visible row version belongs to.  The page may have
- * been looked at before that version came, then it is read once more.
- */
-static int64
-find_root(KnnState *state, Relation heap, BlockNumber block, OffsetNumber line)
-{
-	for (int attempt = 0;; attempt++)
-	{
-		if (block == state->roots_block && OffsetNumberIsValid(state->roots[line - 1]))
-			return tid_number(block, state->roots[line - 1]);
-		if (attempt > 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_DATA_CORRUPTED),
-					 errmsg("row (%u,%u) of relation \"%s\" belongs to no chain of row versions",
-							block, line, RelationGetRelationName(heap))));
-		read_roots(state, heap, block);
-	}
 }
 
 /*
@@ -292,8 +284,8 @@ next_batch(IndexScanDesc scan, KnnState *state)
 		KnnRow    *row = &state->rows[state->nrows++];
 
 		row->distance = rank_distance(state->measure, hit->score);
-		row->root = find_root(state, scan->heapRelation, gpuvec_hit_block(hit->place),
-							  gpuvec_hit_line(hit->place));
+		row->root = GpuvecFindRoot(&state->finder, gpuvec_hit_block(hit->place),
+								   gpuvec_hit_line(hit->place));
 		CHECK_FOR_INTERRUPTS();
 	}
 	state->complete = state->wire.nhits < search->k;
@@ -389,9 +381,9 @@ begin_others(IndexScanDesc scan, KnnState *state)
 			out = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
 			out->tts_values[0] = Float8GetDatum(distance);
 			out->tts_isnull[0] = isnull;
-			out->tts_values[1] = Int64GetDatum(find_root(state, heap,
-														 ItemPointerGetBlockNumber(&in->tts_tid),
-														 ItemPointerGetOffsetNumber(&in->tts_tid)));
+			out->tts_values[1] = Int64GetDatum(GpuvecFindRoot(&state->finder,
+															  ItemPointerGetBlockNumber(&in->tts_tid),
+															  ItemPointerGetOffsetNumber(&in->tts_tid)));
 			out->tts_isnull[1] = false;
 			ExecStoreVirtualTuple(out);
 			tuplesort_puttupleslot(state->sort, out);
@@ -422,6 +414,22 @@ next_other(KnnState *state, KnnRow *row)
 	return true;
 }
 
+/*
+ * The key to search by; the others are left to the executor, which checks all keys
+ * of each row.
+ */
+static ScanKey
+choose_key(IndexScanDesc scan)
+{
+	ScanKey		best = &scan->keyData[0];
+
+	/* equality and containment find fewer rows */
+	for (int i = 1; i < scan->numberOfKeys; i++)
+		if (scan->keyData[i].sk_strategy > best->sk_strategy)
+			best = &scan->keyData[i];
+	return best;
+}
+
 /* The next row of all */
 static bool
 next_row(IndexScanDesc scan, KnnState *state, KnnRow *row)
@@ -435,6 +443,25 @@ next_row(IndexScanDesc scan, KnnState *state, KnnRow *row)
 		begin_others(scan, state);
 		state->phase = SCAN_OTHERS;
 	}
+	if (state->phase == SCAN_FOUND)
+	{
+		if (state->found.roots == NULL && !state->found.all)
+		{
+			GpuvecFind(scan, choose_key(scan), state->context, &state->found);
+			state->next = 0;
+		}
+		if (!state->found.all)
+		{
+			if (state->next == state->found.n)
+				return false;
+			row->root = state->found.roots[state->next++];
+			return true;
+		}
+		/* all rows, in any order */
+		state->everything = true;
+		begin_others(scan, state);
+		state->phase = SCAN_OTHERS;
+	}
 	if (state->phase == SCAN_OTHERS)
 	{
 		if (next_other(state, row))
@@ -444,25 +471,62 @@ next_row(IndexScanDesc scan, KnnState *state, KnnRow *row)
 	return false;
 }
 
-bool
-gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction)
+/* Only MVCC snapshots can use the mirror: see the head of the file */
+static void
+check_snapshot(Snapshot snapshot)
 {
-	KnnState  *state = scan->opaque;
-	KnnRow		row;
-
-	Assert(ScanDirectionIsForward(direction));
-	if (!IsMVCCSnapshot(scan->xs_snapshot))
+	if (!IsMVCCSnapshot(snapshot))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("access method \"%s\" cannot be scanned with this kind of snapshot", "gpuvec")));
-	if (state->phase == SCAN_ENGINE && state->search.k == 0)
+}
+
+/* The rows that satisfy a search key, in a bitmap; all are checked once more */
+int64
+gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap)
+{
+	KnnState   *state = scan->opaque;
+
+	check_snapshot(scan->xs_snapshot);
+	pgstat_count_index_scan(scan->indexRelation);
+	GpuvecFind(scan, choose_key(scan), state->context, &state->found);
+	if (state->found.all)
+	{
+		BlockNumber nblocks = RelationGetNumberOfBlocks(GpuvecScanHeap(scan));
+
+		for (BlockNumber block = 0; block < nblocks; block++)
+			tbm_add_page(bitmap, block);
+		return (int64) nblocks * 10;	/* a guess, as in BRIN */
+	}
+	for (uint64 i = 0; i < state->found.n; i++)
+	{
+		ItemPointerData tid;
+
+		ItemPointerSet(&tid, tid_number_block(state->found.roots[i]),
+					   tid_number_line(state->found.roots[i]));
+		tbm_add_tuples(bitmap, &tid, 1, true);
+	}
+	return (int64) state->found.n;
+}
+
+bool
+gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction)
+{
+	KnnState   *state = scan->opaque;
+	KnnRow		row;
+
+	Assert(ScanDirectionIsForward(direction));
+	check_snapshot(scan->xs_snapshot);
+	if ((state->phase == SCAN_ENGINE && state->search.k == 0) ||
+		(state->phase == SCAN_FOUND && state->found.roots == NULL))
 		pgstat_count_index_scan(scan->indexRelation);
 	if (!next_row(scan, state, &row))
 		return false;
 	ItemPointerSet(&scan->xs_heaptid, (BlockNumber) (row.root >> 16), (OffsetNumber) (row.root & 0xFFFF));
-	scan->xs_recheck = false;
+	scan->xs_recheck = scan->numberOfKeys > 0;
 	scan->xs_recheckorderby = false;
 	/* nobody compares them: they are exact */
-	scan->xs_orderbynulls[0] = true;
+	if (scan->numberOfOrderBys > 0)
+		scan->xs_orderbynulls[0] = true;
 	return true;
 }

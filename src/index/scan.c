@@ -9,11 +9,11 @@
  * that refreshes in between do no harm.  Then all others: rows without a common id,
  * empty and null sets, which a scan of the table finds and a sort orders.
  *
- * The engine knows the tid of each row version; an index scan has to return the root
- * of its HOT chain, from where the executor follows the chain to the version that the
- * snapshot sees, the same one.  The order of roots is not the order of versions, so
- * rows of equal distance are collected and sorted once more; a group is complete when
- * a row of another distance follows.
+ * The mirror is a rooted one (see mirror.h): the engine knows the roots of HOT chains,
+ * from where the executor follows each chain to the version that the snapshot sees, if
+ * there is one.  Rows whose distances are equal though their scores are not (see
+ * rank_distance) are collected and sorted once more; a group is complete when a row of
+ * another distance follows.
  *
  * Only MVCC snapshots can use the mirror (in the middle of a command the mirror does
  * not know what is there now).
@@ -45,7 +45,7 @@
 #include "utils/tuplesort.h"
 
 /* Rows of the first batch, and how batches grow */
-#define FIRST_BATCH		64
+#define FIRST_BATCH		128
 #define BATCH_GROWTH	8
 
 /* A row to return */
@@ -212,11 +212,11 @@ begin_engine(IndexScanDesc scan, KnnState *state)
 
 	if (state->query == NULL)
 		return false;
-	MirrorDescribe(scan->heapRelation, scan->indexRelation->rd_index->indkey.values[0],
-				   &state->target);
+	MirrorDescribeIndex(scan->heapRelation, scan->indexRelation, &state->target);
 	if (state->target.mode != MIRROR_SHARED)
 		return false;
 	search->measure = state->measure;
+	search->roots = true;
 	search->queries = &state->wire;
 	search->nqueries = 1;
 	search->snapshot = scan->xs_snapshot;
@@ -233,6 +233,11 @@ finish_groups(KnnState *state)
 {
 	uint64		n = state->nrows;
 
+	if (state->measure != GPUVEC_COSINE)
+	{
+		state->nready = n;
+		return;
+	}
 	if (!state->complete)
 		while (n > state->next && state->rows[n - 1].distance == state->rows[state->nrows - 1].distance)
 			n--;
@@ -284,9 +289,7 @@ next_batch(IndexScanDesc scan, KnnState *state)
 		KnnRow    *row = &state->rows[state->nrows++];
 
 		row->distance = rank_distance(state->measure, hit->score);
-		row->root = GpuvecFindRoot(&state->finder, gpuvec_hit_block(hit->place),
-								   gpuvec_hit_line(hit->place));
-		CHECK_FOR_INTERRUPTS();
+		row->root = hit_root(hit->place);
 	}
 	state->complete = state->wire.nhits < search->k;
 	if (!state->complete)

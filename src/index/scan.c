@@ -34,6 +34,7 @@
 #include "idset/idset.h"
 #include "index/index.h"
 #include "mirror/mirror.h"
+#include "mirror/page_reader.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "search/search.h"
@@ -324,16 +325,34 @@ next_ranked(IndexScanDesc scan, KnnState *state, KnnRow *row)
 	return true;
 }
 
+/* The set of a row of the table; *member: is the row in the index? */
+static Datum
+indexed_set(IndexScanDesc scan, RowForm *form, TupleTableSlot *slot, bool *member, bool *isnull)
+{
+	struct varlena *value;
+
+	*member = true;
+	if (form == NULL)
+		return slot_getattr(slot, scan->indexRelation->rd_index->indkey.values[0], isnull);
+	value = RowFormSlotValue(form, slot, member);
+	*isnull = value == NULL;
+	return PointerGetDatum(value);
+}
+
 /* Does the row belong to those that the engine does not return?  Its distance, then. */
 static bool
-is_other(const KnnState *state, TupleTableSlot *slot, AttrNumber attnum, double *distance,
+is_other(IndexScanDesc scan, RowForm *form, TupleTableSlot *slot, double *distance,
 		 bool *isnull)
 {
-	Datum		datum = slot_getattr(slot, attnum, isnull);
+	const KnnState *state = scan->opaque;
+	bool		member;
+	Datum		datum = indexed_set(scan, form, slot, &member, isnull);
 	IdSet	   *set;
 	uint32		common;
 	uint32		len;
 
+	if (!member)
+		return false;
 	if (state->query == NULL)
 		*isnull = true;
 	if (*isnull)
@@ -353,17 +372,21 @@ static void
 begin_others(IndexScanDesc scan, KnnState *state)
 {
 	Relation	heap = scan->heapRelation;
-	AttrNumber	attnum = scan->indexRelation->rd_index->indkey.values[0];
 	AttrNumber	columns[] = {1, 2};
 	Oid			operators[] = {Float8LessOperator, Int8LessOperator};
 	Oid			collations[] = {InvalidOid, InvalidOid};
 	bool		nulls_first[] = {false, false};
 	MemoryContext old = MemoryContextSwitchTo(state->context);
 	TupleDesc	desc = CreateTemplateTupleDesc(2);
+	MirrorTarget target;
 	TupleTableSlot *in = table_slot_create(heap, NULL);
 	TableScanDesc table = table_beginscan(heap, scan->xs_snapshot, 0, NULL);
 	MemoryContext row = AllocSetContextCreate(state->context, "gpuvec row", ALLOCSET_DEFAULT_SIZES);
+	RowForm    *form = NULL;
 
+	MirrorDescribeIndex(heap, scan->indexRelation, &target);
+	if (target.key.index != 0)
+		form = RowFormBegin(heap, scan->indexRelation);
 	TupleDescInitEntry(desc, 1, "distance", FLOAT8OID, -1, 0);
 	TupleDescInitEntry(desc, 2, "root", INT8OID, -1, 0);
 	state->slot = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
@@ -376,7 +399,7 @@ begin_others(IndexScanDesc scan, KnnState *state)
 		bool		isnull;
 
 		CHECK_FOR_INTERRUPTS();
-		if (is_other(state, in, attnum, &distance, &isnull))
+		if (is_other(scan, form, in, &distance, &isnull))
 		{
 			TupleTableSlot *out = state->slot;
 
@@ -396,6 +419,8 @@ begin_others(IndexScanDesc scan, KnnState *state)
 	}
 	MemoryContextSwitchTo(state->context);
 	table_endscan(table);
+	if (form)
+		RowFormEnd(form);
 	ExecDropSingleTupleTableSlot(in);
 	MemoryContextDelete(row);
 	tuplesort_performsort(state->sort);

@@ -52,7 +52,7 @@ extern XLogRecPtr PageReaderLSN(PageReader *reader, BlockNumber block);
 /* row_form.c: what an index with an expression or predicate makes of a row */
 extern RowForm *RowFormBegin(Relation rel, Relation index);
 extern struct varlena *RowFormValue(RowForm *form, PageReader *reader, HeapTuple tuple);
-extern struct varlena *RowFormSlotValue(RowForm *form, TupleTableSlot *slot);
+extern struct varlena *RowFormSlotValue(RowForm *form, TupleTableSlot *slot, bool *member);
 extern void RowFormEnd(RowForm *form);
 
 #endif							/* GPUVEC_PAGE_READER_H */

@@ -116,9 +116,12 @@ store_tuple(RowForm *form, PageReader *reader, HeapTuple tuple)
 	return true;
 }
 
-/* The index's set of a row in a slot; NULL if the index has no such row, or its set is null */
+/*
+ * The index's set of a row in a slot, or NULL; *member: does the row satisfy the
+ * predicate?
+ */
 struct varlena *
-RowFormSlotValue(RowForm *form, TupleTableSlot *slot)
+RowFormSlotValue(RowForm *form, TupleTableSlot *slot, bool *member)
 {
 	ExprContext *context = GetPerTupleExprContext(form->estate);
 	Datum		values[INDEX_MAX_KEYS];
@@ -126,20 +129,22 @@ RowFormSlotValue(RowForm *form, TupleTableSlot *slot)
 
 	ResetExprContext(context);
 	context->ecxt_scantuple = slot;
-	if (!ExecQual(form->predicate, context))
+	*member = ExecQual(form->predicate, context);
+	if (!*member)
 		return NULL;
 	FormIndexDatum(form->info, slot, form->estate, values, isnull);
 	return isnull[0] ? NULL : (struct varlena *) DatumGetPointer(values[0]);
 }
 
-/* The same of a tuple of the page that is being read */
+/* The set of a tuple of the page that is being read; NULL if the index has none */
 struct varlena *
 RowFormValue(RowForm *form, PageReader *reader, HeapTuple tuple)
 {
 	struct varlena *value;
+	bool		member;
 
 	if (!store_tuple(form, reader, tuple))
 		return NULL;
-	value = RowFormSlotValue(form, form->slot);
+	value = RowFormSlotValue(form, form->slot, &member);
 	return value ? PageReaderPlain(reader, value, &tuple->t_self) : NULL;
 }

@@ -150,6 +150,7 @@ fetched_set(MirrorVisibility *visibility)
 	Datum		datum;
 	struct varlena *value;
 	RowForm    *form;
+	bool		member;
 
 	if (target->key.index == 0)
 	{
@@ -157,7 +158,7 @@ fetched_set(MirrorVisibility *visibility)
 		return isnull ? NULL : DatumGetIdSetP(datum);
 	}
 	form = RowFormBegin(target->rel, target->index);
-	value = RowFormSlotValue(form, visibility->slot);
+	value = RowFormSlotValue(form, visibility->slot, &member);
 	if (value)
 		value = PG_DETOAST_DATUM_COPY(PointerGetDatum(value));
 	RowFormEnd(form);

@@ -33,6 +33,8 @@ extern gpuvec_measure GpuvecStrategyMeasure(StrategyNumber strategy);
 /* build.c */
 extern IndexBuildResult *gpuvec_build(Relation heap, Relation index, IndexInfo *info);
 extern void gpuvec_buildempty(Relation index);
+extern bool GpuvecBuildId(Relation index, uint8 *build);
+extern void GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target);
 
 /* scan.c */
 extern IndexScanDesc gpuvec_beginscan(Relation index, int nkeys, int norderbys);

@@ -213,7 +213,7 @@ begin_engine(IndexScanDesc scan, KnnState *state)
 
 	if (state->query == NULL)
 		return false;
-	MirrorDescribeIndex(scan->heapRelation, scan->indexRelation, &state->target);
+	GpuvecDescribe(scan, &state->target);
 	if (state->target.mode != MIRROR_SHARED)
 		return false;
 	search->measure = state->measure;

@@ -40,12 +40,20 @@ key_measure(StrategyNumber strategy)
 	}
 }
 
+/* Describe the mirror of an index that is scanned */
+void
+GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target)
+{
+	MirrorDescribeIndex(GpuvecScanHeap(scan), scan->indexRelation, target);
+	target->fed = target->mode == MIRROR_SHARED &&
+		GpuvecBuildId(scan->indexRelation, target->build);
+}
+
 /* Find the rows; roots[] is allocated in the context, and not NULL even if n is 0 */
 void
 GpuvecFind(IndexScanDesc scan, ScanKey key, MemoryContext context, GpuvecFound *found)
 {
 	MemoryContext old = MemoryContextSwitchTo(context);
-	Relation	heap = GpuvecScanHeap(scan);
 	MirrorSearch search = {0};
 	MirrorQuery query = {0};
 	MirrorTarget target;
@@ -60,7 +68,7 @@ GpuvecFind(IndexScanDesc scan, ScanKey key, MemoryContext context, GpuvecFound *
 		return;
 	}
 	set = DatumGetIdSetP(key->sk_argument);
-	MirrorDescribeIndex(heap, scan->indexRelation, &target);
+	GpuvecDescribe(scan, &target);
 	search.measure = key_measure(key->sk_strategy);
 	search.k = UINT64_MAX;
 	search.roots = true;

@@ -400,6 +400,29 @@ CREATE OPERATOR <~> (
 );
 COMMENT ON OPERATOR <~> (idset, idset) IS 'number of ids that only one of the sets has';
 
+-- threshold search
+
+CREATE TYPE idset_threshold AS (query idset, min_score float8, measure text);
+COMMENT ON TYPE idset_threshold IS 'a query, the least score, and the measure (null: braun_blanquet)';
+COMMENT ON COLUMN idset_threshold.query IS 'the set to compare with';
+COMMENT ON COLUMN idset_threshold.min_score IS 'the least score';
+COMMENT ON COLUMN idset_threshold.measure IS 'name of the measure; null: braun_blanquet';
+
+CREATE FUNCTION idset_threshold(query idset, min_score float8, measure text DEFAULT 'braun_blanquet')
+	RETURNS idset_threshold
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION idset_threshold(idset, float8, text) IS 'the right side of the operator <<->>';
+
+CREATE FUNCTION idset_reaches_threshold(idset, idset_threshold) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idset_reaches_threshold(idset, idset_threshold) IS 'implementation of <<->> operator';
+
+CREATE OPERATOR <<->> (
+	LEFTARG = idset, RIGHTARG = idset_threshold, FUNCTION = idset_reaches_threshold,
+	RESTRICT = contsel, JOIN = contjoinsel
+);
+COMMENT ON OPERATOR <<->> (idset, idset_threshold) IS 'has at least the score with the query';
+
 -- search functions
 
 CREATE FUNCTION gpuvec_topk_support(internal) RETURNS internal

@@ -22,11 +22,16 @@ CREATE FUNCTION idset_send(idset) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION idset_send(idset) IS 'binary output of idset';
 
+CREATE FUNCTION idset_typanalyze(internal) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_typanalyze(internal) IS 'statistics of idset columns';
+
 -- Aligned like every varlena with a four-byte header, which PostgreSQL reads as
 -- an int4; short values have a one-byte header and take no padding.  External:
 -- ids do not compress well, and a search detoasts many values.
 CREATE TYPE idset (
 	INPUT = idset_in, OUTPUT = idset_out, RECEIVE = idset_recv, SEND = idset_send,
+	ANALYZE = idset_typanalyze,
 	INTERNALLENGTH = VARIABLE, ALIGNMENT = int4, STORAGE = external
 );
 COMMENT ON TYPE idset IS 'a set of ids 0 to 65535';
@@ -178,21 +183,37 @@ CREATE FUNCTION idset_contained(idset, idset) RETURNS bool
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_contained(idset, idset) IS 'implementation of <@ operator';
 
+CREATE FUNCTION idset_overlapsel(internal, oid, internal, int4) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_overlapsel(internal, oid, internal, int4) IS 'restriction selectivity of &&';
+
+CREATE FUNCTION idset_containsel(internal, oid, internal, int4) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_containsel(internal, oid, internal, int4) IS 'restriction selectivity of @>';
+
+CREATE FUNCTION idset_containedsel(internal, oid, internal, int4) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_containedsel(internal, oid, internal, int4) IS 'restriction selectivity of <@';
+
+CREATE FUNCTION idset_thresholdsel(internal, oid, internal, int4) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_thresholdsel(internal, oid, internal, int4) IS 'restriction selectivity of <<->>';
+
 CREATE OPERATOR && (
 	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_overlaps,
-	COMMUTATOR = &&, RESTRICT = contsel, JOIN = contjoinsel
+	COMMUTATOR = &&, RESTRICT = idset_overlapsel, JOIN = contjoinsel
 );
 COMMENT ON OPERATOR && (idset, idset) IS 'have a common id';
 
 CREATE OPERATOR @> (
 	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_contains,
-	COMMUTATOR = <@, RESTRICT = contsel, JOIN = contjoinsel
+	COMMUTATOR = <@, RESTRICT = idset_containsel, JOIN = contjoinsel
 );
 COMMENT ON OPERATOR @> (idset, idset) IS 'contains';
 
 CREATE OPERATOR <@ (
 	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_contained,
-	COMMUTATOR = @>, RESTRICT = contsel, JOIN = contjoinsel
+	COMMUTATOR = @>, RESTRICT = idset_containedsel, JOIN = contjoinsel
 );
 COMMENT ON OPERATOR <@ (idset, idset) IS 'is contained in';
 
@@ -249,13 +270,13 @@ COMMENT ON OPERATOR - (idset, int8) IS 'remove an id';
 
 CREATE OPERATOR @> (
 	LEFTARG = idset, RIGHTARG = int8, FUNCTION = idset_contains_id,
-	COMMUTATOR = <@, RESTRICT = contsel, JOIN = contjoinsel
+	COMMUTATOR = <@, RESTRICT = idset_containsel, JOIN = contjoinsel
 );
 COMMENT ON OPERATOR @> (idset, int8) IS 'contains the id';
 
 CREATE OPERATOR <@ (
 	LEFTARG = int8, RIGHTARG = idset, FUNCTION = idset_id_contained,
-	COMMUTATOR = @>, RESTRICT = contsel, JOIN = contjoinsel
+	COMMUTATOR = @>, RESTRICT = idset_containedsel, JOIN = contjoinsel
 );
 COMMENT ON OPERATOR <@ (int8, idset) IS 'is an id of';
 
@@ -419,7 +440,7 @@ COMMENT ON FUNCTION idset_reaches_threshold(idset, idset_threshold) IS 'implemen
 
 CREATE OPERATOR <<->> (
 	LEFTARG = idset, RIGHTARG = idset_threshold, FUNCTION = idset_reaches_threshold,
-	RESTRICT = contsel, JOIN = contjoinsel
+	RESTRICT = idset_thresholdsel, JOIN = contjoinsel
 );
 COMMENT ON OPERATOR <<->> (idset, idset_threshold) IS 'has at least the score with the query';
 

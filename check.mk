@@ -1,6 +1,6 @@
 # Tests and demonstration against private servers; see scripts/check.sh and scripts/demo.sh.
 
-VARIABLES = PG_CONFIG WITH_CUDA SUITES ENGINE PRELOAD VERIFY SANITIZE TESTS KEEP
+VARIABLES = PG_CONFIG WITH_CUDA SUITES ENGINE PRELOAD VERIFY METHOD SANITIZE TESTS KEEP
 SETTINGS = $(foreach v,$(VARIABLES),$(if $($(v)),$(v)='$($(v))'))
 
 .PHONY: check demo

@@ -43,6 +43,8 @@
 
 /* Defaults of gpuvec_cuda_tuning */
 #define MIN_CANDIDATES		16384
+#define MIN_CANDIDATES_FEW	262144	/* if there are at most FEW_QUERIES: memory is no matter then */
+#define FEW_QUERIES			64
 #define CANDIDATES_PER_K	8
 #define GROWTH				8
 #define GROWTH_FEW			16	/* if there are few batches */
@@ -52,7 +54,8 @@
 #define SAMPLE_TILED		16	/* blocks of a query's sample */
 #define SAMPLE_WHOLE		6
 #define NEAR				16	/* one in so many blocks is counted before the others */
-#define FEW					24	/* queries */
+#define FEW					48	/* queries */
+#define MANY				400 /* queries */
 #define ITEM_QUERIES		64
 #define WHOLE_ITEM_QUERIES	8
 #define SAMPLE_ROWS			16	/* of a block, at least */
@@ -951,7 +954,9 @@ run_watched(struct search *s, struct chunk *c)
 /*
  * Does counting by lists pay?  A lookup in a list or bitmap serves one query, one
  * of the scan up to 32, but it touches only ids that both have; so lists lose only
- * where many segments have none, and where counts need many planes.
+ * where many segments have none, and where counts need many planes.  And in small
+ * blocks, for a batch that is too large for a warp for each query and block, and too
+ * small to pay for the staging of bitmaps (FEW, MANY): next_chunk sees to that.
  */
 static bool
 lists_pay(const struct search *s, const struct work_query *w)
@@ -1083,9 +1088,9 @@ next_chunk(struct search *s, uint32_t from, struct chunk *c)
 	{
 		const struct work_query *w = &s->work[i];
 		uint32_t	kmax = std::max(c->kmax, w->k);
+		uint64_t	least = s->nwork <= FEW_QUERIES ? MIN_CANDIDATES_FEW : MIN_CANDIDATES;
 		uint32_t	capacity = fit_capacity(s, t->candidates ? t->candidates :
-											std::max((uint64_t) MIN_CANDIDATES,
-													 (uint64_t) CANDIDATES_PER_K * kmax));
+											std::max(least, (uint64_t) CANDIDATES_PER_K * kmax));
 
 		nids += w->query->len;
 		if (c->lists)
@@ -1098,6 +1103,9 @@ next_chunk(struct search *s, uint32_t from, struct chunk *c)
 		c->kmax = kmax;
 		c->capacity = capacity;
 	}
+	if (c->lists && s->method == GPUVEC_METHOD_AUTO && !t->few && s->view->nblocks[0] > 0 &&
+		n > FEW && n < MANY)
+		c->lists = false;
 
 	/* whole batches, unless these are the last ones */
 	if (n > c->batch && from + n < s->nwork && s->work[from + n].kind == s->work[from].kind)

@@ -6,6 +6,7 @@
 #   ENGINE=auto|cpu|cuda                  what the engine runs on
 #   PRELOAD=both|no|yes                   with shared_preload_libraries or not (regress)
 #   VERIFY=on|off                         gpuvec.verify
+#   METHOD=auto|bitset|inverted            gpuvec.method
 #   SANITIZE=yes                          the engine with address and undefined sanitizers
 #   SUITE_SECONDS=900                     time limit of each suite
 #   KEEP=yes                              keep the scratch folder
@@ -14,7 +15,7 @@
 # ran nothing, crashed, ran out of time, or left an engine behind counts as a failure.
 set -uo pipefail
 
-: "${SUITES:=unit regress isolation tap}" "${ENGINE:=auto}" "${PRELOAD:=both}" "${VERIFY:=on}" "${TESTS:=}" "${KEEP:=no}"
+: "${SUITES:=unit regress isolation tap}" "${ENGINE:=auto}" "${PRELOAD:=both}" "${VERIFY:=on}" "${METHOD:=auto}" "${TESTS:=}" "${KEEP:=no}"
 : "${SUITE_SECONDS:=900}"
 export HOOKS=yes LC_ALL=C
 unset PGHOST PGPORT PGUSER PGDATABASE PGOPTIONS PGSERVICE PGDATA PGPASSWORD PGSSLMODE MAKEFLAGS MFLAGS MAKELEVEL
@@ -233,7 +234,8 @@ gpuvec_workdir tmp_check
 trap finish EXIT
 trap 'exit 130' INT TERM
 common_conf="gpuvec.engine = '$ENGINE'
-gpuvec.verify = $VERIFY"
+gpuvec.verify = $VERIFY
+gpuvec.method = $METHOD"
 if build; then
 	for suite in $SUITES; do
 		"suite_$suite"

@@ -444,6 +444,26 @@ CREATE OPERATOR <<->> (
 );
 COMMENT ON OPERATOR <<->> (idset, idset_threshold) IS 'has at least the score with the query';
 
+-- index access method
+
+CREATE FUNCTION gpuvec_handler(internal) RETURNS index_am_handler
+	AS 'MODULE_PATHNAME' LANGUAGE C;
+COMMENT ON FUNCTION gpuvec_handler(internal) IS 'gpuvec index access method handler';
+
+CREATE ACCESS METHOD gpuvec TYPE INDEX HANDLER gpuvec_handler;
+COMMENT ON ACCESS METHOD gpuvec IS 'index access method for similarity search of sets';
+
+CREATE OPERATOR CLASS idset_ops DEFAULT FOR TYPE idset USING gpuvec AS
+	OPERATOR 1 <-> (idset, idset) FOR ORDER BY float_ops,
+	OPERATOR 2 <%> (idset, idset) FOR ORDER BY float_ops,
+	OPERATOR 3 <=> (idset, idset) FOR ORDER BY float_ops,
+	OPERATOR 4 <#> (idset, idset) FOR ORDER BY float_ops,
+	OPERATOR 5 <~> (idset, idset) FOR ORDER BY float_ops,
+	OPERATOR 6 && (idset, idset),
+	OPERATOR 7 @> (idset, idset),
+	OPERATOR 8 = (idset, idset);
+COMMENT ON OPERATOR CLASS idset_ops USING gpuvec IS 'distances of sets';
+
 -- search functions
 
 CREATE FUNCTION gpuvec_topk_support(internal) RETURNS internal

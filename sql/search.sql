@@ -96,7 +96,7 @@ SELECT same('m1', '{1,2}', 10, 'jaccard') AS materialized_view;
 -- partitions and inheritance
 CREATE TABLE part (id int, tokens idset) PARTITION BY RANGE (id);
 CREATE TABLE part1 PARTITION OF part FOR VALUES FROM (0) TO (1000);
-CREATE TABLE part2 (extra text, tokens idset, id int);
+CREATE TABLE part2 (extra text, id int, tokens idset);
 ALTER TABLE part2 DROP COLUMN extra;
 ALTER TABLE part ATTACH PARTITION part2 FOR VALUES FROM (1000) TO (2000);
 CREATE TABLE part3 PARTITION OF part FOR VALUES FROM (2000) TO (30000) PARTITION BY RANGE (id);

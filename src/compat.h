@@ -123,6 +123,10 @@ GpuvecRelationSmgr(Relation rel)
 #endif
 
 /* Typed allocation */
+#ifndef palloc_object
+#define palloc_object(type) ((type *) palloc(sizeof(type)))
+#define palloc0_object(type) ((type *) palloc0(sizeof(type)))
+#endif
 #ifndef palloc_array
 #define palloc_array(type, count) ((type *) palloc(mul_size(sizeof(type), count)))
 #define palloc0_array(type, count) ((type *) palloc0(mul_size(sizeof(type), count)))
@@ -135,6 +139,13 @@ GpuvecRelationSmgr(Relation rel)
 #define GpuvecOldSnapshotThresholdActive() (old_snapshot_threshold >= 0)
 #else
 #define GpuvecOldSnapshotThresholdActive() OldSnapshotThresholdActive()
+#endif
+
+/* A sort that is read once, in order */
+#if PG_VERSION_NUM >= 150000
+#define GpuvecTuplesortNone TUPLESORT_NONE
+#else
+#define GpuvecTuplesortNone false
 #endif
 
 /* Ownership of a relation */

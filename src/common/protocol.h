@@ -26,7 +26,7 @@
 #include "limits.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 2
+#define GPUVEC_PROTOCOL_VERSION 3
 
 /* No frame is longer; senders split pages long before */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -38,7 +38,7 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_STAT,			/* gpuvec_mirror_key -> STATE */
 	GPUVEC_MSG_SEARCH,			/* gpuvec_search ... -> RESULT */
 	GPUVEC_MSG_LOAD_BEGIN,		/* gpuvec_load -> STATE */
-	GPUVEC_MSG_REFRESH_BEGIN,	/* gpuvec_mirror_key -> STATE + uint64 page LSNs */
+	GPUVEC_MSG_REFRESH_BEGIN,	/* gpuvec_mirror_key -> STATE + uint64 page LSNs, or LOADING: busy */
 	GPUVEC_MSG_PAGES,			/* gpuvec_page ... (no reply) */
 	GPUVEC_MSG_COMMIT,			/* gpuvec_commit -> STATE */
 	GPUVEC_MSG_DROP,			/* gpuvec_drop -> COUNT */
@@ -112,7 +112,7 @@ typedef struct gpuvec_mirror_key
 typedef enum gpuvec_mirror_state
 {
 	GPUVEC_ABSENT,				/* not resident, nobody loads it */
-	GPUVEC_LOADING,				/* some session is loading it */
+	GPUVEC_LOADING,				/* some session is loading it (or refreshing: REFRESH_BEGIN) */
 	GPUVEC_READY
 } gpuvec_mirror_state;
 
@@ -197,6 +197,7 @@ typedef struct gpuvec_search
 {
 	gpuvec_mirror_key key;
 	uint64_t	position;		/* answer only if checked >= position */
+	uint64_t	known;			/* number of a refresh: see gpuvec_hit */
 	uint32_t	measure;		/* gpuvec_measure */
 	uint32_t	method;			/* gpuvec_method */
 	uint32_t	nqueries;
@@ -232,15 +233,30 @@ typedef struct gpuvec_result
 	uint64_t	nhits;
 } gpuvec_result;
 
-/* `refresh` is the number of the refresh that last read the row's page */
+/*
+ * A row of an answer.  `place` packs the row's heap position, its number of common
+ * ids, and whether its page was last read by a refresh with a larger number than the
+ * search's `known`.
+ */
 typedef struct gpuvec_hit
 {
 	double		score;
-	uint64_t	tid;			/* gpuvec_tid() */
-	uint32_t	common;
-	uint32_t	padding;
-	uint64_t	refresh;
+	uint64_t	place;
 } gpuvec_hit;
+
+#define GPUVEC_HIT_COMMON_BITS	20	/* at most 65536 */
+#define GPUVEC_HIT_NEWER		(UINT64_C(1) << GPUVEC_HIT_COMMON_BITS)
+
+#define gpuvec_hit_place(tid, common, newer) \
+	((uint64_t) gpuvec_tid_block(tid) << 32 | \
+	 (uint64_t) gpuvec_tid_line(tid) << (GPUVEC_HIT_COMMON_BITS + 1) | \
+	 ((newer) ? GPUVEC_HIT_NEWER : 0) | (common))
+#define gpuvec_hit_block(place)		((uint32_t) ((place) >> 32))
+#define gpuvec_hit_line(place) \
+	((uint16_t) ((place) >> (GPUVEC_HIT_COMMON_BITS + 1) & GPUVEC_MAX_LINE))
+#define gpuvec_hit_tid(place)		gpuvec_tid(gpuvec_hit_block(place), gpuvec_hit_line(place))
+#define gpuvec_hit_common(place)	((uint32_t) ((place) & (GPUVEC_HIT_NEWER - 1)))
+#define gpuvec_hit_newer(place)		(((place) & GPUVEC_HIT_NEWER) != 0)
 
 typedef struct gpuvec_mirror_info
 {

@@ -196,7 +196,11 @@ abort_update(session *s)
 	s->update = NULL;
 }
 
-/* Begin a refresh: answer with the LSNs of all pages */
+/*
+ * Begin a refresh: answer with the LSNs of all pages, or that another session's load
+ * or refresh is unfinished.  That session may be gone, and have canceled its request
+ * while we were busy with it.
+ */
 static bool
 do_refresh(session *s, uint64_t request, const char *data, size_t length)
 {
@@ -212,7 +216,9 @@ do_refresh(session *s, uint64_t request, const char *data, size_t length)
 	memcpy(&key, data, sizeof(key));
 	memset(&state, 0, sizeof(state));
 	s->update = gpuvec_update_begin(&s->server->store, &key, NULL, s, &error);
-	if (s->update == NULL && error.message[0] != '\0')
+	if (s->update == NULL && strcmp(error.sqlstate, GPUVEC_OBJECT_IN_USE) == 0)
+		state.state = GPUVEC_LOADING;
+	else if (s->update == NULL && error.message[0] != '\0')
 		return answer_error(s, request, &error);
 	if (s->update)
 	{
@@ -417,13 +423,15 @@ allocate_matches(search *q, gpuvec_error *error)
 }
 
 /*
- * Turn matches into hits: each with the number of the refresh that last read its
- * page, as of the very version of the mirror that was searched.
+ * Turn matches into hits: each tells whether its page was read by a later refresh
+ * than the session knows of, as of the very version of the mirror that was searched.
  */
 static void
 make_hits(const search *q, gpuvec_hit *hits)
 {
 	const gpuvec_page_numbers *numbers = q->mirror.numbers;
+	uint64_t	known = q->head.known;
+	bool		any_newer = known < q->mirror.state.refresh;
 
 	for (uint32_t i = 0; i < q->head.nqueries; i++)
 	{
@@ -431,10 +439,11 @@ make_hits(const search *q, gpuvec_hit *hits)
 		{
 			const gpuvec_match *match = &q->queries[i].matches[j];
 			uint32_t	block = gpuvec_tid_block(match->tid);
+			bool		newer = any_newer &&
+				(known == 0 || block >= numbers->nblocks || numbers->refresh[block] > known);
 
 			*hits++ = (gpuvec_hit) {
-				.score = match->score,.tid = match->tid,.common = match->common,
-				.refresh = block < numbers->nblocks ? numbers->refresh[block] : UINT64_MAX
+				.score = match->score,.place = gpuvec_hit_place(match->tid, match->common, newer)
 			};
 		}
 	}

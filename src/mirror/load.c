@@ -43,8 +43,8 @@
 /* Pages are sent in frames of about this size */
 #define FRAME_BYTES			(512 * 1024)
 
-/* How often to try when another session's unfinished load is in the way */
-#define BUSY_ATTEMPTS		200
+/* How often to try when another session's unfinished work is in the way: a minute */
+#define BUSY_ATTEMPTS		3000
 #define BUSY_NAP_MS			20
 
 /*
@@ -164,14 +164,18 @@ MirrorLoad(MirrorTarget *target, Snapshot snapshot, gpuvec_state *state)
 			GPUVEC_INJECTION("load-after-first-page");
 	}
 	PageReaderEnd(reader);
+	ok = ok && send_pages(&out, true);
 	if (ok)
 		GPUVEC_INJECTION("load-before-commit");
-	ok = ok && send_pages(&out, true) && commit_pages(position, nblocks, state);
+	ok = ok && commit_pages(position, nblocks, state);
 	pfree(out.data);
 	return ok;
 }
 
-/* Begin a refresh: the state and the remembered LSNs of all pages */
+/*
+ * Begin a refresh: the state and the remembered LSNs of all pages.  LOADING if
+ * another session's load or refresh is unfinished.
+ */
 static bool
 begin_refresh(MirrorTarget *target, gpuvec_state *state, GpuvecReply *reply)
 {
@@ -194,7 +198,7 @@ begin_refresh(MirrorTarget *target, gpuvec_state *state, GpuvecReply *reply)
 
 /*
  * Read the pages again whose LSN is not the remembered one.  The caller holds
- * the mirror's lock.  If the mirror is gone meanwhile, state says so.
+ * the mirror's lock.  If the mirror is gone meanwhile, or busy, state says so.
  */
 static bool
 refresh(MirrorTarget *target, Snapshot snapshot, gpuvec_state *state)
@@ -233,16 +237,18 @@ refresh(MirrorTarget *target, Snapshot snapshot, gpuvec_state *state)
 	}
 	PageReaderEnd(reader);
 	pfree(reply.data);
+	ok = ok && send_pages(&out, true);
 	if (ok)
 		GPUVEC_INJECTION("refresh-before-commit");
-	ok = ok && send_pages(&out, true) && commit_pages(position, nblocks, state);
+	ok = ok && commit_pages(position, nblocks, state);
 	pfree(out.data);
 	return ok;
 }
 
 /*
- * A session that was loading may have gone without the engine's knowing yet: it
- * holds no lock any more, but its load is still there.  Wait for a moment.
+ * A session that was loading or refreshing may have gone without the engine's
+ * knowing yet, or while the engine was publishing what it had sent: it holds no
+ * lock any more, but its work is still there.  Wait for a moment.
  */
 static void
 busy_nap(int attempt)
@@ -250,7 +256,7 @@ busy_nap(int attempt)
 	if (attempt >= BUSY_ATTEMPTS)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("the mirror is being loaded by a session that does not finish")));
+				 errmsg("the mirror is being loaded or refreshed by a session that does not finish")));
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 BUSY_NAP_MS, PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);
@@ -279,7 +285,7 @@ MirrorEnsure(MirrorTarget *target, Snapshot snapshot, XLogRecPtr position,
 			ok = refresh(target, snapshot, state);
 		else if (state->state == GPUVEC_ABSENT)
 			ok = MirrorLoad(target, snapshot, state);
-		else
+		if (ok && state->state == GPUVEC_LOADING)
 			busy_nap(attempt);
 		if (!ok || (state->state == GPUVEC_READY && state->checked >= position))
 			break;

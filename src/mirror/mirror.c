@@ -128,21 +128,28 @@ MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target)
 		target->key.private_id = ((uint64) MyProcPid << 32) | ++private_ids;
 }
 
-/* Room for one more hit of a query */
-static MirrorHit *
-new_hit(MirrorSearch *search, MirrorQuery *query)
+/* Make room for n more hits of a query */
+static void
+reserve_hits(MirrorSearch *search, MirrorQuery *query, uint64 n)
 {
-	if (query->nhits == query->maxhits)
-	{
-		uint64		room = query->maxhits ? query->maxhits * 2 : Min(search->k, 128);
+	uint64		room = Min(query->nhits + n, search->k);
 
-		if (query->hits == NULL)
-			query->hits = MemoryContextAllocHuge(search->context, room * sizeof(MirrorHit));
-		else
-			query->hits = repalloc_huge(query->hits, room * sizeof(MirrorHit));
-		query->maxhits = room;
+	if (room <= query->maxhits)
+		return;
+	if (query->maxhits == 0)
+	{
+		MirrorHit  *mine = MemoryContextAllocHuge(search->context, room * sizeof(MirrorHit));
+
+		if (query->nhits > 0)
+			memcpy(mine, query->hits, query->nhits * sizeof(MirrorHit));
+		query->hits = mine;
 	}
-	return &query->hits[query->nhits++];
+	else
+	{
+		room = Max(room, query->maxhits * 2);
+		query->hits = repalloc_huge(query->hits, room * sizeof(MirrorHit));
+	}
+	query->maxhits = room;
 }
 
 /*
@@ -176,7 +183,7 @@ typedef struct Request
 /* Fill a request from queries [first, last) */
 static void
 make_request(Request *request, MirrorTarget *target, MirrorSearch *search,
-			 uint32 first, uint32 last, uint32 page)
+			 const MirrorVisibility *visibility, uint32 first, uint32 last, uint32 page)
 {
 	uint64		nids = 0;
 
@@ -215,6 +222,7 @@ make_request(Request *request, MirrorTarget *target, MirrorSearch *search,
 	}
 	memset(&request->head, 0, sizeof(request->head));
 	request->head.key = target->key;
+	request->head.known = MirrorVisibilityNumber(visibility);
 	request->head.measure = search->measure;
 	request->head.method = gpuvec_method_choice;
 	request->head.nqueries = request->n;
@@ -227,27 +235,32 @@ typedef struct Answer
 	GpuvecReply reply;
 	gpuvec_result head;
 	const char *nhits;			/* uint32 per query */
-	const char *hits;			/* gpuvec_hit, in all */
+	char	   *hits;			/* gpuvec_hit, in all */
 } Answer;
 
-/* Ask once */
+/* Ask once; the answer goes to this memory context */
 static bool
-ask(Request *request, XLogRecPtr position, Answer *answer)
+ask(Request *request, XLogRecPtr position, MemoryContext context, Answer *answer)
 {
+	MemoryContext old;
 	GpuvecPiece pieces[3];
 	Size		counts;
+	bool		ok;
 
 	request->head.position = position;
 	pieces[0] = (GpuvecPiece) {&request->head, sizeof(request->head)};
 	pieces[1] = (GpuvecPiece) {request->queries, request->n * sizeof(gpuvec_query)};
 	pieces[2] = (GpuvecPiece) {request->ids, request->nids * sizeof(uint16)};
-	if (!GpuvecLinkCall(GPUVEC_MSG_SEARCH, pieces, 3, GPUVEC_MSG_RESULT,
-						sizeof(gpuvec_result), &answer->reply))
+	old = MemoryContextSwitchTo(context);
+	ok = GpuvecLinkCall(GPUVEC_MSG_SEARCH, pieces, 3, GPUVEC_MSG_RESULT,
+						sizeof(gpuvec_result), &answer->reply);
+	MemoryContextSwitchTo(old);
+	if (!ok)
 		return false;
 	memcpy(&answer->head, answer->reply.data, sizeof(gpuvec_result));
 	counts = MAXALIGN64((uint64) answer->head.nqueries * sizeof(uint32));
 	answer->nhits = answer->reply.data + sizeof(gpuvec_result);
-	answer->hits = answer->nhits + counts;
+	answer->hits = answer->reply.data + sizeof(gpuvec_result) + counts;
 	if (answer->reply.length != sizeof(gpuvec_result) + counts +
 		answer->head.nhits * sizeof(gpuvec_hit))
 		ereport(ERROR,
@@ -256,43 +269,46 @@ ask(Request *request, XLogRecPtr position, Answer *answer)
 	return true;
 }
 
-/* Take the visible rows of one query's answer */
+/*
+ * Take the visible rows of one query's answer.  Its first ones stay where they are
+ * in the answer, which then has to be kept.
+ */
 static void
 take_hits(MirrorSearch *search, MirrorQuery *query, MirrorVisibility *visibility,
-		  const char *data, uint32 n, uint32 asked)
+		  MirrorHit *hits, uint32 n, uint32 asked)
 {
-	gpuvec_hit	hit;
-
-	for (uint32 i = 0; i < n; i++)
+	if (query->nhits == 0)
 	{
-		memcpy(&hit, data + i * sizeof(hit), sizeof(hit));
-		if (MirrorVisible(visibility, &hit, query, search->measure))
-		{
-			MirrorHit  *mine = new_hit(search, query);
+		query->hits = hits;
+		query->maxhits = 0;
+	}
+	else
+		reserve_hits(search, query, n);
+	for (uint32 i = 0; i < n && query->nhits < search->k; i++)
+	{
+		MirrorHit	hit = hits[i];
 
-			mine->score = hit.score;
-			mine->common = hit.common;
-			ItemPointerSet(&mine->tid, gpuvec_tid_block(hit.tid), gpuvec_tid_line(hit.tid));
-			if (query->nhits == search->k)
-				break;
+		if (MirrorVisible(visibility, &hit, query, search->measure))
+			query->hits[query->nhits++] = hit;
+		if (i == n - 1)
+		{
+			query->after_score = hit.score;
+			query->after_tid = gpuvec_hit_tid(hit.place);
 		}
 		CHECK_FOR_INTERRUPTS();
 	}
 	query->done = n < asked || query->nhits == search->k;
-	if (!query->done)
-	{
-		query->has_after = true;
-		query->after_score = hit.score;
-		query->after_tid = hit.tid;
-	}
+	query->has_after = !query->done;
 }
 
-/* Take an answer.  True if some query needs more. */
+/*
+ * Take an answer.  True if some query needs more; *keep: if hits lie in the answer.
+ */
 static bool
 take_answer(MirrorSearch *search, Request *request, Answer *answer,
-			MirrorVisibility *visibility)
+			MirrorVisibility *visibility, bool *keep)
 {
-	const char *hits = answer->hits;
+	MirrorHit  *hits = (MirrorHit *) answer->hits;
 	uint64		left = answer->head.nhits;
 	bool		more = false;
 
@@ -312,7 +328,8 @@ take_answer(MirrorSearch *search, Request *request, Answer *answer,
 					 errmsg("invalid message from the gpuvec engine")));
 		left -= n;
 		take_hits(search, request->whose[i], visibility, hits, n, request->queries[i].k);
-		hits += n * sizeof(gpuvec_hit);
+		*keep |= request->whose[i]->hits == hits && n > 0;
+		hits += n;
 		more |= !request->whose[i]->done;
 	}
 	return more;
@@ -361,7 +378,7 @@ ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
 	{
 		gpuvec_state *state = &answer->head.state;
 
-		if (!ask(request, position, answer))
+		if (!ask(request, position, search->context, answer))
 			return false;
 		if (state->state == GPUVEC_READY && state->checked >= position)
 		{
@@ -398,16 +415,18 @@ search_group(MirrorTarget *target, MirrorSearch *search, MirrorVisibility *visib
 	{
 		Request		request;
 		Answer		answer;
+		bool		keep = false;
 
-		make_request(&request, target, search, first, last, page);
+		make_request(&request, target, search, visibility, first, last, page);
 		if (request.n == 0)
 			break;
 		GPUVEC_INJECTION("search-before-request");
 		if (!ask_fresh(target, search, &request, position, &answer))
 			return false;
 		GPUVEC_INJECTION("search-before-fetch");
-		more = take_answer(search, &request, &answer, visibility);
-		pfree(answer.reply.data);
+		more = take_answer(search, &request, &answer, visibility, &keep);
+		if (!keep)
+			pfree(answer.reply.data);
 		pfree(request.queries);
 		pfree(request.whose);
 		pfree(request.ids);
@@ -498,9 +517,12 @@ reset_queries(MirrorSearch *search)
 	{
 		MirrorQuery *query = &search->queries[i];
 
-		query->nhits = 0;
+		query->nhits = query->maxhits = 0;
+		query->hits = NULL;
 		query->done = query->skip;
-		query->has_after = false;
+		query->has_after = query->resumes;
+		query->after_score = query->resume_score;
+		query->after_tid = query->resume_tid;
 	}
 }
 

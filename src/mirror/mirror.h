@@ -34,14 +34,14 @@ typedef struct MirrorTarget
 	gpuvec_mirror_key key;
 } MirrorTarget;
 
-/* One result */
-typedef struct MirrorHit
+/* One result, as it comes from the engine */
+typedef gpuvec_hit MirrorHit;
+
+static inline void
+MirrorHitTid(const MirrorHit *hit, ItemPointer tid)
 {
-	double		score;
-	ItemPointerData tid;
-	uint32		common;
-	int			target;			/* which of the call's relations it is from */
-} MirrorHit;
+	ItemPointerSet(tid, gpuvec_hit_block(hit->place), gpuvec_hit_line(hit->place));
+}
 
 /* One query and its results; ids are ascending and distinct */
 typedef struct MirrorQuery
@@ -52,7 +52,11 @@ typedef struct MirrorQuery
 
 	MirrorHit  *hits;			/* visible rows, best first */
 	uint64		nhits;
-	uint64		maxhits;		/* allocated */
+	uint64		maxhits;		/* room there; 0: they lie in the engine's answer */
+
+	bool		resumes;		/* only rows behind these */
+	double		resume_score;
+	uint64		resume_tid;
 
 	/* while searching */
 	bool		done;
@@ -92,6 +96,7 @@ extern bool MirrorEnsure(MirrorTarget *target, Snapshot snapshot, XLogRecPtr pos
 typedef struct MirrorVisibility MirrorVisibility;
 extern MirrorVisibility *MirrorVisibilityBegin(MirrorTarget *target, Snapshot snapshot);
 extern BlockNumber MirrorVisibilityMapPages(MirrorVisibility *visibility);
+extern uint64 MirrorVisibilityNumber(const MirrorVisibility *visibility);
 extern void MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh);
 extern bool MirrorVisible(MirrorVisibility *visibility, const gpuvec_hit *hit,
 						  const MirrorQuery *query, gpuvec_measure measure);

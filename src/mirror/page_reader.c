@@ -132,6 +132,7 @@ copy_page(PageReader *reader, BlockNumber block)
 	memcpy(reader->page, page, BLCKSZ);
 	lsn = BufferGetLSNAtomic(buffer);
 	UnlockReleaseBuffer(buffer);
+	GPUVEC_INJECTION("page-after-copy");
 	return lsn;
 }
 

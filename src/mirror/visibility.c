@@ -112,6 +112,13 @@ MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh)
 	visibility->refresh = refresh;
 }
 
+/* The number that was known when the map was taken; 0: it was not taken */
+uint64
+MirrorVisibilityNumber(const MirrorVisibility *visibility)
+{
+	return visibility->map ? visibility->refresh : 0;
+}
+
 /* Was the page all-visible when the map was taken? */
 static bool
 page_all_visible(const MirrorVisibility *visibility, BlockNumber block)
@@ -142,15 +149,15 @@ verify_hit(MirrorVisibility *visibility, const gpuvec_hit *hit,
 		len = idset_count(set);
 		common = idset_intersection_count(query->ids, query->len, idset_ids(set), len);
 	}
-	if (isnull || common != hit->common ||
+	if (isnull || common != gpuvec_hit_common(hit->place) ||
 		gpuvec_score(measure, common, query->len, len) != hit->score)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("the gpuvec engine's score of a row of relation \"%s\" is wrong",
 						RelationGetRelationName(visibility->target->rel)),
 				 errdetail("The row at (%u,%u) has %u common ids, the engine says %u.",
-						   gpuvec_tid_block(hit->tid), gpuvec_tid_line(hit->tid),
-						   common, hit->common),
+						   gpuvec_hit_block(hit->place), gpuvec_hit_line(hit->place),
+						   common, gpuvec_hit_common(hit->place)),
 				 errhint("Please report this as a bug; gpuvec_evict discards the engine's copy.")));
 }
 
@@ -159,14 +166,13 @@ bool
 MirrorVisible(MirrorVisibility *visibility, const gpuvec_hit *hit,
 			  const MirrorQuery *query, gpuvec_measure measure)
 {
-	BlockNumber block = gpuvec_tid_block(hit->tid);
+	BlockNumber block = gpuvec_hit_block(hit->place);
 	ItemPointerData tid;
 
-	if (visibility->map && hit->refresh <= visibility->refresh &&
-		page_all_visible(visibility, block))
+	if (visibility->map && !gpuvec_hit_newer(hit->place) && page_all_visible(visibility, block))
 		return true;
 
-	ItemPointerSet(&tid, block, gpuvec_tid_line(hit->tid));
+	ItemPointerSet(&tid, block, gpuvec_hit_line(hit->place));
 	if (!table_tuple_fetch_row_version(visibility->target->rel, &tid,
 									   visibility->snapshot, visibility->slot))
 		return false;

@@ -95,16 +95,18 @@ rank_row(MirrorSearch *search, IdSet *set, ItemPointer tid)
 	{
 		MirrorQuery *query = &search->queries[i];
 		MirrorHit	hit;
+		uint32		common;
 
 		if (query->skip)
 			continue;
-		hit.common = idset_intersection_count(query->ids, query->len, idset_ids(set), len);
-		if (hit.common == 0 && !gpuvec_ranks_disjoint(search->measure))
+		common = idset_intersection_count(query->ids, query->len, idset_ids(set), len);
+		if (common == 0 && !gpuvec_ranks_disjoint(search->measure))
 			continue;
-		hit.score = gpuvec_score(search->measure, hit.common, query->len, len);
+		hit.score = gpuvec_score(search->measure, common, query->len, len);
 		if (search->has_min_score && hit.score < search->min_score)
 			continue;
-		hit.tid = *tid;
+		hit.place = gpuvec_hit_place(gpuvec_tid(ItemPointerGetBlockNumber(tid),
+												ItemPointerGetOffsetNumber(tid)), common, false);
 		offer(search, query, &hit);
 	}
 }
@@ -127,7 +129,10 @@ LocalTopK(MirrorTarget *target, MirrorSearch *search)
 	MemoryContext old = MemoryContextSwitchTo(row);
 
 	for (uint32 i = 0; i < search->nqueries; i++)
-		search->queries[i].nhits = 0;
+	{
+		search->queries[i].hits = NULL;
+		search->queries[i].nhits = search->queries[i].maxhits = 0;
+	}
 	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
 	{
 		bool		isnull;

@@ -19,8 +19,8 @@
 #define PRIVATE_MIN_WORK	2000
 
 /* Say once per session that there is no engine */
-static void
-warn_no_engine(const char *reason)
+void
+SearchWarnNoEngine(const char *reason)
 {
 	static bool warned = false;
 
@@ -49,7 +49,7 @@ search_target(MirrorTarget *target, MirrorSearch *search)
 	{
 		if (MirrorTopK(target, search, &reason))
 			return;
-		warn_no_engine(reason);
+		SearchWarnNoEngine(reason);
 	}
 	LocalTopK(target, search);
 }
@@ -59,34 +59,30 @@ static void
 merge_hits(SearchAnswer *answer, const MirrorQuery *query, int target, uint64 k)
 {
 	uint64		total = Min(answer->nhits + query->nhits, k);
-	MirrorHit  *merged;
+	SearchAnswer merged;
 	uint64		i = 0;
 	uint64		j = 0;
 
-	for (uint64 n = 0; n < query->nhits; n++)
-		query->hits[n].target = target;
-	if (answer->nhits == 0)
-	{
-		answer->hits = query->hits;
-		answer->nhits = query->nhits;
-		return;
-	}
 	if (query->nhits == 0)
 		return;
-	merged = MemoryContextAllocHuge(CurrentMemoryContext, total * sizeof(MirrorHit));
+	merged.hits = MemoryContextAllocHuge(CurrentMemoryContext, total * sizeof(MirrorHit));
+	merged.targets = MemoryContextAllocHuge(CurrentMemoryContext, total * sizeof(int));
+	merged.nhits = total;
 	for (uint64 n = 0; n < total; n++)
 	{
 		/* at equal scores the earlier relation comes first, whatever the tids */
-		if (i < answer->nhits &&
-			(j >= query->nhits || answer->hits[i].score >= query->hits[j].score))
-			merged[n] = answer->hits[i++];
-		else
-			merged[n] = query->hits[j++];
+		bool		earlier = i < answer->nhits &&
+			(j >= query->nhits || answer->hits[i].score >= query->hits[j].score);
+
+		merged.targets[n] = earlier ? answer->targets[i] : target;
+		merged.hits[n] = earlier ? answer->hits[i++] : query->hits[j++];
 	}
-	pfree(answer->hits);
-	pfree(query->hits);
-	answer->hits = merged;
-	answer->nhits = total;
+	if (answer->nhits > 0)
+	{
+		pfree(answer->hits);
+		pfree(answer->targets);
+	}
+	*answer = merged;
 }
 
 /*
@@ -101,7 +97,8 @@ SearchRun(MirrorTarget *targets, int ntargets, MirrorSearch *search, SearchAnswe
 												  ALLOCSET_DEFAULT_SIZES);
 
 	memset(answers, 0, search->nqueries * sizeof(SearchAnswer));
-	search->context = CurrentMemoryContext;
+	/* hits of several targets are copied, those of one stay where they are */
+	search->context = ntargets > 1 ? context : CurrentMemoryContext;
 	for (int t = 0; t < ntargets; t++)
 	{
 		MemoryContext old = MemoryContextSwitchTo(context);
@@ -114,7 +111,14 @@ SearchRun(MirrorTarget *targets, int ntargets, MirrorSearch *search, SearchAnswe
 		search_target(&targets[t], search);
 		MemoryContextSwitchTo(old);
 		for (uint32 i = 0; i < search->nqueries; i++)
-			merge_hits(&answers[i], &search->queries[i], t, search->k);
+		{
+			if (ntargets > 1)
+				merge_hits(&answers[i], &search->queries[i], t, search->k);
+			else
+				answers[i] = (SearchAnswer) {
+					.hits = search->queries[i].hits,.nhits = search->queries[i].nhits
+				};
+		}
 		MemoryContextReset(context);
 	}
 	MemoryContextDelete(context);

@@ -25,9 +25,12 @@ extern void GpuvecMaterializedSRF(FunctionCallInfo fcinfo);
 extern void LocalTopK(MirrorTarget *target, MirrorSearch *search);
 
 /* run.c: all targets, merged */
+extern void SearchWarnNoEngine(const char *reason);
+
 typedef struct SearchAnswer
 {
 	MirrorHit  *hits;
+	int		   *targets;		/* which of the targets each is from; NULL: the first */
 	uint64		nhits;
 } SearchAnswer;
 
@@ -62,8 +65,8 @@ CompareHits(const MirrorHit *a, const MirrorHit *b)
 {
 	if (a->score != b->score)
 		return a->score > b->score ? -1 : 1;
-	return ItemPointerCompare(unconstify(ItemPointerData *, &a->tid),
-							  unconstify(ItemPointerData *, &b->tid));
+	/* the tid comes first in it */
+	return a->place < b->place ? -1 : a->place > b->place;
 }
 
 #endif							/* GPUVEC_SEARCH_H */

@@ -59,6 +59,7 @@ struct TopKCall
 
 	uint32		query;			/* of the next row */
 	uint64		row;
+	ItemPointerData tid;		/* of the last one */
 
 	RowMaker   *makers;			/* for whole rows */
 	MemoryContext row_context;
@@ -232,12 +233,12 @@ make_row_makers(TopKCall *call)
 											  ALLOCSET_DEFAULT_SIZES);
 }
 
-/* The row of a hit, as a value of the asked type, which lives until the next one */
+/* The row at call->tid, as a value of the asked type, which lives until the next one */
 static Datum
-fetch_row(TopKCall *call, const MirrorHit *hit)
+fetch_row(TopKCall *call, int target)
 {
-	RowMaker   *maker = &call->makers[hit->target];
-	Relation	rel = call->targets[hit->target].rel;
+	RowMaker   *maker = &call->makers[target];
+	Relation	rel = call->targets[target].rel;
 	MemoryContext old;
 	HeapTuple	tuple;
 	bool		should_free;
@@ -245,11 +246,10 @@ fetch_row(TopKCall *call, const MirrorHit *hit)
 
 	MemoryContextReset(call->row_context);
 	old = MemoryContextSwitchTo(call->row_context);
-	if (!table_tuple_fetch_row_version(rel, unconstify(ItemPointerData *, &hit->tid),
-									   call->search.snapshot, maker->slot))
+	if (!table_tuple_fetch_row_version(rel, &call->tid, call->search.snapshot, maker->slot))
 		elog(ERROR, "row (%u,%u) of relation \"%s\" is gone",
-			 ItemPointerGetBlockNumber(&hit->tid),
-			 ItemPointerGetOffsetNumber(&hit->tid), RelationGetRelationName(rel));
+			 ItemPointerGetBlockNumber(&call->tid),
+			 ItemPointerGetOffsetNumber(&call->tid), RelationGetRelationName(rel));
 	tuple = ExecFetchSlotHeapTuple(maker->slot, false, &should_free);
 	if (maker->map)
 		tuple = execute_attr_map_tuple(tuple, maker->map);
@@ -304,7 +304,9 @@ TopKBegin(FunctionCallInfo fcinfo, TopKKind kind, Snapshot snapshot)
 bool
 TopKNext(TopKCall *call, Datum *values)
 {
+	const SearchAnswer *answer;
 	const MirrorHit *hit;
+	int			target;
 	int			n = 0;
 
 	while (call->query < call->search.nqueries &&
@@ -316,19 +318,23 @@ TopKNext(TopKCall *call, Datum *values)
 	}
 	if (call->query >= call->search.nqueries)
 		return false;
-	hit = &call->answers[call->query].hits[call->row++];
+	answer = &call->answers[call->query];
+	hit = &answer->hits[call->row];
+	target = answer->targets ? answer->targets[call->row] : 0;
+	call->row++;
+	MirrorHitTid(hit, &call->tid);
 	if (call->kind.batch)
 		values[n++] = Int32GetDatum((int32) call->query + 1);
 	values[n++] = Int32GetDatum((int32) call->row);
 	if (call->kind.rows)
-		values[n++] = fetch_row(call, hit);
+		values[n++] = fetch_row(call, target);
 	else
 	{
-		values[n++] = ObjectIdGetDatum(call->targets[hit->target].key.relation);
-		values[n++] = PointerGetDatum(&hit->tid);
+		values[n++] = ObjectIdGetDatum(call->targets[target].key.relation);
+		values[n++] = PointerGetDatum(&call->tid);
 	}
 	values[n++] = Float8GetDatum(hit->score);
-	values[n++] = Int32GetDatum((int32) hit->common);
+	values[n++] = Int32GetDatum((int32) gpuvec_hit_common(hit->place));
 	return true;
 }
 

@@ -283,12 +283,13 @@ compare_hits(const void *a, const void *b)
 
 	if (x->score != y->score)
 		return x->score > y->score ? -1 : 1;
-	return x->tid < y->tid ? -1 : x->tid > y->tid;
+	return x->place < y->place ? -1 : x->place > y->place;	/* tids come first in it */
 }
 
-/* All rows that rank for a query, in order */
+/* All rows that rank for a query, in order; known: as in gpuvec_search */
 static gpuvec_hit *
-brute_force(const model *m, gpuvec_measure measure, const model_query *q, uint64_t *n)
+brute_force(const model *m, gpuvec_measure measure, const model_query *q, uint64_t known,
+			uint64_t *n)
 {
 	gpuvec_hit *hits = malloc((model_nrows(m) + 1) * sizeof(gpuvec_hit));
 	uint8_t    *wanted = calloc(GPUVEC_MAX_IDS, 1);
@@ -301,18 +302,21 @@ brute_force(const model *m, gpuvec_measure measure, const model_query *q, uint64
 		for (uint32_t r = 0; r < m->pages[block].nrows; r++)
 		{
 			const model_row *row = &m->pages[block].rows[r];
-			gpuvec_hit	hit = {.tid = gpuvec_tid(block, row->line),.refresh = m->pages[block].refresh};
+			uint64_t	tid = gpuvec_tid(block, row->line);
+			uint32_t	common = 0;
+			gpuvec_hit	hit;
 
 			for (uint32_t i = 0; i < row->len; i++)
-				hit.common += wanted[row->ids[i]];
-			hit.score = gpuvec_score(measure, hit.common, q->wire.len, row->len);
-			if (hit.common == 0 && measure != GPUVEC_HAMMING)
+				common += wanted[row->ids[i]];
+			hit.score = gpuvec_score(measure, common, q->wire.len, row->len);
+			hit.place = gpuvec_hit_place(tid, common, m->pages[block].refresh > known);
+			if (common == 0 && measure != GPUVEC_HAMMING)
 				continue;
 			if ((q->wire.flags & GPUVEC_QUERY_MIN_SCORE) && !(hit.score >= q->wire.min_score))
 				continue;
 			if ((q->wire.flags & GPUVEC_QUERY_AFTER) &&
 				!(hit.score < q->wire.after_score ||
-				  (hit.score == q->wire.after_score && hit.tid > q->wire.after_tid)))
+				  (hit.score == q->wire.after_score && tid > q->wire.after_tid)))
 				continue;
 			hits[(*n)++] = hit;
 		}
@@ -329,10 +333,12 @@ model_check(client *c, const model *m, gpuvec_measure measure, const model_query
 	gpuvec_result result;
 	const char *counts;
 	const char *hits;
+	uint64_t	known = random_below(3) ? m->refresh - (m->refresh > 0 ? random_below(2) : 0) : 0;
 	uint64_t	at = 0;
 	bool		ok;
 
 	search_request(&b, &m->key, m->position, measure, queries, n);
+	((gpuvec_search *) b.data)->known = known;
 	ok = check(client_call(c, GPUVEC_MSG_SEARCH, b.data, b.length, GPUVEC_MSG_RESULT), "a search is answered");
 	free(b.data);
 	if (!ok)
@@ -348,7 +354,7 @@ model_check(client *c, const model *m, gpuvec_measure measure, const model_query
 	for (uint32_t i = 0; i < n && ok; i++)
 	{
 		uint64_t	expected;
-		gpuvec_hit *truth = brute_force(m, measure, &queries[i], &expected);
+		gpuvec_hit *truth = brute_force(m, measure, &queries[i], known, &expected);
 		uint32_t	count;
 
 		if (expected > queries[i].wire.k)

@@ -1,0 +1,94 @@
+#!/bin/bash
+# Breaks the rules of exactness one by one, and sees whether a test notices.
+#
+#   scripts/mutations.sh [NAME...]      names of test/mutations, without .patch; all by default
+#
+# Each file of test/mutations says which rule it breaks (Rule), which tests must fail
+# then (Suite, Tests), and in which way: Shows is an extended regular expression for a
+# line of their logs, so that a test that fails for another reason proves nothing.  The
+# rest of the file is the patch.  First the sources as they are have to pass all these
+# tests.  Works on copies in build/mutations.  Ends with "N noticed, N not noticed"; the
+# exit status is 1 if a rule can be broken unnoticed, or if a patch does not fit the
+# sources any more.
+set -uo pipefail
+
+cd "$(dirname "$0")/.."
+work=$PWD/build/mutations
+noticed=0 unnoticed=0
+
+# field NAME FILE
+field() { sed -n "s/^$1: //p;/^\$/q" "$2"; }
+
+fail() {
+	printf '%-28s %s\n' "$1" "$2"
+	unnoticed=$((unnoticed + 1))
+}
+
+# copy NAME: a copy of the sources
+copy() {
+	rm -rf "${work:?}/$1"
+	mkdir -p "$work/$1"
+	git ls-files -co --exclude-standard -z | xargs -0 cp --parents -pt "$work/$1"
+}
+
+# run_tests NAME SUITES TESTS
+run_tests() {
+	make -s -C "$work/$1" check WITH_CUDA=no PRELOAD=no SUITES="$2" TESTS="$3" >"$work/$1.log" 2>&1
+}
+
+# shows NAME PATTERN: is there such a line in the tests' logs?
+shows() {
+	find "$work/$1/tmp_check" \( -name src -o -name stage -o -name pgdata -o -name 'data-*' \) -prune -o \
+		\( -name '*.log' -o -name 'regress_log_*' -o -name regression.diffs \) -print0 2>/dev/null |
+		xargs -0r cat | grep -cE -e "$2" >/dev/null
+}
+
+# try NAME PATCH: break a rule
+try() {
+	local name=$1 patch=$2 log=$work/$1.log
+	copy "$name"
+	if ! sed '1,/^$/d' "$patch" | (cd "$work/$name" && GIT_CEILING_DIRECTORIES=$work git apply -) 2>"$log"; then
+		fail "$name" "does not fit the sources: $log"
+	elif run_tests "$name" "$(field Suite "$patch")" "$(field Tests "$patch")"; then
+		fail "$name" "NOT NOTICED: $(field Rule "$patch")"
+	elif ! grep -q '^== build: 1 passed, 0 failed' "$log"; then
+		fail "$name" "cannot be built: $log"
+	elif ! shows "$name" "$(field Shows "$patch")"; then
+		fail "$name" "fails in another way than expected: $log"
+	else
+		printf '%-28s noticed: %s\n' "$name" "$(field Rule "$patch")"
+		noticed=$((noticed + 1))
+		rm -rf "${work:?}/$name"
+	fi
+}
+
+if [ $# -gt 0 ]; then
+	patches=("${@/%/.patch}")
+	patches=("${patches[@]/#/test/mutations/}")
+else
+	patches=(test/mutations/*.patch)
+fi
+mkdir -p "$work"
+[ "$(id -u)" != 0 ] || chmod a+rx "$work"
+
+suites= tests=
+for patch in "${patches[@]}"; do
+	if [ -z "$(field Rule "$patch")" ] || [ -z "$(field Suite "$patch")" ] || [ -z "$(field Shows "$patch")" ]; then
+		echo "$patch does not say what it is" >&2
+		exit 1
+	fi
+	suites+=$(field Suite "$patch")$'\n'
+	tests+=$(field Tests "$patch" | tr ' ' '\n')$'\n'
+done
+copy unbroken
+if ! run_tests unbroken "$(sort -u <<<"$suites" | xargs)" "$(sort -u <<<"$tests" | xargs)"; then
+	echo "the tests fail without any rule broken: $work/unbroken.log" >&2
+	exit 1
+fi
+rm -rf "$work/unbroken"
+
+for patch in "${patches[@]}"; do
+	try "$(basename "$patch" .patch)" "$patch"
+done
+echo "$noticed noticed, $unnoticed not noticed"
+[ "$unnoticed" = 0 ]

@@ -1,0 +1,104 @@
+/*-------------------------------------------------------------------------
+ *
+ * build.c
+ *	  Building an index: a metapage.
+ *
+ * The table is scanned all the same, by the server's own function: it finds broken
+ * HOT chains, whose rows older snapshots must not look for in the index.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "access/generic_xlog.h"
+#include "access/tableam.h"
+#include "catalog/index.h"
+#include "index/index.h"
+#include "nodes/execnodes.h"
+#include "storage/bufmgr.h"
+#include "storage/bufpage.h"
+
+#define META_BLOCK		0
+#define META_MAGIC		0x47505649	/* "GPVI" */
+#define META_VERSION	1
+
+/* What the metapage holds: every build has an id of its own */
+typedef struct MetaPage
+{
+	uint32		magic;
+	uint32		version;
+	uint8		build[16];
+} MetaPage;
+
+/* Write the metapage of a fork that has none */
+static void
+write_metapage(Relation index, ForkNumber fork)
+{
+	Buffer		buffer = ReadBufferExtended(index, fork, P_NEW, RBM_NORMAL, NULL);
+	GenericXLogState *state;
+	Page		page;
+	MetaPage   *meta;
+
+	Assert(BufferGetBlockNumber(buffer) == META_BLOCK);
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	state = GenericXLogStart(index);
+	page = GenericXLogRegisterBuffer(state, buffer, GENERIC_XLOG_FULL_IMAGE);
+	PageInit(page, BLCKSZ, 0);
+	meta = (MetaPage *) PageGetContents(page);
+	meta->magic = META_MAGIC;
+	meta->version = META_VERSION;
+	if (!pg_strong_random(meta->build, sizeof(meta->build)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random values")));
+	((PageHeader) page)->pd_lower = ((char *) meta + sizeof(MetaPage)) - (char *) page;
+	GenericXLogFinish(state);
+	UnlockReleaseBuffer(buffer);
+}
+
+/* A row of the table that is built for */
+static void
+count_row(Relation index, ItemPointer tid, Datum *values, bool *isnull, bool alive, void *state)
+{
+	(*(double *) state)++;
+}
+
+/* Refuse what scans cannot serve */
+static void
+check_definition(Relation index, const IndexInfo *info)
+{
+	const char *what = NULL;
+
+	if (info->ii_ExclusionOps != NULL)
+		what = "exclusion constraints";
+	else if (info->ii_Expressions != NIL)
+		what = "expressions";
+	else if (info->ii_Predicate != NIL)
+		what = "predicates";
+	if (what != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("access method \"%s\" does not support %s", "gpuvec", what)));
+}
+
+IndexBuildResult *
+gpuvec_build(Relation heap, Relation index, IndexInfo *info)
+{
+	IndexBuildResult *result = palloc_object(IndexBuildResult);
+	double		rows = 0;
+
+	if (RelationGetNumberOfBlocks(index) != 0)
+		elog(ERROR, "index \"%s\" already contains data", RelationGetRelationName(index));
+	check_definition(index, info);
+	result->heap_tuples = table_index_build_scan(heap, index, info, true, true, count_row, &rows,
+												 NULL);
+	result->index_tuples = rows;
+	write_metapage(index, MAIN_FORKNUM);
+	return result;
+}
+
+void
+gpuvec_buildempty(Relation index)
+{
+	write_metapage(index, INIT_FORKNUM);
+}

@@ -1,0 +1,162 @@
+/*-------------------------------------------------------------------------
+ *
+ * handler.c
+ *	  The index access method "gpuvec".
+ *
+ * An index holds nothing but a metapage: it tells the planner that the mirror of
+ * its column can deliver the table's rows in order of a distance, or those with certain
+ * ids.  Scans search the mirror (scan.c, search.c), which is kept fresh as for any search, by the LSNs of the table's
+ * pages; so inserting into the index, and vacuuming it, do nothing.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "access/amvalidate.h"
+#include "access/htup_details.h"
+#include "catalog/pg_amop.h"
+#include "catalog/pg_opclass.h"
+#include "catalog/pg_opfamily.h"
+#include "catalog/pg_type.h"
+#include "commands/vacuum.h"
+#include "fmgr.h"
+#include "index/index.h"
+#include "utils/catcache.h"
+#include "utils/regproc.h"
+#include "utils/syscache.h"
+
+gpuvec_measure
+GpuvecStrategyMeasure(StrategyNumber strategy)
+{
+	static const gpuvec_measure measures[] = {
+		GPUVEC_BRAUN_BLANQUET, GPUVEC_JACCARD, GPUVEC_COSINE, GPUVEC_INTERSECTION, GPUVEC_HAMMING
+	};
+
+	Assert(strategy >= GPUVEC_FIRST_DISTANCE && strategy <= GPUVEC_LAST_DISTANCE);
+	return measures[strategy - GPUVEC_FIRST_DISTANCE];
+}
+
+/* A row was inserted: the table's page tells */
+#if PG_VERSION_NUM >= 140000
+static bool
+gpuvec_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid, Relation heap,
+			  IndexUniqueCheck check_unique, bool index_unchanged, IndexInfo *info)
+#else
+static bool
+gpuvec_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid, Relation heap,
+			  IndexUniqueCheck check_unique, IndexInfo *info)
+#endif
+{
+	return false;
+}
+
+/*
+ * Rows are about to be removed.  The callback is not asked: the index does not know
+ * which rows it stands for, and what the engine has may be older than the table.
+ */
+static IndexBulkDeleteResult *
+gpuvec_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
+				  IndexBulkDeleteCallback callback, void *callback_state)
+{
+	if (stats == NULL)
+		stats = palloc0_object(IndexBulkDeleteResult);
+	return stats;
+}
+
+static IndexBulkDeleteResult *
+gpuvec_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
+{
+	if (info->analyze_only)
+		return stats;
+	if (stats == NULL)
+		stats = palloc0_object(IndexBulkDeleteResult);
+	stats->num_pages = 1;
+	stats->num_index_tuples = info->num_heap_tuples;
+	stats->estimated_count = true;
+	return stats;
+}
+
+/* Is an operator of a family one that scans understand? */
+static bool
+operator_valid(Form_pg_amop amop, const char *family)
+{
+	bool		ok = amop->amopstrategy >= GPUVEC_FIRST_DISTANCE &&
+		amop->amopstrategy <= GPUVEC_N_STRATEGIES &&
+		amop->amoppurpose == (amop->amopstrategy <= GPUVEC_LAST_DISTANCE ? AMOP_ORDER : AMOP_SEARCH) &&
+		amop->amoplefttype == amop->amoprighttype;
+
+	if (!ok)
+		ereport(INFO,
+				(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
+				 errmsg("operator family \"%s\" of access method %s contains operator %s with invalid strategy number %d or purpose",
+						family, "gpuvec", format_operator(amop->amopopr), amop->amopstrategy)));
+	return ok;
+}
+
+static bool
+gpuvec_validate(Oid opclass)
+{
+	HeapTuple	class_tuple = SearchSysCache1(CLAOID, ObjectIdGetDatum(opclass));
+	HeapTuple	family_tuple;
+	Form_pg_opclass form;
+	CatCList   *list;
+	bool		ok = true;
+	uint32		seen = 0;
+
+	if (!HeapTupleIsValid(class_tuple))
+		elog(ERROR, "cache lookup failed for operator class %u", opclass);
+	form = (Form_pg_opclass) GETSTRUCT(class_tuple);
+	family_tuple = SearchSysCache1(OPFAMILYOID, ObjectIdGetDatum(form->opcfamily));
+	if (!HeapTupleIsValid(family_tuple))
+		elog(ERROR, "cache lookup failed for operator family %u", form->opcfamily);
+	list = SearchSysCacheList1(AMOPSTRATEGY, ObjectIdGetDatum(form->opcfamily));
+	for (int i = 0; i < list->n_members; i++)
+	{
+		Form_pg_amop amop = (Form_pg_amop) GETSTRUCT(&list->members[i]->tuple);
+
+		if (!operator_valid(amop, NameStr(((Form_pg_opfamily) GETSTRUCT(family_tuple))->opfname)))
+			ok = false;
+		else if (amop->amoplefttype == form->opcintype && amop->amoppurpose == AMOP_ORDER)
+			seen |= 1u << amop->amopstrategy;
+	}
+	if (seen == 0)
+	{
+		ereport(INFO,
+				(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
+				 errmsg("operator class \"%s\" of access method %s has no distance operators",
+						NameStr(form->opcname), "gpuvec")));
+		ok = false;
+	}
+	ReleaseCatCacheList(list);
+	ReleaseSysCache(family_tuple);
+	ReleaseSysCache(class_tuple);
+	return ok;
+}
+
+PG_FUNCTION_INFO_V1(gpuvec_handler);
+Datum
+gpuvec_handler(PG_FUNCTION_ARGS)
+{
+	IndexAmRoutine *am = makeNode(IndexAmRoutine);
+
+	am->amstrategies = GPUVEC_N_STRATEGIES;
+	am->amsupport = 0;
+	am->amcanorderbyop = true;
+	am->amoptionalkey = true;
+	am->amkeytype = InvalidOid;
+	am->amparallelvacuumoptions = VACUUM_OPTION_NO_PARALLEL;
+
+	am->ambuild = gpuvec_build;
+	am->ambuildempty = gpuvec_buildempty;
+	am->aminsert = gpuvec_insert;
+	am->ambulkdelete = gpuvec_bulkdelete;
+	am->amvacuumcleanup = gpuvec_vacuumcleanup;
+	am->amcostestimate = gpuvec_costestimate;
+	am->amvalidate = gpuvec_validate;
+	am->ambeginscan = gpuvec_beginscan;
+	am->amrescan = gpuvec_rescan;
+	am->amgettuple = gpuvec_gettuple;
+	am->amgetbitmap = gpuvec_getbitmap;
+	am->amendscan = gpuvec_endscan;
+	PG_RETURN_POINTER(am);
+}

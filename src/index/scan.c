@@ -1,0 +1,532 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan.c
+ *	  Index scans in order of a distance.
+ *
+ * Rows come as a sequential scan and a sort by (distance, root tid) would deliver
+ * them, nulls last.  First those that rank for the engine, in batches that grow: a
+ * batch goes on behind the last row of the one before, in the order (score, tid), so
+ * that refreshes in between do no harm.  Then all others: rows without a common id,
+ * empty and null sets, which a scan of the table finds and a sort orders.
+ *
+ * The engine knows the tid of each row version; an index scan has to return the root
+ * of its HOT chain, from where the executor follows the chain to the version that the
+ * snapshot sees, the same one.  The order of roots is not the order of versions, so
+ * rows of equal distance are collected and sorted once more; a group is complete when
+ * a row of another distance follows.
+ *
+ * Only MVCC snapshots can use the mirror (in the middle of a command the mirror does
+ * not know what is there now).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include <math.h>
+
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/relscan.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "catalog/pg_operator_d.h"
+#include "catalog/pg_type_d.h"
+#include "idset/idset.h"
+#include "index/index.h"
+#include "mirror/mirror.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "search/search.h"
+#include "storage/bufmgr.h"
+#include "utils/memutils.h"
+#include "utils/builtins.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/tuplesort.h"
+
+/* Rows of the first batch, and how batches grow */
+#define FIRST_BATCH		64
+#define BATCH_GROWTH	8
+
+/* A row to return */
+typedef struct KnnRow
+{
+	double		distance;
+	int64		root;
+} KnnRow;
+
+typedef enum KnnPhase
+{
+	SCAN_ENGINE,				/* rows that rank */
+	SCAN_OTHERS,				/* rows that do not, from the sort */
+	SCAN_FOUND,					/* without an order: what a search key found */
+	SCAN_END
+} KnnPhase;
+
+typedef struct KnnState
+{
+	MemoryContext context;		/* of one (re)scan */
+	KnnPhase	phase;
+	gpuvec_measure measure;
+	IdSet	   *query;			/* NULL: every distance is null */
+
+	/* SCAN_ENGINE */
+	MirrorTarget target;
+	MirrorSearch search;
+	MirrorQuery wire;
+	bool		complete;		/* no rows are behind those of rows[] */
+	KnnRow    *rows;
+	uint64		nrows;
+	uint64		maxrows;
+	uint64		nready;			/* of these, whole groups, sorted */
+	uint64		next;
+
+	/* SCAN_OTHERS */
+	Tuplesortstate *sort;
+	TupleTableSlot *slot;		/* (distance float8, root int8) */
+	bool		everything;		/* the engine has delivered nothing */
+
+	/* SCAN_FOUND */
+	GpuvecFound found;
+
+	RootFinder	finder;
+	Relation	opened;			/* the table, if the executor has not given it */
+} KnnState;
+
+IndexScanDesc
+gpuvec_beginscan(Relation index, int nkeys, int norderbys)
+{
+	IndexScanDesc scan = RelationGetIndexScan(index, nkeys, norderbys);
+	KnnState  *state = palloc0_object(KnnState);
+
+	state->context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec index scan",
+										   ALLOCSET_DEFAULT_SIZES);
+	state->phase = SCAN_END;
+	scan->opaque = state;
+	if (norderbys > 0)
+	{
+		scan->xs_orderbyvals = palloc0_array(Datum, norderbys);
+		scan->xs_orderbynulls = palloc0_array(bool, norderbys);
+	}
+	return scan;
+}
+
+/* The table; in a bitmap scan the executor does not name it, but holds its lock */
+Relation
+GpuvecScanHeap(IndexScanDesc scan)
+{
+	KnnState   *state = scan->opaque;
+
+	if (scan->heapRelation != NULL)
+		return scan->heapRelation;
+	if (state->opened == NULL)
+		state->opened = table_open(scan->indexRelation->rd_index->indrelid, NoLock);
+	return state->opened;
+}
+
+/* Let go of what a scan holds, but for the state itself */
+static void
+clean_up(KnnState *state)
+{
+	MemoryContext context = state->context;
+
+	if (state->sort)
+		tuplesort_end(state->sort);
+	if (state->slot)
+		ExecDropSingleTupleTableSlot(state->slot);
+	if (state->opened)
+		table_close(state->opened, NoLock);
+	memset(state, 0, sizeof(*state));
+	state->context = context;
+	state->phase = SCAN_END;
+	state->finder.block = InvalidBlockNumber;
+	MemoryContextReset(context);
+}
+
+void
+gpuvec_rescan(IndexScanDesc scan, ScanKey keys, int nkeys, ScanKey orderbys, int norderbys)
+{
+	KnnState  *state = scan->opaque;
+	MemoryContext old;
+
+	clean_up(state);
+	if (keys && scan->numberOfKeys > 0)
+		memmove(scan->keyData, keys, scan->numberOfKeys * sizeof(ScanKeyData));
+	if (orderbys && scan->numberOfOrderBys > 0)
+		memmove(scan->orderByData, orderbys, scan->numberOfOrderBys * sizeof(ScanKeyData));
+	if (scan->numberOfOrderBys > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("access method \"%s\" cannot order by several distances", "gpuvec")));
+	state->finder.heap = scan->heapRelation;
+	if (scan->numberOfOrderBys == 0)
+	{
+		state->phase = SCAN_FOUND;
+		return;
+	}
+	state->measure = GpuvecStrategyMeasure(scan->orderByData[0].sk_strategy);
+	old = MemoryContextSwitchTo(state->context);
+	if (!(scan->orderByData[0].sk_flags & SK_ISNULL))
+		state->query = (IdSet *) PG_DETOAST_DATUM_COPY(scan->orderByData[0].sk_argument);
+	MemoryContextSwitchTo(old);
+	state->phase = SCAN_ENGINE;
+}
+
+void
+gpuvec_endscan(IndexScanDesc scan)
+{
+	KnnState  *state = scan->opaque;
+
+	clean_up(state);
+	MemoryContextDelete(state->context);
+	pfree(state);
+}
+
+/*
+ * A number that orders like the distance of a row that ranks.  A larger score is a
+ * smaller distance; but distances that are 1 - score may be equal though scores are
+ * not.
+ */
+static double
+rank_distance(gpuvec_measure measure, double score)
+{
+	return measure == GPUVEC_COSINE ? 1.0 - score : -score;
+}
+
+static int
+compare_rows(const void *a, const void *b)
+{
+	const KnnRow *x = a;
+	const KnnRow *y = b;
+
+	if (x->distance != y->distance)
+		return x->distance < y->distance ? -1 : 1;
+	return x->root < y->root ? -1 : x->root > y->root;
+}
+
+/* Prepare for batches; false: the rows have to be sorted here */
+static bool
+begin_engine(IndexScanDesc scan, KnnState *state)
+{
+	MirrorSearch *search = &state->search;
+
+	if (state->query == NULL)
+		return false;
+	MirrorDescribe(scan->heapRelation, scan->indexRelation->rd_index->indkey.values[0],
+				   &state->target);
+	if (state->target.mode != MIRROR_SHARED)
+		return false;
+	search->measure = state->measure;
+	search->queries = &state->wire;
+	search->nqueries = 1;
+	search->snapshot = scan->xs_snapshot;
+	search->context = state->context;
+	search->k = FIRST_BATCH;
+	state->wire.ids = idset_ids(state->query);
+	state->wire.len = idset_count(state->query);
+	return true;
+}
+
+/* Sort the groups that are complete: all but the last, unless nothing follows */
+static void
+finish_groups(KnnState *state)
+{
+	uint64		n = state->nrows;
+
+	if (!state->complete)
+		while (n > state->next && state->rows[n - 1].distance == state->rows[state->nrows - 1].distance)
+			n--;
+	if (n > state->next)
+		qsort(state->rows + state->next, n - state->next, sizeof(KnnRow), compare_rows);
+	state->nready = n;
+}
+
+/* Get the next batch from the engine; false: there is none */
+static bool
+next_batch(IndexScanDesc scan, KnnState *state)
+{
+	MirrorSearch *search = &state->search;
+	MemoryContext old = MemoryContextSwitchTo(state->context);
+	const char *reason = NULL;
+
+	if (!MirrorTopK(&state->target, search, &reason))
+	{
+		MemoryContextSwitchTo(old);
+		if (state->wire.resumes)
+			ereport(ERROR,
+					(errcode(ERRCODE_CONNECTION_FAILURE),
+					 errmsg("lost the gpuvec engine in the middle of an index scan"),
+					 errdetail("It cannot be used any more: %s.", reason)));
+		SearchWarnNoEngine(reason);
+		return false;
+	}
+	/* what was returned is not needed any more */
+	state->nrows -= state->next;
+	if (state->nrows > 0)
+		memmove(state->rows, state->rows + state->next, state->nrows * sizeof(KnnRow));
+	state->next = 0;
+	if (state->maxrows < state->nrows + state->wire.nhits)
+	{
+		KnnRow    *rows;
+
+		state->maxrows = Max(state->maxrows * 2, state->nrows + state->wire.nhits);
+		rows = MemoryContextAllocHuge(state->context, state->maxrows * sizeof(KnnRow));
+		if (state->rows)
+		{
+			memcpy(rows, state->rows, state->nrows * sizeof(KnnRow));
+			pfree(state->rows);
+		}
+		state->rows = rows;
+	}
+	for (uint64 i = 0; i < state->wire.nhits; i++)
+	{
+		const MirrorHit *hit = &state->wire.hits[i];
+		KnnRow    *row = &state->rows[state->nrows++];
+
+		row->distance = rank_distance(state->measure, hit->score);
+		row->root = GpuvecFindRoot(&state->finder, gpuvec_hit_block(hit->place),
+								   gpuvec_hit_line(hit->place));
+		CHECK_FOR_INTERRUPTS();
+	}
+	state->complete = state->wire.nhits < search->k;
+	if (!state->complete)
+	{
+		const MirrorHit *last = &state->wire.hits[state->wire.nhits - 1];
+
+		state->wire.resumes = true;
+		state->wire.resume_score = last->score;
+		state->wire.resume_tid = gpuvec_hit_tid(last->place);
+		search->k = Min(search->k * BATCH_GROWTH, GPUVEC_MAX_K);
+	}
+	finish_groups(state);
+	MemoryContextSwitchTo(old);
+	return true;
+}
+
+/* The next row that ranks */
+static bool
+next_ranked(IndexScanDesc scan, KnnState *state, KnnRow *row)
+{
+	while (state->next == state->nready)
+	{
+		if (state->complete)
+			return false;
+		if (!next_batch(scan, state))
+		{
+			state->everything = true;
+			return false;
+		}
+	}
+	*row = state->rows[state->next++];
+	return true;
+}
+
+/* Does the row belong to those that the engine does not return?  Its distance, then. */
+static bool
+is_other(const KnnState *state, TupleTableSlot *slot, AttrNumber attnum, double *distance,
+		 bool *isnull)
+{
+	Datum		datum = slot_getattr(slot, attnum, isnull);
+	IdSet	   *set;
+	uint32		common;
+	uint32		len;
+
+	if (state->query == NULL)
+		*isnull = true;
+	if (*isnull)
+		return true;
+	set = DatumGetIdSetP(datum);
+	len = idset_count(set);
+	common = idset_intersection_count(idset_ids(state->query), idset_count(state->query),
+									  idset_ids(set), len);
+	if (!state->everything && (common > 0 || gpuvec_ranks_disjoint(state->measure)))
+		return false;
+	*distance = gpuvec_distance(state->measure, common, idset_count(state->query), len);
+	return true;
+}
+
+/* Scan the table for all other rows, and sort them */
+static void
+begin_others(IndexScanDesc scan, KnnState *state)
+{
+	Relation	heap = scan->heapRelation;
+	AttrNumber	attnum = scan->indexRelation->rd_index->indkey.values[0];
+	AttrNumber	columns[] = {1, 2};
+	Oid			operators[] = {Float8LessOperator, Int8LessOperator};
+	Oid			collations[] = {InvalidOid, InvalidOid};
+	bool		nulls_first[] = {false, false};
+	MemoryContext old = MemoryContextSwitchTo(state->context);
+	TupleDesc	desc = CreateTemplateTupleDesc(2);
+	TupleTableSlot *in = table_slot_create(heap, NULL);
+	TableScanDesc table = table_beginscan(heap, scan->xs_snapshot, 0, NULL);
+	MemoryContext row = AllocSetContextCreate(state->context, "gpuvec row", ALLOCSET_DEFAULT_SIZES);
+
+	TupleDescInitEntry(desc, 1, "distance", FLOAT8OID, -1, 0);
+	TupleDescInitEntry(desc, 2, "root", INT8OID, -1, 0);
+	state->slot = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
+	state->sort = tuplesort_begin_heap(desc, 2, columns, operators, collations, nulls_first,
+									   work_mem, NULL, GpuvecTuplesortNone);
+	MemoryContextSwitchTo(row);
+	while (table_scan_getnextslot(table, ForwardScanDirection, in))
+	{
+		double		distance = 0;
+		bool		isnull;
+
+		CHECK_FOR_INTERRUPTS();
+		if (is_other(state, in, attnum, &distance, &isnull))
+		{
+			TupleTableSlot *out = state->slot;
+
+			ExecClearTuple(out);
+			out = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
+			out->tts_values[0] = Float8GetDatum(distance);
+			out->tts_isnull[0] = isnull;
+			out->tts_values[1] = Int64GetDatum(GpuvecFindRoot(&state->finder,
+															  ItemPointerGetBlockNumber(&in->tts_tid),
+															  ItemPointerGetOffsetNumber(&in->tts_tid)));
+			out->tts_isnull[1] = false;
+			ExecStoreVirtualTuple(out);
+			tuplesort_puttupleslot(state->sort, out);
+			ExecDropSingleTupleTableSlot(out);
+		}
+		MemoryContextReset(row);
+	}
+	MemoryContextSwitchTo(state->context);
+	table_endscan(table);
+	ExecDropSingleTupleTableSlot(in);
+	MemoryContextDelete(row);
+	tuplesort_performsort(state->sort);
+	MemoryContextSwitchTo(old);
+}
+
+/* The next of the other rows */
+static bool
+next_other(KnnState *state, KnnRow *row)
+{
+	bool		isnull;
+
+	if (!tuplesort_gettupleslot(state->sort, true, false, state->slot, NULL))
+		return false;
+	row->root = DatumGetInt64(slot_getattr(state->slot, 2, &isnull));
+	row->distance = DatumGetFloat8(slot_getattr(state->slot, 1, &isnull));
+	if (isnull)
+		row->distance = NAN;
+	return true;
+}
+
+/*
+ * The key to search by; the others are left to the executor, which checks all keys
+ * of each row.
+ */
+static ScanKey
+choose_key(IndexScanDesc scan)
+{
+	ScanKey		best = &scan->keyData[0];
+
+	/* equality and containment find fewer rows */
+	for (int i = 1; i < scan->numberOfKeys; i++)
+		if (scan->keyData[i].sk_strategy > best->sk_strategy)
+			best = &scan->keyData[i];
+	return best;
+}
+
+/* The next row of all */
+static bool
+next_row(IndexScanDesc scan, KnnState *state, KnnRow *row)
+{
+	if (state->phase == SCAN_ENGINE)
+	{
+		if (state->search.k == 0 && !begin_engine(scan, state))
+			state->everything = true;
+		else if (next_ranked(scan, state, row))
+			return true;
+		begin_others(scan, state);
+		state->phase = SCAN_OTHERS;
+	}
+	if (state->phase == SCAN_FOUND)
+	{
+		if (state->found.roots == NULL && !state->found.all)
+		{
+			GpuvecFind(scan, choose_key(scan), state->context, &state->found);
+			state->next = 0;
+		}
+		if (!state->found.all)
+		{
+			if (state->next == state->found.n)
+				return false;
+			row->root = state->found.roots[state->next++];
+			return true;
+		}
+		/* all rows, in any order */
+		state->everything = true;
+		begin_others(scan, state);
+		state->phase = SCAN_OTHERS;
+	}
+	if (state->phase == SCAN_OTHERS)
+	{
+		if (next_other(state, row))
+			return true;
+		state->phase = SCAN_END;
+	}
+	return false;
+}
+
+/* Only MVCC snapshots can use the mirror: see the head of the file */
+static void
+check_snapshot(Snapshot snapshot)
+{
+	if (!IsMVCCSnapshot(snapshot))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("access method \"%s\" cannot be scanned with this kind of snapshot", "gpuvec")));
+}
+
+/* The rows that satisfy a search key, in a bitmap; all are checked once more */
+int64
+gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap)
+{
+	KnnState   *state = scan->opaque;
+
+	check_snapshot(scan->xs_snapshot);
+	pgstat_count_index_scan(scan->indexRelation);
+	GpuvecFind(scan, choose_key(scan), state->context, &state->found);
+	if (state->found.all)
+	{
+		BlockNumber nblocks = RelationGetNumberOfBlocks(GpuvecScanHeap(scan));
+
+		for (BlockNumber block = 0; block < nblocks; block++)
+			tbm_add_page(bitmap, block);
+		return (int64) nblocks * 10;	/* a guess, as in BRIN */
+	}
+	for (uint64 i = 0; i < state->found.n; i++)
+	{
+		ItemPointerData tid;
+
+		ItemPointerSet(&tid, tid_number_block(state->found.roots[i]),
+					   tid_number_line(state->found.roots[i]));
+		tbm_add_tuples(bitmap, &tid, 1, true);
+	}
+	return (int64) state->found.n;
+}
+
+bool
+gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction)
+{
+	KnnState   *state = scan->opaque;
+	KnnRow		row;
+
+	Assert(ScanDirectionIsForward(direction));
+	check_snapshot(scan->xs_snapshot);
+	if ((state->phase == SCAN_ENGINE && state->search.k == 0) ||
+		(state->phase == SCAN_FOUND && state->found.roots == NULL))
+		pgstat_count_index_scan(scan->indexRelation);
+	if (!next_row(scan, state, &row))
+		return false;
+	ItemPointerSet(&scan->xs_heaptid, (BlockNumber) (row.root >> 16), (OffsetNumber) (row.root & 0xFFFF));
+	scan->xs_recheck = scan->numberOfKeys > 0;
+	scan->xs_recheckorderby = false;
+	/* nobody compares them: they are exact */
+	if (scan->numberOfOrderBys > 0)
+		scan->xs_orderbynulls[0] = true;
+	return true;
+}

@@ -1,0 +1,65 @@
+# What a session remembers of an engine that is gone, and what a canceled refresh
+# leaves behind: nothing.
+use strict;
+use warnings;
+
+use GpuvecTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('main', conf => "gpuvec.verify = off\n");
+my $few = q{SELECT string_agg(tid::text, ' ' ORDER BY rank) FROM gpuvec_topk('docs', 'tokens', '[1,101]', 5)};
+my $mirror = q{SELECT loads || ' ' || refreshes FROM gpuvec_mirrors WHERE relation = 'docs'::regclass};
+
+$node->safe_psql('postgres', q{
+	CREATE TABLE docs (id int, tokens idset);
+	INSERT INTO docs SELECT i, ARRAY[i, i + 100]::idset FROM generate_series(1, 600) i;});
+
+# A1: a number is remembered for searches with few rows.  The next engine counts from
+# the beginning, so a number of the one before would cover all that it reads.
+my $session = $node->background_psql('postgres');
+for my $i (1 .. 10)
+{
+	$node->safe_psql('postgres', "UPDATE docs SET id = id WHERE id = $i; VACUUM docs");
+	ask($session, $few);
+}
+my $expected = ask($session, $few);
+is($node->safe_psql('postgres', $few), $expected, 'the answer');
+my $old = engine_pid($node);
+kill 'KILL', $old;
+wait_for(sub { !kill(0, $old) }, 'the end of the engine');
+# the session meets the next engine without being told a number
+ask($session, q{SELECT gpuvec_prewarm('docs', 'tokens')});
+isnt(engine_pid($node), $old, 'another engine runs');
+is($node->safe_psql('postgres', $mirror), '1 0', 'and has the mirror');
+
+my $holder = $node->background_psql('postgres');
+ask($holder, 'SELECT pg_advisory_lock(71866, 0)');
+ask($session, q{SET gpuvec.injection_point = 'search-before-position'});
+$session->query_until(qr/started/, "\\echo started\n$few;\n");
+$node->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted");
+$node->safe_psql('postgres', q{INSERT INTO docs VALUES (9001, '[1,101]')});
+like($node->safe_psql('postgres', $few), qr/ .* /, 'another session finds the new row');
+is($node->safe_psql('postgres', $mirror), '1 1', 'by a refresh');
+ask($holder, 'SELECT pg_advisory_unlock(71866, 0)');
+is(ask($session, q{SET gpuvec.injection_point = ''}), $expected, 'the session does not: its snapshot is older');
+$_->quit for $session, $holder;
+$node->stop;
+
+# A refresh is canceled while the engine is busy with it: the next one waits for its end
+{
+	local $ENV{GPUVEC_ENGINE_FAULT} = 'slow-commit:1000';
+	$node->start;
+}
+$expected = $node->safe_psql('postgres', $few);
+for my $round (1 .. 2)
+{
+	$node->safe_psql('postgres', 'INSERT INTO docs VALUES (9001 + ' . $round . q{, '[1,101]')});
+	my ($rc, $out, $err) = $node->psql('postgres', "SET statement_timeout = '300ms'; $few");
+	like($err, qr/canceling statement due to statement timeout/, "round $round: canceled");
+	($rc, $out, $err) = $node->psql('postgres', $few);
+	is($rc, 0, "round $round: no error afterwards") or diag($err);
+	is(scalar(split / /, $out), 3 + $round, "round $round: all rows are found");
+}
+$node->stop;
+done_testing();

@@ -461,7 +461,9 @@ CREATE OPERATOR CLASS idset_ops DEFAULT FOR TYPE idset USING gpuvec AS
 	OPERATOR 5 <~> (idset, idset) FOR ORDER BY float_ops,
 	OPERATOR 6 && (idset, idset),
 	OPERATOR 7 @> (idset, idset),
-	OPERATOR 8 = (idset, idset);
+	OPERATOR 8 = (idset, idset),
+	OPERATOR 9 <@ (idset, idset),
+	OPERATOR 10 <<->> (idset, idset_threshold);
 COMMENT ON OPERATOR CLASS idset_ops USING gpuvec IS 'distances of sets';
 
 -- search functions

@@ -26,7 +26,7 @@
 #include "limits.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 3
+#define GPUVEC_PROTOCOL_VERSION 4
 
 /* No frame is longer; senders split pages long before */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -38,7 +38,7 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_STAT,			/* gpuvec_mirror_key -> STATE */
 	GPUVEC_MSG_SEARCH,			/* gpuvec_search ... -> RESULT */
 	GPUVEC_MSG_LOAD_BEGIN,		/* gpuvec_load -> STATE */
-	GPUVEC_MSG_REFRESH_BEGIN,	/* gpuvec_mirror_key -> STATE + uint64 page LSNs, or LOADING: busy */
+	GPUVEC_MSG_REFRESH_BEGIN,	/* gpuvec_refresh -> STATE + uint64 page LSNs, or LOADING: busy */
 	GPUVEC_MSG_PAGES,			/* gpuvec_page ... (no reply) */
 	GPUVEC_MSG_COMMIT,			/* gpuvec_commit -> STATE */
 	GPUVEC_MSG_DROP,			/* gpuvec_drop -> COUNT */
@@ -139,6 +139,14 @@ typedef struct gpuvec_load
 	uint32_t	nblocks;		/* pages expected, for the progress view */
 	uint32_t	padding;
 } gpuvec_load;
+
+/* Begin a refresh */
+typedef struct gpuvec_refresh
+{
+	gpuvec_mirror_key key;
+	uint32_t	lsns;			/* 1: answer with the LSNs of all pages */
+	uint32_t	padding;
+} gpuvec_refresh;
 
 /*
  * One heap page with all its rows; several may follow one another in a frame.

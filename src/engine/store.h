@@ -166,8 +166,11 @@ extern gpuvec_update *gpuvec_update_begin(gpuvec_store *store, const gpuvec_mirr
 										  const gpuvec_load *load, const void *session,
 										  gpuvec_error *error);
 
-/* The LSNs of all pages, and the state they belong to; malloc'd */
-extern uint64_t *gpuvec_update_lsns(gpuvec_update *update, gpuvec_state *state, gpuvec_error *error);
+/* The state of the mirror that is updated; it stays until the update ends */
+extern void gpuvec_update_state(gpuvec_update *update, gpuvec_state *state);
+
+/* The LSNs of all its pages; malloc'd */
+extern uint64_t *gpuvec_update_lsns(gpuvec_update *update, gpuvec_error *error);
 
 /* Add pages; `frame` stays the caller's */
 extern bool gpuvec_update_pages(gpuvec_update *update, const char *frame, size_t length,

@@ -8,14 +8,15 @@
  * commits, so the WAL insert position, read after the snapshot was taken, is
  * beyond every such record.  The engine remembers the position up to which a
  * mirror was checked; if that is not behind ours, nothing has to be done.
- * Otherwise the LSN of every page is compared (by inequality: LSNs may step
- * back, and a page may have none) with the one that was remembered when the
- * page was last read, and pages that differ are read again.
+ * Otherwise the WAL between the two positions names the pages that were changed
+ * (wal.c), or, if that is long or gone, the LSN of every page is compared (by
+ * inequality: LSNs may step back, and a page may have none) with the one that was
+ * remembered when the page was last read; and those pages are read again.
  *
  * The order of things is what makes this right:
  *
  *	 1. the snapshot exists;
- *	 2. the position P is read;
+ *	 2. the position P is read, and the WAL up to it;
  *	 3. the number of blocks is read, then pages and their LSNs, each under its
  *		share lock: a change that was under way holds the exclusive lock, so we
  *		wait for it;
@@ -36,6 +37,7 @@
 #include "link/link.h"
 #include "mirror/mirror.h"
 #include "mirror/page_reader.h"
+#include "mirror/wal.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lock.h"
@@ -173,13 +175,14 @@ MirrorLoad(MirrorTarget *target, Snapshot snapshot, gpuvec_state *state)
 }
 
 /*
- * Begin a refresh: the state and the remembered LSNs of all pages.  LOADING if
- * another session's load or refresh is unfinished.
+ * Begin a refresh: the state and, if asked for, the remembered LSNs of all pages.
+ * LOADING if another session's load or refresh is unfinished.
  */
 static bool
-begin_refresh(MirrorTarget *target, gpuvec_state *state, GpuvecReply *reply)
+begin_refresh(MirrorTarget *target, bool lsns, gpuvec_state *state, GpuvecReply *reply)
 {
-	GpuvecPiece piece = {&target->key, sizeof(target->key)};
+	gpuvec_refresh request = {.key = target->key,.lsns = lsns};
+	GpuvecPiece piece = {&request, sizeof(request)};
 
 	if (!GpuvecLinkCall(GPUVEC_MSG_REFRESH_BEGIN, &piece, 1, GPUVEC_MSG_STATE,
 						sizeof(*state), reply))
@@ -187,7 +190,7 @@ begin_refresh(MirrorTarget *target, gpuvec_state *state, GpuvecReply *reply)
 	memcpy(state, reply->data, sizeof(*state));
 	if (state->state == GPUVEC_READY)
 	{
-		if (reply->length != sizeof(*state) + (Size) state->nblocks * sizeof(uint64))
+		if (reply->length != sizeof(*state) + (lsns ? (Size) state->nblocks * sizeof(uint64) : 0))
 			ereport(ERROR,
 					(errcode(ERRCODE_PROTOCOL_VIOLATION),
 					 errmsg("invalid message from the gpuvec engine")));
@@ -196,53 +199,102 @@ begin_refresh(MirrorTarget *target, gpuvec_state *state, GpuvecReply *reply)
 	return true;
 }
 
+/* What has to be read again */
+typedef struct Stale
+{
+	bool		by_wal;			/* the pages that the WAL named; else by LSN */
+	WalPages	pages;
+	const char *lsns;			/* uint64 for each page that the mirror knows */
+	uint32		next;			/* of pages */
+} Stale;
+
 /*
- * Read the pages again whose LSN is not the remembered one.  The caller holds
- * the mirror's lock.  If the mirror is gone meanwhile, or busy, state says so.
+ * The next page to look at, from `block` on, of those that the mirror knows (fewer than
+ * nknown) and the new ones behind.
+ */
+static BlockNumber
+next_block(Stale *stale, BlockNumber block, BlockNumber nknown)
+{
+	if (!stale->by_wal || block >= nknown)
+		return block;
+	while (stale->next < stale->pages.n && stale->pages.blocks[stale->next] < block)
+		stale->next++;
+	return stale->next < stale->pages.n ? Min(stale->pages.blocks[stale->next], nknown) : nknown;
+}
+
+/* Is a page that the mirror knows, and that next_block() gave, to be read again? */
+static bool
+is_stale(const Stale *stale, PageReader *reader, BlockNumber block)
+{
+	uint64		known;
+
+	if (stale->by_wal)
+		return true;
+	memcpy(&known, stale->lsns + (Size) block * sizeof(uint64), sizeof(known));
+	return PageReaderLSN(reader, block) != known;
+}
+
+/* Send the pages that are stale or new */
+static bool
+send_stale(MirrorTarget *target, Snapshot snapshot, Stale *stale, BlockNumber nknown,
+		   BlockNumber nblocks)
+{
+	PageReader *reader = PageReaderBegin(target->rel, target->attnum, snapshot);
+	StringInfoData out;
+	bool		ok = true;
+
+	initStringInfo(&out);
+	for (BlockNumber block = next_block(stale, 0, nknown); ok && block < nblocks;
+		 block = next_block(stale, block + 1, nknown))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (block < nknown && !is_stale(stale, reader, block))
+			continue;
+		PageReaderRead(reader, block, &out);
+		ok = send_pages(&out, false);
+	}
+	PageReaderEnd(reader);
+	ok = ok && send_pages(&out, true);
+	pfree(out.data);
+	return ok;
+}
+
+/*
+ * Read again what was changed since the mirror, which is in this state, was checked.
+ * The caller holds the mirror's lock.  If the mirror is gone meanwhile, or busy, state
+ * says so.
  */
 static bool
 refresh(MirrorTarget *target, Snapshot snapshot, gpuvec_state *state)
 {
 	XLogRecPtr	position = MirrorPosition();
-	PageReader *reader;
+	XLogRecPtr	checked = state->checked;
+	Stale		stale = {0};
 	BlockNumber nblocks;
 	GpuvecReply reply;
-	const char *lsns;
-	StringInfoData out;
-	bool		ok = true;
+	bool		ok;
 
 	GPUVEC_INJECTION("refresh-after-position");
-	if (!begin_refresh(target, state, &reply))
+	stale.by_wal = WalChanges(target->rel, checked, position, &stale.pages) != WAL_UNKNOWN;
+	if (!begin_refresh(target, !stale.by_wal, state, &reply))
 		return false;
 	if (state->state != GPUVEC_READY)
 		return true;
-	lsns = reply.data + sizeof(gpuvec_state);
-
-	nblocks = RelationGetNumberOfBlocks(target->rel);
-	initStringInfo(&out);
-	reader = PageReaderBegin(target->rel, target->attnum, snapshot);
-	for (BlockNumber block = 0; ok && block < nblocks; block++)
+	if (state->checked < checked)
 	{
-		CHECK_FOR_INTERRUPTS();
-		if (block < state->nblocks)
-		{
-			uint64		known;
-
-			memcpy(&known, lsns + (Size) block * sizeof(uint64), sizeof(known));
-			if (PageReaderLSN(reader, block) == known)
-				continue;
-		}
-		PageReaderRead(reader, block, &out);
-		ok = send_pages(&out, false);
+		/* loaded anew meanwhile, by a session of the past: what we know is too little */
+		GpuvecLinkClose();
+		return false;
 	}
-	PageReaderEnd(reader);
+	stale.lsns = reply.data + sizeof(gpuvec_state);
+	nblocks = RelationGetNumberOfBlocks(target->rel);
+	ok = send_stale(target, snapshot, &stale, state->nblocks, nblocks);
 	pfree(reply.data);
-	ok = ok && send_pages(&out, true);
+	if (stale.pages.blocks)
+		pfree(stale.pages.blocks);
 	if (ok)
 		GPUVEC_INJECTION("refresh-before-commit");
-	ok = ok && commit_pages(position, nblocks, state);
-	pfree(out.data);
-	return ok;
+	return ok && commit_pages(position, nblocks, state);
 }
 
 /*

@@ -25,6 +25,7 @@
 #include "common/hashfn.h"
 #include "link/link.h"
 #include "mirror/mirror.h"
+#include "mirror/wal.h"
 #include "miscadmin.h"
 #include "storage/predicate.h"
 #include "utils/datum.h"
@@ -336,34 +337,90 @@ take_answer(MirrorSearch *search, Request *request, Answer *answer,
 }
 
 /*
- * The last refresh number that this session was told of, and of which mirror.
- * Any number known before the map is read will do for visibility.c; an old one
- * just proves less.  Numbers of another engine (connection) prove nothing.
+ * What this session knows of mirrors, from the last answers of the engine.  A place
+ * for each of a few, by hash.
  */
-static struct
+typedef struct Known
 {
 	gpuvec_mirror_key key;
+
+	/*
+	 * Any refresh number known before the map is read will do for visibility.c; an
+	 * old one just proves less.  Numbers of another engine (connection) prove nothing.
+	 */
 	uint64		generation;
 	uint64		refresh;
-}			last_told;
+
+	/* nothing was changed in (checked, until], by the WAL (see wal.c) */
+	XLogRecPtr	checked;
+	XLogRecPtr	until;
+} Known;
+
+#define KNOWN_PLACES	64
+
+static Known known_mirrors[KNOWN_PLACES];
+
+/* The place of a mirror; it may have another's */
+static Known *
+known_place(const MirrorTarget *target)
+{
+	return &known_mirrors[hash_bytes((const unsigned char *) &target->key,
+									 sizeof(target->key)) % KNOWN_PLACES];
+}
+
+/* What is known of a mirror, or NULL */
+static Known *
+known_mirror(const MirrorTarget *target)
+{
+	Known	   *known = known_place(target);
+
+	return memcmp(&known->key, &target->key, sizeof(target->key)) == 0 ? known : NULL;
+}
 
 /* Remember what an answer told */
 static void
-remember_refresh(const MirrorTarget *target, uint64 refresh)
+remember(const MirrorTarget *target, const gpuvec_state *state)
 {
-	last_told.key = target->key;
-	last_told.generation = GpuvecLinkGeneration();
-	last_told.refresh = refresh;
+	Known	   *known = known_place(target);
+
+	if (known != known_mirror(target) || known->checked > state->checked)
+		known->until = 0;
+	known->key = target->key;
+	known->generation = GpuvecLinkGeneration();
+	known->refresh = state->refresh;
+	known->checked = state->checked;
+	known->until = Max(known->until, state->checked);
 }
 
 /* A refresh number that is known for this mirror, or 0 */
 static uint64
 known_refresh(const MirrorTarget *target)
 {
-	if (last_told.generation != GpuvecLinkGeneration() ||
-		memcmp(&last_told.key, &target->key, sizeof(target->key)) != 0)
-		return 0;
-	return last_told.refresh;
+	Known	   *known = known_mirror(target);
+
+	return known && known->generation == GpuvecLinkGeneration() ? known->refresh : 0;
+}
+
+/*
+ * The position that the mirror has to be checked to for a search which begins now: the
+ * current one, or, if the WAL since then has no change of the relation, the one that
+ * is known.
+ */
+static XLogRecPtr
+position_needed(MirrorTarget *target)
+{
+	Known	   *known = known_mirror(target);
+	XLogRecPtr	position = MirrorPosition();
+
+	if (known == NULL || known->checked == 0)
+		return position;
+	if (position > known->until)
+	{
+		if (WalChanges(target->rel, known->until, position, NULL) != WAL_UNCHANGED)
+			return position;
+		known->until = position;
+	}
+	return known->checked;
 }
 
 /*
@@ -382,7 +439,7 @@ ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
 			return false;
 		if (state->state == GPUVEC_READY && state->checked >= position)
 		{
-			remember_refresh(target, state->refresh);
+			remember(target, state);
 			return true;
 		}
 		pfree(answer->reply.data);
@@ -499,7 +556,7 @@ try_topk(MirrorTarget *target, MirrorSearch *search)
 	ok = take_map(target, search, visibility);
 	GPUVEC_INJECTION("search-before-position");
 	if (ok && target->mode == MIRROR_SHARED)
-		position = MirrorPosition();
+		position = position_needed(target);
 	for (uint32 first = 0; ok && first < search->nqueries; first += group)
 		ok = search_group(target, search, visibility, position, first,
 						  Min(first + group, search->nqueries));

@@ -220,7 +220,7 @@ model_refresh(client *c, model *m)
 {
 	gpuvec_state state;
 
-	if (!client_call(c, GPUVEC_MSG_REFRESH_BEGIN, &m->key, sizeof(m->key), GPUVEC_MSG_STATE))
+	if (!client_call(c, GPUVEC_MSG_REFRESH_BEGIN, REFRESH(&m->key), GPUVEC_MSG_STATE))
 		return false;
 	state = client_state(c);
 	if (!check(state.state == GPUVEC_READY, "a refresh has begun") ||

@@ -107,7 +107,7 @@ BEGIN
 END $$;
 SELECT condition, (rechecked(condition)).* FROM unnest(ARRAY[
 	'tokens <<->> (''{5,105,305}'', 0.3, ''jaccard'')', 'tokens <<->> (''{5,105,305}'', -2, ''hamming'')', 'tokens <<->> (''{}'', -2, ''hamming'')',
-	'tokens <<->> (''{}'', 0.1, ''dice'')', 'tokens <<->> (''{5}'', 0, ''dice'')', 'tokens <<->> (''{5}'', -65537, ''hamming'')',
+	'tokens <<->> (''{}'', 0.1, ''dice'')', 'tokens <<->> ((SELECT idset_threshold(NULL, 0)))', 'tokens <<->> (''{5}'', 0, ''dice'')', 'tokens <<->> (''{5}'', -65537, ''hamming'')',
 	'tokens <@ ''{5,6,25,26}''', 'tokens <@ ''{}''', 'tokens <@ ''{5,6}'' AND tokens = ''{5}''', 'tokens && ''{5,105}'' AND tokens <@ ''{5,25,26}''',
 	'tokens && ''{5,105}'' AND tokens @> ''{5,105}''', 'tokens && ''{5,105}'' AND tokens @> ''{}''', 'tokens && ''{}''', 'tokens = ''{}''',
 	'tokens @> ''{5}'' AND tokens <<->> (''{5,105}'', 0.5, ''jaccard'')', 'tokens && ''{5}'' AND tokens <<->> (''{5,105}'', 0, ''jaccard'')']) condition;

@@ -49,11 +49,11 @@ BEGIN
 	EXECUTE query INTO result;
 	RETURN result;
 END $$;
-CREATE FUNCTION same(condition text) RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION same(condition text, index text DEFAULT 'docs_tokens') RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	by_scan text := found(condition, 'seq', '%"Seq Scan"%');
-	by_bitmap text := found(condition, 'bitmap', '%Bitmap Index Scan%docs_tokens%');
-	by_index text := found(condition, 'index', '%"Index Scan"%docs_tokens%');
+	by_bitmap text := found(condition, 'bitmap', format('%%Bitmap Index Scan%%%s"%%', index));
+	by_index text := found(condition, 'index', format('%%"Index Scan"%%%s"%%', index));
 BEGIN
 	RETURN CASE WHEN by_scan = by_bitmap AND by_scan = by_index THEN 'same: ' || split_part(by_scan, ' ', 1)
 		ELSE format('scan %s, bitmap %s, index %s', left(by_scan, 200), left(by_bitmap, 200), left(by_index, 200)) END;
@@ -150,6 +150,14 @@ FETCH ALL FROM c;
 SELECT count(*) FROM docs WHERE tokens <@ '{5,25}';
 ROLLBACK;
 SELECT same('tokens <@ ''{5,25}''');
+-- expressions and predicates
+CREATE INDEX docs_more ON docs USING gpuvec ((tokens | 5));
+CREATE INDEX docs_less ON docs USING gpuvec ((tokens & '{1,2,3,4,5,6}')) WHERE note < 5;
+ANALYZE docs;
+SELECT condition, same('(tokens | 5) ' || condition, 'docs_more') AS more,
+	   same('note < 5 AND (tokens & ''{1,2,3,4,5,6}'') ' || condition, 'docs_less') AS less
+FROM unnest(ARRAY['<@ ''{5,6,26}''', '<@ ''{}''', '= ''{}''', '<<->> (''{5,6}'', 0.5, ''jaccard'')', '<<->> (''{4,26}'', 0, NULL)', '<<->> (''{}'', -1, ''hamming'')']) condition;
+DROP INDEX docs_more, docs_less;
 -- tables without a mirror
 CREATE TEMP TABLE tmp AS SELECT * FROM docs;
 CREATE INDEX ON tmp USING gpuvec (tokens);

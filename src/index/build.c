@@ -67,18 +67,10 @@ count_row(Relation index, ItemPointer tid, Datum *values, bool *isnull, bool ali
 static void
 check_definition(Relation index, const IndexInfo *info)
 {
-	const char *what = NULL;
-
 	if (info->ii_ExclusionOps != NULL)
-		what = "exclusion constraints";
-	else if (info->ii_Expressions != NIL)
-		what = "expressions";
-	else if (info->ii_Predicate != NIL)
-		what = "predicates";
-	if (what != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("access method \"%s\" does not support %s", "gpuvec", what)));
+				 errmsg("access method \"%s\" does not support exclusion constraints", "gpuvec")));
 }
 
 IndexBuildResult *

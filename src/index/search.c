@@ -22,6 +22,10 @@
  * nothing, and neither does containment of no ids.  No row has a common id with an empty set, and
  * none satisfies a key that is null or has a null query or score.
  *
+ * The second search for '<@' may find a root that the first one has found, with the set
+ * of another row: one that came after the first was removed.  Then the snapshot sees
+ * neither.
+ *
  * Several keys have to be satisfied at once.  Only one of them is searched for, the one
  * that the fewest rows are likely to satisfy by its kind.  If none says anything, or
  * without a mirror, every row may satisfy them.
@@ -150,11 +154,10 @@ choose_bound(IndexScanDesc scan, Bound *best)
 	}
 }
 
-/* Add the roots of the rows that a search found */
+/* Add the roots that a search found */
 static void
-add_roots(Relation heap, const MirrorQuery *query, MemoryContext context, GpuvecFound *found)
+add_roots(const MirrorQuery *query, MemoryContext context, GpuvecFound *found)
 {
-	RootFinder	finder = {.heap = heap,.block = InvalidBlockNumber};
 	int64	   *roots = MemoryContextAllocHuge(context, (found->n + query->nhits + 1) * sizeof(int64));
 
 	if (found->roots != NULL)
@@ -164,12 +167,7 @@ add_roots(Relation heap, const MirrorQuery *query, MemoryContext context, Gpuvec
 	}
 	found->roots = roots;
 	for (uint64 i = 0; i < query->nhits; i++)
-	{
-		uint64		place = query->hits[i].place;
-
-		roots[found->n++] = GpuvecFindRoot(&finder, gpuvec_hit_block(place), gpuvec_hit_line(place));
-		CHECK_FOR_INTERRUPTS();
-	}
+		roots[found->n++] = hit_root(query->hits[i].place);
 }
 
 /* Find the rows that reach a score; false: the mirror cannot tell */
@@ -185,6 +183,7 @@ find_scores(IndexScanDesc scan, MirrorTarget *target, gpuvec_measure measure, do
 	query.len = idset_count(set);
 	search.measure = measure;
 	search.k = UINT64_MAX;
+	search.roots = true;
 	search.has_min_score = true;
 	search.min_score = min_score;
 	search.queries = &query;
@@ -196,7 +195,7 @@ find_scores(IndexScanDesc scan, MirrorTarget *target, gpuvec_measure measure, do
 		SearchWarnNoEngine(reason);
 		return false;
 	}
-	add_roots(target->rel, &query, context, found);
+	add_roots(&query, context, found);
 	return true;
 }
 
@@ -206,7 +205,7 @@ find_bound(IndexScanDesc scan, const Bound *bound, MemoryContext context, Gpuvec
 {
 	MirrorTarget target;
 
-	MirrorDescribe(GpuvecScanHeap(scan), scan->indexRelation->rd_index->indkey.values[0], &target);
+	MirrorDescribeIndex(GpuvecScanHeap(scan), scan->indexRelation, &target);
 	if (target.mode != MIRROR_SHARED)
 		return false;
 	if ((idset_count(bound->query) > 0 || gpuvec_ranks_disjoint(bound->measure)) &&

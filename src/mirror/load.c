@@ -156,7 +156,7 @@ MirrorLoad(MirrorTarget *target, Snapshot snapshot, gpuvec_state *state)
 		return false;
 
 	initStringInfo(&out);
-	reader = PageReaderBegin(target->rel, target->attnum, snapshot);
+	reader = PageReaderBegin(target, snapshot);
 	for (BlockNumber block = 0; ok && block < nblocks; block++)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -239,7 +239,7 @@ static bool
 send_stale(MirrorTarget *target, Snapshot snapshot, Stale *stale, BlockNumber nknown,
 		   BlockNumber nblocks)
 {
-	PageReader *reader = PageReaderBegin(target->rel, target->attnum, snapshot);
+	PageReader *reader = PageReaderBegin(target, snapshot);
 	StringInfoData out;
 	bool		ok = true;
 
@@ -316,11 +316,11 @@ busy_nap(int attempt)
 }
 
 /*
- * Make sure that the mirror holds every change before `position`, which the
- * caller read after its snapshot.
+ * Make sure that the mirror is as fresh as `need`, which the caller asked for after its
+ * snapshot.
  */
 bool
-MirrorEnsure(MirrorTarget *target, Snapshot snapshot, XLogRecPtr position,
+MirrorEnsure(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 			 gpuvec_state *state)
 {
 	LOCKTAG		tag;
@@ -331,7 +331,7 @@ MirrorEnsure(MirrorTarget *target, Snapshot snapshot, XLogRecPtr position,
 	for (int attempt = 0;; attempt++)
 	{
 		ok = MirrorState(&target->key, state);
-		if (!ok || (state->state == GPUVEC_READY && state->checked >= position))
+		if (!ok || gpuvec_fresh(state, need))
 			break;
 		if (state->state == GPUVEC_READY)
 			ok = refresh(target, snapshot, state);
@@ -339,7 +339,7 @@ MirrorEnsure(MirrorTarget *target, Snapshot snapshot, XLogRecPtr position,
 			ok = MirrorLoad(target, snapshot, state);
 		if (ok && state->state == GPUVEC_LOADING)
 			busy_nap(attempt);
-		if (!ok || (state->state == GPUVEC_READY && state->checked >= position))
+		if (!ok || gpuvec_fresh(state, need))
 			break;
 	}
 	LockRelease(&tag, ExclusiveLock, false);

@@ -32,6 +32,7 @@ extern gpuvec_measure GpuvecStrategyMeasure(StrategyNumber strategy);
 /* build.c */
 extern IndexBuildResult *gpuvec_build(Relation heap, Relation index, IndexInfo *info);
 extern void gpuvec_buildempty(Relation index);
+extern char *gpuvec_buildphasename(int64 phase);
 
 /* scan.c */
 extern IndexScanDesc gpuvec_beginscan(Relation index, int nkeys, int norderbys);

@@ -551,7 +551,7 @@ do_search(session *s, uint64_t request, const char *data, size_t length)
 		free(q.queries);
 		return answer_violation(s, request, wrong);
 	}
-	gpuvec_store_open_search(&s->server->store, &q.head.key, s, q.head.position,
+	gpuvec_store_open_search(&s->server->store, &q.head.key, s, &q.head.need,
 							 q.head.nqueries, &q.mirror);
 	if (q.mirror.view == NULL || q.head.nqueries == 0 || run_search(s, &q, &error))
 		ok = q.canceled ? answer_canceled(s, request) : answer_search(s, request, &q, started);

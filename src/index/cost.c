@@ -21,9 +21,12 @@
  *
  * Whether the mirror is there is not asked: it has to be loaded once, whichever search is
  * the first, and if that made searches look dear none would ever load it.  But
- * a table that has no lasting mirror, a temporary one say, is scanned and sorted by the
- * index scan itself, which is never better than the same done by the executor.
+ * a table that has no lasting mirror, for it is temporary or unlogged, is scanned and
+ * sorted by the index scan itself, which is never better than the same done by the executor.
  * Planning never asks the engine.
+ *
+ * The server does not know how many rows a partial index has, which is a single page
+ * whatever it stands for: that is estimated from the predicate.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,13 +34,13 @@
 
 #include <math.h>
 
-#include "access/table.h"
+#include "catalog/pg_class.h"
 #include "index/index.h"
-#include "mirror/mirror.h"
 #include "nodes/pathnodes.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
+#include "utils/lsyscache.h"
 #include "utils/selfuncs.h"
 
 /* Operator calls that take as long as: */
@@ -49,17 +52,11 @@
 /* Operator calls of a distance, as sql/gpuvec--*.sql says */
 #define DISTANCE_OPERATORS	10.0
 
-/* Does the indexed column have a mirror that outlives a statement? */
+/* Has a table mirrors that outlive a statement? */
 static bool
-has_mirror(PlannerInfo *root, IndexOptInfo *info)
+has_mirrors(PlannerInfo *root, const RelOptInfo *rel)
 {
-	RangeTblEntry *rte = planner_rt_fetch(info->rel->relid, root);
-	Relation	heap = table_open(rte->relid, NoLock);
-	MirrorTarget target;
-
-	MirrorDescribe(heap, info->indexkeys[0], &target);
-	table_close(heap, NoLock);
-	return target.mode == MIRROR_SHARED;
+	return get_rel_persistence(planner_rt_fetch(rel->relid, root)->relid) == RELPERSISTENCE_PERMANENT;
 }
 
 /* A scan of the table for the distances of all rows, and a sort if they are to be in order */
@@ -80,25 +77,27 @@ gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 					double *correlation, double *pages)
 {
 	IndexOptInfo *info = path->indexinfo;
-	double		rows = Max(info->rel->tuples, 1.0);
 	bool		ordered = path->indexorderbys != NIL;
+	List	   *predicate = add_predicate_to_index_quals(info, NIL);
+	List	   *clauses = add_predicate_to_index_quals(info, get_quals_from_indexclauses(path->indexclauses));
+	Selectivity indexed = clauselist_selectivity(root, predicate, info->rel->relid, JOIN_INNER, NULL);
+	double		rows = Max(indexed * info->rel->tuples, 1.0);
 
 	*correlation = 0.0;
 	*pages = 1.0;
-	/* an ordered scan returns all rows, whatever else is asked of them */
-	*selectivity = 1.0;
-	if (!ordered && path->indexclauses == NIL)
+	*startup_cost = (TRIP_OPERATORS + rows * RANK_OPERATORS) * cpu_operator_cost;
+	if (ordered)
+		*selectivity = indexed; /* returns all rows, whatever else is asked of them */
+	else if (path->indexclauses != NIL)
+		*selectivity = clauselist_selectivity(root, clauses, info->rel->relid, JOIN_INNER, NULL);
+	else
 	{
 		/* all rows, in no order */
-		*startup_cost = *total_cost = disable_cost;
-		return;
+		*startup_cost += disable_cost;
+		*selectivity = indexed;
 	}
-	if (!ordered)
-		*selectivity = clauselist_selectivity(root, get_quals_from_indexclauses(path->indexclauses),
-											  info->rel->relid, JOIN_INNER, NULL);
-	*startup_cost = (TRIP_OPERATORS + rows * RANK_OPERATORS) * cpu_operator_cost;
-	if (!has_mirror(root, info))
+	if (!has_mirrors(root, info->rel))
 		*startup_cost += cost_without_mirror(info->rel, rows, ordered);
-	*total_cost = *startup_cost + *selectivity * rows *
+	*total_cost = *startup_cost + *selectivity * info->rel->tuples *
 		(cpu_index_tuple_cost + (ordered ? ORDERED_OPERATORS : FOUND_OPERATORS) * cpu_operator_cost);
 }

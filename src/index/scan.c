@@ -9,13 +9,11 @@
  * that refreshes in between do no harm.  Then all others: rows without a common id,
  * empty and null sets, which a scan of the table finds and a sort orders.
  *
- * The engine knows the tid of each row version; an index scan has to return the root
- * of its HOT chain, from where the executor follows the chain to the version that the
- * snapshot sees, the same one.  The order of roots is not the order of versions, so
- * rows of equal distance are collected and sorted once more; a group is complete when
- * a row of another distance follows.  Finding a root takes a look at the row's page, which is
- * most of what a row costs, so it is done group by group, when the executor asks: most
- * scans end long before the rows of a batch do.
+ * The mirror is a rooted one (see mirror.h): the engine knows the roots of HOT chains,
+ * from where the executor follows each chain to the version that the snapshot sees, if
+ * there is one.  Rows whose distances are equal though their scores are not (see
+ * rank_distance) are collected and sorted once more; a group is complete when a row of
+ * another distance follows.
  *
  * Only MVCC snapshots can use the mirror (in the middle of a command the mirror does
  * not know what is there now).
@@ -36,6 +34,7 @@
 #include "idset/idset.h"
 #include "index/index.h"
 #include "mirror/mirror.h"
+#include "mirror/page_reader.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "search/search.h"
@@ -46,19 +45,15 @@
 #include "utils/snapmgr.h"
 #include "utils/tuplesort.h"
 
-/*
- * Rows of the first batch, and how batches grow.  Of 64, 128 and 256, and 4 and 8, these
- * were the fastest for LIMIT 10, 100 and 1000 (a million rows on the CPU); LIMIT 100 takes one
- * batch, and LIMIT 10 no longer than with 64.
- */
+/* Rows of the first batch, and how batches grow */
 #define FIRST_BATCH		128
-#define BATCH_GROWTH	4
+#define BATCH_GROWTH	8
 
 /* A row to return */
 typedef struct KnnRow
 {
 	double		distance;
-	int64		root;			/* until its group is ready, the version's own tid */
+	int64		root;
 } KnnRow;
 
 typedef enum KnnPhase
@@ -84,7 +79,7 @@ typedef struct KnnState
 	KnnRow    *rows;
 	uint64		nrows;
 	uint64		maxrows;
-	uint64		nready;			/* of these, in groups that are ready to return */
+	uint64		nready;			/* of these, whole groups, sorted */
 	uint64		next;
 
 	/* SCAN_OTHERS */
@@ -218,11 +213,11 @@ begin_engine(IndexScanDesc scan, KnnState *state)
 
 	if (state->query == NULL)
 		return false;
-	MirrorDescribe(scan->heapRelation, scan->indexRelation->rd_index->indkey.values[0],
-				   &state->target);
+	GpuvecDescribe(scan, &state->target);
 	if (state->target.mode != MIRROR_SHARED)
 		return false;
 	search->measure = state->measure;
+	search->roots = true;
 	search->queries = &state->wire;
 	search->nqueries = 1;
 	search->snapshot = scan->xs_snapshot;
@@ -233,28 +228,23 @@ begin_engine(IndexScanDesc scan, KnnState *state)
 	return true;
 }
 
-/* Make the next group ready, if it is complete: find the roots, and sort it by them */
-static bool
-finish_group(KnnState *state)
+/* Sort the groups that are complete: all but the last, unless nothing follows */
+static void
+finish_groups(KnnState *state)
 {
-	uint64		end = state->next;
+	uint64		n = state->nrows;
 
-	while (end < state->nrows && state->rows[end].distance == state->rows[state->next].distance)
-		end++;
-	if (end == state->next || (end == state->nrows && !state->complete))
-		return false;
-	for (uint64 i = state->next; i < end; i++)
+	if (state->measure != GPUVEC_COSINE)
 	{
-		int64		tid = state->rows[i].root;
-
-		state->rows[i].root = GpuvecFindRoot(&state->finder, tid_number_block(tid),
-											 tid_number_line(tid));
-		CHECK_FOR_INTERRUPTS();
+		state->nready = n;
+		return;
 	}
-	if (end > state->next + 1)
-		qsort(state->rows + state->next, end - state->next, sizeof(KnnRow), compare_rows);
-	state->nready = end;
-	return true;
+	if (!state->complete)
+		while (n > state->next && state->rows[n - 1].distance == state->rows[state->nrows - 1].distance)
+			n--;
+	if (n > state->next)
+		qsort(state->rows + state->next, n - state->next, sizeof(KnnRow), compare_rows);
+	state->nready = n;
 }
 
 /* Get the next batch from the engine; false: there is none */
@@ -280,7 +270,7 @@ next_batch(IndexScanDesc scan, KnnState *state)
 	state->nrows -= state->next;
 	if (state->nrows > 0)
 		memmove(state->rows, state->rows + state->next, state->nrows * sizeof(KnnRow));
-	state->next = state->nready = 0;
+	state->next = 0;
 	if (state->maxrows < state->nrows + state->wire.nhits)
 	{
 		KnnRow    *rows;
@@ -300,7 +290,7 @@ next_batch(IndexScanDesc scan, KnnState *state)
 		KnnRow    *row = &state->rows[state->nrows++];
 
 		row->distance = rank_distance(state->measure, hit->score);
-		row->root = tid_number(gpuvec_hit_block(hit->place), gpuvec_hit_line(hit->place));
+		row->root = hit_root(hit->place);
 	}
 	state->complete = state->wire.nhits < search->k;
 	if (!state->complete)
@@ -312,6 +302,7 @@ next_batch(IndexScanDesc scan, KnnState *state)
 		state->wire.resume_tid = gpuvec_hit_tid(last->place);
 		search->k = Min(search->k * BATCH_GROWTH, GPUVEC_MAX_K);
 	}
+	finish_groups(state);
 	MemoryContextSwitchTo(old);
 	return true;
 }
@@ -320,7 +311,7 @@ next_batch(IndexScanDesc scan, KnnState *state)
 static bool
 next_ranked(IndexScanDesc scan, KnnState *state, KnnRow *row)
 {
-	while (state->next == state->nready && !finish_group(state))
+	while (state->next == state->nready)
 	{
 		if (state->complete)
 			return false;
@@ -334,16 +325,34 @@ next_ranked(IndexScanDesc scan, KnnState *state, KnnRow *row)
 	return true;
 }
 
+/* The set of a row of the table; *member: is the row in the index? */
+static Datum
+indexed_set(IndexScanDesc scan, RowForm *form, TupleTableSlot *slot, bool *member, bool *isnull)
+{
+	struct varlena *value;
+
+	*member = true;
+	if (form == NULL)
+		return slot_getattr(slot, scan->indexRelation->rd_index->indkey.values[0], isnull);
+	value = RowFormSlotValue(form, slot, member);
+	*isnull = value == NULL;
+	return PointerGetDatum(value);
+}
+
 /* Does the row belong to those that the engine does not return?  Its distance, then. */
 static bool
-is_other(const KnnState *state, TupleTableSlot *slot, AttrNumber attnum, double *distance,
+is_other(IndexScanDesc scan, RowForm *form, TupleTableSlot *slot, double *distance,
 		 bool *isnull)
 {
-	Datum		datum = slot_getattr(slot, attnum, isnull);
+	const KnnState *state = scan->opaque;
+	bool		member;
+	Datum		datum = indexed_set(scan, form, slot, &member, isnull);
 	IdSet	   *set;
 	uint32		common;
 	uint32		len;
 
+	if (!member)
+		return false;
 	if (state->query == NULL)
 		*isnull = true;
 	if (*isnull)
@@ -363,17 +372,21 @@ static void
 begin_others(IndexScanDesc scan, KnnState *state)
 {
 	Relation	heap = scan->heapRelation;
-	AttrNumber	attnum = scan->indexRelation->rd_index->indkey.values[0];
 	AttrNumber	columns[] = {1, 2};
 	Oid			operators[] = {Float8LessOperator, Int8LessOperator};
 	Oid			collations[] = {InvalidOid, InvalidOid};
 	bool		nulls_first[] = {false, false};
 	MemoryContext old = MemoryContextSwitchTo(state->context);
 	TupleDesc	desc = CreateTemplateTupleDesc(2);
+	MirrorTarget target;
 	TupleTableSlot *in = table_slot_create(heap, NULL);
 	TableScanDesc table = table_beginscan(heap, scan->xs_snapshot, 0, NULL);
 	MemoryContext row = AllocSetContextCreate(state->context, "gpuvec row", ALLOCSET_DEFAULT_SIZES);
+	RowForm    *form = NULL;
 
+	MirrorDescribeIndex(heap, scan->indexRelation, &target);
+	if (target.key.index != 0)
+		form = RowFormBegin(heap, scan->indexRelation);
 	TupleDescInitEntry(desc, 1, "distance", FLOAT8OID, -1, 0);
 	TupleDescInitEntry(desc, 2, "root", INT8OID, -1, 0);
 	state->slot = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
@@ -386,7 +399,7 @@ begin_others(IndexScanDesc scan, KnnState *state)
 		bool		isnull;
 
 		CHECK_FOR_INTERRUPTS();
-		if (is_other(state, in, attnum, &distance, &isnull))
+		if (is_other(scan, form, in, &distance, &isnull))
 		{
 			TupleTableSlot *out = state->slot;
 
@@ -406,6 +419,8 @@ begin_others(IndexScanDesc scan, KnnState *state)
 	}
 	MemoryContextSwitchTo(state->context);
 	table_endscan(table);
+	if (form)
+		RowFormEnd(form);
 	ExecDropSingleTupleTableSlot(in);
 	MemoryContextDelete(row);
 	tuplesort_performsort(state->sort);

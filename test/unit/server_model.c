@@ -262,7 +262,7 @@ search_request(buffer *b, const gpuvec_mirror_key *key, uint64_t position, gpuve
 			   const model_query *queries, uint32_t n)
 {
 	gpuvec_search head = {
-		.key = *key,.position = position,.measure = measure,
+		.key = *key,.need.position = position,.measure = measure,
 		.method = random_below(GPUVEC_N_METHODS),.nqueries = n
 	};
 

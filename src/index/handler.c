@@ -173,6 +173,7 @@ gpuvec_handler(PG_FUNCTION_ARGS)
 	am->ambulkdelete = gpuvec_bulkdelete;
 	am->amvacuumcleanup = gpuvec_vacuumcleanup;
 	am->amcostestimate = gpuvec_costestimate;
+	am->ambuildphasename = gpuvec_buildphasename;
 	am->amvalidate = gpuvec_validate;
 	am->ambeginscan = gpuvec_beginscan;
 	am->amrescan = gpuvec_rescan;

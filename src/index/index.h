@@ -35,6 +35,7 @@ extern gpuvec_measure GpuvecStrategyMeasure(StrategyNumber strategy);
 /* build.c */
 extern IndexBuildResult *gpuvec_build(Relation heap, Relation index, IndexInfo *info);
 extern void gpuvec_buildempty(Relation index);
+extern char *gpuvec_buildphasename(int64 phase);
 extern bool GpuvecBuildId(Relation index, uint8 *build);
 extern void GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target);
 

@@ -493,6 +493,17 @@ check_snapshot(Snapshot snapshot)
 				 errmsg("access method \"%s\" cannot be scanned with this kind of snapshot", "gpuvec")));
 }
 
+/* A scan begins: pg_stat_user_indexes counts it, and EXPLAIN ANALYZE from version 18 on */
+static void
+count_scan(IndexScanDesc scan)
+{
+	pgstat_count_index_scan(scan->indexRelation);
+#if PG_VERSION_NUM >= 180000
+	if (scan->instrument)
+		scan->instrument->nsearches++;
+#endif
+}
+
 /* The rows that may satisfy the search keys, in a bitmap; all are checked once more */
 int64
 gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap)
@@ -500,7 +511,7 @@ gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap)
 	KnnState   *state = scan->opaque;
 
 	check_snapshot(scan->xs_snapshot);
-	pgstat_count_index_scan(scan->indexRelation);
+	count_scan(scan);
 	GpuvecFind(scan, state->context, &state->found);
 	if (state->found.all)
 	{
@@ -531,7 +542,7 @@ gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction)
 	check_snapshot(scan->xs_snapshot);
 	if ((state->phase == SCAN_ENGINE && state->search.k == 0) ||
 		(state->phase == SCAN_FOUND && state->found.roots == NULL))
-		pgstat_count_index_scan(scan->indexRelation);
+		count_scan(scan);
 	if (!next_row(scan, state, &row))
 		return false;
 	ItemPointerSet(&scan->xs_heaptid, (BlockNumber) (row.root >> 16), (OffsetNumber) (row.root & 0xFFFF));

@@ -515,7 +515,9 @@ serve_engine(void *arg)
 	if (!ask_engine(GPUVEC_MSG_ENGINE, GPUVEC_MSG_ENGINE_INFO, sizeof(info), &reply))
 		return;
 	memcpy(&info, reply.data, sizeof(info));
-	PrewarmReadList(&list);
+	/* the worker will read what we have read */
+	if (!PrewarmReadList(&list) && !PrewarmWriteList(&list))
+		list.n = 0;
 	remember_list(&list);
 	limit = entries_that_fit(&list, info.memory_budget);
 	if (limit > 0)

@@ -194,7 +194,7 @@ gpuvec_autoprewarm_load(Datum arg)
 	context = AllocSetContextCreate(TopMemoryContext, "gpuvec autoprewarm",
 									ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(context);
-	PrewarmReadList(&list);
+	(void) PrewarmReadList(&list);
 	pgstat_report_activity(STATE_RUNNING, "loading mirrors");
 	for (int i = 0; i < Min(limit, list.n) && !progress.no_engine; i++)
 	{
@@ -208,7 +208,8 @@ gpuvec_autoprewarm_load(Datum arg)
 	}
 	if (progress.loaded > 0)
 		ereport(LOG,
-				(errmsg("gpuvec autoprewarm loaded %d columns of database %u",
-						progress.loaded, MyDatabaseId)));
+				(errmsg_plural("gpuvec autoprewarm loaded %d column of database %u",
+							   "gpuvec autoprewarm loaded %d columns of database %u",
+							   progress.loaded, progress.loaded, MyDatabaseId)));
 	proc_exit(0);
 }

@@ -56,27 +56,34 @@ read_entries(FILE *file, PrewarmList *list)
 	return !ferror(file);
 }
 
-/* Read the list; it is empty if there is none */
-void
+/*
+ * Read the list; it is empty if there is none.  False, after a line in the log, if not
+ * all of it could be read.
+ */
+bool
 PrewarmReadList(PrewarmList *list)
 {
 	FILE	   *file = AllocateFile(PREWARM_FILE, "r");
+	bool		ok;
 
 	list->entries = NULL;
 	list->n = 0;
 	if (file == NULL)
 	{
-		if (errno != ENOENT)
-			ereport(LOG,
-					(errcode_for_file_access(),
-					 errmsg("could not open file \"%s\": %m", PREWARM_FILE)));
-		return;
+		if (errno == ENOENT)
+			return true;
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not open file \"%s\": %m", PREWARM_FILE)));
+		return false;
 	}
-	if (!read_entries(file, list))
+	ok = read_entries(file, list);
+	if (!ok)
 		ereport(LOG,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("file \"%s\" is damaged after %d entries", PREWARM_FILE, list->n)));
 	FreeFile(file);
+	return ok;
 }
 
 /* Write the list to a file that is open.  False, with errno, if that fails. */

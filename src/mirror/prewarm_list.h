@@ -29,7 +29,7 @@ typedef struct PrewarmList
 	int			n;
 } PrewarmList;
 
-extern void PrewarmReadList(PrewarmList *list);
+extern bool PrewarmReadList(PrewarmList *list);
 extern bool PrewarmWriteList(const PrewarmList *list);
 
 #endif							/* GPUVEC_PREWARM_LIST_H */

@@ -7,7 +7,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('main', streaming => 1, conf => "shared_preload_libraries = 'gpuvec'\n");
+my $node = new_node('main', streaming => 1,
+	conf => "shared_preload_libraries = 'gpuvec'\nmax_prepared_transactions = 5\n");
 
 sub list_file
 {
@@ -62,6 +63,15 @@ sub searches
 	return $server->safe_psql('postgres', 'SELECT requests FROM gpuvec_engine');
 }
 
+# Replace the list
+sub write_list
+{
+	my ($lines) = @_;
+	unlink list_file($node);
+	append_to_file(list_file($node), "gpuvec autoprewarm 1\n$lines");
+	return;
+}
+
 my %oid;
 $node->safe_psql('postgres', 'CREATE DATABASE other');
 $node->safe_psql('other', 'CREATE EXTENSION gpuvec');
@@ -82,7 +92,7 @@ becomes(sub { listed($node) }, "$oid{papers} $oid{docs} $oid{gone}", 'the list')
 $node->safe_psql('postgres', q{SELECT gpuvec_prewarm('changed', 'tokens')});
 becomes(sub { listed($node) }, "$oid{papers} $oid{docs} $oid{gone} $oid{changed}", 'one more mirror');
 is((stat list_file($node))[2] & 0777, 0600, 'the list is private');
-is($node->safe_psql('postgres', 'SELECT sessions FROM gpuvec_engine'), '1', 'the leader does not stay connected to the engine');
+becomes(sub { $node->safe_psql('postgres', 'SELECT sessions FROM gpuvec_engine') }, '1', 'the leader does not stay connected to the engine');
 
 # the engine alone is killed: the next one is served as after a restart
 my $engine = engine_pid($node);
@@ -103,8 +113,9 @@ is(listed($node), "$oid{papers} $oid{docs} $oid{gone} $oid{changed}", 'killed ag
 # after a restart: all but the tables that are there no more, in both databases
 my $all = join(' ', sort { $a <=> $b } @oid{qw(docs papers)});
 $node->safe_psql('postgres', 'DROP TABLE gone; ALTER TABLE changed ALTER tokens TYPE int[] USING tokens::int[]');
+$node->stop;
 my $from = log_size($node);
-$node->restart;
+$node->start;
 becomes(sub { resident($node) }, $all, 'restart: both are resident');
 is(searches($node), '0', 'restart: nobody searched');
 becomes(sub { listed($node) }, "$oid{papers} $oid{docs}", 'restart: the list is that of what is resident');
@@ -118,5 +129,96 @@ $node->stop('immediate');
 $node->start;
 becomes(sub { resident($node) }, $all, 'crash: both are resident');
 
+
+# a standby that has been made of it loads them too
+$node->backup('b');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'b', has_streaming => 1);
+$standby->start;
+becomes(sub { resident($standby) }, $all, 'standby: both are resident');
+is(searches($standby), '0', 'standby: nobody searched');
+best($standby, 'standby');
+$standby->stop;
+
+# a table that is locked is passed over, the others are loaded
+$node->safe_psql('postgres', q{BEGIN; LOCK TABLE docs; PREPARE TRANSACTION 'lock'});
+$from = log_size($node);
+$node->restart;
+becomes(sub { resident($node) }, $oid{papers}, 'a locked table: the other one is resident');
+becomes(sub { says($node, "passes over relation $oid{docs} of database .postgres., which is locked", $from) }, 1, 'a locked table: the log says so');
+$node->safe_psql('postgres', q{ROLLBACK PREPARED 'lock'});
+best($node, 'a table that was locked');
+becomes(sub { listed($node) }, "$oid{docs} $oid{papers}", 'the list has it again');
+
+# whoever copies a database need not wait for a load in it, which goes on afterwards
+$node->safe_psql('other', q{BEGIN; SELECT pg_advisory_xact_lock(71866, 0); PREPARE TRANSACTION 'hold'});
+$node->append_conf('postgresql.conf', "gpuvec.injection_point = 'load-after-first-page'");
+$node->restart;
+my $worker;
+wait_for(sub { $worker = $node->safe_psql('postgres', q{
+	SELECT pid FROM pg_stat_activity WHERE backend_type = 'gpuvec autoprewarm worker' AND datname = 'other' AND wait_event = 'advisory'}) }, 'a load');
+ok($worker, 'a worker loads');
+my $session = $node->background_psql('other');
+ask($session, 'SELECT 1');
+my $copier = $node->background_psql('postgres', on_error_stop => 0);
+$copier->query_until(qr/started/, "\\echo started\nCREATE DATABASE copy TEMPLATE other;\n");
+wait_for(sub { !kill(0, $worker) }, 'the end of the worker');
+ok($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'CREATE DATABASE%' AND state = 'active'}),
+	'the worker has gone while CREATE DATABASE still waits');
+ask($session, q{ROLLBACK PREPARED 'hold'});
+$session->quit;
+$copier->quit;
+is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_database WHERE datname = 'copy'}), '1', 'the database is copied');
+becomes(sub { resident($node) }, $all, 'the load is done afterwards');
+
+# a database that is gone
+becomes(sub { listed($node) =~ /$oid{papers}/ ? 'listed' : '' }, 'listed', 'a database in the list');
+$node->safe_psql('postgres', 'DROP DATABASE other');
+$node->stop;
+$from = log_size($node);
+$node->start;
+becomes(sub { resident($node) }, $oid{docs}, 'a database that is gone: the rest is loaded');
+is(says($node, 'autoprewarm could not|FATAL|PANIC', $from), 0, 'a database that is gone: no trouble in the log');
+becomes(sub { listed($node) }, $oid{docs}, 'a database that is gone: it leaves the list');
+
+# errors are for the log, and the next mirror has its turn
+$node->safe_psql('postgres', q{CREATE TABLE more AS SELECT * FROM docs; SELECT gpuvec_prewarm('more', 'tokens')});
+my $more = $node->safe_psql('postgres', q{SELECT 'more'::regclass::oid});
+becomes(sub { listed($node) }, "$oid{docs} $more", 'two mirrors');
+my (undef, $docs_line, $more_line) = split /\n/, slurp_file(list_file($node));
+$node->stop;
+$from = log_size($node);
+{
+	local $ENV{GPUVEC_ENGINE_FAULT} = 'oom-on-commit';
+	$node->start;
+}
+becomes(sub { says($node, 'autoprewarm could not load relation \d+: the gpuvec engine is out of memory', $from) }, 2, 'errors in the log');
+$node->stop;
+
+# a damaged list is read as far as possible
+write_list("$docs_line\n5 x\n$more_line\n");
+$from = log_size($node);
+$node->start;
+becomes(sub { listed($node) }, $oid{docs}, 'a damaged list: it is replaced');
+is(resident($node), $oid{docs}, 'a damaged list: what can be read is loaded');
+is(says($node, 'file "gpuvec.autoprewarm" is damaged after 1 entries', $from), 1, 'a damaged list: the log says so');
+$node->stop;
+
+# no more is loaded than the engine has memory for
+write_list("$docs_line\n" . $more_line =~ s/\d+$/1000000000000000/r . "\n");
+$from = log_size($node);
+$node->start;
+becomes(sub { listed($node) }, $oid{docs}, 'little memory: the list is that of what is resident');
+is(resident($node), $oid{docs}, 'little memory: what fits is loaded');
+is(says($node, 'autoprewarm loads 1 of 2 columns', $from), 1, 'little memory: the log says so');
+
+# off: nothing is loaded, and the list is left alone
+$node->append_conf('postgresql.conf', 'gpuvec.autoprewarm = off');
+$node->restart;
+wait_for(sub { $node->safe_psql('postgres', 'SELECT count(*) FROM gpuvec_engine') eq '1' }, 'the engine');
+sleep 3;
+is(resident($node), '', 'off: nothing is loaded');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'gpuvec autoprewarm%'}), '0', 'off: no worker');
+is(listed($node), $oid{docs}, 'off: the list stays');
 $node->stop;
 done_testing();

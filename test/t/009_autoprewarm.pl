@@ -63,6 +63,16 @@ sub searches
 	return $server->safe_psql('postgres', 'SELECT requests FROM gpuvec_engine');
 }
 
+# The worker that waits in the middle of a load
+sub loading
+{
+	my ($server) = @_;
+	my $worker;
+	wait_for(sub { $worker = $server->safe_psql('postgres', q{
+		SELECT pid FROM pg_stat_activity WHERE backend_type = 'gpuvec autoprewarm worker' AND datname = 'other' AND wait_event = 'advisory'}) }, 'a load');
+	return $worker;
+}
+
 # Replace the list
 sub write_list
 {
@@ -154,9 +164,10 @@ becomes(sub { listed($node) }, "$oid{docs} $oid{papers}", 'the list has it again
 $node->safe_psql('other', q{BEGIN; SELECT pg_advisory_xact_lock(71866, 0); PREPARE TRANSACTION 'hold'});
 $node->append_conf('postgresql.conf', "gpuvec.injection_point = 'load-after-first-page'");
 $node->restart;
-my $worker;
-wait_for(sub { $worker = $node->safe_psql('postgres', q{
-	SELECT pid FROM pg_stat_activity WHERE backend_type = 'gpuvec autoprewarm worker' AND datname = 'other' AND wait_event = 'advisory'}) }, 'a load');
+becomes(sub { resident($node) }, $oid{docs}, 'a load that waits: the other database is done') if loading($node);
+$node->restart;
+is(listed($node), "$oid{docs} $oid{papers}", 'stopped while it loads: nothing is forgotten');
+my $worker = loading($node);
 ok($worker, 'a worker loads');
 my $session = $node->background_psql('other');
 ask($session, 'SELECT 1');

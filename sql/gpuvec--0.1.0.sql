@@ -479,7 +479,7 @@ COMMENT ON FUNCTION gpuvec_evict(regclass, name)
 	IS 'drop the engine''s copy of a column, or of all columns of a table; returns the number of copies';
 
 CREATE FUNCTION gpuvec_stat_mirrors(
-	OUT database oid, OUT relation oid, OUT attnum int2, OUT private bool, OUT state text,
+	OUT database oid, OUT relation oid, OUT attnum int2, OUT index oid, OUT private bool, OUT state text,
 	OUT pages_done int8, OUT pages_total int8, OUT rows int8, OUT ids int8, OUT segments int4,
 	OUT bytes int8, OUT device_bytes int8, OUT loads int8, OUT refreshes int8, OUT searches int8,
 	OUT checked_lsn pg_lsn, OUT last_use timestamptz)
@@ -501,6 +501,7 @@ CREATE VIEW gpuvec_mirrors AS
 		   m.relation AS relation_oid,
 		   ARRAY(SELECT a.attname FROM pg_attribute a
 				 WHERE d.datname = current_database() AND a.attrelid = m.relation AND a.attnum = m.attnum) AS columns,
+		   CASE WHEN d.datname = current_database() AND m.index <> 0 THEN m.index::regclass END AS index,
 		   m.private, m.state, m.pages_done, m.pages_total, m.rows, m.ids, m.segments, m.bytes, m.device_bytes,
 		   m.loads, m.refreshes, m.searches, m.checked_lsn, m.last_use
 	FROM gpuvec_stat_mirrors() m LEFT JOIN pg_database d ON d.oid = m.database;

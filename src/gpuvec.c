@@ -44,6 +44,17 @@ static const struct config_enum_entry engine_options[] = {
 	{NULL, 0, false}
 };
 
+#ifdef GPUVEC_TEST_HOOKS
+int			gpuvec_freshness_choice = GPUVEC_FRESHNESS_AUTO;
+
+static const struct config_enum_entry freshness_options[] = {
+	{"auto", GPUVEC_FRESHNESS_AUTO, false},
+	{"wal", GPUVEC_FRESHNESS_WAL, false},
+	{"sweep", GPUVEC_FRESHNESS_SWEEP, false},
+	{NULL, 0, false}
+};
+#endif
+
 static const struct config_enum_entry method_options[] = {
 	{"auto", GPUVEC_METHOD_AUTO, false},
 	{"bitset", GPUVEC_METHOD_BITSET, false},
@@ -143,6 +154,11 @@ _PG_init(void)
 							 0, NULL, NULL, NULL);
 
 #ifdef GPUVEC_TEST_HOOKS
+	DefineCustomEnumVariable("gpuvec.freshness",
+							 "How changes of tables are found out.",
+							 NULL,
+							 &gpuvec_freshness_choice, GPUVEC_FRESHNESS_AUTO, freshness_options,
+							 PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 	DefineCustomStringVariable("gpuvec.injection_point",
 							   "Name of the place where this session waits for an advisory lock.",
 							   NULL,

@@ -34,6 +34,16 @@ extern bool gpuvec_autoprewarm;
 #ifdef GPUVEC_TEST_HOOKS
 extern char *gpuvec_injection_point;
 
+/* How changes of a table are found out */
+typedef enum GpuvecFreshness
+{
+	GPUVEC_FRESHNESS_AUTO,
+	GPUVEC_FRESHNESS_WAL,		/* by WAL, however long, or fail */
+	GPUVEC_FRESHNESS_SWEEP		/* by the LSNs of all pages */
+} GpuvecFreshness;
+
+extern int	gpuvec_freshness_choice;
+
 /*
  * Places where a test can stop a session.  The session that has set
  * gpuvec.injection_point to the name waits there for the advisory lock

@@ -30,6 +30,33 @@ typedef struct MetaPage
 	uint8		build[16];
 } MetaPage;
 
+/* The metapage's contents */
+#define meta_of(page) ((MetaPage *) PageGetContents(page))
+
+/*
+ * The build id of an index, which is read once and then remembered with the relation.
+ * Returns false if the index has no metapage of ours.
+ */
+bool
+GpuvecBuildId(Relation index, uint8 *build)
+{
+	if (index->rd_amcache == NULL)
+	{
+		Buffer		buffer = ReadBuffer(index, META_BLOCK);
+		MetaPage	meta;
+
+		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+		meta = *meta_of(BufferGetPage(buffer));
+		UnlockReleaseBuffer(buffer);
+		if (meta.magic != META_MAGIC || meta.version != META_VERSION)
+			return false;
+		index->rd_amcache = MemoryContextAlloc(index->rd_indexcxt, sizeof(meta.build));
+		memcpy(index->rd_amcache, meta.build, sizeof(meta.build));
+	}
+	memcpy(build, index->rd_amcache, sizeof(((MetaPage *) 0)->build));
+	return true;
+}
+
 /* Write the metapage of a fork that has none */
 static void
 write_metapage(Relation index, ForkNumber fork)
@@ -44,7 +71,7 @@ write_metapage(Relation index, ForkNumber fork)
 	state = GenericXLogStart(index);
 	page = GenericXLogRegisterBuffer(state, buffer, GENERIC_XLOG_FULL_IMAGE);
 	PageInit(page, BLCKSZ, 0);
-	meta = (MetaPage *) PageGetContents(page);
+	meta = meta_of(page);
 	meta->magic = META_MAGIC;
 	meta->version = META_VERSION;
 	if (!pg_strong_random(meta->build, sizeof(meta->build)))
@@ -67,18 +94,10 @@ count_row(Relation index, ItemPointer tid, Datum *values, bool *isnull, bool ali
 static void
 check_definition(Relation index, const IndexInfo *info)
 {
-	const char *what = NULL;
-
 	if (info->ii_ExclusionOps != NULL)
-		what = "exclusion constraints";
-	else if (info->ii_Expressions != NIL)
-		what = "expressions";
-	else if (info->ii_Predicate != NIL)
-		what = "predicates";
-	if (what != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("access method \"%s\" does not support %s", "gpuvec", what)));
+				 errmsg("access method \"%s\" does not support exclusion constraints", "gpuvec")));
 }
 
 IndexBuildResult *

@@ -5,8 +5,9 @@
  *
  * An index holds nothing but a metapage: it tells the planner that the mirror of
  * its column can deliver the table's rows in order of a distance, or those with certain
- * ids.  Scans search the mirror (scan.c, search.c), which is kept fresh as for any search, by the LSNs of the table's
- * pages; so inserting into the index, and vacuuming it, do nothing.
+ * ids.  Scans search the mirror (scan.c, search.c).  Inserting into the index, and
+ * vacuuming it, tell the mirror what has changed (feed.c), in shared memory: neither
+ * needs the engine.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,6 +22,7 @@
 #include "commands/vacuum.h"
 #include "fmgr.h"
 #include "index/index.h"
+#include "mirror/feed.h"
 #include "utils/catcache.h"
 #include "utils/regproc.h"
 #include "utils/syscache.h"
@@ -36,7 +38,7 @@ GpuvecStrategyMeasure(StrategyNumber strategy)
 	return measures[strategy - GPUVEC_FIRST_DISTANCE];
 }
 
-/* A row was inserted: the table's page tells */
+/* A row was inserted, or a version that is the root of a new chain */
 #if PG_VERSION_NUM >= 140000
 static bool
 gpuvec_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid, Relation heap,
@@ -47,12 +49,14 @@ gpuvec_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid, Rela
 			  IndexUniqueCheck check_unique, IndexInfo *info)
 #endif
 {
+	FeedMark(index, ItemPointerGetBlockNumber(tid));
 	return false;
 }
 
 /*
- * Rows are about to be removed.  The callback is not asked: the index does not know
- * which rows it stands for, and what the engine has may be older than the table.
+ * Line pointers of rows are about to be made reusable: everything has to be looked at
+ * again.  The callback is not asked: the index does not know which rows it stands for,
+ * and what the engine has may be older than the table.
  */
 static IndexBulkDeleteResult *
 gpuvec_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
@@ -60,6 +64,7 @@ gpuvec_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 {
 	if (stats == NULL)
 		stats = palloc0_object(IndexBulkDeleteResult);
+	FeedMarkAll(info->index);
 	return stats;
 }
 

@@ -14,6 +14,7 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "common/measure.h"
+#include "mirror/mirror.h"
 #include "nodes/execnodes.h"
 #include "nodes/pathnodes.h"
 #include "nodes/tidbitmap.h"
@@ -32,6 +33,8 @@ extern gpuvec_measure GpuvecStrategyMeasure(StrategyNumber strategy);
 /* build.c */
 extern IndexBuildResult *gpuvec_build(Relation heap, Relation index, IndexInfo *info);
 extern void gpuvec_buildempty(Relation index);
+extern bool GpuvecBuildId(Relation index, uint8 *build);
+extern void GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target);
 
 /* scan.c */
 extern IndexScanDesc gpuvec_beginscan(Relation index, int nkeys, int norderbys);
@@ -63,6 +66,10 @@ typedef struct RootFinder
 #define tid_number(block, line) ((int64) (block) << 16 | (line))
 #define tid_number_block(number) ((BlockNumber) ((number) >> 16))
 #define tid_number_line(number) ((OffsetNumber) ((number) & 0xFFFF))
+
+/* The root that a hit of a rooted mirror names */
+#define hit_root(place) \
+	tid_number(gpuvec_hit_block(place), mirror_line_offset(gpuvec_hit_line(place)))
 
 extern int64 GpuvecFindRoot(RootFinder *finder, BlockNumber block, OffsetNumber line);
 

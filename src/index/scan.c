@@ -9,11 +9,11 @@
  * that refreshes in between do no harm.  Then all others: rows without a common id,
  * empty and null sets, which a scan of the table finds and a sort orders.
  *
- * The engine knows the tid of each row version; an index scan has to return the root
- * of its HOT chain, from where the executor follows the chain to the version that the
- * snapshot sees, the same one.  The order of roots is not the order of versions, so
- * rows of equal distance are collected and sorted once more; a group is complete when
- * a row of another distance follows.
+ * The mirror is a rooted one (see mirror.h): the engine knows the roots of HOT chains,
+ * from where the executor follows each chain to the version that the snapshot sees, if
+ * there is one.  Rows whose distances are equal though their scores are not (see
+ * rank_distance) are collected and sorted once more; a group is complete when a row of
+ * another distance follows.
  *
  * Only MVCC snapshots can use the mirror (in the middle of a command the mirror does
  * not know what is there now).
@@ -34,6 +34,7 @@
 #include "idset/idset.h"
 #include "index/index.h"
 #include "mirror/mirror.h"
+#include "mirror/page_reader.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "search/search.h"
@@ -45,7 +46,7 @@
 #include "utils/tuplesort.h"
 
 /* Rows of the first batch, and how batches grow */
-#define FIRST_BATCH		64
+#define FIRST_BATCH		128
 #define BATCH_GROWTH	8
 
 /* A row to return */
@@ -212,11 +213,11 @@ begin_engine(IndexScanDesc scan, KnnState *state)
 
 	if (state->query == NULL)
 		return false;
-	MirrorDescribe(scan->heapRelation, scan->indexRelation->rd_index->indkey.values[0],
-				   &state->target);
+	GpuvecDescribe(scan, &state->target);
 	if (state->target.mode != MIRROR_SHARED)
 		return false;
 	search->measure = state->measure;
+	search->roots = true;
 	search->queries = &state->wire;
 	search->nqueries = 1;
 	search->snapshot = scan->xs_snapshot;
@@ -233,6 +234,11 @@ finish_groups(KnnState *state)
 {
 	uint64		n = state->nrows;
 
+	if (state->measure != GPUVEC_COSINE)
+	{
+		state->nready = n;
+		return;
+	}
 	if (!state->complete)
 		while (n > state->next && state->rows[n - 1].distance == state->rows[state->nrows - 1].distance)
 			n--;
@@ -284,9 +290,7 @@ next_batch(IndexScanDesc scan, KnnState *state)
 		KnnRow    *row = &state->rows[state->nrows++];
 
 		row->distance = rank_distance(state->measure, hit->score);
-		row->root = GpuvecFindRoot(&state->finder, gpuvec_hit_block(hit->place),
-								   gpuvec_hit_line(hit->place));
-		CHECK_FOR_INTERRUPTS();
+		row->root = hit_root(hit->place);
 	}
 	state->complete = state->wire.nhits < search->k;
 	if (!state->complete)
@@ -321,16 +325,34 @@ next_ranked(IndexScanDesc scan, KnnState *state, KnnRow *row)
 	return true;
 }
 
+/* The set of a row of the table; *member: is the row in the index? */
+static Datum
+indexed_set(IndexScanDesc scan, RowForm *form, TupleTableSlot *slot, bool *member, bool *isnull)
+{
+	struct varlena *value;
+
+	*member = true;
+	if (form == NULL)
+		return slot_getattr(slot, scan->indexRelation->rd_index->indkey.values[0], isnull);
+	value = RowFormSlotValue(form, slot, member);
+	*isnull = value == NULL;
+	return PointerGetDatum(value);
+}
+
 /* Does the row belong to those that the engine does not return?  Its distance, then. */
 static bool
-is_other(const KnnState *state, TupleTableSlot *slot, AttrNumber attnum, double *distance,
+is_other(IndexScanDesc scan, RowForm *form, TupleTableSlot *slot, double *distance,
 		 bool *isnull)
 {
-	Datum		datum = slot_getattr(slot, attnum, isnull);
+	const KnnState *state = scan->opaque;
+	bool		member;
+	Datum		datum = indexed_set(scan, form, slot, &member, isnull);
 	IdSet	   *set;
 	uint32		common;
 	uint32		len;
 
+	if (!member)
+		return false;
 	if (state->query == NULL)
 		*isnull = true;
 	if (*isnull)
@@ -350,17 +372,21 @@ static void
 begin_others(IndexScanDesc scan, KnnState *state)
 {
 	Relation	heap = scan->heapRelation;
-	AttrNumber	attnum = scan->indexRelation->rd_index->indkey.values[0];
 	AttrNumber	columns[] = {1, 2};
 	Oid			operators[] = {Float8LessOperator, Int8LessOperator};
 	Oid			collations[] = {InvalidOid, InvalidOid};
 	bool		nulls_first[] = {false, false};
 	MemoryContext old = MemoryContextSwitchTo(state->context);
 	TupleDesc	desc = CreateTemplateTupleDesc(2);
+	MirrorTarget target;
 	TupleTableSlot *in = table_slot_create(heap, NULL);
 	TableScanDesc table = table_beginscan(heap, scan->xs_snapshot, 0, NULL);
 	MemoryContext row = AllocSetContextCreate(state->context, "gpuvec row", ALLOCSET_DEFAULT_SIZES);
+	RowForm    *form = NULL;
 
+	MirrorDescribeIndex(heap, scan->indexRelation, &target);
+	if (target.key.index != 0)
+		form = RowFormBegin(heap, scan->indexRelation);
 	TupleDescInitEntry(desc, 1, "distance", FLOAT8OID, -1, 0);
 	TupleDescInitEntry(desc, 2, "root", INT8OID, -1, 0);
 	state->slot = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
@@ -373,7 +399,7 @@ begin_others(IndexScanDesc scan, KnnState *state)
 		bool		isnull;
 
 		CHECK_FOR_INTERRUPTS();
-		if (is_other(state, in, attnum, &distance, &isnull))
+		if (is_other(scan, form, in, &distance, &isnull))
 		{
 			TupleTableSlot *out = state->slot;
 
@@ -393,6 +419,8 @@ begin_others(IndexScanDesc scan, KnnState *state)
 	}
 	MemoryContextSwitchTo(state->context);
 	table_endscan(table);
+	if (form)
+		RowFormEnd(form);
 	ExecDropSingleTupleTableSlot(in);
 	MemoryContextDelete(row);
 	tuplesort_performsort(state->sort);

@@ -40,16 +40,23 @@ key_measure(StrategyNumber strategy)
 	}
 }
 
+/* Describe the mirror of an index that is scanned */
+void
+GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target)
+{
+	MirrorDescribeIndex(GpuvecScanHeap(scan), scan->indexRelation, target);
+	target->fed = target->mode == MIRROR_SHARED &&
+		GpuvecBuildId(scan->indexRelation, target->build);
+}
+
 /* Find the rows; roots[] is allocated in the context, and not NULL even if n is 0 */
 void
 GpuvecFind(IndexScanDesc scan, ScanKey key, MemoryContext context, GpuvecFound *found)
 {
 	MemoryContext old = MemoryContextSwitchTo(context);
-	Relation	heap = GpuvecScanHeap(scan);
 	MirrorSearch search = {0};
 	MirrorQuery query = {0};
 	MirrorTarget target;
-	RootFinder	finder = {.heap = heap,.block = InvalidBlockNumber};
 	const char *reason = NULL;
 	IdSet	   *set;
 
@@ -61,9 +68,10 @@ GpuvecFind(IndexScanDesc scan, ScanKey key, MemoryContext context, GpuvecFound *
 		return;
 	}
 	set = DatumGetIdSetP(key->sk_argument);
-	MirrorDescribe(heap, scan->indexRelation->rd_index->indkey.values[0], &target);
+	GpuvecDescribe(scan, &target);
 	search.measure = key_measure(key->sk_strategy);
 	search.k = UINT64_MAX;
+	search.roots = true;
 	search.has_min_score = true;
 	search.min_score = 1.0;
 	search.queries = &query;
@@ -86,9 +94,7 @@ GpuvecFind(IndexScanDesc scan, ScanKey key, MemoryContext context, GpuvecFound *
 		{
 			uint64		place = query.hits[i].place;
 
-			found->roots[found->n++] = GpuvecFindRoot(&finder, gpuvec_hit_block(place),
-													  gpuvec_hit_line(place));
-			CHECK_FOR_INTERRUPTS();
+			found->roots[found->n++] = hit_root(place);
 		}
 	}
 	MemoryContextSwitchTo(old);

@@ -44,6 +44,18 @@ $primary->safe_psql('postgres', q{
 		IF distances IS DISTINCT FROM nullif(sorted[:k], '{}') THEN RETURN 'other distances with a limit'; END IF;
 		IF EXISTS (SELECT FROM unnest(ids, distances) AS r (i, d) WHERE d IS DISTINCT FROM sorted[array_position(sorted_ids, i)]) THEN RETURN 'a row with another distance'; END IF;
 		RETURN 'same';
+	END $$;
+
+	-- The search function, which uses the index's copy, returns the versions that are seen
+	CREATE FUNCTION compare_topk(q idset, k int, measure text) RETURNS text LANGUAGE plpgsql AS $$
+	DECLARE
+		found text;
+		sorted text;
+	BEGIN
+		EXECUTE format('SELECT string_agg(ctid || %L || s, $1) FROM (SELECT ctid, s FROM (SELECT ctid, tokens, %I(tokens, %L)::float8 AS s FROM docs) x WHERE s > 0 ORDER BY s DESC, ctid LIMIT %s) y',
+			' ', measure || CASE measure WHEN 'intersection' THEN '_count' ELSE '_similarity' END, q, k) INTO sorted USING ',';
+		SELECT string_agg(tid || ' ' || score, ',' ORDER BY rank) INTO found FROM gpuvec_topk('docs', 'tokens', q, k, measure);
+		RETURN CASE WHEN found IS NOT DISTINCT FROM sorted THEN 'same' ELSE 'other rows' END;
 	END $$;});
 $primary->backup('b');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
@@ -74,12 +86,20 @@ my @steps = (
 	sub { 'REINDEX INDEX docs_knn' },
 	sub { "COPY docs FROM STDIN;\n" . join('', map { $next++ . "\t5\t" . random_set(5) . "\n" } 1 .. 30) . "\\.\n" });
 
-# One answer a line: same, or what is wrong with which question
+my @measures = ('braun_blanquet', 'jaccard', 'cosine', 'intersection');
+
+# One answer a line: same, or what is wrong with which question.  Changes are found out in
+# all ways.
 sub questions
 {
-	return join(";\n", map {
+	my @freshness = @_ ? @_ : ('auto', 'wal', 'sweep');
+
+	return 'SET gpuvec.freshness = ' . $freshness[rand @freshness] . ";\n" . join(";\n", map {
 		my ($op, $q, $k, $filter) = ($operators[rand @operators], random_set(8), 1 + int(rand(300)), $filters[rand @filters]);
-		"SELECT r || CASE r WHEN 'same' THEN '' ELSE \$\$: $op $q $k $filter\$\$ END FROM compare('$op', '$q', $k, '$filter') r"; } 1 .. 6);
+		my $measure = $measures[rand @measures];
+		int(rand(3))
+		? "SELECT r || CASE r WHEN 'same' THEN '' ELSE \$\$: $op $q $k $filter\$\$ END FROM compare('$op', '$q', $k, '$filter') r"
+		: "SELECT r || CASE r WHEN 'same' THEN '' ELSE \$\$: $measure $q $k\$\$ END FROM compare_topk('$q', $k, '$measure') r"; } 1 .. 6);
 }
 
 my $wrong = 0;
@@ -113,12 +133,12 @@ is($asked, 130 * 6, 'all questions were answered');
 $primary->stop('immediate');
 $primary->start;
 $wrong = 0;
-ask_node($primary, 'after a crash', questions());
+ask_node($primary, 'after a crash', questions('auto'));
 $primary->wait_for_catchup($standby, 'replay');
 $primary->stop;
 $standby->promote;
 $standby->safe_psql('postgres', 'INSERT INTO docs VALUES ' . random_rows(100) . '; DELETE FROM docs WHERE id % 5 = 1');
-ask_node($standby, 'after promotion', questions());
+ask_node($standby, 'after promotion', questions('auto'));
 is($wrong, 0, 'after a crash and a promotion too');
 $standby->stop;
 done_testing();

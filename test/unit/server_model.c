@@ -220,7 +220,7 @@ model_refresh(client *c, model *m)
 {
 	gpuvec_state state;
 
-	if (!client_call(c, GPUVEC_MSG_REFRESH_BEGIN, &m->key, sizeof(m->key), GPUVEC_MSG_STATE))
+	if (!client_call(c, GPUVEC_MSG_REFRESH_BEGIN, REFRESH(&m->key), GPUVEC_MSG_STATE))
 		return false;
 	state = client_state(c);
 	if (!check(state.state == GPUVEC_READY, "a refresh has begun") ||
@@ -262,7 +262,7 @@ search_request(buffer *b, const gpuvec_mirror_key *key, uint64_t position, gpuve
 			   const model_query *queries, uint32_t n)
 {
 	gpuvec_search head = {
-		.key = *key,.position = position,.measure = measure,
+		.key = *key,.need.position = position,.measure = measure,
 		.method = random_below(GPUVEC_N_METHODS),.nqueries = n
 	};
 

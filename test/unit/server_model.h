@@ -10,6 +10,9 @@
 
 #include "server_client.h"
 
+/* A request for a refresh with the LSNs of all pages, and its size */
+#define REFRESH(of)		&(gpuvec_refresh) {.key = *(of),.lsns = 1}, sizeof(gpuvec_refresh)
+
 typedef struct model_row
 {
 	uint16_t	line;

@@ -139,7 +139,9 @@ compare_entries(const PrewarmEntry *a, const PrewarmEntry *b)
 		return a->database < b->database ? -1 : 1;
 	if (a->relation != b->relation)
 		return a->relation < b->relation ? -1 : 1;
-	return a->attnum < b->attnum ? -1 : a->attnum > b->attnum;
+	if (a->attnum != b->attnum)
+		return a->attnum < b->attnum ? -1 : 1;
+	return a->index < b->index ? -1 : a->index > b->index;
 }
 
 /* By identity, the last used first */
@@ -197,6 +199,7 @@ take_residents(const GpuvecReply *reply, Resident *residents)
 		resident->entry.database = info.key.database;
 		resident->entry.relation = info.key.relation;
 		resident->entry.attnum = info.key.attnum;
+		resident->entry.index = info.key.index;
 		resident->entry.bytes = info.device_bytes > 0 ? info.device_bytes : info.host_bytes;
 		resident->last_use = info.searches > 0 ? info.last_use : 0;
 		resident->rank = resident->last_use > 0 ? 0 : find_rank(&resident->entry);
@@ -205,7 +208,7 @@ take_residents(const GpuvecReply *reply, Resident *residents)
 	return n;
 }
 
-/* Make the list of what is resident; a rewritten table may have two mirrors */
+/* Make the list of what is resident; a table that was rewritten or got an index may have two mirrors */
 static void
 make_list(const GpuvecReply *reply, PrewarmList *list)
 {
@@ -451,7 +454,7 @@ entries_that_fit(const PrewarmList *list, uint64 budget)
 		if (bytes > budget)
 		{
 			ereport(LOG,
-					(errmsg("gpuvec autoprewarm loads %d of %d columns, which fill the engine's memory",
+					(errmsg("gpuvec autoprewarm loads %d of %d mirrors, which fill the engine's memory",
 							i, list->n)));
 			return i;
 		}

@@ -20,6 +20,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
+#include "commands/defrem.h"
 #include "commands/extension.h"
 #include "link/link.h"
 #include "mirror/autoprewarm.h"
@@ -91,19 +92,28 @@ is_idset(Oid type)
 	return result;
 }
 
-/* Does the relation (still) have this column of sets? */
+/* Is this a column of sets (still)? */
 static bool
-has_column(Relation rel, int32 attnum)
+is_set_column(Relation rel, int32 attnum)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	Form_pg_attribute att;
 
-	if (rel->rd_rel->relkind != RELKIND_RELATION && rel->rd_rel->relkind != RELKIND_MATVIEW)
-		return false;
 	if (attnum < 1 || attnum > desc->natts)
 		return false;
 	att = TupleDescAttr(desc, attnum - 1);
 	return !att->attisdropped && is_idset(att->atttypid);
+}
+
+/* Is this an index of ours on the relation, which may be scanned? */
+static bool
+is_index_of(Relation index, Relation rel)
+{
+	return index->rd_rel->relkind == RELKIND_INDEX &&
+		index->rd_rel->relam == get_am_oid("gpuvec", true) &&
+		index->rd_index->indrelid == RelationGetRelid(rel) &&
+		index->rd_index->indisvalid && index->rd_index->indisready &&
+		index->rd_index->indislive && is_set_column(index, 1);
 }
 
 /* Is the mirror resident? */
@@ -117,19 +127,17 @@ is_ready(const MirrorTarget *target)
 		MirrorState(&target->key, &state) && state.state == GPUVEC_READY;
 }
 
-/* Load the mirror of a column of an open relation, if there can be one */
+/* Load a mirror, unless it is there or has to be read anew for each search */
 static void
-load_column(Relation rel, Progress *progress)
+load_target(MirrorTarget *target, Progress *progress)
 {
-	MirrorTarget target;
 	const char *reason = NULL;
 	uint64		nrows;
 
-	MirrorDescribe(rel, progress->entry->attnum, &target);
-	if (target.mode != MIRROR_SHARED || is_ready(&target))
+	if (target->mode != MIRROR_SHARED || is_ready(target))
 		return;
 	PushActiveSnapshot(GetTransactionSnapshot());
-	if (MirrorPrewarm(&target, GetActiveSnapshot(), &nrows, &reason))
+	if (MirrorPrewarm(target, GetActiveSnapshot(), &nrows, &reason))
 		progress->loaded++;
 	else
 	{
@@ -141,29 +149,64 @@ load_column(Relation rel, Progress *progress)
 	PopActiveSnapshot();
 }
 
-/* Load one mirror of the list, unless its table has gone or is being altered */
+/* Has the relation rows of its own?  Its number may be that of something else by now. */
+static bool
+has_rows(Relation rel)
+{
+	return rel->rd_rel->relkind == RELKIND_RELATION || rel->rd_rel->relkind == RELKIND_MATVIEW;
+}
+
+/* Open a relation, unless it is gone or somebody alters it */
+static Relation
+open_unless_locked(Oid relid)
+{
+	if (ConditionalLockRelationOid(relid, AccessShareLock))
+		return try_relation_open(relid, NoLock);
+	ereport(LOG,
+			(errmsg("gpuvec autoprewarm passes over relation %u of database \"%s\", which is locked",
+					relid, get_database_name(MyDatabaseId))));
+	return NULL;
+}
+
+/* Load what an index makes of its table */
+static void
+load_index(Relation rel, Progress *progress)
+{
+	Relation	index = open_unless_locked(progress->entry->index);
+	MirrorTarget target;
+
+	if (index == NULL)
+		return;
+	if (is_index_of(index, rel))
+	{
+		MirrorDescribeIndex(rel, index, &target);
+		load_target(&target, progress);
+	}
+	relation_close(index, NoLock);
+}
+
+/* Load one mirror of the list, if there still is what it is a mirror of */
 static void
 load_entry(void *arg)
 {
 	Progress   *progress = arg;
-	Oid			relid = progress->entry->relation;
+	const PrewarmEntry *entry = progress->entry;
+	MirrorTarget target;
 	Relation	rel;
 
 	StartTransactionCommand();
-	if (ConditionalLockRelationOid(relid, AccessShareLock))
+	rel = open_unless_locked(entry->relation);
+	if (rel != NULL)
 	{
-		rel = try_relation_open(relid, NoLock);
-		if (rel != NULL)
+		if (has_rows(rel) && OidIsValid(entry->index))
+			load_index(rel, progress);
+		else if (has_rows(rel) && is_set_column(rel, entry->attnum))
 		{
-			if (has_column(rel, progress->entry->attnum))
-				load_column(rel, progress);
-			relation_close(rel, NoLock);
+			MirrorDescribe(rel, entry->attnum, &target);
+			load_target(&target, progress);
 		}
+		relation_close(rel, NoLock);
 	}
-	else
-		ereport(LOG,
-				(errmsg("gpuvec autoprewarm passes over relation %u of database \"%s\", which is locked",
-						relid, get_database_name(MyDatabaseId))));
 	CommitTransactionCommand();
 }
 
@@ -208,8 +251,8 @@ gpuvec_autoprewarm_load(Datum arg)
 	}
 	if (progress.loaded > 0)
 		ereport(LOG,
-				(errmsg_plural("gpuvec autoprewarm loaded %d column of database %u",
-							   "gpuvec autoprewarm loaded %d columns of database %u",
+				(errmsg_plural("gpuvec autoprewarm loaded %d mirror of database %u",
+							   "gpuvec autoprewarm loaded %d mirrors of database %u",
 							   progress.loaded, progress.loaded, MyDatabaseId)));
 	proc_exit(0);
 }

@@ -4,7 +4,7 @@
  *	  The file that says which mirrors are loaded again after a restart.
  *
  * A line that names the format, then a line for each mirror: database, relation,
- * number of the column, bytes.  It is replaced as a whole, so that a crash leaves
+ * number of the column, index, bytes.  It is replaced as a whole, so that a crash leaves
  * the old list or the new one.  The file is a hint: whatever is wrong with it is
  * logged, and what could not be read is not loaded.
  *
@@ -27,9 +27,10 @@ parse_entry(const char *line, PrewarmEntry *entry)
 	int			end = -1;
 	int			n;
 
-	n = sscanf(line, "%" SCNu32 " %" SCNu32 " %" SCNd32 " %" SCNu64 "%n",
-			   &entry->database, &entry->relation, &entry->attnum, &entry->bytes, &end);
-	return n == 4 && end >= 0 && strcmp(line + end, "\n") == 0;
+	n = sscanf(line, "%" SCNu32 " %" SCNu32 " %" SCNd32 " %" SCNu32 " %" SCNu64 "%n",
+			   &entry->database, &entry->relation, &entry->attnum, &entry->index, &entry->bytes,
+			   &end);
+	return n == 5 && end >= 0 && strcmp(line + end, "\n") == 0;
 }
 
 /* Read all lines behind the first.  False: the file is damaged. */
@@ -96,8 +97,8 @@ write_entries(FILE *file, const PrewarmList *list)
 	{
 		const PrewarmEntry *entry = &list->entries[i];
 
-		if (fprintf(file, "%u %u %d " UINT64_FORMAT "\n", entry->database, entry->relation,
-					entry->attnum, entry->bytes) < 0)
+		if (fprintf(file, "%u %u %d %u " UINT64_FORMAT "\n", entry->database, entry->relation,
+					entry->attnum, entry->index, entry->bytes) < 0)
 			return false;
 	}
 	return fflush(file) == 0;

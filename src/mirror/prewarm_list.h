@@ -14,12 +14,13 @@
 #define PREWARM_FILE		"gpuvec.autoprewarm"
 #define PREWARM_NEW_FILE	PREWARM_FILE ".tmp"
 
-/* A column whose mirror was resident */
+/* What had a mirror: a column, or what an index makes of its table */
 typedef struct PrewarmEntry
 {
 	Oid			database;
 	Oid			relation;
-	int32		attnum;
+	int32		attnum;			/* 0: an expression of the index */
+	Oid			index;			/* whose expression or predicate matters, or 0 */
 	uint64		bytes;			/* what the mirror took of the engine's memory */
 } PrewarmEntry;
 

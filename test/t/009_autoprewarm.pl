@@ -160,6 +160,40 @@ $node->safe_psql('postgres', q{ROLLBACK PREPARED 'lock'});
 best($node, 'a table that was locked');
 becomes(sub { listed($node) }, "$oid{docs} $oid{papers}", 'the list has it again');
 
+# mirrors of indexes: of a column, an expression and a predicate; one index is dropped
+$node->safe_psql('postgres', q{
+	CREATE TABLE notes (id int, note int[], tokens idset);
+	INSERT INTO notes SELECT i, ARRAY[i % 97, i % 89 + 100], ARRAY[i % 97, i % 89 + 100]::idset FROM generate_series(1, 5000) i;
+	CREATE INDEX notes_column ON notes USING gpuvec (tokens);
+	CREATE INDEX notes_expression ON notes USING gpuvec ((note::idset));
+	CREATE INDEX notes_predicate ON notes USING gpuvec (tokens) WHERE id % 2 = 0;
+	CREATE INDEX notes_dropped ON notes USING gpuvec (tokens) WHERE id % 2 = 1;
+	ALTER DATABASE postgres SET enable_seqscan = off;
+	ALTER DATABASE postgres SET enable_sort = off});
+my @indexes = map { "SELECT string_agg((id % 97)::text, ' ') FROM (SELECT id FROM notes $_ LIMIT 10) x" }
+	(q{ORDER BY tokens <-> '{1,101}'}, q{ORDER BY note::idset <-> '{2,102}'}, q{WHERE id % 2 = 0 ORDER BY tokens <-> '{3,103}'},
+	 q{WHERE id % 2 = 1 ORDER BY tokens <-> '{4,104}'});
+my @before = map { $node->safe_psql('postgres', $_) } @indexes;
+$oid{notes} = $node->safe_psql('postgres', q{SELECT 'notes'::regclass::oid});
+wait_for(sub { 4 == grep { $_ eq $oid{notes} } split ' ', listed($node) }, 'four mirrors of the table in the list');
+$node->safe_psql('postgres', 'DROP INDEX notes_dropped');
+pop @indexes;
+$node->restart;
+becomes(sub { resident($node) }, join(' ', sort { $a <=> $b } @oid{qw(docs papers notes notes notes)}), 'indexes: three mirrors of the table are resident');
+is(searches($node), '0', 'indexes: nobody searched');
+for my $i (0 .. $#indexes)
+{
+	like($node->safe_psql('postgres', "EXPLAIN $indexes[$i]"), qr/Index Scan using notes/, "index $i is used");
+	is($node->safe_psql('postgres', $indexes[$i]), $before[$i], "index $i: the rows are the same");
+}
+best($node, 'indexes');
+is($node->safe_psql('postgres', 'SELECT count(*), sum(loads) FROM gpuvec_stat_mirrors()'), '5|5', 'indexes: searches have used the mirrors that were there');
+$node->safe_psql('postgres', 'DROP TABLE notes');
+$node->safe_psql('postgres', 'ALTER DATABASE postgres RESET ALL');
+$node->restart;
+becomes(sub { resident($node) }, $all, 'the table of the indexes is dropped');
+becomes(sub { listed($node) }, "$oid{docs} $oid{papers}", 'it leaves the list');
+
 # whoever copies a database need not wait for a load in it, which goes on afterwards
 $node->safe_psql('other', q{BEGIN; SELECT pg_advisory_xact_lock(71866, 0); PREPARE TRANSACTION 'hold'});
 $node->append_conf('postgresql.conf', "gpuvec.injection_point = 'load-after-first-page'");
@@ -221,7 +255,7 @@ $from = log_size($node);
 $node->start;
 becomes(sub { listed($node) }, $oid{docs}, 'little memory: the list is that of what is resident');
 is(resident($node), $oid{docs}, 'little memory: what fits is loaded');
-is(says($node, 'autoprewarm loads 1 of 2 columns', $from), 1, 'little memory: the log says so');
+is(says($node, 'autoprewarm loads 1 of 2 mirrors', $from), 1, 'little memory: the log says so');
 
 # off: nothing is loaded, and the list is left alone
 $node->append_conf('postgresql.conf', 'gpuvec.autoprewarm = off');

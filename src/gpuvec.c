@@ -16,6 +16,7 @@
 #include "common/method.h"
 #include "fmgr.h"
 #include "link/supervisor.h"
+#include "mirror/autoprewarm.h"
 #include "miscadmin.h"
 #include "search/search.h"
 #include "utils/guc.h"
@@ -34,6 +35,7 @@ int			gpuvec_max_sessions = 1000;
 char	   *gpuvec_engine_program = NULL;
 bool		gpuvec_verify = false;
 int			gpuvec_method_choice = GPUVEC_METHOD_AUTO;
+bool		gpuvec_autoprewarm = true;
 
 static const struct config_enum_entry engine_options[] = {
 	{"auto", GPUVEC_ENGINE_AUTO, false},
@@ -143,6 +145,14 @@ _PG_init(void)
 							 &gpuvec_method_choice, GPUVEC_METHOD_AUTO, method_options,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 
+	/* only the server's start looks at it, and a session may not create such a variable */
+	DefineCustomBoolVariable("gpuvec.autoprewarm",
+							 "Loads tables again after a restart.",
+							 "It has no effect unless gpuvec is in shared_preload_libraries.",
+							 &gpuvec_autoprewarm, true,
+							 process_shared_preload_libraries_in_progress ? PGC_POSTMASTER : PGC_SIGHUP,
+							 0, NULL, NULL, NULL);
+
 #ifdef GPUVEC_TEST_HOOKS
 	DefineCustomEnumVariable("gpuvec.freshness",
 							 "How changes of tables are found out.",
@@ -161,7 +171,11 @@ _PG_init(void)
 	TopKScanInit();
 
 	if (process_shared_preload_libraries_in_progress && !IsBinaryUpgrade)
+	{
 		GpuvecRegisterSupervisor();
+		if (gpuvec_autoprewarm)
+			AutoprewarmRegister();
+	}
 }
 
 #ifdef GPUVEC_TEST_HOOKS

@@ -19,6 +19,11 @@
  * from the index to a sort where they are about as fast, at some thousand of 10,000
  * rows and 100,000 and more of a million, and a query without LIMIT sorts.
  *
+ * A scan without an order has all rows found before the first one comes: then the engine
+ * sorts, sends, and has to be asked for more, and the session checks the rows, which is
+ * what a search of a large part of the table mostly costs.  Measured: 0.5 microseconds a
+ * row, up to 1.4 for half of a table.
+ *
  * Whether the mirror is there is not asked: it has to be loaded once, whichever search is
  * the first, and if that made searches look dear none would ever load it.  But
  * a table that has no lasting mirror, for it is temporary or unlogged, is scanned and
@@ -98,6 +103,10 @@ gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 	}
 	if (!has_mirrors(root, info->rel))
 		*startup_cost += cost_without_mirror(info->rel, rows, ordered);
-	*total_cost = *startup_cost + *selectivity * info->rel->tuples *
-		(cpu_index_tuple_cost + (ordered ? ORDERED_OPERATORS : FOUND_OPERATORS) * cpu_operator_cost);
+	rows = *selectivity * info->rel->tuples;
+	if (ordered)
+		*total_cost = *startup_cost + rows * ORDERED_OPERATORS * cpu_operator_cost;
+	else
+		*total_cost = *startup_cost += rows * FOUND_OPERATORS * cpu_operator_cost;
+	*total_cost += rows * cpu_index_tuple_cost;
 }

@@ -24,6 +24,7 @@
 #include "index/index.h"
 #include "mirror/feed.h"
 #include "utils/catcache.h"
+#include "utils/lsyscache.h"
 #include "utils/regproc.h"
 #include "utils/syscache.h"
 
@@ -81,21 +82,36 @@ gpuvec_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 	return stats;
 }
 
+/* Does an operator take and return what scans expect of its strategy? */
+static bool
+operator_fits(Form_pg_amop amop)
+{
+	Oid			left;
+	Oid			right;
+
+	op_input_types(amop->amopopr, &left, &right);
+	if (left != amop->amoplefttype || right != amop->amoprighttype)
+		return false;
+	if (amop->amopstrategy == GPUVEC_REACHES ? !type_is_rowtype(right) : left != right)
+		return false;
+	if (amop->amoppurpose == AMOP_SEARCH)
+		return amop->amopstrategy > GPUVEC_LAST_DISTANCE && get_op_rettype(amop->amopopr) == BOOLOID;
+	return amop->amopstrategy <= GPUVEC_LAST_DISTANCE && get_op_rettype(amop->amopopr) == FLOAT8OID &&
+		opfamily_can_sort_type(amop->amopsortfamily, FLOAT8OID);
+}
+
 /* Is an operator of a family one that scans understand? */
 static bool
 operator_valid(Form_pg_amop amop, const char *family)
 {
-	bool		ok = amop->amopstrategy >= GPUVEC_FIRST_DISTANCE &&
-		amop->amopstrategy <= GPUVEC_N_STRATEGIES &&
-		amop->amoppurpose == (amop->amopstrategy <= GPUVEC_LAST_DISTANCE ? AMOP_ORDER : AMOP_SEARCH) &&
-		amop->amoplefttype == amop->amoprighttype;
-
-	if (!ok)
-		ereport(INFO,
-				(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
-				 errmsg("operator family \"%s\" of access method %s contains operator %s with invalid strategy number %d or purpose",
-						family, "gpuvec", format_operator(amop->amopopr), amop->amopstrategy)));
-	return ok;
+	if (amop->amopstrategy >= GPUVEC_FIRST_DISTANCE && amop->amopstrategy <= GPUVEC_N_STRATEGIES &&
+		operator_fits(amop))
+		return true;
+	ereport(INFO,
+			(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
+			 errmsg("operator family \"%s\" of access method %s contains operator %s with invalid strategy number %d, purpose or types",
+					family, "gpuvec", format_operator(amop->amopopr), amop->amopstrategy)));
+	return false;
 }
 
 static bool

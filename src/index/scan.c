@@ -60,7 +60,7 @@ typedef enum KnnPhase
 {
 	SCAN_ENGINE,				/* rows that rank */
 	SCAN_OTHERS,				/* rows that do not, from the sort */
-	SCAN_FOUND,					/* without an order: what a search key found */
+	SCAN_FOUND,					/* without an order: what the search keys found */
 	SCAN_END
 } KnnPhase;
 
@@ -442,22 +442,6 @@ next_other(KnnState *state, KnnRow *row)
 	return true;
 }
 
-/*
- * The key to search by; the others are left to the executor, which checks all keys
- * of each row.
- */
-static ScanKey
-choose_key(IndexScanDesc scan)
-{
-	ScanKey		best = &scan->keyData[0];
-
-	/* equality and containment find fewer rows */
-	for (int i = 1; i < scan->numberOfKeys; i++)
-		if (scan->keyData[i].sk_strategy > best->sk_strategy)
-			best = &scan->keyData[i];
-	return best;
-}
-
 /* The next row of all */
 static bool
 next_row(IndexScanDesc scan, KnnState *state, KnnRow *row)
@@ -475,7 +459,7 @@ next_row(IndexScanDesc scan, KnnState *state, KnnRow *row)
 	{
 		if (state->found.roots == NULL && !state->found.all)
 		{
-			GpuvecFind(scan, choose_key(scan), state->context, &state->found);
+			GpuvecFind(scan, state->context, &state->found);
 			state->next = 0;
 		}
 		if (!state->found.all)
@@ -520,7 +504,7 @@ count_scan(IndexScanDesc scan)
 #endif
 }
 
-/* The rows that satisfy a search key, in a bitmap; all are checked once more */
+/* The rows that may satisfy the search keys, in a bitmap; all are checked once more */
 int64
 gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap)
 {
@@ -528,7 +512,7 @@ gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap)
 
 	check_snapshot(scan->xs_snapshot);
 	count_scan(scan);
-	GpuvecFind(scan, choose_key(scan), state->context, &state->found);
+	GpuvecFind(scan, state->context, &state->found);
 	if (state->found.all)
 	{
 		BlockNumber nblocks = RelationGetNumberOfBlocks(GpuvecScanHeap(scan));

@@ -114,7 +114,7 @@ measure_pgvector() {
 measure_small() {
 	index gpuvec-small "CREATE INDEX docs_small_gpuvec ON docs_small USING gpuvec (tokens)" docs_small_gpuvec
 	warm_up small
-	contender gpuvec small "" "$(gpuvec_sql small)" 'Index Scan using docs_small_gpuvec' reference
+	contender gpuvec small "" "$(gpuvec_sql small)" 'Index Scan using docs_small_gpuvec' reference gpuvec-small
 	contender 'sequential scan, one process' small "$no_index; $one_process" "$(gpuvec_sql small)" 'Seq Scan on docs_small' exact
 	measure_rum
 	measure_pgvector

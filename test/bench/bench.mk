@@ -14,7 +14,7 @@
 # BENCH_DIR  folder for the server and its data; removed at the end
 #
 # bench-peers and bench-index: ROWS, QUERIES, THREADS (0: all), and
-# SMALL_ROWS   rows for RUM and pgvector
+# SMALL_ROWS   rows for RUM and pgvector         REPEATS, ROUNDS   of bench-index: see index_cost.sh
 # PEERS_ROOT   a folder with these extensions, unpacked there as they would be below / (with
 #              "dpkg -x", say), if they are not installed
 
@@ -40,7 +40,7 @@ bench: all bench-engine
 		bash $(srcdir)/test/bench/bench.sh
 
 # these build and start a server as "make check" does
-PEERS_SETTINGS = $(foreach v,ROWS SMALL_ROWS QUERIES THREADS PEERS_ROOT,$(if $(filter command line environment,$(origin $(v))),$(v)='$($(v))')) \
+PEERS_SETTINGS = $(foreach v,ROWS SMALL_ROWS QUERIES THREADS PEERS_ROOT REPEATS ROUNDS,$(if $(filter command line environment,$(origin $(v))),$(v)='$($(v))')) \
 	PG_CONFIG='$(PG_CONFIG)' WITH_CUDA='$(WITH_CUDA)' BENCH_BIN='$(CURDIR)/$(BENCH_BIN)'
 
 bench-peers: $(BENCH_BIN)/bench_gen

@@ -26,7 +26,7 @@
 #include "limits.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 4
+#define GPUVEC_PROTOCOL_VERSION 5
 
 /* No frame is longer; senders split pages long before */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -44,6 +44,7 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_DROP,			/* gpuvec_drop -> COUNT */
 	GPUVEC_MSG_LIST,			/* nothing -> MIRRORS */
 	GPUVEC_MSG_ENGINE,			/* nothing -> ENGINE_INFO */
+	GPUVEC_MSG_REFRESH,			/* gpuvec_refresh_once, gpuvec_page ... -> STATE */
 
 	/* engine -> session */
 	GPUVEC_MSG_WELCOME = 64,	/* gpuvec_welcome */
@@ -195,6 +196,18 @@ typedef struct gpuvec_commit
 	uint32_t	nblocks;
 	uint32_t	padding;
 } gpuvec_commit;
+
+/*
+ * A whole refresh in one message, with its pages.  It is made only if the mirror still
+ * is what the session knows: the refresh of this number made it.  The answer's state
+ * tells whether it was made.
+ */
+typedef struct gpuvec_refresh_once
+{
+	gpuvec_mirror_key key;
+	uint64_t	known;
+	gpuvec_commit commit;
+} gpuvec_refresh_once;
 
 /*
  * Drop the shared mirrors of a relation (0: of the whole database), or the one

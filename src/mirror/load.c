@@ -244,29 +244,69 @@ is_stale(const Stale *stale, PageReader *reader, BlockNumber block)
 	return PageReaderLSN(reader, block) != known;
 }
 
-/* Send the pages that are stale or new */
+/*
+ * Read the pages that are stale or new, and send them, or leave them in out.  False: the
+ * connection was lost.
+ */
 static bool
-send_stale(MirrorTarget *target, Snapshot snapshot, Stale *stale, BlockNumber nknown,
-		   BlockNumber nblocks)
+read_stale(MirrorTarget *target, Snapshot snapshot, Stale *stale, BlockNumber nknown,
+		   BlockNumber nblocks, bool send, StringInfo out)
 {
 	PageReader *reader = PageReaderBegin(target, snapshot);
-	StringInfoData out;
 	bool		ok = true;
 
-	initStringInfo(&out);
+	stale->next = 0;
 	for (BlockNumber block = next_block(stale, 0, nknown); ok && block < nblocks;
 		 block = next_block(stale, block + 1, nknown))
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (block < nknown && !is_stale(stale, reader, block))
 			continue;
-		PageReaderRead(reader, block, &out);
-		ok = send_pages(&out, false);
+		PageReaderRead(reader, block, out);
+		if (send)
+			ok = send_pages(out, false);
+		else if (out->len > FRAME_BYTES)
+			break;
 	}
 	PageReaderEnd(reader);
-	ok = ok && send_pages(&out, true);
+	return ok && (!send || send_pages(out, true));
+}
+
+/*
+ * Refresh in one message, if it is not too long: with the pages that are listed, of a
+ * mirror in this state.  Sets state to what the mirror is then; *made: was it sent?
+ */
+static bool
+refresh_once(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
+			 XLogRecPtr position, Stale *stale, gpuvec_state *state, bool *made)
+{
+	BlockNumber nblocks = RelationGetNumberOfBlocks(target->rel);
+	gpuvec_refresh_once head = {.key = target->key,.known = state->refresh,
+		.commit = {.position = position,.feed = need->feed,.applied = need->applied,.nblocks = nblocks}
+	};
+	StringInfoData out;
+	GpuvecPiece pieces[2];
+	GpuvecReply reply;
+	bool		ok;
+
+	initStringInfo(&out);
+	(void) read_stale(target, snapshot, stale, state->nblocks, nblocks, false, &out);
+	*made = out.len <= FRAME_BYTES;
+	if (!*made)
+	{
+		pfree(out.data);
+		return true;
+	}
+	GPUVEC_INJECTION("refresh-before-commit");
+	pieces[0] = (GpuvecPiece) {&head, sizeof(head)};
+	pieces[1] = (GpuvecPiece) {out.data, out.len};
+	ok = GpuvecLinkCall(GPUVEC_MSG_REFRESH, pieces, 2, GPUVEC_MSG_STATE, sizeof(*state), &reply);
 	pfree(out.data);
-	return ok;
+	if (!ok)
+		return false;
+	memcpy(state, reply.data, sizeof(*state));
+	pfree(reply.data);
+	return true;
 }
 
 /*
@@ -309,22 +349,28 @@ refresh(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 	XLogRecPtr	position = find_stale(target, need, state, &stale);
 	BlockNumber nblocks;
 	GpuvecReply reply;
+	StringInfoData out;
+	bool		made = false;
 	bool		ok;
 
+	if (stale.listed &&
+		(!refresh_once(target, snapshot, need, position, &stale, state, &made) || made))
+		return made;
 	if (!begin_refresh(target, !stale.listed, state, &reply))
 		return false;
 	if (state->state != GPUVEC_READY)
 		return true;
-	if (state->refresh < before.refresh || state->checked < before.checked ||
-		(position == 0 && (state->feed != before.feed || state->applied < before.applied)))
+	if (state->refresh != before.refresh && stale.listed)
 	{
-		/* loaded anew meanwhile, by a session of the past: what we know is too little */
+		/* loaded anew meanwhile, by a session of the past: what we know is not enough */
 		GpuvecLinkClose();
 		return false;
 	}
 	stale.lsns = reply.data + sizeof(gpuvec_state);
 	nblocks = RelationGetNumberOfBlocks(target->rel);
-	ok = send_stale(target, snapshot, &stale, state->nblocks, nblocks);
+	initStringInfo(&out);
+	ok = read_stale(target, snapshot, &stale, state->nblocks, nblocks, true, &out);
+	pfree(out.data);
 	pfree(reply.data);
 	if (stale.pages.blocks)
 		pfree(stale.pages.blocks);
@@ -353,20 +399,24 @@ busy_nap(int attempt)
 
 /*
  * Make sure that the mirror is as fresh as `need`, which the caller asked for after its
- * snapshot.
+ * snapshot.  `known`: what it was when the engine last told, or NULL; a refresh that is
+ * made by it is not made if it is not that any more.
  */
 bool
 MirrorEnsure(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
-			 gpuvec_state *state)
+			 const gpuvec_state *known, gpuvec_state *state)
 {
 	LOCKTAG		tag;
-	bool		ok;
+	bool		ok = true;
 
 	mirror_lock_tag(&target->key, &tag);
 	(void) LockAcquire(&tag, ExclusiveLock, false, false);
 	for (int attempt = 0;; attempt++)
 	{
-		ok = MirrorState(&target->key, state);
+		if (attempt == 0 && known != NULL && known->state == GPUVEC_READY)
+			*state = *known;
+		else
+			ok = MirrorState(&target->key, state);
 		if (!ok || gpuvec_fresh(state, need))
 			break;
 		if (state->state == GPUVEC_READY)

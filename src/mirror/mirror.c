@@ -526,10 +526,9 @@ typedef struct Known
 	 * old one just proves less.  Numbers of another engine (connection) prove nothing.
 	 */
 	uint64		generation;
-	uint64		refresh;
+	gpuvec_state state;
 
-	/* nothing was changed in (checked, until], by the WAL (see wal.c) */
-	XLogRecPtr	checked;
+	/* nothing was changed in (state.checked, until], by the WAL (see wal.c) */
 	XLogRecPtr	until;
 } Known;
 
@@ -560,12 +559,11 @@ remember(const MirrorTarget *target, const gpuvec_state *state)
 {
 	Known	   *known = known_place(target);
 
-	if (known != known_mirror(target) || known->checked > state->checked)
+	if (known != known_mirror(target) || known->state.checked > state->checked)
 		known->until = 0;
 	known->key = target->key;
 	known->generation = GpuvecLinkGeneration();
-	known->refresh = state->refresh;
-	known->checked = state->checked;
+	known->state = *state;
 	known->until = Max(known->until, state->checked);
 }
 
@@ -575,7 +573,7 @@ known_refresh(const MirrorTarget *target)
 {
 	Known	   *known = known_mirror(target);
 
-	return known && known->generation == GpuvecLinkGeneration() ? known->refresh : 0;
+	return known && known->generation == GpuvecLinkGeneration() ? known->state.refresh : 0;
 }
 
 /*
@@ -589,7 +587,7 @@ position_needed(MirrorTarget *target)
 	Known	   *known = known_mirror(target);
 	XLogRecPtr	position = MirrorPosition();
 
-	if (known == NULL || known->checked == 0)
+	if (known == NULL || known->state.checked == 0)
 		return position;
 	if (position > known->until)
 	{
@@ -597,7 +595,7 @@ position_needed(MirrorTarget *target)
 			return position;
 		known->until = position;
 	}
-	return known->checked;
+	return known->state.checked;
 }
 
 /*
@@ -612,6 +610,7 @@ ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
 	{
 		gpuvec_state *state = &answer->head.state;
 		gpuvec_freshness now = {.position = MirrorPosition()};
+		gpuvec_state after;
 
 		if (!ask(request, need, search->context, answer))
 			return false;
@@ -626,8 +625,8 @@ ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
 			if (!MirrorLoad(target, search->snapshot, need, state))
 				return false;
 		}
-		else if (!MirrorEnsure(target, search->snapshot,
-							   need->position ? need : &now, state))
+		else if (!MirrorEnsure(target, search->snapshot, need->position ? need : &now,
+							   attempt == 0 ? state : NULL, &after))
 			return false;
 	}
 	ereport(ERROR,
@@ -698,7 +697,7 @@ take_map(MirrorTarget *target, MirrorSearch *search, MirrorVisibility *visibilit
 		return false;
 	if (state.state != GPUVEC_READY &&
 		!MirrorEnsure(target, search->snapshot, &(gpuvec_freshness) {.position = MirrorPosition()},
-					  &state))
+					  NULL, &state))
 		return false;
 	GPUVEC_INJECTION("search-before-map");
 	MirrorVisibilityTakeMap(visibility, state.refresh);
@@ -722,14 +721,28 @@ drop_private(MirrorTarget *target)
 		pfree(reply.data);
 }
 
-/* How fresh has the mirror to be for a search that begins now? */
-static void
+/*
+ * How fresh has the mirror to be for a search that begins now?  If this session's own
+ * last search shows that it is not, it is refreshed at once.  False: the connection was
+ * lost.
+ */
+static bool
 how_fresh(MirrorTarget *target, const MirrorSearch *search, gpuvec_freshness *need)
 {
+	Known	   *known = known_mirror(target);
+	gpuvec_state state;
+
 	/* a feed does not tell of what the visibility map has to be trusted for */
 	if (search->roots && target->fed)
 		FeedRead(target->index, target->build, need);
 	need->position = need->feed ? MirrorPosition() : position_needed(target);
+	if (known == NULL || known->generation != GpuvecLinkGeneration() ||
+		gpuvec_fresh(&known->state, need))
+		return true;
+	if (!MirrorEnsure(target, search->snapshot, need, &known->state, &state))
+		return false;
+	remember(target, &state);
+	return true;
 }
 
 /* Search once.  False: the connection was lost. */
@@ -746,7 +759,7 @@ try_topk(MirrorTarget *target, MirrorSearch *search)
 	ok = take_map(target, search, visibility);
 	GPUVEC_INJECTION("search-before-position");
 	if (ok && target->mode == MIRROR_SHARED)
-		how_fresh(target, search, &need);
+		ok = how_fresh(target, search, &need);
 	for (uint32 first = 0; ok && first < search->nqueries; first += group)
 		ok = search_group(target, search, visibility, need, first,
 						  Min(first + group, search->nqueries));
@@ -817,7 +830,7 @@ MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows, const char
 		if (GpuvecLinkOpen(true, reason) != GPUVEC_LINK_READY)
 			return false;
 		need = (gpuvec_freshness) {.position = MirrorPosition()};
-		if (MirrorEnsure(target, snapshot, &need, &state))
+		if (MirrorEnsure(target, snapshot, &need, NULL, &state))
 		{
 			*nrows = state.nrows;
 			return true;

@@ -113,7 +113,7 @@ extern bool MirrorState(const gpuvec_mirror_key *key, gpuvec_state *state);
 extern bool MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 					   gpuvec_state *state);
 extern bool MirrorEnsure(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
-						 gpuvec_state *state);
+						 const gpuvec_state *known, gpuvec_state *state);
 
 /* visibility.c */
 typedef struct MirrorVisibility MirrorVisibility;

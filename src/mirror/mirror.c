@@ -13,6 +13,8 @@
  */
 #include "gpuvec.h"
 
+#include <math.h>
+
 #include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/tableam.h"
@@ -273,17 +275,37 @@ reserve_hits(MirrorSearch *search, MirrorQuery *query, uint64 n)
 }
 
 /*
- * How many rows to ask for, for one query.  A little more than what is missing,
- * so that a few invisible rows cost no second trip.
+ * How many rows of the engine have as many of a restricted search among them as are
+ * missing?  With two standard deviations more than expected one trip mostly suffices.
+ */
+static uint64
+rows_to_look_at(const MirrorSearch *search, uint64 missing)
+{
+	double		rows = (missing + 2 * sqrt((double) missing)) / search->share;
+
+	return rows < GPUVEC_MAX_K ? (uint64) rows + 2 : GPUVEC_MAX_K;
+}
+
+/*
+ * How many rows to ask for, for one query of as many that need some.  A little more
+ * than what is missing, so that a few invisible rows cost no second trip.  For a
+ * restricted search ever more (page grows), since its rows may be rare among the best.
  */
 static uint32
-rows_to_ask(const MirrorSearch *search, const MirrorQuery *query, uint32 page)
+rows_to_ask(const MirrorSearch *search, const MirrorQuery *query, uint32 page, uint32 queries)
 {
 	uint64		missing;
 
 	if (search->k == UINT64_MAX)
 		return page;
 	missing = search->k - Min(query->nhits, search->k);
+	if (search->among)
+	{
+		uint64		rows = rows_to_look_at(search, missing) * (page / FIRST_ALL_ROWS);
+
+		rows = Min(rows, Max(ANSWER_HITS / queries, 1));
+		return Min(Max(rows, missing), GPUVEC_MAX_K);
+	}
 	if (missing <= GPUVEC_FAST_K)
 		return Min(missing + missing / 16 + 2, Max(GPUVEC_FAST_K, missing));
 	return Min(missing, GPUVEC_MAX_K);
@@ -306,9 +328,14 @@ make_request(Request *request, MirrorTarget *target, MirrorSearch *search,
 			 const MirrorVisibility *visibility, uint32 first, uint32 last, uint32 page)
 {
 	uint64		nids = 0;
+	uint32		open = 0;
 
 	for (uint32 i = first; i < last; i++)
+	{
 		nids += search->queries[i].len;
+		if (!search->queries[i].done)
+			open++;
+	}
 	request->n = 0;
 	request->nids = 0;
 	request->queries = palloc0_array(gpuvec_query, last - first);
@@ -323,7 +350,7 @@ make_request(Request *request, MirrorTarget *target, MirrorSearch *search,
 		if (query->done)
 			continue;
 		wire->len = query->len;
-		wire->k = rows_to_ask(search, query, page);
+		wire->k = rows_to_ask(search, query, page, open);
 		if (search->has_min_score)
 		{
 			wire->flags |= GPUVEC_QUERY_MIN_SCORE;
@@ -428,8 +455,36 @@ sort_groups(MirrorSearch *search, MirrorQuery *query)
 }
 
 /*
+ * Is this a row to return: visible, and one of those that the search is restricted to?
+ * Few are, so they are looked up before anything is fetched.  A rooted mirror does not
+ * know the tid of the row that is visible, but its page.
+ */
+static bool
+wanted(const MirrorTarget *target, const MirrorSearch *search, MirrorVisibility *visibility,
+	   MirrorHit *hit, const MirrorQuery *query)
+{
+	const MirrorTidSet *among = search->among;
+	ItemPointerData tid;
+
+	if (among == NULL)
+		return MirrorVisible(visibility, hit, query, search->measure);
+	MirrorHitTid(hit, &tid);
+	if (!target->key.rooted)
+		return MirrorTidSetHas(among, ItemPointerGetBlockNumber(&tid),
+							   ItemPointerGetOffsetNumber(&tid)) &&
+			MirrorVisible(visibility, hit, query, search->measure);
+	if (!MirrorTidSetHasBlock(among, ItemPointerGetBlockNumber(&tid)) ||
+		!MirrorVisible(visibility, hit, query, search->measure))
+		return false;
+	MirrorHitTid(hit, &tid);
+	return MirrorTidSetHas(among, ItemPointerGetBlockNumber(&tid),
+						   ItemPointerGetOffsetNumber(&tid));
+}
+
+/*
  * Take the visible rows of one query's answer.  Its first ones stay where they are
- * in the answer, which then has to be kept.
+ * in the answer, which then has to be kept; but for a restricted search, which takes
+ * few of many.
  */
 static void
 take_hits(MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
@@ -438,7 +493,9 @@ take_hits(MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
 	bool		groups = target->key.rooted && !search->roots;
 	bool		full = query->nhits >= search->k && !groups;
 
-	if (query->nhits == 0)
+	if (search->among)
+		 /* as they come */ ;
+	else if (query->nhits == 0)
 	{
 		query->hits = hits;
 		query->maxhits = 0;
@@ -457,6 +514,7 @@ take_hits(MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
 		}
 		query->after_score = hit.score;
 		query->after_tid = gpuvec_hit_tid(hit.place);
+		query->looked++;
 		if (search->roots)
 		{
 			MirrorHit	seen = hit;
@@ -466,12 +524,18 @@ take_hits(MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
 				(void) MirrorVisible(visibility, &seen, query, search->measure);
 			query->hits[query->nhits++] = hit;
 		}
-		else if (MirrorVisible(visibility, &hit, query, search->measure))
+		else if (wanted(target, search, visibility, &hit, query))
+		{
+			if (search->among)
+				reserve_hits(search, query, 1);
 			query->hits[query->nhits++] = hit;
+		}
 		full = query->nhits >= search->k && !groups;
 		CHECK_FOR_INTERRUPTS();
 	}
 	query->done = n < asked || full;
+	if (!query->done && search->among && query->looked >= search->max_looked)
+		query->done = query->abandoned = true;
 	query->has_after = !query->done;
 	if (query->done && groups)
 		sort_groups(search, query);
@@ -726,7 +790,8 @@ static bool
 try_topk(MirrorTarget *target, MirrorSearch *search)
 {
 	MirrorVisibility *visibility = MirrorVisibilityBegin(target, search->snapshot);
-	uint64		ask = search->k == UINT64_MAX ? FIRST_ALL_ROWS : Min(search->k, GPUVEC_MAX_K);
+	uint64		ask = search->k == UINT64_MAX ? FIRST_ALL_ROWS :
+		search->among ? rows_to_look_at(search, search->k) : Min(search->k, GPUVEC_MAX_K);
 	uint32		group = Max(ANSWER_HITS / ask, 1);
 	gpuvec_freshness need = {0};
 	bool		ok;
@@ -756,6 +821,8 @@ reset_queries(MirrorSearch *search)
 		query->nhits = query->maxhits = 0;
 		query->hits = NULL;
 		query->done = query->skip;
+		query->abandoned = false;
+		query->looked = 0;
 		query->has_after = query->resumes;
 		query->after_score = query->resume_score;
 		query->after_tid = query->resume_tid;

@@ -19,6 +19,7 @@
 #include "common/measure.h"
 #include "common/protocol.h"
 #include "executor/tuptable.h"
+#include "utils/array.h"
 #include "utils/rel.h"
 #include "utils/snapshot.h"
 
@@ -61,6 +62,13 @@ MirrorHitTid(const MirrorHit *hit, ItemPointer tid)
 				   mirror_line_offset(gpuvec_hit_line(hit->place)));
 }
 
+/* Rows of a table: ascending and distinct, as gpuvec_tid(block, offset) */
+typedef struct MirrorTidSet
+{
+	uint64	   *tids;
+	uint64		n;
+} MirrorTidSet;
+
 /* One query and its results; ids are ascending and distinct */
 typedef struct MirrorQuery
 {
@@ -78,6 +86,8 @@ typedef struct MirrorQuery
 
 	/* while searching */
 	bool		done;
+	bool		abandoned;		/* because max_looked was reached; hits are not all */
+	uint64		looked;			/* rows of the engine that were looked at */
 	bool		has_after;
 	double		after_score;
 	uint64		after_tid;
@@ -94,6 +104,9 @@ typedef struct MirrorSearch
 	uint32		nqueries;
 	Snapshot	snapshot;
 	bool		roots;			/* give the entries of a rooted mirror, visible or not */
+	const MirrorTidSet *among;	/* only these rows; NULL: all */
+	double		share;			/* then, of the table's rows that these are, about */
+	uint64		max_looked;		/* and when to abandon a query */
 	MemoryContext context;		/* hits live here */
 	uint64		engine_us;		/* time spent in the engine */
 } MirrorSearch;
@@ -121,5 +134,10 @@ extern void MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh
 extern bool MirrorVisible(MirrorVisibility *visibility, gpuvec_hit *hit,
 						  const MirrorQuery *query, gpuvec_measure measure);
 extern void MirrorVisibilityEnd(MirrorVisibility *visibility);
+
+/* tid_set.c */
+extern MirrorTidSet *MirrorTidSetMake(ArrayType *array);
+extern bool MirrorTidSetHas(const MirrorTidSet *set, BlockNumber block, OffsetNumber line);
+extern bool MirrorTidSetHasBlock(const MirrorTidSet *set, BlockNumber block);
 
 #endif							/* GPUVEC_MIRROR_H */

@@ -275,37 +275,41 @@ reserve_hits(MirrorSearch *search, MirrorQuery *query, uint64 n)
 }
 
 /*
- * How many rows of the engine have as many of a restricted search among them as are
- * missing?  With two standard deviations more than expected one trip mostly suffices.
+ * How many rows of the engine probably have as many of those among them that a search is
+ * restricted to?  Two standard deviations more than expected, so that one trip mostly
+ * suffices.
  */
-static uint64
-rows_to_look_at(const MirrorSearch *search, uint64 missing)
+double
+MirrorRowsToLookAt(const MirrorSearch *search, uint64 n)
 {
-	double		rows = (missing + 2 * sqrt((double) missing)) / search->share;
-
-	return rows < GPUVEC_MAX_K ? (uint64) rows + 2 : GPUVEC_MAX_K;
+	return (n + 2 * sqrt((double) n)) / search->share + 2;
 }
 
 /*
  * How many rows to ask for, for one query of as many that need some.  A little more
  * than what is missing, so that a few invisible rows cost no second trip.  For a
- * restricted search ever more (page grows), since its rows may be rare among the best.
+ * restricted search ever more (page grows), since its rows may be rare among the best,
+ * until it is abandoned.
  */
 static uint32
 rows_to_ask(const MirrorSearch *search, const MirrorQuery *query, uint32 page, uint32 queries)
 {
 	uint64		missing;
 
+	if (search->among)
+	{
+		double		rows = page;
+
+		if (search->k != UINT64_MAX)
+			rows = MirrorRowsToLookAt(search, search->k - Min(query->nhits, search->k)) *
+				(page / FIRST_ALL_ROWS);
+		rows = Min(rows, search->max_looked - query->looked);
+		rows = Min(rows, ANSWER_HITS / queries);
+		return Max(Min(rows, GPUVEC_MAX_K), 1);
+	}
 	if (search->k == UINT64_MAX)
 		return page;
 	missing = search->k - Min(query->nhits, search->k);
-	if (search->among)
-	{
-		uint64		rows = rows_to_look_at(search, missing) * (page / FIRST_ALL_ROWS);
-
-		rows = Min(rows, Max(ANSWER_HITS / queries, 1));
-		return Min(Max(rows, missing), GPUVEC_MAX_K);
-	}
 	if (missing <= GPUVEC_FAST_K)
 		return Min(missing + missing / 16 + 2, Max(GPUVEC_FAST_K, missing));
 	return Min(missing, GPUVEC_MAX_K);
@@ -454,31 +458,34 @@ sort_groups(MirrorSearch *search, MirrorQuery *query)
 	query->nhits = Min(query->nhits, search->k);
 }
 
+/* Is a row, with a tid of its own, one of those that a search is restricted to? */
+static bool
+is_among(const MirrorTidSet *among, const MirrorHit *hit)
+{
+	return MirrorTidSetHas(among, gpuvec_hit_block(hit->place),
+						   mirror_line_offset(gpuvec_hit_line(hit->place)));
+}
+
 /*
  * Is this a row to return: visible, and one of those that the search is restricted to?
- * Few are, so they are looked up before anything is fetched.  A rooted mirror does not
- * know the tid of the row that is visible, but its page.
+ * Few are, so they are looked up before anything is fetched.  Of a HOT chain that may
+ * have another member than its root this can only be told by the page: the chain's
+ * visible member is known when it is fetched.  (If the root is the last member that is
+ * not dead, no snapshot for which the mirror is fresh can see another one.)
  */
 static bool
-wanted(const MirrorTarget *target, const MirrorSearch *search, MirrorVisibility *visibility,
-	   MirrorHit *hit, const MirrorQuery *query)
+wanted(const MirrorSearch *search, MirrorVisibility *visibility, MirrorHit *hit,
+	   const MirrorQuery *query)
 {
 	const MirrorTidSet *among = search->among;
-	ItemPointerData tid;
 
 	if (among == NULL)
 		return MirrorVisible(visibility, hit, query, search->measure);
-	MirrorHitTid(hit, &tid);
-	if (!target->key.rooted)
-		return MirrorTidSetHas(among, ItemPointerGetBlockNumber(&tid),
-							   ItemPointerGetOffsetNumber(&tid)) &&
+	if (mirror_line_itself(gpuvec_hit_line(hit->place)))
+		return is_among(among, hit) &&
 			MirrorVisible(visibility, hit, query, search->measure);
-	if (!MirrorTidSetHasBlock(among, ItemPointerGetBlockNumber(&tid)) ||
-		!MirrorVisible(visibility, hit, query, search->measure))
-		return false;
-	MirrorHitTid(hit, &tid);
-	return MirrorTidSetHas(among, ItemPointerGetBlockNumber(&tid),
-						   ItemPointerGetOffsetNumber(&tid));
+	return MirrorTidSetHasBlock(among, gpuvec_hit_block(hit->place)) &&
+		MirrorVisible(visibility, hit, query, search->measure) && is_among(among, hit);
 }
 
 /*
@@ -524,7 +531,7 @@ take_hits(MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
 				(void) MirrorVisible(visibility, &seen, query, search->measure);
 			query->hits[query->nhits++] = hit;
 		}
-		else if (wanted(target, search, visibility, &hit, query))
+		else if (wanted(search, visibility, &hit, query))
 		{
 			if (search->among)
 				reserve_hits(search, query, 1);
@@ -791,7 +798,8 @@ try_topk(MirrorTarget *target, MirrorSearch *search)
 {
 	MirrorVisibility *visibility = MirrorVisibilityBegin(target, search->snapshot);
 	uint64		ask = search->k == UINT64_MAX ? FIRST_ALL_ROWS :
-		search->among ? rows_to_look_at(search, search->k) : Min(search->k, GPUVEC_MAX_K);
+		search->among ? Min(MirrorRowsToLookAt(search, search->k), GPUVEC_MAX_K) :
+		Min(search->k, GPUVEC_MAX_K);
 	uint32		group = Max(ANSWER_HITS / ask, 1);
 	gpuvec_freshness need = {0};
 	bool		ok;

@@ -114,6 +114,7 @@ typedef struct MirrorSearch
 /* mirror.c */
 extern void MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target);
 extern void MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target);
+extern double MirrorRowsToLookAt(const MirrorSearch *search, uint64 n);
 extern bool MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason);
 extern bool MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows,
 						  const char **reason);

@@ -87,10 +87,12 @@ FROM unnest(ARRAY[1,2,3,5,9,20,60,300]) m, unnest(ARRAY[1,7,50,150]) k ORDER BY 
 SELECT m, same('docs', '{1,2,3}', 20, 'jaccard', 0.5, nth('docs', m)) AS k20, same('docs', '{1,2,3}', NULL, 'jaccard', 0.9, nth('docs', m)) AS many,
 	   same('docs', '{1,2,3,4,5,6,7}', NULL, 'cosine', 0.01, nth('docs', m)) AS "all", same('docs', '{1,2,3}', NULL, 'hamming', -4, nth('docs', m)) AS within_4
 FROM unnest(ARRAY[1,2,20,200]) m ORDER BY m;
--- rows that have nothing in common with the query: asked for, abandoned, and fetched
+-- rows that have little or nothing in common with the query: asked for, abandoned, and fetched
 SELECT searches('docs') AS before \gset
-SELECT same('docs', '{1,2,3}', 50, measure, NULL, ARRAY(SELECT ctid FROM docs WHERE NOT tokens && '{1,2,3}' OR id = 20003)) FROM measures;
-SELECT searches('docs') - :before >= 8 AS searched;
+SELECT measure, same('docs', '{1,2,3,5,7,11,13,17,19,40,99}', 10, measure, NULL, a.tids) AS least, same('docs', '{1,2,3}', 50, measure, NULL, b.tids) AS none
+FROM measures, (SELECT ARRAY(SELECT ctid FROM docs WHERE tokens && '{1,2,3,5,7,11,13,17,19,40,99}' ORDER BY jaccard_similarity(tokens, '{1,2,3,5,7,11,13,17,19,40,99}') LIMIT 400) AS tids) a,
+	 (SELECT ARRAY(SELECT ctid FROM docs WHERE NOT tokens && '{1,2,3}' OR id = 20003) AS tids) b;
+SELECT searches('docs') - :before >= 16 AS searched;
 -- tables that are copied for the call, or for which that is too much
 SELECT m, same('docs_unlogged', '{1,2,3,99}', 30, 'dice', NULL, nth('docs_unlogged', m)) AS unlogged, same('docs_view', '{1,2,3,99}', 30, 'dice', NULL, nth('docs_view', m)) AS view
 FROM unnest(ARRAY[1,2,20,200]) m ORDER BY m;
@@ -136,7 +138,8 @@ $$;
 SELECT m, same_batch('docs', 12, 'cosine', nth('docs', m)) AS plain, same_batch('docs_indexed', 12, 'jaccard', nth('docs_indexed', m)) AS indexed,
 	   same_batch('docs_unlogged', 12, 'overlap', nth('docs_unlogged', m)) AS unlogged
 FROM unnest(ARRAY[1,2,9,60]) m ORDER BY m;
-SELECT same_batch('docs', 12, 'cosine', ARRAY(SELECT ctid FROM docs WHERE NOT tokens && '{1,2,3}' OR id = 20003)) AS rare;
+SELECT same_batch('docs', 12, 'cosine', ARRAY(SELECT ctid FROM docs WHERE NOT tokens && '{1,2,3}' OR id = 20003)) AS rare,
+	   same_batch('docs', 3, 'cosine', ARRAY(SELECT ctid FROM docs WHERE tokens && '{1,2,3}' ORDER BY jaccard_similarity(tokens, '{1,2,3}') LIMIT 500)) AS rarer;
 -- whole rows
 SELECT t.rank, (t.item).id, t.score FROM gpuvec_topk_rows(NULL::docs, 'tokens', '{1,2,3}', 3, among => ARRAY(SELECT ctid FROM docs WHERE tenant = 5)) t ORDER BY rank;
 SELECT t.query, t.rank, (t.item).id, t.score FROM gpuvec_topk_batch_rows(NULL::docs, 'tokens', ARRAY['{1,2,3}', '{9}']::idset[], 2, among => ARRAY(SELECT ctid FROM docs WHERE tenant = 5)) t ORDER BY query, rank;

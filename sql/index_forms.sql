@@ -62,6 +62,9 @@ SELECT same('SELECT id, (ids::idset) <-> ''{77,5}'' AS d FROM notes ORDER BY (id
 -- Search keys
 SET enable_seqscan = off;
 EXPLAIN (COSTS OFF) SELECT count(*) FROM notes WHERE (ids::idset) && '{77}' AND tenant < 2 AND words IS NOT NULL;
+SET enable_indexscan = off;
+EXPLAIN (COSTS OFF) SELECT count(*) FROM notes WHERE (ids::idset) && '{77}' AND tenant < 2 AND words IS NOT NULL;
+RESET enable_indexscan;
 SELECT count(*) FROM notes WHERE (ids::idset) && '{77}';
 SELECT count(*) FROM notes WHERE tokens @> '{1,25}' AND tenant = 3;
 SET enable_indexscan = off;

@@ -25,7 +25,9 @@
 #define GPUVEC_OVERLAPS			6	/* && */
 #define GPUVEC_CONTAINS			7	/* @> */
 #define GPUVEC_EQUALS			8	/* = */
-#define GPUVEC_N_STRATEGIES		8
+#define GPUVEC_CONTAINED		9	/* <@ */
+#define GPUVEC_REACHES			10	/* <<->>; right argument idset_threshold */
+#define GPUVEC_N_STRATEGIES		10
 
 /* The measure whose distance a strategy is */
 extern gpuvec_measure GpuvecStrategyMeasure(StrategyNumber strategy);
@@ -33,6 +35,9 @@ extern gpuvec_measure GpuvecStrategyMeasure(StrategyNumber strategy);
 /* build.c */
 extern IndexBuildResult *gpuvec_build(Relation heap, Relation index, IndexInfo *info);
 extern void gpuvec_buildempty(Relation index);
+extern char *gpuvec_buildphasename(int64 phase);
+extern bool GpuvecBuildId(Relation index, uint8 *build);
+extern void GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target);
 
 /* scan.c */
 extern IndexScanDesc gpuvec_beginscan(Relation index, int nkeys, int norderbys);
@@ -43,7 +48,7 @@ extern int64 gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap);
 extern bool gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction);
 extern void gpuvec_endscan(IndexScanDesc scan);
 
-/* search.c: the rows that may satisfy a search key, or all of them */
+/* search.c: the rows that may satisfy the search keys, or all of them */
 typedef struct GpuvecFound
 {
 	bool		all;			/* every row may */
@@ -51,7 +56,7 @@ typedef struct GpuvecFound
 	uint64		n;
 } GpuvecFound;
 
-extern void GpuvecFind(IndexScanDesc scan, ScanKey key, MemoryContext context, GpuvecFound *found);
+extern void GpuvecFind(IndexScanDesc scan, MemoryContext context, GpuvecFound *found);
 
 /* root.c: the roots of HOT chains, as numbers that sort like tids */
 typedef struct RootFinder

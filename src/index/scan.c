@@ -60,7 +60,7 @@ typedef enum KnnPhase
 {
 	SCAN_ENGINE,				/* rows that rank */
 	SCAN_OTHERS,				/* rows that do not, from the sort */
-	SCAN_FOUND,					/* without an order: what a search key found */
+	SCAN_FOUND,					/* without an order: what the search keys found */
 	SCAN_END
 } KnnPhase;
 
@@ -213,7 +213,7 @@ begin_engine(IndexScanDesc scan, KnnState *state)
 
 	if (state->query == NULL)
 		return false;
-	MirrorDescribeIndex(scan->heapRelation, scan->indexRelation, &state->target);
+	GpuvecDescribe(scan, &state->target);
 	if (state->target.mode != MIRROR_SHARED)
 		return false;
 	search->measure = state->measure;
@@ -442,22 +442,6 @@ next_other(KnnState *state, KnnRow *row)
 	return true;
 }
 
-/*
- * The key to search by; the others are left to the executor, which checks all keys
- * of each row.
- */
-static ScanKey
-choose_key(IndexScanDesc scan)
-{
-	ScanKey		best = &scan->keyData[0];
-
-	/* equality and containment find fewer rows */
-	for (int i = 1; i < scan->numberOfKeys; i++)
-		if (scan->keyData[i].sk_strategy > best->sk_strategy)
-			best = &scan->keyData[i];
-	return best;
-}
-
 /* The next row of all */
 static bool
 next_row(IndexScanDesc scan, KnnState *state, KnnRow *row)
@@ -475,7 +459,7 @@ next_row(IndexScanDesc scan, KnnState *state, KnnRow *row)
 	{
 		if (state->found.roots == NULL && !state->found.all)
 		{
-			GpuvecFind(scan, choose_key(scan), state->context, &state->found);
+			GpuvecFind(scan, state->context, &state->found);
 			state->next = 0;
 		}
 		if (!state->found.all)
@@ -509,15 +493,26 @@ check_snapshot(Snapshot snapshot)
 				 errmsg("access method \"%s\" cannot be scanned with this kind of snapshot", "gpuvec")));
 }
 
-/* The rows that satisfy a search key, in a bitmap; all are checked once more */
+/* A scan begins: pg_stat_user_indexes counts it, and EXPLAIN ANALYZE from version 18 on */
+static void
+count_scan(IndexScanDesc scan)
+{
+	pgstat_count_index_scan(scan->indexRelation);
+#if PG_VERSION_NUM >= 180000
+	if (scan->instrument)
+		scan->instrument->nsearches++;
+#endif
+}
+
+/* The rows that may satisfy the search keys, in a bitmap; all are checked once more */
 int64
 gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap)
 {
 	KnnState   *state = scan->opaque;
 
 	check_snapshot(scan->xs_snapshot);
-	pgstat_count_index_scan(scan->indexRelation);
-	GpuvecFind(scan, choose_key(scan), state->context, &state->found);
+	count_scan(scan);
+	GpuvecFind(scan, state->context, &state->found);
 	if (state->found.all)
 	{
 		BlockNumber nblocks = RelationGetNumberOfBlocks(GpuvecScanHeap(scan));
@@ -547,7 +542,7 @@ gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction)
 	check_snapshot(scan->xs_snapshot);
 	if ((state->phase == SCAN_ENGINE && state->search.k == 0) ||
 		(state->phase == SCAN_FOUND && state->found.roots == NULL))
-		pgstat_count_index_scan(scan->indexRelation);
+		count_scan(scan);
 	if (!next_row(scan, state, &row))
 		return false;
 	ItemPointerSet(&scan->xs_heaptid, (BlockNumber) (row.root >> 16), (OffsetNumber) (row.root & 0xFFFF));

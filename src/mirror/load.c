@@ -13,6 +13,8 @@
  * inequality: LSNs may step back, and a page may have none) with the one that was
  * remembered when the page was last read; and those pages are read again.
  *
+ * A rooted mirror may have a feed instead (feed.c).
+ *
  * The order of things is what makes this right:
  *
  *	 1. the snapshot exists;
@@ -35,6 +37,7 @@
 #include "common/hashfn.h"
 #include "lib/stringinfo.h"
 #include "link/link.h"
+#include "mirror/feed.h"
 #include "mirror/mirror.h"
 #include "mirror/page_reader.h"
 #include "mirror/wal.h"
@@ -102,11 +105,17 @@ send_pages(StringInfo out, bool all)
 	return ok;
 }
 
-/* Publish what was sent */
+/*
+ * Publish what was sent: all changes up to the position, and all that were marked when
+ * the need was known.
+ */
 static bool
-commit_pages(XLogRecPtr position, BlockNumber nblocks, gpuvec_state *state)
+commit_pages(XLogRecPtr position, const gpuvec_freshness *need, BlockNumber nblocks,
+			 gpuvec_state *state)
 {
-	gpuvec_commit commit = {.position = position, .nblocks = nblocks};
+	gpuvec_commit commit = {
+		.position = position,.feed = need->feed,.applied = need->applied,.nblocks = nblocks
+	};
 	GpuvecPiece piece = {&commit, sizeof(commit)};
 	GpuvecReply reply;
 
@@ -142,7 +151,8 @@ begin_load(MirrorTarget *target, BlockNumber nblocks)
  * private.
  */
 bool
-MirrorLoad(MirrorTarget *target, Snapshot snapshot, gpuvec_state *state)
+MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
+		   gpuvec_state *state)
 {
 	XLogRecPtr	position = MirrorPosition();
 	PageReader *reader;
@@ -169,7 +179,7 @@ MirrorLoad(MirrorTarget *target, Snapshot snapshot, gpuvec_state *state)
 	ok = ok && send_pages(&out, true);
 	if (ok)
 		GPUVEC_INJECTION("load-before-commit");
-	ok = ok && commit_pages(position, nblocks, state);
+	ok = ok && commit_pages(position, need, nblocks, state);
 	pfree(out.data);
 	return ok;
 }
@@ -202,8 +212,8 @@ begin_refresh(MirrorTarget *target, bool lsns, gpuvec_state *state, GpuvecReply 
 /* What has to be read again */
 typedef struct Stale
 {
-	bool		by_wal;			/* the pages that the WAL named; else by LSN */
-	WalPages	pages;
+	bool		listed;			/* these pages; else those with another LSN */
+	ChangedPages	pages;
 	const char *lsns;			/* uint64 for each page that the mirror knows */
 	uint32		next;			/* of pages */
 } Stale;
@@ -215,7 +225,7 @@ typedef struct Stale
 static BlockNumber
 next_block(Stale *stale, BlockNumber block, BlockNumber nknown)
 {
-	if (!stale->by_wal || block >= nknown)
+	if (!stale->listed || block >= nknown)
 		return block;
 	while (stale->next < stale->pages.n && stale->pages.blocks[stale->next] < block)
 		stale->next++;
@@ -228,7 +238,7 @@ is_stale(const Stale *stale, PageReader *reader, BlockNumber block)
 {
 	uint64		known;
 
-	if (stale->by_wal)
+	if (stale->listed)
 		return true;
 	memcpy(&known, stale->lsns + (Size) block * sizeof(uint64), sizeof(known));
 	return PageReaderLSN(reader, block) != known;
@@ -260,27 +270,53 @@ send_stale(MirrorTarget *target, Snapshot snapshot, Stale *stale, BlockNumber nk
 }
 
 /*
+ * Find out what has to be read again of a mirror in this state: by its feed, if that is
+ * the one that counts, else by WAL.  Neither may know; then it is up to the LSNs.
+ * Returns the position up to which that covers all changes, 0 with a feed.
+ */
+static XLogRecPtr
+find_stale(MirrorTarget *target, const gpuvec_freshness *need, const gpuvec_state *state,
+		   Stale *stale)
+{
+	XLogRecPtr	position;
+
+	memset(stale, 0, sizeof(*stale));
+	if (need->feed != 0 && need->feed == state->feed)
+		stale->listed = FeedTake(state->applied, need, &stale->pages.blocks, &stale->pages.n);
+	if (stale->listed)
+	{
+		SortChangedPages(&stale->pages);
+		return 0;
+	}
+	memset(&stale->pages, 0, sizeof(stale->pages));
+	position = MirrorPosition();
+	GPUVEC_INJECTION("refresh-after-position");
+	stale->listed = WalChanges(target->rel, state->checked, position, &stale->pages) != WAL_UNKNOWN;
+	return position;
+}
+
+/*
  * Read again what was changed since the mirror, which is in this state, was checked.
  * The caller holds the mirror's lock.  If the mirror is gone meanwhile, or busy, state
  * says so.
  */
 static bool
-refresh(MirrorTarget *target, Snapshot snapshot, gpuvec_state *state)
+refresh(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
+		gpuvec_state *state)
 {
-	XLogRecPtr	position = MirrorPosition();
-	XLogRecPtr	checked = state->checked;
-	Stale		stale = {0};
+	gpuvec_state before = *state;
+	Stale		stale;
+	XLogRecPtr	position = find_stale(target, need, state, &stale);
 	BlockNumber nblocks;
 	GpuvecReply reply;
 	bool		ok;
 
-	GPUVEC_INJECTION("refresh-after-position");
-	stale.by_wal = WalChanges(target->rel, checked, position, &stale.pages) != WAL_UNKNOWN;
-	if (!begin_refresh(target, !stale.by_wal, state, &reply))
+	if (!begin_refresh(target, !stale.listed, state, &reply))
 		return false;
 	if (state->state != GPUVEC_READY)
 		return true;
-	if (state->checked < checked)
+	if (state->refresh < before.refresh || state->checked < before.checked ||
+		(position == 0 && (state->feed != before.feed || state->applied < before.applied)))
 	{
 		/* loaded anew meanwhile, by a session of the past: what we know is too little */
 		GpuvecLinkClose();
@@ -294,7 +330,7 @@ refresh(MirrorTarget *target, Snapshot snapshot, gpuvec_state *state)
 		pfree(stale.pages.blocks);
 	if (ok)
 		GPUVEC_INJECTION("refresh-before-commit");
-	return ok && commit_pages(position, nblocks, state);
+	return ok && commit_pages(position, need, nblocks, state);
 }
 
 /*
@@ -334,9 +370,9 @@ MirrorEnsure(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *ne
 		if (!ok || gpuvec_fresh(state, need))
 			break;
 		if (state->state == GPUVEC_READY)
-			ok = refresh(target, snapshot, state);
+			ok = refresh(target, snapshot, need, state);
 		else if (state->state == GPUVEC_ABSENT)
-			ok = MirrorLoad(target, snapshot, state);
+			ok = MirrorLoad(target, snapshot, need, state);
 		if (ok && state->state == GPUVEC_LOADING)
 			busy_nap(attempt);
 		if (!ok || gpuvec_fresh(state, need))

@@ -28,6 +28,7 @@
 #include "commands/defrem.h"
 #include "common/hashfn.h"
 #include "link/link.h"
+#include "mirror/feed.h"
 #include "mirror/mirror.h"
 #include "mirror/wal.h"
 #include "miscadmin.h"
@@ -693,7 +694,7 @@ ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
 		pfree(answer->reply.data);
 		if (target->mode == MIRROR_PRIVATE)
 		{
-			if (!MirrorLoad(target, search->snapshot, state))
+			if (!MirrorLoad(target, search->snapshot, need, state))
 				return false;
 		}
 		else if (!MirrorEnsure(target, search->snapshot,
@@ -792,6 +793,16 @@ drop_private(MirrorTarget *target)
 		pfree(reply.data);
 }
 
+/* How fresh has the mirror to be for a search that begins now? */
+static void
+how_fresh(MirrorTarget *target, const MirrorSearch *search, gpuvec_freshness *need)
+{
+	/* a feed does not tell of what the visibility map has to be trusted for */
+	if (search->roots && target->fed)
+		FeedRead(target->index, target->build, need);
+	need->position = need->feed ? MirrorPosition() : position_needed(target);
+}
+
 /* Search once.  False: the connection was lost. */
 static bool
 try_topk(MirrorTarget *target, MirrorSearch *search)
@@ -808,7 +819,7 @@ try_topk(MirrorTarget *target, MirrorSearch *search)
 	ok = take_map(target, search, visibility);
 	GPUVEC_INJECTION("search-before-position");
 	if (ok && target->mode == MIRROR_SHARED)
-		need.position = position_needed(target);
+		how_fresh(target, search, &need);
 	for (uint32 first = 0; ok && first < search->nqueries; first += group)
 		ok = search_group(target, search, visibility, need, first,
 						  Min(first + group, search->nqueries));

@@ -41,6 +41,8 @@ typedef struct MirrorTarget
 	Relation	index;			/* NULL: a plain mirror */
 	AttrNumber	attnum;			/* 0: an expression of the index */
 	MirrorMode	mode;
+	bool		fed;			/* the index is its feed (feed.h), and has this build id */
+	uint8		build[16];
 	gpuvec_mirror_key key;
 } MirrorTarget;
 
@@ -122,7 +124,8 @@ extern bool MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows
 /* load.c: all return false when the connection was lost */
 extern XLogRecPtr MirrorPosition(void);
 extern bool MirrorState(const gpuvec_mirror_key *key, gpuvec_state *state);
-extern bool MirrorLoad(MirrorTarget *target, Snapshot snapshot, gpuvec_state *state);
+extern bool MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
+					   gpuvec_state *state);
 extern bool MirrorEnsure(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 						 gpuvec_state *state);
 

@@ -474,42 +474,42 @@ COMMENT ON FUNCTION gpuvec_topk_support(internal) IS 'planner support of the sea
 
 CREATE FUNCTION gpuvec_topk(
 	relation regclass, "column" name, query idset, k int8 DEFAULT 100,
-	measure text DEFAULT 'braun_blanquet', min_score float8 DEFAULT NULL,
+	measure text DEFAULT 'braun_blanquet', min_score float8 DEFAULT NULL, among tid[] DEFAULT NULL,
 	OUT rank int4, OUT source regclass, OUT tid tid, OUT score float8, OUT common int4)
 	RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 100
 	SUPPORT gpuvec_topk_support;
-COMMENT ON FUNCTION gpuvec_topk(regclass, name, idset, int8, text, float8)
+COMMENT ON FUNCTION gpuvec_topk(regclass, name, idset, int8, text, float8, tid[])
 	IS 'the k rows of a table whose sets are most similar to the query';
 
 CREATE FUNCTION gpuvec_topk_batch(
 	relation regclass, "column" name, queries idset[], k int8 DEFAULT 100,
-	measure text DEFAULT 'braun_blanquet', min_score float8 DEFAULT NULL,
+	measure text DEFAULT 'braun_blanquet', min_score float8 DEFAULT NULL, among tid[] DEFAULT NULL,
 	OUT query int4, OUT rank int4, OUT source regclass, OUT tid tid, OUT score float8, OUT common int4)
 	RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000
 	SUPPORT gpuvec_topk_support;
-COMMENT ON FUNCTION gpuvec_topk_batch(regclass, name, idset[], int8, text, float8)
+COMMENT ON FUNCTION gpuvec_topk_batch(regclass, name, idset[], int8, text, float8, tid[])
 	IS 'the k most similar rows for each query of an array';
 
 CREATE FUNCTION gpuvec_topk_rows(
 	base anyelement, "column" name, query idset, k int8 DEFAULT 100,
-	measure text DEFAULT 'braun_blanquet', min_score float8 DEFAULT NULL,
+	measure text DEFAULT 'braun_blanquet', min_score float8 DEFAULT NULL, among tid[] DEFAULT NULL,
 	OUT rank int4, OUT item anyelement, OUT score float8, OUT common int4)
 	RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 100
 	SUPPORT gpuvec_topk_support;
-COMMENT ON FUNCTION gpuvec_topk_rows(anyelement, name, idset, int8, text, float8)
+COMMENT ON FUNCTION gpuvec_topk_rows(anyelement, name, idset, int8, text, float8, tid[])
 	IS 'the k most similar rows of the table whose row type the first argument has, as whole rows';
 
 CREATE FUNCTION gpuvec_topk_batch_rows(
 	base anyelement, "column" name, queries idset[], k int8 DEFAULT 100,
-	measure text DEFAULT 'braun_blanquet', min_score float8 DEFAULT NULL,
+	measure text DEFAULT 'braun_blanquet', min_score float8 DEFAULT NULL, among tid[] DEFAULT NULL,
 	OUT query int4, OUT rank int4, OUT item anyelement, OUT score float8, OUT common int4)
 	RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000
 	SUPPORT gpuvec_topk_support;
-COMMENT ON FUNCTION gpuvec_topk_batch_rows(anyelement, name, idset[], int8, text, float8)
+COMMENT ON FUNCTION gpuvec_topk_batch_rows(anyelement, name, idset[], int8, text, float8, tid[])
 	IS 'the k most similar rows for each query of an array, as whole rows';
 
 -- residency

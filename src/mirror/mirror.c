@@ -13,6 +13,8 @@
  */
 #include "gpuvec.h"
 
+#include <math.h>
+
 #include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/tableam.h"
@@ -274,14 +276,38 @@ reserve_hits(MirrorSearch *search, MirrorQuery *query, uint64 n)
 }
 
 /*
- * How many rows to ask for, for one query.  A little more than what is missing,
- * so that a few invisible rows cost no second trip.
+ * How many rows of the engine probably have as many of those among them that a search is
+ * restricted to?  Two standard deviations more than expected, so that one trip mostly
+ * suffices.
+ */
+double
+MirrorRowsToLookAt(const MirrorSearch *search, uint64 n)
+{
+	return (n + 2 * sqrt((double) n)) / search->share + 2;
+}
+
+/*
+ * How many rows to ask for, for one query of as many that need some.  A little more
+ * than what is missing, so that a few invisible rows cost no second trip.  For a
+ * restricted search ever more (page grows), since its rows may be rare among the best,
+ * until it is abandoned.
  */
 static uint32
-rows_to_ask(const MirrorSearch *search, const MirrorQuery *query, uint32 page)
+rows_to_ask(const MirrorSearch *search, const MirrorQuery *query, uint32 page, uint32 queries)
 {
 	uint64		missing;
 
+	if (search->among)
+	{
+		double		rows = page;
+
+		if (search->k != UINT64_MAX)
+			rows = MirrorRowsToLookAt(search, search->k - Min(query->nhits, search->k)) *
+				(page / FIRST_ALL_ROWS);
+		rows = Min(rows, search->max_looked - query->looked);
+		rows = Min(rows, ANSWER_HITS / queries);
+		return Max(Min(rows, GPUVEC_MAX_K), 1);
+	}
 	if (search->k == UINT64_MAX)
 		return page;
 	missing = search->k - Min(query->nhits, search->k);
@@ -307,9 +333,14 @@ make_request(Request *request, MirrorTarget *target, MirrorSearch *search,
 			 const MirrorVisibility *visibility, uint32 first, uint32 last, uint32 page)
 {
 	uint64		nids = 0;
+	uint32		open = 0;
 
 	for (uint32 i = first; i < last; i++)
+	{
 		nids += search->queries[i].len;
+		if (!search->queries[i].done)
+			open++;
+	}
 	request->n = 0;
 	request->nids = 0;
 	request->queries = palloc0_array(gpuvec_query, last - first);
@@ -324,7 +355,7 @@ make_request(Request *request, MirrorTarget *target, MirrorSearch *search,
 		if (query->done)
 			continue;
 		wire->len = query->len;
-		wire->k = rows_to_ask(search, query, page);
+		wire->k = rows_to_ask(search, query, page, open);
 		if (search->has_min_score)
 		{
 			wire->flags |= GPUVEC_QUERY_MIN_SCORE;
@@ -428,9 +459,40 @@ sort_groups(MirrorSearch *search, MirrorQuery *query)
 	query->nhits = Min(query->nhits, search->k);
 }
 
+/* Is a row, with a tid of its own, one of those that a search is restricted to? */
+static bool
+is_among(const MirrorTidSet *among, const MirrorHit *hit)
+{
+	return MirrorTidSetHas(among, gpuvec_hit_block(hit->place),
+						   mirror_line_offset(gpuvec_hit_line(hit->place)));
+}
+
+/*
+ * Is this a row to return: visible, and one of those that the search is restricted to?
+ * Few are, so they are looked up before anything is fetched.  Of a HOT chain that may
+ * have another member than its root this can only be told by the page: the chain's
+ * visible member is known when it is fetched.  (If the root is the last member that is
+ * not dead, no snapshot for which the mirror is fresh can see another one.)
+ */
+static bool
+wanted(const MirrorSearch *search, MirrorVisibility *visibility, MirrorHit *hit,
+	   const MirrorQuery *query)
+{
+	const MirrorTidSet *among = search->among;
+
+	if (among == NULL)
+		return MirrorVisible(visibility, hit, query, search->measure);
+	if (mirror_line_itself(gpuvec_hit_line(hit->place)))
+		return is_among(among, hit) &&
+			MirrorVisible(visibility, hit, query, search->measure);
+	return MirrorTidSetHasBlock(among, gpuvec_hit_block(hit->place)) &&
+		MirrorVisible(visibility, hit, query, search->measure) && is_among(among, hit);
+}
+
 /*
  * Take the visible rows of one query's answer.  Its first ones stay where they are
- * in the answer, which then has to be kept.
+ * in the answer, which then has to be kept; but for a restricted search, which takes
+ * few of many.
  */
 static void
 take_hits(MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
@@ -439,7 +501,9 @@ take_hits(MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
 	bool		groups = target->key.rooted && !search->roots;
 	bool		full = query->nhits >= search->k && !groups;
 
-	if (query->nhits == 0)
+	if (search->among)
+		 /* as they come */ ;
+	else if (query->nhits == 0)
 	{
 		query->hits = hits;
 		query->maxhits = 0;
@@ -458,6 +522,7 @@ take_hits(MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
 		}
 		query->after_score = hit.score;
 		query->after_tid = gpuvec_hit_tid(hit.place);
+		query->looked++;
 		if (search->roots)
 		{
 			MirrorHit	seen = hit;
@@ -467,12 +532,18 @@ take_hits(MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
 				(void) MirrorVisible(visibility, &seen, query, search->measure);
 			query->hits[query->nhits++] = hit;
 		}
-		else if (MirrorVisible(visibility, &hit, query, search->measure))
+		else if (wanted(search, visibility, &hit, query))
+		{
+			if (search->among)
+				reserve_hits(search, query, 1);
 			query->hits[query->nhits++] = hit;
+		}
 		full = query->nhits >= search->k && !groups;
 		CHECK_FOR_INTERRUPTS();
 	}
 	query->done = n < asked || full;
+	if (!query->done && search->among && query->looked >= search->max_looked)
+		query->done = query->abandoned = true;
 	query->has_after = !query->done;
 	if (query->done && groups)
 		sort_groups(search, query);
@@ -750,7 +821,9 @@ static bool
 try_topk(MirrorTarget *target, MirrorSearch *search)
 {
 	MirrorVisibility *visibility = MirrorVisibilityBegin(target, search->snapshot);
-	uint64		ask = search->k == UINT64_MAX ? FIRST_ALL_ROWS : Min(search->k, GPUVEC_MAX_K);
+	uint64		ask = search->k == UINT64_MAX ? FIRST_ALL_ROWS :
+		search->among ? Min(MirrorRowsToLookAt(search, search->k), GPUVEC_MAX_K) :
+		Min(search->k, GPUVEC_MAX_K);
 	uint32		group = Max(ANSWER_HITS / ask, 1);
 	gpuvec_freshness need = {0};
 	bool		ok;
@@ -780,6 +853,8 @@ reset_queries(MirrorSearch *search)
 		query->nhits = query->maxhits = 0;
 		query->hits = NULL;
 		query->done = query->skip;
+		query->abandoned = false;
+		query->looked = 0;
 		query->has_after = query->resumes;
 		query->after_score = query->resume_score;
 		query->after_tid = query->resume_tid;

@@ -19,6 +19,7 @@
 #include "common/measure.h"
 #include "common/protocol.h"
 #include "executor/tuptable.h"
+#include "utils/array.h"
 #include "utils/rel.h"
 #include "utils/snapshot.h"
 
@@ -63,6 +64,13 @@ MirrorHitTid(const MirrorHit *hit, ItemPointer tid)
 				   mirror_line_offset(gpuvec_hit_line(hit->place)));
 }
 
+/* Rows of a table: ascending and distinct, as gpuvec_tid(block, offset) */
+typedef struct MirrorTidSet
+{
+	uint64	   *tids;
+	uint64		n;
+} MirrorTidSet;
+
 /* One query and its results; ids are ascending and distinct */
 typedef struct MirrorQuery
 {
@@ -80,6 +88,8 @@ typedef struct MirrorQuery
 
 	/* while searching */
 	bool		done;
+	bool		abandoned;		/* because max_looked was reached; hits are not all */
+	uint64		looked;			/* rows of the engine that were looked at */
 	bool		has_after;
 	double		after_score;
 	uint64		after_tid;
@@ -96,6 +106,9 @@ typedef struct MirrorSearch
 	uint32		nqueries;
 	Snapshot	snapshot;
 	bool		roots;			/* give the entries of a rooted mirror, visible or not */
+	const MirrorTidSet *among;	/* only these rows; NULL: all */
+	double		share;			/* then, of the table's rows that these are, about */
+	uint64		max_looked;		/* and when to abandon a query */
 	MemoryContext context;		/* hits live here */
 	uint64		engine_us;		/* time spent in the engine */
 } MirrorSearch;
@@ -103,6 +116,7 @@ typedef struct MirrorSearch
 /* mirror.c */
 extern void MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target);
 extern void MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target);
+extern double MirrorRowsToLookAt(const MirrorSearch *search, uint64 n);
 extern bool MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason);
 extern bool MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows,
 						  const char **reason);
@@ -124,5 +138,10 @@ extern void MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh
 extern bool MirrorVisible(MirrorVisibility *visibility, gpuvec_hit *hit,
 						  const MirrorQuery *query, gpuvec_measure measure);
 extern void MirrorVisibilityEnd(MirrorVisibility *visibility);
+
+/* tid_set.c */
+extern MirrorTidSet *MirrorTidSetMake(ArrayType *array);
+extern bool MirrorTidSetHas(const MirrorTidSet *set, BlockNumber block, OffsetNumber line);
+extern bool MirrorTidSetHasBlock(const MirrorTidSet *set, BlockNumber block);
 
 #endif							/* GPUVEC_MIRROR_H */

@@ -153,6 +153,10 @@ GpuvecRelationSmgr(Relation rel)
 #define GpuvecRestrictSearchPath() ((void) 0)
 #endif
 
+#ifndef LSN_FORMAT_ARGS
+#define LSN_FORMAT_ARGS(lsn) ((uint32) ((lsn) >> 32)), ((uint32) (lsn))
+#endif
+
 /* Typed allocation */
 #ifndef palloc_object
 #define palloc_object(type) ((type *) palloc(sizeof(type)))

@@ -40,11 +40,7 @@ struct gpuvec_emb_tuning gpuvec_emb_tuning;
 #define GATHER_UNROLL		4
 #define RANGE_LOOKUPS		16	/* of a group of lanes, on average */
 
-/*
- * Registers: so many blocks of POOL_MOST_THREADS fit a multiprocessor
- */
 #define POOL_MOST_THREADS	256
-#define POOL_BOUNDS(T, VB, U, W) __launch_bounds__(POOL_MOST_THREADS)
 
 #define SCAN_THREADS		1024
 #define COMBINE_THREADS		(GPUVEC_EMB_FAN * 32)
@@ -179,7 +175,7 @@ gather_kernel(const __grid_constant__ struct gather_params p)
  * Positions k, end, next_end and n count from the first lookup of the group.
  */
 template <typename T, int VB, int U, bool W>
-static __global__ void POOL_BOUNDS(T, VB, U, W)
+static __global__ void __launch_bounds__(POOL_MOST_THREADS)
 pool_kernel(const __grid_constant__ struct emb_pool_params p)
 {
 	constexpr int E = VB / (int) sizeof(T);

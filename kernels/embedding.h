@@ -151,7 +151,7 @@ extern cudaError_t gpuvec_emb_grad_weights(const struct gpuvec_emb_table *table,
 
 /*
  * For measurements: how kernels are launched.  0 means the default.  No result
- * depends on it.
+ * depends on it, as long as grad_stages is 0.
  */
 struct gpuvec_emb_tuning
 {
@@ -161,6 +161,7 @@ struct gpuvec_emb_tuning
 	uint32_t	slice_bytes;	/* of a row, that a group of lanes reads at once; up to 512 */
 	uint32_t	slice_major;	/* 1: all bags for one slice, then the next slice */
 	uint32_t	any_l1;			/* 1: do not ask for the largest L1 cache */
+	uint32_t	grad_stages;	/* stop a gradient after 1: sorting, 2: finding pieces */
 };
 
 extern struct gpuvec_emb_tuning gpuvec_emb_tuning;

@@ -673,7 +673,7 @@ gpuvec_emb_grad(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags
 		return cudaErrorInvalidValue;
 
 	error = sort_lookups(grad, bags, mode, &g, &rows, &samples, &coefficients, stream);
-	if (error != cudaSuccess)
+	if (error != cudaSuccess || gpuvec_emb_tuning.grad_stages == 1)
 		return error;
 
 	heads.keys = rows;
@@ -695,7 +695,7 @@ gpuvec_emb_grad(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags
 	if (error == cudaSuccess)
 		error = emb_launch(heads_kernel<true>, emb_divide_up(ntiles, HEADS_THREADS / 32),
 						   HEADS_THREADS, heads, stream);
-	if (error != cudaSuccess)
+	if (error != cudaSuccess || gpuvec_emb_tuning.grad_stages == 2)
 		return error;
 
 	pool.table = (const char *) grad->grad;

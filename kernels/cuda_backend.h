@@ -35,7 +35,7 @@ struct __align__(16) row_key
 	uint64_t	lo;
 };
 
-#define KEY_COMMON_BITS		21
+#define KEY_COMMON_BITS		20
 #define KEY_COMMON_MASK		((UINT64_C(1) << KEY_COMMON_BITS) - 1)
 
 /* The part of row_key.lo that the row itself determines */

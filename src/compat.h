@@ -146,6 +146,13 @@ GpuvecRelationSmgr(Relation rel)
 	} while (0)
 #endif
 
+/* Functions of an index see no schemas of the user's */
+#if PG_VERSION_NUM >= 170000
+#define GpuvecRestrictSearchPath() RestrictSearchPath()
+#else
+#define GpuvecRestrictSearchPath() ((void) 0)
+#endif
+
 /* Typed allocation */
 #ifndef palloc_object
 #define palloc_object(type) ((type *) palloc(sizeof(type)))

@@ -16,6 +16,7 @@
 #include "common/method.h"
 #include "fmgr.h"
 #include "link/supervisor.h"
+#include "mirror/autoprewarm.h"
 #include "miscadmin.h"
 #include "search/search.h"
 #include "utils/guc.h"
@@ -34,6 +35,7 @@ int			gpuvec_max_sessions = 1000;
 char	   *gpuvec_engine_program = NULL;
 bool		gpuvec_verify = false;
 int			gpuvec_method_choice = GPUVEC_METHOD_AUTO;
+bool		gpuvec_autoprewarm = true;
 
 static const struct config_enum_entry engine_options[] = {
 	{"auto", GPUVEC_ENGINE_AUTO, false},
@@ -41,6 +43,17 @@ static const struct config_enum_entry engine_options[] = {
 	{"cpu", GPUVEC_ENGINE_CPU, false},
 	{NULL, 0, false}
 };
+
+#ifdef GPUVEC_TEST_HOOKS
+int			gpuvec_freshness_choice = GPUVEC_FRESHNESS_AUTO;
+
+static const struct config_enum_entry freshness_options[] = {
+	{"auto", GPUVEC_FRESHNESS_AUTO, false},
+	{"wal", GPUVEC_FRESHNESS_WAL, false},
+	{"sweep", GPUVEC_FRESHNESS_SWEEP, false},
+	{NULL, 0, false}
+};
+#endif
 
 static const struct config_enum_entry method_options[] = {
 	{"auto", GPUVEC_METHOD_AUTO, false},
@@ -132,7 +145,20 @@ _PG_init(void)
 							 &gpuvec_method_choice, GPUVEC_METHOD_AUTO, method_options,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 
+	/* only the server's start looks at it, and a session may not create such a variable */
+	DefineCustomBoolVariable("gpuvec.autoprewarm",
+							 "Loads tables again after a restart.",
+							 "It has no effect unless gpuvec is in shared_preload_libraries.",
+							 &gpuvec_autoprewarm, true,
+							 process_shared_preload_libraries_in_progress ? PGC_POSTMASTER : PGC_SIGHUP,
+							 0, NULL, NULL, NULL);
+
 #ifdef GPUVEC_TEST_HOOKS
+	DefineCustomEnumVariable("gpuvec.freshness",
+							 "How changes of tables are found out.",
+							 NULL,
+							 &gpuvec_freshness_choice, GPUVEC_FRESHNESS_AUTO, freshness_options,
+							 PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 	DefineCustomStringVariable("gpuvec.injection_point",
 							   "Name of the place where this session waits for an advisory lock.",
 							   NULL,
@@ -145,7 +171,11 @@ _PG_init(void)
 	TopKScanInit();
 
 	if (process_shared_preload_libraries_in_progress && !IsBinaryUpgrade)
+	{
 		GpuvecRegisterSupervisor();
+		if (gpuvec_autoprewarm)
+			AutoprewarmRegister();
+	}
 }
 
 #ifdef GPUVEC_TEST_HOOKS

@@ -29,9 +29,20 @@ extern int	gpuvec_max_sessions;
 extern char *gpuvec_engine_program; /* "" = bindir/gpuvec-engine */
 extern bool gpuvec_verify;
 extern int	gpuvec_method_choice;	/* gpuvec_method */
+extern bool gpuvec_autoprewarm;
 
 #ifdef GPUVEC_TEST_HOOKS
 extern char *gpuvec_injection_point;
+
+/* How changes of a table are found out */
+typedef enum GpuvecFreshness
+{
+	GPUVEC_FRESHNESS_AUTO,
+	GPUVEC_FRESHNESS_WAL,		/* by WAL, however long, or fail */
+	GPUVEC_FRESHNESS_SWEEP		/* by the LSNs of all pages */
+} GpuvecFreshness;
+
+extern int	gpuvec_freshness_choice;
 
 /*
  * Places where a test can stop a session.  The session that has set

@@ -284,6 +284,44 @@ do_commit(session *s, uint64_t request, const char *data, size_t length)
 	return send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
 }
 
+/*
+ * Make a refresh that was sent as a whole, if the mirror is what the session took it
+ * for; answer what it is then.
+ */
+static bool
+do_refresh_once(session *s, uint64_t request, const char *data, size_t length)
+{
+	gpuvec_error error;
+	gpuvec_refresh_once refresh;
+	gpuvec_state state = {0};
+	gpuvec_update *update;
+	bool		ok;
+
+	if (length < sizeof(refresh) || s->update)
+		return answer_violation(s, request, "REFRESH is out of place.");
+	memcpy(&refresh, data, sizeof(refresh));
+	update = gpuvec_update_begin(&s->server->store, &refresh.key, NULL, s, &error);
+	if (update == NULL && strcmp(error.sqlstate, GPUVEC_OBJECT_IN_USE) == 0)
+		state.state = GPUVEC_LOADING;
+	else if (update == NULL && error.message[0] != '\0')
+		return answer_error(s, request, &error);
+	if (update)
+		gpuvec_update_state(update, &state);
+	if (update && state.refresh != refresh.known)
+		gpuvec_update_abort(update);
+	else if (update)
+	{
+		ok = gpuvec_update_pages(update, data + sizeof(refresh), length - sizeof(refresh), &error);
+		if (!ok)
+			gpuvec_update_abort(update);
+		else
+			ok = gpuvec_update_commit(update, &refresh.commit, &state, &error);
+		if (!ok)
+			return answer_error(s, request, &error);
+	}
+	return send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
+}
+
 /* Drop mirrors */
 static bool
 do_drop(session *s, uint64_t request, const char *data, size_t length)
@@ -551,7 +589,7 @@ do_search(session *s, uint64_t request, const char *data, size_t length)
 		free(q.queries);
 		return answer_violation(s, request, wrong);
 	}
-	gpuvec_store_open_search(&s->server->store, &q.head.key, s, q.head.position,
+	gpuvec_store_open_search(&s->server->store, &q.head.key, s, &q.head.need,
 							 q.head.nqueries, &q.mirror);
 	if (q.mirror.view == NULL || q.head.nqueries == 0 || run_search(s, &q, &error))
 		ok = q.canceled ? answer_canceled(s, request) : answer_search(s, request, &q, started);
@@ -582,6 +620,8 @@ do_request(session *s, const gpuvec_frame *frame, const char *data)
 			return do_load(s, request, data, length);
 		case GPUVEC_MSG_REFRESH_BEGIN:
 			return do_refresh(s, request, data, length);
+		case GPUVEC_MSG_REFRESH:
+			return do_refresh_once(s, request, data, length);
 		case GPUVEC_MSG_COMMIT:
 			return do_commit(s, request, data, length);
 		case GPUVEC_MSG_DROP:

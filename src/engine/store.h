@@ -73,6 +73,8 @@ typedef struct gpuvec_mirror
 	uint32_t	nblocks;
 	uint64_t	refresh;
 	uint64_t	checked;
+	uint64_t	feed;
+	uint64_t	applied;
 	size_t		host_bytes;
 	size_t		device_bytes;
 	size_t		charged;		/* of place->used */
@@ -112,7 +114,7 @@ typedef struct gpuvec_searchable
 {
 	gpuvec_state state;
 	gpuvec_place *place;
-	gpuvec_view *view;			/* NULL: not ready, or checked < position */
+	gpuvec_view *view;			/* NULL: not ready, or not fresh */
 	gpuvec_page_numbers *numbers;
 } gpuvec_searchable;
 
@@ -120,9 +122,9 @@ typedef struct gpuvec_searchable
 extern void gpuvec_store_stat(gpuvec_store *store, const gpuvec_mirror_key *key,
 							  const void *session, gpuvec_state *state);
 
-/* Open a mirror for nqueries queries, if it is ready and checked >= position */
+/* Open a mirror for nqueries queries, if it is as fresh as needed */
 extern void gpuvec_store_open_search(gpuvec_store *store, const gpuvec_mirror_key *key,
-									 const void *session, uint64_t position,
+									 const void *session, const gpuvec_freshness *need,
 									 uint32_t nqueries, gpuvec_searchable *s);
 extern void gpuvec_store_close_search(gpuvec_searchable *s);
 

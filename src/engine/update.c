@@ -644,6 +644,11 @@ publish(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_state *state)
 	mirror->nblocks = commit->nblocks;
 	if (commit->position > mirror->checked)
 		mirror->checked = commit->position;
+	if (commit->feed != 0 && (mirror->feed != commit->feed || mirror->applied < commit->applied))
+	{
+		mirror->feed = commit->feed;
+		mirror->applied = commit->applied;
+	}
 	mirror->sorted_rows = update->sorted_rows;
 	mirror->added_rows = update->added_rows;
 	if (update->load)

@@ -13,6 +13,8 @@
  * inequality: LSNs may step back, and a page may have none) with the one that was
  * remembered when the page was last read; and those pages are read again.
  *
+ * A rooted mirror may have a feed instead (feed.c).
+ *
  * The order of things is what makes this right:
  *
  *	 1. the snapshot exists;
@@ -35,6 +37,7 @@
 #include "common/hashfn.h"
 #include "lib/stringinfo.h"
 #include "link/link.h"
+#include "mirror/feed.h"
 #include "mirror/mirror.h"
 #include "mirror/page_reader.h"
 #include "mirror/wal.h"
@@ -102,11 +105,17 @@ send_pages(StringInfo out, bool all)
 	return ok;
 }
 
-/* Publish what was sent */
+/*
+ * Publish what was sent: all changes up to the position, and all that were marked when
+ * the need was known.
+ */
 static bool
-commit_pages(XLogRecPtr position, BlockNumber nblocks, gpuvec_state *state)
+commit_pages(XLogRecPtr position, const gpuvec_freshness *need, BlockNumber nblocks,
+			 gpuvec_state *state)
 {
-	gpuvec_commit commit = {.position = position, .nblocks = nblocks};
+	gpuvec_commit commit = {
+		.position = position,.feed = need->feed,.applied = need->applied,.nblocks = nblocks
+	};
 	GpuvecPiece piece = {&commit, sizeof(commit)};
 	GpuvecReply reply;
 
@@ -142,7 +151,8 @@ begin_load(MirrorTarget *target, BlockNumber nblocks)
  * private.
  */
 bool
-MirrorLoad(MirrorTarget *target, Snapshot snapshot, gpuvec_state *state)
+MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
+		   gpuvec_state *state)
 {
 	XLogRecPtr	position = MirrorPosition();
 	PageReader *reader;
@@ -156,7 +166,7 @@ MirrorLoad(MirrorTarget *target, Snapshot snapshot, gpuvec_state *state)
 		return false;
 
 	initStringInfo(&out);
-	reader = PageReaderBegin(target->rel, target->attnum, snapshot);
+	reader = PageReaderBegin(target, snapshot);
 	for (BlockNumber block = 0; ok && block < nblocks; block++)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -169,7 +179,7 @@ MirrorLoad(MirrorTarget *target, Snapshot snapshot, gpuvec_state *state)
 	ok = ok && send_pages(&out, true);
 	if (ok)
 		GPUVEC_INJECTION("load-before-commit");
-	ok = ok && commit_pages(position, nblocks, state);
+	ok = ok && commit_pages(position, need, nblocks, state);
 	pfree(out.data);
 	return ok;
 }
@@ -202,8 +212,8 @@ begin_refresh(MirrorTarget *target, bool lsns, gpuvec_state *state, GpuvecReply 
 /* What has to be read again */
 typedef struct Stale
 {
-	bool		by_wal;			/* the pages that the WAL named; else by LSN */
-	WalPages	pages;
+	bool		listed;			/* these pages; else those with another LSN */
+	ChangedPages	pages;
 	const char *lsns;			/* uint64 for each page that the mirror knows */
 	uint32		next;			/* of pages */
 } Stale;
@@ -215,7 +225,7 @@ typedef struct Stale
 static BlockNumber
 next_block(Stale *stale, BlockNumber block, BlockNumber nknown)
 {
-	if (!stale->by_wal || block >= nknown)
+	if (!stale->listed || block >= nknown)
 		return block;
 	while (stale->next < stale->pages.n && stale->pages.blocks[stale->next] < block)
 		stale->next++;
@@ -228,35 +238,101 @@ is_stale(const Stale *stale, PageReader *reader, BlockNumber block)
 {
 	uint64		known;
 
-	if (stale->by_wal)
+	if (stale->listed)
 		return true;
 	memcpy(&known, stale->lsns + (Size) block * sizeof(uint64), sizeof(known));
 	return PageReaderLSN(reader, block) != known;
 }
 
-/* Send the pages that are stale or new */
+/*
+ * Read the pages that are stale or new, and send them, or leave them in out.  False: the
+ * connection was lost.
+ */
 static bool
-send_stale(MirrorTarget *target, Snapshot snapshot, Stale *stale, BlockNumber nknown,
-		   BlockNumber nblocks)
+read_stale(MirrorTarget *target, Snapshot snapshot, Stale *stale, BlockNumber nknown,
+		   BlockNumber nblocks, bool send, StringInfo out)
 {
-	PageReader *reader = PageReaderBegin(target->rel, target->attnum, snapshot);
-	StringInfoData out;
+	PageReader *reader = PageReaderBegin(target, snapshot);
 	bool		ok = true;
 
-	initStringInfo(&out);
+	stale->next = 0;
 	for (BlockNumber block = next_block(stale, 0, nknown); ok && block < nblocks;
 		 block = next_block(stale, block + 1, nknown))
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (block < nknown && !is_stale(stale, reader, block))
 			continue;
-		PageReaderRead(reader, block, &out);
-		ok = send_pages(&out, false);
+		PageReaderRead(reader, block, out);
+		if (send)
+			ok = send_pages(out, false);
+		else if (out->len > FRAME_BYTES)
+			break;
 	}
 	PageReaderEnd(reader);
-	ok = ok && send_pages(&out, true);
+	return ok && (!send || send_pages(out, true));
+}
+
+/*
+ * Refresh in one message, if it is not too long: with the pages that are listed, of a
+ * mirror in this state.  Sets state to what the mirror is then; *made: was it sent?
+ */
+static bool
+refresh_once(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
+			 XLogRecPtr position, Stale *stale, gpuvec_state *state, bool *made)
+{
+	BlockNumber nblocks = RelationGetNumberOfBlocks(target->rel);
+	gpuvec_refresh_once head = {.key = target->key,.known = state->refresh,
+		.commit = {.position = position,.feed = need->feed,.applied = need->applied,.nblocks = nblocks}
+	};
+	StringInfoData out;
+	GpuvecPiece pieces[2];
+	GpuvecReply reply;
+	bool		ok;
+
+	initStringInfo(&out);
+	(void) read_stale(target, snapshot, stale, state->nblocks, nblocks, false, &out);
+	*made = out.len <= FRAME_BYTES;
+	if (!*made)
+	{
+		pfree(out.data);
+		return true;
+	}
+	GPUVEC_INJECTION("refresh-before-commit");
+	pieces[0] = (GpuvecPiece) {&head, sizeof(head)};
+	pieces[1] = (GpuvecPiece) {out.data, out.len};
+	ok = GpuvecLinkCall(GPUVEC_MSG_REFRESH, pieces, 2, GPUVEC_MSG_STATE, sizeof(*state), &reply);
 	pfree(out.data);
-	return ok;
+	if (!ok)
+		return false;
+	memcpy(state, reply.data, sizeof(*state));
+	pfree(reply.data);
+	return true;
+}
+
+/*
+ * Find out what has to be read again of a mirror in this state: by its feed, if that is
+ * the one that counts, else by WAL.  Neither may know; then it is up to the LSNs.
+ * Returns the position up to which that covers all changes, 0 with a feed.
+ */
+static XLogRecPtr
+find_stale(MirrorTarget *target, const gpuvec_freshness *need, const gpuvec_state *state,
+		   Stale *stale)
+{
+	XLogRecPtr	position;
+
+	memset(stale, 0, sizeof(*stale));
+	if (need->feed != 0 && need->feed == state->feed)
+		stale->listed = FeedTake(state->applied, need, &stale->pages.blocks, &stale->pages.n);
+	if (stale->listed)
+	{
+		SortChangedPages(&stale->pages);
+		return 0;
+	}
+	memset(&stale->pages, 0, sizeof(stale->pages));
+	position = MirrorPosition();
+	GPUVEC_INJECTION("refresh-after-position");
+	stale->listed = WalChanges(target->rel, state->checked, position, &stale->pages) != WAL_UNKNOWN;
+	return position;
 }
 
 /*
@@ -265,36 +341,42 @@ send_stale(MirrorTarget *target, Snapshot snapshot, Stale *stale, BlockNumber nk
  * says so.
  */
 static bool
-refresh(MirrorTarget *target, Snapshot snapshot, gpuvec_state *state)
+refresh(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
+		gpuvec_state *state)
 {
-	XLogRecPtr	position = MirrorPosition();
-	XLogRecPtr	checked = state->checked;
-	Stale		stale = {0};
+	gpuvec_state before = *state;
+	Stale		stale;
+	XLogRecPtr	position = find_stale(target, need, state, &stale);
 	BlockNumber nblocks;
 	GpuvecReply reply;
+	StringInfoData out;
+	bool		made = false;
 	bool		ok;
 
-	GPUVEC_INJECTION("refresh-after-position");
-	stale.by_wal = WalChanges(target->rel, checked, position, &stale.pages) != WAL_UNKNOWN;
-	if (!begin_refresh(target, !stale.by_wal, state, &reply))
+	if (stale.listed &&
+		(!refresh_once(target, snapshot, need, position, &stale, state, &made) || made))
+		return made;
+	if (!begin_refresh(target, !stale.listed, state, &reply))
 		return false;
 	if (state->state != GPUVEC_READY)
 		return true;
-	if (state->checked < checked)
+	if (state->refresh != before.refresh && stale.listed)
 	{
-		/* loaded anew meanwhile, by a session of the past: what we know is too little */
+		/* loaded anew meanwhile, by a session of the past: what we know is not enough */
 		GpuvecLinkClose();
 		return false;
 	}
 	stale.lsns = reply.data + sizeof(gpuvec_state);
 	nblocks = RelationGetNumberOfBlocks(target->rel);
-	ok = send_stale(target, snapshot, &stale, state->nblocks, nblocks);
+	initStringInfo(&out);
+	ok = read_stale(target, snapshot, &stale, state->nblocks, nblocks, true, &out);
+	pfree(out.data);
 	pfree(reply.data);
 	if (stale.pages.blocks)
 		pfree(stale.pages.blocks);
 	if (ok)
 		GPUVEC_INJECTION("refresh-before-commit");
-	return ok && commit_pages(position, nblocks, state);
+	return ok && commit_pages(position, need, nblocks, state);
 }
 
 /*
@@ -316,30 +398,34 @@ busy_nap(int attempt)
 }
 
 /*
- * Make sure that the mirror holds every change before `position`, which the
- * caller read after its snapshot.
+ * Make sure that the mirror is as fresh as `need`, which the caller asked for after its
+ * snapshot.  `known`: what it was when the engine last told, or NULL; a refresh that is
+ * made by it is not made if it is not that any more.
  */
 bool
-MirrorEnsure(MirrorTarget *target, Snapshot snapshot, XLogRecPtr position,
-			 gpuvec_state *state)
+MirrorEnsure(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
+			 const gpuvec_state *known, gpuvec_state *state)
 {
 	LOCKTAG		tag;
-	bool		ok;
+	bool		ok = true;
 
 	mirror_lock_tag(&target->key, &tag);
 	(void) LockAcquire(&tag, ExclusiveLock, false, false);
 	for (int attempt = 0;; attempt++)
 	{
-		ok = MirrorState(&target->key, state);
-		if (!ok || (state->state == GPUVEC_READY && state->checked >= position))
+		if (attempt == 0 && known != NULL && known->state == GPUVEC_READY)
+			*state = *known;
+		else
+			ok = MirrorState(&target->key, state);
+		if (!ok || gpuvec_fresh(state, need))
 			break;
 		if (state->state == GPUVEC_READY)
-			ok = refresh(target, snapshot, state);
+			ok = refresh(target, snapshot, need, state);
 		else if (state->state == GPUVEC_ABSENT)
-			ok = MirrorLoad(target, snapshot, state);
+			ok = MirrorLoad(target, snapshot, need, state);
 		if (ok && state->state == GPUVEC_LOADING)
 			busy_nap(attempt);
-		if (!ok || (state->state == GPUVEC_READY && state->checked >= position))
+		if (!ok || gpuvec_fresh(state, need))
 			break;
 	}
 	LockRelease(&tag, ExclusiveLock, false);

@@ -22,8 +22,11 @@
 #include "catalog/catalog.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
+#include "commands/defrem.h"
 #include "common/hashfn.h"
 #include "link/link.h"
+#include "mirror/feed.h"
 #include "mirror/mirror.h"
 #include "mirror/wal.h"
 #include "miscadmin.h"
@@ -70,6 +73,31 @@ missing_hash(Relation rel, AttrNumber attnum)
 	return hash == 0 ? 1 : hash;
 }
 
+/* Hash of what an index with an expression or predicate makes of rows */
+static uint64
+form_hash(Relation rel, Relation index)
+{
+	static const AttrNumber columns[] = {Anum_pg_index_indexprs, Anum_pg_index_indpred};
+	uint64		hash = 1;
+
+	for (int i = 0; i < RelationGetNumberOfAttributes(rel); i++)
+		hash = hash_combine64(hash, missing_hash(rel, i + 1));
+	for (int i = 0; i < lengthof(columns); i++)
+	{
+		bool		isnull;
+		Datum		text = SysCacheGetAttr(INDEXRELID, index->rd_indextuple, columns[i], &isnull);
+
+		if (!isnull)
+		{
+			struct varlena *value = PG_DETOAST_DATUM(text);
+
+			hash = hash_combine64(hash, hash_bytes_extended((const unsigned char *) VARDATA_ANY(value),
+															VARSIZE_ANY_EXHDR(value), i));
+		}
+	}
+	return hash;
+}
+
 /* Was this catalog row written by the current transaction? */
 static bool
 row_is_ours(HeapTuple tuple)
@@ -108,12 +136,10 @@ choose_mode(Relation rel, AttrNumber attnum)
 	return MIRROR_SHARED;
 }
 
-/* Describe a column of an open, locked relation */
-void
-MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target)
+/* What descriptions of a plain and a rooted mirror have in common */
+static void
+describe(Relation rel, AttrNumber attnum, MirrorTarget *target)
 {
-	static uint64 private_ids = 0;
-
 	memset(target, 0, sizeof(*target));
 	target->rel = rel;
 	target->attnum = attnum;
@@ -122,18 +148,112 @@ MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target)
 	target->key.tablespace = GpuvecRelTablespace(rel);
 	target->key.relation = RelationGetRelid(rel);
 	target->key.relfilenumber = GpuvecRelFile(rel);
-	target->key.type = TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypid;
 	target->key.attnum = attnum;
+	if (attnum == 0)
+		return;
+	target->key.type = TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypid;
 	target->key.missing = missing_hash(rel, attnum);
+}
+
+/*
+ * May a search by a function use what this index, with its row of pg_index, keeps of the
+ * column?  The planner asks the same of an index before it plans a scan of it.
+ */
+static bool
+index_serves(HeapTuple tuple, AttrNumber attnum)
+{
+	Form_pg_index form = (Form_pg_index) GETSTRUCT(tuple);
+
+	return form->indnkeyatts == 1 && form->indkey.values[0] == attnum &&
+		form->indisvalid && form->indisready && form->indislive &&
+		heap_attisnull(tuple, Anum_pg_index_indpred, NULL) &&
+		!(form->indcheckxmin &&
+		  !TransactionIdPrecedes(HeapTupleHeaderGetXmin(tuple->t_data), TransactionXmin));
+}
+
+/* The access method of a relation */
+static Oid
+relation_am(Oid relid)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	Oid			am = InvalidOid;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		am = ((Form_pg_class) GETSTRUCT(tuple))->relam;
+		ReleaseSysCache(tuple);
+	}
+	return am;
+}
+
+/* Is there an index of ours on the column? */
+static bool
+has_index(Relation rel, AttrNumber attnum)
+{
+	bool		found = false;
+	Oid			am;
+	List	   *oids;
+	ListCell   *cell;
+
+	if (!rel->rd_rel->relhasindex)
+		return false;
+	am = get_am_oid("gpuvec", true);
+	if (!OidIsValid(am))
+		return false;
+	oids = RelationGetIndexList(rel);
+	foreach(cell, oids)
+	{
+		HeapTuple	tuple;
+
+		if (found || relation_am(lfirst_oid(cell)) != am)
+			continue;
+		tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(cell)));
+		if (!HeapTupleIsValid(tuple))
+			continue;
+		found = index_serves(tuple, attnum);
+		ReleaseSysCache(tuple);
+	}
+	list_free(oids);
+	return found;
+}
+
+/*
+ * Describe a column of an open, locked relation.  If it has an index, that one's mirror
+ * is taken.
+ */
+void
+MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target)
+{
+	static uint64 private_ids = 0;
+
+	describe(rel, attnum, target);
 	if (target->mode == MIRROR_PRIVATE)
 		target->key.private_id = ((uint64) MyProcPid << 32) | ++private_ids;
+	else
+		target->key.rooted = has_index(rel, attnum);
+}
+
+/* Describe what an index, which is open and locked like its table, is on */
+void
+MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target)
+{
+	describe(rel, index->rd_index->indkey.values[0], target);
+	target->index = index;
+	target->key.rooted = true;
+	if (target->attnum == 0)
+		target->key.type = TupleDescAttr(RelationGetDescr(index), 0)->atttypid;
+	if (target->attnum == 0 || !heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL))
+	{
+		target->key.index = RelationGetRelid(index);
+		target->key.missing = form_hash(rel, index);
+	}
 }
 
 /* Make room for n more hits of a query */
 static void
 reserve_hits(MirrorSearch *search, MirrorQuery *query, uint64 n)
 {
-	uint64		room = Min(query->nhits + n, search->k);
+	uint64		room = query->nhits + n;
 
 	if (room <= query->maxhits)
 		return;
@@ -164,7 +284,7 @@ rows_to_ask(const MirrorSearch *search, const MirrorQuery *query, uint32 page)
 
 	if (search->k == UINT64_MAX)
 		return page;
-	missing = search->k - query->nhits;
+	missing = search->k - Min(query->nhits, search->k);
 	if (missing <= GPUVEC_FAST_K)
 		return Min(missing + missing / 16 + 2, Max(GPUVEC_FAST_K, missing));
 	return Min(missing, GPUVEC_MAX_K);
@@ -241,14 +361,14 @@ typedef struct Answer
 
 /* Ask once; the answer goes to this memory context */
 static bool
-ask(Request *request, XLogRecPtr position, MemoryContext context, Answer *answer)
+ask(Request *request, const gpuvec_freshness *need, MemoryContext context, Answer *answer)
 {
 	MemoryContext old;
 	GpuvecPiece pieces[3];
 	Size		counts;
 	bool		ok;
 
-	request->head.position = position;
+	request->head.need = *need;
 	pieces[0] = (GpuvecPiece) {&request->head, sizeof(request->head)};
 	pieces[1] = (GpuvecPiece) {request->queries, request->n * sizeof(gpuvec_query)};
 	pieces[2] = (GpuvecPiece) {request->ids, request->nids * sizeof(uint16)};
@@ -271,13 +391,54 @@ ask(Request *request, XLogRecPtr position, MemoryContext context, Answer *answer
 }
 
 /*
+ * Does a row of a rooted mirror belong to the same group as the last one that was
+ * taken?  Rows of equal score on the same page come in the order of their roots, which
+ * may not be that of the tids to be returned.
+ */
+static bool
+same_group(const MirrorHit *a, const MirrorHit *b)
+{
+	return a->score == b->score && gpuvec_hit_block(a->place) == gpuvec_hit_block(b->place);
+}
+
+/* qsort comparator: the tid comes first in a place */
+static int
+compare_places(const void *a, const void *b)
+{
+	uint64		x = ((const MirrorHit *) a)->place;
+	uint64		y = ((const MirrorHit *) b)->place;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Bring the rows of each group in the order of their tids, and cut off what is too much */
+static void
+sort_groups(MirrorSearch *search, MirrorQuery *query)
+{
+	uint64		first = 0;
+
+	for (uint64 i = 1; i <= query->nhits; i++)
+	{
+		if (i < query->nhits && same_group(&query->hits[i], &query->hits[first]))
+			continue;
+		if (i - first > 1)
+			qsort(query->hits + first, i - first, sizeof(MirrorHit), compare_places);
+		first = i;
+	}
+	query->nhits = Min(query->nhits, search->k);
+}
+
+/*
  * Take the visible rows of one query's answer.  Its first ones stay where they are
  * in the answer, which then has to be kept.
  */
 static void
-take_hits(MirrorSearch *search, MirrorQuery *query, MirrorVisibility *visibility,
-		  MirrorHit *hits, uint32 n, uint32 asked)
+take_hits(MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
+		  MirrorVisibility *visibility, MirrorHit *hits, uint32 n, uint32 asked)
 {
+	bool		groups = target->key.rooted && !search->roots;
+	bool		full = query->nhits >= search->k && !groups;
+
 	if (query->nhits == 0)
 	{
 		query->hits = hits;
@@ -285,28 +446,43 @@ take_hits(MirrorSearch *search, MirrorQuery *query, MirrorVisibility *visibility
 	}
 	else
 		reserve_hits(search, query, n);
-	for (uint32 i = 0; i < n && query->nhits < search->k; i++)
+	for (uint32 i = 0; i < n && !full; i++)
 	{
 		MirrorHit	hit = hits[i];
 
-		if (MirrorVisible(visibility, &hit, query, search->measure))
-			query->hits[query->nhits++] = hit;
-		if (i == n - 1)
+		if (groups && query->nhits >= search->k &&
+			!same_group(&hit, &query->hits[query->nhits - 1]))
 		{
-			query->after_score = hit.score;
-			query->after_tid = gpuvec_hit_tid(hit.place);
+			full = true;
+			break;
 		}
+		query->after_score = hit.score;
+		query->after_tid = gpuvec_hit_tid(hit.place);
+		if (search->roots)
+		{
+			MirrorHit	seen = hit;
+
+			/* the executor decides; this is to verify the score */
+			if (gpuvec_verify)
+				(void) MirrorVisible(visibility, &seen, query, search->measure);
+			query->hits[query->nhits++] = hit;
+		}
+		else if (MirrorVisible(visibility, &hit, query, search->measure))
+			query->hits[query->nhits++] = hit;
+		full = query->nhits >= search->k && !groups;
 		CHECK_FOR_INTERRUPTS();
 	}
-	query->done = n < asked || query->nhits == search->k;
+	query->done = n < asked || full;
 	query->has_after = !query->done;
+	if (query->done && groups)
+		sort_groups(search, query);
 }
 
 /*
  * Take an answer.  True if some query needs more; *keep: if hits lie in the answer.
  */
 static bool
-take_answer(MirrorSearch *search, Request *request, Answer *answer,
+take_answer(MirrorTarget *target, MirrorSearch *search, Request *request, Answer *answer,
 			MirrorVisibility *visibility, bool *keep)
 {
 	MirrorHit  *hits = (MirrorHit *) answer->hits;
@@ -328,7 +504,8 @@ take_answer(MirrorSearch *search, Request *request, Answer *answer,
 					(errcode(ERRCODE_PROTOCOL_VIOLATION),
 					 errmsg("invalid message from the gpuvec engine")));
 		left -= n;
-		take_hits(search, request->whose[i], visibility, hits, n, request->queries[i].k);
+		take_hits(target, search, request->whose[i], visibility, hits, n,
+				  request->queries[i].k);
 		*keep |= request->whose[i]->hits == hits && n > 0;
 		hits += n;
 		more |= !request->whose[i]->done;
@@ -349,10 +526,9 @@ typedef struct Known
 	 * old one just proves less.  Numbers of another engine (connection) prove nothing.
 	 */
 	uint64		generation;
-	uint64		refresh;
+	gpuvec_state state;
 
-	/* nothing was changed in (checked, until], by the WAL (see wal.c) */
-	XLogRecPtr	checked;
+	/* nothing was changed in (state.checked, until], by the WAL (see wal.c) */
 	XLogRecPtr	until;
 } Known;
 
@@ -383,12 +559,11 @@ remember(const MirrorTarget *target, const gpuvec_state *state)
 {
 	Known	   *known = known_place(target);
 
-	if (known != known_mirror(target) || known->checked > state->checked)
+	if (known != known_mirror(target) || known->state.checked > state->checked)
 		known->until = 0;
 	known->key = target->key;
 	known->generation = GpuvecLinkGeneration();
-	known->refresh = state->refresh;
-	known->checked = state->checked;
+	known->state = *state;
 	known->until = Max(known->until, state->checked);
 }
 
@@ -398,7 +573,7 @@ known_refresh(const MirrorTarget *target)
 {
 	Known	   *known = known_mirror(target);
 
-	return known && known->generation == GpuvecLinkGeneration() ? known->refresh : 0;
+	return known && known->generation == GpuvecLinkGeneration() ? known->state.refresh : 0;
 }
 
 /*
@@ -412,7 +587,7 @@ position_needed(MirrorTarget *target)
 	Known	   *known = known_mirror(target);
 	XLogRecPtr	position = MirrorPosition();
 
-	if (known == NULL || known->checked == 0)
+	if (known == NULL || known->state.checked == 0)
 		return position;
 	if (position > known->until)
 	{
@@ -420,7 +595,7 @@ position_needed(MirrorTarget *target)
 			return position;
 		known->until = position;
 	}
-	return known->checked;
+	return known->state.checked;
 }
 
 /*
@@ -429,15 +604,17 @@ position_needed(MirrorTarget *target)
  */
 static bool
 ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
-		  XLogRecPtr position, Answer *answer)
+		  const gpuvec_freshness *need, Answer *answer)
 {
 	for (int attempt = 0; attempt < SEARCH_ATTEMPTS; attempt++)
 	{
 		gpuvec_state *state = &answer->head.state;
+		gpuvec_freshness now = {.position = MirrorPosition()};
+		gpuvec_state after;
 
-		if (!ask(request, position, search->context, answer))
+		if (!ask(request, need, search->context, answer))
 			return false;
-		if (state->state == GPUVEC_READY && state->checked >= position)
+		if (gpuvec_fresh(state, need))
 		{
 			remember(target, state);
 			return true;
@@ -445,11 +622,11 @@ ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
 		pfree(answer->reply.data);
 		if (target->mode == MIRROR_PRIVATE)
 		{
-			if (!MirrorLoad(target, search->snapshot, state))
+			if (!MirrorLoad(target, search->snapshot, need, state))
 				return false;
 		}
-		else if (!MirrorEnsure(target, search->snapshot,
-							   position ? position : MirrorPosition(), state))
+		else if (!MirrorEnsure(target, search->snapshot, need->position ? need : &now,
+							   attempt == 0 ? state : NULL, &after))
 			return false;
 	}
 	ereport(ERROR,
@@ -463,7 +640,7 @@ ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
 /* Search queries [first, last).  False: the connection was lost. */
 static bool
 search_group(MirrorTarget *target, MirrorSearch *search, MirrorVisibility *visibility,
-			 XLogRecPtr position, uint32 first, uint32 last)
+			 gpuvec_freshness need, uint32 first, uint32 last)
 {
 	uint32		page = FIRST_ALL_ROWS;
 	bool		more = true;
@@ -478,16 +655,17 @@ search_group(MirrorTarget *target, MirrorSearch *search, MirrorVisibility *visib
 		if (request.n == 0)
 			break;
 		GPUVEC_INJECTION("search-before-request");
-		if (!ask_fresh(target, search, &request, position, &answer))
+		if (!ask_fresh(target, search, &request, &need, &answer))
 			return false;
 		GPUVEC_INJECTION("search-before-fetch");
-		more = take_answer(search, &request, &answer, visibility, &keep);
+		more = take_answer(target, search, &request, &answer, visibility, &keep);
 		if (!keep)
 			pfree(answer.reply.data);
 		pfree(request.queries);
 		pfree(request.whose);
 		pfree(request.ids);
-		position = 0;			/* fresh for this snapshot from now on */
+		/* fresh for this snapshot from now on */
+		need = (gpuvec_freshness) {0};
 		page = Min(page * ALL_ROWS_GROWTH, GPUVEC_MAX_K);
 	}
 	return true;
@@ -501,7 +679,7 @@ take_map(MirrorTarget *target, MirrorSearch *search, MirrorVisibility *visibilit
 	BlockNumber pages;
 	gpuvec_state state;
 
-	if (target->mode != MIRROR_SHARED)
+	if (target->mode != MIRROR_SHARED || search->roots)
 		return true;
 	pages = MirrorVisibilityMapPages(visibility);
 	if (pages == 0 || rows < (double) pages * MAP_PAGE_ROWS)
@@ -518,7 +696,8 @@ take_map(MirrorTarget *target, MirrorSearch *search, MirrorVisibility *visibilit
 	if (!MirrorState(&target->key, &state))
 		return false;
 	if (state.state != GPUVEC_READY &&
-		!MirrorEnsure(target, search->snapshot, MirrorPosition(), &state))
+		!MirrorEnsure(target, search->snapshot, &(gpuvec_freshness) {.position = MirrorPosition()},
+					  NULL, &state))
 		return false;
 	GPUVEC_INJECTION("search-before-map");
 	MirrorVisibilityTakeMap(visibility, state.refresh);
@@ -542,6 +721,30 @@ drop_private(MirrorTarget *target)
 		pfree(reply.data);
 }
 
+/*
+ * How fresh has the mirror to be for a search that begins now?  If this session's own
+ * last search shows that it is not, it is refreshed at once.  False: the connection was
+ * lost.
+ */
+static bool
+how_fresh(MirrorTarget *target, const MirrorSearch *search, gpuvec_freshness *need)
+{
+	Known	   *known = known_mirror(target);
+	gpuvec_state state;
+
+	/* a feed does not tell of what the visibility map has to be trusted for */
+	if (search->roots && target->fed)
+		FeedRead(target->index, target->build, need);
+	need->position = need->feed ? MirrorPosition() : position_needed(target);
+	if (known == NULL || known->generation != GpuvecLinkGeneration() ||
+		gpuvec_fresh(&known->state, need))
+		return true;
+	if (!MirrorEnsure(target, search->snapshot, need, &known->state, &state))
+		return false;
+	remember(target, &state);
+	return true;
+}
+
 /* Search once.  False: the connection was lost. */
 static bool
 try_topk(MirrorTarget *target, MirrorSearch *search)
@@ -549,16 +752,16 @@ try_topk(MirrorTarget *target, MirrorSearch *search)
 	MirrorVisibility *visibility = MirrorVisibilityBegin(target, search->snapshot);
 	uint64		ask = search->k == UINT64_MAX ? FIRST_ALL_ROWS : Min(search->k, GPUVEC_MAX_K);
 	uint32		group = Max(ANSWER_HITS / ask, 1);
-	XLogRecPtr	position = 0;
+	gpuvec_freshness need = {0};
 	bool		ok;
 
 	PredicateLockRelation(target->rel, search->snapshot);
 	ok = take_map(target, search, visibility);
 	GPUVEC_INJECTION("search-before-position");
 	if (ok && target->mode == MIRROR_SHARED)
-		position = position_needed(target);
+		ok = how_fresh(target, search, &need);
 	for (uint32 first = 0; ok && first < search->nqueries; first += group)
-		ok = search_group(target, search, visibility, position, first,
+		ok = search_group(target, search, visibility, need, first,
 						  Min(first + group, search->nqueries));
 	if (ok && target->mode == MIRROR_PRIVATE)
 		drop_private(target);
@@ -621,11 +824,13 @@ MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows, const char
 {
 	for (int attempt = 0; attempt < 2; attempt++)
 	{
+		gpuvec_freshness need;
 		gpuvec_state state;
 
 		if (GpuvecLinkOpen(true, reason) != GPUVEC_LINK_READY)
 			return false;
-		if (MirrorEnsure(target, snapshot, MirrorPosition(), &state))
+		need = (gpuvec_freshness) {.position = MirrorPosition()};
+		if (MirrorEnsure(target, snapshot, &need, NULL, &state))
 		{
 			*nrows = state.nrows;
 			return true;

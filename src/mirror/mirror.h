@@ -4,6 +4,11 @@
  *	  The engine's copy of a column of a table: is it resident, is it fresh,
  *	  and what does a search of it give under a snapshot?
  *
+ * There are two kinds of mirrors.  A plain one has an entry for each row version, under
+ * the version's own tid.  A rooted one, of an indexed column, has an entry for each HOT
+ * chain, under the tid of its root, as an index has: all versions of a chain have the
+ * same set.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUVEC_MIRROR_H
@@ -25,14 +30,28 @@ typedef enum MirrorMode
 	MIRROR_NONE					/* scanned in this session, without the engine */
 } MirrorMode;
 
-/* A column of a relation with storage; the relation is open and locked */
+/*
+ * A column of a relation with storage; the relation is open and locked.  A rooted mirror
+ * has an index, which is open as long.
+ */
 typedef struct MirrorTarget
 {
 	Relation	rel;
-	AttrNumber	attnum;
+	Relation	index;			/* NULL: a plain mirror */
+	AttrNumber	attnum;			/* 0: an expression of the index */
 	MirrorMode	mode;
+	bool		fed;			/* the index is its feed (feed.h), and has this build id */
+	uint8		build[16];
 	gpuvec_mirror_key key;
 } MirrorTarget;
+
+/*
+ * What the engine takes for a line is a line pointer, and whether it is that of the row
+ * version itself; if not, it is that of the root of its HOT chain.
+ */
+#define mirror_line(offset, itself) ((uint16) ((offset) << 1 | ((itself) ? 1 : 0)))
+#define mirror_line_offset(line)	((OffsetNumber) ((line) >> 1))
+#define mirror_line_itself(line)	(((line) & 1) != 0)
 
 /* One result, as it comes from the engine */
 typedef gpuvec_hit MirrorHit;
@@ -40,7 +59,8 @@ typedef gpuvec_hit MirrorHit;
 static inline void
 MirrorHitTid(const MirrorHit *hit, ItemPointer tid)
 {
-	ItemPointerSet(tid, gpuvec_hit_block(hit->place), gpuvec_hit_line(hit->place));
+	ItemPointerSet(tid, gpuvec_hit_block(hit->place),
+				   mirror_line_offset(gpuvec_hit_line(hit->place)));
 }
 
 /* One query and its results; ids are ascending and distinct */
@@ -75,12 +95,14 @@ typedef struct MirrorSearch
 	MirrorQuery *queries;
 	uint32		nqueries;
 	Snapshot	snapshot;
+	bool		roots;			/* give the entries of a rooted mirror, visible or not */
 	MemoryContext context;		/* hits live here */
 	uint64		engine_us;		/* time spent in the engine */
 } MirrorSearch;
 
 /* mirror.c */
 extern void MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target);
+extern void MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target);
 extern bool MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason);
 extern bool MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows,
 						  const char **reason);
@@ -88,9 +110,10 @@ extern bool MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows
 /* load.c: all return false when the connection was lost */
 extern XLogRecPtr MirrorPosition(void);
 extern bool MirrorState(const gpuvec_mirror_key *key, gpuvec_state *state);
-extern bool MirrorLoad(MirrorTarget *target, Snapshot snapshot, gpuvec_state *state);
-extern bool MirrorEnsure(MirrorTarget *target, Snapshot snapshot, XLogRecPtr position,
-						 gpuvec_state *state);
+extern bool MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
+					   gpuvec_state *state);
+extern bool MirrorEnsure(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
+						 const gpuvec_state *known, gpuvec_state *state);
 
 /* visibility.c */
 typedef struct MirrorVisibility MirrorVisibility;
@@ -98,7 +121,7 @@ extern MirrorVisibility *MirrorVisibilityBegin(MirrorTarget *target, Snapshot sn
 extern BlockNumber MirrorVisibilityMapPages(MirrorVisibility *visibility);
 extern uint64 MirrorVisibilityNumber(const MirrorVisibility *visibility);
 extern void MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh);
-extern bool MirrorVisible(MirrorVisibility *visibility, const gpuvec_hit *hit,
+extern bool MirrorVisible(MirrorVisibility *visibility, gpuvec_hit *hit,
 						  const MirrorQuery *query, gpuvec_measure measure);
 extern void MirrorVisibilityEnd(MirrorVisibility *visibility);
 

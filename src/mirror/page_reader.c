@@ -4,8 +4,12 @@
  *	  Reads heap pages into the form in which the engine takes them.
  *
  * A mirror holds heap tuples, not a snapshot's rows: every tuple that is not
- * dead to everyone, under its own TID.  There is one reader for loads and
- * refreshes.  Under one share lock it asks for the state of each tuple, copies
+ * dead to everyone, under its own TID.  A rooted mirror (see mirror.h) holds one
+ * for each HOT chain, under the TID of the root: the last member that is not dead to
+ * everyone.  All members have the same set, or the chain is a broken one, from before
+ * the index: then every snapshot that may use the index sees only the last one.
+ *
+ * There is one reader for loads and refreshes.  Under one share lock it asks for the state of each tuple, copies
  * the page and takes its LSN; everything else (deforming, detoasting) works on
  * the copy after the lock is gone.  Content and LSN hence belong together: a
  * later change of the page has a later LSN, and the next check sees it.
@@ -41,12 +45,14 @@
 #define BULK_READ_FRACTION	4
 
 PageReader *
-PageReaderBegin(Relation rel, AttrNumber attnum, Snapshot snapshot)
+PageReaderBegin(const MirrorTarget *target, Snapshot snapshot)
 {
 	PageReader *reader = palloc0(sizeof(PageReader));
+	Relation	rel = target->rel;
 
 	reader->rel = rel;
-	reader->attnum = attnum;
+	reader->attnum = target->attnum;
+	reader->rooted = target->key.rooted;
 	reader->snapshot = snapshot;
 	reader->horizon = GpuvecOldestXmin(rel);
 	if (RelationGetNumberOfBlocks(rel) > (BlockNumber) (NBuffers / BULK_READ_FRACTION))
@@ -55,12 +61,16 @@ PageReaderBegin(Relation rel, AttrNumber attnum, Snapshot snapshot)
 											ALLOCSET_DEFAULT_SIZES);
 	reader->page = palloc(BLCKSZ);
 	reader->dead = palloc(sizeof(bool) * (MaxOffsetNumber + 1));
+	if (target->key.index != 0)
+		reader->form = RowFormBegin(rel, target->index);
 	return reader;
 }
 
 void
 PageReaderEnd(PageReader *reader)
 {
+	if (reader->form)
+		RowFormEnd(reader->form);
 	MemoryContextDelete(reader->context);
 	if (reader->strategy)
 		FreeAccessStrategy(reader->strategy);
@@ -203,11 +213,8 @@ row_visible(PageReader *reader, ItemPointer tid)
 	return visible;
 }
 
-/*
- * A plain value of a set, detoasted.  NULL if the row may be left out.
- */
-static struct varlena *
-plain_value(PageReader *reader, struct varlena *value, ItemPointer tid)
+struct varlena *
+PageReaderPlain(PageReader *reader, struct varlena *value, ItemPointer tid)
 {
 	if (VARATT_IS_EXTERNAL_ONDISK(value))
 	{
@@ -234,7 +241,7 @@ plain_value(PageReader *reader, struct varlena *value, ItemPointer tid)
 
 /* Append one row */
 static void
-append_row(StringInfo out, OffsetNumber line, struct varlena *value)
+append_row(StringInfo out, uint16 line, struct varlena *value)
 {
 	gpuvec_row	row = {.line = line};
 	uint32		bytes = VARSIZE_ANY_EXHDR(value);
@@ -249,10 +256,87 @@ append_row(StringInfo out, OffsetNumber line, struct varlena *value)
 	out->len += sizeof(row) + bytes + padding;
 }
 
+/*
+ * The member that stands for the chain of a root: the last one that is not dead.
+ * Invalid if there is none.
+ */
+static OffsetNumber
+chain_member(PageReader *reader, OffsetNumber root)
+{
+	Page		page = reader->page;
+	OffsetNumber last = PageGetMaxOffsetNumber(page);
+	ItemId		item = PageGetItemId(page, root);
+	bool		first = !ItemIdIsRedirected(item);
+	OffsetNumber line = first ? root : ItemIdGetRedirect(item);
+	OffsetNumber member = InvalidOffsetNumber;
+	TransactionId updater = InvalidTransactionId;
+
+	for (OffsetNumber n = 0; n < last && OffsetNumberIsValid(line) && line <= last; n++)
+	{
+		HeapTupleHeader tuple;
+
+		item = PageGetItemId(page, line);
+		if (!ItemIdIsNormal(item))
+			break;
+		tuple = (HeapTupleHeader) PageGetItem(page, item);
+		if (HeapTupleHeaderIsHeapOnly(tuple) == first ||
+			(TransactionIdIsValid(updater) &&
+			 !TransactionIdEquals(updater, HeapTupleHeaderGetXmin(tuple))))
+			break;
+		if (!reader->dead[line])
+			member = line;
+		if (!HeapTupleHeaderIsHotUpdated(tuple))
+			break;
+		updater = HeapTupleHeaderGetUpdateXid(tuple);
+		line = ItemPointerGetOffsetNumber(&tuple->t_ctid);
+		first = false;
+	}
+	return member;
+}
+
+/*
+ * The tuple that a line pointer stands for, and what the engine is to take for its line;
+ * invalid if there is none.
+ */
+static OffsetNumber
+row_at(PageReader *reader, OffsetNumber line, uint16 *engine_line)
+{
+	ItemId		item = PageGetItemId(reader->page, line);
+	OffsetNumber member;
+
+	if (!reader->rooted)
+	{
+		*engine_line = mirror_line(line, true);
+		return ItemIdIsNormal(item) && !reader->dead[line] ? line : InvalidOffsetNumber;
+	}
+	if (ItemIdIsNormal(item) &&
+		HeapTupleHeaderIsHeapOnly((HeapTupleHeader) PageGetItem(reader->page, item)))
+		return InvalidOffsetNumber;
+	if (!ItemIdIsNormal(item) && !ItemIdIsRedirected(item))
+		return InvalidOffsetNumber;
+	member = chain_member(reader, line);
+	*engine_line = mirror_line(line, member == line);
+	return member;
+}
+
+/* The set of a tuple; NULL if it has none, or may be left out */
+static struct varlena *
+tuple_value(PageReader *reader, HeapTuple tuple)
+{
+	Datum		datum;
+	bool		isnull;
+
+	if (reader->form)
+		return RowFormValue(reader->form, reader, tuple);
+	datum = heap_getattr(tuple, reader->attnum, RelationGetDescr(reader->rel), &isnull);
+	if (isnull)
+		return NULL;
+	return PageReaderPlain(reader, (struct varlena *) DatumGetPointer(datum), &tuple->t_self);
+}
+
 void
 PageReaderRead(PageReader *reader, BlockNumber block, StringInfo out)
 {
-	TupleDesc	desc = RelationGetDescr(reader->rel);
 	MemoryContext old = MemoryContextSwitchTo(reader->context);
 	int			start = out->len;
 	gpuvec_page head;
@@ -266,21 +350,18 @@ PageReaderRead(PageReader *reader, BlockNumber block, StringInfo out)
 	last = PageIsNew(reader->page) ? 0 : PageGetMaxOffsetNumber(reader->page);
 	for (OffsetNumber line = FirstOffsetNumber; line <= last; line++)
 	{
+		uint16		engine_line;
+		OffsetNumber offset = row_at(reader, line, &engine_line);
 		HeapTupleData tuple;
 		struct varlena *value;
-		bool		isnull;
-		Datum		datum;
 
-		if (reader->dead[line] || !ItemIdIsNormal(PageGetItemId(reader->page, line)))
+		if (!OffsetNumberIsValid(offset))
 			continue;
-		tuple_at(reader, reader->page, block, line, &tuple);
-		datum = heap_getattr(&tuple, reader->attnum, desc, &isnull);
-		if (isnull)
-			continue;
-		value = plain_value(reader, (struct varlena *) DatumGetPointer(datum), &tuple.t_self);
+		tuple_at(reader, reader->page, block, offset, &tuple);
+		value = tuple_value(reader, &tuple);
 		if (value == NULL)
 			continue;
-		append_row(out, line, value);
+		append_row(out, engine_line, value);
 		head.nrows++;
 	}
 	head.bytes = out->len - start - sizeof(head);

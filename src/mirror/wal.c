@@ -106,6 +106,12 @@ prepare(Relation rel, XLogRecPtr from, XLogRecPtr to, WalFile *file)
 	uint64		most = (uint64) RelationGetNumberOfBlocks(rel) * SWEPT_PAGE_BYTES + LEAST_BYTES;
 	bool		flush;
 
+#ifdef GPUVEC_TEST_HOOKS
+	if (gpuvec_freshness_choice == GPUVEC_FRESHNESS_SWEEP)
+		return false;
+	if (gpuvec_freshness_choice == GPUVEC_FRESHNESS_WAL)
+		most = PG_UINT64_MAX;
+#endif
 	if (RecoveryInProgress())
 	{
 		(void) GetXLogReplayRecPtr(&file->timeline);
@@ -122,7 +128,7 @@ prepare(Relation rel, XLogRecPtr from, XLogRecPtr to, WalFile *file)
 
 /* Note a page; the last ones often come again */
 static void
-note_page(WalPages *pages, BlockNumber block)
+note_page(ChangedPages *pages, BlockNumber block)
 {
 	if (pages->n > 0 && pages->blocks[pages->n - 1] == block)
 		return;
@@ -146,8 +152,8 @@ compare_blocks(const void *a, const void *b)
 }
 
 /* Bring pages in order, each once */
-static void
-sort_pages(WalPages *pages)
+void
+SortChangedPages(ChangedPages *pages)
 {
 	uint32		n = 0;
 
@@ -161,7 +167,7 @@ sort_pages(WalPages *pages)
 
 /* Look at the block references of a record; true if the relation is among them */
 static bool
-look_at_record(XLogReaderState *reader, Relation rel, WalPages *pages)
+look_at_record(XLogReaderState *reader, Relation rel, ChangedPages *pages)
 {
 	bool		changed = false;
 
@@ -184,7 +190,7 @@ look_at_record(XLogReaderState *reader, Relation rel, WalPages *pages)
 /* Read all records between the positions */
 static WalResult
 read_records(XLogReaderState *reader, Relation rel, XLogRecPtr from, XLogRecPtr to,
-			 WalPages *pages)
+			 ChangedPages *pages)
 {
 	WalResult	result = WAL_UNCHANGED;
 
@@ -204,7 +210,7 @@ read_records(XLogReaderState *reader, Relation rel, XLogRecPtr from, XLogRecPtr 
 }
 
 WalResult
-WalChanges(Relation rel, XLogRecPtr from, XLogRecPtr to, WalPages *pages)
+WalChanges(Relation rel, XLogRecPtr from, XLogRecPtr to, ChangedPages *pages)
 {
 	XLogReaderRoutine routine = {.page_read = read_wal_page};
 	WalFile		file = {.fd = -1};
@@ -224,7 +230,12 @@ WalChanges(Relation rel, XLogRecPtr from, XLogRecPtr to, WalPages *pages)
 	XLogReaderFree(reader);
 	if (file.fd >= 0)
 		CloseTransientFile(file.fd);
+#ifdef GPUVEC_TEST_HOOKS
+	if (result == WAL_UNKNOWN && gpuvec_freshness_choice == GPUVEC_FRESHNESS_WAL)
+		elog(ERROR, "could not read the WAL between %X/%X and %X/%X",
+			 LSN_FORMAT_ARGS(from), LSN_FORMAT_ARGS(to));
+#endif
 	if (pages)
-		sort_pages(pages);
+		SortChangedPages(pages);
 	return result;
 }

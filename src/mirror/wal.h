@@ -14,13 +14,13 @@
 #include "storage/block.h"
 #include "utils/rel.h"
 
-/* Pages that were changed, ascending and distinct after WalChanges() */
-typedef struct WalPages
+/* Pages that were changed, ascending and distinct when sorted */
+typedef struct ChangedPages
 {
 	BlockNumber *blocks;
 	uint32		n;
 	uint32		room;
-} WalPages;
+} ChangedPages;
 
 /* What reading a stretch of WAL has shown */
 typedef enum WalResult
@@ -34,6 +34,8 @@ typedef enum WalResult
  * Read the WAL between two positions, each of which MirrorPosition() returned at some
  * time.  If `pages` is NULL, reading ends at the first change.
  */
-extern WalResult WalChanges(Relation rel, XLogRecPtr from, XLogRecPtr to, WalPages *pages);
+extern WalResult WalChanges(Relation rel, XLogRecPtr from, XLogRecPtr to, ChangedPages *pages);
+
+extern void SortChangedPages(ChangedPages *pages);
 
 #endif							/* GPUVEC_WAL_H */

@@ -106,7 +106,8 @@ rank_row(MirrorSearch *search, IdSet *set, ItemPointer tid)
 		if (search->has_min_score && hit.score < search->min_score)
 			continue;
 		hit.place = gpuvec_hit_place(gpuvec_tid(ItemPointerGetBlockNumber(tid),
-												ItemPointerGetOffsetNumber(tid)), common, false);
+												mirror_line(ItemPointerGetOffsetNumber(tid), true)),
+									 common, false);
 		offer(search, query, &hit);
 	}
 }

@@ -4,6 +4,8 @@
 #   make bench DOCS=8500000 ENGINE=cuda MODES="A B C" a machine with a GPU
 #   make bench-engine                                 the engine alone, without PostgreSQL
 #   make bench-embedding                              kernels of embedding tables, see bench_embedding.cu
+#   make bench-peers                                  index scans against other ways to the same rows
+#   make bench-index                                  what an index costs
 #
 # MODES    kinds of data (test/bench/setgen.h)             ENGINE   auto, cpu or cuda
 # DOCS     number of documents                             THREADS  CPU threads of the engine, 0: all
@@ -11,6 +13,11 @@
 # QUERIES  number of queries of the large batch            ORDER    of the rows: position or random
 # CLIENTS  sessions of the throughput test, 0: none        INTARRAY compare with intarray: auto, yes, no
 # BENCH_DIR  folder for the server and its data; removed at the end
+#
+# bench-peers and bench-index: ROWS, QUERIES, THREADS (0: all), and
+# SMALL_ROWS   rows for RUM and pgvector         REPEATS, ROUNDS   of bench-index: see index_cost.sh
+# PEERS_ROOT   a folder with these extensions, unpacked there as they would be below / (with
+#              "dpkg -x", say), if they are not installed
 
 BENCH_BIN = test/bench/bin
 BENCH_CXXFLAGS = -std=c++17 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -I$(srcdir)/src -I$(srcdir)/test/bench
@@ -32,6 +39,16 @@ bench: all bench-engine
 		ORDER='$(ORDER)' CLIENTS='$(CLIENTS)' INTARRAY='$(INTARRAY)' BENCH_DIR='$(BENCH_DIR)' \
 		BENCH_BIN='$(CURDIR)/$(BENCH_BIN)' PG_CONFIG='$(PG_CONFIG)' BUILD_DIR='$(CURDIR)' \
 		bash $(srcdir)/test/bench/bench.sh
+
+# these build and start a server as "make check" does
+PEERS_SETTINGS = $(foreach v,ROWS SMALL_ROWS QUERIES THREADS PEERS_ROOT REPEATS ROUNDS,$(if $(filter command line environment,$(origin $(v))),$(v)='$($(v))')) \
+	PG_CONFIG='$(PG_CONFIG)' WITH_CUDA='$(WITH_CUDA)' BENCH_BIN='$(CURDIR)/$(BENCH_BIN)'
+
+bench-peers: $(BENCH_BIN)/bench_gen
+	$(PEERS_SETTINGS) bash $(srcdir)/test/bench/peers.sh
+
+bench-index: $(BENCH_BIN)/bench_gen
+	$(PEERS_SETTINGS) bash $(srcdir)/test/bench/index_cost.sh
 
 bench-engine: $(BENCH_BIN)/bench_gen $(BENCH_BIN)/bench_engine
 
@@ -62,4 +79,4 @@ clean: clean-bench
 clean-bench:
 	rm -rf $(BENCH_BIN)
 
-.PHONY: bench bench-engine bench-embedding clean-bench
+.PHONY: bench bench-engine bench-embedding bench-peers bench-index clean-bench

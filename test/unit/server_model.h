@@ -36,6 +36,9 @@ typedef struct model
 	model_page *pages;
 	uint64_t	position;		/* last one committed */
 	uint64_t	refresh;		/* last number that the engine gave */
+	uint64_t	feed;			/* last one committed, */
+	uint64_t	applied;		/* and how much of it */
+	uint32_t	nrefreshes;
 } model;
 
 /* How random sets look */

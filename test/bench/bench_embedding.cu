@@ -1004,10 +1004,10 @@ sweep_cell(const cell &c)
 	standard = time_cell(c, last, true);
 	for (uint32_t unroll : {4, 8})
 		for (uint32_t threads : {32, 64, 128, 256})
-			for (uint32_t range : {1, 2, 4, 16})
+			for (uint32_t range : {1, 2, 4, 8, 16})
 				for (uint32_t slice : {512, 256, 128, 384})
 				{
-					bool		gathers = c.kind == CELL_CONCAT || c.hotness == 1;
+					bool		gathers = c.kind == CELL_CONCAT || (c.hotness == 1 && c.kind != CELL_CSR);
 
 					if ((gathers && range > 1) || (slice < 512 && slice % 128 == 0 && slice != 384 &&
 												   c.width * 4 <= slice) ||
@@ -1331,7 +1331,8 @@ main(int argc, char **argv)
 
 							if (!sweep)
 								run_cell(make_cell(type, width, hotness, dist, kind));
-							else if (key_cell && (kind == CELL_SUM || kind == CELL_CONCAT))
+							else if (key_cell && (kind == CELL_SUM || kind == CELL_CONCAT ||
+														(kind == CELL_CSR && hotness == 1)))
 								sweep_cell(make_cell(type, width, hotness, dist, kind));
 						}
 						if (!sweep && hotness == 64 && width == 128)

@@ -3,6 +3,7 @@
 #   make bench                                        a laptop: mode B, 1,000,000 documents
 #   make bench DOCS=8500000 ENGINE=cuda MODES="A B C" a machine with a GPU
 #   make bench-engine                                 the engine alone, without PostgreSQL
+#   make bench-embedding                              kernels of embedding tables, see bench_embedding.cu
 #   make bench-peers                                  index scans against other ways to the same rows
 #   make bench-index                                  what an index costs
 #
@@ -59,8 +60,23 @@ $(BENCH_BIN)/bench_engine: $(srcdir)/test/bench/bench_engine.cpp $(BENCH_HEADERS
 	@mkdir -p $(@D)
 	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
 
+# The kernels of embedding tables alone; needs nvcc, and a GPU to run
+EMBEDDING_SOURCES = $(srcdir)/test/bench/bench_embedding.cu $(srcdir)/kernels/embedding_forward.cu \
+	$(srcdir)/kernels/embedding_grad.cu
+EMBEDDING_ARCHS ?= $(LAST_ARCH)
+
+bench-embedding: $(BENCH_BIN)/bench_embedding
+
+$(BENCH_BIN)/bench_embedding: $(EMBEDDING_SOURCES) $(srcdir)/kernels/embedding.h \
+		$(srcdir)/kernels/embedding_pool.cuh $(srcdir)/test/bench/embedding_reference.h
+	@mkdir -p $(@D)
+	$(NVCC) -std=c++17 -O3 -lineinfo --fmad=false -I$(srcdir)/kernels -I$(srcdir)/test/bench \
+		-Xcompiler -Wall,-Wextra,-ffp-contract=off \
+		$(foreach a,$(EMBEDDING_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) $(EMBEDDING_FLAGS) \
+		-o $@ $(EMBEDDING_SOURCES)
+
 clean: clean-bench
 clean-bench:
 	rm -rf $(BENCH_BIN)
 
-.PHONY: bench bench-engine bench-peers bench-index clean-bench
+.PHONY: bench bench-engine bench-embedding bench-peers bench-index clean-bench

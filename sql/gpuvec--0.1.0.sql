@@ -466,6 +466,23 @@ CREATE FUNCTION gpuvec_topk_batch_rows(
 COMMENT ON FUNCTION gpuvec_topk_batch_rows(anyelement, name, idset[], int8, text, float8)
 	IS 'the k most similar rows for each query of an array, as whole rows';
 
+-- embedding tables
+
+CREATE FUNCTION gpuvec_gather(
+	relation regclass, key_column name, "column" name, keys int8[],
+	OUT ordinality int8, OUT key int8, OUT found bool, OUT embedding real[])
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 100;
+COMMENT ON FUNCTION gpuvec_gather(regclass, name, name, int8[]) IS 'keys with their vectors';
+
+CREATE FUNCTION gpuvec_pool(
+	relation regclass, key_column name, "column" name, keys int8[],
+	mode text DEFAULT 'sum', weights float8[] DEFAULT NULL, missing text DEFAULT 'zero')
+	RETURNS real[]
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000;
+COMMENT ON FUNCTION gpuvec_pool(regclass, name, name, int8[], text, float8[], text)
+	IS 'the sum, mean or concatenation of the vectors of keys';
+
 -- residency
 
 CREATE FUNCTION gpuvec_prewarm(relation regclass, "column" name) RETURNS int8
@@ -479,7 +496,7 @@ COMMENT ON FUNCTION gpuvec_evict(regclass, name)
 	IS 'drop the engine''s copy of a column, or of all columns of a table; returns the number of copies';
 
 CREATE FUNCTION gpuvec_stat_mirrors(
-	OUT database oid, OUT relation oid, OUT attnum int2, OUT private bool, OUT state text,
+	OUT database oid, OUT relation oid, OUT attnum int2, OUT key_attnum int2, OUT private bool, OUT state text,
 	OUT pages_done int8, OUT pages_total int8, OUT rows int8, OUT ids int8, OUT segments int4,
 	OUT bytes int8, OUT device_bytes int8, OUT loads int8, OUT refreshes int8, OUT searches int8,
 	OUT checked_lsn pg_lsn, OUT last_use timestamptz)
@@ -500,7 +517,8 @@ CREATE VIEW gpuvec_mirrors AS
 		   CASE WHEN d.datname = current_database() THEN m.relation::regclass END AS relation,
 		   m.relation AS relation_oid,
 		   ARRAY(SELECT a.attname FROM pg_attribute a
-				 WHERE d.datname = current_database() AND a.attrelid = m.relation AND a.attnum = m.attnum) AS columns,
+				 WHERE d.datname = current_database() AND a.attrelid = m.relation AND a.attnum IN (m.attnum, m.key_attnum)
+				 ORDER BY a.attnum = m.attnum) AS columns,
 		   m.private, m.state, m.pages_done, m.pages_total, m.rows, m.ids, m.segments, m.bytes, m.device_bytes,
 		   m.loads, m.refreshes, m.searches, m.checked_lsn, m.last_use
 	FROM gpuvec_stat_mirrors() m LEFT JOIN pg_database d ON d.oid = m.database;

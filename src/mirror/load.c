@@ -154,7 +154,7 @@ MirrorLoad(MirrorTarget *target, Snapshot snapshot, gpuvec_state *state)
 		return false;
 
 	initStringInfo(&out);
-	reader = PageReaderBegin(target->rel, target->attnum, snapshot);
+	reader = PageReaderBegin(target, snapshot);
 	for (BlockNumber block = 0; ok && block < nblocks; block++)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -220,7 +220,7 @@ refresh(MirrorTarget *target, Snapshot snapshot, gpuvec_state *state)
 
 	nblocks = RelationGetNumberOfBlocks(target->rel);
 	initStringInfo(&out);
-	reader = PageReaderBegin(target->rel, target->attnum, snapshot);
+	reader = PageReaderBegin(target, snapshot);
 	for (BlockNumber block = 0; ok && block < nblocks; block++)
 	{
 		CHECK_FOR_INTERRUPTS();

@@ -28,6 +28,7 @@
 #include "miscadmin.h"
 #include "storage/predicate.h"
 #include "utils/datum.h"
+#include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
@@ -58,14 +59,21 @@ missing_hash(Relation rel, AttrNumber attnum)
 	TupleDesc	desc = RelationGetDescr(rel);
 	Form_pg_attribute att = TupleDescAttr(desc, attnum - 1);
 	struct varlena *value;
+	Datum		missing;
 	uint64		hash;
 
 	if (!att->atthasmissing || desc->constr == NULL || desc->constr->missing == NULL ||
 		!desc->constr->missing[attnum - 1].am_present)
 		return 0;
-	value = PG_DETOAST_DATUM(desc->constr->missing[attnum - 1].am_value);
-	hash = hash_bytes_extended((const unsigned char *) VARDATA_ANY(value),
-							   VARSIZE_ANY_EXHDR(value), 0);
+	missing = desc->constr->missing[attnum - 1].am_value;
+	if (att->attbyval)
+		hash = hash_bytes_extended((const unsigned char *) &missing, sizeof(missing), 0);
+	else
+	{
+		value = PG_DETOAST_DATUM(missing);
+		hash = hash_bytes_extended((const unsigned char *) VARDATA_ANY(value),
+								   VARSIZE_ANY_EXHDR(value), 0);
+	}
 	return hash == 0 ? 1 : hash;
 }
 
@@ -126,6 +134,22 @@ MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target)
 	target->key.missing = missing_hash(rel, attnum);
 	if (target->mode == MIRROR_PRIVATE)
 		target->key.private_id = ((uint64) MyProcPid << 32) | ++private_ids;
+}
+
+/* Describe an embedding table: columns of keys and vectors, whose types were checked */
+void
+MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNumber attnum,
+						MirrorTarget *target)
+{
+	MirrorDescribe(rel, attnum, target);
+	if (target->mode == MIRROR_SHARED)
+		target->mode = choose_mode(rel, key_attnum);
+	target->key_attnum = key_attnum;
+	target->key.key_attnum = key_attnum;
+	target->key.key_type = TupleDescAttr(RelationGetDescr(rel), key_attnum - 1)->atttypid;
+	target->key.key_missing = missing_hash(rel, key_attnum);
+	target->key_type = getBaseType(target->key.key_type);
+	target->vector_type = MirrorVectorTypeOf(target->key.type);
 }
 
 /* Make room for n more hits of a query */
@@ -348,8 +372,8 @@ static struct
 }			last_told;
 
 /* Remember what an answer told */
-static void
-remember_refresh(const MirrorTarget *target, uint64 refresh)
+void
+MirrorRememberRefresh(const MirrorTarget *target, uint64 refresh)
 {
 	last_told.key = target->key;
 	last_told.generation = GpuvecLinkGeneration();
@@ -357,13 +381,24 @@ remember_refresh(const MirrorTarget *target, uint64 refresh)
 }
 
 /* A refresh number that is known for this mirror, or 0 */
-static uint64
-known_refresh(const MirrorTarget *target)
+uint64
+MirrorKnownRefresh(const MirrorTarget *target)
 {
 	if (last_told.generation != GpuvecLinkGeneration() ||
 		memcmp(&last_told.key, &target->key, sizeof(target->key)) != 0)
 		return 0;
 	return last_told.refresh;
+}
+
+/* Report that the mirror does not stay for as long as one request takes */
+void
+MirrorReportEvicted(MirrorTarget *target)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+			 errmsg("the mirror of relation \"%s\" is evicted before it can be searched",
+					RelationGetRelationName(target->rel)),
+			 errhint("Increase gpuvec.device_memory.")));
 }
 
 /*
@@ -382,7 +417,7 @@ ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
 			return false;
 		if (state->state == GPUVEC_READY && state->checked >= position)
 		{
-			remember_refresh(target, state->refresh);
+			MirrorRememberRefresh(target, state->refresh);
 			return true;
 		}
 		pfree(answer->reply.data);
@@ -395,11 +430,7 @@ ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
 							   position ? position : MirrorPosition(), state))
 			return false;
 	}
-	ereport(ERROR,
-			(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-			 errmsg("the mirror of relation \"%s\" is evicted before it can be searched",
-					RelationGetRelationName(target->rel)),
-			 errhint("Increase gpuvec.device_memory.")));
+	MirrorReportEvicted(target);
 	return false;
 }
 
@@ -451,7 +482,7 @@ take_map(MirrorTarget *target, MirrorSearch *search, MirrorVisibility *visibilit
 		return true;
 	if (rows < MAP_ASK_ROWS)
 	{
-		uint64		refresh = known_refresh(target);
+		uint64		refresh = MirrorKnownRefresh(target);
 
 		GPUVEC_INJECTION("search-before-map");
 		if (refresh != 0)
@@ -527,8 +558,8 @@ reset_queries(MirrorSearch *search)
 }
 
 /* Report that the engine died twice */
-static void
-report_lost(void)
+void
+MirrorReportLost(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_CONNECTION_FAILURE),
@@ -554,7 +585,7 @@ MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason)
 			return true;
 		GpuvecLinkClose();
 	}
-	report_lost();
+	MirrorReportLost();
 	return false;
 }
 
@@ -575,6 +606,6 @@ MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows, const char
 		}
 		GpuvecLinkClose();
 	}
-	report_lost();
+	MirrorReportLost();
 	return false;
 }

@@ -41,12 +41,13 @@
 #define BULK_READ_FRACTION	4
 
 PageReader *
-PageReaderBegin(Relation rel, AttrNumber attnum, Snapshot snapshot)
+PageReaderBegin(const MirrorTarget *target, Snapshot snapshot)
 {
 	PageReader *reader = palloc0(sizeof(PageReader));
+	Relation	rel = target->rel;
 
+	reader->target = target;
 	reader->rel = rel;
-	reader->attnum = attnum;
 	reader->snapshot = snapshot;
 	reader->horizon = GpuvecOldestXmin(rel);
 	if (RelationGetNumberOfBlocks(rel) > (BlockNumber) (NBuffers / BULK_READ_FRACTION))
@@ -249,10 +250,60 @@ append_row(StringInfo out, OffsetNumber line, struct varlena *value)
 	out->len += sizeof(row) + bytes + padding;
 }
 
+/* Append one row of an embedding table */
+static void
+append_vector(PageReader *reader, StringInfo out, OffsetNumber line, int64 key,
+			  struct varlena *value)
+{
+	gpuvec_vector_row row = {.line = line,.key = key};
+	MirrorVector vector;
+
+	MirrorDecodeVector(value, reader->target->vector_type, &vector);
+	row.kind = vector.kind;
+	row.width = vector.width;
+	enlargeStringInfo(out, gpuvec_vector_row_bytes(row.width));
+	memcpy(out->data + out->len, &row, sizeof(row));
+	if (row.width > 0)
+		memcpy(out->data + out->len + sizeof(row), vector.elements, row.width * sizeof(float));
+	out->len += gpuvec_vector_row_bytes(row.width);
+}
+
+/*
+ * Append one tuple, unless it may be left out: it has no value (or no key), or lost it.
+ */
+static bool
+append_tuple(PageReader *reader, StringInfo out, HeapTuple tuple)
+{
+	const MirrorTarget *target = reader->target;
+	TupleDesc	desc = RelationGetDescr(reader->rel);
+	OffsetNumber line = ItemPointerGetOffsetNumber(&tuple->t_self);
+	struct varlena *value;
+	bool		isnull;
+	Datum		key = 0;
+	Datum		datum;
+
+	if (target->key_attnum != InvalidAttrNumber)
+	{
+		key = heap_getattr(tuple, target->key_attnum, desc, &isnull);
+		if (isnull)
+			return false;
+	}
+	datum = heap_getattr(tuple, target->attnum, desc, &isnull);
+	if (isnull)
+		return false;
+	value = plain_value(reader, (struct varlena *) DatumGetPointer(datum), &tuple->t_self);
+	if (value == NULL)
+		return false;
+	if (target->key_attnum != InvalidAttrNumber)
+		append_vector(reader, out, line, MirrorKey(key, target->key_type), value);
+	else
+		append_row(out, line, value);
+	return true;
+}
+
 void
 PageReaderRead(PageReader *reader, BlockNumber block, StringInfo out)
 {
-	TupleDesc	desc = RelationGetDescr(reader->rel);
 	MemoryContext old = MemoryContextSwitchTo(reader->context);
 	int			start = out->len;
 	gpuvec_page head;
@@ -267,21 +318,11 @@ PageReaderRead(PageReader *reader, BlockNumber block, StringInfo out)
 	for (OffsetNumber line = FirstOffsetNumber; line <= last; line++)
 	{
 		HeapTupleData tuple;
-		struct varlena *value;
-		bool		isnull;
-		Datum		datum;
 
 		if (reader->dead[line] || !ItemIdIsNormal(PageGetItemId(reader->page, line)))
 			continue;
 		tuple_at(reader, reader->page, block, line, &tuple);
-		datum = heap_getattr(&tuple, reader->attnum, desc, &isnull);
-		if (isnull)
-			continue;
-		value = plain_value(reader, (struct varlena *) DatumGetPointer(datum), &tuple.t_self);
-		if (value == NULL)
-			continue;
-		append_row(out, line, value);
-		head.nrows++;
+		head.nrows += append_tuple(reader, out, &tuple);
 	}
 	head.bytes = out->len - start - sizeof(head);
 	memcpy(out->data + start, &head, sizeof(head));

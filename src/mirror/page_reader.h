@@ -12,14 +12,15 @@
 
 #include "access/htup.h"
 #include "lib/stringinfo.h"
+#include "mirror/mirror.h"
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 #include "utils/snapshot.h"
 
 typedef struct PageReader
 {
+	const MirrorTarget *target;
 	Relation	rel;
-	AttrNumber	attnum;
 	Snapshot	snapshot;		/* of the search that caused the reading */
 	TransactionId horizon;		/* what was deleted before is dead to everyone */
 	BufferAccessStrategy strategy;
@@ -28,7 +29,7 @@ typedef struct PageReader
 	bool	   *dead;			/* by line pointer: dead to everyone */
 } PageReader;
 
-extern PageReader *PageReaderBegin(Relation rel, AttrNumber attnum, Snapshot snapshot);
+extern PageReader *PageReaderBegin(const MirrorTarget *target, Snapshot snapshot);
 extern void PageReaderEnd(PageReader *reader);
 
 /* Append one gpuvec_page with all its rows to `out` */

@@ -1,0 +1,189 @@
+/*-------------------------------------------------------------------------
+ *
+ * arguments.c
+ *	  Arguments and results of the functions over embedding tables.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "catalog/pg_type.h"
+#include "embedding/embedding.h"
+#include "utils/builtins.h"
+#include "utils/snapmgr.h"
+
+/* Positions of the first arguments, the same in all functions */
+enum
+{
+	ARG_RELATION,
+	ARG_KEY_COLUMN,
+	ARG_COLUMN
+};
+
+/* Fail if an argument is null */
+static void
+require_argument(FunctionCallInfo fcinfo, int argument, const char *name)
+{
+	if (PG_ARGISNULL(argument))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not be null", name)));
+}
+
+/* The table that the first three arguments name */
+EmbeddingTable *
+EmbeddingTableArguments(FunctionCallInfo fcinfo)
+{
+	require_argument(fcinfo, ARG_RELATION, "relation");
+	require_argument(fcinfo, ARG_KEY_COLUMN, "key column");
+	require_argument(fcinfo, ARG_COLUMN, "column");
+	return EmbeddingOpen(PG_GETARG_OID(ARG_RELATION), NameStr(*PG_GETARG_NAME(ARG_KEY_COLUMN)),
+						 NameStr(*PG_GETARG_NAME(ARG_COLUMN)), GetActiveSnapshot());
+}
+
+/* An array argument, which must have one dimension at most */
+static ArrayType *
+plain_array(FunctionCallInfo fcinfo, int argument, const char *name)
+{
+	ArrayType  *array = PG_GETARG_ARRAYTYPE_P(argument);
+
+	if (ARR_NDIM(array) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("%s must be a one-dimensional array", name),
+				 errdetail("The array has %d dimensions.", ARR_NDIM(array))));
+	return array;
+}
+
+/*
+ * The int8[] of an argument.  Null elements are errors, or, if nulls is given, 0 there
+ * and marked in *nulls.
+ */
+const int64 *
+EmbeddingKeysArgument(FunctionCallInfo fcinfo, int argument, const char *name, bool **nulls,
+					  uint64 *n)
+{
+	ArrayType  *array = plain_array(fcinfo, argument, name);
+	int			count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+	Datum	   *values;
+	bool	   *is_null;
+	int			nvalues;
+	int64	   *keys;
+
+	*n = count;
+	if (nulls)
+		*nulls = NULL;
+	if (!array_contains_nulls(array))
+		return (const int64 *) ARR_DATA_PTR(array);
+	if (nulls == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not contain nulls", name)));
+	deconstruct_array(array, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
+					  &values, &is_null, &nvalues);
+	keys = MemoryContextAllocHuge(CurrentMemoryContext, (Size) nvalues * sizeof(int64));
+	for (int i = 0; i < nvalues; i++)
+		keys[i] = is_null[i] ? 0 : DatumGetInt64(values[i]);
+	*nulls = is_null;
+	return keys;
+}
+
+/* Weights of n keys, as float32; NULL: there are none */
+const float *
+EmbeddingWeightsArgument(FunctionCallInfo fcinfo, int argument, uint64 n)
+{
+	ArrayType  *array;
+	const double *values;
+	float	   *weights;
+
+	if (PG_ARGISNULL(argument))
+		return NULL;
+	array = plain_array(fcinfo, argument, "weights");
+	if (array_contains_nulls(array))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not contain nulls", "weights")));
+	if (ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)) != n)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("there must be as many weights as keys"),
+				 errdetail("There are %d weights and " UINT64_FORMAT " keys.",
+						   ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)), n)));
+	values = (const double *) ARR_DATA_PTR(array);
+	weights = MemoryContextAllocHuge(CurrentMemoryContext, (n + 1) * sizeof(float));
+	for (uint64 i = 0; i < n; i++)
+		weights[i] = (float) values[i];
+	return weights;
+}
+
+/* The position of a name in a list, or -1 */
+static int
+find_name(const char *name, const char *const *names, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (strcmp(name, names[i]) == 0)
+			return i;
+	return -1;
+}
+
+/* How to pool */
+gpuvec_pool_mode
+EmbeddingModeArgument(FunctionCallInfo fcinfo, int argument)
+{
+	static const char *const names[] = GPUVEC_POOL_MODE_NAMES;
+	char	   *name;
+	int			mode;
+
+	require_argument(fcinfo, argument, "mode");
+	name = text_to_cstring(PG_GETARG_TEXT_PP(argument));
+	mode = find_name(name, names, GPUVEC_N_POOL_MODES);
+	if (mode < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("unknown mode \"%s\"", name),
+				 errhint("Available modes are sum, mean and concat.")));
+	return (gpuvec_pool_mode) mode;
+}
+
+/* What to do about keys without a vector */
+gpuvec_missing
+EmbeddingMissingArgument(FunctionCallInfo fcinfo, int argument)
+{
+	static const char *const names[] = GPUVEC_MISSING_NAMES;
+	char	   *name;
+	int			missing;
+
+	require_argument(fcinfo, argument, "missing");
+	name = text_to_cstring(PG_GETARG_TEXT_PP(argument));
+	missing = find_name(name, names, GPUVEC_N_MISSING);
+	if (missing < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("unknown treatment of missing keys \"%s\"", name),
+				 errhint("Available are zero, skip and error.")));
+	return (gpuvec_missing) missing;
+}
+
+/* A real[] of n elements */
+Datum
+EmbeddingArray(const float *elements, uint64 n)
+{
+	Size		size = ARR_OVERHEAD_NONULLS(1) + n * sizeof(float);
+	ArrayType  *array;
+
+	if (n == 0)
+		return PointerGetDatum(construct_empty_array(FLOAT4OID));
+	if (size > MaxAllocSize)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("array size exceeds the maximum allowed (%d)", (int) MaxAllocSize)));
+	array = palloc(size);
+	SET_VARSIZE(array, size);
+	array->ndim = 1;
+	array->dataoffset = 0;
+	array->elemtype = FLOAT4OID;
+	ARR_DIMS(array)[0] = (int) n;
+	ARR_LBOUND(array)[0] = 1;
+	memcpy(ARR_DATA_PTR(array), elements, n * sizeof(float));
+	return PointerGetDatum(array);
+}

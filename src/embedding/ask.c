@@ -1,0 +1,233 @@
+/*-------------------------------------------------------------------------
+ *
+ * ask.c
+ *	  Asking the engine for vectors.
+ *
+ * Every vector that is read enters the answer, so what the snapshot sees has to be
+ * known before the engine sums.  It may use rows of pages that are proven
+ * all-visible, by the order of things that visibility.c explains: the number of the
+ * mirror's last refresh is asked for, then the visibility map is read, and both go
+ * with the request.  The engine answers with the other rows that have one of the
+ * keys; they are looked at in the table, and the request goes out once more with
+ * the verdicts.  A verdict holds for as long as the snapshot, whatever becomes of
+ * the mirror: what the snapshot sees cannot leave its place, and what comes to a
+ * place later the snapshot does not see.  Rows that come into the mirror meanwhile
+ * just make one more round.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "embedding/embedding.h"
+#include "link/link.h"
+#include "miscadmin.h"
+#include "storage/predicate.h"
+
+/* As for searches: what reading the visibility map costs, in rows that are fetched */
+#define MAP_PAGE_ROWS		4
+#define MAP_ASK_ROWS		256
+
+/* Requests that find the mirror gone, or rows to decide about */
+#define ASK_ATTEMPTS		100
+
+/* A request, and what it needs to be repeated */
+typedef struct Asking
+{
+	EmbeddingTable *table;
+	MirrorTarget *target;
+	EmbeddingVerdicts *verdicts;
+	const EmbeddingBags *bags;
+	MirrorVisibility *visibility;
+	gpuvec_embed head;
+} Asking;
+
+/* Read the visibility map if it will save more than it costs; false: connection lost */
+static bool
+take_map(Asking *asking)
+{
+	MirrorTarget *target = asking->target;
+	uint64		rows = asking->bags->nkeys;
+	BlockNumber pages = MirrorVisibilityMapPages(asking->visibility);
+	gpuvec_state state;
+	uint64		refresh;
+
+	if (pages == 0 || rows < (uint64) pages * MAP_PAGE_ROWS)
+		return true;
+	refresh = MirrorKnownRefresh(target);
+	if (rows >= MAP_ASK_ROWS)
+	{
+		if (!MirrorState(&target->key, &state))
+			return false;
+		if (state.state != GPUVEC_READY &&
+			!MirrorEnsure(target, asking->table->snapshot, MirrorPosition(), &state))
+			return false;
+		refresh = state.refresh;
+	}
+	GPUVEC_INJECTION("embed-before-map");
+	if (refresh == 0)
+		return true;
+	MirrorVisibilityCopyMap(asking->visibility, refresh);
+	asking->head.known = refresh;
+	return true;
+}
+
+/* Send the request and read the answer, into the current memory context */
+static bool
+call_engine(Asking *asking, EmbeddingAnswer *answer)
+{
+	static const char zeros[8] = {0};
+	const EmbeddingBags *bags = asking->bags;
+	gpuvec_embed *head = &asking->head;
+	GpuvecPiece pieces[7];
+	GpuvecReply reply;
+	Size		map_bytes;
+	const uint8 *map = MirrorVisibilityMap(asking->visibility, &map_bytes);
+	Size		body;
+	Size		found = 0;
+	int			n = 0;
+
+	head->nverdicts = asking->verdicts->n;
+	head->map_bytes = TYPEALIGN(8, map_bytes);
+	pieces[n++] = (GpuvecPiece) {head, sizeof(*head)};
+	pieces[n++] = (GpuvecPiece) {bags->keys, bags->nkeys * sizeof(int64)};
+	if (head->op == GPUVEC_EMBED_POOL)
+		pieces[n++] = (GpuvecPiece) {bags->offsets, (bags->nbags + 1) * sizeof(uint64)};
+	pieces[n++] = (GpuvecPiece) {asking->verdicts->verdicts, head->nverdicts * sizeof(uint64)};
+	if (bags->weights)
+	{
+		pieces[n++] = (GpuvecPiece) {bags->weights, bags->nkeys * sizeof(float)};
+		pieces[n++] = (GpuvecPiece) {zeros, bags->nkeys % 2 * sizeof(float)};
+	}
+	StaticAssertStmt((BLCKSZ - MAXALIGN(SizeOfPageHeaderData)) % 8 == 0,
+					 "pages of the visibility map need padding");
+	pieces[n++] = (GpuvecPiece) {map, map_bytes};
+	if (!GpuvecLinkCall(GPUVEC_MSG_EMBED, pieces, n, GPUVEC_MSG_EMBEDDED,
+						sizeof(gpuvec_embedded), &reply))
+		return false;
+
+	memcpy(&answer->head, reply.data, sizeof(gpuvec_embedded));
+	if (answer->head.status == GPUVEC_EMBED_DONE && (head->flags & GPUVEC_EMBED_FOUND))
+		found = TYPEALIGN(8, bags->nkeys);
+	body = answer->head.status == GPUVEC_EMBED_DONE ? sizeof(float) :
+		answer->head.status == GPUVEC_EMBED_UNDECIDED ? sizeof(uint64) : 0;
+	if (reply.length != sizeof(gpuvec_embedded) + found + answer->head.count * body)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROTOCOL_VIOLATION),
+				 errmsg("invalid message from the gpuvec engine")));
+	answer->found = reply.data + sizeof(gpuvec_embedded);
+	answer->elements = (const float *) (answer->found + found);
+	asking->table->engine_us += answer->head.engine_us;
+	return true;
+}
+
+/* Look at the rows that the engine names, and merge what is seen into the verdicts */
+static void
+decide(Asking *asking, const EmbeddingAnswer *answer)
+{
+	const uint64 *tids = (const uint64 *) answer->elements;
+	EmbeddingVerdicts *old = asking->verdicts;
+	uint64		n = answer->head.count;
+	uint64	   *merged = MemoryContextAllocHuge(CurrentMemoryContext, (old->n + n) * sizeof(uint64));
+	uint64		from = 0;
+	uint64		to = 0;
+
+	GPUVEC_INJECTION("embed-before-fetch");
+	for (uint64 i = 0; i < n; i++)
+	{
+		ItemPointerData tid;
+
+		CHECK_FOR_INTERRUPTS();
+		while (from < old->n && gpuvec_verdict_tid(old->verdicts[from]) < tids[i])
+			merged[to++] = old->verdicts[from++];
+		ItemPointerSet(&tid, gpuvec_tid_block(tids[i]), gpuvec_tid_line(tids[i]));
+		merged[to++] = gpuvec_verdict(tids[i], MirrorRowVisible(asking->visibility, &tid));
+	}
+	while (from < old->n)
+		merged[to++] = old->verdicts[from++];
+	if (old->verdicts)
+		pfree(old->verdicts);
+	old->verdicts = merged;
+	old->n = to;
+}
+
+/* Ask until there is an answer.  False: the connection was lost. */
+static bool
+ask(Asking *asking, XLogRecPtr position, EmbeddingAnswer *answer)
+{
+	for (int attempt = 0; attempt < ASK_ATTEMPTS; attempt++)
+	{
+		gpuvec_state state;
+
+		asking->head.position = position;
+		GPUVEC_INJECTION("embed-before-request");
+		if (!call_engine(asking, answer))
+			return false;
+		if (answer->head.status == GPUVEC_EMBED_STALE)
+		{
+			if (!MirrorEnsure(asking->target, asking->table->snapshot,
+							  position ? position : MirrorPosition(), &state))
+				return false;
+			continue;
+		}
+		/* fresh for this snapshot from now on */
+		position = 0;
+		MirrorRememberRefresh(asking->target, answer->head.state.refresh);
+		if (answer->head.status != GPUVEC_EMBED_UNDECIDED)
+			return true;
+		decide(asking, answer);
+		pfree((char *) answer->found - sizeof(gpuvec_embedded));
+	}
+	MirrorReportEvicted(asking->target);
+	return false;
+}
+
+/* Ask once.  False: the connection was lost. */
+static bool
+try_ask(Asking *asking, EmbeddingAnswer *answer)
+{
+	XLogRecPtr	position;
+	bool		ok;
+
+	asking->head.known = 0;
+	asking->visibility = MirrorVisibilityBegin(asking->target, asking->table->snapshot);
+	PredicateLockRelation(asking->target->rel, asking->table->snapshot);
+	ok = take_map(asking);
+	GPUVEC_INJECTION("embed-before-position");
+	position = MirrorPosition();
+	ok = ok && ask(asking, position, answer);
+	MirrorVisibilityEnd(asking->visibility);
+	return ok;
+}
+
+/*
+ * Gather or pool the vectors of a target that has a shared mirror.  Complaints are
+ * the caller's to raise.  If the engine dies meanwhile, start over, once.  Returns
+ * false, with a reason, if there is no engine.
+ */
+bool
+EmbeddingAsk(EmbeddingTable *table, int target, gpuvec_embed_op op, uint32 flags,
+			 const EmbeddingBags *bags, EmbeddingAnswer *answer, const char **reason)
+{
+	Asking		asking = {
+		.table = table,.target = &table->targets[target],.verdicts = &table->verdicts[target],
+		.bags = bags
+	};
+
+	asking.head.key = asking.target->key;
+	asking.head.op = op;
+	asking.head.flags = flags | (bags->weights ? GPUVEC_EMBED_WEIGHTED : 0);
+	asking.head.mode = bags->mode;
+	asking.head.missing = bags->missing;
+	asking.head.nkeys = bags->nkeys;
+	asking.head.nbags = bags->nbags;
+	for (int attempt = 0; attempt < 2; attempt++)
+	{
+		if (GpuvecLinkOpen(true, reason) != GPUVEC_LINK_READY)
+			return false;
+		if (try_ask(&asking, answer))
+			return true;
+		GpuvecLinkClose();
+	}
+	MirrorReportLost();
+	return false;
+}

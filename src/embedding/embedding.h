@@ -1,0 +1,106 @@
+/*-------------------------------------------------------------------------
+ *
+ * embedding.h
+ *	  Gathering and pooling the vectors of embedding tables.
+ *
+ * ask.c		asking the engine
+ * collect.c	vectors collected in this session, where one request will not do
+ * pool.c		bags of keys to vectors, either way
+ * arguments.c	arguments of the functions
+ * functions.c	the functions of SQL
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_EMBEDDING_SQL_H
+#define GPUVEC_EMBEDDING_SQL_H
+
+#include "postgres.h"
+
+#include "common/embedding.h"
+#include "fmgr.h"
+#include "mirror/mirror.h"
+#include "utils/array.h"
+
+/* Which rows of a target the snapshot sees, as far as it was asked */
+typedef struct EmbeddingVerdicts
+{
+	uint64	   *verdicts;		/* gpuvec_verdict, ascending */
+	uint64		n;
+} EmbeddingVerdicts;
+
+/* An embedding table that is being used, in one snapshot */
+typedef struct EmbeddingTable
+{
+	Oid			relid;
+	MirrorTarget *targets;		/* open */
+	int			ntargets;
+	EmbeddingVerdicts *verdicts;	/* of each target */
+	Snapshot	snapshot;
+	uint64		engine_us;		/* time spent in the engine */
+} EmbeddingTable;
+
+/* Bags of keys that are to be pooled */
+typedef struct EmbeddingBags
+{
+	const int64 *keys;
+	uint64		nkeys;
+	const uint64 *offsets;		/* [nbags + 1] */
+	uint64		nbags;
+	const float *weights;		/* of the keys; NULL: none */
+	gpuvec_pool_mode mode;
+	gpuvec_missing missing;
+} EmbeddingBags;
+
+/* Vectors, one behind the other, in the current memory context */
+typedef struct EmbeddingVectors
+{
+	bool		known;			/* false: the table has no rows, so no width */
+	uint32		width;
+	const bool *found;			/* of each key */
+	const float *elements;
+	uint64		count;
+} EmbeddingVectors;
+
+/* pool.c */
+extern EmbeddingTable *EmbeddingOpen(Oid relid, const char *key_column, const char *column,
+									 Snapshot snapshot);
+extern void EmbeddingClose(EmbeddingTable *table);
+extern void EmbeddingGather(EmbeddingTable *table, const int64 *keys, uint64 nkeys,
+							EmbeddingVectors *vectors);
+extern void EmbeddingPool(EmbeddingTable *table, const EmbeddingBags *bags,
+						  EmbeddingVectors *vectors);
+extern bool EmbeddingWidth(EmbeddingTable *table, uint32 *width);
+
+/* ask.c */
+typedef struct EmbeddingAnswer
+{
+	gpuvec_embedded head;
+	const char *found;			/* of each key, if GPUVEC_EMBED_FOUND was asked for */
+	const float *elements;
+} EmbeddingAnswer;
+
+extern bool EmbeddingAsk(EmbeddingTable *table, int target, gpuvec_embed_op op, uint32 flags,
+						 const EmbeddingBags *bags, EmbeddingAnswer *answer, const char **reason);
+
+/* collect.c */
+typedef struct EmbeddingCollection EmbeddingCollection;
+
+extern EmbeddingCollection *EmbeddingCollect(EmbeddingTable *table, const int64 *keys,
+											 uint64 nkeys, bool use_engine);
+extern const float **EmbeddingLocate(EmbeddingCollection *collection, EmbeddingTable *table,
+									 const EmbeddingBags *bags, EmbeddingVectors *vectors);
+
+/* complaints, in the words of the first relation */
+extern void EmbeddingComplain(EmbeddingTable *table, const gpuvec_embedded *complaint)
+			pg_attribute_noreturn();
+
+/* arguments.c */
+extern const int64 *EmbeddingKeysArgument(FunctionCallInfo fcinfo, int argument, const char *name,
+										  bool **nulls, uint64 *n);
+extern const float *EmbeddingWeightsArgument(FunctionCallInfo fcinfo, int argument, uint64 n);
+extern gpuvec_pool_mode EmbeddingModeArgument(FunctionCallInfo fcinfo, int argument);
+extern gpuvec_missing EmbeddingMissingArgument(FunctionCallInfo fcinfo, int argument);
+extern EmbeddingTable *EmbeddingTableArguments(FunctionCallInfo fcinfo);
+extern Datum EmbeddingArray(const float *elements, uint64 n);
+
+#endif							/* GPUVEC_EMBEDDING_SQL_H */

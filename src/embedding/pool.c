@@ -1,0 +1,275 @@
+/*-------------------------------------------------------------------------
+ *
+ * pool.c
+ *	  Bags of keys to vectors.
+ *
+ * A table with one mirror is pooled in the engine.  Otherwise the vectors are
+ * collected, and pooled here by the same function.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include <math.h>
+
+#include "access/tableam.h"
+#include "embedding/embedding.h"
+#include "miscadmin.h"
+#include "search/search.h"
+#include "utils/memutils.h"
+
+/* Open a table for one snapshot */
+EmbeddingTable *
+EmbeddingOpen(Oid relid, const char *key_column, const char *column, Snapshot snapshot)
+{
+	EmbeddingTable *table = palloc0_object(EmbeddingTable);
+
+	table->relid = relid;
+	table->snapshot = snapshot;
+	table->targets = SearchEmbeddingTargets(relid, key_column, column, &table->ntargets);
+	table->verdicts = palloc0_array(EmbeddingVerdicts, Max(table->ntargets, 1));
+	return table;
+}
+
+/* Let go of a table; its locks stay */
+void
+EmbeddingClose(EmbeddingTable *table)
+{
+	SearchCloseTargets(table->targets, table->ntargets);
+}
+
+/* Raise what the engine, or collect.c, complains about */
+void
+EmbeddingComplain(EmbeddingTable *table, const gpuvec_embedded *complaint)
+{
+	static const char *const kinds[GPUVEC_N_VECTOR_KINDS] = {
+		"", "It has null elements.", "It has more than one dimension.", "It has too many elements."
+	};
+	const char *name = get_rel_name(table->relid);
+
+	switch ((gpuvec_embed_status) complaint->status)
+	{
+		case GPUVEC_EMBED_MISSING:
+			ereport(ERROR,
+					(errcode(ERRCODE_NO_DATA_FOUND),
+					 errmsg("relation \"%s\" has no vector with key " INT64_FORMAT, name,
+							complaint->key),
+					 errhint("missing => 'zero' or 'skip' accepts keys without a vector.")));
+			break;
+		case GPUVEC_EMBED_DUPLICATE:
+			ereport(ERROR,
+					(errcode(ERRCODE_CARDINALITY_VIOLATION),
+					 errmsg("relation \"%s\" has several vectors with key " INT64_FORMAT, name,
+							complaint->key),
+					 errhint("A primary key or unique constraint keeps keys distinct.")));
+			break;
+		case GPUVEC_EMBED_BAD:
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_EXCEPTION),
+					 errmsg("the vector of relation \"%s\" with key " INT64_FORMAT " cannot be used",
+							name, complaint->key),
+					 errdetail("%s", kinds[complaint->kind < GPUVEC_N_VECTOR_KINDS ? complaint->kind : 0])));
+			break;
+		case GPUVEC_EMBED_WIDTHS:
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_EXCEPTION),
+					 errmsg("vectors of relation \"%s\" have different numbers of elements", name),
+					 errdetail("The vector with key " INT64_FORMAT " has %u, that with key " INT64_FORMAT " has %u.",
+							   complaint->other_key, complaint->other_width, complaint->key,
+							   complaint->width)));
+			break;
+		case GPUVEC_EMBED_LARGE:
+			ereport(ERROR,
+					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+					 errmsg("the vectors of one call would be too large"),
+					 errhint("Ask for fewer keys at a time.")));
+			break;
+		default:
+			elog(ERROR, "unexpected status %u from the gpuvec engine", complaint->status);
+	}
+	pg_unreachable();
+}
+
+/* The width of the first row of a relation that the snapshot sees */
+static bool
+first_width(MirrorTarget *target, Snapshot snapshot, uint32 *width)
+{
+	TupleTableSlot *slot = table_slot_create(target->rel, NULL);
+	TableScanDesc scan = table_beginscan(target->rel, snapshot, 0, NULL);
+	bool		known = false;
+
+	while (!known && table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		bool		null_key;
+		bool		null_vector;
+		Datum		value;
+		MirrorVector vector;
+
+		CHECK_FOR_INTERRUPTS();
+		(void) slot_getattr(slot, target->key_attnum, &null_key);
+		value = slot_getattr(slot, target->attnum, &null_vector);
+		if (null_key || null_vector)
+			continue;
+		MirrorDecodeVector((struct varlena *) DatumGetPointer(value), target->vector_type, &vector);
+		known = vector.kind == GPUVEC_VECTOR_GOOD;
+		*width = vector.width;
+	}
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	return known;
+}
+
+/* The width of the table's first row; false if it has none */
+bool
+EmbeddingWidth(EmbeddingTable *table, uint32 *width)
+{
+	for (int i = 0; i < table->ntargets; i++)
+		if (first_width(&table->targets[i], table->snapshot, width))
+			return true;
+	return false;
+}
+
+/* Floats that the answer will have, if these are found */
+static uint64
+count_elements(const EmbeddingBags *bags, const bool *found, uint32 width)
+{
+	uint64		n = 0;
+
+	if (bags->mode != GPUVEC_POOL_CONCAT)
+		return bags->nbags * width;
+	if (bags->missing != GPUVEC_MISSING_SKIP)
+		return bags->nkeys * width;
+	for (uint64 i = 0; i < bags->nkeys; i++)
+		n += found[i];
+	return n * width;
+}
+
+/* Pool collected vectors */
+static void
+pool_here(EmbeddingTable *table, const EmbeddingBags *bags, bool use_engine,
+		  EmbeddingVectors *vectors)
+{
+	EmbeddingCollection *collection = EmbeddingCollect(table, bags->keys, bags->nkeys, use_engine);
+	const float **where = EmbeddingLocate(collection, table, bags, vectors);
+	float	   *out;
+
+	if (!vectors->known)
+		return;
+	vectors->count = count_elements(bags, vectors->found, vectors->width);
+	out = MemoryContextAllocHuge(CurrentMemoryContext, vectors->count * sizeof(float) + 1);
+	vectors->elements = out;
+	for (uint64 bag = 0; bag < bags->nbags; bag++)
+	{
+		uint64		start = bags->offsets[bag];
+
+		CHECK_FOR_INTERRUPTS();
+		out += gpuvec_pool_bag(out, where + start, bags->weights ? bags->weights + start : NULL,
+							   bags->offsets[bag + 1] - start, vectors->width, bags->mode,
+							   bags->missing);
+	}
+}
+
+/* No key was found: zeros in the width of the table */
+static void
+pool_nothing(EmbeddingTable *table, const EmbeddingBags *bags, EmbeddingVectors *vectors)
+{
+	vectors->known = EmbeddingWidth(table, &vectors->width);
+	if (!vectors->known)
+		return;
+	vectors->count = count_elements(bags, vectors->found, vectors->width);
+	vectors->elements = MemoryContextAllocExtended(CurrentMemoryContext,
+												   vectors->count * sizeof(float) + 1,
+												   MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+}
+
+/* Fail if two answers differ; NaN is NaN */
+static void
+compare_vectors(EmbeddingTable *table, const EmbeddingVectors *a, const EmbeddingVectors *b,
+				uint64 nkeys)
+{
+	bool		same = a->known == b->known && a->width == b->width && a->count == b->count;
+
+	for (uint64 i = 0; same && i < nkeys && a->found && b->found; i++)
+		same = a->found[i] == b->found[i];
+	for (uint64 i = 0; same && i < a->count; i++)
+		same = memcmp(&a->elements[i], &b->elements[i], sizeof(float)) == 0 ||
+			(isnan(a->elements[i]) && isnan(b->elements[i]));
+	if (!same)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("the gpuvec engine's vectors of relation \"%s\" are wrong",
+						get_rel_name(table->relid)),
+				 errhint("Please report this as a bug; gpuvec_evict discards the engine's copy.")));
+}
+
+/*
+ * Gather or pool in the engine.  False: the table has no (one) mirror, or (no engine:
+ * *use_engine is false then) it cannot be asked.
+ */
+static bool
+use_mirror(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags,
+		   bool *use_engine, EmbeddingVectors *vectors)
+{
+	bool		tell = bags->mode == GPUVEC_POOL_CONCAT && bags->missing == GPUVEC_MISSING_SKIP;
+	EmbeddingAnswer answer;
+	const char *reason;
+
+	*use_engine = true;
+	if (table->ntargets != 1 || table->targets[0].mode != MIRROR_SHARED)
+		return false;
+	if (!EmbeddingAsk(table, 0, op, tell ? GPUVEC_EMBED_FOUND : 0, bags, &answer, &reason))
+	{
+		SearchWarnNoEngine(reason);
+		*use_engine = false;
+		return false;
+	}
+	if (answer.head.status != GPUVEC_EMBED_DONE)
+		EmbeddingComplain(table, &answer.head);
+	vectors->known = answer.head.nfound > 0;
+	vectors->width = answer.head.width;
+	vectors->found = tell ? (const bool *) answer.found : NULL;
+	vectors->elements = answer.elements;
+	vectors->count = answer.head.count;
+	return true;
+}
+
+/* Gather or pool, in the engine or here */
+static void
+find_vectors(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags,
+			 EmbeddingVectors *vectors)
+{
+	bool		use_engine;
+
+	memset(vectors, 0, sizeof(*vectors));
+	if (!use_mirror(table, op, bags, &use_engine, vectors))
+		pool_here(table, bags, use_engine, vectors);
+	else if (gpuvec_verify)
+	{
+		EmbeddingVectors check = {0};
+
+		pool_here(table, bags, false, &check);
+		compare_vectors(table, vectors, &check, bags->nkeys);
+	}
+}
+
+/* Pool bags; what is returned lives in the current memory context */
+void
+EmbeddingPool(EmbeddingTable *table, const EmbeddingBags *bags, EmbeddingVectors *vectors)
+{
+	find_vectors(table, GPUVEC_EMBED_POOL, bags, vectors);
+	if (!vectors->known)
+		pool_nothing(table, bags, vectors);
+}
+
+/* The vectors of the keys that are found, one behind the other */
+void
+EmbeddingGather(EmbeddingTable *table, const int64 *keys, uint64 nkeys, EmbeddingVectors *vectors)
+{
+	uint64		offsets[2] = {0, nkeys};
+	EmbeddingBags bags = {
+		.keys = keys,.nkeys = nkeys,.nbags = 1,.offsets = offsets,
+		.mode = GPUVEC_POOL_CONCAT,.missing = GPUVEC_MISSING_SKIP
+	};
+
+	find_vectors(table, GPUVEC_EMBED_GATHER, &bags, vectors);
+}

@@ -1,0 +1,171 @@
+/*-------------------------------------------------------------------------
+ *
+ * embed.h
+ *	  Embedding tables: rows with a key and a vector, found by their keys.
+ *
+ * embed_table.c	the rows: changing them
+ * embed_read.c		which rows do keys mean? gathering and pooling
+ * embed_request.c	the requests of sessions
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_EMBED_H
+#define GPUVEC_EMBED_H
+
+#include <pthread.h>
+
+#include "engine/store.h"
+
+/* A row: its bank << 32 | its slot there */
+typedef uint64_t gpuvec_vector_ref;
+
+#define GPUVEC_NO_VECTOR	UINT64_MAX
+#define gpuvec_vector_ref_of(bank, slot)	((uint64_t) (bank) << 32 | (slot))
+#define gpuvec_ref_bank(ref)	((uint32_t) ((ref) >> 32))
+#define gpuvec_ref_slot(ref)	((uint32_t) (ref))
+
+/* What is kept of a row beside its vector */
+typedef struct gpuvec_vector_info
+{
+	uint64_t	tid;
+	int64_t		key;
+	gpuvec_vector_ref next;		/* row of the same key */
+	gpuvec_vector_ref previous;
+	gpuvec_vector_ref next_in_block;
+} gpuvec_vector_info;
+
+/* All rows whose vectors have the same width, or are bad for the same reason */
+typedef struct gpuvec_bank
+{
+	uint32_t	width;
+	gpuvec_vector_kind kind;
+	uint32_t	nslots;			/* that were ever used */
+	uint32_t	room;
+	uint32_t	nfree;
+	gpuvec_vector_info *rows;	/* [room] */
+	float	   *elements;		/* [room * width] */
+	uint32_t   *free;			/* [room]: the nfree slots that can be used again */
+} gpuvec_bank;
+
+typedef struct gpuvec_key_entry
+{
+	int64_t		key;
+	gpuvec_vector_ref first;	/* GPUVEC_NO_VECTOR: the entry is empty */
+} gpuvec_key_entry;
+
+/*
+ * A table.  Readers hold the lock shared.  Only the mirror's updater changes
+ * anything: rows that no reader can find yet without the lock, all else while it
+ * holds it exclusively.
+ */
+struct gpuvec_embed_table
+{
+	int			refs;			/* changed by __atomic builtins only */
+	pthread_rwlock_t lock;
+
+	/* guarded by the lock */
+	gpuvec_state state;			/* of the mirror, as of these rows */
+	gpuvec_page_numbers *numbers;	/* the mirror's */
+	gpuvec_bank **banks;
+	uint32_t	nbanks;
+	gpuvec_key_entry *entries;	/* [mask + 1], open addressing */
+	uint64_t	mask;
+	uint64_t	nentries;		/* that are not empty */
+	gpuvec_vector_ref *blocks;	/* [nblocks]: first row of each page */
+	uint32_t	nblocks;
+	uint64_t	nrows;
+
+	/* the updater's: rows on their way, in the order of their pages */
+	gpuvec_vector_ref *staged;
+	uint64_t	nstaged;
+	uint64_t	room_staged;
+	size_t		staged_bytes;
+};
+
+/* NULL on lack of memory */
+extern gpuvec_embed_table *gpuvec_embed_new(gpuvec_error *error);
+extern gpuvec_embed_table *gpuvec_embed_ref(gpuvec_embed_table *table);
+extern void gpuvec_embed_unref(gpuvec_embed_table *table);
+
+/* Is this the key of a mirror of an embedding table? */
+static inline bool
+gpuvec_key_embeds(const gpuvec_mirror_key *key)
+{
+	return key->key_attnum != 0;
+}
+
+/* The updater's functions: add a row, which nobody sees yet; forget such rows */
+extern bool gpuvec_embed_stage(gpuvec_embed_table *table, uint64_t tid,
+							   const gpuvec_vector_row *row, const void *elements,
+							   gpuvec_error *error);
+extern void gpuvec_embed_discard(gpuvec_embed_table *table);
+
+/* Get ready to publish staged rows: afterwards that cannot fail */
+extern bool gpuvec_embed_prepare(gpuvec_embed_table *table, uint32_t nblocks, gpuvec_error *error);
+
+/*
+ * Publish staged rows in place of those of the given pages (ascending), without
+ * those beyond nblocks.  The caller holds the lock exclusively.
+ */
+extern void gpuvec_embed_publish(gpuvec_embed_table *table, const uint32_t *blocks, uint64_t n,
+								 uint32_t nblocks);
+
+/* Bytes that the table takes, and that staged rows add to that */
+extern size_t gpuvec_embed_bytes(const gpuvec_embed_table *table);
+
+/* Are so many slots unused that the table should be made anew? */
+extern bool gpuvec_embed_sparse(const gpuvec_embed_table *table);
+
+/* The place of a key, or of the empty entry where it belongs */
+static inline uint64_t
+gpuvec_key_place(const gpuvec_embed_table *table, int64_t key)
+{
+	uint64_t	h = gpuvec_hash_key(key);
+
+	for (h &= table->mask;; h = (h + 1) & table->mask)
+		if (table->entries[h].first == GPUVEC_NO_VECTOR || table->entries[h].key == key)
+			return h;
+}
+
+static inline gpuvec_vector_info *
+gpuvec_vector_at(const gpuvec_embed_table *table, gpuvec_vector_ref ref)
+{
+	return &table->banks[gpuvec_ref_bank(ref)]->rows[gpuvec_ref_slot(ref)];
+}
+
+/*
+ * embed_read.c: what a request asks for, and what comes of it
+ */
+typedef struct gpuvec_embed_query
+{
+	gpuvec_embed head;
+	const int64_t *keys;
+	const uint64_t *offsets;
+	const uint64_t *verdicts;
+	const float *weights;		/* NULL: none */
+	const uint8_t *map;
+	const int  *canceled;		/* read atomically */
+
+	/* the answer; both are malloc'd */
+	gpuvec_embedded answer;
+	uint8_t    *found;			/* [nkeys] */
+	void	   *body;			/* tids or elements */
+} gpuvec_embed_query;
+
+/* Where a bag begins and ends */
+static inline uint64_t
+gpuvec_bag_start(const gpuvec_embed_query *q, uint64_t bag)
+{
+	return q->head.hotness > 0 ? bag * q->head.hotness : q->offsets[bag];
+}
+
+/* Serve a request; the table is open (with a reference, without the lock) */
+extern bool gpuvec_embed_run(gpuvec_embed_table *table, gpuvec_pool *pool, gpuvec_embed_query *q,
+							 gpuvec_error *error);
+
+/*
+ * embed_request.c: take a request apart.  NULL, or what is wrong with it.
+ */
+extern const char *gpuvec_embed_parse(gpuvec_embed_query *q, const char *data, size_t length);
+
+#endif							/* GPUVEC_EMBED_H */

@@ -1,0 +1,464 @@
+/*-------------------------------------------------------------------------
+ *
+ * embed_read.c
+ *	  Gathering and pooling the vectors of keys.
+ *
+ * First each key is resolved to the one row that the session's snapshot sees, or
+ * to none; if the session has to decide about rows first, that is the answer.  Then
+ * bags are pooled.  Both work on parts of the request in parallel, each bag on one
+ * thread, in its order.  To gather is to concatenate bags of one key each, without
+ * those that were not found.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/embed.h"
+
+/* Keys of a part; a request with no more of them is served by its own thread alone */
+#define PART_KEYS	4096
+
+/* Room in an answer for elements */
+#define MAX_ELEMENTS	((GPUVEC_MAX_FRAME - sizeof(gpuvec_embedded)) / sizeof(float))
+
+/* A request that is being served */
+typedef struct reading
+{
+	const gpuvec_embed_table *table;
+	gpuvec_embed_query *q;
+	uint64_t	nkeys;
+	uint64_t	nbags;
+	uint64_t	hotness;		/* of the bags; 0: q->offsets */
+	gpuvec_pool_mode mode;
+	gpuvec_missing missing;
+	uint64_t	nparts;			/* of bags */
+	uint64_t	main_key;		/* number of the first key that was found */
+	uint32_t	main_bank;
+
+	/* of each key: its row, then its vector */
+	union
+	{
+		gpuvec_vector_ref ref;
+		const float *vector;
+	}		   *rows;
+	float	   *out;
+	uint64_t   *part_out;		/* [nparts]: where its first bag goes */
+
+	pthread_mutex_t mutex;		/* guards what follows */
+	uint64_t   *undecided;		/* tids */
+	uint64_t	nundecided;
+	uint64_t	room_undecided;
+	uint64_t	nfound;
+	uint64_t	wrong;			/* number of the first key to complain about */
+	gpuvec_vector_ref wrong_row;
+	gpuvec_embed_status complaint;
+	bool		failed;			/* out of memory */
+} reading;
+
+/* Is the answer not wanted any more? */
+static bool
+canceled(const reading *r)
+{
+	return r->q->canceled && __atomic_load_n(r->q->canceled, __ATOMIC_RELAXED);
+}
+
+/* Note a complaint, if it is about an earlier key than those before */
+static void
+complain(reading *r, uint64_t number, gpuvec_vector_ref row, gpuvec_embed_status complaint)
+{
+	pthread_mutex_lock(&r->mutex);
+	if (number < r->wrong)
+	{
+		r->wrong = number;
+		r->wrong_row = row;
+		r->complaint = complaint;
+	}
+	pthread_mutex_unlock(&r->mutex);
+}
+
+/* Note that the session has to decide about a row */
+static void
+add_undecided(reading *r, uint64_t tid)
+{
+	pthread_mutex_lock(&r->mutex);
+	if (r->nundecided == r->room_undecided)
+	{
+		uint64_t	room = r->room_undecided ? r->room_undecided * 2 : 256;
+		uint64_t   *larger = realloc(r->undecided, room * sizeof(*larger));
+
+		r->undecided = larger ? larger : r->undecided;
+		r->room_undecided = larger ? room : r->room_undecided;
+		r->failed |= larger == NULL;
+	}
+	if (r->nundecided < r->room_undecided)
+		r->undecided[r->nundecided++] = tid;
+	pthread_mutex_unlock(&r->mutex);
+}
+
+/* Do all snapshots that the session may have see all rows of this page? */
+static bool
+page_proven(const reading *r, uint32_t block)
+{
+	const gpuvec_embed *head = &r->q->head;
+	const gpuvec_page_numbers *numbers = r->table->numbers;
+
+	return block < head->map_bytes * 4 && (r->q->map[block / 4] >> (block % 4 * 2) & 1) &&
+		block < numbers->nblocks && numbers->refresh[block] <= head->known;
+}
+
+typedef enum verdict
+{
+	UNSEEN,
+	SEEN,
+	UNDECIDED
+} verdict;
+
+/* Does the session's snapshot see the row? */
+static verdict
+judge(const reading *r, uint64_t tid)
+{
+	const uint64_t *verdicts = r->q->verdicts;
+	uint64_t	low = 0;
+	uint64_t	high = r->q->head.nverdicts;
+
+	if (page_proven(r, gpuvec_tid_block(tid)))
+		return SEEN;
+	while (low < high)
+	{
+		uint64_t	middle = (low + high) / 2;
+
+		if (gpuvec_verdict_tid(verdicts[middle]) < tid)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == r->q->head.nverdicts || gpuvec_verdict_tid(verdicts[low]) != tid)
+		return UNDECIDED;
+	return verdicts[low] & 1 ? SEEN : UNSEEN;
+}
+
+/* The row of a key that the snapshot sees, or GPUVEC_NO_VECTOR */
+static gpuvec_vector_ref
+resolve_key(reading *r, uint64_t number)
+{
+	const gpuvec_embed_table *table = r->table;
+	int64_t		key = r->q->keys[number];
+	gpuvec_vector_ref ref = table->entries[gpuvec_key_place(table, key)].first;
+	gpuvec_vector_ref found = GPUVEC_NO_VECTOR;
+
+	while (ref != GPUVEC_NO_VECTOR)
+	{
+		const gpuvec_vector_info *row = gpuvec_vector_at(table, ref);
+		verdict		v = judge(r, row->tid);
+
+		if (v == UNDECIDED)
+			add_undecided(r, row->tid);
+		else if (v == SEEN && found != GPUVEC_NO_VECTOR)
+		{
+			complain(r, number, ref, GPUVEC_EMBED_DUPLICATE);
+			return found;
+		}
+		else if (v == SEEN)
+			found = ref;
+		ref = row->next;
+	}
+	if (found == GPUVEC_NO_VECTOR)
+	{
+		if (r->missing == GPUVEC_MISSING_ERROR)
+			complain(r, number, found, GPUVEC_EMBED_MISSING);
+	}
+	else if (table->banks[gpuvec_ref_bank(found)]->kind != GPUVEC_VECTOR_GOOD)
+		complain(r, number, found, GPUVEC_EMBED_BAD);
+	return found;
+}
+
+/* The keys of a part */
+static void
+part_keys(const reading *r, uint64_t part, uint64_t *first, uint64_t *end)
+{
+	*first = part * PART_KEYS;
+	*end = *first + PART_KEYS < r->nkeys ? *first + PART_KEYS : r->nkeys;
+}
+
+/* Resolve the keys of a part */
+static void
+resolve_part(void *task, uint64_t part, int thread)
+{
+	reading    *r = task;
+	uint64_t	first;
+	uint64_t	end;
+	uint64_t	nfound = 0;
+
+	part_keys(r, part, &first, &end);
+	if (canceled(r))
+		return;
+	for (uint64_t i = first; i < end; i++)
+	{
+		r->rows[i].ref = resolve_key(r, i);
+		nfound += r->rows[i].ref != GPUVEC_NO_VECTOR;
+	}
+	__atomic_add_fetch(&r->nfound, nfound, __ATOMIC_RELAXED);
+}
+
+/* Find the vectors of a part's rows, which must be of one width */
+static void
+locate_part(void *task, uint64_t part, int thread)
+{
+	reading    *r = task;
+	const gpuvec_bank *bank = r->table->banks[r->main_bank];
+	uint64_t	first;
+	uint64_t	end;
+
+	part_keys(r, part, &first, &end);
+	for (uint64_t i = first; i < end; i++)
+	{
+		gpuvec_vector_ref ref = r->rows[i].ref;
+
+		if (r->q->found)
+			r->q->found[i] = ref != GPUVEC_NO_VECTOR;
+		if (ref == GPUVEC_NO_VECTOR)
+			r->rows[i].vector = NULL;
+		else if (gpuvec_ref_bank(ref) == r->main_bank)
+			r->rows[i].vector = bank->elements + (size_t) gpuvec_ref_slot(ref) * bank->width;
+		else
+		{
+			complain(r, i, ref, GPUVEC_EMBED_WIDTHS);
+			return;
+		}
+	}
+}
+
+/* Run all parts, on this thread if there is only one */
+static void
+run_parts(reading *r, gpuvec_pool *pool, gpuvec_part work, uint64_t nparts)
+{
+	if (nparts == 1)
+		work(r, 0, 0);
+	else if (nparts > 1)
+		gpuvec_pool_run(pool, work, r, nparts);
+}
+
+/* Where a bag begins */
+static uint64_t
+bag_start(const reading *r, uint64_t bag)
+{
+	return r->hotness > 0 ? bag * r->hotness : r->q->offsets[bag];
+}
+
+/* The first bag of a part of bags */
+static uint64_t
+part_bag(const reading *r, uint64_t part)
+{
+	return (uint64_t) ((unsigned __int128) r->nbags * part / r->nparts);
+}
+
+/* Elements that the bags of a part take */
+static uint64_t
+part_elements(const reading *r, uint64_t part)
+{
+	uint64_t	first = part_bag(r, part);
+	uint64_t	end = part_bag(r, part + 1);
+	uint64_t	width = r->q->answer.width;
+	uint64_t	n = 0;
+
+	if (r->mode != GPUVEC_POOL_CONCAT)
+		return (end - first) * width;
+	if (r->missing != GPUVEC_MISSING_SKIP)
+		return (bag_start(r, end) - bag_start(r, first)) * width;
+	for (uint64_t i = bag_start(r, first); i < bag_start(r, end); i++)
+		n += r->rows[i].vector != NULL;
+	return n * width;
+}
+
+/* Pool the bags of a part */
+static void
+pool_part(void *task, uint64_t part, int thread)
+{
+	reading    *r = task;
+	uint64_t	end = part_bag(r, part + 1);
+	float	   *out = r->out + r->part_out[part];
+
+	if (canceled(r))
+		return;
+	for (uint64_t bag = part_bag(r, part); bag < end; bag++)
+	{
+		uint64_t	start = bag_start(r, bag);
+
+		out += gpuvec_pool_bag(out, &r->rows[start].vector,
+							   r->q->weights ? r->q->weights + start : NULL,
+							   bag_start(r, bag + 1) - start, r->q->answer.width,
+							   r->mode, r->missing);
+	}
+}
+
+/* Sort tids, each once */
+static int
+compare_tids(const void *a, const void *b)
+{
+	uint64_t	x = *(const uint64_t *) a;
+	uint64_t	y = *(const uint64_t *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Answer with the rows that the session has to decide about */
+static void
+answer_undecided(reading *r)
+{
+	gpuvec_embedded *answer = &r->q->answer;
+	uint64_t	n = 0;
+
+	qsort(r->undecided, r->nundecided, sizeof(uint64_t), compare_tids);
+	for (uint64_t i = 0; i < r->nundecided; i++)
+		if (i == 0 || r->undecided[i] != r->undecided[i - 1])
+			r->undecided[n++] = r->undecided[i];
+	answer->status = GPUVEC_EMBED_UNDECIDED;
+	answer->count = n;
+	r->q->body = r->undecided;
+	r->undecided = NULL;
+}
+
+/* Answer with a complaint */
+static void
+answer_complaint(reading *r)
+{
+	gpuvec_embedded *answer = &r->q->answer;
+
+	answer->status = r->complaint;
+	answer->key = r->q->keys[r->wrong];
+	if (r->complaint == GPUVEC_EMBED_BAD)
+		answer->kind = r->table->banks[gpuvec_ref_bank(r->wrong_row)]->kind;
+	if (r->complaint == GPUVEC_EMBED_WIDTHS)
+	{
+		answer->width = r->table->banks[gpuvec_ref_bank(r->wrong_row)]->width;
+		answer->other_key = r->q->keys[r->main_key];
+		answer->other_width = r->table->banks[r->main_bank]->width;
+	}
+}
+
+/* Place the parts' bags one behind the other; false if the answer would be too large */
+static bool
+lay_out(reading *r, gpuvec_error *error)
+{
+	gpuvec_embedded *answer = &r->q->answer;
+	uint64_t	total = 0;
+
+	/* the largest possible answer, before anything is summed up */
+	if (answer->width > 0 &&
+		(r->mode == GPUVEC_POOL_CONCAT ? r->nkeys : r->nbags) > MAX_ELEMENTS / answer->width)
+	{
+		answer->status = GPUVEC_EMBED_LARGE;
+		return true;
+	}
+	r->part_out = malloc((r->nparts + 1) * sizeof(uint64_t));
+	if (r->part_out == NULL)
+		return gpuvec_fail_memory(error, r->nparts * sizeof(uint64_t));
+	for (uint64_t part = 0; part < r->nparts; part++)
+	{
+		r->part_out[part] = total;
+		total += part_elements(r, part);
+	}
+	answer->count = total;
+	r->q->body = r->out = malloc(total * sizeof(float) + 1);
+	return r->out != NULL || gpuvec_fail_memory(error, total * sizeof(float));
+}
+
+/* Resolve all keys.  *done: there is an answer already. */
+static bool
+resolve(reading *r, gpuvec_pool *pool, uint64_t nparts, bool *done, gpuvec_error *error)
+{
+	run_parts(r, pool, resolve_part, nparts);
+	if (r->failed)
+		return gpuvec_fail_memory(error, r->room_undecided * 2 * sizeof(uint64_t));
+	*done = true;
+	if (r->nundecided > 0)
+		answer_undecided(r);
+	else if (r->nfound > 0 && !canceled(r))
+	{
+		while (r->rows[r->main_key].ref == GPUVEC_NO_VECTOR)
+			r->main_key++;
+		r->main_bank = gpuvec_ref_bank(r->rows[r->main_key].ref);
+		*done = false;
+	}
+	return true;
+}
+
+/* Serve a request; the caller holds the table's lock */
+static bool
+serve(reading *r, gpuvec_pool *pool, gpuvec_error *error)
+{
+	gpuvec_embedded *answer = &r->q->answer;
+	uint64_t	nparts = (r->nkeys + PART_KEYS - 1) / PART_KEYS;
+	bool		done = true;
+
+	answer->status = GPUVEC_EMBED_DONE;
+	if (!resolve(r, pool, nparts, &done, error))
+		return false;
+	answer->nfound = r->nfound;
+	if (r->nundecided == 0 && !done)
+	{
+		answer->width = r->table->banks[r->main_bank]->width;
+		run_parts(r, pool, locate_part, nparts);
+	}
+	if (r->nundecided == 0 && r->wrong != UINT64_MAX && !canceled(r))
+	{
+		answer_complaint(r);
+		return true;
+	}
+	if (done)
+		return true;
+	if (!lay_out(r, error))
+		return false;
+	if (answer->status == GPUVEC_EMBED_DONE)
+		run_parts(r, pool, pool_part, r->nparts);
+	return true;
+}
+
+/* Prepare to serve a request */
+static bool
+begin_reading(reading *r, const gpuvec_embed_table *table, gpuvec_embed_query *q, gpuvec_error *error)
+{
+	bool		gather = q->head.op == GPUVEC_EMBED_GATHER;
+
+	*r = (reading) {
+		.table = table,.q = q,.nkeys = q->head.nkeys,.wrong = UINT64_MAX,
+		.nbags = gather ? q->head.nkeys : q->head.nbags,
+		.hotness = gather ? 1 : q->head.hotness,
+		.mode = gather ? GPUVEC_POOL_CONCAT : (gpuvec_pool_mode) q->head.mode,
+		.missing = (gpuvec_missing) q->head.missing
+	};
+	/* no row in an answer for keys that were not found */
+	if (gather && r->missing == GPUVEC_MISSING_ZERO)
+		r->missing = GPUVEC_MISSING_SKIP;
+	pthread_mutex_init(&r->mutex, NULL);
+	r->nparts = r->nkeys / PART_KEYS + 1;
+	if (r->nparts > r->nbags)
+		r->nparts = r->nbags;
+	r->rows = malloc((r->nkeys + 1) * sizeof(*r->rows));
+	if (q->head.flags & GPUVEC_EMBED_FOUND)
+		q->found = calloc((r->nkeys + 7) / 8 + 1, 8);
+	return (r->rows && (q->found || !(q->head.flags & GPUVEC_EMBED_FOUND))) ||
+		gpuvec_fail_memory(error, r->nkeys * sizeof(*r->rows));
+}
+
+bool
+gpuvec_embed_run(gpuvec_embed_table *table, gpuvec_pool *pool, gpuvec_embed_query *q,
+				 gpuvec_error *error)
+{
+	reading		r;
+	bool		ok = begin_reading(&r, table, q, error);
+
+	pthread_rwlock_rdlock(&table->lock);
+	q->answer.state = table->state;
+	if (table->state.state != GPUVEC_READY || table->state.checked < q->head.position)
+		q->answer.status = GPUVEC_EMBED_STALE;
+	else
+		ok = ok && serve(&r, pool, error);
+	pthread_rwlock_unlock(&table->lock);
+	pthread_mutex_destroy(&r.mutex);
+	free(r.rows);
+	free(r.part_out);
+	free(r.undecided);
+	return ok;
+}

@@ -483,6 +483,16 @@ CREATE FUNCTION gpuvec_pool(
 COMMENT ON FUNCTION gpuvec_pool(regclass, name, name, int8[], text, float8[], text)
 	IS 'the sum, mean or concatenation of the vectors of keys';
 
+CREATE FUNCTION gpuvec_pool_batch(
+	relation regclass, key_column name, "column" name, keys int8[],
+	offsets int8[] DEFAULT NULL, hotness int8 DEFAULT NULL, slots int8 DEFAULT 1,
+	mode text DEFAULT 'sum', weights float8[] DEFAULT NULL, missing text DEFAULT 'zero',
+	OUT sample int8, OUT embedding real[])
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000;
+COMMENT ON FUNCTION gpuvec_pool_batch(regclass, name, name, int8[], int8[], int8, int8, text, float8[], text)
+	IS 'the sums, means or concatenations of the vectors of many bags of keys';
+
 -- residency
 
 CREATE FUNCTION gpuvec_prewarm(relation regclass, "column" name) RETURNS int8

@@ -116,6 +116,79 @@ EmbeddingWeightsArgument(FunctionCallInfo fcinfo, int argument, uint64 n)
 	return weights;
 }
 
+/* Offsets from an argument: where bags begin, and at the end the number of keys */
+static void
+take_offsets(FunctionCallInfo fcinfo, int argument, EmbeddingBags *bags)
+{
+	uint64		n;
+	const int64 *offsets = EmbeddingKeysArgument(fcinfo, argument, "offsets", NULL, &n);
+
+	if (n == 0 || offsets[0] != 0 || offsets[n - 1] != (int64) bags->nkeys)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("offsets must begin with 0 and end with the number of keys"),
+				 errhint("Bag i has the keys from offsets[i] + 1 to offsets[i + 1].")));
+	for (uint64 i = 1; i < n; i++)
+		if (offsets[i - 1] > offsets[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("offsets must not descend")));
+	bags->nbags = n - 1;
+	bags->offsets = (const uint64 *) offsets;
+}
+
+/* Bags of as many keys each as an argument says */
+static void
+take_hotness(FunctionCallInfo fcinfo, int argument, EmbeddingBags *bags)
+{
+	int64		hotness = PG_GETARG_INT64(argument);
+	uint64	   *offsets;
+
+	if (hotness < 1 || bags->nkeys % hotness != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the number of keys must be a multiple of hotness"),
+				 errdetail("There are " UINT64_FORMAT " keys, and hotness is " INT64_FORMAT ".",
+						   bags->nkeys, hotness)));
+	bags->nbags = bags->nkeys / hotness;
+	offsets = MemoryContextAllocHuge(CurrentMemoryContext, (bags->nbags + 1) * sizeof(uint64));
+	for (uint64 bag = 0; bag <= bags->nbags; bag++)
+		offsets[bag] = bag * hotness;
+	bags->offsets = offsets;
+}
+
+/* How the keys of a batch form bags */
+void
+EmbeddingBagsArguments(FunctionCallInfo fcinfo, int offsets_argument, int hotness_argument,
+					   EmbeddingBags *bags)
+{
+	if (PG_ARGISNULL(offsets_argument) == PG_ARGISNULL(hotness_argument))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("either offsets or hotness must be given")));
+	if (PG_ARGISNULL(offsets_argument))
+		take_hotness(fcinfo, hotness_argument, bags);
+	else
+		take_offsets(fcinfo, offsets_argument, bags);
+}
+
+/* Bags of one sample */
+int64
+EmbeddingSlotsArgument(FunctionCallInfo fcinfo, int argument, uint64 nbags)
+{
+	int64		slots;
+
+	require_argument(fcinfo, argument, "slots");
+	slots = PG_GETARG_INT64(argument);
+	if (slots < 1 || nbags % slots != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the number of bags must be a multiple of slots"),
+				 errdetail("There are " UINT64_FORMAT " bags, and slots is " INT64_FORMAT ".",
+						   nbags, slots)));
+	return slots;
+}
+
 /* The position of a name in a list, or -1 */
 static int
 find_name(const char *name, const char *const *names, int n)

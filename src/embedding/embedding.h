@@ -98,6 +98,9 @@ extern void EmbeddingComplain(EmbeddingTable *table, const gpuvec_embedded *comp
 extern const int64 *EmbeddingKeysArgument(FunctionCallInfo fcinfo, int argument, const char *name,
 										  bool **nulls, uint64 *n);
 extern const float *EmbeddingWeightsArgument(FunctionCallInfo fcinfo, int argument, uint64 n);
+extern void EmbeddingBagsArguments(FunctionCallInfo fcinfo, int offsets_argument,
+								   int hotness_argument, EmbeddingBags *bags);
+extern int64 EmbeddingSlotsArgument(FunctionCallInfo fcinfo, int argument, uint64 nbags);
 extern gpuvec_pool_mode EmbeddingModeArgument(FunctionCallInfo fcinfo, int argument);
 extern gpuvec_missing EmbeddingMissingArgument(FunctionCallInfo fcinfo, int argument);
 extern EmbeddingTable *EmbeddingTableArguments(FunctionCallInfo fcinfo);

@@ -17,11 +17,17 @@
 
 PG_FUNCTION_INFO_V1(gpuvec_gather);
 PG_FUNCTION_INFO_V1(gpuvec_pool);
+PG_FUNCTION_INFO_V1(gpuvec_pool_batch);
 
 /* Positions of arguments behind relation, key column and vector column */
 enum
 {
-	ARG_KEYS = 3
+	ARG_KEYS = 3,
+
+	/* of a batch */
+	ARG_OFFSETS = 4,
+	ARG_HOTNESS,
+	ARG_SLOTS
 };
 
 /* gpuvec_gather: each key of an array with its vector */
@@ -97,4 +103,79 @@ gpuvec_pool(PG_FUNCTION_ARGS)
 	if (!vectors.known)
 		PG_RETURN_NULL();
 	return EmbeddingArray(vectors.elements, vectors.count);
+}
+
+/* Floats that a bag has in an answer */
+static uint64
+bag_elements(const EmbeddingBags *bags, const EmbeddingVectors *vectors, uint64 bag)
+{
+	uint64		start = bags->offsets[bag];
+	uint64		end = bags->offsets[bag + 1];
+	uint64		n = 0;
+
+	if (bags->mode != GPUVEC_POOL_CONCAT)
+		return vectors->width;
+	if (bags->missing != GPUVEC_MISSING_SKIP)
+		return (end - start) * vectors->width;
+	for (uint64 i = start; i < end; i++)
+		n += vectors->found[i];
+	return n * vectors->width;
+}
+
+/* Return a row for each sample: the vectors of its bags, one behind the other */
+static void
+put_samples(ReturnSetInfo *rsinfo, const EmbeddingBags *bags, uint64 slots,
+			const EmbeddingVectors *vectors)
+{
+	MemoryContext row = AllocSetContextCreate(CurrentMemoryContext, "gpuvec row",
+											  ALLOCSET_DEFAULT_SIZES);
+	const float *next = vectors->elements;
+
+	for (uint64 bag = 0; bag < bags->nbags; bag += slots)
+	{
+		MemoryContext old = MemoryContextSwitchTo(row);
+		uint64		n = 0;
+		Datum		values[2];
+		bool		nulls[2] = {false, !vectors->known};
+
+		values[0] = Int64GetDatum((int64) (bag / slots) + 1);
+		if (vectors->known)
+		{
+			for (uint64 slot = 0; slot < slots; slot++)
+				n += bag_elements(bags, vectors, bag + slot);
+			values[1] = EmbeddingArray(next, n);
+			next += n;
+		}
+		MemoryContextSwitchTo(old);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		MemoryContextReset(row);
+		CHECK_FOR_INTERRUPTS();
+	}
+	MemoryContextDelete(row);
+}
+
+/* gpuvec_pool_batch: many bags of keys */
+Datum
+gpuvec_pool_batch(PG_FUNCTION_ARGS)
+{
+	EmbeddingTable *table;
+	EmbeddingBags bags = {0};
+	EmbeddingVectors vectors;
+	int64		slots;
+
+	GpuvecMaterializedSRF(fcinfo);
+	table = EmbeddingTableArguments(fcinfo);
+	bags.mode = EmbeddingModeArgument(fcinfo, ARG_SLOTS + 1);
+	bags.missing = EmbeddingMissingArgument(fcinfo, ARG_SLOTS + 3);
+	if (!PG_ARGISNULL(ARG_KEYS))
+	{
+		bags.keys = EmbeddingKeysArgument(fcinfo, ARG_KEYS, "keys", NULL, &bags.nkeys);
+		bags.weights = EmbeddingWeightsArgument(fcinfo, ARG_SLOTS + 2, bags.nkeys);
+		EmbeddingBagsArguments(fcinfo, ARG_OFFSETS, ARG_HOTNESS, &bags);
+		slots = EmbeddingSlotsArgument(fcinfo, ARG_SLOTS, bags.nbags);
+		EmbeddingPool(table, &bags, &vectors);
+		put_samples((ReturnSetInfo *) fcinfo->resultinfo, &bags, slots, &vectors);
+	}
+	EmbeddingClose(table);
+	return (Datum) 0;
 }

@@ -202,6 +202,104 @@ compare_vectors(EmbeddingTable *table, const EmbeddingVectors *a, const Embeddin
 				 errhint("Please report this as a bug; gpuvec_evict discards the engine's copy.")));
 }
 
+/* The bags from `first` on, up to `end`, as bags of their own */
+static EmbeddingBags
+part_of(const EmbeddingBags *bags, uint64 first, uint64 end)
+{
+	uint64		start = bags->offsets[first];
+	uint64	   *offsets = MemoryContextAllocHuge(CurrentMemoryContext,
+												 (end - first + 1) * sizeof(uint64));
+	EmbeddingBags part = *bags;
+
+	for (uint64 bag = first; bag <= end; bag++)
+		offsets[bag - first] = bags->offsets[bag] - start;
+	part.offsets = offsets;
+	part.nbags = end - first;
+	part.keys += start;
+	part.nkeys = offsets[part.nbags];
+	if (part.weights)
+		part.weights += start;
+	return part;
+}
+
+/* Some of the keys, each to be gathered */
+static EmbeddingBags
+part_of_keys(const EmbeddingBags *bags, uint64 first, uint64 end)
+{
+	uint64	   *offsets = palloc_array(uint64, 2);
+	EmbeddingBags part = *bags;
+
+	offsets[0] = 0;
+	offsets[1] = end - first;
+	part.offsets = offsets;
+	part.keys += first;
+	part.nkeys = end - first;
+	return part;
+}
+
+/* Put two answers together; a part that found nothing has zeros where those are due */
+static void
+join_vectors(EmbeddingTable *table, const EmbeddingBags *parts, const EmbeddingVectors *from,
+			 EmbeddingVectors *vectors)
+{
+	bool	   *found = NULL;
+	const EmbeddingVectors *known = from[0].known ? &from[0] : &from[1];
+	uint64		counts[2];
+	float	   *elements;
+
+	if (from[0].known && from[1].known && from[0].width != from[1].width)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_EXCEPTION),
+				 errmsg("vectors of relation \"%s\" have different numbers of elements",
+						get_rel_name(table->relid)),
+				 errdetail("Some have %u, others have %u.", from[0].width, from[1].width)));
+	*vectors = *known;
+	if (from[0].found && from[1].found)
+		found = MemoryContextAllocHuge(CurrentMemoryContext, parts[0].nkeys + parts[1].nkeys + 1);
+	for (int i = 0; i < 2; i++)
+	{
+		if (found)
+			memcpy(found + (i == 0 ? 0 : parts[0].nkeys), from[i].found, parts[i].nkeys);
+		counts[i] = known->known ? count_elements(&parts[i], from[i].found, known->width) : 0;
+	}
+	vectors->found = found;
+	vectors->count = counts[0] + counts[1];
+	elements = MemoryContextAllocHuge(CurrentMemoryContext, vectors->count * sizeof(float) + 1);
+	vectors->elements = elements;
+	for (int i = 0; i < 2; i++)
+	{
+		if (from[i].known)
+			memcpy(elements, from[i].elements, counts[i] * sizeof(float));
+		else
+			memset(elements, 0, counts[i] * sizeof(float));
+		elements += counts[i];
+	}
+}
+
+static void find_vectors(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags,
+						 EmbeddingVectors *vectors);
+
+/* The answer would be too large: gather or pool one half and then the other */
+static void
+find_halves(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags,
+			EmbeddingVectors *vectors)
+{
+	uint64		n = op == GPUVEC_EMBED_GATHER ? bags->nkeys : bags->nbags;
+	EmbeddingBags parts[2];
+	EmbeddingVectors halves[2];
+
+	for (int i = 0; i < 2; i++)
+	{
+		uint64		first = i == 0 ? 0 : n / 2;
+		uint64		end = i == 0 ? n / 2 : n;
+
+		parts[i] = op == GPUVEC_EMBED_GATHER ? part_of_keys(bags, first, end) :
+			part_of(bags, first, end);
+		find_vectors(table, op, &parts[i], &halves[i]);
+	}
+	join_vectors(table, parts, halves, vectors);
+}
+
 /*
  * Gather or pool in the engine.  False: the table has no (one) mirror, or (no engine:
  * *use_engine is false then) it cannot be asked.
@@ -222,6 +320,12 @@ use_mirror(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags,
 		SearchWarnNoEngine(reason);
 		*use_engine = false;
 		return false;
+	}
+	if (answer.head.status == GPUVEC_EMBED_LARGE &&
+		(op == GPUVEC_EMBED_GATHER ? bags->nkeys : bags->nbags) > 1)
+	{
+		find_halves(table, op, bags, vectors);
+		return true;
 	}
 	if (answer.head.status != GPUVEC_EMBED_DONE)
 		EmbeddingComplain(table, &answer.head);

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "engine/embed.h"
+#include "engine/fault.h"
 
 /* Keys of a part; a request with no more of them is served by its own thread alone */
 #define PART_KEYS	4096
@@ -343,10 +344,12 @@ lay_out(reading *r, gpuvec_error *error)
 {
 	gpuvec_embedded *answer = &r->q->answer;
 	uint64_t	total = 0;
+	long		limit = MAX_ELEMENTS;
 
+	(void) gpuvec_fault("embed-limit", &limit);
 	/* the largest possible answer, before anything is summed up */
 	if (answer->width > 0 &&
-		(r->mode == GPUVEC_POOL_CONCAT ? r->nkeys : r->nbags) > MAX_ELEMENTS / answer->width)
+		(r->mode == GPUVEC_POOL_CONCAT ? r->nkeys : r->nbags) > (uint64_t) limit / answer->width)
 	{
 		answer->status = GPUVEC_EMBED_LARGE;
 		return true;

@@ -76,7 +76,7 @@ gpuvec_hash_key(int64_t key)
 
 /* Add a vector to a sum */
 static inline void
-gpuvec_vector_add(float *sum, const float *vector, uint32_t width)
+gpuvec_vector_add(float *restrict sum, const float *restrict vector, uint32_t width)
 {
 	for (uint32_t i = 0; i < width; i++)
 		sum[i] += vector[i];
@@ -84,7 +84,8 @@ gpuvec_vector_add(float *sum, const float *vector, uint32_t width)
 
 /* Add a vector times a weight to a sum */
 static inline void
-gpuvec_vector_add_weighted(float *sum, const float *vector, float weight, uint32_t width)
+gpuvec_vector_add_weighted(float *restrict sum, const float *restrict vector, float weight,
+						   uint32_t width)
 {
 	for (uint32_t i = 0; i < width; i++)
 		sum[i] += weight * vector[i];
@@ -92,7 +93,7 @@ gpuvec_vector_add_weighted(float *sum, const float *vector, float weight, uint32
 
 /* A vector times a weight */
 static inline void
-gpuvec_vector_scale(float *to, const float *vector, float weight, uint32_t width)
+gpuvec_vector_scale(float *restrict to, const float *restrict vector, float weight, uint32_t width)
 {
 	for (uint32_t i = 0; i < width; i++)
 		to[i] = weight * vector[i];
@@ -107,6 +108,23 @@ gpuvec_vector_divide(float *sum, float divisor, uint32_t width)
 	else
 		for (uint32_t i = 0; i < width; i++)
 			sum[i] /= divisor;
+}
+
+/* Vectors are scattered: how many of a bag are fetched ahead, and how much of each */
+#define GPUVEC_PREFETCH_VECTORS	3
+#define GPUVEC_PREFETCH_BYTES	1024
+#define GPUVEC_LINE_BYTES		64
+
+/* Fetch the beginning of a vector into the cache */
+static inline void
+gpuvec_vector_prefetch(const float *vector, uint32_t width)
+{
+	uint32_t	bytes = width * (uint32_t) sizeof(float);
+
+	if (bytes > GPUVEC_PREFETCH_BYTES)
+		bytes = GPUVEC_PREFETCH_BYTES;
+	for (uint32_t i = 0; vector && i < bytes; i += GPUVEC_LINE_BYTES)
+		__builtin_prefetch((const char *) vector + i);
 }
 
 /*
@@ -141,6 +159,8 @@ gpuvec_pool_bag(float *out, const float *const *vectors, const float *weights, u
 	memset(out, 0, width * sizeof(float));
 	for (uint64_t i = 0; i < n; i++)
 	{
+		if (i + GPUVEC_PREFETCH_VECTORS < n)
+			gpuvec_vector_prefetch(vectors[i + GPUVEC_PREFETCH_VECTORS], width);
 		if (vectors[i] == NULL && missing == GPUVEC_MISSING_SKIP)
 			continue;
 		divisor += weights ? weights[i] : 1;

@@ -6,6 +6,7 @@
  * embed_table.c	the rows: changing them
  * embed_read.c		which rows do keys mean? gathering and pooling
  * embed_request.c	the requests of sessions
+ * embed_pool_*.c	pooling, compiled for each instruction set
  *
  *-------------------------------------------------------------------------
  */
@@ -162,6 +163,14 @@ gpuvec_bag_start(const gpuvec_embed_query *q, uint64_t bag)
 /* Serve a request; the table is open (with a reference, without the lock) */
 extern bool gpuvec_embed_run(gpuvec_embed_table *table, gpuvec_pool *pool, gpuvec_embed_query *q,
 							 gpuvec_error *error);
+
+/* gpuvec_pool_bag, compiled for several instruction sets */
+typedef uint64_t gpuvec_pool_bag_function(float *out, const float *const *vectors,
+										  const float *weights, uint64_t n, uint32_t width,
+										  gpuvec_pool_mode mode, gpuvec_missing missing);
+extern gpuvec_pool_bag_function gpuvec_pool_bag_portable;
+extern gpuvec_pool_bag_function gpuvec_pool_bag_avx2;
+extern gpuvec_pool_bag_function gpuvec_pool_bag_avx512;
 
 /*
  * embed_request.c: take a request apart.  NULL, or what is wrong with it.

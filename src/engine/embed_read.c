@@ -20,6 +20,9 @@
 /* Keys of a part; a request with no more of them is served by its own thread alone */
 #define PART_KEYS	4096
 
+/* How many keys ahead memory is asked for what they need */
+#define AHEAD_KEYS	8
+
 /* Room in an answer for elements */
 #define MAX_ELEMENTS	((GPUVEC_MAX_FRAME - sizeof(gpuvec_embedded)) / sizeof(float))
 
@@ -34,6 +37,7 @@ typedef struct reading
 	gpuvec_pool_mode mode;
 	gpuvec_missing missing;
 	uint64_t	nparts;			/* of bags */
+	gpuvec_pool_bag_function *pool_bag;	/* for this processor */
 	uint64_t	main_key;		/* number of the first key that was found */
 	uint32_t	main_bank;
 
@@ -174,6 +178,16 @@ resolve_key(reading *r, uint64_t number)
 	return found;
 }
 
+/* Fetch what is known of the row of a key, whose entry has been fetched */
+static void
+prefetch_row(const gpuvec_embed_table *table, int64_t key)
+{
+	const gpuvec_key_entry *entry = &table->entries[gpuvec_hash_key(key) & table->mask];
+
+	if (entry->first != GPUVEC_NO_VECTOR)
+		__builtin_prefetch(gpuvec_vector_at(table, entry->first));
+}
+
 /* The keys of a part */
 static void
 part_keys(const reading *r, uint64_t part, uint64_t *first, uint64_t *end)
@@ -196,6 +210,11 @@ resolve_part(void *task, uint64_t part, int thread)
 		return;
 	for (uint64_t i = first; i < end; i++)
 	{
+		if (i + 2 * AHEAD_KEYS < end)
+			__builtin_prefetch(&r->table->entries[gpuvec_hash_key(r->q->keys[i + 2 * AHEAD_KEYS]) &
+												  r->table->mask]);
+		if (i + AHEAD_KEYS < end)
+			prefetch_row(r->table, r->q->keys[i + AHEAD_KEYS]);
 		r->rows[i].ref = resolve_key(r, i);
 		nfound += r->rows[i].ref != GPUVEC_NO_VECTOR;
 	}
@@ -286,10 +305,10 @@ pool_part(void *task, uint64_t part, int thread)
 	{
 		uint64_t	start = bag_start(r, bag);
 
-		out += gpuvec_pool_bag(out, &r->rows[start].vector,
-							   r->q->weights ? r->q->weights + start : NULL,
-							   bag_start(r, bag + 1) - start, r->q->answer.width,
-							   r->mode, r->missing);
+		out += r->pool_bag(out, &r->rows[start].vector,
+						   r->q->weights ? r->q->weights + start : NULL,
+						   bag_start(r, bag + 1) - start, r->q->answer.width,
+						   r->mode, r->missing);
 	}
 }
 
@@ -418,6 +437,17 @@ serve(reading *r, gpuvec_pool *pool, gpuvec_error *error)
 	return true;
 }
 
+/* The function for the best instruction set of this machine */
+static gpuvec_pool_bag_function *
+choose_pool_bag(void)
+{
+	if (__builtin_cpu_supports("avx512f"))
+		return gpuvec_pool_bag_avx512;
+	if (__builtin_cpu_supports("avx2"))
+		return gpuvec_pool_bag_avx2;
+	return gpuvec_pool_bag_portable;
+}
+
 /* Prepare to serve a request */
 static bool
 begin_reading(reading *r, const gpuvec_embed_table *table, gpuvec_embed_query *q, gpuvec_error *error)
@@ -429,7 +459,8 @@ begin_reading(reading *r, const gpuvec_embed_table *table, gpuvec_embed_query *q
 		.nbags = gather ? q->head.nkeys : q->head.nbags,
 		.hotness = gather ? 1 : q->head.hotness,
 		.mode = gather ? GPUVEC_POOL_CONCAT : (gpuvec_pool_mode) q->head.mode,
-		.missing = (gpuvec_missing) q->head.missing
+		.missing = (gpuvec_missing) q->head.missing,
+		.pool_bag = choose_pool_bag()
 	};
 	/* no row in an answer for keys that were not found */
 	if (gather && r->missing == GPUVEC_MISSING_ZERO)

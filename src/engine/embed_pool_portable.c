@@ -1,0 +1,15 @@
+/*-------------------------------------------------------------------------
+ *
+ * embed_pool_portable.c
+ *	  Pooling for any processor.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "engine/embed.h"
+
+uint64_t
+gpuvec_pool_bag_portable(float *out, const float *const *vectors, const float *weights,
+					 uint64_t n, uint32_t width, gpuvec_pool_mode mode, gpuvec_missing missing)
+{
+	return gpuvec_pool_bag(out, vectors, weights, n, width, mode, missing);
+}

@@ -493,6 +493,46 @@ CREATE FUNCTION gpuvec_pool_batch(
 COMMENT ON FUNCTION gpuvec_pool_batch(regclass, name, name, int8[], int8[], int8, int8, text, float8[], text)
 	IS 'the sums, means or concatenations of the vectors of many bags of keys';
 
+CREATE FUNCTION gpuvec_pool_agg_finalfn(internal) RETURNS real[]
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION gpuvec_pool_agg_finalfn(internal) IS 'final function of gpuvec_pool_agg';
+
+CREATE FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8)
+	IS 'transition function of gpuvec_pool_agg';
+
+CREATE AGGREGATE gpuvec_pool_agg(relation regclass, key_column name, "column" name, key int8) (
+	SFUNC = gpuvec_pool_agg_transfn, STYPE = internal, SSPACE = 128, FINALFUNC = gpuvec_pool_agg_finalfn,
+	PARALLEL = RESTRICTED
+);
+COMMENT ON AGGREGATE gpuvec_pool_agg(regclass, name, name, int8)
+	IS 'the sum, mean or concatenation of the vectors of the keys of each group';
+
+CREATE FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8)
+	IS 'transition function of gpuvec_pool_agg';
+
+CREATE AGGREGATE gpuvec_pool_agg(relation regclass, key_column name, "column" name, key int8, weight float8) (
+	SFUNC = gpuvec_pool_agg_transfn, STYPE = internal, SSPACE = 128, FINALFUNC = gpuvec_pool_agg_finalfn,
+	PARALLEL = RESTRICTED
+);
+COMMENT ON AGGREGATE gpuvec_pool_agg(regclass, name, name, int8, float8)
+	IS 'the sum, mean or concatenation of the vectors of the keys of each group';
+
+CREATE FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8, text, text) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8, text, text)
+	IS 'transition function of gpuvec_pool_agg';
+
+CREATE AGGREGATE gpuvec_pool_agg(relation regclass, key_column name, "column" name, key int8, weight float8, mode text, missing text) (
+	SFUNC = gpuvec_pool_agg_transfn, STYPE = internal, SSPACE = 128, FINALFUNC = gpuvec_pool_agg_finalfn,
+	PARALLEL = RESTRICTED
+);
+COMMENT ON AGGREGATE gpuvec_pool_agg(regclass, name, name, int8, float8, text, text)
+	IS 'the sum, mean or concatenation of the vectors of the keys of each group';
+
 -- residency
 
 CREATE FUNCTION gpuvec_prewarm(relation regclass, "column" name) RETURNS int8

@@ -8,6 +8,7 @@
  * pool.c		bags of keys to vectors, either way
  * arguments.c	arguments of the functions
  * functions.c	the functions of SQL
+ * aggregate.c	the aggregate
  *
  *-------------------------------------------------------------------------
  */
@@ -69,6 +70,8 @@ extern void EmbeddingGather(EmbeddingTable *table, const int64 *keys, uint64 nke
 							EmbeddingVectors *vectors);
 extern void EmbeddingPool(EmbeddingTable *table, const EmbeddingBags *bags,
 						  EmbeddingVectors *vectors);
+extern uint64 EmbeddingBagElements(const EmbeddingBags *bags, const EmbeddingVectors *vectors,
+								   uint64 bag);
 extern bool EmbeddingWidth(EmbeddingTable *table, uint32 *width);
 
 /* ask.c */

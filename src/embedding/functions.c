@@ -105,23 +105,6 @@ gpuvec_pool(PG_FUNCTION_ARGS)
 	return EmbeddingArray(vectors.elements, vectors.count);
 }
 
-/* Floats that a bag has in an answer */
-static uint64
-bag_elements(const EmbeddingBags *bags, const EmbeddingVectors *vectors, uint64 bag)
-{
-	uint64		start = bags->offsets[bag];
-	uint64		end = bags->offsets[bag + 1];
-	uint64		n = 0;
-
-	if (bags->mode != GPUVEC_POOL_CONCAT)
-		return vectors->width;
-	if (bags->missing != GPUVEC_MISSING_SKIP)
-		return (end - start) * vectors->width;
-	for (uint64 i = start; i < end; i++)
-		n += vectors->found[i];
-	return n * vectors->width;
-}
-
 /* Return a row for each sample: the vectors of its bags, one behind the other */
 static void
 put_samples(ReturnSetInfo *rsinfo, const EmbeddingBags *bags, uint64 slots,
@@ -142,7 +125,7 @@ put_samples(ReturnSetInfo *rsinfo, const EmbeddingBags *bags, uint64 slots,
 		if (vectors->known)
 		{
 			for (uint64 slot = 0; slot < slots; slot++)
-				n += bag_elements(bags, vectors, bag + slot);
+				n += EmbeddingBagElements(bags, vectors, bag + slot);
 			values[1] = EmbeddingArray(next, n);
 			next += n;
 		}

@@ -356,6 +356,23 @@ find_vectors(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bag
 	}
 }
 
+/* Floats that a bag has in an answer */
+uint64
+EmbeddingBagElements(const EmbeddingBags *bags, const EmbeddingVectors *vectors, uint64 bag)
+{
+	uint64		start = bags->offsets[bag];
+	uint64		end = bags->offsets[bag + 1];
+	uint64		n = 0;
+
+	if (bags->mode != GPUVEC_POOL_CONCAT)
+		return vectors->width;
+	if (bags->missing != GPUVEC_MISSING_SKIP)
+		return (end - start) * vectors->width;
+	for (uint64 i = start; i < end; i++)
+		n += vectors->found[i];
+	return n * vectors->width;
+}
+
 /* Pool bags; what is returned lives in the current memory context */
 void
 EmbeddingPool(EmbeddingTable *table, const EmbeddingBags *bags, EmbeddingVectors *vectors)

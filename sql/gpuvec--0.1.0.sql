@@ -533,6 +533,42 @@ CREATE AGGREGATE gpuvec_pool_agg(relation regclass, key_column name, "column" na
 COMMENT ON AGGREGATE gpuvec_pool_agg(regclass, name, name, int8, float8, text, text)
 	IS 'the sum, mean or concatenation of the vectors of the keys of each group';
 
+CREATE FUNCTION gpuvec_pool_grad(
+	relation regclass, key_column name, "column" name, keys int8[], upstream float8[],
+	mode text DEFAULT 'sum', weights float8[] DEFAULT NULL, missing text DEFAULT 'zero', "full" bool DEFAULT false,
+	OUT key int8, OUT gradient real[])
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000;
+COMMENT ON FUNCTION gpuvec_pool_grad(regclass, name, name, int8[], float8[], text, float8[], text, bool)
+	IS 'gradients of the vectors of keys, given that of their pooled vector';
+
+CREATE FUNCTION gpuvec_pool_grad_batch(
+	relation regclass, key_column name, "column" name, keys int8[], upstream float8[],
+	offsets int8[] DEFAULT NULL, hotness int8 DEFAULT NULL,
+	mode text DEFAULT 'sum', weights float8[] DEFAULT NULL, missing text DEFAULT 'zero', "full" bool DEFAULT false,
+	OUT key int8, OUT gradient real[])
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000;
+COMMENT ON FUNCTION gpuvec_pool_grad_batch(regclass, name, name, int8[], float8[], int8[], int8, text, float8[], text, bool)
+	IS 'gradients of the vectors of keys, given those of the pooled vectors of many bags';
+
+CREATE FUNCTION gpuvec_pool_grad_weights(
+	relation regclass, key_column name, "column" name, keys int8[], upstream float8[],
+	mode text DEFAULT 'sum', weights float8[] DEFAULT NULL, missing text DEFAULT 'zero')
+	RETURNS real[]
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000;
+COMMENT ON FUNCTION gpuvec_pool_grad_weights(regclass, name, name, int8[], float8[], text, float8[], text)
+	IS 'gradients of the weights of keys, given that of their pooled vector';
+
+CREATE FUNCTION gpuvec_pool_grad_weights_batch(
+	relation regclass, key_column name, "column" name, keys int8[], upstream float8[],
+	offsets int8[] DEFAULT NULL, hotness int8 DEFAULT NULL,
+	mode text DEFAULT 'sum', weights float8[] DEFAULT NULL, missing text DEFAULT 'zero')
+	RETURNS real[]
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000;
+COMMENT ON FUNCTION gpuvec_pool_grad_weights_batch(regclass, name, name, int8[], float8[], int8[], int8, text, float8[], text)
+	IS 'gradients of the weights of keys, given those of the pooled vectors of many bags';
+
 -- residency
 
 CREATE FUNCTION gpuvec_prewarm(relation regclass, "column" name) RETURNS int8

@@ -284,9 +284,10 @@ typedef struct gpuvec_hit
  * Gather or pool vectors.  Followed by, in this order,
  *
  *		int64_t keys[nkeys]
- *		uint64_t offsets[nbags + 1]		POOL, if hotness is 0: where bags begin
+ *		uint64_t offsets[nbags + 1]		all but GATHER, if hotness is 0: where bags begin
  *		uint64_t verdicts[nverdicts]	gpuvec_verdict, ascending and distinct
  *		float weights[nkeys]			with WEIGHTED, padded to 8 bytes
+ *		float gradient[ngradient]		of what pooling gives, padded to 8 bytes
  *		uint8_t map[map_bytes]			two bits for each heap page, the lower one
  *										set if the page was all-visible
  *
@@ -299,10 +300,12 @@ typedef struct gpuvec_hit
 typedef enum gpuvec_embed_op
 {
 	GPUVEC_EMBED_GATHER,		/* the vectors of keys */
-	GPUVEC_EMBED_POOL			/* of bags of keys */
+	GPUVEC_EMBED_POOL,			/* of bags of keys */
+	GPUVEC_EMBED_GRAD,			/* the gradients of the keys' vectors */
+	GPUVEC_EMBED_GRAD_WEIGHTS	/* the gradients of the weights */
 } gpuvec_embed_op;
 
-#define GPUVEC_N_EMBED_OPS		2
+#define GPUVEC_N_EMBED_OPS		4
 
 #define GPUVEC_EMBED_WEIGHTED	1	/* each key has a weight */
 #define GPUVEC_EMBED_FOUND		2	/* tell of each key whether it was found */
@@ -317,9 +320,10 @@ typedef struct gpuvec_embed
 	uint32_t	mode;			/* gpuvec_pool_mode */
 	uint32_t	missing;		/* gpuvec_missing */
 	uint64_t	nkeys;
-	uint64_t	nbags;			/* POOL */
+	uint64_t	nbags;			/* all but GATHER */
 	uint64_t	hotness;		/* keys of every bag; 0: there are offsets */
 	uint64_t	nverdicts;
+	uint64_t	ngradient;		/* floats of the gradient; 0 for GATHER and POOL */
 	uint64_t	map_bytes;		/* a multiple of 8 */
 } gpuvec_embed;
 
@@ -335,6 +339,7 @@ typedef enum gpuvec_embed_status
 	GPUVEC_EMBED_DUPLICATE,		/* several rows have `key` */
 	GPUVEC_EMBED_BAD,			/* the vector of `key` cannot be used: `kind` */
 	GPUVEC_EMBED_WIDTHS,		/* vectors of `key` and `other_key` differ in width */
+	GPUVEC_EMBED_GRADIENT,		/* the gradient must have `count` elements */
 	GPUVEC_EMBED_LARGE			/* the answer would be too large: ask for less */
 } gpuvec_embed_status;
 
@@ -345,7 +350,13 @@ typedef enum gpuvec_embed_status
  *
  *		uint8_t found[nkeys]		with FOUND, padded to 8 bytes
  *		float elements[count]		GATHER: the vectors of the keys that were found;
- *									POOL: of the bags; none if no key was found
+ *									POOL: of the bags; GRAD_WEIGHTS: one for each
+ *									key; none if no key was found
+ *
+ * and for GRAD by
+ *
+ *		int64_t keys[nrows]				those that were found, each once, ascending
+ *		float elements[count]			their gradients
  */
 typedef struct gpuvec_embedded
 {
@@ -357,6 +368,7 @@ typedef struct gpuvec_embedded
 	int64_t		key;
 	int64_t		other_key;
 	uint64_t	nfound;			/* keys that were found */
+	uint64_t	nrows;			/* GRAD: gradients */
 	uint64_t	count;
 	uint32_t	engine_us;		/* time in the engine, microseconds */
 	uint32_t	padding;

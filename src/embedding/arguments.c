@@ -116,6 +116,28 @@ EmbeddingWeightsArgument(FunctionCallInfo fcinfo, int argument, uint64 n)
 	return weights;
 }
 
+/* A gradient, of one or more dimensions, as float32 */
+void
+EmbeddingGradientArgument(FunctionCallInfo fcinfo, int argument, EmbeddingBags *bags)
+{
+	ArrayType  *array;
+	const double *values;
+	float	   *gradient;
+
+	require_argument(fcinfo, argument, "upstream gradient");
+	array = PG_GETARG_ARRAYTYPE_P(argument);
+	if (array_contains_nulls(array))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not contain nulls", "upstream gradient")));
+	bags->ngradient = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+	values = (const double *) ARR_DATA_PTR(array);
+	gradient = MemoryContextAllocHuge(CurrentMemoryContext, (bags->ngradient + 1) * sizeof(float));
+	for (uint64 i = 0; i < bags->ngradient; i++)
+		gradient[i] = (float) values[i];
+	bags->gradient = gradient;
+}
+
 /* Offsets from an argument: where bags begin, and at the end the number of keys */
 static void
 take_offsets(FunctionCallInfo fcinfo, int argument, EmbeddingBags *bags)

@@ -78,25 +78,31 @@ call_engine(Asking *asking, EmbeddingAnswer *answer)
 	static const char zeros[8] = {0};
 	const EmbeddingBags *bags = asking->bags;
 	gpuvec_embed *head = &asking->head;
-	GpuvecPiece pieces[7];
+	GpuvecPiece pieces[9];
 	GpuvecReply reply;
 	Size		map_bytes;
 	const uint8 *map = MirrorVisibilityMap(asking->visibility, &map_bytes);
 	Size		body;
 	Size		found = 0;
+	Size		keys = 0;
 	int			n = 0;
 
 	head->nverdicts = asking->verdicts->n;
 	head->map_bytes = TYPEALIGN(8, map_bytes);
 	pieces[n++] = (GpuvecPiece) {head, sizeof(*head)};
 	pieces[n++] = (GpuvecPiece) {bags->keys, bags->nkeys * sizeof(int64)};
-	if (head->op == GPUVEC_EMBED_POOL)
+	if (head->op != GPUVEC_EMBED_GATHER)
 		pieces[n++] = (GpuvecPiece) {bags->offsets, (bags->nbags + 1) * sizeof(uint64)};
 	pieces[n++] = (GpuvecPiece) {asking->verdicts->verdicts, head->nverdicts * sizeof(uint64)};
 	if (bags->weights)
 	{
 		pieces[n++] = (GpuvecPiece) {bags->weights, bags->nkeys * sizeof(float)};
 		pieces[n++] = (GpuvecPiece) {zeros, bags->nkeys % 2 * sizeof(float)};
+	}
+	if (bags->ngradient > 0)
+	{
+		pieces[n++] = (GpuvecPiece) {bags->gradient, bags->ngradient * sizeof(float)};
+		pieces[n++] = (GpuvecPiece) {zeros, bags->ngradient % 2 * sizeof(float)};
 	}
 	StaticAssertStmt((BLCKSZ - MAXALIGN(SizeOfPageHeaderData)) % 8 == 0,
 					 "pages of the visibility map need padding");
@@ -108,14 +114,17 @@ call_engine(Asking *asking, EmbeddingAnswer *answer)
 	memcpy(&answer->head, reply.data, sizeof(gpuvec_embedded));
 	if (answer->head.status == GPUVEC_EMBED_DONE && (head->flags & GPUVEC_EMBED_FOUND))
 		found = TYPEALIGN(8, bags->nkeys);
+	if (answer->head.status == GPUVEC_EMBED_DONE && head->op == GPUVEC_EMBED_GRAD)
+		keys = answer->head.nrows * sizeof(int64);
 	body = answer->head.status == GPUVEC_EMBED_DONE ? sizeof(float) :
 		answer->head.status == GPUVEC_EMBED_UNDECIDED ? sizeof(uint64) : 0;
-	if (reply.length != sizeof(gpuvec_embedded) + found + answer->head.count * body)
+	if (reply.length != sizeof(gpuvec_embedded) + found + keys + answer->head.count * body)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROTOCOL_VIOLATION),
 				 errmsg("invalid message from the gpuvec engine")));
 	answer->found = reply.data + sizeof(gpuvec_embedded);
-	answer->elements = (const float *) (answer->found + found);
+	answer->keys = (const int64 *) (answer->found + found);
+	answer->elements = (const float *) (answer->found + found + keys);
 	asking->table->engine_us += answer->head.engine_us;
 	return true;
 }
@@ -220,6 +229,7 @@ EmbeddingAsk(EmbeddingTable *table, int target, gpuvec_embed_op op, uint32 flags
 	asking.head.missing = bags->missing;
 	asking.head.nkeys = bags->nkeys;
 	asking.head.nbags = bags->nbags;
+	asking.head.ngradient = bags->ngradient;
 	for (int attempt = 0; attempt < 2; attempt++)
 	{
 		if (GpuvecLinkOpen(true, reason) != GPUVEC_LINK_READY)

@@ -132,6 +132,56 @@ ask_target(EmbeddingCollection *collection, EmbeddingTable *table, int target, c
 	return true;
 }
 
+/* qsort comparator of keys */
+static int
+compare_keys(const void *a, const void *b)
+{
+	int64		x = *(const int64 *) a;
+	int64		y = *(const int64 *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* All keys of the table that have a vector, ascending; each must be there once */
+const int64 *
+EmbeddingAllKeys(EmbeddingTable *table, uint64 *n)
+{
+	uint64		room = 1024;
+	int64	   *keys = palloc_array(int64, room);
+
+	*n = 0;
+	for (int i = 0; i < table->ntargets; i++)
+	{
+		MirrorTarget *target = &table->targets[i];
+		TupleTableSlot *slot = table_slot_create(target->rel, NULL);
+		TableScanDesc scan = table_beginscan(target->rel, table->snapshot, 0, NULL);
+
+		while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+		{
+			bool		null_key;
+			Datum		key = slot_getattr(slot, target->key_attnum, &null_key);
+
+			CHECK_FOR_INTERRUPTS();
+			if (null_key || slot_attisnull(slot, target->attnum))
+				continue;
+			if (*n == room)
+				keys = repalloc_huge(keys, (room *= 2) * sizeof(int64));
+			keys[(*n)++] = MirrorKey(key, target->key_type);
+		}
+		table_endscan(scan);
+		ExecDropSingleTupleTableSlot(slot);
+	}
+	qsort(keys, *n, sizeof(int64), compare_keys);
+	for (uint64 i = 1; i < *n; i++)
+	{
+		gpuvec_embedded complaint = {.status = GPUVEC_EMBED_DUPLICATE,.key = keys[i]};
+
+		if (keys[i] == keys[i - 1])
+			EmbeddingComplain(table, &complaint);
+	}
+	return keys;
+}
+
 /* Collect the vectors of all these keys, in the current memory context */
 EmbeddingCollection *
 EmbeddingCollect(EmbeddingTable *table, const int64 *keys, uint64 nkeys, bool use_engine)

@@ -6,6 +6,7 @@
  * ask.c		asking the engine
  * collect.c	vectors collected in this session, where one request will not do
  * pool.c		bags of keys to vectors, either way
+ * gradient.c	gradients
  * arguments.c	arguments of the functions
  * functions.c	the functions of SQL
  * aggregate.c	the aggregate
@@ -50,6 +51,8 @@ typedef struct EmbeddingBags
 	const float *weights;		/* of the keys; NULL: none */
 	gpuvec_pool_mode mode;
 	gpuvec_missing missing;
+	const float *gradient;		/* with respect to what pooling returns; NULL: none */
+	uint64		ngradient;
 } EmbeddingBags;
 
 /* Vectors, one behind the other, in the current memory context */
@@ -72,13 +75,33 @@ extern void EmbeddingPool(EmbeddingTable *table, const EmbeddingBags *bags,
 						  EmbeddingVectors *vectors);
 extern uint64 EmbeddingBagElements(const EmbeddingBags *bags, const EmbeddingVectors *vectors,
 								   uint64 bag);
+extern const int64 *EmbeddingAllKeys(EmbeddingTable *table, uint64 *n);
 extern bool EmbeddingWidth(EmbeddingTable *table, uint32 *width);
+
+extern void EmbeddingReportWrong(EmbeddingTable *table) pg_attribute_noreturn();
+extern void EmbeddingCompare(EmbeddingTable *table, const float *a, const float *b, uint64 n);
+
+/* gradient.c */
+typedef struct EmbeddingGradient
+{
+	bool		known;			/* false: no key was found */
+	uint32		width;
+	uint64		n;				/* keys, or weights */
+	const int64 *keys;			/* of the gradients of vectors */
+	const float *elements;
+} EmbeddingGradient;
+
+extern void EmbeddingGradients(EmbeddingTable *table, gpuvec_embed_op op,
+							   const EmbeddingBags *bags, EmbeddingGradient *result);
+extern void EmbeddingComplainGradient(const EmbeddingBags *bags, const gpuvec_embedded *complaint)
+			pg_attribute_noreturn();
 
 /* ask.c */
 typedef struct EmbeddingAnswer
 {
 	gpuvec_embedded head;
 	const char *found;			/* of each key, if GPUVEC_EMBED_FOUND was asked for */
+	const int64 *keys;			/* GPUVEC_EMBED_GRAD */
 	const float *elements;
 } EmbeddingAnswer;
 
@@ -104,6 +127,7 @@ extern const float *EmbeddingWeightsArgument(FunctionCallInfo fcinfo, int argume
 extern void EmbeddingBagsArguments(FunctionCallInfo fcinfo, int offsets_argument,
 								   int hotness_argument, EmbeddingBags *bags);
 extern int64 EmbeddingSlotsArgument(FunctionCallInfo fcinfo, int argument, uint64 nbags);
+extern void EmbeddingGradientArgument(FunctionCallInfo fcinfo, int argument, EmbeddingBags *bags);
 extern gpuvec_pool_mode EmbeddingModeArgument(FunctionCallInfo fcinfo, int argument);
 extern gpuvec_missing EmbeddingMissingArgument(FunctionCallInfo fcinfo, int argument);
 extern EmbeddingTable *EmbeddingTableArguments(FunctionCallInfo fcinfo);

@@ -182,7 +182,27 @@ pool_nothing(EmbeddingTable *table, const EmbeddingBags *bags, EmbeddingVectors 
 												   MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 }
 
-/* Fail if two answers differ; NaN is NaN */
+/* Report that the engine has computed something else than we */
+void
+EmbeddingReportWrong(EmbeddingTable *table)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("the gpuvec engine's vectors of relation \"%s\" are wrong",
+					get_rel_name(table->relid)),
+			 errhint("Please report this as a bug; gpuvec_evict discards the engine's copy.")));
+}
+
+/* Fail if floats differ; NaN is NaN */
+void
+EmbeddingCompare(EmbeddingTable *table, const float *a, const float *b, uint64 n)
+{
+	for (uint64 i = 0; i < n; i++)
+		if (memcmp(&a[i], &b[i], sizeof(float)) != 0 && !(isnan(a[i]) && isnan(b[i])))
+			EmbeddingReportWrong(table);
+}
+
+/* Fail if two answers differ */
 static void
 compare_vectors(EmbeddingTable *table, const EmbeddingVectors *a, const EmbeddingVectors *b,
 				uint64 nkeys)
@@ -191,15 +211,9 @@ compare_vectors(EmbeddingTable *table, const EmbeddingVectors *a, const Embeddin
 
 	for (uint64 i = 0; same && i < nkeys && a->found && b->found; i++)
 		same = a->found[i] == b->found[i];
-	for (uint64 i = 0; same && i < a->count; i++)
-		same = memcmp(&a->elements[i], &b->elements[i], sizeof(float)) == 0 ||
-			(isnan(a->elements[i]) && isnan(b->elements[i]));
 	if (!same)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("the gpuvec engine's vectors of relation \"%s\" are wrong",
-						get_rel_name(table->relid)),
-				 errhint("Please report this as a bug; gpuvec_evict discards the engine's copy.")));
+		EmbeddingReportWrong(table);
+	EmbeddingCompare(table, a->elements, b->elements, a->count);
 }
 
 /* The bags from `first` on, up to `end`, as bags of their own */

@@ -15,6 +15,7 @@
 
 #include <pthread.h>
 
+#include "common/embedding_grad.h"
 #include "engine/store.h"
 
 /* A row: its bank << 32 | its slot there */
@@ -144,13 +145,15 @@ typedef struct gpuvec_embed_query
 	const uint64_t *offsets;
 	const uint64_t *verdicts;
 	const float *weights;		/* NULL: none */
+	const float *gradient;
 	const uint8_t *map;
 	const int  *canceled;		/* read atomically */
 
 	/* the answer; both are malloc'd */
 	gpuvec_embedded answer;
 	uint8_t    *found;			/* [nkeys] */
-	void	   *body;			/* tids or elements */
+	void	   *body;			/* tids, elements, or keys and elements */
+	size_t		body_size;
 } gpuvec_embed_query;
 
 /* Where a bag begins and ends */
@@ -164,10 +167,15 @@ gpuvec_bag_start(const gpuvec_embed_query *q, uint64_t bag)
 extern bool gpuvec_embed_run(gpuvec_embed_table *table, gpuvec_pool *pool, gpuvec_embed_query *q,
 							 gpuvec_error *error);
 
-/* gpuvec_pool_bag, compiled for several instruction sets */
+/* gpuvec_pool_bag and gpuvec_sum_shares, compiled for several instruction sets */
 typedef uint64_t gpuvec_pool_bag_function(float *out, const float *const *vectors,
 										  const float *weights, uint64_t n, uint32_t width,
 										  gpuvec_pool_mode mode, gpuvec_missing missing);
+typedef void gpuvec_sum_shares_function(float *out, const gpuvec_share *shares, uint64_t n,
+										const float *gradient, uint32_t width);
+extern gpuvec_sum_shares_function gpuvec_sum_shares_portable;
+extern gpuvec_sum_shares_function gpuvec_sum_shares_avx2;
+extern gpuvec_sum_shares_function gpuvec_sum_shares_avx512;
 extern gpuvec_pool_bag_function gpuvec_pool_bag_portable;
 extern gpuvec_pool_bag_function gpuvec_pool_bag_avx2;
 extern gpuvec_pool_bag_function gpuvec_pool_bag_avx512;

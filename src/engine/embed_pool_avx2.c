@@ -13,3 +13,10 @@ gpuvec_pool_bag_avx2(float *out, const float *const *vectors, const float *weigh
 {
 	return gpuvec_pool_bag(out, vectors, weights, n, width, mode, missing);
 }
+
+void
+gpuvec_sum_shares_avx2(float *out, const gpuvec_share *shares, uint64_t n,
+						const float *gradient, uint32_t width)
+{
+	gpuvec_sum_shares(out, shares, n, gradient, width);
+}

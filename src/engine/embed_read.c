@@ -14,63 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/embed.h"
+#include "engine/embed_reading.h"
 #include "engine/fault.h"
-
-/* Keys of a part; a request with no more of them is served by its own thread alone */
-#define PART_KEYS	4096
 
 /* How many keys ahead memory is asked for what they need */
 #define AHEAD_KEYS	8
 
-/* Room in an answer for elements */
-#define MAX_ELEMENTS	((GPUVEC_MAX_FRAME - sizeof(gpuvec_embedded)) / sizeof(float))
-
-/* A request that is being served */
-typedef struct reading
-{
-	const gpuvec_embed_table *table;
-	gpuvec_embed_query *q;
-	uint64_t	nkeys;
-	uint64_t	nbags;
-	uint64_t	hotness;		/* of the bags; 0: q->offsets */
-	gpuvec_pool_mode mode;
-	gpuvec_missing missing;
-	uint64_t	nparts;			/* of bags */
-	gpuvec_pool_bag_function *pool_bag;	/* for this processor */
-	uint64_t	main_key;		/* number of the first key that was found */
-	uint32_t	main_bank;
-
-	/* of each key: its row, then its vector */
-	union
-	{
-		gpuvec_vector_ref ref;
-		const float *vector;
-	}		   *rows;
-	float	   *out;
-	uint64_t   *part_out;		/* [nparts]: where its first bag goes */
-
-	pthread_mutex_t mutex;		/* guards what follows */
-	uint64_t   *undecided;		/* tids */
-	uint64_t	nundecided;
-	uint64_t	room_undecided;
-	uint64_t	nfound;
-	uint64_t	wrong;			/* number of the first key to complain about */
-	gpuvec_vector_ref wrong_row;
-	gpuvec_embed_status complaint;
-	bool		failed;			/* out of memory */
-} reading;
-
-/* Is the answer not wanted any more? */
-static bool
-canceled(const reading *r)
-{
-	return r->q->canceled && __atomic_load_n(r->q->canceled, __ATOMIC_RELAXED);
-}
-
 /* Note a complaint, if it is about an earlier key than those before */
 static void
-complain(reading *r, uint64_t number, gpuvec_vector_ref row, gpuvec_embed_status complaint)
+complain(gpuvec_reading *r, uint64_t number, gpuvec_vector_ref row, gpuvec_embed_status complaint)
 {
 	pthread_mutex_lock(&r->mutex);
 	if (number < r->wrong)
@@ -84,7 +36,7 @@ complain(reading *r, uint64_t number, gpuvec_vector_ref row, gpuvec_embed_status
 
 /* Note that the session has to decide about a row */
 static void
-add_undecided(reading *r, uint64_t tid)
+add_undecided(gpuvec_reading *r, uint64_t tid)
 {
 	pthread_mutex_lock(&r->mutex);
 	if (r->nundecided == r->room_undecided)
@@ -103,7 +55,7 @@ add_undecided(reading *r, uint64_t tid)
 
 /* Do all snapshots that the session may have see all rows of this page? */
 static bool
-page_proven(const reading *r, uint32_t block)
+page_proven(const gpuvec_reading *r, uint32_t block)
 {
 	const gpuvec_embed *head = &r->q->head;
 	const gpuvec_page_numbers *numbers = r->table->numbers;
@@ -121,7 +73,7 @@ typedef enum verdict
 
 /* Does the session's snapshot see the row? */
 static verdict
-judge(const reading *r, uint64_t tid)
+judge(const gpuvec_reading *r, uint64_t tid)
 {
 	const uint64_t *verdicts = r->q->verdicts;
 	uint64_t	low = 0;
@@ -145,7 +97,7 @@ judge(const reading *r, uint64_t tid)
 
 /* The row of a key that the snapshot sees, or GPUVEC_NO_VECTOR */
 static gpuvec_vector_ref
-resolve_key(reading *r, uint64_t number)
+resolve_key(gpuvec_reading *r, uint64_t number)
 {
 	const gpuvec_embed_table *table = r->table;
 	int64_t		key = r->q->keys[number];
@@ -190,7 +142,7 @@ prefetch_row(const gpuvec_embed_table *table, int64_t key)
 
 /* The keys of a part */
 static void
-part_keys(const reading *r, uint64_t part, uint64_t *first, uint64_t *end)
+part_keys(const gpuvec_reading *r, uint64_t part, uint64_t *first, uint64_t *end)
 {
 	*first = part * PART_KEYS;
 	*end = *first + PART_KEYS < r->nkeys ? *first + PART_KEYS : r->nkeys;
@@ -200,13 +152,13 @@ part_keys(const reading *r, uint64_t part, uint64_t *first, uint64_t *end)
 static void
 resolve_part(void *task, uint64_t part, int thread)
 {
-	reading    *r = task;
+	gpuvec_reading *r = task;
 	uint64_t	first;
 	uint64_t	end;
 	uint64_t	nfound = 0;
 
 	part_keys(r, part, &first, &end);
-	if (canceled(r))
+	if (gpuvec_reading_canceled(r))
 		return;
 	for (uint64_t i = first; i < end; i++)
 	{
@@ -225,7 +177,7 @@ resolve_part(void *task, uint64_t part, int thread)
 static void
 locate_part(void *task, uint64_t part, int thread)
 {
-	reading    *r = task;
+	gpuvec_reading *r = task;
 	const gpuvec_bank *bank = r->table->banks[r->main_bank];
 	uint64_t	first;
 	uint64_t	end;
@@ -249,44 +201,20 @@ locate_part(void *task, uint64_t part, int thread)
 	}
 }
 
-/* Run all parts, on this thread if there is only one */
-static void
-run_parts(reading *r, gpuvec_pool *pool, gpuvec_part work, uint64_t nparts)
-{
-	if (nparts == 1)
-		work(r, 0, 0);
-	else if (nparts > 1)
-		gpuvec_pool_run(pool, work, r, nparts);
-}
-
-/* Where a bag begins */
-static uint64_t
-bag_start(const reading *r, uint64_t bag)
-{
-	return r->hotness > 0 ? bag * r->hotness : r->q->offsets[bag];
-}
-
-/* The first bag of a part of bags */
-static uint64_t
-part_bag(const reading *r, uint64_t part)
-{
-	return (uint64_t) ((unsigned __int128) r->nbags * part / r->nparts);
-}
-
 /* Elements that the bags of a part take */
 static uint64_t
-part_elements(const reading *r, uint64_t part)
+part_elements(const gpuvec_reading *r, uint64_t part)
 {
-	uint64_t	first = part_bag(r, part);
-	uint64_t	end = part_bag(r, part + 1);
+	uint64_t	first = gpuvec_reading_part(r, part);
+	uint64_t	end = gpuvec_reading_part(r, part + 1);
 	uint64_t	width = r->q->answer.width;
 	uint64_t	n = 0;
 
 	if (r->mode != GPUVEC_POOL_CONCAT)
 		return (end - first) * width;
 	if (r->missing != GPUVEC_MISSING_SKIP)
-		return (bag_start(r, end) - bag_start(r, first)) * width;
-	for (uint64_t i = bag_start(r, first); i < bag_start(r, end); i++)
+		return (gpuvec_reading_bag(r, end) - gpuvec_reading_bag(r, first)) * width;
+	for (uint64_t i = gpuvec_reading_bag(r, first); i < gpuvec_reading_bag(r, end); i++)
 		n += r->rows[i].vector != NULL;
 	return n * width;
 }
@@ -295,19 +223,19 @@ part_elements(const reading *r, uint64_t part)
 static void
 pool_part(void *task, uint64_t part, int thread)
 {
-	reading    *r = task;
-	uint64_t	end = part_bag(r, part + 1);
+	gpuvec_reading *r = task;
+	uint64_t	end = gpuvec_reading_part(r, part + 1);
 	float	   *out = r->out + r->part_out[part];
 
-	if (canceled(r))
+	if (gpuvec_reading_canceled(r))
 		return;
-	for (uint64_t bag = part_bag(r, part); bag < end; bag++)
+	for (uint64_t bag = gpuvec_reading_part(r, part); bag < end; bag++)
 	{
-		uint64_t	start = bag_start(r, bag);
+		uint64_t	start = gpuvec_reading_bag(r, bag);
 
 		out += r->pool_bag(out, &r->rows[start].vector,
 						   r->q->weights ? r->q->weights + start : NULL,
-						   bag_start(r, bag + 1) - start, r->q->answer.width,
+						   gpuvec_reading_bag(r, bag + 1) - start, r->q->answer.width,
 						   r->mode, r->missing);
 	}
 }
@@ -324,7 +252,7 @@ compare_tids(const void *a, const void *b)
 
 /* Answer with the rows that the session has to decide about */
 static void
-answer_undecided(reading *r)
+answer_undecided(gpuvec_reading *r)
 {
 	gpuvec_embedded *answer = &r->q->answer;
 	uint64_t	n = 0;
@@ -336,12 +264,13 @@ answer_undecided(reading *r)
 	answer->status = GPUVEC_EMBED_UNDECIDED;
 	answer->count = n;
 	r->q->body = r->undecided;
+	r->q->body_size = n * sizeof(uint64_t);
 	r->undecided = NULL;
 }
 
 /* Answer with a complaint */
 static void
-answer_complaint(reading *r)
+answer_complaint(gpuvec_reading *r)
 {
 	gpuvec_embedded *answer = &r->q->answer;
 
@@ -359,7 +288,7 @@ answer_complaint(reading *r)
 
 /* Place the parts' bags one behind the other; false if the answer would be too large */
 static bool
-lay_out(reading *r, gpuvec_error *error)
+lay_out(gpuvec_reading *r, gpuvec_error *error)
 {
 	gpuvec_embedded *answer = &r->q->answer;
 	uint64_t	total = 0;
@@ -382,21 +311,22 @@ lay_out(reading *r, gpuvec_error *error)
 		total += part_elements(r, part);
 	}
 	answer->count = total;
+	r->q->body_size = total * sizeof(float);
 	r->q->body = r->out = malloc(total * sizeof(float) + 1);
 	return r->out != NULL || gpuvec_fail_memory(error, total * sizeof(float));
 }
 
 /* Resolve all keys.  *done: there is an answer already. */
 static bool
-resolve(reading *r, gpuvec_pool *pool, uint64_t nparts, bool *done, gpuvec_error *error)
+resolve(gpuvec_reading *r, gpuvec_pool *pool, uint64_t nparts, bool *done, gpuvec_error *error)
 {
-	run_parts(r, pool, resolve_part, nparts);
+	gpuvec_reading_run(r, pool, resolve_part, nparts);
 	if (r->failed)
 		return gpuvec_fail_memory(error, r->room_undecided * 2 * sizeof(uint64_t));
 	*done = true;
 	if (r->nundecided > 0)
 		answer_undecided(r);
-	else if (r->nfound > 0 && !canceled(r))
+	else if (r->nfound > 0 && !gpuvec_reading_canceled(r))
 	{
 		while (r->rows[r->main_key].ref == GPUVEC_NO_VECTOR)
 			r->main_key++;
@@ -408,7 +338,7 @@ resolve(reading *r, gpuvec_pool *pool, uint64_t nparts, bool *done, gpuvec_error
 
 /* Serve a request; the caller holds the table's lock */
 static bool
-serve(reading *r, gpuvec_pool *pool, gpuvec_error *error)
+serve(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error)
 {
 	gpuvec_embedded *answer = &r->q->answer;
 	uint64_t	nparts = (r->nkeys + PART_KEYS - 1) / PART_KEYS;
@@ -421,47 +351,53 @@ serve(reading *r, gpuvec_pool *pool, gpuvec_error *error)
 	if (r->nundecided == 0 && !done)
 	{
 		answer->width = r->table->banks[r->main_bank]->width;
-		run_parts(r, pool, locate_part, nparts);
+		gpuvec_reading_run(r, pool, locate_part, nparts);
 	}
-	if (r->nundecided == 0 && r->wrong != UINT64_MAX && !canceled(r))
+	if (r->nundecided == 0 && r->wrong != UINT64_MAX && !gpuvec_reading_canceled(r))
 	{
 		answer_complaint(r);
 		return true;
 	}
 	if (done)
 		return true;
+	if (r->q->head.op == GPUVEC_EMBED_GRAD)
+		return gpuvec_reading_gradient(r, pool, error);
+	if (r->q->head.op == GPUVEC_EMBED_GRAD_WEIGHTS)
+		return gpuvec_reading_weight_gradients(r, pool, error);
 	if (!lay_out(r, error))
 		return false;
 	if (answer->status == GPUVEC_EMBED_DONE)
-		run_parts(r, pool, pool_part, r->nparts);
+		gpuvec_reading_run(r, pool, pool_part, r->nparts);
 	return true;
 }
 
-/* The function for the best instruction set of this machine */
-static gpuvec_pool_bag_function *
-choose_pool_bag(void)
+/* The functions for the best instruction set of this machine */
+static void
+choose_functions(gpuvec_reading *r)
 {
-	if (__builtin_cpu_supports("avx512f"))
-		return gpuvec_pool_bag_avx512;
-	if (__builtin_cpu_supports("avx2"))
-		return gpuvec_pool_bag_avx2;
-	return gpuvec_pool_bag_portable;
+	bool		avx512 = __builtin_cpu_supports("avx512f");
+	bool		avx2 = __builtin_cpu_supports("avx2");
+
+	r->pool_bag = avx512 ? gpuvec_pool_bag_avx512 : avx2 ? gpuvec_pool_bag_avx2 :
+		gpuvec_pool_bag_portable;
+	r->sum_shares = avx512 ? gpuvec_sum_shares_avx512 : avx2 ? gpuvec_sum_shares_avx2 :
+		gpuvec_sum_shares_portable;
 }
 
 /* Prepare to serve a request */
 static bool
-begin_reading(reading *r, const gpuvec_embed_table *table, gpuvec_embed_query *q, gpuvec_error *error)
+begin_reading(gpuvec_reading *r, const gpuvec_embed_table *table, gpuvec_embed_query *q, gpuvec_error *error)
 {
 	bool		gather = q->head.op == GPUVEC_EMBED_GATHER;
 
-	*r = (reading) {
+	*r = (gpuvec_reading) {
 		.table = table,.q = q,.nkeys = q->head.nkeys,.wrong = UINT64_MAX,
 		.nbags = gather ? q->head.nkeys : q->head.nbags,
 		.hotness = gather ? 1 : q->head.hotness,
 		.mode = gather ? GPUVEC_POOL_CONCAT : (gpuvec_pool_mode) q->head.mode,
-		.missing = (gpuvec_missing) q->head.missing,
-		.pool_bag = choose_pool_bag()
+		.missing = (gpuvec_missing) q->head.missing
 	};
+	choose_functions(r);
 	/* no row in an answer for keys that were not found */
 	if (gather && r->missing == GPUVEC_MISSING_ZERO)
 		r->missing = GPUVEC_MISSING_SKIP;
@@ -480,7 +416,7 @@ bool
 gpuvec_embed_run(gpuvec_embed_table *table, gpuvec_pool *pool, gpuvec_embed_query *q,
 				 gpuvec_error *error)
 {
-	reading		r;
+	gpuvec_reading r;
 	bool		ok = begin_reading(&r, table, q, error);
 
 	pthread_rwlock_rdlock(&table->lock);

@@ -39,7 +39,7 @@ bags_valid(const gpuvec_embed_query *q)
 {
 	const gpuvec_embed *head = &q->head;
 
-	if (head->op != GPUVEC_EMBED_POOL)
+	if (head->op == GPUVEC_EMBED_GATHER)
 		return true;
 	if (head->hotness > 0)
 		return head->nkeys / head->hotness == head->nbags && head->nkeys % head->hotness == 0;
@@ -65,6 +65,7 @@ const char *
 gpuvec_embed_parse(gpuvec_embed_query *q, const char *data, size_t length)
 {
 	gpuvec_embed *head = &q->head;
+	bool		has_offsets;
 	frame_rest	rest = {data + sizeof(*head), length - sizeof(*head)};
 
 	memset(q, 0, sizeof(*q));
@@ -77,15 +78,17 @@ gpuvec_embed_parse(gpuvec_embed_query *q, const char *data, size_t length)
 		head->missing >= GPUVEC_N_MISSING || head->nbags > UINT32_MAX ||
 		(head->flags & ~(GPUVEC_EMBED_WEIGHTED | GPUVEC_EMBED_FOUND)) != 0)
 		return "EMBED asks for what is unknown.";
+	has_offsets = head->op != GPUVEC_EMBED_GATHER && head->hotness == 0;
 	q->keys = take(&rest, head->nkeys, sizeof(int64_t));
-	if (q->keys && head->op == GPUVEC_EMBED_POOL && head->hotness == 0)
+	if (q->keys && has_offsets)
 		q->offsets = take(&rest, head->nbags + 1, sizeof(uint64_t));
 	q->verdicts = take(&rest, head->nverdicts, sizeof(uint64_t));
 	if (head->flags & GPUVEC_EMBED_WEIGHTED)
 		q->weights = take(&rest, head->nkeys, sizeof(float));
+	q->gradient = take(&rest, head->ngradient, sizeof(float));
 	q->map = take(&rest, head->map_bytes, 1);
 	if (q->keys == NULL || q->verdicts == NULL || q->map == NULL || rest.length > 0 ||
-		(head->op == GPUVEC_EMBED_POOL && head->hotness == 0 && q->offsets == NULL) ||
+		(has_offsets && q->offsets == NULL) || q->gradient == NULL ||
 		((head->flags & GPUVEC_EMBED_WEIGHTED) && q->weights == NULL))
 		return "EMBED has the wrong length.";
 	if (!bags_valid(q))

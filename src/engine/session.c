@@ -559,14 +559,12 @@ answer_embed(session *s, uint64_t request, gpuvec_embed_query *q, int64_t starte
 {
 	size_t		found = q->answer.status == GPUVEC_EMBED_DONE && q->found ?
 		(q->head.nkeys + 7) / 8 * 8 : 0;
-	size_t		body = q->answer.count *
-		(q->answer.status == GPUVEC_EMBED_UNDECIDED ? sizeof(uint64_t) : sizeof(float));
 	struct iovec pieces[3];
 
 	q->answer.engine_us = (uint32_t) (stopwatch() - started);
 	pieces[0] = (struct iovec) {&q->answer, sizeof(q->answer)};
 	pieces[1] = (struct iovec) {q->found, found};
-	pieces[2] = (struct iovec) {q->body, body};
+	pieces[2] = (struct iovec) {q->body, q->body_size};
 	return send_frame(s->fd, request, GPUVEC_MSG_EMBEDDED, pieces, 3);
 }
 

@@ -569,6 +569,54 @@ CREATE FUNCTION gpuvec_pool_grad_weights_batch(
 COMMENT ON FUNCTION gpuvec_pool_grad_weights_batch(regclass, name, name, int8[], float8[], int8[], int8, text, float8[], text)
 	IS 'gradients of the weights of keys, given those of the pooled vectors of many bags';
 
+CREATE FUNCTION gpuvec_initial_vector(key int8, width int4, initializer text, scale float8, seed int8) RETURNS real[]
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION gpuvec_initial_vector(int8, int4, text, float8, int8)
+	IS 'the vector that gpuvec_ensure_keys gives a new key';
+
+CREATE FUNCTION gpuvec_ensure_keys(
+	relation regclass, key_column name, "column" name, keys int8[], width int4 DEFAULT NULL,
+	initializer text DEFAULT 'uniform', scale float8 DEFAULT 0.05, seed int8 DEFAULT 0) RETURNS int8
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION gpuvec_ensure_keys(regclass, name, name, int8[], int4, text, float8, int8)
+	IS 'add the keys that a table lacks, with initial vectors; returns their number';
+
+CREATE FUNCTION gpuvec_gradient_rows(keys int8[], gradients float8[], OUT key int8, OUT gradient real[])
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 1000 ROWS 1000;
+COMMENT ON FUNCTION gpuvec_gradient_rows(int8[], float8[]) IS 'each key once with the sum of its gradients';
+
+CREATE FUNCTION gpuvec_vector_axpy(a float8, x real[], y real[]) RETURNS real[]
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION gpuvec_vector_axpy(float8, real[], real[]) IS 'a x + y';
+
+CREATE FUNCTION gpuvec_vector_square(a float8, x real[]) RETURNS real[]
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION gpuvec_vector_square(float8, real[]) IS 'a times the square of each element';
+
+CREATE FUNCTION gpuvec_sgd_step(x real[], gradient real[], learning_rate float8) RETURNS real[]
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION gpuvec_sgd_step(real[], real[], float8) IS 'one step of stochastic gradient descent';
+
+CREATE FUNCTION gpuvec_adagrad_step(x real[], gradient real[], v real[], learning_rate float8, epsilon float8)
+	RETURNS real[]
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION gpuvec_adagrad_step(real[], real[], real[], float8, float8) IS 'one step of AdaGrad';
+
+CREATE FUNCTION gpuvec_adam_step(
+	x real[], m real[], v real[], step int8, learning_rate float8, beta1 float8, beta2 float8, epsilon float8)
+	RETURNS real[]
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION gpuvec_adam_step(real[], real[], real[], int8, float8, float8, float8, float8) IS 'one step of Adam';
+
+CREATE FUNCTION gpuvec_apply_grad(
+	relation regclass, key_column name, "column" name, keys int8[], gradients float8[],
+	optimizer text DEFAULT 'sgd', learning_rate float8 DEFAULT 0.01, state regclass DEFAULT NULL,
+	beta1 float8 DEFAULT 0.9, beta2 float8 DEFAULT 0.999, epsilon float8 DEFAULT 1e-8) RETURNS int8
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION gpuvec_apply_grad(regclass, name, name, int8[], float8[], text, float8, regclass, float8, float8, float8)
+	IS 'one step of an optimizer: update the vectors of keys; returns the number of updated rows';
+
 -- residency
 
 CREATE FUNCTION gpuvec_prewarm(relation regclass, "column" name) RETURNS int8

@@ -10,6 +10,7 @@
  * arguments.c	arguments of the functions
  * functions.c	the functions of SQL
  * aggregate.c	the aggregate
+ * train.c		new keys, steps of optimizers
  *
  *-------------------------------------------------------------------------
  */

@@ -617,6 +617,24 @@ CREATE FUNCTION gpuvec_apply_grad(
 COMMENT ON FUNCTION gpuvec_apply_grad(regclass, name, name, int8[], float8[], text, float8, regclass, float8, float8, float8)
 	IS 'one step of an optimizer: update the vectors of keys; returns the number of updated rows';
 
+CREATE FUNCTION gpuvec_nearest(
+	relation regclass, key_column name, "column" name, query float8[], k int8 DEFAULT 10,
+	metric text DEFAULT 'cosine', exclude int8[] DEFAULT NULL,
+	OUT rank int4, OUT key int8, OUT score float8)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 10;
+COMMENT ON FUNCTION gpuvec_nearest(regclass, name, name, float8[], int8, text, int8[])
+	IS 'the k rows whose vectors are nearest to the query';
+
+CREATE FUNCTION gpuvec_nearest_batch(
+	relation regclass, key_column name, "column" name, queries float8[], k int8 DEFAULT 10,
+	metric text DEFAULT 'cosine', exclude int8[] DEFAULT NULL,
+	OUT query int4, OUT rank int4, OUT key int8, OUT score float8)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000;
+COMMENT ON FUNCTION gpuvec_nearest_batch(regclass, name, name, float8[], int8, text, int8[])
+	IS 'the k nearest rows for each row of an array of queries';
+
 -- residency
 
 CREATE FUNCTION gpuvec_prewarm(relation regclass, "column" name) RETURNS int8

@@ -25,6 +25,7 @@
 
 #include "embedding.h"
 #include "limits.h"
+#include "nearest.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
 #define GPUVEC_PROTOCOL_VERSION 4
@@ -46,6 +47,7 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_LIST,			/* nothing -> MIRRORS */
 	GPUVEC_MSG_ENGINE,			/* nothing -> ENGINE_INFO */
 	GPUVEC_MSG_EMBED,			/* gpuvec_embed ... -> EMBEDDED */
+	GPUVEC_MSG_NEAREST,			/* gpuvec_nearest_head ... -> EMBEDDED */
 
 	/* engine -> session */
 	GPUVEC_MSG_WELCOME = 64,	/* gpuvec_welcome */
@@ -373,6 +375,37 @@ typedef struct gpuvec_embedded
 	uint32_t	engine_us;		/* time in the engine, microseconds */
 	uint32_t	padding;
 } gpuvec_embedded;
+
+/*
+ * Rows of an embedding table whose vectors are nearest to queries.  Followed by
+ *
+ *		uint64_t verdicts[nverdicts]	as for EMBED
+ *		int64_t excluded[nexcluded]		keys that are not wanted, ascending
+ *		float queries[nqueries * width]	padded to 8 bytes
+ *		uint8_t map[map_bytes]			as for EMBED
+ *
+ * Only vectors as wide as the queries rank.  Answered by EMBEDDED as well: UNDECIDED
+ * names rows near the queries; DONE is followed by
+ *
+ *		uint32_t nrows[nqueries]		padded to 8 bytes
+ *		gpuvec_near rows[count]			query by query, best first
+ */
+typedef struct gpuvec_nearest_head
+{
+	gpuvec_mirror_key key;
+	uint64_t	position;		/* answer only if checked >= position */
+	uint64_t	known;			/* number of a refresh; 0: the map says nothing */
+	uint32_t	metric;			/* gpuvec_metric */
+	uint32_t	k;				/* 1 .. GPUVEC_MAX_K */
+	uint32_t	nqueries;
+	uint32_t	width;
+	uint64_t	nverdicts;
+	uint64_t	nexcluded;
+	uint64_t	map_bytes;		/* a multiple of 8 */
+} gpuvec_nearest_head;
+
+/* Rows that all queries of a request may have */
+#define GPUVEC_MAX_NEAR			1000000
 
 typedef struct gpuvec_mirror_info
 {

@@ -99,21 +99,30 @@ EmbeddingWeightsArgument(FunctionCallInfo fcinfo, int argument, uint64 n)
 	if (PG_ARGISNULL(argument))
 		return NULL;
 	array = plain_array(fcinfo, argument, "weights");
-	if (array_contains_nulls(array))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s must not contain nulls", "weights")));
+	values = EmbeddingFloatsArgument(fcinfo, argument, "weights", &array);
 	if (ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)) != n)
 		ereport(ERROR,
 				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
 				 errmsg("there must be as many weights as keys"),
 				 errdetail("There are %d weights and " UINT64_FORMAT " keys.",
 						   ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)), n)));
-	values = (const double *) ARR_DATA_PTR(array);
 	weights = MemoryContextAllocHuge(CurrentMemoryContext, (n + 1) * sizeof(float));
 	for (uint64 i = 0; i < n; i++)
 		weights[i] = (float) values[i];
 	return weights;
+}
+
+/* The float8[] of an argument, which has no null elements */
+const double *
+EmbeddingFloatsArgument(FunctionCallInfo fcinfo, int argument, const char *name, ArrayType **array)
+{
+	require_argument(fcinfo, argument, name);
+	*array = PG_GETARG_ARRAYTYPE_P(argument);
+	if (array_contains_nulls(*array))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not contain nulls", name)));
+	return (const double *) ARR_DATA_PTR(*array);
 }
 
 /* A gradient, of one or more dimensions, as float32 */
@@ -124,14 +133,8 @@ EmbeddingGradientArgument(FunctionCallInfo fcinfo, int argument, EmbeddingBags *
 	const double *values;
 	float	   *gradient;
 
-	require_argument(fcinfo, argument, "upstream gradient");
-	array = PG_GETARG_ARRAYTYPE_P(argument);
-	if (array_contains_nulls(array))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s must not contain nulls", "upstream gradient")));
+	values = EmbeddingFloatsArgument(fcinfo, argument, "upstream gradient", &array);
 	bags->ngradient = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
-	values = (const double *) ARR_DATA_PTR(array);
 	gradient = MemoryContextAllocHuge(CurrentMemoryContext, (bags->ngradient + 1) * sizeof(float));
 	for (uint64 i = 0; i < bags->ngradient; i++)
 		gradient[i] = (float) values[i];

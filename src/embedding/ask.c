@@ -31,22 +31,31 @@
 #define ASK_ATTEMPTS		100
 
 /* A request, and what it needs to be repeated */
-typedef struct Asking
+typedef struct Asking Asking;
+
+struct Asking
 {
 	EmbeddingTable *table;
 	MirrorTarget *target;
 	EmbeddingVerdicts *verdicts;
-	const EmbeddingBags *bags;
 	MirrorVisibility *visibility;
-	gpuvec_embed head;
-} Asking;
+	uint64		rows;			/* about as many will be read */
+	XLogRecPtr	position;
+	uint64		known;
+
+	/* sends the request and reads the answer; false: the connection was lost */
+	bool		(*call) (Asking *asking, EmbeddingAnswer *answer);
+	const EmbeddingBags *bags;
+	gpuvec_embed embed;
+	const EmbeddingNearest *nearest;
+};
 
 /* Read the visibility map if it will save more than it costs; false: connection lost */
 static bool
 take_map(Asking *asking)
 {
 	MirrorTarget *target = asking->target;
-	uint64		rows = asking->bags->nkeys;
+	uint64		rows = asking->rows;
 	BlockNumber pages = MirrorVisibilityMapPages(asking->visibility);
 	gpuvec_state state;
 	uint64		refresh;
@@ -67,17 +76,17 @@ take_map(Asking *asking)
 	if (refresh == 0)
 		return true;
 	MirrorVisibilityCopyMap(asking->visibility, refresh);
-	asking->head.known = refresh;
+	asking->known = refresh;
 	return true;
 }
 
-/* Send the request and read the answer, into the current memory context */
+/* Gather, pool, or compute gradients; the answer is in the current memory context */
 static bool
-call_engine(Asking *asking, EmbeddingAnswer *answer)
+call_embed(Asking *asking, EmbeddingAnswer *answer)
 {
 	static const char zeros[8] = {0};
 	const EmbeddingBags *bags = asking->bags;
-	gpuvec_embed *head = &asking->head;
+	gpuvec_embed *head = &asking->embed;
 	GpuvecPiece pieces[9];
 	GpuvecReply reply;
 	Size		map_bytes;
@@ -87,6 +96,8 @@ call_engine(Asking *asking, EmbeddingAnswer *answer)
 	Size		keys = 0;
 	int			n = 0;
 
+	head->position = asking->position;
+	head->known = asking->known;
 	head->nverdicts = asking->verdicts->n;
 	head->map_bytes = TYPEALIGN(8, map_bytes);
 	pieces[n++] = (GpuvecPiece) {head, sizeof(*head)};
@@ -122,9 +133,65 @@ call_engine(Asking *asking, EmbeddingAnswer *answer)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROTOCOL_VIOLATION),
 				 errmsg("invalid message from the gpuvec engine")));
-	answer->found = reply.data + sizeof(gpuvec_embedded);
+	answer->body = reply.data + sizeof(gpuvec_embedded);
+	answer->found = answer->body;
 	answer->keys = (const int64 *) (answer->found + found);
 	answer->elements = (const float *) (answer->found + found + keys);
+	asking->table->engine_us += answer->head.engine_us;
+	return true;
+}
+
+/* Find the nearest rows */
+static bool
+call_nearest(Asking *asking, EmbeddingAnswer *answer)
+{
+	static const char zeros[8] = {0};
+	const EmbeddingNearest *nearest = asking->nearest;
+	gpuvec_nearest_head head;
+	GpuvecPiece pieces[6];
+	GpuvecReply reply;
+	Size		map_bytes;
+	const uint8 *map = MirrorVisibilityMap(asking->visibility, &map_bytes);
+	uint64		nfloats = (uint64) nearest->nqueries * nearest->width;
+	Size		counts = 0;
+	Size		body = 0;
+
+	memset(&head, 0, sizeof(head));
+	head.key = asking->target->key;
+	head.position = asking->position;
+	head.known = asking->known;
+	head.metric = nearest->metric;
+	head.k = nearest->k;
+	head.nqueries = nearest->nqueries;
+	head.width = nearest->width;
+	head.nverdicts = asking->verdicts->n;
+	head.nexcluded = nearest->nexcluded;
+	head.map_bytes = TYPEALIGN(8, map_bytes);
+	pieces[0] = (GpuvecPiece) {&head, sizeof(head)};
+	pieces[1] = (GpuvecPiece) {asking->verdicts->verdicts, head.nverdicts * sizeof(uint64)};
+	pieces[2] = (GpuvecPiece) {nearest->excluded, nearest->nexcluded * sizeof(int64)};
+	pieces[3] = (GpuvecPiece) {nearest->queries, nfloats * sizeof(float)};
+	pieces[4] = (GpuvecPiece) {zeros, nfloats % 2 * sizeof(float)};
+	pieces[5] = (GpuvecPiece) {map, map_bytes};
+	if (!GpuvecLinkCall(GPUVEC_MSG_NEAREST, pieces, lengthof(pieces), GPUVEC_MSG_EMBEDDED,
+						sizeof(gpuvec_embedded), &reply))
+		return false;
+
+	memcpy(&answer->head, reply.data, sizeof(gpuvec_embedded));
+	answer->body = reply.data + sizeof(gpuvec_embedded);
+	if (answer->head.status == GPUVEC_EMBED_DONE)
+	{
+		counts = TYPEALIGN(8, nearest->nqueries * sizeof(uint32));
+		body = sizeof(gpuvec_near);
+	}
+	else if (answer->head.status == GPUVEC_EMBED_UNDECIDED)
+		body = sizeof(uint64);
+	if (reply.length != sizeof(gpuvec_embedded) + counts + answer->head.count * body)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROTOCOL_VIOLATION),
+				 errmsg("invalid message from the gpuvec engine")));
+	answer->counts = (const uint32 *) answer->body;
+	answer->rows = (const gpuvec_near *) (answer->body + counts);
 	asking->table->engine_us += answer->head.engine_us;
 	return true;
 }
@@ -133,7 +200,7 @@ call_engine(Asking *asking, EmbeddingAnswer *answer)
 static void
 decide(Asking *asking, const EmbeddingAnswer *answer)
 {
-	const uint64 *tids = (const uint64 *) answer->elements;
+	const uint64 *tids = (const uint64 *) answer->body;
 	EmbeddingVerdicts *old = asking->verdicts;
 	uint64		n = answer->head.count;
 	uint64	   *merged = MemoryContextAllocHuge(CurrentMemoryContext, (old->n + n) * sizeof(uint64));
@@ -161,30 +228,29 @@ decide(Asking *asking, const EmbeddingAnswer *answer)
 
 /* Ask until there is an answer.  False: the connection was lost. */
 static bool
-ask(Asking *asking, XLogRecPtr position, EmbeddingAnswer *answer)
+ask(Asking *asking, EmbeddingAnswer *answer)
 {
 	for (int attempt = 0; attempt < ASK_ATTEMPTS; attempt++)
 	{
 		gpuvec_state state;
 
-		asking->head.position = position;
 		GPUVEC_INJECTION("embed-before-request");
-		if (!call_engine(asking, answer))
+		if (!asking->call(asking, answer))
 			return false;
 		if (answer->head.status == GPUVEC_EMBED_STALE)
 		{
 			if (!MirrorEnsure(asking->target, asking->table->snapshot,
-							  position ? position : MirrorPosition(), &state))
+							  asking->position ? asking->position : MirrorPosition(), &state))
 				return false;
 			continue;
 		}
 		/* fresh for this snapshot from now on */
-		position = 0;
+		asking->position = 0;
 		MirrorRememberRefresh(asking->target, answer->head.state.refresh);
 		if (answer->head.status != GPUVEC_EMBED_UNDECIDED)
 			return true;
 		decide(asking, answer);
-		pfree((char *) answer->found - sizeof(gpuvec_embedded));
+		pfree(answer->body - sizeof(gpuvec_embedded));
 	}
 	MirrorReportEvicted(asking->target);
 	return false;
@@ -194,24 +260,41 @@ ask(Asking *asking, XLogRecPtr position, EmbeddingAnswer *answer)
 static bool
 try_ask(Asking *asking, EmbeddingAnswer *answer)
 {
-	XLogRecPtr	position;
 	bool		ok;
 
-	asking->head.known = 0;
+	asking->known = 0;
 	asking->visibility = MirrorVisibilityBegin(asking->target, asking->table->snapshot);
 	PredicateLockRelation(asking->target->rel, asking->table->snapshot);
 	ok = take_map(asking);
 	GPUVEC_INJECTION("embed-before-position");
-	position = MirrorPosition();
-	ok = ok && ask(asking, position, answer);
+	asking->position = MirrorPosition();
+	ok = ok && ask(asking, answer);
 	MirrorVisibilityEnd(asking->visibility);
 	return ok;
 }
 
 /*
+ * Ask.  If the engine dies meanwhile, start over, once.  Returns false, with a reason,
+ * if there is no engine.
+ */
+static bool
+ask_patiently(Asking *asking, EmbeddingAnswer *answer, const char **reason)
+{
+	for (int attempt = 0; attempt < 2; attempt++)
+	{
+		if (GpuvecLinkOpen(true, reason) != GPUVEC_LINK_READY)
+			return false;
+		if (try_ask(asking, answer))
+			return true;
+		GpuvecLinkClose();
+	}
+	MirrorReportLost();
+	return false;
+}
+
+/*
  * Gather or pool the vectors of a target that has a shared mirror.  Complaints are
- * the caller's to raise.  If the engine dies meanwhile, start over, once.  Returns
- * false, with a reason, if there is no engine.
+ * the caller's to raise.  Returns false, with a reason, if there is no engine.
  */
 bool
 EmbeddingAsk(EmbeddingTable *table, int target, gpuvec_embed_op op, uint32 flags,
@@ -219,25 +302,29 @@ EmbeddingAsk(EmbeddingTable *table, int target, gpuvec_embed_op op, uint32 flags
 {
 	Asking		asking = {
 		.table = table,.target = &table->targets[target],.verdicts = &table->verdicts[target],
-		.bags = bags
+		.rows = bags->nkeys,.call = call_embed,.bags = bags
 	};
 
-	asking.head.key = asking.target->key;
-	asking.head.op = op;
-	asking.head.flags = flags | (bags->weights ? GPUVEC_EMBED_WEIGHTED : 0);
-	asking.head.mode = bags->mode;
-	asking.head.missing = bags->missing;
-	asking.head.nkeys = bags->nkeys;
-	asking.head.nbags = bags->nbags;
-	asking.head.ngradient = bags->ngradient;
-	for (int attempt = 0; attempt < 2; attempt++)
-	{
-		if (GpuvecLinkOpen(true, reason) != GPUVEC_LINK_READY)
-			return false;
-		if (try_ask(&asking, answer))
-			return true;
-		GpuvecLinkClose();
-	}
-	MirrorReportLost();
-	return false;
+	asking.embed.key = asking.target->key;
+	asking.embed.op = op;
+	asking.embed.flags = flags | (bags->weights ? GPUVEC_EMBED_WEIGHTED : 0);
+	asking.embed.mode = bags->mode;
+	asking.embed.missing = bags->missing;
+	asking.embed.nkeys = bags->nkeys;
+	asking.embed.nbags = bags->nbags;
+	asking.embed.ngradient = bags->ngradient;
+	return ask_patiently(&asking, answer, reason);
+}
+
+/* The same for the nearest rows */
+bool
+EmbeddingAskNearest(EmbeddingTable *table, int target, const EmbeddingNearest *nearest,
+					EmbeddingAnswer *answer, const char **reason)
+{
+	Asking		asking = {
+		.table = table,.target = &table->targets[target],.verdicts = &table->verdicts[target],
+		.rows = (uint64) nearest->k * nearest->nqueries,.call = call_nearest,.nearest = nearest
+	};
+
+	return ask_patiently(&asking, answer, reason);
 }

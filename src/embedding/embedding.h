@@ -7,6 +7,7 @@
  * collect.c	vectors collected in this session, where one request will not do
  * pool.c		bags of keys to vectors, either way
  * gradient.c	gradients
+ * nearest.c	the nearest rows
  * arguments.c	arguments of the functions
  * functions.c	the functions of SQL
  * aggregate.c	the aggregate
@@ -101,13 +102,34 @@ extern void EmbeddingComplainGradient(const EmbeddingBags *bags, const gpuvec_em
 typedef struct EmbeddingAnswer
 {
 	gpuvec_embedded head;
+	char	   *body;			/* behind the head, in the message */
 	const char *found;			/* of each key, if GPUVEC_EMBED_FOUND was asked for */
 	const int64 *keys;			/* GPUVEC_EMBED_GRAD */
 	const float *elements;
+	const uint32 *counts;		/* nearest rows of each query */
+	const gpuvec_near *rows;
 } EmbeddingAnswer;
+
+/* A search for the nearest rows */
+typedef struct EmbeddingNearest
+{
+	gpuvec_metric metric;
+	uint32		k;
+	uint32		width;
+	uint32		nqueries;
+	const float *queries;		/* one behind the other */
+	const int64 *excluded;		/* keys, ascending */
+	uint64		nexcluded;
+} EmbeddingNearest;
 
 extern bool EmbeddingAsk(EmbeddingTable *table, int target, gpuvec_embed_op op, uint32 flags,
 						 const EmbeddingBags *bags, EmbeddingAnswer *answer, const char **reason);
+
+extern bool EmbeddingAskNearest(EmbeddingTable *table, int target, const EmbeddingNearest *nearest,
+								EmbeddingAnswer *answer, const char **reason);
+
+/* nearest.c */
+extern bool EmbeddingKeyListed(const int64 *keys, uint64 n, int64 key);
 
 /* collect.c */
 typedef struct EmbeddingCollection EmbeddingCollection;
@@ -129,6 +151,8 @@ extern void EmbeddingBagsArguments(FunctionCallInfo fcinfo, int offsets_argument
 								   int hotness_argument, EmbeddingBags *bags);
 extern int64 EmbeddingSlotsArgument(FunctionCallInfo fcinfo, int argument, uint64 nbags);
 extern void EmbeddingGradientArgument(FunctionCallInfo fcinfo, int argument, EmbeddingBags *bags);
+extern const double *EmbeddingFloatsArgument(FunctionCallInfo fcinfo, int argument,
+											 const char *name, ArrayType **array);
 extern gpuvec_pool_mode EmbeddingModeArgument(FunctionCallInfo fcinfo, int argument);
 extern gpuvec_missing EmbeddingMissingArgument(FunctionCallInfo fcinfo, int argument);
 extern EmbeddingTable *EmbeddingTableArguments(FunctionCallInfo fcinfo);

@@ -5,8 +5,10 @@
  *
  * embed_table.c	the rows: changing them
  * embed_read.c		which rows do keys mean? gathering and pooling
+ * embed_grad.c		gradients of pooling
+ * embed_nearest.c	the nearest rows
  * embed_request.c	the requests of sessions
- * embed_pool_*.c	pooling, compiled for each instruction set
+ * embed_pool_*.c	inner loops, compiled for each instruction set
  *
  *-------------------------------------------------------------------------
  */
@@ -47,6 +49,8 @@ typedef struct gpuvec_bank
 	gpuvec_vector_info *rows;	/* [room] */
 	float	   *elements;		/* [room * width] */
 	uint32_t   *free;			/* [room]: the nfree slots that can be used again */
+	uint8_t    *live;			/* [room]: published, not replaced; below nlive only */
+	uint32_t	nlive;
 } gpuvec_bank;
 
 typedef struct gpuvec_key_entry
@@ -135,6 +139,23 @@ gpuvec_vector_at(const gpuvec_embed_table *table, gpuvec_vector_ref ref)
 	return &table->banks[gpuvec_ref_bank(ref)]->rows[gpuvec_ref_slot(ref)];
 }
 
+/* What the session's snapshot is known to see */
+typedef struct gpuvec_sight
+{
+	uint64_t	known;
+	const uint8_t *map;
+	uint64_t	map_bytes;
+	const uint64_t *verdicts;
+	uint64_t	nverdicts;
+} gpuvec_sight;
+
+typedef enum gpuvec_seen
+{
+	GPUVEC_UNSEEN,
+	GPUVEC_SEEN,
+	GPUVEC_UNDECIDED
+} gpuvec_seen;
+
 /*
  * embed_read.c: what a request asks for, and what comes of it
  */
@@ -143,10 +164,9 @@ typedef struct gpuvec_embed_query
 	gpuvec_embed head;
 	const int64_t *keys;
 	const uint64_t *offsets;
-	const uint64_t *verdicts;
+	gpuvec_sight sight;
 	const float *weights;		/* NULL: none */
 	const float *gradient;
-	const uint8_t *map;
 	const int  *canceled;		/* read atomically */
 
 	/* the answer; both are malloc'd */
@@ -180,9 +200,45 @@ extern gpuvec_pool_bag_function gpuvec_pool_bag_portable;
 extern gpuvec_pool_bag_function gpuvec_pool_bag_avx2;
 extern gpuvec_pool_bag_function gpuvec_pool_bag_avx512;
 
+/* Does the session's snapshot see the row? */
+extern gpuvec_seen gpuvec_embed_sees(const gpuvec_embed_table *table, const gpuvec_sight *sight,
+									 uint64_t tid);
+
+/* Sort tids, and keep each once; returns how many there are */
+extern uint64_t gpuvec_distinct_tids(uint64_t *tids, uint64_t n);
+
+/*
+ * embed_nearest.c
+ */
+typedef struct gpuvec_nearest_query
+{
+	gpuvec_nearest_head head;
+	gpuvec_sight sight;
+	const int64_t *excluded;
+	const float *queries;
+	const int  *canceled;		/* read atomically */
+
+	/* the answer; both are malloc'd */
+	gpuvec_embedded answer;
+	uint32_t   *counts;			/* [nqueries], with room to pad to 8 bytes */
+	void	   *body;			/* tids, or rows */
+	size_t		body_size;
+} gpuvec_nearest_query;
+
+extern bool gpuvec_nearest_run(gpuvec_embed_table *table, gpuvec_pool *pool,
+							   gpuvec_nearest_query *q, gpuvec_error *error);
+
+typedef void gpuvec_near_scores_function(double *scores, gpuvec_metric metric, const float *q,
+										 double qq, const float *vectors, uint64_t n,
+										 uint32_t width);
+extern gpuvec_near_scores_function gpuvec_near_scores_portable;
+extern gpuvec_near_scores_function gpuvec_near_scores_avx2;
+extern gpuvec_near_scores_function gpuvec_near_scores_avx512;
+
 /*
  * embed_request.c: take a request apart.  NULL, or what is wrong with it.
  */
 extern const char *gpuvec_embed_parse(gpuvec_embed_query *q, const char *data, size_t length);
+extern const char *gpuvec_nearest_parse(gpuvec_nearest_query *q, const char *data, size_t length);
 
 #endif							/* GPUVEC_EMBED_H */

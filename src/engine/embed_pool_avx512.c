@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * embed_pool_avx512.c
- *	  Pooling for processors with AVX-512.
+ *	  Inner loops for processors with AVX-512.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,4 +19,11 @@ gpuvec_sum_shares_avx512(float *out, const gpuvec_share *shares, uint64_t n,
 						const float *gradient, uint32_t width)
 {
 	gpuvec_sum_shares(out, shares, n, gradient, width);
+}
+
+void
+gpuvec_near_scores_avx512(double *scores, gpuvec_metric metric, const float *q, double qq,
+						 const float *vectors, uint64_t n, uint32_t width)
+{
+	gpuvec_near_scores(scores, metric, q, qq, vectors, n, width);
 }

@@ -55,32 +55,23 @@ add_undecided(gpuvec_reading *r, uint64_t tid)
 
 /* Do all snapshots that the session may have see all rows of this page? */
 static bool
-page_proven(const gpuvec_reading *r, uint32_t block)
+page_proven(const gpuvec_embed_table *table, const gpuvec_sight *sight, uint32_t block)
 {
-	const gpuvec_embed *head = &r->q->head;
-	const gpuvec_page_numbers *numbers = r->table->numbers;
+	const gpuvec_page_numbers *numbers = table->numbers;
 
-	return block < head->map_bytes * 4 && (r->q->map[block / 4] >> (block % 4 * 2) & 1) &&
-		block < numbers->nblocks && numbers->refresh[block] <= head->known;
+	return block < sight->map_bytes * 4 && (sight->map[block / 4] >> (block % 4 * 2) & 1) &&
+		block < numbers->nblocks && numbers->refresh[block] <= sight->known;
 }
 
-typedef enum verdict
+gpuvec_seen
+gpuvec_embed_sees(const gpuvec_embed_table *table, const gpuvec_sight *sight, uint64_t tid)
 {
-	UNSEEN,
-	SEEN,
-	UNDECIDED
-} verdict;
-
-/* Does the session's snapshot see the row? */
-static verdict
-judge(const gpuvec_reading *r, uint64_t tid)
-{
-	const uint64_t *verdicts = r->q->verdicts;
+	const uint64_t *verdicts = sight->verdicts;
 	uint64_t	low = 0;
-	uint64_t	high = r->q->head.nverdicts;
+	uint64_t	high = sight->nverdicts;
 
-	if (page_proven(r, gpuvec_tid_block(tid)))
-		return SEEN;
+	if (page_proven(table, sight, gpuvec_tid_block(tid)))
+		return GPUVEC_SEEN;
 	while (low < high)
 	{
 		uint64_t	middle = (low + high) / 2;
@@ -90,9 +81,9 @@ judge(const gpuvec_reading *r, uint64_t tid)
 		else
 			high = middle;
 	}
-	if (low == r->q->head.nverdicts || gpuvec_verdict_tid(verdicts[low]) != tid)
-		return UNDECIDED;
-	return verdicts[low] & 1 ? SEEN : UNSEEN;
+	if (low == sight->nverdicts || gpuvec_verdict_tid(verdicts[low]) != tid)
+		return GPUVEC_UNDECIDED;
+	return verdicts[low] & 1 ? GPUVEC_SEEN : GPUVEC_UNSEEN;
 }
 
 /* The row of a key that the snapshot sees, or GPUVEC_NO_VECTOR */
@@ -107,16 +98,16 @@ resolve_key(gpuvec_reading *r, uint64_t number)
 	while (ref != GPUVEC_NO_VECTOR)
 	{
 		const gpuvec_vector_info *row = gpuvec_vector_at(table, ref);
-		verdict		v = judge(r, row->tid);
+		gpuvec_seen seen = gpuvec_embed_sees(table, &r->q->sight, row->tid);
 
-		if (v == UNDECIDED)
+		if (seen == GPUVEC_UNDECIDED)
 			add_undecided(r, row->tid);
-		else if (v == SEEN && found != GPUVEC_NO_VECTOR)
+		else if (seen == GPUVEC_SEEN && found != GPUVEC_NO_VECTOR)
 		{
 			complain(r, number, ref, GPUVEC_EMBED_DUPLICATE);
 			return found;
 		}
-		else if (v == SEEN)
+		else if (seen == GPUVEC_SEEN)
 			found = ref;
 		ref = row->next;
 	}
@@ -240,7 +231,7 @@ pool_part(void *task, uint64_t part, int thread)
 	}
 }
 
-/* Sort tids, each once */
+/* qsort comparator of tids */
 static int
 compare_tids(const void *a, const void *b)
 {
@@ -250,17 +241,25 @@ compare_tids(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+uint64_t
+gpuvec_distinct_tids(uint64_t *tids, uint64_t n)
+{
+	uint64_t	kept = 0;
+
+	qsort(tids, n, sizeof(uint64_t), compare_tids);
+	for (uint64_t i = 0; i < n; i++)
+		if (i == 0 || tids[i] != tids[i - 1])
+			tids[kept++] = tids[i];
+	return kept;
+}
+
 /* Answer with the rows that the session has to decide about */
 static void
 answer_undecided(gpuvec_reading *r)
 {
 	gpuvec_embedded *answer = &r->q->answer;
-	uint64_t	n = 0;
+	uint64_t	n = gpuvec_distinct_tids(r->undecided, r->nundecided);
 
-	qsort(r->undecided, r->nundecided, sizeof(uint64_t), compare_tids);
-	for (uint64_t i = 0; i < r->nundecided; i++)
-		if (i == 0 || r->undecided[i] != r->undecided[i - 1])
-			r->undecided[n++] = r->undecided[i];
 	answer->status = GPUVEC_EMBED_UNDECIDED;
 	answer->count = n;
 	r->q->body = r->undecided;

@@ -53,10 +53,10 @@ bags_valid(const gpuvec_embed_query *q)
 
 /* Are verdicts ascending and distinct? */
 static bool
-verdicts_valid(const gpuvec_embed_query *q)
+verdicts_valid(const gpuvec_sight *sight)
 {
-	for (uint64_t i = 1; i < q->head.nverdicts; i++)
-		if (gpuvec_verdict_tid(q->verdicts[i - 1]) >= gpuvec_verdict_tid(q->verdicts[i]))
+	for (uint64_t i = 1; i < sight->nverdicts; i++)
+		if (gpuvec_verdict_tid(sight->verdicts[i - 1]) >= gpuvec_verdict_tid(sight->verdicts[i]))
 			return false;
 	return true;
 }
@@ -82,18 +82,62 @@ gpuvec_embed_parse(gpuvec_embed_query *q, const char *data, size_t length)
 	q->keys = take(&rest, head->nkeys, sizeof(int64_t));
 	if (q->keys && has_offsets)
 		q->offsets = take(&rest, head->nbags + 1, sizeof(uint64_t));
-	q->verdicts = take(&rest, head->nverdicts, sizeof(uint64_t));
+	q->sight = (gpuvec_sight) {
+		.known = head->known,.nverdicts = head->nverdicts,.map_bytes = head->map_bytes
+	};
+	q->sight.verdicts = take(&rest, head->nverdicts, sizeof(uint64_t));
 	if (head->flags & GPUVEC_EMBED_WEIGHTED)
 		q->weights = take(&rest, head->nkeys, sizeof(float));
 	q->gradient = take(&rest, head->ngradient, sizeof(float));
-	q->map = take(&rest, head->map_bytes, 1);
-	if (q->keys == NULL || q->verdicts == NULL || q->map == NULL || rest.length > 0 ||
+	q->sight.map = take(&rest, head->map_bytes, 1);
+	if (q->keys == NULL || q->sight.verdicts == NULL || q->sight.map == NULL || rest.length > 0 ||
 		(has_offsets && q->offsets == NULL) || q->gradient == NULL ||
 		((head->flags & GPUVEC_EMBED_WEIGHTED) && q->weights == NULL))
 		return "EMBED has the wrong length.";
 	if (!bags_valid(q))
 		return "The bags of EMBED are not in order.";
-	if (!verdicts_valid(q))
+	if (!verdicts_valid(&q->sight))
 		return "The verdicts of EMBED are not in order.";
+	return NULL;
+}
+
+/* Are keys ascending? */
+static bool
+keys_ascend(const int64_t *keys, uint64_t n)
+{
+	for (uint64_t i = 1; i < n; i++)
+		if (keys[i - 1] > keys[i])
+			return false;
+	return true;
+}
+
+const char *
+gpuvec_nearest_parse(gpuvec_nearest_query *q, const char *data, size_t length)
+{
+	gpuvec_nearest_head *head = &q->head;
+	frame_rest	rest = {data + sizeof(*head), length - sizeof(*head)};
+
+	memset(q, 0, sizeof(*q));
+	if (length < sizeof(*head))
+		return "NEAREST is cut off.";
+	memcpy(head, data, sizeof(*head));
+	if (!gpuvec_key_embeds(&head->key))
+		return "NEAREST names no embedding table.";
+	if (head->metric >= GPUVEC_N_METRICS || head->k < 1 || head->k > GPUVEC_MAX_K ||
+		head->width > GPUVEC_MAX_WIDTH || head->nqueries > GPUVEC_MAX_QUERIES ||
+		(uint64_t) head->k * head->nqueries > GPUVEC_MAX_NEAR)
+		return "NEAREST asks for what is unknown, or for too much.";
+	q->sight = (gpuvec_sight) {
+		.known = head->known,.nverdicts = head->nverdicts,.map_bytes = head->map_bytes
+	};
+	q->sight.verdicts = take(&rest, head->nverdicts, sizeof(uint64_t));
+	q->excluded = take(&rest, head->nexcluded, sizeof(int64_t));
+	q->queries = take(&rest, (uint64_t) head->nqueries * head->width, sizeof(float));
+	q->sight.map = take(&rest, head->map_bytes, 1);
+	if (q->sight.verdicts == NULL || q->excluded == NULL || q->queries == NULL ||
+		q->sight.map == NULL || rest.length > 0)
+		return "NEAREST has the wrong length.";
+	if (!verdicts_valid(&q->sight) || !keys_ascend(q->excluded, head->nexcluded))
+		return "The verdicts or keys of NEAREST are not in order.";
 	return NULL;
 }

@@ -34,7 +34,7 @@
 #define SPARSE_SLOTS	65536
 
 /* Bytes of a row beside its vector */
-#define ROW_BYTES		(sizeof(gpuvec_vector_info) + sizeof(uint32_t))
+#define ROW_BYTES		(sizeof(gpuvec_vector_info) + sizeof(uint32_t) + sizeof(uint8_t))
 
 /* A lock that does not let a stream of readers starve the updater */
 static bool
@@ -102,6 +102,7 @@ gpuvec_embed_unref(gpuvec_embed_table *table)
 		free(table->banks[i]->rows);
 		free(table->banks[i]->elements);
 		free(table->banks[i]->free);
+		free(table->banks[i]->live);
 		free(table->banks[i]);
 	}
 	free(table->banks);
@@ -171,6 +172,8 @@ grow_bank(gpuvec_embed_table *table, gpuvec_bank *bank, gpuvec_error *error)
 	gpuvec_vector_info *rows;
 	float	   *elements;
 	uint32_t   *unused;
+	uint8_t    *live;
+	bool		ok;
 
 	if (room > UINT32_MAX)
 		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
@@ -182,10 +185,16 @@ grow_bank(gpuvec_embed_table *table, gpuvec_bank *bank, gpuvec_error *error)
 	bank->elements = elements ? elements : bank->elements;
 	unused = realloc(bank->free, room * sizeof(*unused));
 	bank->free = unused ? unused : bank->free;
-	if (rows && elements && unused)
+	live = realloc(bank->live, room);
+	bank->live = live ? live : bank->live;
+	ok = rows && elements && unused && live;
+	if (ok)
+	{
+		memset(bank->live + bank->room, 0, room - bank->room);
 		bank->room = (uint32_t) room;
+	}
 	pthread_rwlock_unlock(&table->lock);
-	return (rows && elements && unused) || gpuvec_fail_memory(error, room * slot_bytes(bank));
+	return ok || gpuvec_fail_memory(error, room * slot_bytes(bank));
 }
 
 /* An unused slot */
@@ -350,6 +359,7 @@ unlink_row(gpuvec_embed_table *table, gpuvec_vector_ref ref)
 		else
 			remove_entry(table, place);
 	}
+	table->banks[gpuvec_ref_bank(ref)]->live[gpuvec_ref_slot(ref)] = false;
 	table->nrows--;
 }
 
@@ -371,6 +381,7 @@ link_row(gpuvec_embed_table *table, gpuvec_vector_ref ref)
 	entry->first = ref;
 	row->next_in_block = *block;
 	*block = ref;
+	table->banks[gpuvec_ref_bank(ref)]->live[gpuvec_ref_slot(ref)] = true;
 	table->nrows++;
 }
 
@@ -406,6 +417,8 @@ gpuvec_embed_publish(gpuvec_embed_table *table, const uint32_t *blocks, uint64_t
 			free_slot(table, table->staged[i]);
 	}
 	clear_staged(table);
+	for (uint32_t i = 0; i < table->nbanks; i++)
+		table->banks[i]->nlive = table->banks[i]->nslots;
 	table->nblocks = nblocks;
 }
 

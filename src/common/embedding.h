@@ -27,6 +27,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "half.h"
+
 typedef enum gpuvec_pool_mode
 {
 	GPUVEC_POOL_SUM,
@@ -110,6 +112,18 @@ gpuvec_vector_divide(float *sum, float divisor, uint32_t width)
 			sum[i] /= divisor;
 }
 
+/* How vectors are stored; they become float32 before anything else */
+typedef enum gpuvec_storage
+{
+	GPUVEC_FLOAT32,
+	GPUVEC_FLOAT16
+} gpuvec_storage;
+
+#define GPUVEC_N_STORAGES		2
+
+#define gpuvec_element_bytes(storage) \
+	((storage) == GPUVEC_FLOAT16 ? sizeof(uint16_t) : sizeof(float))
+
 /* Vectors are scattered: how many of a bag are fetched ahead, and how much of each */
 #define GPUVEC_PREFETCH_VECTORS	3
 #define GPUVEC_PREFETCH_BYTES	1024
@@ -117,63 +131,96 @@ gpuvec_vector_divide(float *sum, float divisor, uint32_t width)
 
 /* Fetch the beginning of a vector into the cache */
 static inline void
-gpuvec_vector_prefetch(const float *vector, uint32_t width)
+gpuvec_vector_prefetch(const void *vector, uint64_t bytes)
 {
-	uint32_t	bytes = width * (uint32_t) sizeof(float);
-
 	if (bytes > GPUVEC_PREFETCH_BYTES)
 		bytes = GPUVEC_PREFETCH_BYTES;
-	for (uint32_t i = 0; vector && i < bytes; i += GPUVEC_LINE_BYTES)
+	for (uint64_t i = 0; vector && i < bytes; i += GPUVEC_LINE_BYTES)
 		__builtin_prefetch((const char *) vector + i);
 }
 
+/* A bag whose keys have been looked up */
+typedef struct gpuvec_bag
+{
+	const int64_t *keys;
+	const void *const *vectors; /* of each key; NULL: it was not found */
+	const float *weights;		/* of each key; NULL: none */
+	uint64_t	n;
+	uint32_t	width;
+	gpuvec_storage storage;
+	gpuvec_pool_mode mode;
+	gpuvec_missing missing;
+	float	   *scratch;		/* room for a vector, if they are not float32 */
+} gpuvec_bag;
+
+/* The vector of the i-th key, which was found, as float32 */
+static inline const float *
+gpuvec_bag_vector(const gpuvec_bag *bag, uint64_t i)
+{
+	if (bag->storage == GPUVEC_FLOAT32)
+		return (const float *) bag->vectors[i];
+	gpuvec_halves_to_floats(bag->scratch, (const uint16_t *) bag->vectors[i], bag->width);
+	return bag->scratch;
+}
+
+/* Does the i-th key count? */
+static inline bool
+gpuvec_bag_counts(const gpuvec_bag *bag, uint64_t i)
+{
+	return bag->vectors[i] != NULL || bag->missing != GPUVEC_MISSING_SKIP;
+}
+
+/* Put the vectors of a bag one behind the other; returns the number of floats */
+static inline uint64_t
+gpuvec_concat_bag(float *out, const gpuvec_bag *bag)
+{
+	float	   *to = out;
+
+	for (uint64_t i = 0; i < bag->n; i++)
+	{
+		if (!gpuvec_bag_counts(bag, i))
+			continue;
+		if (bag->vectors[i] == NULL)
+			memset(to, 0, bag->width * sizeof(float));
+		else if (bag->weights)
+			gpuvec_vector_scale(to, gpuvec_bag_vector(bag, i), bag->weights[i], bag->width);
+		else
+			memcpy(to, gpuvec_bag_vector(bag, i), bag->width * sizeof(float));
+		to += bag->width;
+	}
+	return (uint64_t) (to - out);
+}
+
 /*
- * Pool one bag.  vectors[i] is the i-th key's, NULL if it was not found; weights may
- * be NULL.  Returns the number of floats written to `out`: `width`, or, for concat,
- * that times the number of keys (found ones, if others are skipped).
+ * Pool one bag.  Returns the number of floats written to `out`: its width, or, for
+ * concat, that times the number of keys that count.
  */
 static inline uint64_t
-gpuvec_pool_bag(float *out, const float *const *vectors, const float *weights, uint64_t n,
-				uint32_t width, gpuvec_pool_mode mode, gpuvec_missing missing)
+gpuvec_pool_bag(float *out, const gpuvec_bag *bag)
 {
+	uint64_t	bytes = bag->width * gpuvec_element_bytes(bag->storage);
 	float		divisor = 0;
 
-	if (mode == GPUVEC_POOL_CONCAT)
+	if (bag->mode == GPUVEC_POOL_CONCAT)
+		return gpuvec_concat_bag(out, bag);
+	memset(out, 0, bag->width * sizeof(float));
+	for (uint64_t i = 0; i < bag->n; i++)
 	{
-		float	   *to = out;
-
-		for (uint64_t i = 0; i < n; i++)
-		{
-			if (vectors[i] == NULL && missing == GPUVEC_MISSING_SKIP)
-				continue;
-			if (vectors[i] == NULL)
-				memset(to, 0, width * sizeof(float));
-			else if (weights)
-				gpuvec_vector_scale(to, vectors[i], weights[i], width);
-			else
-				memcpy(to, vectors[i], width * sizeof(float));
-			to += width;
-		}
-		return (uint64_t) (to - out);
-	}
-	memset(out, 0, width * sizeof(float));
-	for (uint64_t i = 0; i < n; i++)
-	{
-		if (i + GPUVEC_PREFETCH_VECTORS < n)
-			gpuvec_vector_prefetch(vectors[i + GPUVEC_PREFETCH_VECTORS], width);
-		if (vectors[i] == NULL && missing == GPUVEC_MISSING_SKIP)
+		if (i + GPUVEC_PREFETCH_VECTORS < bag->n)
+			gpuvec_vector_prefetch(bag->vectors[i + GPUVEC_PREFETCH_VECTORS], bytes);
+		if (!gpuvec_bag_counts(bag, i))
 			continue;
-		divisor += weights ? weights[i] : 1;
-		if (vectors[i] == NULL)
+		divisor += bag->weights ? bag->weights[i] : 1;
+		if (bag->vectors[i] == NULL)
 			continue;
-		if (weights)
-			gpuvec_vector_add_weighted(out, vectors[i], weights[i], width);
+		if (bag->weights)
+			gpuvec_vector_add_weighted(out, gpuvec_bag_vector(bag, i), bag->weights[i], bag->width);
 		else
-			gpuvec_vector_add(out, vectors[i], width);
+			gpuvec_vector_add(out, gpuvec_bag_vector(bag, i), bag->width);
 	}
-	if (mode == GPUVEC_POOL_MEAN)
-		gpuvec_vector_divide(out, divisor, width);
-	return width;
+	if (bag->mode == GPUVEC_POOL_MEAN)
+		gpuvec_vector_divide(out, divisor, bag->width);
+	return bag->width;
 }
 
 #endif							/* GPUVEC_EMBEDDING_H */

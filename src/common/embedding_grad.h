@@ -42,14 +42,13 @@ typedef struct gpuvec_share
 
 /* The divisor of a bag's mean */
 static inline float
-gpuvec_bag_divisor(const float *const *vectors, const float *weights, uint64_t n,
-				   gpuvec_missing missing)
+gpuvec_bag_divisor(const gpuvec_bag *bag)
 {
 	float		divisor = 0;
 
-	for (uint64_t i = 0; i < n; i++)
-		if (vectors[i] != NULL || missing != GPUVEC_MISSING_SKIP)
-			divisor += weights ? weights[i] : 1;
+	for (uint64_t i = 0; i < bag->n; i++)
+		if (gpuvec_bag_counts(bag, i))
+			divisor += bag->weights ? bag->weights[i] : 1;
 	return divisor;
 }
 
@@ -59,29 +58,26 @@ gpuvec_bag_divisor(const float *const *vectors, const float *weights, uint64_t n
  * next one does.
  */
 static inline uint64_t
-gpuvec_bag_shares(gpuvec_share *shares, const int64_t *keys, const float *const *vectors,
-				  const float *weights, uint64_t n, gpuvec_pool_mode mode,
-				  gpuvec_missing missing, uint64_t *row)
+gpuvec_bag_shares(gpuvec_share *shares, const gpuvec_bag *bag, uint64_t *row)
 {
-	float		divisor = mode == GPUVEC_POOL_MEAN ?
-		gpuvec_bag_divisor(vectors, weights, n, missing) : 1;
+	float		divisor = bag->mode == GPUVEC_POOL_MEAN ? gpuvec_bag_divisor(bag) : 1;
 	uint64_t	nshares = 0;
 
-	for (uint64_t i = 0; i < n; i++)
+	for (uint64_t i = 0; i < bag->n; i++)
 	{
-		float		weight = weights ? weights[i] : 1;
+		float		weight = bag->weights ? bag->weights[i] : 1;
 
-		if (vectors[i] == NULL && missing == GPUVEC_MISSING_SKIP)
+		if (!gpuvec_bag_counts(bag, i))
 			continue;
-		if (vectors[i] != NULL && divisor != 0)
+		if (bag->vectors[i] != NULL && divisor != 0)
 			shares[nshares++] = (gpuvec_share) {
-				.key = keys[i],.row = *row,
-				.factor = mode == GPUVEC_POOL_MEAN ? weight / divisor : weight
+				.key = bag->keys[i],.row = *row,
+				.factor = bag->mode == GPUVEC_POOL_MEAN ? weight / divisor : weight
 			};
-		if (mode == GPUVEC_POOL_CONCAT)
+		if (bag->mode == GPUVEC_POOL_CONCAT)
 			(*row)++;
 	}
-	if (mode != GPUVEC_POOL_CONCAT)
+	if (bag->mode != GPUVEC_POOL_CONCAT)
 		(*row)++;
 	return nshares;
 }
@@ -95,7 +91,8 @@ gpuvec_sum_shares(float *restrict out, const gpuvec_share *shares, uint64_t n,
 	for (uint64_t i = 0; i < n; i++)
 	{
 		if (i + GPUVEC_PREFETCH_VECTORS < n)
-			gpuvec_vector_prefetch(gradient + shares[i + GPUVEC_PREFETCH_VECTORS].row * width, width);
+			gpuvec_vector_prefetch(gradient + shares[i + GPUVEC_PREFETCH_VECTORS].row * width,
+								   width * sizeof(float));
 		gpuvec_vector_add_weighted(out, gradient + shares[i].row * width, shares[i].factor, width);
 	}
 }
@@ -156,36 +153,40 @@ gpuvec_vector_dot(const float *a, const float *b, uint32_t width)
  * `mean` has room for a vector.
  */
 static inline void
-gpuvec_bag_weight_gradients(float *out, const float *const *vectors, const float *weights,
-							uint64_t n, uint32_t width, const float *gradient,
-							gpuvec_pool_mode mode, gpuvec_missing missing, float *mean,
+gpuvec_bag_weight_gradients(float *out, const gpuvec_bag *bag, const float *gradient, float *mean,
 							uint64_t *row)
 {
-	const float *g = gradient + *row * width;
+	const float *g = gradient + *row * bag->width;
 	float		divisor = 1;
 	double		base = 0;
 
-	if (mode == GPUVEC_POOL_MEAN)
+	if (bag->mode == GPUVEC_POOL_MEAN)
 	{
-		(void) gpuvec_pool_bag(mean, vectors, weights, n, width, mode, missing);
-		divisor = gpuvec_bag_divisor(vectors, weights, n, missing);
-		base = gpuvec_vector_dot(g, mean, width);
+		(void) gpuvec_pool_bag(mean, bag);
+		divisor = gpuvec_bag_divisor(bag);
+		base = gpuvec_vector_dot(g, mean, bag->width);
 	}
-	for (uint64_t i = 0; i < n; i++)
+	for (uint64_t i = 0; i < bag->n; i++)
 	{
-		double		dot = vectors[i] ? gpuvec_vector_dot(g, vectors[i], width) : 0;
+		double		dot = 0;
 
 		out[i] = 0;
-		if (vectors[i] == NULL && missing == GPUVEC_MISSING_SKIP)
+		if (!gpuvec_bag_counts(bag, i))
 			continue;
-		if (mode == GPUVEC_POOL_CONCAT)
-			g += width;
-		if (mode != GPUVEC_POOL_MEAN)
+		if (bag->vectors[i] != NULL)
+			dot = gpuvec_vector_dot(g, gpuvec_bag_vector(bag, i), bag->width);
+		if (bag->mode != GPUVEC_POOL_MEAN)
 			out[i] = (float) dot;
 		else if (divisor != 0)
 			out[i] = (float) ((dot - base) / divisor);
+		if (bag->mode == GPUVEC_POOL_CONCAT)
+		{
+			g += bag->width;
+			(*row)++;
+		}
 	}
-	*row += mode == GPUVEC_POOL_CONCAT ? (uint64_t) ((g - gradient) / (width ? width : 1)) - *row : 1;
+	if (bag->mode != GPUVEC_POOL_CONCAT)
+		(*row)++;
 }
 
 #endif							/* GPUVEC_EMBEDDING_GRAD_H */

@@ -25,6 +25,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "embedding.h"
+
 typedef enum gpuvec_metric
 {
 	GPUVEC_METRIC_COSINE,
@@ -120,13 +122,26 @@ gpuvec_near_score(gpuvec_metric metric, const float *q, double qq, const float *
 	return squares == 0 ? 0 : product / sqrt(squares);
 }
 
-/* The scores of n vectors that lie one behind the other */
+/*
+ * The scores of n vectors that lie one behind the other; `scratch` has room for one, if
+ * they are not float32
+ */
 static inline void
 gpuvec_near_scores(double *scores, gpuvec_metric metric, const float *q, double qq,
-				   const float *vectors, uint64_t n, uint32_t width)
+				   const void *vectors, uint64_t n, uint32_t width, gpuvec_storage storage,
+				   float *scratch)
 {
 	for (uint64_t i = 0; i < n; i++)
-		scores[i] = gpuvec_near_score(metric, q, qq, vectors + i * width, width);
+	{
+		const float *v = (const float *) vectors + i * width;
+
+		if (storage == GPUVEC_FLOAT16)
+		{
+			gpuvec_halves_to_floats(scratch, (const uint16_t *) vectors + i * width, width);
+			v = scratch;
+		}
+		scores[i] = gpuvec_near_score(metric, q, qq, v, width);
+	}
 }
 
 /* The best rows that were offered: a heap, the worst at the root */

@@ -116,6 +116,8 @@ typedef struct gpuvec_mirror_key
 	uint32_t	key_type;		/* oid of the key column's type */
 	int32_t		key_attnum;		/* 0: a mirror of sets */
 	uint64_t	key_missing;
+	uint32_t	storage;		/* gpuvec_storage of vectors */
+	uint32_t	padding;
 } gpuvec_mirror_key;
 
 typedef enum gpuvec_mirror_state
@@ -175,8 +177,8 @@ typedef struct gpuvec_row
 	(sizeof(gpuvec_row) + (((uint32_t) (len) * 2 + 3) & ~UINT32_C(3)))
 
 /*
- * A row of an embedding table: in place of gpuvec_row, followed by its elements
- * (float, none unless it is good).
+ * A row of an embedding table: in place of gpuvec_row, followed by its elements in
+ * the mirror's storage, padded to 4 bytes (none unless it is good).
  */
 typedef struct gpuvec_vector_row
 {
@@ -186,8 +188,9 @@ typedef struct gpuvec_vector_row
 	int64_t		key;
 } gpuvec_vector_row;
 
-#define gpuvec_vector_row_bytes(width) \
-	(sizeof(gpuvec_vector_row) + (uint64_t) (width) * sizeof(float))
+#define gpuvec_vector_row_bytes(width, storage) \
+	(sizeof(gpuvec_vector_row) + \
+	 (((uint64_t) (width) * gpuvec_element_bytes(storage) + 3) & ~UINT64_C(3)))
 
 /*
  * Publish the pages sent since LOAD_BEGIN or REFRESH_BEGIN in one step.  Pages

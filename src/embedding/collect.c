@@ -91,7 +91,7 @@ scan_target(EmbeddingCollection *collection, MirrorTarget *target, Snapshot snap
 		entry = keyhash_lookup(collection->keys, MirrorKey(key, target->key_type));
 		if (entry == NULL)
 			continue;
-		MirrorDecodeVector((struct varlena *) DatumGetPointer(value), target->vector_type, &vector);
+		MirrorReadVector((struct varlena *) DatumGetPointer(value), target, &vector);
 		take_vector(collection, entry, &vector);
 		MemoryContextReset(row);
 	}

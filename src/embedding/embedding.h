@@ -80,6 +80,8 @@ extern uint64 EmbeddingBagElements(const EmbeddingBags *bags, const EmbeddingVec
 extern const int64 *EmbeddingAllKeys(EmbeddingTable *table, uint64 *n);
 extern bool EmbeddingWidth(EmbeddingTable *table, uint32 *width);
 
+extern gpuvec_bag EmbeddingBag(const EmbeddingBags *bags, const float **where, uint32 width,
+							   uint64 bag);
 extern void EmbeddingReportWrong(EmbeddingTable *table) pg_attribute_noreturn();
 extern void EmbeddingCompare(EmbeddingTable *table, const float *a, const float *b, uint64 n);
 

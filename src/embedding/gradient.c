@@ -59,11 +59,9 @@ vectors_here(const EmbeddingBags *bags, const float **where, uint32 width, Embed
 
 	for (uint64 bag = 0; bag < bags->nbags; bag++)
 	{
-		uint64		start = bags->offsets[bag];
+		gpuvec_bag	one = EmbeddingBag(bags, where, width, bag);
 
-		n += gpuvec_bag_shares(shares + n, bags->keys + start, where + start,
-							   bags->weights ? bags->weights + start : NULL,
-							   bags->offsets[bag + 1] - start, bags->mode, bags->missing, &row);
+		n += gpuvec_bag_shares(shares + n, &one, &row);
 	}
 	shares = gpuvec_sort_shares(shares, spare, n);
 	for (uint64 i = 0; i < n; i++)
@@ -95,13 +93,10 @@ weights_here(const EmbeddingBags *bags, const float **where, uint32 width, Embed
 
 	for (uint64 bag = 0; bag < bags->nbags; bag++)
 	{
-		uint64		start = bags->offsets[bag];
+		gpuvec_bag	one = EmbeddingBag(bags, where, width, bag);
 
 		CHECK_FOR_INTERRUPTS();
-		gpuvec_bag_weight_gradients(out + start, where + start,
-									bags->weights ? bags->weights + start : NULL,
-									bags->offsets[bag + 1] - start, width, bags->gradient,
-									bags->mode, bags->missing, mean, &row);
+		gpuvec_bag_weight_gradients(out + bags->offsets[bag], &one, bags->gradient, mean, &row);
 	}
 	result->n = bags->nkeys;
 	result->elements = out;

@@ -61,7 +61,7 @@ scan_target(MirrorTarget *target, Snapshot snapshot, const EmbeddingNearest *nea
 		near.key = MirrorKey(key, target->key_type);
 		near.tid = gpuvec_tid(ItemPointerGetBlockNumber(&slot->tts_tid),
 							  ItemPointerGetOffsetNumber(&slot->tts_tid));
-		MirrorDecodeVector((struct varlena *) DatumGetPointer(value), target->vector_type, &vector);
+		MirrorReadVector((struct varlena *) DatumGetPointer(value), target, &vector);
 		if (vector.kind != GPUVEC_VECTOR_GOOD || vector.width != nearest->width ||
 			EmbeddingKeyListed(nearest->excluded, nearest->nexcluded, near.key))
 			continue;

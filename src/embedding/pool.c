@@ -144,6 +144,20 @@ count_elements(const EmbeddingBags *bags, const bool *found, uint32 width)
 	return n * width;
 }
 
+/* One bag, whose vectors have been collected */
+gpuvec_bag
+EmbeddingBag(const EmbeddingBags *bags, const float **where, uint32 width, uint64 bag)
+{
+	uint64		start = bags->offsets[bag];
+
+	return (gpuvec_bag) {
+		.keys = bags->keys + start,.vectors = (const void *const *) (where + start),
+		.weights = bags->weights ? bags->weights + start : NULL,
+		.n = bags->offsets[bag + 1] - start,.width = width,.storage = GPUVEC_FLOAT32,
+		.mode = bags->mode,.missing = bags->missing
+	};
+}
+
 /* Pool collected vectors */
 static void
 pool_here(EmbeddingTable *table, const EmbeddingBags *bags, bool use_engine,
@@ -160,12 +174,10 @@ pool_here(EmbeddingTable *table, const EmbeddingBags *bags, bool use_engine,
 	vectors->elements = out;
 	for (uint64 bag = 0; bag < bags->nbags; bag++)
 	{
-		uint64		start = bags->offsets[bag];
+		gpuvec_bag	one = EmbeddingBag(bags, where, vectors->width, bag);
 
 		CHECK_FOR_INTERRUPTS();
-		out += gpuvec_pool_bag(out, where + start, bags->weights ? bags->weights + start : NULL,
-							   bags->offsets[bag + 1] - start, vectors->width, bags->mode,
-							   bags->missing);
+		out += gpuvec_pool_bag(out, &one);
 	}
 }
 

@@ -47,7 +47,7 @@ typedef struct gpuvec_bank
 	uint32_t	room;
 	uint32_t	nfree;
 	gpuvec_vector_info *rows;	/* [room] */
-	float	   *elements;		/* [room * width] */
+	char	   *elements;		/* [room * width], in the table's storage */
 	uint32_t   *free;			/* [room]: the nfree slots that can be used again */
 	uint8_t    *live;			/* [room]: published, not replaced; below nlive only */
 	uint32_t	nlive;
@@ -68,6 +68,7 @@ struct gpuvec_embed_table
 {
 	int			refs;			/* changed by __atomic builtins only */
 	pthread_rwlock_t lock;
+	gpuvec_storage storage;
 
 	/* guarded by the lock */
 	gpuvec_state state;			/* of the mirror, as of these rows */
@@ -89,7 +90,7 @@ struct gpuvec_embed_table
 };
 
 /* NULL on lack of memory */
-extern gpuvec_embed_table *gpuvec_embed_new(gpuvec_error *error);
+extern gpuvec_embed_table *gpuvec_embed_new(gpuvec_storage storage, gpuvec_error *error);
 extern gpuvec_embed_table *gpuvec_embed_ref(gpuvec_embed_table *table);
 extern void gpuvec_embed_unref(gpuvec_embed_table *table);
 
@@ -131,6 +132,13 @@ gpuvec_key_place(const gpuvec_embed_table *table, int64_t key)
 	for (h &= table->mask;; h = (h + 1) & table->mask)
 		if (table->entries[h].first == GPUVEC_NO_VECTOR || table->entries[h].key == key)
 			return h;
+}
+
+/* Bytes of a vector of a bank */
+static inline size_t
+gpuvec_vector_bytes(const gpuvec_embed_table *table, const gpuvec_bank *bank)
+{
+	return bank->width * gpuvec_element_bytes(table->storage);
 }
 
 static inline gpuvec_vector_info *
@@ -176,21 +184,12 @@ typedef struct gpuvec_embed_query
 	size_t		body_size;
 } gpuvec_embed_query;
 
-/* Where a bag begins and ends */
-static inline uint64_t
-gpuvec_bag_start(const gpuvec_embed_query *q, uint64_t bag)
-{
-	return q->head.hotness > 0 ? bag * q->head.hotness : q->offsets[bag];
-}
-
 /* Serve a request; the table is open (with a reference, without the lock) */
 extern bool gpuvec_embed_run(gpuvec_embed_table *table, gpuvec_pool *pool, gpuvec_embed_query *q,
 							 gpuvec_error *error);
 
 /* gpuvec_pool_bag and gpuvec_sum_shares, compiled for several instruction sets */
-typedef uint64_t gpuvec_pool_bag_function(float *out, const float *const *vectors,
-										  const float *weights, uint64_t n, uint32_t width,
-										  gpuvec_pool_mode mode, gpuvec_missing missing);
+typedef uint64_t gpuvec_pool_bag_function(float *out, const gpuvec_bag *bag);
 typedef void gpuvec_sum_shares_function(float *out, const gpuvec_share *shares, uint64_t n,
 										const float *gradient, uint32_t width);
 extern gpuvec_sum_shares_function gpuvec_sum_shares_portable;
@@ -229,8 +228,9 @@ extern bool gpuvec_nearest_run(gpuvec_embed_table *table, gpuvec_pool *pool,
 							   gpuvec_nearest_query *q, gpuvec_error *error);
 
 typedef void gpuvec_near_scores_function(double *scores, gpuvec_metric metric, const float *q,
-										 double qq, const float *vectors, uint64_t n,
-										 uint32_t width);
+										 double qq, const void *vectors, uint64_t n,
+										 uint32_t width, gpuvec_storage storage,
+										 float *scratch);
 extern gpuvec_near_scores_function gpuvec_near_scores_portable;
 extern gpuvec_near_scores_function gpuvec_near_scores_avx2;
 extern gpuvec_near_scores_function gpuvec_near_scores_avx512;

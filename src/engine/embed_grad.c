@@ -61,13 +61,11 @@ collect_shares(const gpuvec_reading *r, gpuvec_share *shares)
 	uint64_t	n = 0;
 	uint64_t	row = 0;
 
-	for (uint64_t bag = 0; bag < r->nbags; bag++)
+	for (uint64_t i = 0; i < r->nbags; i++)
 	{
-		uint64_t	start = gpuvec_reading_bag(r, bag);
+		gpuvec_bag	bag = gpuvec_reading_get(r, i, NULL);
 
-		n += gpuvec_bag_shares(shares + n, r->q->keys + start, &r->rows[start].vector,
-							   r->q->weights ? r->q->weights + start : NULL,
-							   gpuvec_reading_bag(r, bag + 1) - start, r->mode, r->missing, &row);
+		n += gpuvec_bag_shares(shares + n, &bag, &row);
 	}
 	return n;
 }
@@ -164,20 +162,18 @@ weights_part(void *task, uint64_t part, int thread)
 	gpuvec_reading *r = task;
 	uint64_t	end = gpuvec_reading_part(r, part + 1);
 	uint64_t	row = r->part_out[part];
-	float	   *mean = malloc((r->q->answer.width + 1) * sizeof(float));
+	float	   *mean = gpuvec_reading_scratch(r);
+	float	   *scratch = gpuvec_reading_scratch(r);
 
-	for (uint64_t bag = gpuvec_reading_part(r, part); mean && bag < end; bag++)
+	for (uint64_t i = gpuvec_reading_part(r, part); mean && scratch && i < end; i++)
 	{
-		uint64_t	start = gpuvec_reading_bag(r, bag);
+		gpuvec_bag	bag = gpuvec_reading_get(r, i, scratch);
 
-		gpuvec_bag_weight_gradients(r->out + start, &r->rows[start].vector,
-									r->q->weights ? r->q->weights + start : NULL,
-									gpuvec_reading_bag(r, bag + 1) - start, r->q->answer.width,
-									r->q->gradient, r->mode, r->missing, mean, &row);
+		gpuvec_bag_weight_gradients(r->out + gpuvec_reading_bag(r, i), &bag, r->q->gradient, mean,
+									&row);
 	}
-	if (mean == NULL)
-		__atomic_store_n(&r->failed, true, __ATOMIC_RELAXED);
 	free(mean);
+	free(scratch);
 }
 
 /* The rows of the gradient where the bags of each part begin */

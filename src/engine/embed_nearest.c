@@ -36,6 +36,7 @@ typedef struct nearest
 	uint64_t	k;				/* rows that a heap holds: some to spare */
 	uint32_t	part_slots;
 	double	   *squares;		/* of each query */
+	float	   *scratch;		/* [threads][width] */
 	gpuvec_near_scores_function *near_scores;
 	gpuvec_near_heap *heaps;	/* [threads][nqueries] */
 } nearest;
@@ -87,10 +88,11 @@ score_part(void *task, uint64_t part, int thread)
 	nearest    *n = task;
 	const gpuvec_nearest_head *head = &n->q->head;
 	gpuvec_near_heap *heaps = n->heaps + (size_t) thread * head->nqueries;
-	size_t		row_bytes = head->width * sizeof(float) + 1;
+	size_t		row_bytes = gpuvec_vector_bytes(n->table, n->bank) + 1;
 	uint32_t	block = row_bytes > BLOCK_BYTES ? 1 : (uint32_t) (BLOCK_BYTES / row_bytes);
 	uint64_t	end = (part + 1) * n->part_slots;
 	double		scores[MAX_BLOCK];
+	float	   *scratch = n->scratch + (size_t) thread * head->width;
 
 	if (n->q->canceled && __atomic_load_n(n->q->canceled, __ATOMIC_RELAXED))
 		return;
@@ -106,7 +108,8 @@ score_part(void *task, uint64_t part, int thread)
 		{
 			n->near_scores(scores, (gpuvec_metric) head->metric,
 						   n->q->queries + (size_t) i * head->width, n->squares[i],
-						   n->bank->elements + slot * head->width, count, head->width);
+						   n->bank->elements + slot * gpuvec_vector_bytes(n->table, n->bank), count,
+						   head->width, n->table->storage, scratch);
 			offer_block(n, &heaps[i], scores, (uint32_t) slot, count);
 		}
 	}
@@ -148,7 +151,8 @@ make_heaps(nearest *n, int threads, gpuvec_error *error)
 	bytes = count * (sizeof(gpuvec_near_heap) + n->k * sizeof(gpuvec_near));
 	n->heaps = malloc(bytes + 1);
 	n->squares = malloc((n->q->head.nqueries + (size_t) 1) * sizeof(double));
-	if (n->heaps == NULL || n->squares == NULL)
+	n->scratch = malloc(((size_t) threads * n->q->head.width + 1) * sizeof(float));
+	if (n->heaps == NULL || n->squares == NULL || n->scratch == NULL)
 		return gpuvec_fail_memory(error, bytes);
 	for (size_t i = 0; i < count; i++)
 		n->heaps[i] = (gpuvec_near_heap) {
@@ -276,6 +280,8 @@ search(nearest *n, gpuvec_pool *pool, gpuvec_nearest_query *q, gpuvec_error *err
 static gpuvec_near_scores_function *
 choose_function(void)
 {
+	if (!__builtin_cpu_supports("f16c"))
+		return gpuvec_near_scores_portable;
 	return __builtin_cpu_supports("avx512f") ? gpuvec_near_scores_avx512 :
 		__builtin_cpu_supports("avx2") ? gpuvec_near_scores_avx2 : gpuvec_near_scores_portable;
 }
@@ -305,5 +311,6 @@ gpuvec_nearest_run(gpuvec_embed_table *table, gpuvec_pool *pool, gpuvec_nearest_
 	pthread_rwlock_unlock(&table->lock);
 	free(n.heaps);
 	free(n.squares);
+	free(n.scratch);
 	return ok;
 }

@@ -8,10 +8,9 @@
 #include "engine/embed.h"
 
 uint64_t
-gpuvec_pool_bag_avx512(float *out, const float *const *vectors, const float *weights,
-					 uint64_t n, uint32_t width, gpuvec_pool_mode mode, gpuvec_missing missing)
+gpuvec_pool_bag_avx512(float *out, const gpuvec_bag *bag)
 {
-	return gpuvec_pool_bag(out, vectors, weights, n, width, mode, missing);
+	return gpuvec_pool_bag(out, bag);
 }
 
 void
@@ -23,7 +22,8 @@ gpuvec_sum_shares_avx512(float *out, const gpuvec_share *shares, uint64_t n,
 
 void
 gpuvec_near_scores_avx512(double *scores, gpuvec_metric metric, const float *q, double qq,
-						 const float *vectors, uint64_t n, uint32_t width)
+						 const void *vectors, uint64_t n, uint32_t width, gpuvec_storage storage,
+						 float *scratch)
 {
-	gpuvec_near_scores(scores, metric, q, qq, vectors, n, width);
+	gpuvec_near_scores(scores, metric, q, qq, vectors, n, width, storage, scratch);
 }

@@ -183,7 +183,8 @@ locate_part(void *task, uint64_t part, int thread)
 		if (ref == GPUVEC_NO_VECTOR)
 			r->rows[i].vector = NULL;
 		else if (gpuvec_ref_bank(ref) == r->main_bank)
-			r->rows[i].vector = bank->elements + (size_t) gpuvec_ref_slot(ref) * bank->width;
+			r->rows[i].vector = bank->elements +
+				gpuvec_ref_slot(ref) * gpuvec_vector_bytes(r->table, bank);
 		else
 		{
 			complain(r, i, ref, GPUVEC_EMBED_WIDTHS);
@@ -210,6 +211,17 @@ part_elements(const gpuvec_reading *r, uint64_t part)
 	return n * width;
 }
 
+/* Room for a vector, of a thread; NULL, and *r says so: there is no memory */
+float *
+gpuvec_reading_scratch(gpuvec_reading *r)
+{
+	float	   *scratch = malloc((r->q->answer.width + 1) * sizeof(float));
+
+	if (scratch == NULL)
+		__atomic_store_n(&r->failed, true, __ATOMIC_RELAXED);
+	return scratch;
+}
+
 /* Pool the bags of a part */
 static void
 pool_part(void *task, uint64_t part, int thread)
@@ -217,18 +229,20 @@ pool_part(void *task, uint64_t part, int thread)
 	gpuvec_reading *r = task;
 	uint64_t	end = gpuvec_reading_part(r, part + 1);
 	float	   *out = r->out + r->part_out[part];
+	float	   *scratch = gpuvec_reading_scratch(r);
 
-	if (gpuvec_reading_canceled(r))
-		return;
-	for (uint64_t bag = gpuvec_reading_part(r, part); bag < end; bag++)
+	if (scratch == NULL || gpuvec_reading_canceled(r))
 	{
-		uint64_t	start = gpuvec_reading_bag(r, bag);
-
-		out += r->pool_bag(out, &r->rows[start].vector,
-						   r->q->weights ? r->q->weights + start : NULL,
-						   gpuvec_reading_bag(r, bag + 1) - start, r->q->answer.width,
-						   r->mode, r->missing);
+		free(scratch);
+		return;
 	}
+	for (uint64_t i = gpuvec_reading_part(r, part); i < end; i++)
+	{
+		gpuvec_bag	bag = gpuvec_reading_get(r, i, scratch);
+
+		out += r->pool_bag(out, &bag);
+	}
+	free(scratch);
 }
 
 /* qsort comparator of tids */
@@ -367,15 +381,15 @@ serve(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error)
 		return false;
 	if (answer->status == GPUVEC_EMBED_DONE)
 		gpuvec_reading_run(r, pool, pool_part, r->nparts);
-	return true;
+	return !r->failed || gpuvec_fail_memory(error, answer->width * sizeof(float));
 }
 
 /* The functions for the best instruction set of this machine */
 static void
 choose_functions(gpuvec_reading *r)
 {
-	bool		avx512 = __builtin_cpu_supports("avx512f");
-	bool		avx2 = __builtin_cpu_supports("avx2");
+	bool		avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("f16c");
+	bool		avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
 
 	r->pool_bag = avx512 ? gpuvec_pool_bag_avx512 : avx2 ? gpuvec_pool_bag_avx2 :
 		gpuvec_pool_bag_portable;

@@ -36,7 +36,7 @@ typedef struct gpuvec_reading
 	union
 	{
 		gpuvec_vector_ref ref;
-		const float *vector;
+		const void *vector;
 	}		   *rows;
 	float	   *out;
 	uint64_t   *part_out;		/* [nparts]: where its first bag goes */
@@ -76,12 +76,29 @@ gpuvec_reading_bag(const gpuvec_reading *r, uint64_t bag)
 	return r->hotness > 0 ? bag * r->hotness : r->q->offsets[bag];
 }
 
+/* A bag, once its keys are looked up */
+static inline gpuvec_bag
+gpuvec_reading_get(const gpuvec_reading *r, uint64_t bag, float *scratch)
+{
+	uint64_t	start = r->hotness > 0 ? bag * r->hotness : r->q->offsets[bag];
+	uint64_t	end = r->hotness > 0 ? start + r->hotness : r->q->offsets[bag + 1];
+
+	return (gpuvec_bag) {
+		.keys = r->q->keys + start,.vectors = &r->rows[start].vector,
+		.weights = r->q->weights ? r->q->weights + start : NULL,.n = end - start,
+		.width = r->q->answer.width,.storage = r->table->storage,.mode = r->mode,
+		.missing = r->missing,.scratch = scratch
+	};
+}
+
 /* The first bag of a part of bags */
 static inline uint64_t
 gpuvec_reading_part(const gpuvec_reading *r, uint64_t part)
 {
 	return (uint64_t) ((unsigned __int128) r->nbags * part / r->nparts);
 }
+
+extern float *gpuvec_reading_scratch(gpuvec_reading *r);
 
 /* embed_grad.c: gradients, of keys that were resolved; the caller holds the table's lock */
 extern bool gpuvec_reading_gradient(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error);

@@ -63,7 +63,7 @@ new_entries(uint64_t n)
 }
 
 gpuvec_embed_table *
-gpuvec_embed_new(gpuvec_error *error)
+gpuvec_embed_new(gpuvec_storage storage, gpuvec_error *error)
 {
 	gpuvec_embed_table *table = calloc(1, sizeof(*table));
 
@@ -74,6 +74,7 @@ gpuvec_embed_new(gpuvec_error *error)
 		return NULL;
 	}
 	table->refs = 1;
+	table->storage = storage;
 	table->mask = FIRST_ENTRIES - 1;
 	table->entries = new_entries(FIRST_ENTRIES);
 	if (table->entries == NULL)
@@ -157,9 +158,9 @@ find_bank(gpuvec_embed_table *table, uint32_t width, gpuvec_vector_kind kind, gp
 
 /* Bytes that a slot of a bank takes */
 static size_t
-slot_bytes(const gpuvec_bank *bank)
+slot_bytes(const gpuvec_embed_table *table, const gpuvec_bank *bank)
 {
-	return ROW_BYTES + bank->width * sizeof(float);
+	return ROW_BYTES + gpuvec_vector_bytes(table, bank);
 }
 
 /* Make room for more slots; readers are kept out while arrays move */
@@ -167,10 +168,10 @@ static bool
 grow_bank(gpuvec_embed_table *table, gpuvec_bank *bank, gpuvec_error *error)
 {
 	size_t		room = bank->room == 0 ? FIRST_SLOTS :
-		bank->room * slot_bytes(bank) < LARGE_BYTES ? bank->room * (size_t) 2 :
+		bank->room * slot_bytes(table, bank) < LARGE_BYTES ? bank->room * (size_t) 2 :
 		bank->room + bank->room / (size_t) 4;
 	gpuvec_vector_info *rows;
-	float	   *elements;
+	char	   *elements;
 	uint32_t   *unused;
 	uint8_t    *live;
 	bool		ok;
@@ -181,7 +182,7 @@ grow_bank(gpuvec_embed_table *table, gpuvec_bank *bank, gpuvec_error *error)
 	pthread_rwlock_wrlock(&table->lock);
 	rows = realloc(bank->rows, room * sizeof(*rows));
 	bank->rows = rows ? rows : bank->rows;
-	elements = realloc(bank->elements, room * bank->width * sizeof(*elements) + 1);
+	elements = realloc(bank->elements, room * gpuvec_vector_bytes(table, bank) + 1);
 	bank->elements = elements ? elements : bank->elements;
 	unused = realloc(bank->free, room * sizeof(*unused));
 	bank->free = unused ? unused : bank->free;
@@ -194,7 +195,7 @@ grow_bank(gpuvec_embed_table *table, gpuvec_bank *bank, gpuvec_error *error)
 		bank->room = (uint32_t) room;
 	}
 	pthread_rwlock_unlock(&table->lock);
-	return ok || gpuvec_fail_memory(error, room * slot_bytes(bank));
+	return ok || gpuvec_fail_memory(error, room * slot_bytes(table, bank));
 }
 
 /* An unused slot */
@@ -252,9 +253,10 @@ gpuvec_embed_stage(gpuvec_embed_table *table, uint64_t tid, const gpuvec_vector_
 	if (!take_slot(table, bank, &slot, error))
 		return false;
 	bank->rows[slot] = (gpuvec_vector_info) {.tid = tid,.key = row->key};
-	memcpy(bank->elements + (size_t) slot * bank->width, elements, bank->width * sizeof(float));
+	memcpy(bank->elements + slot * gpuvec_vector_bytes(table, bank), elements,
+		   gpuvec_vector_bytes(table, bank));
 	table->staged[table->nstaged++] = gpuvec_vector_ref_of(number, slot);
-	table->staged_bytes += slot_bytes(bank) + sizeof(gpuvec_vector_ref);
+	table->staged_bytes += slot_bytes(table, bank) + sizeof(gpuvec_vector_ref);
 	return true;
 }
 
@@ -429,7 +431,7 @@ gpuvec_embed_bytes(const gpuvec_embed_table *table)
 		table->nblocks * sizeof(gpuvec_vector_ref) + table->room_staged * sizeof(gpuvec_vector_ref);
 
 	for (uint32_t i = 0; i < table->nbanks; i++)
-		bytes += sizeof(gpuvec_bank) + table->banks[i]->nslots * slot_bytes(table->banks[i]);
+		bytes += sizeof(gpuvec_bank) + table->banks[i]->nslots * slot_bytes(table, table->banks[i]);
 	return bytes;
 }
 

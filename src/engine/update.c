@@ -152,7 +152,7 @@ claim_mirror(gpuvec_store *store, const gpuvec_mirror_key *key, const gpuvec_loa
 	}
 	if (gpuvec_key_embeds(key) && mirror->embed == NULL)
 	{
-		mirror->embed = gpuvec_embed_new(error);
+		mirror->embed = gpuvec_embed_new((gpuvec_storage) key->storage, error);
 		if (mirror->embed == NULL)
 		{
 			gpuvec_store_unlist(store, mirror);
@@ -292,13 +292,13 @@ take_vector(gpuvec_update *update, uint32_t block, const char *from, const char 
 		return bad_pages(error, "Line pointers are not in order.");
 	if (row.kind >= GPUVEC_N_VECTOR_KINDS || row.width > GPUVEC_MAX_WIDTH ||
 		(row.kind != GPUVEC_VECTOR_GOOD && row.width > 0) ||
-		(size_t) (end - from) < gpuvec_vector_row_bytes(row.width))
+		(size_t) (end - from) < gpuvec_vector_row_bytes(row.width, update->embed->storage))
 		return bad_pages(error, "A row is cut off.");
 	if (!gpuvec_embed_stage(update->embed, gpuvec_tid(block, row.line), &row, from + sizeof(row),
 							error))
 		return 0;
 	*last_line = row.line;
-	return gpuvec_vector_row_bytes(row.width);
+	return gpuvec_vector_row_bytes(row.width, update->embed->storage);
 }
 
 /* Stage the rows of a page, which fill [row, end) */

@@ -150,6 +150,8 @@ MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNumber attnum,
 	target->key.key_missing = missing_hash(rel, key_attnum);
 	target->key_type = getBaseType(target->key.key_type);
 	target->vector_type = MirrorVectorTypeOf(target->key.type);
+	target->key.storage = target->vector_type == MIRROR_HALFVEC ? GPUVEC_FLOAT16 :
+		gpuvec_vector_storage;
 }
 
 /* Make room for n more hits of a query */

@@ -138,6 +138,8 @@ typedef struct MirrorVector
 extern MirrorVectorType MirrorVectorTypeOf(Oid type);
 extern bool MirrorKeyType(Oid type);
 extern int64 MirrorKey(Datum value, Oid type);
+extern void MirrorReadVector(struct varlena *value, const MirrorTarget *target,
+							 MirrorVector *vector);
 extern void MirrorDecodeVector(struct varlena *value, MirrorVectorType type, MirrorVector *vector);
 
 #endif							/* GPUVEC_MIRROR_H */

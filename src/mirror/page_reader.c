@@ -255,17 +255,32 @@ static void
 append_vector(PageReader *reader, StringInfo out, OffsetNumber line, int64 key,
 			  struct varlena *value)
 {
+	gpuvec_storage storage = (gpuvec_storage) reader->target->key.storage;
 	gpuvec_vector_row row = {.line = line,.key = key};
 	MirrorVector vector;
+	uint32		bytes;
+	char	   *to;
 
 	MirrorDecodeVector(value, reader->target->vector_type, &vector);
 	row.kind = vector.kind;
 	row.width = vector.width;
-	enlargeStringInfo(out, gpuvec_vector_row_bytes(row.width));
+	bytes = gpuvec_vector_row_bytes(row.width, storage);
+	enlargeStringInfo(out, bytes);
 	memcpy(out->data + out->len, &row, sizeof(row));
-	if (row.width > 0)
-		memcpy(out->data + out->len + sizeof(row), vector.elements, row.width * sizeof(float));
-	out->len += gpuvec_vector_row_bytes(row.width);
+	to = out->data + out->len + sizeof(row);
+	if (storage == GPUVEC_FLOAT16)
+	{
+		memset(to + bytes - sizeof(row) - Min(bytes - sizeof(row), 4), 0, Min(bytes - sizeof(row), 4));
+		for (uint32 i = 0; i < row.width; i++)
+		{
+			uint16		half = gpuvec_float_to_half(vector.elements[i]);
+
+			memcpy(to + i * sizeof(half), &half, sizeof(half));
+		}
+	}
+	else if (row.width > 0)
+		memcpy(to, vector.elements, row.width * sizeof(float));
+	out->len += bytes;
 }
 
 /*

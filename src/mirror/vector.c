@@ -110,30 +110,6 @@ decode_array(ArrayType *array, MirrorVectorType type, MirrorVector *vector)
 	}
 }
 
-/* A float16 as float32 */
-static float
-half_to_float(uint16 half)
-{
-	uint32		sign = (uint32) (half & 0x8000) << 16;
-	uint32		exponent = (half >> 10) & 0x1F;
-	uint32		fraction = half & 0x3FF;
-	uint32		bits;
-	float		result;
-
-	if (exponent == 0)
-	{
-		/* zero or subnormal: a multiple of 2^-24 */
-		result = (float) fraction / 16777216.0f;
-		return sign ? -result : result;
-	}
-	if (exponent == 0x1F)
-		bits = sign | 0x7F800000 | fraction << 13;
-	else
-		bits = sign | (exponent + 112) << 23 | fraction << 13;
-	memcpy(&result, &bits, sizeof(result));
-	return result;
-}
-
 /* What pgvector stores: the number of elements, 16 unused bits, elements */
 typedef struct PgVector
 {
@@ -156,7 +132,7 @@ decode_pgvector(const PgVector *value, MirrorVectorType type, MirrorVector *vect
 		float	   *to = palloc_array(float, Max(vector->width, 1));
 
 		for (uint32 i = 0; i < vector->width; i++)
-			to[i] = half_to_float(from[i]);
+			to[i] = gpuvec_half_to_float(from[i]);
 		vector->elements = to;
 	}
 }
@@ -171,4 +147,19 @@ MirrorDecodeVector(struct varlena *value, MirrorVectorType type, MirrorVector *v
 		decode_array((ArrayType *) value, type, vector);
 	else
 		decode_pgvector((const PgVector *) value, type, vector);
+}
+
+/* The same as the mirror has them: rounded to float16 if that is how they are stored */
+void
+MirrorReadVector(struct varlena *value, const MirrorTarget *target, MirrorVector *vector)
+{
+	float	   *rounded;
+
+	MirrorDecodeVector(value, target->vector_type, vector);
+	if (target->key.storage != GPUVEC_FLOAT16)
+		return;
+	rounded = palloc_array(float, Max(vector->width, 1));
+	for (uint32 i = 0; i < vector->width; i++)
+		rounded[i] = gpuvec_half_to_float(gpuvec_float_to_half(vector->elements[i]));
+	vector->elements = rounded;
 }

@@ -13,6 +13,7 @@
 
 #include <limits.h>
 
+#include "common/embedding.h"
 #include "common/method.h"
 #include "fmgr.h"
 #include "link/supervisor.h"
@@ -36,6 +37,7 @@ char	   *gpuvec_engine_program = NULL;
 bool		gpuvec_verify = false;
 int			gpuvec_method_choice = GPUVEC_METHOD_AUTO;
 bool		gpuvec_autoprewarm = true;
+int			gpuvec_vector_storage = GPUVEC_FLOAT32;
 
 static const struct config_enum_entry engine_options[] = {
 	{"auto", GPUVEC_ENGINE_AUTO, false},
@@ -59,6 +61,12 @@ static const struct config_enum_entry method_options[] = {
 	{"auto", GPUVEC_METHOD_AUTO, false},
 	{"bitset", GPUVEC_METHOD_BITSET, false},
 	{"inverted", GPUVEC_METHOD_INVERTED, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry storage_options[] = {
+	{"float32", GPUVEC_FLOAT32, false},
+	{"float16", GPUVEC_FLOAT16, false},
 	{NULL, 0, false}
 };
 
@@ -152,6 +160,11 @@ _PG_init(void)
 							 &gpuvec_autoprewarm, true,
 							 process_shared_preload_libraries_in_progress ? PGC_POSTMASTER : PGC_SIGHUP,
 							 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("gpuvec.vector_storage",
+							 "Selects how the engine stores the vectors of embedding tables.",
+							 "\"float16\" halves memory and rounds elements to 11 bits; vectors of type halfvec are always stored so.",
+							 &gpuvec_vector_storage, GPUVEC_FLOAT32, storage_options,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
 
 #ifdef GPUVEC_TEST_HOOKS
 	DefineCustomEnumVariable("gpuvec.freshness",

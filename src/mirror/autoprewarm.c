@@ -194,7 +194,7 @@ take_residents(const GpuvecReply *reply, Resident *residents)
 		gpuvec_mirror_info info;
 
 		memcpy(&info, reply->data + at, sizeof(info));
-		if (info.state != GPUVEC_READY || info.key.private_id != 0)
+		if (info.state != GPUVEC_READY || info.key.private_id != 0 || info.key.key_attnum != 0)
 			continue;
 		resident->entry.database = info.key.database;
 		resident->entry.relation = info.key.relation;

@@ -34,6 +34,7 @@
 #include "miscadmin.h"
 #include "storage/predicate.h"
 #include "utils/datum.h"
+#include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
@@ -64,14 +65,21 @@ missing_hash(Relation rel, AttrNumber attnum)
 	TupleDesc	desc = RelationGetDescr(rel);
 	Form_pg_attribute att = TupleDescAttr(desc, attnum - 1);
 	struct varlena *value;
+	Datum		missing;
 	uint64		hash;
 
 	if (!att->atthasmissing || desc->constr == NULL || desc->constr->missing == NULL ||
 		!desc->constr->missing[attnum - 1].am_present)
 		return 0;
-	value = PG_DETOAST_DATUM(desc->constr->missing[attnum - 1].am_value);
-	hash = hash_bytes_extended((const unsigned char *) VARDATA_ANY(value),
-							   VARSIZE_ANY_EXHDR(value), 0);
+	missing = desc->constr->missing[attnum - 1].am_value;
+	if (att->attbyval)
+		hash = hash_bytes_extended((const unsigned char *) &missing, sizeof(missing), 0);
+	else
+	{
+		value = PG_DETOAST_DATUM(missing);
+		hash = hash_bytes_extended((const unsigned char *) VARDATA_ANY(value),
+								   VARSIZE_ANY_EXHDR(value), 0);
+	}
 	return hash == 0 ? 1 : hash;
 }
 
@@ -249,6 +257,24 @@ MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target)
 		target->key.index = RelationGetRelid(index);
 		target->key.missing = form_hash(rel, index);
 	}
+}
+
+/* Describe an embedding table: columns of keys and vectors, whose types were checked */
+void
+MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNumber attnum,
+						MirrorTarget *target)
+{
+	MirrorDescribe(rel, attnum, target);
+	if (target->mode == MIRROR_SHARED)
+		target->mode = choose_mode(rel, key_attnum);
+	target->key_attnum = key_attnum;
+	target->key.key_attnum = key_attnum;
+	target->key.key_type = TupleDescAttr(RelationGetDescr(rel), key_attnum - 1)->atttypid;
+	target->key.key_missing = missing_hash(rel, key_attnum);
+	target->key_type = getBaseType(target->key.key_type);
+	target->vector_type = MirrorVectorTypeOf(target->key.type);
+	target->key.storage = target->vector_type == MIRROR_HALFVEC ? GPUVEC_FLOAT16 :
+		gpuvec_vector_storage;
 }
 
 /* Make room for n more hits of a query */
@@ -625,8 +651,8 @@ known_mirror(const MirrorTarget *target)
 }
 
 /* Remember what an answer told */
-static void
-remember(const MirrorTarget *target, const gpuvec_state *state)
+void
+MirrorRemember(const MirrorTarget *target, const gpuvec_state *state)
 {
 	Known	   *known = known_place(target);
 
@@ -639,8 +665,8 @@ remember(const MirrorTarget *target, const gpuvec_state *state)
 }
 
 /* A refresh number that is known for this mirror, or 0 */
-static uint64
-known_refresh(const MirrorTarget *target)
+uint64
+MirrorKnownRefresh(const MirrorTarget *target)
 {
 	Known	   *known = known_mirror(target);
 
@@ -652,8 +678,8 @@ known_refresh(const MirrorTarget *target)
  * current one, or, if the WAL since then has no change of the relation, the one that
  * is known.
  */
-static XLogRecPtr
-position_needed(MirrorTarget *target)
+XLogRecPtr
+MirrorPositionNeeded(MirrorTarget *target)
 {
 	Known	   *known = known_mirror(target);
 	XLogRecPtr	position = MirrorPosition();
@@ -667,6 +693,17 @@ position_needed(MirrorTarget *target)
 		known->until = position;
 	}
 	return known->state.checked;
+}
+
+/* Report that the mirror does not stay for as long as one request takes */
+void
+MirrorReportEvicted(MirrorTarget *target)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+			 errmsg("the mirror of relation \"%s\" is evicted before it can be searched",
+					RelationGetRelationName(target->rel)),
+			 errhint("Increase gpuvec.device_memory.")));
 }
 
 /*
@@ -687,7 +724,7 @@ ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
 			return false;
 		if (gpuvec_fresh(state, need))
 		{
-			remember(target, state);
+			MirrorRemember(target, state);
 			return true;
 		}
 		pfree(answer->reply.data);
@@ -700,11 +737,7 @@ ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
 							   attempt == 0 ? state : NULL, &after))
 			return false;
 	}
-	ereport(ERROR,
-			(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-			 errmsg("the mirror of relation \"%s\" is evicted before it can be searched",
-					RelationGetRelationName(target->rel)),
-			 errhint("Increase gpuvec.device_memory.")));
+	MirrorReportEvicted(target);
 	return false;
 }
 
@@ -757,7 +790,7 @@ take_map(MirrorTarget *target, MirrorSearch *search, MirrorVisibility *visibilit
 		return true;
 	if (rows < MAP_ASK_ROWS)
 	{
-		uint64		refresh = known_refresh(target);
+		uint64		refresh = MirrorKnownRefresh(target);
 
 		GPUVEC_INJECTION("search-before-map");
 		if (refresh != 0)
@@ -806,13 +839,13 @@ how_fresh(MirrorTarget *target, const MirrorSearch *search, gpuvec_freshness *ne
 	/* a feed does not tell of what the visibility map has to be trusted for */
 	if (search->roots && target->fed)
 		FeedRead(target->index, target->build, need);
-	need->position = need->feed ? MirrorPosition() : position_needed(target);
+	need->position = need->feed ? MirrorPosition() : MirrorPositionNeeded(target);
 	if (known == NULL || known->generation != GpuvecLinkGeneration() ||
 		gpuvec_fresh(&known->state, need))
 		return true;
 	if (!MirrorEnsure(target, search->snapshot, need, &known->state, &state))
 		return false;
-	remember(target, &state);
+	MirrorRemember(target, &state);
 	return true;
 }
 
@@ -862,8 +895,8 @@ reset_queries(MirrorSearch *search)
 }
 
 /* Report that the engine died twice */
-static void
-report_lost(void)
+void
+MirrorReportLost(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_CONNECTION_FAILURE),
@@ -889,7 +922,7 @@ MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason)
 			return true;
 		GpuvecLinkClose();
 	}
-	report_lost();
+	MirrorReportLost();
 	return false;
 }
 
@@ -912,6 +945,6 @@ MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows, const char
 		}
 		GpuvecLinkClose();
 	}
-	report_lost();
+	MirrorReportLost();
 	return false;
 }

@@ -50,8 +50,8 @@ PageReaderBegin(const MirrorTarget *target, Snapshot snapshot)
 	PageReader *reader = palloc0(sizeof(PageReader));
 	Relation	rel = target->rel;
 
+	reader->target = target;
 	reader->rel = rel;
-	reader->attnum = target->attnum;
 	reader->rooted = target->key.rooted;
 	reader->snapshot = snapshot;
 	reader->horizon = GpuvecOldestXmin(rel);
@@ -328,10 +328,72 @@ tuple_value(PageReader *reader, HeapTuple tuple)
 
 	if (reader->form)
 		return RowFormValue(reader->form, reader, tuple);
-	datum = heap_getattr(tuple, reader->attnum, RelationGetDescr(reader->rel), &isnull);
+	datum = heap_getattr(tuple, reader->target->attnum, RelationGetDescr(reader->rel), &isnull);
 	if (isnull)
 		return NULL;
 	return PageReaderPlain(reader, (struct varlena *) DatumGetPointer(datum), &tuple->t_self);
+}
+
+/* Append one row of an embedding table */
+static void
+append_vector(PageReader *reader, StringInfo out, OffsetNumber line, int64 key,
+			  struct varlena *value)
+{
+	gpuvec_storage storage = (gpuvec_storage) reader->target->key.storage;
+	gpuvec_vector_row row = {.line = line,.key = key};
+	MirrorVector vector;
+	uint32		bytes;
+	char	   *to;
+
+	MirrorDecodeVector(value, reader->target->vector_type, &vector);
+	row.kind = vector.kind;
+	row.width = vector.width;
+	bytes = gpuvec_vector_row_bytes(row.width, storage);
+	enlargeStringInfo(out, bytes);
+	memcpy(out->data + out->len, &row, sizeof(row));
+	to = out->data + out->len + sizeof(row);
+	if (storage == GPUVEC_FLOAT16)
+	{
+		memset(to + bytes - sizeof(row) - Min(bytes - sizeof(row), 4), 0, Min(bytes - sizeof(row), 4));
+		for (uint32 i = 0; i < row.width; i++)
+		{
+			uint16		half = gpuvec_float_to_half(vector.elements[i]);
+
+			memcpy(to + i * sizeof(half), &half, sizeof(half));
+		}
+	}
+	else if (row.width > 0)
+		memcpy(to, vector.elements, row.width * sizeof(float));
+	out->len += bytes;
+}
+
+/*
+ * Append one tuple under a line for the engine, unless it may be left out: it has no
+ * value (or no key), or lost it.
+ */
+static bool
+append_tuple(PageReader *reader, StringInfo out, HeapTuple tuple, uint16 engine_line)
+{
+	const MirrorTarget *target = reader->target;
+	Datum		key = 0;
+	bool		isnull;
+	struct varlena *value;
+
+	if (target->key_attnum != InvalidAttrNumber)
+	{
+		key = heap_getattr(tuple, target->key_attnum, RelationGetDescr(reader->rel), &isnull);
+		if (isnull)
+			return false;
+	}
+	value = tuple_value(reader, tuple);
+	if (value == NULL)
+		return false;
+	if (target->key_attnum != InvalidAttrNumber)
+		append_vector(reader, out, ItemPointerGetOffsetNumber(&tuple->t_self),
+					  MirrorKey(key, target->key_type), value);
+	else
+		append_row(out, engine_line, value);
+	return true;
 }
 
 void
@@ -353,16 +415,11 @@ PageReaderRead(PageReader *reader, BlockNumber block, StringInfo out)
 		uint16		engine_line;
 		OffsetNumber offset = row_at(reader, line, &engine_line);
 		HeapTupleData tuple;
-		struct varlena *value;
 
 		if (!OffsetNumberIsValid(offset))
 			continue;
 		tuple_at(reader, reader->page, block, offset, &tuple);
-		value = tuple_value(reader, &tuple);
-		if (value == NULL)
-			continue;
-		append_row(out, engine_line, value);
-		head.nrows++;
+		head.nrows += append_tuple(reader, out, &tuple, engine_line);
 	}
 	head.bytes = out->len - start - sizeof(head);
 	memcpy(out->data + start, &head, sizeof(head));

@@ -100,12 +100,12 @@ MirrorVisibilityMapPages(MirrorVisibility *visibility)
  * the page still was all-visible, and the check that follows sees the change.
  */
 void
-MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh)
+MirrorVisibilityCopyMap(MirrorVisibility *visibility, uint64 refresh)
 {
 	Relation	rel = visibility->target->rel;
 	BlockNumber pages = MirrorVisibilityMapPages(visibility);
 
-	if (pages == 0 || gpuvec_verify)
+	if (pages == 0)
 		return;
 	visibility->map = MemoryContextAllocHuge(CurrentMemoryContext, (Size) pages * MAP_PAGE_BYTES);
 	for (BlockNumber page = 0; page < pages; page++)
@@ -119,6 +119,22 @@ MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh)
 	}
 	visibility->map_pages = pages;
 	visibility->refresh = refresh;
+}
+
+/* The same, unless every row is to be fetched and verified */
+void
+MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh)
+{
+	if (!gpuvec_verify)
+		MirrorVisibilityCopyMap(visibility, refresh);
+}
+
+/* The map as it was taken: two bits for each page, the lower one says all-visible */
+const uint8 *
+MirrorVisibilityMap(const MirrorVisibility *visibility, Size *bytes)
+{
+	*bytes = (Size) visibility->map_pages * MAP_PAGE_BYTES;
+	return visibility->map;
 }
 
 /* The number that was known when the map was taken; 0: it was not taken */
@@ -206,6 +222,17 @@ fetch_row(MirrorVisibility *visibility, ItemPointer tid)
 		return false;
 	*tid = visibility->slot->tts_tid;
 	return true;
+}
+
+/* Does the snapshot see the row at this tid?  Asks the table. */
+bool
+MirrorRowVisible(MirrorVisibility *visibility, ItemPointer tid)
+{
+	bool		visible = table_tuple_fetch_row_version(visibility->target->rel, tid,
+														visibility->snapshot, visibility->slot);
+
+	ExecClearTuple(visibility->slot);
+	return visible;
 }
 
 /*

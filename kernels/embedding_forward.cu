@@ -340,7 +340,7 @@ pool_kernel(const __grid_constant__ struct emb_pool_params p)
 
 #pragma unroll
 				for (int e = 0; e < E; e++)
-					acc[e] = __fmaf_rn(factor, emb_element<T>(raw[u], e), acc[e]);
+					acc[e] += factor * emb_element<T>(raw[u], e);
 			}
 			else
 			{

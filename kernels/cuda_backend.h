@@ -12,6 +12,7 @@
  * list_planes.cuh	the part that lists have in it
  * emit.cuh		scoring what was counted
  * select.cu	the selection of the best candidates, and sorting
+ * vectors.h	embedding tables
  *
  *-------------------------------------------------------------------------
  */
@@ -21,6 +22,7 @@
 #include <pthread.h>
 #include <cuda_runtime.h>
 
+#include "cuda_memory.h"
 #include "cuda_tuning.h"
 #include "engine/backend.h"
 
@@ -329,12 +331,6 @@ struct cuda_backend
 };
 
 /* backend.cu */
-extern bool cuda_check(struct cuda_backend *b, cudaError_t rc, const char *what,
-					   gpuvec_error *error);
-extern bool cuda_enter(struct cuda_backend *b, gpuvec_error *error);
-extern bool device_alloc(struct cuda_backend *b, void **memory, size_t bytes,
-						 cudaStream_t stream, const char *what, gpuvec_error *error);
-extern void device_free(struct cuda_backend *b, void *memory, cudaStream_t stream);
 extern bool upload(struct cuda_backend *b, struct upload_slot *slot, void *target,
 				   const void *source, size_t bytes, gpuvec_error *error);
 

@@ -40,11 +40,9 @@ gradient_rows(const gpuvec_reading *r)
 	return n;
 }
 
-/* Does the gradient have as many elements as pooling returns?  If not, answer so. */
-static bool
-check_gradient(gpuvec_reading *r)
+bool
+gpuvec_reading_check_gradient(gpuvec_reading *r, uint64_t rows)
 {
-	uint64_t	rows = gradient_rows(r);
 	uint64_t	width = r->q->answer.width;
 
 	if (r->q->head.ngradient == rows * width)
@@ -140,7 +138,7 @@ gpuvec_reading_gradient(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *erro
 
 	if (!ok)
 		gpuvec_fail_memory(error, r->nkeys * sizeof(*shares));
-	else if (check_gradient(r))
+	else if (gpuvec_reading_check_gradient(r, gradient_rows(r)))
 	{
 		uint64_t	n = collect_shares(r, shares);
 		gradients	g = {.r = r,.first = first,.shares = gpuvec_sort_shares(shares, spare, n)};
@@ -199,7 +197,7 @@ find_rows(gpuvec_reading *r)
 bool
 gpuvec_reading_weight_gradients(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error)
 {
-	if (!check_gradient(r))
+	if (!gpuvec_reading_check_gradient(r, gradient_rows(r)))
 		return true;
 	r->part_out = malloc((r->nparts + 1) * sizeof(uint64_t));
 	r->q->body_size = r->nkeys * sizeof(float);

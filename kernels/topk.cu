@@ -1199,7 +1199,7 @@ cuda_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measu
 
 	memset(&s, 0, sizeof(s));
 	s.b = b;
-	s.view = (const struct cuda_view *) view->device;
+	s.view = (struct cuda_view *) view->device;
 	s.measure = measure;
 	s.method = method;
 	s.error = error;

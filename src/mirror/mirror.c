@@ -535,7 +535,7 @@ take_hits(MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
 			break;
 		}
 		query->after_score = hit.score;
-		query->after_tid = gpuvec_hit_tid(hit.place);
+		query->after_tid = mirror_behind(hit.place);
 		query->looked++;
 		if (search->roots)
 		{

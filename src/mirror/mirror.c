@@ -63,24 +63,38 @@ missing_hash(Relation rel, AttrNumber attnum)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	Form_pg_attribute att = TupleDescAttr(desc, attnum - 1);
-	struct varlena *value;
+	Datum		datum;
 	uint64		hash;
 
 	if (!att->atthasmissing || desc->constr == NULL || desc->constr->missing == NULL ||
 		!desc->constr->missing[attnum - 1].am_present)
 		return 0;
-	value = PG_DETOAST_DATUM(desc->constr->missing[attnum - 1].am_value);
-	hash = hash_bytes_extended((const unsigned char *) VARDATA_ANY(value),
-							   VARSIZE_ANY_EXHDR(value), 0);
+	datum = desc->constr->missing[attnum - 1].am_value;
+	if (att->attbyval)
+		hash = hash_bytes_extended((const unsigned char *) &datum, sizeof(datum), 0);
+	else if (att->attlen == -1)
+	{
+		struct varlena *value = PG_DETOAST_DATUM(datum);
+
+		hash = hash_bytes_extended((const unsigned char *) VARDATA_ANY(value),
+								   VARSIZE_ANY_EXHDR(value), 0);
+	}
+	else
+		hash = hash_bytes_extended((const unsigned char *) DatumGetPointer(datum),
+								   datumGetSize(datum, false, att->attlen), 0);
 	return hash == 0 ? 1 : hash;
 }
 
-/* Hash of what an index with an expression or predicate makes of rows */
+/*
+ * Hash of what an index with an expression or predicate makes of rows.  Its functions may
+ * have been replaced, and what they make is new when the index was built anew: then it has
+ * another file.
+ */
 static uint64
 form_hash(Relation rel, Relation index)
 {
 	static const AttrNumber columns[] = {Anum_pg_index_indexprs, Anum_pg_index_indpred};
-	uint64		hash = 1;
+	uint64		hash = hash_combine64(1, GpuvecRelFile(index));
 
 	for (int i = 0; i < RelationGetNumberOfAttributes(rel); i++)
 		hash = hash_combine64(hash, missing_hash(rel, i + 1));
@@ -521,7 +535,7 @@ take_hits(MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
 			break;
 		}
 		query->after_score = hit.score;
-		query->after_tid = gpuvec_hit_tid(hit.place);
+		query->after_tid = mirror_behind(hit.place);
 		query->looked++;
 		if (search->roots)
 		{

@@ -445,25 +445,67 @@ middle_len(const gpuvec_view *view, uint2 block, int kind)
 	return segment->len[first + (last - first) / 2];
 }
 
-/* Put a view's blocks of one kind in the order of their lengths */
-static void
+/* A block and what it is sorted by, then by its place */
+struct block_order
+{
+	uint32_t	len;
+	uint2		block;
+
+	bool operator<(const struct block_order &other) const
+	{
+		if (len != other.len)
+			return len < other.len;
+		return block.x != other.block.x ? block.x < other.block.x : block.y < other.block.y;
+	}
+};
+
+/*
+ * Put a view's blocks of one kind in the order of their lengths.  False: out of memory.
+ */
+static bool
 order_blocks(const gpuvec_view *view, struct cuda_view *mine, int kind, uint2 *blocks)
 {
-	std::sort(blocks, blocks + mine->nblocks[kind], [=] (uint2 a, uint2 b)
-			  {
-				  uint32_t	a_len = middle_len(view, a, kind);
-				  uint32_t	b_len = middle_len(view, b, kind);
+	uint32_t	n = mine->nblocks[kind];
+	struct block_order *order = (struct block_order *) malloc(n * sizeof(*order) + 1);
 
-				  if (a_len != b_len)
-					  return a_len < b_len;
-				  return a.x != b.x ? a.x < b.x : a.y < b.y;
-			  });
-	for (uint32_t i = 0; i < mine->nblocks[kind]; i++)
-		mine->block_len[kind][i] = middle_len(view, blocks[i], kind);
+	if (order == NULL)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		order[i] = {middle_len(view, blocks[i], kind), blocks[i]};
+	std::sort(order, order + n);
+	for (uint32_t i = 0; i < n; i++)
+	{
+		blocks[i] = order[i].block;
+		mine->block_len[kind][i] = order[i].len;
+	}
+	free(order);
+	return true;
 }
 
-/* Fill in what the host keeps of a view; head is what goes to the device */
-static void
+void
+cuda_view_classes(struct cuda_view *view)
+{
+	pthread_mutex_lock(&view->mutex);
+	if (!view->classified)
+	{
+		for (uint32_t s = 0; s < view->nsegments; s++)
+			for (uint32_t t = 0; t < view->segment_tiles[s]; t++)
+				view->tiles_before[tile_class(s, t) + 1]++;
+		for (uint32_t c = 0; c < TILE_CLASSES; c++)
+		{
+			view->largest_class = std::max(view->largest_class, view->tiles_before[c + 1]);
+			view->tiles_before[c + 1] += view->tiles_before[c];
+		}
+		view->classified = true;
+	}
+	pthread_mutex_unlock(&view->mutex);
+}
+
+/*
+ * Fill in what the host keeps of a view; head is what goes to the device.  False: out of
+ * memory.
+ */
+static bool
 fill_view(const gpuvec_view *view, struct cuda_view *mine, char *head,
 		  const struct view_layout *at)
 {
@@ -493,8 +535,7 @@ fill_view(const gpuvec_view *view, struct cuda_view *mine, char *head,
 			else if (lists->nslots > 0)
 				mine->plain = false;
 		}
-		for (uint32_t t = 0; t < segment->desc.ntiles; t++)
-			mine->tiles_before[tile_class(s, t) + 1]++;
+		mine->segment_tiles[s] = segment->desc.ntiles;
 		mine->ntiles += segment->desc.ntiles;
 		mine->maxid = std::max(mine->maxid, segment->maxid);
 		mine->maxlen = std::max(mine->maxlen, entry->segment->maxlen);
@@ -504,12 +545,9 @@ fill_view(const gpuvec_view *view, struct cuda_view *mine, char *head,
 	mine->nplain = mine->ngroups;
 	add_groups(mine, segments, view->nentries, true, groups);
 	for (int kind = 0; kind < 2; kind++)
-		order_blocks(view, mine, kind, (uint2 *) (head + at->blocks[kind]));
-	for (uint32_t c = 0; c < TILE_CLASSES; c++)
-	{
-		mine->largest_class = std::max(mine->largest_class, mine->tiles_before[c + 1]);
-		mine->tiles_before[c + 1] += mine->tiles_before[c];
-	}
+		if (!order_blocks(view, mine, kind, (uint2 *) (head + at->blocks[kind])))
+			return false;
+	return true;
 }
 
 /* Free what the host keeps of a view */
@@ -518,6 +556,8 @@ free_view(struct cuda_view *mine)
 {
 	if (mine != NULL)
 	{
+		pthread_mutex_destroy(&mine->mutex);
+		free(mine->segment_tiles);
 		free(mine->block_len[0]);
 		free(mine->block_len[1]);
 	}
@@ -533,17 +573,21 @@ cuda_adopt_view(gpuvec_backend *backend, gpuvec_view *view, gpuvec_error *error)
 	char	   *head = (char *) calloc(1, at.bytes + 1);
 	bool		ok = mine != NULL && head != NULL;
 
+	if (mine != NULL)
+		pthread_mutex_init(&mine->mutex, NULL);
 	if (ok)
 	{
+		mine->segment_tiles = (uint32_t *) calloc(view->nentries + 1, sizeof(uint32_t));
 		mine->block_len[0] = (uint32_t *) malloc(at.blocks[1] - at.blocks[0] + 1);
 		mine->block_len[1] = (uint32_t *) malloc(at.bytes - at.blocks[1] + 1);
-		ok = mine->block_len[0] != NULL && mine->block_len[1] != NULL;
+		ok = mine->segment_tiles != NULL && mine->block_len[0] != NULL &&
+			mine->block_len[1] != NULL;
 	}
+	ok = ok && fill_view(view, mine, head, &at);
 	if (!ok)
 		gpuvec_fail_memory(error, sizeof(*mine) + at.bytes);
 	else
 	{
-		fill_view(view, mine, head, &at);
 		ok = place(b, &mine->memory, at.bytes, head, at.bytes, 0, NULL, 0, "a view", error);
 	}
 	free(head);

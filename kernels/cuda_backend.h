@@ -35,7 +35,7 @@ struct __align__(16) row_key
 	uint64_t	lo;
 };
 
-#define KEY_COMMON_BITS		21
+#define KEY_COMMON_BITS		20
 #define KEY_COMMON_MASK		((UINT64_C(1) << KEY_COMMON_BITS) - 1)
 
 /* The part of row_key.lo that the row itself determines */
@@ -156,9 +156,17 @@ struct cuda_view
 	uint32_t	ntiles;
 	uint32_t	maxid;			/* largest id of all rows */
 	uint32_t	maxlen;			/* ids of the longest row */
+	uint32_t   *segment_tiles;	/* tiles of each segment (host memory) */
+
+	/* for scans by rounds, counted when the first one needs it (cuda_view_classes) */
+	pthread_mutex_t mutex;		/* guards the counting */
+	bool		classified;
 	uint32_t	largest_class;	/* tiles in the largest class */
 	uint32_t	tiles_before[TILE_CLASSES + 1]; /* tiles in classes below c */
 };
+
+/* Count the tiles of each class of a view, if that was not done yet (backend.cu) */
+extern void cuda_view_classes(struct cuda_view *view);
 
 /* What a row must fulfil to rank for a query */
 struct __align__(16) query_limits

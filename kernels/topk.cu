@@ -91,7 +91,7 @@ struct work_query
 struct search
 {
 	struct cuda_backend *b;
-	const struct cuda_view *view;
+	struct cuda_view *view;
 	gpuvec_measure measure;
 	gpuvec_method method;
 	struct work_query *work;
@@ -530,6 +530,16 @@ reset_counters(struct search *s, struct chunk *c)
 					  "search on the GPU", s->error);
 }
 
+/* The tiles in some classes; the view of a search is counted only if need be */
+static uint32_t
+class_tiles(const struct search *s, uint32_t class_lo, uint32_t class_hi)
+{
+	if (class_lo == 0 && class_hi == TILE_CLASSES)
+		return s->view->ntiles;
+	cuda_view_classes(s->view);
+	return s->view->tiles_before[class_hi] - s->view->tiles_before[class_lo];
+}
+
 /*
  * Cut a scan into items.  An item takes long enough for the making of its table
  * to be small beside it, yet there are enough items for all blocks.
@@ -539,7 +549,7 @@ cut_items(const struct search *s, const struct chunk *c, struct scan_params *p)
 {
 	const struct cuda_view *view = s->view;
 	const struct gpuvec_cuda_tuning *t = &s->b->tuning;
-	uint32_t	tiles = view->tiles_before[p->class_hi] - view->tiles_before[p->class_lo];
+	uint32_t	tiles = class_tiles(s, p->class_lo, p->class_hi);
 	double		per_group = 32.0 * std::max(tiles, 1u) / view->ntiles;
 	double		groups = (t->item_tiles ? t->item_tiles : ITEM_TILES) / per_group;
 	double		most = (double) p->ngroups * p->nbatches / (4.0 * c->blocks);
@@ -783,11 +793,14 @@ finish_chunk(struct search *s, const struct chunk *c)
 
 /* The largest class_hi for which classes below it have at most this many tiles */
 static uint32_t
-classes_within(const struct cuda_view *view, uint64_t tiles)
+classes_within(struct cuda_view *view, uint64_t tiles)
 {
 	uint32_t	lo = 0;
 	uint32_t	hi = TILE_CLASSES;
 
+	if (tiles >= view->ntiles)
+		return hi;
+	cuda_view_classes(view);
 	while (lo < hi)
 	{
 		uint32_t	middle = (lo + hi + 1) / 2;
@@ -1060,6 +1073,7 @@ run_overflowed(struct search *s)
 											   (uint64_t) CANDIDATES_PER_K * c.kmax));
 		if (b->tuning.retry_candidates)
 			capacity = b->tuning.retry_candidates;
+		cuda_view_classes(s->view);
 		capacity = std::max(capacity, (uint64_t) s->view->largest_class * 32);
 		c.capacity = fit_capacity(s, capacity);
 		if (!run_watched(s, &c))
@@ -1185,7 +1199,7 @@ cuda_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measu
 
 	memset(&s, 0, sizeof(s));
 	s.b = b;
-	s.view = (const struct cuda_view *) view->device;
+	s.view = (struct cuda_view *) view->device;
 	s.measure = measure;
 	s.method = method;
 	s.error = error;

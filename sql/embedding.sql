@@ -194,3 +194,4 @@ SELECT count(*) FROM bags WHERE gpuvec_pool('random', 'id', 'embedding', keys) I
 SELECT count(*) FROM gpuvec_gather('random', 'id', 'embedding', (SELECT array_agg(key) FROM bags, unnest(keys) key)) g LEFT JOIN random r ON r.id = g.key
 WHERE g.embedding IS DISTINCT FROM r.embedding OR g.found <> (r.id IS NOT NULL);
 DROP TABLE items, small, domains, odd, nothing, live, parted, random, bags, temporary, unlogged CASCADE;
+DROP FUNCTION pool_sql, same;

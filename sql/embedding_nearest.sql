@@ -67,3 +67,4 @@ CREATE TABLE parted2 PARTITION OF parted FOR VALUES FROM (0) TO (MAXVALUE);
 INSERT INTO parted SELECT * FROM vectors;
 SELECT compare(:'queries', 30, '{cosine,l2}', 'parted');
 DROP TABLE items, nothing, vectors, parted CASCADE;
+DROP FUNCTION score;

@@ -89,3 +89,4 @@ SELECT train(1) > 50 AS before, train(300) < 0.001 AS after;
 SELECT id, array_agg(round(x::numeric, 1) ORDER BY o) FROM items, unnest(embedding) WITH ORDINALITY u (x, o) GROUP BY id ORDER BY id;
 DROP TABLE items, state, samples, no_key CASCADE;
 DROP SCHEMA "Odd ""Names" CASCADE;
+DROP FUNCTION train;

@@ -22,11 +22,16 @@ CREATE FUNCTION idset_send(idset) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION idset_send(idset) IS 'binary output of idset';
 
+CREATE FUNCTION idset_typanalyze(internal) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_typanalyze(internal) IS 'statistics of idset columns';
+
 -- Aligned like every varlena with a four-byte header, which PostgreSQL reads as
 -- an int4; short values have a one-byte header and take no padding.  External:
 -- ids do not compress well, and a search detoasts many values.
 CREATE TYPE idset (
 	INPUT = idset_in, OUTPUT = idset_out, RECEIVE = idset_recv, SEND = idset_send,
+	ANALYZE = idset_typanalyze,
 	INTERNALLENGTH = VARIABLE, ALIGNMENT = int4, STORAGE = external
 );
 COMMENT ON TYPE idset IS 'a set of ids 0 to 65535';
@@ -178,21 +183,37 @@ CREATE FUNCTION idset_contained(idset, idset) RETURNS bool
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_contained(idset, idset) IS 'implementation of <@ operator';
 
+CREATE FUNCTION idset_overlapsel(internal, oid, internal, int4) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_overlapsel(internal, oid, internal, int4) IS 'restriction selectivity of &&';
+
+CREATE FUNCTION idset_containsel(internal, oid, internal, int4) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_containsel(internal, oid, internal, int4) IS 'restriction selectivity of @>';
+
+CREATE FUNCTION idset_containedsel(internal, oid, internal, int4) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_containedsel(internal, oid, internal, int4) IS 'restriction selectivity of <@';
+
+CREATE FUNCTION idset_thresholdsel(internal, oid, internal, int4) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_thresholdsel(internal, oid, internal, int4) IS 'restriction selectivity of <<->>';
+
 CREATE OPERATOR && (
 	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_overlaps,
-	COMMUTATOR = &&, RESTRICT = contsel, JOIN = contjoinsel
+	COMMUTATOR = &&, RESTRICT = idset_overlapsel, JOIN = contjoinsel
 );
 COMMENT ON OPERATOR && (idset, idset) IS 'have a common id';
 
 CREATE OPERATOR @> (
 	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_contains,
-	COMMUTATOR = <@, RESTRICT = contsel, JOIN = contjoinsel
+	COMMUTATOR = <@, RESTRICT = idset_containsel, JOIN = contjoinsel
 );
 COMMENT ON OPERATOR @> (idset, idset) IS 'contains';
 
 CREATE OPERATOR <@ (
 	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_contained,
-	COMMUTATOR = @>, RESTRICT = contsel, JOIN = contjoinsel
+	COMMUTATOR = @>, RESTRICT = idset_containedsel, JOIN = contjoinsel
 );
 COMMENT ON OPERATOR <@ (idset, idset) IS 'is contained in';
 
@@ -249,13 +270,13 @@ COMMENT ON OPERATOR - (idset, int8) IS 'remove an id';
 
 CREATE OPERATOR @> (
 	LEFTARG = idset, RIGHTARG = int8, FUNCTION = idset_contains_id,
-	COMMUTATOR = <@, RESTRICT = contsel, JOIN = contjoinsel
+	COMMUTATOR = <@, RESTRICT = idset_containsel, JOIN = contjoinsel
 );
 COMMENT ON OPERATOR @> (idset, int8) IS 'contains the id';
 
 CREATE OPERATOR <@ (
 	LEFTARG = int8, RIGHTARG = idset, FUNCTION = idset_id_contained,
-	COMMUTATOR = @>, RESTRICT = contsel, JOIN = contjoinsel
+	COMMUTATOR = @>, RESTRICT = idset_containedsel, JOIN = contjoinsel
 );
 COMMENT ON OPERATOR <@ (int8, idset) IS 'is an id of';
 
@@ -400,6 +421,29 @@ CREATE OPERATOR <~> (
 );
 COMMENT ON OPERATOR <~> (idset, idset) IS 'number of ids that only one of the sets has';
 
+-- threshold search
+
+CREATE TYPE idset_threshold AS (query idset, min_score float8, measure text);
+COMMENT ON TYPE idset_threshold IS 'a query, the least score, and the measure (null: braun_blanquet)';
+COMMENT ON COLUMN idset_threshold.query IS 'the set to compare with';
+COMMENT ON COLUMN idset_threshold.min_score IS 'the least score';
+COMMENT ON COLUMN idset_threshold.measure IS 'name of the measure; null: braun_blanquet';
+
+CREATE FUNCTION idset_threshold(query idset, min_score float8, measure text DEFAULT 'braun_blanquet')
+	RETURNS idset_threshold
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION idset_threshold(idset, float8, text) IS 'the right side of the operator <<->>';
+
+CREATE FUNCTION idset_reaches_threshold(idset, idset_threshold) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idset_reaches_threshold(idset, idset_threshold) IS 'implementation of <<->> operator';
+
+CREATE OPERATOR <<->> (
+	LEFTARG = idset, RIGHTARG = idset_threshold, FUNCTION = idset_reaches_threshold,
+	RESTRICT = idset_thresholdsel, JOIN = contjoinsel
+);
+COMMENT ON OPERATOR <<->> (idset, idset_threshold) IS 'has at least the score with the query';
+
 -- index access method
 
 CREATE FUNCTION gpuvec_handler(internal) RETURNS index_am_handler
@@ -417,7 +461,9 @@ CREATE OPERATOR CLASS idset_ops DEFAULT FOR TYPE idset USING gpuvec AS
 	OPERATOR 5 <~> (idset, idset) FOR ORDER BY float_ops,
 	OPERATOR 6 && (idset, idset),
 	OPERATOR 7 @> (idset, idset),
-	OPERATOR 8 = (idset, idset);
+	OPERATOR 8 = (idset, idset),
+	OPERATOR 9 <@ (idset, idset),
+	OPERATOR 10 <<->> (idset, idset_threshold);
 COMMENT ON OPERATOR CLASS idset_ops USING gpuvec IS 'distances of sets';
 
 -- search functions
@@ -428,42 +474,42 @@ COMMENT ON FUNCTION gpuvec_topk_support(internal) IS 'planner support of the sea
 
 CREATE FUNCTION gpuvec_topk(
 	relation regclass, "column" name, query idset, k int8 DEFAULT 100,
-	measure text DEFAULT 'braun_blanquet', min_score float8 DEFAULT NULL,
+	measure text DEFAULT 'braun_blanquet', min_score float8 DEFAULT NULL, among tid[] DEFAULT NULL,
 	OUT rank int4, OUT source regclass, OUT tid tid, OUT score float8, OUT common int4)
 	RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 100
 	SUPPORT gpuvec_topk_support;
-COMMENT ON FUNCTION gpuvec_topk(regclass, name, idset, int8, text, float8)
+COMMENT ON FUNCTION gpuvec_topk(regclass, name, idset, int8, text, float8, tid[])
 	IS 'the k rows of a table whose sets are most similar to the query';
 
 CREATE FUNCTION gpuvec_topk_batch(
 	relation regclass, "column" name, queries idset[], k int8 DEFAULT 100,
-	measure text DEFAULT 'braun_blanquet', min_score float8 DEFAULT NULL,
+	measure text DEFAULT 'braun_blanquet', min_score float8 DEFAULT NULL, among tid[] DEFAULT NULL,
 	OUT query int4, OUT rank int4, OUT source regclass, OUT tid tid, OUT score float8, OUT common int4)
 	RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000
 	SUPPORT gpuvec_topk_support;
-COMMENT ON FUNCTION gpuvec_topk_batch(regclass, name, idset[], int8, text, float8)
+COMMENT ON FUNCTION gpuvec_topk_batch(regclass, name, idset[], int8, text, float8, tid[])
 	IS 'the k most similar rows for each query of an array';
 
 CREATE FUNCTION gpuvec_topk_rows(
 	base anyelement, "column" name, query idset, k int8 DEFAULT 100,
-	measure text DEFAULT 'braun_blanquet', min_score float8 DEFAULT NULL,
+	measure text DEFAULT 'braun_blanquet', min_score float8 DEFAULT NULL, among tid[] DEFAULT NULL,
 	OUT rank int4, OUT item anyelement, OUT score float8, OUT common int4)
 	RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 100
 	SUPPORT gpuvec_topk_support;
-COMMENT ON FUNCTION gpuvec_topk_rows(anyelement, name, idset, int8, text, float8)
+COMMENT ON FUNCTION gpuvec_topk_rows(anyelement, name, idset, int8, text, float8, tid[])
 	IS 'the k most similar rows of the table whose row type the first argument has, as whole rows';
 
 CREATE FUNCTION gpuvec_topk_batch_rows(
 	base anyelement, "column" name, queries idset[], k int8 DEFAULT 100,
-	measure text DEFAULT 'braun_blanquet', min_score float8 DEFAULT NULL,
+	measure text DEFAULT 'braun_blanquet', min_score float8 DEFAULT NULL, among tid[] DEFAULT NULL,
 	OUT query int4, OUT rank int4, OUT item anyelement, OUT score float8, OUT common int4)
 	RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000
 	SUPPORT gpuvec_topk_support;
-COMMENT ON FUNCTION gpuvec_topk_batch_rows(anyelement, name, idset[], int8, text, float8)
+COMMENT ON FUNCTION gpuvec_topk_batch_rows(anyelement, name, idset[], int8, text, float8, tid[])
 	IS 'the k most similar rows for each query of an array, as whole rows';
 
 -- embedding tables
@@ -653,7 +699,7 @@ COMMENT ON FUNCTION gpuvec_evict(regclass, name)
 	IS 'drop the engine''s copy of a column, or of all columns of a table; returns the number of copies';
 
 CREATE FUNCTION gpuvec_stat_mirrors(
-	OUT database oid, OUT relation oid, OUT attnum int2, OUT key_attnum int2, OUT private bool, OUT state text,
+	OUT database oid, OUT relation oid, OUT attnum int2, OUT key_attnum int2, OUT index oid, OUT private bool, OUT state text,
 	OUT pages_done int8, OUT pages_total int8, OUT rows int8, OUT ids int8, OUT segments int4,
 	OUT bytes int8, OUT device_bytes int8, OUT loads int8, OUT refreshes int8, OUT searches int8,
 	OUT checked_lsn pg_lsn, OUT last_use timestamptz)
@@ -676,6 +722,7 @@ CREATE VIEW gpuvec_mirrors AS
 		   ARRAY(SELECT a.attname FROM pg_attribute a
 				 WHERE d.datname = current_database() AND a.attrelid = m.relation AND a.attnum IN (m.attnum, m.key_attnum)
 				 ORDER BY a.attnum = m.attnum) AS columns,
+		   CASE WHEN d.datname = current_database() AND m.index <> 0 THEN m.index::regclass END AS index,
 		   m.private, m.state, m.pages_done, m.pages_total, m.rows, m.ids, m.segments, m.bytes, m.device_bytes,
 		   m.loads, m.refreshes, m.searches, m.checked_lsn, m.last_use
 	FROM gpuvec_stat_mirrors() m LEFT JOIN pg_database d ON d.oid = m.database;

@@ -128,8 +128,6 @@ RESET enable_seqscan;
 CREATE UNIQUE INDEX ON docs USING gpuvec (tokens);
 CREATE INDEX ON docs USING gpuvec (tokens, id);
 CREATE INDEX ON docs USING gpuvec (id);
-CREATE INDEX ON docs USING gpuvec ((tokens | 1));
-CREATE INDEX ON docs USING gpuvec (tokens) WHERE id > 5;
 ALTER TABLE docs ADD EXCLUDE USING gpuvec (tokens WITH =);
 SET client_min_messages = warning;
 DROP SCHEMA index_knn CASCADE;

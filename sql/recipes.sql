@@ -66,6 +66,13 @@ FETCH 2 FROM page;
 FETCH 2 FROM page;
 COMMIT;
 
+-- filtering: the best rows of some
+CREATE TABLE articles (id int PRIMARY KEY, tenant int, tokens idset);
+INSERT INTO articles SELECT i, i % 7, ARRAY[3, i % 5 + 15, i]::int[]::idset FROM generate_series(100, 199) i;
+SELECT a.id, t.score
+FROM gpuvec_topk('articles', 'tokens', '{3,17}', 10, among => ARRAY(SELECT ctid FROM articles WHERE tenant = 5)) t
+JOIN articles a ON a.ctid = t.tid ORDER BY t.rank;
+
 -- all rows that are similar enough
 SELECT d.id, t.score FROM gpuvec_topk('docs', 'tokens', '{3,17}', k => NULL, min_score => 0.6) t JOIN docs d ON d.ctid = t.tid ORDER BY t.rank;
 
@@ -109,4 +116,4 @@ WHERE id IN (SELECT d.id FROM gpuvec_topk('docs', 'tokens', '{3,17}', 2) t JOIN 
 SELECT id, seen FROM docs ORDER BY id;
 -- new versions of rows are found where they are now
 SELECT d.id, t.score, d.seen FROM gpuvec_topk('docs', 'tokens', '{3,17}', 10) t JOIN docs d ON d.ctid = t.tid ORDER BY t.rank;
-DROP TABLE docs, arrays, item_tags, dictionary, items, queries, events;
+DROP TABLE docs, arrays, item_tags, dictionary, items, queries, events, articles;

@@ -14,6 +14,8 @@
 #error "gpuvec requires PostgreSQL 13 or later"
 #endif
 
+#include "access/xlog.h"
+#include "access/xlogreader.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_proc.h"
 #include "miscadmin.h"
@@ -61,6 +63,28 @@
 #define GpuvecRelFile(rel)		((rel)->rd_node.relNode)
 #define GpuvecRelTablespace(rel) ((rel)->rd_node.spcNode)
 #define GpuvecRelFirstFileSubid(rel) ((rel)->rd_firstRelfilenodeSubid)
+#endif
+
+/* What a block reference of a WAL record names; false if there is none of this number */
+#if PG_VERSION_NUM >= 160000
+typedef RelFileLocator GpuvecRelFileId;
+#define GpuvecRelFileEquals(file, rel) RelFileLocatorEquals(file, (rel)->rd_locator)
+#else
+typedef RelFileNode GpuvecRelFileId;
+#define GpuvecRelFileEquals(file, rel) RelFileNodeEquals(file, (rel)->rd_node)
+#endif
+#if PG_VERSION_NUM >= 150000
+#define GpuvecMaxBlockId(reader) XLogRecMaxBlockId(reader)
+#define GpuvecBlockTag(reader, id, file, fork, block) \
+	XLogRecGetBlockTagExtended(reader, id, file, fork, block, NULL)
+#define GpuvecInsertTimeLine() GetWALInsertionTimeLine()
+#define GpuvecFlushedTo() GetFlushRecPtr(NULL)
+#else
+#define GpuvecMaxBlockId(reader) ((reader)->max_block_id)
+#define GpuvecBlockTag(reader, id, file, fork, block) \
+	XLogRecGetBlockTag(reader, id, file, fork, block)
+#define GpuvecInsertTimeLine() ThisTimeLineID
+#define GpuvecFlushedTo() GetFlushRecPtr()
 #endif
 
 #if PG_VERSION_NUM < 150000
@@ -120,6 +144,17 @@ GpuvecRelationSmgr(Relation rel)
 		(void) (context); \
 		ereport(ERROR, __VA_ARGS__); \
 	} while (0)
+#endif
+
+/* Functions of an index see no schemas of the user's */
+#if PG_VERSION_NUM >= 170000
+#define GpuvecRestrictSearchPath() RestrictSearchPath()
+#else
+#define GpuvecRestrictSearchPath() ((void) 0)
+#endif
+
+#ifndef LSN_FORMAT_ARGS
+#define LSN_FORMAT_ARGS(lsn) ((uint32) ((lsn) >> 32)), ((uint32) (lsn))
 #endif
 
 /* Typed allocation */

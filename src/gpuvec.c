@@ -17,6 +17,7 @@
 #include "common/method.h"
 #include "fmgr.h"
 #include "link/supervisor.h"
+#include "mirror/autoprewarm.h"
 #include "miscadmin.h"
 #include "search/search.h"
 #include "utils/guc.h"
@@ -36,6 +37,7 @@ char	   *gpuvec_engine_program = NULL;
 bool		gpuvec_verify = false;
 int			gpuvec_method_choice = GPUVEC_METHOD_AUTO;
 int			gpuvec_vector_storage = GPUVEC_FLOAT32;
+bool		gpuvec_autoprewarm = true;
 
 static const struct config_enum_entry engine_options[] = {
 	{"auto", GPUVEC_ENGINE_AUTO, false},
@@ -43,6 +45,17 @@ static const struct config_enum_entry engine_options[] = {
 	{"cpu", GPUVEC_ENGINE_CPU, false},
 	{NULL, 0, false}
 };
+
+#ifdef GPUVEC_TEST_HOOKS
+int			gpuvec_freshness_choice = GPUVEC_FRESHNESS_AUTO;
+
+static const struct config_enum_entry freshness_options[] = {
+	{"auto", GPUVEC_FRESHNESS_AUTO, false},
+	{"wal", GPUVEC_FRESHNESS_WAL, false},
+	{"sweep", GPUVEC_FRESHNESS_SWEEP, false},
+	{NULL, 0, false}
+};
+#endif
 
 static const struct config_enum_entry method_options[] = {
 	{"auto", GPUVEC_METHOD_AUTO, false},
@@ -145,8 +158,20 @@ _PG_init(void)
 							 "\"float16\" halves memory and rounds elements to 11 bits; vectors of type halfvec are always stored so.",
 							 &gpuvec_vector_storage, GPUVEC_FLOAT32, storage_options,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
+	/* only the server's start looks at it, and a session may not create such a variable */
+	DefineCustomBoolVariable("gpuvec.autoprewarm",
+							 "Loads tables again after a restart.",
+							 "It has no effect unless gpuvec is in shared_preload_libraries.",
+							 &gpuvec_autoprewarm, true,
+							 process_shared_preload_libraries_in_progress ? PGC_POSTMASTER : PGC_SIGHUP,
+							 0, NULL, NULL, NULL);
 
 #ifdef GPUVEC_TEST_HOOKS
+	DefineCustomEnumVariable("gpuvec.freshness",
+							 "How changes of tables are found out.",
+							 NULL,
+							 &gpuvec_freshness_choice, GPUVEC_FRESHNESS_AUTO, freshness_options,
+							 PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 	DefineCustomStringVariable("gpuvec.injection_point",
 							   "Name of the place where this session waits for an advisory lock.",
 							   NULL,
@@ -159,7 +184,11 @@ _PG_init(void)
 	TopKScanInit();
 
 	if (process_shared_preload_libraries_in_progress && !IsBinaryUpgrade)
+	{
 		GpuvecRegisterSupervisor();
+		if (gpuvec_autoprewarm)
+			AutoprewarmRegister();
+	}
 }
 
 #ifdef GPUVEC_TEST_HOOKS

@@ -30,9 +30,20 @@ extern char *gpuvec_engine_program; /* "" = bindir/gpuvec-engine */
 extern bool gpuvec_verify;
 extern int	gpuvec_method_choice;	/* gpuvec_method */
 extern int	gpuvec_vector_storage;	/* gpuvec_storage */
+extern bool gpuvec_autoprewarm;
 
 #ifdef GPUVEC_TEST_HOOKS
 extern char *gpuvec_injection_point;
+
+/* How changes of a table are found out */
+typedef enum GpuvecFreshness
+{
+	GPUVEC_FRESHNESS_AUTO,
+	GPUVEC_FRESHNESS_WAL,		/* by WAL, however long, or fail */
+	GPUVEC_FRESHNESS_SWEEP		/* by the LSNs of all pages */
+} GpuvecFreshness;
+
+extern int	gpuvec_freshness_choice;
 
 /*
  * Places where a test can stop a session.  The session that has set

@@ -32,11 +32,12 @@
 #define GPUVEC_CHUNK_IDS		8
 
 /*
- * A row is named by its heap position: block number << 16 | line pointer
- * number.  Line pointer numbers are below 2^11 for every block size that
- * PostgreSQL supports, and the kernels rely on it.
+ * A row is named by its heap position: block number << 16 | line.  A line is what
+ * the session makes of a line pointer number, which is below 2^11 for every block
+ * size that PostgreSQL supports, and a bit (see mirror.h); the kernels rely on the
+ * limit.
  */
-#define GPUVEC_MAX_LINE			2047
+#define GPUVEC_MAX_LINE			4095
 #define gpuvec_tid(block, line) (((uint64_t) (block) << 16) | (uint16_t) (line))
 #define gpuvec_tid_block(tid)	((uint32_t) ((tid) >> 16))
 #define gpuvec_tid_line(tid)	((uint16_t) ((tid) & 0xFFFF))

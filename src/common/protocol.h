@@ -28,7 +28,7 @@
 #include "nearest.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 4
+#define GPUVEC_PROTOCOL_VERSION 6
 
 /* No frame is longer; senders split pages long before */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -40,12 +40,13 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_STAT,			/* gpuvec_mirror_key -> STATE */
 	GPUVEC_MSG_SEARCH,			/* gpuvec_search ... -> RESULT */
 	GPUVEC_MSG_LOAD_BEGIN,		/* gpuvec_load -> STATE */
-	GPUVEC_MSG_REFRESH_BEGIN,	/* gpuvec_mirror_key -> STATE + uint64 page LSNs, or LOADING: busy */
+	GPUVEC_MSG_REFRESH_BEGIN,	/* gpuvec_refresh -> STATE + uint64 page LSNs, or LOADING: busy */
 	GPUVEC_MSG_PAGES,			/* gpuvec_page ... (no reply) */
 	GPUVEC_MSG_COMMIT,			/* gpuvec_commit -> STATE */
 	GPUVEC_MSG_DROP,			/* gpuvec_drop -> COUNT */
 	GPUVEC_MSG_LIST,			/* nothing -> MIRRORS */
 	GPUVEC_MSG_ENGINE,			/* nothing -> ENGINE_INFO */
+	GPUVEC_MSG_REFRESH,			/* gpuvec_refresh_once, gpuvec_page ... -> STATE */
 	GPUVEC_MSG_EMBED,			/* gpuvec_embed ... -> EMBEDDED */
 	GPUVEC_MSG_NEAREST,			/* gpuvec_nearest_head ... -> EMBEDDED */
 
@@ -98,8 +99,10 @@ typedef struct gpuvec_error_head
 
 /*
  * What a mirror is a mirror of.  Compared as bytes, so callers zero it first.
- * `missing` is a hash of the column's missing-value default (0: none).  A mirror
- * of an embedding table (key_attnum != 0) has a column of keys as well.
+ * `missing` is a hash of the column's missing-value default (0: none).  `rooted`: rows
+ * stand for HOT chains, not for row versions.  `index` is the index whose expression or
+ * predicate says what the rows are, or 0.  A mirror of an embedding table
+ * (key_attnum != 0) has a column of keys as well.
  * `private_id` is 0 for a mirror that all sessions share; otherwise it belongs
  * to the session that made it.
  */
@@ -112,6 +115,8 @@ typedef struct gpuvec_mirror_key
 	uint32_t	type;			/* oid of the column's type */
 	int32_t		attnum;
 	uint64_t	missing;
+	uint32_t	rooted;
+	uint32_t	index;
 	uint64_t	private_id;
 	uint32_t	key_type;		/* oid of the key column's type */
 	int32_t		key_attnum;		/* 0: a mirror of sets */
@@ -133,6 +138,9 @@ typedef enum gpuvec_mirror_state
  * that last read it.  `checked` is the WAL position up to which the mirror is
  * known to hold every change.  Numbers continue across evict and reload for
  * as long as the engine lives, so that a number never comes back.
+ *
+ * `feed` names an index whose insertions are numbered, and `applied` is the number up
+ * to which the mirror has them; 0: none.  Both mean nothing to the engine.
  */
 typedef struct gpuvec_state
 {
@@ -141,6 +149,8 @@ typedef struct gpuvec_state
 	uint64_t	refresh;
 	uint64_t	checked;
 	uint64_t	nrows;
+	uint64_t	feed;
+	uint64_t	applied;
 } gpuvec_state;
 
 /* Begin to load.  Fails (SQLSTATE 55006) if another session is loading it. */
@@ -150,6 +160,14 @@ typedef struct gpuvec_load
 	uint32_t	nblocks;		/* pages expected, for the progress view */
 	uint32_t	padding;
 } gpuvec_load;
+
+/* Begin a refresh */
+typedef struct gpuvec_refresh
+{
+	gpuvec_mirror_key key;
+	uint32_t	lsns;			/* 1: answer with the LSNs of all pages */
+	uint32_t	padding;
+} gpuvec_refresh;
 
 /*
  * One heap page with all its rows; several may follow one another in a frame.
@@ -168,7 +186,7 @@ typedef struct gpuvec_page
 
 typedef struct gpuvec_row
 {
-	uint16_t	line;			/* line pointer number, 1 .. GPUVEC_MAX_LINE */
+	uint16_t	line;			/* 1 .. GPUVEC_MAX_LINE, ascending within a page */
 	uint16_t	padding;
 	uint32_t	len;			/* number of ids that follow */
 } gpuvec_row;
@@ -194,14 +212,29 @@ typedef struct gpuvec_vector_row
 
 /*
  * Publish the pages sent since LOAD_BEGIN or REFRESH_BEGIN in one step.  Pages
- * at or beyond nblocks leave the mirror; `checked` becomes at least position.
+ * at or beyond nblocks leave the mirror; `checked` becomes at least position.  If
+ * `feed` is not 0, it becomes the mirror's, with what was applied of it.
  */
 typedef struct gpuvec_commit
 {
 	uint64_t	position;
+	uint64_t	feed;
+	uint64_t	applied;
 	uint32_t	nblocks;
 	uint32_t	padding;
 } gpuvec_commit;
+
+/*
+ * A whole refresh in one message, with its pages.  It is made only if the mirror still
+ * is what the session knows: the refresh of this number made it.  The answer's state
+ * tells whether it was made.
+ */
+typedef struct gpuvec_refresh_once
+{
+	gpuvec_mirror_key key;
+	uint64_t	known;
+	gpuvec_commit commit;
+} gpuvec_refresh_once;
 
 /*
  * Drop the shared mirrors of a relation (0: of the whole database), or the one
@@ -216,6 +249,22 @@ typedef struct gpuvec_drop
 	uint64_t	private_id;		/* 0: the shared ones */
 } gpuvec_drop;
 
+/* How fresh a mirror has to be: either will do */
+typedef struct gpuvec_freshness
+{
+	uint64_t	position;		/* checked >= position */
+	uint64_t	feed;			/* unless 0: this is the feed, ... */
+	uint64_t	applied;		/* ... and applied >= applied */
+} gpuvec_freshness;
+
+static inline int
+gpuvec_fresh(const gpuvec_state *state, const gpuvec_freshness *need)
+{
+	return state->state == GPUVEC_READY &&
+		(state->checked >= need->position ||
+		 (need->feed != 0 && state->feed == need->feed && state->applied >= need->applied));
+}
+
 /*
  * A search.  Followed by nqueries gpuvec_query structs, then all queries' ids
  * one after another (uint16_t, nids in all, ascending and distinct in each).
@@ -223,7 +272,7 @@ typedef struct gpuvec_drop
 typedef struct gpuvec_search
 {
 	gpuvec_mirror_key key;
-	uint64_t	position;		/* answer only if checked >= position */
+	gpuvec_freshness need;			/* answer only if the mirror is so fresh */
 	uint64_t	known;			/* number of a refresh: see gpuvec_hit */
 	uint32_t	measure;		/* gpuvec_measure */
 	uint32_t	method;			/* gpuvec_method */
@@ -248,7 +297,7 @@ typedef struct gpuvec_query
 
 /*
  * Answer to a search: state as it was when the search ran.  If it is not READY
- * or checked < position, nothing was searched and nqueries is 0.  Otherwise
+ * or not as fresh as asked, nothing was searched and nqueries is 0.  Otherwise
  * uint32_t nhits[nqueries], padded to 8 bytes, then all hits, query by query,
  * best first.
  */
@@ -271,7 +320,7 @@ typedef struct gpuvec_hit
 	uint64_t	place;
 } gpuvec_hit;
 
-#define GPUVEC_HIT_COMMON_BITS	20	/* at most 65536 */
+#define GPUVEC_HIT_COMMON_BITS	19	/* at most 65536 */
 #define GPUVEC_HIT_NEWER		(UINT64_C(1) << GPUVEC_HIT_COMMON_BITS)
 
 #define gpuvec_hit_place(tid, common, newer) \

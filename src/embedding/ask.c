@@ -40,7 +40,7 @@ struct Asking
 	EmbeddingVerdicts *verdicts;
 	MirrorVisibility *visibility;
 	uint64		rows;			/* about as many will be read */
-	XLogRecPtr	position;
+	gpuvec_freshness need;
 	uint64		known;
 
 	/* sends the request and reads the answer; false: the connection was lost */
@@ -68,7 +68,8 @@ take_map(Asking *asking)
 		if (!MirrorState(&target->key, &state))
 			return false;
 		if (state.state != GPUVEC_READY &&
-			!MirrorEnsure(target, asking->table->snapshot, MirrorPosition(), &state))
+			!MirrorEnsure(target, asking->table->snapshot,
+						  &(gpuvec_freshness) {.position = MirrorPosition()}, NULL, &state))
 			return false;
 		refresh = state.refresh;
 	}
@@ -96,7 +97,7 @@ call_embed(Asking *asking, EmbeddingAnswer *answer)
 	Size		keys = 0;
 	int			n = 0;
 
-	head->position = asking->position;
+	head->position = asking->need.position;
 	head->known = asking->known;
 	head->nverdicts = asking->verdicts->n;
 	head->map_bytes = TYPEALIGN(8, map_bytes);
@@ -158,7 +159,7 @@ call_nearest(Asking *asking, EmbeddingAnswer *answer)
 
 	memset(&head, 0, sizeof(head));
 	head.key = asking->target->key;
-	head.position = asking->position;
+	head.position = asking->need.position;
 	head.known = asking->known;
 	head.metric = nearest->metric;
 	head.k = nearest->k;
@@ -215,7 +216,7 @@ decide(Asking *asking, const EmbeddingAnswer *answer)
 		CHECK_FOR_INTERRUPTS();
 		while (from < old->n && gpuvec_verdict_tid(old->verdicts[from]) < tids[i])
 			merged[to++] = old->verdicts[from++];
-		ItemPointerSet(&tid, gpuvec_tid_block(tids[i]), gpuvec_tid_line(tids[i]));
+		ItemPointerSet(&tid, gpuvec_tid_block(tids[i]), mirror_line_offset(gpuvec_tid_line(tids[i])));
 		merged[to++] = gpuvec_verdict(tids[i], MirrorRowVisible(asking->visibility, &tid));
 	}
 	while (from < old->n)
@@ -232,6 +233,7 @@ ask(Asking *asking, EmbeddingAnswer *answer)
 {
 	for (int attempt = 0; attempt < ASK_ATTEMPTS; attempt++)
 	{
+		gpuvec_freshness now = {.position = MirrorPosition()};
 		gpuvec_state state;
 
 		GPUVEC_INJECTION("embed-before-request");
@@ -240,13 +242,14 @@ ask(Asking *asking, EmbeddingAnswer *answer)
 		if (answer->head.status == GPUVEC_EMBED_STALE)
 		{
 			if (!MirrorEnsure(asking->target, asking->table->snapshot,
-							  asking->position ? asking->position : MirrorPosition(), &state))
+							  asking->need.position ? &asking->need : &now,
+							  attempt == 0 ? &answer->head.state : NULL, &state))
 				return false;
 			continue;
 		}
 		/* fresh for this snapshot from now on */
-		asking->position = 0;
-		MirrorRememberRefresh(asking->target, answer->head.state.refresh);
+		asking->need = (gpuvec_freshness) {0};
+		MirrorRemember(asking->target, &answer->head.state);
 		if (answer->head.status != GPUVEC_EMBED_UNDECIDED)
 			return true;
 		decide(asking, answer);
@@ -267,8 +270,9 @@ try_ask(Asking *asking, EmbeddingAnswer *answer)
 	PredicateLockRelation(asking->target->rel, asking->table->snapshot);
 	ok = take_map(asking);
 	GPUVEC_INJECTION("embed-before-position");
-	asking->position = MirrorPosition();
-	ok = ok && ask(asking, answer);
+	asking->need = (gpuvec_freshness) {0};
+	ok = ok && MirrorHowFresh(asking->target, asking->table->snapshot, false, &asking->need) &&
+		ask(asking, answer);
 	MirrorVisibilityEnd(asking->visibility);
 	return ok;
 }

@@ -197,8 +197,21 @@ abort_update(session *s)
 	s->update = NULL;
 }
 
+/* The LSNs of all pages that a refresh knows, as long as they fit a frame; malloc'ed */
+static uint64_t *
+page_lsns(gpuvec_update *update, const gpuvec_state *state, gpuvec_error *error)
+{
+	if (state->nblocks > (GPUVEC_MAX_FRAME - sizeof(*state)) / sizeof(uint64_t))
+	{
+		gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
+					"the relation is too large for the gpuvec engine");
+		return NULL;
+	}
+	return gpuvec_update_lsns(update, error);
+}
+
 /*
- * Begin a refresh: answer with the LSNs of all pages, or that another session's load
+ * Begin a refresh: answer with the LSNs of all pages if asked, or that another session's load
  * or refresh is unfinished.  That session may be gone, and have canceled its request
  * while we were busy with it.
  */
@@ -206,36 +219,34 @@ static bool
 do_refresh(session *s, uint64_t request, const char *data, size_t length)
 {
 	gpuvec_error error;
-	gpuvec_mirror_key key;
+	gpuvec_refresh refresh;
 	gpuvec_state state;
 	uint64_t   *lsns = NULL;
 	struct iovec pieces[2];
 	bool		ok;
 
-	if (length != sizeof(key) || s->update)
+	if (length != sizeof(refresh) || s->update)
 		return answer_violation(s, request, "REFRESH_BEGIN is out of place.");
-	memcpy(&key, data, sizeof(key));
+	memcpy(&refresh, data, sizeof(refresh));
 	memset(&state, 0, sizeof(state));
-	s->update = gpuvec_update_begin(&s->server->store, &key, NULL, s, &error);
+	s->update = gpuvec_update_begin(&s->server->store, &refresh.key, NULL, s, &error);
 	if (s->update == NULL && strcmp(error.sqlstate, GPUVEC_OBJECT_IN_USE) == 0)
 		state.state = GPUVEC_LOADING;
 	else if (s->update == NULL && error.message[0] != '\0')
 		return answer_error(s, request, &error);
 	if (s->update)
+		gpuvec_update_state(s->update, &state);
+	if (s->update && refresh.lsns)
 	{
-		lsns = gpuvec_update_lsns(s->update, &state, &error);
-		if (lsns == NULL || state.nblocks > (GPUVEC_MAX_FRAME - sizeof(state)) / sizeof(uint64_t))
+		lsns = page_lsns(s->update, &state, &error);
+		if (lsns == NULL)
 		{
 			abort_update(s);
-			if (lsns != NULL)
-				gpuvec_fail(&error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
-							"the relation is too large for the gpuvec engine");
-			free(lsns);
 			return answer_error(s, request, &error);
 		}
 	}
 	pieces[0] = (struct iovec) {&state, sizeof(state)};
-	pieces[1] = (struct iovec) {lsns, state.nblocks * sizeof(uint64_t)};
+	pieces[1] = (struct iovec) {lsns, lsns ? state.nblocks * sizeof(uint64_t) : 0};
 	ok = send_frame(s->fd, request, GPUVEC_MSG_STATE, pieces, 2);
 	free(lsns);
 	return ok;
@@ -271,6 +282,44 @@ do_commit(session *s, uint64_t request, const char *data, size_t length)
 	s->update = NULL;
 	if (!gpuvec_update_commit(update, &commit, &state, &error))
 		return answer_error(s, request, &error);
+	return send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
+}
+
+/*
+ * Make a refresh that was sent as a whole, if the mirror is what the session took it
+ * for; answer what it is then.
+ */
+static bool
+do_refresh_once(session *s, uint64_t request, const char *data, size_t length)
+{
+	gpuvec_error error;
+	gpuvec_refresh_once refresh;
+	gpuvec_state state = {0};
+	gpuvec_update *update;
+	bool		ok;
+
+	if (length < sizeof(refresh) || s->update)
+		return answer_violation(s, request, "REFRESH is out of place.");
+	memcpy(&refresh, data, sizeof(refresh));
+	update = gpuvec_update_begin(&s->server->store, &refresh.key, NULL, s, &error);
+	if (update == NULL && strcmp(error.sqlstate, GPUVEC_OBJECT_IN_USE) == 0)
+		state.state = GPUVEC_LOADING;
+	else if (update == NULL && error.message[0] != '\0')
+		return answer_error(s, request, &error);
+	if (update)
+		gpuvec_update_state(update, &state);
+	if (update && state.refresh != refresh.known)
+		gpuvec_update_abort(update);
+	else if (update)
+	{
+		ok = gpuvec_update_pages(update, data + sizeof(refresh), length - sizeof(refresh), &error);
+		if (!ok)
+			gpuvec_update_abort(update);
+		else
+			ok = gpuvec_update_commit(update, &refresh.commit, &state, &error);
+		if (!ok)
+			return answer_error(s, request, &error);
+	}
 	return send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
 }
 
@@ -541,7 +590,7 @@ do_search(session *s, uint64_t request, const char *data, size_t length)
 		free(q.queries);
 		return answer_violation(s, request, wrong);
 	}
-	gpuvec_store_open_search(&s->server->store, &q.head.key, s, q.head.position,
+	gpuvec_store_open_search(&s->server->store, &q.head.key, s, &q.head.need,
 							 q.head.nqueries, &q.mirror);
 	if (q.mirror.view == NULL || q.head.nqueries == 0 || run_search(s, &q, &error))
 		ok = q.canceled ? answer_canceled(s, request) : answer_search(s, request, &q, started);
@@ -680,6 +729,8 @@ do_request(session *s, const gpuvec_frame *frame, const char *data)
 			return do_load(s, request, data, length);
 		case GPUVEC_MSG_REFRESH_BEGIN:
 			return do_refresh(s, request, data, length);
+		case GPUVEC_MSG_REFRESH:
+			return do_refresh_once(s, request, data, length);
 		case GPUVEC_MSG_COMMIT:
 			return do_commit(s, request, data, length);
 		case GPUVEC_MSG_DROP:

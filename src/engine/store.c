@@ -141,6 +141,8 @@ gpuvec_store_get_state(const gpuvec_mirror *mirror, gpuvec_state *state)
 	state->refresh = mirror->refresh;
 	state->checked = mirror->checked;
 	state->nrows = mirror->view ? mirror->view->nrows : mirror->nrows;
+	state->feed = mirror->feed;
+	state->applied = mirror->applied;
 }
 
 void
@@ -154,7 +156,7 @@ gpuvec_store_stat(gpuvec_store *store, const gpuvec_mirror_key *key, const void 
 
 void
 gpuvec_store_open_search(gpuvec_store *store, const gpuvec_mirror_key *key, const void *session,
-						 uint64_t position, uint32_t nqueries, gpuvec_searchable *s)
+						 const gpuvec_freshness *need, uint32_t nqueries, gpuvec_searchable *s)
 {
 	gpuvec_mirror *mirror;
 
@@ -162,7 +164,7 @@ gpuvec_store_open_search(gpuvec_store *store, const gpuvec_mirror_key *key, cons
 	pthread_mutex_lock(&store->mutex);
 	mirror = gpuvec_store_find(store, key, session);
 	gpuvec_store_get_state(mirror, &s->state);
-	if (s->state.state == GPUVEC_READY && s->state.checked >= position && mirror->view)
+	if (gpuvec_fresh(&s->state, need) && mirror->view)
 	{
 		s->place = mirror->place;
 		s->view = gpuvec_view_ref(mirror->view);

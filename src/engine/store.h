@@ -76,6 +76,8 @@ typedef struct gpuvec_mirror
 	uint32_t	nblocks;
 	uint64_t	refresh;
 	uint64_t	checked;
+	uint64_t	feed;
+	uint64_t	applied;
 	size_t		host_bytes;
 	size_t		device_bytes;
 	size_t		charged;		/* of place->used */
@@ -118,7 +120,7 @@ typedef struct gpuvec_searchable
 {
 	gpuvec_state state;
 	gpuvec_place *place;
-	gpuvec_view *view;			/* NULL: not ready, or checked < position */
+	gpuvec_view *view;			/* NULL: not ready, or not fresh */
 	gpuvec_page_numbers *numbers;
 } gpuvec_searchable;
 
@@ -126,9 +128,9 @@ typedef struct gpuvec_searchable
 extern void gpuvec_store_stat(gpuvec_store *store, const gpuvec_mirror_key *key,
 							  const void *session, gpuvec_state *state);
 
-/* Open a mirror for nqueries queries, if it is ready and checked >= position */
+/* Open a mirror for nqueries queries, if it is as fresh as needed */
 extern void gpuvec_store_open_search(gpuvec_store *store, const gpuvec_mirror_key *key,
-									 const void *session, uint64_t position,
+									 const void *session, const gpuvec_freshness *need,
 									 uint32_t nqueries, gpuvec_searchable *s);
 extern void gpuvec_store_close_search(gpuvec_searchable *s);
 
@@ -178,8 +180,11 @@ extern gpuvec_update *gpuvec_update_begin(gpuvec_store *store, const gpuvec_mirr
 										  const gpuvec_load *load, const void *session,
 										  gpuvec_error *error);
 
-/* The LSNs of all pages, and the state they belong to; malloc'd */
-extern uint64_t *gpuvec_update_lsns(gpuvec_update *update, gpuvec_state *state, gpuvec_error *error);
+/* The state of the mirror that is updated; it stays until the update ends */
+extern void gpuvec_update_state(gpuvec_update *update, gpuvec_state *state);
+
+/* The LSNs of all its pages; malloc'd */
+extern uint64_t *gpuvec_update_lsns(gpuvec_update *update, gpuvec_error *error);
 
 /* Add pages; `frame` stays the caller's */
 extern bool gpuvec_update_pages(gpuvec_update *update, const char *frame, size_t length,

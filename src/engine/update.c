@@ -200,7 +200,7 @@ gpuvec_update_begin(gpuvec_store *store, const gpuvec_mirror_key *key, const gpu
 }
 
 uint64_t *
-gpuvec_update_lsns(gpuvec_update *update, gpuvec_state *state, gpuvec_error *error)
+gpuvec_update_lsns(gpuvec_update *update, gpuvec_error *error)
 {
 	gpuvec_mirror *mirror = update->mirror;
 	uint64_t   *lsns = malloc((mirror->nblocks + (size_t) 1) * sizeof(uint64_t));
@@ -210,12 +210,17 @@ gpuvec_update_lsns(gpuvec_update *update, gpuvec_state *state, gpuvec_error *err
 		gpuvec_fail_memory(error, mirror->nblocks * sizeof(uint64_t));
 		return NULL;
 	}
-	pthread_mutex_lock(&update->store->mutex);
-	gpuvec_store_get_state(mirror, state);
-	pthread_mutex_unlock(&update->store->mutex);
-	for (uint32_t block = 0; block < state->nblocks; block++)
+	for (uint32_t block = 0; block < mirror->nblocks; block++)
 		lsns[block] = mirror->pages[block].lsn;
 	return lsns;
+}
+
+void
+gpuvec_update_state(gpuvec_update *update, gpuvec_state *state)
+{
+	pthread_mutex_lock(&update->store->mutex);
+	gpuvec_store_get_state(update->mirror, state);
+	pthread_mutex_unlock(&update->store->mutex);
 }
 
 /* Report pages that are not as the protocol wants them */
@@ -749,6 +754,11 @@ publish(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_state *state)
 	mirror->nblocks = commit->nblocks;
 	if (commit->position > mirror->checked)
 		mirror->checked = commit->position;
+	if (commit->feed != 0 && (mirror->feed != commit->feed || mirror->applied < commit->applied))
+	{
+		mirror->feed = commit->feed;
+		mirror->applied = commit->applied;
+	}
 	mirror->sorted_rows = update->sorted_rows;
 	mirror->added_rows = update->added_rows;
 	if (update->load)

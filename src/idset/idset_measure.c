@@ -9,6 +9,38 @@
 
 #include "common/measure.h"
 #include "idset/idset.h"
+#include "idset/idset_threshold.h"
+
+/* Find a measure by its name; false if there is none */
+bool
+idset_find_measure(const char *name, gpuvec_measure *measure)
+{
+	static const char *const names[] = GPUVEC_MEASURE_NAMES;
+
+	for (int i = 0; i < GPUVEC_N_MEASURES; i++)
+	{
+		if (strcmp(name, names[i]) == 0)
+		{
+			*measure = (gpuvec_measure) i;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Find a measure by its name; an error if there is none */
+gpuvec_measure
+idset_measure_by_name(const char *name)
+{
+	gpuvec_measure measure = GPUVEC_BRAUN_BLANQUET;
+
+	if (!idset_find_measure(name, &measure))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("unknown similarity measure \"%s\"", name),
+				 errhint("Available measures are braun_blanquet, jaccard, cosine, dice, overlap, containment, intersection and hamming.")));
+	return measure;
+}
 
 /* The lengths of both arguments and the number of ids that they share */
 static void

@@ -5,8 +5,9 @@
  *
  * An index holds nothing but a metapage: it tells the planner that the mirror of
  * its column can deliver the table's rows in order of a distance, or those with certain
- * ids.  Scans search the mirror (scan.c, search.c), which is kept fresh as for any search, by the LSNs of the table's
- * pages; so inserting into the index, and vacuuming it, do nothing.
+ * ids.  Scans search the mirror (scan.c, search.c).  Inserting into the index, and
+ * vacuuming it, tell the mirror what has changed (feed.c), in shared memory: neither
+ * needs the engine.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,7 +22,9 @@
 #include "commands/vacuum.h"
 #include "fmgr.h"
 #include "index/index.h"
+#include "mirror/feed.h"
 #include "utils/catcache.h"
+#include "utils/lsyscache.h"
 #include "utils/regproc.h"
 #include "utils/syscache.h"
 
@@ -36,7 +39,7 @@ GpuvecStrategyMeasure(StrategyNumber strategy)
 	return measures[strategy - GPUVEC_FIRST_DISTANCE];
 }
 
-/* A row was inserted: the table's page tells */
+/* A row was inserted, or a version that is the root of a new chain */
 #if PG_VERSION_NUM >= 140000
 static bool
 gpuvec_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid, Relation heap,
@@ -47,12 +50,14 @@ gpuvec_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid, Rela
 			  IndexUniqueCheck check_unique, IndexInfo *info)
 #endif
 {
+	FeedMark(index, ItemPointerGetBlockNumber(tid));
 	return false;
 }
 
 /*
- * Rows are about to be removed.  The callback is not asked: the index does not know
- * which rows it stands for, and what the engine has may be older than the table.
+ * Line pointers of rows are about to be made reusable: everything has to be looked at
+ * again.  The callback is not asked: the index does not know which rows it stands for,
+ * and what the engine has may be older than the table.
  */
 static IndexBulkDeleteResult *
 gpuvec_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
@@ -60,6 +65,7 @@ gpuvec_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 {
 	if (stats == NULL)
 		stats = palloc0_object(IndexBulkDeleteResult);
+	FeedMarkAll(info->index);
 	return stats;
 }
 
@@ -76,21 +82,36 @@ gpuvec_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 	return stats;
 }
 
+/* Does an operator take and return what scans expect of its strategy? */
+static bool
+operator_fits(Form_pg_amop amop)
+{
+	Oid			left;
+	Oid			right;
+
+	op_input_types(amop->amopopr, &left, &right);
+	if (left != amop->amoplefttype || right != amop->amoprighttype)
+		return false;
+	if (amop->amopstrategy == GPUVEC_REACHES ? !type_is_rowtype(right) : left != right)
+		return false;
+	if (amop->amoppurpose == AMOP_SEARCH)
+		return amop->amopstrategy > GPUVEC_LAST_DISTANCE && get_op_rettype(amop->amopopr) == BOOLOID;
+	return amop->amopstrategy <= GPUVEC_LAST_DISTANCE && get_op_rettype(amop->amopopr) == FLOAT8OID &&
+		opfamily_can_sort_type(amop->amopsortfamily, FLOAT8OID);
+}
+
 /* Is an operator of a family one that scans understand? */
 static bool
 operator_valid(Form_pg_amop amop, const char *family)
 {
-	bool		ok = amop->amopstrategy >= GPUVEC_FIRST_DISTANCE &&
-		amop->amopstrategy <= GPUVEC_N_STRATEGIES &&
-		amop->amoppurpose == (amop->amopstrategy <= GPUVEC_LAST_DISTANCE ? AMOP_ORDER : AMOP_SEARCH) &&
-		amop->amoplefttype == amop->amoprighttype;
-
-	if (!ok)
-		ereport(INFO,
-				(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
-				 errmsg("operator family \"%s\" of access method %s contains operator %s with invalid strategy number %d or purpose",
-						family, "gpuvec", format_operator(amop->amopopr), amop->amopstrategy)));
-	return ok;
+	if (amop->amopstrategy >= GPUVEC_FIRST_DISTANCE && amop->amopstrategy <= GPUVEC_N_STRATEGIES &&
+		operator_fits(amop))
+		return true;
+	ereport(INFO,
+			(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
+			 errmsg("operator family \"%s\" of access method %s contains operator %s with invalid strategy number %d, purpose or types",
+					family, "gpuvec", format_operator(amop->amopopr), amop->amopstrategy)));
+	return false;
 }
 
 static bool
@@ -152,6 +173,7 @@ gpuvec_handler(PG_FUNCTION_ARGS)
 	am->ambulkdelete = gpuvec_bulkdelete;
 	am->amvacuumcleanup = gpuvec_vacuumcleanup;
 	am->amcostestimate = gpuvec_costestimate;
+	am->ambuildphasename = gpuvec_buildphasename;
 	am->amvalidate = gpuvec_validate;
 	am->ambeginscan = gpuvec_beginscan;
 	am->amrescan = gpuvec_rescan;

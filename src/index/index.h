@@ -14,6 +14,7 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "common/measure.h"
+#include "mirror/mirror.h"
 #include "nodes/execnodes.h"
 #include "nodes/pathnodes.h"
 #include "nodes/tidbitmap.h"
@@ -24,7 +25,9 @@
 #define GPUVEC_OVERLAPS			6	/* && */
 #define GPUVEC_CONTAINS			7	/* @> */
 #define GPUVEC_EQUALS			8	/* = */
-#define GPUVEC_N_STRATEGIES		8
+#define GPUVEC_CONTAINED		9	/* <@ */
+#define GPUVEC_REACHES			10	/* <<->>; right argument idset_threshold */
+#define GPUVEC_N_STRATEGIES		10
 
 /* The measure whose distance a strategy is */
 extern gpuvec_measure GpuvecStrategyMeasure(StrategyNumber strategy);
@@ -32,6 +35,9 @@ extern gpuvec_measure GpuvecStrategyMeasure(StrategyNumber strategy);
 /* build.c */
 extern IndexBuildResult *gpuvec_build(Relation heap, Relation index, IndexInfo *info);
 extern void gpuvec_buildempty(Relation index);
+extern char *gpuvec_buildphasename(int64 phase);
+extern bool GpuvecBuildId(Relation index, uint8 *build);
+extern void GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target);
 
 /* scan.c */
 extern IndexScanDesc gpuvec_beginscan(Relation index, int nkeys, int norderbys);
@@ -42,7 +48,7 @@ extern int64 gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap);
 extern bool gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction);
 extern void gpuvec_endscan(IndexScanDesc scan);
 
-/* search.c: the rows that may satisfy a search key, or all of them */
+/* search.c: the rows that may satisfy the search keys, or all of them */
 typedef struct GpuvecFound
 {
 	bool		all;			/* every row may */
@@ -50,7 +56,7 @@ typedef struct GpuvecFound
 	uint64		n;
 } GpuvecFound;
 
-extern void GpuvecFind(IndexScanDesc scan, ScanKey key, MemoryContext context, GpuvecFound *found);
+extern void GpuvecFind(IndexScanDesc scan, MemoryContext context, GpuvecFound *found);
 
 /* root.c: the roots of HOT chains, as numbers that sort like tids */
 typedef struct RootFinder
@@ -63,6 +69,10 @@ typedef struct RootFinder
 #define tid_number(block, line) ((int64) (block) << 16 | (line))
 #define tid_number_block(number) ((BlockNumber) ((number) >> 16))
 #define tid_number_line(number) ((OffsetNumber) ((number) & 0xFFFF))
+
+/* The root that a hit of a rooted mirror names */
+#define hit_root(place) \
+	tid_number(gpuvec_hit_block(place), mirror_line_offset(gpuvec_hit_line(place)))
 
 extern int64 GpuvecFindRoot(RootFinder *finder, BlockNumber block, OffsetNumber line);
 

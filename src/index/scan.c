@@ -9,11 +9,11 @@
  * that refreshes in between do no harm.  Then all others: rows without a common id,
  * empty and null sets, which a scan of the table finds and a sort orders.
  *
- * The engine knows the tid of each row version; an index scan has to return the root
- * of its HOT chain, from where the executor follows the chain to the version that the
- * snapshot sees, the same one.  The order of roots is not the order of versions, so
- * rows of equal distance are collected and sorted once more; a group is complete when
- * a row of another distance follows.
+ * The mirror is a rooted one (see mirror.h): the engine knows the roots of HOT chains,
+ * from where the executor follows each chain to the version that the snapshot sees, if
+ * there is one.  Rows whose distances are equal though their scores are not (see
+ * rank_distance) are collected and sorted once more; a group is complete when a row of
+ * another distance follows.
  *
  * Only MVCC snapshots can use the mirror (in the middle of a command the mirror does
  * not know what is there now).
@@ -34,6 +34,7 @@
 #include "idset/idset.h"
 #include "index/index.h"
 #include "mirror/mirror.h"
+#include "mirror/page_reader.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "search/search.h"
@@ -45,7 +46,7 @@
 #include "utils/tuplesort.h"
 
 /* Rows of the first batch, and how batches grow */
-#define FIRST_BATCH		64
+#define FIRST_BATCH		128
 #define BATCH_GROWTH	8
 
 /* A row to return */
@@ -59,7 +60,7 @@ typedef enum KnnPhase
 {
 	SCAN_ENGINE,				/* rows that rank */
 	SCAN_OTHERS,				/* rows that do not, from the sort */
-	SCAN_FOUND,					/* without an order: what a search key found */
+	SCAN_FOUND,					/* without an order: what the search keys found */
 	SCAN_END
 } KnnPhase;
 
@@ -212,11 +213,11 @@ begin_engine(IndexScanDesc scan, KnnState *state)
 
 	if (state->query == NULL)
 		return false;
-	MirrorDescribe(scan->heapRelation, scan->indexRelation->rd_index->indkey.values[0],
-				   &state->target);
+	GpuvecDescribe(scan, &state->target);
 	if (state->target.mode != MIRROR_SHARED)
 		return false;
 	search->measure = state->measure;
+	search->roots = true;
 	search->queries = &state->wire;
 	search->nqueries = 1;
 	search->snapshot = scan->xs_snapshot;
@@ -233,6 +234,11 @@ finish_groups(KnnState *state)
 {
 	uint64		n = state->nrows;
 
+	if (state->measure != GPUVEC_COSINE)
+	{
+		state->nready = n;
+		return;
+	}
 	if (!state->complete)
 		while (n > state->next && state->rows[n - 1].distance == state->rows[state->nrows - 1].distance)
 			n--;
@@ -284,9 +290,7 @@ next_batch(IndexScanDesc scan, KnnState *state)
 		KnnRow    *row = &state->rows[state->nrows++];
 
 		row->distance = rank_distance(state->measure, hit->score);
-		row->root = GpuvecFindRoot(&state->finder, gpuvec_hit_block(hit->place),
-								   gpuvec_hit_line(hit->place));
-		CHECK_FOR_INTERRUPTS();
+		row->root = hit_root(hit->place);
 	}
 	state->complete = state->wire.nhits < search->k;
 	if (!state->complete)
@@ -321,16 +325,34 @@ next_ranked(IndexScanDesc scan, KnnState *state, KnnRow *row)
 	return true;
 }
 
+/* The set of a row of the table; *member: is the row in the index? */
+static Datum
+indexed_set(IndexScanDesc scan, RowForm *form, TupleTableSlot *slot, bool *member, bool *isnull)
+{
+	struct varlena *value;
+
+	*member = true;
+	if (form == NULL)
+		return slot_getattr(slot, scan->indexRelation->rd_index->indkey.values[0], isnull);
+	value = RowFormSlotValue(form, slot, member);
+	*isnull = value == NULL;
+	return PointerGetDatum(value);
+}
+
 /* Does the row belong to those that the engine does not return?  Its distance, then. */
 static bool
-is_other(const KnnState *state, TupleTableSlot *slot, AttrNumber attnum, double *distance,
+is_other(IndexScanDesc scan, RowForm *form, TupleTableSlot *slot, double *distance,
 		 bool *isnull)
 {
-	Datum		datum = slot_getattr(slot, attnum, isnull);
+	const KnnState *state = scan->opaque;
+	bool		member;
+	Datum		datum = indexed_set(scan, form, slot, &member, isnull);
 	IdSet	   *set;
 	uint32		common;
 	uint32		len;
 
+	if (!member)
+		return false;
 	if (state->query == NULL)
 		*isnull = true;
 	if (*isnull)
@@ -350,17 +372,21 @@ static void
 begin_others(IndexScanDesc scan, KnnState *state)
 {
 	Relation	heap = scan->heapRelation;
-	AttrNumber	attnum = scan->indexRelation->rd_index->indkey.values[0];
 	AttrNumber	columns[] = {1, 2};
 	Oid			operators[] = {Float8LessOperator, Int8LessOperator};
 	Oid			collations[] = {InvalidOid, InvalidOid};
 	bool		nulls_first[] = {false, false};
 	MemoryContext old = MemoryContextSwitchTo(state->context);
 	TupleDesc	desc = CreateTemplateTupleDesc(2);
+	MirrorTarget target;
 	TupleTableSlot *in = table_slot_create(heap, NULL);
 	TableScanDesc table = table_beginscan(heap, scan->xs_snapshot, 0, NULL);
 	MemoryContext row = AllocSetContextCreate(state->context, "gpuvec row", ALLOCSET_DEFAULT_SIZES);
+	RowForm    *form = NULL;
 
+	MirrorDescribeIndex(heap, scan->indexRelation, &target);
+	if (target.key.index != 0)
+		form = RowFormBegin(heap, scan->indexRelation);
 	TupleDescInitEntry(desc, 1, "distance", FLOAT8OID, -1, 0);
 	TupleDescInitEntry(desc, 2, "root", INT8OID, -1, 0);
 	state->slot = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
@@ -373,7 +399,7 @@ begin_others(IndexScanDesc scan, KnnState *state)
 		bool		isnull;
 
 		CHECK_FOR_INTERRUPTS();
-		if (is_other(state, in, attnum, &distance, &isnull))
+		if (is_other(scan, form, in, &distance, &isnull))
 		{
 			TupleTableSlot *out = state->slot;
 
@@ -393,6 +419,8 @@ begin_others(IndexScanDesc scan, KnnState *state)
 	}
 	MemoryContextSwitchTo(state->context);
 	table_endscan(table);
+	if (form)
+		RowFormEnd(form);
 	ExecDropSingleTupleTableSlot(in);
 	MemoryContextDelete(row);
 	tuplesort_performsort(state->sort);
@@ -414,22 +442,6 @@ next_other(KnnState *state, KnnRow *row)
 	return true;
 }
 
-/*
- * The key to search by; the others are left to the executor, which checks all keys
- * of each row.
- */
-static ScanKey
-choose_key(IndexScanDesc scan)
-{
-	ScanKey		best = &scan->keyData[0];
-
-	/* equality and containment find fewer rows */
-	for (int i = 1; i < scan->numberOfKeys; i++)
-		if (scan->keyData[i].sk_strategy > best->sk_strategy)
-			best = &scan->keyData[i];
-	return best;
-}
-
 /* The next row of all */
 static bool
 next_row(IndexScanDesc scan, KnnState *state, KnnRow *row)
@@ -447,7 +459,7 @@ next_row(IndexScanDesc scan, KnnState *state, KnnRow *row)
 	{
 		if (state->found.roots == NULL && !state->found.all)
 		{
-			GpuvecFind(scan, choose_key(scan), state->context, &state->found);
+			GpuvecFind(scan, state->context, &state->found);
 			state->next = 0;
 		}
 		if (!state->found.all)
@@ -481,15 +493,26 @@ check_snapshot(Snapshot snapshot)
 				 errmsg("access method \"%s\" cannot be scanned with this kind of snapshot", "gpuvec")));
 }
 
-/* The rows that satisfy a search key, in a bitmap; all are checked once more */
+/* A scan begins: pg_stat_user_indexes counts it, and EXPLAIN ANALYZE from version 18 on */
+static void
+count_scan(IndexScanDesc scan)
+{
+	pgstat_count_index_scan(scan->indexRelation);
+#if PG_VERSION_NUM >= 180000
+	if (scan->instrument)
+		scan->instrument->nsearches++;
+#endif
+}
+
+/* The rows that may satisfy the search keys, in a bitmap; all are checked once more */
 int64
 gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap)
 {
 	KnnState   *state = scan->opaque;
 
 	check_snapshot(scan->xs_snapshot);
-	pgstat_count_index_scan(scan->indexRelation);
-	GpuvecFind(scan, choose_key(scan), state->context, &state->found);
+	count_scan(scan);
+	GpuvecFind(scan, state->context, &state->found);
 	if (state->found.all)
 	{
 		BlockNumber nblocks = RelationGetNumberOfBlocks(GpuvecScanHeap(scan));
@@ -519,7 +542,7 @@ gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction)
 	check_snapshot(scan->xs_snapshot);
 	if ((state->phase == SCAN_ENGINE && state->search.k == 0) ||
 		(state->phase == SCAN_FOUND && state->found.roots == NULL))
-		pgstat_count_index_scan(scan->indexRelation);
+		count_scan(scan);
 	if (!next_row(scan, state, &row))
 		return false;
 	ItemPointerSet(&scan->xs_heaptid, (BlockNumber) (row.root >> 16), (OffsetNumber) (row.root & 0xFFFF));

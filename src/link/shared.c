@@ -3,7 +3,7 @@
  * shared.c
  *	  The little shared memory that gpuvec has, and starting the supervisor.
  *
- * A few hundred bytes fit the server's slack, so nothing has to be preloaded.
+ * Some 20 kB fit the server's slack, so nothing has to be preloaded.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,6 +39,7 @@ GpuvecSharedState(void)
 	{
 		memset(shared, 0, sizeof(GpuvecShared));
 		SpinLockInit(&shared->mutex);
+		FeedTableInit(&shared->feeds);
 		if (!pg_strong_random(shared->incarnation, sizeof(shared->incarnation)))
 			ereport(ERROR,
 					(errcode(ERRCODE_INTERNAL_ERROR),

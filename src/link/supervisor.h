@@ -12,13 +12,14 @@
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
+#include "mirror/feed.h"
 #include "storage/spin.h"
 
 /* Where the engine listens, relative to the data directory */
 #define GPUVEC_SOCKET_PATH	"pg_stat_tmp/gpuvec.sock"
 
 /*
- * State in shared memory.  It is made by whoever comes first, and lost in a
+ * State in shared memory, some 20 kB.  It is made by whoever comes first, and lost in a
  * crash restart: `incarnation` is random, so that nothing that outlived the
  * shared memory is ever trusted (facts about WAL positions and page LSNs do not
  * survive a crash).
@@ -33,6 +34,8 @@ typedef struct GpuvecShared
 	int			engine_pid;		/* 0: none */
 	uint32		starts;			/* engines started in this incarnation */
 	char		trouble[256];	/* why the engine is not running, or "" */
+
+	FeedTable	feeds;			/* has locks of its own */
 } GpuvecShared;
 
 extern GpuvecShared *GpuvecSharedState(void);

@@ -8,14 +8,17 @@
  * commits, so the WAL insert position, read after the snapshot was taken, is
  * beyond every such record.  The engine remembers the position up to which a
  * mirror was checked; if that is not behind ours, nothing has to be done.
- * Otherwise the LSN of every page is compared (by inequality: LSNs may step
- * back, and a page may have none) with the one that was remembered when the
- * page was last read, and pages that differ are read again.
+ * Otherwise the WAL between the two positions names the pages that were changed
+ * (wal.c), or, if that is long or gone, the LSN of every page is compared (by
+ * inequality: LSNs may step back, and a page may have none) with the one that was
+ * remembered when the page was last read; and those pages are read again.
+ *
+ * A rooted mirror may have a feed instead (feed.c).
  *
  * The order of things is what makes this right:
  *
  *	 1. the snapshot exists;
- *	 2. the position P is read;
+ *	 2. the position P is read, and the WAL up to it;
  *	 3. the number of blocks is read, then pages and their LSNs, each under its
  *		share lock: a change that was under way holds the exclusive lock, so we
  *		wait for it;
@@ -34,8 +37,10 @@
 #include "common/hashfn.h"
 #include "lib/stringinfo.h"
 #include "link/link.h"
+#include "mirror/feed.h"
 #include "mirror/mirror.h"
 #include "mirror/page_reader.h"
+#include "mirror/wal.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lock.h"
@@ -100,11 +105,17 @@ send_pages(StringInfo out, bool all)
 	return ok;
 }
 
-/* Publish what was sent */
+/*
+ * Publish what was sent: all changes up to the position, and all that were marked when
+ * the need was known.
+ */
 static bool
-commit_pages(XLogRecPtr position, BlockNumber nblocks, gpuvec_state *state)
+commit_pages(XLogRecPtr position, const gpuvec_freshness *need, BlockNumber nblocks,
+			 gpuvec_state *state)
 {
-	gpuvec_commit commit = {.position = position, .nblocks = nblocks};
+	gpuvec_commit commit = {
+		.position = position,.feed = need->feed,.applied = need->applied,.nblocks = nblocks
+	};
 	GpuvecPiece piece = {&commit, sizeof(commit)};
 	GpuvecReply reply;
 
@@ -140,7 +151,8 @@ begin_load(MirrorTarget *target, BlockNumber nblocks)
  * private.
  */
 bool
-MirrorLoad(MirrorTarget *target, Snapshot snapshot, gpuvec_state *state)
+MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
+		   gpuvec_state *state)
 {
 	XLogRecPtr	position = MirrorPosition();
 	PageReader *reader;
@@ -167,19 +179,20 @@ MirrorLoad(MirrorTarget *target, Snapshot snapshot, gpuvec_state *state)
 	ok = ok && send_pages(&out, true);
 	if (ok)
 		GPUVEC_INJECTION("load-before-commit");
-	ok = ok && commit_pages(position, nblocks, state);
+	ok = ok && commit_pages(position, need, nblocks, state);
 	pfree(out.data);
 	return ok;
 }
 
 /*
- * Begin a refresh: the state and the remembered LSNs of all pages.  LOADING if
- * another session's load or refresh is unfinished.
+ * Begin a refresh: the state and, if asked for, the remembered LSNs of all pages.
+ * LOADING if another session's load or refresh is unfinished.
  */
 static bool
-begin_refresh(MirrorTarget *target, gpuvec_state *state, GpuvecReply *reply)
+begin_refresh(MirrorTarget *target, bool lsns, gpuvec_state *state, GpuvecReply *reply)
 {
-	GpuvecPiece piece = {&target->key, sizeof(target->key)};
+	gpuvec_refresh request = {.key = target->key,.lsns = lsns};
+	GpuvecPiece piece = {&request, sizeof(request)};
 
 	if (!GpuvecLinkCall(GPUVEC_MSG_REFRESH_BEGIN, &piece, 1, GPUVEC_MSG_STATE,
 						sizeof(*state), reply))
@@ -187,7 +200,7 @@ begin_refresh(MirrorTarget *target, gpuvec_state *state, GpuvecReply *reply)
 	memcpy(state, reply->data, sizeof(*state));
 	if (state->state == GPUVEC_READY)
 	{
-		if (reply->length != sizeof(*state) + (Size) state->nblocks * sizeof(uint64))
+		if (reply->length != sizeof(*state) + (lsns ? (Size) state->nblocks * sizeof(uint64) : 0))
 			ereport(ERROR,
 					(errcode(ERRCODE_PROTOCOL_VIOLATION),
 					 errmsg("invalid message from the gpuvec engine")));
@@ -196,53 +209,174 @@ begin_refresh(MirrorTarget *target, gpuvec_state *state, GpuvecReply *reply)
 	return true;
 }
 
+/* What has to be read again */
+typedef struct Stale
+{
+	bool		listed;			/* these pages; else those with another LSN */
+	ChangedPages	pages;
+	const char *lsns;			/* uint64 for each page that the mirror knows */
+	uint32		next;			/* of pages */
+} Stale;
+
 /*
- * Read the pages again whose LSN is not the remembered one.  The caller holds
- * the mirror's lock.  If the mirror is gone meanwhile, or busy, state says so.
+ * The next page to look at, from `block` on, of those that the mirror knows (fewer than
+ * nknown) and the new ones behind.
+ */
+static BlockNumber
+next_block(Stale *stale, BlockNumber block, BlockNumber nknown)
+{
+	if (!stale->listed || block >= nknown)
+		return block;
+	while (stale->next < stale->pages.n && stale->pages.blocks[stale->next] < block)
+		stale->next++;
+	return stale->next < stale->pages.n ? Min(stale->pages.blocks[stale->next], nknown) : nknown;
+}
+
+/* Is a page that the mirror knows, and that next_block() gave, to be read again? */
+static bool
+is_stale(const Stale *stale, PageReader *reader, BlockNumber block)
+{
+	uint64		known;
+
+	if (stale->listed)
+		return true;
+	memcpy(&known, stale->lsns + (Size) block * sizeof(uint64), sizeof(known));
+	return PageReaderLSN(reader, block) != known;
+}
+
+/*
+ * Read the pages that are stale or new, and send them, or leave them in out.  False: the
+ * connection was lost.
  */
 static bool
-refresh(MirrorTarget *target, Snapshot snapshot, gpuvec_state *state)
+read_stale(MirrorTarget *target, Snapshot snapshot, Stale *stale, BlockNumber nknown,
+		   BlockNumber nblocks, bool send, StringInfo out)
 {
-	XLogRecPtr	position = MirrorPosition();
-	PageReader *reader;
-	BlockNumber nblocks;
-	GpuvecReply reply;
-	const char *lsns;
-	StringInfoData out;
+	PageReader *reader = PageReaderBegin(target, snapshot);
 	bool		ok = true;
 
+	stale->next = 0;
+	for (BlockNumber block = next_block(stale, 0, nknown); ok && block < nblocks;
+		 block = next_block(stale, block + 1, nknown))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (block < nknown && !is_stale(stale, reader, block))
+			continue;
+		PageReaderRead(reader, block, out);
+		if (send)
+			ok = send_pages(out, false);
+		else if (out->len > FRAME_BYTES)
+			break;
+	}
+	PageReaderEnd(reader);
+	return ok && (!send || send_pages(out, true));
+}
+
+/*
+ * Refresh in one message, if it is not too long: with the pages that are listed, of a
+ * mirror in this state.  Sets state to what the mirror is then; *made: was it sent?
+ */
+static bool
+refresh_once(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
+			 XLogRecPtr position, Stale *stale, gpuvec_state *state, bool *made)
+{
+	BlockNumber nblocks = RelationGetNumberOfBlocks(target->rel);
+	gpuvec_refresh_once head = {.key = target->key,.known = state->refresh,
+		.commit = {.position = position,.feed = need->feed,.applied = need->applied,.nblocks = nblocks}
+	};
+	StringInfoData out;
+	GpuvecPiece pieces[2];
+	GpuvecReply reply;
+	bool		ok;
+
+	initStringInfo(&out);
+	(void) read_stale(target, snapshot, stale, state->nblocks, nblocks, false, &out);
+	*made = out.len <= FRAME_BYTES;
+	if (!*made)
+	{
+		pfree(out.data);
+		return true;
+	}
+	GPUVEC_INJECTION("refresh-before-commit");
+	pieces[0] = (GpuvecPiece) {&head, sizeof(head)};
+	pieces[1] = (GpuvecPiece) {out.data, out.len};
+	ok = GpuvecLinkCall(GPUVEC_MSG_REFRESH, pieces, 2, GPUVEC_MSG_STATE, sizeof(*state), &reply);
+	pfree(out.data);
+	if (!ok)
+		return false;
+	memcpy(state, reply.data, sizeof(*state));
+	pfree(reply.data);
+	return true;
+}
+
+/*
+ * Find out what has to be read again of a mirror in this state: by its feed, if that is
+ * the one that counts, else by WAL.  Neither may know; then it is up to the LSNs.
+ * Returns the position up to which that covers all changes, 0 with a feed.
+ */
+static XLogRecPtr
+find_stale(MirrorTarget *target, const gpuvec_freshness *need, const gpuvec_state *state,
+		   Stale *stale)
+{
+	XLogRecPtr	position;
+
+	memset(stale, 0, sizeof(*stale));
+	if (need->feed != 0 && need->feed == state->feed)
+		stale->listed = FeedTake(state->applied, need, &stale->pages.blocks, &stale->pages.n);
+	if (stale->listed)
+	{
+		SortChangedPages(&stale->pages);
+		return 0;
+	}
+	memset(&stale->pages, 0, sizeof(stale->pages));
+	position = MirrorPosition();
 	GPUVEC_INJECTION("refresh-after-position");
-	if (!begin_refresh(target, state, &reply))
+	stale->listed = WalChanges(target->rel, state->checked, position, &stale->pages) != WAL_UNKNOWN;
+	return position;
+}
+
+/*
+ * Read again what was changed since the mirror, which is in this state, was checked.
+ * The caller holds the mirror's lock.  If the mirror is gone meanwhile, or busy, state
+ * says so.
+ */
+static bool
+refresh(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
+		gpuvec_state *state)
+{
+	gpuvec_state before = *state;
+	Stale		stale;
+	XLogRecPtr	position = find_stale(target, need, state, &stale);
+	BlockNumber nblocks;
+	GpuvecReply reply;
+	StringInfoData out;
+	bool		made = false;
+	bool		ok;
+
+	if (stale.listed &&
+		(!refresh_once(target, snapshot, need, position, &stale, state, &made) || made))
+		return made;
+	if (!begin_refresh(target, !stale.listed, state, &reply))
 		return false;
 	if (state->state != GPUVEC_READY)
 		return true;
-	lsns = reply.data + sizeof(gpuvec_state);
-
+	if (state->refresh != before.refresh && stale.listed)
+	{
+		/* loaded anew meanwhile, by a session of the past: what we know is not enough */
+		GpuvecLinkClose();
+		return false;
+	}
+	stale.lsns = reply.data + sizeof(gpuvec_state);
 	nblocks = RelationGetNumberOfBlocks(target->rel);
 	initStringInfo(&out);
-	reader = PageReaderBegin(target, snapshot);
-	for (BlockNumber block = 0; ok && block < nblocks; block++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (block < state->nblocks)
-		{
-			uint64		known;
-
-			memcpy(&known, lsns + (Size) block * sizeof(uint64), sizeof(known));
-			if (PageReaderLSN(reader, block) == known)
-				continue;
-		}
-		PageReaderRead(reader, block, &out);
-		ok = send_pages(&out, false);
-	}
-	PageReaderEnd(reader);
+	ok = read_stale(target, snapshot, &stale, state->nblocks, nblocks, true, &out);
+	pfree(out.data);
 	pfree(reply.data);
-	ok = ok && send_pages(&out, true);
+	if (stale.pages.blocks)
+		pfree(stale.pages.blocks);
 	if (ok)
 		GPUVEC_INJECTION("refresh-before-commit");
-	ok = ok && commit_pages(position, nblocks, state);
-	pfree(out.data);
-	return ok;
+	return ok && commit_pages(position, need, nblocks, state);
 }
 
 /*
@@ -264,30 +398,34 @@ busy_nap(int attempt)
 }
 
 /*
- * Make sure that the mirror holds every change before `position`, which the
- * caller read after its snapshot.
+ * Make sure that the mirror is as fresh as `need`, which the caller asked for after its
+ * snapshot.  `known`: what it was when the engine last told, or NULL; a refresh that is
+ * made by it is not made if it is not that any more.
  */
 bool
-MirrorEnsure(MirrorTarget *target, Snapshot snapshot, XLogRecPtr position,
-			 gpuvec_state *state)
+MirrorEnsure(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
+			 const gpuvec_state *known, gpuvec_state *state)
 {
 	LOCKTAG		tag;
-	bool		ok;
+	bool		ok = true;
 
 	mirror_lock_tag(&target->key, &tag);
 	(void) LockAcquire(&tag, ExclusiveLock, false, false);
 	for (int attempt = 0;; attempt++)
 	{
-		ok = MirrorState(&target->key, state);
-		if (!ok || (state->state == GPUVEC_READY && state->checked >= position))
+		if (attempt == 0 && known != NULL && known->state == GPUVEC_READY)
+			*state = *known;
+		else
+			ok = MirrorState(&target->key, state);
+		if (!ok || gpuvec_fresh(state, need))
 			break;
 		if (state->state == GPUVEC_READY)
-			ok = refresh(target, snapshot, state);
+			ok = refresh(target, snapshot, need, state);
 		else if (state->state == GPUVEC_ABSENT)
-			ok = MirrorLoad(target, snapshot, state);
+			ok = MirrorLoad(target, snapshot, need, state);
 		if (ok && state->state == GPUVEC_LOADING)
 			busy_nap(attempt);
-		if (!ok || (state->state == GPUVEC_READY && state->checked >= position))
+		if (!ok || gpuvec_fresh(state, need))
 			break;
 	}
 	LockRelease(&tag, ExclusiveLock, false);

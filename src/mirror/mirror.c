@@ -13,6 +13,8 @@
  */
 #include "gpuvec.h"
 
+#include <math.h>
+
 #include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/tableam.h"
@@ -22,9 +24,13 @@
 #include "catalog/catalog.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
+#include "commands/defrem.h"
 #include "common/hashfn.h"
 #include "link/link.h"
+#include "mirror/feed.h"
 #include "mirror/mirror.h"
+#include "mirror/wal.h"
 #include "miscadmin.h"
 #include "storage/predicate.h"
 #include "utils/datum.h"
@@ -77,6 +83,31 @@ missing_hash(Relation rel, AttrNumber attnum)
 	return hash == 0 ? 1 : hash;
 }
 
+/* Hash of what an index with an expression or predicate makes of rows */
+static uint64
+form_hash(Relation rel, Relation index)
+{
+	static const AttrNumber columns[] = {Anum_pg_index_indexprs, Anum_pg_index_indpred};
+	uint64		hash = 1;
+
+	for (int i = 0; i < RelationGetNumberOfAttributes(rel); i++)
+		hash = hash_combine64(hash, missing_hash(rel, i + 1));
+	for (int i = 0; i < lengthof(columns); i++)
+	{
+		bool		isnull;
+		Datum		text = SysCacheGetAttr(INDEXRELID, index->rd_indextuple, columns[i], &isnull);
+
+		if (!isnull)
+		{
+			struct varlena *value = PG_DETOAST_DATUM(text);
+
+			hash = hash_combine64(hash, hash_bytes_extended((const unsigned char *) VARDATA_ANY(value),
+															VARSIZE_ANY_EXHDR(value), i));
+		}
+	}
+	return hash;
+}
+
 /* Was this catalog row written by the current transaction? */
 static bool
 row_is_ours(HeapTuple tuple)
@@ -115,12 +146,10 @@ choose_mode(Relation rel, AttrNumber attnum)
 	return MIRROR_SHARED;
 }
 
-/* Describe a column of an open, locked relation */
-void
-MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target)
+/* What descriptions of a plain and a rooted mirror have in common */
+static void
+describe(Relation rel, AttrNumber attnum, MirrorTarget *target)
 {
-	static uint64 private_ids = 0;
-
 	memset(target, 0, sizeof(*target));
 	target->rel = rel;
 	target->attnum = attnum;
@@ -129,11 +158,105 @@ MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target)
 	target->key.tablespace = GpuvecRelTablespace(rel);
 	target->key.relation = RelationGetRelid(rel);
 	target->key.relfilenumber = GpuvecRelFile(rel);
-	target->key.type = TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypid;
 	target->key.attnum = attnum;
+	if (attnum == 0)
+		return;
+	target->key.type = TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypid;
 	target->key.missing = missing_hash(rel, attnum);
+}
+
+/*
+ * May a search by a function use what this index, with its row of pg_index, keeps of the
+ * column?  The planner asks the same of an index before it plans a scan of it.
+ */
+static bool
+index_serves(HeapTuple tuple, AttrNumber attnum)
+{
+	Form_pg_index form = (Form_pg_index) GETSTRUCT(tuple);
+
+	return form->indnkeyatts == 1 && form->indkey.values[0] == attnum &&
+		form->indisvalid && form->indisready && form->indislive &&
+		heap_attisnull(tuple, Anum_pg_index_indpred, NULL) &&
+		!(form->indcheckxmin &&
+		  !TransactionIdPrecedes(HeapTupleHeaderGetXmin(tuple->t_data), TransactionXmin));
+}
+
+/* The access method of a relation */
+static Oid
+relation_am(Oid relid)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	Oid			am = InvalidOid;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		am = ((Form_pg_class) GETSTRUCT(tuple))->relam;
+		ReleaseSysCache(tuple);
+	}
+	return am;
+}
+
+/* Is there an index of ours on the column? */
+static bool
+has_index(Relation rel, AttrNumber attnum)
+{
+	bool		found = false;
+	Oid			am;
+	List	   *oids;
+	ListCell   *cell;
+
+	if (!rel->rd_rel->relhasindex)
+		return false;
+	am = get_am_oid("gpuvec", true);
+	if (!OidIsValid(am))
+		return false;
+	oids = RelationGetIndexList(rel);
+	foreach(cell, oids)
+	{
+		HeapTuple	tuple;
+
+		if (found || relation_am(lfirst_oid(cell)) != am)
+			continue;
+		tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(cell)));
+		if (!HeapTupleIsValid(tuple))
+			continue;
+		found = index_serves(tuple, attnum);
+		ReleaseSysCache(tuple);
+	}
+	list_free(oids);
+	return found;
+}
+
+/*
+ * Describe a column of an open, locked relation.  If it has an index, that one's mirror
+ * is taken.
+ */
+void
+MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target)
+{
+	static uint64 private_ids = 0;
+
+	describe(rel, attnum, target);
 	if (target->mode == MIRROR_PRIVATE)
 		target->key.private_id = ((uint64) MyProcPid << 32) | ++private_ids;
+	else
+		target->key.rooted = has_index(rel, attnum);
+}
+
+/* Describe what an index, which is open and locked like its table, is on */
+void
+MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target)
+{
+	describe(rel, index->rd_index->indkey.values[0], target);
+	target->index = index;
+	target->key.rooted = true;
+	if (target->attnum == 0)
+		target->key.type = TupleDescAttr(RelationGetDescr(index), 0)->atttypid;
+	if (target->attnum == 0 || !heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL))
+	{
+		target->key.index = RelationGetRelid(index);
+		target->key.missing = form_hash(rel, index);
+	}
 }
 
 /* Describe an embedding table: columns of keys and vectors, whose types were checked */
@@ -141,7 +264,7 @@ void
 MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNumber attnum,
 						MirrorTarget *target)
 {
-	MirrorDescribe(rel, attnum, target);
+	describe(rel, attnum, target);
 	if (target->mode == MIRROR_SHARED)
 		target->mode = choose_mode(rel, key_attnum);
 	target->key_attnum = key_attnum;
@@ -158,7 +281,7 @@ MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNumber attnum,
 static void
 reserve_hits(MirrorSearch *search, MirrorQuery *query, uint64 n)
 {
-	uint64		room = Min(query->nhits + n, search->k);
+	uint64		room = query->nhits + n;
 
 	if (room <= query->maxhits)
 		return;
@@ -179,17 +302,41 @@ reserve_hits(MirrorSearch *search, MirrorQuery *query, uint64 n)
 }
 
 /*
- * How many rows to ask for, for one query.  A little more than what is missing,
- * so that a few invisible rows cost no second trip.
+ * How many rows of the engine probably have as many of those among them that a search is
+ * restricted to?  Two standard deviations more than expected, so that one trip mostly
+ * suffices.
+ */
+double
+MirrorRowsToLookAt(const MirrorSearch *search, uint64 n)
+{
+	return (n + 2 * sqrt((double) n)) / search->share + 2;
+}
+
+/*
+ * How many rows to ask for, for one query of as many that need some.  A little more
+ * than what is missing, so that a few invisible rows cost no second trip.  For a
+ * restricted search ever more (page grows), since its rows may be rare among the best,
+ * until it is abandoned.
  */
 static uint32
-rows_to_ask(const MirrorSearch *search, const MirrorQuery *query, uint32 page)
+rows_to_ask(const MirrorSearch *search, const MirrorQuery *query, uint32 page, uint32 queries)
 {
 	uint64		missing;
 
+	if (search->among)
+	{
+		double		rows = page;
+
+		if (search->k != UINT64_MAX)
+			rows = MirrorRowsToLookAt(search, search->k - Min(query->nhits, search->k)) *
+				(page / FIRST_ALL_ROWS);
+		rows = Min(rows, search->max_looked - query->looked);
+		rows = Min(rows, ANSWER_HITS / queries);
+		return Max(Min(rows, GPUVEC_MAX_K), 1);
+	}
 	if (search->k == UINT64_MAX)
 		return page;
-	missing = search->k - query->nhits;
+	missing = search->k - Min(query->nhits, search->k);
 	if (missing <= GPUVEC_FAST_K)
 		return Min(missing + missing / 16 + 2, Max(GPUVEC_FAST_K, missing));
 	return Min(missing, GPUVEC_MAX_K);
@@ -212,9 +359,14 @@ make_request(Request *request, MirrorTarget *target, MirrorSearch *search,
 			 const MirrorVisibility *visibility, uint32 first, uint32 last, uint32 page)
 {
 	uint64		nids = 0;
+	uint32		open = 0;
 
 	for (uint32 i = first; i < last; i++)
+	{
 		nids += search->queries[i].len;
+		if (!search->queries[i].done)
+			open++;
+	}
 	request->n = 0;
 	request->nids = 0;
 	request->queries = palloc0_array(gpuvec_query, last - first);
@@ -229,7 +381,7 @@ make_request(Request *request, MirrorTarget *target, MirrorSearch *search,
 		if (query->done)
 			continue;
 		wire->len = query->len;
-		wire->k = rows_to_ask(search, query, page);
+		wire->k = rows_to_ask(search, query, page, open);
 		if (search->has_min_score)
 		{
 			wire->flags |= GPUVEC_QUERY_MIN_SCORE;
@@ -266,14 +418,14 @@ typedef struct Answer
 
 /* Ask once; the answer goes to this memory context */
 static bool
-ask(Request *request, XLogRecPtr position, MemoryContext context, Answer *answer)
+ask(Request *request, const gpuvec_freshness *need, MemoryContext context, Answer *answer)
 {
 	MemoryContext old;
 	GpuvecPiece pieces[3];
 	Size		counts;
 	bool		ok;
 
-	request->head.position = position;
+	request->head.need = *need;
 	pieces[0] = (GpuvecPiece) {&request->head, sizeof(request->head)};
 	pieces[1] = (GpuvecPiece) {request->queries, request->n * sizeof(gpuvec_query)};
 	pieces[2] = (GpuvecPiece) {request->ids, request->nids * sizeof(uint16)};
@@ -296,42 +448,138 @@ ask(Request *request, XLogRecPtr position, MemoryContext context, Answer *answer
 }
 
 /*
+ * Does a row of a rooted mirror belong to the same group as the last one that was
+ * taken?  Rows of equal score on the same page come in the order of their roots, which
+ * may not be that of the tids to be returned.
+ */
+static bool
+same_group(const MirrorHit *a, const MirrorHit *b)
+{
+	return a->score == b->score && gpuvec_hit_block(a->place) == gpuvec_hit_block(b->place);
+}
+
+/* qsort comparator: the tid comes first in a place */
+static int
+compare_places(const void *a, const void *b)
+{
+	uint64		x = ((const MirrorHit *) a)->place;
+	uint64		y = ((const MirrorHit *) b)->place;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Bring the rows of each group in the order of their tids, and cut off what is too much */
+static void
+sort_groups(MirrorSearch *search, MirrorQuery *query)
+{
+	uint64		first = 0;
+
+	for (uint64 i = 1; i <= query->nhits; i++)
+	{
+		if (i < query->nhits && same_group(&query->hits[i], &query->hits[first]))
+			continue;
+		if (i - first > 1)
+			qsort(query->hits + first, i - first, sizeof(MirrorHit), compare_places);
+		first = i;
+	}
+	query->nhits = Min(query->nhits, search->k);
+}
+
+/* Is a row, with a tid of its own, one of those that a search is restricted to? */
+static bool
+is_among(const MirrorTidSet *among, const MirrorHit *hit)
+{
+	return MirrorTidSetHas(among, gpuvec_hit_block(hit->place),
+						   mirror_line_offset(gpuvec_hit_line(hit->place)));
+}
+
+/*
+ * Is this a row to return: visible, and one of those that the search is restricted to?
+ * Few are, so they are looked up before anything is fetched.  Of a HOT chain that may
+ * have another member than its root this can only be told by the page: the chain's
+ * visible member is known when it is fetched.  (If the root is the last member that is
+ * not dead, no snapshot for which the mirror is fresh can see another one.)
+ */
+static bool
+wanted(const MirrorSearch *search, MirrorVisibility *visibility, MirrorHit *hit,
+	   const MirrorQuery *query)
+{
+	const MirrorTidSet *among = search->among;
+
+	if (among == NULL)
+		return MirrorVisible(visibility, hit, query, search->measure);
+	if (mirror_line_itself(gpuvec_hit_line(hit->place)))
+		return is_among(among, hit) &&
+			MirrorVisible(visibility, hit, query, search->measure);
+	return MirrorTidSetHasBlock(among, gpuvec_hit_block(hit->place)) &&
+		MirrorVisible(visibility, hit, query, search->measure) && is_among(among, hit);
+}
+
+/*
  * Take the visible rows of one query's answer.  Its first ones stay where they are
- * in the answer, which then has to be kept.
+ * in the answer, which then has to be kept; but for a restricted search, which takes
+ * few of many.
  */
 static void
-take_hits(MirrorSearch *search, MirrorQuery *query, MirrorVisibility *visibility,
-		  MirrorHit *hits, uint32 n, uint32 asked)
+take_hits(MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
+		  MirrorVisibility *visibility, MirrorHit *hits, uint32 n, uint32 asked)
 {
-	if (query->nhits == 0)
+	bool		groups = target->key.rooted && !search->roots;
+	bool		full = query->nhits >= search->k && !groups;
+
+	if (search->among)
+		 /* as they come */ ;
+	else if (query->nhits == 0)
 	{
 		query->hits = hits;
 		query->maxhits = 0;
 	}
 	else
 		reserve_hits(search, query, n);
-	for (uint32 i = 0; i < n && query->nhits < search->k; i++)
+	for (uint32 i = 0; i < n && !full; i++)
 	{
 		MirrorHit	hit = hits[i];
 
-		if (MirrorVisible(visibility, &hit, query, search->measure))
-			query->hits[query->nhits++] = hit;
-		if (i == n - 1)
+		if (groups && query->nhits >= search->k &&
+			!same_group(&hit, &query->hits[query->nhits - 1]))
 		{
-			query->after_score = hit.score;
-			query->after_tid = gpuvec_hit_tid(hit.place);
+			full = true;
+			break;
 		}
+		query->after_score = hit.score;
+		query->after_tid = gpuvec_hit_tid(hit.place);
+		query->looked++;
+		if (search->roots)
+		{
+			MirrorHit	seen = hit;
+
+			/* the executor decides; this is to verify the score */
+			if (gpuvec_verify)
+				(void) MirrorVisible(visibility, &seen, query, search->measure);
+			query->hits[query->nhits++] = hit;
+		}
+		else if (wanted(search, visibility, &hit, query))
+		{
+			if (search->among)
+				reserve_hits(search, query, 1);
+			query->hits[query->nhits++] = hit;
+		}
+		full = query->nhits >= search->k && !groups;
 		CHECK_FOR_INTERRUPTS();
 	}
-	query->done = n < asked || query->nhits == search->k;
+	query->done = n < asked || full;
+	if (!query->done && search->among && query->looked >= search->max_looked)
+		query->done = query->abandoned = true;
 	query->has_after = !query->done;
+	if (query->done && groups)
+		sort_groups(search, query);
 }
 
 /*
  * Take an answer.  True if some query needs more; *keep: if hits lie in the answer.
  */
 static bool
-take_answer(MirrorSearch *search, Request *request, Answer *answer,
+take_answer(MirrorTarget *target, MirrorSearch *search, Request *request, Answer *answer,
 			MirrorVisibility *visibility, bool *keep)
 {
 	MirrorHit  *hits = (MirrorHit *) answer->hits;
@@ -353,7 +601,8 @@ take_answer(MirrorSearch *search, Request *request, Answer *answer,
 					(errcode(ERRCODE_PROTOCOL_VIOLATION),
 					 errmsg("invalid message from the gpuvec engine")));
 		left -= n;
-		take_hits(search, request->whose[i], visibility, hits, n, request->queries[i].k);
+		take_hits(target, search, request->whose[i], visibility, hits, n,
+				  request->queries[i].k);
 		*keep |= request->whose[i]->hits == hits && n > 0;
 		hits += n;
 		more |= !request->whose[i]->done;
@@ -362,34 +611,88 @@ take_answer(MirrorSearch *search, Request *request, Answer *answer,
 }
 
 /*
- * The last refresh number that this session was told of, and of which mirror.
- * Any number known before the map is read will do for visibility.c; an old one
- * just proves less.  Numbers of another engine (connection) prove nothing.
+ * What this session knows of mirrors, from the last answers of the engine.  A place
+ * for each of a few, by hash.
  */
-static struct
+typedef struct Known
 {
 	gpuvec_mirror_key key;
+
+	/*
+	 * Any refresh number known before the map is read will do for visibility.c; an
+	 * old one just proves less.  Numbers of another engine (connection) prove nothing.
+	 */
 	uint64		generation;
-	uint64		refresh;
-}			last_told;
+	gpuvec_state state;
+
+	/* nothing was changed in (state.checked, until], by the WAL (see wal.c) */
+	XLogRecPtr	until;
+} Known;
+
+#define KNOWN_PLACES	64
+
+static Known known_mirrors[KNOWN_PLACES];
+
+/* The place of a mirror; it may have another's */
+static Known *
+known_place(const MirrorTarget *target)
+{
+	return &known_mirrors[hash_bytes((const unsigned char *) &target->key,
+									 sizeof(target->key)) % KNOWN_PLACES];
+}
+
+/* What is known of a mirror, or NULL */
+static Known *
+known_mirror(const MirrorTarget *target)
+{
+	Known	   *known = known_place(target);
+
+	return memcmp(&known->key, &target->key, sizeof(target->key)) == 0 ? known : NULL;
+}
 
 /* Remember what an answer told */
 void
-MirrorRememberRefresh(const MirrorTarget *target, uint64 refresh)
+MirrorRemember(const MirrorTarget *target, const gpuvec_state *state)
 {
-	last_told.key = target->key;
-	last_told.generation = GpuvecLinkGeneration();
-	last_told.refresh = refresh;
+	Known	   *known = known_place(target);
+
+	if (known != known_mirror(target) || known->state.checked > state->checked)
+		known->until = 0;
+	known->key = target->key;
+	known->generation = GpuvecLinkGeneration();
+	known->state = *state;
+	known->until = Max(known->until, state->checked);
 }
 
 /* A refresh number that is known for this mirror, or 0 */
 uint64
 MirrorKnownRefresh(const MirrorTarget *target)
 {
-	if (last_told.generation != GpuvecLinkGeneration() ||
-		memcmp(&last_told.key, &target->key, sizeof(target->key)) != 0)
-		return 0;
-	return last_told.refresh;
+	Known	   *known = known_mirror(target);
+
+	return known && known->generation == GpuvecLinkGeneration() ? known->state.refresh : 0;
+}
+
+/*
+ * The position that the mirror has to be checked to for a search which begins now: the
+ * current one, or, if the WAL since then has no change of the relation, the one that
+ * is known.
+ */
+static XLogRecPtr
+position_needed(MirrorTarget *target)
+{
+	Known	   *known = known_mirror(target);
+	XLogRecPtr	position = MirrorPosition();
+
+	if (known == NULL || known->state.checked == 0)
+		return position;
+	if (position > known->until)
+	{
+		if (WalChanges(target->rel, known->until, position, NULL) != WAL_UNCHANGED)
+			return position;
+		known->until = position;
+	}
+	return known->state.checked;
 }
 
 /* Report that the mirror does not stay for as long as one request takes */
@@ -409,27 +712,29 @@ MirrorReportEvicted(MirrorTarget *target)
  */
 static bool
 ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
-		  XLogRecPtr position, Answer *answer)
+		  const gpuvec_freshness *need, Answer *answer)
 {
 	for (int attempt = 0; attempt < SEARCH_ATTEMPTS; attempt++)
 	{
 		gpuvec_state *state = &answer->head.state;
+		gpuvec_freshness now = {.position = MirrorPosition()};
+		gpuvec_state after;
 
-		if (!ask(request, position, search->context, answer))
+		if (!ask(request, need, search->context, answer))
 			return false;
-		if (state->state == GPUVEC_READY && state->checked >= position)
+		if (gpuvec_fresh(state, need))
 		{
-			MirrorRememberRefresh(target, state->refresh);
+			MirrorRemember(target, state);
 			return true;
 		}
 		pfree(answer->reply.data);
 		if (target->mode == MIRROR_PRIVATE)
 		{
-			if (!MirrorLoad(target, search->snapshot, state))
+			if (!MirrorLoad(target, search->snapshot, need, state))
 				return false;
 		}
-		else if (!MirrorEnsure(target, search->snapshot,
-							   position ? position : MirrorPosition(), state))
+		else if (!MirrorEnsure(target, search->snapshot, need->position ? need : &now,
+							   attempt == 0 ? state : NULL, &after))
 			return false;
 	}
 	MirrorReportEvicted(target);
@@ -439,7 +744,7 @@ ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
 /* Search queries [first, last).  False: the connection was lost. */
 static bool
 search_group(MirrorTarget *target, MirrorSearch *search, MirrorVisibility *visibility,
-			 XLogRecPtr position, uint32 first, uint32 last)
+			 gpuvec_freshness need, uint32 first, uint32 last)
 {
 	uint32		page = FIRST_ALL_ROWS;
 	bool		more = true;
@@ -454,16 +759,17 @@ search_group(MirrorTarget *target, MirrorSearch *search, MirrorVisibility *visib
 		if (request.n == 0)
 			break;
 		GPUVEC_INJECTION("search-before-request");
-		if (!ask_fresh(target, search, &request, position, &answer))
+		if (!ask_fresh(target, search, &request, &need, &answer))
 			return false;
 		GPUVEC_INJECTION("search-before-fetch");
-		more = take_answer(search, &request, &answer, visibility, &keep);
+		more = take_answer(target, search, &request, &answer, visibility, &keep);
 		if (!keep)
 			pfree(answer.reply.data);
 		pfree(request.queries);
 		pfree(request.whose);
 		pfree(request.ids);
-		position = 0;			/* fresh for this snapshot from now on */
+		/* fresh for this snapshot from now on */
+		need = (gpuvec_freshness) {0};
 		page = Min(page * ALL_ROWS_GROWTH, GPUVEC_MAX_K);
 	}
 	return true;
@@ -477,7 +783,7 @@ take_map(MirrorTarget *target, MirrorSearch *search, MirrorVisibility *visibilit
 	BlockNumber pages;
 	gpuvec_state state;
 
-	if (target->mode != MIRROR_SHARED)
+	if (target->mode != MIRROR_SHARED || search->roots)
 		return true;
 	pages = MirrorVisibilityMapPages(visibility);
 	if (pages == 0 || rows < (double) pages * MAP_PAGE_ROWS)
@@ -494,7 +800,8 @@ take_map(MirrorTarget *target, MirrorSearch *search, MirrorVisibility *visibilit
 	if (!MirrorState(&target->key, &state))
 		return false;
 	if (state.state != GPUVEC_READY &&
-		!MirrorEnsure(target, search->snapshot, MirrorPosition(), &state))
+		!MirrorEnsure(target, search->snapshot, &(gpuvec_freshness) {.position = MirrorPosition()},
+					  NULL, &state))
 		return false;
 	GPUVEC_INJECTION("search-before-map");
 	MirrorVisibilityTakeMap(visibility, state.refresh);
@@ -518,23 +825,49 @@ drop_private(MirrorTarget *target)
 		pfree(reply.data);
 }
 
+/*
+ * How fresh has the mirror to be for a search that begins now?  If this session's own
+ * last search shows that it is not, it is refreshed at once.  False: the connection was
+ * lost.
+ */
+bool
+MirrorHowFresh(MirrorTarget *target, Snapshot snapshot, bool roots, gpuvec_freshness *need)
+{
+	Known	   *known = known_mirror(target);
+	gpuvec_state state;
+
+	/* a feed does not tell of what the visibility map has to be trusted for */
+	if (roots && target->fed)
+		FeedRead(target->index, target->build, need);
+	need->position = need->feed ? MirrorPosition() : position_needed(target);
+	if (known == NULL || known->generation != GpuvecLinkGeneration() ||
+		gpuvec_fresh(&known->state, need))
+		return true;
+	if (!MirrorEnsure(target, snapshot, need, &known->state, &state))
+		return false;
+	MirrorRemember(target, &state);
+	return true;
+}
+
 /* Search once.  False: the connection was lost. */
 static bool
 try_topk(MirrorTarget *target, MirrorSearch *search)
 {
 	MirrorVisibility *visibility = MirrorVisibilityBegin(target, search->snapshot);
-	uint64		ask = search->k == UINT64_MAX ? FIRST_ALL_ROWS : Min(search->k, GPUVEC_MAX_K);
+	uint64		ask = search->k == UINT64_MAX ? FIRST_ALL_ROWS :
+		search->among ? Min(MirrorRowsToLookAt(search, search->k), GPUVEC_MAX_K) :
+		Min(search->k, GPUVEC_MAX_K);
 	uint32		group = Max(ANSWER_HITS / ask, 1);
-	XLogRecPtr	position = 0;
+	gpuvec_freshness need = {0};
 	bool		ok;
 
 	PredicateLockRelation(target->rel, search->snapshot);
 	ok = take_map(target, search, visibility);
 	GPUVEC_INJECTION("search-before-position");
 	if (ok && target->mode == MIRROR_SHARED)
-		position = MirrorPosition();
+		ok = MirrorHowFresh(target, search->snapshot, search->roots, &need);
 	for (uint32 first = 0; ok && first < search->nqueries; first += group)
-		ok = search_group(target, search, visibility, position, first,
+		ok = search_group(target, search, visibility, need, first,
 						  Min(first + group, search->nqueries));
 	if (ok && target->mode == MIRROR_PRIVATE)
 		drop_private(target);
@@ -553,6 +886,8 @@ reset_queries(MirrorSearch *search)
 		query->nhits = query->maxhits = 0;
 		query->hits = NULL;
 		query->done = query->skip;
+		query->abandoned = false;
+		query->looked = 0;
 		query->has_after = query->resumes;
 		query->after_score = query->resume_score;
 		query->after_tid = query->resume_tid;
@@ -597,11 +932,13 @@ MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows, const char
 {
 	for (int attempt = 0; attempt < 2; attempt++)
 	{
+		gpuvec_freshness need;
 		gpuvec_state state;
 
 		if (GpuvecLinkOpen(true, reason) != GPUVEC_LINK_READY)
 			return false;
-		if (MirrorEnsure(target, snapshot, MirrorPosition(), &state))
+		need = (gpuvec_freshness) {.position = MirrorPosition()};
+		if (MirrorEnsure(target, snapshot, &need, NULL, &state))
 		{
 			*nrows = state.nrows;
 			return true;

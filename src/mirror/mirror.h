@@ -4,6 +4,11 @@
  *	  The engine's copy of a column of a table: is it resident, is it fresh,
  *	  and what does a search of it give under a snapshot?
  *
+ * There are two kinds of mirrors.  A plain one has an entry for each row version, under
+ * the version's own tid.  A rooted one, of an indexed column, has an entry for each HOT
+ * chain, under the tid of its root, as an index has: all versions of a chain have the
+ * same set.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUVEC_MIRROR_H
@@ -14,6 +19,7 @@
 #include "common/measure.h"
 #include "common/protocol.h"
 #include "executor/tuptable.h"
+#include "utils/array.h"
 #include "utils/rel.h"
 #include "utils/snapshot.h"
 
@@ -37,18 +43,30 @@ typedef enum MirrorVectorType
 
 /*
  * A column of a relation with storage, or (embedding tables) two: of vectors and of
- * keys.  The relation is open and locked.
+ * keys.  The relation is open and locked.  A rooted mirror has an index, which is open
+ * as long.
  */
 typedef struct MirrorTarget
 {
 	Relation	rel;
-	AttrNumber	attnum;
+	Relation	index;			/* NULL: a plain mirror */
+	AttrNumber	attnum;			/* 0: an expression of the index */
 	AttrNumber	key_attnum;		/* InvalidAttrNumber: a column of sets */
 	Oid			key_type;		/* int2, int4 or int8 */
 	MirrorVectorType vector_type;
 	MirrorMode	mode;
+	bool		fed;			/* the index is its feed (feed.h), and has this build id */
+	uint8		build[16];
 	gpuvec_mirror_key key;
 } MirrorTarget;
+
+/*
+ * What the engine takes for a line is a line pointer, and whether it is that of the row
+ * version itself; if not, it is that of the root of its HOT chain.
+ */
+#define mirror_line(offset, itself) ((uint16) ((offset) << 1 | ((itself) ? 1 : 0)))
+#define mirror_line_offset(line)	((OffsetNumber) ((line) >> 1))
+#define mirror_line_itself(line)	(((line) & 1) != 0)
 
 /* One result, as it comes from the engine */
 typedef gpuvec_hit MirrorHit;
@@ -56,8 +74,16 @@ typedef gpuvec_hit MirrorHit;
 static inline void
 MirrorHitTid(const MirrorHit *hit, ItemPointer tid)
 {
-	ItemPointerSet(tid, gpuvec_hit_block(hit->place), gpuvec_hit_line(hit->place));
+	ItemPointerSet(tid, gpuvec_hit_block(hit->place),
+				   mirror_line_offset(gpuvec_hit_line(hit->place)));
 }
+
+/* Rows of a table: ascending and distinct, as gpuvec_tid(block, offset) */
+typedef struct MirrorTidSet
+{
+	uint64	   *tids;
+	uint64		n;
+} MirrorTidSet;
 
 /* One query and its results; ids are ascending and distinct */
 typedef struct MirrorQuery
@@ -76,6 +102,8 @@ typedef struct MirrorQuery
 
 	/* while searching */
 	bool		done;
+	bool		abandoned;		/* because max_looked was reached; hits are not all */
+	uint64		looked;			/* rows of the engine that were looked at */
 	bool		has_after;
 	double		after_score;
 	uint64		after_tid;
@@ -91,16 +119,24 @@ typedef struct MirrorSearch
 	MirrorQuery *queries;
 	uint32		nqueries;
 	Snapshot	snapshot;
+	bool		roots;			/* give the entries of a rooted mirror, visible or not */
+	const MirrorTidSet *among;	/* only these rows; NULL: all */
+	double		share;			/* then, of the table's rows that these are, about */
+	uint64		max_looked;		/* and when to abandon a query */
 	MemoryContext context;		/* hits live here */
 	uint64		engine_us;		/* time spent in the engine */
 } MirrorSearch;
 
 /* mirror.c */
 extern void MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target);
+extern void MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target);
 extern void MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNumber attnum,
 									MirrorTarget *target);
+extern double MirrorRowsToLookAt(const MirrorSearch *search, uint64 n);
 extern uint64 MirrorKnownRefresh(const MirrorTarget *target);
-extern void MirrorRememberRefresh(const MirrorTarget *target, uint64 refresh);
+extern void MirrorRemember(const MirrorTarget *target, const gpuvec_state *state);
+extern bool MirrorHowFresh(MirrorTarget *target, Snapshot snapshot, bool roots,
+						   gpuvec_freshness *need);
 extern void MirrorReportLost(void) pg_attribute_noreturn();
 extern void MirrorReportEvicted(MirrorTarget *target) pg_attribute_noreturn();
 extern bool MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason);
@@ -110,9 +146,10 @@ extern bool MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows
 /* load.c: all return false when the connection was lost */
 extern XLogRecPtr MirrorPosition(void);
 extern bool MirrorState(const gpuvec_mirror_key *key, gpuvec_state *state);
-extern bool MirrorLoad(MirrorTarget *target, Snapshot snapshot, gpuvec_state *state);
-extern bool MirrorEnsure(MirrorTarget *target, Snapshot snapshot, XLogRecPtr position,
-						 gpuvec_state *state);
+extern bool MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
+					   gpuvec_state *state);
+extern bool MirrorEnsure(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
+						 const gpuvec_state *known, gpuvec_state *state);
 
 /* visibility.c */
 typedef struct MirrorVisibility MirrorVisibility;
@@ -123,7 +160,7 @@ extern void MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh
 extern void MirrorVisibilityCopyMap(MirrorVisibility *visibility, uint64 refresh);
 extern const uint8 *MirrorVisibilityMap(const MirrorVisibility *visibility, Size *bytes);
 extern bool MirrorRowVisible(MirrorVisibility *visibility, ItemPointer tid);
-extern bool MirrorVisible(MirrorVisibility *visibility, const gpuvec_hit *hit,
+extern bool MirrorVisible(MirrorVisibility *visibility, gpuvec_hit *hit,
 						  const MirrorQuery *query, gpuvec_measure measure);
 extern void MirrorVisibilityEnd(MirrorVisibility *visibility);
 
@@ -141,5 +178,10 @@ extern int64 MirrorKey(Datum value, Oid type);
 extern void MirrorReadVector(struct varlena *value, const MirrorTarget *target,
 							 MirrorVector *vector);
 extern void MirrorDecodeVector(struct varlena *value, MirrorVectorType type, MirrorVector *vector);
+
+/* tid_set.c */
+extern MirrorTidSet *MirrorTidSetMake(ArrayType *array);
+extern bool MirrorTidSetHas(const MirrorTidSet *set, BlockNumber block, OffsetNumber line);
+extern bool MirrorTidSetHasBlock(const MirrorTidSet *set, BlockNumber block);
 
 #endif							/* GPUVEC_MIRROR_H */

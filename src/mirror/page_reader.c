@@ -4,8 +4,12 @@
  *	  Reads heap pages into the form in which the engine takes them.
  *
  * A mirror holds heap tuples, not a snapshot's rows: every tuple that is not
- * dead to everyone, under its own TID.  There is one reader for loads and
- * refreshes.  Under one share lock it asks for the state of each tuple, copies
+ * dead to everyone, under its own TID.  A rooted mirror (see mirror.h) holds one
+ * for each HOT chain, under the TID of the root: the last member that is not dead to
+ * everyone.  All members have the same set, or the chain is a broken one, from before
+ * the index: then every snapshot that may use the index sees only the last one.
+ *
+ * There is one reader for loads and refreshes.  Under one share lock it asks for the state of each tuple, copies
  * the page and takes its LSN; everything else (deforming, detoasting) works on
  * the copy after the lock is gone.  Content and LSN hence belong together: a
  * later change of the page has a later LSN, and the next check sees it.
@@ -48,6 +52,8 @@ PageReaderBegin(const MirrorTarget *target, Snapshot snapshot)
 
 	reader->target = target;
 	reader->rel = rel;
+	reader->attnum = target->attnum;
+	reader->rooted = target->key.rooted;
 	reader->snapshot = snapshot;
 	reader->horizon = GpuvecOldestXmin(rel);
 	if (RelationGetNumberOfBlocks(rel) > (BlockNumber) (NBuffers / BULK_READ_FRACTION))
@@ -56,12 +62,16 @@ PageReaderBegin(const MirrorTarget *target, Snapshot snapshot)
 											ALLOCSET_DEFAULT_SIZES);
 	reader->page = palloc(BLCKSZ);
 	reader->dead = palloc(sizeof(bool) * (MaxOffsetNumber + 1));
+	if (target->key.index != 0)
+		reader->form = RowFormBegin(rel, target->index);
 	return reader;
 }
 
 void
 PageReaderEnd(PageReader *reader)
 {
+	if (reader->form)
+		RowFormEnd(reader->form);
 	MemoryContextDelete(reader->context);
 	if (reader->strategy)
 		FreeAccessStrategy(reader->strategy);
@@ -204,11 +214,8 @@ row_visible(PageReader *reader, ItemPointer tid)
 	return visible;
 }
 
-/*
- * A plain value of a set, detoasted.  NULL if the row may be left out.
- */
-static struct varlena *
-plain_value(PageReader *reader, struct varlena *value, ItemPointer tid)
+struct varlena *
+PageReaderPlain(PageReader *reader, struct varlena *value, ItemPointer tid)
 {
 	if (VARATT_IS_EXTERNAL_ONDISK(value))
 	{
@@ -235,7 +242,7 @@ plain_value(PageReader *reader, struct varlena *value, ItemPointer tid)
 
 /* Append one row */
 static void
-append_row(StringInfo out, OffsetNumber line, struct varlena *value)
+append_row(StringInfo out, uint16 line, struct varlena *value)
 {
 	gpuvec_row	row = {.line = line};
 	uint32		bytes = VARSIZE_ANY_EXHDR(value);
@@ -252,7 +259,7 @@ append_row(StringInfo out, OffsetNumber line, struct varlena *value)
 
 /* Append one row of an embedding table */
 static void
-append_vector(PageReader *reader, StringInfo out, OffsetNumber line, int64 key,
+append_vector(PageReader *reader, StringInfo out, uint16 line, int64 key,
 			  struct varlena *value)
 {
 	gpuvec_storage storage = (gpuvec_storage) reader->target->key.storage;
@@ -284,29 +291,100 @@ append_vector(PageReader *reader, StringInfo out, OffsetNumber line, int64 key,
 }
 
 /*
- * Append one tuple, unless it may be left out: it has no value (or no key), or lost it.
+ * The member that stands for the chain of a root: the last one that is not dead.
+ * Invalid if there is none.
+ */
+static OffsetNumber
+chain_member(PageReader *reader, OffsetNumber root)
+{
+	Page		page = reader->page;
+	OffsetNumber last = PageGetMaxOffsetNumber(page);
+	ItemId		item = PageGetItemId(page, root);
+	bool		first = !ItemIdIsRedirected(item);
+	OffsetNumber line = first ? root : ItemIdGetRedirect(item);
+	OffsetNumber member = InvalidOffsetNumber;
+	TransactionId updater = InvalidTransactionId;
+
+	for (OffsetNumber n = 0; n < last && OffsetNumberIsValid(line) && line <= last; n++)
+	{
+		HeapTupleHeader tuple;
+
+		item = PageGetItemId(page, line);
+		if (!ItemIdIsNormal(item))
+			break;
+		tuple = (HeapTupleHeader) PageGetItem(page, item);
+		if (HeapTupleHeaderIsHeapOnly(tuple) == first ||
+			(TransactionIdIsValid(updater) &&
+			 !TransactionIdEquals(updater, HeapTupleHeaderGetXmin(tuple))))
+			break;
+		if (!reader->dead[line])
+			member = line;
+		if (!HeapTupleHeaderIsHotUpdated(tuple))
+			break;
+		updater = HeapTupleHeaderGetUpdateXid(tuple);
+		line = ItemPointerGetOffsetNumber(&tuple->t_ctid);
+		first = false;
+	}
+	return member;
+}
+
+/*
+ * The tuple that a line pointer stands for, and what the engine is to take for its line;
+ * invalid if there is none.
+ */
+static OffsetNumber
+row_at(PageReader *reader, OffsetNumber line, uint16 *engine_line)
+{
+	ItemId		item = PageGetItemId(reader->page, line);
+	OffsetNumber member;
+
+	if (!reader->rooted)
+	{
+		*engine_line = mirror_line(line, true);
+		return ItemIdIsNormal(item) && !reader->dead[line] ? line : InvalidOffsetNumber;
+	}
+	if (ItemIdIsNormal(item) &&
+		HeapTupleHeaderIsHeapOnly((HeapTupleHeader) PageGetItem(reader->page, item)))
+		return InvalidOffsetNumber;
+	if (!ItemIdIsNormal(item) && !ItemIdIsRedirected(item))
+		return InvalidOffsetNumber;
+	member = chain_member(reader, line);
+	*engine_line = mirror_line(line, member == line);
+	return member;
+}
+
+/* The set of a tuple; NULL if it has none, or may be left out */
+static struct varlena *
+tuple_value(PageReader *reader, HeapTuple tuple)
+{
+	Datum		datum;
+	bool		isnull;
+
+	if (reader->form)
+		return RowFormValue(reader->form, reader, tuple);
+	datum = heap_getattr(tuple, reader->attnum, RelationGetDescr(reader->rel), &isnull);
+	if (isnull)
+		return NULL;
+	return PageReaderPlain(reader, (struct varlena *) DatumGetPointer(datum), &tuple->t_self);
+}
+
+/*
+ * Append the row of a tuple under this line, unless it may be left out: it has no value
+ * (or no key), or lost it.
  */
 static bool
-append_tuple(PageReader *reader, StringInfo out, HeapTuple tuple)
+append_tuple(PageReader *reader, StringInfo out, uint16 line, HeapTuple tuple)
 {
 	const MirrorTarget *target = reader->target;
-	TupleDesc	desc = RelationGetDescr(reader->rel);
-	OffsetNumber line = ItemPointerGetOffsetNumber(&tuple->t_self);
 	struct varlena *value;
-	bool		isnull;
+	bool		no_key = false;
 	Datum		key = 0;
-	Datum		datum;
 
 	if (target->key_attnum != InvalidAttrNumber)
-	{
-		key = heap_getattr(tuple, target->key_attnum, desc, &isnull);
-		if (isnull)
-			return false;
-	}
-	datum = heap_getattr(tuple, target->attnum, desc, &isnull);
-	if (isnull)
+		key = heap_getattr(tuple, target->key_attnum, RelationGetDescr(reader->rel), &no_key);
+	if (no_key)
 		return false;
-	value = plain_value(reader, (struct varlena *) DatumGetPointer(datum), &tuple->t_self);
+	value = tuple_value(reader, tuple);
 	if (value == NULL)
 		return false;
 	if (target->key_attnum != InvalidAttrNumber)
@@ -332,12 +410,14 @@ PageReaderRead(PageReader *reader, BlockNumber block, StringInfo out)
 	last = PageIsNew(reader->page) ? 0 : PageGetMaxOffsetNumber(reader->page);
 	for (OffsetNumber line = FirstOffsetNumber; line <= last; line++)
 	{
+		uint16		engine_line;
+		OffsetNumber offset = row_at(reader, line, &engine_line);
 		HeapTupleData tuple;
 
-		if (reader->dead[line] || !ItemIdIsNormal(PageGetItemId(reader->page, line)))
+		if (!OffsetNumberIsValid(offset))
 			continue;
-		tuple_at(reader, reader->page, block, line, &tuple);
-		head.nrows += append_tuple(reader, out, &tuple);
+		tuple_at(reader, reader->page, block, offset, &tuple);
+		head.nrows += append_tuple(reader, out, engine_line, &tuple);
 	}
 	head.bytes = out->len - start - sizeof(head);
 	memcpy(out->data + start, &head, sizeof(head));

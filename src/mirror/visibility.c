@@ -4,7 +4,8 @@
  *	  Which rows of a mirror does a snapshot see?
  *
  * A mirror holds tuple versions; each winner is fetched by its own TID under
- * the snapshot.  For answers with many rows the visibility map saves most of
+ * the snapshot.  A rooted one (see mirror.h) holds HOT chains, of which the visible
+ * member is fetched.  For answers with many rows the visibility map saves most of
  * that, but only with care, since other sessions refresh the same mirror:
  *
  *	 1. the snapshot exists (and, under SERIALIZABLE, the predicate lock);
@@ -19,17 +20,20 @@
  * number above n0.  So the content is what the page held in 3, when all of it
  * was visible to every snapshot, ours included, which already existed.  In all
  * other orders some interleaving of another session's refresh returns a row
- * that is not visible.
+ * that is not visible.  In a rooted mirror the content also says whether the root was
+ * the row itself; for others the page has to be asked for the member's TID.
  *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
 
 #include "access/heapam.h"
+#include "access/relscan.h"
 #include "access/tableam.h"
 #include "access/visibilitymap.h"
 #include "idset/idset.h"
 #include "mirror/mirror.h"
+#include "mirror/page_reader.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
 #include "storage/smgr.h"
@@ -44,6 +48,7 @@ struct MirrorVisibility
 	MirrorTarget *target;
 	Snapshot	snapshot;
 	TupleTableSlot *slot;
+	IndexFetchTableData *fetch; /* of chains; NULL: a plain mirror */
 
 	/* the visibility map as it was, page by page; NULL: not taken */
 	uint8	   *map;
@@ -59,6 +64,8 @@ MirrorVisibilityBegin(MirrorTarget *target, Snapshot snapshot)
 	visibility->target = target;
 	visibility->snapshot = snapshot;
 	visibility->slot = table_slot_create(target->rel, NULL);
+	if (target->key.rooted)
+		visibility->fetch = table_index_fetch_begin(target->rel);
 	return visibility;
 }
 
@@ -66,6 +73,8 @@ void
 MirrorVisibilityEnd(MirrorVisibility *visibility)
 {
 	ExecDropSingleTupleTableSlot(visibility->slot);
+	if (visibility->fetch)
+		table_index_fetch_end(visibility->fetch);
 	if (visibility->map)
 		pfree(visibility->map);
 	pfree(visibility);
@@ -148,31 +157,53 @@ page_all_visible(const MirrorVisibility *visibility, BlockNumber block)
 			(place % 4 * 2)) & VISIBILITYMAP_ALL_VISIBLE;
 }
 
+/* The set of the row in the slot, or NULL */
+static IdSet *
+fetched_set(MirrorVisibility *visibility)
+{
+	const MirrorTarget *target = visibility->target;
+	bool		isnull;
+	Datum		datum;
+	struct varlena *value;
+	RowForm    *form;
+	bool		member;
+
+	if (target->key.index == 0)
+	{
+		datum = slot_getattr(visibility->slot, target->attnum, &isnull);
+		return isnull ? NULL : DatumGetIdSetP(datum);
+	}
+	form = RowFormBegin(target->rel, target->index);
+	value = RowFormSlotValue(form, visibility->slot, &member);
+	if (value)
+		value = PG_DETOAST_DATUM_COPY(PointerGetDatum(value));
+	RowFormEnd(form);
+	return (IdSet *) value;
+}
+
 /* Compare a score with what the table's row says */
 static void
 verify_hit(MirrorVisibility *visibility, const gpuvec_hit *hit,
 		   const MirrorQuery *query, gpuvec_measure measure)
 {
-	bool		isnull;
-	Datum		datum = slot_getattr(visibility->slot, visibility->target->attnum, &isnull);
+	IdSet	   *set = fetched_set(visibility);
 	uint32		common = 0;
 	uint32		len = 0;
 
-	if (!isnull)
+	if (set)
 	{
-		IdSet	   *set = DatumGetIdSetP(datum);
-
 		len = idset_count(set);
 		common = idset_intersection_count(query->ids, query->len, idset_ids(set), len);
 	}
-	if (isnull || common != gpuvec_hit_common(hit->place) ||
+	if (set == NULL || common != gpuvec_hit_common(hit->place) ||
 		gpuvec_score(measure, common, query->len, len) != hit->score)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("the gpuvec engine's score of a row of relation \"%s\" is wrong",
 						RelationGetRelationName(visibility->target->rel)),
 				 errdetail("The row at (%u,%u) has %u common ids, the engine says %u.",
-						   gpuvec_hit_block(hit->place), gpuvec_hit_line(hit->place),
+						   gpuvec_hit_block(hit->place),
+						   mirror_line_offset(gpuvec_hit_line(hit->place)),
 						   common, gpuvec_hit_common(hit->place)),
 				 errhint("Please report this as a bug; gpuvec_evict discards the engine's copy.")));
 }
@@ -188,23 +219,46 @@ MirrorRowVisible(MirrorVisibility *visibility, ItemPointer tid)
 	return visible;
 }
 
-/* Does the snapshot see this row? */
+/* Fetch the version that the snapshot sees into the slot; its tid replaces the root's */
+static bool
+fetch_row(MirrorVisibility *visibility, ItemPointer tid)
+{
+	bool		again = false;
+
+	if (visibility->fetch == NULL)
+		return table_tuple_fetch_row_version(visibility->target->rel, tid,
+											 visibility->snapshot, visibility->slot);
+	if (!table_index_fetch_tuple(visibility->fetch, tid, visibility->snapshot,
+								 visibility->slot, &again, NULL))
+		return false;
+	*tid = visibility->slot->tts_tid;
+	return true;
+}
+
+/*
+ * Does the snapshot see this row?  The hit of a rooted mirror gets the tid of the
+ * version that it sees, instead of that of the root.
+ */
 bool
-MirrorVisible(MirrorVisibility *visibility, const gpuvec_hit *hit,
-			  const MirrorQuery *query, gpuvec_measure measure)
+MirrorVisible(MirrorVisibility *visibility, gpuvec_hit *hit, const MirrorQuery *query,
+			  gpuvec_measure measure)
 {
 	BlockNumber block = gpuvec_hit_block(hit->place);
+	uint16		line = gpuvec_hit_line(hit->place);
 	ItemPointerData tid;
 
-	if (visibility->map && !gpuvec_hit_newer(hit->place) && page_all_visible(visibility, block))
+	if (visibility->map && !gpuvec_hit_newer(hit->place) && mirror_line_itself(line) &&
+		page_all_visible(visibility, block))
 		return true;
 
-	ItemPointerSet(&tid, block, gpuvec_hit_line(hit->place));
-	if (!table_tuple_fetch_row_version(visibility->target->rel, &tid,
-									   visibility->snapshot, visibility->slot))
+	ItemPointerSet(&tid, block, mirror_line_offset(line));
+	if (!fetch_row(visibility, &tid))
 		return false;
 	if (gpuvec_verify)
 		verify_hit(visibility, hit, query, measure);
 	ExecClearTuple(visibility->slot);
+	if (visibility->fetch)
+		hit->place = gpuvec_hit_place(gpuvec_tid(block, mirror_line(ItemPointerGetOffsetNumber(&tid), true)),
+									  gpuvec_hit_common(hit->place), gpuvec_hit_newer(hit->place));
 	return true;
 }

@@ -16,6 +16,7 @@
 #include "idset/idset.h"
 #include "miscadmin.h"
 #include "search/search.h"
+#include "storage/predicate.h"
 
 /* Is a better than b in the order of results? */
 static bool
@@ -106,7 +107,8 @@ rank_row(MirrorSearch *search, IdSet *set, ItemPointer tid)
 		if (search->has_min_score && hit.score < search->min_score)
 			continue;
 		hit.place = gpuvec_hit_place(gpuvec_tid(ItemPointerGetBlockNumber(tid),
-												ItemPointerGetOffsetNumber(tid)), common, false);
+												mirror_line(ItemPointerGetOffsetNumber(tid), true)),
+									 common, false);
 		offer(search, query, &hit);
 	}
 }
@@ -118,6 +120,44 @@ compare_hits(const void *a, const void *b)
 	return CompareHits(a, b);
 }
 
+/* Forget what queries have found so far */
+static void
+reset_hits(MirrorSearch *search)
+{
+	for (uint32 i = 0; i < search->nqueries; i++)
+	{
+		search->queries[i].hits = NULL;
+		search->queries[i].nhits = search->queries[i].maxhits = 0;
+	}
+}
+
+/* Rank the row in the slot; what that allocates goes with the context */
+static void
+rank_slot(MirrorTarget *target, MirrorSearch *search, TupleTableSlot *slot, MemoryContext row)
+{
+	MemoryContext old = MemoryContextSwitchTo(row);
+	bool		isnull;
+	Datum		datum = slot_getattr(slot, target->attnum, &isnull);
+
+	if (!isnull)
+		rank_row(search, DatumGetIdSetP(datum), &slot->tts_tid);
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(row);
+}
+
+/* Bring what queries have found into its order */
+static void
+sort_hits(MirrorSearch *search)
+{
+	for (uint32 i = 0; i < search->nqueries; i++)
+	{
+		MirrorQuery *query = &search->queries[i];
+
+		if (query->nhits > 1)
+			qsort(query->hits, query->nhits, sizeof(MirrorHit), compare_hits);
+	}
+}
+
 /* The k best rows of a relation for all queries */
 void
 LocalTopK(MirrorTarget *target, MirrorSearch *search)
@@ -126,33 +166,52 @@ LocalTopK(MirrorTarget *target, MirrorSearch *search)
 	TableScanDesc scan = table_beginscan(target->rel, search->snapshot, 0, NULL);
 	MemoryContext row = AllocSetContextCreate(CurrentMemoryContext, "gpuvec row",
 											  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old = MemoryContextSwitchTo(row);
 
-	for (uint32 i = 0; i < search->nqueries; i++)
-	{
-		search->queries[i].hits = NULL;
-		search->queries[i].nhits = search->queries[i].maxhits = 0;
-	}
+	reset_hits(search);
 	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
 	{
-		bool		isnull;
-		Datum		datum;
-
 		CHECK_FOR_INTERRUPTS();
-		datum = slot_getattr(slot, target->attnum, &isnull);
-		if (!isnull)
-			rank_row(search, DatumGetIdSetP(datum), &slot->tts_tid);
-		MemoryContextReset(row);
+		rank_slot(target, search, slot, row);
 	}
-	MemoryContextSwitchTo(old);
 	MemoryContextDelete(row);
 	table_endscan(scan);
 	ExecDropSingleTupleTableSlot(slot);
-	for (uint32 i = 0; i < search->nqueries; i++)
-	{
-		MirrorQuery *query = &search->queries[i];
+	sort_hits(search);
+}
 
-		if (query->nhits > 1)
-			qsort(query->hits, query->nhits, sizeof(MirrorHit), compare_hits);
+/*
+ * The same among the rows that the search is restricted to.  They are fetched one by
+ * one, in the order of the table; of tids that name no row the table access method
+ * knows those behind the end, and fetching finds nothing under the others.
+ *
+ * The predicate lock is that of all searches.  Locks on the rows that are found would
+ * not notice a row that is put in the place of another tid.
+ */
+void
+LocalTopKAmong(MirrorTarget *target, MirrorSearch *search)
+{
+	const MirrorTidSet *among = search->among;
+	TupleTableSlot *slot = table_slot_create(target->rel, NULL);
+	TableScanDesc scan = table_beginscan_tid(target->rel, search->snapshot);
+	MemoryContext row = AllocSetContextCreate(CurrentMemoryContext, "gpuvec row",
+											  ALLOCSET_DEFAULT_SIZES);
+
+	PredicateLockRelation(target->rel, search->snapshot);
+	reset_hits(search);
+	for (uint64 i = 0; i < among->n; i++)
+	{
+		ItemPointerData tid;
+
+		CHECK_FOR_INTERRUPTS();
+		ItemPointerSet(&tid, gpuvec_tid_block(among->tids[i]), gpuvec_tid_line(among->tids[i]));
+		if (!table_tuple_tid_valid(scan, &tid) ||
+			!table_tuple_fetch_row_version(target->rel, &tid, search->snapshot, slot))
+			continue;
+		rank_slot(target, search, slot, row);
+		ExecClearTuple(slot);
 	}
+	MemoryContextDelete(row);
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	sort_hits(search);
 }

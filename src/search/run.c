@@ -39,6 +39,11 @@ search_target(MirrorTarget *target, MirrorSearch *search)
 {
 	const char *reason = NULL;
 
+	if (search->among)
+	{
+		AmongTopK(target, search);
+		return;
+	}
 	if (target->mode == MIRROR_PRIVATE &&
 		(uint64) RelationGetNumberOfBlocks(target->rel) * search->nqueries < PRIVATE_MIN_WORK)
 	{

@@ -34,6 +34,10 @@ extern void GpuvecMaterializedSRF(FunctionCallInfo fcinfo);
 
 /* local_scan.c: the same answer without an engine */
 extern void LocalTopK(MirrorTarget *target, MirrorSearch *search);
+extern void LocalTopKAmong(MirrorTarget *target, MirrorSearch *search);
+
+/* among.c: the rows of a set alone */
+extern void AmongTopK(MirrorTarget *target, MirrorSearch *search);
 
 /* run.c: all targets, merged */
 extern void SearchWarnNoEngine(const char *reason);

@@ -16,6 +16,7 @@
 #include "nodes/supportnodes.h"
 #include "optimizer/optimizer.h"
 #include "utils/array.h"
+#include "utils/float.h"
 #include "utils/lsyscache.h"
 
 PG_FUNCTION_INFO_V1(gpuvec_topk_support);
@@ -76,6 +77,19 @@ expected_queries(PlannerInfo *root, FuncExpr *call)
 	return DEFAULT_QUERIES;
 }
 
+/* Expected number of rows that the search is restricted to; infinite: it is not */
+static double
+expected_among(PlannerInfo *root, FuncExpr *call)
+{
+	Const	   *among = known_argument(root, call, 6);
+	ArrayType  *array;
+
+	if (among == NULL || among->constisnull)
+		return get_float8_infinity();
+	array = DatumGetArrayTypeP(among->constvalue);
+	return Max(ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)), 1);
+}
+
 Datum
 gpuvec_topk_support(PG_FUNCTION_ARGS)
 {
@@ -89,7 +103,8 @@ gpuvec_topk_support(PG_FUNCTION_ARGS)
 		{
 			FuncExpr   *call = (FuncExpr *) request->node;
 
-			request->rows = expected_k(request->root, call) *
+			request->rows = Min(expected_k(request->root, call),
+								expected_among(request->root, call)) *
 				expected_queries(request->root, call);
 			PG_RETURN_POINTER(request);
 		}

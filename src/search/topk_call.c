@@ -36,7 +36,8 @@ enum
 	ARG_QUERY,					/* idset, or idset[] */
 	ARG_K,
 	ARG_MEASURE,
-	ARG_MIN_SCORE
+	ARG_MIN_SCORE,
+	ARG_AMONG
 };
 
 /* Turns the rows of a target into values of the asked row type */
@@ -212,6 +213,27 @@ base_relation(FunctionCallInfo fcinfo)
 	return relid;
 }
 
+/*
+ * The rows to rank, if not all.  Tids do not say of which table they are, so it has to
+ * be one.
+ */
+static void
+parse_among(TopKCall *call, Oid relid)
+{
+	FunctionCallInfo fcinfo = call->fcinfo;
+
+	if (PG_ARGISNULL(ARG_AMONG))
+		return;
+	if (call->ntargets != 1 || call->targets[0].key.relation != relid)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot search among given rows of \"%s\", which has partitions or child tables",
+						get_rel_name(relid)),
+				 errdetail("Rows of different tables can have the same tid."),
+				 errhint("Name the partition or child table that holds the rows.")));
+	call->search.among = MirrorTidSetMake(PG_GETARG_ARRAYTYPE_P(ARG_AMONG));
+}
+
 /* Prepare for rows of each target */
 static void
 make_row_makers(TopKCall *call)
@@ -288,6 +310,7 @@ TopKBegin(FunctionCallInfo fcinfo, TopKKind kind, Snapshot snapshot)
 	call->search.snapshot = snapshot;
 	call->targets = SearchTargets(relid, NameStr(*PG_GETARG_NAME(ARG_COLUMN)), type,
 								  kind.rows, &call->ntargets);
+	parse_among(call, relid);
 	call->answers = palloc0_array(SearchAnswer, Max(call->search.nqueries, 1));
 	SearchRun(call->targets, call->ntargets, &call->search, call->answers);
 	if (kind.rows)

@@ -75,8 +75,8 @@ static void
 put_mirror(ReturnSetInfo *rsinfo, const gpuvec_mirror_info *info)
 {
 	static const char *const states[] = {"absent", "loading", "ready"};
-	Datum		values[18];
-	bool		nulls[18] = {0};
+	Datum		values[19];
+	bool		nulls[19] = {0};
 	int			n = 0;
 
 	values[n++] = ObjectIdGetDatum(info->key.database);
@@ -84,6 +84,7 @@ put_mirror(ReturnSetInfo *rsinfo, const gpuvec_mirror_info *info)
 	values[n++] = Int16GetDatum((int16) info->key.attnum);
 	nulls[n] = info->key.key_attnum == 0;
 	values[n++] = Int16GetDatum((int16) info->key.key_attnum);
+	values[n++] = ObjectIdGetDatum(info->key.index);
 	values[n++] = BoolGetDatum(info->key.private_id != 0);
 	values[n++] = CStringGetTextDatum(info->state <= GPUVEC_READY ? states[info->state] : "?");
 	values[n++] = Int64GetDatum((int64) info->pages_done);

@@ -3,6 +3,9 @@
 #   make bench                                        a laptop: mode B, 1,000,000 documents
 #   make bench DOCS=8500000 ENGINE=cuda MODES="A B C" a machine with a GPU
 #   make bench-engine                                 the engine alone, without PostgreSQL
+#   make bench-embedding                              kernels of embedding tables, see bench_embedding.cu
+#   make bench-peers                                  index scans against other ways to the same rows
+#   make bench-index                                  what an index costs
 #
 # MODES    kinds of data (test/bench/setgen.h)             ENGINE   auto, cpu or cuda
 # DOCS     number of documents                             THREADS  CPU threads of the engine, 0: all
@@ -10,6 +13,11 @@
 # QUERIES  number of queries of the large batch            ORDER    of the rows: position or random
 # CLIENTS  sessions of the throughput test, 0: none        INTARRAY compare with intarray: auto, yes, no
 # BENCH_DIR  folder for the server and its data; removed at the end
+#
+# bench-peers and bench-index: ROWS, QUERIES, THREADS (0: all), and
+# SMALL_ROWS   rows for RUM and pgvector         REPEATS, ROUNDS   of bench-index: see index_cost.sh
+# PEERS_ROOT   a folder with these extensions, unpacked there as they would be below / (with
+#              "dpkg -x", say), if they are not installed
 
 BENCH_BIN = test/bench/bin
 BENCH_CXXFLAGS = -std=c++17 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -I$(srcdir)/src -I$(srcdir)/test/bench
@@ -32,6 +40,16 @@ bench: all bench-engine
 		BENCH_BIN='$(CURDIR)/$(BENCH_BIN)' PG_CONFIG='$(PG_CONFIG)' BUILD_DIR='$(CURDIR)' \
 		bash $(srcdir)/test/bench/bench.sh
 
+# these build and start a server as "make check" does
+PEERS_SETTINGS = $(foreach v,ROWS SMALL_ROWS QUERIES THREADS PEERS_ROOT REPEATS ROUNDS,$(if $(filter command line environment,$(origin $(v))),$(v)='$($(v))')) \
+	PG_CONFIG='$(PG_CONFIG)' WITH_CUDA='$(WITH_CUDA)' BENCH_BIN='$(CURDIR)/$(BENCH_BIN)'
+
+bench-peers: $(BENCH_BIN)/bench_gen
+	$(PEERS_SETTINGS) bash $(srcdir)/test/bench/peers.sh
+
+bench-index: $(BENCH_BIN)/bench_gen
+	$(PEERS_SETTINGS) bash $(srcdir)/test/bench/index_cost.sh
+
 bench-engine: $(BENCH_BIN)/bench_gen $(BENCH_BIN)/bench_engine
 
 $(BENCH_BIN)/bench_gen: $(srcdir)/test/bench/bench_gen.cpp $(BENCH_HEADERS)
@@ -42,8 +60,23 @@ $(BENCH_BIN)/bench_engine: $(srcdir)/test/bench/bench_engine.cpp $(BENCH_HEADERS
 	@mkdir -p $(@D)
 	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
 
+# The kernels of embedding tables alone; needs nvcc, and a GPU to run
+EMBEDDING_SOURCES = $(srcdir)/test/bench/bench_embedding.cu $(srcdir)/kernels/embedding_forward.cu \
+	$(srcdir)/kernels/embedding_grad.cu
+EMBEDDING_ARCHS ?= $(LAST_ARCH)
+
+bench-embedding: $(BENCH_BIN)/bench_embedding
+
+$(BENCH_BIN)/bench_embedding: $(EMBEDDING_SOURCES) $(srcdir)/kernels/embedding.h \
+		$(srcdir)/kernels/embedding_pool.cuh $(srcdir)/test/bench/embedding_reference.h
+	@mkdir -p $(@D)
+	$(NVCC) -std=c++17 -O3 -lineinfo --fmad=false -I$(srcdir)/kernels -I$(srcdir)/test/bench \
+		-Xcompiler -Wall,-Wextra,-ffp-contract=off \
+		$(foreach a,$(EMBEDDING_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) $(EMBEDDING_FLAGS) \
+		-o $@ $(EMBEDDING_SOURCES)
+
 clean: clean-bench
 clean-bench:
 	rm -rf $(BENCH_BIN)
 
-.PHONY: bench bench-engine clean-bench
+.PHONY: bench bench-engine bench-embedding bench-peers bench-index clean-bench

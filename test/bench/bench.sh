@@ -291,6 +291,40 @@ measure_single() {
 		awk '{ print $1 - $2 }' | median)"
 }
 
+# after WRITE STATEMENT N: median ms of a statement that follows a write, N times
+after() {
+	local i
+	{
+		printf '\\o /dev/null\n%s;\n' "$2"
+		for ((i = 0; i < $3; i++)); do
+			printf '\\timing off\n%s;\n\\timing on\n%s;\n' "$1" "$2"
+		done
+	} | psql_ | awk '/^Time: / { print $2 }' | median
+}
+
+# An index: ordered scans with and without a filter that keeps one row in 100; and what
+# searches take that follow a write
+measure_index() {
+	local mode=$1 query literal write
+	literal=$(psql_ -c "SELECT tokens FROM queries_${mode,,} WHERE id = 0")
+	progress "mode $mode: index"
+	psql_ -c "CREATE TABLE elsewhere (id int)"
+	write="INSERT INTO $(table "$mode") SELECT -1, tokens FROM queries_${mode,,} WHERE id = 1"
+	query="gpuvec_topk('$(table "$mode")', 'tokens', '$literal', 10)"
+	put "$mode" topk_ms "$(time_sql 'SELECT 1' "SELECT * FROM $query" 50)"
+	put "$mode" after_write_ms "$(after "$write" "SELECT * FROM $query" 50)"
+	put "$mode" after_elsewhere_ms "$(after 'INSERT INTO elsewhere VALUES (1)' "SELECT * FROM $query" 50)"
+	put "$mode" create_ms "$(time_once "CREATE INDEX knn ON $(table "$mode") USING gpuvec (tokens)")"
+	query="SELECT id FROM $(table "$mode") ORDER BY tokens <-> '$literal' LIMIT 10"
+	put "$mode" index_first_ms "$(time_once "$query")"
+	put "$mode" index_ms "$(time_sql 'SELECT 1' "$query" 100)"
+	put "$mode" index_after_ms "$(after "$write" "$query" 50)"
+	put "$mode" index_elsewhere_ms "$(after 'INSERT INTO elsewhere VALUES (1)' "$query" 50)"
+	query=${query/ORDER/WHERE id % 100 = 7 ORDER}
+	put "$mode" index_filter_ms "$(time_sql 'SELECT 1' "$query" 100)"
+	psql_ -c "DROP INDEX knn; DROP TABLE elsewhere"
+}
+
 # Many clients, single queries: throughput
 measure_clients() {
 	local mode=$1
@@ -431,6 +465,15 @@ print_table() {
 		row "$CLIENTS clients, 1 query each: statements/s" get tps
 		row 'mean batch in the engine since its start' get mean_batch
 	fi
+	row '`gpuvec_topk` of 10 rows' get topk_ms
+	row 'the same after a row was inserted' get after_write_ms
+	row 'the same after a write to another table' get after_elsewhere_ms
+	row '`CREATE INDEX`' get create_ms
+	row '`ORDER BY ... LIMIT 10` by the index, first (loads its copy)' get index_first_ms
+	row '`ORDER BY ... LIMIT 10` by the index' get index_ms
+	row 'the same after a row was inserted' get index_after_ms
+	row 'the same after a write to another table' get index_elsewhere_ms
+	row 'the same with a filter that keeps 1 row in 100' get index_filter_ms
 	row 'queries compared with brute force' get checked_queries
 	row 'of these wrong' get wrong_queries
 	row 'checksums of the engine (index_sum score_sum index_fnv)' get checksum
@@ -462,6 +505,7 @@ main() {
 		measure_batches "$mode"
 		check_sql "$mode"
 		measure_clients "$mode"
+		measure_index "$mode"
 		measure_intarray "$mode"
 		psql_ -c "SELECT gpuvec_evict('$(table "$mode")')" >/dev/null
 	done

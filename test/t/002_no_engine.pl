@@ -18,6 +18,8 @@ is($out, "$expected\n$expected", 'no program: right rows');
 my @warnings = $err =~ /(WARNING:  gpuvec searches without its engine)/g;
 is(scalar @warnings, 1, 'no program: one warning');
 like($err, qr/could not be executed|could not execute/, 'no program: the warning says why');
+my $among = GpuvecTest::search_sql('docs') =~ s/20\)$/20, among => ARRAY(SELECT ctid FROM docs))/r;
+is($node->safe_psql('postgres', $among), $expected, 'no program: right rows among all');
 ($rc, $out, $err) = $node->psql('postgres', q{SELECT gpuvec_prewarm('docs', 'tokens')});
 like($err, qr/the gpuvec engine is not available/, 'no program: prewarm fails');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM gpuvec_engine, gpuvec_mirrors'), '0', 'no program: empty views');

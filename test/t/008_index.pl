@@ -1,4 +1,4 @@
-# Index scans against sequential scans and sorts, under the same snapshot: through
+# Index and bitmap scans against sequential scans and sorts, under the same snapshot: through
 # random histories of a table, on a primary, on its standby, after a crash and after
 # a promotion.
 use strict;
@@ -44,6 +44,45 @@ $primary->safe_psql('postgres', q{
 		IF distances IS DISTINCT FROM nullif(sorted[:k], '{}') THEN RETURN 'other distances with a limit'; END IF;
 		IF EXISTS (SELECT FROM unnest(ids, distances) AS r (i, d) WHERE d IS DISTINCT FROM sorted[array_position(sorted_ids, i)]) THEN RETURN 'a row with another distance'; END IF;
 		RETURN 'same';
+	END $$;
+
+	-- The search function, which uses the index's copy, returns the versions that are seen
+	CREATE FUNCTION compare_topk(q idset, k int, measure text) RETURNS text LANGUAGE plpgsql AS $$
+	DECLARE
+		found text;
+		sorted text;
+	BEGIN
+		EXECUTE format('SELECT string_agg(ctid || %L || s, $1) FROM (SELECT ctid, s FROM (SELECT ctid, tokens, %I(tokens, %L)::float8 AS s FROM docs) x WHERE s > 0 ORDER BY s DESC, ctid LIMIT %s) y',
+			' ', measure || CASE measure WHEN 'intersection' THEN '_count' ELSE '_similarity' END, q, k) INTO sorted USING ',';
+		SELECT string_agg(tid || ' ' || score, ',' ORDER BY rank) INTO found FROM gpuvec_topk('docs', 'tokens', q, k, measure);
+		RETURN CASE WHEN found IS NOT DISTINCT FROM sorted THEN 'same' ELSE 'other rows' END;
+	END $$;
+
+	-- Sequential, bitmap and index scans find the same rows, each once
+	CREATE FUNCTION compare_search(condition text) RETURNS text LANGUAGE plpgsql AS $$
+	DECLARE
+		sql text := 'SELECT array_agg(ctid ORDER BY ctid) FROM docs WHERE ' || condition;
+		plan text;
+		by_scan tid[];
+		tids tid[];
+	BEGIN
+		SET LOCAL enable_seqscan = on;
+		SET LOCAL enable_bitmapscan = off;
+		SET LOCAL enable_indexscan = off;
+		EXECUTE sql INTO by_scan;
+		SET LOCAL enable_seqscan = off;
+		SET LOCAL enable_bitmapscan = on;
+		EXECUTE 'EXPLAIN (FORMAT JSON) ' || sql INTO plan;
+		IF plan NOT LIKE '%Bitmap Index Scan%docs_knn%' THEN RETURN 'no bitmap scan'; END IF;
+		EXECUTE sql INTO tids;
+		IF tids IS DISTINCT FROM by_scan THEN RETURN 'other rows by a bitmap scan'; END IF;
+		SET LOCAL enable_bitmapscan = off;
+		SET LOCAL enable_indexscan = on;
+		EXECUTE 'EXPLAIN (FORMAT JSON) ' || sql INTO plan;
+		IF plan NOT LIKE '%"Index Scan"%docs_knn%' THEN RETURN 'no index scan'; END IF;
+		EXECUTE sql INTO tids;
+		IF tids IS DISTINCT FROM by_scan THEN RETURN 'other rows by an index scan'; END IF;
+		RETURN 'same';
 	END $$;});
 $primary->backup('b');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
@@ -53,6 +92,8 @@ $standby->start;
 srand(1);
 my $next = 1;
 my @operators = ('<->', '<%>', '<=>', '<#>', '<~>');
+my @searches = ('&&', '@>', '<@', '=');
+my @measures = qw(braun_blanquet jaccard cosine dice overlap containment intersection hamming);
 my @filters = ('true', 'note % 3 = 0', 'note = 7', 'id < 0');
 
 # Literals and histories.  Small vocabularies make ties, large ones rows without a common id.
@@ -74,12 +115,34 @@ my @steps = (
 	sub { 'REINDEX INDEX docs_knn' },
 	sub { "COPY docs FROM STDIN;\n" . join('', map { $next++ . "\t5\t" . random_set(5) . "\n" } 1 .. 30) . "\\.\n" });
 
-# One answer a line: same, or what is wrong with which question
+my @scores = ('braun_blanquet', 'jaccard', 'cosine', 'intersection');
+
+# A search that has some answers, usually: long queries for subsets, whole and broken bounds
+sub random_search
+{
+	my $op = $searches[rand @searches];
+	my $measure = $measures[rand @measures];
+	my $bound = $measure eq 'hamming' ? 1 - int(rand(9)) : $measure eq 'intersection' ? int(rand(5)) : (int(rand(13)) - 1) / 10;
+
+	return sprintf("tokens %s '%s'", $op, random_set($op eq '<@' ? 60 : 3)) if int(rand(2));
+	return sprintf("tokens <<->> ('%s', %s, '%s')", random_set(8), $bound, $measure);
+}
+
+# One answer a line: same, or what is wrong with which question.  Changes are found out in
+# all ways.
 sub questions
 {
-	return join(";\n", map {
+	my @freshness = @_ ? @_ : ('auto', 'wal', 'sweep');
+
+	return 'SET gpuvec.freshness = ' . $freshness[rand @freshness] . ";\n" . join(";\n", map {
 		my ($op, $q, $k, $filter) = ($operators[rand @operators], random_set(8), 1 + int(rand(300)), $filters[rand @filters]);
-		"SELECT r || CASE r WHEN 'same' THEN '' ELSE \$\$: $op $q $k $filter\$\$ END FROM compare('$op', '$q', $k, '$filter') r"; } 1 .. 6);
+		my $measure = $scores[rand @scores];
+		int(rand(3))
+		? "SELECT r || CASE r WHEN 'same' THEN '' ELSE \$\$: $op $q $k $filter\$\$ END FROM compare('$op', '$q', $k, '$filter') r"
+		: "SELECT r || CASE r WHEN 'same' THEN '' ELSE \$\$: $measure $q $k\$\$ END FROM compare_topk('$q', $k, '$measure') r"; } 1 .. 6) .
+		";\n" . join(";\n", map {
+		my $condition = join(' AND ', map { random_search() } 0 .. int(rand(1.5))) . ' AND ' . $filters[int(rand(8)) ? 0 : 1];
+		"SELECT r || CASE r WHEN 'same' THEN '' ELSE \$\$: $condition\$\$ END FROM compare_search(\$\$$condition\$\$) r"; } 1 .. 6);
 }
 
 my $wrong = 0;
@@ -107,18 +170,18 @@ for my $round (1 .. 120)
 		ask_node($standby, "standby, round $round", questions());
 	}
 }
-is($wrong, 0, 'index scans give what sorts give');
-is($asked, 130 * 6, 'all questions were answered');
+is($wrong, 0, 'index scans give what sequential scans and sorts give');
+is($asked, 130 * 12, 'all questions were answered');
 
 $primary->stop('immediate');
 $primary->start;
 $wrong = 0;
-ask_node($primary, 'after a crash', questions());
+ask_node($primary, 'after a crash', questions('auto'));
 $primary->wait_for_catchup($standby, 'replay');
 $primary->stop;
 $standby->promote;
 $standby->safe_psql('postgres', 'INSERT INTO docs VALUES ' . random_rows(100) . '; DELETE FROM docs WHERE id % 5 = 1');
-ask_node($standby, 'after promotion', questions());
+ask_node($standby, 'after promotion', questions('auto'));
 is($wrong, 0, 'after a crash and a promotion too');
 $standby->stop;
 done_testing();

@@ -187,6 +187,20 @@ is($node->safe_psql('postgres', q{SELECT gpuvec_pool('churn', 'id', 'v', '{1,200
 is($node->safe_psql('postgres', q{SELECT loads FROM gpuvec_mirrors WHERE relation = 'churn'::regclass}), '1', 'it was loaded anew');
 like(slurp_file($node->logfile), qr/dropping the mirror of relation \d+ of database \d+, as most of its room is unused/, 'as the log says');
 is($node->safe_psql('postgres', q{SELECT bytes < 2000000 FROM gpuvec_mirrors WHERE relation = 'churn'::regclass}), 't', 'and takes less room');
+# what was resident is loaded again after a restart, as it was stored
+$node->append_conf('postgresql.conf', "gpuvec.device_memory = 0\nshared_preload_libraries = 'gpuvec'");
+$node->restart;
+$node->safe_psql('postgres', q{SET gpuvec.vector_storage = 'float16'; SELECT gpuvec_pool('accounts', 'id', 'v', '{1}')});
+$node->safe_psql('postgres', q{SELECT gpuvec_pool('accounts', 'id', 'v', '{1}'); SELECT gpuvec_pool('churn', 'id', 'v', '{1}'); SELECT gpuvec_pool('half1', 'id', 'v', '{1}')});
+wait_for(sub { -e $node->data_dir . '/gpuvec.autoprewarm' && (() = slurp_file($node->data_dir . '/gpuvec.autoprewarm') =~ /\n/g) == 5 }, 'the list of what is resident');
+$node->safe_psql('postgres', q{DROP TABLE half1});
+$node->restart;
+my $resident = q{SELECT string_agg(relation::text || columns::text || (bytes > 0)::text || searches, ' ' ORDER BY relation::text, bytes) FROM gpuvec_mirrors WHERE state = 'ready'};
+wait_for(sub { $node->safe_psql('postgres', $resident) =~ / .* / }, 'the mirrors');
+is($node->safe_psql('postgres', $resident), 'accounts{id,v}true0 accounts{id,v}true0 churn{id,v}true0', 'both copies of a table, and another one');
+is($node->safe_psql('postgres', q{SELECT gpuvec_pool('accounts', 'id', 'v', '{1}') = '{2,1,1,1}'}), 't', 'a request');
+is($node->safe_psql('postgres', q{SELECT sum(searches), sum(loads) FROM gpuvec_mirrors WHERE relation = 'accounts'::regclass}), '1|2', 'found it resident');
+
 $pid = engine_pid($node);
 $node->stop;
 no_leftovers($node, $pid, 'in the end');

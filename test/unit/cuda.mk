@@ -26,5 +26,6 @@ build/test/cuda_%: $(srcdir)/test/unit/cuda_%.cpp $(CUDA_TEST_HEADERS) $(CUDA_TE
 # needs a GPU
 check: build/test/cuda_topk
 	build/test/cuda_topk full
+	$(MAKE) -f test/unit/embedding.mk check-gpu CUDA_ARCHS='$(CUDA_ARCHS)'
 
 .PHONY: cuda-tests check

@@ -174,22 +174,20 @@ model_send_pages(client *c, model *m, bool all)
 	return ok;
 }
 
-/* Commit, and note the number of the refresh */
-bool
-model_commit(client *c, model *m)
+/* Note the number of the refresh that a commit made */
+static void
+note_commit(client *c, model *m, const gpuvec_commit *commit)
 {
-	gpuvec_commit commit = {.position = m->position + 1,.nblocks = m->nblocks};
-	gpuvec_state state;
+	gpuvec_state state = client_state(c);
 
-	if (!client_call(c, GPUVEC_MSG_COMMIT, &commit, sizeof(commit), GPUVEC_MSG_STATE))
-		return false;
-	state = client_state(c);
 	check(state.state == GPUVEC_READY, "the mirror is ready after a commit");
 	check(state.nblocks == m->nblocks, "it has all pages");
 	check(state.nrows == model_nrows(m), "it has all rows");
-	check(state.checked >= commit.position, "it is checked up to the position");
+	check(state.checked >= commit->position, "it is checked up to the position");
+	check(commit->feed == 0 || (state.feed == commit->feed && state.applied >= commit->applied),
+		  "the feed is applied");
 	check(state.refresh > m->refresh, "numbers of refreshes grow");
-	m->position = commit.position;
+	m->position = commit->position;
 	m->refresh = state.refresh;
 	for (uint32_t block = 0; block < m->nblocks; block++)
 	{
@@ -197,7 +195,44 @@ model_commit(client *c, model *m)
 			m->pages[block].refresh = state.refresh;
 		m->pages[block].dirty = false;
 	}
+}
+
+/* Commit, and note the number of the refresh */
+bool
+model_commit(client *c, model *m)
+{
+	gpuvec_commit commit = {.position = m->position + 1,.feed = m->feed,.applied = ++m->applied,.nblocks = m->nblocks};
+
+	if (!client_call(c, GPUVEC_MSG_COMMIT, &commit, sizeof(commit), GPUVEC_MSG_STATE))
+		return false;
+	note_commit(c, m, &commit);
 	return true;
+}
+
+/* Refresh in one message; it must not be made of a mirror that is not the known one */
+bool
+model_refresh_once(client *c, model *m)
+{
+	gpuvec_refresh_once head = {.key = m->key,.known = m->refresh + 1000,
+		.commit = {.position = m->position + 1,.feed = ++m->feed,.applied = ++m->applied,.nblocks = m->nblocks}
+	};
+	buffer		b = {0};
+	bool		ok;
+
+	buffer_add(&b, &head, sizeof(head));
+	for (uint32_t block = 0; block < m->nblocks; block++)
+		if (m->pages[block].dirty)
+			add_page(&b, block, &m->pages[block]);
+	ok = client_call(c, GPUVEC_MSG_REFRESH, b.data, b.length, GPUVEC_MSG_STATE);
+	if (ok)
+		check(client_state(c).refresh == m->refresh && client_state(c).feed != m->feed, "a refresh of another mirror is not made");
+	head.known = m->refresh;
+	memcpy(b.data, &head, sizeof(head));
+	ok = ok && client_call(c, GPUVEC_MSG_REFRESH, b.data, b.length, GPUVEC_MSG_STATE);
+	free(b.data);
+	if (ok)
+		note_commit(c, m, &head.commit);
+	return ok;
 }
 
 bool
@@ -220,7 +255,9 @@ model_refresh(client *c, model *m)
 {
 	gpuvec_state state;
 
-	if (!client_call(c, GPUVEC_MSG_REFRESH_BEGIN, &m->key, sizeof(m->key), GPUVEC_MSG_STATE))
+	if (m->nrefreshes++ % 2 == 1)
+		return model_refresh_once(c, m);
+	if (!client_call(c, GPUVEC_MSG_REFRESH_BEGIN, REFRESH(&m->key), GPUVEC_MSG_STATE))
 		return false;
 	state = client_state(c);
 	if (!check(state.state == GPUVEC_READY, "a refresh has begun") ||
@@ -262,7 +299,7 @@ search_request(buffer *b, const gpuvec_mirror_key *key, uint64_t position, gpuve
 			   const model_query *queries, uint32_t n)
 {
 	gpuvec_search head = {
-		.key = *key,.position = position,.measure = measure,
+		.key = *key,.need.position = position,.measure = measure,
 		.method = random_below(GPUVEC_N_METHODS),.nqueries = n
 	};
 

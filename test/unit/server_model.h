@@ -10,6 +10,9 @@
 
 #include "server_client.h"
 
+/* A request for a refresh with the LSNs of all pages, and its size */
+#define REFRESH(of)		&(gpuvec_refresh) {.key = *(of),.lsns = 1}, sizeof(gpuvec_refresh)
+
 typedef struct model_row
 {
 	uint16_t	line;
@@ -33,6 +36,9 @@ typedef struct model
 	model_page *pages;
 	uint64_t	position;		/* last one committed */
 	uint64_t	refresh;		/* last number that the engine gave */
+	uint64_t	feed;			/* last one committed, */
+	uint64_t	applied;		/* and how much of it */
+	uint32_t	nrefreshes;
 } model;
 
 /* How random sets look */

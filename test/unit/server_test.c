@@ -264,7 +264,7 @@ refresh_rounds(engine *e, const shape *s, uint32_t relation, uint32_t nblocks, i
 			/* a refresh that is cut off leaves nothing */
 			client		other = client_open(e);
 
-			check(client_call(&other, GPUVEC_MSG_REFRESH_BEGIN, &m.key, sizeof(m.key), GPUVEC_MSG_STATE),
+			check(client_call(&other, GPUVEC_MSG_REFRESH_BEGIN, REFRESH(&m.key), GPUVEC_MSG_STATE),
 				  "a refresh begins");
 			model_send_pages(&other, &m, true);
 			client_close(&other);
@@ -439,7 +439,7 @@ test_budget_refresh(void)
 	for (uint32_t n = 100; n < 20000 && !failed; n += 100)
 	{
 		model_resize(&m, n, &small);
-		if (!client_call(&c, GPUVEC_MSG_REFRESH_BEGIN, &m.key, sizeof(m.key), GPUVEC_MSG_STATE))
+		if (!client_call(&c, GPUVEC_MSG_REFRESH_BEGIN, REFRESH(&m.key), GPUVEC_MSG_STATE))
 		{
 			check(false, "a refresh begins");
 			break;
@@ -634,7 +634,7 @@ test_one_loader(void)
 	model_send_pages(&a, &m, true);
 	check(!client_call(&b, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE) &&
 		  client_failed_with(&b, "55006"), "a load in the way of a load");
-	check(client_call(&b, GPUVEC_MSG_REFRESH_BEGIN, &m.key, sizeof(m.key), GPUVEC_MSG_STATE) &&
+	check(client_call(&b, GPUVEC_MSG_REFRESH_BEGIN, REFRESH(&m.key), GPUVEC_MSG_STATE) &&
 		  client_state(&b).state == GPUVEC_LOADING, "a load in the way of a refresh");
 	for (int i = 0; i < 100; i++)
 	{
@@ -648,8 +648,8 @@ test_one_loader(void)
 		  client_state(&b).state == GPUVEC_LOADING, "it is loading");
 	check(model_commit(&a, &m), "commit");
 
-	check(client_call(&a, GPUVEC_MSG_REFRESH_BEGIN, &m.key, sizeof(m.key), GPUVEC_MSG_STATE), "refresh");
-	check(client_call(&b, GPUVEC_MSG_REFRESH_BEGIN, &m.key, sizeof(m.key), GPUVEC_MSG_STATE) &&
+	check(client_call(&a, GPUVEC_MSG_REFRESH_BEGIN, REFRESH(&m.key), GPUVEC_MSG_STATE), "refresh");
+	check(client_call(&b, GPUVEC_MSG_REFRESH_BEGIN, REFRESH(&m.key), GPUVEC_MSG_STATE) &&
 		  client_state(&b).state == GPUVEC_LOADING, "a refresh in the way of a refresh");
 	check(model_check_random(&b, &m, &small), "searches go on meanwhile");
 	check(model_commit(&a, &m), "a refresh without pages");
@@ -666,7 +666,7 @@ test_one_loader(void)
 	check(model_check_random(&b, &m, &small), "the new load is searched");
 
 	/* a drop in the middle */
-	check(client_call(&a, GPUVEC_MSG_REFRESH_BEGIN, &m.key, sizeof(m.key), GPUVEC_MSG_STATE), "refresh");
+	check(client_call(&a, GPUVEC_MSG_REFRESH_BEGIN, REFRESH(&m.key), GPUVEC_MSG_STATE), "refresh");
 	{
 		gpuvec_drop drop = {.database = m.key.database};
 		gpuvec_commit commit = {.position = 100,.nblocks = m.nblocks};
@@ -675,7 +675,7 @@ test_one_loader(void)
 			  *(uint64_t *) b.data == 1, "drop the database");
 		check(client_call(&a, GPUVEC_MSG_COMMIT, &commit, sizeof(commit), GPUVEC_MSG_STATE) &&
 			  client_state(&a).state == GPUVEC_ABSENT, "a refresh of a dropped mirror leaves none");
-		check(client_call(&a, GPUVEC_MSG_REFRESH_BEGIN, &m.key, sizeof(m.key), GPUVEC_MSG_STATE) &&
+		check(client_call(&a, GPUVEC_MSG_REFRESH_BEGIN, REFRESH(&m.key), GPUVEC_MSG_STATE) &&
 			  client_state(&a).state == GPUVEC_ABSENT, "and there is none to refresh");
 		check(client_engine_info(&a).memory_used == 0, "and its memory is free");
 	}
@@ -1085,7 +1085,7 @@ script(buffer *frames, size_t *starts, int *n)
 	FRAME(client_send(&to_self, GPUVEC_MSG_SEARCH, b.data, b.length));
 	FRAME(client_send(&to_self, GPUVEC_MSG_STAT, &m.key, sizeof(m.key)));
 	FRAME(client_send(&to_self, GPUVEC_MSG_LIST, NULL, 0));
-	FRAME(client_send(&to_self, GPUVEC_MSG_REFRESH_BEGIN, &m.key, sizeof(m.key)));
+	FRAME(client_send(&to_self, GPUVEC_MSG_REFRESH_BEGIN, REFRESH(&m.key)));
 	model_rewrite_page(&m, 2, &small);
 	FRAME(model_send_pages(&to_self, &m, true));
 	FRAME(client_send(&to_self, GPUVEC_MSG_COMMIT, &commit, sizeof(commit)));

@@ -1,0 +1,1023 @@
+/*-------------------------------------------------------------------------
+ *
+ * embedding_forward.cu
+ *	  Pool rows of an embedding table.
+ *
+ * Memory limits this work, so all is arranged for many loads in flight and few
+ * instructions between them.
+ *
+ * Where every lookup is a vector of the result (concat, or bags of one lookup),
+ * gather_kernel copies rows; a group of lanes has several in flight.
+ *
+ * Otherwise pool_kernel gives each group of 8, 16 or 32 lanes a few consecutive bags.
+ * Their lookups are consecutive too, so the group goes through them as through one
+ * stream: indices are fetched a chunk ahead, one per lane; `unroll` rows are in flight
+ * at a time, of one bag or of several; where a bag ends, its vector is stored and
+ * the next begins.  So short bags keep as many loads in flight as long ones, and a
+ * warp waits for the sum of several bags' lengths, which varies less than each of
+ * them.  A lane adds up its own columns in the order of the lookups.  Rows of more
+ * than 512 bytes are pooled in slices.
+ *
+ * Bags of more than GPUVEC_EMB_PIECE lookups are cut into pieces first.  Warps count
+ * the pieces of EMB_TILE bags each, one block turns counts into places, and the
+ * warps write the pieces, which then take the place of bags.  What pieces of long
+ * bags give is added up by combine_kernel.
+ *
+ * Blocks are small, so that the hardware, which deals blocks out one by one, balances
+ * bags of all lengths.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <cub/block/block_scan.cuh>
+
+#include "embedding_pool.cuh"
+
+struct gpuvec_emb_tuning gpuvec_emb_tuning;
+
+/* Defaults of gpuvec_emb_tuning */
+#define POOL_THREADS		64
+#define GATHER_THREADS		128
+#define GATHER_UNROLL		4
+#define RANGE_LOOKUPS		16	/* of a group of lanes, on average */
+
+#define POOL_MOST_THREADS	256
+
+#define SCAN_THREADS		1024
+#define COMBINE_THREADS		(GPUVEC_EMB_FAN * 32)
+#define COMBINE_BLOCKS		264
+
+/* What gather_kernel needs to know */
+struct gather_params
+{
+	const char *table;
+	uint64_t	stride_bytes;
+	uint32_t	rows;
+	uint32_t	width;
+	const void *indices;
+	uint32_t	index_bits;
+	uint32_t	warp_tasks;		/* warps, for one slice */
+	uint32_t	slices;
+	uint32_t	lanes_log2;
+	uint32_t	vectors;
+	uint64_t	lookups;
+	bool		slice_major;
+	bool		exact;			/* keep the sign of zeros; sums do not */
+	bool		vector_out;
+	float	   *out;
+	uint64_t	out_stride;
+};
+
+/* What bag_pieces_kernel needs to know */
+struct bag_pieces_params
+{
+	const int64_t *offsets;
+	uint64_t	hotness;
+	uint64_t	bags;
+	struct emb_pieces pieces;
+};
+
+/*
+ * Which warp's work this warp has to do, and for which slice.  False: none.
+ */
+static __device__ __forceinline__ bool
+find_work(uint32_t warp_tasks, uint32_t slices, bool slice_major, uint32_t &task, uint32_t &slice)
+{
+	uint64_t	thread = (uint64_t) blockIdx.x * blockDim.x + threadIdx.x;
+	uint32_t	warp = (uint32_t) (thread / 32);
+
+	if (slices == 1)
+	{
+		task = warp;
+		slice = 0;
+	}
+	else if (slice_major)
+	{
+		task = warp % warp_tasks;
+		slice = warp / warp_tasks;
+	}
+	else
+	{
+		task = warp / slices;
+		slice = warp % slices;
+	}
+	return task < warp_tasks && slice < slices;
+}
+
+/*
+ * Copy rows.  T is the type of the table, VB the bytes of a vector, U the rows that a
+ * group of lanes has in flight.
+ */
+template <typename T, int VB, int U>
+static __global__ void
+gather_kernel(const __grid_constant__ struct gather_params p)
+{
+	constexpr int E = VB / (int) sizeof(T);
+	typedef typename emb_raw<VB>::type raw_type;
+	uint32_t	lane = threadIdx.x % 32;
+	uint32_t	groups = 32u >> p.lanes_log2;
+	uint32_t	task;
+	uint32_t	slice;
+	uint32_t	rows[U];
+	raw_type	raw[U];
+
+	if (!find_work(p.warp_tasks, p.slices, p.slice_major, task, slice))
+		return;
+
+	/* the groups of a warp take turns, so that what it writes is consecutive */
+	uint64_t	first = (uint64_t) task * groups * U + (lane >> p.lanes_log2);
+	uint32_t	column = (slice << p.lanes_log2) + (lane & ((1u << p.lanes_log2) - 1));
+	const char *base = p.table + (uint64_t) column * VB;
+
+	if (column >= p.vectors)
+		return;
+
+#pragma unroll
+	for (int u = 0; u < U; u++)
+	{
+		uint64_t	position = first + u * groups;
+
+		rows[u] = position < p.lookups ?
+			emb_lookup(p.indices, p.index_bits, p.rows, position) : EMB_MISSING;
+	}
+
+#pragma unroll
+	for (int u = 0; u < U; u++)
+	{
+		raw[u] = emb_zero<VB>();
+		if (rows[u] != EMB_MISSING)
+			raw[u] = __ldg((const raw_type *) (base + rows[u] * p.stride_bytes));
+	}
+
+#pragma unroll
+	for (int u = 0; u < U; u++)
+	{
+		uint64_t	position = first + u * groups;
+
+		if (position < p.lookups)
+		{
+			float		value[E];
+
+#pragma unroll
+			for (int e = 0; e < E; e++)
+			{
+				value[e] = emb_element<T>(raw[u], e);
+				if (!p.exact)
+					value[e] = 0.0f + value[e];
+			}
+			emb_store<E>(p.out + position * p.out_stride, column * E, p.width, p.vector_out, value);
+		}
+	}
+}
+
+/*
+ * Pool bags, or pieces of them.  W: there are weights; otherwise as above.
+ *
+ * Positions k, end, next_end and n count from the first lookup of the group.
+ */
+template <typename T, int VB, int U, bool W>
+static __global__ void __launch_bounds__(POOL_MOST_THREADS)
+pool_kernel(const __grid_constant__ struct emb_pool_params p)
+{
+	constexpr int E = VB / (int) sizeof(T);
+	typedef typename emb_raw<VB>::type raw_type;
+	uint32_t	lane = threadIdx.x % 32;
+	uint32_t	lanes = 1u << p.lanes_log2;
+	uint32_t	sub = lane & (lanes - 1);
+	uint32_t	group_lane = lane - sub;
+	uint32_t	warp_task;
+	uint32_t	slice;
+
+	if (!find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, slice))
+		return;
+
+	uint32_t	column = (slice << p.lanes_log2) + sub;
+	bool		active = column < p.vectors;
+	const char *base = p.table + (uint64_t) column * VB;
+	uint32_t	task = warp_task * (32u >> p.lanes_log2) + (lane >> p.lanes_log2);
+
+	/* the group's bags and lookups */
+	uint32_t	bag;
+	uint32_t	bags_end;
+	uint64_t	start;
+
+	if (p.cuts)
+	{
+		bag = task < p.tasks ? p.cuts[task] : 0;
+		bags_end = task < p.tasks ? p.cuts[task + 1] : 0;
+	}
+	else
+	{
+		uint32_t	bags = p.count ? *p.count : p.bags;
+
+		bag = (uint32_t) min((uint64_t) task * p.range, (uint64_t) bags);
+		bags_end = min(bag + p.range, bags);
+	}
+
+	if (p.offsets64)
+		start = p.offsets64[bag];
+	else if (p.offsets32)
+		start = p.offsets32[bag];
+	else
+		start = (uint64_t) bag * p.hotness;
+
+	auto		end_of = [&] (uint32_t b) -> int
+	{
+		if (b >= bags_end)
+			return INT32_MAX;
+		if (p.offsets64)
+			return (int) (p.offsets64[b + 1] - start);
+		if (p.offsets32)
+			return (int) (p.offsets32[b + 1] - (uint32_t) start);
+		return (int) ((b + 1) * p.hotness - (uint32_t) start);
+	};
+	auto		dest_of = [&] (uint32_t b) -> uint32_t
+	{
+		return p.dest && b < bags_end ? p.dest[b] : b;
+	};
+
+	int			n = bag < bags_end ? end_of(bags_end - 1) : 0;
+	int			most = (int) __reduce_max_sync(EMB_FULL_WARP, (unsigned) n);
+	int			end = end_of(bag);
+	int			next_end = end_of(bag + 1);
+	uint32_t	dest = dest_of(bag);
+	uint32_t	next_dest = dest_of(bag + 1);
+	float		acc[E];
+	float		divisor = 0.0f;
+
+#pragma unroll
+	for (int e = 0; e < E; e++)
+		acc[e] = 0.0f;
+
+	/* Store the vector of the bag and go to the next one */
+	auto		flush = [&] ()
+	{
+		if (dest & EMB_PARTIAL)
+		{
+			uint32_t	slot = dest & ~EMB_PARTIAL;
+
+			if (active)
+				emb_store<E>(p.partial + slot * p.partial_stride, column * E, p.width, false, acc);
+			if (p.mean && column == 0)
+				p.partial_divisor[slot] = divisor;
+		}
+		else if (active)
+		{
+			if (p.mean)
+			{
+#pragma unroll
+				for (int e = 0; e < E; e++)
+					acc[e] = divisor == 0.0f ? 0.0f : __fdiv_rn(acc[e], divisor);
+			}
+			emb_store<E>(p.out + dest * p.out_stride, column * E, p.width, p.vector_out, acc);
+		}
+#pragma unroll
+		for (int e = 0; e < E; e++)
+			acc[e] = 0.0f;
+		divisor = 0.0f;
+		bag++;
+		end = next_end;
+		dest = next_dest;
+		next_end = end_of(bag + 1);
+		next_dest = dest_of(bag + 1);
+	};
+
+	/* A chunk of lookups: each lane has one, and one of the next chunk */
+	auto		fetch = [&] (int at, uint32_t &row, float &weight)
+	{
+		row = EMB_MISSING;
+		weight = 1.0f;
+		if (at < n)
+		{
+			row = emb_lookup(p.indices, p.index_bits, p.rows, start + at);
+			if (W)
+				weight = __ldcs(p.weights + start + at);
+		}
+	};
+	uint32_t	chunk_row;
+	uint32_t	next_row;
+	float		chunk_weight;
+	float		next_weight;
+
+	fetch(sub, next_row, next_weight);
+	chunk_row = EMB_MISSING;
+	chunk_weight = 1.0f;
+
+	for (int k = 0; k < most; k += U)
+	{
+		uint32_t	in_chunk = k & (lanes - 1);
+		raw_type	raw[U];
+		float		weight[U];
+		uint32_t	present = 0;
+
+		if (in_chunk == 0)
+		{
+			chunk_row = next_row;
+			chunk_weight = next_weight;
+			fetch(k + lanes + sub, next_row, next_weight);
+		}
+
+#pragma unroll
+		for (int u = 0; u < U; u++)
+		{
+			uint32_t	row = __shfl_sync(EMB_FULL_WARP, chunk_row, group_lane + in_chunk + u);
+
+			weight[u] = W ? __shfl_sync(EMB_FULL_WARP, chunk_weight, group_lane + in_chunk + u) : 1.0f;
+			raw[u] = emb_zero<VB>();
+			if (row != EMB_MISSING)
+			{
+				present |= 1u << u;
+				if (active)
+					raw[u] = __ldg((const raw_type *) (base + row * p.stride_bytes));
+			}
+		}
+
+		/* Add row u.  Where it is missing, -0 * 0 is what does not change a sum */
+		auto		add = [&] (int u)
+		{
+			if (W)
+			{
+				float		factor = present & (1u << u) ? weight[u] : -0.0f;
+
+#pragma unroll
+				for (int e = 0; e < E; e++)
+					acc[e] = __fmaf_rn(factor, emb_element<T>(raw[u], e), acc[e]);
+			}
+			else
+			{
+#pragma unroll
+				for (int e = 0; e < E; e++)
+					acc[e] += emb_element<T>(raw[u], e);
+			}
+			if (p.mean && (!p.skip_missing || (present & (1u << u))))
+				divisor += weight[u];
+		};
+
+		if (k + U <= end && k + U <= n)
+		{
+			/* all of one bag */
+#pragma unroll
+			for (int u = 0; u < U; u++)
+				add(u);
+		}
+		else
+		{
+			/* rows u .. limit - 1 belong to one bag; jump to the code that adds row u */
+			int			stop = min(n - k, U);
+			int			u = 0;
+
+			while (u < stop)
+			{
+				int			limit = min(end - k, stop);
+
+#define ADD_ROW(i) \
+	case i: \
+		if ((i) >= U || limit <= (i)) \
+			break; \
+		add((i) < U ? (i) : 0); \
+		[[fallthrough]]
+
+				switch (u)
+				{
+					ADD_ROW(0);
+					ADD_ROW(1);
+					ADD_ROW(2);
+					ADD_ROW(3);
+					ADD_ROW(4);
+					ADD_ROW(5);
+					ADD_ROW(6);
+					ADD_ROW(7);
+					default:
+						break;
+				}
+				u = limit;
+				if (u < stop)
+					flush();
+			}
+		}
+	}
+	while (bag < bags_end)
+		flush();
+}
+
+/*
+ * Add up the pieces of long bags.  A block serves a bag and 128 columns at a time;
+ * each of its warps sums GPUVEC_EMB_FAN pieces, the first warp sums these sums.
+ */
+static __global__ void __launch_bounds__(COMBINE_THREADS)
+combine_kernel(const __grid_constant__ struct emb_combine_params p)
+{
+	__shared__ float4 sums[GPUVEC_EMB_FAN][32];
+	__shared__ float divisors[GPUVEC_EMB_FAN];
+	uint32_t	lane = threadIdx.x % 32;
+	uint32_t	warp = threadIdx.x / 32;
+	uint64_t	items = (uint64_t) p.total->longs * p.slices;
+
+	for (uint64_t item = blockIdx.x; item < items; item += gridDim.x)
+	{
+		uint32_t	bag = (uint32_t) (item / p.slices);
+		uint32_t	column = ((uint32_t) (item % p.slices) * 32 + lane) * 4;
+		bool		active = column < p.partial_stride;
+		uint32_t	begin = p.longs[bag].partial;
+		uint32_t	end = p.longs[bag + 1].partial;
+		uint32_t	dest = p.longs[bag].dest;
+		float4		total = make_float4(0, 0, 0, 0);
+		float		total_divisor = 0.0f;
+
+		while (begin < end)
+		{
+			uint32_t	first = begin + warp * GPUVEC_EMB_FAN;
+			float4		sum = make_float4(0, 0, 0, 0);
+			float		divisor = 0.0f;
+
+			if (first < end)
+			{
+				uint32_t	m = min(end - first, (uint32_t) GPUVEC_EMB_FAN);
+
+#pragma unroll 8
+				for (uint32_t i = 0; i < m; i++)
+				{
+					if (active)
+					{
+						float4		part = *(const float4 *) (p.partial + (first + i) * p.partial_stride + column);
+
+						sum.x += part.x;
+						sum.y += part.y;
+						sum.z += part.z;
+						sum.w += part.w;
+					}
+					if (p.partial_divisor)
+						divisor += p.partial_divisor[first + i];
+				}
+			}
+			sums[warp][lane] = sum;
+			if (lane == 0)
+				divisors[warp] = divisor;
+			__syncthreads();
+			if (warp == 0)
+			{
+				uint32_t	groups = (min(end - begin, (uint32_t) (GPUVEC_EMB_FAN * GPUVEC_EMB_FAN)) +
+									  GPUVEC_EMB_FAN - 1) / GPUVEC_EMB_FAN;
+
+				sum = make_float4(0, 0, 0, 0);
+				divisor = 0.0f;
+				for (uint32_t i = 0; i < groups; i++)
+				{
+					float4		part = sums[i][lane];
+
+					sum.x += part.x;
+					sum.y += part.y;
+					sum.z += part.z;
+					sum.w += part.w;
+					divisor += divisors[i];
+				}
+				total.x += sum.x;
+				total.y += sum.y;
+				total.z += sum.z;
+				total.w += sum.w;
+				total_divisor += divisor;
+			}
+			__syncthreads();
+			begin += GPUVEC_EMB_FAN * GPUVEC_EMB_FAN;
+		}
+
+		if (warp == 0 && active)
+		{
+			float		value[4] = {total.x, total.y, total.z, total.w};
+
+			if (p.partial_divisor)
+			{
+				for (int e = 0; e < 4; e++)
+					value[e] = total_divisor == 0.0f ? 0.0f : __fdiv_rn(value[e], total_divisor);
+			}
+			emb_store<4>(p.out + dest * p.out_stride, column, p.width, false, value);
+		}
+	}
+}
+
+/* Adds counts, for the scan */
+struct add_counts
+{
+	__device__ __forceinline__ struct emb_counts
+	operator() (const struct emb_counts &a, const struct emb_counts &b) const
+	{
+		return {a.bags + b.bags, a.pieces + b.pieces, a.partials + b.partials, a.longs + b.longs};
+	}
+};
+
+/*
+ * Turn the counts of tiles into places, by one block, and tell the totals to
+ * everyone who needs them.
+ */
+static __global__ void __launch_bounds__(SCAN_THREADS)
+scan_kernel(const __grid_constant__ struct emb_scan_params p)
+{
+	typedef cub::BlockScan<struct emb_counts, SCAN_THREADS, cub::BLOCK_SCAN_WARP_SCANS> block_scan;
+	__shared__ typename block_scan::TempStorage storage;
+	struct emb_counts before = {0, 0, 0, 0};
+	add_counts	add;
+
+	for (uint32_t first = 0; first < p.ntiles; first += SCAN_THREADS * 4)
+	{
+		struct emb_counts counts[4];
+		struct emb_counts all;
+
+		for (int i = 0; i < 4; i++)
+		{
+			uint32_t	tile = first + threadIdx.x * 4 + i;
+
+			counts[i] = {0, 0, 0, 0};
+			if (tile < p.ntiles)
+				counts[i] = p.tiles[tile];
+		}
+		block_scan(storage).ExclusiveScan(counts, counts, emb_counts{0, 0, 0, 0}, add, all);
+		for (int i = 0; i < 4; i++)
+		{
+			uint32_t	tile = first + threadIdx.x * 4 + i;
+
+			if (tile < p.ntiles)
+				p.tiles[tile] = add(before, counts[i]);
+		}
+		before = add(before, all);
+		__syncthreads();
+	}
+	if (threadIdx.x == 0)
+	{
+		*p.total = before;
+		p.longs[before.longs].partial = before.partials;
+		if (p.last_cut)
+			*p.last_cut = before.pieces;
+		if (p.out_count)
+			*p.out_count = before.bags;
+	}
+}
+
+/*
+ * Count (WRITE false) or write the pieces of bags.  A warp looks through EMB_TILE bags,
+ * 32 at a time.
+ */
+template <bool WRITE>
+static __global__ void
+bag_pieces_kernel(const __grid_constant__ struct bag_pieces_params p)
+{
+	uint32_t	lane = threadIdx.x % 32;
+	uint64_t	tile = ((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32;
+	uint32_t	before_lane = (1u << lane) - 1;
+	struct emb_counts counts = {0, 0, 0, 0};
+
+	if (tile * EMB_TILE >= p.bags)
+		return;
+	if (WRITE)
+		counts = p.pieces.tiles[tile];
+
+	for (uint64_t first = tile * EMB_TILE; first < (tile + 1) * EMB_TILE; first += 32)
+	{
+		uint64_t	bag = first + lane;
+		int64_t		start = 0;
+		int64_t		end = 0;
+		uint32_t	n = 0;
+
+		if (bag < p.bags)
+		{
+			start = p.offsets ? p.offsets[bag] : bag * p.hotness;
+			end = p.offsets ? p.offsets[bag + 1] : start + p.hotness;
+			n = end - start <= GPUVEC_EMB_PIECE ? 1 :
+				(uint32_t) ((end - start + GPUVEC_EMB_PIECE - 1) / GPUVEC_EMB_PIECE);
+		}
+
+		uint32_t	longs = __ballot_sync(EMB_FULL_WARP, n > 1);
+		uint32_t	bags = __popc(__ballot_sync(EMB_FULL_WARP, n > 0));
+
+		/* inclusive sums over the lanes: pieces, and pieces of long bags */
+		uint32_t	pieces = n;
+		uint32_t	partials = n > 1 ? n : 0;
+
+		for (int d = 1; d < 32; d *= 2)
+		{
+			uint32_t	other_pieces = __shfl_up_sync(EMB_FULL_WARP, pieces, d);
+			uint32_t	other_partials = __shfl_up_sync(EMB_FULL_WARP, partials, d);
+
+			if (lane >= d)
+			{
+				pieces += other_pieces;
+				partials += other_partials;
+			}
+		}
+
+		if (WRITE)
+		{
+			uint32_t	place = counts.pieces + pieces - n;
+			uint32_t	slot = counts.partials + partials - (n > 1 ? n : 0);
+
+			if (n == 1)
+			{
+				p.pieces.offsets64[place] = start;
+				p.pieces.dest[place] = (uint32_t) bag;
+			}
+			else if (n > 1)
+			{
+				struct emb_long *entry = p.pieces.longs + counts.longs + __popc(longs & before_lane);
+
+				entry->partial = slot;
+				entry->dest = (uint32_t) bag;
+			}
+			if (bag == p.bags - 1)
+				p.pieces.offsets64[place + n] = end;
+
+			/* the warp writes the pieces of each long bag together */
+			for (uint32_t rest = longs; rest != 0; rest &= rest - 1)
+			{
+				int			source = __ffs(rest) - 1;
+				int64_t		bag_start = __shfl_sync(EMB_FULL_WARP, start, source);
+				uint32_t	bag_pieces = __shfl_sync(EMB_FULL_WARP, n, source);
+				uint32_t	bag_place = __shfl_sync(EMB_FULL_WARP, place, source);
+				uint32_t	bag_slot = __shfl_sync(EMB_FULL_WARP, slot, source);
+
+				for (uint32_t i = lane; i < bag_pieces; i += 32)
+				{
+					p.pieces.offsets64[bag_place + i] = bag_start + (int64_t) i * GPUVEC_EMB_PIECE;
+					p.pieces.dest[bag_place + i] = (bag_slot + i) | EMB_PARTIAL;
+				}
+			}
+		}
+
+		counts.bags += bags;
+		counts.pieces += __shfl_sync(EMB_FULL_WARP, pieces, 31);
+		counts.partials += __shfl_sync(EMB_FULL_WARP, partials, 31);
+		counts.longs += __popc(longs);
+	}
+	if (!WRITE && lane == 0)
+		p.pieces.tiles[tile] = counts;
+}
+
+/*
+ * How to read rows: of the vectors that the alignment allows, the longest, but rows
+ * of less than 128 bytes are spread over 8 lanes.
+ */
+struct emb_shape
+emb_choose_shape(const void *data, uint64_t stride_bytes, uint64_t row_bytes,
+				 uint32_t element_bytes, uint32_t max_vector_bytes)
+{
+	struct emb_shape shape;
+	uint32_t	bytes = element_bytes;
+	uint32_t	slice = gpuvec_emb_tuning.slice_bytes;
+
+	while (bytes < max_vector_bytes &&
+		   (uintptr_t) data % (bytes * 2) == 0 && stride_bytes % (bytes * 2) == 0 &&
+		   emb_divide_up(row_bytes, bytes) > (1u << EMB_MIN_LANES_LOG2))
+		bytes *= 2;
+
+	shape.vector_bytes = bytes;
+	shape.vectors = (uint32_t) emb_divide_up(row_bytes, bytes);
+	shape.lanes_log2 = EMB_MIN_LANES_LOG2;
+	while (shape.lanes_log2 < 5 && shape.vectors > (1u << shape.lanes_log2) &&
+		   (slice == 0 || bytes << (shape.lanes_log2 + 1) <= slice))
+		shape.lanes_log2++;
+	shape.slices = (uint32_t) emb_divide_up(shape.vectors, (uint64_t) 1 << shape.lanes_log2);
+	return shape;
+}
+
+/* Threads of a block: the default, unless others are asked for */
+static uint32_t
+block_threads(uint32_t standard)
+{
+	return gpuvec_emb_tuning.threads ? gpuvec_emb_tuning.threads : standard;
+}
+
+/*
+ * Launch a kernel that uses the L1 cache well and shared memory little.
+ */
+template <typename P>
+static cudaError_t
+launch_cached(void (*kernel) (P), uint64_t warps, uint32_t threads, const P &params, cudaStream_t stream)
+{
+	if (!gpuvec_emb_tuning.any_l1)
+	{
+		cudaError_t error = cudaFuncSetAttribute((const void *) kernel,
+												 cudaFuncAttributePreferredSharedMemoryCarveout,
+												 cudaSharedmemCarveoutMaxL1);
+
+		if (error != cudaSuccess)
+			return error;
+	}
+	return emb_launch(kernel, emb_divide_up(warps, threads / 32), threads, params, stream);
+}
+
+/* Launch pool_kernel for vectors of VB bytes */
+template <typename T, int VB>
+static cudaError_t
+pool_vectors(const struct emb_pool_params &params, cudaStream_t stream)
+{
+	uint64_t	warps = (uint64_t) params.warp_tasks * params.slices;
+	uint32_t	threads = block_threads(POOL_THREADS);
+	bool		few = gpuvec_emb_tuning.unroll == 4;
+
+	if (params.weights)
+		return few ? launch_cached(pool_kernel<T, VB, 4, true>, warps, threads, params, stream) :
+			launch_cached(pool_kernel<T, VB, 8, true>, warps, threads, params, stream);
+	return few ? launch_cached(pool_kernel<T, VB, 4, false>, warps, threads, params, stream) :
+		launch_cached(pool_kernel<T, VB, 8, false>, warps, threads, params, stream);
+}
+
+/*
+ * Pool: what the caller leaves to this function is how to read the table, and the
+ * launch.  tasks is the number of groups of lanes that have work.
+ */
+cudaError_t
+emb_pool(struct emb_pool_params *params, enum gpuvec_emb_type type, uint64_t tasks, cudaStream_t stream)
+{
+	uint32_t	element_bytes = type == GPUVEC_EMB_FLOAT16 ? 2 : 4;
+	struct emb_shape shape = emb_choose_shape(params->table, params->stride_bytes,
+											  (uint64_t) params->width * element_bytes,
+											  element_bytes, 16);
+	uint64_t	warp_tasks = emb_divide_up(tasks, 32u >> shape.lanes_log2);
+
+	if (warp_tasks * shape.slices > UINT32_MAX || params->stride_bytes > UINT32_MAX)
+		return cudaErrorInvalidValue;
+	params->tasks = tasks;
+	params->warp_tasks = (uint32_t) warp_tasks;
+	params->vectors = shape.vectors;
+	params->lanes_log2 = shape.lanes_log2;
+	params->slices = shape.slices;
+	params->slice_major = gpuvec_emb_tuning.slice_major != 0;
+	params->vector_out = emb_vector_out(params->out, params->out_stride, params->width,
+										shape.vector_bytes / element_bytes);
+
+	if (type == GPUVEC_EMB_FLOAT32)
+	{
+		switch (shape.vector_bytes)
+		{
+			case 16:
+				return pool_vectors<float, 16>(*params, stream);
+			case 8:
+				return pool_vectors<float, 8>(*params, stream);
+			default:
+				return pool_vectors<float, 4>(*params, stream);
+		}
+	}
+	switch (shape.vector_bytes)
+	{
+		case 16:
+			return pool_vectors<__half, 16>(*params, stream);
+		case 8:
+			return pool_vectors<__half, 8>(*params, stream);
+		case 4:
+			return pool_vectors<__half, 4>(*params, stream);
+		default:
+			return pool_vectors<__half, 2>(*params, stream);
+	}
+}
+
+/* Add up the pieces of long bags, of which there are at most most_longs */
+cudaError_t
+emb_combine(const struct emb_pieces *pieces, bool mean, float *out, uint64_t out_stride,
+			uint32_t width, uint64_t most_longs, cudaStream_t stream)
+{
+	struct emb_combine_params params = {};
+
+	params.total = pieces->total;
+	params.longs = pieces->longs;
+	params.partial = pieces->partial;
+	params.partial_divisor = mean ? pieces->partial_divisor : NULL;
+	params.partial_stride = pieces->partial_stride;
+	params.out = out;
+	params.out_stride = out_stride;
+	params.width = width;
+	params.slices = (uint32_t) emb_divide_up(width, 128);
+	most_longs *= params.slices;
+	return emb_launch(combine_kernel, most_longs < COMBINE_BLOCKS ? most_longs : COMBINE_BLOCKS,
+					  COMBINE_THREADS, params, stream);
+}
+
+/* Turn the counts of tiles into places */
+cudaError_t
+emb_scan(const struct emb_scan_params *params, cudaStream_t stream)
+{
+	return emb_launch(scan_kernel, 1, SCAN_THREADS, *params, stream);
+}
+
+/* Launch gather_kernel for vectors of VB bytes */
+template <typename T, int VB>
+static cudaError_t
+gather_vectors(struct gather_params &params, const struct emb_shape &shape, cudaStream_t stream)
+{
+	uint32_t	unroll = gpuvec_emb_tuning.unroll ? gpuvec_emb_tuning.unroll : GATHER_UNROLL;
+	uint64_t	warp_tasks = emb_divide_up(params.lookups, (uint64_t) unroll * (32u >> shape.lanes_log2));
+	uint64_t	warps = warp_tasks * shape.slices;
+	uint32_t	threads = block_threads(GATHER_THREADS);
+
+	if (warps > UINT32_MAX)
+		return cudaErrorInvalidValue;
+	params.warp_tasks = (uint32_t) warp_tasks;
+	if (unroll == 8)
+		return launch_cached(gather_kernel<T, VB, 8>, warps, threads, params, stream);
+	return launch_cached(gather_kernel<T, VB, 4>, warps, threads, params, stream);
+}
+
+/* Make each lookup a vector of the result */
+static cudaError_t
+gather(const struct gpuvec_emb_table *table, const struct gpuvec_emb_bags *bags, bool exact,
+	   float *out, uint64_t out_stride, cudaStream_t stream)
+{
+	uint32_t	element_bytes = table->type == GPUVEC_EMB_FLOAT16 ? 2 : 4;
+	struct gather_params params = {};
+	struct emb_shape shape;
+
+	/* Results of float16 are twice as long: let a lane store 16 bytes at once */
+	shape = emb_choose_shape(table->data, table->stride * element_bytes,
+							 (uint64_t) table->width * element_bytes, element_bytes,
+							 4 * element_bytes);
+	params.table = (const char *) table->data;
+	params.stride_bytes = table->stride * element_bytes;
+	params.rows = (uint32_t) table->rows;
+	params.width = table->width;
+	params.indices = bags->indices;
+	params.index_bits = bags->index_bits;
+	params.slices = shape.slices;
+	params.lanes_log2 = shape.lanes_log2;
+	params.vectors = shape.vectors;
+	params.lookups = bags->lookups;
+	params.slice_major = gpuvec_emb_tuning.slice_major != 0;
+	params.exact = exact;
+	params.vector_out = emb_vector_out(out, out_stride, table->width,
+									   shape.vector_bytes / element_bytes);
+	params.out = out;
+	params.out_stride = out_stride;
+
+	if (table->type == GPUVEC_EMB_FLOAT32)
+	{
+		switch (shape.vector_bytes)
+		{
+			case 16:
+				return gather_vectors<float, 16>(params, shape, stream);
+			case 8:
+				return gather_vectors<float, 8>(params, shape, stream);
+			default:
+				return gather_vectors<float, 4>(params, shape, stream);
+		}
+	}
+	switch (shape.vector_bytes)
+	{
+		case 8:
+			return gather_vectors<__half, 8>(params, shape, stream);
+		case 4:
+			return gather_vectors<__half, 4>(params, shape, stream);
+		default:
+			return gather_vectors<__half, 2>(params, shape, stream);
+	}
+}
+
+/* May some bag have more than one piece? */
+static bool
+may_be_long(const struct gpuvec_emb_bags *bags)
+{
+	if (bags->offsets == NULL)
+		return bags->hotness > GPUVEC_EMB_PIECE;
+	return bags->lookups > GPUVEC_EMB_PIECE &&
+		(bags->longest == 0 || bags->longest > GPUVEC_EMB_PIECE);
+}
+
+/*
+ * Lay out the memory that pieces of bags take.  More than one piece has only a bag
+ * of more than GPUVEC_EMB_PIECE lookups, so these are less than 2 / GPUVEC_EMB_PIECE
+ * of the lookups.
+ */
+static void
+lay_out_pieces(struct emb_area *area, const struct gpuvec_emb_bags *bags, uint32_t width,
+			   struct emb_pieces *pieces)
+{
+	uint64_t	most_partials = bags->lookups / (GPUVEC_EMB_PIECE / 2) + 1;
+
+	pieces->tiles = area->take<struct emb_counts>(emb_divide_up(bags->bags, EMB_TILE));
+	pieces->total = area->take<struct emb_counts>(1);
+	pieces->offsets64 = area->take<int64_t>(bags->bags + most_partials + 1);
+	pieces->offsets32 = NULL;
+	pieces->dest = area->take<uint32_t>(bags->bags + most_partials);
+	pieces->cuts = NULL;
+	pieces->longs = area->take<struct emb_long>(bags->lookups / GPUVEC_EMB_PIECE + 2);
+	pieces->partial_stride = emb_partial_stride(width);
+	pieces->partial = area->take<float>(most_partials * pieces->partial_stride);
+	pieces->partial_divisor = area->take<float>(most_partials);
+}
+
+/* Is this a call that can be served? */
+static bool
+valid_forward(const struct gpuvec_emb_table *table, const struct gpuvec_emb_bags *bags,
+			  enum gpuvec_emb_mode mode)
+{
+	return table->rows < UINT32_MAX && table->width > 0 && table->stride >= table->width &&
+		(bags->index_bits == 32 || bags->index_bits == 64) &&
+		bags->bags < EMB_PARTIAL &&
+		(bags->offsets != NULL || bags->hotness <= INT32_MAX) &&
+		(mode == GPUVEC_EMB_CONCAT ? bags->weights == NULL :
+		 (!may_be_long(bags) || bags->lookups < EMB_PARTIAL)) &&
+		(mode == GPUVEC_EMB_CONCAT || bags->offsets != NULL ||
+		 bags->lookups == bags->bags * bags->hotness);
+}
+
+/* How much memory gpuvec_emb_forward needs */
+cudaError_t
+gpuvec_emb_forward_workspace(const struct gpuvec_emb_table *table, const struct gpuvec_emb_bags *bags,
+							 enum gpuvec_emb_mode mode, size_t *bytes)
+{
+	struct emb_area area = {NULL, 0};
+	struct emb_pieces pieces;
+
+	*bytes = 0;
+	if (!valid_forward(table, bags, mode))
+		return cudaErrorInvalidValue;
+	if (mode != GPUVEC_EMB_CONCAT && may_be_long(bags))
+		lay_out_pieces(&area, bags, table->width, &pieces);
+	*bytes = area.used;
+	return cudaSuccess;
+}
+
+/*
+ * How many bags a group of lanes pools: so many that it has RANGE_LOOKUPS lookups, on
+ * average.
+ */
+static uint32_t
+choose_range(uint64_t lookups, uint64_t bags)
+{
+	uint64_t	range = gpuvec_emb_tuning.range;
+
+	if (range == 0)
+		range = bags * RANGE_LOOKUPS / (lookups > 0 ? lookups : 1);
+	return range < 1 ? 1 : range > RANGE_LOOKUPS ? RANGE_LOOKUPS : (uint32_t) range;
+}
+
+/* Pool */
+cudaError_t
+gpuvec_emb_forward(const struct gpuvec_emb_table *table, const struct gpuvec_emb_bags *bags,
+				   enum gpuvec_emb_mode mode, float *out, uint64_t out_stride,
+				   void *work, size_t work_bytes, cudaStream_t stream)
+{
+	struct emb_pool_params params = {};
+	struct emb_pieces pieces = {};
+	size_t		needed;
+	cudaError_t error = gpuvec_emb_forward_workspace(table, bags, mode, &needed);
+
+	if (error != cudaSuccess)
+		return error;
+	if (work_bytes < needed || out_stride < table->width)
+		return cudaErrorInvalidValue;
+	if (mode == GPUVEC_EMB_CONCAT ||
+		(bags->offsets == NULL && bags->hotness == 1 && bags->weights == NULL))
+		return gather(table, bags, mode == GPUVEC_EMB_CONCAT, out, out_stride, stream);
+	if (bags->bags == 0)
+		return cudaSuccess;
+
+	params.table = (const char *) table->data;
+	params.stride_bytes = table->stride * (table->type == GPUVEC_EMB_FLOAT16 ? 2 : 4);
+	params.rows = (uint32_t) table->rows;
+	params.width = table->width;
+	params.indices = bags->indices;
+	params.weights = bags->weights;
+	params.index_bits = bags->index_bits;
+	params.hotness = (uint32_t) bags->hotness;
+	params.offsets64 = bags->offsets;
+	params.bags = bags->bags;
+	params.mean = mode == GPUVEC_EMB_MEAN;
+	params.skip_missing = bags->skip_missing != 0;
+	params.out = out;
+	params.out_stride = out_stride;
+
+	if (may_be_long(bags))
+	{
+		struct emb_area area = {(char *) work, 0};
+		struct bag_pieces_params bag_pieces = {};
+		struct emb_scan_params scan = {};
+		uint64_t	ntiles = emb_divide_up(bags->bags, EMB_TILE);
+
+		lay_out_pieces(&area, bags, table->width, &pieces);
+		bag_pieces.offsets = bags->offsets;
+		bag_pieces.hotness = bags->hotness;
+		bag_pieces.bags = bags->bags;
+		bag_pieces.pieces = pieces;
+		scan.tiles = pieces.tiles;
+		scan.ntiles = (uint32_t) ntiles;
+		scan.total = pieces.total;
+		scan.longs = pieces.longs;
+		error = emb_launch(bag_pieces_kernel<false>, emb_divide_up(ntiles, 4), 128, bag_pieces, stream);
+		if (error == cudaSuccess)
+			error = emb_scan(&scan, stream);
+		if (error == cudaSuccess)
+			error = emb_launch(bag_pieces_kernel<true>, emb_divide_up(ntiles, 4), 128, bag_pieces, stream);
+		if (error != cudaSuccess)
+			return error;
+
+		params.offsets64 = pieces.offsets64;
+		params.count = &pieces.total->pieces;
+		params.bags = bags->bags + bags->lookups / (GPUVEC_EMB_PIECE / 2) + 1;
+		params.dest = pieces.dest;
+		params.partial = pieces.partial;
+		params.partial_divisor = pieces.partial_divisor;
+		params.partial_stride = pieces.partial_stride;
+	}
+
+	params.range = choose_range(bags->lookups, bags->bags);
+	error = emb_pool(&params, table->type, emb_divide_up(params.bags, params.range), stream);
+	if (error == cudaSuccess && params.count)
+		error = emb_combine(&pieces, params.mean, out, out_stride, table->width,
+							bags->lookups / GPUVEC_EMB_PIECE, stream);
+	return error;
+}

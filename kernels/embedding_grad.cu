@@ -1,0 +1,834 @@
+/*-------------------------------------------------------------------------
+ *
+ * embedding_grad.cu
+ *	  Gradients of pooling: of the table, and of the weights.
+ *
+ * The gradient of a row is the sum of the gradients of the samples that looked it
+ * up.  So lookups are sorted by row, by a radix sort that is stable and
+ * looks only at the bits that row numbers have; then the lookups of a row are a bag
+ * whose "rows" are samples' gradients, and pooling does the rest, without atomic
+ * operations and in an order that is always the same.
+ *
+ * Between the two, heads_kernel finds where rows begin in the sorted array and cuts long
+ * ones into pieces.  Each warp looks at EMB_TILE consecutive positions, once to
+ * count and once to write.  Where its row began before its first position, it
+ * searches for the beginning, with 32 probes a step.
+ *
+ * Missing lookups get the number of rows as their row, so that they come last, and are
+ * left out.
+ *
+ * With weights, or for the mean, what is sorted along is not the sample but the
+ * position of the lookup, from which the sample and the coefficient are fetched
+ * afterwards.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <cub/device/device_radix_sort.cuh>
+
+#include "embedding_pool.cuh"
+
+#define PREPARE_THREADS		256
+#define HEADS_THREADS		128
+#define DOT_THREADS			128
+#define DOT_UNROLL			4
+
+/* What the kernels that look at bags need to know */
+struct bag_params
+{
+	const void *indices;
+	uint32_t	index_bits;
+	uint32_t	skip_missing;
+	uint32_t	rows;
+	uint32_t	lookups;
+	uint32_t	hotness;
+	uint32_t	bags;
+	const int64_t *offsets;		/* NULL: bags of hotness lookups */
+	const float *weights;
+	uint32_t   *keys;			/* out: rows; or NULL */
+	uint32_t   *samples;		/* out: samples; or NULL */
+	uint32_t   *positions;		/* out: 0, 1, 2, ...; or NULL */
+	float	   *divisors;		/* out: of each bag */
+};
+
+/* What coefficients_kernel needs to know */
+struct coefficient_params
+{
+	uint32_t	lookups;
+	const uint32_t *positions;	/* sorted by row */
+	const uint32_t *samples;	/* of positions */
+	const float *weights;		/* of positions, or NULL */
+	const float *divisors;		/* of samples, or NULL */
+	uint32_t   *sorted_samples; /* out */
+	float	   *coefficients;	/* out */
+};
+
+/* What heads_kernel needs to know */
+struct heads_params
+{
+	const uint32_t *keys;		/* sorted rows */
+	uint32_t	lookups;
+	uint32_t	rows;
+	uint32_t	full;
+	uint32_t   *out_rows;		/* or NULL */
+	struct emb_pieces pieces;
+};
+
+/* What dots_kernel needs to know */
+struct dot_params
+{
+	const char *table;
+	uint64_t	stride_bytes;
+	uint32_t	rows;
+	uint32_t	width;
+	const void *indices;
+	uint32_t	index_bits;
+	const uint32_t *samples;
+	uint32_t	lookups;
+	uint32_t	lanes_log2;
+	uint32_t	slices;
+	uint32_t	vectors;
+	bool		vector_grad;	/* aligned for vector loads */
+	const float *grad;
+	uint64_t	grad_stride;
+	float	   *out;
+};
+
+/* What mean_dots_kernel needs to know */
+struct mean_dot_params
+{
+	struct bag_params bags;
+	float	   *out;
+};
+
+/*
+ * The bag of a lookup: the last one that begins at or before it, between the bags
+ * `low` and `high`.
+ */
+static __device__ __forceinline__ uint32_t
+find_bag(const int64_t *offsets, uint32_t low, uint32_t high, uint32_t position)
+{
+	while (low < high)
+	{
+		uint32_t	middle = low + (high - low + 1) / 2;
+
+		if (offsets[middle] <= (int64_t) position)
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	return low;
+}
+
+/*
+ * For each lookup its row, sample and position, whichever are asked for.
+ */
+static __global__ void __launch_bounds__(PREPARE_THREADS)
+prepare_kernel(const __grid_constant__ struct bag_params p)
+{
+	__shared__ uint32_t first_bag;
+	__shared__ uint32_t last_bag;
+	uint32_t	begin = blockIdx.x * PREPARE_THREADS;
+	uint32_t	i = begin + threadIdx.x;
+
+	if (p.samples && p.offsets)
+	{
+		if (threadIdx.x == 0)
+			first_bag = find_bag(p.offsets, 0, p.bags - 1, begin);
+		if (threadIdx.x == 32)
+			last_bag = find_bag(p.offsets, 0, p.bags - 1,
+								min(begin + PREPARE_THREADS, p.lookups) - 1);
+		__syncthreads();
+	}
+	if (i >= p.lookups)
+		return;
+	if (p.keys)
+	{
+		uint32_t	row = emb_lookup(p.indices, p.index_bits, p.rows, i);
+
+		p.keys[i] = row == EMB_MISSING ? p.rows : row;
+	}
+	if (p.positions)
+		p.positions[i] = i;
+	if (p.samples)
+	{
+		if (p.offsets)
+			p.samples[i] = find_bag(p.offsets, first_bag, last_bag, i);
+		else
+			p.samples[i] = p.hotness == 1 ? i : i / p.hotness;
+	}
+}
+
+/* The lookups of a bag */
+static __device__ __forceinline__ void
+bag_lookups(const struct bag_params &p, uint32_t bag, uint32_t &begin, uint32_t &end)
+{
+	begin = p.offsets ? (uint32_t) p.offsets[bag] : bag * p.hotness;
+	end = p.offsets ? (uint32_t) p.offsets[bag + 1] : begin + p.hotness;
+}
+
+/* What a lookup adds to the divisor of the mean */
+static __device__ __forceinline__ float
+divisor_part(const struct bag_params &p, uint32_t position)
+{
+	if (p.skip_missing &&
+		emb_lookup(p.indices, p.index_bits, p.rows, position) == EMB_MISSING)
+		return 0.0f;
+	return p.weights ? p.weights[position] : 1.0f;
+}
+
+/* The sum over a warp: a tree, so that the order is fixed */
+static __device__ __forceinline__ float
+warp_sum(float value)
+{
+	for (int d = 16; d > 0; d /= 2)
+		value += __shfl_xor_sync(EMB_FULL_WARP, value, d);
+	return value;
+}
+
+/*
+ * The divisor of the mean of each bag, a warp for each.  Lane i adds up the lookups i,
+ * i + 32, ...; so it may differ from what the forward pass divides by in its last bits.
+ */
+static __global__ void
+divisors_kernel(const __grid_constant__ struct bag_params p)
+{
+	uint32_t	bag = (uint32_t) (((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32);
+	uint32_t	begin;
+	uint32_t	end;
+	float		sum = 0.0f;
+
+	if (bag >= p.bags)
+		return;
+	bag_lookups(p, bag, begin, end);
+	for (uint32_t i = begin + threadIdx.x % 32; i < end; i += 32)
+		sum += divisor_part(p, i);
+	sum = warp_sum(sum);
+	if (threadIdx.x % 32 == 0)
+		p.divisors[bag] = sum;
+}
+
+/*
+ * The samples and coefficients of sorted lookups.
+ */
+static __global__ void
+coefficients_kernel(const __grid_constant__ struct coefficient_params p)
+{
+	uint32_t	i = blockIdx.x * blockDim.x + threadIdx.x;
+
+	if (i >= p.lookups)
+		return;
+
+	uint32_t	position = p.positions[i];
+	uint32_t	sample = p.samples[position];
+	float		coefficient = p.weights ? p.weights[position] : 1.0f;
+
+	if (p.divisors)
+	{
+		float		divisor = p.divisors[sample];
+
+		coefficient = divisor == 0.0f ? 0.0f : __fdiv_rn(coefficient, divisor);
+	}
+	p.sorted_samples[i] = sample;
+	p.coefficients[i] = coefficient;
+}
+
+/*
+ * Where do the keys that equal keys[i] begin?  Keys are sorted, and keys[i - 1] ==
+ * keys[i].  The whole warp searches.
+ */
+static __device__ uint32_t
+find_start(const uint32_t *keys, uint32_t i)
+{
+	uint32_t	lane = threadIdx.x % 32;
+	uint32_t	key = keys[i];
+	bool		equal = lane < i && keys[i - 1 - lane] == key;
+	uint32_t	unequal = __ballot_sync(EMB_FULL_WARP, !equal);
+	uint32_t	low = 0;
+	uint32_t	high;
+
+	if (unequal)
+		return i - (__ffs(unequal) - 1);
+
+	/* the first equal key is at low .. high */
+	high = i - 32;
+	while (low < high)
+	{
+		uint32_t	step = (high - low + 31) / 32;
+		uint64_t	probe = low + (uint64_t) lane * step;
+		bool		less = probe < high && keys[probe] < key;
+		uint32_t	nless = __popc(__ballot_sync(EMB_FULL_WARP, less));
+		uint32_t	base = low;
+
+		if (nless > 0)
+			low = base + (nless - 1) * step + 1;
+		high = (uint32_t) min((uint64_t) high, base + (uint64_t) nless * step);
+	}
+	return low;
+}
+
+/*
+ * Count (WRITE false) or write the pieces of rows.
+ */
+template <bool WRITE>
+static __global__ void
+heads_kernel(const __grid_constant__ struct heads_params p)
+{
+	uint32_t	lane = threadIdx.x % 32;
+	uint32_t	tile = (uint32_t) (((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32);
+	uint32_t	begin = tile * EMB_TILE;
+	uint32_t	before_lane = (1u << lane) - 1;
+	uint32_t	up_to_lane = before_lane | 1u << lane;
+	uint32_t	start = begin;
+	struct emb_counts counts = {0, 0, 0, 0};
+
+	if ((uint64_t) tile * EMB_TILE >= p.lookups)
+		return;
+	if (WRITE)
+		counts = p.pieces.tiles[tile];
+	if (begin > 0 && p.keys[begin - 1] == p.keys[begin])
+		start = find_start(p.keys, begin);
+
+	for (uint32_t first = begin; first < begin + EMB_TILE; first += 32)
+	{
+		uint32_t	i = first + lane;
+		uint32_t	key = i < p.lookups ? p.keys[i] : p.rows;
+		bool		present = key < p.rows;
+		bool		head = present && (i == 0 || p.keys[i - 1] != key);
+		uint32_t	heads = __ballot_sync(EMB_FULL_WARP, head);
+		uint32_t	before = heads & up_to_lane;
+		uint32_t	my_start = before ? first + 31 - __clz(before) : start;
+		bool		piece = present && (i - my_start) % GPUVEC_EMB_PIECE == 0;
+		bool		partial = piece &&
+			(!head || (i + GPUVEC_EMB_PIECE < p.lookups && p.keys[i + GPUVEC_EMB_PIECE] == key));
+		uint32_t	pieces = __ballot_sync(EMB_FULL_WARP, piece);
+		uint32_t	partials = __ballot_sync(EMB_FULL_WARP, partial);
+		uint32_t	longs = __ballot_sync(EMB_FULL_WARP, partial && head);
+
+		if (WRITE)
+		{
+			uint32_t	place = counts.pieces + __popc(pieces & before_lane);
+			uint32_t	slot = counts.partials + __popc(partials & before_lane);
+			uint32_t	row = counts.bags + __popc(before) - 1;
+			uint32_t	dest = p.full ? key : row;
+
+			if (piece)
+			{
+				p.pieces.offsets32[place] = i;
+				p.pieces.dest[place] = partial ? slot | EMB_PARTIAL : dest;
+			}
+			if (head && p.out_rows)
+				p.out_rows[row] = key;
+			if (partial && head)
+			{
+				struct emb_long *entry = p.pieces.longs + counts.longs + __popc(longs & before_lane);
+
+				entry->partial = slot;
+				entry->dest = dest;
+			}
+			if (i % EMB_CUT == 0)
+				p.pieces.cuts[i / EMB_CUT] = place;
+
+			/* the last lookup that is not missing ends the last piece */
+			if (present && (i + 1 >= p.lookups || p.keys[i + 1] >= p.rows))
+				p.pieces.offsets32[counts.pieces + __popc(pieces & up_to_lane)] = i + 1;
+		}
+
+		counts.bags += __popc(heads);
+		counts.pieces += __popc(pieces);
+		counts.partials += __popc(partials);
+		counts.longs += __popc(longs);
+		if (heads)
+			start = first + 31 - __clz(heads);
+	}
+	if (!WRITE && lane == 0)
+		p.pieces.tiles[tile] = counts;
+}
+
+/*
+ * The dot product of each lookup's row with the gradient of its sample.  A group of
+ * lanes has U lookups in flight.
+ */
+template <typename T, int VB, int U>
+static __global__ void
+dots_kernel(const __grid_constant__ struct dot_params p)
+{
+	constexpr int E = VB / (int) sizeof(T);
+	typedef typename emb_raw<VB>::type raw_type;
+	uint32_t	lane = threadIdx.x % 32;
+	uint32_t	lanes = 1u << p.lanes_log2;
+	uint32_t	sub = lane & (lanes - 1);
+	uint64_t	group = (((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32) * (32 / lanes) +
+		lane / lanes;
+	uint64_t	first = group * U;
+	uint32_t	row[U];
+	uint32_t	sample[U];
+	float		sum[U];
+
+#pragma unroll
+	for (int u = 0; u < U; u++)
+	{
+		row[u] = EMB_MISSING;
+		sample[u] = 0;
+		sum[u] = 0.0f;
+		if (first + u < p.lookups)
+		{
+			row[u] = emb_lookup(p.indices, p.index_bits, p.rows, first + u);
+			sample[u] = p.samples[first + u];
+		}
+	}
+
+	for (uint32_t slice = 0; slice < p.slices; slice++)
+	{
+		uint32_t	column = slice * lanes + sub;
+		raw_type	raw[U];
+
+		if (column >= p.vectors)
+			break;
+#pragma unroll
+		for (int u = 0; u < U; u++)
+		{
+			raw[u] = emb_zero<VB>();
+			if (row[u] != EMB_MISSING)
+				raw[u] = __ldg((const raw_type *) (p.table + row[u] * p.stride_bytes) + column);
+		}
+#pragma unroll
+		for (int u = 0; u < U; u++)
+		{
+			const float *grad = p.grad + sample[u] * p.grad_stride + column * E;
+
+			if (row[u] == EMB_MISSING)
+				continue;
+			if (p.vector_grad && E % 4 == 0)
+			{
+#pragma unroll
+				for (int e = 0; e + 3 < E; e += 4)
+				{
+					float4		g = __ldg((const float4 *) (grad + e));
+
+					sum[u] = __fmaf_rn(g.x, emb_element<T>(raw[u], e), sum[u]);
+					sum[u] = __fmaf_rn(g.y, emb_element<T>(raw[u], e + 1), sum[u]);
+					sum[u] = __fmaf_rn(g.z, emb_element<T>(raw[u], e + 2), sum[u]);
+					sum[u] = __fmaf_rn(g.w, emb_element<T>(raw[u], e + 3), sum[u]);
+				}
+			}
+			else
+			{
+#pragma unroll
+				for (int e = 0; e < E; e++)
+				{
+					if (column * E + e < p.width)
+						sum[u] = __fmaf_rn(__ldg(grad + e), emb_element<T>(raw[u], e), sum[u]);
+				}
+			}
+		}
+	}
+
+#pragma unroll
+	for (int u = 0; u < U; u++)
+	{
+		for (uint32_t d = lanes / 2; d > 0; d /= 2)
+			sum[u] += __shfl_xor_sync(EMB_FULL_WARP, sum[u], d);
+		if (sub == 0 && first + u < p.lookups)
+			p.out[first + u] = sum[u];
+	}
+}
+
+/*
+ * From dot products to the gradient of the weights of a mean: with the divisor s and
+ * the mean y, d(grad . y) / d(weight) = (grad . row - grad . y) / s, where grad . y =
+ * sum(weight * grad . row) / s.  A warp for each bag.
+ */
+static __global__ void
+mean_dots_kernel(const __grid_constant__ struct mean_dot_params p)
+{
+	uint32_t	bag = (uint32_t) (((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32);
+	uint32_t	begin;
+	uint32_t	end;
+	float		sum = 0.0f;
+	float		divisor = 0.0f;
+
+	if (bag >= p.bags.bags)
+		return;
+	bag_lookups(p.bags, bag, begin, end);
+	for (uint32_t i = begin + threadIdx.x % 32; i < end; i += 32)
+	{
+		bool		missing = emb_lookup(p.bags.indices, p.bags.index_bits, p.bags.rows, i) == EMB_MISSING;
+
+		divisor += divisor_part(p.bags, i);
+		if (!missing)
+			sum = __fmaf_rn(p.bags.weights ? p.bags.weights[i] : 1.0f, p.out[i], sum);
+	}
+	sum = warp_sum(sum);
+	divisor = warp_sum(divisor);
+	sum = divisor == 0.0f ? 0.0f : __fdiv_rn(sum, divisor);
+
+	for (uint32_t i = begin + threadIdx.x % 32; i < end; i += 32)
+	{
+		bool		missing = emb_lookup(p.bags.indices, p.bags.index_bits, p.bags.rows, i) == EMB_MISSING;
+
+		p.out[i] = divisor == 0.0f || (missing && p.bags.skip_missing) ? 0.0f :
+			__fdiv_rn(p.out[i] - sum, divisor);
+	}
+}
+
+/* How many bits do numbers up to n have? */
+static int
+bits_of(uint64_t n)
+{
+	int			bits = 0;
+
+	while (n >> bits)
+		bits++;
+	return bits > 0 ? bits : 1;
+}
+
+/* The memory of gpuvec_emb_grad */
+struct grad_area
+{
+	uint32_t   *keys[2];
+	uint32_t   *values[2];
+	void	   *sort;
+	size_t		sort_bytes;
+	uint32_t   *samples;		/* with coefficients only, as what follows */
+	float	   *divisors;
+	struct emb_pieces pieces;
+};
+
+/* Are there coefficients? */
+static bool
+has_coefficients(const struct gpuvec_emb_bags *bags, enum gpuvec_emb_mode mode)
+{
+	return bags->weights != NULL || mode == GPUVEC_EMB_MEAN;
+}
+
+/* Lay out the memory; without a base only count.  Returns what the library does */
+static cudaError_t
+lay_out_grad(struct emb_area *area, const struct gpuvec_emb_grad *grad,
+			 const struct gpuvec_emb_bags *bags, enum gpuvec_emb_mode mode, struct grad_area *g)
+{
+	uint64_t	n = bags->lookups;
+	uint64_t	most_partials = n / (GPUVEC_EMB_PIECE / 2) + 1;
+	uint64_t	ntiles = emb_divide_up(n, EMB_TILE);
+	cudaError_t error;
+
+	for (int i = 0; i < 2; i++)
+	{
+		g->keys[i] = area->take<uint32_t>(n);
+		g->values[i] = area->take<uint32_t>(n);
+	}
+
+	cub::DoubleBuffer<uint32_t> keys(g->keys[0], g->keys[1]);
+	cub::DoubleBuffer<uint32_t> values(g->values[0], g->values[1]);
+
+	g->sort_bytes = 0;
+	error = cub::DeviceRadixSort::SortPairs(NULL, g->sort_bytes, keys, values, (int) n, 0,
+											bits_of(grad->rows), (cudaStream_t) 0);
+	if (error != cudaSuccess)
+		return error;
+	g->sort = area->take<char>(g->sort_bytes);
+	g->samples = NULL;
+	g->divisors = NULL;
+	if (has_coefficients(bags, mode))
+	{
+		g->samples = area->take<uint32_t>(n);
+		g->divisors = area->take<float>(bags->bags);
+	}
+	g->pieces.tiles = area->take<struct emb_counts>(ntiles);
+	g->pieces.total = area->take<struct emb_counts>(1);
+	g->pieces.offsets64 = NULL;
+	g->pieces.offsets32 = area->take<uint32_t>(n + 1);
+	g->pieces.dest = area->take<uint32_t>(n);
+	g->pieces.cuts = area->take<uint32_t>(ntiles * (EMB_TILE / EMB_CUT) + 1);
+	g->pieces.longs = area->take<struct emb_long>(n / GPUVEC_EMB_PIECE + 2);
+	g->pieces.partial_stride = emb_partial_stride(grad->width);
+	g->pieces.partial = area->take<float>(most_partials * g->pieces.partial_stride);
+	g->pieces.partial_divisor = NULL;
+	return cudaSuccess;
+}
+
+/* Is this a call that can be served? */
+static bool
+valid_bags(const struct gpuvec_emb_bags *bags, enum gpuvec_emb_mode mode, uint64_t rows)
+{
+	return rows < UINT32_MAX && (bags->index_bits == 32 || bags->index_bits == 64) &&
+		bags->bags < EMB_PARTIAL && bags->lookups < EMB_PARTIAL &&
+		(mode == GPUVEC_EMB_CONCAT ? bags->weights == NULL :
+		 bags->offsets != NULL || bags->lookups == bags->bags * bags->hotness);
+}
+
+static bool
+valid_grad(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags *bags,
+		   enum gpuvec_emb_mode mode)
+{
+	return valid_bags(bags, mode, grad->rows) && grad->width > 0 &&
+		grad->grad_stride >= grad->width && grad->out_stride >= grad->width &&
+		(!grad->full || grad->rows < EMB_PARTIAL);
+}
+
+/* What the kernels need to know about bags */
+static struct bag_params
+describe_bags(const struct gpuvec_emb_bags *bags, enum gpuvec_emb_mode mode, uint64_t rows)
+{
+	struct bag_params params = {};
+
+	params.indices = bags->indices;
+	params.index_bits = bags->index_bits;
+	params.skip_missing = bags->skip_missing;
+	params.rows = (uint32_t) rows;
+	params.lookups = (uint32_t) bags->lookups;
+	params.hotness = mode == GPUVEC_EMB_CONCAT ? 1 : (uint32_t) bags->hotness;
+	params.bags = (uint32_t) bags->bags;
+	params.offsets = mode == GPUVEC_EMB_CONCAT ? NULL : bags->offsets;
+	params.weights = bags->weights;
+	return params;
+}
+
+/* How much memory gpuvec_emb_grad needs */
+cudaError_t
+gpuvec_emb_grad_workspace(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags *bags,
+						  enum gpuvec_emb_mode mode, size_t *bytes)
+{
+	struct emb_area area = {NULL, 0};
+	struct grad_area g;
+	cudaError_t error;
+
+	*bytes = 0;
+	if (!valid_grad(grad, bags, mode))
+		return cudaErrorInvalidValue;
+	error = lay_out_grad(&area, grad, bags, mode, &g);
+	*bytes = area.used;
+	return error;
+}
+
+/*
+ * Sort the lookups by row.  The rows end up in *rows, the samples in *samples, and
+ * the coefficients, if any, in *coefficients.
+ */
+static cudaError_t
+sort_lookups(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags *bags,
+			 enum gpuvec_emb_mode mode, const struct grad_area *g, const uint32_t **rows,
+			 const uint32_t **samples, const float **coefficients, cudaStream_t stream)
+{
+	struct bag_params params = describe_bags(bags, mode, grad->rows);
+	cub::DoubleBuffer<uint32_t> keys(g->keys[0], g->keys[1]);
+	cub::DoubleBuffer<uint32_t> values(g->values[0], g->values[1]);
+	struct coefficient_params coefficient = {};
+	size_t		sort_bytes = g->sort_bytes;
+	cudaError_t error;
+
+	params.keys = g->keys[0];
+	params.samples = has_coefficients(bags, mode) ? g->samples : g->values[0];
+	params.positions = has_coefficients(bags, mode) ? g->values[0] : NULL;
+	params.divisors = g->divisors;
+	error = emb_launch(prepare_kernel, emb_divide_up(bags->lookups, PREPARE_THREADS),
+					   PREPARE_THREADS, params, stream);
+	if (error == cudaSuccess && mode == GPUVEC_EMB_MEAN)
+		error = emb_launch(divisors_kernel, emb_divide_up(bags->bags, 4), 128, params, stream);
+	if (error == cudaSuccess)
+		error = cub::DeviceRadixSort::SortPairs(g->sort, sort_bytes, keys, values,
+												(int) bags->lookups, 0, bits_of(grad->rows), stream);
+	*rows = keys.Current();
+	*samples = values.Current();
+	*coefficients = NULL;
+	if (error != cudaSuccess || !has_coefficients(bags, mode))
+		return error;
+
+	coefficient.lookups = (uint32_t) bags->lookups;
+	coefficient.positions = values.Current();
+	coefficient.samples = g->samples;
+	coefficient.weights = bags->weights;
+	coefficient.divisors = mode == GPUVEC_EMB_MEAN ? g->divisors : NULL;
+	coefficient.sorted_samples = values.Alternate();
+	coefficient.coefficients = (float *) keys.Alternate();
+	*samples = coefficient.sorted_samples;
+	*coefficients = coefficient.coefficients;
+	return emb_launch(coefficients_kernel, emb_divide_up(bags->lookups, 256), 256, coefficient, stream);
+}
+
+/* The gradient of the table */
+cudaError_t
+gpuvec_emb_grad(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags *bags,
+				enum gpuvec_emb_mode mode, void *work, size_t work_bytes, cudaStream_t stream)
+{
+	struct emb_area area = {(char *) work, 0};
+	struct grad_area g;
+	struct heads_params heads = {};
+	struct emb_scan_params scan = {};
+	struct emb_pool_params pool = {};
+	uint64_t	ntiles = emb_divide_up(bags->lookups, EMB_TILE);
+	const uint32_t *rows;
+	const uint32_t *samples;
+	const float *coefficients;
+	cudaError_t error;
+
+	if (!valid_grad(grad, bags, mode))
+		return cudaErrorInvalidValue;
+	if (bags->lookups == 0)
+		return grad->out_count ? cudaMemsetAsync(grad->out_count, 0, sizeof(uint32_t), stream) :
+			cudaSuccess;
+	error = lay_out_grad(&area, grad, bags, mode, &g);
+	if (error != cudaSuccess)
+		return error;
+	if (work_bytes < area.used)
+		return cudaErrorInvalidValue;
+
+	error = sort_lookups(grad, bags, mode, &g, &rows, &samples, &coefficients, stream);
+	if (error != cudaSuccess || gpuvec_emb_tuning.grad_stages == 1)
+		return error;
+
+	heads.keys = rows;
+	heads.lookups = (uint32_t) bags->lookups;
+	heads.rows = (uint32_t) grad->rows;
+	heads.full = grad->full;
+	heads.out_rows = grad->out_rows;
+	heads.pieces = g.pieces;
+	scan.tiles = g.pieces.tiles;
+	scan.ntiles = (uint32_t) ntiles;
+	scan.total = g.pieces.total;
+	scan.longs = g.pieces.longs;
+	scan.last_cut = g.pieces.cuts + ntiles * (EMB_TILE / EMB_CUT);
+	scan.out_count = grad->out_count;
+	error = emb_launch(heads_kernel<false>, emb_divide_up(ntiles, HEADS_THREADS / 32),
+					   HEADS_THREADS, heads, stream);
+	if (error == cudaSuccess)
+		error = emb_scan(&scan, stream);
+	if (error == cudaSuccess)
+		error = emb_launch(heads_kernel<true>, emb_divide_up(ntiles, HEADS_THREADS / 32),
+						   HEADS_THREADS, heads, stream);
+	if (error != cudaSuccess || gpuvec_emb_tuning.grad_stages == 2)
+		return error;
+
+	pool.table = (const char *) grad->grad;
+	pool.stride_bytes = grad->grad_stride * sizeof(float);
+	pool.rows = mode == GPUVEC_EMB_CONCAT ? (uint32_t) bags->lookups : (uint32_t) bags->bags;
+	pool.width = grad->width;
+	pool.indices = samples;
+	pool.index_bits = 32;
+	pool.weights = coefficients;
+	pool.offsets32 = g.pieces.offsets32;
+	pool.cuts = g.pieces.cuts;
+	pool.dest = g.pieces.dest;
+	pool.out = grad->out;
+	pool.out_stride = grad->out_stride;
+	pool.partial = g.pieces.partial;
+	pool.partial_stride = g.pieces.partial_stride;
+	error = emb_pool(&pool, GPUVEC_EMB_FLOAT32, ntiles * (EMB_TILE / EMB_CUT), stream);
+	if (error == cudaSuccess)
+		error = emb_combine(&g.pieces, false, grad->out, grad->out_stride, grad->width,
+							bags->lookups / GPUVEC_EMB_PIECE, stream);
+	return error;
+}
+
+/* How much memory gpuvec_emb_grad_weights needs */
+cudaError_t
+gpuvec_emb_grad_weights_workspace(const struct gpuvec_emb_table *table,
+								  const struct gpuvec_emb_bags *bags, enum gpuvec_emb_mode mode,
+								  size_t *bytes)
+{
+	struct emb_area area = {NULL, 0};
+
+	*bytes = 0;
+	if (!valid_bags(bags, mode, table->rows) || mode == GPUVEC_EMB_CONCAT)
+		return cudaErrorInvalidValue;
+	area.take<uint32_t>(bags->lookups);
+	*bytes = area.used;
+	return cudaSuccess;
+}
+
+/* Launch dots_kernel for vectors of VB bytes */
+template <typename T, int VB>
+static cudaError_t
+dot_vectors(const struct dot_params &params, cudaStream_t stream)
+{
+	uint64_t	groups = emb_divide_up(params.lookups, DOT_UNROLL);
+	uint64_t	warps = emb_divide_up(groups, 32u >> params.lanes_log2);
+
+	return emb_launch(dots_kernel<T, VB, DOT_UNROLL>, emb_divide_up(warps, DOT_THREADS / 32),
+					  DOT_THREADS, params, stream);
+}
+
+/* The gradient of the weights */
+cudaError_t
+gpuvec_emb_grad_weights(const struct gpuvec_emb_table *table, const struct gpuvec_emb_bags *bags,
+						enum gpuvec_emb_mode mode, const float *grad, uint64_t grad_stride,
+						float *out, void *work, size_t work_bytes, cudaStream_t stream)
+{
+	uint32_t	element_bytes = table->type == GPUVEC_EMB_FLOAT16 ? 2 : 4;
+	struct bag_params params = describe_bags(bags, mode, table->rows);
+	struct dot_params dots = {};
+	struct emb_shape shape;
+	size_t		needed;
+	cudaError_t error = gpuvec_emb_grad_weights_workspace(table, bags, mode, &needed);
+
+	if (error != cudaSuccess)
+		return error;
+	if (work_bytes < needed || grad_stride < table->width)
+		return cudaErrorInvalidValue;
+	if (bags->lookups == 0)
+		return cudaSuccess;
+
+	params.samples = (uint32_t *) work;
+	error = emb_launch(prepare_kernel, emb_divide_up(bags->lookups, PREPARE_THREADS),
+					   PREPARE_THREADS, params, stream);
+	if (error != cudaSuccess)
+		return error;
+
+	shape = emb_choose_shape(table->data, table->stride * element_bytes,
+							 (uint64_t) table->width * element_bytes, element_bytes, 16);
+	dots.table = (const char *) table->data;
+	dots.stride_bytes = table->stride * element_bytes;
+	dots.rows = (uint32_t) table->rows;
+	dots.width = table->width;
+	dots.indices = bags->indices;
+	dots.index_bits = bags->index_bits;
+	dots.samples = params.samples;
+	dots.lookups = (uint32_t) bags->lookups;
+	dots.lanes_log2 = shape.lanes_log2;
+	dots.slices = shape.slices;
+	dots.vectors = shape.vectors;
+	dots.vector_grad = emb_vector_out(grad, grad_stride, table->width,
+									  shape.vector_bytes / element_bytes);
+	dots.grad = grad;
+	dots.grad_stride = grad_stride;
+	dots.out = out;
+	if (table->type == GPUVEC_EMB_FLOAT32)
+	{
+		switch (shape.vector_bytes)
+		{
+			case 16:
+				error = dot_vectors<float, 16>(dots, stream);
+				break;
+			case 8:
+				error = dot_vectors<float, 8>(dots, stream);
+				break;
+			default:
+				error = dot_vectors<float, 4>(dots, stream);
+				break;
+		}
+	}
+	else
+	{
+		switch (shape.vector_bytes)
+		{
+			case 16:
+				error = dot_vectors<__half, 16>(dots, stream);
+				break;
+			case 8:
+				error = dot_vectors<__half, 8>(dots, stream);
+				break;
+			case 4:
+				error = dot_vectors<__half, 4>(dots, stream);
+				break;
+			default:
+				error = dot_vectors<__half, 2>(dots, stream);
+				break;
+		}
+	}
+	if (error == cudaSuccess && mode == GPUVEC_EMB_MEAN)
+	{
+		struct mean_dot_params mean = {params, out};
+
+		error = emb_launch(mean_dots_kernel, emb_divide_up(bags->bags, 4), 128, mean, stream);
+	}
+	return error;
+}

@@ -1,0 +1,312 @@
+/*-------------------------------------------------------------------------
+ *
+ * embedding_pool.cuh
+ *	  What embedding_forward.cu and embedding_grad.cu share: the parameters of
+ *	  pooling, vectors of elements, the cutting of long bags.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_EMBEDDING_POOL_CUH
+#define GPUVEC_EMBEDDING_POOL_CUH
+
+#include <cuda_runtime.h>
+#include <cuda_fp16.h>
+
+#include "embedding.h"
+
+#define EMB_FULL_WARP		0xFFFFFFFFu
+
+/* The row number of a missing lookup */
+#define EMB_MISSING			0xFFFFFFFFu
+
+/* A destination with this bit is the sum of a piece, not a row of the result */
+#define EMB_PARTIAL			0x80000000u
+
+/* Lanes that share a row: at least 2^EMB_MIN_LANES_LOG2 */
+#define EMB_MIN_LANES_LOG2	3
+
+/* Bags, or sorted lookups, that a warp looks through when pieces are made */
+#define EMB_TILE			512
+
+/* Lookups per group of lanes, if bags are dealt out by lookups */
+#define EMB_CUT				64
+
+/* What is counted before pieces are written; also where a tile starts */
+struct emb_counts
+{
+	uint32_t	bags;
+	uint32_t	pieces;
+	uint32_t	partials;		/* pieces of long bags */
+	uint32_t	longs;			/* bags of more than one piece */
+};
+
+/* A bag of more than one piece; one more than there are tells where partials end */
+struct emb_long
+{
+	uint32_t	partial;		/* its first */
+	uint32_t	dest;			/* its row of the result */
+};
+
+/*
+ * Pieces of bags.  Piece i consists of the lookups from offsets[i] to offsets[i + 1]
+ * and goes to dest[i].
+ */
+struct emb_pieces
+{
+	struct emb_counts *tiles;
+	struct emb_counts *total;
+	int64_t    *offsets64;		/* one of the two is NULL */
+	uint32_t   *offsets32;
+	uint32_t   *dest;
+	uint32_t   *cuts;			/* the first piece at or after lookup i * EMB_CUT; or NULL */
+	struct emb_long *longs;
+	float	   *partial;		/* sums of the pieces of long bags */
+	float	   *partial_divisor;	/* their sums of weights, or NULL */
+	uint64_t	partial_stride;
+};
+
+/* What pool_kernel needs to know */
+struct emb_pool_params
+{
+	/* the table, without its type */
+	const char *table;
+	uint64_t	stride_bytes;
+	uint32_t	rows;
+	uint32_t	width;
+
+	/* the lookups */
+	const void *indices;
+	const float *weights;
+	uint32_t	index_bits;
+
+	/* bags or pieces: offsets, or hotness if both are NULL */
+	uint32_t	hotness;
+	const int64_t *offsets64;
+	const uint32_t *offsets32;
+	const uint32_t *count;		/* how many, if the host does not know it */
+	uint32_t	bags;			/* at most so many */
+
+	/* their distribution: groups of lanes take range bags each, or what cuts say */
+	const uint32_t *cuts;
+	uint32_t	range;
+	uint32_t	tasks;			/* groups of lanes, for one slice */
+	uint32_t	warp_tasks;		/* warps, for one slice */
+	uint32_t	slices;
+	uint32_t	lanes_log2;
+	uint32_t	vectors;		/* of a row */
+	bool		slice_major;
+
+	/* the result */
+	bool		mean;
+	bool		skip_missing;
+	bool		vector_out;		/* aligned for vector stores */
+	const uint32_t *dest;		/* NULL: bag i goes to row i */
+	float	   *out;
+	uint64_t	out_stride;
+	float	   *partial;
+	float	   *partial_divisor;
+	uint64_t	partial_stride;
+};
+
+/* What combine_kernel needs to know */
+struct emb_combine_params
+{
+	const struct emb_counts *total;
+	const struct emb_long *longs;
+	const float *partial;
+	const float *partial_divisor;	/* NULL: no division */
+	uint64_t	partial_stride;
+	float	   *out;
+	uint64_t	out_stride;
+	uint32_t	width;
+	uint32_t	slices;			/* of 128 columns */
+};
+
+/* What scan_kernel needs to know */
+struct emb_scan_params
+{
+	struct emb_counts *tiles;
+	uint32_t	ntiles;
+	struct emb_counts *total;
+	struct emb_long *longs;
+	uint32_t   *last_cut;		/* or NULL */
+	uint32_t   *out_count;		/* or NULL */
+};
+
+/*
+ * How the rows of a table are read: vectors of so many bytes, by so many lanes.
+ */
+struct emb_shape
+{
+	uint32_t	vector_bytes;
+	uint32_t	vectors;		/* of a row */
+	uint32_t	lanes_log2;
+	uint32_t	slices;
+};
+
+/* In embedding_forward.cu */
+extern struct emb_shape emb_choose_shape(const void *data, uint64_t stride_bytes, uint64_t row_bytes,
+										 uint32_t element_bytes, uint32_t max_vector_bytes);
+extern cudaError_t emb_pool(struct emb_pool_params *params, enum gpuvec_emb_type type,
+							uint64_t tasks, cudaStream_t stream);
+extern cudaError_t emb_combine(const struct emb_pieces *pieces, bool mean, float *out,
+							   uint64_t out_stride, uint32_t width, uint64_t most_longs,
+							   cudaStream_t stream);
+extern cudaError_t emb_scan(const struct emb_scan_params *params, cudaStream_t stream);
+
+/* Launch a kernel that takes one structure */
+template <typename P>
+static inline cudaError_t
+emb_launch(void (*kernel) (P), uint64_t blocks, uint32_t threads, const P &params, cudaStream_t stream)
+{
+	void	   *args[] = {const_cast<P *>(&params)};
+
+	if (blocks > INT32_MAX)
+		return cudaErrorInvalidValue;
+	if (blocks == 0)
+		return cudaSuccess;
+	return cudaLaunchKernel(kernel, dim3((unsigned) blocks), dim3(threads), args, 0, stream);
+}
+
+static inline uint64_t
+emb_divide_up(uint64_t a, uint64_t b)
+{
+	return (a + b - 1) / b;
+}
+
+/* Partials have rows of whole float4 */
+static inline uint64_t
+emb_partial_stride(uint32_t width)
+{
+	return ((uint64_t) width + 3) / 4 * 4;
+}
+
+/* Cuts an area into aligned arrays; without one it only adds up */
+struct emb_area
+{
+	char	   *base;
+	size_t		used;
+
+	template <typename X>
+	X *
+	take(uint64_t n)
+	{
+		size_t		at = used;
+
+		used = (used + n * sizeof(X) + 255) / 256 * 256;
+		return base ? reinterpret_cast<X *>(base + at) : NULL;
+	}
+};
+
+/* VB bytes that one load reads */
+template <int VB> struct emb_raw;
+template <> struct emb_raw<2> { typedef unsigned short type; };
+template <> struct emb_raw<4> { typedef unsigned int type; };
+template <> struct emb_raw<8> { typedef uint2 type; };
+template <> struct emb_raw<16> { typedef uint4 type; };
+
+template <int VB>
+static __device__ __forceinline__ typename emb_raw<VB>::type
+emb_zero(void)
+{
+	typename emb_raw<VB>::type zero = {};
+
+	return zero;
+}
+
+/* The words of a vector */
+static __device__ __forceinline__ unsigned
+emb_word(unsigned short raw, int)
+{
+	return raw;
+}
+
+static __device__ __forceinline__ unsigned
+emb_word(unsigned raw, int)
+{
+	return raw;
+}
+
+static __device__ __forceinline__ unsigned
+emb_word(const uint2 &raw, int i)
+{
+	return i == 0 ? raw.x : raw.y;
+}
+
+static __device__ __forceinline__ unsigned
+emb_word(const uint4 &raw, int i)
+{
+	return i == 0 ? raw.x : i == 1 ? raw.y : i == 2 ? raw.z : raw.w;
+}
+
+/* Element e of a vector; the compiler knows e */
+template <typename T, typename R>
+static __device__ __forceinline__ float
+emb_element(const R &raw, int e)
+{
+	if (sizeof(T) == 4)
+		return __uint_as_float(emb_word(raw, e));
+	else
+	{
+		unsigned	word = emb_word(raw, e / 2);
+
+		return __half2float(__ushort_as_half((unsigned short) (e % 2 ? word >> 16 : word & 0xFFFF)));
+	}
+}
+
+/* The row of a lookup, or EMB_MISSING */
+static __device__ __forceinline__ uint32_t
+emb_lookup(const void *indices, uint32_t index_bits, uint32_t rows, uint64_t position)
+{
+	if (index_bits == 64)
+	{
+		int64_t		index = __ldcs((const long long *) indices + position);
+
+		return (uint64_t) index < rows ? (uint32_t) index : EMB_MISSING;
+	}
+	else
+	{
+		int32_t		index = __ldcs((const int *) indices + position);
+
+		return index >= 0 && (uint32_t) index < rows ? (uint32_t) index : EMB_MISSING;
+	}
+}
+
+/*
+ * Store E elements of a row from element `at` on.  The last vector of a row may be
+ * longer than the row.
+ */
+template <int E>
+static __device__ __forceinline__ void
+emb_store(float *row, uint32_t at, uint32_t width, bool vector_out, const float (&value)[E])
+{
+	if (vector_out && E % 4 == 0)
+	{
+#pragma unroll
+		for (int e = 0; e + 3 < E; e += 4)
+			__stcs((float4 *) (row + at + e),
+				   make_float4(value[e], value[e + 1], value[e + 2], value[e + 3]));
+	}
+	else if (vector_out && E == 2)
+		__stcs((float2 *) (row + at), make_float2(value[0], value[E - 1]));
+	else
+	{
+#pragma unroll
+		for (int e = 0; e < E; e++)
+		{
+			if (at + e < width)
+				__stcs(row + at + e, value[e]);
+		}
+	}
+}
+
+/* May rows of a result be stored in vectors of E elements? */
+static inline bool
+emb_vector_out(const float *out, uint64_t stride, uint32_t width, uint32_t elements)
+{
+	uint32_t	n = elements < 4 ? elements : 4;
+
+	return (uintptr_t) out % (4 * n) == 0 && stride % n == 0 && width % elements == 0;
+}
+
+#endif							/* GPUVEC_EMBEDDING_POOL_CUH */

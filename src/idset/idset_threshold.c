@@ -1,0 +1,180 @@
+/*-------------------------------------------------------------------------
+ *
+ * idset_threshold.c
+ *	  Threshold search: tokens <<->> idset_threshold(query, min_score, measure).
+ *
+ * The operator is true if the score that the measure's SQL function gives is at
+ * least min_score: one C function computes both, and float8 compares them.  Its
+ * right side is a composite value, so that a plain row will do, and so that an
+ * index can read everything about the search from it.
+ *
+ * A statement usually has one right side for all its rows.  The last one stays
+ * parsed in fn_extra, and counts if the next one has the same bytes: to compare
+ * some hundred bytes costs little beside counting common ids, and needs no proof
+ * that the expression is constant (in PL/pgSQL a parameter may change from call
+ * to call of one and the same expression).
+ *
+ * A set whose length alone keeps it from the score is not even detoasted.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include <math.h>
+
+#include "access/detoast.h"
+#include "access/htup_details.h"
+#include "catalog/pg_type.h"
+#include "funcapi.h"
+#include "idset/idset_threshold.h"
+#include "utils/builtins.h"
+#include "utils/typcache.h"
+
+PG_FUNCTION_INFO_V1(idset_threshold);
+PG_FUNCTION_INFO_V1(idset_reaches_threshold);
+
+/* Columns of the type idset_threshold */
+enum
+{
+	THRESHOLD_QUERY,
+	THRESHOLD_MIN_SCORE,
+	THRESHOLD_MEASURE,
+	THRESHOLD_COLUMNS
+};
+
+/* What fn_extra keeps: the last right side, its bytes and its parts */
+typedef struct ThresholdCache
+{
+	MemoryContext context;		/* for the below; reset with each new value */
+	HeapTupleHeader value;		/* NULL: none yet */
+	IdSetThreshold threshold;
+} ThresholdCache;
+
+/* Constructor: the row of its arguments */
+Datum
+idset_threshold(PG_FUNCTION_ARGS)
+{
+	TupleDesc	desc;
+	Datum		values[THRESHOLD_COLUMNS];
+	bool		nulls[THRESHOLD_COLUMNS];
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE ||
+		desc->natts != THRESHOLD_COLUMNS)
+		elog(ERROR, "return type must be idset_threshold");
+	for (int i = 0; i < THRESHOLD_COLUMNS; i++)
+	{
+		values[i] = PG_GETARG_DATUM(i);
+		nulls[i] = PG_ARGISNULL(i);
+	}
+	PG_RETURN_HEAPTUPLEHEADER(DatumGetHeapTupleHeader(
+		HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls))));
+}
+
+/* Take a composite value apart */
+static void
+deform_threshold(HeapTupleHeader value, Datum *values, bool *nulls)
+{
+	TupleDesc	desc = lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(value),
+											  HeapTupleHeaderGetTypMod(value));
+	HeapTupleData tuple;
+
+	if (desc->natts != THRESHOLD_COLUMNS ||
+		TupleDescAttr(desc, THRESHOLD_MIN_SCORE)->atttypid != FLOAT8OID ||
+		TupleDescAttr(desc, THRESHOLD_MEASURE)->atttypid != TEXTOID)
+		elog(ERROR, "type idset_threshold has been altered");
+	tuple.t_len = HeapTupleHeaderGetDatumLength(value);
+	ItemPointerSetInvalid(&tuple.t_self);
+	tuple.t_tableOid = InvalidOid;
+	tuple.t_data = value;
+	heap_deform_tuple(&tuple, desc, values, nulls);
+	ReleaseTupleDesc(desc);
+}
+
+/* The parts of a value; if one is bad, an error, or false */
+bool
+idset_threshold_parse(HeapTupleHeader value, IdSetThreshold *result, bool raise)
+{
+	Datum		values[THRESHOLD_COLUMNS];
+	bool		nulls[THRESHOLD_COLUMNS];
+
+	memset(result, 0, sizeof(*result));
+	deform_threshold(value, values, nulls);
+	if (!nulls[THRESHOLD_MEASURE])
+	{
+		const char *name = TextDatumGetCString(values[THRESHOLD_MEASURE]);
+
+		if (raise)
+			result->measure = idset_measure_by_name(name);
+		else if (!idset_find_measure(name, &result->measure))
+			return false;
+	}
+	if (nulls[THRESHOLD_QUERY] || nulls[THRESHOLD_MIN_SCORE])
+		return true;
+	result->min_score = DatumGetFloat8(values[THRESHOLD_MIN_SCORE]);
+	if (isnan(result->min_score))
+	{
+		if (!raise)
+			return false;
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("min_score must be a number")));
+	}
+	result->query = DatumGetIdSetP(values[THRESHOLD_QUERY]);
+	return true;
+}
+
+/* The parsed right side, the cached one if it is the same */
+static const IdSetThreshold *
+cached_threshold(FmgrInfo *flinfo, HeapTupleHeader value)
+{
+	ThresholdCache *cache = flinfo->fn_extra;
+	Size		size = HeapTupleHeaderGetDatumLength(value);
+	MemoryContext old;
+
+	if (cache == NULL)
+	{
+		cache = MemoryContextAllocZero(flinfo->fn_mcxt, sizeof(ThresholdCache));
+		cache->context = AllocSetContextCreate(flinfo->fn_mcxt, "gpuvec threshold",
+											   ALLOCSET_SMALL_SIZES);
+		flinfo->fn_extra = cache;
+	}
+	if (cache->value != NULL && HeapTupleHeaderGetDatumLength(cache->value) == size &&
+		memcmp(cache->value, value, size) == 0)
+		return &cache->threshold;
+
+	cache->value = NULL;		/* in case of an error below */
+	MemoryContextReset(cache->context);
+	old = MemoryContextSwitchTo(cache->context);
+	value = memcpy(palloc(size), value, size);
+	idset_threshold_parse(value, &cache->threshold, true);
+	cache->value = value;
+	MemoryContextSwitchTo(old);
+	return &cache->threshold;
+}
+
+/* Length of a set that may not be detoasted */
+static uint32
+length_of(Datum set)
+{
+	return (toast_raw_datum_size(set) - VARHDRSZ) / sizeof(uint16);
+}
+
+/* <<->> operator */
+Datum
+idset_reaches_threshold(PG_FUNCTION_ARGS)
+{
+	HeapTupleHeader value = PG_GETARG_HEAPTUPLEHEADER(1);
+	const IdSetThreshold *threshold = cached_threshold(fcinfo->flinfo, value);
+	IdSet	   *set;
+	bool		result;
+
+	PG_FREE_IF_COPY(value, 1);
+	if (threshold->query == NULL)
+		PG_RETURN_NULL();
+	if (!idset_threshold_possible(threshold, length_of(PG_GETARG_DATUM(0))))
+		PG_RETURN_BOOL(false);
+	set = PG_GETARG_IDSET_P(0);
+	result = idset_threshold_reached(threshold, set);
+	PG_FREE_IF_COPY(set, 0);
+	PG_RETURN_BOOL(result);
+}

@@ -1,0 +1,60 @@
+/*-------------------------------------------------------------------------
+ *
+ * idset_threshold.h
+ *	  The right side of the operator <<->>: a query, a least score, a measure.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_IDSET_THRESHOLD_H
+#define GPUVEC_IDSET_THRESHOLD_H
+
+#include "gpuvec.h"
+
+#include "access/htup.h"
+#include "common/measure.h"
+#include "idset/idset.h"
+
+typedef struct IdSetThreshold
+{
+	IdSet	   *query;			/* NULL: nothing is known about any set */
+	double		min_score;		/* no NaN */
+	gpuvec_measure measure;
+} IdSetThreshold;
+
+/* Find a measure by its name; false if there is none */
+extern bool idset_find_measure(const char *name, gpuvec_measure *measure);
+
+/* The same, but an error if there is none */
+extern gpuvec_measure idset_measure_by_name(const char *name);
+
+/*
+ * The parts of a value of type idset_threshold, allocated in the current memory
+ * context; the query may point into the value.  If one is bad, raises an error,
+ * or returns false.
+ */
+extern bool idset_threshold_parse(HeapTupleHeader value, IdSetThreshold *result, bool raise);
+
+/* Can a set of that many ids reach the least score at all? */
+static inline bool
+idset_threshold_possible(const IdSetThreshold *threshold, uint32 len)
+{
+	uint32		a = idset_count(threshold->query);
+
+	/* no measure falls when the number of common ids grows */
+	return gpuvec_score(threshold->measure, Min(a, len), a, len) >= threshold->min_score;
+}
+
+/* Does a set reach the least score? */
+static inline bool
+idset_threshold_reached(const IdSetThreshold *threshold, const IdSet *set)
+{
+	const IdSet *query = threshold->query;
+	uint32		a = idset_count(query);
+	uint32		b = idset_count(set);
+
+	return gpuvec_score(threshold->measure,
+						idset_intersection_count(query->ids, a, set->ids, b),
+						a, b) >= threshold->min_score;
+}
+
+#endif							/* GPUVEC_IDSET_THRESHOLD_H */

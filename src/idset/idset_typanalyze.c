@@ -1,0 +1,269 @@
+/*-------------------------------------------------------------------------
+ *
+ * idset_typanalyze.c
+ *	  ANALYZE of an idset column: common ids and a histogram of lengths.
+ *
+ * The statistics of every sortable type (common sets, histogram of sets,
+ * distinct sets) are left to PostgreSQL.  Two are added in the slots and the
+ * format that arrays have, so that pg_stats shows them:
+ *
+ *	 MCELEM		the most common ids, as int4, ascending.  Numbers: for each id
+ *				the fraction of the sets that have it; then a bound of these
+ *				fractions for ids that are not listed (below), the highest of
+ *				them, and 0, for there are no null elements.
+ *	 DECHIST	lengths of sets at evenly spaced ranks, and their mean.
+ *
+ * Arrays count their elements lossily, because there can be any number of them.
+ * Ids are 65,536 at most: a counter for each takes 256 kB and counts exactly.
+ *
+ * Ten ids are kept for each unit of the column's statistics target.  An id that
+ * occurs once in a sample of a larger table is left out: there are many rarer
+ * ones for each that the sample happened to meet.  The bound is the lowest
+ * fraction of a listed id if any was left out, and otherwise one set of the
+ * sample: all that is known of an id never met is that it is rarer than that.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "access/detoast.h"
+#include "catalog/pg_operator.h"
+#include "catalog/pg_statistic.h"
+#include "catalog/pg_type.h"
+#include "commands/vacuum.h"
+#include "idset/idset.h"
+#include "miscadmin.h"
+
+PG_FUNCTION_INFO_V1(idset_typanalyze);
+
+/* Operator int4 = int4 */
+#define INT4_EQUAL_OPERATOR		96
+
+/* Ids listed for each unit of the statistics target */
+#define IDS_PER_TARGET			10
+
+#if PG_VERSION_NUM >= 170000
+#define STATISTICS_TARGET(stats) ((stats)->attstattarget)
+#else
+#define STATISTICS_TARGET(stats) ((stats)->attr->attstattarget)
+#endif
+
+/* What std_typanalyze had set up */
+typedef struct StandardAnalyze
+{
+	AnalyzeAttrComputeStatsFunc compute_stats;
+	void	   *extra_data;
+} StandardAnalyze;
+
+/* What is counted in the sample */
+typedef struct IdSetSample
+{
+	uint32	   *counts;			/* sets that have the id, by id */
+	uint32	   *lengths;		/* of the sets */
+	uint32		nsets;			/* not counting nulls */
+	double		nids;			/* of all sets */
+	bool		whole;			/* the sample is the whole table */
+} IdSetSample;
+
+/* An id and its number of sets */
+typedef struct IdCount
+{
+	uint16		id;
+	uint32		count;
+} IdCount;
+
+/* Count the ids and take the lengths of all sets in the sample */
+static void
+count_sample(IdSetSample *sample, VacAttrStats *stats, AnalyzeAttrFetchFunc fetch, int nrows)
+{
+	sample->counts = palloc0_array(uint32, GPUVEC_MAX_ID + 1);
+	sample->lengths = palloc_array(uint32, Max(nrows, 1));
+	for (int row = 0; row < nrows; row++)
+	{
+		bool		isnull;
+		Datum		value;
+		IdSet	   *set;
+		uint32		n;
+
+		vacuum_delay_point(
+#if PG_VERSION_NUM >= 180000
+						   true
+#endif
+			);
+		value = fetch(stats, row, &isnull);
+		if (isnull)
+			continue;
+		set = DatumGetIdSetP(value);
+		n = idset_count(set);
+		for (uint32 i = 0; i < n; i++)
+			sample->counts[set->ids[i]]++;
+		sample->lengths[sample->nsets++] = n;
+		sample->nids += n;
+		if ((Pointer) set != DatumGetPointer(value))
+			pfree(set);
+	}
+}
+
+/* qsort comparator: the most common first, ties by id */
+static int
+compare_counts(const void *a, const void *b)
+{
+	const IdCount *x = a;
+	const IdCount *y = b;
+
+	if (x->count != y->count)
+		return x->count > y->count ? -1 : 1;
+	return (int) x->id - (int) y->id;
+}
+
+/* qsort comparator */
+static int
+compare_ids(const void *a, const void *b)
+{
+	return (int) ((const IdCount *) a)->id - (int) ((const IdCount *) b)->id;
+}
+
+/* qsort comparator */
+static int
+compare_lengths(const void *a, const void *b)
+{
+	uint32		x = *(const uint32 *) a;
+	uint32		y = *(const uint32 *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* The at most `room` ids to list, ascending; *cut: others were met too */
+static IdCount *
+common_ids(const IdSetSample *sample, uint32 room, uint32 *n, bool *cut)
+{
+	IdCount    *ids = palloc_array(IdCount, GPUVEC_MAX_ID + 1);
+	uint32		least = sample->whole ? 1 : 2;
+
+	*n = 0;
+	*cut = false;
+	for (uint32 id = 0; id <= GPUVEC_MAX_ID; id++)
+	{
+		if (sample->counts[id] >= least)
+			ids[(*n)++] = (IdCount) {.id = (uint16) id, .count = sample->counts[id]};
+		else if (sample->counts[id] > 0)
+			*cut = true;
+	}
+	if (*n > room)
+	{
+		qsort(ids, *n, sizeof(IdCount), compare_counts);
+		*n = room;
+		*cut = true;
+		qsort(ids, *n, sizeof(IdCount), compare_ids);
+	}
+	return ids;
+}
+
+/* A free slot of the statistics, or -1 */
+static int
+free_slot(const VacAttrStats *stats)
+{
+	for (int slot = 0; slot < STATISTIC_NUM_SLOTS; slot++)
+		if (stats->stakind[slot] == 0)
+			return slot;
+	return -1;
+}
+
+/* Store the list of common ids */
+static void
+store_common_ids(VacAttrStats *stats, const IdSetSample *sample)
+{
+	int			slot = free_slot(stats);
+	uint32		lowest = sample->nsets;
+	uint32		highest = 0;
+	uint32		n;
+	bool		cut;
+	IdCount    *ids = common_ids(sample, STATISTICS_TARGET(stats) * IDS_PER_TARGET, &n, &cut);
+	Datum	   *values;
+	float4	   *numbers;
+
+	if (slot < 0 || n == 0)
+		return;
+	values = MemoryContextAlloc(stats->anl_context, n * sizeof(Datum));
+	numbers = MemoryContextAlloc(stats->anl_context, (n + 3) * sizeof(float4));
+	for (uint32 i = 0; i < n; i++)
+	{
+		values[i] = Int32GetDatum(ids[i].id);
+		numbers[i] = (double) ids[i].count / sample->nsets;
+		lowest = Min(lowest, ids[i].count);
+		highest = Max(highest, ids[i].count);
+	}
+	numbers[n] = (double) (cut ? lowest : 1) / sample->nsets;
+	numbers[n + 1] = (double) highest / sample->nsets;
+	numbers[n + 2] = 0;
+
+	stats->stakind[slot] = STATISTIC_KIND_MCELEM;
+	stats->staop[slot] = INT4_EQUAL_OPERATOR;
+	stats->stavalues[slot] = values;
+	stats->numvalues[slot] = n;
+	stats->stanumbers[slot] = numbers;
+	stats->numnumbers[slot] = n + 3;
+	stats->statypid[slot] = INT4OID;
+	stats->statyplen[slot] = sizeof(int32);
+	stats->statypbyval[slot] = true;
+	stats->statypalign[slot] = TYPALIGN_INT;
+}
+
+/* Store the histogram of lengths; sorts them */
+static void
+store_lengths(VacAttrStats *stats, IdSetSample *sample)
+{
+	int			slot = free_slot(stats);
+	int			n = Max(STATISTICS_TARGET(stats), 2);
+	float4	   *numbers;
+
+	if (slot < 0)
+		return;
+	qsort(sample->lengths, sample->nsets, sizeof(uint32), compare_lengths);
+	numbers = MemoryContextAlloc(stats->anl_context, (n + 1) * sizeof(float4));
+	for (int i = 0; i < n; i++)
+		numbers[i] = sample->lengths[(uint64) i * (sample->nsets - 1) / (n - 1)];
+	numbers[n] = sample->nids / sample->nsets;
+
+	stats->stakind[slot] = STATISTIC_KIND_DECHIST;
+	stats->staop[slot] = INT4_EQUAL_OPERATOR;
+	stats->stanumbers[slot] = numbers;
+	stats->numnumbers[slot] = n + 1;
+}
+
+/* compute_stats: the standard ones, then ids and lengths */
+static void
+compute_idset_stats(VacAttrStats *stats, AnalyzeAttrFetchFunc fetch, int nrows, double totalrows)
+{
+	StandardAnalyze *standard = stats->extra_data;
+	IdSetSample sample = {.whole = nrows >= totalrows};
+
+	stats->extra_data = standard->extra_data;
+	standard->compute_stats(stats, fetch, nrows, totalrows);
+	stats->extra_data = standard;
+	if (!stats->stats_valid)
+		return;
+
+	count_sample(&sample, stats, fetch, nrows);
+	if (sample.nsets == 0)
+		return;
+	store_common_ids(stats, &sample);
+	store_lengths(stats, &sample);
+}
+
+/* Analyze function of the type */
+Datum
+idset_typanalyze(PG_FUNCTION_ARGS)
+{
+	VacAttrStats *stats = (VacAttrStats *) PG_GETARG_POINTER(0);
+	StandardAnalyze *standard;
+
+	if (!std_typanalyze(stats))
+		PG_RETURN_BOOL(false);
+	standard = palloc(sizeof(StandardAnalyze));
+	standard->compute_stats = stats->compute_stats;
+	standard->extra_data = stats->extra_data;
+	stats->compute_stats = compute_idset_stats;
+	stats->extra_data = standard;
+	PG_RETURN_BOOL(true);
+}

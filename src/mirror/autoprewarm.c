@@ -1,0 +1,601 @@
+/*-------------------------------------------------------------------------
+ *
+ * autoprewarm.c
+ *	  The background worker that has mirrors loaded again after a restart.
+ *
+ * While an engine runs, this worker, the leader, asks it every few seconds which
+ * mirrors are resident, and keeps the list in a file of the data directory.  When
+ * there is a new engine, be it that the server has been started, the engine's
+ * settings have changed or the engine has crashed, the leader first has the listed
+ * mirrors loaded, those that were used last first, as many as fit the engine's memory.
+ * Only then does the list follow what is resident again, so that a server that is
+ * stopped meanwhile forgets nothing.
+ *
+ * The list of an engine is only taken if the count of started engines is the same
+ * before and after: else it might be the empty list of the next one.
+ *
+ * Loading needs a connection to the database (see autoprewarm_load.c), which would
+ * hold up whoever wants to drop or copy it.  Those lock the database in a mode that
+ * conflicts with the lock of new connections, and then wait for five seconds for
+ * others to leave.  So the leader tries that lock several times a second, ends its
+ * worker if it cannot be had, and comes back later.  There is one worker at a time.
+ *
+ * An engine that crashes while it loads is not made to load again, and there is
+ * a minute at least between two rounds: a mirror that kills the engine does so once.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include <signal.h>
+
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_database.h"
+#include "link/link.h"
+#include "link/supervisor.h"
+#include "mirror/autoprewarm.h"
+#include "mirror/prewarm_list.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/lmgr.h"
+#include "storage/lock.h"
+#include "utils/guc.h"
+#include "utils/timestamp.h"
+
+/* How often the leader asks, while it waits for an engine and afterwards */
+#define WAIT_MS				1000
+#define LIST_MS				5000
+
+/* How often it looks whether somebody wants the database for himself */
+#define WATCH_MS			200
+
+/* Least time between two rounds of loading, and between two tries in one round */
+#define ROUND_MS			60000
+#define RETRY_MS			5000
+
+/* A list with other sizes or another order only is written this rarely */
+#define ORDER_MS			300000
+
+/* Is the worker of a database done? */
+typedef enum Outcome
+{
+	OUTCOME_DONE,
+	OUTCOME_LATER,				/* somebody wants the database for himself */
+	OUTCOME_FAILED				/* no worker can be had */
+} Outcome;
+
+typedef struct Leader
+{
+	uint32		served;			/* number of the engine that has been served; 0: none */
+	TimestampTz next_round;		/* not before this */
+	TimestampTz next_order;		/* likewise, to write the order */
+	PrewarmList written;		/* what the file holds */
+	bool		complained;		/* no worker could be had */
+} Leader;
+
+static Leader me;
+
+/* Number of the engine, counted since the server's start, and whether it runs */
+static uint32
+engine_number(bool *running)
+{
+	GpuvecShared *state = GpuvecSharedState();
+	uint32		number;
+
+	SpinLockAcquire(&state->mutex);
+	number = state->starts;
+	*running = state->engine_pid != 0;
+	SpinLockRelease(&state->mutex);
+	return number;
+}
+
+/* Sleep until the time is over or something happens */
+static void
+nap(long ms)
+{
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
+					 PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+	}
+}
+
+/* Send a request without contents to the engine.  False: there is none. */
+static bool
+ask_engine(gpuvec_message type, gpuvec_message expected, Size minimum, GpuvecReply *reply)
+{
+	const char *reason;
+	bool		ok;
+
+	ok = GpuvecLinkOpen(false, &reason) == GPUVEC_LINK_READY &&
+		GpuvecLinkCall(type, NULL, 0, expected, minimum, reply);
+	/* sessions are counted, and we seldom have something to say */
+	GpuvecLinkClose();
+	return ok;
+}
+
+/* A mirror and its place in the list that is written now */
+typedef struct Resident
+{
+	PrewarmEntry entry;
+	int64		last_use;		/* 0: not since it was loaded */
+	int			rank;
+} Resident;
+
+/* By identity */
+static int
+compare_entries(const PrewarmEntry *a, const PrewarmEntry *b)
+{
+	if (a->database != b->database)
+		return a->database < b->database ? -1 : 1;
+	if (a->relation != b->relation)
+		return a->relation < b->relation ? -1 : 1;
+	if (a->attnum != b->attnum)
+		return a->attnum < b->attnum ? -1 : 1;
+	if (a->index != b->index)
+		return a->index < b->index ? -1 : 1;
+	if (a->key_attnum != b->key_attnum)
+		return a->key_attnum < b->key_attnum ? -1 : 1;
+	return a->storage < b->storage ? -1 : a->storage > b->storage;
+}
+
+/* By identity, the last used first */
+static int
+compare_identity(const void *a, const void *b)
+{
+	const Resident *x = a;
+	const Resident *y = b;
+	int			c = compare_entries(&x->entry, &y->entry);
+
+	return c != 0 ? c : x->last_use > y->last_use ? -1 : x->last_use < y->last_use;
+}
+
+/*
+ * The last used first; those that were only loaded follow as the list has them
+ */
+static int
+compare_use(const void *a, const void *b)
+{
+	const Resident *x = a;
+	const Resident *y = b;
+
+	if (x->last_use != y->last_use)
+		return x->last_use > y->last_use ? -1 : 1;
+	if (x->rank != y->rank)
+		return x->rank < y->rank ? -1 : 1;
+	return compare_entries(&x->entry, &y->entry);
+}
+
+/* Find a mirror's place in the list that is written now */
+static int
+find_rank(const PrewarmEntry *entry)
+{
+	for (int i = 0; i < me.written.n; i++)
+		if (compare_entries(entry, &me.written.entries[i]) == 0)
+			return i;
+	return me.written.n;
+}
+
+/* Take what is worth loading again from the engine's answer */
+static int
+take_residents(const GpuvecReply *reply, Resident *residents)
+{
+	int			n = 0;
+
+	for (Size at = 0; at + sizeof(gpuvec_mirror_info) <= reply->length;
+		 at += sizeof(gpuvec_mirror_info))
+	{
+		Resident   *resident = &residents[n];
+		gpuvec_mirror_info info;
+
+		memcpy(&info, reply->data + at, sizeof(info));
+		if (info.state != GPUVEC_READY || info.key.private_id != 0)
+			continue;
+		resident->entry.database = info.key.database;
+		resident->entry.relation = info.key.relation;
+		resident->entry.attnum = info.key.attnum;
+		resident->entry.index = info.key.index;
+		resident->entry.key_attnum = info.key.key_attnum;
+		resident->entry.storage = info.key.storage;
+		resident->entry.bytes = info.device_bytes > 0 ? info.device_bytes : info.host_bytes;
+		resident->last_use = info.searches > 0 ? info.last_use : 0;
+		resident->rank = resident->last_use > 0 ? 0 : find_rank(&resident->entry);
+		n++;
+	}
+	return n;
+}
+
+/* Make the list of what is resident; a table that was rewritten or got an index may have two mirrors */
+static void
+make_list(const GpuvecReply *reply, PrewarmList *list)
+{
+	Size		room = reply->length / sizeof(gpuvec_mirror_info) + 1;
+	Resident   *residents = palloc_array(Resident, room);
+	int			n = take_residents(reply, residents);
+	int			kept = 0;
+
+	qsort(residents, n, sizeof(Resident), compare_identity);
+	for (int i = 0; i < n; i++)
+		if (kept == 0 || compare_entries(&residents[kept - 1].entry, &residents[i].entry) != 0)
+			residents[kept++] = residents[i];
+	qsort(residents, kept, sizeof(Resident), compare_use);
+
+	list->entries = palloc0_array(PrewarmEntry, room);
+	list->n = kept;
+	for (int i = 0; i < kept; i++)
+		list->entries[i] = residents[i].entry;
+	pfree(residents);
+}
+
+static int
+compare_entries_qsort(const void *a, const void *b)
+{
+	return compare_entries(a, b);
+}
+
+/* A copy in the order of identities */
+static PrewarmEntry *
+sorted_entries(const PrewarmList *list)
+{
+	PrewarmEntry *copy = palloc_array(PrewarmEntry, list->n + 1);
+
+	if (list->n > 0)
+		memcpy(copy, list->entries, list->n * sizeof(PrewarmEntry));
+	qsort(copy, list->n, sizeof(PrewarmEntry), compare_entries_qsort);
+	return copy;
+}
+
+/* Do two lists name the same mirrors, in whatever order? */
+static bool
+same_mirrors(const PrewarmList *a, const PrewarmList *b)
+{
+	PrewarmEntry *x;
+	PrewarmEntry *y;
+	bool		same = true;
+
+	if (a->n != b->n)
+		return false;
+	x = sorted_entries(a);
+	y = sorted_entries(b);
+	for (int i = 0; i < a->n && same; i++)
+		same = compare_entries(&x[i], &y[i]) == 0;
+	pfree(x);
+	pfree(y);
+	return same;
+}
+
+/* Are two lists the same, order and sizes included? */
+static bool
+same_lists(const PrewarmList *a, const PrewarmList *b)
+{
+	for (int i = 0; i < Min(a->n, b->n); i++)
+		if (compare_entries(&a->entries[i], &b->entries[i]) != 0 ||
+			a->entries[i].bytes != b->entries[i].bytes)
+			return false;
+	return a->n == b->n;
+}
+
+/* Remember what the file holds */
+static void
+remember_list(const PrewarmList *list)
+{
+	if (me.written.entries != NULL)
+		pfree(me.written.entries);
+	me.written.entries = MemoryContextAllocZero(TopMemoryContext,
+												mul_size(sizeof(PrewarmEntry), list->n + 1));
+	if (list->n > 0)
+		memcpy(me.written.entries, list->entries, list->n * sizeof(PrewarmEntry));
+	me.written.n = list->n;
+}
+
+/* Write which mirrors are resident, if that has changed */
+static void
+keep_list(void *arg)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	GpuvecReply reply;
+	PrewarmList list;
+	bool		running;
+
+	if (!ask_engine(GPUVEC_MSG_LIST, GPUVEC_MSG_MIRRORS, 0, &reply))
+		return;
+	if (engine_number(&running) != me.served)
+		return;
+	make_list(&reply, &list);
+	if (same_mirrors(&list, &me.written) &&
+		(now < me.next_order || same_lists(&list, &me.written)))
+		return;
+	me.next_order = TimestampTzPlusMilliseconds(now, ORDER_MS);
+	if (PrewarmWriteList(&list))
+		remember_list(&list);
+}
+
+/*
+ * Does the database exist, and does it accept connections?  Catalogs that all
+ * databases share can be read without being connected to one, by scanning them.
+ */
+static bool
+database_connectable(Oid database)
+{
+	Relation	rel = table_open(DatabaseRelationId, AccessShareLock);
+	TableScanDesc scan = table_beginscan_catalog(rel, 0, NULL);
+	HeapTuple	tuple;
+	bool		found = false;
+
+	while (!found && (tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	{
+		Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
+
+		/* a limit of -2 says that the database was dropped half-way */
+		found = form->oid == database && form->datallowconn && form->datconnlimit != -2;
+	}
+	table_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return found;
+}
+
+/* Can a session connect without waiting for somebody who drops or copies it? */
+static bool
+database_free(Oid database)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, database, 0);
+	if (LockAcquire(&tag, RowExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
+		return false;
+	LockRelease(&tag, RowExclusiveLock, false);
+	return true;
+}
+
+/* What has to be done for a database now? */
+static void
+check_database(Oid database, bool *exists, bool *is_free)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	StartTransactionCommand();
+	*is_free = database_free(database);
+	/* its row may be about to go */
+	*exists = !*is_free || database_connectable(database);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(context);
+}
+
+/* Start the worker that loads what the first entries of the list name */
+static bool
+start_worker(Oid database, int limit, BackgroundWorkerHandle **handle)
+{
+	BackgroundWorker worker;
+
+	memset(&worker, 0, sizeof(worker));
+	snprintf(worker.bgw_name, BGW_MAXLEN, "gpuvec autoprewarm worker");
+	snprintf(worker.bgw_type, BGW_MAXLEN, "gpuvec autoprewarm worker");
+	snprintf(worker.bgw_library_name, BGW_MAXLEN, "gpuvec");
+	snprintf(worker.bgw_function_name, BGW_MAXLEN, "gpuvec_autoprewarm_load");
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_ConsistentState;
+	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	worker.bgw_main_arg = ObjectIdGetDatum(database);
+	memcpy(worker.bgw_extra, &limit, sizeof(limit));
+	worker.bgw_notify_pid = MyProcPid;
+	return RegisterDynamicBackgroundWorker(&worker, handle);
+}
+
+/*
+ * Wait for the end of a worker.  False: it had to leave the database to somebody, or
+ * the server stops, which we do not hold up.
+ */
+static bool
+watch_worker(Oid database, BackgroundWorkerHandle *handle)
+{
+	bool		finished = true;
+	pid_t		pid;
+
+	while (!ShutdownRequestPending && GetBackgroundWorkerPid(handle, &pid) != BGWH_STOPPED)
+	{
+		bool		exists;
+		bool		is_free;
+
+		check_database(database, &exists, &is_free);
+		if (!is_free)
+		{
+			finished = false;
+			TerminateBackgroundWorker(handle);
+		}
+		nap(WATCH_MS);
+	}
+	if (ShutdownRequestPending)
+		TerminateBackgroundWorker(handle);
+	return finished && !ShutdownRequestPending;
+}
+
+/* Load the mirrors of one database */
+static Outcome
+load_database(Oid database, int limit)
+{
+	BackgroundWorkerHandle *handle;
+	bool		exists;
+	bool		is_free;
+	bool		finished;
+
+	check_database(database, &exists, &is_free);
+	if (!exists)
+		return OUTCOME_DONE;
+	if (!is_free)
+		return OUTCOME_LATER;
+	if (!start_worker(database, limit, &handle))
+	{
+		if (!me.complained)
+			ereport(LOG,
+					(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+					 errmsg("gpuvec autoprewarm waits for a free background worker"),
+					 errhint("You may need to increase max_worker_processes.")));
+		me.complained = true;
+		return OUTCOME_FAILED;
+	}
+	me.complained = false;
+	finished = watch_worker(database, handle);
+	pfree(handle);
+	return finished ? OUTCOME_DONE : OUTCOME_LATER;
+}
+
+/* How many of the listed mirrors fit the engine's memory together? */
+static int
+entries_that_fit(const PrewarmList *list, uint64 budget)
+{
+	uint64		bytes = 0;
+
+	for (int i = 0; i < list->n; i++)
+	{
+		bytes += list->entries[i].bytes;
+		if (bytes > budget)
+		{
+			ereport(LOG,
+					(errmsg("gpuvec autoprewarm loads %d of %d mirrors, which fill the engine's memory",
+							i, list->n)));
+			return i;
+		}
+	}
+	return list->n;
+}
+
+/* The databases of the first entries, each once */
+static List *
+listed_databases(const PrewarmList *list, int limit)
+{
+	List	   *databases = NIL;
+
+	for (int i = 0; i < limit; i++)
+		databases = list_append_unique_oid(databases, list->entries[i].database);
+	return databases;
+}
+
+/*
+ * Load the mirrors of all databases, one after the other.  False: the rest has to
+ * wait for the next round.
+ */
+static bool
+load_databases(List *databases, int limit)
+{
+	while (databases != NIL)
+	{
+		List	   *later = NIL;
+		ListCell   *cell;
+
+		foreach(cell, databases)
+		{
+			Outcome		outcome = load_database(lfirst_oid(cell), limit);
+
+			if (outcome == OUTCOME_FAILED || ShutdownRequestPending)
+				return false;
+			if (outcome == OUTCOME_LATER)
+				later = lappend_oid(later, lfirst_oid(cell));
+		}
+		list_free(databases);
+		databases = later;
+		if (databases != NIL)
+			nap(RETRY_MS);
+	}
+	return true;
+}
+
+/* Serve a new engine: load what the list says */
+static void
+serve_engine(void *arg)
+{
+	gpuvec_engine_info info;
+	GpuvecReply reply;
+	PrewarmList list;
+	bool		running;
+	bool		done = true;
+	uint32		number;
+	int			limit;
+
+	/* it may take its time to get ready */
+	if (!ask_engine(GPUVEC_MSG_ENGINE, GPUVEC_MSG_ENGINE_INFO, sizeof(info), &reply))
+		return;
+	memcpy(&info, reply.data, sizeof(info));
+	/* the worker will read what we have read */
+	if (!PrewarmReadList(&list) && !PrewarmWriteList(&list))
+		list.n = 0;
+	remember_list(&list);
+	limit = entries_that_fit(&list, info.memory_budget);
+	if (limit > 0)
+	{
+		done = load_databases(listed_databases(&list, limit), limit);
+		me.next_round = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ROUND_MS);
+	}
+	if (!done)
+		return;
+	/* an engine that has died meanwhile is not served again, nor is its successor */
+	number = engine_number(&running);
+	me.served = running ? number : number + 1;
+}
+
+/* Do what there is to do.  Gives the time until the next look. */
+static long
+work(void)
+{
+	bool		running;
+	uint32		number = engine_number(&running);
+	bool		waits = false;
+
+	if (running && number != me.served)
+	{
+		if (GetCurrentTimestamp() >= me.next_round)
+			(void) AutoprewarmTry(serve_engine, NULL, "gpuvec autoprewarm could not load mirrors");
+		waits = number != me.served;
+	}
+	else if (running)
+		(void) AutoprewarmTry(keep_list, NULL, "gpuvec autoprewarm could not list mirrors");
+	return waits || !running ? WAIT_MS : LIST_MS;
+}
+
+/* The leader */
+void
+gpuvec_autoprewarm_main(Datum arg)
+{
+	MemoryContext context;
+
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	pgstat_report_appname("gpuvec autoprewarm leader");
+
+	context = AllocSetContextCreate(TopMemoryContext, "gpuvec autoprewarm",
+									ALLOCSET_DEFAULT_SIZES);
+	while (!ShutdownRequestPending)
+	{
+		MemoryContextSwitchTo(context);
+		MemoryContextReset(context);
+		nap(work());
+	}
+	proc_exit(0);
+}
+
+/* Preloaded: the leader starts with the server */
+void
+AutoprewarmRegister(void)
+{
+	BackgroundWorker worker;
+
+	memset(&worker, 0, sizeof(worker));
+	snprintf(worker.bgw_name, BGW_MAXLEN, "gpuvec autoprewarm leader");
+	snprintf(worker.bgw_type, BGW_MAXLEN, "gpuvec autoprewarm leader");
+	snprintf(worker.bgw_library_name, BGW_MAXLEN, "gpuvec");
+	snprintf(worker.bgw_function_name, BGW_MAXLEN, "gpuvec_autoprewarm_main");
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_ConsistentState;
+	worker.bgw_restart_time = 60;
+	RegisterBackgroundWorker(&worker);
+}

@@ -1,0 +1,237 @@
+/*-------------------------------------------------------------------------
+ *
+ * feed.c
+ *	  What an index tells of changes of its table.
+ *
+ * A rooted mirror (see mirror.h) has to follow nothing but new roots, and the reuse of
+ * their line pointers.  The index hears of both: of a new root when the row is
+ * inserted into the index, which is after the change of the page and before the commit;
+ * and VACUUM calls for bulk deletion before it makes any line pointer that an index may
+ * name reusable.  So an index can be the feed of a mirror: a small table in shared
+ * memory has a slot for it, in which insertions mark pages, and bulk deletions mark all
+ * of them.
+ *
+ * Marks are numbered, and never cleared.  A mirror knows its feed and the number up to
+ * which it has applied it; both live and die with the mirror, in the engine.  A search
+ * reads the last number after it has taken its snapshot: every change that the snapshot
+ * sees was marked before its commit, so a mirror that has applied that number has it.
+ * A refresh reads again the pages of the marks between; it may take another's only if
+ * that has applied the number that it has itself read.  What is older than the slot
+ * remembers, and marks of all pages, take a refresh by WAL or by page LSNs, as for a
+ * table without an index (load.c).
+ *
+ * A feed counts only from a complete load or refresh that began after its slot was
+ * taken: what was inserted before was on the pages when they were read.  Insertions look
+ * for the slot without a lock; one that does not find it has changed its page before the
+ * reader of that page took the page's lock, or after, and then the slot was there.  A
+ * slot that was given to another index comes back as another feed.  In recovery nothing
+ * is inserted into the index, so there are no feeds; the first search after a promotion
+ * takes a slot.  All is lost in a crash restart, together with the engine.
+ *
+ * Consecutive marks of the same page are one, unless the number has been read between:
+ * then the page may have been read, too.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "access/xact.h"
+#include "link/supervisor.h"
+#include "mirror/feed.h"
+#include "miscadmin.h"
+#include "utils/timestamp.h"
+
+/* A slot that was not read for so long may be given to another index */
+#define SLOT_IDLE_MS	60000
+
+void
+FeedTableInit(FeedTable *table)
+{
+	SpinLockInit(&table->mutex);
+	for (int i = 0; i < FEED_SLOTS; i++)
+		SpinLockInit(&table->slots[i].mutex);
+}
+
+static FeedKey
+feed_key(Relation index)
+{
+	return (FeedKey) {
+		.database = MyDatabaseId,.index = RelationGetRelid(index),.relfilenumber = GpuvecRelFile(index)
+	};
+}
+
+/* Is the slot that of this index?  Without its lock the answer may be out of date. */
+static bool
+slot_has(const FeedSlot *slot, const FeedKey *key)
+{
+	return slot->key.index == key->index && slot->key.relfilenumber == key->relfilenumber &&
+		slot->key.database == key->database && slot->feed != 0;
+}
+
+/* Number one more mark; the slot is locked */
+static void
+add_mark(FeedSlot *slot, BlockNumber block)
+{
+	slot->number++;
+	slot->blocks[slot->number % FEED_MARKS] = block;
+	slot->read = false;
+}
+
+void
+FeedMark(Relation index, BlockNumber block)
+{
+	FeedTable  *table = &GpuvecSharedState()->feeds;
+	FeedKey		key = feed_key(index);
+
+	for (int i = 0; i < FEED_SLOTS; i++)
+	{
+		FeedSlot   *slot = &table->slots[i];
+
+		if (!slot_has(slot, &key))
+			continue;
+		SpinLockAcquire(&slot->mutex);
+		if (slot_has(slot, &key) &&
+			(slot->read || slot->number == 0 || slot->blocks[slot->number % FEED_MARKS] != block))
+			add_mark(slot, block);
+		SpinLockRelease(&slot->mutex);
+	}
+}
+
+void
+FeedMarkAll(Relation index)
+{
+	FeedTable  *table = &GpuvecSharedState()->feeds;
+	FeedKey		key = feed_key(index);
+
+	for (int i = 0; i < FEED_SLOTS; i++)
+	{
+		FeedSlot   *slot = &table->slots[i];
+
+		if (!slot_has(slot, &key))
+			continue;
+		SpinLockAcquire(&slot->mutex);
+		if (slot_has(slot, &key))
+		{
+			add_mark(slot, InvalidBlockNumber);
+			slot->swept = slot->number;
+		}
+		SpinLockRelease(&slot->mutex);
+	}
+}
+
+/* Read the number of an index's slot; false if it has none */
+static bool
+read_slot(FeedTable *table, const FeedKey *key, const uint8 *build, TimestampTz now,
+		  gpuvec_freshness *need)
+{
+	for (int i = 0; i < FEED_SLOTS; i++)
+	{
+		FeedSlot   *slot = &table->slots[i];
+		bool		found;
+
+		if (!slot_has(slot, key))
+			continue;
+		SpinLockAcquire(&slot->mutex);
+		found = slot_has(slot, key) && memcmp(slot->build, build, FEED_BUILD_BYTES) == 0;
+		if (found)
+		{
+			need->feed = slot->feed;
+			need->applied = slot->number;
+			slot->read = true;
+			slot->used = now;
+		}
+		SpinLockRelease(&slot->mutex);
+		if (found)
+			return true;
+	}
+	return false;
+}
+
+/* The slot that an index may take: its own of another build, a free one, or an idle one */
+static FeedSlot *
+choose_slot(FeedTable *table, const FeedKey *key, TimestampTz now)
+{
+	FeedSlot   *oldest = NULL;
+
+	for (int i = 0; i < FEED_SLOTS; i++)
+	{
+		FeedSlot   *slot = &table->slots[i];
+
+		if (slot->feed == 0 || slot_has(slot, key))
+			return slot;
+		if (oldest == NULL || slot->used < oldest->used)
+			oldest = slot;
+	}
+	return now - oldest->used > INT64CONST(1000) * SLOT_IDLE_MS ? oldest : NULL;
+}
+
+/* Take a slot for an index, if there is none of it and one to be had */
+static void
+take_slot(FeedTable *table, const FeedKey *key, const uint8 *build, TimestampTz now)
+{
+	FeedSlot   *slot;
+
+	SpinLockAcquire(&table->mutex);
+	slot = choose_slot(table, key, now);
+	if (slot != NULL &&
+		!(slot_has(slot, key) && memcmp(slot->build, build, FEED_BUILD_BYTES) == 0))
+	{
+		SpinLockAcquire(&slot->mutex);
+		slot->key = *key;
+		memcpy(slot->build, build, FEED_BUILD_BYTES);
+		slot->number = slot->swept = 0;
+		slot->read = false;
+		slot->used = now;
+		slot->feed = ++table->feeds;
+		SpinLockRelease(&slot->mutex);
+	}
+	SpinLockRelease(&table->mutex);
+}
+
+void
+FeedRead(Relation index, const uint8 *build, gpuvec_freshness *need)
+{
+	FeedTable  *table = &GpuvecSharedState()->feeds;
+	FeedKey		key = feed_key(index);
+	TimestampTz now = GetCurrentStatementStartTimestamp();
+
+	if (RecoveryInProgress() || read_slot(table, &key, build, now, need))
+		return;
+	take_slot(table, &key, build, now);
+	(void) read_slot(table, &key, build, now, need);
+}
+
+/* Copy the pages of the marks; the slot is locked */
+static bool
+copy_marks(const FeedSlot *slot, uint64 applied, uint64 wanted, BlockNumber *blocks)
+{
+	if (slot->swept > applied || slot->number - applied > FEED_MARKS)
+		return false;
+	for (uint64 i = applied + 1; i <= wanted; i++)
+		*blocks++ = slot->blocks[i % FEED_MARKS];
+	return true;
+}
+
+bool
+FeedTake(uint64 applied, const gpuvec_freshness *need, BlockNumber **blocks, uint32 *n)
+{
+	FeedTable  *table = &GpuvecSharedState()->feeds;
+	bool		ok = false;
+
+	*n = 0;
+	*blocks = palloc_array(BlockNumber, FEED_MARKS);
+	if (need->applied <= applied)
+		return true;
+	for (int i = 0; i < FEED_SLOTS; i++)
+	{
+		FeedSlot   *slot = &table->slots[i];
+
+		SpinLockAcquire(&slot->mutex);
+		if (slot->feed == need->feed)
+			ok = copy_marks(slot, applied, need->applied, *blocks);
+		SpinLockRelease(&slot->mutex);
+	}
+	if (ok)
+		*n = need->applied - applied;
+	return ok;
+}

@@ -1,0 +1,115 @@
+/*-------------------------------------------------------------------------
+ *
+ * tid_set.c
+ *	  The rows that a search is restricted to, by their tids.
+ *
+ * An ascending array of distinct numbers, block first.  In this order rows are
+ * fetched, each page once; and a binary search tells whether a row that the engine
+ * found is one of them.  For the millions of tids that a session can hold that takes
+ * some 20 steps, of rows of which the engine returns few.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "catalog/pg_type.h"
+#include "mirror/mirror.h"
+#include "storage/itemptr.h"
+
+/* qsort comparator */
+static int
+compare_tids(const void *a, const void *b)
+{
+	uint64		x = *(const uint64 *) a;
+	uint64		y = *(const uint64 *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Sort, unless they come in order as from a scan of the table, and drop repetitions */
+static void
+sort_tids(MirrorTidSet *set)
+{
+	uint64		kept = 0;
+	bool		sorted = true;
+
+	for (uint64 i = 1; i < set->n && sorted; i++)
+		sorted = set->tids[i - 1] < set->tids[i];
+	if (sorted)
+		return;
+	qsort(set->tids, set->n, sizeof(uint64), compare_tids);
+	for (uint64 i = 0; i < set->n; i++)
+		if (kept == 0 || set->tids[i] != set->tids[kept - 1])
+			set->tids[kept++] = set->tids[i];
+	set->n = kept;
+}
+
+/* The set of the elements of a tid[]; NULLs and what cannot be the tid of a row drop out */
+MirrorTidSet *
+MirrorTidSetMake(ArrayType *array)
+{
+	MirrorTidSet *set = palloc0(sizeof(MirrorTidSet));
+	Datum	   *values;
+	bool	   *nulls;
+	int			n;
+
+	deconstruct_array(array, TIDOID, sizeof(ItemPointerData), false, TYPALIGN_SHORT,
+					  &values, &nulls, &n);
+	set->tids = palloc_array(uint64, Max(n, 1));
+	for (int i = 0; i < n; i++)
+	{
+		ItemPointer tid;
+
+		if (nulls[i])
+			continue;
+		tid = (ItemPointer) DatumGetPointer(values[i]);
+		if (ItemPointerIsValid(tid))
+			set->tids[set->n++] = gpuvec_tid(ItemPointerGetBlockNumber(tid),
+											 ItemPointerGetOffsetNumber(tid));
+	}
+	pfree(values);
+	pfree(nulls);
+	sort_tids(set);
+	return set;
+}
+
+/* The place of the first tid that is not before this one */
+static uint64
+lower_bound(const MirrorTidSet *set, uint64 tid)
+{
+	uint64		first = 0;
+	uint64		n = set->n;
+
+	while (n > 0)
+	{
+		uint64		half = n / 2;
+
+		if (set->tids[first + half] < tid)
+		{
+			first += half + 1;
+			n -= half + 1;
+		}
+		else
+			n = half;
+	}
+	return first;
+}
+
+/* Is a row in the set? */
+bool
+MirrorTidSetHas(const MirrorTidSet *set, BlockNumber block, OffsetNumber line)
+{
+	uint64		tid = gpuvec_tid(block, line);
+	uint64		place = lower_bound(set, tid);
+
+	return place < set->n && set->tids[place] == tid;
+}
+
+/* Is some row of a page in the set? */
+bool
+MirrorTidSetHasBlock(const MirrorTidSet *set, BlockNumber block)
+{
+	uint64		place = lower_bound(set, gpuvec_tid(block, 0));
+
+	return place < set->n && gpuvec_tid_block(set->tids[place]) == block;
+}

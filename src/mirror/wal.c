@@ -1,0 +1,241 @@
+/*-------------------------------------------------------------------------
+ *
+ * wal.c
+ *	  Which pages of a relation did a stretch of WAL change?
+ *
+ * Every change of a page of a logged relation is described by a WAL record that
+ * names the page, in a block reference.  So the references in the WAL between two
+ * positions are exactly the pages that were changed between them; hint bits may
+ * change without a record, but nothing that a mirror holds.  The relation's file can
+ * also become shorter, which the number of its blocks tells, or be replaced by
+ * another one, which makes it another mirror.
+ *
+ * A record is complete on disk only after a flush.  On a standby what was replayed is
+ * on disk.  WAL may be removed, or its file be given another name, while we read: then
+ * the page headers and checksums do not fit, and nothing is known.  The same if the
+ * WAL before a change of timeline is needed.
+ *
+ * Reading is worth it only if it is cheaper than looking at every page of the
+ * relation: the longer the stretch, the less.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "access/xlog_internal.h"
+#include "access/xlogreader.h"
+#include "mirror/wal.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/fd.h"
+
+/* Looking at one page of a relation takes as long as reading so many bytes of WAL */
+#define SWEPT_PAGE_BYTES	256
+
+/* Waiting for WAL to be flushed is as bad as reading so many bytes */
+#define FLUSH_BYTES			(512 * 1024)
+
+/* So much is read for the smallest relation */
+#define LEAST_BYTES			(16 * 1024)
+
+/* The file that is being read */
+typedef struct WalFile
+{
+	TimeLineID	timeline;
+	XLogSegNo	segment;
+	int			fd;				/* -1: none */
+} WalFile;
+
+/* Open the file that has this segment; false if it is not there */
+static bool
+open_segment(WalFile *file, XLogSegNo segment)
+{
+	char		path[MAXPGPATH];
+
+	if (file->fd >= 0 && file->segment == segment)
+		return true;
+	if (file->fd >= 0)
+		CloseTransientFile(file->fd);
+	XLogFilePath(path, file->timeline, segment, wal_segment_size);
+	file->fd = OpenTransientFile(path, O_RDONLY | PG_BINARY);
+	file->segment = segment;
+	return file->fd >= 0;
+}
+
+/* Read a page of WAL; the reader checks what it gets */
+static int
+read_wal_page(XLogReaderState *reader, XLogRecPtr page, int wanted, XLogRecPtr record, char *buffer)
+{
+	WalFile    *file = reader->private_data;
+	XLogSegNo	segment;
+
+	CHECK_FOR_INTERRUPTS();
+	XLByteToSeg(page, segment, wal_segment_size);
+	if (!open_segment(file, segment) ||
+		pg_pread(file->fd, buffer, XLOG_BLCKSZ,
+				 XLogSegmentOffset(page, wal_segment_size)) != XLOG_BLCKSZ)
+		return -1;
+	/* a file that is removed may be written as another one's */
+	if (segment <= XLogGetLastRemovedSegno())
+		return -1;
+	return XLOG_BLCKSZ;
+}
+
+/* A position may lie behind a page header that is not written yet: go before it */
+static XLogRecPtr
+before_header(XLogRecPtr position)
+{
+	uint32		offset = position % XLOG_BLCKSZ;
+
+	if (XLogSegmentOffset(position, wal_segment_size) == SizeOfXLogLongPHD ||
+		(offset == SizeOfXLogShortPHD &&
+		 XLogSegmentOffset(position, wal_segment_size) >= XLOG_BLCKSZ))
+		return position - offset;
+	return position;
+}
+
+/* Is the stretch worth reading?  If it is, it is flushed now. */
+static bool
+prepare(Relation rel, XLogRecPtr from, XLogRecPtr to, WalFile *file)
+{
+	uint64		bytes = to - from;
+	uint64		most = (uint64) RelationGetNumberOfBlocks(rel) * SWEPT_PAGE_BYTES + LEAST_BYTES;
+	bool		flush;
+
+#ifdef GPUVEC_TEST_HOOKS
+	if (gpuvec_freshness_choice == GPUVEC_FRESHNESS_SWEEP)
+		return false;
+	if (gpuvec_freshness_choice == GPUVEC_FRESHNESS_WAL)
+		most = PG_UINT64_MAX;
+#endif
+	if (RecoveryInProgress())
+	{
+		(void) GetXLogReplayRecPtr(&file->timeline);
+		return bytes <= most;
+	}
+	file->timeline = GpuvecInsertTimeLine();
+	flush = GpuvecFlushedTo() < to;
+	if (bytes + (flush ? FLUSH_BYTES : 0) > most)
+		return false;
+	if (flush)
+		XLogFlush(to);
+	return true;
+}
+
+/* Note a page; the last ones often come again */
+static void
+note_page(ChangedPages *pages, BlockNumber block)
+{
+	if (pages->n > 0 && pages->blocks[pages->n - 1] == block)
+		return;
+	if (pages->n == pages->room)
+	{
+		pages->room = Max(pages->room * 2, 64);
+		pages->blocks = pages->blocks ?
+			repalloc_huge(pages->blocks, pages->room * sizeof(BlockNumber)) :
+			palloc_array(BlockNumber, pages->room);
+	}
+	pages->blocks[pages->n++] = block;
+}
+
+static int
+compare_blocks(const void *a, const void *b)
+{
+	BlockNumber x = *(const BlockNumber *) a;
+	BlockNumber y = *(const BlockNumber *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Bring pages in order, each once */
+void
+SortChangedPages(ChangedPages *pages)
+{
+	uint32		n = 0;
+
+	if (pages->n > 1)
+		qsort(pages->blocks, pages->n, sizeof(BlockNumber), compare_blocks);
+	for (uint32 i = 0; i < pages->n; i++)
+		if (n == 0 || pages->blocks[i] != pages->blocks[n - 1])
+			pages->blocks[n++] = pages->blocks[i];
+	pages->n = n;
+}
+
+/* Look at the block references of a record; true if the relation is among them */
+static bool
+look_at_record(XLogReaderState *reader, Relation rel, ChangedPages *pages)
+{
+	bool		changed = false;
+
+	for (int id = 0; id <= GpuvecMaxBlockId(reader); id++)
+	{
+		GpuvecRelFileId file;
+		ForkNumber	fork;
+		BlockNumber block;
+
+		if (!GpuvecBlockTag(reader, id, &file, &fork, &block) || fork != MAIN_FORKNUM ||
+			!GpuvecRelFileEquals(file, rel))
+			continue;
+		changed = true;
+		if (pages)
+			note_page(pages, block);
+	}
+	return changed;
+}
+
+/* Read all records between the positions */
+static WalResult
+read_records(XLogReaderState *reader, Relation rel, XLogRecPtr from, XLogRecPtr to,
+			 ChangedPages *pages)
+{
+	WalResult	result = WAL_UNCHANGED;
+
+	XLogBeginRead(reader, from);
+	while (reader->EndRecPtr < to)
+	{
+		char	   *error;
+
+		if (XLogReadRecord(reader, &error) == NULL)
+			return WAL_UNKNOWN;
+		if (look_at_record(reader, rel, pages))
+			result = WAL_CHANGED;
+		if (result == WAL_CHANGED && pages == NULL)
+			break;
+	}
+	return result;
+}
+
+WalResult
+WalChanges(Relation rel, XLogRecPtr from, XLogRecPtr to, ChangedPages *pages)
+{
+	XLogReaderRoutine routine = {.page_read = read_wal_page};
+	WalFile		file = {.fd = -1};
+	XLogReaderState *reader;
+	WalResult	result;
+
+	from = before_header(from);
+	to = before_header(to);
+	if (from >= to)
+		return WAL_UNCHANGED;
+	if (!prepare(rel, from, to, &file))
+		return WAL_UNKNOWN;
+	reader = XLogReaderAllocate(wal_segment_size, NULL, &routine, &file);
+	if (reader == NULL)
+		return WAL_UNKNOWN;
+	result = read_records(reader, rel, from, to, pages);
+	XLogReaderFree(reader);
+	if (file.fd >= 0)
+		CloseTransientFile(file.fd);
+#ifdef GPUVEC_TEST_HOOKS
+	if (result == WAL_UNKNOWN && gpuvec_freshness_choice == GPUVEC_FRESHNESS_WAL)
+		elog(ERROR, "could not read the WAL between %X/%X and %X/%X",
+			 LSN_FORMAT_ARGS(from), LSN_FORMAT_ARGS(to));
+#endif
+	if (pages)
+		SortChangedPages(pages);
+	return result;
+}

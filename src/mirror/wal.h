@@ -1,0 +1,41 @@
+/*-------------------------------------------------------------------------
+ *
+ * wal.h
+ *	  Which pages of a relation did a stretch of WAL change?
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_WAL_H
+#define GPUVEC_WAL_H
+
+#include "postgres.h"
+
+#include "access/xlogdefs.h"
+#include "storage/block.h"
+#include "utils/rel.h"
+
+/* Pages that were changed, ascending and distinct when sorted */
+typedef struct ChangedPages
+{
+	BlockNumber *blocks;
+	uint32		n;
+	uint32		room;
+} ChangedPages;
+
+/* What reading a stretch of WAL has shown */
+typedef enum WalResult
+{
+	WAL_UNKNOWN,				/* it is not there, or longer than it is worth */
+	WAL_UNCHANGED,				/* no page was changed */
+	WAL_CHANGED
+} WalResult;
+
+/*
+ * Read the WAL between two positions, each of which MirrorPosition() returned at some
+ * time.  If `pages` is NULL, reading ends at the first change.
+ */
+extern WalResult WalChanges(Relation rel, XLogRecPtr from, XLogRecPtr to, ChangedPages *pages);
+
+extern void SortChangedPages(ChangedPages *pages);
+
+#endif							/* GPUVEC_WAL_H */

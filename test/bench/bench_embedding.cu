@@ -1,0 +1,1376 @@
+/*-------------------------------------------------------------------------
+ *
+ * bench_embedding.cu
+ *	  The kernels of embedding tables alone: are they right, and how fast are they?
+ *
+ *		bench_embedding [--check N] [--no-time] [--sweep] [--rows N] [--batch N]
+ *
+ * First --check random small cases, every element of every result compared bit by
+ * bit with embedding_reference.h (gradients of weights within 1e-5).  Then each cell
+ * of the benchmark: the time of a launch in a CUDA graph of many, over which keys,
+ * results and gradients change, so that no launch finds its data in the cache; and 64 bags,
+ * compared with the reference as well.  --sweep tries ways to launch some cells.
+ *
+ * Bytes are those of the rows that are read and of the vectors that are written.  Rows
+ * have values that the host can compute, so that the table need not be copied.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <chrono>
+#include <functional>
+#include <map>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string>
+#include <unordered_map>
+
+#include "embedding_pool.cuh"
+#include "embedding_reference.h"
+
+#define CHECK(call) check_cuda(call, #call, __LINE__)
+
+static int	failures = 0;	/* of so many checks: */
+static int	checks = 0;
+static bool case_failed;
+
+static void
+check_cuda(cudaError_t error, const char *what, int line)
+{
+	if (error == cudaSuccess)
+		return;
+	fprintf(stderr, "line %d: %s: %s\n", line, what, cudaGetErrorString(error));
+	exit(1);
+}
+
+/* ---- numbers that host and device both know ---- */
+
+static __host__ __device__ __forceinline__ uint64_t
+mix(uint64_t z)
+{
+	z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
+	z = (z ^ z >> 27) * 0x94D049BB133111EBull;
+	return z ^ z >> 31;
+}
+
+/* A number in -1 .. 1 with all bits of its mantissa, of varied magnitude */
+static __host__ __device__ __forceinline__ float
+number(uint64_t seed, uint64_t i)
+{
+	uint64_t	h = mix(seed * 0x9E3779B97F4A7C15ull + i);
+	float		mantissa = (float) ((int32_t) (h >> 40) - (1 << 23));
+
+	return mantissa / (float) (1 << 23) / (float) (1 << (h & 7));
+}
+
+/* The same as a table has it */
+static inline float
+table_number(enum gpuvec_emb_type type, uint64_t seed, uint64_t i)
+{
+	float		x = number(seed, i);
+
+	return type == GPUVEC_EMB_FLOAT16 ? __half2float(__float2half_rn(x)) : x;
+}
+
+struct fill_params
+{
+	void	   *data;
+	uint64_t	n;
+	uint64_t	seed;
+	int			half;
+};
+
+static __global__ void
+fill_kernel(const __grid_constant__ struct fill_params p)
+{
+	for (uint64_t i = (uint64_t) blockIdx.x * blockDim.x + threadIdx.x; i < p.n;
+		 i += (uint64_t) gridDim.x * blockDim.x)
+	{
+		if (p.half)
+			((__half *) p.data)[i] = __float2half_rn(number(p.seed, i));
+		else
+			((float *) p.data)[i] = number(p.seed, i);
+	}
+}
+
+static void
+fill(void *data, uint64_t n, uint64_t seed, bool half)
+{
+	struct fill_params params = {data, n, seed, half};
+
+	CHECK(emb_launch(fill_kernel, std::min<uint64_t>(emb_divide_up(n, 256), 132 * 64), 256, params, 0));
+}
+
+#define KEYS_PER_BAG	64
+
+struct key_params
+{
+	int32_t    *keys;
+	uint64_t	bags;
+	uint64_t	rows;
+	int			zipf;
+};
+
+/*
+ * Keys of bags, distinct within a bag: uniform, or by a power law with exponent 1.05 as
+ * cuEmbed's benchmark draws them, spread over the table.
+ */
+static __global__ void
+key_kernel(const __grid_constant__ struct key_params p)
+{
+	uint64_t	bag = (uint64_t) blockIdx.x * blockDim.x + threadIdx.x;
+	int32_t    *keys = p.keys + bag * KEYS_PER_BAG;
+	uint64_t	state = mix(bag + 77);
+
+	if (bag >= p.bags)
+		return;
+	for (int n = 0; n < KEYS_PER_BAG;)
+	{
+		uint64_t	key;
+		bool		known = false;
+
+		state += 0x9E3779B97F4A7C15ull;
+		if (p.zipf)
+		{
+			double		u = (double) (mix(state) >> 11) / 9007199254740992.0;
+			double		rank = pow(u * (pow((double) p.rows + 1.0, -0.05) - 1.0) + 1.0, -20.0);
+
+			key = (uint64_t) rank - 1;
+			key = (key < p.rows ? key : p.rows - 1) * 7368787 % p.rows;
+		}
+		else
+			key = mix(state) % p.rows;
+		for (int i = 0; i < n && p.rows > 4 * KEYS_PER_BAG; i++)
+			known = known || keys[i] == (int32_t) key;
+		if (!known)
+			keys[n++] = (int32_t) key;
+	}
+}
+
+/* ---- device memory of the random cases ---- */
+
+template <typename X>
+static X *
+to_device(const std::vector<X> &v, size_t skip = 0)
+{
+	X		   *p;
+
+	CHECK(cudaMalloc((void **) &p, (v.size() + skip + 1) * sizeof(X)));
+	CHECK(cudaMemcpy(p + skip, v.data(), v.size() * sizeof(X), cudaMemcpyHostToDevice));
+	return p + skip;
+}
+
+template <typename X>
+static std::vector<X>
+to_host(const X *p, size_t n)
+{
+	std::vector<X> v(n);
+
+	CHECK(cudaMemcpy(v.data(), p, n * sizeof(X), cudaMemcpyDeviceToHost));
+	return v;
+}
+
+static uint64_t rng_state = 1;
+
+static uint64_t
+rng(uint64_t n)
+{
+	rng_state += 0x9E3779B97F4A7C15ull;
+	return mix(rng_state) % n;
+}
+
+template <typename X>
+static X
+pick(std::initializer_list<X> list)
+{
+	return list.begin()[rng(list.size())];
+}
+
+/* A random case, on the host */
+struct test_case
+{
+	struct gpuvec_emb_table table;
+	struct gpuvec_emb_bags bags;
+	enum gpuvec_emb_mode mode;
+	std::vector<float> values;	/* of the table, [rows][width] */
+	std::vector<int64_t> keys;
+	std::vector<int64_t> offsets;
+	std::vector<float> weights;
+	bool		odd_values;		/* NaN and infinity among them */
+	std::string name;
+
+	/* the lookups of a bag */
+	std::vector<ref_lookup>
+	bag(uint64_t b) const
+	{
+		std::vector<ref_lookup> result;
+
+		for (int64_t i = offsets[b]; i < offsets[b + 1]; i++)
+		{
+			bool		missing = keys[i] < 0 || (uint64_t) keys[i] >= table.rows;
+
+			result.push_back({missing ? NULL : values.data() + keys[i] * table.width,
+							  weights.empty() ? 1.0f : weights[i]});
+		}
+		return result;
+	}
+};
+
+static void
+fail(const test_case &t, const char *format, ...)
+{
+	va_list		args;
+
+	case_failed = true;
+	if (failures >= 20)
+		return;
+	printf("FAIL %s: ", t.name.c_str());
+	va_start(args, format);
+	vprintf(format, args);
+	va_end(args);
+	printf("\n");
+}
+
+/* A value that is not like others, sometimes */
+static float
+odd(float x, bool odd_values)
+{
+	if (rng(20) != 0)
+		return x;
+	if (!odd_values)
+		return rng(2) ? x : -0.0f;
+	return pick({NAN, INFINITY, -INFINITY, 0.0f, -0.0f, 1e-40f, -1e-40f});
+}
+
+/* Make a case; the larger `number`, the larger it may be */
+static void
+make_case(test_case &t, int number_of_case, bool small)
+{
+	uint64_t	most;
+	bool		wide;
+
+	rng_state = number_of_case;
+	t.mode = pick({GPUVEC_EMB_SUM, GPUVEC_EMB_SUM, GPUVEC_EMB_MEAN, GPUVEC_EMB_CONCAT});
+	wide = rng(20) == 0;
+	t.table.width = wide ? pick({512u, 1000u, 1028u, 4096u}) :
+		pick({1u, 2u, 3u, 4u, 5u, 7u, 8u, 12u, 16u, 20u, 31u, 32u, 33u, 36u, 40u, 64u, 66u, 100u, 128u,
+			  129u, 192u, 256u, 260u});
+	t.table.type = pick({GPUVEC_EMB_FLOAT32, GPUVEC_EMB_FLOAT16});
+	t.table.rows = pick({1, 2, 7, 100, 1000, 2500});
+	t.table.stride = t.table.width + pick({0, 0, 0, 1, 3});
+	if (rng(3) == 0)
+		t.table.stride = (t.table.stride + 7) / 8 * 8;
+	t.odd_values = rng(6) == 0;
+	t.values.resize(t.table.rows * t.table.width);
+	for (uint64_t i = 0; i < t.values.size(); i++)
+	{
+		float		x = odd(number(number_of_case, i), t.odd_values);
+
+		t.values[i] = t.table.type == GPUVEC_EMB_FLOAT16 ? __half2float(__float2half_rn(x)) : x;
+	}
+
+	/* bags */
+	memset(&t.bags, 0, sizeof t.bags);
+	t.bags.bags = pick({0, 1, 3, 31, 32, 33, 200, 1030});
+	if (small || wide)
+		t.bags.bags = std::min<uint64_t>(t.bags.bags, 40);
+	t.bags.index_bits = pick({32u, 64u});
+	t.bags.skip_missing = (uint32_t) rng(2);
+	t.offsets.assign(1, 0);
+	if (rng(2))
+	{
+		t.bags.hotness = pick({0, 1, 1, 2, 3, 5, 7, 8, 9, 16, 31, 32, 33, 64, 70, 256, 257, 700});
+		if (t.bags.bags > 100)
+			t.bags.hotness = std::min<uint64_t>(t.bags.hotness, 70);
+		for (uint64_t b = 0; b < t.bags.bags; b++)
+			t.offsets.push_back(t.offsets.back() + t.bags.hotness);
+		most = 0;
+	}
+	else
+	{
+		uint64_t	usual = pick({1, 3, 20, 90});
+		uint64_t	longest = 0;
+		bool		may_be_long = rng(2);
+
+		for (uint64_t b = 0; b < t.bags.bags; b++)
+		{
+			uint64_t	n = rng(5) == 0 ? 0 : rng(2 * usual);
+
+			if (may_be_long && rng(20) == 0)
+				n = rng(3) == 0 ? pick({255, 256, 257, 512, 513}) : rng(rng(10) == 0 && !small && !wide ? 300000 : 3000);
+			longest = std::max(longest, n);
+			t.offsets.push_back(t.offsets.back() + n);
+		}
+		most = rng(3) == 0 ? 0 : longest;
+	}
+	t.bags.longest = most;
+	t.bags.lookups = t.offsets.back();
+
+	uint64_t	few = pick({(uint64_t) 1, (uint64_t) 10, t.table.rows, t.table.rows});
+	bool		with_missing = rng(2);
+
+	t.keys.resize(t.bags.lookups);
+	for (auto &key : t.keys)
+	{
+		key = rng(std::min(few, t.table.rows));
+		if (with_missing && rng(8) == 0)
+			key = pick({(int64_t) -1, (int64_t) INT32_MIN, (int64_t) t.table.rows, (int64_t) INT32_MAX,
+						t.bags.index_bits == 64 ? INT64_MIN : -1, t.bags.index_bits == 64 ? INT64_MAX : -1,
+						t.bags.index_bits == 64 ? (int64_t) 1 << 32 : -1});
+	}
+	t.weights.clear();
+	if (t.mode != GPUVEC_EMB_CONCAT && rng(2))
+	{
+		t.weights.resize(t.bags.lookups);
+		for (auto &w : t.weights)
+			w = rng(10) == 0 ? pick({0.0f, -1.0f, 1.0f}) : odd(number(99, rng(1 << 20)), t.odd_values);
+	}
+
+	/* how it is launched must not matter */
+	memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
+	gpuvec_emb_tuning.unroll = pick({0u, 4u, 8u});
+	gpuvec_emb_tuning.threads = pick({0u, 32u, 64u, 256u});
+	gpuvec_emb_tuning.range = pick({0u, 1u, 2u, 5u, 16u});
+	gpuvec_emb_tuning.slice_bytes = pick({0u, 0u, 128u, 256u});
+	gpuvec_emb_tuning.slice_major = (uint32_t) rng(2);
+
+	char		name[300];
+
+	snprintf(name, sizeof name, "case %d: mode %d width %u stride %llu rows %llu %s, %llu bags %s%llu lookups %llu longest %llu%s%s, int%u, unroll %u threads %u range %u slice %u",
+			 number_of_case, t.mode, t.table.width, (unsigned long long) t.table.stride,
+			 (unsigned long long) t.table.rows, t.table.type == GPUVEC_EMB_FLOAT16 ? "fp16" : "fp32",
+			 (unsigned long long) t.bags.bags, most || t.bags.hotness == 0 ? "ragged " : "of ",
+			 (unsigned long long) t.bags.hotness, (unsigned long long) t.bags.lookups,
+			 (unsigned long long) most, t.weights.empty() ? "" : " weighted", with_missing ? " missing" : "",
+			 t.bags.index_bits, gpuvec_emb_tuning.unroll, gpuvec_emb_tuning.threads,
+			 gpuvec_emb_tuning.range, gpuvec_emb_tuning.slice_bytes);
+	t.name = name;
+}
+
+/* Compare a vector with the reference */
+static bool
+compare_row(const test_case &t, const char *what, uint64_t row, const float *got, const std::vector<float> &expected)
+{
+	for (size_t c = 0; c < expected.size(); c++)
+	{
+		if (!ref_same(got[c], expected[c]))
+		{
+			fail(t, "%s, row %llu, column %zu: %.9g, not %.9g", what, (unsigned long long) row, c,
+				 got[c], expected[c]);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Nothing but the columns of results may be written */
+static const float untouched = -12345.5f;
+
+/* The device's side of a case: pointers to free */
+struct device_case
+{
+	std::vector<void *> pointers;
+
+	template <typename X>
+	X *
+	keep(X *p, size_t skip = 0)
+	{
+		pointers.push_back((void *) (p - skip));
+		return p;
+	}
+
+	~device_case()
+	{
+		for (void *p : pointers)
+			CHECK(cudaFree(p));
+	}
+};
+
+/* A workspace full of ones */
+static void *
+workspace(device_case &d, size_t bytes)
+{
+	char	   *p;
+
+	CHECK(cudaMalloc((void **) &p, bytes + 1));
+	CHECK(cudaMemset(p, 0xFF, bytes + 1));
+	return d.keep(p);
+}
+
+/* Forward: every element */
+static void
+check_forward(const test_case &t, device_case &d)
+{
+	uint64_t	out_rows = t.mode == GPUVEC_EMB_CONCAT ? t.bags.lookups : t.bags.bags;
+	uint64_t	out_stride = t.table.width + pick({0, 0, 1, 4});
+	size_t		skip = pick({0, 0, 1, 2});
+	float	   *out = d.keep(to_device(std::vector<float>(out_rows * out_stride, untouched), skip), skip);
+	size_t		bytes;
+	void	   *work;
+
+	CHECK(gpuvec_emb_forward_workspace(&t.table, &t.bags, t.mode, &bytes));
+	work = workspace(d, bytes);
+	CHECK(gpuvec_emb_forward(&t.table, &t.bags, t.mode, out, out_stride, work, bytes, 0));
+	CHECK(cudaDeviceSynchronize());
+
+	std::vector<float> got = to_host(out, out_rows * out_stride);
+
+	for (uint64_t r = 0; r < out_rows; r++)
+	{
+		std::vector<float> expected(t.table.width, 0.0f);
+
+		if (t.mode == GPUVEC_EMB_CONCAT)
+		{
+			if (t.keys[r] >= 0 && (uint64_t) t.keys[r] < t.table.rows)
+				expected.assign(t.values.begin() + t.keys[r] * t.table.width,
+								t.values.begin() + (t.keys[r] + 1) * t.table.width);
+		}
+		else
+		{
+			ref_sum		sum = ref_bag(t.bag(r), t.table.width, !t.weights.empty(), t.bags.skip_missing);
+
+			if (t.mode == GPUVEC_EMB_MEAN)
+				ref_divide(sum);
+			expected = sum.value;
+		}
+		expected.resize(out_stride, untouched);
+		if (!compare_row(t, "forward", r, got.data() + r * out_stride, expected))
+			return;
+	}
+}
+
+/* The gradient of the table: every element */
+static void
+check_grad(const test_case &t, device_case &d)
+{
+	uint64_t	samples = t.mode == GPUVEC_EMB_CONCAT ? t.bags.lookups : t.bags.bags;
+	uint32_t	width = t.table.width;
+	struct gpuvec_emb_grad grad = {};
+	std::vector<float> grad_values;
+	std::map<int64_t, std::vector<ref_lookup>> rows;
+	size_t		bytes;
+	void	   *work;
+
+	grad.rows = t.table.rows;
+	grad.width = width;
+	grad.full = (uint32_t) rng(2);
+	grad.grad_stride = width + pick({0, 0, 1, 4});
+	grad.out_stride = width + pick({0, 0, 1, 4});
+	grad_values.resize(samples * grad.grad_stride);
+	for (size_t i = 0; i < grad_values.size(); i++)
+		grad_values[i] = odd(number(4711, i), t.odd_values);
+
+	uint64_t	room = grad.full ? grad.rows : std::min(grad.rows, t.bags.lookups);
+	float	   *out = d.keep(to_device(std::vector<float>(room * grad.out_stride, untouched)));
+
+	grad.grad = d.keep(to_device(grad_values));
+	grad.out = out;
+	grad.out_rows = d.keep(to_device(std::vector<uint32_t>(room, 0xFFFFFFFF)));
+	grad.out_count = d.keep(to_device(std::vector<uint32_t>(1, 0xFFFFFFFF)));
+	CHECK(gpuvec_emb_grad_workspace(&grad, &t.bags, t.mode, &bytes));
+	work = workspace(d, bytes);
+	CHECK(gpuvec_emb_grad(&grad, &t.bags, t.mode, work, bytes, 0));
+	CHECK(cudaDeviceSynchronize());
+
+	/* what each row should get */
+	for (uint64_t b = 0; b < t.bags.bags; b++)
+	{
+		std::vector<ref_lookup> bag = t.bag(b);
+		float		divisor = ref_grad_divisor(bag, t.bags.skip_missing);
+
+		for (size_t j = 0; j < bag.size(); j++)
+		{
+			uint64_t	i = t.offsets[b] + j;
+			uint64_t	sample = t.mode == GPUVEC_EMB_CONCAT ? i : b;
+			float		coefficient = bag[j].weight;
+
+			if (t.mode == GPUVEC_EMB_MEAN)
+				coefficient = divisor == 0.0f ? 0.0f : coefficient / divisor;
+			if (bag[j].row)
+				rows[t.keys[i]].push_back({grad_values.data() + sample * grad.grad_stride, coefficient});
+		}
+	}
+
+	uint32_t	count = to_host(grad.out_count, 1)[0];
+	std::vector<uint32_t> got_rows = to_host(grad.out_rows, room);
+	std::vector<float> got = to_host(out, room * grad.out_stride);
+	bool		weighted = !t.weights.empty() || t.mode == GPUVEC_EMB_MEAN;
+	uint64_t	n = 0;
+
+	if (count != rows.size())
+	{
+		fail(t, "gradient of %u rows, not %zu", count, rows.size());
+		return;
+	}
+	std::vector<bool> known(room, false);
+
+	for (auto &entry : rows)
+	{
+		ref_sum		sum = ref_bag(entry.second, width, weighted, false);
+		uint64_t	at = grad.full ? entry.first : n;
+
+		if (got_rows[n] != entry.first)
+		{
+			fail(t, "gradient %llu is of row %u, not %lld", (unsigned long long) n, got_rows[n],
+				 (long long) entry.first);
+			return;
+		}
+		sum.value.resize(grad.out_stride, untouched);
+		if (!compare_row(t, grad.full ? "full gradient" : "gradient", entry.first,
+						 got.data() + at * grad.out_stride, sum.value))
+			return;
+		known[at] = true;
+		n++;
+	}
+	for (uint64_t r = 0; r < room; r++)
+	{
+		if (!known[r] && !compare_row(t, "untouched gradient", r, got.data() + r * grad.out_stride,
+									  std::vector<float>(grad.out_stride, untouched)))
+			return;
+	}
+}
+
+/* The gradient of the weights, within a tolerance */
+static void
+check_grad_weights(const test_case &t, device_case &d)
+{
+	uint32_t	width = t.table.width;
+	uint64_t	stride = width + pick({0, 0, 1, 4});
+	std::vector<float> grad(t.bags.bags * stride);
+	float	   *out = d.keep(to_device(std::vector<float>(t.bags.lookups, untouched)));
+	size_t		bytes;
+	void	   *work;
+
+	if (t.mode == GPUVEC_EMB_CONCAT || t.odd_values)
+		return;
+	for (size_t i = 0; i < grad.size(); i++)
+		grad[i] = number(815, i);
+
+	CHECK(gpuvec_emb_grad_weights_workspace(&t.table, &t.bags, t.mode, &bytes));
+	work = workspace(d, bytes);
+	CHECK(gpuvec_emb_grad_weights(&t.table, &t.bags, t.mode, d.keep(to_device(grad)), stride, out,
+								  work, bytes, 0));
+	CHECK(cudaDeviceSynchronize());
+
+	std::vector<float> got = to_host(out, t.bags.lookups);
+
+	for (uint64_t b = 0; b < t.bags.bags; b++)
+	{
+		std::vector<ref_lookup> bag = t.bag(b);
+		std::vector<double> dot(bag.size(), 0.0);
+		std::vector<double> magnitude(bag.size(), 0.0);
+		double		sum = 0;
+		double		sum_magnitude = 0;
+		double		divisor = 0;
+		double		divisor_magnitude = 0;
+
+		for (size_t i = 0; i < bag.size(); i++)
+		{
+			for (uint32_t c = 0; c < width && bag[i].row; c++)
+			{
+				dot[i] += (double) bag[i].row[c] * grad[b * stride + c];
+				magnitude[i] += fabs((double) bag[i].row[c] * grad[b * stride + c]);
+			}
+			sum += bag[i].weight * dot[i];
+			sum_magnitude += fabs(bag[i].weight * magnitude[i]);
+			if (bag[i].row || !t.bags.skip_missing)
+			{
+				divisor += bag[i].weight;
+				divisor_magnitude += fabs(bag[i].weight);
+			}
+		}
+
+		/* where weights nearly cancel, nothing can be said */
+		if (t.mode == GPUVEC_EMB_MEAN && fabs(divisor) < 0.01 * divisor_magnitude && divisor_magnitude != 0)
+			continue;
+		for (size_t i = 0; i < bag.size(); i++)
+		{
+			double		expected = dot[i];
+			double		size = magnitude[i];
+			double		result = got[t.offsets[b] + i];
+
+			if (t.mode == GPUVEC_EMB_MEAN)
+			{
+				bool		left_out = divisor == 0 || (!bag[i].row && t.bags.skip_missing);
+
+				expected = left_out ? 0 : (dot[i] - sum / divisor) / divisor;
+				size = left_out ? 0 : (magnitude[i] + sum_magnitude / fabs(divisor)) / fabs(divisor) *
+					(1 + divisor_magnitude / fabs(divisor) / 10);
+			}
+			if (!(fabs(result - expected) <= 1e-5 * size))
+			{
+				fail(t, "gradient of weight %zu of bag %llu: %g, not %g", i, (unsigned long long) b,
+					 result, expected);
+				return;
+			}
+		}
+	}
+}
+
+/* A random case */
+static void
+check_case(int number_of_case, bool small)
+{
+	test_case	t;
+	device_case d;
+	size_t		skip;
+
+	make_case(t, number_of_case, small);
+
+	std::vector<float> floats(t.table.rows * t.table.stride, 3e30f);
+	std::vector<__half> halves(t.table.type == GPUVEC_EMB_FLOAT16 ? floats.size() : 0);
+
+	for (uint64_t r = 0; r < t.table.rows; r++)
+		for (uint32_t c = 0; c < t.table.width; c++)
+			floats[r * t.table.stride + c] = t.values[r * t.table.width + c];
+	for (size_t i = 0; i < halves.size(); i++)
+		halves[i] = __float2half_rn(floats[i]);
+	skip = pick({0, 0, 1, 2, 4});
+	if (t.table.type == GPUVEC_EMB_FLOAT16)
+		t.table.data = d.keep(to_device(halves, skip), skip);
+	else
+		t.table.data = d.keep(to_device(floats, skip), skip);
+	if (t.bags.index_bits == 64)
+		t.bags.indices = d.keep(to_device(t.keys));
+	else
+		t.bags.indices = d.keep(to_device(std::vector<int32_t>(t.keys.begin(), t.keys.end())));
+	if (t.bags.longest || t.bags.hotness == 0)
+		t.bags.offsets = d.keep(to_device(t.offsets));
+	if (!t.weights.empty())
+		t.bags.weights = d.keep(to_device(t.weights));
+
+	check_forward(t, d);
+	check_grad(t, d);
+	check_grad_weights(t, d);
+}
+
+static void
+check_all(int n, bool small)
+{
+	auto		begin = std::chrono::steady_clock::now();
+
+	for (int i = 1; i <= n; i++)
+	{
+		case_failed = false;
+		check_case(i, small);
+		checks++;
+		failures += case_failed;
+	}
+	memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
+	printf("%d random cases, %.1f s: %s\n", n,
+		   std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
+		   failures ? "FAIL" : "ok");
+	fflush(stdout);
+}
+
+#ifndef EMULATION
+/* ---- the benchmark ---- */
+
+/* What cuEmbed needs on an H200, useful GB/s: the cells for which it was measured */
+struct peer
+{
+	const char *cell;			/* dist type width hotness mode */
+	double		rate;
+};
+
+static const struct peer peers[] = {
+	{"uniform fp32 32 16 sum", 3647}, {"uniform fp32 32 16 mean", 3619},
+	{"uniform fp32 32 16 concat", 3710}, {"uniform fp32 32 16 csr", 3628},
+	{"uniform fp32 128 1 sum", 3396}, {"uniform fp32 128 1 mean", 3089},
+	{"uniform fp32 128 1 concat", 3132}, {"uniform fp32 128 1 csr", 2809},
+	{"uniform fp32 128 64 sum", 4265}, {"uniform fp32 128 64 mean", 4263},
+	{"uniform fp32 128 64 concat", 4007}, {"uniform fp32 128 64 csr", 4216},
+	{"uniform fp16 32 64 sum", 2338}, {"uniform fp16 32 64 mean", 2338},
+	{"uniform fp16 32 64 concat", 2873}, {"uniform fp16 32 64 csr", 2242},
+	{"uniform fp16 128 64 sum", 4194}, {"uniform fp16 128 64 mean", 4187},
+	{"uniform fp16 128 64 concat", 3979}, {"uniform fp16 128 64 csr", 4162},
+	{"zipf fp32 128 1 sum", 4276}, {"zipf fp32 128 1 mean", 3682},
+	{"zipf fp32 128 1 concat", 3789}, {"zipf fp32 128 1 csr", 3282},
+	{"zipf fp32 128 64 sum", 10790}, {"zipf fp32 128 64 mean", 10726},
+	{"zipf fp32 128 64 concat", 5425}, {"zipf fp32 128 64 csr", 10345},
+	{"zipf fp16 128 64 sum", 10896}, {"zipf fp16 128 64 mean", 10796},
+	{"zipf fp16 128 64 concat", 5495}, {"zipf fp16 128 64 csr", 10076},
+};
+
+/* The bags of a cell: csr is fixed hotness by offsets, ragged is what it says */
+enum cell_kind
+{
+	CELL_SUM, CELL_MEAN, CELL_CONCAT, CELL_CSR, CELL_RAGGED, CELL_WEIGHTED
+};
+
+static const char *const kind_names[] = {"sum", "mean", "concat", "csr", "ragged", "weighted"};
+
+/* What all cells share */
+struct bench
+{
+	uint64_t	rows;
+	uint64_t	batch;
+	void	   *table;
+	float	   *out;
+	size_t		out_bytes;
+	float	   *weights;		/* for all keys */
+	int32_t    *keys[2];		/* uniform, Zipf */
+	std::vector<int32_t> host_keys[2];
+	int64_t    *fixed_offsets[KEYS_PER_BAG + 1];
+	int64_t    *ragged_offsets[KEYS_PER_BAG + 1];
+	std::vector<int64_t> host_offsets[KEYS_PER_BAG + 1];
+	uint64_t	ragged_longest[KEYS_PER_BAG + 1];
+	char	   *work;
+	size_t		work_bytes;
+	double		copy_rate;
+};
+
+static bench B;
+
+/*
+ * The time of one of many launches in a graph, in milliseconds.  launch(i) queues the
+ * i-th.
+ */
+static double
+time_launches(int n, const std::function<void(int, cudaStream_t)> &launch, int repeats = 4)
+{
+	cudaStream_t stream;
+	cudaGraph_t graph;
+	cudaGraphExec_t exec;
+	cudaEvent_t start;
+	cudaEvent_t stop;
+	double		best = 1e30;
+
+	CHECK(cudaStreamCreate(&stream));
+	CHECK(cudaEventCreate(&start));
+	CHECK(cudaEventCreate(&stop));
+	launch(0, stream);			/* loads the kernels, which a capture should not do */
+	CHECK(cudaStreamSynchronize(stream));
+	CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+	for (int i = 0; i < n; i++)
+		launch(i, stream);
+	CHECK(cudaStreamEndCapture(stream, &graph));
+	CHECK(cudaGraphInstantiate(&exec, graph, 0));
+	for (int i = 0; i < repeats; i++)
+	{
+		float		ms;
+
+		CHECK(cudaEventRecord(start, stream));
+		CHECK(cudaGraphLaunch(exec, stream));
+		CHECK(cudaEventRecord(stop, stream));
+		CHECK(cudaEventSynchronize(stop));
+		CHECK(cudaEventElapsedTime(&ms, start, stop));
+		if (i > 0)
+			best = std::min(best, (double) ms / n);
+	}
+	CHECK(cudaGraphExecDestroy(exec));
+	CHECK(cudaGraphDestroy(graph));
+	CHECK(cudaEventDestroy(start));
+	CHECK(cudaEventDestroy(stop));
+	CHECK(cudaStreamDestroy(stream));
+	return best;
+}
+
+/* Launches that move so many bytes each: how many take some milliseconds? */
+static int
+launch_count(double bytes)
+{
+	double		n = 8e-3 * 3e12 / bytes;
+
+	return n < 3 ? 3 : n > 192 ? 192 : (int) n;
+}
+
+/* Offsets of bags of so many keys on average */
+static void
+make_offsets(int hotness)
+{
+	std::vector<int64_t> offsets(1, 0);
+
+	for (uint64_t b = 0; b < B.batch; b++)
+		offsets.push_back(offsets.back() + hotness);
+	B.fixed_offsets[hotness] = to_device(offsets);
+
+	/* lengths 0 .. 2 * hotness, as far as the keys last */
+	offsets.assign(1, 0);
+	rng_state = hotness;
+	B.ragged_longest[hotness] = 0;
+	for (uint64_t b = 0; b < B.batch; b++)
+	{
+		uint64_t	left = B.batch * hotness - offsets.back();
+		uint64_t	n = std::min(rng(2 * hotness + 1), left);
+
+		B.ragged_longest[hotness] = std::max(B.ragged_longest[hotness], n);
+		offsets.push_back(offsets.back() + n);
+	}
+	B.ragged_offsets[hotness] = to_device(offsets);
+	B.host_offsets[hotness] = offsets;
+}
+
+/* A cell of the benchmark of pooling */
+struct cell
+{
+	enum gpuvec_emb_type type;
+	uint32_t	width;
+	int			hotness;
+	int			dist;
+	enum cell_kind kind;
+	struct gpuvec_emb_table table;
+	struct gpuvec_emb_bags bags;
+	enum gpuvec_emb_mode mode;
+	uint64_t	out_rows;
+	int			sets;			/* of keys */
+	int			ring;			/* of results */
+
+	std::string
+	name() const
+	{
+		char		s[100];
+
+		snprintf(s, sizeof s, "%s %s %u %d %s", dist ? "zipf" : "uniform",
+				 type == GPUVEC_EMB_FLOAT16 ? "fp16" : "fp32", width, hotness, kind_names[kind]);
+		return s;
+	}
+
+	double
+	bytes() const
+	{
+		return (double) bags.lookups * width * (type == GPUVEC_EMB_FLOAT16 ? 2 : 4) +
+			(double) out_rows * width * 4;
+	}
+
+	uint64_t
+	first_key(int i) const
+	{
+		return (uint64_t) (i % sets) * B.batch * hotness;
+	}
+
+	float *
+	result(int i) const
+	{
+		return B.out + (uint64_t) (i % ring) * out_rows * width;
+	}
+
+	void
+	launch(int i, cudaStream_t stream) const
+	{
+		struct gpuvec_emb_bags b = bags;
+
+		b.indices = B.keys[dist] + first_key(i);
+		if (b.weights)
+			b.weights = B.weights + first_key(i);
+		CHECK(gpuvec_emb_forward(&table, &b, mode, result(i), width, B.work, B.work_bytes, stream));
+	}
+};
+
+static cell
+make_cell(enum gpuvec_emb_type type, uint32_t width, int hotness, int dist, enum cell_kind kind)
+{
+	cell		c = {};
+
+	c.type = type;
+	c.width = width;
+	c.hotness = hotness;
+	c.dist = dist;
+	c.kind = kind;
+	c.table.data = B.table;
+	c.table.rows = B.rows;
+	c.table.stride = width;
+	c.table.width = width;
+	c.table.type = type;
+	c.mode = kind == CELL_MEAN ? GPUVEC_EMB_MEAN : kind == CELL_CONCAT ? GPUVEC_EMB_CONCAT : GPUVEC_EMB_SUM;
+	c.bags.index_bits = 32;
+	c.bags.bags = B.batch;
+	c.bags.hotness = hotness;
+	c.bags.lookups = B.batch * hotness;
+	if (kind == CELL_CSR)
+	{
+		c.bags.offsets = B.fixed_offsets[hotness];
+		c.bags.longest = hotness;
+	}
+	if (kind == CELL_RAGGED)
+	{
+		c.bags.offsets = B.ragged_offsets[hotness];
+		c.bags.longest = B.ragged_longest[hotness];
+		c.bags.lookups = B.host_offsets[hotness].back();
+	}
+	if (kind == CELL_WEIGHTED)
+		c.bags.weights = B.weights;
+	c.out_rows = kind == CELL_CONCAT ? c.bags.lookups : B.batch;
+	c.sets = KEYS_PER_BAG / hotness;
+	c.ring = (int) std::min<uint64_t>(16, B.out_bytes / (c.out_rows * width * sizeof(float)));
+	if (c.ring < 1)
+	{
+		fprintf(stderr, "no room for the results of %s\n", c.name().c_str());
+		exit(1);
+	}
+	return c;
+}
+
+/* Compare 64 vectors of launch i with the reference.  Returns the largest error */
+static double
+check_cell(const cell &c, int i, bool &same)
+{
+	double		worst = 0;
+	std::vector<float> got(c.width);
+
+	same = true;
+	for (int s = 0; s < 64; s++)
+	{
+		uint64_t	r = s == 0 ? 0 : s == 1 ? c.out_rows - 1 : mix(s) % c.out_rows;
+		uint64_t	begin = c.kind == CELL_CONCAT ? r :
+			c.kind == CELL_RAGGED ? B.host_offsets[c.hotness][r] : r * c.hotness;
+		uint64_t	end = c.kind == CELL_CONCAT ? r + 1 :
+			c.kind == CELL_RAGGED ? B.host_offsets[c.hotness][r + 1] : begin + c.hotness;
+		std::vector<std::vector<float>> rows;
+		std::vector<ref_lookup> bag;
+
+		for (uint64_t k = begin; k < end; k++)
+		{
+			uint64_t	key = B.host_keys[c.dist][c.first_key(i) + k];
+			std::vector<float> row(c.width);
+
+			for (uint32_t col = 0; col < c.width; col++)
+				row[col] = table_number(c.type, 1, key * c.width + col);
+			rows.push_back(row);
+		}
+		for (uint64_t k = begin; k < end; k++)
+			bag.push_back({rows[k - begin].data(),
+						   c.bags.weights ? number(2, c.first_key(i) + k) : 1.0f});
+
+		ref_sum		sum = ref_bag(bag, c.width, c.bags.weights != NULL, false);
+
+		if (c.mode == GPUVEC_EMB_MEAN)
+			ref_divide(sum);
+		CHECK(cudaMemcpy(got.data(), c.result(i) + r * c.width, c.width * sizeof(float),
+						 cudaMemcpyDeviceToHost));
+		for (uint32_t col = 0; col < c.width; col++)
+		{
+			if (c.kind == CELL_CONCAT ? got[col] != bag[0].row[col] : !ref_same(got[col], sum.value[col]))
+				same = false;
+			if (sum.magnitude[col] > 0)
+				worst = std::max(worst, fabs(got[col] - sum.exact[col]) / sum.magnitude[col]);
+		}
+	}
+	checks++;
+	if (!same)
+		failures++;
+	return worst;
+}
+
+/* Time a cell as it is; quickly, for a sweep */
+static double
+time_cell(const cell &c, int &last, bool quick)
+{
+	int			n = quick ? std::max(3, launch_count(c.bytes()) / 3) : launch_count(c.bytes());
+
+	last = n - 1;
+	return time_launches(n, [&] (int i, cudaStream_t stream) { c.launch(i, stream); }, quick ? 3 : 4);
+}
+
+/* A cell: time, rate, correctness */
+static void
+run_cell(const cell &c)
+{
+	int			last;
+	bool		same;
+	double		ms;
+	double		rate;
+	double		error;
+	double		peer = 0;
+
+	ms = time_cell(c, last, false);
+	rate = c.bytes() / ms / 1e6;
+	error = check_cell(c, last, same);
+	for (const struct peer &p : peers)
+		if (c.name() == p.cell)
+			peer = p.rate;
+	printf("%-32s %9.4f ms %7.0f GB/s %5.2f of copy  error %.1e %s", c.name().c_str(), ms, rate,
+		   rate / B.copy_rate, error, same ? "ok" : "FAIL");
+	if (peer > 0)
+		printf("  %.2f x cuEmbed", rate / peer);
+	printf("\n");
+	fflush(stdout);
+}
+
+/* Try ways to launch a cell */
+static void
+sweep_cell(const cell &c)
+{
+	struct result
+	{
+		double		ms;
+		struct gpuvec_emb_tuning tuning;
+	};
+	std::vector<result> results;
+	int			last;
+	double		standard;
+
+	memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
+	standard = time_cell(c, last, true);
+	for (uint32_t unroll : {4, 8})
+		for (uint32_t threads : {32, 64, 128, 256})
+			for (uint32_t range : {1, 2, 4, 8, 16})
+				for (uint32_t slice : {512, 256, 128, 384})
+				{
+					bool		gathers = c.kind == CELL_CONCAT || (c.hotness == 1 && c.kind != CELL_CSR);
+
+					if ((gathers && range > 1) || (slice < 512 && slice % 128 == 0 && slice != 384 &&
+												   c.width * 4 <= slice) ||
+						range * c.hotness > 256 || (threads == 256 && range > 1))
+						continue;
+					gpuvec_emb_tuning.unroll = unroll;
+					gpuvec_emb_tuning.threads = threads;
+					gpuvec_emb_tuning.range = range;
+					gpuvec_emb_tuning.slice_bytes = slice == 384 ? 512 : slice;
+					gpuvec_emb_tuning.slice_major = slice < 512 && slice != 384;
+					gpuvec_emb_tuning.any_l1 = slice == 384;
+					results.push_back({time_cell(c, last, true), gpuvec_emb_tuning});
+				}
+	memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
+	std::sort(results.begin(), results.end(), [] (const result &a, const result &b) { return a.ms < b.ms; });
+	printf("%-32s default %.4f ms %.0f GB/s;", c.name().c_str(), standard, c.bytes() / standard / 1e6);
+	for (size_t i = 0; i < results.size() && i < 5; i++)
+		printf(" [u%u t%u r%u s%u%s] %.0f", results[i].tuning.unroll, results[i].tuning.threads,
+			   results[i].tuning.range, results[i].tuning.slice_bytes,
+			   results[i].tuning.any_l1 ? " any" : "", c.bytes() / results[i].ms / 1e6);
+	printf("\n");
+	fflush(stdout);
+}
+
+/* Gradients of the table */
+static void
+run_grad(uint32_t width, int hotness, int dist, enum gpuvec_emb_mode mode, bool weighted)
+{
+	const int	rings = 4;		/* of gradients of results */
+	uint64_t	keys = B.batch * hotness;
+	uint64_t	samples = mode == GPUVEC_EMB_CONCAT ? keys : B.batch;
+	struct gpuvec_emb_grad grad = {};
+	struct gpuvec_emb_bags bags = {};
+	int			sets = KEYS_PER_BAG / hotness;
+	float	   *samples_grad;
+	uint32_t   *out_rows;
+	size_t		bytes;
+	double		ms[3];
+	int			n = 8;
+	double		moved;
+	const double peer = width == 128 && hotness == 64 && mode == GPUVEC_EMB_SUM && !weighted ?
+		(dist ? 0.69 : 1.40) : 0;
+	static const char *const mode_names[] = {"sum", "mean", "concat"};
+
+	CHECK(cudaMalloc((void **) &samples_grad, rings * samples * width * sizeof(float)));
+	CHECK(cudaMalloc((void **) &out_rows, (keys + 1) * sizeof(uint32_t)));
+	fill(samples_grad, rings * samples * width, 3, false);
+	grad.rows = B.rows;
+	grad.width = width;
+	grad.grad_stride = width;
+	grad.out = B.out;
+	grad.out_stride = width;
+	grad.out_rows = out_rows;
+	grad.out_count = out_rows + keys;
+	bags.index_bits = 32;
+	bags.bags = B.batch;
+	bags.hotness = hotness;
+	bags.lookups = keys;
+	bags.weights = weighted ? B.weights : NULL;
+
+	CHECK(gpuvec_emb_grad_workspace(&grad, &bags, mode, &bytes));
+	if (bytes > B.work_bytes || keys * width * sizeof(float) > B.out_bytes)
+	{
+		fprintf(stderr, "no room for gradients: %zu\n", bytes);
+		exit(1);
+	}
+
+	auto		launch = [&] (int i, cudaStream_t stream)
+	{
+		bags.indices = B.keys[dist] + (uint64_t) (i % sets) * keys;
+		grad.grad = samples_grad + (uint64_t) (i % rings) * samples * width;
+		CHECK(gpuvec_emb_grad(&grad, &bags, mode, B.work, B.work_bytes, stream));
+	};
+
+	for (uint32_t stages = 3; stages-- > 0;)
+	{
+		gpuvec_emb_tuning.grad_stages = (3 - stages) % 3;
+		ms[gpuvec_emb_tuning.grad_stages] = time_launches(n, launch);
+	}
+	gpuvec_emb_tuning.grad_stages = 0;
+	launch(n - 1, 0);
+	CHECK(cudaDeviceSynchronize());
+
+	/* which rows there are, and all about some of them */
+	const int32_t *host_keys = B.host_keys[dist].data() + (uint64_t) ((n - 1) % sets) * keys;
+	const uint64_t first_sample = (uint64_t) ((n - 1) % rings) * samples;
+	std::vector<uint32_t> counts(B.rows, 0);
+	std::vector<uint32_t> expected_rows;
+	uint32_t	hottest = 0;
+	bool		same = true;
+	double		worst = 0;
+
+	for (uint64_t i = 0; i < keys; i++)
+		counts[host_keys[i]]++;
+	for (uint64_t r = 0; r < B.rows; r++)
+	{
+		if (counts[r] > 0)
+			expected_rows.push_back((uint32_t) r);
+		if (counts[r] > counts[hottest])
+			hottest = (uint32_t) r;
+	}
+	if (to_host(grad.out_count, 1)[0] != expected_rows.size() ||
+		to_host(out_rows, expected_rows.size()) != expected_rows)
+		same = false;
+
+	std::map<uint32_t, std::vector<uint64_t>> chosen;
+
+	chosen[hottest];
+	for (int i = 0; i < 63; i++)
+		chosen[expected_rows[mix(i) % expected_rows.size()]];
+	std::vector<bool> is_chosen(B.rows, false);
+
+	for (auto &entry : chosen)
+		is_chosen[entry.first] = true;
+	for (uint64_t i = 0; i < keys; i++)
+		if (is_chosen[host_keys[i]])
+			chosen[host_keys[i]].push_back(i);
+	for (auto &entry : chosen)
+	{
+		std::unordered_map<uint64_t, std::vector<float>> gradients;
+		std::vector<ref_lookup> lookups;
+		uint64_t	at = std::lower_bound(expected_rows.begin(), expected_rows.end(), entry.first) -
+			expected_rows.begin();
+		std::vector<float> got = to_host(B.out + at * width, width);
+
+		for (uint64_t i : entry.second)
+		{
+			uint64_t	sample = mode == GPUVEC_EMB_CONCAT ? i : i / hotness;
+			std::vector<float> &row = gradients[sample];
+			float		coefficient = weighted ? number(2, i) : 1.0f;
+
+			if (row.empty())
+				for (uint32_t c = 0; c < width; c++)
+					row.push_back(number(3, (first_sample + sample) * width + c));
+			if (mode == GPUVEC_EMB_MEAN)
+			{
+				std::vector<ref_lookup> bag;
+
+				for (int k = 0; k < hotness; k++)
+					bag.push_back({row.data(), weighted ? number(2, sample * hotness + k) : 1.0f});
+				coefficient /= ref_grad_divisor(bag, false);
+			}
+			lookups.push_back({row.data(), coefficient});
+		}
+		ref_sum		sum = ref_bag(lookups, width, weighted || mode == GPUVEC_EMB_MEAN, false);
+
+		for (uint32_t c = 0; c < width; c++)
+		{
+			if (!ref_same(got[c], sum.value[c]))
+				same = false;
+			if (sum.magnitude[c] > 0)
+				worst = std::max(worst, fabs(got[c] - sum.exact[c]) / sum.magnitude[c]);
+		}
+	}
+	checks++;
+	if (!same)
+		failures++;
+
+	moved = (double) keys * width * 4 + (double) expected_rows.size() * width * 4;
+	printf("gradient %s fp32 %u %d %s%s: %.4f ms (sorted after %.4f, pieces after %.4f), %zu rows, the hottest %u times, pooling %.0f GB/s, error %.1e %s",
+		   dist ? "zipf" : "uniform", width, hotness, mode_names[mode], weighted ? " weighted" : "", ms[0],
+		   ms[1], ms[2], expected_rows.size(), counts[hottest], moved / (ms[0] - ms[2]) / 1e6, worst,
+		   same ? "ok" : "FAIL");
+	if (peer > 0)
+		printf("  %.2f x as fast as cuEmbed", peer / ms[0]);
+	printf("\n");
+	fflush(stdout);
+	CHECK(cudaFree(samples_grad));
+	CHECK(cudaFree(out_rows));
+}
+
+/* Gradients of the weights: the table is filled already */
+static void
+run_grad_weights(uint32_t width, int hotness, int dist, enum gpuvec_emb_mode mode)
+{
+	cell		c = make_cell(GPUVEC_EMB_FLOAT32, width, hotness, dist, CELL_WEIGHTED);
+	float	   *grad;
+	double		ms;
+	double		worst = 0;
+	size_t		bytes;
+	int			n = 8;
+
+	CHECK(cudaMalloc((void **) &grad, B.batch * width * sizeof(float)));
+	fill(grad, B.batch * width, 3, false);
+	CHECK(gpuvec_emb_grad_weights_workspace(&c.table, &c.bags, mode, &bytes));
+	ms = time_launches(n, [&] (int i, cudaStream_t stream)
+	{
+		struct gpuvec_emb_bags b = c.bags;
+
+		b.indices = B.keys[dist] + c.first_key(i);
+		b.weights = B.weights;
+		CHECK(gpuvec_emb_grad_weights(&c.table, &b, mode, grad, width, B.out, B.work, bytes, stream));
+	});
+
+	for (int s = 0; s < 32 && mode == GPUVEC_EMB_SUM; s++)
+	{
+		uint64_t	i = mix(s) % c.bags.lookups;
+		uint64_t	key = B.host_keys[dist][c.first_key(n - 1) + i];
+		double		exact = 0;
+		double		magnitude = 0;
+
+		for (uint32_t col = 0; col < width; col++)
+		{
+			double		product = (double) number(1, key * width + col) * number(3, i / hotness * width + col);
+
+			exact += product;
+			magnitude += fabs(product);
+		}
+		worst = std::max(worst, fabs(to_host(B.out + i, 1)[0] - exact) / magnitude);
+	}
+	checks++;
+	if (!(worst < 1e-5))
+		failures++;
+	printf("gradient of weights %s fp32 %u %d %s: %.4f ms, %.0f GB/s of rows, error %.1e %s\n",
+		   dist ? "zipf" : "uniform", width, hotness, mode == GPUVEC_EMB_MEAN ? "mean" : "sum", ms,
+		   (double) c.bags.lookups * width * 4 / ms / 1e6, worst, worst < 1e-5 ? "ok" : "FAIL");
+	fflush(stdout);
+	CHECK(cudaFree(grad));
+}
+
+/* Keys, weights, offsets, room */
+static void
+set_up(uint64_t rows, uint64_t batch)
+{
+	uint64_t	nkeys = batch * KEYS_PER_BAG;
+
+	B.rows = rows;
+	B.batch = batch;
+	CHECK(cudaMalloc(&B.table, rows * 256 * sizeof(float)));
+	B.out_bytes = nkeys * 256 * sizeof(float);
+	CHECK(cudaMalloc((void **) &B.out, B.out_bytes));
+	B.work_bytes = nkeys * 60 + nkeys / 128 * 1024 + ((size_t) 64 << 20);
+	CHECK(cudaMalloc((void **) &B.work, B.work_bytes));
+	CHECK(cudaMalloc((void **) &B.weights, nkeys * sizeof(float)));
+	fill(B.weights, nkeys, 2, false);
+	for (int dist = 0; dist < 2; dist++)
+	{
+		struct key_params params;
+
+		CHECK(cudaMalloc((void **) &B.keys[dist], nkeys * sizeof(int32_t)));
+		params = {B.keys[dist], batch, rows, dist};
+		CHECK(emb_launch(key_kernel, emb_divide_up(batch, 64), 64, params, 0));
+		CHECK(cudaDeviceSynchronize());
+		B.host_keys[dist] = to_host(B.keys[dist], nkeys);
+	}
+	for (int hotness : {1, 16, 64})
+		make_offsets(hotness);
+
+	size_t		half = B.out_bytes / 2;
+	double		ms = time_launches(4, [&] (int, cudaStream_t stream)
+	{
+		CHECK(cudaMemcpyAsync(B.out, (char *) B.out + half, half, cudaMemcpyDeviceToDevice, stream));
+	});
+
+	B.copy_rate = 2.0 * half / ms / 1e6;
+	printf("copy: %.0f GB/s read and written; %llu rows, %llu bags\n", B.copy_rate,
+		   (unsigned long long) rows, (unsigned long long) batch);
+	fflush(stdout);
+}
+
+static void
+fill_table(enum gpuvec_emb_type type, uint32_t width)
+{
+	fill(B.table, B.rows * width, 1, type == GPUVEC_EMB_FLOAT16);
+	CHECK(cudaDeviceSynchronize());
+}
+#endif
+
+int
+main(int argc, char **argv)
+{
+	int			cases = 200;
+	bool		times = true;
+	bool		sweep = false;
+	bool		small = false;
+	uint64_t	rows = 10000000;
+	uint64_t	batch = 65536;
+	auto		begin = std::chrono::steady_clock::now();
+
+	for (int i = 1; i < argc; i++)
+	{
+		std::string arg = argv[i];
+
+		if (arg == "--no-time")
+			times = false;
+		else if (arg == "--sweep")
+			sweep = true;
+		else if (arg == "--small")
+			small = true;
+		else if (arg == "--check" && i + 1 < argc)
+			cases = atoi(argv[++i]);
+		else if (arg == "--rows" && i + 1 < argc)
+			rows = strtoull(argv[++i], NULL, 10);
+		else if (arg == "--batch" && i + 1 < argc)
+			batch = strtoull(argv[++i], NULL, 10);
+		else
+		{
+			fprintf(stderr, "usage: %s [--check N] [--small] [--no-time] [--sweep] [--rows N] [--batch N]\n",
+					argv[0]);
+			return 2;
+		}
+	}
+
+	check_all(cases, small);
+#ifdef EMULATION
+	times = false;
+#else
+	if (times)
+	{
+		set_up(rows, batch);
+		for (enum gpuvec_emb_type type : {GPUVEC_EMB_FLOAT32, GPUVEC_EMB_FLOAT16})
+			for (uint32_t width : {32u, 64u, 128u, 256u})
+			{
+				fill_table(type, width);
+				for (int dist = 0; dist < 2; dist++)
+					for (int hotness : {1, 16, 64})
+					{
+						for (enum cell_kind kind : {CELL_SUM, CELL_MEAN, CELL_CONCAT, CELL_CSR, CELL_RAGGED})
+						{
+							bool		key_cell = width == 128 || (width == 32 && hotness == 64);
+
+							if (!sweep)
+								run_cell(make_cell(type, width, hotness, dist, kind));
+							else if (key_cell && (kind == CELL_SUM || kind == CELL_CONCAT ||
+														(kind == CELL_CSR && hotness == 1)))
+								sweep_cell(make_cell(type, width, hotness, dist, kind));
+						}
+						if (!sweep && hotness == 64 && width == 128)
+							run_cell(make_cell(type, width, hotness, dist, CELL_WEIGHTED));
+					}
+				if (type == GPUVEC_EMB_FLOAT32 && width == 128)
+				{
+					for (uint32_t unroll : {8, 4})
+						for (uint32_t slice : {512, 256, 128})
+						{
+							if (!sweep && (unroll != 8 || slice != 512))
+								continue;
+							gpuvec_emb_tuning.unroll = unroll;
+							gpuvec_emb_tuning.slice_bytes = slice;
+							gpuvec_emb_tuning.slice_major = slice < 512;
+							if (sweep)
+								printf("unroll %u slice %u: ", unroll, slice);
+							run_grad(128, 64, 0, GPUVEC_EMB_SUM, false);
+							if (sweep)
+								printf("unroll %u slice %u: ", unroll, slice);
+							run_grad(128, 64, 1, GPUVEC_EMB_SUM, false);
+							memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
+						}
+					if (!sweep)
+					{
+						run_grad(128, 64, 0, GPUVEC_EMB_MEAN, true);
+						run_grad(128, 64, 1, GPUVEC_EMB_MEAN, true);
+						run_grad(128, 64, 0, GPUVEC_EMB_CONCAT, false);
+						run_grad(128, 16, 0, GPUVEC_EMB_SUM, false);
+						run_grad(32, 64, 1, GPUVEC_EMB_SUM, false);
+						run_grad_weights(128, 64, 0, GPUVEC_EMB_SUM);
+						run_grad_weights(128, 64, 1, GPUVEC_EMB_MEAN);
+					}
+				}
+			}
+	}
+#endif
+	printf("%.1f s\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+	printf("%d passed, %d failed\n", checks - failures, failures);
+	return failures ? 1 : 0;
+}

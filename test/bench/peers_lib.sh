@@ -1,0 +1,141 @@
+# Shell functions that peers.sh and index_cost.sh share.  To be sourced after pgenv.sh.
+#
+#	bench_server CONF		build, and start a server with these settings in a scratch folder
+#	contender NAME TABLE SETTINGS STATEMENT PLAN KIND [INDEX]
+#							ask all queries of a table; KIND is reference (what the following ones of
+#							the table are compared with), exact or approximate
+#	index NAME STATEMENT RELATION
+#							build an index, and remember time and size
+#	missing NAME TABLE		a contender that is not there
+#	print_table				what was measured
+
+failures=0
+lines=()						# of the table
+reference=()					# name and milliseconds of the last reference
+declare -A built				# [index]: its columns of the table
+
+progress() { printf '[%4d s] %s\n' "$SECONDS" "$*" >&2; }
+die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 2; }
+fail() { failures=$((failures + 1)); progress "FAILED: $*"; }
+psql_() { "$bindir/psql" -X -A -t -q -v ON_ERROR_STOP=1 "$@"; }
+calc() { awk "BEGIN { printf \"%.${2:-2}f\", $1 }"; }
+median() {
+	sort -g | awk '{ v[NR] = $1 } END { if (NR == 0) exit 1; printf "%.3f\n", NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
+}
+
+# what psql's \timing says, without the rest
+times() { awk '/^Time: / { print $2 }'; }
+
+bench_cleanup() {
+	local status=$?
+	trap - EXIT
+	gpuvec_stop data immediate >/dev/null 2>&1
+	[ $status -le 1 ] || tail -n 20 "$work/data/log" >&2
+	rm -rf "$sockets" "$work"
+	exit $status
+}
+
+bench_server() {
+	gpuvec_workdir tmp_bench
+	trap bench_cleanup EXIT
+	trap 'exit 130' INT TERM
+	progress "building in $work"
+	{ gpuvec_can_stage && gpuvec_build && gpuvec_stage; } >&2 || exit 2
+	# other extensions, unpacked there as they would be below /
+	if [ -n "${PEERS_ROOT:-}" ]; then
+		cp -r "$PEERS_ROOT/." "$stage" || exit 2
+	fi
+	cp "$BENCH_BIN/bench_gen" "$work/bench_gen"
+	chmod 755 "$work/bench_gen"
+	progress "starting a server"
+	gpuvec_start data "autovacuum = off
+max_wal_size = 32GB
+checkpoint_timeout = 1h
+synchronous_commit = off
+$1" >&2 || exit 2
+	psql_ -c 'CREATE EXTENSION gpuvec' || exit 2
+}
+
+# pg_available_extensions does not show what is only in the staging folder
+has_extension() { [ -e "$sharedir/extension/$1.control" ] || [ -e "$stage$sharedir/extension/$1.control" ]; }
+
+# script NAME STATEMENT: one for each query
+script() {
+	local q
+	while read -r q; do
+		printf '%s;\n' "${2//:q/\'$q\'}"
+	done <"$work/queries_$1"
+}
+
+index() {
+	local ms bytes
+	progress "$1: building its index"
+	ms=$(psql_ -c '\timing on' -c "$2" | times | tail -n 1)
+	bytes=$(psql_ -c "SELECT pg_relation_size('$3')")
+	[ -n "$ms" ] && [ -n "$bytes" ] || { fail "$1: no index"; return; }
+	built[$1]="$(calc "$ms / 1000") | $(calc "$bytes / 1048576")"
+	progress "$1: ${built[$1]} MB"
+}
+
+# recall FILE: the share of the reference's rows that a contender has found, ties apart: of the
+# 100 of each query, how many distances are not above the reference's last
+recall() {
+	paste "$work/reference" "$1" | awk -v k="$K" '{ r[NR] = $1; a[NR] = $2 }
+		END { for (i = 1; i <= NR; i++) { last = r[int((i - 1) / k + 1) * k]; if (a[i] != "" && a[i] <= last + 1e-12) n++ } printf "%.3f", n / NR }'
+}
+
+# compare KIND NAME: column "exact" of the table
+compare() {
+	local rows wanted
+	rows=$(grep -c . "$work/answers")
+	wanted=$((QUERIES * K))
+	case $1 in
+		reference) cp "$work/answers" "$work/reference"; [ "$rows" = "$wanted" ] && echo yes || echo "no: $rows rows" ;;
+		exact) cmp -s "$work/reference" "$work/answers" && echo 'yes, equal' || echo no ;;
+		approximate) [ "$rows" = "$wanted" ] && echo "no, recall $(recall "$work/answers")" || echo "no: $rows rows" ;;
+	esac
+}
+
+# statement_ms SETTINGS [ROUNDS]: median of the statements, after one more
+statement_ms() {
+	local i
+	{
+		echo "$1;"
+		printf '\\o /dev/null\n'
+		head -n 1 "$work/statements"
+		printf '\\timing on\n'
+		for ((i = 0; i < ${2:-1}; i++)); do cat "$work/statements"; done
+	} | psql_ | times | median
+}
+
+contender() {
+	local name=$1 table=$2 settings=$3 statement=$4 plan=$5 kind=$6 ms exact rows=$ROWS
+	progress "$name, $table"
+	[ "$table" = large ] || rows=$SMALL_ROWS
+	script "$table" "$statement" >"$work/statements"
+	{ echo "$settings;"; echo "EXPLAIN $(head -n 1 "$work/statements")"; } | psql_ >"$work/plan"
+	grep -q "$plan" "$work/plan" || { cat "$work/plan" >&2; fail "$name: the plan has no $plan"; }
+	{ echo "$settings;"; cat "$work/statements"; } | psql_ >"$work/answers" || fail "$name: an error"
+	exact=$(compare "$kind")
+	[[ $kind = approximate || $exact = yes* ]] || fail "$name: other scores than ${reference[0]:-wanted}"
+	ms=$(statement_ms "$settings")
+	# what is fast, more often
+	[ "$(calc "$ms < 50" 0)" = 0 ] || ms=$(statement_ms "$settings" 7)
+	[ "$kind" != reference ] || reference=("$name" "$ms")
+	lines+=("| $name | $rows | $exact | ${built[${7:-$name}]:-- | -} | $ms | $([ "$kind" = reference ] && echo - || calc "$ms / ${reference[1]}" 1) |")
+	progress "$name: $ms ms, exact: $exact"
+}
+
+missing() {
+	lines+=("| $1 | - | not installed | - | - | - | - |")
+	progress "$1: not installed"
+}
+
+print_table() {
+	printf '\nORDER BY ... LIMIT %s, mode B, median of %s queries, milliseconds of the statement in psql; %s; engine: CPU (%s), %s threads\n' \
+		"$K" "$QUERIES" "$("$PG_CONFIG" --version)" "$(psql_ -c 'SELECT device FROM gpuvec_engine')" "$(psql_ -c 'SELECT threads FROM gpuvec_engine')"
+	printf '%s, %s cores\n\n' "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)"
+	printf '| | rows | exact | index: built in, s | MB | ms | gpuvec is faster, times |\n|---|---|---|---|---|---|---|\n'
+	printf '%s\n' "${lines[@]}"
+	printf '\n'
+}

@@ -1,0 +1,273 @@
+/*-------------------------------------------------------------------------
+ *
+ * emulation.cpp
+ *	  Threads of a kernel as contexts that take turns; memory and calls of CUDA.
+ *
+ * A context is entered by setcontext() once and by longjmp() from then on, which is
+ * much faster, since it leaves signals alone.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <map>
+#include <memory>
+#include <setjmp.h>
+#include <ucontext.h>
+
+#include "emulation.h"
+
+#define STACK_BYTES		65536
+
+struct emu_index threadIdx;
+struct emu_index blockIdx;
+struct emu_index blockDim;
+struct emu_index gridDim;
+
+/* What a thread waits for */
+enum waiting
+{
+	FOR_NOTHING, FOR_WARP, FOR_BLOCK, FOR_EVER
+};
+
+struct thread
+{
+	ucontext_t	context;
+	jmp_buf		resume;
+	bool		started;
+	std::unique_ptr<char[]> stack;
+	enum waiting waiting;
+};
+
+struct warp
+{
+	uint64_t	values[2][32];	/* of this collective operation and the one before */
+	unsigned	arrived;
+	unsigned	generation;
+};
+
+static std::vector<thread> threads;
+static std::vector<warp> warps;
+static jmp_buf scheduler;
+static unsigned current;
+static unsigned nthreads;
+static unsigned block_arrived;
+static const std::function<void()> *current_kernel;
+
+void
+emu_fail(const char *what)
+{
+	fprintf(stderr, "emulation: %s, block %u, thread %u\n", what, blockIdx.x, threadIdx.x);
+	abort();
+}
+
+/* What each thread runs */
+static void
+thread_main(void)
+{
+	(*current_kernel) ();
+	threads[current].waiting = FOR_EVER;
+	_longjmp(scheduler, 1);
+}
+
+/* Let threads go on that wait for the same */
+static void
+release(unsigned first, unsigned end, enum waiting what)
+{
+	for (unsigned i = first; i < end; i++)
+	{
+		if (threads[i].waiting != what)
+			emu_fail("threads wait for different things");
+		threads[i].waiting = FOR_NOTHING;
+	}
+}
+
+/* Let another thread run, until what this one waits for has happened */
+static void
+wait(unsigned me)
+{
+	if (_setjmp(threads[me].resume) == 0)
+		_longjmp(scheduler, 1);
+}
+
+const uint64_t *
+emu_warp(uint64_t value)
+{
+	unsigned	me = current;
+	warp	   &w = warps[me / 32];
+	uint64_t   *values = w.values[w.generation & 1];
+
+	values[me % 32] = value;
+	threads[me].waiting = FOR_WARP;
+	if (++w.arrived == 32)
+	{
+		w.arrived = 0;
+		w.generation++;
+		release(me / 32 * 32, me / 32 * 32 + 32, FOR_WARP);
+	}
+	else
+		wait(me);
+	return values;
+}
+
+void
+emu_block(void)
+{
+	unsigned	me = current;
+
+	threads[me].waiting = FOR_BLOCK;
+	if (++block_arrived == nthreads)
+	{
+		block_arrived = 0;
+		release(0, nthreads, FOR_BLOCK);
+	}
+	else
+		wait(me);
+}
+
+/* Let a thread run until it waits or ends */
+static void
+resume(unsigned i)
+{
+	thread	   &t = threads[i];
+
+	current = i;
+	threadIdx.x = i;
+	if (_setjmp(scheduler) != 0)
+		return;
+	if (t.started)
+		_longjmp(t.resume, 1);
+	t.started = true;
+	setcontext(&t.context);
+}
+
+/* Run the threads of a block until all have ended */
+static void
+run_block(void)
+{
+	bool		progress = true;
+	unsigned	ended = 0;
+
+	block_arrived = 0;
+	for (warp &w : warps)
+		w.arrived = w.generation = 0;
+	for (unsigned i = 0; i < nthreads; i++)
+	{
+		thread	   &t = threads[i];
+
+		if (!t.stack)
+			t.stack.reset(new char[STACK_BYTES]);
+		getcontext(&t.context);
+		t.context.uc_stack.ss_sp = t.stack.get();
+		t.context.uc_stack.ss_size = STACK_BYTES;
+		t.context.uc_link = NULL;
+		t.started = false;
+		makecontext(&t.context, thread_main, 0);
+		t.waiting = FOR_NOTHING;
+	}
+	while (ended < nthreads)
+	{
+		if (!progress)
+			emu_fail("threads wait for some that have ended");
+		progress = false;
+		for (unsigned i = 0; i < nthreads; i++)
+		{
+			if (threads[i].waiting != FOR_NOTHING)
+				continue;
+			progress = true;
+			resume(i);
+			ended += threads[i].waiting == FOR_EVER;
+		}
+	}
+}
+
+void
+emu_run(unsigned blocks, unsigned block_threads, const std::function<void()> &kernel)
+{
+	if (block_threads % 32 != 0)
+		emu_fail("incomplete warp");
+	current_kernel = &kernel;
+	nthreads = block_threads;
+	blockDim = {block_threads, 1, 1};
+	gridDim = {blocks, 1, 1};
+	if (threads.size() < nthreads)
+		threads = std::vector<thread>(nthreads);
+	warps.resize(std::max<size_t>(warps.size(), nthreads / 32));
+	for (unsigned i = 0; i < blocks; i++)
+	{
+		blockIdx.x = i;
+		run_block();
+	}
+}
+
+/* ---- memory ---- */
+
+static std::map<uintptr_t, size_t> allocated;
+
+void
+emu_check(const void *p, size_t n)
+{
+	auto		it = allocated.upper_bound((uintptr_t) p);
+
+	if (it == allocated.begin())
+		emu_fail("access to no allocated memory");
+	--it;
+	if ((uintptr_t) p + n > it->first + it->second)
+		emu_fail("access out of bounds");
+}
+
+extern "C" cudaError_t
+cudaMalloc(void **p, size_t n)
+{
+	*p = aligned_alloc(256, (n + 256) / 256 * 256);
+	if (*p == NULL)
+		return cudaErrorMemoryAllocation;
+	memset(*p, 0xAB, n);
+	allocated[(uintptr_t) *p] = n;
+	return cudaSuccess;
+}
+
+extern "C" cudaError_t
+cudaFree(void *p)
+{
+	if (allocated.erase((uintptr_t) p) == 0)
+		emu_fail("cudaFree");
+	free(p);
+	return cudaSuccess;
+}
+
+extern "C" cudaError_t
+cudaMemcpy(void *to, const void *from, size_t n, cudaMemcpyKind)
+{
+	memcpy(to, from, n);
+	return cudaSuccess;
+}
+
+extern "C" cudaError_t
+cudaMemset(void *p, int value, size_t n)
+{
+	memset(p, value, n);
+	return cudaSuccess;
+}
+
+extern "C" cudaError_t
+cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t)
+{
+	return cudaMemset(p, value, n);
+}
+
+extern "C" const char *
+cudaGetErrorString(cudaError_t error)
+{
+	return error == cudaErrorInvalidValue ? "invalid value" : "error";
+}
+
+extern "C" cudaError_t
+cudaDeviceSynchronize(void)
+{
+	return cudaSuccess;
+}
+
+extern "C" cudaError_t
+cudaFuncSetAttribute(const void *, cudaFuncAttribute, int)
+{
+	return cudaSuccess;
+}

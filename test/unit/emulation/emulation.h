@@ -1,0 +1,220 @@
+/*-------------------------------------------------------------------------
+ *
+ * emulation.h
+ *	  Just enough of CUDA to run the kernels of embedding tables on a CPU.
+ *
+ * Included before kernels and before bench_embedding.cu, for a plain C++ compiler.
+ * It finds errors of logic where there is no GPU: every thread is a context of its
+ * own, collective operations wait for all lanes and complain if some cannot come,
+ * and loads and stores by __ldg, __ldcs and __stcs are checked for bounds and
+ * alignment.  Races between the warps of a block and all about speed stay unseen.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef EMULATION_H
+#define EMULATION_H
+
+#include <cuda_runtime.h>
+#include <cuda_fp16.h>
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#undef __launch_bounds__
+#undef __grid_constant__
+#undef __global__
+#undef __device__
+#undef __host__
+#undef __forceinline__
+#undef __shared__
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __shared__ static		/* blocks run one after another */
+
+struct emu_index
+{
+	unsigned	x;
+	unsigned	y;
+	unsigned	z;
+};
+
+extern struct emu_index threadIdx;
+extern struct emu_index blockIdx;
+extern struct emu_index blockDim;
+extern struct emu_index gridDim;
+
+using std::max;
+using std::min;
+
+/* Report an error of a kernel and abort */
+extern void emu_fail(const char *what);
+
+/* Run a kernel */
+extern void emu_run(unsigned blocks, unsigned threads, const std::function<void()> &kernel);
+
+/* Wait for the other lanes of the warp; gives what each has brought along */
+extern const uint64_t *emu_warp(uint64_t value);
+
+/* Wait for the other threads of the block */
+extern void emu_block(void);
+
+/* Is this part of what cudaMalloc gave? */
+extern void emu_check(const void *p, size_t n);
+
+template <typename P>
+static inline cudaError_t
+cudaLaunchKernel(void (*kernel) (P), dim3 grid, dim3 block, void **args, size_t, cudaStream_t)
+{
+	P			params = *(P *) args[0];
+
+	emu_run(grid.x, block.x, [&] { kernel(params); });
+	return cudaSuccess;
+}
+
+static inline void
+__syncthreads(void)
+{
+	emu_block();
+}
+
+template <typename X>
+static inline X
+emu_exchange(unsigned mask, X value, unsigned source)
+{
+	uint64_t	bits = 0;
+	X			result;
+
+	if (mask != 0xFFFFFFFFu || source > 31)
+		emu_fail("shuffle");
+	memcpy(&bits, &value, sizeof value);
+	memcpy(&result, &emu_warp(bits)[source], sizeof result);
+	return result;
+}
+
+template <typename X>
+static inline X
+__shfl_sync(unsigned mask, X value, unsigned source)
+{
+	return emu_exchange(mask, value, source);
+}
+
+template <typename X>
+static inline X
+__shfl_xor_sync(unsigned mask, X value, unsigned distance)
+{
+	return emu_exchange(mask, value, threadIdx.x % 32 ^ distance);
+}
+
+template <typename X>
+static inline X
+__shfl_up_sync(unsigned mask, X value, unsigned distance)
+{
+	unsigned	lane = threadIdx.x % 32;
+
+	return emu_exchange(mask, value, lane >= distance ? lane - distance : lane);
+}
+
+static inline unsigned
+__ballot_sync(unsigned mask, bool vote)
+{
+	unsigned	result = 0;
+	const uint64_t *votes;
+
+	if (mask != 0xFFFFFFFFu)
+		emu_fail("ballot");
+	votes = emu_warp(vote);
+	for (int i = 0; i < 32; i++)
+		result |= (unsigned) votes[i] << i;
+	return result;
+}
+
+static inline unsigned
+__reduce_max_sync(unsigned mask, unsigned value)
+{
+	unsigned	result = 0;
+	const uint64_t *values;
+
+	if (mask != 0xFFFFFFFFu)
+		emu_fail("reduction");
+	values = emu_warp(value);
+	for (int i = 0; i < 32; i++)
+		result = max(result, (unsigned) values[i]);
+	return result;
+}
+
+static inline int
+__popc(unsigned x)
+{
+	return __builtin_popcount(x);
+}
+
+static inline int
+__ffs(unsigned x)
+{
+	return x ? __builtin_ctz(x) + 1 : 0;
+}
+
+static inline int
+__clz(unsigned x)
+{
+	return x ? __builtin_clz(x) : 32;
+}
+
+static inline float
+__fmaf_rn(float a, float b, float c)
+{
+	return fmaf(a, b, c);
+}
+
+static inline float
+__fdiv_rn(float a, float b)
+{
+	return a / b;
+}
+
+static inline float
+__uint_as_float(unsigned bits)
+{
+	float		f;
+
+	memcpy(&f, &bits, sizeof f);
+	return f;
+}
+
+template <typename X>
+static inline X
+__ldg(const X *p)
+{
+	if ((uintptr_t) p % sizeof(X))
+		emu_fail("misaligned load");
+	emu_check(p, sizeof(X));
+	return *p;
+}
+
+template <typename X>
+static inline X
+__ldcs(const X *p)
+{
+	return __ldg(p);
+}
+
+template <typename X>
+static inline void
+__stcs(X *p, X value)
+{
+	if ((uintptr_t) p % sizeof(X))
+		emu_fail("misaligned store");
+	emu_check(p, sizeof(X));
+	*p = value;
+}
+
+#endif							/* EMULATION_H */

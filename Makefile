@@ -24,7 +24,8 @@ PGFILEDESC = "gpuvec - exact set-similarity search"
 
 OBJS = $(sort $(patsubst $(srcdir)/%.c,%.o,$(wildcard \
 	$(srcdir)/src/*.c $(srcdir)/src/idset/*.c $(srcdir)/src/mirror/*.c \
-	$(srcdir)/src/link/*.c $(srcdir)/src/search/*.c $(srcdir)/src/index/*.c)))
+	$(srcdir)/src/link/*.c $(srcdir)/src/search/*.c $(srcdir)/src/index/*.c \
+	$(srcdir)/src/embedding/*.c)))
 
 # PGXS itself does not know which headers a file needs
 PG_CPPFLAGS = -I$(srcdir)/src $(GPUVEC_CPPFLAGS) -MMD -MP

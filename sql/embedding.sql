@@ -82,6 +82,8 @@ CREATE VIEW item_view AS SELECT * FROM items;
 SELECT gpuvec_pool('item_view', 'id', 'embedding', '{1}');
 -- what is resident
 SELECT relation, columns, rows FROM gpuvec_mirrors WHERE relation IN ('items'::regclass, 'small'::regclass) ORDER BY 1;
+SELECT gpuvec_evict('items', 'embedding'), gpuvec_prewarm('items', 'id', 'embedding'), gpuvec_evict('items'), gpuvec_evict('items', 'id');
+SELECT gpuvec_prewarm('items', 'embedding');
 -- privileges
 CREATE ROLE regress_embedding;
 SET ROLE regress_embedding;

@@ -117,4 +117,4 @@ SELECT count(*) FROM (
 	SELECT p.sample, p.embedding FROM flat_bags f, gpuvec_pool_batch('many', 'id', 'embedding', f.keys, f.offsets, mode => 'mean') p EXCEPT
 	SELECT p.sample, p.embedding FROM flat_bags f, gpuvec_pool_batch('many', 'id', 'embedding', f.keys, f.offsets, mode => 'mean') p) x;
 DROP TABLE vectors, bags, v1, v3, v4, v31, v33, v128, v1000, v4096, many CASCADE;
-DROP FUNCTION actual, compare, expected, make;
+DROP FUNCTION expected, actual, compare, make;

@@ -87,4 +87,4 @@ SELECT count(*), sum(gradient[1]), sum(gradient[2]), max(gradient[2]) FILTER (WH
 FROM gpuvec_pool_grad_batch('large', 'id', 'embedding', (SELECT array_agg(CASE WHEN i % 10 = 0 THEN 1 ELSE 1 + i % 6001 END ORDER BY i) FROM generate_series(0, 39999) i),
 	(SELECT array_agg((i % 4 + 1)::float8 ORDER BY i) FROM generate_series(0, 15999) i), hotness => 10);
 DROP TABLE items, twice, vectors, bags, large CASCADE;
-DROP FUNCTION compare, divisors, expected, expected_weights, upstream;
+DROP FUNCTION upstream, divisors, expected, expected_weights, compare;

@@ -688,6 +688,11 @@ CREATE FUNCTION gpuvec_prewarm(relation regclass, "column" name) RETURNS int8
 COMMENT ON FUNCTION gpuvec_prewarm(regclass, name)
 	IS 'load a column into the engine now; returns the number of rows';
 
+CREATE FUNCTION gpuvec_prewarm(relation regclass, key_column name, "column" name) RETURNS int8
+	AS 'MODULE_PATHNAME', 'gpuvec_prewarm_embedding' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION gpuvec_prewarm(regclass, name, name)
+	IS 'load an embedding table into the engine now; returns the number of rows';
+
 CREATE FUNCTION gpuvec_evict(relation regclass, "column" name DEFAULT NULL) RETURNS int8
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION gpuvec_evict(regclass, name)

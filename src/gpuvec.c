@@ -36,8 +36,8 @@ int			gpuvec_max_sessions = 1000;
 char	   *gpuvec_engine_program = NULL;
 bool		gpuvec_verify = false;
 int			gpuvec_method_choice = GPUVEC_METHOD_AUTO;
-bool		gpuvec_autoprewarm = true;
 int			gpuvec_vector_storage = GPUVEC_FLOAT32;
+bool		gpuvec_autoprewarm = true;
 
 static const struct config_enum_entry engine_options[] = {
 	{"auto", GPUVEC_ENGINE_AUTO, false},
@@ -153,6 +153,11 @@ _PG_init(void)
 							 &gpuvec_method_choice, GPUVEC_METHOD_AUTO, method_options,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 
+	DefineCustomEnumVariable("gpuvec.vector_storage",
+							 "Selects how the engine stores the vectors of embedding tables.",
+							 "\"float16\" halves memory and rounds elements to 11 bits; vectors of type halfvec are always stored so.",
+							 &gpuvec_vector_storage, GPUVEC_FLOAT32, storage_options,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
 	/* only the server's start looks at it, and a session may not create such a variable */
 	DefineCustomBoolVariable("gpuvec.autoprewarm",
 							 "Loads tables again after a restart.",
@@ -160,11 +165,6 @@ _PG_init(void)
 							 &gpuvec_autoprewarm, true,
 							 process_shared_preload_libraries_in_progress ? PGC_POSTMASTER : PGC_SIGHUP,
 							 0, NULL, NULL, NULL);
-	DefineCustomEnumVariable("gpuvec.vector_storage",
-							 "Selects how the engine stores the vectors of embedding tables.",
-							 "\"float16\" halves memory and rounds elements to 11 bits; vectors of type halfvec are always stored so.",
-							 &gpuvec_vector_storage, GPUVEC_FLOAT32, storage_options,
-							 PGC_USERSET, 0, NULL, NULL, NULL);
 
 #ifdef GPUVEC_TEST_HOOKS
 	DefineCustomEnumVariable("gpuvec.freshness",

@@ -29,8 +29,8 @@ extern int	gpuvec_max_sessions;
 extern char *gpuvec_engine_program; /* "" = bindir/gpuvec-engine */
 extern bool gpuvec_verify;
 extern int	gpuvec_method_choice;	/* gpuvec_method */
-extern bool gpuvec_autoprewarm;
 extern int	gpuvec_vector_storage;	/* gpuvec_storage */
+extern bool gpuvec_autoprewarm;
 
 #ifdef GPUVEC_TEST_HOOKS
 extern char *gpuvec_injection_point;

@@ -101,8 +101,8 @@ typedef struct gpuvec_error_head
  * What a mirror is a mirror of.  Compared as bytes, so callers zero it first.
  * `missing` is a hash of the column's missing-value default (0: none).  `rooted`: rows
  * stand for HOT chains, not for row versions.  `index` is the index whose expression or
- * predicate says what the rows are, or 0.  A mirror of an embedding table (key_attnum
- * != 0) has a column of keys as well.
+ * predicate says what the rows are, or 0.  A mirror of an embedding table
+ * (key_attnum != 0) has a column of keys as well.
  * `private_id` is 0 for a mirror that all sessions share; otherwise it belongs
  * to the session that made it.
  */

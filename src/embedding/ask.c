@@ -40,7 +40,7 @@ struct Asking
 	EmbeddingVerdicts *verdicts;
 	MirrorVisibility *visibility;
 	uint64		rows;			/* about as many will be read */
-	XLogRecPtr	position;
+	gpuvec_freshness need;
 	uint64		known;
 
 	/* sends the request and reads the answer; false: the connection was lost */
@@ -97,7 +97,7 @@ call_embed(Asking *asking, EmbeddingAnswer *answer)
 	Size		keys = 0;
 	int			n = 0;
 
-	head->position = asking->position;
+	head->position = asking->need.position;
 	head->known = asking->known;
 	head->nverdicts = asking->verdicts->n;
 	head->map_bytes = TYPEALIGN(8, map_bytes);
@@ -159,7 +159,7 @@ call_nearest(Asking *asking, EmbeddingAnswer *answer)
 
 	memset(&head, 0, sizeof(head));
 	head.key = asking->target->key;
-	head.position = asking->position;
+	head.position = asking->need.position;
 	head.known = asking->known;
 	head.metric = nearest->metric;
 	head.k = nearest->k;
@@ -216,7 +216,7 @@ decide(Asking *asking, const EmbeddingAnswer *answer)
 		CHECK_FOR_INTERRUPTS();
 		while (from < old->n && gpuvec_verdict_tid(old->verdicts[from]) < tids[i])
 			merged[to++] = old->verdicts[from++];
-		ItemPointerSet(&tid, gpuvec_tid_block(tids[i]), gpuvec_tid_line(tids[i]));
+		ItemPointerSet(&tid, gpuvec_tid_block(tids[i]), mirror_line_offset(gpuvec_tid_line(tids[i])));
 		merged[to++] = gpuvec_verdict(tids[i], MirrorRowVisible(asking->visibility, &tid));
 	}
 	while (from < old->n)
@@ -233,6 +233,7 @@ ask(Asking *asking, EmbeddingAnswer *answer)
 {
 	for (int attempt = 0; attempt < ASK_ATTEMPTS; attempt++)
 	{
+		gpuvec_freshness now = {.position = MirrorPosition()};
 		gpuvec_state state;
 
 		GPUVEC_INJECTION("embed-before-request");
@@ -240,17 +241,14 @@ ask(Asking *asking, EmbeddingAnswer *answer)
 			return false;
 		if (answer->head.status == GPUVEC_EMBED_STALE)
 		{
-			gpuvec_freshness need = {
-				.position = asking->position ? asking->position : MirrorPosition()
-			};
-
-			if (!MirrorEnsure(asking->target, asking->table->snapshot, &need,
+			if (!MirrorEnsure(asking->target, asking->table->snapshot,
+							  asking->need.position ? &asking->need : &now,
 							  attempt == 0 ? &answer->head.state : NULL, &state))
 				return false;
 			continue;
 		}
 		/* fresh for this snapshot from now on */
-		asking->position = 0;
+		asking->need = (gpuvec_freshness) {0};
 		MirrorRemember(asking->target, &answer->head.state);
 		if (answer->head.status != GPUVEC_EMBED_UNDECIDED)
 			return true;
@@ -272,8 +270,9 @@ try_ask(Asking *asking, EmbeddingAnswer *answer)
 	PredicateLockRelation(asking->target->rel, asking->table->snapshot);
 	ok = take_map(asking);
 	GPUVEC_INJECTION("embed-before-position");
-	asking->position = MirrorPositionNeeded(asking->target);
-	ok = ok && ask(asking, answer);
+	asking->need = (gpuvec_freshness) {0};
+	ok = ok && MirrorHowFresh(asking->target, asking->table->snapshot, false, &asking->need) &&
+		ask(asking, answer);
 	MirrorVisibilityEnd(asking->visibility);
 	return ok;
 }

@@ -60,7 +60,7 @@ scan_target(MirrorTarget *target, Snapshot snapshot, const EmbeddingNearest *nea
 			continue;
 		near.key = MirrorKey(key, target->key_type);
 		near.tid = gpuvec_tid(ItemPointerGetBlockNumber(&slot->tts_tid),
-							  ItemPointerGetOffsetNumber(&slot->tts_tid));
+							  mirror_line(ItemPointerGetOffsetNumber(&slot->tts_tid), true));
 		MirrorReadVector((struct varlena *) DatumGetPointer(value), target, &vector);
 		if (vector.kind != GPUVEC_VECTOR_GOOD || vector.width != nearest->width ||
 			EmbeddingKeyListed(nearest->excluded, nearest->nexcluded, near.key))

@@ -64,31 +64,38 @@ missing_hash(Relation rel, AttrNumber attnum)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	Form_pg_attribute att = TupleDescAttr(desc, attnum - 1);
-	struct varlena *value;
-	Datum		missing;
+	Datum		datum;
 	uint64		hash;
 
 	if (!att->atthasmissing || desc->constr == NULL || desc->constr->missing == NULL ||
 		!desc->constr->missing[attnum - 1].am_present)
 		return 0;
-	missing = desc->constr->missing[attnum - 1].am_value;
+	datum = desc->constr->missing[attnum - 1].am_value;
 	if (att->attbyval)
-		hash = hash_bytes_extended((const unsigned char *) &missing, sizeof(missing), 0);
-	else
+		hash = hash_bytes_extended((const unsigned char *) &datum, sizeof(datum), 0);
+	else if (att->attlen == -1)
 	{
-		value = PG_DETOAST_DATUM(missing);
+		struct varlena *value = PG_DETOAST_DATUM(datum);
+
 		hash = hash_bytes_extended((const unsigned char *) VARDATA_ANY(value),
 								   VARSIZE_ANY_EXHDR(value), 0);
 	}
+	else
+		hash = hash_bytes_extended((const unsigned char *) DatumGetPointer(datum),
+								   datumGetSize(datum, false, att->attlen), 0);
 	return hash == 0 ? 1 : hash;
 }
 
-/* Hash of what an index with an expression or predicate makes of rows */
+/*
+ * Hash of what an index with an expression or predicate makes of rows.  Its functions may
+ * have been replaced, and what they make is new when the index was built anew: then it has
+ * another file.
+ */
 static uint64
 form_hash(Relation rel, Relation index)
 {
 	static const AttrNumber columns[] = {Anum_pg_index_indexprs, Anum_pg_index_indpred};
-	uint64		hash = 1;
+	uint64		hash = hash_combine64(1, GpuvecRelFile(index));
 
 	for (int i = 0; i < RelationGetNumberOfAttributes(rel); i++)
 		hash = hash_combine64(hash, missing_hash(rel, i + 1));
@@ -264,7 +271,7 @@ void
 MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNumber attnum,
 						MirrorTarget *target)
 {
-	MirrorDescribe(rel, attnum, target);
+	describe(rel, attnum, target);
 	if (target->mode == MIRROR_SHARED)
 		target->mode = choose_mode(rel, key_attnum);
 	target->key_attnum = key_attnum;
@@ -547,7 +554,7 @@ take_hits(MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
 			break;
 		}
 		query->after_score = hit.score;
-		query->after_tid = gpuvec_hit_tid(hit.place);
+		query->after_tid = mirror_behind(hit.place);
 		query->looked++;
 		if (search->roots)
 		{
@@ -678,8 +685,8 @@ MirrorKnownRefresh(const MirrorTarget *target)
  * current one, or, if the WAL since then has no change of the relation, the one that
  * is known.
  */
-XLogRecPtr
-MirrorPositionNeeded(MirrorTarget *target)
+static XLogRecPtr
+position_needed(MirrorTarget *target)
 {
 	Known	   *known = known_mirror(target);
 	XLogRecPtr	position = MirrorPosition();
@@ -830,20 +837,20 @@ drop_private(MirrorTarget *target)
  * last search shows that it is not, it is refreshed at once.  False: the connection was
  * lost.
  */
-static bool
-how_fresh(MirrorTarget *target, const MirrorSearch *search, gpuvec_freshness *need)
+bool
+MirrorHowFresh(MirrorTarget *target, Snapshot snapshot, bool roots, gpuvec_freshness *need)
 {
 	Known	   *known = known_mirror(target);
 	gpuvec_state state;
 
 	/* a feed does not tell of what the visibility map has to be trusted for */
-	if (search->roots && target->fed)
+	if (roots && target->fed)
 		FeedRead(target->index, target->build, need);
-	need->position = need->feed ? MirrorPosition() : MirrorPositionNeeded(target);
+	need->position = need->feed ? MirrorPosition() : position_needed(target);
 	if (known == NULL || known->generation != GpuvecLinkGeneration() ||
 		gpuvec_fresh(&known->state, need))
 		return true;
-	if (!MirrorEnsure(target, search->snapshot, need, &known->state, &state))
+	if (!MirrorEnsure(target, snapshot, need, &known->state, &state))
 		return false;
 	MirrorRemember(target, &state);
 	return true;
@@ -865,7 +872,7 @@ try_topk(MirrorTarget *target, MirrorSearch *search)
 	ok = take_map(target, search, visibility);
 	GPUVEC_INJECTION("search-before-position");
 	if (ok && target->mode == MIRROR_SHARED)
-		ok = how_fresh(target, search, &need);
+		ok = MirrorHowFresh(target, search->snapshot, search->roots, &need);
 	for (uint32 first = 0; ok && first < search->nqueries; first += group)
 		ok = search_group(target, search, visibility, need, first,
 						  Min(first + group, search->nqueries));

@@ -68,6 +68,12 @@ typedef struct MirrorTarget
 #define mirror_line_offset(line)	((OffsetNumber) ((line) >> 1))
 #define mirror_line_itself(line)	(((line) & 1) != 0)
 
+/*
+ * Where to go on behind a hit: behind its line pointer, whatever that stands for by then
+ * (an update that made it stand for its chain may be rolled back).
+ */
+#define mirror_behind(place)		(gpuvec_hit_tid(place) | mirror_line(0, true))
+
 /* One result, as it comes from the engine */
 typedef gpuvec_hit MirrorHit;
 
@@ -135,7 +141,8 @@ extern void MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNum
 extern double MirrorRowsToLookAt(const MirrorSearch *search, uint64 n);
 extern uint64 MirrorKnownRefresh(const MirrorTarget *target);
 extern void MirrorRemember(const MirrorTarget *target, const gpuvec_state *state);
-extern XLogRecPtr MirrorPositionNeeded(MirrorTarget *target);
+extern bool MirrorHowFresh(MirrorTarget *target, Snapshot snapshot, bool roots,
+						   gpuvec_freshness *need);
 extern void MirrorReportLost(void) pg_attribute_noreturn();
 extern void MirrorReportEvicted(MirrorTarget *target) pg_attribute_noreturn();
 extern bool MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason);
@@ -163,11 +170,6 @@ extern bool MirrorVisible(MirrorVisibility *visibility, gpuvec_hit *hit,
 						  const MirrorQuery *query, gpuvec_measure measure);
 extern void MirrorVisibilityEnd(MirrorVisibility *visibility);
 
-/* tid_set.c */
-extern MirrorTidSet *MirrorTidSetMake(ArrayType *array);
-extern bool MirrorTidSetHas(const MirrorTidSet *set, BlockNumber block, OffsetNumber line);
-extern bool MirrorTidSetHasBlock(const MirrorTidSet *set, BlockNumber block);
-
 /* vector.c: the vectors and keys of embedding tables */
 typedef struct MirrorVector
 {
@@ -182,5 +184,10 @@ extern int64 MirrorKey(Datum value, Oid type);
 extern void MirrorReadVector(struct varlena *value, const MirrorTarget *target,
 							 MirrorVector *vector);
 extern void MirrorDecodeVector(struct varlena *value, MirrorVectorType type, MirrorVector *vector);
+
+/* tid_set.c */
+extern MirrorTidSet *MirrorTidSetMake(ArrayType *array);
+extern bool MirrorTidSetHas(const MirrorTidSet *set, BlockNumber block, OffsetNumber line);
+extern bool MirrorTidSetHasBlock(const MirrorTidSet *set, BlockNumber block);
 
 #endif							/* GPUVEC_MIRROR_H */

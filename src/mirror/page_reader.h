@@ -24,6 +24,7 @@ typedef struct PageReader
 {
 	const MirrorTarget *target;
 	Relation	rel;
+	AttrNumber	attnum;
 	bool		rooted;			/* one row for each HOT chain, see mirror.h */
 	RowForm    *form;			/* rows are what an index makes of them; NULL: the column */
 	Snapshot	snapshot;		/* of the search that caused the reading */

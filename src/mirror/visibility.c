@@ -208,6 +208,17 @@ verify_hit(MirrorVisibility *visibility, const gpuvec_hit *hit,
 				 errhint("Please report this as a bug; gpuvec_evict discards the engine's copy.")));
 }
 
+/* Does the snapshot see the row at this tid?  Asks the table. */
+bool
+MirrorRowVisible(MirrorVisibility *visibility, ItemPointer tid)
+{
+	bool		visible = table_tuple_fetch_row_version(visibility->target->rel, tid,
+														visibility->snapshot, visibility->slot);
+
+	ExecClearTuple(visibility->slot);
+	return visible;
+}
+
 /* Fetch the version that the snapshot sees into the slot; its tid replaces the root's */
 static bool
 fetch_row(MirrorVisibility *visibility, ItemPointer tid)
@@ -222,17 +233,6 @@ fetch_row(MirrorVisibility *visibility, ItemPointer tid)
 		return false;
 	*tid = visibility->slot->tts_tid;
 	return true;
-}
-
-/* Does the snapshot see the row at this tid?  Asks the table. */
-bool
-MirrorRowVisible(MirrorVisibility *visibility, ItemPointer tid)
-{
-	bool		visible = table_tuple_fetch_row_version(visibility->target->rel, tid,
-														visibility->snapshot, visibility->slot);
-
-	ExecClearTuple(visibility->slot);
-	return visible;
 }
 
 /*

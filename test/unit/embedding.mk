@@ -17,13 +17,9 @@ check:
 include engine.mk
 include test/bench/bench.mk
 
-EMULATION = test/unit/emulation
+include test/unit/emulation/emulation.mk
+
 EMULATED = kernels/embedding_forward kernels/embedding_grad test/bench/bench_embedding
-EMULATION_DIR = build/emulation
-EMULATION_FLAGS = -std=c++17 -O2 -g -ffp-contract=off -Wno-attributes -DEMULATION \
-	-include $(EMULATION)/emulation.h -I$(EMULATION) -Ikernels -Itest/bench -isystem $(CUDA_HOME)/include
-EMULATION_HEADERS = $(wildcard kernels/embedding*.h kernels/embedding*.cuh test/bench/embedding*.h) \
-	$(shell find $(EMULATION) -name '*.*h')
 
 ifeq ($(CUDA),yes)
 check: $(EMULATION_DIR)/embedding
@@ -35,14 +31,6 @@ endif
 
 check-gpu: $(BENCH_BIN)/bench_embedding
 	$< --no-time --check $(CASES)
-
-$(EMULATION_DIR)/%.o: %.cu $(EMULATION_HEADERS)
-	@mkdir -p $(@D)
-	$(CXX) $(EMULATION_FLAGS) -x c++ -c -o $@ $<
-
-$(EMULATION_DIR)/%.o: %.cpp $(EMULATION_HEADERS)
-	@mkdir -p $(@D)
-	$(CXX) $(EMULATION_FLAGS) -c -o $@ $<
 
 $(EMULATION_DIR)/embedding: $(EMULATED:%=$(EMULATION_DIR)/%.o) $(EMULATION_DIR)/$(EMULATION)/emulation.o
 	$(CXX) -o $@ $^

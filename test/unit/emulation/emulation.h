@@ -151,6 +151,16 @@ __reduce_max_sync(unsigned mask, unsigned value)
 	return result;
 }
 
+static inline unsigned
+atomicAdd(unsigned *p, unsigned value)
+{
+	unsigned	before = *p;
+
+	emu_check(p, sizeof(unsigned));
+	*p += value;
+	return before;
+}
+
 static inline int
 __popc(unsigned x)
 {
@@ -179,6 +189,15 @@ static inline float
 __fdiv_rn(float a, float b)
 {
 	return a / b;
+}
+
+static inline long long
+__double_as_longlong(double d)
+{
+	long long	bits;
+
+	memcpy(&bits, &d, sizeof bits);
+	return bits;
 }
 
 static inline float

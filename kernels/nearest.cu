@@ -25,9 +25,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lanes.cuh"
 #include "vectors.h"
-
-#define LANES				16
 
 /* Vectors that a group of threads scores at a time, and rounds of that of a block */
 #define ROWS				4
@@ -134,51 +133,6 @@ offer(const struct near_params &p, uint32_t query, bool bounded, uint64_t bound_
 	}
 }
 
-/*
- * Fold the lanes of N sums.  Each thread ends up with one of them: the number that the
- * highest bits of its lane make, in a[0].
- */
-template <int N, int DISTANCE>
-struct folding
-{
-	static __device__ __forceinline__ void
-	run(double *a, uint32_t lane)
-	{
-		constexpr int M = N > 1 ? N / 2 : 1;
-
-#pragma unroll
-		for (int i = 0; i < M; i++)
-		{
-			bool		upper = N > 1 && (lane & DISTANCE) != 0;
-			double		mine = upper ? a[N > 1 ? i + M : i] : a[i];
-			double		other = N == 1 ? a[i] : upper ? a[i] : a[N > 1 ? i + M : i];
-
-			a[i] = mine + __shfl_xor_sync(EMB_FULL_WARP, other, DISTANCE);
-		}
-		folding<M, DISTANCE / 2>::run(a, lane);
-	}
-};
-
-template <int N>
-struct folding<N, 0>
-{
-	static __device__ __forceinline__ void
-	run(double *, uint32_t)
-	{
-	}
-};
-
-/* An element of a vector */
-template <typename T>
-static __device__ __forceinline__ double
-element(const char *vector, uint32_t i)
-{
-	if (sizeof(T) == 4)
-		return __uint_as_float(__ldcs((const unsigned *) vector + i));
-	else
-		return __half2float(__ushort_as_half(__ldcs((const unsigned short *) vector + i)));
-}
-
 /* The sums that a score is made of, of ROWS vectors and Q queries, one lane of each */
 template <typename T, int METRIC, int Q>
 static __device__ __forceinline__ void
@@ -201,7 +155,7 @@ sum_lanes(const struct near_params &p, const char *const (&vectors)[ROWS], const
 #pragma unroll
 		for (int r = 0; r < ROWS; r++)
 		{
-			v[r] = i < p.width ? element<T>(vectors[r], i) : 0;
+			v[r] = i < p.width ? lane_element<T>(vectors[r], i) : 0;
 			if (METRIC == GPUVEC_SLOTS_COSINE)
 				square[r] = fma(v[r], v[r], square[r]);
 		}

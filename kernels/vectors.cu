@@ -650,6 +650,55 @@ pool_chunk(struct cuda_vectors *v, struct vector_half *half, const gpuvec_device
 	return ok;
 }
 
+/* Device memory for gradients of weights, besides that of a chunk */
+struct weights_memory
+{
+	uint32_t   *samples;
+	float	   *divisors;
+	double	   *bases;
+	float	   *out;
+};
+
+static size_t
+lay_out_weights(struct weights_memory *m, char *memory, size_t used, const gpuvec_slot_bags *bags,
+				const struct chunk *c)
+{
+	struct emb_area area = {memory, used};
+
+	memset(m, 0, sizeof(*m));
+	m->out = area.take<float>(c->nslots);
+	if (bags->offsets)
+		m->samples = area.take<uint32_t>(c->nslots);
+	if (bags->mode == GPUVEC_SLOTS_MEAN)
+	{
+		m->divisors = area.take<float>(c->nbags);
+		m->bases = area.take<double>(c->nbags);
+	}
+	return area.used;
+}
+
+/* Send what only gradients of weights need */
+static bool
+send_weights(struct cuda_vectors *v, struct vector_half *half, const struct chunk_memory *m,
+			 const struct weights_memory *w, const gpuvec_slot_bags *bags, const struct chunk *c,
+			 const float *gradient, uint32_t width, gpuvec_error *error)
+{
+	uint32_t   *samples = bags->offsets ? (uint32_t *) malloc(c->nslots * sizeof(uint32_t) + 1) : NULL;
+	bool		ok = samples != NULL || bags->offsets == NULL ||
+		gpuvec_fail_memory(error, c->nslots * sizeof(uint32_t));
+
+	for (uint64_t bag = 0; samples != NULL && bag < c->nbags; bag++)
+		for (uint64_t i = bag_start(bags, c->first_bag + bag); i < bag_start(bags, c->first_bag + bag + 1); i++)
+			samples[i - c->first_slot] = (uint32_t) bag;
+	if (ok && samples != NULL)
+		ok = send_up(v, half, w->samples, samples, c->nslots * sizeof(uint32_t), error);
+	if (ok && w->divisors != NULL)
+		ok = send_up(v, half, w->divisors, bags->divisors + c->first_bag, c->nbags * sizeof(float), error);
+	free(samples);
+	return ok && send_up(v, half, m->gradient, gradient + c->first_bag * width,
+						 c->nbags * width * sizeof(float), error);
+}
+
 /* Queue the work of a chunk of gradients of weights */
 static bool
 weights_chunk(struct cuda_vectors *v, struct vector_half *half, const gpuvec_device_bank *bank,
@@ -659,29 +708,49 @@ weights_chunk(struct cuda_vectors *v, struct vector_half *half, const gpuvec_dev
 	static const char *const what = "compute gradients on the GPU";
 	struct gpuvec_emb_table table = describe_table(bank);
 	struct gpuvec_emb_bags kernel_bags = describe_bags(bags, c, bags->offsets != NULL);
-	enum gpuvec_emb_mode mode = kernel_mode(bags->mode);
-	uint64_t	ngradient = c->nbags * bank->width;
+	bool		mean = bags->mode == GPUVEC_SLOTS_MEAN;
+	uint64_t	nmeans = mean ? c->nbags * bank->width : 0;
+	struct weight_params params = {};
 	struct chunk_memory m;
+	struct weights_memory w;
 	size_t		work_bytes;
+	size_t		used;
 	void	   *memory;
 	bool		ok;
 
-	if (!cuda_check(v->b, gpuvec_emb_grad_weights_workspace(&table, &kernel_bags, mode, &work_bytes),
-					what, error) ||
-		!half_alloc(v, half, &memory, lay_out_chunk(&m, NULL, bags, c, ngradient, c->nslots, work_bytes),
-					"gradients", error))
+	if (!cuda_check(v->b, gpuvec_emb_forward_workspace(&table, &kernel_bags, GPUVEC_EMB_MEAN, &work_bytes),
+					what, error))
 		return false;
-	lay_out_chunk(&m, (char *) memory, bags, c, ngradient, c->nslots, work_bytes);
+	used = lay_out_chunk(&m, NULL, bags, c, c->nbags * bank->width, nmeans, work_bytes);
+	if (!half_alloc(v, half, &memory, lay_out_weights(&w, NULL, used, bags, c), "gradients", error))
+		return false;
+	lay_out_chunk(&m, (char *) memory, bags, c, c->nbags * bank->width, nmeans, work_bytes);
+	lay_out_weights(&w, (char *) memory, used, bags, c);
 	locate_bags(&kernel_bags, &m);
 	ok = send_bags(v, half, &m, bags, c, error) &&
-		send_up(v, half, m.gradient, gradient + c->first_bag * bank->width, ngradient * sizeof(float),
-				error) &&
-		cuda_check(v->b, gpuvec_emb_grad_weights(&table, &kernel_bags, mode, m.gradient, bank->width,
-												 m.out, m.work, work_bytes, half->stream), what, error);
-	/* a bag of more slots than pinned memory holds */
+		send_weights(v, half, &m, &w, bags, c, gradient, bank->width, error) &&
+		(!mean || cuda_check(v->b, gpuvec_emb_forward(&table, &kernel_bags, GPUVEC_EMB_MEAN, m.out,
+													  bank->width, m.work, work_bytes, half->stream),
+							 what, error));
+	params.elements = bank->elements;
+	params.stride_bytes = bank->stride_bytes;
+	params.width = bank->width;
+	params.slots = m.slots;
+	params.samples = w.samples;
+	params.hotness = bags->hotness;
+	params.n = c->nslots;
+	params.gradient = m.gradient;
+	params.out = w.out;
+	params.means = mean ? m.out : NULL;
+	params.divisors = w.divisors;
+	params.bases = w.bases;
+	params.nbags = c->nbags;
+	params.skip_missing = bags->skip_missing;
+	ok = ok && cuda_check(v->b, weights_launch(&params, bank->half, half->stream), what, error);
+	/* a bag may have more slots than pinned memory holds */
 	for (uint64_t at = 0; ok && at < c->nslots; at += CHUNK_FLOATS)
 		ok = (at == 0 || finish(v, half, error)) &&
-			fetch(v, half, out + c->first_slot + at, m.out + at,
+			fetch(v, half, out + c->first_slot + at, w.out + at,
 				  std::min(c->nslots - at, (uint64_t) CHUNK_FLOATS) * sizeof(float), error);
 	device_free(v->b, memory, half->stream);
 	return ok;
@@ -800,8 +869,7 @@ compute_gradient(struct gradient *g, const float *upstream, gpuvec_error *error)
 	const gpuvec_slot_bags *bags = g->bags;
 	struct chunk all = {0, bags->nbags, 0, bags->nslots, 0};
 	struct gpuvec_emb_bags kernel_bags = describe_bags(bags, &all, bags->offsets != NULL);
-	/* concat is a sum of one for each slot */
-	enum gpuvec_emb_mode mode = bags->mode == GPUVEC_SLOTS_MEAN ? GPUVEC_EMB_MEAN : GPUVEC_EMB_SUM;
+	enum gpuvec_emb_mode mode = GPUVEC_EMB_SUM;	/* concat is one of one for each slot */
 	struct gpuvec_emb_grad grad = {};
 	uint64_t	ngradient = bags->nbags * g->bank->width;
 	uint64_t	most = std::min((uint64_t) g->bank->room, bags->nslots);

@@ -4,6 +4,7 @@
  *	  What the parts that serve embedding tables share.
  *
  * vectors.cu	banks of vectors, and requests to pool them
+ * products.cu	the kernels of gradients of weights
  * nearest.cu	the nearest vectors
  * embedding.h	the kernels that pool
  *
@@ -105,6 +106,29 @@ is_canceled(const int *canceled)
 {
 	return canceled != NULL && __atomic_load_n(canceled, __ATOMIC_RELAXED) != 0;
 }
+
+/* products.cu: the gradients of weights; all pointers are to device memory */
+struct weight_params
+{
+	const char *elements;
+	uint64_t	stride_bytes;
+	uint32_t	width;
+	const uint32_t *slots;		/* [n] */
+	const uint32_t *samples;	/* [n]: of which bag each is; NULL: hotness */
+	uint64_t	hotness;
+	uint64_t	n;
+	const float *gradient;		/* [nbags][width] */
+	float	   *out;			/* [n] */
+
+	/* of a mean; NULL: these are sums */
+	const float *means;			/* [nbags][width] */
+	const float *divisors;		/* [nbags] */
+	double	   *bases;			/* [nbags], scratch */
+	uint64_t	nbags;
+	bool		skip_missing;
+};
+
+extern cudaError_t weights_launch(const struct weight_params *params, bool half, cudaStream_t stream);
 
 /* nearest.cu */
 extern bool cuda_nearest(gpuvec_vectors *vectors, gpuvec_device_bank *bank,

@@ -6,12 +6,15 @@
  *
  * A bag is a list of keys, each with a weight if the call has weights.  Sums are
  * float32, element by element, from 0 on, in the order of the bag: one product
- * (rounded) and one sum (rounded) for each key, so results are the same bits
- * whatever the width of vector registers, the number of threads, or the machine.
+ * (rounded) and one sum (rounded) for each key.  Only bags of more than GPUVEC_PIECE
+ * keys are cut into pieces of so many, which are summed each; GPUVEC_FAN sums of
+ * consecutive pieces are summed, then as many of those sums, then all of these.  So
+ * results are the same bits whatever the width of vector registers, the number of
+ * threads, or the machine, GPUs included.
  *
  *	 sum		the vectors of the keys that were found, each times its weight
- *	 mean		that, divided by the sum of the weights (float32, same order; 1
- *				for each key if there are none), or zeros if that sum is 0
+ *	 mean		that, divided by the sum of the weights (float32, the same pieces;
+ *				1 for each key if there are none), or zeros if that sum is 0
  *	 concat		the vectors, each times its weight, one behind the other
  *
  * Keys that were not found add nothing.  With GPUVEC_MISSING_ZERO they count as
@@ -48,6 +51,16 @@ typedef enum gpuvec_missing
 
 #define GPUVEC_N_MISSING		3
 #define GPUVEC_MISSING_NAMES	{"zero", "skip", "error"}
+
+/* How many keys, or sums, are summed one after another */
+#define GPUVEC_PIECE			256
+#define GPUVEC_FAN				32
+
+/* Keys of the largest sums but one */
+#define GPUVEC_LARGEST_SUM		((uint64_t) GPUVEC_PIECE * GPUVEC_FAN * GPUVEC_FAN)
+
+/* Vectors that sums need room for: one of each size, and one for conversions */
+#define GPUVEC_SCRATCH_VECTORS	4
 
 /* Elements that a vector may have */
 #define GPUVEC_MAX_WIDTH		65536
@@ -150,7 +163,7 @@ typedef struct gpuvec_bag
 	gpuvec_storage storage;
 	gpuvec_pool_mode mode;
 	gpuvec_missing missing;
-	float	   *scratch;		/* room for a vector, if they are not float32 */
+	float	   *scratch;		/* [GPUVEC_SCRATCH_VECTORS * width] */
 } gpuvec_bag;
 
 /* The vector of the i-th key, which was found, as float32 */
@@ -191,26 +204,42 @@ gpuvec_concat_bag(float *out, const gpuvec_bag *bag)
 	return (uint64_t) (to - out);
 }
 
-/*
- * Pool one bag.  Returns the number of floats written to `out`: its width, or, for
- * concat, that times the number of keys that count.
- */
-static inline uint64_t
-gpuvec_pool_bag(float *out, const gpuvec_bag *bag)
+/* The divisor of the mean of keys [first, end), which are cut into parts of so many */
+static inline float
+gpuvec_range_divisor(const gpuvec_bag *bag, uint64_t first, uint64_t end, uint64_t part)
 {
-	uint64_t	bytes = bag->width * gpuvec_element_bytes(bag->storage);
 	float		divisor = 0;
 
-	if (bag->mode == GPUVEC_POOL_CONCAT)
-		return gpuvec_concat_bag(out, bag);
+	if (part < GPUVEC_PIECE)
+	{
+		for (uint64_t i = first; i < end; i++)
+			if (gpuvec_bag_counts(bag, i))
+				divisor += bag->weights ? bag->weights[i] : 1;
+		return divisor;
+	}
+	for (uint64_t i = first; i < end; i += part)
+		divisor += gpuvec_range_divisor(bag, i, end - i < part ? end : i + part, part / GPUVEC_FAN);
+	return divisor;
+}
+
+/* The divisor of the mean of a bag */
+static inline float
+gpuvec_bag_divisor(const gpuvec_bag *bag)
+{
+	return gpuvec_range_divisor(bag, 0, bag->n, bag->n > GPUVEC_PIECE ? GPUVEC_LARGEST_SUM : 0);
+}
+
+/* The sum of the keys of one piece */
+static inline void
+gpuvec_sum_piece(float *out, const gpuvec_bag *bag, uint64_t first, uint64_t end)
+{
+	uint64_t	bytes = bag->width * gpuvec_element_bytes(bag->storage);
+
 	memset(out, 0, bag->width * sizeof(float));
-	for (uint64_t i = 0; i < bag->n; i++)
+	for (uint64_t i = first; i < end; i++)
 	{
 		if (i + GPUVEC_PREFETCH_VECTORS < bag->n)
 			gpuvec_vector_prefetch(bag->vectors[i + GPUVEC_PREFETCH_VECTORS], bytes);
-		if (!gpuvec_bag_counts(bag, i))
-			continue;
-		divisor += bag->weights ? bag->weights[i] : 1;
 		if (bag->vectors[i] == NULL)
 			continue;
 		if (bag->weights)
@@ -218,8 +247,42 @@ gpuvec_pool_bag(float *out, const gpuvec_bag *bag)
 		else
 			gpuvec_vector_add(out, gpuvec_bag_vector(bag, i), bag->width);
 	}
+}
+
+/* The sum of keys [first, end), cut into parts of so many; room for a vector of each size */
+static inline void
+gpuvec_sum_range(float *out, const gpuvec_bag *bag, uint64_t first, uint64_t end, uint64_t part,
+				 float *room)
+{
+	if (part < GPUVEC_PIECE)
+	{
+		gpuvec_sum_piece(out, bag, first, end);
+		return;
+	}
+	memset(out, 0, bag->width * sizeof(float));
+	for (uint64_t i = first; i < end; i += part)
+	{
+		gpuvec_sum_range(room, bag, i, end - i < part ? end : i + part, part / GPUVEC_FAN,
+						 room + bag->width);
+		gpuvec_vector_add(out, room, bag->width);
+	}
+}
+
+/*
+ * Pool one bag.  Returns the number of floats written to `out`: its width, or, for
+ * concat, that times the number of keys that count.
+ */
+static inline uint64_t
+gpuvec_pool_bag(float *out, const gpuvec_bag *bag)
+{
+	if (bag->mode == GPUVEC_POOL_CONCAT)
+		return gpuvec_concat_bag(out, bag);
+	if (bag->n <= GPUVEC_PIECE)
+		gpuvec_sum_piece(out, bag, 0, bag->n);
+	else
+		gpuvec_sum_range(out, bag, 0, bag->n, GPUVEC_LARGEST_SUM, bag->scratch + bag->width);
 	if (bag->mode == GPUVEC_POOL_MEAN)
-		gpuvec_vector_divide(out, divisor, bag->width);
+		gpuvec_vector_divide(out, gpuvec_bag_divisor(bag), bag->width);
 	return bag->width;
 }
 

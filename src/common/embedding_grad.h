@@ -13,7 +13,7 @@
  *
  * The gradient of a key's vector is the sum of its shares, float32, from 0 on, in the
  * order in which the bags have the key: one product (rounded) and one sum (rounded)
- * for each.
+ * for each, and more than GPUVEC_PIECE in pieces, as for pooling.
  *
  * The gradient with respect to a weight is, with g the gradient of its bag and v the
  * vector of its key (zeros if it was not found),
@@ -22,7 +22,8 @@
  *	 mean		(g . v - g . mean) / divisor, 0 if the divisor is 0 or the key is skipped
  *	 concat		g . v, with g its own part
  *
- * with products in float64, summed in that order, and rounded in the end.
+ * in float64 but for the mean, which is what pooling returns; scalar products are summed
+ * in lanes (product.h), and the result is rounded in the end.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,6 +31,7 @@
 #define GPUVEC_EMBEDDING_GRAD_H
 
 #include "embedding.h"
+#include "product.h"
 
 /* A share that a key has in the gradient */
 typedef struct gpuvec_share
@@ -39,18 +41,6 @@ typedef struct gpuvec_share
 	float		factor;
 	uint32_t	number;			/* unused; keeps the size a multiple of 8 */
 } gpuvec_share;
-
-/* The divisor of a bag's mean */
-static inline float
-gpuvec_bag_divisor(const gpuvec_bag *bag)
-{
-	float		divisor = 0;
-
-	for (uint64_t i = 0; i < bag->n; i++)
-		if (gpuvec_bag_counts(bag, i))
-			divisor += bag->weights ? bag->weights[i] : 1;
-	return divisor;
-}
 
 /*
  * The shares of the keys of one bag, appended to `shares`; returns their number.
@@ -82,10 +72,10 @@ gpuvec_bag_shares(gpuvec_share *shares, const gpuvec_bag *bag, uint64_t *row)
 	return nshares;
 }
 
-/* The gradient of one key: the sum of n shares */
+/* The sum of the shares of one piece */
 static inline void
-gpuvec_sum_shares(float *restrict out, const gpuvec_share *shares, uint64_t n,
-				  const float *restrict gradient, uint32_t width)
+gpuvec_sum_share_piece(float *restrict out, const gpuvec_share *shares, uint64_t n,
+					   const float *restrict gradient, uint32_t width)
 {
 	memset(out, 0, width * sizeof(float));
 	for (uint64_t i = 0; i < n; i++)
@@ -95,6 +85,36 @@ gpuvec_sum_shares(float *restrict out, const gpuvec_share *shares, uint64_t n,
 								   width * sizeof(float));
 		gpuvec_vector_add_weighted(out, gradient + shares[i].row * width, shares[i].factor, width);
 	}
+}
+
+/* The sum of n shares, cut into parts of so many; room for a vector of each size */
+static inline void
+gpuvec_sum_share_range(float *out, const gpuvec_share *shares, uint64_t n, const float *gradient,
+					   uint32_t width, uint64_t part, float *room)
+{
+	if (part < GPUVEC_PIECE)
+	{
+		gpuvec_sum_share_piece(out, shares, n, gradient, width);
+		return;
+	}
+	memset(out, 0, width * sizeof(float));
+	for (uint64_t i = 0; i < n; i += part)
+	{
+		gpuvec_sum_share_range(room, shares + i, n - i < part ? n - i : part, gradient, width,
+							   part / GPUVEC_FAN, room + width);
+		gpuvec_vector_add(out, room, width);
+	}
+}
+
+/* The gradient of one key: the sum of n shares.  scratch[GPUVEC_SCRATCH_VECTORS * width]. */
+static inline void
+gpuvec_sum_shares(float *out, const gpuvec_share *shares, uint64_t n, const float *gradient,
+				  uint32_t width, float *scratch)
+{
+	if (n <= GPUVEC_PIECE)
+		gpuvec_sum_share_piece(out, shares, n, gradient, width);
+	else
+		gpuvec_sum_share_range(out, shares, n, gradient, width, GPUVEC_LARGEST_SUM, scratch);
 }
 
 #define GPUVEC_DIGIT_BITS	8
@@ -137,17 +157,6 @@ gpuvec_sort_shares(gpuvec_share *shares, gpuvec_share *spare, uint64_t n)
 	return shares;
 }
 
-/* A scalar product */
-static inline double
-gpuvec_vector_dot(const float *a, const float *b, uint32_t width)
-{
-	double		sum = 0;
-
-	for (uint32_t i = 0; i < width; i++)
-		sum += (double) a[i] * b[i];
-	return sum;
-}
-
 /*
  * The gradients of the weights of one bag: out[i] for its i-th key.  *row as above;
  * `mean` has room for a vector.
@@ -164,7 +173,7 @@ gpuvec_bag_weight_gradients(float *out, const gpuvec_bag *bag, const float *grad
 	{
 		(void) gpuvec_pool_bag(mean, bag);
 		divisor = gpuvec_bag_divisor(bag);
-		base = gpuvec_vector_dot(g, mean, bag->width);
+		base = gpuvec_product(g, mean, bag->width);
 	}
 	for (uint64_t i = 0; i < bag->n; i++)
 	{
@@ -174,7 +183,7 @@ gpuvec_bag_weight_gradients(float *out, const gpuvec_bag *bag, const float *grad
 		if (!gpuvec_bag_counts(bag, i))
 			continue;
 		if (bag->vectors[i] != NULL)
-			dot = gpuvec_vector_dot(g, gpuvec_bag_vector(bag, i), bag->width);
+			dot = gpuvec_product(g, gpuvec_bag_vector(bag, i), bag->width);
 		if (bag->mode != GPUVEC_POOL_MEAN)
 			out[i] = (float) dot;
 		else if (divisor != 0)

@@ -238,6 +238,7 @@ gpuvec_gradient_rows(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	EmbeddingBags bags = {0};
 	gpuvec_share *shares;
+	float	   *scratch;
 	float	   *sum;
 	uint32		width;
 
@@ -254,6 +255,7 @@ gpuvec_gradient_rows(PG_FUNCTION_ARGS)
 		return (Datum) 0;
 	width = (uint32) (bags.ngradient / bags.nkeys);
 	sum = palloc_array(float, Max(width, 1));
+	scratch = EmbeddingScratch(width);
 	shares = MemoryContextAllocHuge(CurrentMemoryContext, bags.nkeys * sizeof(gpuvec_share));
 	for (uint64 i = 0; i < bags.nkeys; i++)
 		shares[i] = (gpuvec_share) {.key = bags.keys[i],.row = i,.factor = 1};
@@ -269,7 +271,7 @@ gpuvec_gradient_rows(PG_FUNCTION_ARGS)
 		CHECK_FOR_INTERRUPTS();
 		while (i < bags.nkeys && shares[i].key == shares[first].key)
 			i++;
-		gpuvec_sum_shares(sum, shares + first, i - first, bags.gradient, width);
+		gpuvec_sum_shares(sum, shares + first, i - first, bags.gradient, width, scratch);
 		values[0] = Int64GetDatum(shares[first].key);
 		values[1] = EmbeddingArray(sum, width);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);

@@ -4,9 +4,10 @@
  *	  Gathering, pooling and their gradients, where vectors are on a device.
  *
  * The keys have been resolved to slots, on the host; bags of slots go to the device
- * (vectors.h).  Two things it does not know are arranged here.  To concatenate without
- * the keys that were not found is to concatenate fewer slots.  And keys of a mean whose
- * divisor is 0 have no gradient, so they are taken for not found.
+ * (vectors.h).  What it does not know is arranged here.  To concatenate without the keys
+ * that were not found is to concatenate fewer slots.  The gradient of a mean is that of
+ * a sum, with the weights over the divisor for weights; where the divisor is 0, keys have
+ * no gradient, so they are taken for not found.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,7 +16,7 @@
 
 #include "engine/embed_reading.h"
 
-/* The bags of a request; `weights` has room for as many as there are keys, or is NULL */
+/* The bags of a request; `weights` has room for as many as there are keys */
 static gpuvec_slot_bags
 describe_bags(gpuvec_reading *r, float *weights)
 {
@@ -36,12 +37,13 @@ describe_bags(gpuvec_reading *r, float *weights)
 	{
 		if (r->slots[i] == GPUVEC_NO_SLOT)
 			continue;
-		if (weights)
+		if (r->q->weights)
 			weights[n] = r->q->weights[i];
 		r->slots[n++] = r->slots[i];
 	}
 	bags.nslots = n;
-	bags.weights = weights;
+	if (r->q->weights)
+		bags.weights = weights;
 	return bags;
 }
 
@@ -69,34 +71,38 @@ pool_slots(gpuvec_reading *r, const gpuvec_bank *bank, const gpuvec_slot_bags *b
 	return vectors->pool(vectors, bank->device, bags, r->q->body, error);
 }
 
-/* Take the keys of bags whose divisor is 0 for not found */
+/* Make the bags of a mean those of a sum that has the same gradient */
 static void
-drop_void_bags(gpuvec_reading *r)
+weigh_mean(gpuvec_reading *r, gpuvec_slot_bags *bags, float *weights)
 {
 	for (uint64_t i = 0; i < r->nbags; i++)
 	{
-		uint64_t	end = gpuvec_reading_bag(r, i + 1);
-		float		divisor = 0;
+		gpuvec_bag	bag = gpuvec_reading_get(r, i, NULL);
+		float		divisor = gpuvec_bag_divisor(&bag);
+		uint64_t	first = gpuvec_reading_bag(r, i);
 
-		for (uint64_t j = gpuvec_reading_bag(r, i); j < end; j++)
-			if (r->slots[j] != GPUVEC_NO_SLOT || r->missing != GPUVEC_MISSING_SKIP)
-				divisor += r->q->weights[j];
-		for (uint64_t j = gpuvec_reading_bag(r, i); divisor == 0 && j < end; j++)
-			r->slots[j] = GPUVEC_NO_SLOT;
+		for (uint64_t j = first; j < first + bag.n; j++)
+		{
+			weights[j] = (r->q->weights ? r->q->weights[j] : 1) / divisor;
+			if (divisor == 0)
+				r->slots[j] = GPUVEC_NO_SLOT;
+		}
 	}
+	bags->mode = GPUVEC_SLOTS_SUM;
+	bags->weights = weights;
 }
 
 /* The gradient of the vectors */
 static bool
-slot_gradient(gpuvec_reading *r, const gpuvec_bank *bank, const gpuvec_slot_bags *bags,
+slot_gradient(gpuvec_reading *r, const gpuvec_bank *bank, gpuvec_slot_bags *bags, float *weights,
 			  gpuvec_error *error)
 {
 	gpuvec_vectors *vectors = r->table->vectors;
 	gpuvec_embedded *answer = &r->q->answer;
 	uint64_t	n;
 
-	if (bags->mode == GPUVEC_SLOTS_MEAN && bags->weights)
-		drop_void_bags(r);
+	if (bags->mode == GPUVEC_SLOTS_MEAN)
+		weigh_mean(r, bags, weights);
 	if (!vectors->gradient(vectors, bank->device, bags, r->q->gradient,
 						   MAX_ELEMENTS / (bank->width + 2), &n, &r->q->body, error))
 		return false;
@@ -118,48 +124,80 @@ spread_gradients(const gpuvec_reading *r, float *out, const float *gradients)
 	uint64_t	n = 0;
 
 	for (uint64_t i = 0; i < r->nkeys; i++)
-		out[i] = r->rows[i].ref != GPUVEC_NO_VECTOR ? gradients[n++] : 0;
+		out[i] = r->rows[i].vector != NULL ? gradients[n++] : 0;
 }
 
-/* The gradients of the weights */
+/* The divisors of the means of all bags; malloc'd */
+static float *
+mean_divisors(const gpuvec_reading *r, gpuvec_error *error)
+{
+	float	   *divisors = malloc((r->nbags + 1) * sizeof(float));
+
+	if (divisors == NULL)
+		gpuvec_fail_memory(error, r->nbags * sizeof(float));
+	for (uint64_t i = 0; divisors && i < r->nbags; i++)
+	{
+		gpuvec_bag	bag = gpuvec_reading_get(r, i, NULL);
+
+		divisors[i] = gpuvec_bag_divisor(&bag);
+	}
+	return divisors;
+}
+
+/* The gradients of the weights of a concatenation, which may be of fewer slots than keys */
 static bool
-slot_weight_gradients(gpuvec_reading *r, const gpuvec_bank *bank, const gpuvec_slot_bags *request,
-					  gpuvec_error *error)
+concat_weight_gradients(gpuvec_reading *r, const gpuvec_bank *bank, gpuvec_slot_bags *bags,
+						gpuvec_error *error)
 {
 	gpuvec_vectors *vectors = r->table->vectors;
-	gpuvec_slot_bags bags = *request;
 	float	   *out;
 	bool		ok;
 
-	if (bags.mode == GPUVEC_SLOTS_CONCAT)
-	{
-		/* a sum of one for each */
-		bags.mode = GPUVEC_SLOTS_SUM;
-		bags.offsets = NULL;
-		bags.hotness = 1;
-		bags.nbags = bags.nslots;
-	}
-	r->q->answer.count = r->nkeys;
-	r->q->body_size = r->nkeys * sizeof(float);
-	r->q->body = malloc(r->q->body_size + 1);
-	if (r->q->body == NULL)
-		return gpuvec_fail_memory(error, r->q->body_size);
-	if (bags.nslots == r->nkeys)
-		return vectors->weight_gradients(vectors, bank->device, &bags, r->q->gradient, r->q->body,
+	/* sums of one each */
+	bags->mode = GPUVEC_SLOTS_SUM;
+	bags->offsets = NULL;
+	bags->hotness = 1;
+	bags->nbags = bags->nslots;
+	if (bags->nslots == r->nkeys)
+		return vectors->weight_gradients(vectors, bank->device, bags, r->q->gradient, r->q->body,
 										 error);
-	out = malloc(bags.nslots * sizeof(float) + 1);
+	out = malloc(bags->nslots * sizeof(float) + 1);
 	if (out == NULL)
-		return gpuvec_fail_memory(error, bags.nslots * sizeof(float));
-	ok = vectors->weight_gradients(vectors, bank->device, &bags, r->q->gradient, out, error);
+		return gpuvec_fail_memory(error, bags->nslots * sizeof(float));
+	ok = vectors->weight_gradients(vectors, bank->device, bags, r->q->gradient, out, error);
 	if (ok)
 		spread_gradients(r, r->q->body, out);
 	free(out);
 	return ok;
 }
 
+/* The gradients of the weights */
+static bool
+slot_weight_gradients(gpuvec_reading *r, const gpuvec_bank *bank, gpuvec_slot_bags *bags,
+					  gpuvec_error *error)
+{
+	gpuvec_vectors *vectors = r->table->vectors;
+	float	   *divisors = NULL;
+	bool		ok;
+
+	r->q->answer.count = r->nkeys;
+	r->q->body_size = r->nkeys * sizeof(float);
+	r->q->body = malloc(r->q->body_size + 1);
+	if (r->q->body == NULL)
+		return gpuvec_fail_memory(error, r->q->body_size);
+	if (bags->mode == GPUVEC_SLOTS_CONCAT)
+		return concat_weight_gradients(r, bank, bags, error);
+	if (bags->mode == GPUVEC_SLOTS_MEAN && (divisors = mean_divisors(r, error)) == NULL)
+		return false;
+	bags->divisors = divisors;
+	ok = vectors->weight_gradients(vectors, bank->device, bags, r->q->gradient, r->q->body, error);
+	free(divisors);
+	return ok;
+}
+
 /* Do what a request asks for, with bags of slots */
 static bool
-serve_slots(gpuvec_reading *r, const gpuvec_slot_bags *bags, gpuvec_error *error)
+serve_slots(gpuvec_reading *r, gpuvec_slot_bags *bags, float *weights, gpuvec_error *error)
 {
 	const gpuvec_bank *bank = r->table->banks[r->main_bank];
 
@@ -167,21 +205,22 @@ serve_slots(gpuvec_reading *r, const gpuvec_slot_bags *bags, gpuvec_error *error
 		return pool_slots(r, bank, bags, error);
 	if (!gpuvec_reading_check_gradient(r, pooled_rows(bags)))
 		return true;
-	return r->q->head.op == GPUVEC_EMBED_GRAD ? slot_gradient(r, bank, bags, error) :
+	return r->q->head.op == GPUVEC_EMBED_GRAD ? slot_gradient(r, bank, bags, weights, error) :
 		slot_weight_gradients(r, bank, bags, error);
 }
 
 bool
 gpuvec_reading_device(gpuvec_reading *r, gpuvec_error *error)
 {
-	float	   *weights = r->q->weights ? malloc(r->nkeys * sizeof(float) + 1) : NULL;
+	bool		weighs = r->q->weights || r->q->head.op == GPUVEC_EMBED_GRAD;
+	float	   *weights = weighs ? malloc(r->nkeys * sizeof(float) + 1) : NULL;
 	gpuvec_slot_bags bags;
 	bool		ok;
 
-	if (r->q->weights && weights == NULL)
+	if (weighs && weights == NULL)
 		return gpuvec_fail_memory(error, r->nkeys * sizeof(float));
 	bags = describe_bags(r, weights);
-	ok = serve_slots(r, &bags, error);
+	ok = serve_slots(r, &bags, weights, error);
 	free(weights);
 	return ok;
 }

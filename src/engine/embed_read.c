@@ -187,8 +187,10 @@ locate_part(void *task, uint64_t part, int thread)
 		}
 		if (r->slots)
 			r->slots[i] = ref == GPUVEC_NO_VECTOR ? GPUVEC_NO_SLOT : gpuvec_ref_slot(ref);
-		else if (ref == GPUVEC_NO_VECTOR)
+		if (ref == GPUVEC_NO_VECTOR)
 			r->rows[i].vector = NULL;
+		else if (r->slots)
+			r->rows[i].vector = bank;	/* out of reach, but not missing */
 		else
 			r->rows[i].vector = bank->elements +
 				gpuvec_ref_slot(ref) * gpuvec_vector_bytes(r->table, bank);
@@ -213,11 +215,11 @@ part_elements(const gpuvec_reading *r, uint64_t part)
 	return n * width;
 }
 
-/* Room for a vector, of a thread; NULL, and *r says so: there is no memory */
+/* Room for some vectors, of a thread; NULL, and *r says so: there is no memory */
 float *
 gpuvec_reading_scratch(gpuvec_reading *r)
 {
-	float	   *scratch = malloc((r->q->answer.width + 1) * sizeof(float));
+	float	   *scratch = malloc(((size_t) r->q->answer.width + 1) * GPUVEC_SCRATCH_VECTORS * sizeof(float));
 
 	if (scratch == NULL)
 		__atomic_store_n(&r->failed, true, __ATOMIC_RELAXED);

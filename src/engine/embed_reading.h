@@ -39,7 +39,8 @@ typedef struct gpuvec_reading
 		gpuvec_vector_ref ref;
 		const void *vector;
 	}		   *rows;
-	uint32_t   *slots;			/* of each key, if vectors are on a device; rows[] stay refs */
+	uint32_t   *slots;			/* of each key, if vectors are on a device; then rows[] only tell
+								 * whether there is one */
 	float	   *out;
 	uint64_t   *part_out;		/* [nparts]: where its first bag goes */
 
@@ -78,7 +79,7 @@ gpuvec_reading_bag(const gpuvec_reading *r, uint64_t bag)
 	return r->hotness > 0 ? bag * r->hotness : r->q->offsets[bag];
 }
 
-/* A bag, once its keys are looked up */
+/* A bag, once its keys are looked up; scratch: see gpuvec_bag */
 static inline gpuvec_bag
 gpuvec_reading_get(const gpuvec_reading *r, uint64_t bag, float *scratch)
 {

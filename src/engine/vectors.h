@@ -6,8 +6,7 @@
  * A bank is the vectors of rows of one width, numbered by slots; whose they are is
  * up to the engine (embed.h), which finds the slots of keys and gives requests in
  * terms of them.  Results are those that common/embedding.h, embedding_grad.h and
- * nearest.h define, except that sums of more than GPUVEC_VECTORS_PIECE terms are
- * made of the sums of pieces, and that gradients of weights are summed in float32.
+ * nearest.h define, to the bit.
  *
  * All functions may be called from any thread.  Those that change a bank are called
  * by its updater alone, and reserve while nobody else uses the bank; so are put and
@@ -27,8 +26,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-#define GPUVEC_VECTORS_PIECE	256
 
 /* The slot of a key that was not found */
 #define GPUVEC_NO_SLOT			UINT32_MAX
@@ -54,6 +51,7 @@ typedef struct gpuvec_slot_bags
 	uint64_t	hotness;		/* slots of each bag */
 	uint64_t	nbags;
 	const float *weights;		/* [nslots], or NULL */
+	const float *divisors;		/* [nbags]: for gradients of the weights of a mean */
 	gpuvec_slots_mode mode;
 	bool		skip_missing;	/* keys that were not found do not count for the mean */
 	const int  *canceled;		/* may be NULL; read atomically, nonzero: the answer is not
@@ -117,7 +115,8 @@ struct gpuvec_vectors
 						 float *out, gpuvec_error *error);
 
 	/*
-	 * The gradient of the vectors, given that of what pool returns.  *n is the number
+	 * The gradient of the vectors, given that of what pool returns; not for the mean,
+	 * which is a sum with other weights.  *n is the number
 	 * of different keys; if it is at most `most`, *body is malloc'd and has them, int64
 	 * and ascending, and then their gradients.
 	 */

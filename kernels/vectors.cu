@@ -596,18 +596,19 @@ plain_bags(const gpuvec_slot_bags *bags)
 struct scale_params
 {
 	float	   *rows;
+	const uint32_t *slots;
 	const float *weights;
 	uint64_t	n;				/* elements in all */
 	uint32_t	width;
 };
 
-/* Multiply each row by its weight */
+/* Multiply each row by its weight, except zeros in the place of rows that are missing */
 static __global__ void
 scale_kernel(const __grid_constant__ struct scale_params p)
 {
 	uint64_t	i = (uint64_t) blockIdx.x * blockDim.x + threadIdx.x;
 
-	if (i < p.n)
+	if (i < p.n && p.slots[i / p.width] != GPUVEC_NO_SLOT)
 		p.rows[i] *= p.weights[i / p.width];
 }
 
@@ -640,7 +641,7 @@ pool_chunk(struct cuda_vectors *v, struct vector_half *half, const gpuvec_device
 											work_bytes, half->stream), what, error);
 	if (ok && mode == GPUVEC_EMB_CONCAT && m.weights)
 	{
-		struct scale_params params = {m.out, m.weights, nout, bank->width};
+		struct scale_params params = {m.out, m.slots, m.weights, nout, bank->width};
 
 		ok = cuda_check(v->b, emb_launch(scale_kernel, emb_divide_up(nout, THREADS), THREADS, params,
 										 half->stream), what, error);

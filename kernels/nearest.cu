@@ -40,8 +40,13 @@
 #define SELECT_THREADS		512
 
 /* Room for candidates beyond the best k of a query, and for all of a batch */
+#ifdef EMULATION
+#define MORE_CANDIDATES		50
+#define CANDIDATES_BYTES	((size_t) 8 << 10)
+#else
 #define MORE_CANDIDATES		65536
 #define CANDIDATES_BYTES	((size_t) 128 << 20)
+#endif
 #define MOST_QUERIES		4096
 
 /* A row's place in the order of an answer: words are compared one after another */

@@ -28,12 +28,21 @@
 #include "vectors.h"
 
 /* Vectors that are collected before they go to the device */
+#ifdef EMULATION
+#define RECORDS_BYTES		((size_t) 16 << 10)
+#else
 #define RECORDS_BYTES		((size_t) 4 << 20)
+#endif
 #define FIRST_RECORDS		16
 
-/* Limits of a chunk, unless one bag has more */
+/* Limits of a chunk, unless one bag has more; small ones let tests find more */
+#ifdef EMULATION
+#define CHUNK_SLOTS			UINT64_C(500)
+#define CHUNK_BAGS			UINT64_C(50)
+#else
 #define CHUNK_SLOTS			((uint64_t) 1 << 20)
 #define CHUNK_BAGS			((uint64_t) 1 << 19)
+#endif
 #define CHUNK_FLOATS		(VECTORS_PINNED / sizeof(float))
 
 #define THREADS				256

@@ -20,8 +20,12 @@
 #include "embedding_pool.cuh"
 #include "engine/vectors.h"
 
-/* Pinned memory of a half of a worker, for each direction */
+/* Pinned memory of a half of a worker, for each direction; at least a vector's */
+#ifdef EMULATION
+#define VECTORS_PINNED		((size_t) 256 << 10)
+#else
 #define VECTORS_PINNED		((size_t) 8 << 20)
+#endif
 
 /* Requests that are served at a time */
 #define VECTORS_WORKERS		4

@@ -219,7 +219,7 @@ load(client *c, vector_model *m)
 static bool
 refresh(client *c, vector_model *m)
 {
-	return client_call(c, GPUVEC_MSG_REFRESH_BEGIN, &m->key, sizeof(m->key), GPUVEC_MSG_STATE) &&
+	return client_call(c, GPUVEC_MSG_REFRESH_BEGIN, REFRESH(&m->key), GPUVEC_MSG_STATE) &&
 		send_pages(c, m, false) && commit(c, m);
 }
 

@@ -26,7 +26,7 @@
 #include "limits.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 5
+#define GPUVEC_PROTOCOL_VERSION 6
 
 /* No frame is longer; senders split pages long before */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -37,7 +37,7 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_HELLO = 1,		/* gpuvec_hello -> WELCOME */
 	GPUVEC_MSG_STAT,			/* gpuvec_mirror_key -> STATE */
 	GPUVEC_MSG_SEARCH,			/* gpuvec_search ... -> RESULT */
-	GPUVEC_MSG_LOAD_BEGIN,		/* gpuvec_load -> STATE */
+	GPUVEC_MSG_LOAD_BEGIN,		/* gpuvec_load -> STATE; LOADING: busy */
 	GPUVEC_MSG_REFRESH_BEGIN,	/* gpuvec_refresh -> STATE + uint64 page LSNs, or LOADING: busy */
 	GPUVEC_MSG_PAGES,			/* gpuvec_page ... (no reply) */
 	GPUVEC_MSG_COMMIT,			/* gpuvec_commit -> STATE */
@@ -142,7 +142,7 @@ typedef struct gpuvec_state
 	uint64_t	applied;
 } gpuvec_state;
 
-/* Begin to load.  Fails (SQLSTATE 55006) if another session is loading it. */
+/* Begin to load; it has not begun if another session's load or refresh is unfinished */
 typedef struct gpuvec_load
 {
 	gpuvec_mirror_key key;

@@ -169,7 +169,7 @@ do_stat(session *s, uint64_t request, const char *data, size_t length)
 	return send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
 }
 
-/* Begin a load */
+/* Begin a load; or answer, as for a refresh, that another session's is unfinished */
 static bool
 do_load(session *s, uint64_t request, const char *data, size_t length)
 {
@@ -181,10 +181,11 @@ do_load(session *s, uint64_t request, const char *data, size_t length)
 		return answer_violation(s, request, "LOAD_BEGIN is out of place.");
 	memcpy(&load, data, sizeof(load));
 	s->update = gpuvec_update_begin(&s->server->store, &load.key, &load, s, &error);
-	if (s->update == NULL)
-		return answer_error(s, request, &error);
 	memset(&state, 0, sizeof(state));
-	state.state = GPUVEC_LOADING;
+	if (s->update == NULL && strcmp(error.sqlstate, GPUVEC_OBJECT_IN_USE) == 0)
+		state.state = GPUVEC_LOADING;
+	else if (s->update == NULL)
+		return answer_error(s, request, &error);
 	return send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
 }
 

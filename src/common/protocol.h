@@ -150,12 +150,17 @@ typedef struct gpuvec_load
 	uint32_t	padding;
 } gpuvec_load;
 
-/* Begin a refresh */
+/*
+ * Begin a refresh: by the LSNs of all pages, which are the answer then; or of pages that
+ * the session knows to be stale in what the refresh of number `known` made.  If another
+ * one has made the mirror, it has not begun.
+ */
 typedef struct gpuvec_refresh
 {
 	gpuvec_mirror_key key;
 	uint32_t	lsns;			/* 1: answer with the LSNs of all pages */
 	uint32_t	padding;
+	uint64_t	known;			/* unless lsns */
 } gpuvec_refresh;
 
 /*

@@ -213,7 +213,7 @@ page_lsns(gpuvec_update *update, const gpuvec_state *state, gpuvec_error *error)
 /*
  * Begin a refresh: answer with the LSNs of all pages if asked, or that another session's load
  * or refresh is unfinished.  That session may be gone, and have canceled its request
- * while we were busy with it.
+ * while we were busy with it.  It does not begin if the mirror is not what the session knows.
  */
 static bool
 do_refresh(session *s, uint64_t request, const char *data, size_t length)
@@ -236,6 +236,8 @@ do_refresh(session *s, uint64_t request, const char *data, size_t length)
 		return answer_error(s, request, &error);
 	if (s->update)
 		gpuvec_update_state(s->update, &state);
+	if (s->update && !refresh.lsns && state.refresh != refresh.known)
+		abort_update(s);
 	if (s->update && refresh.lsns)
 	{
 		lsns = page_lsns(s->update, &state, &error);

@@ -192,20 +192,24 @@ MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need
 }
 
 /*
- * Begin a refresh: the state and, if asked for, the remembered LSNs of all pages.
- * LOADING if another session's load or refresh is unfinished.
+ * Begin a refresh: with the remembered LSNs of all pages, or without, of a mirror in
+ * this state.  Sets state to what the mirror is; *begun: has it begun?  It has not if
+ * another session's load or refresh is unfinished (then it is LOADING), or if the mirror
+ * is gone or another one made it what it is.
  */
 static bool
-begin_refresh(MirrorTarget *target, bool lsns, gpuvec_state *state, GpuvecReply *reply)
+begin_refresh(MirrorTarget *target, bool lsns, gpuvec_state *state, GpuvecReply *reply,
+			  bool *begun)
 {
-	gpuvec_refresh request = {.key = target->key,.lsns = lsns};
+	gpuvec_refresh request = {.key = target->key,.lsns = lsns,.known = state->refresh};
 	GpuvecPiece piece = {&request, sizeof(request)};
 
 	if (!GpuvecLinkCall(GPUVEC_MSG_REFRESH_BEGIN, &piece, 1, GPUVEC_MSG_STATE,
 						sizeof(*state), reply))
 		return false;
 	memcpy(state, reply->data, sizeof(*state));
-	if (state->state == GPUVEC_READY)
+	*begun = state->state == GPUVEC_READY && (lsns || state->refresh == request.known);
+	if (*begun)
 	{
 		if (reply->length != sizeof(*state) + (lsns ? (Size) state->nblocks * sizeof(uint64) : 0))
 			ereport(ERROR,
@@ -344,34 +348,32 @@ find_stale(MirrorTarget *target, const gpuvec_freshness *need, const gpuvec_stat
 
 /*
  * Read again what was changed since the mirror, which is in this state, was checked.
- * The caller holds the mirror's lock.  If the mirror is gone meanwhile, or busy, state
- * says so.
+ * The caller holds the mirror's lock.  If the mirror is in another state meanwhile, that
+ * is set instead.
  */
 static bool
 refresh(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 		gpuvec_state *state)
 {
-	gpuvec_state before = *state;
 	Stale		stale;
 	XLogRecPtr	position = find_stale(target, need, state, &stale);
 	BlockNumber nblocks;
 	GpuvecReply reply;
 	StringInfoData out;
 	bool		made = false;
-	bool		ok;
+	bool		begun;
+	bool		ok = true;
 
-	if (stale.listed &&
-		(!refresh_once(target, snapshot, need, position, &stale, state, &made) || made))
-		return made;
-	if (!begin_refresh(target, !stale.listed, state, &reply))
+	if (stale.listed)
+		ok = refresh_once(target, snapshot, need, position, &stale, state, &made);
+	if (!ok || made)
+		return ok;
+	if (!begin_refresh(target, !stale.listed, state, &reply, &begun))
 		return false;
-	if (state->state != GPUVEC_READY)
-		return true;
-	if (state->refresh != before.refresh && stale.listed)
+	if (!begun)
 	{
-		/* loaded anew meanwhile, by a session of the past: what we know is not enough */
-		GpuvecLinkClose();
-		return false;
+		pfree(reply.data);
+		return true;
 	}
 	stale.lsns = reply.data + sizeof(gpuvec_state);
 	nblocks = RelationGetNumberOfBlocks(target->rel);
@@ -418,7 +420,11 @@ MirrorEnsure(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *ne
 	bool		ok = true;
 
 	mirror_lock_tag(&target->key, &tag);
-	(void) LockAcquire(&tag, ExclusiveLock, false, false);
+	if (LockAcquire(&tag, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
+	{
+		(void) LockAcquire(&tag, ExclusiveLock, false, false);
+		known = NULL;			/* somebody has refreshed it */
+	}
 	for (int attempt = 0;; attempt++)
 	{
 		if (attempt == 0 && known != NULL && known->state == GPUVEC_READY)

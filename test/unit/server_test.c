@@ -652,6 +652,25 @@ test_one_loader(void)
 	check(model_check_random(&b, &m, &small), "searches go on meanwhile");
 	check(model_commit(&a, &m), "a refresh without pages");
 
+	/* a refresh of known pages begins only if nobody else has refreshed */
+	{
+		gpuvec_refresh refresh = {.key = m.key};
+
+		check(client_call(&b, GPUVEC_MSG_STAT, &m.key, sizeof(m.key), GPUVEC_MSG_STATE), "state");
+		refresh.known = client_state(&b).refresh;
+		check(client_call(&b, GPUVEC_MSG_REFRESH_BEGIN, &refresh, sizeof(refresh), GPUVEC_MSG_STATE), "refresh");
+		model_rewrite_page(&m, 3, &small);
+		model_send_pages(&b, &m, false);
+		check(model_commit(&b, &m) && client_state(&b).refresh > refresh.known, "commit");
+		check(client_call(&a, GPUVEC_MSG_REFRESH_BEGIN, &refresh, sizeof(refresh), GPUVEC_MSG_STATE) &&
+			  client_state(&a).state == GPUVEC_READY && client_state(&a).refresh > refresh.known,
+			  "a refresh of pages that were stale before another one");
+		check(client_call(&b, GPUVEC_MSG_REFRESH_BEGIN, REFRESH(&m.key), GPUVEC_MSG_STATE) &&
+			  client_state(&b).state == GPUVEC_READY, "has not begun");
+		check(model_commit(&b, &m), "a refresh without pages");
+		check(model_check_random(&a, &m, &small), "and the session goes on");
+	}
+
 	/* a load replaces a mirror that is ready, which is searched meanwhile */
 	check(client_call(&a, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE), "load again");
 	check(model_check_random(&b, &m, &small), "searches go on meanwhile");

@@ -39,7 +39,7 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_HELLO = 1,		/* gpuvec_hello -> WELCOME */
 	GPUVEC_MSG_STAT,			/* gpuvec_mirror_key -> STATE */
 	GPUVEC_MSG_SEARCH,			/* gpuvec_search ... -> RESULT */
-	GPUVEC_MSG_LOAD_BEGIN,		/* gpuvec_load -> STATE */
+	GPUVEC_MSG_LOAD_BEGIN,		/* gpuvec_load -> STATE; LOADING: busy */
 	GPUVEC_MSG_REFRESH_BEGIN,	/* gpuvec_refresh -> STATE + uint64 page LSNs, or LOADING: busy */
 	GPUVEC_MSG_PAGES,			/* gpuvec_page ... (no reply) */
 	GPUVEC_MSG_COMMIT,			/* gpuvec_commit -> STATE */
@@ -153,7 +153,7 @@ typedef struct gpuvec_state
 	uint64_t	applied;
 } gpuvec_state;
 
-/* Begin to load.  Fails (SQLSTATE 55006) if another session is loading it. */
+/* Begin to load; it has not begun if another session's load or refresh is unfinished */
 typedef struct gpuvec_load
 {
 	gpuvec_mirror_key key;
@@ -161,12 +161,17 @@ typedef struct gpuvec_load
 	uint32_t	padding;
 } gpuvec_load;
 
-/* Begin a refresh */
+/*
+ * Begin a refresh: by the LSNs of all pages, which are the answer then; or of pages that
+ * the session knows to be stale in what the refresh of number `known` made.  If another
+ * one has made the mirror, it has not begun.
+ */
 typedef struct gpuvec_refresh
 {
 	gpuvec_mirror_key key;
 	uint32_t	lsns;			/* 1: answer with the LSNs of all pages */
 	uint32_t	padding;
+	uint64_t	known;			/* unless lsns */
 } gpuvec_refresh;
 
 /*

@@ -709,7 +709,7 @@ pool_vectors(const struct emb_pool_params &params, cudaStream_t stream)
 {
 	uint64_t	warps = (uint64_t) params.warp_tasks * params.slices;
 	uint32_t	threads = block_threads(POOL_THREADS);
-	bool		few = gpuvec_emb_tuning.unroll == 4;
+	bool		few = gpuvec_emb_tuning.unroll ? gpuvec_emb_tuning.unroll == 4 : params.few;
 
 	if (params.weights)
 		return few ? launch_cached(pool_kernel<T, VB, 4, true>, warps, threads, params, stream) :
@@ -1015,6 +1015,7 @@ gpuvec_emb_forward(const struct gpuvec_emb_table *table, const struct gpuvec_emb
 	}
 
 	params.range = choose_range(bags->lookups, bags->bags);
+	params.few = params.range > 1;
 	error = emb_pool(&params, table->type, emb_divide_up(params.bags, params.range), stream);
 	if (error == cudaSuccess && params.count)
 		error = emb_combine(&pieces, params.mean, out, out_stride, table->width,

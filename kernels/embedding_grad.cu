@@ -707,6 +707,7 @@ gpuvec_emb_grad(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags
 	pool.weights = coefficients;
 	pool.offsets32 = g.pieces.offsets32;
 	pool.cuts = g.pieces.cuts;
+	pool.few = true;
 	pool.dest = g.pieces.dest;
 	pool.out = grad->out;
 	pool.out_stride = grad->out_stride;

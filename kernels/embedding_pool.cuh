@@ -95,6 +95,7 @@ struct emb_pool_params
 	uint32_t	lanes_log2;
 	uint32_t	vectors;		/* of a row */
 	bool		slice_major;
+	bool		few;			/* bags are short: fewer rows in flight, more warps */
 
 	/* the result */
 	bool		mean;

@@ -170,6 +170,122 @@ gather_kernel(const __grid_constant__ struct gather_params p)
 }
 
 /*
+ * Store the vector of a bag, or that of a piece with its divisor.
+ */
+template <int E>
+static __device__ __forceinline__ void
+store_bag(const struct emb_pool_params &p, uint32_t dest, uint32_t column, bool active,
+		  float (&acc)[E], float divisor)
+{
+	if (dest & EMB_PARTIAL)
+	{
+		uint32_t	slot = dest & ~EMB_PARTIAL;
+
+		if (active)
+			emb_store<E>(p.partial + slot * p.partial_stride, column * E, p.width, p.vector_partial, acc);
+		if (p.mean && column == 0)
+			p.partial_divisor[slot] = divisor;
+	}
+	else if (active)
+	{
+		if (p.mean)
+		{
+#pragma unroll
+			for (int e = 0; e < E; e++)
+				acc[e] = divisor == 0.0f ? 0.0f : __fdiv_rn(acc[e], divisor);
+		}
+		emb_store<E>(p.out + dest * p.out_stride, column * E, p.width, p.vector_out, acc);
+	}
+}
+
+/*
+ * Pool bags, or pieces of them, one with each group of lanes.  W: there are weights;
+ * otherwise as above.
+ */
+template <typename T, int VB, int U, bool W>
+static __global__ void __launch_bounds__(POOL_MOST_THREADS)
+bag_kernel(const __grid_constant__ struct emb_pool_params p)
+{
+	constexpr int E = VB / (int) sizeof(T);
+	uint32_t	lane = threadIdx.x % 32;
+	uint32_t	lanes = 1u << p.lanes_log2;
+	uint32_t	sub = lane & (lanes - 1);
+	uint32_t	starts = emb_group_starts(lanes);
+	uint32_t	warp_task;
+	uint32_t	slice;
+
+	if (!find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, slice))
+		return;
+
+	uint32_t	bag = warp_task * (32u >> p.lanes_log2) + (lane >> p.lanes_log2);
+	bool		valid = bag < (p.count ? *p.count : p.bags);
+	uint32_t	column = (slice << p.lanes_log2) + sub;
+	bool		active = column < p.vectors;
+	const char *base = p.table + (active ? (uint64_t) column * VB : 0);
+	uint64_t	start = 0;
+	int			n = 0;
+
+	if (valid)
+	{
+		start = p.offsets64 ? p.offsets64[bag] : (uint64_t) bag * p.hotness;
+		n = p.offsets64 ? (int) (p.offsets64[bag + 1] - start) : (int) p.hotness;
+	}
+
+	int			most = (int) __reduce_max_sync(EMB_FULL_WARP, (unsigned) n);
+	float		acc[E];
+	float		divisor = 0.0f;
+	struct emb_chunk chunk;
+	uint32_t	next_row;
+	float		next_weight;
+
+#pragma unroll
+	for (int e = 0; e < E; e++)
+		acc[e] = 0.0f;
+	chunk.ends = 0;
+	chunk.group_lane = lane - sub;
+
+	auto		fetch = [&] (int at)
+	{
+		next_row = EMB_MISSING;
+		next_weight = 1.0f;
+		if (at < n)
+		{
+			next_row = emb_lookup(p.indices, p.index_bits, p.rows, start + at);
+			if (W)
+				next_weight = __ldcs(p.weights + start + at);
+		}
+	};
+
+	fetch(sub);
+	for (int k = 0; k < most; k += lanes)
+	{
+		chunk.row = next_row;
+		chunk.weight = next_weight;
+		fetch(k + lanes + sub);
+		chunk.present = __ballot_sync(EMB_FULL_WARP, chunk.row != EMB_MISSING);
+		for (uint32_t j = 0; j < lanes; j += U)
+			emb_add_batch<T, VB, U, W>(base, p.stride_bytes, chunk, j, starts, acc, [] (uint32_t) {});
+
+		if (p.mean)
+		{
+			uint32_t	counted = chunk.present;
+
+			if (!p.skip_missing)
+				counted = __ballot_sync(EMB_FULL_WARP, k + (int) sub < n);
+			for (uint32_t i = 0; i < lanes; i++)
+			{
+				float		weight = W ? __shfl_sync(EMB_FULL_WARP, chunk.weight, chunk.group_lane + i) : 1.0f;
+
+				if (counted >> (chunk.group_lane + i) & 1)
+					divisor += weight;
+			}
+		}
+	}
+	if (valid)
+		store_bag<E>(p, p.dest ? p.dest[bag] : bag, column, active, acc, divisor);
+}
+
+/*
  * Pool bags, or pieces of them.  W: there are weights; otherwise as above.
  *
  * Positions k, end, next_end and n count from the first lookup of the group.
@@ -711,6 +827,9 @@ pool_vectors(const struct emb_pool_params &params, cudaStream_t stream)
 	uint32_t	threads = block_threads(POOL_THREADS);
 	bool		few = gpuvec_emb_tuning.unroll ? gpuvec_emb_tuning.unroll == 4 : params.few;
 
+	if (params.range == 1)
+		return params.weights ? launch_cached(bag_kernel<T, VB, 8, true>, warps, threads, params, stream) :
+			launch_cached(bag_kernel<T, VB, 8, false>, warps, threads, params, stream);
 	if (params.weights)
 		return few ? launch_cached(pool_kernel<T, VB, 4, true>, warps, threads, params, stream) :
 			launch_cached(pool_kernel<T, VB, 8, true>, warps, threads, params, stream);
@@ -741,6 +860,7 @@ emb_pool(struct emb_pool_params *params, enum gpuvec_emb_type type, uint64_t tas
 	params->slice_major = gpuvec_emb_tuning.slice_major != 0;
 	params->vector_out = emb_vector_out(params->out, params->out_stride, params->width,
 										shape.vector_bytes / element_bytes);
+	params->vector_partial = params->width % (shape.vector_bytes / element_bytes) == 0;
 
 	if (type == GPUVEC_EMB_FLOAT32)
 	{

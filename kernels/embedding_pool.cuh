@@ -101,6 +101,7 @@ struct emb_pool_params
 	bool		mean;
 	bool		skip_missing;
 	bool		vector_out;		/* aligned for vector stores */
+	bool		vector_partial; /* the same for sums of pieces */
 	const uint32_t *dest;		/* NULL: bag i goes to row i */
 	float	   *out;
 	uint64_t	out_stride;
@@ -270,6 +271,112 @@ emb_lookup(const void *indices, uint32_t index_bits, uint32_t rows, uint64_t pos
 		int32_t		index = __ldcs((const int *) indices + position);
 
 		return index >= 0 && (uint32_t) index < rows ? (uint32_t) index : EMB_MISSING;
+	}
+}
+
+/*
+ * What the lanes of a warp know about a chunk of lookups, one for each lane.  A mask has
+ * a bit for each lane of the warp.
+ */
+struct emb_chunk
+{
+	uint32_t	row;			/* of this lane's lookup */
+	float		weight;
+	uint32_t	present;		/* mask: rows to add */
+	uint32_t	ends;			/* mask: a bag ends after this lookup */
+	uint32_t	group_lane;		/* the first lane of this lane's group */
+};
+
+/* A mask with the first lane of each group */
+static __device__ __forceinline__ uint32_t
+emb_group_starts(uint32_t lanes)
+{
+	return lanes == 8 ? 0x01010101 : lanes == 16 ? 0x00010001 : 1;
+}
+
+/*
+ * Add the rows of the lookups j .. j + U - 1 of a chunk.  All of them are loaded before
+ * the first is added.  Where bags end, end(j + u) is called by the whole warp, which
+ * has to find out itself for which groups of lanes.  T is the type of the table, VB the
+ * bytes of a vector; W: there are weights.  starts is emb_group_starts(lanes).
+ *
+ * This is the innermost code of pooling: what is usual, all rows there and of one bag,
+ * takes three instructions per row besides the additions.
+ */
+template <typename T, int VB, int U, bool W, typename End>
+static __device__ __forceinline__ void
+emb_add_batch(const char *base, uint64_t stride_bytes, const struct emb_chunk &chunk, uint32_t j,
+			  uint32_t starts, float (&acc)[VB / sizeof(T)], const End &end)
+{
+	constexpr int E = VB / (int) sizeof(T);
+	typedef typename emb_raw<VB>::type raw_type;
+	uint32_t	need = starts * ((1u << U) - 1);
+	uint32_t	present = chunk.present >> j & need;
+	uint32_t	ends = chunk.ends >> j & need;
+	uint32_t	mine = present >> chunk.group_lane;
+	uint32_t	first = chunk.group_lane + j;
+	raw_type	raw[U];
+	float		weight[U];
+
+	if ((present | ends) == 0)
+		return;
+	if (present == need)
+	{
+#pragma unroll
+		for (int u = 0; u < U; u++)
+		{
+			uint32_t	row = __shfl_sync(EMB_FULL_WARP, chunk.row, first + u);
+
+			raw[u] = __ldg((const raw_type *) (base + row * stride_bytes));
+		}
+	}
+	else
+	{
+#pragma unroll
+		for (int u = 0; u < U; u++)
+		{
+			uint32_t	row = __shfl_sync(EMB_FULL_WARP, chunk.row, first + u);
+
+			raw[u] = emb_zero<VB>();
+			if (mine >> u & 1)
+				raw[u] = __ldg((const raw_type *) (base + row * stride_bytes));
+		}
+	}
+	if (W)
+	{
+		/* where a row is missing, -0 * 0 is what does not change a sum */
+#pragma unroll
+		for (int u = 0; u < U; u++)
+		{
+			weight[u] = __shfl_sync(EMB_FULL_WARP, chunk.weight, first + u);
+			if (present != need && !(mine >> u & 1))
+				weight[u] = -0.0f;
+		}
+	}
+
+	auto		add = [&] (int u)
+	{
+#pragma unroll
+		for (int e = 0; e < E; e++)
+			acc[e] = W ? __fmaf_rn(weight[u], emb_element<T>(raw[u], e), acc[e]) :
+				acc[e] + emb_element<T>(raw[u], e);
+	};
+
+	if (ends == 0)
+	{
+#pragma unroll
+		for (int u = 0; u < U; u++)
+			add(u);
+	}
+	else
+	{
+#pragma unroll
+		for (int u = 0; u < U; u++)
+		{
+			add(u);
+			if (ends >> u & starts)
+				end(j + u);
+		}
 	}
 }
 

@@ -28,9 +28,6 @@
 /* Bags, or sorted lookups, that a warp looks through when pieces are made */
 #define EMB_TILE			512
 
-/* Lookups per group of lanes, if bags are dealt out by lookups */
-#define EMB_CUT				64
-
 /* What is counted before pieces are written; also where a tile starts */
 struct emb_counts
 {
@@ -48,65 +45,15 @@ struct emb_long
 };
 
 /*
- * Pieces of bags.  Piece i consists of the lookups from offsets[i] to offsets[i + 1]
- * and goes to dest[i].
+ * Pieces of bags, as far as pooling and gradients share them.
  */
 struct emb_pieces
 {
 	struct emb_counts *tiles;
 	struct emb_counts *total;
-	int64_t    *offsets64;		/* one of the two is NULL */
-	uint32_t   *offsets32;
-	uint32_t   *dest;
-	uint32_t   *cuts;			/* the first piece at or after lookup i * EMB_CUT; or NULL */
 	struct emb_long *longs;
 	float	   *partial;		/* sums of the pieces of long bags */
 	float	   *partial_divisor;	/* their sums of weights, or NULL */
-	uint64_t	partial_stride;
-};
-
-/* What pool_kernel needs to know */
-struct emb_pool_params
-{
-	/* the table, without its type */
-	const char *table;
-	uint64_t	stride_bytes;
-	uint32_t	rows;
-	uint32_t	width;
-
-	/* the lookups */
-	const void *indices;
-	const float *weights;
-	uint32_t	index_bits;
-
-	/* bags or pieces: offsets, or hotness if both are NULL */
-	uint32_t	hotness;
-	const int64_t *offsets64;
-	const uint32_t *offsets32;
-	const uint32_t *count;		/* how many, if the host does not know it */
-	uint32_t	bags;			/* at most so many */
-
-	/* their distribution: groups of lanes take range bags each, or what cuts say */
-	const uint32_t *cuts;
-	uint32_t	range;
-	uint32_t	tasks;			/* groups of lanes, for one slice */
-	uint32_t	warp_tasks;		/* warps, for one slice */
-	uint32_t	slices;
-	uint32_t	lanes_log2;
-	uint32_t	vectors;		/* of a row */
-	bool		slice_major;
-	bool		few;			/* bags are short: fewer rows in flight, more warps */
-
-	/* the result */
-	bool		mean;
-	bool		skip_missing;
-	bool		vector_out;		/* aligned for vector stores */
-	bool		vector_partial; /* the same for sums of pieces */
-	const uint32_t *dest;		/* NULL: bag i goes to row i */
-	float	   *out;
-	uint64_t	out_stride;
-	float	   *partial;
-	float	   *partial_divisor;
 	uint64_t	partial_stride;
 };
 
@@ -131,7 +78,6 @@ struct emb_scan_params
 	uint32_t	ntiles;
 	struct emb_counts *total;
 	struct emb_long *longs;
-	uint32_t   *last_cut;		/* or NULL */
 	uint32_t   *out_count;		/* or NULL */
 };
 
@@ -149,8 +95,6 @@ struct emb_shape
 /* In embedding_forward.cu */
 extern struct emb_shape emb_choose_shape(const void *data, uint64_t stride_bytes, uint64_t row_bytes,
 										 uint32_t element_bytes, uint32_t max_vector_bytes);
-extern cudaError_t emb_pool(struct emb_pool_params *params, enum gpuvec_emb_type type,
-							uint64_t tasks, cudaStream_t stream);
 extern cudaError_t emb_combine(const struct emb_pieces *pieces, bool mean, float *out,
 							   uint64_t out_stride, uint32_t width, uint64_t most_longs,
 							   cudaStream_t stream);
@@ -168,6 +112,13 @@ emb_launch(void (*kernel) (P), uint64_t blocks, uint32_t threads, const P &param
 	if (blocks == 0)
 		return cudaSuccess;
 	return cudaLaunchKernel(kernel, dim3((unsigned) blocks), dim3(threads), args, 0, stream);
+}
+
+/* Threads of a block: the default, unless others are asked for */
+static inline uint32_t
+emb_block_threads(uint32_t standard)
+{
+	return gpuvec_emb_tuning.threads ? gpuvec_emb_tuning.threads : standard;
 }
 
 static inline uint64_t
@@ -272,6 +223,33 @@ emb_lookup(const void *indices, uint32_t index_bits, uint32_t rows, uint64_t pos
 
 		return index >= 0 && (uint32_t) index < rows ? (uint32_t) index : EMB_MISSING;
 	}
+}
+
+/*
+ * Which warp's work this warp has to do, and for which slice.  False: none.
+ */
+static __device__ __forceinline__ bool
+emb_find_work(uint32_t warp_tasks, uint32_t slices, bool slice_major, uint32_t &task, uint32_t &slice)
+{
+	uint64_t	thread = (uint64_t) blockIdx.x * blockDim.x + threadIdx.x;
+	uint32_t	warp = (uint32_t) (thread / 32);
+
+	if (slices == 1)
+	{
+		task = warp;
+		slice = 0;
+	}
+	else if (slice_major)
+	{
+		task = warp % warp_tasks;
+		slice = warp / warp_tasks;
+	}
+	else
+	{
+		task = warp / slices;
+		slice = warp % slices;
+	}
+	return task < warp_tasks && slice < slices;
 }
 
 /*

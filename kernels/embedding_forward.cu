@@ -727,25 +727,6 @@ emb_choose_shape(const void *data, uint64_t stride_bytes, uint64_t row_bytes,
 	return shape;
 }
 
-/*
- * Launch a kernel that uses the L1 cache well and shared memory little.
- */
-template <typename P>
-static cudaError_t
-launch_cached(void (*kernel) (P), uint64_t warps, uint32_t threads, const P &params, cudaStream_t stream)
-{
-	if (!gpuvec_emb_tuning.any_l1)
-	{
-		cudaError_t error = cudaFuncSetAttribute((const void *) kernel,
-												 cudaFuncAttributePreferredSharedMemoryCarveout,
-												 cudaSharedmemCarveoutMaxL1);
-
-		if (error != cudaSuccess)
-			return error;
-	}
-	return emb_launch(kernel, emb_divide_up(warps, threads / 32), threads, params, stream);
-}
-
 /* Launch stream_kernel or bag_kernel for vectors of VB bytes */
 template <typename T, int VB, bool W>
 static cudaError_t
@@ -758,16 +739,16 @@ pool_vectors(const struct pool_params &params, cudaStream_t stream)
 		uint32_t	threads = emb_block_threads(BAG_THREADS);
 
 		if (gpuvec_emb_tuning.unroll == 4)
-			return launch_cached(bag_kernel<T, VB, 4, W>, warps, threads, params, stream);
-		return launch_cached(bag_kernel<T, VB, 8, W>, warps, threads, params, stream);
+			return emb_launch_cached(bag_kernel<T, VB, 4, W>, warps, threads, params, stream);
+		return emb_launch_cached(bag_kernel<T, VB, 8, W>, warps, threads, params, stream);
 	}
 	else
 	{
 		uint32_t	threads = emb_block_threads(STREAM_THREADS);
 
 		if (gpuvec_emb_tuning.unroll == 8)
-			return launch_cached(stream_kernel<T, VB, 8, W>, warps, threads, params, stream);
-		return launch_cached(stream_kernel<T, VB, 4, W>, warps, threads, params, stream);
+			return emb_launch_cached(stream_kernel<T, VB, 8, W>, warps, threads, params, stream);
+		return emb_launch_cached(stream_kernel<T, VB, 4, W>, warps, threads, params, stream);
 	}
 }
 
@@ -873,8 +854,8 @@ gather_vectors(struct gather_params &params, const struct emb_shape &shape, cuda
 		return cudaErrorInvalidValue;
 	params.warp_tasks = (uint32_t) warp_tasks;
 	if (unroll == 8)
-		return launch_cached(gather_kernel<T, VB, 8>, warps, threads, params, stream);
-	return launch_cached(gather_kernel<T, VB, 4>, warps, threads, params, stream);
+		return emb_launch_cached(gather_kernel<T, VB, 8>, warps, threads, params, stream);
+	return emb_launch_cached(gather_kernel<T, VB, 4>, warps, threads, params, stream);
 }
 
 /* Make each lookup a vector of the result */

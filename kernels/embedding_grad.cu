@@ -442,14 +442,27 @@ grad_kernel(const __grid_constant__ struct grad_params p)
 		counts.longs += tile->longs;
 	}
 
-	/* a chunk of keys, and the next one */
+	/* a chunk of lookups: each lane has one, and one of the next chunk */
+	uint32_t	key_before = begin > 0 ? p.keys[begin - 1] : p.rows;
+	uint32_t	key;
+	uint32_t	next_key;
+	uint32_t	next_row;
+	float		next_weight;
 	auto		fetch = [&] (uint32_t i)
 	{
-		return !done && i < p.lookups ? p.keys[i] : p.rows;
+		next_key = p.rows;
+		next_row = 0;
+		next_weight = 0.0f;
+		if (!done && i < p.lookups)
+		{
+			next_key = __ldcs(p.keys + i);
+			next_row = __ldcs(p.samples + i);
+			if (W)
+				next_weight = __ldcs(p.coefficients + i);
+		}
 	};
-	uint32_t	key_before = begin > 0 ? fetch(begin - 1) : p.rows;
-	uint32_t	key;
-	uint32_t	next_key = fetch(begin + sub);
+
+	fetch(begin + sub);
 
 	/* Store the vector of the row or piece that ends with lookup `at` of the chunk */
 	auto		store = [&] (uint32_t at)
@@ -477,10 +490,9 @@ grad_kernel(const __grid_constant__ struct grad_params p)
 		uint32_t	last_key = key_before;
 
 		key = next_key;
-		next_key = fetch(i + lanes);
-		chunk.row = !done && i < p.lookups ? p.samples[i] : 0;
-		if (W)
-			chunk.weight = !done && i < p.lookups ? p.coefficients[i] : 0.0f;
+		chunk.row = next_row;
+		chunk.weight = next_weight;
+		fetch(i + lanes);
 
 		/* neighbours */
 		uint32_t	left = __shfl_up_sync(EMB_FULL_WARP, key, 1);
@@ -846,11 +858,11 @@ static cudaError_t
 grad_vectors(const struct grad_params &params, cudaStream_t stream)
 {
 	uint32_t	threads = emb_block_threads(GRAD_THREADS);
-	uint64_t	blocks = emb_divide_up((uint64_t) params.warp_tasks * params.slices, threads / 32);
+	uint64_t	warps = (uint64_t) params.warp_tasks * params.slices;
 
 	if (gpuvec_emb_tuning.unroll == 8)
-		return emb_launch(grad_kernel<VB, 8, W>, blocks, threads, params, stream);
-	return emb_launch(grad_kernel<VB, 4, W>, blocks, threads, params, stream);
+		return emb_launch_cached(grad_kernel<VB, 8, W>, warps, threads, params, stream);
+	return emb_launch_cached(grad_kernel<VB, 4, W>, warps, threads, params, stream);
 }
 
 /* Add up the gradients of the samples of each row: the launch */

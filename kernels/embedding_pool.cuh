@@ -127,6 +127,26 @@ emb_divide_up(uint64_t a, uint64_t b)
 	return (a + b - 1) / b;
 }
 
+/*
+ * Launch a kernel that uses the L1 cache well and shared memory little.
+ */
+template <typename P>
+static inline cudaError_t
+emb_launch_cached(void (*kernel) (P), uint64_t warps, uint32_t threads, const P &params,
+				  cudaStream_t stream)
+{
+	if (!gpuvec_emb_tuning.any_l1)
+	{
+		cudaError_t error = cudaFuncSetAttribute((const void *) kernel,
+												 cudaFuncAttributePreferredSharedMemoryCarveout,
+												 cudaSharedmemCarveoutMaxL1);
+
+		if (error != cudaSuccess)
+			return error;
+	}
+	return emb_launch(kernel, emb_divide_up(warps, threads / 32), threads, params, stream);
+}
+
 /* Partials have rows of whole float4 */
 static inline uint64_t
 emb_partial_stride(uint32_t width)

@@ -99,7 +99,7 @@ typedef struct gpuvec_error_head
 
 /*
  * What a mirror is a mirror of.  Compared as bytes, so callers zero it first.
- * `missing` is a hash of the column's missing-value default (0: none).  `rooted`: rows
+ * `meaning` is a hash of what the catalog says of the file and its rows.  `rooted`: rows
  * stand for HOT chains, not for row versions.  `index` is the index whose expression or
  * predicate says what the rows are, or 0.  A mirror of an embedding table
  * (key_attnum != 0) has a column of keys as well.
@@ -114,7 +114,7 @@ typedef struct gpuvec_mirror_key
 	uint32_t	relfilenumber;
 	uint32_t	type;			/* oid of the column's type */
 	int32_t		attnum;
-	uint64_t	missing;
+	uint64_t	meaning;
 	uint32_t	rooted;
 	uint32_t	index;
 	uint64_t	private_id;

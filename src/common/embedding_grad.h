@@ -8,12 +8,13 @@
  * and that was found gets a share of the gradient of its bag:
  *
  *	 sum		the gradient times the key's weight
- *	 mean		the gradient times (weight / divisor), nothing if the divisor is 0
+ *	 mean		the gradient times (weight / divisor), or times 0 if the divisor is 0
  *	 concat		its own part of the gradient times its weight
  *
- * The gradient of a key's vector is the sum of its shares, float32, from 0 on, in the
- * order in which the bags have the key: one product (rounded) and one sum (rounded)
- * for each.
+ * The gradient of a key's vector is the sum of its shares, in the order in which the
+ * bags have the key, computed like that of a bag (embedding.h) of which shares are the
+ * vectors and those factors the weights; there are none for sum and concat without
+ * weights.  The divisor is summed in 32 lanes, that are folded in halves.
  *
  * The gradient with respect to a weight is, with g the gradient of its bag and v the
  * vector of its key (zeros if it was not found),
@@ -26,8 +27,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUVEC_EMBEDDING_GRAD_H
-#define GPUVEC_EMBEDDING_GRAD_H
+#ifndef GPUVEC_COMMON_EMBEDDING_GRAD_H
+#define GPUVEC_COMMON_EMBEDDING_GRAD_H
 
 #include "embedding.h"
 
@@ -40,16 +41,21 @@ typedef struct gpuvec_share
 	uint32_t	number;			/* unused; keeps the size a multiple of 8 */
 } gpuvec_share;
 
+#define GPUVEC_DIVISOR_LANES	32
+
 /* The divisor of a bag's mean */
 static inline float
 gpuvec_bag_divisor(const gpuvec_bag *bag)
 {
-	float		divisor = 0;
+	float		lanes[GPUVEC_DIVISOR_LANES] = {0};
 
 	for (uint64_t i = 0; i < bag->n; i++)
 		if (gpuvec_bag_counts(bag, i))
-			divisor += bag->weights ? bag->weights[i] : 1;
-	return divisor;
+			lanes[i % GPUVEC_DIVISOR_LANES] += bag->weights ? bag->weights[i] : 1;
+	for (int half = GPUVEC_DIVISOR_LANES / 2; half > 0; half /= 2)
+		for (int i = 0; i < half; i++)
+			lanes[i] += lanes[i + half];
+	return lanes[0];
 }
 
 /*
@@ -69,10 +75,10 @@ gpuvec_bag_shares(gpuvec_share *shares, const gpuvec_bag *bag, uint64_t *row)
 
 		if (!gpuvec_bag_counts(bag, i))
 			continue;
-		if (bag->vectors[i] != NULL && divisor != 0)
+		if (bag->vectors[i] != NULL)
 			shares[nshares++] = (gpuvec_share) {
 				.key = bag->keys[i],.row = *row,
-				.factor = bag->mode == GPUVEC_POOL_MEAN ? weight / divisor : weight
+				.factor = bag->mode != GPUVEC_POOL_MEAN ? weight : divisor == 0 ? 0 : weight / divisor
 			};
 		if (bag->mode == GPUVEC_POOL_CONCAT)
 			(*row)++;
@@ -82,19 +88,55 @@ gpuvec_bag_shares(gpuvec_share *shares, const gpuvec_bag *bag, uint64_t *row)
 	return nshares;
 }
 
-/* The gradient of one key: the sum of n shares */
-static inline void
-gpuvec_sum_shares(float *restrict out, const gpuvec_share *shares, uint64_t n,
-				  const float *restrict gradient, uint32_t width)
+/* The gradient that shares are of */
+typedef struct gpuvec_upstream
 {
-	memset(out, 0, width * sizeof(float));
+	const float *gradient;
+	uint32_t	width;
+	bool		factors;		/* shares have factors; else they are 1 */
+} gpuvec_upstream;
+
+/* The sum of at most GPUVEC_PIECE shares */
+static inline void
+gpuvec_sum_shares_piece(float *out, const gpuvec_share *shares, uint64_t n,
+						const gpuvec_upstream *up)
+{
+	memset(out, 0, up->width * sizeof(float));
 	for (uint64_t i = 0; i < n; i++)
 	{
+		const float *row = up->gradient + shares[i].row * up->width;
+
 		if (i + GPUVEC_PREFETCH_VECTORS < n)
-			gpuvec_vector_prefetch(gradient + shares[i + GPUVEC_PREFETCH_VECTORS].row * width,
-								   width * sizeof(float));
-		gpuvec_vector_add_weighted(out, gradient + shares[i].row * width, shares[i].factor, width);
+			gpuvec_vector_prefetch(up->gradient + shares[i + GPUVEC_PREFETCH_VECTORS].row * up->width,
+								   up->width * sizeof(float));
+		if (up->factors)
+			gpuvec_vector_add_weighted(out, row, shares[i].factor, up->width);
+		else
+			gpuvec_vector_add(out, row, up->width);
 	}
+}
+
+/* The gradient of one key: the sum of n shares; `scratch` has room for three vectors */
+static inline void
+gpuvec_sum_shares(float *out, const gpuvec_share *shares, uint64_t n, const gpuvec_upstream *up,
+				  float *scratch)
+{
+	gpuvec_levels levels;
+
+	if (n <= GPUVEC_PIECE)
+	{
+		gpuvec_sum_shares_piece(out, shares, n, up);
+		return;
+	}
+	gpuvec_levels_begin(&levels, out, scratch + up->width, up->width);
+	for (uint64_t first = 0; first < n; first += GPUVEC_PIECE)
+	{
+		uint64_t	count = n - first < GPUVEC_PIECE ? n - first : GPUVEC_PIECE;
+
+		gpuvec_sum_shares_piece(scratch, shares + first, count, up);
+		gpuvec_levels_add(&levels, scratch, 0);
+	}
+	(void) gpuvec_levels_end(&levels);
 }
 
 #define GPUVEC_DIGIT_BITS	8
@@ -189,4 +231,4 @@ gpuvec_bag_weight_gradients(float *out, const gpuvec_bag *bag, const float *grad
 		(*row)++;
 }
 
-#endif							/* GPUVEC_EMBEDDING_GRAD_H */
+#endif							/* GPUVEC_COMMON_EMBEDDING_GRAD_H */

@@ -81,7 +81,7 @@ extern const int64 *EmbeddingAllKeys(EmbeddingTable *table, uint64 *n);
 extern bool EmbeddingWidth(EmbeddingTable *table, uint32 *width);
 
 extern gpuvec_bag EmbeddingBag(const EmbeddingBags *bags, const float **where, uint32 width,
-							   uint64 bag);
+							   uint64 bag, float *scratch);
 extern void EmbeddingReportWrong(EmbeddingTable *table) pg_attribute_noreturn();
 extern void EmbeddingCompare(EmbeddingTable *table, const float *a, const float *b, uint64 n);
 

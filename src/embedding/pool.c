@@ -146,7 +146,8 @@ count_elements(const EmbeddingBags *bags, const bool *found, uint32 width)
 
 /* One bag, whose vectors have been collected */
 gpuvec_bag
-EmbeddingBag(const EmbeddingBags *bags, const float **where, uint32 width, uint64 bag)
+EmbeddingBag(const EmbeddingBags *bags, const float **where, uint32 width, uint64 bag,
+			 float *scratch)
 {
 	uint64		start = bags->offsets[bag];
 
@@ -154,7 +155,7 @@ EmbeddingBag(const EmbeddingBags *bags, const float **where, uint32 width, uint6
 		.keys = bags->keys + start,.vectors = (const void *const *) (where + start),
 		.weights = bags->weights ? bags->weights + start : NULL,
 		.n = bags->offsets[bag + 1] - start,.width = width,.storage = GPUVEC_FLOAT32,
-		.mode = bags->mode,.missing = bags->missing
+		.mode = bags->mode,.missing = bags->missing,.scratch = scratch
 	};
 }
 
@@ -166,15 +167,17 @@ pool_here(EmbeddingTable *table, const EmbeddingBags *bags, bool use_engine,
 	EmbeddingCollection *collection = EmbeddingCollect(table, bags->keys, bags->nkeys, use_engine);
 	const float **where = EmbeddingLocate(collection, table, bags, vectors);
 	float	   *out;
+	float	   *scratch;
 
 	if (!vectors->known)
 		return;
+	scratch = palloc_array(float, (vectors->width + 1) * GPUVEC_SCRATCH_VECTORS);
 	vectors->count = count_elements(bags, vectors->found, vectors->width);
 	out = MemoryContextAllocHuge(CurrentMemoryContext, vectors->count * sizeof(float) + 1);
 	vectors->elements = out;
 	for (uint64 bag = 0; bag < bags->nbags; bag++)
 	{
-		gpuvec_bag	one = EmbeddingBag(bags, where, vectors->width, bag);
+		gpuvec_bag	one = EmbeddingBag(bags, where, vectors->width, bag, scratch);
 
 		CHECK_FOR_INTERRUPTS();
 		out += gpuvec_pool_bag(out, &one);

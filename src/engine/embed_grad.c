@@ -76,13 +76,19 @@ sum_part(void *task, uint64_t part, int thread)
 {
 	gradients  *g = task;
 	uint32_t	width = g->r->q->answer.width;
+	gpuvec_upstream up = {
+		.gradient = g->r->q->gradient,.width = width,
+		.factors = g->r->q->weights != NULL || g->r->mode == GPUVEC_POOL_MEAN
+	};
+	float	   *scratch = gpuvec_reading_scratch(g->r);
 	uint64_t	end = g->n * (part + 1) / g->nparts;
 
 	if (gpuvec_reading_canceled(g->r))
-		return;
-	for (uint64_t i = g->n * part / g->nparts; i < end; i++)
+		end = 0;
+	for (uint64_t i = g->n * part / g->nparts; scratch && i < end; i++)
 		g->r->sum_shares(g->out + i * width, g->shares + g->first[i], g->first[i + 1] - g->first[i],
-						 g->r->q->gradient, width);
+						 &up, scratch);
+	free(scratch);
 }
 
 /* Find where each key's shares begin, and write down the keys */
@@ -126,7 +132,7 @@ answer_gradients(gpuvec_reading *r, gpuvec_pool *pool, gradients *g, const int64
 		sum_part(g, 0, 0);
 	else
 		gpuvec_pool_run(pool, sum_part, g, g->nparts);
-	return true;
+	return !r->failed || gpuvec_fail_memory(error, answer->width * sizeof(float));
 }
 
 bool

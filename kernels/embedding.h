@@ -20,7 +20,7 @@
  *	- A missing lookup contributes nothing.  A lookup is missing if its row number
  *	  is negative or not less than the number of rows.
  *	- A bag of at most GPUVEC_EMB_PIECE lookups: the sum of its rows; with weights,
- *	  acc = acc + weight * row for each, product and sum rounded.
+ *	  acc = fmaf(weight, row, acc) for each.
  *	- A longer bag is cut into pieces of GPUVEC_EMB_PIECE lookups (the last may be
  *	  shorter), each summed as above.  The sums of up to GPUVEC_EMB_FAN consecutive
  *	  pieces are summed, then the sums of up to GPUVEC_EMB_FAN consecutive groups of
@@ -30,8 +30,8 @@
  *	  It counts missing lookups, unless skip_missing is set.
  *	- The gradient of row r is the sum, by the rules above for a bag, of the
  *	  gradients of the samples that looked r up, in the order of the lookups; with
- *	  weights or for the mean times a coefficient, which is weight, 1 / divisor or
- *	  weight / divisor.
+ *	  weights or for the mean by fmaf(coefficient, gradient, acc), the coefficient
+ *	  being weight, 1 / divisor or weight / divisor.
  *
  * Gradients of the weights are dot products, summed in an order that is fixed for a
  * given width and alignment of the rows, not by this header.
@@ -41,8 +41,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUVEC_KERNELS_EMBEDDING_H
-#define GPUVEC_KERNELS_EMBEDDING_H
+#ifndef GPUVEC_EMBEDDING_H
+#define GPUVEC_EMBEDDING_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -170,4 +170,4 @@ extern struct gpuvec_emb_tuning gpuvec_emb_tuning;
 }
 #endif
 
-#endif							/* GPUVEC_KERNELS_EMBEDDING_H */
+#endif							/* GPUVEC_EMBEDDING_H */

@@ -580,11 +580,12 @@ locate_bags(struct gpuvec_emb_bags *bags, const struct chunk_memory *m)
 	bags->weights = m->weights;
 }
 
+/* With weights, to concatenate is to sum bags of one slot */
 static enum gpuvec_emb_mode
-kernel_mode(gpuvec_slots_mode mode)
+kernel_mode(const gpuvec_slot_bags *bags)
 {
-	return mode == GPUVEC_SLOTS_MEAN ? GPUVEC_EMB_MEAN :
-		mode == GPUVEC_SLOTS_CONCAT ? GPUVEC_EMB_CONCAT : GPUVEC_EMB_SUM;
+	return bags->mode == GPUVEC_SLOTS_MEAN ? GPUVEC_EMB_MEAN :
+		bags->mode == GPUVEC_SLOTS_CONCAT && bags->weights == NULL ? GPUVEC_EMB_CONCAT : GPUVEC_EMB_SUM;
 }
 
 /* For concat each slot is a bag */
@@ -602,25 +603,6 @@ plain_bags(const gpuvec_slot_bags *bags)
 	return result;
 }
 
-struct scale_params
-{
-	float	   *rows;
-	const uint32_t *slots;
-	const float *weights;
-	uint64_t	n;				/* elements in all */
-	uint32_t	width;
-};
-
-/* Multiply each row by its weight, except zeros in the place of rows that are missing */
-static __global__ void
-scale_kernel(const __grid_constant__ struct scale_params p)
-{
-	uint64_t	i = (uint64_t) blockIdx.x * blockDim.x + threadIdx.x;
-
-	if (i < p.n && p.slots[i / p.width] != GPUVEC_NO_SLOT)
-		p.rows[i] *= p.weights[i / p.width];
-}
-
 /* Queue the work of a chunk; finish() writes its result to out */
 static bool
 pool_chunk(struct cuda_vectors *v, struct vector_half *half, const gpuvec_device_bank *bank,
@@ -629,7 +611,7 @@ pool_chunk(struct cuda_vectors *v, struct vector_half *half, const gpuvec_device
 	static const char *const what = "pool vectors on the GPU";
 	struct gpuvec_emb_table table = describe_table(bank);
 	struct gpuvec_emb_bags kernel_bags = describe_bags(bags, c, bags->offsets != NULL);
-	enum gpuvec_emb_mode mode = kernel_mode(bags->mode);
+	enum gpuvec_emb_mode mode = kernel_mode(bags);
 	uint64_t	nout = c->nbags * bank->width;
 	struct chunk_memory m;
 	size_t		work_bytes;
@@ -643,18 +625,9 @@ pool_chunk(struct cuda_vectors *v, struct vector_half *half, const gpuvec_device
 		return false;
 	lay_out_chunk(&m, (char *) memory, bags, c, 0, nout, work_bytes);
 	locate_bags(&kernel_bags, &m);
-	if (mode == GPUVEC_EMB_CONCAT)
-		kernel_bags.weights = NULL;
 	ok = send_bags(v, half, &m, bags, c, error) &&
 		cuda_check(v->b, gpuvec_emb_forward(&table, &kernel_bags, mode, m.out, bank->width, m.work,
 											work_bytes, half->stream), what, error);
-	if (ok && mode == GPUVEC_EMB_CONCAT && m.weights)
-	{
-		struct scale_params params = {m.out, m.slots, m.weights, nout, bank->width};
-
-		ok = cuda_check(v->b, emb_launch(scale_kernel, emb_divide_up(nout, THREADS), THREADS, params,
-										 half->stream), what, error);
-	}
 	ok = ok && fetch(v, half, out, m.out, nout * sizeof(float), error);
 	device_free(v->b, memory, half->stream);
 	return ok;
@@ -879,7 +852,8 @@ compute_gradient(struct gradient *g, const float *upstream, gpuvec_error *error)
 	const gpuvec_slot_bags *bags = g->bags;
 	struct chunk all = {0, bags->nbags, 0, bags->nslots, 0};
 	struct gpuvec_emb_bags kernel_bags = describe_bags(bags, &all, bags->offsets != NULL);
-	enum gpuvec_emb_mode mode = GPUVEC_EMB_SUM;	/* concat is one of one for each slot */
+	/* concat is a sum of bags of one slot */
+	enum gpuvec_emb_mode mode = bags->mode == GPUVEC_SLOTS_MEAN ? GPUVEC_EMB_MEAN : GPUVEC_EMB_SUM;
 	struct gpuvec_emb_grad grad = {};
 	uint64_t	ngradient = bags->nbags * g->bank->width;
 	uint64_t	most = std::min((uint64_t) g->bank->room, bags->nslots);

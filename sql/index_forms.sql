@@ -129,5 +129,18 @@ CREATE OR REPLACE FUNCTION word_set(words text) RETURNS idset LANGUAGE sql IMMUT
 REINDEX INDEX notes_words_again;
 SELECT same('SELECT id, word_set(words) <-> ''{1,25}'' AS d FROM notes WHERE tenant = 4 ORDER BY word_set(words) <-> ''{1,25}'' LIMIT 300');
 
+-- A function that searches itself, which an immutable one must not, does no harm
+CREATE FUNCTION nearest(tokens idset) RETURNS idset LANGUAGE sql IMMUTABLE SET search_path = public
+	AS $$ SELECT n.tokens FROM gpuvec_topk('notes', 'tokens', $1, 1) t JOIN notes n ON n.ctid = t.tid $$;
+CREATE TABLE searching AS SELECT id, tokens FROM notes WHERE id BETWEEN 1 AND 10;
+CREATE INDEX searching_nearest ON searching USING gpuvec (nearest(tokens));
+SET enable_seqscan = off;
+SET enable_sort = off;
+SELECT id FROM searching ORDER BY nearest(tokens) <-> '{1,25}' LIMIT 1;
+RESET ALL;
+SELECT count(*) FROM gpuvec_topk('notes', 'tokens', '{1,25}', 10);
+DROP TABLE searching;
+DROP FUNCTION nearest(idset);
+
 DROP TABLE notes, long_notes;
 DROP FUNCTION word_set(text), same(text);

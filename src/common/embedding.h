@@ -5,17 +5,18 @@
  *	  engine share.
  *
  * A bag is a list of keys, each with a weight if the call has weights.  Sums are
- * float32, element by element, from 0 on, in the order of the bag: one product
- * (rounded) and one sum (rounded) for each key.  Only bags of more than GPUVEC_PIECE
- * keys are cut into pieces of so many, which are summed each; GPUVEC_FAN sums of
- * consecutive pieces are summed, then as many of those sums, then all of these.  So
- * results are the same bits whatever the width of vector registers, the number of
- * threads, or the machine, GPUs included.
+ * float32, element by element, from +0 on, in the order of the bag: one rounded sum for
+ * each key, or, with weights, one fused multiplication and addition.  A bag of more than
+ * GPUVEC_PIECE keys is cut into pieces of so many, each summed like that; then the sums
+ * of GPUVEC_FAN pieces after another are summed, then those of GPUVEC_FAN such groups,
+ * and then these.  So results are the same bits whatever the width of vector registers,
+ * the number of threads, or the machine, GPUs included (kernels/embedding.h).
  *
- *	 sum		the vectors of the keys that were found, each times its weight
- *	 mean		that, divided by the sum of the weights (float32, the same pieces;
- *				1 for each key if there are none), or zeros if that sum is 0
- *	 concat		the vectors, each times its weight, one behind the other
+ *	 sum		of the vectors of the keys that were found, each times its weight
+ *	 mean		that, divided by the sum of the weights (float32, same order; 1
+ *				for each key if there are none), or zeros if that sum is 0
+ *	 concat		the vectors, or (with weights) such sums of one key each, one behind
+ *				the other
  *
  * Keys that were not found add nothing.  With GPUVEC_MISSING_ZERO they count as
  * vectors of zeros: their weights are part of the divisor, and concat has zeros in
@@ -23,9 +24,10 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUVEC_EMBEDDING_H
-#define GPUVEC_EMBEDDING_H
+#ifndef GPUVEC_COMMON_EMBEDDING_H
+#define GPUVEC_COMMON_EMBEDDING_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -52,15 +54,9 @@ typedef enum gpuvec_missing
 #define GPUVEC_N_MISSING		3
 #define GPUVEC_MISSING_NAMES	{"zero", "skip", "error"}
 
-/* How many keys, or sums, are summed one after another */
+/* The order of sums, see above */
 #define GPUVEC_PIECE			256
 #define GPUVEC_FAN				32
-
-/* Keys of the largest sums but one */
-#define GPUVEC_LARGEST_SUM		((uint64_t) GPUVEC_PIECE * GPUVEC_FAN * GPUVEC_FAN)
-
-/* Vectors that sums need room for: one of each size, and one for conversions */
-#define GPUVEC_SCRATCH_VECTORS	4
 
 /* Elements that a vector may have */
 #define GPUVEC_MAX_WIDTH		65536
@@ -103,15 +99,7 @@ gpuvec_vector_add_weighted(float *restrict sum, const float *restrict vector, fl
 						   uint32_t width)
 {
 	for (uint32_t i = 0; i < width; i++)
-		sum[i] += weight * vector[i];
-}
-
-/* A vector times a weight */
-static inline void
-gpuvec_vector_scale(float *restrict to, const float *restrict vector, float weight, uint32_t width)
-{
-	for (uint32_t i = 0; i < width; i++)
-		to[i] = weight * vector[i];
+		sum[i] = fmaf(weight, vector[i], sum[i]);
 }
 
 /* Make a mean of a sum */
@@ -152,6 +140,9 @@ gpuvec_vector_prefetch(const void *vector, uint64_t bytes)
 		__builtin_prefetch((const char *) vector + i);
 }
 
+/* Vectors that sums need room for: one of another storage, and sums of pieces */
+#define GPUVEC_SCRATCH_VECTORS	4
+
 /* A bag whose keys have been looked up */
 typedef struct gpuvec_bag
 {
@@ -163,7 +154,7 @@ typedef struct gpuvec_bag
 	gpuvec_storage storage;
 	gpuvec_pool_mode mode;
 	gpuvec_missing missing;
-	float	   *scratch;		/* [GPUVEC_SCRATCH_VECTORS * width] */
+	float	   *scratch;		/* room for GPUVEC_SCRATCH_VECTORS vectors */
 } gpuvec_bag;
 
 /* The vector of the i-th key, which was found, as float32 */
@@ -193,53 +184,32 @@ gpuvec_concat_bag(float *out, const gpuvec_bag *bag)
 	{
 		if (!gpuvec_bag_counts(bag, i))
 			continue;
-		if (bag->vectors[i] == NULL)
+		if (bag->vectors[i] == NULL || bag->weights)
 			memset(to, 0, bag->width * sizeof(float));
-		else if (bag->weights)
-			gpuvec_vector_scale(to, gpuvec_bag_vector(bag, i), bag->weights[i], bag->width);
-		else
+		if (bag->vectors[i] != NULL && bag->weights)
+			gpuvec_vector_add_weighted(to, gpuvec_bag_vector(bag, i), bag->weights[i], bag->width);
+		else if (bag->vectors[i] != NULL)
 			memcpy(to, gpuvec_bag_vector(bag, i), bag->width * sizeof(float));
 		to += bag->width;
 	}
 	return (uint64_t) (to - out);
 }
 
-/* The divisor of the mean of keys [first, end), which are cut into parts of so many */
+/* Sum the keys [first, end) of a bag, and their weights, from left to right */
 static inline float
-gpuvec_range_divisor(const gpuvec_bag *bag, uint64_t first, uint64_t end, uint64_t part)
-{
-	float		divisor = 0;
-
-	if (part < GPUVEC_PIECE)
-	{
-		for (uint64_t i = first; i < end; i++)
-			if (gpuvec_bag_counts(bag, i))
-				divisor += bag->weights ? bag->weights[i] : 1;
-		return divisor;
-	}
-	for (uint64_t i = first; i < end; i += part)
-		divisor += gpuvec_range_divisor(bag, i, end - i < part ? end : i + part, part / GPUVEC_FAN);
-	return divisor;
-}
-
-/* The divisor of the mean of a bag */
-static inline float
-gpuvec_bag_divisor(const gpuvec_bag *bag)
-{
-	return gpuvec_range_divisor(bag, 0, bag->n, bag->n > GPUVEC_PIECE ? GPUVEC_LARGEST_SUM : 0);
-}
-
-/* The sum of the keys of one piece */
-static inline void
 gpuvec_sum_piece(float *out, const gpuvec_bag *bag, uint64_t first, uint64_t end)
 {
 	uint64_t	bytes = bag->width * gpuvec_element_bytes(bag->storage);
+	float		divisor = 0;
 
 	memset(out, 0, bag->width * sizeof(float));
 	for (uint64_t i = first; i < end; i++)
 	{
 		if (i + GPUVEC_PREFETCH_VECTORS < bag->n)
 			gpuvec_vector_prefetch(bag->vectors[i + GPUVEC_PREFETCH_VECTORS], bytes);
+		if (!gpuvec_bag_counts(bag, i))
+			continue;
+		divisor += bag->weights ? bag->weights[i] : 1;
 		if (bag->vectors[i] == NULL)
 			continue;
 		if (bag->weights)
@@ -247,25 +217,87 @@ gpuvec_sum_piece(float *out, const gpuvec_bag *bag, uint64_t first, uint64_t end
 		else
 			gpuvec_vector_add(out, gpuvec_bag_vector(bag, i), bag->width);
 	}
+	return divisor;
 }
 
-/* The sum of keys [first, end), cut into parts of so many; room for a vector of each size */
-static inline void
-gpuvec_sum_range(float *out, const gpuvec_bag *bag, uint64_t first, uint64_t end, uint64_t part,
-				 float *room)
+/*
+ * Where pieces are summed: their sums are added to those of their group, these to those
+ * of groups of groups, and these to the result
+ */
+typedef struct gpuvec_levels
 {
-	if (part < GPUVEC_PIECE)
+	float	   *sums[3];		/* the result, then the two others */
+	float		divisors[3];
+	uint64_t	n;				/* pieces that were added */
+	uint32_t	width;
+} gpuvec_levels;
+
+static inline void
+gpuvec_levels_begin(gpuvec_levels *levels, float *out, float *scratch, uint32_t width)
+{
+	levels->sums[0] = out;
+	levels->sums[1] = scratch;
+	levels->sums[2] = scratch + width;
+	levels->n = 0;
+	levels->width = width;
+	for (int i = 0; i < 3; i++)
 	{
-		gpuvec_sum_piece(out, bag, first, end);
-		return;
+		memset(levels->sums[i], 0, width * sizeof(float));
+		levels->divisors[i] = 0;
 	}
-	memset(out, 0, bag->width * sizeof(float));
-	for (uint64_t i = first; i < end; i += part)
+}
+
+/* The sums of one level are complete: add them to the level above */
+static inline void
+gpuvec_levels_carry(gpuvec_levels *levels, int level)
+{
+	gpuvec_vector_add(levels->sums[level - 1], levels->sums[level], levels->width);
+	levels->divisors[level - 1] += levels->divisors[level];
+	memset(levels->sums[level], 0, levels->width * sizeof(float));
+	levels->divisors[level] = 0;
+}
+
+/* Add the sum of a piece */
+static inline void
+gpuvec_levels_add(gpuvec_levels *levels, const float *piece, float divisor)
+{
+	gpuvec_vector_add(levels->sums[2], piece, levels->width);
+	levels->divisors[2] += divisor;
+	levels->n++;
+	if (levels->n % GPUVEC_FAN == 0)
+		gpuvec_levels_carry(levels, 2);
+	if (levels->n % (GPUVEC_FAN * GPUVEC_FAN) == 0)
+		gpuvec_levels_carry(levels, 1);
+}
+
+/* All pieces were added; returns the sum of their divisors */
+static inline float
+gpuvec_levels_end(gpuvec_levels *levels)
+{
+	if (levels->n % GPUVEC_FAN != 0)
+		gpuvec_levels_carry(levels, 2);
+	if (levels->n % (GPUVEC_FAN * GPUVEC_FAN) != 0)
+		gpuvec_levels_carry(levels, 1);
+	return levels->divisors[0];
+}
+
+/* Sum a bag and its weights */
+static inline float
+gpuvec_sum_bag(float *out, const gpuvec_bag *bag)
+{
+	float	   *piece = bag->scratch + bag->width;
+	gpuvec_levels levels;
+
+	if (bag->n <= GPUVEC_PIECE)
+		return gpuvec_sum_piece(out, bag, 0, bag->n);
+	gpuvec_levels_begin(&levels, out, piece + bag->width, bag->width);
+	for (uint64_t first = 0; first < bag->n; first += GPUVEC_PIECE)
 	{
-		gpuvec_sum_range(room, bag, i, end - i < part ? end : i + part, part / GPUVEC_FAN,
-						 room + bag->width);
-		gpuvec_vector_add(out, room, bag->width);
+		uint64_t	end = first + GPUVEC_PIECE < bag->n ? first + GPUVEC_PIECE : bag->n;
+
+		gpuvec_levels_add(&levels, piece, gpuvec_sum_piece(piece, bag, first, end));
 	}
+	return gpuvec_levels_end(&levels);
 }
 
 /*
@@ -275,15 +307,14 @@ gpuvec_sum_range(float *out, const gpuvec_bag *bag, uint64_t first, uint64_t end
 static inline uint64_t
 gpuvec_pool_bag(float *out, const gpuvec_bag *bag)
 {
+	float		divisor;
+
 	if (bag->mode == GPUVEC_POOL_CONCAT)
 		return gpuvec_concat_bag(out, bag);
-	if (bag->n <= GPUVEC_PIECE)
-		gpuvec_sum_piece(out, bag, 0, bag->n);
-	else
-		gpuvec_sum_range(out, bag, 0, bag->n, GPUVEC_LARGEST_SUM, bag->scratch + bag->width);
+	divisor = gpuvec_sum_bag(out, bag);
 	if (bag->mode == GPUVEC_POOL_MEAN)
-		gpuvec_vector_divide(out, gpuvec_bag_divisor(bag), bag->width);
+		gpuvec_vector_divide(out, divisor, bag->width);
 	return bag->width;
 }
 
-#endif							/* GPUVEC_EMBEDDING_H */
+#endif							/* GPUVEC_COMMON_EMBEDDING_H */

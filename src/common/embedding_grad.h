@@ -8,12 +8,13 @@
  * and that was found gets a share of the gradient of its bag:
  *
  *	 sum		the gradient times the key's weight
- *	 mean		the gradient times (weight / divisor), nothing if the divisor is 0
+ *	 mean		the gradient times (weight / divisor), or times 0 if the divisor is 0
  *	 concat		its own part of the gradient times its weight
  *
- * The gradient of a key's vector is the sum of its shares, float32, from 0 on, in the
- * order in which the bags have the key: one product (rounded) and one sum (rounded)
- * for each, and more than GPUVEC_PIECE in pieces, as for pooling.
+ * The gradient of a key's vector is the sum of its shares, in the order in which the
+ * bags have the key, computed like that of a bag (embedding.h) of which shares are the
+ * vectors and those factors the weights; there are none for sum and concat without
+ * weights.  The divisor is summed in 32 lanes, that are folded in halves.
  *
  * The gradient with respect to a weight is, with g the gradient of its bag and v the
  * vector of its key (zeros if it was not found),
@@ -22,13 +23,13 @@
  *	 mean		(g . v - g . mean) / divisor, 0 if the divisor is 0 or the key is skipped
  *	 concat		g . v, with g its own part
  *
- * in float64 but for the mean, which is what pooling returns; scalar products are summed
- * in lanes (product.h), and the result is rounded in the end.
+ * in float64 but for the mean, which is what pooling returns; scalar products are summed in
+ * lanes (product.h), and the result is rounded in the end.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUVEC_EMBEDDING_GRAD_H
-#define GPUVEC_EMBEDDING_GRAD_H
+#ifndef GPUVEC_COMMON_EMBEDDING_GRAD_H
+#define GPUVEC_COMMON_EMBEDDING_GRAD_H
 
 #include "embedding.h"
 #include "product.h"
@@ -41,6 +42,23 @@ typedef struct gpuvec_share
 	float		factor;
 	uint32_t	number;			/* unused; keeps the size a multiple of 8 */
 } gpuvec_share;
+
+#define GPUVEC_DIVISOR_LANES	32
+
+/* The divisor of a bag's mean */
+static inline float
+gpuvec_bag_divisor(const gpuvec_bag *bag)
+{
+	float		lanes[GPUVEC_DIVISOR_LANES] = {0};
+
+	for (uint64_t i = 0; i < bag->n; i++)
+		if (gpuvec_bag_counts(bag, i))
+			lanes[i % GPUVEC_DIVISOR_LANES] += bag->weights ? bag->weights[i] : 1;
+	for (int half = GPUVEC_DIVISOR_LANES / 2; half > 0; half /= 2)
+		for (int i = 0; i < half; i++)
+			lanes[i] += lanes[i + half];
+	return lanes[0];
+}
 
 /*
  * The shares of the keys of one bag, appended to `shares`; returns their number.
@@ -59,10 +77,10 @@ gpuvec_bag_shares(gpuvec_share *shares, const gpuvec_bag *bag, uint64_t *row)
 
 		if (!gpuvec_bag_counts(bag, i))
 			continue;
-		if (bag->vectors[i] != NULL && divisor != 0)
+		if (bag->vectors[i] != NULL)
 			shares[nshares++] = (gpuvec_share) {
 				.key = bag->keys[i],.row = *row,
-				.factor = bag->mode == GPUVEC_POOL_MEAN ? weight / divisor : weight
+				.factor = bag->mode != GPUVEC_POOL_MEAN ? weight : divisor == 0 ? 0 : weight / divisor
 			};
 		if (bag->mode == GPUVEC_POOL_CONCAT)
 			(*row)++;
@@ -72,49 +90,55 @@ gpuvec_bag_shares(gpuvec_share *shares, const gpuvec_bag *bag, uint64_t *row)
 	return nshares;
 }
 
-/* The sum of the shares of one piece */
-static inline void
-gpuvec_sum_share_piece(float *restrict out, const gpuvec_share *shares, uint64_t n,
-					   const float *restrict gradient, uint32_t width)
+/* The gradient that shares are of */
+typedef struct gpuvec_upstream
 {
-	memset(out, 0, width * sizeof(float));
+	const float *gradient;
+	uint32_t	width;
+	bool		factors;		/* shares have factors; else they are 1 */
+} gpuvec_upstream;
+
+/* The sum of at most GPUVEC_PIECE shares */
+static inline void
+gpuvec_sum_shares_piece(float *out, const gpuvec_share *shares, uint64_t n,
+						const gpuvec_upstream *up)
+{
+	memset(out, 0, up->width * sizeof(float));
 	for (uint64_t i = 0; i < n; i++)
 	{
+		const float *row = up->gradient + shares[i].row * up->width;
+
 		if (i + GPUVEC_PREFETCH_VECTORS < n)
-			gpuvec_vector_prefetch(gradient + shares[i + GPUVEC_PREFETCH_VECTORS].row * width,
-								   width * sizeof(float));
-		gpuvec_vector_add_weighted(out, gradient + shares[i].row * width, shares[i].factor, width);
+			gpuvec_vector_prefetch(up->gradient + shares[i + GPUVEC_PREFETCH_VECTORS].row * up->width,
+								   up->width * sizeof(float));
+		if (up->factors)
+			gpuvec_vector_add_weighted(out, row, shares[i].factor, up->width);
+		else
+			gpuvec_vector_add(out, row, up->width);
 	}
 }
 
-/* The sum of n shares, cut into parts of so many; room for a vector of each size */
+/* The gradient of one key: the sum of n shares; `scratch` has room for three vectors */
 static inline void
-gpuvec_sum_share_range(float *out, const gpuvec_share *shares, uint64_t n, const float *gradient,
-					   uint32_t width, uint64_t part, float *room)
+gpuvec_sum_shares(float *out, const gpuvec_share *shares, uint64_t n, const gpuvec_upstream *up,
+				  float *scratch)
 {
-	if (part < GPUVEC_PIECE)
+	gpuvec_levels levels;
+
+	if (n <= GPUVEC_PIECE)
 	{
-		gpuvec_sum_share_piece(out, shares, n, gradient, width);
+		gpuvec_sum_shares_piece(out, shares, n, up);
 		return;
 	}
-	memset(out, 0, width * sizeof(float));
-	for (uint64_t i = 0; i < n; i += part)
+	gpuvec_levels_begin(&levels, out, scratch + up->width, up->width);
+	for (uint64_t first = 0; first < n; first += GPUVEC_PIECE)
 	{
-		gpuvec_sum_share_range(room, shares + i, n - i < part ? n - i : part, gradient, width,
-							   part / GPUVEC_FAN, room + width);
-		gpuvec_vector_add(out, room, width);
-	}
-}
+		uint64_t	count = n - first < GPUVEC_PIECE ? n - first : GPUVEC_PIECE;
 
-/* The gradient of one key: the sum of n shares.  scratch[GPUVEC_SCRATCH_VECTORS * width]. */
-static inline void
-gpuvec_sum_shares(float *out, const gpuvec_share *shares, uint64_t n, const float *gradient,
-				  uint32_t width, float *scratch)
-{
-	if (n <= GPUVEC_PIECE)
-		gpuvec_sum_share_piece(out, shares, n, gradient, width);
-	else
-		gpuvec_sum_share_range(out, shares, n, gradient, width, GPUVEC_LARGEST_SUM, scratch);
+		gpuvec_sum_shares_piece(scratch, shares + first, count, up);
+		gpuvec_levels_add(&levels, scratch, 0);
+	}
+	(void) gpuvec_levels_end(&levels);
 }
 
 #define GPUVEC_DIGIT_BITS	8
@@ -198,4 +222,4 @@ gpuvec_bag_weight_gradients(float *out, const gpuvec_bag *bag, const float *grad
 		(*row)++;
 }
 
-#endif							/* GPUVEC_EMBEDDING_GRAD_H */
+#endif							/* GPUVEC_COMMON_EMBEDDING_GRAD_H */

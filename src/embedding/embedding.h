@@ -82,7 +82,6 @@ extern bool EmbeddingWidth(EmbeddingTable *table, uint32 *width);
 
 extern gpuvec_bag EmbeddingBag(const EmbeddingBags *bags, const float **where, uint32 width,
 							   uint64 bag, float *scratch);
-extern float *EmbeddingScratch(uint32 width);
 extern void EmbeddingReportWrong(EmbeddingTable *table) pg_attribute_noreturn();
 extern void EmbeddingCompare(EmbeddingTable *table, const float *a, const float *b, uint64 n);
 

@@ -52,7 +52,11 @@ vectors_here(const EmbeddingBags *bags, const float **where, uint32 width, Embed
 	gpuvec_share *spare = MemoryContextAllocHuge(CurrentMemoryContext, room);
 	int64	   *keys = MemoryContextAllocHuge(CurrentMemoryContext,
 											  (bags->nkeys + 1) * sizeof(int64));
-	float	   *scratch = EmbeddingScratch(width);
+	gpuvec_upstream up = {
+		.gradient = bags->gradient,.width = width,
+		.factors = bags->weights != NULL || bags->mode == GPUVEC_POOL_MEAN
+	};
+	float	   *scratch = palloc_array(float, (width + 1) * GPUVEC_SCRATCH_VECTORS);
 	float	   *elements;
 	uint64		row = 0;
 	uint64		n = 0;
@@ -60,7 +64,7 @@ vectors_here(const EmbeddingBags *bags, const float **where, uint32 width, Embed
 
 	for (uint64 bag = 0; bag < bags->nbags; bag++)
 	{
-		gpuvec_bag	one = EmbeddingBag(bags, where, width, bag, scratch);
+		gpuvec_bag	one = EmbeddingBag(bags, where, width, bag, NULL);
 
 		n += gpuvec_bag_shares(shares + n, &one, &row);
 	}
@@ -79,7 +83,7 @@ vectors_here(const EmbeddingBags *bags, const float **where, uint32 width, Embed
 		CHECK_FOR_INTERRUPTS();
 		while (i < n && shares[i].key == shares[first].key)
 			i++;
-		gpuvec_sum_shares(elements, shares + first, i - first, bags->gradient, width, scratch);
+		gpuvec_sum_shares(elements, shares + first, i - first, &up, scratch);
 		elements += width;
 	}
 }
@@ -90,7 +94,7 @@ weights_here(const EmbeddingBags *bags, const float **where, uint32 width, Embed
 {
 	float	   *out = MemoryContextAllocHuge(CurrentMemoryContext, (bags->nkeys + 1) * sizeof(float));
 	float	   *mean = palloc_array(float, width + 1);
-	float	   *scratch = EmbeddingScratch(width);
+	float	   *scratch = palloc_array(float, (width + 1) * GPUVEC_SCRATCH_VECTORS);
 	uint64		row = 0;
 
 	for (uint64 bag = 0; bag < bags->nbags; bag++)

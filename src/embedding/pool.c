@@ -159,14 +159,6 @@ EmbeddingBag(const EmbeddingBags *bags, const float **where, uint32 width, uint6
 	};
 }
 
-/* Room for sums of vectors */
-float *
-EmbeddingScratch(uint32 width)
-{
-	return MemoryContextAllocHuge(CurrentMemoryContext,
-								  ((Size) width + 1) * GPUVEC_SCRATCH_VECTORS * sizeof(float));
-}
-
 /* Pool collected vectors */
 static void
 pool_here(EmbeddingTable *table, const EmbeddingBags *bags, bool use_engine,
@@ -174,12 +166,12 @@ pool_here(EmbeddingTable *table, const EmbeddingBags *bags, bool use_engine,
 {
 	EmbeddingCollection *collection = EmbeddingCollect(table, bags->keys, bags->nkeys, use_engine);
 	const float **where = EmbeddingLocate(collection, table, bags, vectors);
-	float	   *scratch;
 	float	   *out;
+	float	   *scratch;
 
 	if (!vectors->known)
 		return;
-	scratch = EmbeddingScratch(vectors->width);
+	scratch = palloc_array(float, (vectors->width + 1) * GPUVEC_SCRATCH_VECTORS);
 	vectors->count = count_elements(bags, vectors->found, vectors->width);
 	out = MemoryContextAllocHuge(CurrentMemoryContext, vectors->count * sizeof(float) + 1);
 	vectors->elements = out;

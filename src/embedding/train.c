@@ -237,9 +237,10 @@ gpuvec_gradient_rows(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	EmbeddingBags bags = {0};
+	gpuvec_upstream up = {0};
 	gpuvec_share *shares;
-	float	   *scratch;
 	float	   *sum;
+	float	   *scratch;
 	uint32		width;
 
 	GpuvecMaterializedSRF(fcinfo);
@@ -254,8 +255,10 @@ gpuvec_gradient_rows(PG_FUNCTION_ARGS)
 	if (bags.nkeys == 0)
 		return (Datum) 0;
 	width = (uint32) (bags.ngradient / bags.nkeys);
-	sum = palloc_array(float, Max(width, 1));
-	scratch = EmbeddingScratch(width);
+	sum = palloc_array(float, width + 1);
+	scratch = palloc_array(float, (width + 1) * GPUVEC_SCRATCH_VECTORS);
+	up.gradient = bags.gradient;
+	up.width = width;
 	shares = MemoryContextAllocHuge(CurrentMemoryContext, bags.nkeys * sizeof(gpuvec_share));
 	for (uint64 i = 0; i < bags.nkeys; i++)
 		shares[i] = (gpuvec_share) {.key = bags.keys[i],.row = i,.factor = 1};
@@ -271,7 +274,7 @@ gpuvec_gradient_rows(PG_FUNCTION_ARGS)
 		CHECK_FOR_INTERRUPTS();
 		while (i < bags.nkeys && shares[i].key == shares[first].key)
 			i++;
-		gpuvec_sum_shares(sum, shares + first, i - first, bags.gradient, width, scratch);
+		gpuvec_sum_shares(sum, shares + first, i - first, &up, scratch);
 		values[0] = Int64GetDatum(shares[first].key);
 		values[1] = EmbeddingArray(sum, width);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);

@@ -196,7 +196,7 @@ extern bool gpuvec_embed_run(gpuvec_embed_table *table, gpuvec_pool *pool, gpuve
 /* gpuvec_pool_bag and gpuvec_sum_shares, compiled for several instruction sets */
 typedef uint64_t gpuvec_pool_bag_function(float *out, const gpuvec_bag *bag);
 typedef void gpuvec_sum_shares_function(float *out, const gpuvec_share *shares, uint64_t n,
-										const float *gradient, uint32_t width, float *scratch);
+										const gpuvec_upstream *up, float *scratch);
 extern gpuvec_sum_shares_function gpuvec_sum_shares_portable;
 extern gpuvec_sum_shares_function gpuvec_sum_shares_avx2;
 extern gpuvec_sum_shares_function gpuvec_sum_shares_avx512;

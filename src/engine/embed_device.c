@@ -4,10 +4,8 @@
  *	  Gathering, pooling and their gradients, where vectors are on a device.
  *
  * The keys have been resolved to slots, on the host; bags of slots go to the device
- * (vectors.h).  What it does not know is arranged here.  To concatenate without the keys
- * that were not found is to concatenate fewer slots.  The gradient of a mean is that of
- * a sum, with the weights over the divisor for weights; where the divisor is 0, keys have
- * no gradient, so they are taken for not found.
+ * (vectors.h).  To concatenate without the keys that were not found is to concatenate
+ * fewer slots.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,7 +14,7 @@
 
 #include "engine/embed_reading.h"
 
-/* The bags of a request; `weights` has room for as many as there are keys */
+/* The bags of a request; `weights` has room for those of all keys, or is NULL */
 static gpuvec_slot_bags
 describe_bags(gpuvec_reading *r, float *weights)
 {
@@ -42,8 +40,7 @@ describe_bags(gpuvec_reading *r, float *weights)
 		r->slots[n++] = r->slots[i];
 	}
 	bags.nslots = n;
-	if (r->q->weights)
-		bags.weights = weights;
+	bags.weights = weights;
 	return bags;
 }
 
@@ -71,38 +68,15 @@ pool_slots(gpuvec_reading *r, const gpuvec_bank *bank, const gpuvec_slot_bags *b
 	return vectors->pool(vectors, bank->device, bags, r->q->body, error);
 }
 
-/* Make the bags of a mean those of a sum that has the same gradient */
-static void
-weigh_mean(gpuvec_reading *r, gpuvec_slot_bags *bags, float *weights)
-{
-	for (uint64_t i = 0; i < r->nbags; i++)
-	{
-		gpuvec_bag	bag = gpuvec_reading_get(r, i, NULL);
-		float		divisor = gpuvec_bag_divisor(&bag);
-		uint64_t	first = gpuvec_reading_bag(r, i);
-
-		for (uint64_t j = first; j < first + bag.n; j++)
-		{
-			weights[j] = (r->q->weights ? r->q->weights[j] : 1) / divisor;
-			if (divisor == 0)
-				r->slots[j] = GPUVEC_NO_SLOT;
-		}
-	}
-	bags->mode = GPUVEC_SLOTS_SUM;
-	bags->weights = weights;
-}
-
 /* The gradient of the vectors */
 static bool
-slot_gradient(gpuvec_reading *r, const gpuvec_bank *bank, gpuvec_slot_bags *bags, float *weights,
+slot_gradient(gpuvec_reading *r, const gpuvec_bank *bank, const gpuvec_slot_bags *bags,
 			  gpuvec_error *error)
 {
 	gpuvec_vectors *vectors = r->table->vectors;
 	gpuvec_embedded *answer = &r->q->answer;
 	uint64_t	n;
 
-	if (bags->mode == GPUVEC_SLOTS_MEAN)
-		weigh_mean(r, bags, weights);
 	if (!vectors->gradient(vectors, bank->device, bags, r->q->gradient,
 						   MAX_ELEMENTS / (bank->width + 2), &n, &r->q->body, error))
 		return false;
@@ -197,7 +171,7 @@ slot_weight_gradients(gpuvec_reading *r, const gpuvec_bank *bank, gpuvec_slot_ba
 
 /* Do what a request asks for, with bags of slots */
 static bool
-serve_slots(gpuvec_reading *r, gpuvec_slot_bags *bags, float *weights, gpuvec_error *error)
+serve_slots(gpuvec_reading *r, gpuvec_slot_bags *bags, gpuvec_error *error)
 {
 	const gpuvec_bank *bank = r->table->banks[r->main_bank];
 
@@ -205,22 +179,21 @@ serve_slots(gpuvec_reading *r, gpuvec_slot_bags *bags, float *weights, gpuvec_er
 		return pool_slots(r, bank, bags, error);
 	if (!gpuvec_reading_check_gradient(r, pooled_rows(bags)))
 		return true;
-	return r->q->head.op == GPUVEC_EMBED_GRAD ? slot_gradient(r, bank, bags, weights, error) :
+	return r->q->head.op == GPUVEC_EMBED_GRAD ? slot_gradient(r, bank, bags, error) :
 		slot_weight_gradients(r, bank, bags, error);
 }
 
 bool
 gpuvec_reading_device(gpuvec_reading *r, gpuvec_error *error)
 {
-	bool		weighs = r->q->weights || r->q->head.op == GPUVEC_EMBED_GRAD;
-	float	   *weights = weighs ? malloc(r->nkeys * sizeof(float) + 1) : NULL;
+	float	   *weights = r->q->weights ? malloc(r->nkeys * sizeof(float) + 1) : NULL;
 	gpuvec_slot_bags bags;
 	bool		ok;
 
-	if (weighs && weights == NULL)
+	if (r->q->weights && weights == NULL)
 		return gpuvec_fail_memory(error, r->nkeys * sizeof(float));
 	bags = describe_bags(r, weights);
-	ok = serve_slots(r, &bags, weights, error);
+	ok = serve_slots(r, &bags, error);
 	free(weights);
 	return ok;
 }

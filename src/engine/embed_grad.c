@@ -74,16 +74,18 @@ sum_part(void *task, uint64_t part, int thread)
 {
 	gradients  *g = task;
 	uint32_t	width = g->r->q->answer.width;
-	uint64_t	end = g->n * (part + 1) / g->nparts;
+	gpuvec_upstream up = {
+		.gradient = g->r->q->gradient,.width = width,
+		.factors = g->r->q->weights != NULL || g->r->mode == GPUVEC_POOL_MEAN
+	};
 	float	   *scratch = gpuvec_reading_scratch(g->r);
+	uint64_t	end = g->n * (part + 1) / g->nparts;
 
+	if (gpuvec_reading_canceled(g->r))
+		end = 0;
 	for (uint64_t i = g->n * part / g->nparts; scratch && i < end; i++)
-	{
-		if (gpuvec_reading_canceled(g->r))
-			break;
 		g->r->sum_shares(g->out + i * width, g->shares + g->first[i], g->first[i + 1] - g->first[i],
-						 g->r->q->gradient, width, scratch);
-	}
+						 &up, scratch);
 	free(scratch);
 }
 

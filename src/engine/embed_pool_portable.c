@@ -15,9 +15,9 @@ gpuvec_pool_bag_portable(float *out, const gpuvec_bag *bag)
 
 void
 gpuvec_sum_shares_portable(float *out, const gpuvec_share *shares, uint64_t n,
-						const float *gradient, uint32_t width, float *scratch)
+						const gpuvec_upstream *up, float *scratch)
 {
-	gpuvec_sum_shares(out, shares, n, gradient, width, scratch);
+	gpuvec_sum_shares(out, shares, n, up, scratch);
 }
 
 void

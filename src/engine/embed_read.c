@@ -219,7 +219,7 @@ part_elements(const gpuvec_reading *r, uint64_t part)
 float *
 gpuvec_reading_scratch(gpuvec_reading *r)
 {
-	float	   *scratch = malloc(((size_t) r->q->answer.width + 1) * GPUVEC_SCRATCH_VECTORS * sizeof(float));
+	float	   *scratch = malloc((r->q->answer.width + 1) * GPUVEC_SCRATCH_VECTORS * sizeof(float));
 
 	if (scratch == NULL)
 		__atomic_store_n(&r->failed, true, __ATOMIC_RELAXED);
@@ -416,8 +416,9 @@ serve(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error)
 static void
 choose_functions(gpuvec_reading *r)
 {
-	bool		avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("f16c");
-	bool		avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+	bool		fused = __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+	bool		avx512 = fused && __builtin_cpu_supports("avx512f");
+	bool		avx2 = fused && __builtin_cpu_supports("avx2");
 
 	r->pool_bag = avx512 ? gpuvec_pool_bag_avx512 : avx2 ? gpuvec_pool_bag_avx2 :
 		gpuvec_pool_bag_portable;

@@ -115,8 +115,7 @@ struct gpuvec_vectors
 						 float *out, gpuvec_error *error);
 
 	/*
-	 * The gradient of the vectors, given that of what pool returns; not for the mean,
-	 * which is a sum with other weights.  *n is the number
+	 * The gradient of the vectors, given that of what pool returns.  *n is the number
 	 * of different keys; if it is at most `most`, *body is malloc'd and has them, int64
 	 * and ascending, and then their gradients.
 	 */

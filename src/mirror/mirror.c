@@ -115,6 +115,24 @@ form_hash(Relation rel, Relation index)
 	return hash;
 }
 
+/*
+ * The transaction that made this database, or changed its row in the catalog.  Another
+ * database may get the number of one that was dropped, and if it is a copy of the same
+ * template, the numbers of all it contains.
+ */
+static TransactionId
+database_version(void)
+{
+	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(MyDatabaseId));
+	TransactionId version;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for database %u", MyDatabaseId);
+	version = HeapTupleHeaderGetRawXmin(tuple->t_data);
+	ReleaseSysCache(tuple);
+	return version;
+}
+
 /* Was this catalog row written by the current transaction? */
 static bool
 row_is_ours(HeapTuple tuple)
@@ -166,10 +184,11 @@ describe(Relation rel, AttrNumber attnum, MirrorTarget *target)
 	target->key.relation = RelationGetRelid(rel);
 	target->key.relfilenumber = GpuvecRelFile(rel);
 	target->key.attnum = attnum;
+	target->key.meaning = database_version();
 	if (attnum == 0)
 		return;
 	target->key.type = TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypid;
-	target->key.missing = missing_hash(rel, attnum);
+	target->key.meaning = hash_combine64(target->key.meaning, missing_hash(rel, attnum));
 }
 
 /*
@@ -262,7 +281,7 @@ MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target)
 	if (target->attnum == 0 || !heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL))
 	{
 		target->key.index = RelationGetRelid(index);
-		target->key.missing = form_hash(rel, index);
+		target->key.meaning = hash_combine64(target->key.meaning, form_hash(rel, index));
 	}
 }
 

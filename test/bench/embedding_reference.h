@@ -61,7 +61,7 @@ ref_piece(const ref_lookup *lookups, size_t n, size_t width, bool weighted, bool
 
 		for (size_t c = 0; c < width && l.row; c++)
 		{
-			sum.value[c] = sum.value[c] + (weighted ? l.weight * l.row[c] : l.row[c]);
+			sum.value[c] = weighted ? fmaf(l.weight, l.row[c], sum.value[c]) : sum.value[c] + l.row[c];
 			sum.exact[c] += (double) l.weight * l.row[c];
 			sum.magnitude[c] += fabs((double) l.weight * l.row[c]);
 		}

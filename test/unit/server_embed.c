@@ -219,7 +219,9 @@ load(client *c, vector_model *m)
 static bool
 refresh(client *c, vector_model *m)
 {
-	return client_call(c, GPUVEC_MSG_REFRESH_BEGIN, &m->key, sizeof(m->key), GPUVEC_MSG_STATE) &&
+	gpuvec_refresh request = {.key = m->key,.lsns = (uint32_t) random_below(2)};
+
+	return client_call(c, GPUVEC_MSG_REFRESH_BEGIN, &request, sizeof(request), GPUVEC_MSG_STATE) &&
 		send_pages(c, m, false) && commit(c, m);
 }
 
@@ -449,7 +451,7 @@ expected_elements(const request *r, const vector_row **rows, uint32_t width, flo
 			divisor += weight;
 			for (uint32_t j = 0; j < width; j++)
 			{
-				float		x = rows[i] ? weight * rows[i]->elements[j] : 0;
+				float		x = rows[i] ? weight * rows[i]->elements[j] + 0.0f : 0;
 
 				to[j] = concat ? x : to[j] + x;
 			}

@@ -283,7 +283,7 @@ test_pool(const bags *r)
 	free(out);
 }
 
-/* The gradients of vectors, of sums and concatenations */
+/* The gradients of vectors */
 static void
 test_gradient(const bags *r, const float *gradient)
 {
@@ -291,6 +291,10 @@ test_gradient(const bags *r, const float *gradient)
 	gpuvec_share *spare = malloc((r->b.nslots + 1) * sizeof(*spare));
 	gpuvec_share *shares;
 	float	   *sum = malloc(width * sizeof(float));
+	gpuvec_upstream up = {
+		.gradient = gradient,.width = width,
+		.factors = r->b.weights != NULL || r->b.mode == GPUVEC_SLOTS_MEAN
+	};
 	uint64_t	row = 0;
 	uint64_t	n = 0;
 	uint64_t	nkeys = 0;
@@ -314,7 +318,7 @@ test_gradient(const bags *r, const float *gradient)
 			i++;
 		if (nkeys >= count || ((int64_t *) body)[nkeys] != shares[first].key)
 			fail("key of a gradient", nkeys);
-		gpuvec_sum_shares(sum, shares + first, i - first, gradient, width, r->scratch);
+		gpuvec_sum_shares(sum, shares + first, i - first, &up, r->scratch);
 		compare("gradient", (float *) ((int64_t *) body + count) + nkeys * width, sum, width);
 	}
 	if (nkeys != count)
@@ -486,8 +490,7 @@ test_table(void)
 		for (uint64_t j = 0; j < n; j++)
 			gradient[j] = random_float();
 		test_pool(&r);
-		if (r.b.mode != GPUVEC_SLOTS_MEAN)
-			test_gradient(&r, gradient);
+		test_gradient(&r, gradient);
 		if (r.b.mode != GPUVEC_SLOTS_CONCAT)
 			test_weights(&r, gradient);
 		free(gradient);

@@ -25,6 +25,7 @@
 #include <string.h>
 #include <cub/device/device_radix_sort.cuh>
 
+#include "engine/memory.h"
 #include "vectors.h"
 
 /* Vectors that are collected before they go to the device */
@@ -1025,7 +1026,7 @@ run_gradient(struct gradient *g, const float *upstream, uint64_t most, void **bo
 	if (g->n > most)
 		return true;
 	bytes = g->n * (sizeof(int64_t) + g->bank->width * sizeof(float));
-	*body = malloc(bytes + 1);
+	*body = gpuvec_memory_new(bytes);
 	if (*body == NULL)
 		return gpuvec_fail_memory(error, bytes);
 	return g->n == 0 || is_canceled(g->bags->canceled) ||

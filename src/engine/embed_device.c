@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "engine/embed_reading.h"
+#include "engine/memory.h"
 
 /* The bags of a request; `weights` has room for those of all keys, or is NULL */
 static gpuvec_slot_bags
@@ -62,7 +63,7 @@ pool_slots(gpuvec_reading *r, const gpuvec_bank *bank, const gpuvec_slot_bags *b
 		return true;
 	r->q->answer.count = pooled_rows(bags) * bank->width;
 	r->q->body_size = r->q->answer.count * sizeof(float);
-	r->q->body = malloc(r->q->body_size + 1);
+	r->q->body = gpuvec_memory_new(r->q->body_size);
 	if (r->q->body == NULL)
 		return gpuvec_fail_memory(error, r->q->body_size);
 	return vectors->pool(vectors, bank->device, bags, r->q->body, error);
@@ -156,7 +157,7 @@ slot_weight_gradients(gpuvec_reading *r, const gpuvec_bank *bank, gpuvec_slot_ba
 
 	r->q->answer.count = r->nkeys;
 	r->q->body_size = r->nkeys * sizeof(float);
-	r->q->body = malloc(r->q->body_size + 1);
+	r->q->body = gpuvec_memory_new(r->q->body_size);
 	if (r->q->body == NULL)
 		return gpuvec_fail_memory(error, r->q->body_size);
 	if (bags->mode == GPUVEC_SLOTS_CONCAT)

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "engine/embed_reading.h"
+#include "engine/memory.h"
 
 /* The gradients of different keys, once their shares are sorted */
 typedef struct gradients
@@ -120,7 +121,7 @@ answer_gradients(gpuvec_reading *r, gpuvec_pool *pool, gradients *g, const int64
 	}
 	answer->count = g->n * answer->width;
 	r->q->body_size = keys_size + answer->count * sizeof(float);
-	r->q->body = malloc(r->q->body_size + 1);
+	r->q->body = gpuvec_memory_new(r->q->body_size);
 	if (r->q->body == NULL)
 		return gpuvec_fail_memory(error, r->q->body_size);
 	memcpy(r->q->body, keys, keys_size);

@@ -16,6 +16,7 @@
 
 #include "engine/embed_reading.h"
 #include "engine/fault.h"
+#include "engine/memory.h"
 
 /* How many keys ahead memory is asked for what they need */
 #define AHEAD_KEYS	8
@@ -337,7 +338,7 @@ lay_out(gpuvec_reading *r, gpuvec_error *error)
 	}
 	answer->count = total;
 	r->q->body_size = total * sizeof(float);
-	r->q->body = r->out = malloc(total * sizeof(float) + 1);
+	r->q->body = r->out = gpuvec_memory_new(total * sizeof(float));
 	return r->out != NULL || gpuvec_fail_memory(error, total * sizeof(float));
 }
 

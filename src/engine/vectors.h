@@ -102,8 +102,8 @@ struct gpuvec_vectors
 	size_t		(*bytes) (const gpuvec_device_bank *bank, uint32_t room);
 
 	/*
-	 * Fill a slot; the vector may be on its way until flush.  forget drops what is
-	 * still on its way.
+	 * Fill a slot, once before the next flush, until which the vector may be on its way.
+	 * forget drops what is still on its way.
 	 */
 	bool		(*put) (gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t slot, int64_t key,
 						uint64_t tid, const void *elements, gpuvec_error *error);

@@ -153,8 +153,9 @@ make_table(void)
 		put_row(slot);
 	}
 	check(vectors->flush(vectors, bank, &error), &error);
-	for (uint64_t i = below(nrows); i > 0; i--)
-		put_row((uint32_t) below(nrows));
+	for (uint32_t slot = 0; slot < nrows; slot++)
+		if (below(3) == 0)
+			put_row(slot);
 	check(vectors->flush(vectors, bank, &error), &error);
 	version++;
 }

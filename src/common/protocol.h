@@ -39,7 +39,7 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_HELLO = 1,		/* gpuvec_hello -> WELCOME */
 	GPUVEC_MSG_STAT,			/* gpuvec_mirror_key -> STATE */
 	GPUVEC_MSG_SEARCH,			/* gpuvec_search ... -> RESULT */
-	GPUVEC_MSG_LOAD_BEGIN,		/* gpuvec_load -> STATE */
+	GPUVEC_MSG_LOAD_BEGIN,		/* gpuvec_load -> STATE; LOADING: busy */
 	GPUVEC_MSG_REFRESH_BEGIN,	/* gpuvec_refresh -> STATE + uint64 page LSNs, or LOADING: busy */
 	GPUVEC_MSG_PAGES,			/* gpuvec_page ... (no reply) */
 	GPUVEC_MSG_COMMIT,			/* gpuvec_commit -> STATE */
@@ -99,7 +99,7 @@ typedef struct gpuvec_error_head
 
 /*
  * What a mirror is a mirror of.  Compared as bytes, so callers zero it first.
- * `missing` is a hash of the column's missing-value default (0: none).  `rooted`: rows
+ * `meaning` is a hash of what the catalog says of the file and its rows.  `rooted`: rows
  * stand for HOT chains, not for row versions.  `index` is the index whose expression or
  * predicate says what the rows are, or 0.  A mirror of an embedding table
  * (key_attnum != 0) has a column of keys as well.
@@ -114,7 +114,7 @@ typedef struct gpuvec_mirror_key
 	uint32_t	relfilenumber;
 	uint32_t	type;			/* oid of the column's type */
 	int32_t		attnum;
-	uint64_t	missing;
+	uint64_t	meaning;
 	uint32_t	rooted;
 	uint32_t	index;
 	uint64_t	private_id;
@@ -153,7 +153,7 @@ typedef struct gpuvec_state
 	uint64_t	applied;
 } gpuvec_state;
 
-/* Begin to load.  Fails (SQLSTATE 55006) if another session is loading it. */
+/* Begin to load; it has not begun if another session's load or refresh is unfinished */
 typedef struct gpuvec_load
 {
 	gpuvec_mirror_key key;
@@ -161,12 +161,17 @@ typedef struct gpuvec_load
 	uint32_t	padding;
 } gpuvec_load;
 
-/* Begin a refresh */
+/*
+ * Begin a refresh: by the LSNs of all pages, which are the answer then; or of pages that
+ * the session knows to be stale in what the refresh of number `known` made.  If another
+ * one has made the mirror, it has not begun.
+ */
 typedef struct gpuvec_refresh
 {
 	gpuvec_mirror_key key;
 	uint32_t	lsns;			/* 1: answer with the LSNs of all pages */
 	uint32_t	padding;
+	uint64_t	known;			/* unless lsns */
 } gpuvec_refresh;
 
 /*

@@ -170,7 +170,7 @@ do_stat(session *s, uint64_t request, const char *data, size_t length)
 	return send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
 }
 
-/* Begin a load */
+/* Begin a load; or answer, as for a refresh, that another session's is unfinished */
 static bool
 do_load(session *s, uint64_t request, const char *data, size_t length)
 {
@@ -182,10 +182,11 @@ do_load(session *s, uint64_t request, const char *data, size_t length)
 		return answer_violation(s, request, "LOAD_BEGIN is out of place.");
 	memcpy(&load, data, sizeof(load));
 	s->update = gpuvec_update_begin(&s->server->store, &load.key, &load, s, &error);
-	if (s->update == NULL)
-		return answer_error(s, request, &error);
 	memset(&state, 0, sizeof(state));
-	state.state = GPUVEC_LOADING;
+	if (s->update == NULL && strcmp(error.sqlstate, GPUVEC_OBJECT_IN_USE) == 0)
+		state.state = GPUVEC_LOADING;
+	else if (s->update == NULL)
+		return answer_error(s, request, &error);
 	return send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
 }
 
@@ -213,7 +214,7 @@ page_lsns(gpuvec_update *update, const gpuvec_state *state, gpuvec_error *error)
 /*
  * Begin a refresh: answer with the LSNs of all pages if asked, or that another session's load
  * or refresh is unfinished.  That session may be gone, and have canceled its request
- * while we were busy with it.
+ * while we were busy with it.  It does not begin if the mirror is not what the session knows.
  */
 static bool
 do_refresh(session *s, uint64_t request, const char *data, size_t length)
@@ -236,6 +237,8 @@ do_refresh(session *s, uint64_t request, const char *data, size_t length)
 		return answer_error(s, request, &error);
 	if (s->update)
 		gpuvec_update_state(s->update, &state);
+	if (s->update && !refresh.lsns && state.refresh != refresh.known)
+		abort_update(s);
 	if (s->update && refresh.lsns)
 	{
 		lsns = page_lsns(s->update, &state, &error);

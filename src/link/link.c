@@ -7,7 +7,9 @@
  * from the first byte of a request to the last of its answer (and from the
  * first page of a load to its commit); if an error or a cancel ends the
  * (sub)transaction meanwhile, the connection is closed, which cancels the
- * request in the engine, and the next search opens a new one.
+ * request in the engine, and the next search opens a new one.  Meanwhile there can be
+ * no other request: one would come from a function of an index that is evaluated for a
+ * load, which is not allowed.
  *
  *-------------------------------------------------------------------------
  */
@@ -382,7 +384,10 @@ GpuvecLinkStatus
 GpuvecLinkOpen(bool start, const char **reason)
 {
 	if (in_request)
-		GpuvecLinkClose();
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot search while the gpuvec engine loads a table for this session"),
+				 errdetail("A function of an index expression or predicate must not search.")));
 	if (link_fd >= 0)
 		return GPUVEC_LINK_READY;
 

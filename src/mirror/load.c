@@ -27,7 +27,9 @@
  * One session at a time loads or refreshes a mirror, under a heavyweight lock
  * (so the deadlock detector sees who waits for whom).  A session that had to
  * wait uses the other's work only if that was checked to at least its own
- * position, which it read after its snapshot.
+ * position, which it read after its snapshot.  The processes of a parallel query do
+ * not wait for each other's locks: then the engine, too, lets only one at a time load or
+ * refresh, and says so to the others, who try again.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,6 +46,7 @@
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lock.h"
+#include "storage/proc.h"
 
 /* Pages are sent in frames of about this size */
 #define FRAME_BYTES			(512 * 1024)
@@ -127,9 +130,9 @@ commit_pages(XLogRecPtr position, const gpuvec_freshness *need, BlockNumber nblo
 	return true;
 }
 
-/* Begin a load; `busy` if another session's load of this mirror is unfinished */
+/* Begin a load; state is LOADING if another session's load or refresh is unfinished */
 static bool
-begin_load(MirrorTarget *target, BlockNumber nblocks)
+begin_load(MirrorTarget *target, BlockNumber nblocks, gpuvec_state *state)
 {
 	gpuvec_load load;
 	GpuvecPiece piece = {&load, sizeof(load)};
@@ -139,16 +142,18 @@ begin_load(MirrorTarget *target, BlockNumber nblocks)
 	load.key = target->key;
 	load.nblocks = nblocks;
 	if (!GpuvecLinkCall(GPUVEC_MSG_LOAD_BEGIN, &piece, 1, GPUVEC_MSG_STATE,
-						sizeof(gpuvec_state), &reply))
+						sizeof(*state), &reply))
 		return false;
+	memcpy(state, reply.data, sizeof(*state));
 	pfree(reply.data);
-	GpuvecLinkExpectMore();
+	if (state->state != GPUVEC_LOADING)
+		GpuvecLinkExpectMore();
 	return true;
 }
 
 /*
  * Load the whole relation.  The caller holds the mirror's lock, or the mirror is
- * private.
+ * private.  If somebody else is loading it, state says so.
  */
 bool
 MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
@@ -162,8 +167,10 @@ MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need
 
 	GPUVEC_INJECTION("load-after-position");
 	nblocks = RelationGetNumberOfBlocks(target->rel);
-	if (!begin_load(target, nblocks))
+	if (!begin_load(target, nblocks, state))
 		return false;
+	if (state->state == GPUVEC_LOADING)
+		return true;
 
 	initStringInfo(&out);
 	reader = PageReaderBegin(target, snapshot);
@@ -185,20 +192,24 @@ MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need
 }
 
 /*
- * Begin a refresh: the state and, if asked for, the remembered LSNs of all pages.
- * LOADING if another session's load or refresh is unfinished.
+ * Begin a refresh: with the remembered LSNs of all pages, or without, of a mirror in
+ * this state.  Sets state to what the mirror is; *begun: has it begun?  It has not if
+ * another session's load or refresh is unfinished (then it is LOADING), or if the mirror
+ * is gone or another one made it what it is.
  */
 static bool
-begin_refresh(MirrorTarget *target, bool lsns, gpuvec_state *state, GpuvecReply *reply)
+begin_refresh(MirrorTarget *target, bool lsns, gpuvec_state *state, GpuvecReply *reply,
+			  bool *begun)
 {
-	gpuvec_refresh request = {.key = target->key,.lsns = lsns};
+	gpuvec_refresh request = {.key = target->key,.lsns = lsns,.known = state->refresh};
 	GpuvecPiece piece = {&request, sizeof(request)};
 
 	if (!GpuvecLinkCall(GPUVEC_MSG_REFRESH_BEGIN, &piece, 1, GPUVEC_MSG_STATE,
 						sizeof(*state), reply))
 		return false;
 	memcpy(state, reply->data, sizeof(*state));
-	if (state->state == GPUVEC_READY)
+	*begun = state->state == GPUVEC_READY && (lsns || state->refresh == request.known);
+	if (*begun)
 	{
 		if (reply->length != sizeof(*state) + (lsns ? (Size) state->nblocks * sizeof(uint64) : 0))
 			ereport(ERROR,
@@ -337,34 +348,32 @@ find_stale(MirrorTarget *target, const gpuvec_freshness *need, const gpuvec_stat
 
 /*
  * Read again what was changed since the mirror, which is in this state, was checked.
- * The caller holds the mirror's lock.  If the mirror is gone meanwhile, or busy, state
- * says so.
+ * The caller holds the mirror's lock.  If the mirror is in another state meanwhile, that
+ * is set instead.
  */
 static bool
 refresh(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 		gpuvec_state *state)
 {
-	gpuvec_state before = *state;
 	Stale		stale;
 	XLogRecPtr	position = find_stale(target, need, state, &stale);
 	BlockNumber nblocks;
 	GpuvecReply reply;
 	StringInfoData out;
 	bool		made = false;
-	bool		ok;
+	bool		begun;
+	bool		ok = true;
 
-	if (stale.listed &&
-		(!refresh_once(target, snapshot, need, position, &stale, state, &made) || made))
-		return made;
-	if (!begin_refresh(target, !stale.listed, state, &reply))
+	if (stale.listed)
+		ok = refresh_once(target, snapshot, need, position, &stale, state, &made);
+	if (!ok || made)
+		return ok;
+	if (!begin_refresh(target, !stale.listed, state, &reply, &begun))
 		return false;
-	if (state->state != GPUVEC_READY)
-		return true;
-	if (state->refresh != before.refresh && stale.listed)
+	if (!begun)
 	{
-		/* loaded anew meanwhile, by a session of the past: what we know is not enough */
-		GpuvecLinkClose();
-		return false;
+		pfree(reply.data);
+		return true;
 	}
 	stale.lsns = reply.data + sizeof(gpuvec_state);
 	nblocks = RelationGetNumberOfBlocks(target->rel);
@@ -382,12 +391,13 @@ refresh(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 /*
  * A session that was loading or refreshing may have gone without the engine's
  * knowing yet, or while the engine was publishing what it had sent: it holds no
- * lock any more, but its work is still there.  Wait for a moment.
+ * lock any more, but its work is still there.  Wait for a moment, or as long as it
+ * takes if it may be a process of the same parallel query.
  */
 static void
 busy_nap(int attempt)
 {
-	if (attempt >= BUSY_ATTEMPTS)
+	if (attempt >= BUSY_ATTEMPTS && MyProc->lockGroupLeader == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("the mirror is being loaded or refreshed by a session that does not finish")));
@@ -410,7 +420,11 @@ MirrorEnsure(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *ne
 	bool		ok = true;
 
 	mirror_lock_tag(&target->key, &tag);
-	(void) LockAcquire(&tag, ExclusiveLock, false, false);
+	if (LockAcquire(&tag, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
+	{
+		(void) LockAcquire(&tag, ExclusiveLock, false, false);
+		known = NULL;			/* somebody has refreshed it */
+	}
 	for (int attempt = 0;; attempt++)
 	{
 		if (attempt == 0 && known != NULL && known->state == GPUVEC_READY)

@@ -64,31 +64,38 @@ missing_hash(Relation rel, AttrNumber attnum)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	Form_pg_attribute att = TupleDescAttr(desc, attnum - 1);
-	struct varlena *value;
-	Datum		missing;
+	Datum		datum;
 	uint64		hash;
 
 	if (!att->atthasmissing || desc->constr == NULL || desc->constr->missing == NULL ||
 		!desc->constr->missing[attnum - 1].am_present)
 		return 0;
-	missing = desc->constr->missing[attnum - 1].am_value;
+	datum = desc->constr->missing[attnum - 1].am_value;
 	if (att->attbyval)
-		hash = hash_bytes_extended((const unsigned char *) &missing, sizeof(missing), 0);
-	else
+		hash = hash_bytes_extended((const unsigned char *) &datum, sizeof(datum), 0);
+	else if (att->attlen == -1)
 	{
-		value = PG_DETOAST_DATUM(missing);
+		struct varlena *value = PG_DETOAST_DATUM(datum);
+
 		hash = hash_bytes_extended((const unsigned char *) VARDATA_ANY(value),
 								   VARSIZE_ANY_EXHDR(value), 0);
 	}
+	else
+		hash = hash_bytes_extended((const unsigned char *) DatumGetPointer(datum),
+								   datumGetSize(datum, false, att->attlen), 0);
 	return hash == 0 ? 1 : hash;
 }
 
-/* Hash of what an index with an expression or predicate makes of rows */
+/*
+ * Hash of what an index with an expression or predicate makes of rows.  Its functions may
+ * have been replaced, and what they make is new when the index was built anew: then it has
+ * another file.
+ */
 static uint64
 form_hash(Relation rel, Relation index)
 {
 	static const AttrNumber columns[] = {Anum_pg_index_indexprs, Anum_pg_index_indpred};
-	uint64		hash = 1;
+	uint64		hash = hash_combine64(1, GpuvecRelFile(index));
 
 	for (int i = 0; i < RelationGetNumberOfAttributes(rel); i++)
 		hash = hash_combine64(hash, missing_hash(rel, i + 1));
@@ -106,6 +113,24 @@ form_hash(Relation rel, Relation index)
 		}
 	}
 	return hash;
+}
+
+/*
+ * The transaction that made this database, or changed its row in the catalog.  Another
+ * database may get the number of one that was dropped, and if it is a copy of the same
+ * template, the numbers of all it contains.
+ */
+static TransactionId
+database_version(void)
+{
+	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(MyDatabaseId));
+	TransactionId version;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for database %u", MyDatabaseId);
+	version = HeapTupleHeaderGetRawXmin(tuple->t_data);
+	ReleaseSysCache(tuple);
+	return version;
 }
 
 /* Was this catalog row written by the current transaction? */
@@ -159,10 +184,11 @@ describe(Relation rel, AttrNumber attnum, MirrorTarget *target)
 	target->key.relation = RelationGetRelid(rel);
 	target->key.relfilenumber = GpuvecRelFile(rel);
 	target->key.attnum = attnum;
+	target->key.meaning = database_version();
 	if (attnum == 0)
 		return;
 	target->key.type = TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypid;
-	target->key.missing = missing_hash(rel, attnum);
+	target->key.meaning = hash_combine64(target->key.meaning, missing_hash(rel, attnum));
 }
 
 /*
@@ -255,7 +281,7 @@ MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target)
 	if (target->attnum == 0 || !heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL))
 	{
 		target->key.index = RelationGetRelid(index);
-		target->key.missing = form_hash(rel, index);
+		target->key.meaning = hash_combine64(target->key.meaning, form_hash(rel, index));
 	}
 }
 
@@ -547,7 +573,7 @@ take_hits(MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
 			break;
 		}
 		query->after_score = hit.score;
-		query->after_tid = gpuvec_hit_tid(hit.place);
+		query->after_tid = mirror_behind(hit.place);
 		query->looked++;
 		if (search->roots)
 		{

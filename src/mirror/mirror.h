@@ -68,6 +68,12 @@ typedef struct MirrorTarget
 #define mirror_line_offset(line)	((OffsetNumber) ((line) >> 1))
 #define mirror_line_itself(line)	(((line) & 1) != 0)
 
+/*
+ * Where to go on behind a hit: behind its line pointer, whatever that stands for by then
+ * (an update that made it stand for its chain may be rolled back).
+ */
+#define mirror_behind(place)		(gpuvec_hit_tid(place) | mirror_line(0, true))
+
 /* One result, as it comes from the engine */
 typedef gpuvec_hit MirrorHit;
 

@@ -242,7 +242,7 @@ model_load(client *c, model *m)
 
 	if (!client_call(c, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE))
 		return false;
-	check(client_state(c).state == GPUVEC_LOADING, "a load has begun");
+	check(client_state(c).state == GPUVEC_ABSENT, "a load has begun");
 	for (uint32_t block = 0; block < m->nblocks; block++)
 		m->pages[block].dirty = true;
 	model_send_pages(c, m, true);

@@ -44,6 +44,10 @@ ALTER TABLE domains ADD COLUMN other int NOT NULL DEFAULT 7, ADD COLUMN v2 real[
 SELECT gpuvec_pool('domains', 'id', 'v2', '{1,2}');
 DELETE FROM domains WHERE id = 2;
 SELECT gpuvec_pool('domains', 'other', 'v2', '{7}');
+-- several columns of keys and vectors in a table
+CREATE TABLE several (a int, b int, v real[], w real[]);
+INSERT INTO several VALUES (1, 2, '{1}', '{2,2}'), (2, 1, '{3}', '{4,4}');
+SELECT gpuvec_pool('several', k, c, '{1}') FROM unnest('{a,b}'::name[]) k, unnest('{v,w}'::name[]) c;
 -- rows that do not count, and such that cannot be used
 CREATE TABLE odd (id int, v real[]);
 INSERT INTO odd VALUES (1, '{1,2}'), (2, NULL), (NULL, '{3,4}'), (3, '{1,2,3}'), (4, '{1,NULL}'), (5, '{{1,2},{3,4}}'), (6, '{}'),
@@ -193,5 +197,5 @@ VACUUM random;
 SELECT count(*) FROM bags WHERE gpuvec_pool('random', 'id', 'embedding', keys) IS DISTINCT FROM pool_sql('random', keys);
 SELECT count(*) FROM gpuvec_gather('random', 'id', 'embedding', (SELECT array_agg(key) FROM bags, unnest(keys) key)) g LEFT JOIN random r ON r.id = g.key
 WHERE g.embedding IS DISTINCT FROM r.embedding OR g.found <> (r.id IS NOT NULL);
-DROP TABLE items, small, domains, odd, nothing, live, parted, random, bags, temporary, unlogged CASCADE;
+DROP TABLE several, items, small, domains, odd, nothing, live, parted, random, bags, temporary, unlogged CASCADE;
 DROP FUNCTION pool_sql, same;

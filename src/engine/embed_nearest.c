@@ -322,7 +322,8 @@ ask_device(nearest *n, uint32_t k, bool *more, gpuvec_error *error)
 static bool
 search_device(nearest *n, gpuvec_error *error)
 {
-	uint64_t	k = n->k + n->q->head.nexcluded;
+	/* so many may be dropped */
+	uint64_t	k = n->k + n->q->head.nexcluded + n->q->head.nverdicts;
 	bool		more = n->bank->nlive > 0 && n->q->head.nqueries > 0;
 
 	for (; more; k *= MORE_ROWS)

@@ -219,7 +219,7 @@ load(client *c, vector_model *m)
 static bool
 refresh(client *c, vector_model *m)
 {
-	gpuvec_refresh request = {.key = m->key,.lsns = (uint32_t) random_below(2)};
+	gpuvec_refresh request = {.key = m->key,.lsns = (uint32_t) random_below(2),.known = m->refresh};
 
 	return client_call(c, GPUVEC_MSG_REFRESH_BEGIN, &request, sizeof(request), GPUVEC_MSG_STATE) &&
 		send_pages(c, m, false) && commit(c, m);

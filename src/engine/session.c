@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engine/embed.h"
 #include "engine/fault.h"
 #include "engine/log.h"
 #include "engine/server.h"
@@ -604,6 +605,110 @@ do_search(session *s, uint64_t request, const char *data, size_t length)
 	return ok;
 }
 
+/* Send the answer to a request for vectors */
+static bool
+answer_embed(session *s, uint64_t request, gpuvec_embed_query *q, int64_t started)
+{
+	size_t		found = q->answer.status == GPUVEC_EMBED_DONE && q->found ?
+		(q->head.nkeys + 7) / 8 * 8 : 0;
+	struct iovec pieces[3];
+
+	q->answer.engine_us = (uint32_t) (stopwatch() - started);
+	pieces[0] = (struct iovec) {&q->answer, sizeof(q->answer)};
+	pieces[1] = (struct iovec) {q->found, found};
+	pieces[2] = (struct iovec) {q->body, q->body_size};
+	return send_frame(s->fd, request, GPUVEC_MSG_EMBEDDED, pieces, 3);
+}
+
+/* Gather or pool vectors */
+static bool
+do_embed(session *s, uint64_t request, const char *data, size_t length)
+{
+	int64_t		started = stopwatch();
+	gpuvec_embed_query q;
+	gpuvec_embed_table *table;
+	gpuvec_error error;
+	const char *wrong = gpuvec_embed_parse(&q, data, length);
+	int			canceled = 0;
+	bool		ok = true;
+
+	if (wrong)
+		return answer_violation(s, request, wrong);
+	gpuvec_fault_crash("crash-on-search");
+	q.canceled = &canceled;
+	table = gpuvec_store_open_embed(&s->server->store, &q.head.key, s, q.head.nkeys,
+									&q.answer.state);
+	if (table)
+	{
+		gpuvec_hangup_watch(s->fd, &canceled);
+		gpuvec_fault_sleep("slow-search", &canceled);
+		ok = gpuvec_embed_run(table, s->server->store.pool, &q, &error);
+		gpuvec_hangup_unwatch(s->fd);
+		gpuvec_embed_unref(table);
+	}
+	if (canceled)
+		ok = answer_canceled(s, request);
+	else if (ok)
+		ok = answer_embed(s, request, &q, started);
+	else
+		ok = answer_error(s, request, &error);
+	free(q.found);
+	free(q.body);
+	return ok;
+}
+
+/* Send the answer to a request for the nearest rows */
+static bool
+answer_nearest(session *s, uint64_t request, gpuvec_nearest_query *q, int64_t started)
+{
+	size_t		counts = q->answer.status == GPUVEC_EMBED_DONE ?
+		(q->head.nqueries + (size_t) 1) / 2 * 2 * sizeof(uint32_t) : 0;
+	struct iovec pieces[3];
+
+	q->answer.engine_us = (uint32_t) (stopwatch() - started);
+	pieces[0] = (struct iovec) {&q->answer, sizeof(q->answer)};
+	pieces[1] = (struct iovec) {q->counts, counts};
+	pieces[2] = (struct iovec) {q->body, q->body_size};
+	return send_frame(s->fd, request, GPUVEC_MSG_EMBEDDED, pieces, 3);
+}
+
+/* Find the nearest rows */
+static bool
+do_nearest(session *s, uint64_t request, const char *data, size_t length)
+{
+	int64_t		started = stopwatch();
+	gpuvec_nearest_query q;
+	gpuvec_embed_table *table;
+	gpuvec_error error;
+	const char *wrong = gpuvec_nearest_parse(&q, data, length);
+	int			canceled = 0;
+	bool		ok = true;
+
+	if (wrong)
+		return answer_violation(s, request, wrong);
+	gpuvec_fault_crash("crash-on-search");
+	q.canceled = &canceled;
+	table = gpuvec_store_open_embed(&s->server->store, &q.head.key, s, q.head.nqueries,
+									&q.answer.state);
+	if (table)
+	{
+		gpuvec_hangup_watch(s->fd, &canceled);
+		gpuvec_fault_sleep("slow-search", &canceled);
+		ok = gpuvec_nearest_run(table, s->server->store.pool, &q, &error);
+		gpuvec_hangup_unwatch(s->fd);
+		gpuvec_embed_unref(table);
+	}
+	if (canceled)
+		ok = answer_canceled(s, request);
+	else if (ok)
+		ok = answer_nearest(s, request, &q, started);
+	else
+		ok = answer_error(s, request, &error);
+	free(q.counts);
+	free(q.body);
+	return ok;
+}
+
 /* Do what a frame says.  False ends the connection. */
 static bool
 do_request(session *s, const gpuvec_frame *frame, const char *data)
@@ -619,6 +724,10 @@ do_request(session *s, const gpuvec_frame *frame, const char *data)
 			return do_stat(s, request, data, length);
 		case GPUVEC_MSG_SEARCH:
 			return do_search(s, request, data, length);
+		case GPUVEC_MSG_EMBED:
+			return do_embed(s, request, data, length);
+		case GPUVEC_MSG_NEAREST:
+			return do_nearest(s, request, data, length);
 		case GPUVEC_MSG_LOAD_BEGIN:
 			return do_load(s, request, data, length);
 		case GPUVEC_MSG_REFRESH_BEGIN:

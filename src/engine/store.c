@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engine/embed.h"
 #include "engine/log.h"
 #include "engine/store.h"
 
@@ -45,6 +46,7 @@ free_mirrors(gpuvec_mirror *dead)
 		gpuvec_mirror *next = dead->next;
 
 		gpuvec_view_unref(dead->view);
+		gpuvec_embed_unref(dead->embed);
 		gpuvec_page_numbers_unref(dead->numbers);
 		free(dead->pages);
 		free(dead);
@@ -134,11 +136,11 @@ gpuvec_store_get_state(const gpuvec_mirror *mirror, gpuvec_state *state)
 	memset(state, 0, sizeof(*state));
 	if (mirror == NULL || !mirror->listed)
 		return;
-	state->state = mirror->view ? GPUVEC_READY : GPUVEC_LOADING;
+	state->state = mirror->numbers ? GPUVEC_READY : GPUVEC_LOADING;
 	state->nblocks = mirror->nblocks;
 	state->refresh = mirror->refresh;
 	state->checked = mirror->checked;
-	state->nrows = mirror->view ? mirror->view->nrows : 0;
+	state->nrows = mirror->view ? mirror->view->nrows : mirror->nrows;
 	state->feed = mirror->feed;
 	state->applied = mirror->applied;
 }
@@ -162,7 +164,7 @@ gpuvec_store_open_search(gpuvec_store *store, const gpuvec_mirror_key *key, cons
 	pthread_mutex_lock(&store->mutex);
 	mirror = gpuvec_store_find(store, key, session);
 	gpuvec_store_get_state(mirror, &s->state);
-	if (gpuvec_fresh(&s->state, need))
+	if (gpuvec_fresh(&s->state, need) && mirror->view)
 	{
 		s->place = mirror->place;
 		s->view = gpuvec_view_ref(mirror->view);
@@ -181,6 +183,26 @@ gpuvec_store_close_search(gpuvec_searchable *s)
 	gpuvec_page_numbers_unref(s->numbers);
 	s->view = NULL;
 	s->numbers = NULL;
+}
+
+gpuvec_embed_table *
+gpuvec_store_open_embed(gpuvec_store *store, const gpuvec_mirror_key *key, const void *session,
+						uint64_t nkeys, gpuvec_state *state)
+{
+	gpuvec_embed_table *table = NULL;
+	gpuvec_mirror *mirror;
+
+	pthread_mutex_lock(&store->mutex);
+	mirror = gpuvec_store_find(store, key, session);
+	gpuvec_store_get_state(mirror, state);
+	if (state->state == GPUVEC_READY)
+	{
+		table = gpuvec_embed_ref(mirror->embed);
+		mirror->searches += nkeys;
+		mirror->last_use = gpuvec_now();
+	}
+	pthread_mutex_unlock(&store->mutex);
+	return table;
 }
 
 /* Does `drop` name this mirror? */
@@ -324,11 +346,11 @@ static void
 fill_info(const gpuvec_mirror *mirror, gpuvec_mirror_info *info)
 {
 	info->key = mirror->key;
-	info->state = mirror->view ? GPUVEC_READY : GPUVEC_LOADING;
+	info->state = mirror->numbers ? GPUVEC_READY : GPUVEC_LOADING;
 	info->nsegments = mirror->view ? mirror->view->nentries : 0;
 	info->pages_done = mirror->updater ? mirror->pages_done : mirror->nblocks;
 	info->pages_total = mirror->updater ? mirror->pages_total : mirror->nblocks;
-	info->nrows = mirror->view ? mirror->view->nrows : 0;
+	info->nrows = mirror->view ? mirror->view->nrows : mirror->nrows;
 	info->nids = mirror->view ? mirror->view->nids : 0;
 	info->host_bytes = mirror->host_bytes;
 	info->device_bytes = mirror->device_bytes;

@@ -50,6 +50,9 @@ typedef struct gpuvec_page_state
 	gpuvec_fingerprint rows;
 } gpuvec_page_state;
 
+/* The rows of a mirror of an embedding table: embed.h */
+typedef struct gpuvec_embed_table gpuvec_embed_table;
+
 /*
  * A mirror.  It is in the store's list until it is dropped or evicted; whoever
  * uses it holds a reference.  The store's mutex guards everything below, except
@@ -68,7 +71,7 @@ typedef struct gpuvec_mirror
 	uint32_t	pages_total;
 
 	/* what is published, in one step; NULL until loaded */
-	gpuvec_view *view;
+	gpuvec_view *view;			/* of sets */
 	gpuvec_page_numbers *numbers;
 	uint32_t	nblocks;
 	uint64_t	refresh;
@@ -78,6 +81,9 @@ typedef struct gpuvec_mirror
 	size_t		host_bytes;
 	size_t		device_bytes;
 	size_t		charged;		/* of place->used */
+
+	gpuvec_embed_table *embed;	/* of vectors: its rows, once there is an updater */
+	uint64_t	nrows;			/* of vectors */
 
 	/* the updater's */
 	gpuvec_page_state *pages;	/* [nblocks] */
@@ -127,6 +133,12 @@ extern void gpuvec_store_open_search(gpuvec_store *store, const gpuvec_mirror_ke
 									 const void *session, const gpuvec_freshness *need,
 									 uint32_t nqueries, gpuvec_searchable *s);
 extern void gpuvec_store_close_search(gpuvec_searchable *s);
+
+/* Open the rows of an embedding table, for nkeys keys; NULL: it is not ready */
+extern gpuvec_embed_table *gpuvec_store_open_embed(gpuvec_store *store,
+												   const gpuvec_mirror_key *key,
+												   const void *session, uint64_t nkeys,
+												   gpuvec_state *state);
 
 /* Drop what `drop` names; returns how many.  A session's private mirrors. */
 extern uint64_t gpuvec_store_drop(gpuvec_store *store, const gpuvec_drop *drop, const void *session);

@@ -34,6 +34,7 @@
 #include "miscadmin.h"
 #include "storage/predicate.h"
 #include "utils/datum.h"
+#include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
@@ -282,6 +283,24 @@ MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target)
 		target->key.index = RelationGetRelid(index);
 		target->key.meaning = hash_combine64(target->key.meaning, form_hash(rel, index));
 	}
+}
+
+/* Describe an embedding table: columns of keys and vectors, whose types were checked */
+void
+MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNumber attnum,
+						MirrorTarget *target)
+{
+	describe(rel, attnum, target);
+	if (target->mode == MIRROR_SHARED)
+		target->mode = choose_mode(rel, key_attnum);
+	target->key_attnum = key_attnum;
+	target->key.key_attnum = key_attnum;
+	target->key.key_type = TupleDescAttr(RelationGetDescr(rel), key_attnum - 1)->atttypid;
+	target->key.key_missing = missing_hash(rel, key_attnum);
+	target->key_type = getBaseType(target->key.key_type);
+	target->vector_type = MirrorVectorTypeOf(target->key.type);
+	target->key.storage = target->vector_type == MIRROR_HALFVEC ? GPUVEC_FLOAT16 :
+		gpuvec_vector_storage;
 }
 
 /* Make room for n more hits of a query */
@@ -658,8 +677,8 @@ known_mirror(const MirrorTarget *target)
 }
 
 /* Remember what an answer told */
-static void
-remember(const MirrorTarget *target, const gpuvec_state *state)
+void
+MirrorRemember(const MirrorTarget *target, const gpuvec_state *state)
 {
 	Known	   *known = known_place(target);
 
@@ -672,8 +691,8 @@ remember(const MirrorTarget *target, const gpuvec_state *state)
 }
 
 /* A refresh number that is known for this mirror, or 0 */
-static uint64
-known_refresh(const MirrorTarget *target)
+uint64
+MirrorKnownRefresh(const MirrorTarget *target)
 {
 	Known	   *known = known_mirror(target);
 
@@ -702,6 +721,17 @@ position_needed(MirrorTarget *target)
 	return known->state.checked;
 }
 
+/* Report that the mirror does not stay for as long as one request takes */
+void
+MirrorReportEvicted(MirrorTarget *target)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+			 errmsg("the mirror of relation \"%s\" is evicted before it can be searched",
+					RelationGetRelationName(target->rel)),
+			 errhint("Increase gpuvec.device_memory.")));
+}
+
 /*
  * One request, after which the mirror is known to be fresh.  False: the
  * connection was lost.
@@ -720,7 +750,7 @@ ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
 			return false;
 		if (gpuvec_fresh(state, need))
 		{
-			remember(target, state);
+			MirrorRemember(target, state);
 			return true;
 		}
 		pfree(answer->reply.data);
@@ -733,11 +763,7 @@ ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
 							   attempt == 0 ? state : NULL, &after))
 			return false;
 	}
-	ereport(ERROR,
-			(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-			 errmsg("the mirror of relation \"%s\" is evicted before it can be searched",
-					RelationGetRelationName(target->rel)),
-			 errhint("Increase gpuvec.device_memory.")));
+	MirrorReportEvicted(target);
 	return false;
 }
 
@@ -790,7 +816,7 @@ take_map(MirrorTarget *target, MirrorSearch *search, MirrorVisibility *visibilit
 		return true;
 	if (rows < MAP_ASK_ROWS)
 	{
-		uint64		refresh = known_refresh(target);
+		uint64		refresh = MirrorKnownRefresh(target);
 
 		GPUVEC_INJECTION("search-before-map");
 		if (refresh != 0)
@@ -830,22 +856,22 @@ drop_private(MirrorTarget *target)
  * last search shows that it is not, it is refreshed at once.  False: the connection was
  * lost.
  */
-static bool
-how_fresh(MirrorTarget *target, const MirrorSearch *search, gpuvec_freshness *need)
+bool
+MirrorHowFresh(MirrorTarget *target, Snapshot snapshot, bool roots, gpuvec_freshness *need)
 {
 	Known	   *known = known_mirror(target);
 	gpuvec_state state;
 
 	/* a feed does not tell of what the visibility map has to be trusted for */
-	if (search->roots && target->fed)
+	if (roots && target->fed)
 		FeedRead(target->index, target->build, need);
 	need->position = need->feed ? MirrorPosition() : position_needed(target);
 	if (known == NULL || known->generation != GpuvecLinkGeneration() ||
 		gpuvec_fresh(&known->state, need))
 		return true;
-	if (!MirrorEnsure(target, search->snapshot, need, &known->state, &state))
+	if (!MirrorEnsure(target, snapshot, need, &known->state, &state))
 		return false;
-	remember(target, &state);
+	MirrorRemember(target, &state);
 	return true;
 }
 
@@ -865,7 +891,7 @@ try_topk(MirrorTarget *target, MirrorSearch *search)
 	ok = take_map(target, search, visibility);
 	GPUVEC_INJECTION("search-before-position");
 	if (ok && target->mode == MIRROR_SHARED)
-		ok = how_fresh(target, search, &need);
+		ok = MirrorHowFresh(target, search->snapshot, search->roots, &need);
 	for (uint32 first = 0; ok && first < search->nqueries; first += group)
 		ok = search_group(target, search, visibility, need, first,
 						  Min(first + group, search->nqueries));
@@ -895,8 +921,8 @@ reset_queries(MirrorSearch *search)
 }
 
 /* Report that the engine died twice */
-static void
-report_lost(void)
+void
+MirrorReportLost(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_CONNECTION_FAILURE),
@@ -922,7 +948,7 @@ MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason)
 			return true;
 		GpuvecLinkClose();
 	}
-	report_lost();
+	MirrorReportLost();
 	return false;
 }
 
@@ -945,6 +971,6 @@ MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows, const char
 		}
 		GpuvecLinkClose();
 	}
-	report_lost();
+	MirrorReportLost();
 	return false;
 }

@@ -22,6 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "server_embed.h"
 #include "server_model.h"
 
 static const char *const plain[] = {"--cpu-threads", "2", NULL};
@@ -1382,6 +1383,10 @@ static const struct
 	{"connections", test_connections},
 	{"violations", test_violations},
 	{"fuzz", test_fuzz},
+	{"embed", test_embed},
+	{"embed_concurrency", test_embed_concurrency},
+	{"embed_violations", test_embed_violations},
+	{"embed_fuzz", test_embed_fuzz},
 	{"ends", test_ends},
 	{"faults", test_faults},
 	{"log", test_log},

@@ -10,6 +10,7 @@
 #include "catalog/pg_type.h"
 #include "embedding/embedding.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
 /* Positions of the first arguments, the same in all functions */
@@ -67,6 +68,9 @@ EmbeddingKeysArgument(FunctionCallInfo fcinfo, int argument, const char *name, b
 	int			count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
 	Datum	   *values;
 	bool	   *is_null;
+	int16		typlen;
+	bool		typbyval;
+	char		typalign;
 	int			nvalues;
 	int64	   *keys;
 
@@ -79,8 +83,8 @@ EmbeddingKeysArgument(FunctionCallInfo fcinfo, int argument, const char *name, b
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("%s must not contain nulls", name)));
-	deconstruct_array(array, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
-					  &values, &is_null, &nvalues);
+	get_typlenbyvalalign(INT8OID, &typlen, &typbyval, &typalign);
+	deconstruct_array(array, INT8OID, typlen, typbyval, typalign, &values, &is_null, &nvalues);
 	keys = MemoryContextAllocHuge(CurrentMemoryContext, (Size) nvalues * sizeof(int64));
 	for (int i = 0; i < nvalues; i++)
 		keys[i] = is_null[i] ? 0 : DatumGetInt64(values[i]);

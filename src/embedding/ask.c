@@ -23,9 +23,14 @@
 #include "miscadmin.h"
 #include "storage/predicate.h"
 
-/* As for searches: what reading the visibility map costs, in rows that are fetched */
+/*
+ * As for searches: what reading a page of the visibility map costs, and asking for a
+ * number, in rows that are fetched.  Without the map there is a second trip to the
+ * engine, which costs as much as some pages.
+ */
 #define MAP_PAGE_ROWS		4
 #define MAP_ASK_ROWS		256
+#define MAP_TRIP_PAGES		8
 
 /* Requests that find the mirror gone, or rows to decide about */
 #define ASK_ATTEMPTS		100
@@ -60,7 +65,7 @@ take_map(Asking *asking)
 	gpuvec_state state;
 	uint64		refresh;
 
-	if (pages == 0 || rows < (uint64) pages * MAP_PAGE_ROWS)
+	if (pages == 0 || (pages > MAP_TRIP_PAGES && rows < (uint64) pages * MAP_PAGE_ROWS))
 		return true;
 	refresh = MirrorKnownRefresh(target);
 	if (rows >= MAP_ASK_ROWS)

@@ -3,7 +3,7 @@
 
 EMULATION = test/unit/emulation
 EMULATION_DIR = build/emulation
-EMULATION_FLAGS = -std=gnu++17 -O2 -g -pthread -fPIE -ffp-contract=off -Wno-attributes -DEMULATION \
+EMULATION_FLAGS = -std=gnu++17 -O2 -g -U_FORTIFY_SOURCE -pthread -fPIE -ffp-contract=off -Wno-attributes -DEMULATION \
 	-include $(srcdir)/$(EMULATION)/emulation.h -I$(srcdir)/$(EMULATION) -I$(srcdir)/kernels \
 	-I$(srcdir)/src -I$(srcdir)/test/bench -isystem $(CUDA_HOME)/include
 EMULATION_HEADERS = $(wildcard $(srcdir)/kernels/*.h $(srcdir)/kernels/embedding*.cuh $(srcdir)/src/engine/*.h \

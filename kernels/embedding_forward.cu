@@ -52,7 +52,7 @@ struct pool_params
 {
 	/* the table, without its type */
 	const char *table;
-	uint64_t	stride_bytes;
+	uint32_t	stride_bytes;
 	uint32_t	rows;
 	uint32_t	width;
 
@@ -92,7 +92,7 @@ struct pool_params
 struct gather_params
 {
 	const char *table;
-	uint64_t	stride_bytes;
+	uint32_t	stride_bytes;
 	uint32_t	rows;
 	uint32_t	width;
 	const void *indices;
@@ -171,7 +171,7 @@ gather_kernel(const __grid_constant__ struct gather_params p)
 	{
 		raw[u] = emb_zero<VB>();
 		if (rows[u] != EMB_MISSING)
-			raw[u] = __ldg((const raw_type *) (base + rows[u] * p.stride_bytes));
+			raw[u] = __ldg((const raw_type *) (base + (uint64_t) rows[u] * p.stride_bytes));
 	}
 
 #pragma unroll
@@ -247,7 +247,7 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 	bool		valid = bag < (p.count ? *p.count : p.bags);
 	uint32_t	column = (slice << p.lanes_log2) + sub;
 	bool		active = column < p.vectors;
-	const char *base = p.table + (active ? (uint64_t) column * VB : 0);
+	const char *base = emb_lane_base(p.table, column, p.vectors, VB);
 	uint64_t	start = 0;
 	int			n = 0;
 
@@ -298,9 +298,11 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 
 			if (!p.skip_missing)
 				counted = __ballot_sync(EMB_FULL_WARP, k + (int) sub < n);
-			for (uint32_t i = 0; i < lanes; i++)
+			if (!W)
+				divisor += (float) __popc(counted >> chunk.group_lane & (EMB_FULL_WARP >> (32 - lanes)));
+			for (uint32_t i = 0; W && i < lanes; i++)
 			{
-				float		weight = W ? __shfl_sync(EMB_FULL_WARP, chunk.weight, chunk.group_lane + i) : 1.0f;
+				float		weight = __shfl_sync(EMB_FULL_WARP, chunk.weight, chunk.group_lane + i);
 
 				if (counted >> (chunk.group_lane + i) & 1)
 					divisor += weight;
@@ -357,7 +359,7 @@ stream_kernel(const __grid_constant__ struct pool_params p)
 
 	uint32_t	column = (slice << p.lanes_log2) + sub;
 	bool		active = column < p.vectors;
-	const char *base = p.table + (active ? (uint64_t) column * VB : 0);
+	const char *base = emb_lane_base(p.table, column, p.vectors, VB);
 
 	/* this lane's bag */
 	uint32_t	bags = p.count ? *p.count : p.bags;
@@ -712,6 +714,8 @@ emb_choose_shape(const void *data, uint64_t stride_bytes, uint64_t row_bytes,
 	uint32_t	bytes = element_bytes;
 	uint32_t	slice = gpuvec_emb_tuning.slice_bytes;
 
+	if (gpuvec_emb_tuning.vector_bytes >= element_bytes && gpuvec_emb_tuning.vector_bytes < max_vector_bytes)
+		max_vector_bytes = gpuvec_emb_tuning.vector_bytes;
 	while (bytes < max_vector_bytes &&
 		   (uintptr_t) data % (bytes * 2) == 0 && stride_bytes % (bytes * 2) == 0 &&
 		   emb_divide_up(row_bytes, bytes) > (1u << EMB_MIN_LANES_LOG2))
@@ -776,7 +780,7 @@ pool(struct pool_params *params, enum gpuvec_emb_type type, cudaStream_t stream)
 	if (params->range > 1u << shape.lanes_log2)
 		params->range = 1u << shape.lanes_log2;
 	warp_tasks = emb_divide_up(emb_divide_up(params->bags, params->range), 32u >> shape.lanes_log2);
-	if (warp_tasks * shape.slices > UINT32_MAX || params->stride_bytes > UINT32_MAX)
+	if (warp_tasks * shape.slices > UINT32_MAX)
 		return cudaErrorInvalidValue;
 	params->warp_tasks = (uint32_t) warp_tasks;
 	params->vectors = shape.vectors;
@@ -872,7 +876,7 @@ gather(const struct gpuvec_emb_table *table, const struct gpuvec_emb_bags *bags,
 							 (uint64_t) table->width * element_bytes, element_bytes,
 							 4 * element_bytes);
 	params.table = (const char *) table->data;
-	params.stride_bytes = table->stride * element_bytes;
+	params.stride_bytes = (uint32_t) (table->stride * element_bytes);
 	params.rows = (uint32_t) table->rows;
 	params.width = table->width;
 	params.indices = bags->indices;
@@ -948,6 +952,7 @@ valid_forward(const struct gpuvec_emb_table *table, const struct gpuvec_emb_bags
 			  enum gpuvec_emb_mode mode)
 {
 	return table->rows < UINT32_MAX && table->width > 0 && table->stride >= table->width &&
+		table->stride <= UINT32_MAX / sizeof(float) &&
 		(bags->index_bits == 32 || bags->index_bits == 64) &&
 		bags->bags < EMB_PARTIAL &&
 		(bags->offsets != NULL || bags->hotness <= INT32_MAX) &&
@@ -1010,7 +1015,7 @@ gpuvec_emb_forward(const struct gpuvec_emb_table *table, const struct gpuvec_emb
 		return cudaSuccess;
 
 	params.table = (const char *) table->data;
-	params.stride_bytes = table->stride * (table->type == GPUVEC_EMB_FLOAT16 ? 2 : 4);
+	params.stride_bytes = (uint32_t) (table->stride * (table->type == GPUVEC_EMB_FLOAT16 ? 2 : 4));
 	params.rows = (uint32_t) table->rows;
 	params.width = table->width;
 	params.indices = bags->indices;

@@ -34,6 +34,7 @@
 #define HEADS_THREADS		128
 #define GRAD_THREADS		64
 #define GRAD_MOST_THREADS	256
+#define LONG_UNROLL			8	/* rows in flight where rows are long */
 #define DOT_THREADS			128
 #define DOT_UNROLL			4
 
@@ -101,7 +102,7 @@ struct grad_params
 
 	/* gradients of samples */
 	const char *grad;
-	uint64_t	stride_bytes;
+	uint32_t	stride_bytes;
 	uint32_t	width;
 
 	/* the distribution of the work */
@@ -417,7 +418,7 @@ grad_kernel(const __grid_constant__ struct grad_params p)
 
 	uint32_t	column = (slice << p.lanes_log2) + sub;
 	bool		active = column < p.vectors;
-	const char *base = p.grad + (active ? (uint64_t) column * VB : 0);
+	const char *base = emb_lane_base(p.grad, column, p.vectors, VB);
 	uint64_t	task = (uint64_t) warp_task * (32u >> p.lanes_log2) + (lane >> p.lanes_log2);
 	bool		done = task * GRAD_CUT >= p.lookups;
 	uint32_t	begin = done ? 0 : (uint32_t) task * GRAD_CUT;
@@ -540,8 +541,18 @@ grad_kernel(const __grid_constant__ struct grad_params p)
 		if (slice == 0 && head && taken && i < end && p.out_rows)
 			p.out_rows[counts.bags + __popc(heads_before) - 1] = key;
 
-		for (uint32_t j = 0; j < lanes; j += U)
-			emb_add_batch<float, VB, U, W>(base, p.stride_bytes, chunk, j, starts, acc, store);
+		/* the middle of a long row, or what is usual */
+		if (chunk.present == EMB_FULL_WARP && chunk.ends == 0)
+		{
+			for (uint32_t j = 0; j < lanes; j += LONG_UNROLL)
+				emb_add_batch<float, VB, LONG_UNROLL, W>(base, p.stride_bytes, chunk, j, starts, acc,
+														 [] (uint32_t) {});
+		}
+		else
+		{
+			for (uint32_t j = 0; j < lanes; j += U)
+				emb_add_batch<float, VB, U, W>(base, p.stride_bytes, chunk, j, starts, acc, store);
+		}
 
 		counts.bags += __popc(heads_here);
 		counts.partials += __popc(partials_here);
@@ -768,7 +779,8 @@ valid_grad(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags *bag
 		   enum gpuvec_emb_mode mode)
 {
 	return valid_bags(bags, mode, grad->rows) && grad->width > 0 &&
-		grad->grad_stride >= grad->width && grad->out_stride >= grad->width &&
+		grad->grad_stride >= grad->width && grad->grad_stride <= UINT32_MAX / sizeof(float) &&
+		grad->out_stride >= grad->width &&
 		(!grad->full || grad->rows < EMB_PARTIAL);
 }
 
@@ -876,7 +888,7 @@ add_gradients(struct grad_params *params, cudaStream_t stream)
 										   32u >> shape.lanes_log2);
 	uint32_t	elements = shape.vector_bytes / (uint32_t) sizeof(float);
 
-	if (warp_tasks * shape.slices > UINT32_MAX || params->stride_bytes > UINT32_MAX)
+	if (warp_tasks * shape.slices > UINT32_MAX)
 		return cudaErrorInvalidValue;
 	params->warp_tasks = (uint32_t) warp_tasks;
 	params->vectors = shape.vectors;
@@ -954,7 +966,7 @@ gpuvec_emb_grad(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags
 	add.lookups = (uint32_t) bags->lookups;
 	add.rows = (uint32_t) grad->rows;
 	add.grad = (const char *) grad->grad;
-	add.stride_bytes = grad->grad_stride * sizeof(float);
+	add.stride_bytes = (uint32_t) (grad->grad_stride * sizeof(float));
 	add.width = grad->width;
 	add.tiles = g.pieces.tiles;
 	add.cuts = g.cuts;

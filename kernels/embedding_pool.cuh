@@ -273,6 +273,21 @@ emb_find_work(uint32_t warp_tasks, uint32_t slices, bool slice_major, uint32_t &
 }
 
 /*
+ * Where this lane's vectors begin in the row 0 of a table.  Lanes beyond the row get the
+ * first vector, so that they need not be told apart when rows are loaded.
+ *
+ * The shuffle changes nothing, but hides from the compiler how the sum came about;
+ * otherwise it adds up anew for each row, with four times the instructions.
+ */
+static __device__ __forceinline__ const char *
+emb_lane_base(const char *table, uint32_t column, uint32_t vectors, uint32_t vector_bytes)
+{
+	const char *base = table + (column < vectors ? (uint64_t) column * vector_bytes : 0);
+
+	return (const char *) __shfl_sync(EMB_FULL_WARP, (unsigned long long) base, threadIdx.x % 32);
+}
+
+/*
  * What the lanes of a warp know about a chunk of lookups, one for each lane.  A mask has
  * a bit for each lane of the warp.
  */
@@ -303,7 +318,7 @@ emb_group_starts(uint32_t lanes)
  */
 template <typename T, int VB, int U, bool W, typename End>
 static __device__ __forceinline__ void
-emb_add_batch(const char *base, uint64_t stride_bytes, const struct emb_chunk &chunk, uint32_t j,
+emb_add_batch(const char *base, uint32_t stride_bytes, const struct emb_chunk &chunk, uint32_t j,
 			  uint32_t starts, float (&acc)[VB / sizeof(T)], const End &end)
 {
 	constexpr int E = VB / (int) sizeof(T);
@@ -312,20 +327,25 @@ emb_add_batch(const char *base, uint64_t stride_bytes, const struct emb_chunk &c
 	uint32_t	present = chunk.present >> j & need;
 	uint32_t	ends = chunk.ends >> j & need;
 	uint32_t	mine = present >> chunk.group_lane;
-	uint32_t	first = chunk.group_lane + j;
 	raw_type	raw[U];
 	float		weight[U];
 
 	if ((present | ends) == 0)
 		return;
+
+	/* hand them out from the nearest lanes, by numbers that are constants */
+	uint32_t	source = chunk.group_lane + j + threadIdx.x % U;
+	uint32_t	rows = __shfl_sync(EMB_FULL_WARP, chunk.row, source);
+	float		weights = W ? __shfl_sync(EMB_FULL_WARP, chunk.weight, source) : 1.0f;
+
 	if (present == need)
 	{
 #pragma unroll
 		for (int u = 0; u < U; u++)
 		{
-			uint32_t	row = __shfl_sync(EMB_FULL_WARP, chunk.row, first + u);
+			uint32_t	row = __shfl_sync(EMB_FULL_WARP, rows, u, U);
 
-			raw[u] = __ldg((const raw_type *) (base + row * stride_bytes));
+			raw[u] = __ldg((const raw_type *) (base + (uint64_t) row * stride_bytes));
 		}
 	}
 	else
@@ -333,11 +353,11 @@ emb_add_batch(const char *base, uint64_t stride_bytes, const struct emb_chunk &c
 #pragma unroll
 		for (int u = 0; u < U; u++)
 		{
-			uint32_t	row = __shfl_sync(EMB_FULL_WARP, chunk.row, first + u);
+			uint32_t	row = __shfl_sync(EMB_FULL_WARP, rows, u, U);
 
 			raw[u] = emb_zero<VB>();
 			if (mine >> u & 1)
-				raw[u] = __ldg((const raw_type *) (base + row * stride_bytes));
+				raw[u] = __ldg((const raw_type *) (base + (uint64_t) row * stride_bytes));
 		}
 	}
 	if (W)
@@ -346,7 +366,7 @@ emb_add_batch(const char *base, uint64_t stride_bytes, const struct emb_chunk &c
 #pragma unroll
 		for (int u = 0; u < U; u++)
 		{
-			weight[u] = __shfl_sync(EMB_FULL_WARP, chunk.weight, first + u);
+			weight[u] = __shfl_sync(EMB_FULL_WARP, weights, u, U);
 			if (present != need && !(mine >> u & 1))
 				weight[u] = -0.0f;
 		}

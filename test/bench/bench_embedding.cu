@@ -93,6 +93,31 @@ fill_kernel(const __grid_constant__ struct fill_params p)
 	}
 }
 
+struct copy_params
+{
+	const float4 *from;
+	float4	   *to;
+	uint64_t	n;
+};
+
+static __global__ void
+copy_kernel(const __grid_constant__ struct copy_params p)
+{
+	uint64_t	first = (uint64_t) blockIdx.x * blockDim.x * 4 + threadIdx.x;
+	float4		part[4];
+
+	for (int i = 0; i < 4; i++)
+	{
+		if (first + i * blockDim.x < p.n)
+			part[i] = __ldcs(p.from + first + i * blockDim.x);
+	}
+	for (int i = 0; i < 4; i++)
+	{
+		if (first + i * blockDim.x < p.n)
+			__stcs(p.to + first + i * blockDim.x, part[i]);
+	}
+}
+
 static void
 fill(void *data, uint64_t n, uint64_t seed, bool half)
 {
@@ -331,6 +356,7 @@ make_case(test_case &t, int number_of_case, bool small)
 	gpuvec_emb_tuning.unroll = pick({0u, 4u, 8u});
 	gpuvec_emb_tuning.threads = pick({0u, 32u, 64u, 256u});
 	gpuvec_emb_tuning.range = pick({0u, 1u, 2u, 5u, 16u});
+	gpuvec_emb_tuning.vector_bytes = pick({0u, 0u, 8u, 4u});
 	gpuvec_emb_tuning.slice_bytes = pick({0u, 0u, 128u, 256u});
 	gpuvec_emb_tuning.slice_major = (uint32_t) rng(2);
 
@@ -1005,24 +1031,25 @@ sweep_cell(const cell &c)
 	for (uint32_t unroll : {4, 8})
 		for (uint32_t threads : {32, 64, 128, 256})
 			for (uint32_t range : {1, 2, 4, 8, 16})
-				for (uint32_t any_l1 : {0, 1})
+				for (uint32_t vector : {0, 8})
 				{
 					bool		gathers = c.kind == CELL_CONCAT || (c.hotness == 1 && c.kind == CELL_SUM);
 
-					if ((gathers && range > 1) || range * c.hotness > 64 * (c.hotness < 64 ? 1 : 4))
+					if ((gathers && range > 1) || range * c.hotness > 64 * (c.hotness < 64 ? 1 : 4) ||
+						(vector > 0 && c.kind != CELL_RAGGED))
 						continue;
 					gpuvec_emb_tuning.unroll = unroll;
 					gpuvec_emb_tuning.threads = threads;
 					gpuvec_emb_tuning.range = range;
-					gpuvec_emb_tuning.any_l1 = any_l1;
+					gpuvec_emb_tuning.vector_bytes = vector;
 					results.push_back({time_cell(c, last, true), gpuvec_emb_tuning});
 				}
 	memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
 	std::sort(results.begin(), results.end(), [] (const result &a, const result &b) { return a.ms < b.ms; });
 	printf("%-32s default %.4f ms %.0f GB/s;", c.name().c_str(), standard, c.bytes() / standard / 1e6);
 	for (size_t i = 0; i < results.size() && i < 5; i++)
-		printf(" [u%u t%u r%u%s] %.0f", results[i].tuning.unroll, results[i].tuning.threads,
-			   results[i].tuning.range, results[i].tuning.any_l1 ? " any" : "",
+		printf(" [u%u t%u r%u v%u] %.0f", results[i].tuning.unroll, results[i].tuning.threads,
+			   results[i].tuning.range, results[i].tuning.vector_bytes,
 			   c.bytes() / results[i].ms / 1e6);
 	printf("\n");
 	fflush(stdout);
@@ -1255,7 +1282,9 @@ set_up(uint64_t rows, uint64_t batch)
 	size_t		half = B.out_bytes / 2;
 	double		ms = time_launches(4, [&] (int, cudaStream_t stream)
 	{
-		CHECK(cudaMemcpyAsync(B.out, (char *) B.out + half, half, cudaMemcpyDeviceToDevice, stream));
+		struct copy_params params = {(const float4 *) ((char *) B.out + half), (float4 *) B.out, half / 16};
+
+		CHECK(emb_launch(copy_kernel, emb_divide_up(params.n, 1024), 256, params, stream));
 	});
 
 	B.copy_rate = 2.0 * half / ms / 1e6;
@@ -1337,7 +1366,7 @@ main(int argc, char **argv)
 				if (type == GPUVEC_EMB_FLOAT32 && width == 128)
 				{
 					for (uint32_t unroll : {4, 8})
-						for (uint32_t threads : {64, 128, 256})
+						for (uint32_t threads : {64, 128})
 							for (uint32_t any_l1 : {0, 1})
 							{
 								if (!sweep && (unroll > 4 || threads > 64 || any_l1))

@@ -28,8 +28,6 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <cub/block/block_scan.cuh>
-
 #include "embedding_pool.cuh"
 
 struct gpuvec_emb_tuning gpuvec_emb_tuning;
@@ -44,8 +42,8 @@ struct gpuvec_emb_tuning gpuvec_emb_tuning;
 #define POOL_MOST_THREADS	256
 
 #define SCAN_THREADS		1024
-#define COMBINE_THREADS		(GPUVEC_EMB_FAN * 32)
-#define COMBINE_BLOCKS		264
+#define COMBINE_THREADS		256
+#define COMBINE_BLOCKS		1056
 
 /* What bag_kernel and stream_kernel need to know */
 struct pool_params
@@ -269,6 +267,7 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 		acc[e] = 0.0f;
 	chunk.ends = 0;
 	chunk.group_lane = lane - sub;
+	chunk.lanes = lanes;
 
 	auto		fetch = [&] (int at)
 	{
@@ -398,6 +397,7 @@ stream_kernel(const __grid_constant__ struct pool_params p)
 	for (int e = 0; e < E; e++)
 		acc[e] = 0.0f;
 	chunk.group_lane = group_lane;
+	chunk.lanes = lanes;
 
 	/* Store the vector of bag i, if `now`, and begin the next */
 	auto		store = [&] (uint32_t i, bool now)
@@ -455,8 +455,8 @@ stream_kernel(const __grid_constant__ struct pool_params p)
 }
 
 /*
- * Add up the pieces of long bags.  A block serves a bag and 128 columns at a time;
- * each of its warps sums GPUVEC_EMB_FAN pieces, the first warp sums these sums.
+ * Add up the pieces of long bags.  A block serves a bag and 128 columns at a time; its
+ * warps sum GPUVEC_EMB_FAN pieces each, in turn, the first warp sums these sums.
  */
 static __global__ void __launch_bounds__(COMBINE_THREADS)
 combine_kernel(const __grid_constant__ struct emb_combine_params p)
@@ -480,13 +480,12 @@ combine_kernel(const __grid_constant__ struct emb_combine_params p)
 
 		while (begin < end)
 		{
-			uint32_t	first = begin + warp * GPUVEC_EMB_FAN;
-			float4		sum = make_float4(0, 0, 0, 0);
-			float		divisor = 0.0f;
-
-			if (first < end)
+			for (uint32_t group = warp; group < GPUVEC_EMB_FAN; group += COMBINE_THREADS / 32)
 			{
-				uint32_t	m = min(end - first, (uint32_t) GPUVEC_EMB_FAN);
+				uint32_t	first = begin + group * GPUVEC_EMB_FAN;
+				uint32_t	m = first < end ? min(end - first, (uint32_t) GPUVEC_EMB_FAN) : 0;
+				float4		sum = make_float4(0, 0, 0, 0);
+				float		divisor = 0.0f;
 
 #pragma unroll 8
 				for (uint32_t i = 0; i < m; i++)
@@ -503,18 +502,21 @@ combine_kernel(const __grid_constant__ struct emb_combine_params p)
 					if (p.partial_divisor)
 						divisor += p.partial_divisor[first + i];
 				}
+				if (m > 0)
+				{
+					sums[group][lane] = sum;
+					if (lane == 0)
+						divisors[group] = divisor;
+				}
 			}
-			sums[warp][lane] = sum;
-			if (lane == 0)
-				divisors[warp] = divisor;
 			__syncthreads();
 			if (warp == 0)
 			{
 				uint32_t	groups = (min(end - begin, (uint32_t) (GPUVEC_EMB_FAN * GPUVEC_EMB_FAN)) +
 									  GPUVEC_EMB_FAN - 1) / GPUVEC_EMB_FAN;
+				float4		sum = make_float4(0, 0, 0, 0);
+				float		divisor = 0.0f;
 
-				sum = make_float4(0, 0, 0, 0);
-				divisor = 0.0f;
 				for (uint32_t i = 0; i < groups; i++)
 				{
 					float4		part = sums[i][lane];
@@ -559,48 +561,80 @@ struct add_counts
 	}
 };
 
+/* Exclusive sums over a warp, and the totals */
+static __device__ __forceinline__ struct emb_counts
+scan_warp(const struct emb_counts &counts, struct emb_counts &all)
+{
+	add_counts	add;
+	uint32_t	lane = threadIdx.x % 32;
+	struct emb_counts sum = counts;
+
+#pragma unroll
+	for (uint32_t d = 1; d < 32; d *= 2)
+	{
+		struct emb_counts other = {__shfl_up_sync(EMB_FULL_WARP, sum.bags, d),
+			__shfl_up_sync(EMB_FULL_WARP, sum.pieces, d),
+			__shfl_up_sync(EMB_FULL_WARP, sum.partials, d),
+			__shfl_up_sync(EMB_FULL_WARP, sum.longs, d)};
+
+		if (lane >= d)
+			sum = add(sum, other);
+	}
+	all = {__shfl_sync(EMB_FULL_WARP, sum.bags, 31), __shfl_sync(EMB_FULL_WARP, sum.pieces, 31),
+		__shfl_sync(EMB_FULL_WARP, sum.partials, 31), __shfl_sync(EMB_FULL_WARP, sum.longs, 31)};
+	return {sum.bags - counts.bags, sum.pieces - counts.pieces, sum.partials - counts.partials,
+		sum.longs - counts.longs};
+}
+
 /*
- * Turn the counts of tiles into places, by one block, and tell the totals to
- * everyone who needs them.
+ * Turn the counts of tiles into places, by one block, and tell the totals to everyone
+ * who needs them.  Each warp has a part of the tiles, which it reads twice: to count, and
+ * when it knows what comes before.
  */
 static __global__ void __launch_bounds__(SCAN_THREADS)
 scan_kernel(const __grid_constant__ struct emb_scan_params p)
 {
-	typedef cub::BlockScan<struct emb_counts, SCAN_THREADS, cub::BLOCK_SCAN_WARP_SCANS> block_scan;
-	__shared__ typename block_scan::TempStorage storage;
-	struct emb_counts before = {0, 0, 0, 0};
+	constexpr uint32_t unroll = 4;
+	__shared__ struct emb_counts parts[SCAN_THREADS / 32];
+	const struct emb_counts none = {0, 0, 0, 0};
 	add_counts	add;
+	uint32_t	lane = threadIdx.x % 32;
+	uint32_t	warp = threadIdx.x / 32;
+	uint32_t	size = (p.ntiles + SCAN_THREADS - 1) / SCAN_THREADS * 32;
+	uint32_t	begin = min(warp * size, p.ntiles);
+	uint32_t	end = min(begin + size, p.ntiles);
+	struct emb_counts sum = none;
+	struct emb_counts before;
+	struct emb_counts all;
 
-	for (uint32_t first = 0; first < p.ntiles; first += SCAN_THREADS * 4)
-	{
-		struct emb_counts counts[4];
-		struct emb_counts all;
+#pragma unroll unroll
+	for (uint32_t tile = begin + lane; tile < end; tile += 32)
+		sum = add(sum, p.tiles[tile]);
+	scan_warp(sum, all);
+	if (lane == 0)
+		parts[warp] = all;
+	__syncthreads();
 
-		for (int i = 0; i < 4; i++)
-		{
-			uint32_t	tile = first + threadIdx.x * 4 + i;
-
-			counts[i] = {0, 0, 0, 0};
-			if (tile < p.ntiles)
-				counts[i] = p.tiles[tile];
-		}
-		block_scan(storage).ExclusiveScan(counts, counts, emb_counts{0, 0, 0, 0}, add, all);
-		for (int i = 0; i < 4; i++)
-		{
-			uint32_t	tile = first + threadIdx.x * 4 + i;
-
-			if (tile < p.ntiles)
-				p.tiles[tile] = add(before, counts[i]);
-		}
-		before = add(before, all);
-		__syncthreads();
-	}
+	before = scan_warp(parts[lane], all);
+	before = {__shfl_sync(EMB_FULL_WARP, before.bags, warp), __shfl_sync(EMB_FULL_WARP, before.pieces, warp),
+		__shfl_sync(EMB_FULL_WARP, before.partials, warp), __shfl_sync(EMB_FULL_WARP, before.longs, warp)};
 	if (threadIdx.x == 0)
 	{
-		*p.total = before;
-		p.longs[before.longs].partial = before.partials;
+		*p.total = all;
+		p.longs[all.longs].partial = all.partials;
 		if (p.out_count)
-			*p.out_count = before.bags;
+			*p.out_count = all.bags;
+	}
+
+	for (uint32_t first = begin; first < end; first += 32)
+	{
+		uint32_t	tile = first + lane;
+		struct emb_counts counts = tile < end ? p.tiles[tile] : none;
+
+		counts = add(before, scan_warp(counts, all));
+		if (tile < end)
+			p.tiles[tile] = counts;
+		before = add(before, all);
 	}
 }
 
@@ -777,8 +811,9 @@ pool(struct pool_params *params, enum gpuvec_emb_type type, cudaStream_t stream)
 											  element_bytes, 16);
 	uint64_t	warp_tasks;
 
-	if (params->range > 1u << shape.lanes_log2)
-		params->range = 1u << shape.lanes_log2;
+	/* a warp has as many lookups, whatever the width */
+	if (params->range > 1u << (shape.lanes_log2 - 1))
+		params->range = 1u << (shape.lanes_log2 - 1);
 	warp_tasks = emb_divide_up(emb_divide_up(params->bags, params->range), 32u >> shape.lanes_log2);
 	if (warp_tasks * shape.slices > UINT32_MAX)
 		return cudaErrorInvalidValue;

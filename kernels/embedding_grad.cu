@@ -31,6 +31,7 @@
 #include "embedding_pool.cuh"
 
 #define PREPARE_THREADS		256
+#define PREPARE_LOOKUPS		1024	/* of a block */
 #define HEADS_THREADS		128
 #define GRAD_THREADS		64
 #define GRAD_MOST_THREADS	256
@@ -180,33 +181,39 @@ prepare_kernel(const __grid_constant__ struct bag_params p)
 {
 	__shared__ uint32_t first_bag;
 	__shared__ uint32_t last_bag;
-	uint32_t	begin = blockIdx.x * PREPARE_THREADS;
-	uint32_t	i = begin + threadIdx.x;
+	uint32_t	begin = blockIdx.x * PREPARE_LOOKUPS;
+	uint32_t	end = min(begin + PREPARE_LOOKUPS, p.lookups);
+	uint32_t	row[PREPARE_LOOKUPS / PREPARE_THREADS];
 
 	if (p.samples && p.offsets)
 	{
 		if (threadIdx.x == 0)
 			first_bag = find_bag(p.offsets, 0, p.bags - 1, begin);
 		if (threadIdx.x == 32)
-			last_bag = find_bag(p.offsets, 0, p.bags - 1,
-								min(begin + PREPARE_THREADS, p.lookups) - 1);
+			last_bag = find_bag(p.offsets, 0, p.bags - 1, end - 1);
 		__syncthreads();
 	}
-	if (i >= p.lookups)
-		return;
-	if (p.keys)
+#pragma unroll
+	for (int u = 0; u < PREPARE_LOOKUPS / PREPARE_THREADS; u++)
 	{
-		uint32_t	row = emb_lookup(p.indices, p.index_bits, p.rows, i);
+		uint32_t	i = begin + u * PREPARE_THREADS + threadIdx.x;
 
-		p.keys[i] = row == EMB_MISSING ? p.rows : row;
+		row[u] = p.keys && i < end ? emb_lookup(p.indices, p.index_bits, p.rows, i) : 0;
 	}
-	if (p.positions)
-		p.positions[i] = i;
-	if (p.samples)
+#pragma unroll
+	for (int u = 0; u < PREPARE_LOOKUPS / PREPARE_THREADS; u++)
 	{
-		if (p.offsets)
+		uint32_t	i = begin + u * PREPARE_THREADS + threadIdx.x;
+
+		if (i >= end)
+			break;
+		if (p.keys)
+			p.keys[i] = row[u] == EMB_MISSING ? p.rows : row[u];
+		if (p.positions)
+			p.positions[i] = i;
+		if (p.samples && p.offsets)
 			p.samples[i] = find_bag(p.offsets, first_bag, last_bag, i);
-		else
+		else if (p.samples)
 			p.samples[i] = p.hotness == 1 ? i : i / p.hotness;
 	}
 }
@@ -433,6 +440,7 @@ grad_kernel(const __grid_constant__ struct grad_params p)
 	for (int e = 0; e < E; e++)
 		acc[e] = 0.0f;
 	chunk.group_lane = group_lane;
+	chunk.lanes = lanes;
 	if (!done)
 	{
 		const struct emb_counts *tile = &p.tiles[begin / EMB_TILE];
@@ -545,13 +553,13 @@ grad_kernel(const __grid_constant__ struct grad_params p)
 		if (chunk.present == EMB_FULL_WARP && chunk.ends == 0)
 		{
 			for (uint32_t j = 0; j < lanes; j += LONG_UNROLL)
-				emb_add_batch<float, VB, LONG_UNROLL, W>(base, p.stride_bytes, chunk, j, starts, acc,
+				emb_add_batch<float, VB, LONG_UNROLL, W, true>(base, p.stride_bytes, chunk, j, starts, acc,
 														 [] (uint32_t) {});
 		}
 		else
 		{
 			for (uint32_t j = 0; j < lanes; j += U)
-				emb_add_batch<float, VB, U, W>(base, p.stride_bytes, chunk, j, starts, acc, store);
+				emb_add_batch<float, VB, U, W, true>(base, p.stride_bytes, chunk, j, starts, acc, store);
 		}
 
 		counts.bags += __popc(heads_here);
@@ -839,7 +847,7 @@ sort_lookups(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags *b
 	params.samples = has_coefficients(bags, mode) ? g->samples : g->values[0];
 	params.positions = has_coefficients(bags, mode) ? g->values[0] : NULL;
 	params.divisors = g->divisors;
-	error = emb_launch(prepare_kernel, emb_divide_up(bags->lookups, PREPARE_THREADS),
+	error = emb_launch(prepare_kernel, emb_divide_up(bags->lookups, PREPARE_LOOKUPS),
 					   PREPARE_THREADS, params, stream);
 	if (error == cudaSuccess && mode == GPUVEC_EMB_MEAN)
 		error = emb_launch(divisors_kernel, emb_divide_up(bags->bags, 4), 128, params, stream);
@@ -1033,7 +1041,7 @@ gpuvec_emb_grad_weights(const struct gpuvec_emb_table *table, const struct gpuve
 		return cudaSuccess;
 
 	params.samples = (uint32_t *) work;
-	error = emb_launch(prepare_kernel, emb_divide_up(bags->lookups, PREPARE_THREADS),
+	error = emb_launch(prepare_kernel, emb_divide_up(bags->lookups, PREPARE_LOOKUPS),
 					   PREPARE_THREADS, params, stream);
 	if (error != cudaSuccess)
 		return error;

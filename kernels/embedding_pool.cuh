@@ -293,11 +293,12 @@ emb_lane_base(const char *table, uint32_t column, uint32_t vectors, uint32_t vec
  */
 struct emb_chunk
 {
-	uint32_t	row;			/* of this lane's lookup */
+	uint32_t	row;			/* of this lane's lookup; later of others, see emb_add_batch */
 	float		weight;
 	uint32_t	present;		/* mask: rows to add */
 	uint32_t	ends;			/* mask: a bag ends after this lookup */
 	uint32_t	group_lane;		/* the first lane of this lane's group */
+	uint32_t	lanes;			/* of a group */
 };
 
 /* A mask with the first lane of each group */
@@ -307,6 +308,31 @@ emb_group_starts(uint32_t lanes)
 	return lanes == 8 ? 0x01010101 : lanes == 16 ? 0x00010001 : 1;
 }
 
+#if defined(EMB_KEEP) && defined(__CUDA_ARCH__)
+static __device__ __forceinline__ uint64_t
+emb_policy(void)
+{
+	uint64_t	policy;
+
+	asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+	return policy;
+}
+template <typename R>
+static __device__ __forceinline__ R
+emb_load_keep(const R *p)
+{
+	R r = {};
+	uint64_t policy = emb_policy();
+
+	if constexpr (sizeof(R) == 16)
+		asm("ld.global.nc.L2::cache_hint.v4.u32 {%0,%1,%2,%3}, [%4], %5;" : "=r"(((unsigned *) &r)[0]), "=r"(((unsigned *) &r)[1]), "=r"(((unsigned *) &r)[2]), "=r"(((unsigned *) &r)[3]) : "l"(p), "l"(policy));
+	return r;
+}
+#define EMB_LOAD(K, p) (K && VB == 16 ? emb_load_keep(p) : __ldg(p))
+#else
+#define EMB_LOAD(K, p) __ldg(p)
+#endif
+
 /*
  * Add the rows of the lookups j .. j + U - 1 of a chunk.  All of them are loaded before
  * the first is added.  Where bags end, end(j + u) is called by the whole warp, which
@@ -314,11 +340,13 @@ emb_group_starts(uint32_t lanes)
  * bytes of a vector; W: there are weights.  starts is emb_group_starts(lanes).
  *
  * This is the innermost code of pooling: what is usual, all rows there and of one bag,
- * takes three instructions per row besides the additions.
+ * takes three instructions per row besides the additions.  That the lanes of a batch are
+ * constants spares the computation of them: after each batch the lookups of a group
+ * move on by U lanes.  So all batches of a chunk have to be added, in their order.
  */
-template <typename T, int VB, int U, bool W, typename End>
+template <typename T, int VB, int U, bool W, bool KEEP = false, typename End>
 static __device__ __forceinline__ void
-emb_add_batch(const char *base, uint32_t stride_bytes, const struct emb_chunk &chunk, uint32_t j,
+emb_add_batch(const char *base, uint32_t stride_bytes, struct emb_chunk &chunk, uint32_t j,
 			  uint32_t starts, float (&acc)[VB / sizeof(T)], const End &end)
 {
 	constexpr int E = VB / (int) sizeof(T);
@@ -327,25 +355,25 @@ emb_add_batch(const char *base, uint32_t stride_bytes, const struct emb_chunk &c
 	uint32_t	present = chunk.present >> j & need;
 	uint32_t	ends = chunk.ends >> j & need;
 	uint32_t	mine = present >> chunk.group_lane;
+	uint32_t	rows = chunk.row;
+	float		weights = chunk.weight;
+	uint32_t	next = (threadIdx.x + U) & (chunk.lanes - 1);
 	raw_type	raw[U];
 	float		weight[U];
 
+	chunk.row = __shfl_sync(EMB_FULL_WARP, rows, next, chunk.lanes);
+	if (W)
+		chunk.weight = __shfl_sync(EMB_FULL_WARP, weights, next, chunk.lanes);
 	if ((present | ends) == 0)
 		return;
-
-	/* hand them out from the nearest lanes, by numbers that are constants */
-	uint32_t	source = chunk.group_lane + j + threadIdx.x % U;
-	uint32_t	rows = __shfl_sync(EMB_FULL_WARP, chunk.row, source);
-	float		weights = W ? __shfl_sync(EMB_FULL_WARP, chunk.weight, source) : 1.0f;
-
 	if (present == need)
 	{
 #pragma unroll
 		for (int u = 0; u < U; u++)
 		{
-			uint32_t	row = __shfl_sync(EMB_FULL_WARP, rows, u, U);
+			uint32_t	row = __shfl_sync(EMB_FULL_WARP, rows, u, chunk.lanes);
 
-			raw[u] = __ldg((const raw_type *) (base + (uint64_t) row * stride_bytes));
+			raw[u] = EMB_LOAD(KEEP, (const raw_type *) (base + (uint64_t) row * stride_bytes));
 		}
 	}
 	else
@@ -353,11 +381,11 @@ emb_add_batch(const char *base, uint32_t stride_bytes, const struct emb_chunk &c
 #pragma unroll
 		for (int u = 0; u < U; u++)
 		{
-			uint32_t	row = __shfl_sync(EMB_FULL_WARP, rows, u, U);
+			uint32_t	row = __shfl_sync(EMB_FULL_WARP, rows, u, chunk.lanes);
 
 			raw[u] = emb_zero<VB>();
 			if (mine >> u & 1)
-				raw[u] = __ldg((const raw_type *) (base + (uint64_t) row * stride_bytes));
+				raw[u] = EMB_LOAD(KEEP, (const raw_type *) (base + (uint64_t) row * stride_bytes));
 		}
 	}
 	if (W)
@@ -366,7 +394,7 @@ emb_add_batch(const char *base, uint32_t stride_bytes, const struct emb_chunk &c
 #pragma unroll
 		for (int u = 0; u < U; u++)
 		{
-			weight[u] = __shfl_sync(EMB_FULL_WARP, weights, u, U);
+			weight[u] = __shfl_sync(EMB_FULL_WARP, weights, u, chunk.lanes);
 			if (present != need && !(mine >> u & 1))
 				weight[u] = -0.0f;
 		}

@@ -1366,25 +1366,24 @@ main(int argc, char **argv)
 				if (type == GPUVEC_EMB_FLOAT32 && width == 128)
 				{
 					for (uint32_t unroll : {4, 8})
-						for (uint32_t threads : {64, 128})
-							for (uint32_t any_l1 : {0, 1})
+						for (uint32_t slice : {512, 256, 128})
+						{
+							if (!sweep && (unroll > 4 || slice < 512))
+								continue;
+							if (sweep)
 							{
-								if (!sweep && (unroll > 4 || threads > 64 || any_l1))
-									continue;
-								if (sweep)
-								{
-									gpuvec_emb_tuning.unroll = unroll;
-									gpuvec_emb_tuning.threads = threads;
-									gpuvec_emb_tuning.any_l1 = any_l1;
-								}
-								for (int dist = 0; dist < 2; dist++)
-								{
-									if (sweep)
-										printf("[u%u t%u%s] ", unroll, threads, any_l1 ? " any" : "");
-									run_grad(128, 64, dist, GPUVEC_EMB_SUM, false);
-								}
-								memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
+								gpuvec_emb_tuning.unroll = unroll;
+								gpuvec_emb_tuning.slice_bytes = slice;
+								gpuvec_emb_tuning.slice_major = 1;
 							}
+							for (int dist = 0; dist < 2; dist++)
+							{
+								if (sweep)
+									printf("[u%u s%u] ", unroll, slice);
+								run_grad(128, 64, dist, GPUVEC_EMB_SUM, false);
+							}
+							memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
+						}
 					if (!sweep)
 					{
 						run_grad(128, 64, 0, GPUVEC_EMB_MEAN, true);

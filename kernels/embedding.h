@@ -155,7 +155,6 @@ extern cudaError_t gpuvec_emb_grad_weights(const struct gpuvec_emb_table *table,
  */
 struct gpuvec_emb_tuning
 {
-	uint32_t	unroll;			/* rows in flight of a group of lanes: 4 or 8 */
 	uint32_t	threads;		/* of a block */
 	uint32_t	range;			/* bags that a group of lanes pools one after another */
 	uint32_t	vector_bytes;	/* that a lane reads at once, at most */

@@ -9,14 +9,20 @@
  * Where every lookup is a vector of the result (concat, or bags of one lookup),
  * gather_kernel copies rows; a group of lanes has several in flight.
  *
- * Otherwise pool_kernel gives each group of 8, 16 or 32 lanes a few consecutive bags.
- * Their lookups are consecutive too, so the group goes through them as through one
- * stream: indices are fetched a chunk ahead, one per lane; `unroll` rows are in flight
- * at a time, of one bag or of several; where a bag ends, its vector is stored and
- * the next begins.  So short bags keep as many loads in flight as long ones, and a
- * warp waits for the sum of several bags' lengths, which varies less than each of
- * them.  A lane adds up its own columns in the order of the lookups.  Rows of more
+ * Otherwise groups of 8, 16 or 32 lanes pool bags; a lane adds up its own columns in the
+ * order of the lookups.  Indices are fetched a chunk ahead, one per lane.  Rows of more
  * than 512 bytes are pooled in slices.
+ *
+ * bag_kernel gives each group one bag of more than a few lookups and has eight rows in
+ * flight.  What limits it, if keys are skewed and rows come from the caches, are latency
+ * and instructions; see emb_add_batch in embedding_pool.cuh.  Blocks are small and take
+ * no shared memory, which leaves the L1 cache to the hot rows.
+ *
+ * stream_kernel gives each group several consecutive short bags.  Their lookups are
+ * consecutive too, so the group goes through them as through one stream: rows of several
+ * bags are in flight; where a bag ends, its vector is stored and the next begins.  So
+ * short bags keep as many loads in flight as long ones, and a warp waits for the sum of
+ * several bags' lengths, which varies less than each of them.
  *
  * Bags of more than GPUVEC_EMB_PIECE lookups are cut into pieces first.  Warps count
  * the pieces of EMB_TILE bags each, one block turns counts into places, and the
@@ -34,7 +40,9 @@ struct gpuvec_emb_tuning gpuvec_emb_tuning;
 
 /* Defaults of gpuvec_emb_tuning */
 #define BAG_THREADS			64
+#define BAG_UNROLL			8	/* rows in flight of a group of lanes */
 #define STREAM_THREADS		64
+#define STREAM_UNROLL		4
 #define GATHER_THREADS		128
 #define GATHER_UNROLL		4
 #define RANGE_LOOKUPS		16	/* of a group of lanes, on average */
@@ -69,7 +77,6 @@ struct pool_params
 	uint32_t	range;			/* bags of a group of lanes */
 	uint32_t	warp_tasks;		/* warps, for one slice */
 	uint32_t	slices;
-	uint32_t	lanes_log2;
 	uint32_t	vectors;		/* of a row */
 	bool		slice_major;
 
@@ -226,24 +233,22 @@ store_bag(const struct pool_params &p, uint32_t dest, uint32_t column, bool acti
  * Pool bags, or pieces of them, one with each group of lanes.  W: there are weights;
  * otherwise as above.
  */
-template <typename T, int VB, int U, bool W>
+template <typename T, int VB, int LANES, bool W>
 static __global__ void __launch_bounds__(POOL_MOST_THREADS)
 bag_kernel(const __grid_constant__ struct pool_params p)
 {
 	constexpr int E = VB / (int) sizeof(T);
 	uint32_t	lane = threadIdx.x % 32;
-	uint32_t	lanes = 1u << p.lanes_log2;
-	uint32_t	sub = lane & (lanes - 1);
-	uint32_t	starts = emb_group_starts(lanes);
+	uint32_t	sub = lane % LANES;
 	uint32_t	warp_task;
 	uint32_t	slice;
 
 	if (!emb_find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, slice))
 		return;
 
-	uint32_t	bag = warp_task * (32u >> p.lanes_log2) + (lane >> p.lanes_log2);
+	uint32_t	bag = warp_task * (32 / LANES) + lane / LANES;
 	bool		valid = bag < (p.count ? *p.count : p.bags);
-	uint32_t	column = (slice << p.lanes_log2) + sub;
+	uint32_t	column = slice * LANES + sub;
 	bool		active = column < p.vectors;
 	const char *base = emb_lane_base(p.table, column, p.vectors, VB);
 	uint64_t	start = 0;
@@ -267,7 +272,6 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 		acc[e] = 0.0f;
 	chunk.ends = 0;
 	chunk.group_lane = lane - sub;
-	chunk.lanes = lanes;
 
 	auto		fetch = [&] (int at)
 	{
@@ -282,14 +286,15 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 	};
 
 	fetch(sub);
-	for (int k = 0; k < most; k += lanes)
+	for (int k = 0; k < most; k += LANES)
 	{
 		chunk.row = next_row;
 		chunk.weight = next_weight;
-		fetch(k + lanes + sub);
+		fetch(k + LANES + sub);
 		chunk.present = __ballot_sync(EMB_FULL_WARP, chunk.row != EMB_MISSING);
-		for (uint32_t j = 0; j < lanes; j += U)
-			emb_add_batch<T, VB, U, W>(base, p.stride_bytes, chunk, j, starts, acc, [] (uint32_t) {});
+#pragma unroll 1
+		for (uint32_t j = 0; j < LANES; j += BAG_UNROLL)
+			emb_add_batch<T, VB, LANES, BAG_UNROLL, W>(base, p.stride_bytes, chunk, j, acc, [] (uint32_t) {});
 
 		if (p.mean)
 		{
@@ -298,8 +303,8 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 			if (!p.skip_missing)
 				counted = __ballot_sync(EMB_FULL_WARP, k + (int) sub < n);
 			if (!W)
-				divisor += (float) __popc(counted >> chunk.group_lane & (EMB_FULL_WARP >> (32 - lanes)));
-			for (uint32_t i = 0; W && i < lanes; i++)
+				divisor += (float) __popc(counted >> chunk.group_lane & (EMB_FULL_WARP >> (32 - LANES)));
+			for (uint32_t i = 0; W && i < LANES; i++)
 			{
 				float		weight = __shfl_sync(EMB_FULL_WARP, chunk.weight, chunk.group_lane + i);
 
@@ -339,30 +344,28 @@ bag_divisor(const struct pool_params &p, uint64_t start, uint64_t end)
  *
  * Positions k, n and last count from the first lookup of the group.
  */
-template <typename T, int VB, int U, bool W>
+template <typename T, int VB, int LANES, bool W>
 static __global__ void __launch_bounds__(POOL_MOST_THREADS)
 stream_kernel(const __grid_constant__ struct pool_params p)
 {
 	constexpr int E = VB / (int) sizeof(T);
 	uint32_t	lane = threadIdx.x % 32;
-	uint32_t	lanes = 1u << p.lanes_log2;
-	uint32_t	sub = lane & (lanes - 1);
+	uint32_t	sub = lane % LANES;
 	uint32_t	group_lane = lane - sub;
-	uint32_t	group_mask = EMB_FULL_WARP >> (32 - lanes);
-	uint32_t	starts = emb_group_starts(lanes);
+	uint32_t	group_mask = EMB_FULL_WARP >> (32 - LANES);
 	uint32_t	warp_task;
 	uint32_t	slice;
 
 	if (!emb_find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, slice))
 		return;
 
-	uint32_t	column = (slice << p.lanes_log2) + sub;
+	uint32_t	column = slice * LANES + sub;
 	bool		active = column < p.vectors;
 	const char *base = emb_lane_base(p.table, column, p.vectors, VB);
 
 	/* this lane's bag */
 	uint32_t	bags = p.count ? *p.count : p.bags;
-	uint64_t	first_bag = (uint64_t) (warp_task * (32u >> p.lanes_log2) + (lane >> p.lanes_log2)) * p.range;
+	uint64_t	first_bag = (uint64_t) (warp_task * (32 / LANES) + lane / LANES) * p.range;
 	uint32_t	range = (uint32_t) min((uint64_t) p.range, bags - min(first_bag, (uint64_t) bags));
 	uint32_t	bag = (uint32_t) first_bag + sub;
 	bool		valid = sub < range;
@@ -397,7 +400,6 @@ stream_kernel(const __grid_constant__ struct pool_params p)
 	for (int e = 0; e < E; e++)
 		acc[e] = 0.0f;
 	chunk.group_lane = group_lane;
-	chunk.lanes = lanes;
 
 	/* Store the vector of bag i, if `now`, and begin the next */
 	auto		store = [&] (uint32_t i, bool now)
@@ -413,9 +415,9 @@ stream_kernel(const __grid_constant__ struct pool_params p)
 			acc[e] = 0.0f;
 	};
 
-	for (uint32_t i = 0; i < lanes && empties; i++)
+	for (uint32_t i = 0; i < LANES && empties; i++)
 	{
-		if (empties >> i & starts)
+		if (empties >> i & emb_group_starts<LANES>())
 			store(i, empties >> (group_lane + i) & 1);
 	}
 
@@ -432,18 +434,19 @@ stream_kernel(const __grid_constant__ struct pool_params p)
 	};
 
 	fetch(sub);
-	for (int k = 0; k < most; k += lanes)
+	for (int k = 0; k < most; k += LANES)
 	{
-		bool		here = last >= k && last - k < (int) lanes;
+		bool		here = last >= k && last - k < LANES;
 
 		chunk.row = next_row;
 		chunk.weight = next_weight;
-		fetch(k + lanes + sub);
+		fetch(k + LANES + sub);
 		chunk.present = __ballot_sync(EMB_FULL_WARP, chunk.row != EMB_MISSING);
 		chunk.ends = __reduce_or_sync(EMB_FULL_WARP, here ? 1u << (group_lane + (uint32_t) (last - k)) : 0);
 
-		for (uint32_t j = 0; j < lanes; j += U)
-			emb_add_batch<T, VB, U, W>(base, p.stride_bytes, chunk, j, starts, acc, [&] (uint32_t at)
+#pragma unroll 1
+		for (uint32_t j = 0; j < LANES; j += STREAM_UNROLL)
+			emb_add_batch<T, VB, LANES, STREAM_UNROLL, W>(base, p.stride_bytes, chunk, j, acc, [&] (uint32_t at)
 			{
 				bool		now = chunk.ends >> (group_lane + at) & 1;
 
@@ -748,8 +751,6 @@ emb_choose_shape(const void *data, uint64_t stride_bytes, uint64_t row_bytes,
 	uint32_t	bytes = element_bytes;
 	uint32_t	slice = gpuvec_emb_tuning.slice_bytes;
 
-	if (gpuvec_emb_tuning.vector_bytes >= element_bytes && gpuvec_emb_tuning.vector_bytes < max_vector_bytes)
-		max_vector_bytes = gpuvec_emb_tuning.vector_bytes;
 	while (bytes < max_vector_bytes &&
 		   (uintptr_t) data % (bytes * 2) == 0 && stride_bytes % (bytes * 2) == 0 &&
 		   emb_divide_up(row_bytes, bytes) > (1u << EMB_MIN_LANES_LOG2))
@@ -765,51 +766,58 @@ emb_choose_shape(const void *data, uint64_t stride_bytes, uint64_t row_bytes,
 	return shape;
 }
 
-/* Launch stream_kernel or bag_kernel for vectors of VB bytes */
-template <typename T, int VB, bool W>
+/* Launch bag_kernel or stream_kernel */
+template <typename T, int VB, int LANES, bool W>
 static cudaError_t
-pool_vectors(const struct pool_params &params, cudaStream_t stream)
+launch_pool(const struct pool_params &params, cudaStream_t stream)
 {
 	uint64_t	warps = (uint64_t) params.warp_tasks * params.slices;
 
 	if (params.range == 1)
-	{
-		uint32_t	threads = emb_block_threads(BAG_THREADS);
-
-		if (gpuvec_emb_tuning.unroll == 4)
-			return emb_launch_cached(bag_kernel<T, VB, 4, W>, warps, threads, params, stream);
-		return emb_launch_cached(bag_kernel<T, VB, 8, W>, warps, threads, params, stream);
-	}
-	else
-	{
-		uint32_t	threads = emb_block_threads(STREAM_THREADS);
-
-		if (gpuvec_emb_tuning.unroll == 8)
-			return emb_launch_cached(stream_kernel<T, VB, 8, W>, warps, threads, params, stream);
-		return emb_launch_cached(stream_kernel<T, VB, 4, W>, warps, threads, params, stream);
-	}
+		return emb_launch_cached(bag_kernel<T, VB, LANES, W>, warps, emb_block_threads(BAG_THREADS),
+								 params, stream);
+	return emb_launch_cached(stream_kernel<T, VB, LANES, W>, warps, emb_block_threads(STREAM_THREADS),
+							 params, stream);
 }
 
+/* The same for vectors of VB bytes */
 template <typename T, int VB>
 static cudaError_t
-pool_vectors(const struct pool_params &params, cudaStream_t stream)
+pool_vectors(const struct pool_params &params, uint32_t lanes_log2, cudaStream_t stream)
 {
-	return params.weights ? pool_vectors<T, VB, true>(params, stream) :
-		pool_vectors<T, VB, false>(params, stream);
+	bool		weighted = params.weights != NULL;
+
+	switch (lanes_log2)
+	{
+		case 3:
+			return weighted ? launch_pool<T, VB, 8, true>(params, stream) :
+				launch_pool<T, VB, 8, false>(params, stream);
+		case 4:
+			return weighted ? launch_pool<T, VB, 16, true>(params, stream) :
+				launch_pool<T, VB, 16, false>(params, stream);
+		default:
+			return weighted ? launch_pool<T, VB, 32, true>(params, stream) :
+				launch_pool<T, VB, 32, false>(params, stream);
+	}
 }
 
 /*
  * Pool: what the caller leaves to this function is how to read the table, and the
- * launch.
+ * launch.  If long bags are of uneven lengths, more lanes share a row, so that fewer
+ * bags share a warp and wait for each other.
  */
 static cudaError_t
-pool(struct pool_params *params, enum gpuvec_emb_type type, cudaStream_t stream)
+pool(struct pool_params *params, enum gpuvec_emb_type type, bool uneven, cudaStream_t stream)
 {
 	uint32_t	element_bytes = type == GPUVEC_EMB_FLOAT16 ? 2 : 4;
-	struct emb_shape shape = emb_choose_shape(params->table, params->stride_bytes,
-											  (uint64_t) params->width * element_bytes,
-											  element_bytes, 16);
+	uint64_t	row_bytes = (uint64_t) params->width * element_bytes;
+	uint32_t	most_bytes = gpuvec_emb_tuning.vector_bytes;
+	struct emb_shape shape;
 	uint64_t	warp_tasks;
+
+	if (most_bytes == 0)
+		most_bytes = uneven && params->range == 1 && row_bytes <= 32 * 8 ? 8 : 16;
+	shape = emb_choose_shape(params->table, params->stride_bytes, row_bytes, element_bytes, most_bytes);
 
 	/* a warp has as many lookups, whatever the width */
 	if (params->range > 1u << (shape.lanes_log2 - 1))
@@ -819,7 +827,6 @@ pool(struct pool_params *params, enum gpuvec_emb_type type, cudaStream_t stream)
 		return cudaErrorInvalidValue;
 	params->warp_tasks = (uint32_t) warp_tasks;
 	params->vectors = shape.vectors;
-	params->lanes_log2 = shape.lanes_log2;
 	params->slices = shape.slices;
 	params->slice_major = gpuvec_emb_tuning.slice_major != 0;
 	params->vector_out = emb_vector_out(params->out, params->out_stride, params->width,
@@ -831,23 +838,23 @@ pool(struct pool_params *params, enum gpuvec_emb_type type, cudaStream_t stream)
 		switch (shape.vector_bytes)
 		{
 			case 16:
-				return pool_vectors<float, 16>(*params, stream);
+				return pool_vectors<float, 16>(*params, shape.lanes_log2, stream);
 			case 8:
-				return pool_vectors<float, 8>(*params, stream);
+				return pool_vectors<float, 8>(*params, shape.lanes_log2, stream);
 			default:
-				return pool_vectors<float, 4>(*params, stream);
+				return pool_vectors<float, 4>(*params, shape.lanes_log2, stream);
 		}
 	}
 	switch (shape.vector_bytes)
 	{
 		case 16:
-			return pool_vectors<__half, 16>(*params, stream);
+			return pool_vectors<__half, 16>(*params, shape.lanes_log2, stream);
 		case 8:
-			return pool_vectors<__half, 8>(*params, stream);
+			return pool_vectors<__half, 8>(*params, shape.lanes_log2, stream);
 		case 4:
-			return pool_vectors<__half, 4>(*params, stream);
+			return pool_vectors<__half, 4>(*params, shape.lanes_log2, stream);
 		default:
-			return pool_vectors<__half, 2>(*params, stream);
+			return pool_vectors<__half, 2>(*params, shape.lanes_log2, stream);
 	}
 }
 
@@ -884,17 +891,14 @@ template <typename T, int VB>
 static cudaError_t
 gather_vectors(struct gather_params &params, const struct emb_shape &shape, cudaStream_t stream)
 {
-	uint32_t	unroll = gpuvec_emb_tuning.unroll ? gpuvec_emb_tuning.unroll : GATHER_UNROLL;
-	uint64_t	warp_tasks = emb_divide_up(params.lookups, (uint64_t) unroll * (32u >> shape.lanes_log2));
+	uint64_t	warp_tasks = emb_divide_up(params.lookups, (uint64_t) GATHER_UNROLL * (32u >> shape.lanes_log2));
 	uint64_t	warps = warp_tasks * shape.slices;
 	uint32_t	threads = emb_block_threads(GATHER_THREADS);
 
 	if (warps > UINT32_MAX)
 		return cudaErrorInvalidValue;
 	params.warp_tasks = (uint32_t) warp_tasks;
-	if (unroll == 8)
-		return emb_launch_cached(gather_kernel<T, VB, 8>, warps, threads, params, stream);
-	return emb_launch_cached(gather_kernel<T, VB, 4>, warps, threads, params, stream);
+	return emb_launch_cached(gather_kernel<T, VB, GATHER_UNROLL>, warps, threads, params, stream);
 }
 
 /* Make each lookup a vector of the result */
@@ -958,6 +962,14 @@ may_be_long(const struct gpuvec_emb_bags *bags)
 		return bags->hotness > GPUVEC_EMB_PIECE;
 	return bags->lookups > GPUVEC_EMB_PIECE &&
 		(bags->longest == 0 || bags->longest > GPUVEC_EMB_PIECE);
+}
+
+/* Do the lengths of bags differ much? */
+static bool
+uneven_bags(const struct gpuvec_emb_bags *bags)
+{
+	return bags->offsets != NULL &&
+		(bags->longest == 0 || bags->bags == 0 || bags->longest > bags->lookups / bags->bags * 3 / 2);
 }
 
 /*
@@ -1098,7 +1110,7 @@ gpuvec_emb_forward(const struct gpuvec_emb_table *table, const struct gpuvec_emb
 	}
 
 	params.range = choose_range(bags->lookups, bags->bags);
-	error = pool(&params, table->type, stream);
+	error = pool(&params, table->type, uneven_bags(bags), stream);
 	if (error == cudaSuccess && params.count)
 		error = emb_combine(&pieces.shared, params.mean, out, out_stride, table->width,
 							bags->lookups / GPUVEC_EMB_PIECE, stream);

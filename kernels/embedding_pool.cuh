@@ -298,72 +298,52 @@ struct emb_chunk
 	uint32_t	present;		/* mask: rows to add */
 	uint32_t	ends;			/* mask: a bag ends after this lookup */
 	uint32_t	group_lane;		/* the first lane of this lane's group */
-	uint32_t	lanes;			/* of a group */
 };
 
 /* A mask with the first lane of each group */
-static __device__ __forceinline__ uint32_t
-emb_group_starts(uint32_t lanes)
+template <int LANES>
+static __device__ __forceinline__ constexpr uint32_t
+emb_group_starts(void)
 {
-	return lanes == 8 ? 0x01010101 : lanes == 16 ? 0x00010001 : 1;
+	return LANES == 8 ? 0x01010101 : LANES == 16 ? 0x00010001 : 1;
 }
-
-#if defined(EMB_KEEP) && defined(__CUDA_ARCH__)
-static __device__ __forceinline__ uint64_t
-emb_policy(void)
-{
-	uint64_t	policy;
-
-	asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-	return policy;
-}
-template <typename R>
-static __device__ __forceinline__ R
-emb_load_keep(const R *p)
-{
-	R r = {};
-	uint64_t policy = emb_policy();
-
-	if constexpr (sizeof(R) == 16)
-		asm("ld.global.nc.L2::cache_hint.v4.u32 {%0,%1,%2,%3}, [%4], %5;" : "=r"(((unsigned *) &r)[0]), "=r"(((unsigned *) &r)[1]), "=r"(((unsigned *) &r)[2]), "=r"(((unsigned *) &r)[3]) : "l"(p), "l"(policy));
-	return r;
-}
-#define EMB_LOAD(K, p) (K && VB == 16 ? emb_load_keep(p) : __ldg(p))
-#else
-#define EMB_LOAD(K, p) __ldg(p)
-#endif
 
 /*
  * Add the rows of the lookups j .. j + U - 1 of a chunk.  All of them are loaded before
  * the first is added.  Where bags end, end(j + u) is called by the whole warp, which
- * has to find out itself for which groups of lanes.  T is the type of the table, VB the
- * bytes of a vector; W: there are weights.  starts is emb_group_starts(lanes).
+ * has to find out itself for which groups of LANES lanes.  T is the type of the table, VB
+ * the bytes of a vector; W: there are weights.
  *
  * This is the innermost code of pooling: what is usual, all rows there and of one bag,
  * takes three instructions per row besides the additions.  That the lanes of a batch are
  * constants spares the computation of them: after each batch the lookups of a group
  * move on by U lanes.  So all batches of a chunk have to be added, in their order.
  */
-template <typename T, int VB, int U, bool W, bool KEEP = false, typename End>
+template <typename T, int VB, int LANES, int U, bool W, typename End>
 static __device__ __forceinline__ void
 emb_add_batch(const char *base, uint32_t stride_bytes, struct emb_chunk &chunk, uint32_t j,
-			  uint32_t starts, float (&acc)[VB / sizeof(T)], const End &end)
+			  float (&acc)[VB / sizeof(T)], const End &end)
 {
 	constexpr int E = VB / (int) sizeof(T);
 	typedef typename emb_raw<VB>::type raw_type;
-	uint32_t	need = starts * ((1u << U) - 1);
+	constexpr uint32_t starts = emb_group_starts<LANES>();
+	constexpr uint32_t need = starts * ((1u << U) - 1);
 	uint32_t	present = chunk.present >> j & need;
 	uint32_t	ends = chunk.ends >> j & need;
 	uint32_t	mine = present >> chunk.group_lane;
 	uint32_t	rows = chunk.row;
 	float		weights = chunk.weight;
-	uint32_t	next = (threadIdx.x + U) & (chunk.lanes - 1);
 	raw_type	raw[U];
 	float		weight[U];
 
-	chunk.row = __shfl_sync(EMB_FULL_WARP, rows, next, chunk.lanes);
-	if (W)
-		chunk.weight = __shfl_sync(EMB_FULL_WARP, weights, next, chunk.lanes);
+	if (LANES > U)
+	{
+		uint32_t	next = (threadIdx.x + U) % LANES;
+
+		chunk.row = __shfl_sync(EMB_FULL_WARP, rows, next, LANES);
+		if (W)
+			chunk.weight = __shfl_sync(EMB_FULL_WARP, weights, next, LANES);
+	}
 	if ((present | ends) == 0)
 		return;
 	if (present == need)
@@ -371,9 +351,9 @@ emb_add_batch(const char *base, uint32_t stride_bytes, struct emb_chunk &chunk, 
 #pragma unroll
 		for (int u = 0; u < U; u++)
 		{
-			uint32_t	row = __shfl_sync(EMB_FULL_WARP, rows, u, chunk.lanes);
+			uint32_t	row = __shfl_sync(EMB_FULL_WARP, rows, u, LANES);
 
-			raw[u] = EMB_LOAD(KEEP, (const raw_type *) (base + (uint64_t) row * stride_bytes));
+			raw[u] = __ldg((const raw_type *) (base + (uint64_t) row * stride_bytes));
 		}
 	}
 	else
@@ -381,11 +361,11 @@ emb_add_batch(const char *base, uint32_t stride_bytes, struct emb_chunk &chunk, 
 #pragma unroll
 		for (int u = 0; u < U; u++)
 		{
-			uint32_t	row = __shfl_sync(EMB_FULL_WARP, rows, u, chunk.lanes);
+			uint32_t	row = __shfl_sync(EMB_FULL_WARP, rows, u, LANES);
 
 			raw[u] = emb_zero<VB>();
 			if (mine >> u & 1)
-				raw[u] = EMB_LOAD(KEEP, (const raw_type *) (base + (uint64_t) row * stride_bytes));
+				raw[u] = __ldg((const raw_type *) (base + (uint64_t) row * stride_bytes));
 		}
 	}
 	if (W)
@@ -394,7 +374,7 @@ emb_add_batch(const char *base, uint32_t stride_bytes, struct emb_chunk &chunk, 
 #pragma unroll
 		for (int u = 0; u < U; u++)
 		{
-			weight[u] = __shfl_sync(EMB_FULL_WARP, weights, u, chunk.lanes);
+			weight[u] = __shfl_sync(EMB_FULL_WARP, weights, u, LANES);
 			if (present != need && !(mine >> u & 1))
 				weight[u] = -0.0f;
 		}

@@ -353,7 +353,6 @@ make_case(test_case &t, int number_of_case, bool small)
 
 	/* how it is launched must not matter */
 	memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
-	gpuvec_emb_tuning.unroll = pick({0u, 4u, 8u});
 	gpuvec_emb_tuning.threads = pick({0u, 32u, 64u, 256u});
 	gpuvec_emb_tuning.range = pick({0u, 1u, 2u, 5u, 16u});
 	gpuvec_emb_tuning.vector_bytes = pick({0u, 0u, 8u, 4u});
@@ -362,14 +361,14 @@ make_case(test_case &t, int number_of_case, bool small)
 
 	char		name[300];
 
-	snprintf(name, sizeof name, "case %d: mode %d width %u stride %llu rows %llu %s, %llu bags %s%llu lookups %llu longest %llu%s%s, int%u, unroll %u threads %u range %u slice %u",
+	snprintf(name, sizeof name, "case %d: mode %d width %u stride %llu rows %llu %s, %llu bags %s%llu lookups %llu longest %llu%s%s, int%u, threads %u range %u vector %u slice %u",
 			 number_of_case, t.mode, t.table.width, (unsigned long long) t.table.stride,
 			 (unsigned long long) t.table.rows, t.table.type == GPUVEC_EMB_FLOAT16 ? "fp16" : "fp32",
 			 (unsigned long long) t.bags.bags, most || t.bags.hotness == 0 ? "ragged " : "of ",
 			 (unsigned long long) t.bags.hotness, (unsigned long long) t.bags.lookups,
 			 (unsigned long long) most, t.weights.empty() ? "" : " weighted", with_missing ? " missing" : "",
-			 t.bags.index_bits, gpuvec_emb_tuning.unroll, gpuvec_emb_tuning.threads,
-			 gpuvec_emb_tuning.range, gpuvec_emb_tuning.slice_bytes);
+			 t.bags.index_bits, gpuvec_emb_tuning.threads, gpuvec_emb_tuning.range,
+			 gpuvec_emb_tuning.vector_bytes, gpuvec_emb_tuning.slice_bytes);
 	t.name = name;
 }
 
@@ -1028,29 +1027,26 @@ sweep_cell(const cell &c)
 
 	memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
 	standard = time_cell(c, last, true);
-	for (uint32_t unroll : {4, 8})
-		for (uint32_t threads : {32, 64, 128, 256})
-			for (uint32_t range : {1, 2, 4, 8, 16})
-				for (uint32_t vector : {0, 8})
-				{
-					bool		gathers = c.kind == CELL_CONCAT || (c.hotness == 1 && c.kind == CELL_SUM);
+	for (uint32_t threads : {32, 64, 128, 256})
+		for (uint32_t range : {1, 2, 4, 8, 16})
+			for (uint32_t vector : {4, 8, 16})
+			{
+				bool		gathers = c.kind == CELL_CONCAT || (c.hotness == 1 && c.kind == CELL_SUM);
 
-					if ((gathers && range > 1) || range * c.hotness > 64 * (c.hotness < 64 ? 1 : 4) ||
-						(vector > 0 && c.kind != CELL_RAGGED))
-						continue;
-					gpuvec_emb_tuning.unroll = unroll;
-					gpuvec_emb_tuning.threads = threads;
-					gpuvec_emb_tuning.range = range;
-					gpuvec_emb_tuning.vector_bytes = vector;
-					results.push_back({time_cell(c, last, true), gpuvec_emb_tuning});
-				}
+				if ((gathers && range > 1) || range * c.hotness > 64 ||
+					(vector < 16 && c.kind != CELL_RAGGED))
+					continue;
+				gpuvec_emb_tuning.threads = threads;
+				gpuvec_emb_tuning.range = range;
+				gpuvec_emb_tuning.vector_bytes = vector;
+				results.push_back({time_cell(c, last, true), gpuvec_emb_tuning});
+			}
 	memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
 	std::sort(results.begin(), results.end(), [] (const result &a, const result &b) { return a.ms < b.ms; });
 	printf("%-32s default %.4f ms %.0f GB/s;", c.name().c_str(), standard, c.bytes() / standard / 1e6);
 	for (size_t i = 0; i < results.size() && i < 5; i++)
-		printf(" [u%u t%u r%u v%u] %.0f", results[i].tuning.unroll, results[i].tuning.threads,
-			   results[i].tuning.range, results[i].tuning.vector_bytes,
-			   c.bytes() / results[i].ms / 1e6);
+		printf(" [t%u r%u v%u] %.0f", results[i].tuning.threads, results[i].tuning.range,
+			   results[i].tuning.vector_bytes, c.bytes() / results[i].ms / 1e6);
 	printf("\n");
 	fflush(stdout);
 }
@@ -1365,21 +1361,21 @@ main(int argc, char **argv)
 					}
 				if (type == GPUVEC_EMB_FLOAT32 && width == 128)
 				{
-					for (uint32_t unroll : {4, 8})
-						for (uint32_t slice : {512, 256, 128})
+					for (uint32_t threads : {64, 128})
+						for (uint32_t slice : {512, 256})
 						{
-							if (!sweep && (unroll > 4 || slice < 512))
+							if (!sweep && (threads > 64 || slice < 512))
 								continue;
 							if (sweep)
 							{
-								gpuvec_emb_tuning.unroll = unroll;
+								gpuvec_emb_tuning.threads = threads;
 								gpuvec_emb_tuning.slice_bytes = slice;
 								gpuvec_emb_tuning.slice_major = 1;
 							}
 							for (int dist = 0; dist < 2; dist++)
 							{
 								if (sweep)
-									printf("[u%u s%u] ", unroll, slice);
+									printf("[t%u s%u] ", threads, slice);
 								run_grad(128, 64, dist, GPUVEC_EMB_SUM, false);
 							}
 							memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);

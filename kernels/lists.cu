@@ -201,6 +201,24 @@ struct list_counter : list_planes<WARPS, NPLANES>
 		}
 	}
 
+	/* The count of this lane's row i */
+	__device__ __forceinline__ uint32_t
+	get(uint32_t i) const
+	{
+		uint32_t	count = 0;
+
+		/* chosen plane by plane: counters that are not constants would be in memory */
+#pragma unroll
+		for (int p = 0; p < PLANES; p++)
+		{
+			uint32_t	low = i & 32 ? counters[1].plane[p] : counters[0].plane[p];
+			uint32_t	high = i & 32 ? counters[3].plane[p] : counters[2].plane[p];
+
+			count |= ((i & 64 ? high : low) >> i % 32 & 1) << p;
+		}
+		return count;
+	}
+
 	/* The largest count that `wanted` of the team's rows reach (0 if there is none) */
 	__device__ __forceinline__ uint32_t
 	high_count(uint32_t wanted)
@@ -252,14 +270,8 @@ struct list_counter : list_planes<WARPS, NPLANES>
 		if (params.sample > 0)
 			need = max(need, high_count(params.sample));
 		rows_reaching(need, rows);
-#pragma unroll
-		for (int w = 0; w < 4; w++)
-		{
-			uint32_t	word[1] = {rows[w]};
-
-			this->emit_words(q, limits, this->first_row + w * 32, word, most, &emitted,
-							 [&] (uint32_t bit) { return counters[w].get(bit); });
-		}
+		this->emit_words(q, limits, this->first_row, rows, most, &emitted,
+						 [&] (uint32_t i) { return get(i); });
 		this->sync_team();
 	}
 };

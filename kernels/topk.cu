@@ -56,7 +56,7 @@
 #define FIRST_ROWS			4096
 #define ITEM_TILES			2048
 #define GRAB				4
-#define SAMPLE_TILED		16	/* blocks of a query's sample */
+#define SAMPLE_TILED		24	/* blocks of a query's sample */
 #define SAMPLE_WHOLE		6
 #define NEAR				16	/* one in so many blocks is counted before the others */
 #define FEW					48	/* queries */

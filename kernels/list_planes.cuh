@@ -42,6 +42,65 @@ struct __align__(16) team_shared
 	uint32_t	padding;
 };
 
+/*
+ * Emit those of this lane's rows of a segment, from `first` on, that are set in N masks of
+ * 32, while the warp has emitted less than `most`.  count(i) gives the count of row first + i.
+ */
+template <int N, typename Count>
+static __device__ __forceinline__ void
+emit_words(const struct list_params &params, const struct device_segment *segment, uint32_t q,
+		   uint32_t first, uint32_t (&rows)[N], uint32_t most, Count count)
+{
+	const struct query_limits *limits = &params.queries[q].limits;
+	const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
+		params.measure};
+	uint32_t	left = 0;
+	uint32_t	emitted = 0;
+
+#pragma unroll
+	for (int w = 0; w < N; w++)
+		left |= rows[w];
+	if (!__any_sync(FULL_WARP, left != 0))
+		return;
+#pragma unroll
+	for (int w = 0; w < N; w++)
+	{
+		if (first + w * 32 >= segment->nrows)
+			rows[w] = 0;
+		if (rows[w] != 0 && segment->live != NULL)
+			rows[w] &= segment->live[first / 32 + w];
+	}
+#pragma unroll 1
+	while (emitted < most)
+	{
+		uint32_t	i = 0;
+		bool		mine = false;
+		uint32_t	row;
+		uint32_t	len = 0;
+		uint64_t	tid = 0;
+
+		/* the lane's next row */
+#pragma unroll
+		for (int w = 0; w < N; w++)
+			if (!mine && rows[w] != 0)
+			{
+				mine = true;
+				i = w * 32 + __ffs(rows[w]) - 1;
+				rows[w] &= rows[w] - 1;
+			}
+		if (!__any_sync(FULL_WARP, mine))
+			break;
+		row = first + i;
+		mine = mine && row < segment->nrows;
+		if (mine)
+		{
+			len = segment->len[row];
+			tid = segment->tid[row];
+		}
+		emitted += emit_rows(sink, q, limits, mine, count(i), len, tid);
+	}
+}
+
 /* A team of WARPS warps, and NPLANES planes in shared memory */
 template <int WARPS, int NPLANES, bool BYTES = false>
 struct list_planes
@@ -341,63 +400,6 @@ struct list_planes
 		if (hopeless)
 			*need = 1u << 31;
 		return !(WARPS == 1 ? __all_sync(FULL_WARP, hopeless) : __syncthreads_and(hopeless));
-	}
-
-	/*
-	 * Emit those of this lane's rows, from `first` on, that are set in N masks of 32,
-	 * while there are less than `most`.  count(i) gives the count of row first + i.
-	 */
-	template <int N, typename Count>
-	__device__ __forceinline__ void
-	emit_words(uint32_t q, const struct query_limits *limits, uint32_t first, uint32_t (&rows)[N],
-			   uint32_t most, uint32_t *emitted, Count count)
-	{
-		const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
-			params.measure};
-		uint32_t	left = 0;
-
-#pragma unroll
-		for (int w = 0; w < N; w++)
-			left |= rows[w];
-		if (!__any_sync(FULL_WARP, left != 0))
-			return;
-#pragma unroll
-		for (int w = 0; w < N; w++)
-		{
-			if (first + w * 32 >= segment->nrows)
-				rows[w] = 0;
-			if (rows[w] != 0 && segment->live != NULL)
-				rows[w] &= segment->live[first / 32 + w];
-		}
-#pragma unroll 1
-		while (*emitted < most)
-		{
-			uint32_t	i = 0;
-			bool		mine = false;
-			uint32_t	row;
-			uint32_t	len = 0;
-			uint64_t	tid = 0;
-
-			/* the lane's next row */
-#pragma unroll
-			for (int w = 0; w < N; w++)
-				if (!mine && rows[w] != 0)
-				{
-					mine = true;
-					i = w * 32 + __ffs(rows[w]) - 1;
-					rows[w] &= rows[w] - 1;
-				}
-			if (!__any_sync(FULL_WARP, mine))
-				break;
-			row = first + i;
-			mine = mine && row < segment->nrows;
-			if (mine)
-			{
-				len = segment->len[row];
-				tid = segment->tid[row];
-			}
-			*emitted += emit_rows(sink, q, limits, mine, count(i), len, tid);
-		}
 	}
 };
 

@@ -49,6 +49,34 @@ extern __shared__ uint4 shared_memory[];
 #define WHOLE_PLANES	7
 #define PLAIN_PLANES	8
 
+/* Rows of a lane to emit, and the counters of all its rows */
+template <int PLANES>
+struct found_rows
+{
+	uint32_t	rows[4];
+	uint32_t	plane[4][PLANES];
+};
+
+/*
+ * Emit them.  Not inlined: this is rare, and the registers that it takes would be missed
+ * where rows are counted.
+ */
+template <int PLANES>
+static __device__ __noinline__ void
+emit_found(const struct list_params &params, const struct device_segment *segment, uint32_t q,
+		   uint32_t first, uint32_t most, struct found_rows<PLANES> *found)
+{
+	emit_words(params, segment, q, first, found->rows, most, [&] (uint32_t i)
+			   {
+				   uint32_t	count = 0;
+
+#pragma unroll
+				   for (int p = 0; p < PLANES; p++)
+					   count |= (found->plane[i / 32][p] >> i % 32 & 1) << p;
+				   return count;
+			   });
+}
+
 /* Counts queries in a block, with counters in registers */
 template <int PLANES, int WARPS, int NPLANES>
 struct list_counter : list_planes<WARPS, NPLANES>
@@ -201,24 +229,6 @@ struct list_counter : list_planes<WARPS, NPLANES>
 		}
 	}
 
-	/* The count of this lane's row i */
-	__device__ __forceinline__ uint32_t
-	get(uint32_t i) const
-	{
-		uint32_t	count = 0;
-
-		/* chosen plane by plane: counters that are not constants would be in memory */
-#pragma unroll
-		for (int p = 0; p < PLANES; p++)
-		{
-			uint32_t	low = i & 32 ? counters[1].plane[p] : counters[0].plane[p];
-			uint32_t	high = i & 32 ? counters[3].plane[p] : counters[2].plane[p];
-
-			count |= ((i & 64 ? high : low) >> i % 32 & 1) << p;
-		}
-		return count;
-	}
-
 	/* The largest count that `wanted` of the team's rows reach (0 if there is none) */
 	__device__ __forceinline__ uint32_t
 	high_count(uint32_t wanted)
@@ -254,8 +264,7 @@ struct list_counter : list_planes<WARPS, NPLANES>
 		uint32_t	most;
 		const uint16_t *entries;
 		uint4		n;
-		uint32_t	rows[4];
-		uint32_t	emitted = 0;
+		struct found_rows<PLANES> found;
 
 		if (!this->what_is_needed(limits, &need, &most))
 			return;
@@ -269,9 +278,16 @@ struct list_counter : list_planes<WARPS, NPLANES>
 						this->member, stride, entries + n.x, n.y);
 		if (params.sample > 0)
 			need = max(need, high_count(params.sample));
-		rows_reaching(need, rows);
-		this->emit_words(q, limits, this->first_row, rows, most, &emitted,
-						 [&] (uint32_t i) { return get(i); });
+		rows_reaching(need, found.rows);
+		if (__any_sync(FULL_WARP, (found.rows[0] | found.rows[1] | found.rows[2] | found.rows[3]) != 0))
+		{
+#pragma unroll
+			for (int w = 0; w < 4; w++)
+#pragma unroll
+				for (int p = 0; p < PLANES; p++)
+					found.plane[w][p] = counters[w].plane[p];
+			emit_found(params, this->segment, q, this->first_row, most, &found);
+		}
 		this->sync_team();
 	}
 };
@@ -451,7 +467,6 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 		uint32_t	need;
 		uint32_t	most;
 		const uint16_t *entries;
-		uint32_t	emitted = 0;
 		uint32_t	nids;
 
 		if (!what_is_needed(limits, &need, &most))
@@ -472,8 +487,7 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 #pragma unroll
 			for (int w = 0; w < 4; w++)
 				rows[w] = need > 255 ? 0 : rows_reaching(w, need);
-			emit_words(q, limits, first_row, rows, most, &emitted,
-					   [&] (uint32_t i) { return get(i); });
+			emit_words(params, segment, q, first_row, rows, most, [&] (uint32_t i) { return get(i); });
 		}
 		clear_planes();
 		sync_team();

@@ -189,7 +189,6 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 									   bound_score(limits->bound.hi));
 		uint32_t	most = params.sample > 0 ? (2 * params.sample + LONE_WARPS - 1) / LONE_WARPS : ~0u;
 		bool		hopeless = minlen == ~0u || need > min(limits->len, maxlen);
-		uint32_t	emitted = 0;
 		const uint16_t *entries;
 		uint32_t	rows[1];
 		uint4		n;
@@ -205,7 +204,7 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 		if (params.sample > 0)
 			need = max(need, high_count(params.sample));
 		rows[0] = hopeless || need >> PLANES ? 0 : counters.at_least_number(need);
-		emit_words(q, limits, first_row, rows, most, &emitted,
+		emit_words(params, segment, q, first_row, rows, most,
 				   [&] (uint32_t bit) { return counters.get(bit); });
 	}
 };

@@ -11,7 +11,8 @@
  * nearest.c	the nearest rows
  * arguments.c	arguments of the functions
  * functions.c	the functions of SQL
- * aggregate.c	the aggregate
+ * aggregate.c	the aggregate that pools
+ * bags.c		the aggregate that makes batches
  * train.c		new keys, steps of optimizers
  *
  *-------------------------------------------------------------------------

@@ -35,6 +35,9 @@ EmbeddingOpen(Oid relid, const char *key_column, const char *column, Snapshot sn
 void
 EmbeddingClose(EmbeddingTable *table)
 {
+	if (table->engine_us > 0)
+		ereport(DEBUG1,
+				(errmsg_internal("time in the gpuvec engine: " UINT64_FORMAT " us", table->engine_us)));
 	SearchCloseTargets(table->targets, table->ntargets);
 }
 

@@ -39,6 +39,23 @@ enum
 	ARG_GRADIENT_HOTNESS
 };
 
+/* The keys that are not null; returns their number */
+static uint64
+keys_that_are(const int64 **keys, const bool *nulls, uint64 n)
+{
+	int64	   *kept;
+	uint64		nkept = 0;
+
+	if (nulls == NULL)
+		return n;
+	kept = MemoryContextAllocHuge(CurrentMemoryContext, (n + 1) * sizeof(int64));
+	for (uint64 i = 0; i < n; i++)
+		if (!nulls[i])
+			kept[nkept++] = (*keys)[i];
+	*keys = kept;
+	return nkept;
+}
+
 /* gpuvec_gather: each key of an array with its vector */
 Datum
 gpuvec_gather(PG_FUNCTION_ARGS)
@@ -49,6 +66,8 @@ gpuvec_gather(PG_FUNCTION_ARGS)
 	const int64 *keys;
 	bool	   *nulls;
 	uint64		nkeys;
+	uint64		nasked;
+	uint64		asked = 0;
 	const float *next;
 	MemoryContext row;
 
@@ -60,7 +79,8 @@ gpuvec_gather(PG_FUNCTION_ARGS)
 		return (Datum) 0;
 	}
 	keys = EmbeddingKeysArgument(fcinfo, ARG_KEYS, "keys", &nulls, &nkeys);
-	EmbeddingGather(table, keys, nkeys, &vectors);
+	nasked = keys_that_are(&keys, nulls, nkeys);
+	EmbeddingGather(table, keys, nasked, &vectors);
 	EmbeddingClose(table);
 
 	row = AllocSetContextCreate(CurrentMemoryContext, "gpuvec row", ALLOCSET_DEFAULT_SIZES);
@@ -69,15 +89,15 @@ gpuvec_gather(PG_FUNCTION_ARGS)
 	{
 		MemoryContext old = MemoryContextSwitchTo(row);
 		bool		no_key = nulls && nulls[i];
-		bool		found = vectors.found[i] && !no_key;
+		bool		found = !no_key && vectors.found[asked];
 		Datum		values[4];
 		bool		isnull[4] = {false, no_key, false, !found};
 
 		values[0] = Int64GetDatum((int64) i + 1);
-		values[1] = Int64GetDatum(keys[i]);
+		values[1] = no_key ? (Datum) 0 : Int64GetDatum(keys[asked++]);
 		values[2] = BoolGetDatum(found);
 		values[3] = found ? EmbeddingArray(next, vectors.width) : (Datum) 0;
-		if (vectors.found[i])
+		if (found)
 			next += vectors.width;
 		MemoryContextSwitchTo(old);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, isnull);

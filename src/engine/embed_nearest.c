@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "engine/embed.h"
+#include "engine/fault.h"
 
 /* Rows that are scored at a time: their vectors stay in the cache for all queries */
 #define BLOCK_BYTES		((size_t) 128 * 1024)
@@ -141,7 +142,10 @@ choose_k(nearest *n, int threads)
 {
 	uint64_t	most = HEAP_ROWS / ((uint64_t) threads * (n->q->head.nqueries + (uint64_t) 1));
 	uint64_t	spare = SPARE_ROWS((uint64_t) n->q->head.k) + n->q->head.nverdicts;
+	long		limit = (long) most;
 
+	if (gpuvec_fault("near-spare", &limit) && (uint64_t) limit < most)
+		most = limit;
 	n->k = n->q->head.k + (spare < most ? spare : most) + 1;
 	if (n->k > n->bank->nlive)
 		n->k = n->bank->nlive > 0 ? n->bank->nlive : 1;

@@ -865,6 +865,35 @@ test_embed(void)
 	engine_stop(&e);
 }
 
+/*
+ * Tables that do not fit together, on a device that has hardly more memory than the
+ * budget: one makes room for another before that grows
+ */
+void
+test_embed_room(void)
+{
+	engine		e;
+	client		c;
+
+	setenv("EMULATED_MEMORY", "5500000", 1);
+	e = engine_start(NULL, (const char *const[]) {"--device-memory", "4", "--cpu-threads", "2", NULL});
+	unsetenv("EMULATED_MEMORY");
+	c = client_open(&e);
+	for (int i = 0; i < 6; i++)
+	{
+		/* 257 to 512 rows of 4.8 kB */
+		vector_model m = model_of_vectors(5000 + (uint32_t) i, 38, 1200, 1000, false, GPUVEC_FLOAT32);
+
+		if (!check(load(&c, &m), "load"))
+			fprintf(stderr, "%s\n", c.data);
+		check(check_random(&c, &m), "a random request");
+		free_model(&m);
+	}
+	check(engine_alive(&e), "the engine is alive");
+	client_close(&c);
+	engine_stop(&e);
+}
+
 /* One refresh after another, each with another number in all vectors */
 typedef struct changer
 {

@@ -11,6 +11,7 @@
 #include "server_model.h"
 
 extern void test_embed(void);
+extern void test_embed_room(void);
 extern void test_embed_concurrency(void);
 extern void test_embed_violations(void);
 extern void test_embed_fuzz(void);

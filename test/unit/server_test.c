@@ -1384,6 +1384,7 @@ static const struct
 	{"violations", test_violations},
 	{"fuzz", test_fuzz},
 	{"embed", test_embed},
+	{"embed_room", test_embed_room},
 	{"embed_concurrency", test_embed_concurrency},
 	{"embed_violations", test_embed_violations},
 	{"embed_fuzz", test_embed_fuzz},

@@ -95,7 +95,9 @@ static bool
 first_width(MirrorTarget *target, Snapshot snapshot, uint32 *width)
 {
 	TupleTableSlot *slot = table_slot_create(target->rel, NULL);
-	TableScanDesc scan = table_beginscan(target->rel, snapshot, 0, NULL);
+
+	/* from the first page on, wherever others have begun to scan */
+	TableScanDesc scan = table_beginscan_strat(target->rel, snapshot, 0, NULL, true, false);
 	bool		known = false;
 
 	while (!known && table_scan_getnextslot(scan, ForwardScanDirection, slot))

@@ -172,6 +172,16 @@ $node->stop;
 	$node->stop;
 }
 
+# the width of the table is that of its first row, wherever others have begun to scan it
+$node->start;
+$node->safe_psql('postgres', q{CREATE TABLE widths AS SELECT i AS id, array_fill(0::real, ARRAY[99 + (i + 1999) / 2000]) AS v FROM generate_series(1, 4000) i});
+is($node->safe_psql('postgres', q{SELECT pg_relation_size('widths') > pg_size_bytes(current_setting('shared_buffers')) / 4}), 't', 'a table that is scanned together with others');
+my $scanner = $node->background_psql('postgres', on_error_stop => 0);
+$scanner->query_safe('BEGIN; DECLARE c CURSOR FOR SELECT * FROM widths; MOVE 3000 FROM c');
+is($node->safe_psql('postgres', q{SELECT cardinality(gpuvec_pool('widths', 'id', 'v', '{}'))}), '100', 'the width of the first row');
+$scanner->quit;
+$node->stop;
+
 # a standby
 $node->start;
 $node->backup('backup');

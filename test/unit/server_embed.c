@@ -894,6 +894,50 @@ test_embed_room(void)
 	engine_stop(&e);
 }
 
+/* An answer keeps within its limit, with what it tells beside vectors */
+void
+test_embed_limit(void)
+{
+	const uint64_t limit = 500;
+	engine		e = engine_start("embed-limit:500", (const char *const[]) {"--cpu-threads", "2", NULL});
+	client		c = client_open(&e);
+	vector_model m = model_of_vectors(1, 20, 4, 40, false, GPUVEC_FLOAT32);
+	uint64_t	answered = 0;
+	uint64_t	refused = 0;
+
+	check(load(&c, &m), "load");
+	for (uint64_t n = 90; n < 140; n++)
+	{
+		request		r = {.head = {.key = m.key,.op = GPUVEC_EMBED_GATHER,.missing = GPUVEC_MISSING_SKIP,
+			.flags = GPUVEC_EMBED_FOUND,.nkeys = n}};
+		gpuvec_embedded head;
+
+		r.keys = malloc(n * sizeof(int64_t));
+		for (uint64_t i = 0; i < n; i++)
+			r.keys[i] = random_key(&m);
+		r.map = calloc(8, 1);
+		r.head.map_bytes = 8;
+		if (!check(send_request(&c, &r), "an answer"))
+			break;
+		memcpy(&head, c.data, sizeof(head));
+		if (head.status == GPUVEC_EMBED_UNDECIDED && decide(&c, &r, &m, head.count))
+		{
+			if (!check(send_request(&c, &r), "an answer"))
+				break;
+			memcpy(&head, c.data, sizeof(head));
+		}
+		answered += head.status == GPUVEC_EMBED_DONE;
+		refused += head.status == GPUVEC_EMBED_LARGE;
+		check(head.status != GPUVEC_EMBED_DONE || c.frame.length <= sizeof(head) + limit * sizeof(float),
+			  "no more than the limit");
+		free_request(&r);
+	}
+	check(answered > 0 && refused > 0 && answered + refused == 50, "both happen");
+	free_model(&m);
+	client_close(&c);
+	engine_stop(&e);
+}
+
 /* One refresh after another, each with another number in all vectors */
 typedef struct changer
 {

@@ -1385,6 +1385,7 @@ static const struct
 	{"fuzz", test_fuzz},
 	{"embed", test_embed},
 	{"embed_room", test_embed_room},
+	{"embed_limit", test_embed_limit},
 	{"embed_concurrency", test_embed_concurrency},
 	{"embed_violations", test_embed_violations},
 	{"embed_fuzz", test_embed_fuzz},

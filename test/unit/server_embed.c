@@ -894,6 +894,49 @@ test_embed_room(void)
 	engine_stop(&e);
 }
 
+/*
+ * Requests for which the device may have no memory: each is answered rightly or by that
+ * error, and what failed has left nothing behind.
+ */
+void
+test_embed_scarce(void)
+{
+	static const char *const limits[] = {"60000", "120000", "250000", "600000", "2000000"};
+	static bool (*const requests[]) (client *c, const vector_model *m) = {
+		check_random, check_gradient, check_nearest
+	};
+	uint64_t	failed = 0;
+
+	for (int i = 0; i < 5; i++)
+	{
+		vector_model m = model_of_vectors(6000 + (uint32_t) i, 6, 128, 200, false, GPUVEC_FLOAT32);
+		engine		e;
+		client		c;
+
+		setenv("EMULATED_MEMORY", limits[i], 1);
+		e = engine_start(NULL, (const char *const[]) {"--cpu-threads", "2", NULL});
+		unsetenv("EMULATED_MEMORY");
+		c = client_open(&e);
+		if (!load(&c, &m))
+			failed++;
+		else
+			for (int j = 0; j < 60; j++)
+			{
+				bool		right = requests[j % 3](&c, &m);
+
+				failed += c.frame.type == GPUVEC_MSG_ERROR;
+				if (!check(right || (c.frame.type == GPUVEC_MSG_ERROR && memcmp(c.data, "53200", 5) == 0),
+						   "right, or out of memory"))
+					break;
+			}
+		check(engine_alive(&e), "the engine is alive");
+		free_model(&m);
+		client_close(&c);
+		engine_stop(&e);
+	}
+	check(failed > 0 || getenv("SERVER_TEST_EMULATED") == NULL, "some failed");
+}
+
 /* An answer keeps within its limit, with what it tells beside vectors */
 void
 test_embed_limit(void)

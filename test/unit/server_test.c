@@ -1386,6 +1386,7 @@ static const struct
 	{"embed", test_embed},
 	{"embed_room", test_embed_room},
 	{"embed_limit", test_embed_limit},
+	{"embed_scarce", test_embed_scarce},
 	{"embed_concurrency", test_embed_concurrency},
 	{"embed_violations", test_embed_violations},
 	{"embed_fuzz", test_embed_fuzz},

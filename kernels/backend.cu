@@ -847,7 +847,8 @@ prepare_device(struct cuda_backend *b, gpuvec_error *error)
 	return cuda_check(b, cudaMemsetAsync(b->stop, 0, sizeof(uint32_t), b->stream), what, error) &&
 		cuda_check(b, cudaStreamSynchronize(b->stream), what, error) &&
 		cuda_check(b, scan_prepare(b->smem_limit), "load the kernels", error) &&
-		cuda_check(b, lists_prepare(b->smem_limit), "load the kernels", error);
+		cuda_check(b, lists_prepare(b->smem_limit), "load the kernels", error) &&
+		cuda_check(b, select_prepare(), "load the kernels", error);
 }
 
 gpuvec_backend *

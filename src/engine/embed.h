@@ -200,6 +200,18 @@ typedef struct gpuvec_embed_query
 extern bool gpuvec_embed_run(gpuvec_embed_table *table, gpuvec_pool *pool, gpuvec_embed_query *q,
 							 gpuvec_error *error);
 
+/*
+ * embed_simd.c: instruction sets of inner loops; each file of them is compiled for one
+ */
+typedef enum gpuvec_embed_simd
+{
+	GPUVEC_EMBED_PORTABLE,
+	GPUVEC_EMBED_AVX2,
+	GPUVEC_EMBED_AVX512
+} gpuvec_embed_simd;
+
+extern gpuvec_embed_simd gpuvec_embed_best_simd(void);
+
 /* gpuvec_pool_bag and gpuvec_sum_shares, compiled for several instruction sets */
 typedef uint64_t gpuvec_pool_bag_function(float *out, const gpuvec_bag *bag);
 typedef void gpuvec_sum_shares_function(float *out, const gpuvec_share *shares, uint64_t n,

@@ -397,10 +397,15 @@ search(nearest *n, gpuvec_pool *pool, gpuvec_nearest_query *q, gpuvec_error *err
 static gpuvec_near_scores_function *
 choose_function(void)
 {
-	if (!__builtin_cpu_supports("f16c") || !__builtin_cpu_supports("fma"))
-		return gpuvec_near_scores_portable;
-	return __builtin_cpu_supports("avx512f") ? gpuvec_near_scores_avx512 :
-		__builtin_cpu_supports("avx2") ? gpuvec_near_scores_avx2 : gpuvec_near_scores_portable;
+	switch (gpuvec_embed_best_simd())
+	{
+		case GPUVEC_EMBED_AVX512:
+			return gpuvec_near_scores_avx512;
+		case GPUVEC_EMBED_AVX2:
+			return gpuvec_near_scores_avx2;
+		default:
+			return gpuvec_near_scores_portable;
+	}
 }
 
 bool

@@ -419,9 +419,8 @@ serve(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error)
 static void
 choose_functions(gpuvec_reading *r)
 {
-	bool		fused = __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-	bool		avx512 = fused && __builtin_cpu_supports("avx512f");
-	bool		avx2 = fused && __builtin_cpu_supports("avx2");
+	bool		avx512 = gpuvec_embed_best_simd() == GPUVEC_EMBED_AVX512;
+	bool		avx2 = gpuvec_embed_best_simd() == GPUVEC_EMBED_AVX2;
 
 	r->pool_bag = avx512 ? gpuvec_pool_bag_avx512 : avx2 ? gpuvec_pool_bag_avx2 :
 		gpuvec_pool_bag_portable;

@@ -17,7 +17,6 @@
 #include "access/relation.h"
 #include "access/table.h"
 #include "catalog/namespace.h"
-#include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_proc.h"
@@ -90,6 +89,7 @@ static AttrNumber
 find_attribute(Relation rel, const char *column, Oid *type)
 {
 	AttrNumber	attnum = get_attnum(RelationGetRelid(rel), column);
+	Form_pg_attribute attribute;
 
 	if (attnum == InvalidAttrNumber)
 		ereport(ERROR,
@@ -101,16 +101,14 @@ find_attribute(Relation rel, const char *column, Oid *type)
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("column \"%s\" of relation \"%s\" is a system column",
 						column, RelationGetRelationName(rel))));
-#ifdef ATTRIBUTE_GENERATED_VIRTUAL
-	/* from PostgreSQL 18 on: rows do not have the value */
-	if (TupleDescAttr(RelationGetDescr(rel), attnum - 1)->attgenerated == ATTRIBUTE_GENERATED_VIRTUAL)
+	attribute = TupleDescAttr(RelationGetDescr(rel), attnum - 1);
+	if (attribute->attgenerated == ATTRIBUTE_GENERATED_VIRTUAL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("column \"%s\" of relation \"%s\" is a virtual generated column",
 						column, RelationGetRelationName(rel)),
-				 errhint("Make it a stored one.")));
-#endif
-	*type = TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypid;
+				 errhint("A column that is GENERATED ALWAYS AS (...) STORED can be used.")));
+	*type = attribute->atttypid;
 	return attnum;
 }
 

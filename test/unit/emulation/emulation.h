@@ -102,9 +102,11 @@ emu_exchange(unsigned mask, X value, unsigned source)
 
 template <typename X>
 static inline X
-__shfl_sync(unsigned mask, X value, unsigned source)
+__shfl_sync(unsigned mask, X value, unsigned source, unsigned width = 32)
 {
-	return emu_exchange(mask, value, source);
+	if (source >= width)
+		emu_fail("shuffle");
+	return emu_exchange(mask, value, threadIdx.x % 32 / width * width + source);
 }
 
 template <typename X>

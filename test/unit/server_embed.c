@@ -1234,7 +1234,8 @@ test_embed_fuzz(void)
 
 		/* what is behind the head stays, and is read by its true counts */
 		head[random_below(sizeof(r.head))] ^= (char) (1 << random_below(8));
-		if (r.head.nkeys > nkeys || r.head.nbags > nbags || r.head.nverdicts > 0 || r.head.map_bytes > 100)
+		if (r.head.nkeys > nkeys || r.head.nbags > nbags || r.head.nverdicts > 0 || r.head.ngradient > 0 ||
+			r.head.map_bytes > 100)
 		{
 			(void) client_send(&d, GPUVEC_MSG_EMBED, &r.head, sizeof(r.head));
 			(void) client_read(&d);

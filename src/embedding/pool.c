@@ -35,6 +35,9 @@ EmbeddingOpen(Oid relid, const char *key_column, const char *column, Snapshot sn
 void
 EmbeddingClose(EmbeddingTable *table)
 {
+	if (table->engine_us > 0)
+		ereport(DEBUG1,
+				(errmsg_internal("time in the gpuvec engine: " UINT64_FORMAT " us", table->engine_us)));
 	SearchCloseTargets(table->targets, table->ntargets);
 }
 
@@ -163,10 +166,9 @@ EmbeddingBag(const EmbeddingBags *bags, const float **where, uint32 width, uint6
 
 /* Pool collected vectors */
 static void
-pool_here(EmbeddingTable *table, const EmbeddingBags *bags, bool use_engine,
-		  EmbeddingVectors *vectors)
+pool_collected(EmbeddingCollection *collection, EmbeddingTable *table, const EmbeddingBags *bags,
+			   EmbeddingVectors *vectors)
 {
-	EmbeddingCollection *collection = EmbeddingCollect(table, bags->keys, bags->nkeys, use_engine);
 	const float **where = EmbeddingLocate(collection, table, bags, vectors);
 	float	   *out;
 	float	   *scratch;
@@ -184,6 +186,15 @@ pool_here(EmbeddingTable *table, const EmbeddingBags *bags, bool use_engine,
 		CHECK_FOR_INTERRUPTS();
 		out += gpuvec_pool_bag(out, &one);
 	}
+}
+
+/* Collect the vectors, and pool them here */
+static void
+pool_here(EmbeddingTable *table, const EmbeddingBags *bags, bool use_engine,
+		  EmbeddingVectors *vectors)
+{
+	pool_collected(EmbeddingCollect(table, bags->keys, bags->nkeys, use_engine), table, bags,
+				   vectors);
 }
 
 /* No key was found: zeros in the width of the table */
@@ -423,6 +434,17 @@ void
 EmbeddingPool(EmbeddingTable *table, const EmbeddingBags *bags, EmbeddingVectors *vectors)
 {
 	find_vectors(table, GPUVEC_EMBED_POOL, bags, vectors);
+	if (!vectors->known)
+		pool_nothing(table, bags, vectors);
+}
+
+/* The same with vectors that have been collected */
+void
+EmbeddingPoolCollected(EmbeddingCollection *collection, EmbeddingTable *table,
+					   const EmbeddingBags *bags, EmbeddingVectors *vectors)
+{
+	memset(vectors, 0, sizeof(*vectors));
+	pool_collected(collection, table, bags, vectors);
 	if (!vectors->known)
 		pool_nothing(table, bags, vectors);
 }

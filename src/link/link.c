@@ -17,6 +17,7 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -38,6 +39,9 @@
 
 /* The socket's buffer, as far as the system allows */
 #define SEND_BUFFER_BYTES		(1024 * 1024)
+
+/* Pieces of a request */
+#define MAX_PIECES				16
 
 static int	link_fd = -1;
 static WaitEventSet *link_events = NULL;
@@ -141,24 +145,39 @@ read_bytes(void *to, Size size)
 	return true;
 }
 
+/* Go on behind the first n bytes of some pieces of memory */
+static void
+skip_bytes(struct msghdr *message, Size n)
+{
+	while (message->msg_iovlen > 0 && n >= message->msg_iov->iov_len)
+	{
+		n -= message->msg_iov->iov_len;
+		message->msg_iov++;
+		message->msg_iovlen--;
+	}
+	if (message->msg_iovlen > 0)
+	{
+		message->msg_iov->iov_base = (char *) message->msg_iov->iov_base + n;
+		message->msg_iov->iov_len -= n;
+	}
+}
+
 /*
- * Write all bytes.  False if the connection is lost, or if the engine speaks
- * before we are done, which it does only to report an error: *spoke is set.
+ * Write pieces of memory; changes the list.  False if the connection is lost, or if the
+ * engine speaks before we are done, which it does only to report an error: *spoke is set.
  */
 static bool
-write_bytes(const void *from, Size size, bool *spoke)
+write_pieces(struct iovec *pieces, int npieces, bool *spoke)
 {
-	const char *p = from;
+	struct msghdr message = {.msg_iov = pieces,.msg_iovlen = npieces};
 
-	while (size > 0)
+	skip_bytes(&message, 0);
+	while (message.msg_iovlen > 0)
 	{
-		ssize_t		n = send(link_fd, p, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+		ssize_t		n = sendmsg(link_fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 
 		if (n > 0)
-		{
-			p += n;
-			size -= n;
-		}
+			skip_bytes(&message, n);
 		else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 		{
 			char		c;
@@ -347,6 +366,7 @@ shake_hands(EngineError *error, bool *refused)
 		gpuvec_frame frame;
 		gpuvec_hello hello;
 	}			message;
+	struct iovec piece = {&message, sizeof(message)};
 	GpuvecReply reply;
 	uint64		request;
 	bool		spoke = false;
@@ -362,7 +382,7 @@ shake_hands(EngineError *error, bool *refused)
 
 	*refused = false;
 	in_request = true;
-	if (!write_bytes(&message, sizeof(message), &spoke) && !spoke)
+	if (!write_pieces(&piece, 1, &spoke) && !spoke)
 		return false;
 	if (!read_frame(&reply, &request))
 		return false;
@@ -427,8 +447,10 @@ static bool
 send_frame(gpuvec_message type, const GpuvecPiece *pieces, int npieces, bool *spoke)
 {
 	gpuvec_frame frame;
+	struct iovec all[MAX_PIECES + 1];
 	Size		length = 0;
 
+	Assert(npieces <= MAX_PIECES);
 	for (int i = 0; i < npieces; i++)
 		length += pieces[i].size;
 	if (length > GPUVEC_MAX_FRAME)
@@ -442,21 +464,10 @@ send_frame(gpuvec_message type, const GpuvecPiece *pieces, int npieces, bool *sp
 	frame.length = length;
 	frame.request = ++request_number;
 	in_request = true;
-	if (npieces == 1 && pieces[0].size <= 4096)
-	{
-		/* small requests in one packet */
-		char		packet[sizeof(frame) + 4096];
-
-		memcpy(packet, &frame, sizeof(frame));
-		memcpy(packet + sizeof(frame), pieces[0].data, pieces[0].size);
-		return write_bytes(packet, sizeof(frame) + pieces[0].size, spoke);
-	}
-	if (!write_bytes(&frame, sizeof(frame), spoke))
-		return false;
+	all[0] = (struct iovec) {&frame, sizeof(frame)};
 	for (int i = 0; i < npieces; i++)
-		if (!write_bytes(pieces[i].data, pieces[i].size, spoke))
-			return false;
-	return true;
+		all[i + 1] = (struct iovec) {unconstify(void *, pieces[i].data), pieces[i].size};
+	return write_pieces(all, npieces + 1, spoke);
 }
 
 /*

@@ -4,6 +4,7 @@ INSERT INTO items VALUES (1, '{1,0}'), (2, '{0,2}'), (3, '{3,3}'), (4, '{-1,0}')
 SELECT * FROM gpuvec_nearest('items', 'id', 'embedding', '{1,0}', 20);
 SELECT * FROM gpuvec_nearest('items', 'id', 'embedding', '{1,0.5}', 4, 'ip');
 SELECT rank, key, round(score::numeric, 4) AS score FROM gpuvec_nearest('items', 'id', 'embedding', '{1,0.5}', metric => 'l2') WHERE key <> 10;
+SELECT * FROM gpuvec_nearest('items', 'id', 'embedding', '{1,0}', 2, 'l2');
 SELECT key FROM gpuvec_nearest('items', 'id', 'embedding', '{1,0}', 3, exclude => '{6,NULL,77,1}');
 SELECT * FROM gpuvec_nearest('items', 'id', 'embedding', '{0,0}', 2);
 SELECT * FROM gpuvec_nearest('items', 'id', 'embedding', '{1,2,3}');

@@ -29,6 +29,7 @@ typedef struct KeyEntry
 	gpuvec_vector_kind kind;
 	uint32		width;
 	const float *elements;
+	int			target;			/* whose mirror it came from last */
 } KeyEntry;
 
 #define SH_PREFIX		keyhash
@@ -123,36 +124,66 @@ scan_target(EmbeddingCollection *collection, MirrorTarget *target, Snapshot snap
 	ExecDropSingleTupleTableSlot(slot);
 }
 
-/* Take the rows of a relation from its mirror; false, with a reason: there is no engine */
-static bool
-ask_target(EmbeddingCollection *collection, EmbeddingTable *table, int target, const char **reason)
+/* Take what the engine has found of some of the keys */
+static void
+take_answer(EmbeddingCollection *collection, int target, const EmbeddingBags *bags,
+			const EmbeddingAnswer *answer)
 {
-	EmbeddingBags bags = {
-		.keys = collection->distinct,.nkeys = collection->ndistinct,.missing = GPUVEC_MISSING_SKIP
-	};
 	bool		keep = collection->context != CurrentMemoryContext;
-	EmbeddingAnswer answer;
-	const float *elements;
+	const float *elements = answer->elements;
 
-	if (!EmbeddingAsk(table, target, GPUVEC_EMBED_GATHER, GPUVEC_EMBED_FOUND, &bags, &answer, reason))
-		return false;
-	if (answer.head.status != GPUVEC_EMBED_DONE)
-		EmbeddingComplain(table, &answer.head);
-	elements = answer.elements;
-	for (uint64 i = 0; i < bags.nkeys; i++)
+	for (uint64 i = 0; i < bags->nkeys; i++)
 	{
-		KeyEntry   *entry = keyhash_lookup(collection->keys, bags.keys[i]);
+		KeyEntry   *entry = keyhash_lookup(collection->keys, bags->keys[i]);
 
-		if (!answer.found[i])
+		if (!answer->found[i])
 			continue;
 		entry->twice = entry->found;
 		entry->found = true;
+		entry->target = target;
 		entry->kind = GPUVEC_VECTOR_GOOD;
-		entry->width = answer.head.width;
+		entry->width = answer->head.width;
 		entry->elements = keep ? keep_vector(collection, elements, entry->width) : elements;
-		elements += answer.head.width;
+		elements += answer->head.width;
 	}
+}
+
+/*
+ * Take the rows of a relation that have one of n keys from its mirror; false, with a
+ * reason: there is no engine.  If the answer would be too large, one half of the keys
+ * comes after the other.
+ */
+static bool
+ask_target(EmbeddingCollection *collection, EmbeddingTable *table, int target, const int64 *keys,
+		   uint64 n, const char **reason)
+{
+	EmbeddingBags bags = {.keys = keys,.nkeys = n,.missing = GPUVEC_MISSING_SKIP};
+	EmbeddingAnswer answer;
+
+	if (!EmbeddingAsk(table, target, GPUVEC_EMBED_GATHER, GPUVEC_EMBED_FOUND, &bags, &answer, reason))
+		return false;
+	if (answer.head.status == GPUVEC_EMBED_LARGE && n > 1)
+		return ask_target(collection, table, target, keys, n / 2, reason) &&
+			ask_target(collection, table, target, keys + n / 2, n - n / 2, reason);
+	if (answer.head.status != GPUVEC_EMBED_DONE)
+		EmbeddingComplain(table, &answer.head);
+	take_answer(collection, target, &bags, &answer);
 	return true;
+}
+
+/* The engine was lost between two halves: the relation will be scanned from the beginning */
+static void
+forget_target(EmbeddingCollection *collection, int target)
+{
+	for (uint64 i = 0; i < collection->ndistinct; i++)
+	{
+		KeyEntry   *entry = keyhash_lookup(collection->keys, collection->distinct[i]);
+
+		if (!entry->found || entry->target != target)
+			continue;
+		entry->found = entry->twice;
+		entry->twice = false;
+	}
 }
 
 /* qsort comparator of keys */
@@ -230,6 +261,7 @@ enter_keys(EmbeddingCollection *collection, const int64 *keys, uint64 nkeys)
 		if (known)
 			continue;
 		entry->found = entry->twice = entry->complete = false;
+		entry->target = -1;
 		collection->distinct[collection->ndistinct++] = keys[i];
 	}
 }
@@ -249,10 +281,11 @@ EmbeddingCollectMore(EmbeddingCollection *collection, EmbeddingTable *table, con
 
 		if (use_engine && table->targets[i].mode == MIRROR_SHARED)
 		{
-			if (ask_target(collection, table, i, &reason))
+			if (ask_target(collection, table, i, collection->distinct, collection->ndistinct, &reason))
 				continue;
 			SearchWarnNoEngine(reason);
 			use_engine = false;
+			forget_target(collection, i);
 		}
 		scan_target(collection, &table->targets[i], table->snapshot);
 	}

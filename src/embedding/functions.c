@@ -40,7 +40,27 @@ enum
 	ARG_GRADIENT_HOTNESS
 };
 
-/* Return a row for each key of the bags, with its sample if it is a batch */
+/* The keys that are not null; returns their number */
+static uint64
+keys_that_are(const int64 **keys, const bool *nulls, uint64 n)
+{
+	int64	   *kept;
+	uint64		nkept = 0;
+
+	if (nulls == NULL)
+		return n;
+	kept = MemoryContextAllocHuge(CurrentMemoryContext, (n + 1) * sizeof(int64));
+	for (uint64 i = 0; i < n; i++)
+		if (!nulls[i])
+			kept[nkept++] = (*keys)[i];
+	*keys = kept;
+	return nkept;
+}
+
+/*
+ * Return a row for each key of the bags, with its sample if it is a batch.  Vectors are
+ * those of the keys that are not null.
+ */
 static void
 put_gathered(ReturnSetInfo *rsinfo, bool batch, const EmbeddingBags *bags, const bool *nulls,
 			 const EmbeddingVectors *vectors)
@@ -48,13 +68,14 @@ put_gathered(ReturnSetInfo *rsinfo, bool batch, const EmbeddingBags *bags, const
 	MemoryContext row = AllocSetContextCreate(CurrentMemoryContext, "gpuvec row",
 											  ALLOCSET_DEFAULT_SIZES);
 	const float *next = vectors->elements;
+	uint64		asked = 0;
 	uint64		bag = 0;
 
 	for (uint64 i = 0; i < bags->nkeys; i++)
 	{
 		MemoryContext old = MemoryContextSwitchTo(row);
 		bool		no_key = nulls && nulls[i];
-		bool		found = vectors->found[i] && !no_key;
+		bool		found = !no_key && vectors->found[asked++];
 		Datum		values[5];
 		bool		isnull[5] = {false, false, no_key, false, !found};
 
@@ -65,7 +86,7 @@ put_gathered(ReturnSetInfo *rsinfo, bool batch, const EmbeddingBags *bags, const
 		values[2] = Int64GetDatum(bags->keys[i]);
 		values[3] = BoolGetDatum(found);
 		values[4] = found ? EmbeddingArray(next, vectors->width) : (Datum) 0;
-		if (vectors->found[i])
+		if (found)
 			next += vectors->width;
 		MemoryContextSwitchTo(old);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values + !batch, isnull + !batch);
@@ -83,6 +104,8 @@ gather(FunctionCallInfo fcinfo, bool batch)
 	EmbeddingBags bags = {.nbags = 1};
 	EmbeddingVectors vectors;
 	uint64		offsets[2] = {0};
+	const int64 *keys;
+	uint64		nkeys;
 	bool	   *nulls;
 
 	GpuvecMaterializedSRF(fcinfo);
@@ -94,7 +117,9 @@ gather(FunctionCallInfo fcinfo, bool batch)
 		bags.offsets = offsets;
 		if (batch)
 			EmbeddingBagsArguments(fcinfo, ARG_OFFSETS, ARG_HOTNESS, &bags);
-		EmbeddingGather(table, bags.keys, bags.nkeys, &vectors);
+		keys = bags.keys;
+		nkeys = keys_that_are(&keys, nulls, bags.nkeys);
+		EmbeddingGather(table, keys, nkeys, &vectors);
 		put_gathered((ReturnSetInfo *) fcinfo->resultinfo, batch, &bags, nulls, &vectors);
 	}
 	EmbeddingClose(table);

@@ -152,7 +152,8 @@ claim_mirror(gpuvec_store *store, const gpuvec_mirror_key *key, const gpuvec_loa
 	}
 	if (gpuvec_key_embeds(key) && mirror->embed == NULL)
 	{
-		mirror->embed = gpuvec_embed_new((gpuvec_storage) key->storage, error);
+		mirror->embed = gpuvec_embed_new((gpuvec_storage) key->storage,
+										 mirror->place->backend->vectors, error);
 		if (mirror->embed == NULL)
 		{
 			gpuvec_store_unlist(store, mirror);
@@ -392,7 +393,8 @@ bytes_needed(const gpuvec_update *update)
 	size_t		estimate = gpuvec_stage_estimate(update->stage);
 
 	if (update->embed)
-		return update->embed->staged_bytes + update->npages * PAGE_BYTES;
+		return update->embed->staged_bytes +
+			(update->embed->vectors ? 0 : update->npages * PAGE_BYTES);
 	if (update->mirror->place->backend->on_device)
 		return estimate;
 	return (staged > estimate ? staged : estimate) + update->npages * PAGE_BYTES;
@@ -671,8 +673,8 @@ count_bytes(const gpuvec_view *view, const gpuvec_embed_table *embed, uint32_t n
 {
 	if (embed)
 	{
-		*host = gpuvec_embed_bytes(embed) + nblocks * PAGE_BYTES;
-		*device = 0;
+		gpuvec_embed_bytes(embed, host, device);
+		*host += nblocks * PAGE_BYTES;
 		return;
 	}
 	*host = sizeof(*view) + view->nentries * sizeof(gpuvec_view_entry) + nblocks * PAGE_BYTES;
@@ -687,11 +689,14 @@ count_bytes(const gpuvec_view *view, const gpuvec_embed_table *embed, uint32_t n
 	}
 }
 
-/* What a mirror is charged for.  Embedding tables stay on the host for now. */
+/* What a mirror is charged for */
 static size_t
 charged_bytes(const gpuvec_mirror *mirror, size_t host, size_t device)
 {
-	return mirror->place->backend->on_device && mirror->embed == NULL ? device : host;
+	bool		on_device = mirror->embed ? mirror->embed->vectors != NULL :
+		mirror->place->backend->on_device;
+
+	return on_device ? device : host;
 }
 
 /* Charge what the mirror will take instead of what it and the update take now */

@@ -51,7 +51,7 @@ run_program(const char *const *arguments, char *output, size_t size)
 	{
 		dup2(pipes[1], 1);
 		dup2(pipes[1], 2);
-		closefrom(3);
+		close_files_from(3);
 		execv(engine_program, (char *const *) argv);
 		_exit(127);
 	}

@@ -65,18 +65,23 @@ gpuvec_draft_add(gpuvec_draft *draft, gpuvec_segment *segment, gpuvec_livemap *l
 }
 
 bool
+gpuvec_draft_add_entry(gpuvec_draft *draft, const gpuvec_view_entry *entry, gpuvec_error *error)
+{
+	return gpuvec_draft_add(draft, gpuvec_segment_ref(entry->segment),
+							gpuvec_livemap_ref(entry->live), error);
+}
+
+bool
 gpuvec_draft_copy(gpuvec_draft *draft, const gpuvec_view *view, gpuvec_error *error)
 {
 	for (uint32_t i = 0; i < view->nentries; i++)
-		if (!gpuvec_draft_add(draft, gpuvec_segment_ref(view->entries[i].segment),
-							  gpuvec_livemap_ref(view->entries[i].live), error))
+		if (!gpuvec_draft_add_entry(draft, &view->entries[i], error))
 			return false;
 	return true;
 }
 
-/* Live rows of an entry */
-static uint32_t
-live_rows(const gpuvec_view_entry *entry)
+uint32_t
+gpuvec_entry_rows(const gpuvec_view_entry *entry)
 {
 	return entry->live ? entry->live->nlive : entry->segment->nrows;
 }
@@ -121,9 +126,8 @@ run_task(entries_task *task, gpuvec_part part, bool parallel, gpuvec_error *erro
 	return !task->failed;
 }
 
-/* Bury a row, in a live map of our own */
-static bool
-bury_row(gpuvec_view_entry *entry, uint32_t row, gpuvec_error *error)
+bool
+gpuvec_entry_bury(gpuvec_view_entry *entry, uint32_t row, gpuvec_error *error)
 {
 	if (entry->live == NULL || entry->live->backend != NULL)
 	{
@@ -155,7 +159,7 @@ bury_range(entries_task *task, gpuvec_view_entry *entry, uint64_t from, uint64_t
 			break;
 		if (!gpuvec_entry_live(entry, row))
 			continue;
-		if (!bury_row(entry, row, error))
+		if (!gpuvec_entry_bury(entry, row, error))
 			return false;
 		__atomic_store_n(&task->buried, 1, __ATOMIC_RELAXED);
 	}
@@ -177,7 +181,7 @@ bury_by_bitmap(entries_task *task, gpuvec_view_entry *entry, gpuvec_error *error
 			continue;
 		if (!gpuvec_entry_live(entry, row))
 			continue;
-		if (!bury_row(entry, row, error))
+		if (!gpuvec_entry_bury(entry, row, error))
 			return false;
 		buried = true;
 	}
@@ -209,15 +213,14 @@ bury_part(void *arg, uint64_t part, int thread)
 		fail_part(task, &error);
 }
 
-/* Leave out entries that have no live row any more */
-static void
-drop_dead_entries(gpuvec_draft *draft)
+void
+gpuvec_draft_drop_dead(gpuvec_draft *draft)
 {
 	uint32_t	n = 0;
 
 	for (uint32_t i = 0; i < draft->n; i++)
 	{
-		if (live_rows(&draft->entries[i]) == 0)
+		if (gpuvec_entry_rows(&draft->entries[i]) == 0)
 			free_entry(&draft->entries[i]);
 		else
 			draft->entries[n++] = draft->entries[i];
@@ -245,7 +248,7 @@ gpuvec_draft_bury(gpuvec_draft *draft, const uint32_t *blocks, uint64_t n, uint3
 	ok = run_task(&task, bury_part, n > 16, error);
 	free(bitmap);
 	*buried = task.buried;
-	drop_dead_entries(draft);
+	gpuvec_draft_drop_dead(draft);
 	return ok;
 }
 
@@ -257,7 +260,7 @@ gpuvec_draft_measure(const gpuvec_draft *draft, uint32_t first)
 	for (uint32_t i = first; i < draft->n; i++)
 	{
 		size.rows += draft->entries[i].segment->nrows;
-		size.live += live_rows(&draft->entries[i]);
+		size.live += gpuvec_entry_rows(&draft->entries[i]);
 		size.bytes += draft->backend->on_device ? draft->entries[i].segment->device_bytes :
 			gpuvec_segment_host_bytes(draft->entries[i].segment);
 	}

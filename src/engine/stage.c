@@ -47,7 +47,7 @@
 /* Bytes of a row in a segment, over its chunks of ids */
 #define ROW_BYTES		14
 
-/* On the CPU threads share a search by segments: do not make too few */
+/* On the CPU threads share a search by segments: do not make fewer for larger ones than these */
 #define FEWEST_ROWS		8192
 
 /* A staged row: ids follow */
@@ -460,11 +460,11 @@ static uint32_t
 choose_segment_rows(const gpuvec_stage_target *target)
 {
 	uint64_t	n = (target->nrows + GPUVEC_SEGMENT_ROWS - 1) / GPUVEC_SEGMENT_ROWS;
-	uint64_t	threads = (uint64_t) gpuvec_pool_threads(target->pool);
+	uint64_t	shares = (uint64_t) target->shares;
 	uint64_t	rows;
 
-	if (!target->backend->on_device && n < threads)
-		n = target->nrows / FEWEST_ROWS < threads ? target->nrows / FEWEST_ROWS : threads;
+	if (!target->backend->on_device && n < shares)
+		n = target->nrows / FEWEST_ROWS < shares ? target->nrows / FEWEST_ROWS : shares;
 	if (n == 0)
 		n = 1;
 	rows = (target->nrows + n - 1) / n;

@@ -319,6 +319,47 @@ gpuvec_store_charge(gpuvec_store *store, gpuvec_mirror *mirror, size_t *charged,
 	return ok;
 }
 
+/* Bytes of a view and its pages on host and device */
+static void
+count_bytes(const gpuvec_view *view, uint32_t nblocks, size_t *host, size_t *device)
+{
+	*host = sizeof(*view) + view->nentries * sizeof(gpuvec_view_entry) + nblocks * GPUVEC_PAGE_BYTES;
+	*device = 0;
+	for (uint32_t i = 0; i < view->nentries; i++)
+	{
+		const gpuvec_livemap *live = view->entries[i].live;
+		size_t		map = live ? sizeof(*live) + live->nwords * sizeof(uint32_t) : 0;
+
+		*host += gpuvec_segment_host_bytes(view->entries[i].segment) + map;
+		*device += view->entries[i].segment->device_bytes + (view->backend->on_device ? map : 0);
+	}
+}
+
+size_t
+gpuvec_store_bytes(const gpuvec_mirror *mirror, const gpuvec_view *view, uint32_t nblocks)
+{
+	size_t		host;
+	size_t		device;
+
+	count_bytes(view, nblocks, &host, &device);
+	return mirror->place->backend->on_device ? device : host;
+}
+
+void
+gpuvec_store_settle(gpuvec_mirror *mirror)
+{
+	size_t		bytes;
+
+	count_bytes(mirror->view, mirror->nblocks, &mirror->host_bytes, &mirror->device_bytes);
+	bytes = mirror->merging +
+		(mirror->place->backend->on_device ? mirror->device_bytes : mirror->host_bytes);
+	if (mirror->listed)
+	{
+		mirror->place->used += bytes - mirror->charged;
+		mirror->charged = bytes;
+	}
+}
+
 /* Describe a mirror */
 static void
 fill_info(const gpuvec_mirror *mirror, gpuvec_mirror_info *info)

@@ -8,6 +8,7 @@
  * store.c		finding, listing, dropping, evicting mirrors
  * update.c		loading and refreshing a mirror
  * draft.c		the view that an update is about to publish
+ * merge.c		merging segments in the background
  *
  *-------------------------------------------------------------------------
  */
@@ -50,6 +51,9 @@ typedef struct gpuvec_page_state
 	gpuvec_fingerprint rows;
 } gpuvec_page_state;
 
+/* Bytes that a page costs, over its rows */
+#define GPUVEC_PAGE_BYTES	(sizeof(uint64_t) + sizeof(gpuvec_page_state))
+
 /*
  * A mirror.  It is in the store's list until it is dropped or evicted; whoever
  * uses it holds a reference.  The store's mutex guards everything below, except
@@ -79,8 +83,12 @@ typedef struct gpuvec_mirror
 	size_t		device_bytes;
 	size_t		charged;		/* of place->used */
 
-	/* the updater's */
-	gpuvec_page_state *pages;	/* [nblocks] */
+	bool		committing;		/* the updater is making a view of the published one */
+	bool		merge_due;		/* the merger should look at the mirror */
+	uint64_t	rebuilds;		/* updates that have taken segments apart */
+	size_t		merging;		/* of charged, for a merge under way */
+
+	gpuvec_page_state *pages;	/* [nblocks]; the updater's */
 	uint64_t	sorted_rows;	/* rows when all were last sorted */
 	uint64_t	added_rows;		/* rows that came since */
 
@@ -90,12 +98,15 @@ typedef struct gpuvec_mirror
 	int64_t		last_use;		/* microseconds since the UNIX epoch */
 } gpuvec_mirror;
 
+typedef struct gpuvec_merger gpuvec_merger;
+
 typedef struct gpuvec_store
 {
 	pthread_mutex_t mutex;
 	gpuvec_place places[GPUVEC_MAX_DEVICES];
 	int			nplaces;
 	gpuvec_pool *pool;			/* builds segments */
+	gpuvec_merger *merger;		/* merges them */
 	gpuvec_mirror *mirrors;
 	uint64_t	last_refresh;	/* numbers are given once in an engine's life */
 	uint64_t	evictions;
@@ -154,6 +165,16 @@ extern void gpuvec_store_release(gpuvec_store *store, gpuvec_mirror *mirror);
 extern bool gpuvec_store_charge(gpuvec_store *store, gpuvec_mirror *mirror, size_t *charged,
 								size_t bytes, bool evict, gpuvec_error *error);
 
+/*
+ * A new view has been set: charge the mirror what that takes, and what is under way of a
+ * merge, instead of what it was charged.  The caller holds the mutex.
+ */
+extern void gpuvec_store_settle(gpuvec_mirror *mirror);
+
+/* What a mirror with this view and so many pages takes of its place */
+extern size_t gpuvec_store_bytes(const gpuvec_mirror *mirror, const gpuvec_view *view,
+								 uint32_t nblocks);
+
 extern void gpuvec_page_numbers_unref(gpuvec_page_numbers *numbers);
 
 /* update.c */
@@ -182,5 +203,11 @@ extern bool gpuvec_update_pages(gpuvec_update *update, const char *frame, size_t
 extern bool gpuvec_update_commit(gpuvec_update *update, const gpuvec_commit *commit,
 								 gpuvec_state *state, gpuvec_error *error);
 extern void gpuvec_update_abort(gpuvec_update *update);
+
+/* merge.c: start the merger */
+extern bool gpuvec_merger_start(gpuvec_store *store);
+
+/* A view was published: wake the merger if it has work now.  The caller holds the mutex. */
+extern void gpuvec_merger_look(gpuvec_store *store, gpuvec_mirror *mirror);
 
 #endif							/* GPUVEC_STORE_H */

@@ -151,6 +151,9 @@ bury_range(entries_task *task, gpuvec_view_entry *entry, uint64_t from, uint64_t
 {
 	const gpuvec_segment *segment = entry->segment;
 
+	/* most segments are of other parts of the table, and searching them means cache misses */
+	if (segment->last_tid < from || segment->first_tid >= to)
+		return true;
 	for (uint32_t i = gpuvec_segment_find(segment, from); i < segment->nrows; i++)
 	{
 		uint32_t	row = segment->by_tid[i];

@@ -216,6 +216,8 @@ order_by_tid(gpuvec_segment *segment, gpuvec_error *error)
 	sorted = sort_keys(keys, keys + segment->nrows, segment->nrows);
 	for (uint32_t i = 0; i < segment->nrows; i++)
 		segment->by_tid[i] = (uint16_t) sorted[i];
+	segment->first_tid = segment->tid[segment->by_tid[0]];
+	segment->last_tid = segment->tid[segment->by_tid[segment->nrows - 1]];
 	if (!lent)
 		free(keys);
 	return true;

@@ -489,7 +489,7 @@ make_hits(const search *q, gpuvec_hit *hits)
 			const gpuvec_match *match = &q->queries[i].matches[j];
 			uint32_t	block = gpuvec_tid_block(match->tid);
 			bool		newer = any_newer &&
-				(known == 0 || block >= numbers->nblocks || numbers->refresh[block] > known);
+				(known == 0 || block >= numbers->nblocks || gpuvec_page_numbers_get(numbers, block) > known);
 
 			*hits++ = (gpuvec_hit) {
 				.score = match->score,.place = gpuvec_hit_place(match->tid, match->common, newer)

@@ -29,13 +29,6 @@ gpuvec_now(void)
 	return (int64_t) t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-void
-gpuvec_page_numbers_unref(gpuvec_page_numbers *numbers)
-{
-	if (numbers && __atomic_sub_fetch(&numbers->refs, 1, __ATOMIC_ACQ_REL) == 0)
-		free(numbers);
-}
-
 /* Free mirrors whose last reference is gone; without the mutex, as it takes time */
 static void
 free_mirrors(gpuvec_mirror *dead)
@@ -166,8 +159,7 @@ gpuvec_store_open_search(gpuvec_store *store, const gpuvec_mirror_key *key, cons
 	{
 		s->place = mirror->place;
 		s->view = gpuvec_view_ref(mirror->view);
-		s->numbers = mirror->numbers;
-		__atomic_add_fetch(&s->numbers->refs, 1, __ATOMIC_RELAXED);
+		s->numbers = gpuvec_page_numbers_ref(mirror->numbers);
 		mirror->searches += nqueries;
 		mirror->last_use = gpuvec_now();
 	}

@@ -9,6 +9,7 @@
  * update.c		loading and refreshing a mirror
  * draft.c		the view that an update is about to publish
  * merge.c		merging segments in the background
+ * page_numbers.c	which refresh last read a page
  *
  *-------------------------------------------------------------------------
  */
@@ -21,6 +22,7 @@
 #include "engine/backend.h"
 #include "engine/fingerprint.h"
 #include "engine/options.h"
+#include "engine/page_numbers.h"
 #include "engine/scheduler.h"
 #include "engine/threads.h"
 
@@ -32,17 +34,6 @@ typedef struct gpuvec_place
 	size_t		budget;			/* bytes that mirrors may take */
 	size_t		used;			/* bytes that they take; guarded by the store */
 } gpuvec_place;
-
-/*
- * For each page the number of the refresh that last read it.  Immutable: a
- * search keeps the table of the view that it searches.
- */
-typedef struct gpuvec_page_numbers
-{
-	int			refs;			/* changed by __atomic builtins only */
-	uint32_t	nblocks;
-	uint64_t	refresh[];
-} gpuvec_page_numbers;
 
 /* What a mirror remembers of a page to know whether it has changed */
 typedef struct gpuvec_page_state
@@ -174,8 +165,6 @@ extern void gpuvec_store_settle(gpuvec_mirror *mirror);
 /* What a mirror with this view and so many pages takes of its place */
 extern size_t gpuvec_store_bytes(const gpuvec_mirror *mirror, const gpuvec_view *view,
 								 uint32_t nblocks);
-
-extern void gpuvec_page_numbers_unref(gpuvec_page_numbers *numbers);
 
 /* update.c */
 typedef struct gpuvec_update gpuvec_update;

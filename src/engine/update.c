@@ -564,18 +564,15 @@ static bool
 make_numbers(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 {
 	gpuvec_mirror *mirror = update->mirror;
-	uint32_t	known = mirror->nblocks < nblocks ? mirror->nblocks : nblocks;
-	size_t		size = sizeof(gpuvec_page_numbers) + (size_t) nblocks * sizeof(uint64_t);
 	uint32_t	most = mirror->nblocks > nblocks ? mirror->nblocks : nblocks;
 	gpuvec_page_state *pages;
 
-	update->numbers = malloc(size);
+	update->numbers = gpuvec_page_numbers_new(mirror->numbers, nblocks);
 	if (update->numbers == NULL)
-		return gpuvec_fail_memory(error, size);
-	update->numbers->refs = 1;
-	update->numbers->nblocks = nblocks;
-	if (known > 0)
-		memcpy(update->numbers->refresh, mirror->numbers->refresh, known * sizeof(uint64_t));
+		return gpuvec_fail_memory(error, nblocks * sizeof(uint64_t));
+	for (uint64_t i = 0; i < update->npages && update->pages[i].block < nblocks; i++)
+		if (!gpuvec_page_numbers_own(update->numbers, update->pages[i].block))
+			return gpuvec_fail_memory(error, nblocks * sizeof(uint64_t));
 	pages = realloc(mirror->pages, ((size_t) most + 1) * sizeof(*pages));
 	if (pages == NULL)
 		return gpuvec_fail_memory(error, most * sizeof(*pages));
@@ -612,7 +609,7 @@ publish(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_state *state)
 	for (uint64_t i = 0; i < update->npages && update->pages[i].block < commit->nblocks; i++)
 	{
 		mirror->pages[update->pages[i].block] = update->pages[i].state;
-		update->numbers->refresh[update->pages[i].block] = mirror->refresh;
+		gpuvec_page_numbers_set(update->numbers, update->pages[i].block, mirror->refresh);
 	}
 	mirror->view = update->view;
 	mirror->numbers = update->numbers;

@@ -26,7 +26,7 @@
 #include "limits.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 5
+#define GPUVEC_PROTOCOL_VERSION 6
 
 /* No frame is longer; senders split pages long before */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -44,7 +44,7 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_DROP,			/* gpuvec_drop -> COUNT */
 	GPUVEC_MSG_LIST,			/* nothing -> MIRRORS */
 	GPUVEC_MSG_ENGINE,			/* nothing -> ENGINE_INFO */
-	GPUVEC_MSG_REFRESH,			/* gpuvec_refresh_once, gpuvec_page ... -> STATE */
+	GPUVEC_MSG_REFRESH,			/* gpuvec_refresh_known (no reply) */
 
 	/* engine -> session */
 	GPUVEC_MSG_WELCOME = 64,	/* gpuvec_welcome */
@@ -184,7 +184,7 @@ typedef struct gpuvec_row
 	(sizeof(gpuvec_row) + (((uint32_t) (len) * 2 + 3) & ~UINT32_C(3)))
 
 /*
- * Publish the pages sent since LOAD_BEGIN or REFRESH_BEGIN in one step.  Pages
+ * Publish the pages sent since LOAD_BEGIN, REFRESH_BEGIN or REFRESH in one step.  Pages
  * at or beyond nblocks leave the mirror; `checked` becomes at least position.  If
  * `feed` is not 0, it becomes the mirror's, with what was applied of it.
  */
@@ -198,16 +198,16 @@ typedef struct gpuvec_commit
 } gpuvec_commit;
 
 /*
- * A whole refresh in one message, with its pages.  It is made only if the mirror still
- * is what the session knows: the refresh of this number made it.  The answer's state
- * tells whether it was made.
+ * Begin a refresh of a mirror that the session knows: the refresh of this number made it.
+ * Pages and COMMIT follow without waiting for a reply, so that the engine works on pages
+ * while others are read.  If the mirror is not what the session knows, or busy, the refresh is
+ * not made, and the answer to COMMIT is the state that was found.
  */
-typedef struct gpuvec_refresh_once
+typedef struct gpuvec_refresh_known
 {
 	gpuvec_mirror_key key;
 	uint64_t	known;
-	gpuvec_commit commit;
-} gpuvec_refresh_once;
+} gpuvec_refresh_known;
 
 /*
  * Drop the shared mirrors of a relation (0: of the whole database), or the one

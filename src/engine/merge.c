@@ -60,6 +60,7 @@
 struct gpuvec_merger
 {
 	pthread_cond_t work;		/* with the store's mutex */
+	int			wake;			/* atomic: work has been found for it since it was last woken */
 	gpuvec_pool *pool;			/* of the thread alone */
 };
 
@@ -445,5 +446,12 @@ gpuvec_merger_look(gpuvec_store *store, gpuvec_mirror *mirror)
 		choose_entries(mirror->view, mirror->sorted_rows, mirror->added_rows) == mirror->view->nentries)
 		return;
 	mirror->merge_due = true;
-	pthread_cond_signal(&store->merger->work);
+	__atomic_store_n(&store->merger->wake, 1, __ATOMIC_RELAXED);
+}
+
+void
+gpuvec_merger_wake(gpuvec_store *store)
+{
+	if (__atomic_exchange_n(&store->merger->wake, 0, __ATOMIC_RELAXED))
+		pthread_cond_signal(&store->merger->work);
 }

@@ -33,6 +33,8 @@ typedef struct session
 	int			fd;
 	bool		full;			/* it came when there was no room */
 	gpuvec_update *update;		/* load or refresh under way */
+	bool		refused;		/* a refresh has begun that is not made ... */
+	gpuvec_state found;			/* ... because this was found */
 	char	   *buffer;			/* of requests */
 	size_t		room;
 } session;
@@ -177,7 +179,7 @@ do_load(session *s, uint64_t request, const char *data, size_t length)
 	gpuvec_load load;
 	gpuvec_state state;
 
-	if (length != sizeof(load) || s->update)
+	if (length != sizeof(load) || s->update || s->refused)
 		return answer_violation(s, request, "LOAD_BEGIN is out of place.");
 	memcpy(&load, data, sizeof(load));
 	s->update = gpuvec_update_begin(&s->server->store, &load.key, &load, s, &error);
@@ -224,7 +226,7 @@ do_refresh(session *s, uint64_t request, const char *data, size_t length)
 	struct iovec pieces[2];
 	bool		ok;
 
-	if (length != sizeof(refresh) || s->update)
+	if (length != sizeof(refresh) || s->update || s->refused)
 		return answer_violation(s, request, "REFRESH_BEGIN is out of place.");
 	memcpy(&refresh, data, sizeof(refresh));
 	memset(&state, 0, sizeof(state));
@@ -257,6 +259,8 @@ do_pages(session *s, uint64_t request, const char *data, size_t length)
 {
 	gpuvec_error error;
 
+	if (s->refused)
+		return true;
 	if (s->update == NULL)
 		return answer_violation(s, request, "PAGES are out of place.");
 	if (gpuvec_update_pages(s->update, data, length, &error))
@@ -274,52 +278,52 @@ do_commit(session *s, uint64_t request, const char *data, size_t length)
 	gpuvec_commit commit;
 	gpuvec_state state;
 	gpuvec_update *update = s->update;
+	bool		ok;
 
-	if (length != sizeof(commit) || update == NULL)
+	if (length != sizeof(commit) || (update == NULL && !s->refused))
 		return answer_violation(s, request, "COMMIT is out of place.");
+	if (s->refused)
+	{
+		s->refused = false;
+		return send_struct(s->fd, request, GPUVEC_MSG_STATE, &s->found, sizeof(s->found));
+	}
 	memcpy(&commit, data, sizeof(commit));
 	s->update = NULL;
 	if (!gpuvec_update_commit(update, &commit, &state, &error))
 		return answer_error(s, request, &error);
-	return send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
+	ok = send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
+	gpuvec_merger_wake(&s->server->store);
+	return ok;
 }
 
 /*
- * Make a refresh that was sent as a whole, if the mirror is what the session took it
- * for; answer what it is then.
+ * Begin a refresh of a mirror that the session knows.  There is no reply: if it is not what
+ * the session takes it for, COMMIT is told.
  */
 static bool
-do_refresh_once(session *s, uint64_t request, const char *data, size_t length)
+do_refresh_known(session *s, uint64_t request, const char *data, size_t length)
 {
 	gpuvec_error error;
-	gpuvec_refresh_once refresh;
-	gpuvec_state state = {0};
-	gpuvec_update *update;
-	bool		ok;
+	gpuvec_refresh_known refresh;
 
-	if (length < sizeof(refresh) || s->update)
+	if (length != sizeof(refresh) || s->update || s->refused)
 		return answer_violation(s, request, "REFRESH is out of place.");
 	memcpy(&refresh, data, sizeof(refresh));
-	update = gpuvec_update_begin(&s->server->store, &refresh.key, NULL, s, &error);
-	if (update == NULL && strcmp(error.sqlstate, GPUVEC_OBJECT_IN_USE) == 0)
-		state.state = GPUVEC_LOADING;
-	else if (update == NULL && error.message[0] != '\0')
-		return answer_error(s, request, &error);
-	if (update)
-		gpuvec_update_state(update, &state);
-	if (update && state.refresh != refresh.known)
-		gpuvec_update_abort(update);
-	else if (update)
+	memset(&s->found, 0, sizeof(s->found));
+	s->update = gpuvec_update_begin(&s->server->store, &refresh.key, NULL, s, &error);
+	s->refused = s->update == NULL;
+	if (s->update)
 	{
-		ok = gpuvec_update_pages(update, data + sizeof(refresh), length - sizeof(refresh), &error);
-		if (!ok)
-			gpuvec_update_abort(update);
-		else
-			ok = gpuvec_update_commit(update, &refresh.commit, &state, &error);
-		if (!ok)
-			return answer_error(s, request, &error);
+		gpuvec_update_state(s->update, &s->found);
+		s->refused = s->found.refresh != refresh.known;
+		if (s->refused)
+			abort_update(s);
 	}
-	return send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
+	else if (strcmp(error.sqlstate, GPUVEC_OBJECT_IN_USE) == 0)
+		s->found.state = GPUVEC_LOADING;
+	else if (error.message[0] != '\0')
+		return answer_error(s, request, &error);
+	return true;
 }
 
 /* Drop mirrors */
@@ -621,7 +625,7 @@ do_request(session *s, const gpuvec_frame *frame, const char *data)
 		case GPUVEC_MSG_REFRESH_BEGIN:
 			return do_refresh(s, request, data, length);
 		case GPUVEC_MSG_REFRESH:
-			return do_refresh_once(s, request, data, length);
+			return do_refresh_known(s, request, data, length);
 		case GPUVEC_MSG_COMMIT:
 			return do_commit(s, request, data, length);
 		case GPUVEC_MSG_DROP:

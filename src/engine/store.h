@@ -196,7 +196,11 @@ extern void gpuvec_update_abort(gpuvec_update *update);
 /* merge.c: start the merger */
 extern bool gpuvec_merger_start(gpuvec_store *store);
 
-/* A view was published: wake the merger if it has work now.  The caller holds the mutex. */
+/*
+ * A view was published: is there work for the merger now?  The caller holds the mutex.  To
+ * wake it takes some time, and is left to the caller for later.
+ */
 extern void gpuvec_merger_look(gpuvec_store *store, gpuvec_mirror *mirror);
+extern void gpuvec_merger_wake(gpuvec_store *store);
 
 #endif							/* GPUVEC_STORE_H */

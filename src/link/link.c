@@ -15,6 +15,7 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -34,6 +35,12 @@
 /* Connections that are accepted and then closed: the engine is in trouble */
 #define OPEN_ATTEMPTS			5
 
+/* Pieces of a message, besides its head */
+#define MAX_PIECES				3
+
+/* Bytes of frames that can be held back */
+#define MAX_HELD				512
+
 /* The socket's buffer, as far as the system allows */
 #define SEND_BUFFER_BYTES		(1024 * 1024)
 
@@ -43,6 +50,10 @@ static bool in_request = false;
 static uint64 request_number = 0;
 static uint64 generation = 0;
 static bool callbacks_registered = false;
+
+/* Frames to be sent with the next one */
+static char held[MAX_HELD];
+static Size nheld = 0;
 
 /* Positions in link_events */
 #define EVENT_SOCKET	0
@@ -61,6 +72,7 @@ GpuvecLinkClose(void)
 	}
 	link_fd = -1;
 	in_request = false;
+	nheld = 0;
 }
 
 void
@@ -140,22 +152,27 @@ read_bytes(void *to, Size size)
 }
 
 /*
- * Write all bytes.  False if the connection is lost, or if the engine speaks
- * before we are done, which it does only to report an error: *spoke is set.
+ * Write all pieces, and change them.  False if the connection is lost, or if the engine
+ * speaks before we are done, which it does only to report an error: *spoke is set.
  */
 static bool
-write_bytes(const void *from, Size size, bool *spoke)
+write_pieces(struct iovec *pieces, int npieces, bool *spoke)
 {
-	const char *p = from;
-
-	while (size > 0)
+	while (npieces > 0)
 	{
-		ssize_t		n = send(link_fd, p, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+		struct msghdr message = {.msg_iov = pieces,.msg_iovlen = npieces};
+		ssize_t		n = pieces->iov_len == 0 ? 0 :
+			sendmsg(link_fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 
-		if (n > 0)
+		if (n > 0 || pieces->iov_len == 0)
 		{
-			p += n;
-			size -= n;
+			for (; npieces > 0 && n >= (ssize_t) pieces->iov_len; pieces++, npieces--)
+				n -= pieces->iov_len;
+			if (npieces > 0)
+			{
+				pieces->iov_base = (char *) pieces->iov_base + n;
+				pieces->iov_len -= n;
+			}
 		}
 		else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 		{
@@ -360,7 +377,7 @@ shake_hands(EngineError *error, bool *refused)
 
 	*refused = false;
 	in_request = true;
-	if (!write_bytes(&message, sizeof(message), &spoke) && !spoke)
+	if (!write_pieces(&(struct iovec) {&message, sizeof(message)}, 1, &spoke) && !spoke)
 		return false;
 	if (!read_frame(&reply, &request))
 		return false;
@@ -417,15 +434,20 @@ GpuvecLinkOpen(bool start, const char **reason)
 	return GPUVEC_LINK_UNAVAILABLE;
 }
 
-/* Send a frame that consists of several pieces */
+/* Send a frame that consists of several pieces, in one go so that the engine wakes once */
 static bool
 send_frame(gpuvec_message type, const GpuvecPiece *pieces, int npieces, bool *spoke)
 {
 	gpuvec_frame frame;
+	struct iovec all[2 + MAX_PIECES] = {{held, nheld}, {&frame, sizeof(frame)}};
 	Size		length = 0;
 
+	Assert(npieces <= MAX_PIECES);
 	for (int i = 0; i < npieces; i++)
+	{
+		all[2 + i] = (struct iovec) {unconstify(void *, pieces[i].data), pieces[i].size};
 		length += pieces[i].size;
+	}
 	if (length > GPUVEC_MAX_FRAME)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -437,21 +459,8 @@ send_frame(gpuvec_message type, const GpuvecPiece *pieces, int npieces, bool *sp
 	frame.length = length;
 	frame.request = ++request_number;
 	in_request = true;
-	if (npieces == 1 && pieces[0].size <= 4096)
-	{
-		/* small requests in one packet */
-		char		packet[sizeof(frame) + 4096];
-
-		memcpy(packet, &frame, sizeof(frame));
-		memcpy(packet + sizeof(frame), pieces[0].data, pieces[0].size);
-		return write_bytes(packet, sizeof(frame) + pieces[0].size, spoke);
-	}
-	if (!write_bytes(&frame, sizeof(frame), spoke))
-		return false;
-	for (int i = 0; i < npieces; i++)
-		if (!write_bytes(pieces[i].data, pieces[i].size, spoke))
-			return false;
-	return true;
+	nheld = 0;
+	return write_pieces(all, 2 + npieces, spoke);
 }
 
 /*
@@ -498,6 +507,25 @@ GpuvecLinkCall(gpuvec_message type, const GpuvecPiece *pieces, int npieces,
 		return true;
 	GpuvecLinkClose();
 	return false;
+}
+
+bool
+GpuvecLinkHold(gpuvec_message type, const void *data, Size size)
+{
+	gpuvec_frame frame;
+
+	if (link_fd < 0)
+		return false;
+	Assert(nheld + sizeof(frame) + size <= sizeof(held));
+	memset(&frame, 0, sizeof(frame));
+	frame.type = type;
+	frame.length = size;
+	frame.request = ++request_number;
+	in_request = true;
+	memcpy(held + nheld, &frame, sizeof(frame));
+	memcpy(held + nheld + sizeof(frame), data, size);
+	nheld += sizeof(frame) + size;
+	return true;
 }
 
 bool

@@ -52,6 +52,12 @@ extern bool GpuvecLinkCall(gpuvec_message type, const GpuvecPiece *pieces,
 extern bool GpuvecLinkSend(gpuvec_message type, const void *data, Size size);
 
 /*
+ * Send a small message that has no answer together with the next one, which has to follow.
+ * False: the connection was lost.
+ */
+extern bool GpuvecLinkHold(gpuvec_message type, const void *data, Size size);
+
+/*
  * More messages must follow the last answer (a load or refresh has begun): if
  * an error comes first, the connection is closed.
  */

@@ -45,7 +45,7 @@
 #include "storage/bufmgr.h"
 #include "storage/lock.h"
 
-/* Pages are sent in frames of about this size */
+/* Pages are sent in frames of about this size: the engine works on one while we read the next */
 #define FRAME_BYTES			(512 * 1024)
 
 /* How often to try when another session's unfinished work is in the way: a minute */
@@ -91,13 +91,13 @@ mirror_lock_tag(const gpuvec_mirror_key *key, LOCKTAG *tag)
 	tag->locktag_lockmethodid = USER_LOCKMETHOD;
 }
 
-/* Send what has been collected, if it is much or `all` is asked for */
+/* Send what has been collected, if it is so much */
 static bool
-send_pages(StringInfo out, bool all)
+send_pages(StringInfo out, int least)
 {
 	bool		ok = true;
 
-	if (out->len > 0 && (all || out->len >= FRAME_BYTES))
+	if (out->len > 0 && out->len >= least)
 	{
 		ok = GpuvecLinkSend(GPUVEC_MSG_PAGES, out->data, out->len);
 		resetStringInfo(out);
@@ -171,12 +171,12 @@ MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need
 	{
 		CHECK_FOR_INTERRUPTS();
 		PageReaderRead(reader, block, &out);
-		ok = send_pages(&out, false);
+		ok = send_pages(&out, FRAME_BYTES);
 		if (block == 0)
 			GPUVEC_INJECTION("load-after-first-page");
 	}
 	PageReaderEnd(reader);
-	ok = ok && send_pages(&out, true);
+	ok = ok && send_pages(&out, 0);
 	if (ok)
 		GPUVEC_INJECTION("load-before-commit");
 	ok = ok && commit_pages(position, need, nblocks, state);
@@ -185,13 +185,13 @@ MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need
 }
 
 /*
- * Begin a refresh: the state and, if asked for, the remembered LSNs of all pages.
- * LOADING if another session's load or refresh is unfinished.
+ * Begin a refresh of any pages: the state, and the remembered LSNs of all pages.  LOADING
+ * if another session's load or refresh is unfinished.
  */
 static bool
-begin_refresh(MirrorTarget *target, bool lsns, gpuvec_state *state, GpuvecReply *reply)
+begin_refresh(MirrorTarget *target, gpuvec_state *state, GpuvecReply *reply)
 {
-	gpuvec_refresh request = {.key = target->key,.lsns = lsns};
+	gpuvec_refresh request = {.key = target->key,.lsns = true};
 	GpuvecPiece piece = {&request, sizeof(request)};
 
 	if (!GpuvecLinkCall(GPUVEC_MSG_REFRESH_BEGIN, &piece, 1, GPUVEC_MSG_STATE,
@@ -200,13 +200,22 @@ begin_refresh(MirrorTarget *target, bool lsns, gpuvec_state *state, GpuvecReply 
 	memcpy(state, reply->data, sizeof(*state));
 	if (state->state == GPUVEC_READY)
 	{
-		if (reply->length != sizeof(*state) + (lsns ? (Size) state->nblocks * sizeof(uint64) : 0))
+		if (reply->length != sizeof(*state) + (Size) state->nblocks * sizeof(uint64))
 			ereport(ERROR,
 					(errcode(ERRCODE_PROTOCOL_VIOLATION),
 					 errmsg("invalid message from the gpuvec engine")));
 		GpuvecLinkExpectMore();
 	}
 	return true;
+}
+
+/* Begin a refresh of known pages, of a mirror in this state */
+static bool
+begin_known(MirrorTarget *target, const gpuvec_state *state)
+{
+	gpuvec_refresh_known request = {.key = target->key,.known = state->refresh};
+
+	return GpuvecLinkHold(GPUVEC_MSG_REFRESH, &request, sizeof(request));
 }
 
 /* What has to be read again */
@@ -244,17 +253,16 @@ is_stale(const Stale *stale, PageReader *reader, BlockNumber block)
 	return PageReaderLSN(reader, block) != known;
 }
 
-/*
- * Read the pages that are stale or new, and send them, or leave them in out.  False: the
- * connection was lost.
- */
+/* Read the pages that are stale or new, and send them.  False: the connection was lost. */
 static bool
 read_stale(MirrorTarget *target, Snapshot snapshot, Stale *stale, BlockNumber nknown,
-		   BlockNumber nblocks, bool send, StringInfo out)
+		   BlockNumber nblocks)
 {
 	PageReader *reader = PageReaderBegin(target, snapshot);
+	StringInfoData out;
 	bool		ok = true;
 
+	initStringInfo(&out);
 	stale->next = 0;
 	for (BlockNumber block = next_block(stale, 0, nknown); ok && block < nblocks;
 		 block = next_block(stale, block + 1, nknown))
@@ -262,51 +270,13 @@ read_stale(MirrorTarget *target, Snapshot snapshot, Stale *stale, BlockNumber nk
 		CHECK_FOR_INTERRUPTS();
 		if (block < nknown && !is_stale(stale, reader, block))
 			continue;
-		PageReaderRead(reader, block, out);
-		if (send)
-			ok = send_pages(out, false);
-		else if (out->len > FRAME_BYTES)
-			break;
+		PageReaderRead(reader, block, &out);
+		ok = send_pages(&out, FRAME_BYTES);
 	}
 	PageReaderEnd(reader);
-	return ok && (!send || send_pages(out, true));
-}
-
-/*
- * Refresh in one message, if it is not too long: with the pages that are listed, of a
- * mirror in this state.  Sets state to what the mirror is then; *made: was it sent?
- */
-static bool
-refresh_once(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
-			 XLogRecPtr position, Stale *stale, gpuvec_state *state, bool *made)
-{
-	BlockNumber nblocks = RelationGetNumberOfBlocks(target->rel);
-	gpuvec_refresh_once head = {.key = target->key,.known = state->refresh,
-		.commit = {.position = position,.feed = need->feed,.applied = need->applied,.nblocks = nblocks}
-	};
-	StringInfoData out;
-	GpuvecPiece pieces[2];
-	GpuvecReply reply;
-	bool		ok;
-
-	initStringInfo(&out);
-	(void) read_stale(target, snapshot, stale, state->nblocks, nblocks, false, &out);
-	*made = out.len <= FRAME_BYTES;
-	if (!*made)
-	{
-		pfree(out.data);
-		return true;
-	}
-	GPUVEC_INJECTION("refresh-before-commit");
-	pieces[0] = (GpuvecPiece) {&head, sizeof(head)};
-	pieces[1] = (GpuvecPiece) {out.data, out.len};
-	ok = GpuvecLinkCall(GPUVEC_MSG_REFRESH, pieces, 2, GPUVEC_MSG_STATE, sizeof(*state), &reply);
+	ok = ok && send_pages(&out, 0);
 	pfree(out.data);
-	if (!ok)
-		return false;
-	memcpy(state, reply.data, sizeof(*state));
-	pfree(reply.data);
-	return true;
+	return ok;
 }
 
 /*
@@ -344,34 +314,21 @@ static bool
 refresh(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 		gpuvec_state *state)
 {
-	gpuvec_state before = *state;
 	Stale		stale;
 	XLogRecPtr	position = find_stale(target, need, state, &stale);
 	BlockNumber nblocks;
-	GpuvecReply reply;
-	StringInfoData out;
-	bool		made = false;
+	GpuvecReply reply = {0};
 	bool		ok;
 
-	if (stale.listed &&
-		(!refresh_once(target, snapshot, need, position, &stale, state, &made) || made))
-		return made;
-	if (!begin_refresh(target, !stale.listed, state, &reply))
-		return false;
-	if (state->state != GPUVEC_READY)
-		return true;
-	if (state->refresh != before.refresh && stale.listed)
-	{
-		/* loaded anew meanwhile, by a session of the past: what we know is not enough */
-		GpuvecLinkClose();
-		return false;
-	}
-	stale.lsns = reply.data + sizeof(gpuvec_state);
+	ok = stale.listed ? begin_known(target, state) : begin_refresh(target, state, &reply);
+	if (!ok || state->state != GPUVEC_READY)
+		return ok;
+	if (!stale.listed)
+		stale.lsns = reply.data + sizeof(gpuvec_state);
 	nblocks = RelationGetNumberOfBlocks(target->rel);
-	initStringInfo(&out);
-	ok = read_stale(target, snapshot, &stale, state->nblocks, nblocks, true, &out);
-	pfree(out.data);
-	pfree(reply.data);
+	ok = read_stale(target, snapshot, &stale, state->nblocks, nblocks);
+	if (reply.data)
+		pfree(reply.data);
 	if (stale.pages.blocks)
 		pfree(stale.pages.blocks);
 	if (ok)

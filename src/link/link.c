@@ -47,6 +47,7 @@
 static int	link_fd = -1;
 static WaitEventSet *link_events = NULL;
 static bool in_request = false;
+static bool unanswered = false; /* messages without an answer were sent since the last answer */
 static uint64 request_number = 0;
 static uint64 generation = 0;
 static bool callbacks_registered = false;
@@ -71,7 +72,7 @@ GpuvecLinkClose(void)
 		ReleaseExternalFD();
 	}
 	link_fd = -1;
-	in_request = false;
+	in_request = unanswered = false;
 	nheld = 0;
 }
 
@@ -464,11 +465,12 @@ send_frame(gpuvec_message type, const GpuvecPiece *pieces, int npieces, bool *sp
 }
 
 /*
- * Read an answer.  False: the connection was lost, or the engine asks to try
- * again.  If `closing`, an error ends the connection (pages were under way).
+ * Read the answer to a request.  False: the connection was lost, or the engine asks to try
+ * again.  An error ends the connection if messages without an answer were sent before (pages
+ * were under way), or more answers are to come.
  */
 static bool
-read_reply(gpuvec_message expected, Size minimum, bool closing, GpuvecReply *reply)
+read_reply(uint64 number, gpuvec_message expected, Size minimum, GpuvecReply *reply)
 {
 	uint64		request;
 
@@ -481,66 +483,90 @@ read_reply(gpuvec_message expected, Size minimum, bool closing, GpuvecReply *rep
 		parse_error(reply, &error);
 		if (error.head.retry)
 			return false;
-		if (closing || request != request_number)
+		if (unanswered || request != request_number)
 			GpuvecLinkClose();
 		in_request = false;
 		raise_error(&error);
 	}
-	if (reply->type != expected || reply->length < minimum || request != request_number)
+	if (reply->type != expected || reply->length < minimum || request != number)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROTOCOL_VIOLATION),
 				 errmsg("unexpected message %u from the gpuvec engine", reply->type)));
-	in_request = false;
+	in_request = number != request_number;
+	unanswered = false;
 	return true;
 }
 
-bool
-GpuvecLinkCall(gpuvec_message type, const GpuvecPiece *pieces, int npieces,
-			   gpuvec_message expected, Size minimum, GpuvecReply *reply)
+/* The engine has spoken before we were done: read its error, and raise it */
+static void
+read_last_words(void)
+{
+	GpuvecReply reply;
+
+	unanswered = true;
+	(void) read_reply(request_number, GPUVEC_MSG_ERROR, 0, &reply);
+}
+
+uint64
+GpuvecLinkBegin(gpuvec_message type, const GpuvecPiece *pieces, int npieces)
 {
 	bool		spoke = false;
 
 	if (link_fd < 0)
+		return 0;
+	if (send_frame(type, pieces, npieces, &spoke))
+		return request_number;
+	if (spoke)
+		read_last_words();
+	GpuvecLinkClose();
+	return 0;
+}
+
+bool
+GpuvecLinkAnswer(uint64 number, gpuvec_message expected, Size minimum, GpuvecReply *reply)
+{
+	if (link_fd < 0)
 		return false;
-	if ((send_frame(type, pieces, npieces, &spoke) || spoke) &&
-		read_reply(expected, minimum, spoke || type == GPUVEC_MSG_COMMIT, reply))
+	if (read_reply(number, expected, minimum, reply))
 		return true;
 	GpuvecLinkClose();
 	return false;
 }
 
 bool
-GpuvecLinkHold(gpuvec_message type, const void *data, Size size)
+GpuvecLinkCall(gpuvec_message type, const GpuvecPiece *pieces, int npieces,
+			   gpuvec_message expected, Size minimum, GpuvecReply *reply)
 {
-	gpuvec_frame frame;
+	uint64		number = GpuvecLinkBegin(type, pieces, npieces);
 
-	if (link_fd < 0)
-		return false;
-	Assert(nheld + sizeof(frame) + size <= sizeof(held));
-	memset(&frame, 0, sizeof(frame));
-	frame.type = type;
-	frame.length = size;
-	frame.request = ++request_number;
-	in_request = true;
-	memcpy(held + nheld, &frame, sizeof(frame));
-	memcpy(held + nheld + sizeof(frame), data, size);
-	nheld += sizeof(frame) + size;
-	return true;
+	return number != 0 && GpuvecLinkAnswer(number, expected, minimum, reply);
 }
 
 bool
 GpuvecLinkSend(gpuvec_message type, const void *data, Size size)
 {
 	GpuvecPiece piece = {data, size};
-	bool		spoke = false;
-	GpuvecReply reply;
+
+	/* in_request stays: a commit has to follow */
+	unanswered = true;
+	return GpuvecLinkBegin(type, &piece, 1) != 0;
+}
+
+uint64
+GpuvecLinkHold(gpuvec_message type, const void *data, Size size)
+{
+	gpuvec_frame frame;
 
 	if (link_fd < 0)
-		return false;
-	if (send_frame(type, &piece, 1, &spoke))
-		return true;			/* in_request stays: a commit has to follow */
-	if (spoke)
-		(void) read_reply(GPUVEC_MSG_ERROR, 0, true, &reply);
-	GpuvecLinkClose();
-	return false;
+		return 0;
+	Assert(nheld + sizeof(frame) + size <= sizeof(held));
+	memset(&frame, 0, sizeof(frame));
+	frame.type = type;
+	frame.length = size;
+	frame.request = ++request_number;
+	in_request = unanswered = true;
+	memcpy(held + nheld, &frame, sizeof(frame));
+	memcpy(held + nheld + sizeof(frame), data, size);
+	nheld += sizeof(frame) + size;
+	return request_number;
 }

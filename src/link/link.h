@@ -52,10 +52,15 @@ extern bool GpuvecLinkCall(gpuvec_message type, const GpuvecPiece *pieces,
 extern bool GpuvecLinkSend(gpuvec_message type, const void *data, Size size);
 
 /*
- * Send a small message that has no answer together with the next one, which has to follow.
- * False: the connection was lost.
+ * The same in two steps, so that several requests can be sent before their answers, in the
+ * same order, are read: number of the request, or 0 when the connection was lost.
  */
-extern bool GpuvecLinkHold(gpuvec_message type, const void *data, Size size);
+extern uint64 GpuvecLinkBegin(gpuvec_message type, const GpuvecPiece *pieces, int npieces);
+extern bool GpuvecLinkAnswer(uint64 number, gpuvec_message expected, Size minimum,
+							 GpuvecReply *reply);
+
+/* Send a small message together with the next one, which has to follow; as GpuvecLinkBegin */
+extern uint64 GpuvecLinkHold(gpuvec_message type, const void *data, Size size);
 
 /*
  * More messages must follow the last answer (a load or refresh has begun): if

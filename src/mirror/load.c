@@ -111,16 +111,26 @@ send_pages(StringInfo out, int least)
  */
 static bool
 commit_pages(XLogRecPtr position, const gpuvec_freshness *need, BlockNumber nblocks,
-			 gpuvec_state *state)
+			 MirrorAlong *along, gpuvec_state *state)
 {
 	gpuvec_commit commit = {
 		.position = position,.feed = need->feed,.applied = need->applied,.nblocks = nblocks
 	};
 	GpuvecPiece piece = {&commit, sizeof(commit)};
 	GpuvecReply reply;
+	uint64		number;
 
-	if (!GpuvecLinkCall(GPUVEC_MSG_COMMIT, &piece, 1, GPUVEC_MSG_STATE,
-						sizeof(*state), &reply))
+	if (along == NULL)
+		number = GpuvecLinkBegin(GPUVEC_MSG_COMMIT, &piece, 1);
+	else
+	{
+		number = GpuvecLinkHold(GPUVEC_MSG_COMMIT, &commit, sizeof(commit));
+		along->number = number ? along->send(along->arg) : 0;
+		if (along->number == 0)
+			return false;
+	}
+	if (number == 0 ||
+		!GpuvecLinkAnswer(number, GPUVEC_MSG_STATE, sizeof(*state), &reply))
 		return false;
 	memcpy(state, reply.data, sizeof(*state));
 	pfree(reply.data);
@@ -179,7 +189,7 @@ MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need
 	ok = ok && send_pages(&out, 0);
 	if (ok)
 		GPUVEC_INJECTION("load-before-commit");
-	ok = ok && commit_pages(position, need, nblocks, state);
+	ok = ok && commit_pages(position, need, nblocks, NULL, state);
 	pfree(out.data);
 	return ok;
 }
@@ -312,7 +322,7 @@ find_stale(MirrorTarget *target, const gpuvec_freshness *need, const gpuvec_stat
  */
 static bool
 refresh(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
-		gpuvec_state *state)
+		MirrorAlong *along, gpuvec_state *state)
 {
 	Stale		stale;
 	XLogRecPtr	position = find_stale(target, need, state, &stale);
@@ -333,7 +343,7 @@ refresh(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 		pfree(stale.pages.blocks);
 	if (ok)
 		GPUVEC_INJECTION("refresh-before-commit");
-	return ok && commit_pages(position, need, nblocks, state);
+	return ok && commit_pages(position, need, nblocks, along, state);
 }
 
 /*
@@ -357,11 +367,12 @@ busy_nap(int attempt)
 /*
  * Make sure that the mirror is as fresh as `need`, which the caller asked for after its
  * snapshot.  `known`: what it was when the engine last told, or NULL; a refresh that is
- * made by it is not made if it is not that any more.
+ * made by it is not made if it is not that any more.  `along` may be NULL; if it was sent, its
+ * answer has to tell whether the mirror is as fresh.
  */
 bool
 MirrorEnsure(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
-			 const gpuvec_state *known, gpuvec_state *state)
+			 const gpuvec_state *known, MirrorAlong *along, gpuvec_state *state)
 {
 	LOCKTAG		tag;
 	bool		ok = true;
@@ -377,9 +388,11 @@ MirrorEnsure(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *ne
 		if (!ok || gpuvec_fresh(state, need))
 			break;
 		if (state->state == GPUVEC_READY)
-			ok = refresh(target, snapshot, need, state);
+			ok = refresh(target, snapshot, need, along, state);
 		else if (state->state == GPUVEC_ABSENT)
 			ok = MirrorLoad(target, snapshot, need, state);
+		if (along != NULL && along->number != 0)
+			break;
 		if (ok && state->state == GPUVEC_LOADING)
 			busy_nap(attempt);
 		if (!ok || gpuvec_fresh(state, need))

@@ -18,8 +18,8 @@
  * other views, with new segments and more dead rows.  So at the end it looks at the
  * latest view, replaces there the segments that were merged, and buries in the new ones
  * what has died since; that takes little time, and if yet another view was published
- * or is being made meanwhile, it is done again.  Only if an update has itself rebuilt
- * segments (mirror->rebuilds) the merge was in vain.
+ * or is being made meanwhile, it is done again.  A segment that is not there any more has
+ * died as a whole: what an update did with its rows is in other segments.
  *
  * A search most likely follows a refresh at once, and a refresh often another: the
  * thread waits for a moment before it begins.
@@ -71,7 +71,6 @@ typedef struct merge
 	gpuvec_mirror *mirror;		/* with a reference */
 	gpuvec_view *before;		/* as it was found */
 	uint32_t	first;			/* entries of it from here on are merged */
-	uint64_t	rebuilds;		/* mirror->rebuilds, at the beginning */
 	uint64_t	added_rows;		/* mirror->added_rows, at the beginning */
 	gpuvec_segment **segments;	/* that replace them */
 	uint32_t	nsegments;
@@ -203,13 +202,6 @@ make_view(const merge *m, const gpuvec_view *now, gpuvec_error *error)
 	return view;
 }
 
-/* Can the merge still be published?  The caller holds the mutex. */
-static bool
-still_of_use(const merge *m)
-{
-	return m->mirror->listed && m->mirror->rebuilds == m->rebuilds;
-}
-
 /*
  * Put the new view in the place of `now`, unless another one is there or under way.  The
  * caller holds the mutex.
@@ -219,13 +211,13 @@ replace_view(merge *m, const gpuvec_view *now, gpuvec_view *view)
 {
 	gpuvec_mirror *mirror = m->mirror;
 
-	if (mirror->view != now || mirror->committing)
+	if (!mirror->listed || mirror->view != now || mirror->committing)
 		return false;
 	mirror->view = view;
 	if (m->first == 0)
 	{
 		mirror->sorted_rows = view->nrows;
-		mirror->added_rows -= m->added_rows;
+		mirror->added_rows -= m->added_rows < mirror->added_rows ? m->added_rows : mirror->added_rows;
 	}
 	mirror->merging = 0;
 	gpuvec_store_settle(mirror);
@@ -244,7 +236,7 @@ publish(merge *m, gpuvec_error *error)
 		gpuvec_view *view;
 
 		pthread_mutex_lock(&m->store->mutex);
-		if (still_of_use(m))
+		if (m->mirror->listed)
 			now = gpuvec_view_ref(m->mirror->view);
 		pthread_mutex_unlock(&m->store->mutex);
 		if (now == NULL)
@@ -253,7 +245,7 @@ publish(merge *m, gpuvec_error *error)
 		if (view != NULL)
 		{
 			pthread_mutex_lock(&m->store->mutex);
-			done = still_of_use(m) && replace_view(m, now, view);
+			done = replace_view(m, now, view);
 			pthread_mutex_unlock(&m->store->mutex);
 		}
 		/* the reference of the mirror, or that of the view that was not published */
@@ -326,7 +318,6 @@ begin(merge *m, gpuvec_mirror *mirror)
 	mirror->refs++;
 	m->before = gpuvec_view_ref(mirror->view);
 	m->first = first;
-	m->rebuilds = mirror->rebuilds;
 	m->added_rows = mirror->added_rows;
 	return true;
 }

@@ -76,7 +76,6 @@ typedef struct gpuvec_mirror
 
 	bool		committing;		/* the updater is making a view of the published one */
 	bool		merge_due;		/* the merger should look at the mirror */
-	uint64_t	rebuilds;		/* updates that have taken segments apart */
 	size_t		merging;		/* of charged, for a merge under way */
 
 	gpuvec_page_state *pages;	/* [nblocks]; the updater's */

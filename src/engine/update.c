@@ -33,8 +33,9 @@
 
 /* All rows are sorted anew when more than 6 of 10 are dead; without room for that the mirror is dropped */
 #define TOO_MANY_DEAD(dead, all)	((dead) * 10 > (all) * 6)
-/* Segments are merged when there are this many more than needed */
+/* So many of the last rows are merged when there are this many segments more than needed */
 #define MANY_SEGMENTS		64
+#define MERGE_ROWS			16384
 
 /* Free memory goes back to the system after updates with more rows than this */
 #define TRIM_ROWS			100000
@@ -64,7 +65,6 @@ struct gpuvec_update
 	gpuvec_page_numbers *numbers;
 	uint64_t	sorted_rows;
 	uint64_t	added_rows;
-	bool		rebuilt;		/* segments were taken apart */
 	bool		hopeless;		/* drop the mirror instead */
 };
 
@@ -443,7 +443,8 @@ bury_replaced(gpuvec_update *update, uint32_t nblocks, gpuvec_draft *draft, bool
 
 /*
  * From which entry on shall rows be sorted anew, together with `fresh` new ones?
- * draft->n: from none; 0: all.
+ * draft->n: from none; 0: all.  There is a limit to what a search waits for; if the last
+ * segments are larger, they are left to the merger.
  */
 static uint32_t
 choose_merge(const gpuvec_draft *draft, uint64_t fresh)
@@ -460,12 +461,12 @@ choose_merge(const gpuvec_draft *draft, uint64_t fresh)
 	{
 		uint64_t	neighbour = gpuvec_entry_rows(&draft->entries[first - 1]);
 
-		if (neighbour > 2 * sum || sum + neighbour > GPUVEC_SEGMENT_ROWS)
+		if (sum + neighbour > MERGE_ROWS)
 			break;
 		sum += neighbour;
 		first--;
 	}
-	return first < draft->n ? first : 0;
+	return first;
 }
 
 /*
@@ -492,7 +493,6 @@ unbuild(gpuvec_update *update, gpuvec_draft *draft, uint32_t first, gpuvec_error
 		update->sorted_rows = size.live + gpuvec_stage_rows(update->stage);
 		update->added_rows = 0;
 	}
-	update->rebuilt = true;
 	return gpuvec_draft_unbuild(draft, first, update->stage, error);
 }
 
@@ -628,8 +628,6 @@ publish(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_state *state)
 	else
 		mirror->refreshes++;
 	mirror->last_use = gpuvec_now();
-	if (update->load || update->rebuilt)
-		mirror->rebuilds++;
 	gpuvec_store_settle(mirror);
 	update->charged = 0;
 	mirror->committing = false;

@@ -93,6 +93,7 @@ typedef struct entries_task
 	const uint32_t *blocks;		/* whose rows to bury */
 	uint64_t	n;
 	uint32_t	nblocks;
+	uint32_t	limit;			/* blocks that the mirror has */
 	const uint8_t *bitmap;		/* of blocks; NULL: search for each */
 	int			buried;			/* atomic: some row was */
 	int			failed;			/* atomic */
@@ -180,7 +181,9 @@ bury_by_bitmap(entries_task *task, gpuvec_view_entry *entry, gpuvec_error *error
 	{
 		uint32_t	block = gpuvec_tid_block(segment->tid[row]);
 
-		if (block < task->nblocks && !(task->bitmap[block / 8] >> (block % 8) & 1))
+		/* rows of blocks that the mirror did not have are long dead, from before it shrank */
+		if (block < task->nblocks &&
+			(block >= task->limit || !(task->bitmap[block / 8] >> (block % 8) & 1)))
 			continue;
 		if (!gpuvec_entry_live(entry, row))
 			continue;
@@ -235,7 +238,7 @@ bool
 gpuvec_draft_bury(gpuvec_draft *draft, const uint32_t *blocks, uint64_t n, uint32_t nblocks,
 				  uint32_t limit, bool *buried, gpuvec_error *error)
 {
-	entries_task task = {.draft = draft,.blocks = blocks,.n = n,.nblocks = nblocks};
+	entries_task task = {.draft = draft,.blocks = blocks,.n = n,.nblocks = nblocks,.limit = limit};
 	uint32_t	top = limit < nblocks ? limit : nblocks;
 	uint8_t    *bitmap = NULL;
 	bool		ok;

@@ -31,7 +31,7 @@ extern bool gpuvec_draft_copy(gpuvec_draft *draft, const gpuvec_view *view, gpuv
 
 /*
  * Bury the rows of these blocks (ascending), and of all at or beyond nblocks.
- * `limit` is above every block of the draft's rows.
+ * `limit` is above every block of the draft's live rows.
  */
 extern bool gpuvec_draft_bury(gpuvec_draft *draft, const uint32_t *blocks, uint64_t n,
 							  uint32_t nblocks, uint32_t limit, bool *buried, gpuvec_error *error);

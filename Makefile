@@ -24,14 +24,15 @@ PGFILEDESC = "gpuvec - exact set-similarity search"
 
 OBJS = $(sort $(patsubst $(srcdir)/%.c,%.o,$(wildcard \
 	$(srcdir)/src/*.c $(srcdir)/src/idset/*.c $(srcdir)/src/mirror/*.c \
-	$(srcdir)/src/link/*.c $(srcdir)/src/search/*.c $(srcdir)/src/index/*.c)))
+	$(srcdir)/src/link/*.c $(srcdir)/src/search/*.c $(srcdir)/src/index/*.c \
+	$(srcdir)/src/embedding/*.c)))
 
 # PGXS itself does not know which headers a file needs
 PG_CPPFLAGS = -I$(srcdir)/src $(GPUVEC_CPPFLAGS) -MMD -MP
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers -fno-fast-math -ffp-contract=off $(GPUVEC_CFLAGS)
 SHLIB_LINK = -lm
 
-EXTRA_CLEAN = gpuvec-engine build $(OBJS:.o=.d)
+EXTRA_CLEAN = gpuvec-engine build $(OBJS:.o=.d) $(OBJS:.o=.bc.d)
 
 REGRESS = $(basename $(notdir $(wildcard $(srcdir)/expected/*.out)))
 REGRESS_OPTS = --inputdir=$(srcdir) --load-extension=$(EXTENSION)
@@ -39,7 +40,9 @@ REGRESS_OPTS = --inputdir=$(srcdir) --load-extension=$(EXTENSION)
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
--include $(OBJS:.o=.d)
+# else bitcode would replace what is known of the object file
+override BITCODE_CFLAGS += -MF $@.d -MT $@
+-include $(OBJS:.o=.d) $(OBJS:.o=.bc.d)
 include $(srcdir)/engine.mk
 include $(srcdir)/test/bench/bench.mk
 

@@ -55,6 +55,9 @@ FLAGS_lists_search_portable = -O3
 FLAGS_lists_search_avx2 = -O3 -mavx2
 FLAGS_lists_search_avx512 = -O3 -mavx512f -mavx512bw -mavx512vl
 FLAGS_scan_lone = -O3
+FLAGS_embed_pool_portable = -O3
+FLAGS_embed_pool_avx2 = -O3 -mavx2 -mf16c -mfma
+FLAGS_embed_pool_avx512 = -O3 -mavx512f -mf16c -mfma
 FLAGS_scan_lone_avx512 = -O3 -mavx512f -mavx512bw -mavx512vl
 
 ENGINE_LIB = build/libengine.a

@@ -367,6 +367,8 @@ extern uint32_t lists_slots(size_t smem_limit);
 extern cudaError_t lists_count_tiled(const struct list_params *params, uint32_t planes,
 									 size_t smem_limit, uint32_t nslots, uint32_t sms,
 									 cudaStream_t stream);
+extern cudaError_t lists_count_lone(const struct list_params *params, uint32_t planes,
+									cudaStream_t stream);
 extern cudaError_t lists_count_direct(const struct list_params *params, uint32_t planes,
 									  cudaStream_t stream);
 extern cudaError_t lists_count_whole(const struct list_params *params, uint32_t planes,

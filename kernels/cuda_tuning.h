@@ -37,6 +37,7 @@ struct gpuvec_cuda_tuning
 	uint32_t	sample_rows;	/* rows of a sampled block, at least */
 	uint32_t	item_queries;	/* queries of a work item with lists */
 	uint32_t	few;			/* up to so many queries, bitmaps are not staged */
+	uint32_t	lone;			/* up to so many, a block of rows has a thread block */
 };
 
 /* What the last topk did */

@@ -35,7 +35,8 @@
 struct gpuvec_emb_tuning gpuvec_emb_tuning;
 
 /* Defaults of gpuvec_emb_tuning */
-#define POOL_THREADS		64
+#define BAG_THREADS			64
+#define STREAM_THREADS		64
 #define GATHER_THREADS		128
 #define GATHER_UNROLL		4
 #define RANGE_LOOKUPS		16	/* of a group of lanes, on average */
@@ -45,6 +46,47 @@ struct gpuvec_emb_tuning gpuvec_emb_tuning;
 #define SCAN_THREADS		1024
 #define COMBINE_THREADS		(GPUVEC_EMB_FAN * 32)
 #define COMBINE_BLOCKS		264
+
+/* What bag_kernel and stream_kernel need to know */
+struct pool_params
+{
+	/* the table, without its type */
+	const char *table;
+	uint64_t	stride_bytes;
+	uint32_t	rows;
+	uint32_t	width;
+
+	/* the lookups */
+	const void *indices;
+	const float *weights;
+	uint32_t	index_bits;
+
+	/* bags or pieces */
+	uint32_t	hotness;
+	const int64_t *offsets;		/* NULL: bags of hotness lookups */
+	const uint32_t *count;		/* how many, if the host does not know it */
+	uint32_t	bags;			/* at most so many */
+
+	/* their distribution */
+	uint32_t	range;			/* bags of a group of lanes */
+	uint32_t	warp_tasks;		/* warps, for one slice */
+	uint32_t	slices;
+	uint32_t	lanes_log2;
+	uint32_t	vectors;		/* of a row */
+	bool		slice_major;
+
+	/* the result */
+	bool		mean;
+	bool		skip_missing;
+	bool		vector_out;		/* aligned for vector stores */
+	bool		vector_partial; /* the same for sums of pieces */
+	const uint32_t *dest;		/* NULL: bag i goes to row i */
+	float	   *out;
+	uint64_t	out_stride;
+	float	   *partial;
+	float	   *partial_divisor;
+	uint64_t	partial_stride;
+};
 
 /* What gather_kernel needs to know */
 struct gather_params
@@ -67,41 +109,25 @@ struct gather_params
 	uint64_t	out_stride;
 };
 
+/*
+ * Pieces of bags.  Piece i consists of the lookups from offsets[i] to offsets[i + 1]
+ * and goes to dest[i].
+ */
+struct bag_pieces
+{
+	struct emb_pieces shared;
+	int64_t    *offsets;
+	uint32_t   *dest;
+};
+
 /* What bag_pieces_kernel needs to know */
 struct bag_pieces_params
 {
 	const int64_t *offsets;
 	uint64_t	hotness;
 	uint64_t	bags;
-	struct emb_pieces pieces;
+	struct bag_pieces pieces;
 };
-
-/*
- * Which warp's work this warp has to do, and for which slice.  False: none.
- */
-static __device__ __forceinline__ bool
-find_work(uint32_t warp_tasks, uint32_t slices, bool slice_major, uint32_t &task, uint32_t &slice)
-{
-	uint64_t	thread = (uint64_t) blockIdx.x * blockDim.x + threadIdx.x;
-	uint32_t	warp = (uint32_t) (thread / 32);
-
-	if (slices == 1)
-	{
-		task = warp;
-		slice = 0;
-	}
-	else if (slice_major)
-	{
-		task = warp % warp_tasks;
-		slice = warp / warp_tasks;
-	}
-	else
-	{
-		task = warp / slices;
-		slice = warp % slices;
-	}
-	return task < warp_tasks && slice < slices;
-}
 
 /*
  * Copy rows.  T is the type of the table, VB the bytes of a vector, U the rows that a
@@ -120,7 +146,7 @@ gather_kernel(const __grid_constant__ struct gather_params p)
 	uint32_t	rows[U];
 	raw_type	raw[U];
 
-	if (!find_work(p.warp_tasks, p.slices, p.slice_major, task, slice))
+	if (!emb_find_work(p.warp_tasks, p.slices, p.slice_major, task, slice))
 		return;
 
 	/* the groups of a warp take turns, so that what it writes is consecutive */
@@ -170,233 +196,260 @@ gather_kernel(const __grid_constant__ struct gather_params p)
 }
 
 /*
- * Pool bags, or pieces of them.  W: there are weights; otherwise as above.
- *
- * Positions k, end, next_end and n count from the first lookup of the group.
+ * Store the vector of a bag, or that of a piece with its divisor.
+ */
+template <int E>
+static __device__ __forceinline__ void
+store_bag(const struct pool_params &p, uint32_t dest, uint32_t column, bool active,
+		  float (&acc)[E], float divisor)
+{
+	if (dest & EMB_PARTIAL)
+	{
+		uint32_t	slot = dest & ~EMB_PARTIAL;
+
+		if (active)
+			emb_store<E>(p.partial + slot * p.partial_stride, column * E, p.width, p.vector_partial, acc);
+		if (p.mean && column == 0)
+			p.partial_divisor[slot] = divisor;
+	}
+	else if (active)
+	{
+		if (p.mean)
+		{
+#pragma unroll
+			for (int e = 0; e < E; e++)
+				acc[e] = divisor == 0.0f ? 0.0f : __fdiv_rn(acc[e], divisor);
+		}
+		emb_store<E>(p.out + dest * p.out_stride, column * E, p.width, p.vector_out, acc);
+	}
+}
+
+/*
+ * Pool bags, or pieces of them, one with each group of lanes.  W: there are weights;
+ * otherwise as above.
  */
 template <typename T, int VB, int U, bool W>
 static __global__ void __launch_bounds__(POOL_MOST_THREADS)
-pool_kernel(const __grid_constant__ struct emb_pool_params p)
+bag_kernel(const __grid_constant__ struct pool_params p)
 {
 	constexpr int E = VB / (int) sizeof(T);
-	typedef typename emb_raw<VB>::type raw_type;
 	uint32_t	lane = threadIdx.x % 32;
 	uint32_t	lanes = 1u << p.lanes_log2;
 	uint32_t	sub = lane & (lanes - 1);
-	uint32_t	group_lane = lane - sub;
+	uint32_t	starts = emb_group_starts(lanes);
 	uint32_t	warp_task;
 	uint32_t	slice;
 
-	if (!find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, slice))
+	if (!emb_find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, slice))
 		return;
 
+	uint32_t	bag = warp_task * (32u >> p.lanes_log2) + (lane >> p.lanes_log2);
+	bool		valid = bag < (p.count ? *p.count : p.bags);
 	uint32_t	column = (slice << p.lanes_log2) + sub;
 	bool		active = column < p.vectors;
-	const char *base = p.table + (uint64_t) column * VB;
-	uint32_t	task = warp_task * (32u >> p.lanes_log2) + (lane >> p.lanes_log2);
+	const char *base = p.table + (active ? (uint64_t) column * VB : 0);
+	uint64_t	start = 0;
+	int			n = 0;
 
-	/* the group's bags and lookups */
-	uint32_t	bag;
-	uint32_t	bags_end;
-	uint64_t	start;
-
-	if (p.cuts)
+	if (valid)
 	{
-		bag = task < p.tasks ? p.cuts[task] : 0;
-		bags_end = task < p.tasks ? p.cuts[task + 1] : 0;
-	}
-	else
-	{
-		uint32_t	bags = p.count ? *p.count : p.bags;
-
-		bag = (uint32_t) min((uint64_t) task * p.range, (uint64_t) bags);
-		bags_end = min(bag + p.range, bags);
+		start = p.offsets ? p.offsets[bag] : (uint64_t) bag * p.hotness;
+		n = p.offsets ? (int) (p.offsets[bag + 1] - start) : (int) p.hotness;
 	}
 
-	if (p.offsets64)
-		start = p.offsets64[bag];
-	else if (p.offsets32)
-		start = p.offsets32[bag];
-	else
-		start = (uint64_t) bag * p.hotness;
-
-	auto		end_of = [&] (uint32_t b) -> int
-	{
-		if (b >= bags_end)
-			return INT32_MAX;
-		if (p.offsets64)
-			return (int) (p.offsets64[b + 1] - start);
-		if (p.offsets32)
-			return (int) (p.offsets32[b + 1] - (uint32_t) start);
-		return (int) ((b + 1) * p.hotness - (uint32_t) start);
-	};
-	auto		dest_of = [&] (uint32_t b) -> uint32_t
-	{
-		return p.dest && b < bags_end ? p.dest[b] : b;
-	};
-
-	int			n = bag < bags_end ? end_of(bags_end - 1) : 0;
 	int			most = (int) __reduce_max_sync(EMB_FULL_WARP, (unsigned) n);
-	int			end = end_of(bag);
-	int			next_end = end_of(bag + 1);
-	uint32_t	dest = dest_of(bag);
-	uint32_t	next_dest = dest_of(bag + 1);
 	float		acc[E];
 	float		divisor = 0.0f;
+	struct emb_chunk chunk;
+	uint32_t	next_row;
+	float		next_weight;
 
 #pragma unroll
 	for (int e = 0; e < E; e++)
 		acc[e] = 0.0f;
+	chunk.ends = 0;
+	chunk.group_lane = lane - sub;
 
-	/* Store the vector of the bag and go to the next one */
-	auto		flush = [&] ()
+	auto		fetch = [&] (int at)
 	{
-		if (dest & EMB_PARTIAL)
-		{
-			uint32_t	slot = dest & ~EMB_PARTIAL;
-
-			if (active)
-				emb_store<E>(p.partial + slot * p.partial_stride, column * E, p.width, false, acc);
-			if (p.mean && column == 0)
-				p.partial_divisor[slot] = divisor;
-		}
-		else if (active)
-		{
-			if (p.mean)
-			{
-#pragma unroll
-				for (int e = 0; e < E; e++)
-					acc[e] = divisor == 0.0f ? 0.0f : __fdiv_rn(acc[e], divisor);
-			}
-			emb_store<E>(p.out + dest * p.out_stride, column * E, p.width, p.vector_out, acc);
-		}
-#pragma unroll
-		for (int e = 0; e < E; e++)
-			acc[e] = 0.0f;
-		divisor = 0.0f;
-		bag++;
-		end = next_end;
-		dest = next_dest;
-		next_end = end_of(bag + 1);
-		next_dest = dest_of(bag + 1);
-	};
-
-	/* A chunk of lookups: each lane has one, and one of the next chunk */
-	auto		fetch = [&] (int at, uint32_t &row, float &weight)
-	{
-		row = EMB_MISSING;
-		weight = 1.0f;
+		next_row = EMB_MISSING;
+		next_weight = 1.0f;
 		if (at < n)
 		{
-			row = emb_lookup(p.indices, p.index_bits, p.rows, start + at);
+			next_row = emb_lookup(p.indices, p.index_bits, p.rows, start + at);
 			if (W)
-				weight = __ldcs(p.weights + start + at);
+				next_weight = __ldcs(p.weights + start + at);
 		}
 	};
-	uint32_t	chunk_row;
-	uint32_t	next_row;
-	float		chunk_weight;
-	float		next_weight;
 
-	fetch(sub, next_row, next_weight);
-	chunk_row = EMB_MISSING;
-	chunk_weight = 1.0f;
-
-	for (int k = 0; k < most; k += U)
+	fetch(sub);
+	for (int k = 0; k < most; k += lanes)
 	{
-		uint32_t	in_chunk = k & (lanes - 1);
-		raw_type	raw[U];
-		float		weight[U];
-		uint32_t	present = 0;
+		chunk.row = next_row;
+		chunk.weight = next_weight;
+		fetch(k + lanes + sub);
+		chunk.present = __ballot_sync(EMB_FULL_WARP, chunk.row != EMB_MISSING);
+		for (uint32_t j = 0; j < lanes; j += U)
+			emb_add_batch<T, VB, U, W>(base, p.stride_bytes, chunk, j, starts, acc, [] (uint32_t) {});
 
-		if (in_chunk == 0)
+		if (p.mean)
 		{
-			chunk_row = next_row;
-			chunk_weight = next_weight;
-			fetch(k + lanes + sub, next_row, next_weight);
-		}
+			uint32_t	counted = chunk.present;
 
-#pragma unroll
-		for (int u = 0; u < U; u++)
-		{
-			uint32_t	row = __shfl_sync(EMB_FULL_WARP, chunk_row, group_lane + in_chunk + u);
-
-			weight[u] = W ? __shfl_sync(EMB_FULL_WARP, chunk_weight, group_lane + in_chunk + u) : 1.0f;
-			raw[u] = emb_zero<VB>();
-			if (row != EMB_MISSING)
+			if (!p.skip_missing)
+				counted = __ballot_sync(EMB_FULL_WARP, k + (int) sub < n);
+			for (uint32_t i = 0; i < lanes; i++)
 			{
-				present |= 1u << u;
-				if (active)
-					raw[u] = __ldg((const raw_type *) (base + row * p.stride_bytes));
-			}
-		}
+				float		weight = W ? __shfl_sync(EMB_FULL_WARP, chunk.weight, chunk.group_lane + i) : 1.0f;
 
-		/* Add row u.  Where it is missing, -0 * 0 is what does not change a sum */
-		auto		add = [&] (int u)
-		{
-			if (W)
-			{
-				float		factor = present & (1u << u) ? weight[u] : -0.0f;
-
-#pragma unroll
-				for (int e = 0; e < E; e++)
-					acc[e] = __fmaf_rn(factor, emb_element<T>(raw[u], e), acc[e]);
-			}
-			else
-			{
-#pragma unroll
-				for (int e = 0; e < E; e++)
-					acc[e] += emb_element<T>(raw[u], e);
-			}
-			if (p.mean && (!p.skip_missing || (present & (1u << u))))
-				divisor += weight[u];
-		};
-
-		if (k + U <= end && k + U <= n)
-		{
-			/* all of one bag */
-#pragma unroll
-			for (int u = 0; u < U; u++)
-				add(u);
-		}
-		else
-		{
-			/* rows u .. limit - 1 belong to one bag; jump to the code that adds row u */
-			int			stop = min(n - k, U);
-			int			u = 0;
-
-			while (u < stop)
-			{
-				int			limit = min(end - k, stop);
-
-#define ADD_ROW(i) \
-	case i: \
-		if ((i) >= U || limit <= (i)) \
-			break; \
-		add((i) < U ? (i) : 0); \
-		[[fallthrough]]
-
-				switch (u)
-				{
-					ADD_ROW(0);
-					ADD_ROW(1);
-					ADD_ROW(2);
-					ADD_ROW(3);
-					ADD_ROW(4);
-					ADD_ROW(5);
-					ADD_ROW(6);
-					ADD_ROW(7);
-					default:
-						break;
-				}
-				u = limit;
-				if (u < stop)
-					flush();
+				if (counted >> (chunk.group_lane + i) & 1)
+					divisor += weight;
 			}
 		}
 	}
-	while (bag < bags_end)
-		flush();
+	if (valid)
+		store_bag<E>(p, p.dest ? p.dest[bag] : bag, column, active, acc, divisor);
+}
+
+/*
+ * What the mean of a bag is divided by, computed by one lane: the lookups from `start`
+ * to `end`.
+ */
+static __device__ __forceinline__ float
+bag_divisor(const struct pool_params &p, uint64_t start, uint64_t end)
+{
+	float		divisor = 0.0f;
+
+	if (!p.weights && !p.skip_missing)
+		return (float) (end - start);
+	for (uint64_t i = start; i < end; i++)
+	{
+		if (!p.skip_missing ||
+			emb_lookup(p.indices, p.index_bits, p.rows, i) != EMB_MISSING)
+			divisor += p.weights ? p.weights[i] : 1.0f;
+	}
+	return divisor;
+}
+
+/*
+ * Pool short bags, or pieces of them: those of a group of lanes, p.range consecutive
+ * ones, are one stream of lookups.  Lane i of a group knows where its bag i begins and
+ * ends, where it goes and what it is divided by.
+ *
+ * Positions k, n and last count from the first lookup of the group.
+ */
+template <typename T, int VB, int U, bool W>
+static __global__ void __launch_bounds__(POOL_MOST_THREADS)
+stream_kernel(const __grid_constant__ struct pool_params p)
+{
+	constexpr int E = VB / (int) sizeof(T);
+	uint32_t	lane = threadIdx.x % 32;
+	uint32_t	lanes = 1u << p.lanes_log2;
+	uint32_t	sub = lane & (lanes - 1);
+	uint32_t	group_lane = lane - sub;
+	uint32_t	group_mask = EMB_FULL_WARP >> (32 - lanes);
+	uint32_t	starts = emb_group_starts(lanes);
+	uint32_t	warp_task;
+	uint32_t	slice;
+
+	if (!emb_find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, slice))
+		return;
+
+	uint32_t	column = (slice << p.lanes_log2) + sub;
+	bool		active = column < p.vectors;
+	const char *base = p.table + (active ? (uint64_t) column * VB : 0);
+
+	/* this lane's bag */
+	uint32_t	bags = p.count ? *p.count : p.bags;
+	uint64_t	first_bag = (uint64_t) (warp_task * (32u >> p.lanes_log2) + (lane >> p.lanes_log2)) * p.range;
+	uint32_t	range = (uint32_t) min((uint64_t) p.range, bags - min(first_bag, (uint64_t) bags));
+	uint32_t	bag = (uint32_t) first_bag + sub;
+	bool		valid = sub < range;
+	uint64_t	bag_start = 0;
+	uint64_t	bag_end = 0;
+	uint32_t	bag_dest = bag;
+	float		bag_div = 0.0f;
+
+	if (valid)
+	{
+		bag_start = p.offsets ? p.offsets[bag] : (uint64_t) bag * p.hotness;
+		bag_end = p.offsets ? p.offsets[bag + 1] : bag_start + p.hotness;
+		if (p.dest)
+			bag_dest = p.dest[bag];
+		if (p.mean)
+			bag_div = bag_divisor(p, bag_start, bag_end);
+	}
+
+	bool		empty = bag_start == bag_end;
+	uint64_t	start = __shfl_sync(EMB_FULL_WARP, bag_start, group_lane);
+	int			last = empty ? -1 : (int) (bag_end - start) - 1;
+	int			n = (int) (__shfl_sync(EMB_FULL_WARP, bag_end, group_lane + max(range, 1u) - 1) - start);
+	int			most = (int) __reduce_max_sync(EMB_FULL_WARP, (unsigned) n);
+	uint32_t	queue = __ballot_sync(EMB_FULL_WARP, !empty) >> group_lane & group_mask;
+	uint32_t	empties = __ballot_sync(EMB_FULL_WARP, valid && empty);
+	float		acc[E];
+	struct emb_chunk chunk;
+	uint32_t	next_row;
+	float		next_weight;
+
+#pragma unroll
+	for (int e = 0; e < E; e++)
+		acc[e] = 0.0f;
+	chunk.group_lane = group_lane;
+
+	/* Store the vector of bag i, if `now`, and begin the next */
+	auto		store = [&] (uint32_t i, bool now)
+	{
+		uint32_t	dest = __shfl_sync(EMB_FULL_WARP, bag_dest, group_lane + i);
+		float		divisor = __shfl_sync(EMB_FULL_WARP, bag_div, group_lane + i);
+
+		if (!now)
+			return;
+		store_bag<E>(p, dest, column, active, acc, divisor);
+#pragma unroll
+		for (int e = 0; e < E; e++)
+			acc[e] = 0.0f;
+	};
+
+	for (uint32_t i = 0; i < lanes && empties; i++)
+	{
+		if (empties >> i & starts)
+			store(i, empties >> (group_lane + i) & 1);
+	}
+
+	auto		fetch = [&] (int at)
+	{
+		next_row = EMB_MISSING;
+		next_weight = 1.0f;
+		if (at < n)
+		{
+			next_row = emb_lookup(p.indices, p.index_bits, p.rows, start + at);
+			if (W)
+				next_weight = __ldcs(p.weights + start + at);
+		}
+	};
+
+	fetch(sub);
+	for (int k = 0; k < most; k += lanes)
+	{
+		bool		here = last >= k && last - k < (int) lanes;
+
+		chunk.row = next_row;
+		chunk.weight = next_weight;
+		fetch(k + lanes + sub);
+		chunk.present = __ballot_sync(EMB_FULL_WARP, chunk.row != EMB_MISSING);
+		chunk.ends = __reduce_or_sync(EMB_FULL_WARP, here ? 1u << (group_lane + (uint32_t) (last - k)) : 0);
+
+		for (uint32_t j = 0; j < lanes; j += U)
+			emb_add_batch<T, VB, U, W>(base, p.stride_bytes, chunk, j, starts, acc, [&] (uint32_t at)
+			{
+				bool		now = chunk.ends >> (group_lane + at) & 1;
+
+				store(queue ? __ffs(queue) - 1 : 0, now);
+				if (now)
+					queue &= queue - 1;
+			});
+	}
 }
 
 /*
@@ -544,8 +597,6 @@ scan_kernel(const __grid_constant__ struct emb_scan_params p)
 	{
 		*p.total = before;
 		p.longs[before.longs].partial = before.partials;
-		if (p.last_cut)
-			*p.last_cut = before.pieces;
 		if (p.out_count)
 			*p.out_count = before.bags;
 	}
@@ -567,7 +618,7 @@ bag_pieces_kernel(const __grid_constant__ struct bag_pieces_params p)
 	if (tile * EMB_TILE >= p.bags)
 		return;
 	if (WRITE)
-		counts = p.pieces.tiles[tile];
+		counts = p.pieces.shared.tiles[tile];
 
 	for (uint64_t first = tile * EMB_TILE; first < (tile + 1) * EMB_TILE; first += 32)
 	{
@@ -610,18 +661,18 @@ bag_pieces_kernel(const __grid_constant__ struct bag_pieces_params p)
 
 			if (n == 1)
 			{
-				p.pieces.offsets64[place] = start;
+				p.pieces.offsets[place] = start;
 				p.pieces.dest[place] = (uint32_t) bag;
 			}
 			else if (n > 1)
 			{
-				struct emb_long *entry = p.pieces.longs + counts.longs + __popc(longs & before_lane);
+				struct emb_long *entry = p.pieces.shared.longs + counts.longs + __popc(longs & before_lane);
 
 				entry->partial = slot;
 				entry->dest = (uint32_t) bag;
 			}
 			if (bag == p.bags - 1)
-				p.pieces.offsets64[place + n] = end;
+				p.pieces.offsets[place + n] = end;
 
 			/* the warp writes the pieces of each long bag together */
 			for (uint32_t rest = longs; rest != 0; rest &= rest - 1)
@@ -634,7 +685,7 @@ bag_pieces_kernel(const __grid_constant__ struct bag_pieces_params p)
 
 				for (uint32_t i = lane; i < bag_pieces; i += 32)
 				{
-					p.pieces.offsets64[bag_place + i] = bag_start + (int64_t) i * GPUVEC_EMB_PIECE;
+					p.pieces.offsets[bag_place + i] = bag_start + (int64_t) i * GPUVEC_EMB_PIECE;
 					p.pieces.dest[bag_place + i] = (bag_slot + i) | EMB_PARTIAL;
 				}
 			}
@@ -646,7 +697,7 @@ bag_pieces_kernel(const __grid_constant__ struct bag_pieces_params p)
 		counts.longs += __popc(longs);
 	}
 	if (!WRITE && lane == 0)
-		p.pieces.tiles[tile] = counts;
+		p.pieces.shared.tiles[tile] = counts;
 }
 
 /*
@@ -676,64 +727,57 @@ emb_choose_shape(const void *data, uint64_t stride_bytes, uint64_t row_bytes,
 	return shape;
 }
 
-/* Threads of a block: the default, unless others are asked for */
-static uint32_t
-block_threads(uint32_t standard)
-{
-	return gpuvec_emb_tuning.threads ? gpuvec_emb_tuning.threads : standard;
-}
-
-/*
- * Launch a kernel that uses the L1 cache well and shared memory little.
- */
-template <typename P>
+/* Launch stream_kernel or bag_kernel for vectors of VB bytes */
+template <typename T, int VB, bool W>
 static cudaError_t
-launch_cached(void (*kernel) (P), uint64_t warps, uint32_t threads, const P &params, cudaStream_t stream)
-{
-	if (!gpuvec_emb_tuning.any_l1)
-	{
-		cudaError_t error = cudaFuncSetAttribute((const void *) kernel,
-												 cudaFuncAttributePreferredSharedMemoryCarveout,
-												 cudaSharedmemCarveoutMaxL1);
-
-		if (error != cudaSuccess)
-			return error;
-	}
-	return emb_launch(kernel, emb_divide_up(warps, threads / 32), threads, params, stream);
-}
-
-/* Launch pool_kernel for vectors of VB bytes */
-template <typename T, int VB>
-static cudaError_t
-pool_vectors(const struct emb_pool_params &params, cudaStream_t stream)
+pool_vectors(const struct pool_params &params, cudaStream_t stream)
 {
 	uint64_t	warps = (uint64_t) params.warp_tasks * params.slices;
-	uint32_t	threads = block_threads(POOL_THREADS);
-	bool		few = gpuvec_emb_tuning.unroll == 4;
 
-	if (params.weights)
-		return few ? launch_cached(pool_kernel<T, VB, 4, true>, warps, threads, params, stream) :
-			launch_cached(pool_kernel<T, VB, 8, true>, warps, threads, params, stream);
-	return few ? launch_cached(pool_kernel<T, VB, 4, false>, warps, threads, params, stream) :
-		launch_cached(pool_kernel<T, VB, 8, false>, warps, threads, params, stream);
+	if (params.range == 1)
+	{
+		uint32_t	threads = emb_block_threads(BAG_THREADS);
+
+		if (gpuvec_emb_tuning.unroll == 4)
+			return emb_launch_cached(bag_kernel<T, VB, 4, W>, warps, threads, params, stream);
+		return emb_launch_cached(bag_kernel<T, VB, 8, W>, warps, threads, params, stream);
+	}
+	else
+	{
+		uint32_t	threads = emb_block_threads(STREAM_THREADS);
+
+		if (gpuvec_emb_tuning.unroll == 8)
+			return emb_launch_cached(stream_kernel<T, VB, 8, W>, warps, threads, params, stream);
+		return emb_launch_cached(stream_kernel<T, VB, 4, W>, warps, threads, params, stream);
+	}
+}
+
+template <typename T, int VB>
+static cudaError_t
+pool_vectors(const struct pool_params &params, cudaStream_t stream)
+{
+	return params.weights ? pool_vectors<T, VB, true>(params, stream) :
+		pool_vectors<T, VB, false>(params, stream);
 }
 
 /*
  * Pool: what the caller leaves to this function is how to read the table, and the
- * launch.  tasks is the number of groups of lanes that have work.
+ * launch.
  */
-cudaError_t
-emb_pool(struct emb_pool_params *params, enum gpuvec_emb_type type, uint64_t tasks, cudaStream_t stream)
+static cudaError_t
+pool(struct pool_params *params, enum gpuvec_emb_type type, cudaStream_t stream)
 {
 	uint32_t	element_bytes = type == GPUVEC_EMB_FLOAT16 ? 2 : 4;
 	struct emb_shape shape = emb_choose_shape(params->table, params->stride_bytes,
 											  (uint64_t) params->width * element_bytes,
 											  element_bytes, 16);
-	uint64_t	warp_tasks = emb_divide_up(tasks, 32u >> shape.lanes_log2);
+	uint64_t	warp_tasks;
 
+	if (params->range > 1u << shape.lanes_log2)
+		params->range = 1u << shape.lanes_log2;
+	warp_tasks = emb_divide_up(emb_divide_up(params->bags, params->range), 32u >> shape.lanes_log2);
 	if (warp_tasks * shape.slices > UINT32_MAX || params->stride_bytes > UINT32_MAX)
 		return cudaErrorInvalidValue;
-	params->tasks = tasks;
 	params->warp_tasks = (uint32_t) warp_tasks;
 	params->vectors = shape.vectors;
 	params->lanes_log2 = shape.lanes_log2;
@@ -741,6 +785,7 @@ emb_pool(struct emb_pool_params *params, enum gpuvec_emb_type type, uint64_t tas
 	params->slice_major = gpuvec_emb_tuning.slice_major != 0;
 	params->vector_out = emb_vector_out(params->out, params->out_stride, params->width,
 										shape.vector_bytes / element_bytes);
+	params->vector_partial = params->width % (shape.vector_bytes / element_bytes) == 0;
 
 	if (type == GPUVEC_EMB_FLOAT32)
 	{
@@ -803,14 +848,14 @@ gather_vectors(struct gather_params &params, const struct emb_shape &shape, cuda
 	uint32_t	unroll = gpuvec_emb_tuning.unroll ? gpuvec_emb_tuning.unroll : GATHER_UNROLL;
 	uint64_t	warp_tasks = emb_divide_up(params.lookups, (uint64_t) unroll * (32u >> shape.lanes_log2));
 	uint64_t	warps = warp_tasks * shape.slices;
-	uint32_t	threads = block_threads(GATHER_THREADS);
+	uint32_t	threads = emb_block_threads(GATHER_THREADS);
 
 	if (warps > UINT32_MAX)
 		return cudaErrorInvalidValue;
 	params.warp_tasks = (uint32_t) warp_tasks;
 	if (unroll == 8)
-		return launch_cached(gather_kernel<T, VB, 8>, warps, threads, params, stream);
-	return launch_cached(gather_kernel<T, VB, 4>, warps, threads, params, stream);
+		return emb_launch_cached(gather_kernel<T, VB, 8>, warps, threads, params, stream);
+	return emb_launch_cached(gather_kernel<T, VB, 4>, warps, threads, params, stream);
 }
 
 /* Make each lookup a vector of the result */
@@ -883,20 +928,18 @@ may_be_long(const struct gpuvec_emb_bags *bags)
  */
 static void
 lay_out_pieces(struct emb_area *area, const struct gpuvec_emb_bags *bags, uint32_t width,
-			   struct emb_pieces *pieces)
+			   struct bag_pieces *pieces)
 {
 	uint64_t	most_partials = bags->lookups / (GPUVEC_EMB_PIECE / 2) + 1;
 
-	pieces->tiles = area->take<struct emb_counts>(emb_divide_up(bags->bags, EMB_TILE));
-	pieces->total = area->take<struct emb_counts>(1);
-	pieces->offsets64 = area->take<int64_t>(bags->bags + most_partials + 1);
-	pieces->offsets32 = NULL;
+	pieces->shared.tiles = area->take<struct emb_counts>(emb_divide_up(bags->bags, EMB_TILE));
+	pieces->shared.total = area->take<struct emb_counts>(1);
+	pieces->offsets = area->take<int64_t>(bags->bags + most_partials + 1);
 	pieces->dest = area->take<uint32_t>(bags->bags + most_partials);
-	pieces->cuts = NULL;
-	pieces->longs = area->take<struct emb_long>(bags->lookups / GPUVEC_EMB_PIECE + 2);
-	pieces->partial_stride = emb_partial_stride(width);
-	pieces->partial = area->take<float>(most_partials * pieces->partial_stride);
-	pieces->partial_divisor = area->take<float>(most_partials);
+	pieces->shared.longs = area->take<struct emb_long>(bags->lookups / GPUVEC_EMB_PIECE + 2);
+	pieces->shared.partial_stride = emb_partial_stride(width);
+	pieces->shared.partial = area->take<float>(most_partials * pieces->shared.partial_stride);
+	pieces->shared.partial_divisor = area->take<float>(most_partials);
 }
 
 /* Is this a call that can be served? */
@@ -920,7 +963,7 @@ gpuvec_emb_forward_workspace(const struct gpuvec_emb_table *table, const struct 
 							 enum gpuvec_emb_mode mode, size_t *bytes)
 {
 	struct emb_area area = {NULL, 0};
-	struct emb_pieces pieces;
+	struct bag_pieces pieces;
 
 	*bytes = 0;
 	if (!valid_forward(table, bags, mode))
@@ -951,8 +994,8 @@ gpuvec_emb_forward(const struct gpuvec_emb_table *table, const struct gpuvec_emb
 				   enum gpuvec_emb_mode mode, float *out, uint64_t out_stride,
 				   void *work, size_t work_bytes, cudaStream_t stream)
 {
-	struct emb_pool_params params = {};
-	struct emb_pieces pieces = {};
+	struct pool_params params = {};
+	struct bag_pieces pieces = {};
 	size_t		needed;
 	cudaError_t error = gpuvec_emb_forward_workspace(table, bags, mode, &needed);
 
@@ -974,7 +1017,7 @@ gpuvec_emb_forward(const struct gpuvec_emb_table *table, const struct gpuvec_emb
 	params.weights = bags->weights;
 	params.index_bits = bags->index_bits;
 	params.hotness = (uint32_t) bags->hotness;
-	params.offsets64 = bags->offsets;
+	params.offsets = bags->offsets;
 	params.bags = bags->bags;
 	params.mean = mode == GPUVEC_EMB_MEAN;
 	params.skip_missing = bags->skip_missing != 0;
@@ -993,10 +1036,10 @@ gpuvec_emb_forward(const struct gpuvec_emb_table *table, const struct gpuvec_emb
 		bag_pieces.hotness = bags->hotness;
 		bag_pieces.bags = bags->bags;
 		bag_pieces.pieces = pieces;
-		scan.tiles = pieces.tiles;
+		scan.tiles = pieces.shared.tiles;
 		scan.ntiles = (uint32_t) ntiles;
-		scan.total = pieces.total;
-		scan.longs = pieces.longs;
+		scan.total = pieces.shared.total;
+		scan.longs = pieces.shared.longs;
 		error = emb_launch(bag_pieces_kernel<false>, emb_divide_up(ntiles, 4), 128, bag_pieces, stream);
 		if (error == cudaSuccess)
 			error = emb_scan(&scan, stream);
@@ -1005,19 +1048,19 @@ gpuvec_emb_forward(const struct gpuvec_emb_table *table, const struct gpuvec_emb
 		if (error != cudaSuccess)
 			return error;
 
-		params.offsets64 = pieces.offsets64;
-		params.count = &pieces.total->pieces;
+		params.offsets = pieces.offsets;
+		params.count = &pieces.shared.total->pieces;
 		params.bags = bags->bags + bags->lookups / (GPUVEC_EMB_PIECE / 2) + 1;
 		params.dest = pieces.dest;
-		params.partial = pieces.partial;
-		params.partial_divisor = pieces.partial_divisor;
-		params.partial_stride = pieces.partial_stride;
+		params.partial = pieces.shared.partial;
+		params.partial_divisor = pieces.shared.partial_divisor;
+		params.partial_stride = pieces.shared.partial_stride;
 	}
 
 	params.range = choose_range(bags->lookups, bags->bags);
-	error = emb_pool(&params, table->type, emb_divide_up(params.bags, params.range), stream);
+	error = pool(&params, table->type, stream);
 	if (error == cudaSuccess && params.count)
-		error = emb_combine(&pieces, params.mean, out, out_stride, table->width,
+		error = emb_combine(&pieces.shared, params.mean, out, out_stride, table->width,
 							bags->lookups / GPUVEC_EMB_PIECE, stream);
 	return error;
 }

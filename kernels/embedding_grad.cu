@@ -9,10 +9,13 @@
  * whose "rows" are samples' gradients, and pooling does the rest, without atomic
  * operations and in an order that is always the same.
  *
- * Between the two, heads_kernel finds where rows begin in the sorted array and cuts long
- * ones into pieces.  Each warp looks at EMB_TILE consecutive positions, once to
- * count and once to write.  Where its row began before its first position, it
- * searches for the beginning, with 32 probes a step.
+ * grad_kernel goes through the sorted lookups: GRAD_CUT of them are the work of a group
+ * of lanes, which finds by comparing neighbours where rows end, adds up the gradients of
+ * their samples, and stores one vector per row, or per piece of a row with many lookups.
+ * A piece belongs to the group in whose part it begins.  To know where vectors go,
+ * heads_kernel counts rows and pieces before: a warp looks at EMB_TILE positions.  Where
+ * the row of its first position began earlier, it searches for the beginning, with 32
+ * probes a step.
  *
  * Missing lookups get the number of rows as their row, so that they come last, and are
  * left out.
@@ -29,8 +32,22 @@
 
 #define PREPARE_THREADS		256
 #define HEADS_THREADS		128
+#define GRAD_THREADS		64
+#define GRAD_MOST_THREADS	256
 #define DOT_THREADS			128
 #define DOT_UNROLL			4
+
+/* Sorted lookups that are the work of a group of lanes */
+#define GRAD_CUT			128
+
+/* What comes before a part of GRAD_CUT sorted lookups: in its tile, except for start */
+struct grad_cut
+{
+	uint32_t	bags;
+	uint32_t	partials;
+	uint32_t	longs;
+	uint32_t	start;			/* where the row of the first lookup begins */
+};
 
 /* What the kernels that look at bags need to know */
 struct bag_params
@@ -68,9 +85,44 @@ struct heads_params
 	const uint32_t *keys;		/* sorted rows */
 	uint32_t	lookups;
 	uint32_t	rows;
-	uint32_t	full;
+	struct emb_counts *tiles;	/* out */
+	struct grad_cut *cuts;		/* out */
+};
+
+/* What grad_kernel needs to know */
+struct grad_params
+{
+	/* sorted lookups */
+	const uint32_t *keys;
+	const uint32_t *samples;
+	const float *coefficients;	/* or NULL */
+	uint32_t	lookups;
+	uint32_t	rows;
+
+	/* gradients of samples */
+	const char *grad;
+	uint64_t	stride_bytes;
+	uint32_t	width;
+
+	/* the distribution of the work */
+	const struct emb_counts *tiles;
+	const struct grad_cut *cuts;
+	uint32_t	warp_tasks;		/* warps, for one slice */
+	uint32_t	slices;
+	uint32_t	lanes_log2;
+	uint32_t	vectors;
+	bool		slice_major;
+
+	/* the result */
+	bool		full;
+	bool		vector_out;		/* aligned for vector stores */
+	bool		vector_partial; /* the same for sums of pieces */
+	float	   *out;
+	uint64_t	out_stride;
 	uint32_t   *out_rows;		/* or NULL */
-	struct emb_pieces pieces;
+	float	   *partial;
+	uint64_t	partial_stride;
+	struct emb_long *longs;
 };
 
 /* What dots_kernel needs to know */
@@ -267,72 +319,66 @@ find_start(const uint32_t *keys, uint32_t i)
 }
 
 /*
- * Count (WRITE false) or write the pieces of rows.
+ * Count rows and pieces: in each tile, and in each tile before each part.  A lane looks at
+ * the keys 32 * i + lane, which are loaded all at once.
  */
-template <bool WRITE>
-static __global__ void
+static __global__ void __launch_bounds__(HEADS_THREADS)
 heads_kernel(const __grid_constant__ struct heads_params p)
 {
+	constexpr uint32_t keys = EMB_TILE / 32;
+	constexpr uint32_t piece_keys = GPUVEC_EMB_PIECE / 32;
 	uint32_t	lane = threadIdx.x % 32;
 	uint32_t	tile = (uint32_t) (((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32);
 	uint32_t	begin = tile * EMB_TILE;
-	uint32_t	before_lane = (1u << lane) - 1;
-	uint32_t	up_to_lane = before_lane | 1u << lane;
+	uint32_t	up_to_lane = EMB_FULL_WARP >> (31 - lane);
 	uint32_t	start = begin;
+	uint32_t	key[keys];
+	uint32_t	before_tile = p.rows;
+	uint32_t	last;
 	struct emb_counts counts = {0, 0, 0, 0};
 
 	if ((uint64_t) tile * EMB_TILE >= p.lookups)
 		return;
-	if (WRITE)
-		counts = p.pieces.tiles[tile];
-	if (begin > 0 && p.keys[begin - 1] == p.keys[begin])
-		start = find_start(p.keys, begin);
-
-	for (uint32_t first = begin; first < begin + EMB_TILE; first += 32)
+#pragma unroll
+	for (uint32_t c = 0; c < keys; c++)
 	{
+		uint32_t	i = begin + c * 32 + lane;
+
+		key[c] = i < p.lookups ? p.keys[i] : p.rows;
+	}
+	if (begin > 0)
+		before_tile = p.keys[begin - 1];
+	if (begin > 0 && before_tile == p.keys[begin])
+		start = find_start(p.keys, begin);
+	last = __shfl_sync(EMB_FULL_WARP, key[keys - 1], 31);
+
+#pragma unroll
+	for (uint32_t c = 0; c < keys; c++)
+	{
+		uint32_t	first = begin + c * 32;
 		uint32_t	i = first + lane;
-		uint32_t	key = i < p.lookups ? p.keys[i] : p.rows;
-		bool		present = key < p.rows;
-		bool		head = present && (i == 0 || p.keys[i - 1] != key);
+		uint32_t	before = __shfl_up_sync(EMB_FULL_WARP, key[c], 1);
+		uint32_t	before_first = c > 0 ? __shfl_sync(EMB_FULL_WARP, key[c > 0 ? c - 1 : 0], 31) : before_tile;
+		bool		present = key[c] < p.rows;
+		bool		head = present && (i == 0 || (lane > 0 ? before : before_first) != key[c]);
 		uint32_t	heads = __ballot_sync(EMB_FULL_WARP, head);
-		uint32_t	before = heads & up_to_lane;
-		uint32_t	my_start = before ? first + 31 - __clz(before) : start;
+		uint32_t	heads_before = heads & up_to_lane;
+		uint32_t	my_start = heads_before ? first + 31 - __clz(heads_before) : start;
 		bool		piece = present && (i - my_start) % GPUVEC_EMB_PIECE == 0;
-		bool		partial = piece &&
-			(!head || (i + GPUVEC_EMB_PIECE < p.lookups && p.keys[i + GPUVEC_EMB_PIECE] == key));
+		bool		is_long = false;
+
+		/* does the row go on after its first piece? */
+		if (c + piece_keys < keys)
+			is_long = head && key[c + piece_keys < keys ? c + piece_keys : 0] == key[c];
+		else if (head && key[c] == last && i + GPUVEC_EMB_PIECE < p.lookups)
+			is_long = p.keys[i + GPUVEC_EMB_PIECE] == key[c];
+
 		uint32_t	pieces = __ballot_sync(EMB_FULL_WARP, piece);
-		uint32_t	partials = __ballot_sync(EMB_FULL_WARP, partial);
-		uint32_t	longs = __ballot_sync(EMB_FULL_WARP, partial && head);
+		uint32_t	longs = __ballot_sync(EMB_FULL_WARP, is_long);
+		uint32_t	partials = __ballot_sync(EMB_FULL_WARP, piece && (!head || is_long));
 
-		if (WRITE)
-		{
-			uint32_t	place = counts.pieces + __popc(pieces & before_lane);
-			uint32_t	slot = counts.partials + __popc(partials & before_lane);
-			uint32_t	row = counts.bags + __popc(before) - 1;
-			uint32_t	dest = p.full ? key : row;
-
-			if (piece)
-			{
-				p.pieces.offsets32[place] = i;
-				p.pieces.dest[place] = partial ? slot | EMB_PARTIAL : dest;
-			}
-			if (head && p.out_rows)
-				p.out_rows[row] = key;
-			if (partial && head)
-			{
-				struct emb_long *entry = p.pieces.longs + counts.longs + __popc(longs & before_lane);
-
-				entry->partial = slot;
-				entry->dest = dest;
-			}
-			if (i % EMB_CUT == 0)
-				p.pieces.cuts[i / EMB_CUT] = place;
-
-			/* the last lookup that is not missing ends the last piece */
-			if (present && (i + 1 >= p.lookups || p.keys[i + 1] >= p.rows))
-				p.pieces.offsets32[counts.pieces + __popc(pieces & up_to_lane)] = i + 1;
-		}
-
+		if (c % (GRAD_CUT / 32) == 0 && lane == 0)
+			p.cuts[first / GRAD_CUT] = {counts.bags, counts.partials, counts.longs, my_start};
 		counts.bags += __popc(heads);
 		counts.pieces += __popc(pieces);
 		counts.partials += __popc(partials);
@@ -340,8 +386,171 @@ heads_kernel(const __grid_constant__ struct heads_params p)
 		if (heads)
 			start = first + 31 - __clz(heads);
 	}
-	if (!WRITE && lane == 0)
-		p.pieces.tiles[tile] = counts;
+	if (lane == 0)
+		p.tiles[tile] = counts;
+}
+
+/*
+ * Add up the gradients of the samples of each row.  VB is the bytes of a vector, U the
+ * rows in flight; W: there are coefficients.
+ *
+ * Masks named "..._here" have a bit for each lane of a group, others for each lane of the
+ * warp.
+ */
+template <int VB, int U, bool W>
+static __global__ void __launch_bounds__(GRAD_MOST_THREADS)
+grad_kernel(const __grid_constant__ struct grad_params p)
+{
+	constexpr int E = VB / (int) sizeof(float);
+	uint32_t	lane = threadIdx.x % 32;
+	uint32_t	lanes = 1u << p.lanes_log2;
+	uint32_t	sub = lane & (lanes - 1);
+	uint32_t	group_lane = lane - sub;
+	uint32_t	group_mask = EMB_FULL_WARP >> (32 - lanes);
+	uint32_t	up_to_sub = EMB_FULL_WARP >> (31 - sub);
+	uint32_t	starts = emb_group_starts(lanes);
+	uint32_t	warp_task;
+	uint32_t	slice;
+
+	if (!emb_find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, slice))
+		return;
+
+	uint32_t	column = (slice << p.lanes_log2) + sub;
+	bool		active = column < p.vectors;
+	const char *base = p.grad + (active ? (uint64_t) column * VB : 0);
+	uint64_t	task = (uint64_t) warp_task * (32u >> p.lanes_log2) + (lane >> p.lanes_log2);
+	bool		done = task * GRAD_CUT >= p.lookups;
+	uint32_t	begin = done ? 0 : (uint32_t) task * GRAD_CUT;
+	uint32_t	end = min(begin + GRAD_CUT, p.lookups);
+	struct grad_cut counts = {0, 0, 0, 0};
+	bool		open = false;	/* in a piece that began here */
+	uint32_t	dest = 0;
+	float		acc[E];
+	struct emb_chunk chunk;
+
+#pragma unroll
+	for (int e = 0; e < E; e++)
+		acc[e] = 0.0f;
+	chunk.group_lane = group_lane;
+	if (!done)
+	{
+		const struct emb_counts *tile = &p.tiles[begin / EMB_TILE];
+
+		counts = p.cuts[task];
+		counts.bags += tile->bags;
+		counts.partials += tile->partials;
+		counts.longs += tile->longs;
+	}
+
+	/* a chunk of lookups: each lane has one, and one of the next chunk */
+	uint32_t	key_before = begin > 0 ? p.keys[begin - 1] : p.rows;
+	uint32_t	key;
+	uint32_t	next_key;
+	uint32_t	next_row;
+	float		next_weight;
+	auto		fetch = [&] (uint32_t i)
+	{
+		next_key = p.rows;
+		next_row = 0;
+		next_weight = 0.0f;
+		if (!done && i < p.lookups)
+		{
+			next_key = __ldcs(p.keys + i);
+			next_row = __ldcs(p.samples + i);
+			if (W)
+				next_weight = __ldcs(p.coefficients + i);
+		}
+	};
+
+	fetch(begin + sub);
+
+	/* Store the vector of the row or piece that ends with lookup `at` of the chunk */
+	auto		store = [&] (uint32_t at)
+	{
+		uint32_t	to = __shfl_sync(EMB_FULL_WARP, dest, group_lane + at);
+
+		if (!(chunk.ends >> (group_lane + at) & 1))
+			return;
+		if (active)
+		{
+			if (to & EMB_PARTIAL)
+				emb_store<E>(p.partial + (to & ~EMB_PARTIAL) * p.partial_stride, column * E, p.width,
+							 p.vector_partial, acc);
+			else
+				emb_store<E>(p.out + to * p.out_stride, column * E, p.width, p.vector_out, acc);
+		}
+#pragma unroll
+		for (int e = 0; e < E; e++)
+			acc[e] = 0.0f;
+	};
+
+	for (uint32_t first = begin; __ballot_sync(EMB_FULL_WARP, !done); first += lanes)
+	{
+		uint32_t	i = first + sub;
+		uint32_t	last_key = key_before;
+
+		key = next_key;
+		chunk.row = next_row;
+		chunk.weight = next_weight;
+		fetch(i + lanes);
+
+		/* neighbours */
+		uint32_t	left = __shfl_up_sync(EMB_FULL_WARP, key, 1);
+		uint32_t	right = __shfl_sync(EMB_FULL_WARP, key, min(lane + 1, 31u));
+		uint32_t	next_first = __shfl_sync(EMB_FULL_WARP, next_key, group_lane);
+
+		key_before = __shfl_sync(EMB_FULL_WARP, key, group_lane + lanes - 1);
+		if (sub == 0)
+			left = last_key;
+		if (sub == lanes - 1)
+			right = next_first;
+
+		/* rows, and where they begin */
+		bool		present = key < p.rows;
+		bool		head = present && left != key;
+		uint32_t	heads_here = __ballot_sync(EMB_FULL_WARP, head) >> group_lane & group_mask;
+		uint32_t	heads_before = heads_here & up_to_sub;
+		uint32_t	start = heads_before ? first + 31 - __clz(heads_before) : counts.start;
+		uint32_t	offset = (i - start) % GPUVEC_EMB_PIECE;
+		bool		ends = present && (right != key || offset == GPUVEC_EMB_PIECE - 1);
+
+		/* which lookups belong to pieces that begin in this part? */
+		uint32_t	begins_here = __ballot_sync(EMB_FULL_WARP, present && i < end && offset == 0) >> group_lane & group_mask;
+		uint32_t	ends_here = __ballot_sync(EMB_FULL_WARP, ends) >> group_lane & group_mask;
+		uint32_t	taken_here = open ? group_mask : begins_here ? 0u - (begins_here & (0u - begins_here)) : 0;
+
+		if (first >= end && ends_here)
+			taken_here &= (ends_here & (0u - ends_here)) * 2 - 1;
+
+		bool		taken = present && !done && (taken_here >> sub & 1);
+		bool		partial = ends && taken && (i - start >= GPUVEC_EMB_PIECE || right == key);
+		bool		first_partial = partial && i - start < GPUVEC_EMB_PIECE;
+		uint32_t	partials_here = __ballot_sync(EMB_FULL_WARP, partial) >> group_lane & group_mask;
+		uint32_t	longs_here = __ballot_sync(EMB_FULL_WARP, first_partial) >> group_lane & group_mask;
+		uint32_t	row = counts.bags + __popc(heads_before) - 1;
+		uint32_t	slot = counts.partials + __popc(partials_here & up_to_sub) - 1;
+
+		chunk.present = __ballot_sync(EMB_FULL_WARP, taken);
+		chunk.ends = __ballot_sync(EMB_FULL_WARP, ends && taken);
+		if (p.full)
+			row = key;
+		dest = partial ? slot | EMB_PARTIAL : row;
+		if (slice == 0 && first_partial)
+			p.longs[counts.longs + __popc(longs_here & up_to_sub) - 1] = {slot, row};
+		if (slice == 0 && head && taken && i < end && p.out_rows)
+			p.out_rows[counts.bags + __popc(heads_before) - 1] = key;
+
+		for (uint32_t j = 0; j < lanes; j += U)
+			emb_add_batch<float, VB, U, W>(base, p.stride_bytes, chunk, j, starts, acc, store);
+
+		counts.bags += __popc(heads_here);
+		counts.partials += __popc(partials_here);
+		counts.longs += __popc(longs_here);
+		if (heads_here)
+			counts.start = first + 31 - __clz(heads_here);
+		open = (chunk.present & ~chunk.ends) >> (group_lane + lanes - 1) & 1;
+		done = done || (first + lanes >= end && !open);
+	}
 }
 
 /*
@@ -491,6 +700,7 @@ struct grad_area
 	size_t		sort_bytes;
 	uint32_t   *samples;		/* with coefficients only, as what follows */
 	float	   *divisors;
+	struct grad_cut *cuts;
 	struct emb_pieces pieces;
 };
 
@@ -535,10 +745,7 @@ lay_out_grad(struct emb_area *area, const struct gpuvec_emb_grad *grad,
 	}
 	g->pieces.tiles = area->take<struct emb_counts>(ntiles);
 	g->pieces.total = area->take<struct emb_counts>(1);
-	g->pieces.offsets64 = NULL;
-	g->pieces.offsets32 = area->take<uint32_t>(n + 1);
-	g->pieces.dest = area->take<uint32_t>(n);
-	g->pieces.cuts = area->take<uint32_t>(ntiles * (EMB_TILE / EMB_CUT) + 1);
+	g->cuts = area->take<struct grad_cut>(ntiles * (EMB_TILE / GRAD_CUT));
 	g->pieces.longs = area->take<struct emb_long>(n / GPUVEC_EMB_PIECE + 2);
 	g->pieces.partial_stride = emb_partial_stride(grad->width);
 	g->pieces.partial = area->take<float>(most_partials * g->pieces.partial_stride);
@@ -645,6 +852,54 @@ sort_lookups(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags *b
 	return emb_launch(coefficients_kernel, emb_divide_up(bags->lookups, 256), 256, coefficient, stream);
 }
 
+/* Launch grad_kernel for vectors of VB bytes */
+template <int VB, bool W>
+static cudaError_t
+grad_vectors(const struct grad_params &params, cudaStream_t stream)
+{
+	uint32_t	threads = emb_block_threads(GRAD_THREADS);
+	uint64_t	warps = (uint64_t) params.warp_tasks * params.slices;
+
+	if (gpuvec_emb_tuning.unroll == 8)
+		return emb_launch_cached(grad_kernel<VB, 8, W>, warps, threads, params, stream);
+	return emb_launch_cached(grad_kernel<VB, 4, W>, warps, threads, params, stream);
+}
+
+/* Add up the gradients of the samples of each row: the launch */
+static cudaError_t
+add_gradients(struct grad_params *params, cudaStream_t stream)
+{
+	struct emb_shape shape = emb_choose_shape(params->grad, params->stride_bytes,
+											  (uint64_t) params->width * sizeof(float),
+											  sizeof(float), 16);
+	uint64_t	warp_tasks = emb_divide_up(emb_divide_up(params->lookups, GRAD_CUT),
+										   32u >> shape.lanes_log2);
+	uint32_t	elements = shape.vector_bytes / (uint32_t) sizeof(float);
+
+	if (warp_tasks * shape.slices > UINT32_MAX || params->stride_bytes > UINT32_MAX)
+		return cudaErrorInvalidValue;
+	params->warp_tasks = (uint32_t) warp_tasks;
+	params->vectors = shape.vectors;
+	params->lanes_log2 = shape.lanes_log2;
+	params->slices = shape.slices;
+	params->slice_major = gpuvec_emb_tuning.slice_major != 0;
+	params->vector_out = emb_vector_out(params->out, params->out_stride, params->width, elements);
+	params->vector_partial = params->width % elements == 0;
+
+	switch (shape.vector_bytes)
+	{
+		case 16:
+			return params->coefficients ? grad_vectors<16, true>(*params, stream) :
+				grad_vectors<16, false>(*params, stream);
+		case 8:
+			return params->coefficients ? grad_vectors<8, true>(*params, stream) :
+				grad_vectors<8, false>(*params, stream);
+		default:
+			return params->coefficients ? grad_vectors<4, true>(*params, stream) :
+				grad_vectors<4, false>(*params, stream);
+	}
+}
+
 /* The gradient of the table */
 cudaError_t
 gpuvec_emb_grad(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags *bags,
@@ -654,7 +909,7 @@ gpuvec_emb_grad(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags
 	struct grad_area g;
 	struct heads_params heads = {};
 	struct emb_scan_params scan = {};
-	struct emb_pool_params pool = {};
+	struct grad_params add = {};
 	uint64_t	ntiles = emb_divide_up(bags->lookups, EMB_TILE);
 	const uint32_t *rows;
 	const uint32_t *samples;
@@ -679,40 +934,38 @@ gpuvec_emb_grad(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags
 	heads.keys = rows;
 	heads.lookups = (uint32_t) bags->lookups;
 	heads.rows = (uint32_t) grad->rows;
-	heads.full = grad->full;
-	heads.out_rows = grad->out_rows;
-	heads.pieces = g.pieces;
+	heads.tiles = g.pieces.tiles;
+	heads.cuts = g.cuts;
 	scan.tiles = g.pieces.tiles;
 	scan.ntiles = (uint32_t) ntiles;
 	scan.total = g.pieces.total;
 	scan.longs = g.pieces.longs;
-	scan.last_cut = g.pieces.cuts + ntiles * (EMB_TILE / EMB_CUT);
 	scan.out_count = grad->out_count;
-	error = emb_launch(heads_kernel<false>, emb_divide_up(ntiles, HEADS_THREADS / 32),
-					   HEADS_THREADS, heads, stream);
+	error = emb_launch(heads_kernel, emb_divide_up(ntiles, HEADS_THREADS / 32), HEADS_THREADS,
+					   heads, stream);
 	if (error == cudaSuccess)
 		error = emb_scan(&scan, stream);
-	if (error == cudaSuccess)
-		error = emb_launch(heads_kernel<true>, emb_divide_up(ntiles, HEADS_THREADS / 32),
-						   HEADS_THREADS, heads, stream);
 	if (error != cudaSuccess || gpuvec_emb_tuning.grad_stages == 2)
 		return error;
 
-	pool.table = (const char *) grad->grad;
-	pool.stride_bytes = grad->grad_stride * sizeof(float);
-	pool.rows = mode == GPUVEC_EMB_CONCAT ? (uint32_t) bags->lookups : (uint32_t) bags->bags;
-	pool.width = grad->width;
-	pool.indices = samples;
-	pool.index_bits = 32;
-	pool.weights = coefficients;
-	pool.offsets32 = g.pieces.offsets32;
-	pool.cuts = g.pieces.cuts;
-	pool.dest = g.pieces.dest;
-	pool.out = grad->out;
-	pool.out_stride = grad->out_stride;
-	pool.partial = g.pieces.partial;
-	pool.partial_stride = g.pieces.partial_stride;
-	error = emb_pool(&pool, GPUVEC_EMB_FLOAT32, ntiles * (EMB_TILE / EMB_CUT), stream);
+	add.keys = rows;
+	add.samples = samples;
+	add.coefficients = coefficients;
+	add.lookups = (uint32_t) bags->lookups;
+	add.rows = (uint32_t) grad->rows;
+	add.grad = (const char *) grad->grad;
+	add.stride_bytes = grad->grad_stride * sizeof(float);
+	add.width = grad->width;
+	add.tiles = g.pieces.tiles;
+	add.cuts = g.cuts;
+	add.full = grad->full != 0;
+	add.out = grad->out;
+	add.out_stride = grad->out_stride;
+	add.out_rows = grad->out_rows;
+	add.partial = g.pieces.partial;
+	add.partial_stride = g.pieces.partial_stride;
+	add.longs = g.pieces.longs;
+	error = add_gradients(&add, stream);
 	if (error == cudaSuccess)
 		error = emb_combine(&g.pieces, false, grad->out, grad->out_stride, grad->width,
 							bags->lookups / GPUVEC_EMB_PIECE, stream);

@@ -28,9 +28,6 @@
 /* Bags, or sorted lookups, that a warp looks through when pieces are made */
 #define EMB_TILE			512
 
-/* Lookups per group of lanes, if bags are dealt out by lookups */
-#define EMB_CUT				64
-
 /* What is counted before pieces are written; also where a tile starts */
 struct emb_counts
 {
@@ -48,63 +45,15 @@ struct emb_long
 };
 
 /*
- * Pieces of bags.  Piece i consists of the lookups from offsets[i] to offsets[i + 1]
- * and goes to dest[i].
+ * Pieces of bags, as far as pooling and gradients share them.
  */
 struct emb_pieces
 {
 	struct emb_counts *tiles;
 	struct emb_counts *total;
-	int64_t    *offsets64;		/* one of the two is NULL */
-	uint32_t   *offsets32;
-	uint32_t   *dest;
-	uint32_t   *cuts;			/* the first piece at or after lookup i * EMB_CUT; or NULL */
 	struct emb_long *longs;
 	float	   *partial;		/* sums of the pieces of long bags */
 	float	   *partial_divisor;	/* their sums of weights, or NULL */
-	uint64_t	partial_stride;
-};
-
-/* What pool_kernel needs to know */
-struct emb_pool_params
-{
-	/* the table, without its type */
-	const char *table;
-	uint64_t	stride_bytes;
-	uint32_t	rows;
-	uint32_t	width;
-
-	/* the lookups */
-	const void *indices;
-	const float *weights;
-	uint32_t	index_bits;
-
-	/* bags or pieces: offsets, or hotness if both are NULL */
-	uint32_t	hotness;
-	const int64_t *offsets64;
-	const uint32_t *offsets32;
-	const uint32_t *count;		/* how many, if the host does not know it */
-	uint32_t	bags;			/* at most so many */
-
-	/* their distribution: groups of lanes take range bags each, or what cuts say */
-	const uint32_t *cuts;
-	uint32_t	range;
-	uint32_t	tasks;			/* groups of lanes, for one slice */
-	uint32_t	warp_tasks;		/* warps, for one slice */
-	uint32_t	slices;
-	uint32_t	lanes_log2;
-	uint32_t	vectors;		/* of a row */
-	bool		slice_major;
-
-	/* the result */
-	bool		mean;
-	bool		skip_missing;
-	bool		vector_out;		/* aligned for vector stores */
-	const uint32_t *dest;		/* NULL: bag i goes to row i */
-	float	   *out;
-	uint64_t	out_stride;
-	float	   *partial;
-	float	   *partial_divisor;
 	uint64_t	partial_stride;
 };
 
@@ -129,7 +78,6 @@ struct emb_scan_params
 	uint32_t	ntiles;
 	struct emb_counts *total;
 	struct emb_long *longs;
-	uint32_t   *last_cut;		/* or NULL */
 	uint32_t   *out_count;		/* or NULL */
 };
 
@@ -147,8 +95,6 @@ struct emb_shape
 /* In embedding_forward.cu */
 extern struct emb_shape emb_choose_shape(const void *data, uint64_t stride_bytes, uint64_t row_bytes,
 										 uint32_t element_bytes, uint32_t max_vector_bytes);
-extern cudaError_t emb_pool(struct emb_pool_params *params, enum gpuvec_emb_type type,
-							uint64_t tasks, cudaStream_t stream);
 extern cudaError_t emb_combine(const struct emb_pieces *pieces, bool mean, float *out,
 							   uint64_t out_stride, uint32_t width, uint64_t most_longs,
 							   cudaStream_t stream);
@@ -168,10 +114,37 @@ emb_launch(void (*kernel) (P), uint64_t blocks, uint32_t threads, const P &param
 	return cudaLaunchKernel(kernel, dim3((unsigned) blocks), dim3(threads), args, 0, stream);
 }
 
+/* Threads of a block: the default, unless others are asked for */
+static inline uint32_t
+emb_block_threads(uint32_t standard)
+{
+	return gpuvec_emb_tuning.threads ? gpuvec_emb_tuning.threads : standard;
+}
+
 static inline uint64_t
 emb_divide_up(uint64_t a, uint64_t b)
 {
 	return (a + b - 1) / b;
+}
+
+/*
+ * Launch a kernel that uses the L1 cache well and shared memory little.
+ */
+template <typename P>
+static inline cudaError_t
+emb_launch_cached(void (*kernel) (P), uint64_t warps, uint32_t threads, const P &params,
+				  cudaStream_t stream)
+{
+	if (!gpuvec_emb_tuning.any_l1)
+	{
+		cudaError_t error = cudaFuncSetAttribute((const void *) kernel,
+												 cudaFuncAttributePreferredSharedMemoryCarveout,
+												 cudaSharedmemCarveoutMaxL1);
+
+		if (error != cudaSuccess)
+			return error;
+	}
+	return emb_launch(kernel, emb_divide_up(warps, threads / 32), threads, params, stream);
 }
 
 /* Partials have rows of whole float4 */
@@ -269,6 +242,139 @@ emb_lookup(const void *indices, uint32_t index_bits, uint32_t rows, uint64_t pos
 		int32_t		index = __ldcs((const int *) indices + position);
 
 		return index >= 0 && (uint32_t) index < rows ? (uint32_t) index : EMB_MISSING;
+	}
+}
+
+/*
+ * Which warp's work this warp has to do, and for which slice.  False: none.
+ */
+static __device__ __forceinline__ bool
+emb_find_work(uint32_t warp_tasks, uint32_t slices, bool slice_major, uint32_t &task, uint32_t &slice)
+{
+	uint64_t	thread = (uint64_t) blockIdx.x * blockDim.x + threadIdx.x;
+	uint32_t	warp = (uint32_t) (thread / 32);
+
+	if (slices == 1)
+	{
+		task = warp;
+		slice = 0;
+	}
+	else if (slice_major)
+	{
+		task = warp % warp_tasks;
+		slice = warp / warp_tasks;
+	}
+	else
+	{
+		task = warp / slices;
+		slice = warp % slices;
+	}
+	return task < warp_tasks && slice < slices;
+}
+
+/*
+ * What the lanes of a warp know about a chunk of lookups, one for each lane.  A mask has
+ * a bit for each lane of the warp.
+ */
+struct emb_chunk
+{
+	uint32_t	row;			/* of this lane's lookup */
+	float		weight;
+	uint32_t	present;		/* mask: rows to add */
+	uint32_t	ends;			/* mask: a bag ends after this lookup */
+	uint32_t	group_lane;		/* the first lane of this lane's group */
+};
+
+/* A mask with the first lane of each group */
+static __device__ __forceinline__ uint32_t
+emb_group_starts(uint32_t lanes)
+{
+	return lanes == 8 ? 0x01010101 : lanes == 16 ? 0x00010001 : 1;
+}
+
+/*
+ * Add the rows of the lookups j .. j + U - 1 of a chunk.  All of them are loaded before
+ * the first is added.  Where bags end, end(j + u) is called by the whole warp, which
+ * has to find out itself for which groups of lanes.  T is the type of the table, VB the
+ * bytes of a vector; W: there are weights.  starts is emb_group_starts(lanes).
+ *
+ * This is the innermost code of pooling: what is usual, all rows there and of one bag,
+ * takes three instructions per row besides the additions.
+ */
+template <typename T, int VB, int U, bool W, typename End>
+static __device__ __forceinline__ void
+emb_add_batch(const char *base, uint64_t stride_bytes, const struct emb_chunk &chunk, uint32_t j,
+			  uint32_t starts, float (&acc)[VB / sizeof(T)], const End &end)
+{
+	constexpr int E = VB / (int) sizeof(T);
+	typedef typename emb_raw<VB>::type raw_type;
+	uint32_t	need = starts * ((1u << U) - 1);
+	uint32_t	present = chunk.present >> j & need;
+	uint32_t	ends = chunk.ends >> j & need;
+	uint32_t	mine = present >> chunk.group_lane;
+	uint32_t	first = chunk.group_lane + j;
+	raw_type	raw[U];
+	float		weight[U];
+
+	if ((present | ends) == 0)
+		return;
+	if (present == need)
+	{
+#pragma unroll
+		for (int u = 0; u < U; u++)
+		{
+			uint32_t	row = __shfl_sync(EMB_FULL_WARP, chunk.row, first + u);
+
+			raw[u] = __ldg((const raw_type *) (base + row * stride_bytes));
+		}
+	}
+	else
+	{
+#pragma unroll
+		for (int u = 0; u < U; u++)
+		{
+			uint32_t	row = __shfl_sync(EMB_FULL_WARP, chunk.row, first + u);
+
+			raw[u] = emb_zero<VB>();
+			if (mine >> u & 1)
+				raw[u] = __ldg((const raw_type *) (base + row * stride_bytes));
+		}
+	}
+	if (W)
+	{
+		/* where a row is missing, -0 * 0 is what does not change a sum */
+#pragma unroll
+		for (int u = 0; u < U; u++)
+		{
+			weight[u] = __shfl_sync(EMB_FULL_WARP, chunk.weight, first + u);
+			if (present != need && !(mine >> u & 1))
+				weight[u] = -0.0f;
+		}
+	}
+
+	auto		add = [&] (int u)
+	{
+#pragma unroll
+		for (int e = 0; e < E; e++)
+			acc[e] = W ? __fmaf_rn(weight[u], emb_element<T>(raw[u], e), acc[e]) :
+				acc[e] + emb_element<T>(raw[u], e);
+	};
+
+	if (ends == 0)
+	{
+#pragma unroll
+		for (int u = 0; u < U; u++)
+			add(u);
+	}
+	else
+	{
+#pragma unroll
+		for (int u = 0; u < U; u++)
+		{
+			add(u);
+			if (ends >> u & starts)
+				end(j + u);
+		}
 	}
 }
 

@@ -37,6 +37,9 @@
 /* Blocks are small if rows have more common ids than this on average */
 #define TILED_DENSITY	2.0
 
+/* Segments of so many rows may have places of lists beyond their share of memory */
+#define FIXED_ROWS		32768
+
 /* A segment of one block has lists only if rows have fewer common ids than this */
 #define WHOLE_DENSITY	1.0
 
@@ -324,11 +327,13 @@ plan_lists(struct cuda_backend *b, struct list_plan *plan, const gpuvec_segment 
 	static const uint32_t parts[] = {128, 112, 96, 80, 64, 48, 32, 16};
 	const struct gpuvec_cuda_tuning *t = &b->tuning;
 	size_t		most = segment->nids * sizeof(uint16_t) * MAX_TENTHS / 10;
+	bool		laid_out = false;
 	double		density;
 
 	for (uint32_t part : parts)
 	{
 		plan->shift = TILED_SHIFT;
+		laid_out = false;
 		density = choose_common(plan, rows_of, maxid, segment->nrows,
 								t->list_part ? t->list_part : part);
 		if (t->list_shift == WHOLE_SHIFT ||
@@ -337,7 +342,15 @@ plan_lists(struct cuda_backend *b, struct list_plan *plan, const gpuvec_segment 
 		lay_out_lists(plan, segment, rows_of, maxid);
 		if (plan->bytes <= most || t->list_shift == TILED_SHIFT)
 			return true;
+		laid_out = true;
 	}
+	/*
+	 * Rows with few ids: what tells where lists are takes more than the lists.  There are
+	 * few such segments, so all mirrors have room for it, and it would take a scan of its
+	 * own to search them.
+	 */
+	if (laid_out && segment->nrows >= FIXED_ROWS && plan->bytes - (plan->slot - plan->base) <= most)
+		return true;
 	plan->shift = WHOLE_SHIFT;
 	density = choose_common(plan, rows_of, maxid, segment->nrows, 16);
 	lay_out_lists(plan, segment, rows_of, maxid);

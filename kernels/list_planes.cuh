@@ -22,6 +22,12 @@
 
 #define LANE_ROWS		128
 
+/* Small blocks, and their planes in shared memory */
+#define TILED_ROWS		(1 << TILED_SHIFT)
+#ifndef TILED_PLANES
+#define TILED_PLANES	6
+#endif
+
 /* Shared memory of a thread block beside planes and bitmaps */
 struct __align__(16) team_shared
 {

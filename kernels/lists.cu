@@ -23,7 +23,7 @@
  * In blocks of 4,096 rows a team is one warp.  For many queries, a thread block
  * keeps the bitmaps of the block's most common ids in shared memory, and its warps
  * take one query after the other (count_tiled); for few, warps read what they need
- * from global memory (count_direct).  Where few ids are common, a block is a whole
+ * from global memory (count_direct; lists_lone.cu for a query alone).  Where few ids are common, a block is a whole
  * segment and a team is a thread block (count_whole); if no id is, the planes are
  * all that is needed (count_plain).
  *
@@ -38,13 +38,9 @@
 
 extern __shared__ uint4 shared_memory[];
 
-#define TILED_ROWS		(1 << TILED_SHIFT)
 #define WHOLE_ROWS		(1 << WHOLE_SHIFT)
 #define WHOLE_THREADS	(WHOLE_ROWS / LANE_ROWS)
 
-#ifndef TILED_PLANES
-#define TILED_PLANES	6
-#endif
 #ifndef TILED_THREADS
 #define TILED_THREADS	1024
 #endif

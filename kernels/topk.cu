@@ -55,6 +55,7 @@
 #define SAMPLE_WHOLE		6
 #define NEAR				16	/* one in so many blocks is counted before the others */
 #define FEW					48	/* queries */
+#define LONE				4	/* queries */
 #define MANY				400 /* queries */
 #define ITEM_QUERIES		64
 #define WHOLE_ITEM_QUERIES	8
@@ -624,6 +625,8 @@ queue_blocks(struct search *s, struct chunk *c, struct list_params *p, int kind)
 	if (kind == 1)
 		rc = lists_count_whole(p, c->list_planes, s->view->plain && c->list_planes <= 8, b->sms,
 							   b->stream);
+	else if (c->n <= (b->tuning.lone ? b->tuning.lone : LONE))
+		rc = lists_count_lone(p, c->list_planes, b->stream);
 	else if (c->n <= few)
 		rc = lists_count_direct(p, c->list_planes, b->stream);
 	else
@@ -1199,7 +1202,7 @@ cuda_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measu
 
 	memset(&s, 0, sizeof(s));
 	s.b = b;
-	s.view = (const struct cuda_view *) view->device;
+	s.view = (struct cuda_view *) view->device;
 	s.measure = measure;
 	s.method = method;
 	s.error = error;

@@ -512,6 +512,175 @@ CREATE FUNCTION gpuvec_topk_batch_rows(
 COMMENT ON FUNCTION gpuvec_topk_batch_rows(anyelement, name, idset[], int8, text, float8, tid[])
 	IS 'the k most similar rows for each query of an array, as whole rows';
 
+-- embedding tables
+
+CREATE FUNCTION gpuvec_gather(
+	relation regclass, key_column name, "column" name, keys int8[],
+	OUT ordinality int8, OUT key int8, OUT found bool, OUT embedding real[])
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 100;
+COMMENT ON FUNCTION gpuvec_gather(regclass, name, name, int8[]) IS 'keys with their vectors';
+
+CREATE FUNCTION gpuvec_pool(
+	relation regclass, key_column name, "column" name, keys int8[],
+	mode text DEFAULT 'sum', weights float8[] DEFAULT NULL, missing text DEFAULT 'zero')
+	RETURNS real[]
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000;
+COMMENT ON FUNCTION gpuvec_pool(regclass, name, name, int8[], text, float8[], text)
+	IS 'the sum, mean or concatenation of the vectors of keys';
+
+CREATE FUNCTION gpuvec_pool_batch(
+	relation regclass, key_column name, "column" name, keys int8[],
+	offsets int8[] DEFAULT NULL, hotness int8 DEFAULT NULL, slots int8 DEFAULT 1,
+	mode text DEFAULT 'sum', weights float8[] DEFAULT NULL, missing text DEFAULT 'zero',
+	OUT sample int8, OUT embedding real[])
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000;
+COMMENT ON FUNCTION gpuvec_pool_batch(regclass, name, name, int8[], int8[], int8, int8, text, float8[], text)
+	IS 'the sums, means or concatenations of the vectors of many bags of keys';
+
+CREATE FUNCTION gpuvec_pool_agg_finalfn(internal) RETURNS real[]
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION gpuvec_pool_agg_finalfn(internal) IS 'final function of gpuvec_pool_agg';
+
+CREATE FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8)
+	IS 'transition function of gpuvec_pool_agg';
+
+CREATE AGGREGATE gpuvec_pool_agg(relation regclass, key_column name, "column" name, key int8) (
+	SFUNC = gpuvec_pool_agg_transfn, STYPE = internal, SSPACE = 128, FINALFUNC = gpuvec_pool_agg_finalfn,
+	PARALLEL = RESTRICTED
+);
+COMMENT ON AGGREGATE gpuvec_pool_agg(regclass, name, name, int8)
+	IS 'the sum, mean or concatenation of the vectors of the keys of each group';
+
+CREATE FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8)
+	IS 'transition function of gpuvec_pool_agg';
+
+CREATE AGGREGATE gpuvec_pool_agg(relation regclass, key_column name, "column" name, key int8, weight float8) (
+	SFUNC = gpuvec_pool_agg_transfn, STYPE = internal, SSPACE = 128, FINALFUNC = gpuvec_pool_agg_finalfn,
+	PARALLEL = RESTRICTED
+);
+COMMENT ON AGGREGATE gpuvec_pool_agg(regclass, name, name, int8, float8)
+	IS 'the sum, mean or concatenation of the vectors of the keys of each group';
+
+CREATE FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8, text, text) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8, text, text)
+	IS 'transition function of gpuvec_pool_agg';
+
+CREATE AGGREGATE gpuvec_pool_agg(relation regclass, key_column name, "column" name, key int8, weight float8, mode text, missing text) (
+	SFUNC = gpuvec_pool_agg_transfn, STYPE = internal, SSPACE = 128, FINALFUNC = gpuvec_pool_agg_finalfn,
+	PARALLEL = RESTRICTED
+);
+COMMENT ON AGGREGATE gpuvec_pool_agg(regclass, name, name, int8, float8, text, text)
+	IS 'the sum, mean or concatenation of the vectors of the keys of each group';
+
+CREATE FUNCTION gpuvec_pool_grad(
+	relation regclass, key_column name, "column" name, keys int8[], upstream float8[],
+	mode text DEFAULT 'sum', weights float8[] DEFAULT NULL, missing text DEFAULT 'zero', "full" bool DEFAULT false,
+	OUT key int8, OUT gradient real[])
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000;
+COMMENT ON FUNCTION gpuvec_pool_grad(regclass, name, name, int8[], float8[], text, float8[], text, bool)
+	IS 'gradients of the vectors of keys, given that of their pooled vector';
+
+CREATE FUNCTION gpuvec_pool_grad_batch(
+	relation regclass, key_column name, "column" name, keys int8[], upstream float8[],
+	offsets int8[] DEFAULT NULL, hotness int8 DEFAULT NULL,
+	mode text DEFAULT 'sum', weights float8[] DEFAULT NULL, missing text DEFAULT 'zero', "full" bool DEFAULT false,
+	OUT key int8, OUT gradient real[])
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000;
+COMMENT ON FUNCTION gpuvec_pool_grad_batch(regclass, name, name, int8[], float8[], int8[], int8, text, float8[], text, bool)
+	IS 'gradients of the vectors of keys, given those of the pooled vectors of many bags';
+
+CREATE FUNCTION gpuvec_pool_grad_weights(
+	relation regclass, key_column name, "column" name, keys int8[], upstream float8[],
+	mode text DEFAULT 'sum', weights float8[] DEFAULT NULL, missing text DEFAULT 'zero')
+	RETURNS real[]
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000;
+COMMENT ON FUNCTION gpuvec_pool_grad_weights(regclass, name, name, int8[], float8[], text, float8[], text)
+	IS 'gradients of the weights of keys, given that of their pooled vector';
+
+CREATE FUNCTION gpuvec_pool_grad_weights_batch(
+	relation regclass, key_column name, "column" name, keys int8[], upstream float8[],
+	offsets int8[] DEFAULT NULL, hotness int8 DEFAULT NULL,
+	mode text DEFAULT 'sum', weights float8[] DEFAULT NULL, missing text DEFAULT 'zero')
+	RETURNS real[]
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000;
+COMMENT ON FUNCTION gpuvec_pool_grad_weights_batch(regclass, name, name, int8[], float8[], int8[], int8, text, float8[], text)
+	IS 'gradients of the weights of keys, given those of the pooled vectors of many bags';
+
+CREATE FUNCTION gpuvec_initial_vector(key int8, width int4, initializer text, scale float8, seed int8) RETURNS real[]
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION gpuvec_initial_vector(int8, int4, text, float8, int8)
+	IS 'the vector that gpuvec_ensure_keys gives a new key';
+
+CREATE FUNCTION gpuvec_ensure_keys(
+	relation regclass, key_column name, "column" name, keys int8[], width int4 DEFAULT NULL,
+	initializer text DEFAULT 'uniform', scale float8 DEFAULT 0.05, seed int8 DEFAULT 0) RETURNS int8
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION gpuvec_ensure_keys(regclass, name, name, int8[], int4, text, float8, int8)
+	IS 'add the keys that a table lacks, with initial vectors; returns their number';
+
+CREATE FUNCTION gpuvec_gradient_rows(keys int8[], gradients float8[], OUT key int8, OUT gradient real[])
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 1000 ROWS 1000;
+COMMENT ON FUNCTION gpuvec_gradient_rows(int8[], float8[]) IS 'each key once with the sum of its gradients';
+
+CREATE FUNCTION gpuvec_vector_axpy(a float8, x real[], y real[]) RETURNS real[]
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION gpuvec_vector_axpy(float8, real[], real[]) IS 'a x + y';
+
+CREATE FUNCTION gpuvec_vector_square(a float8, x real[]) RETURNS real[]
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION gpuvec_vector_square(float8, real[]) IS 'a times the square of each element';
+
+CREATE FUNCTION gpuvec_sgd_step(x real[], gradient real[], learning_rate float8) RETURNS real[]
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION gpuvec_sgd_step(real[], real[], float8) IS 'one step of stochastic gradient descent';
+
+CREATE FUNCTION gpuvec_adagrad_step(x real[], gradient real[], v real[], learning_rate float8, epsilon float8)
+	RETURNS real[]
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION gpuvec_adagrad_step(real[], real[], real[], float8, float8) IS 'one step of AdaGrad';
+
+CREATE FUNCTION gpuvec_adam_step(
+	x real[], m real[], v real[], step int8, learning_rate float8, beta1 float8, beta2 float8, epsilon float8)
+	RETURNS real[]
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION gpuvec_adam_step(real[], real[], real[], int8, float8, float8, float8, float8) IS 'one step of Adam';
+
+CREATE FUNCTION gpuvec_apply_grad(
+	relation regclass, key_column name, "column" name, keys int8[], gradients float8[],
+	optimizer text DEFAULT 'sgd', learning_rate float8 DEFAULT 0.01, state regclass DEFAULT NULL,
+	beta1 float8 DEFAULT 0.9, beta2 float8 DEFAULT 0.999, epsilon float8 DEFAULT 1e-8) RETURNS int8
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION gpuvec_apply_grad(regclass, name, name, int8[], float8[], text, float8, regclass, float8, float8, float8)
+	IS 'one step of an optimizer: update the vectors of keys; returns the number of updated rows';
+
+CREATE FUNCTION gpuvec_nearest(
+	relation regclass, key_column name, "column" name, query float8[], k int8 DEFAULT 10,
+	metric text DEFAULT 'cosine', exclude int8[] DEFAULT NULL,
+	OUT rank int4, OUT key int8, OUT score float8)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 10;
+COMMENT ON FUNCTION gpuvec_nearest(regclass, name, name, float8[], int8, text, int8[])
+	IS 'the k rows whose vectors are nearest to the query';
+
+CREATE FUNCTION gpuvec_nearest_batch(
+	relation regclass, key_column name, "column" name, queries float8[], k int8 DEFAULT 10,
+	metric text DEFAULT 'cosine', exclude int8[] DEFAULT NULL,
+	OUT query int4, OUT rank int4, OUT key int8, OUT score float8)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000;
+COMMENT ON FUNCTION gpuvec_nearest_batch(regclass, name, name, float8[], int8, text, int8[])
+	IS 'the k nearest rows for each row of an array of queries';
+
 -- residency
 
 CREATE FUNCTION gpuvec_prewarm(relation regclass, "column" name) RETURNS int8
@@ -519,13 +688,18 @@ CREATE FUNCTION gpuvec_prewarm(relation regclass, "column" name) RETURNS int8
 COMMENT ON FUNCTION gpuvec_prewarm(regclass, name)
 	IS 'load a column into the engine now; returns the number of rows';
 
+CREATE FUNCTION gpuvec_prewarm(relation regclass, key_column name, "column" name) RETURNS int8
+	AS 'MODULE_PATHNAME', 'gpuvec_prewarm_embedding' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION gpuvec_prewarm(regclass, name, name)
+	IS 'load an embedding table into the engine now; returns the number of rows';
+
 CREATE FUNCTION gpuvec_evict(relation regclass, "column" name DEFAULT NULL) RETURNS int8
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION gpuvec_evict(regclass, name)
 	IS 'drop the engine''s copy of a column, or of all columns of a table; returns the number of copies';
 
 CREATE FUNCTION gpuvec_stat_mirrors(
-	OUT database oid, OUT relation oid, OUT attnum int2, OUT index oid, OUT private bool, OUT state text,
+	OUT database oid, OUT relation oid, OUT attnum int2, OUT key_attnum int2, OUT index oid, OUT private bool, OUT state text,
 	OUT pages_done int8, OUT pages_total int8, OUT rows int8, OUT ids int8, OUT segments int4,
 	OUT bytes int8, OUT device_bytes int8, OUT loads int8, OUT refreshes int8, OUT searches int8,
 	OUT checked_lsn pg_lsn, OUT last_use timestamptz)
@@ -546,7 +720,8 @@ CREATE VIEW gpuvec_mirrors AS
 		   CASE WHEN d.datname = current_database() THEN m.relation::regclass END AS relation,
 		   m.relation AS relation_oid,
 		   ARRAY(SELECT a.attname FROM pg_attribute a
-				 WHERE d.datname = current_database() AND a.attrelid = m.relation AND a.attnum = m.attnum) AS columns,
+				 WHERE d.datname = current_database() AND a.attrelid = m.relation AND a.attnum IN (m.attnum, m.key_attnum)
+				 ORDER BY a.attnum = m.attnum) AS columns,
 		   CASE WHEN d.datname = current_database() AND m.index <> 0 THEN m.index::regclass END AS index,
 		   m.private, m.state, m.pages_done, m.pages_total, m.rows, m.ids, m.segments, m.bytes, m.device_bytes,
 		   m.loads, m.refreshes, m.searches, m.checked_lsn, m.last_use

@@ -112,5 +112,35 @@ SELECT gpuvec_evict('notes');
 SELECT count(*) FROM gpuvec_topk('notes', 'tokens', '{1,25}', 10);
 SELECT same('SELECT id, tokens <-> ''{1,25}'' AS d FROM notes ORDER BY tokens <-> ''{1,25}'' LIMIT 10');
 SELECT columns, index, state, loads > 0 AS loaded FROM gpuvec_mirrors WHERE relation = 'notes'::regclass ORDER BY columns, index::text;
+
+-- Columns whose value is in the catalog for older rows, of whatever type
+ALTER TABLE notes ADD added_int int DEFAULT 3;
+ALTER TABLE notes ADD added_name name DEFAULT 'three';
+ALTER TABLE notes ADD added_ids int[] DEFAULT '{3,4}';
+CREATE INDEX notes_added ON notes USING gpuvec ((tokens | added_int::int8)) WHERE added_name = 'three' AND added_ids[1] = added_int;
+SELECT same('SELECT id, (tokens | added_int::int8) <-> ''{1,3,25}'' AS d FROM notes WHERE added_name = ''three'' AND added_ids[1] = added_int ORDER BY (tokens | added_int::int8) <-> ''{1,3,25}'' LIMIT 20');
+DROP INDEX notes_added;
+
+-- A function that is replaced: an index that is built anew has what it makes now
+CREATE INDEX notes_words_again ON notes USING gpuvec (word_set(words)) WHERE tenant = 4;
+SELECT same('SELECT id, word_set(words) <-> ''{1,25}'' AS d FROM notes WHERE tenant = 4 ORDER BY word_set(words) <-> ''{1,25}'' LIMIT 300');
+CREATE OR REPLACE FUNCTION word_set(words text) RETURNS idset LANGUAGE sql IMMUTABLE STRICT
+	AS $$ SELECT ('{' || words || ',1,' || length(words) || '}')::idset $$;
+REINDEX INDEX notes_words_again;
+SELECT same('SELECT id, word_set(words) <-> ''{1,25}'' AS d FROM notes WHERE tenant = 4 ORDER BY word_set(words) <-> ''{1,25}'' LIMIT 300');
+
+-- A function that searches itself, which an immutable one must not, does no harm
+CREATE FUNCTION nearest(tokens idset) RETURNS idset LANGUAGE sql IMMUTABLE SET search_path = public
+	AS $$ SELECT n.tokens FROM gpuvec_topk('notes', 'tokens', $1, 1) t JOIN notes n ON n.ctid = t.tid $$;
+CREATE TABLE searching AS SELECT id, tokens FROM notes WHERE id BETWEEN 1 AND 10;
+CREATE INDEX searching_nearest ON searching USING gpuvec (nearest(tokens));
+SET enable_seqscan = off;
+SET enable_sort = off;
+SELECT id FROM searching ORDER BY nearest(tokens) <-> '{1,25}' LIMIT 1;
+RESET ALL;
+SELECT count(*) FROM gpuvec_topk('notes', 'tokens', '{1,25}', 10);
+DROP TABLE searching;
+DROP FUNCTION nearest(idset);
+
 DROP TABLE notes, long_notes;
 DROP FUNCTION word_set(text), same(text);

@@ -126,6 +126,15 @@ SELECT * FROM empty ORDER BY tokens <-> '{1}' LIMIT 3;
 RESET enable_seqscan;
 -- what is refused
 CREATE UNIQUE INDEX ON docs USING gpuvec (tokens);
+CREATE INDEX ON docs USING gpuvec (tokens) WITH (fillfactor = 50);
+CREATE INDEX kept ON docs USING gpuvec (tokens);
+ALTER INDEX kept SET (fillfactor = 50);
+ALTER INDEX kept RESET (fillfactor);
+CLUSTER docs USING kept;
+ALTER INDEX kept RENAME TO renamed;
+DROP INDEX renamed;
+CREATE INDEX ON docs USING gpuvec (tokens) INCLUDE (id);
+CREATE INDEX ON docs USING gpuvec (tokens DESC);
 CREATE INDEX ON docs USING gpuvec (tokens, id);
 CREATE INDEX ON docs USING gpuvec (id);
 ALTER TABLE docs ADD EXCLUDE USING gpuvec (tokens WITH =);

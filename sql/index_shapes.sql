@@ -123,5 +123,12 @@ CREATE INDEX tmp_tokens ON tmp USING gpuvec (tokens);
 ANALYZE tmp;
 EXPLAIN (COSTS OFF) SELECT id FROM tmp ORDER BY tokens <-> '{1,31,62}' LIMIT 10;
 EXPLAIN (COSTS OFF) SELECT id FROM tmp WHERE tokens && '{5}';
+-- 18. several distances: a scan has one order, even where nothing else is allowed
+EXPLAIN (COSTS OFF) SELECT id FROM docs ORDER BY tokens <-> '{1,31,62}', tokens <-> '{2}' LIMIT 10;
+SET enable_sort = off;
+SET enable_seqscan = off;
+SELECT count(*) FROM (SELECT id FROM docs ORDER BY tokens <-> '{1,31,62}', tokens <-> '{2}' LIMIT 10) x;
+RESET enable_sort;
+RESET enable_seqscan;
 SET client_min_messages = warning;
 DROP SCHEMA index_shapes CASCADE;

@@ -157,6 +157,11 @@ GpuvecRelationSmgr(Relation rel)
 #define LSN_FORMAT_ARGS(lsn) ((uint32) ((lsn) >> 32)), ((uint32) (lsn))
 #endif
 
+/* A function that does not return */
+#if PG_VERSION_NUM >= 180000
+#define pg_attribute_noreturn() __attribute__((noreturn))
+#endif
+
 /* Typed allocation */
 #ifndef palloc_object
 #define palloc_object(type) ((type *) palloc(sizeof(type)))

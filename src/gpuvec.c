@@ -13,6 +13,7 @@
 
 #include <limits.h>
 
+#include "common/embedding.h"
 #include "common/method.h"
 #include "fmgr.h"
 #include "link/supervisor.h"
@@ -35,6 +36,7 @@ int			gpuvec_max_sessions = 1000;
 char	   *gpuvec_engine_program = NULL;
 bool		gpuvec_verify = false;
 int			gpuvec_method_choice = GPUVEC_METHOD_AUTO;
+int			gpuvec_vector_storage = GPUVEC_FLOAT32;
 bool		gpuvec_autoprewarm = true;
 
 static const struct config_enum_entry engine_options[] = {
@@ -59,6 +61,12 @@ static const struct config_enum_entry method_options[] = {
 	{"auto", GPUVEC_METHOD_AUTO, false},
 	{"bitset", GPUVEC_METHOD_BITSET, false},
 	{"inverted", GPUVEC_METHOD_INVERTED, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry storage_options[] = {
+	{"float32", GPUVEC_FLOAT32, false},
+	{"float16", GPUVEC_FLOAT16, false},
 	{NULL, 0, false}
 };
 
@@ -145,6 +153,11 @@ _PG_init(void)
 							 &gpuvec_method_choice, GPUVEC_METHOD_AUTO, method_options,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 
+	DefineCustomEnumVariable("gpuvec.vector_storage",
+							 "Selects how the engine stores the vectors of embedding tables.",
+							 "\"float16\" halves memory and rounds elements to 11 bits; vectors of type halfvec are always stored so.",
+							 &gpuvec_vector_storage, GPUVEC_FLOAT32, storage_options,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
 	/* only the server's start looks at it, and a session may not create such a variable */
 	DefineCustomBoolVariable("gpuvec.autoprewarm",
 							 "Loads tables again after a restart.",

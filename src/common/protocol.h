@@ -23,10 +23,12 @@
 
 #include <stdint.h>
 
+#include "embedding.h"
 #include "limits.h"
+#include "nearest.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 6
+#define GPUVEC_PROTOCOL_VERSION 7
 
 /* No frame is longer; senders split pages long before */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -37,14 +39,16 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_HELLO = 1,		/* gpuvec_hello -> WELCOME */
 	GPUVEC_MSG_STAT,			/* gpuvec_mirror_key -> STATE */
 	GPUVEC_MSG_SEARCH,			/* gpuvec_search ... -> RESULT */
-	GPUVEC_MSG_LOAD_BEGIN,		/* gpuvec_load -> STATE */
+	GPUVEC_MSG_LOAD_BEGIN,		/* gpuvec_load -> STATE; LOADING: busy */
 	GPUVEC_MSG_REFRESH_BEGIN,	/* gpuvec_refresh -> STATE + uint64 page LSNs, or LOADING: busy */
 	GPUVEC_MSG_PAGES,			/* gpuvec_page ... (no reply) */
 	GPUVEC_MSG_COMMIT,			/* gpuvec_commit -> STATE */
 	GPUVEC_MSG_DROP,			/* gpuvec_drop -> COUNT */
 	GPUVEC_MSG_LIST,			/* nothing -> MIRRORS */
 	GPUVEC_MSG_ENGINE,			/* nothing -> ENGINE_INFO */
-	GPUVEC_MSG_REFRESH,			/* gpuvec_refresh_known (no reply) */
+	GPUVEC_MSG_REFRESH,			/* gpuvec_refresh_once, gpuvec_page ... -> STATE */
+	GPUVEC_MSG_EMBED,			/* gpuvec_embed ... -> EMBEDDED */
+	GPUVEC_MSG_NEAREST,			/* gpuvec_nearest_head ... -> EMBEDDED */
 
 	/* engine -> session */
 	GPUVEC_MSG_WELCOME = 64,	/* gpuvec_welcome */
@@ -53,7 +57,8 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_RESULT,			/* gpuvec_result ... */
 	GPUVEC_MSG_COUNT,			/* uint64 */
 	GPUVEC_MSG_MIRRORS,			/* gpuvec_mirror_info[] */
-	GPUVEC_MSG_ENGINE_INFO		/* gpuvec_engine_info */
+	GPUVEC_MSG_ENGINE_INFO,		/* gpuvec_engine_info */
+	GPUVEC_MSG_EMBEDDED			/* gpuvec_embedded ... */
 } gpuvec_message;
 
 typedef struct gpuvec_frame
@@ -94,9 +99,10 @@ typedef struct gpuvec_error_head
 
 /*
  * What a mirror is a mirror of.  Compared as bytes, so callers zero it first.
- * `missing` is a hash of the column's missing-value default (0: none).  `rooted`: rows
+ * `meaning` is a hash of what the catalog says of the file and its rows.  `rooted`: rows
  * stand for HOT chains, not for row versions.  `index` is the index whose expression or
- * predicate says what the rows are, or 0.
+ * predicate says what the rows are, or 0.  A mirror of an embedding table
+ * (key_attnum != 0) has a column of keys as well.
  * `private_id` is 0 for a mirror that all sessions share; otherwise it belongs
  * to the session that made it.
  */
@@ -108,10 +114,15 @@ typedef struct gpuvec_mirror_key
 	uint32_t	relfilenumber;
 	uint32_t	type;			/* oid of the column's type */
 	int32_t		attnum;
-	uint64_t	missing;
+	uint64_t	meaning;
 	uint32_t	rooted;
 	uint32_t	index;
 	uint64_t	private_id;
+	uint32_t	key_type;		/* oid of the key column's type */
+	int32_t		key_attnum;		/* 0: a mirror of sets */
+	uint64_t	key_missing;
+	uint32_t	storage;		/* gpuvec_storage of vectors */
+	uint32_t	padding;
 } gpuvec_mirror_key;
 
 typedef enum gpuvec_mirror_state
@@ -142,7 +153,7 @@ typedef struct gpuvec_state
 	uint64_t	applied;
 } gpuvec_state;
 
-/* Begin to load.  Fails (SQLSTATE 55006) if another session is loading it. */
+/* Begin to load; it has not begun if another session's load or refresh is unfinished */
 typedef struct gpuvec_load
 {
 	gpuvec_mirror_key key;
@@ -150,12 +161,17 @@ typedef struct gpuvec_load
 	uint32_t	padding;
 } gpuvec_load;
 
-/* Begin a refresh */
+/*
+ * Begin a refresh: by the LSNs of all pages, which are the answer then; or of pages that
+ * the session knows to be stale in what the refresh of number `known` made.  If another
+ * one has made the mirror, it has not begun.
+ */
 typedef struct gpuvec_refresh
 {
 	gpuvec_mirror_key key;
 	uint32_t	lsns;			/* 1: answer with the LSNs of all pages */
 	uint32_t	padding;
+	uint64_t	known;			/* unless lsns */
 } gpuvec_refresh;
 
 /*
@@ -184,7 +200,23 @@ typedef struct gpuvec_row
 	(sizeof(gpuvec_row) + (((uint32_t) (len) * 2 + 3) & ~UINT32_C(3)))
 
 /*
- * Publish the pages sent since LOAD_BEGIN, REFRESH_BEGIN or REFRESH in one step.  Pages
+ * A row of an embedding table: in place of gpuvec_row, followed by its elements in
+ * the mirror's storage, padded to 4 bytes (none unless it is good).
+ */
+typedef struct gpuvec_vector_row
+{
+	uint16_t	line;			/* line pointer number, 1 .. GPUVEC_MAX_LINE */
+	uint16_t	kind;			/* gpuvec_vector_kind */
+	uint32_t	width;			/* number of elements that follow */
+	int64_t		key;
+} gpuvec_vector_row;
+
+#define gpuvec_vector_row_bytes(width, storage) \
+	(sizeof(gpuvec_vector_row) + \
+	 (((uint64_t) (width) * gpuvec_element_bytes(storage) + 3) & ~UINT64_C(3)))
+
+/*
+ * Publish the pages sent since LOAD_BEGIN or REFRESH_BEGIN in one step.  Pages
  * at or beyond nblocks leave the mirror; `checked` becomes at least position.  If
  * `feed` is not 0, it becomes the mirror's, with what was applied of it.
  */
@@ -198,16 +230,16 @@ typedef struct gpuvec_commit
 } gpuvec_commit;
 
 /*
- * Begin a refresh of a mirror that the session knows: the refresh of this number made it.
- * Pages and COMMIT follow without waiting for a reply, so that the engine works on pages
- * while others are read.  If the mirror is not what the session knows, or busy, the refresh is
- * not made, and the answer to COMMIT is the state that was found.
+ * A whole refresh in one message, with its pages.  It is made only if the mirror still
+ * is what the session knows: the refresh of this number made it.  The answer's state
+ * tells whether it was made.
  */
-typedef struct gpuvec_refresh_known
+typedef struct gpuvec_refresh_once
 {
 	gpuvec_mirror_key key;
 	uint64_t	known;
-} gpuvec_refresh_known;
+	gpuvec_commit commit;
+} gpuvec_refresh_once;
 
 /*
  * Drop the shared mirrors of a relation (0: of the whole database), or the one
@@ -306,6 +338,131 @@ typedef struct gpuvec_hit
 #define gpuvec_hit_tid(place)		gpuvec_tid(gpuvec_hit_block(place), gpuvec_hit_line(place))
 #define gpuvec_hit_common(place)	((uint32_t) ((place) & (GPUVEC_HIT_NEWER - 1)))
 #define gpuvec_hit_newer(place)		(((place) & GPUVEC_HIT_NEWER) != 0)
+
+/*
+ * Gather or pool vectors.  Followed by, in this order,
+ *
+ *		int64_t keys[nkeys]
+ *		uint64_t offsets[nbags + 1]		all but GATHER, if hotness is 0: where bags begin
+ *		uint64_t verdicts[nverdicts]	gpuvec_verdict, ascending and distinct
+ *		float weights[nkeys]			with WEIGHTED, padded to 8 bytes
+ *		float gradient[ngradient]		of what pooling gives, padded to 8 bytes
+ *		uint8_t map[map_bytes]			two bits for each heap page, the lower one
+ *										set if the page was all-visible
+ *
+ * Which of the rows that have a key does the session's snapshot see?  Those of a
+ * page whose bit is set, and that was last read by a refresh numbered `known` or
+ * before.  Of all others the session must decide.  The engine answers UNDECIDED with
+ * those for which there is no verdict, and the session sends its request once more,
+ * with more verdicts; a verdict once given holds for as long as its snapshot.
+ */
+typedef enum gpuvec_embed_op
+{
+	GPUVEC_EMBED_GATHER,		/* the vectors of keys */
+	GPUVEC_EMBED_POOL,			/* of bags of keys */
+	GPUVEC_EMBED_GRAD,			/* the gradients of the keys' vectors */
+	GPUVEC_EMBED_GRAD_WEIGHTS	/* the gradients of the weights */
+} gpuvec_embed_op;
+
+#define GPUVEC_N_EMBED_OPS		4
+
+#define GPUVEC_EMBED_WEIGHTED	1	/* each key has a weight */
+#define GPUVEC_EMBED_FOUND		2	/* tell of each key whether it was found */
+
+typedef struct gpuvec_embed
+{
+	gpuvec_mirror_key key;
+	uint64_t	position;		/* answer only if checked >= position */
+	uint64_t	known;			/* number of a refresh; 0: the map says nothing */
+	uint32_t	op;				/* gpuvec_embed_op */
+	uint32_t	flags;
+	uint32_t	mode;			/* gpuvec_pool_mode */
+	uint32_t	missing;		/* gpuvec_missing */
+	uint64_t	nkeys;
+	uint64_t	nbags;			/* all but GATHER */
+	uint64_t	hotness;		/* keys of every bag; 0: there are offsets */
+	uint64_t	nverdicts;
+	uint64_t	ngradient;		/* floats of the gradient; 0 for GATHER and POOL */
+	uint64_t	map_bytes;		/* a multiple of 8 */
+} gpuvec_embed;
+
+#define gpuvec_verdict(tid, visible)	((uint64_t) (tid) << 1 | (visible))
+#define gpuvec_verdict_tid(verdict)		((verdict) >> 1)
+
+typedef enum gpuvec_embed_status
+{
+	GPUVEC_EMBED_STALE,			/* not READY, or checked < position */
+	GPUVEC_EMBED_UNDECIDED,		/* uint64_t tids[count], ascending */
+	GPUVEC_EMBED_DONE,
+	GPUVEC_EMBED_MISSING,		/* GPUVEC_MISSING_ERROR: there is no row with `key` */
+	GPUVEC_EMBED_DUPLICATE,		/* several rows have `key` */
+	GPUVEC_EMBED_BAD,			/* the vector of `key` cannot be used: `kind` */
+	GPUVEC_EMBED_WIDTHS,		/* vectors of `key` and `other_key` differ in width */
+	GPUVEC_EMBED_GRADIENT,		/* the gradient must have `count` elements */
+	GPUVEC_EMBED_LARGE			/* the answer would be too large: ask for less */
+} gpuvec_embed_status;
+
+/*
+ * Answer: state as it was when the request was served.  Complaints are about the
+ * first key, in the order of the request, that gives reason to complain.  DONE is
+ * followed by
+ *
+ *		uint8_t found[nkeys]		with FOUND, padded to 8 bytes
+ *		float elements[count]		GATHER: the vectors of the keys that were found;
+ *									POOL: of the bags; GRAD_WEIGHTS: one for each
+ *									key; none if no key was found
+ *
+ * and for GRAD by
+ *
+ *		int64_t keys[nrows]				those that were found, each once, ascending
+ *		float elements[count]			their gradients
+ */
+typedef struct gpuvec_embedded
+{
+	gpuvec_state state;
+	uint32_t	status;			/* gpuvec_embed_status */
+	uint32_t	width;			/* 0 if no key was found; WIDTHS: of `key` */
+	uint32_t	other_width;
+	uint32_t	kind;			/* gpuvec_vector_kind */
+	int64_t		key;
+	int64_t		other_key;
+	uint64_t	nfound;			/* keys that were found */
+	uint64_t	nrows;			/* GRAD: gradients */
+	uint64_t	count;
+	uint32_t	engine_us;		/* time in the engine, microseconds */
+	uint32_t	padding;
+} gpuvec_embedded;
+
+/*
+ * Rows of an embedding table whose vectors are nearest to queries.  Followed by
+ *
+ *		uint64_t verdicts[nverdicts]	as for EMBED
+ *		int64_t excluded[nexcluded]		keys that are not wanted, ascending
+ *		float queries[nqueries * width]	padded to 8 bytes
+ *		uint8_t map[map_bytes]			as for EMBED
+ *
+ * Only vectors as wide as the queries rank.  Answered by EMBEDDED as well: UNDECIDED
+ * names rows near the queries; DONE is followed by
+ *
+ *		uint32_t nrows[nqueries]		padded to 8 bytes
+ *		gpuvec_near rows[count]			query by query, best first
+ */
+typedef struct gpuvec_nearest_head
+{
+	gpuvec_mirror_key key;
+	uint64_t	position;		/* answer only if checked >= position */
+	uint64_t	known;			/* number of a refresh; 0: the map says nothing */
+	uint32_t	metric;			/* gpuvec_metric */
+	uint32_t	k;				/* 1 .. GPUVEC_MAX_K */
+	uint32_t	nqueries;
+	uint32_t	width;
+	uint64_t	nverdicts;
+	uint64_t	nexcluded;
+	uint64_t	map_bytes;		/* a multiple of 8 */
+} gpuvec_nearest_head;
+
+/* Rows that all queries of a request may have */
+#define GPUVEC_MAX_NEAR			1000000
 
 typedef struct gpuvec_mirror_info
 {

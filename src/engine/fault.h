@@ -13,6 +13,7 @@
  *	 slow-search:MS		a search takes so many milliseconds longer
  *	 slow-commit:MS		publishing takes so many milliseconds longer
  *	 lists:N			on the CPU, segments of N rows or more get inverted lists
+ *	 embed-limit:N		an answer has room for so many elements of vectors
  *	 protocol-version:N	claim to speak this version
  *
  *-------------------------------------------------------------------------

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engine/embed.h"
 #include "engine/fault.h"
 #include "engine/log.h"
 #include "engine/server.h"
@@ -33,8 +34,6 @@ typedef struct session
 	int			fd;
 	bool		full;			/* it came when there was no room */
 	gpuvec_update *update;		/* load or refresh under way */
-	bool		refused;		/* a refresh has begun that is not made ... */
-	gpuvec_state found;			/* ... because this was found */
 	char	   *buffer;			/* of requests */
 	size_t		room;
 } session;
@@ -171,7 +170,7 @@ do_stat(session *s, uint64_t request, const char *data, size_t length)
 	return send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
 }
 
-/* Begin a load */
+/* Begin a load; or answer, as for a refresh, that another session's is unfinished */
 static bool
 do_load(session *s, uint64_t request, const char *data, size_t length)
 {
@@ -179,14 +178,15 @@ do_load(session *s, uint64_t request, const char *data, size_t length)
 	gpuvec_load load;
 	gpuvec_state state;
 
-	if (length != sizeof(load) || s->update || s->refused)
+	if (length != sizeof(load) || s->update)
 		return answer_violation(s, request, "LOAD_BEGIN is out of place.");
 	memcpy(&load, data, sizeof(load));
 	s->update = gpuvec_update_begin(&s->server->store, &load.key, &load, s, &error);
-	if (s->update == NULL)
-		return answer_error(s, request, &error);
 	memset(&state, 0, sizeof(state));
-	state.state = GPUVEC_LOADING;
+	if (s->update == NULL && strcmp(error.sqlstate, GPUVEC_OBJECT_IN_USE) == 0)
+		state.state = GPUVEC_LOADING;
+	else if (s->update == NULL)
+		return answer_error(s, request, &error);
 	return send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
 }
 
@@ -214,7 +214,7 @@ page_lsns(gpuvec_update *update, const gpuvec_state *state, gpuvec_error *error)
 /*
  * Begin a refresh: answer with the LSNs of all pages if asked, or that another session's load
  * or refresh is unfinished.  That session may be gone, and have canceled its request
- * while we were busy with it.
+ * while we were busy with it.  It does not begin if the mirror is not what the session knows.
  */
 static bool
 do_refresh(session *s, uint64_t request, const char *data, size_t length)
@@ -226,7 +226,7 @@ do_refresh(session *s, uint64_t request, const char *data, size_t length)
 	struct iovec pieces[2];
 	bool		ok;
 
-	if (length != sizeof(refresh) || s->update || s->refused)
+	if (length != sizeof(refresh) || s->update)
 		return answer_violation(s, request, "REFRESH_BEGIN is out of place.");
 	memcpy(&refresh, data, sizeof(refresh));
 	memset(&state, 0, sizeof(state));
@@ -237,6 +237,8 @@ do_refresh(session *s, uint64_t request, const char *data, size_t length)
 		return answer_error(s, request, &error);
 	if (s->update)
 		gpuvec_update_state(s->update, &state);
+	if (s->update && !refresh.lsns && state.refresh != refresh.known)
+		abort_update(s);
 	if (s->update && refresh.lsns)
 	{
 		lsns = page_lsns(s->update, &state, &error);
@@ -259,8 +261,6 @@ do_pages(session *s, uint64_t request, const char *data, size_t length)
 {
 	gpuvec_error error;
 
-	if (s->refused)
-		return true;
 	if (s->update == NULL)
 		return answer_violation(s, request, "PAGES are out of place.");
 	if (gpuvec_update_pages(s->update, data, length, &error))
@@ -280,13 +280,8 @@ do_commit(session *s, uint64_t request, const char *data, size_t length)
 	gpuvec_update *update = s->update;
 	bool		ok;
 
-	if (length != sizeof(commit) || (update == NULL && !s->refused))
+	if (length != sizeof(commit) || update == NULL)
 		return answer_violation(s, request, "COMMIT is out of place.");
-	if (s->refused)
-	{
-		s->refused = false;
-		return send_struct(s->fd, request, GPUVEC_MSG_STATE, &s->found, sizeof(s->found));
-	}
 	memcpy(&commit, data, sizeof(commit));
 	s->update = NULL;
 	if (!gpuvec_update_commit(update, &commit, &state, &error))
@@ -297,33 +292,43 @@ do_commit(session *s, uint64_t request, const char *data, size_t length)
 }
 
 /*
- * Begin a refresh of a mirror that the session knows.  There is no reply: if it is not what
- * the session takes it for, COMMIT is told.
+ * Make a refresh that was sent as a whole, if the mirror is what the session took it
+ * for; answer what it is then.
  */
 static bool
-do_refresh_known(session *s, uint64_t request, const char *data, size_t length)
+do_refresh_once(session *s, uint64_t request, const char *data, size_t length)
 {
 	gpuvec_error error;
-	gpuvec_refresh_known refresh;
+	gpuvec_refresh_once refresh;
+	gpuvec_state state = {0};
+	gpuvec_update *update;
+	bool		ok;
 
-	if (length != sizeof(refresh) || s->update || s->refused)
+	if (length < sizeof(refresh) || s->update)
 		return answer_violation(s, request, "REFRESH is out of place.");
 	memcpy(&refresh, data, sizeof(refresh));
-	memset(&s->found, 0, sizeof(s->found));
-	s->update = gpuvec_update_begin(&s->server->store, &refresh.key, NULL, s, &error);
-	s->refused = s->update == NULL;
-	if (s->update)
-	{
-		gpuvec_update_state(s->update, &s->found);
-		s->refused = s->found.refresh != refresh.known;
-		if (s->refused)
-			abort_update(s);
-	}
-	else if (strcmp(error.sqlstate, GPUVEC_OBJECT_IN_USE) == 0)
-		s->found.state = GPUVEC_LOADING;
-	else if (error.message[0] != '\0')
+	update = gpuvec_update_begin(&s->server->store, &refresh.key, NULL, s, &error);
+	if (update == NULL && strcmp(error.sqlstate, GPUVEC_OBJECT_IN_USE) == 0)
+		state.state = GPUVEC_LOADING;
+	else if (update == NULL && error.message[0] != '\0')
 		return answer_error(s, request, &error);
-	return true;
+	if (update)
+		gpuvec_update_state(update, &state);
+	if (update && state.refresh != refresh.known)
+		gpuvec_update_abort(update);
+	else if (update)
+	{
+		ok = gpuvec_update_pages(update, data + sizeof(refresh), length - sizeof(refresh), &error);
+		if (!ok)
+			gpuvec_update_abort(update);
+		else
+			ok = gpuvec_update_commit(update, &refresh.commit, &state, &error);
+		if (!ok)
+			return answer_error(s, request, &error);
+	}
+	ok = send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
+	gpuvec_merger_wake(&s->server->store);
+	return ok;
 }
 
 /* Drop mirrors */
@@ -605,6 +610,110 @@ do_search(session *s, uint64_t request, const char *data, size_t length)
 	return ok;
 }
 
+/* Send the answer to a request for vectors */
+static bool
+answer_embed(session *s, uint64_t request, gpuvec_embed_query *q, int64_t started)
+{
+	size_t		found = q->answer.status == GPUVEC_EMBED_DONE && q->found ?
+		(q->head.nkeys + 7) / 8 * 8 : 0;
+	struct iovec pieces[3];
+
+	q->answer.engine_us = (uint32_t) (stopwatch() - started);
+	pieces[0] = (struct iovec) {&q->answer, sizeof(q->answer)};
+	pieces[1] = (struct iovec) {q->found, found};
+	pieces[2] = (struct iovec) {q->body, q->body_size};
+	return send_frame(s->fd, request, GPUVEC_MSG_EMBEDDED, pieces, 3);
+}
+
+/* Gather or pool vectors */
+static bool
+do_embed(session *s, uint64_t request, const char *data, size_t length)
+{
+	int64_t		started = stopwatch();
+	gpuvec_embed_query q;
+	gpuvec_embed_table *table;
+	gpuvec_error error;
+	const char *wrong = gpuvec_embed_parse(&q, data, length);
+	int			canceled = 0;
+	bool		ok = true;
+
+	if (wrong)
+		return answer_violation(s, request, wrong);
+	gpuvec_fault_crash("crash-on-search");
+	q.canceled = &canceled;
+	table = gpuvec_store_open_embed(&s->server->store, &q.head.key, s, q.head.nkeys,
+									&q.answer.state);
+	if (table)
+	{
+		gpuvec_hangup_watch(s->fd, &canceled);
+		gpuvec_fault_sleep("slow-search", &canceled);
+		ok = gpuvec_embed_run(table, s->server->store.pool, &q, &error);
+		gpuvec_hangup_unwatch(s->fd);
+		gpuvec_embed_unref(table);
+	}
+	if (canceled)
+		ok = answer_canceled(s, request);
+	else if (ok)
+		ok = answer_embed(s, request, &q, started);
+	else
+		ok = answer_error(s, request, &error);
+	free(q.found);
+	free(q.body);
+	return ok;
+}
+
+/* Send the answer to a request for the nearest rows */
+static bool
+answer_nearest(session *s, uint64_t request, gpuvec_nearest_query *q, int64_t started)
+{
+	size_t		counts = q->answer.status == GPUVEC_EMBED_DONE ?
+		(q->head.nqueries + (size_t) 1) / 2 * 2 * sizeof(uint32_t) : 0;
+	struct iovec pieces[3];
+
+	q->answer.engine_us = (uint32_t) (stopwatch() - started);
+	pieces[0] = (struct iovec) {&q->answer, sizeof(q->answer)};
+	pieces[1] = (struct iovec) {q->counts, counts};
+	pieces[2] = (struct iovec) {q->body, q->body_size};
+	return send_frame(s->fd, request, GPUVEC_MSG_EMBEDDED, pieces, 3);
+}
+
+/* Find the nearest rows */
+static bool
+do_nearest(session *s, uint64_t request, const char *data, size_t length)
+{
+	int64_t		started = stopwatch();
+	gpuvec_nearest_query q;
+	gpuvec_embed_table *table;
+	gpuvec_error error;
+	const char *wrong = gpuvec_nearest_parse(&q, data, length);
+	int			canceled = 0;
+	bool		ok = true;
+
+	if (wrong)
+		return answer_violation(s, request, wrong);
+	gpuvec_fault_crash("crash-on-search");
+	q.canceled = &canceled;
+	table = gpuvec_store_open_embed(&s->server->store, &q.head.key, s, q.head.nqueries,
+									&q.answer.state);
+	if (table)
+	{
+		gpuvec_hangup_watch(s->fd, &canceled);
+		gpuvec_fault_sleep("slow-search", &canceled);
+		ok = gpuvec_nearest_run(table, s->server->store.pool, &q, &error);
+		gpuvec_hangup_unwatch(s->fd);
+		gpuvec_embed_unref(table);
+	}
+	if (canceled)
+		ok = answer_canceled(s, request);
+	else if (ok)
+		ok = answer_nearest(s, request, &q, started);
+	else
+		ok = answer_error(s, request, &error);
+	free(q.counts);
+	free(q.body);
+	return ok;
+}
+
 /* Do what a frame says.  False ends the connection. */
 static bool
 do_request(session *s, const gpuvec_frame *frame, const char *data)
@@ -620,12 +729,16 @@ do_request(session *s, const gpuvec_frame *frame, const char *data)
 			return do_stat(s, request, data, length);
 		case GPUVEC_MSG_SEARCH:
 			return do_search(s, request, data, length);
+		case GPUVEC_MSG_EMBED:
+			return do_embed(s, request, data, length);
+		case GPUVEC_MSG_NEAREST:
+			return do_nearest(s, request, data, length);
 		case GPUVEC_MSG_LOAD_BEGIN:
 			return do_load(s, request, data, length);
 		case GPUVEC_MSG_REFRESH_BEGIN:
 			return do_refresh(s, request, data, length);
 		case GPUVEC_MSG_REFRESH:
-			return do_refresh_known(s, request, data, length);
+			return do_refresh_once(s, request, data, length);
 		case GPUVEC_MSG_COMMIT:
 			return do_commit(s, request, data, length);
 		case GPUVEC_MSG_DROP:

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engine/embed.h"
 #include "engine/log.h"
 #include "engine/store.h"
 
@@ -38,6 +39,7 @@ free_mirrors(gpuvec_mirror *dead)
 		gpuvec_mirror *next = dead->next;
 
 		gpuvec_view_unref(dead->view);
+		gpuvec_embed_unref(dead->embed);
 		gpuvec_page_numbers_unref(dead->numbers);
 		free(dead->pages);
 		free(dead);
@@ -127,11 +129,11 @@ gpuvec_store_get_state(const gpuvec_mirror *mirror, gpuvec_state *state)
 	memset(state, 0, sizeof(*state));
 	if (mirror == NULL || !mirror->listed)
 		return;
-	state->state = mirror->view ? GPUVEC_READY : GPUVEC_LOADING;
+	state->state = mirror->numbers ? GPUVEC_READY : GPUVEC_LOADING;
 	state->nblocks = mirror->nblocks;
 	state->refresh = mirror->refresh;
 	state->checked = mirror->checked;
-	state->nrows = mirror->view ? mirror->view->nrows : 0;
+	state->nrows = mirror->view ? mirror->view->nrows : mirror->nrows;
 	state->feed = mirror->feed;
 	state->applied = mirror->applied;
 }
@@ -155,7 +157,7 @@ gpuvec_store_open_search(gpuvec_store *store, const gpuvec_mirror_key *key, cons
 	pthread_mutex_lock(&store->mutex);
 	mirror = gpuvec_store_find(store, key, session);
 	gpuvec_store_get_state(mirror, &s->state);
-	if (gpuvec_fresh(&s->state, need))
+	if (gpuvec_fresh(&s->state, need) && mirror->view)
 	{
 		s->place = mirror->place;
 		s->view = gpuvec_view_ref(mirror->view);
@@ -173,6 +175,26 @@ gpuvec_store_close_search(gpuvec_searchable *s)
 	gpuvec_page_numbers_unref(s->numbers);
 	s->view = NULL;
 	s->numbers = NULL;
+}
+
+gpuvec_embed_table *
+gpuvec_store_open_embed(gpuvec_store *store, const gpuvec_mirror_key *key, const void *session,
+						uint64_t nkeys, gpuvec_state *state)
+{
+	gpuvec_embed_table *table = NULL;
+	gpuvec_mirror *mirror;
+
+	pthread_mutex_lock(&store->mutex);
+	mirror = gpuvec_store_find(store, key, session);
+	gpuvec_store_get_state(mirror, state);
+	if (state->state == GPUVEC_READY)
+	{
+		table = gpuvec_embed_ref(mirror->embed);
+		mirror->searches += nkeys;
+		mirror->last_use = gpuvec_now();
+	}
+	pthread_mutex_unlock(&store->mutex);
+	return table;
 }
 
 /* Does `drop` name this mirror? */
@@ -311,10 +333,17 @@ gpuvec_store_charge(gpuvec_store *store, gpuvec_mirror *mirror, size_t *charged,
 	return ok;
 }
 
-/* Bytes of a view and its pages on host and device */
+/* Bytes of a view (or table) and its pages on host and device */
 static void
-count_bytes(const gpuvec_view *view, uint32_t nblocks, size_t *host, size_t *device)
+count_bytes(const gpuvec_view *view, const gpuvec_embed_table *embed, uint32_t nblocks,
+			size_t *host, size_t *device)
 {
+	if (embed)
+	{
+		*host = gpuvec_embed_bytes(embed) + nblocks * GPUVEC_PAGE_BYTES;
+		*device = 0;
+		return;
+	}
 	*host = sizeof(*view) + view->nentries * sizeof(gpuvec_view_entry) + nblocks * GPUVEC_PAGE_BYTES;
 	*device = 0;
 	for (uint32_t i = 0; i < view->nentries; i++)
@@ -327,14 +356,21 @@ count_bytes(const gpuvec_view *view, uint32_t nblocks, size_t *host, size_t *dev
 	}
 }
 
+/* What a mirror is charged for.  Embedding tables stay on the host for now. */
+static size_t
+charged_bytes(const gpuvec_mirror *mirror, size_t host, size_t device)
+{
+	return mirror->place->backend->on_device && mirror->embed == NULL ? device : host;
+}
+
 size_t
 gpuvec_store_bytes(const gpuvec_mirror *mirror, const gpuvec_view *view, uint32_t nblocks)
 {
 	size_t		host;
 	size_t		device;
 
-	count_bytes(view, nblocks, &host, &device);
-	return mirror->place->backend->on_device ? device : host;
+	count_bytes(view, mirror->embed, nblocks, &host, &device);
+	return charged_bytes(mirror, host, device);
 }
 
 void
@@ -342,9 +378,9 @@ gpuvec_store_settle(gpuvec_mirror *mirror)
 {
 	size_t		bytes;
 
-	count_bytes(mirror->view, mirror->nblocks, &mirror->host_bytes, &mirror->device_bytes);
-	bytes = mirror->merging +
-		(mirror->place->backend->on_device ? mirror->device_bytes : mirror->host_bytes);
+	count_bytes(mirror->view, mirror->embed, mirror->nblocks, &mirror->host_bytes,
+				&mirror->device_bytes);
+	bytes = mirror->merging + charged_bytes(mirror, mirror->host_bytes, mirror->device_bytes);
 	if (mirror->listed)
 	{
 		mirror->place->used += bytes - mirror->charged;
@@ -357,11 +393,11 @@ static void
 fill_info(const gpuvec_mirror *mirror, gpuvec_mirror_info *info)
 {
 	info->key = mirror->key;
-	info->state = mirror->view ? GPUVEC_READY : GPUVEC_LOADING;
+	info->state = mirror->numbers ? GPUVEC_READY : GPUVEC_LOADING;
 	info->nsegments = mirror->view ? mirror->view->nentries : 0;
 	info->pages_done = mirror->updater ? mirror->pages_done : mirror->nblocks;
 	info->pages_total = mirror->updater ? mirror->pages_total : mirror->nblocks;
-	info->nrows = mirror->view ? mirror->view->nrows : 0;
+	info->nrows = mirror->view ? mirror->view->nrows : mirror->nrows;
 	info->nids = mirror->view ? mirror->view->nids : 0;
 	info->host_bytes = mirror->host_bytes;
 	info->device_bytes = mirror->device_bytes;

@@ -45,6 +45,9 @@ typedef struct gpuvec_page_state
 /* Bytes that a page costs, over its rows */
 #define GPUVEC_PAGE_BYTES	(sizeof(uint64_t) + sizeof(gpuvec_page_state))
 
+/* The rows of a mirror of an embedding table: embed.h */
+typedef struct gpuvec_embed_table gpuvec_embed_table;
+
 /*
  * A mirror.  It is in the store's list until it is dropped or evicted; whoever
  * uses it holds a reference.  The store's mutex guards everything below, except
@@ -63,7 +66,7 @@ typedef struct gpuvec_mirror
 	uint32_t	pages_total;
 
 	/* what is published, in one step; NULL until loaded */
-	gpuvec_view *view;
+	gpuvec_view *view;			/* of sets */
 	gpuvec_page_numbers *numbers;
 	uint32_t	nblocks;
 	uint64_t	refresh;
@@ -74,11 +77,15 @@ typedef struct gpuvec_mirror
 	size_t		device_bytes;
 	size_t		charged;		/* of place->used */
 
+	gpuvec_embed_table *embed;	/* of vectors: its rows, once there is an updater */
+	uint64_t	nrows;			/* of vectors */
+
 	bool		committing;		/* the updater is making a view of the published one */
 	bool		merge_due;		/* the merger should look at the mirror */
 	size_t		merging;		/* of charged, for a merge under way */
 
-	gpuvec_page_state *pages;	/* [nblocks]; the updater's */
+	/* the updater's */
+	gpuvec_page_state *pages;	/* [nblocks] */
 	uint64_t	sorted_rows;	/* rows when all were last sorted */
 	uint64_t	added_rows;		/* rows that came since */
 
@@ -128,6 +135,12 @@ extern void gpuvec_store_open_search(gpuvec_store *store, const gpuvec_mirror_ke
 									 const void *session, const gpuvec_freshness *need,
 									 uint32_t nqueries, gpuvec_searchable *s);
 extern void gpuvec_store_close_search(gpuvec_searchable *s);
+
+/* Open the rows of an embedding table, for nkeys keys; NULL: it is not ready */
+extern gpuvec_embed_table *gpuvec_store_open_embed(gpuvec_store *store,
+												   const gpuvec_mirror_key *key,
+												   const void *session, uint64_t nkeys,
+												   gpuvec_state *state);
 
 /* Drop what `drop` names; returns how many.  A session's private mirrors. */
 extern uint64_t gpuvec_store_drop(gpuvec_store *store, const gpuvec_drop *drop, const void *session);

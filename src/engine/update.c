@@ -27,6 +27,7 @@
 #include <string.h>
 
 #include "engine/draft.h"
+#include "engine/embed.h"
 #include "engine/fault.h"
 #include "engine/log.h"
 #include "engine/store.h"
@@ -55,6 +56,7 @@ struct gpuvec_update
 	gpuvec_mirror *mirror;		/* with a reference */
 	bool		load;
 	gpuvec_stage *stage;
+	gpuvec_embed_table *embed;	/* the mirror's, if it is of an embedding table */
 	sent_page  *pages;			/* in ascending order of block */
 	uint64_t	npages;
 	uint64_t	room_pages;
@@ -66,7 +68,16 @@ struct gpuvec_update
 	uint64_t	sorted_rows;
 	uint64_t	added_rows;
 	bool		hopeless;		/* drop the mirror instead */
+	uint32_t   *replaced;		/* pages of an embedding table */
+	uint64_t	nreplaced;
 };
+
+/* Rows that are staged */
+static uint64_t
+staged_rows(const gpuvec_update *update)
+{
+	return update->embed ? update->embed->nstaged : gpuvec_stage_rows(update->stage);
+}
 
 /* End an update: the mirror is free for others; an unfinished load leaves nothing */
 static void
@@ -75,7 +86,7 @@ end_update(gpuvec_update *update)
 	gpuvec_store *store = update->store;
 	gpuvec_mirror *mirror = update->mirror;
 	gpuvec_error error;
-	bool		trim = gpuvec_stage_rows(update->stage) > TRIM_ROWS;
+	bool		trim = staged_rows(update) > TRIM_ROWS;
 
 	/* nobody finds the memory charged after the next one may begin */
 	(void) gpuvec_store_charge(store, mirror, &update->charged, 0, false, &error);
@@ -83,11 +94,14 @@ end_update(gpuvec_update *update)
 	gpuvec_page_numbers_unref(update->numbers);
 	gpuvec_stage_free(update->stage);
 	free(update->pages);
+	free(update->replaced);
+	if (update->embed)
+		gpuvec_embed_discard(update->embed);
 
 	pthread_mutex_lock(&store->mutex);
 	mirror->updater = NULL;
 	mirror->committing = false;
-	if (mirror->view == NULL)
+	if (mirror->numbers == NULL)
 		gpuvec_store_unlist(store, mirror);
 	pthread_mutex_unlock(&store->mutex);
 	gpuvec_store_release(store, mirror);
@@ -131,6 +145,16 @@ claim_mirror(gpuvec_store *store, const gpuvec_mirror_key *key, const gpuvec_loa
 					"the mirror is being loaded or refreshed by another session");
 		return NULL;
 	}
+	if (gpuvec_key_embeds(key) && mirror->embed == NULL)
+	{
+		mirror->embed = gpuvec_embed_new((gpuvec_storage) key->storage, error);
+		if (mirror->embed == NULL)
+		{
+			gpuvec_store_unlist(store, mirror);
+			free(mirror);
+			return NULL;
+		}
+	}
 	mirror->refs++;
 	mirror->updater = session;
 	mirror->pages_done = 0;
@@ -166,6 +190,7 @@ gpuvec_update_begin(gpuvec_store *store, const gpuvec_mirror_key *key, const gpu
 		gpuvec_stage_free(stage);
 		return NULL;
 	}
+	update->embed = update->mirror->embed;
 	return update;
 }
 
@@ -253,6 +278,29 @@ take_row(gpuvec_update *update, uint32_t block, const char *from, const char *en
 	return gpuvec_row_bytes(row.len);
 }
 
+/* Stage one row of a page of an embedding table; returns its size, or 0 if it is bad */
+static size_t
+take_vector(gpuvec_update *update, uint32_t block, const char *from, const char *end,
+			uint32_t *last_line, gpuvec_error *error)
+{
+	gpuvec_vector_row row;
+
+	if ((size_t) (end - from) < sizeof(row))
+		return bad_pages(error, "A row is cut off.");
+	memcpy(&row, from, sizeof(row));
+	if (row.line <= *last_line || row.line > GPUVEC_MAX_LINE)
+		return bad_pages(error, "Line pointers are not in order.");
+	if (row.kind >= GPUVEC_N_VECTOR_KINDS || row.width > GPUVEC_MAX_WIDTH ||
+		(row.kind != GPUVEC_VECTOR_GOOD && row.width > 0) ||
+		(size_t) (end - from) < gpuvec_vector_row_bytes(row.width, update->embed->storage))
+		return bad_pages(error, "A row is cut off.");
+	if (!gpuvec_embed_stage(update->embed, gpuvec_tid(block, row.line), &row, from + sizeof(row),
+							error))
+		return 0;
+	*last_line = row.line;
+	return gpuvec_vector_row_bytes(row.width, update->embed->storage);
+}
+
 /* Stage the rows of a page, which fill [row, end) */
 static bool
 take_rows(gpuvec_update *update, const gpuvec_page *page, const char *row, const char *end,
@@ -262,7 +310,9 @@ take_rows(gpuvec_update *update, const gpuvec_page *page, const char *row, const
 
 	for (uint32_t i = 0; i < page->nrows; i++)
 	{
-		size_t		size = take_row(update, page->block, row, end, &last_line, error);
+		size_t		size = update->embed ?
+			take_vector(update, page->block, row, end, &last_line, error) :
+			take_row(update, page->block, row, end, &last_line, error);
 
 		if (size == 0)
 			return false;
@@ -336,6 +386,8 @@ bytes_needed(const gpuvec_update *update)
 	size_t		staged = gpuvec_stage_bytes(update->stage);
 	size_t		estimate = gpuvec_stage_estimate(update->stage);
 
+	if (update->embed)
+		return update->embed->staged_bytes + update->npages * GPUVEC_PAGE_BYTES;
 	if (update->mirror->place->backend->on_device)
 		return estimate;
 	return (staged > estimate ? staged : estimate) + update->npages * GPUVEC_PAGE_BYTES;
@@ -419,21 +471,36 @@ build_staged(gpuvec_update *update, uint32_t nblocks, uint64_t nrows, gpuvec_dra
 	return ok;
 }
 
+/* The pages that replace some that the mirror has; malloc'd */
+static uint32_t *
+list_replaced(const gpuvec_update *update, uint64_t *n, gpuvec_error *error)
+{
+	uint32_t   *blocks = malloc((update->npages + 1) * sizeof(uint32_t));
+
+	*n = 0;
+	if (blocks == NULL)
+	{
+		gpuvec_fail_memory(error, update->npages * sizeof(uint32_t));
+		return NULL;
+	}
+	for (uint64_t i = 0; i < update->npages; i++)
+		if (!update->pages[i].same && update->pages[i].block < update->mirror->nblocks)
+			blocks[(*n)++] = update->pages[i].block;
+	return blocks;
+}
+
 /* Bury what the pages replace, and what lies behind the relation's end */
 static bool
 bury_replaced(gpuvec_update *update, uint32_t nblocks, gpuvec_draft *draft, bool *buried,
 			  gpuvec_error *error)
 {
 	uint32_t	limit = update->mirror->nblocks;
-	uint32_t   *blocks = malloc((update->npages + 1) * sizeof(uint32_t));
-	uint64_t	n = 0;
+	uint64_t	n;
+	uint32_t   *blocks = list_replaced(update, &n, error);
 	bool		ok;
 
 	if (blocks == NULL)
-		return gpuvec_fail_memory(error, update->npages * sizeof(uint32_t));
-	for (uint64_t i = 0; i < update->npages; i++)
-		if (!update->pages[i].same && update->pages[i].block < limit)
-			blocks[n++] = update->pages[i].block;
+		return false;
 	*buried = false;
 	ok = (n == 0 && nblocks >= limit) ||
 		gpuvec_draft_bury(draft, blocks, n, nblocks, limit, buried, error);
@@ -548,6 +615,15 @@ make_view(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 
 	if (gpuvec_fault_due("oom-on-commit"))
 		return gpuvec_fail_memory(error, 1);
+	if (update->embed)
+	{
+		uint64_t	n;
+
+		update->hopeless = !update->load && gpuvec_embed_sparse(update->embed);
+		update->replaced = list_replaced(update, &n, error);
+		update->nreplaced = n;
+		return update->replaced && gpuvec_embed_prepare(update->embed, nblocks, error);
+	}
 	for (uint64_t i = update->npages; i > 0 && update->pages[i - 1].block >= nblocks; i--)
 		fresh -= update->pages[i - 1].nrows;
 	ok = update->load ? load_view(update, nblocks, fresh, &draft, error) :
@@ -596,6 +672,19 @@ charge_view(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 							   true, error);
 }
 
+/* The rows of an embedding table have been exchanged: let readers see them */
+static void
+publish_embed(gpuvec_update *update, const gpuvec_state *state)
+{
+	gpuvec_embed_table *table = update->embed;
+	gpuvec_page_numbers *old = table->numbers;
+
+	table->state = *state;
+	table->numbers = gpuvec_page_numbers_ref(update->numbers);
+	pthread_rwlock_unlock(&table->lock);
+	gpuvec_page_numbers_unref(old);
+}
+
 /* Publish view, pages and numbers in one step; what they replace is left to the update */
 static void
 publish(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_state *state)
@@ -604,6 +693,12 @@ publish(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_state *state)
 	gpuvec_view *old_view = mirror->view;
 	gpuvec_page_numbers *old_numbers = mirror->numbers;
 
+	if (update->embed)
+	{
+		/* readers wait until publish_embed() */
+		pthread_rwlock_wrlock(&update->embed->lock);
+		gpuvec_embed_publish(update->embed, update->replaced, update->nreplaced, commit->nblocks);
+	}
 	pthread_mutex_lock(&update->store->mutex);
 	mirror->refresh = ++update->store->last_refresh;
 	for (uint64_t i = 0; i < update->npages && update->pages[i].block < commit->nblocks; i++)
@@ -628,12 +723,16 @@ publish(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_state *state)
 	else
 		mirror->refreshes++;
 	mirror->last_use = gpuvec_now();
+	mirror->nrows = update->embed ? update->embed->nrows : 0;
 	gpuvec_store_settle(mirror);
 	update->charged = 0;
 	mirror->committing = false;
-	gpuvec_merger_look(update->store, mirror);
+	if (mirror->view)
+		gpuvec_merger_look(update->store, mirror);
 	gpuvec_store_get_state(mirror, state);
 	pthread_mutex_unlock(&update->store->mutex);
+	if (update->embed)
+		publish_embed(update, state);
 	update->view = old_view;
 	update->numbers = old_numbers;
 }
@@ -642,8 +741,9 @@ publish(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_state *state)
 static void
 give_up(gpuvec_update *update, gpuvec_state *state)
 {
-	gpuvec_log("LOG", "dropping the mirror of relation %u of database %u, as there is no memory to rebuild it",
-			   update->mirror->key.relation, update->mirror->key.database);
+	gpuvec_log("LOG", "dropping the mirror of relation %u of database %u, as %s",
+			   update->mirror->key.relation, update->mirror->key.database,
+			   update->embed ? "most of its room is unused" : "there is no memory to rebuild it");
 	pthread_mutex_lock(&update->store->mutex);
 	gpuvec_store_unlist(update->store, update->mirror);
 	update->charged = 0;

@@ -54,6 +54,10 @@
 #define ORDERED_OPERATORS	200.0	/* getting a row in order of its distance */
 #define FOUND_OPERATORS		60.0	/* getting a row that a search key finds */
 
+/* More than anything that has been disabled costs, though finite, for costs are subtracted */
+#define IMPOSSIBLE_COST			1.0e30
+#define IMPOSSIBLE_DISABLED		1000
+
 /* Operator calls of a distance, as sql/gpuvec--*.sql says */
 #define DISTANCE_OPERATORS	10.0
 
@@ -100,6 +104,14 @@ gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 		/* all rows, in no order */
 		*startup_cost += disable_cost;
 		*selectivity = indexed;
+	}
+	if (list_length(path->indexorderbys) > 1)
+	{
+		/* scans have one order: whatever else there is has to be taken */
+		*startup_cost += IMPOSSIBLE_COST;
+#if PG_VERSION_NUM >= 180000
+		path->path.disabled_nodes = IMPOSSIBLE_DISABLED;
+#endif
 	}
 	if (!has_mirrors(root, info->rel))
 		*startup_cost += cost_without_mirror(info->rel, rows, ordered);

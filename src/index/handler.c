@@ -15,6 +15,7 @@
 
 #include "access/amvalidate.h"
 #include "access/htup_details.h"
+#include "access/reloptions.h"
 #include "catalog/pg_amop.h"
 #include "catalog/pg_opclass.h"
 #include "catalog/pg_opfamily.h"
@@ -154,6 +155,17 @@ gpuvec_validate(Oid opclass)
 	return ok;
 }
 
+/* An index has no parameters: whatever is given is refused */
+static bytea *
+gpuvec_options(Datum options, bool validate)
+{
+	static relopt_kind kind = 0;
+
+	if (kind == 0)
+		kind = add_reloption_kind();
+	return build_reloptions(options, validate, kind, 0, NULL, 0);
+}
+
 PG_FUNCTION_INFO_V1(gpuvec_handler);
 Datum
 gpuvec_handler(PG_FUNCTION_ARGS)
@@ -174,6 +186,7 @@ gpuvec_handler(PG_FUNCTION_ARGS)
 	am->amvacuumcleanup = gpuvec_vacuumcleanup;
 	am->amcostestimate = gpuvec_costestimate;
 	am->ambuildphasename = gpuvec_buildphasename;
+	am->amoptions = gpuvec_options;
 	am->amvalidate = gpuvec_validate;
 	am->ambeginscan = gpuvec_beginscan;
 	am->amrescan = gpuvec_rescan;

@@ -299,7 +299,7 @@ next_batch(IndexScanDesc scan, KnnState *state)
 
 		state->wire.resumes = true;
 		state->wire.resume_score = last->score;
-		state->wire.resume_tid = gpuvec_hit_tid(last->place);
+		state->wire.resume_tid = mirror_behind(last->place);
 		search->k = Min(search->k * BATCH_GROWTH, GPUVEC_MAX_K);
 	}
 	finish_groups(state);

@@ -125,13 +125,18 @@ set_bound(StrategyNumber strategy, Datum value, Bound *bound)
 	}
 }
 
-/* Describe the mirror of an index that is scanned */
+/*
+ * Describe the mirror of an index that is scanned.  The index of a database that was
+ * copied has the build id of the original; the feed is of another one if the mirror is.
+ */
 void
 GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target)
 {
 	MirrorDescribeIndex(GpuvecScanHeap(scan), scan->indexRelation, target);
 	target->fed = target->mode == MIRROR_SHARED &&
 		GpuvecBuildId(scan->indexRelation, target->build);
+	for (int i = 0; i < sizeof(target->key.meaning); i++)
+		target->build[i] ^= (uint8) (target->key.meaning >> 8 * i);
 }
 
 /* The bound that a key is */

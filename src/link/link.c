@@ -7,7 +7,9 @@
  * from the first byte of a request to the last of its answer (and from the
  * first page of a load to its commit); if an error or a cancel ends the
  * (sub)transaction meanwhile, the connection is closed, which cancels the
- * request in the engine, and the next search opens a new one.
+ * request in the engine, and the next search opens a new one.  Meanwhile there can be
+ * no other request: one would come from a function of an index that is evaluated for a
+ * load, which is not allowed.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,9 +40,6 @@
 /* Pieces of a message, besides its head */
 #define MAX_PIECES				3
 
-/* Bytes of frames that can be held back */
-#define MAX_HELD				512
-
 /* The socket's buffer, as far as the system allows */
 #define SEND_BUFFER_BYTES		(1024 * 1024)
 
@@ -48,13 +47,10 @@ static int	link_fd = -1;
 static WaitEventSet *link_events = NULL;
 static bool in_request = false;
 static bool unanswered = false; /* messages without an answer were sent since the last answer */
+static bool awaited = false;	/* an answer is still to be read */
 static uint64 request_number = 0;
 static uint64 generation = 0;
 static bool callbacks_registered = false;
-
-/* Frames to be sent with the next one */
-static char held[MAX_HELD];
-static Size nheld = 0;
 
 /* Positions in link_events */
 #define EVENT_SOCKET	0
@@ -72,8 +68,7 @@ GpuvecLinkClose(void)
 		ReleaseExternalFD();
 	}
 	link_fd = -1;
-	in_request = unanswered = false;
-	nheld = 0;
+	in_request = unanswered = awaited = false;
 }
 
 void
@@ -154,7 +149,8 @@ read_bytes(void *to, Size size)
 
 /*
  * Write all pieces, and change them.  False if the connection is lost, or if the engine
- * speaks before we are done, which it does only to report an error: *spoke is set.
+ * speaks before we are done, which it does only to report an error: *spoke is set.  (Or to
+ * answer what was sent before, if an answer is awaited: then it reads on.)
  */
 static bool
 write_pieces(struct iovec *pieces, int npieces, bool *spoke)
@@ -179,19 +175,19 @@ write_pieces(struct iovec *pieces, int npieces, bool *spoke)
 		{
 			char		c;
 
-			if (recv(link_fd, &c, 1, MSG_DONTWAIT | MSG_PEEK) > 0)
+			if (!awaited && recv(link_fd, &c, 1, MSG_DONTWAIT | MSG_PEEK) > 0)
 			{
 				*spoke = true;
 				return false;
 			}
-			wait_socket(WL_SOCKET_WRITEABLE | WL_SOCKET_READABLE, -1);
+			wait_socket(awaited ? WL_SOCKET_WRITEABLE : WL_SOCKET_WRITEABLE | WL_SOCKET_READABLE, -1);
 		}
 		else if (n == 0 || errno != EINTR)
 		{
 			char		c;
 
 			/* its last words may still lie in our buffer */
-			*spoke = recv(link_fd, &c, 1, MSG_DONTWAIT | MSG_PEEK) > 0;
+			*spoke = !awaited && recv(link_fd, &c, 1, MSG_DONTWAIT | MSG_PEEK) > 0;
 			return false;
 		}
 	}
@@ -400,7 +396,10 @@ GpuvecLinkStatus
 GpuvecLinkOpen(bool start, const char **reason)
 {
 	if (in_request)
-		GpuvecLinkClose();
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot search while the gpuvec engine loads a table for this session"),
+				 errdetail("A function of an index expression or predicate must not search.")));
 	if (link_fd >= 0)
 		return GPUVEC_LINK_READY;
 
@@ -440,13 +439,13 @@ static bool
 send_frame(gpuvec_message type, const GpuvecPiece *pieces, int npieces, bool *spoke)
 {
 	gpuvec_frame frame;
-	struct iovec all[2 + MAX_PIECES] = {{held, nheld}, {&frame, sizeof(frame)}};
+	struct iovec all[1 + MAX_PIECES] = {{&frame, sizeof(frame)}};
 	Size		length = 0;
 
 	Assert(npieces <= MAX_PIECES);
 	for (int i = 0; i < npieces; i++)
 	{
-		all[2 + i] = (struct iovec) {unconstify(void *, pieces[i].data), pieces[i].size};
+		all[1 + i] = (struct iovec) {unconstify(void *, pieces[i].data), pieces[i].size};
 		length += pieces[i].size;
 	}
 	if (length > GPUVEC_MAX_FRAME)
@@ -460,8 +459,7 @@ send_frame(gpuvec_message type, const GpuvecPiece *pieces, int npieces, bool *sp
 	frame.length = length;
 	frame.request = ++request_number;
 	in_request = true;
-	nheld = 0;
-	return write_pieces(all, 2 + npieces, spoke);
+	return write_pieces(all, 1 + npieces, spoke);
 }
 
 /*
@@ -485,14 +483,14 @@ read_reply(uint64 number, gpuvec_message expected, Size minimum, GpuvecReply *re
 			return false;
 		if (unanswered || request != request_number)
 			GpuvecLinkClose();
-		in_request = false;
+		in_request = awaited = false;
 		raise_error(&error);
 	}
 	if (reply->type != expected || reply->length < minimum || request != number)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROTOCOL_VIOLATION),
 				 errmsg("unexpected message %u from the gpuvec engine", reply->type)));
-	in_request = number != request_number;
+	in_request = awaited = number != request_number;
 	unanswered = false;
 	return true;
 }
@@ -515,7 +513,10 @@ GpuvecLinkBegin(gpuvec_message type, const GpuvecPiece *pieces, int npieces)
 	if (link_fd < 0)
 		return 0;
 	if (send_frame(type, pieces, npieces, &spoke))
+	{
+		awaited = type != GPUVEC_MSG_PAGES;
 		return request_number;
+	}
 	if (spoke)
 		read_last_words();
 	GpuvecLinkClose();
@@ -550,23 +551,4 @@ GpuvecLinkSend(gpuvec_message type, const void *data, Size size)
 	/* in_request stays: a commit has to follow */
 	unanswered = true;
 	return GpuvecLinkBegin(type, &piece, 1) != 0;
-}
-
-uint64
-GpuvecLinkHold(gpuvec_message type, const void *data, Size size)
-{
-	gpuvec_frame frame;
-
-	if (link_fd < 0)
-		return 0;
-	Assert(nheld + sizeof(frame) + size <= sizeof(held));
-	memset(&frame, 0, sizeof(frame));
-	frame.type = type;
-	frame.length = size;
-	frame.request = ++request_number;
-	in_request = unanswered = true;
-	memcpy(held + nheld, &frame, sizeof(frame));
-	memcpy(held + nheld + sizeof(frame), data, size);
-	nheld += sizeof(frame) + size;
-	return request_number;
 }

@@ -59,9 +59,6 @@ extern uint64 GpuvecLinkBegin(gpuvec_message type, const GpuvecPiece *pieces, in
 extern bool GpuvecLinkAnswer(uint64 number, gpuvec_message expected, Size minimum,
 							 GpuvecReply *reply);
 
-/* Send a small message together with the next one, which has to follow; as GpuvecLinkBegin */
-extern uint64 GpuvecLinkHold(gpuvec_message type, const void *data, Size size);
-
 /*
  * More messages must follow the last answer (a load or refresh has begun): if
  * an error comes first, the connection is closed.

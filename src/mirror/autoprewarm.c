@@ -141,7 +141,11 @@ compare_entries(const PrewarmEntry *a, const PrewarmEntry *b)
 		return a->relation < b->relation ? -1 : 1;
 	if (a->attnum != b->attnum)
 		return a->attnum < b->attnum ? -1 : 1;
-	return a->index < b->index ? -1 : a->index > b->index;
+	if (a->index != b->index)
+		return a->index < b->index ? -1 : 1;
+	if (a->key_attnum != b->key_attnum)
+		return a->key_attnum < b->key_attnum ? -1 : 1;
+	return a->storage < b->storage ? -1 : a->storage > b->storage;
 }
 
 /* By identity, the last used first */
@@ -200,6 +204,8 @@ take_residents(const GpuvecReply *reply, Resident *residents)
 		resident->entry.relation = info.key.relation;
 		resident->entry.attnum = info.key.attnum;
 		resident->entry.index = info.key.index;
+		resident->entry.key_attnum = info.key.key_attnum;
+		resident->entry.storage = info.key.storage;
 		resident->entry.bytes = info.device_bytes > 0 ? info.device_bytes : info.host_bytes;
 		resident->last_use = info.searches > 0 ? info.last_use : 0;
 		resident->rank = resident->last_use > 0 ? 0 : find_rank(&resident->entry);

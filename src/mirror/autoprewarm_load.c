@@ -105,6 +105,17 @@ is_set_column(Relation rel, int32 attnum)
 	return !att->attisdropped && is_idset(att->atttypid);
 }
 
+/* The type of a column, or InvalidOid if there is none (any more) */
+static Oid
+column_type(Relation rel, int32 attnum)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+
+	if (attnum < 1 || attnum > desc->natts || TupleDescAttr(desc, attnum - 1)->attisdropped)
+		return InvalidOid;
+	return TupleDescAttr(desc, attnum - 1)->atttypid;
+}
+
 /* Is this an index of ours on the relation, which may be scanned? */
 static bool
 is_index_of(Relation index, Relation rel)
@@ -185,6 +196,23 @@ load_index(Relation rel, Progress *progress)
 	relation_close(index, NoLock);
 }
 
+/* Load an embedding table, if the columns still are of keys and vectors */
+static void
+load_embedding(Relation rel, Progress *progress)
+{
+	const PrewarmEntry *entry = progress->entry;
+	Oid			key_type = column_type(rel, entry->key_attnum);
+	Oid			type = column_type(rel, entry->attnum);
+	MirrorTarget target;
+
+	if (!OidIsValid(key_type) || !OidIsValid(type) || !MirrorKeyType(key_type) ||
+		MirrorVectorTypeOf(type) == MIRROR_NO_VECTOR || entry->storage >= GPUVEC_N_STORAGES)
+		return;
+	MirrorDescribeEmbedding(rel, entry->key_attnum, entry->attnum, &target);
+	target.key.storage = entry->storage;
+	load_target(&target, progress);
+}
+
 /* Load one mirror of the list, if there still is what it is a mirror of */
 static void
 load_entry(void *arg)
@@ -200,6 +228,8 @@ load_entry(void *arg)
 	{
 		if (has_rows(rel) && OidIsValid(entry->index))
 			load_index(rel, progress);
+		else if (has_rows(rel) && entry->key_attnum != 0)
+			load_embedding(rel, progress);
 		else if (has_rows(rel) && is_set_column(rel, entry->attnum))
 		{
 			MirrorDescribe(rel, entry->attnum, &target);

@@ -27,7 +27,9 @@
  * One session at a time loads or refreshes a mirror, under a heavyweight lock
  * (so the deadlock detector sees who waits for whom).  A session that had to
  * wait uses the other's work only if that was checked to at least its own
- * position, which it read after its snapshot.
+ * position, which it read after its snapshot.  The processes of a parallel query do
+ * not wait for each other's locks: then the engine, too, lets only one at a time load or
+ * refresh, and says so to the others, who try again.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,8 +46,9 @@
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lock.h"
+#include "storage/proc.h"
 
-/* Pages are sent in frames of about this size: the engine works on one while we read the next */
+/* Pages are sent in frames of about this size */
 #define FRAME_BYTES			(512 * 1024)
 
 /* How often to try when another session's unfinished work is in the way: a minute */
@@ -91,13 +94,13 @@ mirror_lock_tag(const gpuvec_mirror_key *key, LOCKTAG *tag)
 	tag->locktag_lockmethodid = USER_LOCKMETHOD;
 }
 
-/* Send what has been collected, if it is so much */
+/* Send what has been collected, if it is much or `all` is asked for */
 static bool
-send_pages(StringInfo out, int least)
+send_pages(StringInfo out, bool all)
 {
 	bool		ok = true;
 
-	if (out->len > 0 && out->len >= least)
+	if (out->len > 0 && (all || out->len >= FRAME_BYTES))
 	{
 		ok = GpuvecLinkSend(GPUVEC_MSG_PAGES, out->data, out->len);
 		resetStringInfo(out);
@@ -111,35 +114,25 @@ send_pages(StringInfo out, int least)
  */
 static bool
 commit_pages(XLogRecPtr position, const gpuvec_freshness *need, BlockNumber nblocks,
-			 MirrorAlong *along, gpuvec_state *state)
+			 gpuvec_state *state)
 {
 	gpuvec_commit commit = {
 		.position = position,.feed = need->feed,.applied = need->applied,.nblocks = nblocks
 	};
 	GpuvecPiece piece = {&commit, sizeof(commit)};
 	GpuvecReply reply;
-	uint64		number;
 
-	if (along == NULL)
-		number = GpuvecLinkBegin(GPUVEC_MSG_COMMIT, &piece, 1);
-	else
-	{
-		number = GpuvecLinkHold(GPUVEC_MSG_COMMIT, &commit, sizeof(commit));
-		along->number = number ? along->send(along->arg) : 0;
-		if (along->number == 0)
-			return false;
-	}
-	if (number == 0 ||
-		!GpuvecLinkAnswer(number, GPUVEC_MSG_STATE, sizeof(*state), &reply))
+	if (!GpuvecLinkCall(GPUVEC_MSG_COMMIT, &piece, 1, GPUVEC_MSG_STATE,
+						sizeof(*state), &reply))
 		return false;
 	memcpy(state, reply.data, sizeof(*state));
 	pfree(reply.data);
 	return true;
 }
 
-/* Begin a load; `busy` if another session's load of this mirror is unfinished */
+/* Begin a load; state is LOADING if another session's load or refresh is unfinished */
 static bool
-begin_load(MirrorTarget *target, BlockNumber nblocks)
+begin_load(MirrorTarget *target, BlockNumber nblocks, gpuvec_state *state)
 {
 	gpuvec_load load;
 	GpuvecPiece piece = {&load, sizeof(load)};
@@ -149,16 +142,18 @@ begin_load(MirrorTarget *target, BlockNumber nblocks)
 	load.key = target->key;
 	load.nblocks = nblocks;
 	if (!GpuvecLinkCall(GPUVEC_MSG_LOAD_BEGIN, &piece, 1, GPUVEC_MSG_STATE,
-						sizeof(gpuvec_state), &reply))
+						sizeof(*state), &reply))
 		return false;
+	memcpy(state, reply.data, sizeof(*state));
 	pfree(reply.data);
-	GpuvecLinkExpectMore();
+	if (state->state != GPUVEC_LOADING)
+		GpuvecLinkExpectMore();
 	return true;
 }
 
 /*
  * Load the whole relation.  The caller holds the mirror's lock, or the mirror is
- * private.
+ * private.  If somebody else is loading it, state says so.
  */
 bool
 MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
@@ -172,8 +167,10 @@ MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need
 
 	GPUVEC_INJECTION("load-after-position");
 	nblocks = RelationGetNumberOfBlocks(target->rel);
-	if (!begin_load(target, nblocks))
+	if (!begin_load(target, nblocks, state))
 		return false;
+	if (state->state == GPUVEC_LOADING)
+		return true;
 
 	initStringInfo(&out);
 	reader = PageReaderBegin(target, snapshot);
@@ -181,51 +178,46 @@ MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need
 	{
 		CHECK_FOR_INTERRUPTS();
 		PageReaderRead(reader, block, &out);
-		ok = send_pages(&out, FRAME_BYTES);
+		ok = send_pages(&out, false);
 		if (block == 0)
 			GPUVEC_INJECTION("load-after-first-page");
 	}
 	PageReaderEnd(reader);
-	ok = ok && send_pages(&out, 0);
+	ok = ok && send_pages(&out, true);
 	if (ok)
 		GPUVEC_INJECTION("load-before-commit");
-	ok = ok && commit_pages(position, need, nblocks, NULL, state);
+	ok = ok && commit_pages(position, need, nblocks, state);
 	pfree(out.data);
 	return ok;
 }
 
 /*
- * Begin a refresh of any pages: the state, and the remembered LSNs of all pages.  LOADING
- * if another session's load or refresh is unfinished.
+ * Begin a refresh: with the remembered LSNs of all pages, or without, of a mirror in
+ * this state.  Sets state to what the mirror is; *begun: has it begun?  It has not if
+ * another session's load or refresh is unfinished (then it is LOADING), or if the mirror
+ * is gone or another one made it what it is.
  */
 static bool
-begin_refresh(MirrorTarget *target, gpuvec_state *state, GpuvecReply *reply)
+begin_refresh(MirrorTarget *target, bool lsns, gpuvec_state *state, GpuvecReply *reply,
+			  bool *begun)
 {
-	gpuvec_refresh request = {.key = target->key,.lsns = true};
+	gpuvec_refresh request = {.key = target->key,.lsns = lsns,.known = state->refresh};
 	GpuvecPiece piece = {&request, sizeof(request)};
 
 	if (!GpuvecLinkCall(GPUVEC_MSG_REFRESH_BEGIN, &piece, 1, GPUVEC_MSG_STATE,
 						sizeof(*state), reply))
 		return false;
 	memcpy(state, reply->data, sizeof(*state));
-	if (state->state == GPUVEC_READY)
+	*begun = state->state == GPUVEC_READY && (lsns || state->refresh == request.known);
+	if (*begun)
 	{
-		if (reply->length != sizeof(*state) + (Size) state->nblocks * sizeof(uint64))
+		if (reply->length != sizeof(*state) + (lsns ? (Size) state->nblocks * sizeof(uint64) : 0))
 			ereport(ERROR,
 					(errcode(ERRCODE_PROTOCOL_VIOLATION),
 					 errmsg("invalid message from the gpuvec engine")));
 		GpuvecLinkExpectMore();
 	}
 	return true;
-}
-
-/* Begin a refresh of known pages, of a mirror in this state */
-static bool
-begin_known(MirrorTarget *target, const gpuvec_state *state)
-{
-	gpuvec_refresh_known request = {.key = target->key,.known = state->refresh};
-
-	return GpuvecLinkHold(GPUVEC_MSG_REFRESH, &request, sizeof(request));
 }
 
 /* What has to be read again */
@@ -263,16 +255,17 @@ is_stale(const Stale *stale, PageReader *reader, BlockNumber block)
 	return PageReaderLSN(reader, block) != known;
 }
 
-/* Read the pages that are stale or new, and send them.  False: the connection was lost. */
+/*
+ * Read the pages that are stale or new, and send them, or leave them in out.  False: the
+ * connection was lost.
+ */
 static bool
 read_stale(MirrorTarget *target, Snapshot snapshot, Stale *stale, BlockNumber nknown,
-		   BlockNumber nblocks)
+		   BlockNumber nblocks, bool send, StringInfo out)
 {
 	PageReader *reader = PageReaderBegin(target, snapshot);
-	StringInfoData out;
 	bool		ok = true;
 
-	initStringInfo(&out);
 	stale->next = 0;
 	for (BlockNumber block = next_block(stale, 0, nknown); ok && block < nblocks;
 		 block = next_block(stale, block + 1, nknown))
@@ -280,11 +273,67 @@ read_stale(MirrorTarget *target, Snapshot snapshot, Stale *stale, BlockNumber nk
 		CHECK_FOR_INTERRUPTS();
 		if (block < nknown && !is_stale(stale, reader, block))
 			continue;
-		PageReaderRead(reader, block, &out);
-		ok = send_pages(&out, FRAME_BYTES);
+		PageReaderRead(reader, block, out);
+		if (send)
+			ok = send_pages(out, false);
+		else if (out->len > FRAME_BYTES)
+			break;
 	}
 	PageReaderEnd(reader);
-	ok = ok && send_pages(&out, 0);
+	return ok && (!send || send_pages(out, true));
+}
+
+/*
+ * Send a refresh in one message, and what is to be sent along with it, and read its
+ * answer: what the mirror is then.
+ */
+static bool
+send_refresh(const gpuvec_refresh_once *head, StringInfo pages, MirrorAlong *along,
+			 gpuvec_state *state)
+{
+	GpuvecPiece pieces[2] = {{head, sizeof(*head)}, {pages->data, pages->len}};
+	GpuvecReply reply;
+	uint64		number = GpuvecLinkBegin(GPUVEC_MSG_REFRESH, pieces, 2);
+
+	if (number == 0)
+		return false;
+	if (along != NULL)
+	{
+		along->number = along->send(along->arg);
+		if (along->number == 0)
+			return false;
+	}
+	if (!GpuvecLinkAnswer(number, GPUVEC_MSG_STATE, sizeof(*state), &reply))
+		return false;
+	memcpy(state, reply.data, sizeof(*state));
+	pfree(reply.data);
+	return true;
+}
+
+/*
+ * Refresh in one message, if it is not too long: with the pages that are listed, of a
+ * mirror in this state.  Sets state to what the mirror is then; *made: was it sent?
+ */
+static bool
+refresh_once(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
+			 XLogRecPtr position, Stale *stale, MirrorAlong *along, gpuvec_state *state,
+			 bool *made)
+{
+	BlockNumber nblocks = RelationGetNumberOfBlocks(target->rel);
+	gpuvec_refresh_once head = {.key = target->key,.known = state->refresh,
+		.commit = {.position = position,.feed = need->feed,.applied = need->applied,.nblocks = nblocks}
+	};
+	StringInfoData out;
+	bool		ok = true;
+
+	initStringInfo(&out);
+	(void) read_stale(target, snapshot, stale, state->nblocks, nblocks, false, &out);
+	*made = out.len <= FRAME_BYTES;
+	if (*made)
+	{
+		GPUVEC_INJECTION("refresh-before-commit");
+		ok = send_refresh(&head, &out, along, state);
+	}
 	pfree(out.data);
 	return ok;
 }
@@ -317,8 +366,8 @@ find_stale(MirrorTarget *target, const gpuvec_freshness *need, const gpuvec_stat
 
 /*
  * Read again what was changed since the mirror, which is in this state, was checked.
- * The caller holds the mirror's lock.  If the mirror is gone meanwhile, or busy, state
- * says so.
+ * The caller holds the mirror's lock.  If the mirror is in another state meanwhile, that
+ * is set instead.
  */
 static bool
 refresh(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
@@ -327,34 +376,46 @@ refresh(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 	Stale		stale;
 	XLogRecPtr	position = find_stale(target, need, state, &stale);
 	BlockNumber nblocks;
-	GpuvecReply reply = {0};
-	bool		ok;
+	GpuvecReply reply;
+	StringInfoData out;
+	bool		made = false;
+	bool		begun;
+	bool		ok = true;
 
-	ok = stale.listed ? begin_known(target, state) : begin_refresh(target, state, &reply);
-	if (!ok || state->state != GPUVEC_READY)
+	if (stale.listed)
+		ok = refresh_once(target, snapshot, need, position, &stale, along, state, &made);
+	if (!ok || made)
 		return ok;
-	if (!stale.listed)
-		stale.lsns = reply.data + sizeof(gpuvec_state);
-	nblocks = RelationGetNumberOfBlocks(target->rel);
-	ok = read_stale(target, snapshot, &stale, state->nblocks, nblocks);
-	if (reply.data)
+	if (!begin_refresh(target, !stale.listed, state, &reply, &begun))
+		return false;
+	if (!begun)
+	{
 		pfree(reply.data);
+		return true;
+	}
+	stale.lsns = reply.data + sizeof(gpuvec_state);
+	nblocks = RelationGetNumberOfBlocks(target->rel);
+	initStringInfo(&out);
+	ok = read_stale(target, snapshot, &stale, state->nblocks, nblocks, true, &out);
+	pfree(out.data);
+	pfree(reply.data);
 	if (stale.pages.blocks)
 		pfree(stale.pages.blocks);
 	if (ok)
 		GPUVEC_INJECTION("refresh-before-commit");
-	return ok && commit_pages(position, need, nblocks, along, state);
+	return ok && commit_pages(position, need, nblocks, state);
 }
 
 /*
  * A session that was loading or refreshing may have gone without the engine's
  * knowing yet, or while the engine was publishing what it had sent: it holds no
- * lock any more, but its work is still there.  Wait for a moment.
+ * lock any more, but its work is still there.  Wait for a moment, or as long as it
+ * takes if it may be a process of the same parallel query.
  */
 static void
 busy_nap(int attempt)
 {
-	if (attempt >= BUSY_ATTEMPTS)
+	if (attempt >= BUSY_ATTEMPTS && MyProc->lockGroupLeader == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("the mirror is being loaded or refreshed by a session that does not finish")));
@@ -367,8 +428,8 @@ busy_nap(int attempt)
 /*
  * Make sure that the mirror is as fresh as `need`, which the caller asked for after its
  * snapshot.  `known`: what it was when the engine last told, or NULL; a refresh that is
- * made by it is not made if it is not that any more.  `along` may be NULL; if it was sent, its
- * answer has to tell whether the mirror is as fresh.
+ * made by it is not made if it is not that any more.  `along` may be NULL; if it was sent,
+ * its answer, which is to be read next, tells whether the mirror is as fresh.
  */
 bool
 MirrorEnsure(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
@@ -378,7 +439,11 @@ MirrorEnsure(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *ne
 	bool		ok = true;
 
 	mirror_lock_tag(&target->key, &tag);
-	(void) LockAcquire(&tag, ExclusiveLock, false, false);
+	if (LockAcquire(&tag, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
+	{
+		(void) LockAcquire(&tag, ExclusiveLock, false, false);
+		known = NULL;			/* somebody has refreshed it */
+	}
 	for (int attempt = 0;; attempt++)
 	{
 		if (attempt == 0 && known != NULL && known->state == GPUVEC_READY)

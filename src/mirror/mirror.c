@@ -34,6 +34,7 @@
 #include "miscadmin.h"
 #include "storage/predicate.h"
 #include "utils/datum.h"
+#include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
@@ -63,24 +64,38 @@ missing_hash(Relation rel, AttrNumber attnum)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	Form_pg_attribute att = TupleDescAttr(desc, attnum - 1);
-	struct varlena *value;
+	Datum		datum;
 	uint64		hash;
 
 	if (!att->atthasmissing || desc->constr == NULL || desc->constr->missing == NULL ||
 		!desc->constr->missing[attnum - 1].am_present)
 		return 0;
-	value = PG_DETOAST_DATUM(desc->constr->missing[attnum - 1].am_value);
-	hash = hash_bytes_extended((const unsigned char *) VARDATA_ANY(value),
-							   VARSIZE_ANY_EXHDR(value), 0);
+	datum = desc->constr->missing[attnum - 1].am_value;
+	if (att->attbyval)
+		hash = hash_bytes_extended((const unsigned char *) &datum, sizeof(datum), 0);
+	else if (att->attlen == -1)
+	{
+		struct varlena *value = PG_DETOAST_DATUM(datum);
+
+		hash = hash_bytes_extended((const unsigned char *) VARDATA_ANY(value),
+								   VARSIZE_ANY_EXHDR(value), 0);
+	}
+	else
+		hash = hash_bytes_extended((const unsigned char *) DatumGetPointer(datum),
+								   datumGetSize(datum, false, att->attlen), 0);
 	return hash == 0 ? 1 : hash;
 }
 
-/* Hash of what an index with an expression or predicate makes of rows */
+/*
+ * Hash of what an index with an expression or predicate makes of rows.  Its functions may
+ * have been replaced, and what they make is new when the index was built anew: then it has
+ * another file.
+ */
 static uint64
 form_hash(Relation rel, Relation index)
 {
 	static const AttrNumber columns[] = {Anum_pg_index_indexprs, Anum_pg_index_indpred};
-	uint64		hash = 1;
+	uint64		hash = hash_combine64(1, GpuvecRelFile(index));
 
 	for (int i = 0; i < RelationGetNumberOfAttributes(rel); i++)
 		hash = hash_combine64(hash, missing_hash(rel, i + 1));
@@ -98,6 +113,24 @@ form_hash(Relation rel, Relation index)
 		}
 	}
 	return hash;
+}
+
+/*
+ * The transaction that made this database, or changed its row in the catalog.  Another
+ * database may get the number of one that was dropped, and if it is a copy of the same
+ * template, the numbers of all it contains.
+ */
+static TransactionId
+database_version(void)
+{
+	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(MyDatabaseId));
+	TransactionId version;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for database %u", MyDatabaseId);
+	version = HeapTupleHeaderGetRawXmin(tuple->t_data);
+	ReleaseSysCache(tuple);
+	return version;
 }
 
 /* Was this catalog row written by the current transaction? */
@@ -151,10 +184,11 @@ describe(Relation rel, AttrNumber attnum, MirrorTarget *target)
 	target->key.relation = RelationGetRelid(rel);
 	target->key.relfilenumber = GpuvecRelFile(rel);
 	target->key.attnum = attnum;
+	target->key.meaning = database_version();
 	if (attnum == 0)
 		return;
 	target->key.type = TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypid;
-	target->key.missing = missing_hash(rel, attnum);
+	target->key.meaning = hash_combine64(target->key.meaning, missing_hash(rel, attnum));
 }
 
 /*
@@ -247,8 +281,26 @@ MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target)
 	if (target->attnum == 0 || !heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL))
 	{
 		target->key.index = RelationGetRelid(index);
-		target->key.missing = form_hash(rel, index);
+		target->key.meaning = hash_combine64(target->key.meaning, form_hash(rel, index));
 	}
+}
+
+/* Describe an embedding table: columns of keys and vectors, whose types were checked */
+void
+MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNumber attnum,
+						MirrorTarget *target)
+{
+	describe(rel, attnum, target);
+	if (target->mode == MIRROR_SHARED)
+		target->mode = choose_mode(rel, key_attnum);
+	target->key_attnum = key_attnum;
+	target->key.key_attnum = key_attnum;
+	target->key.key_type = TupleDescAttr(RelationGetDescr(rel), key_attnum - 1)->atttypid;
+	target->key.key_missing = missing_hash(rel, key_attnum);
+	target->key_type = getBaseType(target->key.key_type);
+	target->vector_type = MirrorVectorTypeOf(target->key.type);
+	target->key.storage = target->vector_type == MIRROR_HALFVEC ? GPUVEC_FLOAT16 :
+		gpuvec_vector_storage;
 }
 
 /* Make room for n more hits of a query */
@@ -530,7 +582,7 @@ take_hits(MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
 			break;
 		}
 		query->after_score = hit.score;
-		query->after_tid = gpuvec_hit_tid(hit.place);
+		query->after_tid = mirror_behind(hit.place);
 		query->looked++;
 		if (search->roots)
 		{
@@ -634,8 +686,8 @@ known_mirror(const MirrorTarget *target)
 }
 
 /* Remember what an answer told */
-static void
-remember(const MirrorTarget *target, const gpuvec_state *state)
+void
+MirrorRemember(const MirrorTarget *target, const gpuvec_state *state)
 {
 	Known	   *known = known_place(target);
 
@@ -648,8 +700,8 @@ remember(const MirrorTarget *target, const gpuvec_state *state)
 }
 
 /* A refresh number that is known for this mirror, or 0 */
-static uint64
-known_refresh(const MirrorTarget *target)
+uint64
+MirrorKnownRefresh(const MirrorTarget *target)
 {
 	Known	   *known = known_mirror(target);
 
@@ -678,9 +730,21 @@ position_needed(MirrorTarget *target)
 	return known->state.checked;
 }
 
+/* Report that the mirror does not stay for as long as one request takes */
+void
+MirrorReportEvicted(MirrorTarget *target)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+			 errmsg("the mirror of relation \"%s\" is evicted before it can be searched",
+					RelationGetRelationName(target->rel)),
+			 errhint("Increase gpuvec.device_memory.")));
+}
+
 /*
- * Refresh a mirror of which it is known that it is behind, and ask at once.  False: the connection
- * was lost.
+ * Refresh a mirror that is known to be behind, as it is in this state, and ask at once: a
+ * refresh of a few pages and the request are sent together.  False: the connection was
+ * lost.
  */
 static bool
 refresh_and_ask(MirrorTarget *target, MirrorSearch *search, Request *request,
@@ -691,12 +755,14 @@ refresh_and_ask(MirrorTarget *target, MirrorSearch *search, Request *request,
 
 	if (!MirrorEnsure(target, search->snapshot, need, behind, &along, &state))
 		return false;
-	return read_answer(along.number ? along.number : send_request(request), search->context, answer);
+	return read_answer(along.number ? along.number : send_request(request), search->context,
+					   answer);
 }
 
 /*
- * One request, after which the mirror is known to be fresh.  `behind`: the mirror's state, if it
- * is known that it is not, or NULL.  False: the connection was lost.
+ * One request, after which the mirror is known to be fresh.  `behind`: the mirror's state
+ * if it is known that it has to be refreshed first, or NULL.  False: the connection was
+ * lost.
  */
 static bool
 ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
@@ -714,7 +780,7 @@ ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
 			return false;
 		if (gpuvec_fresh(state, need))
 		{
-			remember(target, state);
+			MirrorRemember(target, state);
 			return true;
 		}
 		pfree(answer->reply.data);
@@ -728,11 +794,7 @@ ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
 							   attempt == 0 ? state : NULL, NULL, &after))
 			return false;
 	}
-	ereport(ERROR,
-			(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-			 errmsg("the mirror of relation \"%s\" is evicted before it can be searched",
-					RelationGetRelationName(target->rel)),
-			 errhint("Increase gpuvec.device_memory.")));
+	MirrorReportEvicted(target);
 	return false;
 }
 
@@ -786,7 +848,7 @@ take_map(MirrorTarget *target, MirrorSearch *search, MirrorVisibility *visibilit
 		return true;
 	if (rows < MAP_ASK_ROWS)
 	{
-		uint64		refresh = known_refresh(target);
+		uint64		refresh = MirrorKnownRefresh(target);
 
 		GPUVEC_INJECTION("search-before-map");
 		if (refresh != 0)
@@ -823,21 +885,36 @@ drop_private(MirrorTarget *target)
 
 /*
  * How fresh has the mirror to be for a search that begins now?  Returns its state if this
- * session's own last search shows that it is not: then it is to be refreshed at once.
+ * session's own last search shows that it is not: then it is to be refreshed first.
  */
 static const gpuvec_state *
-how_fresh(MirrorTarget *target, const MirrorSearch *search, gpuvec_freshness *need)
+how_fresh(MirrorTarget *target, bool roots, gpuvec_freshness *need)
 {
 	Known	   *known = known_mirror(target);
 
 	/* a feed does not tell of what the visibility map has to be trusted for */
-	if (search->roots && target->fed)
+	if (roots && target->fed)
 		FeedRead(target->index, target->build, need);
 	need->position = need->feed ? MirrorPosition() : position_needed(target);
 	if (known == NULL || known->generation != GpuvecLinkGeneration() ||
 		gpuvec_fresh(&known->state, need))
 		return NULL;
 	return &known->state;
+}
+
+/* The same, but the mirror is refreshed at once.  False: the connection was lost. */
+bool
+MirrorHowFresh(MirrorTarget *target, Snapshot snapshot, bool roots, gpuvec_freshness *need)
+{
+	const gpuvec_state *behind = how_fresh(target, roots, need);
+	gpuvec_state state;
+
+	if (behind == NULL)
+		return true;
+	if (!MirrorEnsure(target, snapshot, need, behind, NULL, &state))
+		return false;
+	MirrorRemember(target, &state);
+	return true;
 }
 
 /* Search once.  False: the connection was lost. */
@@ -857,7 +934,7 @@ try_topk(MirrorTarget *target, MirrorSearch *search)
 	ok = take_map(target, search, visibility);
 	GPUVEC_INJECTION("search-before-position");
 	if (ok && target->mode == MIRROR_SHARED)
-		behind = how_fresh(target, search, &need);
+		behind = how_fresh(target, search->roots, &need);
 	for (uint32 first = 0; ok && first < search->nqueries; first += group)
 		ok = search_group(target, search, visibility, need, first == 0 ? behind : NULL, first,
 						  Min(first + group, search->nqueries));
@@ -887,8 +964,8 @@ reset_queries(MirrorSearch *search)
 }
 
 /* Report that the engine died twice */
-static void
-report_lost(void)
+void
+MirrorReportLost(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_CONNECTION_FAILURE),
@@ -914,7 +991,7 @@ MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason)
 			return true;
 		GpuvecLinkClose();
 	}
-	report_lost();
+	MirrorReportLost();
 	return false;
 }
 
@@ -937,6 +1014,6 @@ MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows, const char
 		}
 		GpuvecLinkClose();
 	}
-	report_lost();
+	MirrorReportLost();
 	return false;
 }

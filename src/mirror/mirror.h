@@ -31,15 +31,29 @@ typedef enum MirrorMode
 	MIRROR_NONE					/* scanned in this session, without the engine */
 } MirrorMode;
 
+/* How the vectors of an embedding table are stored there */
+typedef enum MirrorVectorType
+{
+	MIRROR_NO_VECTOR,			/* the column has another type */
+	MIRROR_FLOAT4_ARRAY,
+	MIRROR_FLOAT8_ARRAY,
+	MIRROR_VECTOR,				/* pgvector's */
+	MIRROR_HALFVEC
+} MirrorVectorType;
+
 /*
- * A column of a relation with storage; the relation is open and locked.  A rooted mirror
- * has an index, which is open as long.
+ * A column of a relation with storage, or (embedding tables) two: of vectors and of
+ * keys.  The relation is open and locked.  A rooted mirror has an index, which is open
+ * as long.
  */
 typedef struct MirrorTarget
 {
 	Relation	rel;
 	Relation	index;			/* NULL: a plain mirror */
 	AttrNumber	attnum;			/* 0: an expression of the index */
+	AttrNumber	key_attnum;		/* InvalidAttrNumber: a column of sets */
+	Oid			key_type;		/* int2, int4 or int8 */
+	MirrorVectorType vector_type;
 	MirrorMode	mode;
 	bool		fed;			/* the index is its feed (feed.h), and has this build id */
 	uint8		build[16];
@@ -53,6 +67,12 @@ typedef struct MirrorTarget
 #define mirror_line(offset, itself) ((uint16) ((offset) << 1 | ((itself) ? 1 : 0)))
 #define mirror_line_offset(line)	((OffsetNumber) ((line) >> 1))
 #define mirror_line_itself(line)	(((line) & 1) != 0)
+
+/*
+ * Where to go on behind a hit: behind its line pointer, whatever that stands for by then
+ * (an update that made it stand for its chain may be rolled back).
+ */
+#define mirror_behind(place)		(gpuvec_hit_tid(place) | mirror_line(0, true))
 
 /* One result, as it comes from the engine */
 typedef gpuvec_hit MirrorHit;
@@ -116,7 +136,15 @@ typedef struct MirrorSearch
 /* mirror.c */
 extern void MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target);
 extern void MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target);
+extern void MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNumber attnum,
+									MirrorTarget *target);
 extern double MirrorRowsToLookAt(const MirrorSearch *search, uint64 n);
+extern uint64 MirrorKnownRefresh(const MirrorTarget *target);
+extern void MirrorRemember(const MirrorTarget *target, const gpuvec_state *state);
+extern bool MirrorHowFresh(MirrorTarget *target, Snapshot snapshot, bool roots,
+						   gpuvec_freshness *need);
+extern void MirrorReportLost(void) pg_attribute_noreturn();
+extern void MirrorReportEvicted(MirrorTarget *target) pg_attribute_noreturn();
 extern bool MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason);
 extern bool MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows,
 						  const char **reason);
@@ -146,9 +174,27 @@ extern MirrorVisibility *MirrorVisibilityBegin(MirrorTarget *target, Snapshot sn
 extern BlockNumber MirrorVisibilityMapPages(MirrorVisibility *visibility);
 extern uint64 MirrorVisibilityNumber(const MirrorVisibility *visibility);
 extern void MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh);
+extern void MirrorVisibilityCopyMap(MirrorVisibility *visibility, uint64 refresh);
+extern const uint8 *MirrorVisibilityMap(const MirrorVisibility *visibility, Size *bytes);
+extern bool MirrorRowVisible(MirrorVisibility *visibility, ItemPointer tid);
 extern bool MirrorVisible(MirrorVisibility *visibility, gpuvec_hit *hit,
 						  const MirrorQuery *query, gpuvec_measure measure);
 extern void MirrorVisibilityEnd(MirrorVisibility *visibility);
+
+/* vector.c: the vectors and keys of embedding tables */
+typedef struct MirrorVector
+{
+	gpuvec_vector_kind kind;
+	uint32		width;			/* 0 unless it is good */
+	const float *elements;		/* in the value itself, or palloc'd */
+} MirrorVector;
+
+extern MirrorVectorType MirrorVectorTypeOf(Oid type);
+extern bool MirrorKeyType(Oid type);
+extern int64 MirrorKey(Datum value, Oid type);
+extern void MirrorReadVector(struct varlena *value, const MirrorTarget *target,
+							 MirrorVector *vector);
+extern void MirrorDecodeVector(struct varlena *value, MirrorVectorType type, MirrorVector *vector);
 
 /* tid_set.c */
 extern MirrorTidSet *MirrorTidSetMake(ArrayType *array);

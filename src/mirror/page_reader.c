@@ -50,6 +50,7 @@ PageReaderBegin(const MirrorTarget *target, Snapshot snapshot)
 	PageReader *reader = palloc0(sizeof(PageReader));
 	Relation	rel = target->rel;
 
+	reader->target = target;
 	reader->rel = rel;
 	reader->attnum = target->attnum;
 	reader->rooted = target->key.rooted;
@@ -291,6 +292,39 @@ append_row(StringInfo out, uint16 line, struct varlena *value)
 	out->len += sizeof(row) + bytes + padding;
 }
 
+/* Append one row of an embedding table */
+static void
+append_vector(PageReader *reader, StringInfo out, uint16 line, int64 key,
+			  struct varlena *value)
+{
+	gpuvec_storage storage = (gpuvec_storage) reader->target->key.storage;
+	gpuvec_vector_row row = {.line = line,.key = key};
+	MirrorVector vector;
+	uint32		bytes;
+	char	   *to;
+
+	MirrorDecodeVector(value, reader->target->vector_type, &vector);
+	row.kind = vector.kind;
+	row.width = vector.width;
+	bytes = gpuvec_vector_row_bytes(row.width, storage);
+	enlargeStringInfo(out, bytes);
+	memcpy(out->data + out->len, &row, sizeof(row));
+	to = out->data + out->len + sizeof(row);
+	if (storage == GPUVEC_FLOAT16)
+	{
+		memset(to + bytes - sizeof(row) - Min(bytes - sizeof(row), 4), 0, Min(bytes - sizeof(row), 4));
+		for (uint32 i = 0; i < row.width; i++)
+		{
+			uint16		half = gpuvec_float_to_half(vector.elements[i]);
+
+			memcpy(to + i * sizeof(half), &half, sizeof(half));
+		}
+	}
+	else if (row.width > 0)
+		memcpy(to, vector.elements, row.width * sizeof(float));
+	out->len += bytes;
+}
+
 /*
  * The member that stands for the chain of a root: the last one that is not dead.
  * Invalid if there is none.
@@ -369,6 +403,32 @@ tuple_value(PageReader *reader, HeapTuple tuple)
 	return PageReaderPlain(reader, (struct varlena *) DatumGetPointer(datum), &tuple->t_self);
 }
 
+/*
+ * Append the row of a tuple under this line, unless it may be left out: it has no value
+ * (or no key), or lost it.
+ */
+static bool
+append_tuple(PageReader *reader, StringInfo out, uint16 line, HeapTuple tuple)
+{
+	const MirrorTarget *target = reader->target;
+	struct varlena *value;
+	bool		no_key = false;
+	Datum		key = 0;
+
+	if (target->key_attnum != InvalidAttrNumber)
+		key = heap_getattr(tuple, target->key_attnum, RelationGetDescr(reader->rel), &no_key);
+	if (no_key)
+		return false;
+	value = tuple_value(reader, tuple);
+	if (value == NULL)
+		return false;
+	if (target->key_attnum != InvalidAttrNumber)
+		append_vector(reader, out, line, MirrorKey(key, target->key_type), value);
+	else
+		append_row(out, line, value);
+	return true;
+}
+
 void
 PageReaderRead(PageReader *reader, BlockNumber block, StringInfo out)
 {
@@ -388,16 +448,11 @@ PageReaderRead(PageReader *reader, BlockNumber block, StringInfo out)
 		uint16		engine_line;
 		OffsetNumber offset = row_at(reader, line, &engine_line);
 		HeapTupleData tuple;
-		struct varlena *value;
 
 		if (!OffsetNumberIsValid(offset))
 			continue;
 		tuple_at(reader, reader->page, block, offset, &tuple);
-		value = tuple_value(reader, &tuple);
-		if (value == NULL)
-			continue;
-		append_row(out, engine_line, value);
-		head.nrows++;
+		head.nrows += append_tuple(reader, out, engine_line, &tuple);
 	}
 	head.bytes = out->len - start - sizeof(head);
 	memcpy(out->data + start, &head, sizeof(head));

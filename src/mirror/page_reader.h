@@ -22,6 +22,7 @@ typedef struct RowForm RowForm;
 
 typedef struct PageReader
 {
+	const MirrorTarget *target;
 	Relation	rel;
 	AttrNumber	attnum;
 	bool		rooted;			/* one row for each HOT chain, see mirror.h */

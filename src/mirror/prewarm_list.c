@@ -4,7 +4,8 @@
  *	  The file that says which mirrors are loaded again after a restart.
  *
  * A line that names the format, then a line for each mirror: database, relation,
- * number of the column, index, bytes.  It is replaced as a whole, so that a crash leaves
+ * number of the column, index, bytes, and for embedding tables number of the key column
+ * and storage.  It is replaced as a whole, so that a crash leaves
  * the old list or the new one.  The file is a hint: whatever is wrong with it is
  * logged, and what could not be read is not loaded.
  *
@@ -25,12 +26,19 @@ static bool
 parse_entry(const char *line, PrewarmEntry *entry)
 {
 	int			end = -1;
+	int			more = -1;
 	int			n;
 
+	memset(entry, 0, sizeof(*entry));
 	n = sscanf(line, "%" SCNu32 " %" SCNu32 " %" SCNd32 " %" SCNu32 " %" SCNu64 "%n",
 			   &entry->database, &entry->relation, &entry->attnum, &entry->index, &entry->bytes,
 			   &end);
-	return n == 5 && end >= 0 && strcmp(line + end, "\n") == 0;
+	if (n != 5 || end < 0)
+		return false;
+	if (sscanf(line + end, " %" SCNd32 " %" SCNu32 "%n", &entry->key_attnum, &entry->storage,
+			   &more) == 2 && more >= 0)
+		end += more;
+	return strcmp(line + end, "\n") == 0;
 }
 
 /* Read all lines behind the first.  False: the file is damaged. */
@@ -97,8 +105,11 @@ write_entries(FILE *file, const PrewarmList *list)
 	{
 		const PrewarmEntry *entry = &list->entries[i];
 
-		if (fprintf(file, "%u %u %d %u " UINT64_FORMAT "\n", entry->database, entry->relation,
-					entry->attnum, entry->index, entry->bytes) < 0)
+		if (fprintf(file, "%u %u %d %u " UINT64_FORMAT, entry->database, entry->relation,
+					entry->attnum, entry->index, entry->bytes) < 0 ||
+			(entry->key_attnum != 0 &&
+			 fprintf(file, " %d %u", entry->key_attnum, entry->storage) < 0) ||
+			fputc('\n', file) < 0)
 			return false;
 	}
 	return fflush(file) == 0;

@@ -21,6 +21,8 @@ typedef struct PrewarmEntry
 	Oid			relation;
 	int32		attnum;			/* 0: an expression of the index */
 	Oid			index;			/* whose expression or predicate matters, or 0 */
+	int32		key_attnum;		/* of an embedding table, or 0 */
+	uint32		storage;		/* gpuvec_storage of its vectors */
 	uint64		bytes;			/* what the mirror took of the engine's memory */
 } PrewarmEntry;
 

@@ -100,12 +100,12 @@ MirrorVisibilityMapPages(MirrorVisibility *visibility)
  * the page still was all-visible, and the check that follows sees the change.
  */
 void
-MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh)
+MirrorVisibilityCopyMap(MirrorVisibility *visibility, uint64 refresh)
 {
 	Relation	rel = visibility->target->rel;
 	BlockNumber pages = MirrorVisibilityMapPages(visibility);
 
-	if (pages == 0 || gpuvec_verify)
+	if (pages == 0)
 		return;
 	visibility->map = MemoryContextAllocHuge(CurrentMemoryContext, (Size) pages * MAP_PAGE_BYTES);
 	for (BlockNumber page = 0; page < pages; page++)
@@ -119,6 +119,22 @@ MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh)
 	}
 	visibility->map_pages = pages;
 	visibility->refresh = refresh;
+}
+
+/* The same, unless every row is to be fetched and verified */
+void
+MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh)
+{
+	if (!gpuvec_verify)
+		MirrorVisibilityCopyMap(visibility, refresh);
+}
+
+/* The map as it was taken: two bits for each page, the lower one says all-visible */
+const uint8 *
+MirrorVisibilityMap(const MirrorVisibility *visibility, Size *bytes)
+{
+	*bytes = (Size) visibility->map_pages * MAP_PAGE_BYTES;
+	return visibility->map;
 }
 
 /* The number that was known when the map was taken; 0: it was not taken */
@@ -190,6 +206,17 @@ verify_hit(MirrorVisibility *visibility, const gpuvec_hit *hit,
 						   mirror_line_offset(gpuvec_hit_line(hit->place)),
 						   common, gpuvec_hit_common(hit->place)),
 				 errhint("Please report this as a bug; gpuvec_evict discards the engine's copy.")));
+}
+
+/* Does the snapshot see the row at this tid?  Asks the table. */
+bool
+MirrorRowVisible(MirrorVisibility *visibility, ItemPointer tid)
+{
+	bool		visible = table_tuple_fetch_row_version(visibility->target->rel, tid,
+														visibility->snapshot, visibility->slot);
+
+	ExecClearTuple(visibility->slot);
+	return visible;
 }
 
 /* Fetch the version that the snapshot sees into the slot; its tid replaces the root's */

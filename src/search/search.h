@@ -13,9 +13,20 @@
 #include "fmgr.h"
 #include "mirror/mirror.h"
 
-/* targets.c: from a relation and a column name to what is searched */
+/* The columns that a function is to use */
+typedef struct SearchColumns
+{
+	const char *column;			/* of sets, or of vectors */
+	Oid			idset_type;		/* sets: their type */
+	bool		whole_rows;		/* sets: all columns are read */
+	const char *key_column;		/* NULL: sets */
+} SearchColumns;
+
+/* targets.c: from a relation and names of columns to what is searched */
 extern MirrorTarget *SearchTargets(Oid relid, const char *column, Oid idset_type,
 								   bool whole_rows, int *ntargets);
+extern MirrorTarget *SearchEmbeddingTargets(Oid relid, const char *key_column, const char *column,
+											int *ntargets);
 extern void SearchCloseTargets(MirrorTarget *targets, int ntargets);
 extern Oid	SearchArgumentType(FunctionCallInfo fcinfo, int argument);
 extern Oid	SearchIdSetType(FunctionCallInfo fcinfo);

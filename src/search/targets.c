@@ -81,15 +81,14 @@ check_kind(Relation rel)
 			 relkind == RELKIND_VIEW ? errdetail("Views have no rows of their own.") :
 			 relkind == RELKIND_FOREIGN_TABLE ? errdetail("Foreign tables keep their rows elsewhere.") :
 			 errdetail("It is not a table or materialized view."),
-			 errhint("Search the table that holds the sets, or a materialized view.")));
+			 errhint("Search the table that holds the rows, or a materialized view.")));
 }
 
-/* The column's number in a relation, checked */
+/* The number of a column in a relation, and its type */
 static AttrNumber
-find_column(Relation rel, const char *column, Oid idset_type)
+find_attribute(Relation rel, const char *column, Oid *type)
 {
 	AttrNumber	attnum = get_attnum(RelationGetRelid(rel), column);
-	Oid			type;
 
 	if (attnum == InvalidAttrNumber)
 		ereport(ERROR,
@@ -101,14 +100,52 @@ find_column(Relation rel, const char *column, Oid idset_type)
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("column \"%s\" of relation \"%s\" is a system column",
 						column, RelationGetRelationName(rel))));
-	type = TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypid;
-	if (getBaseType(type) != idset_type)
+	*type = TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypid;
+	return attnum;
+}
+
+/* The number of the column of sets, or vectors, in a relation, checked */
+static AttrNumber
+find_column(Relation rel, const SearchColumns *columns)
+{
+	Oid			type;
+	AttrNumber	attnum = find_attribute(rel, columns->column, &type);
+
+	if (columns->key_column != NULL)
+	{
+		if (MirrorVectorTypeOf(type) == MIRROR_NO_VECTOR)
+			ereport(ERROR,
+					(errcode(ERRCODE_DATATYPE_MISMATCH),
+					 errmsg("column \"%s\" of relation \"%s\" is of type %s, which holds no vectors",
+							columns->column, RelationGetRelationName(rel), format_type_be(type)),
+					 errhint("Vectors can be of type real[] or double precision[], or vector or halfvec of the extension vector.")));
+	}
+	else if (getBaseType(type) != columns->idset_type)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("column \"%s\" of relation \"%s\" is of type %s, not %s",
-						column, RelationGetRelationName(rel), format_type_be(type),
-						format_type_be(idset_type)),
+						columns->column, RelationGetRelationName(rel), format_type_be(type),
+						format_type_be(columns->idset_type)),
 				 errhint("Convert it with ALTER TABLE ... ALTER COLUMN ... TYPE idset USING column::idset, or add a generated column.")));
+	return attnum;
+}
+
+/* The number of the column of keys in a relation, checked; sets have none */
+static AttrNumber
+find_key_column(Relation rel, const SearchColumns *columns)
+{
+	Oid			type;
+	AttrNumber	attnum;
+
+	if (columns->key_column == NULL)
+		return InvalidAttrNumber;
+	attnum = find_attribute(rel, columns->key_column, &type);
+	if (!MirrorKeyType(type))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("column \"%s\" of relation \"%s\" is of type %s, which holds no keys",
+						columns->key_column, RelationGetRelationName(rel), format_type_be(type)),
+				 errhint("Keys can be of type smallint, integer or bigint.")));
 	return attnum;
 }
 
@@ -125,19 +162,23 @@ open_relation(Oid relid)
 	return rel;
 }
 
-/* May the caller read the column (or, for whole rows, the whole table)? */
+/* May the caller read the columns (or, for whole rows, the whole table)? */
 static void
-check_privileges(Relation rel, AttrNumber attnum, bool whole_rows)
+check_privileges(Relation rel, const SearchColumns *columns)
 {
 	Oid			relid = RelationGetRelid(rel);
 	Oid			user = GetUserId();
+	AttrNumber	attnum = find_column(rel, columns);
+	AttrNumber	key = find_key_column(rel, columns);
 	bool		allowed;
 
 	allowed = pg_class_aclcheck(relid, user, ACL_SELECT) == ACLCHECK_OK;
-	if (!allowed && whole_rows)
+	if (!allowed && columns->whole_rows)
 		allowed = pg_attribute_aclcheck_all(relid, user, ACL_SELECT, ACLMASK_ALL) == ACLCHECK_OK;
 	else if (!allowed)
-		allowed = pg_attribute_aclcheck(relid, attnum, user, ACL_SELECT) == ACLCHECK_OK;
+		allowed = pg_attribute_aclcheck(relid, attnum, user, ACL_SELECT) == ACLCHECK_OK &&
+			(key == InvalidAttrNumber ||
+			 pg_attribute_aclcheck(relid, key, user, ACL_SELECT) == ACLCHECK_OK);
 	if (!allowed)
 		aclcheck_error(ACLCHECK_NO_PRIV, get_relkind_objtype(rel->rd_rel->relkind),
 					   RelationGetRelationName(rel));
@@ -147,14 +188,16 @@ check_privileges(Relation rel, AttrNumber attnum, bool whole_rows)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("cannot search table \"%s\" because of its row-level security policies",
 						RelationGetRelationName(rel)),
-				 errdetail("The search ranks all rows, whatever the policies say."),
+				 errdetail("The search uses all rows, whatever the policies say."),
 				 errhint("Let a SECURITY DEFINER function of a role that bypasses row-level security search and filter.")));
 }
 
 /* Add one relation that has storage */
 static void
-add_target(MirrorTarget *targets, int *n, Relation rel, const char *column, Oid idset_type)
+add_target(MirrorTarget *targets, int *n, Relation rel, const SearchColumns *columns)
 {
+	MirrorTarget *target = &targets[*n];
+
 	if (rel->rd_rel->relkind == RELKIND_FOREIGN_TABLE)
 		check_kind(rel);
 	if (!has_storage(rel->rd_rel->relkind) ||
@@ -167,7 +210,12 @@ add_target(MirrorTarget *targets, int *n, Relation rel, const char *column, Oid 
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot access temporary tables of other sessions")));
-	MirrorDescribe(rel, find_column(rel, column, idset_type), &targets[(*n)++]);
+	if (columns->key_column == NULL)
+		MirrorDescribe(rel, find_column(rel, columns), target);
+	else
+		MirrorDescribeEmbedding(rel, find_key_column(rel, columns), find_column(rel, columns),
+								target);
+	(*n)++;
 }
 
 /* Ascending order of oid, in which ties between sources are broken */
@@ -184,8 +232,8 @@ compare_oids(const void *a, const void *b)
  * All relations to search: the named one, or every leaf and child of it.  They
  * stay locked; SearchCloseTargets closes them.
  */
-MirrorTarget *
-SearchTargets(Oid relid, const char *column, Oid idset_type, bool whole_rows, int *ntargets)
+static MirrorTarget *
+open_targets(Oid relid, const SearchColumns *columns, int *ntargets)
 {
 	Relation	rel = open_relation(relid);
 	MirrorTarget *targets;
@@ -193,23 +241,40 @@ SearchTargets(Oid relid, const char *column, Oid idset_type, bool whole_rows, in
 	ListCell   *cell;
 
 	check_kind(rel);
-	check_privileges(rel, find_column(rel, column, idset_type), whole_rows);
+	check_privileges(rel, columns);
 
 	*ntargets = 0;
 	if (!rel->rd_rel->relhassubclass)
 	{
 		targets = palloc_array(MirrorTarget, 1);
-		add_target(targets, ntargets, rel, column, idset_type);
+		add_target(targets, ntargets, rel, columns);
 		return targets;
 	}
 	oids = find_all_inheritors(relid, AccessShareLock, NULL);
 	targets = palloc_array(MirrorTarget, list_length(oids));
 	foreach(cell, oids)
-		add_target(targets, ntargets, table_open(lfirst_oid(cell), NoLock), column, idset_type);
+		add_target(targets, ntargets, table_open(lfirst_oid(cell), NoLock), columns);
 	table_close(rel, NoLock);
 	list_free(oids);
 	qsort(targets, *ntargets, sizeof(MirrorTarget), compare_oids);
 	return targets;
+}
+
+/* The same, by the type of search */
+MirrorTarget *
+SearchTargets(Oid relid, const char *column, Oid idset_type, bool whole_rows, int *ntargets)
+{
+	SearchColumns columns = {.column = column,.idset_type = idset_type,.whole_rows = whole_rows};
+
+	return open_targets(relid, &columns, ntargets);
+}
+
+MirrorTarget *
+SearchEmbeddingTargets(Oid relid, const char *key_column, const char *column, int *ntargets)
+{
+	SearchColumns columns = {.column = column,.key_column = key_column};
+
+	return open_targets(relid, &columns, ntargets);
 }
 
 /* Close the relations, keeping their locks */

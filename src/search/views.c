@@ -32,6 +32,7 @@
 PG_FUNCTION_INFO_V1(gpuvec_stat_mirrors);
 PG_FUNCTION_INFO_V1(gpuvec_stat_engine);
 PG_FUNCTION_INFO_V1(gpuvec_prewarm);
+PG_FUNCTION_INFO_V1(gpuvec_prewarm_embedding);
 PG_FUNCTION_INFO_V1(gpuvec_evict);
 
 /* Microseconds since the UNIX epoch as a timestamp */
@@ -74,13 +75,15 @@ static void
 put_mirror(ReturnSetInfo *rsinfo, const gpuvec_mirror_info *info)
 {
 	static const char *const states[] = {"absent", "loading", "ready"};
-	Datum		values[18];
-	bool		nulls[18] = {0};
+	Datum		values[19];
+	bool		nulls[19] = {0};
 	int			n = 0;
 
 	values[n++] = ObjectIdGetDatum(info->key.database);
 	values[n++] = ObjectIdGetDatum(info->key.relation);
 	values[n++] = Int16GetDatum((int16) info->key.attnum);
+	nulls[n] = info->key.key_attnum == 0;
+	values[n++] = Int16GetDatum((int16) info->key.key_attnum);
 	values[n++] = ObjectIdGetDatum(info->key.index);
 	values[n++] = BoolGetDatum(info->key.private_id != 0);
 	values[n++] = CStringGetTextDatum(info->state <= GPUVEC_READY ? states[info->state] : "?");
@@ -171,16 +174,12 @@ gpuvec_stat_engine(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* Load a column, of all leaves, into the engine; gives the number of rows */
-Datum
-gpuvec_prewarm(PG_FUNCTION_ARGS)
+/* Load mirrors of all leaves into the engine; gives the number of rows */
+static Datum
+prewarm(MirrorTarget *targets, int ntargets)
 {
-	int			ntargets;
-	MirrorTarget *targets;
 	uint64		total = 0;
 
-	targets = SearchTargets(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1)),
-							SearchIdSetType(fcinfo), false, &ntargets);
 	for (int i = 0; i < ntargets; i++)
 	{
 		const char *reason = NULL;
@@ -201,6 +200,28 @@ gpuvec_prewarm(PG_FUNCTION_ARGS)
 	}
 	SearchCloseTargets(targets, ntargets);
 	PG_RETURN_INT64((int64) total);
+}
+
+/* Load a column of sets */
+Datum
+gpuvec_prewarm(PG_FUNCTION_ARGS)
+{
+	int			ntargets;
+	MirrorTarget *targets = SearchTargets(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1)),
+										  SearchIdSetType(fcinfo), false, &ntargets);
+
+	return prewarm(targets, ntargets);
+}
+
+/* Load the columns of an embedding table */
+Datum
+gpuvec_prewarm_embedding(PG_FUNCTION_ARGS)
+{
+	int			ntargets;
+	MirrorTarget *targets = SearchEmbeddingTargets(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1)),
+												   NameStr(*PG_GETARG_NAME(2)), &ntargets);
+
+	return prewarm(targets, ntargets);
 }
 
 /* Drop one column's mirror, or (column NULL) all mirrors of a relation */

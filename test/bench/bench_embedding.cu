@@ -1005,29 +1005,25 @@ sweep_cell(const cell &c)
 	for (uint32_t unroll : {4, 8})
 		for (uint32_t threads : {32, 64, 128, 256})
 			for (uint32_t range : {1, 2, 4, 8, 16})
-				for (uint32_t slice : {512, 256, 128, 384})
+				for (uint32_t any_l1 : {0, 1})
 				{
-					bool		gathers = c.kind == CELL_CONCAT || (c.hotness == 1 && c.kind != CELL_CSR);
+					bool		gathers = c.kind == CELL_CONCAT || (c.hotness == 1 && c.kind == CELL_SUM);
 
-					if ((gathers && range > 1) || (slice < 512 && slice % 128 == 0 && slice != 384 &&
-												   c.width * 4 <= slice) ||
-						range * c.hotness > 256 || (threads == 256 && range > 1))
+					if ((gathers && range > 1) || range * c.hotness > 64 * (c.hotness < 64 ? 1 : 4))
 						continue;
 					gpuvec_emb_tuning.unroll = unroll;
 					gpuvec_emb_tuning.threads = threads;
 					gpuvec_emb_tuning.range = range;
-					gpuvec_emb_tuning.slice_bytes = slice == 384 ? 512 : slice;
-					gpuvec_emb_tuning.slice_major = slice < 512 && slice != 384;
-					gpuvec_emb_tuning.any_l1 = slice == 384;
+					gpuvec_emb_tuning.any_l1 = any_l1;
 					results.push_back({time_cell(c, last, true), gpuvec_emb_tuning});
 				}
 	memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
 	std::sort(results.begin(), results.end(), [] (const result &a, const result &b) { return a.ms < b.ms; });
 	printf("%-32s default %.4f ms %.0f GB/s;", c.name().c_str(), standard, c.bytes() / standard / 1e6);
 	for (size_t i = 0; i < results.size() && i < 5; i++)
-		printf(" [u%u t%u r%u s%u%s] %.0f", results[i].tuning.unroll, results[i].tuning.threads,
-			   results[i].tuning.range, results[i].tuning.slice_bytes,
-			   results[i].tuning.any_l1 ? " any" : "", c.bytes() / results[i].ms / 1e6);
+		printf(" [u%u t%u r%u%s] %.0f", results[i].tuning.unroll, results[i].tuning.threads,
+			   results[i].tuning.range, results[i].tuning.any_l1 ? " any" : "",
+			   c.bytes() / results[i].ms / 1e6);
 	printf("\n");
 	fflush(stdout);
 }
@@ -1331,8 +1327,8 @@ main(int argc, char **argv)
 
 							if (!sweep)
 								run_cell(make_cell(type, width, hotness, dist, kind));
-							else if (key_cell && (kind == CELL_SUM || kind == CELL_CONCAT ||
-														(kind == CELL_CSR && hotness == 1)))
+							else if (key_cell && (kind == CELL_SUM || kind == CELL_RAGGED ||
+												  (kind == CELL_CSR && hotness == 1)))
 								sweep_cell(make_cell(type, width, hotness, dist, kind));
 						}
 						if (!sweep && hotness == 64 && width == 128)
@@ -1340,22 +1336,26 @@ main(int argc, char **argv)
 					}
 				if (type == GPUVEC_EMB_FLOAT32 && width == 128)
 				{
-					for (uint32_t unroll : {8, 4})
-						for (uint32_t slice : {512, 256, 128})
-						{
-							if (!sweep && (unroll != 8 || slice != 512))
-								continue;
-							gpuvec_emb_tuning.unroll = unroll;
-							gpuvec_emb_tuning.slice_bytes = slice;
-							gpuvec_emb_tuning.slice_major = slice < 512;
-							if (sweep)
-								printf("unroll %u slice %u: ", unroll, slice);
-							run_grad(128, 64, 0, GPUVEC_EMB_SUM, false);
-							if (sweep)
-								printf("unroll %u slice %u: ", unroll, slice);
-							run_grad(128, 64, 1, GPUVEC_EMB_SUM, false);
-							memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
-						}
+					for (uint32_t unroll : {4, 8})
+						for (uint32_t threads : {64, 128, 256})
+							for (uint32_t any_l1 : {0, 1})
+							{
+								if (!sweep && (unroll > 4 || threads > 64 || any_l1))
+									continue;
+								if (sweep)
+								{
+									gpuvec_emb_tuning.unroll = unroll;
+									gpuvec_emb_tuning.threads = threads;
+									gpuvec_emb_tuning.any_l1 = any_l1;
+								}
+								for (int dist = 0; dist < 2; dist++)
+								{
+									if (sweep)
+										printf("[u%u t%u%s] ", unroll, threads, any_l1 ? " any" : "");
+									run_grad(128, 64, dist, GPUVEC_EMB_SUM, false);
+								}
+								memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
+							}
 					if (!sweep)
 					{
 						run_grad(128, 64, 0, GPUVEC_EMB_MEAN, true);

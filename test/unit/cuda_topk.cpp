@@ -599,6 +599,7 @@ random_tuning(bool few_planes)
 	t.near = random_below(2) ? 0 : 1 + random_below(20);
 	t.item_queries = random_below(2) ? 0 : 1 + random_below(40);
 	t.few = random_below(2) ? 0 : 1 + random_below(40);
+	t.lone = random_below(2) ? 0 : 1 + random_below(20);
 	return t;
 }
 
@@ -607,9 +608,9 @@ describe(const gpuvec_cuda_tuning &t)
 {
 	char		text[200];
 
-	snprintf(text, sizeof(text), "tuning %u/%u bits %u planes %u growth %u first %u items %u grab %u chunk %u sample %u item_queries %u few %u",
+	snprintf(text, sizeof(text), "tuning %u/%u bits %u planes %u growth %u first %u items %u grab %u chunk %u sample %u item_queries %u few %u lone %u",
 			 t.candidates, t.retry_candidates, t.entry_bits, t.planes, t.growth, t.first_rows,
-			 t.item_tiles, t.grab, t.chunk_queries, t.sample, t.item_queries, t.few);
+			 t.item_tiles, t.grab, t.chunk_queries, t.sample, t.item_queries, t.few, t.lone);
 	return text;
 }
 

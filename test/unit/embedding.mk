@@ -20,7 +20,7 @@ include test/bench/bench.mk
 EMULATION = test/unit/emulation
 EMULATED = kernels/embedding_forward kernels/embedding_grad test/bench/bench_embedding
 EMULATION_DIR = build/emulation
-EMULATION_FLAGS = -std=c++17 -O2 -g -ffp-contract=off -Wno-attributes -DEMULATION \
+EMULATION_FLAGS = -std=c++17 -O2 -g -U_FORTIFY_SOURCE -ffp-contract=off -Wno-attributes -DEMULATION \
 	-include $(EMULATION)/emulation.h -I$(EMULATION) -Ikernels -Itest/bench -isystem $(CUDA_HOME)/include
 EMULATION_HEADERS = $(wildcard kernels/embedding*.h kernels/embedding*.cuh test/bench/embedding*.h) \
 	$(shell find $(EMULATION) -name '*.*h')

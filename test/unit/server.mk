@@ -15,7 +15,7 @@ include engine.mk
 
 SERVER_BIN = test/unit/bin
 SERVER_SRCS = $(ENGINE_SRCS) src/engine/main.c $(if $(filter yes,$(CUDA)),,src/engine/nocuda/nocuda.c)
-SERVER_TEST_SRCS = test/unit/server_test.c test/unit/server_client.c test/unit/server_model.c
+SERVER_TEST_SRCS = test/unit/server_test.c test/unit/server_client.c test/unit/server_model.c test/unit/server_embed.c
 SERVER_TEST_FLAGS = -std=gnu11 -O2 -g -pthread -ffp-contract=off -D_GNU_SOURCE -I$(srcdir)/src -Wall -Wextra
 
 SERVER_plain =

@@ -209,25 +209,30 @@ model_commit(client *c, model *m)
 	return true;
 }
 
-/* Refresh a mirror without asking for its state; it must not be made of one that is not the known one */
+/* Refresh in one message; it must not be made of a mirror that is not the known one */
 bool
-model_refresh_known(client *c, model *m)
+model_refresh_once(client *c, model *m)
 {
-	gpuvec_refresh_known head = {.key = m->key,.known = m->refresh + 1000};
-	gpuvec_commit commit = {.position = m->position + 1,.feed = ++m->feed,.applied = ++m->applied,.nblocks = m->nblocks};
+	gpuvec_refresh_once head = {.key = m->key,.known = m->refresh + 1000,
+		.commit = {.position = m->position + 1,.feed = ++m->feed,.applied = ++m->applied,.nblocks = m->nblocks}
+	};
+	buffer		b = {0};
+	bool		ok;
 
-	client_send(c, GPUVEC_MSG_REFRESH, &head, sizeof(head));
-	model_send_pages(c, m, false);
-	if (!client_call(c, GPUVEC_MSG_COMMIT, &commit, sizeof(commit), GPUVEC_MSG_STATE))
-		return false;
-	check(client_state(c).refresh == m->refresh && client_state(c).feed != m->feed, "a refresh of another mirror is not made");
+	buffer_add(&b, &head, sizeof(head));
+	for (uint32_t block = 0; block < m->nblocks; block++)
+		if (m->pages[block].dirty)
+			add_page(&b, block, &m->pages[block]);
+	ok = client_call(c, GPUVEC_MSG_REFRESH, b.data, b.length, GPUVEC_MSG_STATE);
+	if (ok)
+		check(client_state(c).refresh == m->refresh && client_state(c).feed != m->feed, "a refresh of another mirror is not made");
 	head.known = m->refresh;
-	client_send(c, GPUVEC_MSG_REFRESH, &head, sizeof(head));
-	model_send_pages(c, m, false);
-	if (!client_call(c, GPUVEC_MSG_COMMIT, &commit, sizeof(commit), GPUVEC_MSG_STATE))
-		return false;
-	note_commit(c, m, &commit);
-	return true;
+	memcpy(b.data, &head, sizeof(head));
+	ok = ok && client_call(c, GPUVEC_MSG_REFRESH, b.data, b.length, GPUVEC_MSG_STATE);
+	free(b.data);
+	if (ok)
+		note_commit(c, m, &head.commit);
+	return ok;
 }
 
 bool
@@ -237,7 +242,7 @@ model_load(client *c, model *m)
 
 	if (!client_call(c, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE))
 		return false;
-	check(client_state(c).state == GPUVEC_LOADING, "a load has begun");
+	check(client_state(c).state == GPUVEC_ABSENT, "a load has begun");
 	for (uint32_t block = 0; block < m->nblocks; block++)
 		m->pages[block].dirty = true;
 	model_send_pages(c, m, true);
@@ -251,7 +256,7 @@ model_refresh(client *c, model *m)
 	gpuvec_state state;
 
 	if (m->nrefreshes++ % 2 == 1)
-		return model_refresh_known(c, m);
+		return model_refresh_once(c, m);
 	if (!client_call(c, GPUVEC_MSG_REFRESH_BEGIN, REFRESH(&m->key), GPUVEC_MSG_STATE))
 		return false;
 	state = client_state(c);

@@ -5,19 +5,21 @@
 
 WITH_CUDA ?= auto
 PG_CONFIG ?= pg_config
-UNIT_TESTS = stage_test topk_test
+UNIT_TESTS = stage_test topk_test embed_test
 UNIT_CFLAGS = -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -Isrc
 ifeq ($(SANITIZE),yes)
 SANITIZER = -fsanitize=address,undefined -fno-sanitize-recover=all
 endif
 
 # the sources are compiled here once more, so that sanitizers see all of them
-UNIT_SRCS = src/engine/error.c src/engine/memory.c src/engine/segment.c src/engine/stage.c src/engine/threads.c src/engine/fingerprint.c $(wildcard src/engine/cpu/*.c)
+UNIT_SRCS = src/engine/error.c src/engine/memory.c src/engine/segment.c src/engine/stage.c src/engine/threads.c src/engine/fingerprint.c $(wildcard src/engine/cpu/*.c) $(wildcard src/engine/embed_pool_*.c)
 FLAGS_scan_batch_avx2 = -mavx2
 FLAGS_scan_batch_avx512 = -mavx512f -mavx512bw -mavx512vl
 FLAGS_lists_search_avx2 = -mavx2
 FLAGS_lists_search_avx512 = -mavx512f -mavx512bw -mavx512vl
 FLAGS_scan_lone_avx512 = -mavx512f -mavx512bw -mavx512vl
+FLAGS_embed_pool_avx2 = -O3 -mavx2 -mf16c -mfma
+FLAGS_embed_pool_avx512 = -O3 -mavx512f -mf16c -mfma
 UNIT_DIR = build/unit$(if $(SANITIZER),-sanitize)
 UNIT_OBJS = $(UNIT_SRCS:%.c=$(UNIT_DIR)/%.o)
 

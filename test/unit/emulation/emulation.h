@@ -151,6 +151,20 @@ __reduce_max_sync(unsigned mask, unsigned value)
 	return result;
 }
 
+static inline unsigned
+__reduce_or_sync(unsigned mask, unsigned value)
+{
+	unsigned	result = 0;
+	const uint64_t *values;
+
+	if (mask != 0xFFFFFFFFu)
+		emu_fail("reduction");
+	values = emu_warp(value);
+	for (int i = 0; i < 32; i++)
+		result |= (unsigned) values[i];
+	return result;
+}
+
 static inline int
 __popc(unsigned x)
 {

@@ -1,0 +1,70 @@
+-- The nearest vectors.
+CREATE TABLE items (id bigint, embedding real[]);
+INSERT INTO items VALUES (1, '{1,0}'), (2, '{0,2}'), (3, '{3,3}'), (4, '{-1,0}'), (5, '{0,0}'), (6, '{2,0}'), (7, '{NaN,1}'), (8, '{1,2,3}'), (9, NULL), (NULL, '{1,0}'), (10, '{Infinity,0}');
+SELECT * FROM gpuvec_nearest('items', 'id', 'embedding', '{1,0}', 20);
+SELECT * FROM gpuvec_nearest('items', 'id', 'embedding', '{1,0.5}', 4, 'ip');
+SELECT rank, key, round(score::numeric, 4) AS score FROM gpuvec_nearest('items', 'id', 'embedding', '{1,0.5}', metric => 'l2') WHERE key <> 10;
+SELECT key FROM gpuvec_nearest('items', 'id', 'embedding', '{1,0}', 3, exclude => '{6,NULL,77,1}');
+SELECT * FROM gpuvec_nearest('items', 'id', 'embedding', '{0,0}', 2);
+SELECT * FROM gpuvec_nearest('items', 'id', 'embedding', '{1,2,3}');
+SELECT query, rank, key, round(score::numeric, 4) AS score FROM gpuvec_nearest_batch('items', 'id', 'embedding', '{{1,0},{0,1},{-1,-1}}', 2);
+SELECT * FROM gpuvec_nearest_batch('items', 'id', 'embedding', '{}', 2);
+SELECT * FROM gpuvec_nearest('items', 'id', 'embedding', NULL);
+-- what is pooled, and then searched for
+SELECT key FROM gpuvec_nearest('items', 'id', 'embedding', gpuvec_pool('items', 'id', 'embedding', '{1,6}', 'mean'), 2, exclude => '{1,6}');
+-- a query of the wrong width; a table without rows
+SELECT * FROM gpuvec_nearest('items', 'id', 'embedding', '{1,2,3,4}');
+SELECT * FROM gpuvec_nearest('items', 'id', 'embedding', '{}');
+CREATE TABLE nothing (id int, v real[]);
+SELECT * FROM gpuvec_nearest('nothing', 'id', 'v', '{1}');
+-- wrong arguments
+SELECT * FROM gpuvec_nearest('items', 'id', 'embedding', '{1,0}', 0);
+SELECT * FROM gpuvec_nearest('items', 'id', 'embedding', '{1,0}', 100001);
+SELECT * FROM gpuvec_nearest('items', 'id', 'embedding', '{1,0}', NULL);
+SELECT * FROM gpuvec_nearest('items', 'id', 'embedding', '{1,NULL}');
+SELECT * FROM gpuvec_nearest('items', 'id', 'embedding', '{{1,0}}');
+SELECT * FROM gpuvec_nearest_batch('items', 'id', 'embedding', '{1,0}');
+SELECT * FROM gpuvec_nearest('items', 'id', 'embedding', '{1,0}', metric => 'jaccard');
+SELECT * FROM gpuvec_nearest('items', 'embedding', 'id', '{1,0}');
+
+-- against plain SQL: small integers, many ties
+CREATE FUNCTION score(q real[], v real[], metric text) RETURNS float8 LANGUAGE sql AS $$
+	SELECT CASE metric WHEN 'ip' THEN qv WHEN 'l2' THEN -sqrt(d) ELSE CASE WHEN qq * vv = 0 THEN 0 ELSE qv / sqrt(qq * vv) END END
+	FROM (SELECT sum(a::float8 * b) AS qv, sum(a::float8 * a) AS qq, sum(b::float8 * b) AS vv, sum((a::float8 - b) ^ 2) AS d FROM unnest(q, v) u (a, b)) x
+$$;
+CREATE TABLE vectors (id int, embedding real[]);
+INSERT INTO vectors SELECT (i * 7919) % 1201 - 300, ARRAY(SELECT (i * j * j * 31 + i * i * j) % 7 - 3 FROM generate_series(1, 21) j) FROM generate_series(1, 1200) i;
+CREATE FUNCTION compare(queries real[], n int, metrics text[] DEFAULT '{cosine,ip,l2}', rel regclass DEFAULT 'vectors') RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE metric text; wrong int; total int;
+BEGIN
+	FOREACH metric IN ARRAY metrics LOOP
+		EXECUTE format('SELECT count(*) FILTER (WHERE a.key IS DISTINCT FROM b.key OR a.score IS DISTINCT FROM b.score), count(*) FROM gpuvec_nearest_batch(%L, ''id'', ''embedding'', $1, $2, $3, ''{5,6,7}'') a FULL JOIN (
+				SELECT q AS query, row_number() OVER (PARTITION BY q ORDER BY s DESC, key)::int AS rank, key, s AS score FROM (
+					SELECT q, v.id AS key, score((SELECT array_agg(x ORDER BY o) FROM unnest($1[q:q][:]) WITH ORDINALITY u (x, o)), v.embedding::real[], $3) AS s
+					FROM generate_series(1, array_length($1, 1)) q, %s v WHERE v.id NOT IN (5, 6, 7)) x) b USING (query, rank) WHERE rank <= $2', rel, rel)
+			INTO wrong, total USING queries, n, metric;
+		RETURN NEXT format('%s: %s of %s wrong', metric, wrong, total);
+	END LOOP;
+END $$;
+SELECT array_agg(embedding) AS queries FROM (SELECT embedding FROM vectors WHERE id IN (1, 77, 834)) x \gset
+SELECT compare(:'queries', 10);
+VACUUM vectors;
+SELECT compare(:'queries', 10);
+SELECT compare(:'queries', 400, '{cosine}');
+-- most of the nearest are dead, deleted, or not yet committed
+UPDATE vectors SET embedding = array_fill(9::real, '{21}') WHERE id % 2 = 0;
+UPDATE vectors SET embedding = array_fill(-9::real, '{21}') WHERE id % 2 = 0;
+DELETE FROM vectors WHERE id % 3 = 0;
+SELECT compare(:'queries' || array_fill(1::real, '{1,21}'), 10);
+BEGIN;
+UPDATE vectors SET embedding = array_fill(1::real, '{21}');
+SELECT compare(:'queries' || array_fill(1::real, '{1,21}'), 10);
+ROLLBACK;
+SELECT compare(:'queries' || array_fill(1::real, '{1,21}'), 10);
+CREATE TABLE parted (id int, embedding double precision[]) PARTITION BY RANGE (id);
+CREATE TABLE parted1 PARTITION OF parted FOR VALUES FROM (MINVALUE) TO (0);
+CREATE TABLE parted2 PARTITION OF parted FOR VALUES FROM (0) TO (MAXVALUE);
+INSERT INTO parted SELECT * FROM vectors;
+SELECT compare(:'queries', 30, '{cosine,l2}', 'parted');
+DROP TABLE items, nothing, vectors, parted CASCADE;
+DROP FUNCTION score;

@@ -1,0 +1,92 @@
+-- New keys, and steps of optimizers.
+\set SHOW_CONTEXT never
+CREATE TABLE items (id bigint PRIMARY KEY, embedding real[], note text DEFAULT 'new');
+-- the width has to be known
+SELECT gpuvec_ensure_keys('items', 'id', 'embedding', '{1,2}');
+SELECT gpuvec_ensure_keys('items', 'id', 'embedding', '{3,1,2,3}', 4);
+SELECT gpuvec_ensure_keys('items', 'id', 'embedding', '{1,2,3,4,-5,9223372036854775807}');
+SELECT gpuvec_ensure_keys('items', 'id', 'embedding', '{1,2,3,4,-5}'), gpuvec_ensure_keys('items', 'id', 'embedding', '{}');
+SELECT id, embedding = gpuvec_initial_vector(id, 4, 'uniform', 0.05, 0) AS as_expected, note FROM items ORDER BY id;
+-- deterministic: the same for the same seed and key, whatever else; other seeds, other vectors
+SELECT gpuvec_initial_vector(7, 3, 'uniform', 0.05, 0), gpuvec_initial_vector(7, 5, 'uniform', 0.05, 0), gpuvec_initial_vector(7, 3, 'uniform', 0.05, 1), gpuvec_initial_vector(8, 3, 'uniform', 0.05, 0);
+SELECT gpuvec_initial_vector(7, 3, 'zeros', 0.05, 0), gpuvec_initial_vector(7, 3, 'normal', 1, 0);
+SELECT initializer, round(avg(x)::numeric, 2) AS mean, round(stddev(x)::numeric, 2) AS deviation, max(abs(x)) BETWEEN 0.6 * largest AND largest AS within
+FROM (VALUES ('uniform', 1), ('normal', 6)) v (initializer, largest), generate_series(1, 500) k, unnest(gpuvec_initial_vector(k, 100, initializer, 1, 42)) x GROUP BY 1, largest ORDER BY 1 DESC;
+SELECT count(DISTINCT x) > 49900 AS all_different FROM generate_series(1, 500) k, unnest(gpuvec_initial_vector(k, 100, 'uniform', 1, 42)) x;
+SELECT gpuvec_ensure_keys('items', 'id', 'embedding', '{1}', initializer => 'ones');
+SELECT gpuvec_ensure_keys('items', 'id', 'embedding', '{11}', initializer => 'ones');
+SELECT gpuvec_ensure_keys('items', 'id', 'embedding', '{11}', 0);
+SELECT gpuvec_ensure_keys('items', 'id', 'embedding', '{11,NULL}');
+CREATE TABLE no_key (id bigint, embedding double precision[]);
+SELECT gpuvec_ensure_keys('no_key', 'id', 'embedding', '{11}', 3);
+-- types, odd names, a search path full of traps
+CREATE SCHEMA "Odd ""Names";
+CREATE TABLE "Odd ""Names"."a Table" ("The Key" smallint PRIMARY KEY, "The Vector" double precision[]);
+SELECT gpuvec_ensure_keys('"Odd ""Names"."a Table"', 'The Key', 'The Vector', '{1,-2}', 2, seed => 5);
+SELECT "The Key", "The Vector"::real[] = gpuvec_initial_vector("The Key", 2, 'uniform', 0.05, 5) FROM "Odd ""Names"."a Table" ORDER BY 1;
+SELECT gpuvec_ensure_keys('"Odd ""Names"."a Table"', 'The Key', 'The Vector', '{32768}');
+SELECT gpuvec_apply_grad('"Odd ""Names"."a Table"', 'The Key', 'The Vector', '{1}', '{1,2}', learning_rate => 1);
+SELECT "The Key", "The Vector"::real[] = gpuvec_vector_axpy(-1, CASE "The Key" WHEN 1 THEN '{1,2}' ELSE '{0,0}' END::real[], gpuvec_initial_vector("The Key", 2, 'uniform', 0.05, 5)) FROM "Odd ""Names"."a Table" ORDER BY 1;
+-- gradients by key
+SELECT * FROM gpuvec_gradient_rows('{5,-1,5,2}', '{{1,2},{3,4},{5,6},{7,8}}');
+SELECT * FROM gpuvec_gradient_rows('{}', '{}');
+SELECT * FROM gpuvec_gradient_rows('{1,2}', '{1,2,3}');
+-- steps
+TRUNCATE items;
+INSERT INTO items VALUES (1, '{1,2}'), (2, '{3,4}'), (3, '{5,6}'), (4, NULL);
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{3,1,9,4,1}', '{{1,2},{10,20},{5,5},{6,6},{-5,0}}', learning_rate => 0.5);
+SELECT id, embedding FROM items ORDER BY id;
+CREATE TABLE state (key bigint PRIMARY KEY, step bigint, m real[], v real[]);
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1,2}', '{{3,-4},{0,1}}', 'adagrad', 1, 'state');
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{2}', '{{2,1}}', 'adagrad', 1, 'state');
+SELECT id, embedding, step, m, v FROM items LEFT JOIN state ON key = id ORDER BY id;
+TRUNCATE state;
+UPDATE items SET embedding = '{1,1}';
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1,2}', '{{0.5,-4},{0,1}}', 'adam', 0.1, 'state', 0.5, 0.75);
+SELECT id, embedding, step, m, v FROM items LEFT JOIN state ON key = id ORDER BY id;
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'adam', 0.1, 'state', 0.5, 0.75);
+SELECT id, embedding, step, m, v FROM items LEFT JOIN state ON key = id ORDER BY id;
+-- the state of another optimizer
+UPDATE state SET m = NULL WHERE key = 1;
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'adam', 0.1, 'state');
+SELECT id, embedding FROM items WHERE id = 1;
+-- what is pooled now
+SELECT gpuvec_pool('items', 'id', 'embedding', '{2,3}') AS pooled;
+-- wrong arguments
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'adamw');
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'adam');
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'sgd', state => 'state');
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1,1}}');
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', NULL);
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', learning_rate => NULL);
+-- privileges are the caller's
+CREATE ROLE regress_trainer;
+GRANT SELECT ON items TO regress_trainer;
+SET ROLE regress_trainer;
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}');
+SELECT gpuvec_ensure_keys('items', 'id', 'embedding', '{12}');
+RESET ROLE;
+REVOKE ALL ON items FROM regress_trainer;
+DROP ROLE regress_trainer;
+-- a training loop: three items' vectors learn to have sums with given scores
+TRUNCATE items, state;
+SELECT gpuvec_ensure_keys('items', 'id', 'embedding', '{1,2,3}', 2, seed => 1);
+CREATE TABLE samples (b int, keys int8[], wanted real[]);
+INSERT INTO samples VALUES (1, '{1,2}', '{3,1}'), (2, '{2,3}', '{5,-1}'), (3, '{1,3}', '{4,0}');
+CREATE FUNCTION train(n int) RETURNS float8 LANGUAGE plpgsql AS $$
+DECLARE loss float8; k int8[]; g float8[];
+BEGIN
+	FOR i IN 1 .. n LOOP
+		SELECT array_agg(key) INTO k FROM (SELECT key FROM samples, unnest(keys) WITH ORDINALITY u (key, o) ORDER BY b, o) x;
+		SELECT array_agg(e - w ORDER BY b, o), sum((e - w) ^ 2) INTO g, loss
+		FROM gpuvec_pool_batch('items', 'id', 'embedding', k, hotness => 2) p JOIN samples ON b = sample, unnest(embedding, wanted) WITH ORDINALITY u (e, w, o);
+		PERFORM gpuvec_apply_grad('items', 'id', 'embedding', array_agg(key), array_agg(gradient), 'adam', 0.1, 'state')
+		FROM gpuvec_pool_grad_batch('items', 'id', 'embedding', k, g, hotness => 2);
+	END LOOP;
+	RETURN loss;
+END $$;
+SELECT train(1) > 50 AS before, train(300) < 0.001 AS after;
+SELECT id, array_agg(round(x::numeric, 1) ORDER BY o) FROM items, unnest(embedding) WITH ORDINALITY u (x, o) GROUP BY id ORDER BY id;
+DROP TABLE items, state, samples, no_key CASCADE;
+DROP SCHEMA "Odd ""Names" CASCADE;
+DROP FUNCTION train;

@@ -1,0 +1,322 @@
+/*-------------------------------------------------------------------------
+ *
+ * aggregate.c
+ *	  gpuvec_pool_agg: pools the vectors of the keys of each group.
+ *
+ * One trip to the engine for each group would be slow.  A group's transition state
+ * just collects keys, and the states of all groups that live in the same memory
+ * context form a collection.  When the first of them is finished, all are pooled in
+ * one trip, and the others find their vectors there.  Under a hashed aggregate all
+ * groups in memory are complete when the first is finished (what did not fit was
+ * put aside, and comes in its turn, in a collection of its own); under a sorted one a
+ * collection is one group.  A state that gets more keys after it was pooled (window
+ * functions) is pooled again.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "embedding/embedding.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+PG_FUNCTION_INFO_V1(gpuvec_pool_agg_transfn);
+PG_FUNCTION_INFO_V1(gpuvec_pool_agg_finalfn);
+
+/* Keys of a new group, and how many more there is room for each time it is full */
+#define FIRST_KEYS	4
+
+typedef struct PoolCollection PoolCollection;
+
+/* The state of one group */
+typedef struct PoolState
+{
+	PoolCollection *collection;
+	struct PoolState *next;		/* in the collection */
+	int64	   *keys;
+	float	   *weights;		/* NULL: none */
+	uint32		n;
+	uint32		room;
+
+	/* once pooled */
+	bool		pooled;
+	bool		known;			/* false: the table has no width */
+	uint32		pooled_n;		/* keys that were pooled */
+	uint64		count;
+	const float *elements;
+} PoolState;
+
+/* What to pool, and how; the same in all rows of a group */
+typedef struct PoolWhat
+{
+	Oid			relid;
+	NameData	key_column;
+	NameData	column;
+	gpuvec_pool_mode mode;
+	gpuvec_missing missing;
+	bool		weighted;
+} PoolWhat;
+
+/* The groups of one memory context that are pooled together */
+struct PoolCollection
+{
+	PoolCollection *next;		/* of the same call */
+	PoolCollection **head;		/* of that list; NULL: it is off the list */
+	MemoryContext context;
+	MemoryContextCallback callback;
+	PoolWhat	what;
+	PoolState  *states;
+	MemoryContext kept;			/* vectors of the last pooling */
+};
+
+/* Positions of arguments, behind the state */
+enum
+{
+	ARG_RELATION = 1,
+	ARG_KEY_COLUMN,
+	ARG_COLUMN,
+	ARG_KEY,
+	ARG_WEIGHT,
+	ARG_MODE,
+	ARG_MISSING
+};
+
+/* The memory context of a collection is reset, so it goes off its list */
+static void
+forget_collection(void *arg)
+{
+	PoolCollection *collection = arg;
+	PoolCollection **link = collection->head;
+
+	while (*link != collection)
+		link = &(*link)->next;
+	*link = collection->next;
+}
+
+/* What the arguments say */
+static void
+read_what(FunctionCallInfo fcinfo, PoolWhat *what)
+{
+	if (PG_ARGISNULL(ARG_RELATION) || PG_ARGISNULL(ARG_KEY_COLUMN) || PG_ARGISNULL(ARG_COLUMN))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("relation and columns must not be null")));
+	memset(what, 0, sizeof(*what));
+	what->relid = PG_GETARG_OID(ARG_RELATION);
+	namestrcpy(&what->key_column, NameStr(*PG_GETARG_NAME(ARG_KEY_COLUMN)));
+	namestrcpy(&what->column, NameStr(*PG_GETARG_NAME(ARG_COLUMN)));
+	what->weighted = PG_NARGS() > ARG_WEIGHT;
+	if (PG_NARGS() > ARG_MODE)
+	{
+		what->mode = EmbeddingModeArgument(fcinfo, ARG_MODE);
+		what->missing = EmbeddingMissingArgument(fcinfo, ARG_MISSING);
+	}
+}
+
+/* The collection that a new group belongs to */
+static PoolCollection *
+find_collection(FunctionCallInfo fcinfo, MemoryContext context)
+{
+	PoolCollection **head = fcinfo->flinfo->fn_extra;
+	PoolCollection *collection;
+	PoolWhat	what;
+
+	if (head == NULL)
+		head = fcinfo->flinfo->fn_extra = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt,
+																 sizeof(PoolCollection *));
+	read_what(fcinfo, &what);
+	for (collection = *head; collection; collection = collection->next)
+		if (collection->context == context && memcmp(&collection->what, &what, sizeof(what)) == 0)
+			return collection;
+	collection = MemoryContextAllocZero(context, sizeof(PoolCollection));
+	collection->context = context;
+	collection->what = what;
+	collection->head = head;
+	collection->next = *head;
+	*head = collection;
+	collection->callback.func = forget_collection;
+	collection->callback.arg = collection;
+	MemoryContextRegisterResetCallback(context, &collection->callback);
+	return collection;
+}
+
+/* The state of a new group */
+static PoolState *
+new_state(FunctionCallInfo fcinfo, MemoryContext context)
+{
+	PoolCollection *collection = find_collection(fcinfo, context);
+	PoolState  *state = MemoryContextAllocZero(context, sizeof(PoolState));
+
+	state->collection = collection;
+	state->room = FIRST_KEYS;
+	state->keys = MemoryContextAlloc(context, FIRST_KEYS * sizeof(int64));
+	if (collection->what.weighted)
+		state->weights = MemoryContextAlloc(context, FIRST_KEYS * sizeof(float));
+	state->next = collection->states;
+	collection->states = state;
+	return state;
+}
+
+/* Is what the arguments say still the same?  Mode and missing are not looked at. */
+static bool
+same_what(FunctionCallInfo fcinfo, const PoolWhat *what)
+{
+	return !PG_ARGISNULL(ARG_RELATION) && !PG_ARGISNULL(ARG_KEY_COLUMN) &&
+		!PG_ARGISNULL(ARG_COLUMN) && PG_GETARG_OID(ARG_RELATION) == what->relid &&
+		strcmp(NameStr(*PG_GETARG_NAME(ARG_KEY_COLUMN)), NameStr(what->key_column)) == 0 &&
+		strcmp(NameStr(*PG_GETARG_NAME(ARG_COLUMN)), NameStr(what->column)) == 0;
+}
+
+/* Add a key to a group */
+static void
+add_key(PoolState *state, int64 key, float weight)
+{
+	if (state->n == state->room)
+	{
+		if (state->room > (uint32) (MaxAllocSize / sizeof(int64) / 2))
+			ereport(ERROR,
+					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+					 errmsg("a group has too many keys to be pooled")));
+		state->room *= 2;
+		state->keys = repalloc(state->keys, state->room * sizeof(int64));
+		if (state->weights)
+			state->weights = repalloc(state->weights, state->room * sizeof(float));
+	}
+	state->keys[state->n] = key;
+	if (state->weights)
+		state->weights[state->n] = weight;
+	state->n++;
+}
+
+/* Transition function; rows whose key is null do not count */
+Datum
+gpuvec_pool_agg_transfn(PG_FUNCTION_ARGS)
+{
+	MemoryContext context;
+	PoolState  *state;
+	float		weight = 1;
+
+	if (!AggCheckCallContext(fcinfo, &context))
+		elog(ERROR, "gpuvec_pool_agg_transfn called in non-aggregate context");
+	state = PG_ARGISNULL(0) ? new_state(fcinfo, context) : (PoolState *) PG_GETARG_POINTER(0);
+	if (!same_what(fcinfo, &state->collection->what))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("relation and columns must be the same in all rows of a group")));
+	if (PG_ARGISNULL(ARG_KEY))
+		PG_RETURN_POINTER(state);
+	if (state->weights)
+	{
+		if (PG_ARGISNULL(ARG_WEIGHT))
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("the weight of a key must not be null")));
+		weight = (float) PG_GETARG_FLOAT8(ARG_WEIGHT);
+	}
+	add_key(state, PG_GETARG_INT64(ARG_KEY), weight);
+	PG_RETURN_POINTER(state);
+}
+
+/* Was the group pooled as it is? */
+static bool
+is_pooled(const PoolState *state)
+{
+	return state->pooled && state->pooled_n == state->n;
+}
+
+/* The bags of all groups that have to be pooled */
+static void
+collect_bags(const PoolCollection *collection, EmbeddingBags *bags)
+{
+	uint64		nkeys = 0;
+	uint64		nbags = 0;
+	int64	   *keys;
+	float	   *weights = NULL;
+	uint64	   *offsets;
+
+	for (PoolState *state = collection->states; state; state = state->next)
+		if (!is_pooled(state))
+		{
+			nkeys += state->n;
+			nbags++;
+		}
+	keys = MemoryContextAllocHuge(CurrentMemoryContext, (nkeys + 1) * sizeof(int64));
+	offsets = MemoryContextAllocHuge(CurrentMemoryContext, (nbags + 1) * sizeof(uint64));
+	if (collection->what.weighted)
+		weights = MemoryContextAllocHuge(CurrentMemoryContext, (nkeys + 1) * sizeof(float));
+	*bags = (EmbeddingBags) {
+		.keys = keys,.offsets = offsets,.weights = weights,
+		.mode = collection->what.mode,.missing = collection->what.missing
+	};
+	offsets[0] = 0;
+	for (PoolState *state = collection->states; state; state = state->next)
+	{
+		if (is_pooled(state))
+			continue;
+		memcpy(keys + bags->nkeys, state->keys, state->n * sizeof(int64));
+		if (weights)
+			memcpy(weights + bags->nkeys, state->weights, state->n * sizeof(float));
+		bags->nkeys += state->n;
+		offsets[++bags->nbags] = bags->nkeys;
+	}
+}
+
+/* Pool all groups of a collection that have to be */
+static void
+pool_collection(PoolCollection *collection)
+{
+	const PoolWhat *what = &collection->what;
+	MemoryContext old;
+	EmbeddingTable *table;
+	EmbeddingBags bags;
+	EmbeddingVectors vectors;
+	const float *next;
+	uint64		bag = 0;
+
+	/* a window's only group, which is pooled for each row */
+	if (collection->kept && collection->states->next == NULL)
+		MemoryContextDelete(collection->kept);
+	collection->kept = AllocSetContextCreate(collection->context, "gpuvec pooled",
+											 ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(collection->kept);
+	table = EmbeddingOpen(what->relid, NameStr(what->key_column), NameStr(what->column),
+						  GetActiveSnapshot());
+	collect_bags(collection, &bags);
+	EmbeddingPool(table, &bags, &vectors);
+	EmbeddingClose(table);
+	next = vectors.elements;
+	for (PoolState *state = collection->states; state; state = state->next)
+	{
+		if (is_pooled(state))
+			continue;
+		state->pooled = true;
+		state->pooled_n = state->n;
+		state->known = vectors.known;
+		state->elements = next;
+		state->count = vectors.known ? EmbeddingBagElements(&bags, &vectors, bag++) : 0;
+		next += state->count;
+	}
+	MemoryContextSwitchTo(old);
+}
+
+/* Final function */
+Datum
+gpuvec_pool_agg_finalfn(PG_FUNCTION_ARGS)
+{
+	PoolState  *state;
+
+	if (!AggCheckCallContext(fcinfo, NULL))
+		elog(ERROR, "gpuvec_pool_agg_finalfn called in non-aggregate context");
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	state = (PoolState *) PG_GETARG_POINTER(0);
+	if (!is_pooled(state))
+		pool_collection(state->collection);
+	if (!state->known)
+		PG_RETURN_NULL();
+	return EmbeddingArray(state->elements, state->count);
+}

@@ -1,0 +1,291 @@
+/*-------------------------------------------------------------------------
+ *
+ * arguments.c
+ *	  Arguments and results of the functions over embedding tables.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "catalog/pg_type.h"
+#include "embedding/embedding.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+
+/* Positions of the first arguments, the same in all functions */
+enum
+{
+	ARG_RELATION,
+	ARG_KEY_COLUMN,
+	ARG_COLUMN
+};
+
+/* Fail if an argument is null */
+static void
+require_argument(FunctionCallInfo fcinfo, int argument, const char *name)
+{
+	if (PG_ARGISNULL(argument))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not be null", name)));
+}
+
+/* The table that the first three arguments name */
+EmbeddingTable *
+EmbeddingTableArguments(FunctionCallInfo fcinfo)
+{
+	require_argument(fcinfo, ARG_RELATION, "relation");
+	require_argument(fcinfo, ARG_KEY_COLUMN, "key column");
+	require_argument(fcinfo, ARG_COLUMN, "column");
+	return EmbeddingOpen(PG_GETARG_OID(ARG_RELATION), NameStr(*PG_GETARG_NAME(ARG_KEY_COLUMN)),
+						 NameStr(*PG_GETARG_NAME(ARG_COLUMN)), GetActiveSnapshot());
+}
+
+/* An array argument, which must have one dimension at most */
+static ArrayType *
+plain_array(FunctionCallInfo fcinfo, int argument, const char *name)
+{
+	ArrayType  *array = PG_GETARG_ARRAYTYPE_P(argument);
+
+	if (ARR_NDIM(array) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("%s must be a one-dimensional array", name),
+				 errdetail("The array has %d dimensions.", ARR_NDIM(array))));
+	return array;
+}
+
+/*
+ * The int8[] of an argument.  Null elements are errors, or, if nulls is given, 0 there
+ * and marked in *nulls.
+ */
+const int64 *
+EmbeddingKeysArgument(FunctionCallInfo fcinfo, int argument, const char *name, bool **nulls,
+					  uint64 *n)
+{
+	ArrayType  *array = plain_array(fcinfo, argument, name);
+	int			count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+	Datum	   *values;
+	bool	   *is_null;
+	int16		typlen;
+	bool		typbyval;
+	char		typalign;
+	int			nvalues;
+	int64	   *keys;
+
+	*n = count;
+	if (nulls)
+		*nulls = NULL;
+	if (!array_contains_nulls(array))
+		return (const int64 *) ARR_DATA_PTR(array);
+	if (nulls == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not contain nulls", name)));
+	get_typlenbyvalalign(INT8OID, &typlen, &typbyval, &typalign);
+	deconstruct_array(array, INT8OID, typlen, typbyval, typalign, &values, &is_null, &nvalues);
+	keys = MemoryContextAllocHuge(CurrentMemoryContext, (Size) nvalues * sizeof(int64));
+	for (int i = 0; i < nvalues; i++)
+		keys[i] = is_null[i] ? 0 : DatumGetInt64(values[i]);
+	*nulls = is_null;
+	return keys;
+}
+
+/* Weights of n keys, as float32; NULL: there are none */
+const float *
+EmbeddingWeightsArgument(FunctionCallInfo fcinfo, int argument, uint64 n)
+{
+	ArrayType  *array;
+	const double *values;
+	float	   *weights;
+
+	if (PG_ARGISNULL(argument))
+		return NULL;
+	array = plain_array(fcinfo, argument, "weights");
+	values = EmbeddingFloatsArgument(fcinfo, argument, "weights", &array);
+	if (ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)) != n)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("there must be as many weights as keys"),
+				 errdetail("There are %d weights and " UINT64_FORMAT " keys.",
+						   ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)), n)));
+	weights = MemoryContextAllocHuge(CurrentMemoryContext, (n + 1) * sizeof(float));
+	for (uint64 i = 0; i < n; i++)
+		weights[i] = (float) values[i];
+	return weights;
+}
+
+/* The float8[] of an argument, which has no null elements */
+const double *
+EmbeddingFloatsArgument(FunctionCallInfo fcinfo, int argument, const char *name, ArrayType **array)
+{
+	require_argument(fcinfo, argument, name);
+	*array = PG_GETARG_ARRAYTYPE_P(argument);
+	if (array_contains_nulls(*array))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not contain nulls", name)));
+	return (const double *) ARR_DATA_PTR(*array);
+}
+
+/* A gradient, of one or more dimensions, as float32 */
+void
+EmbeddingGradientArgument(FunctionCallInfo fcinfo, int argument, EmbeddingBags *bags)
+{
+	ArrayType  *array;
+	const double *values;
+	float	   *gradient;
+
+	values = EmbeddingFloatsArgument(fcinfo, argument, "upstream gradient", &array);
+	bags->ngradient = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+	gradient = MemoryContextAllocHuge(CurrentMemoryContext, (bags->ngradient + 1) * sizeof(float));
+	for (uint64 i = 0; i < bags->ngradient; i++)
+		gradient[i] = (float) values[i];
+	bags->gradient = gradient;
+}
+
+/* Offsets from an argument: where bags begin, and at the end the number of keys */
+static void
+take_offsets(FunctionCallInfo fcinfo, int argument, EmbeddingBags *bags)
+{
+	uint64		n;
+	const int64 *offsets = EmbeddingKeysArgument(fcinfo, argument, "offsets", NULL, &n);
+
+	if (n == 0 || offsets[0] != 0 || offsets[n - 1] != (int64) bags->nkeys)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("offsets must begin with 0 and end with the number of keys"),
+				 errhint("Bag i has the keys from offsets[i] + 1 to offsets[i + 1].")));
+	for (uint64 i = 1; i < n; i++)
+		if (offsets[i - 1] > offsets[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("offsets must not descend")));
+	bags->nbags = n - 1;
+	bags->offsets = (const uint64 *) offsets;
+}
+
+/* Bags of as many keys each as an argument says */
+static void
+take_hotness(FunctionCallInfo fcinfo, int argument, EmbeddingBags *bags)
+{
+	int64		hotness = PG_GETARG_INT64(argument);
+	uint64	   *offsets;
+
+	if (hotness < 1 || bags->nkeys % hotness != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the number of keys must be a multiple of hotness"),
+				 errdetail("There are " UINT64_FORMAT " keys, and hotness is " INT64_FORMAT ".",
+						   bags->nkeys, hotness)));
+	bags->nbags = bags->nkeys / hotness;
+	offsets = MemoryContextAllocHuge(CurrentMemoryContext, (bags->nbags + 1) * sizeof(uint64));
+	for (uint64 bag = 0; bag <= bags->nbags; bag++)
+		offsets[bag] = bag * hotness;
+	bags->offsets = offsets;
+}
+
+/* How the keys of a batch form bags */
+void
+EmbeddingBagsArguments(FunctionCallInfo fcinfo, int offsets_argument, int hotness_argument,
+					   EmbeddingBags *bags)
+{
+	if (PG_ARGISNULL(offsets_argument) == PG_ARGISNULL(hotness_argument))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("either offsets or hotness must be given")));
+	if (PG_ARGISNULL(offsets_argument))
+		take_hotness(fcinfo, hotness_argument, bags);
+	else
+		take_offsets(fcinfo, offsets_argument, bags);
+}
+
+/* Bags of one sample */
+int64
+EmbeddingSlotsArgument(FunctionCallInfo fcinfo, int argument, uint64 nbags)
+{
+	int64		slots;
+
+	require_argument(fcinfo, argument, "slots");
+	slots = PG_GETARG_INT64(argument);
+	if (slots < 1 || nbags % slots != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the number of bags must be a multiple of slots"),
+				 errdetail("There are " UINT64_FORMAT " bags, and slots is " INT64_FORMAT ".",
+						   nbags, slots)));
+	return slots;
+}
+
+/* The position of a name in a list, or -1 */
+static int
+find_name(const char *name, const char *const *names, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (strcmp(name, names[i]) == 0)
+			return i;
+	return -1;
+}
+
+/* How to pool */
+gpuvec_pool_mode
+EmbeddingModeArgument(FunctionCallInfo fcinfo, int argument)
+{
+	static const char *const names[] = GPUVEC_POOL_MODE_NAMES;
+	char	   *name;
+	int			mode;
+
+	require_argument(fcinfo, argument, "mode");
+	name = text_to_cstring(PG_GETARG_TEXT_PP(argument));
+	mode = find_name(name, names, GPUVEC_N_POOL_MODES);
+	if (mode < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("unknown mode \"%s\"", name),
+				 errhint("Available modes are sum, mean and concat.")));
+	return (gpuvec_pool_mode) mode;
+}
+
+/* What to do about keys without a vector */
+gpuvec_missing
+EmbeddingMissingArgument(FunctionCallInfo fcinfo, int argument)
+{
+	static const char *const names[] = GPUVEC_MISSING_NAMES;
+	char	   *name;
+	int			missing;
+
+	require_argument(fcinfo, argument, "missing");
+	name = text_to_cstring(PG_GETARG_TEXT_PP(argument));
+	missing = find_name(name, names, GPUVEC_N_MISSING);
+	if (missing < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("unknown treatment of missing keys \"%s\"", name),
+				 errhint("Available are zero, skip and error.")));
+	return (gpuvec_missing) missing;
+}
+
+/* A real[] of n elements */
+Datum
+EmbeddingArray(const float *elements, uint64 n)
+{
+	Size		size = ARR_OVERHEAD_NONULLS(1) + n * sizeof(float);
+	ArrayType  *array;
+
+	if (n == 0)
+		return PointerGetDatum(construct_empty_array(FLOAT4OID));
+	if (size > MaxAllocSize)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("array size exceeds the maximum allowed (%d)", (int) MaxAllocSize)));
+	array = palloc(size);
+	SET_VARSIZE(array, size);
+	array->ndim = 1;
+	array->dataoffset = 0;
+	array->elemtype = FLOAT4OID;
+	ARR_DIMS(array)[0] = (int) n;
+	ARR_LBOUND(array)[0] = 1;
+	memcpy(ARR_DATA_PTR(array), elements, n * sizeof(float));
+	return PointerGetDatum(array);
+}

@@ -1,0 +1,339 @@
+/*-------------------------------------------------------------------------
+ *
+ * ask.c
+ *	  Asking the engine for vectors.
+ *
+ * Every vector that is read enters the answer, so what the snapshot sees has to be
+ * known before the engine sums.  It may use rows of pages that are proven
+ * all-visible, by the order of things that visibility.c explains: the number of the
+ * mirror's last refresh is asked for, then the visibility map is read, and both go
+ * with the request.  The engine answers with the other rows that have one of the
+ * keys; they are looked at in the table, and the request goes out once more with
+ * the verdicts.  A verdict holds for as long as the snapshot, whatever becomes of
+ * the mirror: what the snapshot sees cannot leave its place, and what comes to a
+ * place later the snapshot does not see.  Rows that come into the mirror meanwhile
+ * just make one more round.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "embedding/embedding.h"
+#include "link/link.h"
+#include "miscadmin.h"
+#include "storage/predicate.h"
+
+/*
+ * As for searches: what reading a page of the visibility map costs, and asking for a
+ * number, in rows that are fetched.  Without the map there is a second trip to the
+ * engine, which costs as much as some pages.
+ */
+#define MAP_PAGE_ROWS		4
+#define MAP_ASK_ROWS		256
+#define MAP_TRIP_PAGES		8
+
+/* Requests that find the mirror gone, or rows to decide about */
+#define ASK_ATTEMPTS		100
+
+/* A request, and what it needs to be repeated */
+typedef struct Asking Asking;
+
+struct Asking
+{
+	EmbeddingTable *table;
+	MirrorTarget *target;
+	EmbeddingVerdicts *verdicts;
+	MirrorVisibility *visibility;
+	uint64		rows;			/* about as many will be read */
+	gpuvec_freshness need;
+	uint64		known;
+
+	/* sends the request and reads the answer; false: the connection was lost */
+	bool		(*call) (Asking *asking, EmbeddingAnswer *answer);
+	const EmbeddingBags *bags;
+	gpuvec_embed embed;
+	const EmbeddingNearest *nearest;
+};
+
+/* Read the visibility map if it will save more than it costs; false: connection lost */
+static bool
+take_map(Asking *asking)
+{
+	MirrorTarget *target = asking->target;
+	uint64		rows = asking->rows;
+	BlockNumber pages = MirrorVisibilityMapPages(asking->visibility);
+	gpuvec_state state;
+	uint64		refresh;
+
+	if (pages == 0 || (pages > MAP_TRIP_PAGES && rows < (uint64) pages * MAP_PAGE_ROWS))
+		return true;
+	refresh = MirrorKnownRefresh(target);
+	if (rows >= MAP_ASK_ROWS)
+	{
+		if (!MirrorState(&target->key, &state))
+			return false;
+		if (state.state != GPUVEC_READY &&
+			!MirrorEnsure(target, asking->table->snapshot,
+						  &(gpuvec_freshness) {.position = MirrorPosition()}, NULL, NULL, &state))
+			return false;
+		refresh = state.refresh;
+	}
+	GPUVEC_INJECTION("embed-before-map");
+	if (refresh == 0)
+		return true;
+	MirrorVisibilityCopyMap(asking->visibility, refresh);
+	asking->known = refresh;
+	return true;
+}
+
+/* Gather, pool, or compute gradients; the answer is in the current memory context */
+static bool
+call_embed(Asking *asking, EmbeddingAnswer *answer)
+{
+	static const char zeros[8] = {0};
+	const EmbeddingBags *bags = asking->bags;
+	gpuvec_embed *head = &asking->embed;
+	GpuvecPiece pieces[9];
+	GpuvecReply reply;
+	Size		map_bytes;
+	const uint8 *map = MirrorVisibilityMap(asking->visibility, &map_bytes);
+	Size		body;
+	Size		found = 0;
+	Size		keys = 0;
+	int			n = 0;
+
+	head->position = asking->need.position;
+	head->known = asking->known;
+	head->nverdicts = asking->verdicts->n;
+	head->map_bytes = TYPEALIGN(8, map_bytes);
+	pieces[n++] = (GpuvecPiece) {head, sizeof(*head)};
+	pieces[n++] = (GpuvecPiece) {bags->keys, bags->nkeys * sizeof(int64)};
+	if (head->op != GPUVEC_EMBED_GATHER)
+		pieces[n++] = (GpuvecPiece) {bags->offsets, (bags->nbags + 1) * sizeof(uint64)};
+	pieces[n++] = (GpuvecPiece) {asking->verdicts->verdicts, head->nverdicts * sizeof(uint64)};
+	if (bags->weights)
+	{
+		pieces[n++] = (GpuvecPiece) {bags->weights, bags->nkeys * sizeof(float)};
+		pieces[n++] = (GpuvecPiece) {zeros, bags->nkeys % 2 * sizeof(float)};
+	}
+	if (bags->ngradient > 0)
+	{
+		pieces[n++] = (GpuvecPiece) {bags->gradient, bags->ngradient * sizeof(float)};
+		pieces[n++] = (GpuvecPiece) {zeros, bags->ngradient % 2 * sizeof(float)};
+	}
+	StaticAssertStmt((BLCKSZ - MAXALIGN(SizeOfPageHeaderData)) % 8 == 0,
+					 "pages of the visibility map need padding");
+	pieces[n++] = (GpuvecPiece) {map, map_bytes};
+	if (!GpuvecLinkCall(GPUVEC_MSG_EMBED, pieces, n, GPUVEC_MSG_EMBEDDED,
+						sizeof(gpuvec_embedded), &reply))
+		return false;
+
+	memcpy(&answer->head, reply.data, sizeof(gpuvec_embedded));
+	if (answer->head.status == GPUVEC_EMBED_DONE && (head->flags & GPUVEC_EMBED_FOUND))
+		found = TYPEALIGN(8, bags->nkeys);
+	if (answer->head.status == GPUVEC_EMBED_DONE && head->op == GPUVEC_EMBED_GRAD)
+		keys = answer->head.nrows * sizeof(int64);
+	body = answer->head.status == GPUVEC_EMBED_DONE ? sizeof(float) :
+		answer->head.status == GPUVEC_EMBED_UNDECIDED ? sizeof(uint64) : 0;
+	if (reply.length != sizeof(gpuvec_embedded) + found + keys + answer->head.count * body)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROTOCOL_VIOLATION),
+				 errmsg("invalid message from the gpuvec engine")));
+	answer->body = reply.data + sizeof(gpuvec_embedded);
+	answer->found = answer->body;
+	answer->keys = (const int64 *) (answer->found + found);
+	answer->elements = (const float *) (answer->found + found + keys);
+	asking->table->engine_us += answer->head.engine_us;
+	return true;
+}
+
+/* Find the nearest rows */
+static bool
+call_nearest(Asking *asking, EmbeddingAnswer *answer)
+{
+	static const char zeros[8] = {0};
+	const EmbeddingNearest *nearest = asking->nearest;
+	gpuvec_nearest_head head;
+	GpuvecPiece pieces[6];
+	GpuvecReply reply;
+	Size		map_bytes;
+	const uint8 *map = MirrorVisibilityMap(asking->visibility, &map_bytes);
+	uint64		nfloats = (uint64) nearest->nqueries * nearest->width;
+	Size		counts = 0;
+	Size		body = 0;
+
+	memset(&head, 0, sizeof(head));
+	head.key = asking->target->key;
+	head.position = asking->need.position;
+	head.known = asking->known;
+	head.metric = nearest->metric;
+	head.k = nearest->k;
+	head.nqueries = nearest->nqueries;
+	head.width = nearest->width;
+	head.nverdicts = asking->verdicts->n;
+	head.nexcluded = nearest->nexcluded;
+	head.map_bytes = TYPEALIGN(8, map_bytes);
+	pieces[0] = (GpuvecPiece) {&head, sizeof(head)};
+	pieces[1] = (GpuvecPiece) {asking->verdicts->verdicts, head.nverdicts * sizeof(uint64)};
+	pieces[2] = (GpuvecPiece) {nearest->excluded, nearest->nexcluded * sizeof(int64)};
+	pieces[3] = (GpuvecPiece) {nearest->queries, nfloats * sizeof(float)};
+	pieces[4] = (GpuvecPiece) {zeros, nfloats % 2 * sizeof(float)};
+	pieces[5] = (GpuvecPiece) {map, map_bytes};
+	if (!GpuvecLinkCall(GPUVEC_MSG_NEAREST, pieces, lengthof(pieces), GPUVEC_MSG_EMBEDDED,
+						sizeof(gpuvec_embedded), &reply))
+		return false;
+
+	memcpy(&answer->head, reply.data, sizeof(gpuvec_embedded));
+	answer->body = reply.data + sizeof(gpuvec_embedded);
+	if (answer->head.status == GPUVEC_EMBED_DONE)
+	{
+		counts = TYPEALIGN(8, nearest->nqueries * sizeof(uint32));
+		body = sizeof(gpuvec_near);
+	}
+	else if (answer->head.status == GPUVEC_EMBED_UNDECIDED)
+		body = sizeof(uint64);
+	if (reply.length != sizeof(gpuvec_embedded) + counts + answer->head.count * body)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROTOCOL_VIOLATION),
+				 errmsg("invalid message from the gpuvec engine")));
+	answer->counts = (const uint32 *) answer->body;
+	answer->rows = (const gpuvec_near *) (answer->body + counts);
+	asking->table->engine_us += answer->head.engine_us;
+	return true;
+}
+
+/* Look at the rows that the engine names, and merge what is seen into the verdicts */
+static void
+decide(Asking *asking, const EmbeddingAnswer *answer)
+{
+	const uint64 *tids = (const uint64 *) answer->body;
+	EmbeddingVerdicts *old = asking->verdicts;
+	uint64		n = answer->head.count;
+	uint64	   *merged = MemoryContextAllocHuge(CurrentMemoryContext, (old->n + n) * sizeof(uint64));
+	uint64		from = 0;
+	uint64		to = 0;
+
+	GPUVEC_INJECTION("embed-before-fetch");
+	for (uint64 i = 0; i < n; i++)
+	{
+		ItemPointerData tid;
+
+		CHECK_FOR_INTERRUPTS();
+		while (from < old->n && gpuvec_verdict_tid(old->verdicts[from]) < tids[i])
+			merged[to++] = old->verdicts[from++];
+		ItemPointerSet(&tid, gpuvec_tid_block(tids[i]), mirror_line_offset(gpuvec_tid_line(tids[i])));
+		merged[to++] = gpuvec_verdict(tids[i], MirrorRowVisible(asking->visibility, &tid));
+	}
+	while (from < old->n)
+		merged[to++] = old->verdicts[from++];
+	if (old->verdicts)
+		pfree(old->verdicts);
+	old->verdicts = merged;
+	old->n = to;
+}
+
+/* Ask until there is an answer.  False: the connection was lost. */
+static bool
+ask(Asking *asking, EmbeddingAnswer *answer)
+{
+	for (int attempt = 0; attempt < ASK_ATTEMPTS; attempt++)
+	{
+		gpuvec_freshness now = {.position = MirrorPosition()};
+		gpuvec_state state;
+
+		GPUVEC_INJECTION("embed-before-request");
+		if (!asking->call(asking, answer))
+			return false;
+		if (answer->head.status == GPUVEC_EMBED_STALE)
+		{
+			if (!MirrorEnsure(asking->target, asking->table->snapshot,
+							  asking->need.position ? &asking->need : &now,
+							  attempt == 0 ? &answer->head.state : NULL, NULL, &state))
+				return false;
+			continue;
+		}
+		/* fresh for this snapshot from now on */
+		asking->need = (gpuvec_freshness) {0};
+		MirrorRemember(asking->target, &answer->head.state);
+		if (answer->head.status != GPUVEC_EMBED_UNDECIDED)
+			return true;
+		decide(asking, answer);
+		pfree(answer->body - sizeof(gpuvec_embedded));
+	}
+	MirrorReportEvicted(asking->target);
+	return false;
+}
+
+/* Ask once.  False: the connection was lost. */
+static bool
+try_ask(Asking *asking, EmbeddingAnswer *answer)
+{
+	bool		ok;
+
+	asking->known = 0;
+	asking->visibility = MirrorVisibilityBegin(asking->target, asking->table->snapshot);
+	PredicateLockRelation(asking->target->rel, asking->table->snapshot);
+	ok = take_map(asking);
+	GPUVEC_INJECTION("embed-before-position");
+	asking->need = (gpuvec_freshness) {0};
+	ok = ok && MirrorHowFresh(asking->target, asking->table->snapshot, false, &asking->need) &&
+		ask(asking, answer);
+	MirrorVisibilityEnd(asking->visibility);
+	return ok;
+}
+
+/*
+ * Ask.  If the engine dies meanwhile, start over, once.  Returns false, with a reason,
+ * if there is no engine.
+ */
+static bool
+ask_patiently(Asking *asking, EmbeddingAnswer *answer, const char **reason)
+{
+	for (int attempt = 0; attempt < 2; attempt++)
+	{
+		if (GpuvecLinkOpen(true, reason) != GPUVEC_LINK_READY)
+			return false;
+		if (try_ask(asking, answer))
+			return true;
+		GpuvecLinkClose();
+	}
+	MirrorReportLost();
+	return false;
+}
+
+/*
+ * Gather or pool the vectors of a target that has a shared mirror.  Complaints are
+ * the caller's to raise.  Returns false, with a reason, if there is no engine.
+ */
+bool
+EmbeddingAsk(EmbeddingTable *table, int target, gpuvec_embed_op op, uint32 flags,
+			 const EmbeddingBags *bags, EmbeddingAnswer *answer, const char **reason)
+{
+	Asking		asking = {
+		.table = table,.target = &table->targets[target],.verdicts = &table->verdicts[target],
+		.rows = bags->nkeys,.call = call_embed,.bags = bags
+	};
+
+	asking.embed.key = asking.target->key;
+	asking.embed.op = op;
+	asking.embed.flags = flags | (bags->weights ? GPUVEC_EMBED_WEIGHTED : 0);
+	asking.embed.mode = bags->mode;
+	asking.embed.missing = bags->missing;
+	asking.embed.nkeys = bags->nkeys;
+	asking.embed.nbags = bags->nbags;
+	asking.embed.ngradient = bags->ngradient;
+	return ask_patiently(&asking, answer, reason);
+}
+
+/* The same for the nearest rows */
+bool
+EmbeddingAskNearest(EmbeddingTable *table, int target, const EmbeddingNearest *nearest,
+					EmbeddingAnswer *answer, const char **reason)
+{
+	Asking		asking = {
+		.table = table,.target = &table->targets[target],.verdicts = &table->verdicts[target],
+		.rows = (uint64) nearest->k * nearest->nqueries,.call = call_nearest,.nearest = nearest
+	};
+
+	return ask_patiently(&asking, answer, reason);
+}

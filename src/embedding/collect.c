@@ -1,0 +1,271 @@
+/*-------------------------------------------------------------------------
+ *
+ * collect.c
+ *	  Vectors collected in this session.
+ *
+ * Where one request to the engine will not do, the vectors of all keys are brought
+ * here: tables with partitions, whose mirrors are several; tables without a mirror;
+ * and no engine at all.  The last two are scanned.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "access/tableam.h"
+#include "embedding/embedding.h"
+#include "miscadmin.h"
+#include "search/search.h"
+#include "utils/memutils.h"
+
+/* A key and its row */
+typedef struct KeyEntry
+{
+	int64		key;
+	char		status;
+	bool		found;
+	bool		twice;
+	gpuvec_vector_kind kind;
+	uint32		width;
+	const float *elements;
+} KeyEntry;
+
+#define SH_PREFIX		keyhash
+#define SH_ELEMENT_TYPE	KeyEntry
+#define SH_KEY_TYPE		int64
+#define SH_KEY			key
+#define SH_HASH_KEY(tb, key)	((uint32) gpuvec_hash_key(key))
+#define SH_EQUAL(tb, a, b)		((a) == (b))
+#define SH_SCOPE		static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
+struct EmbeddingCollection
+{
+	MemoryContext context;
+	keyhash_hash *keys;
+	int64	   *distinct;		/* the keys, each once */
+	uint64		ndistinct;
+};
+
+/* Take a row that has one of the keys */
+static void
+take_vector(EmbeddingCollection *collection, KeyEntry *entry, const MirrorVector *vector)
+{
+	Size		bytes = vector->width * sizeof(float);
+	float	   *copy;
+
+	entry->twice = entry->found;
+	if (entry->found)
+		return;
+	entry->found = true;
+	entry->kind = vector->kind;
+	entry->width = vector->width;
+	copy = MemoryContextAlloc(collection->context, Max(bytes, 1));
+	memcpy(copy, vector->elements, bytes);
+	entry->elements = copy;
+}
+
+/* Take the rows of a relation that the snapshot sees */
+static void
+scan_target(EmbeddingCollection *collection, MirrorTarget *target, Snapshot snapshot)
+{
+	TupleTableSlot *slot = table_slot_create(target->rel, NULL);
+	TableScanDesc scan = table_beginscan(target->rel, snapshot, 0, NULL);
+	MemoryContext row = AllocSetContextCreate(CurrentMemoryContext, "gpuvec row",
+											  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(row);
+
+	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		bool		null_key;
+		bool		null_vector;
+		Datum		key = slot_getattr(slot, target->key_attnum, &null_key);
+		Datum		value = slot_getattr(slot, target->attnum, &null_vector);
+		KeyEntry   *entry;
+		MirrorVector vector;
+
+		CHECK_FOR_INTERRUPTS();
+		if (null_key || null_vector)
+			continue;
+		entry = keyhash_lookup(collection->keys, MirrorKey(key, target->key_type));
+		if (entry == NULL)
+			continue;
+		MirrorReadVector((struct varlena *) DatumGetPointer(value), target, &vector);
+		take_vector(collection, entry, &vector);
+		MemoryContextReset(row);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(row);
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+}
+
+/* Take the rows of a relation from its mirror; false, with a reason: there is no engine */
+static bool
+ask_target(EmbeddingCollection *collection, EmbeddingTable *table, int target, const char **reason)
+{
+	EmbeddingBags bags = {
+		.keys = collection->distinct,.nkeys = collection->ndistinct,.missing = GPUVEC_MISSING_SKIP
+	};
+	EmbeddingAnswer answer;
+	const float *elements;
+
+	if (!EmbeddingAsk(table, target, GPUVEC_EMBED_GATHER, GPUVEC_EMBED_FOUND, &bags, &answer, reason))
+		return false;
+	if (answer.head.status != GPUVEC_EMBED_DONE)
+		EmbeddingComplain(table, &answer.head);
+	elements = answer.elements;
+	for (uint64 i = 0; i < bags.nkeys; i++)
+	{
+		KeyEntry   *entry = keyhash_lookup(collection->keys, bags.keys[i]);
+
+		if (!answer.found[i])
+			continue;
+		entry->twice = entry->found;
+		entry->found = true;
+		entry->kind = GPUVEC_VECTOR_GOOD;
+		entry->width = answer.head.width;
+		entry->elements = elements;
+		elements += answer.head.width;
+	}
+	return true;
+}
+
+/* qsort comparator of keys */
+static int
+compare_keys(const void *a, const void *b)
+{
+	int64		x = *(const int64 *) a;
+	int64		y = *(const int64 *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* All keys of the table that have a vector, ascending; each must be there once */
+const int64 *
+EmbeddingAllKeys(EmbeddingTable *table, uint64 *n)
+{
+	uint64		room = 1024;
+	int64	   *keys = palloc_array(int64, room);
+
+	*n = 0;
+	for (int i = 0; i < table->ntargets; i++)
+	{
+		MirrorTarget *target = &table->targets[i];
+		TupleTableSlot *slot = table_slot_create(target->rel, NULL);
+		TableScanDesc scan = table_beginscan(target->rel, table->snapshot, 0, NULL);
+
+		while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+		{
+			bool		null_key;
+			Datum		key = slot_getattr(slot, target->key_attnum, &null_key);
+
+			CHECK_FOR_INTERRUPTS();
+			if (null_key || slot_attisnull(slot, target->attnum))
+				continue;
+			if (*n == room)
+				keys = repalloc_huge(keys, (room *= 2) * sizeof(int64));
+			keys[(*n)++] = MirrorKey(key, target->key_type);
+		}
+		table_endscan(scan);
+		ExecDropSingleTupleTableSlot(slot);
+	}
+	qsort(keys, *n, sizeof(int64), compare_keys);
+	for (uint64 i = 1; i < *n; i++)
+	{
+		gpuvec_embedded complaint = {.status = GPUVEC_EMBED_DUPLICATE,.key = keys[i]};
+
+		if (keys[i] == keys[i - 1])
+			EmbeddingComplain(table, &complaint);
+	}
+	return keys;
+}
+
+/* Collect the vectors of all these keys, in the current memory context */
+EmbeddingCollection *
+EmbeddingCollect(EmbeddingTable *table, const int64 *keys, uint64 nkeys, bool use_engine)
+{
+	EmbeddingCollection *collection = palloc0_object(EmbeddingCollection);
+
+	collection->context = CurrentMemoryContext;
+	collection->keys = keyhash_create(CurrentMemoryContext, 256, NULL);
+	collection->distinct = MemoryContextAllocHuge(CurrentMemoryContext, (nkeys + 1) * sizeof(int64));
+	for (uint64 i = 0; i < nkeys; i++)
+	{
+		bool		known;
+		KeyEntry   *entry = keyhash_insert(collection->keys, keys[i], &known);
+
+		if (known)
+			continue;
+		entry->found = entry->twice = false;
+		collection->distinct[collection->ndistinct++] = keys[i];
+	}
+	for (int i = 0; i < table->ntargets; i++)
+	{
+		const char *reason;
+
+		if (use_engine && table->targets[i].mode == MIRROR_SHARED)
+		{
+			if (ask_target(collection, table, i, &reason))
+				continue;
+			SearchWarnNoEngine(reason);
+			use_engine = false;
+		}
+		scan_target(collection, &table->targets[i], table->snapshot);
+	}
+	return collection;
+}
+
+/* What is there to complain about a key's row?  GPUVEC_EMBED_DONE: nothing. */
+static gpuvec_embed_status
+complaint_about(const KeyEntry *entry, const KeyEntry *first, gpuvec_missing missing)
+{
+	if (!entry->found)
+		return missing == GPUVEC_MISSING_ERROR ? GPUVEC_EMBED_MISSING : GPUVEC_EMBED_DONE;
+	if (entry->twice)
+		return GPUVEC_EMBED_DUPLICATE;
+	if (entry->kind != GPUVEC_VECTOR_GOOD)
+		return GPUVEC_EMBED_BAD;
+	return entry->width == first->width ? GPUVEC_EMBED_DONE : GPUVEC_EMBED_WIDTHS;
+}
+
+/*
+ * The vector of each key of the bags (NULL: not found), complaining as the engine
+ * does.  Sets found and, if any key was found, width of *vectors.
+ */
+const float **
+EmbeddingLocate(EmbeddingCollection *collection, EmbeddingTable *table,
+				const EmbeddingBags *bags, EmbeddingVectors *vectors)
+{
+	const float **where = MemoryContextAllocHuge(CurrentMemoryContext,
+												 (bags->nkeys + 1) * sizeof(float *));
+	bool	   *found = MemoryContextAllocHuge(CurrentMemoryContext, bags->nkeys + 1);
+	KeyEntry   *first = NULL;
+
+	for (uint64 i = 0; i < bags->nkeys; i++)
+	{
+		KeyEntry   *entry = keyhash_lookup(collection->keys, bags->keys[i]);
+		gpuvec_embedded complaint;
+
+		if (entry->found && first == NULL)
+			first = entry;
+		memset(&complaint, 0, sizeof(complaint));
+		complaint.status = complaint_about(entry, first, bags->missing);
+		if (complaint.status != GPUVEC_EMBED_DONE)
+		{
+			complaint.key = entry->key;
+			complaint.kind = entry->kind;
+			complaint.width = entry->width;
+			complaint.other_key = first ? first->key : 0;
+			complaint.other_width = first ? first->width : 0;
+			EmbeddingComplain(table, &complaint);
+		}
+		found[i] = entry->found;
+		where[i] = entry->found ? entry->elements : NULL;
+	}
+	vectors->found = found;
+	vectors->known = first != NULL;
+	vectors->width = first ? first->width : 0;
+	return where;
+}

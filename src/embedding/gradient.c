@@ -1,0 +1,229 @@
+/*-------------------------------------------------------------------------
+ *
+ * gradient.c
+ *	  Gradients of pooling, with respect to the vectors and to the weights.
+ *
+ * As in pool.c, the engine does it for a table with one mirror; otherwise vectors
+ * are collected, and the same functions run here.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include <math.h>
+
+#include "common/embedding_grad.h"
+#include "embedding/embedding.h"
+#include "miscadmin.h"
+#include "search/search.h"
+
+/* How much gradients of weights may differ when they are verified, of the largest */
+#define WEIGHTS_TOLERANCE	1e-4
+
+/* Fail unless the gradient has as many elements as pooling returns */
+static void
+check_gradient(const EmbeddingBags *bags, const bool *found, uint32 width)
+{
+	gpuvec_embedded complaint = {.status = GPUVEC_EMBED_GRADIENT};
+	uint64		rows = 0;
+
+	if (bags->mode != GPUVEC_POOL_CONCAT)
+		rows = bags->nbags;
+	else
+		for (uint64 i = 0; i < bags->nkeys; i++)
+			rows += found[i] || bags->missing != GPUVEC_MISSING_SKIP;
+	complaint.count = rows * width;
+	if (bags->ngradient != complaint.count)
+		EmbeddingComplainGradient(bags, &complaint);
+}
+
+/* Raise that the gradient has the wrong size */
+void
+EmbeddingComplainGradient(const EmbeddingBags *bags, const gpuvec_embedded *complaint)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+			 errmsg("the upstream gradient must have as many elements as pooling returns"),
+			 errdetail("It has " UINT64_FORMAT ", pooling returns " UINT64_FORMAT ".",
+					   bags->ngradient, complaint->count)));
+}
+
+/* The gradients of the keys' vectors, computed here */
+static void
+vectors_here(const EmbeddingBags *bags, const float **where, uint32 width, EmbeddingGradient *result)
+{
+	Size		room = (bags->nkeys + 1) * sizeof(gpuvec_share);
+	gpuvec_share *shares = MemoryContextAllocHuge(CurrentMemoryContext, room);
+	gpuvec_share *spare = MemoryContextAllocHuge(CurrentMemoryContext, room);
+	int64	   *keys = MemoryContextAllocHuge(CurrentMemoryContext,
+											  (bags->nkeys + 1) * sizeof(int64));
+	gpuvec_upstream up = {
+		.gradient = bags->gradient,.width = width,
+		.factors = bags->weights != NULL || bags->mode == GPUVEC_POOL_MEAN
+	};
+	float	   *scratch = palloc_array(float, (width + 1) * GPUVEC_SCRATCH_VECTORS);
+	float	   *elements;
+	uint64		row = 0;
+	uint64		n = 0;
+	uint64		nkeys = 0;
+
+	for (uint64 bag = 0; bag < bags->nbags; bag++)
+	{
+		gpuvec_bag	one = EmbeddingBag(bags, where, width, bag, NULL);
+
+		n += gpuvec_bag_shares(shares + n, &one, &row);
+	}
+	shares = gpuvec_sort_shares(shares, spare, n);
+	for (uint64 i = 0; i < n; i++)
+		if (i == 0 || shares[i].key != shares[i - 1].key)
+			keys[nkeys++] = shares[i].key;
+	elements = MemoryContextAllocHuge(CurrentMemoryContext, nkeys * width * sizeof(float) + 1);
+	result->n = nkeys;
+	result->keys = keys;
+	result->elements = elements;
+	for (uint64 i = 0; i < n;)
+	{
+		uint64		first = i;
+
+		CHECK_FOR_INTERRUPTS();
+		while (i < n && shares[i].key == shares[first].key)
+			i++;
+		gpuvec_sum_shares(elements, shares + first, i - first, &up, scratch);
+		elements += width;
+	}
+}
+
+/* The gradients of the weights, computed here */
+static void
+weights_here(const EmbeddingBags *bags, const float **where, uint32 width, EmbeddingGradient *result)
+{
+	float	   *out = MemoryContextAllocHuge(CurrentMemoryContext, (bags->nkeys + 1) * sizeof(float));
+	float	   *mean = palloc_array(float, width + 1);
+	float	   *scratch = palloc_array(float, (width + 1) * GPUVEC_SCRATCH_VECTORS);
+	uint64		row = 0;
+
+	for (uint64 bag = 0; bag < bags->nbags; bag++)
+	{
+		gpuvec_bag	one = EmbeddingBag(bags, where, width, bag, scratch);
+
+		CHECK_FOR_INTERRUPTS();
+		gpuvec_bag_weight_gradients(out + bags->offsets[bag], &one, bags->gradient, mean, &row);
+	}
+	result->n = bags->nkeys;
+	result->elements = out;
+}
+
+/* Compute here */
+static void
+gradient_here(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags,
+			  bool use_engine, EmbeddingGradient *result)
+{
+	EmbeddingCollection *collection = EmbeddingCollect(table, bags->keys, bags->nkeys, use_engine);
+	EmbeddingVectors vectors = {0};
+	const float **where = EmbeddingLocate(collection, table, bags, &vectors);
+
+	result->known = vectors.known;
+	result->width = vectors.width;
+	if (!vectors.known)
+		return;
+	check_gradient(bags, vectors.found, vectors.width);
+	if (op == GPUVEC_EMBED_GRAD)
+		vectors_here(bags, where, vectors.width, result);
+	else
+		weights_here(bags, where, vectors.width, result);
+}
+
+/* Ask the engine; false: the table has no (one) mirror, or there is no engine */
+static bool
+gradient_in_engine(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags,
+				   bool *use_engine, EmbeddingGradient *result)
+{
+	EmbeddingAnswer answer;
+	const char *reason;
+
+	*use_engine = true;
+	if (table->ntargets != 1 || table->targets[0].mode != MIRROR_SHARED)
+		return false;
+	if (!EmbeddingAsk(table, 0, op, 0, bags, &answer, &reason))
+	{
+		SearchWarnNoEngine(reason);
+		*use_engine = false;
+		return false;
+	}
+	if (answer.head.status == GPUVEC_EMBED_GRADIENT)
+		EmbeddingComplainGradient(bags, &answer.head);
+	if (answer.head.status != GPUVEC_EMBED_DONE)
+		EmbeddingComplain(table, &answer.head);
+	result->known = answer.head.nfound > 0;
+	result->width = answer.head.width;
+	result->n = op == GPUVEC_EMBED_GRAD ? answer.head.nrows : answer.head.count;
+	result->keys = answer.keys;
+	result->elements = answer.elements;
+	return true;
+}
+
+/*
+ * Fail if gradients of weights differ by more than rounding: on a GPU their scalar
+ * products have another order
+ */
+static void
+compare_nearly(EmbeddingTable *table, const float *a, const float *b, uint64 n)
+{
+	double		largest = 0;
+
+	for (uint64 i = 0; i < n; i++)
+		if (isfinite(a[i]))
+			largest = Max(largest, fabs(a[i]));
+	for (uint64 i = 0; i < n; i++)
+		if (isfinite(a[i]) != isfinite(b[i]) ||
+			(isfinite(a[i]) && fabs((double) a[i] - b[i]) > WEIGHTS_TOLERANCE * largest))
+			EmbeddingReportWrong(table);
+}
+
+/* Fail if two answers differ */
+static void
+compare_gradients(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingGradient *a,
+				  const EmbeddingGradient *b)
+{
+	if (a->known != b->known || (a->known && (a->n != b->n || a->width != b->width)))
+		EmbeddingReportWrong(table);
+	if (!a->known)
+		return;
+	if (op == GPUVEC_EMBED_GRAD && memcmp(a->keys, b->keys, a->n * sizeof(int64)) != 0)
+		EmbeddingReportWrong(table);
+	if (op == GPUVEC_EMBED_GRAD)
+		EmbeddingCompare(table, a->elements, b->elements, a->n * a->width);
+	else
+		compare_nearly(table, a->elements, b->elements, a->n);
+}
+
+/*
+ * The gradients of the vectors of keys (each once, ascending), or of the weights (of
+ * every key), given that of what pooling returns.  They live in the current memory
+ * context.
+ */
+void
+EmbeddingGradients(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags,
+				   EmbeddingGradient *result)
+{
+	bool		use_engine;
+
+	memset(result, 0, sizeof(*result));
+	if (!gradient_in_engine(table, op, bags, &use_engine, result))
+		gradient_here(table, op, bags, use_engine, result);
+	else if (gpuvec_verify)
+	{
+		EmbeddingGradient check = {0};
+
+		gradient_here(table, op, bags, false, &check);
+		compare_gradients(table, op, result, &check);
+	}
+	if (!result->known && op == GPUVEC_EMBED_GRAD_WEIGHTS)
+	{
+		/* what was not found has no influence */
+		result->n = bags->nkeys;
+		result->elements = MemoryContextAllocExtended(CurrentMemoryContext,
+													  (bags->nkeys + 1) * sizeof(float),
+													  MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	}
+}

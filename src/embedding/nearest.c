@@ -1,0 +1,355 @@
+/*-------------------------------------------------------------------------
+ *
+ * nearest.c
+ *	  The rows whose vectors are nearest to queries: gpuvec_nearest and
+ *	  gpuvec_nearest_batch.
+ *
+ * Tables with a mirror are searched in the engine, others are scanned; the rows of
+ * several relations are merged.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "access/tableam.h"
+#include "embedding/embedding.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "search/search.h"
+#include "storage/itemptr.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/tuplestore.h"
+
+PG_FUNCTION_INFO_V1(gpuvec_nearest);
+PG_FUNCTION_INFO_V1(gpuvec_nearest_batch);
+
+/* Positions of arguments behind relation, key column and vector column */
+enum
+{
+	ARG_QUERY = 3,
+	ARG_K,
+	ARG_METRIC,
+	ARG_EXCLUDE
+};
+
+/* Offer the rows of a relation that the snapshot sees to all queries */
+static void
+scan_target(MirrorTarget *target, Snapshot snapshot, const EmbeddingNearest *nearest,
+			gpuvec_near_heap *heaps)
+{
+	TupleTableSlot *slot = table_slot_create(target->rel, NULL);
+	TableScanDesc scan = table_beginscan(target->rel, snapshot, 0, NULL);
+	MemoryContext row = AllocSetContextCreate(CurrentMemoryContext, "gpuvec row",
+											  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(row);
+
+	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		bool		null_key;
+		bool		null_vector;
+		Datum		key = slot_getattr(slot, target->key_attnum, &null_key);
+		Datum		value = slot_getattr(slot, target->attnum, &null_vector);
+		gpuvec_near near;
+		MirrorVector vector;
+
+		CHECK_FOR_INTERRUPTS();
+		MemoryContextReset(row);
+		if (null_key || null_vector)
+			continue;
+		near.key = MirrorKey(key, target->key_type);
+		near.tid = gpuvec_tid(ItemPointerGetBlockNumber(&slot->tts_tid),
+							  mirror_line(ItemPointerGetOffsetNumber(&slot->tts_tid), true));
+		MirrorReadVector((struct varlena *) DatumGetPointer(value), target, &vector);
+		if (vector.kind != GPUVEC_VECTOR_GOOD || vector.width != nearest->width ||
+			EmbeddingKeyListed(nearest->excluded, nearest->nexcluded, near.key))
+			continue;
+		for (uint32 i = 0; i < nearest->nqueries; i++)
+		{
+			const float *query = nearest->queries + (Size) i * nearest->width;
+
+			near.score = gpuvec_near_score(nearest->metric, query,
+										   gpuvec_product(query, query, nearest->width),
+										   vector.elements, nearest->width);
+			if (!gpuvec_near_hopeless(&heaps[i], near.score))
+				gpuvec_near_offer(&heaps[i], &near);
+		}
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(row);
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+}
+
+/* Is a key in an ascending list? */
+bool
+EmbeddingKeyListed(const int64 *keys, uint64 n, int64 key)
+{
+	uint64		low = 0;
+	uint64		high = n;
+
+	while (low < high)
+	{
+		uint64		middle = (low + high) / 2;
+
+		if (keys[middle] < key)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < n && keys[low] == key;
+}
+
+/* Offer the rows of a relation from its mirror; false, with a reason: there is no engine */
+static bool
+ask_target(EmbeddingTable *table, int target, const EmbeddingNearest *nearest,
+		   gpuvec_near_heap *heaps, const char **reason)
+{
+	EmbeddingAnswer answer;
+	const gpuvec_near *rows;
+
+	if (!EmbeddingAskNearest(table, target, nearest, &answer, reason))
+		return false;
+	if (answer.head.status != GPUVEC_EMBED_DONE)
+		EmbeddingComplain(table, &answer.head);
+	rows = answer.rows;
+	for (uint32 i = 0; i < nearest->nqueries; i++)
+		for (uint32 j = 0; j < answer.counts[i]; j++)
+			gpuvec_near_offer(&heaps[i], rows++);
+	return true;
+}
+
+/* Empty heaps, in the current memory context */
+static gpuvec_near_heap *
+make_heaps(const EmbeddingNearest *nearest)
+{
+	gpuvec_near_heap *heaps = palloc_array(gpuvec_near_heap, Max(nearest->nqueries, 1));
+
+	for (uint32 i = 0; i < nearest->nqueries; i++)
+		heaps[i] = (gpuvec_near_heap) {
+			.rows = MemoryContextAllocHuge(CurrentMemoryContext, nearest->k * sizeof(gpuvec_near)),
+			.k = nearest->k
+		};
+	return heaps;
+}
+
+/* Fail if two answers differ */
+static void
+compare_heaps(EmbeddingTable *table, const EmbeddingNearest *nearest, const gpuvec_near_heap *a,
+			  const gpuvec_near_heap *b)
+{
+	for (uint32 i = 0; i < nearest->nqueries; i++)
+		if (a[i].n != b[i].n || memcmp(a[i].rows, b[i].rows, a[i].n * sizeof(gpuvec_near)) != 0)
+			EmbeddingReportWrong(table);
+}
+
+/* The nearest rows of all queries, in order */
+static gpuvec_near_heap *
+find_nearest(EmbeddingTable *table, const EmbeddingNearest *nearest, bool use_engine)
+{
+	gpuvec_near_heap *heaps = make_heaps(nearest);
+
+	for (int i = 0; i < table->ntargets; i++)
+	{
+		const char *reason;
+
+		if (use_engine && table->targets[i].mode == MIRROR_SHARED)
+		{
+			if (ask_target(table, i, nearest, heaps, &reason))
+				continue;
+			SearchWarnNoEngine(reason);
+			use_engine = false;
+		}
+		scan_target(&table->targets[i], table->snapshot, nearest, heaps);
+	}
+	for (uint32 i = 0; i < nearest->nqueries; i++)
+		gpuvec_near_sort(&heaps[i]);
+	return heaps;
+}
+
+/* Nothing was found: fail if that is because the queries have another width */
+static void
+check_width(EmbeddingTable *table, uint32 width)
+{
+	uint32		table_width;
+
+	if (EmbeddingWidth(table, &table_width) && table_width != width)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_EXCEPTION),
+				 errmsg("query and vectors have different numbers of elements"),
+				 errdetail("The query has %u, vectors of relation \"%s\" have %u.", width,
+						   get_rel_name(table->relid), table_width)));
+}
+
+/* How to compare */
+static gpuvec_metric
+metric_argument(FunctionCallInfo fcinfo)
+{
+	static const char *const names[] = GPUVEC_METRIC_NAMES;
+	char	   *name;
+
+	if (PG_ARGISNULL(ARG_METRIC))
+		return GPUVEC_METRIC_COSINE;
+	name = text_to_cstring(PG_GETARG_TEXT_PP(ARG_METRIC));
+	for (int i = 0; i < GPUVEC_N_METRICS; i++)
+		if (strcmp(name, names[i]) == 0)
+			return (gpuvec_metric) i;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("unknown metric \"%s\"", name),
+			 errhint("Available metrics are cosine, ip and l2.")));
+	return GPUVEC_METRIC_COSINE;
+}
+
+/* How many rows */
+static uint32
+k_argument(FunctionCallInfo fcinfo)
+{
+	int64		k = PG_ARGISNULL(ARG_K) ? 0 : PG_GETARG_INT64(ARG_K);
+
+	if (k < 1 || k > GPUVEC_MAX_K)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("k must be between 1 and %d", GPUVEC_MAX_K)));
+	return (uint32) k;
+}
+
+/* The queries: one array, or (batch) the rows of one */
+static void
+queries_argument(FunctionCallInfo fcinfo, bool batch, EmbeddingNearest *nearest)
+{
+	ArrayType  *array;
+	const double *values = EmbeddingFloatsArgument(fcinfo, ARG_QUERY, "query", &array);
+	int			n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+	float	   *queries;
+
+	if (n > 0 && ARR_NDIM(array) != (batch ? 2 : 1))
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 batch ? errmsg("queries must be a two-dimensional array, a row for each query") :
+				 errmsg("query must be a one-dimensional array")));
+	nearest->nqueries = n == 0 ? !batch : batch ? ARR_DIMS(array)[0] : 1;
+	nearest->width = n == 0 ? 0 : n / nearest->nqueries;
+	queries = MemoryContextAllocHuge(CurrentMemoryContext, ((Size) n + 1) * sizeof(float));
+	for (int i = 0; i < n; i++)
+		queries[i] = (float) values[i];
+	nearest->queries = queries;
+}
+
+/* qsort comparator of keys */
+static int
+compare_keys(const void *a, const void *b)
+{
+	int64		x = *(const int64 *) a;
+	int64		y = *(const int64 *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Keys that are not wanted; null elements are none */
+static void
+exclude_argument(FunctionCallInfo fcinfo, EmbeddingNearest *nearest)
+{
+	bool	   *nulls;
+	uint64		n;
+	const int64 *keys;
+	int64	   *sorted;
+
+	if (PG_ARGISNULL(ARG_EXCLUDE))
+		return;
+	keys = EmbeddingKeysArgument(fcinfo, ARG_EXCLUDE, "exclude", &nulls, &n);
+	sorted = MemoryContextAllocHuge(CurrentMemoryContext, (n + 1) * sizeof(int64));
+	for (uint64 i = 0; i < n; i++)
+		if (nulls == NULL || !nulls[i])
+			sorted[nearest->nexcluded++] = keys[i];
+	qsort(sorted, nearest->nexcluded, sizeof(int64), compare_keys);
+	nearest->excluded = sorted;
+}
+
+/* Return the rows of some queries, the first of which has this number */
+static uint64
+put_rows(ReturnSetInfo *rsinfo, bool batch, uint32 first, const EmbeddingNearest *nearest,
+		 const gpuvec_near_heap *heaps)
+{
+	uint64		total = 0;
+
+	for (uint32 i = 0; i < nearest->nqueries; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		for (uint64 j = 0; j < heaps[i].n; j++)
+		{
+			const gpuvec_near *row = &heaps[i].rows[j];
+			Datum		values[4];
+			bool		nulls[4] = {0};
+			int			n = 0;
+
+			if (batch)
+				values[n++] = Int32GetDatum((int32) (first + i) + 1);
+			values[n++] = Int32GetDatum((int32) j + 1);
+			values[n++] = Int64GetDatum(row->key);
+			values[n++] = Float8GetDatum(row->score);
+			tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		}
+		total += heaps[i].n;
+	}
+	return total;
+}
+
+/* Both functions */
+static Datum
+find_rows(FunctionCallInfo fcinfo, bool batch)
+{
+	EmbeddingTable *table;
+	EmbeddingNearest all = {0};
+	uint64		total = 0;
+	uint32		group;
+
+	GpuvecMaterializedSRF(fcinfo);
+	table = EmbeddingTableArguments(fcinfo);
+	all.k = k_argument(fcinfo);
+	all.metric = metric_argument(fcinfo);
+	if (PG_ARGISNULL(ARG_QUERY))
+	{
+		EmbeddingClose(table);
+		return (Datum) 0;
+	}
+	queries_argument(fcinfo, batch, &all);
+	exclude_argument(fcinfo, &all);
+	group = Max(GPUVEC_MAX_NEAR / all.k, 1);
+	for (uint32 first = 0; first < all.nqueries; first += group)
+	{
+		MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec nearest",
+													  ALLOCSET_DEFAULT_SIZES);
+		MemoryContext old = MemoryContextSwitchTo(context);
+		EmbeddingNearest some = all;
+		gpuvec_near_heap *heaps;
+
+		some.queries += (Size) first * all.width;
+		some.nqueries = Min(group, all.nqueries - first);
+		heaps = find_nearest(table, &some, true);
+		if (gpuvec_verify)
+			compare_heaps(table, &some, heaps, find_nearest(table, &some, false));
+		MemoryContextSwitchTo(old);
+		total += put_rows((ReturnSetInfo *) fcinfo->resultinfo, batch, first, &some, heaps);
+		MemoryContextDelete(context);
+		/* verdicts were in that context */
+		memset(table->verdicts, 0, table->ntargets * sizeof(EmbeddingVerdicts));
+	}
+	if (total == 0 && all.nqueries > 0)
+		check_width(table, all.width);
+	EmbeddingClose(table);
+	return (Datum) 0;
+}
+
+Datum
+gpuvec_nearest(PG_FUNCTION_ARGS)
+{
+	return find_rows(fcinfo, false);
+}
+
+Datum
+gpuvec_nearest_batch(PG_FUNCTION_ARGS)
+{
+	return find_rows(fcinfo, true);
+}

@@ -1,0 +1,425 @@
+/*-------------------------------------------------------------------------
+ *
+ * pool.c
+ *	  Bags of keys to vectors.
+ *
+ * A table with one mirror is pooled in the engine.  Otherwise the vectors are
+ * collected, and pooled here by the same function.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include <math.h>
+
+#include "access/tableam.h"
+#include "embedding/embedding.h"
+#include "miscadmin.h"
+#include "search/search.h"
+#include "utils/memutils.h"
+
+/* Open a table for one snapshot */
+EmbeddingTable *
+EmbeddingOpen(Oid relid, const char *key_column, const char *column, Snapshot snapshot)
+{
+	EmbeddingTable *table = palloc0_object(EmbeddingTable);
+
+	table->relid = relid;
+	table->snapshot = snapshot;
+	table->targets = SearchEmbeddingTargets(relid, key_column, column, &table->ntargets);
+	table->verdicts = palloc0_array(EmbeddingVerdicts, Max(table->ntargets, 1));
+	return table;
+}
+
+/* Let go of a table; its locks stay */
+void
+EmbeddingClose(EmbeddingTable *table)
+{
+	SearchCloseTargets(table->targets, table->ntargets);
+}
+
+/* Raise what the engine, or collect.c, complains about */
+void
+EmbeddingComplain(EmbeddingTable *table, const gpuvec_embedded *complaint)
+{
+	static const char *const kinds[GPUVEC_N_VECTOR_KINDS] = {
+		"", "It has null elements.", "It has more than one dimension.", "It has too many elements."
+	};
+	const char *name = get_rel_name(table->relid);
+
+	switch ((gpuvec_embed_status) complaint->status)
+	{
+		case GPUVEC_EMBED_MISSING:
+			ereport(ERROR,
+					(errcode(ERRCODE_NO_DATA_FOUND),
+					 errmsg("relation \"%s\" has no vector with key " INT64_FORMAT, name,
+							complaint->key),
+					 errhint("missing => 'zero' or 'skip' accepts keys without a vector.")));
+			break;
+		case GPUVEC_EMBED_DUPLICATE:
+			ereport(ERROR,
+					(errcode(ERRCODE_CARDINALITY_VIOLATION),
+					 errmsg("relation \"%s\" has several vectors with key " INT64_FORMAT, name,
+							complaint->key),
+					 errhint("A primary key or unique constraint keeps keys distinct.")));
+			break;
+		case GPUVEC_EMBED_BAD:
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_EXCEPTION),
+					 errmsg("the vector of relation \"%s\" with key " INT64_FORMAT " cannot be used",
+							name, complaint->key),
+					 errdetail("%s", kinds[complaint->kind < GPUVEC_N_VECTOR_KINDS ? complaint->kind : 0])));
+			break;
+		case GPUVEC_EMBED_WIDTHS:
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_EXCEPTION),
+					 errmsg("vectors of relation \"%s\" have different numbers of elements", name),
+					 errdetail("The vector with key " INT64_FORMAT " has %u, that with key " INT64_FORMAT " has %u.",
+							   complaint->other_key, complaint->other_width, complaint->key,
+							   complaint->width)));
+			break;
+		case GPUVEC_EMBED_LARGE:
+			ereport(ERROR,
+					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+					 errmsg("the vectors of one call would be too large"),
+					 errhint("Ask for fewer keys at a time.")));
+			break;
+		default:
+			elog(ERROR, "unexpected status %u from the gpuvec engine", complaint->status);
+	}
+	pg_unreachable();
+}
+
+/* The width of the first row of a relation that the snapshot sees */
+static bool
+first_width(MirrorTarget *target, Snapshot snapshot, uint32 *width)
+{
+	TupleTableSlot *slot = table_slot_create(target->rel, NULL);
+	TableScanDesc scan = table_beginscan(target->rel, snapshot, 0, NULL);
+	bool		known = false;
+
+	while (!known && table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		bool		null_key;
+		bool		null_vector;
+		Datum		value;
+		MirrorVector vector;
+
+		CHECK_FOR_INTERRUPTS();
+		(void) slot_getattr(slot, target->key_attnum, &null_key);
+		value = slot_getattr(slot, target->attnum, &null_vector);
+		if (null_key || null_vector)
+			continue;
+		MirrorDecodeVector((struct varlena *) DatumGetPointer(value), target->vector_type, &vector);
+		known = vector.kind == GPUVEC_VECTOR_GOOD;
+		*width = vector.width;
+	}
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	return known;
+}
+
+/* The width of the table's first row; false if it has none */
+bool
+EmbeddingWidth(EmbeddingTable *table, uint32 *width)
+{
+	for (int i = 0; i < table->ntargets; i++)
+		if (first_width(&table->targets[i], table->snapshot, width))
+			return true;
+	return false;
+}
+
+/* Floats that the answer will have, if these are found */
+static uint64
+count_elements(const EmbeddingBags *bags, const bool *found, uint32 width)
+{
+	uint64		n = 0;
+
+	if (bags->mode != GPUVEC_POOL_CONCAT)
+		return bags->nbags * width;
+	if (bags->missing != GPUVEC_MISSING_SKIP)
+		return bags->nkeys * width;
+	for (uint64 i = 0; i < bags->nkeys; i++)
+		n += found[i];
+	return n * width;
+}
+
+/* One bag, whose vectors have been collected */
+gpuvec_bag
+EmbeddingBag(const EmbeddingBags *bags, const float **where, uint32 width, uint64 bag,
+			 float *scratch)
+{
+	uint64		start = bags->offsets[bag];
+
+	return (gpuvec_bag) {
+		.keys = bags->keys + start,.vectors = (const void *const *) (where + start),
+		.weights = bags->weights ? bags->weights + start : NULL,
+		.n = bags->offsets[bag + 1] - start,.width = width,.storage = GPUVEC_FLOAT32,
+		.mode = bags->mode,.missing = bags->missing,.scratch = scratch
+	};
+}
+
+/* Pool collected vectors */
+static void
+pool_here(EmbeddingTable *table, const EmbeddingBags *bags, bool use_engine,
+		  EmbeddingVectors *vectors)
+{
+	EmbeddingCollection *collection = EmbeddingCollect(table, bags->keys, bags->nkeys, use_engine);
+	const float **where = EmbeddingLocate(collection, table, bags, vectors);
+	float	   *out;
+	float	   *scratch;
+
+	if (!vectors->known)
+		return;
+	scratch = palloc_array(float, (vectors->width + 1) * GPUVEC_SCRATCH_VECTORS);
+	vectors->count = count_elements(bags, vectors->found, vectors->width);
+	out = MemoryContextAllocHuge(CurrentMemoryContext, vectors->count * sizeof(float) + 1);
+	vectors->elements = out;
+	for (uint64 bag = 0; bag < bags->nbags; bag++)
+	{
+		gpuvec_bag	one = EmbeddingBag(bags, where, vectors->width, bag, scratch);
+
+		CHECK_FOR_INTERRUPTS();
+		out += gpuvec_pool_bag(out, &one);
+	}
+}
+
+/* No key was found: zeros in the width of the table */
+static void
+pool_nothing(EmbeddingTable *table, const EmbeddingBags *bags, EmbeddingVectors *vectors)
+{
+	vectors->known = EmbeddingWidth(table, &vectors->width);
+	if (!vectors->known)
+		return;
+	vectors->count = count_elements(bags, vectors->found, vectors->width);
+	vectors->elements = MemoryContextAllocExtended(CurrentMemoryContext,
+												   vectors->count * sizeof(float) + 1,
+												   MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+}
+
+/* Report that the engine has computed something else than we */
+void
+EmbeddingReportWrong(EmbeddingTable *table)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("the gpuvec engine's vectors of relation \"%s\" are wrong",
+					get_rel_name(table->relid)),
+			 errhint("Please report this as a bug; gpuvec_evict discards the engine's copy.")));
+}
+
+/* Fail if floats differ; NaN is NaN */
+void
+EmbeddingCompare(EmbeddingTable *table, const float *a, const float *b, uint64 n)
+{
+	for (uint64 i = 0; i < n; i++)
+		if (memcmp(&a[i], &b[i], sizeof(float)) != 0 && !(isnan(a[i]) && isnan(b[i])))
+			EmbeddingReportWrong(table);
+}
+
+/* Fail if two answers differ */
+static void
+compare_vectors(EmbeddingTable *table, const EmbeddingVectors *a, const EmbeddingVectors *b,
+				uint64 nkeys)
+{
+	bool		same = a->known == b->known && a->width == b->width && a->count == b->count;
+
+	for (uint64 i = 0; same && i < nkeys && a->found && b->found; i++)
+		same = a->found[i] == b->found[i];
+	if (!same)
+		EmbeddingReportWrong(table);
+	EmbeddingCompare(table, a->elements, b->elements, a->count);
+}
+
+/* The bags from `first` on, up to `end`, as bags of their own */
+static EmbeddingBags
+part_of(const EmbeddingBags *bags, uint64 first, uint64 end)
+{
+	uint64		start = bags->offsets[first];
+	uint64	   *offsets = MemoryContextAllocHuge(CurrentMemoryContext,
+												 (end - first + 1) * sizeof(uint64));
+	EmbeddingBags part = *bags;
+
+	for (uint64 bag = first; bag <= end; bag++)
+		offsets[bag - first] = bags->offsets[bag] - start;
+	part.offsets = offsets;
+	part.nbags = end - first;
+	part.keys += start;
+	part.nkeys = offsets[part.nbags];
+	if (part.weights)
+		part.weights += start;
+	return part;
+}
+
+/* Some of the keys, each to be gathered */
+static EmbeddingBags
+part_of_keys(const EmbeddingBags *bags, uint64 first, uint64 end)
+{
+	uint64	   *offsets = palloc_array(uint64, 2);
+	EmbeddingBags part = *bags;
+
+	offsets[0] = 0;
+	offsets[1] = end - first;
+	part.offsets = offsets;
+	part.keys += first;
+	part.nkeys = end - first;
+	return part;
+}
+
+/* Put two answers together; a part that found nothing has zeros where those are due */
+static void
+join_vectors(EmbeddingTable *table, const EmbeddingBags *parts, const EmbeddingVectors *from,
+			 EmbeddingVectors *vectors)
+{
+	bool	   *found = NULL;
+	const EmbeddingVectors *known = from[0].known ? &from[0] : &from[1];
+	uint64		counts[2];
+	float	   *elements;
+
+	if (from[0].known && from[1].known && from[0].width != from[1].width)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_EXCEPTION),
+				 errmsg("vectors of relation \"%s\" have different numbers of elements",
+						get_rel_name(table->relid)),
+				 errdetail("Some have %u, others have %u.", from[0].width, from[1].width)));
+	*vectors = *known;
+	if (from[0].found && from[1].found)
+		found = MemoryContextAllocHuge(CurrentMemoryContext, parts[0].nkeys + parts[1].nkeys + 1);
+	for (int i = 0; i < 2; i++)
+	{
+		if (found)
+			memcpy(found + (i == 0 ? 0 : parts[0].nkeys), from[i].found, parts[i].nkeys);
+		counts[i] = known->known ? count_elements(&parts[i], from[i].found, known->width) : 0;
+	}
+	vectors->found = found;
+	vectors->count = counts[0] + counts[1];
+	elements = MemoryContextAllocHuge(CurrentMemoryContext, vectors->count * sizeof(float) + 1);
+	vectors->elements = elements;
+	for (int i = 0; i < 2; i++)
+	{
+		if (from[i].known)
+			memcpy(elements, from[i].elements, counts[i] * sizeof(float));
+		else
+			memset(elements, 0, counts[i] * sizeof(float));
+		elements += counts[i];
+	}
+}
+
+static void find_vectors(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags,
+						 EmbeddingVectors *vectors);
+
+/* The answer would be too large: gather or pool one half and then the other */
+static void
+find_halves(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags,
+			EmbeddingVectors *vectors)
+{
+	uint64		n = op == GPUVEC_EMBED_GATHER ? bags->nkeys : bags->nbags;
+	EmbeddingBags parts[2];
+	EmbeddingVectors halves[2];
+
+	for (int i = 0; i < 2; i++)
+	{
+		uint64		first = i == 0 ? 0 : n / 2;
+		uint64		end = i == 0 ? n / 2 : n;
+
+		parts[i] = op == GPUVEC_EMBED_GATHER ? part_of_keys(bags, first, end) :
+			part_of(bags, first, end);
+		find_vectors(table, op, &parts[i], &halves[i]);
+	}
+	join_vectors(table, parts, halves, vectors);
+}
+
+/*
+ * Gather or pool in the engine.  False: the table has no (one) mirror, or (no engine:
+ * *use_engine is false then) it cannot be asked.
+ */
+static bool
+use_mirror(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags,
+		   bool *use_engine, EmbeddingVectors *vectors)
+{
+	bool		tell = bags->mode == GPUVEC_POOL_CONCAT && bags->missing == GPUVEC_MISSING_SKIP;
+	EmbeddingAnswer answer;
+	const char *reason;
+
+	*use_engine = true;
+	if (table->ntargets != 1 || table->targets[0].mode != MIRROR_SHARED)
+		return false;
+	if (!EmbeddingAsk(table, 0, op, tell ? GPUVEC_EMBED_FOUND : 0, bags, &answer, &reason))
+	{
+		SearchWarnNoEngine(reason);
+		*use_engine = false;
+		return false;
+	}
+	if (answer.head.status == GPUVEC_EMBED_LARGE &&
+		(op == GPUVEC_EMBED_GATHER ? bags->nkeys : bags->nbags) > 1)
+	{
+		find_halves(table, op, bags, vectors);
+		return true;
+	}
+	if (answer.head.status != GPUVEC_EMBED_DONE)
+		EmbeddingComplain(table, &answer.head);
+	vectors->known = answer.head.nfound > 0;
+	vectors->width = answer.head.width;
+	vectors->found = tell ? (const bool *) answer.found : NULL;
+	vectors->elements = answer.elements;
+	vectors->count = answer.head.count;
+	return true;
+}
+
+/* Gather or pool, in the engine or here */
+static void
+find_vectors(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags,
+			 EmbeddingVectors *vectors)
+{
+	bool		use_engine;
+
+	memset(vectors, 0, sizeof(*vectors));
+	if (!use_mirror(table, op, bags, &use_engine, vectors))
+		pool_here(table, bags, use_engine, vectors);
+	else if (gpuvec_verify)
+	{
+		EmbeddingVectors check = {0};
+
+		pool_here(table, bags, false, &check);
+		compare_vectors(table, vectors, &check, bags->nkeys);
+	}
+}
+
+/* Floats that a bag has in an answer */
+uint64
+EmbeddingBagElements(const EmbeddingBags *bags, const EmbeddingVectors *vectors, uint64 bag)
+{
+	uint64		start = bags->offsets[bag];
+	uint64		end = bags->offsets[bag + 1];
+	uint64		n = 0;
+
+	if (bags->mode != GPUVEC_POOL_CONCAT)
+		return vectors->width;
+	if (bags->missing != GPUVEC_MISSING_SKIP)
+		return (end - start) * vectors->width;
+	for (uint64 i = start; i < end; i++)
+		n += vectors->found[i];
+	return n * vectors->width;
+}
+
+/* Pool bags; what is returned lives in the current memory context */
+void
+EmbeddingPool(EmbeddingTable *table, const EmbeddingBags *bags, EmbeddingVectors *vectors)
+{
+	find_vectors(table, GPUVEC_EMBED_POOL, bags, vectors);
+	if (!vectors->known)
+		pool_nothing(table, bags, vectors);
+}
+
+/* The vectors of the keys that are found, one behind the other */
+void
+EmbeddingGather(EmbeddingTable *table, const int64 *keys, uint64 nkeys, EmbeddingVectors *vectors)
+{
+	uint64		offsets[2] = {0, nkeys};
+	EmbeddingBags bags = {
+		.keys = keys,.nkeys = nkeys,.nbags = 1,.offsets = offsets,
+		.mode = GPUVEC_POOL_CONCAT,.missing = GPUVEC_MISSING_SKIP
+	};
+
+	find_vectors(table, GPUVEC_EMBED_GATHER, &bags, vectors);
+}

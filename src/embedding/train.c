@@ -1,0 +1,546 @@
+/*-------------------------------------------------------------------------
+ *
+ * train.c
+ *	  Changing embedding tables: new keys, and steps of an optimizer.
+ *
+ * Both are plain INSERT and UPDATE statements, run as the caller, under his
+ * privileges and in his transaction; what they compute for each row is done by small
+ * functions of vectors.  Rows are locked in the order of their keys, so that
+ * sessions that train the same table wait for one another rather than deadlock.
+ *
+ * Arithmetic is float64, each result is rounded to float32.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include <math.h>
+
+#include "catalog/namespace.h"
+#include "catalog/pg_type.h"
+#include "common/embedding_grad.h"
+#include "embedding/embedding.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "search/search.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/tuplestore.h"
+
+PG_FUNCTION_INFO_V1(gpuvec_initial_vector);
+PG_FUNCTION_INFO_V1(gpuvec_ensure_keys);
+PG_FUNCTION_INFO_V1(gpuvec_gradient_rows);
+PG_FUNCTION_INFO_V1(gpuvec_vector_axpy);
+PG_FUNCTION_INFO_V1(gpuvec_vector_square);
+PG_FUNCTION_INFO_V1(gpuvec_sgd_step);
+PG_FUNCTION_INFO_V1(gpuvec_adagrad_step);
+PG_FUNCTION_INFO_V1(gpuvec_adam_step);
+PG_FUNCTION_INFO_V1(gpuvec_apply_grad);
+
+/* How new vectors are made */
+typedef enum Initializer
+{
+	INITIAL_ZEROS,
+	INITIAL_UNIFORM,
+	INITIAL_NORMAL
+} Initializer;
+
+/* Summands of a value that is almost normally distributed: their variance is 1 */
+#define NORMAL_SUMMANDS		12
+
+/* Find an initializer by its name */
+static Initializer
+parse_initializer(const char *name)
+{
+	static const char *const names[] = {"zeros", "uniform", "normal"};
+
+	for (int i = 0; i < lengthof(names); i++)
+		if (strcmp(name, names[i]) == 0)
+			return (Initializer) i;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("unknown initializer \"%s\"", name),
+			 errhint("Available initializers are zeros, uniform and normal.")));
+	return INITIAL_ZEROS;
+}
+
+/* A number in [0, 1) that depends on all arguments and nothing else */
+static double
+random_at(int64 seed, int64 key, uint64 number)
+{
+	uint64		h = gpuvec_hash_key(seed ^ INT64CONST(0x5851F42D4C957F2D));
+
+	h = gpuvec_hash_key((int64) (h ^ (uint64) key) + INT64CONST(0x14057B7EF767814F));
+	h = gpuvec_hash_key((int64) (h + number * UINT64CONST(0x9E3779B97F4A7C15)));
+	return (double) (h >> 11) / 9007199254740992.0;
+}
+
+/* Element i of the first vector of a key */
+static float
+initial_element(Initializer initializer, double scale, int64 seed, int64 key, uint64 i)
+{
+	double		sum = -NORMAL_SUMMANDS / 2;
+
+	switch (initializer)
+	{
+		case INITIAL_UNIFORM:
+			return (float) ((2 * random_at(seed, key, i) - 1) * scale);
+		case INITIAL_NORMAL:
+			for (int j = 0; j < NORMAL_SUMMANDS; j++)
+				sum += random_at(seed, key, i * NORMAL_SUMMANDS + j);
+			return (float) (sum * scale);
+		default:
+			return 0;
+	}
+}
+
+/* gpuvec_initial_vector(key, width, initializer, scale, seed) */
+Datum
+gpuvec_initial_vector(PG_FUNCTION_ARGS)
+{
+	int64		key = PG_GETARG_INT64(0);
+	int32		width = PG_GETARG_INT32(1);
+	Initializer initializer = parse_initializer(text_to_cstring(PG_GETARG_TEXT_PP(2)));
+	double		scale = PG_GETARG_FLOAT8(3);
+	int64		seed = PG_GETARG_INT64(4);
+	float	   *elements;
+
+	if (width < 1 || width > GPUVEC_MAX_WIDTH)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("width must be between 1 and %d", GPUVEC_MAX_WIDTH)));
+	elements = palloc_array(float, width);
+	for (int32 i = 0; i < width; i++)
+		elements[i] = initial_element(initializer, scale, seed, key, i);
+	return EmbeddingArray(elements, width);
+}
+
+/* A function of the extension, qualified */
+static const char *
+own_function(FunctionCallInfo fcinfo, const char *name)
+{
+	return quote_qualified_identifier(get_namespace_name(get_func_namespace(fcinfo->flinfo->fn_oid)),
+									  name);
+}
+
+/* A relation's name, qualified */
+static const char *
+relation_name(Oid relid)
+{
+	char	   *name = get_rel_name(relid);
+
+	if (name == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", relid)));
+	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)), name);
+}
+
+/* Fail if one of the first n arguments is null */
+static void
+require_arguments(FunctionCallInfo fcinfo, const char *const *names, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (names[i] != NULL && PG_ARGISNULL(i))
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("%s must not be null", names[i])));
+}
+
+/* Run a statement; returns how many rows it changed */
+static int64
+run_statement(const char *sql, int n, Oid *types, Datum *values)
+{
+	int64		rows;
+	int			rc;
+
+	SPI_connect();
+	rc = SPI_execute_with_args(sql, n, types, values, NULL, false, 0);
+	if (rc < 0)
+		elog(ERROR, "SPI_execute_with_args failed: %s", SPI_result_code_string(rc));
+	rows = (int64) SPI_processed;
+	SPI_finish();
+	return rows;
+}
+
+/* The width for new keys: what is asked for, or that of the table */
+static int32
+new_width(FunctionCallInfo fcinfo, int argument)
+{
+	EmbeddingTable *table;
+	uint32		width;
+	bool		known;
+
+	if (!PG_ARGISNULL(argument))
+		return PG_GETARG_INT32(argument);
+	table = EmbeddingTableArguments(fcinfo);
+	known = EmbeddingWidth(table, &width);
+	EmbeddingClose(table);
+	if (!known)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("relation \"%s\" has no vectors whose width new ones could have",
+						get_rel_name(PG_GETARG_OID(0))),
+				 errhint("Give the width.")));
+	return (int32) width;
+}
+
+/*
+ * gpuvec_ensure_keys(relation, key_column, column, keys, width, initializer, scale,
+ * seed): add the keys that the table lacks; returns how many
+ */
+Datum
+gpuvec_ensure_keys(PG_FUNCTION_ARGS)
+{
+	static const char *const names[] = {
+		"relation", "key column", "column", "keys", NULL, "initializer", "scale", "seed"
+	};
+	const char *rel;
+	const char *key;
+	StringInfoData sql;
+	uint64		n;
+	Oid			types[] = {INT8ARRAYOID, INT4OID, TEXTOID, FLOAT8OID, INT8OID};
+	Datum		values[5];
+
+	require_arguments(fcinfo, names, lengthof(names));
+	(void) EmbeddingKeysArgument(fcinfo, 3, "keys", NULL, &n);
+	rel = relation_name(PG_GETARG_OID(0));
+	key = quote_identifier(NameStr(*PG_GETARG_NAME(1)));
+	values[0] = PG_GETARG_DATUM(3);
+	values[1] = Int32GetDatum(new_width(fcinfo, 4));
+	values[2] = PG_GETARG_DATUM(5);
+	values[3] = PG_GETARG_DATUM(6);
+	values[4] = PG_GETARG_DATUM(7);
+	initStringInfo(&sql);
+	appendStringInfo(&sql,
+					 "INSERT INTO %s (%s, %s)"
+					 " SELECT k, %s(k, $2, $3, $4, $5)"
+					 " FROM (SELECT DISTINCT u AS k FROM pg_catalog.unnest($1) u) d"
+					 " WHERE NOT EXISTS (SELECT FROM %s t WHERE t.%s OPERATOR(pg_catalog.=) k)"
+					 " ORDER BY k ON CONFLICT (%s) DO NOTHING",
+					 rel, key, quote_identifier(NameStr(*PG_GETARG_NAME(2))),
+					 own_function(fcinfo, "gpuvec_initial_vector"), rel, key, key);
+	PG_RETURN_INT64(run_statement(sql.data, lengthof(types), types, values));
+}
+
+/*
+ * gpuvec_gradient_rows(keys, gradients): each key once, ascending, with the sum of its
+ * gradients, which follow one another in one array
+ */
+Datum
+gpuvec_gradient_rows(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	EmbeddingBags bags = {0};
+	gpuvec_upstream up = {0};
+	gpuvec_share *shares;
+	float	   *sum;
+	float	   *scratch;
+	uint32		width;
+
+	GpuvecMaterializedSRF(fcinfo);
+	bags.keys = EmbeddingKeysArgument(fcinfo, 0, "keys", NULL, &bags.nkeys);
+	EmbeddingGradientArgument(fcinfo, 1, &bags);
+	if (bags.nkeys == 0 ? bags.ngradient > 0 : bags.ngradient % bags.nkeys != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("the number of gradients' elements must be a multiple of that of keys"),
+				 errdetail("There are " UINT64_FORMAT " elements and " UINT64_FORMAT " keys.",
+						   bags.ngradient, bags.nkeys)));
+	if (bags.nkeys == 0)
+		return (Datum) 0;
+	width = (uint32) (bags.ngradient / bags.nkeys);
+	sum = palloc_array(float, width + 1);
+	scratch = palloc_array(float, (width + 1) * GPUVEC_SCRATCH_VECTORS);
+	up.gradient = bags.gradient;
+	up.width = width;
+	shares = MemoryContextAllocHuge(CurrentMemoryContext, bags.nkeys * sizeof(gpuvec_share));
+	for (uint64 i = 0; i < bags.nkeys; i++)
+		shares[i] = (gpuvec_share) {.key = bags.keys[i],.row = i,.factor = 1};
+	shares = gpuvec_sort_shares(shares, MemoryContextAllocHuge(CurrentMemoryContext,
+															   bags.nkeys * sizeof(gpuvec_share)),
+								bags.nkeys);
+	for (uint64 i = 0; i < bags.nkeys;)
+	{
+		uint64		first = i;
+		Datum		values[2];
+		bool		nulls[2] = {false, false};
+
+		CHECK_FOR_INTERRUPTS();
+		while (i < bags.nkeys && shares[i].key == shares[first].key)
+			i++;
+		gpuvec_sum_shares(sum, shares + first, i - first, &up, scratch);
+		values[0] = Int64GetDatum(shares[first].key);
+		values[1] = EmbeddingArray(sum, width);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		pfree(DatumGetPointer(values[1]));
+	}
+	return (Datum) 0;
+}
+
+/* The elements of a real[] argument, which must have n of them (0: any number) */
+static const float *
+vector_argument(FunctionCallInfo fcinfo, int argument, int *n)
+{
+	ArrayType  *array = PG_GETARG_ARRAYTYPE_P(argument);
+	int			count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+
+	if (ARR_NDIM(array) > 1 || array_contains_nulls(array))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_EXCEPTION),
+				 errmsg("vectors must have one dimension and no null elements")));
+	if (*n >= 0 && *n != count)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_EXCEPTION),
+				 errmsg("vector and gradient have different numbers of elements"),
+				 errdetail("One has %d, the other %d.", *n, count)));
+	*n = count;
+	return (const float *) ARR_DATA_PTR(array);
+}
+
+/* gpuvec_vector_axpy(a, x, y): a x + y */
+Datum
+gpuvec_vector_axpy(PG_FUNCTION_ARGS)
+{
+	double		a = PG_GETARG_FLOAT8(0);
+	int			n = -1;
+	const float *x = vector_argument(fcinfo, 1, &n);
+	const float *y = vector_argument(fcinfo, 2, &n);
+	float	   *out = palloc_array(float, n + 1);
+
+	for (int i = 0; i < n; i++)
+		out[i] = (float) (a * x[i] + y[i]);
+	return EmbeddingArray(out, n);
+}
+
+/* gpuvec_vector_square(a, x): a times the squares of x's elements */
+Datum
+gpuvec_vector_square(PG_FUNCTION_ARGS)
+{
+	double		a = PG_GETARG_FLOAT8(0);
+	int			n = -1;
+	const float *x = vector_argument(fcinfo, 1, &n);
+	float	   *out = palloc_array(float, n + 1);
+
+	for (int i = 0; i < n; i++)
+		out[i] = (float) (a * x[i] * x[i]);
+	return EmbeddingArray(out, n);
+}
+
+/* gpuvec_sgd_step(x, gradient, learning_rate) */
+Datum
+gpuvec_sgd_step(PG_FUNCTION_ARGS)
+{
+	int			n = -1;
+	const float *x = vector_argument(fcinfo, 0, &n);
+	const float *g = vector_argument(fcinfo, 1, &n);
+	double		rate = PG_GETARG_FLOAT8(2);
+	float	   *out = palloc_array(float, n + 1);
+
+	for (int i = 0; i < n; i++)
+		out[i] = (float) (x[i] - rate * g[i]);
+	return EmbeddingArray(out, n);
+}
+
+/* Fail if an optimizer's state has not what the optimizer needs */
+static void
+require_state(FunctionCallInfo fcinfo)
+{
+	for (int i = 0; i < PG_NARGS(); i++)
+		if (PG_ARGISNULL(i))
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("an optimizer's state is incomplete"),
+					 errhint("Each optimizer needs a state table of its own.")));
+}
+
+/* gpuvec_adagrad_step(x, gradient, sum of squares, learning_rate, epsilon) */
+Datum
+gpuvec_adagrad_step(PG_FUNCTION_ARGS)
+{
+	int			n = -1;
+	const float *x;
+	const float *g;
+	const float *v;
+	double		rate;
+	double		epsilon;
+	float	   *out;
+
+	require_state(fcinfo);
+	x = vector_argument(fcinfo, 0, &n);
+	g = vector_argument(fcinfo, 1, &n);
+	v = vector_argument(fcinfo, 2, &n);
+	rate = PG_GETARG_FLOAT8(3);
+	epsilon = PG_GETARG_FLOAT8(4);
+	out = palloc_array(float, n + 1);
+	for (int i = 0; i < n; i++)
+		out[i] = (float) (x[i] - rate * g[i] / (sqrt(v[i]) + epsilon));
+	return EmbeddingArray(out, n);
+}
+
+/* gpuvec_adam_step(x, m, v, step, learning_rate, beta1, beta2, epsilon) */
+Datum
+gpuvec_adam_step(PG_FUNCTION_ARGS)
+{
+	int			n = -1;
+	const float *x;
+	const float *m;
+	const float *v;
+	double		step;
+	double		rate;
+	double		first;
+	double		second;
+	double		epsilon;
+	float	   *out;
+
+	require_state(fcinfo);
+	x = vector_argument(fcinfo, 0, &n);
+	m = vector_argument(fcinfo, 1, &n);
+	v = vector_argument(fcinfo, 2, &n);
+	step = (double) PG_GETARG_INT64(3);
+	rate = PG_GETARG_FLOAT8(4);
+	first = 1 - pow(PG_GETARG_FLOAT8(5), step);
+	second = 1 - pow(PG_GETARG_FLOAT8(6), step);
+	epsilon = PG_GETARG_FLOAT8(7);
+	out = palloc_array(float, n + 1);
+	for (int i = 0; i < n; i++)
+		out[i] = (float) (x[i] - rate * (m[i] / first) / (sqrt(v[i] / second) + epsilon));
+	return EmbeddingArray(out, n);
+}
+
+/* What gpuvec_apply_grad is called with */
+typedef struct Training
+{
+	FunctionCallInfo fcinfo;
+	const char *rel;
+	const char *key;
+	const char *column;
+	const char *state;			/* NULL: none */
+	StringInfoData sql;
+} Training;
+
+/*
+ * Gradients of keys that the table has, whose rows are locked in the order of keys:
+ * g(key, gradient).  $1 keys, $2 gradients.
+ */
+static void
+append_gradients(Training *training)
+{
+	appendStringInfo(&training->sql,
+					 "WITH l AS MATERIALIZED ("
+					 "SELECT t.%s::pg_catalog.int8 AS key, r.gradient FROM %s(%s) r, %s t"
+					 " WHERE t.%s OPERATOR(pg_catalog.=) r.key AND t.%s IS NOT NULL"
+					 " ORDER BY r.key FOR UPDATE OF t)",
+					 training->key, own_function(training->fcinfo, "gpuvec_gradient_rows"),
+					 "$1, $2", training->rel, training->key, training->column);
+}
+
+/* New optimizer states, or the next ones: s(key, step, m, v) and the gradients */
+static void
+append_states(Training *training, const char *m, const char *v, const char *next_m,
+			  const char *next_v)
+{
+	appendStringInfo(&training->sql,
+					 ", s AS (INSERT INTO %s AS o (key, step, m, v)"
+					 " SELECT key, 1, %s, %s FROM l ORDER BY key"
+					 " ON CONFLICT (key) DO UPDATE SET step = o.step OPERATOR(pg_catalog.+) 1, m = %s, v = %s"
+					 " RETURNING o.key, o.step, o.m, o.v)",
+					 training->state, m, v, next_m, next_v);
+}
+
+/* The update itself, by an expression over the row t, its gradient l and its state s */
+static void
+append_update(Training *training, const char *format, const char *function)
+{
+	StringInfo	sql = &training->sql;
+
+	appendStringInfo(sql, " UPDATE %s t SET %s = %s(t.%s::pg_catalog.float4[], ",
+					 training->rel, training->column, own_function(training->fcinfo, function),
+					 training->column);
+	appendStringInfoString(sql, format);
+	appendStringInfo(sql, ") FROM l%s WHERE t.%s OPERATOR(pg_catalog.=) l.key",
+					 training->state ? ", s" : "", training->key);
+	if (training->state)
+		appendStringInfoString(sql, " AND s.key OPERATOR(pg_catalog.=) l.key");
+}
+
+/* The statement of an optimizer; $3 is the learning rate, $4 and $5 beta1 and beta2, $6 epsilon */
+static void
+make_statement(Training *training, const char *optimizer)
+{
+	const char *square = own_function(training->fcinfo, "gpuvec_vector_square");
+	const char *axpy = own_function(training->fcinfo, "gpuvec_vector_axpy");
+	bool		sgd = strcmp(optimizer, "sgd") == 0;
+	bool		adagrad = strcmp(optimizer, "adagrad") == 0;
+
+	if (!sgd && !adagrad && strcmp(optimizer, "adam") != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("unknown optimizer \"%s\"", optimizer),
+				 errhint("Available optimizers are sgd, adagrad and adam.")));
+	if (sgd != (training->state == NULL))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 sgd ? errmsg("optimizer \"%s\" has no state", optimizer) :
+				 errmsg("optimizer \"%s\" needs a table for its state", optimizer),
+				 sgd ? 0 :
+				 errhint("CREATE TABLE state (key bigint PRIMARY KEY, step bigint, m real[], v real[])")));
+	append_gradients(training);
+	if (sgd)
+		append_update(training, "l.gradient, $3", "gpuvec_sgd_step");
+	else if (adagrad)
+	{
+		append_states(training, "NULL", psprintf("%s(1, gradient)", square), "NULL",
+					  psprintf("%s(1, o.v, excluded.v)", axpy));
+		append_update(training, "l.gradient, s.v, $3, $6", "gpuvec_adagrad_step");
+	}
+	else
+	{
+		append_states(training,
+					  psprintf("%s(OPERATOR(pg_catalog.-) $4, gradient, gradient)", axpy),
+					  psprintf("%s(1 OPERATOR(pg_catalog.-) $5, gradient)", square),
+					  psprintf("%s($4, o.m, excluded.m)", axpy),
+					  psprintf("%s($5, o.v, excluded.v)", axpy));
+		append_update(training, "s.m, s.v, s.step, $3, $4, $5, $6", "gpuvec_adam_step");
+	}
+	/* parameters that an optimizer does not use need a type all the same */
+	appendStringInfoString(&training->sql,
+						   " AND ($3, $4, $5, $6) IS NOT NULL");
+}
+
+/*
+ * gpuvec_apply_grad(relation, key_column, column, keys, gradients, optimizer,
+ * learning_rate, state, beta1, beta2, epsilon): one step of an optimizer; returns how
+ * many rows were updated
+ */
+Datum
+gpuvec_apply_grad(PG_FUNCTION_ARGS)
+{
+	static const char *const names[] = {
+		"relation", "key column", "column", "keys", "gradients", "optimizer", "learning rate",
+		NULL, "beta1", "beta2", "epsilon"
+	};
+	Training	training = {.fcinfo = fcinfo};
+	Oid			types[] = {INT8ARRAYOID, FLOAT8ARRAYOID, FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID};
+	Datum		values[6];
+
+	require_arguments(fcinfo, names, lengthof(names));
+	training.rel = relation_name(PG_GETARG_OID(0));
+	training.key = quote_identifier(NameStr(*PG_GETARG_NAME(1)));
+	training.column = quote_identifier(NameStr(*PG_GETARG_NAME(2)));
+	if (!PG_ARGISNULL(7))
+		training.state = relation_name(PG_GETARG_OID(7));
+	initStringInfo(&training.sql);
+	make_statement(&training, text_to_cstring(PG_GETARG_TEXT_PP(5)));
+	values[0] = PG_GETARG_DATUM(3);
+	values[1] = PG_GETARG_DATUM(4);
+	values[2] = PG_GETARG_DATUM(6);
+	for (int i = 0; i < 3; i++)
+		values[3 + i] = PG_GETARG_DATUM(8 + i);
+	PG_RETURN_INT64(run_statement(training.sql.data, lengthof(types), types, values));
+}

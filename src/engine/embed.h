@@ -1,0 +1,244 @@
+/*-------------------------------------------------------------------------
+ *
+ * embed.h
+ *	  Embedding tables: rows with a key and a vector, found by their keys.
+ *
+ * embed_table.c	the rows: changing them
+ * embed_read.c		which rows do keys mean? gathering and pooling
+ * embed_grad.c		gradients of pooling
+ * embed_nearest.c	the nearest rows
+ * embed_request.c	the requests of sessions
+ * embed_pool_*.c	inner loops, compiled for each instruction set
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_EMBED_H
+#define GPUVEC_EMBED_H
+
+#include <pthread.h>
+
+#include "common/embedding_grad.h"
+#include "engine/store.h"
+
+/* A row: its bank << 32 | its slot there */
+typedef uint64_t gpuvec_vector_ref;
+
+#define GPUVEC_NO_VECTOR	UINT64_MAX
+#define gpuvec_vector_ref_of(bank, slot)	((uint64_t) (bank) << 32 | (slot))
+#define gpuvec_ref_bank(ref)	((uint32_t) ((ref) >> 32))
+#define gpuvec_ref_slot(ref)	((uint32_t) (ref))
+
+/* What is kept of a row beside its vector */
+typedef struct gpuvec_vector_info
+{
+	uint64_t	tid;
+	int64_t		key;
+	gpuvec_vector_ref next;		/* row of the same key */
+	gpuvec_vector_ref previous;
+	gpuvec_vector_ref next_in_block;
+} gpuvec_vector_info;
+
+/* All rows whose vectors have the same width, or are bad for the same reason */
+typedef struct gpuvec_bank
+{
+	uint32_t	width;
+	gpuvec_vector_kind kind;
+	uint32_t	nslots;			/* that were ever used */
+	uint32_t	room;
+	uint32_t	nfree;
+	gpuvec_vector_info *rows;	/* [room] */
+	char	   *elements;		/* [room * width], in the table's storage */
+	uint32_t   *free;			/* [room]: the nfree slots that can be used again */
+	uint8_t    *live;			/* [room]: published, not replaced; below nlive only */
+	uint32_t	nlive;
+} gpuvec_bank;
+
+typedef struct gpuvec_key_entry
+{
+	int64_t		key;
+	gpuvec_vector_ref first;	/* GPUVEC_NO_VECTOR: the entry is empty */
+} gpuvec_key_entry;
+
+/*
+ * A table.  Readers hold the lock shared.  Only the mirror's updater changes
+ * anything: rows that no reader can find yet without the lock, all else while it
+ * holds it exclusively.
+ */
+struct gpuvec_embed_table
+{
+	int			refs;			/* changed by __atomic builtins only */
+	pthread_rwlock_t lock;
+	gpuvec_storage storage;
+
+	/* guarded by the lock */
+	gpuvec_state state;			/* of the mirror, as of these rows */
+	gpuvec_page_numbers *numbers;	/* the mirror's */
+	gpuvec_bank **banks;
+	uint32_t	nbanks;
+	gpuvec_key_entry *entries;	/* [mask + 1], open addressing */
+	uint64_t	mask;
+	uint64_t	nentries;		/* that are not empty */
+	gpuvec_vector_ref *blocks;	/* [nblocks]: first row of each page */
+	uint32_t	nblocks;
+	uint64_t	nrows;
+
+	/* the updater's: rows on their way, in the order of their pages */
+	gpuvec_vector_ref *staged;
+	uint64_t	nstaged;
+	uint64_t	room_staged;
+	size_t		staged_bytes;
+};
+
+/* NULL on lack of memory */
+extern gpuvec_embed_table *gpuvec_embed_new(gpuvec_storage storage, gpuvec_error *error);
+extern gpuvec_embed_table *gpuvec_embed_ref(gpuvec_embed_table *table);
+extern void gpuvec_embed_unref(gpuvec_embed_table *table);
+
+/* Is this the key of a mirror of an embedding table? */
+static inline bool
+gpuvec_key_embeds(const gpuvec_mirror_key *key)
+{
+	return key->key_attnum != 0;
+}
+
+/* The updater's functions: add a row, which nobody sees yet; forget such rows */
+extern bool gpuvec_embed_stage(gpuvec_embed_table *table, uint64_t tid,
+							   const gpuvec_vector_row *row, const void *elements,
+							   gpuvec_error *error);
+extern void gpuvec_embed_discard(gpuvec_embed_table *table);
+
+/* Get ready to publish staged rows: afterwards that cannot fail */
+extern bool gpuvec_embed_prepare(gpuvec_embed_table *table, uint32_t nblocks, gpuvec_error *error);
+
+/*
+ * Publish staged rows in place of those of the given pages (ascending), without
+ * those beyond nblocks.  The caller holds the lock exclusively.
+ */
+extern void gpuvec_embed_publish(gpuvec_embed_table *table, const uint32_t *blocks, uint64_t n,
+								 uint32_t nblocks);
+
+/* Bytes that the table takes, and that staged rows add to that */
+extern size_t gpuvec_embed_bytes(const gpuvec_embed_table *table);
+
+/* Are so many slots unused that the table should be made anew? */
+extern bool gpuvec_embed_sparse(const gpuvec_embed_table *table);
+
+/* The place of a key, or of the empty entry where it belongs */
+static inline uint64_t
+gpuvec_key_place(const gpuvec_embed_table *table, int64_t key)
+{
+	uint64_t	h = gpuvec_hash_key(key);
+
+	for (h &= table->mask;; h = (h + 1) & table->mask)
+		if (table->entries[h].first == GPUVEC_NO_VECTOR || table->entries[h].key == key)
+			return h;
+}
+
+/* Bytes of a vector of a bank */
+static inline size_t
+gpuvec_vector_bytes(const gpuvec_embed_table *table, const gpuvec_bank *bank)
+{
+	return bank->width * gpuvec_element_bytes(table->storage);
+}
+
+static inline gpuvec_vector_info *
+gpuvec_vector_at(const gpuvec_embed_table *table, gpuvec_vector_ref ref)
+{
+	return &table->banks[gpuvec_ref_bank(ref)]->rows[gpuvec_ref_slot(ref)];
+}
+
+/* What the session's snapshot is known to see */
+typedef struct gpuvec_sight
+{
+	uint64_t	known;
+	const uint8_t *map;
+	uint64_t	map_bytes;
+	const uint64_t *verdicts;
+	uint64_t	nverdicts;
+} gpuvec_sight;
+
+typedef enum gpuvec_seen
+{
+	GPUVEC_UNSEEN,
+	GPUVEC_SEEN,
+	GPUVEC_UNDECIDED
+} gpuvec_seen;
+
+/*
+ * embed_read.c: what a request asks for, and what comes of it
+ */
+typedef struct gpuvec_embed_query
+{
+	gpuvec_embed head;
+	const int64_t *keys;
+	const uint64_t *offsets;
+	gpuvec_sight sight;
+	const float *weights;		/* NULL: none */
+	const float *gradient;
+	const int  *canceled;		/* read atomically */
+
+	/* the answer; both are malloc'd */
+	gpuvec_embedded answer;
+	uint8_t    *found;			/* [nkeys] */
+	void	   *body;			/* tids, elements, or keys and elements */
+	size_t		body_size;
+} gpuvec_embed_query;
+
+/* Serve a request; the table is open (with a reference, without the lock) */
+extern bool gpuvec_embed_run(gpuvec_embed_table *table, gpuvec_pool *pool, gpuvec_embed_query *q,
+							 gpuvec_error *error);
+
+/* gpuvec_pool_bag and gpuvec_sum_shares, compiled for several instruction sets */
+typedef uint64_t gpuvec_pool_bag_function(float *out, const gpuvec_bag *bag);
+typedef void gpuvec_sum_shares_function(float *out, const gpuvec_share *shares, uint64_t n,
+										const gpuvec_upstream *up, float *scratch);
+extern gpuvec_sum_shares_function gpuvec_sum_shares_portable;
+extern gpuvec_sum_shares_function gpuvec_sum_shares_avx2;
+extern gpuvec_sum_shares_function gpuvec_sum_shares_avx512;
+extern gpuvec_pool_bag_function gpuvec_pool_bag_portable;
+extern gpuvec_pool_bag_function gpuvec_pool_bag_avx2;
+extern gpuvec_pool_bag_function gpuvec_pool_bag_avx512;
+
+/* Does the session's snapshot see the row? */
+extern gpuvec_seen gpuvec_embed_sees(const gpuvec_embed_table *table, const gpuvec_sight *sight,
+									 uint64_t tid);
+
+/* Sort tids, and keep each once; returns how many there are */
+extern uint64_t gpuvec_distinct_tids(uint64_t *tids, uint64_t n);
+
+/*
+ * embed_nearest.c
+ */
+typedef struct gpuvec_nearest_query
+{
+	gpuvec_nearest_head head;
+	gpuvec_sight sight;
+	const int64_t *excluded;
+	const float *queries;
+	const int  *canceled;		/* read atomically */
+
+	/* the answer; both are malloc'd */
+	gpuvec_embedded answer;
+	uint32_t   *counts;			/* [nqueries], with room to pad to 8 bytes */
+	void	   *body;			/* tids, or rows */
+	size_t		body_size;
+} gpuvec_nearest_query;
+
+extern bool gpuvec_nearest_run(gpuvec_embed_table *table, gpuvec_pool *pool,
+							   gpuvec_nearest_query *q, gpuvec_error *error);
+
+typedef void gpuvec_near_scores_function(double *scores, gpuvec_metric metric, const float *q,
+										 double qq, const void *vectors, uint64_t n,
+										 uint32_t width, gpuvec_storage storage,
+										 float *scratch);
+extern gpuvec_near_scores_function gpuvec_near_scores_portable;
+extern gpuvec_near_scores_function gpuvec_near_scores_avx2;
+extern gpuvec_near_scores_function gpuvec_near_scores_avx512;
+
+/*
+ * embed_request.c: take a request apart.  NULL, or what is wrong with it.
+ */
+extern const char *gpuvec_embed_parse(gpuvec_embed_query *q, const char *data, size_t length);
+extern const char *gpuvec_nearest_parse(gpuvec_nearest_query *q, const char *data, size_t length);
+
+#endif							/* GPUVEC_EMBED_H */

@@ -1,0 +1,927 @@
+/*-------------------------------------------------------------------------
+ *
+ * server_embed.c
+ *	  Embedding tables in the engine: random loads and refreshes, and random
+ *	  requests whose answers are compared with brute force.
+ *
+ * A snapshot is simulated by a function of (tid, key, content): it sees some
+ * versions of rows and not others.  Pages of which it sees all rows may be told to be
+ * all-visible, about the others the engine has to ask.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server_embed.h"
+
+#define MAX_ROWS	20
+
+typedef struct vector_row
+{
+	gpuvec_vector_row head;
+	bool		visible;
+	float	   *elements;		/* as they are after storing */
+} vector_row;
+
+typedef struct vector_page
+{
+	uint64_t	lsn;
+	uint64_t	refresh;
+	bool		dirty;
+	uint32_t	nrows;
+	vector_row	rows[MAX_ROWS];
+} vector_page;
+
+typedef struct vector_model
+{
+	gpuvec_mirror_key key;
+	uint32_t	width;
+	uint32_t	nblocks;
+	int64_t		nkeys;			/* keys are below this, mostly */
+	bool		odd;			/* bad vectors, other widths, and keys twice */
+	vector_page *pages;
+	uint64_t	position;
+	uint64_t	refresh;
+} vector_model;
+
+/* A random key; some are special */
+static int64_t
+random_key(const vector_model *m)
+{
+	static const int64_t special[] = {0, -1, INT64_MAX, INT64_MIN, INT64_C(1) << 32};
+
+	return random_below(50) == 0 ? special[random_below(5)] : (int64_t) random_below((uint64_t) m->nkeys);
+}
+
+/* Has another row that is seen this key? */
+static bool
+key_taken(const vector_model *m, int64_t key)
+{
+	for (uint32_t block = 0; block < m->nblocks; block++)
+		for (uint32_t i = 0; i < m->pages[block].nrows; i++)
+			if (m->pages[block].rows[i].visible && m->pages[block].rows[i].head.key == key)
+				return true;
+	return false;
+}
+
+static void
+free_page(vector_page *page)
+{
+	for (uint32_t i = 0; i < page->nrows; i++)
+		free(page->rows[i].elements);
+	page->nrows = 0;
+}
+
+static void
+rewrite_page(vector_model *m, uint32_t block)
+{
+	vector_page *page = &m->pages[block];
+	uint32_t	nrows = (uint32_t) random_below(MAX_ROWS + 1);
+	bool		all_visible = random_below(2);
+	uint16_t	line = 0;
+
+	free_page(page);
+	page->lsn = random_below(UINT64_MAX);
+	page->dirty = true;
+	for (uint32_t i = 0; i < nrows; i++)
+	{
+		vector_row *row = &page->rows[i];
+
+		line += 1 + (uint16_t) random_below(2);
+		memset(row, 0, sizeof(*row));
+		row->head = (gpuvec_vector_row) {.line = line,.width = m->width,.key = random_key(m)};
+		if (m->odd && random_below(40) == 0)
+			row->head.width = m->width + 1;
+		if (m->odd && random_below(40) == 0)
+		{
+			row->head.kind = GPUVEC_VECTOR_NULLS;
+			row->head.width = 0;
+		}
+		row->visible = (all_visible || random_below(3) > 0) &&
+			((m->odd && random_below(20) == 0) || !key_taken(m, row->head.key));
+		row->elements = malloc((row->head.width + 1) * sizeof(float));
+		for (uint32_t j = 0; j < row->head.width; j++)
+			row->elements[j] = (float) ((int) random_below(2001) - 1000) / 16;
+		page->nrows = i + 1;
+	}
+}
+
+static void
+resize(vector_model *m, uint32_t nblocks)
+{
+	for (uint32_t block = nblocks; block < m->nblocks; block++)
+		free_page(&m->pages[block]);
+	m->pages = realloc(m->pages, (nblocks + 1) * sizeof(vector_page));
+	for (uint32_t block = m->nblocks; block < nblocks; block++)
+	{
+		memset(&m->pages[block], 0, sizeof(vector_page));
+		m->nblocks = block + 1;
+		rewrite_page(m, block);
+	}
+	m->nblocks = nblocks;
+}
+
+static vector_model
+model_of_vectors(uint32_t relation, uint32_t nblocks, uint32_t width, int64_t nkeys, bool odd,
+				 gpuvec_storage storage)
+{
+	vector_model m = {.key = {.database = 5,.relation = relation,.type = 1021,.attnum = 2,
+	.key_type = 20,.key_attnum = 1,.storage = storage},.width = width,.nkeys = nkeys,.odd = odd};
+
+	resize(&m, nblocks);
+	return m;
+}
+
+static void
+free_model(vector_model *m)
+{
+	for (uint32_t block = 0; block < m->nblocks; block++)
+		free_page(&m->pages[block]);
+	free(m->pages);
+}
+
+/* Send pages: all, or those that are dirty.  Values are exact in float16. */
+static bool
+send_pages(client *c, vector_model *m, bool all)
+{
+	buffer		b = {0};
+	bool		ok = true;
+
+	for (uint32_t block = 0; ok && block < m->nblocks; block++)
+	{
+		vector_page *page = &m->pages[block];
+		gpuvec_page head = {.block = block,.nrows = page->nrows,.lsn = page->lsn};
+		size_t		at = b.length;
+
+		if (!all && !page->dirty)
+			continue;
+		buffer_add(&b, &head, sizeof(head));
+		for (uint32_t i = 0; i < page->nrows; i++)
+		{
+			vector_row *row = &page->rows[i];
+			size_t		begin = b.length;
+
+			buffer_add(&b, &row->head, sizeof(row->head));
+			for (uint32_t j = 0; j < row->head.width; j++)
+			{
+				uint16_t	half = gpuvec_float_to_half(row->elements[j]);
+
+				if (m->key.storage == GPUVEC_FLOAT16)
+					buffer_add(&b, &half, sizeof(half));
+				else
+					buffer_add(&b, &row->elements[j], sizeof(float));
+			}
+			buffer_add(&b, "\0\0\0", gpuvec_vector_row_bytes(row->head.width, m->key.storage) -
+					   (b.length - begin));
+		}
+		head.bytes = (uint32_t) (b.length - at - sizeof(head));
+		memcpy(b.data + at, &head, sizeof(head));
+		page->dirty = false;
+		page->refresh = UINT64_MAX;
+		if (b.length > 100000)
+		{
+			ok = client_send(c, GPUVEC_MSG_PAGES, b.data, b.length);
+			b.length = 0;
+		}
+	}
+	ok = ok && (b.length == 0 || client_send(c, GPUVEC_MSG_PAGES, b.data, b.length));
+	free(b.data);
+	return ok;
+}
+
+static bool
+commit(client *c, vector_model *m)
+{
+	gpuvec_commit commit = {.position = ++m->position,.nblocks = m->nblocks};
+
+	if (!client_call(c, GPUVEC_MSG_COMMIT, &commit, sizeof(commit), GPUVEC_MSG_STATE))
+		return false;
+	m->refresh = client_state(c).refresh;
+	for (uint32_t block = 0; block < m->nblocks; block++)
+		if (m->pages[block].refresh == UINT64_MAX)
+			m->pages[block].refresh = m->refresh;
+	return client_state(c).state == GPUVEC_READY;
+}
+
+static bool
+load(client *c, vector_model *m)
+{
+	gpuvec_load load = {.key = m->key,.nblocks = m->nblocks};
+
+	return client_call(c, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE) &&
+		send_pages(c, m, true) && commit(c, m);
+}
+
+static bool
+refresh(client *c, vector_model *m)
+{
+	return client_call(c, GPUVEC_MSG_REFRESH_BEGIN, REFRESH(&m->key), GPUVEC_MSG_STATE) &&
+		send_pages(c, m, false) && commit(c, m);
+}
+
+/* A request and what it needs */
+typedef struct request
+{
+	gpuvec_embed head;
+	int64_t    *keys;
+	uint64_t   *offsets;
+	float	   *weights;
+	uint64_t   *verdicts;
+	uint8_t    *map;
+} request;
+
+static void
+free_request(request *r)
+{
+	free(r->keys);
+	free(r->offsets);
+	free(r->weights);
+	free(r->verdicts);
+	free(r->map);
+}
+
+/*
+ * The map that a session may have read: pages of which all rows are seen, if they were
+ * read before the number that it knows.  Others must not be taken for proven.
+ */
+static void
+make_map(request *r, const vector_model *m)
+{
+	bool		lie = random_below(2);
+
+	r->head.map_bytes = (m->nblocks / 4 + 8) / 8 * 8;
+	r->map = calloc(r->head.map_bytes + 1, 1);
+	r->head.known = random_below(3) == 0 ? m->refresh : random_below(m->refresh + 1);
+	for (uint32_t block = 0; block < m->nblocks; block++)
+	{
+		bool		all = true;
+
+		for (uint32_t i = 0; i < m->pages[block].nrows; i++)
+			all = all && m->pages[block].rows[i].visible;
+		/* a bit of a page that was read again since says nothing */
+		if (all || (lie && m->pages[block].refresh > r->head.known))
+			r->map[block / 4] |= (uint8_t) ((1 + random_below(2) * 2) << (block % 4 * 2));
+	}
+}
+
+static request
+random_request(const vector_model *m)
+{
+	request		r = {0};
+	uint64_t	n = random_below(4) == 0 ? random_below(20000) : random_below(50);
+	uint64_t	at = 0;
+
+	r.head.key = m->key;
+	r.head.op = random_below(3) == 0 ? GPUVEC_EMBED_GATHER : GPUVEC_EMBED_POOL;
+	r.head.mode = (uint32_t) random_below(GPUVEC_N_POOL_MODES);
+	r.head.missing = random_below(5) == 0 ? GPUVEC_MISSING_ERROR : (uint32_t) random_below(2);
+	r.head.flags = GPUVEC_EMBED_FOUND | (random_below(2) ? GPUVEC_EMBED_WEIGHTED : 0);
+	r.head.nkeys = n;
+	r.keys = malloc((n + 1) * sizeof(int64_t));
+	r.weights = malloc((n + 2) * sizeof(float));
+	r.offsets = malloc((n + 100) * sizeof(uint64_t));
+	for (uint64_t i = 0; i < n; i++)
+	{
+		/* odd ones are rare, or nearly every request would be about them */
+		r.keys[i] = random_key(m);
+		r.weights[i] = (float) ((int) random_below(9) - 4) / 4;
+	}
+	r.weights[n] = 0;
+	if (r.head.op == GPUVEC_EMBED_GATHER)
+		r.head.flags &= ~(uint32_t) GPUVEC_EMBED_WEIGHTED;
+	else if (random_below(3) == 0 && n > 0)
+	{
+		r.head.hotness = 1 + random_below(3);
+		r.head.nkeys = n = n / r.head.hotness * r.head.hotness;
+		r.head.nbags = n / r.head.hotness;
+	}
+	else
+	{
+		r.offsets[0] = 0;
+		while (at < n || random_below(3) == 0)
+		{
+			at += random_below(12);
+			r.offsets[++r.head.nbags] = at = at < n ? at : n;
+			if (r.head.nbags == n + 90)
+				break;
+		}
+		r.offsets[r.head.nbags] = n;
+	}
+	make_map(&r, m);
+	return r;
+}
+
+/* Send it; true if there is an answer */
+static bool
+send_request(client *c, const request *r)
+{
+	static const char zeros[8] = {0};
+	buffer		b = {0};
+	bool		ok;
+
+	buffer_add(&b, &r->head, sizeof(r->head));
+	buffer_add(&b, r->keys, r->head.nkeys * sizeof(int64_t));
+	if (r->head.op != GPUVEC_EMBED_GATHER && r->head.hotness == 0)
+		buffer_add(&b, r->offsets, (r->head.nbags + 1) * sizeof(uint64_t));
+	buffer_add(&b, r->verdicts, r->head.nverdicts * sizeof(uint64_t));
+	if (r->head.flags & GPUVEC_EMBED_WEIGHTED)
+	{
+		buffer_add(&b, r->weights, r->head.nkeys * sizeof(float));
+		buffer_add(&b, zeros, r->head.nkeys % 2 * sizeof(float));
+	}
+	buffer_add(&b, r->map, r->head.map_bytes);
+	ok = client_call(c, GPUVEC_MSG_EMBED, b.data, b.length, GPUVEC_MSG_EMBEDDED);
+	free(b.data);
+	return ok;
+}
+
+static int
+compare_numbers(const void *a, const void *b)
+{
+	uint64_t	x = *(const uint64_t *) a;
+	uint64_t	y = *(const uint64_t *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Give verdicts about the rows that the engine names */
+static bool
+decide(const client *c, request *r, const vector_model *m, uint64_t count)
+{
+	const uint64_t *tids = (const uint64_t *) (c->data + sizeof(gpuvec_embedded));
+
+	r->verdicts = realloc(r->verdicts, (r->head.nverdicts + count + 1) * sizeof(uint64_t));
+	for (uint64_t i = 0; i < count; i++)
+	{
+		uint32_t	block = gpuvec_tid_block(tids[i]);
+		const vector_row *row = NULL;
+
+		if ((i > 0 && tids[i] <= tids[i - 1]) || block >= m->nblocks)
+			return false;
+		for (uint32_t j = 0; j < m->pages[block].nrows; j++)
+			if (m->pages[block].rows[j].head.line == gpuvec_tid_line(tids[i]))
+				row = &m->pages[block].rows[j];
+		if (row == NULL)
+			return false;
+		r->verdicts[r->head.nverdicts++] = gpuvec_verdict(tids[i], row->visible);
+	}
+	qsort(r->verdicts, r->head.nverdicts, sizeof(uint64_t), compare_numbers);
+	return true;
+}
+
+/* The visible rows of a key: one of them, and how many */
+static const vector_row *
+find_row(const vector_model *m, int64_t key, int *n)
+{
+	const vector_row *found = NULL;
+
+	*n = 0;
+	for (uint32_t block = 0; block < m->nblocks; block++)
+		for (uint32_t i = 0; i < m->pages[block].nrows; i++)
+		{
+			const vector_row *row = &m->pages[block].rows[i];
+
+			if (row->visible && row->head.key == key)
+			{
+				found = row;
+				(*n)++;
+			}
+		}
+	return found;
+}
+
+/* What the answer must be: found rows, or a complaint and the number of its key */
+static gpuvec_embed_status
+expected_status(const vector_model *m, const request *r, const vector_row **rows, uint64_t *number)
+{
+	const vector_row *first = NULL;
+
+	for (uint64_t i = 0; i < r->head.nkeys; i++)
+	{
+		int			n;
+
+		*number = i;
+		rows[i] = find_row(m, r->keys[i], &n);
+		if (n > 1)
+			return GPUVEC_EMBED_DUPLICATE;
+		if (n == 0 && r->head.missing == GPUVEC_MISSING_ERROR)
+			return GPUVEC_EMBED_MISSING;
+		if (n == 0)
+			continue;
+		if (rows[i]->head.kind != GPUVEC_VECTOR_GOOD)
+			return GPUVEC_EMBED_BAD;
+		first = first ? first : rows[i];
+		if (rows[i]->head.width != first->head.width)
+			return GPUVEC_EMBED_WIDTHS;
+	}
+	return GPUVEC_EMBED_DONE;
+}
+
+/* The elements of bag after bag; sums of these numbers are exact, so their order is free */
+static uint64_t
+expected_elements(const request *r, const vector_row **rows, uint32_t width, float *out)
+{
+	bool		gather = r->head.op == GPUVEC_EMBED_GATHER;
+	uint64_t	nbags = gather ? 1 : r->head.nbags;
+	bool		skip = r->head.missing == GPUVEC_MISSING_SKIP || gather;
+	float	   *to = out;
+
+	for (uint64_t bag = 0; bag < nbags; bag++)
+	{
+		uint64_t	start = gather ? 0 : r->head.hotness ? bag * r->head.hotness : r->offsets[bag];
+		uint64_t	end = gather ? r->head.nkeys : r->head.hotness ? start + r->head.hotness :
+			r->offsets[bag + 1];
+		double		divisor = 0;
+		bool		concat = gather || r->head.mode == GPUVEC_POOL_CONCAT;
+
+		if (!concat)
+			memset(to, 0, width * sizeof(float));
+		for (uint64_t i = start; i < end; i++)
+		{
+			float		weight = r->head.flags & GPUVEC_EMBED_WEIGHTED ? r->weights[i] : 1;
+
+			if (rows[i] == NULL && skip)
+				continue;
+			divisor += weight;
+			for (uint32_t j = 0; j < width; j++)
+			{
+				float		x = rows[i] ? weight * rows[i]->elements[j] + 0.0f : 0;
+
+				to[j] = concat ? x : to[j] + x;
+			}
+			to += concat ? width : 0;
+		}
+		if (!concat && r->head.mode == GPUVEC_POOL_MEAN)
+			for (uint32_t j = 0; j < width; j++)
+				to[j] = divisor == 0 ? 0 : to[j] / (float) divisor;
+		to += concat ? 0 : width;
+	}
+	return (uint64_t) (to - out);
+}
+
+/* Compare an answer with brute force */
+static bool
+answer_right(const client *c, const vector_model *m, const request *r)
+{
+	const vector_row **rows = calloc(r->head.nkeys + 1, sizeof(*rows));
+	gpuvec_embedded head;
+	uint64_t	number = 0;
+	gpuvec_embed_status status = expected_status(m, r, rows, &number);
+	const char *found = c->data + sizeof(head);
+	size_t		found_size = (r->head.nkeys + 7) / 8 * 8;
+	uint32_t	width = m->width;
+	uint64_t	nfound = 0;
+	bool		ok = true;
+
+	memcpy(&head, c->data, sizeof(head));
+	if (status != GPUVEC_EMBED_DONE)
+	{
+		ok = head.status == status && head.key == r->keys[number];
+		free(rows);
+		return ok;
+	}
+	for (uint64_t i = 0; i < r->head.nkeys; i++)
+	{
+		if (rows[i] && nfound++ == 0)
+			width = rows[i]->head.width;
+		/* without any, nothing is told */
+		ok = ok && (found[i] == (rows[i] != NULL));
+	}
+	ok = ok && head.status == GPUVEC_EMBED_DONE && head.nfound == nfound;
+	if (nfound == 0)
+		ok = ok && head.count == 0;
+	else
+	{
+		float	   *expected = malloc((r->head.nkeys + r->head.nbags + 1) * (width + 1) * sizeof(float));
+		uint64_t	n = expected_elements(r, rows, width, expected);
+
+		ok = ok && head.width == width && head.count == n &&
+			c->frame.length == sizeof(head) + found_size + n * sizeof(float) &&
+			memcmp(found + found_size, expected, n * sizeof(float)) == 0;
+		free(expected);
+	}
+	free(rows);
+	return ok;
+}
+
+/* A random request, until there is an answer */
+static bool
+check_random(client *c, const vector_model *m)
+{
+	request		r = random_request(m);
+	bool		ok = false;
+
+	for (int round = 0; round < 3; round++)
+	{
+		gpuvec_embedded head;
+
+		if (!send_request(c, &r))
+			break;
+		memcpy(&head, c->data, sizeof(head));
+		if (head.status != GPUVEC_EMBED_UNDECIDED)
+		{
+			ok = answer_right(c, m, &r);
+			break;
+		}
+		/* the second time nothing is left to ask, since nothing has changed */
+		if (round > 0 || !decide(c, &r, m, head.count))
+			break;
+	}
+	free_request(&r);
+	return ok;
+}
+
+/* The nearest rows of a query, by brute force; must be the engine's */
+static bool
+nearest_right(const client *c, const vector_model *m, const float *query, gpuvec_metric metric,
+			  uint32_t k, int64_t excluded)
+{
+	uint64_t	most = (uint64_t) m->nblocks * MAX_ROWS;
+	gpuvec_near_heap heap = {.rows = malloc((most + 1) * sizeof(gpuvec_near)),.k = most + 1};
+	const uint32_t *counts = (const uint32_t *) (c->data + sizeof(gpuvec_embedded));
+	bool		ok;
+
+	for (uint32_t block = 0; block < m->nblocks; block++)
+		for (uint32_t i = 0; i < m->pages[block].nrows; i++)
+		{
+			const vector_row *row = &m->pages[block].rows[i];
+			gpuvec_near near = {.key = row->head.key,.tid = gpuvec_tid(block, row->head.line)};
+
+			if (!row->visible || row->head.width != m->width || row->head.kind != GPUVEC_VECTOR_GOOD ||
+				row->head.key == excluded)
+				continue;
+			near.score = gpuvec_near_score(metric, query, gpuvec_product(query, query, m->width),
+										   row->elements, m->width);
+			gpuvec_near_offer(&heap, &near);
+		}
+	gpuvec_near_sort(&heap);
+	if (heap.n > k)
+		heap.n = k;
+	ok = counts[0] == heap.n &&
+		memcmp(counts + 2, heap.rows, heap.n * sizeof(gpuvec_near)) == 0;
+	free(heap.rows);
+	return ok;
+}
+
+/* A random search for the nearest rows, until there is an answer */
+static bool
+check_nearest(client *c, const vector_model *m)
+{
+	request		r = {0};
+	gpuvec_nearest_head head = {.key = m->key,.metric = (uint32_t) random_below(GPUVEC_N_METRICS),
+	.k = 1 + (uint32_t) random_below(30),.nqueries = 1,.width = m->width,.nexcluded = 1};
+	int64_t		excluded = random_key(m);
+	float	   *query = calloc(m->width + 2, sizeof(float));
+	bool		ok = false;
+
+	for (uint32_t i = 0; i < m->width; i++)
+		query[i] = (float) random_below(7) - 3;
+	make_map(&r, m);
+	head.known = r.head.known;
+	head.map_bytes = r.head.map_bytes;
+	for (int round = 0; round < 20; round++)
+	{
+		buffer		b = {0};
+		gpuvec_embedded answer;
+
+		head.nverdicts = r.head.nverdicts;
+		buffer_add(&b, &head, sizeof(head));
+		buffer_add(&b, r.verdicts, r.head.nverdicts * sizeof(uint64_t));
+		buffer_add(&b, &excluded, sizeof(excluded));
+		buffer_add(&b, query, (m->width + 1) / 2 * 2 * sizeof(float));
+		buffer_add(&b, r.map, r.head.map_bytes);
+		ok = client_call(c, GPUVEC_MSG_NEAREST, b.data, b.length, GPUVEC_MSG_EMBEDDED);
+		free(b.data);
+		if (!ok)
+			break;
+		memcpy(&answer, c->data, sizeof(answer));
+		if (answer.status != GPUVEC_EMBED_UNDECIDED)
+		{
+			ok = answer.status == GPUVEC_EMBED_DONE &&
+				nearest_right(c, m, query, (gpuvec_metric) head.metric, head.k, excluded);
+			break;
+		}
+		ok = false;
+		if (!decide(c, &r, m, answer.count))
+			break;
+	}
+	free_request(&r);
+	free(query);
+	return ok;
+}
+
+/* Change some pages, or the number of pages */
+static void
+change(vector_model *m)
+{
+	if (random_below(4) == 0)
+		resize(m, (uint32_t) random_below(2 * m->nblocks + 2));
+	for (uint64_t n = random_below(6); n > 0 && m->nblocks > 0; n--)
+		rewrite_page(m, (uint32_t) random_below(m->nblocks));
+}
+
+void
+test_embed(void)
+{
+	static const char *const plain[] = {"--cpu-threads", "2", NULL};
+	engine		e = engine_start(NULL, plain);
+	client		c = client_open(&e);
+
+	for (int i = 0; i < 24; i++)
+	{
+		static const uint32_t widths[] = {1, 3, 4, 31, 33, 128};
+		vector_model m = model_of_vectors(1000 + (uint32_t) i, 1 + (uint32_t) random_below(60), widths[i % 6],
+										  1 + (int64_t) random_below(2000), i % 4 == 1,
+										  i % 3 == 2 ? GPUVEC_FLOAT16 : GPUVEC_FLOAT32);
+
+		check(load(&c, &m), "load");
+		for (int round = 0; round < 12; round++)
+		{
+			for (int j = 0; j < 8; j++)
+				check(check_random(&c, &m), "a random request");
+			for (int j = 0; j < 4; j++)
+				check(check_nearest(&c, &m), "a random search");
+			change(&m);
+			check(refresh(&c, &m), "refresh");
+		}
+		free_model(&m);
+	}
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/* One refresh after another, each with another number in all vectors */
+typedef struct changer
+{
+	engine	   *e;
+	vector_model m;
+	int			stop;			/* atomic */
+} changer;
+
+/* All rows with keys 1, 2, ..., and this number in all elements */
+static void
+fill_pages(vector_model *m, float number)
+{
+	int64_t		key = 0;
+
+	for (uint32_t block = 0; block < m->nblocks; block++)
+	{
+		vector_page *page = &m->pages[block];
+
+		free_page(page);
+		page->dirty = true;
+		page->lsn++;
+		for (uint16_t i = 0; i < MAX_ROWS; i++)
+		{
+			vector_row *row = &page->rows[i];
+
+			*row = (vector_row) {.head = {.line = (uint16_t) (i + 1),.width = m->width,.key = ++key},.visible = true};
+			row->elements = malloc(m->width * sizeof(float));
+			for (uint32_t j = 0; j < m->width; j++)
+				row->elements[j] = number;
+			page->nrows = i + 1;
+		}
+	}
+}
+
+static void *
+keep_changing(void *arg)
+{
+	changer    *w = arg;
+	client		c = client_open(w->e);
+
+	for (int i = 1; i <= 150; i++)
+	{
+		fill_pages(&w->m, (float) i);
+		check(refresh(&c, &w->m), "refresh beside readers");
+	}
+	__atomic_store_n(&w->stop, 1, __ATOMIC_RELAXED);
+	client_close(&c);
+	return NULL;
+}
+
+static void *
+keep_reading(void *arg)
+{
+	changer    *w = arg;
+	client		c = client_open(w->e);
+	request		r = {.head = {.key = w->m.key,.op = GPUVEC_EMBED_GATHER,.missing = GPUVEC_MISSING_ERROR}};
+	bool		ok = true;
+	float		last = 0;
+	int			rounds = 0;
+
+	random_state ^= (uint64_t) (uintptr_t) &c;
+	r.head.nkeys = (uint64_t) w->m.nblocks * MAX_ROWS;
+	r.head.known = UINT64_MAX;
+	r.head.map_bytes = (w->m.nblocks / 4 + 8) / 8 * 8;
+	r.map = malloc(r.head.map_bytes);
+	memset(r.map, 0xFF, r.head.map_bytes);
+	r.keys = malloc(r.head.nkeys * sizeof(int64_t));
+	for (uint64_t i = 0; i < r.head.nkeys; i++)
+		r.keys[i] = 1 + (int64_t) i;
+	while (ok && (rounds++ < 20 || !__atomic_load_n(&w->stop, __ATOMIC_RELAXED)))
+	{
+		gpuvec_embedded head;
+		const float *elements = (const float *) (c.data + sizeof(head));
+
+		ok = send_request(&c, &r);
+		memcpy(&head, c.data, sizeof(head));
+		elements = (const float *) (c.data + sizeof(head));
+		ok = ok && head.status == GPUVEC_EMBED_DONE && head.count == r.head.nkeys * w->m.width;
+		for (uint64_t i = 0; ok && i < head.count; i++)
+			ok = elements[i] == elements[0];
+		/* and never an older state than before */
+		ok = ok && elements[0] >= last;
+		last = ok ? elements[0] : last;
+	}
+	check(ok, "each answer is of one state");
+	free_request(&r);
+	client_close(&c);
+	return NULL;
+}
+
+void
+test_embed_concurrency(void)
+{
+	static const char *const plain[] = {"--cpu-threads", "2", NULL};
+	engine		e = engine_start(NULL, plain);
+	changer		w = {.e = &e,.m = model_of_vectors(1, 0, 7, 1, false, GPUVEC_FLOAT32)};
+	client		c = client_open(&e);
+	pthread_t	threads[4];
+
+	w.m.pages = calloc(300, sizeof(vector_page));
+	w.m.nblocks = 300;
+	fill_pages(&w.m, 0);
+	check(load(&c, &w.m), "load");
+	for (int i = 0; i < 4; i++)
+		pthread_create(&threads[i], NULL, i == 0 ? keep_changing : keep_reading, &w);
+	for (int i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+	free_model(&w.m);
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/* Frames that make no sense end the connection, and nothing else */
+static void
+expect_violation(const engine *e, gpuvec_message type, const buffer *b, const char *what)
+{
+	client		c = client_open(e);
+
+	check(!client_call(&c, type, b->data, b->length, GPUVEC_MSG_EMBEDDED) &&
+		  client_failed_with(&c, "08P01") && !client_read(&c), what);
+	client_close(&c);
+}
+
+void
+test_embed_violations(void)
+{
+	engine		e = engine_start(NULL, (const char *const[]) {"--cpu-threads", "2", NULL});
+	client		c = client_open(&e);
+	vector_model m = model_of_vectors(1, 10, 3, 100, false, GPUVEC_FLOAT32);
+	int64_t		keys[4] = {1, 2, 3, 4};
+	uint64_t	offsets[3] = {0, 1, 4};
+	uint64_t	verdicts[2] = {2, 4};
+	uint8_t		map[8] = {0};
+
+	check(load(&c, &m), "load");
+#define BAD_EMBED(change, what) \
+	do { \
+		buffer		b = {0}; \
+		gpuvec_embed head = {.key = m.key,.op = GPUVEC_EMBED_POOL,.nkeys = 4,.nbags = 2,.nverdicts = 2,.map_bytes = 8}; \
+		gpuvec_embed *h; \
+		buffer_add(&b, &head, sizeof(head)); \
+		buffer_add(&b, keys, sizeof(keys)); \
+		buffer_add(&b, offsets, sizeof(offsets)); \
+		buffer_add(&b, verdicts, sizeof(verdicts)); \
+		buffer_add(&b, map, sizeof(map)); \
+		h = (gpuvec_embed *) b.data; \
+		change; \
+		(void) h; \
+		expect_violation(&e, GPUVEC_MSG_EMBED, &b, what); \
+		free(b.data); \
+	} while (0)
+	BAD_EMBED(b.length = 20, "a request that is cut off");
+	BAD_EMBED(b.length -= 8, "a map that is cut off");
+	BAD_EMBED(h->key.key_attnum = 0, "sets have no vectors");
+	BAD_EMBED(h->op = GPUVEC_N_EMBED_OPS, "an unknown operation");
+	BAD_EMBED(h->mode = GPUVEC_N_POOL_MODES, "an unknown mode");
+	BAD_EMBED(h->missing = GPUVEC_N_MISSING, "an unknown treatment");
+	BAD_EMBED(h->flags = 64, "unknown flags");
+	BAD_EMBED(h->nkeys = 5, "fewer keys than said");
+	BAD_EMBED(h->nkeys = UINT64_MAX / 8 + 2, "keys that overflow");
+	BAD_EMBED(h->nbags = 1, "fewer bags than offsets");
+	BAD_EMBED(h->nbags = UINT64_MAX, "bags that overflow");
+	BAD_EMBED((h->nkeys = 3, h->nverdicts = 3), "offsets beyond the keys");
+	BAD_EMBED(((uint64_t *) (h + 1))[5] = 9, "offsets not in order");
+	BAD_EMBED(((uint64_t *) (h + 1))[4] = 1, "the first offset is not 0");
+	BAD_EMBED(((uint64_t *) (h + 1))[7] = 5, "verdicts not in order");
+	BAD_EMBED(h->nverdicts = UINT64_MAX, "verdicts that overflow");
+	BAD_EMBED(h->map_bytes = 9, "a map longer than the request");
+	BAD_EMBED((h->hotness = 3), "keys that are no multiple of hotness");
+	BAD_EMBED(h->ngradient = UINT64_MAX / 2, "a gradient that overflows");
+	BAD_EMBED(h->flags = GPUVEC_EMBED_WEIGHTED, "weights that are not there");
+
+#define BAD_NEAREST(change, what) \
+	do { \
+		buffer		b = {0}; \
+		gpuvec_nearest_head head = {.key = m.key,.k = 3,.nqueries = 1,.width = 2,.nexcluded = 4,.map_bytes = 8}; \
+		gpuvec_nearest_head *h; \
+		buffer_add(&b, &head, sizeof(head)); \
+		buffer_add(&b, keys, sizeof(keys)); \
+		buffer_add(&b, map, sizeof(map)); \
+		buffer_add(&b, map, sizeof(map)); \
+		h = (gpuvec_nearest_head *) b.data; \
+		change; \
+		(void) h; \
+		expect_violation(&e, GPUVEC_MSG_NEAREST, &b, what); \
+		free(b.data); \
+	} while (0)
+	BAD_NEAREST(b.length = 20, "a search that is cut off");
+	BAD_NEAREST(b.length -= 8, "a map that is cut off");
+	BAD_NEAREST(h->metric = GPUVEC_N_METRICS, "an unknown metric");
+	BAD_NEAREST(h->k = 0, "k is 0");
+	BAD_NEAREST(h->k = GPUVEC_MAX_K + 1, "k is too large");
+	BAD_NEAREST(h->nqueries = UINT32_MAX, "far too many queries");
+	BAD_NEAREST(h->width = UINT32_MAX, "far too wide");
+	BAD_NEAREST(h->nexcluded = UINT64_MAX, "excluded keys that overflow");
+	BAD_NEAREST(((int64_t *) (h + 1))[0] = 7, "excluded keys not in order");
+
+	/* pages */
+	{
+		struct
+		{
+			gpuvec_page page;
+			gpuvec_vector_row row;
+			float		elements[2];
+		}			good = {{.nrows = 1,.bytes = sizeof(gpuvec_vector_row) + 8}, {.line = 1,.width = 2}, {1, 2}};
+
+#define BAD_VECTOR(change, what) \
+	do { \
+		client		d = client_open(&e); \
+		gpuvec_load load = {.key = m.key}; \
+		typeof(good) p = good; \
+		load.key.relation = 2; \
+		change; \
+		check(client_call(&d, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE), "begin"); \
+		(void) client_send(&d, GPUVEC_MSG_PAGES, &p, sizeof(p)); \
+		check(client_read(&d) && client_failed_with(&d, "08P01") && !client_read(&d), what); \
+		client_close(&d); \
+	} while (0)
+		BAD_VECTOR(p.row.width = 3, "a vector wider than its row");
+		BAD_VECTOR(p.row.width = 1, "a row wider than its vector");
+		BAD_VECTOR(p.row.width = UINT32_MAX, "a vector far too wide");
+		BAD_VECTOR(p.row.kind = GPUVEC_VECTOR_NULLS, "a bad vector with elements");
+		BAD_VECTOR(p.row.kind = GPUVEC_N_VECTOR_KINDS, "a vector of an unknown kind");
+		BAD_VECTOR(p.row.line = 0, "line pointer 0");
+		BAD_VECTOR(p.page.nrows = 2, "fewer rows than said");
+	}
+	for (int i = 0; i < 10; i++)
+		check(check_random(&c, &m), "the engine is as before");
+	free_model(&m);
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/* Requests with a random change: whatever the answer, the engine lives */
+void
+test_embed_fuzz(void)
+{
+	engine		e = engine_start(NULL, (const char *const[]) {"--device-memory", "64", "--cpu-threads", "2", NULL});
+	client		c = client_open(&e);
+	vector_model m = model_of_vectors(1, 40, 5, 300, false, GPUVEC_FLOAT32);
+	int			rounds = getenv("SERVER_TEST_FUZZ") ? atoi(getenv("SERVER_TEST_FUZZ")) : 2000;
+
+	check(load(&c, &m), "load");
+	for (int round = 0; round < rounds && engine_alive(&e); round++)
+	{
+		client		d = client_open(&e);
+		request		r = random_request(&m);
+		char	   *head = (char *) &r.head;
+		uint64_t	nkeys = r.head.nkeys;
+		uint64_t	nbags = r.head.nbags;
+
+		/* what is behind the head stays, and is read by its true counts */
+		head[random_below(sizeof(r.head))] ^= (char) (1 << random_below(8));
+		if (r.head.nkeys > nkeys || r.head.nbags > nbags || r.head.nverdicts > 0 || r.head.map_bytes > 100)
+		{
+			(void) client_send(&d, GPUVEC_MSG_EMBED, &r.head, sizeof(r.head));
+			(void) client_read(&d);
+		}
+		else
+			(void) send_request(&d, &r);
+		client_close(&d);
+		free_request(&r);
+		if (round % 100 == 0 && !check(check_random(&c, &m), "the engine is as before"))
+			break;
+	}
+	check(engine_alive(&e), "the engine survives");
+	check(check_random(&c, &m) && check_nearest(&c, &m), "and answers");
+	free_model(&m);
+	client_close(&c);
+	engine_stop(&e);
+}

@@ -1,0 +1,18 @@
+/*-------------------------------------------------------------------------
+ *
+ * server_embed.h
+ *	  Tests of embedding tables in the engine.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SERVER_EMBED_H
+#define SERVER_EMBED_H
+
+#include "server_model.h"
+
+extern void test_embed(void);
+extern void test_embed_concurrency(void);
+extern void test_embed_violations(void);
+extern void test_embed_fuzz(void);
+
+#endif							/* SERVER_EMBED_H */

@@ -38,7 +38,7 @@
 #define OPEN_ATTEMPTS			5
 
 /* Pieces of a message, besides its head */
-#define MAX_PIECES				3
+#define MAX_PIECES				9
 
 /* The socket's buffer, as far as the system allows */
 #define SEND_BUFFER_BYTES		(1024 * 1024)

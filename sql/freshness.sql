@@ -148,14 +148,13 @@ END $$;
 CALL histories(30);
 VACUUM hist;
 CALL histories(30);
--- a request that is sent along with a refresh, and is larger than a socket's buffer
+-- a request that is sent along with a refresh, and is much larger than a socket's buffer
 CREATE TABLE large (tokens idset);
-CREATE TABLE asked AS SELECT array_agg(q ORDER BY i) AS queries FROM
-	(SELECT i, array_agg(DISTINCT (i * 31 + j * 617) % 60000)::idset AS q FROM generate_series(1, 20000) i, generate_series(1, 60) j GROUP BY i) s;
 INSERT INTO large SELECT ARRAY[i, i + 100]::idset FROM generate_series(1, 300) i;
-SELECT count(*) FROM asked, gpuvec_topk_batch('large', 'tokens', queries, 1) WHERE score = 1;
-INSERT INTO large SELECT queries[777] FROM asked;
-SELECT query, score FROM asked, gpuvec_topk_batch('large', 'tokens', queries, 1) WHERE score = 1;
-INSERT INTO large SELECT queries[i] FROM asked, generate_series(1001, 4000) i;
-SELECT count(*), min(query), max(query) FROM asked, gpuvec_topk_batch('large', 'tokens', queries, 1) WHERE score = 1;
+CREATE TABLE asked AS SELECT array_fill(array_agg(i)::idset, ARRAY[20000]) AS queries FROM generate_series(400, 1400) i;
+SELECT count(*) FROM asked, gpuvec_topk_batch('large', 'tokens', queries, 1);
+INSERT INTO large SELECT queries[1] FROM asked;
+SELECT count(*), min(query), max(query), min(score) FROM asked, gpuvec_topk_batch('large', 'tokens', queries, 1);
+INSERT INTO large SELECT queries[1] FROM asked, generate_series(1, 1000);
+SELECT count(*), count(DISTINCT (query, tid)), min(score) FROM asked, gpuvec_topk_batch('large', 'tokens', queries, 2);
 DROP TABLE docs, gen, unl, fresh, hist, large, asked;

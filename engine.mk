@@ -7,6 +7,7 @@ WITH_CUDA ?= auto
 ENGINE_CC ?= $(CC)
 NVCC ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_ARCHS ?= 80 86 89 90
+CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 
 ifeq ($(WITH_CUDA),no)
 CUDA :=
@@ -17,8 +18,10 @@ $(error WITH_CUDA=yes, but nvcc was not found; set NVCC=/path/to/nvcc)
 endif
 else ifeq ($(WITH_CUDA),auto)
 CUDA := $(if $(NVCC),yes,)
+else ifeq ($(WITH_CUDA),emulated)
+CUDA :=
 else
-$(error WITH_CUDA must be auto, yes or no, not "$(WITH_CUDA)")
+$(error WITH_CUDA must be auto, yes, no or (for tests of embedding tables) emulated, not "$(WITH_CUDA)")
 endif
 
 ENGINE_CFLAGS ?= -O2 -g
@@ -34,7 +37,6 @@ ENGINE_LIBS = -lm -lpthread
 ifeq ($(CUDA),yes)
 KERNEL_SRCS := $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/kernels/*.cu))
 KERNEL_OBJS := $(KERNEL_SRCS:%.cu=build/%.o)
-CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 LAST_ARCH = $(lastword $(CUDA_ARCHS))
 NVCC_FLAGS = -std=c++17 -O3 -lineinfo --fmad=false -I$(srcdir)/src -I$(srcdir)/kernels \
 	-Xcompiler -fPIE,-Wall,-Wextra,-Wno-unused-parameter \
@@ -42,6 +44,11 @@ NVCC_FLAGS = -std=c++17 -O3 -lineinfo --fmad=false -I$(srcdir)/src -I$(srcdir)/k
 	-gencode arch=compute_$(LAST_ARCH),code=compute_$(LAST_ARCH) $(NVCC_EXTRA_FLAGS)
 # statically linked runtime: the driver is loaded when the engine starts
 ENGINE_LIBS += -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/targets/x86_64-linux/lib -lcudart_static -ldl -lrt -lstdc++
+else ifeq ($(WITH_CUDA),emulated)
+include $(srcdir)/test/unit/emulation/emulation.mk
+KERNEL_OBJS := $(patsubst %,$(EMULATION_DIR)/%.o,kernels/embedding_forward kernels/embedding_grad \
+	kernels/nearest kernels/products kernels/vectors test/unit/emulation/emulation test/unit/emulation/engine)
+ENGINE_LIBS += -lstdc++
 else
 ENGINE_OBJS += build/src/engine/nocuda/nocuda.o
 endif

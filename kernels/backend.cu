@@ -16,6 +16,8 @@
  * copy, so whatever searches see is complete; views hold references, so what is
  * released is not in use.
  *
+ * Vectors of embedding tables have streams and buffers of their own (vectors.cu).
+ *
  *-------------------------------------------------------------------------
  */
 #include <algorithm>
@@ -25,6 +27,7 @@
 #include <string.h>
 
 #include "cuda_backend.h"
+#include "vectors.h"
 
 /* The oldest GPUs that the kernels are for: compute capability 8.0 */
 #define MIN_CAPABILITY		80
@@ -34,11 +37,6 @@
 static const char *const memory_hint =
 	"Reduce the setting \"gpuvec.device_memory\", or free GPU memory that other programs use.";
 
-/*
- * Did a call succeed?  If not, fill *error; `what` completes "could not ...".
- * An error that stays (a fault in a kernel, say) has ruined the process's use of
- * the GPU: fatal.
- */
 bool
 cuda_check(struct cuda_backend *b, cudaError_t rc, const char *what, gpuvec_error *error)
 {
@@ -67,7 +65,6 @@ cuda_check(struct cuda_backend *b, cudaError_t rc, const char *what, gpuvec_erro
 	return false;
 }
 
-/* Make the calling thread use the backend's GPU */
 bool
 cuda_enter(struct cuda_backend *b, gpuvec_error *error)
 {
@@ -81,7 +78,6 @@ cuda_enter(struct cuda_backend *b, gpuvec_error *error)
 	return cuda_check(b, cudaSetDevice(b->device), "use the GPU", error);
 }
 
-/* Allocate device memory, ordered in the stream */
 bool
 device_alloc(struct cuda_backend *b, void **memory, size_t bytes, cudaStream_t stream,
 			 const char *what, gpuvec_error *error)
@@ -98,7 +94,6 @@ device_alloc(struct cuda_backend *b, void **memory, size_t bytes, cudaStream_t s
 	return false;
 }
 
-/* Free device memory once the stream has come so far */
 void
 device_free(struct cuda_backend *b, void *memory, cudaStream_t stream)
 {
@@ -712,6 +707,7 @@ cuda_close(gpuvec_backend *backend)
 	struct cuda_backend *b = (struct cuda_backend *) backend;
 	gpuvec_error ignored;
 
+	cuda_vectors_free(b->base.vectors);
 	if (cuda_enter(b, &ignored))
 	{
 		if (b->stream)
@@ -851,7 +847,8 @@ prepare_device(struct cuda_backend *b, gpuvec_error *error)
 	return cuda_check(b, cudaMemsetAsync(b->stop, 0, sizeof(uint32_t), b->stream), what, error) &&
 		cuda_check(b, cudaStreamSynchronize(b->stream), what, error) &&
 		cuda_check(b, scan_prepare(b->smem_limit), "load the kernels", error) &&
-		cuda_check(b, lists_prepare(b->smem_limit), "load the kernels", error);
+		cuda_check(b, lists_prepare(b->smem_limit), "load the kernels", error) &&
+		cuda_check(b, select_prepare(), "load the kernels", error);
 }
 
 gpuvec_backend *
@@ -889,7 +886,8 @@ gpuvec_cuda_open(const gpuvec_backend_options *options, gpuvec_error *error)
 	b->base.read_ids = cuda_read_ids;
 	b->base.topk = cuda_topk;
 	b->base.close = cuda_close;
-	if (!inspect_device(b, options, error) || !prepare_device(b, error))
+	b->base.vectors = cuda_vectors_new(b, error);
+	if (b->base.vectors == NULL || !inspect_device(b, options, error) || !prepare_device(b, error))
 	{
 		cuda_close(&b->base);
 		return NULL;

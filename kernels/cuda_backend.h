@@ -12,6 +12,7 @@
  * list_planes.cuh	the part that lists have in it
  * emit.cuh		scoring what was counted
  * select.cu	the selection of the best candidates, and sorting
+ * vectors.h	embedding tables
  *
  *-------------------------------------------------------------------------
  */
@@ -21,6 +22,7 @@
 #include <pthread.h>
 #include <cuda_runtime.h>
 
+#include "cuda_memory.h"
 #include "cuda_tuning.h"
 #include "engine/backend.h"
 
@@ -222,6 +224,10 @@ struct scan_params
 	gpuvec_measure measure;
 };
 
+/* Queries that are alone, or nearly so: at most so many, with so many ids together */
+#define LONE_QUERIES	4
+#define LONE_IDS		768
+
 /* Counting by lists; see lists.cu */
 struct list_params
 {
@@ -242,11 +248,28 @@ struct list_params
 	const uint2 *ranges;		/* NULL, or for each block the queries to count: the first
 								 * one, and how many */
 	const uint2 *counted;		/* NULL, or for each block those that are counted already */
+	uint32_t	own_blocks;		/* not 0: each query counts so many blocks of its own, .. */
+	uint32_t	own_first[LONE_QUERIES];	/* .. from this one on, and nblocks are all of them */
 	uint32_t	sample;			/* not 0: of each block, only about this many of the rows
 								 * with the highest counts */
 	uint32_t	item_queries;	/* queries of a work item */
 	uint32_t	nslices;		/* work items of a block */
 	gpuvec_measure measure;
+};
+
+/*
+ * Queries that reach the device as a parameter of the kernel that classifies their ids,
+ * which stores them where the kernels after it look: no copy has to be waited for.
+ */
+struct lone_params
+{
+	struct list_params lists;
+	uint32_t   *counters;		/* to be set to 0 */
+	uint16_t   *stored_ids;
+	uint32_t	ncounters;
+	uint32_t	nids;
+	struct query_state queries[LONE_QUERIES];
+	uint16_t	ids[LONE_IDS];
 };
 
 enum select_mode
@@ -264,6 +287,7 @@ struct select_params
 	const struct row_key *top_in;	/* [nqueries * kmax] */
 	struct row_key *top_out;
 	struct row_key *results;
+	struct query_state *states; /* where the final states go as well, or NULL */
 	uint32_t	nqueries;
 	uint32_t	capacity;
 	uint32_t	kmax;
@@ -329,12 +353,6 @@ struct cuda_backend
 };
 
 /* backend.cu */
-extern bool cuda_check(struct cuda_backend *b, cudaError_t rc, const char *what,
-					   gpuvec_error *error);
-extern bool cuda_enter(struct cuda_backend *b, gpuvec_error *error);
-extern bool device_alloc(struct cuda_backend *b, void **memory, size_t bytes,
-						 cudaStream_t stream, const char *what, gpuvec_error *error);
-extern void device_free(struct cuda_backend *b, void *memory, cudaStream_t stream);
 extern bool upload(struct cuda_backend *b, struct upload_slot *slot, void *target,
 				   const void *source, size_t bytes, gpuvec_error *error);
 
@@ -363,6 +381,7 @@ extern cudaError_t scan_launch(const struct scan_params *params, uint32_t entry_
 /* lists.cu: planes is 7, 8 or 17 */
 extern cudaError_t lists_prepare(size_t smem_limit);
 extern cudaError_t lists_classify(const struct list_params *params, cudaStream_t stream);
+extern cudaError_t lists_classify_lone(const struct lone_params *params, cudaStream_t stream);
 extern uint32_t lists_slots(size_t smem_limit);
 extern cudaError_t lists_count_tiled(const struct list_params *params, uint32_t planes,
 									 size_t smem_limit, uint32_t nslots, uint32_t sms,
@@ -375,6 +394,7 @@ extern cudaError_t lists_count_whole(const struct list_params *params, uint32_t 
 									 bool plain, uint32_t sms, cudaStream_t stream);
 
 /* select.cu */
+extern cudaError_t select_prepare(void);
 extern cudaError_t select_launch(const struct select_params *params, cudaStream_t stream);
 extern cudaError_t sort_launch(const struct sort_params *params, cudaStream_t stream);
 
@@ -393,6 +413,46 @@ launch_kernel(void (*kernel) (Params), dim3 grid, uint32_t threads, size_t share
 	config.dynamicSmemBytes = shared_bytes;
 	config.stream = stream;
 	return cudaLaunchKernelEx(&config, kernel, params);
+}
+
+/*
+ * The same for a kernel of a search, which may start when all blocks of the one before
+ * have let it (let_next_start) or have ended, and which waits (wait_for_previous) before
+ * it looks at what others wrote.  That it must not read with __ldg(), which may be moved.
+ */
+template <typename Params>
+static inline cudaError_t
+launch_chained(void (*kernel) (Params), dim3 grid, uint32_t threads, size_t shared_bytes,
+			   cudaStream_t stream, const Params &params)
+{
+	cudaLaunchConfig_t config = {};
+	cudaLaunchAttribute attribute = {};
+
+	attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+	attribute.val.programmaticStreamSerializationAllowed = 1;
+	config.gridDim = grid;
+	config.blockDim = dim3(threads);
+	config.dynamicSmemBytes = shared_bytes;
+	config.stream = stream;
+	config.attrs = &attribute;
+	config.numAttrs = 1;
+	return cudaLaunchKernelEx(&config, kernel, params);
+}
+
+static __device__ __forceinline__ void
+wait_for_previous(void)
+{
+#if __CUDA_ARCH__ >= 900
+	cudaGridDependencySynchronize();
+#endif
+}
+
+static __device__ __forceinline__ void
+let_next_start(void)
+{
+#if __CUDA_ARCH__ >= 900
+	cudaTriggerProgrammaticLaunchCompletion();
+#endif
 }
 
 #endif							/* GPUVEC_CUDA_BACKEND_H */

@@ -36,7 +36,7 @@
  * Gradients of the weights are dot products, summed in an order that is fixed for a
  * given width and alignment of the rows, not by this header.
  *
- * Limits: fewer than 2^32 - 1 rows and 2^31 bags; for gradients and where a bag may
+ * Limits: fewer than 2^32 - 1 rows and 2^31 bags, strides below 2^30 elements; for gradients and where a bag may
  * be longer than GPUVEC_EMB_PIECE, fewer than 2^31 lookups.  Otherwise sizes are 64 bits.
  *
  *-------------------------------------------------------------------------
@@ -155,9 +155,9 @@ extern cudaError_t gpuvec_emb_grad_weights(const struct gpuvec_emb_table *table,
  */
 struct gpuvec_emb_tuning
 {
-	uint32_t	unroll;			/* rows in flight of a group of lanes: 4 or 8 */
 	uint32_t	threads;		/* of a block */
 	uint32_t	range;			/* bags that a group of lanes pools one after another */
+	uint32_t	vector_bytes;	/* that a lane reads at once, at most */
 	uint32_t	slice_bytes;	/* of a row, that a group of lanes reads at once; up to 512 */
 	uint32_t	slice_major;	/* 1: all bags for one slice, then the next slice */
 	uint32_t	any_l1;			/* 1: do not ask for the largest L1 cache */

@@ -9,14 +9,20 @@
  * Where every lookup is a vector of the result (concat, or bags of one lookup),
  * gather_kernel copies rows; a group of lanes has several in flight.
  *
- * Otherwise pool_kernel gives each group of 8, 16 or 32 lanes a few consecutive bags.
- * Their lookups are consecutive too, so the group goes through them as through one
- * stream: indices are fetched a chunk ahead, one per lane; `unroll` rows are in flight
- * at a time, of one bag or of several; where a bag ends, its vector is stored and
- * the next begins.  So short bags keep as many loads in flight as long ones, and a
- * warp waits for the sum of several bags' lengths, which varies less than each of
- * them.  A lane adds up its own columns in the order of the lookups.  Rows of more
+ * Otherwise groups of 8, 16 or 32 lanes pool bags; a lane adds up its own columns in the
+ * order of the lookups.  Indices are fetched a chunk ahead, one per lane.  Rows of more
  * than 512 bytes are pooled in slices.
+ *
+ * bag_kernel gives each group one bag of more than a few lookups and has eight rows in
+ * flight.  What limits it, if keys are skewed and rows come from the caches, are latency
+ * and instructions; see emb_add_batch in embedding_pool.cuh.  Blocks are small and take
+ * no shared memory, which leaves the L1 cache to the hot rows.
+ *
+ * stream_kernel gives each group several consecutive short bags.  Their lookups are
+ * consecutive too, so the group goes through them as through one stream: rows of several
+ * bags are in flight; where a bag ends, its vector is stored and the next begins.  So
+ * short bags keep as many loads in flight as long ones, and a warp waits for the sum of
+ * several bags' lengths, which varies less than each of them.
  *
  * Bags of more than GPUVEC_EMB_PIECE lookups are cut into pieces first.  Warps count
  * the pieces of EMB_TILE bags each, one block turns counts into places, and the
@@ -28,15 +34,15 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <cub/block/block_scan.cuh>
-
 #include "embedding_pool.cuh"
 
 struct gpuvec_emb_tuning gpuvec_emb_tuning;
 
 /* Defaults of gpuvec_emb_tuning */
 #define BAG_THREADS			64
+#define BAG_UNROLL			8	/* rows in flight of a group of lanes */
 #define STREAM_THREADS		64
+#define STREAM_UNROLL		4
 #define GATHER_THREADS		128
 #define GATHER_UNROLL		4
 #define RANGE_LOOKUPS		16	/* of a group of lanes, on average */
@@ -44,15 +50,15 @@ struct gpuvec_emb_tuning gpuvec_emb_tuning;
 #define POOL_MOST_THREADS	256
 
 #define SCAN_THREADS		1024
-#define COMBINE_THREADS		(GPUVEC_EMB_FAN * 32)
-#define COMBINE_BLOCKS		264
+#define COMBINE_THREADS		256
+#define COMBINE_BLOCKS		1056
 
 /* What bag_kernel and stream_kernel need to know */
 struct pool_params
 {
 	/* the table, without its type */
 	const char *table;
-	uint64_t	stride_bytes;
+	uint32_t	stride_bytes;
 	uint32_t	rows;
 	uint32_t	width;
 
@@ -71,7 +77,6 @@ struct pool_params
 	uint32_t	range;			/* bags of a group of lanes */
 	uint32_t	warp_tasks;		/* warps, for one slice */
 	uint32_t	slices;
-	uint32_t	lanes_log2;
 	uint32_t	vectors;		/* of a row */
 	bool		slice_major;
 
@@ -92,7 +97,7 @@ struct pool_params
 struct gather_params
 {
 	const char *table;
-	uint64_t	stride_bytes;
+	uint32_t	stride_bytes;
 	uint32_t	rows;
 	uint32_t	width;
 	const void *indices;
@@ -171,7 +176,7 @@ gather_kernel(const __grid_constant__ struct gather_params p)
 	{
 		raw[u] = emb_zero<VB>();
 		if (rows[u] != EMB_MISSING)
-			raw[u] = __ldg((const raw_type *) (base + rows[u] * p.stride_bytes));
+			raw[u] = __ldg((const raw_type *) (base + (uint64_t) rows[u] * p.stride_bytes));
 	}
 
 #pragma unroll
@@ -228,26 +233,24 @@ store_bag(const struct pool_params &p, uint32_t dest, uint32_t column, bool acti
  * Pool bags, or pieces of them, one with each group of lanes.  W: there are weights;
  * otherwise as above.
  */
-template <typename T, int VB, int U, bool W>
+template <typename T, int VB, int LANES, bool W>
 static __global__ void __launch_bounds__(POOL_MOST_THREADS)
 bag_kernel(const __grid_constant__ struct pool_params p)
 {
 	constexpr int E = VB / (int) sizeof(T);
 	uint32_t	lane = threadIdx.x % 32;
-	uint32_t	lanes = 1u << p.lanes_log2;
-	uint32_t	sub = lane & (lanes - 1);
-	uint32_t	starts = emb_group_starts(lanes);
+	uint32_t	sub = lane % LANES;
 	uint32_t	warp_task;
 	uint32_t	slice;
 
 	if (!emb_find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, slice))
 		return;
 
-	uint32_t	bag = warp_task * (32u >> p.lanes_log2) + (lane >> p.lanes_log2);
+	uint32_t	bag = warp_task * (32 / LANES) + lane / LANES;
 	bool		valid = bag < (p.count ? *p.count : p.bags);
-	uint32_t	column = (slice << p.lanes_log2) + sub;
+	uint32_t	column = slice * LANES + sub;
 	bool		active = column < p.vectors;
-	const char *base = p.table + (active ? (uint64_t) column * VB : 0);
+	const char *base = emb_lane_base(p.table, column, p.vectors, VB);
 	uint64_t	start = 0;
 	int			n = 0;
 
@@ -283,14 +286,15 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 	};
 
 	fetch(sub);
-	for (int k = 0; k < most; k += lanes)
+	for (int k = 0; k < most; k += LANES)
 	{
 		chunk.row = next_row;
 		chunk.weight = next_weight;
-		fetch(k + lanes + sub);
+		fetch(k + LANES + sub);
 		chunk.present = __ballot_sync(EMB_FULL_WARP, chunk.row != EMB_MISSING);
-		for (uint32_t j = 0; j < lanes; j += U)
-			emb_add_batch<T, VB, U, W>(base, p.stride_bytes, chunk, j, starts, acc, [] (uint32_t) {});
+#pragma unroll 1
+		for (uint32_t j = 0; j < LANES; j += BAG_UNROLL)
+			emb_add_batch<T, VB, LANES, BAG_UNROLL, W>(base, p.stride_bytes, chunk, j, acc, [] (uint32_t) {});
 
 		if (p.mean)
 		{
@@ -298,9 +302,11 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 
 			if (!p.skip_missing)
 				counted = __ballot_sync(EMB_FULL_WARP, k + (int) sub < n);
-			for (uint32_t i = 0; i < lanes; i++)
+			if (!W)
+				divisor += (float) __popc(counted >> chunk.group_lane & (EMB_FULL_WARP >> (32 - LANES)));
+			for (uint32_t i = 0; W && i < LANES; i++)
 			{
-				float		weight = W ? __shfl_sync(EMB_FULL_WARP, chunk.weight, chunk.group_lane + i) : 1.0f;
+				float		weight = __shfl_sync(EMB_FULL_WARP, chunk.weight, chunk.group_lane + i);
 
 				if (counted >> (chunk.group_lane + i) & 1)
 					divisor += weight;
@@ -338,30 +344,28 @@ bag_divisor(const struct pool_params &p, uint64_t start, uint64_t end)
  *
  * Positions k, n and last count from the first lookup of the group.
  */
-template <typename T, int VB, int U, bool W>
+template <typename T, int VB, int LANES, bool W>
 static __global__ void __launch_bounds__(POOL_MOST_THREADS)
 stream_kernel(const __grid_constant__ struct pool_params p)
 {
 	constexpr int E = VB / (int) sizeof(T);
 	uint32_t	lane = threadIdx.x % 32;
-	uint32_t	lanes = 1u << p.lanes_log2;
-	uint32_t	sub = lane & (lanes - 1);
+	uint32_t	sub = lane % LANES;
 	uint32_t	group_lane = lane - sub;
-	uint32_t	group_mask = EMB_FULL_WARP >> (32 - lanes);
-	uint32_t	starts = emb_group_starts(lanes);
+	uint32_t	group_mask = EMB_FULL_WARP >> (32 - LANES);
 	uint32_t	warp_task;
 	uint32_t	slice;
 
 	if (!emb_find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, slice))
 		return;
 
-	uint32_t	column = (slice << p.lanes_log2) + sub;
+	uint32_t	column = slice * LANES + sub;
 	bool		active = column < p.vectors;
-	const char *base = p.table + (active ? (uint64_t) column * VB : 0);
+	const char *base = emb_lane_base(p.table, column, p.vectors, VB);
 
 	/* this lane's bag */
 	uint32_t	bags = p.count ? *p.count : p.bags;
-	uint64_t	first_bag = (uint64_t) (warp_task * (32u >> p.lanes_log2) + (lane >> p.lanes_log2)) * p.range;
+	uint64_t	first_bag = (uint64_t) (warp_task * (32 / LANES) + lane / LANES) * p.range;
 	uint32_t	range = (uint32_t) min((uint64_t) p.range, bags - min(first_bag, (uint64_t) bags));
 	uint32_t	bag = (uint32_t) first_bag + sub;
 	bool		valid = sub < range;
@@ -411,9 +415,9 @@ stream_kernel(const __grid_constant__ struct pool_params p)
 			acc[e] = 0.0f;
 	};
 
-	for (uint32_t i = 0; i < lanes && empties; i++)
+	for (uint32_t i = 0; i < LANES && empties; i++)
 	{
-		if (empties >> i & starts)
+		if (empties >> i & emb_group_starts<LANES>())
 			store(i, empties >> (group_lane + i) & 1);
 	}
 
@@ -430,18 +434,19 @@ stream_kernel(const __grid_constant__ struct pool_params p)
 	};
 
 	fetch(sub);
-	for (int k = 0; k < most; k += lanes)
+	for (int k = 0; k < most; k += LANES)
 	{
-		bool		here = last >= k && last - k < (int) lanes;
+		bool		here = last >= k && last - k < LANES;
 
 		chunk.row = next_row;
 		chunk.weight = next_weight;
-		fetch(k + lanes + sub);
+		fetch(k + LANES + sub);
 		chunk.present = __ballot_sync(EMB_FULL_WARP, chunk.row != EMB_MISSING);
 		chunk.ends = __reduce_or_sync(EMB_FULL_WARP, here ? 1u << (group_lane + (uint32_t) (last - k)) : 0);
 
-		for (uint32_t j = 0; j < lanes; j += U)
-			emb_add_batch<T, VB, U, W>(base, p.stride_bytes, chunk, j, starts, acc, [&] (uint32_t at)
+#pragma unroll 1
+		for (uint32_t j = 0; j < LANES; j += STREAM_UNROLL)
+			emb_add_batch<T, VB, LANES, STREAM_UNROLL, W>(base, p.stride_bytes, chunk, j, acc, [&] (uint32_t at)
 			{
 				bool		now = chunk.ends >> (group_lane + at) & 1;
 
@@ -453,8 +458,8 @@ stream_kernel(const __grid_constant__ struct pool_params p)
 }
 
 /*
- * Add up the pieces of long bags.  A block serves a bag and 128 columns at a time;
- * each of its warps sums GPUVEC_EMB_FAN pieces, the first warp sums these sums.
+ * Add up the pieces of long bags.  A block serves a bag and 128 columns at a time; its
+ * warps sum GPUVEC_EMB_FAN pieces each, in turn, the first warp sums these sums.
  */
 static __global__ void __launch_bounds__(COMBINE_THREADS)
 combine_kernel(const __grid_constant__ struct emb_combine_params p)
@@ -478,13 +483,12 @@ combine_kernel(const __grid_constant__ struct emb_combine_params p)
 
 		while (begin < end)
 		{
-			uint32_t	first = begin + warp * GPUVEC_EMB_FAN;
-			float4		sum = make_float4(0, 0, 0, 0);
-			float		divisor = 0.0f;
-
-			if (first < end)
+			for (uint32_t group = warp; group < GPUVEC_EMB_FAN; group += COMBINE_THREADS / 32)
 			{
-				uint32_t	m = min(end - first, (uint32_t) GPUVEC_EMB_FAN);
+				uint32_t	first = begin + group * GPUVEC_EMB_FAN;
+				uint32_t	m = first < end ? min(end - first, (uint32_t) GPUVEC_EMB_FAN) : 0;
+				float4		sum = make_float4(0, 0, 0, 0);
+				float		divisor = 0.0f;
 
 #pragma unroll 8
 				for (uint32_t i = 0; i < m; i++)
@@ -501,18 +505,21 @@ combine_kernel(const __grid_constant__ struct emb_combine_params p)
 					if (p.partial_divisor)
 						divisor += p.partial_divisor[first + i];
 				}
+				if (m > 0)
+				{
+					sums[group][lane] = sum;
+					if (lane == 0)
+						divisors[group] = divisor;
+				}
 			}
-			sums[warp][lane] = sum;
-			if (lane == 0)
-				divisors[warp] = divisor;
 			__syncthreads();
 			if (warp == 0)
 			{
 				uint32_t	groups = (min(end - begin, (uint32_t) (GPUVEC_EMB_FAN * GPUVEC_EMB_FAN)) +
 									  GPUVEC_EMB_FAN - 1) / GPUVEC_EMB_FAN;
+				float4		sum = make_float4(0, 0, 0, 0);
+				float		divisor = 0.0f;
 
-				sum = make_float4(0, 0, 0, 0);
-				divisor = 0.0f;
 				for (uint32_t i = 0; i < groups; i++)
 				{
 					float4		part = sums[i][lane];
@@ -557,48 +564,80 @@ struct add_counts
 	}
 };
 
+/* Exclusive sums over a warp, and the totals */
+static __device__ __forceinline__ struct emb_counts
+scan_warp(const struct emb_counts &counts, struct emb_counts &all)
+{
+	add_counts	add;
+	uint32_t	lane = threadIdx.x % 32;
+	struct emb_counts sum = counts;
+
+#pragma unroll
+	for (uint32_t d = 1; d < 32; d *= 2)
+	{
+		struct emb_counts other = {__shfl_up_sync(EMB_FULL_WARP, sum.bags, d),
+			__shfl_up_sync(EMB_FULL_WARP, sum.pieces, d),
+			__shfl_up_sync(EMB_FULL_WARP, sum.partials, d),
+			__shfl_up_sync(EMB_FULL_WARP, sum.longs, d)};
+
+		if (lane >= d)
+			sum = add(sum, other);
+	}
+	all = {__shfl_sync(EMB_FULL_WARP, sum.bags, 31), __shfl_sync(EMB_FULL_WARP, sum.pieces, 31),
+		__shfl_sync(EMB_FULL_WARP, sum.partials, 31), __shfl_sync(EMB_FULL_WARP, sum.longs, 31)};
+	return {sum.bags - counts.bags, sum.pieces - counts.pieces, sum.partials - counts.partials,
+		sum.longs - counts.longs};
+}
+
 /*
- * Turn the counts of tiles into places, by one block, and tell the totals to
- * everyone who needs them.
+ * Turn the counts of tiles into places, by one block, and tell the totals to everyone
+ * who needs them.  Each warp has a part of the tiles, which it reads twice: to count, and
+ * when it knows what comes before.
  */
 static __global__ void __launch_bounds__(SCAN_THREADS)
 scan_kernel(const __grid_constant__ struct emb_scan_params p)
 {
-	typedef cub::BlockScan<struct emb_counts, SCAN_THREADS, cub::BLOCK_SCAN_WARP_SCANS> block_scan;
-	__shared__ typename block_scan::TempStorage storage;
-	struct emb_counts before = {0, 0, 0, 0};
+	constexpr uint32_t unroll = 4;
+	__shared__ struct emb_counts parts[SCAN_THREADS / 32];
+	const struct emb_counts none = {0, 0, 0, 0};
 	add_counts	add;
+	uint32_t	lane = threadIdx.x % 32;
+	uint32_t	warp = threadIdx.x / 32;
+	uint32_t	size = (p.ntiles + SCAN_THREADS - 1) / SCAN_THREADS * 32;
+	uint32_t	begin = min(warp * size, p.ntiles);
+	uint32_t	end = min(begin + size, p.ntiles);
+	struct emb_counts sum = none;
+	struct emb_counts before;
+	struct emb_counts all;
 
-	for (uint32_t first = 0; first < p.ntiles; first += SCAN_THREADS * 4)
-	{
-		struct emb_counts counts[4];
-		struct emb_counts all;
+#pragma unroll unroll
+	for (uint32_t tile = begin + lane; tile < end; tile += 32)
+		sum = add(sum, p.tiles[tile]);
+	scan_warp(sum, all);
+	if (lane == 0)
+		parts[warp] = all;
+	__syncthreads();
 
-		for (int i = 0; i < 4; i++)
-		{
-			uint32_t	tile = first + threadIdx.x * 4 + i;
-
-			counts[i] = {0, 0, 0, 0};
-			if (tile < p.ntiles)
-				counts[i] = p.tiles[tile];
-		}
-		block_scan(storage).ExclusiveScan(counts, counts, emb_counts{0, 0, 0, 0}, add, all);
-		for (int i = 0; i < 4; i++)
-		{
-			uint32_t	tile = first + threadIdx.x * 4 + i;
-
-			if (tile < p.ntiles)
-				p.tiles[tile] = add(before, counts[i]);
-		}
-		before = add(before, all);
-		__syncthreads();
-	}
+	before = scan_warp(parts[lane], all);
+	before = {__shfl_sync(EMB_FULL_WARP, before.bags, warp), __shfl_sync(EMB_FULL_WARP, before.pieces, warp),
+		__shfl_sync(EMB_FULL_WARP, before.partials, warp), __shfl_sync(EMB_FULL_WARP, before.longs, warp)};
 	if (threadIdx.x == 0)
 	{
-		*p.total = before;
-		p.longs[before.longs].partial = before.partials;
+		*p.total = all;
+		p.longs[all.longs].partial = all.partials;
 		if (p.out_count)
-			*p.out_count = before.bags;
+			*p.out_count = all.bags;
+	}
+
+	for (uint32_t first = begin; first < end; first += 32)
+	{
+		uint32_t	tile = first + lane;
+		struct emb_counts counts = tile < end ? p.tiles[tile] : none;
+
+		counts = add(before, scan_warp(counts, all));
+		if (tile < end)
+			p.tiles[tile] = counts;
+		before = add(before, all);
 	}
 }
 
@@ -727,60 +766,67 @@ emb_choose_shape(const void *data, uint64_t stride_bytes, uint64_t row_bytes,
 	return shape;
 }
 
-/* Launch stream_kernel or bag_kernel for vectors of VB bytes */
-template <typename T, int VB, bool W>
+/* Launch bag_kernel or stream_kernel */
+template <typename T, int VB, int LANES, bool W>
 static cudaError_t
-pool_vectors(const struct pool_params &params, cudaStream_t stream)
+launch_pool(const struct pool_params &params, cudaStream_t stream)
 {
 	uint64_t	warps = (uint64_t) params.warp_tasks * params.slices;
 
 	if (params.range == 1)
-	{
-		uint32_t	threads = emb_block_threads(BAG_THREADS);
-
-		if (gpuvec_emb_tuning.unroll == 4)
-			return emb_launch_cached(bag_kernel<T, VB, 4, W>, warps, threads, params, stream);
-		return emb_launch_cached(bag_kernel<T, VB, 8, W>, warps, threads, params, stream);
-	}
-	else
-	{
-		uint32_t	threads = emb_block_threads(STREAM_THREADS);
-
-		if (gpuvec_emb_tuning.unroll == 8)
-			return emb_launch_cached(stream_kernel<T, VB, 8, W>, warps, threads, params, stream);
-		return emb_launch_cached(stream_kernel<T, VB, 4, W>, warps, threads, params, stream);
-	}
+		return emb_launch_cached(bag_kernel<T, VB, LANES, W>, warps, emb_block_threads(BAG_THREADS),
+								 params, stream);
+	return emb_launch_cached(stream_kernel<T, VB, LANES, W>, warps, emb_block_threads(STREAM_THREADS),
+							 params, stream);
 }
 
+/* The same for vectors of VB bytes */
 template <typename T, int VB>
 static cudaError_t
-pool_vectors(const struct pool_params &params, cudaStream_t stream)
+pool_vectors(const struct pool_params &params, uint32_t lanes_log2, cudaStream_t stream)
 {
-	return params.weights ? pool_vectors<T, VB, true>(params, stream) :
-		pool_vectors<T, VB, false>(params, stream);
+	bool		weighted = params.weights != NULL;
+
+	switch (lanes_log2)
+	{
+		case 3:
+			return weighted ? launch_pool<T, VB, 8, true>(params, stream) :
+				launch_pool<T, VB, 8, false>(params, stream);
+		case 4:
+			return weighted ? launch_pool<T, VB, 16, true>(params, stream) :
+				launch_pool<T, VB, 16, false>(params, stream);
+		default:
+			return weighted ? launch_pool<T, VB, 32, true>(params, stream) :
+				launch_pool<T, VB, 32, false>(params, stream);
+	}
 }
 
 /*
  * Pool: what the caller leaves to this function is how to read the table, and the
- * launch.
+ * launch.  If long bags are of uneven lengths, more lanes share a row, so that fewer
+ * bags share a warp and wait for each other.
  */
 static cudaError_t
-pool(struct pool_params *params, enum gpuvec_emb_type type, cudaStream_t stream)
+pool(struct pool_params *params, enum gpuvec_emb_type type, bool uneven, cudaStream_t stream)
 {
 	uint32_t	element_bytes = type == GPUVEC_EMB_FLOAT16 ? 2 : 4;
-	struct emb_shape shape = emb_choose_shape(params->table, params->stride_bytes,
-											  (uint64_t) params->width * element_bytes,
-											  element_bytes, 16);
+	uint64_t	row_bytes = (uint64_t) params->width * element_bytes;
+	uint32_t	most_bytes = gpuvec_emb_tuning.vector_bytes;
+	struct emb_shape shape;
 	uint64_t	warp_tasks;
 
-	if (params->range > 1u << shape.lanes_log2)
-		params->range = 1u << shape.lanes_log2;
+	if (most_bytes == 0)
+		most_bytes = uneven && params->range == 1 && row_bytes <= 32 * 8 ? 8 : 16;
+	shape = emb_choose_shape(params->table, params->stride_bytes, row_bytes, element_bytes, most_bytes);
+
+	/* a warp has as many lookups, whatever the width */
+	if (params->range > 1u << (shape.lanes_log2 - 1))
+		params->range = 1u << (shape.lanes_log2 - 1);
 	warp_tasks = emb_divide_up(emb_divide_up(params->bags, params->range), 32u >> shape.lanes_log2);
-	if (warp_tasks * shape.slices > UINT32_MAX || params->stride_bytes > UINT32_MAX)
+	if (warp_tasks * shape.slices > UINT32_MAX)
 		return cudaErrorInvalidValue;
 	params->warp_tasks = (uint32_t) warp_tasks;
 	params->vectors = shape.vectors;
-	params->lanes_log2 = shape.lanes_log2;
 	params->slices = shape.slices;
 	params->slice_major = gpuvec_emb_tuning.slice_major != 0;
 	params->vector_out = emb_vector_out(params->out, params->out_stride, params->width,
@@ -792,23 +838,23 @@ pool(struct pool_params *params, enum gpuvec_emb_type type, cudaStream_t stream)
 		switch (shape.vector_bytes)
 		{
 			case 16:
-				return pool_vectors<float, 16>(*params, stream);
+				return pool_vectors<float, 16>(*params, shape.lanes_log2, stream);
 			case 8:
-				return pool_vectors<float, 8>(*params, stream);
+				return pool_vectors<float, 8>(*params, shape.lanes_log2, stream);
 			default:
-				return pool_vectors<float, 4>(*params, stream);
+				return pool_vectors<float, 4>(*params, shape.lanes_log2, stream);
 		}
 	}
 	switch (shape.vector_bytes)
 	{
 		case 16:
-			return pool_vectors<__half, 16>(*params, stream);
+			return pool_vectors<__half, 16>(*params, shape.lanes_log2, stream);
 		case 8:
-			return pool_vectors<__half, 8>(*params, stream);
+			return pool_vectors<__half, 8>(*params, shape.lanes_log2, stream);
 		case 4:
-			return pool_vectors<__half, 4>(*params, stream);
+			return pool_vectors<__half, 4>(*params, shape.lanes_log2, stream);
 		default:
-			return pool_vectors<__half, 2>(*params, stream);
+			return pool_vectors<__half, 2>(*params, shape.lanes_log2, stream);
 	}
 }
 
@@ -845,17 +891,14 @@ template <typename T, int VB>
 static cudaError_t
 gather_vectors(struct gather_params &params, const struct emb_shape &shape, cudaStream_t stream)
 {
-	uint32_t	unroll = gpuvec_emb_tuning.unroll ? gpuvec_emb_tuning.unroll : GATHER_UNROLL;
-	uint64_t	warp_tasks = emb_divide_up(params.lookups, (uint64_t) unroll * (32u >> shape.lanes_log2));
+	uint64_t	warp_tasks = emb_divide_up(params.lookups, (uint64_t) GATHER_UNROLL * (32u >> shape.lanes_log2));
 	uint64_t	warps = warp_tasks * shape.slices;
 	uint32_t	threads = emb_block_threads(GATHER_THREADS);
 
 	if (warps > UINT32_MAX)
 		return cudaErrorInvalidValue;
 	params.warp_tasks = (uint32_t) warp_tasks;
-	if (unroll == 8)
-		return emb_launch_cached(gather_kernel<T, VB, 8>, warps, threads, params, stream);
-	return emb_launch_cached(gather_kernel<T, VB, 4>, warps, threads, params, stream);
+	return emb_launch_cached(gather_kernel<T, VB, GATHER_UNROLL>, warps, threads, params, stream);
 }
 
 /* Make each lookup a vector of the result */
@@ -872,7 +915,7 @@ gather(const struct gpuvec_emb_table *table, const struct gpuvec_emb_bags *bags,
 							 (uint64_t) table->width * element_bytes, element_bytes,
 							 4 * element_bytes);
 	params.table = (const char *) table->data;
-	params.stride_bytes = table->stride * element_bytes;
+	params.stride_bytes = (uint32_t) (table->stride * element_bytes);
 	params.rows = (uint32_t) table->rows;
 	params.width = table->width;
 	params.indices = bags->indices;
@@ -921,6 +964,14 @@ may_be_long(const struct gpuvec_emb_bags *bags)
 		(bags->longest == 0 || bags->longest > GPUVEC_EMB_PIECE);
 }
 
+/* Do the lengths of bags differ much? */
+static bool
+uneven_bags(const struct gpuvec_emb_bags *bags)
+{
+	return bags->offsets != NULL &&
+		(bags->longest == 0 || bags->bags == 0 || bags->longest > bags->lookups / bags->bags * 3 / 2);
+}
+
 /*
  * Lay out the memory that pieces of bags take.  More than one piece has only a bag
  * of more than GPUVEC_EMB_PIECE lookups, so these are less than 2 / GPUVEC_EMB_PIECE
@@ -948,6 +999,7 @@ valid_forward(const struct gpuvec_emb_table *table, const struct gpuvec_emb_bags
 			  enum gpuvec_emb_mode mode)
 {
 	return table->rows < UINT32_MAX && table->width > 0 && table->stride >= table->width &&
+		table->stride <= UINT32_MAX / sizeof(float) &&
 		(bags->index_bits == 32 || bags->index_bits == 64) &&
 		bags->bags < EMB_PARTIAL &&
 		(bags->offsets != NULL || bags->hotness <= INT32_MAX) &&
@@ -1010,7 +1062,7 @@ gpuvec_emb_forward(const struct gpuvec_emb_table *table, const struct gpuvec_emb
 		return cudaSuccess;
 
 	params.table = (const char *) table->data;
-	params.stride_bytes = table->stride * (table->type == GPUVEC_EMB_FLOAT16 ? 2 : 4);
+	params.stride_bytes = (uint32_t) (table->stride * (table->type == GPUVEC_EMB_FLOAT16 ? 2 : 4));
 	params.rows = (uint32_t) table->rows;
 	params.width = table->width;
 	params.indices = bags->indices;
@@ -1058,7 +1110,7 @@ gpuvec_emb_forward(const struct gpuvec_emb_table *table, const struct gpuvec_emb
 	}
 
 	params.range = choose_range(bags->lookups, bags->bags);
-	error = pool(&params, table->type, stream);
+	error = pool(&params, table->type, uneven_bags(bags), stream);
 	if (error == cudaSuccess && params.count)
 		error = emb_combine(&pieces.shared, params.mean, out, out_stride, table->width,
 							bags->lookups / GPUVEC_EMB_PIECE, stream);

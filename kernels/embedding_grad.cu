@@ -9,7 +9,7 @@
  * whose "rows" are samples' gradients, and pooling does the rest, without atomic
  * operations and in an order that is always the same.
  *
- * grad_kernel goes through the sorted lookups: GRAD_CUT of them are the work of a group
+ * grad_kernel goes through the sorted lookups: some of them are the work of a group
  * of lanes, which finds by comparing neighbours where rows end, adds up the gradients of
  * their samples, and stores one vector per row, or per piece of a row with many lookups.
  * A piece belongs to the group in whose part it begins.  To know where vectors go,
@@ -31,14 +31,27 @@
 #include "embedding_pool.cuh"
 
 #define PREPARE_THREADS		256
+#define PREPARE_LOOKUPS		1024	/* of a block */
 #define HEADS_THREADS		128
 #define GRAD_THREADS		64
 #define GRAD_MOST_THREADS	256
+#define GRAD_UNROLL			8	/* rows in flight of a group of lanes */
 #define DOT_THREADS			128
 #define DOT_UNROLL			4
 
-/* Sorted lookups that are the work of a group of lanes */
+/*
+ * Sorted lookups that are the work of a group of lanes.  Where a row is long, a piece
+ * begins in every other part of 128 lookups; groups that share a warp should have equal
+ * work, so that they do not wait for each other.
+ */
 #define GRAD_CUT			128
+
+template <int LANES>
+static __device__ __host__ __forceinline__ constexpr uint32_t
+grad_part(void)
+{
+	return LANES == 32 ? GRAD_CUT : GPUVEC_EMB_PIECE;
+}
 
 /* What comes before a part of GRAD_CUT sorted lookups: in its tile, except for start */
 struct grad_cut
@@ -101,7 +114,7 @@ struct grad_params
 
 	/* gradients of samples */
 	const char *grad;
-	uint64_t	stride_bytes;
+	uint32_t	stride_bytes;
 	uint32_t	width;
 
 	/* the distribution of the work */
@@ -109,7 +122,6 @@ struct grad_params
 	const struct grad_cut *cuts;
 	uint32_t	warp_tasks;		/* warps, for one slice */
 	uint32_t	slices;
-	uint32_t	lanes_log2;
 	uint32_t	vectors;
 	bool		slice_major;
 
@@ -179,33 +191,39 @@ prepare_kernel(const __grid_constant__ struct bag_params p)
 {
 	__shared__ uint32_t first_bag;
 	__shared__ uint32_t last_bag;
-	uint32_t	begin = blockIdx.x * PREPARE_THREADS;
-	uint32_t	i = begin + threadIdx.x;
+	uint32_t	begin = blockIdx.x * PREPARE_LOOKUPS;
+	uint32_t	end = min(begin + PREPARE_LOOKUPS, p.lookups);
+	uint32_t	row[PREPARE_LOOKUPS / PREPARE_THREADS];
 
 	if (p.samples && p.offsets)
 	{
 		if (threadIdx.x == 0)
 			first_bag = find_bag(p.offsets, 0, p.bags - 1, begin);
 		if (threadIdx.x == 32)
-			last_bag = find_bag(p.offsets, 0, p.bags - 1,
-								min(begin + PREPARE_THREADS, p.lookups) - 1);
+			last_bag = find_bag(p.offsets, 0, p.bags - 1, end - 1);
 		__syncthreads();
 	}
-	if (i >= p.lookups)
-		return;
-	if (p.keys)
+#pragma unroll
+	for (int u = 0; u < PREPARE_LOOKUPS / PREPARE_THREADS; u++)
 	{
-		uint32_t	row = emb_lookup(p.indices, p.index_bits, p.rows, i);
+		uint32_t	i = begin + u * PREPARE_THREADS + threadIdx.x;
 
-		p.keys[i] = row == EMB_MISSING ? p.rows : row;
+		row[u] = p.keys && i < end ? emb_lookup(p.indices, p.index_bits, p.rows, i) : 0;
 	}
-	if (p.positions)
-		p.positions[i] = i;
-	if (p.samples)
+#pragma unroll
+	for (int u = 0; u < PREPARE_LOOKUPS / PREPARE_THREADS; u++)
 	{
-		if (p.offsets)
+		uint32_t	i = begin + u * PREPARE_THREADS + threadIdx.x;
+
+		if (i >= end)
+			break;
+		if (p.keys)
+			p.keys[i] = row[u] == EMB_MISSING ? p.rows : row[u];
+		if (p.positions)
+			p.positions[i] = i;
+		if (p.samples && p.offsets)
 			p.samples[i] = find_bag(p.offsets, first_bag, last_bag, i);
-		else
+		else if (p.samples)
 			p.samples[i] = p.hotness == 1 ? i : i / p.hotness;
 	}
 }
@@ -391,37 +409,35 @@ heads_kernel(const __grid_constant__ struct heads_params p)
 }
 
 /*
- * Add up the gradients of the samples of each row.  VB is the bytes of a vector, U the
- * rows in flight; W: there are coefficients.
+ * Add up the gradients of the samples of each row.  VB is the bytes of a vector, LANES
+ * how many lanes share a row; W: there are coefficients.
  *
  * Masks named "..._here" have a bit for each lane of a group, others for each lane of the
  * warp.
  */
-template <int VB, int U, bool W>
+template <int VB, int LANES, bool W>
 static __global__ void __launch_bounds__(GRAD_MOST_THREADS)
 grad_kernel(const __grid_constant__ struct grad_params p)
 {
 	constexpr int E = VB / (int) sizeof(float);
 	uint32_t	lane = threadIdx.x % 32;
-	uint32_t	lanes = 1u << p.lanes_log2;
-	uint32_t	sub = lane & (lanes - 1);
+	uint32_t	sub = lane % LANES;
 	uint32_t	group_lane = lane - sub;
-	uint32_t	group_mask = EMB_FULL_WARP >> (32 - lanes);
+	uint32_t	group_mask = EMB_FULL_WARP >> (32 - LANES);
 	uint32_t	up_to_sub = EMB_FULL_WARP >> (31 - sub);
-	uint32_t	starts = emb_group_starts(lanes);
 	uint32_t	warp_task;
 	uint32_t	slice;
 
 	if (!emb_find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, slice))
 		return;
 
-	uint32_t	column = (slice << p.lanes_log2) + sub;
+	uint32_t	column = slice * LANES + sub;
 	bool		active = column < p.vectors;
-	const char *base = p.grad + (active ? (uint64_t) column * VB : 0);
-	uint64_t	task = (uint64_t) warp_task * (32u >> p.lanes_log2) + (lane >> p.lanes_log2);
-	bool		done = task * GRAD_CUT >= p.lookups;
-	uint32_t	begin = done ? 0 : (uint32_t) task * GRAD_CUT;
-	uint32_t	end = min(begin + GRAD_CUT, p.lookups);
+	const char *base = emb_lane_base(p.grad, column, p.vectors, VB);
+	uint64_t	task = (uint64_t) warp_task * (32 / LANES) + lane / LANES;
+	bool		done = task * grad_part<LANES>() >= p.lookups;
+	uint32_t	begin = done ? 0 : (uint32_t) task * grad_part<LANES>();
+	uint32_t	end = min(begin + grad_part<LANES>(), p.lookups);
 	struct grad_cut counts = {0, 0, 0, 0};
 	bool		open = false;	/* in a piece that began here */
 	uint32_t	dest = 0;
@@ -436,7 +452,7 @@ grad_kernel(const __grid_constant__ struct grad_params p)
 	{
 		const struct emb_counts *tile = &p.tiles[begin / EMB_TILE];
 
-		counts = p.cuts[task];
+		counts = p.cuts[begin / GRAD_CUT];
 		counts.bags += tile->bags;
 		counts.partials += tile->partials;
 		counts.longs += tile->longs;
@@ -484,7 +500,7 @@ grad_kernel(const __grid_constant__ struct grad_params p)
 			acc[e] = 0.0f;
 	};
 
-	for (uint32_t first = begin; __ballot_sync(EMB_FULL_WARP, !done); first += lanes)
+	for (uint32_t first = begin; __ballot_sync(EMB_FULL_WARP, !done); first += LANES)
 	{
 		uint32_t	i = first + sub;
 		uint32_t	last_key = key_before;
@@ -492,17 +508,17 @@ grad_kernel(const __grid_constant__ struct grad_params p)
 		key = next_key;
 		chunk.row = next_row;
 		chunk.weight = next_weight;
-		fetch(i + lanes);
+		fetch(i + LANES);
 
 		/* neighbours */
 		uint32_t	left = __shfl_up_sync(EMB_FULL_WARP, key, 1);
 		uint32_t	right = __shfl_sync(EMB_FULL_WARP, key, min(lane + 1, 31u));
 		uint32_t	next_first = __shfl_sync(EMB_FULL_WARP, next_key, group_lane);
 
-		key_before = __shfl_sync(EMB_FULL_WARP, key, group_lane + lanes - 1);
+		key_before = __shfl_sync(EMB_FULL_WARP, key, group_lane + LANES - 1);
 		if (sub == 0)
 			left = last_key;
-		if (sub == lanes - 1)
+		if (sub == LANES - 1)
 			right = next_first;
 
 		/* rows, and where they begin */
@@ -540,16 +556,28 @@ grad_kernel(const __grid_constant__ struct grad_params p)
 		if (slice == 0 && head && taken && i < end && p.out_rows)
 			p.out_rows[counts.bags + __popc(heads_before) - 1] = key;
 
-		for (uint32_t j = 0; j < lanes; j += U)
-			emb_add_batch<float, VB, U, W>(base, p.stride_bytes, chunk, j, starts, acc, store);
+		/* the middle of long rows, or what is usual */
+		if (chunk.present == EMB_FULL_WARP && chunk.ends == 0)
+		{
+#pragma unroll 1
+			for (uint32_t j = 0; j < LANES; j += GRAD_UNROLL)
+				emb_add_batch<float, VB, LANES, GRAD_UNROLL, W>(base, p.stride_bytes, chunk, j, acc,
+																[] (uint32_t) {});
+		}
+		else
+		{
+#pragma unroll 1
+			for (uint32_t j = 0; j < LANES; j += GRAD_UNROLL)
+				emb_add_batch<float, VB, LANES, GRAD_UNROLL, W>(base, p.stride_bytes, chunk, j, acc, store);
+		}
 
 		counts.bags += __popc(heads_here);
 		counts.partials += __popc(partials_here);
 		counts.longs += __popc(longs_here);
 		if (heads_here)
 			counts.start = first + 31 - __clz(heads_here);
-		open = (chunk.present & ~chunk.ends) >> (group_lane + lanes - 1) & 1;
-		done = done || (first + lanes >= end && !open);
+		open = (chunk.present & ~chunk.ends) >> (group_lane + LANES - 1) & 1;
+		done = done || (first + LANES >= end && !open);
 	}
 }
 
@@ -768,7 +796,8 @@ valid_grad(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags *bag
 		   enum gpuvec_emb_mode mode)
 {
 	return valid_bags(bags, mode, grad->rows) && grad->width > 0 &&
-		grad->grad_stride >= grad->width && grad->out_stride >= grad->width &&
+		grad->grad_stride >= grad->width && grad->grad_stride <= UINT32_MAX / sizeof(float) &&
+		grad->out_stride >= grad->width &&
 		(!grad->full || grad->rows < EMB_PARTIAL);
 }
 
@@ -827,7 +856,7 @@ sort_lookups(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags *b
 	params.samples = has_coefficients(bags, mode) ? g->samples : g->values[0];
 	params.positions = has_coefficients(bags, mode) ? g->values[0] : NULL;
 	params.divisors = g->divisors;
-	error = emb_launch(prepare_kernel, emb_divide_up(bags->lookups, PREPARE_THREADS),
+	error = emb_launch(prepare_kernel, emb_divide_up(bags->lookups, PREPARE_LOOKUPS),
 					   PREPARE_THREADS, params, stream);
 	if (error == cudaSuccess && mode == GPUVEC_EMB_MEAN)
 		error = emb_launch(divisors_kernel, emb_divide_up(bags->bags, 4), 128, params, stream);
@@ -852,17 +881,39 @@ sort_lookups(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags *b
 	return emb_launch(coefficients_kernel, emb_divide_up(bags->lookups, 256), 256, coefficient, stream);
 }
 
-/* Launch grad_kernel for vectors of VB bytes */
-template <int VB, bool W>
+/* Launch grad_kernel */
+template <int VB, int LANES, bool W>
 static cudaError_t
-grad_vectors(const struct grad_params &params, cudaStream_t stream)
+launch_grad(struct grad_params &params, cudaStream_t stream)
 {
-	uint32_t	threads = emb_block_threads(GRAD_THREADS);
-	uint64_t	warps = (uint64_t) params.warp_tasks * params.slices;
+	uint64_t	warp_tasks = emb_divide_up(emb_divide_up(params.lookups, grad_part<LANES>()), 32 / LANES);
 
-	if (gpuvec_emb_tuning.unroll == 8)
-		return emb_launch_cached(grad_kernel<VB, 8, W>, warps, threads, params, stream);
-	return emb_launch_cached(grad_kernel<VB, 4, W>, warps, threads, params, stream);
+	if (warp_tasks * params.slices > UINT32_MAX)
+		return cudaErrorInvalidValue;
+	params.warp_tasks = (uint32_t) warp_tasks;
+	return emb_launch_cached(grad_kernel<VB, LANES, W>, warp_tasks * params.slices,
+							 emb_block_threads(GRAD_THREADS), params, stream);
+}
+
+/* The same for vectors of VB bytes */
+template <int VB>
+static cudaError_t
+grad_vectors(struct grad_params &params, uint32_t lanes_log2, cudaStream_t stream)
+{
+	bool		weighted = params.coefficients != NULL;
+
+	switch (lanes_log2)
+	{
+		case 3:
+			return weighted ? launch_grad<VB, 8, true>(params, stream) :
+				launch_grad<VB, 8, false>(params, stream);
+		case 4:
+			return weighted ? launch_grad<VB, 16, true>(params, stream) :
+				launch_grad<VB, 16, false>(params, stream);
+		default:
+			return weighted ? launch_grad<VB, 32, true>(params, stream) :
+				launch_grad<VB, 32, false>(params, stream);
+	}
 }
 
 /* Add up the gradients of the samples of each row: the launch */
@@ -872,15 +923,9 @@ add_gradients(struct grad_params *params, cudaStream_t stream)
 	struct emb_shape shape = emb_choose_shape(params->grad, params->stride_bytes,
 											  (uint64_t) params->width * sizeof(float),
 											  sizeof(float), 16);
-	uint64_t	warp_tasks = emb_divide_up(emb_divide_up(params->lookups, GRAD_CUT),
-										   32u >> shape.lanes_log2);
 	uint32_t	elements = shape.vector_bytes / (uint32_t) sizeof(float);
 
-	if (warp_tasks * shape.slices > UINT32_MAX || params->stride_bytes > UINT32_MAX)
-		return cudaErrorInvalidValue;
-	params->warp_tasks = (uint32_t) warp_tasks;
 	params->vectors = shape.vectors;
-	params->lanes_log2 = shape.lanes_log2;
 	params->slices = shape.slices;
 	params->slice_major = gpuvec_emb_tuning.slice_major != 0;
 	params->vector_out = emb_vector_out(params->out, params->out_stride, params->width, elements);
@@ -889,14 +934,11 @@ add_gradients(struct grad_params *params, cudaStream_t stream)
 	switch (shape.vector_bytes)
 	{
 		case 16:
-			return params->coefficients ? grad_vectors<16, true>(*params, stream) :
-				grad_vectors<16, false>(*params, stream);
+			return grad_vectors<16>(*params, shape.lanes_log2, stream);
 		case 8:
-			return params->coefficients ? grad_vectors<8, true>(*params, stream) :
-				grad_vectors<8, false>(*params, stream);
+			return grad_vectors<8>(*params, shape.lanes_log2, stream);
 		default:
-			return params->coefficients ? grad_vectors<4, true>(*params, stream) :
-				grad_vectors<4, false>(*params, stream);
+			return grad_vectors<4>(*params, shape.lanes_log2, stream);
 	}
 }
 
@@ -954,7 +996,7 @@ gpuvec_emb_grad(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags
 	add.lookups = (uint32_t) bags->lookups;
 	add.rows = (uint32_t) grad->rows;
 	add.grad = (const char *) grad->grad;
-	add.stride_bytes = grad->grad_stride * sizeof(float);
+	add.stride_bytes = (uint32_t) (grad->grad_stride * sizeof(float));
 	add.width = grad->width;
 	add.tiles = g.pieces.tiles;
 	add.cuts = g.cuts;
@@ -1021,7 +1063,7 @@ gpuvec_emb_grad_weights(const struct gpuvec_emb_table *table, const struct gpuve
 		return cudaSuccess;
 
 	params.samples = (uint32_t *) work;
-	error = emb_launch(prepare_kernel, emb_divide_up(bags->lookups, PREPARE_THREADS),
+	error = emb_launch(prepare_kernel, emb_divide_up(bags->lookups, PREPARE_LOOKUPS),
 					   PREPARE_THREADS, params, stream);
 	if (error != cudaSuccess)
 		return error;

@@ -273,12 +273,27 @@ emb_find_work(uint32_t warp_tasks, uint32_t slices, bool slice_major, uint32_t &
 }
 
 /*
+ * Where this lane's vectors begin in the row 0 of a table.  Lanes beyond the row get the
+ * first vector, so that they need not be told apart when rows are loaded.
+ *
+ * The shuffle changes nothing, but hides from the compiler how the sum came about;
+ * otherwise it adds up anew for each row, with four times the instructions.
+ */
+static __device__ __forceinline__ const char *
+emb_lane_base(const char *table, uint32_t column, uint32_t vectors, uint32_t vector_bytes)
+{
+	const char *base = table + (column < vectors ? (uint64_t) column * vector_bytes : 0);
+
+	return (const char *) __shfl_sync(EMB_FULL_WARP, (unsigned long long) base, threadIdx.x % 32);
+}
+
+/*
  * What the lanes of a warp know about a chunk of lookups, one for each lane.  A mask has
  * a bit for each lane of the warp.
  */
 struct emb_chunk
 {
-	uint32_t	row;			/* of this lane's lookup */
+	uint32_t	row;			/* of this lane's lookup; later of others, see emb_add_batch */
 	float		weight;
 	uint32_t	present;		/* mask: rows to add */
 	uint32_t	ends;			/* mask: a bag ends after this lookup */
@@ -286,36 +301,49 @@ struct emb_chunk
 };
 
 /* A mask with the first lane of each group */
-static __device__ __forceinline__ uint32_t
-emb_group_starts(uint32_t lanes)
+template <int LANES>
+static __device__ __forceinline__ constexpr uint32_t
+emb_group_starts(void)
 {
-	return lanes == 8 ? 0x01010101 : lanes == 16 ? 0x00010001 : 1;
+	return LANES == 8 ? 0x01010101 : LANES == 16 ? 0x00010001 : 1;
 }
 
 /*
  * Add the rows of the lookups j .. j + U - 1 of a chunk.  All of them are loaded before
  * the first is added.  Where bags end, end(j + u) is called by the whole warp, which
- * has to find out itself for which groups of lanes.  T is the type of the table, VB the
- * bytes of a vector; W: there are weights.  starts is emb_group_starts(lanes).
+ * has to find out itself for which groups of LANES lanes.  T is the type of the table, VB
+ * the bytes of a vector; W: there are weights.
  *
  * This is the innermost code of pooling: what is usual, all rows there and of one bag,
- * takes three instructions per row besides the additions.
+ * takes three instructions per row besides the additions.  That the lanes of a batch are
+ * constants spares the computation of them: after each batch the lookups of a group
+ * move on by U lanes.  So all batches of a chunk have to be added, in their order.
  */
-template <typename T, int VB, int U, bool W, typename End>
+template <typename T, int VB, int LANES, int U, bool W, typename End>
 static __device__ __forceinline__ void
-emb_add_batch(const char *base, uint64_t stride_bytes, const struct emb_chunk &chunk, uint32_t j,
-			  uint32_t starts, float (&acc)[VB / sizeof(T)], const End &end)
+emb_add_batch(const char *base, uint32_t stride_bytes, struct emb_chunk &chunk, uint32_t j,
+			  float (&acc)[VB / sizeof(T)], const End &end)
 {
 	constexpr int E = VB / (int) sizeof(T);
 	typedef typename emb_raw<VB>::type raw_type;
-	uint32_t	need = starts * ((1u << U) - 1);
+	constexpr uint32_t starts = emb_group_starts<LANES>();
+	constexpr uint32_t need = starts * ((1u << U) - 1);
 	uint32_t	present = chunk.present >> j & need;
 	uint32_t	ends = chunk.ends >> j & need;
 	uint32_t	mine = present >> chunk.group_lane;
-	uint32_t	first = chunk.group_lane + j;
+	uint32_t	rows = chunk.row;
+	float		weights = chunk.weight;
 	raw_type	raw[U];
 	float		weight[U];
 
+	if (LANES > U)
+	{
+		uint32_t	next = (threadIdx.x + U) % LANES;
+
+		chunk.row = __shfl_sync(EMB_FULL_WARP, rows, next, LANES);
+		if (W)
+			chunk.weight = __shfl_sync(EMB_FULL_WARP, weights, next, LANES);
+	}
 	if ((present | ends) == 0)
 		return;
 	if (present == need)
@@ -323,9 +351,9 @@ emb_add_batch(const char *base, uint64_t stride_bytes, const struct emb_chunk &c
 #pragma unroll
 		for (int u = 0; u < U; u++)
 		{
-			uint32_t	row = __shfl_sync(EMB_FULL_WARP, chunk.row, first + u);
+			uint32_t	row = __shfl_sync(EMB_FULL_WARP, rows, u, LANES);
 
-			raw[u] = __ldg((const raw_type *) (base + row * stride_bytes));
+			raw[u] = __ldg((const raw_type *) (base + (uint64_t) row * stride_bytes));
 		}
 	}
 	else
@@ -333,11 +361,11 @@ emb_add_batch(const char *base, uint64_t stride_bytes, const struct emb_chunk &c
 #pragma unroll
 		for (int u = 0; u < U; u++)
 		{
-			uint32_t	row = __shfl_sync(EMB_FULL_WARP, chunk.row, first + u);
+			uint32_t	row = __shfl_sync(EMB_FULL_WARP, rows, u, LANES);
 
 			raw[u] = emb_zero<VB>();
 			if (mine >> u & 1)
-				raw[u] = __ldg((const raw_type *) (base + row * stride_bytes));
+				raw[u] = __ldg((const raw_type *) (base + (uint64_t) row * stride_bytes));
 		}
 	}
 	if (W)
@@ -346,7 +374,7 @@ emb_add_batch(const char *base, uint64_t stride_bytes, const struct emb_chunk &c
 #pragma unroll
 		for (int u = 0; u < U; u++)
 		{
-			weight[u] = __shfl_sync(EMB_FULL_WARP, chunk.weight, first + u);
+			weight[u] = __shfl_sync(EMB_FULL_WARP, weights, u, LANES);
 			if (present != need && !(mine >> u & 1))
 				weight[u] = -0.0f;
 		}

@@ -318,13 +318,29 @@ lay_out_lists(struct list_plan *plan, const gpuvec_segment *segment, const uint3
 	plan->bytes = at;
 }
 
+/*
+ * May a segment have these small blocks, whose lists and bitmaps should take `most`
+ * bytes?  If rows have few ids, what tells where lists and bitmaps are takes more than
+ * these.  It is not counted as long as it is no more than `places`: in most mirrors there
+ * are few such segments, and with fewer bitmaps they would take as long as many others.
+ */
+static bool
+small_fit(const struct list_plan *plan, const gpuvec_segment *segment, size_t most, size_t places)
+{
+	size_t		fixed = plan->bitmaps - plan->base;
+
+	return plan->bytes <= most ||
+		(segment->nrows >= FIXED_ROWS && fixed <= places && plan->bytes - fixed <= most);
+}
+
 /* Does the segment get lists, and how? */
 static bool
 plan_lists(struct cuda_backend *b, struct list_plan *plan, const gpuvec_segment *segment,
 		   const uint32_t *rows_of, uint32_t maxid)
 {
-	/* the more common ids there are, the faster is counting */
-	static const uint32_t parts[] = {128, 112, 96, 80, 64, 48, 32, 16};
+	/* the more common ids there are, the faster is counting, but not beyond these */
+	constexpr int NPARTS = 7;
+	static const uint32_t parts[NPARTS] = {96, 88, 80, 64, 48, 32, 16};
 	const struct gpuvec_cuda_tuning *t = &b->tuning;
 	size_t		most = segment->nids * sizeof(uint16_t) * MAX_TENTHS / 10;
 	bool		laid_out = false;
@@ -340,21 +356,23 @@ plan_lists(struct cuda_backend *b, struct list_plan *plan, const gpuvec_segment 
 			(density < TILED_DENSITY && t->list_shift != TILED_SHIFT))
 			break;
 		lay_out_lists(plan, segment, rows_of, maxid);
-		if (plan->bytes <= most || t->list_shift == TILED_SHIFT)
+		if (small_fit(plan, segment, most, most / 2) || t->list_shift == TILED_SHIFT)
 			return true;
 		laid_out = true;
 	}
-	/*
-	 * Rows with few ids: what tells where lists are takes more than the lists.  There are
-	 * few such segments, so all mirrors have room for it, and it would take a scan of its
-	 * own to search them.
-	 */
-	if (laid_out && segment->nrows >= FIXED_ROWS && plan->bytes - (plan->slot - plan->base) <= most)
+
+	/* a scan of its own for this segment would take longer than all else */
+	if (laid_out && small_fit(plan, segment, most, SIZE_MAX))
 		return true;
 	plan->shift = WHOLE_SHIFT;
-	density = choose_common(plan, rows_of, maxid, segment->nrows, 16);
+	density = choose_common(plan, rows_of, maxid, segment->nrows, parts[NPARTS - 1]);
 	lay_out_lists(plan, segment, rows_of, maxid);
-	return (plan->bytes <= most && density < WHOLE_DENSITY) || t->list_shift == WHOLE_SHIFT;
+	if ((plan->bytes <= most && density < WHOLE_DENSITY) || t->list_shift == WHOLE_SHIFT)
+		return true;
+	plan->shift = TILED_SHIFT;
+	choose_common(plan, rows_of, maxid, segment->nrows, parts[NPARTS - 1]);
+	lay_out_lists(plan, segment, rows_of, maxid);
+	return small_fit(plan, segment, most, SIZE_MAX);
 }
 
 /* Device memory while building */

@@ -13,6 +13,11 @@
  * Each lane of the team has 128 consecutive rows of the block, and so 16 bytes of
  * each plane.
  *
+ * Where no row can have more than 255 common ids, the same memory can instead hold a
+ * byte for each row (BYTES), which an addition counts without a reply to wait for.  What
+ * would be a lane's part of plane p are then its rows from 16 p on, so that lanes read
+ * without conflicts.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUVEC_LIST_PLANES_CUH
@@ -37,8 +42,67 @@ struct __align__(16) team_shared
 	uint32_t	padding;
 };
 
+/*
+ * Emit those of this lane's rows of a segment, from `first` on, that are set in N masks of
+ * 32, while the warp has emitted less than `most`.  count(i) gives the count of row first + i.
+ */
+template <int N, typename Count>
+static __device__ __forceinline__ void
+emit_words(const struct list_params &params, const struct device_segment *segment, uint32_t q,
+		   uint32_t first, uint32_t (&rows)[N], uint32_t most, Count count)
+{
+	const struct query_limits *limits = &params.queries[q].limits;
+	const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
+		params.measure};
+	uint32_t	left = 0;
+	uint32_t	emitted = 0;
+
+#pragma unroll
+	for (int w = 0; w < N; w++)
+		left |= rows[w];
+	if (!__any_sync(FULL_WARP, left != 0))
+		return;
+#pragma unroll
+	for (int w = 0; w < N; w++)
+	{
+		if (first + w * 32 >= segment->nrows)
+			rows[w] = 0;
+		if (rows[w] != 0 && segment->live != NULL)
+			rows[w] &= segment->live[first / 32 + w];
+	}
+#pragma unroll 1
+	while (emitted < most)
+	{
+		uint32_t	i = 0;
+		bool		mine = false;
+		uint32_t	row;
+		uint32_t	len = 0;
+		uint64_t	tid = 0;
+
+		/* the lane's next row */
+#pragma unroll
+		for (int w = 0; w < N; w++)
+			if (!mine && rows[w] != 0)
+			{
+				mine = true;
+				i = w * 32 + __ffs(rows[w]) - 1;
+				rows[w] &= rows[w] - 1;
+			}
+		if (!__any_sync(FULL_WARP, mine))
+			break;
+		row = first + i;
+		mine = mine && row < segment->nrows;
+		if (mine)
+		{
+			len = segment->len[row];
+			tid = segment->tid[row];
+		}
+		emitted += emit_rows(sink, q, limits, mine, count(i), len, tid);
+	}
+}
+
 /* A team of WARPS warps, and NPLANES planes in shared memory */
-template <int WARPS, int NPLANES>
+template <int WARPS, int NPLANES, bool BYTES = false>
 struct list_planes
 {
 	/* words of a plane */
@@ -128,6 +192,13 @@ struct list_planes
 	__device__ __forceinline__ void
 	bump(uint32_t row)
 	{
+		if constexpr (BYTES)
+		{
+			atomicAdd(planes + (row / 16 % 8 * WORDS + row / LANE_ROWS * 4 + row / 4 % 4),
+					  1u << row % 4 * 8);
+			return;
+		}
+
 		uint32_t   *word = planes + row / 32;
 		uint32_t	bit = 1u << (row % 32);
 
@@ -329,44 +400,6 @@ struct list_planes
 		if (hopeless)
 			*need = 1u << 31;
 		return !(WARPS == 1 ? __all_sync(FULL_WARP, hopeless) : __syncthreads_and(hopeless));
-	}
-
-	/*
-	 * Emit those of 32 rows that are set in a mask, while there are less than `most`.
-	 * count(bit) gives a row's count.
-	 */
-	template <typename Count>
-	__device__ __forceinline__ void
-	emit_word(uint32_t q, const struct query_limits *limits, uint32_t first, uint32_t rows,
-			  uint32_t most, uint32_t *emitted, Count count)
-	{
-		const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
-			params.measure};
-
-		if (!__any_sync(FULL_WARP, rows != 0))
-			return;
-		if (first >= segment->nrows)
-			rows = 0;
-		if (rows != 0 && segment->live != NULL)
-			rows &= segment->live[first / 32];
-#pragma unroll 1
-		while (__any_sync(FULL_WARP, rows != 0) && *emitted < most)
-		{
-			bool		mine = rows != 0;
-			uint32_t	bit = mine ? __ffs(rows) - 1 : 0;
-			uint32_t	row = first + bit;
-			uint32_t	len = 0;
-			uint64_t	tid = 0;
-
-			rows &= rows - 1;
-			mine = mine && row < segment->nrows;
-			if (mine)
-			{
-				len = segment->len[row];
-				tid = segment->tid[row];
-			}
-			*emitted += emit_rows(sink, q, limits, mine, count(bit), len, tid);
-		}
 	}
 };
 

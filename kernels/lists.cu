@@ -33,6 +33,8 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <algorithm>
+
 #include "bit_counters.cuh"
 #include "list_planes.cuh"
 
@@ -46,6 +48,34 @@ extern __shared__ uint4 shared_memory[];
 #endif
 #define WHOLE_PLANES	7
 #define PLAIN_PLANES	8
+
+/* Rows of a lane to emit, and the counters of all its rows */
+template <int PLANES>
+struct found_rows
+{
+	uint32_t	rows[4];
+	uint32_t	plane[4][PLANES];
+};
+
+/*
+ * Emit them.  Not inlined: this is rare, and the registers that it takes would be missed
+ * where rows are counted.
+ */
+template <int PLANES>
+static __device__ __noinline__ void
+emit_found(const struct list_params &params, const struct device_segment *segment, uint32_t q,
+		   uint32_t first, uint32_t most, struct found_rows<PLANES> *found)
+{
+	emit_words(params, segment, q, first, found->rows, most, [&] (uint32_t i)
+			   {
+				   uint32_t	count = 0;
+
+#pragma unroll
+				   for (int p = 0; p < PLANES; p++)
+					   count |= (found->plane[i / 32][p] >> i % 32 & 1) << p;
+				   return count;
+			   });
+}
 
 /* Counts queries in a block, with counters in registers */
 template <int PLANES, int WARPS, int NPLANES>
@@ -234,8 +264,7 @@ struct list_counter : list_planes<WARPS, NPLANES>
 		uint32_t	most;
 		const uint16_t *entries;
 		uint4		n;
-		uint32_t	rows[4];
-		uint32_t	emitted = 0;
+		struct found_rows<PLANES> found;
 
 		if (!this->what_is_needed(limits, &need, &most))
 			return;
@@ -249,19 +278,32 @@ struct list_counter : list_planes<WARPS, NPLANES>
 						this->member, stride, entries + n.x, n.y);
 		if (params.sample > 0)
 			need = max(need, high_count(params.sample));
-		rows_reaching(need, rows);
+		rows_reaching(need, found.rows);
+		if (__any_sync(FULL_WARP, (found.rows[0] | found.rows[1] | found.rows[2] | found.rows[3]) != 0))
+		{
 #pragma unroll
-		for (int w = 0; w < 4; w++)
-			this->emit_word(q, limits, this->first_row + w * 32, rows[w], most, &emitted,
-							[&] (uint32_t bit) { return counters[w].get(bit); });
+			for (int w = 0; w < 4; w++)
+#pragma unroll
+				for (int p = 0; p < PLANES; p++)
+					found.plane[w][p] = counters[w].plane[p];
+			emit_found(params, this->segment, q, this->first_row, most, &found);
+		}
 		this->sync_team();
 	}
 };
 
-/* Counts queries in a whole segment without bitmaps, counts below 2^PLAIN_PLANES */
-struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES>
+/* Shared memory for count_shared_out */
+struct list_shares
 {
-	typedef list_planes<WHOLE_THREADS / 32, PLAIN_PLANES> base;
+	uint32_t	upto[WHOLE_THREADS];	/* postings of the lists up to this one */
+	uint32_t	first[WHOLE_THREADS];	/* where a list starts, less the postings before it */
+	uint32_t	sums[WHOLE_THREADS / 32];
+};
+
+/* Counts queries in a whole segment without bitmaps, a byte for each row */
+struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
+{
+	typedef list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true> base;
 
 	__device__ __forceinline__
 	plain_counter(const struct list_params &p, uint32_t *team_planes, struct team_shared *shared)
@@ -269,23 +311,130 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES>
 	{
 	}
 
-	/* Which of this lane's rows have counts of at least a number? */
-	__device__ __forceinline__ uint4
-	rows_reaching(uint32_t number) const
+	/*
+	 * As count_ids, for a query that is alone: the team's threads share all postings
+	 * evenly, each with LOADS of them under way, so that long lists take no longer.
+	 */
+	__device__ __forceinline__ void
+	count_shared_out(const uint16_t *ids, uint32_t n, struct list_shares *shares)
 	{
-		uint32_t	all = number >> PLAIN_PLANES ? 0 : ~0u;
-		uint4		rows = make_uint4(all, all, all, all);
+		constexpr int LOADS = 8;
+		const struct device_lists &lists = segment->lists;
 
+#pragma unroll 1
+		for (uint32_t from = 0; from < n; from += WHOLE_THREADS)
+		{
+			uint32_t	m = min(n - from, (uint32_t) WHOLE_THREADS);
+			uint32_t	warps = (m + 31) / 32;
+			uint2		list = make_uint2(0, 0);
+			uint32_t	upto;
+			uint32_t	total = 0;
+
+			if (member < m)
+				list = find_list(lists, ids[from + member]);
+			upto = list.y;
+#pragma unroll
+			for (int d = 1; d < 32; d *= 2)
+			{
+				uint32_t	left = __shfl_up_sync(FULL_WARP, upto, d);
+
+				if (lane >= (uint32_t) d)
+					upto += left;
+			}
+			if (lane == 31)
+				shares->sums[member / 32] = upto;
+			__syncthreads();
+			for (uint32_t w = 0; w < warps; w++)
+			{
+				uint32_t	sum = shares->sums[w];
+
+				if (w < member / 32)
+					upto += sum;
+				total += sum;
+			}
+			if (member < m)
+			{
+				shares->upto[member] = upto;
+				shares->first[member] = list.x - (upto - list.y);
+			}
+			__syncthreads();
+
+#pragma unroll 1
+			for (uint32_t at = member; at < total; at += LOADS * WHOLE_THREADS)
+			{
+				uint32_t	src[LOADS] = {};
+				uint32_t	posting[LOADS];
+
+				/* the first list that reaches beyond a place */
+#pragma unroll 1
+				for (uint32_t step = 1u << (31 - __clz(m)); step > 0; step /= 2)
+#pragma unroll
+					for (int i = 0; i < LOADS; i++)
+						if (src[i] + step <= m && shares->upto[src[i] + step - 1] <= at + i * WHOLE_THREADS)
+							src[i] += step;
+#pragma unroll
+				for (int i = 0; i < LOADS; i++)
+				{
+					uint32_t	place = at + i * WHOLE_THREADS;
+
+					posting[i] = place < total ? __ldg(&lists.postings[shares->first[src[i]] + place]) : 0;
+				}
+#pragma unroll
+				for (int i = 0; i < LOADS; i++)
+					if (at + i * WHOLE_THREADS < total)
+						bump(posting[i]);
+			}
+			__syncthreads();
+		}
+	}
+
+	/* The highest bits of those bytes of x that are at least a number, in all bytes of y */
+	static __device__ __forceinline__ uint32_t
+	bytes_reaching(uint32_t x, uint32_t y)
+	{
+		uint32_t	high = 0x80808080;
+		uint32_t	low = (x | high) - (y & ~high);	/* its high bit: without that of both, x >= y */
+
+		return ((x & ~y) | (~(x ^ y) & low)) & high;
+	}
+
+	/* How many of this lane's rows have counts of at least a number? */
+	__device__ __forceinline__ uint32_t
+	number_reaching(uint32_t number) const
+	{
+		uint32_t	y = number * 0x01010101;
+		uint32_t	n = 0;
+
+		if (number > 255)
+			return 0;
 #pragma unroll
 		for (int i = 0; i < PLAIN_PLANES; i++)
 		{
 			uint4		v = *plane(i);
-			uint32_t	zero = (number >> i & 1) - 1;	/* ~0: the number has a 0 here */
 
-			rows.x = (v.x & (rows.x | zero)) | (rows.x & zero);
-			rows.y = (v.y & (rows.y | zero)) | (rows.y & zero);
-			rows.z = (v.z & (rows.z | zero)) | (rows.z & zero);
-			rows.w = (v.w & (rows.w | zero)) | (rows.w & zero);
+			n += __popc(bytes_reaching(v.x, y) | bytes_reaching(v.y, y) >> 1 |
+						bytes_reaching(v.z, y) >> 2 | bytes_reaching(v.w, y) >> 3);
+		}
+		return n;
+	}
+
+	/* Which of this lane's rows from 32 w on have counts of at least a number? */
+	__device__ __forceinline__ uint32_t
+	rows_reaching(int w, uint32_t number) const
+	{
+		uint32_t	y = number * 0x01010101;
+		uint32_t	rows = 0;
+
+#pragma unroll
+		for (int half = 0; half < 2; half++)
+		{
+			uint4		v = *plane(2 * w + half);
+			const uint32_t word[4] = {v.x, v.y, v.z, v.w};
+
+			/* the multiplication brings the four bits together, without carries */
+#pragma unroll
+			for (int i = 0; i < 4; i++)
+				rows |= (bytes_reaching(word[i], y) >> 7) * 0x01020408 >> 24 << (half * 16 + i * 4);
 		}
 		return rows;
 	}
@@ -298,86 +447,78 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES>
 
 #pragma unroll 1
 		for (int p = PLAIN_PLANES - 1; p >= 0; p--)
-		{
-			uint4		rows = rows_reaching(count | 1u << p);
-			uint32_t	n = __popc(rows.x) + __popc(rows.y) + __popc(rows.z) + __popc(rows.w);
-
-			if (sum_of_team(__reduce_add_sync(FULL_WARP, n)) >= wanted)
+			if (sum_of_team(__reduce_add_sync(FULL_WARP, number_reaching(count | 1u << p))) >= wanted)
 				count |= 1u << p;
-		}
 		return count;
 	}
 
-	/* A row's count, by its word in the planes and its bit in that */
+	/* The count of this lane's row i */
 	__device__ __forceinline__ uint32_t
-	get(uint32_t word, uint32_t bit) const
+	get(uint32_t i) const
 	{
-		uint32_t	count = 0;
-
-#pragma unroll
-		for (int i = 0; i < PLAIN_PLANES; i++)
-			count |= (planes[i * WORDS + word] >> bit & 1) << i;
-		return count;
+		return ((const uint8_t *) plane(i / 16))[i % 16];
 	}
 
-	/* Count query q in the segment that was entered */
+	/* Count query q in the segment that was entered; shares: NULL, or the query is alone */
 	__device__ __forceinline__ void
-	count_query(uint32_t q)
+	count_query(uint32_t q, struct list_shares *shares)
 	{
 		const struct query_limits *limits = &params.queries[q].limits;
 		uint32_t	need;
 		uint32_t	most;
 		const uint16_t *entries;
-		uint32_t	emitted = 0;
-		uint4		rows;
+		uint32_t	nids;
 
 		if (!what_is_needed(limits, &need, &most))
 			return;
 		entries = params.entries +
 			((size_t) segment_number * params.nentries + params.queries[q].entries) * 8;
-		count_ids(entries, 0, __ldg(&params.nentries_of[segment_number * params.nqueries + q]).z);
+		nids = params.nentries_of[segment_number * params.nqueries + q].z;
+		if (shares)
+			count_shared_out(entries, nids, shares);
+		else
+			count_ids(entries, 0, nids);
 		if (params.sample > 0)
 			need = max(need, high_count(params.sample));
-		rows = rows_reaching(need);
-		if (__any_sync(FULL_WARP, (rows.x | rows.y | rows.z | rows.w) != 0))
-#pragma unroll 1
+		if (__any_sync(FULL_WARP, number_reaching(need) > 0))
+		{
+			uint32_t	rows[4];
+
+#pragma unroll
 			for (int w = 0; w < 4; w++)
-				emit_word(q, limits, first_row + w * 32,
-						  w == 0 ? rows.x : w == 1 ? rows.y : w == 2 ? rows.z : rows.w, most,
-						  &emitted, [&] (uint32_t bit) { return get(member * 4 + w, bit); });
+				rows[w] = need > 255 ? 0 : rows_reaching(w, need);
+			emit_words(params, segment, q, first_row, rows, most, [&] (uint32_t i) { return get(i); });
+		}
 		clear_planes();
 		sync_team();
 	}
 };
 
 /*
- * Sort a query's ids by what a segment has for them: slots that are staged in shared
- * memory, other slots, both filled up with the empty slot to a multiple of 8, then
- * ids with lists.  One warp for each query and segment.
+ * Sort the ids of query q, `len` of them, by what a segment has for them: slots that are
+ * staged in shared memory, other slots, both filled up with the empty slot to a multiple
+ * of 8, then ids with lists.  They go to `entries` of the segment's entries.  One warp for
+ * each query and segment.
  */
-static __global__ void
-__launch_bounds__(256)
-classify_kernel(const __grid_constant__ struct list_params params)
+static __device__ __forceinline__ void
+classify(const struct list_params &params, uint32_t segment, uint32_t q, const uint16_t *query_ids,
+		 uint32_t len, uint32_t entries)
 {
-	uint32_t	q = blockIdx.x * 8 + threadIdx.x / 32;
 	uint32_t	lane = threadIdx.x % 32;
-	const struct device_segment *segment = &params.segments[blockIdx.y];
-	const struct device_lists *lists = &segment->lists;
-	const struct query_state *query = &params.queries[q];
+	const struct device_lists *lists = &params.segments[segment].lists;
+	uint4	   *nentries = &params.nentries_of[segment * params.nqueries + q];
 	uint32_t	below = (1u << lane) - 1;
 	uint32_t	n;
 	uint32_t	nslots[2] = {0, 0};
 	uint32_t	at[2];
 	uint32_t	nids = 0;
-	uint16_t   *out;
+	uint16_t   *out = params.entries + ((size_t) segment * params.nentries + entries) * 8;
 
-	if (q >= params.nqueries || lists->shift == 0)
+	if (lists->shift == 0)
 		return;
-	n = query->limits.len;
-	out = params.entries + ((size_t) blockIdx.y * params.nentries + query->entries) * 8;
-	for (uint32_t i = lane; i < n; i += 32)
+	for (uint32_t i = lane; i < len; i += 32)
 	{
-		uint32_t	id = params.ids[query->ids + i];
+		uint32_t	id = query_ids[i];
 		uint32_t	slot = id <= lists->maxid ? lists->slot[id] : NO_SLOT;
 
 		nslots[0] += slot <= lists->nstaged;
@@ -390,17 +531,18 @@ classify_kernel(const __grid_constant__ struct list_params params)
 	at[1] = (nslots[0] + 7) / 8 * 8;
 	nids = at[1] + (nslots[1] + 7) / 8 * 8;
 	if (lane == 0)
-		params.nentries_of[blockIdx.y * params.nqueries + q].x = at[1];
-	if (lane == 0)
-		params.nentries_of[blockIdx.y * params.nqueries + q].y = nids - at[1];
+	{
+		nentries->x = at[1];
+		nentries->y = nids - at[1];
+	}
 	if (lane < at[1] - nslots[0])
 		out[nslots[0] + lane] = 0;
 	if (lane < nids - at[1] - nslots[1])
 		out[at[1] + nslots[1] + lane] = 0;
 	n = nids;
-	for (uint32_t from = 0; from < query->limits.len; from += 32)
+	for (uint32_t from = 0; from < len; from += 32)
 	{
-		uint32_t	id = from + lane < query->limits.len ? params.ids[query->ids + from + lane] : ~0u;
+		uint32_t	id = from + lane < len ? query_ids[from + lane] : ~0u;
 		uint32_t	slot = id <= lists->maxid ? lists->slot[id] : NO_SLOT;
 		bool		listed = id <= lists->maxid && slot == NO_SLOT;
 		uint32_t	staged = __ballot_sync(FULL_WARP, slot <= lists->nstaged);
@@ -418,13 +560,69 @@ classify_kernel(const __grid_constant__ struct list_params params)
 		nids += __popc(ids);
 	}
 	if (lane == 0)
-		params.nentries_of[blockIdx.y * params.nqueries + q].z = nids - n;
+		nentries->z = nids - n;
+}
+
+#define CLASSIFY_WARPS	8
+
+static __global__ void
+__launch_bounds__(CLASSIFY_WARPS * 32)
+classify_kernel(const __grid_constant__ struct list_params params)
+{
+	uint32_t	q = blockIdx.x * CLASSIFY_WARPS + threadIdx.x / 32;
+
+	if (q < params.nqueries)
+	{
+		const struct query_state *query = &params.queries[q];
+
+		classify(params, blockIdx.y, q, params.ids + query->ids, query->limits.len, query->entries);
+	}
+}
+
+/* The same for queries that come as parameters; the first block stores them */
+static __global__ void
+__launch_bounds__(LONE_QUERIES * 32)
+classify_lone(const __grid_constant__ struct lone_params params)
+{
+	uint32_t	q = threadIdx.x / 32;
+
+	wait_for_previous();
+	let_next_start();
+	if (blockIdx.x == 0)
+	{
+		for (uint32_t i = threadIdx.x; i < params.ncounters; i += LONE_QUERIES * 32)
+			params.counters[i] = 0;
+		for (uint32_t i = threadIdx.x; i < params.nids; i += LONE_QUERIES * 32)
+			params.stored_ids[i] = params.ids[i];
+		if (threadIdx.x < params.lists.nqueries)
+			params.lists.queries[threadIdx.x] = params.queries[threadIdx.x];
+	}
+	if (q < params.lists.nqueries)
+	{
+		const struct query_state *query = &params.queries[q];
+
+		classify(params.lists, blockIdx.x, q, params.ids + query->ids, query->limits.len,
+				 query->entries);
+	}
+}
+
+/* The number of an item's block */
+static __device__ __forceinline__ uint32_t
+item_block(const struct list_params &params, uint32_t item)
+{
+	uint32_t	block = item / params.nslices;
+
+	return params.own_blocks == 0 ? block :
+		params.own_first[block / params.own_blocks] + block % params.own_blocks;
 }
 
 /* The queries of an item: the first one, and how many */
 static __device__ __forceinline__ uint2
 item_range(const struct list_params &params, uint32_t item)
 {
+	if (params.own_blocks > 0)
+		return make_uint2(item / params.own_blocks, 1);
+
 	uint2		range = params.ranges ? params.ranges[item / params.nslices] :
 		make_uint2(0, params.nqueries);
 	uint32_t	before = item % params.nslices * params.item_queries;
@@ -560,9 +758,9 @@ count_segments(const struct list_params &params, Counter &counter, Count count)
 		if (item == ~0u)
 			break;
 		queries = item_range(params, item);
-		if (item / params.nslices != entered)
+		if (item_block(params, item) != entered)
 		{
-			entered = item / params.nslices;
+			entered = item_block(params, item);
 			counter.enter_block(params.blocks[entered]);
 		}
 		for (uint32_t i = 0; i < queries.y; i++)
@@ -596,7 +794,21 @@ count_plain(const __grid_constant__ struct list_params params)
 	struct team_shared *team = (struct team_shared *) shared_memory;
 	plain_counter counter(params, (uint32_t *) (team + 1), team);
 
-	count_segments(params, counter, [&] (uint32_t q) { counter.count_query(q); });
+	count_segments(params, counter, [&] (uint32_t q) { counter.count_query(q, NULL); });
+}
+
+/* For queries that are alone, or nearly so */
+static __global__ void
+__launch_bounds__(WHOLE_THREADS, 1)
+count_plain_lone(const __grid_constant__ struct list_params params)
+{
+	struct team_shared *team = (struct team_shared *) shared_memory;
+	struct list_shares *shares = (struct list_shares *) (team + 1);
+	plain_counter counter(params, (uint32_t *) (shares + 1), team);
+
+	let_next_start();
+	wait_for_previous();
+	count_segments(params, counter, [&] (uint32_t q) { counter.count_query(q, shares); });
 }
 
 typedef void (*list_function) (const struct list_params);
@@ -671,6 +883,10 @@ lists_prepare(size_t smem_limit)
 									  cudaFuncAttributeMaxDynamicSharedMemorySize,
 									  (int) whole_bytes(PLAIN_PLANES));
 		if (rc == cudaSuccess)
+			rc = cudaFuncSetAttribute((const void *) count_plain_lone,
+									  cudaFuncAttributeMaxDynamicSharedMemorySize,
+									  (int) (whole_bytes(PLAIN_PLANES) + sizeof(struct list_shares)));
+		if (rc == cudaSuccess)
 			rc = cudaFuncSetAttribute((const void *) whole_variant(planes[i]),
 									  cudaFuncAttributeMaxDynamicSharedMemorySize,
 									  (int) whole_bytes(WHOLE_PLANES));
@@ -683,8 +899,16 @@ lists_prepare(size_t smem_limit)
 cudaError_t
 lists_classify(const struct list_params *params, cudaStream_t stream)
 {
-	return launch_kernel(classify_kernel, dim3((params->nqueries + 7) / 8, params->nsegments),
-						 256, 0, stream, *params);
+	return launch_kernel(classify_kernel, dim3((params->nqueries + CLASSIFY_WARPS - 1) / CLASSIFY_WARPS,
+											   params->nsegments),
+						 CLASSIFY_WARPS * 32, 0, stream, *params);
+}
+
+cudaError_t
+lists_classify_lone(const struct lone_params *params, cudaStream_t stream)
+{
+	return launch_chained(classify_lone, dim3(params->lists.nsegments), LONE_QUERIES * 32, 0, stream,
+						  *params);
 }
 
 /* nslots: the most slots that a segment stages */
@@ -717,8 +941,14 @@ lists_count_whole(const struct list_params *params, uint32_t planes, bool plain,
 				  cudaStream_t stream)
 {
 	uint64_t	items = (uint64_t) params->nblocks * params->nslices;
-	uint32_t	blocks = sms * (plain ? PLAIN_BLOCKS : 2);
+	dim3		blocks = dim3((uint32_t) std::min(items, (uint64_t) sms * (plain ? PLAIN_BLOCKS : 2)));
 
-	return launch_kernel(plain ? count_plain : whole_variant(planes), dim3(items < blocks ? (uint32_t) items : blocks),
-						 WHOLE_THREADS, whole_bytes(plain ? PLAIN_PLANES : WHOLE_PLANES), stream, *params);
+	if (plain && params->nqueries <= LONE_QUERIES)
+		return launch_chained(count_plain_lone, blocks, WHOLE_THREADS,
+							  whole_bytes(PLAIN_PLANES) + sizeof(struct list_shares), stream, *params);
+	if (plain)
+		return launch_kernel(count_plain, blocks, WHOLE_THREADS, whole_bytes(PLAIN_PLANES), stream,
+							 *params);
+	return launch_kernel(whole_variant(planes), blocks, WHOLE_THREADS, whole_bytes(WHOLE_PLANES),
+						 stream, *params);
 }

@@ -89,7 +89,7 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 			uint2		list = make_uint2(0, 0);
 
 			if (mine < upto)
-				list = find_list(segment->lists, __ldg(&ids[mine]));
+				list = find_list(segment->lists, ids[mine]);
 			count_short_lists(segment->lists.postings, list.x, list.y);
 		}
 		__syncthreads();
@@ -120,7 +120,7 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 #pragma unroll
 		for (int i = 0; i < N / 8; i++)
 		{
-			uint4		eight = __ldg(eights + i);
+			uint4		eight = eights[i];
 			const uint32_t pair[4] = {eight.x, eight.y, eight.z, eight.w};
 
 #pragma unroll
@@ -189,24 +189,23 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 									   bound_score(limits->bound.hi));
 		uint32_t	most = params.sample > 0 ? (2 * params.sample + LONE_WARPS - 1) / LONE_WARPS : ~0u;
 		bool		hopeless = minlen == ~0u || need > min(limits->len, maxlen);
-		uint32_t	emitted = 0;
 		const uint16_t *entries;
-		uint32_t	rows;
+		uint32_t	rows[1];
 		uint4		n;
 
 		if (__syncthreads_and(hopeless))
 			return;
 		entries = params.entries +
 			((size_t) segment_number * params.nentries + params.queries[q].entries) * 8;
-		n = __ldg(&params.nentries_of[segment_number * params.nqueries + q]);
+		n = params.nentries_of[segment_number * params.nqueries + q];
 		count_lists_of(entries + n.x + n.y, n.z);
 		count_slots(entries, n.x);
 		count_slots(entries + n.x, n.y);
 		if (params.sample > 0)
 			need = max(need, high_count(params.sample));
-		rows = hopeless || need >> PLANES ? 0 : counters.at_least_number(need);
-		emit_word(q, limits, first_row, rows, most, &emitted,
-				  [&] (uint32_t bit) { return counters.get(bit); });
+		rows[0] = hopeless || need >> PLANES ? 0 : counters.at_least_number(need);
+		emit_words(params, segment, q, first_row, rows, most,
+				   [&] (uint32_t bit) { return counters.get(bit); });
 	}
 };
 
@@ -218,12 +217,15 @@ count_lone(const __grid_constant__ struct list_params params)
 {
 	struct team_shared *shared = (struct team_shared *) shared_memory;
 	lone_counter<PLANES> counter(params, shared);
-	uint32_t	ntasks = params.nblocks * params.nqueries;
+	uint32_t	ntasks = params.own_blocks > 0 ? params.nblocks : params.nblocks * params.nqueries;
 
+	let_next_start();
+	wait_for_previous();
 	for (uint32_t task = blockIdx.x; task < ntasks; task += gridDim.x)
 	{
-		uint32_t	block = task / params.nqueries;
-		uint32_t	q = task % params.nqueries;
+		uint32_t	q = params.own_blocks > 0 ? task / params.own_blocks : task % params.nqueries;
+		uint32_t	block = params.own_blocks > 0 ? params.own_first[q] + task % params.own_blocks :
+			task / params.nqueries;
 
 		if (params.ranges && q - params.ranges[block].x >= params.ranges[block].y)
 			continue;
@@ -252,9 +254,9 @@ lone_variant(uint32_t planes)
 cudaError_t
 lists_count_lone(const struct list_params *params, uint32_t planes, cudaStream_t stream)
 {
-	uint64_t	blocks = (uint64_t) params->nblocks * params->nqueries;
+	uint64_t	blocks = (uint64_t) params->nblocks * (params->own_blocks > 0 ? 1 : params->nqueries);
 
-	return launch_kernel(lone_variant(planes), dim3((uint32_t) (blocks < 65536 ? blocks : 65536)),
+	return launch_chained(lone_variant(planes), dim3((uint32_t) (blocks < 65536 ? blocks : 65536)),
 						 LONE_THREADS, sizeof(struct team_shared) + TILED_PLANES * TILED_ROWS / 8,
 						 stream, *params);
 }

@@ -473,6 +473,7 @@ scan_kernel(const __grid_constant__ struct scan_params params)
 {
 	scanner<Entry, PLANES, THREADS> s(params);
 
+	wait_for_previous();
 	s.run();
 }
 
@@ -542,6 +543,6 @@ cudaError_t
 scan_launch(const struct scan_params *params, uint32_t entry_bits, uint32_t planes,
 			size_t shared_bytes, uint32_t blocks, cudaStream_t stream)
 {
-	return launch_kernel(scan_variant(entry_bits, planes), dim3(blocks),
+	return launch_chained(scan_variant(entry_bits, planes), dim3(blocks),
 						 scan_threads(planes), shared_bytes, stream, *params);
 }

@@ -29,12 +29,14 @@
 #define SELECT_WARPS	(SELECT_THREADS / 32)
 #define SMALL_BIN		256
 #define DIGITS			256
+#define CACHED			2048	/* keys that are read from global memory once */
 
 extern __shared__ uint4 select_memory[];
 
 /* Shared memory of a block */
 struct select_shared
 {
+	struct row_key cached[CACHED];	/* the first keys of the source */
 	struct row_key sort[SORT_RUN];	/* also holds a small bin */
 	uint32_t	histogram[DIGITS];
 	struct row_key kth;
@@ -52,13 +54,20 @@ struct key_source
 {
 	const struct row_key *top;
 	const struct row_key *candidates;
+	const struct row_key *cached;
 	uint32_t	ntop;
 	uint32_t	total;
 
 	__device__ __forceinline__ struct row_key
-	get(uint32_t i) const
+	get_global(uint32_t i) const
 	{
 		return i < ntop ? top[i] : candidates[i - ntop];
+	}
+
+	__device__ __forceinline__ struct row_key
+	get(uint32_t i) const
+	{
+		return i < CACHED ? cached[i] : get_global(i);
 	}
 };
 
@@ -402,17 +411,29 @@ select_kernel(const __grid_constant__ struct select_params params)
 	struct query_state *query = &params.queries[blockIdx.x];
 	struct key_source source;
 	struct row_key limit = {~UINT64_C(0), ~UINT64_C(0)};
-	bool		lost = query->count > params.capacity;
-	uint32_t	k = query->k;
+	bool		lost;
+	uint32_t	k;
 	uint32_t	n;
 
+	let_next_start();
+	wait_for_previous();
+	lost = query->count > params.capacity;
+	k = query->k;
 	source.top = params.top_in + (size_t) blockIdx.x * params.kmax;
 	source.candidates = params.candidates + (size_t) blockIdx.x * params.capacity;
 	source.ntop = query->ntop;
 	source.total = source.ntop + min(query->count, params.capacity);
 
-	if (query->overflow)
-		return;					/* its candidates are void as well: see below */
+	if (query->overflow)		/* its candidates are void as well: see below */
+	{
+		if (threadIdx.x == 0 && params.states)
+			params.states[blockIdx.x] = *query;
+		return;
+	}
+	for (uint32_t i = threadIdx.x; i < min(source.total, CACHED); i += SELECT_THREADS)
+		shared->cached[i] = source.get_global(i);
+	source.cached = shared->cached;
+	__syncthreads();
 	if (source.total >= k)
 		limit = kth_key(shared, source, k);
 
@@ -437,6 +458,8 @@ select_kernel(const __grid_constant__ struct select_params params)
 		query->count = 0;
 		if (lost && params.mode != SELECT_TIGHTEN)
 			query->overflow = 1;
+		if (params.states)
+			params.states[blockIdx.x] = *query;
 	}
 }
 
@@ -496,11 +519,20 @@ merge_runs_kernel(const __grid_constant__ struct sort_params params)
 	params.out[list + pair + i % params.width + (lo - other)] = key;
 }
 
+/* Let the kernel have as much shared memory as it needs */
+cudaError_t
+select_prepare(void)
+{
+	return cudaFuncSetAttribute((const void *) select_kernel,
+								cudaFuncAttributeMaxDynamicSharedMemorySize,
+								(int) sizeof(struct select_shared));
+}
+
 /* Select for all queries */
 cudaError_t
 select_launch(const struct select_params *params, cudaStream_t stream)
 {
-	return launch_kernel(select_kernel, dim3(params->nqueries), SELECT_THREADS,
+	return launch_chained(select_kernel, dim3(params->nqueries), SELECT_THREADS,
 						 sizeof(struct select_shared), stream, *params);
 }
 

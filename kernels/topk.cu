@@ -15,6 +15,11 @@
  * growth * k candidates, far fewer than there is room for.  The first round has
  * no bound and is as large as the room allows.
  *
+ * A query that is alone, or nearly so, spends most of its time waiting for one thing after
+ * the other.  So it reaches the device as a parameter of the first kernel, the last kernel
+ * writes the results to the host, and in between each kernel starts while the one before
+ * ends (launch_chained).
+ *
  * By inverted lists (lists.cu) there are three rounds: a sample of some blocks gives a
  * query its first bound, an eighth of the blocks a better one, the others follow.
  * The first two choose blocks whose rows have the length at which the best rows for
@@ -51,11 +56,10 @@
 #define FIRST_ROWS			4096
 #define ITEM_TILES			2048
 #define GRAB				4
-#define SAMPLE_TILED		16	/* blocks of a query's sample */
+#define SAMPLE_TILED		24	/* blocks of a query's sample */
 #define SAMPLE_WHOLE		6
 #define NEAR				16	/* one in so many blocks is counted before the others */
 #define FEW					48	/* queries */
-#define LONE				4	/* queries */
 #define MANY				400 /* queries */
 #define ITEM_QUERIES		64
 #define WHOLE_ITEM_QUERIES	8
@@ -111,6 +115,8 @@ struct chunk
 	uint32_t	n;
 	uint32_t	kmax;
 	bool		lists;			/* count by lists */
+	bool		lone;			/* so few queries that they are kernel parameters */
+	bool		direct;			/* the last kernel writes results and states to the host */
 	bool		again;			/* its queries overflowed before, and have good bounds */
 	uint32_t	planes;
 	uint32_t	list_planes;
@@ -433,6 +439,19 @@ best_length(const struct search *s, const gpuvec_topk_query *query)
 	}
 }
 
+/* The first of the n blocks of a kind around a length */
+static uint32_t
+first_block(const struct search *s, int kind, uint32_t n, uint32_t best)
+{
+	uint32_t	nblocks = s->view->nblocks[kind];
+	const uint32_t *len = s->view->block_len[kind];
+	uint32_t	from = (uint32_t) (std::lower_bound(len, len + nblocks, best) - len);
+	uint32_t	upto = (uint32_t) (std::upper_bound(len, len + nblocks, best) - len);
+	uint32_t	middle = from + (upto - from) / 2;
+
+	return std::min(middle > n / 2 ? middle - n / 2 : 0, nblocks - n);
+}
+
 /*
  * Choose n blocks for each query: those around its best length, which come one after
  * another.  ranges[] says for each block which queries it is for: also one after
@@ -441,21 +460,15 @@ best_length(const struct search *s, const gpuvec_topk_query *query)
 static void
 choose_blocks(const struct search *s, const struct chunk *c, int kind, uint32_t n, uint2 *ranges)
 {
-	uint32_t	nblocks = s->view->nblocks[kind];
-	const uint32_t *len = s->view->block_len[kind];
-
-	memset(ranges, 0, sizeof(uint2) * nblocks);
+	memset(ranges, 0, sizeof(uint2) * s->view->nblocks[kind]);
 	for (uint32_t q = 0, next; q < c->n; q = next)
 	{
 		uint32_t	best = best_length(s, chunk_query(c, q)->query);
-		uint32_t	from = (uint32_t) (std::lower_bound(len, len + nblocks, best) - len);
-		uint32_t	upto = (uint32_t) (std::upper_bound(len, len + nblocks, best) - len);
-		uint32_t	middle = from + (upto - from) / 2;
+		uint32_t	from = first_block(s, kind, n, best);
 
 		for (next = q + 1; next < c->n; next++)
 			if (best_length(s, chunk_query(c, next)->query) != best)
 				break;
-		from = std::min(middle > n / 2 ? middle - n / 2 : 0, nblocks - n);
 		for (uint32_t i = from; i < from + n; i++)
 		{
 			if (ranges[i].y == 0)
@@ -486,34 +499,38 @@ fill_ranges(const struct search *s, const struct chunk *c, uint2 *ranges)
 	}
 }
 
+/* Write the states and ids of a chunk's queries for the device */
+static void
+fill_queries(const struct chunk *c, struct query_state *states, uint16_t *ids)
+{
+	uint32_t	at = 0;
+	uint32_t	entries = 0;
+
+	for (uint32_t i = 0; i < c->n; i++)
+	{
+		const struct work_query *w = chunk_query(c, i);
+
+		fill_state(&states[i], w, at);
+		states[i].entries = entries;
+		entries += query_entries(w->query->len);
+		if (w->query->len > 0)
+			memcpy(ids + at, w->query->ids, sizeof(uint16_t) * w->query->len);
+		at += w->query->len;
+	}
+}
+
 /* Copy the chunk's queries to the device */
 static bool
 upload_chunk(struct search *s, struct chunk *c)
 {
 	struct cuda_backend *b = s->b;
 	size_t		bytes = c->uploaded - c->states;
-	struct query_state *states;
-	uint16_t   *ids;
-	uint64_t	at = 0;
-	uint64_t	entries = 0;
 
-	if (!need_scratch(s, c->bytes) ||
-		!need_pinned(s, &b->upload, &b->upload_bytes, bytes))
+	if (!need_pinned(s, &b->upload, &b->upload_bytes, bytes))
 		return false;
-	states = (struct query_state *) b->upload;
-	ids = (uint16_t *) (b->upload + (c->ids - c->states));
 	memset(b->upload + (c->counters - c->states), 0, c->ids - c->counters);
-	for (uint32_t i = 0; i < c->n; i++)
-	{
-		const struct work_query *w = chunk_query(c, i);
-
-		fill_state(&states[i], w, (uint32_t) at);
-		states[i].entries = (uint32_t) entries;
-		entries += query_entries(w->query->len);
-		if (w->query->len > 0)
-			memcpy(ids + at, w->query->ids, sizeof(uint16_t) * w->query->len);
-		at += w->query->len;
-	}
+	fill_queries(c, (struct query_state *) b->upload,
+				 (uint16_t *) (b->upload + (c->ids - c->states)));
 	if (c->lists)
 		fill_ranges(s, c, (uint2 *) (b->upload + (c->ranges - c->states)));
 	return cuda_check(b, cudaMemcpyAsync(b->scratch + c->states, b->upload, bytes,
@@ -616,7 +633,7 @@ queue_blocks(struct search *s, struct chunk *c, struct list_params *p, int kind)
 	if (c->launches == MAX_ROUNDS && !reset_counters(s, c))
 		return false;
 	p->next_item = (uint32_t *) (b->scratch + c->counters) + c->launches++;
-	slices = (c->n + item_queries - 1) / item_queries;
+	slices = p->own_blocks > 0 ? 1 : (c->n + item_queries - 1) / item_queries;
 	if (kind == 0)
 		/* the fewer slices, the less often bitmaps are staged */
 		slices = std::min(slices, 16 * (uint32_t) b->sms / p->nblocks + 1);
@@ -625,7 +642,7 @@ queue_blocks(struct search *s, struct chunk *c, struct list_params *p, int kind)
 	if (kind == 1)
 		rc = lists_count_whole(p, c->list_planes, s->view->plain && c->list_planes <= 8, b->sms,
 							   b->stream);
-	else if (c->n <= (b->tuning.lone ? b->tuning.lone : LONE))
+	else if (c->n <= (b->tuning.lone ? b->tuning.lone : LONE_QUERIES))
 		rc = lists_count_lone(p, c->list_planes, b->stream);
 	else if (c->n <= few)
 		rc = lists_count_direct(p, c->list_planes, b->stream);
@@ -657,6 +674,20 @@ fill_list_params(const struct search *s, const struct chunk *c, struct list_para
 	p->measure = s->measure;
 }
 
+/*
+ * For queries that are alone: choose the blocks of a round as fill_ranges() does for
+ * many, but tell them to the kernel.
+ */
+static void
+choose_own_blocks(const struct search *s, const struct chunk *c, struct list_params *p, int kind,
+				  uint32_t n)
+{
+	for (uint32_t q = 0; q < c->n; q++)
+		p->own_first[q] = first_block(s, kind, n, best_length(s, chunk_query(c, q)->query));
+	p->own_blocks = n;
+	p->nblocks = n * c->n;
+}
+
 /* Queue the counting of a round */
 static bool
 queue_lists(struct search *s, struct chunk *c, struct list_params *p, enum list_round round)
@@ -676,7 +707,12 @@ queue_lists(struct search *s, struct chunk *c, struct list_params *p, enum list_
 	{
 		p->blocks = s->view->blocks[kind];
 		p->nblocks = s->view->nblocks[kind];
-		p->ranges = round == ROUND_REST ? NULL : ranges + ranges_at(s, round, kind);
+		p->own_blocks = 0;
+		p->ranges = NULL;
+		if (round != ROUND_REST && c->lone)
+			choose_own_blocks(s, c, p, kind, round_blocks(s, c, round, kind));
+		else if (round != ROUND_REST)
+			p->ranges = ranges + ranges_at(s, round, kind);
 		p->counted = round == ROUND_REST && near ? ranges + ranges_at(s, ROUND_NEAR, kind) : NULL;
 		if (round_blocks(s, c, round, kind) > 0 && !queue_blocks(s, c, p, kind))
 			return false;
@@ -697,6 +733,11 @@ queue_select(struct search *s, struct chunk *c, enum select_mode mode)
 	p.top_in = (const struct row_key *) (b->scratch + c->top[c->which]);
 	p.top_out = (struct row_key *) (b->scratch + c->top[1 - c->which]);
 	p.results = (struct row_key *) (b->scratch + c->results);
+	if (c->direct && mode == SELECT_FINAL)
+	{
+		p.results = (struct row_key *) b->download;
+		p.states = (struct query_state *) (b->download + (c->states - c->results));
+	}
 	p.nqueries = c->n;
 	p.capacity = c->capacity;
 	p.kmax = c->kmax;
@@ -740,6 +781,8 @@ queue_download(struct search *s, struct chunk *c)
 	size_t		list = c->kmax <= GPUVEC_FAST_K ? 0 :
 		sizeof(struct row_key) * c->kmax * c->n;
 
+	if (c->direct)
+		return true;
 	if (!need_pinned(s, &b->download, &b->download_bytes, bytes + list) ||
 		!cuda_check(b, cudaMemcpyAsync(b->download, b->scratch + c->results, bytes,
 									   cudaMemcpyDeviceToHost, b->stream),
@@ -864,6 +907,22 @@ queue_scan_rounds(struct search *s, struct chunk *c)
 	return true;
 }
 
+/* Queue the classification of ids for queries that come as parameters */
+static bool
+queue_lone(struct search *s, const struct chunk *c, const struct list_params *p)
+{
+	struct cuda_backend *b = s->b;
+	struct lone_params lone;
+
+	lone.lists = *p;
+	lone.counters = (uint32_t *) (b->scratch + c->counters);
+	lone.stored_ids = (uint16_t *) (b->scratch + c->ids);
+	lone.ncounters = MAX_ROUNDS;
+	lone.nids = (uint32_t) c->nids;
+	fill_queries(c, lone.queries, lone.ids);
+	return cuda_check(b, lists_classify_lone(&lone, b->stream), "search on the GPU", s->error);
+}
+
 /* Queue the rounds of a chunk that is counted by lists */
 static bool
 queue_list_rounds(struct search *s, struct chunk *c)
@@ -872,7 +931,8 @@ queue_list_rounds(struct search *s, struct chunk *c)
 
 	s->b->stats.list_chunks++;
 	fill_list_params(s, c, &p);
-	if (!cuda_check(s->b, lists_classify(&p, s->b->stream), "search on the GPU", s->error))
+	if (!(c->lone ? queue_lone(s, c, &p) :
+		  cuda_check(s->b, lists_classify(&p, s->b->stream), "search on the GPU", s->error)))
 		return false;
 	if (has_round(s, c, ROUND_SAMPLE) &&
 		(!queue_lists(s, c, &p, ROUND_SAMPLE) || !queue_select(s, c, SELECT_TIGHTEN)))
@@ -893,7 +953,12 @@ run_chunk(struct search *s, struct chunk *c)
 
 	s->b->stats.chunks++;
 	lay_out(c, s->view->nsegments, s->view->nblocks[0] + s->view->nblocks[1]);
-	if (!upload_chunk(s, c) ||
+	c->lone = c->lists && c->nids <= LONE_IDS &&
+		c->n <= std::min(s->b->tuning.lone ? s->b->tuning.lone : LONE_QUERIES, (uint32_t) LONE_QUERIES);
+	c->direct = fast && c->n <= LONE_QUERIES;
+	if (!need_scratch(s, c->bytes) ||
+		(c->direct && !need_pinned(s, &s->b->download, &s->b->download_bytes, c->counters - c->results)) ||
+		!(c->lone || upload_chunk(s, c)) ||
 		!(c->lists ? queue_list_rounds(s, c) : queue_scan_rounds(s, c)))
 		return false;
 	if (!fast && !queue_sort(s, c))
@@ -935,7 +1000,7 @@ run_watched(struct search *s, struct chunk *c)
 	bool		fast = c->kmax <= GPUVEC_FAST_K;
 
 	lay_out(c, s->view->nsegments, s->view->nblocks[0] + s->view->nblocks[1]);
-	if (!upload_chunk(s, c))
+	if (!need_scratch(s, c->bytes) || !upload_chunk(s, c))
 		return false;
 	while (lo < TILE_CLASSES && !s->stopped)
 	{

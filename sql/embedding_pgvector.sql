@@ -1,5 +1,6 @@
 -- The types vector and halfvec of the extension vector (pgvector), which need not be installed: here are types of the same names
 -- and layout (16 bits of width, 16 unused, elements), which are read and written like bytea, in an extension of that name.
+SET client_min_messages = warning;
 CREATE TYPE vector;
 CREATE FUNCTION vector_in(cstring) RETURNS vector AS 'byteain' LANGUAGE internal IMMUTABLE STRICT;
 CREATE FUNCTION vector_out(vector) RETURNS cstring AS 'byteaout' LANGUAGE internal IMMUTABLE STRICT;
@@ -8,6 +9,7 @@ CREATE TYPE halfvec;
 CREATE FUNCTION halfvec_in(cstring) RETURNS halfvec AS 'byteain' LANGUAGE internal IMMUTABLE STRICT;
 CREATE FUNCTION halfvec_out(halfvec) RETURNS cstring AS 'byteaout' LANGUAGE internal IMMUTABLE STRICT;
 CREATE TYPE halfvec (INPUT = halfvec_in, OUTPUT = halfvec_out, ALIGNMENT = int4, STORAGE = external);
+RESET client_min_messages;
 CREATE TABLE items (id int PRIMARY KEY, v vector, h halfvec);
 INSERT INTO items VALUES (1, '\x020000000000803f00002040', '\x02000000003c0041'), (2, '\x02000000000000bf0000c842', '\x0200000001000080'), (3, NULL, NULL),
 	(4, '\x03000000000080bf0000803f00000000', '\x03000000ff7b007c0038');

@@ -7,7 +7,7 @@ FROM generate_series(1, 2000) i;
 UPDATE notes SET tokens = NULL, ids = NULL, words = NULL WHERE id % 97 = 0;
 UPDATE notes SET tokens = '{}', ids = '{}' WHERE id % 89 = 0;
 CREATE FUNCTION word_set(words text) RETURNS idset LANGUAGE sql IMMUTABLE STRICT
-	AS $$ SELECT ('{' || words || '}')::idset $$;
+	AS $$ SELECT ('{' || words || '}')::public.idset $$;
 
 CREATE INDEX notes_ids ON notes USING gpuvec ((ids::idset));
 CREATE INDEX notes_words ON notes USING gpuvec (word_set(words));
@@ -125,7 +125,7 @@ DROP INDEX notes_added;
 CREATE INDEX notes_words_again ON notes USING gpuvec (word_set(words)) WHERE tenant = 4;
 SELECT same('SELECT id, word_set(words) <-> ''{1,25}'' AS d FROM notes WHERE tenant = 4 ORDER BY word_set(words) <-> ''{1,25}'' LIMIT 300');
 CREATE OR REPLACE FUNCTION word_set(words text) RETURNS idset LANGUAGE sql IMMUTABLE STRICT
-	AS $$ SELECT ('{' || words || ',1,' || length(words) || '}')::idset $$;
+	AS $$ SELECT ('{' || words || ',1,' || length(words) || '}')::public.idset $$;
 REINDEX INDEX notes_words_again;
 SELECT same('SELECT id, word_set(words) <-> ''{1,25}'' AS d FROM notes WHERE tenant = 4 ORDER BY word_set(words) <-> ''{1,25}'' LIMIT 300');
 

@@ -63,7 +63,9 @@ SELECT show($$SELECT id FROM docs WHERE tokens @> '{5,821}' ORDER BY id$$);
 -- 5. these and what another index finds
 SELECT show($$SELECT id FROM docs WHERE tokens && '{5,6,7}' AND tenant < 20 ORDER BY id$$);
 -- 6. the nearest of those
-SELECT show($$SELECT id FROM docs WHERE tokens @> '{1}' ORDER BY tokens <-> '{1,31,62}', ctid LIMIT 5$$);
+-- (in the index's order; and found, then sorted, if the order is not the index's)
+SELECT same($$SELECT id FROM docs WHERE tokens @> '{1}' ORDER BY tokens <-> '{1,31,62}' /*, ctid*/ LIMIT 5$$);
+SELECT show($$SELECT id FROM docs WHERE tokens @> '{1}' ORDER BY (tokens <-> '{1,31,62}') + 0, ctid LIMIT 5$$);
 -- 7. the neighbours of each row of another table
 SELECT show($$SELECT few.id, n.* FROM few, LATERAL
 	(SELECT d.id, d.tokens <-> few.tokens FROM docs d ORDER BY d.tokens <-> few.tokens /*, d.ctid*/ LIMIT 3) n$$);

@@ -181,6 +181,11 @@ GpuvecRelationSmgr(Relation rel)
 #define GpuvecOldSnapshotThresholdActive() OldSnapshotThresholdActive()
 #endif
 
+/* Columns that have no place in rows but are computed where a query reads them (from 18) */
+#ifndef ATTRIBUTE_GENERATED_VIRTUAL
+#define ATTRIBUTE_GENERATED_VIRTUAL 'v'
+#endif
+
 /* A sort that is read once, in order */
 #if PG_VERSION_NUM >= 150000
 #define GpuvecTuplesortNone TUPLESORT_NONE

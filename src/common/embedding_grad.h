@@ -23,7 +23,8 @@
  *	 mean		(g . v - g . mean) / divisor, 0 if the divisor is 0 or the key is skipped
  *	 concat		g . v, with g its own part
  *
- * with products in float64, summed in that order, and rounded in the end.
+ * in float64 but for the mean, which is what pooling returns; scalar products are summed in
+ * lanes (product.h), and the result is rounded in the end.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,6 +32,7 @@
 #define GPUVEC_COMMON_EMBEDDING_GRAD_H
 
 #include "embedding.h"
+#include "product.h"
 
 /* A share that a key has in the gradient */
 typedef struct gpuvec_share
@@ -179,17 +181,6 @@ gpuvec_sort_shares(gpuvec_share *shares, gpuvec_share *spare, uint64_t n)
 	return shares;
 }
 
-/* A scalar product */
-static inline double
-gpuvec_vector_dot(const float *a, const float *b, uint32_t width)
-{
-	double		sum = 0;
-
-	for (uint32_t i = 0; i < width; i++)
-		sum += (double) a[i] * b[i];
-	return sum;
-}
-
 /*
  * The gradients of the weights of one bag: out[i] for its i-th key.  *row as above;
  * `mean` has room for a vector.
@@ -206,7 +197,7 @@ gpuvec_bag_weight_gradients(float *out, const gpuvec_bag *bag, const float *grad
 	{
 		(void) gpuvec_pool_bag(mean, bag);
 		divisor = gpuvec_bag_divisor(bag);
-		base = gpuvec_vector_dot(g, mean, bag->width);
+		base = gpuvec_product(g, mean, bag->width);
 	}
 	for (uint64_t i = 0; i < bag->n; i++)
 	{
@@ -216,7 +207,7 @@ gpuvec_bag_weight_gradients(float *out, const gpuvec_bag *bag, const float *grad
 		if (!gpuvec_bag_counts(bag, i))
 			continue;
 		if (bag->vectors[i] != NULL)
-			dot = gpuvec_vector_dot(g, gpuvec_bag_vector(bag, i), bag->width);
+			dot = gpuvec_product(g, gpuvec_bag_vector(bag, i), bag->width);
 		if (bag->mode != GPUVEC_POOL_MEAN)
 			out[i] = (float) dot;
 		else if (divisor != 0)

@@ -5,8 +5,8 @@
  *	  engine share.
  *
  * Elements of vectors and queries are float32, everything else is float64.  Sums
- * over elements are kept in 16 lanes, element i in lane i mod 16, which are folded in
- * halves in the end, so the result is the same bits on every machine.
+ * over elements are kept in lanes (product.h), so the result is the same bits on every
+ * machine.
  *
  *	 cosine		q . v / sqrt((q . q)(v . v)), 0 if that is 0/0
  *	 ip			q . v
@@ -26,6 +26,7 @@
 #include <stdint.h>
 
 #include "embedding.h"
+#include "product.h"
 
 typedef enum gpuvec_metric
 {
@@ -36,8 +37,6 @@ typedef enum gpuvec_metric
 
 #define GPUVEC_N_METRICS		3
 #define GPUVEC_METRIC_NAMES		{"cosine", "ip", "l2"}
-
-#define GPUVEC_LANES			16
 
 /* A row that is near */
 typedef struct gpuvec_near
@@ -56,31 +55,6 @@ gpuvec_nearer(const gpuvec_near *a, const gpuvec_near *b)
 	if (a->key != b->key)
 		return a->key < b->key;
 	return a->tid < b->tid;
-}
-
-/* Fold lanes */
-static inline double
-gpuvec_fold(double *lanes)
-{
-	for (int half = GPUVEC_LANES / 2; half > 0; half /= 2)
-		for (int i = 0; i < half; i++)
-			lanes[i] += lanes[i + half];
-	return lanes[0];
-}
-
-/* q . v */
-static inline double
-gpuvec_product(const float *restrict q, const float *restrict v, uint32_t width)
-{
-	double		lanes[GPUVEC_LANES] = {0};
-	uint32_t	i = 0;
-
-	for (; i + GPUVEC_LANES <= width; i += GPUVEC_LANES)
-		for (int j = 0; j < GPUVEC_LANES; j++)
-			lanes[j] += (double) q[i + j] * (double) v[i + j];
-	for (int j = 0; i + j < width; j++)
-		lanes[j] += (double) q[i + j] * (double) v[i + j];
-	return gpuvec_fold(lanes);
 }
 
 /* The sum of (q - v)^2 */

@@ -17,6 +17,7 @@
 #include "common/method.h"
 #include "engine/error.h"
 #include "engine/segment.h"
+#include "engine/vectors.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -78,6 +79,8 @@ struct gpuvec_backend
 {
 	const char *name;
 	bool		on_device;		/* segments' ids leave the host when adopted */
+	gpuvec_vectors *vectors;	/* holds those of embedding tables; NULL: they stay on the
+								 * host */
 
 	void		(*info) (gpuvec_backend *backend, gpuvec_backend_info *info);
 

@@ -5,6 +5,7 @@
  *
  * embed_table.c	the rows: changing them
  * embed_read.c		which rows do keys mean? gathering and pooling
+ * embed_device.c	the same and gradients, with vectors on a device
  * embed_grad.c		gradients of pooling
  * embed_nearest.c	the nearest rows
  * embed_request.c	the requests of sessions
@@ -47,7 +48,8 @@ typedef struct gpuvec_bank
 	uint32_t	room;
 	uint32_t	nfree;
 	gpuvec_vector_info *rows;	/* [room] */
-	char	   *elements;		/* [room * width], in the table's storage */
+	char	   *elements;		/* [room * width], in the table's storage; or NULL: */
+	gpuvec_device_bank *device; /* that is where they are */
 	uint32_t   *free;			/* [room]: the nfree slots that can be used again */
 	uint8_t    *live;			/* [room]: published, not replaced; below nlive only */
 	uint32_t	nlive;
@@ -69,6 +71,7 @@ struct gpuvec_embed_table
 	int			refs;			/* changed by __atomic builtins only */
 	pthread_rwlock_t lock;
 	gpuvec_storage storage;
+	gpuvec_vectors *vectors;	/* the device's; NULL: vectors are on the host */
 
 	/* guarded by the lock */
 	gpuvec_state state;			/* of the mirror, as of these rows */
@@ -81,16 +84,18 @@ struct gpuvec_embed_table
 	gpuvec_vector_ref *blocks;	/* [nblocks]: first row of each page */
 	uint32_t	nblocks;
 	uint64_t	nrows;
+	uint64_t	version;		/* of live[] of all banks, counted up */
 
 	/* the updater's: rows on their way, in the order of their pages */
 	gpuvec_vector_ref *staged;
 	uint64_t	nstaged;
 	uint64_t	room_staged;
-	size_t		staged_bytes;
+	size_t		staged_bytes;	/* that they add to what is charged */
 };
 
-/* NULL on lack of memory */
-extern gpuvec_embed_table *gpuvec_embed_new(gpuvec_storage storage, gpuvec_error *error);
+/* NULL on lack of memory; vectors: see the structure */
+extern gpuvec_embed_table *gpuvec_embed_new(gpuvec_storage storage, gpuvec_vectors *vectors,
+											gpuvec_error *error);
 extern gpuvec_embed_table *gpuvec_embed_ref(gpuvec_embed_table *table);
 extern void gpuvec_embed_unref(gpuvec_embed_table *table);
 
@@ -117,8 +122,8 @@ extern bool gpuvec_embed_prepare(gpuvec_embed_table *table, uint32_t nblocks, gp
 extern void gpuvec_embed_publish(gpuvec_embed_table *table, const uint32_t *blocks, uint64_t n,
 								 uint32_t nblocks);
 
-/* Bytes that the table takes, and that staged rows add to that */
-extern size_t gpuvec_embed_bytes(const gpuvec_embed_table *table);
+/* Bytes that the table takes on host and device */
+extern void gpuvec_embed_bytes(const gpuvec_embed_table *table, size_t *host, size_t *device);
 
 /* Are so many slots unused that the table should be made anew? */
 extern bool gpuvec_embed_sparse(const gpuvec_embed_table *table);
@@ -187,6 +192,18 @@ typedef struct gpuvec_embed_query
 /* Serve a request; the table is open (with a reference, without the lock) */
 extern bool gpuvec_embed_run(gpuvec_embed_table *table, gpuvec_pool *pool, gpuvec_embed_query *q,
 							 gpuvec_error *error);
+
+/*
+ * embed_simd.c: instruction sets of inner loops; each file of them is compiled for one
+ */
+typedef enum gpuvec_embed_simd
+{
+	GPUVEC_EMBED_PORTABLE,
+	GPUVEC_EMBED_AVX2,
+	GPUVEC_EMBED_AVX512
+} gpuvec_embed_simd;
+
+extern gpuvec_embed_simd gpuvec_embed_best_simd(void);
 
 /* gpuvec_pool_bag and gpuvec_sum_shares, compiled for several instruction sets */
 typedef uint64_t gpuvec_pool_bag_function(float *out, const gpuvec_bag *bag);

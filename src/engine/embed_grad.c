@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "engine/embed_reading.h"
+#include "engine/memory.h"
 
 /* The gradients of different keys, once their shares are sorted */
 typedef struct gradients
@@ -40,11 +41,9 @@ gradient_rows(const gpuvec_reading *r)
 	return n;
 }
 
-/* Does the gradient have as many elements as pooling returns?  If not, answer so. */
-static bool
-check_gradient(gpuvec_reading *r)
+bool
+gpuvec_reading_check_gradient(gpuvec_reading *r, uint64_t rows)
 {
-	uint64_t	rows = gradient_rows(r);
 	uint64_t	width = r->q->answer.width;
 
 	if (r->q->head.ngradient == rows * width)
@@ -122,7 +121,7 @@ answer_gradients(gpuvec_reading *r, gpuvec_pool *pool, gradients *g, const int64
 	}
 	answer->count = g->n * answer->width;
 	r->q->body_size = keys_size + answer->count * sizeof(float);
-	r->q->body = malloc(r->q->body_size + 1);
+	r->q->body = gpuvec_memory_new(r->q->body_size);
 	if (r->q->body == NULL)
 		return gpuvec_fail_memory(error, r->q->body_size);
 	memcpy(r->q->body, keys, keys_size);
@@ -146,7 +145,7 @@ gpuvec_reading_gradient(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *erro
 
 	if (!ok)
 		gpuvec_fail_memory(error, r->nkeys * sizeof(*shares));
-	else if (check_gradient(r))
+	else if (gpuvec_reading_check_gradient(r, gradient_rows(r)))
 	{
 		uint64_t	n = collect_shares(r, shares);
 		gradients	g = {.r = r,.first = first,.shares = gpuvec_sort_shares(shares, spare, n)};
@@ -205,7 +204,7 @@ find_rows(gpuvec_reading *r)
 bool
 gpuvec_reading_weight_gradients(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error)
 {
-	if (!check_gradient(r))
+	if (!gpuvec_reading_check_gradient(r, gradient_rows(r)))
 		return true;
 	r->part_out = malloc((r->nparts + 1) * sizeof(uint64_t));
 	r->q->body_size = r->nkeys * sizeof(float);

@@ -9,6 +9,10 @@
  * enough.  Rows that the session has to decide about are taken for seen; if any of
  * them is among the best, they are the answer.
  *
+ * Where vectors are on a device, it finds the best rows of all that are live, and some
+ * to spare; what is not wanted or not seen is dropped here.  If too few are left, more
+ * are asked for.
+ *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
@@ -26,6 +30,9 @@
 /* Rows more than the best k that are looked at, and in all heaps at most */
 #define SPARE_ROWS(k)	((k) / 4 + 8)
 #define HEAP_ROWS		((uint64_t) 16 * 1024 * 1024)
+
+/* How many times more rows a device is asked for, if those were not enough */
+#define MORE_ROWS		4
 
 /* A search that is being served */
 typedef struct nearest
@@ -253,6 +260,82 @@ answer_rows(nearest *n, gpuvec_nearest_query *q, gpuvec_error *error)
 	return true;
 }
 
+/* Offer what a device has found; *more: there may be rows behind it that are needed */
+static void
+offer_found(nearest *n, const gpuvec_slot_search *found, bool *more)
+{
+	const gpuvec_nearest_query *q = n->q;
+
+	*more = false;
+	for (uint32_t i = 0; i < q->head.nqueries; i++)
+	{
+		gpuvec_near_heap *heap = &n->heaps[i];
+		uint64_t	at = (uint64_t) i * found->k;
+
+		heap->n = 0;
+		for (uint64_t j = at; j < at + found->counts[i]; j++)
+		{
+			const gpuvec_vector_info *row = &n->bank->rows[found->slots[j]];
+			gpuvec_near near = {.score = found->scores[j],.key = row->key,.tid = row->tid};
+
+			if (!excluded(q, row->key) &&
+				gpuvec_embed_sees(n->table, &q->sight, row->tid) != GPUVEC_UNSEEN)
+				gpuvec_near_offer(heap, &near);
+		}
+		*more |= heap->n < q->head.k && found->counts[i] == found->k && found->k < n->bank->nlive;
+	}
+}
+
+/* Let the device find the k best rows of each query, and offer them */
+static bool
+ask_device(nearest *n, uint32_t k, bool *more, gpuvec_error *error)
+{
+	const gpuvec_nearest_query *q = n->q;
+	gpuvec_vectors *vectors = n->table->vectors;
+	uint64_t	room = (uint64_t) k * q->head.nqueries;
+	gpuvec_slot_search found = {
+		.metric = (gpuvec_slots_metric) q->head.metric,.queries = q->queries,.squares = n->squares,
+		.nqueries = q->head.nqueries,.k = k,.live = n->bank->live,.nlive = n->bank->nlive,
+		.version = n->table->version,.canceled = q->canceled,
+		.slots = malloc(room * sizeof(uint32_t) + 1),.scores = malloc(room * sizeof(double) + 1),
+		.counts = calloc(q->head.nqueries + (size_t) 1, sizeof(uint32_t))
+	};
+	bool		ok = found.slots && found.scores && found.counts;
+
+	_Static_assert(GPUVEC_SLOTS_COSINE == (int) GPUVEC_METRIC_COSINE &&
+				   GPUVEC_SLOTS_IP == (int) GPUVEC_METRIC_IP &&
+				   GPUVEC_SLOTS_L2 == (int) GPUVEC_METRIC_L2, "metrics must be the same");
+	*more = false;
+	if (!ok)
+		gpuvec_fail_memory(error, room * sizeof(double));
+	else
+		ok = vectors->nearest(vectors, n->bank->device, &found, error);
+	if (ok && !(q->canceled && __atomic_load_n(q->canceled, __ATOMIC_RELAXED)))
+		offer_found(n, &found, more);
+	free(found.slots);
+	free(found.scores);
+	free(found.counts);
+	return ok;
+}
+
+/* Search on the device; the heaps of one thread are there */
+static bool
+search_device(nearest *n, gpuvec_error *error)
+{
+	/* so many may be dropped */
+	uint64_t	k = n->k + n->q->head.nexcluded + n->q->head.nverdicts;
+	bool		more = n->bank->nlive > 0 && n->q->head.nqueries > 0;
+
+	for (; more; k *= MORE_ROWS)
+	{
+		if (k > n->bank->nlive)
+			k = n->bank->nlive;
+		if (!ask_device(n, (uint32_t) k, &more, error))
+			return false;
+	}
+	return true;
+}
+
 /* Search; the caller holds the table's lock, and there is a bank */
 static bool
 search(nearest *n, gpuvec_pool *pool, gpuvec_nearest_query *q, gpuvec_error *error)
@@ -265,10 +348,15 @@ search(nearest *n, gpuvec_pool *pool, gpuvec_nearest_query *q, gpuvec_error *err
 
 	n->part_slots = (uint32_t) (slots < n->bank->nlive ? slots : n->bank->nlive);
 	nparts = n->part_slots > 0 ? (n->bank->nlive + (uint64_t) n->part_slots - 1) / n->part_slots : 0;
-	threads = nparts > 1 ? gpuvec_pool_threads(pool) : 1;
+	threads = nparts > 1 && n->bank->device == NULL ? gpuvec_pool_threads(pool) : 1;
 	if (!make_heaps(n, threads, error))
 		return false;
-	if (nparts == 1)
+	if (n->bank->device)
+	{
+		if (!search_device(n, error))
+			return false;
+	}
+	else if (nparts == 1)
 		score_part(n, 0, 0);
 	else if (nparts > 1)
 		gpuvec_pool_run(pool, score_part, n, nparts);
@@ -280,10 +368,15 @@ search(nearest *n, gpuvec_pool *pool, gpuvec_nearest_query *q, gpuvec_error *err
 static gpuvec_near_scores_function *
 choose_function(void)
 {
-	if (!__builtin_cpu_supports("f16c") || !__builtin_cpu_supports("fma"))
-		return gpuvec_near_scores_portable;
-	return __builtin_cpu_supports("avx512f") ? gpuvec_near_scores_avx512 :
-		__builtin_cpu_supports("avx2") ? gpuvec_near_scores_avx2 : gpuvec_near_scores_portable;
+	switch (gpuvec_embed_best_simd())
+	{
+		case GPUVEC_EMBED_AVX512:
+			return gpuvec_near_scores_avx512;
+		case GPUVEC_EMBED_AVX2:
+			return gpuvec_near_scores_avx2;
+		default:
+			return gpuvec_near_scores_portable;
+	}
 }
 
 bool

@@ -16,6 +16,7 @@
 
 #include "engine/embed_reading.h"
 #include "engine/fault.h"
+#include "engine/memory.h"
 
 /* How many keys ahead memory is asked for what they need */
 #define AHEAD_KEYS	8
@@ -180,16 +181,20 @@ locate_part(void *task, uint64_t part, int thread)
 
 		if (r->q->found)
 			r->q->found[i] = ref != GPUVEC_NO_VECTOR;
-		if (ref == GPUVEC_NO_VECTOR)
-			r->rows[i].vector = NULL;
-		else if (gpuvec_ref_bank(ref) == r->main_bank)
-			r->rows[i].vector = bank->elements +
-				gpuvec_ref_slot(ref) * gpuvec_vector_bytes(r->table, bank);
-		else
+		if (ref != GPUVEC_NO_VECTOR && gpuvec_ref_bank(ref) != r->main_bank)
 		{
 			complain(r, i, ref, GPUVEC_EMBED_WIDTHS);
 			return;
 		}
+		if (r->slots)
+			r->slots[i] = ref == GPUVEC_NO_VECTOR ? GPUVEC_NO_SLOT : gpuvec_ref_slot(ref);
+		if (ref == GPUVEC_NO_VECTOR)
+			r->rows[i].vector = NULL;
+		else if (r->slots)
+			r->rows[i].vector = bank;	/* out of reach, but not missing */
+		else
+			r->rows[i].vector = bank->elements +
+				gpuvec_ref_slot(ref) * gpuvec_vector_bytes(r->table, bank);
 	}
 }
 
@@ -299,22 +304,30 @@ answer_complaint(gpuvec_reading *r)
 	}
 }
 
-/* Place the parts' bags one behind the other; false if the answer would be too large */
+/* The largest possible answer counts, so that nothing is summed up in vain */
+bool
+gpuvec_reading_too_large(gpuvec_reading *r)
+{
+	gpuvec_embedded *answer = &r->q->answer;
+	long		limit = MAX_ELEMENTS;
+
+	(void) gpuvec_fault("embed-limit", &limit);
+	if (answer->width == 0 ||
+		(r->mode == GPUVEC_POOL_CONCAT ? r->nkeys : r->nbags) <= (uint64_t) limit / answer->width)
+		return false;
+	answer->status = GPUVEC_EMBED_LARGE;
+	return true;
+}
+
+/* Place the parts' bags one behind the other, unless the answer would be too large */
 static bool
 lay_out(gpuvec_reading *r, gpuvec_error *error)
 {
 	gpuvec_embedded *answer = &r->q->answer;
 	uint64_t	total = 0;
-	long		limit = MAX_ELEMENTS;
 
-	(void) gpuvec_fault("embed-limit", &limit);
-	/* the largest possible answer, before anything is summed up */
-	if (answer->width > 0 &&
-		(r->mode == GPUVEC_POOL_CONCAT ? r->nkeys : r->nbags) > (uint64_t) limit / answer->width)
-	{
-		answer->status = GPUVEC_EMBED_LARGE;
+	if (gpuvec_reading_too_large(r))
 		return true;
-	}
 	r->part_out = malloc((r->nparts + 1) * sizeof(uint64_t));
 	if (r->part_out == NULL)
 		return gpuvec_fail_memory(error, r->nparts * sizeof(uint64_t));
@@ -325,7 +338,7 @@ lay_out(gpuvec_reading *r, gpuvec_error *error)
 	}
 	answer->count = total;
 	r->q->body_size = total * sizeof(float);
-	r->q->body = r->out = malloc(total * sizeof(float) + 1);
+	r->q->body = r->out = gpuvec_memory_new(total * sizeof(float));
 	return r->out != NULL || gpuvec_fail_memory(error, total * sizeof(float));
 }
 
@@ -349,6 +362,23 @@ resolve(gpuvec_reading *r, gpuvec_pool *pool, uint64_t nparts, bool *done, gpuve
 	return true;
 }
 
+/* Find the vectors of all keys */
+static bool
+locate(gpuvec_reading *r, gpuvec_pool *pool, uint64_t nparts, gpuvec_error *error)
+{
+	const gpuvec_bank *bank = r->table->banks[r->main_bank];
+
+	r->q->answer.width = bank->width;
+	if (bank->device)
+	{
+		r->slots = malloc((r->nkeys + 1) * sizeof(uint32_t));
+		if (r->slots == NULL)
+			return gpuvec_fail_memory(error, r->nkeys * sizeof(uint32_t));
+	}
+	gpuvec_reading_run(r, pool, locate_part, nparts);
+	return true;
+}
+
 /* Serve a request; the caller holds the table's lock */
 static bool
 serve(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error)
@@ -361,11 +391,8 @@ serve(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error)
 	if (!resolve(r, pool, nparts, &done, error))
 		return false;
 	answer->nfound = r->nfound;
-	if (r->nundecided == 0 && !done)
-	{
-		answer->width = r->table->banks[r->main_bank]->width;
-		gpuvec_reading_run(r, pool, locate_part, nparts);
-	}
+	if (r->nundecided == 0 && !done && !locate(r, pool, nparts, error))
+		return false;
 	if (r->nundecided == 0 && r->wrong != UINT64_MAX && !gpuvec_reading_canceled(r))
 	{
 		answer_complaint(r);
@@ -373,6 +400,8 @@ serve(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error)
 	}
 	if (done)
 		return true;
+	if (r->slots)
+		return gpuvec_reading_device(r, error);
 	if (r->q->head.op == GPUVEC_EMBED_GRAD)
 		return gpuvec_reading_gradient(r, pool, error);
 	if (r->q->head.op == GPUVEC_EMBED_GRAD_WEIGHTS)
@@ -388,9 +417,8 @@ serve(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error)
 static void
 choose_functions(gpuvec_reading *r)
 {
-	bool		fused = __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-	bool		avx512 = fused && __builtin_cpu_supports("avx512f");
-	bool		avx2 = fused && __builtin_cpu_supports("avx2");
+	bool		avx512 = gpuvec_embed_best_simd() == GPUVEC_EMBED_AVX512;
+	bool		avx2 = gpuvec_embed_best_simd() == GPUVEC_EMBED_AVX2;
 
 	r->pool_bag = avx512 ? gpuvec_pool_bag_avx512 : avx2 ? gpuvec_pool_bag_avx2 :
 		gpuvec_pool_bag_portable;
@@ -442,6 +470,7 @@ gpuvec_embed_run(gpuvec_embed_table *table, gpuvec_pool *pool, gpuvec_embed_quer
 	pthread_rwlock_unlock(&table->lock);
 	pthread_mutex_destroy(&r.mutex);
 	free(r.rows);
+	free(r.slots);
 	free(r.part_out);
 	free(r.undecided);
 	return ok;

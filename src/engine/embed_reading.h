@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * embed_reading.h
- *	  A request that is being served: what embed_read.c and embed_grad.c share.
+ *	  A request that is being served: what embed_read.c, embed_grad.c and
+ *	  embed_device.c share.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,6 +39,8 @@ typedef struct gpuvec_reading
 		gpuvec_vector_ref ref;
 		const void *vector;
 	}		   *rows;
+	uint32_t   *slots;			/* of each key, if vectors are on a device; then rows[] only tell
+								 * whether there is one */
 	float	   *out;
 	uint64_t   *part_out;		/* [nparts]: where its first bag goes */
 
@@ -76,7 +79,7 @@ gpuvec_reading_bag(const gpuvec_reading *r, uint64_t bag)
 	return r->hotness > 0 ? bag * r->hotness : r->q->offsets[bag];
 }
 
-/* A bag, once its keys are looked up */
+/* A bag, once its keys are looked up; scratch: see gpuvec_bag */
 static inline gpuvec_bag
 gpuvec_reading_get(const gpuvec_reading *r, uint64_t bag, float *scratch)
 {
@@ -100,9 +103,19 @@ gpuvec_reading_part(const gpuvec_reading *r, uint64_t part)
 
 extern float *gpuvec_reading_scratch(gpuvec_reading *r);
 
+/* Is pooling going to give too much for an answer?  If so, answer so. */
+extern bool gpuvec_reading_too_large(gpuvec_reading *r);
+
 /* embed_grad.c: gradients, of keys that were resolved; the caller holds the table's lock */
 extern bool gpuvec_reading_gradient(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error);
 extern bool gpuvec_reading_weight_gradients(gpuvec_reading *r, gpuvec_pool *pool,
 											gpuvec_error *error);
+
+
+/* Does the gradient have so many rows?  If not, answer so. */
+extern bool gpuvec_reading_check_gradient(gpuvec_reading *r, uint64_t rows);
+
+/* embed_device.c: do what a request asks for, once slots[] is there */
+extern bool gpuvec_reading_device(gpuvec_reading *r, gpuvec_error *error);
 
 #endif							/* GPUVEC_EMBED_READING_H */

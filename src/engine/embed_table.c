@@ -13,6 +13,9 @@
  * lists and puts the staged ones there, while nobody reads; its time goes with the
  * number of changed rows.  All memory that it needs is there before it begins.
  *
+ * With a device, the vectors lie in its memory, and all else here.  Preparing to publish
+ * waits until staged vectors are there.
+ *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
@@ -63,7 +66,7 @@ new_entries(uint64_t n)
 }
 
 gpuvec_embed_table *
-gpuvec_embed_new(gpuvec_storage storage, gpuvec_error *error)
+gpuvec_embed_new(gpuvec_storage storage, gpuvec_vectors *vectors, gpuvec_error *error)
 {
 	gpuvec_embed_table *table = calloc(1, sizeof(*table));
 
@@ -75,6 +78,7 @@ gpuvec_embed_new(gpuvec_storage storage, gpuvec_error *error)
 	}
 	table->refs = 1;
 	table->storage = storage;
+	table->vectors = vectors;
 	table->mask = FIRST_ENTRIES - 1;
 	table->entries = new_entries(FIRST_ENTRIES);
 	if (table->entries == NULL)
@@ -100,6 +104,8 @@ gpuvec_embed_unref(gpuvec_embed_table *table)
 		return;
 	for (uint32_t i = 0; i < table->nbanks; i++)
 	{
+		if (table->banks[i]->device)
+			table->vectors->release(table->vectors, table->banks[i]->device);
 		free(table->banks[i]->rows);
 		free(table->banks[i]->elements);
 		free(table->banks[i]->free);
@@ -115,12 +121,11 @@ gpuvec_embed_unref(gpuvec_embed_table *table)
 	free(table);
 }
 
-/* Add a bank; readers are kept out while the list of banks moves */
+/* A bank without room, and without a list that has it */
 static gpuvec_bank *
-add_bank(gpuvec_embed_table *table, uint32_t width, gpuvec_vector_kind kind, gpuvec_error *error)
+new_bank(gpuvec_embed_table *table, uint32_t width, gpuvec_vector_kind kind, gpuvec_error *error)
 {
 	gpuvec_bank *bank = calloc(1, sizeof(*bank));
-	gpuvec_bank **banks;
 
 	if (bank == NULL)
 	{
@@ -129,6 +134,28 @@ add_bank(gpuvec_embed_table *table, uint32_t width, gpuvec_vector_kind kind, gpu
 	}
 	bank->width = width;
 	bank->kind = kind;
+	if (table->vectors && width > 0)
+	{
+		bank->device = table->vectors->make(table->vectors, width, table->storage == GPUVEC_FLOAT16,
+											error);
+		if (bank->device == NULL)
+		{
+			free(bank);
+			return NULL;
+		}
+	}
+	return bank;
+}
+
+/* Add a bank; readers are kept out while the list of banks moves */
+static gpuvec_bank *
+add_bank(gpuvec_embed_table *table, uint32_t width, gpuvec_vector_kind kind, gpuvec_error *error)
+{
+	gpuvec_bank *bank = new_bank(table, width, kind, error);
+	gpuvec_bank **banks;
+
+	if (bank == NULL)
+		return NULL;
 	pthread_rwlock_wrlock(&table->lock);
 	banks = realloc(table->banks, (table->nbanks + (size_t) 1) * sizeof(*banks));
 	if (banks)
@@ -139,6 +166,8 @@ add_bank(gpuvec_embed_table *table, uint32_t width, gpuvec_vector_kind kind, gpu
 	pthread_rwlock_unlock(&table->lock);
 	if (banks == NULL)
 	{
+		if (bank->device)
+			table->vectors->release(table->vectors, bank->device);
 		free(bank);
 		gpuvec_fail_memory(error, sizeof(*banks));
 		return NULL;
@@ -156,46 +185,81 @@ find_bank(gpuvec_embed_table *table, uint32_t width, gpuvec_vector_kind kind, gp
 	return add_bank(table, width, kind, error) ? table->nbanks - 1 : UINT32_MAX;
 }
 
-/* Bytes that a slot of a bank takes */
+/* Bytes that a slot of a bank takes on the host */
 static size_t
 slot_bytes(const gpuvec_embed_table *table, const gpuvec_bank *bank)
 {
-	return ROW_BYTES + gpuvec_vector_bytes(table, bank);
+	return ROW_BYTES + (bank->device ? 0 : gpuvec_vector_bytes(table, bank));
+}
+
+/* Bytes that so many slots of a bank take on the device */
+static size_t
+device_bytes(const gpuvec_embed_table *table, const gpuvec_bank *bank, uint32_t room)
+{
+	return bank->device ? table->vectors->bytes(bank->device, room) : 0;
+}
+
+/* How many slots a bank that is full gets; more than UINT32_MAX: it must not grow */
+static size_t
+larger_room(const gpuvec_embed_table *table, const gpuvec_bank *bank)
+{
+	size_t		bytes = ROW_BYTES + gpuvec_vector_bytes(table, bank);
+	size_t		most = bank->device ? GPUVEC_MAX_SLOTS : UINT32_MAX;
+	size_t		room = bank->room == 0 ? FIRST_SLOTS :
+		bank->room * bytes < LARGE_BYTES ? bank->room * (size_t) 2 :
+		bank->room + bank->room / (size_t) 4;
+
+	if (room > most && bank->room < most)
+		return most;
+	return room > most ? (size_t) UINT32_MAX + 1 : room;
+}
+
+/* Let the arrays of a bank have room for so many slots */
+static bool
+reserve_slots(gpuvec_embed_table *table, gpuvec_bank *bank, uint32_t room, gpuvec_error *error)
+{
+	gpuvec_vector_info *rows = realloc(bank->rows, room * sizeof(*rows));
+	uint32_t   *unused;
+	uint8_t    *live;
+	char	   *elements = NULL;
+
+	bank->rows = rows ? rows : bank->rows;
+	unused = realloc(bank->free, room * sizeof(*unused));
+	bank->free = unused ? unused : bank->free;
+	live = realloc(bank->live, room);
+	bank->live = live ? live : bank->live;
+	if (bank->device == NULL)
+	{
+		elements = realloc(bank->elements, room * gpuvec_vector_bytes(table, bank) + 1);
+		bank->elements = elements ? elements : bank->elements;
+	}
+	if (rows == NULL || unused == NULL || live == NULL || (elements == NULL && bank->device == NULL))
+		return gpuvec_fail_memory(error, room * slot_bytes(table, bank));
+	if (bank->device && !table->vectors->reserve(table->vectors, bank->device, room, error))
+		return false;
+	memset(bank->live + bank->room, 0, room - bank->room);
+	bank->room = room;
+	return true;
 }
 
 /* Make room for more slots; readers are kept out while arrays move */
 static bool
 grow_bank(gpuvec_embed_table *table, gpuvec_bank *bank, gpuvec_error *error)
 {
-	size_t		room = bank->room == 0 ? FIRST_SLOTS :
-		bank->room * slot_bytes(table, bank) < LARGE_BYTES ? bank->room * (size_t) 2 :
-		bank->room + bank->room / (size_t) 4;
-	gpuvec_vector_info *rows;
-	char	   *elements;
-	uint32_t   *unused;
-	uint8_t    *live;
+	size_t		room = larger_room(table, bank);
+	uint32_t	before = bank->room;
 	bool		ok;
 
 	if (room > UINT32_MAX)
 		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
 						   "the relation has too many rows for the gpuvec engine");
 	pthread_rwlock_wrlock(&table->lock);
-	rows = realloc(bank->rows, room * sizeof(*rows));
-	bank->rows = rows ? rows : bank->rows;
-	elements = realloc(bank->elements, room * gpuvec_vector_bytes(table, bank) + 1);
-	bank->elements = elements ? elements : bank->elements;
-	unused = realloc(bank->free, room * sizeof(*unused));
-	bank->free = unused ? unused : bank->free;
-	live = realloc(bank->live, room);
-	bank->live = live ? live : bank->live;
-	ok = rows && elements && unused && live;
-	if (ok)
-	{
-		memset(bank->live + bank->room, 0, room - bank->room);
-		bank->room = (uint32_t) room;
-	}
+	ok = reserve_slots(table, bank, (uint32_t) room, error);
 	pthread_rwlock_unlock(&table->lock);
-	return ok || gpuvec_fail_memory(error, room * slot_bytes(table, bank));
+	if (ok)
+		table->staged_bytes += device_bytes(table, bank, bank->room) -
+			device_bytes(table, bank, before);
+	return ok;
 }
 
 /* An unused slot */
@@ -253,10 +317,15 @@ gpuvec_embed_stage(gpuvec_embed_table *table, uint64_t tid, const gpuvec_vector_
 	if (!take_slot(table, bank, &slot, error))
 		return false;
 	bank->rows[slot] = (gpuvec_vector_info) {.tid = tid,.key = row->key};
+	table->staged[table->nstaged++] = gpuvec_vector_ref_of(number, slot);
+	if (bank->device)
+		return table->vectors->put(table->vectors, bank->device, slot, row->key, tid, elements,
+								   error);
 	memcpy(bank->elements + slot * gpuvec_vector_bytes(table, bank), elements,
 		   gpuvec_vector_bytes(table, bank));
-	table->staged[table->nstaged++] = gpuvec_vector_ref_of(number, slot);
-	table->staged_bytes += slot_bytes(table, bank) + sizeof(gpuvec_vector_ref);
+	/* a device is charged for slots when it gets them */
+	if (table->vectors == NULL)
+		table->staged_bytes += slot_bytes(table, bank) + sizeof(gpuvec_vector_ref);
 	return true;
 }
 
@@ -275,6 +344,9 @@ gpuvec_embed_discard(gpuvec_embed_table *table)
 {
 	for (uint64_t i = 0; i < table->nstaged; i++)
 		free_slot(table, table->staged[i]);
+	for (uint32_t i = 0; i < table->nbanks; i++)
+		if (table->banks[i]->device)
+			table->vectors->forget(table->banks[i]->device);
 	clear_staged(table);
 }
 
@@ -307,8 +379,13 @@ bool
 gpuvec_embed_prepare(gpuvec_embed_table *table, uint32_t nblocks, gpuvec_error *error)
 {
 	uint32_t	most = table->nblocks > nblocks ? table->nblocks : nblocks;
-	gpuvec_vector_ref *blocks = realloc(table->blocks, ((size_t) most + 1) * sizeof(*blocks));
+	gpuvec_vector_ref *blocks;
 
+	for (uint32_t i = 0; i < table->nbanks; i++)
+		if (table->banks[i]->device &&
+			!table->vectors->flush(table->vectors, table->banks[i]->device, error))
+			return false;
+	blocks = realloc(table->blocks, ((size_t) most + 1) * sizeof(*blocks));
 	/* readers do not look at blocks */
 	if (blocks == NULL)
 		return gpuvec_fail_memory(error, most * sizeof(*blocks));
@@ -422,17 +499,22 @@ gpuvec_embed_publish(gpuvec_embed_table *table, const uint32_t *blocks, uint64_t
 	for (uint32_t i = 0; i < table->nbanks; i++)
 		table->banks[i]->nlive = table->banks[i]->nslots;
 	table->nblocks = nblocks;
+	table->version++;
 }
 
-size_t
-gpuvec_embed_bytes(const gpuvec_embed_table *table)
+void
+gpuvec_embed_bytes(const gpuvec_embed_table *table, size_t *host, size_t *device)
 {
-	size_t		bytes = sizeof(*table) + (table->mask + 1) * sizeof(gpuvec_key_entry) +
+	*host = sizeof(*table) + (table->mask + 1) * sizeof(gpuvec_key_entry) +
 		table->nblocks * sizeof(gpuvec_vector_ref) + table->room_staged * sizeof(gpuvec_vector_ref);
-
+	*device = 0;
 	for (uint32_t i = 0; i < table->nbanks; i++)
-		bytes += sizeof(gpuvec_bank) + table->banks[i]->nslots * slot_bytes(table, table->banks[i]);
-	return bytes;
+	{
+		const gpuvec_bank *bank = table->banks[i];
+
+		*host += sizeof(*bank) + bank->nslots * slot_bytes(table, bank);
+		*device += device_bytes(table, bank, bank->room);
+	}
 }
 
 bool

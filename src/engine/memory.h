@@ -13,7 +13,15 @@
 /* Bytes of a huge page, and a size from which pieces are made of them */
 #define GPUVEC_HUGE_PAGE	((size_t) 2 * 1024 * 1024)
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Memory that is not cleared, to be released by free(); NULL if there is none */
 extern void *gpuvec_memory_new(size_t size);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif							/* GPUVEC_MEMORY_H */

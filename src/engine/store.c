@@ -340,8 +340,8 @@ count_bytes(const gpuvec_view *view, const gpuvec_embed_table *embed, uint32_t n
 {
 	if (embed)
 	{
-		*host = gpuvec_embed_bytes(embed) + nblocks * GPUVEC_PAGE_BYTES;
-		*device = 0;
+		gpuvec_embed_bytes(embed, host, device);
+		*host += nblocks * GPUVEC_PAGE_BYTES;
 		return;
 	}
 	*host = sizeof(*view) + view->nentries * sizeof(gpuvec_view_entry) + nblocks * GPUVEC_PAGE_BYTES;
@@ -356,11 +356,14 @@ count_bytes(const gpuvec_view *view, const gpuvec_embed_table *embed, uint32_t n
 	}
 }
 
-/* What a mirror is charged for.  Embedding tables stay on the host for now. */
+/* What a mirror is charged for */
 static size_t
 charged_bytes(const gpuvec_mirror *mirror, size_t host, size_t device)
 {
-	return mirror->place->backend->on_device && mirror->embed == NULL ? device : host;
+	bool		on_device = mirror->embed ? mirror->embed->vectors != NULL :
+		mirror->place->backend->on_device;
+
+	return on_device ? device : host;
 }
 
 size_t

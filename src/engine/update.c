@@ -147,7 +147,8 @@ claim_mirror(gpuvec_store *store, const gpuvec_mirror_key *key, const gpuvec_loa
 	}
 	if (gpuvec_key_embeds(key) && mirror->embed == NULL)
 	{
-		mirror->embed = gpuvec_embed_new((gpuvec_storage) key->storage, error);
+		mirror->embed = gpuvec_embed_new((gpuvec_storage) key->storage,
+										 mirror->place->backend->vectors, error);
 		if (mirror->embed == NULL)
 		{
 			gpuvec_store_unlist(store, mirror);
@@ -387,7 +388,8 @@ bytes_needed(const gpuvec_update *update)
 	size_t		estimate = gpuvec_stage_estimate(update->stage);
 
 	if (update->embed)
-		return update->embed->staged_bytes + update->npages * GPUVEC_PAGE_BYTES;
+		return update->embed->staged_bytes +
+			(update->embed->vectors ? 0 : update->npages * GPUVEC_PAGE_BYTES);
 	if (update->mirror->place->backend->on_device)
 		return estimate;
 	return (staged > estimate ? staged : estimate) + update->npages * GPUVEC_PAGE_BYTES;

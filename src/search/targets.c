@@ -89,6 +89,7 @@ static AttrNumber
 find_attribute(Relation rel, const char *column, Oid *type)
 {
 	AttrNumber	attnum = get_attnum(RelationGetRelid(rel), column);
+	Form_pg_attribute attribute;
 
 	if (attnum == InvalidAttrNumber)
 		ereport(ERROR,
@@ -100,7 +101,14 @@ find_attribute(Relation rel, const char *column, Oid *type)
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("column \"%s\" of relation \"%s\" is a system column",
 						column, RelationGetRelationName(rel))));
-	*type = TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypid;
+	attribute = TupleDescAttr(RelationGetDescr(rel), attnum - 1);
+	if (attribute->attgenerated == ATTRIBUTE_GENERATED_VIRTUAL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("column \"%s\" of relation \"%s\" is a virtual generated column",
+						column, RelationGetRelationName(rel)),
+				 errhint("A column that is GENERATED ALWAYS AS (...) STORED can be used.")));
+	*type = attribute->atttypid;
 	return attnum;
 }
 

@@ -234,6 +234,21 @@ parse_among(TopKCall *call, Oid relid)
 	call->search.among = MirrorTidSetMake(PG_GETARG_ARRAYTYPE_P(ARG_AMONG));
 }
 
+/* Rows as they are stored have to be whole ones */
+static void
+check_stored(Relation rel)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+
+	for (int i = 0; i < desc->natts; i++)
+		if (TupleDescAttr(desc, i)->attgenerated == ATTRIBUTE_GENERATED_VIRTUAL)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot return whole rows of \"%s\", which has virtual generated columns",
+							RelationGetRelationName(rel)),
+					 errhint("Use gpuvec_topk, and join the table by its tids.")));
+}
+
 /* Prepare for rows of each target */
 static void
 make_row_makers(TopKCall *call)
@@ -311,6 +326,8 @@ TopKBegin(FunctionCallInfo fcinfo, TopKKind kind, Snapshot snapshot)
 	call->targets = SearchTargets(relid, NameStr(*PG_GETARG_NAME(ARG_COLUMN)), type,
 								  kind.rows, &call->ntargets);
 	parse_among(call, relid);
+	for (int i = 0; kind.rows && i < call->ntargets; i++)
+		check_stored(call->targets[i].rel);
 	call->answers = palloc0_array(SearchAnswer, Max(call->search.nqueries, 1));
 	SearchRun(call->targets, call->ntargets, &call->search, call->answers);
 	if (kind.rows)

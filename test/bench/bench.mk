@@ -4,6 +4,7 @@
 #   make bench DOCS=8500000 ENGINE=cuda MODES="A B C" a machine with a GPU
 #   make bench-engine                                 the engine alone, without PostgreSQL
 #   make bench-embedding                              kernels of embedding tables, see bench_embedding.cu
+#   make bench-vectors                                embedding tables on a GPU, see bench_vectors.c
 #   make bench-peers                                  index scans against other ways to the same rows
 #   make bench-index                                  what an index costs
 #
@@ -75,8 +76,15 @@ $(BENCH_BIN)/bench_embedding: $(EMBEDDING_SOURCES) $(srcdir)/kernels/embedding.h
 		$(foreach a,$(EMBEDDING_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) $(EMBEDDING_FLAGS) \
 		-o $@ $(EMBEDDING_SOURCES)
 
+# The CUDA backend's service of embedding tables
+bench-vectors: $(BENCH_BIN)/bench_vectors
+
+$(BENCH_BIN)/bench_vectors: $(srcdir)/test/bench/bench_vectors.c $(wildcard $(srcdir)/src/common/*.h $(srcdir)/src/engine/*.h) $(ENGINE_LIB)
+	@mkdir -p $(@D)
+	$(ENGINE_CC) $(ENGINE_FLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
+
 clean: clean-bench
 clean-bench:
 	rm -rf $(BENCH_BIN)
 
-.PHONY: bench bench-engine bench-embedding bench-peers bench-index clean-bench
+.PHONY: bench bench-engine bench-embedding bench-vectors bench-peers bench-index clean-bench

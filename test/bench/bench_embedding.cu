@@ -93,6 +93,31 @@ fill_kernel(const __grid_constant__ struct fill_params p)
 	}
 }
 
+struct copy_params
+{
+	const float4 *from;
+	float4	   *to;
+	uint64_t	n;
+};
+
+static __global__ void
+copy_kernel(const __grid_constant__ struct copy_params p)
+{
+	uint64_t	first = (uint64_t) blockIdx.x * blockDim.x * 4 + threadIdx.x;
+	float4		part[4];
+
+	for (int i = 0; i < 4; i++)
+	{
+		if (first + i * blockDim.x < p.n)
+			part[i] = __ldcs(p.from + first + i * blockDim.x);
+	}
+	for (int i = 0; i < 4; i++)
+	{
+		if (first + i * blockDim.x < p.n)
+			__stcs(p.to + first + i * blockDim.x, part[i]);
+	}
+}
+
 static void
 fill(void *data, uint64_t n, uint64_t seed, bool half)
 {
@@ -328,22 +353,22 @@ make_case(test_case &t, int number_of_case, bool small)
 
 	/* how it is launched must not matter */
 	memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
-	gpuvec_emb_tuning.unroll = pick({0u, 4u, 8u});
 	gpuvec_emb_tuning.threads = pick({0u, 32u, 64u, 256u});
 	gpuvec_emb_tuning.range = pick({0u, 1u, 2u, 5u, 16u});
+	gpuvec_emb_tuning.vector_bytes = pick({0u, 0u, 8u, 4u});
 	gpuvec_emb_tuning.slice_bytes = pick({0u, 0u, 128u, 256u});
 	gpuvec_emb_tuning.slice_major = (uint32_t) rng(2);
 
 	char		name[300];
 
-	snprintf(name, sizeof name, "case %d: mode %d width %u stride %llu rows %llu %s, %llu bags %s%llu lookups %llu longest %llu%s%s, int%u, unroll %u threads %u range %u slice %u",
+	snprintf(name, sizeof name, "case %d: mode %d width %u stride %llu rows %llu %s, %llu bags %s%llu lookups %llu longest %llu%s%s, int%u, threads %u range %u vector %u slice %u",
 			 number_of_case, t.mode, t.table.width, (unsigned long long) t.table.stride,
 			 (unsigned long long) t.table.rows, t.table.type == GPUVEC_EMB_FLOAT16 ? "fp16" : "fp32",
 			 (unsigned long long) t.bags.bags, most || t.bags.hotness == 0 ? "ragged " : "of ",
 			 (unsigned long long) t.bags.hotness, (unsigned long long) t.bags.lookups,
 			 (unsigned long long) most, t.weights.empty() ? "" : " weighted", with_missing ? " missing" : "",
-			 t.bags.index_bits, gpuvec_emb_tuning.unroll, gpuvec_emb_tuning.threads,
-			 gpuvec_emb_tuning.range, gpuvec_emb_tuning.slice_bytes);
+			 t.bags.index_bits, gpuvec_emb_tuning.threads, gpuvec_emb_tuning.range,
+			 gpuvec_emb_tuning.vector_bytes, gpuvec_emb_tuning.slice_bytes);
 	t.name = name;
 }
 
@@ -1002,28 +1027,26 @@ sweep_cell(const cell &c)
 
 	memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
 	standard = time_cell(c, last, true);
-	for (uint32_t unroll : {4, 8})
-		for (uint32_t threads : {32, 64, 128, 256})
-			for (uint32_t range : {1, 2, 4, 8, 16})
-				for (uint32_t any_l1 : {0, 1})
-				{
-					bool		gathers = c.kind == CELL_CONCAT || (c.hotness == 1 && c.kind == CELL_SUM);
+	for (uint32_t threads : {32, 64, 128, 256})
+		for (uint32_t range : {1, 2, 4, 8, 16})
+			for (uint32_t vector : {4, 8, 16})
+			{
+				bool		gathers = c.kind == CELL_CONCAT || (c.hotness == 1 && c.kind == CELL_SUM);
 
-					if ((gathers && range > 1) || range * c.hotness > 64 * (c.hotness < 64 ? 1 : 4))
-						continue;
-					gpuvec_emb_tuning.unroll = unroll;
-					gpuvec_emb_tuning.threads = threads;
-					gpuvec_emb_tuning.range = range;
-					gpuvec_emb_tuning.any_l1 = any_l1;
-					results.push_back({time_cell(c, last, true), gpuvec_emb_tuning});
-				}
+				if ((gathers && range > 1) || range * c.hotness > 64 ||
+					(vector < 16 && c.kind != CELL_RAGGED))
+					continue;
+				gpuvec_emb_tuning.threads = threads;
+				gpuvec_emb_tuning.range = range;
+				gpuvec_emb_tuning.vector_bytes = vector;
+				results.push_back({time_cell(c, last, true), gpuvec_emb_tuning});
+			}
 	memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
 	std::sort(results.begin(), results.end(), [] (const result &a, const result &b) { return a.ms < b.ms; });
 	printf("%-32s default %.4f ms %.0f GB/s;", c.name().c_str(), standard, c.bytes() / standard / 1e6);
 	for (size_t i = 0; i < results.size() && i < 5; i++)
-		printf(" [u%u t%u r%u%s] %.0f", results[i].tuning.unroll, results[i].tuning.threads,
-			   results[i].tuning.range, results[i].tuning.any_l1 ? " any" : "",
-			   c.bytes() / results[i].ms / 1e6);
+		printf(" [t%u r%u v%u] %.0f", results[i].tuning.threads, results[i].tuning.range,
+			   results[i].tuning.vector_bytes, c.bytes() / results[i].ms / 1e6);
 	printf("\n");
 	fflush(stdout);
 }
@@ -1255,7 +1278,9 @@ set_up(uint64_t rows, uint64_t batch)
 	size_t		half = B.out_bytes / 2;
 	double		ms = time_launches(4, [&] (int, cudaStream_t stream)
 	{
-		CHECK(cudaMemcpyAsync(B.out, (char *) B.out + half, half, cudaMemcpyDeviceToDevice, stream));
+		struct copy_params params = {(const float4 *) ((char *) B.out + half), (float4 *) B.out, half / 16};
+
+		CHECK(emb_launch(copy_kernel, emb_divide_up(params.n, 1024), 256, params, stream));
 	});
 
 	B.copy_rate = 2.0 * half / ms / 1e6;
@@ -1336,26 +1361,25 @@ main(int argc, char **argv)
 					}
 				if (type == GPUVEC_EMB_FLOAT32 && width == 128)
 				{
-					for (uint32_t unroll : {4, 8})
-						for (uint32_t threads : {64, 128, 256})
-							for (uint32_t any_l1 : {0, 1})
+					for (uint32_t threads : {64, 128})
+						for (uint32_t slice : {512, 256})
+						{
+							if (!sweep && (threads > 64 || slice < 512))
+								continue;
+							if (sweep)
 							{
-								if (!sweep && (unroll > 4 || threads > 64 || any_l1))
-									continue;
-								if (sweep)
-								{
-									gpuvec_emb_tuning.unroll = unroll;
-									gpuvec_emb_tuning.threads = threads;
-									gpuvec_emb_tuning.any_l1 = any_l1;
-								}
-								for (int dist = 0; dist < 2; dist++)
-								{
-									if (sweep)
-										printf("[u%u t%u%s] ", unroll, threads, any_l1 ? " any" : "");
-									run_grad(128, 64, dist, GPUVEC_EMB_SUM, false);
-								}
-								memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
+								gpuvec_emb_tuning.threads = threads;
+								gpuvec_emb_tuning.slice_bytes = slice;
+								gpuvec_emb_tuning.slice_major = 1;
 							}
+							for (int dist = 0; dist < 2; dist++)
+							{
+								if (sweep)
+									printf("[t%u s%u] ", threads, slice);
+								run_grad(128, 64, dist, GPUVEC_EMB_SUM, false);
+							}
+							memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
+						}
 					if (!sweep)
 					{
 						run_grad(128, 64, 0, GPUVEC_EMB_MEAN, true);

@@ -17,7 +17,7 @@ $node->safe_psql('postgres', q{
 	CREATE FUNCTION random_set(n int) RETURNS idset LANGUAGE sql VOLATILE AS $$
 		SELECT CASE WHEN random() < 0.04 THEN NULL WHEN random() < 0.03 THEN '{}' ELSE
 			(SELECT array_agg((CASE WHEN random() < 0.8 THEN random() * 40 ELSE random() * 65535 END)::int) FROM generate_series(0, (random() * n)::int))::idset END $$;
-	CREATE FUNCTION with_seven(tokens idset) RETURNS idset LANGUAGE sql IMMUTABLE AS 'SELECT tokens | 7';
+	CREATE FUNCTION with_seven(tokens idset) RETURNS idset LANGUAGE sql IMMUTABLE AS 'SELECT tokens OPERATOR(public.|) 7';
 	CREATE TABLE docs (id serial, tokens idset, note int NOT NULL DEFAULT 0) WITH (fillfactor = 60);
 	INSERT INTO docs (tokens, note) SELECT random_set(6), i % 5 FROM generate_series(1, 1200) i;
 	ALTER TABLE docs ADD PRIMARY KEY (id);

@@ -62,9 +62,9 @@ static void
 find_variants(void)
 {
 	variants[nvariants++] = (variant) {"portable", gpuvec_pool_bag_portable, gpuvec_sum_shares_portable, gpuvec_near_scores_portable};
-	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
+	if (gpuvec_embed_best_simd() >= GPUVEC_EMBED_AVX2)
 		variants[nvariants++] = (variant) {"AVX2", gpuvec_pool_bag_avx2, gpuvec_sum_shares_avx2, gpuvec_near_scores_avx2};
-	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
+	if (gpuvec_embed_best_simd() >= GPUVEC_EMBED_AVX512)
 		variants[nvariants++] = (variant) {"AVX-512", gpuvec_pool_bag_avx512, gpuvec_sum_shares_avx512, gpuvec_near_scores_avx512};
 }
 

@@ -1,5 +1,6 @@
-# The kernels of embedding tables on random cases, compared bit by bit with plain C++.
-# From the root of the repository:
+# The kernels of embedding tables, and what the CUDA backend makes of them, on random
+# cases, compared bit by bit with plain C++ and with what the CPU does.  From the root of
+# the repository:
 #
 #   make -f test/unit/embedding.mk check		without a GPU, by an emulation
 #   make -f test/unit/embedding.mk check-gpu	with one
@@ -17,34 +18,36 @@ check:
 include engine.mk
 include test/bench/bench.mk
 
-EMULATION = test/unit/emulation
+include test/unit/emulation/emulation.mk
+
 EMULATED = kernels/embedding_forward kernels/embedding_grad test/bench/bench_embedding
-EMULATION_DIR = build/emulation
-EMULATION_FLAGS = -std=c++17 -O2 -g -U_FORTIFY_SOURCE -ffp-contract=off -Wno-attributes -DEMULATION \
-	-include $(EMULATION)/emulation.h -I$(EMULATION) -Ikernels -Itest/bench -isystem $(CUDA_HOME)/include
-EMULATION_HEADERS = $(wildcard kernels/embedding*.h kernels/embedding*.cuh test/bench/embedding*.h) \
-	$(shell find $(EMULATION) -name '*.*h')
+EMULATED_VECTORS = $(patsubst $(srcdir)/%.cu,%,$(wildcard $(srcdir)/kernels/embedding_*.cu)) \
+	kernels/nearest kernels/products kernels/vectors test/unit/emulation/engine
 
 ifeq ($(CUDA),yes)
-check: $(EMULATION_DIR)/embedding
+check: $(EMULATION_DIR)/embedding $(EMULATION_DIR)/vectors_test
 	$< --small --no-time --check $(CASES)
+	$(EMULATION_DIR)/vectors_test $(CASES)
 else
 check:
 	@echo "0 passed, 0 failed (no CUDA toolkit)"
 endif
 
-check-gpu: $(BENCH_BIN)/bench_embedding
+check-gpu: $(BENCH_BIN)/bench_embedding build/test/vectors_test
 	$< --no-time --check $(CASES)
-
-$(EMULATION_DIR)/%.o: %.cu $(EMULATION_HEADERS)
-	@mkdir -p $(@D)
-	$(CXX) $(EMULATION_FLAGS) -x c++ -c -o $@ $<
-
-$(EMULATION_DIR)/%.o: %.cpp $(EMULATION_HEADERS)
-	@mkdir -p $(@D)
-	$(CXX) $(EMULATION_FLAGS) -c -o $@ $<
+	build/test/vectors_test $(CASES)
 
 $(EMULATION_DIR)/embedding: $(EMULATED:%=$(EMULATION_DIR)/%.o) $(EMULATION_DIR)/$(EMULATION)/emulation.o
 	$(CXX) -o $@ $^
+
+build/test/vectors_test.o: $(srcdir)/test/unit/vectors_test.c $(wildcard $(srcdir)/src/common/*.h $(srcdir)/src/engine/*.h)
+	@mkdir -p $(@D)
+	$(ENGINE_CC) $(ENGINE_FLAGS) -c -o $@ $<
+
+$(EMULATION_DIR)/vectors_test: build/test/vectors_test.o $(ENGINE_OBJS) $(EMULATED_VECTORS:%=$(EMULATION_DIR)/%.o) $(EMULATION_DIR)/$(EMULATION)/emulation.o
+	$(CXX) -o $@ $^ -lm -lpthread
+
+build/test/vectors_test: build/test/vectors_test.o $(ENGINE_OBJS) $(KERNEL_OBJS)
+	$(CXX) -o $@ $^ $(ENGINE_LIBS)
 
 .PHONY: check check-gpu

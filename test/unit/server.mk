@@ -4,6 +4,11 @@
 #   make -f test/unit/server.mk check          plain build
 #   make -f test/unit/server.mk check-asan     address and undefined behaviour
 #   make -f test/unit/server.mk check-thread   data races
+#   make -f test/unit/server.mk check-emulated WITH_CUDA=emulated
+#                                             embedding tables with an emulated GPU
+#
+# SERVER_TEST_BACKEND=cuda lets the engine use a GPU; then only tests of embedding tables
+# (SERVER_TEST_ARGS="embed embed_concurrency") make sense.
 #
 # The engine is built anew, with its fault hooks.  PostgreSQL is not needed.
 
@@ -14,13 +19,14 @@ WITH_CUDA ?= no
 include engine.mk
 
 SERVER_BIN = test/unit/bin
-SERVER_SRCS = $(ENGINE_SRCS) src/engine/main.c $(if $(filter yes,$(CUDA)),,src/engine/nocuda/nocuda.c)
+SERVER_SRCS = $(ENGINE_SRCS) src/engine/main.c $(if $(KERNEL_OBJS),,src/engine/nocuda/nocuda.c)
 SERVER_TEST_SRCS = test/unit/server_test.c test/unit/server_client.c test/unit/server_model.c test/unit/server_embed.c
 SERVER_TEST_FLAGS = -std=gnu11 -O2 -g -pthread -ffp-contract=off -D_GNU_SOURCE -I$(srcdir)/src -Wall -Wextra
 
 SERVER_plain =
 SERVER_asan = -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 SERVER_thread = -fsanitize=thread
+SERVER_emulated = -DEMULATION
 
 # rules of one variant of the engine
 define server_variant
@@ -33,7 +39,7 @@ $(SERVER_BIN)/gpuvec-engine-$(1): $$(SERVER_SRCS:%.c=$(SERVER_BIN)/$(1)/%.o) $$(
 
 -include $$(SERVER_SRCS:%.c=$(SERVER_BIN)/$(1)/%.d)
 endef
-$(foreach variant,plain asan thread,$(eval $(call server_variant,$(variant))))
+$(foreach variant,plain asan thread emulated,$(eval $(call server_variant,$(variant))))
 
 $(SERVER_BIN)/server_test: $(SERVER_TEST_SRCS:%=$(srcdir)/%) $(wildcard $(srcdir)/test/unit/*.h $(srcdir)/src/common/*.h)
 	@mkdir -p $(@D)
@@ -49,4 +55,8 @@ check-thread: $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-thread
 	TSAN_OPTIONS=halt_on_error=1:exitcode=66 \
 	$(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-thread $(SERVER_TEST_ARGS)
 
-.PHONY: check check-asan check-thread
+check-emulated: $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-emulated
+	SERVER_TEST_BACKEND=cuda $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-emulated \
+		$(or $(SERVER_TEST_ARGS),embed embed_concurrency)
+
+.PHONY: check check-asan check-thread check-emulated

@@ -52,7 +52,9 @@ static void
 exec_engine(const char *fault, const char *const *arguments, const char *socket,
 			int liveness_fd, int log_fd)
 {
-	const char *argv[40] = {engine_program, "--socket", socket, "--liveness-fd", "3", "--backend", "cpu"};
+	const char *backend = getenv("SERVER_TEST_BACKEND");
+	const char *argv[40] = {engine_program, "--socket", socket, "--liveness-fd", "3", "--backend",
+		backend ? backend : "cpu"};
 	int			n = 7;
 
 	for (; *arguments; arguments++)

@@ -12,7 +12,7 @@ SANITIZER = -fsanitize=address,undefined -fno-sanitize-recover=all
 endif
 
 # the sources are compiled here once more, so that sanitizers see all of them
-UNIT_SRCS = src/engine/error.c src/engine/memory.c src/engine/segment.c src/engine/stage.c src/engine/threads.c src/engine/fingerprint.c $(wildcard src/engine/cpu/*.c) $(wildcard src/engine/embed_pool_*.c)
+UNIT_SRCS = src/engine/error.c src/engine/memory.c src/engine/segment.c src/engine/stage.c src/engine/threads.c src/engine/fingerprint.c $(wildcard src/engine/cpu/*.c) src/engine/embed_simd.c $(wildcard src/engine/embed_pool_*.c)
 FLAGS_scan_batch_avx2 = -mavx2
 FLAGS_scan_batch_avx512 = -mavx512f -mavx512bw -mavx512vl
 FLAGS_lists_search_avx2 = -mavx2

@@ -6,10 +6,14 @@
  * A context is entered by setcontext() once and by longjmp() from then on, which is
  * much faster, since it leaves signals alone.
  *
+ * One kernel runs at a time, whatever the number of threads that launch some; streams
+ * are done with their work as soon as they have it.
+ *
  *-------------------------------------------------------------------------
  */
 #include <map>
 #include <memory>
+#include <mutex>
 #include <setjmp.h>
 #include <ucontext.h>
 
@@ -179,9 +183,13 @@ run_block(void)
 	}
 }
 
+static std::mutex running;
+
 void
 emu_run(unsigned blocks, unsigned block_threads, const std::function<void()> &kernel)
 {
+	std::lock_guard<std::mutex> guard(running);
+
 	if (block_threads % 32 != 0)
 		emu_fail("incomplete warp");
 	current_kernel = &kernel;
@@ -200,12 +208,22 @@ emu_run(unsigned blocks, unsigned block_threads, const std::function<void()> &ke
 
 /* ---- memory ---- */
 
+/* where static variables lie */
+extern char __data_start;
+extern char _end;
+
 static std::map<uintptr_t, size_t> allocated;
+static std::mutex memory;
 
 void
 emu_check(const void *p, size_t n)
 {
+	std::lock_guard<std::mutex> guard(memory);
 	auto		it = allocated.upper_bound((uintptr_t) p);
+
+	/* shared memory */
+	if ((char *) p >= &__data_start && (char *) p < &_end)
+		return;
 
 	if (it == allocated.begin())
 		emu_fail("access to no allocated memory");
@@ -221,6 +239,7 @@ cudaMalloc(void **p, size_t n)
 	if (*p == NULL)
 		return cudaErrorMemoryAllocation;
 	memset(*p, 0xAB, n);
+	std::lock_guard<std::mutex> guard(memory);
 	allocated[(uintptr_t) *p] = n;
 	return cudaSuccess;
 }
@@ -228,7 +247,8 @@ cudaMalloc(void **p, size_t n)
 extern "C" cudaError_t
 cudaFree(void *p)
 {
-	if (allocated.erase((uintptr_t) p) == 0)
+	std::lock_guard<std::mutex> guard(memory);
+	if (p != NULL && allocated.erase((uintptr_t) p) == 0)
 		emu_fail("cudaFree");
 	free(p);
 	return cudaSuccess;
@@ -268,6 +288,51 @@ cudaDeviceSynchronize(void)
 
 extern "C" cudaError_t
 cudaFuncSetAttribute(const void *, cudaFuncAttribute, int)
+{
+	return cudaSuccess;
+}
+
+extern "C" cudaError_t
+cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind, cudaStream_t)
+{
+	return cudaMemcpy(to, from, n, kind);
+}
+
+extern "C" cudaError_t
+cudaHostAlloc(void **p, size_t n, unsigned)
+{
+	*p = malloc(n);
+	return *p ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+extern "C" cudaError_t
+cudaFreeHost(void *p)
+{
+	free(p);
+	return cudaSuccess;
+}
+
+extern "C" cudaError_t
+cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
+{
+	*stream = (cudaStream_t) &running;
+	return cudaSuccess;
+}
+
+extern "C" cudaError_t
+cudaStreamDestroy(cudaStream_t)
+{
+	return cudaSuccess;
+}
+
+extern "C" cudaError_t
+cudaStreamSynchronize(cudaStream_t)
+{
+	return cudaSuccess;
+}
+
+extern "C" cudaError_t
+cudaGetLastError(void)
 {
 	return cudaSuccess;
 }

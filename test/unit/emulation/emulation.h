@@ -102,9 +102,11 @@ emu_exchange(unsigned mask, X value, unsigned source)
 
 template <typename X>
 static inline X
-__shfl_sync(unsigned mask, X value, unsigned source)
+__shfl_sync(unsigned mask, X value, unsigned source, unsigned width = 32)
 {
-	return emu_exchange(mask, value, source);
+	if (source >= width)
+		emu_fail("shuffle");
+	return emu_exchange(mask, value, threadIdx.x % 32 / width * width + source);
 }
 
 template <typename X>
@@ -152,6 +154,16 @@ __reduce_max_sync(unsigned mask, unsigned value)
 }
 
 static inline unsigned
+atomicAdd(unsigned *p, unsigned value)
+{
+	unsigned	before = *p;
+
+	emu_check(p, sizeof(unsigned));
+	*p += value;
+	return before;
+}
+
+static inline unsigned
 __reduce_or_sync(unsigned mask, unsigned value)
 {
 	unsigned	result = 0;
@@ -193,6 +205,15 @@ static inline float
 __fdiv_rn(float a, float b)
 {
 	return a / b;
+}
+
+static inline long long
+__double_as_longlong(double d)
+{
+	long long	bits;
+
+	memcpy(&bits, &d, sizeof bits);
+	return bits;
 }
 
 static inline float

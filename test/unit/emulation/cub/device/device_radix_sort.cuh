@@ -37,7 +37,7 @@ struct DeviceRadixSort
 			  int first_bit, int end_bit, cudaStream_t)
 	{
 		std::vector<int> order(n);
-		uint64_t	mask = (((uint64_t) 1 << end_bit) - 1) >> first_bit << first_bit;
+		uint64_t	mask = (end_bit < 64 ? ((uint64_t) 1 << end_bit) - 1 : UINT64_MAX) >> first_bit << first_bit;
 
 		if (work == NULL)
 		{

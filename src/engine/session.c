@@ -651,7 +651,7 @@ do_embed(session *s, uint64_t request, const char *data, size_t length)
 		gpuvec_hangup_unwatch(s->fd);
 		gpuvec_embed_unref(table);
 	}
-	if (canceled)
+	if (canceled && (ok || !error.fatal))
 		ok = answer_canceled(s, request);
 	else if (ok)
 		ok = answer_embed(s, request, &q, started);
@@ -703,7 +703,7 @@ do_nearest(session *s, uint64_t request, const char *data, size_t length)
 		gpuvec_hangup_unwatch(s->fd);
 		gpuvec_embed_unref(table);
 	}
-	if (canceled)
+	if (canceled && (ok || !error.fatal))
 		ok = answer_canceled(s, request);
 	else if (ok)
 		ok = answer_nearest(s, request, &q, started);

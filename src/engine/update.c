@@ -164,6 +164,21 @@ claim_mirror(gpuvec_store *store, const gpuvec_mirror_key *key, const gpuvec_loa
 	return mirror;
 }
 
+/*
+ * An embedding table is about to grow on its device.  Others are evicted for both
+ * copies, or, if that does not help, for what it will have in the end.
+ */
+static bool
+make_room(void *arg, size_t bytes, size_t more, gpuvec_error *error)
+{
+	gpuvec_update *update = arg;
+
+	return gpuvec_store_charge(update->store, update->mirror, &update->charged,
+							   update->charged + bytes, true, error) ||
+		gpuvec_store_charge(update->store, update->mirror, &update->charged,
+							update->charged + more, true, error);
+}
+
 gpuvec_update *
 gpuvec_update_begin(gpuvec_store *store, const gpuvec_mirror_key *key, const gpuvec_load *load,
 					const void *session, gpuvec_error *error)
@@ -192,6 +207,11 @@ gpuvec_update_begin(gpuvec_store *store, const gpuvec_mirror_key *key, const gpu
 		return NULL;
 	}
 	update->embed = update->mirror->embed;
+	if (update->embed)
+	{
+		update->embed->make_room = make_room;
+		update->embed->make_room_arg = update;
+	}
 	return update;
 }
 

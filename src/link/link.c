@@ -37,11 +37,11 @@
 /* Connections that are accepted and then closed: the engine is in trouble */
 #define OPEN_ATTEMPTS			5
 
-/* Pieces of a message, besides its head */
-#define MAX_PIECES				9
-
 /* The socket's buffer, as far as the system allows */
 #define SEND_BUFFER_BYTES		(1024 * 1024)
+
+/* Pieces of a request */
+#define MAX_PIECES				16
 
 static int	link_fd = -1;
 static WaitEventSet *link_events = NULL;
@@ -147,30 +147,40 @@ read_bytes(void *to, Size size)
 	return true;
 }
 
+/* Go on behind the first n bytes of some pieces of memory */
+static void
+skip_bytes(struct msghdr *message, Size n)
+{
+	while (message->msg_iovlen > 0 && n >= message->msg_iov->iov_len)
+	{
+		n -= message->msg_iov->iov_len;
+		message->msg_iov++;
+		message->msg_iovlen--;
+	}
+	if (message->msg_iovlen > 0)
+	{
+		message->msg_iov->iov_base = (char *) message->msg_iov->iov_base + n;
+		message->msg_iov->iov_len -= n;
+	}
+}
+
 /*
- * Write all pieces, and change them.  False if the connection is lost, or if the engine
- * speaks before we are done, which it does only to report an error: *spoke is set.  (Or to
- * answer what was sent before, if an answer is awaited: then it reads on.)
+ * Write pieces of memory; changes the list.  False if the connection is lost, or if the
+ * engine speaks before we are done, which it does only to report an error: *spoke is set.
+ * (Or to answer what was sent before, if an answer is awaited: then it reads on.)
  */
 static bool
 write_pieces(struct iovec *pieces, int npieces, bool *spoke)
 {
-	while (npieces > 0)
-	{
-		struct msghdr message = {.msg_iov = pieces,.msg_iovlen = npieces};
-		ssize_t		n = pieces->iov_len == 0 ? 0 :
-			sendmsg(link_fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+	struct msghdr message = {.msg_iov = pieces,.msg_iovlen = npieces};
 
-		if (n > 0 || pieces->iov_len == 0)
-		{
-			for (; npieces > 0 && n >= (ssize_t) pieces->iov_len; pieces++, npieces--)
-				n -= pieces->iov_len;
-			if (npieces > 0)
-			{
-				pieces->iov_base = (char *) pieces->iov_base + n;
-				pieces->iov_len -= n;
-			}
-		}
+	skip_bytes(&message, 0);
+	while (message.msg_iovlen > 0)
+	{
+		ssize_t		n = sendmsg(link_fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n > 0)
+			skip_bytes(&message, n);
 		else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 		{
 			char		c;
@@ -359,6 +369,7 @@ shake_hands(EngineError *error, bool *refused)
 		gpuvec_frame frame;
 		gpuvec_hello hello;
 	}			message;
+	struct iovec piece = {&message, sizeof(message)};
 	GpuvecReply reply;
 	uint64		request;
 	bool		spoke = false;
@@ -374,7 +385,7 @@ shake_hands(EngineError *error, bool *refused)
 
 	*refused = false;
 	in_request = true;
-	if (!write_pieces(&(struct iovec) {&message, sizeof(message)}, 1, &spoke) && !spoke)
+	if (!write_pieces(&piece, 1, &spoke) && !spoke)
 		return false;
 	if (!read_frame(&reply, &request))
 		return false;
@@ -439,15 +450,12 @@ static bool
 send_frame(gpuvec_message type, const GpuvecPiece *pieces, int npieces, bool *spoke)
 {
 	gpuvec_frame frame;
-	struct iovec all[1 + MAX_PIECES] = {{&frame, sizeof(frame)}};
+	struct iovec all[MAX_PIECES + 1];
 	Size		length = 0;
 
 	Assert(npieces <= MAX_PIECES);
 	for (int i = 0; i < npieces; i++)
-	{
-		all[1 + i] = (struct iovec) {unconstify(void *, pieces[i].data), pieces[i].size};
 		length += pieces[i].size;
-	}
 	if (length > GPUVEC_MAX_FRAME)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -459,7 +467,10 @@ send_frame(gpuvec_message type, const GpuvecPiece *pieces, int npieces, bool *sp
 	frame.length = length;
 	frame.request = ++request_number;
 	in_request = true;
-	return write_pieces(all, 1 + npieces, spoke);
+	all[0] = (struct iovec) {&frame, sizeof(frame)};
+	for (int i = 0; i < npieces; i++)
+		all[i + 1] = (struct iovec) {unconstify(void *, pieces[i].data), pieces[i].size};
+	return write_pieces(all, npieces + 1, spoke);
 }
 
 /*

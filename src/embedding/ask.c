@@ -74,7 +74,7 @@ take_map(Asking *asking)
 			return false;
 		if (state.state != GPUVEC_READY &&
 			!MirrorEnsure(target, asking->table->snapshot,
-						  &(gpuvec_freshness) {.position = MirrorPosition()}, NULL, &state))
+						  &(gpuvec_freshness) {.position = MirrorPosition()}, NULL, NULL, &state))
 			return false;
 		refresh = state.refresh;
 	}
@@ -255,7 +255,7 @@ ask(Asking *asking, EmbeddingAnswer *answer)
 		{
 			if (!MirrorEnsure(asking->target, asking->table->snapshot,
 							  asking->need.position ? &asking->need : &now,
-							  attempt == 0 ? &answer->head.state : NULL, &state))
+							  attempt == 0 ? &answer->head.state : NULL, NULL, &state))
 				return false;
 			attempt++;
 			continue;

@@ -61,7 +61,7 @@ page_proven(const gpuvec_embed_table *table, const gpuvec_sight *sight, uint32_t
 	const gpuvec_page_numbers *numbers = table->numbers;
 
 	return block < sight->map_bytes * 4 && (sight->map[block / 4] >> (block % 4 * 2) & 1) &&
-		block < numbers->nblocks && numbers->refresh[block] <= sight->known;
+		block < numbers->nblocks && gpuvec_page_numbers_get(numbers, block) <= sight->known;
 }
 
 gpuvec_seen

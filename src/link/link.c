@@ -46,6 +46,8 @@
 static int	link_fd = -1;
 static WaitEventSet *link_events = NULL;
 static bool in_request = false;
+static bool unanswered = false; /* messages without an answer were sent since the last answer */
+static bool awaited = false;	/* an answer is still to be read */
 static uint64 request_number = 0;
 static uint64 generation = 0;
 static bool callbacks_registered = false;
@@ -66,7 +68,7 @@ GpuvecLinkClose(void)
 		ReleaseExternalFD();
 	}
 	link_fd = -1;
-	in_request = false;
+	in_request = unanswered = awaited = false;
 }
 
 void
@@ -165,6 +167,7 @@ skip_bytes(struct msghdr *message, Size n)
 /*
  * Write pieces of memory; changes the list.  False if the connection is lost, or if the
  * engine speaks before we are done, which it does only to report an error: *spoke is set.
+ * (Or to answer what was sent before, if an answer is awaited: then it reads on.)
  */
 static bool
 write_pieces(struct iovec *pieces, int npieces, bool *spoke)
@@ -182,19 +185,19 @@ write_pieces(struct iovec *pieces, int npieces, bool *spoke)
 		{
 			char		c;
 
-			if (recv(link_fd, &c, 1, MSG_DONTWAIT | MSG_PEEK) > 0)
+			if (!awaited && recv(link_fd, &c, 1, MSG_DONTWAIT | MSG_PEEK) > 0)
 			{
 				*spoke = true;
 				return false;
 			}
-			wait_socket(WL_SOCKET_WRITEABLE | WL_SOCKET_READABLE, -1);
+			wait_socket(awaited ? WL_SOCKET_WRITEABLE : WL_SOCKET_WRITEABLE | WL_SOCKET_READABLE, -1);
 		}
 		else if (n == 0 || errno != EINTR)
 		{
 			char		c;
 
 			/* its last words may still lie in our buffer */
-			*spoke = recv(link_fd, &c, 1, MSG_DONTWAIT | MSG_PEEK) > 0;
+			*spoke = !awaited && recv(link_fd, &c, 1, MSG_DONTWAIT | MSG_PEEK) > 0;
 			return false;
 		}
 	}
@@ -442,7 +445,7 @@ GpuvecLinkOpen(bool start, const char **reason)
 	return GPUVEC_LINK_UNAVAILABLE;
 }
 
-/* Send a frame that consists of several pieces */
+/* Send a frame that consists of several pieces, in one go so that the engine wakes once */
 static bool
 send_frame(gpuvec_message type, const GpuvecPiece *pieces, int npieces, bool *spoke)
 {
@@ -471,11 +474,12 @@ send_frame(gpuvec_message type, const GpuvecPiece *pieces, int npieces, bool *sp
 }
 
 /*
- * Read an answer.  False: the connection was lost, or the engine asks to try
- * again.  If `closing`, an error ends the connection (pages were under way).
+ * Read the answer to a request.  False: the connection was lost, or the engine asks to try
+ * again.  An error ends the connection if messages without an answer were sent before (pages
+ * were under way), or more answers are to come.
  */
 static bool
-read_reply(gpuvec_message expected, Size minimum, bool closing, GpuvecReply *reply)
+read_reply(uint64 number, gpuvec_message expected, Size minimum, GpuvecReply *reply)
 {
 	uint64		request;
 
@@ -488,47 +492,74 @@ read_reply(gpuvec_message expected, Size minimum, bool closing, GpuvecReply *rep
 		parse_error(reply, &error);
 		if (error.head.retry)
 			return false;
-		if (closing || request != request_number)
+		if (unanswered || request != request_number)
 			GpuvecLinkClose();
-		in_request = false;
+		in_request = awaited = false;
 		raise_error(&error);
 	}
-	if (reply->type != expected || reply->length < minimum || request != request_number)
+	if (reply->type != expected || reply->length < minimum || request != number)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROTOCOL_VIOLATION),
 				 errmsg("unexpected message %u from the gpuvec engine", reply->type)));
-	in_request = false;
+	in_request = awaited = number != request_number;
+	unanswered = false;
 	return true;
 }
 
-bool
-GpuvecLinkCall(gpuvec_message type, const GpuvecPiece *pieces, int npieces,
-			   gpuvec_message expected, Size minimum, GpuvecReply *reply)
+/* The engine has spoken before we were done: read its error, and raise it */
+static void
+read_last_words(void)
+{
+	GpuvecReply reply;
+
+	unanswered = true;
+	(void) read_reply(request_number, GPUVEC_MSG_ERROR, 0, &reply);
+}
+
+uint64
+GpuvecLinkBegin(gpuvec_message type, const GpuvecPiece *pieces, int npieces)
 {
 	bool		spoke = false;
 
 	if (link_fd < 0)
+		return 0;
+	if (send_frame(type, pieces, npieces, &spoke))
+	{
+		awaited = type != GPUVEC_MSG_PAGES;
+		return request_number;
+	}
+	if (spoke)
+		read_last_words();
+	GpuvecLinkClose();
+	return 0;
+}
+
+bool
+GpuvecLinkAnswer(uint64 number, gpuvec_message expected, Size minimum, GpuvecReply *reply)
+{
+	if (link_fd < 0)
 		return false;
-	if ((send_frame(type, pieces, npieces, &spoke) || spoke) &&
-		read_reply(expected, minimum, spoke || type == GPUVEC_MSG_COMMIT, reply))
+	if (read_reply(number, expected, minimum, reply))
 		return true;
 	GpuvecLinkClose();
 	return false;
 }
 
 bool
+GpuvecLinkCall(gpuvec_message type, const GpuvecPiece *pieces, int npieces,
+			   gpuvec_message expected, Size minimum, GpuvecReply *reply)
+{
+	uint64		number = GpuvecLinkBegin(type, pieces, npieces);
+
+	return number != 0 && GpuvecLinkAnswer(number, expected, minimum, reply);
+}
+
+bool
 GpuvecLinkSend(gpuvec_message type, const void *data, Size size)
 {
 	GpuvecPiece piece = {data, size};
-	bool		spoke = false;
-	GpuvecReply reply;
 
-	if (link_fd < 0)
-		return false;
-	if (send_frame(type, &piece, 1, &spoke))
-		return true;			/* in_request stays: a commit has to follow */
-	if (spoke)
-		(void) read_reply(GPUVEC_MSG_ERROR, 0, true, &reply);
-	GpuvecLinkClose();
-	return false;
+	/* in_request stays: a commit has to follow */
+	unanswered = true;
+	return GpuvecLinkBegin(type, &piece, 1) != 0;
 }

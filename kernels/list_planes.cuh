@@ -352,15 +352,16 @@ struct list_planes
 	}
 
 	/*
-	 * Count the lists of all lanes at once, 64 postings at a time: they are short.  The
-	 * next postings are on their way while some are counted.
+	 * Count the lists of all lanes at once, 64 postings at a time: they are short.  AHEAD:
+	 * the next postings are on their way while some are counted.
 	 */
+	template <bool AHEAD>
 	__device__ __forceinline__ void
 	count_short_lists(const uint16_t *postings, uint32_t start, uint32_t n)
 	{
 		uint32_t	upto = n;
 		uint32_t	total;
-		uint32_t	next[2];
+		uint32_t	next[2] = {0, 0};
 
 #pragma unroll
 		for (int d = 1; d < 32; d *= 2)
@@ -372,13 +373,16 @@ struct list_planes
 		}
 		total = __shfl_sync(FULL_WARP, upto, 31);
 		start -= upto - n;
-		load_postings(postings, start, upto, total, lane, next);
+		if (AHEAD)
+			load_postings(postings, start, upto, total, lane, next);
 #pragma unroll 1
 		for (uint32_t i = lane; i - lane < total; i += 64)
 		{
-			const uint32_t posting[2] = {next[0], next[1]};
+			uint32_t	posting[2] = {next[0], next[1]};
 
-			if (i - lane + 64 < total)
+			if (!AHEAD)
+				load_postings(postings, start, upto, total, i, posting);
+			else if (i - lane + 64 < total)
 				load_postings(postings, start, upto, total, i + 64, next);
 #pragma unroll
 			for (int half = 0; half < 2; half++)
@@ -389,6 +393,7 @@ struct list_planes
 	}
 
 	/* Count the lists of ids from .. upto - 1; the team's warps share them */
+	template <bool AHEAD>
 	__device__ __forceinline__ void
 	count_ids(const struct device_lists &lists, const uint16_t *ids, uint32_t from, uint32_t upto)
 	{
@@ -401,7 +406,7 @@ struct list_planes
 			if (mine < upto)
 				list = find_list(lists, __ldg(&ids[mine]));
 			if constexpr (WARPS == 1)
-				count_short_lists(lists.postings, list.x, list.y);
+				count_short_lists<AHEAD>(lists.postings, list.x, list.y);
 			else
 				count_long_lists(lists.postings, list.x, list.y);
 		}

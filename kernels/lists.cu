@@ -56,6 +56,9 @@ struct list_counter : list_planes<WARPS, NPLANES>
 	typedef list_planes<WARPS, NPLANES> base;
 	typedef bit_counters<PLANES> word_counters;
 
+	/* where registers are left, see count_short_lists() */
+	static constexpr bool AHEAD = PLANES == 7;
+
 	word_counters counters[4];
 
 	__device__ __forceinline__
@@ -101,13 +104,13 @@ struct list_counter : list_planes<WARPS, NPLANES>
 	__device__ __forceinline__ void
 	count_lists_of(const uint16_t *ids, uint32_t n)
 	{
-		this->count_ids(this->place->lists, ids, 0, min(n, base::MOST_LISTS));
+		this->template count_ids<AHEAD>(this->place->lists, ids, 0, min(n, base::MOST_LISTS));
 		take_planes<false>();
 #pragma unroll 1
 		for (uint32_t from = base::MOST_LISTS; from < n; from += base::MOST_LISTS)
 		{
 			this->sync_team();
-			this->count_ids(this->place->lists, ids, from, min(from + base::MOST_LISTS, n));
+			this->template count_ids<AHEAD>(this->place->lists, ids, from, min(from + base::MOST_LISTS, n));
 			take_planes<true>();
 		}
 	}
@@ -487,7 +490,7 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 		if (shares)
 			count_shared_out(entries, nids, shares);
 		else
-			count_ids(segment->lists, entries, 0, nids);
+			count_ids<false>(segment->lists, entries, 0, nids);
 		if (params.sample > 0)
 			need = max(need, high_count(params.sample));
 		if (__any_sync(FULL_WARP, number_reaching(need) > 0))

@@ -95,7 +95,7 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 
 			if (mine < upto)
 				list = find_list(place->lists, ids[mine]);
-			count_short_lists(place->lists.postings, list.x, list.y);
+			count_short_lists<true>(place->lists.postings, list.x, list.y);
 		}
 		__syncthreads();
 	}

@@ -187,13 +187,13 @@ struct list_counter : list_planes<WARPS, NPLANES>
 			counters[w].template ripple<3>(a[w]);
 	}
 
-	/* Which of this lane's rows have counts of at least a number? */
+	/* Which of this lane's rows have counts of at least a number below 2^PLANES? */
 	__device__ __forceinline__ void
 	rows_reaching(uint32_t number, uint32_t *rows) const
 	{
 #pragma unroll
 		for (int w = 0; w < 4; w++)
-			rows[w] = number >> PLANES ? 0 : ~0u;
+			rows[w] = ~0u;
 #pragma unroll
 		for (int p = 0; p < PLANES; p++)
 		{
@@ -274,6 +274,9 @@ struct list_counter : list_planes<WARPS, NPLANES>
 		if (params.sample > 0)
 			need = max(need, high_count(params.sample));
 		rows_reaching(need, rows);
+#pragma unroll
+		for (int w = 0; w < 4; w++)
+			rows[w] = need >> PLANES ? 0 : rows[w];
 		emit_words(params, this->place->segment, q, this->first_row(), rows, most,
 				   [&] (uint32_t i) { return get(i); });
 		this->sync_team();

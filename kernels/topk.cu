@@ -220,10 +220,29 @@ clear_stop(struct search *s)
 
 	if (!s->stopped)
 		return true;
+	if (!cuda_check(b, cudaStreamSynchronize(b->side_stream), "search on the GPU", s->error) ||
+		!cuda_check(b, cudaMemsetAsync(b->stop, 0, sizeof(uint32_t), b->stream),
+					"search on the GPU", s->error))
+		return false;
 	s->stopped = false;
-	return cuda_check(b, cudaStreamSynchronize(b->side_stream), "search on the GPU", s->error) &&
-		cuda_check(b, cudaMemsetAsync(b->stop, 0, sizeof(uint32_t), b->stream), "search on the GPU",
-				   s->error);
+	return true;
+}
+
+/*
+ * After a failure: nothing of this search may still run when its memory is used again,
+ * and the next one must not find the order to stop.  The failure is what is reported.
+ */
+static void
+quiet_device(struct search *s)
+{
+	gpuvec_error *error = s->error;
+	gpuvec_error ignored;
+
+	cudaStreamSynchronize(s->b->stream);
+	s->error = &ignored;
+	if (!clear_stop(s))
+		s->b->broken = true;
+	s->error = error;
 }
 
 /* Grow scratch memory on the device to at least this */
@@ -1285,9 +1304,8 @@ cuda_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measu
 	{
 		collect_work(&s, view, queries, nqueries);
 		ok = run_search(&s);
-		/* nothing of this call may still run when its memory is used again */
 		if (!ok && !b->broken)
-			cudaStreamSynchronize(b->stream);
+			quiet_device(&s);
 	}
 	free(s.work);
 	free(s.overflowed);

@@ -39,10 +39,10 @@
 #include "storage/predicate.h"
 
 /*
- * A pass over the descriptors pays if there is one row for so many buffers: a
- * descriptor takes some 5 ns, a row without hint some 300 ns more.
+ * A pass over the descriptors pays if there is one row for so many buffers: a descriptor
+ * takes 2 to 4 ns, a row without a hint 500 ns and more than one with it.
  */
-#define HINT_BUFFERS_PER_ROW	16
+#define HINT_BUFFERS_PER_ROW	128
 
 #define CACHE_LINE		64
 #define TUPLE_LINES		4		/* of a tuple that are asked for ahead, at most */

@@ -57,11 +57,12 @@ typedef struct AnswerCursor
 } AnswerCursor;
 
 /*
- * How many rows ahead of its turn a row's page and tuple are asked for (row_fetch.h):
- * the way of the data from memory takes about as long as so many rows.
+ * Memory is asked for (row_fetch.h) for so many rows together: their pages two groups
+ * before their turn, their tuples one group before.  Requests that follow each other
+ * closely overlap, the walks through page tables included, which the processor would
+ * wait for if it had other things to do between them.
  */
-#define ROWS_AHEAD_PAGE		24
-#define ROWS_AHEAD_TUPLE	12
+#define ROWS_AHEAD	16
 
 /* A call: what is asked, the answers, and how many of them were handed out */
 struct TopKCall
@@ -79,6 +80,7 @@ struct TopKCall
 	RowMaker   *makers;			/* for whole rows */
 	AnswerCursor next_page;		/* whose page, and whose tuple, is to be asked for */
 	AnswerCursor next_tuple;
+	int			asked;			/* rows before the next group is looked at */
 	MemoryContext row_context;
 };
 
@@ -333,19 +335,31 @@ next_hit(const TopKCall *call, AnswerCursor *cursor, int *target)
 	return &answer->hits[cursor->row++];
 }
 
-/* Ask for the memory of one more row that will be fetched later */
-static void
+/* Ask for the memory of the next group of rows */
+static inline void
 look_ahead(TopKCall *call, AnswerCursor *cursor,
 		   void (*ahead) (const RowFetch *fetch, ItemPointer tid))
 {
-	int			target;
-	const MirrorHit *hit = next_hit(call, cursor, &target);
-	ItemPointerData tid;
+	for (int i = 0; i < ROWS_AHEAD; i++)
+	{
+		int			target;
+		const MirrorHit *hit = next_hit(call, cursor, &target);
+		ItemPointerData tid;
 
-	if (hit == NULL)
-		return;
-	MirrorHitTid(hit, &tid);
-	ahead(call->makers[target].fetch, &tid);
+		if (hit == NULL)
+			return;
+		MirrorHitTid(hit, &tid);
+		ahead(call->makers[target].fetch, &tid);
+	}
+}
+
+/* Ask for the tuples of the next group of rows, and for the pages of the one behind it */
+static void
+look_ahead_group(TopKCall *call)
+{
+	look_ahead(call, &call->next_page, RowFetchAheadPage);
+	look_ahead(call, &call->next_tuple, RowFetchAheadTuple);
+	call->asked += ROWS_AHEAD;
 }
 
 /* Go to the first row */
@@ -353,12 +367,9 @@ static void
 start_rows(TopKCall *call)
 {
 	call->next = call->next_page = call->next_tuple = (AnswerCursor) {0};
-	if (!call->kind.rows)
-		return;
-	for (int i = 0; i < ROWS_AHEAD_PAGE; i++)
+	call->asked = 0;
+	if (call->kind.rows)
 		look_ahead(call, &call->next_page, RowFetchAheadPage);
-	for (int i = 0; i < ROWS_AHEAD_TUPLE; i++)
-		look_ahead(call, &call->next_tuple, RowFetchAheadTuple);
 }
 
 /*
@@ -425,8 +436,8 @@ TopKNext(TopKCall *call, Datum *values)
 	values[n++] = Int32GetDatum((int32) call->next.row);
 	if (call->kind.rows)
 	{
-		look_ahead(call, &call->next_page, RowFetchAheadPage);
-		look_ahead(call, &call->next_tuple, RowFetchAheadTuple);
+		if (call->asked-- == 0)
+			look_ahead_group(call);
 		values[n++] = fetch_row(call, target);
 	}
 	else

@@ -59,8 +59,8 @@ typedef struct AnswerCursor
 /*
  * Memory is asked for (row_fetch.h) for so many rows together: their pages two groups
  * before their turn, their tuples one group before.  Requests that follow each other
- * closely overlap, the walks through page tables included, which the processor would
- * wait for if it had other things to do between them.
+ * closely overlap best, for what lies between them, locks most of all, keeps the
+ * processor from starting the later ones.  8 to 64 are equally good.
  */
 #define ROWS_AHEAD	16
 

@@ -86,7 +86,7 @@ $(ENGINE_LIB): $(ENGINE_OBJS) $(KERNEL_OBJS)
 gpuvec-engine: build/src/engine/main.o $(ENGINE_LIB)
 	$(ENGINE_CC) $(ENGINE_FLAGS) -pie -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
 
--include $(ENGINE_OBJS:.o=.d) $(KERNEL_OBJS:.o=.d)
+-include build/src/engine/main.d $(ENGINE_OBJS:.o=.d) $(KERNEL_OBJS:.o=.d)
 
 install: install-engine
 installdirs: installdirs-engine

@@ -42,6 +42,80 @@ struct __align__(16) team_shared
 	uint32_t	padding;
 };
 
+/*
+ * A block that a team has entered.  It lies in shared memory, as registers are scarce
+ * where rows are counted.
+ */
+template <int MEMBERS>
+struct __align__(16) block_place
+{
+	struct device_lists lists;	/* of the segment */
+	const struct device_segment *segment;
+	uint32_t	segment_number;
+	uint32_t	block;
+	uint32_t	minlen[MEMBERS];	/* of each member's rows; ~0: it has none */
+	uint32_t	maxlen[MEMBERS];
+};
+
+/*
+ * Emit those of this lane's rows of a segment, from `first` on, that are set in N masks of
+ * 32, while the warp has emitted less than `most`.  count(i) gives the count of row first + i.
+ */
+template <int N, typename Count>
+static __device__ __forceinline__ void
+emit_words(const struct list_params &params, const struct device_segment *segment, uint32_t q,
+		   uint32_t first, uint32_t (&rows)[N], uint32_t most, Count count)
+{
+	const struct query_limits *limits = &params.queries[q].limits;
+	const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
+		params.measure};
+	uint32_t	left = 0;
+	uint32_t	emitted = 0;
+
+#pragma unroll
+	for (int w = 0; w < N; w++)
+		left |= rows[w];
+	if (!__any_sync(FULL_WARP, left != 0))
+		return;
+#pragma unroll
+	for (int w = 0; w < N; w++)
+	{
+		if (first + w * 32 >= segment->nrows)
+			rows[w] = 0;
+		if (rows[w] != 0 && segment->live != NULL)
+			rows[w] &= segment->live[first / 32 + w];
+	}
+#pragma unroll 1
+	while (emitted < most)
+	{
+		uint32_t	i = 0;
+		bool		mine = false;
+		uint32_t	row;
+		uint32_t	len = 0;
+		uint64_t	tid = 0;
+
+		/* the lane's next row */
+#pragma unroll
+		for (int w = 0; w < N; w++)
+			if (!mine && rows[w] != 0)
+			{
+				mine = true;
+				i = w * 32 + __ffs(rows[w]) - 1;
+				rows[w] &= rows[w] - 1;
+			}
+		if (!__any_sync(FULL_WARP, mine))
+			break;
+		row = first + i;
+		mine = mine && row < segment->nrows;
+		if (mine)
+		{
+			len = segment->len[row];
+			tid = segment->tid[row];
+		}
+		emitted += emit_rows(sink, q, limits, mine, count(i), len, tid);
+	}
+}
+
 /* A team of WARPS warps, and NPLANES planes in shared memory */
 template <int WARPS, int NPLANES, bool BYTES = false>
 struct list_planes
@@ -54,21 +128,15 @@ struct list_planes
 	const struct list_params &params;
 	uint32_t   *planes;			/* of the team, all zero between queries */
 	struct team_shared *team;	/* if WARPS > 1 */
+	struct block_place<WARPS * 32> *place;	/* or NULL: see plain_counter */
 	uint32_t	lane;			/* in the warp */
 	uint32_t	member;			/* in the team: lane + 32 * warp */
 
-	/* of the block */
-	const struct device_segment *segment;
-	uint32_t	segment_number;
-	uint32_t	block;
-	uint32_t	first_row;		/* this lane's, in the segment */
-	uint32_t	minlen;			/* of this lane's rows; ~0: it has none */
-	uint32_t	maxlen;
-
 	__device__ __forceinline__
-	list_planes(const struct list_params &p, uint32_t *team_planes, struct team_shared *shared)
-		: params(p), planes(team_planes), team(shared), lane(threadIdx.x % 32),
-		  member(WARPS == 1 ? lane : threadIdx.x), segment(NULL)
+	list_planes(const struct list_params &p, uint32_t *team_planes, struct team_shared *shared,
+				struct block_place<WARPS * 32> *team_place)
+		: params(p), planes(team_planes), team(shared), place(team_place), lane(threadIdx.x % 32),
+		  member(WARPS == 1 ? lane : threadIdx.x)
 	{
 		clear_planes();
 	}
@@ -97,24 +165,41 @@ struct list_planes
 			*plane(i) = make_uint4(0, 0, 0, 0);
 	}
 
-	/* Turn to a block */
+	/* Turn to a block: all but the lengths of rows */
+	__device__ __forceinline__ void
+	set_place(uint2 where)
+	{
+		const struct device_segment *segment = &params.segments[where.x];
+
+		sync_team();
+		if (member == 0)
+		{
+			place->lists = segment->lists;
+			place->segment = segment;
+			place->segment_number = where.x;
+			place->block = where.y;
+		}
+	}
+
+	/* Turn to a block; by the whole team */
 	__device__ __forceinline__ void
 	enter_block(uint2 where)
 	{
-		uint32_t	last;
+		const struct device_segment *segment = &params.segments[where.x];
+		uint32_t	nrows = segment->nrows;
+		uint32_t	first = (where.y << (WARPS == 1 ? TILED_SHIFT : WHOLE_SHIFT)) + member * LANE_ROWS;
 
-		segment_number = where.x;
-		segment = &params.segments[where.x];
-		block = where.y;
-		first_row = (block << segment->lists.shift) + member * LANE_ROWS;
-		minlen = ~0u;
-		maxlen = 0;
-		if (first_row < segment->nrows)
-		{
-			last = min(first_row + LANE_ROWS, segment->nrows) - 1;
-			minlen = segment->len[first_row];
-			maxlen = segment->len[last];
-		}
+		set_place(where);
+		place->minlen[member] = first < nrows ? segment->len[first] : ~0u;
+		place->maxlen[member] = first < nrows ? segment->len[min(first + LANE_ROWS, nrows) - 1] : 0;
+		sync_team();
+	}
+
+	/* This lane's first row, in the segment */
+	__device__ __forceinline__ uint32_t
+	first_row() const
+	{
+		return (WARPS == 1 ? place->block << TILED_SHIFT : 0) + member * LANE_ROWS;
 	}
 
 	/* Was the block counted for this query in an earlier round? */
@@ -156,7 +241,7 @@ struct list_planes
 	__device__ __forceinline__ uint2
 	find_list(const struct device_lists &lists, uint32_t id) const
 	{
-		uint32_t	group = block * lists.nbases + id / LIST_GROUP;
+		uint32_t	group = (WARPS == 1 ? place->block * lists.nbases : 0) + id / LIST_GROUP;
 		uint32_t	start = __ldg(&lists.base[group]);
 
 		if constexpr (WARPS == 1)
@@ -239,12 +324,44 @@ struct list_planes
 		}
 	}
 
-	/* Count the lists of all lanes at once, 64 postings at a time: they are short */
+	/*
+	 * Load the postings at places i and i + 32 of the lists of all lanes, if there are
+	 * `total`.  A lane's lists reach up to place `upto`; place 0 of them would be at
+	 * `start`.
+	 */
+	__device__ __forceinline__ void
+	load_postings(const uint16_t *postings, uint32_t start, uint32_t upto, uint32_t total, uint32_t i,
+				  uint32_t (&posting)[2])
+	{
+		uint32_t	src[2] = {0, 0};
+
+		/* the first lane whose lists reach beyond the place */
+#pragma unroll
+		for (int step = 16; step > 0; step /= 2)
+#pragma unroll
+			for (int half = 0; half < 2; half++)
+				if (__shfl_sync(FULL_WARP, upto, src[half] + step - 1) <= i + 32 * half)
+					src[half] += step;
+#pragma unroll
+		for (int half = 0; half < 2; half++)
+		{
+			uint32_t	first = __shfl_sync(FULL_WARP, start, src[half]);
+
+			posting[half] = i + 32 * half < total ? __ldg(&postings[first + i + 32 * half]) : 0;
+		}
+	}
+
+	/*
+	 * Count the lists of all lanes at once, 64 postings at a time: they are short.  AHEAD:
+	 * the next postings are on their way while some are counted.
+	 */
+	template <bool AHEAD>
 	__device__ __forceinline__ void
 	count_short_lists(const uint16_t *postings, uint32_t start, uint32_t n)
 	{
 		uint32_t	upto = n;
 		uint32_t	total;
+		uint32_t	next[2] = {0, 0};
 
 #pragma unroll
 		for (int d = 1; d < 32; d *= 2)
@@ -256,27 +373,17 @@ struct list_planes
 		}
 		total = __shfl_sync(FULL_WARP, upto, 31);
 		start -= upto - n;
+		if (AHEAD)
+			load_postings(postings, start, upto, total, lane, next);
 #pragma unroll 1
-		for (uint32_t from = 0; from < total; from += 64)
+		for (uint32_t i = lane; i - lane < total; i += 64)
 		{
-			uint32_t	i = from + lane;
-			uint32_t	src[2] = {0, 0};
-			uint32_t	posting[2];
+			uint32_t	posting[2] = {next[0], next[1]};
 
-			/* the first lane whose lists reach beyond i */
-#pragma unroll
-			for (int step = 16; step > 0; step /= 2)
-#pragma unroll
-				for (int half = 0; half < 2; half++)
-					if (__shfl_sync(FULL_WARP, upto, src[half] + step - 1) <= i + 32 * half)
-						src[half] += step;
-#pragma unroll
-			for (int half = 0; half < 2; half++)
-			{
-				uint32_t	first = __shfl_sync(FULL_WARP, start, src[half]);
-
-				posting[half] = i + 32 * half < total ? __ldg(&postings[first + i + 32 * half]) : 0;
-			}
+			if (!AHEAD)
+				load_postings(postings, start, upto, total, i, posting);
+			else if (i - lane + 64 < total)
+				load_postings(postings, start, upto, total, i + 64, next);
 #pragma unroll
 			for (int half = 0; half < 2; half++)
 				if (i + 32 * half < total)
@@ -286,11 +393,10 @@ struct list_planes
 	}
 
 	/* Count the lists of ids from .. upto - 1; the team's warps share them */
+	template <bool AHEAD>
 	__device__ __forceinline__ void
-	count_ids(const uint16_t *ids, uint32_t from, uint32_t upto)
+	count_ids(const struct device_lists &lists, const uint16_t *ids, uint32_t from, uint32_t upto)
 	{
-		const struct device_lists &lists = segment->lists;
-
 #pragma unroll 1
 		for (uint32_t i = from + (WARPS == 1 ? 0 : member / 32); i < upto; i += WARPS * 32)
 		{
@@ -300,7 +406,7 @@ struct list_planes
 			if (mine < upto)
 				list = find_list(lists, __ldg(&ids[mine]));
 			if constexpr (WARPS == 1)
-				count_short_lists(lists.postings, list.x, list.y);
+				count_short_lists<AHEAD>(lists.postings, list.x, list.y);
 			else
 				count_long_lists(lists.postings, list.x, list.y);
 		}
@@ -326,11 +432,12 @@ struct list_planes
 	}
 
 	/*
-	 * The common ids that this lane's rows need for query q; *most: the rows that each
+	 * The common ids that this lane's rows, of minlen to maxlen ids, need for a query; *most: the rows that each
 	 * warp may emit.  Returns whether any of the team's rows can have so many.
 	 */
 	__device__ __forceinline__ bool
-	what_is_needed(const struct query_limits *limits, uint32_t *need, uint32_t *most)
+	what_is_needed(const struct query_limits *limits, uint32_t minlen, uint32_t maxlen, uint32_t *need,
+				   uint32_t *most)
 	{
 		uint32_t	len = limits->len;
 		bool		hopeless;
@@ -341,63 +448,6 @@ struct list_planes
 		if (hopeless)
 			*need = 1u << 31;
 		return !(WARPS == 1 ? __all_sync(FULL_WARP, hopeless) : __syncthreads_and(hopeless));
-	}
-
-	/*
-	 * Emit those of this lane's rows, from `first` on, that are set in N masks of 32,
-	 * while there are less than `most`.  count(i) gives the count of row first + i.
-	 */
-	template <int N, typename Count>
-	__device__ __forceinline__ void
-	emit_words(uint32_t q, const struct query_limits *limits, uint32_t first, uint32_t (&rows)[N],
-			   uint32_t most, uint32_t *emitted, Count count)
-	{
-		const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
-			params.measure};
-		uint32_t	left = 0;
-
-#pragma unroll
-		for (int w = 0; w < N; w++)
-			left |= rows[w];
-		if (!__any_sync(FULL_WARP, left != 0))
-			return;
-#pragma unroll
-		for (int w = 0; w < N; w++)
-		{
-			if (first + w * 32 >= segment->nrows)
-				rows[w] = 0;
-			if (rows[w] != 0 && segment->live != NULL)
-				rows[w] &= segment->live[first / 32 + w];
-		}
-#pragma unroll 1
-		while (*emitted < most)
-		{
-			uint32_t	i = 0;
-			bool		mine = false;
-			uint32_t	row;
-			uint32_t	len = 0;
-			uint64_t	tid = 0;
-
-			/* the lane's next row */
-#pragma unroll
-			for (int w = 0; w < N; w++)
-				if (!mine && rows[w] != 0)
-				{
-					mine = true;
-					i = w * 32 + __ffs(rows[w]) - 1;
-					rows[w] &= rows[w] - 1;
-				}
-			if (!__any_sync(FULL_WARP, mine))
-				break;
-			row = first + i;
-			mine = mine && row < segment->nrows;
-			if (mine)
-			{
-				len = segment->len[row];
-				tid = segment->tid[row];
-			}
-			*emitted += emit_rows(sink, q, limits, mine, count(i), len, tid);
-		}
 	}
 };
 

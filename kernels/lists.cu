@@ -56,11 +56,15 @@ struct list_counter : list_planes<WARPS, NPLANES>
 	typedef list_planes<WARPS, NPLANES> base;
 	typedef bit_counters<PLANES> word_counters;
 
+	/* where registers are left, see count_short_lists() */
+	static constexpr bool AHEAD = PLANES == 7;
+
 	word_counters counters[4];
 
 	__device__ __forceinline__
-	list_counter(const struct list_params &p, uint32_t *team_planes, struct team_shared *shared)
-		: base(p, team_planes, shared)
+	list_counter(const struct list_params &p, uint32_t *team_planes, struct team_shared *shared,
+				 struct block_place<WARPS * 32> *team_place)
+		: base(p, team_planes, shared, team_place)
 	{
 	}
 
@@ -100,13 +104,13 @@ struct list_counter : list_planes<WARPS, NPLANES>
 	__device__ __forceinline__ void
 	count_lists_of(const uint16_t *ids, uint32_t n)
 	{
-		this->count_ids(ids, 0, min(n, base::MOST_LISTS));
+		this->template count_ids<AHEAD>(this->place->lists, ids, 0, min(n, base::MOST_LISTS));
 		take_planes<false>();
 #pragma unroll 1
 		for (uint32_t from = base::MOST_LISTS; from < n; from += base::MOST_LISTS)
 		{
 			this->sync_team();
-			this->count_ids(ids, from, min(from + base::MOST_LISTS, n));
+			this->template count_ids<AHEAD>(this->place->lists, ids, from, min(from + base::MOST_LISTS, n));
 			take_planes<true>();
 		}
 	}
@@ -249,35 +253,37 @@ struct list_counter : list_planes<WARPS, NPLANES>
 	{
 		const struct list_params &params = this->params;
 		const struct query_limits *limits = &params.queries[q].limits;
-		const struct device_lists &lists = this->segment->lists;
+		const struct device_lists &lists = this->place->lists;
 		uint32_t	need;
 		uint32_t	most;
 		const uint16_t *entries;
 		uint4		n;
 		uint32_t	rows[4];
-		uint32_t	emitted = 0;
 
-		if (!this->what_is_needed(limits, &need, &most))
+		if (!this->what_is_needed(limits, this->place->minlen[this->member],
+								  this->place->maxlen[this->member], &need, &most))
 			return;
 		entries = params.entries +
-			((size_t) this->segment_number * params.nentries + params.queries[q].entries) * 8;
-		n = __ldg(&params.nentries_of[this->segment_number * params.nqueries + q]);
+			((size_t) this->place->segment_number * params.nentries + params.queries[q].entries) * 8;
+		n = __ldg(&params.nentries_of[this->place->segment_number * params.nqueries + q]);
 		count_lists_of(entries + n.x + n.y, n.z);
 		count_slots(staged, stride, entries, n.x);
 		if (n.y > 0)
-			count_slots(lists.bitmaps + (size_t) this->block * (lists.nslots + 1) * stride +
+			count_slots(lists.bitmaps + (size_t) this->place->block * (lists.nslots + 1) * stride +
 						this->member, stride, entries + n.x, n.y);
 		if (params.sample > 0)
 			need = max(need, high_count(params.sample));
 		rows_reaching(need, rows);
-		this->emit_words(q, limits, this->first_row, rows, most, &emitted,
-						 [&] (uint32_t i) { return get(i); });
+		emit_words(params, this->place->segment, q, this->first_row(), rows, most,
+				   [&] (uint32_t i) { return get(i); });
 		this->sync_team();
 	}
 };
 
+typedef struct block_place<WHOLE_THREADS> whole_place;
+
 /* Shared memory for count_shared_out */
-struct list_shares
+struct __align__(16) list_shares
 {
 	uint32_t	upto[WHOLE_THREADS];	/* postings of the lists up to this one */
 	uint32_t	first[WHOLE_THREADS];	/* where a list starts, less the postings before it */
@@ -289,10 +295,33 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 {
 	typedef list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true> base;
 
+	/* registers are not scarce here */
+	const struct device_segment *segment;
+	uint32_t	segment_number;
+	uint32_t	minlen;			/* of this lane's rows; ~0: it has none */
+	uint32_t	maxlen;
+
 	__device__ __forceinline__
 	plain_counter(const struct list_params &p, uint32_t *team_planes, struct team_shared *shared)
-		: base(p, team_planes, shared)
+		: base(p, team_planes, shared, NULL), segment(NULL)
 	{
+	}
+
+	/* Turn to a segment */
+	__device__ __forceinline__ void
+	enter_block(uint2 where)
+	{
+		uint32_t	first = member * LANE_ROWS;
+
+		segment_number = where.x;
+		segment = &params.segments[where.x];
+		minlen = ~0u;
+		maxlen = 0;
+		if (first < segment->nrows)
+		{
+			minlen = segment->len[first];
+			maxlen = segment->len[min(first + LANE_ROWS, segment->nrows) - 1];
+		}
 	}
 
 	/*
@@ -451,10 +480,9 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 		uint32_t	need;
 		uint32_t	most;
 		const uint16_t *entries;
-		uint32_t	emitted = 0;
 		uint32_t	nids;
 
-		if (!what_is_needed(limits, &need, &most))
+		if (!what_is_needed(limits, minlen, maxlen, &need, &most))
 			return;
 		entries = params.entries +
 			((size_t) segment_number * params.nentries + params.queries[q].entries) * 8;
@@ -462,7 +490,7 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 		if (shares)
 			count_shared_out(entries, nids, shares);
 		else
-			count_ids(entries, 0, nids);
+			count_ids<false>(segment->lists, entries, 0, nids);
 		if (params.sample > 0)
 			need = max(need, high_count(params.sample));
 		if (__any_sync(FULL_WARP, number_reaching(need) > 0))
@@ -472,8 +500,7 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 #pragma unroll
 			for (int w = 0; w < 4; w++)
 				rows[w] = need > 255 ? 0 : rows_reaching(w, need);
-			emit_words(q, limits, first_row, rows, most, &emitted,
-					   [&] (uint32_t i) { return get(i); });
+			emit_words(params, segment, q, member * LANE_ROWS, rows, most, [&] (uint32_t i) { return get(i); });
 		}
 		clear_planes();
 		sync_team();
@@ -643,11 +670,12 @@ __launch_bounds__(THREADS, 1)
 count_tiled(const __grid_constant__ struct list_params params)
 {
 	struct team_shared *team = (struct team_shared *) shared_memory;
-	uint32_t   *planes = (uint32_t *) (team + 1) +
+	struct block_place<32> *place = (struct block_place<32> *) (team + 1);	/* of all teams */
+	uint32_t   *planes = (uint32_t *) (place + 1) +
 		threadIdx.x / 32 * (TILED_PLANES * TILED_ROWS / 32);
-	uint4	   *bitmaps = (uint4 *) ((uint32_t *) (team + 1) +
+	uint4	   *bitmaps = (uint4 *) ((uint32_t *) (place + 1) +
 									 THREADS / 32 * (TILED_PLANES * TILED_ROWS / 32));
-	list_counter<PLANES, 1, TILED_PLANES> counter(params, planes, NULL);
+	list_counter<PLANES, 1, TILED_PLANES> counter(params, planes, NULL, place);
 	uint32_t	staged = ~0u;
 
 	for (;;)
@@ -662,15 +690,16 @@ count_tiled(const __grid_constant__ struct list_params params)
 			continue;
 		if (item / params.nslices != staged)
 		{
-			const struct device_lists *lists;
+			const struct device_lists *lists = &place->lists;
 			uint32_t	words;
 			const uint4 *source;
 
 			staged = item / params.nslices;
-			counter.enter_block(params.blocks[staged]);
-			lists = &counter.segment->lists;
+			if (threadIdx.x < 32)
+				counter.enter_block(params.blocks[staged]);
+			__syncthreads();
 			words = (lists->nstaged + 1) * 32;
-			source = lists->bitmaps + (size_t) counter.block * (lists->nslots + 1) * 32;
+			source = lists->bitmaps + (size_t) place->block * (lists->nslots + 1) * 32;
 			for (uint32_t i = threadIdx.x; i < words; i += THREADS)
 				bitmaps[i] = __ldcg(&source[i]);
 			__syncthreads();
@@ -698,9 +727,10 @@ __global__ void
 __launch_bounds__(DIRECT_THREADS)
 count_direct(const __grid_constant__ struct list_params params)
 {
-	uint32_t   *planes = (uint32_t *) shared_memory +
+	struct block_place<32> *place = (struct block_place<32> *) shared_memory + threadIdx.x / 32;
+	uint32_t   *planes = (uint32_t *) ((struct block_place<32> *) shared_memory + DIRECT_THREADS / 32) +
 		threadIdx.x / 32 * (TILED_PLANES * TILED_ROWS / 32);
-	list_counter<PLANES, 1, TILED_PLANES> counter(params, planes, NULL);
+	list_counter<PLANES, 1, TILED_PLANES> counter(params, planes, NULL, place);
 	uint32_t	warps = gridDim.x * (DIRECT_THREADS / 32);
 	uint32_t	ntasks = params.nblocks * params.nqueries;
 
@@ -708,7 +738,6 @@ count_direct(const __grid_constant__ struct list_params params)
 	for (uint32_t task = blockIdx.x * (DIRECT_THREADS / 32) + threadIdx.x / 32; task < ntasks;
 		 task += warps)
 	{
-		const struct device_lists *lists;
 		uint32_t	q = task % params.nqueries;
 
 		if (*(volatile const uint32_t *) params.stop)
@@ -723,9 +752,8 @@ count_direct(const __grid_constant__ struct list_params params)
 		if (counter.is_counted(q, task / params.nqueries))
 			continue;
 		counter.enter_block(params.blocks[task / params.nqueries]);
-		lists = &counter.segment->lists;
-		counter.count_query(q, lists->bitmaps +
-							(size_t) counter.block * (lists->nslots + 1) * 32 + counter.lane, 32);
+		counter.count_query(q, place->lists.bitmaps +
+							(size_t) place->block * (place->lists.nslots + 1) * 32 + counter.lane, 32);
 	}
 }
 
@@ -761,12 +789,13 @@ __launch_bounds__(WHOLE_THREADS, 2)
 count_whole(const __grid_constant__ struct list_params params)
 {
 	struct team_shared *team = (struct team_shared *) shared_memory;
-	list_counter<PLANES, WHOLE_THREADS / 32, WHOLE_PLANES> counter(params,
-																   (uint32_t *) (team + 1), team);
+	whole_place *place = (whole_place *) (team + 1);
+	list_counter<PLANES, WHOLE_THREADS / 32, WHOLE_PLANES> counter(params, (uint32_t *) (place + 1),
+																   team, place);
 
 	count_segments(params, counter, [&] (uint32_t q)
 				   {
-					   counter.count_query(q, counter.segment->lists.bitmaps + counter.member,
+					   counter.count_query(q, place->lists.bitmaps + counter.member,
 										   WHOLE_THREADS);
 				   });
 }
@@ -834,13 +863,20 @@ whole_variant(uint32_t planes)
 static size_t
 tiled_bytes(uint32_t threads)
 {
-	return sizeof(struct team_shared) + threads / 32 * (TILED_PLANES * TILED_ROWS / 8);
+	return sizeof(struct team_shared) + sizeof(struct block_place<32>) +
+		threads / 32 * (TILED_PLANES * TILED_ROWS / 8);
 }
 
 static size_t
 whole_bytes(uint32_t planes)
 {
-	return sizeof(struct team_shared) + planes * WHOLE_ROWS / 8;
+	return sizeof(struct team_shared) + sizeof(whole_place) + planes * WHOLE_ROWS / 8;
+}
+
+static size_t
+plain_bytes(void)
+{
+	return sizeof(struct team_shared) + PLAIN_PLANES * WHOLE_ROWS / 8;
 }
 
 /* Slots of a segment of small blocks that are staged, beside the empty one */
@@ -867,11 +903,11 @@ lists_prepare(size_t smem_limit)
 		if (rc == cudaSuccess)
 			rc = cudaFuncSetAttribute((const void *) count_plain,
 									  cudaFuncAttributeMaxDynamicSharedMemorySize,
-									  (int) whole_bytes(PLAIN_PLANES));
+									  (int) plain_bytes());
 		if (rc == cudaSuccess)
 			rc = cudaFuncSetAttribute((const void *) count_plain_lone,
 									  cudaFuncAttributeMaxDynamicSharedMemorySize,
-									  (int) (whole_bytes(PLAIN_PLANES) + sizeof(struct list_shares)));
+									  (int) (plain_bytes() + sizeof(struct list_shares)));
 		if (rc == cudaSuccess)
 			rc = cudaFuncSetAttribute((const void *) whole_variant(planes[i]),
 									  cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -917,7 +953,7 @@ lists_count_direct(const struct list_params *params, uint32_t planes, cudaStream
 	uint64_t	blocks = (warps + DIRECT_THREADS / 32 - 1) / (DIRECT_THREADS / 32);
 
 	return launch_kernel(direct_variant(planes), dim3((uint32_t) (blocks < 65536 ? blocks : 65536)),
-						 DIRECT_THREADS, DIRECT_THREADS / 32 * (TILED_PLANES * TILED_ROWS / 8),
+						 DIRECT_THREADS, DIRECT_THREADS / 32 * (sizeof(struct block_place<32>) + TILED_PLANES * TILED_ROWS / 8),
 						 stream, *params);
 }
 
@@ -931,9 +967,9 @@ lists_count_whole(const struct list_params *params, uint32_t planes, bool plain,
 
 	if (plain && params->nqueries <= LONE_QUERIES)
 		return launch_chained(count_plain_lone, blocks, WHOLE_THREADS,
-							  whole_bytes(PLAIN_PLANES) + sizeof(struct list_shares), stream, *params);
+							  plain_bytes() + sizeof(struct list_shares), stream, *params);
 	if (plain)
-		return launch_kernel(count_plain, blocks, WHOLE_THREADS, whole_bytes(PLAIN_PLANES), stream,
+		return launch_kernel(count_plain, blocks, WHOLE_THREADS, plain_bytes(), stream,
 							 *params);
 	return launch_kernel(whole_variant(planes), blocks, WHOLE_THREADS, whole_bytes(WHOLE_PLANES),
 						 stream, *params);

@@ -27,10 +27,13 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 	bit_counters<PLANES> counters;
 	struct team_shared *shared;
 	uint32_t	word;			/* of a bitmap or plane, this thread's */
+	uint32_t	first_row;		/* this thread's, in the segment */
+	uint32_t	minlen;			/* of its rows; ~0: it has none */
+	uint32_t	maxlen;
 
 	__device__ __forceinline__
-	lone_counter(const struct list_params &p, struct team_shared *s)
-		: base(p, (uint32_t *) (s + 1), s), shared(s), word(threadIdx.x)
+	lone_counter(const struct list_params &p, struct team_shared *s, struct block_place<32> *team_place)
+		: base(p, (uint32_t *) (team_place + 1), s, team_place), shared(s), word(threadIdx.x)
 	{
 		__syncthreads();
 	}
@@ -39,10 +42,11 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 	__device__ __forceinline__ void
 	enter(uint2 where)
 	{
-		segment_number = where.x;
-		segment = &params.segments[where.x];
-		block = where.y;
-		first_row = (block << TILED_SHIFT) + word * 32;
+		const struct device_segment *segment = &params.segments[where.x];
+
+		if (threadIdx.x < 32)
+			set_place(where);
+		first_row = (where.y << TILED_SHIFT) + word * 32;
 		minlen = ~0u;
 		maxlen = 0;
 		if (first_row < segment->nrows)
@@ -50,6 +54,7 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 			minlen = segment->len[first_row];
 			maxlen = segment->len[min(first_row + 32, segment->nrows) - 1];
 		}
+		__syncthreads();
 	}
 
 	/* Add the planes to the counters, or set these to them; and clear the planes */
@@ -62,13 +67,13 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 #pragma unroll
 		for (int i = 0; i < TILED_PLANES; i++)
 		{
-			uint32_t   *place = planes + i * WORDS + word;
+			uint32_t   *mine = planes + i * WORDS + word;
 
 			if constexpr (ADD)
-				carry = counters.full_add(counters.plane[i], *place, carry);
+				carry = counters.full_add(counters.plane[i], *mine, carry);
 			else
-				counters.plane[i] = *place;
-			*place = 0;
+				counters.plane[i] = *mine;
+			*mine = 0;
 		}
 		if constexpr (ADD)
 			counters.template ripple<TILED_PLANES>(carry);
@@ -89,8 +94,8 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 			uint2		list = make_uint2(0, 0);
 
 			if (mine < upto)
-				list = find_list(segment->lists, ids[mine]);
-			count_short_lists(segment->lists.postings, list.x, list.y);
+				list = find_list(place->lists, ids[mine]);
+			count_short_lists<true>(place->lists.postings, list.x, list.y);
 		}
 		__syncthreads();
 	}
@@ -137,9 +142,9 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 	__device__ __forceinline__ void
 	count_slots(const uint16_t *slots, uint32_t n)
 	{
-		const struct device_lists &lists = segment->lists;
+		const struct device_lists &lists = place->lists;
 		const uint32_t *bitmaps = (const uint32_t *) lists.bitmaps +
-			(size_t) block * (lists.nslots + 1) * WORDS + word;
+			(size_t) place->block * (lists.nslots + 1) * WORDS + word;
 		const uint4 *eights = (const uint4 *) slots;
 
 #pragma unroll 2
@@ -189,7 +194,6 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 									   bound_score(limits->bound.hi));
 		uint32_t	most = params.sample > 0 ? (2 * params.sample + LONE_WARPS - 1) / LONE_WARPS : ~0u;
 		bool		hopeless = minlen == ~0u || need > min(limits->len, maxlen);
-		uint32_t	emitted = 0;
 		const uint16_t *entries;
 		uint32_t	rows[1];
 		uint4		n;
@@ -197,15 +201,15 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 		if (__syncthreads_and(hopeless))
 			return;
 		entries = params.entries +
-			((size_t) segment_number * params.nentries + params.queries[q].entries) * 8;
-		n = params.nentries_of[segment_number * params.nqueries + q];
+			((size_t) place->segment_number * params.nentries + params.queries[q].entries) * 8;
+		n = params.nentries_of[place->segment_number * params.nqueries + q];
 		count_lists_of(entries + n.x + n.y, n.z);
 		count_slots(entries, n.x);
 		count_slots(entries + n.x, n.y);
 		if (params.sample > 0)
 			need = max(need, high_count(params.sample));
 		rows[0] = hopeless || need >> PLANES ? 0 : counters.at_least_number(need);
-		emit_words(q, limits, first_row, rows, most, &emitted,
+		emit_words(params, place->segment, q, first_row, rows, most,
 				   [&] (uint32_t bit) { return counters.get(bit); });
 	}
 };
@@ -217,7 +221,7 @@ __launch_bounds__(LONE_THREADS)
 count_lone(const __grid_constant__ struct list_params params)
 {
 	struct team_shared *shared = (struct team_shared *) shared_memory;
-	lone_counter<PLANES> counter(params, shared);
+	lone_counter<PLANES> counter(params, shared, (struct block_place<32> *) (shared + 1));
 	uint32_t	ntasks = params.own_blocks > 0 ? params.nblocks : params.nblocks * params.nqueries;
 
 	let_next_start();
@@ -258,6 +262,6 @@ lists_count_lone(const struct list_params *params, uint32_t planes, cudaStream_t
 	uint64_t	blocks = (uint64_t) params->nblocks * (params->own_blocks > 0 ? 1 : params->nqueries);
 
 	return launch_chained(lone_variant(planes), dim3((uint32_t) (blocks < 65536 ? blocks : 65536)),
-						 LONE_THREADS, sizeof(struct team_shared) + TILED_PLANES * TILED_ROWS / 8,
+						 LONE_THREADS, sizeof(struct team_shared) + sizeof(struct block_place<32>) + TILED_PLANES * TILED_ROWS / 8,
 						 stream, *params);
 }

@@ -193,7 +193,7 @@ make_score(double sum, double query_square, double square)
 	double		squares = query_square * square;
 
 	if (METRIC == GPUVEC_SLOTS_L2)
-		return -sqrt(sum);
+		return 0 - sqrt(sum);
 	if (METRIC == GPUVEC_SLOTS_IP)
 		return sum;
 	return squares == 0 ? 0 : sum / sqrt(squares);

@@ -63,6 +63,7 @@
 #define MANY				400 /* queries */
 #define ITEM_QUERIES		64
 #define WHOLE_ITEM_QUERIES	8
+#define UNSAMPLED_ROWS		8192	/* of a view: all may become candidates */
 #define SAMPLE_ROWS			16	/* of a block, at least */
 #define SAMPLE_PER_K		4	/* rows of the sample, at least */
 
@@ -406,7 +407,7 @@ round_blocks(const struct search *s, const struct chunk *c, enum list_round roun
 
 	if (round == ROUND_REST)
 		return nblocks;
-	if (c->again || (uint64_t) s->view->ntiles * 32 <= c->capacity)
+	if (c->again || (uint64_t) s->view->ntiles * 32 <= std::min(c->capacity, (uint32_t) UNSAMPLED_ROWS))
 		return 0;
 	if (round == ROUND_SAMPLE)
 	{

@@ -65,6 +65,14 @@ SELECT gpuvec_pool('odd', 'id', 'v', '{1,10}');
 SELECT cardinality(gpuvec_pool('odd', 'id', 'v', '{9,2}', 'concat'));
 SELECT gpuvec_pool('odd', 'id', 'v', '{1,2}', missing => 'error');
 SELECT count(*) FROM gpuvec_gather('odd', 'id', 'v', '{1,7}');
+-- a null key is no key, whatever the table has
+INSERT INTO odd VALUES (0, '{0,NULL}');
+SELECT * FROM gpuvec_gather('odd', 'id', 'v', '{NULL,1,NULL,8}');
+UPDATE odd SET v = '{0}' WHERE id = 0;
+SELECT * FROM gpuvec_gather('odd', 'id', 'v', '{NULL,1}');
+INSERT INTO odd VALUES (0, '{1,1}');
+SELECT * FROM gpuvec_gather('odd', 'id', 'v', '{1,NULL}');
+SELECT * FROM gpuvec_gather('odd', 'id', 'v', '{NULL}');
 -- an empty table has no width
 CREATE TABLE nothing (id int, v real[]);
 SELECT gpuvec_pool('nothing', 'id', 'v', '{1}') IS NULL, gpuvec_pool('nothing', 'id', 'v', '{}') IS NULL;

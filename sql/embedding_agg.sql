@@ -22,6 +22,47 @@ RESET enable_sort;
 SET enable_hashagg = off;
 EXPLAIN (COSTS OFF) SELECT * FROM actual;
 SELECT count(*), count(*) FILTER (WHERE a.e IS DISTINCT FROM x.e) AS wrong FROM actual a FULL JOIN answers x USING (u);
+-- vectors are kept from group to group: far fewer keys are asked for than groups have
+SELECT sum(searches) AS before FROM gpuvec_mirrors WHERE relation = 'items'::regclass \gset
+SELECT count(*), count(*) FILTER (WHERE a.e IS DISTINCT FROM x.e) AS wrong FROM actual a FULL JOIN answers x USING (u);
+SELECT sum(searches) - :before BETWEEN 500 AND 1000 AS few FROM gpuvec_mirrors WHERE relation = 'items'::regclass;
+-- forgotten when memory is used up, or not kept at all where that does not pay
+SET work_mem = '64kB';
+CREATE TABLE wide (id int PRIMARY KEY, embedding real[]);
+INSERT INTO wide SELECT i, ARRAY(SELECT (i * 7919 + j * 104729) % 201 - 100 FROM generate_series(1, 200) j) FROM generate_series(-200, 400) i;
+SELECT n, count(*), count(*) FILTER (WHERE a IS DISTINCT FROM e) AS wrong FROM (
+	SELECT n, g, gpuvec_pool_agg('wide', 'id', 'embedding', k, w, 'mean', 'zero') AS a, gpuvec_pool('wide', 'id', 'embedding', array_agg(k), 'mean', array_agg(w)) AS e
+	FROM unnest('{10,150,700}'::int[]) n, generate_series(1, 200) g, LATERAL (SELECT (g * j * 31 + j * j) % n - 201 + n / 10 AS k, j % 3 AS w FROM generate_series(1, 1 + g % 12) j) x GROUP BY n, g) y GROUP BY n ORDER BY n;
+RESET work_mem;
+-- more keys than are kept
+SELECT g, gpuvec_pool_agg('items', 'id', 'embedding', k) = gpuvec_pool('items', 'id', 'embedding', array_agg(k)) AS same
+FROM generate_series(1, 7) g, generate_series(1, 1500 * (g % 2) + 3) k GROUP BY g ORDER BY g;
+-- what a statement changes itself it does not see, and so no group does
+CREATE FUNCTION spoil(u int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN UPDATE items SET embedding = '{7,7,7,7}' WHERE id = u; RETURN u; END $$;
+BEGIN;
+SELECT count(*), count(*) FILTER (WHERE a.e IS DISTINCT FROM x.e) AS wrong, sum(spoiled) > 0 AS spoiled
+FROM (SELECT u, gpuvec_pool_agg('items', 'id', 'embedding', item, weight) AS e, spoil(u) AS spoiled FROM clicks GROUP BY u) a FULL JOIN answers x USING (u);
+SELECT count(*) AS changed FROM actual a JOIN answers x USING (u) WHERE a.e IS DISTINCT FROM x.e;
+ROLLBACK;
+-- groups of two tables in turn, or of vectors that differ in width
+CREATE TABLE narrow AS SELECT id, embedding[1:CASE WHEN id > 450 THEN 3 ELSE 2 END] AS embedding FROM items;
+SELECT r, count(*), count(*) FILTER (WHERE a IS DISTINCT FROM e) AS wrong FROM (
+	SELECT g, CASE WHEN g % 20 < 10 THEN 'items' ELSE 'narrow' END AS r, gpuvec_pool_agg(CASE WHEN g % 20 < 10 THEN 'items' ELSE 'narrow' END, 'id', 'embedding', k) AS a,
+		gpuvec_pool(CASE WHEN g % 20 < 10 THEN 'items' ELSE 'narrow' END, 'id', 'embedding', array_agg(k)) AS e
+	FROM generate_series(1, 100) g, generate_series(g, g + 5) k GROUP BY g) x GROUP BY r ORDER BY r;
+SELECT g, gpuvec_pool_agg('narrow', 'id', 'embedding', k) FROM generate_series(441, 455) g, generate_series(g - 1, g) k GROUP BY g;
+SELECT g, gpuvec_pool_agg('narrow', 'id', 'embedding', k) FROM generate_series(400, 416) g, unnest(ARRAY[g, g + g / 416 * 84]) k GROUP BY g;
+-- a key of two rows, in a late group
+INSERT INTO narrow VALUES (330, '{1,1}');
+SELECT g, gpuvec_pool_agg('narrow', 'id', 'embedding', k) FROM generate_series(320, 335) g, generate_series(g - 1, g) k GROUP BY g;
+-- a table without a mirror, and one of partitions
+CREATE TEMP TABLE own AS SELECT * FROM items;
+CREATE TABLE parted (id int, embedding real[]) PARTITION BY RANGE (id);
+CREATE TABLE parted1 PARTITION OF parted FOR VALUES FROM (MINVALUE) TO (250);
+CREATE TABLE parted2 PARTITION OF parted FOR VALUES FROM (250) TO (MAXVALUE);
+INSERT INTO parted SELECT * FROM items;
+SELECT count(*), count(*) FILTER (WHERE a IS DISTINCT FROM e) AS wrong, count(*) FILTER (WHERE b IS DISTINCT FROM e) AS wrong_parted FROM (
+	SELECT u, gpuvec_pool_agg('own', 'id', 'embedding', item, weight) AS a, gpuvec_pool_agg('parted', 'id', 'embedding', item, weight) AS b FROM clicks WHERE u < 300 GROUP BY u) x JOIN answers USING (u);
 RESET enable_hashagg;
 -- grouping sets, filters, distinct, several at once
 SELECT u, item % 2 AS odd, gpuvec_pool_agg('items', 'id', 'embedding', item), gpuvec_pool_agg('items', 'id', 'embedding', item, 1, 'mean', 'skip') FILTER (WHERE item < 250)
@@ -29,6 +70,8 @@ FROM clicks WHERE u < 2 GROUP BY GROUPING SETS ((u), (item % 2), (u, item % 2), 
 SELECT u, gpuvec_pool_agg('items', 'id', 'embedding', item % 3), gpuvec_pool_agg(DISTINCT 'items', 'id', 'embedding', item % 3) FROM clicks WHERE u = 4 GROUP BY u;
 -- window functions: each row's state is pooled as it is
 SELECT item, gpuvec_pool_agg('items', 'id', 'embedding', item) OVER (ORDER BY item) FROM (SELECT unnest('{5,3,NULL,8,900}'::int[]) AS item) x;
+SELECT count(*), count(*) FILTER (WHERE a IS DISTINCT FROM gpuvec_pool('items', 'id', 'embedding', ARRAY(SELECT j * j % 520 FROM generate_series(1, i) j)::int8[])) AS wrong
+FROM (SELECT i, gpuvec_pool_agg('items', 'id', 'embedding', i * i % 520) OVER (ORDER BY i) AS a FROM generate_series(1, 60) i) x;
 -- nothing at all, nulls only, nothing found
 SELECT gpuvec_pool_agg('items', 'id', 'embedding', item) FROM clicks WHERE u < 0;
 SELECT gpuvec_pool_agg('items', 'id', 'embedding', NULL), gpuvec_pool_agg('items', 'id', 'embedding', 1000) FROM generate_series(1, 3);
@@ -44,4 +87,5 @@ SELECT gpuvec_pool_agg('items', 'id', 'embedding', k, 1, 'most', 'skip') FROM ge
 -- an error in the middle leaves nothing behind
 SELECT u, gpuvec_pool_agg('items', 'id', 'embedding', item, weight, 'sum', 'error') FROM clicks GROUP BY u LIMIT 1;
 SELECT count(*), count(*) FILTER (WHERE a.e IS DISTINCT FROM x.e) AS wrong FROM actual a FULL JOIN answers x USING (u);
-DROP TABLE items, clicks, other CASCADE;
+DROP TABLE items, clicks, other, wide, narrow, own, parted CASCADE;
+DROP FUNCTION spoil;

@@ -4,6 +4,7 @@ INSERT INTO items VALUES (1, '{1,0}'), (2, '{0,2}'), (3, '{3,3}'), (4, '{-1,0}')
 SELECT * FROM gpuvec_nearest('items', 'id', 'embedding', '{1,0}', 20);
 SELECT * FROM gpuvec_nearest('items', 'id', 'embedding', '{1,0.5}', 4, 'ip');
 SELECT rank, key, round(score::numeric, 4) AS score FROM gpuvec_nearest('items', 'id', 'embedding', '{1,0.5}', metric => 'l2') WHERE key <> 10;
+SELECT * FROM gpuvec_nearest('items', 'id', 'embedding', '{1,0}', 2, 'l2');
 SELECT key FROM gpuvec_nearest('items', 'id', 'embedding', '{1,0}', 3, exclude => '{6,NULL,77,1}');
 SELECT * FROM gpuvec_nearest('items', 'id', 'embedding', '{0,0}', 2);
 SELECT * FROM gpuvec_nearest('items', 'id', 'embedding', '{1,2,3}');
@@ -66,5 +67,41 @@ CREATE TABLE parted1 PARTITION OF parted FOR VALUES FROM (MINVALUE) TO (0);
 CREATE TABLE parted2 PARTITION OF parted FOR VALUES FROM (0) TO (MAXVALUE);
 INSERT INTO parted SELECT * FROM vectors;
 SELECT compare(:'queries', 30, '{cosine,l2}', 'parted');
-DROP TABLE items, nothing, vectors, parted CASCADE;
+-- each query with a list of its own: none, short ones, of keys that are not there, of most keys, and long ones
+CREATE FUNCTION compare_lists(n int, metrics text[] DEFAULT '{cosine,ip,l2}', rel regclass DEFAULT 'vectors') RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE metric text; wrong int; total int; queries float8[]; keys int8[]; offs int8[];
+BEGIN
+	SELECT array_agg(embedding ORDER BY q) INTO queries FROM (SELECT q, ARRAY(SELECT (q * j * j) % 7 - 3 FROM generate_series(1, 21) j) AS embedding FROM generate_series(1, 40) q) x;
+	CREATE TEMP TABLE unwanted ON COMMIT DROP AS SELECT q, key FROM generate_series(1, 40) q, generate_series(-300, 1000) key WHERE CASE q % 8 WHEN 0 THEN false WHEN 7 THEN key % 9 <> q % 9 ELSE abs(hashint4(q * 1009 + key)) % (q * 5) = 1 END;
+	SELECT b.keys, b.offsets INTO keys, offs FROM (SELECT (gpuvec_bags_agg(k ORDER BY q)).* FROM (SELECT q, ARRAY(SELECT key FROM unwanted u WHERE u.q = g.q ORDER BY -key)::int8[] AS k FROM generate_series(1, 40) g (q)) x) b;
+	FOREACH metric IN ARRAY metrics LOOP
+		EXECUTE format('SELECT count(*) FILTER (WHERE a.key IS DISTINCT FROM b.key OR a.score IS DISTINCT FROM b.score), count(*) FROM gpuvec_nearest_batch(%L, ''id'', ''embedding'', $1, $2, $3, $4, $5) a FULL JOIN (
+				SELECT * FROM (SELECT q AS query, row_number() OVER (PARTITION BY q ORDER BY s DESC, key)::int AS rank, key, s AS score FROM (
+					SELECT q, v.id AS key, score((SELECT array_agg(x ORDER BY o) FROM unnest($1[q:q][:]) WITH ORDINALITY u (x, o))::real[], v.embedding::real[], $3) AS s
+					FROM generate_series(1, 40) g (q), %s v WHERE NOT EXISTS (SELECT FROM unwanted u WHERE u.q = g.q AND u.key = v.id)) x) y WHERE rank <= $2) b USING (query, rank)', rel, rel)
+			INTO wrong, total USING queries, n, metric, keys, offs;
+		RETURN NEXT format('%s: %s of %s wrong', metric, wrong, total);
+	END LOOP;
+	DROP TABLE unwanted;
+END $$;
+SET client_min_messages = warning;
+SELECT compare_lists(10);
+SELECT compare_lists(300, '{cosine}');
+VACUUM vectors;
+SELECT compare_lists(1, '{ip}');
+SELECT compare_lists(7, '{l2}', 'parted');
+-- lists that are short, but whose keys have many rows
+CREATE TABLE again AS SELECT id / 100 AS id, embedding FROM vectors;
+SELECT count(*) AS found, bool_and(key <> query + 1) AS none_unwanted, count(*) = sum(wanted) AS all_there
+FROM (SELECT query, key, 1 AS n, CASE WHEN row_number() OVER (PARTITION BY query) = 1 THEN (SELECT count(*) FROM again WHERE id <> query + 1) ELSE 0 END AS wanted
+	FROM gpuvec_nearest_batch('again', 'id', 'embedding', :'queries', 1500, exclude => '{2,3,4}', exclude_offsets => '{0,1,2,3}')) x;
+SELECT query, count(*), bool_and(key <> query + 1) AS none_unwanted FROM gpuvec_nearest_batch('again', 'id', 'embedding', :'queries', 500, exclude => '{2,3,4}', exclude_offsets => '{0,1,2,3}') GROUP BY 1 ORDER BY 1;
+-- wrong lists
+SELECT * FROM gpuvec_nearest_batch('again', 'id', 'embedding', :'queries', exclude_offsets => '{0,0,0,0}');
+SELECT * FROM gpuvec_nearest_batch('again', 'id', 'embedding', :'queries', exclude => '{1}', exclude_offsets => '{0,0,1}');
+SELECT * FROM gpuvec_nearest_batch('again', 'id', 'embedding', :'queries', exclude => '{1}', exclude_offsets => '{0,2,1,1}');
+SELECT * FROM gpuvec_nearest_batch('again', 'id', 'embedding', :'queries', exclude => '{1}', exclude_offsets => '{0,0,0,0}');
+SELECT * FROM gpuvec_nearest_batch('again', 'id', 'embedding', :'queries', exclude => '{NULL}', exclude_offsets => '{0,0,0,1}');
+SELECT * FROM gpuvec_nearest_batch('again', 'id', 'embedding', '{}', exclude => '{}', exclude_offsets => '{0}');
+DROP TABLE items, nothing, vectors, parted, again CASCADE;
 DROP FUNCTION score;

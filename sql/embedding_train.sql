@@ -19,6 +19,13 @@ SELECT gpuvec_ensure_keys('items', 'id', 'embedding', '{11}', 0);
 SELECT gpuvec_ensure_keys('items', 'id', 'embedding', '{11,NULL}');
 CREATE TABLE no_key (id bigint, embedding double precision[]);
 SELECT gpuvec_ensure_keys('no_key', 'id', 'embedding', '{11}', 3);
+-- columns with the names that the statements use
+CREATE TABLE same_names (k int PRIMARY KEY, d real[], t int DEFAULT 2, u int);
+SELECT gpuvec_ensure_keys('same_names', 'k', 'd', '{1}', 2, 'zeros'), gpuvec_ensure_keys('same_names', 'k', 'd', '{1,2,3}', 2, 'zeros');
+CREATE TABLE other_names (id int PRIMARY KEY, k int DEFAULT 2, v real[]);
+SELECT gpuvec_ensure_keys('other_names', 'id', 'v', '{1,2}', 2, 'zeros'), gpuvec_ensure_keys('other_names', 'id', 'v', '{1,2,3,4}', 2, 'zeros');
+SELECT id, v FROM other_names ORDER BY id;
+DROP TABLE same_names, other_names;
 -- types, odd names, a search path full of traps
 CREATE SCHEMA "Odd ""Names";
 CREATE TABLE "Odd ""Names"."a Table" ("The Key" smallint PRIMARY KEY, "The Vector" double precision[]);

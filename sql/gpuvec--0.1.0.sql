@@ -521,6 +521,15 @@ CREATE FUNCTION gpuvec_gather(
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 100;
 COMMENT ON FUNCTION gpuvec_gather(regclass, name, name, int8[]) IS 'keys with their vectors';
 
+CREATE FUNCTION gpuvec_gather_batch(
+	relation regclass, key_column name, "column" name, keys int8[],
+	offsets int8[] DEFAULT NULL, hotness int8 DEFAULT NULL,
+	OUT sample int8, OUT ordinality int8, OUT key int8, OUT found bool, OUT embedding real[])
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000;
+COMMENT ON FUNCTION gpuvec_gather_batch(regclass, name, name, int8[], int8[], int8)
+	IS 'the keys of many bags with their vectors';
+
 CREATE FUNCTION gpuvec_pool(
 	relation regclass, key_column name, "column" name, keys int8[],
 	mode text DEFAULT 'sum', weights float8[] DEFAULT NULL, missing text DEFAULT 'zero')
@@ -578,6 +587,36 @@ CREATE AGGREGATE gpuvec_pool_agg(relation regclass, key_column name, "column" na
 );
 COMMENT ON AGGREGATE gpuvec_pool_agg(regclass, name, name, int8, float8, text, text)
 	IS 'the sum, mean or concatenation of the vectors of the keys of each group';
+
+CREATE TYPE gpuvec_bags AS (keys int8[], offsets int8[], weights float8[]);
+COMMENT ON TYPE gpuvec_bags IS 'many bags of keys, as the functions named _batch take them';
+COMMENT ON COLUMN gpuvec_bags.keys IS 'the keys of all bags, one behind the other';
+COMMENT ON COLUMN gpuvec_bags.offsets IS 'where each bag begins, and the number of keys';
+COMMENT ON COLUMN gpuvec_bags.weights IS 'the weight of each key; null: none';
+
+CREATE FUNCTION gpuvec_bags_agg_finalfn(internal) RETURNS gpuvec_bags
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION gpuvec_bags_agg_finalfn(internal) IS 'final function of gpuvec_bags_agg';
+
+CREATE FUNCTION gpuvec_bags_agg_transfn(internal, int8[]) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION gpuvec_bags_agg_transfn(internal, int8[]) IS 'transition function of gpuvec_bags_agg';
+
+CREATE AGGREGATE gpuvec_bags_agg(keys int8[]) (
+	SFUNC = gpuvec_bags_agg_transfn, STYPE = internal, SSPACE = 4096, FINALFUNC = gpuvec_bags_agg_finalfn,
+	PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE gpuvec_bags_agg(int8[]) IS 'one batch of many bags of keys';
+
+CREATE FUNCTION gpuvec_bags_agg_transfn(internal, int8[], float8[]) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION gpuvec_bags_agg_transfn(internal, int8[], float8[]) IS 'transition function of gpuvec_bags_agg';
+
+CREATE AGGREGATE gpuvec_bags_agg(keys int8[], weights float8[]) (
+	SFUNC = gpuvec_bags_agg_transfn, STYPE = internal, SSPACE = 4096, FINALFUNC = gpuvec_bags_agg_finalfn,
+	PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE gpuvec_bags_agg(int8[], float8[]) IS 'one batch of many bags of keys with weights';
 
 CREATE FUNCTION gpuvec_pool_grad(
 	relation regclass, key_column name, "column" name, keys int8[], upstream float8[],
@@ -674,11 +713,11 @@ COMMENT ON FUNCTION gpuvec_nearest(regclass, name, name, float8[], int8, text, i
 
 CREATE FUNCTION gpuvec_nearest_batch(
 	relation regclass, key_column name, "column" name, queries float8[], k int8 DEFAULT 10,
-	metric text DEFAULT 'cosine', exclude int8[] DEFAULT NULL,
+	metric text DEFAULT 'cosine', exclude int8[] DEFAULT NULL, exclude_offsets int8[] DEFAULT NULL,
 	OUT query int4, OUT rank int4, OUT key int8, OUT score float8)
 	RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000;
-COMMENT ON FUNCTION gpuvec_nearest_batch(regclass, name, name, float8[], int8, text, int8[])
+COMMENT ON FUNCTION gpuvec_nearest_batch(regclass, name, name, float8[], int8, text, int8[], int8[])
 	IS 'the k nearest rows for each row of an array of queries';
 
 -- residency

@@ -65,6 +65,13 @@
 #define GpuvecRelFirstFileSubid(rel) ((rel)->rd_firstRelfilenodeSubid)
 #endif
 
+/* Pages of the visibility map, if the storage manager happens to know; InvalidBlockNumber: it does not */
+#if PG_VERSION_NUM >= 140000
+#define GpuvecKnownMapPages(smgr) ((smgr)->smgr_cached_nblocks[VISIBILITYMAP_FORKNUM])
+#else
+#define GpuvecKnownMapPages(smgr) ((smgr)->smgr_vm_nblocks)
+#endif
+
 /* What a block reference of a WAL record names; false if there is none of this number */
 #if PG_VERSION_NUM >= 160000
 typedef RelFileLocator GpuvecRelFileId;

@@ -11,7 +11,7 @@
  *	 cosine		q . v / sqrt((q . q)(v . v)), 0 if that is 0/0
  *	 ip			q . v
  *	 l2			-sqrt of the sum of (q - v)^2: the negated distance, so that here, too,
- *				the greatest score is best
+ *				the greatest score is best; 0, not -0, for equal vectors
  *
  * The order of rows is (score descending, key ascending, tid ascending).  A score that
  * is not a number does not rank.
@@ -88,7 +88,7 @@ gpuvec_near_score(gpuvec_metric metric, const float *q, double qq, const float *
 	double		squares;
 
 	if (metric == GPUVEC_METRIC_L2)
-		return -sqrt(gpuvec_square_distance(q, v, width));
+		return 0 - sqrt(gpuvec_square_distance(q, v, width));
 	product = gpuvec_product(q, v, width);
 	if (metric == GPUVEC_METRIC_IP)
 		return product;

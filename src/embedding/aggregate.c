@@ -8,9 +8,10 @@
  * context form a collection.  When the first of them is finished, all are pooled in
  * one trip, and the others find their vectors there.  Under a hashed aggregate all
  * groups in memory are complete when the first is finished (what did not fit was
- * put aside, and comes in its turn, in a collection of its own); under a sorted one a
- * collection is one group.  A state that gets more keys after it was pooled (window
- * functions) is pooled again.
+ * put aside, and comes in its turn, in a collection of its own).  Under a sorted one a
+ * collection is one group; after some of these, vectors are kept from group to group
+ * (cache.c).  A state that gets more keys after it was pooled (window functions) is
+ * pooled again.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,6 +30,9 @@ PG_FUNCTION_INFO_V1(gpuvec_pool_agg_finalfn);
 
 /* Keys of a new group, and how many more there is room for each time it is full */
 #define FIRST_KEYS	4
+
+/* Groups that are pooled alone before vectors are kept */
+#define LONE_GROUPS	4
 
 typedef struct PoolCollection PoolCollection;
 
@@ -61,11 +65,21 @@ typedef struct PoolWhat
 	bool		weighted;
 } PoolWhat;
 
+/* A call of the aggregate in a statement: all its groups */
+typedef struct PoolCall
+{
+	MemoryContext context;		/* as long as it */
+	PoolCollection *collections;
+	PoolWhat	lone_what;		/* of the last group that was pooled alone */
+	uint32		lone;			/* such groups in succession */
+	EmbeddingCache *cache;		/* for these; NULL: none */
+} PoolCall;
+
 /* The groups of one memory context that are pooled together */
 struct PoolCollection
 {
 	PoolCollection *next;		/* of the same call */
-	PoolCollection **head;		/* of that list; NULL: it is off the list */
+	PoolCall   *call;
 	MemoryContext context;
 	MemoryContextCallback callback;
 	PoolWhat	what;
@@ -90,7 +104,7 @@ static void
 forget_collection(void *arg)
 {
 	PoolCollection *collection = arg;
-	PoolCollection **link = collection->head;
+	PoolCollection **link = &collection->call->collections;
 
 	while (*link != collection)
 		link = &(*link)->next;
@@ -121,23 +135,26 @@ read_what(FunctionCallInfo fcinfo, PoolWhat *what)
 static PoolCollection *
 find_collection(FunctionCallInfo fcinfo, MemoryContext context)
 {
-	PoolCollection **head = fcinfo->flinfo->fn_extra;
+	PoolCall   *call = fcinfo->flinfo->fn_extra;
 	PoolCollection *collection;
 	PoolWhat	what;
 
-	if (head == NULL)
-		head = fcinfo->flinfo->fn_extra = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt,
-																 sizeof(PoolCollection *));
+	if (call == NULL)
+	{
+		call = fcinfo->flinfo->fn_extra = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt,
+																 sizeof(PoolCall));
+		call->context = fcinfo->flinfo->fn_mcxt;
+	}
 	read_what(fcinfo, &what);
-	for (collection = *head; collection; collection = collection->next)
+	for (collection = call->collections; collection; collection = collection->next)
 		if (collection->context == context && memcmp(&collection->what, &what, sizeof(what)) == 0)
 			return collection;
 	collection = MemoryContextAllocZero(context, sizeof(PoolCollection));
 	collection->context = context;
 	collection->what = what;
-	collection->head = head;
-	collection->next = *head;
-	*head = collection;
+	collection->call = call;
+	collection->next = call->collections;
+	call->collections = collection;
 	collection->callback.func = forget_collection;
 	collection->callback.arg = collection;
 	MemoryContextRegisterResetCallback(context, &collection->callback);
@@ -265,13 +282,58 @@ collect_bags(const PoolCollection *collection, EmbeddingBags *bags)
 	}
 }
 
+/*
+ * The cache that a collection is to be pooled with; NULL: none.  After some groups that
+ * were pooled alone, there will be more.
+ */
+static EmbeddingCache *
+find_cache(const PoolCollection *collection)
+{
+	const PoolWhat *what = &collection->what;
+	PoolCall   *call = collection->call;
+	bool		alone = collection->states->next == NULL;
+
+	if (!alone || call->lone_what.relid != what->relid ||
+		strcmp(NameStr(call->lone_what.key_column), NameStr(what->key_column)) != 0 ||
+		strcmp(NameStr(call->lone_what.column), NameStr(what->column)) != 0)
+	{
+		if (call->cache)
+			EmbeddingCacheDrop(call->cache);
+		call->cache = NULL;
+		call->lone = 0;
+		call->lone_what = *what;
+	}
+	if (!alone)
+		return NULL;
+	if (call->lone < LONE_GROUPS)
+	{
+		call->lone++;
+		return NULL;
+	}
+	if (call->cache == NULL)
+		call->cache = EmbeddingCacheMake(call->context);
+	return call->cache;
+}
+
+/* Pool bags */
+static void
+pool_bags(PoolCollection *collection, const EmbeddingBags *bags, EmbeddingVectors *vectors)
+{
+	const PoolWhat *what = &collection->what;
+	EmbeddingCache *cache = find_cache(collection);
+	EmbeddingTable *table = EmbeddingOpen(what->relid, NameStr(what->key_column),
+										  NameStr(what->column), GetActiveSnapshot());
+
+	if (cache == NULL || !EmbeddingCachePool(cache, table, bags, vectors))
+		EmbeddingPool(table, bags, vectors);
+	EmbeddingClose(table);
+}
+
 /* Pool all groups of a collection that have to be */
 static void
 pool_collection(PoolCollection *collection)
 {
-	const PoolWhat *what = &collection->what;
 	MemoryContext old;
-	EmbeddingTable *table;
 	EmbeddingBags bags;
 	EmbeddingVectors vectors;
 	const float *next;
@@ -283,11 +345,8 @@ pool_collection(PoolCollection *collection)
 	collection->kept = AllocSetContextCreate(collection->context, "gpuvec pooled",
 											 ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(collection->kept);
-	table = EmbeddingOpen(what->relid, NameStr(what->key_column), NameStr(what->column),
-						  GetActiveSnapshot());
 	collect_bags(collection, &bags);
-	EmbeddingPool(table, &bags, &vectors);
-	EmbeddingClose(table);
+	pool_bags(collection, &bags, &vectors);
 	next = vectors.elements;
 	for (PoolState *state = collection->states; state; state = state->next)
 	{

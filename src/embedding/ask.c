@@ -32,7 +32,7 @@
 #define MAP_ASK_ROWS		256
 #define MAP_TRIP_PAGES		8
 
-/* Requests that find the mirror gone, or rows to decide about */
+/* Requests that find the mirror gone */
 #define ASK_ATTEMPTS		100
 
 /* A request, and what it needs to be repeated */
@@ -74,7 +74,7 @@ take_map(Asking *asking)
 			return false;
 		if (state.state != GPUVEC_READY &&
 			!MirrorEnsure(target, asking->table->snapshot,
-						  &(gpuvec_freshness) {.position = MirrorPosition()}, NULL, &state))
+						  &(gpuvec_freshness) {.position = MirrorPosition()}, NULL, NULL, &state))
 			return false;
 		refresh = state.refresh;
 	}
@@ -202,7 +202,10 @@ call_nearest(Asking *asking, EmbeddingAnswer *answer)
 	return true;
 }
 
-/* Look at the rows that the engine names, and merge what is seen into the verdicts */
+/*
+ * Look at the rows that the engine names, and merge what is seen into the verdicts.
+ * Each must be a new one, so that asking again comes to an end.
+ */
 static void
 decide(Asking *asking, const EmbeddingAnswer *answer)
 {
@@ -221,6 +224,10 @@ decide(Asking *asking, const EmbeddingAnswer *answer)
 		CHECK_FOR_INTERRUPTS();
 		while (from < old->n && gpuvec_verdict_tid(old->verdicts[from]) < tids[i])
 			merged[to++] = old->verdicts[from++];
+		if (from < old->n && gpuvec_verdict_tid(old->verdicts[from]) == tids[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_PROTOCOL_VIOLATION),
+					 errmsg("invalid message from the gpuvec engine")));
 		ItemPointerSet(&tid, gpuvec_tid_block(tids[i]), mirror_line_offset(gpuvec_tid_line(tids[i])));
 		merged[to++] = gpuvec_verdict(tids[i], MirrorRowVisible(asking->visibility, &tid));
 	}
@@ -236,7 +243,7 @@ decide(Asking *asking, const EmbeddingAnswer *answer)
 static bool
 ask(Asking *asking, EmbeddingAnswer *answer)
 {
-	for (int attempt = 0; attempt < ASK_ATTEMPTS; attempt++)
+	for (int attempt = 0; attempt < ASK_ATTEMPTS;)
 	{
 		gpuvec_freshness now = {.position = MirrorPosition()};
 		gpuvec_state state;
@@ -248,14 +255,15 @@ ask(Asking *asking, EmbeddingAnswer *answer)
 		{
 			if (!MirrorEnsure(asking->target, asking->table->snapshot,
 							  asking->need.position ? &asking->need : &now,
-							  attempt == 0 ? &answer->head.state : NULL, &state))
+							  attempt == 0 ? &answer->head.state : NULL, NULL, &state))
 				return false;
+			attempt++;
 			continue;
 		}
 		/* fresh for this snapshot from now on */
 		asking->need = (gpuvec_freshness) {0};
 		MirrorRemember(asking->target, &answer->head.state);
-		if (answer->head.status != GPUVEC_EMBED_UNDECIDED)
+		if (answer->head.status != GPUVEC_EMBED_UNDECIDED || answer->head.count == 0)
 			return true;
 		decide(asking, answer);
 		pfree(answer->body - sizeof(gpuvec_embedded));

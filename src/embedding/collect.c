@@ -5,7 +5,8 @@
  *
  * Where one request to the engine will not do, the vectors of all keys are brought
  * here: tables with partitions, whose mirrors are several; tables without a mirror;
- * and no engine at all.  The last two are scanned.
+ * and no engine at all.  The last two are scanned.  A collection can grow, so that
+ * many small requests of one snapshot bring each vector once (cache.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -24,9 +25,11 @@ typedef struct KeyEntry
 	char		status;
 	bool		found;
 	bool		twice;
+	bool		complete;		/* it was collected by an earlier call */
 	gpuvec_vector_kind kind;
 	uint32		width;
 	const float *elements;
+	int			target;			/* whose mirror it came from last */
 } KeyEntry;
 
 #define SH_PREFIX		keyhash
@@ -40,30 +43,50 @@ typedef struct KeyEntry
 #define SH_DEFINE
 #include "lib/simplehash.h"
 
+/* Vectors that are kept lie in blocks of this size, or larger */
+#define BLOCK_ELEMENTS	16384
+
 struct EmbeddingCollection
 {
 	MemoryContext context;
+	float	   *room;			/* in the last block */
+	Size		nroom;
 	keyhash_hash *keys;
-	int64	   *distinct;		/* the keys, each once */
+	int64	   *distinct;		/* the keys that are being collected, each once */
 	uint64		ndistinct;
 };
+
+/* A copy of a vector in the collection's memory */
+static const float *
+keep_vector(EmbeddingCollection *collection, const float *elements, uint32 width)
+{
+	float	   *copy;
+
+	if (collection->room == NULL || collection->nroom < width)
+	{
+		collection->nroom = Max(width, BLOCK_ELEMENTS);
+		collection->room = MemoryContextAllocHuge(collection->context,
+												  collection->nroom * sizeof(float));
+	}
+	copy = collection->room;
+	if (width > 0)
+		memcpy(copy, elements, width * sizeof(float));
+	collection->room += width;
+	collection->nroom -= width;
+	return copy;
+}
 
 /* Take a row that has one of the keys */
 static void
 take_vector(EmbeddingCollection *collection, KeyEntry *entry, const MirrorVector *vector)
 {
-	Size		bytes = vector->width * sizeof(float);
-	float	   *copy;
-
 	entry->twice = entry->found;
 	if (entry->found)
 		return;
 	entry->found = true;
 	entry->kind = vector->kind;
 	entry->width = vector->width;
-	copy = MemoryContextAlloc(collection->context, Max(bytes, 1));
-	memcpy(copy, vector->elements, bytes);
-	entry->elements = copy;
+	entry->elements = keep_vector(collection, vector->elements, vector->width);
 }
 
 /* Take the rows of a relation that the snapshot sees */
@@ -89,7 +112,7 @@ scan_target(EmbeddingCollection *collection, MirrorTarget *target, Snapshot snap
 		if (null_key || null_vector)
 			continue;
 		entry = keyhash_lookup(collection->keys, MirrorKey(key, target->key_type));
-		if (entry == NULL)
+		if (entry == NULL || entry->complete)
 			continue;
 		MirrorReadVector((struct varlena *) DatumGetPointer(value), target, &vector);
 		take_vector(collection, entry, &vector);
@@ -101,35 +124,66 @@ scan_target(EmbeddingCollection *collection, MirrorTarget *target, Snapshot snap
 	ExecDropSingleTupleTableSlot(slot);
 }
 
-/* Take the rows of a relation from its mirror; false, with a reason: there is no engine */
-static bool
-ask_target(EmbeddingCollection *collection, EmbeddingTable *table, int target, const char **reason)
+/* Take what the engine has found of some of the keys */
+static void
+take_answer(EmbeddingCollection *collection, int target, const EmbeddingBags *bags,
+			const EmbeddingAnswer *answer)
 {
-	EmbeddingBags bags = {
-		.keys = collection->distinct,.nkeys = collection->ndistinct,.missing = GPUVEC_MISSING_SKIP
-	};
-	EmbeddingAnswer answer;
-	const float *elements;
+	bool		keep = collection->context != CurrentMemoryContext;
+	const float *elements = answer->elements;
 
-	if (!EmbeddingAsk(table, target, GPUVEC_EMBED_GATHER, GPUVEC_EMBED_FOUND, &bags, &answer, reason))
-		return false;
-	if (answer.head.status != GPUVEC_EMBED_DONE)
-		EmbeddingComplain(table, &answer.head);
-	elements = answer.elements;
-	for (uint64 i = 0; i < bags.nkeys; i++)
+	for (uint64 i = 0; i < bags->nkeys; i++)
 	{
-		KeyEntry   *entry = keyhash_lookup(collection->keys, bags.keys[i]);
+		KeyEntry   *entry = keyhash_lookup(collection->keys, bags->keys[i]);
 
-		if (!answer.found[i])
+		if (!answer->found[i])
 			continue;
 		entry->twice = entry->found;
 		entry->found = true;
+		entry->target = target;
 		entry->kind = GPUVEC_VECTOR_GOOD;
-		entry->width = answer.head.width;
-		entry->elements = elements;
-		elements += answer.head.width;
+		entry->width = answer->head.width;
+		entry->elements = keep ? keep_vector(collection, elements, entry->width) : elements;
+		elements += answer->head.width;
 	}
+}
+
+/*
+ * Take the rows of a relation that have one of n keys from its mirror; false, with a
+ * reason: there is no engine.  If the answer would be too large, one half of the keys
+ * comes after the other.
+ */
+static bool
+ask_target(EmbeddingCollection *collection, EmbeddingTable *table, int target, const int64 *keys,
+		   uint64 n, const char **reason)
+{
+	EmbeddingBags bags = {.keys = keys,.nkeys = n,.missing = GPUVEC_MISSING_SKIP};
+	EmbeddingAnswer answer;
+
+	if (!EmbeddingAsk(table, target, GPUVEC_EMBED_GATHER, GPUVEC_EMBED_FOUND, &bags, &answer, reason))
+		return false;
+	if (answer.head.status == GPUVEC_EMBED_LARGE && n > 1)
+		return ask_target(collection, table, target, keys, n / 2, reason) &&
+			ask_target(collection, table, target, keys + n / 2, n - n / 2, reason);
+	if (answer.head.status != GPUVEC_EMBED_DONE)
+		EmbeddingComplain(table, &answer.head);
+	take_answer(collection, target, &bags, &answer);
 	return true;
+}
+
+/* The engine was lost between two halves: the relation will be scanned from the beginning */
+static void
+forget_target(EmbeddingCollection *collection, int target)
+{
+	for (uint64 i = 0; i < collection->ndistinct; i++)
+	{
+		KeyEntry   *entry = keyhash_lookup(collection->keys, collection->distinct[i]);
+
+		if (!entry->found || entry->target != target)
+			continue;
+		entry->found = entry->twice;
+		entry->twice = false;
+	}
 }
 
 /* qsort comparator of keys */
@@ -182,15 +236,23 @@ EmbeddingAllKeys(EmbeddingTable *table, uint64 *n)
 	return keys;
 }
 
-/* Collect the vectors of all these keys, in the current memory context */
+/* An empty collection, in the current memory context */
 EmbeddingCollection *
-EmbeddingCollect(EmbeddingTable *table, const int64 *keys, uint64 nkeys, bool use_engine)
+EmbeddingCollectionMake(void)
 {
 	EmbeddingCollection *collection = palloc0_object(EmbeddingCollection);
 
 	collection->context = CurrentMemoryContext;
 	collection->keys = keyhash_create(CurrentMemoryContext, 256, NULL);
+	return collection;
+}
+
+/* Enter keys that are not there; distinct are those then */
+static void
+enter_keys(EmbeddingCollection *collection, const int64 *keys, uint64 nkeys)
+{
 	collection->distinct = MemoryContextAllocHuge(CurrentMemoryContext, (nkeys + 1) * sizeof(int64));
+	collection->ndistinct = 0;
 	for (uint64 i = 0; i < nkeys; i++)
 	{
 		bool		known;
@@ -198,22 +260,48 @@ EmbeddingCollect(EmbeddingTable *table, const int64 *keys, uint64 nkeys, bool us
 
 		if (known)
 			continue;
-		entry->found = entry->twice = false;
+		entry->found = entry->twice = entry->complete = false;
+		entry->target = -1;
 		collection->distinct[collection->ndistinct++] = keys[i];
 	}
-	for (int i = 0; i < table->ntargets; i++)
+}
+
+/*
+ * Collect the vectors of those of the keys that the collection does not have; returns
+ * their number.  After an error the collection is of no use.
+ */
+uint64
+EmbeddingCollectMore(EmbeddingCollection *collection, EmbeddingTable *table, const int64 *keys,
+					 uint64 nkeys, bool use_engine)
+{
+	enter_keys(collection, keys, nkeys);
+	for (int i = 0; i < table->ntargets && collection->ndistinct > 0; i++)
 	{
 		const char *reason;
 
 		if (use_engine && table->targets[i].mode == MIRROR_SHARED)
 		{
-			if (ask_target(collection, table, i, &reason))
+			if (ask_target(collection, table, i, collection->distinct, collection->ndistinct, &reason))
 				continue;
 			SearchWarnNoEngine(reason);
 			use_engine = false;
+			forget_target(collection, i);
 		}
 		scan_target(collection, &table->targets[i], table->snapshot);
 	}
+	for (uint64 i = 0; i < collection->ndistinct; i++)
+		keyhash_lookup(collection->keys, collection->distinct[i])->complete = true;
+	pfree(collection->distinct);
+	return collection->ndistinct;
+}
+
+/* Collect the vectors of all these keys, in the current memory context */
+EmbeddingCollection *
+EmbeddingCollect(EmbeddingTable *table, const int64 *keys, uint64 nkeys, bool use_engine)
+{
+	EmbeddingCollection *collection = EmbeddingCollectionMake();
+
+	(void) EmbeddingCollectMore(collection, table, keys, nkeys, use_engine);
 	return collection;
 }
 

@@ -5,12 +5,14 @@
  *
  * ask.c		asking the engine
  * collect.c	vectors collected in this session, where one request will not do
+ * cache.c		vectors kept for the next groups of an aggregate
  * pool.c		bags of keys to vectors, either way
  * gradient.c	gradients
  * nearest.c	the nearest rows
  * arguments.c	arguments of the functions
  * functions.c	the functions of SQL
- * aggregate.c	the aggregate
+ * aggregate.c	the aggregate that pools
+ * bags.c		the aggregate that makes batches
  * train.c		new keys, steps of optimizers
  *
  *-------------------------------------------------------------------------
@@ -67,6 +69,8 @@ typedef struct EmbeddingVectors
 	uint64		count;
 } EmbeddingVectors;
 
+typedef struct EmbeddingCollection EmbeddingCollection;
+
 /* pool.c */
 extern EmbeddingTable *EmbeddingOpen(Oid relid, const char *key_column, const char *column,
 									 Snapshot snapshot);
@@ -80,6 +84,8 @@ extern uint64 EmbeddingBagElements(const EmbeddingBags *bags, const EmbeddingVec
 extern const int64 *EmbeddingAllKeys(EmbeddingTable *table, uint64 *n);
 extern bool EmbeddingWidth(EmbeddingTable *table, uint32 *width);
 
+extern void EmbeddingPoolCollected(EmbeddingCollection *collection, EmbeddingTable *table,
+								   const EmbeddingBags *bags, EmbeddingVectors *vectors);
 extern gpuvec_bag EmbeddingBag(const EmbeddingBags *bags, const float **where, uint32 width,
 							   uint64 bag, float *scratch);
 extern void EmbeddingReportWrong(EmbeddingTable *table) pg_attribute_noreturn();
@@ -134,12 +140,21 @@ extern bool EmbeddingAskNearest(EmbeddingTable *table, int target, const Embeddi
 extern bool EmbeddingKeyListed(const int64 *keys, uint64 n, int64 key);
 
 /* collect.c */
-typedef struct EmbeddingCollection EmbeddingCollection;
-
+extern EmbeddingCollection *EmbeddingCollectionMake(void);
+extern uint64 EmbeddingCollectMore(EmbeddingCollection *collection, EmbeddingTable *table,
+								   const int64 *keys, uint64 nkeys, bool use_engine);
 extern EmbeddingCollection *EmbeddingCollect(EmbeddingTable *table, const int64 *keys,
 											 uint64 nkeys, bool use_engine);
 extern const float **EmbeddingLocate(EmbeddingCollection *collection, EmbeddingTable *table,
 									 const EmbeddingBags *bags, EmbeddingVectors *vectors);
+
+/* cache.c */
+typedef struct EmbeddingCache EmbeddingCache;
+
+extern EmbeddingCache *EmbeddingCacheMake(MemoryContext parent);
+extern void EmbeddingCacheDrop(EmbeddingCache *cache);
+extern bool EmbeddingCachePool(EmbeddingCache *cache, EmbeddingTable *table,
+							   const EmbeddingBags *bags, EmbeddingVectors *vectors);
 
 /* complaints, in the words of the first relation */
 extern void EmbeddingComplain(EmbeddingTable *table, const gpuvec_embedded *complaint)

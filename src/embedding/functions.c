@@ -16,6 +16,7 @@
 #include "utils/tuplestore.h"
 
 PG_FUNCTION_INFO_V1(gpuvec_gather);
+PG_FUNCTION_INFO_V1(gpuvec_gather_batch);
 PG_FUNCTION_INFO_V1(gpuvec_pool);
 PG_FUNCTION_INFO_V1(gpuvec_pool_batch);
 PG_FUNCTION_INFO_V1(gpuvec_pool_grad);
@@ -39,52 +40,102 @@ enum
 	ARG_GRADIENT_HOTNESS
 };
 
-/* gpuvec_gather: each key of an array with its vector */
-Datum
-gpuvec_gather(PG_FUNCTION_ARGS)
+/* The keys that are not null; returns their number */
+static uint64
+keys_that_are(const int64 **keys, const bool *nulls, uint64 n)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	EmbeddingTable *table;
-	EmbeddingVectors vectors;
-	const int64 *keys;
-	bool	   *nulls;
-	uint64		nkeys;
-	const float *next;
-	MemoryContext row;
+	int64	   *kept;
+	uint64		nkept = 0;
 
-	GpuvecMaterializedSRF(fcinfo);
-	table = EmbeddingTableArguments(fcinfo);
-	if (PG_ARGISNULL(ARG_KEYS))
-	{
-		EmbeddingClose(table);
-		return (Datum) 0;
-	}
-	keys = EmbeddingKeysArgument(fcinfo, ARG_KEYS, "keys", &nulls, &nkeys);
-	EmbeddingGather(table, keys, nkeys, &vectors);
-	EmbeddingClose(table);
+	if (nulls == NULL)
+		return n;
+	kept = MemoryContextAllocHuge(CurrentMemoryContext, (n + 1) * sizeof(int64));
+	for (uint64 i = 0; i < n; i++)
+		if (!nulls[i])
+			kept[nkept++] = (*keys)[i];
+	*keys = kept;
+	return nkept;
+}
 
-	row = AllocSetContextCreate(CurrentMemoryContext, "gpuvec row", ALLOCSET_DEFAULT_SIZES);
-	next = vectors.elements;
-	for (uint64 i = 0; i < nkeys; i++)
+/*
+ * Return a row for each key of the bags, with its sample if it is a batch.  Vectors are
+ * those of the keys that are not null.
+ */
+static void
+put_gathered(ReturnSetInfo *rsinfo, bool batch, const EmbeddingBags *bags, const bool *nulls,
+			 const EmbeddingVectors *vectors)
+{
+	MemoryContext row = AllocSetContextCreate(CurrentMemoryContext, "gpuvec row",
+											  ALLOCSET_DEFAULT_SIZES);
+	const float *next = vectors->elements;
+	uint64		asked = 0;
+	uint64		bag = 0;
+
+	for (uint64 i = 0; i < bags->nkeys; i++)
 	{
 		MemoryContext old = MemoryContextSwitchTo(row);
 		bool		no_key = nulls && nulls[i];
-		bool		found = vectors.found[i] && !no_key;
-		Datum		values[4];
-		bool		isnull[4] = {false, no_key, false, !found};
+		bool		found = !no_key && vectors->found[asked++];
+		Datum		values[5];
+		bool		isnull[5] = {false, false, no_key, false, !found};
 
-		values[0] = Int64GetDatum((int64) i + 1);
-		values[1] = Int64GetDatum(keys[i]);
-		values[2] = BoolGetDatum(found);
-		values[3] = found ? EmbeddingArray(next, vectors.width) : (Datum) 0;
-		if (vectors.found[i])
-			next += vectors.width;
+		while (i == bags->offsets[bag + 1])
+			bag++;
+		values[0] = Int64GetDatum((int64) bag + 1);
+		values[1] = Int64GetDatum((int64) (i - bags->offsets[bag]) + 1);
+		values[2] = Int64GetDatum(bags->keys[i]);
+		values[3] = BoolGetDatum(found);
+		values[4] = found ? EmbeddingArray(next, vectors->width) : (Datum) 0;
+		if (found)
+			next += vectors->width;
 		MemoryContextSwitchTo(old);
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, isnull);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values + !batch, isnull + !batch);
 		MemoryContextReset(row);
 		CHECK_FOR_INTERRUPTS();
 	}
+	MemoryContextDelete(row);
+}
+
+/* Each key of an array, or of many bags, with its vector */
+static Datum
+gather(FunctionCallInfo fcinfo, bool batch)
+{
+	EmbeddingTable *table;
+	EmbeddingBags bags = {.nbags = 1};
+	EmbeddingVectors vectors;
+	uint64		offsets[2] = {0};
+	const int64 *keys;
+	uint64		nkeys;
+	bool	   *nulls;
+
+	GpuvecMaterializedSRF(fcinfo);
+	table = EmbeddingTableArguments(fcinfo);
+	if (!PG_ARGISNULL(ARG_KEYS))
+	{
+		bags.keys = EmbeddingKeysArgument(fcinfo, ARG_KEYS, "keys", &nulls, &bags.nkeys);
+		offsets[1] = bags.nkeys;
+		bags.offsets = offsets;
+		if (batch)
+			EmbeddingBagsArguments(fcinfo, ARG_OFFSETS, ARG_HOTNESS, &bags);
+		keys = bags.keys;
+		nkeys = keys_that_are(&keys, nulls, bags.nkeys);
+		EmbeddingGather(table, keys, nkeys, &vectors);
+		put_gathered((ReturnSetInfo *) fcinfo->resultinfo, batch, &bags, nulls, &vectors);
+	}
+	EmbeddingClose(table);
 	return (Datum) 0;
+}
+
+Datum
+gpuvec_gather(PG_FUNCTION_ARGS)
+{
+	return gather(fcinfo, false);
+}
+
+Datum
+gpuvec_gather_batch(PG_FUNCTION_ARGS)
+{
+	return gather(fcinfo, true);
 }
 
 /* gpuvec_pool: one bag of keys */

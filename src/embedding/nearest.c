@@ -7,6 +7,12 @@
  * Tables with a mirror are searched in the engine, others are scanned; the rows of
  * several relations are merged.
  *
+ * A request has one list of keys that are not wanted.  If each query has a list of its
+ * own, and these are short, then several queries go with one request all the same: it
+ * asks for as many more rows as the longest list has keys, and what is not wanted is
+ * dropped here.  If that leaves too few rows (several may have the same key), or a list
+ * is long, the query goes alone, with its list.
+ *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
@@ -31,8 +37,19 @@ enum
 	ARG_QUERY = 3,
 	ARG_K,
 	ARG_METRIC,
-	ARG_EXCLUDE
+	ARG_EXCLUDE,
+	ARG_EXCLUDE_OFFSETS			/* of the batch */
 };
+
+/* Keys that one query of several does not want, at most */
+#define MAX_MORE_ROWS	1000
+
+/* What each query does not want: keys from offsets[i] to offsets[i + 1], ascending */
+typedef struct NearestLists
+{
+	const int64 *keys;
+	const int64 *offsets;		/* NULL: there is one list for all */
+} NearestLists;
 
 /* Offer the rows of a relation that the snapshot sees to all queries */
 static void
@@ -247,24 +264,108 @@ compare_keys(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Keys that are not wanted; null elements are none */
-static void
-exclude_argument(FunctionCallInfo fcinfo, EmbeddingNearest *nearest)
+/* Where the lists of queries begin, and at the end the number of keys */
+static const int64 *
+list_offsets(FunctionCallInfo fcinfo, uint64 nkeys, uint64 nqueries)
 {
-	bool	   *nulls;
 	uint64		n;
+	const int64 *offsets = EmbeddingKeysArgument(fcinfo, ARG_EXCLUDE_OFFSETS, "exclude_offsets",
+												 NULL, &n);
+
+	if (n != nqueries + 1 || offsets[0] != 0 || offsets[n - 1] != (int64) nkeys)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("exclude_offsets must have one element more than there are queries, begin with 0 and end with the number of keys in exclude"),
+				 errhint("Query i excludes the keys from exclude_offsets[i] + 1 to exclude_offsets[i + 1].")));
+	for (uint64 i = 1; i < n; i++)
+		if (offsets[i - 1] > offsets[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("exclude_offsets must not descend")));
+	return offsets;
+}
+
+/* Keys that are not wanted; null elements are none, except in lists of several queries */
+static void
+exclude_argument(FunctionCallInfo fcinfo, bool batch, EmbeddingNearest *nearest,
+				 NearestLists *lists)
+{
+	bool		several = batch && !PG_ARGISNULL(ARG_EXCLUDE_OFFSETS);
+	bool	   *nulls = NULL;
+	uint64		n;
+	uint64		nsorted = 0;
 	const int64 *keys;
 	int64	   *sorted;
 
-	if (PG_ARGISNULL(ARG_EXCLUDE))
+	memset(lists, 0, sizeof(*lists));
+	if (PG_ARGISNULL(ARG_EXCLUDE) && !several)
 		return;
-	keys = EmbeddingKeysArgument(fcinfo, ARG_EXCLUDE, "exclude", &nulls, &n);
+	if (PG_ARGISNULL(ARG_EXCLUDE))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("exclude must not be null if exclude_offsets is given")));
+	keys = EmbeddingKeysArgument(fcinfo, ARG_EXCLUDE, "exclude", several ? NULL : &nulls, &n);
 	sorted = MemoryContextAllocHuge(CurrentMemoryContext, (n + 1) * sizeof(int64));
 	for (uint64 i = 0; i < n; i++)
 		if (nulls == NULL || !nulls[i])
-			sorted[nearest->nexcluded++] = keys[i];
-	qsort(sorted, nearest->nexcluded, sizeof(int64), compare_keys);
-	nearest->excluded = sorted;
+			sorted[nsorted++] = keys[i];
+	if (!several)
+	{
+		qsort(sorted, nsorted, sizeof(int64), compare_keys);
+		nearest->excluded = sorted;
+		nearest->nexcluded = nsorted;
+		return;
+	}
+	lists->keys = sorted;
+	lists->offsets = list_offsets(fcinfo, n, nearest->nqueries);
+	for (uint32 i = 0; i < nearest->nqueries; i++)
+		qsort(sorted + lists->offsets[i], lists->offsets[i + 1] - lists->offsets[i],
+			  sizeof(int64), compare_keys);
+}
+
+/* A query alone, with its list */
+static void
+take_alone(const EmbeddingNearest *all, const NearestLists *lists, uint32 query,
+		   EmbeddingNearest *some)
+{
+	*some = *all;
+	some->queries += (Size) query * all->width;
+	some->nqueries = 1;
+	some->excluded = lists->keys + lists->offsets[query];
+	some->nexcluded = lists->offsets[query + 1] - lists->offsets[query];
+}
+
+/* The queries from one on that go with one request */
+static void
+take_queries(const EmbeddingNearest *all, const NearestLists *lists, uint32 first,
+			 EmbeddingNearest *some)
+{
+	uint64		more = 0;
+	uint32		n = 0;
+
+	*some = *all;
+	some->queries += (Size) first * all->width;
+	if (lists->offsets == NULL)
+	{
+		some->nqueries = Min(Max(GPUVEC_MAX_NEAR / all->k, 1), all->nqueries - first);
+		return;
+	}
+	for (; first + n < all->nqueries; n++)
+	{
+		uint64		length = lists->offsets[first + n + 1] - lists->offsets[first + n];
+		uint64		k = all->k + Max(more, length);
+
+		if (length > MAX_MORE_ROWS || k > GPUVEC_MAX_K || (n + 1) * k > GPUVEC_MAX_NEAR)
+			break;
+		more = Max(more, length);
+	}
+	if (n == 0)
+	{
+		take_alone(all, lists, first, some);
+		return;
+	}
+	some->nqueries = n;
+	some->k += more;
 }
 
 /* Return the rows of some queries, the first of which has this number */
@@ -296,14 +397,65 @@ put_rows(ReturnSetInfo *rsinfo, bool batch, uint32 first, const EmbeddingNearest
 	return total;
 }
 
+/* Find the rows of some queries, and verify them if that is wished */
+static gpuvec_near_heap *
+find_verified(EmbeddingTable *table, const EmbeddingNearest *nearest)
+{
+	gpuvec_near_heap *heaps = find_nearest(table, nearest, true);
+
+	if (gpuvec_verify)
+		compare_heaps(table, nearest, heaps, find_nearest(table, nearest, false));
+	return heaps;
+}
+
+/* Drop rows that a query does not want, and what is too many then; false: too few are left */
+static bool
+drop_excluded(gpuvec_near_heap *heap, const NearestLists *lists, uint32 query, uint32 k)
+{
+	const int64 *keys = lists->keys + lists->offsets[query];
+	uint64		nkeys = lists->offsets[query + 1] - lists->offsets[query];
+	bool		all = heap->n < heap->k;
+	uint64		n = 0;
+
+	for (uint64 i = 0; i < heap->n && n < k; i++)
+		if (!EmbeddingKeyListed(keys, nkeys, heap->rows[i].key))
+			heap->rows[n++] = heap->rows[i];
+	heap->n = n;
+	return all || n == k;
+}
+
+/* Find the rows of the queries from one on; *some are those that were found */
+static gpuvec_near_heap *
+find_group(EmbeddingTable *table, const EmbeddingNearest *all, const NearestLists *lists,
+		   uint32 first, EmbeddingNearest *some)
+{
+	gpuvec_near_heap *heaps;
+
+	take_queries(all, lists, first, some);
+	heaps = find_verified(table, some);
+	if (lists->offsets == NULL || some->excluded)
+		return heaps;
+	for (uint32 i = 0; i < some->nqueries; i++)
+	{
+		EmbeddingNearest alone;
+
+		if (drop_excluded(&heaps[i], lists, first + i, all->k))
+			continue;
+		take_alone(all, lists, first + i, &alone);
+		heaps[i] = *find_verified(table, &alone);
+	}
+	return heaps;
+}
+
 /* Both functions */
 static Datum
 find_rows(FunctionCallInfo fcinfo, bool batch)
 {
 	EmbeddingTable *table;
 	EmbeddingNearest all = {0};
+	EmbeddingNearest some;
+	NearestLists lists;
 	uint64		total = 0;
-	uint32		group;
 
 	GpuvecMaterializedSRF(fcinfo);
 	table = EmbeddingTableArguments(fcinfo);
@@ -315,21 +467,14 @@ find_rows(FunctionCallInfo fcinfo, bool batch)
 		return (Datum) 0;
 	}
 	queries_argument(fcinfo, batch, &all);
-	exclude_argument(fcinfo, &all);
-	group = Max(GPUVEC_MAX_NEAR / all.k, 1);
-	for (uint32 first = 0; first < all.nqueries; first += group)
+	exclude_argument(fcinfo, batch, &all, &lists);
+	for (uint32 first = 0; first < all.nqueries; first += some.nqueries)
 	{
 		MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec nearest",
 													  ALLOCSET_DEFAULT_SIZES);
 		MemoryContext old = MemoryContextSwitchTo(context);
-		EmbeddingNearest some = all;
-		gpuvec_near_heap *heaps;
+		gpuvec_near_heap *heaps = find_group(table, &all, &lists, first, &some);
 
-		some.queries += (Size) first * all.width;
-		some.nqueries = Min(group, all.nqueries - first);
-		heaps = find_nearest(table, &some, true);
-		if (gpuvec_verify)
-			compare_heaps(table, &some, heaps, find_nearest(table, &some, false));
 		MemoryContextSwitchTo(old);
 		total += put_rows((ReturnSetInfo *) fcinfo->resultinfo, batch, first, &some, heaps);
 		MemoryContextDelete(context);

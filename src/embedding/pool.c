@@ -35,6 +35,9 @@ EmbeddingOpen(Oid relid, const char *key_column, const char *column, Snapshot sn
 void
 EmbeddingClose(EmbeddingTable *table)
 {
+	if (table->engine_us > 0)
+		ereport(DEBUG1,
+				(errmsg_internal("time in the gpuvec engine: " UINT64_FORMAT " us", table->engine_us)));
 	SearchCloseTargets(table->targets, table->ntargets);
 }
 
@@ -95,7 +98,9 @@ static bool
 first_width(MirrorTarget *target, Snapshot snapshot, uint32 *width)
 {
 	TupleTableSlot *slot = table_slot_create(target->rel, NULL);
-	TableScanDesc scan = table_beginscan(target->rel, snapshot, 0, NULL);
+
+	/* from the first page on, wherever others have begun to scan */
+	TableScanDesc scan = table_beginscan_strat(target->rel, snapshot, 0, NULL, true, false);
 	bool		known = false;
 
 	while (!known && table_scan_getnextslot(scan, ForwardScanDirection, slot))
@@ -161,10 +166,9 @@ EmbeddingBag(const EmbeddingBags *bags, const float **where, uint32 width, uint6
 
 /* Pool collected vectors */
 static void
-pool_here(EmbeddingTable *table, const EmbeddingBags *bags, bool use_engine,
-		  EmbeddingVectors *vectors)
+pool_collected(EmbeddingCollection *collection, EmbeddingTable *table, const EmbeddingBags *bags,
+			   EmbeddingVectors *vectors)
 {
-	EmbeddingCollection *collection = EmbeddingCollect(table, bags->keys, bags->nkeys, use_engine);
 	const float **where = EmbeddingLocate(collection, table, bags, vectors);
 	float	   *out;
 	float	   *scratch;
@@ -182,6 +186,15 @@ pool_here(EmbeddingTable *table, const EmbeddingBags *bags, bool use_engine,
 		CHECK_FOR_INTERRUPTS();
 		out += gpuvec_pool_bag(out, &one);
 	}
+}
+
+/* Collect the vectors, and pool them here */
+static void
+pool_here(EmbeddingTable *table, const EmbeddingBags *bags, bool use_engine,
+		  EmbeddingVectors *vectors)
+{
+	pool_collected(EmbeddingCollect(table, bags->keys, bags->nkeys, use_engine), table, bags,
+				   vectors);
 }
 
 /* No key was found: zeros in the width of the table */
@@ -308,7 +321,7 @@ join_vectors(EmbeddingTable *table, const EmbeddingBags *parts, const EmbeddingV
 static void find_vectors(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags,
 						 EmbeddingVectors *vectors);
 
-/* The answer would be too large: gather or pool one half and then the other */
+/* The request or its answer would be too large: gather or pool one half and then the other */
 static void
 find_halves(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags,
 			EmbeddingVectors *vectors)
@@ -329,6 +342,15 @@ find_halves(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags
 	join_vectors(table, parts, halves, vectors);
 }
 
+/* Is a request so large that, with a map and verdicts, it may not fit a message? */
+static bool
+request_too_large(const EmbeddingBags *bags)
+{
+	Size		key = sizeof(int64) + (bags->weights ? sizeof(float) : 0);
+
+	return bags->nkeys * key + bags->nbags * sizeof(uint64) > GPUVEC_MAX_FRAME / 4 * 3;
+}
+
 /*
  * Gather or pool in the engine.  False: the table has no (one) mirror, or (no engine:
  * *use_engine is false then) it cannot be asked.
@@ -338,20 +360,25 @@ use_mirror(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags,
 		   bool *use_engine, EmbeddingVectors *vectors)
 {
 	bool		tell = bags->mode == GPUVEC_POOL_CONCAT && bags->missing == GPUVEC_MISSING_SKIP;
+	bool		divisible = (op == GPUVEC_EMBED_GATHER ? bags->nkeys : bags->nbags) > 1;
 	EmbeddingAnswer answer;
 	const char *reason;
 
 	*use_engine = true;
 	if (table->ntargets != 1 || table->targets[0].mode != MIRROR_SHARED)
 		return false;
+	if (divisible && request_too_large(bags))
+	{
+		find_halves(table, op, bags, vectors);
+		return true;
+	}
 	if (!EmbeddingAsk(table, 0, op, tell ? GPUVEC_EMBED_FOUND : 0, bags, &answer, &reason))
 	{
 		SearchWarnNoEngine(reason);
 		*use_engine = false;
 		return false;
 	}
-	if (answer.head.status == GPUVEC_EMBED_LARGE &&
-		(op == GPUVEC_EMBED_GATHER ? bags->nkeys : bags->nbags) > 1)
+	if (answer.head.status == GPUVEC_EMBED_LARGE && divisible)
 	{
 		find_halves(table, op, bags, vectors);
 		return true;
@@ -407,6 +434,17 @@ void
 EmbeddingPool(EmbeddingTable *table, const EmbeddingBags *bags, EmbeddingVectors *vectors)
 {
 	find_vectors(table, GPUVEC_EMBED_POOL, bags, vectors);
+	if (!vectors->known)
+		pool_nothing(table, bags, vectors);
+}
+
+/* The same with vectors that have been collected */
+void
+EmbeddingPoolCollected(EmbeddingCollection *collection, EmbeddingTable *table,
+					   const EmbeddingBags *bags, EmbeddingVectors *vectors)
+{
+	memset(vectors, 0, sizeof(*vectors));
+	pool_collected(collection, table, bags, vectors);
 	if (!vectors->known)
 		pool_nothing(table, bags, vectors);
 }

@@ -217,12 +217,13 @@ gpuvec_ensure_keys(PG_FUNCTION_ARGS)
 	values[3] = PG_GETARG_DATUM(6);
 	values[4] = PG_GETARG_DATUM(7);
 	initStringInfo(&sql);
+	/* beside the table no name goes without its alias: the table may have it too */
 	appendStringInfo(&sql,
 					 "INSERT INTO %s (%s, %s)"
-					 " SELECT k, %s(k, $2, $3, $4, $5)"
+					 " SELECT d.k, %s(d.k, $2, $3, $4, $5)"
 					 " FROM (SELECT DISTINCT u AS k FROM pg_catalog.unnest($1) u) d"
-					 " WHERE NOT EXISTS (SELECT FROM %s t WHERE t.%s OPERATOR(pg_catalog.=) k)"
-					 " ORDER BY k ON CONFLICT (%s) DO NOTHING",
+					 " WHERE NOT EXISTS (SELECT FROM %s t WHERE t.%s OPERATOR(pg_catalog.=) d.k)"
+					 " ORDER BY d.k ON CONFLICT (%s) DO NOTHING",
 					 rel, key, quote_identifier(NameStr(*PG_GETARG_NAME(2))),
 					 own_function(fcinfo, "gpuvec_initial_vector"), rel, key, key);
 	PG_RETURN_INT64(run_statement(sql.data, lengthof(types), types, values));

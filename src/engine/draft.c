@@ -65,18 +65,23 @@ gpuvec_draft_add(gpuvec_draft *draft, gpuvec_segment *segment, gpuvec_livemap *l
 }
 
 bool
+gpuvec_draft_add_entry(gpuvec_draft *draft, const gpuvec_view_entry *entry, gpuvec_error *error)
+{
+	return gpuvec_draft_add(draft, gpuvec_segment_ref(entry->segment),
+							gpuvec_livemap_ref(entry->live), error);
+}
+
+bool
 gpuvec_draft_copy(gpuvec_draft *draft, const gpuvec_view *view, gpuvec_error *error)
 {
 	for (uint32_t i = 0; i < view->nentries; i++)
-		if (!gpuvec_draft_add(draft, gpuvec_segment_ref(view->entries[i].segment),
-							  gpuvec_livemap_ref(view->entries[i].live), error))
+		if (!gpuvec_draft_add_entry(draft, &view->entries[i], error))
 			return false;
 	return true;
 }
 
-/* Live rows of an entry */
-static uint32_t
-live_rows(const gpuvec_view_entry *entry)
+uint32_t
+gpuvec_entry_rows(const gpuvec_view_entry *entry)
 {
 	return entry->live ? entry->live->nlive : entry->segment->nrows;
 }
@@ -88,6 +93,7 @@ typedef struct entries_task
 	const uint32_t *blocks;		/* whose rows to bury */
 	uint64_t	n;
 	uint32_t	nblocks;
+	uint32_t	limit;			/* blocks that the mirror has */
 	const uint8_t *bitmap;		/* of blocks; NULL: search for each */
 	int			buried;			/* atomic: some row was */
 	int			failed;			/* atomic */
@@ -121,9 +127,8 @@ run_task(entries_task *task, gpuvec_part part, bool parallel, gpuvec_error *erro
 	return !task->failed;
 }
 
-/* Bury a row, in a live map of our own */
-static bool
-bury_row(gpuvec_view_entry *entry, uint32_t row, gpuvec_error *error)
+bool
+gpuvec_entry_bury(gpuvec_view_entry *entry, uint32_t row, gpuvec_error *error)
 {
 	if (entry->live == NULL || entry->live->backend != NULL)
 	{
@@ -147,6 +152,9 @@ bury_range(entries_task *task, gpuvec_view_entry *entry, uint64_t from, uint64_t
 {
 	const gpuvec_segment *segment = entry->segment;
 
+	/* most segments are of other parts of the table, and searching them means cache misses */
+	if (segment->last_tid < from || segment->first_tid >= to)
+		return true;
 	for (uint32_t i = gpuvec_segment_find(segment, from); i < segment->nrows; i++)
 	{
 		uint32_t	row = segment->by_tid[i];
@@ -155,7 +163,7 @@ bury_range(entries_task *task, gpuvec_view_entry *entry, uint64_t from, uint64_t
 			break;
 		if (!gpuvec_entry_live(entry, row))
 			continue;
-		if (!bury_row(entry, row, error))
+		if (!gpuvec_entry_bury(entry, row, error))
 			return false;
 		__atomic_store_n(&task->buried, 1, __ATOMIC_RELAXED);
 	}
@@ -173,11 +181,13 @@ bury_by_bitmap(entries_task *task, gpuvec_view_entry *entry, gpuvec_error *error
 	{
 		uint32_t	block = gpuvec_tid_block(segment->tid[row]);
 
-		if (block < task->nblocks && !(task->bitmap[block / 8] >> (block % 8) & 1))
+		/* rows of blocks that the mirror did not have are long dead, from before it shrank */
+		if (block < task->nblocks &&
+			(block >= task->limit || !(task->bitmap[block / 8] >> (block % 8) & 1)))
 			continue;
 		if (!gpuvec_entry_live(entry, row))
 			continue;
-		if (!bury_row(entry, row, error))
+		if (!gpuvec_entry_bury(entry, row, error))
 			return false;
 		buried = true;
 	}
@@ -209,15 +219,14 @@ bury_part(void *arg, uint64_t part, int thread)
 		fail_part(task, &error);
 }
 
-/* Leave out entries that have no live row any more */
-static void
-drop_dead_entries(gpuvec_draft *draft)
+void
+gpuvec_draft_drop_dead(gpuvec_draft *draft)
 {
 	uint32_t	n = 0;
 
 	for (uint32_t i = 0; i < draft->n; i++)
 	{
-		if (live_rows(&draft->entries[i]) == 0)
+		if (gpuvec_entry_rows(&draft->entries[i]) == 0)
 			free_entry(&draft->entries[i]);
 		else
 			draft->entries[n++] = draft->entries[i];
@@ -229,7 +238,7 @@ bool
 gpuvec_draft_bury(gpuvec_draft *draft, const uint32_t *blocks, uint64_t n, uint32_t nblocks,
 				  uint32_t limit, bool *buried, gpuvec_error *error)
 {
-	entries_task task = {.draft = draft,.blocks = blocks,.n = n,.nblocks = nblocks};
+	entries_task task = {.draft = draft,.blocks = blocks,.n = n,.nblocks = nblocks,.limit = limit};
 	uint32_t	top = limit < nblocks ? limit : nblocks;
 	uint8_t    *bitmap = NULL;
 	bool		ok;
@@ -245,7 +254,7 @@ gpuvec_draft_bury(gpuvec_draft *draft, const uint32_t *blocks, uint64_t n, uint3
 	ok = run_task(&task, bury_part, n > 16, error);
 	free(bitmap);
 	*buried = task.buried;
-	drop_dead_entries(draft);
+	gpuvec_draft_drop_dead(draft);
 	return ok;
 }
 
@@ -257,7 +266,7 @@ gpuvec_draft_measure(const gpuvec_draft *draft, uint32_t first)
 	for (uint32_t i = first; i < draft->n; i++)
 	{
 		size.rows += draft->entries[i].segment->nrows;
-		size.live += live_rows(&draft->entries[i]);
+		size.live += gpuvec_entry_rows(&draft->entries[i]);
 		size.bytes += draft->backend->on_device ? draft->entries[i].segment->device_bytes :
 			gpuvec_segment_host_bytes(draft->entries[i].segment);
 	}

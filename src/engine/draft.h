@@ -31,7 +31,7 @@ extern bool gpuvec_draft_copy(gpuvec_draft *draft, const gpuvec_view *view, gpuv
 
 /*
  * Bury the rows of these blocks (ascending), and of all at or beyond nblocks.
- * `limit` is above every block of the draft's rows.
+ * `limit` is above every block of the draft's live rows.
  */
 extern bool gpuvec_draft_bury(gpuvec_draft *draft, const uint32_t *blocks, uint64_t n,
 							  uint32_t nblocks, uint32_t limit, bool *buried, gpuvec_error *error);
@@ -49,6 +49,19 @@ extern gpuvec_draft_size gpuvec_draft_measure(const gpuvec_draft *draft, uint32_
 /* Stage the live rows of the entries from `first` on, and let these go */
 extern bool gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first, gpuvec_stage *stage,
 								 gpuvec_error *error);
+
+/* Add an entry that another view has as well */
+extern bool gpuvec_draft_add_entry(gpuvec_draft *draft, const gpuvec_view_entry *entry,
+								   gpuvec_error *error);
+
+/* Leave out entries that have no live row any more */
+extern void gpuvec_draft_drop_dead(gpuvec_draft *draft);
+
+/* Live rows of an entry */
+extern uint32_t gpuvec_entry_rows(const gpuvec_view_entry *entry);
+
+/* Bury a live row of an entry of a draft, in a live map of its own */
+extern bool gpuvec_entry_bury(gpuvec_view_entry *entry, uint32_t row, gpuvec_error *error);
 
 /* Make the view; the draft is empty afterwards */
 extern gpuvec_view *gpuvec_draft_finish(gpuvec_draft *draft, gpuvec_error *error);

@@ -91,6 +91,13 @@ struct gpuvec_embed_table
 	uint64_t	nstaged;
 	uint64_t	room_staged;
 	size_t		staged_bytes;	/* that they add to what is charged */
+
+	/*
+	 * Called before arrays on the device are replaced by new ones of so many bytes, `more`
+	 * than the old ones have; both are there for a while.  False: there is no room.
+	 */
+	bool		(*make_room) (void *arg, size_t bytes, size_t more, gpuvec_error *error);
+	void	   *make_room_arg;
 };
 
 /* NULL on lack of memory; vectors: see the structure */

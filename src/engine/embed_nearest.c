@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "engine/embed.h"
+#include "engine/fault.h"
 
 /* Rows that are scored at a time: their vectors stay in the cache for all queries */
 #define BLOCK_BYTES		((size_t) 128 * 1024)
@@ -33,6 +34,13 @@
 
 /* How many times more rows a device is asked for, if those were not enough */
 #define MORE_ROWS		4
+
+/* Rows that it is asked for at a time, unless one query needs more */
+#ifdef EMULATION
+#define DEVICE_ROWS		((uint64_t) 300)
+#else
+#define DEVICE_ROWS		((uint64_t) 4 * 1024 * 1024)
+#endif
 
 /* A search that is being served */
 typedef struct nearest
@@ -141,7 +149,10 @@ choose_k(nearest *n, int threads)
 {
 	uint64_t	most = HEAP_ROWS / ((uint64_t) threads * (n->q->head.nqueries + (uint64_t) 1));
 	uint64_t	spare = SPARE_ROWS((uint64_t) n->q->head.k) + n->q->head.nverdicts;
+	long		limit = (long) most;
 
+	if (gpuvec_fault("near-spare", &limit) && (uint64_t) limit < most)
+		most = limit;
 	n->k = n->q->head.k + (spare < most ? spare : most) + 1;
 	if (n->k > n->bank->nlive)
 		n->k = n->bank->nlive > 0 ? n->bank->nlive : 1;
@@ -260,16 +271,19 @@ answer_rows(nearest *n, gpuvec_nearest_query *q, gpuvec_error *error)
 	return true;
 }
 
-/* Offer what a device has found; *more: there may be rows behind it that are needed */
+/*
+ * Offer what a device has found for the queries from `first` on; *more: there may be
+ * rows behind it that are needed
+ */
 static void
-offer_found(nearest *n, const gpuvec_slot_search *found, bool *more)
+offer_found(nearest *n, uint32_t first, const gpuvec_slot_search *found, bool *more)
 {
 	const gpuvec_nearest_query *q = n->q;
 
 	*more = false;
-	for (uint32_t i = 0; i < q->head.nqueries; i++)
+	for (uint32_t i = 0; i < found->nqueries; i++)
 	{
-		gpuvec_near_heap *heap = &n->heaps[i];
+		gpuvec_near_heap *heap = &n->heaps[first + i];
 		uint64_t	at = (uint64_t) i * found->k;
 
 		heap->n = 0;
@@ -286,19 +300,21 @@ offer_found(nearest *n, const gpuvec_slot_search *found, bool *more)
 	}
 }
 
-/* Let the device find the k best rows of each query, and offer them */
+/* Let the device find the k best rows of some queries, and offer them */
 static bool
-ask_device(nearest *n, uint32_t k, bool *more, gpuvec_error *error)
+ask_device(nearest *n, uint32_t first, uint32_t nqueries, uint32_t k, bool *more,
+		   gpuvec_error *error)
 {
 	const gpuvec_nearest_query *q = n->q;
 	gpuvec_vectors *vectors = n->table->vectors;
-	uint64_t	room = (uint64_t) k * q->head.nqueries;
+	uint64_t	room = (uint64_t) k * nqueries;
 	gpuvec_slot_search found = {
-		.metric = (gpuvec_slots_metric) q->head.metric,.queries = q->queries,.squares = n->squares,
-		.nqueries = q->head.nqueries,.k = k,.live = n->bank->live,.nlive = n->bank->nlive,
+		.metric = (gpuvec_slots_metric) q->head.metric,
+		.queries = q->queries + (size_t) first * q->head.width,.squares = n->squares + first,
+		.nqueries = nqueries,.k = k,.live = n->bank->live,.nlive = n->bank->nlive,
 		.version = n->table->version,.canceled = q->canceled,
 		.slots = malloc(room * sizeof(uint32_t) + 1),.scores = malloc(room * sizeof(double) + 1),
-		.counts = calloc(q->head.nqueries + (size_t) 1, sizeof(uint32_t))
+		.counts = calloc(nqueries + (size_t) 1, sizeof(uint32_t))
 	};
 	bool		ok = found.slots && found.scores && found.counts;
 
@@ -311,27 +327,40 @@ ask_device(nearest *n, uint32_t k, bool *more, gpuvec_error *error)
 	else
 		ok = vectors->nearest(vectors, n->bank->device, &found, error);
 	if (ok && !(q->canceled && __atomic_load_n(q->canceled, __ATOMIC_RELAXED)))
-		offer_found(n, &found, more);
+		offer_found(n, first, &found, more);
 	free(found.slots);
 	free(found.scores);
 	free(found.counts);
 	return ok;
 }
 
-/* Search on the device; the heaps of one thread are there */
+/*
+ * Search on the device, some queries at a time; the heaps of one thread are there.  If
+ * too many rows of some query were dropped, its group is asked again, for more rows, or
+ * as many of its queries as there is room for.
+ */
 static bool
 search_device(nearest *n, gpuvec_error *error)
 {
 	/* so many may be dropped */
-	uint64_t	k = n->k + n->q->head.nexcluded + n->q->head.nverdicts;
-	bool		more = n->bank->nlive > 0 && n->q->head.nqueries > 0;
+	uint64_t	start = n->k + n->q->head.nexcluded + n->q->head.nverdicts;
+	uint64_t	k = start;
 
-	for (; more; k *= MORE_ROWS)
+	for (uint32_t first = 0; n->bank->nlive > 0 && first < n->q->head.nqueries;)
 	{
+		uint32_t	left = n->q->head.nqueries - first;
+		uint64_t	fit;
+		uint32_t	count;
+		bool		more;
+
 		if (k > n->bank->nlive)
 			k = n->bank->nlive;
-		if (!ask_device(n, (uint32_t) k, &more, error))
+		fit = DEVICE_ROWS / k > 0 ? DEVICE_ROWS / k : 1;
+		count = left < fit ? left : (uint32_t) fit;
+		if (!ask_device(n, first, count, (uint32_t) k, &more, error))
 			return false;
+		first += more ? 0 : count;
+		k = more ? k * MORE_ROWS : start;
 	}
 	return true;
 }

@@ -61,7 +61,7 @@ page_proven(const gpuvec_embed_table *table, const gpuvec_sight *sight, uint32_t
 	const gpuvec_page_numbers *numbers = table->numbers;
 
 	return block < sight->map_bytes * 4 && (sight->map[block / 4] >> (block % 4 * 2) & 1) &&
-		block < numbers->nblocks && numbers->refresh[block] <= sight->known;
+		block < numbers->nblocks && gpuvec_page_numbers_get(numbers, block) <= sight->known;
 }
 
 gpuvec_seen
@@ -310,10 +310,12 @@ gpuvec_reading_too_large(gpuvec_reading *r)
 {
 	gpuvec_embedded *answer = &r->q->answer;
 	long		limit = MAX_ELEMENTS;
+	uint64_t	found = r->q->found ? (r->nkeys + 7) / 8 * (8 / sizeof(float)) : 0;
 
 	(void) gpuvec_fault("embed-limit", &limit);
-	if (answer->width == 0 ||
-		(r->mode == GPUVEC_POOL_CONCAT ? r->nkeys : r->nbags) <= (uint64_t) limit / answer->width)
+	if (found <= (uint64_t) limit &&
+		(answer->width == 0 ||
+		 (r->mode == GPUVEC_POOL_CONCAT ? r->nkeys : r->nbags) <= ((uint64_t) limit - found) / answer->width))
 		return false;
 	answer->status = GPUVEC_EMBED_LARGE;
 	return true;

@@ -247,18 +247,23 @@ static bool
 grow_bank(gpuvec_embed_table *table, gpuvec_bank *bank, gpuvec_error *error)
 {
 	size_t		room = larger_room(table, bank);
-	uint32_t	before = bank->room;
+	size_t		bytes;
+	size_t		more;
 	bool		ok;
 
 	if (room > UINT32_MAX)
 		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
 						   "the relation has too many rows for the gpuvec engine");
+	bytes = device_bytes(table, bank, (uint32_t) room);
+	more = bytes - device_bytes(table, bank, bank->room);
+	if (bank->device && table->make_room &&
+		!table->make_room(table->make_room_arg, bytes, more, error))
+		return false;
 	pthread_rwlock_wrlock(&table->lock);
 	ok = reserve_slots(table, bank, (uint32_t) room, error);
 	pthread_rwlock_unlock(&table->lock);
 	if (ok)
-		table->staged_bytes += device_bytes(table, bank, bank->room) -
-			device_bytes(table, bank, before);
+		table->staged_bytes += more;
 	return ok;
 }
 

@@ -31,6 +31,13 @@
 /* Frames and segments go back to the system when they are freed */
 #define MMAP_BYTES	(256 * 1024)
 
+/*
+ * What is smaller stays, up to a limit: to get memory page by page again for each refresh would
+ * take longer than to fill it.  The heap grows in such steps.
+ */
+#define TRIM_BYTES	(8 * 1024 * 1024)
+#define PAD_BYTES	(1024 * 1024)
+
 static engine_options options;
 static gpuvec_server server;
 
@@ -118,6 +125,8 @@ raise_limits(void)
 		setrlimit(RLIMIT_NOFILE, &limit);
 	}
 	mallopt(M_MMAP_THRESHOLD, MMAP_BYTES);
+	mallopt(M_TRIM_THRESHOLD, TRIM_BYTES);
+	mallopt(M_TOP_PAD, PAD_BYTES);
 	mallopt(M_ARENA_MAX, 4);
 }
 

@@ -201,6 +201,11 @@ gpuvec_store_open(gpuvec_store *store, const engine_options *options)
 		gpuvec_log("ERROR", "%s", error.message);
 		return false;
 	}
+	if (!gpuvec_merger_start(store))
+	{
+		gpuvec_log("ERROR", "could not start threads");
+		return false;
+	}
 	log_ready(store);
 	return true;
 }

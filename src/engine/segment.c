@@ -46,12 +46,16 @@ compare_tids(const void *a, const void *b)
 /*
  * Sort rows by (len, tid).  Rows come from the heap in order of tid, so a stable
  * counting sort by length does it; if they do not, they are sorted by tid first.
+ * Counts are kept of no other lengths than occur: to touch memory for all of them costs
+ * more than to sort a few rows.
  */
 bool
 gpuvec_rows_sort(gpuvec_source_row *rows, uint64_t nrows, int nthreads,
 				 gpuvec_error *error)
 {
-	size_t		counts_size = (GPUVEC_MAX_IDS + 2) * sizeof(uint64_t);
+	uint32_t	minlen = UINT32_MAX;
+	uint32_t	maxlen = 0;
+	size_t		counts_size;
 	uint64_t   *start;
 	gpuvec_source_row *sorted;
 	bool		by_tid = true;
@@ -67,6 +71,14 @@ gpuvec_rows_sort(gpuvec_source_row *rows, uint64_t nrows, int nthreads,
 		return true;
 	}
 
+	for (uint64_t i = 0; i < nrows; i++)
+	{
+		minlen = rows[i].len < minlen ? rows[i].len : minlen;
+		maxlen = rows[i].len > maxlen ? rows[i].len : maxlen;
+	}
+	if (minlen == maxlen)
+		return true;
+	counts_size = (maxlen - minlen + (size_t) 2) * sizeof(uint64_t);
 	start = calloc(1, counts_size);
 	if (start == NULL)
 		return gpuvec_fail_memory(error, counts_size);
@@ -77,11 +89,11 @@ gpuvec_rows_sort(gpuvec_source_row *rows, uint64_t nrows, int nthreads,
 		return gpuvec_fail_memory(error, nrows * sizeof(*rows));
 	}
 	for (uint64_t i = 0; i < nrows; i++)
-		start[rows[i].len + 1]++;
-	for (uint32_t len = 0; len <= GPUVEC_MAX_IDS; len++)
+		start[rows[i].len - minlen + 1]++;
+	for (uint32_t len = 0; len <= maxlen - minlen; len++)
 		start[len + 1] += start[len];
 	for (uint64_t i = 0; i < nrows; i++)
-		sorted[start[rows[i].len]++] = rows[i];
+		sorted[start[rows[i].len - minlen]++] = rows[i];
 	memcpy(rows, sorted, nrows * sizeof(*rows));
 	free(sorted);
 	free(start);
@@ -204,6 +216,8 @@ order_by_tid(gpuvec_segment *segment, gpuvec_error *error)
 	sorted = sort_keys(keys, keys + segment->nrows, segment->nrows);
 	for (uint32_t i = 0; i < segment->nrows; i++)
 		segment->by_tid[i] = (uint16_t) sorted[i];
+	segment->first_tid = segment->tid[segment->by_tid[0]];
+	segment->last_tid = segment->tid[segment->by_tid[segment->nrows - 1]];
 	if (!lent)
 		free(keys);
 	return true;

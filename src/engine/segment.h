@@ -52,6 +52,8 @@ typedef struct gpuvec_segment
 	uint32_t	minlen;			/* ids of the shortest row */
 	uint32_t	maxlen;			/* ids of the longest row */
 	uint64_t	nids;			/* ids of all rows */
+	uint64_t	first_tid;		/* the lowest one */
+	uint64_t	last_tid;		/* the highest one */
 	uint64_t	nchunks;		/* chunks of all tiles (each 32 * 16 bytes) */
 
 	uint64_t   *tid;			/* [nrows] */

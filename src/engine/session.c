@@ -278,6 +278,7 @@ do_commit(session *s, uint64_t request, const char *data, size_t length)
 	gpuvec_commit commit;
 	gpuvec_state state;
 	gpuvec_update *update = s->update;
+	bool		ok;
 
 	if (length != sizeof(commit) || update == NULL)
 		return answer_violation(s, request, "COMMIT is out of place.");
@@ -285,7 +286,9 @@ do_commit(session *s, uint64_t request, const char *data, size_t length)
 	s->update = NULL;
 	if (!gpuvec_update_commit(update, &commit, &state, &error))
 		return answer_error(s, request, &error);
-	return send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
+	ok = send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
+	gpuvec_merger_wake(&s->server->store);
+	return ok;
 }
 
 /*
@@ -323,7 +326,9 @@ do_refresh_once(session *s, uint64_t request, const char *data, size_t length)
 		if (!ok)
 			return answer_error(s, request, &error);
 	}
-	return send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
+	ok = send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
+	gpuvec_merger_wake(&s->server->store);
+	return ok;
 }
 
 /* Drop mirrors */
@@ -493,7 +498,7 @@ make_hits(const search *q, gpuvec_hit *hits)
 			const gpuvec_match *match = &q->queries[i].matches[j];
 			uint32_t	block = gpuvec_tid_block(match->tid);
 			bool		newer = any_newer &&
-				(known == 0 || block >= numbers->nblocks || numbers->refresh[block] > known);
+				(known == 0 || block >= numbers->nblocks || gpuvec_page_numbers_get(numbers, block) > known);
 
 			*hits++ = (gpuvec_hit) {
 				.score = match->score,.place = gpuvec_hit_place(match->tid, match->common, newer)
@@ -646,7 +651,7 @@ do_embed(session *s, uint64_t request, const char *data, size_t length)
 		gpuvec_hangup_unwatch(s->fd);
 		gpuvec_embed_unref(table);
 	}
-	if (canceled)
+	if (canceled && (ok || !error.fatal))
 		ok = answer_canceled(s, request);
 	else if (ok)
 		ok = answer_embed(s, request, &q, started);
@@ -698,7 +703,7 @@ do_nearest(session *s, uint64_t request, const char *data, size_t length)
 		gpuvec_hangup_unwatch(s->fd);
 		gpuvec_embed_unref(table);
 	}
-	if (canceled)
+	if (canceled && (ok || !error.fatal))
 		ok = answer_canceled(s, request);
 	else if (ok)
 		ok = answer_nearest(s, request, &q, started);

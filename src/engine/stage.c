@@ -11,6 +11,9 @@
  * segments that were built from them come into being: at its peak a load takes
  * little more memory than the segments.
  *
+ * The first rows stay together, whatever their lengths: an update has often no others, and
+ * so few are sorted sooner than they are spread over lists.
+ *
  * When much has been staged, chunks are cut from blocks of the size of a huge
  * page.  A block has chunks of a few neighbouring classes, so it too can be freed
  * soon after the first of its rows went to a segment.
@@ -30,8 +33,13 @@
 #define OWN_CLASSES		256
 #define NCLASSES		(OWN_CLASSES + 8 * 16 + 1)
 
+/* The class of the first rows, as long as there are no more than these */
+#define FIRST_CLASS		NCLASSES
+#define FIRST_ROWS		4096
+
 /* Chunks grow from list to list, up to what malloc returns to the system */
 #define FIRST_CHUNK		((size_t) 8 * 1024)
+#define FIRST_ROWS_CHUNK	((size_t) 32 * 1024)
 #define LAST_CHUNK		((size_t) 512 * 1024)
 
 /*
@@ -47,7 +55,7 @@
 /* Bytes of a row in a segment, over its chunks of ids */
 #define ROW_BYTES		14
 
-/* On the CPU threads share a search by segments: do not make too few */
+/* On the CPU threads share a search by segments: do not make fewer for larger ones than these */
 #define FEWEST_ROWS		8192
 
 /* A staged row: ids follow */
@@ -93,7 +101,8 @@ struct gpuvec_stage
 	uint64_t	nrows;
 	size_t		bytes;
 	size_t		estimate;
-	row_class	classes[NCLASSES];
+	bool		spread;			/* the first rows are in the other classes now */
+	row_class	classes[NCLASSES + 1];
 	block	   *open[NGROUPS];	/* the block from which a group's next chunk is cut */
 	size_t		own[NGROUPS];	/* bytes of a group's chunks that were not cut */
 };
@@ -141,7 +150,7 @@ gpuvec_stage_free(gpuvec_stage *stage)
 {
 	if (stage == NULL)
 		return;
-	for (int i = 0; i < NCLASSES; i++)
+	for (int i = 0; i <= NCLASSES; i++)
 		free_chunks(stage, stage->classes[i].first);
 	free(stage);
 }
@@ -240,7 +249,8 @@ new_chunk(gpuvec_stage *stage, row_class *class, size_t bytes, gpuvec_error *err
 {
 	int			group = (int) (class - stage->classes) / GROUP;
 	chunk	   *last = class->last;
-	size_t		size = last == NULL ? FIRST_CHUNK : last->size * 4;
+	size_t		size = last != NULL ? last->size * 4 :
+		class == &stage->classes[FIRST_CLASS] ? FIRST_ROWS_CHUNK : FIRST_CHUNK;
 	chunk	   *c;
 
 	if (size > LAST_CHUNK)
@@ -281,11 +291,11 @@ new_row(gpuvec_stage *stage, row_class *class, size_t bytes, gpuvec_error *error
 	return row;
 }
 
-bool
-gpuvec_stage_add(gpuvec_stage *stage, uint64_t tid, const uint16_t *ids, uint32_t len,
-				 gpuvec_error *error)
+/* Add a copy of a row to a class */
+static bool
+add_row(gpuvec_stage *stage, row_class *class, uint64_t tid, const uint16_t *ids, uint32_t len,
+		gpuvec_error *error)
 {
-	row_class  *class = &stage->classes[class_of(len)];
 	staged_row *row = new_row(stage, class, staged_bytes(len), error);
 
 	if (row == NULL)
@@ -297,6 +307,51 @@ gpuvec_stage_add(gpuvec_stage *stage, uint64_t tid, const uint16_t *ids, uint32_
 	class->unsorted |= class->nrows > 0 && tid <= class->last_tid;
 	class->last_tid = tid;
 	class->nrows++;
+	return true;
+}
+
+/* Take a staged row apart; returns its bytes */
+static inline size_t
+read_row(const char *from, gpuvec_source_row *row)
+{
+	const staged_row *staged = (const staged_row *) from;
+
+	row->len = staged->line_len & LEN_MASK;
+	row->tid = gpuvec_tid(staged->block, staged->line_len >> LEN_BITS);
+	row->ids = (const uint16_t *) (staged + 1);
+	return staged_bytes(row->len);
+}
+
+/* Spread the first rows over the classes of their lengths: there are more */
+static bool
+spread_rows(gpuvec_stage *stage, gpuvec_error *error)
+{
+	row_class  *first = &stage->classes[FIRST_CLASS];
+
+	for (chunk *c = first->first; c; c = c->next)
+		for (size_t offset = 0; offset < c->used;)
+		{
+			gpuvec_source_row row;
+
+			offset += read_row(c->data + offset, &row);
+			if (!add_row(stage, &stage->classes[class_of(row.len)], row.tid, row.ids, row.len, error))
+				return false;
+		}
+	free_chunks(stage, first->first);
+	*first = (row_class) {0};
+	stage->spread = true;
+	return true;
+}
+
+bool
+gpuvec_stage_add(gpuvec_stage *stage, uint64_t tid, const uint16_t *ids, uint32_t len,
+				 gpuvec_error *error)
+{
+	if (stage->nrows == FIRST_ROWS && !stage->spread && !spread_rows(stage, error))
+		return false;
+	if (!add_row(stage, &stage->classes[stage->spread ? class_of(len) : FIRST_CLASS], tid, ids, len,
+				 error))
+		return false;
 	stage->nrows++;
 	stage->estimate += ROW_BYTES +
 		(len + GPUVEC_CHUNK_IDS - 1) / GPUVEC_CHUNK_IDS * GPUVEC_CHUNK_IDS * sizeof(uint16_t);
@@ -319,18 +374,6 @@ typedef struct cursor
 	uint64_t	nsorted;
 	uint64_t	at;
 } cursor;
-
-/* Take a staged row apart; returns its bytes */
-static inline size_t
-read_row(const char *from, gpuvec_source_row *row)
-{
-	const staged_row *staged = (const staged_row *) from;
-
-	row->len = staged->line_len & LEN_MASK;
-	row->tid = gpuvec_tid(staged->block, staged->line_len >> LEN_BITS);
-	row->ids = (const uint16_t *) (staged + 1);
-	return staged_bytes(row->len);
-}
 
 /* Make the sorted array of a class's rows */
 static bool
@@ -404,7 +447,7 @@ read_rows(cursor *c, gpuvec_source_row *rows, uint64_t n, gpuvec_pool *pool, gpu
 				done++;
 			continue;
 		}
-		if (c->class + 1 >= NCLASSES)
+		if (c->class + 1 > NCLASSES)
 			break;
 		c->class++;
 		if ((c->class >= OWN_CLASSES || c->stage->classes[c->class].unsorted) &&
@@ -460,11 +503,11 @@ static uint32_t
 choose_segment_rows(const gpuvec_stage_target *target)
 {
 	uint64_t	n = (target->nrows + GPUVEC_SEGMENT_ROWS - 1) / GPUVEC_SEGMENT_ROWS;
-	uint64_t	threads = (uint64_t) gpuvec_pool_threads(target->pool);
+	uint64_t	shares = (uint64_t) target->shares;
 	uint64_t	rows;
 
-	if (!target->backend->on_device && n < threads)
-		n = target->nrows / FEWEST_ROWS < threads ? target->nrows / FEWEST_ROWS : threads;
+	if (!target->backend->on_device && n < shares)
+		n = target->nrows / FEWEST_ROWS < shares ? target->nrows / FEWEST_ROWS : shares;
 	if (n == 0)
 		n = 1;
 	rows = (target->nrows + n - 1) / n;

@@ -32,6 +32,7 @@ typedef struct gpuvec_stage_target
 	gpuvec_backend *backend;
 	uint32_t	nblocks;		/* rows of blocks at or beyond are left out ... */
 	uint64_t	nrows;			/* ... and this many remain */
+	int			shares;			/* threads that share a search, by segments */
 
 	/* called now and then with the bytes built and those still staged */
 	bool		(*progress) (void *arg, size_t built, size_t staged, gpuvec_error *error);

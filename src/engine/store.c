@@ -30,13 +30,6 @@ gpuvec_now(void)
 	return (int64_t) t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-void
-gpuvec_page_numbers_unref(gpuvec_page_numbers *numbers)
-{
-	if (numbers && __atomic_sub_fetch(&numbers->refs, 1, __ATOMIC_ACQ_REL) == 0)
-		free(numbers);
-}
-
 /* Free mirrors whose last reference is gone; without the mutex, as it takes time */
 static void
 free_mirrors(gpuvec_mirror *dead)
@@ -168,8 +161,7 @@ gpuvec_store_open_search(gpuvec_store *store, const gpuvec_mirror_key *key, cons
 	{
 		s->place = mirror->place;
 		s->view = gpuvec_view_ref(mirror->view);
-		s->numbers = mirror->numbers;
-		__atomic_add_fetch(&s->numbers->refs, 1, __ATOMIC_RELAXED);
+		s->numbers = gpuvec_page_numbers_ref(mirror->numbers);
 		mirror->searches += nqueries;
 		mirror->last_use = gpuvec_now();
 	}
@@ -339,6 +331,64 @@ gpuvec_store_charge(gpuvec_store *store, gpuvec_mirror *mirror, size_t *charged,
 	pthread_mutex_unlock(&store->mutex);
 	free_mirrors(dead);
 	return ok;
+}
+
+/* Bytes of a view (or table) and its pages on host and device */
+static void
+count_bytes(const gpuvec_view *view, const gpuvec_embed_table *embed, uint32_t nblocks,
+			size_t *host, size_t *device)
+{
+	if (embed)
+	{
+		gpuvec_embed_bytes(embed, host, device);
+		*host += nblocks * GPUVEC_PAGE_BYTES;
+		return;
+	}
+	*host = sizeof(*view) + view->nentries * sizeof(gpuvec_view_entry) + nblocks * GPUVEC_PAGE_BYTES;
+	*device = 0;
+	for (uint32_t i = 0; i < view->nentries; i++)
+	{
+		const gpuvec_livemap *live = view->entries[i].live;
+		size_t		map = live ? sizeof(*live) + live->nwords * sizeof(uint32_t) : 0;
+
+		*host += gpuvec_segment_host_bytes(view->entries[i].segment) + map;
+		*device += view->entries[i].segment->device_bytes + (view->backend->on_device ? map : 0);
+	}
+}
+
+/* What a mirror is charged for */
+static size_t
+charged_bytes(const gpuvec_mirror *mirror, size_t host, size_t device)
+{
+	bool		on_device = mirror->embed ? mirror->embed->vectors != NULL :
+		mirror->place->backend->on_device;
+
+	return on_device ? device : host;
+}
+
+size_t
+gpuvec_store_bytes(const gpuvec_mirror *mirror, const gpuvec_view *view, uint32_t nblocks)
+{
+	size_t		host;
+	size_t		device;
+
+	count_bytes(view, mirror->embed, nblocks, &host, &device);
+	return charged_bytes(mirror, host, device);
+}
+
+void
+gpuvec_store_settle(gpuvec_mirror *mirror)
+{
+	size_t		bytes;
+
+	count_bytes(mirror->view, mirror->embed, mirror->nblocks, &mirror->host_bytes,
+				&mirror->device_bytes);
+	bytes = mirror->merging + charged_bytes(mirror, mirror->host_bytes, mirror->device_bytes);
+	if (mirror->listed)
+	{
+		mirror->place->used += bytes - mirror->charged;
+		mirror->charged = bytes;
+	}
 }
 
 /* Describe a mirror */

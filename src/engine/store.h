@@ -8,6 +8,8 @@
  * store.c		finding, listing, dropping, evicting mirrors
  * update.c		loading and refreshing a mirror
  * draft.c		the view that an update is about to publish
+ * merge.c		merging segments in the background
+ * page_numbers.c	which refresh last read a page
  *
  *-------------------------------------------------------------------------
  */
@@ -20,6 +22,7 @@
 #include "engine/backend.h"
 #include "engine/fingerprint.h"
 #include "engine/options.h"
+#include "engine/page_numbers.h"
 #include "engine/scheduler.h"
 #include "engine/threads.h"
 
@@ -32,23 +35,15 @@ typedef struct gpuvec_place
 	size_t		used;			/* bytes that they take; guarded by the store */
 } gpuvec_place;
 
-/*
- * For each page the number of the refresh that last read it.  Immutable: a
- * search keeps the table of the view that it searches.
- */
-typedef struct gpuvec_page_numbers
-{
-	int			refs;			/* changed by __atomic builtins only */
-	uint32_t	nblocks;
-	uint64_t	refresh[];
-} gpuvec_page_numbers;
-
 /* What a mirror remembers of a page to know whether it has changed */
 typedef struct gpuvec_page_state
 {
 	uint64_t	lsn;
 	gpuvec_fingerprint rows;
 } gpuvec_page_state;
+
+/* Bytes that a page costs, over its rows */
+#define GPUVEC_PAGE_BYTES	(sizeof(uint64_t) + sizeof(gpuvec_page_state))
 
 /* The rows of a mirror of an embedding table: embed.h */
 typedef struct gpuvec_embed_table gpuvec_embed_table;
@@ -85,6 +80,10 @@ typedef struct gpuvec_mirror
 	gpuvec_embed_table *embed;	/* of vectors: its rows, once there is an updater */
 	uint64_t	nrows;			/* of vectors */
 
+	bool		committing;		/* the updater is making a view of the published one */
+	bool		merge_due;		/* the merger should look at the mirror */
+	size_t		merging;		/* of charged, for a merge under way */
+
 	/* the updater's */
 	gpuvec_page_state *pages;	/* [nblocks] */
 	uint64_t	sorted_rows;	/* rows when all were last sorted */
@@ -96,12 +95,15 @@ typedef struct gpuvec_mirror
 	int64_t		last_use;		/* microseconds since the UNIX epoch */
 } gpuvec_mirror;
 
+typedef struct gpuvec_merger gpuvec_merger;
+
 typedef struct gpuvec_store
 {
 	pthread_mutex_t mutex;
 	gpuvec_place places[GPUVEC_MAX_DEVICES];
 	int			nplaces;
 	gpuvec_pool *pool;			/* builds segments */
+	gpuvec_merger *merger;		/* merges them */
 	gpuvec_mirror *mirrors;
 	uint64_t	last_refresh;	/* numbers are given once in an engine's life */
 	uint64_t	evictions;
@@ -166,7 +168,15 @@ extern void gpuvec_store_release(gpuvec_store *store, gpuvec_mirror *mirror);
 extern bool gpuvec_store_charge(gpuvec_store *store, gpuvec_mirror *mirror, size_t *charged,
 								size_t bytes, bool evict, gpuvec_error *error);
 
-extern void gpuvec_page_numbers_unref(gpuvec_page_numbers *numbers);
+/*
+ * A new view has been set: charge the mirror what that takes, and what is under way of a
+ * merge, instead of what it was charged.  The caller holds the mutex.
+ */
+extern void gpuvec_store_settle(gpuvec_mirror *mirror);
+
+/* What a mirror with this view and so many pages takes of its place */
+extern size_t gpuvec_store_bytes(const gpuvec_mirror *mirror, const gpuvec_view *view,
+								 uint32_t nblocks);
 
 /* update.c */
 typedef struct gpuvec_update gpuvec_update;
@@ -194,5 +204,15 @@ extern bool gpuvec_update_pages(gpuvec_update *update, const char *frame, size_t
 extern bool gpuvec_update_commit(gpuvec_update *update, const gpuvec_commit *commit,
 								 gpuvec_state *state, gpuvec_error *error);
 extern void gpuvec_update_abort(gpuvec_update *update);
+
+/* merge.c: start the merger */
+extern bool gpuvec_merger_start(gpuvec_store *store);
+
+/*
+ * A view was published: is there work for the merger now?  The caller holds the mutex.  To
+ * wake it takes some time, and is left to the caller for later.
+ */
+extern void gpuvec_merger_look(gpuvec_store *store, gpuvec_mirror *mirror);
+extern void gpuvec_merger_wake(gpuvec_store *store);
 
 #endif							/* GPUVEC_STORE_H */

@@ -10,16 +10,14 @@
  * read again, or that are gone, lose their bit in a copy of their segment's live
  * map, and the rows that came go to a new small segment.  A page whose rows came
  * back as they were (VACUUM, hint bits and deletions change a page's LSN, but no
- * row) moves nothing; its fingerprint tells.  Small segments are merged as in a
- * log-structured tree (O'Neil et al. 1996): a new one swallows its neighbour
- * while that is at most twice as large, so each row is moved O(log n) times.
- * When dead rows, or small segments, or rows that came since the last sort get
- * many, all rows are sorted anew; each time the mirror has grown or changed by a
- * fixed part before, so this too is paid for.
+ * row) moves nothing; its fingerprint tells.  Small segments are merged, and dead
+ * rows left behind, in the background (merge.c).  Only when that does not keep pace
+ * an update does it itself: when there are very many segments it merges as many of the
+ * last ones as it may, and when most rows are dead it sorts all anew.
  *
  * Everything that takes time happens outside the store's mutex.  Only the updater
- * changes a mirror's view and pages, so what it reads of them stays as it is
- * until it publishes, and publishing cannot fail.
+ * changes a mirror's pages, and from the beginning of the commit on its view, so what
+ * it reads of them stays as it is until it publishes, and publishing cannot fail.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,12 +32,11 @@
 #include "engine/log.h"
 #include "engine/store.h"
 
-/* All rows are sorted anew when more than 3 of 10 are dead ... */
-#define MANY_DEAD(dead, all)	((dead) * 10 > (all) * 3)
-/* ... and a mirror with more than 6 of 10 is dropped if there is no room for that */
+/* All rows are sorted anew when more than 6 of 10 are dead; without room for that the mirror is dropped */
 #define TOO_MANY_DEAD(dead, all)	((dead) * 10 > (all) * 6)
-/* ... or when there are this many segments more than needed */
-#define SPARE_SEGMENTS		48
+/* So many of the last rows are merged when there are this many segments more than needed */
+#define MANY_SEGMENTS		64
+#define MERGE_ROWS			16384
 
 /* Free memory goes back to the system after updates with more rows than this */
 #define TRIM_ROWS			100000
@@ -75,9 +72,6 @@ struct gpuvec_update
 	uint64_t	nreplaced;
 };
 
-/* Bytes that a page costs, over its rows */
-#define PAGE_BYTES	(sizeof(uint64_t) + sizeof(gpuvec_page_state))
-
 /* Rows that are staged */
 static uint64_t
 staged_rows(const gpuvec_update *update)
@@ -106,6 +100,7 @@ end_update(gpuvec_update *update)
 
 	pthread_mutex_lock(&store->mutex);
 	mirror->updater = NULL;
+	mirror->committing = false;
 	if (mirror->numbers == NULL)
 		gpuvec_store_unlist(store, mirror);
 	pthread_mutex_unlock(&store->mutex);
@@ -169,6 +164,21 @@ claim_mirror(gpuvec_store *store, const gpuvec_mirror_key *key, const gpuvec_loa
 	return mirror;
 }
 
+/*
+ * An embedding table is about to grow on its device.  Others are evicted for both
+ * copies, or, if that does not help, for what it will have in the end.
+ */
+static bool
+make_room(void *arg, size_t bytes, size_t more, gpuvec_error *error)
+{
+	gpuvec_update *update = arg;
+
+	return gpuvec_store_charge(update->store, update->mirror, &update->charged,
+							   update->charged + bytes, true, error) ||
+		gpuvec_store_charge(update->store, update->mirror, &update->charged,
+							update->charged + more, true, error);
+}
+
 gpuvec_update *
 gpuvec_update_begin(gpuvec_store *store, const gpuvec_mirror_key *key, const gpuvec_load *load,
 					const void *session, gpuvec_error *error)
@@ -197,6 +207,11 @@ gpuvec_update_begin(gpuvec_store *store, const gpuvec_mirror_key *key, const gpu
 		return NULL;
 	}
 	update->embed = update->mirror->embed;
+	if (update->embed)
+	{
+		update->embed->make_room = make_room;
+		update->embed->make_room_arg = update;
+	}
 	return update;
 }
 
@@ -394,10 +409,10 @@ bytes_needed(const gpuvec_update *update)
 
 	if (update->embed)
 		return update->embed->staged_bytes +
-			(update->embed->vectors ? 0 : update->npages * PAGE_BYTES);
+			(update->embed->vectors ? 0 : update->npages * GPUVEC_PAGE_BYTES);
 	if (update->mirror->place->backend->on_device)
 		return estimate;
-	return (staged > estimate ? staged : estimate) + update->npages * PAGE_BYTES;
+	return (staged > estimate ? staged : estimate) + update->npages * GPUVEC_PAGE_BYTES;
 }
 
 bool
@@ -441,7 +456,7 @@ charge_progress(void *arg, size_t built, size_t staged, gpuvec_error *error)
 {
 	gpuvec_update *update = arg;
 	bool		on_device = update->mirror->place->backend->on_device;
-	size_t		bytes = (on_device ? 0 : staged + update->npages * PAGE_BYTES) + built;
+	size_t		bytes = (on_device ? 0 : staged + update->npages * GPUVEC_PAGE_BYTES) + built;
 
 	/* on a device what is not built yet will follow */
 	if (on_device && bytes < update->charged)
@@ -456,6 +471,7 @@ build_staged(gpuvec_update *update, uint32_t nblocks, uint64_t nrows, gpuvec_dra
 {
 	gpuvec_stage_target target = {
 		.pool = draft->pool,.backend = draft->backend,.nblocks = nblocks,.nrows = nrows,
+		.shares = gpuvec_pool_threads(draft->pool),
 		.progress = charge_progress,.arg = update
 	};
 	gpuvec_segment **segments;
@@ -516,26 +532,25 @@ bury_replaced(gpuvec_update *update, uint32_t nblocks, gpuvec_draft *draft, bool
 
 /*
  * From which entry on shall rows be sorted anew, together with `fresh` new ones?
- * draft->n: from none; 0: all.
+ * draft->n: from none; 0: all.  There is a limit to what a search waits for; if the last
+ * segments are larger, they are left to the merger.
  */
 static uint32_t
-choose_merge(const gpuvec_update *update, const gpuvec_draft *draft, uint64_t fresh)
+choose_merge(const gpuvec_draft *draft, uint64_t fresh)
 {
-	const gpuvec_mirror *mirror = update->mirror;
 	gpuvec_draft_size all = gpuvec_draft_measure(draft, 0);
-	uint64_t	added = mirror->added_rows + fresh;
 	uint32_t	first = draft->n;
 	uint64_t	sum = fresh;
 
-	if (MANY_DEAD(all.rows - all.live, all.rows + fresh) ||
-		draft->n > (all.live + fresh) / GPUVEC_SEGMENT_ROWS + 1 + SPARE_SEGMENTS ||
-		(added > GPUVEC_SEGMENT_ROWS && added > mirror->sorted_rows / 2))
+	if (TOO_MANY_DEAD(all.rows - all.live, all.rows + fresh))
 		return 0;
-	while (fresh > 0 && first > 0)
+	if (draft->n <= (all.live + fresh) / GPUVEC_SEGMENT_ROWS + MANY_SEGMENTS)
+		return draft->n;
+	while (first > 0)
 	{
-		uint64_t	neighbour = gpuvec_draft_measure(draft, first - 1).live + fresh - sum;
+		uint64_t	neighbour = gpuvec_entry_rows(&draft->entries[first - 1]);
 
-		if (neighbour > 2 * sum || sum + neighbour > GPUVEC_SEGMENT_ROWS)
+		if (sum + neighbour > MERGE_ROWS)
 			break;
 		sum += neighbour;
 		first--;
@@ -589,7 +604,7 @@ refresh_view(gpuvec_update *update, uint32_t nblocks, uint64_t fresh, gpuvec_dra
 		update->view = gpuvec_view_ref(update->mirror->view);
 		return true;
 	}
-	if (!unbuild(update, draft, choose_merge(update, draft, fresh), error))
+	if (!unbuild(update, draft, choose_merge(draft, fresh), error))
 		return false;
 	if (update->hopeless)
 		return true;
@@ -647,18 +662,15 @@ static bool
 make_numbers(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 {
 	gpuvec_mirror *mirror = update->mirror;
-	uint32_t	known = mirror->nblocks < nblocks ? mirror->nblocks : nblocks;
-	size_t		size = sizeof(gpuvec_page_numbers) + (size_t) nblocks * sizeof(uint64_t);
 	uint32_t	most = mirror->nblocks > nblocks ? mirror->nblocks : nblocks;
 	gpuvec_page_state *pages;
 
-	update->numbers = malloc(size);
+	update->numbers = gpuvec_page_numbers_new(mirror->numbers, nblocks);
 	if (update->numbers == NULL)
-		return gpuvec_fail_memory(error, size);
-	update->numbers->refs = 1;
-	update->numbers->nblocks = nblocks;
-	if (known > 0)
-		memcpy(update->numbers->refresh, mirror->numbers->refresh, known * sizeof(uint64_t));
+		return gpuvec_fail_memory(error, nblocks * sizeof(uint64_t));
+	for (uint64_t i = 0; i < update->npages && update->pages[i].block < nblocks; i++)
+		if (!gpuvec_page_numbers_own(update->numbers, update->pages[i].block))
+			return gpuvec_fail_memory(error, nblocks * sizeof(uint64_t));
 	pages = realloc(mirror->pages, ((size_t) most + 1) * sizeof(*pages));
 	if (pages == NULL)
 		return gpuvec_fail_memory(error, most * sizeof(*pages));
@@ -666,52 +678,16 @@ make_numbers(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 	return true;
 }
 
-/* Bytes of a view (or table) and its pages on host and device */
-static void
-count_bytes(const gpuvec_view *view, const gpuvec_embed_table *embed, uint32_t nblocks,
-			size_t *host, size_t *device)
-{
-	if (embed)
-	{
-		gpuvec_embed_bytes(embed, host, device);
-		*host += nblocks * PAGE_BYTES;
-		return;
-	}
-	*host = sizeof(*view) + view->nentries * sizeof(gpuvec_view_entry) + nblocks * PAGE_BYTES;
-	*device = 0;
-	for (uint32_t i = 0; i < view->nentries; i++)
-	{
-		const gpuvec_livemap *live = view->entries[i].live;
-		size_t		map = live ? sizeof(*live) + live->nwords * sizeof(uint32_t) : 0;
-
-		*host += gpuvec_segment_host_bytes(view->entries[i].segment) + map;
-		*device += view->entries[i].segment->device_bytes + (view->backend->on_device ? map : 0);
-	}
-}
-
-/* What a mirror is charged for */
-static size_t
-charged_bytes(const gpuvec_mirror *mirror, size_t host, size_t device)
-{
-	bool		on_device = mirror->embed ? mirror->embed->vectors != NULL :
-		mirror->place->backend->on_device;
-
-	return on_device ? device : host;
-}
-
 /* Charge what the mirror will take instead of what it and the update take now */
 static bool
 charge_view(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 {
 	gpuvec_mirror *mirror = update->mirror;
-	size_t		host;
-	size_t		device;
-	size_t		bytes;
+	size_t		bytes = gpuvec_store_bytes(mirror, update->view, nblocks);
 	size_t		charged;
 
-	count_bytes(update->view, update->embed, nblocks, &host, &device);
-	bytes = charged_bytes(mirror, host, device);
 	pthread_mutex_lock(&update->store->mutex);
+	bytes += mirror->merging;
 	charged = mirror->charged;
 	pthread_mutex_unlock(&update->store->mutex);
 	return gpuvec_store_charge(update->store, mirror, &charged, bytes > charged ? bytes : charged,
@@ -726,8 +702,7 @@ publish_embed(gpuvec_update *update, const gpuvec_state *state)
 	gpuvec_page_numbers *old = table->numbers;
 
 	table->state = *state;
-	table->numbers = update->numbers;
-	__atomic_add_fetch(&table->numbers->refs, 1, __ATOMIC_RELAXED);
+	table->numbers = gpuvec_page_numbers_ref(update->numbers);
 	pthread_rwlock_unlock(&table->lock);
 	gpuvec_page_numbers_unref(old);
 }
@@ -739,7 +714,6 @@ publish(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_state *state)
 	gpuvec_mirror *mirror = update->mirror;
 	gpuvec_view *old_view = mirror->view;
 	gpuvec_page_numbers *old_numbers = mirror->numbers;
-	size_t		bytes;
 
 	if (update->embed)
 	{
@@ -752,7 +726,7 @@ publish(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_state *state)
 	for (uint64_t i = 0; i < update->npages && update->pages[i].block < commit->nblocks; i++)
 	{
 		mirror->pages[update->pages[i].block] = update->pages[i].state;
-		update->numbers->refresh[update->pages[i].block] = mirror->refresh;
+		gpuvec_page_numbers_set(update->numbers, update->pages[i].block, mirror->refresh);
 	}
 	mirror->view = update->view;
 	mirror->numbers = update->numbers;
@@ -772,15 +746,11 @@ publish(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_state *state)
 		mirror->refreshes++;
 	mirror->last_use = gpuvec_now();
 	mirror->nrows = update->embed ? update->embed->nrows : 0;
-	count_bytes(mirror->view, mirror->embed, mirror->nblocks, &mirror->host_bytes,
-				&mirror->device_bytes);
-	bytes = charged_bytes(mirror, mirror->host_bytes, mirror->device_bytes);
-	if (mirror->listed)
-	{
-		mirror->place->used += bytes - mirror->charged;
-		mirror->charged = bytes;
-	}
+	gpuvec_store_settle(mirror);
 	update->charged = 0;
+	mirror->committing = false;
+	if (mirror->view)
+		gpuvec_merger_look(update->store, mirror);
 	gpuvec_store_get_state(mirror, state);
 	pthread_mutex_unlock(&update->store->mutex);
 	if (update->embed)
@@ -803,6 +773,15 @@ give_up(gpuvec_update *update, gpuvec_state *state)
 	pthread_mutex_unlock(&update->store->mutex);
 }
 
+/* From now on the merger leaves the view as it is */
+static void
+begin_commit(gpuvec_update *update)
+{
+	pthread_mutex_lock(&update->store->mutex);
+	update->mirror->committing = true;
+	pthread_mutex_unlock(&update->store->mutex);
+}
+
 bool
 gpuvec_update_commit(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_state *state,
 					 gpuvec_error *error)
@@ -812,6 +791,8 @@ gpuvec_update_commit(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_
 	gpuvec_fault_crash("crash-on-commit");
 	gpuvec_fault_sleep("slow-commit", NULL);
 	ok = pages_complete(update, commit->nblocks) || bad_pages(error, "Pages are missing.");
+	if (ok)
+		begin_commit(update);
 	ok = ok && make_view(update, commit->nblocks, error);
 	if (ok && update->hopeless)
 		give_up(update, state);

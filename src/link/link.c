@@ -17,6 +17,7 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -39,9 +40,14 @@
 /* The socket's buffer, as far as the system allows */
 #define SEND_BUFFER_BYTES		(1024 * 1024)
 
+/* Pieces of a request */
+#define MAX_PIECES				16
+
 static int	link_fd = -1;
 static WaitEventSet *link_events = NULL;
 static bool in_request = false;
+static bool unanswered = false; /* messages without an answer were sent since the last answer */
+static bool awaited = false;	/* an answer is still to be read */
 static uint64 request_number = 0;
 static uint64 generation = 0;
 static bool callbacks_registered = false;
@@ -62,7 +68,7 @@ GpuvecLinkClose(void)
 		ReleaseExternalFD();
 	}
 	link_fd = -1;
-	in_request = false;
+	in_request = unanswered = awaited = false;
 }
 
 void
@@ -141,41 +147,57 @@ read_bytes(void *to, Size size)
 	return true;
 }
 
+/* Go on behind the first n bytes of some pieces of memory */
+static void
+skip_bytes(struct msghdr *message, Size n)
+{
+	while (message->msg_iovlen > 0 && n >= message->msg_iov->iov_len)
+	{
+		n -= message->msg_iov->iov_len;
+		message->msg_iov++;
+		message->msg_iovlen--;
+	}
+	if (message->msg_iovlen > 0)
+	{
+		message->msg_iov->iov_base = (char *) message->msg_iov->iov_base + n;
+		message->msg_iov->iov_len -= n;
+	}
+}
+
 /*
- * Write all bytes.  False if the connection is lost, or if the engine speaks
- * before we are done, which it does only to report an error: *spoke is set.
+ * Write pieces of memory; changes the list.  False if the connection is lost, or if the
+ * engine speaks before we are done, which it does only to report an error: *spoke is set.
+ * (Or to answer what was sent before, if an answer is awaited: then it reads on.)
  */
 static bool
-write_bytes(const void *from, Size size, bool *spoke)
+write_pieces(struct iovec *pieces, int npieces, bool *spoke)
 {
-	const char *p = from;
+	struct msghdr message = {.msg_iov = pieces,.msg_iovlen = npieces};
 
-	while (size > 0)
+	skip_bytes(&message, 0);
+	while (message.msg_iovlen > 0)
 	{
-		ssize_t		n = send(link_fd, p, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+		ssize_t		n = sendmsg(link_fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 
 		if (n > 0)
-		{
-			p += n;
-			size -= n;
-		}
+			skip_bytes(&message, n);
 		else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 		{
 			char		c;
 
-			if (recv(link_fd, &c, 1, MSG_DONTWAIT | MSG_PEEK) > 0)
+			if (!awaited && recv(link_fd, &c, 1, MSG_DONTWAIT | MSG_PEEK) > 0)
 			{
 				*spoke = true;
 				return false;
 			}
-			wait_socket(WL_SOCKET_WRITEABLE | WL_SOCKET_READABLE, -1);
+			wait_socket(awaited ? WL_SOCKET_WRITEABLE : WL_SOCKET_WRITEABLE | WL_SOCKET_READABLE, -1);
 		}
 		else if (n == 0 || errno != EINTR)
 		{
 			char		c;
 
 			/* its last words may still lie in our buffer */
-			*spoke = recv(link_fd, &c, 1, MSG_DONTWAIT | MSG_PEEK) > 0;
+			*spoke = !awaited && recv(link_fd, &c, 1, MSG_DONTWAIT | MSG_PEEK) > 0;
 			return false;
 		}
 	}
@@ -347,6 +369,7 @@ shake_hands(EngineError *error, bool *refused)
 		gpuvec_frame frame;
 		gpuvec_hello hello;
 	}			message;
+	struct iovec piece = {&message, sizeof(message)};
 	GpuvecReply reply;
 	uint64		request;
 	bool		spoke = false;
@@ -362,7 +385,7 @@ shake_hands(EngineError *error, bool *refused)
 
 	*refused = false;
 	in_request = true;
-	if (!write_bytes(&message, sizeof(message), &spoke) && !spoke)
+	if (!write_pieces(&piece, 1, &spoke) && !spoke)
 		return false;
 	if (!read_frame(&reply, &request))
 		return false;
@@ -422,13 +445,15 @@ GpuvecLinkOpen(bool start, const char **reason)
 	return GPUVEC_LINK_UNAVAILABLE;
 }
 
-/* Send a frame that consists of several pieces */
+/* Send a frame that consists of several pieces, in one go so that the engine wakes once */
 static bool
 send_frame(gpuvec_message type, const GpuvecPiece *pieces, int npieces, bool *spoke)
 {
 	gpuvec_frame frame;
+	struct iovec all[MAX_PIECES + 1];
 	Size		length = 0;
 
+	Assert(npieces <= MAX_PIECES);
 	for (int i = 0; i < npieces; i++)
 		length += pieces[i].size;
 	if (length > GPUVEC_MAX_FRAME)
@@ -442,29 +467,19 @@ send_frame(gpuvec_message type, const GpuvecPiece *pieces, int npieces, bool *sp
 	frame.length = length;
 	frame.request = ++request_number;
 	in_request = true;
-	if (npieces == 1 && pieces[0].size <= 4096)
-	{
-		/* small requests in one packet */
-		char		packet[sizeof(frame) + 4096];
-
-		memcpy(packet, &frame, sizeof(frame));
-		memcpy(packet + sizeof(frame), pieces[0].data, pieces[0].size);
-		return write_bytes(packet, sizeof(frame) + pieces[0].size, spoke);
-	}
-	if (!write_bytes(&frame, sizeof(frame), spoke))
-		return false;
+	all[0] = (struct iovec) {&frame, sizeof(frame)};
 	for (int i = 0; i < npieces; i++)
-		if (!write_bytes(pieces[i].data, pieces[i].size, spoke))
-			return false;
-	return true;
+		all[i + 1] = (struct iovec) {unconstify(void *, pieces[i].data), pieces[i].size};
+	return write_pieces(all, npieces + 1, spoke);
 }
 
 /*
- * Read an answer.  False: the connection was lost, or the engine asks to try
- * again.  If `closing`, an error ends the connection (pages were under way).
+ * Read the answer to a request.  False: the connection was lost, or the engine asks to try
+ * again.  An error ends the connection if messages without an answer were sent before (pages
+ * were under way), or more answers are to come.
  */
 static bool
-read_reply(gpuvec_message expected, Size minimum, bool closing, GpuvecReply *reply)
+read_reply(uint64 number, gpuvec_message expected, Size minimum, GpuvecReply *reply)
 {
 	uint64		request;
 
@@ -477,47 +492,74 @@ read_reply(gpuvec_message expected, Size minimum, bool closing, GpuvecReply *rep
 		parse_error(reply, &error);
 		if (error.head.retry)
 			return false;
-		if (closing || request != request_number)
+		if (unanswered || request != request_number)
 			GpuvecLinkClose();
-		in_request = false;
+		in_request = awaited = false;
 		raise_error(&error);
 	}
-	if (reply->type != expected || reply->length < minimum || request != request_number)
+	if (reply->type != expected || reply->length < minimum || request != number)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROTOCOL_VIOLATION),
 				 errmsg("unexpected message %u from the gpuvec engine", reply->type)));
-	in_request = false;
+	in_request = awaited = number != request_number;
+	unanswered = false;
 	return true;
 }
 
-bool
-GpuvecLinkCall(gpuvec_message type, const GpuvecPiece *pieces, int npieces,
-			   gpuvec_message expected, Size minimum, GpuvecReply *reply)
+/* The engine has spoken before we were done: read its error, and raise it */
+static void
+read_last_words(void)
+{
+	GpuvecReply reply;
+
+	unanswered = true;
+	(void) read_reply(request_number, GPUVEC_MSG_ERROR, 0, &reply);
+}
+
+uint64
+GpuvecLinkBegin(gpuvec_message type, const GpuvecPiece *pieces, int npieces)
 {
 	bool		spoke = false;
 
 	if (link_fd < 0)
+		return 0;
+	if (send_frame(type, pieces, npieces, &spoke))
+	{
+		awaited = type != GPUVEC_MSG_PAGES;
+		return request_number;
+	}
+	if (spoke)
+		read_last_words();
+	GpuvecLinkClose();
+	return 0;
+}
+
+bool
+GpuvecLinkAnswer(uint64 number, gpuvec_message expected, Size minimum, GpuvecReply *reply)
+{
+	if (link_fd < 0)
 		return false;
-	if ((send_frame(type, pieces, npieces, &spoke) || spoke) &&
-		read_reply(expected, minimum, spoke || type == GPUVEC_MSG_COMMIT, reply))
+	if (read_reply(number, expected, minimum, reply))
 		return true;
 	GpuvecLinkClose();
 	return false;
 }
 
 bool
+GpuvecLinkCall(gpuvec_message type, const GpuvecPiece *pieces, int npieces,
+			   gpuvec_message expected, Size minimum, GpuvecReply *reply)
+{
+	uint64		number = GpuvecLinkBegin(type, pieces, npieces);
+
+	return number != 0 && GpuvecLinkAnswer(number, expected, minimum, reply);
+}
+
+bool
 GpuvecLinkSend(gpuvec_message type, const void *data, Size size)
 {
 	GpuvecPiece piece = {data, size};
-	bool		spoke = false;
-	GpuvecReply reply;
 
-	if (link_fd < 0)
-		return false;
-	if (send_frame(type, &piece, 1, &spoke))
-		return true;			/* in_request stays: a commit has to follow */
-	if (spoke)
-		(void) read_reply(GPUVEC_MSG_ERROR, 0, true, &reply);
-	GpuvecLinkClose();
-	return false;
+	/* in_request stays: a commit has to follow */
+	unanswered = true;
+	return GpuvecLinkBegin(type, &piece, 1) != 0;
 }

@@ -52,6 +52,14 @@ extern bool GpuvecLinkCall(gpuvec_message type, const GpuvecPiece *pieces,
 extern bool GpuvecLinkSend(gpuvec_message type, const void *data, Size size);
 
 /*
+ * The same in two steps, so that several requests can be sent before their answers, in the
+ * same order, are read: number of the request, or 0 when the connection was lost.
+ */
+extern uint64 GpuvecLinkBegin(gpuvec_message type, const GpuvecPiece *pieces, int npieces);
+extern bool GpuvecLinkAnswer(uint64 number, gpuvec_message expected, Size minimum,
+							 GpuvecReply *reply);
+
+/*
  * More messages must follow the last answer (a load or refresh has begun): if
  * an error comes first, the connection is closed.
  */

@@ -284,40 +284,58 @@ read_stale(MirrorTarget *target, Snapshot snapshot, Stale *stale, BlockNumber nk
 }
 
 /*
+ * Send a refresh in one message, and what is to be sent along with it, and read its
+ * answer: what the mirror is then.
+ */
+static bool
+send_refresh(const gpuvec_refresh_once *head, StringInfo pages, MirrorAlong *along,
+			 gpuvec_state *state)
+{
+	GpuvecPiece pieces[2] = {{head, sizeof(*head)}, {pages->data, pages->len}};
+	GpuvecReply reply;
+	uint64		number = GpuvecLinkBegin(GPUVEC_MSG_REFRESH, pieces, 2);
+
+	if (number == 0)
+		return false;
+	if (along != NULL)
+	{
+		along->number = along->send(along->arg);
+		if (along->number == 0)
+			return false;
+	}
+	if (!GpuvecLinkAnswer(number, GPUVEC_MSG_STATE, sizeof(*state), &reply))
+		return false;
+	memcpy(state, reply.data, sizeof(*state));
+	pfree(reply.data);
+	return true;
+}
+
+/*
  * Refresh in one message, if it is not too long: with the pages that are listed, of a
  * mirror in this state.  Sets state to what the mirror is then; *made: was it sent?
  */
 static bool
 refresh_once(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
-			 XLogRecPtr position, Stale *stale, gpuvec_state *state, bool *made)
+			 XLogRecPtr position, Stale *stale, MirrorAlong *along, gpuvec_state *state,
+			 bool *made)
 {
 	BlockNumber nblocks = RelationGetNumberOfBlocks(target->rel);
 	gpuvec_refresh_once head = {.key = target->key,.known = state->refresh,
 		.commit = {.position = position,.feed = need->feed,.applied = need->applied,.nblocks = nblocks}
 	};
 	StringInfoData out;
-	GpuvecPiece pieces[2];
-	GpuvecReply reply;
-	bool		ok;
+	bool		ok = true;
 
 	initStringInfo(&out);
 	(void) read_stale(target, snapshot, stale, state->nblocks, nblocks, false, &out);
 	*made = out.len <= FRAME_BYTES;
-	if (!*made)
+	if (*made)
 	{
-		pfree(out.data);
-		return true;
+		GPUVEC_INJECTION("refresh-before-commit");
+		ok = send_refresh(&head, &out, along, state);
 	}
-	GPUVEC_INJECTION("refresh-before-commit");
-	pieces[0] = (GpuvecPiece) {&head, sizeof(head)};
-	pieces[1] = (GpuvecPiece) {out.data, out.len};
-	ok = GpuvecLinkCall(GPUVEC_MSG_REFRESH, pieces, 2, GPUVEC_MSG_STATE, sizeof(*state), &reply);
 	pfree(out.data);
-	if (!ok)
-		return false;
-	memcpy(state, reply.data, sizeof(*state));
-	pfree(reply.data);
-	return true;
+	return ok;
 }
 
 /*
@@ -353,7 +371,7 @@ find_stale(MirrorTarget *target, const gpuvec_freshness *need, const gpuvec_stat
  */
 static bool
 refresh(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
-		gpuvec_state *state)
+		MirrorAlong *along, gpuvec_state *state)
 {
 	Stale		stale;
 	XLogRecPtr	position = find_stale(target, need, state, &stale);
@@ -365,7 +383,7 @@ refresh(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 	bool		ok = true;
 
 	if (stale.listed)
-		ok = refresh_once(target, snapshot, need, position, &stale, state, &made);
+		ok = refresh_once(target, snapshot, need, position, &stale, along, state, &made);
 	if (!ok || made)
 		return ok;
 	if (!begin_refresh(target, !stale.listed, state, &reply, &begun))
@@ -410,11 +428,12 @@ busy_nap(int attempt)
 /*
  * Make sure that the mirror is as fresh as `need`, which the caller asked for after its
  * snapshot.  `known`: what it was when the engine last told, or NULL; a refresh that is
- * made by it is not made if it is not that any more.
+ * made by it is not made if it is not that any more.  `along` may be NULL; if it was sent,
+ * its answer, which is to be read next, tells whether the mirror is as fresh.
  */
 bool
 MirrorEnsure(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
-			 const gpuvec_state *known, gpuvec_state *state)
+			 const gpuvec_state *known, MirrorAlong *along, gpuvec_state *state)
 {
 	LOCKTAG		tag;
 	bool		ok = true;
@@ -434,9 +453,11 @@ MirrorEnsure(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *ne
 		if (!ok || gpuvec_fresh(state, need))
 			break;
 		if (state->state == GPUVEC_READY)
-			ok = refresh(target, snapshot, need, state);
+			ok = refresh(target, snapshot, need, along, state);
 		else if (state->state == GPUVEC_ABSENT)
 			ok = MirrorLoad(target, snapshot, need, state);
+		if (along != NULL && along->number != 0)
+			break;
 		if (ok && state->state == GPUVEC_LOADING)
 			busy_nap(attempt);
 		if (!ok || gpuvec_fresh(state, need))

@@ -442,22 +442,31 @@ typedef struct Answer
 	char	   *hits;			/* gpuvec_hit, in all */
 } Answer;
 
-/* Ask once; the answer goes to this memory context */
-static bool
-ask(Request *request, const gpuvec_freshness *need, MemoryContext context, Answer *answer)
+/* Send a request; its number, or 0 if the connection was lost */
+static uint64
+send_request(void *arg)
 {
-	MemoryContext old;
+	Request    *request = arg;
 	GpuvecPiece pieces[3];
-	Size		counts;
-	bool		ok;
 
-	request->head.need = *need;
 	pieces[0] = (GpuvecPiece) {&request->head, sizeof(request->head)};
 	pieces[1] = (GpuvecPiece) {request->queries, request->n * sizeof(gpuvec_query)};
 	pieces[2] = (GpuvecPiece) {request->ids, request->nids * sizeof(uint16)};
+	return GpuvecLinkBegin(GPUVEC_MSG_SEARCH, pieces, 3);
+}
+
+/* Read the answer to a request of this number (0: it was not sent) into a memory context */
+static bool
+read_answer(uint64 number, MemoryContext context, Answer *answer)
+{
+	MemoryContext old;
+	Size		counts;
+	bool		ok;
+
+	if (number == 0)
+		return false;
 	old = MemoryContextSwitchTo(context);
-	ok = GpuvecLinkCall(GPUVEC_MSG_SEARCH, pieces, 3, GPUVEC_MSG_RESULT,
-						sizeof(gpuvec_result), &answer->reply);
+	ok = GpuvecLinkAnswer(number, GPUVEC_MSG_RESULT, sizeof(gpuvec_result), &answer->reply);
 	MemoryContextSwitchTo(old);
 	if (!ok)
 		return false;
@@ -733,20 +742,41 @@ MirrorReportEvicted(MirrorTarget *target)
 }
 
 /*
- * One request, after which the mirror is known to be fresh.  False: the
- * connection was lost.
+ * Refresh a mirror that is known to be behind, as it is in this state, and ask at once: a
+ * refresh of a few pages and the request are sent together.  False: the connection was
+ * lost.
+ */
+static bool
+refresh_and_ask(MirrorTarget *target, MirrorSearch *search, Request *request,
+				const gpuvec_freshness *need, const gpuvec_state *behind, Answer *answer)
+{
+	MirrorAlong along = {.send = send_request,.arg = request};
+	gpuvec_state state;
+
+	if (!MirrorEnsure(target, search->snapshot, need, behind, &along, &state))
+		return false;
+	return read_answer(along.number ? along.number : send_request(request), search->context,
+					   answer);
+}
+
+/*
+ * One request, after which the mirror is known to be fresh.  `behind`: the mirror's state
+ * if it is known that it has to be refreshed first, or NULL.  False: the connection was
+ * lost.
  */
 static bool
 ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
-		  const gpuvec_freshness *need, Answer *answer)
+		  const gpuvec_freshness *need, const gpuvec_state *behind, Answer *answer)
 {
+	request->head.need = *need;
 	for (int attempt = 0; attempt < SEARCH_ATTEMPTS; attempt++)
 	{
 		gpuvec_state *state = &answer->head.state;
 		gpuvec_freshness now = {.position = MirrorPosition()};
 		gpuvec_state after;
 
-		if (!ask(request, need, search->context, answer))
+		if (!(behind ? refresh_and_ask(target, search, request, need, behind, answer) :
+			  read_answer(send_request(request), search->context, answer)))
 			return false;
 		if (gpuvec_fresh(state, need))
 		{
@@ -754,13 +784,14 @@ ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
 			return true;
 		}
 		pfree(answer->reply.data);
+		behind = NULL;
 		if (target->mode == MIRROR_PRIVATE)
 		{
 			if (!MirrorLoad(target, search->snapshot, need, state))
 				return false;
 		}
 		else if (!MirrorEnsure(target, search->snapshot, need->position ? need : &now,
-							   attempt == 0 ? state : NULL, &after))
+							   attempt == 0 ? state : NULL, NULL, &after))
 			return false;
 	}
 	MirrorReportEvicted(target);
@@ -770,7 +801,7 @@ ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
 /* Search queries [first, last).  False: the connection was lost. */
 static bool
 search_group(MirrorTarget *target, MirrorSearch *search, MirrorVisibility *visibility,
-			 gpuvec_freshness need, uint32 first, uint32 last)
+			 gpuvec_freshness need, const gpuvec_state *behind, uint32 first, uint32 last)
 {
 	uint32		page = FIRST_ALL_ROWS;
 	bool		more = true;
@@ -785,7 +816,7 @@ search_group(MirrorTarget *target, MirrorSearch *search, MirrorVisibility *visib
 		if (request.n == 0)
 			break;
 		GPUVEC_INJECTION("search-before-request");
-		if (!ask_fresh(target, search, &request, &need, &answer))
+		if (!ask_fresh(target, search, &request, &need, behind, &answer))
 			return false;
 		GPUVEC_INJECTION("search-before-fetch");
 		more = take_answer(target, search, &request, &answer, visibility, &keep);
@@ -796,6 +827,7 @@ search_group(MirrorTarget *target, MirrorSearch *search, MirrorVisibility *visib
 		pfree(request.ids);
 		/* fresh for this snapshot from now on */
 		need = (gpuvec_freshness) {0};
+		behind = NULL;
 		page = Min(page * ALL_ROWS_GROWTH, GPUVEC_MAX_K);
 	}
 	return true;
@@ -827,7 +859,7 @@ take_map(MirrorTarget *target, MirrorSearch *search, MirrorVisibility *visibilit
 		return false;
 	if (state.state != GPUVEC_READY &&
 		!MirrorEnsure(target, search->snapshot, &(gpuvec_freshness) {.position = MirrorPosition()},
-					  NULL, &state))
+					  NULL, NULL, &state))
 		return false;
 	GPUVEC_INJECTION("search-before-map");
 	MirrorVisibilityTakeMap(visibility, state.refresh);
@@ -852,15 +884,13 @@ drop_private(MirrorTarget *target)
 }
 
 /*
- * How fresh has the mirror to be for a search that begins now?  If this session's own
- * last search shows that it is not, it is refreshed at once.  False: the connection was
- * lost.
+ * How fresh has the mirror to be for a search that begins now?  Returns its state if this
+ * session's own last search shows that it is not: then it is to be refreshed first.
  */
-bool
-MirrorHowFresh(MirrorTarget *target, Snapshot snapshot, bool roots, gpuvec_freshness *need)
+static const gpuvec_state *
+how_fresh(MirrorTarget *target, bool roots, gpuvec_freshness *need)
 {
 	Known	   *known = known_mirror(target);
-	gpuvec_state state;
 
 	/* a feed does not tell of what the visibility map has to be trusted for */
 	if (roots && target->fed)
@@ -868,8 +898,20 @@ MirrorHowFresh(MirrorTarget *target, Snapshot snapshot, bool roots, gpuvec_fresh
 	need->position = need->feed ? MirrorPosition() : position_needed(target);
 	if (known == NULL || known->generation != GpuvecLinkGeneration() ||
 		gpuvec_fresh(&known->state, need))
+		return NULL;
+	return &known->state;
+}
+
+/* The same, but the mirror is refreshed at once.  False: the connection was lost. */
+bool
+MirrorHowFresh(MirrorTarget *target, Snapshot snapshot, bool roots, gpuvec_freshness *need)
+{
+	const gpuvec_state *behind = how_fresh(target, roots, need);
+	gpuvec_state state;
+
+	if (behind == NULL)
 		return true;
-	if (!MirrorEnsure(target, snapshot, need, &known->state, &state))
+	if (!MirrorEnsure(target, snapshot, need, behind, NULL, &state))
 		return false;
 	MirrorRemember(target, &state);
 	return true;
@@ -885,15 +927,16 @@ try_topk(MirrorTarget *target, MirrorSearch *search)
 		Min(search->k, GPUVEC_MAX_K);
 	uint32		group = Max(ANSWER_HITS / ask, 1);
 	gpuvec_freshness need = {0};
+	const gpuvec_state *behind = NULL;
 	bool		ok;
 
 	PredicateLockRelation(target->rel, search->snapshot);
 	ok = take_map(target, search, visibility);
 	GPUVEC_INJECTION("search-before-position");
 	if (ok && target->mode == MIRROR_SHARED)
-		ok = MirrorHowFresh(target, search->snapshot, search->roots, &need);
+		behind = how_fresh(target, search->roots, &need);
 	for (uint32 first = 0; ok && first < search->nqueries; first += group)
-		ok = search_group(target, search, visibility, need, first,
+		ok = search_group(target, search, visibility, need, first == 0 ? behind : NULL, first,
 						  Min(first + group, search->nqueries));
 	if (ok && target->mode == MIRROR_PRIVATE)
 		drop_private(target);
@@ -964,7 +1007,7 @@ MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows, const char
 		if (GpuvecLinkOpen(true, reason) != GPUVEC_LINK_READY)
 			return false;
 		need = (gpuvec_freshness) {.position = MirrorPosition()};
-		if (MirrorEnsure(target, snapshot, &need, NULL, &state))
+		if (MirrorEnsure(target, snapshot, &need, NULL, NULL, &state))
 		{
 			*nrows = state.nrows;
 			return true;

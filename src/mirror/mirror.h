@@ -149,13 +149,24 @@ extern bool MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **
 extern bool MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows,
 						  const char **reason);
 
+/*
+ * A request to be sent along with the end of a refresh, before that is answered, if it comes to
+ * one; `number` is then set, and its answer is to be read.
+ */
+typedef struct MirrorAlong
+{
+	uint64		(*send) (void *arg);
+	void	   *arg;
+	uint64		number;
+} MirrorAlong;
+
 /* load.c: all return false when the connection was lost */
 extern XLogRecPtr MirrorPosition(void);
 extern bool MirrorState(const gpuvec_mirror_key *key, gpuvec_state *state);
 extern bool MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 					   gpuvec_state *state);
 extern bool MirrorEnsure(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
-						 const gpuvec_state *known, gpuvec_state *state);
+						 const gpuvec_state *known, MirrorAlong *along, gpuvec_state *state);
 
 /* visibility.c */
 typedef struct MirrorVisibility MirrorVisibility;

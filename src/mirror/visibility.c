@@ -88,8 +88,14 @@ BlockNumber
 MirrorVisibilityMapPages(MirrorVisibility *visibility)
 {
 	Relation	rel = visibility->target->rel;
+	BlockNumber known = GpuvecKnownMapPages(GpuvecRelationSmgr(rel));
 
-	if (!smgrexists(GpuvecRelationSmgr(rel), VISIBILITYMAP_FORKNUM))
+	/*
+	 * As in the server itself, a fork that had pages is there until an invalidation;
+	 * smgrexists would open its file anew each time.
+	 */
+	if ((known == InvalidBlockNumber || known == 0) &&
+		!smgrexists(GpuvecRelationSmgr(rel), VISIBILITYMAP_FORKNUM))
 		return 0;
 	return RelationGetNumberOfBlocksInFork(rel, VISIBILITYMAP_FORKNUM);
 }

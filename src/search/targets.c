@@ -200,16 +200,16 @@ check_privileges(Relation rel, const SearchColumns *columns)
 				 errhint("Let a SECURITY DEFINER function of a role that bypasses row-level security search and filter.")));
 }
 
-/* Add one relation that has storage */
+/* Add one relation that has storage; `named`: it is the one that was named, not a child */
 static void
-add_target(MirrorTarget *targets, int *n, Relation rel, const SearchColumns *columns)
+add_target(MirrorTarget *targets, int *n, Relation rel, bool named, const SearchColumns *columns)
 {
 	MirrorTarget *target = &targets[*n];
 
 	if (rel->rd_rel->relkind == RELKIND_FOREIGN_TABLE)
 		check_kind(rel);
-	if (!has_storage(rel->rd_rel->relkind) ||
-		(RELATION_IS_OTHER_TEMP(rel) && rel->rd_rel->relispartition))
+	/* temporary children of other sessions do not count, as in queries */
+	if (!has_storage(rel->rd_rel->relkind) || (RELATION_IS_OTHER_TEMP(rel) && !named))
 	{
 		table_close(rel, NoLock);
 		return;
@@ -255,13 +255,14 @@ open_targets(Oid relid, const SearchColumns *columns, int *ntargets)
 	if (!rel->rd_rel->relhassubclass)
 	{
 		targets = palloc_array(MirrorTarget, 1);
-		add_target(targets, ntargets, rel, columns);
+		add_target(targets, ntargets, rel, true, columns);
 		return targets;
 	}
 	oids = find_all_inheritors(relid, AccessShareLock, NULL);
 	targets = palloc_array(MirrorTarget, list_length(oids));
 	foreach(cell, oids)
-		add_target(targets, ntargets, table_open(lfirst_oid(cell), NoLock), columns);
+		add_target(targets, ntargets, table_open(lfirst_oid(cell), NoLock),
+				   lfirst_oid(cell) == relid, columns);
 	table_close(rel, NoLock);
 	list_free(oids);
 	qsort(targets, *ntargets, sizeof(MirrorTarget), compare_oids);

@@ -4,6 +4,7 @@
 #   make bench DOCS=8500000 ENGINE=cuda MODES="A B C" a machine with a GPU
 #   make bench-engine                                 the engine alone, without PostgreSQL
 #   make bench-embedding                              kernels of embedding tables, see bench_embedding.cu
+#   make bench-embedding-sql                          embedding tables through SQL
 #   make bench-vectors                                embedding tables on a GPU, see bench_vectors.c
 #   make bench-peers                                  index scans against other ways to the same rows
 #   make bench-index                                  what an index costs
@@ -14,6 +15,8 @@
 # QUERIES  number of queries of the large batch            ORDER    of the rows: position or random
 # CLIENTS  sessions of the throughput test, 0: none        INTARRAY compare with intarray: auto, yes, no
 # BENCH_DIR  folder for the server and its data; removed at the end
+#
+# bench-embedding-sql: ROWS, ITEMS, USERS, CLICKS, BAGS, HOTNESS, WIDTH, ENGINE, THREADS (0: all), REPEATS
 #
 # bench-peers and bench-index: ROWS, QUERIES, THREADS (0: all), and
 # SMALL_ROWS   rows for RUM and pgvector         REPEATS, ROUNDS   of bench-index: see index_cost.sh
@@ -47,6 +50,11 @@ PEERS_SETTINGS = $(foreach v,ROWS SMALL_ROWS QUERIES THREADS PEERS_ROOT REPEATS 
 
 bench-peers: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) bash $(srcdir)/test/bench/peers.sh
+
+EMBEDDING_SQL_SETTINGS = $(foreach v,ITEMS USERS CLICKS BAGS HOTNESS WIDTH ENGINE,$(if $(filter command line environment,$(origin $(v))),$(v)='$($(v))'))
+
+bench-embedding-sql: $(BENCH_BIN)/bench_gen
+	$(PEERS_SETTINGS) $(EMBEDDING_SQL_SETTINGS) bash $(srcdir)/test/bench/embedding_sql.sh
 
 bench-index: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) bash $(srcdir)/test/bench/index_cost.sh
@@ -87,4 +95,4 @@ clean: clean-bench
 clean-bench:
 	rm -rf $(BENCH_BIN)
 
-.PHONY: bench bench-engine bench-embedding bench-vectors bench-peers bench-index clean-bench
+.PHONY: bench bench-engine bench-embedding bench-embedding-sql bench-vectors bench-peers bench-index clean-bench

@@ -145,6 +145,43 @@ $node->stop;
 	$node->stop;
 }
 
+# the same for a table with partitions
+$node->start;
+$node->safe_psql('postgres', q{CREATE TABLE parted (LIKE accounts) PARTITION BY HASH (id);
+	CREATE TABLE parted0 PARTITION OF parted FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+	CREATE TABLE parted1 PARTITION OF parted FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+	INSERT INTO parted SELECT * FROM accounts});
+$node->stop;
+{
+	local $ENV{GPUVEC_ENGINE_FAULT} = 'embed-limit:500';
+	$node->start;
+	is($node->safe_psql('postgres', $large[-1] =~ s/'accounts'/'parted'/r), $answers[-1], 'in parts: partitions');
+	$node->stop;
+}
+
+# many rounds: few more rows than wanted are looked at in each, and the best ones are all unseen
+{
+	local $ENV{GPUVEC_ENGINE_FAULT} = 'near-spare:1';
+	$node->start;
+	$node->safe_psql('postgres', q{CREATE TABLE versions (id int, v real[]); INSERT INTO versions SELECT i, ARRAY[i, 0] FROM generate_series(1, 1000) i});
+	my $reader = $node->background_psql('postgres', on_error_stop => 0);
+	$reader->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM versions');
+	$node->safe_psql('postgres', 'DELETE FROM versions WHERE id <= 900');
+	is($node->safe_psql('postgres', q{SELECT key, score FROM gpuvec_nearest('versions', 'id', 'v', '{0,0}', 2, 'l2')}), "901|-901\n902|-902", 'many rounds');
+	$reader->quit;
+	$node->stop;
+}
+
+# the width of the table is that of its first row, wherever others have begun to scan it
+$node->start;
+$node->safe_psql('postgres', q{CREATE TABLE widths AS SELECT i AS id, array_fill(0::real, ARRAY[99 + (i + 1999) / 2000]) AS v FROM generate_series(1, 4000) i});
+is($node->safe_psql('postgres', q{SELECT pg_relation_size('widths') > pg_size_bytes(current_setting('shared_buffers')) / 4}), 't', 'a table that is scanned together with others');
+my $scanner = $node->background_psql('postgres', on_error_stop => 0);
+$scanner->query_safe('BEGIN; DECLARE c CURSOR FOR SELECT * FROM widths; MOVE 3000 FROM c');
+is($node->safe_psql('postgres', q{SELECT cardinality(gpuvec_pool('widths', 'id', 'v', '{}'))}), '100', 'the width of the first row');
+$scanner->quit;
+$node->stop;
+
 # a standby
 $node->start;
 $node->backup('backup');

@@ -47,6 +47,15 @@ seconds(void)
 	return (double) t.tv_sec + (double) t.tv_nsec / 1e9;
 }
 
+void
+close_files_from(int first)
+{
+	long		end = sysconf(_SC_OPEN_MAX);
+
+	for (int fd = first; fd < end; fd++)
+		close(fd);
+}
+
 /* The child: exec the engine with one standard descriptor and the liveness pipe */
 static void
 exec_engine(const char *fault, const char *const *arguments, const char *socket,
@@ -67,7 +76,7 @@ exec_engine(const char *fault, const char *const *arguments, const char *socket,
 	liveness_fd = fcntl(liveness_fd, F_DUPFD, 10);
 	dup2(log_fd, 2);
 	dup2(liveness_fd, 3);
-	closefrom(4);
+	close_files_from(4);
 	execv(engine_program, (char *const *) argv);
 	_exit(127);
 }

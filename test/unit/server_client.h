@@ -92,6 +92,9 @@ extern gpuvec_engine_info client_engine_info(client *c);
 /* The LIST entry of a key; false if there is none */
 extern bool client_mirror_info(client *c, const gpuvec_mirror_key *key, gpuvec_mirror_info *info);
 
+/* closefrom(), which the C library has since 2022 only */
+extern void close_files_from(int first);
+
 extern double seconds(void);
 
 #endif							/* SERVER_CLIENT_H */

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "common/embedding_grad.h"
 
 #include "server_embed.h"
 
@@ -230,6 +231,7 @@ typedef struct request
 	int64_t    *keys;
 	uint64_t   *offsets;
 	float	   *weights;
+	float	   *gradient;		/* NULL: none */
 	uint64_t   *verdicts;
 	uint8_t    *map;
 } request;
@@ -240,6 +242,7 @@ free_request(request *r)
 	free(r->keys);
 	free(r->offsets);
 	free(r->weights);
+	free(r->gradient);
 	free(r->verdicts);
 	free(r->map);
 }
@@ -333,6 +336,8 @@ send_request(client *c, const request *r)
 		buffer_add(&b, r->weights, r->head.nkeys * sizeof(float));
 		buffer_add(&b, zeros, r->head.nkeys % 2 * sizeof(float));
 	}
+	buffer_add(&b, r->gradient, r->head.ngradient * sizeof(float));
+	buffer_add(&b, zeros, r->head.ngradient % 2 * sizeof(float));
 	buffer_add(&b, r->map, r->head.map_bytes);
 	ok = client_call(c, GPUVEC_MSG_EMBED, b.data, b.length, GPUVEC_MSG_EMBEDDED);
 	free(b.data);
@@ -344,6 +349,16 @@ compare_numbers(const void *a, const void *b)
 {
 	uint64_t	x = *(const uint64_t *) a;
 	uint64_t	y = *(const uint64_t *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* The same of keys */
+static int
+compare_keys(const void *a, const void *b)
+{
+	int64_t		x = *(const int64_t *) a;
+	int64_t		y = *(const int64_t *) b;
 
 	return x < y ? -1 : x > y;
 }
@@ -508,41 +523,209 @@ answer_right(const client *c, const vector_model *m, const request *r)
 	return ok;
 }
 
-/* A random request, until there is an answer */
+/* Send a request until there is an answer, and see whether that is right */
 static bool
-check_random(client *c, const vector_model *m)
+check_request(client *c, const vector_model *m, request *r,
+			  bool (*right) (const client *c, const vector_model *m, const request *r))
 {
-	request		r = random_request(m);
-	bool		ok = false;
-
 	for (int round = 0; round < 3; round++)
 	{
 		gpuvec_embedded head;
 
-		if (!send_request(c, &r))
-			break;
+		if (!send_request(c, r))
+			return false;
 		memcpy(&head, c->data, sizeof(head));
 		if (head.status != GPUVEC_EMBED_UNDECIDED)
-		{
-			ok = answer_right(c, m, &r);
-			break;
-		}
+			return right(c, m, r);
 		/* the second time nothing is left to ask, since nothing has changed */
-		if (round > 0 || !decide(c, &r, m, head.count))
-			break;
+		if (round > 0 || !decide(c, r, m, head.count))
+			return false;
 	}
+	return false;
+}
+
+/* A random request to gather or pool */
+static bool
+check_random(client *c, const vector_model *m)
+{
+	request		r = random_request(m);
+	bool		ok = check_request(c, m, &r, answer_right);
+
 	free_request(&r);
 	return ok;
 }
 
-/* The nearest rows of a query, by brute force; must be the engine's */
+/* A bag of a request, whose rows are there */
+static gpuvec_bag
+bag_of(const request *r, const float **vectors, uint32_t width, uint64_t bag, float *scratch)
+{
+	uint64_t	start = r->head.hotness ? bag * r->head.hotness : r->offsets[bag];
+	uint64_t	end = r->head.hotness ? start + r->head.hotness : r->offsets[bag + 1];
+
+	return (gpuvec_bag) {
+		.keys = r->keys + start,.vectors = (const void *const *) vectors + start,
+		.weights = r->head.flags & GPUVEC_EMBED_WEIGHTED ? r->weights + start : NULL,
+		.n = end - start,.width = width,.storage = GPUVEC_FLOAT32,
+		.mode = (gpuvec_pool_mode) r->head.mode,.missing = (gpuvec_missing) r->head.missing,
+		.scratch = scratch
+	};
+}
+
+/* The gradients of vectors that the answer must have, behind the head; returns their size */
+static size_t
+expected_gradient(const request *r, const float **vectors, uint32_t width, char *out, uint64_t *nrows)
+{
+	gpuvec_share *shares = calloc(2 * (r->head.nkeys + 1), sizeof(*shares));
+	gpuvec_share *sorted;
+	gpuvec_upstream up = {
+		.gradient = r->gradient,.width = width,
+		.factors = (r->head.flags & GPUVEC_EMBED_WEIGHTED) != 0 || r->head.mode == GPUVEC_POOL_MEAN
+	};
+	float	   *scratch = calloc(4 * ((size_t) width + 1), sizeof(float));
+	float	   *elements;
+	uint64_t	row = 0;
+	uint64_t	n = 0;
+
+	for (uint64_t bag = 0; bag < r->head.nbags; bag++)
+	{
+		gpuvec_bag	one = bag_of(r, vectors, width, bag, NULL);
+
+		n += gpuvec_bag_shares(shares + n, &one, &row);
+	}
+	sorted = gpuvec_sort_shares(shares, shares + r->head.nkeys + 1, n);
+	*nrows = 0;
+	for (uint64_t i = 0; i < n; i++)
+		if (i == 0 || sorted[i].key != sorted[i - 1].key)
+			((int64_t *) out)[(*nrows)++] = sorted[i].key;
+	elements = (float *) ((int64_t *) out + *nrows);
+	for (uint64_t i = 0, first = 0; i < n; i++)
+		if (i + 1 == n || sorted[i].key != sorted[i + 1].key)
+		{
+			gpuvec_sum_shares(elements, sorted + first, i + 1 - first, &up, scratch);
+			elements += width;
+			first = i + 1;
+		}
+	free(shares);
+	free(scratch);
+	return (size_t) ((char *) elements - out);
+}
+
+/* The gradients of weights */
+static size_t
+expected_weights(const request *r, const float **vectors, uint32_t width, char *out)
+{
+	float	   *scratch = calloc(5 * ((size_t) width + 1), sizeof(float));
+	float	   *to = (float *) out;
+	uint64_t	row = 0;
+
+	for (uint64_t bag = 0; bag < r->head.nbags; bag++)
+	{
+		gpuvec_bag	one = bag_of(r, vectors, width, bag, scratch + width);
+
+		gpuvec_bag_weight_gradients(to, &one, r->gradient, scratch, &row);
+		to += one.n;
+	}
+	free(scratch);
+	return (size_t) ((char *) to - out);
+}
+
+/* The vectors of the keys of a request, if its answer is no complaint: width and number found */
+static gpuvec_embed_status
+find_vectors(const vector_model *m, const request *r, const float **vectors, uint64_t *number,
+			 uint32_t *width, uint64_t *nfound)
+{
+	const vector_row **rows = calloc(r->head.nkeys + 1, sizeof(*rows));
+	gpuvec_embed_status status = expected_status(m, r, rows, number);
+
+	*nfound = 0;
+	*width = m->width;
+	for (uint64_t i = 0; status == GPUVEC_EMBED_DONE && i < r->head.nkeys; i++)
+	{
+		vectors[i] = rows[i] ? rows[i]->elements : NULL;
+		if (rows[i] && (*nfound)++ == 0)
+			*width = rows[i]->head.width;
+	}
+	free(rows);
+	return status;
+}
+
+/* Is this the gradient that the common definition gives? */
 static bool
-nearest_right(const client *c, const vector_model *m, const float *query, gpuvec_metric metric,
-			  uint32_t k, int64_t excluded)
+gradient_right(const client *c, const vector_model *m, const request *r)
+{
+	const float **vectors = calloc(r->head.nkeys + 1, sizeof(*vectors));
+	gpuvec_embedded head;
+	uint64_t	number;
+	uint32_t	width;
+	uint64_t	nfound;
+	gpuvec_embed_status status = find_vectors(m, r, vectors, &number, &width, &nfound);
+	bool		ok;
+
+	memcpy(&head, c->data, sizeof(head));
+	if (status != GPUVEC_EMBED_DONE)
+		ok = head.status == status && head.key == r->keys[number];
+	else if (nfound == 0)
+		ok = head.status == GPUVEC_EMBED_DONE && head.count == 0 && head.nrows == 0;
+	else
+	{
+		char	   *expected = calloc((r->head.nkeys + 1) * ((size_t) width + 3), sizeof(float));
+		uint64_t	nrows = 0;
+		size_t		size = r->head.op == GPUVEC_EMBED_GRAD ?
+			expected_gradient(r, vectors, width, expected, &nrows) :
+			expected_weights(r, vectors, width, expected);
+
+		ok = head.status == GPUVEC_EMBED_DONE && head.nrows == nrows &&
+			c->frame.length == sizeof(head) + size &&
+			memcmp(c->data + sizeof(head), expected, size) == 0;
+		free(expected);
+	}
+	free(vectors);
+	return ok;
+}
+
+/* A random request for gradients */
+static bool
+check_gradient(client *c, const vector_model *m)
+{
+	request		r = random_request(m);
+	const float **vectors;
+	uint64_t	number;
+	uint32_t	width;
+	uint64_t	nfound;
+	uint64_t	rows;
+	bool		ok;
+
+	while (r.head.op == GPUVEC_EMBED_GATHER)
+	{
+		free_request(&r);
+		r = random_request(m);
+	}
+	r.head.op = random_below(2) ? GPUVEC_EMBED_GRAD : GPUVEC_EMBED_GRAD_WEIGHTS;
+	r.head.flags &= ~(uint32_t) GPUVEC_EMBED_FOUND;
+	vectors = calloc(r.head.nkeys + 1, sizeof(*vectors));
+	(void) find_vectors(m, &r, vectors, &number, &width, &nfound);
+	rows = r.head.mode != GPUVEC_POOL_CONCAT ? r.head.nbags :
+		r.head.missing == GPUVEC_MISSING_SKIP ? nfound : r.head.nkeys;
+	r.head.ngradient = rows * width;
+	r.gradient = malloc(r.head.ngradient * sizeof(float) + 1);
+	for (uint64_t i = 0; i < r.head.ngradient; i++)
+		r.gradient[i] = ((float) random_below(2001) - 1000) / 97;
+	ok = check_request(c, m, &r, gradient_right);
+	free(vectors);
+	free_request(&r);
+	return ok;
+}
+
+/* Keys that a random search does not want, ascending */
+#define MAX_EXCLUDED	40
+
+/* The nearest rows of a query, by brute force; `got` must be these */
+static bool
+nearest_right(const vector_model *m, const float *query, const gpuvec_nearest_head *head,
+			  const int64_t *excluded, const gpuvec_near *got, uint32_t count)
 {
 	uint64_t	most = (uint64_t) m->nblocks * MAX_ROWS;
 	gpuvec_near_heap heap = {.rows = malloc((most + 1) * sizeof(gpuvec_near)),.k = most + 1};
-	const uint32_t *counts = (const uint32_t *) (c->data + sizeof(gpuvec_embedded));
 	bool		ok;
 
 	for (uint32_t block = 0; block < m->nblocks; block++)
@@ -550,21 +733,41 @@ nearest_right(const client *c, const vector_model *m, const float *query, gpuvec
 		{
 			const vector_row *row = &m->pages[block].rows[i];
 			gpuvec_near near = {.key = row->head.key,.tid = gpuvec_tid(block, row->head.line)};
+			bool		wanted = true;
 
+			for (uint64_t j = 0; j < head->nexcluded; j++)
+				wanted = wanted && row->head.key != excluded[j];
 			if (!row->visible || row->head.width != m->width || row->head.kind != GPUVEC_VECTOR_GOOD ||
-				row->head.key == excluded)
+				!wanted)
 				continue;
-			near.score = gpuvec_near_score(metric, query, gpuvec_product(query, query, m->width),
-										   row->elements, m->width);
+			near.score = gpuvec_near_score((gpuvec_metric) head->metric, query,
+										   gpuvec_product(query, query, m->width), row->elements,
+										   m->width);
 			gpuvec_near_offer(&heap, &near);
 		}
 	gpuvec_near_sort(&heap);
-	if (heap.n > k)
-		heap.n = k;
-	ok = counts[0] == heap.n &&
-		memcmp(counts + 2, heap.rows, heap.n * sizeof(gpuvec_near)) == 0;
+	if (heap.n > head->k)
+		heap.n = head->k;
+	ok = count == heap.n && memcmp(got, heap.rows, heap.n * sizeof(gpuvec_near)) == 0;
 	free(heap.rows);
 	return ok;
+}
+
+/* Are the answers of all queries right? */
+static bool
+all_nearest_right(const client *c, const vector_model *m, const float *queries,
+				  const gpuvec_nearest_head *head, const int64_t *excluded)
+{
+	const uint32_t *counts = (const uint32_t *) (c->data + sizeof(gpuvec_embedded));
+	const gpuvec_near *got = (const gpuvec_near *) (counts + (head->nqueries + 1) / 2 * 2);
+
+	for (uint32_t i = 0; i < head->nqueries; i++)
+	{
+		if (!nearest_right(m, queries + (size_t) i * m->width, head, excluded, got, counts[i]))
+			return false;
+		got += counts[i];
+	}
+	return true;
 }
 
 /* A random search for the nearest rows, until there is an answer */
@@ -573,13 +776,19 @@ check_nearest(client *c, const vector_model *m)
 {
 	request		r = {0};
 	gpuvec_nearest_head head = {.key = m->key,.metric = (uint32_t) random_below(GPUVEC_N_METRICS),
-	.k = 1 + (uint32_t) random_below(30),.nqueries = 1,.width = m->width,.nexcluded = 1};
-	int64_t		excluded = random_key(m);
-	float	   *query = calloc(m->width + 2, sizeof(float));
+		.k = 1 + (uint32_t) random_below(30),.nqueries = random_below(4) ? 1 : 1 + (uint32_t) random_below(12),
+		.width = m->width,.nexcluded = random_below(MAX_EXCLUDED + 1)
+	};
+	uint64_t	nfloats = (uint64_t) head.nqueries * m->width;
+	int64_t		excluded[MAX_EXCLUDED];
+	float	   *queries = calloc(nfloats + 1, sizeof(float));
 	bool		ok = false;
 
-	for (uint32_t i = 0; i < m->width; i++)
-		query[i] = (float) random_below(7) - 3;
+	for (uint64_t i = 0; i < head.nexcluded; i++)
+		excluded[i] = random_key(m);
+	qsort(excluded, head.nexcluded, sizeof(int64_t), compare_keys);
+	for (uint64_t i = 0; i < nfloats; i++)
+		queries[i] = (float) random_below(7) - 3;
 	make_map(&r, m);
 	head.known = r.head.known;
 	head.map_bytes = r.head.map_bytes;
@@ -591,8 +800,8 @@ check_nearest(client *c, const vector_model *m)
 		head.nverdicts = r.head.nverdicts;
 		buffer_add(&b, &head, sizeof(head));
 		buffer_add(&b, r.verdicts, r.head.nverdicts * sizeof(uint64_t));
-		buffer_add(&b, &excluded, sizeof(excluded));
-		buffer_add(&b, query, (m->width + 1) / 2 * 2 * sizeof(float));
+		buffer_add(&b, excluded, head.nexcluded * sizeof(int64_t));
+		buffer_add(&b, queries, (nfloats + 1) / 2 * 2 * sizeof(float));
 		buffer_add(&b, r.map, r.head.map_bytes);
 		ok = client_call(c, GPUVEC_MSG_NEAREST, b.data, b.length, GPUVEC_MSG_EMBEDDED);
 		free(b.data);
@@ -602,7 +811,7 @@ check_nearest(client *c, const vector_model *m)
 		if (answer.status != GPUVEC_EMBED_UNDECIDED)
 		{
 			ok = answer.status == GPUVEC_EMBED_DONE &&
-				nearest_right(c, m, query, (gpuvec_metric) head.metric, head.k, excluded);
+				all_nearest_right(c, m, queries, &head, excluded);
 			break;
 		}
 		ok = false;
@@ -610,7 +819,7 @@ check_nearest(client *c, const vector_model *m)
 			break;
 	}
 	free_request(&r);
-	free(query);
+	free(queries);
 	return ok;
 }
 
@@ -643,6 +852,8 @@ test_embed(void)
 		{
 			for (int j = 0; j < 8; j++)
 				check(check_random(&c, &m), "a random request");
+			for (int j = 0; j < 3; j++)
+				check(check_gradient(&c, &m), "a random gradient");
 			for (int j = 0; j < 4; j++)
 				check(check_nearest(&c, &m), "a random search");
 			change(&m);
@@ -650,6 +861,122 @@ test_embed(void)
 		}
 		free_model(&m);
 	}
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/*
+ * Tables that do not fit together, on a device that has hardly more memory than the
+ * budget: one makes room for another before that grows
+ */
+void
+test_embed_room(void)
+{
+	engine		e;
+	client		c;
+
+	setenv("EMULATED_MEMORY", "5500000", 1);
+	e = engine_start(NULL, (const char *const[]) {"--device-memory", "4", "--cpu-threads", "2", NULL});
+	unsetenv("EMULATED_MEMORY");
+	c = client_open(&e);
+	for (int i = 0; i < 6; i++)
+	{
+		/* 257 to 512 rows of 4.8 kB */
+		vector_model m = model_of_vectors(5000 + (uint32_t) i, 38, 1200, 1000, false, GPUVEC_FLOAT32);
+
+		if (!check(load(&c, &m), "load"))
+			fprintf(stderr, "%s\n", c.data);
+		check(check_random(&c, &m), "a random request");
+		free_model(&m);
+	}
+	check(engine_alive(&e), "the engine is alive");
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/*
+ * Requests for which the device may have no memory: each is answered rightly or by that
+ * error, and what failed has left nothing behind.
+ */
+void
+test_embed_scarce(void)
+{
+	static const char *const limits[] = {"60000", "120000", "250000", "600000", "2000000"};
+	static bool (*const requests[]) (client *c, const vector_model *m) = {
+		check_random, check_gradient, check_nearest
+	};
+	uint64_t	failed = 0;
+
+	for (int i = 0; i < 5; i++)
+	{
+		vector_model m = model_of_vectors(6000 + (uint32_t) i, 6, 128, 200, false, GPUVEC_FLOAT32);
+		engine		e;
+		client		c;
+
+		setenv("EMULATED_MEMORY", limits[i], 1);
+		e = engine_start(NULL, (const char *const[]) {"--cpu-threads", "2", NULL});
+		unsetenv("EMULATED_MEMORY");
+		c = client_open(&e);
+		if (!load(&c, &m))
+			failed++;
+		else
+			for (int j = 0; j < 60; j++)
+			{
+				bool		right = requests[j % 3](&c, &m);
+
+				failed += c.frame.type == GPUVEC_MSG_ERROR;
+				if (!check(right || (c.frame.type == GPUVEC_MSG_ERROR && memcmp(c.data, "53200", 5) == 0),
+						   "right, or out of memory"))
+					break;
+			}
+		check(engine_alive(&e), "the engine is alive");
+		free_model(&m);
+		client_close(&c);
+		engine_stop(&e);
+	}
+	check(failed > 0 || getenv("SERVER_TEST_EMULATED") == NULL, "some failed");
+}
+
+/* An answer keeps within its limit, with what it tells beside vectors */
+void
+test_embed_limit(void)
+{
+	const uint64_t limit = 500;
+	engine		e = engine_start("embed-limit:500", (const char *const[]) {"--cpu-threads", "2", NULL});
+	client		c = client_open(&e);
+	vector_model m = model_of_vectors(1, 20, 4, 40, false, GPUVEC_FLOAT32);
+	uint64_t	answered = 0;
+	uint64_t	refused = 0;
+
+	check(load(&c, &m), "load");
+	for (uint64_t n = 90; n < 140; n++)
+	{
+		request		r = {.head = {.key = m.key,.op = GPUVEC_EMBED_GATHER,.missing = GPUVEC_MISSING_SKIP,
+			.flags = GPUVEC_EMBED_FOUND,.nkeys = n}};
+		gpuvec_embedded head;
+
+		r.keys = malloc(n * sizeof(int64_t));
+		for (uint64_t i = 0; i < n; i++)
+			r.keys[i] = random_key(&m);
+		r.map = calloc(8, 1);
+		r.head.map_bytes = 8;
+		if (!check(send_request(&c, &r), "an answer"))
+			break;
+		memcpy(&head, c.data, sizeof(head));
+		if (head.status == GPUVEC_EMBED_UNDECIDED && decide(&c, &r, &m, head.count))
+		{
+			if (!check(send_request(&c, &r), "an answer"))
+				break;
+			memcpy(&head, c.data, sizeof(head));
+		}
+		answered += head.status == GPUVEC_EMBED_DONE;
+		refused += head.status == GPUVEC_EMBED_LARGE;
+		check(head.status != GPUVEC_EMBED_DONE || c.frame.length <= sizeof(head) + limit * sizeof(float),
+			  "no more than the limit");
+		free_request(&r);
+	}
+	check(answered > 0 && refused > 0 && answered + refused == 50, "both happen");
+	free_model(&m);
 	client_close(&c);
 	engine_stop(&e);
 }
@@ -907,7 +1234,8 @@ test_embed_fuzz(void)
 
 		/* what is behind the head stays, and is read by its true counts */
 		head[random_below(sizeof(r.head))] ^= (char) (1 << random_below(8));
-		if (r.head.nkeys > nkeys || r.head.nbags > nbags || r.head.nverdicts > 0 || r.head.map_bytes > 100)
+		if (r.head.nkeys > nkeys || r.head.nbags > nbags || r.head.nverdicts > 0 || r.head.ngradient > 0 ||
+			r.head.map_bytes > 100)
 		{
 			(void) client_send(&d, GPUVEC_MSG_EMBED, &r.head, sizeof(r.head));
 			(void) client_read(&d);

@@ -11,6 +11,9 @@
 #include "server_model.h"
 
 extern void test_embed(void);
+extern void test_embed_room(void);
+extern void test_embed_limit(void);
+extern void test_embed_scarce(void);
 extern void test_embed_concurrency(void);
 extern void test_embed_violations(void);
 extern void test_embed_fuzz(void);

@@ -51,7 +51,7 @@ run_program(const char *const *arguments, char *output, size_t size)
 	{
 		dup2(pipes[1], 1);
 		dup2(pipes[1], 2);
-		closefrom(3);
+		close_files_from(3);
 		execv(engine_program, (char *const *) argv);
 		_exit(127);
 	}
@@ -300,6 +300,66 @@ test_refresh(void)
 	refresh_rounds(&e, &small, 100, 30, 400);
 	refresh_rounds(&e, &wide, 101, 60, 100);
 	refresh_rounds(&e, &tiny_sets, 102, 1500, 60);
+	engine_stop(&e);
+}
+
+/* Wait until a mirror has not many segments; how many it has in the end */
+static uint32_t
+wait_for_merges(client *c, model *m, uint32_t enough)
+{
+	gpuvec_mirror_info info = {0};
+
+	for (int i = 0; i < 500; i++)
+	{
+		if (!check(client_mirror_info(c, &m->key, &info), "the mirror is listed") || info.nsegments <= enough)
+			break;
+		usleep(10000);
+	}
+	return info.nsegments;
+}
+
+/* Segments are merged while refreshes go on, bury rows in them, and drop mirrors */
+static void
+test_merges(void)
+{
+	engine		e = engine_start("slow-merge:15", plain);
+	client		c = client_open(&e);
+	model		m = model_new(100, 60, &small);
+	gpuvec_mirror_info info;
+	uint32_t	segments = 0;
+	int			merges = 0;
+
+	check(model_load(&c, &m), "load");
+	for (int round = 0; round < 250; round++)
+	{
+		gpuvec_drop drop = {.database = m.key.database,.relation = m.key.relation};
+
+		if (random_below(3) == 0)
+			model_resize(&m, m.nblocks + (uint32_t) random_below(6) - (m.nblocks > 40 ? 3 : 0), &small);
+		for (uint64_t i = random_below(6); i > 0; i--)
+			model_rewrite_page(&m, (uint32_t) random_below(m.nblocks), &small);
+		if (random_below(60) == 0)
+		{
+			check(client_call(&c, GPUVEC_MSG_DROP, &drop, sizeof(drop), GPUVEC_MSG_COUNT), "drop");
+			check(model_load(&c, &m), "load again");
+		}
+		else if (!check(model_refresh(&c, &m), "refresh"))
+			break;
+		if (!check(model_check_random(&c, &m, &small), "search"))
+			break;
+		client_mirror_info(&c, &m.key, &info);
+		merges += info.nsegments < segments;
+		segments = info.nsegments;
+		usleep((useconds_t) random_below(3) * 4000);
+	}
+	check(merges > 3, "segments were merged meanwhile");
+	check(wait_for_merges(&c, &m, 12) <= 12, "few segments are left");
+	check(model_check_random(&c, &m, &small), "search");
+	usleep(100000);
+	client_mirror_info(&c, &m.key, &info);
+	check(client_engine_info(&c).memory_used == (info.device_bytes > 0 ? info.device_bytes : info.host_bytes), "merges have given back what they were charged");
+	model_free(&m);
+	client_close(&c);
 	engine_stop(&e);
 }
 
@@ -1373,6 +1433,7 @@ static const struct
 	{"search", test_search},
 	{"edges", test_edges},
 	{"refresh", test_refresh},
+	{"merges", test_merges},
 	{"same_rows", test_same_rows},
 	{"budget", test_budget},
 	{"budget_refresh", test_budget_refresh},
@@ -1384,6 +1445,9 @@ static const struct
 	{"violations", test_violations},
 	{"fuzz", test_fuzz},
 	{"embed", test_embed},
+	{"embed_room", test_embed_room},
+	{"embed_limit", test_embed_limit},
+	{"embed_scarce", test_embed_scarce},
 	{"embed_concurrency", test_embed_concurrency},
 	{"embed_violations", test_embed_violations},
 	{"embed_fuzz", test_embed_fuzz},

@@ -171,7 +171,7 @@ test_build(gpuvec_backend *backend, gpuvec_pool *pool, uint64_t n, bool ordered,
 	uint32_t	nsegments;
 	gpuvec_error error;
 	gpuvec_stage_target target = {
-		.pool = pool,.backend = backend,.nblocks = nblocks,.progress = progress,.arg = &most
+		.pool = pool,.backend = backend,.nblocks = nblocks,.shares = gpuvec_pool_threads(pool),.progress = progress,.arg = &most
 	};
 
 	stage_rows(stage, n, ordered, nblocks, &staged);

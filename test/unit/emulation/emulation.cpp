@@ -232,14 +232,28 @@ emu_check(const void *p, size_t n)
 		emu_fail("access out of bounds");
 }
 
+/* Is there room for n bytes more?  EMULATED_MEMORY is what the GPU has. */
+static bool
+has_room(size_t n)
+{
+	static const char *const limit = getenv("EMULATED_MEMORY");
+	size_t		sum = n;
+
+	if (limit != NULL)
+		for (auto &it : allocated)
+			sum += it.second;
+	return limit == NULL || sum <= strtoul(limit, NULL, 10);
+}
+
 extern "C" cudaError_t
 cudaMalloc(void **p, size_t n)
 {
-	*p = aligned_alloc(256, (n + 256) / 256 * 256);
+	std::lock_guard<std::mutex> guard(memory);
+
+	*p = has_room(n) ? aligned_alloc(256, (n + 256) / 256 * 256) : NULL;
 	if (*p == NULL)
 		return cudaErrorMemoryAllocation;
 	memset(*p, 0xAB, n);
-	std::lock_guard<std::mutex> guard(memory);
 	allocated[(uintptr_t) *p] = n;
 	return cudaSuccess;
 }

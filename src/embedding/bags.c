@@ -1,0 +1,186 @@
+/*-------------------------------------------------------------------------
+ *
+ * bags.c
+ *	  gpuvec_bags_agg: makes one batch of many bags of keys.
+ *
+ * Functions over many bags take the keys of all, one behind the other, and offsets.
+ * SQL has no aggregate that joins arrays of differing lengths, nor one that counts
+ * them up, so here is one that does both.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "utils/array.h"
+#include "utils/memutils.h"
+
+PG_FUNCTION_INFO_V1(gpuvec_bags_agg_transfn);
+PG_FUNCTION_INFO_V1(gpuvec_bags_agg_finalfn);
+
+/* Elements of eight bytes, one behind the other */
+typedef struct Elements
+{
+	char	   *bytes;
+	Size		n;
+	Size		room;
+} Elements;
+
+#define ELEMENT_BYTES	sizeof(int64)
+
+typedef struct BagsState
+{
+	MemoryContext context;
+	bool		weighted;
+	Elements	keys;
+	Elements	weights;
+	Elements	offsets;
+} BagsState;
+
+/* Positions of arguments, behind the state */
+enum
+{
+	ARG_KEYS = 1,
+	ARG_WEIGHTS
+};
+
+/* Append elements */
+static void
+append(BagsState *state, Elements *elements, const void *from, Size n)
+{
+	Size		room = Max(elements->room, 64);
+
+	/* they will be an array */
+	if (elements->n + n > (MaxAllocSize - ARR_OVERHEAD_NONULLS(1)) / ELEMENT_BYTES)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("array size exceeds the maximum allowed (%d)", (int) MaxAllocSize)));
+	while (room < elements->n + n)
+		room *= 2;
+	if (elements->bytes == NULL)
+		elements->bytes = MemoryContextAllocHuge(state->context, room * ELEMENT_BYTES);
+	else if (room > elements->room)
+		elements->bytes = repalloc_huge(elements->bytes, room * ELEMENT_BYTES);
+	elements->room = room;
+	if (n > 0)
+		memcpy(elements->bytes + elements->n * ELEMENT_BYTES, from, n * ELEMENT_BYTES);
+	elements->n += n;
+}
+
+/* Append the elements of an array argument (null: none); returns their number */
+static Size
+append_argument(FunctionCallInfo fcinfo, int argument, const char *name, BagsState *state,
+				Elements *elements)
+{
+	ArrayType  *array;
+	Size		n;
+
+	if (PG_ARGISNULL(argument))
+		return 0;
+	array = PG_GETARG_ARRAYTYPE_P(argument);
+	n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+	if (ARR_NDIM(array) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("%s must be a one-dimensional array", name),
+				 errdetail("The array has %d dimensions.", ARR_NDIM(array))));
+	if (array_contains_nulls(array))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not contain nulls", name)));
+	append(state, elements, ARR_DATA_PTR(array), n);
+	return n;
+}
+
+/* Append an offset: as many keys as there are by now */
+static void
+append_offset(BagsState *state)
+{
+	int64		offset = (int64) state->keys.n;
+
+	append(state, &state->offsets, &offset, 1);
+}
+
+/* A state without bags */
+static BagsState *
+new_state(FunctionCallInfo fcinfo, MemoryContext context)
+{
+	BagsState  *state = MemoryContextAllocZero(context, sizeof(BagsState));
+
+	state->context = context;
+	state->weighted = PG_NARGS() > ARG_WEIGHTS;
+	append_offset(state);
+	return state;
+}
+
+/* Transition function: add a bag */
+Datum
+gpuvec_bags_agg_transfn(PG_FUNCTION_ARGS)
+{
+	MemoryContext context;
+	BagsState  *state;
+	Size		nkeys;
+	Size		nweights;
+
+	if (!AggCheckCallContext(fcinfo, &context))
+		elog(ERROR, "gpuvec_bags_agg_transfn called in non-aggregate context");
+	state = PG_ARGISNULL(0) ? new_state(fcinfo, context) : (BagsState *) PG_GETARG_POINTER(0);
+	nkeys = append_argument(fcinfo, ARG_KEYS, "keys", state, &state->keys);
+	if (state->weighted)
+	{
+		nweights = append_argument(fcinfo, ARG_WEIGHTS, "weights", state, &state->weights);
+		if (nweights != nkeys)
+			ereport(ERROR,
+					(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+					 errmsg("there must be as many weights as keys"),
+					 errdetail("There are %zu weights and %zu keys.", nweights, nkeys)));
+	}
+	append_offset(state);
+	PG_RETURN_POINTER(state);
+}
+
+/* An array of elements */
+static Datum
+make_array(const Elements *elements, Oid type)
+{
+	Size		size = ARR_OVERHEAD_NONULLS(1) + elements->n * ELEMENT_BYTES;
+	ArrayType  *array;
+
+	if (elements->n == 0)
+		return PointerGetDatum(construct_empty_array(type));
+	array = palloc(size);
+	SET_VARSIZE(array, size);
+	array->ndim = 1;
+	array->dataoffset = 0;
+	array->elemtype = type;
+	ARR_DIMS(array)[0] = (int) elements->n;
+	ARR_LBOUND(array)[0] = 1;
+	memcpy(ARR_DATA_PTR(array), elements->bytes, elements->n * ELEMENT_BYTES);
+	return PointerGetDatum(array);
+}
+
+/* Final function */
+Datum
+gpuvec_bags_agg_finalfn(PG_FUNCTION_ARGS)
+{
+	BagsState  *state;
+	TupleDesc	desc;
+	Datum		values[3];
+	bool		nulls[3] = {false, false, false};
+
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	state = (BagsState *) PG_GETARG_POINTER(0);
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE || desc->natts != 3)
+		elog(ERROR, "return type must be gpuvec_bags");
+	values[0] = make_array(&state->keys, INT8OID);
+	values[1] = make_array(&state->offsets, INT8OID);
+	values[2] = (Datum) 0;
+	nulls[2] = !state->weighted;
+	if (state->weighted)
+		values[2] = make_array(&state->weights, FLOAT8OID);
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+}

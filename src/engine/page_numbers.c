@@ -1,0 +1,85 @@
+/*-------------------------------------------------------------------------
+ *
+ * page_numbers.c
+ *	  For each page of a relation the number of the refresh that last read it.
+ *
+ * A refresh publishes a new table, for searches go on with the older one.  Tables
+ * consist of parts, and have those in common in which no page was read again: so it costs
+ * a refresh of a few pages little, however large the relation is.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/page_numbers.h"
+
+/* Parts of a table */
+static inline uint32_t
+parts_of(uint32_t nblocks)
+{
+	return (uint32_t) (((uint64_t) nblocks + GPUVEC_NUMBERS_PAGES - 1) / GPUVEC_NUMBERS_PAGES);
+}
+
+gpuvec_page_numbers *
+gpuvec_page_numbers_new(const gpuvec_page_numbers *old, uint32_t nblocks)
+{
+	uint32_t	nparts = parts_of(nblocks);
+	uint32_t	known = old ? parts_of(old->nblocks) : 0;
+	gpuvec_page_numbers *numbers = calloc(1, sizeof(*numbers) + nparts * sizeof(gpuvec_numbers_part *));
+
+	if (numbers == NULL)
+		return NULL;
+	numbers->refs = 1;
+	numbers->nblocks = nblocks;
+	for (uint32_t i = 0; i < nparts && i < known; i++)
+	{
+		numbers->parts[i] = old->parts[i];
+		__atomic_add_fetch(&numbers->parts[i]->refs, 1, __ATOMIC_RELAXED);
+	}
+	return numbers;
+}
+
+/* Let go of a part */
+static void
+unref_part(gpuvec_numbers_part *part)
+{
+	if (part && __atomic_sub_fetch(&part->refs, 1, __ATOMIC_ACQ_REL) == 0)
+		free(part);
+}
+
+bool
+gpuvec_page_numbers_own(gpuvec_page_numbers *numbers, uint32_t block)
+{
+	gpuvec_numbers_part **place = &numbers->parts[block / GPUVEC_NUMBERS_PAGES];
+	gpuvec_numbers_part *part;
+
+	if (*place && __atomic_load_n(&(*place)->refs, __ATOMIC_ACQUIRE) == 1)
+		return true;
+	part = calloc(1, sizeof(*part));
+	if (part == NULL)
+		return false;
+	part->refs = 1;
+	if (*place)
+		memcpy(part->refresh, (*place)->refresh, sizeof(part->refresh));
+	unref_part(*place);
+	*place = part;
+	return true;
+}
+
+gpuvec_page_numbers *
+gpuvec_page_numbers_ref(gpuvec_page_numbers *numbers)
+{
+	__atomic_add_fetch(&numbers->refs, 1, __ATOMIC_RELAXED);
+	return numbers;
+}
+
+void
+gpuvec_page_numbers_unref(gpuvec_page_numbers *numbers)
+{
+	if (numbers == NULL || __atomic_sub_fetch(&numbers->refs, 1, __ATOMIC_ACQ_REL) > 0)
+		return;
+	for (uint32_t i = 0; i < parts_of(numbers->nblocks); i++)
+		unref_part(numbers->parts[i]);
+	free(numbers);
+}

@@ -645,6 +645,7 @@ queue_blocks(struct search *s, struct chunk *c, struct list_params *p, int kind)
 	uint32_t	few = b->tuning.few ? b->tuning.few : FEW;
 	uint32_t	item_queries = b->tuning.item_queries ? b->tuning.item_queries :
 		kind == 0 ? ITEM_QUERIES : WHOLE_ITEM_QUERIES;
+	bool		plain = s->view->plain && c->list_planes <= 8;
 	uint32_t	slices;
 	cudaError_t rc;
 
@@ -659,9 +660,13 @@ queue_blocks(struct search *s, struct chunk *c, struct list_params *p, int kind)
 		slices = std::min(slices, 16 * (uint32_t) b->sms / p->nblocks + 1);
 	p->item_queries = (c->n + slices - 1) / slices;
 	p->nslices = (c->n + p->item_queries - 1) / p->item_queries;
+	b->stats.own_rounds += p->own_blocks > 0;
 	if (kind == 1)
-		rc = lists_count_whole(p, c->list_planes, s->view->plain && c->list_planes <= 8, b->sms,
-							   b->stream);
+	{
+		b->stats.plain_rounds += plain;
+		b->stats.plain_lone_rounds += plain && c->n <= LONE_QUERIES;
+		rc = lists_count_whole(p, c->list_planes, plain, b->sms, b->stream);
+	}
 	else if (c->n <= (b->tuning.lone ? b->tuning.lone : LONE_QUERIES))
 		rc = lists_count_lone(p, c->list_planes, b->stream);
 	else if (c->n <= few)
@@ -841,6 +846,7 @@ finish_chunk(struct search *s, const struct chunk *c)
 	const struct row_key *lists = (const struct row_key *)
 		(c->kmax <= GPUVEC_FAST_K ? download : download + (c->counters - c->results));
 
+	s->b->stats.stopped_chunks += s->stopped;
 	for (uint32_t i = 0; i < c->n; i++)
 	{
 		struct work_query *w = chunk_query(c, i);
@@ -850,6 +856,7 @@ finish_chunk(struct search *s, const struct chunk *c)
 		else if (states[i].overflow)
 		{
 			w->bound = states[i].limits.bound;
+			s->b->stats.direct_overflows += c->direct;
 			s->overflowed[s->noverflowed++] = (uint32_t) (w - s->work);
 		}
 		else
@@ -976,6 +983,7 @@ run_chunk(struct search *s, struct chunk *c)
 	c->lone = c->lists && c->nids <= LONE_IDS &&
 		c->n <= std::min(s->b->tuning.lone ? s->b->tuning.lone : LONE_QUERIES, (uint32_t) LONE_QUERIES);
 	c->direct = fast && c->n <= LONE_QUERIES;
+	s->b->stats.lone_chunks += c->lone;
 	if (!need_scratch(s, c->bytes) ||
 		(c->direct && !need_pinned(s, &s->b->download, &s->b->download_bytes, c->counters - c->results)) ||
 		!(c->lone || upload_chunk(s, c)) ||

@@ -5,10 +5,10 @@
  *	  the parameters of the kernels.
  *
  * backend.cu	opening, uploading, freeing
- * topk.cu		the host's side of a search: batches, rounds, results
+ * topk.cu		the host's side of a search (chunk.h: what its files share)
  * scan.cu		the scan that counts common ids and emits candidates
  * list_build.cu	inverted lists and bitmaps of a segment
- * lists.cu		counting by them
+ * lists.cu		counting by them; lists_lone.cu: a query that is alone
  * list_planes.cuh	the part that lists have in it
  * emit.cuh		scoring what was counted
  * select.cu	the selection of the best candidates, and sorting

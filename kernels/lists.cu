@@ -23,9 +23,10 @@
  * In blocks of 4,096 rows a team is one warp.  For many queries, a thread block
  * keeps the bitmaps of the block's most common ids in shared memory, and its warps
  * take one query after the other (count_tiled); for few, warps read what they need
- * from global memory (count_direct; lists_lone.cu for a query alone).  Where few ids are common, a block is a whole
- * segment and a team is a thread block (count_whole); if no id is, the planes are
- * all that is needed (count_plain).
+ * from global memory (count_direct; lists_lone.cu for a query alone).  Where few ids
+ * are common, a block is a whole segment and a team is a thread block (count_whole); if
+ * no id is, bytes in shared memory are all that is needed (count_plain), and for a query
+ * alone the threads share its lists evenly (count_plain_lone).
  *
  * A first bound comes from a few blocks, those with rows of the lengths at which a
  * query's best rows are expected; of each of them only some rows with the highest

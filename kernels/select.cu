@@ -430,7 +430,7 @@ select_kernel(const __grid_constant__ struct select_params params)
 			params.states[blockIdx.x] = *query;
 		return;
 	}
-	for (uint32_t i = threadIdx.x; i < min(source.total, CACHED); i += SELECT_THREADS)
+	for (uint32_t i = threadIdx.x; i < min(source.total, (uint32_t) CACHED); i += SELECT_THREADS)
 		shared->cached[i] = source.get_global(i);
 	source.cached = shared->cached;
 	__syncthreads();

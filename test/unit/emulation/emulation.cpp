@@ -186,7 +186,7 @@ run_block(void)
 static std::mutex running;
 
 void
-emu_run(unsigned blocks, unsigned block_threads, const std::function<void()> &kernel)
+emu_run(dim3 blocks, unsigned block_threads, const std::function<void()> &kernel)
 {
 	std::lock_guard<std::mutex> guard(running);
 
@@ -195,15 +195,13 @@ emu_run(unsigned blocks, unsigned block_threads, const std::function<void()> &ke
 	current_kernel = &kernel;
 	nthreads = block_threads;
 	blockDim = {block_threads, 1, 1};
-	gridDim = {blocks, 1, 1};
+	gridDim = {blocks.x, blocks.y, 1};
 	if (threads.size() < nthreads)
 		threads = std::vector<thread>(nthreads);
 	warps.resize(std::max<size_t>(warps.size(), nthreads / 32));
-	for (unsigned i = 0; i < blocks; i++)
-	{
-		blockIdx.x = i;
-		run_block();
-	}
+	for (blockIdx.y = 0; blockIdx.y < blocks.y; blockIdx.y++)
+		for (blockIdx.x = 0; blockIdx.x < blocks.x; blockIdx.x++)
+			run_block();
 }
 
 /* ---- memory ---- */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * emulation.h
- *	  Just enough of CUDA to run the kernels of embedding tables on a CPU.
+ *	  Just enough of CUDA to run the kernels on a CPU.
  *
  * Included before kernels and before bench_embedding.cu, for a plain C++ compiler.
  * It finds errors of logic where there is no GPU: every thread is a context of its
@@ -38,7 +38,11 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline
+#ifdef EMULATED_SEARCH
+#define __shared__				/* an extern array: see search.cpp */
+#else
 #define __shared__ static		/* blocks run one after another */
+#endif
 
 struct emu_index
 {
@@ -59,7 +63,7 @@ using std::min;
 extern void emu_fail(const char *what);
 
 /* Run a kernel */
-extern void emu_run(unsigned blocks, unsigned threads, const std::function<void()> &kernel);
+extern void emu_run(dim3 blocks, unsigned threads, const std::function<void()> &kernel);
 
 /* Wait for the other lanes of the warp; gives what each has brought along */
 extern const uint64_t *emu_warp(uint64_t value);
@@ -79,6 +83,18 @@ cudaLaunchKernel(void (*kernel) (P), dim3 grid, dim3 block, void **args, size_t,
 	emu_run(grid.x, block.x, [&] { kernel(params); });
 	return cudaSuccess;
 }
+
+/* Run a kernel of a search, in shared memory of this size (search.cpp) */
+extern cudaError_t emu_run_shared(const cudaLaunchConfig_t *config, const std::function<void()> &kernel);
+
+template <typename P>
+static inline cudaError_t
+emu_launch(const cudaLaunchConfig_t *config, void (*kernel) (P), const P &params)
+{
+	return emu_run_shared(config, [&] { kernel(params); });
+}
+
+#define cudaLaunchKernelEx	emu_launch
 
 static inline void
 __syncthreads(void)
@@ -177,6 +193,96 @@ __reduce_or_sync(unsigned mask, unsigned value)
 	return result;
 }
 
+static inline void
+__syncwarp(void)
+{
+	emu_warp(0);
+}
+
+static inline unsigned
+__reduce_add_sync(unsigned mask, unsigned value)
+{
+	unsigned	result = 0;
+	const uint64_t *values;
+
+	if (mask != 0xFFFFFFFFu)
+		emu_fail("reduction");
+	values = emu_warp(value);
+	for (int i = 0; i < 32; i++)
+		result += (unsigned) values[i];
+	return result;
+}
+
+static inline unsigned
+__reduce_min_sync(unsigned mask, unsigned value)
+{
+	return ~__reduce_max_sync(mask, ~value);
+}
+
+static inline int
+__any_sync(unsigned mask, int vote)
+{
+	return __ballot_sync(mask, vote != 0) != 0;
+}
+
+static inline int
+__all_sync(unsigned mask, int vote)
+{
+	return __ballot_sync(mask, vote != 0) == 0xFFFFFFFFu;
+}
+
+static inline int
+__syncthreads_and(int vote)
+{
+	static int	all;
+	int			result;
+
+	all = 1;
+	emu_block();
+	if (!vote)
+		all = 0;
+	emu_block();
+	result = all;
+	emu_block();
+	return result;
+}
+
+static inline unsigned
+atomicOr(unsigned *p, unsigned value)
+{
+	unsigned	before = *p;
+
+	emu_check(p, sizeof(unsigned));
+	*p |= value;
+	return before;
+}
+
+static inline unsigned
+atomicXor(unsigned *p, unsigned value)
+{
+	unsigned	before = *p;
+
+	emu_check(p, sizeof(unsigned));
+	*p ^= value;
+	return before;
+}
+
+static inline unsigned
+__dp4a(unsigned a, unsigned b, unsigned sum)
+{
+	for (int shift = 0; shift < 32; shift += 8)
+		sum += (a >> shift & 0xFF) * (b >> shift & 0xFF);
+	return sum;
+}
+
+static inline float
+__double2float_rd(double d)
+{
+	float		f = (float) d;
+
+	return (double) f > d ? nextafterf(f, -INFINITY) : f;
+}
+
 static inline int
 __popc(unsigned x)
 {
@@ -233,6 +339,13 @@ __ldg(const X *p)
 		emu_fail("misaligned load");
 	emu_check(p, sizeof(X));
 	return *p;
+}
+
+template <typename X>
+static inline X
+__ldcg(const X *p)
+{
+	return __ldg(p);
 }
 
 template <typename X>

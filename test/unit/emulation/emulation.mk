@@ -1,4 +1,4 @@
-# Compiles kernels of embedding tables for emulation.h.  Needs the headers of the CUDA
+# Compiles kernels for emulation.h.  Needs the headers of the CUDA
 # toolkit, no GPU.
 
 EMULATION = test/unit/emulation
@@ -6,7 +6,7 @@ EMULATION_DIR = build/emulation
 EMULATION_FLAGS = -std=gnu++17 -O2 -g -U_FORTIFY_SOURCE -pthread -fPIE -ffp-contract=off -Wno-attributes -DEMULATION \
 	-include $(srcdir)/$(EMULATION)/emulation.h -I$(srcdir)/$(EMULATION) -I$(srcdir)/kernels \
 	-I$(srcdir)/src -I$(srcdir)/test/bench -isystem $(CUDA_HOME)/include
-EMULATION_HEADERS = $(wildcard $(srcdir)/kernels/*.h $(srcdir)/kernels/embedding*.cuh $(srcdir)/src/engine/*.h \
+EMULATION_HEADERS = $(wildcard $(srcdir)/kernels/*.h $(srcdir)/kernels/*.cuh $(srcdir)/src/engine/*.h \
 	$(srcdir)/test/bench/embedding*.h) $(shell find $(srcdir)/$(EMULATION) -name '*.*h')
 
 $(EMULATION_DIR)/%.o: $(srcdir)/%.cu $(EMULATION_HEADERS)

@@ -1,0 +1,44 @@
+# The kernels of searches, and what the CUDA backend makes of them, without a GPU: every
+# match is compared with a plain count over all rows.  From the root of the repository:
+#
+#   make -f test/unit/search.mk check
+#
+# It needs the headers of the CUDA toolkit; without them there is no test.
+
+srcdir ?= .
+WITH_CUDA ?= auto
+EXTVERSION ?= 0.1.0
+
+check:
+
+include engine.mk
+include test/unit/emulation/emulation.mk
+
+EMULATED = backend chunk list_build list_rounds lists lists_lone scan select topk
+SEARCH_OBJS = $(EMULATED:%=$(EMULATION_DIR)/search/kernels/%.o) \
+	$(EMULATION_DIR)/search/$(EMULATION)/search.o $(EMULATION_DIR)/$(EMULATION)/emulation.o \
+	$(patsubst %,build/src/engine/%.o,error memory segment threads)
+
+ifeq ($(CUDA),yes)
+# with much shared memory, and with little
+check: $(EMULATION_DIR)/cuda_topk
+	$< emulated 1
+	EMULATED_GPU=86 $< tiny 2
+else
+check:
+	@echo "0 passed, 0 failed (no CUDA toolkit)"
+endif
+
+$(EMULATION_DIR)/search/%.o: $(srcdir)/%.cu $(EMULATION_HEADERS)
+	@mkdir -p $(@D)
+	$(CXX) $(EMULATION_FLAGS) -DEMULATED_SEARCH -Wno-unknown-pragmas -x c++ -c -o $@ $<
+
+$(EMULATION_DIR)/search/%.o: $(srcdir)/%.cpp $(EMULATION_HEADERS)
+	@mkdir -p $(@D)
+	$(CXX) $(EMULATION_FLAGS) -DEMULATED_SEARCH -c -o $@ $<
+
+$(EMULATION_DIR)/cuda_topk: $(srcdir)/test/unit/cuda_topk.cpp $(SEARCH_OBJS)
+	$(CXX) -std=gnu++17 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -Wno-missing-field-initializers \
+		-I$(srcdir)/src -I$(srcdir)/kernels -o $@ $^ -lm -lpthread
+
+.PHONY: check

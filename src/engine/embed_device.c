@@ -79,7 +79,7 @@ slot_gradient(gpuvec_reading *r, const gpuvec_bank *bank, const gpuvec_slot_bags
 	uint64_t	n;
 
 	if (!vectors->gradient(vectors, bank->device, bags, r->q->gradient,
-						   MAX_ELEMENTS / (bank->width + 2), &n, &r->q->body, error))
+						   gpuvec_reading_limit() / (bank->width + 2), &n, &r->q->body, error))
 		return false;
 	answer->nrows = n;
 	if (r->q->body == NULL)

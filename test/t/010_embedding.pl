@@ -190,6 +190,8 @@ $node->stop;
 
 # a standby
 $node->start;
+$node->safe_psql('postgres', q{CREATE UNLOGGED TABLE unlogged AS SELECT * FROM accounts; CREATE UNLOGGED TABLE unlogged_sets AS SELECT 1 AS id, '{1,2}'::idset AS tokens;
+	CREATE TABLE mixed (LIKE accounts); CREATE UNLOGGED TABLE mixed_child () INHERITS (mixed)});
 $node->backup('backup');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($node, 'backup', has_streaming => 1);
@@ -199,6 +201,13 @@ is($standby->safe_psql('postgres', $all), $expected, 'the standby');
 $node->safe_psql('postgres', q{UPDATE accounts SET v = '{2,1,1,1}' WHERE id = 1; DELETE FROM accounts WHERE id = 2; VACUUM accounts});
 $node->wait_for_catchup($standby);
 is($standby->safe_psql('postgres', 'SELECT total()'), $node->safe_psql('postgres', 'SELECT total()'), 'the standby, after changes');
+for my $sql (q{SELECT * FROM gpuvec_gather('unlogged', 'id', 'v', '{1}')}, q{SELECT gpuvec_pool('unlogged', 'id', 'v', '{1}')},
+	q{SELECT gpuvec_pool('mixed', 'id', 'v', '{1}')}, q{SELECT * FROM gpuvec_nearest('unlogged', 'id', 'v', '{1,1,1,1}')},
+	q{SELECT gpuvec_prewarm('unlogged', 'id', 'v')}, q{SELECT * FROM gpuvec_topk('unlogged_sets', 'tokens', '{1}')}, q{SELECT gpuvec_prewarm('unlogged_sets', 'tokens')})
+{
+	my ($rc, $out, $err) = $standby->psql('postgres', "\\set VERBOSITY verbose\n$sql");
+	like($err, qr/ERROR:  0A000: cannot access temporary or unlogged relations during recovery/, "not on a standby: $sql");
+}
 $standby->stop;
 
 # memory

@@ -188,6 +188,22 @@ GpuvecRelationSmgr(Relation rel)
 #define GpuvecOldSnapshotThresholdActive() OldSnapshotThresholdActive()
 #endif
 
+/* The same for pages that are read without the server's own functions */
+#if PG_VERSION_NUM >= 170000
+#define GpuvecTestForOldSnapshot(snapshot, rel, page) ((void) 0)
+#else
+#define GpuvecTestForOldSnapshot(snapshot, rel, page) TestForOldSnapshot(snapshot, rel, page)
+#endif
+
+/* Is it a block of the relation's main fork that a buffer's tag names?  (buf_internals.h) */
+#if PG_VERSION_NUM >= 160000
+#define GpuvecBufferTagMatches(tag, rel) \
+	(BufTagMatchesRelFileLocator(tag, &(rel)->rd_locator) && BufTagGetForkNum(tag) == MAIN_FORKNUM)
+#else
+#define GpuvecBufferTagMatches(tag, rel) \
+	(RelFileNodeEquals((tag)->rnode, (rel)->rd_node) && (tag)->forkNum == MAIN_FORKNUM)
+#endif
+
 /* Columns that have no place in rows but are computed where a query reads them (from 18) */
 #ifndef ATTRIBUTE_GENERATED_VIRTUAL
 #define ATTRIBUTE_GENERATED_VIRTUAL 'v'

@@ -20,6 +20,7 @@
 #include "funcapi.h"
 #include "idset/idset.h"
 #include "miscadmin.h"
+#include "search/row_fetch.h"
 #include "search/search.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -43,10 +44,25 @@ enum
 /* Turns the rows of a target into values of the asked row type */
 typedef struct RowMaker
 {
-	TupleTableSlot *slot;		/* of the target */
+	RowFetch   *fetch;			/* of the target's rows */
 	TupleConversionMap *map;	/* to the asked type; NULL: it is the same */
 	TupleDesc	desc;
 } RowMaker;
+
+/* A place in the answers */
+typedef struct AnswerCursor
+{
+	uint32		query;			/* of the next row */
+	uint64		row;
+} AnswerCursor;
+
+/*
+ * Memory is asked for (row_fetch.h) for so many rows together: their pages two groups
+ * before their turn, their tuples one group before.  Requests that follow each other
+ * closely overlap best, for what lies between them, locks most of all, keeps the
+ * processor from starting the later ones.  8 to 64 are equally good.
+ */
+#define ROWS_AHEAD	16
 
 /* A call: what is asked, the answers, and how many of them were handed out */
 struct TopKCall
@@ -58,11 +74,13 @@ struct TopKCall
 	MirrorSearch search;
 	SearchAnswer *answers;
 
-	uint32		query;			/* of the next row */
-	uint64		row;
-	ItemPointerData tid;		/* of the last one */
+	AnswerCursor next;
+	ItemPointerData tid;		/* of the last row */
 
 	RowMaker   *makers;			/* for whole rows */
+	AnswerCursor next_page;		/* whose page, and whose tuple, is to be asked for */
+	AnswerCursor next_tuple;
+	int			asked;			/* rows before the next group is looked at */
 	MemoryContext row_context;
 };
 
@@ -254,14 +272,17 @@ static void
 make_row_makers(TopKCall *call)
 {
 	Oid			row_type = row_type_of(call->fcinfo);
+	uint64		nrows = 0;
 
+	for (uint32 i = 0; i < call->search.nqueries; i++)
+		nrows += call->answers[i].nhits;
 	call->makers = palloc0_array(RowMaker, Max(call->ntargets, 1));
 	for (int i = 0; i < call->ntargets; i++)
 	{
 		Relation	rel = call->targets[i].rel;
 		RowMaker   *maker = &call->makers[i];
 
-		maker->slot = table_slot_create(rel, NULL);
+		maker->fetch = RowFetchBegin(rel, call->search.snapshot, nrows / call->ntargets);
 		maker->desc = lookup_rowtype_tupdesc_copy(row_type, -1);
 		if (rel->rd_rel->reltype != row_type)
 			maker->map = convert_tuples_by_name(RelationGetDescr(rel), maker->desc);
@@ -275,25 +296,80 @@ static Datum
 fetch_row(TopKCall *call, int target)
 {
 	RowMaker   *maker = &call->makers[target];
-	Relation	rel = call->targets[target].rel;
 	MemoryContext old;
 	HeapTuple	tuple;
-	bool		should_free;
 	Datum		row;
 
 	MemoryContextReset(call->row_context);
 	old = MemoryContextSwitchTo(call->row_context);
-	if (!table_tuple_fetch_row_version(rel, &call->tid, call->search.snapshot, maker->slot))
+	tuple = RowFetchGet(maker->fetch, &call->tid);
+	if (tuple == NULL)
 		elog(ERROR, "row (%u,%u) of relation \"%s\" is gone",
 			 ItemPointerGetBlockNumber(&call->tid),
-			 ItemPointerGetOffsetNumber(&call->tid), RelationGetRelationName(rel));
-	tuple = ExecFetchSlotHeapTuple(maker->slot, false, &should_free);
+			 ItemPointerGetOffsetNumber(&call->tid),
+			 RelationGetRelationName(call->targets[target].rel));
 	if (maker->map)
 		tuple = execute_attr_map_tuple(tuple, maker->map);
 	row = heap_copy_tuple_as_datum(tuple, maker->desc);
-	ExecClearTuple(maker->slot);
+	RowFetchRelease(maker->fetch);
 	MemoryContextSwitchTo(old);
 	return row;
+}
+
+/* Go to the next hit of the answers; NULL at their end.  It is in front of the cursor. */
+static const MirrorHit *
+next_hit(const TopKCall *call, AnswerCursor *cursor, int *target)
+{
+	const SearchAnswer *answer;
+
+	while (cursor->query < call->search.nqueries &&
+		   cursor->row == call->answers[cursor->query].nhits)
+	{
+		cursor->query++;
+		cursor->row = 0;
+	}
+	if (cursor->query >= call->search.nqueries)
+		return NULL;
+	answer = &call->answers[cursor->query];
+	*target = answer->targets ? answer->targets[cursor->row] : 0;
+	return &answer->hits[cursor->row++];
+}
+
+/* Ask for the memory of the next group of rows */
+static inline void
+look_ahead(TopKCall *call, AnswerCursor *cursor,
+		   void (*ahead) (const RowFetch *fetch, ItemPointer tid))
+{
+	for (int i = 0; i < ROWS_AHEAD; i++)
+	{
+		int			target;
+		const MirrorHit *hit = next_hit(call, cursor, &target);
+		ItemPointerData tid;
+
+		if (hit == NULL)
+			return;
+		MirrorHitTid(hit, &tid);
+		ahead(call->makers[target].fetch, &tid);
+	}
+}
+
+/* Ask for the tuples of the next group of rows, and for the pages of the one behind it */
+static void
+look_ahead_group(TopKCall *call)
+{
+	look_ahead(call, &call->next_page, RowFetchAheadPage);
+	look_ahead(call, &call->next_tuple, RowFetchAheadTuple);
+	call->asked += ROWS_AHEAD;
+}
+
+/* Go to the first row */
+static void
+start_rows(TopKCall *call)
+{
+	call->next = call->next_page = call->next_tuple = (AnswerCursor) {0};
+	call->asked = 0;
+	if (call->kind.rows)
+		look_ahead(call, &call->next_page, RowFetchAheadPage);
 }
 
 /*
@@ -334,6 +410,7 @@ TopKBegin(FunctionCallInfo fcinfo, TopKKind kind, Snapshot snapshot)
 		make_row_makers(call);
 	else
 		SearchCloseTargets(call->targets, call->ntargets);
+	start_rows(call);
 	return call;
 }
 
@@ -344,30 +421,25 @@ TopKBegin(FunctionCallInfo fcinfo, TopKKind kind, Snapshot snapshot)
 bool
 TopKNext(TopKCall *call, Datum *values)
 {
-	const SearchAnswer *answer;
 	const MirrorHit *hit;
 	int			target;
 	int			n = 0;
 
-	while (call->query < call->search.nqueries &&
-		   call->row == call->answers[call->query].nhits)
-	{
-		call->query++;
-		call->row = 0;
-		CHECK_FOR_INTERRUPTS();
-	}
-	if (call->query >= call->search.nqueries)
+	hit = next_hit(call, &call->next, &target);
+	if (hit == NULL)
 		return false;
-	answer = &call->answers[call->query];
-	hit = &answer->hits[call->row];
-	target = answer->targets ? answer->targets[call->row] : 0;
-	call->row++;
+	if (call->next.row == 1)
+		CHECK_FOR_INTERRUPTS();
 	MirrorHitTid(hit, &call->tid);
 	if (call->kind.batch)
-		values[n++] = Int32GetDatum((int32) call->query + 1);
-	values[n++] = Int32GetDatum((int32) call->row);
+		values[n++] = Int32GetDatum((int32) call->next.query + 1);
+	values[n++] = Int32GetDatum((int32) call->next.row);
 	if (call->kind.rows)
+	{
+		if (call->asked-- == 0)
+			look_ahead_group(call);
 		values[n++] = fetch_row(call, target);
+	}
 	else
 	{
 		values[n++] = ObjectIdGetDatum(call->targets[target].key.relation);
@@ -382,8 +454,7 @@ TopKNext(TopKCall *call, Datum *values)
 void
 TopKRewind(TopKCall *call)
 {
-	call->query = 0;
-	call->row = 0;
+	start_rows(call);
 }
 
 /* Let go of what the call holds beside memory */
@@ -393,6 +464,6 @@ TopKEnd(TopKCall *call)
 	if (!call->kind.rows)
 		return;
 	for (int i = 0; i < call->ntargets; i++)
-		ExecDropSingleTupleTableSlot(call->makers[i].slot);
+		RowFetchEnd(call->makers[i].fetch);
 	SearchCloseTargets(call->targets, call->ntargets);
 }

@@ -5,10 +5,10 @@
  *	  the parameters of the kernels.
  *
  * backend.cu	opening, uploading, freeing
- * topk.cu		the host's side of a search: batches, rounds, results
+ * topk.cu		the host's side of a search (chunk.h: what its files share)
  * scan.cu		the scan that counts common ids and emits candidates
  * list_build.cu	inverted lists and bitmaps of a segment
- * lists.cu		counting by them
+ * lists.cu		counting by them; lists_lone.cu: a query that is alone
  * list_planes.cuh	the part that lists have in it
  * emit.cuh		scoring what was counted
  * select.cu	the selection of the best candidates, and sorting
@@ -416,6 +416,12 @@ launch_kernel(void (*kernel) (Params), dim3 grid, uint32_t threads, size_t share
 }
 
 /*
+ * Were the kernels compiled so that they wait for the one before them?  Not if code for
+ * compute capability 9.0 is missing and older code was translated for a newer GPU.
+ */
+extern bool kernels_wait;
+
+/*
  * The same for a kernel of a search, which may start when all blocks of the one before
  * have let it (let_next_start) or have ended, and which waits (wait_for_previous) before
  * it looks at what others wrote.  That it must not read with __ldg(), which may be moved.
@@ -435,7 +441,7 @@ launch_chained(void (*kernel) (Params), dim3 grid, uint32_t threads, size_t shar
 	config.dynamicSmemBytes = shared_bytes;
 	config.stream = stream;
 	config.attrs = &attribute;
-	config.numAttrs = 1;
+	config.numAttrs = kernels_wait ? 1 : 0;
 	return cudaLaunchKernelEx(&config, kernel, params);
 }
 

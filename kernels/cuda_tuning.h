@@ -48,6 +48,12 @@ struct gpuvec_cuda_stats
 	uint32_t	overflows;		/* queries that had to be repeated */
 	uint32_t	retries;		/* rounds of repeated queries that overflowed */
 	uint32_t	list_chunks;	/* chunks that were counted by lists */
+	uint32_t	lone_chunks;	/* whose queries were parameters of a kernel */
+	uint32_t	own_rounds;		/* rounds in which each query had blocks of its own */
+	uint32_t	plain_rounds;	/* rounds that counted bytes, .. */
+	uint32_t	plain_lone_rounds;	/* .. for queries that were alone */
+	uint32_t	direct_overflows;	/* of overflows: told by the last kernel itself */
+	uint32_t	stopped_chunks; /* that nobody wanted any more while they ran */
 	uint32_t	entry_bits;		/* of the last chunk */
 	uint32_t	planes;
 };

@@ -31,7 +31,7 @@
 /* Nor do those with more ids, for the memory that sorting takes */
 #define MAX_IDS			((uint64_t) 1 << 26)
 
-/* Lists and bitmaps take at most this many tenths of the ids' bytes */
+/* Lists and bitmaps take at most this many tenths of the ids' bytes; see small_fit() */
 #define MAX_TENTHS		13
 
 /* Blocks are small if rows have more common ids than this on average */
@@ -83,6 +83,7 @@ struct list_plan
 	uint64_t	nkeys;
 	std::vector<uint16_t> slots;	/* [maxid + 1], to an even number */
 	uint32_t	nslots;			/* beside the empty one */
+	bool		possible;		/* all common ids have slots: the lists of others are short */
 	size_t		base;
 	size_t		lengths;
 	size_t		start;
@@ -285,7 +286,8 @@ choose_common(struct list_plan *plan, const uint32_t *rows_of, uint32_t maxid, u
 		plan->slots[common[s]] = (uint16_t) (s + 1);
 		sum += rows_of[common[s]];
 	}
-	return plan->nslots < common.size() ? 0.0 : (double) sum / nrows;
+	plan->possible = plan->nslots == common.size();
+	return (double) sum / nrows;
 }
 
 /* Lay out a plan whose common ids and blocks are chosen */
@@ -329,8 +331,9 @@ small_fit(const struct list_plan *plan, const gpuvec_segment *segment, size_t mo
 {
 	size_t		fixed = plan->bitmaps - plan->base;
 
-	return plan->bytes <= most ||
-		(segment->nrows >= FIXED_ROWS && fixed <= places && plan->bytes - fixed <= most);
+	return plan->possible &&
+		(plan->bytes <= most ||
+		 (segment->nrows >= FIXED_ROWS && fixed <= places && plan->bytes - fixed <= most));
 }
 
 /* Does the segment get lists, and how? */
@@ -356,7 +359,9 @@ plan_lists(struct cuda_backend *b, struct list_plan *plan, const gpuvec_segment 
 			(density < TILED_DENSITY && t->list_shift != TILED_SHIFT))
 			break;
 		lay_out_lists(plan, segment, rows_of, maxid);
-		if (small_fit(plan, segment, most, most / 2) || t->list_shift == TILED_SHIFT)
+		if (t->list_shift == TILED_SHIFT)
+			return plan->possible;
+		if (small_fit(plan, segment, most, most / 2))
 			return true;
 		laid_out = true;
 	}
@@ -367,7 +372,9 @@ plan_lists(struct cuda_backend *b, struct list_plan *plan, const gpuvec_segment 
 	plan->shift = WHOLE_SHIFT;
 	density = choose_common(plan, rows_of, maxid, segment->nrows, parts[NPARTS - 1]);
 	lay_out_lists(plan, segment, rows_of, maxid);
-	if ((plan->bytes <= most && density < WHOLE_DENSITY) || t->list_shift == WHOLE_SHIFT)
+	if (t->list_shift == WHOLE_SHIFT)
+		return plan->possible;
+	if (plan->possible && plan->bytes <= most && density < WHOLE_DENSITY)
 		return true;
 	plan->shift = TILED_SHIFT;
 	choose_common(plan, rows_of, maxid, segment->nrows, parts[NPARTS - 1]);

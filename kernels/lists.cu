@@ -23,9 +23,10 @@
  * In blocks of 4,096 rows a team is one warp.  For many queries, a thread block
  * keeps the bitmaps of the block's most common ids in shared memory, and its warps
  * take one query after the other (count_tiled); for few, warps read what they need
- * from global memory (count_direct; lists_lone.cu for a query alone).  Where few ids are common, a block is a whole
- * segment and a team is a thread block (count_whole); if no id is, the planes are
- * all that is needed (count_plain).
+ * from global memory (count_direct; lists_lone.cu for a query alone).  Where few ids
+ * are common, a block is a whole segment and a team is a thread block (count_whole); if
+ * no id is, bytes in shared memory are all that is needed (count_plain), and for a query
+ * alone the threads share its lists evenly (count_plain_lone).
  *
  * A first bound comes from a few blocks, those with rows of the lengths at which a
  * query's best rows are expected; of each of them only some rows with the highest
@@ -187,13 +188,13 @@ struct list_counter : list_planes<WARPS, NPLANES>
 			counters[w].template ripple<3>(a[w]);
 	}
 
-	/* Which of this lane's rows have counts of at least a number? */
+	/* Which of this lane's rows have counts of at least a number below 2^PLANES? */
 	__device__ __forceinline__ void
 	rows_reaching(uint32_t number, uint32_t *rows) const
 	{
 #pragma unroll
 		for (int w = 0; w < 4; w++)
-			rows[w] = number >> PLANES ? 0 : ~0u;
+			rows[w] = ~0u;
 #pragma unroll
 		for (int p = 0; p < PLANES; p++)
 		{
@@ -274,6 +275,9 @@ struct list_counter : list_planes<WARPS, NPLANES>
 		if (params.sample > 0)
 			need = max(need, high_count(params.sample));
 		rows_reaching(need, rows);
+#pragma unroll
+		for (int w = 0; w < 4; w++)
+			rows[w] = need >> PLANES ? 0 : rows[w];
 		emit_words(params, this->place->segment, q, this->first_row(), rows, most,
 				   [&] (uint32_t i) { return get(i); });
 		this->sync_team();

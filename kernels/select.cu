@@ -519,10 +519,21 @@ merge_runs_kernel(const __grid_constant__ struct sort_params params)
 	params.out[list + pair + i % params.width + (lo - other)] = key;
 }
 
-/* Let the kernel have as much shared memory as it needs */
+bool		kernels_wait = true;
+
+/* Let the kernel have as much shared memory as it needs; and learn whether kernels wait */
 cudaError_t
 select_prepare(void)
 {
+	cudaFuncAttributes attributes;
+	cudaError_t rc;
+
+	rc = cudaFuncGetAttributes(&attributes, (const void *) select_kernel);
+	if (rc != cudaSuccess)
+		return rc;
+	/* all kernels are compiled alike: see wait_for_previous() */
+	if (attributes.ptxVersion < 90)
+		kernels_wait = false;
 	return cudaFuncSetAttribute((const void *) select_kernel,
 								cudaFuncAttributeMaxDynamicSharedMemorySize,
 								(int) sizeof(struct select_shared));

@@ -47,6 +47,7 @@ SELECT measure, same('docs', q, 20, measure, 0.25) AS k20, same('docs', q, NULL,
 FROM measures, queries WHERE qid = 6 ORDER BY measure;
 SELECT same('docs', q, NULL, 'hamming', -5) AS within_5, same('docs', q, 5, 'hamming', -12) AS within_12 FROM queries WHERE qid = 6;
 SELECT same('docs', q, 7, 'intersection', 2) AS at_least_2 FROM queries WHERE qid = 6;
+SELECT same('docs', '{1,2,3}', NULL, 'hamming', '-0') AS equal;
 -- min_score is inclusive
 SELECT count(*), min(score) FROM gpuvec_topk('docs', 'tokens', '{1,2,3,4}', NULL, 'braun_blanquet', 0.75);
 -- batches

@@ -20,6 +20,7 @@
 #include <string>
 #include <thread>
 #include <time.h>
+#include <unistd.h>
 #include <vector>
 
 #include "cuda_tuning.h"
@@ -59,9 +60,7 @@ static bool tiny;
 static std::atomic<int> npassed;
 static std::atomic<int> nfailed;
 static uint64_t random_state;
-static uint64_t total_overflows;
-static uint64_t total_retries;
-static uint64_t total_list_chunks;
+static gpuvec_cuda_stats total;	/* of all searches */
 
 static const char *const measure_names[] = GPUVEC_MEASURE_NAMES;
 static const char *const method_names[] = {"auto", "bitset", "inverted"};
@@ -446,6 +445,43 @@ reference(const dataset &d, gpuvec_measure measure, const question &q, const uin
 
 /* ---------------------------------------------------------------- runs */
 
+/* Add what the last search did to the total */
+static void
+add_stats(void)
+{
+	gpuvec_cuda_stats last = gpuvec_cuda_last(backend);
+
+	total.overflows += last.overflows;
+	total.retries += last.retries;
+	total.list_chunks += last.list_chunks;
+	total.lone_chunks += last.lone_chunks;
+	total.own_rounds += last.own_rounds;
+	total.plain_rounds += last.plain_rounds;
+	total.plain_lone_rounds += last.plain_lone_rounds;
+	total.direct_overflows += last.direct_overflows;
+	total.stopped_chunks += last.stopped_chunks;
+}
+
+/* A question as the backend takes it */
+static gpuvec_topk_query
+make_query(const question &q, gpuvec_match *matches)
+{
+	gpuvec_topk_query query;
+
+	query.ids = q.ids.data();
+	query.len = q.ids.size();
+	query.k = q.k;
+	query.has_min_score = q.has_min_score;
+	query.has_after = q.has_after;
+	query.min_score = q.min_score;
+	query.after_score = q.after_score;
+	query.after_tid = q.after_tid;
+	query.canceled = NULL;
+	query.matches = matches;
+	query.nmatches = 12345;
+	return query;
+}
+
 /* Ask all questions at once; the answers */
 static std::vector<std::vector<gpuvec_match>>
 ask(const dataset &d, gpuvec_measure measure, gpuvec_method method,
@@ -457,20 +493,8 @@ ask(const dataset &d, gpuvec_measure measure, gpuvec_method method,
 
 	for (size_t i = 0; i < questions.size(); i++)
 	{
-		const question &q = questions[i];
-
-		answers[i].resize(std::min((uint64_t) q.k, d.view->nrows));
-		queries[i].ids = q.ids.data();
-		queries[i].len = q.ids.size();
-		queries[i].k = q.k;
-		queries[i].has_min_score = q.has_min_score;
-		queries[i].has_after = q.has_after;
-		queries[i].min_score = q.min_score;
-		queries[i].after_score = q.after_score;
-		queries[i].after_tid = q.after_tid;
-		queries[i].canceled = NULL;
-		queries[i].matches = answers[i].data();
-		queries[i].nmatches = 12345;
+		answers[i].resize(std::min((uint64_t) questions[i].k, d.view->nrows));
+		queries[i] = make_query(questions[i], answers[i].data());
 	}
 	if (!backend->topk(backend, d.view, measure, method, queries.data(), queries.size(), &error))
 		die("topk", &error);
@@ -481,9 +505,7 @@ ask(const dataset &d, gpuvec_measure measure, gpuvec_method method,
 		else
 			answers[i].resize(queries[i].nmatches);
 	}
-	total_overflows += gpuvec_cuda_last(backend).overflows;
-	total_retries += gpuvec_cuda_last(backend).retries;
-	total_list_chunks += gpuvec_cuda_last(backend).list_chunks;
+	add_stats();
 	return answers;
 }
 
@@ -898,6 +920,137 @@ test_odd_requests(void)
 	gpuvec_view_unref(empty);
 }
 
+/* Build the view of a dataset; all its segments have lists in blocks of 2^shift rows */
+static void
+build_with_lists(dataset &d, uint32_t rows, uint32_t shift)
+{
+	gpuvec_cuda_tuning t = {};
+
+	t.list_rows = 1;
+	t.list_shift = shift;
+	tune(t);
+	mixed_lists = false;
+	build_view(d, rows, true);
+	mixed_lists = true;
+	tune({});
+}
+
+/* Searches that nobody waits for any more while they run, and what comes after them */
+static void
+test_stopped(const dataset &d)
+{
+	std::vector<question> many = make_questions(d, full ? 20000 : 2000, 100);
+	std::vector<question> few = make_questions(d, 2, 10);
+	std::vector<uint32_t> common = count_common(d, few);
+	std::vector<gpuvec_match> room(many.size() * 100);
+	std::vector<gpuvec_topk_query> queries(many.size());
+	double		longest = 0;	/* what the first one takes, which is not stopped */
+
+	for (int i = 0; i <= 20; i++)
+	{
+		gpuvec_error error;
+		int			canceled = 0;
+		double		start = seconds_since_start();
+		useconds_t	delay = (useconds_t) (longest * 1e6 * i / 20);
+
+		for (size_t j = 0; j < many.size(); j++)
+		{
+			queries[j] = make_query(many[j], &room[j * 100]);
+			queries[j].canceled = &canceled;
+		}
+
+		std::thread impatient([&] ()
+			{
+				usleep(delay);
+				__atomic_store_n(&canceled, i > 0, __ATOMIC_RELAXED);
+			});
+
+		if (!backend->topk(backend, d.view, GPUVEC_JACCARD, GPUVEC_METHOD_BITSET, queries.data(),
+						   queries.size(), &error))
+			die("topk", &error);
+		if (i == 0)
+			longest = seconds_since_start() - start;
+		add_stats();
+		impatient.join();
+		compare(d, GPUVEC_JACCARD, few, common, "after a search that was canceled");
+	}
+}
+
+/* Queries that are alone, or nearly so, with samples and without room for candidates */
+static void
+test_lone(void)
+{
+	static const uint32_t shifts[] = {12, 16, 0};
+	static const char *const names[] = {"alone, small blocks", "alone, whole segments", "alone, mixed"};
+	uint32_t	n = full ? 60000 : 12000;
+
+	for (int i = 0; i < 3; i++)
+	{
+		dataset		d = random_dataset(names[i], n, 3000, 1, 60, false);
+		std::vector<question> questions = make_questions(d, 4, 10);
+		std::vector<uint32_t> common = count_common(d, questions);
+		gpuvec_cuda_tuning t = {};
+
+		kill_some(d, 20);
+		if (shifts[i])
+			build_with_lists(d, n / 20, shifts[i]);
+		else
+			build_view(d, n / 20, true);
+		test_dataset(d, {1, 2, 3, 4, 5}, {10, 1100}, 2);
+		t.candidates = 32;
+		t.retry_candidates = 64;
+		t.sample = ~0u;
+		tune(t);
+		compare(d, GPUVEC_JACCARD, questions, common, "no room", GPUVEC_METHOD_INVERTED);
+		tune({});
+		test_stopped(d);
+		free_dataset(d);
+	}
+}
+
+/* The counts that fill a byte, and one more; queries of more ids than the threads of a block */
+static void
+test_bytes(uint32_t most, uint32_t shift)
+{
+	dataset		d = random_dataset(most == 255 ? "counts of 255" : "counts of 256", 600, 60000, 1,
+								   most, false);
+	std::vector<question> all(4);
+	gpuvec_cuda_tuning t = {};
+
+	all[0].ids = random_set(most, 60000, false);
+	for (uint32_t i = 0; i < 20; i++)
+		d.rows[i * 30].ids.assign(all[0].ids.begin() + i / 2, all[0].ids.end());
+	all[1].ids = random_set(700 - most, 60000, false);
+	all[1].ids.insert(all[1].ids.end(), all[0].ids.begin(), all[0].ids.end());
+	std::sort(all[1].ids.begin(), all[1].ids.end());
+	all[1].ids.erase(std::unique(all[1].ids.begin(), all[1].ids.end()), all[1].ids.end());
+	all[3].ids = {all[0].ids.back()};	/* and all[2] is empty */
+	build_with_lists(d, 65536, shift);
+	for (uint32_t n = 1; n <= 5; n++)
+		for (uint32_t first = 0; first < 4; first++)
+		{
+			std::vector<question> questions;
+			std::vector<uint32_t> common;
+
+			for (uint32_t i = 0; i < n; i++)
+				questions.push_back(all[(first + i) % 4]);
+			common = count_common(d, questions);
+			for (uint32_t candidates : {0, 64})
+				for (uint32_t k : {10, 700})
+					for (int m = 0; m < GPUVEC_N_MEASURES; m++)
+					{
+						for (question &q : questions)
+							q.k = k;
+						t.candidates = candidates;
+						tune(t);
+						compare(d, (gpuvec_measure) m, questions, common,
+								candidates ? "room for 64" : "defaults", GPUVEC_METHOD_INVERTED);
+					}
+		}
+	tune({});
+	free_dataset(d);
+}
+
 /* Searches while other threads upload and free segments */
 static void
 test_threads(void)
@@ -966,6 +1119,10 @@ main(int argc, char **argv)
 		test_odd_requests();
 		test_long();
 		test_rounds();
+		test_lone();
+		for (uint32_t most : {255, 256})
+			for (uint32_t shift : {12, 16})
+				test_bytes(most, shift);
 	}
 	if (full)
 	{
@@ -974,11 +1131,19 @@ main(int argc, char **argv)
 	}
 
 	/* the hooks must have driven the searches through the paths that they are for */
-	report(total_list_chunks > 0, "nothing was counted by lists%s\n", "");
-	report(tiny || total_overflows > 0, "no query overflowed%s\n", "");
-	report(tiny || total_retries > 0, "no repeated round overflowed%s\n", "");
-	printf("%llu queries overflowed and were repeated, %llu repeated rounds overflowed\n",
-		   (unsigned long long) total_overflows, (unsigned long long) total_retries);
+	report(total.list_chunks > 0, "nothing was counted by lists%s\n", "");
+	if (!tiny)
+	{
+		report(total.overflows > 0, "no query overflowed%s\n", "");
+		report(total.retries > 0, "no repeated round overflowed%s\n", "");
+		report(total.lone_chunks > 0, "no query was a parameter%s\n", "");
+		report(total.own_rounds > 0, "no query had a sample of its own%s\n", "");
+		report(total.plain_lone_rounds > 0, "no lone query was counted in bytes%s\n", "");
+		report(total.plain_rounds > total.plain_lone_rounds, "nothing else was counted in bytes%s\n", "");
+		report(total.direct_overflows > 0, "no lone query overflowed%s\n", "");
+	}
+	printf("%u queries overflowed and were repeated, %u repeated rounds overflowed, %u searches were stopped\n",
+		   total.overflows, total.retries, total.stopped_chunks);
 	backend->close(backend);
 	printf("%d passed, %d failed\n", (int) npassed, (int) nfailed);
 	return nfailed > 0;

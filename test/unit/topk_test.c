@@ -317,7 +317,7 @@ test_measure(const char *name, gpuvec_backend **backends, int nbackends, const t
 
 			q->k = i % 5 == 0 ? 1 : i % 5 == 1 ? k : i % 5 == 2 ? 100000 : 1 + random32() % k;
 			q->has_min_score = i % 4 == 1;
-			q->min_score = measure == 6 ? 2 : measure == 7 ? -(double) (random32() % 40) : (random32() % 100) / 100.0;
+			q->min_score = measure == 6 ? 2 : measure == 7 ? -(double) (i % 8 == 1 ? 0 : random32() % 40) : (random32() % 100) / 100.0;
 			q->has_after = i % 7 == 3;
 			if (t->n > 0)
 			{
@@ -325,6 +325,8 @@ test_measure(const char *name, gpuvec_backend **backends, int nbackends, const t
 
 				q->after_score = formula(measure, common_ids(q->ids, q->len, row->ids, row->len), q->len, row->len);
 				q->after_tid = row->tid;
+				if (q->after_score == 0 && i % 2)
+					q->after_score = -0.0;
 			}
 			q->matches = allocate((t->n < q->k ? t->n : q->k) * sizeof(gpuvec_match));
 		}

@@ -260,11 +260,13 @@ make_queries(cpu_search *search, gpuvec_topk_query *queries)
 
 		mine->query = &queries[i];
 		mine->measure = search->measure;
-		mine->bound = queries[i].has_min_score ? gpuvec_score_key(queries[i].min_score) : UINT64_MAX;
+		/* + 0.0 makes a 0 of -0, which no score is */
+		mine->bound = queries[i].has_min_score ? gpuvec_score_key(queries[i].min_score + 0.0) :
+			UINT64_MAX;
 		mine->has_after = queries[i].has_after;
 		if (mine->has_after)
 		{
-			mine->after_key = gpuvec_score_key(queries[i].after_score);
+			mine->after_key = gpuvec_score_key(queries[i].after_score + 0.0);
 			mine->after_tid = queries[i].after_tid;
 		}
 	}

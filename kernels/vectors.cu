@@ -846,7 +846,7 @@ struct gradient
 
 /* Compute the gradient in the order of slots */
 static bool
-compute_gradient(struct gradient *g, const float *upstream, gpuvec_error *error)
+compute_gradient(struct gradient *g, const float *upstream, uint64_t limit, gpuvec_error *error)
 {
 	static const char *const what = "compute gradients on the GPU";
 	struct vector_half *half = &g->worker->halves[0];
@@ -857,7 +857,7 @@ compute_gradient(struct gradient *g, const float *upstream, gpuvec_error *error)
 	enum gpuvec_emb_mode mode = bags->mode == GPUVEC_SLOTS_MEAN ? GPUVEC_EMB_MEAN : GPUVEC_EMB_SUM;
 	struct gpuvec_emb_grad grad = {};
 	uint64_t	ngradient = bags->nbags * g->bank->width;
-	uint64_t	most = std::min((uint64_t) g->bank->room, bags->nslots);
+	uint64_t	most = std::min(std::min((uint64_t) g->bank->room, bags->nslots), limit);
 	float		some_weight = 0;
 	struct chunk_memory m;
 	size_t		work_bytes;
@@ -1014,17 +1014,15 @@ fetch_rows(struct gradient *g, float *out, gpuvec_error *error)
 	return ok;
 }
 
-/* Compute a gradient and copy it to the host, if it has at most `most` keys */
+/* Compute a gradient, of at most so many keys, and copy it to the host */
 static bool
 run_gradient(struct gradient *g, const float *upstream, uint64_t most, void **body,
 			 gpuvec_error *error)
 {
 	size_t		bytes;
 
-	if (!compute_gradient(g, upstream, error))
+	if (!compute_gradient(g, upstream, most, error))
 		return false;
-	if (g->n > most)
-		return true;
 	bytes = g->n * (sizeof(int64_t) + g->bank->width * sizeof(float));
 	*body = gpuvec_memory_new(bytes);
 	if (*body == NULL)

@@ -84,6 +84,11 @@ SELECT gpuvec_pool_agg(r, 'id', 'embedding', k) FROM unnest('{items,other}'::reg
 SELECT gpuvec_pool_agg('items', 'id', 'embedding', k, w) FROM (VALUES (1, 1.5), (2, NULL)) v (k, w);
 SELECT gpuvec_pool_agg('items', 'id', NULL, k) FROM generate_series(1, 3) k;
 SELECT gpuvec_pool_agg('items', 'id', 'embedding', k, 1, 'most', 'skip') FROM generate_series(1, 3) k;
+-- mode and missing are those of the group
+SELECT gpuvec_pool_agg('items', 'id', 'embedding', k, 1, m, 'skip') FROM (VALUES (1, 'sum'), (2, 'mean')) v (k, m);
+SELECT gpuvec_pool_agg('items', 'id', 'embedding', k, 1, 'mean', m) FROM (VALUES (1, 'skip'), (2, NULL)) v (k, m);
+SELECT gpuvec_pool_agg('items', 'id', 'embedding', k, 1, 'mean', m) FROM (VALUES (1, 'zero'), (NULL, 'error')) v (k, m);
+SELECT m, gpuvec_pool_agg('items', 'id', 'embedding', k, 1, m, 'skip') FROM (VALUES (1, 'sum'), (2, 'mean'), (3, 'sum'), (4, 'mean')) v (k, m) GROUP BY m ORDER BY m;
 -- an error in the middle leaves nothing behind
 SELECT u, gpuvec_pool_agg('items', 'id', 'embedding', item, weight, 'sum', 'error') FROM clicks GROUP BY u LIMIT 1;
 SELECT count(*), count(*) FILTER (WHERE a.e IS DISTINCT FROM x.e) AS wrong FROM actual a FULL JOIN answers x USING (u);

@@ -19,6 +19,21 @@ SELECT gpuvec_ensure_keys('items', 'id', 'embedding', '{11}', 0);
 SELECT gpuvec_ensure_keys('items', 'id', 'embedding', '{11,NULL}');
 CREATE TABLE no_key (id bigint, embedding double precision[]);
 SELECT gpuvec_ensure_keys('no_key', 'id', 'embedding', '{11}', 3);
+-- keys that the table numbers itself are given all the same; computed ones cannot be
+CREATE TABLE numbered (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, embedding real[], note int GENERATED ALWAYS AS IDENTITY (START 5));
+SELECT gpuvec_ensure_keys('numbered', 'id', 'embedding', '{12,11}', 2, 'zeros'), gpuvec_ensure_keys('numbered', 'id', 'embedding', '{11,13}', 2, 'zeros');
+SELECT * FROM numbered ORDER BY id;
+CREATE TABLE computed (n bigint, id bigint GENERATED ALWAYS AS (n + 1) STORED PRIMARY KEY, embedding real[], twice real[] GENERATED ALWAYS AS (embedding || embedding) STORED);
+INSERT INTO computed VALUES (1, DEFAULT, '{1,2}');
+\set VERBOSITY sqlstate
+SELECT gpuvec_ensure_keys('computed', 'id', 'embedding', '{1,2}', 2);
+\set VERBOSITY default
+SELECT gpuvec_ensure_keys('computed', 'id', 'embedding', '{1,2}', 2);
+SELECT gpuvec_ensure_keys('computed', 'n', 'twice', '{1,2}', 2);
+SELECT gpuvec_apply_grad('computed', 'id', 'twice', '{1}', '{1,1,1,1}');
+SELECT gpuvec_apply_grad('computed', 'id', 'embedding', '{2}', '{1,1}', learning_rate => 1);
+SELECT * FROM computed;
+DROP TABLE numbered, computed;
 -- columns with the names that the statements use
 CREATE TABLE same_names (k int PRIMARY KEY, d real[], t int DEFAULT 2, u int);
 SELECT gpuvec_ensure_keys('same_names', 'k', 'd', '{1}', 2, 'zeros'), gpuvec_ensure_keys('same_names', 'k', 'd', '{1,2,3}', 2, 'zeros');
@@ -57,6 +72,17 @@ SELECT id, embedding, step, m, v FROM items LEFT JOIN state ON key = id ORDER BY
 UPDATE state SET m = NULL WHERE key = 1;
 SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'adam', 0.1, 'state');
 SELECT id, embedding FROM items WHERE id = 1;
+UPDATE state SET v = NULL WHERE key = 1;
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'adagrad', 0.1, 'state');
+TRUNCATE state;
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'adagrad', 0.1, 'state');
+\set VERBOSITY sqlstate
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'adam', 0.1, 'state');
+\set VERBOSITY default
+TRUNCATE state;
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'adam', 0.1, 'state');
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'adagrad', 0.1, 'state');
+SELECT id, step, m IS NULL AS no_m, v IS NULL AS no_v FROM items JOIN state ON key = id;
 -- what is pooled now
 SELECT gpuvec_pool('items', 'id', 'embedding', '{2,3}') AS pooled;
 -- wrong arguments

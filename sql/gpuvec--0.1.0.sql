@@ -683,10 +683,11 @@ CREATE FUNCTION gpuvec_sgd_step(x real[], gradient real[], learning_rate float8)
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION gpuvec_sgd_step(real[], real[], float8) IS 'one step of stochastic gradient descent';
 
-CREATE FUNCTION gpuvec_adagrad_step(x real[], gradient real[], v real[], learning_rate float8, epsilon float8)
+CREATE FUNCTION gpuvec_adagrad_step(
+	x real[], gradient real[], m real[], v real[], learning_rate float8, epsilon float8)
 	RETURNS real[]
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
-COMMENT ON FUNCTION gpuvec_adagrad_step(real[], real[], real[], float8, float8) IS 'one step of AdaGrad';
+COMMENT ON FUNCTION gpuvec_adagrad_step(real[], real[], real[], real[], float8, float8) IS 'one step of AdaGrad';
 
 CREATE FUNCTION gpuvec_adam_step(
 	x real[], m real[], v real[], step int8, learning_rate float8, beta1 float8, beta2 float8, epsilon float8)

@@ -178,14 +178,33 @@ new_state(FunctionCallInfo fcinfo, MemoryContext context)
 	return state;
 }
 
-/* Is what the arguments say still the same?  Mode and missing are not looked at. */
+/* Is an argument this text? */
+static bool
+is_text(FunctionCallInfo fcinfo, int argument, const char *name)
+{
+	text	   *value;
+	Size		length = strlen(name);
+
+	if (PG_ARGISNULL(argument))
+		return false;
+	value = PG_GETARG_TEXT_PP(argument);
+	return VARSIZE_ANY_EXHDR(value) == length && memcmp(VARDATA_ANY(value), name, length) == 0;
+}
+
+/* Is what the arguments say still the same?  This is asked for each row. */
 static bool
 same_what(FunctionCallInfo fcinfo, const PoolWhat *what)
 {
+	static const char *const modes[] = GPUVEC_POOL_MODE_NAMES;
+	static const char *const missing[] = GPUVEC_MISSING_NAMES;
+
 	return !PG_ARGISNULL(ARG_RELATION) && !PG_ARGISNULL(ARG_KEY_COLUMN) &&
 		!PG_ARGISNULL(ARG_COLUMN) && PG_GETARG_OID(ARG_RELATION) == what->relid &&
 		strcmp(NameStr(*PG_GETARG_NAME(ARG_KEY_COLUMN)), NameStr(what->key_column)) == 0 &&
-		strcmp(NameStr(*PG_GETARG_NAME(ARG_COLUMN)), NameStr(what->column)) == 0;
+		strcmp(NameStr(*PG_GETARG_NAME(ARG_COLUMN)), NameStr(what->column)) == 0 &&
+		(PG_NARGS() <= ARG_MODE ||
+		 (is_text(fcinfo, ARG_MODE, modes[what->mode]) &&
+		  is_text(fcinfo, ARG_MISSING, missing[what->missing])));
 }
 
 /* Add a key to a group */
@@ -220,10 +239,10 @@ gpuvec_pool_agg_transfn(PG_FUNCTION_ARGS)
 	if (!AggCheckCallContext(fcinfo, &context))
 		elog(ERROR, "gpuvec_pool_agg_transfn called in non-aggregate context");
 	state = PG_ARGISNULL(0) ? new_state(fcinfo, context) : (PoolState *) PG_GETARG_POINTER(0);
-	if (!same_what(fcinfo, &state->collection->what))
+	if (!PG_ARGISNULL(0) && !same_what(fcinfo, &state->collection->what))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("relation and columns must be the same in all rows of a group")));
+				 errmsg("relation, columns, mode and missing must be the same in all rows of a group")));
 	if (PG_ARGISNULL(ARG_KEY))
 		PG_RETURN_POINTER(state);
 	if (state->weights)

@@ -84,6 +84,7 @@ extern uint64 EmbeddingBagElements(const EmbeddingBags *bags, const EmbeddingVec
 extern const int64 *EmbeddingAllKeys(EmbeddingTable *table, uint64 *n);
 extern bool EmbeddingWidth(EmbeddingTable *table, uint32 *width);
 
+extern bool EmbeddingRequestTooLarge(const EmbeddingBags *bags);
 extern void EmbeddingPoolCollected(EmbeddingCollection *collection, EmbeddingTable *table,
 								   const EmbeddingBags *bags, EmbeddingVectors *vectors);
 extern gpuvec_bag EmbeddingBag(const EmbeddingBags *bags, const float **where, uint32 width,

@@ -3,8 +3,9 @@
  * gradient.c
  *	  Gradients of pooling, with respect to the vectors and to the weights.
  *
- * As in pool.c, the engine does it for a table with one mirror; otherwise vectors
- * are collected, and the same functions run here.
+ * As in pool.c, the engine does it for a table with one mirror; otherwise, and if the
+ * request or its answer would not fit a message, vectors are collected, in as many
+ * parts as it takes, and the same functions run here.
  *
  *-------------------------------------------------------------------------
  */
@@ -133,7 +134,10 @@ gradient_here(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *ba
 		weights_here(bags, where, vectors.width, result);
 }
 
-/* Ask the engine; false: the table has no (one) mirror, or there is no engine */
+/*
+ * Ask the engine; false: the table has no (one) mirror, the request or its answer would
+ * be too large, or (*use_engine is false then) there is no engine
+ */
 static bool
 gradient_in_engine(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags,
 				   bool *use_engine, EmbeddingGradient *result)
@@ -142,7 +146,8 @@ gradient_in_engine(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBag
 	const char *reason;
 
 	*use_engine = true;
-	if (table->ntargets != 1 || table->targets[0].mode != MIRROR_SHARED)
+	if (table->ntargets != 1 || table->targets[0].mode != MIRROR_SHARED ||
+		EmbeddingRequestTooLarge(bags))
 		return false;
 	if (!EmbeddingAsk(table, 0, op, 0, bags, &answer, &reason))
 	{
@@ -150,6 +155,8 @@ gradient_in_engine(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBag
 		*use_engine = false;
 		return false;
 	}
+	if (answer.head.status == GPUVEC_EMBED_LARGE)
+		return false;
 	if (answer.head.status == GPUVEC_EMBED_GRADIENT)
 		EmbeddingComplainGradient(bags, &answer.head);
 	if (answer.head.status != GPUVEC_EMBED_DONE)

@@ -343,12 +343,13 @@ find_halves(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags
 }
 
 /* Is a request so large that, with a map and verdicts, it may not fit a message? */
-static bool
-request_too_large(const EmbeddingBags *bags)
+bool
+EmbeddingRequestTooLarge(const EmbeddingBags *bags)
 {
 	Size		key = sizeof(int64) + (bags->weights ? sizeof(float) : 0);
 
-	return bags->nkeys * key + bags->nbags * sizeof(uint64) > GPUVEC_MAX_FRAME / 4 * 3;
+	return bags->nkeys * key + bags->nbags * sizeof(uint64) + bags->ngradient * sizeof(float) >
+		GPUVEC_MAX_FRAME / 4 * 3;
 }
 
 /*
@@ -367,7 +368,7 @@ use_mirror(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags,
 	*use_engine = true;
 	if (table->ntargets != 1 || table->targets[0].mode != MIRROR_SHARED)
 		return false;
-	if (divisible && request_too_large(bags))
+	if (divisible && EmbeddingRequestTooLarge(bags))
 	{
 		find_halves(table, op, bags, vectors);
 		return true;

@@ -141,6 +141,20 @@ relation_name(Oid relid)
 	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)), name);
 }
 
+/* Fail if a column, which is to be written, is computed from others; that it exists is checked later */
+static void
+require_not_generated(Oid relid, const char *column)
+{
+	AttrNumber	attnum = get_attnum(relid, column);
+
+	if (attnum > 0 && get_attgenerated(relid, attnum) != '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_GENERATED_ALWAYS),
+				 errmsg("column \"%s\" of relation \"%s\" is a generated column", column,
+						get_rel_name(relid)),
+				 errhint("Change the columns that it is computed from.")));
+}
+
 /* Fail if one of the first n arguments is null */
 static void
 require_arguments(FunctionCallInfo fcinfo, const char *const *names, int n)
@@ -211,15 +225,20 @@ gpuvec_ensure_keys(PG_FUNCTION_ARGS)
 	(void) EmbeddingKeysArgument(fcinfo, 3, "keys", NULL, &n);
 	rel = relation_name(PG_GETARG_OID(0));
 	key = quote_identifier(NameStr(*PG_GETARG_NAME(1)));
+	require_not_generated(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1)));
+	require_not_generated(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(2)));
 	values[0] = PG_GETARG_DATUM(3);
 	values[1] = Int32GetDatum(new_width(fcinfo, 4));
 	values[2] = PG_GETARG_DATUM(5);
 	values[3] = PG_GETARG_DATUM(6);
 	values[4] = PG_GETARG_DATUM(7);
 	initStringInfo(&sql);
-	/* beside the table no name goes without its alias: the table may have it too */
+	/*
+	 * Beside the table no name goes without its alias: the table may have it too.  A key
+	 * that is GENERATED ALWAYS AS IDENTITY is given all the same.
+	 */
 	appendStringInfo(&sql,
-					 "INSERT INTO %s (%s, %s)"
+					 "INSERT INTO %s (%s, %s) OVERRIDING SYSTEM VALUE"
 					 " SELECT d.k, %s(d.k, $2, $3, $4, $5)"
 					 " FROM (SELECT DISTINCT u AS k FROM pg_catalog.unnest($1) u) d"
 					 " WHERE NOT EXISTS (SELECT FROM %s t WHERE t.%s OPERATOR(pg_catalog.=) d.k)"
@@ -348,19 +367,28 @@ gpuvec_sgd_step(PG_FUNCTION_ARGS)
 	return EmbeddingArray(out, n);
 }
 
-/* Fail if an optimizer's state has not what the optimizer needs */
+/*
+ * Fail unless an optimizer's state is its own: only Adam's has an m.  Argument m is
+ * that of m, argument v that of v.
+ */
 static void
-require_state(FunctionCallInfo fcinfo)
+require_state(FunctionCallInfo fcinfo, const char *optimizer, bool has_m, int m, int v)
 {
+	if (PG_ARGISNULL(m) == has_m && !PG_ARGISNULL(v))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the state table belongs to another optimizer than \"%s\"", optimizer),
+				 errdetail("Its column \"m\" is %s.", has_m ? "null" : "not null"),
+				 errhint("Each optimizer needs a state table of its own.")));
 	for (int i = 0; i < PG_NARGS(); i++)
-		if (PG_ARGISNULL(i))
+		if (PG_ARGISNULL(i) && i != m)
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("an optimizer's state is incomplete"),
-					 errhint("Each optimizer needs a state table of its own.")));
+					 errmsg("the state of optimizer \"%s\" is incomplete", optimizer),
+					 errhint("Only the optimizer should change its state table.")));
 }
 
-/* gpuvec_adagrad_step(x, gradient, sum of squares, learning_rate, epsilon) */
+/* gpuvec_adagrad_step(x, gradient, m, which has to be null, sum of squares, learning_rate, epsilon) */
 Datum
 gpuvec_adagrad_step(PG_FUNCTION_ARGS)
 {
@@ -372,12 +400,12 @@ gpuvec_adagrad_step(PG_FUNCTION_ARGS)
 	double		epsilon;
 	float	   *out;
 
-	require_state(fcinfo);
+	require_state(fcinfo, "adagrad", false, 2, 3);
 	x = vector_argument(fcinfo, 0, &n);
 	g = vector_argument(fcinfo, 1, &n);
-	v = vector_argument(fcinfo, 2, &n);
-	rate = PG_GETARG_FLOAT8(3);
-	epsilon = PG_GETARG_FLOAT8(4);
+	v = vector_argument(fcinfo, 3, &n);
+	rate = PG_GETARG_FLOAT8(4);
+	epsilon = PG_GETARG_FLOAT8(5);
 	out = palloc_array(float, n + 1);
 	for (int i = 0; i < n; i++)
 		out[i] = (float) (x[i] - rate * g[i] / (sqrt(v[i]) + epsilon));
@@ -399,7 +427,7 @@ gpuvec_adam_step(PG_FUNCTION_ARGS)
 	double		epsilon;
 	float	   *out;
 
-	require_state(fcinfo);
+	require_state(fcinfo, "adam", true, 1, 2);
 	x = vector_argument(fcinfo, 0, &n);
 	m = vector_argument(fcinfo, 1, &n);
 	v = vector_argument(fcinfo, 2, &n);
@@ -496,9 +524,10 @@ make_statement(Training *training, const char *optimizer)
 		append_update(training, "l.gradient, $3", "gpuvec_sgd_step");
 	else if (adagrad)
 	{
-		append_states(training, "NULL", psprintf("%s(1, gradient)", square), "NULL",
+		/* if there is an m, it is kept for the step to complain of */
+		append_states(training, "NULL", psprintf("%s(1, gradient)", square), "o.m",
 					  psprintf("%s(1, o.v, excluded.v)", axpy));
-		append_update(training, "l.gradient, s.v, $3, $6", "gpuvec_adagrad_step");
+		append_update(training, "l.gradient, s.m, s.v, $3, $6", "gpuvec_adagrad_step");
 	}
 	else
 	{
@@ -532,6 +561,7 @@ gpuvec_apply_grad(PG_FUNCTION_ARGS)
 
 	require_arguments(fcinfo, names, lengthof(names));
 	training.rel = relation_name(PG_GETARG_OID(0));
+	require_not_generated(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(2)));
 	training.key = quote_identifier(NameStr(*PG_GETARG_NAME(1)));
 	training.column = quote_identifier(NameStr(*PG_GETARG_NAME(2)));
 	if (!PG_ARGISNULL(7))

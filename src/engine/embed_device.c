@@ -69,6 +69,39 @@ pool_slots(gpuvec_reading *r, const gpuvec_bank *bank, const gpuvec_slot_bags *b
 	return vectors->pool(vectors, bank->device, bags, r->q->body, error);
 }
 
+/*
+ * Are there more different slots than so many?  The device needs memory for all of the
+ * gradient, so this is found out before.
+ */
+static bool
+too_many_slots(const gpuvec_bank *bank, const gpuvec_slot_bags *bags, uint64_t most, bool *too_many,
+			   gpuvec_error *error)
+{
+	size_t		nwords = bank->nlive / 64 + 1;
+	uint64_t   *seen;
+	uint64_t	n = 0;
+
+	*too_many = false;
+	if (bags->nslots <= most || bank->nlive <= most)
+		return true;
+	seen = calloc(nwords, sizeof(uint64_t));
+	if (seen == NULL)
+		return gpuvec_fail_memory(error, nwords * sizeof(uint64_t));
+	for (uint64_t i = 0; i < bags->nslots && n <= most; i++)
+	{
+		uint32_t	slot = bags->slots[i];
+		uint64_t	bit = UINT64_C(1) << slot % 64;
+
+		if (slot == GPUVEC_NO_SLOT)
+			continue;
+		n += (seen[slot / 64] & bit) == 0;
+		seen[slot / 64] |= bit;
+	}
+	free(seen);
+	*too_many = n > most;
+	return true;
+}
+
 /* The gradient of the vectors */
 static bool
 slot_gradient(gpuvec_reading *r, const gpuvec_bank *bank, const gpuvec_slot_bags *bags,
@@ -76,17 +109,21 @@ slot_gradient(gpuvec_reading *r, const gpuvec_bank *bank, const gpuvec_slot_bags
 {
 	gpuvec_vectors *vectors = r->table->vectors;
 	gpuvec_embedded *answer = &r->q->answer;
+	uint64_t	most = gpuvec_reading_limit() / (bank->width + 2);
 	uint64_t	n;
+	bool		too_many;
 
-	if (!vectors->gradient(vectors, bank->device, bags, r->q->gradient,
-						   MAX_ELEMENTS / (bank->width + 2), &n, &r->q->body, error))
+	if (!too_many_slots(bank, bags, most, &too_many, error))
 		return false;
-	answer->nrows = n;
-	if (r->q->body == NULL)
+	if (too_many)
 	{
 		answer->status = GPUVEC_EMBED_LARGE;
 		return true;
 	}
+	if (!vectors->gradient(vectors, bank->device, bags, r->q->gradient, most, &n, &r->q->body,
+						   error))
+		return false;
+	answer->nrows = n;
 	answer->count = n * bank->width;
 	r->q->body_size = n * sizeof(int64_t) + answer->count * sizeof(float);
 	return true;

@@ -114,7 +114,7 @@ answer_gradients(gpuvec_reading *r, gpuvec_pool *pool, gradients *g, const int64
 	size_t		keys_size = g->n * sizeof(int64_t);
 
 	answer->nrows = g->n;
-	if (answer->width > 0 && g->n > MAX_ELEMENTS / (answer->width + 2))
+	if (answer->width > 0 && g->n > gpuvec_reading_limit() / (answer->width + 2))
 	{
 		answer->status = GPUVEC_EMBED_LARGE;
 		return true;

@@ -304,18 +304,27 @@ answer_complaint(gpuvec_reading *r)
 	}
 }
 
+/* How many floats an answer may have */
+uint64_t
+gpuvec_reading_limit(void)
+{
+	long		limit = MAX_ELEMENTS;
+
+	(void) gpuvec_fault("embed-limit", &limit);
+	return (uint64_t) limit;
+}
+
 /* The largest possible answer counts, so that nothing is summed up in vain */
 bool
 gpuvec_reading_too_large(gpuvec_reading *r)
 {
 	gpuvec_embedded *answer = &r->q->answer;
-	long		limit = MAX_ELEMENTS;
+	uint64_t	limit = gpuvec_reading_limit();
 	uint64_t	found = r->q->found ? (r->nkeys + 7) / 8 * (8 / sizeof(float)) : 0;
 
-	(void) gpuvec_fault("embed-limit", &limit);
-	if (found <= (uint64_t) limit &&
+	if (found <= limit &&
 		(answer->width == 0 ||
-		 (r->mode == GPUVEC_POOL_CONCAT ? r->nkeys : r->nbags) <= ((uint64_t) limit - found) / answer->width))
+		 (r->mode == GPUVEC_POOL_CONCAT ? r->nkeys : r->nbags) <= (limit - found) / answer->width))
 		return false;
 	answer->status = GPUVEC_EMBED_LARGE;
 	return true;

@@ -103,6 +103,9 @@ gpuvec_reading_part(const gpuvec_reading *r, uint64_t part)
 
 extern float *gpuvec_reading_scratch(gpuvec_reading *r);
 
+/* How many floats an answer may have: MAX_ELEMENTS, less in tests */
+extern uint64_t gpuvec_reading_limit(void);
+
 /* Is pooling going to give too much for an answer?  If so, answer so. */
 extern bool gpuvec_reading_too_large(gpuvec_reading *r);
 
@@ -110,7 +113,6 @@ extern bool gpuvec_reading_too_large(gpuvec_reading *r);
 extern bool gpuvec_reading_gradient(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error);
 extern bool gpuvec_reading_weight_gradients(gpuvec_reading *r, gpuvec_pool *pool,
 											gpuvec_error *error);
-
 
 /* Does the gradient have so many rows?  If not, answer so. */
 extern bool gpuvec_reading_check_gradient(gpuvec_reading *r, uint64_t rows);

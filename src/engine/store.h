@@ -169,8 +169,9 @@ extern bool gpuvec_store_charge(gpuvec_store *store, gpuvec_mirror *mirror, size
 								size_t bytes, bool evict, gpuvec_error *error);
 
 /*
- * A new view has been set: charge the mirror what that takes, and what is under way of a
- * merge, instead of what it was charged.  The caller holds the mutex.
+ * A new view has been set, or an update of an embedding table has come to nothing: charge
+ * the mirror what it takes, and what is under way of a merge, instead of what it was
+ * charged.  The caller holds the mutex.
  */
 extern void gpuvec_store_settle(gpuvec_mirror *mirror);
 

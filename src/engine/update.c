@@ -89,7 +89,8 @@ end_update(gpuvec_update *update)
 	bool		trim = staged_rows(update) > TRIM_ROWS;
 
 	/* nobody finds the memory charged after the next one may begin */
-	(void) gpuvec_store_charge(store, mirror, &update->charged, 0, false, &error);
+	if (update->embed == NULL || mirror->numbers == NULL)
+		(void) gpuvec_store_charge(store, mirror, &update->charged, 0, false, &error);
 	gpuvec_view_unref(update->view);
 	gpuvec_page_numbers_unref(update->numbers);
 	gpuvec_stage_free(update->stage);
@@ -99,6 +100,9 @@ end_update(gpuvec_update *update)
 		gpuvec_embed_discard(update->embed);
 
 	pthread_mutex_lock(&store->mutex);
+	/* an embedding table keeps the room that it got, whatever became of the update */
+	if (update->embed && mirror->numbers)
+		gpuvec_store_settle(mirror);
 	mirror->updater = NULL;
 	mirror->committing = false;
 	if (mirror->numbers == NULL)

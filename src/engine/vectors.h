@@ -116,8 +116,8 @@ struct gpuvec_vectors
 
 	/*
 	 * The gradient of the vectors, given that of what pool returns.  *n is the number
-	 * of different keys; if it is at most `most`, *body is malloc'd and has them, int64
-	 * and ascending, and then their gradients.
+	 * of different slots, no more than `most`, which bounds the memory that this takes;
+	 * *body is malloc'd and has their keys, int64 and ascending, and then their gradients.
 	 */
 	bool		(*gradient) (gpuvec_vectors *vectors, gpuvec_device_bank *bank,
 							 const gpuvec_slot_bags *bags, const float *gradient, uint64_t most,

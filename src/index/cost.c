@@ -54,6 +54,9 @@
 #define ORDERED_OPERATORS	200.0	/* getting a row in order of its distance */
 #define FOUND_OPERATORS		60.0	/* getting a row that a search key finds */
 
+/* Rows that a scan in order ranks before it looks for those of its search keys (scan.c) */
+#define KEYED_VAIN			1152.0
+
 /* More than anything that has been disabled costs, though finite, for costs are subtracted */
 #define IMPOSSIBLE_COST			1.0e30
 #define IMPOSSIBLE_DISABLED		1000
@@ -95,15 +98,13 @@ gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 	*correlation = 0.0;
 	*pages = 1.0;
 	*startup_cost = (TRIP_OPERATORS + rows * RANK_OPERATORS) * cpu_operator_cost;
-	if (ordered)
-		*selectivity = indexed; /* returns all rows, whatever else is asked of them */
-	else if (path->indexclauses != NIL)
+	if (path->indexclauses != NIL)
 		*selectivity = clauselist_selectivity(root, clauses, info->rel->relid, JOIN_INNER, NULL);
 	else
 	{
-		/* all rows, in no order */
-		*startup_cost += disable_cost;
 		*selectivity = indexed;
+		if (!ordered)			/* all rows, in no order */
+			*startup_cost += disable_cost;
 	}
 	if (list_length(path->indexorderbys) > 1)
 	{
@@ -116,6 +117,9 @@ gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 	if (!has_mirrors(root, info->rel))
 		*startup_cost += cost_without_mirror(info->rel, rows, ordered);
 	rows = *selectivity * info->rel->tuples;
+	if (ordered && path->indexclauses != NIL)
+		/* some rows are ranked in vain before those that the keys find are fetched */
+		rows += Min(KEYED_VAIN, indexed * info->rel->tuples - rows);
 	if (ordered)
 		*total_cost = *startup_cost + rows * ORDERED_OPERATORS * cpu_operator_cost;
 	else

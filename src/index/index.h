@@ -14,7 +14,9 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "common/measure.h"
+#include "idset/idset.h"
 #include "mirror/mirror.h"
+#include "mirror/page_reader.h"
 #include "nodes/execnodes.h"
 #include "nodes/pathnodes.h"
 #include "nodes/tidbitmap.h"
@@ -47,6 +49,9 @@ extern Relation GpuvecScanHeap(IndexScanDesc scan);
 extern int64 gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap);
 extern bool gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction);
 extern void gpuvec_endscan(IndexScanDesc scan);
+extern Datum GpuvecIndexedSet(IndexScanDesc scan, RowForm *form, TupleTableSlot *slot, bool *member,
+							  bool *isnull);
+extern double GpuvecRankDistance(gpuvec_measure measure, double score);
 
 /* search.c: the rows that may satisfy the search keys, or all of them */
 typedef struct GpuvecFound
@@ -57,6 +62,17 @@ typedef struct GpuvecFound
 } GpuvecFound;
 
 extern void GpuvecFind(IndexScanDesc scan, MemoryContext context, GpuvecFound *found);
+
+/* keyed.c: these rows in order; first those that rank, by GpuvecRankDistance() */
+typedef struct KeyedRow
+{
+	double		distance;
+	int64		root;
+	bool		ranks;
+} KeyedRow;
+
+extern uint64 GpuvecFetchFound(IndexScanDesc scan, const GpuvecFound *found, gpuvec_measure measure,
+							   IdSet *query, KeyedRow **rows);
 
 /* root.c: the roots of HOT chains, as numbers that sort like tids */
 typedef struct RootFinder

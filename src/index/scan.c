@@ -7,12 +7,14 @@
  * them, nulls last.  First those that rank for the engine, in batches that grow: a
  * batch goes on behind the last row of the one before, in the order (score, tid), so
  * that refreshes in between do no harm.  Then all others: rows without a common id,
- * empty and null sets, which a scan of the table finds and a sort orders.
+ * empty and null sets, which a scan of the table finds and a sort orders.  If there are
+ * search keys as well, the rows that they find are sorted instead, once that is less
+ * work (keyed.c).
  *
  * The mirror is a rooted one (see mirror.h): the engine knows the roots of HOT chains,
  * from where the executor follows each chain to the version that the snapshot sees, if
  * there is one.  Rows whose distances are equal though their scores are not (see
- * rank_distance) are collected and sorted once more; a group is complete when a row of
+ * GpuvecRankDistance) are collected and sorted once more; a group is complete when a row of
  * another distance follows.
  *
  * Only MVCC snapshots can use the mirror (in the middle of a command the mirror does
@@ -49,6 +51,10 @@
 #define FIRST_BATCH		128
 #define BATCH_GROWTH	8
 
+/* With search keys: the batch from which on their rows are looked for, and so many at most */
+#define KEYED_BATCH		(FIRST_BATCH * BATCH_GROWTH * BATCH_GROWTH)
+#define MOST_KEYED		1000000
+
 /* A row to return */
 typedef struct KnnRow
 {
@@ -60,6 +66,7 @@ typedef enum KnnPhase
 {
 	SCAN_ENGINE,				/* rows that rank */
 	SCAN_OTHERS,				/* rows that do not, from the sort */
+	SCAN_KEYED,					/* rows that the search keys found, in order */
 	SCAN_FOUND,					/* without an order: what the search keys found */
 	SCAN_END
 } KnnPhase;
@@ -81,13 +88,20 @@ typedef struct KnnState
 	uint64		maxrows;
 	uint64		nready;			/* of these, whole groups, sorted */
 	uint64		next;
+	KnnRow		last;			/* that was returned */
+	bool		returned;		/* there is one */
+
+	/* SCAN_KEYED */
+	bool		looked;			/* found is set */
+	KeyedRow   *keyed;
+	uint64		nkeyed;
 
 	/* SCAN_OTHERS */
 	Tuplesortstate *sort;
 	TupleTableSlot *slot;		/* (distance float8, root int8) */
 	bool		everything;		/* the engine has delivered nothing */
 
-	/* SCAN_FOUND */
+	/* SCAN_FOUND, SCAN_KEYED */
 	GpuvecFound found;
 
 	RootFinder	finder;
@@ -188,8 +202,8 @@ gpuvec_endscan(IndexScanDesc scan)
  * smaller distance; but distances that are 1 - score may be equal though scores are
  * not.
  */
-static double
-rank_distance(gpuvec_measure measure, double score)
+double
+GpuvecRankDistance(gpuvec_measure measure, double score)
 {
 	return measure == GPUVEC_COSINE ? 1.0 - score : -score;
 }
@@ -289,7 +303,7 @@ next_batch(IndexScanDesc scan, KnnState *state)
 		const MirrorHit *hit = &state->wire.hits[i];
 		KnnRow    *row = &state->rows[state->nrows++];
 
-		row->distance = rank_distance(state->measure, hit->score);
+		row->distance = GpuvecRankDistance(state->measure, hit->score);
 		row->root = hit_root(hit->place);
 	}
 	state->complete = state->wire.nhits < search->k;
@@ -307,6 +321,39 @@ next_batch(IndexScanDesc scan, KnnState *state)
 	return true;
 }
 
+/* Does a row come behind the last one that was returned? */
+static bool
+comes_next(const KnnState *state, const KeyedRow *row)
+{
+	if (!state->returned || !row->ranks)
+		return true;
+	return row->distance != state->last.distance ? row->distance > state->last.distance :
+		row->root > state->last.root;
+}
+
+/* Go on with the rows that the search keys find, if there are at most so many */
+static bool
+begin_keyed(IndexScanDesc scan, KnnState *state, uint64 most)
+{
+	MemoryContext old;
+
+	if (scan->numberOfKeys == 0 || state->everything)
+		return false;
+	if (!state->looked)
+		GpuvecFind(scan, state->context, &state->found);
+	state->looked = true;
+	if (state->found.all || state->found.n > most)
+		return false;
+	old = MemoryContextSwitchTo(state->context);
+	state->nkeyed = GpuvecFetchFound(scan, &state->found, state->measure, state->query, &state->keyed);
+	MemoryContextSwitchTo(old);
+	state->next = 0;
+	while (state->next < state->nkeyed && !comes_next(state, &state->keyed[state->next]))
+		state->next++;
+	state->phase = SCAN_KEYED;
+	return true;
+}
+
 /* The next row that ranks */
 static bool
 next_ranked(IndexScanDesc scan, KnnState *state, KnnRow *row)
@@ -315,19 +362,22 @@ next_ranked(IndexScanDesc scan, KnnState *state, KnnRow *row)
 	{
 		if (state->complete)
 			return false;
+		if (state->search.k >= KEYED_BATCH && begin_keyed(scan, state, state->search.k))
+			return false;
 		if (!next_batch(scan, state))
 		{
 			state->everything = true;
 			return false;
 		}
 	}
-	*row = state->rows[state->next++];
+	*row = state->last = state->rows[state->next++];
+	state->returned = true;
 	return true;
 }
 
 /* The set of a row of the table; *member: is the row in the index? */
-static Datum
-indexed_set(IndexScanDesc scan, RowForm *form, TupleTableSlot *slot, bool *member, bool *isnull)
+Datum
+GpuvecIndexedSet(IndexScanDesc scan, RowForm *form, TupleTableSlot *slot, bool *member, bool *isnull)
 {
 	struct varlena *value;
 
@@ -346,7 +396,7 @@ is_other(IndexScanDesc scan, RowForm *form, TupleTableSlot *slot, double *distan
 {
 	const KnnState *state = scan->opaque;
 	bool		member;
-	Datum		datum = indexed_set(scan, form, slot, &member, isnull);
+	Datum		datum = GpuvecIndexedSet(scan, form, slot, &member, isnull);
 	IdSet	   *set;
 	uint32		common;
 	uint32		len;
@@ -452,8 +502,18 @@ next_row(IndexScanDesc scan, KnnState *state, KnnRow *row)
 			state->everything = true;
 		else if (next_ranked(scan, state, row))
 			return true;
-		begin_others(scan, state);
-		state->phase = SCAN_OTHERS;
+		if (state->phase == SCAN_ENGINE && !begin_keyed(scan, state, MOST_KEYED))
+		{
+			begin_others(scan, state);
+			state->phase = SCAN_OTHERS;
+		}
+	}
+	if (state->phase == SCAN_KEYED)
+	{
+		if (state->next == state->nkeyed)
+			return false;
+		row->root = state->keyed[state->next++].root;
+		return true;
 	}
 	if (state->phase == SCAN_FOUND)
 	{

@@ -96,7 +96,7 @@ my $next = 1;
 my @operators = ('<->', '<%>', '<=>', '<#>', '<~>');
 my @searches = ('&&', '@>', '<@', '=');
 my @measures = qw(braun_blanquet jaccard cosine dice overlap containment intersection hamming);
-my @filters = ('true', 'note % 3 = 0', 'note = 7', 'id < 0');
+my @filters = ('true', 'note % 3 = 0', 'note = 7', 'id < 0', 'tokens @> $f${3}$f$ AND true', 'tokens && $f${5,9,11}$f$ AND note < 8', 'tokens <@ $f${1,2,3,4,5,6,7,8,65535}$f$ AND true');
 
 # Literals and histories.  Small vocabularies make ties, large ones rows without a common id.
 sub random_set { my ($most) = @_; return '{' . join(',', map { int(rand(3)) ? int(rand(30)) : int(rand(65536)) } 1 .. int(rand($most + 1))) . '}'; }

@@ -132,6 +132,10 @@ $node->stop;
 my @large = map { my $mode = $_; map { qq{SELECT count(*), md5(string_agg(sample::text || embedding::text, ' ' ORDER BY sample)) FROM gpuvec_pool_batch('accounts', 'id', 'v',
 	ARRAY(SELECT (i * 7919) % 600 FROM generate_series(1, 3000) i), hotness => 3, mode => '$mode', missing => '$_')} } 'zero', 'skip' } 'sum', 'mean', 'concat';
 push @large, q{SELECT count(*), md5(string_agg(found::text || coalesce(embedding::text, ''), ' ' ORDER BY ordinality)) FROM gpuvec_gather('accounts', 'id', 'v', ARRAY(SELECT (i * 7919) % 600 FROM generate_series(1, 3000) i))};
+push @large, map { my $full = $_; map { my ($mode, $n) = @$_; qq{SELECT count(*), md5(string_agg(key::text || gradient::text, ' ')) FROM gpuvec_pool_grad_batch('accounts', 'id', 'v',
+	ARRAY(SELECT (i * 7919) % 600 FROM generate_series(1, 3000) i), ARRAY(SELECT i % 13 - 6.5 FROM generate_series(1, $n) i), hotness => 3, mode => '$mode', "full" => $full)} }
+	['sum', 4000], ['mean', 4000], ['concat', 12000] } 'false', 'true';
+push @large, q{SELECT gpuvec_pool_grad_weights_batch('accounts', 'id', 'v', ARRAY(SELECT (i * 7919) % 600 FROM generate_series(1, 3000) i), ARRAY(SELECT i % 13 - 6.5 FROM generate_series(1, 4000) i), hotness => 3)};
 $node->start;
 my @answers = map { $node->safe_psql('postgres', $_) } @large;
 is($answers[0] =~ /^1000\|/, 1, 'answers');
@@ -142,6 +146,8 @@ $node->stop;
 	is($node->safe_psql('postgres', $large[$_]), $answers[$_], "in parts: request $_") for 0 .. $#large;
 	my ($rc, $out, $err) = $node->psql('postgres', q{SELECT gpuvec_pool('accounts', 'id', 'v', ARRAY(SELECT generate_series(1, 400)), 'concat')});
 	like($err, qr/the vectors of one call would be too large/, 'one bag that is too large');
+	($rc, $out, $err) = $node->psql('postgres', q{SET client_min_messages = 'debug1'; } . $large[7]);
+	like($err, qr/time in the gpuvec engine/, 'the engine has part in a gradient that is too large');
 	$node->stop;
 }
 
@@ -184,6 +190,8 @@ $node->stop;
 
 # a standby
 $node->start;
+$node->safe_psql('postgres', q{CREATE UNLOGGED TABLE unlogged AS SELECT * FROM accounts; CREATE UNLOGGED TABLE unlogged_sets AS SELECT 1 AS id, '{1,2}'::idset AS tokens;
+	CREATE TABLE mixed (LIKE accounts); CREATE UNLOGGED TABLE mixed_child () INHERITS (mixed)});
 $node->backup('backup');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($node, 'backup', has_streaming => 1);
@@ -193,6 +201,13 @@ is($standby->safe_psql('postgres', $all), $expected, 'the standby');
 $node->safe_psql('postgres', q{UPDATE accounts SET v = '{2,1,1,1}' WHERE id = 1; DELETE FROM accounts WHERE id = 2; VACUUM accounts});
 $node->wait_for_catchup($standby);
 is($standby->safe_psql('postgres', 'SELECT total()'), $node->safe_psql('postgres', 'SELECT total()'), 'the standby, after changes');
+for my $sql (q{SELECT * FROM gpuvec_gather('unlogged', 'id', 'v', '{1}')}, q{SELECT gpuvec_pool('unlogged', 'id', 'v', '{1}')},
+	q{SELECT gpuvec_pool('mixed', 'id', 'v', '{1}')}, q{SELECT * FROM gpuvec_nearest('unlogged', 'id', 'v', '{1,1,1,1}')},
+	q{SELECT gpuvec_prewarm('unlogged', 'id', 'v')}, q{SELECT * FROM gpuvec_topk('unlogged_sets', 'tokens', '{1}')}, q{SELECT gpuvec_prewarm('unlogged_sets', 'tokens')})
+{
+	my ($rc, $out, $err) = $standby->psql('postgres', "\\set VERBOSITY verbose\n$sql");
+	like($err, qr/ERROR:  0A000: cannot access temporary or unlogged relations during recovery/, "not on a standby: $sql");
+}
 $standby->stop;
 
 # memory

@@ -8,7 +8,7 @@
 #                                             embedding tables with an emulated GPU
 #
 # SERVER_TEST_BACKEND=cuda lets the engine use a GPU; then only tests of embedding tables
-# (SERVER_TEST_ARGS="embed embed_room embed_limit embed_scarce embed_concurrency") make sense.
+# (SERVER_TEST_ARGS="embed embed_room embed_limit embed_failed embed_scarce embed_concurrency") make sense.
 #
 # The engine is built anew, with its fault hooks.  PostgreSQL is not needed.
 
@@ -57,6 +57,6 @@ check-thread: $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-thread
 
 check-emulated: $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-emulated
 	SERVER_TEST_BACKEND=cuda SERVER_TEST_EMULATED=yes $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-emulated \
-		$(or $(SERVER_TEST_ARGS),embed embed_room embed_limit embed_scarce embed_concurrency)
+		$(or $(SERVER_TEST_ARGS),embed embed_room embed_limit embed_failed embed_scarce embed_concurrency)
 
 .PHONY: check check-asan check-thread check-emulated

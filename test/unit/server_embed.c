@@ -683,9 +683,10 @@ gradient_right(const client *c, const vector_model *m, const request *r)
 	return ok;
 }
 
-/* A random request for gradients */
+/* A random request for gradients, whose answer is looked at by `right` */
 static bool
-check_gradient(client *c, const vector_model *m)
+check_gradient_with(client *c, const vector_model *m,
+					bool (*right) (const client *c, const vector_model *m, const request *r))
 {
 	request		r = random_request(m);
 	const float **vectors;
@@ -710,10 +711,47 @@ check_gradient(client *c, const vector_model *m)
 	r.gradient = malloc(r.head.ngradient * sizeof(float) + 1);
 	for (uint64_t i = 0; i < r.head.ngradient; i++)
 		r.gradient[i] = ((float) random_below(2001) - 1000) / 97;
-	ok = check_request(c, m, &r, gradient_right);
+	ok = check_request(c, m, &r, right);
 	free(vectors);
 	free_request(&r);
 	return ok;
+}
+
+/* A random request for gradients */
+static bool
+check_gradient(client *c, const vector_model *m)
+{
+	return check_gradient_with(c, m, gradient_right);
+}
+
+/* Floats that an answer may have in these tests, and how many were refused */
+#define LIMIT		500
+static uint64_t large;
+static uint64_t not_large;
+
+/* Is this the gradient, or are there too many keys for an answer? */
+static bool
+gradient_or_large(const client *c, const vector_model *m, const request *r)
+{
+	const float **vectors = calloc(r->head.nkeys + 1, sizeof(*vectors));
+	char	   *gradient = calloc((r->head.nkeys + 1) * ((size_t) m->width + 3), sizeof(float));
+	gpuvec_embedded head;
+	uint64_t	number;
+	uint32_t	width;
+	uint64_t	nfound;
+	uint64_t	nrows = 0;
+	bool		too_many;
+
+	memcpy(&head, c->data, sizeof(head));
+	if (r->head.op == GPUVEC_EMBED_GRAD &&
+		find_vectors(m, r, vectors, &number, &width, &nfound) == GPUVEC_EMBED_DONE)
+		expected_gradient(r, vectors, width, gradient, &nrows);
+	too_many = nrows > LIMIT / (m->width + 2);
+	large += too_many;
+	not_large += !too_many;
+	free(vectors);
+	free(gradient);
+	return too_many ? head.status == GPUVEC_EMBED_LARGE : gradient_right(c, m, r);
 }
 
 /* Keys that a random search does not want, ascending */
@@ -895,6 +933,59 @@ test_embed_room(void)
 }
 
 /*
+ * The room that a table got for an update that failed stays charged: as much as after
+ * the next one, which adds nothing
+ */
+void
+test_embed_failed(void)
+{
+	engine		e = engine_start(NULL, (const char *const[]) {"--cpu-threads", "2", NULL});
+	client		c = client_open(&e);
+	vector_model m = model_of_vectors(1, 10, 40, 400, false, GPUVEC_FLOAT32);
+	uint64_t	before;
+	uint64_t	failed;
+	uint32_t	nblocks = m.nblocks;
+
+	check(load(&c, &m), "load");
+	before = client_engine_info(&c).memory_used;
+	resize(&m, 200);
+	check(client_call(&c, GPUVEC_MSG_REFRESH_BEGIN, REFRESH(&m.key), GPUVEC_MSG_STATE) &&
+		  send_pages(&c, &m, false), "pages");
+	m.nblocks++;
+	check(!commit(&c, &m) && c.frame.type == GPUVEC_MSG_ERROR, "a page is missing");
+	m.nblocks--;
+	client_close(&c);
+	c = client_open(&e);
+	failed = client_engine_info(&c).memory_used;
+	check(failed > before, "what the table has got is charged");
+	resize(&m, nblocks);
+	check(check_random(&c, &m), "the table is as it was");
+	check(refresh(&c, &m), "refresh");
+	check(client_engine_info(&c).memory_used <= failed, "and nothing more");
+	check(client_engine_info(&c).memory_used > before, "the room has stayed");
+	check(check_random(&c, &m), "the table is as it was");
+	free_model(&m);
+
+	/* a load that fails leaves nothing */
+	failed = client_engine_info(&c).memory_used;
+	m = model_of_vectors(2, 50, 40, 400, false, GPUVEC_FLOAT32);
+	m.nblocks++;
+	check(client_call(&c, GPUVEC_MSG_LOAD_BEGIN, &(gpuvec_load) {.key = m.key,.nblocks = m.nblocks},
+					  sizeof(gpuvec_load), GPUVEC_MSG_STATE), "load");
+	m.nblocks--;
+	check(send_pages(&c, &m, true), "pages");
+	m.nblocks++;
+	check(!commit(&c, &m) && c.frame.type == GPUVEC_MSG_ERROR, "a page is missing");
+	m.nblocks--;
+	client_close(&c);
+	c = client_open(&e);
+	check(client_engine_info(&c).memory_used == failed, "nothing is charged");
+	free_model(&m);
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/*
  * Requests for which the device may have no memory: each is answered rightly or by that
  * error, and what failed has left nothing behind.
  */
@@ -941,7 +1032,7 @@ test_embed_scarce(void)
 void
 test_embed_limit(void)
 {
-	const uint64_t limit = 500;
+	const uint64_t limit = LIMIT;
 	engine		e = engine_start("embed-limit:500", (const char *const[]) {"--cpu-threads", "2", NULL});
 	client		c = client_open(&e);
 	vector_model m = model_of_vectors(1, 20, 4, 40, false, GPUVEC_FLOAT32);
@@ -976,6 +1067,13 @@ test_embed_limit(void)
 		free_request(&r);
 	}
 	check(answered > 0 && refused > 0 && answered + refused == 50, "both happen");
+	free_model(&m);
+	m = model_of_vectors(2, 60, 40, 400, false, GPUVEC_FLOAT32);
+	check(load(&c, &m), "load");
+	large = not_large = 0;
+	for (int i = 0; i < 200; i++)
+		check(check_gradient_with(&c, &m, gradient_or_large), "a gradient, or too many keys");
+	check(large > 10 && not_large > 10, "both happen");
 	free_model(&m);
 	client_close(&c);
 	engine_stop(&e);

@@ -13,6 +13,7 @@
 extern void test_embed(void);
 extern void test_embed_room(void);
 extern void test_embed_limit(void);
+extern void test_embed_failed(void);
 extern void test_embed_scarce(void);
 extern void test_embed_concurrency(void);
 extern void test_embed_violations(void);

@@ -1447,6 +1447,7 @@ static const struct
 	{"embed", test_embed},
 	{"embed_room", test_embed_room},
 	{"embed_limit", test_embed_limit},
+	{"embed_failed", test_embed_failed},
 	{"embed_scarce", test_embed_scarce},
 	{"embed_concurrency", test_embed_concurrency},
 	{"embed_violations", test_embed_violations},

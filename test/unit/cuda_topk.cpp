@@ -866,6 +866,40 @@ test_large(void)
 	free_dataset(wide);
 }
 
+/* Every id is in many rows, so that there are too few slots: the rarest ids must not be lost */
+static void
+test_all_common(void)
+{
+	dataset		d = random_dataset("all ids are common", 16384, 65536, 3460, 3460, false);
+	std::vector<uint32_t> nrows(65536);
+	std::vector<uint16_t> order(65536);
+	std::vector<question> questions(2);
+
+	/* more in the last block of rows, and no more than lists can have */
+	for (size_t i = 12288; i < d.rows.size(); i++)
+		d.rows[i].ids = random_set(6000, 65536, false);
+	for (const row &r : d.rows)
+		for (uint16_t id : r.ids)
+			nrows[id]++;
+	for (uint32_t id = 0; id < 65536; id++)
+		order[id] = (uint16_t) id;
+	std::sort(order.begin(), order.end(), [&] (uint16_t a, uint16_t b) { return nrows[a] < nrows[b]; });
+	for (question &q : questions)
+	{
+		q.ids.assign(order.begin(), order.begin() + 2);
+		std::sort(q.ids.begin(), q.ids.end());
+		q.k = 5000;
+	}
+	questions[1].ids = d.rows[12288].ids;
+	mixed_lists = false;
+	build_view(d, 65536, true);
+	mixed_lists = true;
+	for (int method = 0; method < GPUVEC_N_METHODS; method++)
+		compare(d, GPUVEC_INTERSECTION, questions, count_common(d, questions), "defaults",
+				(gpuvec_method) method);
+	free_dataset(d);
+}
+
 /* Queries that nobody waits for, and empty views and requests */
 static void
 test_odd_requests(void)
@@ -1139,6 +1173,7 @@ main(int argc, char **argv)
 	if (full)
 	{
 		test_large();
+		test_all_common();
 		test_threads();
 	}
 

@@ -610,71 +610,87 @@ do_search(session *s, uint64_t request, const char *data, size_t length)
 	return ok;
 }
 
-/* Send the answer to a request for vectors */
-static bool
-answer_embed(session *s, uint64_t request, gpuvec_embed_query *q, int64_t started)
+/* A request of an embedding table, whatever it asks for */
+typedef struct embed_request
 {
-	size_t		found = q->answer.status == GPUVEC_EMBED_DONE && q->found ?
-		(q->head.nkeys + 7) / 8 * 8 : 0;
-	struct iovec pieces[3];
+	const gpuvec_mirror_key *key;
+	uint64_t	nkeys;			/* that it asks for: how much work it is */
+	gpuvec_embedded *answer;
+	void	   *query;
+	bool		(*run) (gpuvec_embed_table *table, gpuvec_pool *pool, void *query, gpuvec_error *error);
+	int			canceled;
+} embed_request;
 
-	q->answer.engine_us = (uint32_t) (stopwatch() - started);
-	pieces[0] = (struct iovec) {&q->answer, sizeof(q->answer)};
-	pieces[1] = (struct iovec) {q->found, found};
-	pieces[2] = (struct iovec) {q->body, q->body_size};
+static bool
+run_embed(gpuvec_embed_table *table, gpuvec_pool *pool, void *query, gpuvec_error *error)
+{
+	return gpuvec_embed_run(table, pool, query, error);
+}
+
+static bool
+run_nearest(gpuvec_embed_table *table, gpuvec_pool *pool, void *query, gpuvec_error *error)
+{
+	return gpuvec_nearest_run(table, pool, query, error);
+}
+
+/* Serve a request; without its table the answer's state says so */
+static bool
+serve_embed(session *s, embed_request *r, gpuvec_error *error)
+{
+	gpuvec_embed_table *table;
+	bool		ok = true;
+
+	gpuvec_fault_crash("crash-on-search");
+	table = gpuvec_store_open_embed(&s->server->store, r->key, s, r->nkeys, &r->answer->state);
+	if (table)
+	{
+		gpuvec_hangup_watch(s->fd, &r->canceled);
+		gpuvec_fault_sleep("slow-search", &r->canceled);
+		ok = r->run(table, s->server->store.pool, r->query, error);
+		gpuvec_hangup_unwatch(s->fd);
+		gpuvec_embed_unref(table);
+	}
+	return ok;
+}
+
+/* Send the answer, with two arrays, or what went wrong (ok is false) */
+static bool
+answer_embed(session *s, uint64_t request, const embed_request *r, bool ok, const gpuvec_error *error,
+			 struct iovec first, struct iovec second, int64_t started)
+{
+	struct iovec pieces[3] = {{r->answer, sizeof(*r->answer)}, first, second};
+
+	if (r->canceled && (ok || !error->fatal))
+		return answer_canceled(s, request);
+	if (!ok)
+		return answer_error(s, request, error);
+	r->answer->engine_us = (uint32_t) (stopwatch() - started);
 	return send_frame(s->fd, request, GPUVEC_MSG_EMBEDDED, pieces, 3);
 }
 
-/* Gather or pool vectors */
+/* Gather or pool vectors, or their gradients */
 static bool
 do_embed(session *s, uint64_t request, const char *data, size_t length)
 {
 	int64_t		started = stopwatch();
 	gpuvec_embed_query q;
-	gpuvec_embed_table *table;
 	gpuvec_error error;
 	const char *wrong = gpuvec_embed_parse(&q, data, length);
-	int			canceled = 0;
-	bool		ok = true;
+	embed_request r = {&q.head.key, q.head.nkeys, &q.answer, &q, run_embed, 0};
+	size_t		found = 0;
+	bool		ok;
 
 	if (wrong)
 		return answer_violation(s, request, wrong);
-	gpuvec_fault_crash("crash-on-search");
-	q.canceled = &canceled;
-	table = gpuvec_store_open_embed(&s->server->store, &q.head.key, s, q.head.nkeys,
-									&q.answer.state);
-	if (table)
-	{
-		gpuvec_hangup_watch(s->fd, &canceled);
-		gpuvec_fault_sleep("slow-search", &canceled);
-		ok = gpuvec_embed_run(table, s->server->store.pool, &q, &error);
-		gpuvec_hangup_unwatch(s->fd);
-		gpuvec_embed_unref(table);
-	}
-	if (canceled && (ok || !error.fatal))
-		ok = answer_canceled(s, request);
-	else if (ok)
-		ok = answer_embed(s, request, &q, started);
-	else
-		ok = answer_error(s, request, &error);
+	q.canceled = &r.canceled;
+	ok = serve_embed(s, &r, &error);
+	if (q.answer.status == GPUVEC_EMBED_DONE && q.found)
+		found = (q.head.nkeys + 7) / 8 * 8;
+	ok = answer_embed(s, request, &r, ok, &error, (struct iovec) {q.found, found},
+					  (struct iovec) {q.body, q.body_size}, started);
 	free(q.found);
 	free(q.body);
 	return ok;
-}
-
-/* Send the answer to a request for the nearest rows */
-static bool
-answer_nearest(session *s, uint64_t request, gpuvec_nearest_query *q, int64_t started)
-{
-	size_t		counts = q->answer.status == GPUVEC_EMBED_DONE ?
-		(q->head.nqueries + (size_t) 1) / 2 * 2 * sizeof(uint32_t) : 0;
-	struct iovec pieces[3];
-
-	q->answer.engine_us = (uint32_t) (stopwatch() - started);
-	pieces[0] = (struct iovec) {&q->answer, sizeof(q->answer)};
-	pieces[1] = (struct iovec) {q->counts, counts};
-	pieces[2] = (struct iovec) {q->body, q->body_size};
-	return send_frame(s->fd, request, GPUVEC_MSG_EMBEDDED, pieces, 3);
 }
 
 /* Find the nearest rows */
@@ -683,32 +699,20 @@ do_nearest(session *s, uint64_t request, const char *data, size_t length)
 {
 	int64_t		started = stopwatch();
 	gpuvec_nearest_query q;
-	gpuvec_embed_table *table;
 	gpuvec_error error;
 	const char *wrong = gpuvec_nearest_parse(&q, data, length);
-	int			canceled = 0;
-	bool		ok = true;
+	embed_request r = {&q.head.key, q.head.nqueries, &q.answer, &q, run_nearest, 0};
+	size_t		counts = 0;
+	bool		ok;
 
 	if (wrong)
 		return answer_violation(s, request, wrong);
-	gpuvec_fault_crash("crash-on-search");
-	q.canceled = &canceled;
-	table = gpuvec_store_open_embed(&s->server->store, &q.head.key, s, q.head.nqueries,
-									&q.answer.state);
-	if (table)
-	{
-		gpuvec_hangup_watch(s->fd, &canceled);
-		gpuvec_fault_sleep("slow-search", &canceled);
-		ok = gpuvec_nearest_run(table, s->server->store.pool, &q, &error);
-		gpuvec_hangup_unwatch(s->fd);
-		gpuvec_embed_unref(table);
-	}
-	if (canceled && (ok || !error.fatal))
-		ok = answer_canceled(s, request);
-	else if (ok)
-		ok = answer_nearest(s, request, &q, started);
-	else
-		ok = answer_error(s, request, &error);
+	q.canceled = &r.canceled;
+	ok = serve_embed(s, &r, &error);
+	if (q.answer.status == GPUVEC_EMBED_DONE)
+		counts = (q.head.nqueries + (size_t) 1) / 2 * 2 * sizeof(uint32_t);
+	ok = answer_embed(s, request, &r, ok, &error, (struct iovec) {q.counts, counts},
+					  (struct iovec) {q.body, q.body_size}, started);
 	free(q.counts);
 	free(q.body);
 	return ok;

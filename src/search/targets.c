@@ -220,7 +220,7 @@ add_target(MirrorTarget *targets, int *n, Relation rel, bool named, const Search
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot access temporary tables of other sessions")));
 	/* as in queries: a standby does not have its rows */
-	if (!RelationIsPermanent(rel) && RecoveryInProgress())
+	if (rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT && RecoveryInProgress())
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot access temporary or unlogged relations during recovery")));

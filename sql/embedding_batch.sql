@@ -27,7 +27,7 @@ SELECT (gpuvec_bags_agg(keys, weights ORDER BY b)).* FROM bags;
 SELECT b, embedding FROM (SELECT array_agg(b ORDER BY b) AS bs, gpuvec_bags_agg(keys, weights ORDER BY b) AS a FROM bags) x, gpuvec_pool_batch('items', 'id', 'embedding', (a).keys, (a).offsets, weights => (a).weights), LATERAL (SELECT bs[sample] AS b) y;
 SELECT gpuvec_bags_agg(keys) FROM bags WHERE b > 5;
 SELECT b > 2 AS late, gpuvec_bags_agg(keys) OVER (PARTITION BY b > 2 ORDER BY b) FROM bags;
-SELECT gpuvec_bags_agg(keys) IS NOT DISTINCT FROM ROW(array_agg(i ORDER BY i), array_agg(i ORDER BY i) || 1000, NULL)::gpuvec_bags FROM (SELECT i, ARRAY[i] AS keys FROM generate_series(0::int8, 999) i) x;
+SELECT gpuvec_bags_agg(keys) IS NOT DISTINCT FROM ROW(array_agg(i ORDER BY i), array_agg(i ORDER BY i) || int8 '1000', NULL)::gpuvec_bags FROM (SELECT i, ARRAY[i] AS keys FROM generate_series(0::int8, 999) i) x;
 SELECT gpuvec_bags_agg(keys, '{1}') FROM bags;
 SELECT gpuvec_bags_agg('{1,NULL}');
 SELECT gpuvec_bags_agg('{{1,2}}');

@@ -104,7 +104,7 @@ BEGIN
 END $$;
 -- the keys of a type: 0, -1, the least and the greatest, and some more
 CREATE FUNCTION keys_of(type regtype) RETURNS int8[] LANGUAGE sql AS $$
-	SELECT ARRAY[0, -1, 1, 2, 3, 7, 11, -12, 100] || CASE type WHEN 'int2'::regtype THEN '{-32768,32767}'::int8[] WHEN 'int4'::regtype THEN '{-2147483648,2147483647,65536}'
+	SELECT '{0,-1,1,2,3,7,11,-12,100}'::int8[] || CASE type WHEN 'int2'::regtype THEN '{-32768,32767}'::int8[] WHEN 'int4'::regtype THEN '{-2147483648,2147483647,65536}'
 		ELSE '{-9223372036854775808,9223372036854775807,4294967296,-4294967297}' END $$;
 -- fill all tables: `hotness`: as many keys in each bag; otherwise some are empty, and one has none that is found
 CREATE FUNCTION fill(type regtype, vector_type regtype, width int, hotness int, vacuumed bool, nbags int DEFAULT 8) RETURNS void LANGUAGE plpgsql AS $$

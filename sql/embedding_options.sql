@@ -9,6 +9,8 @@ CREATE TABLE flat (b int, o int, key int8, weight float8, PRIMARY KEY (b, o));
 CREATE VIEW bags AS SELECT b, coalesce(array_agg(key ORDER BY o) FILTER (WHERE o > 0), '{}') AS keys, coalesce(array_agg(weight ORDER BY o) FILTER (WHERE o > 0), '{}') AS weights
 	FROM bag LEFT JOIN flat USING (b) GROUP BY b;
 CREATE FUNCTION upstream(n int8, i int8) RETURNS float8 LANGUAGE sql IMMUTABLE AS $$ SELECT ((n * 7 + i * 3) % 5 - 2)::float8 $$;
+-- a quotient as IEEE 754 has it: before PostgreSQL 14, a number divided by infinity is an error
+CREATE FUNCTION quotient(a float8, b float8) RETURNS float8 LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN abs(a) < 'Infinity' AND abs(b) = 'Infinity' THEN 0 ELSE a / b END $$;
 -- same but for rounding; NaN is NaN
 CREATE FUNCTION near(a float8, b float8) RETURNS bool LANGUAGE sql IMMUTABLE AS $$ SELECT a = b OR abs(a - b) <= 1e-5 * (1 + abs(b)) $$;
 CREATE FUNCTION near(a real[], b real[]) RETURNS bool LANGUAGE sql IMMUTABLE AS $$
@@ -20,20 +22,20 @@ CREATE FUNCTION counted(weighted bool, mode text, missing text) RETURNS TABLE (b
 CREATE FUNCTION expected_pool(width int, weighted bool, mode text, missing text) RETURNS TABLE (b int, e real[]) LANGUAGE sql AS $$
 	WITH c AS MATERIALIZED (SELECT * FROM counted(weighted, mode, missing)),
 	x AS (SELECT c.b, c.o, c.divisor, i, CASE WHEN embedding IS NULL THEN NULL ELSE weight * embedding[i] END AS x FROM c, generate_series(1, width) i),
-	s AS (SELECT x.b, i, CASE WHEN max(divisor) = 0 THEN 0 ELSE coalesce(sum(x), 0) / max(divisor) END AS s FROM x GROUP BY 1, 2),
+	s AS (SELECT x.b, i, CASE WHEN max(divisor) = 0 THEN 0 ELSE quotient(coalesce(sum(x), 0), max(divisor)) END AS s FROM x GROUP BY 1, 2),
 	sums AS (SELECT s.b, array_agg(s ORDER BY i)::real[] AS e FROM s GROUP BY 1),
 	rows AS (SELECT x.b, array_agg(coalesce(x, 0) ORDER BY o, i)::real[] AS e FROM x GROUP BY 1)
 	SELECT bag.b, CASE mode WHEN 'concat' THEN coalesce(rows.e, '{}') ELSE coalesce(sums.e, array_fill(0::real, ARRAY[width])) END
 	FROM bag LEFT JOIN sums USING (b) LEFT JOIN rows USING (b) $$;
 CREATE FUNCTION expected_grad(width int, weighted bool, mode text, missing text) RETURNS TABLE (key int8, e real[]) LANGUAGE sql AS $$
-	WITH x AS (SELECT c.key, i, CASE WHEN divisor = 0 THEN 0 ELSE weight * upstream(CASE mode WHEN 'concat' THEN place ELSE c.b END, i) / divisor END AS x
+	WITH x AS (SELECT c.key, i, CASE WHEN divisor = 0 THEN 0 ELSE quotient(weight * upstream(CASE mode WHEN 'concat' THEN place ELSE c.b END, i), divisor) END AS x
 		FROM counted(weighted, mode, missing) c, generate_series(1, width) i WHERE embedding IS NOT NULL)
 	SELECT key, array_agg(s ORDER BY i)::real[] FROM (SELECT key, i, sum(x) AS s FROM x GROUP BY 1, 2) y GROUP BY 1 $$;
 CREATE FUNCTION expected_weights(width int, weighted bool, mode text, missing text) RETURNS TABLE (b int, o int, e float8) LANGUAGE sql AS $$
 	WITH d AS (SELECT c.*, coalesce((SELECT sum(embedding[i] * upstream(CASE mode WHEN 'concat' THEN place ELSE c.b END, i)) FROM generate_series(1, width) i WHERE embedding IS NOT NULL), 0) AS dot
 		FROM counted(weighted, mode, missing) c),
-	m AS (SELECT *, CASE WHEN divisor <> 0 THEN sum(dot * weight) OVER (PARTITION BY b) / divisor END AS mean FROM d)
-	SELECT f.b, f.o, CASE WHEN m.b IS NULL THEN 0 WHEN mode <> 'mean' THEN dot WHEN divisor = 0 THEN 0 ELSE (dot - mean) / divisor END
+	m AS (SELECT *, CASE WHEN divisor <> 0 THEN quotient(sum(dot * weight) OVER (PARTITION BY b), divisor) END AS mean FROM d)
+	SELECT f.b, f.o, CASE WHEN m.b IS NULL THEN 0 WHEN mode <> 'mean' THEN dot WHEN divisor = 0 THEN 0 ELSE quotient(dot - mean, divisor) END
 	FROM flat f LEFT JOIN m USING (b, o) $$;
 -- the gradient of what is pooled
 CREATE FUNCTION upstreams(width int, mode text, missing text) RETURNS float8[] LANGUAGE sql AS $$
@@ -178,4 +180,4 @@ CALL run_special(false, true, true);
 CALL run_special(true, true, false);
 DROP TABLE source, bag, flat, t, runs CASCADE;
 DROP PROCEDURE run_all, run_special;
-DROP FUNCTION upstream, near(float8, float8), near(real[], real[]), expected_weights, upstreams, check_forms, check_gather, keys_of, fill CASCADE;
+DROP FUNCTION upstream, quotient, near(float8, float8), near(real[], real[]), expected_weights, upstreams, check_forms, check_gather, keys_of, fill CASCADE;

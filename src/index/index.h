@@ -71,7 +71,7 @@ typedef struct KeyedRow
 	bool		ranks;
 } KeyedRow;
 
-extern uint64 GpuvecFetchFound(IndexScanDesc scan, const GpuvecFound *found, gpuvec_measure measure,
+extern uint64 GpuvecFetchFound(IndexScanDesc scan, GpuvecFound *found, gpuvec_measure measure,
 							   IdSet *query, KeyedRow **rows);
 
 /* root.c: the roots of HOT chains, as numbers that sort like tids */

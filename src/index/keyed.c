@@ -44,6 +44,15 @@ compare_keyed(const void *a, const void *b)
 	return x->root < y->root ? -1 : x->root > y->root;
 }
 
+static int
+compare_roots(const void *a, const void *b)
+{
+	int64		x = *(const int64 *) a;
+	int64		y = *(const int64 *) b;
+
+	return x < y ? -1 : x > y;
+}
+
 /* The row of a root, with its distance; false: the snapshot sees none, or one without a set */
 static bool
 fetch_row(IndexScanDesc scan, struct IndexFetchTableData *fetch, RowForm *form, TupleTableSlot *slot,
@@ -75,11 +84,12 @@ fetch_row(IndexScanDesc scan, struct IndexFetchTableData *fetch, RowForm *form, 
 }
 
 /*
- * Fetch and sort the rows that were found; returns how many.  *rows is allocated in the
+ * Fetch and sort the rows that were found; returns how many.  They are fetched in the order
+ * of the table, so found's roots are in that order afterwards.  *rows is allocated in the
  * current memory context.
  */
 uint64
-GpuvecFetchFound(IndexScanDesc scan, const GpuvecFound *found, gpuvec_measure measure, IdSet *query,
+GpuvecFetchFound(IndexScanDesc scan, GpuvecFound *found, gpuvec_measure measure, IdSet *query,
 				 KeyedRow **rows)
 {
 	Relation	heap = scan->heapRelation;
@@ -95,10 +105,14 @@ GpuvecFetchFound(IndexScanDesc scan, const GpuvecFound *found, gpuvec_measure me
 	if (target.key.index != 0)
 		form = RowFormBegin(heap, scan->indexRelation);
 	*rows = MemoryContextAllocHuge(context, (found->n + 1) * sizeof(KeyedRow));
+	qsort(found->roots, found->n, sizeof(int64), compare_roots);
 	MemoryContextSwitchTo(row_context);
 	for (uint64 i = 0; i < found->n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
+		/* search.c may have found a root twice */
+		if (i > 0 && found->roots[i] == found->roots[i - 1])
+			continue;
 		n += fetch_row(scan, fetch, form, slot, measure, query, found->roots[i], &(*rows)[n]);
 		ExecClearTuple(slot);
 		MemoryContextReset(row_context);
@@ -110,16 +124,5 @@ GpuvecFetchFound(IndexScanDesc scan, const GpuvecFound *found, gpuvec_measure me
 	ExecDropSingleTupleTableSlot(slot);
 	MemoryContextDelete(row_context);
 	qsort(*rows, n, sizeof(KeyedRow), compare_keyed);
-
-	/* search.c may have found a root twice */
-	if (n > 0)
-	{
-		uint64		kept = 1;
-
-		for (uint64 i = 1; i < n; i++)
-			if (compare_keyed(&(*rows)[i], &(*rows)[kept - 1]) != 0)
-				(*rows)[kept++] = (*rows)[i];
-		n = kept;
-	}
 	return n;
 }

@@ -51,9 +51,13 @@
 #define FIRST_BATCH		128
 #define BATCH_GROWTH	8
 
-/* With search keys: the batch from which on their rows are looked for, and so many at most */
+/*
+ * With search keys: the batch from which on their rows are looked for.  When no more rows
+ * rank, they are fetched if there are at most so many per page of the table, instead of
+ * scanning it for all others.
+ */
 #define KEYED_BATCH		(FIRST_BATCH * BATCH_GROWTH * BATCH_GROWTH)
-#define MOST_KEYED		1000000
+#define KEYED_PER_PAGE	8
 
 /* A row to return */
 typedef struct KnnRow
@@ -502,7 +506,8 @@ next_row(IndexScanDesc scan, KnnState *state, KnnRow *row)
 			state->everything = true;
 		else if (next_ranked(scan, state, row))
 			return true;
-		if (state->phase == SCAN_ENGINE && !begin_keyed(scan, state, MOST_KEYED))
+		if (state->phase == SCAN_ENGINE &&
+			!begin_keyed(scan, state, Max(KEYED_BATCH, KEYED_PER_PAGE * (uint64) RelationGetNumberOfBlocks(scan->heapRelation))))
 		{
 			begin_others(scan, state);
 			state->phase = SCAN_OTHERS;

@@ -514,11 +514,16 @@ COMMENT ON FUNCTION gpuvec_topk_batch_rows(anyelement, name, idset[], int8, text
 
 -- embedding tables
 
+CREATE FUNCTION gpuvec_vectors_support(internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+COMMENT ON FUNCTION gpuvec_vectors_support(internal) IS 'planner support of the functions that return rows with vectors';
+
 CREATE FUNCTION gpuvec_gather(
 	relation regclass, key_column name, "column" name, keys int8[],
 	OUT ordinality int8, OUT key int8, OUT found bool, OUT embedding real[])
 	RETURNS SETOF record
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 100;
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 100
+	SUPPORT gpuvec_vectors_support;
 COMMENT ON FUNCTION gpuvec_gather(regclass, name, name, int8[]) IS 'keys with their vectors';
 
 CREATE FUNCTION gpuvec_gather_batch(
@@ -526,7 +531,8 @@ CREATE FUNCTION gpuvec_gather_batch(
 	offsets int8[] DEFAULT NULL, hotness int8 DEFAULT NULL,
 	OUT sample int8, OUT ordinality int8, OUT key int8, OUT found bool, OUT embedding real[])
 	RETURNS SETOF record
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000;
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000
+	SUPPORT gpuvec_vectors_support;
 COMMENT ON FUNCTION gpuvec_gather_batch(regclass, name, name, int8[], int8[], int8)
 	IS 'the keys of many bags with their vectors';
 
@@ -544,7 +550,8 @@ CREATE FUNCTION gpuvec_pool_batch(
 	mode text DEFAULT 'sum', weights float8[] DEFAULT NULL, missing text DEFAULT 'zero',
 	OUT sample int8, OUT embedding real[])
 	RETURNS SETOF record
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000;
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000
+	SUPPORT gpuvec_vectors_support;
 COMMENT ON FUNCTION gpuvec_pool_batch(regclass, name, name, int8[], int8[], int8, int8, text, float8[], text)
 	IS 'the sums, means or concatenations of the vectors of many bags of keys';
 
@@ -623,7 +630,8 @@ CREATE FUNCTION gpuvec_pool_grad(
 	mode text DEFAULT 'sum', weights float8[] DEFAULT NULL, missing text DEFAULT 'zero', "full" bool DEFAULT false,
 	OUT key int8, OUT gradient real[])
 	RETURNS SETOF record
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000;
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000
+	SUPPORT gpuvec_vectors_support;
 COMMENT ON FUNCTION gpuvec_pool_grad(regclass, name, name, int8[], float8[], text, float8[], text, bool)
 	IS 'gradients of the vectors of keys, given that of their pooled vector';
 
@@ -633,7 +641,8 @@ CREATE FUNCTION gpuvec_pool_grad_batch(
 	mode text DEFAULT 'sum', weights float8[] DEFAULT NULL, missing text DEFAULT 'zero', "full" bool DEFAULT false,
 	OUT key int8, OUT gradient real[])
 	RETURNS SETOF record
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000;
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000
+	SUPPORT gpuvec_vectors_support;
 COMMENT ON FUNCTION gpuvec_pool_grad_batch(regclass, name, name, int8[], float8[], int8[], int8, text, float8[], text, bool)
 	IS 'gradients of the vectors of keys, given those of the pooled vectors of many bags';
 

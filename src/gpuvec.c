@@ -19,7 +19,7 @@
 #include "link/supervisor.h"
 #include "mirror/autoprewarm.h"
 #include "miscadmin.h"
-#include "search/search.h"
+#include "search/set_function.h"
 #include "utils/guc.h"
 
 #ifdef GPUVEC_TEST_HOOKS
@@ -181,7 +181,7 @@ _PG_init(void)
 
 	MarkGUCPrefixReserved("gpuvec");
 
-	TopKScanInit();
+	SetScanInit();
 
 	if (process_shared_preload_libraries_in_progress && !IsBinaryUpgrade)
 	{

@@ -11,7 +11,6 @@
 #include "embedding/embedding.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/snapmgr.h"
 
 /* Positions of the first arguments, the same in all functions */
 enum
@@ -19,6 +18,14 @@ enum
 	ARG_RELATION,
 	ARG_KEY_COLUMN,
 	ARG_COLUMN
+};
+
+/* Positions of others, of gradients */
+enum
+{
+	ARG_GRADIENT = EMBEDDING_ARG_KEYS + 1,
+	ARG_GRADIENT_OFFSETS,
+	ARG_GRADIENT_HOTNESS
 };
 
 /* Fail if an argument is null */
@@ -33,13 +40,13 @@ require_argument(FunctionCallInfo fcinfo, int argument, const char *name)
 
 /* The table that the first three arguments name */
 EmbeddingTable *
-EmbeddingTableArguments(FunctionCallInfo fcinfo)
+EmbeddingTableArguments(FunctionCallInfo fcinfo, Snapshot snapshot)
 {
 	require_argument(fcinfo, ARG_RELATION, "relation");
 	require_argument(fcinfo, ARG_KEY_COLUMN, "key column");
 	require_argument(fcinfo, ARG_COLUMN, "column");
 	return EmbeddingOpen(PG_GETARG_OID(ARG_RELATION), NameStr(*PG_GETARG_NAME(ARG_KEY_COLUMN)),
-						 NameStr(*PG_GETARG_NAME(ARG_COLUMN)), GetActiveSnapshot());
+						 NameStr(*PG_GETARG_NAME(ARG_COLUMN)), snapshot);
 }
 
 /* An array argument, which must have one dimension at most */
@@ -266,20 +273,54 @@ EmbeddingMissingArgument(FunctionCallInfo fcinfo, int argument)
 	return (gpuvec_missing) missing;
 }
 
-/* A real[] of n elements */
-Datum
-EmbeddingArray(const float *elements, uint64 n)
+/*
+ * The arguments of a gradient; false: the keys are null.  `batch`: there are offsets
+ * and hotness.  *next is the position of the argument behind mode, weights, missing.
+ */
+bool
+EmbeddingGradientArguments(FunctionCallInfo fcinfo, bool batch, EmbeddingBags *bags, int *next)
+{
+	int			mode = batch ? ARG_GRADIENT_HOTNESS + 1 : ARG_GRADIENT + 1;
+	uint64	   *offsets;
+
+	*next = mode + 3;
+	if (PG_ARGISNULL(EMBEDDING_ARG_KEYS))
+		return false;
+	bags->mode = EmbeddingModeArgument(fcinfo, mode);
+	bags->missing = EmbeddingMissingArgument(fcinfo, mode + 2);
+	bags->keys = EmbeddingKeysArgument(fcinfo, EMBEDDING_ARG_KEYS, "keys", NULL, &bags->nkeys);
+	bags->weights = EmbeddingWeightsArgument(fcinfo, mode + 1, bags->nkeys);
+	EmbeddingGradientArgument(fcinfo, ARG_GRADIENT, bags);
+	if (batch)
+	{
+		EmbeddingBagsArguments(fcinfo, ARG_GRADIENT_OFFSETS, ARG_GRADIENT_HOTNESS, bags);
+		return true;
+	}
+	offsets = palloc_array(uint64, 2);
+	offsets[0] = 0;
+	offsets[1] = bags->nkeys;
+	bags->offsets = offsets;
+	bags->nbags = 1;
+	return true;
+}
+
+/* Bytes of a real[] of n elements, which are at least one */
+static Size
+array_size(uint64 n)
 {
 	Size		size = ARR_OVERHEAD_NONULLS(1) + n * sizeof(float);
-	ArrayType  *array;
 
-	if (n == 0)
-		return PointerGetDatum(construct_empty_array(FLOAT4OID));
 	if (size > MaxAllocSize)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("array size exceeds the maximum allowed (%d)", (int) MaxAllocSize)));
-	array = palloc(size);
+	return size;
+}
+
+/* Make a real[] of n elements, in memory of the size that it has */
+static Datum
+fill_array(ArrayType *array, Size size, const float *elements, uint64 n)
+{
 	SET_VARSIZE(array, size);
 	array->ndim = 1;
 	array->dataoffset = 0;
@@ -288,4 +329,39 @@ EmbeddingArray(const float *elements, uint64 n)
 	ARR_LBOUND(array)[0] = 1;
 	memcpy(ARR_DATA_PTR(array), elements, n * sizeof(float));
 	return PointerGetDatum(array);
+}
+
+/* A real[] of n elements */
+Datum
+EmbeddingArray(const float *elements, uint64 n)
+{
+	Size		size;
+
+	if (n == 0)
+		return PointerGetDatum(construct_empty_array(FLOAT4OID));
+	size = array_size(n);
+	return fill_array(palloc(size), size, elements, n);
+}
+
+/* The same, in place of the last one; the first one's memory context is the current one */
+Datum
+EmbeddingNextArray(EmbeddingArrayRoom *room, const float *elements, uint64 n)
+{
+	Size		size;
+
+	if (n == 0)
+	{
+		if (room->empty == NULL)
+			room->empty = construct_empty_array(FLOAT4OID);
+		return PointerGetDatum(room->empty);
+	}
+	size = array_size(n);
+	if (size > room->size)
+	{
+		if (room->array)
+			pfree(room->array);
+		room->array = palloc(size);
+		room->size = size;
+	}
+	return fill_array(room->array, size, elements, n);
 }

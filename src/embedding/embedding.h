@@ -10,7 +10,8 @@
  * gradient.c	gradients
  * nearest.c	the nearest rows
  * arguments.c	arguments of the functions
- * functions.c	the functions of SQL
+ * functions.c	the functions of SQL that return one value
+ * rows.c		those that return rows
  * aggregate.c	the aggregate that pools
  * bags.c		the aggregate that makes batches
  * train.c		new keys, steps of optimizers
@@ -162,6 +163,10 @@ extern void EmbeddingComplain(EmbeddingTable *table, const gpuvec_embedded *comp
 			pg_attribute_noreturn();
 
 /* arguments.c */
+
+/* Position of the keys, behind relation, key column and vector column */
+#define EMBEDDING_ARG_KEYS	3
+
 extern const int64 *EmbeddingKeysArgument(FunctionCallInfo fcinfo, int argument, const char *name,
 										  bool **nulls, uint64 *n);
 extern const float *EmbeddingWeightsArgument(FunctionCallInfo fcinfo, int argument, uint64 n);
@@ -173,7 +178,19 @@ extern const double *EmbeddingFloatsArgument(FunctionCallInfo fcinfo, int argume
 											 const char *name, ArrayType **array);
 extern gpuvec_pool_mode EmbeddingModeArgument(FunctionCallInfo fcinfo, int argument);
 extern gpuvec_missing EmbeddingMissingArgument(FunctionCallInfo fcinfo, int argument);
-extern EmbeddingTable *EmbeddingTableArguments(FunctionCallInfo fcinfo);
+extern EmbeddingTable *EmbeddingTableArguments(FunctionCallInfo fcinfo, Snapshot snapshot);
+extern bool EmbeddingGradientArguments(FunctionCallInfo fcinfo, bool batch, EmbeddingBags *bags,
+									   int *next);
+
+/* Arrays, of which only the last one is in use */
+typedef struct EmbeddingArrayRoom
+{
+	ArrayType  *array;
+	Size		size;
+	ArrayType  *empty;
+} EmbeddingArrayRoom;
+
 extern Datum EmbeddingArray(const float *elements, uint64 n);
+extern Datum EmbeddingNextArray(EmbeddingArrayRoom *room, const float *elements, uint64 n);
 
 #endif							/* GPUVEC_EMBEDDING_SQL_H */

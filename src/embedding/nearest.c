@@ -23,9 +23,11 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "search/search.h"
+#include "search/set_function.h"
 #include "storage/itemptr.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
+#include "utils/snapmgr.h"
 #include "utils/tuplestore.h"
 
 PG_FUNCTION_INFO_V1(gpuvec_nearest);
@@ -458,7 +460,7 @@ find_rows(FunctionCallInfo fcinfo, bool batch)
 	uint64		total = 0;
 
 	GpuvecMaterializedSRF(fcinfo);
-	table = EmbeddingTableArguments(fcinfo);
+	table = EmbeddingTableArguments(fcinfo, GetActiveSnapshot());
 	all.k = k_argument(fcinfo);
 	all.metric = metric_argument(fcinfo);
 	if (PG_ARGISNULL(ARG_QUERY))

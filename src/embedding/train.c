@@ -26,6 +26,7 @@
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "search/search.h"
+#include "search/set_function.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -192,7 +193,7 @@ new_width(FunctionCallInfo fcinfo, int argument)
 
 	if (!PG_ARGISNULL(argument))
 		return PG_GETARG_INT32(argument);
-	table = EmbeddingTableArguments(fcinfo);
+	table = EmbeddingTableArguments(fcinfo, GetActiveSnapshot());
 	known = EmbeddingWidth(table, &width);
 	EmbeddingClose(table);
 	if (!known)

@@ -30,7 +30,6 @@ extern MirrorTarget *SearchEmbeddingTargets(Oid relid, const char *key_column, c
 extern void SearchCloseTargets(MirrorTarget *targets, int ntargets);
 extern Oid	SearchArgumentType(FunctionCallInfo fcinfo, int argument);
 extern Oid	SearchIdSetType(FunctionCallInfo fcinfo);
-extern void GpuvecMaterializedSRF(FunctionCallInfo fcinfo);
 
 /* local_scan.c: the same answer without an engine */
 extern void LocalTopK(MirrorTarget *target, MirrorSearch *search);
@@ -52,27 +51,12 @@ typedef struct SearchAnswer
 extern void SearchRun(MirrorTarget *targets, int ntargets, MirrorSearch *search,
 					  SearchAnswer *answers);
 
-/* topk.c: which of the search functions is it? */
-typedef struct TopKKind
-{
-	bool		batch;			/* result rows begin with the query's number */
-	bool		rows;			/* whole rows instead of source and tid */
-} TopKKind;
-
-extern bool TopKFunction(PGFunction function, TopKKind *kind);
-
-/* topk_call.c: a call of one of them */
-typedef struct TopKCall TopKCall;
-
-#define TOPK_MAX_COLUMNS	6
-
-extern TopKCall *TopKBegin(FunctionCallInfo fcinfo, TopKKind kind, Snapshot snapshot);
-extern bool TopKNext(TopKCall *call, Datum *values);
-extern void TopKRewind(TopKCall *call);
-extern void TopKEnd(TopKCall *call);
-
-/* topk_scan.c: the plan node */
-extern void TopKScanInit(void);
+/* support.c: the value of an argument if it is known now, else NULL */
+struct PlannerInfo;
+struct Const;
+struct FuncExpr;
+extern struct Const *SearchKnownArgument(struct PlannerInfo *root, struct FuncExpr *call,
+										 int argument);
 
 /* The order of results: score descending, tid ascending */
 static inline int

@@ -1,7 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * srf.c
- *	  Functions that return all their rows at once.
+ *	  Functions that return rows, where these go to a tuplestore.
+ *
+ * In FROM a plan node does the same without one (set_scan.c); here they are called
+ * elsewhere, or where the node does not fit.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,7 +13,8 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "search/search.h"
+#include "search/set_function.h"
+#include "utils/snapmgr.h"
 #include "utils/tuplestore.h"
 
 /*
@@ -41,4 +45,39 @@ GpuvecMaterializedSRF(FunctionCallInfo fcinfo)
 											  false, work_mem);
 	rsinfo->setDesc = desc;
 	MemoryContextSwitchTo(old);
+}
+
+/* The function at an address, or NULL if it is not one of those that the node knows */
+const SetFunction *
+SetFunctionFind(PGFunction function)
+{
+	static const SetFunction *const lists[] = {TopKFunctions, EmbeddingFunctions};
+
+	for (int i = 0; i < lengthof(lists); i++)
+		for (const SetFunction *f = lists[i]; f->function; f++)
+			if (f->function == function)
+				return f;
+	return NULL;
+}
+
+/* Return all rows of one of them */
+Datum
+SetFunctionRows(FunctionCallInfo fcinfo, PGFunction function)
+{
+	const SetFunction *f = SetFunctionFind(function);
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	Datum		values[SET_MAX_COLUMNS];
+	bool		nulls[SET_MAX_COLUMNS] = {0};
+	void	   *call;
+
+	GpuvecMaterializedSRF(fcinfo);
+	call = f->begin(fcinfo, f->form, GetActiveSnapshot());
+	while (f->next(call, values, nulls))
+	{
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		memset(nulls, false, sizeof(nulls));
+	}
+	if (f->end)
+		f->end(call);
+	return (Datum) 0;
 }

@@ -15,6 +15,7 @@
 #include "nodes/nodeFuncs.h"
 #include "nodes/supportnodes.h"
 #include "optimizer/optimizer.h"
+#include "search/search.h"
 #include "utils/array.h"
 #include "utils/float.h"
 #include "utils/lsyscache.h"
@@ -27,8 +28,8 @@ PG_FUNCTION_INFO_V1(gpuvec_topk_support);
 #define DEFAULT_QUERIES		10
 
 /* The value of an argument if it is known now, else NULL */
-static Const *
-known_argument(PlannerInfo *root, FuncExpr *call, int argument)
+Const *
+SearchKnownArgument(PlannerInfo *root, FuncExpr *call, int argument)
 {
 	Node	   *node;
 
@@ -44,7 +45,7 @@ known_argument(PlannerInfo *root, FuncExpr *call, int argument)
 static double
 expected_k(PlannerInfo *root, FuncExpr *call)
 {
-	Const	   *k = known_argument(root, call, 3);
+	Const	   *k = SearchKnownArgument(root, call, 3);
 
 	if (k == NULL)
 		return DEFAULT_K;
@@ -62,7 +63,7 @@ expected_queries(PlannerInfo *root, FuncExpr *call)
 
 	if (!type_is_array(exprType(node)))
 		return 1;
-	queries = known_argument(root, call, 2);
+	queries = SearchKnownArgument(root, call, 2);
 	if (queries != NULL)
 	{
 		ArrayType  *array;
@@ -81,7 +82,7 @@ expected_queries(PlannerInfo *root, FuncExpr *call)
 static double
 expected_among(PlannerInfo *root, FuncExpr *call)
 {
-	Const	   *among = known_argument(root, call, 6);
+	Const	   *among = SearchKnownArgument(root, call, 6);
 	ArrayType  *array;
 
 	if (among == NULL || among->constisnull)

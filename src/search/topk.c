@@ -1,90 +1,512 @@
 /*-------------------------------------------------------------------------
  *
- * topk.c
- *	  The search functions of SQL: gpuvec_topk, gpuvec_topk_batch and their
- *	  forms that return whole rows.
- *
- * In FROM a plan node does the same without a tuplestore (topk_scan.c); here they
- * are called elsewhere, or where the node does not fit.
+ * topk_call.c
+ *	  A call of a search function: its arguments, the search, its result rows.
  *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
 
+#include <math.h>
+
+#include "access/htup_details.h"
+#include "access/tableam.h"
+#include "access/tupconvert.h"
+#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "idset/idset.h"
+#include "miscadmin.h"
+#include "search/row_fetch.h"
 #include "search/search.h"
+#include "search/set_function.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "utils/tuplestore.h"
+#include "utils/typcache.h"
+
+/* Positions of the arguments, the same in all four functions */
+enum
+{
+	ARG_RELATION,				/* regclass, or the row type */
+	ARG_COLUMN,
+	ARG_QUERY,					/* idset, or idset[] */
+	ARG_K,
+	ARG_MEASURE,
+	ARG_MIN_SCORE,
+	ARG_AMONG
+};
+
+/* Turns the rows of a target into values of the asked row type */
+typedef struct RowMaker
+{
+	RowFetch   *fetch;			/* of the target's rows */
+	TupleConversionMap *map;	/* to the asked type; NULL: it is the same */
+	TupleDesc	desc;
+} RowMaker;
+
+/* A place in the answers */
+typedef struct AnswerCursor
+{
+	uint32		query;			/* of the next row */
+	uint64		row;
+} AnswerCursor;
+
+/*
+ * Memory is asked for (row_fetch.h) for so many rows together: their pages two groups
+ * before their turn, their tuples one group before.  Requests that follow each other
+ * closely overlap best, for what lies between them, locks most of all, keeps the
+ * processor from starting the later ones.  8 to 64 are equally good.
+ */
+#define ROWS_AHEAD	16
 
 PG_FUNCTION_INFO_V1(gpuvec_topk);
 PG_FUNCTION_INFO_V1(gpuvec_topk_batch);
 PG_FUNCTION_INFO_V1(gpuvec_topk_rows);
 PG_FUNCTION_INFO_V1(gpuvec_topk_batch_rows);
 
-/* The functions, by their addresses */
-static const struct
-{
-	PGFunction	function;
-	TopKKind	kind;
-}			functions[] = {
-	{gpuvec_topk, {.batch = false,.rows = false}},
-	{gpuvec_topk_batch, {.batch = true,.rows = false}},
-	{gpuvec_topk_rows, {.batch = false,.rows = true}},
-	{gpuvec_topk_batch_rows, {.batch = true,.rows = true}}
-};
+/* Which of the functions is it? */
+#define FORM_BATCH	1			/* result rows begin with the query's number */
+#define FORM_ROWS	2			/* whole rows instead of source and tid */
 
-/* Is this one of the search functions, and which? */
-bool
-TopKFunction(PGFunction function, TopKKind *kind)
+/* A call: what is asked, the answers, and how many of them were handed out */
+typedef struct TopKCall
 {
-	for (int i = 0; i < lengthof(functions); i++)
-		if (functions[i].function == function)
-		{
-			*kind = functions[i].kind;
-			return true;
-		}
-	return false;
+	FunctionCallInfo fcinfo;
+	bool		batch;			/* FORM_BATCH */
+	bool		rows;			/* FORM_ROWS */
+	MirrorTarget *targets;		/* open, if whole rows are fetched from them */
+	int			ntargets;
+	MirrorSearch search;
+	SearchAnswer *answers;
+
+	AnswerCursor next;
+	ItemPointerData tid;		/* of the last row */
+
+	RowMaker   *makers;			/* for whole rows */
+	AnswerCursor next_page;		/* whose page, and whose tuple, is to be asked for */
+	AnswerCursor next_tuple;
+	int			asked;			/* rows before the next group is looked at */
+	MemoryContext row_context;
+} TopKCall;
+
+/* Find a measure by its name */
+static gpuvec_measure
+parse_measure(const char *name)
+{
+	static const char *const names[] = GPUVEC_MEASURE_NAMES;
+
+	for (int i = 0; i < GPUVEC_N_MEASURES; i++)
+		if (strcmp(name, names[i]) == 0)
+			return (gpuvec_measure) i;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("unknown similarity measure \"%s\"", name),
+			 errhint("Available measures are braun_blanquet, jaccard, cosine, dice, overlap, containment, intersection and hamming.")));
+	return GPUVEC_BRAUN_BLANQUET;
 }
 
-/* All four functions */
+/* An argument that must not be NULL */
+static void
+require_argument(FunctionCallInfo fcinfo, int argument, const char *name)
+{
+	if (PG_ARGISNULL(argument))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not be null", name)));
+}
+
+/* k, measure and min_score */
+static void
+parse_options(FunctionCallInfo fcinfo, MirrorSearch *search)
+{
+	search->measure = PG_ARGISNULL(ARG_MEASURE) ? GPUVEC_BRAUN_BLANQUET :
+		parse_measure(text_to_cstring(PG_GETARG_TEXT_PP(ARG_MEASURE)));
+
+	search->has_min_score = !PG_ARGISNULL(ARG_MIN_SCORE);
+	if (search->has_min_score)
+	{
+		search->min_score = PG_GETARG_FLOAT8(ARG_MIN_SCORE);
+		if (isnan(search->min_score))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("min_score must be a number")));
+	}
+
+	if (!PG_ARGISNULL(ARG_K))
+	{
+		int64		k = PG_GETARG_INT64(ARG_K);
+
+		if (k < 1)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("k must be at least 1, not " INT64_FORMAT, k)));
+		search->k = (uint64) k;
+	}
+	else if (search->has_min_score)
+		search->k = UINT64_MAX;
+	else
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("k must not be null without min_score"),
+				 errhint("Give k, or min_score to get all rows with at least that score.")));
+}
+
+/* One query of a call */
+static void
+set_query(MirrorQuery *query, Datum value, bool isnull)
+{
+	IdSet	   *set;
+
+	memset(query, 0, sizeof(*query));
+	query->skip = query->done = isnull;
+	if (isnull)
+		return;
+	set = DatumGetIdSetP(value);
+	query->ids = idset_ids(set);
+	query->len = idset_count(set);
+}
+
+/* The queries of a call: one, or an array of them */
+static void
+parse_queries(TopKCall *call)
+{
+	FunctionCallInfo fcinfo = call->fcinfo;
+	MirrorSearch *search = &call->search;
+	ArrayType  *array;
+	int16		typlen;
+	bool		typbyval;
+	char		typalign;
+	Datum	   *values;
+	bool	   *nulls;
+	int			n;
+
+	if (!call->batch)
+	{
+		search->nqueries = PG_ARGISNULL(ARG_QUERY) ? 0 : 1;
+		search->queries = palloc0_array(MirrorQuery, 1);
+		if (search->nqueries > 0)
+			set_query(search->queries, PG_GETARG_DATUM(ARG_QUERY), false);
+		return;
+	}
+
+	search->nqueries = 0;
+	if (PG_ARGISNULL(ARG_QUERY))
+		return;
+	array = PG_GETARG_ARRAYTYPE_P(ARG_QUERY);
+	if (ARR_NDIM(array) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("queries must be a one-dimensional array"),
+				 errdetail("The array has %d dimensions.", ARR_NDIM(array))));
+	get_typlenbyvalalign(ARR_ELEMTYPE(array), &typlen, &typbyval, &typalign);
+	deconstruct_array(array, ARR_ELEMTYPE(array), typlen, typbyval, typalign,
+					  &values, &nulls, &n);
+	if (n > GPUVEC_MAX_QUERIES)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("cannot search for more than %d queries at once", GPUVEC_MAX_QUERIES),
+				 errdetail("The array has %d.", n)));
+	search->nqueries = n;
+	search->queries = palloc_array(MirrorQuery, Max(n, 1));
+	for (int i = 0; i < n; i++)
+		set_query(&search->queries[i], values[i], nulls[i]);
+}
+
+/* The row type of the first argument, behind any domain */
+static Oid
+row_type_of(FunctionCallInfo fcinfo)
+{
+	Oid			type = get_fn_expr_argtype(fcinfo->flinfo, ARG_RELATION);
+
+	return OidIsValid(type) ? getBaseType(type) : InvalidOid;
+}
+
+/* The table whose row type the first argument has */
+static Oid
+base_relation(FunctionCallInfo fcinfo)
+{
+	Oid			type = row_type_of(fcinfo);
+	Oid			relid = OidIsValid(type) ? get_typ_typrelid(type) : InvalidOid;
+
+	if (!OidIsValid(relid) || get_rel_relkind(relid) == RELKIND_COMPOSITE_TYPE)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("the first argument must have the row type of a table"),
+				 errhint("Write NULL::tablename.")));
+	return relid;
+}
+
+/*
+ * The rows to rank, if not all.  Tids do not say of which table they are, so it has to
+ * be one.
+ */
+static void
+parse_among(TopKCall *call, Oid relid)
+{
+	FunctionCallInfo fcinfo = call->fcinfo;
+
+	if (PG_ARGISNULL(ARG_AMONG))
+		return;
+	if (call->ntargets != 1 || call->targets[0].key.relation != relid)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot search among given rows of \"%s\", which has partitions or child tables",
+						get_rel_name(relid)),
+				 errdetail("Rows of different tables can have the same tid."),
+				 errhint("Name the partition or child table that holds the rows.")));
+	call->search.among = MirrorTidSetMake(PG_GETARG_ARRAYTYPE_P(ARG_AMONG));
+}
+
+/* Rows as they are stored have to be whole ones */
+static void
+check_stored(Relation rel)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+
+	for (int i = 0; i < desc->natts; i++)
+		if (TupleDescAttr(desc, i)->attgenerated == ATTRIBUTE_GENERATED_VIRTUAL)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot return whole rows of \"%s\", which has virtual generated columns",
+							RelationGetRelationName(rel)),
+					 errhint("Use gpuvec_topk, and join the table by its tids.")));
+}
+
+/* Prepare for rows of each target */
+static void
+make_row_makers(TopKCall *call)
+{
+	Oid			row_type = row_type_of(call->fcinfo);
+	uint64		nrows = 0;
+
+	for (uint32 i = 0; i < call->search.nqueries; i++)
+		nrows += call->answers[i].nhits;
+	call->makers = palloc0_array(RowMaker, Max(call->ntargets, 1));
+	for (int i = 0; i < call->ntargets; i++)
+	{
+		Relation	rel = call->targets[i].rel;
+		RowMaker   *maker = &call->makers[i];
+
+		maker->fetch = RowFetchBegin(rel, call->search.snapshot, nrows / call->ntargets);
+		maker->desc = lookup_rowtype_tupdesc_copy(row_type, -1);
+		if (rel->rd_rel->reltype != row_type)
+			maker->map = convert_tuples_by_name(RelationGetDescr(rel), maker->desc);
+	}
+	call->row_context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec row",
+											  ALLOCSET_DEFAULT_SIZES);
+}
+
+/* The row at call->tid, as a value of the asked type, which lives until the next one */
 static Datum
-topk(FunctionCallInfo fcinfo, TopKKind kind)
+fetch_row(TopKCall *call, int target)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	TopKCall   *call;
-	Datum		values[TOPK_MAX_COLUMNS];
-	bool		nulls[TOPK_MAX_COLUMNS] = {0};
+	RowMaker   *maker = &call->makers[target];
+	MemoryContext old;
+	HeapTuple	tuple;
+	Datum		row;
 
-	GpuvecMaterializedSRF(fcinfo);
-	call = TopKBegin(fcinfo, kind, GetActiveSnapshot());
-	while (TopKNext(call, values))
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
-	TopKEnd(call);
-	return (Datum) 0;
+	MemoryContextReset(call->row_context);
+	old = MemoryContextSwitchTo(call->row_context);
+	tuple = RowFetchGet(maker->fetch, &call->tid);
+	if (tuple == NULL)
+		elog(ERROR, "row (%u,%u) of relation \"%s\" is gone",
+			 ItemPointerGetBlockNumber(&call->tid),
+			 ItemPointerGetOffsetNumber(&call->tid),
+			 RelationGetRelationName(call->targets[target].rel));
+	if (maker->map)
+		tuple = execute_attr_map_tuple(tuple, maker->map);
+	row = heap_copy_tuple_as_datum(tuple, maker->desc);
+	RowFetchRelease(maker->fetch);
+	MemoryContextSwitchTo(old);
+	return row;
 }
+
+/* Go to the next hit of the answers; NULL at their end.  It is in front of the cursor. */
+static const MirrorHit *
+next_hit(const TopKCall *call, AnswerCursor *cursor, int *target)
+{
+	const SearchAnswer *answer;
+
+	while (cursor->query < call->search.nqueries &&
+		   cursor->row == call->answers[cursor->query].nhits)
+	{
+		cursor->query++;
+		cursor->row = 0;
+	}
+	if (cursor->query >= call->search.nqueries)
+		return NULL;
+	answer = &call->answers[cursor->query];
+	*target = answer->targets ? answer->targets[cursor->row] : 0;
+	return &answer->hits[cursor->row++];
+}
+
+/* Ask for the memory of the next group of rows */
+static inline void
+look_ahead(TopKCall *call, AnswerCursor *cursor,
+		   void (*ahead) (const RowFetch *fetch, ItemPointer tid))
+{
+	for (int i = 0; i < ROWS_AHEAD; i++)
+	{
+		int			target;
+		const MirrorHit *hit = next_hit(call, cursor, &target);
+		ItemPointerData tid;
+
+		if (hit == NULL)
+			return;
+		MirrorHitTid(hit, &tid);
+		ahead(call->makers[target].fetch, &tid);
+	}
+}
+
+/* Ask for the tuples of the next group of rows, and for the pages of the one behind it */
+static void
+look_ahead_group(TopKCall *call)
+{
+	look_ahead(call, &call->next_page, RowFetchAheadPage);
+	look_ahead(call, &call->next_tuple, RowFetchAheadTuple);
+	call->asked += ROWS_AHEAD;
+}
+
+/* Go to the first row */
+static void
+start_rows(TopKCall *call)
+{
+	call->next = call->next_page = call->next_tuple = (AnswerCursor) {0};
+	call->asked = 0;
+	if (call->rows)
+		look_ahead(call, &call->next_page, RowFetchAheadPage);
+}
+
+/* Check the arguments and search */
+static void *
+topk_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
+{
+	TopKCall   *call = palloc0(sizeof(TopKCall));
+	Oid			type = SearchArgumentType(fcinfo, ARG_QUERY);
+	Oid			relid;
+
+	call->fcinfo = fcinfo;
+	call->batch = (form & FORM_BATCH) != 0;
+	call->rows = (form & FORM_ROWS) != 0;
+	if (call->batch)
+		type = get_element_type(type);
+	if (call->rows)
+		relid = base_relation(fcinfo);
+	else
+	{
+		require_argument(fcinfo, ARG_RELATION, "relation");
+		relid = PG_GETARG_OID(ARG_RELATION);
+	}
+	require_argument(fcinfo, ARG_COLUMN, "column");
+
+	parse_options(fcinfo, &call->search);
+	parse_queries(call);
+	call->search.snapshot = snapshot;
+	call->targets = SearchTargets(relid, NameStr(*PG_GETARG_NAME(ARG_COLUMN)), type,
+								  call->rows, &call->ntargets);
+	parse_among(call, relid);
+	for (int i = 0; call->rows && i < call->ntargets; i++)
+		check_stored(call->targets[i].rel);
+	call->answers = palloc0_array(SearchAnswer, Max(call->search.nqueries, 1));
+	SearchRun(call->targets, call->ntargets, &call->search, call->answers);
+	if (call->rows)
+		make_row_makers(call);
+	else
+		SearchCloseTargets(call->targets, call->ntargets);
+	start_rows(call);
+	return call;
+}
+
+/* The next result row, whose columns are never null, or false */
+static bool
+topk_next(void *state, Datum *values, bool *nulls)
+{
+	TopKCall   *call = state;
+	const MirrorHit *hit;
+	int			target;
+	int			n = 0;
+
+	hit = next_hit(call, &call->next, &target);
+	if (hit == NULL)
+		return false;
+	if (call->next.row == 1)
+		CHECK_FOR_INTERRUPTS();
+	MirrorHitTid(hit, &call->tid);
+	if (call->batch)
+		values[n++] = Int32GetDatum((int32) call->next.query + 1);
+	values[n++] = Int32GetDatum((int32) call->next.row);
+	if (call->rows)
+	{
+		if (call->asked-- == 0)
+			look_ahead_group(call);
+		values[n++] = fetch_row(call, target);
+	}
+	else
+	{
+		values[n++] = ObjectIdGetDatum(call->targets[target].key.relation);
+		values[n++] = PointerGetDatum(&call->tid);
+	}
+	values[n++] = Float8GetDatum(hit->score);
+	values[n++] = Int32GetDatum((int32) gpuvec_hit_common(hit->place));
+	return true;
+}
+
+/* Hand out all rows once more */
+static void
+topk_rewind(void *call)
+{
+	start_rows(call);
+}
+
+/* Let go of what the call holds beside memory */
+static void
+topk_end(void *state)
+{
+	TopKCall   *call = state;
+
+	if (!call->rows)
+		return;
+	for (int i = 0; i < call->ntargets; i++)
+		RowFetchEnd(call->makers[i].fetch);
+	SearchCloseTargets(call->targets, call->ntargets);
+}
+
+/* The functions, by their addresses */
+#define TOPK(name, which) \
+	{.function = name, .form = which, .begin = topk_begin, .next = topk_next, \
+		.rewind = topk_rewind, .end = topk_end}
+
+const SetFunction TopKFunctions[] = {
+	TOPK(gpuvec_topk, 0),
+	TOPK(gpuvec_topk_batch, FORM_BATCH),
+	TOPK(gpuvec_topk_rows, FORM_ROWS),
+	TOPK(gpuvec_topk_batch_rows, FORM_BATCH | FORM_ROWS),
+	{0}
+};
 
 Datum
 gpuvec_topk(PG_FUNCTION_ARGS)
 {
-	return topk(fcinfo, (TopKKind) {.batch = false,.rows = false});
+	return SetFunctionRows(fcinfo, gpuvec_topk);
 }
 
 Datum
 gpuvec_topk_batch(PG_FUNCTION_ARGS)
 {
-	return topk(fcinfo, (TopKKind) {.batch = true,.rows = false});
+	return SetFunctionRows(fcinfo, gpuvec_topk_batch);
 }
 
 Datum
 gpuvec_topk_rows(PG_FUNCTION_ARGS)
 {
-	return topk(fcinfo, (TopKKind) {.batch = false,.rows = true});
+	return SetFunctionRows(fcinfo, gpuvec_topk_rows);
 }
 
 Datum
 gpuvec_topk_batch_rows(PG_FUNCTION_ARGS)
 {
-	return topk(fcinfo, (TopKKind) {.batch = true,.rows = true});
+	return SetFunctionRows(fcinfo, gpuvec_topk_batch_rows);
 }

@@ -20,6 +20,7 @@
 #include "link/supervisor.h"
 #include "miscadmin.h"
 #include "search/search.h"
+#include "search/set_function.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/pg_lsn.h"

@@ -1,18 +1,18 @@
 /*-------------------------------------------------------------------------
  *
- * topk_scan.c
- *	  The plan node of a search function in FROM.
+ * set_scan.c
+ *	  The plan node of a function in FROM that searches, gathers or pools.
  *
  * A function scan stores all rows of a function in a tuplestore before it hands
- * out the first one; for 2,000 queries with 100 rows each that costs more than the
- * search on a GPU.  So a path with a node of our own is added for the function,
- * which hands out rows straight from the answers.  It costs less than the function
- * scan, so the planner takes it, but for what it does not do: WITH ORDINALITY,
- * several functions in ROWS FROM, lateral references, whole-row references (which
- * row locks and UPDATE ... FROM need as well).
+ * out the first one; for 2,000 queries with 100 rows each, or 65,536 vectors, that
+ * costs more than the work on a GPU.  So a path with a node of our own is added for
+ * the function, which hands out rows straight from the answers.  It costs less than
+ * the function scan, so the planner takes it, but for what it does not do: WITH
+ * ORDINALITY, several functions in ROWS FROM, whole-row references (which row locks
+ * and UPDATE ... FROM need as well).
  *
  * The library is loaded at the latest when the planner asks the functions' support
- * function for the number of rows, which is before it asks for paths.
+ * functions for the number of rows, which is before it asks for paths.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,21 +32,21 @@
 #include "optimizer/paths.h"
 #include "optimizer/restrictinfo.h"
 #include "parser/parsetree.h"
-#include "search/search.h"
+#include "search/set_function.h"
 #include "utils/acl.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
-typedef struct TopKScanState
+typedef struct SetScanState
 {
 	CustomScanState css;
 	FuncExpr   *expr;			/* the call */
-	TopKKind	kind;
+	const SetFunction *set;
 	FmgrInfo	function;
 	List	   *arguments;		/* ExprStates */
 	MemoryContext context;		/* of a call and its results */
-	TopKCall   *call;			/* NULL: not called yet */
-} TopKScanState;
+	void	   *call;			/* NULL: not called yet */
+} SetScanState;
 
 static set_rel_pathlist_hook_type previous_hook = NULL;
 
@@ -57,18 +57,18 @@ static Plan *plan_scan(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *pa
 static Node *create_state(CustomScan *scan);
 
 static const CustomPathMethods path_methods = {
-	.CustomName = "gpuvec search",
+	.CustomName = "gpuvec function",
 	.PlanCustomPath = plan_scan,
 };
 
 static const CustomScanMethods scan_methods = {
-	.CustomName = "gpuvec search",
+	.CustomName = "gpuvec function",
 	.CreateCustomScanState = create_state,
 };
 
-/* The call of a search function that a relation of the range table is, or NULL */
+/* The call of one of our functions that a relation of the range table is, or NULL */
 static FuncExpr *
-search_function(RangeTblEntry *rte, TopKKind *kind)
+set_function(RangeTblEntry *rte)
 {
 	RangeTblFunction *rtf;
 	FuncExpr   *call;
@@ -84,7 +84,7 @@ search_function(RangeTblEntry *rte, TopKKind *kind)
 		return NULL;
 	/* a function with settings or rights of its own has another address here */
 	fmgr_info(call->funcid, &function);
-	return TopKFunction(function.fn_addr, kind) ? call : NULL;
+	return SetFunctionFind(function.fn_addr) ? call : NULL;
 }
 
 /* The path of the function scan */
@@ -103,19 +103,17 @@ function_scan_path(RelOptInfo *rel)
 	return NULL;
 }
 
-/* Add our path for a search function */
+/* Add our path for a function */
 static void
-add_search_path(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
+add_set_path(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 {
-	TopKKind	kind;
 	Path	   *plain;
 	CustomPath *path;
 
 	if (previous_hook)
 		previous_hook(root, rel, rti, rte);
 	if (rel->reloptkind != RELOPT_BASEREL || rte->rtekind != RTE_FUNCTION ||
-		search_function(rte, &kind) == NULL || !bms_is_empty(rel->lateral_relids) ||
-		!bms_is_empty(rel->attr_needed[0 - rel->min_attr]))
+		set_function(rte) == NULL || !bms_is_empty(rel->attr_needed[0 - rel->min_attr]))
 		return;
 	plain = function_scan_path(rel);
 	if (plain == NULL)
@@ -125,6 +123,7 @@ add_search_path(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rt
 	path->path.pathtype = T_CustomScan;
 	path->path.parent = rel;
 	path->path.pathtarget = rel->reltarget;
+	path->path.param_info = plain->param_info;
 	path->path.parallel_safe = rel->consider_parallel;
 	path->path.rows = plain->rows;
 	path->path.startup_cost = plain->startup_cost;
@@ -164,8 +163,7 @@ plan_scan(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *path,
 		  List *tlist, List *clauses, List *custom_plans)
 {
 	RangeTblEntry *rte = planner_rt_fetch(rel->relid, root);
-	TopKKind	kind;
-	FuncExpr   *call = search_function(rte, &kind);
+	FuncExpr   *call = set_function(rte);
 	CustomScan *scan = makeNode(CustomScan);
 
 	scan->scan.plan.targetlist = tlist;
@@ -187,7 +185,7 @@ static void rescan(CustomScanState *node);
 static void explain(CustomScanState *node, List *ancestors, ExplainState *es);
 
 static const CustomExecMethods exec_methods = {
-	.CustomName = "gpuvec search",
+	.CustomName = "gpuvec function",
 	.BeginCustomScan = begin_scan,
 	.ExecCustomScan = exec_scan,
 	.EndCustomScan = end_scan,
@@ -198,7 +196,7 @@ static const CustomExecMethods exec_methods = {
 static Node *
 create_state(CustomScan *scan)
 {
-	TopKScanState *state = (TopKScanState *) newNode(sizeof(TopKScanState), T_CustomScanState);
+	SetScanState *state = (SetScanState *) newNode(sizeof(SetScanState), T_CustomScanState);
 
 	state->css.methods = &exec_methods;
 	return (Node *) state;
@@ -208,7 +206,7 @@ create_state(CustomScan *scan)
 static void
 begin_scan(CustomScanState *node, EState *estate, int eflags)
 {
-	TopKScanState *state = (TopKScanState *) node;
+	SetScanState *state = (SetScanState *) node;
 	CustomScan *scan = (CustomScan *) node->ss.ps.plan;
 
 	state->expr = linitial_node(FuncExpr, scan->custom_exprs);
@@ -216,16 +214,17 @@ begin_scan(CustomScanState *node, EState *estate, int eflags)
 	InvokeFunctionExecuteHook(state->expr->funcid);
 	fmgr_info(state->expr->funcid, &state->function);
 	fmgr_info_set_expr((Node *) state->expr, &state->function);
-	if (!TopKFunction(state->function.fn_addr, &state->kind))
-		elog(ERROR, "function %u is not a search function any more", state->expr->funcid);
+	state->set = SetFunctionFind(state->function.fn_addr);
+	if (state->set == NULL)
+		elog(ERROR, "function %u is not one of gpuvec any more", state->expr->funcid);
 	state->arguments = ExecInitExprList(state->expr->args, &node->ss.ps);
 	state->context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec results",
 										   ALLOCSET_DEFAULT_SIZES);
 }
 
-/* Evaluate the arguments, and search */
+/* Evaluate the arguments, and call the function */
 static void
-call_function(TopKScanState *state)
+call_function(SetScanState *state)
 {
 	ExprContext *econtext = state->css.ss.ps.ps_ExprContext;
 	MemoryContext old = MemoryContextSwitchTo(state->context);
@@ -242,7 +241,7 @@ call_function(TopKScanState *state)
 											 &fcinfo->args[i].isnull);
 		i++;
 	}
-	state->call = TopKBegin(fcinfo, state->kind, state->css.ss.ps.state->es_snapshot);
+	state->call = state->set->begin(fcinfo, state->set->form, state->css.ss.ps.state->es_snapshot);
 	MemoryContextSwitchTo(old);
 }
 
@@ -250,15 +249,15 @@ call_function(TopKScanState *state)
 static TupleTableSlot *
 next_row(ScanState *node)
 {
-	TopKScanState *state = (TopKScanState *) node;
+	SetScanState *state = (SetScanState *) node;
 	TupleTableSlot *slot = node->ss_ScanTupleSlot;
 
 	if (state->call == NULL)
 		call_function(state);
 	ExecClearTuple(slot);
-	if (!TopKNext(state->call, slot->tts_values))
-		return slot;
 	memset(slot->tts_isnull, false, slot->tts_tupleDescriptor->natts * sizeof(bool));
+	if (!state->set->next(state->call, slot->tts_values, slot->tts_isnull))
+		return slot;
 	return ExecStoreVirtualTuple(slot);
 }
 
@@ -277,10 +276,10 @@ exec_scan(CustomScanState *node)
 
 /* Forget the results */
 static void
-drop_call(TopKScanState *state)
+drop_call(SetScanState *state)
 {
-	if (state->call)
-		TopKEnd(state->call);
+	if (state->call && state->set->end)
+		state->set->end(state->call);
 	state->call = NULL;
 	MemoryContextReset(state->context);
 }
@@ -289,37 +288,37 @@ static void
 end_scan(CustomScanState *node)
 {
 	ExecClearTuple(node->ss.ss_ScanTupleSlot);
-	drop_call((TopKScanState *) node);
+	drop_call((SetScanState *) node);
 }
 
 /* Start again: with the same results, unless parameters may have changed */
 static void
 rescan(CustomScanState *node)
 {
-	TopKScanState *state = (TopKScanState *) node;
+	SetScanState *state = (SetScanState *) node;
 
 	ExecClearTuple(node->ss.ss_ScanTupleSlot);
 	ExecScanReScan(&node->ss);
 	if (node->ss.ps.chgParam != NULL)
 		drop_call(state);
 	else if (state->call)
-		TopKRewind(state->call);
+		state->set->rewind(state->call);
 }
 
 /* Name the function; EXPLAIN knows the node as a custom scan only */
 static void
 explain(CustomScanState *node, List *ancestors, ExplainState *es)
 {
-	TopKScanState *state = (TopKScanState *) node;
+	SetScanState *state = (SetScanState *) node;
 
 	ExplainPropertyText("Function", get_func_name(state->expr->funcid), es);
 }
 
 /* Called once, when the library is loaded */
 void
-TopKScanInit(void)
+SetScanInit(void)
 {
 	RegisterCustomScanMethods(&scan_methods);
 	previous_hook = set_rel_pathlist_hook;
-	set_rel_pathlist_hook = add_search_path;
+	set_rel_pathlist_hook = add_set_path;
 }

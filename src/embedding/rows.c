@@ -1,0 +1,389 @@
+/*-------------------------------------------------------------------------
+ *
+ * rows.c
+ *	  The functions of SQL over embedding tables that return rows.
+ *
+ * A call asks for all vectors at once, and rows are made of them one by one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "embedding/embedding.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/pathnodes.h"
+#include "nodes/supportnodes.h"
+#include "search/search.h"
+#include "search/set_function.h"
+#include "utils/memutils.h"
+
+PG_FUNCTION_INFO_V1(gpuvec_gather);
+PG_FUNCTION_INFO_V1(gpuvec_gather_batch);
+PG_FUNCTION_INFO_V1(gpuvec_pool_batch);
+PG_FUNCTION_INFO_V1(gpuvec_pool_grad);
+PG_FUNCTION_INFO_V1(gpuvec_pool_grad_batch);
+PG_FUNCTION_INFO_V1(gpuvec_vectors_support);
+
+/* Which of two functions is it? */
+#define FORM_ONE	0
+#define FORM_BATCH	1
+
+/* Positions of arguments, of a batch */
+enum
+{
+	ARG_OFFSETS = EMBEDDING_ARG_KEYS + 1,
+	ARG_HOTNESS,
+	ARG_SLOTS
+};
+
+/* ---- gpuvec_gather, gpuvec_gather_batch: keys with their vectors ---- */
+
+typedef struct GatherCall
+{
+	bool		batch;			/* rows begin with the bag */
+	EmbeddingBags bags;
+	uint64		one[2];			/* the offsets of a single bag */
+	bool	   *nulls;			/* keys that are null; NULL: none */
+	EmbeddingVectors vectors;	/* of the keys that are not null */
+
+	/* the next row */
+	uint64		key;			/* its number */
+	uint64		asked;			/* keys before it that are not null */
+	uint64		bag;
+	const float *elements;
+	EmbeddingArrayRoom room;
+} GatherCall;
+
+/* The keys that are not null; returns their number */
+static uint64
+keys_that_are(const int64 **keys, const bool *nulls, uint64 n)
+{
+	int64	   *kept;
+	uint64		nkept = 0;
+
+	if (nulls == NULL)
+		return n;
+	kept = MemoryContextAllocHuge(CurrentMemoryContext, (n + 1) * sizeof(int64));
+	for (uint64 i = 0; i < n; i++)
+		if (!nulls[i])
+			kept[nkept++] = (*keys)[i];
+	*keys = kept;
+	return nkept;
+}
+
+/* Go to the first row */
+static void
+gather_rewind(void *state)
+{
+	GatherCall *call = state;
+
+	call->key = call->asked = call->bag = 0;
+	call->elements = call->vectors.elements;
+}
+
+/* Gather */
+static void *
+gather_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
+{
+	EmbeddingTable *table = EmbeddingTableArguments(fcinfo, snapshot);
+	GatherCall *call = palloc0_object(GatherCall);
+	EmbeddingBags *bags = &call->bags;
+	const int64 *keys;
+	uint64		nkeys;
+
+	call->batch = form == FORM_BATCH;
+	if (!PG_ARGISNULL(EMBEDDING_ARG_KEYS))
+	{
+		bags->keys = EmbeddingKeysArgument(fcinfo, EMBEDDING_ARG_KEYS, "keys", &call->nulls,
+										   &bags->nkeys);
+		bags->nbags = 1;
+		call->one[1] = bags->nkeys;
+		bags->offsets = call->one;
+		if (call->batch)
+			EmbeddingBagsArguments(fcinfo, ARG_OFFSETS, ARG_HOTNESS, bags);
+		keys = bags->keys;
+		nkeys = keys_that_are(&keys, call->nulls, bags->nkeys);
+		EmbeddingGather(table, keys, nkeys, &call->vectors);
+	}
+	EmbeddingClose(table);
+	gather_rewind(call);
+	return call;
+}
+
+/* The next key, with its sample if it is a batch */
+static bool
+gather_next(void *state, Datum *values, bool *nulls)
+{
+	GatherCall *call = state;
+	EmbeddingBags *bags = &call->bags;
+	uint64		i = call->key++;
+	bool		no_key;
+	bool		found;
+	int			n = 0;
+
+	CHECK_FOR_INTERRUPTS();
+	if (i >= bags->nkeys)
+		return false;
+	while (i == bags->offsets[call->bag + 1])
+		call->bag++;
+	no_key = call->nulls && call->nulls[i];
+	found = !no_key && call->vectors.found[call->asked++];
+	if (call->batch)
+		values[n++] = Int64GetDatum((int64) call->bag + 1);
+	values[n++] = Int64GetDatum((int64) (i - bags->offsets[call->bag]) + 1);
+	nulls[n] = no_key;
+	values[n++] = Int64GetDatum(bags->keys[i]);
+	values[n++] = BoolGetDatum(found);
+	nulls[n] = !found;
+	if (found)
+	{
+		values[n] = EmbeddingNextArray(&call->room, call->elements, call->vectors.width);
+		call->elements += call->vectors.width;
+	}
+	return true;
+}
+
+/* ---- gpuvec_pool_batch: many bags of keys ---- */
+
+typedef struct PoolCall
+{
+	EmbeddingBags bags;
+	uint64		slots;			/* bags of a row */
+	EmbeddingVectors vectors;
+
+	/* the next row */
+	uint64		bag;			/* its first one */
+	const float *elements;
+	EmbeddingArrayRoom room;
+} PoolCall;
+
+/* Go to the first row */
+static void
+pool_rewind(void *state)
+{
+	PoolCall   *call = state;
+
+	call->bag = 0;
+	call->elements = call->vectors.elements;
+}
+
+/* Pool */
+static void *
+pool_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
+{
+	EmbeddingTable *table = EmbeddingTableArguments(fcinfo, snapshot);
+	PoolCall   *call = palloc0_object(PoolCall);
+	EmbeddingBags *bags = &call->bags;
+
+	bags->mode = EmbeddingModeArgument(fcinfo, ARG_SLOTS + 1);
+	bags->missing = EmbeddingMissingArgument(fcinfo, ARG_SLOTS + 3);
+	if (!PG_ARGISNULL(EMBEDDING_ARG_KEYS))
+	{
+		bags->keys = EmbeddingKeysArgument(fcinfo, EMBEDDING_ARG_KEYS, "keys", NULL, &bags->nkeys);
+		bags->weights = EmbeddingWeightsArgument(fcinfo, ARG_SLOTS + 2, bags->nkeys);
+		EmbeddingBagsArguments(fcinfo, ARG_OFFSETS, ARG_HOTNESS, bags);
+		call->slots = EmbeddingSlotsArgument(fcinfo, ARG_SLOTS, bags->nbags);
+		EmbeddingPool(table, bags, &call->vectors);
+	}
+	EmbeddingClose(table);
+	pool_rewind(call);
+	return call;
+}
+
+/* The next sample: the vectors of its bags, one behind the other */
+static bool
+pool_next(void *state, Datum *values, bool *nulls)
+{
+	PoolCall   *call = state;
+	uint64		n = 0;
+
+	CHECK_FOR_INTERRUPTS();
+	if (call->bag >= call->bags.nbags)
+		return false;
+	values[0] = Int64GetDatum((int64) (call->bag / call->slots) + 1);
+	nulls[1] = !call->vectors.known;
+	if (call->vectors.known)
+	{
+		for (uint64 slot = 0; slot < call->slots; slot++)
+			n += EmbeddingBagElements(&call->bags, &call->vectors, call->bag + slot);
+		values[1] = EmbeddingNextArray(&call->room, call->elements, n);
+		call->elements += n;
+	}
+	call->bag += call->slots;
+	return true;
+}
+
+/* ---- gpuvec_pool_grad, gpuvec_pool_grad_batch: gradients of vectors, by key ---- */
+
+typedef struct GradientCall
+{
+	EmbeddingGradient gradient;
+	const int64 *keys;			/* of rows: those with a gradient, or all */
+	uint64		nkeys;
+	float	   *zeros;			/* the gradient of the other keys */
+
+	/* the next row */
+	uint64		key;
+	uint64		next;			/* gradient behind those that were returned */
+	EmbeddingArrayRoom room;
+} GradientCall;
+
+/* Go to the first row */
+static void
+gradient_rewind(void *state)
+{
+	GradientCall *call = state;
+
+	call->key = call->next = 0;
+}
+
+/* Compute the gradients */
+static void *
+gradient_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
+{
+	EmbeddingTable *table = EmbeddingTableArguments(fcinfo, snapshot);
+	GradientCall *call = palloc0_object(GradientCall);
+	EmbeddingGradient *gradient = &call->gradient;
+	EmbeddingBags bags = {0};
+	int			full;
+
+	if (EmbeddingGradientArguments(fcinfo, form == FORM_BATCH, &bags, &full))
+	{
+		EmbeddingGradients(table, GPUVEC_EMBED_GRAD, &bags, gradient);
+		call->keys = gradient->keys;
+		call->nkeys = gradient->n;
+		if (!PG_ARGISNULL(full) && PG_GETARG_BOOL(full))
+		{
+			call->keys = EmbeddingAllKeys(table, &call->nkeys);
+			if (!gradient->known)
+				(void) EmbeddingWidth(table, &gradient->width);
+		}
+		call->zeros = palloc0(gradient->width * sizeof(float) + 1);
+	}
+	EmbeddingClose(table);
+	return call;
+}
+
+/* The next key and its gradient */
+static bool
+gradient_next(void *state, Datum *values, bool *nulls)
+{
+	GradientCall *call = state;
+	EmbeddingGradient *gradient = &call->gradient;
+	const float *elements = call->zeros;
+
+	CHECK_FOR_INTERRUPTS();
+	if (call->key >= call->nkeys)
+		return false;
+	if (call->next < gradient->n && gradient->keys[call->next] == call->keys[call->key])
+		elements = gradient->elements + call->next++ * gradient->width;
+	values[0] = Int64GetDatum(call->keys[call->key++]);
+	values[1] = EmbeddingNextArray(&call->room, elements, gradient->width);
+	return true;
+}
+
+/* ---- the functions ---- */
+
+#define ROWS_OF(what, name, which) \
+	{.function = name, .form = which, .begin = what##_begin, .next = what##_next, \
+		.rewind = what##_rewind}
+
+const SetFunction EmbeddingFunctions[] = {
+	ROWS_OF(gather, gpuvec_gather, FORM_ONE),
+	ROWS_OF(gather, gpuvec_gather_batch, FORM_BATCH),
+	ROWS_OF(pool, gpuvec_pool_batch, FORM_BATCH),
+	ROWS_OF(gradient, gpuvec_pool_grad, FORM_ONE),
+	ROWS_OF(gradient, gpuvec_pool_grad_batch, FORM_BATCH),
+	{0}
+};
+
+/* Elements of an array argument, if they are known now; else -1 */
+static double
+known_elements(PlannerInfo *root, FuncExpr *call, int argument)
+{
+	Const	   *known = SearchKnownArgument(root, call, argument);
+	ArrayType  *array;
+
+	if (known == NULL || known->constisnull)
+		return -1;
+	array = DatumGetArrayTypeP(known->constvalue);
+	return ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+}
+
+/* An argument that is a number, if it is known now; else -1 */
+static double
+known_number(PlannerInfo *root, FuncExpr *call, int argument)
+{
+	Const	   *known = SearchKnownArgument(root, call, argument);
+
+	return known == NULL || known->constisnull ? -1 : (double) DatumGetInt64(known->constvalue);
+}
+
+/* Rows of gpuvec_pool_batch, or -1 */
+static double
+expected_samples(PlannerInfo *root, FuncExpr *call)
+{
+	double		keys = known_elements(root, call, EMBEDDING_ARG_KEYS);
+	double		offsets = known_elements(root, call, ARG_OFFSETS);
+	double		hotness = known_number(root, call, ARG_HOTNESS);
+	double		bags = offsets > 0 ? offsets - 1 : hotness > 0 && keys >= 0 ? keys / hotness : -1;
+
+	return bags < 0 ? bags : bags / Max(known_number(root, call, ARG_SLOTS), 1);
+}
+
+/*
+ * Planner support: how many rows to expect.  It also makes the planner load the library,
+ * before it asks for paths.
+ */
+Datum
+gpuvec_vectors_support(PG_FUNCTION_ARGS)
+{
+	Node	   *raw = (Node *) PG_GETARG_POINTER(0);
+	SupportRequestRows *request = (SupportRequestRows *) raw;
+	double		rows;
+	FmgrInfo	function;
+	const SetFunction *f;
+
+	if (!IsA(raw, SupportRequestRows) || request->node == NULL || !IsA(request->node, FuncExpr))
+		PG_RETURN_POINTER(NULL);
+	fmgr_info(request->funcid, &function);
+	f = SetFunctionFind(function.fn_addr);
+	rows = f != NULL && f->begin == pool_begin ?
+		expected_samples(request->root, (FuncExpr *) request->node) :
+		known_elements(request->root, (FuncExpr *) request->node, EMBEDDING_ARG_KEYS);
+	if (rows < 0)
+		PG_RETURN_POINTER(NULL);
+	request->rows = Max(rows, 1);
+	PG_RETURN_POINTER(request);
+}
+
+Datum
+gpuvec_gather(PG_FUNCTION_ARGS)
+{
+	return SetFunctionRows(fcinfo, gpuvec_gather);
+}
+
+Datum
+gpuvec_gather_batch(PG_FUNCTION_ARGS)
+{
+	return SetFunctionRows(fcinfo, gpuvec_gather_batch);
+}
+
+Datum
+gpuvec_pool_batch(PG_FUNCTION_ARGS)
+{
+	return SetFunctionRows(fcinfo, gpuvec_pool_batch);
+}
+
+Datum
+gpuvec_pool_grad(PG_FUNCTION_ARGS)
+{
+	return SetFunctionRows(fcinfo, gpuvec_pool_grad);
+}
+
+Datum
+gpuvec_pool_grad_batch(PG_FUNCTION_ARGS)
+{
+	return SetFunctionRows(fcinfo, gpuvec_pool_grad_batch);
+}

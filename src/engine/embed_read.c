@@ -382,7 +382,7 @@ locate(gpuvec_reading *r, gpuvec_pool *pool, uint64_t nparts, gpuvec_error *erro
 	r->q->answer.width = bank->width;
 	if (bank->device)
 	{
-		r->slots = malloc((r->nkeys + 1) * sizeof(uint32_t));
+		r->slots = gpuvec_memory_new((r->nkeys + 1) * sizeof(uint32_t));
 		if (r->slots == NULL)
 			return gpuvec_fail_memory(error, r->nkeys * sizeof(uint32_t));
 	}
@@ -458,7 +458,7 @@ begin_reading(gpuvec_reading *r, const gpuvec_embed_table *table, gpuvec_embed_q
 	r->nparts = r->nkeys / PART_KEYS + 1;
 	if (r->nparts > r->nbags)
 		r->nparts = r->nbags;
-	r->rows = malloc((r->nkeys + 1) * sizeof(*r->rows));
+	r->rows = gpuvec_memory_new((r->nkeys + 1) * sizeof(*r->rows));
 	if (q->head.flags & GPUVEC_EMBED_FOUND)
 		q->found = calloc((r->nkeys + 7) / 8 + 1, 8);
 	return (r->rows && (q->found || !(q->head.flags & GPUVEC_EMBED_FOUND))) ||

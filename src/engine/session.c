@@ -20,6 +20,7 @@
 #include "engine/embed.h"
 #include "engine/fault.h"
 #include "engine/log.h"
+#include "engine/memory.h"
 #include "engine/server.h"
 
 /* Exit code after an error from which the backend cannot recover */
@@ -815,7 +816,7 @@ reserve_buffer(session *s, size_t size)
 	if (size <= s->room)
 		return true;
 	free(s->buffer);
-	s->buffer = malloc(size);
+	s->buffer = gpuvec_memory_new(size);
 	s->room = s->buffer ? size : 0;
 	return s->buffer != NULL;
 }

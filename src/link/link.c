@@ -16,6 +16,7 @@
 #include "gpuvec.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/un.h>
@@ -39,6 +40,9 @@
 
 /* The socket's buffer, as far as the system allows */
 #define SEND_BUFFER_BYTES		(1024 * 1024)
+
+/* Size of a huge page */
+#define HUGE_PAGE				((uintptr_t) 2 * 1024 * 1024)
 
 /* Pieces of a request */
 #define MAX_PIECES				16
@@ -204,6 +208,24 @@ write_pieces(struct iovec *pieces, int npieces, bool *spoke)
 	return true;
 }
 
+/*
+ * Memory for a reply.  To get and clear a large one page by page takes the kernel longer
+ * than to copy the reply there, so whole huge pages in it are asked for, where the system
+ * has them.
+ */
+static char *
+allocate_reply(Size size)
+{
+	char	   *memory = MemoryContextAllocExtended(CurrentMemoryContext, size, MCXT_ALLOC_HUGE);
+	uintptr_t	start = TYPEALIGN(HUGE_PAGE, (uintptr_t) memory);
+	uintptr_t	end = TYPEALIGN_DOWN(HUGE_PAGE, (uintptr_t) memory + size);
+
+	/* without huge pages ordinary ones do */
+	if (end > start)
+		(void) madvise((void *) start, end - start, MADV_HUGEPAGE);
+	return memory;
+}
+
 /* Read one frame into a palloc'd reply */
 static bool
 read_frame(GpuvecReply *reply, uint64 *request)
@@ -218,8 +240,7 @@ read_frame(GpuvecReply *reply, uint64 *request)
 				 errmsg("invalid message from the gpuvec engine")));
 	reply->type = frame.type;
 	reply->length = frame.length;
-	reply->data = MemoryContextAllocExtended(CurrentMemoryContext,
-											 (Size) frame.length + 1, MCXT_ALLOC_HUGE);
+	reply->data = allocate_reply((Size) frame.length + 1);
 	reply->data[frame.length] = '\0';
 	*request = frame.request;
 	return read_bytes(reply->data, frame.length);

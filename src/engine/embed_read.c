@@ -18,8 +18,8 @@
 #include "engine/fault.h"
 #include "engine/memory.h"
 
-/* How many keys ahead memory is asked for what they need */
-#define AHEAD_KEYS	8
+/* Keys that are resolved together, so that their cache misses overlap */
+#define GROUP_KEYS	32
 
 /* Note a complaint, if it is about an earlier key than those before */
 static void
@@ -87,13 +87,11 @@ gpuvec_embed_sees(const gpuvec_embed_table *table, const gpuvec_sight *sight, ui
 	return verdicts[low] & 1 ? GPUVEC_SEEN : GPUVEC_UNSEEN;
 }
 
-/* The row of a key that the snapshot sees, or GPUVEC_NO_VECTOR */
+/* Of a key and the first row that has it: the row that the snapshot sees, or GPUVEC_NO_VECTOR */
 static gpuvec_vector_ref
-resolve_key(gpuvec_reading *r, uint64_t number)
+resolve_key(gpuvec_reading *r, uint64_t number, gpuvec_vector_ref ref)
 {
 	const gpuvec_embed_table *table = r->table;
-	int64_t		key = r->q->keys[number];
-	gpuvec_vector_ref ref = table->entries[gpuvec_key_place(table, key)].first;
 	gpuvec_vector_ref found = GPUVEC_NO_VECTOR;
 
 	while (ref != GPUVEC_NO_VECTOR)
@@ -122,14 +120,57 @@ resolve_key(gpuvec_reading *r, uint64_t number)
 	return found;
 }
 
-/* Fetch what is known of the row of a key, whose entry has been fetched */
+/* Ask for the memory where keys are found, of a group that comes next */
 static void
-prefetch_row(const gpuvec_embed_table *table, int64_t key)
+prefetch_entries(const gpuvec_reading *r, uint64_t first, uint64_t end)
 {
-	const gpuvec_key_entry *entry = &table->entries[gpuvec_hash_key(key) & table->mask];
+	const gpuvec_embed_table *table = r->table;
 
-	if (entry->first != GPUVEC_NO_VECTOR)
-		__builtin_prefetch(gpuvec_vector_at(table, entry->first));
+	for (uint64_t i = first; i < end; i++)
+		__builtin_prefetch(&table->entries[gpuvec_hash_key(r->q->keys[i]) & table->mask]);
+}
+
+/* Find the first row of each key of a group, and ask for its memory */
+static void
+find_first_rows(gpuvec_reading *r, uint64_t first, uint64_t end)
+{
+	const gpuvec_embed_table *table = r->table;
+
+	for (uint64_t i = first; i < end; i++)
+	{
+		gpuvec_vector_ref ref = table->entries[gpuvec_key_place(table, r->q->keys[i])].first;
+
+		r->rows[i].ref = ref;
+		if (ref != GPUVEC_NO_VECTOR)
+			__builtin_prefetch(gpuvec_vector_at(table, ref));
+	}
+}
+
+/* Ask for the memory of what is known of the rows' pages */
+static void
+prefetch_pages(const gpuvec_reading *r, uint64_t first, uint64_t end)
+{
+	const gpuvec_page_numbers *numbers = r->table->numbers;
+	const gpuvec_sight *sight = &r->q->sight;
+
+	for (uint64_t i = first; i < end; i++)
+	{
+		uint32_t	block;
+
+		if (r->rows[i].ref == GPUVEC_NO_VECTOR)
+			continue;
+		block = gpuvec_tid_block(gpuvec_vector_at(r->table, r->rows[i].ref)->tid);
+		if (block >= sight->map_bytes * 4 || block >= numbers->nblocks)
+			continue;
+		__builtin_prefetch(&sight->map[block / 4]);
+		__builtin_prefetch(gpuvec_page_numbers_at(numbers, block));
+	}
+}
+
+static inline uint64_t
+min_number(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
 }
 
 /* The keys of a part */
@@ -137,7 +178,7 @@ static void
 part_keys(const gpuvec_reading *r, uint64_t part, uint64_t *first, uint64_t *end)
 {
 	*first = part * PART_KEYS;
-	*end = *first + PART_KEYS < r->nkeys ? *first + PART_KEYS : r->nkeys;
+	*end = min_number(*first + PART_KEYS, r->nkeys);
 }
 
 /* Resolve the keys of a part */
@@ -146,21 +187,25 @@ resolve_part(void *task, uint64_t part, int thread)
 {
 	gpuvec_reading *r = task;
 	uint64_t	first;
+	uint64_t	next;
 	uint64_t	end;
 	uint64_t	nfound = 0;
 
 	part_keys(r, part, &first, &end);
 	if (gpuvec_reading_canceled(r))
 		return;
-	for (uint64_t i = first; i < end; i++)
+	prefetch_entries(r, first, min_number(first + GROUP_KEYS, end));
+	for (; first < end; first = next)
 	{
-		if (i + 2 * AHEAD_KEYS < end)
-			__builtin_prefetch(&r->table->entries[gpuvec_hash_key(r->q->keys[i + 2 * AHEAD_KEYS]) &
-												  r->table->mask]);
-		if (i + AHEAD_KEYS < end)
-			prefetch_row(r->table, r->q->keys[i + AHEAD_KEYS]);
-		r->rows[i].ref = resolve_key(r, i);
-		nfound += r->rows[i].ref != GPUVEC_NO_VECTOR;
+		next = min_number(first + GROUP_KEYS, end);
+		prefetch_entries(r, next, min_number(next + GROUP_KEYS, end));
+		find_first_rows(r, first, next);
+		prefetch_pages(r, first, next);
+		for (uint64_t i = first; i < next; i++)
+		{
+			r->rows[i].ref = resolve_key(r, i, r->rows[i].ref);
+			nfound += r->rows[i].ref != GPUVEC_NO_VECTOR;
+		}
 	}
 	__atomic_add_fetch(&r->nfound, nfound, __ATOMIC_RELAXED);
 }

@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "engine/embed.h"
+#include "engine/memory.h"
 
 /* Entries of a new hash table */
 #define FIRST_ENTRIES	1024
@@ -58,7 +59,7 @@ init_lock(pthread_rwlock_t *lock)
 static gpuvec_key_entry *
 new_entries(uint64_t n)
 {
-	gpuvec_key_entry *entries = malloc(n * sizeof(*entries));
+	gpuvec_key_entry *entries = gpuvec_memory_new(n * sizeof(*entries));
 
 	for (uint64_t i = 0; entries && i < n; i++)
 		entries[i] = (gpuvec_key_entry) {.first = GPUVEC_NO_VECTOR};

@@ -51,11 +51,18 @@ gpuvec_page_numbers_set(gpuvec_page_numbers *numbers, uint32_t block, uint64_t r
 	numbers->parts[block / GPUVEC_NUMBERS_PAGES]->refresh[block % GPUVEC_NUMBERS_PAGES] = refresh;
 }
 
+/* Where the number of a page below nblocks is */
+static inline const uint64_t *
+gpuvec_page_numbers_at(const gpuvec_page_numbers *numbers, uint32_t block)
+{
+	return &numbers->parts[block / GPUVEC_NUMBERS_PAGES]->refresh[block % GPUVEC_NUMBERS_PAGES];
+}
+
 /* The number of a page below nblocks */
 static inline uint64_t
 gpuvec_page_numbers_get(const gpuvec_page_numbers *numbers, uint32_t block)
 {
-	return numbers->parts[block / GPUVEC_NUMBERS_PAGES]->refresh[block % GPUVEC_NUMBERS_PAGES];
+	return *gpuvec_page_numbers_at(numbers, block);
 }
 
 #endif							/* GPUVEC_PAGE_NUMBERS_H */

@@ -71,13 +71,19 @@ ROLLBACK TO a;
 SELECT count(*) FROM gpuvec_topk('docs', 'tokens', '{1,101}', 2);
 COMMIT;
 
+-- lateral references: the function is called for each row
+EXPLAIN (COSTS OFF) SELECT q.id, t.rank FROM queries q, gpuvec_topk('docs', 'tokens', q.tokens, 1) t;
+SELECT q.id, t.rank, t.score FROM queries q, gpuvec_topk('docs', 'tokens', q.tokens, 1) t ORDER BY 1;
+SELECT q.id, t.rank, t.score = f.score AND t.tid = f.tid AS same
+	FROM queries q, gpuvec_topk('docs', 'tokens', q.tokens, q.id) t, gpuvec_topk('docs', 'tokens', q.tokens, q.id) WITH ORDINALITY f (rank, source, tid, score, common, ordinality)
+	WHERE t.rank = f.rank AND q.id <= 3 ORDER BY 1, 2;
+SELECT q.id, t.rank FROM queries q LEFT JOIN LATERAL gpuvec_topk('docs', 'tokens', CASE WHEN q.id % 2 = 0 THEN q.tokens END, 1) t ON t.score > 0.1 * q.id ORDER BY 1;
+SELECT q.id, (SELECT count(*) FROM generate_series(1, 2) g, LATERAL (SELECT * FROM gpuvec_topk('docs', 'tokens', q.tokens, g + q.id) OFFSET 0) t WHERE t.rank <= q.id) AS n FROM queries q ORDER BY 1;
 -- what the node does not do: the function scan takes over
 EXPLAIN (COSTS OFF) SELECT * FROM gpuvec_topk('docs', 'tokens', '{1,101}', 2) WITH ORDINALITY;
 SELECT rank, ordinality FROM gpuvec_topk('docs', 'tokens', '{1,101}', 2) WITH ORDINALITY;
 EXPLAIN (COSTS OFF) SELECT t FROM gpuvec_topk('docs', 'tokens', '{1,101}', 2) t;
 SELECT (t).rank, t IS NOT NULL AS whole FROM gpuvec_topk('docs', 'tokens', '{1,101}', 2) t;
-EXPLAIN (COSTS OFF) SELECT q.id, t.rank FROM queries q, gpuvec_topk('docs', 'tokens', q.tokens, 1) t;
-SELECT q.id, t.rank, t.score FROM queries q, gpuvec_topk('docs', 'tokens', q.tokens, 1) t ORDER BY 1;
 SELECT * FROM ROWS FROM (gpuvec_topk('docs', 'tokens', '{1,101,201}', 1), generate_series(1, 2)) AS r(rank, source, tid, score, common, n);
 UPDATE docs SET tokens = docs.tokens | 1000 FROM gpuvec_topk('docs', 'tokens', '{1,101,201}', 3) t WHERE docs.ctid = t.tid;
 SELECT count(*) FROM docs WHERE tokens @> 1000;

@@ -12,9 +12,7 @@
  */
 #include "gpuvec.h"
 
-#include "access/tableam.h"
 #include "embedding/embedding.h"
-#include "miscadmin.h"
 #include "search/search.h"
 #include "utils/memutils.h"
 
@@ -89,39 +87,26 @@ take_vector(EmbeddingCollection *collection, KeyEntry *entry, const MirrorVector
 	entry->elements = keep_vector(collection, vector->elements, vector->width);
 }
 
-/* Take the rows of a relation that the snapshot sees */
-static void
-scan_target(EmbeddingCollection *collection, MirrorTarget *target, Snapshot snapshot)
+/* The collection that a relation is scanned for */
+typedef struct CollectScan
 {
-	TupleTableSlot *slot = table_slot_create(target->rel, NULL);
-	TableScanDesc scan = table_beginscan(target->rel, snapshot, 0, NULL);
-	MemoryContext row = AllocSetContextCreate(CurrentMemoryContext, "gpuvec row",
-											  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old = MemoryContextSwitchTo(row);
+	EmbeddingCollection *collection;
+	MirrorTarget *target;
+} CollectScan;
 
-	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
-	{
-		bool		null_key;
-		bool		null_vector;
-		Datum		key = slot_getattr(slot, target->key_attnum, &null_key);
-		Datum		value = slot_getattr(slot, target->attnum, &null_vector);
-		KeyEntry   *entry;
-		MirrorVector vector;
+/* Take a row of a relation, if its key is wanted */
+static bool
+take_row(void *arg, const EmbeddingRow *row)
+{
+	CollectScan *scan = arg;
+	KeyEntry   *entry = keyhash_lookup(scan->collection->keys, row->key);
+	MirrorVector vector;
 
-		CHECK_FOR_INTERRUPTS();
-		if (null_key || null_vector)
-			continue;
-		entry = keyhash_lookup(collection->keys, MirrorKey(key, target->key_type));
-		if (entry == NULL || entry->complete)
-			continue;
-		MirrorReadVector((struct varlena *) DatumGetPointer(value), target, &vector);
-		take_vector(collection, entry, &vector);
-		MemoryContextReset(row);
-	}
-	MemoryContextSwitchTo(old);
-	MemoryContextDelete(row);
-	table_endscan(scan);
-	ExecDropSingleTupleTableSlot(slot);
+	if (entry == NULL || entry->complete)
+		return true;
+	MirrorReadVector(row->value, scan->target, &vector);
+	take_vector(scan->collection, entry, &vector);
+	return true;
 }
 
 /* Take what the engine has found of some of the keys */
@@ -196,35 +181,38 @@ compare_keys(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+/* A list of keys that grows */
+typedef struct KeyList
+{
+	int64	   *keys;
+	uint64		n;
+	uint64		room;
+} KeyList;
+
+/* Append the key of a row */
+static bool
+append_key(void *arg, const EmbeddingRow *row)
+{
+	KeyList    *list = arg;
+
+	if (list->n == list->room)
+		list->keys = repalloc_huge(list->keys, (list->room *= 2) * sizeof(int64));
+	list->keys[list->n++] = row->key;
+	return true;
+}
+
 /* All keys of the table that have a vector, ascending; each must be there once */
 const int64 *
 EmbeddingAllKeys(EmbeddingTable *table, uint64 *n)
 {
-	uint64		room = 1024;
-	int64	   *keys = palloc_array(int64, room);
+	KeyList		list = {.room = 1024};
+	int64	   *keys;
 
-	*n = 0;
+	list.keys = palloc_array(int64, list.room);
 	for (int i = 0; i < table->ntargets; i++)
-	{
-		MirrorTarget *target = &table->targets[i];
-		TupleTableSlot *slot = table_slot_create(target->rel, NULL);
-		TableScanDesc scan = table_beginscan(target->rel, table->snapshot, 0, NULL);
-
-		while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
-		{
-			bool		null_key;
-			Datum		key = slot_getattr(slot, target->key_attnum, &null_key);
-
-			CHECK_FOR_INTERRUPTS();
-			if (null_key || slot_attisnull(slot, target->attnum))
-				continue;
-			if (*n == room)
-				keys = repalloc_huge(keys, (room *= 2) * sizeof(int64));
-			keys[(*n)++] = MirrorKey(key, target->key_type);
-		}
-		table_endscan(scan);
-		ExecDropSingleTupleTableSlot(slot);
-	}
+		EmbeddingScan(&table->targets[i], table->snapshot, false, append_key, &list);
+	keys = list.keys;
+	*n = list.n;
 	qsort(keys, *n, sizeof(int64), compare_keys);
 	for (uint64 i = 1; i < *n; i++)
 	{
@@ -287,7 +275,8 @@ EmbeddingCollectMore(EmbeddingCollection *collection, EmbeddingTable *table, con
 			use_engine = false;
 			forget_target(collection, i);
 		}
-		scan_target(collection, &table->targets[i], table->snapshot);
+		EmbeddingScan(&table->targets[i], table->snapshot, false, take_row,
+					  &(CollectScan) {collection, &table->targets[i]});
 	}
 	for (uint64 i = 0; i < collection->ndistinct; i++)
 		keyhash_lookup(collection->keys, collection->distinct[i])->complete = true;

@@ -4,6 +4,7 @@
  *	  Gathering and pooling the vectors of embedding tables.
  *
  * ask.c		asking the engine
+ * scan.c		the rows of a table, without the engine
  * collect.c	vectors collected in this session, where one request will not do
  * cache.c		vectors kept for the next groups of an aggregate
  * pool.c		bags of keys to vectors, either way
@@ -137,6 +138,17 @@ extern bool EmbeddingAsk(EmbeddingTable *table, int target, gpuvec_embed_op op, 
 
 extern bool EmbeddingAskNearest(EmbeddingTable *table, int target, const EmbeddingNearest *nearest,
 								EmbeddingAnswer *answer, const char **reason);
+
+/* scan.c */
+typedef struct EmbeddingRow
+{
+	int64		key;
+	uint64		tid;
+	struct varlena *value;		/* the vector, as it is stored */
+} EmbeddingRow;
+
+extern void EmbeddingScan(MirrorTarget *target, Snapshot snapshot, bool first,
+						  bool (*take) (void *arg, const EmbeddingRow *row), void *arg);
 
 /* nearest.c */
 extern bool EmbeddingKeyListed(const int64 *keys, uint64 n, int64 key);

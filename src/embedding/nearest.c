@@ -17,14 +17,12 @@
  */
 #include "gpuvec.h"
 
-#include "access/tableam.h"
 #include "embedding/embedding.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "search/search.h"
 #include "search/set_function.h"
-#include "storage/itemptr.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -53,52 +51,38 @@ typedef struct NearestLists
 	const int64 *offsets;		/* NULL: there is one list for all */
 } NearestLists;
 
-/* Offer the rows of a relation that the snapshot sees to all queries */
-static void
-scan_target(MirrorTarget *target, Snapshot snapshot, const EmbeddingNearest *nearest,
-			gpuvec_near_heap *heaps)
+/* The queries that a relation is scanned for */
+typedef struct NearestScan
 {
-	TupleTableSlot *slot = table_slot_create(target->rel, NULL);
-	TableScanDesc scan = table_beginscan(target->rel, snapshot, 0, NULL);
-	MemoryContext row = AllocSetContextCreate(CurrentMemoryContext, "gpuvec row",
-											  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old = MemoryContextSwitchTo(row);
+	MirrorTarget *target;
+	const EmbeddingNearest *nearest;
+	gpuvec_near_heap *heaps;
+} NearestScan;
 
-	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+/* Offer a row of a relation to all queries */
+static bool
+offer_row(void *arg, const EmbeddingRow *row)
+{
+	NearestScan *scan = arg;
+	const EmbeddingNearest *nearest = scan->nearest;
+	gpuvec_near near = {.key = row->key,.tid = row->tid};
+	MirrorVector vector;
+
+	MirrorReadVector(row->value, scan->target, &vector);
+	if (vector.kind != GPUVEC_VECTOR_GOOD || vector.width != nearest->width ||
+		EmbeddingKeyListed(nearest->excluded, nearest->nexcluded, near.key))
+		return true;
+	for (uint32 i = 0; i < nearest->nqueries; i++)
 	{
-		bool		null_key;
-		bool		null_vector;
-		Datum		key = slot_getattr(slot, target->key_attnum, &null_key);
-		Datum		value = slot_getattr(slot, target->attnum, &null_vector);
-		gpuvec_near near;
-		MirrorVector vector;
+		const float *query = nearest->queries + (Size) i * nearest->width;
 
-		CHECK_FOR_INTERRUPTS();
-		MemoryContextReset(row);
-		if (null_key || null_vector)
-			continue;
-		near.key = MirrorKey(key, target->key_type);
-		near.tid = gpuvec_tid(ItemPointerGetBlockNumber(&slot->tts_tid),
-							  mirror_line(ItemPointerGetOffsetNumber(&slot->tts_tid), true));
-		MirrorReadVector((struct varlena *) DatumGetPointer(value), target, &vector);
-		if (vector.kind != GPUVEC_VECTOR_GOOD || vector.width != nearest->width ||
-			EmbeddingKeyListed(nearest->excluded, nearest->nexcluded, near.key))
-			continue;
-		for (uint32 i = 0; i < nearest->nqueries; i++)
-		{
-			const float *query = nearest->queries + (Size) i * nearest->width;
-
-			near.score = gpuvec_near_score(nearest->metric, query,
-										   gpuvec_product(query, query, nearest->width),
-										   vector.elements, nearest->width);
-			if (!gpuvec_near_hopeless(&heaps[i], near.score))
-				gpuvec_near_offer(&heaps[i], &near);
-		}
+		near.score = gpuvec_near_score(nearest->metric, query,
+									   gpuvec_product(query, query, nearest->width),
+									   vector.elements, nearest->width);
+		if (!gpuvec_near_hopeless(&scan->heaps[i], near.score))
+			gpuvec_near_offer(&scan->heaps[i], &near);
 	}
-	MemoryContextSwitchTo(old);
-	MemoryContextDelete(row);
-	table_endscan(scan);
-	ExecDropSingleTupleTableSlot(slot);
+	return true;
 }
 
 /* Is a key in an ascending list? */
@@ -180,7 +164,8 @@ find_nearest(EmbeddingTable *table, const EmbeddingNearest *nearest, bool use_en
 			SearchWarnNoEngine(reason);
 			use_engine = false;
 		}
-		scan_target(&table->targets[i], table->snapshot, nearest, heaps);
+		EmbeddingScan(&table->targets[i], table->snapshot, false, offer_row,
+					  &(NearestScan) {&table->targets[i], nearest, heaps});
 	}
 	for (uint32 i = 0; i < nearest->nqueries; i++)
 		gpuvec_near_sort(&heaps[i]);

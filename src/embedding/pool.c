@@ -12,7 +12,6 @@
 
 #include <math.h>
 
-#include "access/tableam.h"
 #include "embedding/embedding.h"
 #include "miscadmin.h"
 #include "search/search.h"
@@ -93,35 +92,25 @@ EmbeddingComplain(EmbeddingTable *table, const gpuvec_embedded *complaint)
 	pg_unreachable();
 }
 
-/* The width of the first row of a relation that the snapshot sees */
-static bool
-first_width(MirrorTarget *target, Snapshot snapshot, uint32 *width)
+/* What the first row of a relation is asked for */
+typedef struct WidthScan
 {
-	TupleTableSlot *slot = table_slot_create(target->rel, NULL);
+	MirrorTarget *target;
+	bool		known;
+	uint32		width;
+} WidthScan;
 
-	/* from the first page on, wherever others have begun to scan */
-	TableScanDesc scan = table_beginscan_strat(target->rel, snapshot, 0, NULL, true, false);
-	bool		known = false;
+/* Take the width of a row that has one; then that is all */
+static bool
+take_width(void *arg, const EmbeddingRow *row)
+{
+	WidthScan  *scan = arg;
+	MirrorVector vector;
 
-	while (!known && table_scan_getnextslot(scan, ForwardScanDirection, slot))
-	{
-		bool		null_key;
-		bool		null_vector;
-		Datum		value;
-		MirrorVector vector;
-
-		CHECK_FOR_INTERRUPTS();
-		(void) slot_getattr(slot, target->key_attnum, &null_key);
-		value = slot_getattr(slot, target->attnum, &null_vector);
-		if (null_key || null_vector)
-			continue;
-		MirrorDecodeVector((struct varlena *) DatumGetPointer(value), target->vector_type, &vector);
-		known = vector.kind == GPUVEC_VECTOR_GOOD;
-		*width = vector.width;
-	}
-	table_endscan(scan);
-	ExecDropSingleTupleTableSlot(slot);
-	return known;
+	MirrorDecodeVector(row->value, scan->target->vector_type, &vector);
+	scan->known = vector.kind == GPUVEC_VECTOR_GOOD;
+	scan->width = vector.width;
+	return !scan->known;
 }
 
 /* The width of the table's first row; false if it has none */
@@ -129,8 +118,15 @@ bool
 EmbeddingWidth(EmbeddingTable *table, uint32 *width)
 {
 	for (int i = 0; i < table->ntargets; i++)
-		if (first_width(&table->targets[i], table->snapshot, width))
-			return true;
+	{
+		WidthScan	scan = {.target = &table->targets[i]};
+
+		EmbeddingScan(scan.target, table->snapshot, true, take_width, &scan);
+		if (!scan.known)
+			continue;
+		*width = scan.width;
+		return true;
+	}
 	return false;
 }
 

@@ -368,6 +368,9 @@ typedef enum gpuvec_embed_op
 
 #define GPUVEC_EMBED_WEIGHTED	1	/* each key has a weight */
 #define GPUVEC_EMBED_FOUND		2	/* tell of each key whether it was found */
+#define GPUVEC_EMBED_KEEP_MAP	4	/* keep the map for later requests of the session */
+#define GPUVEC_EMBED_KEPT_MAP	8	/* use the map that was kept last; map_bytes is 0 */
+#define GPUVEC_EMBED_FLAGS		15
 
 typedef struct gpuvec_embed
 {

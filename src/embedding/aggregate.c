@@ -73,6 +73,7 @@ typedef struct PoolCall
 	PoolWhat	lone_what;		/* of the last group that was pooled alone */
 	uint32		lone;			/* such groups in succession */
 	EmbeddingCache *cache;		/* for these; NULL: none */
+	EmbeddingSight *sight;		/* likewise */
 } PoolCall;
 
 /* The groups of one memory context that are pooled together */
@@ -331,6 +332,8 @@ find_cache(const PoolCollection *collection)
 	}
 	if (call->cache == NULL)
 		call->cache = EmbeddingCacheMake(call->context);
+	if (call->sight == NULL)
+		call->sight = EmbeddingSightMake(call->context);
 	return call->cache;
 }
 
@@ -343,6 +346,8 @@ pool_bags(PoolCollection *collection, const EmbeddingBags *bags, EmbeddingVector
 	EmbeddingTable *table = EmbeddingOpen(what->relid, NameStr(what->key_column),
 										  NameStr(what->column), GetActiveSnapshot());
 
+	if (cache && table->ntargets == 1)
+		table->sight = collection->call->sight;
 	if (cache == NULL || !EmbeddingCachePool(cache, table, bags, vectors))
 		EmbeddingPool(table, bags, vectors);
 	EmbeddingClose(table);

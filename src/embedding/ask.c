@@ -14,6 +14,11 @@
  * place later the snapshot does not see.  Rows that come into the mirror meanwhile
  * just make one more round.
  *
+ * The same goes for the number and the map: what they prove of a page they prove for
+ * as long as the snapshot and the engine live, for a page that changes is read again
+ * under a greater number.  So where many small requests follow one another, the map is
+ * read once (EmbeddingSight), and the engine keeps it as well.
+ *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
@@ -32,6 +37,27 @@
 #define MAP_ASK_ROWS		256
 #define MAP_TRIP_PAGES		8
 
+/* Pages of the visibility map that are kept, at most: of relations of 32 GB */
+#define MAX_KEPT_PAGES		128
+
+/* A number and the map that was read behind it: plain memory, without locks or pins */
+struct EmbeddingSight
+{
+	MemoryContext context;
+	uint64		rows;			/* that were asked for without a map */
+	gpuvec_mirror_key key;		/* of the mirror whose number it is */
+	uint64		generation;		/* of the connection: engines count anew */
+	uint64		known;			/* 0: there is no map */
+	uint8	   *map;
+	Size		map_bytes;
+	uint64		serial;			/* of all maps of this process */
+};
+
+/* The map that the engine keeps for this session */
+static uint64 kept_serial = 0;
+static uint64 kept_generation = 0;
+static uint64 last_serial = 0;
+
 /* Requests that find the mirror gone */
 #define ASK_ATTEMPTS		100
 
@@ -47,6 +73,9 @@ struct Asking
 	uint64		rows;			/* about as many will be read */
 	gpuvec_freshness need;
 	uint64		known;
+	const uint8 *map;			/* NULL: not read */
+	Size		map_bytes;
+	EmbeddingSight *sight;		/* whose map it is; NULL: nobody's */
 
 	/* sends the request and reads the answer; false: the connection was lost */
 	bool		(*call) (Asking *asking, EmbeddingAnswer *answer);
@@ -55,16 +84,67 @@ struct Asking
 	const EmbeddingNearest *nearest;
 };
 
+/* A sight without a map */
+EmbeddingSight *
+EmbeddingSightMake(MemoryContext context)
+{
+	EmbeddingSight *sight = MemoryContextAllocZero(context, sizeof(EmbeddingSight));
+
+	sight->context = context;
+	return sight;
+}
+
+/* Use the map of a sight, if it is of this mirror and engine */
+static bool
+use_sight(Asking *asking, EmbeddingSight *sight)
+{
+	if (sight->known == 0 || sight->generation != GpuvecLinkGeneration() ||
+		memcmp(&sight->key, &asking->target->key, sizeof(gpuvec_mirror_key)) != 0)
+		return false;
+	asking->known = sight->known;
+	asking->map = sight->map;
+	asking->map_bytes = sight->map_bytes;
+	asking->sight = sight;
+	return true;
+}
+
+/* Keep the map that was read */
+static void
+keep_sight(Asking *asking, EmbeddingSight *sight)
+{
+	if (asking->map_bytes == 0)
+		return;
+	if (sight->map)
+		pfree(sight->map);
+	sight->known = 0;
+	sight->map = MemoryContextAlloc(sight->context, asking->map_bytes);
+	memcpy(sight->map, asking->map, asking->map_bytes);
+	sight->map_bytes = asking->map_bytes;
+	sight->key = asking->target->key;
+	sight->generation = GpuvecLinkGeneration();
+	sight->serial = ++last_serial;
+	sight->known = asking->known;
+	(void) use_sight(asking, sight);
+}
+
 /* Read the visibility map if it will save more than it costs; false: connection lost */
 static bool
 take_map(Asking *asking)
 {
 	MirrorTarget *target = asking->target;
+	EmbeddingSight *sight = asking->table->sight;
 	uint64		rows = asking->rows;
-	BlockNumber pages = MirrorVisibilityMapPages(asking->visibility);
+	BlockNumber pages;
 	gpuvec_state state;
 	uint64		refresh;
 
+	if (sight && use_sight(asking, sight))
+		return true;
+	pages = MirrorVisibilityMapPages(asking->visibility);
+	if (pages > MAX_KEPT_PAGES)
+		sight = NULL;
+	if (sight)
+		rows = sight->rows += rows;
 	if (pages == 0 || (pages > MAP_TRIP_PAGES && rows < (uint64) pages * MAP_PAGE_ROWS))
 		return true;
 	refresh = MirrorKnownRefresh(target);
@@ -83,7 +163,21 @@ take_map(Asking *asking)
 		return true;
 	MirrorVisibilityCopyMap(asking->visibility, refresh);
 	asking->known = refresh;
+	asking->map = MirrorVisibilityMap(asking->visibility, &asking->map_bytes);
+	if (sight)
+		keep_sight(asking, sight);
 	return true;
+}
+
+/* Does the engine keep the map that is in use?  If not, it is to keep it from now on. */
+static uint32
+map_flags(const Asking *asking)
+{
+	if (asking->sight == NULL)
+		return 0;
+	if (asking->sight->serial == kept_serial && kept_generation == GpuvecLinkGeneration())
+		return GPUVEC_EMBED_KEPT_MAP;
+	return GPUVEC_EMBED_KEEP_MAP;
 }
 
 /* Gather, pool, or compute gradients; the answer is in the current memory context */
@@ -95,8 +189,8 @@ call_embed(Asking *asking, EmbeddingAnswer *answer)
 	gpuvec_embed *head = &asking->embed;
 	GpuvecPiece pieces[9];
 	GpuvecReply reply;
-	Size		map_bytes;
-	const uint8 *map = MirrorVisibilityMap(asking->visibility, &map_bytes);
+	uint32		map = map_flags(asking);
+	Size		map_bytes = map & GPUVEC_EMBED_KEPT_MAP ? 0 : asking->map_bytes;
 	Size		body;
 	Size		found = 0;
 	Size		keys = 0;
@@ -104,6 +198,7 @@ call_embed(Asking *asking, EmbeddingAnswer *answer)
 
 	head->position = asking->need.position;
 	head->known = asking->known;
+	head->flags = (head->flags & ~(GPUVEC_EMBED_KEEP_MAP | GPUVEC_EMBED_KEPT_MAP)) | map;
 	head->nverdicts = asking->verdicts->n;
 	head->map_bytes = TYPEALIGN(8, map_bytes);
 	pieces[n++] = (GpuvecPiece) {head, sizeof(*head)};
@@ -123,10 +218,15 @@ call_embed(Asking *asking, EmbeddingAnswer *answer)
 	}
 	StaticAssertStmt((BLCKSZ - MAXALIGN(SizeOfPageHeaderData)) % 8 == 0,
 					 "pages of the visibility map need padding");
-	pieces[n++] = (GpuvecPiece) {map, map_bytes};
+	pieces[n++] = (GpuvecPiece) {asking->map, map_bytes};
 	if (!GpuvecLinkCall(GPUVEC_MSG_EMBED, pieces, n, GPUVEC_MSG_EMBEDDED,
 						sizeof(gpuvec_embedded), &reply))
 		return false;
+	if (map & GPUVEC_EMBED_KEEP_MAP)
+	{
+		kept_serial = asking->sight->serial;
+		kept_generation = GpuvecLinkGeneration();
+	}
 
 	memcpy(&answer->head, reply.data, sizeof(gpuvec_embedded));
 	if (answer->head.status == GPUVEC_EMBED_DONE && (head->flags & GPUVEC_EMBED_FOUND))
@@ -156,8 +256,6 @@ call_nearest(Asking *asking, EmbeddingAnswer *answer)
 	gpuvec_nearest_head head;
 	GpuvecPiece pieces[6];
 	GpuvecReply reply;
-	Size		map_bytes;
-	const uint8 *map = MirrorVisibilityMap(asking->visibility, &map_bytes);
 	uint64		nfloats = (uint64) nearest->nqueries * nearest->width;
 	Size		counts = 0;
 	Size		body = 0;
@@ -172,13 +270,13 @@ call_nearest(Asking *asking, EmbeddingAnswer *answer)
 	head.width = nearest->width;
 	head.nverdicts = asking->verdicts->n;
 	head.nexcluded = nearest->nexcluded;
-	head.map_bytes = TYPEALIGN(8, map_bytes);
+	head.map_bytes = TYPEALIGN(8, asking->map_bytes);
 	pieces[0] = (GpuvecPiece) {&head, sizeof(head)};
 	pieces[1] = (GpuvecPiece) {asking->verdicts->verdicts, head.nverdicts * sizeof(uint64)};
 	pieces[2] = (GpuvecPiece) {nearest->excluded, nearest->nexcluded * sizeof(int64)};
 	pieces[3] = (GpuvecPiece) {nearest->queries, nfloats * sizeof(float)};
 	pieces[4] = (GpuvecPiece) {zeros, nfloats % 2 * sizeof(float)};
-	pieces[5] = (GpuvecPiece) {map, map_bytes};
+	pieces[5] = (GpuvecPiece) {asking->map, asking->map_bytes};
 	if (!GpuvecLinkCall(GPUVEC_MSG_NEAREST, pieces, lengthof(pieces), GPUVEC_MSG_EMBEDDED,
 						sizeof(gpuvec_embedded), &reply))
 		return false;
@@ -279,6 +377,9 @@ try_ask(Asking *asking, EmbeddingAnswer *answer)
 	bool		ok;
 
 	asking->known = 0;
+	asking->map = NULL;
+	asking->map_bytes = 0;
+	asking->sight = NULL;
 	asking->visibility = MirrorVisibilityBegin(asking->target, asking->table->snapshot);
 	PredicateLockRelation(asking->target->rel, asking->table->snapshot);
 	ok = take_map(asking);

@@ -36,6 +36,8 @@ typedef struct EmbeddingVerdicts
 	uint64		n;
 } EmbeddingVerdicts;
 
+typedef struct EmbeddingSight EmbeddingSight;
+
 /* An embedding table that is being used, in one snapshot */
 typedef struct EmbeddingTable
 {
@@ -45,6 +47,7 @@ typedef struct EmbeddingTable
 	EmbeddingVerdicts *verdicts;	/* of each target */
 	Snapshot	snapshot;
 	uint64		engine_us;		/* time spent in the engine */
+	EmbeddingSight *sight;		/* that outlives it; NULL: none */
 } EmbeddingTable;
 
 /* Bags of keys that are to be pooled */
@@ -132,6 +135,9 @@ typedef struct EmbeddingNearest
 	const int64 *excluded;		/* keys, ascending */
 	uint64		nexcluded;
 } EmbeddingNearest;
+
+/* A visibility map for many requests of one snapshot (EmbeddingTable's), one after the other */
+extern EmbeddingSight *EmbeddingSightMake(MemoryContext context);
 
 extern bool EmbeddingAsk(EmbeddingTable *table, int target, gpuvec_embed_op op, uint32 flags,
 						 const EmbeddingBags *bags, EmbeddingAnswer *answer, const char **reason);

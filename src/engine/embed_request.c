@@ -76,7 +76,9 @@ gpuvec_embed_parse(gpuvec_embed_query *q, const char *data, size_t length)
 		return "EMBED names no embedding table.";
 	if (head->op >= GPUVEC_N_EMBED_OPS || head->mode >= GPUVEC_N_POOL_MODES ||
 		head->missing >= GPUVEC_N_MISSING || head->nbags > UINT32_MAX ||
-		(head->flags & ~(GPUVEC_EMBED_WEIGHTED | GPUVEC_EMBED_FOUND)) != 0)
+		(head->flags & ~(uint32_t) GPUVEC_EMBED_FLAGS) != 0 ||
+		((head->flags & GPUVEC_EMBED_KEPT_MAP) &&
+		 (head->map_bytes > 0 || (head->flags & GPUVEC_EMBED_KEEP_MAP))))
 		return "EMBED asks for what is unknown.";
 	has_offsets = head->op != GPUVEC_EMBED_GATHER && head->hotness == 0;
 	q->keys = take(&rest, head->nkeys, sizeof(int64_t));

@@ -27,11 +27,30 @@ has_f16c_fma(void)
 		(ecx & bit_F16C) != 0 && (ecx & bit_FMA) != 0;
 }
 
-/* The best instruction set; those before it in the enumeration run as well */
-gpuvec_embed_simd
-gpuvec_embed_best_simd(void)
+/* Ask the processor */
+static gpuvec_embed_simd
+find_best_simd(void)
 {
 	if (!__builtin_cpu_supports("avx2") || !has_f16c_fma())
 		return GPUVEC_EMBED_PORTABLE;
 	return __builtin_cpu_supports("avx512f") ? GPUVEC_EMBED_AVX512 : GPUVEC_EMBED_AVX2;
+}
+
+/*
+ * The best instruction set; those before it in the enumeration run as well.  The processor
+ * is asked once: in a virtual machine that takes tens of microseconds, as long as a small
+ * request.
+ */
+gpuvec_embed_simd
+gpuvec_embed_best_simd(void)
+{
+	static int	best = -1;
+	int			found = __atomic_load_n(&best, __ATOMIC_RELAXED);
+
+	if (found < 0)
+	{
+		found = (int) find_best_simd();
+		__atomic_store_n(&best, found, __ATOMIC_RELAXED);
+	}
+	return (gpuvec_embed_simd) found;
 }

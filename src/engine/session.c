@@ -37,6 +37,8 @@ typedef struct session
 	gpuvec_update *update;		/* load or refresh under way */
 	char	   *buffer;			/* of requests */
 	size_t		room;
+	uint8_t    *map;			/* that the session wanted to be kept */
+	size_t		map_bytes;
 } session;
 
 /* Read exactly size bytes */
@@ -669,6 +671,32 @@ answer_embed(session *s, uint64_t request, const embed_request *r, bool ok, cons
 	return send_frame(s->fd, request, GPUVEC_MSG_EMBEDDED, pieces, 3);
 }
 
+/* Keep a request's visibility map, or use the one that was kept; NULL, or what is wrong */
+static const char *
+keep_map(session *s, gpuvec_embed_query *q)
+{
+	gpuvec_sight *sight = &q->sight;
+
+	if (q->head.flags & GPUVEC_EMBED_KEEP_MAP)
+	{
+		free(s->map);
+		s->map_bytes = 0;
+		s->map = malloc(sight->map_bytes + 1);
+		if (s->map == NULL)
+			return "There is no memory for a visibility map.";
+		memcpy(s->map, sight->map, sight->map_bytes);
+		s->map_bytes = sight->map_bytes;
+	}
+	if (q->head.flags & GPUVEC_EMBED_KEPT_MAP)
+	{
+		if (s->map == NULL)
+			return "EMBED uses a map that was not kept.";
+		sight->map = s->map;
+		sight->map_bytes = s->map_bytes;
+	}
+	return NULL;
+}
+
 /* Gather or pool vectors, or their gradients */
 static bool
 do_embed(session *s, uint64_t request, const char *data, size_t length)
@@ -681,6 +709,8 @@ do_embed(session *s, uint64_t request, const char *data, size_t length)
 	size_t		found = 0;
 	bool		ok;
 
+	if (wrong == NULL)
+		wrong = keep_map(s, &q);
 	if (wrong)
 		return answer_violation(s, request, wrong);
 	q.canceled = &r.canceled;
@@ -866,5 +896,6 @@ gpuvec_session_run(gpuvec_server *server, int fd, bool full)
 	gpuvec_update_abort(s.update);
 	gpuvec_store_drop_private(&server->store, &s);
 	free(s.buffer);
+	free(s.map);
 	close(fd);
 }

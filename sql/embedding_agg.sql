@@ -44,6 +44,31 @@ SELECT count(*), count(*) FILTER (WHERE a.e IS DISTINCT FROM x.e) AS wrong, sum(
 FROM (SELECT u, gpuvec_pool_agg('items', 'id', 'embedding', item, weight) AS e, spoil(u) AS spoiled FROM clicks GROUP BY u) a FULL JOIN answers x USING (u);
 SELECT count(*) AS changed FROM actual a JOIN answers x USING (u) WHERE a.e IS DISTINCT FROM x.e;
 ROLLBACK;
+-- the same with keys that no group had before, so that each asks with the visibility map that the first ones read
+CREATE TABLE seq AS SELECT i AS id, ARRAY[i, 1]::real[] AS embedding FROM generate_series(1, 20000) i;
+CHECKPOINT;
+VACUUM seq;
+CREATE FUNCTION disturb(how text, g int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN
+	IF g % 50 > 0 THEN RETURN 0;
+	ELSIF how = 'update' THEN UPDATE seq SET embedding = '{0,0}' WHERE id BETWEEN g * 10 AND g * 10 + 200;
+	ELSIF how = 'delete' THEN DELETE FROM seq WHERE id BETWEEN g * 10 + 5 AND g * 10 + 50;
+	ELSIF how = 'insert' THEN INSERT INTO seq SELECT i, '{0,0}' FROM generate_series(g * 10 + 5, g * 10 + 40) i;
+	ELSE PERFORM gpuvec_evict('seq');
+	END IF;
+	RETURN 1; END $$;
+SET work_mem = '64kB';
+CREATE FUNCTION pool_disturbed(how text, OUT groups bigint, OUT wrong bigint, OUT disturbed bigint) LANGUAGE sql AS $$
+	SELECT count(*), count(*) FILTER (WHERE p IS DISTINCT FROM ARRAY[100 * g + 45, 10]::real[]), sum(d) FROM (
+		SELECT g, gpuvec_pool_agg('seq', 'id', 'embedding', g * 10 + j) AS p, disturb(how, g) AS d
+		FROM (SELECT g, j FROM generate_series(1, 1000) g, generate_series(0, 9) j OFFSET 0) x GROUP BY g) y $$;
+BEGIN; SELECT * FROM pool_disturbed('update'); ROLLBACK;
+BEGIN; SELECT * FROM pool_disturbed('delete'); ROLLBACK;
+BEGIN; SELECT * FROM pool_disturbed('insert'); ROLLBACK;
+VACUUM seq;
+SELECT * FROM pool_disturbed('evict');
+RESET work_mem;
+DROP FUNCTION pool_disturbed, disturb;
+DROP TABLE seq;
 -- groups of two tables in turn, or of vectors that differ in width
 CREATE TABLE narrow AS SELECT id, embedding[1:CASE WHEN id > 450 THEN 3 ELSE 2 END] AS embedding FROM items;
 SELECT r, count(*), count(*) FILTER (WHERE a IS DISTINCT FROM e) AS wrong FROM (

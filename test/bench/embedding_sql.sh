@@ -37,6 +37,8 @@ make_tables() {
 		ALTER TABLE items ADD PRIMARY KEY (id);
 		CREATE TABLE clicks AS SELECT 1 + (random() * ($USERS - 1))::int AS user_id, 1 + (random() * ($ITEMS - 1))::int AS item_id,
 			1 + (random() * ($ROWS - 1))::int AS row_id, random() AS weight FROM generate_series(1, $CLICKS);
+		-- until commits are flushed, VACUUM does not mark pages as all-visible
+		CHECKPOINT;
 		VACUUM ANALYZE items;
 		VACUUM ANALYZE rows;
 		VACUUM ANALYZE clicks;

@@ -318,15 +318,19 @@ random_request(const vector_model *m)
 	return r;
 }
 
-/* Send it; true if there is an answer */
+/* Send it with more flags, and unless they say that the engine has it, the map */
 static bool
-send_request(client *c, const request *r)
+send_request_flagged(client *c, const request *r, uint32_t flags)
 {
 	static const char zeros[8] = {0};
 	buffer		b = {0};
+	gpuvec_embed head = r->head;
 	bool		ok;
 
-	buffer_add(&b, &r->head, sizeof(r->head));
+	head.flags |= flags;
+	if (flags & GPUVEC_EMBED_KEPT_MAP)
+		head.map_bytes = 0;
+	buffer_add(&b, &head, sizeof(head));
 	buffer_add(&b, r->keys, r->head.nkeys * sizeof(int64_t));
 	if (r->head.op != GPUVEC_EMBED_GATHER && r->head.hotness == 0)
 		buffer_add(&b, r->offsets, (r->head.nbags + 1) * sizeof(uint64_t));
@@ -338,10 +342,20 @@ send_request(client *c, const request *r)
 	}
 	buffer_add(&b, r->gradient, r->head.ngradient * sizeof(float));
 	buffer_add(&b, zeros, r->head.ngradient % 2 * sizeof(float));
-	buffer_add(&b, r->map, r->head.map_bytes);
+	buffer_add(&b, r->map, head.map_bytes);
 	ok = client_call(c, GPUVEC_MSG_EMBED, b.data, b.length, GPUVEC_MSG_EMBEDDED);
 	free(b.data);
 	return ok;
+}
+
+/* Send it; true if there is an answer.  Some are sent again with the map that the engine kept. */
+static bool
+send_request(client *c, const request *r)
+{
+	if (random_below(4) > 0)
+		return send_request_flagged(c, r, 0);
+	return send_request_flagged(c, r, GPUVEC_EMBED_KEEP_MAP) &&
+		send_request_flagged(c, r, GPUVEC_EMBED_KEPT_MAP);
 }
 
 static int
@@ -1237,6 +1251,10 @@ test_embed_violations(void)
 	BAD_EMBED(h->mode = GPUVEC_N_POOL_MODES, "an unknown mode");
 	BAD_EMBED(h->missing = GPUVEC_N_MISSING, "an unknown treatment");
 	BAD_EMBED(h->flags = 64, "unknown flags");
+	BAD_EMBED(h->flags = GPUVEC_EMBED_KEPT_MAP, "a map beside the one that was kept");
+	BAD_EMBED((h->flags = GPUVEC_EMBED_KEPT_MAP, h->map_bytes = 0, b.length -= 8), "no map was kept");
+	BAD_EMBED((h->flags = GPUVEC_EMBED_KEPT_MAP | GPUVEC_EMBED_KEEP_MAP, h->map_bytes = 0, b.length -= 8),
+			  "a map to keep that is kept");
 	BAD_EMBED(h->nkeys = 5, "fewer keys than said");
 	BAD_EMBED(h->nkeys = UINT64_MAX / 8 + 2, "keys that overflow");
 	BAD_EMBED(h->nbags = 1, "fewer bags than offsets");

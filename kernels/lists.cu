@@ -47,6 +47,7 @@ extern __shared__ uint4 shared_memory[];
 #ifndef TILED_THREADS
 #define TILED_THREADS	1024
 #endif
+#define TILED_TEAM_WORDS	(list_planes<1, TILED_PLANES>::TEAM_WORDS)
 #define WHOLE_PLANES	7
 #define PLAIN_PLANES	8
 
@@ -675,10 +676,8 @@ count_tiled(const __grid_constant__ struct list_params params)
 {
 	struct team_shared *team = (struct team_shared *) shared_memory;
 	struct block_place<32> *place = (struct block_place<32> *) (team + 1);	/* of all teams */
-	uint32_t   *planes = (uint32_t *) (place + 1) +
-		threadIdx.x / 32 * (TILED_PLANES * TILED_ROWS / 32);
-	uint4	   *bitmaps = (uint4 *) ((uint32_t *) (place + 1) +
-									 THREADS / 32 * (TILED_PLANES * TILED_ROWS / 32));
+	uint32_t   *planes = (uint32_t *) (place + 1) + threadIdx.x / 32 * TILED_TEAM_WORDS;
+	uint4	   *bitmaps = (uint4 *) ((uint32_t *) (place + 1) + THREADS / 32 * TILED_TEAM_WORDS);
 	list_counter<PLANES, 1, TILED_PLANES> counter(params, planes, NULL, place);
 	uint32_t	staged = ~0u;
 
@@ -733,7 +732,7 @@ count_direct(const __grid_constant__ struct list_params params)
 {
 	struct block_place<32> *place = (struct block_place<32> *) shared_memory + threadIdx.x / 32;
 	uint32_t   *planes = (uint32_t *) ((struct block_place<32> *) shared_memory + DIRECT_THREADS / 32) +
-		threadIdx.x / 32 * (TILED_PLANES * TILED_ROWS / 32);
+		threadIdx.x / 32 * TILED_TEAM_WORDS;
 	list_counter<PLANES, 1, TILED_PLANES> counter(params, planes, NULL, place);
 	uint32_t	warps = gridDim.x * (DIRECT_THREADS / 32);
 	uint32_t	ntasks = params.nblocks * params.nqueries;
@@ -868,7 +867,7 @@ static size_t
 tiled_bytes(uint32_t threads)
 {
 	return sizeof(struct team_shared) + sizeof(struct block_place<32>) +
-		threads / 32 * (TILED_PLANES * TILED_ROWS / 8);
+		threads / 32 * TILED_TEAM_WORDS * sizeof(uint32_t);
 }
 
 static size_t
@@ -957,7 +956,8 @@ lists_count_direct(const struct list_params *params, uint32_t planes, cudaStream
 	uint64_t	blocks = (warps + DIRECT_THREADS / 32 - 1) / (DIRECT_THREADS / 32);
 
 	return launch_kernel(direct_variant(planes), dim3((uint32_t) (blocks < 65536 ? blocks : 65536)),
-						 DIRECT_THREADS, DIRECT_THREADS / 32 * (sizeof(struct block_place<32>) + TILED_PLANES * TILED_ROWS / 8),
+						 DIRECT_THREADS, DIRECT_THREADS / 32 *
+						 (sizeof(struct block_place<32>) + TILED_TEAM_WORDS * sizeof(uint32_t)),
 						 stream, *params);
 }
 

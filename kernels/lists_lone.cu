@@ -95,7 +95,8 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 
 			if (mine < upto)
 				list = find_list(place->lists, ids[mine]);
-			count_short_lists<true>(place->lists.postings, list.x, list.y);
+			count_short_lists<true>(place->lists.postings, list.x, list.y,
+									planes + TILED_PLANES * WORDS + word / 32 * 32);
 		}
 		__syncthreads();
 	}
@@ -262,6 +263,7 @@ lists_count_lone(const struct list_params *params, uint32_t planes, cudaStream_t
 	uint64_t	blocks = (uint64_t) params->nblocks * (params->own_blocks > 0 ? 1 : params->nqueries);
 
 	return launch_chained(lone_variant(planes), dim3((uint32_t) (blocks < 65536 ? blocks : 65536)),
-						 LONE_THREADS, sizeof(struct team_shared) + sizeof(struct block_place<32>) + TILED_PLANES * TILED_ROWS / 8,
+						 LONE_THREADS, sizeof(struct team_shared) + sizeof(struct block_place<32>) +
+						 TILED_PLANES * TILED_ROWS / 8 + LONE_THREADS * sizeof(uint32_t),
 						 stream, *params);
 }

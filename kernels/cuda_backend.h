@@ -239,7 +239,8 @@ struct list_params
 	struct query_state *queries;
 	const uint16_t *ids;		/* of the queries */
 	uint16_t   *entries;		/* [nsegments * nentries] */
-	uint4	   *nentries_of;	/* [nsegments * nqueries]: staged and other slots, ids */
+	uint4	   *nentries_of;	/* [nsegments * nqueries]: slots that are staged, other slots,
+								 * ids with lists; and where the entries are, in eights */
 	struct row_key *candidates; /* [nqueries * capacity] */
 	uint32_t   *next_item;		/* zero before the launch */
 	const uint32_t *stop;		/* nonzero: the answer is not wanted any more */

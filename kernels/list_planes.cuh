@@ -53,6 +53,7 @@ struct __align__(16) block_place
 	const struct device_segment *segment;
 	uint32_t	segment_number;
 	uint32_t	block;
+	uint2		counted;		/* queries that are counted already: the first one, and how many */
 	uint32_t	minlen[MEMBERS];	/* of each member's rows; ~0: it has none */
 	uint32_t	maxlen[MEMBERS];
 };
@@ -175,10 +176,11 @@ struct list_planes
 			*plane(i) = make_uint4(0, 0, 0, 0);
 	}
 
-	/* Turn to a block: all but the lengths of rows */
+	/* Turn to the block that params.blocks[block] names: all but the lengths of rows */
 	__device__ __forceinline__ void
-	set_place(uint2 where)
+	set_place(uint32_t block)
 	{
+		uint2		where = params.blocks[block];
 		const struct device_segment *segment = &params.segments[where.x];
 
 		sync_team();
@@ -188,18 +190,20 @@ struct list_planes
 			place->segment = segment;
 			place->segment_number = where.x;
 			place->block = where.y;
+			place->counted = counted_of(block);
 		}
 	}
 
 	/* Turn to a block; by the whole team */
 	__device__ __forceinline__ void
-	enter_block(uint2 where)
+	enter_block(uint32_t block)
 	{
+		uint2		where = params.blocks[block];
 		const struct device_segment *segment = &params.segments[where.x];
 		uint32_t	nrows = segment->nrows;
 		uint32_t	first = (where.y << (WARPS == 1 ? TILED_SHIFT : WHOLE_SHIFT)) + member * LANE_ROWS;
 
-		set_place(where);
+		set_place(block);
 		place->minlen[member] = first < nrows ? segment->len[first] : ~0u;
 		place->maxlen[member] = first < nrows ? segment->len[min(first + LANE_ROWS, nrows) - 1] : 0;
 		sync_team();
@@ -212,39 +216,73 @@ struct list_planes
 		return (WARPS == 1 ? place->block << TILED_SHIFT : 0) + member * LANE_ROWS;
 	}
 
+	/* The queries for which a block was counted in an earlier round */
+	__device__ __forceinline__ uint2
+	counted_of(uint32_t block) const
+	{
+		return params.counted == NULL ? make_uint2(0, 0) : params.counted[block];
+	}
+
 	/* Was the block counted for this query in an earlier round? */
 	__device__ __forceinline__ bool
-	is_counted(uint32_t q, uint32_t block_number) const
+	is_counted(uint32_t q, uint32_t block) const
 	{
-		uint2		range;
+		uint2		range = counted_of(block);
 
-		if (params.counted == NULL)
-			return false;
-		range = params.counted[block_number];
 		return q - range.x < range.y;
 	}
 
-	/* Count a row: see the head of the file */
+	/* Count a row in bytes */
 	__device__ __forceinline__ void
 	bump(uint32_t row)
 	{
+		static_assert(BYTES);
+		atomicAdd(planes + (row / 16 % 8 * WORDS + row / LANE_ROWS * 4 + row / 4 % 4),
+				  1u << row % 4 * 8);
+	}
+
+	/*
+	 * Count row[i] if counting[i], by a whole warp: see the head of the file.  All lanes
+	 * go on to the next plane together, which costs less than that some go alone.
+	 */
+	template <int N>
+	__device__ __forceinline__ void
+	bump_all(const uint32_t (&row)[N], bool (&counting)[N])
+	{
+		uint32_t   *word[N];
+		uint32_t	before[N];
+		bool		more;
+
 		if constexpr (BYTES)
 		{
-			atomicAdd(planes + (row / 16 % 8 * WORDS + row / LANE_ROWS * 4 + row / 4 % 4),
-					  1u << row % 4 * 8);
+#pragma unroll
+			for (int i = 0; i < N; i++)
+				if (counting[i])
+					bump(row[i]);
 			return;
 		}
-
-		uint32_t   *word = planes + row / 32;
-		uint32_t	bit = 1u << (row % 32);
-
-		if (atomicXor(word, bit) & bit)
-		{
+#pragma unroll
+		for (int i = 0; i < N; i++)
+			word[i] = planes + row[i] / 32;
 #pragma unroll 1
-			do
-				word += WORDS;
-			while (atomicXor(word, bit) & bit);
-		}
+		do
+		{
+			more = false;
+#pragma unroll
+			for (int i = 0; i < N; i++)
+			{
+				before[i] = 0;
+				if (counting[i])
+					before[i] = atomicXor(word[i], 1u << row[i] % 32);
+			}
+#pragma unroll
+			for (int i = 0; i < N; i++)
+			{
+				counting[i] = (before[i] >> row[i] % 32 & 1) != 0;
+				more |= counting[i];
+				word[i] += WORDS;
+			}
+		} while (__any_sync(FULL_WARP, more));
 	}
 
 	/* Where the list of an id starts, and how long it is */
@@ -278,29 +316,23 @@ struct list_planes
 	__device__ __forceinline__ void
 	count_list(const uint16_t *list, int length)
 	{
+		constexpr int LOADS = 3;
 		int			left = length - (int) lane;
 
 		list += lane;
 #pragma unroll 1
-		for (; length > 0; length -= 96, left -= 96, list += 96)
+		for (; length > 0; length -= LOADS * 32, left -= LOADS * 32, list += LOADS * 32)
 		{
-			uint32_t	a = 0;
-			uint32_t	b = 0;
-			uint32_t	c = 0;
+			uint32_t	posting[LOADS];
+			bool		counting[LOADS];
 
-			if (left > 0)
-				a = __ldg(list);
-			if (left > 32)
-				b = __ldg(list + 32);
-			if (left > 64)
-				c = __ldg(list + 64);
-			if (left > 0)
-				bump(a);
-			if (left > 32)
-				bump(b);
-			if (left > 64)
-				bump(c);
-			__syncwarp();
+#pragma unroll
+			for (int i = 0; i < LOADS; i++)
+			{
+				counting[i] = left > 32 * i;
+				posting[i] = counting[i] ? __ldg(list + 32 * i) : 0;
+			}
+			bump_all(posting, counting);
 		}
 	}
 
@@ -384,17 +416,15 @@ struct list_planes
 		for (uint32_t i = lane; i - lane < total; i += 64)
 		{
 			uint32_t	posting[2] = {next[0], next[1]};
+			bool		counting[2] = {i < total, i + 32 < total};
 
 			if (!AHEAD)
 				load_postings(postings, starts, upto, total, i, &done, posting);
 			else if (i - lane + 64 < total)
 				load_postings(postings, starts, upto, total, i + 64, &done, next);
-#pragma unroll
-			for (int half = 0; half < 2; half++)
-				if (i + 32 * half < total)
-					bump(posting[half]);
-			__syncwarp();
+			bump_all(posting, counting);
 		}
+		__syncwarp();
 	}
 
 	/* Count the lists of ids from .. upto - 1; the team's warps share them */

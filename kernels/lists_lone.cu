@@ -40,12 +40,13 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 
 	/* Turn to a block */
 	__device__ __forceinline__ void
-	enter(uint2 where)
+	enter(uint32_t block)
 	{
+		uint2		where = params.blocks[block];
 		const struct device_segment *segment = &params.segments[where.x];
 
 		if (threadIdx.x < 32)
-			set_place(where);
+			set_place(block);
 		first_row = (where.y << TILED_SHIFT) + word * 32;
 		minlen = ~0u;
 		maxlen = 0;
@@ -197,16 +198,13 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 		bool		hopeless = minlen == ~0u || need > min(limits->len, maxlen);
 		const uint16_t *entries;
 		uint32_t	rows[1];
-		uint4		n;
+		uint4		n = params.nentries_of[place->segment_number * params.nqueries + q];
 
 		if (__syncthreads_and(hopeless))
 			return;
-		entries = params.entries +
-			((size_t) place->segment_number * params.nentries + params.queries[q].entries) * 8;
-		n = params.nentries_of[place->segment_number * params.nqueries + q];
+		entries = params.entries + ((size_t) place->segment_number * params.nentries + n.w) * 8;
 		count_lists_of(entries + n.x + n.y, n.z);
-		count_slots(entries, n.x);
-		count_slots(entries + n.x, n.y);
+		count_slots(entries, n.x + n.y);
 		if (params.sample > 0)
 			need = max(need, high_count(params.sample));
 		rows[0] = hopeless || need >> PLANES ? 0 : counters.at_least_number(need);
@@ -244,7 +242,7 @@ count_lone(const __grid_constant__ struct list_params params)
 		__syncthreads();
 		if (shared->item)
 			break;
-		counter.enter(params.blocks[block]);
+		counter.enter(block);
 		counter.count_query(q);
 	}
 }

@@ -18,6 +18,7 @@
 #include "funcapi.h"
 #include "link/link.h"
 #include "link/supervisor.h"
+#include "mirror/facts.h"
 #include "miscadmin.h"
 #include "search/search.h"
 #include "utils/acl.h"
@@ -270,6 +271,7 @@ gpuvec_evict(PG_FUNCTION_ARGS)
 			break;				/* the engine is gone, and all mirrors with it */
 		memcpy(&count, reply.data, sizeof(count));
 		total += count;
+		FactsNoteDropped(drop.relation, drop.attnum);
 	}
 	PG_RETURN_INT64((int64) total);
 }

@@ -16,22 +16,24 @@
  * that of ranking, all else is the trip's.  Only single queries for few of the rows are
  * timed, of a mirror that was fresh: not those that load, or rank a whole batch.
  *
- * Averages start with the constants that cost.c would use without facts, and a
- * measurement counts for an eighth, after it was brought within bounds: a trip takes
- * between a quarter of the constant and four times as much, ranking a row between a 32nd
- * (a GPU) and four times.  So one slow answer, however slow, adds at most three eighths
- * of the constant; what is slow for good is believed after some dozens, which is
- * bounded again.  The bounds are narrow enough for what has to be so whatever is measured: a
- * trip costs more than sorting 50 rows, and far less than sorting 10,000.
+ * Averages start with the constants that cost.c takes without facts, and a measurement
+ * counts for an eighth, after it was brought within bounds: a trip takes between a quarter of
+ * the constant and twice as much, ranking a row between a 32nd (a GPU) and four times as
+ * much.  So one slow answer, however slow, adds an eighth of the constant to a trip, and what is
+ * slow for good is believed after some dozens of searches.  A trip's upper bound is tight, for
+ * what makes trips slow is mostly a busy machine, where a scan and a sort are slow, too.
+ * Anything within the bounds leaves plans as they have to be: a trip costs more than
+ * sorting 50 rows and less than sorting 10,000.  Only where two plans take about as
+ * long can the choice between them change.
  *
  * A mirror is resident if a session saw it in the engine that runs now.  That the engine
  * evicted it later, for want of memory, is seen by the next search, which loads it again.
  *
- * Slots are in groups by hash, which are looked through without locks.  Facts that
- * nobody has noted for a minute make room for others, which is how those of dropped tables
- * go; if there is no room, nothing is noted.  From then on the group does not
- * claim any more that a mirror without facts has never been used.  All is lost in a
- * restart, together with the engine.
+ * Slots are in groups by hash, which are looked through without locks.  If a group has no
+ * free one, facts of mirrors that are not resident make room for others, and those that nobody
+ * has noted for a minute, which is how those of dropped tables go.  If there is no room,
+ * nothing is noted.  From then on nobody claims that mirrors of this group without facts have
+ * never been used.  All is lost in a restart, together with the engine.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,13 +47,13 @@
 #include "miscadmin.h"
 #include "utils/timestamp.h"
 
-/* A slot that was not written for so long may be given to another mirror */
+/* Facts that were not noted for so long make room for others */
 #define SLOT_IDLE_MS	60000
 
 /* What a measurement counts for, and bounds, as multiples of the constants */
 #define WEIGHT			0.125
 #define TRIP_LEAST		0.25
-#define TRIP_MOST		4.0
+#define TRIP_MOST		2.0
 #define RANK_LEAST		(1.0 / 32)
 #define RANK_MOST		4.0
 
@@ -119,11 +121,26 @@ lock_slot(FactsGroup *group, const FactsKey *key)
 	return NULL;
 }
 
-/* The slot that new facts may take: a free one, or an idle one; the group is locked */
+/* Has the engine that runs now got the mirror? */
+bool
+FactsResident(const Facts *facts)
+{
+	/* a single word, which may be out of date like all else */
+	return facts->engine != 0 && facts->engine == GpuvecSharedState()->engine_pid;
+}
+
+/* May others have the slot of these facts? */
+static bool
+is_dispensable(const Facts *facts, TimestampTz now)
+{
+	return !FactsResident(facts) || now - facts->used > INT64CONST(1000) * SLOT_IDLE_MS;
+}
+
+/* The slot that new facts may take; the group is locked */
 static FactsSlot *
 choose_slot(FactsGroup *group, TimestampTz now)
 {
-	FactsSlot  *oldest = NULL;
+	FactsSlot  *best = NULL;
 
 	for (int i = 0; i < FACTS_PER_GROUP; i++)
 	{
@@ -131,11 +148,12 @@ choose_slot(FactsGroup *group, TimestampTz now)
 
 		if (slot->key.database == InvalidOid)
 			return slot;
-		if (oldest == NULL || slot->facts.used < oldest->facts.used)
-			oldest = slot;
+		if (is_dispensable(&slot->facts, now) &&
+			(best == NULL || slot->facts.used < best->facts.used))
+			best = slot;
 	}
 	group->overflown = true;
-	return now - oldest->facts.used > INT64CONST(1000) * SLOT_IDLE_MS ? oldest : NULL;
+	return best;
 }
 
 /* Take a slot for facts that have none, if there is one to be had */
@@ -173,14 +191,6 @@ FactsRankOperators(const Facts *facts)
 	double		usual = usual_rank(facts);
 
 	return facts->trips == 0 ? usual : clamp(facts->rank, usual * RANK_LEAST, usual * RANK_MOST);
-}
-
-/* Has the engine that runs now got the mirror? */
-bool
-FactsResident(const Facts *facts)
-{
-	/* a single word, which may be out of date like all else */
-	return facts->engine != 0 && facts->engine == GpuvecSharedState()->engine_pid;
 }
 
 void

@@ -182,12 +182,13 @@ gpuvec_stat_engine(PG_FUNCTION_ARGS)
 static void
 put_facts(ReturnSetInfo *rsinfo, const FactsKey *key, const Facts *facts)
 {
-	Datum		values[14];
-	bool		nulls[14] = {0};
+	Datum		values[15];
+	bool		nulls[15] = {0};
 	int			n = 0;
 
 	values[n++] = ObjectIdGetDatum(key->database);
 	values[n++] = ObjectIdGetDatum(key->relation);
+	values[n++] = ObjectIdGetDatum(key->relfilenumber);
 	values[n++] = Int16GetDatum((int16) key->attnum);
 	values[n++] = ObjectIdGetDatum(key->index);
 	values[n++] = BoolGetDatum(key->rooted != 0);

@@ -14,7 +14,8 @@
  * than another one changes all costs, and the planner compares them.  A trip's time is
  * taken apart: what the engine needed for the rows (at most what the bounds allow) is
  * that of ranking, all else is the trip's.  Only single queries for few of the rows are
- * timed, of a mirror that was fresh: not those that load, or rank a whole batch.
+ * timed, of a mirror that was fresh: not those that load, or rank a whole batch, nor the
+ * first search of a session.
  *
  * Averages start with the constants that cost.c takes without facts, and a measurement
  * counts for an eighth, after it was brought within bounds: a trip takes between a quarter of

@@ -672,7 +672,7 @@ typedef struct Known
 	/* nothing was changed in (state.checked, until], by the WAL (see wal.c) */
 	XLogRecPtr	until;
 
-	uint32		asked;			/* searches that might have been timed */
+	uint32		asked;			/* how often it could have been timed */
 } Known;
 
 #define KNOWN_PLACES	64
@@ -778,18 +778,18 @@ refresh_and_ask(MirrorTarget *target, MirrorSearch *search, Request *request,
 
 /*
  * Is this request one of those whose times the planner is told?  What they tell should be
- * the time of a trip and of ranking all rows once.
+ * the time of a trip and of ranking all rows once.  The first search of a session is slow, as
+ * anything is that a session does for the first time.
  */
 static bool
 is_timed(MirrorTarget *target, const MirrorSearch *search, const Request *request)
 {
-	Known	   *known;
+	Known	   *known = known_mirror(target);
 
-	if (target->mode != MIRROR_SHARED || request->n != 1 || search->has_min_score ||
+	if (known == NULL || request->n != 1 || search->has_min_score ||
 		request->queries[0].k > TIMED_ROWS || (request->queries[0].flags & GPUVEC_QUERY_AFTER) != 0)
 		return false;
-	known = known_mirror(target);
-	return known == NULL || known->asked++ % TIMED_EVERY == 0;
+	return known->asked++ % TIMED_EVERY == 0;
 }
 
 /* Send a request and read its answer, and note how long that took if it is timed */

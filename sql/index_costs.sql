@@ -47,7 +47,7 @@ DECLARE
 	pages int8 := pg_relation_size(which) / current_setting('block_size')::int;
 	known gpuvec_costs;
 	expected float8;
-	constants float8 := 10000 + 0.025 * (plan('SELECT FROM ' || which) ->> 'Plan Rows')::float8;
+	constants float8 := (SELECT max(trip_operators) FROM gpuvec_costs) + 0.025 * (plan('SELECT FROM ' || which) ->> 'Plan Rows')::float8;
 BEGIN
 	SELECT * INTO known FROM gpuvec_costs c WHERE relation = which;
 	expected := (CASE WHEN FOUND THEN known.trip_operators + known.rank_operators * known.rows / known.pages * pages
@@ -59,13 +59,17 @@ END $$;
 
 -- nobody knows anything, but plans are made all the same, and nothing is loaded for them
 SELECT reltuples <= 0 AS not_analysed FROM pg_class WHERE oid = 'docs'::regclass;
+-- (but how long trips take, which does not depend on the table, is known from another one)
+SET enable_seqscan = off;
+SELECT search('nothing');
+RESET enable_seqscan;
+SELECT * FROM known;
 SELECT explained('docs');
-SELECT count(*) FROM known;
 SELECT scan('docs') ->> 'Startup Cost' AS cold \gset
 -- a search leaves the rows that it found, which the server does not know; how long the first one took is not measured
 SELECT search('docs');
 SELECT * FROM known;
-SELECT trips, trip_operators, rank_operators, gpu IS NOT NULL AS told FROM gpuvec_costs WHERE relation = 'docs'::regclass;
+SELECT trips, rank_operators, gpu IS NOT NULL AS told FROM gpuvec_costs WHERE relation = 'docs'::regclass;
 SELECT (plan('SELECT FROM docs') ->> 'Plan Rows')::int <> 20000 AS server_thinks_other;
 SELECT explained('docs'), (scan('docs') ->> 'Startup Cost')::float8 < :cold - 1 AS cheaper;
 -- so does one of a partial index, whose predicate the server can but guess
@@ -109,11 +113,10 @@ INSERT INTO docs SELECT 1, 2, '{3}' FROM generate_series(1, 20000);
 SELECT explained('docs');
 SELECT relation FROM known;
 
--- an empty table has costs, too, before and after it was searched
+-- an empty table has costs, too, when it is known and when it is not
 SET enable_seqscan = off;
 SELECT (scan('nothing') ->> 'Total Cost')::float8 < 1e6 AS finite;
-SELECT search('nothing');
-SELECT * FROM known WHERE relation = 'nothing'::regclass;
+TRUNCATE nothing;
 SELECT (scan('nothing') ->> 'Total Cost')::float8 < 1e6 AS finite;
 RESET enable_seqscan;
 

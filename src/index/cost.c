@@ -12,7 +12,7 @@
  *
  * What a trip and ranking a row take is measured by searches, which leave it in shared
  * memory with the rows that the mirror has (facts.c); the planner takes it from there, and
- * never asks the engine or waits for it.  Where there is nothing, it takes constants.
+ * never asks the engine or waits for it.  What nobody has measured is a constant.
  * The rows of the mirror, of which there are more or fewer by as much as the table has
  * more or fewer pages meanwhile, are those that are ranked: of a table that was never
  * analysed, and of a partial index, the server knows much less.  (How many of them are
@@ -121,7 +121,7 @@ find_facts(PlannerInfo *root, const IndexOptInfo *info, Facts *facts)
 static Cost
 trip_cost(PlannerInfo *root, const IndexOptInfo *info, double rows, double loops)
 {
-	Facts		facts = {.trip = FACTS_TRIP_OPERATORS};
+	Facts		facts = {0};
 	FactsKnown	known = find_facts(root, info, &facts);
 	Cost		cost = 0;
 
@@ -130,7 +130,7 @@ trip_cost(PlannerInfo *root, const IndexOptInfo *info, double rows, double loops
 	if (known == FACTS_NONE || (known == FACTS_KNOWN && !FactsResident(&facts)))
 		cost = LOAD_SCANS * cost_without_mirror(info->rel, info->rel->tuples, false) /
 			(LOAD_SEARCHES * Max(loops, 1.0));
-	return cost + (facts.trip + rows * FactsRankOperators(&facts)) * cpu_operator_cost;
+	return cost + (FactsTripOperators() + rows * FactsRankOperators(&facts)) * cpu_operator_cost;
 }
 
 void

@@ -11,11 +11,14 @@
  * (mirror.c); so a search pays some 10 ns for all this.
  *
  * Times are kept as operator calls, like costs, at a fixed rate: that a machine is slower
- * than another one changes all costs, and the planner compares them.  A trip's time is
+ * than another one changes all costs, and the planner compares them.  A search's time is
  * taken apart: what the engine needed for the rows (at most what the bounds allow) is
- * that of ranking, all else is the trip's.  Only single queries for few of the rows are
- * timed, of a mirror that was fresh: not those that load, or rank a whole batch, nor the
- * first search of a session.
+ * that of ranking, all else is the trip's.  Trips are the same for all mirrors, so all have one
+ * average: otherwise, which of two indexes is taken could depend on when they were last used.  Ranking
+ * differs from mirror to mirror, by the lengths of sets and lists.  It is measured
+ * for mirrors of some thousand rows and more; that of fewer takes no time that could be told
+ * from a trip's.  Only single queries for few of the rows are timed, of a mirror that was
+ * fresh: not those that load, or rank a whole batch, nor the first search of a session.
  *
  * Averages start with the constants that cost.c takes without facts, and a measurement
  * counts for an eighth, after it was brought within bounds: a trip takes between a quarter of
@@ -58,6 +61,9 @@
 #define RANK_LEAST		(1.0 / 32)
 #define RANK_MOST		4.0
 
+/* Ranking fewer rows is not measured */
+#define RANKED_ROWS		5000
+
 /* Mean numbers of ids between which ranking a row takes proportionally long */
 #define IDS_LEAST		5.0
 #define IDS_MOST		1000.0
@@ -71,6 +77,8 @@ clamp(double value, double least, double most)
 void
 FactsTableInit(FactsTable *table)
 {
+	SpinLockInit(&table->mutex);
+	table->trip = FACTS_TRIP_OPERATORS;
 	for (int g = 0; g < FACTS_GROUPS; g++)
 	{
 		SpinLockInit(&table->groups[g].mutex);
@@ -169,7 +177,7 @@ take_slot(FactsGroup *group, const FactsKey *key, TimestampTz now)
 	{
 		SpinLockAcquire(&slot->mutex);
 		slot->key = *key;
-		slot->facts = (Facts) {.trip = FACTS_TRIP_OPERATORS,.used = now};
+		slot->facts = (Facts) {.used = now};
 	}
 	if (slot != NULL)
 		SpinLockRelease(&slot->mutex);
@@ -191,7 +199,7 @@ FactsRankOperators(const Facts *facts)
 {
 	double		usual = usual_rank(facts);
 
-	return facts->trips == 0 ? usual : clamp(facts->rank, usual * RANK_LEAST, usual * RANK_MOST);
+	return facts->rank == 0 ? usual : clamp(facts->rank, usual * RANK_LEAST, usual * RANK_MOST);
 }
 
 void
@@ -222,32 +230,53 @@ FactsNoteState(const gpuvec_mirror_key *mirror, const gpuvec_state *state)
 	SpinLockRelease(&slot->mutex);
 }
 
-/* Take a measurement into the averages; the slot is locked */
-static void
-average(Facts *facts, double trip, double engine)
+/* Take the operators that ranking all rows took into the average; gives what is left of them */
+static double
+average_rank(Facts *facts, double engine)
 {
 	double		usual = usual_rank(facts);
 	double		before = FactsRankOperators(facts);
-	double		rank = clamp(engine / Max((double) facts->rows, 1.0), usual * RANK_LEAST, usual * RANK_MOST);
+	double		rank;
 
-	trip -= Min(rank * facts->rows, engine);
-	trip = clamp(trip, FACTS_TRIP_OPERATORS * TRIP_LEAST, FACTS_TRIP_OPERATORS * TRIP_MOST);
-	facts->rank = before + (rank - before) * WEIGHT;
-	facts->trip += (trip - facts->trip) * WEIGHT;
 	facts->trips++;
+	if (facts->rows < RANKED_ROWS)
+		return Max(engine - before * facts->rows, 0.0);
+	rank = clamp(engine / facts->rows, usual * RANK_LEAST, usual * RANK_MOST);
+	facts->rank = before + (rank - before) * WEIGHT;
+	return Max(engine - rank * facts->rows, 0.0);
 }
 
+/* A search took so long, of which the engine needed so much */
 void
 FactsNoteTrip(const gpuvec_mirror_key *mirror, double trip_us, double engine_us)
 {
+	FactsTable *table = &GpuvecSharedState()->facts;
+	double		trip = Max(trip_us - engine_us, 0.0) * FACTS_OPERATORS_PER_US;
 	FactsSlot  *slot;
 	FactsKey	key;
 
 	if (!facts_key(mirror, &key) || (slot = lock_slot(facts_group(&key), &key)) == NULL)
 		return;
-	average(&slot->facts, trip_us * FACTS_OPERATORS_PER_US, engine_us * FACTS_OPERATORS_PER_US);
+	trip += average_rank(&slot->facts, engine_us * FACTS_OPERATORS_PER_US);
 	slot->facts.used = GetCurrentStatementStartTimestamp();
 	SpinLockRelease(&slot->mutex);
+	trip = clamp(trip, FACTS_TRIP_OPERATORS * TRIP_LEAST, FACTS_TRIP_OPERATORS * TRIP_MOST);
+	SpinLockAcquire(&table->mutex);
+	table->trip += (trip - table->trip) * WEIGHT;
+	SpinLockRelease(&table->mutex);
+}
+
+/* Operator calls that a trip takes */
+double
+FactsTripOperators(void)
+{
+	FactsTable *table = &GpuvecSharedState()->facts;
+	double		trip;
+
+	SpinLockAcquire(&table->mutex);
+	trip = table->trip;
+	SpinLockRelease(&table->mutex);
+	return trip;
 }
 
 /* Mirrors of a column of a relation (0: of all) of this database were dropped */

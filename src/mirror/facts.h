@@ -29,7 +29,7 @@ typedef struct FactsKey
 	uint32		rooted;			/* 1: a mirror of an indexed column, or of an index */
 } FactsKey;
 
-/* The facts; units are those of cost.c */
+/* The facts of a mirror */
 typedef struct Facts
 {
 	uint64		rows;			/* of the mirror */
@@ -37,9 +37,8 @@ typedef struct Facts
 	BlockNumber nblocks;		/* of the table then */
 	int			engine;			/* process that has the mirror; 0: none */
 	bool		gpu;			/* on a GPU? */
-	double		trip;			/* operators that take as long as a trip to the engine */
-	double		rank;			/* and as ranking a row */
-	uint64		trips;			/* that were measured for this */
+	double		rank;			/* operators that take as long as ranking a row; 0: not measured */
+	uint64		trips;			/* that were timed */
 	TimestampTz used;			/* when they were last noted */
 } Facts;
 
@@ -60,6 +59,8 @@ typedef struct FactsGroup
 
 typedef struct FactsTable
 {
+	slock_t		mutex;			/* protects trip */
+	double		trip;			/* operators that take as long as a trip to the engine */
 	FactsGroup	groups[FACTS_GROUPS];
 } FactsTable;
 
@@ -87,6 +88,7 @@ extern void FactsNoteDropped(Oid relation, AttrNumber attnum);
 
 /* For the planner */
 extern FactsKnown FactsRead(const FactsKey *key, Facts *facts);
+extern double FactsTripOperators(void);
 extern double FactsRankOperators(const Facts *facts);
 extern bool FactsResident(const Facts *facts);
 

@@ -198,7 +198,7 @@ put_facts(ReturnSetInfo *rsinfo, const FactsKey *key, const Facts *facts)
 	values[n++] = Int64GetDatum((int64) facts->rows);
 	values[n++] = Int64GetDatum((int64) facts->ids);
 	values[n++] = Int64GetDatum((int64) facts->trips);
-	values[n++] = Float8GetDatum(facts->trip);
+	values[n++] = Float8GetDatum(FactsTripOperators());
 	values[n++] = Float8GetDatum(FactsRankOperators(facts));
 	values[n++] = TimestampTzGetDatum(facts->used);
 	Assert(n == lengthof(values));

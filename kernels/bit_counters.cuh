@@ -68,16 +68,16 @@ struct bit_counters
 		ripple<FROM>(carry);
 	}
 
-	/* Add a mask of weight 2^FROM */
-	template <int FROM>
+	/* Add a mask of weight 2^FROM; the counts fit TOP planes */
+	template <int FROM, int TOP = PLANES>
 	__device__ __forceinline__ void
 	ripple(uint32_t carry)
 	{
 		/* with many planes, carries seldom get there */
-		if (PLANES > 8 && carry == 0)
+		if (TOP > 8 && carry == 0)
 			return;
 #pragma unroll
-		for (int p = FROM; p < PLANES; p++)
+		for (int p = FROM; p < TOP; p++)
 		{
 			uint32_t	next = plane[p] & carry;
 

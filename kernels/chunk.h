@@ -104,7 +104,7 @@ is_canceled(const gpuvec_topk_query *query)
 static inline uint32_t
 query_entries(uint32_t len)
 {
-	return (len + 21) / 8;
+	return (len + 14) / 8;
 }
 
 /* chunk.cu */

@@ -58,18 +58,20 @@ key_less(uint64_t a_hi, uint64_t a_lo, uint64_t b_hi, uint64_t b_lo)
  * Blocked inverted lists of a segment.  A block is 2^shift consecutive rows.  An
  * id is common if it has a slot: then each block has a bitmap of its rows that
  * have the id.  Other ids have in each block an ascending list of row numbers
- * within the block.  The lists of a block follow one another; those of ids 16 g ..
- * 16 g + 15 start at base[block * nbases + g] of the postings.  Where among them an
- * id's list starts follows from the lengths of the 16 lists, a byte each, in blocks of
- * 2^TILED_SHIFT rows (an id with more than 255 rows in some block is common), and
- * is stored, 16 bits each, in blocks of 2^WHOLE_SHIFT (an id with more than 2^12 rows is
- * common).
+ * within the block.  The lists of a block follow one another.
+ *
+ * In blocks of 2^TILED_SHIFT rows, groups[block * nbases + g] tells all of ids 12 g ..
+ * 12 g + 11, so that one load of 16 bytes finds a list: x is where in the postings their
+ * lists start, and the bytes of y, z and w are the lengths of these lists (an id with
+ * more than 255 rows in some block is common).  In a segment that is one block, the lists
+ * of ids 16 g .. 16 g + 15 start at base[g], and that of id i start[i] after this (an id
+ * with more than 2^12 rows is common).
  */
 struct device_lists
 {
 	const uint16_t *postings;
-	const uint32_t *base;		/* [nblocks * nbases] */
-	const uint4 *lengths;		/* [nblocks * nbases], in small blocks */
+	const uint4 *groups;		/* [nblocks * nbases], in small blocks */
+	const uint32_t *base;		/* [nbases], in whole segments */
 	const uint16_t *start;		/* [nstarts], in whole segments */
 	const uint16_t *slot;		/* [maxid + 1]: 1 .. nslots, the most common id first, or
 								 * NO_SLOT */
@@ -84,7 +86,8 @@ struct device_lists
 };
 
 #define NO_SLOT			0xFFFFu
-#define LIST_GROUP		16		/* lists that share a base */
+#define TILED_GROUP		12		/* lists that share one of groups[] */
+#define WHOLE_GROUP		16		/* lists that share a base */
 #define MAX_LIST		255		/* postings of a list in a small block */
 
 /*
@@ -236,7 +239,8 @@ struct list_params
 	struct query_state *queries;
 	const uint16_t *ids;		/* of the queries */
 	uint16_t   *entries;		/* [nsegments * nentries] */
-	uint4	   *nentries_of;	/* [nsegments * nqueries]: staged and other slots, ids */
+	uint4	   *nentries_of;	/* [nsegments * nqueries]: slots that are staged, other slots,
+								 * ids with lists; and where the entries are, in eights */
 	struct row_key *candidates; /* [nqueries * capacity] */
 	uint32_t   *next_item;		/* zero before the launch */
 	const uint32_t *stop;		/* nonzero: the answer is not wanted any more */

@@ -67,8 +67,8 @@ struct build_params
 	uint32_t   *keys;
 	uint4	   *bitmaps;
 	uint16_t   *postings;
+	uint4	   *groups;
 	uint32_t   *base;
-	uint4	   *lengths;
 	uint16_t   *start;
 	struct device_lists lists;	/* pointers as in the finished lists */
 };
@@ -84,8 +84,8 @@ struct list_plan
 	std::vector<uint16_t> slots;	/* [maxid + 1], to an even number */
 	uint32_t	nslots;			/* beside the empty one */
 	bool		possible;		/* all common ids have slots: the lists of others are short */
+	size_t		groups;
 	size_t		base;
-	size_t		lengths;
 	size_t		start;
 	size_t		slot;
 	size_t		bitmaps;
@@ -211,27 +211,27 @@ first_key(const struct build_params &p, uint64_t target)
 	return lo;
 }
 
-/* Write where the lists of a small block start; a thread for each group of ids and block (y) */
+/* Write where the lists of a small block are; a thread for each group of ids and block (y) */
 static __global__ void
 __launch_bounds__(BUILD_THREADS)
-write_lengths_kernel(const __grid_constant__ struct build_params p)
+write_groups_kernel(const __grid_constant__ struct build_params p)
 {
 	uint32_t	group = blockIdx.x * BUILD_THREADS + threadIdx.x;
-	uint32_t	at = blockIdx.y * p.lists.nbases + group;
-	uint32_t	word[4] = {0, 0, 0, 0};
+	uint32_t	word[TILED_GROUP / 4] = {};
 
 	if (group >= p.lists.nbases)
 		return;
-	for (uint32_t i = 0; i < LIST_GROUP; i++)
+	for (uint32_t i = 0; i < TILED_GROUP; i++)
 	{
-		uint32_t	id = group * LIST_GROUP + i;
+		uint32_t	id = group * TILED_GROUP + i;
 
 		if (id <= p.lists.maxid && p.lists.slot[id] == NO_SLOT)
 			word[i / 4] |= p.rows_in[blockIdx.y * GPUVEC_MAX_IDS + id] << i % 4 * 8;
 	}
-	p.lengths[at] = make_uint4(word[0], word[1], word[2], word[3]);
-	p.base[at] = first_key(p, ((uint64_t) blockIdx.y << (TILED_SHIFT + 16)) +
-						   ((uint64_t) group * LIST_GROUP << TILED_SHIFT));
+	p.groups[(size_t) blockIdx.y * p.lists.nbases + group] =
+		make_uint4(first_key(p, ((uint64_t) blockIdx.y << (TILED_SHIFT + 16)) +
+							 ((uint64_t) group * TILED_GROUP << TILED_SHIFT)),
+				   word[0], word[1], word[2]);
 }
 
 /* Write where the lists of a whole segment start; a thread for each id */
@@ -241,13 +241,13 @@ write_starts_kernel(const __grid_constant__ struct build_params p)
 {
 	uint32_t	id = blockIdx.x * BUILD_THREADS + threadIdx.x;
 	uint32_t	at = first_key(p, (uint64_t) id << WHOLE_SHIFT);
-	uint32_t	group = __shfl_sync(0xFFFFFFFFu, at, threadIdx.x / LIST_GROUP * LIST_GROUP % 32);
+	uint32_t	group = __shfl_sync(0xFFFFFFFFu, at, threadIdx.x / WHOLE_GROUP * WHOLE_GROUP % 32);
 
 	if (id >= p.lists.nstarts)
 		return;
 	p.start[id] = (uint16_t) (at - group);
-	if (id % LIST_GROUP == 0)
-		p.base[id / LIST_GROUP] = group;
+	if (id % WHOLE_GROUP == 0)
+		p.base[id / WHOLE_GROUP] = group;
 }
 
 /* Write the lists */
@@ -303,13 +303,15 @@ lay_out_lists(struct list_plan *plan, const gpuvec_segment *segment, const uint3
 			plan->nkeys -= rows_of[id];
 	plan->nblocks = (segment->nrows + (1u << plan->shift) - 1) >> plan->shift;
 	plan->nstarts = (maxid + 2 + 31) / 32 * 32;
-	plan->nbases = plan->nstarts / LIST_GROUP;
+	plan->nbases = plan->shift == TILED_SHIFT ? maxid / TILED_GROUP + 1 :
+		plan->nstarts / WHOLE_GROUP;
 	at = align_up(plan->nkeys * sizeof(uint16_t));
-	plan->base = at;
-	at += align_up((size_t) plan->nblocks * plan->nbases * sizeof(uint32_t));
-	plan->lengths = at;
+	plan->groups = at;
 	if (plan->shift == TILED_SHIFT)
 		at += align_up((size_t) plan->nblocks * plan->nbases * sizeof(uint4));
+	plan->base = at;
+	if (plan->shift == WHOLE_SHIFT)
+		at += align_up(plan->nbases * sizeof(uint32_t));
 	plan->start = at;
 	if (plan->shift == WHOLE_SHIFT)
 		at += align_up(plan->nstarts * sizeof(uint16_t));
@@ -329,7 +331,7 @@ lay_out_lists(struct list_plan *plan, const gpuvec_segment *segment, const uint3
 static bool
 small_fit(const struct list_plan *plan, const gpuvec_segment *segment, size_t most, size_t places)
 {
-	size_t		fixed = plan->bitmaps - plan->base;
+	size_t		fixed = plan->bitmaps - plan->groups;
 
 	return plan->possible &&
 		(plan->bytes <= most ||
@@ -457,7 +459,7 @@ write_places(struct cuda_backend *b, struct upload_slot *slot, const struct buil
 	cudaError_t rc;
 
 	if (p->lists.shift == TILED_SHIFT)
-		rc = launch_kernel(write_lengths_kernel,
+		rc = launch_kernel(write_groups_kernel,
 						   dim3((p->lists.nbases + BUILD_THREADS - 1) / BUILD_THREADS,
 								p->lists.nblocks),
 						   BUILD_THREADS, 0, slot->stream, *p);
@@ -514,13 +516,13 @@ place_lists(struct cuda_backend *b, struct upload_slot *slot, const struct list_
 		return false;
 	p->nkeys = (uint32_t) plan->nkeys;
 	p->postings = (uint16_t *) *memory;
+	p->groups = (uint4 *) (*memory + plan->groups);
 	p->base = (uint32_t *) (*memory + plan->base);
-	p->lengths = (uint4 *) (*memory + plan->lengths);
 	p->start = (uint16_t *) (*memory + plan->start);
 	p->bitmaps = (uint4 *) (*memory + plan->bitmaps);
 	p->lists.postings = p->postings;
+	p->lists.groups = p->groups;
 	p->lists.base = p->base;
-	p->lists.lengths = p->lengths;
 	p->lists.start = p->start;
 	p->lists.slot = (const uint16_t *) (*memory + plan->slot);
 	p->lists.bitmaps = p->bitmaps;

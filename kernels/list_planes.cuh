@@ -53,6 +53,7 @@ struct __align__(16) block_place
 	const struct device_segment *segment;
 	uint32_t	segment_number;
 	uint32_t	block;
+	uint2		counted;		/* queries that are counted already: the first one, and how many */
 	uint32_t	minlen[MEMBERS];	/* of each member's rows; ~0: it has none */
 	uint32_t	maxlen[MEMBERS];
 };
@@ -116,17 +117,27 @@ emit_words(const struct list_params &params, const struct device_segment *segmen
 	}
 }
 
+/* A word whose lowest n bits are set: none if n is negative, all from 32 on */
+static __device__ __forceinline__ uint32_t
+low_bits(int n)
+{
+	return __funnelshift_lc(~0u, 0, max(n, 0));
+}
+
 /* A team of WARPS warps, and NPLANES planes in shared memory */
 template <int WARPS, int NPLANES, bool BYTES = false>
 struct list_planes
 {
 	/* words of a plane */
 	static constexpr uint32_t WORDS = WARPS * 32 * (LANE_ROWS / 32);
+	/* words of a team of one warp: its planes, and a word of each of 32 lists */
+	static constexpr uint32_t TEAM_WORDS = NPLANES * WORDS + 32;
 	/* lists that the planes can count */
 	static constexpr uint32_t MOST_LISTS = (1u << NPLANES) - 1;
 
 	const struct list_params &params;
-	uint32_t   *planes;			/* of the team, all zero between queries */
+	uint32_t   *planes;			/* of the team, all zero between queries; after them, if it
+								 * is one warp, memory for count_short_lists() */
 	struct team_shared *team;	/* if WARPS > 1 */
 	struct block_place<WARPS * 32> *place;	/* or NULL: see plain_counter */
 	uint32_t	lane;			/* in the warp */
@@ -165,10 +176,11 @@ struct list_planes
 			*plane(i) = make_uint4(0, 0, 0, 0);
 	}
 
-	/* Turn to a block: all but the lengths of rows */
+	/* Turn to the block that params.blocks[block] names: all but the lengths of rows */
 	__device__ __forceinline__ void
-	set_place(uint2 where)
+	set_place(uint32_t block)
 	{
+		uint2		where = params.blocks[block];
 		const struct device_segment *segment = &params.segments[where.x];
 
 		sync_team();
@@ -178,18 +190,20 @@ struct list_planes
 			place->segment = segment;
 			place->segment_number = where.x;
 			place->block = where.y;
+			place->counted = counted_of(block);
 		}
 	}
 
 	/* Turn to a block; by the whole team */
 	__device__ __forceinline__ void
-	enter_block(uint2 where)
+	enter_block(uint32_t block)
 	{
+		uint2		where = params.blocks[block];
 		const struct device_segment *segment = &params.segments[where.x];
 		uint32_t	nrows = segment->nrows;
 		uint32_t	first = (where.y << (WARPS == 1 ? TILED_SHIFT : WHOLE_SHIFT)) + member * LANE_ROWS;
 
-		set_place(where);
+		set_place(block);
 		place->minlen[member] = first < nrows ? segment->len[first] : ~0u;
 		place->maxlen[member] = first < nrows ? segment->len[min(first + LANE_ROWS, nrows) - 1] : 0;
 		sync_team();
@@ -202,76 +216,98 @@ struct list_planes
 		return (WARPS == 1 ? place->block << TILED_SHIFT : 0) + member * LANE_ROWS;
 	}
 
+	/* The queries for which a block was counted in an earlier round */
+	__device__ __forceinline__ uint2
+	counted_of(uint32_t block) const
+	{
+		return params.counted == NULL ? make_uint2(0, 0) : params.counted[block];
+	}
+
 	/* Was the block counted for this query in an earlier round? */
 	__device__ __forceinline__ bool
-	is_counted(uint32_t q, uint32_t block_number) const
+	is_counted(uint32_t q, uint32_t block) const
 	{
-		uint2		range;
+		uint2		range = counted_of(block);
 
-		if (params.counted == NULL)
-			return false;
-		range = params.counted[block_number];
 		return q - range.x < range.y;
 	}
 
-	/* Count a row: see the head of the file */
+	/* Count a row in bytes */
 	__device__ __forceinline__ void
 	bump(uint32_t row)
 	{
+		static_assert(BYTES);
+		atomicAdd(planes + (row / 16 % 8 * WORDS + row / LANE_ROWS * 4 + row / 4 % 4),
+				  1u << row % 4 * 8);
+	}
+
+	/*
+	 * Count row[i] if counting[i], by a whole warp: see the head of the file.  All lanes
+	 * go on to the next plane together, which costs less than that some go alone.
+	 */
+	template <int N>
+	__device__ __forceinline__ void
+	bump_all(const uint32_t (&row)[N], bool (&counting)[N])
+	{
+		uint32_t   *word[N];
+		uint32_t	before[N];
+		bool		more;
+
 		if constexpr (BYTES)
 		{
-			atomicAdd(planes + (row / 16 % 8 * WORDS + row / LANE_ROWS * 4 + row / 4 % 4),
-					  1u << row % 4 * 8);
+#pragma unroll
+			for (int i = 0; i < N; i++)
+				if (counting[i])
+					bump(row[i]);
 			return;
 		}
-
-		uint32_t   *word = planes + row / 32;
-		uint32_t	bit = 1u << (row % 32);
-
-		if (atomicXor(word, bit) & bit)
-		{
+#pragma unroll
+		for (int i = 0; i < N; i++)
+			word[i] = planes + row[i] / 32;
 #pragma unroll 1
-			do
-				word += WORDS;
-			while (atomicXor(word, bit) & bit);
-		}
+		do
+		{
+			more = false;
+#pragma unroll
+			for (int i = 0; i < N; i++)
+			{
+				before[i] = 0;
+				if (counting[i])
+					before[i] = atomicXor(word[i], 1u << row[i] % 32);
+			}
+#pragma unroll
+			for (int i = 0; i < N; i++)
+			{
+				counting[i] = (before[i] >> row[i] % 32 & 1) != 0;
+				more |= counting[i];
+				word[i] += WORDS;
+			}
+		} while (__any_sync(FULL_WARP, more));
 	}
 
 	/* Where the list of an id starts, and how long it is */
 	__device__ __forceinline__ uint2
 	find_list(const struct device_lists &lists, uint32_t id) const
 	{
-		uint32_t	group = (WARPS == 1 ? place->block * lists.nbases : 0) + id / LIST_GROUP;
-		uint32_t	start = __ldg(&lists.base[group]);
-
 		if constexpr (WARPS == 1)
 		{
-			uint4		lengths = __ldg(&lists.lengths[group]);
-			const uint32_t word[4] = {lengths.x, lengths.y, lengths.z, lengths.w};
-			int			before = id % LIST_GROUP;	/* lists to add up */
-			uint32_t	mine = 0;
+			uint4		group = __ldg(&lists.groups[place->block * lists.nbases + id / TILED_GROUP]);
+			const uint32_t word[TILED_GROUP / 4] = {group.y, group.z, group.w};
+			uint32_t	bits = id % TILED_GROUP * 8;	/* of the lengths of lists before */
+			uint32_t	start = group.x;
 
 #pragma unroll
-			for (int w = 0; w < 4; w++)
-			{
-				int			n = before - 4 * w;
-
-				if (n >= 4)
-					start = __dp4a(word[w], 0x01010101u, start);
-				else if (n >= 0)
-				{
-					start = __dp4a(word[w] & ((1u << 8 * n) - 1), 0x01010101u, start);
-					mine = word[w] >> 8 * n & 0xFF;
-				}
-			}
-			return make_uint2(start, mine);
+			for (int w = 0; w < TILED_GROUP / 4; w++)
+				start = __dp4a(word[w] & low_bits((int) bits - 32 * w), 0x01010101u, start);
+			return make_uint2(start, (bits < 32 ? word[0] : bits < 64 ? word[1] : word[2]) >>
+							  bits % 32 & 0xFF);
 		}
 		else
 		{
-			uint32_t	next = __ldg(&lists.base[(id + 1) / LIST_GROUP]) +
+			uint32_t	start = __ldg(&lists.base[id / WHOLE_GROUP]) + __ldg(&lists.start[id]);
+			uint32_t	next = __ldg(&lists.base[(id + 1) / WHOLE_GROUP]) +
 				__ldg(&lists.start[id + 1]);
 
-			start += __ldg(&lists.start[id]);
 			return make_uint2(start, next - start);
 		}
 	}
@@ -280,29 +316,23 @@ struct list_planes
 	__device__ __forceinline__ void
 	count_list(const uint16_t *list, int length)
 	{
+		constexpr int LOADS = 3;
 		int			left = length - (int) lane;
 
 		list += lane;
 #pragma unroll 1
-		for (; length > 0; length -= 96, left -= 96, list += 96)
+		for (; length > 0; length -= LOADS * 32, left -= LOADS * 32, list += LOADS * 32)
 		{
-			uint32_t	a = 0;
-			uint32_t	b = 0;
-			uint32_t	c = 0;
+			uint32_t	posting[LOADS];
+			bool		counting[LOADS];
 
-			if (left > 0)
-				a = __ldg(list);
-			if (left > 32)
-				b = __ldg(list + 32);
-			if (left > 64)
-				c = __ldg(list + 64);
-			if (left > 0)
-				bump(a);
-			if (left > 32)
-				bump(b);
-			if (left > 64)
-				bump(c);
-			__syncwarp();
+#pragma unroll
+			for (int i = 0; i < LOADS; i++)
+			{
+				counting[i] = left > 32 * i;
+				posting[i] = counting[i] ? __ldg(list + 32 * i) : 0;
+			}
+			bump_all(posting, counting);
 		}
 	}
 
@@ -326,41 +356,44 @@ struct list_planes
 
 	/*
 	 * Load the postings at places i and i + 32 of the lists of all lanes, if there are
-	 * `total`.  A lane's lists reach up to place `upto`; place 0 of them would be at
-	 * `start`.
+	 * `total`.  A lane's lists reach up to place `upto` (~0: it has none), which no two
+	 * share.  starts[] are where place 0 of each would be; `done` of them end before i.
 	 */
 	__device__ __forceinline__ void
-	load_postings(const uint16_t *postings, uint32_t start, uint32_t upto, uint32_t total, uint32_t i,
-				  uint32_t (&posting)[2])
+	load_postings(const uint16_t *postings, const uint32_t *starts, uint32_t upto, uint32_t total,
+				  uint32_t i, uint32_t *done, uint32_t (&posting)[2]) const
 	{
-		uint32_t	src[2] = {0, 0};
+		uint32_t	rank[2];
 
-		/* the first lane whose lists reach beyond the place */
-#pragma unroll
-		for (int step = 16; step > 0; step /= 2)
-#pragma unroll
-			for (int half = 0; half < 2; half++)
-				if (__shfl_sync(FULL_WARP, upto, src[half] + step - 1) <= i + 32 * half)
-					src[half] += step;
 #pragma unroll
 		for (int half = 0; half < 2; half++)
 		{
-			uint32_t	first = __shfl_sync(FULL_WARP, start, src[half]);
+			/* the places, of these 32, at which another list begins */
+			uint32_t	ends = __reduce_or_sync(FULL_WARP, __funnelshift_lc(0, 1, upto - (i - lane) -
+																		   32 * half));
 
-			posting[half] = i + 32 * half < total ? __ldg(&postings[first + i + 32 * half]) : 0;
+			rank[half] = *done + __popc(ends & ~0u >> (31 - lane));
+			*done += __popc(ends);
 		}
+#pragma unroll
+		for (int half = 0; half < 2; half++)
+			posting[half] = i + 32 * half >= total ? 0 :
+				__ldg(&postings[starts[rank[half]] + i + 32 * half]);
 	}
 
 	/*
 	 * Count the lists of all lanes at once, 64 postings at a time: they are short.  AHEAD:
-	 * the next postings are on their way while some are counted.
+	 * the next postings are on their way while some are counted.  starts: memory of this
+	 * warp, for a word of each list.
 	 */
 	template <bool AHEAD>
 	__device__ __forceinline__ void
-	count_short_lists(const uint16_t *postings, uint32_t start, uint32_t n)
+	count_short_lists(const uint16_t *postings, uint32_t start, uint32_t n, uint32_t *starts)
 	{
+		uint32_t	lists = __ballot_sync(FULL_WARP, n > 0);
 		uint32_t	upto = n;
 		uint32_t	total;
+		uint32_t	done = 0;
 		uint32_t	next[2] = {0, 0};
 
 #pragma unroll
@@ -372,24 +405,26 @@ struct list_planes
 				upto += left;
 		}
 		total = __shfl_sync(FULL_WARP, upto, 31);
-		start -= upto - n;
+		if (n > 0)
+			starts[__popc(lists & ((1u << lane) - 1))] = start - (upto - n);
+		else
+			upto = ~0u;
+		__syncwarp();
 		if (AHEAD)
-			load_postings(postings, start, upto, total, lane, next);
+			load_postings(postings, starts, upto, total, lane, &done, next);
 #pragma unroll 1
 		for (uint32_t i = lane; i - lane < total; i += 64)
 		{
 			uint32_t	posting[2] = {next[0], next[1]};
+			bool		counting[2] = {i < total, i + 32 < total};
 
 			if (!AHEAD)
-				load_postings(postings, start, upto, total, i, posting);
+				load_postings(postings, starts, upto, total, i, &done, posting);
 			else if (i - lane + 64 < total)
-				load_postings(postings, start, upto, total, i + 64, next);
-#pragma unroll
-			for (int half = 0; half < 2; half++)
-				if (i + 32 * half < total)
-					bump(posting[half]);
-			__syncwarp();
+				load_postings(postings, starts, upto, total, i + 64, &done, next);
+			bump_all(posting, counting);
 		}
+		__syncwarp();
 	}
 
 	/* Count the lists of ids from .. upto - 1; the team's warps share them */
@@ -406,7 +441,7 @@ struct list_planes
 			if (mine < upto)
 				list = find_list(lists, __ldg(&ids[mine]));
 			if constexpr (WARPS == 1)
-				count_short_lists<AHEAD>(lists.postings, list.x, list.y);
+				count_short_lists<AHEAD>(lists.postings, list.x, list.y, planes + NPLANES * WORDS);
 			else
 				count_long_lists(lists.postings, list.x, list.y);
 		}

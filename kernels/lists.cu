@@ -44,21 +44,29 @@ extern __shared__ uint4 shared_memory[];
 #define WHOLE_ROWS		(1 << WHOLE_SHIFT)
 #define WHOLE_THREADS	(WHOLE_ROWS / LANE_ROWS)
 
-#ifndef TILED_THREADS
-#define TILED_THREADS	1024
-#endif
+/* With more threads each has fewer registers, and what they spill all goes to L2 */
+#define TILED_THREADS	896
+#define TILED_TEAM_WORDS	(list_planes<1, TILED_PLANES>::TEAM_WORDS)
 #define WHOLE_PLANES	7
 #define PLAIN_PLANES	8
 
-/* Counts queries in a block, with counters in registers */
-template <int PLANES, int WARPS, int NPLANES>
+/* A lane's rows in the bitmaps of a block, from the empty slot's on */
+struct lane_bitmaps
+{
+	const uint4 *staged;		/* those up to nstaged, in shared memory */
+	const uint4 *all;			/* in global memory */
+	uint32_t	nstaged;
+};
+
+/*
+ * Counts queries in a block, with counters in registers.  STAGED: some bitmaps are in shared
+ * memory
+ */
+template <int PLANES, int WARPS, int NPLANES, bool STAGED>
 struct list_counter : list_planes<WARPS, NPLANES>
 {
 	typedef list_planes<WARPS, NPLANES> base;
 	typedef bit_counters<PLANES> word_counters;
-
-	/* where registers are left, see count_short_lists() */
-	static constexpr bool AHEAD = PLANES == 7;
 
 	word_counters counters[4];
 
@@ -69,8 +77,20 @@ struct list_counter : list_planes<WARPS, NPLANES>
 	{
 	}
 
-	/* Add the team's planes to the counters, or set these to them; and clear the planes */
-	template <bool ADD>
+	/* Set all counters to 0 */
+	__device__ __forceinline__ void
+	clear()
+	{
+#pragma unroll
+		for (int w = 0; w < 4; w++)
+			counters[w].clear();
+	}
+
+	/*
+	 * Set the counters to the team's planes, or add these to the counters, of which there
+	 * are FROM planes yet; and clear the team's.
+	 */
+	template <int FROM>
 	__device__ __forceinline__ void
 	take_planes()
 	{
@@ -86,42 +106,65 @@ struct list_counter : list_planes<WARPS, NPLANES>
 			*place = make_uint4(0, 0, 0, 0);
 #pragma unroll
 			for (int w = 0; w < 4; w++)
-				if constexpr (ADD)
+				if (FROM > 0)
 					carry[w] = word_counters::full_add(counters[w].plane[i], word[w], carry[w]);
 				else
 					counters[w].plane[i] = word[w];
 		}
 #pragma unroll
 		for (int w = 0; w < 4; w++)
-			if constexpr (ADD)
+		{
+			if (FROM > NPLANES)
 				counters[w].template ripple<NPLANES>(carry[w]);
 			else
 #pragma unroll
 				for (int i = NPLANES; i < PLANES; i++)
-					counters[w].plane[i] = 0;
-	}
-
-	/* Set the counters to the counts in the lists of n ids */
-	__device__ __forceinline__ void
-	count_lists_of(const uint16_t *ids, uint32_t n)
-	{
-		this->template count_ids<AHEAD>(this->place->lists, ids, 0, min(n, base::MOST_LISTS));
-		take_planes<false>();
-#pragma unroll 1
-		for (uint32_t from = base::MOST_LISTS; from < n; from += base::MOST_LISTS)
-		{
-			this->sync_team();
-			this->template count_ids<AHEAD>(this->place->lists, ids, from, min(from + base::MOST_LISTS, n));
-			take_planes<true>();
+					counters[w].plane[i] = i == NPLANES ? carry[w] : 0;
 		}
 	}
 
-	/* Add two bitmaps; carry[] become masks of weight 2 */
+	/* Set the counters to the team's planes and the counts in the lists of ids from .. n - 1 */
 	__device__ __forceinline__ void
-	add_pair(const uint4 *bitmaps, uint32_t a, uint32_t b, uint32_t stride, uint32_t *carry)
+	count_more_lists(const uint16_t *ids, uint32_t from, uint32_t n)
 	{
-		uint4		x = bitmaps[a * stride];
-		uint4		y = bitmaps[b * stride];
+		take_planes<0>();
+#pragma unroll 1
+		for (; from < n; from += base::MOST_LISTS)
+		{
+			this->sync_team();
+			this->template count_ids<false>(this->place->lists, ids, from,
+											min(from + base::MOST_LISTS, n));
+			take_planes<PLANES>();
+		}
+	}
+
+	/* This lane's rows in the bitmap of the block's empty slot, in global memory */
+	__device__ __forceinline__ const uint4 *
+	block_bitmaps() const
+	{
+		const struct block_place<WARPS * 32> *place = this->place;
+
+		return place->lists.bitmaps + this->member + (WARPS > 1 ? 0 :
+			   (size_t) place->block * (place->lists.nslots + 1) * 32);
+	}
+
+	/* This lane's rows in the bitmap of a slot.  OTHERS: it may be one that is not staged */
+	template <bool OTHERS>
+	__device__ __forceinline__ uint4
+	bitmap(const struct lane_bitmaps &from, uint32_t slot) const
+	{
+		if (OTHERS && slot > from.nstaged)
+			return __ldg(&from.all[slot * (WARPS * 32)]);
+		return from.staged[slot * (WARPS * 32)];
+	}
+
+	/* Add two bitmaps, whose slots are in a word; carry[] become masks of weight 2 */
+	template <bool OTHERS>
+	__device__ __forceinline__ void
+	add_pair(const struct lane_bitmaps &from, uint32_t slots, uint32_t *carry)
+	{
+		uint4		x = bitmap<OTHERS>(from, slots & 0xFFFF);
+		uint4		y = bitmap<OTHERS>(from, slots >> 16);
 
 		carry[0] = word_counters::full_add(counters[0].plane[0], x.x, y.x);
 		carry[1] = word_counters::full_add(counters[1].plane[0], x.y, y.y);
@@ -129,63 +172,83 @@ struct list_counter : list_planes<WARPS, NPLANES>
 		carry[3] = word_counters::full_add(counters[3].plane[0], x.w, y.w);
 	}
 
-	/* Add four bitmaps, whose slots are in two words; carry[] become masks of weight 4 */
+	/* Add four bitmaps; carry[] become masks of weight 4 */
+	template <bool OTHERS>
 	__device__ __forceinline__ void
-	add_four(const uint4 *bitmaps, uint32_t slots01, uint32_t slots23, uint32_t stride,
-			 uint32_t *carry)
+	add_four(const struct lane_bitmaps &from, uint32_t slots01, uint32_t slots23, uint32_t *carry)
 	{
 		uint32_t	a[4];
 		uint32_t	b[4];
 
-		add_pair(bitmaps, slots01 & 0xFFFF, slots01 >> 16, stride, a);
-		add_pair(bitmaps, slots23 & 0xFFFF, slots23 >> 16, stride, b);
+		add_pair<OTHERS>(from, slots01, a);
+		add_pair<OTHERS>(from, slots23, b);
 #pragma unroll
 		for (int w = 0; w < 4; w++)
 			carry[w] = word_counters::full_add(counters[w].plane[1], a[w], b[w]);
 	}
 
 	/* Add eight bitmaps; carry[] become masks of weight 8 */
+	template <bool OTHERS>
 	__device__ __forceinline__ void
-	add_eight(const uint4 *bitmaps, const uint4 *slots, uint32_t stride, uint32_t *carry)
+	add_eight(const struct lane_bitmaps &from, uint4 slots, uint32_t *carry)
 	{
-		uint4		eight = __ldg(slots);
 		uint32_t	a[4];
 		uint32_t	b[4];
 
-		add_four(bitmaps, eight.x, eight.y, stride, a);
-		add_four(bitmaps, eight.z, eight.w, stride, b);
+		add_four<OTHERS>(from, slots.x, slots.y, a);
+		add_four<OTHERS>(from, slots.z, slots.w, b);
 #pragma unroll
 		for (int w = 0; w < 4; w++)
 			carry[w] = word_counters::full_add(counters[w].plane[2], a[w], b[w]);
 	}
 
-	/*
-	 * Add the bitmaps of n slots, a multiple of 8.  bitmaps is this lane's place in
-	 * the first slot.
-	 */
+	/* Add the bitmaps of n slots, a multiple of 8, to counters of TOP planes */
+	template <int TOP, bool OTHERS>
 	__device__ __forceinline__ void
-	count_slots(const uint4 *bitmaps, uint32_t stride, const uint16_t *slots, uint32_t n)
+	count_slots(const uint4 *staged, const uint16_t *slots, uint32_t n)
 	{
 		const uint4 *eights = (const uint4 *) slots;
+		struct lane_bitmaps from = {staged, NULL, 0};
 		uint32_t	a[4];
 		uint32_t	b[4];
 
+		if (n == 0)
+			return;
+		if (OTHERS)
+		{
+			from.all = block_bitmaps();
+			from.nstaged = this->place->lists.nstaged;
+		}
 #pragma unroll 1
 		for (; n >= 16; n -= 16, eights += 2)
 		{
-			add_eight(bitmaps, eights, stride, a);
-			add_eight(bitmaps, eights + 1, stride, b);
+			add_eight<OTHERS>(from, __ldg(eights), a);
+			add_eight<OTHERS>(from, __ldg(eights + 1), b);
 #pragma unroll
 			for (int w = 0; w < 4; w++)
-				counters[w].template ripple<4>(
+				counters[w].template ripple<4, TOP>(
 					word_counters::full_add(counters[w].plane[3], a[w], b[w]));
 		}
 		if (n == 0)
 			return;
-		add_eight(bitmaps, eights, stride, a);
+		add_eight<OTHERS>(from, __ldg(eights), a);
 #pragma unroll
 		for (int w = 0; w < 4; w++)
-			counters[w].template ripple<3>(a[w]);
+			counters[w].template ripple<3, TOP>(a[w]);
+	}
+
+	/* Add the bitmaps of a query's slots to counters of TOP planes */
+	template <int TOP>
+	__device__ __forceinline__ void
+	count_bitmaps(const uint4 *staged, const uint16_t *entries, uint4 n)
+	{
+		if (STAGED)
+		{
+			count_slots<TOP, false>(staged, entries, n.x);
+			count_slots<TOP, true>(staged, entries + n.x, n.y);
+		}
+		else
+			count_slots<TOP, false>(staged, entries, n.x + n.y);
 	}
 
 	/* Which of this lane's rows have counts of at least a number below 2^PLANES? */
@@ -245,33 +308,47 @@ struct list_counter : list_planes<WARPS, NPLANES>
 	}
 
 	/*
-	 * Count query q in the block that was entered.  staged is this lane's place in
-	 * the empty slot, in shared or global memory; slots that are not staged are in
-	 * global memory in any case.
+	 * Count query q in the block that was entered.
+	 *
+	 * The fewer planes there are while bitmaps are added, the more registers are free for
+	 * loads.  NPLANES are enough if neither all of the query's ids nor all that have slots are
+	 * more than they can count; in the second case the lists come last.
 	 */
 	__device__ __forceinline__ void
-	count_query(uint32_t q, const uint4 *staged, uint32_t stride)
+	count_query(uint32_t q, const uint4 *staged)
 	{
 		const struct list_params &params = this->params;
 		const struct query_limits *limits = &params.queries[q].limits;
-		const struct device_lists &lists = this->place->lists;
+		uint4		n = __ldg(&params.nentries_of[this->place->segment_number * params.nqueries + q]);
 		uint32_t	need;
 		uint32_t	most;
 		const uint16_t *entries;
-		uint4		n;
+		const uint16_t *ids;
+		bool		few;
 		uint32_t	rows[4];
 
 		if (!this->what_is_needed(limits, this->place->minlen[this->member],
 								  this->place->maxlen[this->member], &need, &most))
 			return;
-		entries = params.entries +
-			((size_t) this->place->segment_number * params.nentries + params.queries[q].entries) * 8;
-		n = __ldg(&params.nentries_of[this->place->segment_number * params.nqueries + q]);
-		count_lists_of(entries + n.x + n.y, n.z);
-		count_slots(staged, stride, entries, n.x);
-		if (n.y > 0)
-			count_slots(lists.bitmaps + (size_t) this->place->block * (lists.nslots + 1) * stride +
-						this->member, stride, entries + n.x, n.y);
+		entries = params.entries + ((size_t) this->place->segment_number * params.nentries + n.w) * 8;
+		ids = entries + n.x + n.y;
+		this->template count_ids<true>(this->place->lists, ids, 0, min(n.z, base::MOST_LISTS));
+		few = limits->len <= base::MOST_LISTS;
+		if (few || max(n.x + n.y, n.z) <= base::MOST_LISTS)
+		{
+			if (few)
+				take_planes<0>();
+			else
+				clear();
+			count_bitmaps<NPLANES>(staged, entries, n);
+			if (!few)
+				take_planes<NPLANES>();
+		}
+		else
+		{
+			count_more_lists(ids, base::MOST_LISTS, n.z);
+			count_bitmaps<PLANES>(staged, entries, n);
+		}
 		if (params.sample > 0)
 			need = max(need, high_count(params.sample));
 		rows_reaching(need, rows);
@@ -313,8 +390,9 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 
 	/* Turn to a segment */
 	__device__ __forceinline__ void
-	enter_block(uint2 where)
+	enter_block(uint32_t block)
 	{
+		uint2		where = params.blocks[block];
 		uint32_t	first = member * LANE_ROWS;
 
 		segment_number = where.x;
@@ -484,17 +562,15 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 		uint32_t	need;
 		uint32_t	most;
 		const uint16_t *entries;
-		uint32_t	nids;
+		uint4		n = params.nentries_of[segment_number * params.nqueries + q];
 
 		if (!what_is_needed(limits, minlen, maxlen, &need, &most))
 			return;
-		entries = params.entries +
-			((size_t) segment_number * params.nentries + params.queries[q].entries) * 8;
-		nids = params.nentries_of[segment_number * params.nqueries + q].z;
+		entries = params.entries + ((size_t) segment_number * params.nentries + n.w) * 8;
 		if (shares)
-			count_shared_out(entries, nids, shares);
+			count_shared_out(entries, n.z, shares);
 		else
-			count_ids<false>(segment->lists, entries, 0, nids);
+			count_ids<false>(segment->lists, entries, 0, n.z);
 		if (params.sample > 0)
 			need = max(need, high_count(params.sample));
 		if (__any_sync(FULL_WARP, number_reaching(need) > 0))
@@ -512,10 +588,10 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 };
 
 /*
- * Sort the ids of query q, `len` of them, by what a segment has for them: slots that are
- * staged in shared memory, other slots, both filled up with the empty slot to a multiple
- * of 8, then ids with lists.  They go to `entries` of the segment's entries.  One warp for
- * each query and segment.
+ * Sort the ids of query q, `len` of them, by what a segment has for them: slots, those
+ * that are staged in shared memory first, filled up with the empty slot to a multiple of 8,
+ * then ids with lists.  They go to `entries` of the segment's entries.  One warp for each
+ * query and segment.
  */
 static __device__ __forceinline__ void
 classify(const struct list_params &params, uint32_t segment, uint32_t q, const uint16_t *query_ids,
@@ -523,12 +599,10 @@ classify(const struct list_params &params, uint32_t segment, uint32_t q, const u
 {
 	uint32_t	lane = threadIdx.x % 32;
 	const struct device_lists *lists = &params.segments[segment].lists;
-	uint4	   *nentries = &params.nentries_of[segment * params.nqueries + q];
 	uint32_t	below = (1u << lane) - 1;
-	uint32_t	n;
 	uint32_t	nslots[2] = {0, 0};
-	uint32_t	at[2];
-	uint32_t	nids = 0;
+	uint32_t	all;			/* slots, filled up */
+	uint32_t	at[3];
 	uint16_t   *out = params.entries + ((size_t) segment * params.nentries + entries) * 8;
 
 	if (lists->shift == 0)
@@ -542,42 +616,38 @@ classify(const struct list_params &params, uint32_t segment, uint32_t q, const u
 		nslots[1] += slot > lists->nstaged && slot != NO_SLOT;
 	}
 	__syncwarp();
-	at[0] = 0;
 	nslots[0] = __reduce_add_sync(FULL_WARP, nslots[0]);
 	nslots[1] = __reduce_add_sync(FULL_WARP, nslots[1]);
-	at[1] = (nslots[0] + 7) / 8 * 8;
-	nids = at[1] + (nslots[1] + 7) / 8 * 8;
-	if (lane == 0)
-	{
-		nentries->x = at[1];
-		nentries->y = nids - at[1];
-	}
-	if (lane < at[1] - nslots[0])
-		out[nslots[0] + lane] = 0;
-	if (lane < nids - at[1] - nslots[1])
-		out[at[1] + nslots[1] + lane] = 0;
-	n = nids;
+	at[0] = 0;
+	at[1] = nslots[0];
+	all = (nslots[0] + nslots[1] + 7) / 8 * 8;
+	at[2] = all;
+	if (lane < all - nslots[0] - nslots[1])
+		out[nslots[0] + nslots[1] + lane] = 0;
 	for (uint32_t from = 0; from < len; from += 32)
 	{
 		uint32_t	id = from + lane < len ? query_ids[from + lane] : ~0u;
 		uint32_t	slot = id <= lists->maxid ? lists->slot[id] : NO_SLOT;
-		bool		listed = id <= lists->maxid && slot == NO_SLOT;
-		uint32_t	staged = __ballot_sync(FULL_WARP, slot <= lists->nstaged);
-		uint32_t	others = __ballot_sync(FULL_WARP, slot > lists->nstaged && slot != NO_SLOT);
-		uint32_t	ids = __ballot_sync(FULL_WARP, listed);
+		int			kind = slot <= lists->nstaged ? 0 : slot != NO_SLOT ? 1 :
+			id <= lists->maxid ? 2 : 3;
 
-		if (slot <= lists->nstaged)
-			out[at[0] + __popc(staged & below)] = (uint16_t) slot;
-		else if (slot != NO_SLOT)
-			out[at[1] + __popc(others & below)] = (uint16_t) slot;
-		else if (listed)
-			out[nids + __popc(ids & below)] = (uint16_t) id;
-		at[0] += __popc(staged);
-		at[1] += __popc(others);
-		nids += __popc(ids);
+#pragma unroll
+		for (int k = 0; k < 3; k++)
+		{
+			uint32_t	mine = __ballot_sync(FULL_WARP, kind == k);
+
+			if (kind == k)
+				out[at[k] + __popc(mine & below)] = (uint16_t) (k < 2 ? slot : id);
+			at[k] += __popc(mine);
+		}
 	}
 	if (lane == 0)
-		nentries->z = nids - n;
+	{
+		uint32_t	staged = nslots[1] > 0 ? nslots[0] / 8 * 8 : all;
+
+		params.nentries_of[segment * params.nqueries + q] =
+			make_uint4(staged, all - staged, at[2] - all, entries);
+	}
 }
 
 #define CLASSIFY_WARPS	8
@@ -667,6 +737,17 @@ take_item(const struct list_params &params, struct team_shared *team)
 	return item < params.nblocks * params.nslices ? item : ~0u;
 }
 
+/* Take a query of the item, for the whole warp */
+static __device__ __forceinline__ uint32_t
+take_query(struct team_shared *team)
+{
+	uint32_t	i = 0;
+
+	if (threadIdx.x % 32 == 0)
+		i = atomicAdd(&team->next_query, 1);
+	return __shfl_sync(FULL_WARP, i, 0);
+}
+
 /* Blocks of 4,096 rows, their bitmaps in shared memory; an item is some queries */
 template <int PLANES, int THREADS>
 __global__ void
@@ -675,17 +756,16 @@ count_tiled(const __grid_constant__ struct list_params params)
 {
 	struct team_shared *team = (struct team_shared *) shared_memory;
 	struct block_place<32> *place = (struct block_place<32> *) (team + 1);	/* of all teams */
-	uint32_t   *planes = (uint32_t *) (place + 1) +
-		threadIdx.x / 32 * (TILED_PLANES * TILED_ROWS / 32);
-	uint4	   *bitmaps = (uint4 *) ((uint32_t *) (place + 1) +
-									 THREADS / 32 * (TILED_PLANES * TILED_ROWS / 32));
-	list_counter<PLANES, 1, TILED_PLANES> counter(params, planes, NULL, place);
+	uint32_t   *planes = (uint32_t *) (place + 1) + threadIdx.x / 32 * TILED_TEAM_WORDS;
+	uint4	   *bitmaps = (uint4 *) ((uint32_t *) (place + 1) + THREADS / 32 * TILED_TEAM_WORDS);
+	list_counter<PLANES, 1, TILED_PLANES, true> counter(params, planes, NULL, place);
 	uint32_t	staged = ~0u;
 
 	for (;;)
 	{
 		uint32_t	item = take_item(params, team);
 		uint2		queries;
+		uint32_t	i;
 
 		if (item == ~0u)
 			break;
@@ -700,7 +780,7 @@ count_tiled(const __grid_constant__ struct list_params params)
 
 			staged = item / params.nslices;
 			if (threadIdx.x < 32)
-				counter.enter_block(params.blocks[staged]);
+				counter.enter_block(staged);
 			__syncthreads();
 			words = (lists->nstaged + 1) * 32;
 			source = lists->bitmaps + (size_t) place->block * (lists->nslots + 1) * 32;
@@ -708,17 +788,15 @@ count_tiled(const __grid_constant__ struct list_params params)
 				bitmaps[i] = __ldcg(&source[i]);
 			__syncthreads();
 		}
-		for (;;)
+		i = take_query(team);
+		while (i < queries.y)
 		{
-			uint32_t	i = 0;
+			uint32_t	q = queries.x + i;
 
-			if (counter.lane == 0)
-				i = atomicAdd(&team->next_query, 1);
-			i = __shfl_sync(FULL_WARP, i, 0);
-			if (i >= queries.y)
-				break;
-			if (!counter.is_counted(queries.x + i, staged))
-				counter.count_query(queries.x + i, bitmaps + counter.lane, 32);
+			/* looked at only when this query is counted */
+			i = take_query(team);
+			if (q - place->counted.x >= place->counted.y)
+				counter.count_query(q, bitmaps + counter.lane);
 		}
 	}
 }
@@ -733,8 +811,8 @@ count_direct(const __grid_constant__ struct list_params params)
 {
 	struct block_place<32> *place = (struct block_place<32> *) shared_memory + threadIdx.x / 32;
 	uint32_t   *planes = (uint32_t *) ((struct block_place<32> *) shared_memory + DIRECT_THREADS / 32) +
-		threadIdx.x / 32 * (TILED_PLANES * TILED_ROWS / 32);
-	list_counter<PLANES, 1, TILED_PLANES> counter(params, planes, NULL, place);
+		threadIdx.x / 32 * TILED_TEAM_WORDS;
+	list_counter<PLANES, 1, TILED_PLANES, false> counter(params, planes, NULL, place);
 	uint32_t	warps = gridDim.x * (DIRECT_THREADS / 32);
 	uint32_t	ntasks = params.nblocks * params.nqueries;
 
@@ -755,9 +833,8 @@ count_direct(const __grid_constant__ struct list_params params)
 		}
 		if (counter.is_counted(q, task / params.nqueries))
 			continue;
-		counter.enter_block(params.blocks[task / params.nqueries]);
-		counter.count_query(q, place->lists.bitmaps +
-							(size_t) place->block * (place->lists.nslots + 1) * 32 + counter.lane, 32);
+		counter.enter_block(task / params.nqueries);
+		counter.count_query(q, counter.block_bitmaps());
 	}
 }
 
@@ -779,7 +856,7 @@ count_segments(const struct list_params &params, Counter &counter, Count count)
 		if (item_block(params, item) != entered)
 		{
 			entered = item_block(params, item);
-			counter.enter_block(params.blocks[entered]);
+			counter.enter_block(entered);
 		}
 		for (uint32_t i = 0; i < queries.y; i++)
 			if (!counter.is_counted(queries.x + i, entered))
@@ -794,13 +871,12 @@ count_whole(const __grid_constant__ struct list_params params)
 {
 	struct team_shared *team = (struct team_shared *) shared_memory;
 	whole_place *place = (whole_place *) (team + 1);
-	list_counter<PLANES, WHOLE_THREADS / 32, WHOLE_PLANES> counter(params, (uint32_t *) (place + 1),
-																   team, place);
+	list_counter<PLANES, WHOLE_THREADS / 32, WHOLE_PLANES, false>
+		counter(params, (uint32_t *) (place + 1), team, place);
 
 	count_segments(params, counter, [&] (uint32_t q)
 				   {
-					   counter.count_query(q, place->lists.bitmaps + counter.member,
-										   WHOLE_THREADS);
+					   counter.count_query(q, counter.block_bitmaps());
 				   });
 }
 
@@ -868,7 +944,7 @@ static size_t
 tiled_bytes(uint32_t threads)
 {
 	return sizeof(struct team_shared) + sizeof(struct block_place<32>) +
-		threads / 32 * (TILED_PLANES * TILED_ROWS / 8);
+		threads / 32 * TILED_TEAM_WORDS * sizeof(uint32_t);
 }
 
 static size_t
@@ -957,7 +1033,8 @@ lists_count_direct(const struct list_params *params, uint32_t planes, cudaStream
 	uint64_t	blocks = (warps + DIRECT_THREADS / 32 - 1) / (DIRECT_THREADS / 32);
 
 	return launch_kernel(direct_variant(planes), dim3((uint32_t) (blocks < 65536 ? blocks : 65536)),
-						 DIRECT_THREADS, DIRECT_THREADS / 32 * (sizeof(struct block_place<32>) + TILED_PLANES * TILED_ROWS / 8),
+						 DIRECT_THREADS, DIRECT_THREADS / 32 *
+						 (sizeof(struct block_place<32>) + TILED_TEAM_WORDS * sizeof(uint32_t)),
 						 stream, *params);
 }
 

@@ -40,12 +40,13 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 
 	/* Turn to a block */
 	__device__ __forceinline__ void
-	enter(uint2 where)
+	enter(uint32_t block)
 	{
+		uint2		where = params.blocks[block];
 		const struct device_segment *segment = &params.segments[where.x];
 
 		if (threadIdx.x < 32)
-			set_place(where);
+			set_place(block);
 		first_row = (where.y << TILED_SHIFT) + word * 32;
 		minlen = ~0u;
 		maxlen = 0;
@@ -95,7 +96,8 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 
 			if (mine < upto)
 				list = find_list(place->lists, ids[mine]);
-			count_short_lists<true>(place->lists.postings, list.x, list.y);
+			count_short_lists<true>(place->lists.postings, list.x, list.y,
+									planes + TILED_PLANES * WORDS + word / 32 * 32);
 		}
 		__syncthreads();
 	}
@@ -196,16 +198,13 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 		bool		hopeless = minlen == ~0u || need > min(limits->len, maxlen);
 		const uint16_t *entries;
 		uint32_t	rows[1];
-		uint4		n;
+		uint4		n = params.nentries_of[place->segment_number * params.nqueries + q];
 
 		if (__syncthreads_and(hopeless))
 			return;
-		entries = params.entries +
-			((size_t) place->segment_number * params.nentries + params.queries[q].entries) * 8;
-		n = params.nentries_of[place->segment_number * params.nqueries + q];
+		entries = params.entries + ((size_t) place->segment_number * params.nentries + n.w) * 8;
 		count_lists_of(entries + n.x + n.y, n.z);
-		count_slots(entries, n.x);
-		count_slots(entries + n.x, n.y);
+		count_slots(entries, n.x + n.y);
 		if (params.sample > 0)
 			need = max(need, high_count(params.sample));
 		rows[0] = hopeless || need >> PLANES ? 0 : counters.at_least_number(need);
@@ -243,7 +242,7 @@ count_lone(const __grid_constant__ struct list_params params)
 		__syncthreads();
 		if (shared->item)
 			break;
-		counter.enter(params.blocks[block]);
+		counter.enter(block);
 		counter.count_query(q);
 	}
 }
@@ -262,6 +261,7 @@ lists_count_lone(const struct list_params *params, uint32_t planes, cudaStream_t
 	uint64_t	blocks = (uint64_t) params->nblocks * (params->own_blocks > 0 ? 1 : params->nqueries);
 
 	return launch_chained(lone_variant(planes), dim3((uint32_t) (blocks < 65536 ? blocks : 65536)),
-						 LONE_THREADS, sizeof(struct team_shared) + sizeof(struct block_place<32>) + TILED_PLANES * TILED_ROWS / 8,
+						 LONE_THREADS, sizeof(struct team_shared) + sizeof(struct block_place<32>) +
+						 TILED_PLANES * TILED_ROWS / 8 + LONE_THREADS * sizeof(uint32_t),
 						 stream, *params);
 }

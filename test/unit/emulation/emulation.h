@@ -275,6 +275,12 @@ __dp4a(unsigned a, unsigned b, unsigned sum)
 	return sum;
 }
 
+static inline unsigned
+__funnelshift_lc(unsigned low, unsigned high, unsigned n)
+{
+	return n >= 32 ? low : n == 0 ? high : high << n | low >> (32 - n);
+}
+
 static inline float
 __double2float_rd(double d)
 {

@@ -28,7 +28,7 @@
 #include "nearest.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 7
+#define GPUVEC_PROTOCOL_VERSION 8
 
 /* No frame is longer; senders split pages long before */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -149,6 +149,7 @@ typedef struct gpuvec_state
 	uint64_t	refresh;
 	uint64_t	checked;
 	uint64_t	nrows;
+	uint64_t	nids;			/* of sets, those of dead rows included */
 	uint64_t	feed;
 	uint64_t	applied;
 } gpuvec_state;

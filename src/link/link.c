@@ -50,6 +50,7 @@ static bool unanswered = false; /* messages without an answer were sent since th
 static bool awaited = false;	/* an answer is still to be read */
 static uint64 request_number = 0;
 static uint64 generation = 0;
+static gpuvec_welcome engine;	/* what it said of itself */
 static bool callbacks_registered = false;
 
 /* Positions in link_events */
@@ -81,6 +82,12 @@ uint64
 GpuvecLinkGeneration(void)
 {
 	return generation;
+}
+
+const gpuvec_welcome *
+GpuvecLinkEngine(void)
+{
+	return &engine;
 }
 
 /* A request that an error cut off cannot be finished any more */
@@ -391,7 +398,11 @@ shake_hands(EngineError *error, bool *refused)
 		return false;
 	in_request = false;
 	if (reply.type == GPUVEC_MSG_WELCOME && reply.length == sizeof(gpuvec_welcome))
+	{
+		memcpy(&engine, reply.data, sizeof(engine));
+		engine.backend[sizeof(engine.backend) - 1] = '\0';
 		return true;
+	}
 	if (reply.type != GPUVEC_MSG_ERROR)
 		return false;
 	parse_error(&reply, error);

@@ -67,6 +67,9 @@ extern void GpuvecLinkExpectMore(void);
 
 extern void GpuvecLinkClose(void);
 
+/* The engine that the last connection was to: valid after GpuvecLinkOpen() */
+extern const gpuvec_welcome *GpuvecLinkEngine(void);
+
 /* Tells connections of one session apart; private mirrors are named by it */
 extern uint64 GpuvecLinkGeneration(void);
 

@@ -124,11 +124,11 @@ send_pages(PageStream *stream, bool all)
 	GpuvecPiece pieces[2] = {{stream->part, sizeof(*stream->part)}, {out->data, out->len}};
 	bool		ok = true;
 
-	if (out->len == 0 || (!all && out->len < (stream->part ? PART_BYTES : FRAME_BYTES)))
+	if (!all && out->len < (stream->part ? PART_BYTES : FRAME_BYTES))
 		return true;
 	if (stream->part)
 		ok = GpuvecLinkSend(GPUVEC_MSG_REFRESH_PAGES, pieces, 2);
-	else
+	else if (out->len > 0)
 		ok = GpuvecLinkSend(GPUVEC_MSG_PAGES, pieces + 1, 1);
 	resetStringInfo(out);
 	return ok;
@@ -374,7 +374,9 @@ refresh_once(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *ne
 	bool		ok;
 
 	begin_stream(&stream, &part);
-	ok = read_stale(target, snapshot, stale, state->nblocks, nblocks, &stream);
+	/* nothing yet, but the engine wakes while we read */
+	ok = send_pages(&stream, true);
+	ok = ok && read_stale(target, snapshot, stale, state->nblocks, nblocks, &stream);
 	if (ok)
 	{
 		GPUVEC_INJECTION("refresh-before-commit");

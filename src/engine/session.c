@@ -280,7 +280,7 @@ do_pages(session *s, uint64_t request, const char *data, size_t length)
 
 	if (s->update == NULL || s->parted)
 		return answer_violation(s, request, "PAGES are out of place.");
-	if (gpuvec_update_pages(s->update, data, length, &error))
+	if (gpuvec_update_pages(s->update, data, length, false, &error))
 		return true;
 	/* the session is sending more, and would not know what the error is about */
 	answer_error(s, request, &error);
@@ -308,6 +308,17 @@ do_commit(session *s, uint64_t request, const char *data, size_t length)
 	return ok;
 }
 
+/* Leave the buffer, with the request in it, to the update */
+static bool
+give_buffer(session *s, gpuvec_error *error)
+{
+	if (!gpuvec_update_own(s->update, s->buffer, error))
+		return false;
+	s->buffer = NULL;
+	s->room = 0;
+	return true;
+}
+
 /* Take the first pages of a refresh, if the mirror is what the session takes it for */
 static bool
 do_refresh_pages(session *s, uint64_t request, const char *data, size_t length)
@@ -322,8 +333,9 @@ do_refresh_pages(session *s, uint64_t request, const char *data, size_t length)
 	if (!s->parted)
 		ok = begin_refresh(s, &part.key, &part.known, &s->found, &error);
 	s->parted = s->hurried = true;
-	if (ok && s->update)
-		ok = gpuvec_update_pages(s->update, data + sizeof(part), length - sizeof(part), &error);
+	if (ok && s->update && length > sizeof(part))
+		ok = give_buffer(s, &error) &&
+			gpuvec_update_pages(s->update, data + sizeof(part), length - sizeof(part), true, &error);
 	/* as with PAGES, the session is sending more */
 	if (!ok)
 		answer_error(s, request, &error);
@@ -354,7 +366,8 @@ do_refresh_once(session *s, uint64_t request, const char *data, size_t length)
 	s->parted = false;
 	if (update)
 	{
-		ok = gpuvec_update_pages(update, data + sizeof(refresh), length - sizeof(refresh), &error);
+		ok = gpuvec_update_pages(update, data + sizeof(refresh), length - sizeof(refresh),
+								 true, &error);
 		if (!ok)
 			gpuvec_update_abort(update);
 		else

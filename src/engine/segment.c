@@ -111,7 +111,7 @@ allocate_segment(gpuvec_segment *segment, gpuvec_error *error)
 	segment->len = malloc(nrows * sizeof(uint32_t));
 	segment->by_tid = malloc(nrows * sizeof(uint16_t));
 	segment->tile_chunk = malloc((segment->ntiles + 1) * sizeof(uint32_t));
-	segment->ids = gpuvec_memory_new(ids);
+	segment->ids = gpuvec_memory_soon(ids);
 	segment->host_bytes = sizeof(*segment) + nrows * (8 + 4 + 2) +
 		(segment->ntiles + 1) * sizeof(uint32_t) + ids;
 	if (segment->tid == NULL || segment->len == NULL || segment->by_tid == NULL ||

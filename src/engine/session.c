@@ -20,6 +20,7 @@
 #include "engine/embed.h"
 #include "engine/fault.h"
 #include "engine/log.h"
+#include "engine/memory.h"
 #include "engine/server.h"
 
 /* Exit code after an error from which the backend cannot recover */
@@ -658,6 +659,7 @@ do_search(session *s, uint64_t request, const char *data, size_t length)
 	gpuvec_store_close_search(&q.mirror);
 	free(q.matches);
 	free(q.queries);
+	gpuvec_memory_prepare();
 	return ok;
 }
 

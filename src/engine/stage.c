@@ -620,7 +620,7 @@ bool
 gpuvec_stage_build(gpuvec_stage *stage, const gpuvec_stage_target *target,
 				   gpuvec_segment ***segments, uint32_t *nsegments, gpuvec_error *error)
 {
-	cursor		c = {.stage = stage,.nblocks = target->nblocks,.class = -1};
+	cursor		c = {.stage = stage,.nblocks = target->nblocks,.class = stage->spread ? -1 : FIRST_CLASS - 1};
 	build_task	task = {.backend = target->backend,.segment_rows = choose_segment_rows(target)};
 	uint64_t	most = target->nrows / task.segment_rows + 1;
 	uint64_t	room = (uint64_t) gpuvec_pool_threads(target->pool) * task.segment_rows;

@@ -52,9 +52,11 @@
 #define FRAME_BYTES			(512 * 1024)
 
 /*
- * A refresh of a few pages is sent in parts of about this size: the engine takes one while
- * we read the next.  With more pages it is worth asking first whether it will be made.
+ * A refresh of a few pages is sent in parts: the engine takes one while we read the next.
+ * The first is small, so that it begins soon, the others are larger, up to about this.
+ * With more pages it is worth asking first whether it will be made.
  */
+#define FIRST_PART_BYTES	(8 * 1024)
 #define PART_BYTES			(32 * 1024)
 #define FEW_PAGES			128
 
@@ -105,6 +107,7 @@ mirror_lock_tag(const gpuvec_mirror_key *key, LOCKTAG *tag)
 typedef struct PageStream
 {
 	const gpuvec_refresh_part *part;	/* they are parts of this refresh; or NULL */
+	int			much;			/* so many bytes are worth sending */
 	StringInfoData out;			/* collected, to be sent */
 } PageStream;
 
@@ -113,6 +116,7 @@ static void
 begin_stream(PageStream *stream, const gpuvec_refresh_part *part)
 {
 	stream->part = part;
+	stream->much = part ? FIRST_PART_BYTES : FRAME_BYTES;
 	initStringInfo(&stream->out);
 }
 
@@ -124,10 +128,14 @@ send_pages(PageStream *stream, bool all)
 	GpuvecPiece pieces[2] = {{stream->part, sizeof(*stream->part)}, {out->data, out->len}};
 	bool		ok = true;
 
-	if (!all && out->len < (stream->part ? PART_BYTES : FRAME_BYTES))
+	if (!all && out->len < stream->much)
 		return true;
 	if (stream->part)
+	{
 		ok = GpuvecLinkSend(GPUVEC_MSG_REFRESH_PAGES, pieces, 2);
+		if (out->len > 0)
+			stream->much = Min(stream->much * 2, PART_BYTES);
+	}
 	else if (out->len > 0)
 		ok = GpuvecLinkSend(GPUVEC_MSG_PAGES, pieces + 1, 1);
 	resetStringInfo(out);

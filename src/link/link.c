@@ -536,7 +536,7 @@ GpuvecLinkBegin(gpuvec_message type, const GpuvecPiece *pieces, int npieces)
 		return 0;
 	if (send_frame(type, pieces, npieces, &spoke))
 	{
-		awaited = type != GPUVEC_MSG_PAGES;
+		awaited = type != GPUVEC_MSG_PAGES && type != GPUVEC_MSG_REFRESH_PAGES;
 		return request_number;
 	}
 	if (spoke)
@@ -566,11 +566,9 @@ GpuvecLinkCall(gpuvec_message type, const GpuvecPiece *pieces, int npieces,
 }
 
 bool
-GpuvecLinkSend(gpuvec_message type, const void *data, Size size)
+GpuvecLinkSend(gpuvec_message type, const GpuvecPiece *pieces, int npieces)
 {
-	GpuvecPiece piece = {data, size};
-
 	/* in_request stays: a commit has to follow */
 	unanswered = true;
-	return GpuvecLinkBegin(type, &piece, 1) != 0;
+	return GpuvecLinkBegin(type, pieces, npieces) != 0;
 }

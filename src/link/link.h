@@ -49,7 +49,7 @@ extern bool GpuvecLinkCall(gpuvec_message type, const GpuvecPiece *pieces,
 						   GpuvecReply *reply);
 
 /* Send a message that has no answer (pages).  False: the connection was lost. */
-extern bool GpuvecLinkSend(gpuvec_message type, const void *data, Size size);
+extern bool GpuvecLinkSend(gpuvec_message type, const GpuvecPiece *pieces, int npieces);
 
 /*
  * The same in two steps, so that several requests can be sent before their answers, in the

@@ -453,9 +453,8 @@ typedef struct Answer
 
 /* Send a request; its number, or 0 if the connection was lost */
 static uint64
-send_request(void *arg)
+send_request(const Request *request)
 {
-	Request    *request = arg;
 	GpuvecPiece pieces[3];
 
 	pieces[0] = (GpuvecPiece) {&request->head, sizeof(request->head)};
@@ -758,6 +757,28 @@ MirrorReportEvicted(MirrorTarget *target)
 			 errhint("Increase gpuvec.device_memory.")));
 }
 
+/* A request that may go along with a refresh */
+typedef struct Companion
+{
+	const Request *request;
+	MemoryContext context;
+	Answer	   *answer;
+} Companion;
+
+static uint64
+send_companion(void *arg)
+{
+	return send_request(((Companion *) arg)->request);
+}
+
+static bool
+receive_companion(void *arg, uint64 number)
+{
+	Companion  *companion = arg;
+
+	return read_answer(number, companion->context, companion->answer);
+}
+
 /*
  * Refresh a mirror that is known to be behind, as it is in this state, and ask at once: a
  * refresh of a few pages and the request are sent together.  False: the connection was
@@ -767,13 +788,16 @@ static bool
 refresh_and_ask(MirrorTarget *target, MirrorSearch *search, Request *request,
 				const gpuvec_freshness *need, const gpuvec_state *behind, Answer *answer)
 {
-	MirrorAlong along = {.send = send_request,.arg = request};
+	Companion	companion = {request, search->context, answer};
+	MirrorAlong along = {.send = send_companion,.receive = receive_companion,.arg = &companion,
+		.brief = request->n == 1 && request->queries[0].k <= GPUVEC_FAST_K
+	};
 	gpuvec_state state;
 
 	if (!MirrorEnsure(target, search->snapshot, need, behind, &along, &state))
 		return false;
-	return read_answer(along.number ? along.number : send_request(request), search->context,
-					   answer);
+	return along.received ||
+		receive_companion(&companion, along.number ? along.number : send_request(request));
 }
 
 /*

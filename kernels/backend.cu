@@ -34,6 +34,9 @@
 
 #define DEFAULT_WORKSPACE	((size_t) 2 << 30)
 
+/* Threads that decode large answers, the one that searches included */
+#define DECODE_THREADS		4
+
 static const char *const memory_hint =
 	"Reduce the setting \"gpuvec.device_memory\", or free GPU memory that other programs use.";
 
@@ -708,6 +711,8 @@ cuda_close(gpuvec_backend *backend)
 	gpuvec_error ignored;
 
 	cuda_vectors_free(b->base.vectors);
+	if (b->pool)
+		gpuvec_pool_free(b->pool);
 	if (cuda_enter(b, &ignored))
 	{
 		if (b->stream)
@@ -892,6 +897,7 @@ gpuvec_cuda_open(const gpuvec_backend_options *options, gpuvec_error *error)
 		cuda_close(&b->base);
 		return NULL;
 	}
+	b->pool = gpuvec_pool_new(std::min(gpuvec_cores(), DECODE_THREADS));
 	return &b->base;
 }
 

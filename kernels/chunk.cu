@@ -20,6 +20,10 @@
 #define ITEM_TILES			2048
 #define GRAB				4
 
+/* Threads share the decoding of so many rows, these queries at a time */
+#define DECODE_SHARED		16384
+#define DECODE_QUERIES		32u
+
 /* Is nobody waiting for any query of the chunk? */
 bool
 chunk_canceled(const struct chunk *c)
@@ -474,30 +478,59 @@ decode_matches(gpuvec_topk_query *query, const struct row_key *list, uint32_t n)
 	query->nmatches = n;
 }
 
+/* A finished chunk whose results are decoded */
+struct decoding
+{
+	const struct chunk *chunk;
+	const struct query_state *states;
+	const struct row_key *lists;
+};
+
+/* Decode the results of some of a chunk's queries */
+static void
+decode_part(void *task, uint64_t part, int)
+{
+	const struct decoding *d = (const struct decoding *) task;
+	uint32_t	from = (uint32_t) part * DECODE_QUERIES;
+
+	for (uint32_t i = from; i < std::min(from + DECODE_QUERIES, d->chunk->n); i++)
+		if (!d->states[i].overflow)
+			decode_matches(chunk_query(d->chunk, i)->query,
+						   d->lists + (size_t) i * d->chunk->kmax, d->states[i].ntop);
+}
+
 /* Take over a finished chunk's results; note the queries that overflowed */
 void
 finish_chunk(struct search *s, const struct chunk *c)
 {
-	const char *download = s->b->download;
-	size_t		states_at = c->states - c->results;
-	const struct query_state *states = (const struct query_state *) (download + states_at);
-	const struct row_key *lists = (const struct row_key *)
+	struct cuda_backend *b = s->b;
+	const char *download = b->download;
+	struct decoding d;
+	uint32_t	parts = (c->n + DECODE_QUERIES - 1) / DECODE_QUERIES;
+
+	d.chunk = c;
+	d.states = (const struct query_state *) (download + (c->states - c->results));
+	d.lists = (const struct row_key *)
 		(c->kmax <= GPUVEC_FAST_K ? download : download + (c->counters - c->results));
-
-	s->b->stats.stopped_chunks += s->stopped;
-	for (uint32_t i = 0; i < c->n; i++)
+	b->stats.stopped_chunks += s->stopped;
+	if (s->stopped)
 	{
-		struct work_query *w = chunk_query(c, i);
-
-		if (s->stopped)
-			w->query->nmatches = 0;
-		else if (states[i].overflow)
+		for (uint32_t i = 0; i < c->n; i++)
+			chunk_query(c, i)->query->nmatches = 0;
+		return;
+	}
+	for (uint32_t i = 0; i < c->n; i++)
+		if (d.states[i].overflow)
 		{
-			w->bound = states[i].limits.bound;
-			s->b->stats.direct_overflows += c->direct;
+			struct work_query *w = chunk_query(c, i);
+
+			w->bound = d.states[i].limits.bound;
+			b->stats.direct_overflows += c->direct;
 			s->overflowed[s->noverflowed++] = (uint32_t) (w - s->work);
 		}
-		else
-			decode_matches(w->query, lists + (size_t) i * c->kmax, states[i].ntop);
-	}
+	if (b->pool && parts > 1 && (uint64_t) c->n * c->kmax >= DECODE_SHARED)
+		gpuvec_pool_run(b->pool, decode_part, &d, parts);
+	else
+		for (uint32_t i = 0; i < parts; i++)
+			decode_part(&d, i, 0);
 }

@@ -25,7 +25,7 @@ struct work_query
 	gpuvec_topk_query *query;
 	uint32_t	k;				/* at most the rows of the view */
 	uint32_t	kind;			/* queries of one kind share a chunk */
-	uint32_t	maxid;
+	uint64_t	order;			/* in which queries are worked off: kind, length, largest id */
 	struct row_key bound;
 };
 

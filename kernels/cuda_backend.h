@@ -25,6 +25,7 @@
 #include "cuda_memory.h"
 #include "cuda_tuning.h"
 #include "engine/backend.h"
+#include "engine/threads.h"
 
 /*
  * The key of a row in the answer to a query: ascending order of (hi, lo) is the
@@ -352,6 +353,7 @@ struct cuda_backend
 	size_t		upload_bytes;
 	char	   *download;		/* pinned */
 	size_t		download_bytes;
+	gpuvec_pool *pool;			/* decodes large answers; NULL: the caller does it alone */
 	uint32_t   *stop;			/* on the device */
 	uint32_t   *stop_value;		/* pinned, holds 1 */
 };

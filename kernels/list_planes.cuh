@@ -130,14 +130,14 @@ struct list_planes
 {
 	/* words of a plane */
 	static constexpr uint32_t WORDS = WARPS * 32 * (LANE_ROWS / 32);
-	/* words of a team of one warp: its planes, and a word of each of 32 lists */
-	static constexpr uint32_t TEAM_WORDS = NPLANES * WORDS + 32;
+	/* words of a team: its planes, and for each warp a word of each of 32 lists */
+	static constexpr uint32_t TEAM_WORDS = NPLANES * WORDS + WARPS * 32;
 	/* lists that the planes can count */
 	static constexpr uint32_t MOST_LISTS = (1u << NPLANES) - 1;
 
 	const struct list_params &params;
-	uint32_t   *planes;			/* of the team, all zero between queries; after them, if it
-								 * is one warp, memory for count_short_lists() */
+	uint32_t   *planes;			/* of the team, all zero between queries; after them memory
+								 * for count_short_lists() */
 	struct team_shared *team;	/* if WARPS > 1 */
 	struct block_place<WARPS * 32> *place;	/* or NULL: see plain_counter */
 	uint32_t	lane;			/* in the warp */
@@ -440,8 +440,9 @@ struct list_planes
 
 			if (mine < upto)
 				list = find_list(lists, __ldg(&ids[mine]));
-			if constexpr (WARPS == 1)
-				count_short_lists<AHEAD>(lists.postings, list.x, list.y, planes + NPLANES * WORDS);
+			if constexpr (WARPS == 1 || BYTES)
+				count_short_lists<AHEAD>(lists.postings, list.x, list.y,
+										 planes + NPLANES * WORDS + member / 32 * 32);
 			else
 				count_long_lists(lists.postings, list.x, list.y);
 		}

@@ -49,6 +49,7 @@ extern __shared__ uint4 shared_memory[];
 #define TILED_TEAM_WORDS	(list_planes<1, TILED_PLANES>::TEAM_WORDS)
 #define WHOLE_PLANES	7
 #define PLAIN_PLANES	8
+#define PLAIN_TEAM_WORDS	(list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>::TEAM_WORDS)
 
 /* A lane's rows in the bitmaps of a block, from the empty slot's on */
 struct lane_bitmaps
@@ -493,6 +494,26 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 		return ((x & ~y) | (~(x ^ y) & low)) & high;
 	}
 
+	/* Has any of this lane's rows a count of at least a number?  No row has more than `most` */
+	__device__ __forceinline__ bool
+	any_reaching(uint32_t number, uint32_t most) const
+	{
+		uint32_t	add = number < 128 ? (128 - number) * 0x01010101 : 0;
+		uint32_t	sums = 0;
+
+		if (most >= 128)
+			return number_reaching(number) > 0;
+		/* no sum is beyond its byte, and those of at least 128 have the highest bit */
+#pragma unroll
+		for (int i = 0; i < PLAIN_PLANES; i++)
+		{
+			uint4		v = *plane(i);
+
+			sums |= (v.x + add) | (v.y + add) | (v.z + add) | (v.w + add);
+		}
+		return (sums & 0x80808080) != 0;
+	}
+
 	/* How many of this lane's rows have counts of at least a number? */
 	__device__ __forceinline__ uint32_t
 	number_reaching(uint32_t number) const
@@ -570,10 +591,10 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 		if (shares)
 			count_shared_out(entries, n.z, shares);
 		else
-			count_ids<false>(segment->lists, entries, 0, n.z);
+			count_ids<true>(segment->lists, entries, 0, n.z);
 		if (params.sample > 0)
 			need = max(need, high_count(params.sample));
-		if (__any_sync(FULL_WARP, number_reaching(need) > 0))
+		if (__any_sync(FULL_WARP, any_reaching(need, limits->len)))
 		{
 			uint32_t	rows[4];
 
@@ -956,7 +977,7 @@ whole_bytes(uint32_t planes)
 static size_t
 plain_bytes(void)
 {
-	return sizeof(struct team_shared) + PLAIN_PLANES * WHOLE_ROWS / 8;
+	return sizeof(struct team_shared) + PLAIN_TEAM_WORDS * sizeof(uint32_t);
 }
 
 /* Slots of a segment of small blocks that are staged, beside the empty one */

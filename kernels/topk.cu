@@ -394,24 +394,19 @@ collect_work(struct search *s, const gpuvec_view *view, gpuvec_topk_query *queri
 			continue;
 		w->query = q;
 		w->k = (uint32_t) std::min((uint64_t) q->k, view->nrows);
-		w->maxid = q->len > 0 ? q->ids[q->len - 1] : 0;
 		/* kind: bit 0: many planes, from bit 1: magnitude of k beyond the fast path */
 		w->kind = std::min(q->len, s->view->maxlen) > 255;
 		for (uint32_t k = w->k; k > GPUVEC_FAST_K; k /= 4)
 			w->kind += 2;
+		w->order = (uint64_t) w->kind << 40 | (uint64_t) q->len << 16 |
+			(q->len > 0 ? q->ids[q->len - 1] : 0);
 		w->bound.hi = q->has_min_score ? gpuvec_score_key(q->min_score + 0.0) : ~UINT64_C(0);
 		w->bound.lo = ~UINT64_C(0);
 		s->nwork++;
 	}
 	std::sort(s->work, s->work + s->nwork,
 			  [] (const struct work_query &a, const struct work_query &b)
-			  {
-				  if (a.kind != b.kind)
-					  return a.kind < b.kind;
-				  if (a.query->len != b.query->len)
-					  return a.query->len < b.query->len;
-				  return a.maxid < b.maxid;
-			  });
+			  { return a.order < b.order; });
 }
 
 /* Run all chunks, then what overflowed */

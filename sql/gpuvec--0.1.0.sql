@@ -778,6 +778,27 @@ CREATE VIEW gpuvec_mirrors AS
 COMMENT ON VIEW gpuvec_mirrors IS 'columns of tables that are resident in the engine, or being loaded';
 GRANT SELECT ON gpuvec_mirrors TO PUBLIC;
 
+CREATE FUNCTION gpuvec_stat_costs(
+	OUT database oid, OUT relation oid, OUT file oid, OUT attnum int2, OUT index oid, OUT rooted bool, OUT resident bool, OUT gpu bool,
+	OUT pages int8, OUT rows int8, OUT ids int8, OUT trips int8, OUT trip_operators float8, OUT rank_operators float8,
+	OUT last_note timestamptz)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL SAFE ROWS 10;
+COMMENT ON FUNCTION gpuvec_stat_costs() IS 'what loads and searches have left for the planner, by oid';
+
+CREATE VIEW gpuvec_costs AS
+	SELECT d.datname AS database,
+		   CASE WHEN d.datname = current_database() THEN c.relation::regclass END AS relation,
+		   c.relation AS relation_oid,
+		   (SELECT a.attname FROM pg_attribute a
+			WHERE d.datname = current_database() AND a.attrelid = c.relation AND a.attnum = c.attnum) AS column,
+		   CASE WHEN d.datname = current_database() AND c.index <> 0 THEN c.index::regclass END AS index,
+		   c.rooted, c.resident, c.gpu, c.pages, c.rows, c.ids, c.trips, c.trip_operators, c.rank_operators, c.last_note
+	FROM gpuvec_stat_costs() c LEFT JOIN pg_database d ON d.oid = c.database
+	WHERE d.datname <> current_database() OR pg_relation_filenode(c.relation) = c.file;
+COMMENT ON VIEW gpuvec_costs IS 'what loads and searches have left in shared memory for the planner';
+GRANT SELECT ON gpuvec_costs TO PUBLIC;
+
 CREATE VIEW gpuvec_engine AS
 	SELECT e.pid, e.backend, e.device, e.compute_capability, e.threads, e.memory_used, e.memory_budget,
 		   now() - e.started AS uptime, e.sessions, e.requests, e.queries, e.batches,

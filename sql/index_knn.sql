@@ -19,7 +19,9 @@ CREATE INDEX docs_id ON docs (id);
 ANALYZE few;
 EXPLAIN (COSTS OFF) SELECT id FROM few ORDER BY tokens <-> '{1,101,301}' LIMIT 10;
 EXPLAIN (COSTS OFF) SELECT id FROM docs WHERE id = 17 ORDER BY tokens <-> '{1,101,301}' LIMIT 10;
+SET enable_seqscan = off;
 EXPLAIN (COSTS OFF) SELECT id FROM docs WHERE tokens && '{1}' LIMIT 10;
+RESET enable_seqscan;
 
 -- what the index gives, and what a scan and a sort give, in the order of root tids: without
 -- updates these are the rows' own

@@ -10,9 +10,9 @@
  * change their layout, so ends of different versions can say so.
  *
  * A session sends one request at a time and reads one reply, except for
- * GPUVEC_MSG_PAGES, which has no reply: the engine reports what went wrong with
- * pages as the (one) GPUVEC_MSG_ERROR that answers the next COMMIT, or earlier,
- * after which the session must close the connection.  Closing a connection
+ * GPUVEC_MSG_PAGES and GPUVEC_MSG_REFRESH_PAGES, which have no reply: the engine reports
+ * what went wrong with pages as the (one) GPUVEC_MSG_ERROR that answers the next COMMIT or
+ * REFRESH, or earlier, after which the session must close the connection.  Closing a connection
  * cancels what it asked for, drops an unfinished load or refresh, and drops the
  * session's private mirrors.
  *
@@ -28,7 +28,7 @@
 #include "nearest.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 7
+#define GPUVEC_PROTOCOL_VERSION 8
 
 /* No frame is longer; senders split pages long before */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -46,9 +46,10 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_DROP,			/* gpuvec_drop -> COUNT */
 	GPUVEC_MSG_LIST,			/* nothing -> MIRRORS */
 	GPUVEC_MSG_ENGINE,			/* nothing -> ENGINE_INFO */
-	GPUVEC_MSG_REFRESH,			/* gpuvec_refresh_once, gpuvec_page ... -> STATE */
+	GPUVEC_MSG_REFRESH,			/* gpuvec_refresh_once, gpuvec_page ... -> STATE, or none */
 	GPUVEC_MSG_EMBED,			/* gpuvec_embed ... -> EMBEDDED */
 	GPUVEC_MSG_NEAREST,			/* gpuvec_nearest_head ... -> EMBEDDED */
+	GPUVEC_MSG_REFRESH_PAGES,	/* gpuvec_refresh_part, gpuvec_page ... (no reply) */
 
 	/* engine -> session */
 	GPUVEC_MSG_WELCOME = 64,	/* gpuvec_welcome */
@@ -149,6 +150,7 @@ typedef struct gpuvec_state
 	uint64_t	refresh;
 	uint64_t	checked;
 	uint64_t	nrows;
+	uint64_t	nids;			/* of sets, those of dead rows included */
 	uint64_t	feed;
 	uint64_t	applied;
 } gpuvec_state;
@@ -230,15 +232,29 @@ typedef struct gpuvec_commit
 } gpuvec_commit;
 
 /*
- * A whole refresh in one message, with its pages.  It is made only if the mirror still
- * is what the session knows: the refresh of this number made it.  The answer's state
- * tells whether it was made.
+ * First pages of a refresh, whose message follows, with the same key and number: so the
+ * engine can begin while the session goes on reading.
+ */
+typedef struct gpuvec_refresh_part
+{
+	gpuvec_mirror_key key;
+	uint64_t	known;
+} gpuvec_refresh_part;
+
+/*
+ * A whole refresh in one message, with its pages, unless REFRESH_PAGES came before: then
+ * with the last of them.  It is made only if the mirror still is what the session knows:
+ * the refresh of this number made it.  The answer's state tells whether it was made; there
+ * is none, but for an error, if the session asks for that: a search follows, whose answer
+ * tells as well.
  */
 typedef struct gpuvec_refresh_once
 {
 	gpuvec_mirror_key key;
 	uint64_t	known;
 	gpuvec_commit commit;
+	uint32_t	quiet;			/* 1: no answer */
+	uint32_t	padding;
 } gpuvec_refresh_once;
 
 /*

@@ -314,7 +314,7 @@ stage_entry(const gpuvec_view_entry *entry, gpuvec_stage *stage, uint16_t *row_i
 		if (!gpuvec_entry_live(entry, row))
 			continue;
 		gpuvec_segment_row(&readable, row, row_ids);
-		ok = gpuvec_stage_add(stage, segment->tid[row], row_ids, segment->len[row], error);
+		ok = gpuvec_stage_add(stage, segment->tid[row], row_ids, segment->len[row], false, error);
 	}
 	free(device_ids);
 	return ok;

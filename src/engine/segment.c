@@ -111,7 +111,7 @@ allocate_segment(gpuvec_segment *segment, gpuvec_error *error)
 	segment->len = malloc(nrows * sizeof(uint32_t));
 	segment->by_tid = malloc(nrows * sizeof(uint16_t));
 	segment->tile_chunk = malloc((segment->ntiles + 1) * sizeof(uint32_t));
-	segment->ids = gpuvec_memory_new(ids);
+	segment->ids = gpuvec_memory_soon(ids);
 	segment->host_bytes = sizeof(*segment) + nrows * (8 + 4 + 2) +
 		(segment->ntiles + 1) * sizeof(uint32_t) + ids;
 	if (segment->tid == NULL || segment->len == NULL || segment->by_tid == NULL ||
@@ -169,28 +169,30 @@ swizzle_row(uint16_t *tile, uint32_t nchunks, uint32_t r, const uint16_t *ids, u
 static uint64_t *
 sort_keys(uint64_t *keys, uint64_t *scratch, uint32_t n)
 {
-	uint32_t	start[NDIGITS][1 << DIGIT_BITS] = {{0}};
+	uint64_t	differ = 0;
 
-	for (uint32_t i = 0; i < n; i++)
-		for (int d = 0; d < NDIGITS; d++)
-			start[d][(uint8_t) (keys[i] >> (FIRST_DIGIT + d * DIGIT_BITS))]++;
+	for (uint32_t i = 1; i < n; i++)
+		differ |= keys[i] ^ keys[0];
 	for (int d = 0; d < NDIGITS; d++)
 	{
 		int			shift = FIRST_DIGIT + d * DIGIT_BITS;
+		uint32_t	start[1 << DIGIT_BITS] = {0};
 		uint32_t	sum = 0;
 		uint64_t   *swap = keys;
 
-		if (start[d][(uint8_t) (keys[0] >> shift)] == n)
+		if ((uint8_t) (differ >> shift) == 0)
 			continue;
+		for (uint32_t i = 0; i < n; i++)
+			start[(uint8_t) (keys[i] >> shift)]++;
 		for (int i = 0; i < 1 << DIGIT_BITS; i++)
 		{
-			uint32_t	count = start[d][i];
+			uint32_t	count = start[i];
 
-			start[d][i] = sum;
+			start[i] = sum;
 			sum += count;
 		}
 		for (uint32_t i = 0; i < n; i++)
-			scratch[start[d][(uint8_t) (keys[i] >> shift)]++] = keys[i];
+			scratch[start[(uint8_t) (keys[i] >> shift)]++] = keys[i];
 		keys = scratch;
 		scratch = swap;
 	}

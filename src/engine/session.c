@@ -29,12 +29,18 @@
 /* A buffer that is larger is not kept from request to request */
 #define KEEP_BYTES		((size_t) 1024 * 1024)
 
+/* How long to wait for a message that will come soon, without sleeping */
+#define HURRY_US		50
+
 typedef struct session
 {
 	gpuvec_server *server;
 	int			fd;
 	bool		full;			/* it came when there was no room */
 	gpuvec_update *update;		/* load or refresh under way */
+	bool		parted;			/* pages of a REFRESH have come before it ... */
+	gpuvec_state found;			/* ... when the mirror was this; without an update it is not made */
+	bool		hurried;		/* the next message comes soon */
 	char	   *buffer;			/* of requests */
 	size_t		room;
 	uint8_t    *map;			/* that the session wanted to be kept */
@@ -181,7 +187,7 @@ do_load(session *s, uint64_t request, const char *data, size_t length)
 	gpuvec_load load;
 	gpuvec_state state;
 
-	if (length != sizeof(load) || s->update)
+	if (length != sizeof(load) || s->update || s->parted)
 		return answer_violation(s, request, "LOAD_BEGIN is out of place.");
 	memcpy(&load, data, sizeof(load));
 	s->update = gpuvec_update_begin(&s->server->store, &load.key, &load, s, &error);
@@ -215,10 +221,29 @@ page_lsns(gpuvec_update *update, const gpuvec_state *state, gpuvec_error *error)
 }
 
 /*
- * Begin a refresh: answer with the LSNs of all pages if asked, or that another session's load
- * or refresh is unfinished.  That session may be gone, and have canceled its request
- * while we were busy with it.  It does not begin if the mirror is not what the session knows.
+ * Become the updater of a mirror, unless it is not what the session knows (*known, if it
+ * knows anything).  Sets state to what it is: LOADING if another session's load or refresh
+ * is unfinished.  That session may be gone, and have canceled its request while we were
+ * busy with it.
  */
+static bool
+begin_refresh(session *s, const gpuvec_mirror_key *key, const uint64_t *known,
+			  gpuvec_state *state, gpuvec_error *error)
+{
+	memset(state, 0, sizeof(*state));
+	s->update = gpuvec_update_begin(&s->server->store, key, NULL, s, error);
+	if (s->update == NULL && strcmp(error->sqlstate, GPUVEC_OBJECT_IN_USE) == 0)
+		state->state = GPUVEC_LOADING;
+	else if (s->update == NULL && error->message[0] != '\0')
+		return false;
+	if (s->update)
+		gpuvec_update_state(s->update, state);
+	if (s->update && known && state->refresh != *known)
+		abort_update(s);
+	return true;
+}
+
+/* Begin a refresh: answer with the LSNs of all pages if asked */
 static bool
 do_refresh(session *s, uint64_t request, const char *data, size_t length)
 {
@@ -229,19 +254,11 @@ do_refresh(session *s, uint64_t request, const char *data, size_t length)
 	struct iovec pieces[2];
 	bool		ok;
 
-	if (length != sizeof(refresh) || s->update)
+	if (length != sizeof(refresh) || s->update || s->parted)
 		return answer_violation(s, request, "REFRESH_BEGIN is out of place.");
 	memcpy(&refresh, data, sizeof(refresh));
-	memset(&state, 0, sizeof(state));
-	s->update = gpuvec_update_begin(&s->server->store, &refresh.key, NULL, s, &error);
-	if (s->update == NULL && strcmp(error.sqlstate, GPUVEC_OBJECT_IN_USE) == 0)
-		state.state = GPUVEC_LOADING;
-	else if (s->update == NULL && error.message[0] != '\0')
+	if (!begin_refresh(s, &refresh.key, refresh.lsns ? NULL : &refresh.known, &state, &error))
 		return answer_error(s, request, &error);
-	if (s->update)
-		gpuvec_update_state(s->update, &state);
-	if (s->update && !refresh.lsns && state.refresh != refresh.known)
-		abort_update(s);
 	if (s->update && refresh.lsns)
 	{
 		lsns = page_lsns(s->update, &state, &error);
@@ -264,9 +281,9 @@ do_pages(session *s, uint64_t request, const char *data, size_t length)
 {
 	gpuvec_error error;
 
-	if (s->update == NULL)
+	if (s->update == NULL || s->parted)
 		return answer_violation(s, request, "PAGES are out of place.");
-	if (gpuvec_update_pages(s->update, data, length, &error))
+	if (gpuvec_update_pages(s->update, data, length, false, &error))
 		return true;
 	/* the session is sending more, and would not know what the error is about */
 	answer_error(s, request, &error);
@@ -283,7 +300,7 @@ do_commit(session *s, uint64_t request, const char *data, size_t length)
 	gpuvec_update *update = s->update;
 	bool		ok;
 
-	if (length != sizeof(commit) || update == NULL)
+	if (length != sizeof(commit) || update == NULL || s->parted)
 		return answer_violation(s, request, "COMMIT is out of place.");
 	memcpy(&commit, data, sizeof(commit));
 	s->update = NULL;
@@ -294,34 +311,66 @@ do_commit(session *s, uint64_t request, const char *data, size_t length)
 	return ok;
 }
 
+/* Leave the buffer, with the request in it, to the update */
+static bool
+give_buffer(session *s, gpuvec_error *error)
+{
+	if (!gpuvec_update_own(s->update, s->buffer, error))
+		return false;
+	s->buffer = NULL;
+	s->room = 0;
+	return true;
+}
+
+/* Take the first pages of a refresh, if the mirror is what the session takes it for */
+static bool
+do_refresh_pages(session *s, uint64_t request, const char *data, size_t length)
+{
+	gpuvec_error error;
+	gpuvec_refresh_part part;
+	bool		ok = true;
+
+	if (length < sizeof(part) || (s->update && !s->parted))
+		return answer_violation(s, request, "REFRESH_PAGES are out of place.");
+	memcpy(&part, data, sizeof(part));
+	if (!s->parted)
+		ok = begin_refresh(s, &part.key, &part.known, &s->found, &error);
+	s->parted = s->hurried = true;
+	if (ok && s->update && length > sizeof(part))
+		ok = give_buffer(s, &error) &&
+			gpuvec_update_pages(s->update, data + sizeof(part), length - sizeof(part), true, &error);
+	/* as with PAGES, the session is sending more */
+	if (!ok)
+		answer_error(s, request, &error);
+	return ok;
+}
+
 /*
- * Make a refresh that was sent as a whole, if the mirror is what the session took it
- * for; answer what it is then.
+ * Make a refresh, with its last pages, if the mirror is what the session took it for;
+ * answer what it is then.
  */
 static bool
 do_refresh_once(session *s, uint64_t request, const char *data, size_t length)
 {
 	gpuvec_error error;
 	gpuvec_refresh_once refresh;
-	gpuvec_state state = {0};
+	gpuvec_state state;
 	gpuvec_update *update;
 	bool		ok;
 
-	if (length < sizeof(refresh) || s->update)
+	if (length < sizeof(refresh) || (s->update && !s->parted))
 		return answer_violation(s, request, "REFRESH is out of place.");
 	memcpy(&refresh, data, sizeof(refresh));
-	update = gpuvec_update_begin(&s->server->store, &refresh.key, NULL, s, &error);
-	if (update == NULL && strcmp(error.sqlstate, GPUVEC_OBJECT_IN_USE) == 0)
-		state.state = GPUVEC_LOADING;
-	else if (update == NULL && error.message[0] != '\0')
+	if (!s->parted && !begin_refresh(s, &refresh.key, &refresh.known, &s->found, &error))
 		return answer_error(s, request, &error);
+	state = s->found;
+	update = s->update;
+	s->update = NULL;
+	s->parted = false;
 	if (update)
-		gpuvec_update_state(update, &state);
-	if (update && state.refresh != refresh.known)
-		gpuvec_update_abort(update);
-	else if (update)
 	{
-		ok = gpuvec_update_pages(update, data + sizeof(refresh), length - sizeof(refresh), &error);
+		ok = gpuvec_update_pages(update, data + sizeof(refresh), length - sizeof(refresh),
+								 true, &error);
 		if (!ok)
 			gpuvec_update_abort(update);
 		else
@@ -329,7 +378,9 @@ do_refresh_once(session *s, uint64_t request, const char *data, size_t length)
 		if (!ok)
 			return answer_error(s, request, &error);
 	}
-	ok = send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
+	s->hurried = refresh.quiet;
+	ok = refresh.quiet ||
+		send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
 	gpuvec_merger_wake(&s->server->store);
 	return ok;
 }
@@ -610,6 +661,7 @@ do_search(session *s, uint64_t request, const char *data, size_t length)
 	gpuvec_store_close_search(&q.mirror);
 	free(q.matches);
 	free(q.queries);
+	gpuvec_memory_prepare();
 	return ok;
 }
 
@@ -772,6 +824,8 @@ do_request(session *s, const gpuvec_frame *frame, const char *data)
 			return do_load(s, request, data, length);
 		case GPUVEC_MSG_REFRESH_BEGIN:
 			return do_refresh(s, request, data, length);
+		case GPUVEC_MSG_REFRESH_PAGES:
+			return do_refresh_pages(s, request, data, length);
 		case GPUVEC_MSG_REFRESH:
 			return do_refresh_once(s, request, data, length);
 		case GPUVEC_MSG_COMMIT:
@@ -862,10 +916,29 @@ trim_buffer(session *s)
 	s->room = 0;
 }
 
+/*
+ * Wait a moment for the next message, which the session is making just now: to sleep and
+ * to be woken takes longer, for both.
+ */
+static void
+await_message(const session *s)
+{
+	int64_t		end = stopwatch() + HURRY_US;
+	char		c;
+
+	if (gpuvec_cores() == 1)
+		return;
+	while (recv(s->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN && stopwatch() < end)
+		 /* again */ ;
+}
+
 /* Read a frame.  False at the end of the connection. */
 static bool
 read_frame(session *s, gpuvec_frame *frame)
 {
+	if (s->hurried)
+		await_message(s);
+	s->hurried = false;
 	if (!read_bytes(s->fd, frame, sizeof(*frame)))
 		return false;
 	if (frame->length > GPUVEC_MAX_FRAME)

@@ -11,8 +11,9 @@
  * segments that were built from them come into being: at its peak a load takes
  * little more memory than the segments.
  *
- * The first rows stay together, whatever their lengths: an update has often no others, and
- * so few are sorted sooner than they are spread over lists.
+ * The first rows stay together, in an array, whatever their lengths: an update has often no
+ * others, and so few are sorted sooner than they are spread over lists.  If their ids last,
+ * they are not copied.
  *
  * When much has been staged, chunks are cut from blocks of the size of a huge
  * page.  A block has chunks of a few neighbouring classes, so it too can be freed
@@ -33,9 +34,10 @@
 #define OWN_CLASSES		256
 #define NCLASSES		(OWN_CLASSES + 8 * 16 + 1)
 
-/* The class of the first rows, as long as there are no more than these */
+/* The class of the first rows, as long as there are no more than these, and room for some */
 #define FIRST_CLASS		NCLASSES
 #define FIRST_ROWS		4096
+#define FIRST_ROOM		1024
 
 /* Chunks grow from list to list, up to what malloc returns to the system */
 #define FIRST_CHUNK		((size_t) 8 * 1024)
@@ -102,6 +104,8 @@ struct gpuvec_stage
 	size_t		bytes;
 	size_t		estimate;
 	bool		spread;			/* the first rows are in the other classes now */
+	gpuvec_source_row *first;	/* the first rows; their copies are in the last class */
+	uint64_t	first_room;
 	row_class	classes[NCLASSES + 1];
 	block	   *open[NGROUPS];	/* the block from which a group's next chunk is cut */
 	size_t		own[NGROUPS];	/* bytes of a group's chunks that were not cut */
@@ -152,6 +156,7 @@ gpuvec_stage_free(gpuvec_stage *stage)
 		return;
 	for (int i = 0; i <= NCLASSES; i++)
 		free_chunks(stage, stage->classes[i].first);
+	free(stage->first);
 	free(stage);
 }
 
@@ -310,6 +315,56 @@ add_row(gpuvec_stage *stage, row_class *class, uint64_t tid, const uint16_t *ids
 	return true;
 }
 
+/* Make room for one more of the first rows */
+static bool
+reserve_first(gpuvec_stage *stage, gpuvec_error *error)
+{
+	uint64_t	room = stage->first_room ? stage->first_room * 2 : FIRST_ROOM;
+	gpuvec_source_row *first = realloc(stage->first, room * sizeof(*first));
+
+	if (first == NULL)
+		return gpuvec_fail_memory(error, room * sizeof(*first));
+	stage->bytes += (room - stage->first_room) * sizeof(*first);
+	stage->first = first;
+	stage->first_room = room;
+	return true;
+}
+
+/* Let somebody else have the array of the first rows */
+static gpuvec_source_row *
+take_first(gpuvec_stage *stage)
+{
+	gpuvec_source_row *first = stage->first;
+
+	stage->bytes -= stage->first_room * sizeof(*first);
+	stage->first = NULL;
+	stage->first_room = 0;
+	return first;
+}
+
+/* Add one of the first rows, or a copy of it */
+static bool
+add_first(gpuvec_stage *stage, uint64_t tid, const uint16_t *ids, uint32_t len, bool last,
+		  gpuvec_error *error)
+{
+	row_class  *class = &stage->classes[FIRST_CLASS];
+
+	if (class->nrows == stage->first_room && !reserve_first(stage, error))
+		return false;
+	if (!last)
+	{
+		staged_row *row = new_row(stage, class, staged_bytes(len), error);
+
+		if (row == NULL)
+			return false;
+		if (len > 0)
+			memcpy(row + 1, ids, len * sizeof(uint16_t));
+		ids = (const uint16_t *) (row + 1);
+	}
+	stage->first[class->nrows++] = (gpuvec_source_row) {.tid = tid,.len = len,.ids = ids};
+	return true;
+}
+
 /* Take a staged row apart; returns its bytes */
 static inline size_t
 read_row(const char *from, gpuvec_source_row *row)
@@ -326,31 +381,30 @@ read_row(const char *from, gpuvec_source_row *row)
 static bool
 spread_rows(gpuvec_stage *stage, gpuvec_error *error)
 {
-	row_class  *first = &stage->classes[FIRST_CLASS];
+	row_class  *class = &stage->classes[FIRST_CLASS];
 
-	for (chunk *c = first->first; c; c = c->next)
-		for (size_t offset = 0; offset < c->used;)
-		{
-			gpuvec_source_row row;
+	for (uint64_t i = 0; i < class->nrows; i++)
+	{
+		const gpuvec_source_row *row = &stage->first[i];
 
-			offset += read_row(c->data + offset, &row);
-			if (!add_row(stage, &stage->classes[class_of(row.len)], row.tid, row.ids, row.len, error))
-				return false;
-		}
-	free_chunks(stage, first->first);
-	*first = (row_class) {0};
+		if (!add_row(stage, &stage->classes[class_of(row->len)], row->tid, row->ids, row->len, error))
+			return false;
+	}
+	free(take_first(stage));
+	free_chunks(stage, class->first);
+	*class = (row_class) {0};
 	stage->spread = true;
 	return true;
 }
 
 bool
 gpuvec_stage_add(gpuvec_stage *stage, uint64_t tid, const uint16_t *ids, uint32_t len,
-				 gpuvec_error *error)
+				 bool last, gpuvec_error *error)
 {
 	if (stage->nrows == FIRST_ROWS && !stage->spread && !spread_rows(stage, error))
 		return false;
-	if (!add_row(stage, &stage->classes[stage->spread ? class_of(len) : FIRST_CLASS], tid, ids, len,
-				 error))
+	if (!(stage->spread ? add_row(stage, &stage->classes[class_of(len)], tid, ids, len, error) :
+		  add_first(stage, tid, ids, len, last, error)))
 		return false;
 	stage->nrows++;
 	stage->estimate += ROW_BYTES +
@@ -381,10 +435,16 @@ sort_class(cursor *c, gpuvec_pool *pool, gpuvec_error *error)
 {
 	row_class  *class = &c->stage->classes[c->class];
 
+	c->nsorted = c->at = 0;
+	if (c->class == FIRST_CLASS)
+	{
+		c->sorted = take_first(c->stage);
+		c->nsorted = class->nrows;
+		return gpuvec_rows_sort(c->sorted, c->nsorted, gpuvec_pool_threads(pool), error);
+	}
 	c->sorted = malloc((class->nrows + 1) * sizeof(gpuvec_source_row));
 	if (c->sorted == NULL)
 		return gpuvec_fail_memory(error, class->nrows * sizeof(gpuvec_source_row));
-	c->nsorted = c->at = 0;
 	for (chunk *k = class->first; k; k = k->next)
 		for (size_t offset = 0; offset < k->used;)
 			offset += read_row(k->data + offset, &c->sorted[c->nsorted++]);
@@ -560,7 +620,7 @@ bool
 gpuvec_stage_build(gpuvec_stage *stage, const gpuvec_stage_target *target,
 				   gpuvec_segment ***segments, uint32_t *nsegments, gpuvec_error *error)
 {
-	cursor		c = {.stage = stage,.nblocks = target->nblocks,.class = -1};
+	cursor		c = {.stage = stage,.nblocks = target->nblocks,.class = stage->spread ? -1 : FIRST_CLASS - 1};
 	build_task	task = {.backend = target->backend,.segment_rows = choose_segment_rows(target)};
 	uint64_t	most = target->nrows / task.segment_rows + 1;
 	uint64_t	room = (uint64_t) gpuvec_pool_threads(target->pool) * task.segment_rows;

@@ -17,9 +17,9 @@ typedef struct gpuvec_stage gpuvec_stage;
 extern gpuvec_stage *gpuvec_stage_new(void);
 extern void gpuvec_stage_free(gpuvec_stage *stage);
 
-/* Add a copy of a row */
+/* Add a copy of a row; or, if its ids last until the stage is gone, perhaps the row itself */
 extern bool gpuvec_stage_add(gpuvec_stage *stage, uint64_t tid, const uint16_t *ids,
-							 uint32_t len, gpuvec_error *error);
+							 uint32_t len, bool last, gpuvec_error *error);
 
 extern uint64_t gpuvec_stage_rows(const gpuvec_stage *stage);
 extern size_t gpuvec_stage_bytes(const gpuvec_stage *stage);	/* allocated */

@@ -134,6 +134,7 @@ gpuvec_store_get_state(const gpuvec_mirror *mirror, gpuvec_state *state)
 	state->refresh = mirror->refresh;
 	state->checked = mirror->checked;
 	state->nrows = mirror->view ? mirror->view->nrows : mirror->nrows;
+	state->nids = mirror->view ? mirror->view->nids : 0;
 	state->feed = mirror->feed;
 	state->applied = mirror->applied;
 }

@@ -197,9 +197,13 @@ extern void gpuvec_update_state(gpuvec_update *update, gpuvec_state *state);
 /* The LSNs of all its pages; malloc'd */
 extern uint64_t *gpuvec_update_lsns(gpuvec_update *update, gpuvec_error *error);
 
-/* Add pages; `frame` stays the caller's */
+/*
+ * Add pages; `frame` stays the caller's.  If it lasts until the update is gone, not all has to
+ * be copied: for that a message may be given away, malloc'd memory that then is the update's.
+ */
 extern bool gpuvec_update_pages(gpuvec_update *update, const char *frame, size_t length,
-								gpuvec_error *error);
+								bool last, gpuvec_error *error);
+extern bool gpuvec_update_own(gpuvec_update *update, void *message, gpuvec_error *error);
 
 /* Publish; the update is gone afterwards, whatever the outcome */
 extern bool gpuvec_update_commit(gpuvec_update *update, const gpuvec_commit *commit,

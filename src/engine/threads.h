@@ -10,6 +10,10 @@
 
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct gpuvec_pool gpuvec_pool;
 
 /* Works on part `part` of a task; `thread` is 0 .. threads - 1 */
@@ -33,5 +37,9 @@ extern void gpuvec_pool_run(gpuvec_pool *pool, gpuvec_part part, void *task,
 
 /* Cores that this process may use */
 extern int	gpuvec_cores(void);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif							/* GPUVEC_THREADS_H */

@@ -61,6 +61,8 @@ struct gpuvec_update
 	uint64_t	npages;
 	uint64_t	room_pages;
 	size_t		charged;		/* of mirror->charged, for what is under way */
+	void	  **messages;		/* that staged rows lie in */
+	uint64_t	nmessages;
 
 	/* made by a commit, for publishing */
 	gpuvec_view *view;
@@ -94,6 +96,9 @@ end_update(gpuvec_update *update)
 	gpuvec_view_unref(update->view);
 	gpuvec_page_numbers_unref(update->numbers);
 	gpuvec_stage_free(update->stage);
+	for (uint64_t i = 0; i < update->nmessages; i++)
+		free(update->messages[i]);
+	free(update->messages);
 	free(update->pages);
 	free(update->replaced);
 	if (update->embed)
@@ -280,9 +285,9 @@ ids_valid(const uint16_t *ids, uint32_t len)
 	return (half[0] | half[1] | wrong) == 0;
 }
 
-/* Stage one row of a page; returns its size, or 0 if it is bad */
+/* Stage one row of a page, which may last; returns its size, or 0 if it is bad */
 static size_t
-take_row(gpuvec_update *update, uint32_t block, const char *from, const char *end,
+take_row(gpuvec_update *update, uint32_t block, const char *from, const char *end, bool last,
 		 uint32_t *last_line, gpuvec_error *error)
 {
 	gpuvec_row	row;
@@ -297,7 +302,7 @@ take_row(gpuvec_update *update, uint32_t block, const char *from, const char *en
 		return bad_pages(error, "A row is cut off.");
 	if (!ids_valid(ids, row.len))
 		return bad_pages(error, "Ids are not in order.");
-	if (!gpuvec_stage_add(update->stage, gpuvec_tid(block, row.line), ids, row.len, error))
+	if (!gpuvec_stage_add(update->stage, gpuvec_tid(block, row.line), ids, row.len, last, error))
 		return 0;
 	*last_line = row.line;
 	return gpuvec_row_bytes(row.len);
@@ -326,10 +331,10 @@ take_vector(gpuvec_update *update, uint32_t block, const char *from, const char 
 	return gpuvec_vector_row_bytes(row.width, update->embed->storage);
 }
 
-/* Stage the rows of a page, which fill [row, end) */
+/* Stage the rows of a page, which fill [row, end) and may last */
 static bool
 take_rows(gpuvec_update *update, const gpuvec_page *page, const char *row, const char *end,
-		  gpuvec_error *error)
+		  bool last, gpuvec_error *error)
 {
 	uint32_t	last_line = 0;
 
@@ -337,7 +342,7 @@ take_rows(gpuvec_update *update, const gpuvec_page *page, const char *row, const
 	{
 		size_t		size = update->embed ?
 			take_vector(update, page->block, row, end, &last_line, error) :
-			take_row(update, page->block, row, end, &last_line, error);
+			take_row(update, page->block, row, end, last, &last_line, error);
 
 		if (size == 0)
 			return false;
@@ -368,7 +373,8 @@ new_page(gpuvec_update *update, gpuvec_error *error)
 
 /* Take one page; returns its size, or 0 if it is bad */
 static size_t
-take_page(gpuvec_update *update, const char *from, const char *end, gpuvec_error *error)
+take_page(gpuvec_update *update, const char *from, const char *end, bool last,
+		  gpuvec_error *error)
 {
 	const gpuvec_mirror *mirror = update->mirror;
 	const char *rows = from + sizeof(gpuvec_page);
@@ -395,7 +401,7 @@ take_page(gpuvec_update *update, const char *from, const char *end, gpuvec_error
 	else
 	{
 		mine->nrows = page.nrows;
-		if (!take_rows(update, &page, rows, rows + page.bytes, error))
+		if (!take_rows(update, &page, rows, rows + page.bytes, last, error))
 			return 0;
 	}
 	return sizeof(page) + page.bytes;
@@ -420,14 +426,28 @@ bytes_needed(const gpuvec_update *update)
 }
 
 bool
-gpuvec_update_pages(gpuvec_update *update, const char *frame, size_t length, gpuvec_error *error)
+gpuvec_update_own(gpuvec_update *update, void *message, gpuvec_error *error)
+{
+	size_t		size = (update->nmessages + 1) * sizeof(void *);
+	void	  **messages = realloc(update->messages, size);
+
+	if (messages == NULL)
+		return gpuvec_fail_memory(error, size);
+	update->messages = messages;
+	update->messages[update->nmessages++] = message;
+	return true;
+}
+
+bool
+gpuvec_update_pages(gpuvec_update *update, const char *frame, size_t length, bool last,
+					gpuvec_error *error)
 {
 	const char *at = frame;
 	const char *end = frame + length;
 
 	while (at < end)
 	{
-		size_t		size = take_page(update, at, end, error);
+		size_t		size = take_page(update, at, end, last, error);
 
 		if (size == 0)
 			return false;

@@ -10,6 +10,14 @@
  * engine has to count exactly.  At the end a scan of the table finds the rows that do not
  * rank, and a sort orders them.
  *
+ * What a trip and ranking a row take is measured by searches, which leave it in shared
+ * memory with the rows that the mirror has (facts.c); the planner takes it from there, and
+ * never asks the engine or waits for it.  What nobody has measured is a constant.
+ * The rows of the mirror, of which there are more or fewer by as much as the table has
+ * more or fewer pages meanwhile, are those that are ranked: of a table that was never
+ * analysed, and of a partial index, the server knows much less.  (How many of them are
+ * returned remains the server's estimate, for it counts in what a LIMIT leaves of a path.)
+ *
  * All of it is in units of cpu_operator_cost, for none of it is I/O: settings such as
  * random_page_cost = 1.1 must not make a trip look cheaper than sorting 50 rows.
  * The numbers are measured, on the CPU, with rows of about 50 ids.  Of a million, in the index's
@@ -24,14 +32,18 @@
  * what a search of a large part of the table mostly costs.  Measured: 0.5 microseconds a
  * row, up to 1.4 for half of a table.
  *
- * Whether the mirror is there is not asked: it has to be loaded once, whichever search is
- * the first, and if that made searches look dear none would ever load it.  But
+ * A mirror that is not resident has to be loaded, once.  Measured, that takes one and a half
+ * to five times as long as a scan of the table for the distances of all rows.  Nobody knows how
+ * many searches will make use of it; each is charged a fiftieth of such a scan.  If the first one
+ * were charged with all of it, none would ever load a mirror: so, the index still
+ * beats a scan and a sort when few rows are wanted, and only another index that is nearly as good
+ * is taken instead until something has loaded the mirror.  It is resident if facts say so.
+ * If there are none although there was room for them, nobody has loaded it.  But
  * a table that has no lasting mirror, for it is temporary or unlogged, is scanned and
  * sorted by the index scan itself, which is never better than the same done by the executor.
- * Planning never asks the engine.
  *
  * The server does not know how many rows a partial index has, which is a single page
- * whatever it stands for: that is estimated from the predicate.
+ * whatever it stands for: without facts that is estimated from the predicate.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,20 +51,26 @@
 
 #include <math.h>
 
+#include "access/table.h"
 #include "catalog/pg_class.h"
 #include "index/index.h"
+#include "mirror/facts.h"
+#include "miscadmin.h"
 #include "nodes/pathnodes.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
+#include "utils/rel.h"
 #include "utils/selfuncs.h"
 
 /* Operator calls that take as long as: */
-#define TRIP_OPERATORS		10000.0 /* a trip to the engine */
-#define RANK_OPERATORS		0.025	/* ranking a row, in the engine */
 #define ORDERED_OPERATORS	200.0	/* getting a row in order of its distance */
 #define FOUND_OPERATORS		60.0	/* getting a row that a search key finds */
+
+/* A load takes as long as so many scans of the table for distances, for so many searches */
+#define LOAD_SCANS			2.0
+#define LOAD_SEARCHES		100.0
 
 /* Rows that a scan in order ranks before it looks for those of its search keys (scan.c) */
 #define KEYED_VAIN			1152.0
@@ -83,6 +101,38 @@ cost_without_mirror(const RelOptInfo *rel, double rows, bool ordered)
 	return cost;
 }
 
+/* Find the facts of the mirror that an index scan would use */
+static FactsKnown
+find_facts(PlannerInfo *root, const IndexOptInfo *info, Facts *facts)
+{
+	Relation	heap = table_open(planner_rt_fetch(info->rel->relid, root)->relid, NoLock);
+	bool		own = info->indexkeys[0] == 0 || info->indpred != NIL;
+	FactsKey	key = {
+		.database = MyDatabaseId,.relation = RelationGetRelid(heap),
+		.relfilenumber = GpuvecRelFile(heap),.index = own ? info->indexoid : InvalidOid,
+		.attnum = info->indexkeys[0],.rooted = true
+	};
+
+	table_close(heap, NoLock);
+	return FactsRead(&key, facts);
+}
+
+/* A trip to the engine, which ranks about so many rows, and what it is charged of a load */
+static Cost
+trip_cost(PlannerInfo *root, const IndexOptInfo *info, double rows, double loops)
+{
+	Facts		facts = {0};
+	FactsKnown	known = find_facts(root, info, &facts);
+	Cost		cost = 0;
+
+	if (facts.nblocks > 0)
+		rows = (double) facts.rows / facts.nblocks * info->rel->pages;
+	if (known == FACTS_NONE || (known == FACTS_KNOWN && !FactsResident(&facts)))
+		cost = LOAD_SCANS * cost_without_mirror(info->rel, info->rel->tuples, false) /
+			(LOAD_SEARCHES * Max(loops, 1.0));
+	return cost + (FactsTripOperators() + rows * FactsRankOperators(&facts)) * cpu_operator_cost;
+}
+
 void
 gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 					Cost *startup_cost, Cost *total_cost, Selectivity *selectivity,
@@ -97,7 +147,7 @@ gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 
 	*correlation = 0.0;
 	*pages = 1.0;
-	*startup_cost = (TRIP_OPERATORS + rows * RANK_OPERATORS) * cpu_operator_cost;
+	*startup_cost = 0;
 	if (path->indexclauses != NIL)
 		*selectivity = clauselist_selectivity(root, clauses, info->rel->relid, JOIN_INNER, NULL);
 	else
@@ -114,7 +164,9 @@ gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 		path->path.disabled_nodes = IMPOSSIBLE_DISABLED;
 #endif
 	}
-	if (!has_mirrors(root, info->rel))
+	if (has_mirrors(root, info->rel))
+		*startup_cost += trip_cost(root, info, rows, loop_count);
+	else
 		*startup_cost += cost_without_mirror(info->rel, rows, ordered);
 	rows = *selectivity * info->rel->tuples;
 	if (ordered && path->indexclauses != NIL)

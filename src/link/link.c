@@ -54,6 +54,7 @@ static bool unanswered = false; /* messages without an answer were sent since th
 static bool awaited = false;	/* an answer is still to be read */
 static uint64 request_number = 0;
 static uint64 generation = 0;
+static gpuvec_welcome engine;	/* what it said of itself */
 static bool callbacks_registered = false;
 
 /* Positions in link_events */
@@ -85,6 +86,12 @@ uint64
 GpuvecLinkGeneration(void)
 {
 	return generation;
+}
+
+const gpuvec_welcome *
+GpuvecLinkEngine(void)
+{
+	return &engine;
 }
 
 /* A request that an error cut off cannot be finished any more */
@@ -412,7 +419,11 @@ shake_hands(EngineError *error, bool *refused)
 		return false;
 	in_request = false;
 	if (reply.type == GPUVEC_MSG_WELCOME && reply.length == sizeof(gpuvec_welcome))
+	{
+		memcpy(&engine, reply.data, sizeof(engine));
+		engine.backend[sizeof(engine.backend) - 1] = '\0';
 		return true;
+	}
 	if (reply.type != GPUVEC_MSG_ERROR)
 		return false;
 	parse_error(&reply, error);
@@ -546,7 +557,7 @@ GpuvecLinkBegin(gpuvec_message type, const GpuvecPiece *pieces, int npieces)
 		return 0;
 	if (send_frame(type, pieces, npieces, &spoke))
 	{
-		awaited = type != GPUVEC_MSG_PAGES;
+		awaited = type != GPUVEC_MSG_PAGES && type != GPUVEC_MSG_REFRESH_PAGES;
 		return request_number;
 	}
 	if (spoke)
@@ -576,11 +587,9 @@ GpuvecLinkCall(gpuvec_message type, const GpuvecPiece *pieces, int npieces,
 }
 
 bool
-GpuvecLinkSend(gpuvec_message type, const void *data, Size size)
+GpuvecLinkSend(gpuvec_message type, const GpuvecPiece *pieces, int npieces)
 {
-	GpuvecPiece piece = {data, size};
-
 	/* in_request stays: a commit has to follow */
 	unanswered = true;
-	return GpuvecLinkBegin(type, &piece, 1) != 0;
+	return GpuvecLinkBegin(type, pieces, npieces) != 0;
 }

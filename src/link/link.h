@@ -49,7 +49,7 @@ extern bool GpuvecLinkCall(gpuvec_message type, const GpuvecPiece *pieces,
 						   GpuvecReply *reply);
 
 /* Send a message that has no answer (pages).  False: the connection was lost. */
-extern bool GpuvecLinkSend(gpuvec_message type, const void *data, Size size);
+extern bool GpuvecLinkSend(gpuvec_message type, const GpuvecPiece *pieces, int npieces);
 
 /*
  * The same in two steps, so that several requests can be sent before their answers, in the
@@ -66,6 +66,9 @@ extern bool GpuvecLinkAnswer(uint64 number, gpuvec_message expected, Size minimu
 extern void GpuvecLinkExpectMore(void);
 
 extern void GpuvecLinkClose(void);
+
+/* The engine that the last connection was to: valid after GpuvecLinkOpen() */
+extern const gpuvec_welcome *GpuvecLinkEngine(void);
 
 /* Tells connections of one session apart; private mirrors are named by it */
 extern uint64 GpuvecLinkGeneration(void);

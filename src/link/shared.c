@@ -3,7 +3,7 @@
  * shared.c
  *	  The little shared memory that gpuvec has, and starting the supervisor.
  *
- * Some 20 kB fit the server's slack, so nothing has to be preloaded.
+ * Some 35 kB fit the server's slack, so nothing has to be preloaded.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,6 +40,7 @@ GpuvecSharedState(void)
 		memset(shared, 0, sizeof(GpuvecShared));
 		SpinLockInit(&shared->mutex);
 		FeedTableInit(&shared->feeds);
+		FactsTableInit(&shared->facts);
 		if (!pg_strong_random(shared->incarnation, sizeof(shared->incarnation)))
 			ereport(ERROR,
 					(errcode(ERRCODE_INTERNAL_ERROR),

@@ -12,6 +12,7 @@
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
+#include "mirror/facts.h"
 #include "mirror/feed.h"
 #include "storage/spin.h"
 
@@ -19,7 +20,7 @@
 #define GPUVEC_SOCKET_PATH	"pg_stat_tmp/gpuvec.sock"
 
 /*
- * State in shared memory, some 20 kB.  It is made by whoever comes first, and lost in a
+ * State in shared memory, some 35 kB.  It is made by whoever comes first, and lost in a
  * crash restart: `incarnation` is random, so that nothing that outlived the
  * shared memory is ever trusted (facts about WAL positions and page LSNs do not
  * survive a crash).
@@ -35,7 +36,8 @@ typedef struct GpuvecShared
 	uint32		starts;			/* engines started in this incarnation */
 	char		trouble[256];	/* why the engine is not running, or "" */
 
-	FeedTable	feeds;			/* has locks of its own */
+	FeedTable	feeds;			/* these have locks of their own */
+	FactsTable	facts;
 } GpuvecShared;
 
 extern GpuvecShared *GpuvecSharedState(void);

@@ -51,6 +51,15 @@
 /* Pages are sent in frames of about this size */
 #define FRAME_BYTES			(512 * 1024)
 
+/*
+ * A refresh of a few pages is sent in parts: the engine takes one while we read the next.
+ * The first is small, so that it begins soon, the others are larger, up to about this.
+ * With more pages it is worth asking first whether it will be made.
+ */
+#define FIRST_PART_BYTES	(8 * 1024)
+#define PART_BYTES			(32 * 1024)
+#define FEW_PAGES			128
+
 /* How often to try when another session's unfinished work is in the way: a minute */
 #define BUSY_ATTEMPTS		3000
 #define BUSY_NAP_MS			20
@@ -94,17 +103,42 @@ mirror_lock_tag(const gpuvec_mirror_key *key, LOCKTAG *tag)
 	tag->locktag_lockmethodid = USER_LOCKMETHOD;
 }
 
+/* Pages on their way to the engine */
+typedef struct PageStream
+{
+	const gpuvec_refresh_part *part;	/* they are parts of this refresh; or NULL */
+	int			much;			/* so many bytes are worth sending */
+	StringInfoData out;			/* collected, to be sent */
+} PageStream;
+
+/* Begin to collect pages */
+static void
+begin_stream(PageStream *stream, const gpuvec_refresh_part *part)
+{
+	stream->part = part;
+	stream->much = part ? FIRST_PART_BYTES : FRAME_BYTES;
+	initStringInfo(&stream->out);
+}
+
 /* Send what has been collected, if it is much or `all` is asked for */
 static bool
-send_pages(StringInfo out, bool all)
+send_pages(PageStream *stream, bool all)
 {
+	StringInfo	out = &stream->out;
+	GpuvecPiece pieces[2] = {{stream->part, sizeof(*stream->part)}, {out->data, out->len}};
 	bool		ok = true;
 
-	if (out->len > 0 && (all || out->len >= FRAME_BYTES))
+	if (!all && out->len < stream->much)
+		return true;
+	if (stream->part)
 	{
-		ok = GpuvecLinkSend(GPUVEC_MSG_PAGES, out->data, out->len);
-		resetStringInfo(out);
+		ok = GpuvecLinkSend(GPUVEC_MSG_REFRESH_PAGES, pieces, 2);
+		if (out->len > 0)
+			stream->much = Min(stream->much * 2, PART_BYTES);
 	}
+	else if (out->len > 0)
+		ok = GpuvecLinkSend(GPUVEC_MSG_PAGES, pieces + 1, 1);
+	resetStringInfo(out);
 	return ok;
 }
 
@@ -162,7 +196,7 @@ MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need
 	XLogRecPtr	position = MirrorPosition();
 	PageReader *reader;
 	BlockNumber nblocks;
-	StringInfoData out;
+	PageStream	stream;
 	bool		ok = true;
 
 	GPUVEC_INJECTION("load-after-position");
@@ -172,22 +206,22 @@ MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need
 	if (state->state == GPUVEC_LOADING)
 		return true;
 
-	initStringInfo(&out);
+	begin_stream(&stream, NULL);
 	reader = PageReaderBegin(target, snapshot);
 	for (BlockNumber block = 0; ok && block < nblocks; block++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		PageReaderRead(reader, block, &out);
-		ok = send_pages(&out, false);
+		PageReaderRead(reader, block, &stream.out);
+		ok = send_pages(&stream, false);
 		if (block == 0)
 			GPUVEC_INJECTION("load-after-first-page");
 	}
 	PageReaderEnd(reader);
-	ok = ok && send_pages(&out, true);
+	ok = ok && send_pages(&stream, true);
 	if (ok)
 		GPUVEC_INJECTION("load-before-commit");
 	ok = ok && commit_pages(position, need, nblocks, state);
-	pfree(out.data);
+	pfree(stream.out.data);
 	return ok;
 }
 
@@ -256,12 +290,12 @@ is_stale(const Stale *stale, PageReader *reader, BlockNumber block)
 }
 
 /*
- * Read the pages that are stale or new, and send them, or leave them in out.  False: the
+ * Read the pages that are stale or new, and send them as they get many.  False: the
  * connection was lost.
  */
 static bool
 read_stale(MirrorTarget *target, Snapshot snapshot, Stale *stale, BlockNumber nknown,
-		   BlockNumber nblocks, bool send, StringInfo out)
+		   BlockNumber nblocks, PageStream *stream)
 {
 	PageReader *reader = PageReaderBegin(target, snapshot);
 	bool		ok = true;
@@ -273,19 +307,24 @@ read_stale(MirrorTarget *target, Snapshot snapshot, Stale *stale, BlockNumber nk
 		CHECK_FOR_INTERRUPTS();
 		if (block < nknown && !is_stale(stale, reader, block))
 			continue;
-		PageReaderRead(reader, block, out);
-		if (send)
-			ok = send_pages(out, false);
-		else if (out->len > FRAME_BYTES)
-			break;
+		ok = send_pages(stream, false);
+		PageReaderRead(reader, block, &stream->out);
 	}
 	PageReaderEnd(reader);
-	return ok && (!send || send_pages(out, true));
+	return ok;
+}
+
+/* Are there at most FEW_PAGES to be read again, or new, behind the nknown that the mirror has? */
+static bool
+few_pages(const Stale *stale, BlockNumber nknown, BlockNumber nblocks)
+{
+	return stale->listed && stale->pages.n <= FEW_PAGES &&
+		(nblocks <= nknown || nblocks - nknown <= FEW_PAGES);
 }
 
 /*
- * Send a refresh in one message, and what is to be sent along with it, and read its
- * answer: what the mirror is then.
+ * Send the end of a refresh, and what is to be sent along with it, and read its answer:
+ * what the mirror is then.  Or, if it has none, the answer to the latter.
  */
 static bool
 send_refresh(const gpuvec_refresh_once *head, StringInfo pages, MirrorAlong *along,
@@ -303,6 +342,11 @@ send_refresh(const gpuvec_refresh_once *head, StringInfo pages, MirrorAlong *alo
 		if (along->number == 0)
 			return false;
 	}
+	if (head->quiet)
+	{
+		along->received = true;
+		return along->receive(along->arg, along->number);
+	}
 	if (!GpuvecLinkAnswer(number, GPUVEC_MSG_STATE, sizeof(*state), &reply))
 		return false;
 	memcpy(state, reply.data, sizeof(*state));
@@ -310,31 +354,44 @@ send_refresh(const gpuvec_refresh_once *head, StringInfo pages, MirrorAlong *alo
 	return true;
 }
 
+/* Does somebody wait for the mirror's lock, which we hold? */
+static bool
+somebody_waits(const gpuvec_mirror_key *key)
+{
+	LOCKTAG		tag;
+
+	mirror_lock_tag(key, &tag);
+	return LockHasWaiters(&tag, ExclusiveLock, false);
+}
+
 /*
- * Refresh in one message, if it is not too long: with the pages that are listed, of a
- * mirror in this state.  Sets state to what the mirror is then; *made: was it sent?
+ * Refresh, with the few pages that are listed or new, without asking first: of a mirror in
+ * this state.  Sets state to what the mirror is then, unless an answer was received along
+ * with it.  To wake us for both is for those who wait for the lock meanwhile, if there are.
  */
 static bool
 refresh_once(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
-			 XLogRecPtr position, Stale *stale, MirrorAlong *along, gpuvec_state *state,
-			 bool *made)
+			 XLogRecPtr position, Stale *stale, BlockNumber nblocks, MirrorAlong *along,
+			 gpuvec_state *state)
 {
-	BlockNumber nblocks = RelationGetNumberOfBlocks(target->rel);
+	gpuvec_refresh_part part = {.key = target->key,.known = state->refresh};
 	gpuvec_refresh_once head = {.key = target->key,.known = state->refresh,
 		.commit = {.position = position,.feed = need->feed,.applied = need->applied,.nblocks = nblocks}
 	};
-	StringInfoData out;
-	bool		ok = true;
+	PageStream	stream;
+	bool		ok;
 
-	initStringInfo(&out);
-	(void) read_stale(target, snapshot, stale, state->nblocks, nblocks, false, &out);
-	*made = out.len <= FRAME_BYTES;
-	if (*made)
+	begin_stream(&stream, &part);
+	/* nothing yet, but the engine wakes while we read */
+	ok = send_pages(&stream, true);
+	ok = ok && read_stale(target, snapshot, stale, state->nblocks, nblocks, &stream);
+	if (ok)
 	{
 		GPUVEC_INJECTION("refresh-before-commit");
-		ok = send_refresh(&head, &out, along, state);
+		head.quiet = along != NULL && along->brief && !somebody_waits(&target->key);
+		ok = send_refresh(&head, &stream.out, along, state);
 	}
-	pfree(out.data);
+	pfree(stream.out.data);
 	return ok;
 }
 
@@ -375,17 +432,14 @@ refresh(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 {
 	Stale		stale;
 	XLogRecPtr	position = find_stale(target, need, state, &stale);
-	BlockNumber nblocks;
+	BlockNumber nblocks = RelationGetNumberOfBlocks(target->rel);
 	GpuvecReply reply;
-	StringInfoData out;
-	bool		made = false;
+	PageStream	stream;
 	bool		begun;
-	bool		ok = true;
+	bool		ok;
 
-	if (stale.listed)
-		ok = refresh_once(target, snapshot, need, position, &stale, along, state, &made);
-	if (!ok || made)
-		return ok;
+	if (few_pages(&stale, state->nblocks, nblocks))
+		return refresh_once(target, snapshot, need, position, &stale, nblocks, along, state);
 	if (!begin_refresh(target, !stale.listed, state, &reply, &begun))
 		return false;
 	if (!begun)
@@ -394,10 +448,12 @@ refresh(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 		return true;
 	}
 	stale.lsns = reply.data + sizeof(gpuvec_state);
+	/* the mirror may have got pages that were not there when we asked before */
 	nblocks = RelationGetNumberOfBlocks(target->rel);
-	initStringInfo(&out);
-	ok = read_stale(target, snapshot, &stale, state->nblocks, nblocks, true, &out);
-	pfree(out.data);
+	begin_stream(&stream, NULL);
+	ok = read_stale(target, snapshot, &stale, state->nblocks, nblocks, &stream) &&
+		send_pages(&stream, true);
+	pfree(stream.out.data);
 	pfree(reply.data);
 	if (stale.pages.blocks)
 		pfree(stale.pages.blocks);

@@ -28,10 +28,12 @@
 #include "commands/defrem.h"
 #include "common/hashfn.h"
 #include "link/link.h"
+#include "mirror/facts.h"
 #include "mirror/feed.h"
 #include "mirror/mirror.h"
 #include "mirror/wal.h"
 #include "miscadmin.h"
+#include "portability/instr_time.h"
 #include "storage/predicate.h"
 #include "utils/datum.h"
 #include "utils/lsyscache.h"
@@ -51,6 +53,13 @@
 /* First page of an answer without k, and how it grows */
 #define FIRST_ALL_ROWS		8192
 #define ALL_ROWS_GROWTH		4
+
+/*
+ * For the planner, searches of so few rows are timed, one of so many of a session, for
+ * clocks may be slow.
+ */
+#define TIMED_ROWS			1024
+#define TIMED_EVERY			8
 
 /* Searches that find the mirror gone again before we give up */
 #define SEARCH_ATTEMPTS		20
@@ -444,9 +453,8 @@ typedef struct Answer
 
 /* Send a request; its number, or 0 if the connection was lost */
 static uint64
-send_request(void *arg)
+send_request(const Request *request)
 {
-	Request    *request = arg;
 	GpuvecPiece pieces[3];
 
 	pieces[0] = (GpuvecPiece) {&request->head, sizeof(request->head)};
@@ -662,6 +670,8 @@ typedef struct Known
 
 	/* nothing was changed in (state.checked, until], by the WAL (see wal.c) */
 	XLogRecPtr	until;
+
+	uint32		asked;			/* how often it could have been timed */
 } Known;
 
 #define KNOWN_PLACES	64
@@ -690,9 +700,15 @@ void
 MirrorRemember(const MirrorTarget *target, const gpuvec_state *state)
 {
 	Known	   *known = known_place(target);
+	bool		same = known == known_mirror(target) && known->generation == GpuvecLinkGeneration();
 
 	if (known != known_mirror(target) || known->state.checked > state->checked)
 		known->until = 0;
+	if (!same || known->state.refresh != state->refresh)
+	{
+		known->asked = same ? known->asked : 0;
+		FactsNoteState(&target->key, state);
+	}
 	known->key = target->key;
 	known->generation = GpuvecLinkGeneration();
 	known->state = *state;
@@ -741,6 +757,28 @@ MirrorReportEvicted(MirrorTarget *target)
 			 errhint("Increase gpuvec.device_memory.")));
 }
 
+/* A request that may go along with a refresh */
+typedef struct Companion
+{
+	const Request *request;
+	MemoryContext context;
+	Answer	   *answer;
+} Companion;
+
+static uint64
+send_companion(void *arg)
+{
+	return send_request(((Companion *) arg)->request);
+}
+
+static bool
+receive_companion(void *arg, uint64 number)
+{
+	Companion  *companion = arg;
+
+	return read_answer(number, companion->context, companion->answer);
+}
+
 /*
  * Refresh a mirror that is known to be behind, as it is in this state, and ask at once: a
  * refresh of a few pages and the request are sent together.  False: the connection was
@@ -750,13 +788,54 @@ static bool
 refresh_and_ask(MirrorTarget *target, MirrorSearch *search, Request *request,
 				const gpuvec_freshness *need, const gpuvec_state *behind, Answer *answer)
 {
-	MirrorAlong along = {.send = send_request,.arg = request};
+	Companion	companion = {request, search->context, answer};
+	MirrorAlong along = {.send = send_companion,.receive = receive_companion,.arg = &companion,
+		.brief = request->n == 1 && request->queries[0].k <= GPUVEC_FAST_K
+	};
 	gpuvec_state state;
 
 	if (!MirrorEnsure(target, search->snapshot, need, behind, &along, &state))
 		return false;
-	return read_answer(along.number ? along.number : send_request(request), search->context,
-					   answer);
+	return along.received ||
+		receive_companion(&companion, along.number ? along.number : send_request(request));
+}
+
+/*
+ * Is this request one of those whose times the planner is told?  What they tell should be
+ * the time of a trip and of ranking all rows once.  The first search of a session is slow, as
+ * anything is that a session does for the first time.
+ */
+static bool
+is_timed(MirrorTarget *target, const MirrorSearch *search, const Request *request)
+{
+	Known	   *known = known_mirror(target);
+
+	if (known == NULL || request->n != 1 || search->has_min_score ||
+		request->queries[0].k > TIMED_ROWS || (request->queries[0].flags & GPUVEC_QUERY_AFTER) != 0)
+		return false;
+	return known->asked++ % TIMED_EVERY == 0;
+}
+
+/* Send a request and read its answer, and note how long that took if it is timed */
+static bool
+ask(MirrorTarget *target, MirrorSearch *search, Request *request, const gpuvec_freshness *need,
+	Answer *answer)
+{
+	bool		timed = is_timed(target, search, request);
+	instr_time	begin;
+	instr_time	end;
+
+	if (timed)
+		INSTR_TIME_SET_CURRENT(begin);
+	if (!read_answer(send_request(request), search->context, answer))
+		return false;
+	if (timed && gpuvec_fresh(&answer->head.state, need))
+	{
+		INSTR_TIME_SET_CURRENT(end);
+		INSTR_TIME_SUBTRACT(end, begin);
+		FactsNoteTrip(&target->key, INSTR_TIME_GET_MICROSEC(end), answer->head.engine_us);
+	}
+	return true;
 }
 
 /*
@@ -776,7 +855,7 @@ ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
 		gpuvec_state after;
 
 		if (!(behind ? refresh_and_ask(target, search, request, need, behind, answer) :
-			  read_answer(send_request(request), search->context, answer)))
+			  ask(target, search, request, need, answer)))
 			return false;
 		if (gpuvec_fresh(state, need))
 		{
@@ -1010,6 +1089,7 @@ MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows, const char
 		if (MirrorEnsure(target, snapshot, &need, NULL, NULL, &state))
 		{
 			*nrows = state.nrows;
+			FactsNoteState(&target->key, &state);
 			return true;
 		}
 		GpuvecLinkClose();

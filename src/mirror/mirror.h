@@ -151,13 +151,17 @@ extern bool MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows
 
 /*
  * A request to be sent along with the end of a refresh, before that is answered, if it comes to
- * one; `number` is then set, and its answer is to be read.
+ * one; `number` is then set, and its answer is to be read.  If it is a brief one, the refresh
+ * may have no answer of its own; then its answer has been read at once.
  */
 typedef struct MirrorAlong
 {
 	uint64		(*send) (void *arg);
+	bool		(*receive) (void *arg, uint64 number);	/* false: the connection was lost */
 	void	   *arg;
+	bool		brief;
 	uint64		number;
+	bool		received;
 } MirrorAlong;
 
 /* load.c: all return false when the connection was lost */

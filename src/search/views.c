@@ -1,10 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * views.c
- *	  What is resident, and how the engine does: the functions behind the
- *	  views gpuvec_mirrors and gpuvec_engine, gpuvec_prewarm, gpuvec_evict.
+ *	  What is resident, how the engine does, and what the planner knows: the functions
+ *	  behind the views gpuvec_mirrors, gpuvec_engine and gpuvec_costs, gpuvec_prewarm,
+ *	  gpuvec_evict.
  *
- * The views never start an engine; without one they are empty.
+ * The views never start an engine; without one they are empty, but for gpuvec_costs,
+ * which shows what is in shared memory.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,6 +20,7 @@
 #include "funcapi.h"
 #include "link/link.h"
 #include "link/supervisor.h"
+#include "mirror/facts.h"
 #include "miscadmin.h"
 #include "search/search.h"
 #include "search/set_function.h"
@@ -32,6 +35,7 @@
 
 PG_FUNCTION_INFO_V1(gpuvec_stat_mirrors);
 PG_FUNCTION_INFO_V1(gpuvec_stat_engine);
+PG_FUNCTION_INFO_V1(gpuvec_stat_costs);
 PG_FUNCTION_INFO_V1(gpuvec_prewarm);
 PG_FUNCTION_INFO_V1(gpuvec_prewarm_embedding);
 PG_FUNCTION_INFO_V1(gpuvec_evict);
@@ -43,16 +47,16 @@ from_unix_us(int64 us)
 	return us - (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
 }
 
-/* May the caller know of this mirror? */
+/* May the caller know of mirrors of this relation? */
 static bool
-may_see(const gpuvec_mirror_key *key)
+may_see(Oid database, Oid relation)
 {
 	if (has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
 		return true;
 	/* a mirror may outlive its table, which then has no owner to ask for */
-	return key->database == MyDatabaseId &&
-		SearchSysCacheExists1(RELOID, ObjectIdGetDatum(key->relation)) &&
-		GpuvecOwnsRelation(key->relation, GetUserId());
+	return database == MyDatabaseId &&
+		SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relation)) &&
+		GpuvecOwnsRelation(relation, GetUserId());
 }
 
 /* Ask the engine, if it runs.  False: it does not. */
@@ -118,7 +122,7 @@ gpuvec_stat_mirrors(PG_FUNCTION_ARGS)
 		gpuvec_mirror_info info;
 
 		memcpy(&info, reply.data + i * sizeof(info), sizeof(info));
-		if (may_see(&info.key))
+		if (may_see(info.key.database, info.key.relation))
 			put_mirror((ReturnSetInfo *) fcinfo->resultinfo, &info);
 	}
 	return (Datum) 0;
@@ -172,6 +176,49 @@ gpuvec_stat_engine(PG_FUNCTION_ARGS)
 	values[n++] = Int32GetDatum(restarts());
 	Assert(n == lengthof(values));
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	return (Datum) 0;
+}
+
+/* Add what the planner knows of one mirror to the result */
+static void
+put_facts(ReturnSetInfo *rsinfo, const FactsKey *key, const Facts *facts)
+{
+	Datum		values[15];
+	bool		nulls[15] = {0};
+	int			n = 0;
+
+	values[n++] = ObjectIdGetDatum(key->database);
+	values[n++] = ObjectIdGetDatum(key->relation);
+	values[n++] = ObjectIdGetDatum(key->relfilenumber);
+	values[n++] = Int16GetDatum((int16) key->attnum);
+	values[n++] = ObjectIdGetDatum(key->index);
+	values[n++] = BoolGetDatum(key->rooted != 0);
+	values[n++] = BoolGetDatum(FactsResident(facts));
+	values[n++] = BoolGetDatum(facts->gpu);
+	values[n++] = Int64GetDatum((int64) facts->nblocks);
+	values[n++] = Int64GetDatum((int64) facts->rows);
+	values[n++] = Int64GetDatum((int64) facts->ids);
+	values[n++] = Int64GetDatum((int64) facts->trips);
+	values[n++] = Float8GetDatum(FactsTripOperators());
+	values[n++] = Float8GetDatum(FactsRankOperators(facts));
+	values[n++] = TimestampTzGetDatum(facts->used);
+	Assert(n == lengthof(values));
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+Datum
+gpuvec_stat_costs(PG_FUNCTION_ARGS)
+{
+	FactsKey	key;
+	Facts		facts;
+	bool		used;
+
+	GpuvecMaterializedSRF(fcinfo);
+	for (int i = 0; FactsSlotRead(i, &key, &facts, &used); i++)
+	{
+		if (used && may_see(key.database, key.relation))
+			put_facts((ReturnSetInfo *) fcinfo->resultinfo, &key, &facts);
+	}
 	return (Datum) 0;
 }
 
@@ -271,6 +318,7 @@ gpuvec_evict(PG_FUNCTION_ARGS)
 			break;				/* the engine is gone, and all mirrors with it */
 		memcpy(&count, reply.data, sizeof(count));
 		total += count;
+		FactsNoteDropped(drop.relation, drop.attnum);
 	}
 	PG_RETURN_INT64((int64) total);
 }

@@ -1091,6 +1091,55 @@ test_bytes(uint32_t most, uint32_t shift)
 	free_dataset(d);
 }
 
+/*
+ * Counts about those that need one plane more, of ids with bitmaps, ids with lists, and both.
+ * Queries of at most `longest` ids
+ */
+static void
+test_planes(uint32_t longest, uint32_t shift)
+{
+	dataset		d = random_dataset("counts that need one plane more", 700, 200, 1, 60, false);
+	std::vector<question> questions;
+	std::vector<uint32_t> common;
+	gpuvec_cuda_tuning t = {};
+	size_t		at = 0;
+
+	for (uint32_t len : {62, 63, 64, 65, 71, 126, 127, 128, 129, 140, 200})
+		for (uint32_t frequent : {0u, len / 2, len})
+		{
+			question	q = {};
+
+			if (len > longest || frequent > 180)
+				continue;
+			q.ids = random_set(frequent, 200, false);
+			for (uint16_t id : random_set(len - frequent, 50000, false))
+				q.ids.push_back((uint16_t) (id + 1000));
+			q.k = 20;
+			for (uint32_t missing = 0; missing < 4; missing++)
+			{
+				idset	   &ids = d.rows[at++ * 5].ids;
+
+				ids = q.ids;
+				for (uint32_t i = 0; i < missing; i++)
+					ids.erase(ids.begin() + random_below(ids.size()));
+			}
+			questions.push_back(q);
+		}
+	common = count_common(d, questions);
+	build_with_lists(d, 65536, shift);
+	for (uint32_t few : {1, 100})
+		for (int m = 0; m < GPUVEC_N_MEASURES; m++)
+		{
+			t.few = few;
+			t.lone = 1;
+			tune(t);
+			compare(d, (gpuvec_measure) m, questions, common, few == 1 ? "many" : "few",
+					GPUVEC_METHOD_INVERTED);
+		}
+	tune({});
+	free_dataset(d);
+}
+
 /* Searches while other threads upload and free segments */
 static void
 test_threads(void)
@@ -1169,6 +1218,9 @@ main(int argc, char **argv)
 		for (uint32_t most : {255, 256})
 			for (uint32_t shift : {12, 16})
 				test_bytes(most, shift);
+		for (uint32_t longest : {127, 200})
+			for (uint32_t shift : {12, 16})
+				test_planes(longest, shift);
 	}
 	if (full)
 	{

@@ -209,27 +209,53 @@ model_commit(client *c, model *m)
 	return true;
 }
 
-/* Refresh in one message; it must not be made of a mirror that is not the known one */
+/*
+ * Send a refresh without asking first: in one message, or, if `split`, every page but the
+ * last in one of its own before it
+ */
+static bool
+send_refresh(client *c, const model *m, const gpuvec_refresh_once *head, bool split)
+{
+	gpuvec_refresh_part part = {.key = head->key,.known = head->known};
+	buffer		b = {0};
+	buffer		last = {0};
+	bool		ok = true;
+
+	buffer_add(&last, head, sizeof(*head));
+	for (uint32_t block = 0; block < m->nblocks; block++)
+	{
+		if (!m->pages[block].dirty)
+			continue;
+		if (split && last.length > sizeof(*head))
+		{
+			b.length = 0;
+			buffer_add(&b, &part, sizeof(part));
+			buffer_add(&b, last.data + sizeof(*head), last.length - sizeof(*head));
+			ok = ok && client_send(c, GPUVEC_MSG_REFRESH_PAGES, b.data, b.length);
+			last.length = sizeof(*head);
+		}
+		add_page(&last, block, &m->pages[block]);
+	}
+	ok = ok && client_call(c, GPUVEC_MSG_REFRESH, last.data, last.length, GPUVEC_MSG_STATE);
+	free(b.data);
+	free(last.data);
+	return ok;
+}
+
+/* Refresh without asking first; it must not be made of a mirror that is not the known one */
 bool
 model_refresh_once(client *c, model *m)
 {
+	bool		split = m->nrefreshes % 4 == 0;
 	gpuvec_refresh_once head = {.key = m->key,.known = m->refresh + 1000,
 		.commit = {.position = m->position + 1,.feed = ++m->feed,.applied = ++m->applied,.nblocks = m->nblocks}
 	};
-	buffer		b = {0};
-	bool		ok;
+	bool		ok = send_refresh(c, m, &head, split);
 
-	buffer_add(&b, &head, sizeof(head));
-	for (uint32_t block = 0; block < m->nblocks; block++)
-		if (m->pages[block].dirty)
-			add_page(&b, block, &m->pages[block]);
-	ok = client_call(c, GPUVEC_MSG_REFRESH, b.data, b.length, GPUVEC_MSG_STATE);
 	if (ok)
 		check(client_state(c).refresh == m->refresh && client_state(c).feed != m->feed, "a refresh of another mirror is not made");
 	head.known = m->refresh;
-	memcpy(b.data, &head, sizeof(head));
-	ok = ok && client_call(c, GPUVEC_MSG_REFRESH, b.data, b.length, GPUVEC_MSG_STATE);
-	free(b.data);
+	ok = ok && send_refresh(c, m, &head, split);
 	if (ok)
 		note_commit(c, m, &head.commit);
 	return ok;

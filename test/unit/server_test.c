@@ -987,6 +987,77 @@ good_page(void)
 	return (one_row) {{.block = 0,.nrows = 1,.bytes = 16}, {.line = 1,.len = 4}, {1, 2, 3, 4}};
 }
 
+/* What may not follow the first pages of a refresh, and pages of it that break a rule */
+static void
+test_parts(const engine *e, const model *m)
+{
+	struct
+	{
+		gpuvec_refresh_part part;
+		one_row		page;
+	}			pages = {{.key = m->key,.known = m->refresh}, good_page()};
+	gpuvec_load load = {.key = {.database = 9,.relation = 1}};
+	gpuvec_refresh refresh = {.key = m->key,.known = m->refresh};
+	gpuvec_commit commit = {.nblocks = m->nblocks};
+	const struct
+	{
+		gpuvec_message type;
+		const void *data;
+		size_t		size;
+	}			others[] = {
+		{GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load)},
+		{GPUVEC_MSG_REFRESH_BEGIN, &refresh, sizeof(refresh)},
+		{GPUVEC_MSG_PAGES, &pages.page, sizeof(pages.page)},
+		{GPUVEC_MSG_COMMIT, &commit, sizeof(commit)},
+		{GPUVEC_MSG_REFRESH_PAGES, &pages, sizeof(pages)}	/* the same page again */
+	};
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+	{
+		/* of a mirror that is as it says, and of one that is not */
+		for (int made = 0; made < (others[i].type == GPUVEC_MSG_REFRESH_PAGES ? 1 : 2); made++)
+		{
+			client		c = client_open(e);
+
+			pages.part.known = m->refresh + (uint64_t) made;
+			(void) client_send(&c, GPUVEC_MSG_REFRESH_PAGES, &pages, sizeof(pages));
+			check(!client_call(&c, others[i].type, others[i].data, others[i].size, GPUVEC_MSG_STATE) &&
+				  client_failed_with(&c, "08P01"), "a message between pages of a refresh");
+			check(!client_read(&c), "and the connection is closed");
+			client_close(&c);
+		}
+	}
+}
+
+/* A refresh without an answer of its own: the search behind it tells */
+static void
+test_quiet_refresh(client *c, model *m)
+{
+	gpuvec_refresh_once head = {.key = m->key,.known = m->refresh + 1,.quiet = 1,
+		.commit = {.position = m->position + 1,.nblocks = m->nblocks}
+	};
+	struct
+	{
+		gpuvec_refresh_once head;
+		one_row		page;
+	}			bad = {head, good_page()};
+
+	check(client_send(c, GPUVEC_MSG_REFRESH, &head, sizeof(head)) &&
+		  client_call(c, GPUVEC_MSG_STAT, &m->key, sizeof(m->key), GPUVEC_MSG_STATE) &&
+		  client_state(c).refresh == m->refresh, "a quiet refresh of another mirror is not made");
+	head.known = m->refresh;
+	check(client_send(c, GPUVEC_MSG_REFRESH, &head, sizeof(head)) &&
+		  client_call(c, GPUVEC_MSG_STAT, &m->key, sizeof(m->key), GPUVEC_MSG_STATE) &&
+		  client_state(c).refresh > m->refresh && client_state(c).checked == head.commit.position,
+		  "a quiet refresh");
+	m->refresh = client_state(c).refresh;
+	m->position = head.commit.position;
+	bad.head.known = m->refresh;
+	bad.page.row.len = 7;
+	check(!client_call(c, GPUVEC_MSG_REFRESH, &bad, sizeof(bad), GPUVEC_MSG_STATE) &&
+		  client_failed_with(c, "08P01"), "a quiet refresh that fails says so");
+}
+
 static void
 test_violations(void)
 {
@@ -995,6 +1066,7 @@ test_violations(void)
 	one_row		p[2];
 	model		m = model_new(100, 20, &small);
 	client		c = client_open(&e);
+	client		d = client_open(&e);
 	model_query q = random_query(&small);
 	buffer		b = {0};
 	gpuvec_frame frame = {.length = UINT32_MAX,.type = GPUVEC_MSG_SEARCH};
@@ -1010,6 +1082,11 @@ test_violations(void)
 	expect_violation(&e, GPUVEC_MSG_DROP, &commit, sizeof(commit), "a short DROP");
 	expect_violation(&e, GPUVEC_MSG_LOAD_BEGIN, &commit, sizeof(commit), "a short LOAD_BEGIN");
 	expect_violation(&e, GPUVEC_MSG_REFRESH_BEGIN, NULL, 0, "a short REFRESH_BEGIN");
+	expect_violation(&e, GPUVEC_MSG_REFRESH_PAGES, &commit, sizeof(commit), "short REFRESH_PAGES");
+	expect_violation(&e, GPUVEC_MSG_REFRESH, &commit, sizeof(commit), "a short REFRESH");
+	test_parts(&e, &m);
+	test_quiet_refresh(&d, &m);
+	client_close(&d);
 
 #define BAD_PAGE(change, what) \
 	do { p[0] = good_page(); change; expect_bad_pages(&e, &p[0], sizeof(p[0]), what); } while (0)

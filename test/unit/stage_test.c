@@ -132,6 +132,23 @@ check_segment(const gpuvec_segment *segment, sums *found)
 	check(by_tid, "the order by tid");
 }
 
+/* Every other one of so many first rows lasts */
+#define LASTING_ROWS	10000
+
+static uint16_t *lasting[LASTING_ROWS];
+
+/* Free the stage, and what lasted until then */
+static void
+free_stage(gpuvec_stage *stage)
+{
+	gpuvec_stage_free(stage);
+	for (int i = 0; i < LASTING_ROWS; i++)
+	{
+		free(lasting[i]);
+		lasting[i] = NULL;
+	}
+}
+
 /* Stage rows, of which those at or beyond nblocks are left out */
 static void
 stage_rows(gpuvec_stage *stage, uint64_t n, bool ordered, uint32_t nblocks, sums *staged)
@@ -145,9 +162,14 @@ stage_rows(gpuvec_stage *stage, uint64_t n, bool ordered, uint32_t nblocks, sums
 		uint64_t	tid = gpuvec_tid(block_of(i, ordered), i % 20 + 1);
 		uint32_t	len = length_of(tid);
 
+		bool		last = i < LASTING_ROWS && i % 2 == 0;
+		uint16_t   *mine = ids;
+
+		if (last)
+			mine = lasting[i] = malloc((len + 1) * sizeof(uint16_t));
 		for (uint32_t j = 0; j < len; j++)
-			ids[j] = id_of(tid, len, j);
-		ok &= gpuvec_stage_add(stage, tid, ids, len, &error);
+			mine[j] = id_of(tid, len, j);
+		ok &= gpuvec_stage_add(stage, tid, mine, len, last, &error);
 		if (gpuvec_tid_block(tid) >= nblocks)
 			continue;
 		staged->rows++;
@@ -181,7 +203,7 @@ test_build(gpuvec_backend *backend, gpuvec_pool *pool, uint64_t n, bool ordered,
 		  "staged rows take not much more than segments");
 	if (staged.rows == 0)
 	{
-		gpuvec_stage_free(stage);
+		free_stage(stage);
 		return;
 	}
 	if (!gpuvec_stage_build(stage, &target, &segments, &nsegments, &error))
@@ -200,7 +222,7 @@ test_build(gpuvec_backend *backend, gpuvec_pool *pool, uint64_t n, bool ordered,
 	check(most < size * 3 / 2 + 8 * 1024 * 1024, "memory while segments are built");
 	if (nblocks == UINT32_MAX)
 		check(gpuvec_stage_bytes(stage) < 4 * 1024 * 1024, "hardly anything stays staged");
-	gpuvec_stage_free(stage);
+	free_stage(stage);
 }
 
 /* A byte that changes, moves or is cut off must show */
@@ -237,10 +259,10 @@ main(void)
 	gpuvec_error error;
 	gpuvec_backend *backend = gpuvec_cpu_open(&options, &error);
 	gpuvec_pool *pool = gpuvec_pool_new(2);
-	static const uint64_t sizes[] = {1, 31, 100, 20000, 250000};
+	static const uint64_t sizes[] = {1, 31, 100, 4096, 4097, 20000, 250000};
 
 	test_fingerprints();
-	for (int i = 0; i < 5; i++)
+	for (int i = 0; i < 7; i++)
 		for (int ordered = 0; ordered < 2; ordered++)
 		{
 			test_build(backend, pool, sizes[i], ordered != 0, UINT32_MAX);

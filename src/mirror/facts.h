@@ -1,0 +1,98 @@
+/*-------------------------------------------------------------------------
+ *
+ * facts.h
+ *	  What loads and searches leave of a mirror for the planner.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_FACTS_H
+#define GPUVEC_FACTS_H
+
+#include "postgres.h"
+
+#include "common/protocol.h"
+#include "datatype/timestamp.h"
+#include "storage/block.h"
+#include "storage/spin.h"
+
+#define FACTS_GROUPS	16
+#define FACTS_PER_GROUP 8
+
+/* What facts are of: the file of a table, and the column or index that is mirrored */
+typedef struct FactsKey
+{
+	Oid			database;
+	Oid			relation;
+	Oid			relfilenumber;	/* of the table */
+	Oid			index;			/* if the mirror is that of one index, or 0 */
+	int32		attnum;			/* 0: an expression of the index */
+	uint32		rooted;			/* 1: a mirror of an indexed column, or of an index */
+} FactsKey;
+
+/* The facts of a mirror */
+typedef struct Facts
+{
+	uint64		rows;			/* of the mirror */
+	uint64		ids;			/* of these rows */
+	BlockNumber nblocks;		/* of the table then */
+	int			engine;			/* process that has the mirror; 0: none */
+	bool		gpu;			/* on a GPU? */
+	double		rank;			/* operators that take as long as ranking a row; 0: not measured */
+	uint64		trips;			/* that were timed */
+	TimestampTz used;			/* when they were last noted */
+} Facts;
+
+typedef struct FactsSlot
+{
+	slock_t		mutex;			/* protects all below */
+	FactsKey	key;			/* database 0: the slot is free */
+	Facts		facts;
+} FactsSlot;
+
+/* Slots for the keys of one hash */
+typedef struct FactsGroup
+{
+	slock_t		mutex;			/* protects taking slots */
+	bool		overflown;		/* some facts have been given up */
+	FactsSlot	slots[FACTS_PER_GROUP];
+} FactsGroup;
+
+typedef struct FactsTable
+{
+	slock_t		mutex;			/* protects trip */
+	double		trip;			/* operators that take as long as a trip to the engine */
+	FactsGroup	groups[FACTS_GROUPS];
+} FactsTable;
+
+typedef enum FactsKnown
+{
+	FACTS_KNOWN,
+	FACTS_NONE,					/* nobody has used the mirror since the server started */
+	FACTS_LOST					/* perhaps somebody has */
+} FactsKnown;
+
+/* Operator calls that take as long as: */
+#define FACTS_TRIP_OPERATORS	10000.0 /* a trip to the engine */
+#define FACTS_RANK_OPERATORS	0.025	/* ranking a row of ... */
+#define FACTS_RANK_IDS			50.0	/* ... that many ids */
+
+/* How many of them take a microsecond, where these numbers were measured */
+#define FACTS_OPERATORS_PER_US	100.0
+
+extern void FactsTableInit(FactsTable *table);
+
+/* For whoever has loaded, refreshed, searched or dropped a mirror */
+extern void FactsNoteState(const gpuvec_mirror_key *mirror, const gpuvec_state *state);
+extern void FactsNoteTrip(const gpuvec_mirror_key *mirror, double trip_us, double engine_us);
+extern void FactsNoteDropped(Oid relation, AttrNumber attnum);
+
+/* For the planner */
+extern FactsKnown FactsRead(const FactsKey *key, Facts *facts);
+extern double FactsTripOperators(void);
+extern double FactsRankOperators(const Facts *facts);
+extern bool FactsResident(const Facts *facts);
+
+/* For the view: the facts of slot n, if it has any; false: there is no such slot */
+extern bool FactsSlotRead(int n, FactsKey *key, Facts *facts, bool *used);
+
+#endif							/* GPUVEC_FACTS_H */

@@ -8,8 +8,11 @@
  * topk.cu		the host's side of a search (chunk.h: what its files share)
  * scan.cu		the scan that counts common ids and emits candidates
  * list_build.cu	inverted lists and bitmaps of a segment
- * lists.cu		counting by them; lists_lone.cu: a query that is alone
+ * lists_classify.cu	what a query's ids have in a segment: lists or bitmaps
+ * lists.cu		counting by them; lists_plain.cu: where no id is common;
+ *			lists_lone.cu: a query that is alone
  * list_planes.cuh	the part that lists have in it
+ * list_items.cuh	handing out the work
  * emit.cuh		scoring what was counted
  * select.cu	the selection of the best candidates, and sorting
  * vectors.h	embedding tables
@@ -397,7 +400,10 @@ extern cudaError_t lists_count_lone(const struct list_params *params, uint32_t p
 extern cudaError_t lists_count_direct(const struct list_params *params, uint32_t planes,
 									  cudaStream_t stream);
 extern cudaError_t lists_count_whole(const struct list_params *params, uint32_t planes,
-									 bool plain, uint32_t sms, cudaStream_t stream);
+									 uint32_t sms, cudaStream_t stream);
+extern cudaError_t lists_plain_prepare(void);
+extern cudaError_t lists_count_plain(const struct list_params *params, uint32_t sms,
+									 cudaStream_t stream);
 
 /* select.cu */
 extern cudaError_t select_prepare(void);

@@ -249,40 +249,42 @@ struct list_planes
 	__device__ __forceinline__ void
 	bump_all(const uint32_t (&row)[N], bool (&counting)[N])
 	{
-		uint32_t   *word[N];
-		uint32_t	before[N];
-		bool		more;
-
 		if constexpr (BYTES)
 		{
 #pragma unroll
 			for (int i = 0; i < N; i++)
 				if (counting[i])
 					bump(row[i]);
-			return;
 		}
-#pragma unroll
-		for (int i = 0; i < N; i++)
-			word[i] = planes + row[i] / 32;
-#pragma unroll 1
-		do
+		else
 		{
-			more = false;
+			uint32_t   *word[N];
+			uint32_t	before[N];
+			bool		more;
+
 #pragma unroll
 			for (int i = 0; i < N; i++)
+				word[i] = planes + row[i] / 32;
+#pragma unroll 1
+			do
 			{
-				before[i] = 0;
-				if (counting[i])
-					before[i] = atomicXor(word[i], 1u << row[i] % 32);
-			}
+				more = false;
 #pragma unroll
-			for (int i = 0; i < N; i++)
-			{
-				counting[i] = (before[i] >> row[i] % 32 & 1) != 0;
-				more |= counting[i];
-				word[i] += WORDS;
-			}
-		} while (__any_sync(FULL_WARP, more));
+				for (int i = 0; i < N; i++)
+				{
+					before[i] = 0;
+					if (counting[i])
+						before[i] = atomicXor(word[i], 1u << row[i] % 32);
+				}
+#pragma unroll
+				for (int i = 0; i < N; i++)
+				{
+					counting[i] = (before[i] >> row[i] % 32 & 1) != 0;
+					more |= counting[i];
+					word[i] += WORDS;
+				}
+			} while (__any_sync(FULL_WARP, more));
+		}
 	}
 
 	/* Where the list of an id starts, and how long it is */
@@ -468,8 +470,8 @@ struct list_planes
 	}
 
 	/*
-	 * The common ids that this lane's rows, of minlen to maxlen ids, need for a query; *most: the rows that each
-	 * warp may emit.  Returns whether any of the team's rows can have so many.
+	 * The common ids that this lane's rows, of minlen to maxlen ids, need for a query; *most:
+	 * the rows that each warp may emit.  Returns whether any of the team's rows can have so many.
 	 */
 	__device__ __forceinline__ bool
 	what_is_needed(const struct query_limits *limits, uint32_t minlen, uint32_t maxlen, uint32_t *need,

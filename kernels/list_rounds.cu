@@ -167,7 +167,8 @@ queue_blocks(struct search *s, struct chunk *c, struct list_params *p, int kind)
 	{
 		b->stats.plain_rounds += plain;
 		b->stats.plain_lone_rounds += plain && c->n <= LONE_QUERIES;
-		rc = lists_count_whole(p, c->list_planes, plain, b->sms, b->stream);
+		rc = plain ? lists_count_plain(p, b->sms, b->stream) :
+			lists_count_whole(p, c->list_planes, b->sms, b->stream);
 	}
 	else if (c->n <= (b->tuning.lone ? b->tuning.lone : LONE_QUERIES))
 		rc = lists_count_lone(p, c->list_planes, b->stream);

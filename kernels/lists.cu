@@ -25,8 +25,7 @@
  * take one query after the other (count_tiled); for few, warps read what they need
  * from global memory (count_direct; lists_lone.cu for a query alone).  Where few ids
  * are common, a block is a whole segment and a team is a thread block (count_whole); if
- * no id is, bytes in shared memory are all that is needed (count_plain), and for a query
- * alone the threads share its lists evenly (count_plain_lone).
+ * no id is, see lists_plain.cu.
  *
  * A first bound comes from a few blocks, those with rows of the lengths at which a
  * query's best rows are expected; of each of them only some rows with the highest
@@ -37,19 +36,14 @@
 #include <algorithm>
 
 #include "bit_counters.cuh"
-#include "list_planes.cuh"
+#include "list_items.cuh"
 
 extern __shared__ uint4 shared_memory[];
-
-#define WHOLE_ROWS		(1 << WHOLE_SHIFT)
-#define WHOLE_THREADS	(WHOLE_ROWS / LANE_ROWS)
 
 /* With more threads each has fewer registers, and what they spill all goes to L2 */
 #define TILED_THREADS	896
 #define TILED_TEAM_WORDS	(list_planes<1, TILED_PLANES>::TEAM_WORDS)
 #define WHOLE_PLANES	7
-#define PLAIN_PLANES	8
-#define PLAIN_TEAM_WORDS	(list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>::TEAM_WORDS)
 
 /* A lane's rows in the bitmaps of a block, from the empty slot's on */
 struct lane_bitmaps
@@ -364,400 +358,6 @@ struct list_counter : list_planes<WARPS, NPLANES>
 
 typedef struct block_place<WHOLE_THREADS> whole_place;
 
-/* Shared memory for count_shared_out */
-struct __align__(16) list_shares
-{
-	uint32_t	upto[WHOLE_THREADS];	/* postings of the lists up to this one */
-	uint32_t	first[WHOLE_THREADS];	/* where a list starts, less the postings before it */
-	uint32_t	sums[WHOLE_THREADS / 32];
-};
-
-/* Counts queries in a whole segment without bitmaps, a byte for each row */
-struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
-{
-	typedef list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true> base;
-
-	/* registers are not scarce here */
-	const struct device_segment *segment;
-	uint32_t	segment_number;
-	uint32_t	minlen;			/* of this lane's rows; ~0: it has none */
-	uint32_t	maxlen;
-
-	__device__ __forceinline__
-	plain_counter(const struct list_params &p, uint32_t *team_planes, struct team_shared *shared)
-		: base(p, team_planes, shared, NULL), segment(NULL)
-	{
-	}
-
-	/* Turn to a segment */
-	__device__ __forceinline__ void
-	enter_block(uint32_t block)
-	{
-		uint2		where = params.blocks[block];
-		uint32_t	first = member * LANE_ROWS;
-
-		segment_number = where.x;
-		segment = &params.segments[where.x];
-		minlen = ~0u;
-		maxlen = 0;
-		if (first < segment->nrows)
-		{
-			minlen = segment->len[first];
-			maxlen = segment->len[min(first + LANE_ROWS, segment->nrows) - 1];
-		}
-	}
-
-	/*
-	 * As count_ids, for a query that is alone: the team's threads share all postings
-	 * evenly, each with LOADS of them under way, so that long lists take no longer.
-	 */
-	__device__ __forceinline__ void
-	count_shared_out(const uint16_t *ids, uint32_t n, struct list_shares *shares)
-	{
-		constexpr int LOADS = 8;
-		const struct device_lists &lists = segment->lists;
-
-#pragma unroll 1
-		for (uint32_t from = 0; from < n; from += WHOLE_THREADS)
-		{
-			uint32_t	m = min(n - from, (uint32_t) WHOLE_THREADS);
-			uint32_t	warps = (m + 31) / 32;
-			uint2		list = make_uint2(0, 0);
-			uint32_t	upto;
-			uint32_t	total = 0;
-
-			if (member < m)
-				list = find_list(lists, ids[from + member]);
-			upto = list.y;
-#pragma unroll
-			for (int d = 1; d < 32; d *= 2)
-			{
-				uint32_t	left = __shfl_up_sync(FULL_WARP, upto, d);
-
-				if (lane >= (uint32_t) d)
-					upto += left;
-			}
-			if (lane == 31)
-				shares->sums[member / 32] = upto;
-			__syncthreads();
-			for (uint32_t w = 0; w < warps; w++)
-			{
-				uint32_t	sum = shares->sums[w];
-
-				if (w < member / 32)
-					upto += sum;
-				total += sum;
-			}
-			if (member < m)
-			{
-				shares->upto[member] = upto;
-				shares->first[member] = list.x - (upto - list.y);
-			}
-			__syncthreads();
-
-#pragma unroll 1
-			for (uint32_t at = member; at < total; at += LOADS * WHOLE_THREADS)
-			{
-				uint32_t	src[LOADS] = {};
-				uint32_t	posting[LOADS];
-
-				/* the first list that reaches beyond a place */
-#pragma unroll 1
-				for (uint32_t step = 1u << (31 - __clz(m)); step > 0; step /= 2)
-#pragma unroll
-					for (int i = 0; i < LOADS; i++)
-						if (src[i] + step <= m && shares->upto[src[i] + step - 1] <= at + i * WHOLE_THREADS)
-							src[i] += step;
-#pragma unroll
-				for (int i = 0; i < LOADS; i++)
-				{
-					uint32_t	place = at + i * WHOLE_THREADS;
-
-					posting[i] = place < total ? __ldg(&lists.postings[shares->first[src[i]] + place]) : 0;
-				}
-#pragma unroll
-				for (int i = 0; i < LOADS; i++)
-					if (at + i * WHOLE_THREADS < total)
-						bump(posting[i]);
-			}
-			__syncthreads();
-		}
-	}
-
-	/* The highest bits of those bytes of x that are at least a number, in all bytes of y */
-	static __device__ __forceinline__ uint32_t
-	bytes_reaching(uint32_t x, uint32_t y)
-	{
-		uint32_t	high = 0x80808080;
-		uint32_t	low = (x | high) - (y & ~high);	/* its high bit: without that of both, x >= y */
-
-		return ((x & ~y) | (~(x ^ y) & low)) & high;
-	}
-
-	/* Has any of this lane's rows a count of at least a number?  No row has more than `most` */
-	__device__ __forceinline__ bool
-	any_reaching(uint32_t number, uint32_t most) const
-	{
-		uint32_t	add = number < 128 ? (128 - number) * 0x01010101 : 0;
-		uint32_t	sums = 0;
-
-		if (most >= 128)
-			return number_reaching(number) > 0;
-		/* no sum is beyond its byte, and those of at least 128 have the highest bit */
-#pragma unroll
-		for (int i = 0; i < PLAIN_PLANES; i++)
-		{
-			uint4		v = *plane(i);
-
-			sums |= (v.x + add) | (v.y + add) | (v.z + add) | (v.w + add);
-		}
-		return (sums & 0x80808080) != 0;
-	}
-
-	/* How many of this lane's rows have counts of at least a number? */
-	__device__ __forceinline__ uint32_t
-	number_reaching(uint32_t number) const
-	{
-		uint32_t	y = number * 0x01010101;
-		uint32_t	n = 0;
-
-		if (number > 255)
-			return 0;
-#pragma unroll
-		for (int i = 0; i < PLAIN_PLANES; i++)
-		{
-			uint4		v = *plane(i);
-
-			n += __popc(bytes_reaching(v.x, y) | bytes_reaching(v.y, y) >> 1 |
-						bytes_reaching(v.z, y) >> 2 | bytes_reaching(v.w, y) >> 3);
-		}
-		return n;
-	}
-
-	/* Which of this lane's rows from 32 w on have counts of at least a number? */
-	__device__ __forceinline__ uint32_t
-	rows_reaching(int w, uint32_t number) const
-	{
-		uint32_t	y = number * 0x01010101;
-		uint32_t	rows = 0;
-
-#pragma unroll
-		for (int half = 0; half < 2; half++)
-		{
-			uint4		v = *plane(2 * w + half);
-			const uint32_t word[4] = {v.x, v.y, v.z, v.w};
-
-			/* the multiplication brings the four bits together, without carries */
-#pragma unroll
-			for (int i = 0; i < 4; i++)
-				rows |= (bytes_reaching(word[i], y) >> 7) * 0x01020408 >> 24 << (half * 16 + i * 4);
-		}
-		return rows;
-	}
-
-	/* The largest count that `wanted` of the team's rows reach (0 if there is none) */
-	__device__ __forceinline__ uint32_t
-	high_count(uint32_t wanted)
-	{
-		uint32_t	count = 0;
-
-#pragma unroll 1
-		for (int p = PLAIN_PLANES - 1; p >= 0; p--)
-			if (sum_of_team(__reduce_add_sync(FULL_WARP, number_reaching(count | 1u << p))) >= wanted)
-				count |= 1u << p;
-		return count;
-	}
-
-	/* The count of this lane's row i */
-	__device__ __forceinline__ uint32_t
-	get(uint32_t i) const
-	{
-		return ((const uint8_t *) plane(i / 16))[i % 16];
-	}
-
-	/* Count query q in the segment that was entered; shares: NULL, or the query is alone */
-	__device__ __forceinline__ void
-	count_query(uint32_t q, struct list_shares *shares)
-	{
-		const struct query_limits *limits = &params.queries[q].limits;
-		uint32_t	need;
-		uint32_t	most;
-		const uint16_t *entries;
-		uint4		n = params.nentries_of[segment_number * params.nqueries + q];
-
-		if (!what_is_needed(limits, minlen, maxlen, &need, &most))
-			return;
-		entries = params.entries + ((size_t) segment_number * params.nentries + n.w) * 8;
-		if (shares)
-			count_shared_out(entries, n.z, shares);
-		else
-			count_ids<true>(segment->lists, entries, 0, n.z);
-		if (params.sample > 0)
-			need = max(need, high_count(params.sample));
-		if (__any_sync(FULL_WARP, any_reaching(need, limits->len)))
-		{
-			uint32_t	rows[4];
-
-#pragma unroll
-			for (int w = 0; w < 4; w++)
-				rows[w] = need > 255 ? 0 : rows_reaching(w, need);
-			emit_words(params, segment, q, member * LANE_ROWS, rows, most, [&] (uint32_t i) { return get(i); });
-		}
-		clear_planes();
-		sync_team();
-	}
-};
-
-/*
- * Sort the ids of query q, `len` of them, by what a segment has for them: slots, those
- * that are staged in shared memory first, filled up with the empty slot to a multiple of 8,
- * then ids with lists.  They go to `entries` of the segment's entries.  One warp for each
- * query and segment.
- */
-static __device__ __forceinline__ void
-classify(const struct list_params &params, uint32_t segment, uint32_t q, const uint16_t *query_ids,
-		 uint32_t len, uint32_t entries)
-{
-	uint32_t	lane = threadIdx.x % 32;
-	const struct device_lists *lists = &params.segments[segment].lists;
-	uint32_t	below = (1u << lane) - 1;
-	uint32_t	nslots[2] = {0, 0};
-	uint32_t	all;			/* slots, filled up */
-	uint32_t	at[3];
-	uint16_t   *out = params.entries + ((size_t) segment * params.nentries + entries) * 8;
-
-	if (lists->shift == 0)
-		return;
-	for (uint32_t i = lane; i < len; i += 32)
-	{
-		uint32_t	id = query_ids[i];
-		uint32_t	slot = id <= lists->maxid ? lists->slot[id] : NO_SLOT;
-
-		nslots[0] += slot <= lists->nstaged;
-		nslots[1] += slot > lists->nstaged && slot != NO_SLOT;
-	}
-	__syncwarp();
-	nslots[0] = __reduce_add_sync(FULL_WARP, nslots[0]);
-	nslots[1] = __reduce_add_sync(FULL_WARP, nslots[1]);
-	at[0] = 0;
-	at[1] = nslots[0];
-	all = (nslots[0] + nslots[1] + 7) / 8 * 8;
-	at[2] = all;
-	if (lane < all - nslots[0] - nslots[1])
-		out[nslots[0] + nslots[1] + lane] = 0;
-	for (uint32_t from = 0; from < len; from += 32)
-	{
-		uint32_t	id = from + lane < len ? query_ids[from + lane] : ~0u;
-		uint32_t	slot = id <= lists->maxid ? lists->slot[id] : NO_SLOT;
-		int			kind = slot <= lists->nstaged ? 0 : slot != NO_SLOT ? 1 :
-			id <= lists->maxid ? 2 : 3;
-
-#pragma unroll
-		for (int k = 0; k < 3; k++)
-		{
-			uint32_t	mine = __ballot_sync(FULL_WARP, kind == k);
-
-			if (kind == k)
-				out[at[k] + __popc(mine & below)] = (uint16_t) (k < 2 ? slot : id);
-			at[k] += __popc(mine);
-		}
-	}
-	if (lane == 0)
-	{
-		uint32_t	staged = nslots[1] > 0 ? nslots[0] / 8 * 8 : all;
-
-		params.nentries_of[segment * params.nqueries + q] =
-			make_uint4(staged, all - staged, at[2] - all, entries);
-	}
-}
-
-#define CLASSIFY_WARPS	8
-
-static __global__ void
-__launch_bounds__(CLASSIFY_WARPS * 32)
-classify_kernel(const __grid_constant__ struct list_params params)
-{
-	uint32_t	q = blockIdx.x * CLASSIFY_WARPS + threadIdx.x / 32;
-
-	if (q < params.nqueries)
-	{
-		const struct query_state *query = &params.queries[q];
-
-		classify(params, blockIdx.y, q, params.ids + query->ids, query->limits.len, query->entries);
-	}
-}
-
-/* The same for queries that come as parameters; the first block stores them */
-static __global__ void
-__launch_bounds__(LONE_QUERIES * 32)
-classify_lone(const __grid_constant__ struct lone_params params)
-{
-	uint32_t	q = threadIdx.x / 32;
-
-	wait_for_previous();
-	let_next_start();
-	if (blockIdx.x == 0)
-	{
-		for (uint32_t i = threadIdx.x; i < params.ncounters; i += LONE_QUERIES * 32)
-			params.counters[i] = 0;
-		for (uint32_t i = threadIdx.x; i < params.nids; i += LONE_QUERIES * 32)
-			params.stored_ids[i] = params.ids[i];
-		if (threadIdx.x < params.lists.nqueries)
-			params.lists.queries[threadIdx.x] = params.queries[threadIdx.x];
-	}
-	if (q < params.lists.nqueries)
-	{
-		const struct query_state *query = &params.queries[q];
-
-		classify(params.lists, blockIdx.x, q, params.ids + query->ids, query->limits.len,
-				 query->entries);
-	}
-}
-
-/* The number of an item's block */
-static __device__ __forceinline__ uint32_t
-item_block(const struct list_params &params, uint32_t item)
-{
-	uint32_t	block = item / params.nslices;
-
-	return params.own_blocks == 0 ? block :
-		params.own_first[block / params.own_blocks] + block % params.own_blocks;
-}
-
-/* The queries of an item: the first one, and how many */
-static __device__ __forceinline__ uint2
-item_range(const struct list_params &params, uint32_t item)
-{
-	if (params.own_blocks > 0)
-		return make_uint2(item / params.own_blocks, 1);
-
-	uint2		range = params.ranges ? params.ranges[item / params.nslices] :
-		make_uint2(0, params.nqueries);
-	uint32_t	before = item % params.nslices * params.item_queries;
-
-	if (before >= range.y)
-		return make_uint2(0, 0);
-	return make_uint2(range.x + before, min(range.y - before, params.item_queries));
-}
-
-/* Take an item of work, for the whole thread block; ~0: none is left */
-static __device__ __forceinline__ uint32_t
-take_item(const struct list_params &params, struct team_shared *team)
-{
-	uint32_t	item;
-
-	__syncthreads();
-	if (threadIdx.x == 0)
-	{
-		team->item = *(volatile const uint32_t *) params.stop ? ~0u :
-			atomicAdd(params.next_item, 1);
-		team->next_query = 0;
-	}
-	__syncthreads();
-	item = team->item;
-	return item < params.nblocks * params.nslices ? item : ~0u;
-}
-
 /* Take a query of the item, for the whole warp */
 static __device__ __forceinline__ uint32_t
 take_query(struct team_shared *team)
@@ -859,32 +459,6 @@ count_direct(const __grid_constant__ struct list_params params)
 	}
 }
 
-/* Let a thread block count whole segments, one query after the other */
-template <typename Counter, typename Count>
-static __device__ __forceinline__ void
-count_segments(const struct list_params &params, Counter &counter, Count count)
-{
-	uint32_t	entered = ~0u;
-
-	for (;;)
-	{
-		uint32_t	item = take_item(params, counter.team);
-		uint2		queries;
-
-		if (item == ~0u)
-			break;
-		queries = item_range(params, item);
-		if (item_block(params, item) != entered)
-		{
-			entered = item_block(params, item);
-			counter.enter_block(entered);
-		}
-		for (uint32_t i = 0; i < queries.y; i++)
-			if (!counter.is_counted(queries.x + i, entered))
-				count(queries.x + i);
-	}
-}
-
 template <int PLANES>
 __global__ void
 __launch_bounds__(WHOLE_THREADS, 2)
@@ -899,32 +473,6 @@ count_whole(const __grid_constant__ struct list_params params)
 				   {
 					   counter.count_query(q, counter.block_bitmaps());
 				   });
-}
-
-#define PLAIN_BLOCKS	3		/* that share a multiprocessor */
-
-static __global__ void
-__launch_bounds__(WHOLE_THREADS, PLAIN_BLOCKS)
-count_plain(const __grid_constant__ struct list_params params)
-{
-	struct team_shared *team = (struct team_shared *) shared_memory;
-	plain_counter counter(params, (uint32_t *) (team + 1), team);
-
-	count_segments(params, counter, [&] (uint32_t q) { counter.count_query(q, NULL); });
-}
-
-/* For queries that are alone, or nearly so */
-static __global__ void
-__launch_bounds__(WHOLE_THREADS, 1)
-count_plain_lone(const __grid_constant__ struct list_params params)
-{
-	struct team_shared *team = (struct team_shared *) shared_memory;
-	struct list_shares *shares = (struct list_shares *) (team + 1);
-	plain_counter counter(params, (uint32_t *) (shares + 1), team);
-
-	let_next_start();
-	wait_for_previous();
-	count_segments(params, counter, [&] (uint32_t q) { counter.count_query(q, shares); });
 }
 
 typedef void (*list_function) (const struct list_params);
@@ -974,12 +522,6 @@ whole_bytes(uint32_t planes)
 	return sizeof(struct team_shared) + sizeof(whole_place) + planes * WHOLE_ROWS / 8;
 }
 
-static size_t
-plain_bytes(void)
-{
-	return sizeof(struct team_shared) + PLAIN_TEAM_WORDS * sizeof(uint32_t);
-}
-
 /* Slots of a segment of small blocks that are staged, beside the empty one */
 uint32_t
 lists_slots(size_t smem_limit)
@@ -1002,36 +544,13 @@ lists_prepare(size_t smem_limit)
 											  (int) smem_limit);
 
 		if (rc == cudaSuccess)
-			rc = cudaFuncSetAttribute((const void *) count_plain,
-									  cudaFuncAttributeMaxDynamicSharedMemorySize,
-									  (int) plain_bytes());
-		if (rc == cudaSuccess)
-			rc = cudaFuncSetAttribute((const void *) count_plain_lone,
-									  cudaFuncAttributeMaxDynamicSharedMemorySize,
-									  (int) (plain_bytes() + sizeof(struct list_shares)));
-		if (rc == cudaSuccess)
 			rc = cudaFuncSetAttribute((const void *) whole_variant(planes[i]),
 									  cudaFuncAttributeMaxDynamicSharedMemorySize,
 									  (int) whole_bytes(WHOLE_PLANES));
 		if (rc != cudaSuccess)
 			return rc;
 	}
-	return cudaSuccess;
-}
-
-cudaError_t
-lists_classify(const struct list_params *params, cudaStream_t stream)
-{
-	return launch_kernel(classify_kernel, dim3((params->nqueries + CLASSIFY_WARPS - 1) / CLASSIFY_WARPS,
-											   params->nsegments),
-						 CLASSIFY_WARPS * 32, 0, stream, *params);
-}
-
-cudaError_t
-lists_classify_lone(const struct lone_params *params, cudaStream_t stream)
-{
-	return launch_chained(classify_lone, dim3(params->lists.nsegments), LONE_QUERIES * 32, 0, stream,
-						  *params);
+	return lists_plain_prepare();
 }
 
 /* nslots: the most slots that a segment stages */
@@ -1059,20 +578,12 @@ lists_count_direct(const struct list_params *params, uint32_t planes, cudaStream
 						 stream, *params);
 }
 
-/* plain: no segment has slots; then planes may be PLAIN_PLANES at most */
 cudaError_t
-lists_count_whole(const struct list_params *params, uint32_t planes, bool plain, uint32_t sms,
+lists_count_whole(const struct list_params *params, uint32_t planes, uint32_t sms,
 				  cudaStream_t stream)
 {
 	uint64_t	items = (uint64_t) params->nblocks * params->nslices;
-	dim3		blocks = dim3((uint32_t) std::min(items, (uint64_t) sms * (plain ? PLAIN_BLOCKS : 2)));
 
-	if (plain && params->nqueries <= LONE_QUERIES)
-		return launch_chained(count_plain_lone, blocks, WHOLE_THREADS,
-							  plain_bytes() + sizeof(struct list_shares), stream, *params);
-	if (plain)
-		return launch_kernel(count_plain, blocks, WHOLE_THREADS, plain_bytes(), stream,
-							 *params);
-	return launch_kernel(whole_variant(planes), blocks, WHOLE_THREADS, whole_bytes(WHOLE_PLANES),
-						 stream, *params);
+	return launch_kernel(whole_variant(planes), dim3((uint32_t) std::min(items, (uint64_t) sms * 2)),
+						 WHOLE_THREADS, whole_bytes(WHOLE_PLANES), stream, *params);
 }

@@ -14,7 +14,7 @@ check:
 include engine.mk
 include test/unit/emulation/emulation.mk
 
-EMULATED = backend chunk list_build list_rounds lists lists_lone scan select topk
+EMULATED = backend chunk list_build list_rounds lists lists_classify lists_lone lists_plain scan select topk
 SEARCH_OBJS = $(EMULATED:%=$(EMULATION_DIR)/search/kernels/%.o) \
 	$(EMULATION_DIR)/search/$(EMULATION)/search.o $(EMULATION_DIR)/$(EMULATION)/emulation.o \
 	$(patsubst %,build/src/engine/%.o,error memory segment threads)

@@ -31,14 +31,14 @@ figure() { lines+=("| $1 | $2 | | |"); }
 make_tables() {
 	progress "making $ITEMS and $ROWS vectors, $CLICKS clicks"
 	psql_ <<-SQL >/dev/null || die "could not make the tables"
+		-- VACUUM marks no page as all-visible whose rows' commits may not be flushed yet
+		SET synchronous_commit = on;
 		SELECT setseed(0.5);
 		CREATE TABLE items AS SELECT i AS id, gpuvec_initial_vector(i, $WIDTH, 'uniform', 1, 1) AS embedding FROM generate_series(1, $ITEMS) i;
 		CREATE TABLE rows AS SELECT i AS id, gpuvec_initial_vector(i, $WIDTH, 'uniform', 1, 1) AS embedding FROM generate_series(1, $ROWS) i;
 		ALTER TABLE items ADD PRIMARY KEY (id);
 		CREATE TABLE clicks AS SELECT 1 + (random() * ($USERS - 1))::int AS user_id, 1 + (random() * ($ITEMS - 1))::int AS item_id,
 			1 + (random() * ($ROWS - 1))::int AS row_id, random() AS weight FROM generate_series(1, $CLICKS);
-		-- until commits are flushed, VACUUM does not mark pages as all-visible
-		CHECKPOINT;
 		VACUUM ANALYZE items;
 		VACUUM ANALYZE rows;
 		VACUUM ANALYZE clicks;

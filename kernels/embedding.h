@@ -5,7 +5,8 @@
  *
  * A table has rows of width elements, float32 or float16.  A lookup names a row
  * by its number; a bag is a sequence of consecutive lookups.  Pooling turns each
- * bag into one float32 vector (sum, mean), or each lookup (concat).
+ * bag into one vector (sum, mean), or each lookup (concat).  Vectors are float32; those
+ * of a float16 table also float16, which is the float32 result rounded to nearest.
  *
  * Every function queues its work on a stream and neither waits nor allocates: the
  * caller gives the memory that the matching ..._workspace function asks for, so
@@ -97,14 +98,18 @@ struct gpuvec_emb_bags
 	const float *weights;		/* [lookups], or NULL */
 };
 
-/* Pool.  out: [bags][out_stride], for concat [lookups][out_stride] */
+/*
+ * Pool.  out: [bags][out_stride], for concat [lookups][out_stride], of out_type: float32, or
+ * the type of the table.
+ */
 extern cudaError_t gpuvec_emb_forward_workspace(const struct gpuvec_emb_table *table,
 												const struct gpuvec_emb_bags *bags,
 												enum gpuvec_emb_mode mode, size_t *bytes);
 extern cudaError_t gpuvec_emb_forward(const struct gpuvec_emb_table *table,
 									  const struct gpuvec_emb_bags *bags,
 									  enum gpuvec_emb_mode mode,
-									  float *out, uint64_t out_stride,
+									  void *out, enum gpuvec_emb_type out_type,
+									  uint64_t out_stride,
 									  void *work, size_t work_bytes, cudaStream_t stream);
 
 /*
@@ -161,6 +166,7 @@ struct gpuvec_emb_tuning
 	uint32_t	slice_bytes;	/* of a row, that a group of lanes reads at once; up to 512 */
 	uint32_t	slice_major;	/* 1: all bags for one slice, then the next slice */
 	uint32_t	any_l1;			/* 1: do not ask for the largest L1 cache */
+	uint32_t	unchained;		/* 1: kernels start when the one before has ended */
 	uint32_t	grad_stages;	/* stop a gradient after 1: sorting, 2: finding pieces */
 };
 

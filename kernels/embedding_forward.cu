@@ -7,16 +7,19 @@
  * instructions between them.
  *
  * Where every lookup is a vector of the result (concat, or bags of one lookup),
- * gather_kernel copies rows; a group of lanes has several in flight.
+ * gather_kernel copies rows; a group of lanes has several in flight.  A copy of some
+ * tens of megabytes is over in 20 microseconds, of which one or two would pass between
+ * two kernels: kernels start while the one before ends (emb_launch).
  *
  * Otherwise groups of 8, 16 or 32 lanes pool bags; a lane adds up its own columns in the
  * order of the lookups.  Indices are fetched a chunk ahead, one per lane.  Rows of more
  * than 512 bytes are pooled in slices.
  *
  * bag_kernel gives each group one bag of more than a few lookups and has eight rows in
- * flight.  What limits it, if keys are skewed and rows come from the caches, are latency
- * and instructions; see emb_add_batch in embedding_pool.cuh.  Blocks are small and take
- * no shared memory, which leaves the L1 cache to the hot rows.
+ * flight.  What limits it, if keys are skewed and rows come from the caches, is the L2
+ * cache (at 88 to 94 % of what it can), and for float16 also instructions; see
+ * emb_add_batch in embedding_pool.cuh.  Blocks are small and take no shared memory, which
+ * leaves the L1 cache to the hot rows.
  *
  * stream_kernel gives each group several consecutive short bags.  Their lookups are
  * consecutive too, so the group goes through them as through one stream: rows of several
@@ -25,7 +28,7 @@
  * several bags' lengths, which varies less than each of them.
  *
  * Bags of more than GPUVEC_EMB_PIECE lookups are cut into pieces first.  Warps count
- * the pieces of EMB_TILE bags each, one block turns counts into places, and the
+ * the pieces of EMB_TILE bags each, some blocks turn counts into places, and the
  * warps write the pieces, which then take the place of bags.  What pieces of long
  * bags give is added up by combine_kernel.
  *
@@ -42,14 +45,21 @@ struct gpuvec_emb_tuning gpuvec_emb_tuning;
 #define BAG_THREADS			64
 #define BAG_UNROLL			8	/* rows in flight of a group of lanes */
 #define STREAM_THREADS		64
-#define STREAM_UNROLL		4
+#define STREAM_UNROLL		8	/* the same, .. */
+#define STREAM_NARROW_UNROLL	4	/* .. where several rows share a warp */
 #define GATHER_THREADS		128
 #define GATHER_UNROLL		4
+#define GATHER_HALF_UNROLL	8	/* where results are float16 */
+#define GATHER_STEPS		2
+#define GATHER_FEW			262144	/* lookups that take one step of more rows */
+#define GATHER_FEW_THREADS	64
+#define GATHER_FEW_UNROLL	8
 #define RANGE_LOOKUPS		16	/* of a group of lanes, on average */
 
 #define POOL_MOST_THREADS	256
 
 #define SCAN_THREADS		1024
+#define SCAN_BLOCKS			32
 #define COMBINE_THREADS		256
 #define COMBINE_BLOCKS		1056
 
@@ -86,7 +96,7 @@ struct pool_params
 	bool		vector_out;		/* aligned for vector stores */
 	bool		vector_partial; /* the same for sums of pieces */
 	const uint32_t *dest;		/* NULL: bag i goes to row i */
-	float	   *out;
+	void	   *out;			/* of the type that the kernel knows */
 	uint64_t	out_stride;
 	float	   *partial;
 	float	   *partial_divisor;
@@ -106,11 +116,12 @@ struct gather_params
 	uint32_t	slices;
 	uint32_t	lanes_log2;
 	uint32_t	vectors;
+	uint32_t	chunk;			/* lookups of a warp, up to 32 */
 	uint64_t	lookups;
 	bool		slice_major;
 	bool		exact;			/* keep the sign of zeros; sums do not */
 	bool		vector_out;
-	float	   *out;
+	void	   *out;
 	uint64_t	out_stride;
 };
 
@@ -135,10 +146,14 @@ struct bag_pieces_params
 };
 
 /*
- * Copy rows.  T is the type of the table, VB the bytes of a vector, U the rows that a
- * group of lanes has in flight.
+ * Copy rows.  T is the type of the table, O that of the result, VB the bytes of a vector,
+ * U the rows that a group of lanes loads at once.
+ *
+ * A warp has p.chunk consecutive lookups, one for each lane, and goes through them in
+ * steps; the rows of a step are on their way while those of the step before are
+ * stored.  The groups of a warp take turns, so that what it writes is consecutive.
  */
-template <typename T, int VB, int U>
+template <typename T, typename O, int VB, int U>
 static __global__ void
 gather_kernel(const __grid_constant__ struct gather_params p)
 {
@@ -146,48 +161,53 @@ gather_kernel(const __grid_constant__ struct gather_params p)
 	typedef typename emb_raw<VB>::type raw_type;
 	uint32_t	lane = threadIdx.x % 32;
 	uint32_t	groups = 32u >> p.lanes_log2;
+	uint32_t	group = lane >> p.lanes_log2;
 	uint32_t	task;
 	uint32_t	slice;
-	uint32_t	rows[U];
-	raw_type	raw[U];
+	raw_type	next[U];
 
+	emb_begin();
 	if (!emb_find_work(p.warp_tasks, p.slices, p.slice_major, task, slice))
 		return;
 
-	/* the groups of a warp take turns, so that what it writes is consecutive */
-	uint64_t	first = (uint64_t) task * groups * U + (lane >> p.lanes_log2);
+	uint64_t	first = (uint64_t) task * p.chunk;
+	uint32_t	n = (uint32_t) min((uint64_t) p.chunk, p.lookups - first);
 	uint32_t	column = (slice << p.lanes_log2) + (lane & ((1u << p.lanes_log2) - 1));
-	const char *base = p.table + (uint64_t) column * VB;
+	bool		active = column < p.vectors;
+	const char *base = emb_lane_base(p.table, column, p.vectors, VB);
+	uint32_t	my_row = lane < n ? emb_lookup(p.indices, p.index_bits, p.rows, first + lane) : EMB_MISSING;
 
-	if (column >= p.vectors)
-		return;
-
-#pragma unroll
-	for (int u = 0; u < U; u++)
+	auto		load = [&] (uint32_t at)
 	{
-		uint64_t	position = first + u * groups;
-
-		rows[u] = position < p.lookups ?
-			emb_lookup(p.indices, p.index_bits, p.rows, position) : EMB_MISSING;
-	}
-
 #pragma unroll
-	for (int u = 0; u < U; u++)
-	{
-		raw[u] = emb_zero<VB>();
-		if (rows[u] != EMB_MISSING)
-			raw[u] = __ldg((const raw_type *) (base + (uint64_t) rows[u] * p.stride_bytes));
-	}
-
-#pragma unroll
-	for (int u = 0; u < U; u++)
-	{
-		uint64_t	position = first + u * groups;
-
-		if (position < p.lookups)
+		for (int u = 0; u < U; u++)
 		{
+			uint32_t	row = __shfl_sync(EMB_FULL_WARP, my_row, at + u * groups + group);
+
+			next[u] = emb_zero<VB>();
+			if (row != EMB_MISSING)
+				next[u] = __ldg((const raw_type *) (base + (uint64_t) row * p.stride_bytes));
+		}
+	};
+
+	load(0);
+	for (uint32_t at = 0; at < n; at += U * groups)
+	{
+		raw_type	raw[U];
+
+#pragma unroll
+		for (int u = 0; u < U; u++)
+			raw[u] = next[u];
+		if (at + U * groups < n)
+			load(at + U * groups);
+#pragma unroll
+		for (int u = 0; u < U; u++)
+		{
+			uint32_t	i = at + u * groups + group;
 			float		value[E];
 
+			if (i >= n || !active)
+				continue;
 #pragma unroll
 			for (int e = 0; e < E; e++)
 			{
@@ -195,7 +215,7 @@ gather_kernel(const __grid_constant__ struct gather_params p)
 				if (!p.exact)
 					value[e] = 0.0f + value[e];
 			}
-			emb_store<E>(p.out + position * p.out_stride, column * E, p.width, p.vector_out, value);
+			emb_store<E>((O *) p.out + (first + i) * p.out_stride, column * E, p.width, p.vector_out, value);
 		}
 	}
 }
@@ -203,7 +223,7 @@ gather_kernel(const __grid_constant__ struct gather_params p)
 /*
  * Store the vector of a bag, or that of a piece with its divisor.
  */
-template <int E>
+template <typename O, int E>
 static __device__ __forceinline__ void
 store_bag(const struct pool_params &p, uint32_t dest, uint32_t column, bool active,
 		  float (&acc)[E], float divisor)
@@ -225,7 +245,7 @@ store_bag(const struct pool_params &p, uint32_t dest, uint32_t column, bool acti
 			for (int e = 0; e < E; e++)
 				acc[e] = divisor == 0.0f ? 0.0f : __fdiv_rn(acc[e], divisor);
 		}
-		emb_store<E>(p.out + dest * p.out_stride, column * E, p.width, p.vector_out, acc);
+		emb_store<E>((O *) p.out + dest * p.out_stride, column * E, p.width, p.vector_out, acc);
 	}
 }
 
@@ -233,7 +253,7 @@ store_bag(const struct pool_params &p, uint32_t dest, uint32_t column, bool acti
  * Pool bags, or pieces of them, one with each group of lanes.  W: there are weights;
  * otherwise as above.
  */
-template <typename T, int VB, int LANES, bool W>
+template <typename T, typename O, int VB, int LANES, bool W>
 static __global__ void __launch_bounds__(POOL_MOST_THREADS)
 bag_kernel(const __grid_constant__ struct pool_params p)
 {
@@ -243,6 +263,7 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 	uint32_t	warp_task;
 	uint32_t	slice;
 
+	emb_begin();
 	if (!emb_find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, slice))
 		return;
 
@@ -261,8 +282,9 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 	}
 
 	int			most = (int) __reduce_max_sync(EMB_FULL_WARP, (unsigned) n);
+	bool		count = p.mean && (W || p.skip_missing);	/* or else the divisor is n */
 	float		acc[E];
-	float		divisor = 0.0f;
+	float		divisor = count ? 0.0f : (float) n;
 	struct emb_chunk chunk;
 	uint32_t	next_row;
 	float		next_weight;
@@ -296,7 +318,7 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 		for (uint32_t j = 0; j < LANES; j += BAG_UNROLL)
 			emb_add_batch<T, VB, LANES, BAG_UNROLL, W>(base, p.stride_bytes, chunk, j, acc, [] (uint32_t) {});
 
-		if (p.mean)
+		if (count)
 		{
 			uint32_t	counted = chunk.present;
 
@@ -314,7 +336,7 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 		}
 	}
 	if (valid)
-		store_bag<E>(p, p.dest ? p.dest[bag] : bag, column, active, acc, divisor);
+		store_bag<O, E>(p, p.dest ? p.dest[bag] : bag, column, active, acc, divisor);
 }
 
 /*
@@ -344,11 +366,12 @@ bag_divisor(const struct pool_params &p, uint64_t start, uint64_t end)
  *
  * Positions k, n and last count from the first lookup of the group.
  */
-template <typename T, int VB, int LANES, bool W>
+template <typename T, typename O, int VB, int LANES, bool W>
 static __global__ void __launch_bounds__(POOL_MOST_THREADS)
 stream_kernel(const __grid_constant__ struct pool_params p)
 {
 	constexpr int E = VB / (int) sizeof(T);
+	constexpr int U = LANES == 32 ? STREAM_UNROLL : STREAM_NARROW_UNROLL;
 	uint32_t	lane = threadIdx.x % 32;
 	uint32_t	sub = lane % LANES;
 	uint32_t	group_lane = lane - sub;
@@ -356,6 +379,7 @@ stream_kernel(const __grid_constant__ struct pool_params p)
 	uint32_t	warp_task;
 	uint32_t	slice;
 
+	emb_begin();
 	if (!emb_find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, slice))
 		return;
 
@@ -409,7 +433,7 @@ stream_kernel(const __grid_constant__ struct pool_params p)
 
 		if (!now)
 			return;
-		store_bag<E>(p, dest, column, active, acc, divisor);
+		store_bag<O, E>(p, dest, column, active, acc, divisor);
 #pragma unroll
 		for (int e = 0; e < E; e++)
 			acc[e] = 0.0f;
@@ -445,8 +469,8 @@ stream_kernel(const __grid_constant__ struct pool_params p)
 		chunk.ends = __reduce_or_sync(EMB_FULL_WARP, here ? 1u << (group_lane + (uint32_t) (last - k)) : 0);
 
 #pragma unroll 1
-		for (uint32_t j = 0; j < LANES; j += STREAM_UNROLL)
-			emb_add_batch<T, VB, LANES, STREAM_UNROLL, W>(base, p.stride_bytes, chunk, j, acc, [&] (uint32_t at)
+		for (uint32_t j = 0; j < LANES; j += U)
+			emb_add_batch<T, VB, LANES, U, W>(base, p.stride_bytes, chunk, j, acc, [&] (uint32_t at)
 			{
 				bool		now = chunk.ends >> (group_lane + at) & 1;
 
@@ -461,6 +485,7 @@ stream_kernel(const __grid_constant__ struct pool_params p)
  * Add up the pieces of long bags.  A block serves a bag and 128 columns at a time; its
  * warps sum GPUVEC_EMB_FAN pieces each, in turn, the first warp sums these sums.
  */
+template <typename O>
 static __global__ void __launch_bounds__(COMBINE_THREADS)
 combine_kernel(const __grid_constant__ struct emb_combine_params p)
 {
@@ -468,8 +493,10 @@ combine_kernel(const __grid_constant__ struct emb_combine_params p)
 	__shared__ float divisors[GPUVEC_EMB_FAN];
 	uint32_t	lane = threadIdx.x % 32;
 	uint32_t	warp = threadIdx.x / 32;
-	uint64_t	items = (uint64_t) p.total->longs * p.slices;
+	uint64_t	items;
 
+	emb_begin();
+	items = (uint64_t) p.total->longs * p.slices;
 	for (uint64_t item = blockIdx.x; item < items; item += gridDim.x)
 	{
 		uint32_t	bag = (uint32_t) (item / p.slices);
@@ -549,7 +576,7 @@ combine_kernel(const __grid_constant__ struct emb_combine_params p)
 				for (int e = 0; e < 4; e++)
 					value[e] = total_divisor == 0.0f ? 0.0f : __fdiv_rn(value[e], total_divisor);
 			}
-			emb_store<4>(p.out + dest * p.out_stride, column, p.width, false, value);
+			emb_store<4>((O *) p.out + dest * p.out_stride, column, p.width, false, value);
 		}
 	}
 }
@@ -589,55 +616,65 @@ scan_warp(const struct emb_counts &counts, struct emb_counts &all)
 		sum.longs - counts.longs};
 }
 
+/* The same over a block; parts is an array of a value for each warp */
+static __device__ __forceinline__ struct emb_counts
+scan_block(const struct emb_counts &counts, struct emb_counts &all, struct emb_counts *parts)
+{
+	add_counts	add;
+	uint32_t	lane = threadIdx.x % 32;
+	uint32_t	warp = threadIdx.x / 32;
+	struct emb_counts before = scan_warp(counts, all);
+	struct emb_counts part;
+
+	__syncthreads();			/* parts may be in use */
+	if (lane == 0)
+		parts[warp] = all;
+	__syncthreads();
+	part = scan_warp(parts[lane], all);
+	part = {__shfl_sync(EMB_FULL_WARP, part.bags, warp), __shfl_sync(EMB_FULL_WARP, part.pieces, warp),
+		__shfl_sync(EMB_FULL_WARP, part.partials, warp), __shfl_sync(EMB_FULL_WARP, part.longs, warp)};
+	return add(part, before);
+}
+
 /*
- * Turn the counts of tiles into places, by one block, and tell the totals to everyone
- * who needs them.  Each warp has a part of the tiles, which it reads twice: to count, and
- * when it knows what comes before.
+ * Turn the counts of tiles into places, and tell the totals to everyone who needs them.
+ * Each block has a part of the tiles, and adds up all that come before itself, which
+ * takes less time than to wait for others to do it.
  */
 static __global__ void __launch_bounds__(SCAN_THREADS)
 scan_kernel(const __grid_constant__ struct emb_scan_params p)
 {
-	constexpr uint32_t unroll = 4;
 	__shared__ struct emb_counts parts[SCAN_THREADS / 32];
 	const struct emb_counts none = {0, 0, 0, 0};
 	add_counts	add;
-	uint32_t	lane = threadIdx.x % 32;
-	uint32_t	warp = threadIdx.x / 32;
-	uint32_t	size = (p.ntiles + SCAN_THREADS - 1) / SCAN_THREADS * 32;
-	uint32_t	begin = min(warp * size, p.ntiles);
-	uint32_t	end = min(begin + size, p.ntiles);
+	uint32_t	begin = min(blockIdx.x * p.part, p.ntiles);
+	uint32_t	end = min(begin + p.part, p.ntiles);
 	struct emb_counts sum = none;
 	struct emb_counts before;
-	struct emb_counts all;
 
-#pragma unroll unroll
-	for (uint32_t tile = begin + lane; tile < end; tile += 32)
+	emb_begin();
+#pragma unroll 8
+	for (uint32_t tile = threadIdx.x; tile < begin; tile += SCAN_THREADS)
 		sum = add(sum, p.tiles[tile]);
-	scan_warp(sum, all);
-	if (lane == 0)
-		parts[warp] = all;
-	__syncthreads();
+	scan_block(sum, before, parts);
 
-	before = scan_warp(parts[lane], all);
-	before = {__shfl_sync(EMB_FULL_WARP, before.bags, warp), __shfl_sync(EMB_FULL_WARP, before.pieces, warp),
-		__shfl_sync(EMB_FULL_WARP, before.partials, warp), __shfl_sync(EMB_FULL_WARP, before.longs, warp)};
-	if (threadIdx.x == 0)
+	for (uint32_t first = begin; first < end; first += SCAN_THREADS)
 	{
-		*p.total = all;
-		p.longs[all.longs].partial = all.partials;
-		if (p.out_count)
-			*p.out_count = all.bags;
-	}
-
-	for (uint32_t first = begin; first < end; first += 32)
-	{
-		uint32_t	tile = first + lane;
+		uint32_t	tile = first + threadIdx.x;
 		struct emb_counts counts = tile < end ? p.tiles[tile] : none;
+		struct emb_counts all;
 
-		counts = add(before, scan_warp(counts, all));
+		counts = add(before, scan_block(counts, all, parts));
 		if (tile < end)
-			p.tiles[tile] = counts;
+			p.places[tile] = counts;
 		before = add(before, all);
+	}
+	if (end == p.ntiles && begin < end && threadIdx.x == 0)
+	{
+		*p.total = before;
+		p.longs[before.longs].partial = before.partials;
+		if (p.out_count)
+			*p.out_count = before.bags;
 	}
 }
 
@@ -654,10 +691,11 @@ bag_pieces_kernel(const __grid_constant__ struct bag_pieces_params p)
 	uint32_t	before_lane = (1u << lane) - 1;
 	struct emb_counts counts = {0, 0, 0, 0};
 
+	emb_begin();
 	if (tile * EMB_TILE >= p.bags)
 		return;
 	if (WRITE)
-		counts = p.pieces.shared.tiles[tile];
+		counts = p.pieces.shared.places[tile];
 
 	for (uint64_t first = tile * EMB_TILE; first < (tile + 1) * EMB_TILE; first += 32)
 	{
@@ -739,6 +777,13 @@ bag_pieces_kernel(const __grid_constant__ struct bag_pieces_params p)
 		p.pieces.shared.tiles[tile] = counts;
 }
 
+/* The bytes of an element */
+static uint32_t
+element_size(enum gpuvec_emb_type type)
+{
+	return type == GPUVEC_EMB_FLOAT16 ? 2 : 4;
+}
+
 /*
  * How to read rows: of the vectors that the alignment allows, the longest, but rows
  * of less than 128 bytes are spread over 8 lanes.
@@ -767,21 +812,21 @@ emb_choose_shape(const void *data, uint64_t stride_bytes, uint64_t row_bytes,
 }
 
 /* Launch bag_kernel or stream_kernel */
-template <typename T, int VB, int LANES, bool W>
+template <typename T, typename O, int VB, int LANES, bool W>
 static cudaError_t
 launch_pool(const struct pool_params &params, cudaStream_t stream)
 {
 	uint64_t	warps = (uint64_t) params.warp_tasks * params.slices;
 
 	if (params.range == 1)
-		return emb_launch_cached(bag_kernel<T, VB, LANES, W>, warps, emb_block_threads(BAG_THREADS),
+		return emb_launch_cached(bag_kernel<T, O, VB, LANES, W>, warps, emb_block_threads(BAG_THREADS),
 								 params, stream);
-	return emb_launch_cached(stream_kernel<T, VB, LANES, W>, warps, emb_block_threads(STREAM_THREADS),
+	return emb_launch_cached(stream_kernel<T, O, VB, LANES, W>, warps, emb_block_threads(STREAM_THREADS),
 							 params, stream);
 }
 
 /* The same for vectors of VB bytes */
-template <typename T, int VB>
+template <typename T, typename O, int VB>
 static cudaError_t
 pool_vectors(const struct pool_params &params, uint32_t lanes_log2, cudaStream_t stream)
 {
@@ -790,14 +835,32 @@ pool_vectors(const struct pool_params &params, uint32_t lanes_log2, cudaStream_t
 	switch (lanes_log2)
 	{
 		case 3:
-			return weighted ? launch_pool<T, VB, 8, true>(params, stream) :
-				launch_pool<T, VB, 8, false>(params, stream);
+			return weighted ? launch_pool<T, O, VB, 8, true>(params, stream) :
+				launch_pool<T, O, VB, 8, false>(params, stream);
 		case 4:
-			return weighted ? launch_pool<T, VB, 16, true>(params, stream) :
-				launch_pool<T, VB, 16, false>(params, stream);
+			return weighted ? launch_pool<T, O, VB, 16, true>(params, stream) :
+				launch_pool<T, O, VB, 16, false>(params, stream);
 		default:
-			return weighted ? launch_pool<T, VB, 32, true>(params, stream) :
-				launch_pool<T, VB, 32, false>(params, stream);
+			return weighted ? launch_pool<T, O, VB, 32, true>(params, stream) :
+				launch_pool<T, O, VB, 32, false>(params, stream);
+	}
+}
+
+/* The same for tables of T and results of O */
+template <typename T, typename O>
+static cudaError_t
+pool_type(const struct pool_params &params, const struct emb_shape &shape, cudaStream_t stream)
+{
+	switch (shape.vector_bytes)
+	{
+		case 16:
+			return pool_vectors<T, O, 16>(params, shape.lanes_log2, stream);
+		case 8:
+			return pool_vectors<T, O, 8>(params, shape.lanes_log2, stream);
+		case 4:
+			return pool_vectors<T, O, 4>(params, shape.lanes_log2, stream);
+		default:
+			return pool_vectors<T, O, sizeof(T)>(params, shape.lanes_log2, stream);
 	}
 }
 
@@ -807,9 +870,10 @@ pool_vectors(const struct pool_params &params, uint32_t lanes_log2, cudaStream_t
  * bags share a warp and wait for each other.
  */
 static cudaError_t
-pool(struct pool_params *params, enum gpuvec_emb_type type, bool uneven, cudaStream_t stream)
+pool(struct pool_params *params, enum gpuvec_emb_type type, enum gpuvec_emb_type out_type, bool uneven,
+	 cudaStream_t stream)
 {
-	uint32_t	element_bytes = type == GPUVEC_EMB_FLOAT16 ? 2 : 4;
+	uint32_t	element_bytes = element_size(type);
 	uint64_t	row_bytes = (uint64_t) params->width * element_bytes;
 	uint32_t	most_bytes = gpuvec_emb_tuning.vector_bytes;
 	struct emb_shape shape;
@@ -830,38 +894,20 @@ pool(struct pool_params *params, enum gpuvec_emb_type type, bool uneven, cudaStr
 	params->slices = shape.slices;
 	params->slice_major = gpuvec_emb_tuning.slice_major != 0;
 	params->vector_out = emb_vector_out(params->out, params->out_stride, params->width,
-										shape.vector_bytes / element_bytes);
+										shape.vector_bytes / element_bytes, element_size(out_type));
 	params->vector_partial = params->width % (shape.vector_bytes / element_bytes) == 0;
 
 	if (type == GPUVEC_EMB_FLOAT32)
-	{
-		switch (shape.vector_bytes)
-		{
-			case 16:
-				return pool_vectors<float, 16>(*params, shape.lanes_log2, stream);
-			case 8:
-				return pool_vectors<float, 8>(*params, shape.lanes_log2, stream);
-			default:
-				return pool_vectors<float, 4>(*params, shape.lanes_log2, stream);
-		}
-	}
-	switch (shape.vector_bytes)
-	{
-		case 16:
-			return pool_vectors<__half, 16>(*params, shape.lanes_log2, stream);
-		case 8:
-			return pool_vectors<__half, 8>(*params, shape.lanes_log2, stream);
-		case 4:
-			return pool_vectors<__half, 4>(*params, shape.lanes_log2, stream);
-		default:
-			return pool_vectors<__half, 2>(*params, shape.lanes_log2, stream);
-	}
+		return pool_type<float, float>(*params, shape, stream);
+	if (out_type == GPUVEC_EMB_FLOAT32)
+		return pool_type<__half, float>(*params, shape, stream);
+	return pool_type<__half, __half>(*params, shape, stream);
 }
 
 /* Add up the pieces of long bags, of which there are at most most_longs */
 cudaError_t
-emb_combine(const struct emb_pieces *pieces, bool mean, float *out, uint64_t out_stride,
-			uint32_t width, uint64_t most_longs, cudaStream_t stream)
+emb_combine(const struct emb_pieces *pieces, bool mean, void *out, enum gpuvec_emb_type out_type,
+			uint64_t out_stride, uint32_t width, uint64_t most_longs, cudaStream_t stream)
 {
 	struct emb_combine_params params = {};
 
@@ -875,45 +921,111 @@ emb_combine(const struct emb_pieces *pieces, bool mean, float *out, uint64_t out
 	params.width = width;
 	params.slices = (uint32_t) emb_divide_up(width, 128);
 	most_longs *= params.slices;
-	return emb_launch(combine_kernel, most_longs < COMBINE_BLOCKS ? most_longs : COMBINE_BLOCKS,
-					  COMBINE_THREADS, params, stream);
+	return emb_launch(out_type == GPUVEC_EMB_FLOAT32 ? combine_kernel<float> : combine_kernel<__half>,
+					  most_longs < COMBINE_BLOCKS ? most_longs : COMBINE_BLOCKS, COMBINE_THREADS,
+					  params, stream);
+}
+
+/* See embedding_pool.cuh */
+bool
+emb_kernels_wait(void)
+{
+	static const bool wait = [] ()
+	{
+		cudaFuncAttributes attributes;
+
+		/* all kernels are compiled alike */
+		return cudaFuncGetAttributes(&attributes, (const void *) scan_kernel) == cudaSuccess &&
+			attributes.ptxVersion >= 90;
+	} ();
+
+	return wait;
 }
 
 /* Turn the counts of tiles into places */
 cudaError_t
-emb_scan(const struct emb_scan_params *params, cudaStream_t stream)
+emb_scan(const struct emb_pieces *pieces, uint64_t ntiles, uint32_t *out_count, cudaStream_t stream)
 {
-	return emb_launch(scan_kernel, 1, SCAN_THREADS, *params, stream);
+	struct emb_scan_params params = {};
+	uint64_t	blocks = emb_divide_up(ntiles, SCAN_THREADS);
+
+	if (blocks > SCAN_BLOCKS)
+		blocks = SCAN_BLOCKS;
+	params.tiles = pieces->tiles;
+	params.places = pieces->places;
+	params.ntiles = (uint32_t) ntiles;
+	params.part = (uint32_t) emb_divide_up(ntiles, blocks);
+	params.total = pieces->total;
+	params.longs = pieces->longs;
+	params.out_count = out_count;
+	return emb_launch(scan_kernel, blocks, SCAN_THREADS, params, stream);
 }
 
-/* Launch gather_kernel for vectors of VB bytes */
-template <typename T, int VB>
+/* Launch gather_kernel for vectors of VB bytes, U rows at once and so many steps */
+template <typename T, typename O, int VB, int U>
+static cudaError_t
+launch_gather(struct gather_params &params, const struct emb_shape &shape, uint32_t steps, uint32_t threads,
+			  cudaStream_t stream)
+{
+	uint32_t	step = U * (32u >> shape.lanes_log2);
+	uint64_t	warp_tasks;
+
+	if (gpuvec_emb_tuning.range)
+		steps = gpuvec_emb_tuning.range;
+	params.chunk = step * steps < 32 ? step * steps : 32;
+	warp_tasks = emb_divide_up(params.lookups, params.chunk);
+	if (warp_tasks * shape.slices > UINT32_MAX)
+		return cudaErrorInvalidValue;
+	params.warp_tasks = (uint32_t) warp_tasks;
+	return emb_launch_cached(gather_kernel<T, O, VB, U>, warp_tasks * shape.slices,
+							 emb_block_threads(threads), params, stream);
+}
+
+/*
+ * The same.  If there are few lookups, so that all warps start at once or nearly so, more
+ * rows should be in flight at once.
+ */
+template <typename T, typename O, int VB>
 static cudaError_t
 gather_vectors(struct gather_params &params, const struct emb_shape &shape, cudaStream_t stream)
 {
-	uint64_t	warp_tasks = emb_divide_up(params.lookups, (uint64_t) GATHER_UNROLL * (32u >> shape.lanes_log2));
-	uint64_t	warps = warp_tasks * shape.slices;
-	uint32_t	threads = emb_block_threads(GATHER_THREADS);
+	if (params.lookups <= GATHER_FEW && gpuvec_emb_tuning.range == 0)
+		return launch_gather<T, O, VB, GATHER_FEW_UNROLL>(params, shape, 1, GATHER_FEW_THREADS, stream);
+	return launch_gather<T, O, VB, sizeof(O) == 2 ? GATHER_HALF_UNROLL : GATHER_UNROLL>
+		(params, shape, GATHER_STEPS, GATHER_THREADS, stream);
+}
 
-	if (warps > UINT32_MAX)
-		return cudaErrorInvalidValue;
-	params.warp_tasks = (uint32_t) warp_tasks;
-	return emb_launch_cached(gather_kernel<T, VB, GATHER_UNROLL>, warps, threads, params, stream);
+/* The same for tables of T and results of O */
+template <typename T, typename O>
+static cudaError_t
+gather_type(struct gather_params &params, const struct emb_shape &shape, cudaStream_t stream)
+{
+	switch (shape.vector_bytes)
+	{
+		case 16:
+			return gather_vectors<T, O, 16 / sizeof(O) * sizeof(T)>(params, shape, stream);
+		case 8:
+			return gather_vectors<T, O, 8>(params, shape, stream);
+		case 4:
+			return gather_vectors<T, O, 4>(params, shape, stream);
+		default:
+			return gather_vectors<T, O, sizeof(T)>(params, shape, stream);
+	}
 }
 
 /* Make each lookup a vector of the result */
 static cudaError_t
 gather(const struct gpuvec_emb_table *table, const struct gpuvec_emb_bags *bags, bool exact,
-	   float *out, uint64_t out_stride, cudaStream_t stream)
+	   void *out, enum gpuvec_emb_type out_type, uint64_t out_stride, cudaStream_t stream)
 {
-	uint32_t	element_bytes = table->type == GPUVEC_EMB_FLOAT16 ? 2 : 4;
+	uint32_t	element_bytes = element_size(table->type);
 	struct gather_params params = {};
 	struct emb_shape shape;
 
-	/* Results of float16 are twice as long: let a lane store 16 bytes at once */
+	/* Results of float32 may be twice as long: let a lane store 16 bytes at once */
 	shape = emb_choose_shape(table->data, table->stride * element_bytes,
 							 (uint64_t) table->width * element_bytes, element_bytes,
-							 4 * element_bytes);
+							 16 / element_size(out_type) * element_bytes);
 	params.table = (const char *) table->data;
 	params.stride_bytes = (uint32_t) (table->stride * element_bytes);
 	params.rows = (uint32_t) table->rows;
@@ -927,31 +1039,15 @@ gather(const struct gpuvec_emb_table *table, const struct gpuvec_emb_bags *bags,
 	params.slice_major = gpuvec_emb_tuning.slice_major != 0;
 	params.exact = exact;
 	params.vector_out = emb_vector_out(out, out_stride, table->width,
-									   shape.vector_bytes / element_bytes);
+									   shape.vector_bytes / element_bytes, element_size(out_type));
 	params.out = out;
 	params.out_stride = out_stride;
 
 	if (table->type == GPUVEC_EMB_FLOAT32)
-	{
-		switch (shape.vector_bytes)
-		{
-			case 16:
-				return gather_vectors<float, 16>(params, shape, stream);
-			case 8:
-				return gather_vectors<float, 8>(params, shape, stream);
-			default:
-				return gather_vectors<float, 4>(params, shape, stream);
-		}
-	}
-	switch (shape.vector_bytes)
-	{
-		case 8:
-			return gather_vectors<__half, 8>(params, shape, stream);
-		case 4:
-			return gather_vectors<__half, 4>(params, shape, stream);
-		default:
-			return gather_vectors<__half, 2>(params, shape, stream);
-	}
+		return gather_type<float, float>(params, shape, stream);
+	if (out_type == GPUVEC_EMB_FLOAT32)
+		return gather_type<__half, float>(params, shape, stream);
+	return gather_type<__half, __half>(params, shape, stream);
 }
 
 /* May some bag have more than one piece? */
@@ -984,6 +1080,7 @@ lay_out_pieces(struct emb_area *area, const struct gpuvec_emb_bags *bags, uint32
 	uint64_t	most_partials = bags->lookups / (GPUVEC_EMB_PIECE / 2) + 1;
 
 	pieces->shared.tiles = area->take<struct emb_counts>(emb_divide_up(bags->bags, EMB_TILE));
+	pieces->shared.places = area->take<struct emb_counts>(emb_divide_up(bags->bags, EMB_TILE));
 	pieces->shared.total = area->take<struct emb_counts>(1);
 	pieces->offsets = area->take<int64_t>(bags->bags + most_partials + 1);
 	pieces->dest = area->take<uint32_t>(bags->bags + most_partials);
@@ -1043,8 +1140,8 @@ choose_range(uint64_t lookups, uint64_t bags)
 /* Pool */
 cudaError_t
 gpuvec_emb_forward(const struct gpuvec_emb_table *table, const struct gpuvec_emb_bags *bags,
-				   enum gpuvec_emb_mode mode, float *out, uint64_t out_stride,
-				   void *work, size_t work_bytes, cudaStream_t stream)
+				   enum gpuvec_emb_mode mode, void *out, enum gpuvec_emb_type out_type,
+				   uint64_t out_stride, void *work, size_t work_bytes, cudaStream_t stream)
 {
 	struct pool_params params = {};
 	struct bag_pieces pieces = {};
@@ -1053,16 +1150,17 @@ gpuvec_emb_forward(const struct gpuvec_emb_table *table, const struct gpuvec_emb
 
 	if (error != cudaSuccess)
 		return error;
-	if (work_bytes < needed || out_stride < table->width)
+	if (work_bytes < needed || out_stride < table->width ||
+		(out_type != GPUVEC_EMB_FLOAT32 && out_type != table->type))
 		return cudaErrorInvalidValue;
 	if (mode == GPUVEC_EMB_CONCAT ||
 		(bags->offsets == NULL && bags->hotness == 1 && bags->weights == NULL))
-		return gather(table, bags, mode == GPUVEC_EMB_CONCAT, out, out_stride, stream);
+		return gather(table, bags, mode == GPUVEC_EMB_CONCAT, out, out_type, out_stride, stream);
 	if (bags->bags == 0)
 		return cudaSuccess;
 
 	params.table = (const char *) table->data;
-	params.stride_bytes = (uint32_t) (table->stride * (table->type == GPUVEC_EMB_FLOAT16 ? 2 : 4));
+	params.stride_bytes = (uint32_t) (table->stride * element_size(table->type));
 	params.rows = (uint32_t) table->rows;
 	params.width = table->width;
 	params.indices = bags->indices;
@@ -1080,7 +1178,6 @@ gpuvec_emb_forward(const struct gpuvec_emb_table *table, const struct gpuvec_emb
 	{
 		struct emb_area area = {(char *) work, 0};
 		struct bag_pieces_params bag_pieces = {};
-		struct emb_scan_params scan = {};
 		uint64_t	ntiles = emb_divide_up(bags->bags, EMB_TILE);
 
 		lay_out_pieces(&area, bags, table->width, &pieces);
@@ -1088,13 +1185,9 @@ gpuvec_emb_forward(const struct gpuvec_emb_table *table, const struct gpuvec_emb
 		bag_pieces.hotness = bags->hotness;
 		bag_pieces.bags = bags->bags;
 		bag_pieces.pieces = pieces;
-		scan.tiles = pieces.shared.tiles;
-		scan.ntiles = (uint32_t) ntiles;
-		scan.total = pieces.shared.total;
-		scan.longs = pieces.shared.longs;
 		error = emb_launch(bag_pieces_kernel<false>, emb_divide_up(ntiles, 4), 128, bag_pieces, stream);
 		if (error == cudaSuccess)
-			error = emb_scan(&scan, stream);
+			error = emb_scan(&pieces.shared, ntiles, NULL, stream);
 		if (error == cudaSuccess)
 			error = emb_launch(bag_pieces_kernel<true>, emb_divide_up(ntiles, 4), 128, bag_pieces, stream);
 		if (error != cudaSuccess)
@@ -1110,9 +1203,9 @@ gpuvec_emb_forward(const struct gpuvec_emb_table *table, const struct gpuvec_emb
 	}
 
 	params.range = choose_range(bags->lookups, bags->bags);
-	error = pool(&params, table->type, uneven_bags(bags), stream);
+	error = pool(&params, table->type, out_type, uneven_bags(bags), stream);
 	if (error == cudaSuccess && params.count)
-		error = emb_combine(&pieces.shared, params.mean, out, out_stride, table->width,
+		error = emb_combine(&pieces.shared, params.mean, out, out_type, out_stride, table->width,
 							bags->lookups / GPUVEC_EMB_PIECE, stream);
 	return error;
 }

@@ -4,10 +4,9 @@
  *	  Gradients of pooling: of the table, and of the weights.
  *
  * The gradient of a row is the sum of the gradients of the samples that looked it
- * up.  So lookups are sorted by row, by a radix sort that is stable and
- * looks only at the bits that row numbers have; then the lookups of a row are a bag
- * whose "rows" are samples' gradients, and pooling does the rest, without atomic
- * operations and in an order that is always the same.
+ * up.  So lookups are sorted by row, stably (embedding_sort.cu); then the lookups of a
+ * row are a bag whose "rows" are samples' gradients, and pooling does the rest, without
+ * atomic operations and in an order that is always the same.
  *
  * grad_kernel goes through the sorted lookups: some of them are the work of a group
  * of lanes, which finds by comparing neighbours where rows end, adds up the gradients of
@@ -26,15 +25,15 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <cub/device/device_radix_sort.cuh>
-
 #include "embedding_pool.cuh"
+#include "embedding_sort.h"
 
-#define PREPARE_THREADS		256
-#define PREPARE_LOOKUPS		1024	/* of a block */
+#define SAMPLES_THREADS		256
+#define SAMPLES_LOOKUPS		1024	/* of a block */
 #define HEADS_THREADS		128
 #define GRAD_THREADS		64
 #define GRAD_MOST_THREADS	256
+#define GRAD_SLICE			256	/* bytes */
 #define GRAD_UNROLL			8	/* rows in flight of a group of lanes */
 #define DOT_THREADS			128
 #define DOT_UNROLL			4
@@ -74,9 +73,7 @@ struct bag_params
 	uint32_t	bags;
 	const int64_t *offsets;		/* NULL: bags of hotness lookups */
 	const float *weights;
-	uint32_t   *keys;			/* out: rows; or NULL */
-	uint32_t   *samples;		/* out: samples; or NULL */
-	uint32_t   *positions;		/* out: 0, 1, 2, ...; or NULL */
+	uint32_t   *samples;		/* out: of each lookup */
 	float	   *divisors;		/* out: of each bag */
 };
 
@@ -118,7 +115,7 @@ struct grad_params
 	uint32_t	width;
 
 	/* the distribution of the work */
-	const struct emb_counts *tiles;
+	const struct emb_counts *places;	/* of tiles */
 	const struct grad_cut *cuts;
 	uint32_t	warp_tasks;		/* warps, for one slice */
 	uint32_t	slices;
@@ -165,67 +162,28 @@ struct mean_dot_params
 };
 
 /*
- * The bag of a lookup: the last one that begins at or before it, between the bags
- * `low` and `high`.
+ * For each lookup its sample.
  */
-static __device__ __forceinline__ uint32_t
-find_bag(const int64_t *offsets, uint32_t low, uint32_t high, uint32_t position)
-{
-	while (low < high)
-	{
-		uint32_t	middle = low + (high - low + 1) / 2;
-
-		if (offsets[middle] <= (int64_t) position)
-			low = middle;
-		else
-			high = middle - 1;
-	}
-	return low;
-}
-
-/*
- * For each lookup its row, sample and position, whichever are asked for.
- */
-static __global__ void __launch_bounds__(PREPARE_THREADS)
-prepare_kernel(const __grid_constant__ struct bag_params p)
+static __global__ void __launch_bounds__(SAMPLES_THREADS)
+samples_kernel(const __grid_constant__ struct bag_params p)
 {
 	__shared__ uint32_t first_bag;
 	__shared__ uint32_t last_bag;
-	uint32_t	begin = blockIdx.x * PREPARE_LOOKUPS;
-	uint32_t	end = min(begin + PREPARE_LOOKUPS, p.lookups);
-	uint32_t	row[PREPARE_LOOKUPS / PREPARE_THREADS];
+	uint32_t	begin = blockIdx.x * SAMPLES_LOOKUPS;
+	uint32_t	end = min(begin + SAMPLES_LOOKUPS, p.lookups);
 
-	if (p.samples && p.offsets)
+	emb_begin();
+	if (p.offsets)
 	{
 		if (threadIdx.x == 0)
-			first_bag = find_bag(p.offsets, 0, p.bags - 1, begin);
+			first_bag = emb_find_bag(p.offsets, 0, p.bags - 1, begin);
 		if (threadIdx.x == 32)
-			last_bag = find_bag(p.offsets, 0, p.bags - 1, end - 1);
+			last_bag = emb_find_bag(p.offsets, 0, p.bags - 1, end - 1);
 		__syncthreads();
 	}
-#pragma unroll
-	for (int u = 0; u < PREPARE_LOOKUPS / PREPARE_THREADS; u++)
-	{
-		uint32_t	i = begin + u * PREPARE_THREADS + threadIdx.x;
-
-		row[u] = p.keys && i < end ? emb_lookup(p.indices, p.index_bits, p.rows, i) : 0;
-	}
-#pragma unroll
-	for (int u = 0; u < PREPARE_LOOKUPS / PREPARE_THREADS; u++)
-	{
-		uint32_t	i = begin + u * PREPARE_THREADS + threadIdx.x;
-
-		if (i >= end)
-			break;
-		if (p.keys)
-			p.keys[i] = row[u] == EMB_MISSING ? p.rows : row[u];
-		if (p.positions)
-			p.positions[i] = i;
-		if (p.samples && p.offsets)
-			p.samples[i] = find_bag(p.offsets, first_bag, last_bag, i);
-		else if (p.samples)
-			p.samples[i] = p.hotness == 1 ? i : i / p.hotness;
-	}
+	for (uint32_t i = begin + threadIdx.x; i < end; i += SAMPLES_THREADS)
+		p.samples[i] = p.offsets ? emb_find_bag(p.offsets, first_bag, last_bag, i) :
+			p.hotness == 1 ? i : i / p.hotness;
 }
 
 /* The lookups of a bag */
@@ -267,6 +225,7 @@ divisors_kernel(const __grid_constant__ struct bag_params p)
 	uint32_t	end;
 	float		sum = 0.0f;
 
+	emb_begin();
 	if (bag >= p.bags)
 		return;
 	bag_lookups(p, bag, begin, end);
@@ -285,6 +244,7 @@ coefficients_kernel(const __grid_constant__ struct coefficient_params p)
 {
 	uint32_t	i = blockIdx.x * blockDim.x + threadIdx.x;
 
+	emb_begin();
 	if (i >= p.lookups)
 		return;
 
@@ -355,6 +315,7 @@ heads_kernel(const __grid_constant__ struct heads_params p)
 	uint32_t	last;
 	struct emb_counts counts = {0, 0, 0, 0};
 
+	emb_begin();
 	if ((uint64_t) tile * EMB_TILE >= p.lookups)
 		return;
 #pragma unroll
@@ -428,6 +389,7 @@ grad_kernel(const __grid_constant__ struct grad_params p)
 	uint32_t	warp_task;
 	uint32_t	slice;
 
+	emb_begin();
 	if (!emb_find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, slice))
 		return;
 
@@ -450,7 +412,7 @@ grad_kernel(const __grid_constant__ struct grad_params p)
 	chunk.group_lane = group_lane;
 	if (!done)
 	{
-		const struct emb_counts *tile = &p.tiles[begin / EMB_TILE];
+		const struct emb_counts *tile = &p.places[begin / EMB_TILE];
 
 		counts = p.cuts[begin / GRAD_CUT];
 		counts.bags += tile->bags;
@@ -601,6 +563,7 @@ dots_kernel(const __grid_constant__ struct dot_params p)
 	uint32_t	sample[U];
 	float		sum[U];
 
+	emb_begin();
 #pragma unroll
 	for (int u = 0; u < U; u++)
 	{
@@ -684,6 +647,7 @@ mean_dots_kernel(const __grid_constant__ struct mean_dot_params p)
 	float		sum = 0.0f;
 	float		divisor = 0.0f;
 
+	emb_begin();
 	if (bag >= p.bags.bags)
 		return;
 	bag_lookups(p.bags, bag, begin, end);
@@ -708,24 +672,12 @@ mean_dots_kernel(const __grid_constant__ struct mean_dot_params p)
 	}
 }
 
-/* How many bits do numbers up to n have? */
-static int
-bits_of(uint64_t n)
-{
-	int			bits = 0;
-
-	while (n >> bits)
-		bits++;
-	return bits > 0 ? bits : 1;
-}
-
 /* The memory of gpuvec_emb_grad */
 struct grad_area
 {
 	uint32_t   *keys[2];
 	uint32_t   *values[2];
 	void	   *sort;
-	size_t		sort_bytes;
 	uint32_t   *samples;		/* with coefficients only, as what follows */
 	float	   *divisors;
 	struct grad_cut *cuts;
@@ -739,31 +691,21 @@ has_coefficients(const struct gpuvec_emb_bags *bags, enum gpuvec_emb_mode mode)
 	return bags->weights != NULL || mode == GPUVEC_EMB_MEAN;
 }
 
-/* Lay out the memory; without a base only count.  Returns what the library does */
-static cudaError_t
+/* Lay out the memory; without a base only count */
+static void
 lay_out_grad(struct emb_area *area, const struct gpuvec_emb_grad *grad,
 			 const struct gpuvec_emb_bags *bags, enum gpuvec_emb_mode mode, struct grad_area *g)
 {
 	uint64_t	n = bags->lookups;
 	uint64_t	most_partials = n / (GPUVEC_EMB_PIECE / 2) + 1;
 	uint64_t	ntiles = emb_divide_up(n, EMB_TILE);
-	cudaError_t error;
 
 	for (int i = 0; i < 2; i++)
 	{
 		g->keys[i] = area->take<uint32_t>(n);
 		g->values[i] = area->take<uint32_t>(n);
 	}
-
-	cub::DoubleBuffer<uint32_t> keys(g->keys[0], g->keys[1]);
-	cub::DoubleBuffer<uint32_t> values(g->values[0], g->values[1]);
-
-	g->sort_bytes = 0;
-	error = cub::DeviceRadixSort::SortPairs(NULL, g->sort_bytes, keys, values, (int) n, 0,
-											bits_of(grad->rows), (cudaStream_t) 0);
-	if (error != cudaSuccess)
-		return error;
-	g->sort = area->take<char>(g->sort_bytes);
+	g->sort = area->take<char>(emb_sort_workspace((uint32_t) grad->rows, (uint32_t) n));
 	g->samples = NULL;
 	g->divisors = NULL;
 	if (has_coefficients(bags, mode))
@@ -772,13 +714,13 @@ lay_out_grad(struct emb_area *area, const struct gpuvec_emb_grad *grad,
 		g->divisors = area->take<float>(bags->bags);
 	}
 	g->pieces.tiles = area->take<struct emb_counts>(ntiles);
+	g->pieces.places = area->take<struct emb_counts>(ntiles);
 	g->pieces.total = area->take<struct emb_counts>(1);
 	g->cuts = area->take<struct grad_cut>(ntiles * (EMB_TILE / GRAD_CUT));
 	g->pieces.longs = area->take<struct emb_long>(n / GPUVEC_EMB_PIECE + 2);
 	g->pieces.partial_stride = emb_partial_stride(grad->width);
 	g->pieces.partial = area->take<float>(most_partials * g->pieces.partial_stride);
 	g->pieces.partial_divisor = NULL;
-	return cudaSuccess;
 }
 
 /* Is this a call that can be served? */
@@ -826,14 +768,13 @@ gpuvec_emb_grad_workspace(const struct gpuvec_emb_grad *grad, const struct gpuve
 {
 	struct emb_area area = {NULL, 0};
 	struct grad_area g;
-	cudaError_t error;
 
 	*bytes = 0;
 	if (!valid_grad(grad, bags, mode))
 		return cudaErrorInvalidValue;
-	error = lay_out_grad(&area, grad, bags, mode, &g);
+	lay_out_grad(&area, grad, bags, mode, &g);
 	*bytes = area.used;
-	return error;
+	return cudaSuccess;
 }
 
 /*
@@ -846,36 +787,47 @@ sort_lookups(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags *b
 			 const uint32_t **samples, const float **coefficients, cudaStream_t stream)
 {
 	struct bag_params params = describe_bags(bags, mode, grad->rows);
-	cub::DoubleBuffer<uint32_t> keys(g->keys[0], g->keys[1]);
-	cub::DoubleBuffer<uint32_t> values(g->values[0], g->values[1]);
+	struct emb_sort sort = {};
 	struct coefficient_params coefficient = {};
-	size_t		sort_bytes = g->sort_bytes;
+	int			result = emb_sort_result((uint32_t) grad->rows);
 	cudaError_t error;
 
-	params.keys = g->keys[0];
-	params.samples = has_coefficients(bags, mode) ? g->samples : g->values[0];
-	params.positions = has_coefficients(bags, mode) ? g->values[0] : NULL;
-	params.divisors = g->divisors;
-	error = emb_launch(prepare_kernel, emb_divide_up(bags->lookups, PREPARE_LOOKUPS),
-					   PREPARE_THREADS, params, stream);
-	if (error == cudaSuccess && mode == GPUVEC_EMB_MEAN)
-		error = emb_launch(divisors_kernel, emb_divide_up(bags->bags, 4), 128, params, stream);
-	if (error == cudaSuccess)
-		error = cub::DeviceRadixSort::SortPairs(g->sort, sort_bytes, keys, values,
-												(int) bags->lookups, 0, bits_of(grad->rows), stream);
-	*rows = keys.Current();
-	*samples = values.Current();
+	sort.indices = bags->indices;
+	sort.index_bits = bags->index_bits;
+	sort.rows = params.rows;
+	sort.lookups = params.lookups;
+	sort.positions = has_coefficients(bags, mode);
+	sort.hotness = params.hotness;
+	sort.bags = params.bags;
+	sort.offsets = params.offsets;
+	for (int i = 0; i < 2; i++)
+	{
+		sort.keys[i] = g->keys[i];
+		sort.values[i] = g->values[i];
+	}
+	error = emb_sort(&sort, g->sort, stream);
+	*rows = g->keys[result];
+	*samples = g->values[result];
 	*coefficients = NULL;
 	if (error != cudaSuccess || !has_coefficients(bags, mode))
 		return error;
 
+	params.samples = g->samples;
+	params.divisors = g->divisors;
+	error = emb_launch(samples_kernel, emb_divide_up(bags->lookups, SAMPLES_LOOKUPS),
+					   SAMPLES_THREADS, params, stream);
+	if (error == cudaSuccess && mode == GPUVEC_EMB_MEAN)
+		error = emb_launch(divisors_kernel, emb_divide_up(bags->bags, 4), 128, params, stream);
+	if (error != cudaSuccess)
+		return error;
+
 	coefficient.lookups = (uint32_t) bags->lookups;
-	coefficient.positions = values.Current();
+	coefficient.positions = g->values[result];
 	coefficient.samples = g->samples;
 	coefficient.weights = bags->weights;
 	coefficient.divisors = mode == GPUVEC_EMB_MEAN ? g->divisors : NULL;
-	coefficient.sorted_samples = values.Alternate();
-	coefficient.coefficients = (float *) keys.Alternate();
+	coefficient.sorted_samples = g->values[!result];
+	coefficient.coefficients = (float *) g->keys[!result];
 	*samples = coefficient.sorted_samples;
 	*coefficients = coefficient.coefficients;
 	return emb_launch(coefficients_kernel, emb_divide_up(bags->lookups, 256), 256, coefficient, stream);
@@ -916,19 +868,33 @@ grad_vectors(struct grad_params &params, uint32_t lanes_log2, cudaStream_t strea
 	}
 }
 
-/* Add up the gradients of the samples of each row: the launch */
+/*
+ * Add up the gradients of the samples of each row: the launch.
+ *
+ * Long rows are cut into slices of GRAD_SLICE bytes, and all of a slice comes before the
+ * next: every sample's gradient is read about as often as the sample has lookups, and half
+ * of all gradients stay in the L2 cache where all of them would not.  Vectors of 8 bytes
+ * let the whole warp work on one row; two rows at a time would wait for each other where
+ * either ends.
+ */
 static cudaError_t
 add_gradients(struct grad_params *params, cudaStream_t stream)
 {
-	struct emb_shape shape = emb_choose_shape(params->grad, params->stride_bytes,
-											  (uint64_t) params->width * sizeof(float),
-											  sizeof(float), 16);
-	uint32_t	elements = shape.vector_bytes / (uint32_t) sizeof(float);
+	uint64_t	row_bytes = (uint64_t) params->width * sizeof(float);
+	uint32_t	most_bytes = gpuvec_emb_tuning.vector_bytes;
+	uint32_t	elements;
+	struct emb_shape shape;
+
+	if (most_bytes == 0)
+		most_bytes = row_bytes > GRAD_SLICE ? GRAD_SLICE / 32 : 16;
+	shape = emb_choose_shape(params->grad, params->stride_bytes, row_bytes, sizeof(float), most_bytes);
+	elements = shape.vector_bytes / (uint32_t) sizeof(float);
 
 	params->vectors = shape.vectors;
 	params->slices = shape.slices;
-	params->slice_major = gpuvec_emb_tuning.slice_major != 0;
-	params->vector_out = emb_vector_out(params->out, params->out_stride, params->width, elements);
+	params->slice_major = gpuvec_emb_tuning.slice_bytes == 0 || gpuvec_emb_tuning.slice_major != 0;
+	params->vector_out = emb_vector_out(params->out, params->out_stride, params->width, elements,
+										sizeof(float));
 	params->vector_partial = params->width % elements == 0;
 
 	switch (shape.vector_bytes)
@@ -950,7 +916,6 @@ gpuvec_emb_grad(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags
 	struct emb_area area = {(char *) work, 0};
 	struct grad_area g;
 	struct heads_params heads = {};
-	struct emb_scan_params scan = {};
 	struct grad_params add = {};
 	uint64_t	ntiles = emb_divide_up(bags->lookups, EMB_TILE);
 	const uint32_t *rows;
@@ -963,9 +928,7 @@ gpuvec_emb_grad(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags
 	if (bags->lookups == 0)
 		return grad->out_count ? cudaMemsetAsync(grad->out_count, 0, sizeof(uint32_t), stream) :
 			cudaSuccess;
-	error = lay_out_grad(&area, grad, bags, mode, &g);
-	if (error != cudaSuccess)
-		return error;
+	lay_out_grad(&area, grad, bags, mode, &g);
 	if (work_bytes < area.used)
 		return cudaErrorInvalidValue;
 
@@ -978,15 +941,10 @@ gpuvec_emb_grad(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags
 	heads.rows = (uint32_t) grad->rows;
 	heads.tiles = g.pieces.tiles;
 	heads.cuts = g.cuts;
-	scan.tiles = g.pieces.tiles;
-	scan.ntiles = (uint32_t) ntiles;
-	scan.total = g.pieces.total;
-	scan.longs = g.pieces.longs;
-	scan.out_count = grad->out_count;
 	error = emb_launch(heads_kernel, emb_divide_up(ntiles, HEADS_THREADS / 32), HEADS_THREADS,
 					   heads, stream);
 	if (error == cudaSuccess)
-		error = emb_scan(&scan, stream);
+		error = emb_scan(&g.pieces, ntiles, grad->out_count, stream);
 	if (error != cudaSuccess || gpuvec_emb_tuning.grad_stages == 2)
 		return error;
 
@@ -998,7 +956,7 @@ gpuvec_emb_grad(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags
 	add.grad = (const char *) grad->grad;
 	add.stride_bytes = (uint32_t) (grad->grad_stride * sizeof(float));
 	add.width = grad->width;
-	add.tiles = g.pieces.tiles;
+	add.places = g.pieces.places;
 	add.cuts = g.cuts;
 	add.full = grad->full != 0;
 	add.out = grad->out;
@@ -1009,7 +967,7 @@ gpuvec_emb_grad(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags
 	add.longs = g.pieces.longs;
 	error = add_gradients(&add, stream);
 	if (error == cudaSuccess)
-		error = emb_combine(&g.pieces, false, grad->out, grad->out_stride, grad->width,
+		error = emb_combine(&g.pieces, false, grad->out, GPUVEC_EMB_FLOAT32, grad->out_stride, grad->width,
 							bags->lookups / GPUVEC_EMB_PIECE, stream);
 	return error;
 }
@@ -1063,8 +1021,8 @@ gpuvec_emb_grad_weights(const struct gpuvec_emb_table *table, const struct gpuve
 		return cudaSuccess;
 
 	params.samples = (uint32_t *) work;
-	error = emb_launch(prepare_kernel, emb_divide_up(bags->lookups, PREPARE_LOOKUPS),
-					   PREPARE_THREADS, params, stream);
+	error = emb_launch(samples_kernel, emb_divide_up(bags->lookups, SAMPLES_LOOKUPS),
+					   SAMPLES_THREADS, params, stream);
 	if (error != cudaSuccess)
 		return error;
 
@@ -1082,7 +1040,7 @@ gpuvec_emb_grad_weights(const struct gpuvec_emb_table *table, const struct gpuve
 	dots.slices = shape.slices;
 	dots.vectors = shape.vectors;
 	dots.vector_grad = emb_vector_out(grad, grad_stride, table->width,
-									  shape.vector_bytes / element_bytes);
+									  shape.vector_bytes / element_bytes, sizeof(float));
 	dots.grad = grad;
 	dots.grad_stride = grad_stride;
 	dots.out = out;

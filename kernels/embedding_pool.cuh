@@ -28,7 +28,7 @@
 /* Bags, or sorted lookups, that a warp looks through when pieces are made */
 #define EMB_TILE			512
 
-/* What is counted before pieces are written; also where a tile starts */
+/* What is counted before pieces are written */
 struct emb_counts
 {
 	uint32_t	bags;
@@ -49,7 +49,8 @@ struct emb_long
  */
 struct emb_pieces
 {
-	struct emb_counts *tiles;
+	struct emb_counts *tiles;	/* what each tile has */
+	struct emb_counts *places;	/* what is before it */
 	struct emb_counts *total;
 	struct emb_long *longs;
 	float	   *partial;		/* sums of the pieces of long bags */
@@ -65,7 +66,7 @@ struct emb_combine_params
 	const float *partial;
 	const float *partial_divisor;	/* NULL: no division */
 	uint64_t	partial_stride;
-	float	   *out;
+	void	   *out;
 	uint64_t	out_stride;
 	uint32_t	width;
 	uint32_t	slices;			/* of 128 columns */
@@ -74,8 +75,10 @@ struct emb_combine_params
 /* What scan_kernel needs to know */
 struct emb_scan_params
 {
-	struct emb_counts *tiles;
+	const struct emb_counts *tiles;
+	struct emb_counts *places;
 	uint32_t	ntiles;
+	uint32_t	part;			/* of a block */
 	struct emb_counts *total;
 	struct emb_long *longs;
 	uint32_t   *out_count;		/* or NULL */
@@ -95,23 +98,51 @@ struct emb_shape
 /* In embedding_forward.cu */
 extern struct emb_shape emb_choose_shape(const void *data, uint64_t stride_bytes, uint64_t row_bytes,
 										 uint32_t element_bytes, uint32_t max_vector_bytes);
-extern cudaError_t emb_combine(const struct emb_pieces *pieces, bool mean, float *out,
-							   uint64_t out_stride, uint32_t width, uint64_t most_longs,
-							   cudaStream_t stream);
-extern cudaError_t emb_scan(const struct emb_scan_params *params, cudaStream_t stream);
+extern cudaError_t emb_combine(const struct emb_pieces *pieces, bool mean, void *out,
+							   enum gpuvec_emb_type out_type, uint64_t out_stride, uint32_t width,
+							   uint64_t most_longs, cudaStream_t stream);
+extern cudaError_t emb_scan(const struct emb_pieces *pieces, uint64_t ntiles, uint32_t *out_count,
+							cudaStream_t stream);
 
-/* Launch a kernel that takes one structure */
+/*
+ * Were kernels compiled so that they wait for the one before them, see emb_begin()?  Not if
+ * code for compute capability 9.0 is missing and older code was translated for a newer GPU.
+ */
+extern bool emb_kernels_wait(void);
+
+/*
+ * Launch a kernel that takes one structure.  It may start when all blocks of the one before
+ * have let it or have ended, and waits for its end (emb_begin) before it looks at memory.
+ */
 template <typename P>
 static inline cudaError_t
 emb_launch(void (*kernel) (P), uint64_t blocks, uint32_t threads, const P &params, cudaStream_t stream)
 {
-	void	   *args[] = {const_cast<P *>(&params)};
+	cudaLaunchConfig_t config = {};
+	cudaLaunchAttribute attribute = {};
 
 	if (blocks > INT32_MAX)
 		return cudaErrorInvalidValue;
 	if (blocks == 0)
 		return cudaSuccess;
-	return cudaLaunchKernel(kernel, dim3((unsigned) blocks), dim3(threads), args, 0, stream);
+	attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+	attribute.val.programmaticStreamSerializationAllowed = 1;
+	config.gridDim = dim3((unsigned) blocks);
+	config.blockDim = dim3(threads);
+	config.stream = stream;
+	config.attrs = &attribute;
+	config.numAttrs = emb_kernels_wait() && !gpuvec_emb_tuning.unchained ? 1 : 0;
+	return cudaLaunchKernelEx(&config, kernel, params);
+}
+
+/* The beginning of each kernel: let the next one start, which waits, and wait */
+static __device__ __forceinline__ void
+emb_begin(void)
+{
+#if __CUDA_ARCH__ >= 900
+	cudaTriggerProgrammaticLaunchCompletion();
+	cudaGridDependencySynchronize();
+#endif
 }
 
 /* Threads of a block: the default, unless others are asked for */
@@ -243,6 +274,25 @@ emb_lookup(const void *indices, uint32_t index_bits, uint32_t rows, uint64_t pos
 
 		return index >= 0 && (uint32_t) index < rows ? (uint32_t) index : EMB_MISSING;
 	}
+}
+
+/*
+ * The bag of a lookup: the last one that begins at or before it, between the bags
+ * `low` and `high`.
+ */
+static __device__ __forceinline__ uint32_t
+emb_find_bag(const int64_t *offsets, uint32_t low, uint32_t high, uint32_t position)
+{
+	while (low < high)
+	{
+		uint32_t	middle = low + (high - low + 1) / 2;
+
+		if (offsets[middle] <= (int64_t) position)
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	return low;
 }
 
 /*
@@ -434,13 +484,50 @@ emb_store(float *row, uint32_t at, uint32_t width, bool vector_out, const float 
 	}
 }
 
-/* May rows of a result be stored in vectors of E elements? */
-static inline bool
-emb_vector_out(const float *out, uint64_t stride, uint32_t width, uint32_t elements)
+/* Two float16, rounded to nearest, in a word */
+static __device__ __forceinline__ unsigned
+emb_halves(float low, float high)
 {
-	uint32_t	n = elements < 4 ? elements : 4;
+	return __half_as_ushort(__float2half_rn(low)) | (unsigned) __half_as_ushort(__float2half_rn(high)) << 16;
+}
 
-	return (uintptr_t) out % (4 * n) == 0 && stride % n == 0 && width % elements == 0;
+/* The same for results of float16 */
+template <int E>
+static __device__ __forceinline__ void
+emb_store(__half *row, uint32_t at, uint32_t width, bool vector_out, const float (&value)[E])
+{
+	constexpr int last = E - 1;
+
+	if (vector_out && E == 8)
+		__stcs((uint4 *) (row + at),
+			   make_uint4(emb_halves(value[0], value[1 % E]), emb_halves(value[2 % E], value[3 % E]),
+						  emb_halves(value[4 % E], value[5 % E]), emb_halves(value[6 % E], value[last])));
+	else if (vector_out && E == 4)
+		__stcs((uint2 *) (row + at),
+			   make_uint2(emb_halves(value[0], value[1 % E]), emb_halves(value[2 % E], value[last])));
+	else if (vector_out && E == 2)
+		__stcs((unsigned *) (row + at), emb_halves(value[0], value[last]));
+	else
+	{
+#pragma unroll
+		for (int e = 0; e < E; e++)
+		{
+			if (at + e < width)
+				__stcs((unsigned short *) (row + at + e), __half_as_ushort(__float2half_rn(value[e])));
+		}
+	}
+}
+
+/*
+ * May rows of a result be stored in vectors of so many elements?  bytes is that of an
+ * element of the result.
+ */
+static inline bool
+emb_vector_out(const void *out, uint64_t stride, uint32_t width, uint32_t elements, uint32_t bytes)
+{
+	uint32_t	n = elements < 16 / bytes ? elements : 16 / bytes;
+
+	return (uintptr_t) out % (bytes * n) == 0 && stride % n == 0 && width % elements == 0;
 }
 
 #endif							/* GPUVEC_EMBEDDING_POOL_CUH */

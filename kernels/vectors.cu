@@ -627,8 +627,9 @@ pool_chunk(struct cuda_vectors *v, struct vector_half *half, const gpuvec_device
 	lay_out_chunk(&m, (char *) memory, bags, c, 0, nout, work_bytes);
 	locate_bags(&kernel_bags, &m);
 	ok = send_bags(v, half, &m, bags, c, error) &&
-		cuda_check(v->b, gpuvec_emb_forward(&table, &kernel_bags, mode, m.out, bank->width, m.work,
-											work_bytes, half->stream), what, error);
+		cuda_check(v->b, gpuvec_emb_forward(&table, &kernel_bags, mode, m.out,
+											GPUVEC_EMB_FLOAT32, bank->width, m.work, work_bytes,
+										    half->stream), what, error);
 	ok = ok && fetch(v, half, out, m.out, nout * sizeof(float), error);
 	device_free(v->b, memory, half->stream);
 	return ok;
@@ -714,7 +715,8 @@ weights_chunk(struct cuda_vectors *v, struct vector_half *half, const gpuvec_dev
 	ok = send_bags(v, half, &m, bags, c, error) &&
 		send_weights(v, half, &m, &w, bags, c, gradient, bank->width, error) &&
 		(!mean || cuda_check(v->b, gpuvec_emb_forward(&table, &kernel_bags, GPUVEC_EMB_MEAN, m.out,
-													  bank->width, m.work, work_bytes, half->stream),
+													  GPUVEC_EMB_FLOAT32, bank->width, m.work,
+													  work_bytes, half->stream),
 							 what, error));
 	params.elements = bank->elements;
 	params.stride_bytes = bank->stride_bytes;

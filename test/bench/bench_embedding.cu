@@ -3,13 +3,16 @@
  * bench_embedding.cu
  *	  The kernels of embedding tables alone: are they right, and how fast are they?
  *
- *		bench_embedding [--check N] [--no-time] [--sweep] [--rows N] [--batch N]
+ *		bench_embedding [--check N] [--small] [--no-time] [--sweep] [--only REGEX] [--rows N] [--batch N]
+ *						[--unchained] [--range N] [--threads N] [--vector N] [--slice N]
  *
  * First --check random small cases, every element of every result compared bit by
  * bit with embedding_reference.h (gradients of weights within 1e-5).  Then each cell
  * of the benchmark: the time of a launch in a CUDA graph of many, over which keys,
  * results and gradients change, so that no launch finds its data in the cache; and 64 bags,
- * compared with the reference as well.  --sweep tries ways to launch some cells.
+ * compared with the reference as well.  --sweep tries ways to launch some cells, --only
+ * leaves out cells whose name does not match; the options of the second line set fields of
+ * gpuvec_emb_tuning.
  *
  * Bytes are those of the rows that are read and of the vectors that are written.  Rows
  * have values that the host can compute, so that the table need not be copied.
@@ -19,6 +22,7 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <regex>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,12 +31,14 @@
 
 #include "embedding_pool.cuh"
 #include "embedding_reference.h"
+#include "embedding_sort.h"
 
 #define CHECK(call) check_cuda(call, #call, __LINE__)
 
 static int	failures = 0;	/* of so many checks: */
 static int	checks = 0;
 static bool case_failed;
+static std::string only;		/* a regular expression of cells, or empty */
 
 static void
 check_cuda(cudaError_t error, const char *what, int line)
@@ -389,7 +395,7 @@ compare_row(const test_case &t, const char *what, uint64_t row, const float *got
 }
 
 /* Nothing but the columns of results may be written */
-static const float untouched = -12345.5f;
+static const float untouched = -12344.0f;	/* a float16 as well */
 
 /* The device's side of a case: pointers to free */
 struct device_case
@@ -422,6 +428,30 @@ workspace(device_case &d, size_t bytes)
 	return d.keep(p);
 }
 
+/* The values of a device's array of float32 or float16 */
+static std::vector<float>
+to_floats(const void *p, size_t n, enum gpuvec_emb_type type)
+{
+	std::vector<float> v(n);
+
+	if (type == GPUVEC_EMB_FLOAT32)
+		return to_host((const float *) p, n);
+
+	std::vector<__half> halves = to_host((const __half *) p, n);
+
+	for (size_t i = 0; i < n; i++)
+		v[i] = __half2float(halves[i]);
+	return v;
+}
+
+/* Round to the type of the result */
+static void
+round_to(enum gpuvec_emb_type type, std::vector<float> &values)
+{
+	for (float &x : values)
+		x = type == GPUVEC_EMB_FLOAT16 ? __half2float(__float2half_rn(x)) : x;
+}
+
 /* Forward: every element */
 static void
 check_forward(const test_case &t, device_case &d)
@@ -429,16 +459,21 @@ check_forward(const test_case &t, device_case &d)
 	uint64_t	out_rows = t.mode == GPUVEC_EMB_CONCAT ? t.bags.lookups : t.bags.bags;
 	uint64_t	out_stride = t.table.width + pick({0, 0, 1, 4});
 	size_t		skip = pick({0, 0, 1, 2});
-	float	   *out = d.keep(to_device(std::vector<float>(out_rows * out_stride, untouched), skip), skip);
+	enum gpuvec_emb_type out_type = rng(2) ? t.table.type : GPUVEC_EMB_FLOAT32;
+	void	   *out;
 	size_t		bytes;
 	void	   *work;
 
+	if (out_type == GPUVEC_EMB_FLOAT16)
+		out = d.keep(to_device(std::vector<__half>(out_rows * out_stride, __float2half_rn(untouched)), skip), skip);
+	else
+		out = d.keep(to_device(std::vector<float>(out_rows * out_stride, untouched), skip), skip);
 	CHECK(gpuvec_emb_forward_workspace(&t.table, &t.bags, t.mode, &bytes));
 	work = workspace(d, bytes);
-	CHECK(gpuvec_emb_forward(&t.table, &t.bags, t.mode, out, out_stride, work, bytes, 0));
+	CHECK(gpuvec_emb_forward(&t.table, &t.bags, t.mode, out, out_type, out_stride, work, bytes, 0));
 	CHECK(cudaDeviceSynchronize());
 
-	std::vector<float> got = to_host(out, out_rows * out_stride);
+	std::vector<float> got = to_floats(out, out_rows * out_stride, out_type);
 
 	for (uint64_t r = 0; r < out_rows; r++)
 	{
@@ -458,8 +493,9 @@ check_forward(const test_case &t, device_case &d)
 				ref_divide(sum);
 			expected = sum.value;
 		}
+		round_to(out_type, expected);
 		expected.resize(out_stride, untouched);
-		if (!compare_row(t, "forward", r, got.data() + r * out_stride, expected))
+		if (!compare_row(t, out_type == GPUVEC_EMB_FLOAT16 ? "forward to fp16" : "forward", r, got.data() + r * out_stride, expected))
 			return;
 	}
 }
@@ -632,6 +668,87 @@ check_grad_weights(const test_case &t, device_case &d)
 	}
 }
 
+/* A case of sorting: row numbers of all lengths, against the library's stable sort */
+static void
+check_sort(int number_of_case)
+{
+	test_case	t;
+	device_case d;
+	struct emb_sort sort = {};
+	uint64_t	hotness;
+	std::vector<int64_t> keys;
+	std::vector<int64_t> offsets(1, 0);
+	std::vector<uint32_t> order;
+	int			result;
+	size_t		bytes;
+
+	rng_state = 1000000 + number_of_case;
+	sort.rows = pick({1u, 2u, 200u, 255u, 256u, 257u, 65535u, 65536u, 10000000u, 16777215u, 16777216u,
+					  4294967294u});
+	sort.index_bits = sort.rows > INT32_MAX ? 64 : pick({32u, 64u});
+	sort.lookups = pick({1u, 5u, 31u, 33u, 1000u, 8191u, 8192u, 8193u, 30000u, 70001u});
+	hotness = pick({1, 1, 3, 64});
+	keys.resize(sort.lookups);
+	uint64_t	few = rng(3) == 0 ? std::min<uint64_t>(3, sort.rows) : sort.rows;
+
+	for (auto &key : keys)
+	{
+		key = rng(4) == 0 ? rng(few) / 1000 : rng(few);
+		if (rng(50) == 0)
+			key = pick({(int64_t) -1, (int64_t) INT32_MIN, sort.index_bits == 64 ? INT64_MAX : -1});
+	}
+	sort.positions = rng(3) == 0;
+	sort.hotness = (uint32_t) hotness;
+	sort.bags = (uint32_t) emb_divide_up(sort.lookups, hotness);
+	if (rng(2))
+	{
+		while (offsets.size() < sort.bags)
+			offsets.push_back(offsets.back() + rng(std::min<uint64_t>(2 * hotness, sort.lookups - offsets.back() + 1)));
+		offsets.push_back(sort.lookups);
+		sort.offsets = d.keep(to_device(offsets));
+	}
+	if (sort.index_bits == 64)
+		sort.indices = d.keep(to_device(keys));
+	else
+		sort.indices = d.keep(to_device(std::vector<int32_t>(keys.begin(), keys.end())));
+	for (int i = 0; i < 2; i++)
+	{
+		sort.keys[i] = d.keep(to_device(std::vector<uint32_t>(sort.lookups)));
+		sort.values[i] = d.keep(to_device(std::vector<uint32_t>(sort.lookups)));
+	}
+	bytes = emb_sort_workspace(sort.rows, sort.lookups);
+	CHECK(emb_sort(&sort, workspace(d, bytes), 0));
+	CHECK(cudaDeviceSynchronize());
+	result = emb_sort_result(sort.rows);
+
+	std::vector<uint32_t> got_keys = to_host(sort.keys[result], sort.lookups);
+	std::vector<uint32_t> got_values = to_host(sort.values[result], sort.lookups);
+	auto		row = [&] (uint32_t i)
+	{
+		return keys[i] < 0 || keys[i] >= sort.rows ? sort.rows : (uint32_t) keys[i];
+	};
+
+	t.name = "sort " + std::to_string(number_of_case);
+	for (uint32_t i = 0; i < sort.lookups; i++)
+		order.push_back(i);
+	std::stable_sort(order.begin(), order.end(), [&] (uint32_t a, uint32_t b) { return row(a) < row(b); });
+	for (uint32_t i = 0; i < sort.lookups; i++)
+	{
+		uint32_t	value = order[i];
+
+		if (!sort.positions)
+			value = sort.offsets ?
+				(uint32_t) (std::upper_bound(offsets.begin(), offsets.end() - 1, (int64_t) value) - offsets.begin() - 1) :
+				value / (uint32_t) hotness;
+		if (got_keys[i] != row(order[i]) || got_values[i] != value)
+		{
+			fail(t, "%u lookups of %u rows: %u is (%u, %u), not (%u, %u)", sort.lookups, sort.rows, i,
+				 got_keys[i], got_values[i], row(order[i]), value);
+			return;
+		}
+	}
+}
+
 /* A random case */
 static void
 check_case(int number_of_case, bool small)
@@ -667,6 +784,8 @@ check_case(int number_of_case, bool small)
 	check_forward(t, d);
 	check_grad(t, d);
 	check_grad_weights(t, d);
+	if (number_of_case % 3 == 0)
+		check_sort(number_of_case);
 }
 
 static void
@@ -746,6 +865,13 @@ struct bench
 };
 
 static bench B;
+
+/* Is this cell asked for? */
+static bool
+wanted(const std::string &name)
+{
+	return only.empty() || std::regex_search(name, std::regex(only));
+}
 
 /*
  * The time of one of many launches in a graph, in milliseconds.  launch(i) queues the
@@ -830,6 +956,7 @@ make_offsets(int hotness)
 struct cell
 {
 	enum gpuvec_emb_type type;
+	enum gpuvec_emb_type out_type;
 	uint32_t	width;
 	int			hotness;
 	int			dist;
@@ -847,7 +974,8 @@ struct cell
 		char		s[100];
 
 		snprintf(s, sizeof s, "%s %s %u %d %s", dist ? "zipf" : "uniform",
-				 type == GPUVEC_EMB_FLOAT16 ? "fp16" : "fp32", width, hotness, kind_names[kind]);
+				 type == GPUVEC_EMB_FLOAT32 ? "fp32" : out_type == GPUVEC_EMB_FLOAT16 ? "fp16" : "fp16to32",
+				 width, hotness, kind_names[kind]);
 		return s;
 	}
 
@@ -855,7 +983,14 @@ struct cell
 	bytes() const
 	{
 		return (double) bags.lookups * width * (type == GPUVEC_EMB_FLOAT16 ? 2 : 4) +
-			(double) out_rows * width * 4;
+			(double) out_rows * width * out_size();
+	}
+
+	/* bytes of an element of the result */
+	int
+	out_size() const
+	{
+		return out_type == GPUVEC_EMB_FLOAT16 ? 2 : 4;
 	}
 
 	uint64_t
@@ -864,10 +999,10 @@ struct cell
 		return (uint64_t) (i % sets) * B.batch * hotness;
 	}
 
-	float *
+	void *
 	result(int i) const
 	{
-		return B.out + (uint64_t) (i % ring) * out_rows * width;
+		return (char *) B.out + (uint64_t) (i % ring) * out_rows * width * out_size();
 	}
 
 	void
@@ -878,16 +1013,18 @@ struct cell
 		b.indices = B.keys[dist] + first_key(i);
 		if (b.weights)
 			b.weights = B.weights + first_key(i);
-		CHECK(gpuvec_emb_forward(&table, &b, mode, result(i), width, B.work, B.work_bytes, stream));
+		CHECK(gpuvec_emb_forward(&table, &b, mode, result(i), out_type, width, B.work, B.work_bytes, stream));
 	}
 };
 
 static cell
-make_cell(enum gpuvec_emb_type type, uint32_t width, int hotness, int dist, enum cell_kind kind)
+make_cell(enum gpuvec_emb_type type, enum gpuvec_emb_type out_type, uint32_t width, int hotness, int dist,
+		  enum cell_kind kind)
 {
 	cell		c = {};
 
 	c.type = type;
+	c.out_type = out_type;
 	c.width = width;
 	c.hotness = hotness;
 	c.dist = dist;
@@ -917,7 +1054,7 @@ make_cell(enum gpuvec_emb_type type, uint32_t width, int hotness, int dist, enum
 		c.bags.weights = B.weights;
 	c.out_rows = kind == CELL_CONCAT ? c.bags.lookups : B.batch;
 	c.sets = KEYS_PER_BAG / hotness;
-	c.ring = (int) std::min<uint64_t>(16, B.out_bytes / (c.out_rows * width * sizeof(float)));
+	c.ring = (int) std::min<uint64_t>(16, B.out_bytes / (c.out_rows * width * c.out_size()));
 	if (c.ring < 1)
 	{
 		fprintf(stderr, "no room for the results of %s\n", c.name().c_str());
@@ -961,8 +1098,8 @@ check_cell(const cell &c, int i, bool &same)
 
 		if (c.mode == GPUVEC_EMB_MEAN)
 			ref_divide(sum);
-		CHECK(cudaMemcpy(got.data(), c.result(i) + r * c.width, c.width * sizeof(float),
-						 cudaMemcpyDeviceToHost));
+		got = to_floats((char *) c.result(i) + r * c.width * c.out_size(), c.width, c.out_type);
+		round_to(c.out_type, sum.value);
 		for (uint32_t col = 0; col < c.width; col++)
 		{
 			if (c.kind == CELL_CONCAT ? got[col] != bag[0].row[col] : !ref_same(got[col], sum.value[col]))
@@ -998,6 +1135,8 @@ run_cell(const cell &c)
 	double		error;
 	double		peer = 0;
 
+	if (!wanted(c.name()))
+		return;
 	ms = time_cell(c, last, false);
 	rate = c.bytes() / ms / 1e6;
 	error = check_cell(c, last, same);
@@ -1051,6 +1190,26 @@ sweep_cell(const cell &c)
 	fflush(stdout);
 }
 
+/* All cells of a type, a width, a hotness and a distribution; or ways to launch some */
+static void
+run_cells(enum gpuvec_emb_type type, enum gpuvec_emb_type out_type, uint32_t width, int hotness, int dist,
+		  bool sweep)
+{
+	bool		key_cell = width == 128 || (width == 32 && hotness == 64);
+
+	for (enum cell_kind kind : {CELL_SUM, CELL_MEAN, CELL_CONCAT, CELL_CSR, CELL_RAGGED})
+	{
+		cell		c = make_cell(type, out_type, width, hotness, dist, kind);
+
+		if (!sweep)
+			run_cell(c);
+		else if (key_cell && (kind == CELL_SUM || kind == CELL_RAGGED || (kind == CELL_CSR && hotness == 1)))
+			sweep_cell(c);
+	}
+	if (!sweep && hotness == 64 && width == 128)
+		run_cell(make_cell(type, out_type, width, hotness, dist, CELL_WEIGHTED));
+}
+
 /* Gradients of the table */
 static void
 run_grad(uint32_t width, int hotness, int dist, enum gpuvec_emb_mode mode, bool weighted)
@@ -1070,7 +1229,12 @@ run_grad(uint32_t width, int hotness, int dist, enum gpuvec_emb_mode mode, bool 
 	const double peer = width == 128 && hotness == 64 && mode == GPUVEC_EMB_SUM && !weighted ?
 		(dist ? 0.69 : 1.40) : 0;
 	static const char *const mode_names[] = {"sum", "mean", "concat"};
+	char		name[100];
 
+	snprintf(name, sizeof name, "gradient %s fp32 %u %d %s%s", dist ? "zipf" : "uniform", width, hotness,
+			 mode_names[mode], weighted ? " weighted" : "");
+	if (!wanted(name))
+		return;
 	CHECK(cudaMalloc((void **) &samples_grad, rings * samples * width * sizeof(float)));
 	CHECK(cudaMalloc((void **) &out_rows, (keys + 1) * sizeof(uint32_t)));
 	fill(samples_grad, rings * samples * width, 3, false);
@@ -1186,9 +1350,8 @@ run_grad(uint32_t width, int hotness, int dist, enum gpuvec_emb_mode mode, bool 
 		failures++;
 
 	moved = (double) keys * width * 4 + (double) expected_rows.size() * width * 4;
-	printf("gradient %s fp32 %u %d %s%s: %.4f ms (sorted after %.4f, pieces after %.4f), %zu rows, the hottest %u times, pooling %.0f GB/s, error %.1e %s",
-		   dist ? "zipf" : "uniform", width, hotness, mode_names[mode], weighted ? " weighted" : "", ms[0],
-		   ms[1], ms[2], expected_rows.size(), counts[hottest], moved / (ms[0] - ms[2]) / 1e6, worst,
+	printf("%s: %.4f ms (sorted after %.4f, pieces after %.4f), %zu rows, the hottest %u times, pooling %.0f GB/s, error %.1e %s",
+		   name, ms[0], ms[1], ms[2], expected_rows.size(), counts[hottest], moved / (ms[0] - ms[2]) / 1e6, worst,
 		   same ? "ok" : "FAIL");
 	if (peer > 0)
 		printf("  %.2f x as fast as cuEmbed", peer / ms[0]);
@@ -1202,13 +1365,15 @@ run_grad(uint32_t width, int hotness, int dist, enum gpuvec_emb_mode mode, bool 
 static void
 run_grad_weights(uint32_t width, int hotness, int dist, enum gpuvec_emb_mode mode)
 {
-	cell		c = make_cell(GPUVEC_EMB_FLOAT32, width, hotness, dist, CELL_WEIGHTED);
+	cell		c = make_cell(GPUVEC_EMB_FLOAT32, GPUVEC_EMB_FLOAT32, width, hotness, dist, CELL_WEIGHTED);
 	float	   *grad;
 	double		ms;
 	double		worst = 0;
 	size_t		bytes;
 	int			n = 8;
 
+	if (!wanted("gradient of weights " + c.name()))
+		return;
 	CHECK(cudaMalloc((void **) &grad, B.batch * width * sizeof(float)));
 	fill(grad, B.batch * width, 3, false);
 	CHECK(gpuvec_emb_grad_weights_workspace(&c.table, &c.bags, mode, &bytes));
@@ -1304,6 +1469,7 @@ main(int argc, char **argv)
 	bool		times = true;
 	bool		sweep = false;
 	bool		small = false;
+	struct gpuvec_emb_tuning tuning = {};
 	uint64_t	rows = 10000000;
 	uint64_t	batch = 65536;
 	auto		begin = std::chrono::steady_clock::now();
@@ -1318,6 +1484,21 @@ main(int argc, char **argv)
 			sweep = true;
 		else if (arg == "--small")
 			small = true;
+		else if (arg == "--unchained")
+			tuning.unchained = 1;
+		else if (arg == "--range" && i + 1 < argc)
+			tuning.range = (uint32_t) atoi(argv[++i]);
+		else if (arg == "--threads" && i + 1 < argc)
+			tuning.threads = (uint32_t) atoi(argv[++i]);
+		else if (arg == "--vector" && i + 1 < argc)
+			tuning.vector_bytes = (uint32_t) atoi(argv[++i]);
+		else if (arg == "--slice" && i + 1 < argc)
+		{
+			tuning.slice_bytes = (uint32_t) atoi(argv[++i]);
+			tuning.slice_major = 1;
+		}
+		else if (arg == "--only" && i + 1 < argc)
+			only = argv[++i];
 		else if (arg == "--check" && i + 1 < argc)
 			cases = atoi(argv[++i]);
 		else if (arg == "--rows" && i + 1 < argc)
@@ -1326,7 +1507,7 @@ main(int argc, char **argv)
 			batch = strtoull(argv[++i], NULL, 10);
 		else
 		{
-			fprintf(stderr, "usage: %s [--check N] [--small] [--no-time] [--sweep] [--rows N] [--batch N]\n",
+			fprintf(stderr, "usage: %s [--check N] [--small] [--no-time] [--sweep] [--only REGEX] [--rows N] [--batch N] [--unchained] [--range N] [--threads N] [--vector N] [--slice N]\n",
 					argv[0]);
 			return 2;
 		}
@@ -1336,6 +1517,7 @@ main(int argc, char **argv)
 #ifdef EMULATION
 	times = false;
 #else
+	gpuvec_emb_tuning = tuning;
 	if (times)
 	{
 		set_up(rows, batch);
@@ -1346,18 +1528,9 @@ main(int argc, char **argv)
 				for (int dist = 0; dist < 2; dist++)
 					for (int hotness : {1, 16, 64})
 					{
-						for (enum cell_kind kind : {CELL_SUM, CELL_MEAN, CELL_CONCAT, CELL_CSR, CELL_RAGGED})
-						{
-							bool		key_cell = width == 128 || (width == 32 && hotness == 64);
-
-							if (!sweep)
-								run_cell(make_cell(type, width, hotness, dist, kind));
-							else if (key_cell && (kind == CELL_SUM || kind == CELL_RAGGED ||
-												  (kind == CELL_CSR && hotness == 1)))
-								sweep_cell(make_cell(type, width, hotness, dist, kind));
-						}
-						if (!sweep && hotness == 64 && width == 128)
-							run_cell(make_cell(type, width, hotness, dist, CELL_WEIGHTED));
+						run_cells(type, type, width, hotness, dist, sweep);
+						if (type == GPUVEC_EMB_FLOAT16)
+							run_cells(type, GPUVEC_EMB_FLOAT32, width, hotness, dist, sweep);
 					}
 				if (type == GPUVEC_EMB_FLOAT32 && width == 128)
 				{
@@ -1378,7 +1551,7 @@ main(int argc, char **argv)
 									printf("[t%u s%u] ", threads, slice);
 								run_grad(128, 64, dist, GPUVEC_EMB_SUM, false);
 							}
-							memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
+							gpuvec_emb_tuning = tuning;
 						}
 					if (!sweep)
 					{

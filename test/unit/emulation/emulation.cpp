@@ -304,6 +304,14 @@ cudaFuncSetAttribute(const void *, cudaFuncAttribute, int)
 	return cudaSuccess;
 }
 
+/* search.cpp has one of its own */
+extern "C" __attribute__((weak)) cudaError_t
+cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *)
+{
+	memset(attributes, 0, sizeof(*attributes));
+	return cudaSuccess;
+}
+
 extern "C" cudaError_t
 cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind, cudaStream_t)
 {

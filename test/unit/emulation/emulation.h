@@ -84,14 +84,19 @@ cudaLaunchKernel(void (*kernel) (P), dim3 grid, dim3 block, void **args, size_t,
 	return cudaSuccess;
 }
 
-/* Run a kernel of a search, in shared memory of this size (search.cpp) */
+/* Run a kernel; that of a search in shared memory of this size (search.cpp) */
 extern cudaError_t emu_run_shared(const cudaLaunchConfig_t *config, const std::function<void()> &kernel);
 
 template <typename P>
 static inline cudaError_t
 emu_launch(const cudaLaunchConfig_t *config, void (*kernel) (P), const P &params)
 {
+#ifdef EMULATED_SEARCH
 	return emu_run_shared(config, [&] { kernel(params); });
+#else
+	emu_run(config->gridDim, config->blockDim.x, [&] { kernel(params); });
+	return cudaSuccess;
+#endif
 }
 
 #define cudaLaunchKernelEx	emu_launch
@@ -287,6 +292,12 @@ __double2float_rd(double d)
 	float		f = (float) d;
 
 	return (double) f > d ? nextafterf(f, -INFINITY) : f;
+}
+
+static inline unsigned
+__umulhi(unsigned a, unsigned b)
+{
+	return (unsigned) ((uint64_t) a * b >> 32);
 }
 
 static inline int

@@ -460,7 +460,9 @@ launch_chained(void (*kernel) (Params), dim3 grid, uint32_t threads, size_t shar
 static __device__ __forceinline__ void
 wait_for_previous(void)
 {
-#if __CUDA_ARCH__ >= 900
+#ifdef EMULATION
+	emu_waited = true;
+#elif __CUDA_ARCH__ >= 900
 	cudaGridDependencySynchronize();
 #endif
 }

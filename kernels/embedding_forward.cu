@@ -9,7 +9,7 @@
  * Where every lookup is a vector of the result (concat, or bags of one lookup),
  * gather_kernel copies rows; a group of lanes has several in flight.  A copy of some
  * tens of megabytes is over in 20 microseconds, of which one or two would pass between
- * two kernels: kernels start while the one before ends (emb_launch).
+ * two kernels: kernels start while the one before ends (emb_launch_chained).
  *
  * Otherwise groups of 8, 16 or 32 lanes pool bags; a lane adds up its own columns in the
  * order of the lookups.  Indices are fetched a chunk ahead, one per lane.  Rows of more
@@ -921,7 +921,7 @@ emb_combine(const struct emb_pieces *pieces, bool mean, void *out, enum gpuvec_e
 	params.width = width;
 	params.slices = (uint32_t) emb_divide_up(width, 128);
 	most_longs *= params.slices;
-	return emb_launch(out_type == GPUVEC_EMB_FLOAT32 ? combine_kernel<float> : combine_kernel<__half>,
+	return emb_launch_chained(out_type == GPUVEC_EMB_FLOAT32 ? combine_kernel<float> : combine_kernel<__half>,
 					  most_longs < COMBINE_BLOCKS ? most_longs : COMBINE_BLOCKS, COMBINE_THREADS,
 					  params, stream);
 }
@@ -958,7 +958,7 @@ emb_scan(const struct emb_pieces *pieces, uint64_t ntiles, uint32_t *out_count, 
 	params.total = pieces->total;
 	params.longs = pieces->longs;
 	params.out_count = out_count;
-	return emb_launch(scan_kernel, blocks, SCAN_THREADS, params, stream);
+	return emb_launch_chained(scan_kernel, blocks, SCAN_THREADS, params, stream);
 }
 
 /* Launch gather_kernel for vectors of VB bytes, U rows at once and so many steps */
@@ -1185,11 +1185,11 @@ gpuvec_emb_forward(const struct gpuvec_emb_table *table, const struct gpuvec_emb
 		bag_pieces.hotness = bags->hotness;
 		bag_pieces.bags = bags->bags;
 		bag_pieces.pieces = pieces;
-		error = emb_launch(bag_pieces_kernel<false>, emb_divide_up(ntiles, 4), 128, bag_pieces, stream);
+		error = emb_launch_chained(bag_pieces_kernel<false>, emb_divide_up(ntiles, 4), 128, bag_pieces, stream);
 		if (error == cudaSuccess)
 			error = emb_scan(&pieces.shared, ntiles, NULL, stream);
 		if (error == cudaSuccess)
-			error = emb_launch(bag_pieces_kernel<true>, emb_divide_up(ntiles, 4), 128, bag_pieces, stream);
+			error = emb_launch_chained(bag_pieces_kernel<true>, emb_divide_up(ntiles, 4), 128, bag_pieces, stream);
 		if (error != cudaSuccess)
 			return error;
 

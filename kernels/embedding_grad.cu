@@ -814,10 +814,10 @@ sort_lookups(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags *b
 
 	params.samples = g->samples;
 	params.divisors = g->divisors;
-	error = emb_launch(samples_kernel, emb_divide_up(bags->lookups, SAMPLES_LOOKUPS),
+	error = emb_launch_chained(samples_kernel, emb_divide_up(bags->lookups, SAMPLES_LOOKUPS),
 					   SAMPLES_THREADS, params, stream);
 	if (error == cudaSuccess && mode == GPUVEC_EMB_MEAN)
-		error = emb_launch(divisors_kernel, emb_divide_up(bags->bags, 4), 128, params, stream);
+		error = emb_launch_chained(divisors_kernel, emb_divide_up(bags->bags, 4), 128, params, stream);
 	if (error != cudaSuccess)
 		return error;
 
@@ -830,7 +830,7 @@ sort_lookups(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags *b
 	coefficient.coefficients = (float *) g->keys[!result];
 	*samples = coefficient.sorted_samples;
 	*coefficients = coefficient.coefficients;
-	return emb_launch(coefficients_kernel, emb_divide_up(bags->lookups, 256), 256, coefficient, stream);
+	return emb_launch_chained(coefficients_kernel, emb_divide_up(bags->lookups, 256), 256, coefficient, stream);
 }
 
 /* Launch grad_kernel */
@@ -941,7 +941,7 @@ gpuvec_emb_grad(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags
 	heads.rows = (uint32_t) grad->rows;
 	heads.tiles = g.pieces.tiles;
 	heads.cuts = g.cuts;
-	error = emb_launch(heads_kernel, emb_divide_up(ntiles, HEADS_THREADS / 32), HEADS_THREADS,
+	error = emb_launch_chained(heads_kernel, emb_divide_up(ntiles, HEADS_THREADS / 32), HEADS_THREADS,
 					   heads, stream);
 	if (error == cudaSuccess)
 		error = emb_scan(&g.pieces, ntiles, grad->out_count, stream);
@@ -996,7 +996,7 @@ dot_vectors(const struct dot_params &params, cudaStream_t stream)
 	uint64_t	groups = emb_divide_up(params.lookups, DOT_UNROLL);
 	uint64_t	warps = emb_divide_up(groups, 32u >> params.lanes_log2);
 
-	return emb_launch(dots_kernel<T, VB, DOT_UNROLL>, emb_divide_up(warps, DOT_THREADS / 32),
+	return emb_launch_chained(dots_kernel<T, VB, DOT_UNROLL>, emb_divide_up(warps, DOT_THREADS / 32),
 					  DOT_THREADS, params, stream);
 }
 
@@ -1021,7 +1021,7 @@ gpuvec_emb_grad_weights(const struct gpuvec_emb_table *table, const struct gpuve
 		return cudaSuccess;
 
 	params.samples = (uint32_t *) work;
-	error = emb_launch(samples_kernel, emb_divide_up(bags->lookups, SAMPLES_LOOKUPS),
+	error = emb_launch_chained(samples_kernel, emb_divide_up(bags->lookups, SAMPLES_LOOKUPS),
 					   SAMPLES_THREADS, params, stream);
 	if (error != cudaSuccess)
 		return error;
@@ -1081,7 +1081,7 @@ gpuvec_emb_grad_weights(const struct gpuvec_emb_table *table, const struct gpuve
 	{
 		struct mean_dot_params mean = {params, out};
 
-		error = emb_launch(mean_dots_kernel, emb_divide_up(bags->bags, 4), 128, mean, stream);
+		error = emb_launch_chained(mean_dots_kernel, emb_divide_up(bags->bags, 4), 128, mean, stream);
 	}
 	return error;
 }

@@ -111,12 +111,14 @@ extern cudaError_t emb_scan(const struct emb_pieces *pieces, uint64_t ntiles, ui
 extern bool emb_kernels_wait(void);
 
 /*
- * Launch a kernel that takes one structure.  It may start when all blocks of the one before
- * have let it or have ended, and waits for its end (emb_begin) before it looks at memory.
+ * Launch a kernel that takes one structure.  Chained, it may start when all blocks of the
+ * one before have let it or have ended; then it must begin with emb_begin(), which waits
+ * for what the one before writes.
  */
 template <typename P>
 static inline cudaError_t
-emb_launch(void (*kernel) (P), uint64_t blocks, uint32_t threads, const P &params, cudaStream_t stream)
+emb_launch_any(void (*kernel) (P), uint64_t blocks, uint32_t threads, const P &params, bool chained,
+			   cudaStream_t stream)
 {
 	cudaLaunchConfig_t config = {};
 	cudaLaunchAttribute attribute = {};
@@ -131,15 +133,34 @@ emb_launch(void (*kernel) (P), uint64_t blocks, uint32_t threads, const P &param
 	config.blockDim = dim3(threads);
 	config.stream = stream;
 	config.attrs = &attribute;
-	config.numAttrs = emb_kernels_wait() && !gpuvec_emb_tuning.unchained ? 1 : 0;
+	config.numAttrs = chained && emb_kernels_wait() && !gpuvec_emb_tuning.unchained ? 1 : 0;
 	return cudaLaunchKernelEx(&config, kernel, params);
 }
 
-/* The beginning of each kernel: let the next one start, which waits, and wait */
+/* After all that is before it in the stream */
+template <typename P>
+static inline cudaError_t
+emb_launch(void (*kernel) (P), uint64_t blocks, uint32_t threads, const P &params, cudaStream_t stream)
+{
+	return emb_launch_any(kernel, blocks, threads, params, false, stream);
+}
+
+/* A kernel that begins with emb_begin() */
+template <typename P>
+static inline cudaError_t
+emb_launch_chained(void (*kernel) (P), uint64_t blocks, uint32_t threads, const P &params,
+				   cudaStream_t stream)
+{
+	return emb_launch_any(kernel, blocks, threads, params, true, stream);
+}
+
+/* The beginning of a chained kernel: let the next one start, which waits, and wait */
 static __device__ __forceinline__ void
 emb_begin(void)
 {
-#if __CUDA_ARCH__ >= 900
+#ifdef EMULATION
+	emu_waited = true;
+#elif __CUDA_ARCH__ >= 900
 	cudaTriggerProgrammaticLaunchCompletion();
 	cudaGridDependencySynchronize();
 #endif
@@ -175,7 +196,7 @@ emb_launch_cached(void (*kernel) (P), uint64_t warps, uint32_t threads, const P 
 		if (error != cudaSuccess)
 			return error;
 	}
-	return emb_launch(kernel, emb_divide_up(warps, threads / 32), threads, params, stream);
+	return emb_launch_chained(kernel, emb_divide_up(warps, threads / 32), threads, params, stream);
 }
 
 /* Partials have rows of whole float4 */

@@ -515,14 +515,14 @@ emb_sort(const struct emb_sort *sort, void *work, cudaStream_t stream)
 	lay_out_sort(&area, sort->rows, sort->lookups, &params);
 	error = cudaMemsetAsync(params.counters, 0, sizeof(struct sort_counters), stream);
 	if (error == cudaSuccess)
-		error = emb_launch(count_kernel, count_blocks, COUNT_THREADS, params, stream);
+		error = emb_launch_chained(count_kernel, count_blocks, COUNT_THREADS, params, stream);
 	for (uint32_t pass = 0; error == cudaSuccess && pass < params.passes; pass++)
 	{
 		params.keys = pass == 0 ? NULL : params.keys_out;
 		params.values = pass == 0 ? NULL : params.values_out;
 		params.keys_out = sort->keys[pass % 2];
 		params.values_out = sort->values[pass % 2];
-		error = emb_launch(kernels[pass], params.tiles, SORT_THREADS, params, stream);
+		error = emb_launch_chained(kernels[pass], params.tiles, SORT_THREADS, params, stream);
 	}
 	return error;
 }

@@ -25,6 +25,7 @@ struct emu_index threadIdx;
 struct emu_index blockIdx;
 struct emu_index blockDim;
 struct emu_index gridDim;
+thread_local bool emu_waited;
 
 /* What a thread waits for */
 enum waiting
@@ -309,6 +310,7 @@ extern "C" __attribute__((weak)) cudaError_t
 cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *)
 {
 	memset(attributes, 0, sizeof(*attributes));
+	attributes->ptxVersion = 90;
 	return cudaSuccess;
 }
 

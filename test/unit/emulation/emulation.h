@@ -71,6 +71,9 @@ extern const uint64_t *emu_warp(uint64_t value);
 /* Wait for the other threads of the block */
 extern void emu_block(void);
 
+/* Has the kernel that runs waited for the one before it? */
+extern thread_local bool emu_waited;
+
 /* Is this part of what cudaMalloc gave? */
 extern void emu_check(const void *p, size_t n);
 
@@ -91,12 +94,17 @@ template <typename P>
 static inline cudaError_t
 emu_launch(const cudaLaunchConfig_t *config, void (*kernel) (P), const P &params)
 {
+	cudaError_t rc = cudaSuccess;
+
+	emu_waited = false;
 #ifdef EMULATED_SEARCH
-	return emu_run_shared(config, [&] { kernel(params); });
+	rc = emu_run_shared(config, [&] { kernel(params); });
 #else
 	emu_run(config->gridDim, config->blockDim.x, [&] { kernel(params); });
-	return cudaSuccess;
 #endif
+	if (rc == cudaSuccess && config->numAttrs > 0 && !emu_waited)
+		emu_fail("a kernel that may start early does not wait");
+	return rc;
 }
 
 #define cudaLaunchKernelEx	emu_launch

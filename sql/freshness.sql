@@ -155,14 +155,6 @@ CREATE TABLE asked AS SELECT array_fill(array_agg(i)::idset, ARRAY[5000]) AS que
 SELECT count(*) FROM asked, gpuvec_topk_batch('large', 'tokens', queries, 1);
 INSERT INTO large SELECT queries[1] FROM asked;
 SELECT count(*), min(query), max(query), min(score) FROM asked, gpuvec_topk_batch('large', 'tokens', queries, 1);
--- several times, as the answer to the refresh does not come at the same moment each time
-DO $$
-BEGIN
-	FOR round IN 1 .. 8 LOOP
-		INSERT INTO large SELECT queries[1] FROM asked;
-		PERFORM count(*) FROM asked, gpuvec_topk_batch('large', 'tokens', queries, 1);
-	END LOOP;
-END $$;
 INSERT INTO large SELECT queries[1] FROM asked, generate_series(1, 1000);
 SELECT count(*), count(DISTINCT (query, tid)), min(score) FROM asked, gpuvec_topk_batch('large', 'tokens', queries, 2);
 DROP TABLE docs, gen, unl, fresh, hist, large, asked;

@@ -382,6 +382,7 @@ do_refresh_once(session *s, uint64_t request, const char *data, size_t length)
 	ok = refresh.quiet ||
 		send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
 	gpuvec_merger_wake(&s->server->store);
+	gpuvec_fault_sleep("slow-after-refresh", NULL);
 	return ok;
 }
 

@@ -100,4 +100,20 @@ for my $fault ('oom-on-commit:2', 'crash-on-commit:2', 'slow-search:1000')
 	$session->quit;
 	$node->stop;
 }
+
+# The answer to a refresh comes while the request behind it, much larger than a socket's
+# buffer, is being sent: the engine does not read on meanwhile
+{
+	local $ENV{GPUVEC_ENGINE_FAULT} = 'slow-after-refresh:500';
+	$node->start;
+}
+my $many = q{SELECT count(*) FROM gpuvec_topk_batch('docs', 'tokens', (SELECT array_fill(array_agg(i)::idset, ARRAY[5000]) FROM generate_series(1, 1000) i), 1)};
+$session = $node->background_psql('postgres', on_error_stop => 0);
+is(ask($session, $many), 5000, 'a large request');
+$node->safe_psql('postgres', q{INSERT INTO docs VALUES (9200, '[1,101]')});
+my $found = $session->query($many);
+unlike($session->{stderr}, qr/ERROR/, 'a large request behind a refresh: no error');
+like($found, qr/\b5000\b/, 'a large request behind a refresh');
+$session->quit;
+$node->stop;
 done_testing();

@@ -151,7 +151,7 @@ CALL histories(30);
 -- a request that is sent along with a refresh, and is much larger than a socket's buffer
 CREATE TABLE large (tokens idset);
 INSERT INTO large SELECT ARRAY[i, i + 100]::idset FROM generate_series(1, 300) i;
-CREATE TABLE asked AS SELECT array_fill(array_agg(i)::idset, ARRAY[20000]) AS queries FROM generate_series(400, 1400) i;
+CREATE TABLE asked AS SELECT array_fill(array_agg(i)::idset, ARRAY[5000]) AS queries FROM generate_series(400, 1400) i;
 SELECT count(*) FROM asked, gpuvec_topk_batch('large', 'tokens', queries, 1);
 INSERT INTO large SELECT queries[1] FROM asked;
 SELECT count(*), min(query), max(query), min(score) FROM asked, gpuvec_topk_batch('large', 'tokens', queries, 1);

@@ -311,15 +311,15 @@ do_commit(session *s, uint64_t request, const char *data, size_t length)
 	return ok;
 }
 
-/* Leave the buffer, with the request in it, to the update */
+/* Leave the buffer, with the request in it, to the update, if it needs it */
 static bool
 give_buffer(session *s, gpuvec_error *error)
 {
-	if (!gpuvec_update_own(s->update, s->buffer, error))
-		return false;
-	s->buffer = NULL;
-	s->room = 0;
-	return true;
+	bool		ok = gpuvec_update_own(s->update, &s->buffer, s->room, error);
+
+	if (s->buffer == NULL)
+		s->room = 0;
+	return ok;
 }
 
 /* Take the first pages of a refresh, if the mirror is what the session takes it for */
@@ -337,8 +337,8 @@ do_refresh_pages(session *s, uint64_t request, const char *data, size_t length)
 		ok = begin_refresh(s, &part.key, &part.known, &s->found, &error);
 	s->parted = s->hurried = true;
 	if (ok && s->update && length > sizeof(part))
-		ok = give_buffer(s, &error) &&
-			gpuvec_update_pages(s->update, data + sizeof(part), length - sizeof(part), true, &error);
+		ok = gpuvec_update_pages(s->update, data + sizeof(part), length - sizeof(part), true, &error) &&
+			give_buffer(s, &error);
 	/* as with PAGES, the session is sending more */
 	if (!ok)
 		answer_error(s, request, &error);
@@ -382,6 +382,7 @@ do_refresh_once(session *s, uint64_t request, const char *data, size_t length)
 	ok = refresh.quiet ||
 		send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
 	gpuvec_merger_wake(&s->server->store);
+	gpuvec_fault_sleep("slow-after-refresh", NULL);
 	return ok;
 }
 

@@ -103,6 +103,7 @@ struct gpuvec_stage
 	uint64_t	nrows;
 	size_t		bytes;
 	size_t		estimate;
+	uint64_t	lent;			/* first rows whose ids are not ours */
 	bool		spread;			/* the first rows are in the other classes now */
 	gpuvec_source_row *first;	/* the first rows; their copies are in the last class */
 	uint64_t	first_room;
@@ -164,6 +165,12 @@ uint64_t
 gpuvec_stage_rows(const gpuvec_stage *stage)
 {
 	return stage->nrows;
+}
+
+uint64_t
+gpuvec_stage_lent(const gpuvec_stage *stage)
+{
+	return stage->lent;
 }
 
 size_t
@@ -361,6 +368,7 @@ add_first(gpuvec_stage *stage, uint64_t tid, const uint16_t *ids, uint32_t len, 
 			memcpy(row + 1, ids, len * sizeof(uint16_t));
 		ids = (const uint16_t *) (row + 1);
 	}
+	stage->lent += last;
 	stage->first[class->nrows++] = (gpuvec_source_row) {.tid = tid,.len = len,.ids = ids};
 	return true;
 }
@@ -393,6 +401,7 @@ spread_rows(gpuvec_stage *stage, gpuvec_error *error)
 	free(take_first(stage));
 	free_chunks(stage, class->first);
 	*class = (row_class) {0};
+	stage->lent = 0;
 	stage->spread = true;
 	return true;
 }

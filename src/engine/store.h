@@ -199,11 +199,13 @@ extern uint64_t *gpuvec_update_lsns(gpuvec_update *update, gpuvec_error *error);
 
 /*
  * Add pages; `frame` stays the caller's.  If it lasts until the update is gone, not all has to
- * be copied: for that a message may be given away, malloc'd memory that then is the update's.
+ * be copied.  To see to that, let the update own the malloc'd memory of this size in which it
+ * lies: *message is NULL then, unless nothing in it is needed any more.
  */
 extern bool gpuvec_update_pages(gpuvec_update *update, const char *frame, size_t length,
 								bool last, gpuvec_error *error);
-extern bool gpuvec_update_own(gpuvec_update *update, void *message, gpuvec_error *error);
+extern bool gpuvec_update_own(gpuvec_update *update, char **message, size_t size,
+							  gpuvec_error *error);
 
 /* Publish; the update is gone afterwards, whatever the outcome */
 extern bool gpuvec_update_commit(gpuvec_update *update, const gpuvec_commit *commit,

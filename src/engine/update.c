@@ -63,6 +63,8 @@ struct gpuvec_update
 	size_t		charged;		/* of mirror->charged, for what is under way */
 	void	  **messages;		/* that staged rows lie in */
 	uint64_t	nmessages;
+	size_t		message_bytes;	/* of them in all */
+	uint64_t	lent;			/* staged rows that lie in them */
 
 	/* made by a commit, for publishing */
 	gpuvec_view *view;
@@ -81,6 +83,16 @@ staged_rows(const gpuvec_update *update)
 	return update->embed ? update->embed->nstaged : gpuvec_stage_rows(update->stage);
 }
 
+/* Free the messages that the update owns */
+static void
+free_messages(gpuvec_update *update)
+{
+	for (uint64_t i = 0; i < update->nmessages; i++)
+		free(update->messages[i]);
+	update->nmessages = 0;
+	update->message_bytes = 0;
+}
+
 /* End an update: the mirror is free for others; an unfinished load leaves nothing */
 static void
 end_update(gpuvec_update *update)
@@ -96,8 +108,7 @@ end_update(gpuvec_update *update)
 	gpuvec_view_unref(update->view);
 	gpuvec_page_numbers_unref(update->numbers);
 	gpuvec_stage_free(update->stage);
-	for (uint64_t i = 0; i < update->nmessages; i++)
-		free(update->messages[i]);
+	free_messages(update);
 	free(update->messages);
 	free(update->pages);
 	free(update->replaced);
@@ -414,7 +425,7 @@ take_page(gpuvec_update *update, const char *from, const char *end, bool last,
 static size_t
 bytes_needed(const gpuvec_update *update)
 {
-	size_t		staged = gpuvec_stage_bytes(update->stage);
+	size_t		staged = gpuvec_stage_bytes(update->stage) + update->message_bytes;
 	size_t		estimate = gpuvec_stage_estimate(update->stage);
 
 	if (update->embed)
@@ -425,17 +436,41 @@ bytes_needed(const gpuvec_update *update)
 	return (staged > estimate ? staged : estimate) + update->npages * GPUVEC_PAGE_BYTES;
 }
 
-bool
-gpuvec_update_own(gpuvec_update *update, void *message, gpuvec_error *error)
+/* Charge for what is under way: a load that cannot fit is to fail now rather than at its end */
+static bool
+charge_needed(gpuvec_update *update, gpuvec_error *error)
 {
-	size_t		size = (update->nmessages + 1) * sizeof(void *);
-	void	  **messages = realloc(update->messages, size);
+	return gpuvec_store_charge(update->store, update->mirror, &update->charged,
+							   bytes_needed(update), true, error);
+}
 
+/*
+ * Rows of pages that came back as they were are not staged, and when there are many they
+ * are all copied.
+ */
+bool
+gpuvec_update_own(gpuvec_update *update, char **message, size_t size, gpuvec_error *error)
+{
+	uint64_t	lent = gpuvec_stage_lent(update->stage);
+	size_t		room = (update->nmessages + 1) * sizeof(void *);
+	void	  **messages;
+
+	if (lent == 0)
+		free_messages(update);
+	if (lent <= update->lent)
+	{
+		update->lent = lent;
+		return true;
+	}
+	messages = realloc(update->messages, room);
 	if (messages == NULL)
-		return gpuvec_fail_memory(error, size);
+		return gpuvec_fail_memory(error, room);
 	update->messages = messages;
-	update->messages[update->nmessages++] = message;
-	return true;
+	update->messages[update->nmessages++] = *message;
+	update->message_bytes += size;
+	update->lent = lent;
+	*message = NULL;
+	return charge_needed(update, error);
 }
 
 bool
@@ -456,10 +491,7 @@ gpuvec_update_pages(gpuvec_update *update, const char *frame, size_t length, boo
 	pthread_mutex_lock(&update->store->mutex);
 	update->mirror->pages_done = (uint32_t) update->npages;
 	pthread_mutex_unlock(&update->store->mutex);
-
-	/* a load that cannot fit is to fail now rather than at its end */
-	return gpuvec_store_charge(update->store, update->mirror, &update->charged,
-							   bytes_needed(update), true, error);
+	return charge_needed(update, error);
 }
 
 /* Every page that the mirror did not know before must have been sent */
@@ -480,7 +512,8 @@ charge_progress(void *arg, size_t built, size_t staged, gpuvec_error *error)
 {
 	gpuvec_update *update = arg;
 	bool		on_device = update->mirror->place->backend->on_device;
-	size_t		bytes = (on_device ? 0 : staged + update->npages * GPUVEC_PAGE_BYTES) + built;
+	size_t		bytes = (on_device ? 0 : staged + update->message_bytes +
+										   update->npages * GPUVEC_PAGE_BYTES) + built;
 
 	/* on a device what is not built yet will follow */
 	if (on_device && bytes < update->charged)

@@ -392,6 +392,8 @@ refresh_once(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *ne
 		ok = send_refresh(&head, &stream.out, along, state);
 	}
 	pfree(stream.out.data);
+	if (stale->pages.blocks)
+		pfree(stale->pages.blocks);
 	return ok;
 }
 

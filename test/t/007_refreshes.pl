@@ -9,6 +9,7 @@ use Test::More;
 
 my $node = new_node('main', conf => "gpuvec.verify = off\n");
 my $few = q{SELECT string_agg(tid::text, ' ' ORDER BY rank) FROM gpuvec_topk('docs', 'tokens', '[1,101]', 5)};
+my $few_more = $few =~ s/, 5\)/, 15) WHERE score = 1/r;
 my $mirror = q{SELECT loads || ' ' || refreshes FROM gpuvec_mirrors WHERE relation = 'docs'::regclass};
 
 $node->safe_psql('postgres', q{
@@ -61,5 +62,58 @@ for my $round (1 .. 2)
 	is($rc, 0, "round $round: no error afterwards") or diag($err);
 	is(scalar(split / /, $out), 3 + $round, "round $round: all rows are found");
 }
+$node->stop;
+
+# A session that knows the mirror sends its refresh and its search together, and the former
+# has no answer.  Fault: the second commit is that of the refresh, if the first was the load
+my $locks = q{SELECT count(*) FROM pg_locks WHERE locktype = 'userlock'};
+my $rows = 4;
+for my $fault ('oom-on-commit:2', 'crash-on-commit:2', 'slow-search:1000')
+{
+	{
+		local $ENV{GPUVEC_ENGINE_FAULT} = $fault;
+		$node->start;
+	}
+	$session = $node->background_psql('postgres', on_error_stop => 0);
+	is(scalar(split / /, ask($session, $few_more)), $rows++, "$fault: the mirror is known");
+	$node->safe_psql('postgres', "INSERT INTO docs VALUES (9100 + $rows, '[1,101]')");
+	if ($fault =~ /slow/)
+	{
+		# the refresh is made, the search behind it is canceled
+		ask($session, "SET statement_timeout = '400ms'");
+	}
+	my $out = $session->query($few_more);
+	if ($fault =~ /crash/)
+	{
+		is(scalar(split / /, $out), $rows, "$fault: the search finds all rows in the next engine");
+	}
+	else
+	{
+		like($session->{stderr}, $fault =~ /oom/ ? qr/ERROR:  the gpuvec engine is out of memory/ :
+			 qr/ERROR:  canceling statement due to statement timeout/, "$fault: an error of the search");
+	}
+	$session->{stderr} = '';
+	is($node->safe_psql('postgres', $locks), '0', "$fault: no lock is left");
+	ask($session, 'RESET statement_timeout');
+	is(scalar(split / /, ask($session, $few_more)), $rows, "$fault: the session finds all rows afterwards");
+	is(scalar(split / /, $node->safe_psql('postgres', $few_more)), $rows, "$fault: and another one");
+	$session->quit;
+	$node->stop;
+}
+
+# The answer to a refresh comes while the request behind it, much larger than a socket's
+# buffer, is being sent: the engine does not read on meanwhile
+{
+	local $ENV{GPUVEC_ENGINE_FAULT} = 'slow-after-refresh:500';
+	$node->start;
+}
+my $many = q{SELECT count(*) FROM gpuvec_topk_batch('docs', 'tokens', (SELECT array_fill(array_agg(i)::idset, ARRAY[5000]) FROM generate_series(1, 1000) i), 1)};
+$session = $node->background_psql('postgres', on_error_stop => 0);
+is(ask($session, $many), 5000, 'a large request');
+$node->safe_psql('postgres', q{INSERT INTO docs VALUES (9200, '[1,101]')});
+my $found = $session->query($many);
+unlike($session->{stderr}, qr/ERROR/, 'a large request behind a refresh: no error');
+like($found, qr/\b5000\b/, 'a large request behind a refresh');
+$session->quit;
 $node->stop;
 done_testing();

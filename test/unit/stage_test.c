@@ -201,6 +201,7 @@ test_build(gpuvec_backend *backend, gpuvec_pool *pool, uint64_t n, bool ordered,
 	/* lengths vary so much here that chunks which are hardly used weigh most */
 	check(gpuvec_stage_bytes(stage) < gpuvec_stage_estimate(stage) * 3 / 2 + 16 * 1024 * 1024,
 		  "staged rows take not much more than segments");
+	check(gpuvec_stage_lent(stage) == (n <= 4096 ? (n + 1) / 2 : 0), "rows that are not copied, if there are few");
 	if (staged.rows == 0)
 	{
 		free_stage(stage);

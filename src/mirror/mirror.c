@@ -15,17 +15,7 @@
 
 #include <math.h>
 
-#include "access/heapam.h"
-#include "access/htup_details.h"
-#include "access/tableam.h"
-#include "access/transam.h"
-#include "access/tupdesc_details.h"
 #include "access/xact.h"
-#include "catalog/catalog.h"
-#include "catalog/pg_attribute.h"
-#include "catalog/pg_class.h"
-#include "catalog/pg_index.h"
-#include "commands/defrem.h"
 #include "common/hashfn.h"
 #include "link/link.h"
 #include "mirror/facts.h"
@@ -35,10 +25,7 @@
 #include "miscadmin.h"
 #include "portability/instr_time.h"
 #include "storage/predicate.h"
-#include "utils/datum.h"
-#include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 
 /*
  * Reading a page of the visibility map costs about as much as fetching this many
@@ -63,254 +50,6 @@
 
 /* Searches that find the mirror gone again before we give up */
 #define SEARCH_ATTEMPTS		20
-
-/*
- * Hash of the value that rows lacking the column have: it is in the catalog, so
- * the same file can mean different rows.
- */
-static uint64
-missing_hash(Relation rel, AttrNumber attnum)
-{
-	TupleDesc	desc = RelationGetDescr(rel);
-	Form_pg_attribute att = TupleDescAttr(desc, attnum - 1);
-	Datum		datum;
-	uint64		hash;
-
-	if (!att->atthasmissing || desc->constr == NULL || desc->constr->missing == NULL ||
-		!desc->constr->missing[attnum - 1].am_present)
-		return 0;
-	datum = desc->constr->missing[attnum - 1].am_value;
-	if (att->attbyval)
-		hash = hash_bytes_extended((const unsigned char *) &datum, sizeof(datum), 0);
-	else if (att->attlen == -1)
-	{
-		struct varlena *value = PG_DETOAST_DATUM(datum);
-
-		hash = hash_bytes_extended((const unsigned char *) VARDATA_ANY(value),
-								   VARSIZE_ANY_EXHDR(value), 0);
-	}
-	else
-		hash = hash_bytes_extended((const unsigned char *) DatumGetPointer(datum),
-								   datumGetSize(datum, false, att->attlen), 0);
-	return hash == 0 ? 1 : hash;
-}
-
-/*
- * Hash of what an index with an expression or predicate makes of rows.  Its functions may
- * have been replaced, and what they make is new when the index was built anew: then it has
- * another file.
- */
-static uint64
-form_hash(Relation rel, Relation index)
-{
-	static const AttrNumber columns[] = {Anum_pg_index_indexprs, Anum_pg_index_indpred};
-	uint64		hash = hash_combine64(1, GpuvecRelFile(index));
-
-	for (int i = 0; i < RelationGetNumberOfAttributes(rel); i++)
-		hash = hash_combine64(hash, missing_hash(rel, i + 1));
-	for (int i = 0; i < lengthof(columns); i++)
-	{
-		bool		isnull;
-		Datum		text = SysCacheGetAttr(INDEXRELID, index->rd_indextuple, columns[i], &isnull);
-
-		if (!isnull)
-		{
-			struct varlena *value = PG_DETOAST_DATUM(text);
-
-			hash = hash_combine64(hash, hash_bytes_extended((const unsigned char *) VARDATA_ANY(value),
-															VARSIZE_ANY_EXHDR(value), i));
-		}
-	}
-	return hash;
-}
-
-/*
- * The transaction that made this database, or changed its row in the catalog.  Another
- * database may get the number of one that was dropped, and if it is a copy of the same
- * template, the numbers of all it contains.
- */
-static TransactionId
-database_version(void)
-{
-	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(MyDatabaseId));
-	TransactionId version;
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for database %u", MyDatabaseId);
-	version = HeapTupleHeaderGetRawXmin(tuple->t_data);
-	ReleaseSysCache(tuple);
-	return version;
-}
-
-/* Was this catalog row written by the current transaction? */
-static bool
-row_is_ours(HeapTuple tuple)
-{
-	bool		ours = HeapTupleIsValid(tuple) &&
-		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data));
-
-	if (HeapTupleIsValid(tuple))
-		ReleaseSysCache(tuple);
-	return ours;
-}
-
-/* Has this very transaction changed what the column means? */
-static bool
-definition_changed(Relation rel, AttrNumber attnum)
-{
-	Oid			relid = RelationGetRelid(rel);
-
-	return rel->rd_createSubid != InvalidSubTransactionId ||
-		GpuvecRelFirstFileSubid(rel) != InvalidSubTransactionId ||
-		row_is_ours(SearchSysCache1(RELOID, ObjectIdGetDatum(relid))) ||
-		row_is_ours(SearchSysCache2(ATTNUM, ObjectIdGetDatum(relid),
-									Int16GetDatum(attnum)));
-}
-
-/* How must this relation be searched? */
-static MirrorMode
-choose_mode(Relation rel, AttrNumber attnum)
-{
-	if (rel->rd_tableam != GetHeapamTableAmRoutine() || IsCatalogRelation(rel))
-		return MIRROR_NONE;
-	if (GpuvecOldSnapshotThresholdActive())
-		return MIRROR_NONE;
-	if (!RelationNeedsWAL(rel) || definition_changed(rel, attnum))
-		return MIRROR_PRIVATE;
-	return MIRROR_SHARED;
-}
-
-/* What descriptions of a plain and a rooted mirror have in common */
-static void
-describe(Relation rel, AttrNumber attnum, MirrorTarget *target)
-{
-	memset(target, 0, sizeof(*target));
-	target->rel = rel;
-	target->attnum = attnum;
-	target->mode = choose_mode(rel, attnum);
-	target->key.database = MyDatabaseId;
-	target->key.tablespace = GpuvecRelTablespace(rel);
-	target->key.relation = RelationGetRelid(rel);
-	target->key.relfilenumber = GpuvecRelFile(rel);
-	target->key.attnum = attnum;
-	target->key.meaning = database_version();
-	if (attnum == 0)
-		return;
-	target->key.type = TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypid;
-	target->key.meaning = hash_combine64(target->key.meaning, missing_hash(rel, attnum));
-}
-
-/*
- * May a search by a function use what this index, with its row of pg_index, keeps of the
- * column?  The planner asks the same of an index before it plans a scan of it.
- */
-static bool
-index_serves(HeapTuple tuple, AttrNumber attnum)
-{
-	Form_pg_index form = (Form_pg_index) GETSTRUCT(tuple);
-
-	return form->indnkeyatts == 1 && form->indkey.values[0] == attnum &&
-		form->indisvalid && form->indisready && form->indislive &&
-		heap_attisnull(tuple, Anum_pg_index_indpred, NULL) &&
-		!(form->indcheckxmin &&
-		  !TransactionIdPrecedes(HeapTupleHeaderGetXmin(tuple->t_data), TransactionXmin));
-}
-
-/* The access method of a relation */
-static Oid
-relation_am(Oid relid)
-{
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
-	Oid			am = InvalidOid;
-
-	if (HeapTupleIsValid(tuple))
-	{
-		am = ((Form_pg_class) GETSTRUCT(tuple))->relam;
-		ReleaseSysCache(tuple);
-	}
-	return am;
-}
-
-/* Is there an index of ours on the column? */
-static bool
-has_index(Relation rel, AttrNumber attnum)
-{
-	bool		found = false;
-	Oid			am;
-	List	   *oids;
-	ListCell   *cell;
-
-	if (!rel->rd_rel->relhasindex)
-		return false;
-	am = get_am_oid("gpuvec", true);
-	if (!OidIsValid(am))
-		return false;
-	oids = RelationGetIndexList(rel);
-	foreach(cell, oids)
-	{
-		HeapTuple	tuple;
-
-		if (found || relation_am(lfirst_oid(cell)) != am)
-			continue;
-		tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(cell)));
-		if (!HeapTupleIsValid(tuple))
-			continue;
-		found = index_serves(tuple, attnum);
-		ReleaseSysCache(tuple);
-	}
-	list_free(oids);
-	return found;
-}
-
-/*
- * Describe a column of an open, locked relation.  If it has an index, that one's mirror
- * is taken.
- */
-void
-MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target)
-{
-	static uint64 private_ids = 0;
-
-	describe(rel, attnum, target);
-	if (target->mode == MIRROR_PRIVATE)
-		target->key.private_id = ((uint64) MyProcPid << 32) | ++private_ids;
-	else
-		target->key.rooted = has_index(rel, attnum);
-}
-
-/* Describe what an index, which is open and locked like its table, is on */
-void
-MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target)
-{
-	describe(rel, index->rd_index->indkey.values[0], target);
-	target->index = index;
-	target->key.rooted = true;
-	if (target->attnum == 0)
-		target->key.type = TupleDescAttr(RelationGetDescr(index), 0)->atttypid;
-	if (target->attnum == 0 || !heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL))
-	{
-		target->key.index = RelationGetRelid(index);
-		target->key.meaning = hash_combine64(target->key.meaning, form_hash(rel, index));
-	}
-}
-
-/* Describe an embedding table: columns of keys and vectors, whose types were checked */
-void
-MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNumber attnum,
-						MirrorTarget *target)
-{
-	describe(rel, attnum, target);
-	if (target->mode == MIRROR_SHARED)
-		target->mode = choose_mode(rel, key_attnum);
-	target->key_attnum = key_attnum;
-	target->key.key_attnum = key_attnum;
-	target->key.key_type = TupleDescAttr(RelationGetDescr(rel), key_attnum - 1)->atttypid;
-	target->key.key_missing = missing_hash(rel, key_attnum);
-	target->key_type = getBaseType(target->key.key_type);
-	target->vector_type = MirrorVectorTypeOf(target->key.type);
-	target->key.storage = target->vector_type == MIRROR_HALFVEC ? GPUVEC_FLOAT16 :
-		gpuvec_vector_storage;
-}
 
 /* Make room for n more hits of a query */
 static void
@@ -765,12 +504,14 @@ typedef struct Companion
 	Answer	   *answer;
 } Companion;
 
+/* Send it */
 static uint64
 send_companion(void *arg)
 {
 	return send_request(((Companion *) arg)->request);
 }
 
+/* Read its answer */
 static bool
 receive_companion(void *arg, uint64 number)
 {

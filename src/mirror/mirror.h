@@ -133,11 +133,13 @@ typedef struct MirrorSearch
 	uint64		engine_us;		/* time spent in the engine */
 } MirrorSearch;
 
-/* mirror.c */
+/* target.c */
 extern void MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target);
 extern void MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target);
 extern void MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNumber attnum,
 									MirrorTarget *target);
+
+/* mirror.c */
 extern double MirrorRowsToLookAt(const MirrorSearch *search, uint64 n);
 extern uint64 MirrorKnownRefresh(const MirrorTarget *target);
 extern void MirrorRemember(const MirrorTarget *target, const gpuvec_state *state);

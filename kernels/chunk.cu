@@ -20,9 +20,14 @@
 #define ITEM_TILES			2048
 #define GRAB				4
 
-/* Threads share the decoding of so many rows, these queries at a time */
+/* Threads share the decoding of so many rows, these queries at a time; few let tests find more */
+#ifdef EMULATION
+#define DECODE_SHARED		32
+#define DECODE_QUERIES		3u
+#else
 #define DECODE_SHARED		16384
 #define DECODE_QUERIES		32u
+#endif
 
 /* Is nobody waiting for any query of the chunk? */
 bool

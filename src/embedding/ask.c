@@ -360,7 +360,7 @@ ask(Asking *asking, EmbeddingAnswer *answer)
 		}
 		/* fresh for this snapshot from now on */
 		asking->need = (gpuvec_freshness) {0};
-		MirrorRemember(asking->target, &answer->head.state);
+		MirrorRemember(&asking->target->key, &answer->head.state);
 		if (answer->head.status != GPUVEC_EMBED_UNDECIDED || answer->head.count == 0)
 			return true;
 		decide(asking, answer);

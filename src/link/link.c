@@ -57,6 +57,15 @@ static uint64 generation = 0;
 static gpuvec_welcome engine;	/* what it said of itself */
 static bool callbacks_registered = false;
 
+/* An answer that is left unread until something else is asked; number 0: there is none */
+static struct
+{
+	uint64		number;			/* of the request */
+	gpuvec_message expected;
+	Size		minimum;
+	GpuvecTakeAnswer take;
+}			late;
+
 /* Positions in link_events */
 #define EVENT_SOCKET	0
 
@@ -74,6 +83,7 @@ GpuvecLinkClose(void)
 	}
 	link_fd = -1;
 	in_request = unanswered = awaited = false;
+	late.number = 0;
 }
 
 void
@@ -548,12 +558,62 @@ read_last_words(void)
 	(void) read_reply(request_number, GPUVEC_MSG_ERROR, 0, &reply);
 }
 
+void
+GpuvecLinkLeave(uint64 number, gpuvec_message expected, Size minimum, GpuvecTakeAnswer take)
+{
+	Assert(late.number == 0 && number == request_number);
+	late.number = number;
+	late.expected = expected;
+	late.minimum = minimum;
+	late.take = take;
+	/* whatever becomes of this transaction, an answer will come, and nothing more */
+	in_request = unanswered = awaited = false;
+}
+
+/*
+ * An error that is the answer concerns nobody any more: who needs what was asked for will
+ * see that it was not done, and ask again.
+ */
+bool
+GpuvecLinkSettle(void)
+{
+	uint64		number = late.number;
+	uint64		request;
+	GpuvecReply reply;
+	bool		ok;
+
+	if (number == 0)
+		return true;
+	late.number = 0;
+	in_request = true;
+	ok = read_frame(&reply, &request) && request == number;
+	in_request = false;
+	if (ok && reply.type == late.expected && reply.length >= late.minimum)
+		late.take(reply.data);
+	else if (ok && reply.type == GPUVEC_MSG_ERROR)
+	{
+		EngineError error;
+
+		parse_error(&reply, &error);
+		ok = !error.head.retry;
+	}
+	else
+		ok = false;
+	if (!ok)
+	{
+		GpuvecLinkClose();
+		return false;
+	}
+	pfree(reply.data);
+	return true;
+}
+
 uint64
 GpuvecLinkBegin(gpuvec_message type, const GpuvecPiece *pieces, int npieces)
 {
 	bool		spoke = false;
 
-	if (link_fd < 0)
+	if (link_fd < 0 || !GpuvecLinkSettle())
 		return 0;
 	if (send_frame(type, pieces, npieces, &spoke))
 	{

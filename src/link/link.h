@@ -60,6 +60,18 @@ extern bool GpuvecLinkAnswer(uint64 number, gpuvec_message expected, Size minimu
 							 GpuvecReply *reply);
 
 /*
+ * Leave the answer to the last request unread, when all others have been read: it is read and
+ * given to `take` before the next request is sent, or when that is asked for, which waits for
+ * it.  If that is an error it is dropped.  `take` must do without this transaction.  False: the
+ * connection was lost.
+ */
+typedef void (*GpuvecTakeAnswer) (const char *data);
+
+extern void GpuvecLinkLeave(uint64 number, gpuvec_message expected, Size minimum,
+							GpuvecTakeAnswer take);
+extern bool GpuvecLinkSettle(void);
+
+/*
  * More messages must follow the last answer (a load or refresh has begun): if
  * an error comes first, the connection is closed.
  */

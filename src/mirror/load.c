@@ -60,6 +60,9 @@
 #define PART_BYTES			(32 * 1024)
 #define FEW_PAGES			128
 
+/* The mirror of a refresh whose answer comes late */
+static gpuvec_mirror_key late_key;
+
 /* How often to try when another session's unfinished work is in the way: a minute */
 #define BUSY_ATTEMPTS		3000
 #define BUSY_NAP_MS			20
@@ -290,12 +293,12 @@ is_stale(const Stale *stale, PageReader *reader, BlockNumber block)
 }
 
 /*
- * Read the pages that are stale or new, and send them as they get many.  False: the
- * connection was lost.
+ * Read the pages that are stale or new, show each to what goes ahead of the refresh, if
+ * anything does, and send them as they get many.  False: the connection was lost.
  */
 static bool
 read_stale(MirrorTarget *target, Snapshot snapshot, Stale *stale, BlockNumber nknown,
-		   BlockNumber nblocks, PageStream *stream)
+		   BlockNumber nblocks, PageStream *stream, const MirrorAlong *along)
 {
 	PageReader *reader = PageReaderBegin(target, snapshot);
 	bool		ok = true;
@@ -304,11 +307,16 @@ read_stale(MirrorTarget *target, Snapshot snapshot, Stale *stale, BlockNumber nk
 	for (BlockNumber block = next_block(stale, 0, nknown); ok && block < nblocks;
 		 block = next_block(stale, block + 1, nknown))
 	{
+		int			start;
+
 		CHECK_FOR_INTERRUPTS();
 		if (block < nknown && !is_stale(stale, reader, block))
 			continue;
 		ok = send_pages(stream, false);
+		start = stream->out.len;
 		PageReaderRead(reader, block, &stream->out);
+		if (along != NULL && along->ahead)
+			along->page(along->arg, stream->out.data + start);
 	}
 	PageReaderEnd(reader);
 	return ok;
@@ -322,9 +330,45 @@ few_pages(const Stale *stale, BlockNumber nknown, BlockNumber nblocks)
 		(nblocks <= nknown || nblocks - nknown <= FEW_PAGES);
 }
 
+/* Does somebody wait for the mirror's lock, which we hold? */
+static bool
+somebody_waits(const gpuvec_mirror_key *key)
+{
+	LOCKTAG		tag;
+
+	mirror_lock_tag(key, &tag);
+	return LockHasWaiters(&tag, ExclusiveLock, false);
+}
+
+/* The answer to a refresh that came late */
+static void
+take_late_state(const char *data)
+{
+	gpuvec_state state;
+
+	memcpy(&state, data, sizeof(state));
+	MirrorRemember(&late_key, &state);
+}
+
+/*
+ * Read the answer to what went ahead of a refresh.  That to the refresh comes later: nobody
+ * here waits for it, unless others wait for the mirror's lock.
+ */
+static bool
+finish_ahead(const gpuvec_mirror_key *key, uint64 number, MirrorAlong *along)
+{
+	along->received = true;
+	if (!along->receive(along->arg, along->number))
+		return false;
+	late_key = *key;
+	GpuvecLinkLeave(number, GPUVEC_MSG_STATE, sizeof(gpuvec_state), take_late_state);
+	return !somebody_waits(key) || GpuvecLinkSettle();
+}
+
 /*
  * Send the end of a refresh, and what is to be sent along with it, and read its answer:
- * what the mirror is then.  Or, if it has none, the answer to the latter.
+ * what the mirror is then.  Or, if it has none, or something went ahead of it, the answer to
+ * that.
  */
 static bool
 send_refresh(const gpuvec_refresh_once *head, StringInfo pages, MirrorAlong *along,
@@ -336,6 +380,8 @@ send_refresh(const gpuvec_refresh_once *head, StringInfo pages, MirrorAlong *alo
 
 	if (number == 0)
 		return false;
+	if (along != NULL && along->ahead)
+		return finish_ahead(&head->key, number, along);
 	if (along != NULL)
 	{
 		along->number = along->send(along->arg);
@@ -354,20 +400,28 @@ send_refresh(const gpuvec_refresh_once *head, StringInfo pages, MirrorAlong *alo
 	return true;
 }
 
-/* Does somebody wait for the mirror's lock, which we hold? */
+/*
+ * Begin a refresh whose pages will follow.  Either the request goes ahead, and the engine works
+ * on it while we read; or a message without pages makes it wake meanwhile.
+ */
 static bool
-somebody_waits(const gpuvec_mirror_key *key)
+begin_parts(MirrorTarget *target, BlockNumber nblocks, MirrorAlong *along, PageStream *stream)
 {
-	LOCKTAG		tag;
-
-	mirror_lock_tag(key, &tag);
-	return LockHasWaiters(&tag, ExclusiveLock, false);
+	if (along == NULL || along->page == NULL || MyProc->lockGroupLeader != NULL ||
+		somebody_waits(&target->key))
+		return send_pages(stream, true);
+	stream->much = FRAME_BYTES;
+	along->ahead = true;
+	along->nblocks = nblocks;
+	along->number = along->send(along->arg);
+	return along->number != 0;
 }
 
 /*
  * Refresh, with the few pages that are listed or new, without asking first: of a mirror in
  * this state.  Sets state to what the mirror is then, unless an answer was received along
- * with it.  To wake us for both is for those who wait for the lock meanwhile, if there are.
+ * with it, or ahead.  To wake us for both is for those who wait for the lock meanwhile, if
+ * there are.
  */
 static bool
 refresh_once(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
@@ -382,13 +436,12 @@ refresh_once(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *ne
 	bool		ok;
 
 	begin_stream(&stream, &part);
-	/* nothing yet, but the engine wakes while we read */
-	ok = send_pages(&stream, true);
-	ok = ok && read_stale(target, snapshot, stale, state->nblocks, nblocks, &stream);
+	ok = begin_parts(target, nblocks, along, &stream) &&
+		read_stale(target, snapshot, stale, state->nblocks, nblocks, &stream, along);
 	if (ok)
 	{
 		GPUVEC_INJECTION("refresh-before-commit");
-		head.quiet = along != NULL && along->brief && !somebody_waits(&target->key);
+		head.quiet = along != NULL && along->brief && !along->ahead && !somebody_waits(&target->key);
 		ok = send_refresh(&head, &stream.out, along, state);
 	}
 	pfree(stream.out.data);
@@ -453,7 +506,7 @@ refresh(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 	/* the mirror may have got pages that were not there when we asked before */
 	nblocks = RelationGetNumberOfBlocks(target->rel);
 	begin_stream(&stream, NULL);
-	ok = read_stale(target, snapshot, &stale, state->nblocks, nblocks, &stream) &&
+	ok = read_stale(target, snapshot, &stale, state->nblocks, nblocks, &stream, NULL) &&
 		send_pages(&stream, true);
 	pfree(stream.out.data);
 	pfree(reply.data);

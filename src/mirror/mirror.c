@@ -7,7 +7,8 @@
  * are dropped, and the engine is asked for what follows the last candidate
  * until there are k visible ones.  A mirror that was fresh once for a snapshot
  * holds every row the snapshot can see for as long as the snapshot lives, later
- * refreshes and reloads included, so only the first request names a position.
+ * refreshes and reloads included, so only the first request names a position.  (If
+ * that did not wait for its refresh, see ahead.c, the second one does as well.)
  *
  *-------------------------------------------------------------------------
  */
@@ -18,6 +19,7 @@
 #include "access/xact.h"
 #include "common/hashfn.h"
 #include "link/link.h"
+#include "mirror/ahead.h"
 #include "mirror/facts.h"
 #include "mirror/feed.h"
 #include "mirror/mirror.h"
@@ -419,36 +421,35 @@ static Known known_mirrors[KNOWN_PLACES];
 
 /* The place of a mirror; it may have another's */
 static Known *
-known_place(const MirrorTarget *target)
+known_place(const gpuvec_mirror_key *key)
 {
-	return &known_mirrors[hash_bytes((const unsigned char *) &target->key,
-									 sizeof(target->key)) % KNOWN_PLACES];
+	return &known_mirrors[hash_bytes((const unsigned char *) key, sizeof(*key)) % KNOWN_PLACES];
 }
 
 /* What is known of a mirror, or NULL */
 static Known *
-known_mirror(const MirrorTarget *target)
+known_mirror(const gpuvec_mirror_key *key)
 {
-	Known	   *known = known_place(target);
+	Known	   *known = known_place(key);
 
-	return memcmp(&known->key, &target->key, sizeof(target->key)) == 0 ? known : NULL;
+	return memcmp(&known->key, key, sizeof(*key)) == 0 ? known : NULL;
 }
 
 /* Remember what an answer told */
 void
-MirrorRemember(const MirrorTarget *target, const gpuvec_state *state)
+MirrorRemember(const gpuvec_mirror_key *key, const gpuvec_state *state)
 {
-	Known	   *known = known_place(target);
-	bool		same = known == known_mirror(target) && known->generation == GpuvecLinkGeneration();
+	Known	   *known = known_place(key);
+	bool		same = known == known_mirror(key) && known->generation == GpuvecLinkGeneration();
 
-	if (known != known_mirror(target) || known->state.checked > state->checked)
+	if (known != known_mirror(key) || known->state.checked > state->checked)
 		known->until = 0;
 	if (!same || known->state.refresh != state->refresh)
 	{
 		known->asked = same ? known->asked : 0;
-		FactsNoteState(&target->key, state);
+		FactsNoteState(key, state);
 	}
-	known->key = target->key;
+	known->key = *key;
 	known->generation = GpuvecLinkGeneration();
 	known->state = *state;
 	known->until = Max(known->until, state->checked);
@@ -458,7 +459,7 @@ MirrorRemember(const MirrorTarget *target, const gpuvec_state *state)
 uint64
 MirrorKnownRefresh(const MirrorTarget *target)
 {
-	Known	   *known = known_mirror(target);
+	Known	   *known = known_mirror(&target->key);
 
 	return known && known->generation == GpuvecLinkGeneration() ? known->state.refresh : 0;
 }
@@ -471,7 +472,7 @@ MirrorKnownRefresh(const MirrorTarget *target)
 static XLogRecPtr
 position_needed(MirrorTarget *target)
 {
-	Known	   *known = known_mirror(target);
+	Known	   *known = known_mirror(&target->key);
 	XLogRecPtr	position = MirrorPosition();
 
 	if (known == NULL || known->state.checked == 0)
@@ -496,51 +497,6 @@ MirrorReportEvicted(MirrorTarget *target)
 			 errhint("Increase gpuvec.device_memory.")));
 }
 
-/* A request that may go along with a refresh */
-typedef struct Companion
-{
-	const Request *request;
-	MemoryContext context;
-	Answer	   *answer;
-} Companion;
-
-/* Send it */
-static uint64
-send_companion(void *arg)
-{
-	return send_request(((Companion *) arg)->request);
-}
-
-/* Read its answer */
-static bool
-receive_companion(void *arg, uint64 number)
-{
-	Companion  *companion = arg;
-
-	return read_answer(number, companion->context, companion->answer);
-}
-
-/*
- * Refresh a mirror that is known to be behind, as it is in this state, and ask at once: a
- * refresh of a few pages and the request are sent together.  False: the connection was
- * lost.
- */
-static bool
-refresh_and_ask(MirrorTarget *target, MirrorSearch *search, Request *request,
-				const gpuvec_freshness *need, const gpuvec_state *behind, Answer *answer)
-{
-	Companion	companion = {request, search->context, answer};
-	MirrorAlong along = {.send = send_companion,.receive = receive_companion,.arg = &companion,
-		.brief = request->n == 1 && request->queries[0].k <= GPUVEC_FAST_K
-	};
-	gpuvec_state state;
-
-	if (!MirrorEnsure(target, search->snapshot, need, behind, &along, &state))
-		return false;
-	return along.received ||
-		receive_companion(&companion, along.number ? along.number : send_request(request));
-}
-
 /*
  * Is this request one of those whose times the planner is told?  What they tell should be
  * the time of a trip and of ranking all rows once.  The first search of a session is slow, as
@@ -549,7 +505,7 @@ refresh_and_ask(MirrorTarget *target, MirrorSearch *search, Request *request,
 static bool
 is_timed(MirrorTarget *target, const MirrorSearch *search, const Request *request)
 {
-	Known	   *known = known_mirror(target);
+	Known	   *known = known_mirror(&target->key);
 
 	if (known == NULL || request->n != 1 || search->has_min_score ||
 		request->queries[0].k > TIMED_ROWS || (request->queries[0].flags & GPUVEC_QUERY_AFTER) != 0)
@@ -579,15 +535,151 @@ ask(MirrorTarget *target, MirrorSearch *search, Request *request, const gpuvec_f
 	return true;
 }
 
+/* A request that may go along with a refresh, or ahead of it */
+typedef struct Companion
+{
+	MirrorAlong along;
+	Request    *request;
+	MemoryContext context;
+	Answer	   *answer;
+	MirrorAhead *rows;			/* of the pages that the refresh is of, if it goes ahead */
+} Companion;
+
+/* Send it.  Ahead of the refresh it is of the mirror as it is, however fresh that is. */
+static uint64
+send_companion(void *arg)
+{
+	Companion  *companion = arg;
+	gpuvec_freshness need = companion->request->head.need;
+	uint64		number;
+
+	if (companion->along.ahead)
+		companion->request->head.need = (gpuvec_freshness) {0};
+	number = send_request(companion->request);
+	companion->request->head.need = need;
+	return number;
+}
+
+/* Read its answer */
+static bool
+receive_companion(void *arg, uint64 number)
+{
+	Companion  *companion = arg;
+
+	return read_answer(number, companion->context, companion->answer);
+}
+
+/* Rank the rows of a page that was read again */
+static void
+take_page(void *arg, const char *page)
+{
+	MirrorAheadPage(((Companion *) arg)->rows, page);
+}
+
+/* Can a request go ahead of a refresh?  It has one query, from the best row on. */
+static bool
+may_go_ahead(const Request *request)
+{
+	return request->n == 1 && request->queries[0].k <= GPUVEC_FAST_K &&
+		(request->queries[0].flags & GPUVEC_QUERY_AFTER) == 0;
+}
+
+/* Begin to rank the rows that its query may find on other pages than the mirror's */
+static MirrorAhead *
+begin_rows(const MirrorSearch *search, const Request *request)
+{
+	return MirrorAheadBegin(&(MirrorAheadQuery) {
+		.measure = search->measure,.ids = request->whose[0]->ids,
+		.len = request->whose[0]->len,.has_min_score = search->has_min_score,
+		.min_score = search->min_score
+	});
+}
+
 /*
- * One request, after which the mirror is known to be fresh.  `behind`: the mirror's state
- * if it is known that it has to be refreshed first, or NULL.  False: the connection was
- * lost.
+ * Put in the place of an answer that came ahead of the refresh what it would be after it.
+ * False if that cannot be told.
+ */
+static bool
+merge_ahead(Companion *companion, const gpuvec_state *behind)
+{
+	Answer	   *answer = companion->answer;
+	uint32		asked = companion->request->queries[0].k;
+	uint32		n;
+	char	   *data;
+
+	if (answer->head.state.state != GPUVEC_READY || answer->head.state.refresh != behind->refresh ||
+		answer->head.nqueries != 1)
+		return false;
+	memcpy(&n, answer->nhits, sizeof(n));
+	if (n > asked || n != answer->head.nhits)
+		return false;
+	data = MemoryContextAllocHuge(companion->context,
+								  MAXALIGN64(sizeof(uint32)) + asked * sizeof(MirrorHit));
+	if (!MirrorAheadMerge(companion->rows, companion->along.nblocks, (MirrorHit *) answer->hits, n,
+						  asked, (MirrorHit *) (data + MAXALIGN64(sizeof(uint32))), &n))
+	{
+		pfree(data);
+		return false;
+	}
+	memcpy(data, &n, sizeof(n));
+	pfree(answer->reply.data);
+	answer->reply.data = data;
+	answer->nhits = data;
+	answer->hits = data + MAXALIGN64(sizeof(uint32));
+	answer->head.nhits = n;
+	return true;
+}
+
+/*
+ * Refresh a mirror that is known to be behind, as it is in this state, and ask at once: a
+ * refresh of a few pages and the request are sent together.  *ahead: the answer did not wait
+ * for the refresh, and is as good; its state says nothing.  False: the connection was lost.
+ */
+static bool
+refresh_and_ask(MirrorTarget *target, MirrorSearch *search, Request *request,
+				const gpuvec_freshness *need, gpuvec_state behind, Answer *answer, bool *ahead)
+{
+	Companion	companion = {.request = request,.context = search->context,.answer = answer};
+	MirrorAlong *along = &companion.along;
+	gpuvec_state state;
+	bool		ok;
+
+	along->send = send_companion;
+	along->receive = receive_companion;
+	along->arg = &companion;
+	along->brief = request->n == 1 && request->queries[0].k <= GPUVEC_FAST_K;
+	if (may_go_ahead(request))
+	{
+		along->page = take_page;
+		companion.rows = begin_rows(search, request);
+	}
+	ok = MirrorEnsure(target, search->snapshot, need, &behind, along, &state);
+	if (ok && along->ahead)
+	{
+		*ahead = merge_ahead(&companion, &behind);
+		if (!*ahead && !gpuvec_fresh(&answer->head.state, need))
+		{
+			pfree(answer->reply.data);
+			ok = ask(target, search, request, need, answer);
+		}
+	}
+	else if (ok && !along->received)
+		ok = receive_companion(&companion, along->number ? along->number : send_request(request));
+	if (companion.rows)
+		MirrorAheadEnd(companion.rows);
+	return ok;
+}
+
+/*
+ * One request, after which the mirror is known to be fresh, or is only just becoming so
+ * (*ahead).  `behind`: the mirror's state if it is known that it has to be refreshed first, or
+ * NULL.  False: the connection was lost.
  */
 static bool
 ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
-		  const gpuvec_freshness *need, const gpuvec_state *behind, Answer *answer)
+		  const gpuvec_freshness *need, const gpuvec_state *behind, Answer *answer, bool *ahead)
 {
+	*ahead = false;
 	request->head.need = *need;
 	for (int attempt = 0; attempt < SEARCH_ATTEMPTS; attempt++)
 	{
@@ -595,12 +687,14 @@ ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
 		gpuvec_freshness now = {.position = MirrorPosition()};
 		gpuvec_state after;
 
-		if (!(behind ? refresh_and_ask(target, search, request, need, behind, answer) :
+		if (!(behind ? refresh_and_ask(target, search, request, need, *behind, answer, ahead) :
 			  ask(target, search, request, need, answer)))
 			return false;
+		if (*ahead)
+			return true;
 		if (gpuvec_fresh(state, need))
 		{
-			MirrorRemember(target, state);
+			MirrorRemember(&target->key, state);
 			return true;
 		}
 		pfree(answer->reply.data);
@@ -631,12 +725,13 @@ search_group(MirrorTarget *target, MirrorSearch *search, MirrorVisibility *visib
 		Request		request;
 		Answer		answer;
 		bool		keep = false;
+		bool		ahead;
 
 		make_request(&request, target, search, visibility, first, last, page);
 		if (request.n == 0)
 			break;
 		GPUVEC_INJECTION("search-before-request");
-		if (!ask_fresh(target, search, &request, &need, behind, &answer))
+		if (!ask_fresh(target, search, &request, &need, behind, &answer, &ahead))
 			return false;
 		GPUVEC_INJECTION("search-before-fetch");
 		more = take_answer(target, search, &request, &answer, visibility, &keep);
@@ -645,8 +740,9 @@ search_group(MirrorTarget *target, MirrorSearch *search, MirrorVisibility *visib
 		pfree(request.queries);
 		pfree(request.whose);
 		pfree(request.ids);
-		/* fresh for this snapshot from now on */
-		need = (gpuvec_freshness) {0};
+		/* fresh for this snapshot from now on, unless the refresh is still to be made */
+		if (!ahead)
+			need = (gpuvec_freshness) {0};
 		behind = NULL;
 		page = Min(page * ALL_ROWS_GROWTH, GPUVEC_MAX_K);
 	}
@@ -710,8 +806,11 @@ drop_private(MirrorTarget *target)
 static const gpuvec_state *
 how_fresh(MirrorTarget *target, bool roots, gpuvec_freshness *need)
 {
-	Known	   *known = known_mirror(target);
+	Known	   *known;
 
+	/* what it was in the end; if the connection is lost, the next request will see */
+	(void) GpuvecLinkSettle();
+	known = known_mirror(&target->key);
 	/* a feed does not tell of what the visibility map has to be trusted for */
 	if (roots && target->fed)
 		FeedRead(target->index, target->build, need);
@@ -733,7 +832,7 @@ MirrorHowFresh(MirrorTarget *target, Snapshot snapshot, bool roots, gpuvec_fresh
 		return true;
 	if (!MirrorEnsure(target, snapshot, need, behind, NULL, &state))
 		return false;
-	MirrorRemember(target, &state);
+	MirrorRemember(&target->key, &state);
 	return true;
 }
 

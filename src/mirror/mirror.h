@@ -84,6 +84,16 @@ MirrorHitTid(const MirrorHit *hit, ItemPointer tid)
 				   mirror_line_offset(gpuvec_hit_line(hit->place)));
 }
 
+/* The order of results: score descending, tid ascending */
+static inline int
+MirrorCompareHits(const MirrorHit *a, const MirrorHit *b)
+{
+	if (a->score != b->score)
+		return a->score > b->score ? -1 : 1;
+	/* the tid comes first in it */
+	return a->place < b->place ? -1 : a->place > b->place;
+}
+
 /* Rows of a table: ascending and distinct, as gpuvec_tid(block, offset) */
 typedef struct MirrorTidSet
 {
@@ -142,7 +152,7 @@ extern void MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNum
 /* mirror.c */
 extern double MirrorRowsToLookAt(const MirrorSearch *search, uint64 n);
 extern uint64 MirrorKnownRefresh(const MirrorTarget *target);
-extern void MirrorRemember(const MirrorTarget *target, const gpuvec_state *state);
+extern void MirrorRemember(const gpuvec_mirror_key *key, const gpuvec_state *state);
 extern bool MirrorHowFresh(MirrorTarget *target, Snapshot snapshot, bool roots,
 						   gpuvec_freshness *need);
 extern void MirrorReportLost(void) pg_attribute_noreturn();
@@ -154,14 +164,19 @@ extern bool MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows
 /*
  * A request to be sent along with the end of a refresh, before that is answered, if it comes to
  * one; `number` is then set, and its answer is to be read.  If it is a brief one, the refresh
- * may have no answer of its own; then its answer has been read at once.
+ * may have no answer of its own; then its answer has been read at once.  If it can take pages,
+ * it may also be sent ahead of the refresh (`ahead` is set before), and is given each page that
+ * the refresh is of, and the relation's number of pages; then, too, its answer has been read.
  */
 typedef struct MirrorAlong
 {
 	uint64		(*send) (void *arg);
 	bool		(*receive) (void *arg, uint64 number);	/* false: the connection was lost */
+	void		(*page) (void *arg, const char *page);	/* a gpuvec_page; or NULL */
 	void	   *arg;
 	bool		brief;
+	bool		ahead;
+	BlockNumber nblocks;
 	uint64		number;
 	bool		received;
 } MirrorAlong;

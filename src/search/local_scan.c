@@ -22,7 +22,7 @@
 static bool
 better(const MirrorHit *a, const MirrorHit *b)
 {
-	return CompareHits(a, b) < 0;
+	return MirrorCompareHits(a, b) < 0;
 }
 
 /* Let the hit at `i` of a heap (worst at the root) sink to its place */
@@ -117,7 +117,7 @@ rank_row(MirrorSearch *search, IdSet *set, ItemPointer tid)
 static int
 compare_hits(const void *a, const void *b)
 {
-	return CompareHits(a, b);
+	return MirrorCompareHits(a, b);
 }
 
 /* Forget what queries have found so far */

@@ -58,14 +58,4 @@ struct FuncExpr;
 extern struct Const *SearchKnownArgument(struct PlannerInfo *root, struct FuncExpr *call,
 										 int argument);
 
-/* The order of results: score descending, tid ascending */
-static inline int
-CompareHits(const MirrorHit *a, const MirrorHit *b)
-{
-	if (a->score != b->score)
-		return a->score > b->score ? -1 : 1;
-	/* the tid comes first in it */
-	return a->place < b->place ? -1 : a->place > b->place;
-}
-
 #endif							/* GPUVEC_SEARCH_H */

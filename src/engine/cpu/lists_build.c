@@ -25,6 +25,17 @@ lists_tuning gpuvec_lists_tuning = {
 	.least_rows = 8192,.least_ids = 2 * GPUVEC_MAX_IDS,.dense = 64,.share = 1.3
 };
 
+/*
+ * Where the rows of an id go: to a list or to a bitmap.  Which of them an id has is as good as
+ * random, and to guess it wrong takes longer than to write to both, so each has both: one of
+ * them is behind all others, for all ids that have no use for it.
+ */
+typedef struct id_place
+{
+	uint32_t	listed;			/* next place in rows[] */
+	uint32_t	bitmap;			/* where the bitmap begins */
+} id_place;
+
 /* Lists that are being made */
 typedef struct making
 {
@@ -33,8 +44,9 @@ typedef struct making
 	const int  *abandon;
 	uint32_t	most;			/* ids in more rows get bitmaps */
 	uint32_t	nlisted;		/* places in rows[] */
-	uint32_t	count[GPUVEC_MAX_IDS];	/* rows of each id, then its place in rows[] */
-	uint32_t	bitmap[GPUVEC_MAX_IDS]; /* 1 + number of an id's bitmap, or 0 */
+	uint32_t	no_bitmap;		/* where the one that nobody reads begins */
+	uint32_t	count[GPUVEC_MAX_IDS];	/* rows of each id */
+	id_place	place[GPUVEC_MAX_IDS];
 } making;
 
 /*
@@ -94,13 +106,12 @@ count_id(making *m, uint32_t row, uint16_t id)
 static inline __attribute__((always_inline)) void
 place_id(making *m, uint32_t row, uint16_t id)
 {
-	uint32_t	bitmap = m->bitmap[id];
+	id_place   *place = &m->place[id];
+	uint32_t	bitmap = place->bitmap;
 
-	if (bitmap == 0)
-		m->lists->rows[m->count[id]++] = (uint16_t) row;
-	else
-		m->lists->bitmaps[(size_t) (bitmap - 1) * m->lists->stride + row / 8] |=
-			(uint8_t) (1 << (row % 8));
+	m->lists->rows[place->listed] = (uint16_t) row;
+	place->listed += bitmap == m->no_bitmap;
+	m->lists->bitmaps[bitmap + row / 8] |= (uint8_t) (1 << (row % 8));
 }
 
 /*
@@ -131,7 +142,7 @@ measure_lists(making *m)
 	}
 	return sizeof(*lists) + (size_t) (lists->end_id - lists->first_id + 1) * sizeof(uint32_t) +
 		row_lens(lists->nrows) * sizeof(uint32_t) +
-		(size_t) m->nlisted * sizeof(uint16_t) + (size_t) lists->nbitmaps * lists->stride;
+		(size_t) m->nlisted * sizeof(uint16_t) + ((size_t) lists->nbitmaps + 1) * lists->stride;
 }
 
 /*
@@ -171,19 +182,21 @@ static bool
 allocate_lists(making *m)
 {
 	cpu_lists  *lists = m->lists;
-	size_t		size = (size_t) lists->nbitmaps * lists->stride;
+	size_t		size = ((size_t) lists->nbitmaps + 1) * lists->stride;
 
+	if (size > UINT32_MAX)
+		return false;
 	lists->start = malloc((lists->end_id - lists->first_id + 1) * sizeof(uint32_t));
 	lists->row_len = malloc(row_lens(lists->nrows) * sizeof(uint32_t));
 	lists->rows = malloc(((size_t) m->nlisted + 1) * sizeof(uint16_t));
-	lists->bitmaps = aligned_alloc(LISTS_LINE_BYTES, size > 0 ? size : LISTS_LINE_BYTES);
+	lists->bitmaps = aligned_alloc(LISTS_LINE_BYTES, size);
 	if (!lists->start || !lists->row_len || !lists->rows || !lists->bitmaps)
 		return false;
 	memset(lists->bitmaps, 0, size);
 	return true;
 }
 
-/* Give each id its place, and turn count[] into where its rows go */
+/* Give each id its place */
 static void
 lay_out(making *m)
 {
@@ -191,6 +204,7 @@ lay_out(making *m)
 	uint32_t	place = 0;
 	uint32_t	nbitmaps = 0;
 
+	m->no_bitmap = lists->nbitmaps * lists->stride;
 	for (uint32_t id = lists->first_id; id < lists->end_id; id++)
 	{
 		uint32_t   *start = &lists->start[id - lists->first_id];
@@ -200,12 +214,12 @@ lay_out(making *m)
 		if (has_bitmap(m, id))
 		{
 			*start |= LISTS_BITMAP;
+			m->place[id] = (id_place) {m->nlisted, nbitmaps * lists->stride};
 			lists->rows[place++] = (uint16_t) nbitmaps++;
-			m->bitmap[id] = nbitmaps;
 		}
 		else
 		{
-			m->count[id] = place;
+			m->place[id] = (id_place) {place, m->no_bitmap};
 			place += n;
 			if (n > lists->longest)
 				lists->longest = n;

@@ -28,12 +28,13 @@
 /* How long searches may take to end when the engine is asked to stop */
 #define FAREWELL_US	50000
 
-/* Frames and segments go back to the system when they are freed */
-#define MMAP_BYTES	(256 * 1024)
+/* Full segments go back to the system when they are freed */
+#define MMAP_BYTES	(4 * 1024 * 1024)
 
 /*
- * What is smaller stays, up to a limit: to get memory page by page again for each refresh would
- * take longer than to fill it.  The heap grows in such steps.
+ * What is smaller stays, up to a limit: to get memory page by page again for each refresh, and
+ * each merge of what they leave, would take longer than to fill it.  The heap grows in such
+ * steps.
  */
 #define TRIM_BYTES	(8 * 1024 * 1024)
 #define PAD_BYTES	(1024 * 1024)

@@ -28,7 +28,7 @@
 #include "nearest.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 8
+#define GPUVEC_PROTOCOL_VERSION 9
 
 /* No frame is longer; senders split pages long before */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -244,17 +244,13 @@ typedef struct gpuvec_refresh_part
 /*
  * A whole refresh in one message, with its pages, unless REFRESH_PAGES came before: then
  * with the last of them.  It is made only if the mirror still is what the session knows:
- * the refresh of this number made it.  The answer's state tells whether it was made; there
- * is none, but for an error, if the session asks for that: a search follows, whose answer
- * tells as well.
+ * the refresh of this number made it.  The answer's state tells whether it was made.
  */
 typedef struct gpuvec_refresh_once
 {
 	gpuvec_mirror_key key;
 	uint64_t	known;
 	gpuvec_commit commit;
-	uint32_t	quiet;			/* 1: no answer */
-	uint32_t	padding;
 } gpuvec_refresh_once;
 
 /*

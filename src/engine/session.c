@@ -378,9 +378,7 @@ do_refresh_once(session *s, uint64_t request, const char *data, size_t length)
 		if (!ok)
 			return answer_error(s, request, &error);
 	}
-	s->hurried = refresh.quiet;
-	ok = refresh.quiet ||
-		send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
+	ok = send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
 	gpuvec_merger_wake(&s->server->store);
 	gpuvec_fault_sleep("slow-after-refresh", NULL);
 	return ok;

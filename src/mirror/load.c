@@ -357,7 +357,6 @@ take_late_state(const char *data)
 static bool
 finish_ahead(const gpuvec_mirror_key *key, uint64 number, MirrorAlong *along)
 {
-	along->received = true;
 	if (!along->receive(along->arg, along->number))
 		return false;
 	late_key = *key;
@@ -366,9 +365,8 @@ finish_ahead(const gpuvec_mirror_key *key, uint64 number, MirrorAlong *along)
 }
 
 /*
- * Send the end of a refresh, and what is to be sent along with it, and read its answer:
- * what the mirror is then.  Or, if it has none, or something went ahead of it, the answer to
- * that.
+ * Send the end of a refresh, and what is to be sent along with it, and read its answer: what
+ * the mirror is then.  Or, if something went ahead of it, the answer to that.
  */
 static bool
 send_refresh(const gpuvec_refresh_once *head, StringInfo pages, MirrorAlong *along,
@@ -388,11 +386,6 @@ send_refresh(const gpuvec_refresh_once *head, StringInfo pages, MirrorAlong *alo
 		if (along->number == 0)
 			return false;
 	}
-	if (head->quiet)
-	{
-		along->received = true;
-		return along->receive(along->arg, along->number);
-	}
 	if (!GpuvecLinkAnswer(number, GPUVEC_MSG_STATE, sizeof(*state), &reply))
 		return false;
 	memcpy(state, reply.data, sizeof(*state));
@@ -402,7 +395,10 @@ send_refresh(const gpuvec_refresh_once *head, StringInfo pages, MirrorAlong *alo
 
 /*
  * Begin a refresh whose pages will follow.  Either the request goes ahead, and the engine works
- * on it while we read; or a message without pages makes it wake meanwhile.
+ * on it while we read; or a message without pages makes it wake meanwhile.  The former leaves
+ * the refresh to be made when we are gone, so it is not for those who would be in the way of
+ * others: the processes of a parallel query, who do not wait for the lock, and whoever has
+ * somebody waiting for it already.
  */
 static bool
 begin_parts(MirrorTarget *target, BlockNumber nblocks, MirrorAlong *along, PageStream *stream)
@@ -419,9 +415,8 @@ begin_parts(MirrorTarget *target, BlockNumber nblocks, MirrorAlong *along, PageS
 
 /*
  * Refresh, with the few pages that are listed or new, without asking first: of a mirror in
- * this state.  Sets state to what the mirror is then, unless an answer was received along
- * with it, or ahead.  To wake us for both is for those who wait for the lock meanwhile, if
- * there are.
+ * this state.  Sets state to what the mirror is then, unless a request went ahead of it, whose
+ * answer has been read then.
  */
 static bool
 refresh_once(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
@@ -441,7 +436,6 @@ refresh_once(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *ne
 	if (ok)
 	{
 		GPUVEC_INJECTION("refresh-before-commit");
-		head.quiet = along != NULL && along->brief && !along->ahead && !somebody_waits(&target->key);
 		ok = send_refresh(&head, &stream.out, along, state);
 	}
 	pfree(stream.out.data);

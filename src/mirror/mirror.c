@@ -576,7 +576,10 @@ take_page(void *arg, const char *page)
 	MirrorAheadPage(((Companion *) arg)->rows, page);
 }
 
-/* Can a request go ahead of a refresh?  It has one query, from the best row on. */
+/*
+ * Can a request go ahead of a refresh?  It has one query, from the best row on, and an answer
+ * that fits a socket's buffer, so that the engine can go on to the refresh behind it.
+ */
 static bool
 may_go_ahead(const Request *request)
 {
@@ -647,7 +650,6 @@ refresh_and_ask(MirrorTarget *target, MirrorSearch *search, Request *request,
 	along->send = send_companion;
 	along->receive = receive_companion;
 	along->arg = &companion;
-	along->brief = request->n == 1 && request->queries[0].k <= GPUVEC_FAST_K;
 	if (may_go_ahead(request))
 	{
 		along->page = take_page;
@@ -663,7 +665,7 @@ refresh_and_ask(MirrorTarget *target, MirrorSearch *search, Request *request,
 			ok = ask(target, search, request, need, answer);
 		}
 	}
-	else if (ok && !along->received)
+	else if (ok)
 		ok = receive_companion(&companion, along->number ? along->number : send_request(request));
 	if (companion.rows)
 		MirrorAheadEnd(companion.rows);

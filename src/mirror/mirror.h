@@ -163,10 +163,9 @@ extern bool MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows
 
 /*
  * A request to be sent along with the end of a refresh, before that is answered, if it comes to
- * one; `number` is then set, and its answer is to be read.  If it is a brief one, the refresh
- * may have no answer of its own; then its answer has been read at once.  If it can take pages,
- * it may also be sent ahead of the refresh (`ahead` is set before), and is given each page that
- * the refresh is of, and the relation's number of pages; then, too, its answer has been read.
+ * one; `number` is then set, and its answer is to be read.  If it can take pages, it may also be
+ * sent ahead of the refresh (`ahead` is set before), and is given each page that the refresh is
+ * of, and the relation's number of pages; then its answer has been received.
  */
 typedef struct MirrorAlong
 {
@@ -174,11 +173,9 @@ typedef struct MirrorAlong
 	bool		(*receive) (void *arg, uint64 number);	/* false: the connection was lost */
 	void		(*page) (void *arg, const char *page);	/* a gpuvec_page; or NULL */
 	void	   *arg;
-	bool		brief;
 	bool		ahead;
 	BlockNumber nblocks;
 	uint64		number;
-	bool		received;
 } MirrorAlong;
 
 /* load.c: all return false when the connection was lost */

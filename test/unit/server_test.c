@@ -941,9 +941,9 @@ test_connections(void)
 	client_close(&c[2]);
 	engine_stop(&e);
 
-	e = engine_start("protocol-version:9", plain);
+	e = engine_start("protocol-version:99", plain);
 	check(client_connect(&c[0], &e) && !client_hello(&c[0], GPUVEC_PROTOCOL_VERSION, 0) &&
-		  client_failed_with(&c[0], "08P01") && strstr(client_error_text(&c[0], 1), "9"), "an engine of another version");
+		  client_failed_with(&c[0], "08P01") && strstr(client_error_text(&c[0], 1), "version 99"), "an engine of another version");
 	client_close(&c[0]);
 	engine_stop(&e);
 }
@@ -1029,11 +1029,12 @@ test_parts(const engine *e, const model *m)
 	}
 }
 
-/* A refresh without an answer of its own: the search behind it tells */
+/* A search and a refresh behind it are sent at once: the search is of the mirror as it was */
 static void
-test_quiet_refresh(client *c, model *m)
+test_search_ahead(client *c, model *m)
 {
-	gpuvec_refresh_once head = {.key = m->key,.known = m->refresh + 1,.quiet = 1,
+	gpuvec_search search = {.key = m->key};
+	gpuvec_refresh_once head = {.key = m->key,.known = m->refresh + 1,
 		.commit = {.position = m->position + 1,.nblocks = m->nblocks}
 	};
 	struct
@@ -1042,20 +1043,23 @@ test_quiet_refresh(client *c, model *m)
 		one_row		page;
 	}			bad = {head, good_page()};
 
-	check(client_send(c, GPUVEC_MSG_REFRESH, &head, sizeof(head)) &&
-		  client_call(c, GPUVEC_MSG_STAT, &m->key, sizeof(m->key), GPUVEC_MSG_STATE) &&
-		  client_state(c).refresh == m->refresh, "a quiet refresh of another mirror is not made");
+	check(client_call(c, GPUVEC_MSG_REFRESH, &head, sizeof(head), GPUVEC_MSG_STATE) &&
+		  client_state(c).refresh == m->refresh, "a refresh of what another one made is not made");
 	head.known = m->refresh;
-	check(client_send(c, GPUVEC_MSG_REFRESH, &head, sizeof(head)) &&
-		  client_call(c, GPUVEC_MSG_STAT, &m->key, sizeof(m->key), GPUVEC_MSG_STATE) &&
-		  client_state(c).refresh > m->refresh && client_state(c).checked == head.commit.position,
-		  "a quiet refresh");
+	check(client_send(c, GPUVEC_MSG_SEARCH, &search, sizeof(search)) &&
+		  client_send(c, GPUVEC_MSG_REFRESH, &head, sizeof(head)) &&
+		  client_read(c) && c->frame.type == GPUVEC_MSG_RESULT && client_state(c).refresh == m->refresh,
+		  "a search ahead of a refresh");
+	check(client_read(c) && c->frame.type == GPUVEC_MSG_STATE && client_state(c).refresh > m->refresh &&
+		  client_state(c).checked == head.commit.position, "and the refresh");
 	m->refresh = client_state(c).refresh;
 	m->position = head.commit.position;
 	bad.head.known = m->refresh;
 	bad.page.row.len = 7;
-	check(!client_call(c, GPUVEC_MSG_REFRESH, &bad, sizeof(bad), GPUVEC_MSG_STATE) &&
-		  client_failed_with(c, "08P01"), "a quiet refresh that fails says so");
+	check(client_send(c, GPUVEC_MSG_SEARCH, &search, sizeof(search)) &&
+		  !client_call(c, GPUVEC_MSG_REFRESH, &bad, sizeof(bad), GPUVEC_MSG_STATE) &&
+		  c->frame.type == GPUVEC_MSG_RESULT && client_read(c) && client_failed_with(c, "08P01"),
+		  "a refresh behind a search that fails says so");
 }
 
 static void
@@ -1085,7 +1089,7 @@ test_violations(void)
 	expect_violation(&e, GPUVEC_MSG_REFRESH_PAGES, &commit, sizeof(commit), "short REFRESH_PAGES");
 	expect_violation(&e, GPUVEC_MSG_REFRESH, &commit, sizeof(commit), "a short REFRESH");
 	test_parts(&e, &m);
-	test_quiet_refresh(&d, &m);
+	test_search_ahead(&d, &m);
 	client_close(&d);
 
 #define BAD_PAGE(change, what) \

@@ -40,7 +40,7 @@ struct gpuvec_scheduler
 {
 	gpuvec_backend *backend;
 	pthread_mutex_t mutex;		/* guards all below */
-	bool		busy;			/* some thread leads; written atomically */
+	bool		busy;			/* some thread leads */
 	request    *head;
 	request    *tail;
 	gpuvec_scheduler_stats stats;
@@ -74,19 +74,6 @@ gpuvec_scheduler_get_stats(gpuvec_scheduler *scheduler, gpuvec_scheduler_stats *
 	pthread_mutex_lock(&scheduler->mutex);
 	*stats = scheduler->stats;
 	pthread_mutex_unlock(&scheduler->mutex);
-}
-
-/* Without the mutex: it may have changed when the caller looks at it, anyway */
-bool
-gpuvec_scheduler_idle(const gpuvec_scheduler *scheduler)
-{
-	return !__atomic_load_n(&scheduler->busy, __ATOMIC_RELAXED);
-}
-
-bool
-gpuvec_scheduler_on_device(const gpuvec_scheduler *scheduler)
-{
-	return scheduler->backend->on_device;
 }
 
 /* Take the oldest request and all that can run with it; the queue is not empty */
@@ -200,10 +187,10 @@ gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
 			uint32_t	n;
 			request    *batch;
 
-			__atomic_store_n(&scheduler->busy, true, __ATOMIC_RELAXED);
+			scheduler->busy = true;
 			batch = take_batch(scheduler, &n);
 			run_batch(scheduler, batch, n);
-			__atomic_store_n(&scheduler->busy, false, __ATOMIC_RELAXED);
+			scheduler->busy = false;
 		}
 		else
 			pthread_cond_wait(&mine.wake, &scheduler->mutex);

@@ -31,10 +31,6 @@ extern bool gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view
 								  gpuvec_topk_query *queries,
 								  uint32_t nqueries, gpuvec_error *error);
 
-/* Is nothing under way?  Its backend's segments are on a device? */
-extern bool gpuvec_scheduler_idle(const gpuvec_scheduler *scheduler);
-extern bool gpuvec_scheduler_on_device(const gpuvec_scheduler *scheduler);
-
 extern void gpuvec_scheduler_get_stats(gpuvec_scheduler *scheduler,
 									   gpuvec_scheduler_stats *stats);
 

@@ -17,7 +17,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engine/awake.h"
 #include "engine/embed.h"
 #include "engine/fault.h"
 #include "engine/log.h"
@@ -30,6 +29,9 @@
 /* A buffer that is larger is not kept from request to request */
 #define KEEP_BYTES		((size_t) 1024 * 1024)
 
+/* How long to wait for a message that will come soon, without sleeping */
+#define HURRY_US		50
+
 typedef struct session
 {
 	gpuvec_server *server;
@@ -38,7 +40,7 @@ typedef struct session
 	gpuvec_update *update;		/* load or refresh under way */
 	bool		parted;			/* pages of a REFRESH have come before it ... */
 	gpuvec_state found;			/* ... when the mirror was this; without an update it is not made */
-	gpuvec_awake awake;
+	bool		hurried;		/* the next message comes soon */
 	char	   *buffer;			/* of requests */
 	size_t		room;
 	uint8_t    *map;			/* that the session wanted to be kept */
@@ -333,7 +335,7 @@ do_refresh_pages(session *s, uint64_t request, const char *data, size_t length)
 	memcpy(&part, data, sizeof(part));
 	if (!s->parted)
 		ok = begin_refresh(s, &part.key, &part.known, &s->found, &error);
-	s->parted = s->awake.soon = true;
+	s->parted = s->hurried = true;
 	if (ok && s->update && length > sizeof(part))
 		ok = gpuvec_update_pages(s->update, data + sizeof(part), length - sizeof(part), true, &error) &&
 			give_buffer(s, &error);
@@ -558,6 +560,16 @@ make_hits(const search *q, gpuvec_hit *hits)
 	}
 }
 
+/* Microseconds since some moment */
+static int64_t
+stopwatch(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t) t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
 /* Send the answer to a search */
 static bool
 answer_search(session *s, uint64_t request, const search *q, int64_t started)
@@ -584,7 +596,7 @@ answer_search(session *s, uint64_t request, const search *q, int64_t started)
 		((uint32_t *) body)[i] = q->queries[i].nmatches;
 	if (nqueries > 0)
 		make_hits(q, (gpuvec_hit *) (body + counts_size));
-	result.engine_us = (uint32_t) (gpuvec_stopwatch() - started);
+	result.engine_us = (uint32_t) (stopwatch() - started);
 	pieces[0] = (struct iovec) {&result, sizeof(result)};
 	pieces[1] = (struct iovec) {body, counts_size + result.nhits * sizeof(gpuvec_hit)};
 	ok = send_frame(s->fd, request, GPUVEC_MSG_RESULT, pieces, 2);
@@ -628,7 +640,7 @@ answer_canceled(session *s, uint64_t request)
 static bool
 do_search(session *s, uint64_t request, const char *data, size_t length)
 {
-	int64_t		started = gpuvec_stopwatch();
+	int64_t		started = stopwatch();
 	search		q = {.canceled = 0};
 	gpuvec_error error;
 	const char *wrong = parse_search(&q, data, length);
@@ -645,8 +657,6 @@ do_search(session *s, uint64_t request, const char *data, size_t length)
 		ok = q.canceled ? answer_canceled(s, request) : answer_search(s, request, &q, started);
 	else
 		ok = q.canceled && !error.fatal ? answer_canceled(s, request) : answer_error(s, request, &error);
-	if (q.mirror.view)
-		gpuvec_awake_answered(&s->awake, q.mirror.place->scheduler);
 	gpuvec_store_close_search(&q.mirror);
 	free(q.matches);
 	free(q.queries);
@@ -708,7 +718,7 @@ answer_embed(session *s, uint64_t request, const embed_request *r, bool ok, cons
 		return answer_canceled(s, request);
 	if (!ok)
 		return answer_error(s, request, error);
-	r->answer->engine_us = (uint32_t) (gpuvec_stopwatch() - started);
+	r->answer->engine_us = (uint32_t) (stopwatch() - started);
 	return send_frame(s->fd, request, GPUVEC_MSG_EMBEDDED, pieces, 3);
 }
 
@@ -742,7 +752,7 @@ keep_map(session *s, gpuvec_embed_query *q)
 static bool
 do_embed(session *s, uint64_t request, const char *data, size_t length)
 {
-	int64_t		started = gpuvec_stopwatch();
+	int64_t		started = stopwatch();
 	gpuvec_embed_query q;
 	gpuvec_error error;
 	const char *wrong = gpuvec_embed_parse(&q, data, length);
@@ -769,7 +779,7 @@ do_embed(session *s, uint64_t request, const char *data, size_t length)
 static bool
 do_nearest(session *s, uint64_t request, const char *data, size_t length)
 {
-	int64_t		started = gpuvec_stopwatch();
+	int64_t		started = stopwatch();
 	gpuvec_nearest_query q;
 	gpuvec_error error;
 	const char *wrong = gpuvec_nearest_parse(&q, data, length);
@@ -905,14 +915,31 @@ trim_buffer(session *s)
 	s->room = 0;
 }
 
+/*
+ * Wait a moment for the next message, which the session is making just now: to sleep and
+ * to be woken takes longer, for both.
+ */
+static void
+await_message(const session *s)
+{
+	int64_t		end = stopwatch() + HURRY_US;
+	char		c;
+
+	if (gpuvec_cores() == 1)
+		return;
+	while (recv(s->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN && stopwatch() < end)
+		 /* again */ ;
+}
+
 /* Read a frame.  False at the end of the connection. */
 static bool
 read_frame(session *s, gpuvec_frame *frame)
 {
-	gpuvec_awake_wait(&s->awake, s->fd);
+	if (s->hurried)
+		await_message(s);
+	s->hurried = false;
 	if (!read_bytes(s->fd, frame, sizeof(*frame)))
 		return false;
-	gpuvec_awake_came(&s->awake);
 	if (frame->length > GPUVEC_MAX_FRAME)
 		return answer_violation(s, frame->request, "The message is too long.");
 	if (!reserve_buffer(s, (size_t) frame->length + 1))

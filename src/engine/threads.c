@@ -47,17 +47,11 @@ typedef struct worker_start
 int
 gpuvec_cores(void)
 {
-	static int	cores;			/* atomic; 0: not counted yet */
 	cpu_set_t	set;
-	int			n = __atomic_load_n(&cores, __ATOMIC_RELAXED);
 
-	if (n > 0)
-		return n;
-	n = 1;
 	if (sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 0)
-		n = CPU_COUNT(&set);
-	__atomic_store_n(&cores, n, __ATOMIC_RELAXED);
-	return n;
+		return CPU_COUNT(&set);
+	return 1;
 }
 
 int

@@ -27,7 +27,6 @@
 #include "link/supervisor.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "portability/instr_time.h"
 #include "storage/fd.h"
 #include "storage/latch.h"
 #include "utils/memutils.h"
@@ -45,13 +44,6 @@
 /* Size of a huge page */
 #define HUGE_PAGE				((uintptr_t) 2 * 1024 * 1024)
 
-/*
- * With a GPU and so many processors, an answer that the one before came as soon as this,
- * microseconds, is awaited without sleeping for as long (see awake.c)
- */
-#define AWAKE_CORES				4
-#define AWAKE_US				250
-
 /* Pieces of a request */
 #define MAX_PIECES				16
 
@@ -60,7 +52,6 @@ static WaitEventSet *link_events = NULL;
 static bool in_request = false;
 static bool unanswered = false; /* messages without an answer were sent since the last answer */
 static bool awaited = false;	/* an answer is still to be read */
-static bool brisk = false;		/* the last answer came soon */
 static uint64 request_number = 0;
 static uint64 generation = 0;
 static gpuvec_welcome engine;	/* what it said of itself */
@@ -150,40 +141,6 @@ nap(long ms)
 					 PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
-}
-
-/* Do answers come so soon that it pays to wait for them awake? */
-static bool
-may_stay_awake(void)
-{
-	static int	allowed = -1;
-
-	if (allowed < 0)
-		allowed = sysconf(_SC_NPROCESSORS_ONLN) >= AWAKE_CORES;
-	return allowed && brisk && strcmp(engine.backend, "cuda") == 0;
-}
-
-/* Wait for the beginning of an answer, or until it should have come */
-static void
-await_answer(void)
-{
-	instr_time	begin;
-	instr_time	now;
-	char		c;
-
-	INSTR_TIME_SET_CURRENT(begin);
-	do
-	{
-		if (recv(link_fd, &c, 1, MSG_DONTWAIT | MSG_PEEK) >= 0 ||
-			(errno != EAGAIN && errno != EWOULDBLOCK))
-			return;
-		if (!may_stay_awake())
-			wait_socket(WL_SOCKET_READABLE, -1);
-		CHECK_FOR_INTERRUPTS();
-		INSTR_TIME_SET_CURRENT(now);
-		INSTR_TIME_SUBTRACT(now, begin);
-		brisk = INSTR_TIME_GET_MICROSEC(now) < AWAKE_US;
-	} while (brisk);
 }
 
 /*
@@ -292,7 +249,6 @@ read_frame(GpuvecReply *reply, uint64 *request)
 {
 	gpuvec_frame frame;
 
-	await_answer();
 	if (!read_bytes(&frame, sizeof(frame)))
 		return false;
 	if (frame.length > GPUVEC_MAX_FRAME)

@@ -111,7 +111,6 @@ start_server() {
 		shared_buffers = $(shared_buffers_mb)MB
 		huge_pages = try
 		fsync = off
-		synchronous_commit = off
 		max_wal_size = 32GB
 		checkpoint_timeout = 1h
 		autovacuum = off
@@ -263,7 +262,7 @@ measure_load() {
 write_scripts() {
 	local mode=$1 i=0 literal
 	while read -r literal; do
-		echo "SELECT * FROM gpuvec_topk('$(table "$mode")', 'tokens', '$literal', $K);" >"$scripts/single_${mode}_$i.sql"
+		echo "SELECT rank, tid, score FROM gpuvec_topk('$(table "$mode")', 'tokens', '$literal', $K);" >"$scripts/single_${mode}_$i.sql"
 		i=$((i + 1))
 	done < <(gen literals --mode "$mode" | head -n $SINGLE)
 }

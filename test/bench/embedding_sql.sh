@@ -31,8 +31,6 @@ figure() { lines+=("| $1 | $2 | | |"); }
 make_tables() {
 	progress "making $ITEMS and $ROWS vectors, $CLICKS clicks"
 	psql_ <<-SQL >/dev/null || die "could not make the tables"
-		-- VACUUM marks no page as all-visible whose rows' commits may not be flushed yet
-		SET synchronous_commit = on;
 		SELECT setseed(0.5);
 		CREATE TABLE items AS SELECT i AS id, gpuvec_initial_vector(i, $WIDTH, 'uniform', 1, 1) AS embedding FROM generate_series(1, $ITEMS) i;
 		CREATE TABLE rows AS SELECT i AS id, gpuvec_initial_vector(i, $WIDTH, 'uniform', 1, 1) AS embedding FROM generate_series(1, $ROWS) i;

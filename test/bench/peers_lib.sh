@@ -51,7 +51,6 @@ bench_server() {
 	gpuvec_start data "autovacuum = off
 max_wal_size = 32GB
 checkpoint_timeout = 1h
-synchronous_commit = off
 $1" >&2 || exit 2
 	psql_ -c 'CREATE EXTENSION gpuvec' || exit 2
 }

@@ -96,7 +96,16 @@ struct gpuvec_emb_bags
 	uint64_t	longest;		/* lookups of the longest bag, or more; 0: not known.  With
 								 * offsets only; up to GPUVEC_EMB_PIECE saves work */
 	const float *weights;		/* [lookups], or NULL */
+	uint32_t	settled;		/* boolean, see below; gradients do not look at it */
 };
+
+/*
+ * Kernels of this file start while those before them in the stream end, but wait for their end
+ * before they read.  With bags that are settled, rows are read before that.  So bags may be
+ * called settled only if their arrays and the table were written before the host last
+ * synchronised with the stream, or by what is in the stream before the latest copy, or by that
+ * copy.  It is of use where calls follow each other.
+ */
 
 /*
  * Pool.  out: [bags][out_stride], for concat [lookups][out_stride], of out_type: float32, or

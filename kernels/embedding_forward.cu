@@ -7,9 +7,14 @@
  * instructions between them.
  *
  * Where every lookup is a vector of the result (concat, or bags of one lookup),
- * gather_kernel copies rows; a group of lanes has several in flight.  A copy of some
- * tens of megabytes is over in 20 microseconds, of which one or two would pass between
- * two kernels: kernels start while the one before ends (emb_launch_chained).
+ * gather_kernel copies rows, four with each group of lanes.  Warps that do no more have few
+ * registers, so many of them are there, some reading, some writing.
+ *
+ * A copy of some tens of megabytes is over in 20 microseconds, of which one or two would pass
+ * between two kernels: kernels start while the one before ends (emb_launch_chained).  If
+ * bags are settled (see embedding.h), they also read rows while it ends, and wait only before they
+ * write.  The first warps of gather_kernel then have the L2 cache fetch rows for those that
+ * cannot start yet.
  *
  * Otherwise groups of 8, 16 or 32 lanes pool bags; a lane adds up its own columns in the
  * order of the lookups.  Indices are fetched a chunk ahead, one per lane.  Rows of more
@@ -45,15 +50,10 @@ struct gpuvec_emb_tuning gpuvec_emb_tuning;
 #define BAG_THREADS			64
 #define BAG_UNROLL			8	/* rows in flight of a group of lanes */
 #define STREAM_THREADS		64
-#define STREAM_UNROLL		8	/* the same, .. */
-#define STREAM_NARROW_UNROLL	4	/* .. where several rows share a warp */
+#define STREAM_UNROLL		4	/* the same */
 #define GATHER_THREADS		128
 #define GATHER_UNROLL		4
-#define GATHER_HALF_UNROLL	8	/* where results are float16 */
-#define GATHER_STEPS		2
-#define GATHER_FEW			262144	/* lookups that take one step of more rows */
-#define GATHER_FEW_THREADS	64
-#define GATHER_FEW_UNROLL	8
+#define GATHER_AHEAD		6144	/* warps, about as many as a GPU has at a time */
 #define RANGE_LOOKUPS		16	/* of a group of lanes, on average */
 
 #define POOL_MOST_THREADS	256
@@ -91,6 +91,7 @@ struct pool_params
 	bool		slice_major;
 
 	/* the result */
+	bool		settled;		/* see embedding.h */
 	bool		mean;
 	bool		skip_missing;
 	bool		vector_out;		/* aligned for vector stores */
@@ -116,9 +117,11 @@ struct gather_params
 	uint32_t	slices;
 	uint32_t	lanes_log2;
 	uint32_t	vectors;
-	uint32_t	chunk;			/* lookups of a warp, up to 32 */
+	uint32_t	chunk;			/* lookups of a warp, up to 16 */
 	uint64_t	lookups;
+	uint32_t	ahead;			/* warps for one slice */
 	bool		slice_major;
+	bool		settled;		/* see embedding.h */
 	bool		exact;			/* keep the sign of zeros; sums do not */
 	bool		vector_out;
 	void	   *out;
@@ -146,12 +149,33 @@ struct bag_pieces_params
 };
 
 /*
+ * Ask the L2 cache for what a warp that starts later, `task`, will read: of the rows of its
+ * lookups, group_bytes from first_byte on, a line of 128 bytes with each lane.
+ */
+static __device__ __forceinline__ void
+gather_ahead(const struct gather_params &p, uint32_t task, uint32_t first_byte, uint32_t group_bytes,
+			 uint32_t row_bytes)
+{
+	uint32_t	lane = threadIdx.x % 32;
+	uint32_t	lines = max(group_bytes / 128, 1u);
+	uint32_t	i = lane / lines;
+	uint32_t	byte = first_byte + lane % lines * 128;
+	uint64_t	position = (uint64_t) task * p.chunk + i;
+	uint32_t	row;
+
+	if (i >= p.chunk || position >= p.lookups || byte >= row_bytes)
+		return;
+	row = emb_lookup(p.indices, p.index_bits, p.rows, position);
+	if (row != EMB_MISSING)
+		emb_prefetch(p.table + (uint64_t) row * p.stride_bytes + byte);
+}
+
+/*
  * Copy rows.  T is the type of the table, O that of the result, VB the bytes of a vector,
  * U the rows that a group of lanes loads at once.
  *
- * A warp has p.chunk consecutive lookups, one for each lane, and goes through them in
- * steps; the rows of a step are on their way while those of the step before are
- * stored.  The groups of a warp take turns, so that what it writes is consecutive.
+ * A warp has p.chunk consecutive lookups, one for each lane.  The groups of a warp take
+ * turns, so that what it writes is consecutive.
  */
 template <typename T, typename O, int VB, int U>
 static __global__ void
@@ -164,59 +188,77 @@ gather_kernel(const __grid_constant__ struct gather_params p)
 	uint32_t	group = lane >> p.lanes_log2;
 	uint32_t	task;
 	uint32_t	slice;
-	raw_type	next[U];
+	raw_type	raw[U];
 
-	emb_begin();
+	emb_let_next();
+	if (!p.settled)
+		emb_wait();
 	if (!emb_find_work(p.warp_tasks, p.slices, p.slice_major, task, slice))
 		return;
 
 	uint64_t	first = (uint64_t) task * p.chunk;
 	uint32_t	n = (uint32_t) min((uint64_t) p.chunk, p.lookups - first);
-	uint32_t	column = (slice << p.lanes_log2) + (lane & ((1u << p.lanes_log2) - 1));
+	uint32_t	first_column = slice << p.lanes_log2;
+	uint32_t	column = first_column + (lane & ((1u << p.lanes_log2) - 1));
 	bool		active = column < p.vectors;
 	const char *base = emb_lane_base(p.table, column, p.vectors, VB);
 	uint32_t	my_row = lane < n ? emb_lookup(p.indices, p.index_bits, p.rows, first + lane) : EMB_MISSING;
 
-	auto		load = [&] (uint32_t at)
+#pragma unroll
+	for (int u = 0; u < U; u++)
+	{
+		uint32_t	row = __shfl_sync(EMB_FULL_WARP, my_row, u * groups + group);
+
+		raw[u] = emb_zero<VB>();
+		if (row != EMB_MISSING)
+			raw[u] = __ldg((const raw_type *) (base + (uint64_t) row * p.stride_bytes));
+	}
+
+	if (task < p.ahead && task + p.ahead < p.warp_tasks)
+		gather_ahead(p, task + p.ahead, first_column * VB, VB << p.lanes_log2, p.vectors * VB);
+	emb_wait();
+#pragma unroll
+	for (int u = 0; u < U; u++)
+	{
+		uint32_t	i = u * groups + group;
+		float		value[E];
+
+		if (i >= n || !active)
+			continue;
+#pragma unroll
+		for (int e = 0; e < E; e++)
+		{
+			value[e] = emb_element<T>(raw[u], e);
+			if (!p.exact)
+				value[e] = 0.0f + value[e];
+		}
+		emb_store<E>((O *) p.out + (first + i) * p.out_stride, column * E, p.width, p.vector_out, value);
+	}
+}
+
+/*
+ * Divide the sums of a bag.  To multiply by the inverse of a power of two gives the same
+ * bits as to divide by that, in a fraction of the time.
+ */
+template <int E>
+static __device__ __forceinline__ void
+divide(float (&acc)[E], float divisor)
+{
+	uint32_t	bits = __float_as_uint(divisor);
+
+	if (divisor >= 1.0f && divisor <= (float) (1 << 20) && bits << 9 == 0)
+	{
+		float		inverse = __uint_as_float(2 * __float_as_uint(1.0f) - bits);
+
+#pragma unroll
+		for (int e = 0; e < E; e++)
+			acc[e] *= inverse;
+	}
+	else
 	{
 #pragma unroll
-		for (int u = 0; u < U; u++)
-		{
-			uint32_t	row = __shfl_sync(EMB_FULL_WARP, my_row, at + u * groups + group);
-
-			next[u] = emb_zero<VB>();
-			if (row != EMB_MISSING)
-				next[u] = __ldg((const raw_type *) (base + (uint64_t) row * p.stride_bytes));
-		}
-	};
-
-	load(0);
-	for (uint32_t at = 0; at < n; at += U * groups)
-	{
-		raw_type	raw[U];
-
-#pragma unroll
-		for (int u = 0; u < U; u++)
-			raw[u] = next[u];
-		if (at + U * groups < n)
-			load(at + U * groups);
-#pragma unroll
-		for (int u = 0; u < U; u++)
-		{
-			uint32_t	i = at + u * groups + group;
-			float		value[E];
-
-			if (i >= n || !active)
-				continue;
-#pragma unroll
-			for (int e = 0; e < E; e++)
-			{
-				value[e] = emb_element<T>(raw[u], e);
-				if (!p.exact)
-					value[e] = 0.0f + value[e];
-			}
-			emb_store<E>((O *) p.out + (first + i) * p.out_stride, column * E, p.width, p.vector_out, value);
-		}
+		for (int e = 0; e < E; e++)
+			acc[e] = divisor == 0.0f ? 0.0f : __fdiv_rn(acc[e], divisor);
 	}
 }
 
@@ -240,11 +282,7 @@ store_bag(const struct pool_params &p, uint32_t dest, uint32_t column, bool acti
 	else if (active)
 	{
 		if (p.mean)
-		{
-#pragma unroll
-			for (int e = 0; e < E; e++)
-				acc[e] = divisor == 0.0f ? 0.0f : __fdiv_rn(acc[e], divisor);
-		}
+			divide(acc, divisor);
 		emb_store<E>((O *) p.out + dest * p.out_stride, column * E, p.width, p.vector_out, acc);
 	}
 }
@@ -263,7 +301,9 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 	uint32_t	warp_task;
 	uint32_t	slice;
 
-	emb_begin();
+	emb_let_next();
+	if (!p.settled)
+		emb_wait();
 	if (!emb_find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, slice))
 		return;
 
@@ -335,6 +375,7 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 			}
 		}
 	}
+	emb_wait();
 	if (valid)
 		store_bag<O, E>(p, p.dest ? p.dest[bag] : bag, column, active, acc, divisor);
 }
@@ -371,15 +412,17 @@ static __global__ void __launch_bounds__(POOL_MOST_THREADS)
 stream_kernel(const __grid_constant__ struct pool_params p)
 {
 	constexpr int E = VB / (int) sizeof(T);
-	constexpr int U = LANES == 32 ? STREAM_UNROLL : STREAM_NARROW_UNROLL;
 	uint32_t	lane = threadIdx.x % 32;
 	uint32_t	sub = lane % LANES;
 	uint32_t	group_lane = lane - sub;
 	uint32_t	group_mask = EMB_FULL_WARP >> (32 - LANES);
 	uint32_t	warp_task;
 	uint32_t	slice;
+	bool		waited = !p.settled;
 
-	emb_begin();
+	emb_let_next();
+	if (waited)
+		emb_wait();
 	if (!emb_find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, slice))
 		return;
 
@@ -431,6 +474,9 @@ stream_kernel(const __grid_constant__ struct pool_params p)
 		uint32_t	dest = __shfl_sync(EMB_FULL_WARP, bag_dest, group_lane + i);
 		float		divisor = __shfl_sync(EMB_FULL_WARP, bag_div, group_lane + i);
 
+		if (!waited)
+			emb_wait();
+		waited = true;
 		if (!now)
 			return;
 		store_bag<O, E>(p, dest, column, active, acc, divisor);
@@ -469,8 +515,8 @@ stream_kernel(const __grid_constant__ struct pool_params p)
 		chunk.ends = __reduce_or_sync(EMB_FULL_WARP, here ? 1u << (group_lane + (uint32_t) (last - k)) : 0);
 
 #pragma unroll 1
-		for (uint32_t j = 0; j < LANES; j += U)
-			emb_add_batch<T, VB, LANES, U, W>(base, p.stride_bytes, chunk, j, acc, [&] (uint32_t at)
+		for (uint32_t j = 0; j < LANES; j += STREAM_UNROLL)
+			emb_add_batch<T, VB, LANES, STREAM_UNROLL, W>(base, p.stride_bytes, chunk, j, acc, [&] (uint32_t at)
 			{
 				bool		now = chunk.ends >> (group_lane + at) & 1;
 
@@ -961,38 +1007,21 @@ emb_scan(const struct emb_pieces *pieces, uint64_t ntiles, uint32_t *out_count, 
 	return emb_launch_chained(scan_kernel, blocks, SCAN_THREADS, params, stream);
 }
 
-/* Launch gather_kernel for vectors of VB bytes, U rows at once and so many steps */
-template <typename T, typename O, int VB, int U>
-static cudaError_t
-launch_gather(struct gather_params &params, const struct emb_shape &shape, uint32_t steps, uint32_t threads,
-			  cudaStream_t stream)
-{
-	uint32_t	step = U * (32u >> shape.lanes_log2);
-	uint64_t	warp_tasks;
-
-	if (gpuvec_emb_tuning.range)
-		steps = gpuvec_emb_tuning.range;
-	params.chunk = step * steps < 32 ? step * steps : 32;
-	warp_tasks = emb_divide_up(params.lookups, params.chunk);
-	if (warp_tasks * shape.slices > UINT32_MAX)
-		return cudaErrorInvalidValue;
-	params.warp_tasks = (uint32_t) warp_tasks;
-	return emb_launch_cached(gather_kernel<T, O, VB, U>, warp_tasks * shape.slices,
-							 emb_block_threads(threads), params, stream);
-}
-
-/*
- * The same.  If there are few lookups, so that all warps start at once or nearly so, more
- * rows should be in flight at once.
- */
+/* Launch gather_kernel for vectors of VB bytes */
 template <typename T, typename O, int VB>
 static cudaError_t
 gather_vectors(struct gather_params &params, const struct emb_shape &shape, cudaStream_t stream)
 {
-	if (params.lookups <= GATHER_FEW && gpuvec_emb_tuning.range == 0)
-		return launch_gather<T, O, VB, GATHER_FEW_UNROLL>(params, shape, 1, GATHER_FEW_THREADS, stream);
-	return launch_gather<T, O, VB, sizeof(O) == 2 ? GATHER_HALF_UNROLL : GATHER_UNROLL>
-		(params, shape, GATHER_STEPS, GATHER_THREADS, stream);
+	uint64_t	warp_tasks;
+
+	params.chunk = GATHER_UNROLL * (32u >> shape.lanes_log2);
+	warp_tasks = emb_divide_up(params.lookups, params.chunk);
+	if (warp_tasks * shape.slices > UINT32_MAX)
+		return cudaErrorInvalidValue;
+	params.warp_tasks = (uint32_t) warp_tasks;
+	params.ahead = params.settled ? GATHER_AHEAD / shape.slices : 0;
+	return emb_launch_cached(gather_kernel<T, O, VB, GATHER_UNROLL>, warp_tasks * shape.slices,
+							 emb_block_threads(GATHER_THREADS), params, stream);
 }
 
 /* The same for tables of T and results of O */
@@ -1037,6 +1066,7 @@ gather(const struct gpuvec_emb_table *table, const struct gpuvec_emb_bags *bags,
 	params.vectors = shape.vectors;
 	params.lookups = bags->lookups;
 	params.slice_major = gpuvec_emb_tuning.slice_major != 0;
+	params.settled = bags->settled != 0;
 	params.exact = exact;
 	params.vector_out = emb_vector_out(out, out_stride, table->width,
 									   shape.vector_bytes / element_bytes, element_size(out_type));
@@ -1169,6 +1199,7 @@ gpuvec_emb_forward(const struct gpuvec_emb_table *table, const struct gpuvec_emb
 	params.hotness = (uint32_t) bags->hotness;
 	params.offsets = bags->offsets;
 	params.bags = bags->bags;
+	params.settled = bags->settled != 0;
 	params.mean = mode == GPUVEC_EMB_MEAN;
 	params.skip_missing = bags->skip_missing != 0;
 	params.out = out;
@@ -1193,6 +1224,7 @@ gpuvec_emb_forward(const struct gpuvec_emb_table *table, const struct gpuvec_emb
 		if (error != cudaSuccess)
 			return error;
 
+		params.settled = false;
 		params.offsets = pieces.offsets;
 		params.count = &pieces.shared.total->pieces;
 		params.bags = bags->bags + bags->lookups / (GPUVEC_EMB_PIECE / 2) + 1;

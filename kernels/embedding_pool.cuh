@@ -113,7 +113,8 @@ extern bool emb_kernels_wait(void);
 /*
  * Launch a kernel that takes one structure.  Chained, it may start when all blocks of the
  * one before have let it or have ended; then it must begin with emb_begin(), which waits
- * for what the one before writes.
+ * for what the one before writes, or call what that calls itself.  Some warp of each kernel has
+ * to wait: others rely on it that a kernel ends after those before it.
  */
 template <typename P>
 static inline cudaError_t
@@ -154,16 +155,32 @@ emb_launch_chained(void (*kernel) (P), uint64_t blocks, uint32_t threads, const 
 	return emb_launch_any(kernel, blocks, threads, params, true, stream);
 }
 
-/* The beginning of a chained kernel: let the next one start, which waits, and wait */
+/* What a chained kernel does first: let the next one start, which waits */
 static __device__ __forceinline__ void
-emb_begin(void)
+emb_let_next(void)
+{
+#if !defined(EMULATION) && __CUDA_ARCH__ >= 900
+	cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
+/* Wait for the end of the kernel before, if it has not come yet */
+static __device__ __forceinline__ void
+emb_wait(void)
 {
 #ifdef EMULATION
 	emu_waited = true;
 #elif __CUDA_ARCH__ >= 900
-	cudaTriggerProgrammaticLaunchCompletion();
 	cudaGridDependencySynchronize();
 #endif
+}
+
+/* The beginning of a chained kernel that has nothing to do before it waits */
+static __device__ __forceinline__ void
+emb_begin(void)
+{
+	emb_let_next();
+	emb_wait();
 }
 
 /* Threads of a block: the default, unless others are asked for */
@@ -237,6 +254,15 @@ emb_zero(void)
 	typename emb_raw<VB>::type zero = {};
 
 	return zero;
+}
+
+/* Ask the L2 cache for 128 bytes */
+static __device__ __forceinline__ void
+emb_prefetch(const char *from)
+{
+#ifndef EMULATION
+	asm volatile ("prefetch.global.L2 [%0];" : : "l" (from));
+#endif
 }
 
 /* The words of a vector */

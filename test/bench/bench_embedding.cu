@@ -4,15 +4,16 @@
  *	  The kernels of embedding tables alone: are they right, and how fast are they?
  *
  *		bench_embedding [--check N] [--small] [--no-time] [--sweep] [--only REGEX] [--rows N] [--batch N]
- *						[--unchained] [--range N] [--threads N] [--vector N] [--slice N]
+ *						[--unchained] [--unsettled] [--range N] [--threads N] [--vector N] [--slice N]
  *
  * First --check random small cases, every element of every result compared bit by
- * bit with embedding_reference.h (gradients of weights within 1e-5).  Then each cell
- * of the benchmark: the time of a launch in a CUDA graph of many, over which keys,
- * results and gradients change, so that no launch finds its data in the cache; and 64 bags,
- * compared with the reference as well.  --sweep tries ways to launch some cells, --only
- * leaves out cells whose name does not match; the options of the second line set fields of
- * gpuvec_emb_tuning.
+ * bit with embedding_reference.h (gradients of weights within 1e-5), and pairs of calls of
+ * which the second needs what the first gives.  Then each cell of the benchmark: the time of
+ * a launch in a CUDA graph of many, over which keys, results and gradients change, so that
+ * no launch finds its data in the cache; and 64 bags, compared with the reference as well.
+ * Bags are settled (see embedding.h), unless --unsettled.  --sweep tries ways to launch some
+ * cells, --only leaves out cells whose name does not match; the options of the second line but
+ * --unsettled set fields of gpuvec_emb_tuning.
  *
  * Bytes are those of the rows that are read and of the vectors that are written.  Rows
  * have values that the host can compute, so that the table need not be copied.
@@ -307,6 +308,7 @@ make_case(test_case &t, int number_of_case, bool small)
 		t.bags.bags = std::min<uint64_t>(t.bags.bags, 40);
 	t.bags.index_bits = pick({32u, 64u});
 	t.bags.skip_missing = (uint32_t) rng(2);
+	t.bags.settled = number_of_case % 2;
 	t.offsets.assign(1, 0);
 	if (rng(2))
 	{
@@ -788,6 +790,76 @@ check_case(int number_of_case, bool small)
 		check_sort(number_of_case);
 }
 
+/*
+ * Two calls on a stream, without waiting in between: rows of the table are gathered in another
+ * order, which is the table of the second call, whose bags are therefore not settled.
+ */
+static void
+check_chain(int hotness, bool small)
+{
+	const uint32_t width = 128;
+	const uint64_t rows = small ? 512 : 65536;
+	test_case	t = {};
+	device_case d;
+	std::vector<int32_t> first(rows);
+	std::vector<int32_t> second(rows);
+	struct gpuvec_emb_bags bags = {};
+	float	   *middle;
+	float	   *out;
+
+	t.name = "two calls, bags of " + std::to_string(hotness);
+	rng_state = hotness;
+	t.values.resize(rows * width);
+	for (uint64_t i = 0; i < t.values.size(); i++)
+		t.values[i] = number(5, i);
+	for (uint64_t i = 0; i < rows; i++)
+	{
+		first[i] = (int32_t) rng(rows);
+		second[i] = (int32_t) rng(rows);
+	}
+	t.table.data = d.keep(to_device(t.values));
+	t.table.rows = rows;
+	t.table.stride = width;
+	t.table.width = width;
+	t.table.type = GPUVEC_EMB_FLOAT32;
+	middle = d.keep(to_device(std::vector<float>(rows * width, untouched)));
+	out = d.keep(to_device(std::vector<float>(rows * width, untouched)));
+	bags.index_bits = 32;
+	bags.indices = d.keep(to_device(first));
+	bags.bags = rows;
+	bags.hotness = 1;
+	bags.lookups = rows;
+	bags.settled = 1;
+
+	struct gpuvec_emb_table middle_table = t.table;
+	struct gpuvec_emb_bags middle_bags = bags;
+
+	middle_table.data = middle;
+	middle_bags.indices = d.keep(to_device(second));
+	middle_bags.hotness = hotness;
+	middle_bags.bags = rows / hotness;
+	middle_bags.settled = 0;
+	CHECK(cudaDeviceSynchronize());
+	CHECK(gpuvec_emb_forward(&t.table, &bags, GPUVEC_EMB_SUM, middle, GPUVEC_EMB_FLOAT32, width, NULL, 0, 0));
+	CHECK(gpuvec_emb_forward(&middle_table, &middle_bags, GPUVEC_EMB_SUM, out, GPUVEC_EMB_FLOAT32, width,
+							 NULL, 0, 0));
+	CHECK(cudaDeviceSynchronize());
+
+	std::vector<float> got = to_host(out, rows * width);
+
+	case_failed = false;
+	for (uint64_t b = 0; b < middle_bags.bags && !case_failed; b++)
+	{
+		std::vector<ref_lookup> bag;
+
+		for (int k = 0; k < hotness; k++)
+			bag.push_back({t.values.data() + (uint64_t) first[second[b * hotness + k]] * width, 1.0f});
+		compare_row(t, "second call", b, got.data() + b * width, ref_bag(bag, width, false, false).value);
+	}
+	checks++;
+	failures += case_failed;
+}
+
 static void
 check_all(int n, bool small)
 {
@@ -801,6 +873,8 @@ check_all(int n, bool small)
 		failures += case_failed;
 	}
 	memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
+	for (int hotness : {1, 4, 32})
+		check_chain(hotness, small);
 	printf("%d random cases, %.1f s: %s\n", n,
 		   std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
 		   failures ? "FAIL" : "ok");
@@ -862,6 +936,7 @@ struct bench
 	char	   *work;
 	size_t		work_bytes;
 	double		copy_rate;
+	bool		unsettled;		/* do not tell kernels that bags are settled */
 };
 
 static bench B;
@@ -1036,6 +1111,7 @@ make_cell(enum gpuvec_emb_type type, enum gpuvec_emb_type out_type, uint32_t wid
 	c.table.type = type;
 	c.mode = kind == CELL_MEAN ? GPUVEC_EMB_MEAN : kind == CELL_CONCAT ? GPUVEC_EMB_CONCAT : GPUVEC_EMB_SUM;
 	c.bags.index_bits = 32;
+	c.bags.settled = !B.unsettled;
 	c.bags.bags = B.batch;
 	c.bags.hotness = hotness;
 	c.bags.lookups = B.batch * hotness;
@@ -1468,6 +1544,7 @@ main(int argc, char **argv)
 	int			cases = 200;
 	bool		times = true;
 	bool		sweep = false;
+	bool		unsettled = false;
 	bool		small = false;
 	struct gpuvec_emb_tuning tuning = {};
 	uint64_t	rows = 10000000;
@@ -1484,6 +1561,8 @@ main(int argc, char **argv)
 			sweep = true;
 		else if (arg == "--small")
 			small = true;
+		else if (arg == "--unsettled")
+			unsettled = true;
 		else if (arg == "--unchained")
 			tuning.unchained = 1;
 		else if (arg == "--range" && i + 1 < argc)
@@ -1507,7 +1586,7 @@ main(int argc, char **argv)
 			batch = strtoull(argv[++i], NULL, 10);
 		else
 		{
-			fprintf(stderr, "usage: %s [--check N] [--small] [--no-time] [--sweep] [--only REGEX] [--rows N] [--batch N] [--unchained] [--range N] [--threads N] [--vector N] [--slice N]\n",
+			fprintf(stderr, "usage: %s [--check N] [--small] [--no-time] [--sweep] [--only REGEX] [--rows N] [--batch N] [--unchained] [--unsettled] [--range N] [--threads N] [--vector N] [--slice N]\n",
 					argv[0]);
 			return 2;
 		}
@@ -1520,6 +1599,7 @@ main(int argc, char **argv)
 	gpuvec_emb_tuning = tuning;
 	if (times)
 	{
+		B.unsettled = unsettled;
 		set_up(rows, batch);
 		for (enum gpuvec_emb_type type : {GPUVEC_EMB_FLOAT32, GPUVEC_EMB_FLOAT16})
 			for (uint32_t width : {32u, 64u, 128u, 256u})

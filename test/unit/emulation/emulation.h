@@ -356,6 +356,15 @@ __uint_as_float(unsigned bits)
 	return f;
 }
 
+static inline unsigned
+__float_as_uint(float f)
+{
+	unsigned	bits;
+
+	memcpy(&bits, &f, sizeof bits);
+	return bits;
+}
+
 template <typename X>
 static inline X
 __ldg(const X *p)

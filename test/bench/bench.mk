@@ -19,7 +19,7 @@
 # bench-embedding-sql: ROWS, ITEMS, USERS, CLICKS, BAGS, HOTNESS, WIDTH, ENGINE, THREADS (0: all), REPEATS
 #
 # bench-peers and bench-index: ROWS, QUERIES, THREADS (0: all), and
-# SMALL_ROWS   rows for RUM and pgvector         REPEATS, ROUNDS   of bench-index: see index_cost.sh
+# SMALL_ROWS   rows for RUM and pgvector         REPEATS, ROUNDS, TIMES   of bench-index: see index_cost.sh
 # PEERS_ROOT   a folder with these extensions, unpacked there as they would be below / (with
 #              "dpkg -x", say), if they are not installed
 
@@ -45,7 +45,7 @@ bench: all bench-engine
 		bash $(srcdir)/test/bench/bench.sh
 
 # these build and start a server as "make check" does
-PEERS_SETTINGS = $(foreach v,ROWS SMALL_ROWS QUERIES THREADS PEERS_ROOT REPEATS ROUNDS,$(if $(filter command line environment,$(origin $(v))),$(v)='$($(v))')) \
+PEERS_SETTINGS = $(foreach v,ROWS SMALL_ROWS QUERIES THREADS PEERS_ROOT REPEATS ROUNDS TIMES,$(if $(filter command line environment,$(origin $(v))),$(v)='$($(v))')) \
 	PG_CONFIG='$(PG_CONFIG)' WITH_CUDA='$(WITH_CUDA)' BENCH_BIN='$(CURDIR)/$(BENCH_BIN)'
 
 bench-peers: $(BENCH_BIN)/bench_gen

@@ -10,13 +10,15 @@
 # - in each round searches for the 100 nearest rows, inserts 1,000 rows and commits, and
 #   searches for the same again: the first after none, the other just after 1,000 inserted
 #   rows.  It does so for ROUNDS rounds, and once more for as many as there were at the
-#   beginning (QUERIES), and shows the medians of the first and of the last QUERIES rounds.
-#   Every search's scores are compared with those of a sequential scan at the end.
+#   beginning (QUERIES).  All that is done TIMES times, each with a new table; what is shown are
+#   medians of the medians of the first and of the last QUERIES rounds.
+#
+# Every query's scores are compared with those of a sequential scan at the end.
 #
 # Prints a table with the goals.  Exit status 1 if one was missed, or scores differ.
 set -uo pipefail
 
-: "${ROWS:=1000000}" "${QUERIES:=25}" "${THREADS:=0}" "${REPEATS:=5}" "${ROUNDS:=100}"
+: "${ROWS:=1000000}" "${QUERIES:=25}" "${THREADS:=0}" "${REPEATS:=5}" "${ROUNDS:=100}" "${TIMES:=3}"
 : "${BENCH_BIN:?run this with \"make bench-index\"}"
 K=100
 INSERTED=1000
@@ -98,19 +100,33 @@ rounds() {
 	done
 }
 
-# measure_rounds FIRST END LABEL: medians of these rounds
-measure_rounds() {
-	local none after
+# timed_rounds FIRST END NAME: medians of these rounds, added to what NAME.none and NAME.after have
+timed_rounds() {
 	progress "rounds $1 to $(($2 - 1))"
 	rounds "$1" "$2" | psql_ | times >"$work/times"
-	[ "$(grep -c . "$work/times")" = $((2 * ($2 - $1))) ] || { fail "a search is missing"; return; }
-	none=$(awk 'NR % 2 == 1' "$work/times" | median)
-	after=$(awk 'NR % 2 == 0' "$work/times" | median)
-	[ -n "${3:-}" ] || return
-	figure "$3: search after nothing was inserted, ms" "$none"
-	figure "$3: search just after $INSERTED rows, ms" "$after"
-	goal "$3: just after / after nothing" "$(calc "$after / $none" 3)" 1.5
-	eval "${4}=$after"
+	[ "$(grep -c . "$work/times")" = $((2 * ($2 - $1))) ] || die "a search is missing"
+	[ -n "${3:-}" ] || return 0
+	awk 'NR % 2 == 1' "$work/times" | median >>"$work/$3.none"
+	awk 'NR % 2 == 0' "$work/times" | median >>"$work/$3.after"
+}
+
+# All rounds, on a table that is made anew
+measure_rounds() {
+	copy "CREATE INDEX docs_tokens ON docs USING gpuvec (tokens)" >/dev/null
+	psql_ -c "VACUUM ANALYZE docs" -c "SELECT gpuvec_prewarm('docs', 'tokens')" >/dev/null
+	sleep 5
+	timed_rounds 0 "$QUERIES" first
+	[ "$ROUNDS" -le "$QUERIES" ] || timed_rounds "$QUERIES" "$ROUNDS"
+	timed_rounds "$ROUNDS" $((ROUNDS + QUERIES)) last
+}
+
+# quotient A B: the median of the quotients of two files' lines
+quotient() { paste "$work/$1" "$work/$2" | awk '{ print $1 / $2 }' | median; }
+
+print_rounds() {
+	figure "$2: search after nothing was inserted, ms" "$(median <"$work/$1.none")"
+	figure "$2: search just after $INSERTED rows, ms" "$(median <"$work/$1.after")"
+	goal "$2: just after / after nothing" "$(quotient "$1.after" "$1.none")" 1.5
 }
 
 check_answers() {
@@ -138,13 +154,11 @@ gpuvec.engine = cpu
 gpuvec.cpu_threads = $THREADS"
 make_files
 measure_copy
-psql_ -c "VACUUM ANALYZE docs" -c "SELECT gpuvec_prewarm('docs', 'tokens')" >/dev/null
-sleep 5
-first= last=
-measure_rounds 0 "$QUERIES" 'first rounds' first
-[ "$ROUNDS" -le "$QUERIES" ] || measure_rounds "$QUERIES" "$ROUNDS"
-measure_rounds "$ROUNDS" $((ROUNDS + QUERIES)) "after $ROUNDS rounds" last
-[ -z "$first" ] || [ -z "$last" ] || goal "search just after $INSERTED rows: after $ROUNDS rounds / first rounds" "$(calc "$last / $first" 3)" 1.1
+rm -f "$work"/{first,last}.{none,after}
+for ((i = 0; i < TIMES; i++)); do measure_rounds; done
+print_rounds first 'first rounds'
+print_rounds last "after $ROUNDS rounds"
+goal "search just after $INSERTED rows: after $ROUNDS rounds / first rounds" "$(quotient last.after first.after)" 1.1
 check_answers
 print_goals
 progress "done; $failures failures"

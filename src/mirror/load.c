@@ -340,14 +340,20 @@ somebody_waits(const gpuvec_mirror_key *key)
 	return LockHasWaiters(&tag, ExclusiveLock, false);
 }
 
-/* The answer to a refresh that came late */
+/*
+ * The answer to a refresh that came late.  If the engine let another session's come first, it
+ * does not tell what the mirror is like.
+ */
 static void
 take_late_state(const char *data)
 {
 	gpuvec_state state;
 
 	memcpy(&state, data, sizeof(state));
-	MirrorRemember(&late_key, &state);
+	if (state.state == GPUVEC_READY)
+		MirrorRemember(&late_key, &state);
+	else
+		MirrorForget(&late_key);
 }
 
 /*

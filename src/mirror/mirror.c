@@ -455,6 +455,16 @@ MirrorRemember(const gpuvec_mirror_key *key, const gpuvec_state *state)
 	known->until = Max(known->until, state->checked);
 }
 
+/* Remember that it is not known what the mirror is now; what its WAL told stays true */
+void
+MirrorForget(const gpuvec_mirror_key *key)
+{
+	Known	   *known = known_mirror(key);
+
+	if (known)
+		known->generation = 0;
+}
+
 /* A refresh number that is known for this mirror, or 0 */
 uint64
 MirrorKnownRefresh(const MirrorTarget *target)

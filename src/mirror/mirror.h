@@ -153,6 +153,7 @@ extern void MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNum
 extern double MirrorRowsToLookAt(const MirrorSearch *search, uint64 n);
 extern uint64 MirrorKnownRefresh(const MirrorTarget *target);
 extern void MirrorRemember(const gpuvec_mirror_key *key, const gpuvec_state *state);
+extern void MirrorForget(const gpuvec_mirror_key *key);
 extern bool MirrorHowFresh(MirrorTarget *target, Snapshot snapshot, bool roots,
 						   gpuvec_freshness *need);
 extern void MirrorReportLost(void) pg_attribute_noreturn();

@@ -101,6 +101,45 @@ for my $fault ('oom-on-commit:2', 'crash-on-commit:2', 'slow-search:1000')
 	$node->stop;
 }
 
+# The best rows are no more, but an old snapshot keeps them in the mirror, so the session has to
+# ask on.  The refresh that its first request did not wait for has failed then: the next request
+# must not be content with the mirror as it was, which lacks a row
+{
+	local $ENV{GPUVEC_ENGINE_FAULT} = 'oom-on-commit:2';
+	$node->start;
+}
+$node->safe_psql('postgres', q{
+	CREATE TABLE seldom (id int, tokens idset);
+	INSERT INTO seldom SELECT i, '[1,101]' FROM generate_series(1, 30) i;
+	INSERT INTO seldom SELECT i, '[1,200]' FROM generate_series(31, 33) i});
+my $ids = q{SELECT string_agg(id::text, ' ' ORDER BY rank) FROM gpuvec_topk('seldom', 'tokens', '[1,101]', 10) t JOIN seldom ON seldom.ctid = t.tid};
+$session = $node->background_psql('postgres', on_error_stop => 0);
+ask($session, q{SET gpuvec.freshness = 'wal'});
+is(ask($session, $ids), '1 2 3 4 5 6 7 8 9 10', 'the best rows');
+my $old_snapshot = $node->background_psql('postgres');
+ask($old_snapshot, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM seldom');
+$node->safe_psql('postgres', q{DELETE FROM seldom WHERE id <= 30; INSERT INTO seldom VALUES (34, '[1,300]')});
+is(ask($session, $ids), '31 32 33 34', 'rows behind many that are no more, without the refresh');
+$_->quit for $old_snapshot, $session;
+$node->stop;
+
+# The best rows are no more, and neither are the pages that they were on (seven on each)
+$node->start;
+$node->safe_psql('postgres', q{
+	CREATE TABLE shorter (id int, tokens idset, filler text);
+	ALTER TABLE shorter ALTER filler SET STORAGE PLAIN;
+	INSERT INTO shorter SELECT i, (CASE WHEN i > 35 THEN '[1,101]' ELSE '[1,200]' END)::idset, repeat('x', 1000) FROM generate_series(1, 70) i});
+$ids =~ s/seldom/shorter/g;
+$session = $node->background_psql('postgres', on_error_stop => 0);
+ask($session, q{SET gpuvec.freshness = 'wal'});
+is(ask($session, $ids), '36 37 38 39 40 41 42 43 44 45', 'the best rows');
+$node->safe_psql('postgres', q{DELETE FROM shorter WHERE id > 35});
+$node->safe_psql('postgres', 'VACUUM shorter');
+cmp_ok($node->safe_psql('postgres', q{SELECT pg_relation_size('shorter') / 8192}), '<', 8, 'the table has become shorter');
+is(ask($session, $ids), '1 2 3 4 5 6 7 8 9 10', 'the rows that are left');
+$session->quit;
+$node->stop;
+
 # The answer to a refresh comes while the request behind it, much larger than a socket's
 # buffer, is being sent: the engine does not read on meanwhile
 {

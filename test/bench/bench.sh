@@ -16,6 +16,7 @@ set -euo pipefail
 
 K=100
 SINGLE=64                       # queries that the tests of single statements use
+SESSIONS=5                      # of these tests
 INTARRAY_MAX_DOCS=1000000       # with more, intarray and the plain loop are not measured
 BENCH_SECONDS=3                 # time for each measurement
 
@@ -258,36 +259,51 @@ measure_load() {
 	put "$mode" sql_device "$(psql_ -c "SELECT backend || ' (' || device || ')' FROM gpuvec_engine")"
 }
 
-# Statements with one query each
+# Statements with one query each, and the same prepared
 write_scripts() {
-	local mode=$1 i=0 literal
+	local mode=$1 i=0 literal columns='rank, tid, score'
+	: >"$scripts/round"
+	: >"$scripts/round_prepared"
+	echo "PREPARE nearest (idset) AS SELECT $columns FROM gpuvec_topk('$(table "$mode")', 'tokens', \$1, $K);" >"$scripts/prepare"
 	while read -r literal; do
-		echo "SELECT rank, tid, score FROM gpuvec_topk('$(table "$mode")', 'tokens', '$literal', $K);" >"$scripts/single_${mode}_$i.sql"
+		echo "SELECT $columns FROM gpuvec_topk('$(table "$mode")', 'tokens', '$literal', $K);" >"$scripts/single_${mode}_$i.sql"
+		cat "$scripts/single_${mode}_$i.sql" >>"$scripts/round"
+		echo "EXECUTE nearest ('$literal');" >>"$scripts/round_prepared"
 		i=$((i + 1))
 	done < <(gen literals --mode "$mode" | head -n $SINGLE)
 }
 
 script_files() { ls -v "$scripts/single_$1"_*.sql; }
 
+# statements FILE ROUNDS: milliseconds of the statements of a file, so many times, in each of SESSIONS
+# sessions, one after another: which processors a session and the engine's thread for it run on matters
+statements() {
+	local s i
+	for ((s = 0; s < SESSIONS; s++)); do
+		{
+			printf '\\o /dev/null\n'
+			cat "$scripts/prepare"
+			head -n 10 "$1"
+			printf '\\timing on\n'
+			for ((i = 0; i < $2; i++)); do cat "$1"; done
+		} | psql_ | awk '/^Time: / { print $2 }'
+	done
+}
+
 # The same queries, as often, as bench_engine asks: median of each, and of these
 measure_single() {
 	local mode=$1 rounds i
 	rounds=$(repetitions "$(calc "$SINGLE * $(get "$mode" engine_ms_1)")" 1 20)
+	rounds=$(((rounds + SESSIONS - 1) / SESSIONS))
 	progress "mode $mode: single statements"
-	# shellcheck disable=SC2046
-	cat $(script_files "$mode") >"$scripts/round"
-	{
-		printf '\\o /dev/null\n'
-		head -n 10 "$scripts/round"
-		printf '\\timing on\n'
-		for ((i = 0; i < rounds; i++)); do cat "$scripts/round"; done
-	} | psql_ | awk '/^Time: / { print $2 }' >"$sockets/single"
+	statements "$scripts/round" "$rounds" >"$sockets/single"
 	for ((i = 0; i < SINGLE; i++)); do
 		awk "NR % $SINGLE == ($i + 1) % $SINGLE" "$sockets/single" | median
 	done >"$sockets/each"
 	put "$mode" sql_ms_1 "$(median <"$sockets/each")"
 	put "$mode" added_ms_1 "$(get "$mode" engine_ms_each | tr ' ' '\n' | sed '/^$/d' | paste "$sockets/each" - |
 		awk '{ print $1 - $2 }' | median)"
+	put "$mode" prepared_ms_1 "$(statements "$scripts/round_prepared" "$rounds" | median)"
 }
 
 # after WRITE STATEMENT N: median ms of a statement that follows a write, N times
@@ -442,6 +458,7 @@ print_table() {
 	row '1 query: engine, as it chooses' get engine_ms_1
 	row '1 query: statement (median)' get sql_ms_1
 	row '1 query: what the statement adds (median over the queries)' get added_ms_1
+	row '1 query: prepared statement (median)' get prepared_ms_1
 	row '16 queries: engine, bitset scan' get bitset_ms_16
 	row '16 queries: engine, inverted lists' get inverted_ms_16
 	row '16 queries: engine, as it chooses' get engine_ms_16

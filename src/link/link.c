@@ -617,7 +617,8 @@ GpuvecLinkBegin(gpuvec_message type, const GpuvecPiece *pieces, int npieces)
 		return 0;
 	if (send_frame(type, pieces, npieces, &spoke))
 	{
-		awaited = type != GPUVEC_MSG_PAGES && type != GPUVEC_MSG_REFRESH_PAGES;
+		/* pages have no answer, but may follow a request that has */
+		awaited |= type != GPUVEC_MSG_PAGES && type != GPUVEC_MSG_REFRESH_PAGES;
 		return request_number;
 	}
 	if (spoke)

@@ -116,4 +116,134 @@ unlike($session->{stderr}, qr/ERROR/, 'a large request behind a refresh: no erro
 like($found, qr/\b5000\b/, 'a large request behind a refresh');
 $session->quit;
 $node->stop;
+# The pages of a refresh are much more than a socket takes, and are sent while the engine
+# searches; the answer to the search comes before the last of them
+$node->append_conf('postgresql.conf', "full_page_writes = off\n");
+{
+	local $ENV{GPUVEC_ENGINE_FAULT} = 'slow-search:300';
+	$node->start;
+}
+$node->safe_psql('postgres', q{
+	CREATE TABLE large (id int, tokens idset, filler text, changes int DEFAULT 0) WITH (fillfactor = 50);
+	ALTER TABLE large ALTER tokens SET STORAGE EXTERNAL, ALTER filler SET STORAGE PLAIN;
+	CREATE FUNCTION large_set(n int) RETURNS idset LANGUAGE sql AS 'SELECT array_agg(i * 3 + n % 3)::idset FROM generate_series(1, 20000) i';
+	INSERT INTO large SELECT i, large_set(i), repeat('x', 1500) FROM generate_series(1, 200) i});
+my $of_large = q{SELECT string_agg(id || ': ' || common, ', ' ORDER BY rank) FROM gpuvec_topk('large', 'tokens', '[3,4,6]', 4) t JOIN large ON large.ctid = t.tid};
+$session = $node->background_psql('postgres', on_error_stop => 0);
+ask($session, $of_large);
+for my $round (1 .. 3)
+{
+	# little WAL: the sets stay where they are
+	$node->safe_psql('postgres', "UPDATE large SET changes = changes + 1 WHERE id % 2 = 0; INSERT INTO large VALUES (-$round, '[3,4,6,7]')");
+	my $answer = $session->query($of_large);
+	unlike($session->{stderr}, qr/ERROR/, "large sets behind a search, round $round: no error");
+	is(() = $answer =~ /-\d: 3/g, $round, "large sets behind a search, round $round");
+}
+$session->quit;
+$node->stop;
+# Small histories of the best rows themselves, each followed at once by searches of the
+# session that made it, which knows the mirrors: what the engine gives of the mirror as it was,
+# and what was read on changed pages, have to be what a scan of the table gives
+$node->start;
+$node->safe_psql('postgres', q{
+	CREATE FUNCTION any_set(n int) RETURNS idset LANGUAGE sql VOLATILE AS $$
+		SELECT CASE WHEN random() < 0.04 THEN NULL WHEN random() < 0.04 THEN '{}' ELSE
+			(SELECT array_agg((random() * 12)::int) FROM generate_series(0, (random() * n)::int))::idset END $$;
+	CREATE FUNCTION with_seven(tokens idset) RETURNS idset LANGUAGE sql IMMUTABLE AS 'SELECT tokens OPERATOR(public.|) 7';
+	CREATE TABLE merged (id serial PRIMARY KEY, tokens idset, note int NOT NULL DEFAULT 0, changes int NOT NULL DEFAULT 0) WITH (fillfactor = 70);
+	INSERT INTO merged (tokens, note) SELECT any_set(5), i % 5 FROM generate_series(1, 500) i;
+	CREATE INDEX ON merged USING gpuvec (tokens);
+	CREATE INDEX ON merged USING gpuvec (tokens) WHERE note < 3;
+	CREATE INDEX ON merged USING gpuvec (with_seven(tokens));
+	ANALYZE merged;
+
+	-- ties, few rows or more than there are, with or without a bound, and only some rows
+	CREATE FUNCTION check_topk(q idset, k int) RETURNS void LANGUAGE plpgsql AS $$
+	DECLARE
+		measure text := (ARRAY['braun_blanquet', 'jaccard', 'cosine', 'dice', 'overlap', 'containment', 'intersection', 'hamming'])[1 + (random() * 7)::int];
+		bound float8 := CASE WHEN random() < 0.4 THEN (CASE measure WHEN 'hamming' THEN -3 WHEN 'intersection' THEN 2 ELSE 0.5 END) END;
+		among tid[] := CASE WHEN random() < 0.1 THEN (SELECT array_agg(ctid) FROM merged WHERE id % 3 = 0) END;
+		r record;
+	BEGIN
+		EXECUTE format('SELECT (SELECT string_agg(tid || '' '' || score || '' '' || common, '','' ORDER BY rank) FROM gpuvec_topk(''merged'', ''tokens'', $1, $2, %L, $3, $4)) AS found,
+			(SELECT string_agg(tid || '' '' || s || '' '' || c, '','' ORDER BY s DESC, tid) FROM (
+				SELECT * FROM (SELECT ctid AS tid, (%s)::float8 AS s, intersection_count($1, tokens) AS c FROM merged) y
+				WHERE (%1$L = ''hamming'' OR c > 0) AND s >= coalesce($3, ''-Infinity'') AND ($4 IS NULL OR tid = ANY ($4)) ORDER BY s DESC, tid LIMIT $2) x) AS scanned',
+			measure, CASE measure WHEN 'hamming' THEN '-hamming_distance($1, tokens)' WHEN 'intersection' THEN 'intersection_count($1, tokens)' ELSE measure || '_similarity($1, tokens)' END)
+			INTO r USING q, k, bound, among;
+		IF r.found IS DISTINCT FROM r.scanned THEN
+			RAISE EXCEPTION 'mistake: gpuvec_topk % % %, at least %: %', q, k, measure, bound, r;
+		END IF;
+	END $$;
+
+	-- an index does not say in which order rows of the same distance come
+	CREATE FUNCTION check_order(q idset, k int) RETURNS void LANGUAGE plpgsql SET enable_seqscan = off SET enable_sort = off SET enable_bitmapscan = off AS $$
+	DECLARE
+		form int := 1 + (random() * 2)::int;
+		distance text := format('%s %s %L::idset', (ARRAY['tokens', 'tokens', 'with_seven(tokens)'])[form], (ARRAY['<->', '<%>', '<=>', '<#>', '<~>'])[1 + (random() * 4)::int], q);
+		r record;
+	BEGIN
+		EXECUTE format('WITH a AS MATERIALIZED (SELECT id, ctid AS tid, %1$s AS d FROM merged WHERE %2$s ORDER BY %1$s LIMIT %3$s),
+				b AS MATERIALIZED (SELECT id, ctid AS tid, %1$s AS d FROM merged WHERE %2$s ORDER BY nullif(%1$s, -1e30))
+			SELECT (SELECT array_agg(d) FROM a) AS found, (SELECT array_agg(d) FROM (SELECT d FROM b LIMIT %3$s) x) AS scanned,
+				(SELECT count(DISTINCT id) FROM a) AS ids, (SELECT count(*) FROM a JOIN b USING (id, tid) WHERE a.d IS NOT DISTINCT FROM b.d) AS right_rows', distance, (ARRAY['true', 'note < 3', 'true'])[form], k) INTO r;
+		IF r.found IS DISTINCT FROM r.scanned OR r.ids <> coalesce(cardinality(r.found), 0) OR r.right_rows <> r.ids THEN
+			RAISE EXCEPTION 'mistake: order by % limit %: %', distance, k, r;
+		END IF;
+	END $$;
+
+	CREATE FUNCTION change_best(q idset) RETURNS void LANGUAGE plpgsql AS $$
+	DECLARE
+		best int[] := (SELECT array_agg(id) FROM (SELECT id FROM merged ORDER BY nullif(tokens <~> q, -1) OFFSET (random() * 3)::int LIMIT 1 + (random() * 4)::int) x);
+	BEGIN
+		CASE (random() * 7)::int
+			WHEN 0 THEN INSERT INTO merged (tokens) SELECT q FROM generate_series(0, (random() * 3)::int);
+			WHEN 1 THEN INSERT INTO merged (tokens, note) VALUES (q | 3, 1), (any_set(5), 4);
+			WHEN 2, 3 THEN DELETE FROM merged WHERE id = ANY (best);
+			WHEN 4 THEN UPDATE merged SET changes = changes + 1 WHERE id = ANY (best);
+			WHEN 5 THEN UPDATE merged SET note = (note + 2) % 5 WHERE id = ANY (best);
+			ELSE UPDATE merged SET tokens = any_set(5) WHERE id = ANY (best);
+		END CASE;
+		-- as many rows as before, about
+		INSERT INTO merged (tokens, note) SELECT any_set(5), id % 5 FROM generate_series(1, greatest(0, 480 - (SELECT count(*) FROM merged))) id;
+	END $$;
+
+	CREATE PROCEDURE histories(n int) LANGUAGE plpgsql AS $$
+	DECLARE
+		q idset;
+		k int;
+	BEGIN
+		FOR i IN 1 .. n LOOP
+			q := coalesce(any_set(6), '{1,2,3}');
+			k := CASE WHEN random() < 0.8 THEN 1 + random() * 5 ELSE 1 + random() * 600 END;
+			PERFORM set_config('gpuvec.verify', (random() < 0.5)::text, false);
+			IF random() < 0.3 THEN
+				BEGIN
+					PERFORM change_best(q), check_topk(q, k), check_order(q, k);
+					RAISE EXCEPTION 'undo';
+				EXCEPTION WHEN raise_exception THEN
+					IF SQLERRM <> 'undo' THEN RAISE; END IF;
+				END;
+			ELSE
+				PERFORM change_best(q);
+			END IF;
+			PERFORM check_topk(q, k), check_order(q, k);
+			IF random() < 0.5 THEN COMMIT; END IF;
+		END LOOP;
+	END $$;});
+$session = $node->background_psql('postgres', on_error_stop => 0);
+for my $round (1 .. 10)
+{
+	# then the functions search a mirror of row versions, not of HOT chains
+	ask($session, 'DROP INDEX merged_tokens_idx') if $round == 7;
+	$session->query('CALL histories(300)');
+	is($session->{stderr} =~ s/background_psql.*\n?//r, '', "histories, round $round");
+	$session->{stderr} = '';
+	# rows go, the table gets shorter, and the map of visible pages says so
+	ask($session, 'DELETE FROM merged WHERE ctid > (SELECT max(ctid) FROM merged WHERE id % 2 = 0 AND ctid < \'(9,0)\')') if $round % 3 == 0;
+	ask($session, 'VACUUM merged');
+}
+is($node->safe_psql('postgres', "SELECT count(*) FROM gpuvec_mirrors WHERE relation = 'merged'::regclass AND loads = 1 AND refreshes > 200"), '4', 'of four mirrors, by many refreshes');
+$session->quit;
+$node->stop;
 done_testing();

@@ -18,7 +18,7 @@ K=100
 SINGLE=64                       # queries that the tests of single statements use
 SESSIONS=5                      # of these tests
 INTARRAY_MAX_DOCS=1000000       # with more, intarray and the plain loop are not measured
-BENCH_SECONDS=3                 # time for each measurement
+: "${MEASURE_SECONDS:=3}" "${CLIENT_SECONDS:=10}"   # time for each measurement, and for that of many clients
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 bindir=$("$PG_CONFIG" --bindir)
@@ -151,7 +151,7 @@ time_once() {
 }
 
 repetitions() { # MS MIN MAX: how often something that takes so long can run in the time
-	awk "BEGIN { n = int($BENCH_SECONDS * 1000 / ($1 + 0.001)); if (n < $2) n = $2; if (n > $3) n = $3; print n }"
+	awk "BEGIN { n = int($MEASURE_SECONDS * 1000 / ($1 + 0.001)); if (n < $2) n = $2; if (n > $3) n = $3; print n }"
 }
 
 put() { result[$1,$2]=$3; }
@@ -221,7 +221,7 @@ measure_engine() {
 	[ "$DOCS" -gt $INTARRAY_MAX_DOCS ] || loop=8
 	progress "mode $mode: engine alone"
 	"$BENCH_BIN/bench_engine" --backend "$backend" --mode "$mode" --n-docs "$DOCS" --n-queries "$QUERIES" \
-		--threads "$THREADS" --k $K --seconds $BENCH_SECONDS --loop $loop --check \
+		--threads "$THREADS" --k $K --seconds $MEASURE_SECONDS --loop $loop --check \
 		>"$sockets/engine_$mode" || fail "mode $mode: results of the engine are wrong"
 	while IFS=$'\t' read -r key value; do put "$mode" "$key" "$value"; done <"$sockets/engine_$mode"
 }
@@ -346,7 +346,7 @@ measure_clients() {
 	[ "$CLIENTS" -gt 0 ] || return 0
 	progress "mode $mode: $CLIENTS clients"
 	# shellcheck disable=SC2046
-	put "$mode" tps "$("$bindir/pgbench" -n -c "$CLIENTS" -j "$(nproc)" -T 10 $(script_files "$mode" | sed 's/^/-f /') 2>/dev/null |
+	put "$mode" tps "$("$bindir/pgbench" -n -c "$CLIENTS" -j "$(nproc)" -T "$CLIENT_SECONDS" $(script_files "$mode" | sed 's/^/-f /') 2>/dev/null |
 		awk '/^tps/ { print int($3) }')"
 	put "$mode" mean_batch "$(psql_ -c "SELECT round(mean_batch::numeric, 1) FROM gpuvec_engine")"
 }

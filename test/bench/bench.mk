@@ -15,6 +15,7 @@
 # QUERIES  number of queries of the large batch            ORDER    of the rows: position or random
 # CLIENTS  sessions of the throughput test, 0: none        INTARRAY compare with intarray: auto, yes, no
 # BENCH_DIR  folder for the server and its data; removed at the end
+# MEASURE_SECONDS, CLIENT_SECONDS  how long to repeat each measurement (3), and that of CLIENTS (10)
 #
 # bench-embedding-sql: ROWS, ITEMS, USERS, CLICKS, BAGS, HOTNESS, WIDTH, ENGINE, THREADS (0: all), REPEATS
 #

@@ -16,8 +16,9 @@ set -euo pipefail
 
 K=100
 SINGLE=64                       # queries that the tests of single statements use
+SESSIONS=5                      # of these tests
 INTARRAY_MAX_DOCS=1000000       # with more, intarray and the plain loop are not measured
-BENCH_SECONDS=3                 # time for each measurement
+: "${MEASURE_SECONDS:=3}" "${CLIENT_SECONDS:=10}"   # time for each measurement, and for that of many clients
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 bindir=$("$PG_CONFIG" --bindir)
@@ -150,7 +151,7 @@ time_once() {
 }
 
 repetitions() { # MS MIN MAX: how often something that takes so long can run in the time
-	awk "BEGIN { n = int($BENCH_SECONDS * 1000 / ($1 + 0.001)); if (n < $2) n = $2; if (n > $3) n = $3; print n }"
+	awk "BEGIN { n = int($MEASURE_SECONDS * 1000 / ($1 + 0.001)); if (n < $2) n = $2; if (n > $3) n = $3; print n }"
 }
 
 put() { result[$1,$2]=$3; }
@@ -220,7 +221,7 @@ measure_engine() {
 	[ "$DOCS" -gt $INTARRAY_MAX_DOCS ] || loop=8
 	progress "mode $mode: engine alone"
 	"$BENCH_BIN/bench_engine" --backend "$backend" --mode "$mode" --n-docs "$DOCS" --n-queries "$QUERIES" \
-		--threads "$THREADS" --k $K --seconds $BENCH_SECONDS --loop $loop --check \
+		--threads "$THREADS" --k $K --seconds $MEASURE_SECONDS --loop $loop --check \
 		>"$sockets/engine_$mode" || fail "mode $mode: results of the engine are wrong"
 	while IFS=$'\t' read -r key value; do put "$mode" "$key" "$value"; done <"$sockets/engine_$mode"
 }
@@ -258,36 +259,51 @@ measure_load() {
 	put "$mode" sql_device "$(psql_ -c "SELECT backend || ' (' || device || ')' FROM gpuvec_engine")"
 }
 
-# Statements with one query each
+# Statements with one query each, and the same prepared
 write_scripts() {
-	local mode=$1 i=0 literal
+	local mode=$1 i=0 literal columns='rank, tid, score'
+	: >"$scripts/round"
+	: >"$scripts/round_prepared"
+	echo "PREPARE nearest (idset) AS SELECT $columns FROM gpuvec_topk('$(table "$mode")', 'tokens', \$1, $K);" >"$scripts/prepare"
 	while read -r literal; do
-		echo "SELECT rank, tid, score FROM gpuvec_topk('$(table "$mode")', 'tokens', '$literal', $K);" >"$scripts/single_${mode}_$i.sql"
+		echo "SELECT $columns FROM gpuvec_topk('$(table "$mode")', 'tokens', '$literal', $K);" >"$scripts/single_${mode}_$i.sql"
+		cat "$scripts/single_${mode}_$i.sql" >>"$scripts/round"
+		echo "EXECUTE nearest ('$literal');" >>"$scripts/round_prepared"
 		i=$((i + 1))
 	done < <(gen literals --mode "$mode" | head -n $SINGLE)
 }
 
 script_files() { ls -v "$scripts/single_$1"_*.sql; }
 
+# statements FILE ROUNDS: milliseconds of the statements of a file, so many times, in each of SESSIONS
+# sessions, one after another: which processors a session and the engine's thread for it run on matters
+statements() {
+	local s i
+	for ((s = 0; s < SESSIONS; s++)); do
+		{
+			printf '\\o /dev/null\n'
+			cat "$scripts/prepare"
+			head -n 10 "$1"
+			printf '\\timing on\n'
+			for ((i = 0; i < $2; i++)); do cat "$1"; done
+		} | psql_ | awk '/^Time: / { print $2 }'
+	done
+}
+
 # The same queries, as often, as bench_engine asks: median of each, and of these
 measure_single() {
 	local mode=$1 rounds i
 	rounds=$(repetitions "$(calc "$SINGLE * $(get "$mode" engine_ms_1)")" 1 20)
+	rounds=$(((rounds + SESSIONS - 1) / SESSIONS))
 	progress "mode $mode: single statements"
-	# shellcheck disable=SC2046
-	cat $(script_files "$mode") >"$scripts/round"
-	{
-		printf '\\o /dev/null\n'
-		head -n 10 "$scripts/round"
-		printf '\\timing on\n'
-		for ((i = 0; i < rounds; i++)); do cat "$scripts/round"; done
-	} | psql_ | awk '/^Time: / { print $2 }' >"$sockets/single"
+	statements "$scripts/round" "$rounds" >"$sockets/single"
 	for ((i = 0; i < SINGLE; i++)); do
 		awk "NR % $SINGLE == ($i + 1) % $SINGLE" "$sockets/single" | median
 	done >"$sockets/each"
 	put "$mode" sql_ms_1 "$(median <"$sockets/each")"
 	put "$mode" added_ms_1 "$(get "$mode" engine_ms_each | tr ' ' '\n' | sed '/^$/d' | paste "$sockets/each" - |
 		awk '{ print $1 - $2 }' | median)"
+	put "$mode" prepared_ms_1 "$(statements "$scripts/round_prepared" "$rounds" | median)"
 }
 
 # after WRITE STATEMENT N: median ms of a statement that follows a write, N times
@@ -330,7 +346,7 @@ measure_clients() {
 	[ "$CLIENTS" -gt 0 ] || return 0
 	progress "mode $mode: $CLIENTS clients"
 	# shellcheck disable=SC2046
-	put "$mode" tps "$("$bindir/pgbench" -n -c "$CLIENTS" -j "$(nproc)" -T 10 $(script_files "$mode" | sed 's/^/-f /') 2>/dev/null |
+	put "$mode" tps "$("$bindir/pgbench" -n -c "$CLIENTS" -j "$(nproc)" -T "$CLIENT_SECONDS" $(script_files "$mode" | sed 's/^/-f /') 2>/dev/null |
 		awk '/^tps/ { print int($3) }')"
 	put "$mode" mean_batch "$(psql_ -c "SELECT round(mean_batch::numeric, 1) FROM gpuvec_engine")"
 }
@@ -442,6 +458,7 @@ print_table() {
 	row '1 query: engine, as it chooses' get engine_ms_1
 	row '1 query: statement (median)' get sql_ms_1
 	row '1 query: what the statement adds (median over the queries)' get added_ms_1
+	row '1 query: prepared statement (median)' get prepared_ms_1
 	row '16 queries: engine, bitset scan' get bitset_ms_16
 	row '16 queries: engine, inverted lists' get inverted_ms_16
 	row '16 queries: engine, as it chooses' get engine_ms_16

@@ -453,7 +453,8 @@ GpuvecLinkOpen(bool start, const char **reason)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot search while the gpuvec engine loads a table for this session"),
 				 errdetail("A function of an index expression or predicate must not search.")));
-	if (link_fd >= 0)
+	/* an engine that is gone meanwhile may be known by the answer that it does not give */
+	if (link_fd >= 0 && GpuvecLinkSettle())
 		return GPUVEC_LINK_READY;
 
 	if (!callbacks_registered)

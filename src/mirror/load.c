@@ -35,6 +35,7 @@
  */
 #include "gpuvec.h"
 
+#include "access/xact.h"
 #include "access/xlog.h"
 #include "common/hashfn.h"
 #include "lib/stringinfo.h"
@@ -409,8 +410,7 @@ send_refresh(const gpuvec_refresh_once *head, StringInfo pages, MirrorAlong *alo
 static bool
 begin_parts(MirrorTarget *target, BlockNumber nblocks, MirrorAlong *along, PageStream *stream)
 {
-	if (along == NULL || along->page == NULL || MyProc->lockGroupLeader != NULL ||
-		somebody_waits(&target->key))
+	if (along == NULL || along->page == NULL || IsInParallelMode() || somebody_waits(&target->key))
 		return send_pages(stream, true);
 	stream->much = FRAME_BYTES;
 	along->ahead = true;

@@ -36,32 +36,32 @@
 #include "gpuvec.h"
 
 #include "mirror/ahead.h"
+#include "mirror/wal.h"
 
 #define WORD_BITS	64
 
 /* Rows of pages that were read again, as one query ranks them */
 struct MirrorAhead
 {
-	MirrorAheadQuery query;
+	const MirrorSearch *search;
+	const MirrorQuery *query;
 	uint64		marks[(GPUVEC_MAX_ID + 1) / WORD_BITS]; /* ids of the query */
-	BlockNumber *blocks;		/* the pages, ascending */
-	uint32		nblocks;
-	uint32		maxblocks;
+	ChangedPages read;			/* the pages, ascending */
 	MirrorHit  *hits;			/* of their rows, those that qualify */
 	uint64		nhits;
 	uint64		maxhits;
 };
 
 MirrorAhead *
-MirrorAheadBegin(const MirrorAheadQuery *query)
+MirrorAheadBegin(const MirrorSearch *search, const MirrorQuery *query)
 {
 	MirrorAhead *ahead = palloc0(sizeof(MirrorAhead));
 
-	ahead->query = *query;
+	ahead->search = search;
+	ahead->query = query;
 	for (uint32 i = 0; i < query->len; i++)
 		ahead->marks[query->ids[i] / WORD_BITS] |= UINT64CONST(1) << query->ids[i] % WORD_BITS;
-	ahead->maxblocks = ahead->maxhits = 128;
-	ahead->blocks = palloc_array(BlockNumber, ahead->maxblocks);
+	ahead->maxhits = 128;
 	ahead->hits = palloc_array(MirrorHit, ahead->maxhits);
 	return ahead;
 }
@@ -69,7 +69,8 @@ MirrorAheadBegin(const MirrorAheadQuery *query)
 void
 MirrorAheadEnd(MirrorAhead *ahead)
 {
-	pfree(ahead->blocks);
+	if (ahead->read.blocks)
+		pfree(ahead->read.blocks);
 	pfree(ahead->hits);
 	pfree(ahead);
 }
@@ -89,23 +90,18 @@ count_common(const MirrorAhead *ahead, const uint16 *ids, uint32 len)
 static void
 rank_row(MirrorAhead *ahead, BlockNumber block, const gpuvec_row *row, const uint16 *ids)
 {
-	const MirrorAheadQuery *query = &ahead->query;
 	uint32		common = count_common(ahead, ids, row->len);
-	double		score;
+	MirrorHit	hit;
 
-	if (common == 0 && !gpuvec_ranks_disjoint(query->measure))
-		return;
-	score = gpuvec_score(query->measure, common, query->len, row->len);
-	if (query->has_min_score && score < query->min_score)
+	if (!MirrorRank(ahead->search, ahead->query, gpuvec_tid(block, row->line), common, row->len,
+					true, &hit))
 		return;
 	if (ahead->nhits == ahead->maxhits)
 	{
 		ahead->maxhits *= 2;
 		ahead->hits = repalloc_huge(ahead->hits, ahead->maxhits * sizeof(MirrorHit));
 	}
-	ahead->hits[ahead->nhits++] = (MirrorHit) {
-		.score = score,.place = gpuvec_hit_place(gpuvec_tid(block, row->line), common, true)
-	};
+	ahead->hits[ahead->nhits++] = hit;
 }
 
 void
@@ -115,13 +111,7 @@ MirrorAheadPage(MirrorAhead *ahead, const char *data)
 	const char *at = data + sizeof(page);
 
 	memcpy(&page, data, sizeof(page));
-	Assert(ahead->nblocks == 0 || ahead->blocks[ahead->nblocks - 1] < page.block);
-	if (ahead->nblocks == ahead->maxblocks)
-	{
-		ahead->maxblocks *= 2;
-		ahead->blocks = repalloc(ahead->blocks, ahead->maxblocks * sizeof(BlockNumber));
-	}
-	ahead->blocks[ahead->nblocks++] = page.block;
+	NoteChangedPage(&ahead->read, page.block);
 	for (uint32 i = 0; i < page.nrows; i++)
 	{
 		gpuvec_row	row;
@@ -130,25 +120,6 @@ MirrorAheadPage(MirrorAhead *ahead, const char *data)
 		rank_row(ahead, page.block, &row, (const uint16 *) (at + sizeof(row)));
 		at += gpuvec_row_bytes(row.len);
 	}
-}
-
-/* Was this page read again? */
-static bool
-was_read(const MirrorAhead *ahead, BlockNumber block)
-{
-	uint32		low = 0;
-	uint32		high = ahead->nblocks;
-
-	while (low < high)
-	{
-		uint32		middle = (low + high) / 2;
-
-		if (ahead->blocks[middle] < block)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < ahead->nblocks && ahead->blocks[low] == block;
 }
 
 /* Keep only those of the read rows that do not rank behind the last one that the engine gave */
@@ -196,7 +167,7 @@ MirrorAheadMerge(MirrorAhead *ahead, BlockNumber nblocks, const MirrorHit *given
 		while (read < ahead->nhits && n < asked &&
 			   (next == NULL || MirrorCompareHits(&ahead->hits[read], next) < 0))
 			hits[n++] = ahead->hits[read++];
-		if (next != NULL && n < asked && block < nblocks && !was_read(ahead, block))
+		if (next != NULL && n < asked && block < nblocks && !HasChangedPage(&ahead->read, block))
 			hits[n++] = *next;
 	}
 	*nhits = n;

@@ -12,17 +12,8 @@
 
 typedef struct MirrorAhead MirrorAhead;
 
-/* A query; ids are ascending and distinct, and stay as long as the MirrorAhead */
-typedef struct MirrorAheadQuery
-{
-	gpuvec_measure measure;
-	const uint16 *ids;
-	uint32		len;
-	bool		has_min_score;
-	double		min_score;
-} MirrorAheadQuery;
-
-extern MirrorAhead *MirrorAheadBegin(const MirrorAheadQuery *query);
+/* For one query of a search; both stay as long as the MirrorAhead */
+extern MirrorAhead *MirrorAheadBegin(const MirrorSearch *search, const MirrorQuery *query);
 extern void MirrorAheadEnd(MirrorAhead *ahead);
 
 /* Take the rows of a page (a gpuvec_page) that was read again; pages come in ascending order */

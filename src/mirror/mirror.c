@@ -597,17 +597,6 @@ may_go_ahead(const Request *request)
 		(request->queries[0].flags & GPUVEC_QUERY_AFTER) == 0;
 }
 
-/* Begin to rank the rows that its query may find on other pages than the mirror's */
-static MirrorAhead *
-begin_rows(const MirrorSearch *search, const Request *request)
-{
-	return MirrorAheadBegin(&(MirrorAheadQuery) {
-		.measure = search->measure,.ids = request->whose[0]->ids,
-		.len = request->whose[0]->len,.has_min_score = search->has_min_score,
-		.min_score = search->min_score
-	});
-}
-
 /*
  * Put in the place of an answer that came ahead of the refresh what it would be after it.
  * False if that cannot be told.
@@ -663,7 +652,7 @@ refresh_and_ask(MirrorTarget *target, MirrorSearch *search, Request *request,
 	if (may_go_ahead(request))
 	{
 		along->page = take_page;
-		companion.rows = begin_rows(search, request);
+		companion.rows = MirrorAheadBegin(search, request->whose[0]);
 	}
 	ok = MirrorEnsure(target, search->snapshot, need, &behind, along, &state);
 	if (ok && along->ahead)

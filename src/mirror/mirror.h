@@ -143,6 +143,23 @@ typedef struct MirrorSearch
 	uint64		engine_us;		/* time spent in the engine */
 } MirrorSearch;
 
+/*
+ * Rank a row of `len` ids, `common` of them a query's, under this tid (gpuvec_tid).  False: it
+ * does not qualify.
+ */
+static inline bool
+MirrorRank(const MirrorSearch *search, const MirrorQuery *query, uint64 tid, uint32 common,
+		   uint32 len, bool newer, MirrorHit *hit)
+{
+	if (common == 0 && !gpuvec_ranks_disjoint(search->measure))
+		return false;
+	hit->score = gpuvec_score(search->measure, common, query->len, len);
+	if (search->has_min_score && hit->score < search->min_score)
+		return false;
+	hit->place = gpuvec_hit_place(tid, common, newer);
+	return true;
+}
+
 /* target.c */
 extern void MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target);
 extern void MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target);

@@ -126,9 +126,9 @@ prepare(Relation rel, XLogRecPtr from, XLogRecPtr to, WalFile *file)
 	return true;
 }
 
-/* Note a page; the last ones often come again */
-static void
-note_page(ChangedPages *pages, BlockNumber block)
+/* The last ones often come again */
+void
+NoteChangedPage(ChangedPages *pages, BlockNumber block)
 {
 	if (pages->n > 0 && pages->blocks[pages->n - 1] == block)
 		return;
@@ -151,7 +151,6 @@ compare_blocks(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Bring pages in order, each once */
 void
 SortChangedPages(ChangedPages *pages)
 {
@@ -163,6 +162,13 @@ SortChangedPages(ChangedPages *pages)
 		if (n == 0 || pages->blocks[i] != pages->blocks[n - 1])
 			pages->blocks[n++] = pages->blocks[i];
 	pages->n = n;
+}
+
+bool
+HasChangedPage(const ChangedPages *pages, BlockNumber block)
+{
+	return pages->n > 0 &&
+		bsearch(&block, pages->blocks, pages->n, sizeof(BlockNumber), compare_blocks) != NULL;
 }
 
 /* Look at the block references of a record; true if the relation is among them */
@@ -182,7 +188,7 @@ look_at_record(XLogReaderState *reader, Relation rel, ChangedPages *pages)
 			continue;
 		changed = true;
 		if (pages)
-			note_page(pages, block);
+			NoteChangedPage(pages, block);
 	}
 	return changed;
 }

@@ -36,6 +36,9 @@ typedef enum WalResult
  */
 extern WalResult WalChanges(Relation rel, XLogRecPtr from, XLogRecPtr to, ChangedPages *pages);
 
+/* Note a page; bring them in order, each once; is a page among those that are in order? */
+extern void NoteChangedPage(ChangedPages *pages, BlockNumber block);
 extern void SortChangedPages(ChangedPages *pages);
+extern bool HasChangedPage(const ChangedPages *pages, BlockNumber block);
 
 #endif							/* GPUVEC_WAL_H */

@@ -101,14 +101,10 @@ rank_row(MirrorSearch *search, IdSet *set, ItemPointer tid)
 		if (query->skip)
 			continue;
 		common = idset_intersection_count(query->ids, query->len, idset_ids(set), len);
-		if (common == 0 && !gpuvec_ranks_disjoint(search->measure))
+		if (!MirrorRank(search, query, gpuvec_tid(ItemPointerGetBlockNumber(tid),
+												  mirror_line(ItemPointerGetOffsetNumber(tid), true)),
+						common, len, false, &hit))
 			continue;
-		hit.score = gpuvec_score(search->measure, common, query->len, len);
-		if (search->has_min_score && hit.score < search->min_score)
-			continue;
-		hit.place = gpuvec_hit_place(gpuvec_tid(ItemPointerGetBlockNumber(tid),
-												mirror_line(ItemPointerGetOffsetNumber(tid), true)),
-									 common, false);
 		offer(search, query, &hit);
 	}
 }

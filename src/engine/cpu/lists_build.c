@@ -28,7 +28,8 @@ lists_tuning gpuvec_lists_tuning = {
 /*
  * Where the rows of an id go: to a list or to a bitmap.  Which of them an id has is as good as
  * random, and to guess it wrong takes longer than to write to both, so each has both: one of
- * them is behind all others, for all ids that have no use for it.
+ * them is behind all others, for all ids that have no use for it.  (65,537 bitmaps of 65,536
+ * rows are half a gigabyte.)
  */
 typedef struct id_place
 {
@@ -184,8 +185,6 @@ allocate_lists(making *m)
 	cpu_lists  *lists = m->lists;
 	size_t		size = ((size_t) lists->nbitmaps + 1) * lists->stride;
 
-	if (size > UINT32_MAX)
-		return false;
 	lists->start = malloc((lists->end_id - lists->first_id + 1) * sizeof(uint32_t));
 	lists->row_len = malloc(row_lens(lists->nrows) * sizeof(uint32_t));
 	lists->rows = malloc(((size_t) m->nlisted + 1) * sizeof(uint16_t));

@@ -100,7 +100,7 @@ struct pool_params
 	void	   *out;			/* of the type that the kernel knows */
 	uint64_t	out_stride;
 	float	   *partial;
-	float	   *partial_divisor;
+	double	   *partial_divisor;
 	uint64_t	partial_stride;
 };
 
@@ -263,9 +263,34 @@ divide(float (&acc)[E], float divisor)
 }
 
 /*
- * Store the vector of a bag, or that of a piece with its divisor.
+ * How divisors are summed: weights in float64.  Without weights they are numbers of lookups,
+ * at most those of a piece, which float32 holds as well.
  */
-template <typename O, int E>
+template <bool W>
+struct emb_divisor
+{
+	typedef float type;
+};
+
+template <>
+struct emb_divisor<true>
+{
+	typedef double type;
+};
+
+/* If this is a piece with weights, store its divisor, not rounded */
+template <bool W>
+static __device__ __forceinline__ void
+store_divisor(const struct pool_params &p, uint32_t dest, double divisor)
+{
+	if (W && dest & EMB_PARTIAL)
+		p.partial_divisor[dest & ~EMB_PARTIAL] = divisor;
+}
+
+/*
+ * Store the vector of a bag, or that of a piece, without weights with its divisor.
+ */
+template <typename O, int E, bool W>
 static __device__ __forceinline__ void
 store_bag(const struct pool_params &p, uint32_t dest, uint32_t column, bool active,
 		  float (&acc)[E], float divisor)
@@ -276,7 +301,7 @@ store_bag(const struct pool_params &p, uint32_t dest, uint32_t column, bool acti
 
 		if (active)
 			emb_store<E>(p.partial + slot * p.partial_stride, column * E, p.width, p.vector_partial, acc);
-		if (p.mean && column == 0)
+		if (!W && p.mean && column == 0)
 			p.partial_divisor[slot] = divisor;
 	}
 	else if (active)
@@ -324,7 +349,7 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 	int			most = (int) __reduce_max_sync(EMB_FULL_WARP, (unsigned) n);
 	bool		count = p.mean && (W || p.skip_missing);	/* or else the divisor is n */
 	float		acc[E];
-	float		divisor = count ? 0.0f : (float) n;
+	typename emb_divisor<W>::type divisor = count ? 0 : n;
 	struct emb_chunk chunk;
 	uint32_t	next_row;
 	float		next_weight;
@@ -368,7 +393,7 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 				divisor += (float) __popc(counted >> chunk.group_lane & (EMB_FULL_WARP >> (32 - LANES)));
 			for (uint32_t i = 0; W && i < LANES; i++)
 			{
-				float		weight = __shfl_sync(EMB_FULL_WARP, chunk.weight, chunk.group_lane + i);
+				double		weight = __shfl_sync(EMB_FULL_WARP, chunk.weight, chunk.group_lane + i);
 
 				if (counted >> (chunk.group_lane + i) & 1)
 					divisor += weight;
@@ -377,25 +402,32 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 	}
 	emb_wait();
 	if (valid)
-		store_bag<O, E>(p, p.dest ? p.dest[bag] : bag, column, active, acc, divisor);
+	{
+		uint32_t	dest = p.dest ? p.dest[bag] : bag;
+
+		if (p.mean && column == 0)
+			store_divisor<W>(p, dest, divisor);
+		store_bag<O, E, W>(p, dest, column, active, acc, (float) divisor);
+	}
 }
 
 /*
  * What the mean of a bag is divided by, computed by one lane: the lookups from `start`
  * to `end`.
  */
-static __device__ __forceinline__ float
+template <bool W>
+static __device__ __forceinline__ typename emb_divisor<W>::type
 bag_divisor(const struct pool_params &p, uint64_t start, uint64_t end)
 {
-	float		divisor = 0.0f;
+	typename emb_divisor<W>::type divisor = 0;
 
-	if (!p.weights && !p.skip_missing)
+	if (!W && !p.skip_missing)
 		return (float) (end - start);
 	for (uint64_t i = start; i < end; i++)
 	{
 		if (!p.skip_missing ||
 			emb_lookup(p.indices, p.index_bits, p.rows, i) != EMB_MISSING)
-			divisor += p.weights ? p.weights[i] : 1.0f;
+			divisor += W ? p.weights[i] : 1.0f;
 	}
 	return divisor;
 }
@@ -448,7 +480,14 @@ stream_kernel(const __grid_constant__ struct pool_params p)
 		if (p.dest)
 			bag_dest = p.dest[bag];
 		if (p.mean)
-			bag_div = bag_divisor(p, bag_start, bag_end);
+		{
+			typename emb_divisor<W>::type divisor = bag_divisor<W>(p, bag_start, bag_end);
+
+			/* where there are pieces, it has waited */
+			if (slice == 0)
+				store_divisor<W>(p, bag_dest, divisor);
+			bag_div = (float) divisor;
+		}
 	}
 
 	bool		empty = bag_start == bag_end;
@@ -479,7 +518,7 @@ stream_kernel(const __grid_constant__ struct pool_params p)
 		waited = true;
 		if (!now)
 			return;
-		store_bag<O, E>(p, dest, column, active, acc, divisor);
+		store_bag<O, E, W>(p, dest, column, active, acc, divisor);
 #pragma unroll
 		for (int e = 0; e < E; e++)
 			acc[e] = 0.0f;
@@ -536,7 +575,7 @@ static __global__ void __launch_bounds__(COMBINE_THREADS)
 combine_kernel(const __grid_constant__ struct emb_combine_params p)
 {
 	__shared__ float4 sums[GPUVEC_EMB_FAN][32];
-	__shared__ float divisors[GPUVEC_EMB_FAN];
+	__shared__ double divisors[GPUVEC_EMB_FAN];
 	uint32_t	lane = threadIdx.x % 32;
 	uint32_t	warp = threadIdx.x / 32;
 	uint64_t	items;
@@ -552,7 +591,7 @@ combine_kernel(const __grid_constant__ struct emb_combine_params p)
 		uint32_t	end = p.longs[bag + 1].partial;
 		uint32_t	dest = p.longs[bag].dest;
 		float4		total = make_float4(0, 0, 0, 0);
-		float		total_divisor = 0.0f;
+		double		total_divisor = 0.0;
 
 		while (begin < end)
 		{
@@ -561,7 +600,7 @@ combine_kernel(const __grid_constant__ struct emb_combine_params p)
 				uint32_t	first = begin + group * GPUVEC_EMB_FAN;
 				uint32_t	m = first < end ? min(end - first, (uint32_t) GPUVEC_EMB_FAN) : 0;
 				float4		sum = make_float4(0, 0, 0, 0);
-				float		divisor = 0.0f;
+				double		divisor = 0.0;
 
 #pragma unroll 8
 				for (uint32_t i = 0; i < m; i++)
@@ -591,7 +630,7 @@ combine_kernel(const __grid_constant__ struct emb_combine_params p)
 				uint32_t	groups = (min(end - begin, (uint32_t) (GPUVEC_EMB_FAN * GPUVEC_EMB_FAN)) +
 									  GPUVEC_EMB_FAN - 1) / GPUVEC_EMB_FAN;
 				float4		sum = make_float4(0, 0, 0, 0);
-				float		divisor = 0.0f;
+				double		divisor = 0.0;
 
 				for (uint32_t i = 0; i < groups; i++)
 				{
@@ -616,11 +655,12 @@ combine_kernel(const __grid_constant__ struct emb_combine_params p)
 		if (warp == 0 && active)
 		{
 			float		value[4] = {total.x, total.y, total.z, total.w};
+			float		divisor = (float) total_divisor;
 
 			if (p.partial_divisor)
 			{
 				for (int e = 0; e < 4; e++)
-					value[e] = total_divisor == 0.0f ? 0.0f : __fdiv_rn(value[e], total_divisor);
+					value[e] = divisor == 0.0f ? 0.0f : __fdiv_rn(value[e], divisor);
 			}
 			emb_store<4>((O *) p.out + dest * p.out_stride, column, p.width, false, value);
 		}
@@ -1117,7 +1157,7 @@ lay_out_pieces(struct emb_area *area, const struct gpuvec_emb_bags *bags, uint32
 	pieces->shared.longs = area->take<struct emb_long>(bags->lookups / GPUVEC_EMB_PIECE + 2);
 	pieces->shared.partial_stride = emb_partial_stride(width);
 	pieces->shared.partial = area->take<float>(most_partials * pieces->shared.partial_stride);
-	pieces->shared.partial_divisor = area->take<float>(most_partials);
+	pieces->shared.partial_divisor = area->take<double>(most_partials);
 }
 
 /* Is this a call that can be served? */

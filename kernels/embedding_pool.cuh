@@ -54,7 +54,7 @@ struct emb_pieces
 	struct emb_counts *total;
 	struct emb_long *longs;
 	float	   *partial;		/* sums of the pieces of long bags */
-	float	   *partial_divisor;	/* their sums of weights, or NULL */
+	double	   *partial_divisor;	/* their sums of weights, or NULL */
 	uint64_t	partial_stride;
 };
 
@@ -64,7 +64,7 @@ struct emb_combine_params
 	const struct emb_counts *total;
 	const struct emb_long *longs;
 	const float *partial;
-	const float *partial_divisor;	/* NULL: no division */
+	const double *partial_divisor;	/* NULL: no division */
 	uint64_t	partial_stride;
 	void	   *out;
 	uint64_t	out_stride;

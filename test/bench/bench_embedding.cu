@@ -788,6 +788,40 @@ check_random(int number_of_case, bool small)
 		check_sort(number_of_case);
 }
 
+/* Check a mean with weights: the table's values, the bags' keys, weights and offsets are there */
+static void
+check_mean(test_case &t, uint32_t width, const std::string &name)
+{
+	t.mode = GPUVEC_EMB_MEAN;
+	t.table.width = width;
+	t.table.type = GPUVEC_EMB_FLOAT32;
+	t.table.rows = t.values.size() / width;
+	t.table.stride = width;
+	t.bags.bags = t.offsets.size() - 1;
+	t.bags.lookups = t.keys.size();
+	t.bags.index_bits = 64;
+	t.name = name + ", width " + std::to_string(width);
+	memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
+	case_failed = false;
+	check_case(t);
+	checks++;
+	failures += case_failed;
+}
+
+/* Many lookups that are all alike: each rounding errs in the same direction */
+static void
+check_alike(uint64_t n)
+{
+	test_case	t = {};
+
+	rng_state = n;
+	t.values = {0.1f, 0.3f, -0.7f};
+	t.keys.assign(n, 0);
+	t.weights.assign(n, 0.1f);
+	t.offsets = {0, (int64_t) n};
+	check_mean(t, 3, "lookups that are alike");
+}
+
 /*
  * Means of bags whose weights nearly cancel: those of the first half are positive, of the
  * second negative, but for one in `rest`.  Rows have the sign of their weight, so that only the
@@ -796,15 +830,11 @@ check_random(int number_of_case, bool small)
 static void
 check_canceling(uint32_t width, const std::vector<uint64_t> &lengths, uint64_t rest, bool skip_missing)
 {
+	const uint64_t rows = 100;
 	test_case	t = {};
 
 	rng_state = width;
-	t.mode = GPUVEC_EMB_MEAN;
-	t.table.width = width;
-	t.table.type = GPUVEC_EMB_FLOAT32;
-	t.table.rows = 100;
-	t.table.stride = width;
-	for (uint64_t i = 0; i < t.table.rows * width; i++)
+	for (uint64_t i = 0; i < rows * width; i++)
 		t.values.push_back((i / width % 2 ? -0.5f : 0.5f) * (2 + number(5, i)));
 	t.offsets.assign(1, 0);
 	for (uint64_t n : lengths)
@@ -813,21 +843,13 @@ check_canceling(uint32_t width, const std::vector<uint64_t> &lengths, uint64_t r
 		{
 			bool		negative = i >= n / 2 && i % rest != 0;
 
-			t.keys.push_back(rng(10) == 0 ? -1 : (int64_t) (2 * rng(t.table.rows / 2) + negative));
+			t.keys.push_back(rng(10) == 0 ? -1 : (int64_t) (2 * rng(rows / 2) + negative));
 			t.weights.push_back((negative ? -0.5f : 0.5f) * (2 + number(6, rng(1 << 20))));
 		}
 		t.offsets.push_back((int64_t) t.keys.size());
 	}
-	t.bags.bags = lengths.size();
-	t.bags.lookups = t.keys.size();
-	t.bags.index_bits = 64;
 	t.bags.skip_missing = skip_missing;
-	t.name = "weights that nearly cancel, width " + std::to_string(width);
-	memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
-	case_failed = false;
-	check_case(t);
-	checks++;
-	failures += case_failed;
+	check_mean(t, width, "weights that nearly cancel");
 }
 
 /*
@@ -915,6 +937,7 @@ check_all(int n, bool small)
 	memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
 	for (int hotness : {1, 4, 32})
 		check_chain(hotness, small);
+	check_alike(287268);
 	for (int skip_missing : {0, 1})
 	{
 		check_canceling(5, {3, 287268, 0, 256}, 256, skip_missing);

@@ -38,8 +38,7 @@
  *	  of the mean in another order: weights i, i + 32, ... of the bag are summed for
  *	  each i < 32, then of these sums the ones 16 apart, then 8, 4, 2 and 1 apart.
  *
- * Gradients of the weights are dot products, summed in an order that is fixed for a
- * given width and alignment of the rows, not by this header.
+ * Gradients of the weights are computed by products.cu.
  *
  * Limits: fewer than 2^32 - 1 rows and 2^31 bags, strides below 2^30 elements; for gradients and where a bag may
  * be longer than GPUVEC_EMB_PIECE, fewer than 2^31 lookups.  Otherwise sizes are 64 bits.
@@ -152,20 +151,6 @@ extern cudaError_t gpuvec_emb_grad(const struct gpuvec_emb_grad *grad,
 								   const struct gpuvec_emb_bags *bags,
 								   enum gpuvec_emb_mode mode,
 								   void *work, size_t work_bytes, cudaStream_t stream);
-
-/*
- * The gradient of the weights (of weights 1, if there are none): out[lookups].  grad
- * is that of the result, [bags][grad_stride].  0 for missing lookups, except in a
- * mean whose divisor counts them.  Not for concat.
- */
-extern cudaError_t gpuvec_emb_grad_weights_workspace(const struct gpuvec_emb_table *table,
-													 const struct gpuvec_emb_bags *bags,
-													 enum gpuvec_emb_mode mode, size_t *bytes);
-extern cudaError_t gpuvec_emb_grad_weights(const struct gpuvec_emb_table *table,
-										   const struct gpuvec_emb_bags *bags,
-										   enum gpuvec_emb_mode mode,
-										   const float *grad, uint64_t grad_stride, float *out,
-										   void *work, size_t work_bytes, cudaStream_t stream);
 
 /*
  * For measurements: how kernels are launched.  0 means the default.  No result

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * embedding_grad.cu
- *	  Gradients of pooling: of the table, and of the weights.
+ *	  The gradient of pooling: that of the table.
  *
  * The gradient of a row is the sum of the gradients of the samples that looked it
  * up.  So lookups are sorted by row, stably (embedding_sort.cu); then the lookups of a
@@ -35,8 +35,6 @@
 #define GRAD_MOST_THREADS	256
 #define GRAD_SLICE			256	/* bytes */
 #define GRAD_UNROLL			8	/* rows in flight of a group of lanes */
-#define DOT_THREADS			128
-#define DOT_UNROLL			4
 
 /*
  * Sorted lookups that are the work of a group of lanes.  Where a row is long, a piece
@@ -134,33 +132,6 @@ struct grad_params
 	struct emb_long *longs;
 };
 
-/* What dots_kernel needs to know */
-struct dot_params
-{
-	const char *table;
-	uint64_t	stride_bytes;
-	uint32_t	rows;
-	uint32_t	width;
-	const void *indices;
-	uint32_t	index_bits;
-	const uint32_t *samples;
-	uint32_t	lookups;
-	uint32_t	lanes_log2;
-	uint32_t	slices;
-	uint32_t	vectors;
-	bool		vector_grad;	/* aligned for vector loads */
-	const float *grad;
-	uint64_t	grad_stride;
-	float	   *out;
-};
-
-/* What mean_dots_kernel needs to know */
-struct mean_dot_params
-{
-	struct bag_params bags;
-	float	   *out;
-};
-
 /*
  * For each lookup its sample.
  */
@@ -214,37 +185,27 @@ warp_sum(double value)
 }
 
 /*
- * The divisor of the mean of a bag, by a warp.  Lane i adds up the lookups i, i + 32, ...;
- * so it may differ from what the forward pass divides by in its last bits.
+ * The divisors of the means of all bags, a warp for each.  Lane i adds up the lookups i,
+ * i + 32, ...; so it may differ from what the forward pass divides by in its last bits.
  */
-static __device__ __forceinline__ float
-warp_divisor(const struct bag_params &p, uint32_t begin, uint32_t end)
-{
-	double		sum = 0.0;
-
-	if (!p.weights && !p.skip_missing)
-		return (float) (end - begin);
-	for (uint32_t i = begin + threadIdx.x % 32; i < end; i += 32)
-		sum += divisor_part(p, i);
-	return (float) warp_sum(sum);
-}
-
-/* The divisors of all bags, a warp for each */
 static __global__ void
 divisors_kernel(const __grid_constant__ struct bag_params p)
 {
 	uint32_t	bag = (uint32_t) (((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32);
+	bool		count = p.weights || p.skip_missing;	/* or else it is the number of lookups */
 	uint32_t	begin;
 	uint32_t	end;
-	float		divisor;
+	double		sum = 0.0;
 
 	emb_begin();
 	if (bag >= p.bags)
 		return;
 	bag_lookups(p, bag, begin, end);
-	divisor = warp_divisor(p, begin, end);
+	for (uint32_t i = begin + threadIdx.x % 32; i < end && count; i += 32)
+		sum += divisor_part(p, i);
+	sum = count ? warp_sum(sum) : end - begin;
 	if (threadIdx.x % 32 == 0)
-		p.divisors[bag] = divisor;
+		p.divisors[bag] = (float) sum;
 }
 
 /*
@@ -554,135 +515,6 @@ grad_kernel(const __grid_constant__ struct grad_params p)
 	}
 }
 
-/*
- * The dot product of each lookup's row with the gradient of its sample.  A group of
- * lanes has U lookups in flight.
- */
-template <typename T, int VB, int U>
-static __global__ void
-dots_kernel(const __grid_constant__ struct dot_params p)
-{
-	constexpr int E = VB / (int) sizeof(T);
-	typedef typename emb_raw<VB>::type raw_type;
-	uint32_t	lane = threadIdx.x % 32;
-	uint32_t	lanes = 1u << p.lanes_log2;
-	uint32_t	sub = lane & (lanes - 1);
-	uint64_t	group = (((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32) * (32 / lanes) +
-		lane / lanes;
-	uint64_t	first = group * U;
-	uint32_t	row[U];
-	uint32_t	sample[U];
-	float		sum[U];
-
-	emb_begin();
-#pragma unroll
-	for (int u = 0; u < U; u++)
-	{
-		row[u] = EMB_MISSING;
-		sample[u] = 0;
-		sum[u] = 0.0f;
-		if (first + u < p.lookups)
-		{
-			row[u] = emb_lookup(p.indices, p.index_bits, p.rows, first + u);
-			sample[u] = p.samples[first + u];
-		}
-	}
-
-	for (uint32_t slice = 0; slice < p.slices; slice++)
-	{
-		uint32_t	column = slice * lanes + sub;
-		raw_type	raw[U];
-
-		if (column >= p.vectors)
-			break;
-#pragma unroll
-		for (int u = 0; u < U; u++)
-		{
-			raw[u] = emb_zero<VB>();
-			if (row[u] != EMB_MISSING)
-				raw[u] = __ldg((const raw_type *) (p.table + row[u] * p.stride_bytes) + column);
-		}
-#pragma unroll
-		for (int u = 0; u < U; u++)
-		{
-			const float *grad = p.grad + sample[u] * p.grad_stride + column * E;
-
-			if (row[u] == EMB_MISSING)
-				continue;
-			if (p.vector_grad && E % 4 == 0)
-			{
-#pragma unroll
-				for (int e = 0; e + 3 < E; e += 4)
-				{
-					float4		g = __ldg((const float4 *) (grad + e));
-
-					sum[u] = __fmaf_rn(g.x, emb_element<T>(raw[u], e), sum[u]);
-					sum[u] = __fmaf_rn(g.y, emb_element<T>(raw[u], e + 1), sum[u]);
-					sum[u] = __fmaf_rn(g.z, emb_element<T>(raw[u], e + 2), sum[u]);
-					sum[u] = __fmaf_rn(g.w, emb_element<T>(raw[u], e + 3), sum[u]);
-				}
-			}
-			else
-			{
-#pragma unroll
-				for (int e = 0; e < E; e++)
-				{
-					if (column * E + e < p.width)
-						sum[u] = __fmaf_rn(__ldg(grad + e), emb_element<T>(raw[u], e), sum[u]);
-				}
-			}
-		}
-	}
-
-#pragma unroll
-	for (int u = 0; u < U; u++)
-	{
-		for (uint32_t d = lanes / 2; d > 0; d /= 2)
-			sum[u] += __shfl_xor_sync(EMB_FULL_WARP, sum[u], d);
-		if (sub == 0 && first + u < p.lookups)
-			p.out[first + u] = sum[u];
-	}
-}
-
-/*
- * From dot products to the gradient of the weights of a mean: with the divisor s and
- * the mean y, d(grad . y) / d(weight) = (grad . row - grad . y) / s, where grad . y =
- * sum(weight * grad . row) / s.  That sum, too, is one of terms of both signs, as many as
- * the bag has lookups: in float64, so that it is as good as its terms.  A warp for each bag.
- */
-static __global__ void
-mean_dots_kernel(const __grid_constant__ struct mean_dot_params p)
-{
-	uint32_t	bag = (uint32_t) (((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32);
-	uint32_t	begin;
-	uint32_t	end;
-	double		sum = 0.0;
-	float		divisor;
-	float		base;
-
-	emb_begin();
-	if (bag >= p.bags.bags)
-		return;
-	bag_lookups(p.bags, bag, begin, end);
-	divisor = warp_divisor(p.bags, begin, end);
-	for (uint32_t i = begin + threadIdx.x % 32; i < end; i += 32)
-	{
-		bool		missing = emb_lookup(p.bags.indices, p.bags.index_bits, p.bags.rows, i) == EMB_MISSING;
-
-		if (!missing)
-			sum += (double) (p.bags.weights ? p.bags.weights[i] : 1.0f) * p.out[i];
-	}
-	base = (float) (warp_sum(sum) / divisor);
-
-	for (uint32_t i = begin + threadIdx.x % 32; i < end; i += 32)
-	{
-		bool		missing = emb_lookup(p.bags.indices, p.bags.index_bits, p.bags.rows, i) == EMB_MISSING;
-
-		p.out[i] = divisor == 0.0f || (missing && p.bags.skip_missing) ? 0.0f :
-			__fdiv_rn(p.out[i] - base, divisor);
-	}
-}
-
 /* The memory of gpuvec_emb_grad */
 struct grad_area
 {
@@ -980,119 +812,5 @@ gpuvec_emb_grad(const struct gpuvec_emb_grad *grad, const struct gpuvec_emb_bags
 	if (error == cudaSuccess)
 		error = emb_combine(&g.pieces, false, grad->out, GPUVEC_EMB_FLOAT32, grad->out_stride, grad->width,
 							bags->lookups / GPUVEC_EMB_PIECE, stream);
-	return error;
-}
-
-/* How much memory gpuvec_emb_grad_weights needs */
-cudaError_t
-gpuvec_emb_grad_weights_workspace(const struct gpuvec_emb_table *table,
-								  const struct gpuvec_emb_bags *bags, enum gpuvec_emb_mode mode,
-								  size_t *bytes)
-{
-	struct emb_area area = {NULL, 0};
-
-	*bytes = 0;
-	if (!valid_bags(bags, mode, table->rows) || mode == GPUVEC_EMB_CONCAT)
-		return cudaErrorInvalidValue;
-	area.take<uint32_t>(bags->lookups);
-	*bytes = area.used;
-	return cudaSuccess;
-}
-
-/* Launch dots_kernel for vectors of VB bytes */
-template <typename T, int VB>
-static cudaError_t
-dot_vectors(const struct dot_params &params, cudaStream_t stream)
-{
-	uint64_t	groups = emb_divide_up(params.lookups, DOT_UNROLL);
-	uint64_t	warps = emb_divide_up(groups, 32u >> params.lanes_log2);
-
-	return emb_launch_chained(dots_kernel<T, VB, DOT_UNROLL>, emb_divide_up(warps, DOT_THREADS / 32),
-					  DOT_THREADS, params, stream);
-}
-
-/* The gradient of the weights */
-cudaError_t
-gpuvec_emb_grad_weights(const struct gpuvec_emb_table *table, const struct gpuvec_emb_bags *bags,
-						enum gpuvec_emb_mode mode, const float *grad, uint64_t grad_stride,
-						float *out, void *work, size_t work_bytes, cudaStream_t stream)
-{
-	uint32_t	element_bytes = table->type == GPUVEC_EMB_FLOAT16 ? 2 : 4;
-	struct bag_params params = describe_bags(bags, mode, table->rows);
-	struct dot_params dots = {};
-	struct emb_shape shape;
-	size_t		needed;
-	cudaError_t error = gpuvec_emb_grad_weights_workspace(table, bags, mode, &needed);
-
-	if (error != cudaSuccess)
-		return error;
-	if (work_bytes < needed || grad_stride < table->width)
-		return cudaErrorInvalidValue;
-	if (bags->lookups == 0)
-		return cudaSuccess;
-
-	params.samples = (uint32_t *) work;
-	error = emb_launch_chained(samples_kernel, emb_divide_up(bags->lookups, SAMPLES_LOOKUPS),
-					   SAMPLES_THREADS, params, stream);
-	if (error != cudaSuccess)
-		return error;
-
-	shape = emb_choose_shape(table->data, table->stride * element_bytes,
-							 (uint64_t) table->width * element_bytes, element_bytes, 16);
-	dots.table = (const char *) table->data;
-	dots.stride_bytes = table->stride * element_bytes;
-	dots.rows = (uint32_t) table->rows;
-	dots.width = table->width;
-	dots.indices = bags->indices;
-	dots.index_bits = bags->index_bits;
-	dots.samples = params.samples;
-	dots.lookups = (uint32_t) bags->lookups;
-	dots.lanes_log2 = shape.lanes_log2;
-	dots.slices = shape.slices;
-	dots.vectors = shape.vectors;
-	dots.vector_grad = emb_vector_out(grad, grad_stride, table->width,
-									  shape.vector_bytes / element_bytes, sizeof(float));
-	dots.grad = grad;
-	dots.grad_stride = grad_stride;
-	dots.out = out;
-	if (table->type == GPUVEC_EMB_FLOAT32)
-	{
-		switch (shape.vector_bytes)
-		{
-			case 16:
-				error = dot_vectors<float, 16>(dots, stream);
-				break;
-			case 8:
-				error = dot_vectors<float, 8>(dots, stream);
-				break;
-			default:
-				error = dot_vectors<float, 4>(dots, stream);
-				break;
-		}
-	}
-	else
-	{
-		switch (shape.vector_bytes)
-		{
-			case 16:
-				error = dot_vectors<__half, 16>(dots, stream);
-				break;
-			case 8:
-				error = dot_vectors<__half, 8>(dots, stream);
-				break;
-			case 4:
-				error = dot_vectors<__half, 4>(dots, stream);
-				break;
-			default:
-				error = dot_vectors<__half, 2>(dots, stream);
-				break;
-		}
-	}
-	if (error == cudaSuccess && mode == GPUVEC_EMB_MEAN)
-	{
-		struct mean_dot_params mean = {params, out};
-
-		error = emb_launch_chained(mean_dots_kernel, emb_divide_up(bags->bags, 4), 128, mean, stream);
-	}
 	return error;
 }

@@ -71,7 +71,8 @@ $(BENCH_BIN)/bench_engine: $(srcdir)/test/bench/bench_engine.cpp $(BENCH_HEADERS
 	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
 
 # The kernels of embedding tables alone; needs nvcc, and a GPU to run
-EMBEDDING_SOURCES = $(srcdir)/test/bench/bench_embedding.cu $(sort $(wildcard $(srcdir)/kernels/embedding_*.cu))
+EMBEDDING_SOURCES = $(srcdir)/test/bench/bench_embedding.cu $(sort $(wildcard $(srcdir)/kernels/embedding_*.cu)) \
+	$(srcdir)/kernels/products.cu
 EMBEDDING_ARCHS ?= $(LAST_ARCH)
 
 bench-embedding: $(BENCH_BIN)/bench_embedding
@@ -79,7 +80,7 @@ bench-embedding: $(BENCH_BIN)/bench_embedding
 $(BENCH_BIN)/bench_embedding: $(EMBEDDING_SOURCES) $(wildcard $(srcdir)/kernels/*.h $(srcdir)/kernels/*.cuh) \
 		$(srcdir)/test/bench/embedding_reference.h
 	@mkdir -p $(@D)
-	$(NVCC) -std=c++17 -O3 -lineinfo --fmad=false -I$(srcdir)/kernels -I$(srcdir)/test/bench \
+	$(NVCC) -std=c++17 -O3 -lineinfo --fmad=false -I$(srcdir)/src -I$(srcdir)/kernels -I$(srcdir)/test/bench \
 		-Xcompiler -Wall,-Wextra,-ffp-contract=off \
 		$(foreach a,$(EMBEDDING_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) $(EMBEDDING_FLAGS) \
 		-o $@ $(EMBEDDING_SOURCES)

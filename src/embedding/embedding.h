@@ -168,6 +168,12 @@ extern EmbeddingCollection *EmbeddingCollect(EmbeddingTable *table, const int64 
 extern const float **EmbeddingLocate(EmbeddingCollection *collection, EmbeddingTable *table,
 									 const EmbeddingBags *bags, EmbeddingVectors *vectors);
 
+/* train_check.c */
+extern void EmbeddingCheckColumns(Oid relid, const char *key_column, const char *column,
+								  bool write_keys);
+extern void EmbeddingCheckUnique(Oid relid, const char *column);
+extern void EmbeddingCheckState(Oid relid);
+
 /* cache.c */
 typedef struct EmbeddingCache EmbeddingCache;
 

@@ -142,20 +142,6 @@ relation_name(Oid relid)
 	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)), name);
 }
 
-/* Fail if a column, which is to be written, is computed from others; that it exists is checked later */
-static void
-require_not_generated(Oid relid, const char *column)
-{
-	AttrNumber	attnum = get_attnum(relid, column);
-
-	if (attnum > 0 && get_attgenerated(relid, attnum) != '\0')
-		ereport(ERROR,
-				(errcode(ERRCODE_GENERATED_ALWAYS),
-				 errmsg("column \"%s\" of relation \"%s\" is a generated column", column,
-						get_rel_name(relid)),
-				 errhint("Change the columns that it is computed from.")));
-}
-
 /* Fail if one of the first n arguments is null */
 static void
 require_arguments(FunctionCallInfo fcinfo, const char *const *names, int n)
@@ -224,10 +210,11 @@ gpuvec_ensure_keys(PG_FUNCTION_ARGS)
 
 	require_arguments(fcinfo, names, lengthof(names));
 	(void) EmbeddingKeysArgument(fcinfo, 3, "keys", NULL, &n);
+	EmbeddingCheckColumns(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1)),
+						  NameStr(*PG_GETARG_NAME(2)), true);
+	EmbeddingCheckUnique(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1)));
 	rel = relation_name(PG_GETARG_OID(0));
 	key = quote_identifier(NameStr(*PG_GETARG_NAME(1)));
-	require_not_generated(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1)));
-	require_not_generated(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(2)));
 	values[0] = PG_GETARG_DATUM(3);
 	values[1] = Int32GetDatum(new_width(fcinfo, 4));
 	values[2] = PG_GETARG_DATUM(5);
@@ -561,14 +548,17 @@ gpuvec_apply_grad(PG_FUNCTION_ARGS)
 	Datum		values[6];
 
 	require_arguments(fcinfo, names, lengthof(names));
+	EmbeddingCheckColumns(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1)),
+						  NameStr(*PG_GETARG_NAME(2)), false);
 	training.rel = relation_name(PG_GETARG_OID(0));
-	require_not_generated(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(2)));
 	training.key = quote_identifier(NameStr(*PG_GETARG_NAME(1)));
 	training.column = quote_identifier(NameStr(*PG_GETARG_NAME(2)));
 	if (!PG_ARGISNULL(7))
 		training.state = relation_name(PG_GETARG_OID(7));
 	initStringInfo(&training.sql);
 	make_statement(&training, text_to_cstring(PG_GETARG_TEXT_PP(5)));
+	if (training.state)
+		EmbeddingCheckState(PG_GETARG_OID(7));
 	values[0] = PG_GETARG_DATUM(3);
 	values[1] = PG_GETARG_DATUM(4);
 	values[2] = PG_GETARG_DATUM(6);

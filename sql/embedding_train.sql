@@ -122,6 +122,14 @@ SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'sgd', st
 SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1,1}}');
 SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', NULL);
 SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', learning_rate => NULL);
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,NULL}}');
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1,NULL}', '{{1,1},{1,1}}');
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', learning_rate => 'NaN');
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', learning_rate => '-Infinity');
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'adam', 0.1, 'state', 1, 0.5);
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'adam', 0.1, 'state', 0.5, -0.5);
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'adagrad', 0.1, 'state', epsilon => -1);
+SELECT gpuvec_ensure_keys('items', 'id', 'embedding', '{1001}', scale => 'Infinity');
 -- privileges are the caller's
 CREATE ROLE regress_trainer;
 GRANT SELECT ON items TO regress_trainer;

@@ -197,7 +197,8 @@ extern const float *EmbeddingWeightsArgument(FunctionCallInfo fcinfo, int argume
 extern void EmbeddingBagsArguments(FunctionCallInfo fcinfo, int offsets_argument,
 								   int hotness_argument, EmbeddingBags *bags);
 extern int64 EmbeddingSlotsArgument(FunctionCallInfo fcinfo, int argument, uint64 nbags);
-extern void EmbeddingGradientArgument(FunctionCallInfo fcinfo, int argument, EmbeddingBags *bags);
+extern void EmbeddingGradientArgument(FunctionCallInfo fcinfo, int argument, const char *name,
+									  EmbeddingBags *bags);
 extern const double *EmbeddingFloatsArgument(FunctionCallInfo fcinfo, int argument,
 											 const char *name, ArrayType **array);
 extern gpuvec_pool_mode EmbeddingModeArgument(FunctionCallInfo fcinfo, int argument);

@@ -153,6 +153,19 @@ require_arguments(FunctionCallInfo fcinfo, const char *const *names, int n)
 					 errmsg("%s must not be null", names[i])));
 }
 
+/* Fail unless a number is finite, at least `least`, and less than `limit` */
+static void
+require_number(double number, const char *name, double least, double limit)
+{
+	if (isfinite(number) && number >= least && number < limit)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 isinf(least) ? errmsg("%s must be a finite number", name) :
+			 isinf(limit) ? errmsg("%s must be a finite number that is not negative", name) :
+			 errmsg("%s must be at least %g and less than %g", name, least, limit)));
+}
+
 /* Run a statement; returns how many rows it changed */
 static int64
 run_statement(const char *sql, int n, Oid *types, Datum *values)
@@ -210,6 +223,7 @@ gpuvec_ensure_keys(PG_FUNCTION_ARGS)
 
 	require_arguments(fcinfo, names, lengthof(names));
 	(void) EmbeddingKeysArgument(fcinfo, 3, "keys", NULL, &n);
+	require_number(PG_GETARG_FLOAT8(6), "scale", -INFINITY, INFINITY);
 	EmbeddingCheckColumns(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1)),
 						  NameStr(*PG_GETARG_NAME(2)), true);
 	EmbeddingCheckUnique(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1)));
@@ -253,7 +267,7 @@ gpuvec_gradient_rows(PG_FUNCTION_ARGS)
 
 	GpuvecMaterializedSRF(fcinfo);
 	bags.keys = EmbeddingKeysArgument(fcinfo, 0, "keys", NULL, &bags.nkeys);
-	EmbeddingGradientArgument(fcinfo, 1, &bags);
+	EmbeddingGradientArgument(fcinfo, 1, "gradients", &bags);
 	if (bags.nkeys == 0 ? bags.ngradient > 0 : bags.ngradient % bags.nkeys != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
@@ -559,6 +573,11 @@ gpuvec_apply_grad(PG_FUNCTION_ARGS)
 	make_statement(&training, text_to_cstring(PG_GETARG_TEXT_PP(5)));
 	if (training.state)
 		EmbeddingCheckState(PG_GETARG_OID(7));
+	/* others would make every element that they touch NaN */
+	require_number(PG_GETARG_FLOAT8(6), "learning rate", -INFINITY, INFINITY);
+	require_number(PG_GETARG_FLOAT8(8), "beta1", 0, 1);
+	require_number(PG_GETARG_FLOAT8(9), "beta2", 0, 1);
+	require_number(PG_GETARG_FLOAT8(10), "epsilon", 0, INFINITY);
 	values[0] = PG_GETARG_DATUM(3);
 	values[1] = PG_GETARG_DATUM(4);
 	values[2] = PG_GETARG_DATUM(6);

@@ -70,6 +70,7 @@ SELECT "The Key", "The Vector"::real[] = gpuvec_vector_axpy(-1, CASE "The Key" W
 SELECT * FROM gpuvec_gradient_rows('{5,-1,5,2}', '{{1,2},{3,4},{5,6},{7,8}}');
 SELECT * FROM gpuvec_gradient_rows('{}', '{}');
 SELECT * FROM gpuvec_gradient_rows('{1,2}', '{1,2,3}');
+SELECT * FROM gpuvec_gradient_rows('{1}', array_fill(1::float8, '{65537}'));
 -- tables that cannot be the state of an optimizer
 CREATE TABLE wrong_state (key bigint, step bigint, m real[]);
 SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{1,1,1,1}', 'adam', 0.1, 'wrong_state');

@@ -583,6 +583,18 @@ CREATE AGGREGATE gpuvec_pool_agg(relation regclass, key_column name, "column" na
 COMMENT ON AGGREGATE gpuvec_pool_agg(regclass, name, name, int8, float8)
 	IS 'the sum, mean or concatenation of the vectors of the keys of each group';
 
+CREATE FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8, text) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8, text)
+	IS 'transition function of gpuvec_pool_agg';
+
+CREATE AGGREGATE gpuvec_pool_agg(relation regclass, key_column name, "column" name, key int8, weight float8, mode text) (
+	SFUNC = gpuvec_pool_agg_transfn, STYPE = internal, SSPACE = 128, FINALFUNC = gpuvec_pool_agg_finalfn,
+	PARALLEL = RESTRICTED
+);
+COMMENT ON AGGREGATE gpuvec_pool_agg(regclass, name, name, int8, float8, text)
+	IS 'the sum, mean or concatenation of the vectors of the keys of each group';
+
 CREATE FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8, text, text) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8, text, text)

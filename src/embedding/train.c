@@ -276,6 +276,10 @@ gpuvec_gradient_rows(PG_FUNCTION_ARGS)
 						   bags.ngradient, bags.nkeys)));
 	if (bags.nkeys == 0)
 		return (Datum) 0;
+	if (bags.ngradient / bags.nkeys > GPUVEC_MAX_WIDTH)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("gradients cannot have more than %d elements", GPUVEC_MAX_WIDTH)));
 	width = (uint32) (bags.ngradient / bags.nkeys);
 	sum = palloc_array(float, width + 1);
 	scratch = palloc_array(float, (width + 1) * GPUVEC_SCRATCH_VECTORS);

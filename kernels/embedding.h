@@ -175,6 +175,7 @@ struct gpuvec_emb_tuning
 	uint32_t	slice_bytes;	/* of a row, that a group of lanes reads at once; up to 512 */
 	uint32_t	slice_major;	/* 1: all bags for one slice, then the next slice */
 	uint32_t	any_l1;			/* 1: do not ask for the largest L1 cache */
+	uint32_t	bulk;			/* rows are copied by the copy engine, 1: always if they can be, 2: never */
 	uint32_t	unchained;		/* 1: kernels start when the one before has ended */
 	uint32_t	grad_stages;	/* stop a gradient after 1: sorting, 2: finding pieces */
 };

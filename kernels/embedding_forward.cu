@@ -6,18 +6,15 @@
  * Memory limits this work, so all is arranged for many loads in flight and few
  * instructions between them.
  *
- * Where every lookup is a vector of the result (concat, or bags of one lookup),
- * gather_kernel copies rows, four with each group of lanes.  Warps that do no more have few
- * registers, so many of them are there, some reading, some writing.
+ * Where every lookup is a vector of the result (concat, or bags of one lookup), rows are
+ * copied by embedding_gather.cu.  What follows is of the other cases.
  *
- * A copy of some tens of megabytes is over in 20 microseconds, of which one or two would pass
- * between two kernels: kernels start while the one before ends (emb_launch_chained).  If
- * bags are settled (see embedding.h), they also read rows while it ends, and wait only before they
- * write.  The first warps of gather_kernel then have the L2 cache fetch rows for those that
- * cannot start yet.
+ * A call may be over in 20 microseconds, of which one or two would pass between two kernels:
+ * kernels start while the one before ends (emb_launch_chained).  If bags are settled (see
+ * embedding.h), they also read rows while it ends, and wait only before they write.
  *
- * Otherwise groups of 8, 16 or 32 lanes pool bags; a lane adds up its own columns in the
- * order of the lookups.  Indices are fetched a chunk ahead, one per lane.  Rows of more
+ * Groups of 8, 16 or 32 lanes pool bags; a lane adds up its own columns in the order of the
+ * lookups.  Indices are fetched a chunk ahead, one per lane.  Rows of more
  * than 512 bytes are pooled in slices.
  *
  * bag_kernel gives each group one bag of more than a few lookups and has eight rows in
@@ -51,9 +48,6 @@ struct gpuvec_emb_tuning gpuvec_emb_tuning;
 #define BAG_UNROLL			8	/* rows in flight of a group of lanes */
 #define STREAM_THREADS		64
 #define STREAM_UNROLL		4	/* the same */
-#define GATHER_THREADS		128
-#define GATHER_UNROLL		4
-#define GATHER_AHEAD		6144	/* warps, about as many as a GPU has at a time */
 #define RANGE_LOOKUPS		16	/* of a group of lanes, on average */
 
 #define POOL_MOST_THREADS	256
@@ -104,30 +98,6 @@ struct pool_params
 	uint64_t	partial_stride;
 };
 
-/* What gather_kernel needs to know */
-struct gather_params
-{
-	const char *table;
-	uint32_t	stride_bytes;
-	uint32_t	rows;
-	uint32_t	width;
-	const void *indices;
-	uint32_t	index_bits;
-	uint32_t	warp_tasks;		/* warps, for one slice */
-	uint32_t	slices;
-	uint32_t	lanes_log2;
-	uint32_t	vectors;
-	uint32_t	chunk;			/* lookups of a warp, up to 16 */
-	uint64_t	lookups;
-	uint32_t	ahead;			/* warps for one slice */
-	bool		slice_major;
-	bool		settled;		/* see embedding.h */
-	bool		exact;			/* keep the sign of zeros; sums do not */
-	bool		vector_out;
-	void	   *out;
-	uint64_t	out_stride;
-};
-
 /*
  * Pieces of bags.  Piece i consists of the lookups from offsets[i] to offsets[i + 1]
  * and goes to dest[i].
@@ -147,94 +117,6 @@ struct bag_pieces_params
 	uint64_t	bags;
 	struct bag_pieces pieces;
 };
-
-/*
- * Ask the L2 cache for what a warp that starts later, `task`, will read: of the rows of its
- * lookups, group_bytes from first_byte on, a line of 128 bytes with each lane.
- */
-static __device__ __forceinline__ void
-gather_ahead(const struct gather_params &p, uint32_t task, uint32_t first_byte, uint32_t group_bytes,
-			 uint32_t row_bytes)
-{
-	uint32_t	lane = threadIdx.x % 32;
-	uint32_t	lines = max(group_bytes / 128, 1u);
-	uint32_t	i = lane / lines;
-	uint32_t	byte = first_byte + lane % lines * 128;
-	uint64_t	position = (uint64_t) task * p.chunk + i;
-	uint32_t	row;
-
-	if (i >= p.chunk || position >= p.lookups || byte >= row_bytes)
-		return;
-	row = emb_lookup(p.indices, p.index_bits, p.rows, position);
-	if (row != EMB_MISSING)
-		emb_prefetch(p.table + (uint64_t) row * p.stride_bytes + byte);
-}
-
-/*
- * Copy rows.  T is the type of the table, O that of the result, VB the bytes of a vector,
- * U the rows that a group of lanes loads at once.
- *
- * A warp has p.chunk consecutive lookups, one for each lane.  The groups of a warp take
- * turns, so that what it writes is consecutive.
- */
-template <typename T, typename O, int VB, int U>
-static __global__ void
-gather_kernel(const __grid_constant__ struct gather_params p)
-{
-	constexpr int E = VB / (int) sizeof(T);
-	typedef typename emb_raw<VB>::type raw_type;
-	uint32_t	lane = threadIdx.x % 32;
-	uint32_t	groups = 32u >> p.lanes_log2;
-	uint32_t	group = lane >> p.lanes_log2;
-	uint32_t	task;
-	uint32_t	slice;
-	raw_type	raw[U];
-
-	emb_let_next();
-	if (!p.settled)
-		emb_wait();
-	if (!emb_find_work(p.warp_tasks, p.slices, p.slice_major, task, slice))
-		return;
-
-	uint64_t	first = (uint64_t) task * p.chunk;
-	uint32_t	n = (uint32_t) min((uint64_t) p.chunk, p.lookups - first);
-	uint32_t	first_column = slice << p.lanes_log2;
-	uint32_t	column = first_column + (lane & ((1u << p.lanes_log2) - 1));
-	bool		active = column < p.vectors;
-	const char *base = emb_lane_base(p.table, column, p.vectors, VB);
-	uint32_t	my_row = lane < n ? emb_lookup(p.indices, p.index_bits, p.rows, first + lane) : EMB_MISSING;
-
-#pragma unroll
-	for (int u = 0; u < U; u++)
-	{
-		uint32_t	row = __shfl_sync(EMB_FULL_WARP, my_row, u * groups + group);
-
-		raw[u] = emb_zero<VB>();
-		if (row != EMB_MISSING)
-			raw[u] = __ldg((const raw_type *) (base + (uint64_t) row * p.stride_bytes));
-	}
-
-	if (task < p.ahead && task + p.ahead < p.warp_tasks)
-		gather_ahead(p, task + p.ahead, first_column * VB, VB << p.lanes_log2, p.vectors * VB);
-	emb_wait();
-#pragma unroll
-	for (int u = 0; u < U; u++)
-	{
-		uint32_t	i = u * groups + group;
-		float		value[E];
-
-		if (i >= n || !active)
-			continue;
-#pragma unroll
-		for (int e = 0; e < E; e++)
-		{
-			value[e] = emb_element<T>(raw[u], e);
-			if (!p.exact)
-				value[e] = 0.0f + value[e];
-		}
-		emb_store<E>((O *) p.out + (first + i) * p.out_stride, column * E, p.width, p.vector_out, value);
-	}
-}
 
 /*
  * Divide the sums of a bag.  To multiply by the inverse of a power of two gives the same
@@ -823,13 +705,6 @@ bag_pieces_kernel(const __grid_constant__ struct bag_pieces_params p)
 		p.pieces.shared.tiles[tile] = counts;
 }
 
-/* The bytes of an element */
-static uint32_t
-element_size(enum gpuvec_emb_type type)
-{
-	return type == GPUVEC_EMB_FLOAT16 ? 2 : 4;
-}
-
 /*
  * How to read rows: of the vectors that the alignment allows, the longest, but rows
  * of less than 128 bytes are spread over 8 lanes.
@@ -919,7 +794,7 @@ static cudaError_t
 pool(struct pool_params *params, enum gpuvec_emb_type type, enum gpuvec_emb_type out_type, bool uneven,
 	 cudaStream_t stream)
 {
-	uint32_t	element_bytes = element_size(type);
+	uint32_t	element_bytes = emb_element_size(type);
 	uint64_t	row_bytes = (uint64_t) params->width * element_bytes;
 	uint32_t	most_bytes = gpuvec_emb_tuning.vector_bytes;
 	struct emb_shape shape;
@@ -940,7 +815,7 @@ pool(struct pool_params *params, enum gpuvec_emb_type type, enum gpuvec_emb_type
 	params->slices = shape.slices;
 	params->slice_major = gpuvec_emb_tuning.slice_major != 0;
 	params->vector_out = emb_vector_out(params->out, params->out_stride, params->width,
-										shape.vector_bytes / element_bytes, element_size(out_type));
+										shape.vector_bytes / element_bytes, emb_element_size(out_type));
 	params->vector_partial = params->width % (shape.vector_bytes / element_bytes) == 0;
 
 	if (type == GPUVEC_EMB_FLOAT32)
@@ -1005,79 +880,6 @@ emb_scan(const struct emb_pieces *pieces, uint64_t ntiles, uint32_t *out_count, 
 	params.longs = pieces->longs;
 	params.out_count = out_count;
 	return emb_launch_chained(scan_kernel, blocks, SCAN_THREADS, params, stream);
-}
-
-/* Launch gather_kernel for vectors of VB bytes */
-template <typename T, typename O, int VB>
-static cudaError_t
-gather_vectors(struct gather_params &params, const struct emb_shape &shape, cudaStream_t stream)
-{
-	uint64_t	warp_tasks;
-
-	params.chunk = GATHER_UNROLL * (32u >> shape.lanes_log2);
-	warp_tasks = emb_divide_up(params.lookups, params.chunk);
-	if (warp_tasks * shape.slices > UINT32_MAX)
-		return cudaErrorInvalidValue;
-	params.warp_tasks = (uint32_t) warp_tasks;
-	params.ahead = params.settled ? GATHER_AHEAD / shape.slices : 0;
-	return emb_launch_cached(gather_kernel<T, O, VB, GATHER_UNROLL>, warp_tasks * shape.slices,
-							 emb_block_threads(GATHER_THREADS), params, stream);
-}
-
-/* The same for tables of T and results of O */
-template <typename T, typename O>
-static cudaError_t
-gather_type(struct gather_params &params, const struct emb_shape &shape, cudaStream_t stream)
-{
-	switch (shape.vector_bytes)
-	{
-		case 16:
-			return gather_vectors<T, O, 16 / sizeof(O) * sizeof(T)>(params, shape, stream);
-		case 8:
-			return gather_vectors<T, O, 8>(params, shape, stream);
-		case 4:
-			return gather_vectors<T, O, 4>(params, shape, stream);
-		default:
-			return gather_vectors<T, O, sizeof(T)>(params, shape, stream);
-	}
-}
-
-/* Make each lookup a vector of the result */
-static cudaError_t
-gather(const struct gpuvec_emb_table *table, const struct gpuvec_emb_bags *bags, bool exact,
-	   void *out, enum gpuvec_emb_type out_type, uint64_t out_stride, cudaStream_t stream)
-{
-	uint32_t	element_bytes = element_size(table->type);
-	struct gather_params params = {};
-	struct emb_shape shape;
-
-	/* Results of float32 may be twice as long: let a lane store 16 bytes at once */
-	shape = emb_choose_shape(table->data, table->stride * element_bytes,
-							 (uint64_t) table->width * element_bytes, element_bytes,
-							 16 / element_size(out_type) * element_bytes);
-	params.table = (const char *) table->data;
-	params.stride_bytes = (uint32_t) (table->stride * element_bytes);
-	params.rows = (uint32_t) table->rows;
-	params.width = table->width;
-	params.indices = bags->indices;
-	params.index_bits = bags->index_bits;
-	params.slices = shape.slices;
-	params.lanes_log2 = shape.lanes_log2;
-	params.vectors = shape.vectors;
-	params.lookups = bags->lookups;
-	params.slice_major = gpuvec_emb_tuning.slice_major != 0;
-	params.settled = bags->settled != 0;
-	params.exact = exact;
-	params.vector_out = emb_vector_out(out, out_stride, table->width,
-									   shape.vector_bytes / element_bytes, element_size(out_type));
-	params.out = out;
-	params.out_stride = out_stride;
-
-	if (table->type == GPUVEC_EMB_FLOAT32)
-		return gather_type<float, float>(params, shape, stream);
-	if (out_type == GPUVEC_EMB_FLOAT32)
-		return gather_type<__half, float>(params, shape, stream);
-	return gather_type<__half, __half>(params, shape, stream);
 }
 
 /* May some bag have more than one piece? */
@@ -1185,12 +987,12 @@ gpuvec_emb_forward(const struct gpuvec_emb_table *table, const struct gpuvec_emb
 		return cudaErrorInvalidValue;
 	if (mode == GPUVEC_EMB_CONCAT ||
 		(bags->offsets == NULL && bags->hotness == 1 && bags->weights == NULL))
-		return gather(table, bags, mode == GPUVEC_EMB_CONCAT, out, out_type, out_stride, stream);
+		return emb_gather(table, bags, mode == GPUVEC_EMB_CONCAT, out, out_type, out_stride, stream);
 	if (bags->bags == 0)
 		return cudaSuccess;
 
 	params.table = (const char *) table->data;
-	params.stride_bytes = (uint32_t) (table->stride * element_size(table->type));
+	params.stride_bytes = (uint32_t) (table->stride * emb_element_size(table->type));
 	params.rows = (uint32_t) table->rows;
 	params.width = table->width;
 	params.indices = bags->indices;

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * embedding_pool.cuh
- *	  What embedding_forward.cu and embedding_grad.cu share: the parameters of
- *	  pooling, vectors of elements, the cutting of long bags.
+ *	  What embedding_forward.cu, embedding_gather.cu and embedding_grad.cu share: the
+ *	  parameters of pooling, vectors of elements, the cutting of long bags.
  *
  *-------------------------------------------------------------------------
  */
@@ -95,6 +95,21 @@ struct emb_shape
 	uint32_t	slices;
 };
 
+/* The bytes of an element */
+static inline uint32_t
+emb_element_size(enum gpuvec_emb_type type)
+{
+	return type == GPUVEC_EMB_FLOAT16 ? 2 : 4;
+}
+
+/*
+ * In embedding_gather.cu: make each lookup a vector of the result.  exact: keep the sign of
+ * zeros; a sum of one row does not.
+ */
+extern cudaError_t emb_gather(const struct gpuvec_emb_table *table, const struct gpuvec_emb_bags *bags,
+							  bool exact, void *out, enum gpuvec_emb_type out_type, uint64_t out_stride,
+							  cudaStream_t stream);
+
 /* In embedding_forward.cu */
 extern struct emb_shape emb_choose_shape(const void *data, uint64_t stride_bytes, uint64_t row_bytes,
 										 uint32_t element_bytes, uint32_t max_vector_bytes);
@@ -119,7 +134,7 @@ extern bool emb_kernels_wait(void);
 template <typename P>
 static inline cudaError_t
 emb_launch_any(void (*kernel) (P), uint64_t blocks, uint32_t threads, const P &params, bool chained,
-			   cudaStream_t stream)
+			   cudaStream_t stream, size_t shared_bytes = 0)
 {
 	cudaLaunchConfig_t config = {};
 	cudaLaunchAttribute attribute = {};
@@ -132,6 +147,7 @@ emb_launch_any(void (*kernel) (P), uint64_t blocks, uint32_t threads, const P &p
 	attribute.val.programmaticStreamSerializationAllowed = 1;
 	config.gridDim = dim3((unsigned) blocks);
 	config.blockDim = dim3(threads);
+	config.dynamicSmemBytes = shared_bytes;
 	config.stream = stream;
 	config.attrs = &attribute;
 	config.numAttrs = chained && emb_kernels_wait() && !gpuvec_emb_tuning.unchained ? 1 : 0;

@@ -48,12 +48,19 @@ for what in "$@"; do
 			part kernels-build 300 make -s -j"$(nproc)" -f test/unit/cuda.mk
 			part kernels 300 build/test/cuda_topk full
 			tail -n 1 "$LOGS/kernels.log"
+			part embedding 300 make -s -j"$(nproc)" -f test/unit/embedding.mk check-gpu
+			grep -h passed "$LOGS/embedding.log"
 			;;
 		sanitizer)
 			make -s -j"$(nproc)" -f test/unit/cuda.mk >/dev/null
 			part memcheck 300 compute-sanitizer --error-exitcode 1 build/test/cuda_topk quick
 			part racecheck 600 compute-sanitizer --tool racecheck --error-exitcode 1 build/test/cuda_topk tiny
-			tail -qn 1 "$LOGS/memcheck.log" "$LOGS/racecheck.log"
+			make -s -j"$(nproc)" -f test/unit/embedding.mk test/bench/bin/bench_embedding
+			for tool in memcheck racecheck synccheck; do
+				part "embedding-$tool" 300 compute-sanitizer --tool $tool --error-exitcode 1 \
+					test/bench/bin/bench_embedding --check 25 --small --no-time
+			done
+			tail -qn 1 "$LOGS"/*memcheck.log "$LOGS"/*racecheck.log "$LOGS"/*synccheck.log
 			;;
 		check)
 			part check "$CHECK_SECONDS" make check ENGINE=cuda

@@ -4,7 +4,7 @@
  *	  The kernels of embedding tables alone: are they right, and how fast are they?
  *
  *		bench_embedding [--check N] [--small] [--no-time] [--sweep] [--only REGEX] [--rows N] [--batch N]
- *						[--unchained] [--unsettled] [--range N] [--threads N] [--vector N] [--slice N]
+ *						[--unchained] [--unsettled] [--range N] [--threads N] [--vector N] [--slice N] [--bulk N]
  *
  * First --check random small cases, every element of every result compared bit by
  * bit with embedding_reference.h (gradients of weights within 1e-5), and pairs of calls of
@@ -366,6 +366,7 @@ make_case(test_case &t, int number_of_case, bool small)
 	gpuvec_emb_tuning.vector_bytes = pick({0u, 0u, 8u, 4u});
 	gpuvec_emb_tuning.slice_bytes = pick({0u, 0u, 128u, 256u});
 	gpuvec_emb_tuning.slice_major = (uint32_t) rng(2);
+	gpuvec_emb_tuning.bulk = (uint32_t) rng(3);
 
 	char		name[300];
 
@@ -1571,6 +1572,8 @@ main(int argc, char **argv)
 			tuning.threads = (uint32_t) atoi(argv[++i]);
 		else if (arg == "--vector" && i + 1 < argc)
 			tuning.vector_bytes = (uint32_t) atoi(argv[++i]);
+		else if (arg == "--bulk" && i + 1 < argc)
+			tuning.bulk = (uint32_t) atoi(argv[++i]);
 		else if (arg == "--slice" && i + 1 < argc)
 		{
 			tuning.slice_bytes = (uint32_t) atoi(argv[++i]);
@@ -1586,7 +1589,7 @@ main(int argc, char **argv)
 			batch = strtoull(argv[++i], NULL, 10);
 		else
 		{
-			fprintf(stderr, "usage: %s [--check N] [--small] [--no-time] [--sweep] [--only REGEX] [--rows N] [--batch N] [--unchained] [--unsettled] [--range N] [--threads N] [--vector N] [--slice N]\n",
+			fprintf(stderr, "usage: %s [--check N] [--small] [--no-time] [--sweep] [--only REGEX] [--rows N] [--batch N] [--unchained] [--unsettled] [--range N] [--threads N] [--vector N] [--slice N] [--bulk N]\n",
 					argv[0]);
 			return 2;
 		}

@@ -20,7 +20,7 @@ include test/bench/bench.mk
 
 include test/unit/emulation/emulation.mk
 
-EMULATED = kernels/embedding_forward kernels/embedding_grad kernels/embedding_sort test/bench/bench_embedding
+EMULATED = kernels/embedding_forward kernels/embedding_gather kernels/embedding_grad kernels/embedding_sort test/bench/bench_embedding
 EMULATED_VECTORS = $(patsubst $(srcdir)/%.cu,%,$(wildcard $(srcdir)/kernels/embedding_*.cu)) \
 	kernels/nearest kernels/products kernels/vectors test/unit/emulation/engine
 

@@ -399,4 +399,14 @@ __stcs(X *p, X value)
 	*p = value;
 }
 
+/* A copy by the copy engine; `global` is the address of the two that is in global memory */
+static inline void
+emu_copy(void *to, const void *from, unsigned bytes, const void *global)
+{
+	if ((uintptr_t) to % 16 || (uintptr_t) from % 16 || bytes % 16)
+		emu_fail("misaligned copy");
+	emu_check(global, bytes);
+	memcpy(to, from, bytes);
+}
+
 #endif							/* EMULATION_H */

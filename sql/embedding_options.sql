@@ -309,4 +309,4 @@ CALL run_special(false, true, 'temporary');
 CALL run_special(true, true, 'table');
 DROP TABLE source, bag, flat, t, runs, done CASCADE;
 DROP PROCEDURE make, fill, change_some, run_special;
-DROP FUNCTION upstream, quotient, near(float8, float8), near(real[], real[]), expected_weights, upstreams, check_forms, check_gather, check_errors, check_nearest, check_changes, score, keys_of, statements CASCADE;
+DROP FUNCTION upstream, quotient, near(float8, float8), near(real[], real[]), counted, expected_pool, expected_grad, expected_weights, upstreams, check_forms, check_gather, check_errors, check_nearest, check_changes, score, keys_of, statements CASCADE;

@@ -46,8 +46,8 @@ NVCC_FLAGS = -std=c++17 -O3 -lineinfo --fmad=false -I$(srcdir)/src -I$(srcdir)/k
 ENGINE_LIBS += -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/targets/x86_64-linux/lib -lcudart_static -ldl -lrt -lstdc++
 else ifeq ($(WITH_CUDA),emulated)
 include $(srcdir)/test/unit/emulation/emulation.mk
-KERNEL_OBJS := $(patsubst %,$(EMULATION_DIR)/%.o,kernels/embedding_forward kernels/embedding_gather kernels/embedding_grad \
-	kernels/embedding_sort kernels/nearest kernels/products kernels/vectors test/unit/emulation/emulation test/unit/emulation/engine)
+KERNEL_OBJS := $(patsubst %,$(EMULATION_DIR)/%.o,$(patsubst $(srcdir)/%.cu,%,$(sort $(wildcard $(srcdir)/kernels/embedding_*.cu))) \
+	kernels/nearest kernels/products kernels/vectors test/unit/emulation/emulation test/unit/emulation/engine)
 ENGINE_LIBS += -lstdc++
 else
 ENGINE_OBJS += build/src/engine/nocuda/nocuda.o

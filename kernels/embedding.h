@@ -27,12 +27,16 @@
  *	  pieces are summed, then the sums of up to GPUVEC_EMB_FAN consecutive groups of
  *	  pieces, then the results of that.
  *	- The mean is this divided (correctly rounded) by the sum of the weights, or by
- *	  the number of lookups, taken in the same order in float32; zeros if that is 0.
- *	  It counts missing lookups, unless skip_missing is set.
+ *	  the number of lookups, taken in the same order; zeros if that is 0.  It counts
+ *	  missing lookups, unless skip_missing is set.  This sum alone is in float64, and
+ *	  rounded to float32 in the end, since weights of both signs may nearly cancel; it
+ *	  is infinite if it is too large, and 0 only if it was 0 before.
  *	- The gradient of row r is the sum, by the rules above for a bag, of the
  *	  gradients of the samples that looked r up, in the order of the lookups; with
  *	  weights or for the mean by fmaf(coefficient, gradient, acc), the coefficient
- *	  being weight, 1 / divisor or weight / divisor.
+ *	  being weight, 1 / divisor or weight / divisor, in float32.  This divisor is that
+ *	  of the mean in another order: weights i, i + 32, ... of the bag are summed for
+ *	  each i < 32, then of these sums the ones 16 apart, then 8, 4, 2 and 1 apart.
  *
  * Gradients of the weights are dot products, summed in an order that is fixed for a
  * given width and alignment of the rows, not by this header.

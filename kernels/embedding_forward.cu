@@ -29,10 +29,8 @@
  * short bags keep as many loads in flight as long ones, and a warp waits for the sum of
  * several bags' lengths, which varies less than each of them.
  *
- * Bags of more than GPUVEC_EMB_PIECE lookups are cut into pieces first.  Warps count
- * the pieces of EMB_TILE bags each, some blocks turn counts into places, and the
- * warps write the pieces, which then take the place of bags.  What pieces of long
- * bags give is added up by combine_kernel.
+ * Bags of more than GPUVEC_EMB_PIECE lookups are cut into pieces first, which then take the
+ * place of bags (embedding_pieces.cu).
  *
  * Blocks are small, so that the hardware, which deals blocks out one by one, balances
  * bags of all lengths.
@@ -51,11 +49,6 @@ struct gpuvec_emb_tuning gpuvec_emb_tuning;
 #define RANGE_LOOKUPS		16	/* of a group of lanes, on average */
 
 #define POOL_MOST_THREADS	256
-
-#define SCAN_THREADS		1024
-#define SCAN_BLOCKS			32
-#define COMBINE_THREADS		256
-#define COMBINE_BLOCKS		1056
 
 /* What bag_kernel and stream_kernel need to know */
 struct pool_params
@@ -94,28 +87,8 @@ struct pool_params
 	void	   *out;			/* of the type that the kernel knows */
 	uint64_t	out_stride;
 	float	   *partial;
-	float	   *partial_divisor;
+	double	   *partial_divisor;
 	uint64_t	partial_stride;
-};
-
-/*
- * Pieces of bags.  Piece i consists of the lookups from offsets[i] to offsets[i + 1]
- * and goes to dest[i].
- */
-struct bag_pieces
-{
-	struct emb_pieces shared;
-	int64_t    *offsets;
-	uint32_t   *dest;
-};
-
-/* What bag_pieces_kernel needs to know */
-struct bag_pieces_params
-{
-	const int64_t *offsets;
-	uint64_t	hotness;
-	uint64_t	bags;
-	struct bag_pieces pieces;
 };
 
 /*
@@ -145,9 +118,34 @@ divide(float (&acc)[E], float divisor)
 }
 
 /*
- * Store the vector of a bag, or that of a piece with its divisor.
+ * How divisors are summed: weights in float64.  Without weights they are numbers of lookups,
+ * at most those of a piece, which float32 holds as well.
  */
-template <typename O, int E>
+template <bool W>
+struct emb_divisor
+{
+	typedef float type;
+};
+
+template <>
+struct emb_divisor<true>
+{
+	typedef double type;
+};
+
+/* If this is a piece with weights, store its divisor, not rounded */
+template <bool W>
+static __device__ __forceinline__ void
+store_divisor(const struct pool_params &p, uint32_t dest, double divisor)
+{
+	if (W && dest & EMB_PARTIAL)
+		p.partial_divisor[dest & ~EMB_PARTIAL] = divisor;
+}
+
+/*
+ * Store the vector of a bag, or that of a piece, without weights with its divisor.
+ */
+template <typename O, int E, bool W>
 static __device__ __forceinline__ void
 store_bag(const struct pool_params &p, uint32_t dest, uint32_t column, bool active,
 		  float (&acc)[E], float divisor)
@@ -158,7 +156,7 @@ store_bag(const struct pool_params &p, uint32_t dest, uint32_t column, bool acti
 
 		if (active)
 			emb_store<E>(p.partial + slot * p.partial_stride, column * E, p.width, p.vector_partial, acc);
-		if (p.mean && column == 0)
+		if (!W && p.mean && column == 0)
 			p.partial_divisor[slot] = divisor;
 	}
 	else if (active)
@@ -206,7 +204,7 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 	int			most = (int) __reduce_max_sync(EMB_FULL_WARP, (unsigned) n);
 	bool		count = p.mean && (W || p.skip_missing);	/* or else the divisor is n */
 	float		acc[E];
-	float		divisor = count ? 0.0f : (float) n;
+	typename emb_divisor<W>::type divisor = count ? 0 : n;
 	struct emb_chunk chunk;
 	uint32_t	next_row;
 	float		next_weight;
@@ -250,7 +248,7 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 				divisor += (float) __popc(counted >> chunk.group_lane & (EMB_FULL_WARP >> (32 - LANES)));
 			for (uint32_t i = 0; W && i < LANES; i++)
 			{
-				float		weight = __shfl_sync(EMB_FULL_WARP, chunk.weight, chunk.group_lane + i);
+				double		weight = __shfl_sync(EMB_FULL_WARP, chunk.weight, chunk.group_lane + i);
 
 				if (counted >> (chunk.group_lane + i) & 1)
 					divisor += weight;
@@ -259,25 +257,32 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 	}
 	emb_wait();
 	if (valid)
-		store_bag<O, E>(p, p.dest ? p.dest[bag] : bag, column, active, acc, divisor);
+	{
+		uint32_t	dest = p.dest ? p.dest[bag] : bag;
+
+		if (p.mean && column == 0)
+			store_divisor<W>(p, dest, divisor);
+		store_bag<O, E, W>(p, dest, column, active, acc, (float) divisor);
+	}
 }
 
 /*
  * What the mean of a bag is divided by, computed by one lane: the lookups from `start`
  * to `end`.
  */
-static __device__ __forceinline__ float
+template <bool W>
+static __device__ __forceinline__ typename emb_divisor<W>::type
 bag_divisor(const struct pool_params &p, uint64_t start, uint64_t end)
 {
-	float		divisor = 0.0f;
+	typename emb_divisor<W>::type divisor = 0;
 
-	if (!p.weights && !p.skip_missing)
+	if (!W && !p.skip_missing)
 		return (float) (end - start);
 	for (uint64_t i = start; i < end; i++)
 	{
 		if (!p.skip_missing ||
 			emb_lookup(p.indices, p.index_bits, p.rows, i) != EMB_MISSING)
-			divisor += p.weights ? p.weights[i] : 1.0f;
+			divisor += W ? p.weights[i] : 1.0f;
 	}
 	return divisor;
 }
@@ -330,7 +335,14 @@ stream_kernel(const __grid_constant__ struct pool_params p)
 		if (p.dest)
 			bag_dest = p.dest[bag];
 		if (p.mean)
-			bag_div = bag_divisor(p, bag_start, bag_end);
+		{
+			typename emb_divisor<W>::type divisor = bag_divisor<W>(p, bag_start, bag_end);
+
+			/* where there are pieces, it has waited */
+			if (slice == 0)
+				store_divisor<W>(p, bag_dest, divisor);
+			bag_div = (float) divisor;
+		}
 	}
 
 	bool		empty = bag_start == bag_end;
@@ -361,7 +373,7 @@ stream_kernel(const __grid_constant__ struct pool_params p)
 		waited = true;
 		if (!now)
 			return;
-		store_bag<O, E>(p, dest, column, active, acc, divisor);
+		store_bag<O, E, W>(p, dest, column, active, acc, divisor);
 #pragma unroll
 		for (int e = 0; e < E; e++)
 			acc[e] = 0.0f;
@@ -407,302 +419,6 @@ stream_kernel(const __grid_constant__ struct pool_params p)
 					queue &= queue - 1;
 			});
 	}
-}
-
-/*
- * Add up the pieces of long bags.  A block serves a bag and 128 columns at a time; its
- * warps sum GPUVEC_EMB_FAN pieces each, in turn, the first warp sums these sums.
- */
-template <typename O>
-static __global__ void __launch_bounds__(COMBINE_THREADS)
-combine_kernel(const __grid_constant__ struct emb_combine_params p)
-{
-	__shared__ float4 sums[GPUVEC_EMB_FAN][32];
-	__shared__ float divisors[GPUVEC_EMB_FAN];
-	uint32_t	lane = threadIdx.x % 32;
-	uint32_t	warp = threadIdx.x / 32;
-	uint64_t	items;
-
-	emb_begin();
-	items = (uint64_t) p.total->longs * p.slices;
-	for (uint64_t item = blockIdx.x; item < items; item += gridDim.x)
-	{
-		uint32_t	bag = (uint32_t) (item / p.slices);
-		uint32_t	column = ((uint32_t) (item % p.slices) * 32 + lane) * 4;
-		bool		active = column < p.partial_stride;
-		uint32_t	begin = p.longs[bag].partial;
-		uint32_t	end = p.longs[bag + 1].partial;
-		uint32_t	dest = p.longs[bag].dest;
-		float4		total = make_float4(0, 0, 0, 0);
-		float		total_divisor = 0.0f;
-
-		while (begin < end)
-		{
-			for (uint32_t group = warp; group < GPUVEC_EMB_FAN; group += COMBINE_THREADS / 32)
-			{
-				uint32_t	first = begin + group * GPUVEC_EMB_FAN;
-				uint32_t	m = first < end ? min(end - first, (uint32_t) GPUVEC_EMB_FAN) : 0;
-				float4		sum = make_float4(0, 0, 0, 0);
-				float		divisor = 0.0f;
-
-#pragma unroll 8
-				for (uint32_t i = 0; i < m; i++)
-				{
-					if (active)
-					{
-						float4		part = *(const float4 *) (p.partial + (first + i) * p.partial_stride + column);
-
-						sum.x += part.x;
-						sum.y += part.y;
-						sum.z += part.z;
-						sum.w += part.w;
-					}
-					if (p.partial_divisor)
-						divisor += p.partial_divisor[first + i];
-				}
-				if (m > 0)
-				{
-					sums[group][lane] = sum;
-					if (lane == 0)
-						divisors[group] = divisor;
-				}
-			}
-			__syncthreads();
-			if (warp == 0)
-			{
-				uint32_t	groups = (min(end - begin, (uint32_t) (GPUVEC_EMB_FAN * GPUVEC_EMB_FAN)) +
-									  GPUVEC_EMB_FAN - 1) / GPUVEC_EMB_FAN;
-				float4		sum = make_float4(0, 0, 0, 0);
-				float		divisor = 0.0f;
-
-				for (uint32_t i = 0; i < groups; i++)
-				{
-					float4		part = sums[i][lane];
-
-					sum.x += part.x;
-					sum.y += part.y;
-					sum.z += part.z;
-					sum.w += part.w;
-					divisor += divisors[i];
-				}
-				total.x += sum.x;
-				total.y += sum.y;
-				total.z += sum.z;
-				total.w += sum.w;
-				total_divisor += divisor;
-			}
-			__syncthreads();
-			begin += GPUVEC_EMB_FAN * GPUVEC_EMB_FAN;
-		}
-
-		if (warp == 0 && active)
-		{
-			float		value[4] = {total.x, total.y, total.z, total.w};
-
-			if (p.partial_divisor)
-			{
-				for (int e = 0; e < 4; e++)
-					value[e] = total_divisor == 0.0f ? 0.0f : __fdiv_rn(value[e], total_divisor);
-			}
-			emb_store<4>((O *) p.out + dest * p.out_stride, column, p.width, false, value);
-		}
-	}
-}
-
-/* Adds counts, for the scan */
-struct add_counts
-{
-	__device__ __forceinline__ struct emb_counts
-	operator() (const struct emb_counts &a, const struct emb_counts &b) const
-	{
-		return {a.bags + b.bags, a.pieces + b.pieces, a.partials + b.partials, a.longs + b.longs};
-	}
-};
-
-/* Exclusive sums over a warp, and the totals */
-static __device__ __forceinline__ struct emb_counts
-scan_warp(const struct emb_counts &counts, struct emb_counts &all)
-{
-	add_counts	add;
-	uint32_t	lane = threadIdx.x % 32;
-	struct emb_counts sum = counts;
-
-#pragma unroll
-	for (uint32_t d = 1; d < 32; d *= 2)
-	{
-		struct emb_counts other = {__shfl_up_sync(EMB_FULL_WARP, sum.bags, d),
-			__shfl_up_sync(EMB_FULL_WARP, sum.pieces, d),
-			__shfl_up_sync(EMB_FULL_WARP, sum.partials, d),
-			__shfl_up_sync(EMB_FULL_WARP, sum.longs, d)};
-
-		if (lane >= d)
-			sum = add(sum, other);
-	}
-	all = {__shfl_sync(EMB_FULL_WARP, sum.bags, 31), __shfl_sync(EMB_FULL_WARP, sum.pieces, 31),
-		__shfl_sync(EMB_FULL_WARP, sum.partials, 31), __shfl_sync(EMB_FULL_WARP, sum.longs, 31)};
-	return {sum.bags - counts.bags, sum.pieces - counts.pieces, sum.partials - counts.partials,
-		sum.longs - counts.longs};
-}
-
-/* The same over a block; parts is an array of a value for each warp */
-static __device__ __forceinline__ struct emb_counts
-scan_block(const struct emb_counts &counts, struct emb_counts &all, struct emb_counts *parts)
-{
-	add_counts	add;
-	uint32_t	lane = threadIdx.x % 32;
-	uint32_t	warp = threadIdx.x / 32;
-	struct emb_counts before = scan_warp(counts, all);
-	struct emb_counts part;
-
-	__syncthreads();			/* parts may be in use */
-	if (lane == 0)
-		parts[warp] = all;
-	__syncthreads();
-	part = scan_warp(parts[lane], all);
-	part = {__shfl_sync(EMB_FULL_WARP, part.bags, warp), __shfl_sync(EMB_FULL_WARP, part.pieces, warp),
-		__shfl_sync(EMB_FULL_WARP, part.partials, warp), __shfl_sync(EMB_FULL_WARP, part.longs, warp)};
-	return add(part, before);
-}
-
-/*
- * Turn the counts of tiles into places, and tell the totals to everyone who needs them.
- * Each block has a part of the tiles, and adds up all that come before itself, which
- * takes less time than to wait for others to do it.
- */
-static __global__ void __launch_bounds__(SCAN_THREADS)
-scan_kernel(const __grid_constant__ struct emb_scan_params p)
-{
-	__shared__ struct emb_counts parts[SCAN_THREADS / 32];
-	const struct emb_counts none = {0, 0, 0, 0};
-	add_counts	add;
-	uint32_t	begin = min(blockIdx.x * p.part, p.ntiles);
-	uint32_t	end = min(begin + p.part, p.ntiles);
-	struct emb_counts sum = none;
-	struct emb_counts before;
-
-	emb_begin();
-#pragma unroll 8
-	for (uint32_t tile = threadIdx.x; tile < begin; tile += SCAN_THREADS)
-		sum = add(sum, p.tiles[tile]);
-	scan_block(sum, before, parts);
-
-	for (uint32_t first = begin; first < end; first += SCAN_THREADS)
-	{
-		uint32_t	tile = first + threadIdx.x;
-		struct emb_counts counts = tile < end ? p.tiles[tile] : none;
-		struct emb_counts all;
-
-		counts = add(before, scan_block(counts, all, parts));
-		if (tile < end)
-			p.places[tile] = counts;
-		before = add(before, all);
-	}
-	if (end == p.ntiles && begin < end && threadIdx.x == 0)
-	{
-		*p.total = before;
-		p.longs[before.longs].partial = before.partials;
-		if (p.out_count)
-			*p.out_count = before.bags;
-	}
-}
-
-/*
- * Count (WRITE false) or write the pieces of bags.  A warp looks through EMB_TILE bags,
- * 32 at a time.
- */
-template <bool WRITE>
-static __global__ void
-bag_pieces_kernel(const __grid_constant__ struct bag_pieces_params p)
-{
-	uint32_t	lane = threadIdx.x % 32;
-	uint64_t	tile = ((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32;
-	uint32_t	before_lane = (1u << lane) - 1;
-	struct emb_counts counts = {0, 0, 0, 0};
-
-	emb_begin();
-	if (tile * EMB_TILE >= p.bags)
-		return;
-	if (WRITE)
-		counts = p.pieces.shared.places[tile];
-
-	for (uint64_t first = tile * EMB_TILE; first < (tile + 1) * EMB_TILE; first += 32)
-	{
-		uint64_t	bag = first + lane;
-		int64_t		start = 0;
-		int64_t		end = 0;
-		uint32_t	n = 0;
-
-		if (bag < p.bags)
-		{
-			start = p.offsets ? p.offsets[bag] : bag * p.hotness;
-			end = p.offsets ? p.offsets[bag + 1] : start + p.hotness;
-			n = end - start <= GPUVEC_EMB_PIECE ? 1 :
-				(uint32_t) ((end - start + GPUVEC_EMB_PIECE - 1) / GPUVEC_EMB_PIECE);
-		}
-
-		uint32_t	longs = __ballot_sync(EMB_FULL_WARP, n > 1);
-		uint32_t	bags = __popc(__ballot_sync(EMB_FULL_WARP, n > 0));
-
-		/* inclusive sums over the lanes: pieces, and pieces of long bags */
-		uint32_t	pieces = n;
-		uint32_t	partials = n > 1 ? n : 0;
-
-		for (int d = 1; d < 32; d *= 2)
-		{
-			uint32_t	other_pieces = __shfl_up_sync(EMB_FULL_WARP, pieces, d);
-			uint32_t	other_partials = __shfl_up_sync(EMB_FULL_WARP, partials, d);
-
-			if (lane >= d)
-			{
-				pieces += other_pieces;
-				partials += other_partials;
-			}
-		}
-
-		if (WRITE)
-		{
-			uint32_t	place = counts.pieces + pieces - n;
-			uint32_t	slot = counts.partials + partials - (n > 1 ? n : 0);
-
-			if (n == 1)
-			{
-				p.pieces.offsets[place] = start;
-				p.pieces.dest[place] = (uint32_t) bag;
-			}
-			else if (n > 1)
-			{
-				struct emb_long *entry = p.pieces.shared.longs + counts.longs + __popc(longs & before_lane);
-
-				entry->partial = slot;
-				entry->dest = (uint32_t) bag;
-			}
-			if (bag == p.bags - 1)
-				p.pieces.offsets[place + n] = end;
-
-			/* the warp writes the pieces of each long bag together */
-			for (uint32_t rest = longs; rest != 0; rest &= rest - 1)
-			{
-				int			source = __ffs(rest) - 1;
-				int64_t		bag_start = __shfl_sync(EMB_FULL_WARP, start, source);
-				uint32_t	bag_pieces = __shfl_sync(EMB_FULL_WARP, n, source);
-				uint32_t	bag_place = __shfl_sync(EMB_FULL_WARP, place, source);
-				uint32_t	bag_slot = __shfl_sync(EMB_FULL_WARP, slot, source);
-
-				for (uint32_t i = lane; i < bag_pieces; i += 32)
-				{
-					p.pieces.offsets[bag_place + i] = bag_start + (int64_t) i * GPUVEC_EMB_PIECE;
-					p.pieces.dest[bag_place + i] = (bag_slot + i) | EMB_PARTIAL;
-				}
-			}
-		}
-
-		counts.bags += bags;
-		counts.pieces += __shfl_sync(EMB_FULL_WARP, pieces, 31);
-		counts.partials += __shfl_sync(EMB_FULL_WARP, partials, 31);
-		counts.longs += __popc(longs);
-	}
-	if (!WRITE && lane == 0)
-		p.pieces.shared.tiles[tile] = counts;
 }
 
 /*
@@ -825,63 +541,6 @@ pool(struct pool_params *params, enum gpuvec_emb_type type, enum gpuvec_emb_type
 	return pool_type<__half, __half>(*params, shape, stream);
 }
 
-/* Add up the pieces of long bags, of which there are at most most_longs */
-cudaError_t
-emb_combine(const struct emb_pieces *pieces, bool mean, void *out, enum gpuvec_emb_type out_type,
-			uint64_t out_stride, uint32_t width, uint64_t most_longs, cudaStream_t stream)
-{
-	struct emb_combine_params params = {};
-
-	params.total = pieces->total;
-	params.longs = pieces->longs;
-	params.partial = pieces->partial;
-	params.partial_divisor = mean ? pieces->partial_divisor : NULL;
-	params.partial_stride = pieces->partial_stride;
-	params.out = out;
-	params.out_stride = out_stride;
-	params.width = width;
-	params.slices = (uint32_t) emb_divide_up(width, 128);
-	most_longs *= params.slices;
-	return emb_launch_chained(out_type == GPUVEC_EMB_FLOAT32 ? combine_kernel<float> : combine_kernel<__half>,
-					  most_longs < COMBINE_BLOCKS ? most_longs : COMBINE_BLOCKS, COMBINE_THREADS,
-					  params, stream);
-}
-
-/* See embedding_pool.cuh */
-bool
-emb_kernels_wait(void)
-{
-	static const bool wait = [] ()
-	{
-		cudaFuncAttributes attributes;
-
-		/* all kernels are compiled alike */
-		return cudaFuncGetAttributes(&attributes, (const void *) scan_kernel) == cudaSuccess &&
-			attributes.ptxVersion >= 90;
-	} ();
-
-	return wait;
-}
-
-/* Turn the counts of tiles into places */
-cudaError_t
-emb_scan(const struct emb_pieces *pieces, uint64_t ntiles, uint32_t *out_count, cudaStream_t stream)
-{
-	struct emb_scan_params params = {};
-	uint64_t	blocks = emb_divide_up(ntiles, SCAN_THREADS);
-
-	if (blocks > SCAN_BLOCKS)
-		blocks = SCAN_BLOCKS;
-	params.tiles = pieces->tiles;
-	params.places = pieces->places;
-	params.ntiles = (uint32_t) ntiles;
-	params.part = (uint32_t) emb_divide_up(ntiles, blocks);
-	params.total = pieces->total;
-	params.longs = pieces->longs;
-	params.out_count = out_count;
-	return emb_launch_chained(scan_kernel, blocks, SCAN_THREADS, params, stream);
-}
-
 /* May some bag have more than one piece? */
 static bool
 may_be_long(const struct gpuvec_emb_bags *bags)
@@ -898,28 +557,6 @@ uneven_bags(const struct gpuvec_emb_bags *bags)
 {
 	return bags->offsets != NULL &&
 		(bags->longest == 0 || bags->bags == 0 || bags->longest > bags->lookups / bags->bags * 3 / 2);
-}
-
-/*
- * Lay out the memory that pieces of bags take.  More than one piece has only a bag
- * of more than GPUVEC_EMB_PIECE lookups, so these are less than 2 / GPUVEC_EMB_PIECE
- * of the lookups.
- */
-static void
-lay_out_pieces(struct emb_area *area, const struct gpuvec_emb_bags *bags, uint32_t width,
-			   struct bag_pieces *pieces)
-{
-	uint64_t	most_partials = bags->lookups / (GPUVEC_EMB_PIECE / 2) + 1;
-
-	pieces->shared.tiles = area->take<struct emb_counts>(emb_divide_up(bags->bags, EMB_TILE));
-	pieces->shared.places = area->take<struct emb_counts>(emb_divide_up(bags->bags, EMB_TILE));
-	pieces->shared.total = area->take<struct emb_counts>(1);
-	pieces->offsets = area->take<int64_t>(bags->bags + most_partials + 1);
-	pieces->dest = area->take<uint32_t>(bags->bags + most_partials);
-	pieces->shared.longs = area->take<struct emb_long>(bags->lookups / GPUVEC_EMB_PIECE + 2);
-	pieces->shared.partial_stride = emb_partial_stride(width);
-	pieces->shared.partial = area->take<float>(most_partials * pieces->shared.partial_stride);
-	pieces->shared.partial_divisor = area->take<float>(most_partials);
 }
 
 /* Is this a call that can be served? */
@@ -944,13 +581,13 @@ gpuvec_emb_forward_workspace(const struct gpuvec_emb_table *table, const struct 
 							 enum gpuvec_emb_mode mode, size_t *bytes)
 {
 	struct emb_area area = {NULL, 0};
-	struct bag_pieces pieces;
+	struct emb_bag_pieces pieces;
 
 	*bytes = 0;
 	if (!valid_forward(table, bags, mode))
 		return cudaErrorInvalidValue;
 	if (mode != GPUVEC_EMB_CONCAT && may_be_long(bags))
-		lay_out_pieces(&area, bags, table->width, &pieces);
+		emb_lay_out_bags(&area, bags, table->width, &pieces);
 	*bytes = area.used;
 	return cudaSuccess;
 }
@@ -976,7 +613,7 @@ gpuvec_emb_forward(const struct gpuvec_emb_table *table, const struct gpuvec_emb
 				   uint64_t out_stride, void *work, size_t work_bytes, cudaStream_t stream)
 {
 	struct pool_params params = {};
-	struct bag_pieces pieces = {};
+	struct emb_bag_pieces pieces = {};
 	size_t		needed;
 	cudaError_t error = gpuvec_emb_forward_workspace(table, bags, mode, &needed);
 
@@ -1010,19 +647,9 @@ gpuvec_emb_forward(const struct gpuvec_emb_table *table, const struct gpuvec_emb
 	if (may_be_long(bags))
 	{
 		struct emb_area area = {(char *) work, 0};
-		struct bag_pieces_params bag_pieces = {};
-		uint64_t	ntiles = emb_divide_up(bags->bags, EMB_TILE);
 
-		lay_out_pieces(&area, bags, table->width, &pieces);
-		bag_pieces.offsets = bags->offsets;
-		bag_pieces.hotness = bags->hotness;
-		bag_pieces.bags = bags->bags;
-		bag_pieces.pieces = pieces;
-		error = emb_launch_chained(bag_pieces_kernel<false>, emb_divide_up(ntiles, 4), 128, bag_pieces, stream);
-		if (error == cudaSuccess)
-			error = emb_scan(&pieces.shared, ntiles, NULL, stream);
-		if (error == cudaSuccess)
-			error = emb_launch_chained(bag_pieces_kernel<true>, emb_divide_up(ntiles, 4), 128, bag_pieces, stream);
+		emb_lay_out_bags(&area, bags, table->width, &pieces);
+		error = emb_cut_bags(bags, &pieces, stream);
 		if (error != cudaSuccess)
 			return error;
 

@@ -205,8 +205,8 @@ divisor_part(const struct bag_params &p, uint32_t position)
 }
 
 /* The sum over a warp: a tree, so that the order is fixed */
-static __device__ __forceinline__ float
-warp_sum(float value)
+static __device__ __forceinline__ double
+warp_sum(double value)
 {
 	for (int d = 16; d > 0; d /= 2)
 		value += __shfl_xor_sync(EMB_FULL_WARP, value, d);
@@ -214,26 +214,37 @@ warp_sum(float value)
 }
 
 /*
- * The divisor of the mean of each bag, a warp for each.  Lane i adds up the lookups i,
- * i + 32, ...; so it may differ from what the forward pass divides by in its last bits.
+ * The divisor of the mean of a bag, by a warp.  Lane i adds up the lookups i, i + 32, ...;
+ * so it may differ from what the forward pass divides by in its last bits.
  */
+static __device__ __forceinline__ float
+warp_divisor(const struct bag_params &p, uint32_t begin, uint32_t end)
+{
+	double		sum = 0.0;
+
+	if (!p.weights && !p.skip_missing)
+		return (float) (end - begin);
+	for (uint32_t i = begin + threadIdx.x % 32; i < end; i += 32)
+		sum += divisor_part(p, i);
+	return (float) warp_sum(sum);
+}
+
+/* The divisors of all bags, a warp for each */
 static __global__ void
 divisors_kernel(const __grid_constant__ struct bag_params p)
 {
 	uint32_t	bag = (uint32_t) (((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32);
 	uint32_t	begin;
 	uint32_t	end;
-	float		sum = 0.0f;
+	float		divisor;
 
 	emb_begin();
 	if (bag >= p.bags)
 		return;
 	bag_lookups(p, bag, begin, end);
-	for (uint32_t i = begin + threadIdx.x % 32; i < end; i += 32)
-		sum += divisor_part(p, i);
-	sum = warp_sum(sum);
+	divisor = warp_divisor(p, begin, end);
 	if (threadIdx.x % 32 == 0)
-		p.divisors[bag] = sum;
+		p.divisors[bag] = divisor;
 }
 
 /*
@@ -636,7 +647,8 @@ dots_kernel(const __grid_constant__ struct dot_params p)
 /*
  * From dot products to the gradient of the weights of a mean: with the divisor s and
  * the mean y, d(grad . y) / d(weight) = (grad . row - grad . y) / s, where grad . y =
- * sum(weight * grad . row) / s.  A warp for each bag.
+ * sum(weight * grad . row) / s.  That sum, too, is one of terms of both signs, as many as
+ * the bag has lookups: in float64, so that it is as good as its terms.  A warp for each bag.
  */
 static __global__ void
 mean_dots_kernel(const __grid_constant__ struct mean_dot_params p)
@@ -644,31 +656,30 @@ mean_dots_kernel(const __grid_constant__ struct mean_dot_params p)
 	uint32_t	bag = (uint32_t) (((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32);
 	uint32_t	begin;
 	uint32_t	end;
-	float		sum = 0.0f;
-	float		divisor = 0.0f;
+	double		sum = 0.0;
+	float		divisor;
+	float		base;
 
 	emb_begin();
 	if (bag >= p.bags.bags)
 		return;
 	bag_lookups(p.bags, bag, begin, end);
+	divisor = warp_divisor(p.bags, begin, end);
 	for (uint32_t i = begin + threadIdx.x % 32; i < end; i += 32)
 	{
 		bool		missing = emb_lookup(p.bags.indices, p.bags.index_bits, p.bags.rows, i) == EMB_MISSING;
 
-		divisor += divisor_part(p.bags, i);
 		if (!missing)
-			sum = __fmaf_rn(p.bags.weights ? p.bags.weights[i] : 1.0f, p.out[i], sum);
+			sum += (double) (p.bags.weights ? p.bags.weights[i] : 1.0f) * p.out[i];
 	}
-	sum = warp_sum(sum);
-	divisor = warp_sum(divisor);
-	sum = divisor == 0.0f ? 0.0f : __fdiv_rn(sum, divisor);
+	base = (float) (warp_sum(sum) / divisor);
 
 	for (uint32_t i = begin + threadIdx.x % 32; i < end; i += 32)
 	{
 		bool		missing = emb_lookup(p.bags.indices, p.bags.index_bits, p.bags.rows, i) == EMB_MISSING;
 
 		p.out[i] = divisor == 0.0f || (missing && p.bags.skip_missing) ? 0.0f :
-			__fdiv_rn(p.out[i] - sum, divisor);
+			__fdiv_rn(p.out[i] - base, divisor);
 	}
 }
 

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * embedding_pool.cuh
- *	  What embedding_forward.cu, embedding_gather.cu and embedding_grad.cu share: the
- *	  parameters of pooling, vectors of elements, the cutting of long bags.
+ *	  What the embedding_*.cu share: the parameters of pooling, vectors of elements, the
+ *	  cutting of long bags, how kernels are launched.
  *
  *-------------------------------------------------------------------------
  */
@@ -54,8 +54,19 @@ struct emb_pieces
 	struct emb_counts *total;
 	struct emb_long *longs;
 	float	   *partial;		/* sums of the pieces of long bags */
-	float	   *partial_divisor;	/* their sums of weights, or NULL */
+	double	   *partial_divisor;	/* their sums of weights, or NULL */
 	uint64_t	partial_stride;
+};
+
+/*
+ * The same for pooling.  Piece i consists of the lookups from offsets[i] to offsets[i + 1]
+ * and goes to dest[i].
+ */
+struct emb_bag_pieces
+{
+	struct emb_pieces shared;
+	int64_t    *offsets;
+	uint32_t   *dest;
 };
 
 /* What combine_kernel needs to know */
@@ -64,7 +75,7 @@ struct emb_combine_params
 	const struct emb_counts *total;
 	const struct emb_long *longs;
 	const float *partial;
-	const float *partial_divisor;	/* NULL: no division */
+	const double *partial_divisor;	/* NULL: no division */
 	uint64_t	partial_stride;
 	void	   *out;
 	uint64_t	out_stride;
@@ -110,14 +121,22 @@ extern cudaError_t emb_gather(const struct gpuvec_emb_table *table, const struct
 							  bool exact, void *out, enum gpuvec_emb_type out_type, uint64_t out_stride,
 							  cudaStream_t stream);
 
+struct emb_area;
+
 /* In embedding_forward.cu */
 extern struct emb_shape emb_choose_shape(const void *data, uint64_t stride_bytes, uint64_t row_bytes,
 										 uint32_t element_bytes, uint32_t max_vector_bytes);
+
+/* In embedding_pieces.cu */
 extern cudaError_t emb_combine(const struct emb_pieces *pieces, bool mean, void *out,
 							   enum gpuvec_emb_type out_type, uint64_t out_stride, uint32_t width,
 							   uint64_t most_longs, cudaStream_t stream);
 extern cudaError_t emb_scan(const struct emb_pieces *pieces, uint64_t ntiles, uint32_t *out_count,
 							cudaStream_t stream);
+extern void emb_lay_out_bags(struct emb_area *area, const struct gpuvec_emb_bags *bags, uint32_t width,
+							 struct emb_bag_pieces *pieces);
+extern cudaError_t emb_cut_bags(const struct gpuvec_emb_bags *bags, const struct emb_bag_pieces *pieces,
+								cudaStream_t stream);
 
 /*
  * Were kernels compiled so that they wait for the one before them, see emb_begin()?  Not if

@@ -86,5 +86,24 @@ CREATE TABLE large AS SELECT i AS id, ARRAY[i % 7, 1, i % 3, -i % 5]::real[] AS 
 SELECT count(*), sum(gradient[1]), sum(gradient[2]), max(gradient[2]) FILTER (WHERE key = 1) AS first, count(DISTINCT key), min(key), max(key)
 FROM gpuvec_pool_grad_batch('large', 'id', 'embedding', (SELECT array_agg(CASE WHEN i % 10 = 0 THEN 1 ELSE 1 + i % 6001 END ORDER BY i) FROM generate_series(0, 39999) i),
 	(SELECT array_agg((i % 4 + 1)::float8 ORDER BY i) FROM generate_series(0, 15999) i), hotness => 10);
-DROP TABLE items, twice, vectors, bags, large CASCADE;
+-- One bag of 287,268 keys whose weights nearly cancel, against float64.  Odd keys come in the second half; their
+-- weights and vectors are negative, so that of all sums only the divisor of the mean is small beside its parts.
+CREATE TABLE signed AS SELECT id::int8, ARRAY[s * (1 + id * 7 % 97 / 97.0), s * (1 + id * 5 % 89 / 89.0)]::real[] AS embedding
+	FROM (SELECT id, 1 - id % 2 * 2 AS s FROM generate_series(0, 99) id) x;
+CREATE TABLE lookups AS SELECT o, key, ((1 - key % 2 * 2) * (0.5 + o * o % 1000003 * o % 1000003 / 1000003.0))::real::float8 AS weight
+	FROM (SELECT o, o * 7919 % 50 * 2 + CASE WHEN o % 1024 = 0 THEN 0 ELSE o * 2 / 287268 END AS key FROM generate_series(0::int8, 287267) o) x;
+CREATE VIEW arrays AS SELECT array_agg(key ORDER BY o) AS keys, array_agg(weight ORDER BY o) AS weights FROM lookups;
+CREATE VIEW totals AS SELECT sum(weight) AS divisor, sum(abs(weight)) AS divisor_size, sum(weight * (embedding[1] - embedding[2] / 2)) AS dot,
+		sum(abs(weight) * (abs(embedding[1]) + abs(embedding[2] / 2))) AS dot_size, ARRAY[sum(weight * embedding[1]), sum(weight * embedding[2])] AS sums
+	FROM lookups JOIN signed ON id = key;
+SELECT divisor_size / divisor BETWEEN 100 AND 10000 AS cancels FROM totals;
+SELECT j, abs(mean - sums[j] / divisor) <= 1e-6 * abs(sums[j] / divisor) AS near
+FROM arrays, totals, unnest(gpuvec_pool('signed', 'id', 'embedding', keys, 'mean', weights)) WITH ORDINALITY u (mean, j);
+SELECT count(*), bool_and(abs(gradient[1] - share) <= 1e-5 * abs(share) AND abs(gradient[2] + share / 2) <= 1e-5 * abs(share)) AS near
+FROM arrays, gpuvec_pool_grad('signed', 'id', 'embedding', keys, '{1,-0.5}', 'mean', weights)
+	JOIN (SELECT key, sum(weight) / min(divisor) AS share FROM lookups, totals GROUP BY key) s USING (key);
+SELECT count(*), bool_and(abs(x - (embedding[1] - embedding[2] / 2 - dot / divisor) / divisor) <= 1e-5 * dot_size / divisor ^ 2) AS near
+FROM totals, (SELECT unnest(keys) AS id, unnest(gpuvec_pool_grad_weights('signed', 'id', 'embedding', keys, '{1,-0.5}', 'mean', weights)) AS x FROM arrays) u JOIN signed USING (id);
+DROP VIEW arrays, totals;
+DROP TABLE items, twice, vectors, bags, large, signed, lookups CASCADE;
 DROP FUNCTION upstream, divisors, expected, expected_weights, compare;

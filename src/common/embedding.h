@@ -13,14 +13,19 @@
  * the number of threads, or the machine, GPUs included (kernels/embedding.h).
  *
  *	 sum		of the vectors of the keys that were found, each times its weight
- *	 mean		that, divided by the sum of the weights (float32, same order; 1
- *				for each key if there are none), or zeros if that sum is 0
+ *	 mean		that, divided by the sum of the weights (1 for each key if there are
+ *				none), or zeros if that sum is 0
  *	 concat		the vectors, or (with weights) such sums of one key each, one behind
  *				the other
  *
  * Keys that were not found add nothing.  With GPUVEC_MISSING_ZERO they count as
  * vectors of zeros: their weights are part of the divisor, and concat has zeros in
  * their place.  With GPUVEC_MISSING_SKIP it is as if the bag did not have them.
+ *
+ * Weights of both signs may nearly cancel, and each bit that their sum lacks is lacking
+ * in the whole result.  So it is taken in float64, in the same order, and rounded to
+ * float32 once, in the end: infinite if it is too large.  It becomes 0 there only if it was
+ * 0, as all float32 are multiples of the smallest one.
  *
  *-------------------------------------------------------------------------
  */
@@ -196,11 +201,11 @@ gpuvec_concat_bag(float *out, const gpuvec_bag *bag)
 }
 
 /* Sum the keys [first, end) of a bag, and their weights, from left to right */
-static inline float
+static inline double
 gpuvec_sum_piece(float *out, const gpuvec_bag *bag, uint64_t first, uint64_t end)
 {
 	uint64_t	bytes = bag->width * gpuvec_element_bytes(bag->storage);
-	float		divisor = 0;
+	double		divisor = 0;
 
 	memset(out, 0, bag->width * sizeof(float));
 	for (uint64_t i = first; i < end; i++)
@@ -227,7 +232,7 @@ gpuvec_sum_piece(float *out, const gpuvec_bag *bag, uint64_t first, uint64_t end
 typedef struct gpuvec_levels
 {
 	float	   *sums[3];		/* the result, then the two others */
-	float		divisors[3];
+	double		divisors[3];
 	uint64_t	n;				/* pieces that were added */
 	uint32_t	width;
 } gpuvec_levels;
@@ -259,7 +264,7 @@ gpuvec_levels_carry(gpuvec_levels *levels, int level)
 
 /* Add the sum of a piece */
 static inline void
-gpuvec_levels_add(gpuvec_levels *levels, const float *piece, float divisor)
+gpuvec_levels_add(gpuvec_levels *levels, const float *piece, double divisor)
 {
 	gpuvec_vector_add(levels->sums[2], piece, levels->width);
 	levels->divisors[2] += divisor;
@@ -271,7 +276,7 @@ gpuvec_levels_add(gpuvec_levels *levels, const float *piece, float divisor)
 }
 
 /* All pieces were added; returns the sum of their divisors */
-static inline float
+static inline double
 gpuvec_levels_end(gpuvec_levels *levels)
 {
 	if (levels->n % GPUVEC_FAN != 0)
@@ -282,7 +287,7 @@ gpuvec_levels_end(gpuvec_levels *levels)
 }
 
 /* Sum a bag and its weights */
-static inline float
+static inline double
 gpuvec_sum_bag(float *out, const gpuvec_bag *bag)
 {
 	float	   *piece = bag->scratch + bag->width;
@@ -307,13 +312,13 @@ gpuvec_sum_bag(float *out, const gpuvec_bag *bag)
 static inline uint64_t
 gpuvec_pool_bag(float *out, const gpuvec_bag *bag)
 {
-	float		divisor;
+	double		divisor;
 
 	if (bag->mode == GPUVEC_POOL_CONCAT)
 		return gpuvec_concat_bag(out, bag);
 	divisor = gpuvec_sum_bag(out, bag);
 	if (bag->mode == GPUVEC_POOL_MEAN)
-		gpuvec_vector_divide(out, divisor, bag->width);
+		gpuvec_vector_divide(out, (float) divisor, bag->width);
 	return bag->width;
 }
 

@@ -14,7 +14,9 @@
  * The gradient of a key's vector is the sum of its shares, in the order in which the
  * bags have the key, computed like that of a bag (embedding.h) of which shares are the
  * vectors and those factors the weights; there are none for sum and concat without
- * weights.  The divisor is summed in 32 lanes, that are folded in halves.
+ * weights.  The divisor is summed in float64 and rounded in the end, as pooling does it,
+ * but in 32 lanes, that are folded in halves: so it may differ from that of pooling in its
+ * last bits.
  *
  * The gradient with respect to a weight is, with g the gradient of its bag and v the
  * vector of its key (zeros if it was not found),
@@ -49,7 +51,7 @@ typedef struct gpuvec_share
 static inline float
 gpuvec_bag_divisor(const gpuvec_bag *bag)
 {
-	float		lanes[GPUVEC_DIVISOR_LANES] = {0};
+	double		lanes[GPUVEC_DIVISOR_LANES] = {0};
 
 	for (uint64_t i = 0; i < bag->n; i++)
 		if (gpuvec_bag_counts(bag, i))
@@ -57,7 +59,7 @@ gpuvec_bag_divisor(const gpuvec_bag *bag)
 	for (int half = GPUVEC_DIVISOR_LANES / 2; half > 0; half /= 2)
 		for (int i = 0; i < half; i++)
 			lanes[i] += lanes[i + half];
-	return lanes[0];
+	return (float) lanes[0];
 }
 
 /*

@@ -71,14 +71,13 @@ $(BENCH_BIN)/bench_engine: $(srcdir)/test/bench/bench_engine.cpp $(BENCH_HEADERS
 	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
 
 # The kernels of embedding tables alone; needs nvcc, and a GPU to run
-EMBEDDING_SOURCES = $(srcdir)/test/bench/bench_embedding.cu $(srcdir)/kernels/embedding_forward.cu \
-	$(srcdir)/kernels/embedding_gather.cu $(srcdir)/kernels/embedding_grad.cu $(srcdir)/kernels/embedding_sort.cu
+EMBEDDING_SOURCES = $(srcdir)/test/bench/bench_embedding.cu $(sort $(wildcard $(srcdir)/kernels/embedding_*.cu))
 EMBEDDING_ARCHS ?= $(LAST_ARCH)
 
 bench-embedding: $(BENCH_BIN)/bench_embedding
 
-$(BENCH_BIN)/bench_embedding: $(EMBEDDING_SOURCES) $(srcdir)/kernels/embedding.h $(srcdir)/kernels/embedding_sort.h \
-		$(srcdir)/kernels/embedding_pool.cuh $(srcdir)/kernels/bulk_copy.cuh $(srcdir)/test/bench/embedding_reference.h
+$(BENCH_BIN)/bench_embedding: $(EMBEDDING_SOURCES) $(wildcard $(srcdir)/kernels/*.h $(srcdir)/kernels/*.cuh) \
+		$(srcdir)/test/bench/embedding_reference.h
 	@mkdir -p $(@D)
 	$(NVCC) -std=c++17 -O3 -lineinfo --fmad=false -I$(srcdir)/kernels -I$(srcdir)/test/bench \
 		-Xcompiler -Wall,-Wextra,-ffp-contract=off \

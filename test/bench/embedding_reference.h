@@ -27,12 +27,12 @@ struct ref_lookup
 struct ref_sum
 {
 	std::vector<float> value;
-	float		divisor;
+	double		divisor;
 	std::vector<double> exact;	/* the same in float64 */
 	std::vector<double> magnitude;	/* the sum of absolute values */
 
 	explicit ref_sum(size_t width)
-		: value(width, 0.0f), divisor(0.0f), exact(width, 0.0), magnitude(width, 0.0)
+		: value(width, 0.0f), divisor(0.0), exact(width, 0.0), magnitude(width, 0.0)
 	{
 	}
 
@@ -104,31 +104,33 @@ ref_bag(const std::vector<ref_lookup> &lookups, size_t width, bool weighted, boo
 static inline void
 ref_divide(ref_sum &sum)
 {
+	float		divisor = (float) sum.divisor;
+
 	for (size_t c = 0; c < sum.value.size(); c++)
 	{
-		sum.value[c] = sum.divisor == 0.0f ? 0.0f : sum.value[c] / sum.divisor;
-		sum.exact[c] = sum.divisor == 0.0f ? 0.0 : sum.exact[c] / sum.divisor;
-		sum.magnitude[c] = sum.divisor == 0.0f ? 0.0 : sum.magnitude[c] / fabs(sum.divisor);
+		sum.value[c] = divisor == 0.0f ? 0.0f : sum.value[c] / divisor;
+		sum.exact[c] = divisor == 0.0f ? 0.0 : sum.exact[c] / sum.divisor;
+		sum.magnitude[c] = divisor == 0.0f ? 0.0 : sum.magnitude[c] / fabs(sum.divisor);
 	}
 }
 
-/* What the gradient divides by: see divisors_kernel */
+/* What the gradient divides by: see warp_divisor() */
 static inline float
 ref_grad_divisor(const std::vector<ref_lookup> &lookups, bool skip_missing)
 {
-	float		lane[32] = {0};
+	double		lane[32] = {0};
 
 	for (size_t i = 0; i < lookups.size(); i++)
 		lane[i % 32] += lookups[i].row || !skip_missing ? lookups[i].weight : 0.0f;
 	for (int d = 16; d > 0; d /= 2)
 	{
-		float		other[32];
+		double		other[32];
 
 		for (int i = 0; i < 32; i++)
 			other[i] = lane[i] + lane[i ^ d];
 		memcpy(lane, other, sizeof lane);
 	}
-	return lane[0];
+	return (float) lane[0];
 }
 
 /* The same bits?  NaN equals NaN */

@@ -74,7 +74,7 @@ find_variants(void)
  */
 static float
 sum_of(const gpuvec_bag *bag, float *const *rows, uint32_t column, uint64_t first, uint64_t end,
-	   uint64_t size, float *divisor)
+	   uint64_t size, double *divisor)
 {
 	float		sum = 0;
 
@@ -93,7 +93,7 @@ sum_of(const gpuvec_bag *bag, float *const *rows, uint32_t column, uint64_t firs
 	}
 	for (uint64_t i = first; i < end; i += size)
 	{
-		float		part_divisor;
+		double		part_divisor;
 		float		part = sum_of(bag, rows, column, i, i + size < end ? i + size : end,
 								  size / GPUVEC_FAN, &part_divisor);
 
@@ -144,10 +144,10 @@ check_bag(uint64_t n, uint32_t width, gpuvec_storage storage)
 
 		for (uint32_t column = 0; column < width; column++)
 		{
-			float		divisor;
+			double		divisor;
 			float		sum = sum_of(&bag, rows, column, 0, n, n <= GPUVEC_PIECE ? 1 : GPUVEC_PIECE * GPUVEC_FAN * GPUVEC_FAN, &divisor);
 
-			other[column] = bag.mode == GPUVEC_POOL_SUM ? sum : divisor == 0 ? 0 : sum / divisor;
+			other[column] = bag.mode == GPUVEC_POOL_SUM ? sum : divisor == 0 ? 0 : sum / (float) divisor;
 		}
 		for (int v = 0; v < nvariants; v++)
 		{
@@ -240,6 +240,224 @@ check_shares(uint64_t n, uint32_t width)
 	free(scratch);
 	free(out);
 	free(expected);
+}
+
+/* A bag of many keys, whose weights nearly cancel, and what float64 makes of it */
+typedef struct canceling
+{
+	gpuvec_bag	bag;
+	float	   *table;			/* [nrows * width] */
+	uint64_t	nrows;
+	double		divisor;
+	double	   *dots;			/* of each key: gradient . vector */
+	double	   *dot_sizes;		/* the same of absolute values */
+	float		gradient[4];
+} canceling;
+
+/*
+ * Weights of even rows are positive, those of odd rows negative, and so are their vectors:
+ * what is divided is exact to float32, only its divisor is small beside the weights.
+ */
+static void
+make_canceling(canceling *c, uint64_t n, gpuvec_missing missing)
+{
+	uint32_t	width = sizeof(c->gradient) / sizeof(c->gradient[0]);
+	int64_t    *keys = malloc(n * sizeof(*keys));
+	const void **vectors = malloc(n * sizeof(*vectors));
+	float	   *weights = malloc(n * sizeof(float));
+
+	c->nrows = 100;
+	c->table = malloc(c->nrows * width * sizeof(float));
+	c->dots = calloc(n, sizeof(double));
+	c->dot_sizes = calloc(n, sizeof(double));
+	c->divisor = 0;
+	for (uint64_t i = 0; i < c->nrows * width; i++)
+		c->table[i] = (i / width % 2 ? -1 : 1) * (0.5f + (float) random_below(1 << 23) / (1 << 23));
+	for (uint32_t j = 0; j < width; j++)
+		c->gradient[j] = random_float();
+	for (uint64_t i = 0; i < n; i++)
+	{
+		uint64_t	row = 2 * random_below(c->nrows / 2) + (i / 3 % 512 == 0 ? 0 : i * 2 / n);
+
+		keys[i] = (int64_t) row;
+		vectors[i] = random_below(10) ? c->table + row * width : NULL;
+		weights[i] = (row % 2 ? -1 : 1) * (0.5f + (float) random_below(1 << 23) / (1 << 23));
+		if (vectors[i] != NULL || missing != GPUVEC_MISSING_SKIP)
+			c->divisor += weights[i];
+		for (uint32_t j = 0; vectors[i] != NULL && j < width; j++)
+		{
+			c->dots[i] += (double) c->gradient[j] * c->table[row * width + j];
+			c->dot_sizes[i] += fabs((double) c->gradient[j] * c->table[row * width + j]);
+		}
+	}
+	c->bag = (gpuvec_bag) {
+		.keys = keys,.vectors = vectors,.weights = weights,.n = n,.width = width,
+		.mode = GPUVEC_POOL_MEAN,.missing = missing,
+		.scratch = malloc(width * GPUVEC_SCRATCH_VECTORS * sizeof(float))
+	};
+}
+
+static void
+drop_canceling(canceling *c)
+{
+	free((void *) c->bag.keys);
+	free((void *) c->bag.vectors);
+	free((void *) c->bag.weights);
+	free(c->bag.scratch);
+	free(c->table);
+	free(c->dots);
+	free(c->dot_sizes);
+}
+
+/* Its mean */
+static void
+check_canceling_mean(const canceling *c)
+{
+	const gpuvec_bag *bag = &c->bag;
+	float		mean[4];
+
+	for (int v = 0; v < nvariants; v++)
+	{
+		bool		near = true;
+
+		(void) variants[v].pool_bag(mean, bag);
+		for (uint32_t j = 0; j < bag->width; j++)
+		{
+			double		sum = 0;
+			double		size = 0;
+
+			for (uint64_t i = 0; i < bag->n; i++)
+				if (bag->vectors[i] != NULL)
+				{
+					sum += (double) bag->weights[i] * ((const float *) bag->vectors[i])[j];
+					size += fabs((double) bag->weights[i] * ((const float *) bag->vectors[i])[j]);
+				}
+			near = near && fabs(mean[j] - sum / c->divisor) <= 1e-6 * size / fabs(c->divisor);
+		}
+		check(near, "the mean of a bag whose weights nearly cancel");
+	}
+}
+
+/* The gradients of its vectors */
+static void
+check_canceling_gradient(const canceling *c)
+{
+	const gpuvec_bag *bag = &c->bag;
+	gpuvec_upstream up = {.gradient = c->gradient,.width = bag->width,.factors = true};
+	gpuvec_share *room = malloc(bag->n * sizeof(*room));
+	gpuvec_share *spare = malloc(bag->n * sizeof(*spare));
+	double	   *sums = calloc(c->nrows, sizeof(double));
+	uint64_t	row = 0;
+	uint64_t	n = gpuvec_bag_shares(room, bag, &row);
+	gpuvec_share *shares = gpuvec_sort_shares(room, spare, n);
+	bool		near = true;
+	uint64_t	nkeys = 0;
+	float		out[4];
+
+	/* of one row all weights have the same sign */
+	for (uint64_t i = 0; i < bag->n; i++)
+		if (bag->vectors[i] != NULL)
+			sums[bag->keys[i]] += bag->weights[i];
+	for (uint64_t i = 0; i < n; nkeys++)
+	{
+		uint64_t	first = i;
+
+		while (i < n && shares[i].key == shares[first].key)
+			i++;
+		gpuvec_sum_shares(out, shares + first, i - first, &up, bag->scratch);
+		for (uint32_t j = 0; j < bag->width; j++)
+		{
+			double		expected = sums[shares[first].key] / c->divisor * c->gradient[j];
+
+			near = near && fabs(out[j] - expected) <= 1e-5 * fabs(expected);
+		}
+	}
+	check(near && nkeys == c->nrows, "the gradients of a bag whose weights nearly cancel");
+	free(room);
+	free(spare);
+	free(sums);
+}
+
+/* The gradients of its weights */
+static void
+check_canceling_weights(const canceling *c)
+{
+	const gpuvec_bag *bag = &c->bag;
+	float	   *out = malloc(bag->n * sizeof(float));
+	double		sum = 0;
+	double		sum_size = 0;
+	uint64_t	row = 0;
+	bool		near = true;
+	float		mean[4];
+
+	for (uint64_t i = 0; i < bag->n; i++)
+	{
+		sum += bag->weights[i] * c->dots[i];
+		sum_size += fabs(bag->weights[i] * c->dot_sizes[i]);
+	}
+	gpuvec_bag_weight_gradients(out, bag, c->gradient, mean, &row);
+	for (uint64_t i = 0; i < bag->n; i++)
+	{
+		bool		counts = bag->vectors[i] != NULL || bag->missing != GPUVEC_MISSING_SKIP;
+		double		expected = counts ? (c->dots[i] - sum / c->divisor) / c->divisor : 0;
+		double		size = (c->dot_sizes[i] + sum_size / fabs(c->divisor)) / fabs(c->divisor);
+
+		near = near && fabs(out[i] - expected) <= 1e-5 * size;
+	}
+	check(near, "the gradients of weights that nearly cancel");
+	free(out);
+}
+
+/* Means of weights of both signs */
+static void
+check_canceling(uint64_t n)
+{
+	for (int skip = 0; skip < 2; skip++)
+	{
+		canceling	c;
+
+		make_canceling(&c, n, skip ? GPUVEC_MISSING_SKIP : GPUVEC_MISSING_ZERO);
+		check_canceling_mean(&c);
+		check_canceling_gradient(&c);
+		check_canceling_weights(&c);
+		drop_canceling(&c);
+	}
+}
+
+/* Divisors at the ends of float32 */
+static void
+check_divisors(void)
+{
+	static const struct
+	{
+		float		weights[3];
+		float		divisor;
+	}			cases[] = {
+		{{16777216, 1, -16777216}, 1}, {{1, 0x1p-40f, -1}, 0x1p-40f}, {{1, -3, 2}, 0},
+		{{FLT_MAX, FLT_MAX, -FLT_MAX}, FLT_MAX}, {{FLT_MAX, FLT_MAX, 1}, INFINITY},
+		{{-FLT_MAX, -FLT_MAX, 1}, -INFINITY}, {{0x1p-149f, 0x1p-149f, -0x1p-149f}, 0x1p-149f},
+		{{-0.0f, -0.0f, -0.0f}, 0}
+	};
+
+	for (size_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++)
+	{
+		float		element = 0x1p-100f;
+		float		zero = 0;
+		const void *vectors[3] = {&zero, &element, &zero};
+		float		scratch[GPUVEC_SCRATCH_VECTORS];
+		gpuvec_bag	bag = {.vectors = vectors,.weights = cases[k].weights,.n = 3,.width = 1,.mode = GPUVEC_POOL_MEAN,.scratch = scratch};
+		float		product = cases[k].weights[1] * element;
+		float		expected = cases[k].divisor == 0 ? 0 : product / cases[k].divisor;
+
+		check(gpuvec_bag_divisor(&bag) == cases[k].divisor, "a divisor");
+		for (int v = 0; v < nvariants; v++)
+		{
+			float		mean = NAN;
+
+			(void) variants[v].pool_bag(&mean, &bag);
+			check(mean == expected, "a mean");
+		}
+	}
 }
 
 /* float16 against the compiler's */
@@ -401,6 +619,11 @@ main(void)
 	check_bag(262144 + 3000, 3, GPUVEC_FLOAT32);
 	check_bag(600000, 2, GPUVEC_FLOAT16);
 	check_shares(262144 + 300, 2);
+	/* pieces and groups, complete or not */
+	check_canceling(1024);
+	check_canceling(20000);
+	check_canceling(287268);
+	check_divisors();
 	for (uint32_t width = 1; width < 70; width++)
 	{
 		check_scores(width, GPUVEC_FLOAT32);

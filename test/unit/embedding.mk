@@ -20,9 +20,9 @@ include test/bench/bench.mk
 
 include test/unit/emulation/emulation.mk
 
-EMULATED = kernels/embedding_forward kernels/embedding_gather kernels/embedding_grad kernels/embedding_sort test/bench/bench_embedding
-EMULATED_VECTORS = $(patsubst $(srcdir)/%.cu,%,$(wildcard $(srcdir)/kernels/embedding_*.cu)) \
-	kernels/nearest kernels/products kernels/vectors test/unit/emulation/engine
+EMBEDDING_KERNELS = $(patsubst $(srcdir)/%.cu,%,$(sort $(wildcard $(srcdir)/kernels/embedding_*.cu)))
+EMULATED = $(EMBEDDING_KERNELS) test/bench/bench_embedding
+EMULATED_VECTORS = $(EMBEDDING_KERNELS) kernels/nearest kernels/products kernels/vectors test/unit/emulation/engine
 
 ifeq ($(CUDA),yes)
 check: $(EMULATION_DIR)/embedding $(EMULATION_DIR)/vectors_test

@@ -121,6 +121,8 @@ SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'adamw');
 SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'adam');
 SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'sgd', state => 'state');
 SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1,1}}');
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{3,9}', '{{1,1,1},{2,2,2}}', 'adagrad', 1, 'state');
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{3,9}', '{{1},{2}}', 'adam', 1, 'state');
 SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', NULL);
 SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', learning_rate => NULL);
 SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,NULL}}');

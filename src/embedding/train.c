@@ -309,9 +309,12 @@ gpuvec_gradient_rows(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* The elements of a real[] argument, which must have n of them (0: any number) */
+/*
+ * The elements of a real[] argument, which must have *n of them (-1: any number, which is
+ * returned).  Argument key (-1: none) is the key that an error names.
+ */
 static const float *
-vector_argument(FunctionCallInfo fcinfo, int argument, int *n)
+vector_argument(FunctionCallInfo fcinfo, int argument, int *n, int key)
 {
 	ArrayType  *array = PG_GETARG_ARRAYTYPE_P(argument);
 	int			count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
@@ -324,7 +327,9 @@ vector_argument(FunctionCallInfo fcinfo, int argument, int *n)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_EXCEPTION),
 				 errmsg("vector and gradient have different numbers of elements"),
-				 errdetail("One has %d, the other %d.", *n, count)));
+				 key < 0 ? errdetail("One has %d, the other %d.", *n, count) :
+				 errdetail("The vector with key " INT64_FORMAT " has %d, its gradient or state %d.",
+						   PG_GETARG_INT64(key), *n, count)));
 	*n = count;
 	return (const float *) ARR_DATA_PTR(array);
 }
@@ -335,8 +340,8 @@ gpuvec_vector_axpy(PG_FUNCTION_ARGS)
 {
 	double		a = PG_GETARG_FLOAT8(0);
 	int			n = -1;
-	const float *x = vector_argument(fcinfo, 1, &n);
-	const float *y = vector_argument(fcinfo, 2, &n);
+	const float *x = vector_argument(fcinfo, 1, &n, -1);
+	const float *y = vector_argument(fcinfo, 2, &n, -1);
 	float	   *out = palloc_array(float, n + 1);
 
 	for (int i = 0; i < n; i++)
@@ -350,7 +355,7 @@ gpuvec_vector_square(PG_FUNCTION_ARGS)
 {
 	double		a = PG_GETARG_FLOAT8(0);
 	int			n = -1;
-	const float *x = vector_argument(fcinfo, 1, &n);
+	const float *x = vector_argument(fcinfo, 1, &n, -1);
 	float	   *out = palloc_array(float, n + 1);
 
 	for (int i = 0; i < n; i++)
@@ -358,13 +363,13 @@ gpuvec_vector_square(PG_FUNCTION_ARGS)
 	return EmbeddingArray(out, n);
 }
 
-/* gpuvec_sgd_step(x, gradient, learning_rate) */
+/* gpuvec_sgd_step(x, gradient, learning_rate, key) */
 Datum
 gpuvec_sgd_step(PG_FUNCTION_ARGS)
 {
 	int			n = -1;
-	const float *x = vector_argument(fcinfo, 0, &n);
-	const float *g = vector_argument(fcinfo, 1, &n);
+	const float *x = vector_argument(fcinfo, 0, &n, 3);
+	const float *g = vector_argument(fcinfo, 1, &n, 3);
 	double		rate = PG_GETARG_FLOAT8(2);
 	float	   *out = palloc_array(float, n + 1);
 
@@ -394,7 +399,7 @@ require_state(FunctionCallInfo fcinfo, const char *optimizer, bool has_m, int m,
 					 errhint("Only the optimizer should change its state table.")));
 }
 
-/* gpuvec_adagrad_step(x, gradient, m, which has to be null, sum of squares, learning_rate, epsilon) */
+/* gpuvec_adagrad_step(x, gradient, m, which has to be null, sum of squares, learning_rate, epsilon, key) */
 Datum
 gpuvec_adagrad_step(PG_FUNCTION_ARGS)
 {
@@ -407,9 +412,9 @@ gpuvec_adagrad_step(PG_FUNCTION_ARGS)
 	float	   *out;
 
 	require_state(fcinfo, "adagrad", false, 2, 3);
-	x = vector_argument(fcinfo, 0, &n);
-	g = vector_argument(fcinfo, 1, &n);
-	v = vector_argument(fcinfo, 3, &n);
+	x = vector_argument(fcinfo, 0, &n, 6);
+	g = vector_argument(fcinfo, 1, &n, 6);
+	v = vector_argument(fcinfo, 3, &n, 6);
 	rate = PG_GETARG_FLOAT8(4);
 	epsilon = PG_GETARG_FLOAT8(5);
 	out = palloc_array(float, n + 1);
@@ -418,7 +423,7 @@ gpuvec_adagrad_step(PG_FUNCTION_ARGS)
 	return EmbeddingArray(out, n);
 }
 
-/* gpuvec_adam_step(x, m, v, step, learning_rate, beta1, beta2, epsilon) */
+/* gpuvec_adam_step(x, m, v, step, learning_rate, beta1, beta2, epsilon, key) */
 Datum
 gpuvec_adam_step(PG_FUNCTION_ARGS)
 {
@@ -434,9 +439,9 @@ gpuvec_adam_step(PG_FUNCTION_ARGS)
 	float	   *out;
 
 	require_state(fcinfo, "adam", true, 1, 2);
-	x = vector_argument(fcinfo, 0, &n);
-	m = vector_argument(fcinfo, 1, &n);
-	v = vector_argument(fcinfo, 2, &n);
+	x = vector_argument(fcinfo, 0, &n, 8);
+	m = vector_argument(fcinfo, 1, &n, 8);
+	v = vector_argument(fcinfo, 2, &n, 8);
 	step = (double) PG_GETARG_INT64(3);
 	rate = PG_GETARG_FLOAT8(4);
 	first = 1 - pow(PG_GETARG_FLOAT8(5), step);
@@ -527,13 +532,13 @@ make_statement(Training *training, const char *optimizer)
 				 errhint("CREATE TABLE state (key bigint PRIMARY KEY, step bigint, m real[], v real[])")));
 	append_gradients(training);
 	if (sgd)
-		append_update(training, "l.gradient, $3", "gpuvec_sgd_step");
+		append_update(training, "l.gradient, $3, l.key", "gpuvec_sgd_step");
 	else if (adagrad)
 	{
 		/* if there is an m, it is kept for the step to complain of */
 		append_states(training, "NULL", psprintf("%s(1, gradient)", square), "o.m",
 					  psprintf("%s(1, o.v, excluded.v)", axpy));
-		append_update(training, "l.gradient, s.m, s.v, $3, $6", "gpuvec_adagrad_step");
+		append_update(training, "l.gradient, s.m, s.v, $3, $6, l.key", "gpuvec_adagrad_step");
 	}
 	else
 	{
@@ -542,7 +547,7 @@ make_statement(Training *training, const char *optimizer)
 					  psprintf("%s(1 OPERATOR(pg_catalog.-) $5, gradient)", square),
 					  psprintf("%s($4, o.m, excluded.m)", axpy),
 					  psprintf("%s($5, o.v, excluded.v)", axpy));
-		append_update(training, "s.m, s.v, s.step, $3, $4, $5, $6", "gpuvec_adam_step");
+		append_update(training, "s.m, s.v, s.step, $3, $4, $5, $6, l.key", "gpuvec_adam_step");
 	}
 	/* parameters that an optimizer does not use need a type all the same */
 	appendStringInfoString(&training->sql,

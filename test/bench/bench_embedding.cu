@@ -125,6 +125,48 @@ copy_kernel(const __grid_constant__ struct copy_params p)
 	}
 }
 
+struct read_params
+{
+	const char *table;
+	const int32_t *keys;
+	uint32_t   *out;
+};
+
+/*
+ * Read rows of BYTES bytes and do nothing with them: what a GPU's memory gives in that order.
+ * A warp has 32 lookups, of which up to eight loads are in flight.
+ */
+template <int BYTES>
+static __global__ void
+read_kernel(const __grid_constant__ struct read_params p)
+{
+	constexpr int LANES = BYTES / 16;
+	constexpr int ROWS = 32 / LANES;	/* that a load reads */
+	constexpr int LOADS = LANES < 8 ? LANES : 8;
+	uint64_t	warp = ((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32;
+	uint32_t	lane = threadIdx.x % 32;
+	uint32_t	key = (uint32_t) __ldcs(p.keys + warp * 32 + lane);
+	uint32_t	sum = 0;
+
+	for (int first = 0; first < 32; first += ROWS * LOADS)
+	{
+		uint4		part[LOADS];
+
+#pragma unroll
+		for (int i = 0; i < LOADS; i++)
+		{
+			uint32_t	row = __shfl_sync(EMB_FULL_WARP, key, first + i * ROWS + lane / LANES);
+
+			part[i] = __ldg((const uint4 *) (p.table + (uint64_t) row * BYTES) + lane % LANES);
+		}
+#pragma unroll
+		for (int i = 0; i < LOADS; i++)
+			sum ^= part[i].x ^ part[i].y ^ part[i].z ^ part[i].w;
+	}
+	if (sum == 0x12345678)		/* hardly ever; or the loads would be left out */
+		p.out[warp] = sum;
+}
+
 static void
 fill(void *data, uint64_t n, uint64_t seed, bool half)
 {
@@ -1558,6 +1600,22 @@ run_grad_weights(uint32_t width, int hotness, int dist, enum gpuvec_emb_mode mod
 	CHECK(cudaFree(grad));
 }
 
+/* How fast uniform keys' rows of BYTES bytes can be read, if nothing is done with them */
+template <int BYTES>
+static void
+time_reads(void)
+{
+	uint64_t	nkeys = B.batch * KEYS_PER_BAG / 256 * 256;
+	double		ms = time_launches(4, [&] (int, cudaStream_t stream)
+	{
+		struct read_params params = {(const char *) B.table, B.keys[0], (uint32_t *) B.out};
+
+		CHECK(emb_launch(read_kernel<BYTES>, nkeys / 256, 256, params, stream));
+	});
+
+	printf("reading alone, rows of %d bytes: %.0f GB/s\n", BYTES, (double) nkeys * BYTES / ms / 1e6);
+}
+
 /* Keys, weights, offsets, room */
 static void
 set_up(uint64_t rows, uint64_t batch)
@@ -1597,6 +1655,10 @@ set_up(uint64_t rows, uint64_t batch)
 	B.copy_rate = 2.0 * half / ms / 1e6;
 	printf("copy: %.0f GB/s read and written; %llu rows, %llu bags\n", B.copy_rate,
 		   (unsigned long long) rows, (unsigned long long) batch);
+	time_reads<64>();
+	time_reads<128>();
+	time_reads<256>();
+	time_reads<512>();
 	fflush(stdout);
 }
 

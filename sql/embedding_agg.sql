@@ -109,6 +109,9 @@ SELECT gpuvec_pool_agg(r, 'id', 'embedding', k) FROM unnest('{items,other}'::reg
 SELECT gpuvec_pool_agg('items', 'id', 'embedding', k, w) FROM (VALUES (1, 1.5), (2, NULL)) v (k, w);
 SELECT gpuvec_pool_agg('items', 'id', NULL, k) FROM generate_series(1, 3) k;
 SELECT gpuvec_pool_agg('items', 'id', 'embedding', k, 1, 'most', 'skip') FROM generate_series(1, 3) k;
+-- a mode alone: a missing key counts
+SELECT gpuvec_pool_agg('items', 'id', 'embedding', k, w, 'mean') FROM (VALUES (1, 1), (3, 2), (1000, 1)) v (k, w);
+SELECT gpuvec_pool_agg('items', 'id', 'embedding', k, 1, m) FROM (VALUES (1, 'sum'), (2, 'mean')) v (k, m);
 -- mode and missing are those of the group
 SELECT gpuvec_pool_agg('items', 'id', 'embedding', k, 1, m, 'skip') FROM (VALUES (1, 'sum'), (2, 'mean')) v (k, m);
 SELECT gpuvec_pool_agg('items', 'id', 'embedding', k, 1, 'mean', m) FROM (VALUES (1, 'skip'), (2, NULL)) v (k, m);

@@ -30,4 +30,23 @@ SELECT (gpuvec_pool('items', 'id', 'v', '{5,5}'))[1:3], cardinality(gpuvec_pool(
 VACUUM items;
 SELECT (gpuvec_pool('items', 'id', 'v', '{5,5}'))[126:130];
 DROP TABLE items;
+-- training, which needs casts as that extension has them: implicit to real[], by assignment from it
+CREATE FUNCTION vector_to_float4(vector, int, bool) RETURNS real[] LANGUAGE sql IMMUTABLE AS $$
+	SELECT array_agg(CASE bits & 2147483647 WHEN 0 THEN 0 ELSE sign(1 - 2 * (bits >> 31 & 1)) * 2.0 ^ ((bits >> 23 & 255) - 127) * (1 + (bits & 8388607) / 8388608.0) END ORDER BY i)::real[]
+	FROM (SELECT i, get_byte(b, 4 * i) | (get_byte(b, 4 * i + 1) << 8) | (get_byte(b, 4 * i + 2) << 16) | (get_byte(b, 4 * i + 3) << 24) AS bits FROM (SELECT $1::text::bytea AS b) x, generate_series(1, length(b) / 4 - 1) i) y $$;
+CREATE FUNCTION array_to_vector(real[], int, bool) RETURNS vector LANGUAGE sql IMMUTABLE AS $$
+	SELECT ('\x' || lpad(to_hex(cardinality($1) & 255), 2, '0') || lpad(to_hex(cardinality($1) >> 8), 2, '0') || '0000' || string_agg(substr(h, 7, 2) || substr(h, 5, 2) || substr(h, 3, 2) || substr(h, 1, 2), '' ORDER BY o))::vector
+	FROM (SELECT encode(float4send(x), 'hex') AS h, o FROM unnest($1) WITH ORDINALITY u (x, o)) x $$;
+CREATE CAST (vector AS real[]) WITH FUNCTION vector_to_float4(vector, int, bool) AS IMPLICIT;
+CREATE CAST (real[] AS vector) WITH FUNCTION array_to_vector(real[], int, bool) AS ASSIGNMENT;
+CREATE TABLE items (id bigint PRIMARY KEY, v vector);
+CREATE TABLE state (key bigint PRIMARY KEY, step bigint, m real[], v real[]);
+SELECT gpuvec_ensure_keys('items', 'id', 'v', '{1,2,-3}', 3, seed => 4);
+SELECT id, v::real[] = gpuvec_initial_vector(id, 3, 'uniform', 0.05, 4) AS as_expected FROM items ORDER BY id;
+INSERT INTO items SELECT 5, '{1,-2,0.5}'::real[];
+SELECT gpuvec_ensure_keys('items', 'id', 'v', '{5,6}', initializer => 'zeros'), gpuvec_apply_grad('items', 'id', 'v', '{5,6,5}', '{{2,0,1},{1,1,1},{2,4,1}}', learning_rate => 0.5);
+SELECT key, embedding, i.v::real[] = embedding AS same FROM gpuvec_gather('items', 'id', 'v', '{5,6}') JOIN items i ON id = key;
+SELECT gpuvec_apply_grad('items', 'id', 'v', '{6}', '{4,-4,0}', 'adagrad', 1, 'state'), gpuvec_pool('items', 'id', 'v', '{6}'), gpuvec_apply_grad('items', 'id', 'v', '{5,5}', '{1,2,3,4,5,6}', 'adagrad', 1, 'state');
+SELECT gpuvec_pool('items', 'id', 'v', '{5,6}', 'concat'), array_agg(n.key ORDER BY rank) AS nearest FROM items, gpuvec_nearest('items', 'id', 'v', v::real[], 2, 'l2') n WHERE id = 6;
+DROP TABLE items, state;
 DROP EXTENSION vector CASCADE;

@@ -19,6 +19,23 @@ SELECT gpuvec_ensure_keys('items', 'id', 'embedding', '{11}', 0);
 SELECT gpuvec_ensure_keys('items', 'id', 'embedding', '{11,NULL}');
 CREATE TABLE no_key (id bigint, embedding double precision[]);
 SELECT gpuvec_ensure_keys('no_key', 'id', 'embedding', '{11}', 3);
+CREATE UNIQUE INDEX no_key_some ON no_key (id) WHERE id > 0;
+CREATE UNIQUE INDEX no_key_two ON no_key (id, embedding);
+ALTER TABLE no_key ADD UNIQUE (id) DEFERRABLE;
+SELECT gpuvec_ensure_keys('no_key', 'id', 'embedding', '{11}', 3);
+ALTER TABLE no_key DROP CONSTRAINT no_key_id_key;
+CREATE UNIQUE INDEX no_key_all ON no_key (id);
+SELECT gpuvec_ensure_keys('no_key', 'id', 'embedding', '{11}', 3);
+-- wrong columns, and wrong kinds of relations
+SELECT gpuvec_ensure_keys('items', 'no', 'embedding', '{11}', 3);
+SELECT gpuvec_ensure_keys('items', 'id', 'note', '{11}', 3);
+SELECT gpuvec_ensure_keys('items', 'note', 'embedding', '{11}', 3);
+SELECT gpuvec_apply_grad('items', 'note', 'embedding', '{1}', '{1,1,1,1}');
+SELECT gpuvec_apply_grad('items', 'id', 'id', '{1}', '{1,1,1,1}');
+SELECT gpuvec_ensure_keys(0, 'id', 'embedding', '{11}', 3);
+CREATE VIEW item_view AS SELECT id, embedding FROM items;
+SELECT gpuvec_ensure_keys('item_view', 'id', 'embedding', '{1,11}', 4), gpuvec_apply_grad('item_view', 'id', 'embedding', '{11}', '{1,1,1,1}');
+DELETE FROM items WHERE id = 11;
 -- keys that the table numbers itself are given all the same; computed ones cannot be
 CREATE TABLE numbered (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, embedding real[], note int GENERATED ALWAYS AS IDENTITY (START 5));
 SELECT gpuvec_ensure_keys('numbered', 'id', 'embedding', '{12,11}', 2, 'zeros'), gpuvec_ensure_keys('numbered', 'id', 'embedding', '{11,13}', 2, 'zeros');
@@ -53,6 +70,20 @@ SELECT "The Key", "The Vector"::real[] = gpuvec_vector_axpy(-1, CASE "The Key" W
 SELECT * FROM gpuvec_gradient_rows('{5,-1,5,2}', '{{1,2},{3,4},{5,6},{7,8}}');
 SELECT * FROM gpuvec_gradient_rows('{}', '{}');
 SELECT * FROM gpuvec_gradient_rows('{1,2}', '{1,2,3}');
+SELECT * FROM gpuvec_gradient_rows('{1}', array_fill(1::float8, '{65537}'));
+-- tables that cannot be the state of an optimizer
+CREATE TABLE wrong_state (key bigint, step bigint, m real[]);
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{1,1,1,1}', 'adam', 0.1, 'wrong_state');
+ALTER TABLE wrong_state ADD v float8[];
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{1,1,1,1}', 'adam', 0.1, 'wrong_state');
+ALTER TABLE wrong_state ALTER v TYPE real[];
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{1,1,1,1}', 'adam', 0.1, 'wrong_state');
+ALTER TABLE wrong_state ALTER key TYPE text, ADD UNIQUE (key);
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{1,1,1,1}', 'adagrad', 0.1, 'wrong_state');
+ALTER TABLE wrong_state ALTER key TYPE int USING 1;
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{1,1,1,1}', 'adagrad', 0.1, 'wrong_state');
+SELECT key, step, m, v FROM wrong_state;
+DROP TABLE wrong_state;
 -- steps
 TRUNCATE items;
 INSERT INTO items VALUES (1, '{1,2}'), (2, '{3,4}'), (3, '{5,6}'), (4, NULL);
@@ -90,8 +121,18 @@ SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'adamw');
 SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'adam');
 SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'sgd', state => 'state');
 SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1,1}}');
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{3,9}', '{{1,1,1},{2,2,2}}', 'adagrad', 1, 'state');
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{3,9}', '{{1},{2}}', 'adam', 1, 'state');
 SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', NULL);
 SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', learning_rate => NULL);
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,NULL}}');
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1,NULL}', '{{1,1},{1,1}}');
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', learning_rate => 'NaN');
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', learning_rate => '-Infinity');
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'adam', 0.1, 'state', 1, 0.5);
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'adam', 0.1, 'state', 0.5, -0.5);
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'adagrad', 0.1, 'state', epsilon => -1);
+SELECT gpuvec_ensure_keys('items', 'id', 'embedding', '{1001}', scale => 'Infinity');
 -- privileges are the caller's
 CREATE ROLE regress_trainer;
 GRANT SELECT ON items TO regress_trainer;
@@ -120,6 +161,7 @@ BEGIN
 END $$;
 SELECT train(1) > 50 AS before, train(300) < 0.001 AS after;
 SELECT id, array_agg(round(x::numeric, 1) ORDER BY o) FROM items, unnest(embedding) WITH ORDINALITY u (x, o) GROUP BY id ORDER BY id;
-DROP TABLE items, state, samples, no_key CASCADE;
+DROP VIEW item_view;
+DROP TABLE items, state, samples, no_key;
 DROP SCHEMA "Odd ""Names" CASCADE;
 DROP FUNCTION train;

@@ -583,6 +583,18 @@ CREATE AGGREGATE gpuvec_pool_agg(relation regclass, key_column name, "column" na
 COMMENT ON AGGREGATE gpuvec_pool_agg(regclass, name, name, int8, float8)
 	IS 'the sum, mean or concatenation of the vectors of the keys of each group';
 
+CREATE FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8, text) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8, text)
+	IS 'transition function of gpuvec_pool_agg';
+
+CREATE AGGREGATE gpuvec_pool_agg(relation regclass, key_column name, "column" name, key int8, weight float8, mode text) (
+	SFUNC = gpuvec_pool_agg_transfn, STYPE = internal, SSPACE = 128, FINALFUNC = gpuvec_pool_agg_finalfn,
+	PARALLEL = RESTRICTED
+);
+COMMENT ON AGGREGATE gpuvec_pool_agg(regclass, name, name, int8, float8, text)
+	IS 'the sum, mean or concatenation of the vectors of the keys of each group';
+
 CREATE FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8, text, text) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8, text, text)
@@ -688,21 +700,21 @@ CREATE FUNCTION gpuvec_vector_square(a float8, x real[]) RETURNS real[]
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION gpuvec_vector_square(float8, real[]) IS 'a times the square of each element';
 
-CREATE FUNCTION gpuvec_sgd_step(x real[], gradient real[], learning_rate float8) RETURNS real[]
+CREATE FUNCTION gpuvec_sgd_step(x real[], gradient real[], learning_rate float8, key int8) RETURNS real[]
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
-COMMENT ON FUNCTION gpuvec_sgd_step(real[], real[], float8) IS 'one step of stochastic gradient descent';
+COMMENT ON FUNCTION gpuvec_sgd_step(real[], real[], float8, int8) IS 'one step of stochastic gradient descent';
 
 CREATE FUNCTION gpuvec_adagrad_step(
-	x real[], gradient real[], m real[], v real[], learning_rate float8, epsilon float8)
+	x real[], gradient real[], m real[], v real[], learning_rate float8, epsilon float8, key int8)
 	RETURNS real[]
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
-COMMENT ON FUNCTION gpuvec_adagrad_step(real[], real[], real[], real[], float8, float8) IS 'one step of AdaGrad';
+COMMENT ON FUNCTION gpuvec_adagrad_step(real[], real[], real[], real[], float8, float8, int8) IS 'one step of AdaGrad';
 
 CREATE FUNCTION gpuvec_adam_step(
-	x real[], m real[], v real[], step int8, learning_rate float8, beta1 float8, beta2 float8, epsilon float8)
+	x real[], m real[], v real[], step int8, learning_rate float8, beta1 float8, beta2 float8, epsilon float8, key int8)
 	RETURNS real[]
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
-COMMENT ON FUNCTION gpuvec_adam_step(real[], real[], real[], int8, float8, float8, float8, float8) IS 'one step of Adam';
+COMMENT ON FUNCTION gpuvec_adam_step(real[], real[], real[], int8, float8, float8, float8, float8, int8) IS 'one step of Adam';
 
 CREATE FUNCTION gpuvec_apply_grad(
 	relation regclass, key_column name, "column" name, keys int8[], gradients float8[],

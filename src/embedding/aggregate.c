@@ -126,10 +126,9 @@ read_what(FunctionCallInfo fcinfo, PoolWhat *what)
 	namestrcpy(&what->column, NameStr(*PG_GETARG_NAME(ARG_COLUMN)));
 	what->weighted = PG_NARGS() > ARG_WEIGHT;
 	if (PG_NARGS() > ARG_MODE)
-	{
 		what->mode = EmbeddingModeArgument(fcinfo, ARG_MODE);
+	if (PG_NARGS() > ARG_MISSING)
 		what->missing = EmbeddingMissingArgument(fcinfo, ARG_MISSING);
-	}
 }
 
 /* The collection that a new group belongs to */
@@ -203,9 +202,8 @@ same_what(FunctionCallInfo fcinfo, const PoolWhat *what)
 		!PG_ARGISNULL(ARG_COLUMN) && PG_GETARG_OID(ARG_RELATION) == what->relid &&
 		strcmp(NameStr(*PG_GETARG_NAME(ARG_KEY_COLUMN)), NameStr(what->key_column)) == 0 &&
 		strcmp(NameStr(*PG_GETARG_NAME(ARG_COLUMN)), NameStr(what->column)) == 0 &&
-		(PG_NARGS() <= ARG_MODE ||
-		 (is_text(fcinfo, ARG_MODE, modes[what->mode]) &&
-		  is_text(fcinfo, ARG_MISSING, missing[what->missing])));
+		(PG_NARGS() <= ARG_MODE || is_text(fcinfo, ARG_MODE, modes[what->mode])) &&
+		(PG_NARGS() <= ARG_MISSING || is_text(fcinfo, ARG_MISSING, missing[what->missing]));
 }
 
 /* Add a key to a group */

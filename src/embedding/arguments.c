@@ -138,13 +138,14 @@ EmbeddingFloatsArgument(FunctionCallInfo fcinfo, int argument, const char *name,
 
 /* A gradient, of one or more dimensions, as float32 */
 void
-EmbeddingGradientArgument(FunctionCallInfo fcinfo, int argument, EmbeddingBags *bags)
+EmbeddingGradientArgument(FunctionCallInfo fcinfo, int argument, const char *name,
+						  EmbeddingBags *bags)
 {
 	ArrayType  *array;
 	const double *values;
 	float	   *gradient;
 
-	values = EmbeddingFloatsArgument(fcinfo, argument, "upstream gradient", &array);
+	values = EmbeddingFloatsArgument(fcinfo, argument, name, &array);
 	bags->ngradient = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
 	gradient = MemoryContextAllocHuge(CurrentMemoryContext, (bags->ngradient + 1) * sizeof(float));
 	for (uint64 i = 0; i < bags->ngradient; i++)
@@ -290,7 +291,7 @@ EmbeddingGradientArguments(FunctionCallInfo fcinfo, bool batch, EmbeddingBags *b
 	bags->missing = EmbeddingMissingArgument(fcinfo, mode + 2);
 	bags->keys = EmbeddingKeysArgument(fcinfo, EMBEDDING_ARG_KEYS, "keys", NULL, &bags->nkeys);
 	bags->weights = EmbeddingWeightsArgument(fcinfo, mode + 1, bags->nkeys);
-	EmbeddingGradientArgument(fcinfo, ARG_GRADIENT, bags);
+	EmbeddingGradientArgument(fcinfo, ARG_GRADIENT, "upstream gradient", bags);
 	if (batch)
 	{
 		EmbeddingBagsArguments(fcinfo, ARG_GRADIENT_OFFSETS, ARG_GRADIENT_HOTNESS, bags);

@@ -168,6 +168,12 @@ extern EmbeddingCollection *EmbeddingCollect(EmbeddingTable *table, const int64 
 extern const float **EmbeddingLocate(EmbeddingCollection *collection, EmbeddingTable *table,
 									 const EmbeddingBags *bags, EmbeddingVectors *vectors);
 
+/* train_check.c */
+extern void EmbeddingCheckColumns(Oid relid, const char *key_column, const char *column,
+								  bool write_keys);
+extern void EmbeddingCheckUnique(Oid relid, const char *column);
+extern void EmbeddingCheckState(Oid relid);
+
 /* cache.c */
 typedef struct EmbeddingCache EmbeddingCache;
 
@@ -191,7 +197,8 @@ extern const float *EmbeddingWeightsArgument(FunctionCallInfo fcinfo, int argume
 extern void EmbeddingBagsArguments(FunctionCallInfo fcinfo, int offsets_argument,
 								   int hotness_argument, EmbeddingBags *bags);
 extern int64 EmbeddingSlotsArgument(FunctionCallInfo fcinfo, int argument, uint64 nbags);
-extern void EmbeddingGradientArgument(FunctionCallInfo fcinfo, int argument, EmbeddingBags *bags);
+extern void EmbeddingGradientArgument(FunctionCallInfo fcinfo, int argument, const char *name,
+									  EmbeddingBags *bags);
 extern const double *EmbeddingFloatsArgument(FunctionCallInfo fcinfo, int argument,
 											 const char *name, ArrayType **array);
 extern gpuvec_pool_mode EmbeddingModeArgument(FunctionCallInfo fcinfo, int argument);

@@ -142,20 +142,6 @@ relation_name(Oid relid)
 	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)), name);
 }
 
-/* Fail if a column, which is to be written, is computed from others; that it exists is checked later */
-static void
-require_not_generated(Oid relid, const char *column)
-{
-	AttrNumber	attnum = get_attnum(relid, column);
-
-	if (attnum > 0 && get_attgenerated(relid, attnum) != '\0')
-		ereport(ERROR,
-				(errcode(ERRCODE_GENERATED_ALWAYS),
-				 errmsg("column \"%s\" of relation \"%s\" is a generated column", column,
-						get_rel_name(relid)),
-				 errhint("Change the columns that it is computed from.")));
-}
-
 /* Fail if one of the first n arguments is null */
 static void
 require_arguments(FunctionCallInfo fcinfo, const char *const *names, int n)
@@ -165,6 +151,19 @@ require_arguments(FunctionCallInfo fcinfo, const char *const *names, int n)
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("%s must not be null", names[i])));
+}
+
+/* Fail unless a number is finite, at least `least`, and less than `limit` */
+static void
+require_number(double number, const char *name, double least, double limit)
+{
+	if (isfinite(number) && number >= least && number < limit)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 isinf(least) ? errmsg("%s must be a finite number", name) :
+			 isinf(limit) ? errmsg("%s must be a finite number that is not negative", name) :
+			 errmsg("%s must be at least %g and less than %g", name, least, limit)));
 }
 
 /* Run a statement; returns how many rows it changed */
@@ -224,10 +223,12 @@ gpuvec_ensure_keys(PG_FUNCTION_ARGS)
 
 	require_arguments(fcinfo, names, lengthof(names));
 	(void) EmbeddingKeysArgument(fcinfo, 3, "keys", NULL, &n);
+	require_number(PG_GETARG_FLOAT8(6), "scale", -INFINITY, INFINITY);
+	EmbeddingCheckColumns(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1)),
+						  NameStr(*PG_GETARG_NAME(2)), true);
+	EmbeddingCheckUnique(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1)));
 	rel = relation_name(PG_GETARG_OID(0));
 	key = quote_identifier(NameStr(*PG_GETARG_NAME(1)));
-	require_not_generated(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1)));
-	require_not_generated(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(2)));
 	values[0] = PG_GETARG_DATUM(3);
 	values[1] = Int32GetDatum(new_width(fcinfo, 4));
 	values[2] = PG_GETARG_DATUM(5);
@@ -266,7 +267,7 @@ gpuvec_gradient_rows(PG_FUNCTION_ARGS)
 
 	GpuvecMaterializedSRF(fcinfo);
 	bags.keys = EmbeddingKeysArgument(fcinfo, 0, "keys", NULL, &bags.nkeys);
-	EmbeddingGradientArgument(fcinfo, 1, &bags);
+	EmbeddingGradientArgument(fcinfo, 1, "gradients", &bags);
 	if (bags.nkeys == 0 ? bags.ngradient > 0 : bags.ngradient % bags.nkeys != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
@@ -275,6 +276,10 @@ gpuvec_gradient_rows(PG_FUNCTION_ARGS)
 						   bags.ngradient, bags.nkeys)));
 	if (bags.nkeys == 0)
 		return (Datum) 0;
+	if (bags.ngradient / bags.nkeys > GPUVEC_MAX_WIDTH)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("gradients cannot have more than %d elements", GPUVEC_MAX_WIDTH)));
 	width = (uint32) (bags.ngradient / bags.nkeys);
 	sum = palloc_array(float, width + 1);
 	scratch = palloc_array(float, (width + 1) * GPUVEC_SCRATCH_VECTORS);
@@ -304,9 +309,12 @@ gpuvec_gradient_rows(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* The elements of a real[] argument, which must have n of them (0: any number) */
+/*
+ * The elements of a real[] argument, which must have *n of them (-1: any number, which is
+ * returned).  Argument key (-1: none) is the key that an error names.
+ */
 static const float *
-vector_argument(FunctionCallInfo fcinfo, int argument, int *n)
+vector_argument(FunctionCallInfo fcinfo, int argument, int *n, int key)
 {
 	ArrayType  *array = PG_GETARG_ARRAYTYPE_P(argument);
 	int			count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
@@ -319,7 +327,9 @@ vector_argument(FunctionCallInfo fcinfo, int argument, int *n)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_EXCEPTION),
 				 errmsg("vector and gradient have different numbers of elements"),
-				 errdetail("One has %d, the other %d.", *n, count)));
+				 key < 0 ? errdetail("One has %d, the other %d.", *n, count) :
+				 errdetail("The vector with key " INT64_FORMAT " has %d, its gradient or state %d.",
+						   PG_GETARG_INT64(key), *n, count)));
 	*n = count;
 	return (const float *) ARR_DATA_PTR(array);
 }
@@ -330,8 +340,8 @@ gpuvec_vector_axpy(PG_FUNCTION_ARGS)
 {
 	double		a = PG_GETARG_FLOAT8(0);
 	int			n = -1;
-	const float *x = vector_argument(fcinfo, 1, &n);
-	const float *y = vector_argument(fcinfo, 2, &n);
+	const float *x = vector_argument(fcinfo, 1, &n, -1);
+	const float *y = vector_argument(fcinfo, 2, &n, -1);
 	float	   *out = palloc_array(float, n + 1);
 
 	for (int i = 0; i < n; i++)
@@ -345,7 +355,7 @@ gpuvec_vector_square(PG_FUNCTION_ARGS)
 {
 	double		a = PG_GETARG_FLOAT8(0);
 	int			n = -1;
-	const float *x = vector_argument(fcinfo, 1, &n);
+	const float *x = vector_argument(fcinfo, 1, &n, -1);
 	float	   *out = palloc_array(float, n + 1);
 
 	for (int i = 0; i < n; i++)
@@ -353,13 +363,13 @@ gpuvec_vector_square(PG_FUNCTION_ARGS)
 	return EmbeddingArray(out, n);
 }
 
-/* gpuvec_sgd_step(x, gradient, learning_rate) */
+/* gpuvec_sgd_step(x, gradient, learning_rate, key) */
 Datum
 gpuvec_sgd_step(PG_FUNCTION_ARGS)
 {
 	int			n = -1;
-	const float *x = vector_argument(fcinfo, 0, &n);
-	const float *g = vector_argument(fcinfo, 1, &n);
+	const float *x = vector_argument(fcinfo, 0, &n, 3);
+	const float *g = vector_argument(fcinfo, 1, &n, 3);
 	double		rate = PG_GETARG_FLOAT8(2);
 	float	   *out = palloc_array(float, n + 1);
 
@@ -389,7 +399,7 @@ require_state(FunctionCallInfo fcinfo, const char *optimizer, bool has_m, int m,
 					 errhint("Only the optimizer should change its state table.")));
 }
 
-/* gpuvec_adagrad_step(x, gradient, m, which has to be null, sum of squares, learning_rate, epsilon) */
+/* gpuvec_adagrad_step(x, gradient, m, which has to be null, sum of squares, learning_rate, epsilon, key) */
 Datum
 gpuvec_adagrad_step(PG_FUNCTION_ARGS)
 {
@@ -402,9 +412,9 @@ gpuvec_adagrad_step(PG_FUNCTION_ARGS)
 	float	   *out;
 
 	require_state(fcinfo, "adagrad", false, 2, 3);
-	x = vector_argument(fcinfo, 0, &n);
-	g = vector_argument(fcinfo, 1, &n);
-	v = vector_argument(fcinfo, 3, &n);
+	x = vector_argument(fcinfo, 0, &n, 6);
+	g = vector_argument(fcinfo, 1, &n, 6);
+	v = vector_argument(fcinfo, 3, &n, 6);
 	rate = PG_GETARG_FLOAT8(4);
 	epsilon = PG_GETARG_FLOAT8(5);
 	out = palloc_array(float, n + 1);
@@ -413,7 +423,7 @@ gpuvec_adagrad_step(PG_FUNCTION_ARGS)
 	return EmbeddingArray(out, n);
 }
 
-/* gpuvec_adam_step(x, m, v, step, learning_rate, beta1, beta2, epsilon) */
+/* gpuvec_adam_step(x, m, v, step, learning_rate, beta1, beta2, epsilon, key) */
 Datum
 gpuvec_adam_step(PG_FUNCTION_ARGS)
 {
@@ -429,9 +439,9 @@ gpuvec_adam_step(PG_FUNCTION_ARGS)
 	float	   *out;
 
 	require_state(fcinfo, "adam", true, 1, 2);
-	x = vector_argument(fcinfo, 0, &n);
-	m = vector_argument(fcinfo, 1, &n);
-	v = vector_argument(fcinfo, 2, &n);
+	x = vector_argument(fcinfo, 0, &n, 8);
+	m = vector_argument(fcinfo, 1, &n, 8);
+	v = vector_argument(fcinfo, 2, &n, 8);
 	step = (double) PG_GETARG_INT64(3);
 	rate = PG_GETARG_FLOAT8(4);
 	first = 1 - pow(PG_GETARG_FLOAT8(5), step);
@@ -522,13 +532,13 @@ make_statement(Training *training, const char *optimizer)
 				 errhint("CREATE TABLE state (key bigint PRIMARY KEY, step bigint, m real[], v real[])")));
 	append_gradients(training);
 	if (sgd)
-		append_update(training, "l.gradient, $3", "gpuvec_sgd_step");
+		append_update(training, "l.gradient, $3, l.key", "gpuvec_sgd_step");
 	else if (adagrad)
 	{
 		/* if there is an m, it is kept for the step to complain of */
 		append_states(training, "NULL", psprintf("%s(1, gradient)", square), "o.m",
 					  psprintf("%s(1, o.v, excluded.v)", axpy));
-		append_update(training, "l.gradient, s.m, s.v, $3, $6", "gpuvec_adagrad_step");
+		append_update(training, "l.gradient, s.m, s.v, $3, $6, l.key", "gpuvec_adagrad_step");
 	}
 	else
 	{
@@ -537,7 +547,7 @@ make_statement(Training *training, const char *optimizer)
 					  psprintf("%s(1 OPERATOR(pg_catalog.-) $5, gradient)", square),
 					  psprintf("%s($4, o.m, excluded.m)", axpy),
 					  psprintf("%s($5, o.v, excluded.v)", axpy));
-		append_update(training, "s.m, s.v, s.step, $3, $4, $5, $6", "gpuvec_adam_step");
+		append_update(training, "s.m, s.v, s.step, $3, $4, $5, $6, l.key", "gpuvec_adam_step");
 	}
 	/* parameters that an optimizer does not use need a type all the same */
 	appendStringInfoString(&training->sql,
@@ -561,14 +571,22 @@ gpuvec_apply_grad(PG_FUNCTION_ARGS)
 	Datum		values[6];
 
 	require_arguments(fcinfo, names, lengthof(names));
+	EmbeddingCheckColumns(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1)),
+						  NameStr(*PG_GETARG_NAME(2)), false);
 	training.rel = relation_name(PG_GETARG_OID(0));
-	require_not_generated(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(2)));
 	training.key = quote_identifier(NameStr(*PG_GETARG_NAME(1)));
 	training.column = quote_identifier(NameStr(*PG_GETARG_NAME(2)));
 	if (!PG_ARGISNULL(7))
 		training.state = relation_name(PG_GETARG_OID(7));
 	initStringInfo(&training.sql);
 	make_statement(&training, text_to_cstring(PG_GETARG_TEXT_PP(5)));
+	if (training.state)
+		EmbeddingCheckState(PG_GETARG_OID(7));
+	/* others would make every element that they touch NaN */
+	require_number(PG_GETARG_FLOAT8(6), "learning rate", -INFINITY, INFINITY);
+	require_number(PG_GETARG_FLOAT8(8), "beta1", 0, 1);
+	require_number(PG_GETARG_FLOAT8(9), "beta2", 0, 1);
+	require_number(PG_GETARG_FLOAT8(10), "epsilon", 0, INFINITY);
 	values[0] = PG_GETARG_DATUM(3);
 	values[1] = PG_GETARG_DATUM(4);
 	values[2] = PG_GETARG_DATUM(6);

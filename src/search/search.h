@@ -25,6 +25,7 @@ typedef struct SearchColumns
 /* targets.c: from a relation and names of columns to what is searched */
 extern MirrorTarget *SearchTargets(Oid relid, const char *column, Oid idset_type,
 								   bool whole_rows, int *ntargets);
+extern void SearchCheckEmbeddingColumns(Oid relid, const char *key_column, const char *column);
 extern MirrorTarget *SearchEmbeddingTargets(Oid relid, const char *key_column, const char *column,
 											int *ntargets);
 extern void SearchCloseTargets(MirrorTarget *targets, int ntargets);

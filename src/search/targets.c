@@ -292,6 +292,21 @@ SearchEmbeddingTargets(Oid relid, const char *key_column, const char *column, in
 	return open_targets(relid, &columns, ntargets);
 }
 
+/*
+ * Fail unless columns of a relation of any kind can be keys and vectors.  It stays locked;
+ * privileges are not checked.
+ */
+void
+SearchCheckEmbeddingColumns(Oid relid, const char *key_column, const char *column)
+{
+	SearchColumns columns = {.column = column,.key_column = key_column};
+	Relation	rel = open_relation(relid);
+
+	(void) find_key_column(rel, &columns);
+	(void) find_column(rel, &columns);
+	relation_close(rel, NoLock);
+}
+
 /* Close the relations, keeping their locks */
 void
 SearchCloseTargets(MirrorTarget *targets, int ntargets)

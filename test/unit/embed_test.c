@@ -605,6 +605,16 @@ main(void)
 				check_bag(lengths[i], widths[j], (gpuvec_storage) random_below(2));
 				check_shares(lengths[i], widths[j]);
 			}
+	/* wide ones */
+	for (int storage = 0; storage < 2; storage++)
+	{
+		check_bag(600, 1000, (gpuvec_storage) storage);
+		check_bag(300, 4096, (gpuvec_storage) storage);
+		check_scores(1000, (gpuvec_storage) storage);
+		check_scores(4096, (gpuvec_storage) storage);
+	}
+	check_shares(600, 1000);
+	check_shares(300, 4096);
 	/* three levels */
 	check_bag(262144 + 3000, 3, GPUVEC_FLOAT32);
 	check_bag(600000, 2, GPUVEC_FLOAT16);

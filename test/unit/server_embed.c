@@ -895,9 +895,10 @@ test_embed(void)
 	for (int i = 0; i < 24; i++)
 	{
 		static const uint32_t widths[] = {1, 3, 4, 31, 33, 128};
+		/* each width with each way to store vectors, and each with odd rows too */
 		vector_model m = model_of_vectors(1000 + (uint32_t) i, 1 + (uint32_t) random_below(60), widths[i % 6],
-										  1 + (int64_t) random_below(2000), i % 4 == 1,
-										  i % 3 == 2 ? GPUVEC_FLOAT16 : GPUVEC_FLOAT32);
+										  1 + (int64_t) random_below(2000), i % 6 % 3 == i / 6,
+										  i / 6 % 2 ? GPUVEC_FLOAT16 : GPUVEC_FLOAT32);
 
 		check(load(&c, &m), "load");
 		for (int round = 0; round < 12; round++)

@@ -47,7 +47,7 @@ ENGINE_LIBS += -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/targets/x86_64-linux/lib -lcu
 else ifeq ($(WITH_CUDA),emulated)
 include $(srcdir)/test/unit/emulation/emulation.mk
 KERNEL_OBJS := $(patsubst %,$(EMULATION_DIR)/%.o,$(patsubst $(srcdir)/%.cu,%,$(sort $(wildcard $(srcdir)/kernels/embedding_*.cu))) \
-	kernels/nearest kernels/products kernels/vectors test/unit/emulation/emulation test/unit/emulation/engine)
+	kernels/keys kernels/nearest kernels/products kernels/vectors test/unit/emulation/emulation test/unit/emulation/engine)
 ENGINE_LIBS += -lstdc++
 else
 ENGINE_OBJS += build/src/engine/nocuda/nocuda.o

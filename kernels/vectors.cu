@@ -4,7 +4,8 @@
  *	  The vectors of embedding tables in the memory of the GPU, and requests to
  *	  pool them.
  *
- * A bank is one allocation: vectors, keys, tids and the flags of live slots.  It grows
+ * A bank is one allocation: vectors, keys, tids, the flags of live slots, and the hash table
+ * of the keys, which keys.cu makes.  It grows
  * by making a larger one and copying.  New vectors are collected on the host with
  * their slots, keys and tids, and go to the device some megabytes at a time, where a
  * kernel puts each in its slot.
@@ -241,6 +242,7 @@ lay_out_bank(gpuvec_device_bank *bank, void *memory, uint32_t room)
 	bank->keys = area.take<int64_t>(room);
 	bank->tids = area.take<uint64_t>(room);
 	bank->live = area.take<uint8_t>(room);
+	bank->entries = area.take<struct key_entry>(key_entries(room));
 	return area.used;
 }
 
@@ -1086,6 +1088,10 @@ cuda_vectors_new(struct cuda_backend *b, gpuvec_error *error)
 	v->base.put = put;
 	v->base.flush = flush;
 	v->base.forget = forget;
+	v->base.key_limit = cuda_key_limit;
+	v->base.clear_keys = cuda_clear_keys;
+	v->base.map_keys = cuda_map_keys;
+	v->base.find_keys = cuda_find_keys;
 	v->base.pool = pool;
 	v->base.gradient = gradient;
 	v->base.weight_gradients = weight_gradients;

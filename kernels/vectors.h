@@ -4,6 +4,7 @@
  *	  What the parts that serve embedding tables share.
  *
  * vectors.cu	banks of vectors, and requests to pool them
+ * keys.cu	hash tables from keys to slots
  * products.cu	the kernels of gradients of weights
  * nearest.cu	the nearest vectors
  * embedding.h	the kernels that pool
@@ -57,6 +58,14 @@ struct cuda_vectors
 	struct vector_worker workers[VECTORS_WORKERS];
 };
 
+/* An entry of a hash table from keys to slots, see keys.cu */
+struct __align__(16) key_entry
+{
+	int64_t		key;
+	uint32_t	slot;
+	uint32_t	block;
+};
+
 /* Vectors have 16 bytes or a multiple of that, the end filled with zeros */
 struct gpuvec_device_bank
 {
@@ -72,6 +81,7 @@ struct gpuvec_device_bank
 	int64_t    *keys;
 	uint64_t   *tids;
 	uint8_t    *live;
+	struct key_entry *entries;	/* [key_entries(room)] */
 
 	pthread_mutex_t mutex;		/* guards what follows */
 	uint64_t	live_version;	/* of live[], 0: it is not filled */
@@ -110,6 +120,15 @@ is_canceled(const int *canceled)
 {
 	return canceled != NULL && __atomic_load_n(canceled, __ATOMIC_RELAXED) != 0;
 }
+
+/* keys.cu */
+extern uint64_t key_entries(uint32_t room);
+extern uint64_t cuda_key_limit(const gpuvec_device_bank *bank);
+extern bool cuda_clear_keys(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *error);
+extern bool cuda_map_keys(gpuvec_vectors *vectors, gpuvec_device_bank *bank,
+						  const gpuvec_key_row *places, uint64_t n, gpuvec_error *error);
+extern bool cuda_find_keys(gpuvec_vectors *vectors, gpuvec_device_bank *bank,
+						   const gpuvec_key_search *search, gpuvec_error *error);
 
 /* products.cu: the gradients of weights; all pointers are to device memory */
 struct weight_params

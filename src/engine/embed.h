@@ -5,6 +5,7 @@
  *
  * embed_table.c	the rows: changing them
  * embed_read.c		which rows do keys mean? gathering and pooling
+ * embed_keys.c		the same, by a hash table on a device
  * embed_device.c	the same and gradients, with vectors on a device
  * embed_grad.c		gradients of pooling
  * embed_nearest.c	the nearest rows
@@ -61,6 +62,38 @@ typedef struct gpuvec_key_entry
 	gpuvec_vector_ref first;	/* GPUVEC_NO_VECTOR: the entry is empty */
 } gpuvec_key_entry;
 
+/* The pages whose rows a session is known to see, all of them */
+typedef struct gpuvec_proven
+{
+	int			refs;
+	uint64_t	version;		/* of the table */
+	const gpuvec_page_numbers *numbers;
+	uint64_t	known;
+	uint64_t	map_bytes;
+	uint32_t	nblocks;
+	uint32_t   *bits;			/* [nblocks / 32 + 1] */
+	uint8_t		map[];			/* of the session, which this was made from */
+} gpuvec_proven;
+
+/* Keys that may change before the device's hash table is made anew */
+#define GPUVEC_CHANGED_KEYS	16384
+
+/*
+ * What is known of the hash table of a bank on the device.  Readers bring it up to date
+ * when they need it.
+ */
+typedef struct gpuvec_key_map
+{
+	pthread_mutex_t mutex;		/* readers take it; the updater has the table's lock */
+	uint64_t	version;		/* of the table, which it is of; 0: it has to be made */
+	uint32_t	bank;
+	uint32_t	room;			/* of the bank when it was made */
+	uint64_t	entered;		/* places since then */
+	gpuvec_proven *proven;		/* the last one, or NULL */
+	uint64_t	nchanged;		/* since that version; also those for which there was no room */
+	int64_t		changed[GPUVEC_CHANGED_KEYS];	/* keys, some of them twice */
+} gpuvec_key_map;
+
 /*
  * A table.  Readers hold the lock shared.  Only the mirror's updater changes
  * anything: rows that no reader can find yet without the lock, all else while it
@@ -81,6 +114,7 @@ struct gpuvec_embed_table
 	gpuvec_key_entry *entries;	/* [mask + 1], open addressing */
 	uint64_t	mask;
 	uint64_t	nentries;		/* that are not empty */
+	gpuvec_key_map *map;		/* if vectors are on a device, or NULL */
 	gpuvec_vector_ref *blocks;	/* [nblocks]: first row of each page */
 	uint32_t	nblocks;
 	uint64_t	nrows;
@@ -226,6 +260,27 @@ extern gpuvec_pool_bag_function gpuvec_pool_bag_avx512;
 /* Does the session's snapshot see the row? */
 extern gpuvec_seen gpuvec_embed_sees(const gpuvec_embed_table *table, const gpuvec_sight *sight,
 									 uint64_t tid);
+
+/* Does a session see all rows of this page, as far as is known? */
+extern bool gpuvec_page_proven(const gpuvec_embed_table *table, const gpuvec_sight *sight,
+							   uint32_t block);
+
+/* embed_keys.c; NULL on lack of memory */
+extern gpuvec_key_map *gpuvec_key_map_new(gpuvec_error *error);
+extern void gpuvec_key_map_free(gpuvec_key_map *map);
+
+/* A key has come, gone, or has other rows now */
+static inline void
+gpuvec_key_changed(gpuvec_embed_table *table, int64_t key)
+{
+	gpuvec_key_map *map = table->map;
+
+	if (map == NULL || map->version == 0)
+		return;
+	if (map->nchanged < GPUVEC_CHANGED_KEYS)
+		map->changed[map->nchanged] = key;
+	map->nchanged++;
+}
 
 /* Sort tids, and keep each once; returns how many there are */
 extern uint64_t gpuvec_distinct_tids(uint64_t *tids, uint64_t n);

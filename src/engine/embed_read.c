@@ -4,7 +4,8 @@
  *	  Gathering and pooling the vectors of keys.
  *
  * First each key is resolved to the one row that the session's snapshot sees, or
- * to none; if the session has to decide about rows first, that is the answer.  Then
+ * to none, where there is a device and there are many keys with its help; if the session has
+ * to decide about rows first, that is the answer.  Then
  * bags are pooled.  Both work on parts of the request in parallel, each bag on one
  * thread, in its order.  To gather is to concatenate bags of one key each, without
  * those that were not found.
@@ -55,8 +56,8 @@ add_undecided(gpuvec_reading *r, uint64_t tid)
 }
 
 /* Do all snapshots that the session may have see all rows of this page? */
-static bool
-page_proven(const gpuvec_embed_table *table, const gpuvec_sight *sight, uint32_t block)
+bool
+gpuvec_page_proven(const gpuvec_embed_table *table, const gpuvec_sight *sight, uint32_t block)
 {
 	const gpuvec_page_numbers *numbers = table->numbers;
 
@@ -71,7 +72,7 @@ gpuvec_embed_sees(const gpuvec_embed_table *table, const gpuvec_sight *sight, ui
 	uint64_t	low = 0;
 	uint64_t	high = sight->nverdicts;
 
-	if (page_proven(table, sight, gpuvec_tid_block(tid)))
+	if (gpuvec_page_proven(table, sight, gpuvec_tid_block(tid)))
 		return GPUVEC_SEEN;
 	while (low < high)
 	{
@@ -85,6 +86,14 @@ gpuvec_embed_sees(const gpuvec_embed_table *table, const gpuvec_sight *sight, ui
 	if (low == sight->nverdicts || gpuvec_verdict_tid(verdicts[low]) != tid)
 		return GPUVEC_UNDECIDED;
 	return verdicts[low] & 1 ? GPUVEC_SEEN : GPUVEC_UNSEEN;
+}
+
+/* A key was not found */
+static inline void
+note_missing(gpuvec_reading *r, uint64_t number)
+{
+	if (r->missing == GPUVEC_MISSING_ERROR)
+		complain(r, number, GPUVEC_NO_VECTOR, GPUVEC_EMBED_MISSING);
 }
 
 /* Of a key and the first row that has it: the row that the snapshot sees, or GPUVEC_NO_VECTOR */
@@ -111,10 +120,7 @@ resolve_key(gpuvec_reading *r, uint64_t number, gpuvec_vector_ref ref)
 		ref = row->next;
 	}
 	if (found == GPUVEC_NO_VECTOR)
-	{
-		if (r->missing == GPUVEC_MISSING_ERROR)
-			complain(r, number, found, GPUVEC_EMBED_MISSING);
-	}
+		note_missing(r, number);
 	else if (table->banks[gpuvec_ref_bank(found)]->kind != GPUVEC_VECTOR_GOOD)
 		complain(r, number, found, GPUVEC_EMBED_BAD);
 	return found;
@@ -206,6 +212,35 @@ resolve_part(void *task, uint64_t part, int thread)
 			r->rows[i].ref = resolve_key(r, i, r->rows[i].ref);
 			nfound += r->rows[i].ref != GPUVEC_NO_VECTOR;
 		}
+	}
+	__atomic_add_fetch(&r->nfound, nfound, __ATOMIC_RELAXED);
+}
+
+/* Resolve the keys of a part that a device has looked up, those that it left to us among them */
+static void
+resolve_found_part(void *task, uint64_t part, int thread)
+{
+	gpuvec_reading *r = task;
+	const gpuvec_embed_table *table = r->table;
+	uint64_t	first;
+	uint64_t	end;
+	uint64_t	nfound = 0;
+
+	part_keys(r, part, &first, &end);
+	if (gpuvec_reading_canceled(r))
+		return;
+	for (uint64_t i = first; i < end; i++)
+	{
+		gpuvec_vector_ref ref = GPUVEC_NO_VECTOR;
+
+		if (r->slots[i] == GPUVEC_ASK_SLOT)
+			ref = resolve_key(r, i, table->entries[gpuvec_key_place(table, r->q->keys[i])].first);
+		else if (r->slots[i] == GPUVEC_NO_SLOT)
+			note_missing(r, i);
+		else
+			ref = gpuvec_vector_ref_of(table->map->bank, r->slots[i]);
+		r->rows[i].ref = ref;
+		nfound += ref != GPUVEC_NO_VECTOR;
 	}
 	__atomic_add_fetch(&r->nfound, nfound, __ATOMIC_RELAXED);
 }
@@ -402,7 +437,9 @@ lay_out(gpuvec_reading *r, gpuvec_error *error)
 static bool
 resolve(gpuvec_reading *r, gpuvec_pool *pool, uint64_t nparts, bool *done, gpuvec_error *error)
 {
-	gpuvec_reading_run(r, pool, resolve_part, nparts);
+	if (!gpuvec_reading_find(r, pool, error))
+		return false;
+	gpuvec_reading_run(r, pool, r->slots ? resolve_found_part : resolve_part, nparts);
 	if (r->failed)
 		return gpuvec_fail_memory(error, r->room_undecided * 2 * sizeof(uint64_t));
 	*done = true;
@@ -425,7 +462,7 @@ locate(gpuvec_reading *r, gpuvec_pool *pool, uint64_t nparts, gpuvec_error *erro
 	const gpuvec_bank *bank = r->table->banks[r->main_bank];
 
 	r->q->answer.width = bank->width;
-	if (bank->device)
+	if (bank->device && r->slots == NULL)
 	{
 		r->slots = gpuvec_memory_new((r->nkeys + 1) * sizeof(uint32_t));
 		if (r->slots == NULL)

@@ -39,8 +39,8 @@ typedef struct gpuvec_reading
 		gpuvec_vector_ref ref;
 		const void *vector;
 	}		   *rows;
-	uint32_t   *slots;			/* of each key, if vectors are on a device; then rows[] only tell
-								 * whether there is one */
+	uint32_t   *slots;			/* of each key, if vectors are on a device; once they are located,
+								 * rows[] only tell whether there is one */
 	float	   *out;
 	uint64_t   *part_out;		/* [nparts]: where its first bag goes */
 
@@ -116,6 +116,12 @@ extern bool gpuvec_reading_weight_gradients(gpuvec_reading *r, gpuvec_pool *pool
 
 /* Does the gradient have so many rows?  If not, answer so. */
 extern bool gpuvec_reading_check_gradient(gpuvec_reading *r, uint64_t rows);
+
+/*
+ * embed_keys.c: if a device is to look the keys up, let it fill slots[], of the bank
+ * table->map->bank: GPUVEC_ASK_SLOT where it cannot tell.
+ */
+extern bool gpuvec_reading_find(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error);
 
 /* embed_device.c: do what a request asks for, once slots[] is there */
 extern bool gpuvec_reading_device(gpuvec_reading *r, gpuvec_error *error);

@@ -13,8 +13,8 @@
  * lists and puts the staged ones there, while nobody reads; its time goes with the
  * number of changed rows.  All memory that it needs is there before it begins.
  *
- * With a device, the vectors lie in its memory, and all else here.  Preparing to publish
- * waits until staged vectors are there.
+ * With a device, the vectors lie in its memory, and all else here; it has a hash table of
+ * its own, too (embed_keys.c).  Preparing to publish waits until staged vectors are there.
  *
  *-------------------------------------------------------------------------
  */
@@ -80,6 +80,11 @@ gpuvec_embed_new(gpuvec_storage storage, gpuvec_vectors *vectors, gpuvec_error *
 	table->refs = 1;
 	table->storage = storage;
 	table->vectors = vectors;
+	if (vectors && (table->map = gpuvec_key_map_new(error)) == NULL)
+	{
+		gpuvec_embed_unref(table);
+		return NULL;
+	}
 	table->mask = FIRST_ENTRIES - 1;
 	table->entries = new_entries(FIRST_ENTRIES);
 	if (table->entries == NULL)
@@ -113,6 +118,7 @@ gpuvec_embed_unref(gpuvec_embed_table *table)
 		free(table->banks[i]->live);
 		free(table->banks[i]);
 	}
+	gpuvec_key_map_free(table->map);
 	free(table->banks);
 	free(table->entries);
 	free(table->blocks);
@@ -444,6 +450,7 @@ unlink_row(gpuvec_embed_table *table, gpuvec_vector_ref ref)
 		else
 			remove_entry(table, place);
 	}
+	gpuvec_key_changed(table, row->key);
 	table->banks[gpuvec_ref_bank(ref)]->live[gpuvec_ref_slot(ref)] = false;
 	table->nrows--;
 }
@@ -466,6 +473,7 @@ link_row(gpuvec_embed_table *table, gpuvec_vector_ref ref)
 	entry->first = ref;
 	row->next_in_block = *block;
 	*block = ref;
+	gpuvec_key_changed(table, row->key);
 	table->banks[gpuvec_ref_bank(ref)]->live[gpuvec_ref_slot(ref)] = true;
 	table->nrows++;
 }
@@ -511,7 +519,8 @@ gpuvec_embed_publish(gpuvec_embed_table *table, const uint32_t *blocks, uint64_t
 void
 gpuvec_embed_bytes(const gpuvec_embed_table *table, size_t *host, size_t *device)
 {
-	*host = sizeof(*table) + (table->mask + 1) * sizeof(gpuvec_key_entry) +
+	*host = sizeof(*table) + (table->map ? sizeof(*table->map) : 0) +
+		(table->mask + 1) * sizeof(gpuvec_key_entry) +
 		table->nblocks * sizeof(gpuvec_vector_ref) + table->room_staged * sizeof(gpuvec_vector_ref);
 	*device = 0;
 	for (uint32_t i = 0; i < table->nbanks; i++)

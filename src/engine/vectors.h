@@ -30,6 +30,9 @@ extern "C" {
 /* The slot of a key that was not found */
 #define GPUVEC_NO_SLOT			UINT32_MAX
 
+/* The slot of a key that find_keys leaves to the host */
+#define GPUVEC_ASK_SLOT			(UINT32_MAX - 1)
+
 /* A bank has no more slots */
 #define GPUVEC_MAX_SLOTS		INT32_MAX
 
@@ -85,6 +88,27 @@ typedef struct gpuvec_slot_search
 	uint32_t   *counts;			/* [nqueries] */
 } gpuvec_slot_search;
 
+/* Where the row of a key is */
+typedef struct gpuvec_key_row
+{
+	int64_t		key;
+	uint32_t	slot;			/* GPUVEC_NO_SLOT: there is none any more; or GPUVEC_ASK_SLOT */
+	uint32_t	block;			/* the page of the row */
+} gpuvec_key_row;
+
+/* Keys whose slots are wanted */
+typedef struct gpuvec_key_search
+{
+	const int64_t *keys;		/* [nkeys] */
+	uint64_t	nkeys;
+	const uint32_t *proven;		/* a bit for each of nblocks pages: rows of others are left to the host */
+	uint32_t	nblocks;
+	const int  *canceled;
+
+	/* the answer: slots, GPUVEC_NO_SLOT or GPUVEC_ASK_SLOT */
+	uint32_t   *slots;			/* [nkeys] */
+} gpuvec_key_search;
+
 typedef struct gpuvec_vectors gpuvec_vectors;
 
 struct gpuvec_vectors
@@ -109,6 +133,20 @@ struct gpuvec_vectors
 						uint64_t tid, const void *elements, gpuvec_error *error);
 	bool		(*flush) (gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *error);
 	void		(*forget) (gpuvec_device_bank *bank);
+
+	/*
+	 * Each bank has room for a hash table from keys to slots, which is not there before
+	 * clear_keys has made it, and not any more after reserve.  map_keys enters places of
+	 * different keys, also from several threads at a time if their keys are different;
+	 * after that find_keys looks keys up.  key_limit: how many places may be entered before
+	 * the table has to be cleared again.
+	 */
+	uint64_t	(*key_limit) (const gpuvec_device_bank *bank);
+	bool		(*clear_keys) (gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *error);
+	bool		(*map_keys) (gpuvec_vectors *vectors, gpuvec_device_bank *bank,
+							 const gpuvec_key_row *places, uint64_t n, gpuvec_error *error);
+	bool		(*find_keys) (gpuvec_vectors *vectors, gpuvec_device_bank *bank,
+							  const gpuvec_key_search *search, gpuvec_error *error);
 
 	/* Pool: out[nbags * width], for concat [nslots * width] */
 	bool		(*pool) (gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_bags *bags,

@@ -22,7 +22,7 @@ include test/unit/emulation/emulation.mk
 
 EMBEDDING_KERNELS = $(patsubst $(srcdir)/%.cu,%,$(sort $(wildcard $(srcdir)/kernels/embedding_*.cu)))
 EMULATED = $(EMBEDDING_KERNELS) test/bench/bench_embedding
-EMULATED_VECTORS = $(EMBEDDING_KERNELS) kernels/nearest kernels/products kernels/vectors test/unit/emulation/engine
+EMULATED_VECTORS = $(EMBEDDING_KERNELS) kernels/keys kernels/nearest kernels/products kernels/vectors test/unit/emulation/engine
 
 ifeq ($(CUDA),yes)
 check: $(EMULATION_DIR)/embedding $(EMULATION_DIR)/vectors_test

@@ -271,6 +271,22 @@ atomicOr(unsigned *p, unsigned value)
 }
 
 static inline unsigned
+atomicCAS(unsigned *p, unsigned expected, unsigned value)
+{
+	unsigned	before = *p;
+
+	emu_check(p, sizeof(unsigned));
+	if (before == expected)
+		*p = value;
+	return before;
+}
+
+static inline void
+__threadfence(void)
+{
+}
+
+static inline unsigned
 atomicXor(unsigned *p, unsigned value)
 {
 	unsigned	before = *p;

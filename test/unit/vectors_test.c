@@ -478,6 +478,111 @@ test_nearest(void)
 	free(search.counts);
 }
 
+/* A key that a test of the hash table uses, and what the table should know of it */
+typedef struct known_key
+{
+	gpuvec_key_row row;			/* slot GPUVEC_NO_SLOT: it is not there */
+	uint64_t	batch;			/* the last one that it was in */
+} known_key;
+
+#define TEST_BLOCKS		100
+
+/* Enter random changes of different keys; returns how many */
+static uint64_t
+change_keys(known_key *known, uint64_t nknown, uint64_t most)
+{
+	static uint64_t batch = 0;
+	uint64_t	n = below(3) ? below(most + 1) : below(most < 20 ? most + 1 : 20);
+	gpuvec_key_row *rows = malloc((n + 1) * sizeof(*rows));
+	uint64_t	count = 0;
+	gpuvec_error error;
+
+	batch++;
+	for (uint64_t i = 0; i < n; i++)
+	{
+		known_key  *key = &known[below(nknown)];
+
+		if (key->batch == batch)
+			continue;
+		key->batch = batch;
+		key->row.slot = below(4) == 0 ? GPUVEC_NO_SLOT : below(8) == 0 ? GPUVEC_ASK_SLOT : (uint32_t) below(nrows);
+		key->row.block = (uint32_t) below(TEST_BLOCKS);
+		rows[count++] = key->row;
+	}
+	check(vectors->map_keys(vectors, bank, rows, count, &error), &error);
+	free(rows);
+	return count;
+}
+
+/* Look up random keys, those of no row among them */
+static void
+find_known_keys(const known_key *known, uint64_t nknown)
+{
+	uint32_t	proven[TEST_BLOCKS / 32 + 1];
+	uint64_t	n = below(2 * nknown) + 1;
+	int64_t    *wanted = malloc(n * sizeof(int64_t));
+	uint64_t   *numbers = malloc(n * sizeof(uint64_t));
+	gpuvec_key_search search = {
+		.keys = wanted,.nkeys = n,.proven = proven,.nblocks = (uint32_t) below(TEST_BLOCKS + 1),
+		.slots = malloc(n * sizeof(uint32_t))
+	};
+	gpuvec_error error;
+
+	for (int i = 0; i <= TEST_BLOCKS / 32; i++)
+		proven[i] = (uint32_t) (random64() | random64());
+	for (uint64_t i = 0; i < n; i++)
+	{
+		numbers[i] = below(nknown);
+		wanted[i] = known[numbers[i]].row.key;
+	}
+	check(vectors->find_keys(vectors, bank, &search, &error), &error);
+	for (uint64_t i = 0; i < n; i++)
+	{
+		const gpuvec_key_row *row = &known[numbers[i]].row;
+		bool		seen = row->block < search.nblocks && (proven[row->block / 32] >> row->block % 32 & 1);
+		uint32_t	slot = row->slot != GPUVEC_NO_SLOT && !seen ? GPUVEC_ASK_SLOT : row->slot;
+
+		if (search.slots[i] != slot)
+			fail("slot of a key", i);
+	}
+	free(wanted);
+	free(numbers);
+	free(search.slots);
+}
+
+/* Keys come and go */
+static void
+test_keys(void)
+{
+	static const int64_t extremes[] = {0, -1, INT64_MIN, INT64_MAX};
+	uint64_t	limit = vectors->key_limit(bank);
+	uint64_t	nknown = 4 + below(2 * limit);
+	known_key  *known = calloc(nknown, sizeof(*known));
+	int64_t		factor = (int64_t) (below(2) ? 1 : random64() | 1);
+	uint64_t	entered = UINT64_MAX;
+	gpuvec_error error;
+
+	for (uint64_t i = 0; i < nknown; i++)
+		known[i].row = (gpuvec_key_row) {
+			.key = i < 4 ? extremes[i] : (int64_t) ((i + 1) * (uint64_t) factor),.slot = GPUVEC_NO_SLOT
+		};
+	for (int round = 0; round < 12; round++)
+	{
+		if (entered > limit)
+		{
+			check(vectors->clear_keys(vectors, bank, &error), &error);
+			for (uint64_t i = 0; i < nknown; i++)
+				known[i].row.slot = GPUVEC_NO_SLOT;
+			entered = 0;
+		}
+		entered += change_keys(known, nknown, limit - entered);
+		find_known_keys(known, nknown);
+		if (entered == limit || below(6) == 0)
+			entered = UINT64_MAX;
+	}
+	free(known);
+}
+
 /* All tests with one table */
 static void
 test_table(void)
@@ -485,6 +590,7 @@ test_table(void)
 	make_table();
 	for (int i = 0; i < 3; i++)
 		test_nearest();
+	test_keys();
 	make_keys_distinct();
 	for (int i = 0; i < 4; i++)
 	{

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "engine/embed_reading.h"
+#include "engine/fault.h"
 #include "engine/memory.h"
 
 /*
@@ -312,10 +313,12 @@ gpuvec_reading_find(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error)
 	const gpuvec_embed_table *table = r->table;
 	gpuvec_key_search search = {.keys = r->q->keys,.nkeys = r->nkeys,.canceled = r->q->canceled};
 	gpuvec_proven *proven = NULL;
+	long		least = DEVICE_KEYS;
 	bool		usable;
 	bool		ok;
 
-	if (table->map == NULL || r->nkeys < DEVICE_KEYS)
+	(void) gpuvec_fault("device-keys", &least);
+	if (table->map == NULL || r->nkeys < (uint64_t) least)
 		return true;
 	pthread_mutex_lock(&table->map->mutex);
 	ok = follow(table, pool, &usable, error);

@@ -14,6 +14,7 @@
  *	 slow-commit:MS		publishing takes so many milliseconds longer
  *	 lists:N			on the CPU, segments of N rows or more get inverted lists
  *	 embed-limit:N		an answer has room for so many elements of vectors
+ *	 device-keys:N		a device looks up the keys of requests that have so many
  *	 near-spare:N		a search for the nearest rows looks at no more than N to spare
  *	 protocol-version:N	claim to speak this version
  *

@@ -1,5 +1,5 @@
-# All options of embedding tables (sql/embedding_options.sql, against plain SQL) once more, without an engine, and with
-# one that refuses what is not small, so that sessions ask for parts.
+# All options of embedding tables (sql/embedding_options.sql, against plain SQL) once more, without an engine, with one
+# that refuses what is not small, so that sessions ask for parts, and with a GPU that looks up keys of small requests, too.
 use strict;
 use warnings;
 
@@ -9,6 +9,7 @@ use Test::More;
 
 my $node = new_node('main');
 my $script = '../../sql/embedding_options.sql';
+my $backend = $node->safe_psql('postgres', 'SELECT backend FROM gpuvec_engine');
 $node->stop;
 
 # the script's output: tables and combinations that were checked, warnings and errors
@@ -35,4 +36,13 @@ is_deeply([grep { !/^WARNING:  gpuvec searches without its engine/ } split /\n/,
 like($out, qr/^30\|360$/m, 'in parts: all tables');
 like($err, qr/the vectors of one call would be too large/, 'the limit counts');
 is_deeply([grep { !/^ERROR:  the vectors of one call would be too large/ } split /\n/, $err], [], 'in parts: no mistakes');
+
+# with a GPU: it looks up all keys
+if ($backend eq 'cuda')
+{
+	($out, $err) = run_options('device-keys:1');
+	like($out, qr/^30\|360$/m, 'keys on the GPU: all tables');
+	like($out, qr/^4\|12$/m, 'keys on the GPU: wide ones');
+	is($err, '', 'keys on the GPU: no mistakes');
+}
 done_testing();

@@ -25,6 +25,7 @@ typedef struct vector_row
 {
 	gpuvec_vector_row head;
 	bool		visible;
+	bool		hidden;			/* it will be visible again */
 	float	   *elements;		/* as they are after storing */
 } vector_row;
 
@@ -44,6 +45,7 @@ typedef struct vector_model
 	uint32_t	nblocks;
 	int64_t		nkeys;			/* keys are below this, mostly */
 	bool		odd;			/* bad vectors, other widths, and keys twice */
+	bool		twice;			/* keys twice */
 	vector_page *pages;
 	uint64_t	position;
 	uint64_t	refresh;
@@ -103,7 +105,7 @@ rewrite_page(vector_model *m, uint32_t block)
 			row->head.width = 0;
 		}
 		row->visible = (all_visible || random_below(3) > 0) &&
-			((m->odd && random_below(20) == 0) || !key_taken(m, row->head.key));
+			((m->odd && random_below(20) == 0) || (m->twice && random_below(8) == 0) || !key_taken(m, row->head.key));
 		row->elements = malloc((row->head.width + 1) * sizeof(float));
 		for (uint32_t j = 0; j < row->head.width; j++)
 			row->elements[j] = (float) ((int) random_below(2001) - 1000) / 16;
@@ -569,6 +571,57 @@ check_random(client *c, const vector_model *m)
 	return ok;
 }
 
+/* Let some rows of pages that were read after a refresh not be seen, or let them be seen again */
+static void
+hide_rows(vector_model *m, uint64_t known, bool hide)
+{
+	for (uint32_t block = 0; block < m->nblocks; block++)
+		for (uint32_t i = 0; i < m->pages[block].nrows; i++)
+		{
+			vector_row *row = &m->pages[block].rows[i];
+
+			if (m->pages[block].refresh > known && row->head.key % 3 == 0 &&
+				(hide ? row->visible : row->hidden))
+			{
+				row->hidden = hide;
+				row->visible = !hide;
+			}
+		}
+}
+
+/*
+ * The same request and map from two sessions, of which the second knows less and does not see
+ * some rows of the pages that it knows less about
+ */
+static bool
+check_two_sights(client *c, vector_model *m)
+{
+	request		r = random_request(m);
+	uint64_t	known = random_below(m->refresh + 1);
+	bool		ok;
+
+	r.head.known = m->refresh;
+	memset(r.map, 0, r.head.map_bytes);
+	for (uint32_t block = 0; block < m->nblocks; block++)
+	{
+		bool		all = true;
+
+		for (uint32_t i = 0; i < m->pages[block].nrows; i++)
+			all = all && m->pages[block].rows[i].visible;
+		r.map[block / 4] |= (uint8_t) (all << (block % 4 * 2));
+	}
+	ok = check_request(c, m, &r, answer_right);
+	free(r.verdicts);
+	r.verdicts = NULL;
+	r.head.nverdicts = 0;
+	r.head.known = known;
+	hide_rows(m, known, true);
+	ok = ok && check_request(c, m, &r, answer_right);
+	hide_rows(m, known, false);
+	free_request(&r);
+	return ok;
+}
+
 /* A bag of a request, whose rows are there */
 static gpuvec_bag
 bag_of(const request *r, const float **vectors, uint32_t width, uint64_t bag, float *scratch)
@@ -900,11 +953,16 @@ test_embed(void)
 										  1 + (int64_t) random_below(2000), i % 6 % 3 == i / 6,
 										  i / 6 % 2 ? GPUVEC_FLOAT16 : GPUVEC_FLOAT32);
 
+		m.twice = i % 4 == 1;
+		for (uint32_t block = 0; m.twice && block < m.nblocks; block++)
+			rewrite_page(&m, block);
 		check(load(&c, &m), "load");
 		for (int round = 0; round < 12; round++)
 		{
 			for (int j = 0; j < 8; j++)
 				check(check_random(&c, &m), "a random request");
+			for (int j = 0; j < 2; j++)
+				check(check_two_sights(&c, &m), "requests of two sessions");
 			for (int j = 0; j < 3; j++)
 				check(check_gradient(&c, &m), "a random gradient");
 			for (int j = 0; j < 4; j++)

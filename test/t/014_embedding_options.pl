@@ -9,7 +9,7 @@ use Test::More;
 
 my $node = new_node('main');
 my $script = '../../sql/embedding_options.sql';
-my $backend = $node->safe_psql('postgres', 'SELECT backend FROM gpuvec_engine');
+my $engine = $node->safe_psql('postgres', 'SHOW gpuvec.engine');
 $node->stop;
 
 # the script's output: tables and combinations that were checked, warnings and errors
@@ -38,7 +38,7 @@ like($err, qr/the vectors of one call would be too large/, 'the limit counts');
 is_deeply([grep { !/^ERROR:  the vectors of one call would be too large/ } split /\n/, $err], [], 'in parts: no mistakes');
 
 # with a GPU: it looks up all keys
-if ($backend eq 'cuda')
+if ($engine eq 'cuda')
 {
 	($out, $err) = run_options('device-keys:1');
 	like($out, qr/^30\|360$/m, 'keys on the GPU: all tables');

@@ -76,7 +76,11 @@ typedef struct gpuvec_proven
 } gpuvec_proven;
 
 /* Keys that may change before the device's hash table is made anew */
+#ifdef EMULATION
+#define GPUVEC_CHANGED_KEYS	100
+#else
 #define GPUVEC_CHANGED_KEYS	16384
+#endif
 
 /*
  * What is known of the hash table of a bank on the device.  Readers bring it up to date

@@ -4,8 +4,8 @@
  *	  The vectors of embedding tables in the memory of a device.
  *
  * A bank is the vectors of rows of one width, numbered by slots; whose they are is
- * up to the engine (embed.h), which finds the slots of keys and gives requests in
- * terms of them.  Results are those that common/embedding.h, embedding_grad.h and
+ * up to the engine (embed.h), which gives requests in terms of slots.  To find those of
+ * keys, a device can keep a hash table, which the engine fills.  Results are those that common/embedding.h, embedding_grad.h and
  * nearest.h define, to the bit.
  *
  * All functions may be called from any thread.  Those that change a bank are called

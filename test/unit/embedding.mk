@@ -1,6 +1,6 @@
 # The kernels of embedding tables, and what the CUDA backend makes of them, on random
-# cases, compared bit by bit with plain C++ and with what the CPU does.  From the root of
-# the repository:
+# cases, compared bit by bit with plain C++ and with what the CPU does, and without a GPU the
+# engine's server with an emulated one.  From the root of the repository:
 #
 #   make -f test/unit/embedding.mk check		without a GPU, by an emulation
 #   make -f test/unit/embedding.mk check-gpu	with one
@@ -28,6 +28,7 @@ ifeq ($(CUDA),yes)
 check: $(EMULATION_DIR)/embedding $(EMULATION_DIR)/vectors_test
 	$< --small --no-time --check $(CASES)
 	$(EMULATION_DIR)/vectors_test $(CASES)
+	$(MAKE) -f $(srcdir)/test/unit/server.mk check-emulated WITH_CUDA=emulated SERVER_TEST_ARGS="embed embed_concurrency"
 else
 check:
 	@echo "0 passed, 0 failed (no CUDA toolkit)"

@@ -34,6 +34,7 @@ typedef struct vector_page
 	uint64_t	lsn;
 	uint64_t	refresh;
 	bool		dirty;
+	bool		unsure;			/* see check_two_sights */
 	uint32_t	nrows;
 	vector_row	rows[MAX_ROWS];
 } vector_page;
@@ -571,17 +572,16 @@ check_random(client *c, const vector_model *m)
 	return ok;
 }
 
-/* Let some rows of pages that were read after a refresh not be seen, or let them be seen again */
+/* Let some rows of unsure pages not be seen, or let them be seen again */
 static void
-hide_rows(vector_model *m, uint64_t known, bool hide)
+hide_rows(vector_model *m, bool hide)
 {
 	for (uint32_t block = 0; block < m->nblocks; block++)
 		for (uint32_t i = 0; i < m->pages[block].nrows; i++)
 		{
 			vector_row *row = &m->pages[block].rows[i];
 
-			if (m->pages[block].refresh > known && row->head.key % 3 == 0 &&
-				(hide ? row->visible : row->hidden))
+			if (m->pages[block].unsure && row->head.key % 3 == 0 && (hide ? row->visible : row->hidden))
 			{
 				row->hidden = hide;
 				row->visible = !hide;
@@ -589,16 +589,11 @@ hide_rows(vector_model *m, uint64_t known, bool hide)
 		}
 }
 
-/*
- * The same request and map from two sessions, of which the second knows less and does not see
- * some rows of the pages that it knows less about
- */
-static bool
-check_two_sights(client *c, vector_model *m)
+/* A request of a session that knows all there is to know, and is right */
+static request
+knowing_request(const vector_model *m)
 {
 	request		r = random_request(m);
-	uint64_t	known = random_below(m->refresh + 1);
-	bool		ok;
 
 	r.head.known = m->refresh;
 	memset(r.map, 0, r.head.map_bytes);
@@ -610,14 +605,42 @@ check_two_sights(client *c, vector_model *m)
 			all = all && m->pages[block].rows[i].visible;
 		r.map[block / 4] |= (uint8_t) (all << (block % 4 * 2));
 	}
-	ok = check_request(c, m, &r, answer_right);
-	free(r.verdicts);
-	r.verdicts = NULL;
-	r.head.nverdicts = 0;
-	r.head.known = known;
-	hide_rows(m, known, true);
-	ok = ok && check_request(c, m, &r, answer_right);
-	hide_rows(m, known, false);
+	return r;
+}
+
+/* The same request again, of a session that has to decide anew */
+static bool
+check_again(client *c, const vector_model *m, request *r)
+{
+	free(r->verdicts);
+	r->verdicts = NULL;
+	r->head.nverdicts = 0;
+	return check_request(c, m, r, answer_right);
+}
+
+/*
+ * The same request from two sessions: the second knows less, or its map says less, and it does
+ * not see some rows of the pages that it is less sure of
+ */
+static bool
+check_two_sights(client *c, vector_model *m)
+{
+	request		r = knowing_request(m);
+	uint64_t	known = random_below(m->refresh + 1);
+	bool		knows_less = random_below(2);
+	bool		ok = check_request(c, m, &r, answer_right);
+
+	for (uint32_t block = 0; block < m->nblocks; block++)
+	{
+		m->pages[block].unsure = knows_less ? m->pages[block].refresh > known : random_below(2);
+		if (!knows_less && m->pages[block].unsure)
+			r.map[block / 4] &= (uint8_t) ~(3 << (block % 4 * 2));
+	}
+	if (knows_less)
+		r.head.known = known;
+	hide_rows(m, true);
+	ok = ok && check_again(c, m, &r);
+	hide_rows(m, false);
 	free_request(&r);
 	return ok;
 }
@@ -952,6 +975,7 @@ test_embed(void)
 		vector_model m = model_of_vectors(1000 + (uint32_t) i, 1 + (uint32_t) random_below(60), widths[i % 6],
 										  1 + (int64_t) random_below(2000), i % 6 % 3 == i / 6,
 										  i / 6 % 2 ? GPUVEC_FLOAT16 : GPUVEC_FLOAT32);
+		request		r;
 
 		m.twice = i % 4 == 1;
 		for (uint32_t block = 0; m.twice && block < m.nblocks; block++)
@@ -967,8 +991,13 @@ test_embed(void)
 				check(check_gradient(&c, &m), "a random gradient");
 			for (int j = 0; j < 4; j++)
 				check(check_nearest(&c, &m), "a random search");
+			r = knowing_request(&m);
+			check(check_request(&c, &m, &r, answer_right), "a request before a refresh");
 			change(&m);
 			check(refresh(&c, &m), "refresh");
+			/* what it knows is of the time before */
+			check(check_again(&c, &m, &r), "the same request after it");
+			free_request(&r);
 		}
 		free_model(&m);
 	}

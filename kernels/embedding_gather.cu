@@ -11,8 +11,7 @@
  * gather_bulk_kernel has the copy engine bring whole rows to shared memory, and what a block
  * has then goes back as one piece: hardly any instructions, no registers, and rows wait in
  * shared memory while the kernel before ends.  It is faster where a call is over in some tens
- * of microseconds, and no slower but for hot keys in longer calls, whose rows it does not
- * find in the L1 cache.
+ * of microseconds.  Longer ones are left to registers, which are as fast or a little faster.
  *
  *-------------------------------------------------------------------------
  */

@@ -165,12 +165,8 @@ cuda_clear_keys(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error 
 		return false;
 	/* EMPTY has all bits set */
 	ok = cuda_check(v->b, cudaMemsetAsync(bank->entries, 0xFF, key_entries(bank->room) * sizeof(struct key_entry),
-										  worker->halves[0].stream), "clear keys on the GPU", error) &&
-		finish(v, &worker->halves[0], error);
-	if (!ok)
-		drain(v, worker);
-	put_worker(v, worker);
-	return ok;
+										  worker->halves[0].stream), "clear keys on the GPU", error);
+	return end_work(v, worker, ok, error);
 }
 
 /* Queue the entering of at most CHUNK_KEYS keys */
@@ -205,13 +201,7 @@ cuda_map_keys(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_ke
 
 	for (uint64_t at = 0; ok && at < n; at += CHUNK_KEYS)
 		ok = map_some(v, &worker->halves[0], bank, places + at, std::min(n - at, (uint64_t) CHUNK_KEYS), error);
-	if (worker == NULL)
-		return false;
-	ok = ok && finish(v, &worker->halves[0], error);
-	if (!ok)
-		drain(v, worker);
-	put_worker(v, worker);
-	return ok;
+	return worker != NULL && end_work(v, worker, ok, error);
 }
 
 /* Queue the search for the keys from `first` on; finish() puts their slots where they belong */
@@ -262,11 +252,5 @@ cuda_find_keys(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_k
 		ok = finish(v, half, error) &&
 			find_some(v, half, bank, search, at, std::min(search->nkeys - at, (uint64_t) CHUNK_KEYS), error);
 	}
-	if (worker == NULL)
-		return false;
-	ok = ok && finish(v, &worker->halves[0], error) && finish(v, &worker->halves[1], error);
-	if (!ok)
-		drain(v, worker);
-	put_worker(v, worker);
-	return ok;
+	return worker != NULL && end_work(v, worker, ok, error);
 }

@@ -180,6 +180,16 @@ drain(struct cuda_vectors *v, struct vector_worker *worker)
 }
 
 bool
+end_work(struct cuda_vectors *v, struct vector_worker *worker, bool ok, gpuvec_error *error)
+{
+	ok = ok && finish(v, &worker->halves[0], error) && finish(v, &worker->halves[1], error);
+	if (!ok)
+		drain(v, worker);
+	put_worker(v, worker);
+	return ok;
+}
+
+bool
 half_alloc(struct cuda_vectors *v, struct vector_half *half, void **memory, size_t bytes,
 		   const char *what, gpuvec_error *error)
 {
@@ -389,12 +399,9 @@ flush_some(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *erro
 	worker = take_worker(v, error);
 	if (worker == NULL)
 		return false;
-	ok = send_records(v, &worker->halves[0], bank, error) && finish(v, &worker->halves[0], error);
-	if (!ok)
-		drain(v, worker);
-	else
+	ok = end_work(v, worker, send_records(v, &worker->halves[0], bank, error), error);
+	if (ok)
 		bank->nrecords = 0;
-	put_worker(v, worker);
 	return ok;
 }
 
@@ -764,13 +771,7 @@ run_chunks(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_
 			 pool_chunk(v, half, bank, &bags, &c, out + bag * bank->width, error));
 		bag += c.nbags;
 	}
-	if (worker == NULL)
-		return false;
-	ok = ok && finish(v, &worker->halves[0], error) && finish(v, &worker->halves[1], error);
-	if (!ok)
-		drain(v, worker);
-	put_worker(v, worker);
-	return ok;
+	return worker != NULL && end_work(v, worker, ok, error);
 }
 
 static bool

@@ -114,6 +114,12 @@ extern bool finish(struct cuda_vectors *v, struct vector_half *half, gpuvec_erro
 /* Wait for all that was queued, whatever becomes of it */
 extern void drain(struct cuda_vectors *v, struct vector_worker *worker);
 
+/*
+ * Give a worker back when all that was queued on it is done.  False if that fails, or if it had
+ * failed before (ok): then nothing is under way any more, either.
+ */
+extern bool end_work(struct cuda_vectors *v, struct vector_worker *worker, bool ok, gpuvec_error *error);
+
 /* Is the answer not wanted any more? */
 static inline bool
 is_canceled(const int *canceled)

@@ -28,7 +28,7 @@
 #include "nearest.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 9
+#define GPUVEC_PROTOCOL_VERSION 10
 
 /* No frame is longer; senders split pages long before */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -123,6 +123,8 @@ typedef struct gpuvec_mirror_key
 	int32_t		key_attnum;		/* 0: a mirror of sets */
 	uint64_t	key_missing;
 	uint32_t	storage;		/* gpuvec_storage of vectors */
+	uint32_t	index_file;		/* with an index: its relfilenumber ... */
+	uint32_t	index_tablespace;	/* ... and where that file is */
 	uint32_t	padding;
 } gpuvec_mirror_key;
 

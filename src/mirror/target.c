@@ -255,6 +255,8 @@ MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target)
 	if (target->attnum == 0 || !heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL))
 	{
 		target->key.index = RelationGetRelid(index);
+		target->key.index_file = GpuvecRelFile(index);
+		target->key.index_tablespace = GpuvecRelTablespace(index);
 		target->key.meaning = hash_combine64(target->key.meaning, form_hash(rel, index));
 	}
 }

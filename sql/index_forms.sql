@@ -84,7 +84,7 @@ DELETE FROM long_notes WHERE id % 3 = 0;
 VACUUM long_notes;
 SELECT same('SELECT id, (ids::idset) <-> ''{1000,2000,3000,4000}'' AS d FROM long_notes ORDER BY (ids::idset) <-> ''{1000,2000,3000,4000}'' LIMIT 30');
 
--- Expressions are evaluated with the rights of the table's owner, whoever searches
+-- Expressions are evaluated with the rights of the table's owner by a build, and not at all by a search
 CREATE ROLE regress_gpuvec_owner;
 CREATE ROLE regress_gpuvec_reader;
 CREATE FUNCTION who(tokens idset) RETURNS idset LANGUAGE sql IMMUTABLE
@@ -126,10 +126,12 @@ CREATE INDEX notes_words_again ON notes USING gpuvec (word_set(words)) WHERE ten
 SELECT same('SELECT id, word_set(words) <-> ''{1,25}'' AS d FROM notes WHERE tenant = 4 ORDER BY word_set(words) <-> ''{1,25}'' LIMIT 300');
 CREATE OR REPLACE FUNCTION word_set(words text) RETURNS idset LANGUAGE sql IMMUTABLE STRICT
 	AS $$ SELECT ('{' || words || ',1,' || length(words) || '}')::public.idset $$;
+-- (the server remembers the old one for indexes that this session has used)
+\c -
 REINDEX INDEX notes_words_again;
 SELECT same('SELECT id, word_set(words) <-> ''{1,25}'' AS d FROM notes WHERE tenant = 4 ORDER BY word_set(words) <-> ''{1,25}'' LIMIT 300');
 
--- A function that searches itself, which an immutable one must not, does no harm
+-- A function that searches itself, which an immutable one must not, does no harm: only writers call it
 CREATE FUNCTION nearest(tokens idset) RETURNS idset LANGUAGE sql IMMUTABLE SET search_path = public
 	AS $$ SELECT n.tokens FROM gpuvec_topk('notes', 'tokens', $1, 1) t JOIN notes n ON n.ctid = t.tid $$;
 CREATE TABLE searching AS SELECT id, tokens FROM notes WHERE id BETWEEN 1 AND 10;

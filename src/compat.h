@@ -153,11 +153,11 @@ GpuvecRelationSmgr(Relation rel)
 	} while (0)
 #endif
 
-/* Functions of an index see no schemas of the user's */
-#if PG_VERSION_NUM >= 170000
-#define GpuvecRestrictSearchPath() RestrictSearchPath()
+/* Where a vacuum may rest */
+#if PG_VERSION_NUM >= 180000
+#define GpuvecVacuumDelayPoint() vacuum_delay_point(false)
 #else
-#define GpuvecRestrictSearchPath() ((void) 0)
+#define GpuvecVacuumDelayPoint() vacuum_delay_point()
 #endif
 
 #ifndef LSN_FORMAT_ARGS

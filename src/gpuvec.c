@@ -16,6 +16,7 @@
 #include "common/embedding.h"
 #include "common/method.h"
 #include "fmgr.h"
+#include "index/entries.h"
 #include "link/supervisor.h"
 #include "mirror/autoprewarm.h"
 #include "miscadmin.h"
@@ -182,6 +183,7 @@ _PG_init(void)
 	MarkGUCPrefixReserved("gpuvec");
 
 	SetScanInit();
+	EntryQueueInit();
 
 	if (process_shared_preload_libraries_in_progress && !IsBinaryUpgrade)
 	{

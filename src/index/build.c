@@ -1,102 +1,71 @@
 /*-------------------------------------------------------------------------
  *
  * build.c
- *	  Building an index: a metapage.
+ *	  Building an index: a metapage, and the rows if it keeps them.
  *
- * The table is scanned all the same, by the server's own function: it finds broken
- * HOT chains, whose rows older snapshots must not look for in the index.  That is what
- * takes time, so pg_stat_progress_create_index shows its blocks and rows.
+ * The table is scanned in either case, by the server's own function: it finds
+ * broken HOT chains, whose rows older snapshots must not look for in the index.
+ * That is what takes time, so pg_stat_progress_create_index shows its blocks and
+ * rows.  Expressions and predicates are evaluated by that function as well, as
+ * the table's owner, while nobody who only reads has a say in it.
  *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
 
-#include "access/generic_xlog.h"
 #include "access/tableam.h"
 #include "catalog/index.h"
 #include "commands/progress.h"
+#include "index/entries.h"
 #include "index/index.h"
 #include "nodes/execnodes.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
-#include "storage/bufpage.h"
-
-#define META_BLOCK		0
-#define META_MAGIC		0x47505649	/* "GPVI" */
-#define META_VERSION	1
 
 /* Phases of a build, after the server's PROGRESS_CREATEIDX_SUBPHASE_INITIALIZE */
 #define PHASE_SCAN		2
 #define PHASE_META		3
 
-/* What the metapage holds: every build has an id of its own */
-typedef struct MetaPage
+/* Entries are written when this many bytes have been collected */
+#define BATCH_BYTES		(64 * 1024)
+
+/* A build under way */
+typedef struct Build
 {
-	uint32		magic;
-	uint32		version;
-	uint8		build[16];
-} MetaPage;
+	double		rows;
+	bool		kept;			/* the index keeps its rows */
+	MemoryContext context;
+	uint32		bucket;			/* that the batch is of */
+	EntryBatch	batch;
+} Build;
 
-/* The metapage's contents */
-#define meta_of(page) ((MetaPage *) PageGetContents(page))
-
-/*
- * The build id of an index, which is read once and then remembered with the relation.
- * Returns false if the index has no metapage of ours.
- */
-bool
-GpuvecBuildId(Relation index, uint8 *build)
-{
-	if (index->rd_amcache == NULL)
-	{
-		Buffer		buffer = ReadBuffer(index, META_BLOCK);
-		MetaPage	meta;
-
-		LockBuffer(buffer, BUFFER_LOCK_SHARE);
-		meta = *meta_of(BufferGetPage(buffer));
-		UnlockReleaseBuffer(buffer);
-		if (meta.magic != META_MAGIC || meta.version != META_VERSION)
-			return false;
-		index->rd_amcache = MemoryContextAlloc(index->rd_indexcxt, sizeof(meta.build));
-		memcpy(index->rd_amcache, meta.build, sizeof(meta.build));
-	}
-	memcpy(build, index->rd_amcache, sizeof(((MetaPage *) 0)->build));
-	return true;
-}
-
-/* Write the metapage of a fork that has none */
+/* Write what has been collected for a bucket */
 static void
-write_metapage(Relation index, ForkNumber fork)
+write_batch(Build *build, Relation index)
 {
-	Buffer		buffer = ReadBufferExtended(index, fork, P_NEW, RBM_NORMAL, NULL);
-	GenericXLogState *state;
-	Page		page;
-	MetaPage   *meta;
-
-	Assert(BufferGetBlockNumber(buffer) == META_BLOCK);
-	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
-	state = GenericXLogStart(index);
-	page = GenericXLogRegisterBuffer(state, buffer, GENERIC_XLOG_FULL_IMAGE);
-	PageInit(page, BLCKSZ, 0);
-	meta = meta_of(page);
-	meta->magic = META_MAGIC;
-	meta->version = META_VERSION;
-	if (!pg_strong_random(meta->build, sizeof(meta->build)))
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not generate random values")));
-	((PageHeader) page)->pd_lower = ((char *) meta + sizeof(MetaPage)) - (char *) page;
-	GenericXLogFinish(state);
-	UnlockReleaseBuffer(buffer);
+	if (build->batch.used > 0)
+		EntriesWrite(index, build->bucket, &build->batch, true);
+	build->batch.used = 0;
 }
 
 /* A row of the table that is built for */
 static void
-count_row(Relation index, ItemPointer tid, Datum *values, bool *isnull, bool alive, void *state)
+add_row(Relation index, ItemPointer tid, Datum *values, bool *isnull, bool alive, void *state)
 {
-	double	   *rows = state;
+	Build	   *build = state;
 
-	pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_DONE, (int64) ++*rows);
+	if (build->kept)
+	{
+		uint32		bucket = entry_bucket(ItemPointerGetBlockNumber(tid));
+
+		if (bucket != build->bucket || build->batch.used > BATCH_BYTES)
+			write_batch(build, index);
+		build->bucket = bucket;
+		/* what is detoasted goes with the row */
+		EntryBatchAdd(&build->batch, build->context, tid,
+					  isnull[0] ? NULL : PG_DETOAST_DATUM_PACKED(values[0]));
+	}
+	pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_DONE, (int64) ++build->rows);
 	GPUVEC_INJECTION("build-row");
 }
 
@@ -131,26 +100,31 @@ IndexBuildResult *
 gpuvec_build(Relation heap, Relation index, IndexInfo *info)
 {
 	IndexBuildResult *result = palloc_object(IndexBuildResult);
-	double		rows = 0;
+	Build		build = {.kept = EntriesKept(index),.context = CurrentMemoryContext};
 
 	if (RelationGetNumberOfBlocks(index) != 0)
 		elog(ERROR, "index \"%s\" already contains data", RelationGetRelationName(index));
 	check_definition(index, info);
+	EntriesForget(index);
+	pgstat_progress_update_param(PROGRESS_CREATEIDX_SUBPHASE, PHASE_META);
+	GPUVEC_INJECTION("build-meta");
+	EntriesCreate(index, MAIN_FORKNUM);
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_SUBPHASE, PHASE_SCAN);
 	/* an estimate; -1 or 0 if there is none */
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_TOTAL,
 								 (int64) Max(heap->rd_rel->reltuples, 0));
-	result->heap_tuples = table_index_build_scan(heap, index, info, true, true, count_row, &rows,
-												 NULL);
-	result->index_tuples = rows;
-	pgstat_progress_update_param(PROGRESS_CREATEIDX_SUBPHASE, PHASE_META);
-	GPUVEC_INJECTION("build-meta");
-	write_metapage(index, MAIN_FORKNUM);
+	/* entries lie in the order of the table: no scan that begins in its middle */
+	result->heap_tuples = table_index_build_scan(heap, index, info, !build.kept, true, add_row,
+												 &build, NULL);
+	result->index_tuples = build.rows;
+	write_batch(&build, index);
+	if (build.kept)
+		EntriesLogBuild(index);
 	return result;
 }
 
 void
 gpuvec_buildempty(Relation index)
 {
-	write_metapage(index, INIT_FORKNUM);
+	EntriesCreate(index, INIT_FORKNUM);
 }

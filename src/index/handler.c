@@ -3,11 +3,13 @@
  * handler.c
  *	  The index access method "gpuvec".
  *
- * An index holds nothing but a metapage: it tells the planner that the mirror of
- * its column can deliver the table's rows in order of a distance, or those with certain
- * ids.  Scans search the mirror (scan.c, search.c).  Inserting into the index, and
- * vacuuming it, tell the mirror what has changed (feed.c), in shared memory: neither
- * needs the engine.
+ * An index on a column holds nothing but a metapage: it tells the planner that
+ * the mirror of the column can deliver the table's rows in order of a distance,
+ * or those with certain ids.  An index with an expression or a predicate keeps
+ * its rows (entries.c), for nobody who reads may compute them.  Scans search
+ * the mirror (scan.c, search.c).  Inserting into the index, and vacuuming it,
+ * tell the mirror what has changed (feed.c), in shared memory: neither needs
+ * the engine.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,8 +24,10 @@
 #include "catalog/pg_type.h"
 #include "commands/vacuum.h"
 #include "fmgr.h"
+#include "index/entries.h"
 #include "index/index.h"
 #include "mirror/feed.h"
+#include "storage/bufmgr.h"
 #include "utils/catcache.h"
 #include "utils/lsyscache.h"
 #include "utils/regproc.h"
@@ -51,14 +55,18 @@ gpuvec_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid, Rela
 			  IndexUniqueCheck check_unique, IndexInfo *info)
 #endif
 {
-	FeedMark(index, ItemPointerGetBlockNumber(tid));
+	if (EntriesKept(index))
+		EntryQueueAdd(heap, index, tid, isnull[0] ? NULL : PG_DETOAST_DATUM_PACKED(values[0]));
+	else
+		FeedMark(index, ItemPointerGetBlockNumber(tid));
 	return false;
 }
 
 /*
- * Line pointers of rows are about to be made reusable: everything has to be looked at
- * again.  The callback is not asked: the index does not know which rows it stands for,
- * and what the engine has may be older than the table.
+ * Line pointers of rows are about to be made reusable: everything has to be
+ * looked at again, after the entries are gone.  For an index that keeps none
+ * the callback is not asked: it does not know which rows it stands for, and
+ * what the engine has may be older than the table.
  */
 static IndexBulkDeleteResult *
 gpuvec_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
@@ -66,6 +74,15 @@ gpuvec_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 {
 	if (stats == NULL)
 		stats = palloc0_object(IndexBulkDeleteResult);
+	if (EntriesKept(info->index))
+	{
+		EntriesVacuum result;
+
+		EntriesRemove(info->index, callback, callback_state, info->strategy, &result);
+		stats->num_pages = result.pages;
+		stats->num_index_tuples = result.kept;
+		stats->tuples_removed += result.removed;
+	}
 	FeedMarkAll(info->index);
 	return stats;
 }
@@ -75,9 +92,12 @@ gpuvec_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 {
 	if (info->analyze_only)
 		return stats;
+	/* bulk deletion has counted what the index keeps */
+	if (stats != NULL && EntriesKept(info->index))
+		return stats;
 	if (stats == NULL)
 		stats = palloc0_object(IndexBulkDeleteResult);
-	stats->num_pages = 1;
+	stats->num_pages = RelationGetNumberOfBlocks(info->index);
 	stats->num_index_tuples = info->num_heap_tuples;
 	stats->estimated_count = true;
 	return stats;

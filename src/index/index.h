@@ -16,7 +16,6 @@
 #include "common/measure.h"
 #include "idset/idset.h"
 #include "mirror/mirror.h"
-#include "mirror/page_reader.h"
 #include "nodes/execnodes.h"
 #include "nodes/pathnodes.h"
 #include "nodes/tidbitmap.h"
@@ -38,7 +37,6 @@ extern gpuvec_measure GpuvecStrategyMeasure(StrategyNumber strategy);
 extern IndexBuildResult *gpuvec_build(Relation heap, Relation index, IndexInfo *info);
 extern void gpuvec_buildempty(Relation index);
 extern char *gpuvec_buildphasename(int64 phase);
-extern bool GpuvecBuildId(Relation index, uint8 *build);
 extern void GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target);
 
 /* scan.c */
@@ -49,8 +47,6 @@ extern Relation GpuvecScanHeap(IndexScanDesc scan);
 extern int64 gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap);
 extern bool gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction);
 extern void gpuvec_endscan(IndexScanDesc scan);
-extern Datum GpuvecIndexedSet(IndexScanDesc scan, RowForm *form, TupleTableSlot *slot, bool *member,
-							  bool *isnull);
 extern double GpuvecRankDistance(gpuvec_measure measure, double score);
 
 /* search.c: the rows that may satisfy the search keys, or all of them */

@@ -11,7 +11,8 @@
  * those behind the last row that it returned.
  *
  * Fetching gives for each root what the executor will find there: the version that the
- * snapshot sees, if there is one.  Its set is that of the root in the mirror, as all
+ * snapshot sees, if there is one; or, if the index keeps its rows, the entry of the root,
+ * whether it is seen or not, which the executor finds out.  Its set is that of the root in the mirror, as all
  * versions of a HOT chain have the same.  So its distance is the one that it had in the
  * ranking, and each row comes once, whenever the scan changes over.  The list is a
  * superset of the rows that satisfy the keys, also of those that the engine does not
@@ -24,8 +25,8 @@
 #include "access/relscan.h"
 #include "access/tableam.h"
 #include "idset/idset.h"
+#include "index/entries.h"
 #include "index/index.h"
-#include "mirror/page_reader.h"
 #include "miscadmin.h"
 #include "search/search.h"
 #include "utils/memutils.h"
@@ -53,33 +54,64 @@ compare_roots(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* The row of a root, with its distance; false: the snapshot sees none, or one without a set */
+/* Where the sets of roots come from */
+typedef struct SetSource
+{
+	IndexScanDesc scan;
+	EntryReader *entries;		/* that the index keeps; NULL: from the table */
+	struct IndexFetchTableData *fetch;
+	TupleTableSlot *slot;
+} SetSource;
+
+/* The set of a root; false: the snapshot sees none there, or it is null */
 static bool
-fetch_row(IndexScanDesc scan, struct IndexFetchTableData *fetch, RowForm *form, TupleTableSlot *slot,
-		  gpuvec_measure measure, IdSet *query, int64 root, KeyedRow *row)
+find_set(SetSource *source, int64 root, const uint16 **ids, uint32 *len)
 {
 	ItemPointerData tid;
 	bool		again = false;
 	bool		isnull;
-	bool		member;
 	Datum		datum;
 	IdSet	   *set;
-	uint32		common;
 
 	ItemPointerSet(&tid, tid_number_block(root), tid_number_line(root));
-	if (!table_index_fetch_tuple(fetch, &tid, scan->xs_snapshot, slot, &again, NULL))
+	if (source->entries)
+	{
+		const IndexEntry *entry = EntryReaderFind(source->entries, &tid);
+
+		if (entry == NULL || entry->isnull)
+			return false;
+		*ids = entry->ids;
+		*len = entry->len;
+		return true;
+	}
+	if (!table_index_fetch_tuple(source->fetch, &tid, source->scan->xs_snapshot, source->slot, &again,
+								 NULL))
 		return false;
-	datum = GpuvecIndexedSet(scan, form, slot, &member, &isnull);
-	if (!member || isnull)
+	datum = slot_getattr(source->slot, source->scan->indexRelation->rd_index->indkey.values[0], &isnull);
+	if (isnull)
 		return false;
 	set = DatumGetIdSetP(datum);
-	common = idset_intersection_count(idset_ids(query), idset_count(query), idset_ids(set),
-									  idset_count(set));
+	*ids = idset_ids(set);
+	*len = idset_count(set);
+	return true;
+}
+
+/* The row of a root, with its distance; false: there is none */
+static bool
+make_row(SetSource *source, gpuvec_measure measure, IdSet *query, int64 root, KeyedRow *row)
+{
+	const uint16 *ids;
+	uint32		len;
+	uint32		common;
+
+	if (!find_set(source, root, &ids, &len))
+		return false;
+	common = idset_intersection_count(idset_ids(query), idset_count(query), ids, len);
 	row->root = root;
 	row->ranks = common > 0 || gpuvec_ranks_disjoint(measure);
 	row->distance = row->ranks ?
-		GpuvecRankDistance(measure, gpuvec_score(measure, common, idset_count(query), idset_count(set))) :
-		gpuvec_distance(measure, common, idset_count(query), idset_count(set));
+		GpuvecRankDistance(measure, gpuvec_score(measure, common, idset_count(query), len)) :
+		gpuvec_distance(measure, common, idset_count(query), len);
 	return true;
 }
 
@@ -93,17 +125,15 @@ GpuvecFetchFound(IndexScanDesc scan, GpuvecFound *found, gpuvec_measure measure,
 				 KeyedRow **rows)
 {
 	Relation	heap = scan->heapRelation;
-	TupleTableSlot *slot = table_slot_create(heap, NULL);
-	struct IndexFetchTableData *fetch = table_index_fetch_begin(heap);
+	SetSource	source = {
+		.scan = scan,.fetch = table_index_fetch_begin(heap),.slot = table_slot_create(heap, NULL)
+	};
 	MemoryContext context = CurrentMemoryContext;
 	MemoryContext row_context = AllocSetContextCreate(context, "gpuvec row", ALLOCSET_DEFAULT_SIZES);
-	MirrorTarget target;
-	RowForm    *form = NULL;
 	uint64		n = 0;
 
-	MirrorDescribeIndex(heap, scan->indexRelation, &target);
-	if (target.key.index != 0)
-		form = RowFormBegin(heap, scan->indexRelation);
+	if (EntriesKept(scan->indexRelation))
+		source.entries = EntryReaderBegin(scan->indexRelation);
 	*rows = MemoryContextAllocHuge(context, (found->n + 1) * sizeof(KeyedRow));
 	qsort(found->roots, found->n, sizeof(int64), compare_roots);
 	MemoryContextSwitchTo(row_context);
@@ -113,15 +143,15 @@ GpuvecFetchFound(IndexScanDesc scan, GpuvecFound *found, gpuvec_measure measure,
 		/* search.c may have found a root twice */
 		if (i > 0 && found->roots[i] == found->roots[i - 1])
 			continue;
-		n += fetch_row(scan, fetch, form, slot, measure, query, found->roots[i], &(*rows)[n]);
-		ExecClearTuple(slot);
+		n += make_row(&source, measure, query, found->roots[i], &(*rows)[n]);
+		ExecClearTuple(source.slot);
 		MemoryContextReset(row_context);
 	}
 	MemoryContextSwitchTo(context);
-	if (form)
-		RowFormEnd(form);
-	table_index_fetch_end(fetch);
-	ExecDropSingleTupleTableSlot(slot);
+	if (source.entries)
+		EntryReaderEnd(source.entries);
+	table_index_fetch_end(source.fetch);
+	ExecDropSingleTupleTableSlot(source.slot);
 	MemoryContextDelete(row_context);
 	qsort(*rows, n, sizeof(KeyedRow), compare_keyed);
 	return n;

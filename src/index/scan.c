@@ -7,7 +7,8 @@
  * them, nulls last.  First those that rank for the engine, in batches that grow: a
  * batch goes on behind the last row of the one before, in the order (score, tid), so
  * that refreshes in between do no harm.  Then all others: rows without a common id,
- * empty and null sets, which a scan of the table finds and a sort orders.  If there are
+ * empty and null sets, which a scan of the table (or of the rows that the index keeps)
+ * finds and a sort orders.  If there are
  * search keys as well, the rows that they find are sorted instead, once that is less
  * work (keyed.c).
  *
@@ -34,9 +35,9 @@
 #include "catalog/pg_operator_d.h"
 #include "catalog/pg_type_d.h"
 #include "idset/idset.h"
+#include "index/entries.h"
 #include "index/index.h"
 #include "mirror/mirror.h"
-#include "mirror/page_reader.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "search/search.h"
@@ -169,6 +170,7 @@ gpuvec_rescan(IndexScanDesc scan, ScanKey keys, int nkeys, ScanKey orderbys, int
 	MemoryContext old;
 
 	clean_up(state);
+	EntryQueueFlush();
 	if (keys && scan->numberOfKeys > 0)
 		memmove(scan->keyData, keys, scan->numberOfKeys * sizeof(ScanKeyData));
 	if (orderbys && scan->numberOfOrderBys > 0)
@@ -379,104 +381,117 @@ next_ranked(IndexScanDesc scan, KnnState *state, KnnRow *row)
 	return true;
 }
 
-/* The set of a row of the table; *member: is the row in the index? */
-Datum
-GpuvecIndexedSet(IndexScanDesc scan, RowForm *form, TupleTableSlot *slot, bool *member, bool *isnull)
-{
-	struct varlena *value;
-
-	*member = true;
-	if (form == NULL)
-		return slot_getattr(slot, scan->indexRelation->rd_index->indkey.values[0], isnull);
-	value = RowFormSlotValue(form, slot, member);
-	*isnull = value == NULL;
-	return PointerGetDatum(value);
-}
-
-/* Does the row belong to those that the engine does not return?  Its distance, then. */
+/*
+ * Does a row with these ids belong to those that the engine does not return?
+ * Its distance, then.
+ */
 static bool
-is_other(IndexScanDesc scan, RowForm *form, TupleTableSlot *slot, double *distance,
-		 bool *isnull)
+is_other(const KnnState *state, const uint16 *ids, uint32 len, double *distance)
 {
-	const KnnState *state = scan->opaque;
-	bool		member;
-	Datum		datum = GpuvecIndexedSet(scan, form, slot, &member, isnull);
-	IdSet	   *set;
-	uint32		common;
-	uint32		len;
+	uint32		common = idset_intersection_count(idset_ids(state->query), idset_count(state->query),
+												  ids, len);
 
-	if (!member)
-		return false;
-	if (state->query == NULL)
-		*isnull = true;
-	if (*isnull)
-		return true;
-	set = DatumGetIdSetP(datum);
-	len = idset_count(set);
-	common = idset_intersection_count(idset_ids(state->query), idset_count(state->query),
-									  idset_ids(set), len);
 	if (!state->everything && (common > 0 || gpuvec_ranks_disjoint(state->measure)))
 		return false;
 	*distance = gpuvec_distance(state->measure, common, idset_count(state->query), len);
 	return true;
 }
 
-/* Scan the table for all other rows, and sort them */
+/* Put a row into the sort if it is one of the others; ids NULL: its set is null */
+static void
+put_other(KnnState *state, TupleTableSlot *slot, const uint16 *ids, uint32 len, int64 root)
+{
+	double		distance = 0;
+	bool		isnull = ids == NULL || state->query == NULL;
+
+	if (!isnull && !is_other(state, ids, len, &distance))
+		return;
+	ExecClearTuple(slot);
+	slot->tts_values[0] = Float8GetDatum(distance);
+	slot->tts_isnull[0] = isnull;
+	slot->tts_values[1] = Int64GetDatum(root);
+	slot->tts_isnull[1] = false;
+	ExecStoreVirtualTuple(slot);
+	tuplesort_puttupleslot(state->sort, slot);
+}
+
+/* Put the others among the table's rows into the sort */
+static void
+put_others_of_table(IndexScanDesc scan, KnnState *state, TupleTableSlot *slot)
+{
+	AttrNumber	attnum = scan->indexRelation->rd_index->indkey.values[0];
+	TupleTableSlot *in = table_slot_create(scan->heapRelation, NULL);
+	TableScanDesc table = table_beginscan(scan->heapRelation, scan->xs_snapshot, 0, NULL);
+	MemoryContext row = AllocSetContextCreate(state->context, "gpuvec row", ALLOCSET_DEFAULT_SIZES);
+
+	while (table_scan_getnextslot(table, ForwardScanDirection, in))
+	{
+		MemoryContext old = MemoryContextSwitchTo(row);
+		bool		isnull;
+		Datum		datum = slot_getattr(in, attnum, &isnull);
+		IdSet	   *set = isnull ? NULL : DatumGetIdSetP(datum);
+
+		CHECK_FOR_INTERRUPTS();
+		put_other(state, slot, set ? idset_ids(set) : NULL, set ? idset_count(set) : 0,
+				  GpuvecFindRoot(&state->finder, ItemPointerGetBlockNumber(&in->tts_tid),
+								 ItemPointerGetOffsetNumber(&in->tts_tid)));
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(row);
+	}
+	table_endscan(table);
+	ExecDropSingleTupleTableSlot(in);
+	MemoryContextDelete(row);
+}
+
+/*
+ * Put the others among the rows that the index keeps into the sort.  Which of
+ * them the snapshot sees is for the executor to find out.
+ */
+static void
+put_others_of_index(IndexScanDesc scan, KnnState *state, TupleTableSlot *slot)
+{
+	EntryReader *reader = EntryReaderBegin(scan->indexRelation);
+	BlockNumber nblocks = RelationGetNumberOfBlocks(scan->heapRelation);
+
+	for (BlockNumber block = 0; block < nblocks; block += ENTRY_BUCKET_BLOCKS)
+	{
+		uint32		n;
+		const IndexEntry *entries = EntryReaderBucket(reader, entry_bucket(block), &n);
+
+		CHECK_FOR_INTERRUPTS();
+		for (uint32 i = 0; i < n; i++)
+			put_other(state, slot, entries[i].ids, entries[i].len,
+					  tid_number(ItemPointerGetBlockNumber(&entries[i].root),
+								 ItemPointerGetOffsetNumber(&entries[i].root)));
+		if (nblocks - block <= ENTRY_BUCKET_BLOCKS)
+			break;
+	}
+	EntryReaderEnd(reader);
+}
+
+/* Find all other rows, and sort them */
 static void
 begin_others(IndexScanDesc scan, KnnState *state)
 {
-	Relation	heap = scan->heapRelation;
 	AttrNumber	columns[] = {1, 2};
 	Oid			operators[] = {Float8LessOperator, Int8LessOperator};
 	Oid			collations[] = {InvalidOid, InvalidOid};
 	bool		nulls_first[] = {false, false};
 	MemoryContext old = MemoryContextSwitchTo(state->context);
 	TupleDesc	desc = CreateTemplateTupleDesc(2);
-	MirrorTarget target;
-	TupleTableSlot *in = table_slot_create(heap, NULL);
-	TableScanDesc table = table_beginscan(heap, scan->xs_snapshot, 0, NULL);
-	MemoryContext row = AllocSetContextCreate(state->context, "gpuvec row", ALLOCSET_DEFAULT_SIZES);
-	RowForm    *form = NULL;
+	TupleTableSlot *slot;
 
-	MirrorDescribeIndex(heap, scan->indexRelation, &target);
-	if (target.key.index != 0)
-		form = RowFormBegin(heap, scan->indexRelation);
 	TupleDescInitEntry(desc, 1, "distance", FLOAT8OID, -1, 0);
 	TupleDescInitEntry(desc, 2, "root", INT8OID, -1, 0);
+	slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
 	state->slot = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
 	state->sort = tuplesort_begin_heap(desc, 2, columns, operators, collations, nulls_first,
 									   work_mem, NULL, GpuvecTuplesortNone);
-	MemoryContextSwitchTo(row);
-	while (table_scan_getnextslot(table, ForwardScanDirection, in))
-	{
-		double		distance = 0;
-		bool		isnull;
-
-		CHECK_FOR_INTERRUPTS();
-		if (is_other(scan, form, in, &distance, &isnull))
-		{
-			TupleTableSlot *out = state->slot;
-
-			ExecClearTuple(out);
-			out = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
-			out->tts_values[0] = Float8GetDatum(distance);
-			out->tts_isnull[0] = isnull;
-			out->tts_values[1] = Int64GetDatum(GpuvecFindRoot(&state->finder,
-															  ItemPointerGetBlockNumber(&in->tts_tid),
-															  ItemPointerGetOffsetNumber(&in->tts_tid)));
-			out->tts_isnull[1] = false;
-			ExecStoreVirtualTuple(out);
-			tuplesort_puttupleslot(state->sort, out);
-			ExecDropSingleTupleTableSlot(out);
-		}
-		MemoryContextReset(row);
-	}
-	MemoryContextSwitchTo(state->context);
-	table_endscan(table);
-	if (form)
-		RowFormEnd(form);
-	ExecDropSingleTupleTableSlot(in);
-	MemoryContextDelete(row);
+	if (EntriesKept(scan->indexRelation))
+		put_others_of_index(scan, state, slot);
+	else
+		put_others_of_table(scan, state, slot);
+	ExecDropSingleTupleTableSlot(slot);
 	tuplesort_performsort(state->sort);
 	MemoryContextSwitchTo(old);
 }

@@ -37,6 +37,7 @@
 #include "access/relscan.h"
 #include "idset/idset.h"
 #include "idset/idset_threshold.h"
+#include "index/entries.h"
 #include "index/index.h"
 #include "mirror/mirror.h"
 #include "miscadmin.h"
@@ -134,7 +135,7 @@ GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target)
 {
 	MirrorDescribeIndex(GpuvecScanHeap(scan), scan->indexRelation, target);
 	target->fed = target->mode == MIRROR_SHARED &&
-		GpuvecBuildId(scan->indexRelation, target->build);
+		EntriesBuildId(scan->indexRelation, target->build);
 	for (int i = 0; i < sizeof(target->key.meaning); i++)
 		target->build[i] ^= (uint8) (target->key.meaning >> 8 * i);
 }

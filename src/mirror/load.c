@@ -39,6 +39,7 @@
 #include "access/xlog.h"
 #include "common/hashfn.h"
 #include "lib/stringinfo.h"
+#include "index/entries.h"
 #include "link/link.h"
 #include "mirror/feed.h"
 #include "mirror/mirror.h"
@@ -451,6 +452,35 @@ refresh_once(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *ne
 }
 
 /*
+ * Pages of the table whose rows the WAL between two positions has changed.  For
+ * an index that keeps its rows, those are the pages of each bucket that it names.
+ */
+static WalResult
+changed_pages(MirrorTarget *target, XLogRecPtr from, XLogRecPtr to, ChangedPages *pages)
+{
+	ChangedPages of_index = {0};
+	WalResult	result;
+
+	if (target->key.index == 0)
+		return WalChanges(target->rel, from, to, pages);
+	result = WalChanges(target->index, from, to, &of_index);
+	SortChangedPages(&of_index);
+	for (uint32 i = 0; result != WAL_UNKNOWN && i < of_index.n; i++)
+	{
+		uint32		bucket;
+
+		if (!EntriesPageBucket(target->index, of_index.blocks[i], &bucket))
+			continue;
+		for (BlockNumber j = 0; j < ENTRY_BUCKET_BLOCKS; j++)
+			NoteChangedPage(pages, bucket * ENTRY_BUCKET_BLOCKS + j);
+	}
+	if (of_index.blocks)
+		pfree(of_index.blocks);
+	SortChangedPages(pages);
+	return result;
+}
+
+/*
  * Find out what has to be read again of a mirror in this state: by its feed, if that is
  * the one that counts, else by WAL.  Neither may know; then it is up to the LSNs.
  * Returns the position up to which that covers all changes, 0 with a feed.
@@ -472,7 +502,7 @@ find_stale(MirrorTarget *target, const gpuvec_freshness *need, const gpuvec_stat
 	memset(&stale->pages, 0, sizeof(stale->pages));
 	position = MirrorPosition();
 	GPUVEC_INJECTION("refresh-after-position");
-	stale->listed = WalChanges(target->rel, state->checked, position, &stale->pages) != WAL_UNKNOWN;
+	stale->listed = changed_pages(target, state->checked, position, &stale->pages) != WAL_UNKNOWN;
 	return position;
 }
 

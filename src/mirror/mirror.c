@@ -489,7 +489,7 @@ position_needed(MirrorTarget *target)
 		return position;
 	if (position > known->until)
 	{
-		if (WalChanges(target->rel, known->until, position, NULL) != WAL_UNCHANGED)
+		if (WalChanges(MirrorSource(target), known->until, position, NULL) != WAL_UNCHANGED)
 			return position;
 		known->until = position;
 	}

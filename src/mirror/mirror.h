@@ -4,10 +4,11 @@
  *	  The engine's copy of a column of a table: is it resident, is it fresh,
  *	  and what does a search of it give under a snapshot?
  *
- * There are two kinds of mirrors.  A plain one has an entry for each row version, under
- * the version's own tid.  A rooted one, of an indexed column, has an entry for each HOT
- * chain, under the tid of its root, as an index has: all versions of a chain have the
- * same set.
+ * There are two kinds of mirrors.  A plain one has an entry for each row version,
+ * under the version's own tid.  A rooted one, of an indexed column, has an entry
+ * for each HOT chain, under the tid of its root, as an index has: all versions of
+ * a chain have the same set.  That of an index with an expression or a predicate
+ * is rooted as well, and is read from the index's pages, not the table's.
  *
  *-------------------------------------------------------------------------
  */
@@ -161,6 +162,7 @@ MirrorRank(const MirrorSearch *search, const MirrorQuery *query, uint64 tid, uin
 }
 
 /* target.c */
+extern Relation MirrorSource(const MirrorTarget *target);
 extern void MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target);
 extern void MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target);
 extern void MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNumber attnum,

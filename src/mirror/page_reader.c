@@ -9,9 +9,13 @@
  * everyone.  All members have the same set, or the chain is a broken one, from before
  * the index: then every snapshot that may use the index sees only the last one.
  *
- * There is one reader for loads and refreshes.  Under one share lock it asks for the state of each tuple, copies
- * the page and takes its LSN; everything else (deforming, detoasting) works on
- * the copy after the lock is gone.  Content and LSN hence belong together: a
+ * The rows of an index with an expression or a predicate are not computed here,
+ * but read from the index, which keeps them (entries.c), under the roots' tids.
+ * The page's LSN then is the version of those entries.
+ *
+ * There is one reader for loads and refreshes.  Under one share lock it asks for
+ * the state of each tuple, copies the page and takes its LSN; everything else
+ * (deforming, detoasting) works on the copy after the lock is gone.  Content and LSN hence belong together: a
  * later change of the page has a later LSN, and the next check sees it.
  *
  * Detoasting may come too late: a tuple that died, or whose insertion failed,
@@ -36,6 +40,7 @@
 #include "common/protocol.h"
 #include "mirror/page_reader.h"
 #include "executor/tuptable.h"
+#include "index/entries.h"
 #include "miscadmin.h"
 #include "storage/procarray.h"
 #include "utils/fmgroids.h"
@@ -63,15 +68,15 @@ PageReaderBegin(const MirrorTarget *target, Snapshot snapshot)
 	reader->page = palloc(BLCKSZ);
 	reader->dead = palloc(sizeof(bool) * (MaxOffsetNumber + 1));
 	if (target->key.index != 0)
-		reader->form = RowFormBegin(rel, target->index);
+		reader->entries = EntryReaderBegin(target->index);
 	return reader;
 }
 
 void
 PageReaderEnd(PageReader *reader)
 {
-	if (reader->form)
-		RowFormEnd(reader->form);
+	if (reader->entries)
+		EntryReaderEnd(reader->entries);
 	MemoryContextDelete(reader->context);
 	if (reader->strategy)
 		FreeAccessStrategy(reader->strategy);
@@ -94,9 +99,13 @@ lock_page(PageReader *reader, BlockNumber block)
 XLogRecPtr
 PageReaderLSN(PageReader *reader, BlockNumber block)
 {
-	Buffer		buffer = lock_page(reader, block);
-	XLogRecPtr	lsn = BufferGetLSNAtomic(buffer);
+	Buffer		buffer;
+	XLogRecPtr	lsn;
 
+	if (reader->entries)
+		return EntryReaderVersion(reader->entries, entry_bucket(block));
+	buffer = lock_page(reader, block);
+	lsn = BufferGetLSNAtomic(buffer);
 	UnlockReleaseBuffer(buffer);
 	return lsn;
 }
@@ -249,8 +258,12 @@ row_visible(PageReader *reader, ItemPointer tid)
 	return visible;
 }
 
-struct varlena *
-PageReaderPlain(PageReader *reader, struct varlena *value, ItemPointer tid)
+/*
+ * A plain value of a tuple of the page that is being read, detoasted; NULL if
+ * the row may be left out.
+ */
+static struct varlena *
+plain_value(PageReader *reader, struct varlena *value, ItemPointer tid)
 {
 	if (VARATT_IS_EXTERNAL_ONDISK(value))
 	{
@@ -275,19 +288,18 @@ PageReaderPlain(PageReader *reader, struct varlena *value, ItemPointer tid)
 	return value;
 }
 
-/* Append one row */
+/* Append one row of `len` ids, which need not be aligned */
 static void
-append_row(StringInfo out, uint16 line, struct varlena *value)
+append_row(StringInfo out, uint16 line, const void *ids, uint32 len)
 {
-	gpuvec_row	row = {.line = line};
-	uint32		bytes = VARSIZE_ANY_EXHDR(value);
-	uint32		padding;
+	gpuvec_row	row = {.line = line,.len = len};
+	uint32		bytes = len * sizeof(uint16);
+	uint32		padding = gpuvec_row_bytes(len) - sizeof(row) - bytes;
 
-	row.len = bytes / sizeof(uint16);
-	padding = gpuvec_row_bytes(row.len) - sizeof(row) - bytes;
 	enlargeStringInfo(out, sizeof(row) + bytes + padding);
 	memcpy(out->data + out->len, &row, sizeof(row));
-	memcpy(out->data + out->len + sizeof(row), VARDATA_ANY(value), bytes);
+	if (bytes > 0)
+		memcpy(out->data + out->len + sizeof(row), ids, bytes);
 	memset(out->data + out->len + sizeof(row) + bytes, 0, padding);
 	out->len += sizeof(row) + bytes + padding;
 }
@@ -395,12 +407,10 @@ tuple_value(PageReader *reader, HeapTuple tuple)
 	Datum		datum;
 	bool		isnull;
 
-	if (reader->form)
-		return RowFormValue(reader->form, reader, tuple);
 	datum = heap_getattr(tuple, reader->attnum, RelationGetDescr(reader->rel), &isnull);
 	if (isnull)
 		return NULL;
-	return PageReaderPlain(reader, (struct varlena *) DatumGetPointer(datum), &tuple->t_self);
+	return plain_value(reader, (struct varlena *) DatumGetPointer(datum), &tuple->t_self);
 }
 
 /*
@@ -425,24 +435,17 @@ append_tuple(PageReader *reader, StringInfo out, uint16 line, HeapTuple tuple)
 	if (target->key_attnum != InvalidAttrNumber)
 		append_vector(reader, out, line, MirrorKey(key, target->key_type), value);
 	else
-		append_row(out, line, value);
+		append_row(out, line, VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value) / sizeof(uint16));
 	return true;
 }
 
-void
-PageReaderRead(PageReader *reader, BlockNumber block, StringInfo out)
+/* Append the rows of the page that was copied; how many */
+static uint32
+append_tuples(PageReader *reader, BlockNumber block, StringInfo out)
 {
-	MemoryContext old = MemoryContextSwitchTo(reader->context);
-	int			start = out->len;
-	gpuvec_page head;
-	OffsetNumber last;
+	OffsetNumber last = PageIsNew(reader->page) ? 0 : PageGetMaxOffsetNumber(reader->page);
+	uint32		nrows = 0;
 
-	memset(&head, 0, sizeof(head));
-	head.block = block;
-	head.lsn = copy_page(reader, block);
-	appendBinaryStringInfo(out, (char *) &head, sizeof(head));
-
-	last = PageIsNew(reader->page) ? 0 : PageGetMaxOffsetNumber(reader->page);
 	for (OffsetNumber line = FirstOffsetNumber; line <= last; line++)
 	{
 		uint16		engine_line;
@@ -452,8 +455,45 @@ PageReaderRead(PageReader *reader, BlockNumber block, StringInfo out)
 		if (!OffsetNumberIsValid(offset))
 			continue;
 		tuple_at(reader, reader->page, block, offset, &tuple);
-		head.nrows += append_tuple(reader, out, engine_line, &tuple);
+		nrows += append_tuple(reader, out, engine_line, &tuple);
 	}
+	return nrows;
+}
+
+/* Append what the index keeps of the page; how many rows */
+static uint32
+append_entries(PageReader *reader, BlockNumber block, StringInfo out)
+{
+	uint32		n;
+	const IndexEntry *entries = EntryReaderBlock(reader->entries, block, &n);
+	uint32		nrows = 0;
+
+	for (uint32 i = 0; i < n; i++)
+	{
+		OffsetNumber root = ItemPointerGetOffsetNumber(&entries[i].root);
+
+		if (entries[i].isnull)
+			continue;
+		append_row(out, mirror_line(root, false), entries[i].ids, entries[i].len);
+		nrows++;
+	}
+	GPUVEC_INJECTION("page-after-copy");
+	return nrows;
+}
+
+void
+PageReaderRead(PageReader *reader, BlockNumber block, StringInfo out)
+{
+	MemoryContext old = MemoryContextSwitchTo(reader->context);
+	int			start = out->len;
+	gpuvec_page head;
+
+	memset(&head, 0, sizeof(head));
+	head.block = block;
+	head.lsn = reader->entries ? PageReaderLSN(reader, block) : copy_page(reader, block);
+	appendBinaryStringInfo(out, (char *) &head, sizeof(head));
+	head.nrows = reader->entries ? append_entries(reader, block, out) :
+		append_tuples(reader, block, out);
 	head.bytes = out->len - start - sizeof(head);
 	memcpy(out->data + start, &head, sizeof(head));
 	MemoryContextSwitchTo(old);

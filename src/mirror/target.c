@@ -23,6 +23,7 @@
 #include "catalog/pg_index.h"
 #include "commands/defrem.h"
 #include "common/hashfn.h"
+#include "index/entries.h"
 #include "mirror/mirror.h"
 #include "miscadmin.h"
 #include "utils/datum.h"
@@ -58,35 +59,6 @@ missing_hash(Relation rel, AttrNumber attnum)
 		hash = hash_bytes_extended((const unsigned char *) DatumGetPointer(datum),
 								   datumGetSize(datum, false, att->attlen), 0);
 	return hash == 0 ? 1 : hash;
-}
-
-/*
- * Hash of what an index with an expression or predicate makes of rows.  Its functions may
- * have been replaced, and what they make is new when the index was built anew: then it has
- * another file.
- */
-static uint64
-form_hash(Relation rel, Relation index)
-{
-	static const AttrNumber columns[] = {Anum_pg_index_indexprs, Anum_pg_index_indpred};
-	uint64		hash = hash_combine64(1, GpuvecRelFile(index));
-
-	for (int i = 0; i < RelationGetNumberOfAttributes(rel); i++)
-		hash = hash_combine64(hash, missing_hash(rel, i + 1));
-	for (int i = 0; i < lengthof(columns); i++)
-	{
-		bool		isnull;
-		Datum		text = SysCacheGetAttr(INDEXRELID, index->rd_indextuple, columns[i], &isnull);
-
-		if (!isnull)
-		{
-			struct varlena *value = PG_DETOAST_DATUM(text);
-
-			hash = hash_combine64(hash, hash_bytes_extended((const unsigned char *) VARDATA_ANY(value),
-															VARSIZE_ANY_EXHDR(value), i));
-		}
-	}
-	return hash;
 }
 
 /*
@@ -252,13 +224,26 @@ MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target)
 	target->key.rooted = true;
 	if (target->attnum == 0)
 		target->key.type = TupleDescAttr(RelationGetDescr(index), 0)->atttypid;
-	if (target->attnum == 0 || !heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL))
+	if (EntriesKept(index))
 	{
+		uint64		build[2] = {0};
+
+		/* every build keeps rows of its own, whatever they are computed by */
+		(void) EntriesBuildId(index, (uint8 *) build);
+		target->key.meaning = hash_combine64(hash_combine64(target->key.meaning, build[0]), build[1]);
+		if (target->mode == MIRROR_SHARED && !RelationNeedsWAL(index))
+			target->mode = MIRROR_PRIVATE;
 		target->key.index = RelationGetRelid(index);
 		target->key.index_file = GpuvecRelFile(index);
 		target->key.index_tablespace = GpuvecRelTablespace(index);
-		target->key.meaning = hash_combine64(target->key.meaning, form_hash(rel, index));
 	}
+}
+
+/* The relation whose pages the mirror is made of: the table, or an index that keeps rows */
+Relation
+MirrorSource(const MirrorTarget *target)
+{
+	return target->key.index != 0 ? target->index : target->rel;
 }
 
 /* Describe an embedding table: columns of keys and vectors, whose types were checked */

@@ -32,8 +32,8 @@
 #include "access/tableam.h"
 #include "access/visibilitymap.h"
 #include "idset/idset.h"
+#include "index/entries.h"
 #include "mirror/mirror.h"
-#include "mirror/page_reader.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
 #include "storage/smgr.h"
@@ -49,6 +49,7 @@ struct MirrorVisibility
 	Snapshot	snapshot;
 	TupleTableSlot *slot;
 	IndexFetchTableData *fetch; /* of chains; NULL: a plain mirror */
+	EntryReader *entries;		/* to verify what an index keeps; or NULL */
 
 	/* the visibility map as it was, page by page; NULL: not taken */
 	uint8	   *map;
@@ -75,6 +76,8 @@ MirrorVisibilityEnd(MirrorVisibility *visibility)
 	ExecDropSingleTupleTableSlot(visibility->slot);
 	if (visibility->fetch)
 		table_index_fetch_end(visibility->fetch);
+	if (visibility->entries)
+		EntryReaderEnd(visibility->entries);
 	if (visibility->map)
 		pfree(visibility->map);
 	pfree(visibility);
@@ -163,28 +166,32 @@ page_all_visible(const MirrorVisibility *visibility, BlockNumber block)
 			(place % 4 * 2)) & VISIBILITYMAP_ALL_VISIBLE;
 }
 
-/* The set of the row in the slot, or NULL */
-static IdSet *
-fetched_set(MirrorVisibility *visibility)
+/* The ids of the row in the slot, a version of the root's; NULL: it has none */
+static const uint16 *
+fetched_ids(MirrorVisibility *visibility, ItemPointer root, uint32 *len)
 {
 	const MirrorTarget *target = visibility->target;
+	const IndexEntry *entry;
 	bool		isnull;
 	Datum		datum;
-	struct varlena *value;
-	RowForm    *form;
-	bool		member;
+	IdSet	   *set;
 
 	if (target->key.index == 0)
 	{
 		datum = slot_getattr(visibility->slot, target->attnum, &isnull);
-		return isnull ? NULL : DatumGetIdSetP(datum);
+		if (isnull)
+			return NULL;
+		set = DatumGetIdSetP(datum);
+		*len = idset_count(set);
+		return idset_ids(set);
 	}
-	form = RowFormBegin(target->rel, target->index);
-	value = RowFormSlotValue(form, visibility->slot, &member);
-	if (value)
-		value = PG_DETOAST_DATUM_COPY(PointerGetDatum(value));
-	RowFormEnd(form);
-	return (IdSet *) value;
+	if (visibility->entries == NULL)
+		visibility->entries = EntryReaderBegin(target->index);
+	entry = EntryReaderFind(visibility->entries, root);
+	if (entry == NULL)
+		return NULL;
+	*len = entry->len;
+	return entry->ids;
 }
 
 /* Compare a score with what the table's row says */
@@ -192,16 +199,16 @@ static void
 verify_hit(MirrorVisibility *visibility, const gpuvec_hit *hit,
 		   const MirrorQuery *query, gpuvec_measure measure)
 {
-	IdSet	   *set = fetched_set(visibility);
+	ItemPointerData root;
+	const uint16 *ids;
 	uint32		common = 0;
 	uint32		len = 0;
 
-	if (set)
-	{
-		len = idset_count(set);
-		common = idset_intersection_count(query->ids, query->len, idset_ids(set), len);
-	}
-	if (set == NULL || common != gpuvec_hit_common(hit->place) ||
+	ItemPointerSet(&root, gpuvec_hit_block(hit->place), mirror_line_offset(gpuvec_hit_line(hit->place)));
+	ids = fetched_ids(visibility, &root, &len);
+	if (ids)
+		common = idset_intersection_count(query->ids, query->len, ids, len);
+	if (ids == NULL || common != gpuvec_hit_common(hit->place) ||
 		gpuvec_score(measure, common, query->len, len) != hit->score)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),

@@ -1,0 +1,632 @@
+/*-------------------------------------------------------------------------
+ *
+ * entries.c
+ *	  The rows that an index with an expression or a predicate keeps.
+ *
+ * What an expression makes of a row, and whether a row satisfies a predicate,
+ * is computed by whoever writes the row, as for any index, and is kept here.
+ * Nobody who reads computes it again: a reader would do so under a search_path
+ * and with temporary objects of his own choosing.
+ *
+ * An entry is the tid of the root of a HOT chain and the value, or null.  A
+ * mirror reads the entries of one heap block at a time, so they are arranged
+ * by heap block: those of ENTRY_BUCKET_BLOCKS blocks are a bucket, which is a
+ * chain of pages.  Where a bucket begins is in a directory of three levels,
+ * the first of which is on the metapage:
+ *
+ *		metapage -> directory page -> directory page -> bucket page -> ...
+ *
+ * Pages are added, never removed or moved, and an entry never leaves its page
+ * but to be deleted.  So a reader that locks one page at a time misses no
+ * entry that was there when it began, and what the directory says stays true
+ * for as long as the file lives.  New pages go to the end of a bucket's chain.
+ * The first page tells where to try to insert; VACUUM sets that back to where
+ * it has made room.
+ *
+ * A value that does not fit a page is cut into parts, each an item of its own.
+ * If the insertion fails half way, its transaction does too: readers pass over
+ * entries whose parts are not all there.
+ *
+ * A writer locks pages in this order: a page of the bucket, the page behind it
+ * or a new one, the first page of the bucket; in the directory, a page and
+ * then a new one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "access/generic_xlog.h"
+#include "access/htup_details.h"
+#include "access/xloginsert.h"
+#include "catalog/pg_index.h"
+#include "commands/vacuum.h"
+#include "index/entries.h"
+#include "index/entry_page.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+
+/* Levels of the directory, the metapage included */
+#define LEVELS	3
+
+/* What is cached with the relation */
+typedef struct EntriesCache
+{
+	uint8		build[ENTRY_BUILD_BYTES];
+	uint32		version;		/* META_VERSION_... */
+	uint32		bucket;			/* the one that was looked up last ... */
+	BlockNumber head;			/* ... begins here; InvalidBlockNumber: none was */
+} EntriesCache;
+
+bool
+EntriesKept(Relation index)
+{
+	return index->rd_index->indkey.values[0] == 0 ||
+		!heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL);
+}
+
+void
+EntriesForget(Relation index)
+{
+	if (index->rd_amcache != NULL)
+		pfree(index->rd_amcache);
+	index->rd_amcache = NULL;
+}
+
+/* What is cached, read from the metapage if need be; NULL: it is none of ours */
+static EntriesCache *
+cache_of(Relation index)
+{
+	EntriesCache *cache;
+	Buffer		buffer;
+	MetaPage   *meta;
+	bool		ours;
+
+	if (index->rd_amcache != NULL)
+		return index->rd_amcache;
+	cache = MemoryContextAllocZero(index->rd_indexcxt, sizeof(EntriesCache));
+	buffer = ReadBuffer(index, META_BLOCK);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	meta = meta_of(BufferGetPage(buffer));
+	ours = meta->magic == META_MAGIC;
+	cache->version = meta->version;
+	memcpy(cache->build, meta->build, sizeof(cache->build));
+	cache->head = InvalidBlockNumber;
+	UnlockReleaseBuffer(buffer);
+	if (!ours || cache->version != (EntriesKept(index) ? META_VERSION_KEPT : META_VERSION_COLUMN))
+	{
+		pfree(cache);
+		return NULL;
+	}
+	index->rd_amcache = cache;
+	return cache;
+}
+
+bool
+EntriesBuildId(Relation index, uint8 *build)
+{
+	const EntriesCache *cache = cache_of(index);
+
+	if (cache != NULL)
+		memcpy(build, cache->build, ENTRY_BUILD_BYTES);
+	return cache != NULL;
+}
+
+/* A change of one or more pages, with a WAL record for all of them or none */
+typedef struct PageChange
+{
+	GenericXLogState *wal;		/* NULL: not logged */
+} PageChange;
+
+static void
+change_begin(PageChange *change, Relation index, bool logged)
+{
+	change->wal = logged ? GenericXLogStart(index) : NULL;
+}
+
+/* The page of a locked buffer, to be changed; `whole`: all of it is new */
+static Page
+change_page(PageChange *change, Buffer buffer, bool whole)
+{
+	if (change->wal != NULL)
+		return GenericXLogRegisterBuffer(change->wal, buffer, whole ? GENERIC_XLOG_FULL_IMAGE : 0);
+	MarkBufferDirty(buffer);
+	return BufferGetPage(buffer);
+}
+
+static void
+change_end(PageChange *change)
+{
+	if (change->wal != NULL)
+		GenericXLogFinish(change->wal);
+}
+
+/* A new page of the index, locked */
+static Buffer
+new_buffer(Relation index)
+{
+	bool		local = RELATION_IS_LOCAL(index);
+	Buffer		buffer;
+
+	if (!local)
+		LockRelationForExtension(index, ExclusiveLock);
+	buffer = ReadBuffer(index, P_NEW);
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	if (!local)
+		UnlockRelationForExtension(index, ExclusiveLock);
+	return buffer;
+}
+
+/* Make an empty page of a bucket, or of the directory */
+static void
+init_page(Page page, EntryPageKind kind, uint32 bucket)
+{
+	EntrySpecial *special;
+
+	PageInit(page, BLCKSZ, sizeof(EntrySpecial));
+	special = special_of(page);
+	special->kind = kind;
+	special->bucket = bucket;
+	special->next = special->insert = InvalidBlockNumber;
+	if (kind == PAGE_DIRECTORY)
+		((PageHeader) page)->pd_lower = (char *) ((BlockNumber *) PageGetContents(page) +
+												  DIRECTORY_SLOTS) - (char *) page;
+}
+
+/* Make a metapage, with a build id of its own */
+static void
+init_meta(Page page, bool kept, const uint8 *build)
+{
+	MetaPage   *meta;
+	char	   *end;
+
+	PageInit(page, BLCKSZ, 0);
+	meta = meta_of(page);
+	meta->magic = META_MAGIC;
+	meta->version = kept ? META_VERSION_KEPT : META_VERSION_COLUMN;
+	memcpy(meta->build, build, sizeof(meta->build));
+	end = (char *) meta->slots;
+	if (kept)
+		end += META_SLOTS * sizeof(BlockNumber);
+	((PageHeader) page)->pd_lower = end - (char *) page;
+}
+
+void
+EntriesCreate(Relation index, ForkNumber fork)
+{
+	Buffer		buffer = ReadBufferExtended(index, fork, P_NEW, RBM_NORMAL, NULL);
+	bool		kept = EntriesKept(index);
+	uint8		build[ENTRY_BUILD_BYTES];
+
+	Assert(BufferGetBlockNumber(buffer) == META_BLOCK);
+	if (!pg_strong_random(build, sizeof(build)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random values")));
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	START_CRIT_SECTION();
+	init_meta(BufferGetPage(buffer), kept, build);
+	MarkBufferDirty(buffer);
+	/* an unlogged index has no WAL, but what it begins with after a crash has */
+	if (RelationNeedsWAL(index) || fork == INIT_FORKNUM)
+		log_newpage_buffer(buffer, true);
+	END_CRIT_SECTION();
+	UnlockReleaseBuffer(buffer);
+}
+
+void
+EntriesLogBuild(Relation index)
+{
+	if (RelationNeedsWAL(index) && RelationGetNumberOfBlocks(index) > 1)
+		log_newpage_range(index, MAIN_FORKNUM, 0, RelationGetNumberOfBlocks(index), true);
+}
+
+/* The slots of a directory page or the metapage */
+static BlockNumber *
+slots_of(Page page, BlockNumber block)
+{
+	return block == META_BLOCK ? meta_of(page)->slots : (BlockNumber *) PageGetContents(page);
+}
+
+/* What a slot of a directory page says, or InvalidBlockNumber */
+static BlockNumber
+read_slot(Relation index, BlockNumber parent, uint32 slot)
+{
+	Buffer		buffer = ReadBuffer(index, parent);
+	BlockNumber child;
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	child = slots_of(BufferGetPage(buffer), parent)[slot];
+	UnlockReleaseBuffer(buffer);
+	return child == 0 ? InvalidBlockNumber : child;
+}
+
+/* Fill a slot with a new page, unless somebody has; what it says then */
+static BlockNumber
+fill_slot(Relation index, BlockNumber parent, uint32 slot, EntryPageKind kind, uint32 bucket,
+		  bool logged)
+{
+	Buffer		buffer = ReadBuffer(index, parent);
+	Buffer		added;
+	PageChange	change;
+	BlockNumber child;
+
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	child = slots_of(BufferGetPage(buffer), parent)[slot];
+	if (child == 0)
+	{
+		added = new_buffer(index);
+		child = BufferGetBlockNumber(added);
+		change_begin(&change, index, logged);
+		slots_of(change_page(&change, buffer, false), parent)[slot] = child;
+		init_page(change_page(&change, added, true), kind, bucket);
+		change_end(&change);
+		UnlockReleaseBuffer(added);
+	}
+	UnlockReleaseBuffer(buffer);
+	return child;
+}
+
+/* The slot of a bucket on each level of the directory */
+static void
+find_slots(uint32 bucket, uint32 *slots)
+{
+	slots[2] = bucket % DIRECTORY_SLOTS;
+	slots[1] = bucket / DIRECTORY_SLOTS % DIRECTORY_SLOTS;
+	slots[0] = bucket / DIRECTORY_SLOTS / DIRECTORY_SLOTS;
+	if (slots[0] >= META_SLOTS)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("the table is too large for an index of access method \"%s\" with an expression or predicate",
+						"gpuvec")));
+}
+
+BlockNumber
+EntriesHead(Relation index, uint32 bucket)
+{
+	BlockNumber block = META_BLOCK;
+	uint32		slots[LEVELS];
+
+	find_slots(bucket, slots);
+	for (int level = 0; level < LEVELS && block != InvalidBlockNumber; level++)
+		block = read_slot(index, block, slots[level]);
+	return block;
+}
+
+/* The first page of a bucket, which is made if there is none */
+static BlockNumber
+make_head(Relation index, EntriesCache *cache, uint32 bucket, bool logged)
+{
+	BlockNumber block = META_BLOCK;
+	uint32		slots[LEVELS];
+
+	if (cache->head != InvalidBlockNumber && cache->bucket == bucket)
+		return cache->head;
+	find_slots(bucket, slots);
+	for (int level = 0; level < LEVELS; level++)
+	{
+		BlockNumber child = read_slot(index, block, slots[level]);
+
+		if (child == InvalidBlockNumber)
+			child = fill_slot(index, block, slots[level],
+							  level == LEVELS - 1 ? PAGE_BUCKET : PAGE_DIRECTORY, bucket, logged);
+		block = child;
+	}
+	cache->bucket = bucket;
+	cache->head = block;
+	return block;
+}
+
+/* Where to try to insert into a bucket */
+static BlockNumber
+insertion_page(Relation index, BlockNumber head)
+{
+	Buffer		buffer = ReadBuffer(index, head);
+	BlockNumber block;
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	block = special_of(BufferGetPage(buffer))->insert;
+	UnlockReleaseBuffer(buffer);
+	return block == InvalidBlockNumber ? head : block;
+}
+
+/* Append an item, with a copy of the ids */
+static void
+append_item(EntryBatch *batch, MemoryContext context, const EntryItem *item, const char *ids,
+			Size bytes)
+{
+	Size		size = sizeof(EntrySize) + MAXALIGN(sizeof(EntryItem) + bytes);
+	char	   *to;
+
+	if (batch->used + size > batch->room)
+	{
+		batch->room = Max(batch->room * 2, batch->used + size);
+		batch->data = batch->data ? repalloc(batch->data, batch->room) :
+			MemoryContextAlloc(context, batch->room);
+	}
+	to = batch->data + batch->used;
+	((EntrySize *) to)->bytes = sizeof(EntryItem) + bytes;
+	memcpy(to + sizeof(EntrySize), item, sizeof(EntryItem));
+	if (bytes > 0)
+		memcpy(to + sizeof(EntrySize) + sizeof(EntryItem), ids, bytes);
+	batch->used += size;
+}
+
+void
+EntryBatchAdd(EntryBatch *batch, MemoryContext context, ItemPointer root, struct varlena *value)
+{
+	Size		left = value == NULL ? 0 : VARSIZE_ANY_EXHDR(value);
+	const char *from = value == NULL ? NULL : VARDATA_ANY(value);
+	uint16		part = 0;
+
+	do
+	{
+		Size		bytes = Min(left, ENTRY_PART_BYTES);
+		EntryItem	item = {.root = *root};
+
+		left -= bytes;
+		item.part = part++ | (value == NULL ? ENTRY_PART_NULL : 0) | (left == 0 ? ENTRY_PART_LAST : 0);
+		append_item(batch, context, &item, from, bytes);
+		from += bytes;
+	} while (left > 0);
+}
+
+/* The item at a place of a batch, whose size is set; moves on to the next place */
+static EntryItem *
+batch_item(const EntryBatch *batch, Size *place, Size *size)
+{
+	char	   *at = batch->data + *place;
+
+	*size = ((EntrySize *) at)->bytes;
+	*place += sizeof(EntrySize) + MAXALIGN(*size);
+	return (EntryItem *) (at + sizeof(EntrySize));
+}
+
+void
+EntryBatchFilter(EntryBatch *batch, bool (*wanted) (ItemPointer root, void *arg), void *arg)
+{
+	Size		place = 0;
+
+	while (place < batch->used)
+	{
+		Size		size;
+		EntryItem  *item = batch_item(batch, &place, &size);
+
+		if (!wanted(&item->root, arg))
+			ItemPointerSetInvalid(&item->root);
+	}
+}
+
+/* A batch that is being written */
+typedef struct BatchCursor
+{
+	const EntryBatch *batch;
+	Size		next;			/* where the next item is */
+} BatchCursor;
+
+/* The next item, or NULL; it stays the next one until the cursor is moved */
+static EntryItem *
+next_item(BatchCursor *cursor, Size *size)
+{
+	while (cursor->next < cursor->batch->used)
+	{
+		Size		behind = cursor->next;
+		EntryItem  *item = batch_item(cursor->batch, &behind, size);
+
+		if (ItemPointerIsValid(&item->root))
+			return item;
+		cursor->next = behind;
+	}
+	return NULL;
+}
+
+/* Put as many items on a page as it has room for; true: there are no more */
+static bool
+fill_page(Relation index, Page page, BatchCursor *cursor)
+{
+	EntryItem  *item;
+	Size		size;
+
+	while ((item = next_item(cursor, &size)) != NULL)
+	{
+		if (PageGetFreeSpace(page) < MAXALIGN(size))
+			return false;
+		if (PageAddItem(page, (Item) item, size, InvalidOffsetNumber, false, false) == InvalidOffsetNumber)
+			elog(ERROR, "could not add an entry to index \"%s\"", RelationGetRelationName(index));
+		cursor->next += sizeof(EntrySize) + MAXALIGN(size);
+	}
+	return true;
+}
+
+/*
+ * Put items on a page of a bucket, or, if `append`, on a new page behind it.  If
+ * `remember`, the bucket's first page notes where that was.
+ */
+static void
+add_to_page(Relation index, Buffer buffer, BlockNumber head, bool remember, bool append,
+			BatchCursor *cursor, bool logged)
+{
+	BlockNumber block = BufferGetBlockNumber(buffer);
+	Buffer		first = InvalidBuffer;
+	Buffer		added = InvalidBuffer;
+	PageChange	change;
+	Page		page;
+	Page		to;
+
+	if (append)
+		added = new_buffer(index);
+	if (remember && block != head)
+	{
+		first = ReadBuffer(index, head);
+		LockBuffer(first, BUFFER_LOCK_EXCLUSIVE);
+	}
+	change_begin(&change, index, logged);
+	page = to = change_page(&change, buffer, false);
+	if (append)
+	{
+		to = change_page(&change, added, true);
+		init_page(to, PAGE_BUCKET, special_of(page)->bucket);
+		special_of(page)->next = block = BufferGetBlockNumber(added);
+	}
+	(void) fill_page(index, to, cursor);
+	if (remember)
+		special_of(BufferIsValid(first) ? change_page(&change, first, false) : page)->insert = block;
+	change_end(&change);
+	if (BufferIsValid(first))
+		UnlockReleaseBuffer(first);
+	if (BufferIsValid(added))
+		UnlockReleaseBuffer(added);
+}
+
+/* Write what is left of a batch, at least one item, from a page of the bucket on */
+static void
+write_items(Relation index, BlockNumber head, BatchCursor *cursor, Size size, bool logged)
+{
+	BlockNumber start = insertion_page(index, head);
+	BlockNumber block = start;
+
+	for (;;)
+	{
+		Buffer		buffer = ReadBuffer(index, block);
+		BlockNumber next;
+		bool		fits;
+
+		LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+		fits = PageGetFreeSpace(BufferGetPage(buffer)) >= MAXALIGN(size);
+		next = special_of(BufferGetPage(buffer))->next;
+		if (fits || next == InvalidBlockNumber)
+		{
+			add_to_page(index, buffer, head, !fits || block != start, !fits, cursor, logged);
+			UnlockReleaseBuffer(buffer);
+			return;
+		}
+		UnlockReleaseBuffer(buffer);
+		block = next;
+	}
+}
+
+void
+EntriesWrite(Relation index, uint32 bucket, const EntryBatch *batch, bool building)
+{
+	BatchCursor cursor = {.batch = batch};
+	EntriesCache *cache = cache_of(index);
+	bool		logged = !building && RelationNeedsWAL(index);
+	Size		size;
+
+	if (cache == NULL)
+		return;					/* of another layout: scans say so */
+	while (next_item(&cursor, &size) != NULL)
+		write_items(index, make_head(index, cache, bucket, logged), &cursor, size, logged);
+}
+
+/* Note on its first page that a bucket has room on this page again */
+static void
+note_room(Relation index, uint32 bucket, BlockNumber block)
+{
+	Buffer		buffer = ReadBuffer(index, EntriesHead(index, bucket));
+	EntrySpecial *special;
+	PageChange	change;
+
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	special = special_of(BufferGetPage(buffer));
+	/* pages of a chain have ascending numbers */
+	if (special->insert != InvalidBlockNumber && special->insert > block)
+	{
+		change_begin(&change, index, RelationNeedsWAL(index));
+		special_of(change_page(&change, buffer, false))->insert = block;
+		change_end(&change);
+	}
+	UnlockReleaseBuffer(buffer);
+}
+
+/* Which items of a page are to go?  Counts entries by their first parts. */
+static int
+dead_items(Page page, bool (*dead) (ItemPointer root, void *arg), void *arg, OffsetNumber *offsets,
+		   EntriesVacuum *result)
+{
+	OffsetNumber last = PageGetMaxOffsetNumber(page);
+	int			n = 0;
+
+	for (OffsetNumber offset = FirstOffsetNumber; offset <= last; offset++)
+	{
+		EntryItem  *item = (EntryItem *) PageGetItem(page, PageGetItemId(page, offset));
+		bool		first = (item->part & ENTRY_PART_NUMBER) == 0;
+
+		if (dead(&item->root, arg))
+		{
+			offsets[n++] = offset;
+			result->removed += first;
+		}
+		else
+			result->kept += first;
+	}
+	return n;
+}
+
+/* Remove what is dead from one page */
+static void
+vacuum_page(Relation index, BlockNumber block, bool (*dead) (ItemPointer root, void *arg), void *arg,
+			BufferAccessStrategy strategy, EntriesVacuum *result)
+{
+	Buffer		buffer = ReadBufferExtended(index, MAIN_FORKNUM, block, RBM_NORMAL, strategy);
+	OffsetNumber offsets[MaxOffsetNumber];
+	PageChange	change;
+	Page		page;
+	uint32		bucket = 0;
+	int			n = 0;
+
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	page = BufferGetPage(buffer);
+	/* a page whose insertion was cut off by a crash is new */
+	if (!PageIsNew(page) && special_of(page)->kind == PAGE_BUCKET)
+		n = dead_items(page, dead, arg, offsets, result);
+	if (n > 0)
+	{
+		bucket = special_of(page)->bucket;
+		change_begin(&change, index, RelationNeedsWAL(index));
+		PageIndexMultiDelete(change_page(&change, buffer, false), offsets, n);
+		change_end(&change);
+	}
+	UnlockReleaseBuffer(buffer);
+	if (n > 0)
+		note_room(index, bucket, block);
+}
+
+void
+EntriesRemove(Relation index, bool (*dead) (ItemPointer root, void *arg), void *arg,
+			  BufferAccessStrategy strategy, EntriesVacuum *result)
+{
+	BlockNumber block = META_BLOCK + 1;
+
+	memset(result, 0, sizeof(*result));
+	if (cache_of(index) == NULL)
+		return;
+	/* entries of rows that are inserted meanwhile need not be seen */
+	result->pages = RelationGetNumberOfBlocks(index);
+	for (; block < result->pages; block++)
+	{
+		GpuvecVacuumDelayPoint();
+		vacuum_page(index, block, dead, arg, strategy, result);
+	}
+}
+
+bool
+EntriesPageBucket(Relation index, BlockNumber block, uint32 *bucket)
+{
+	Buffer		buffer;
+	Page		page;
+	bool		has_entries = false;
+
+	if (block == META_BLOCK || block >= RelationGetNumberOfBlocks(index))
+		return false;
+	buffer = ReadBuffer(index, block);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	page = BufferGetPage(buffer);
+	if (!PageIsNew(page) && special_of(page)->kind == PAGE_BUCKET)
+	{
+		*bucket = special_of(page)->bucket;
+		has_entries = true;
+	}
+	UnlockReleaseBuffer(buffer);
+	return has_entries;
+}

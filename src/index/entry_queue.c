@@ -1,0 +1,275 @@
+/*-------------------------------------------------------------------------
+ *
+ * entry_queue.c
+ *	  Entries that wait to be written to the index.
+ *
+ * A record of WAL for each row would make insertions several times slower.  So
+ * what is inserted into an index waits in this process, until rows of another
+ * bucket follow, or much has been collected; at the latest it is written
+ *
+ *	 - before the transaction commits or is prepared: nobody else sees the rows
+ *	   before that, and each commits with its entry;
+ *	 - before a query of this transaction begins, or an index scan: it sees the
+ *	   rows, as do the processes of a parallel query.
+ *
+ * A feed's mark follows when the entry is written: who reads the mark finds it.
+ *
+ * While an entry waits, its row may die: if its subtransaction fails, or its
+ * speculative insertion met a conflict.  VACUUM finds no entry of it then, and
+ * may give its tid to another row.  So entries are written only of rows that
+ * this transaction still has at their tids.  An index that is not valid yet has
+ * no queue, for the rows that CREATE INDEX CONCURRENTLY adds are others'; and
+ * neither has one of a table whose pages are not the heap's.
+ *
+ * If the index is gone by then, or was built anew by this transaction, its
+ * entries are dropped; the build has them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "executor/executor.h"
+#include "index/entries.h"
+#include "mirror/feed.h"
+#include "storage/bufmgr.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+
+/* Indexes that have a queue at a time */
+#define QUEUES			16
+
+/* Entries are written when this many bytes wait */
+#define QUEUE_BYTES		(64 * 1024)
+
+typedef struct EntryQueue
+{
+	Oid			index;			/* InvalidOid: the queue is free */
+	uint8		build[ENTRY_BUILD_BYTES];
+	uint32		bucket;
+	EntryBatch	batch;
+	BlockNumber blocks[ENTRY_BUCKET_BLOCKS];	/* that entries are of ... */
+	int			nblocks;		/* ... each once */
+} EntryQueue;
+
+static EntryQueue queues[QUEUES];
+static int	nqueues = 0;		/* in use, or were since the transaction began */
+static MemoryContext queue_context = NULL;
+
+static ExecutorStart_hook_type prev_executor_start = NULL;
+
+/* Which line pointers of a page of the heap are rows of this transaction? */
+typedef struct OwnRows
+{
+	Relation	heap;
+	BlockNumber nblocks;		/* of the heap */
+	BlockNumber block;			/* that was looked at last */
+	bool		own[MaxHeapTuplesPerPage + 1];
+} OwnRows;
+
+/* Look at a page */
+static void
+find_own_rows(OwnRows *rows, BlockNumber block)
+{
+	Buffer		buffer;
+	Page		page;
+	OffsetNumber last;
+
+	memset(rows->own, 0, sizeof(rows->own));
+	rows->block = block;
+	if (block >= rows->nblocks)
+		return;
+	buffer = ReadBuffer(rows->heap, block);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	page = BufferGetPage(buffer);
+	last = Min(PageGetMaxOffsetNumber(page), MaxHeapTuplesPerPage);
+	for (OffsetNumber line = FirstOffsetNumber; line <= last; line++)
+	{
+		ItemId		item = PageGetItemId(page, line);
+
+		rows->own[line] = ItemIdIsNormal(item) &&
+			TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetRawXmin((HeapTupleHeader) PageGetItem(page, item)));
+	}
+	UnlockReleaseBuffer(buffer);
+}
+
+/* Has this transaction a row at this tid? */
+static bool
+is_own_row(ItemPointer root, void *arg)
+{
+	OwnRows    *rows = arg;
+
+	if (ItemPointerGetBlockNumber(root) != rows->block)
+		find_own_rows(rows, ItemPointerGetBlockNumber(root));
+	return ItemPointerGetOffsetNumber(root) <= MaxHeapTuplesPerPage &&
+		rows->own[ItemPointerGetOffsetNumber(root)];
+}
+
+/* Write the entries that wait for an open index */
+static void
+write_queue(EntryQueue *queue, Relation index)
+{
+	OwnRows		rows;
+
+	rows.heap = table_open(index->rd_index->indrelid, NoLock);
+	rows.nblocks = RelationGetNumberOfBlocks(rows.heap);
+	rows.block = InvalidBlockNumber;
+	EntryBatchFilter(&queue->batch, is_own_row, &rows);
+	table_close(rows.heap, NoLock);
+	EntriesWrite(index, queue->bucket, &queue->batch, false);
+	GPUVEC_INJECTION("entries-before-mark");
+	for (int i = 0; i < queue->nblocks; i++)
+		FeedMark(index, queue->blocks[i]);
+}
+
+/* Forget what waits */
+static void
+empty_queue(EntryQueue *queue)
+{
+	queue->batch.used = 0;
+	queue->nblocks = 0;
+}
+
+/* Write what waits, if the index is still there and still that one */
+static void
+flush_queue(EntryQueue *queue)
+{
+	uint8		build[ENTRY_BUILD_BYTES];
+	Relation	index;
+
+	if (queue->batch.used == 0)
+		return;
+	if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(queue->index)))
+	{
+		index = index_open(queue->index, RowExclusiveLock);
+		if (EntriesBuildId(index, build) && memcmp(build, queue->build, sizeof(build)) == 0)
+			write_queue(queue, index);
+		index_close(index, RowExclusiveLock);
+	}
+	empty_queue(queue);
+}
+
+void
+EntryQueueFlush(void)
+{
+	for (int i = 0; i < nqueues; i++)
+		flush_queue(&queues[i]);
+}
+
+/* Give up all queues */
+static void
+drop_queues(void)
+{
+	memset(queues, 0, nqueues * sizeof(EntryQueue));
+	nqueues = 0;
+	if (queue_context != NULL)
+		MemoryContextReset(queue_context);
+}
+
+/* The transaction is about to end, or has ended */
+static void
+queue_xact_callback(XactEvent event, void *arg)
+{
+	if (nqueues == 0)
+		return;
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PRE_PREPARE:
+			EntryQueueFlush();
+			break;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PREPARE:
+		case XACT_EVENT_ABORT:
+			drop_queues();
+			break;
+		default:
+			break;
+	}
+}
+
+/* A query begins, perhaps with processes that do not know what waits here */
+static void
+queue_executor_start(QueryDesc *query, int flags)
+{
+	EntryQueueFlush();
+	if (prev_executor_start)
+		prev_executor_start(query, flags);
+	else
+		standard_ExecutorStart(query, flags);
+}
+
+void
+EntryQueueInit(void)
+{
+	RegisterXactCallback(queue_xact_callback, NULL);
+	prev_executor_start = ExecutorStart_hook;
+	ExecutorStart_hook = queue_executor_start;
+}
+
+/* The queue of an index; NULL: all are taken by others */
+static EntryQueue *
+queue_of(Oid index)
+{
+	for (int i = 0; i < nqueues; i++)
+		if (queues[i].index == index)
+			return &queues[i];
+	if (nqueues == QUEUES)
+		return NULL;
+	queues[nqueues].index = index;
+	return &queues[nqueues++];
+}
+
+/* Note a heap block that entries are of */
+static void
+note_block(EntryQueue *queue, BlockNumber block)
+{
+	for (int i = queue->nblocks - 1; i >= 0; i--)
+		if (queue->blocks[i] == block)
+			return;
+	queue->blocks[queue->nblocks++] = block;
+}
+
+/* Write an entry at once */
+static void
+write_now(Relation index, ItemPointer root, struct varlena *value)
+{
+	EntryBatch	batch = {0};
+
+	EntryBatchAdd(&batch, CurrentMemoryContext, root, value);
+	EntriesWrite(index, entry_bucket(ItemPointerGetBlockNumber(root)), &batch, false);
+	pfree(batch.data);
+	FeedMark(index, ItemPointerGetBlockNumber(root));
+}
+
+void
+EntryQueueAdd(Relation heap, Relation index, ItemPointer root, struct varlena *value)
+{
+	uint32		bucket = entry_bucket(ItemPointerGetBlockNumber(root));
+	uint8		build[ENTRY_BUILD_BYTES];
+	EntryQueue *queue;
+
+	if (!EntriesBuildId(index, build))
+		return;					/* of another layout: scans say so */
+	queue = queue_of(RelationGetRelid(index));
+	if (queue == NULL || !index->rd_index->indisvalid || heap->rd_tableam != GetHeapamTableAmRoutine())
+	{
+		write_now(index, root, value);
+		return;
+	}
+	if (queue->bucket != bucket || queue->batch.used > QUEUE_BYTES ||
+		memcmp(queue->build, build, sizeof(build)) != 0)
+		flush_queue(queue);
+	if (queue_context == NULL)
+		queue_context = AllocSetContextCreate(TopMemoryContext, "gpuvec entries to write",
+											  ALLOCSET_DEFAULT_SIZES);
+	memcpy(queue->build, build, sizeof(build));
+	queue->bucket = bucket;
+	EntryBatchAdd(&queue->batch, queue_context, root, value);
+	note_block(queue, ItemPointerGetBlockNumber(root));
+}

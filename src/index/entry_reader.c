@@ -1,0 +1,275 @@
+/*-------------------------------------------------------------------------
+ *
+ * entry_reader.c
+ *	  Reads the entries that an index keeps, a bucket at a time.
+ *
+ * Pages are copied one by one, each under its share lock and together with its
+ * LSN.  An entry that is added or removed meanwhile may be in the copy or not;
+ * the bucket's version tells: it is a hash of the LSNs of the very pages that
+ * were copied, so it differs from what is read after the change.  (The highest
+ * LSN would not do: a page that was copied early may change before one that is
+ * copied later.)
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "common/hashfn.h"
+#include "index/entries.h"
+#include "index/entry_page.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/memutils.h"
+
+struct EntryReader
+{
+	Relation	index;
+	MemoryContext context;		/* of the bucket that was read last */
+	bool		valid;			/* one was read */
+	uint32		bucket;
+	uint64		version;
+	IndexEntry *entries;
+	uint32		n;
+};
+
+/* An item of a copied page */
+typedef struct Piece
+{
+	const EntryItem *item;
+	Size		bytes;			/* of ids */
+} Piece;
+
+typedef struct Pieces
+{
+	Piece	   *pieces;
+	uint32		n;
+	uint32		room;
+} Pieces;
+
+EntryReader *
+EntryReaderBegin(Relation index)
+{
+	EntryReader *reader = palloc0_object(EntryReader);
+	uint8		build[ENTRY_BUILD_BYTES];
+
+	if (!EntriesBuildId(index, build))
+		ereport(ERROR,
+				(errcode(ERRCODE_INDEX_CORRUPTED),
+				 errmsg("index \"%s\" was built by another version of gpuvec",
+						RelationGetRelationName(index)),
+				 errhint("REINDEX it.")));
+	reader->index = index;
+	reader->context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec entries",
+											ALLOCSET_DEFAULT_SIZES);
+	return reader;
+}
+
+void
+EntryReaderEnd(EntryReader *reader)
+{
+	MemoryContextDelete(reader->context);
+	pfree(reader);
+}
+
+/* Note the items of a copied page */
+static void
+note_items(Pieces *all, Page page)
+{
+	OffsetNumber last = PageGetMaxOffsetNumber(page);
+
+	if (all->n + last > all->room)
+	{
+		all->room = Max(all->room * 2, all->n + last);
+		all->pieces = all->pieces ? repalloc_huge(all->pieces, all->room * sizeof(Piece)) :
+			palloc_array(Piece, all->room);
+	}
+	for (OffsetNumber offset = FirstOffsetNumber; offset <= last; offset++)
+	{
+		ItemId		id = PageGetItemId(page, offset);
+
+		all->pieces[all->n++] = (Piece) {
+			(EntryItem *) PageGetItem(page, id), ItemIdGetLength(id) - sizeof(EntryItem)
+		};
+	}
+}
+
+/* Copy the pages of a bucket */
+static void
+copy_pages(EntryReader *reader, BlockNumber head, Pieces *all)
+{
+	BlockNumber block = head;
+
+	while (block != InvalidBlockNumber)
+	{
+		Buffer		buffer = ReadBuffer(reader->index, block);
+		Page		page = palloc(BLCKSZ);
+
+		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+		memcpy(page, BufferGetPage(buffer), BLCKSZ);
+		reader->version = hash_combine64(hash_combine64(reader->version, block),
+										 BufferGetLSNAtomic(buffer));
+		UnlockReleaseBuffer(buffer);
+		note_items(all, page);
+		block = special_of(page)->next;
+		CHECK_FOR_INTERRUPTS();
+	}
+	if (reader->version == 0)
+		reader->version = 1;
+}
+
+/* qsort comparator: by root and number of part */
+static int
+compare_pieces(const void *a, const void *b)
+{
+	const EntryItem *x = ((const Piece *) a)->item;
+	const EntryItem *y = ((const Piece *) b)->item;
+	int			order = ItemPointerCompare((ItemPointer) &x->root, (ItemPointer) &y->root);
+
+	if (order != 0)
+		return order;
+	return (int) (x->part & ENTRY_PART_NUMBER) - (int) (y->part & ENTRY_PART_NUMBER);
+}
+
+/*
+ * How many of the first of n pieces, in order, are a whole entry?  0: not all
+ * parts are there.  *same: how many belong to the same root.
+ */
+static uint32
+whole_entry(const Piece *pieces, uint32 n, uint32 *same)
+{
+	uint32		i = 0;
+
+	*same = 1;
+	while (*same < n && ItemPointerEquals((ItemPointer) &pieces[*same].item->root,
+										  (ItemPointer) &pieces[0].item->root))
+		(*same)++;
+	for (; i < *same; i++)
+	{
+		if ((pieces[i].item->part & ENTRY_PART_NUMBER) != i)
+			return 0;
+		if (pieces[i].item->part & ENTRY_PART_LAST)
+			return i + 1;
+	}
+	return 0;
+}
+
+/* Put an entry together */
+static void
+make_entry(const Piece *pieces, uint32 n, IndexEntry *entry)
+{
+	Size		bytes = 0;
+	char	   *ids;
+
+	entry->root = pieces[0].item->root;
+	entry->isnull = (pieces[0].item->part & ENTRY_PART_NULL) != 0;
+	for (uint32 i = 0; i < n; i++)
+		bytes += pieces[i].bytes;
+	entry->len = bytes / sizeof(uint16);
+	entry->ids = entry->isnull ? NULL : (const uint16 *) (pieces[0].item + 1);
+	if (n == 1)
+		return;
+	entry->ids = (const uint16 *) (ids = palloc(bytes));
+	for (uint32 i = 0; i < n; i++)
+	{
+		memcpy(ids, pieces[i].item + 1, pieces[i].bytes);
+		ids += pieces[i].bytes;
+	}
+}
+
+/* Read a bucket */
+static void
+read_bucket(EntryReader *reader, uint32 bucket)
+{
+	BlockNumber head = EntriesHead(reader->index, bucket);
+	MemoryContext old = MemoryContextSwitchTo(reader->context);
+	Pieces		all = {0};
+	uint32		same;
+
+	reader->valid = false;
+	MemoryContextReset(reader->context);
+	reader->version = 0;
+	reader->n = 0;
+	reader->entries = NULL;
+	copy_pages(reader, head, &all);
+	if (head == InvalidBlockNumber)
+		reader->version = 0;
+	if (all.n > 1)
+		qsort(all.pieces, all.n, sizeof(Piece), compare_pieces);
+	if (all.n > 0)
+		reader->entries = MemoryContextAllocHuge(reader->context, all.n * sizeof(IndexEntry));
+	for (uint32 i = 0; i < all.n; i += same)
+	{
+		uint32		parts = whole_entry(&all.pieces[i], all.n - i, &same);
+
+		if (parts > 0)
+			make_entry(&all.pieces[i], parts, &reader->entries[reader->n++]);
+	}
+	reader->bucket = bucket;
+	reader->valid = true;
+	MemoryContextSwitchTo(old);
+}
+
+const IndexEntry *
+EntryReaderBucket(EntryReader *reader, uint32 bucket, uint32 *n)
+{
+	if (!reader->valid || reader->bucket != bucket)
+		read_bucket(reader, bucket);
+	*n = reader->n;
+	return reader->entries;
+}
+
+uint64
+EntryReaderVersion(EntryReader *reader, uint32 bucket)
+{
+	uint32		n;
+
+	(void) EntryReaderBucket(reader, bucket, &n);
+	return reader->version;
+}
+
+/* The first entry of the bucket that was read whose root is not before this one */
+static uint32
+lower_bound(const EntryReader *reader, ItemPointer root)
+{
+	uint32		low = 0;
+	uint32		high = reader->n;
+
+	while (low < high)
+	{
+		uint32		middle = low + (high - low) / 2;
+
+		if (ItemPointerCompare(&reader->entries[middle].root, root) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+const IndexEntry *
+EntryReaderBlock(EntryReader *reader, BlockNumber heap_block, uint32 *n)
+{
+	const IndexEntry *entries = EntryReaderBucket(reader, entry_bucket(heap_block), n);
+	ItemPointerData root;
+	uint32		first;
+	uint32		end;
+
+	ItemPointerSet(&root, heap_block, 0);
+	first = end = lower_bound(reader, &root);
+	while (end < reader->n && ItemPointerGetBlockNumber(&entries[end].root) == heap_block)
+		end++;
+	*n = end - first;
+	return entries + first;
+}
+
+const IndexEntry *
+EntryReaderFind(EntryReader *reader, ItemPointer root)
+{
+	uint32		n;
+	const IndexEntry *entries = EntryReaderBucket(reader, entry_bucket(ItemPointerGetBlockNumber(root)), &n);
+	uint32		place = lower_bound(reader, root);
+
+	if (place == n || !ItemPointerEquals((ItemPointer) &entries[place].root, root))
+		return NULL;
+	return &entries[place];
+}

@@ -37,6 +37,7 @@ typedef struct Piece
 {
 	const EntryItem *item;
 	Size		bytes;			/* of ids */
+	uint32		order;			/* in which it was found */
 } Piece;
 
 typedef struct Pieces
@@ -87,9 +88,10 @@ note_items(Pieces *all, Page page)
 	{
 		ItemId		id = PageGetItemId(page, offset);
 
-		all->pieces[all->n++] = (Piece) {
-			(EntryItem *) PageGetItem(page, id), ItemIdGetLength(id) - sizeof(EntryItem)
+		all->pieces[all->n] = (Piece) {
+			(EntryItem *) PageGetItem(page, id), ItemIdGetLength(id) - sizeof(EntryItem), all->n
 		};
+		all->n++;
 	}
 }
 
@@ -117,17 +119,43 @@ copy_pages(EntryReader *reader, BlockNumber head, Pieces *all)
 		reader->version = 1;
 }
 
-/* qsort comparator: by root and number of part */
+/* Which comes first, by root and number of part? */
 static int
-compare_pieces(const void *a, const void *b)
+compare_items(const EntryItem *x, const EntryItem *y)
 {
-	const EntryItem *x = ((const Piece *) a)->item;
-	const EntryItem *y = ((const Piece *) b)->item;
 	int			order = ItemPointerCompare((ItemPointer) &x->root, (ItemPointer) &y->root);
 
 	if (order != 0)
 		return order;
 	return (int) (x->part & ENTRY_PART_NUMBER) - (int) (y->part & ENTRY_PART_NUMBER);
+}
+
+/* qsort comparator: of the same item, the one that was found last */
+static int
+compare_pieces(const void *a, const void *b)
+{
+	const Piece *x = a;
+	const Piece *y = b;
+	int			order = compare_items(x->item, y->item);
+
+	return order != 0 ? order : x->order > y->order ? -1 : 1;
+}
+
+/*
+ * Bring pieces in order, each item once.  An item is there twice if writing was
+ * cut off by an error and done again.
+ */
+static void
+sort_pieces(Pieces *all)
+{
+	uint32		n = 0;
+
+	if (all->n > 1)
+		qsort(all->pieces, all->n, sizeof(Piece), compare_pieces);
+	for (uint32 i = 0; i < all->n; i++)
+		if (n == 0 || compare_items(all->pieces[i].item, all->pieces[n - 1].item) != 0)
+			all->pieces[n++] = all->pieces[i];
+	all->n = n;
 }
 
 /*
@@ -193,8 +221,7 @@ read_bucket(EntryReader *reader, uint32 bucket)
 	copy_pages(reader, head, &all);
 	if (head == InvalidBlockNumber)
 		reader->version = 0;
-	if (all.n > 1)
-		qsort(all.pieces, all.n, sizeof(Piece), compare_pieces);
+	sort_pieces(&all);
 	if (all.n > 0)
 		reader->entries = MemoryContextAllocHuge(reader->context, all.n * sizeof(IndexEntry));
 	for (uint32 i = 0; i < all.n; i += same)

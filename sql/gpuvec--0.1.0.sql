@@ -776,6 +776,9 @@ CREATE FUNCTION gpuvec_stat_engine(
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 1;
 COMMENT ON FUNCTION gpuvec_stat_engine() IS 'the engine and what it has done; no row if it is not running';
 
+-- In the views, what pg_catalog has no exact match for is named with its schema: otherwise
+-- who may create in the schema of the extension beforehand could have his own called.
+
 CREATE VIEW gpuvec_mirrors AS
 	SELECT d.datname AS database,
 		   CASE WHEN d.datname = current_database() THEN m.relation::regclass END AS relation,
@@ -783,7 +786,7 @@ CREATE VIEW gpuvec_mirrors AS
 		   ARRAY(SELECT a.attname FROM pg_attribute a
 				 WHERE d.datname = current_database() AND a.attrelid = m.relation AND a.attnum IN (m.attnum, m.key_attnum)
 				 ORDER BY a.attnum = m.attnum) AS columns,
-		   CASE WHEN d.datname = current_database() AND m.index <> 0 THEN m.index::regclass END AS index,
+		   CASE WHEN d.datname = current_database() AND m.index OPERATOR(pg_catalog.<>) 0 THEN m.index::regclass END AS index,
 		   m.private, m.state, m.pages_done, m.pages_total, m.rows, m.ids, m.segments, m.bytes, m.device_bytes,
 		   m.loads, m.refreshes, m.searches, m.checked_lsn, m.last_use
 	FROM gpuvec_stat_mirrors() m LEFT JOIN pg_database d ON d.oid = m.database;
@@ -804,17 +807,17 @@ CREATE VIEW gpuvec_costs AS
 		   c.relation AS relation_oid,
 		   (SELECT a.attname FROM pg_attribute a
 			WHERE d.datname = current_database() AND a.attrelid = c.relation AND a.attnum = c.attnum) AS column,
-		   CASE WHEN d.datname = current_database() AND c.index <> 0 THEN c.index::regclass END AS index,
+		   CASE WHEN d.datname = current_database() AND c.index OPERATOR(pg_catalog.<>) 0 THEN c.index::regclass END AS index,
 		   c.rooted, c.resident, c.gpu, c.pages, c.rows, c.ids, c.trips, c.trip_operators, c.rank_operators, c.last_note
 	FROM gpuvec_stat_costs() c LEFT JOIN pg_database d ON d.oid = c.database
-	WHERE d.datname <> current_database() OR pg_relation_filenode(c.relation) = c.file;
+	WHERE d.datname <> current_database() OR pg_catalog.pg_relation_filenode(c.relation) = c.file;
 COMMENT ON VIEW gpuvec_costs IS 'what loads and searches have left in shared memory for the planner';
 GRANT SELECT ON gpuvec_costs TO PUBLIC;
 
 CREATE VIEW gpuvec_engine AS
 	SELECT e.pid, e.backend, e.device, e.compute_capability, e.threads, e.memory_used, e.memory_budget,
 		   now() - e.started AS uptime, e.sessions, e.requests, e.queries, e.batches,
-		   CASE WHEN e.batches > 0 THEN e.queries::float8 / e.batches END AS mean_batch,
+		   CASE WHEN e.batches > 0 THEN e.queries::float8 OPERATOR(pg_catalog./) e.batches END AS mean_batch,
 		   e.evictions, e.restarts
 	FROM gpuvec_stat_engine() e;
 COMMENT ON VIEW gpuvec_engine IS 'the engine that holds the resident data; no row if it is not running';

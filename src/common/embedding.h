@@ -72,10 +72,11 @@ typedef enum gpuvec_vector_kind
 	GPUVEC_VECTOR_GOOD,
 	GPUVEC_VECTOR_NULLS,		/* it has null elements */
 	GPUVEC_VECTOR_DIMENSIONS,	/* it has several dimensions */
-	GPUVEC_VECTOR_LONG			/* it has more than GPUVEC_MAX_WIDTH elements */
+	GPUVEC_VECTOR_LONG,			/* it has more than GPUVEC_MAX_WIDTH elements */
+	GPUVEC_VECTOR_DAMAGED		/* it is too short for the elements it says to have */
 } gpuvec_vector_kind;
 
-#define GPUVEC_N_VECTOR_KINDS	4
+#define GPUVEC_N_VECTOR_KINDS	5
 
 /* A hash of a key: the finalizer of MurmurHash3 (Austin Appleby, public domain) */
 static inline uint64_t

@@ -45,7 +45,8 @@ void
 EmbeddingComplain(EmbeddingTable *table, const gpuvec_embedded *complaint)
 {
 	static const char *const kinds[GPUVEC_N_VECTOR_KINDS] = {
-		"", "It has null elements.", "It has more than one dimension.", "It has too many elements."
+		"", "It has null elements.", "It has more than one dimension.", "It has too many elements.",
+		"It is shorter than it says."
 	};
 	const char *name = get_rel_name(table->relid);
 

@@ -5,7 +5,12 @@
  *
  * Both are plain INSERT and UPDATE statements, run as the caller, under his
  * privileges and in his transaction; what they compute for each row is done by small
- * functions of vectors.  Rows are locked in the order of their keys, so that
+ * functions of vectors.  The statements name everything with its schema, and cast each
+ * argument of a function to its declared type: otherwise who may create functions in
+ * the schema of the extension could have another one called, with the caller's rights,
+ * whose types fit better.  Triggers and defaults of the table run as in any DML.
+ *
+ * Rows are locked in the order of their keys, so that
  * sessions that train the same table wait for one another rather than deadlock.
  *
  * Arithmetic is float64, each result is rounded to float32.
@@ -42,6 +47,11 @@ PG_FUNCTION_INFO_V1(gpuvec_sgd_step);
 PG_FUNCTION_INFO_V1(gpuvec_adagrad_step);
 PG_FUNCTION_INFO_V1(gpuvec_adam_step);
 PG_FUNCTION_INFO_V1(gpuvec_apply_grad);
+
+/* Casts for statements: arguments of functions have exactly the declared types */
+#define AS_FLOAT8		"::pg_catalog.float8"
+#define AS_REALS		"::pg_catalog.float4[]"
+#define AS_INT8			"::pg_catalog.int8"
 
 /* How new vectors are made */
 typedef enum Initializer
@@ -473,7 +483,7 @@ append_gradients(Training *training)
 {
 	appendStringInfo(&training->sql,
 					 "WITH l AS MATERIALIZED ("
-					 "SELECT t.%s::pg_catalog.int8 AS key, r.gradient FROM %s(%s) r, %s t"
+					 "SELECT t.%s" AS_INT8 " AS key, r.gradient FROM %s(%s) r, %s t"
 					 " WHERE t.%s OPERATOR(pg_catalog.=) r.key AND t.%s IS NOT NULL"
 					 " ORDER BY r.key FOR UPDATE OF t)",
 					 training->key, own_function(training->fcinfo, "gpuvec_gradient_rows"),
@@ -499,7 +509,7 @@ append_update(Training *training, const char *format, const char *function)
 {
 	StringInfo	sql = &training->sql;
 
-	appendStringInfo(sql, " UPDATE %s t SET %s = %s(t.%s::pg_catalog.float4[], ",
+	appendStringInfo(sql, " UPDATE %s t SET %s = %s(t.%s" AS_REALS ", ",
 					 training->rel, training->column, own_function(training->fcinfo, function),
 					 training->column);
 	appendStringInfoString(sql, format);
@@ -536,18 +546,20 @@ make_statement(Training *training, const char *optimizer)
 	else if (adagrad)
 	{
 		/* if there is an m, it is kept for the step to complain of */
-		append_states(training, "NULL", psprintf("%s(1, gradient)", square), "o.m",
-					  psprintf("%s(1, o.v, excluded.v)", axpy));
-		append_update(training, "l.gradient, s.m, s.v, $3, $6, l.key", "gpuvec_adagrad_step");
+		append_states(training, "NULL", psprintf("%s(1" AS_FLOAT8 ", gradient)", square), "o.m",
+					  psprintf("%s(1" AS_FLOAT8 ", o.v" AS_REALS ", excluded.v" AS_REALS ")", axpy));
+		append_update(training, "l.gradient, s.m" AS_REALS ", s.v" AS_REALS ", $3, $6, l.key",
+					  "gpuvec_adagrad_step");
 	}
 	else
 	{
 		append_states(training,
 					  psprintf("%s(OPERATOR(pg_catalog.-) $4, gradient, gradient)", axpy),
-					  psprintf("%s(1 OPERATOR(pg_catalog.-) $5, gradient)", square),
-					  psprintf("%s($4, o.m, excluded.m)", axpy),
-					  psprintf("%s($5, o.v, excluded.v)", axpy));
-		append_update(training, "s.m, s.v, s.step, $3, $4, $5, $6, l.key", "gpuvec_adam_step");
+					  psprintf("%s(1" AS_FLOAT8 " OPERATOR(pg_catalog.-) $5, gradient)", square),
+					  psprintf("%s($4, o.m" AS_REALS ", excluded.m" AS_REALS ")", axpy),
+					  psprintf("%s($5, o.v" AS_REALS ", excluded.v" AS_REALS ")", axpy));
+		append_update(training, "s.m" AS_REALS ", s.v" AS_REALS ", s.step" AS_INT8
+					  ", $3, $4, $5, $6, l.key", "gpuvec_adam_step");
 	}
 	/* parameters that an optimizer does not use need a type all the same */
 	appendStringInfoString(&training->sql,

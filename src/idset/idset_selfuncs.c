@@ -27,6 +27,11 @@
  * arrays apply.  Equality has PostgreSQL's own estimate, from the common sets and
  * the number of distinct ones.
  *
+ * Two things an estimate must not do.  Until the minor versions of February 2026 anybody
+ * may give these functions to an operator of his own, with arguments of any type, so
+ * they estimate nothing but the extension's operators.  And who may not read all rows
+ * of a column gets the defaults: EXPLAIN would tell him how common an id is.
+ *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
@@ -404,7 +409,7 @@ adjust_by_histogram(double selectivity, VariableStatData *variable, FmgrInfo *fu
 	return Min(Max(selectivity, (k - error) / n), (k + error + 1) / n);
 }
 
-/* Selectivity of a question to a column with statistics; negative: unknown */
+/* Selectivity of a question to a column with statistics, which the caller may read */
 static double
 stats_selectivity(VariableStatData *variable, const IdSetQuestion *question,
 				  Oid operator, Oid collation, Datum constant, bool on_left)
@@ -431,13 +436,10 @@ stats_selectivity(VariableStatData *variable, const IdSetQuestion *question,
 		if (least == most)
 			return least * notnull;
 	}
-	if (statistic_proc_security_check(variable, get_opcode(operator)))
-	{
-		fmgr_info(get_opcode(operator), &function);
-		common = mcv_selectivity(variable, &function, collation, constant, on_left, &ncommon);
-		others = adjust_by_histogram(others, variable, &function, collation, constant,
-									 on_left, longest);
-	}
+	fmgr_info(get_opcode(operator), &function);
+	common = mcv_selectivity(variable, &function, collation, constant, on_left, &ncommon);
+	others = adjust_by_histogram(others, variable, &function, collation, constant,
+								 on_left, longest);
 	common += others * Max(notnull - ncommon, 0);
 	return Min(Max(common, least * notnull), most * notnull);
 }
@@ -469,6 +471,37 @@ constant_set(Datum constant, Oid type)
 	return set;
 }
 
+/*
+ * Is this one of the extension's operators, for this predicate?  Its function tells, by
+ * its address: only superusers can make functions in C.
+ */
+static bool
+is_own_operator(Oid operator, IdSetPredicate predicate)
+{
+	static const struct
+	{
+		PGFunction	function;
+		IdSetPredicate predicate;
+	}			own[] = {
+		{idset_overlaps, OVERLAPS},
+		{idset_contains, CONTAINS},
+		{idset_contains_id, CONTAINS},
+		{idset_contained, CONTAINED},
+		{idset_id_contained, CONTAINED},
+		{idset_reaches_threshold, REACHES}
+	};
+	Oid			opcode = get_opcode(operator);
+	FmgrInfo	function;
+
+	if (!OidIsValid(opcode))
+		return false;
+	fmgr_info(opcode, &function);
+	for (int i = 0; i < lengthof(own); i++)
+		if (own[i].function == function.fn_addr && own[i].predicate == predicate)
+			return true;
+	return false;
+}
+
 /* Selectivity of a clause with a constant that is not null */
 static double
 constant_selectivity(IdSetPredicate predicate, VariableStatData *variable, Oid operator,
@@ -498,7 +531,8 @@ constant_selectivity(IdSetPredicate predicate, VariableStatData *variable, Oid o
 		if (!on_left && predicate != OVERLAPS)
 			question.predicate = predicate == CONTAINS ? CONTAINED : CONTAINS;
 	}
-	if (!HeapTupleIsValid(variable->statsTuple))
+	if (!HeapTupleIsValid(variable->statsTuple) ||
+		!statistic_proc_security_check(variable, get_opcode(operator)))
 		return default_selectivity(question.predicate);
 	return stats_selectivity(variable, &question, operator, collation, constant, on_left);
 }
@@ -513,7 +547,8 @@ restriction_selectivity(FunctionCallInfo fcinfo, IdSetPredicate predicate)
 	bool		on_left;
 	double		selectivity = default_selectivity(predicate);
 
-	if (!get_restriction_variable(root, (List *) PG_GETARG_POINTER(2), PG_GETARG_INT32(3),
+	if (!is_own_operator(PG_GETARG_OID(1), predicate) ||
+		!get_restriction_variable(root, (List *) PG_GETARG_POINTER(2), PG_GETARG_INT32(3),
 								  &variable, &other, &on_left))
 		PG_RETURN_FLOAT8(selectivity);
 	if (IsA(other, Const))

@@ -8,6 +8,10 @@
  * All become float32: doubles are rounded, and become infinite where they are too
  * large.
  *
+ * The owner of an extension, who need not be a superuser, can add a type of his own to
+ * it.  A base type he cannot make, so only those count.  Whatever a value says of its
+ * elements, none is read behind its end.
+ *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
@@ -20,18 +24,21 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
-/* Is this the type of that name of the extension vector? */
+/* Is this the base type of that name of the extension vector? */
 static bool
 is_pgvector_type(Oid type, const char *name)
 {
 	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+	Form_pg_type form;
 	bool		same;
 	Oid			extension;
 	char	   *extension_name;
 
 	if (!HeapTupleIsValid(tuple))
 		return false;
-	same = strcmp(NameStr(((Form_pg_type) GETSTRUCT(tuple))->typname), name) == 0;
+	form = (Form_pg_type) GETSTRUCT(tuple);
+	same = form->typtype == TYPTYPE_BASE && form->typlen == -1 &&
+		strcmp(NameStr(form->typname), name) == 0;
 	ReleaseSysCache(tuple);
 	if (!same)
 		return false;
@@ -81,6 +88,13 @@ MirrorKey(Datum value, Oid type)
 	}
 }
 
+/* Does a value have room for n elements of so many bytes, behind its head? */
+static bool
+has_elements(const void *value, Size head, int n, Size bytes)
+{
+	return n >= 0 && VARSIZE(value) >= head && n * bytes <= VARSIZE(value) - head;
+}
+
 /* An array */
 static void
 decode_array(ArrayType *array, MirrorVectorType type, MirrorVector *vector)
@@ -93,6 +107,9 @@ decode_array(ArrayType *array, MirrorVectorType type, MirrorVector *vector)
 		vector->kind = GPUVEC_VECTOR_NULLS;
 	else if (n > GPUVEC_MAX_WIDTH)
 		vector->kind = GPUVEC_VECTOR_LONG;
+	else if (!has_elements(array, ARR_DATA_OFFSET(array), n,
+						   type == MIRROR_FLOAT4_ARRAY ? sizeof(float) : sizeof(double)))
+		vector->kind = GPUVEC_VECTOR_DAMAGED;
 	else if (type == MIRROR_FLOAT4_ARRAY)
 	{
 		vector->width = n;
@@ -123,6 +140,13 @@ typedef struct PgVector
 static void
 decode_pgvector(const PgVector *value, MirrorVectorType type, MirrorVector *vector)
 {
+	if (!has_elements(value, offsetof(PgVector, elements), 0, 0) ||
+		!has_elements(value, offsetof(PgVector, elements), value->dim,
+					  type == MIRROR_VECTOR ? sizeof(float) : sizeof(uint16)))
+	{
+		vector->kind = GPUVEC_VECTOR_DAMAGED;
+		return;
+	}
 	vector->width = (uint32) value->dim;
 	if (type == MIRROR_VECTOR)
 		vector->elements = (const float *) value->elements;

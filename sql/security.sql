@@ -1,0 +1,173 @@
+-- Nothing of one user's choosing runs with the rights of another, and no memory is read that is not the value's.
+CREATE ROLE regress_sec_mallory;
+CREATE ROLE regress_sec_tenant;
+CREATE SCHEMA regress_sec;
+GRANT USAGE ON SCHEMA regress_sec TO PUBLIC;
+CREATE TABLE regress_sec.ran (what text, as_user name);
+GRANT ALL ON regress_sec.ran TO PUBLIC;
+
+-- Estimators are for the extension's operators.  Until the minor versions of February 2026 anybody could attach them to others, where the constant is no set.
+CREATE FUNCTION regress_sec.is_true(text, text) RETURNS bool LANGUAGE plpgsql STABLE AS 'BEGIN RETURN true; END';
+CREATE OPERATOR regress_sec.&& (LEFTARG = int4, RIGHTARG = int4, FUNCTION = int4eq, RESTRICT = idset_overlapsel);
+CREATE OPERATOR regress_sec.@> (LEFTARG = int8, RIGHTARG = int8, FUNCTION = int8eq, RESTRICT = idset_containsel);
+CREATE OPERATOR regress_sec.<@ (LEFTARG = float8, RIGHTARG = float8, FUNCTION = float8eq, RESTRICT = idset_containedsel);
+CREATE OPERATOR regress_sec.<<->> (LEFTARG = text, RIGHTARG = text, FUNCTION = regress_sec.is_true, RESTRICT = idset_thresholdsel);
+CREATE TABLE others AS SELECT i, i::int8 AS b, i::float8 AS f, repeat(i::text, 20) AS t FROM generate_series(1, 100) i;
+ANALYZE others;
+EXPLAIN (COSTS off) SELECT FROM others WHERE i OPERATOR(regress_sec.&&) 5;
+EXPLAIN (COSTS off) SELECT FROM others WHERE b OPERATOR(regress_sec.@>) 81985529216486895;
+EXPLAIN (COSTS off) SELECT FROM others WHERE f OPERATOR(regress_sec.<@) 5e-324;
+EXPLAIN (COSTS off) SELECT FROM others WHERE t OPERATOR(regress_sec.<<->>) 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa';
+SELECT count(*) FROM others WHERE i OPERATOR(regress_sec.&&) 5 OR b OPERATOR(regress_sec.@>) 6;
+
+-- Who does not see all rows is not told by estimates how common an id is in those of others.
+CREATE FUNCTION estimate(condition text) RETURNS int8 LANGUAGE plpgsql AS $$
+DECLARE plan json;
+BEGIN
+	EXECUTE 'EXPLAIN (FORMAT json) SELECT * FROM tenants WHERE ' || condition INTO plan;
+	RETURN plan -> 0 -> 'Plan' ->> 'Plan Rows';
+END $$;
+CREATE TABLE tenants (tenant name, tokens idset);
+INSERT INTO tenants SELECT 'other', ARRAY[7, 100 + i] FROM generate_series(1, 2000) i;
+INSERT INTO tenants SELECT 'regress_sec_tenant', ARRAY[8, 100 + i] FROM generate_series(1, 2000) i;
+ALTER TABLE tenants ENABLE ROW LEVEL SECURITY;
+CREATE POLICY own ON tenants USING (tenant = current_user);
+GRANT SELECT ON tenants TO regress_sec_tenant;
+ANALYZE tenants;
+CREATE VIEW told AS SELECT predicate, estimate(format(predicate, 7)) <> estimate(format(predicate, 60000)) AS differs
+	FROM unnest(ARRAY['tokens && ''{%s}''', 'tokens @> %s', 'tokens <@ ''{%s,101,102}''', 'tokens <<->> (''{%s}'', 0.5, ''jaccard'')']) predicate;
+GRANT SELECT ON told TO PUBLIC;
+SELECT * FROM told;
+SET ROLE regress_sec_tenant;
+SELECT * FROM told;
+-- neither are rows, nor their number
+SELECT count(*) FROM gpuvec_topk('tenants', 'tokens', '{7}');
+SELECT count(*) FROM gpuvec_mirrors WHERE relation = 'tenants'::regclass;
+SELECT count(*) FROM gpuvec_costs WHERE relation = 'tenants'::regclass;
+SELECT gpuvec_evict('tenants');
+SELECT gpuvec_prewarm('tenants', 'tokens');
+SET gpuvec.verify = on;
+SET gpuvec.engine_program = '/tmp/engine';
+SELECT count(*) FROM pg_settings WHERE name = 'gpuvec.engine_program';
+RESET ROLE;
+
+-- Training calls the extension's functions, whatever others of the same names there are in its schema.
+SELECT extnamespace::regnamespace AS extschema FROM pg_extension WHERE extname = 'gpuvec' \gset
+GRANT CREATE ON SCHEMA :extschema TO regress_sec_mallory;
+CREATE DOMAIN regress_sec.reals AS real[];
+SET ROLE regress_sec_mallory;
+CREATE FUNCTION :extschema.gpuvec_vector_square(a int4, x real[]) RETURNS real[] LANGUAGE plpgsql AS $$ BEGIN INSERT INTO regress_sec.ran VALUES ('square', current_user); RETURN x; END $$;
+CREATE FUNCTION :extschema.gpuvec_vector_axpy(a int4, x real[], y real[]) RETURNS real[] LANGUAGE plpgsql AS $$ BEGIN INSERT INTO regress_sec.ran VALUES ('axpy', current_user); RETURN x; END $$;
+CREATE FUNCTION :extschema.gpuvec_vector_axpy(a float8, x regress_sec.reals, y regress_sec.reals) RETURNS real[] LANGUAGE plpgsql AS $$ BEGIN INSERT INTO regress_sec.ran VALUES ('axpy of a domain', current_user); RETURN x; END $$;
+CREATE FUNCTION :extschema.gpuvec_adagrad_step(x real[], gradient real[], m regress_sec.reals, v regress_sec.reals, learning_rate float8, epsilon float8, key int8) RETURNS real[] LANGUAGE plpgsql AS $$ BEGIN INSERT INTO regress_sec.ran VALUES ('adagrad', current_user); RETURN x; END $$;
+CREATE FUNCTION :extschema.gpuvec_adam_step(x real[], m real[], v real[], step int4, learning_rate float8, beta1 float8, beta2 float8, epsilon float8, key int8) RETURNS real[] LANGUAGE plpgsql AS $$ BEGIN INSERT INTO regress_sec.ran VALUES ('adam', current_user); RETURN x; END $$;
+CREATE FUNCTION :extschema.gpuvec_sgd_step(x regress_sec.reals, gradient real[], learning_rate float8, key int8) RETURNS real[] LANGUAGE plpgsql AS $$ BEGIN INSERT INTO regress_sec.ran VALUES ('sgd', current_user); RETURN x; END $$;
+CREATE FUNCTION :extschema.gpuvec_initial_vector(key int8, width int4, initializer text, scale float8, seed int4) RETURNS real[] LANGUAGE plpgsql AS $$ BEGIN INSERT INTO regress_sec.ran VALUES ('initial', current_user); RETURN '{}'; END $$;
+-- and of operators, functions and types that a search path finds first
+RESET ROLE;
+CREATE SCHEMA AUTHORIZATION regress_sec_mallory;
+SET ROLE regress_sec_mallory;
+CREATE FUNCTION regress_sec_mallory.equal(int8, int8) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN INSERT INTO regress_sec.ran VALUES ('=', current_user); RETURN true; END $$;
+CREATE OPERATOR regress_sec_mallory.= (LEFTARG = int8, RIGHTARG = int8, FUNCTION = regress_sec_mallory.equal);
+CREATE FUNCTION regress_sec_mallory.negate(float8) RETURNS float8 LANGUAGE plpgsql AS $$ BEGIN INSERT INTO regress_sec.ran VALUES ('-', current_user); RETURN $1; END $$;
+CREATE OPERATOR regress_sec_mallory.- (RIGHTARG = float8, FUNCTION = regress_sec_mallory.negate);
+CREATE FUNCTION regress_sec_mallory.unnest(int8[]) RETURNS SETOF int8 LANGUAGE plpgsql AS $$ BEGIN INSERT INTO regress_sec.ran VALUES ('unnest', current_user); RETURN; END $$;
+CREATE TYPE regress_sec_mallory.int8 AS (a int);
+CREATE TYPE regress_sec_mallory.float4 AS (a int);
+GRANT USAGE ON SCHEMA regress_sec_mallory TO PUBLIC;
+RESET ROLE;
+CREATE TABLE items (id bigint PRIMARY KEY, v real[]);
+CREATE TABLE state (key bigint PRIMARY KEY, step int, m regress_sec.reals, v regress_sec.reals);
+SELECT set_config('search_path', format('regress_sec_mallory, pg_catalog, %s', :'extschema'), false);
+CREATE TEMP TABLE items (id bigint PRIMARY KEY, v real[]);
+SELECT gpuvec_ensure_keys(format('%s.items', :'extschema')::regclass, 'id', 'v', '{1,2,3}', 2, seed => 1);
+SELECT gpuvec_apply_grad(format('%s.items', :'extschema')::regclass, 'id', 'v', '{1,2}', '{1,1,2,2}');
+SELECT gpuvec_apply_grad(format('%s.items', :'extschema')::regclass, 'id', 'v', '{1,2}', '{1,1,2,2}', 'adagrad', 0.1, 'state');
+SELECT gpuvec_apply_grad(format('%s.items', :'extschema')::regclass, 'id', 'v', '{1,2}', '{1,1,2,2}', 'adagrad', 0.1, 'state');
+TRUNCATE state;
+SELECT gpuvec_apply_grad(format('%s.items', :'extschema')::regclass, 'id', 'v', '{1,2}', '{1,1,2,2}', 'adam', 0.1, 'state');
+SELECT gpuvec_apply_grad(format('%s.items', :'extschema')::regclass, 'id', 'v', '{1,2}', '{1,1,2,2}', 'adam', 0.1, 'state');
+SELECT count(*) FROM items;
+DROP TABLE pg_temp.items;
+RESET search_path;
+SELECT count(*) FROM items;
+SELECT * FROM regress_sec.ran;
+-- the table's own triggers and defaults do run, as in any statement of his
+SET ROLE regress_sec_mallory;
+CREATE FUNCTION regress_sec_mallory.noted() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO regress_sec.ran VALUES ('trigger', current_user); RETURN NEW; END $$;
+CREATE TABLE regress_sec_mallory.items (id bigint PRIMARY KEY, v real[]);
+CREATE TRIGGER noted BEFORE INSERT ON regress_sec_mallory.items FOR EACH ROW EXECUTE FUNCTION regress_sec_mallory.noted();
+GRANT ALL ON regress_sec_mallory.items TO regress_sec_tenant;
+SET ROLE regress_sec_tenant;
+SELECT gpuvec_ensure_keys('regress_sec_mallory.items', 'id', 'v', '{1}', 2);
+RESET ROLE;
+SELECT * FROM regress_sec.ran;
+
+-- Types named like those of pgvector that its owner, who is no superuser, has added to the extension: they are no vectors.
+SET client_min_messages = warning;
+SET allow_system_table_mods = on;
+INSERT INTO pg_extension (oid, extname, extowner, extnamespace, extrelocatable, extversion)
+	SELECT 79999, 'vector', 'regress_sec_mallory'::regrole, extnamespace, false, '0' FROM pg_extension WHERE extname = 'gpuvec';
+RESET allow_system_table_mods;
+SET ROLE regress_sec_mallory;
+CREATE TYPE regress_sec_mallory.vector AS (a int8, b int8);
+CREATE TYPE regress_sec_mallory.halfvec AS ENUM ('x');
+ALTER EXTENSION vector ADD TYPE regress_sec_mallory.vector;
+ALTER EXTENSION vector ADD TYPE regress_sec_mallory.halfvec;
+CREATE TABLE regress_sec_mallory.vectors (id int, v regress_sec_mallory.vector, h regress_sec_mallory.halfvec);
+INSERT INTO regress_sec_mallory.vectors VALUES (1, ROW(1, 2), 'x');
+SELECT gpuvec_pool('regress_sec_mallory.vectors', 'id', 'v', '{1}');
+SELECT gpuvec_pool('regress_sec_mallory.vectors', 'id', 'h', '{1}');
+RESET ROLE;
+ALTER EXTENSION vector DROP TYPE regress_sec_mallory.vector;
+ALTER EXTENSION vector DROP TYPE regress_sec_mallory.halfvec;
+-- Values that say to have more elements than they have bytes, or fewer than none: not used, and nothing is read behind their end.
+CREATE TYPE vector;
+CREATE FUNCTION vector_in(cstring) RETURNS vector AS 'byteain' LANGUAGE internal IMMUTABLE STRICT;
+CREATE FUNCTION vector_out(vector) RETURNS cstring AS 'byteaout' LANGUAGE internal IMMUTABLE STRICT;
+CREATE TYPE vector (INPUT = vector_in, OUTPUT = vector_out, ALIGNMENT = int4, STORAGE = external);
+CREATE TYPE halfvec;
+CREATE FUNCTION halfvec_in(cstring) RETURNS halfvec AS 'byteain' LANGUAGE internal IMMUTABLE STRICT;
+CREATE FUNCTION halfvec_out(halfvec) RETURNS cstring AS 'byteaout' LANGUAGE internal IMMUTABLE STRICT;
+CREATE TYPE halfvec (INPUT = halfvec_in, OUTPUT = halfvec_out, ALIGNMENT = int4, STORAGE = external);
+ALTER EXTENSION vector ADD TYPE vector;
+ALTER EXTENSION vector ADD TYPE halfvec;
+CREATE TABLE vectors (id int PRIMARY KEY, v vector, h halfvec);
+INSERT INTO vectors VALUES (1, '\x010000000000803f', '\x01000000003c'), (2, '\xff7f00000000803f', '\xff7f0000003c'), (3, '\xffff00000000803f', '\xffff0000003c'), (4, '\x0100', '\x01'), (5, '\x', '\x'),
+	(6, '\x010000000000', '\x0100000000');
+CREATE FUNCTION fails(statement text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE d text;
+BEGIN
+	EXECUTE statement;
+	RETURN 'no error';
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS d = PG_EXCEPTION_DETAIL;
+	RETURN SQLERRM || ': ' || d;
+END $$;
+SELECT gpuvec_pool('vectors', 'id', 'v', '{1}'), gpuvec_pool('vectors', 'id', 'h', '{1}');
+SELECT i, fails(format('SELECT gpuvec_pool(''vectors'', ''id'', ''v'', ''{%s}'')', i)) FROM generate_series(2, 6) i;
+SELECT i, fails(format('SELECT gpuvec_pool(''vectors'', ''id'', ''h'', ''{%s}'')', i)) FROM generate_series(2, 6) i;
+-- the same in the session, without a copy
+BEGIN;
+ALTER TABLE vectors ADD note int;
+SELECT i, fails(format('SELECT gpuvec_pool(''vectors'', ''id'', ''v'', ''{%s}'')', i)) FROM generate_series(2, 6) i;
+ROLLBACK;
+DROP EXTENSION vector CASCADE;
+RESET client_min_messages;
+
+-- Sets with an odd number of bytes, which only a superuser, or a damaged disk, can make: the last byte does not count.
+CREATE CAST (bytea AS idset) WITHOUT FUNCTION;
+CREATE TABLE damaged (id int, tokens idset);
+INSERT INTO damaged VALUES (1, '\x0100050002'::bytea::idset), (2, '\x01'::bytea::idset), (3, '{1,5}'), (4, '\x0100050007000900ff'::bytea::idset);
+SELECT d.id, t.score, t.common FROM gpuvec_topk('damaged', 'tokens', '{1,5}') t JOIN damaged d ON d.ctid = t.tid ORDER BY t.rank;
+DROP CAST (bytea AS idset);
+DROP TABLE damaged;
+
+SET client_min_messages = warning;
+DROP VIEW told;
+DROP TABLE others, tenants, items, state;
+DROP FUNCTION estimate, fails;
+DROP SCHEMA regress_sec CASCADE;
+REVOKE CREATE ON SCHEMA :extschema FROM regress_sec_mallory;
+DROP OWNED BY regress_sec_mallory CASCADE;
+DROP ROLE regress_sec_mallory, regress_sec_tenant;

@@ -135,7 +135,7 @@ ALTER EXTENSION vector ADD TYPE halfvec;
 CREATE TABLE vectors (id int PRIMARY KEY, v vector, h halfvec);
 INSERT INTO vectors VALUES (1, '\x010000000000803f', '\x01000000003c'), (2, '\xff7f00000000803f', '\xff7f0000003c'), (3, '\xffff00000000803f', '\xffff0000003c'), (4, '\x0100', '\x01'), (5, '\x', '\x'),
 	(6, '\x010000000000', '\x0100000000');
-CREATE FUNCTION fails(statement text) RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION regress_sec.complaint(statement text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE d text;
 BEGIN
 	EXECUTE statement;
@@ -145,12 +145,12 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN SQLERRM || ': ' || d;
 END $$;
 SELECT gpuvec_pool('vectors', 'id', 'v', '{1}'), gpuvec_pool('vectors', 'id', 'h', '{1}');
-SELECT i, fails(format('SELECT gpuvec_pool(''vectors'', ''id'', ''v'', ''{%s}'')', i)) FROM generate_series(2, 6) i;
-SELECT i, fails(format('SELECT gpuvec_pool(''vectors'', ''id'', ''h'', ''{%s}'')', i)) FROM generate_series(2, 6) i;
+SELECT i, regress_sec.complaint(format('SELECT gpuvec_pool(''vectors'', ''id'', ''v'', ''{%s}'')', i)) FROM generate_series(2, 6) i;
+SELECT i, regress_sec.complaint(format('SELECT gpuvec_pool(''vectors'', ''id'', ''h'', ''{%s}'')', i)) FROM generate_series(2, 6) i;
 -- the same in the session, without a copy
 BEGIN;
 ALTER TABLE vectors ADD note int;
-SELECT i, fails(format('SELECT gpuvec_pool(''vectors'', ''id'', ''v'', ''{%s}'')', i)) FROM generate_series(2, 6) i;
+SELECT i, regress_sec.complaint(format('SELECT gpuvec_pool(''vectors'', ''id'', ''v'', ''{%s}'')', i)) FROM generate_series(2, 6) i;
 ROLLBACK;
 DROP EXTENSION vector CASCADE;
 RESET client_min_messages;
@@ -165,8 +165,8 @@ DROP TABLE damaged;
 
 SET client_min_messages = warning;
 DROP VIEW told;
-DROP TABLE others, tenants, items, state;
-DROP FUNCTION estimate, fails;
+DROP TABLE others, tenants, items, state, vectors;
+DROP FUNCTION estimate;
 DROP SCHEMA regress_sec CASCADE;
 REVOKE CREATE ON SCHEMA :extschema FROM regress_sec_mallory;
 DROP OWNED BY regress_sec_mallory CASCADE;

@@ -240,7 +240,10 @@ load_entry(void *arg)
 	CommitTransactionCommand();
 }
 
-/* Connect to the database, as what never waits for a vacuum or times out */
+/*
+ * Connect to the database, as superuser, like autovacuum.  Nothing that somebody put into
+ * the database is run: pages are read as bytes.
+ */
 static void
 begin_worker(Oid database)
 {
@@ -248,6 +251,8 @@ begin_worker(Oid database)
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
 	pgstat_report_appname("gpuvec autoprewarm worker");
+	/* the owner of the database may have set another one, and we are superuser */
+	SetConfigOption("search_path", "", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("default_transaction_isolation", "read committed", PGC_SUSET,
 					PGC_S_OVERRIDE);
 	SetConfigOption("default_transaction_deferrable", "off", PGC_SUSET, PGC_S_OVERRIDE);

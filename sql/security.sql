@@ -103,6 +103,29 @@ SELECT gpuvec_ensure_keys('regress_sec_mallory.items', 'id', 'v', '{1}', 2);
 RESET ROLE;
 SELECT * FROM regress_sec.ran;
 
+-- Checks of domains are for those who write.
+TRUNCATE regress_sec.ran;
+SET ROLE regress_sec_mallory;
+CREATE FUNCTION regress_sec_mallory.checked(anyelement) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN INSERT INTO regress_sec.ran VALUES ('check', current_user); RETURN true; END $$;
+CREATE DOMAIN regress_sec_mallory.ids AS :extschema.idset CHECK (regress_sec_mallory.checked(cardinality(VALUE)));
+CREATE DOMAIN regress_sec_mallory.floats AS real[] CHECK (regress_sec_mallory.checked(cardinality(VALUE)));
+CREATE DOMAIN regress_sec_mallory.number AS bigint CHECK (regress_sec_mallory.checked(VALUE));
+RESET ROLE;
+CREATE TABLE checked (id regress_sec_mallory.number PRIMARY KEY, tokens regress_sec_mallory.ids, v regress_sec_mallory.floats);
+INSERT INTO checked SELECT i, ARRAY[i, 7], ARRAY[i, 1] FROM generate_series(1, 20) i;
+CREATE INDEX ON checked USING gpuvec (tokens);
+SELECT DISTINCT what FROM regress_sec.ran;
+TRUNCATE regress_sec.ran;
+ANALYZE checked;
+SELECT count(*) FROM gpuvec_topk('checked', 'tokens', '{7}');
+SELECT count(*) FROM gpuvec_topk_rows(NULL::checked, 'tokens', '{7}', 3);
+SELECT gpuvec_pool('checked', 'id', 'v', '{1,2}'), (SELECT count(*) FROM gpuvec_nearest('checked', 'id', 'v', '{1,1}', 5));
+SET enable_seqscan = off;
+SELECT count(*) FROM (SELECT FROM checked ORDER BY tokens <-> '{7,1}' LIMIT 2) x;
+RESET enable_seqscan;
+SELECT * FROM regress_sec.ran;
+DROP TABLE checked;
+
 -- Types named like those of pgvector that its owner, who is no superuser, has added to the extension: they are no vectors.
 SET client_min_messages = warning;
 SET allow_system_table_mods = on;

@@ -18,7 +18,8 @@ CREATE FUNCTION regress_sec_owner.tokens_of(t text) RETURNS idset LANGUAGE plpgs
 CREATE FUNCTION regress_sec_owner.is_word(t text) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN lower(t) LIKE 'w%'; END $$;
 CREATE TABLE regress_sec_owner.dict (id int, word text);
 INSERT INTO regress_sec_owner.dict VALUES (1, 'a'), (2, 'b');
-SELECT format('CREATE FUNCTION regress_sec_owner.tags(t text) RETURNS idset LANGUAGE sql IMMUTABLE SET search_path = regress_sec_owner, %s AS $$ SELECT idset_agg(id) FROM dict WHERE word = t $$', :'extschema') \gexec
+CREATE FUNCTION regress_sec_owner.tags(t text) RETURNS idset LANGUAGE sql IMMUTABLE SET search_path = regress_sec_owner, :extschema AS
+	$$ SELECT idset_agg(id) FROM dict WHERE word = t $$;
 CREATE TABLE regress_sec_owner.docs (id int, body text, tokens idset);
 INSERT INTO regress_sec_owner.docs SELECT i, 'Word' || i % 50, ARRAY[i % 50, 100 + i] FROM generate_series(1, 1000) i;
 CREATE TABLE regress_sec_owner.notes (id int, body text);

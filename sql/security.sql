@@ -33,6 +33,7 @@ INSERT INTO tenants SELECT 'regress_sec_tenant', ARRAY[8, 100 + i] FROM generate
 ALTER TABLE tenants ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own ON tenants USING (tenant = current_user);
 GRANT SELECT ON tenants TO regress_sec_tenant;
+CREATE INDEX ON tenants USING gpuvec (tokens);
 ANALYZE tenants;
 CREATE VIEW told AS SELECT predicate, estimate(format(predicate, 7)) <> estimate(format(predicate, 60000)) AS differs
 	FROM unnest(ARRAY['tokens && ''{%s}''', 'tokens @> %s', 'tokens <@ ''{%s,101,102}''', 'tokens <<->> (''{%s}'', 0.5, ''jaccard'')']) predicate;
@@ -40,7 +41,12 @@ GRANT SELECT ON told TO PUBLIC;
 SELECT * FROM told;
 SET ROLE regress_sec_tenant;
 SELECT * FROM told;
--- neither are rows, nor their number
+-- nor does he get them by an index
+SET enable_seqscan = off;
+SELECT count(*), count(*) FILTER (WHERE tenant <> 'regress_sec_tenant') AS of_others FROM (SELECT tenant FROM tenants ORDER BY tokens <-> '{7,8}' LIMIT 20) x;
+SELECT count(*) FROM tenants WHERE tokens && '{7}';
+RESET enable_seqscan;
+-- nor by functions, nor their number
 SELECT count(*) FROM gpuvec_topk('tenants', 'tokens', '{7}');
 SELECT count(*) FROM gpuvec_mirrors WHERE relation = 'tenants'::regclass;
 SELECT count(*) FROM gpuvec_costs WHERE relation = 'tenants'::regclass;

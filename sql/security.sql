@@ -6,7 +6,7 @@ GRANT USAGE ON SCHEMA regress_sec TO PUBLIC;
 CREATE TABLE regress_sec.ran (what text, as_user name);
 GRANT ALL ON regress_sec.ran TO PUBLIC;
 
--- Estimators are for the extension's operators.  Until the minor versions of February 2026 anybody could attach them to others, where the constant is no set.
+-- Estimators are for the extension's operators.  Servers of older minor versions let anybody attach them to others, where the constant is no set.
 CREATE FUNCTION regress_sec.is_true(text, text) RETURNS bool LANGUAGE plpgsql STABLE AS 'BEGIN RETURN true; END';
 CREATE OPERATOR regress_sec.&& (LEFTARG = int4, RIGHTARG = int4, FUNCTION = int4eq, RESTRICT = idset_overlapsel);
 CREATE OPERATOR regress_sec.@> (LEFTARG = int8, RIGHTARG = int8, FUNCTION = int8eq, RESTRICT = idset_containsel);

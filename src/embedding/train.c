@@ -5,10 +5,11 @@
  *
  * Both are plain INSERT and UPDATE statements, run as the caller, under his
  * privileges and in his transaction; what they compute for each row is done by small
- * functions of vectors.  The statements name everything with its schema, and cast each
- * argument of a function to its declared type: otherwise who may create functions in
- * the schema of the extension could have another one called, with the caller's rights,
- * whose types fit better.  Triggers and defaults of the table run as in any DML.
+ * functions of vectors.  The statements name everything with its schema, and
+ * cast each argument of a function to its declared type.  Otherwise who may
+ * create functions in the schema of the extension could have one of his called,
+ * with the caller's rights, because its types fit better.  Triggers and defaults
+ * of the table run as in any DML.
  *
  * Rows are locked in the order of their keys, so that
  * sessions that train the same table wait for one another rather than deadlock.
@@ -48,7 +49,7 @@ PG_FUNCTION_INFO_V1(gpuvec_adagrad_step);
 PG_FUNCTION_INFO_V1(gpuvec_adam_step);
 PG_FUNCTION_INFO_V1(gpuvec_apply_grad);
 
-/* Casts for statements: arguments of functions have exactly the declared types */
+/* Casts for statements: arguments are of exactly the declared types */
 #define AS_FLOAT8		"::pg_catalog.float8"
 #define AS_REALS		"::pg_catalog.float4[]"
 #define AS_INT8			"::pg_catalog.int8"
@@ -547,7 +548,8 @@ make_statement(Training *training, const char *optimizer)
 	{
 		/* if there is an m, it is kept for the step to complain of */
 		append_states(training, "NULL", psprintf("%s(1" AS_FLOAT8 ", gradient)", square), "o.m",
-					  psprintf("%s(1" AS_FLOAT8 ", o.v" AS_REALS ", excluded.v" AS_REALS ")", axpy));
+					  psprintf("%s(1" AS_FLOAT8 ", o.v" AS_REALS ", excluded.v" AS_REALS ")",
+							   axpy));
 		append_update(training, "l.gradient, s.m" AS_REALS ", s.v" AS_REALS ", $3, $6, l.key",
 					  "gpuvec_adagrad_step");
 	}

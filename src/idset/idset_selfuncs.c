@@ -27,10 +27,12 @@
  * arrays apply.  Equality has PostgreSQL's own estimate, from the common sets and
  * the number of distinct ones.
  *
- * Two things an estimate must not do.  Until the minor versions of February 2026 anybody
- * may give these functions to an operator of his own, with arguments of any type, so
- * they estimate nothing but the extension's operators.  And who may not read all rows
- * of a column gets the defaults: EXPLAIN would tell him how common an id is.
+ * Two things an estimate must not do.  Servers before 14.21, 15.16, 16.12,
+ * 17.8 and 18.2 let anybody give these functions to an operator of his own, with
+ * arguments of any type (CVE-2026-2004 is that of intarray), so they estimate
+ * nothing but the extension's operators.  And who may not
+ * read all rows of a column gets the defaults: EXPLAIN would tell him how common
+ * an id is.
  *
  *-------------------------------------------------------------------------
  */
@@ -409,7 +411,7 @@ adjust_by_histogram(double selectivity, VariableStatData *variable, FmgrInfo *fu
 	return Min(Max(selectivity, (k - error) / n), (k + error + 1) / n);
 }
 
-/* Selectivity of a question to a column with statistics, which the caller may read */
+/* Selectivity of a question to a column whose statistics may be used */
 static double
 stats_selectivity(VariableStatData *variable, const IdSetQuestion *question,
 				  Oid operator, Oid collation, Datum constant, bool on_left)
@@ -472,8 +474,8 @@ constant_set(Datum constant, Oid type)
 }
 
 /*
- * Is this one of the extension's operators, for this predicate?  Its function tells, by
- * its address: only superusers can make functions in C.
+ * Is this one of the extension's operators, for this predicate?  The address of
+ * its function tells: only superusers can make functions in C.
  */
 static bool
 is_own_operator(Oid operator, IdSetPredicate predicate)

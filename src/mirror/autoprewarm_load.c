@@ -241,8 +241,8 @@ load_entry(void *arg)
 }
 
 /*
- * Connect to the database, as superuser, like autovacuum.  Nothing that somebody put into
- * the database is run: pages are read as bytes.
+ * Connect to the database, as superuser, like autovacuum.  Nothing that somebody
+ * put into the database is run: pages are read as bytes.
  */
 static void
 begin_worker(Oid database)
@@ -251,7 +251,7 @@ begin_worker(Oid database)
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
 	pgstat_report_appname("gpuvec autoprewarm worker");
-	/* the owner of the database may have set another one, and we are superuser */
+	/* the owner of the database may have set one, and we are superuser */
 	SetConfigOption("search_path", "", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("default_transaction_isolation", "read committed", PGC_SUSET,
 					PGC_S_OVERRIDE);

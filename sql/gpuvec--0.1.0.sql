@@ -557,43 +557,34 @@ COMMENT ON FUNCTION gpuvec_pool_batch(regclass, name, name, int8[], int8[], int8
 
 CREATE FUNCTION gpuvec_pool_agg_finalfn(internal) RETURNS real[]
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION gpuvec_pool_agg_finalfn(internal) IS 'final function of gpuvec_pool_agg';
+COMMENT ON FUNCTION gpuvec_pool_agg_finalfn(internal) IS 'final function of the aggregates that pool';
+
+-- Each has a name of its own: with one name for several numbers of arguments, a misplaced
+-- ORDER BY would be one argument more.
 
 CREATE FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8)
-	IS 'transition function of gpuvec_pool_agg';
+	IS 'transition function of gpuvec_sum_agg';
 
-CREATE AGGREGATE gpuvec_pool_agg(relation regclass, key_column name, "column" name, key int8) (
+CREATE AGGREGATE gpuvec_sum_agg(relation regclass, key_column name, "column" name, key int8) (
 	SFUNC = gpuvec_pool_agg_transfn, STYPE = internal, SSPACE = 128, FINALFUNC = gpuvec_pool_agg_finalfn,
 	PARALLEL = RESTRICTED
 );
-COMMENT ON AGGREGATE gpuvec_pool_agg(regclass, name, name, int8)
-	IS 'the sum, mean or concatenation of the vectors of the keys of each group';
+COMMENT ON AGGREGATE gpuvec_sum_agg(regclass, name, name, int8)
+	IS 'the sum of the vectors of the keys of each group';
 
 CREATE FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8)
-	IS 'transition function of gpuvec_pool_agg';
+	IS 'transition function of gpuvec_weighted_sum_agg';
 
-CREATE AGGREGATE gpuvec_pool_agg(relation regclass, key_column name, "column" name, key int8, weight float8) (
+CREATE AGGREGATE gpuvec_weighted_sum_agg(relation regclass, key_column name, "column" name, key int8, weight float8) (
 	SFUNC = gpuvec_pool_agg_transfn, STYPE = internal, SSPACE = 128, FINALFUNC = gpuvec_pool_agg_finalfn,
 	PARALLEL = RESTRICTED
 );
-COMMENT ON AGGREGATE gpuvec_pool_agg(regclass, name, name, int8, float8)
-	IS 'the sum, mean or concatenation of the vectors of the keys of each group';
-
-CREATE FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8, text) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8, text)
-	IS 'transition function of gpuvec_pool_agg';
-
-CREATE AGGREGATE gpuvec_pool_agg(relation regclass, key_column name, "column" name, key int8, weight float8, mode text) (
-	SFUNC = gpuvec_pool_agg_transfn, STYPE = internal, SSPACE = 128, FINALFUNC = gpuvec_pool_agg_finalfn,
-	PARALLEL = RESTRICTED
-);
-COMMENT ON AGGREGATE gpuvec_pool_agg(regclass, name, name, int8, float8, text)
-	IS 'the sum, mean or concatenation of the vectors of the keys of each group';
+COMMENT ON AGGREGATE gpuvec_weighted_sum_agg(regclass, name, name, int8, float8)
+	IS 'the weighted sum of the vectors of the keys of each group';
 
 CREATE FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8, text, text) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
@@ -615,7 +606,7 @@ COMMENT ON COLUMN gpuvec_bags.weights IS 'the weight of each key; null: none';
 
 CREATE FUNCTION gpuvec_bags_agg_finalfn(internal) RETURNS gpuvec_bags
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION gpuvec_bags_agg_finalfn(internal) IS 'final function of gpuvec_bags_agg';
+COMMENT ON FUNCTION gpuvec_bags_agg_finalfn(internal) IS 'final function of gpuvec_bags_agg and gpuvec_weighted_bags_agg';
 
 CREATE FUNCTION gpuvec_bags_agg_transfn(internal, int8[]) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
@@ -629,13 +620,13 @@ COMMENT ON AGGREGATE gpuvec_bags_agg(int8[]) IS 'one batch of many bags of keys'
 
 CREATE FUNCTION gpuvec_bags_agg_transfn(internal, int8[], float8[]) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION gpuvec_bags_agg_transfn(internal, int8[], float8[]) IS 'transition function of gpuvec_bags_agg';
+COMMENT ON FUNCTION gpuvec_bags_agg_transfn(internal, int8[], float8[]) IS 'transition function of gpuvec_weighted_bags_agg';
 
-CREATE AGGREGATE gpuvec_bags_agg(keys int8[], weights float8[]) (
+CREATE AGGREGATE gpuvec_weighted_bags_agg(keys int8[], weights float8[]) (
 	SFUNC = gpuvec_bags_agg_transfn, STYPE = internal, SSPACE = 4096, FINALFUNC = gpuvec_bags_agg_finalfn,
 	PARALLEL = SAFE
 );
-COMMENT ON AGGREGATE gpuvec_bags_agg(int8[], float8[]) IS 'one batch of many bags of keys with weights';
+COMMENT ON AGGREGATE gpuvec_weighted_bags_agg(int8[], float8[]) IS 'one batch of many bags of keys with weights';
 
 CREATE FUNCTION gpuvec_pool_grad(
 	relation regclass, key_column name, "column" name, keys int8[], upstream float8[],

@@ -198,15 +198,25 @@ column_has_distances(Oid index, int column)
 	return result;
 }
 
-/* What the server cannot know of a column: whether it can be ordered by distances */
+/*
+ * What the server cannot know: whether a column can be ordered by distances, and that
+ * exclusion constraints are refused (build.c)
+ */
 static bool
 gpuvec_property(Oid index, int column, IndexAMProperty property, const char *name,
 				bool *result, bool *isnull)
 {
-	if (column == 0 || property != AMPROP_DISTANCE_ORDERABLE)
-		return false;
-	*result = column_has_distances(index, column);
-	return true;
+	switch (property)
+	{
+		case AMPROP_DISTANCE_ORDERABLE:
+			*result = column > 0 && column_has_distances(index, column);
+			return column > 0;
+		case AMPROP_CAN_EXCLUDE:
+			*result = false;
+			return true;
+		default:
+			return false;
+	}
 }
 
 /* An index has no parameters: whatever is given is refused */

@@ -424,23 +424,25 @@ histogram_is_sample(const IdSetStats *stats)
 
 /* Move an estimate into the range that the sets of the histogram allow */
 static double
-adjust_by_histogram(double selectivity, const IdSetStats *stats, const IdSetQuestion *question)
+adjust_by_histogram(double selectivity, const IdSetStats *stats, const IdSetQuestion *question,
+					int sample)
 {
-	int			n = stats->histogram.nvalues - 2;
+	int			nvalues = stats->histogram.nvalues - 2;
+	int			n = Min(nvalues, sample);
 	double		k = 0;
 	double		error;
 
 	if (!histogram_is_sample(stats))
 		return selectivity;
 	/* the first and the last are no fair sample */
-	for (int i = 1; i <= n; i++)
-		k += satisfies(question, stats->histogram.values[i]);
+	for (int i = 0; i < n; i++)
+		k += satisfies(question, stats->histogram.values[1 + (int64) i * nvalues / n]);
 	error = 2 * sqrt(k + 1);	/* two standard deviations */
 	return Min(Max(selectivity, (k - error) / n), (k + error + 1) / n);
 }
 
 double
-idset_estimate(const IdSetStats *stats, const IdSetQuestion *question, int lengths,
+idset_estimate(const IdSetStats *stats, const IdSetQuestion *question, int lengths, int sample,
 			   double fallback)
 {
 	double		others = fallback;
@@ -461,7 +463,7 @@ idset_estimate(const IdSetStats *stats, const IdSetQuestion *question, int lengt
 			return least * stats->notnull;
 	}
 	common = common_selectivity(stats, question, &ncommon);
-	others = adjust_by_histogram(others, stats, question);
+	others = adjust_by_histogram(others, stats, question, sample);
 	common += others * Max(stats->notnull - ncommon, 0);
 	return Min(Max(common, least * stats->notnull), most * stats->notnull);
 }

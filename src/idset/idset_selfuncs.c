@@ -29,10 +29,12 @@
 
 #include <math.h>
 
+#include "access/htup_details.h"
+#include "catalog/pg_statistic.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "idset/idset_estimate.h"
-#include "nodes/nodeFuncs.h"
+#include "nodes/primnodes.h"
 #include "utils/builtins.h"
 
 PG_FUNCTION_INFO_V1(idset_overlapsel);
@@ -45,9 +47,13 @@ PG_FUNCTION_INFO_V1(idset_thresholdsel);
 #define DEFAULT_CONTAIN_SEL		0.005
 #define DEFAULT_THRESHOLD_SEL	0.005
 
-/* Sets that stand for a query that is not known, and lengths that each is compared with */
-#define TYPICAL_SETS			8
-#define TYPICAL_LENGTHS			8
+/* Sets that stand for a query that is not known, and what each is compared with */
+#define TYPICAL_SETS			6
+#define TYPICAL_LENGTHS			4
+#define TYPICAL_SAMPLE			50
+
+/* Answers for queries that are not known, which planning asks for again and again */
+#define REMEMBERED				8
 
 /* The least selectivity that counts where the number of rows is not known */
 #define LEAST_SEL				1e-6
@@ -62,6 +68,23 @@ typedef struct IdSetClause
 	Node	   *other;
 	bool		on_left;		/* the column is */
 } IdSetClause;
+
+/* What the answer for a query that is not known depends on; compared as bytes */
+typedef struct TypicalKey
+{
+	double		min_score;
+	double		rows;
+	Oid			relation;		/* of the statistics */
+	TransactionId xmin;
+	ItemPointerData place;
+	AttrNumber	attnum;
+	int			predicate;
+	int			measure;
+	bool		inherited;
+	bool		readable;		/* by this user */
+	bool		single_id;
+	bool		has_score;
+} TypicalKey;
 
 /* Selectivity of which nothing is known */
 static double
@@ -110,7 +133,7 @@ known_selectivity(IdSetClause *clause)
 	if (!HeapTupleIsValid(clause->variable.statsTuple))
 		return fallback;
 	idset_load_stats(&stats, &clause->variable, clause->function);
-	result = idset_estimate(&stats, &clause->question, IDSET_MODEL_LENGTHS, fallback);
+	result = idset_estimate(&stats, &clause->question, IDSET_MODEL_LENGTHS, INT_MAX, fallback);
 	idset_free_stats(&stats);
 	return result;
 }
@@ -124,12 +147,9 @@ half_score(gpuvec_measure measure, const IdSet *query)
 	return gpuvec_score(measure, (n + 1) / 2, n, n);
 }
 
-/*
- * Selectivity of a question whose query is not known; has_score is false if the least
- * score of a threshold is not known either
- */
+/* Selectivity of a question whose query is not known, from statistics */
 static double
-typical_selectivity(IdSetClause *clause, bool has_score)
+typical_mean(const IdSetClause *clause, const IdSetStats *stats, bool has_score)
 {
 	IdSetQuestion question = clause->question;
 	double		fallback = default_selectivity(question.predicate);
@@ -137,22 +157,72 @@ typical_selectivity(IdSetClause *clause, bool has_score)
 	double		least = rows >= 1 ? 1 / rows : LEAST_SEL;
 	double		sum = 0;
 	IdSet	   *sets[TYPICAL_SETS];
-	IdSetStats	stats;
-	int			n;
+	int			n = idset_typical_sets(stats, clause->type == INT8OID, sets, TYPICAL_SETS);
 
-	if (!HeapTupleIsValid(clause->variable.statsTuple))
-		return fallback;
-	idset_load_stats(&stats, &clause->variable, clause->function);
-	n = idset_typical_sets(&stats, clause->type == INT8OID, sets, TYPICAL_SETS);
 	for (int i = 0; i < n; i++)
 	{
 		question.threshold.query = sets[i];
 		if (!has_score)
 			question.threshold.min_score = half_score(question.threshold.measure, sets[i]);
-		sum += log(Max(idset_estimate(&stats, &question, TYPICAL_LENGTHS, fallback), least));
+		sum += log(Max(idset_estimate(stats, &question, TYPICAL_LENGTHS, TYPICAL_SAMPLE, fallback),
+					   least));
 	}
-	idset_free_stats(&stats);
 	return n > 0 ? exp(sum / n) : fallback;
+}
+
+/* The key of a clause; the version of the statistics is in it */
+static void
+make_typical_key(TypicalKey *key, const IdSetClause *clause, bool has_score)
+{
+	HeapTuple	tuple = clause->variable.statsTuple;
+	Form_pg_statistic stats = (Form_pg_statistic) GETSTRUCT(tuple);
+
+	memset(key, 0, sizeof(*key));
+	key->relation = stats->starelid;
+	key->attnum = stats->staattnum;
+	key->inherited = stats->stainherit;
+	key->place = tuple->t_self;
+	key->xmin = HeapTupleHeaderGetRawXmin(tuple->t_data);
+	key->readable = statistic_proc_security_check((VariableStatData *) &clause->variable,
+												  clause->function);
+	key->predicate = clause->question.predicate;
+	key->single_id = clause->type == INT8OID;
+	key->measure = clause->question.threshold.measure;
+	key->has_score = has_score;
+	key->min_score = clause->question.threshold.min_score;
+	key->rows = clause->variable.rel->tuples;
+}
+
+/*
+ * Selectivity of a question whose query is not known; has_score is false if the least
+ * score of a threshold is not known either.  A join asks for each of its paths.
+ */
+static double
+typical_selectivity(IdSetClause *clause, bool has_score)
+{
+	static struct
+	{
+		TypicalKey	key;
+		double		selectivity;
+	}			remembered[REMEMBERED];
+	static int	next = 0;
+	TypicalKey	key;
+	IdSetStats	stats;
+
+	if (!HeapTupleIsValid(clause->variable.statsTuple))
+		return default_selectivity(clause->question.predicate);
+	make_typical_key(&key, clause, has_score);
+	for (int i = 0; i < REMEMBERED; i++)
+		if (memcmp(&remembered[i].key, &key, sizeof(key)) == 0)
+			return remembered[i].selectivity;
+
+	next = (next + 1) % REMEMBERED;
+	memset(&remembered[next].key, 0, sizeof(key));	/* in case of an error below */
+	idset_load_stats(&stats, &clause->variable, clause->function);
+	remembered[next].selectivity = typical_mean(clause, &stats, has_score);
+	memcpy(&remembered[next].key, &key, sizeof(key));
+	idset_free_stats(&stats);
+	return remembered[next].selectivity;
 }
 
 /* The parts of a threshold that is a row or a call of the constructor, else NIL */

@@ -37,6 +37,11 @@ WHERE c.oprcom <> o.oid OR c.oprleft <> o.oprright OR n.oprnegate <> o.oid;
 -- operators that search have estimators
 SELECT o.oid::regoperator FROM members m JOIN pg_operator o ON m.classid = 'pg_operator'::regclass AND m.objid = o.oid WHERE o.oprresult = 'bool'::regtype AND (o.oprrest = 0 OR o.oprjoin = 0);
 
+-- names of arguments and columns need no quotes
+SELECT oid::regprocedure, name FROM functions, unnest(proargnames) name WHERE name IN (SELECT word FROM pg_get_keywords() WHERE catcode = 'R');
+SELECT attrelid::regclass, attname FROM members m JOIN pg_attribute ON m.classid = 'pg_class'::regclass AND attrelid = m.objid
+WHERE attname IN (SELECT word FROM pg_get_keywords() WHERE catcode = 'R');
+
 -- what the index can do
 CREATE TABLE docs (id int, tokens idset);
 CREATE INDEX docs_tokens ON docs USING gpuvec (tokens);

@@ -23,17 +23,17 @@ SELECT * FROM gpuvec_gather_batch('items', 'id', 'embedding', '{4,8}', '{0,1}');
 CREATE TABLE bags (b int, keys int8[], weights float8[]);
 INSERT INTO bags VALUES (3, '{}', '{}'), (1, '{4,8}', '{1,2}'), (4, '{15}', '{-1}'), (2, NULL, NULL);
 SELECT (gpuvec_bags_agg(keys ORDER BY b)).* FROM bags;
-SELECT (gpuvec_bags_agg(keys, weights ORDER BY b)).* FROM bags;
-SELECT b, embedding FROM (SELECT array_agg(b ORDER BY b) AS bs, gpuvec_bags_agg(keys, weights ORDER BY b) AS a FROM bags) x, gpuvec_pool_batch('items', 'id', 'embedding', (a).keys, (a).offsets, weights => (a).weights), LATERAL (SELECT bs[sample] AS b) y;
+SELECT (gpuvec_weighted_bags_agg(keys, weights ORDER BY b)).* FROM bags;
+SELECT b, embedding FROM (SELECT array_agg(b ORDER BY b) AS bs, gpuvec_weighted_bags_agg(keys, weights ORDER BY b) AS a FROM bags) x, gpuvec_pool_batch('items', 'id', 'embedding', (a).keys, (a).offsets, weights => (a).weights), LATERAL (SELECT bs[sample] AS b) y;
 SELECT gpuvec_bags_agg(keys) FROM bags WHERE b > 5;
 SELECT b > 2 AS late, gpuvec_bags_agg(keys) OVER (PARTITION BY b > 2 ORDER BY b) FROM bags;
 SELECT gpuvec_bags_agg(keys) IS NOT DISTINCT FROM ROW(array_agg(i ORDER BY i), array_agg(i ORDER BY i) || int8 '1000', NULL)::gpuvec_bags FROM (SELECT i, ARRAY[i] AS keys FROM generate_series(0::int8, 999) i) x;
-SELECT gpuvec_bags_agg(keys, '{1}') FROM bags;
+SELECT gpuvec_weighted_bags_agg(keys, '{1}') FROM bags;
 SELECT gpuvec_bags_agg('{1,NULL}');
 SELECT gpuvec_bags_agg('{{1,2}}');
 -- and back: the sample of each key, of offsets or of as many keys each; ordered by keys, each with its number
 SELECT width_bucket(o - 1, offsets) AS sample, key, weight, dense_rank() OVER (ORDER BY key) - 1 AS n
-FROM (SELECT (gpuvec_bags_agg(keys, weights ORDER BY b)).* FROM bags) c, unnest(keys, weights) WITH ORDINALITY u (key, weight, o) ORDER BY key, o;
+FROM (SELECT (gpuvec_weighted_bags_agg(keys, weights ORDER BY b)).* FROM bags) c, unnest(keys, weights) WITH ORDINALITY u (key, weight, o) ORDER BY key, o;
 SELECT (o - 1) / 2 + 1 AS sample, key FROM unnest('{4,8,15,4}'::int8[]) WITH ORDINALITY u (key, o) ORDER BY key, o;
 DROP TABLE bags;
 -- nothing, and nothing found

@@ -46,7 +46,7 @@ CREATE FUNCTION upstreams(width int, mode text, missing text) RETURNS float8[] L
 CREATE FUNCTION check_forms(rel regclass, width int, hotness int, weighted bool, mode text, missing text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE c gpuvec_bags; up float8[] := upstreams(width, mode, missing); wrong int; total int := (SELECT count(*) FROM bag); form text; grouped int := (SELECT count(DISTINCT b) FROM flat);
 BEGIN
-	SELECT (CASE WHEN weighted THEN gpuvec_bags_agg(keys, weights ORDER BY b) ELSE gpuvec_bags_agg(keys ORDER BY b) END).* INTO c FROM bags;
+	SELECT (CASE WHEN weighted THEN gpuvec_weighted_bags_agg(keys, weights ORDER BY b) ELSE gpuvec_bags_agg(keys ORDER BY b) END).* INTO c FROM bags;
 	CREATE TEMP TABLE e ON COMMIT DROP AS SELECT * FROM expected_pool(width, weighted, mode, missing);
 	CREATE TEMP TABLE a (form text, b int, a real[]) ON COMMIT DROP;
 	INSERT INTO a SELECT 'pool', b, gpuvec_pool(rel, 'id', 'v', keys, mode, CASE WHEN weighted THEN weights END, missing) FROM bags;
@@ -56,7 +56,7 @@ BEGIN
 	END IF;
 	FOREACH form IN ARRAY '{off,on}'::text[] LOOP
 		PERFORM set_config('enable_hashagg', form, true);
-		EXECUTE 'INSERT INTO a SELECT ''hashed ' || form || ''', b, ' || CASE WHEN mode = 'sum' AND missing = 'zero' THEN CASE WHEN weighted THEN 'gpuvec_pool_agg($1, ''id'', ''v'', key, weight)' ELSE 'gpuvec_pool_agg($1, ''id'', ''v'', key)' END
+		EXECUTE 'INSERT INTO a SELECT ''hashed ' || form || ''', b, ' || CASE WHEN mode = 'sum' AND missing = 'zero' THEN CASE WHEN weighted THEN 'gpuvec_weighted_sum_agg($1, ''id'', ''v'', key, weight)' ELSE 'gpuvec_sum_agg($1, ''id'', ''v'', key)' END
 			ELSE 'gpuvec_pool_agg($1, ''id'', ''v'', key, CASE WHEN $2 THEN weight ELSE 1 END, $3, $4)' END || ' FROM (SELECT * FROM flat ORDER BY b, o) f GROUP BY b' USING rel, weighted, mode, missing;
 	END LOOP;
 	FOR form, wrong IN SELECT a.form, count(*) FILTER (WHERE near(a, e) IS NOT TRUE) + abs(CASE WHEN a.form LIKE 'hashed%' THEN grouped ELSE total END - count(*)) FROM a LEFT JOIN e USING (b) GROUP BY 1 LOOP
@@ -169,7 +169,7 @@ END $$;
 CREATE FUNCTION check_errors(rel regclass) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE c gpuvec_bags; lacking int8; call text; message text; a text; e text;
 BEGIN
-	SELECT (gpuvec_bags_agg(keys, weights ORDER BY b)).* INTO c FROM bags;
+	SELECT (gpuvec_weighted_bags_agg(keys, weights ORDER BY b)).* INTO c FROM bags;
 	SELECT f.key INTO lacking FROM flat f LEFT JOIN source s USING (key) WHERE s.key IS NULL ORDER BY b, o LIMIT 1;
 	FOREACH call IN ARRAY ARRAY[
 		'SELECT array_agg(p ORDER BY sample)::text FROM gpuvec_pool_batch($1, ''id'', ''v'', $2, $3, mode => ''mean'', missing => %L) p',

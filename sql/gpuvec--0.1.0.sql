@@ -473,7 +473,7 @@ CREATE FUNCTION gpuvec_topk_support(internal) RETURNS internal
 COMMENT ON FUNCTION gpuvec_topk_support(internal) IS 'planner support of the search functions';
 
 CREATE FUNCTION gpuvec_topk(
-	relation regclass, "column" name, query idset, k int8 DEFAULT 100,
+	relation regclass, column_name name, query idset, k int8 DEFAULT 100,
 	measure text DEFAULT 'braun_blanquet', min_score float8 DEFAULT NULL, among tid[] DEFAULT NULL,
 	OUT rank int4, OUT source regclass, OUT tid tid, OUT score float8, OUT common int4)
 	RETURNS SETOF record
@@ -483,7 +483,7 @@ COMMENT ON FUNCTION gpuvec_topk(regclass, name, idset, int8, text, float8, tid[]
 	IS 'the k rows of a table whose sets are most similar to the query';
 
 CREATE FUNCTION gpuvec_topk_batch(
-	relation regclass, "column" name, queries idset[], k int8 DEFAULT 100,
+	relation regclass, column_name name, queries idset[], k int8 DEFAULT 100,
 	measure text DEFAULT 'braun_blanquet', min_score float8 DEFAULT NULL, among tid[] DEFAULT NULL,
 	OUT query int4, OUT rank int4, OUT source regclass, OUT tid tid, OUT score float8, OUT common int4)
 	RETURNS SETOF record
@@ -493,7 +493,7 @@ COMMENT ON FUNCTION gpuvec_topk_batch(regclass, name, idset[], int8, text, float
 	IS 'the k most similar rows for each query of an array';
 
 CREATE FUNCTION gpuvec_topk_rows(
-	base anyelement, "column" name, query idset, k int8 DEFAULT 100,
+	base anyelement, column_name name, query idset, k int8 DEFAULT 100,
 	measure text DEFAULT 'braun_blanquet', min_score float8 DEFAULT NULL, among tid[] DEFAULT NULL,
 	OUT rank int4, OUT item anyelement, OUT score float8, OUT common int4)
 	RETURNS SETOF record
@@ -503,7 +503,7 @@ COMMENT ON FUNCTION gpuvec_topk_rows(anyelement, name, idset, int8, text, float8
 	IS 'the k most similar rows of the table whose row type the first argument has, as whole rows';
 
 CREATE FUNCTION gpuvec_topk_batch_rows(
-	base anyelement, "column" name, queries idset[], k int8 DEFAULT 100,
+	base anyelement, column_name name, queries idset[], k int8 DEFAULT 100,
 	measure text DEFAULT 'braun_blanquet', min_score float8 DEFAULT NULL, among tid[] DEFAULT NULL,
 	OUT query int4, OUT rank int4, OUT item anyelement, OUT score float8, OUT common int4)
 	RETURNS SETOF record
@@ -519,7 +519,7 @@ CREATE FUNCTION gpuvec_vectors_support(internal) RETURNS internal
 COMMENT ON FUNCTION gpuvec_vectors_support(internal) IS 'planner support of the functions that return rows with vectors';
 
 CREATE FUNCTION gpuvec_gather(
-	relation regclass, key_column name, "column" name, keys int8[],
+	relation regclass, key_column name, column_name name, keys int8[],
 	OUT ordinality int8, OUT key int8, OUT found bool, OUT embedding real[])
 	RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 100
@@ -527,7 +527,7 @@ CREATE FUNCTION gpuvec_gather(
 COMMENT ON FUNCTION gpuvec_gather(regclass, name, name, int8[]) IS 'keys with their vectors';
 
 CREATE FUNCTION gpuvec_gather_batch(
-	relation regclass, key_column name, "column" name, keys int8[],
+	relation regclass, key_column name, column_name name, keys int8[],
 	offsets int8[] DEFAULT NULL, hotness int8 DEFAULT NULL,
 	OUT sample int8, OUT ordinality int8, OUT key int8, OUT found bool, OUT embedding real[])
 	RETURNS SETOF record
@@ -537,7 +537,7 @@ COMMENT ON FUNCTION gpuvec_gather_batch(regclass, name, name, int8[], int8[], in
 	IS 'the keys of many bags with their vectors';
 
 CREATE FUNCTION gpuvec_pool(
-	relation regclass, key_column name, "column" name, keys int8[],
+	relation regclass, key_column name, column_name name, keys int8[],
 	mode text DEFAULT 'sum', weights float8[] DEFAULT NULL, missing text DEFAULT 'zero')
 	RETURNS real[]
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000;
@@ -545,7 +545,7 @@ COMMENT ON FUNCTION gpuvec_pool(regclass, name, name, int8[], text, float8[], te
 	IS 'the sum, mean or concatenation of the vectors of keys';
 
 CREATE FUNCTION gpuvec_pool_batch(
-	relation regclass, key_column name, "column" name, keys int8[],
+	relation regclass, key_column name, column_name name, keys int8[],
 	offsets int8[] DEFAULT NULL, hotness int8 DEFAULT NULL, slots int8 DEFAULT 1,
 	mode text DEFAULT 'sum', weights float8[] DEFAULT NULL, missing text DEFAULT 'zero',
 	OUT sample int8, OUT embedding real[])
@@ -557,50 +557,41 @@ COMMENT ON FUNCTION gpuvec_pool_batch(regclass, name, name, int8[], int8[], int8
 
 CREATE FUNCTION gpuvec_pool_agg_finalfn(internal) RETURNS real[]
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION gpuvec_pool_agg_finalfn(internal) IS 'final function of gpuvec_pool_agg';
+COMMENT ON FUNCTION gpuvec_pool_agg_finalfn(internal) IS 'final function of the aggregates that pool';
+
+-- Each has a name of its own: with one name for several numbers of arguments, a misplaced
+-- ORDER BY would be one argument more.
 
 CREATE FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8)
-	IS 'transition function of gpuvec_pool_agg';
+	IS 'transition function of gpuvec_sum_agg';
 
-CREATE AGGREGATE gpuvec_pool_agg(relation regclass, key_column name, "column" name, key int8) (
+CREATE AGGREGATE gpuvec_sum_agg(relation regclass, key_column name, column_name name, key int8) (
 	SFUNC = gpuvec_pool_agg_transfn, STYPE = internal, SSPACE = 128, FINALFUNC = gpuvec_pool_agg_finalfn,
 	PARALLEL = RESTRICTED
 );
-COMMENT ON AGGREGATE gpuvec_pool_agg(regclass, name, name, int8)
-	IS 'the sum, mean or concatenation of the vectors of the keys of each group';
+COMMENT ON AGGREGATE gpuvec_sum_agg(regclass, name, name, int8)
+	IS 'the sum of the vectors of the keys of each group';
 
 CREATE FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8)
-	IS 'transition function of gpuvec_pool_agg';
+	IS 'transition function of gpuvec_weighted_sum_agg';
 
-CREATE AGGREGATE gpuvec_pool_agg(relation regclass, key_column name, "column" name, key int8, weight float8) (
+CREATE AGGREGATE gpuvec_weighted_sum_agg(relation regclass, key_column name, column_name name, key int8, weight float8) (
 	SFUNC = gpuvec_pool_agg_transfn, STYPE = internal, SSPACE = 128, FINALFUNC = gpuvec_pool_agg_finalfn,
 	PARALLEL = RESTRICTED
 );
-COMMENT ON AGGREGATE gpuvec_pool_agg(regclass, name, name, int8, float8)
-	IS 'the sum, mean or concatenation of the vectors of the keys of each group';
-
-CREATE FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8, text) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8, text)
-	IS 'transition function of gpuvec_pool_agg';
-
-CREATE AGGREGATE gpuvec_pool_agg(relation regclass, key_column name, "column" name, key int8, weight float8, mode text) (
-	SFUNC = gpuvec_pool_agg_transfn, STYPE = internal, SSPACE = 128, FINALFUNC = gpuvec_pool_agg_finalfn,
-	PARALLEL = RESTRICTED
-);
-COMMENT ON AGGREGATE gpuvec_pool_agg(regclass, name, name, int8, float8, text)
-	IS 'the sum, mean or concatenation of the vectors of the keys of each group';
+COMMENT ON AGGREGATE gpuvec_weighted_sum_agg(regclass, name, name, int8, float8)
+	IS 'the weighted sum of the vectors of the keys of each group';
 
 CREATE FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8, text, text) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8, float8, text, text)
 	IS 'transition function of gpuvec_pool_agg';
 
-CREATE AGGREGATE gpuvec_pool_agg(relation regclass, key_column name, "column" name, key int8, weight float8, mode text, missing text) (
+CREATE AGGREGATE gpuvec_pool_agg(relation regclass, key_column name, column_name name, key int8, weight float8, mode text, missing text) (
 	SFUNC = gpuvec_pool_agg_transfn, STYPE = internal, SSPACE = 128, FINALFUNC = gpuvec_pool_agg_finalfn,
 	PARALLEL = RESTRICTED
 );
@@ -615,7 +606,7 @@ COMMENT ON COLUMN gpuvec_bags.weights IS 'the weight of each key; null: none';
 
 CREATE FUNCTION gpuvec_bags_agg_finalfn(internal) RETURNS gpuvec_bags
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION gpuvec_bags_agg_finalfn(internal) IS 'final function of gpuvec_bags_agg';
+COMMENT ON FUNCTION gpuvec_bags_agg_finalfn(internal) IS 'final function of gpuvec_bags_agg and gpuvec_weighted_bags_agg';
 
 CREATE FUNCTION gpuvec_bags_agg_transfn(internal, int8[]) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
@@ -629,16 +620,16 @@ COMMENT ON AGGREGATE gpuvec_bags_agg(int8[]) IS 'one batch of many bags of keys'
 
 CREATE FUNCTION gpuvec_bags_agg_transfn(internal, int8[], float8[]) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION gpuvec_bags_agg_transfn(internal, int8[], float8[]) IS 'transition function of gpuvec_bags_agg';
+COMMENT ON FUNCTION gpuvec_bags_agg_transfn(internal, int8[], float8[]) IS 'transition function of gpuvec_weighted_bags_agg';
 
-CREATE AGGREGATE gpuvec_bags_agg(keys int8[], weights float8[]) (
+CREATE AGGREGATE gpuvec_weighted_bags_agg(keys int8[], weights float8[]) (
 	SFUNC = gpuvec_bags_agg_transfn, STYPE = internal, SSPACE = 4096, FINALFUNC = gpuvec_bags_agg_finalfn,
 	PARALLEL = SAFE
 );
-COMMENT ON AGGREGATE gpuvec_bags_agg(int8[], float8[]) IS 'one batch of many bags of keys with weights';
+COMMENT ON AGGREGATE gpuvec_weighted_bags_agg(int8[], float8[]) IS 'one batch of many bags of keys with weights';
 
 CREATE FUNCTION gpuvec_pool_grad(
-	relation regclass, key_column name, "column" name, keys int8[], upstream float8[],
+	relation regclass, key_column name, column_name name, keys int8[], upstream float8[],
 	mode text DEFAULT 'sum', weights float8[] DEFAULT NULL, missing text DEFAULT 'zero', "full" bool DEFAULT false,
 	OUT key int8, OUT gradient real[])
 	RETURNS SETOF record
@@ -648,7 +639,7 @@ COMMENT ON FUNCTION gpuvec_pool_grad(regclass, name, name, int8[], float8[], tex
 	IS 'gradients of the vectors of keys, given that of their pooled vector';
 
 CREATE FUNCTION gpuvec_pool_grad_batch(
-	relation regclass, key_column name, "column" name, keys int8[], upstream float8[],
+	relation regclass, key_column name, column_name name, keys int8[], upstream float8[],
 	offsets int8[] DEFAULT NULL, hotness int8 DEFAULT NULL,
 	mode text DEFAULT 'sum', weights float8[] DEFAULT NULL, missing text DEFAULT 'zero', "full" bool DEFAULT false,
 	OUT key int8, OUT gradient real[])
@@ -659,7 +650,7 @@ COMMENT ON FUNCTION gpuvec_pool_grad_batch(regclass, name, name, int8[], float8[
 	IS 'gradients of the vectors of keys, given those of the pooled vectors of many bags';
 
 CREATE FUNCTION gpuvec_pool_grad_weights(
-	relation regclass, key_column name, "column" name, keys int8[], upstream float8[],
+	relation regclass, key_column name, column_name name, keys int8[], upstream float8[],
 	mode text DEFAULT 'sum', weights float8[] DEFAULT NULL, missing text DEFAULT 'zero')
 	RETURNS real[]
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000;
@@ -667,7 +658,7 @@ COMMENT ON FUNCTION gpuvec_pool_grad_weights(regclass, name, name, int8[], float
 	IS 'gradients of the weights of keys, given that of their pooled vector';
 
 CREATE FUNCTION gpuvec_pool_grad_weights_batch(
-	relation regclass, key_column name, "column" name, keys int8[], upstream float8[],
+	relation regclass, key_column name, column_name name, keys int8[], upstream float8[],
 	offsets int8[] DEFAULT NULL, hotness int8 DEFAULT NULL,
 	mode text DEFAULT 'sum', weights float8[] DEFAULT NULL, missing text DEFAULT 'zero')
 	RETURNS real[]
@@ -681,7 +672,7 @@ COMMENT ON FUNCTION gpuvec_initial_vector(int8, int4, text, float8, int8)
 	IS 'the vector that gpuvec_ensure_keys gives a new key';
 
 CREATE FUNCTION gpuvec_ensure_keys(
-	relation regclass, key_column name, "column" name, keys int8[], width int4 DEFAULT NULL,
+	relation regclass, key_column name, column_name name, keys int8[], width int4 DEFAULT NULL,
 	initializer text DEFAULT 'uniform', scale float8 DEFAULT 0.05, seed int8 DEFAULT 0) RETURNS int8
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION gpuvec_ensure_keys(regclass, name, name, int8[], int4, text, float8, int8)
@@ -717,7 +708,7 @@ CREATE FUNCTION gpuvec_adam_step(
 COMMENT ON FUNCTION gpuvec_adam_step(real[], real[], real[], int8, float8, float8, float8, float8, int8) IS 'one step of Adam';
 
 CREATE FUNCTION gpuvec_apply_grad(
-	relation regclass, key_column name, "column" name, keys int8[], gradients float8[],
+	relation regclass, key_column name, column_name name, keys int8[], gradients float8[],
 	optimizer text DEFAULT 'sgd', learning_rate float8 DEFAULT 0.01, state regclass DEFAULT NULL,
 	beta1 float8 DEFAULT 0.9, beta2 float8 DEFAULT 0.999, epsilon float8 DEFAULT 1e-8) RETURNS int8
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -725,7 +716,7 @@ COMMENT ON FUNCTION gpuvec_apply_grad(regclass, name, name, int8[], float8[], te
 	IS 'one step of an optimizer: update the vectors of keys; returns the number of updated rows';
 
 CREATE FUNCTION gpuvec_nearest(
-	relation regclass, key_column name, "column" name, query float8[], k int8 DEFAULT 10,
+	relation regclass, key_column name, column_name name, query float8[], k int8 DEFAULT 10,
 	metric text DEFAULT 'cosine', exclude int8[] DEFAULT NULL,
 	OUT rank int4, OUT key int8, OUT score float8)
 	RETURNS SETOF record
@@ -734,7 +725,7 @@ COMMENT ON FUNCTION gpuvec_nearest(regclass, name, name, float8[], int8, text, i
 	IS 'the k rows whose vectors are nearest to the query';
 
 CREATE FUNCTION gpuvec_nearest_batch(
-	relation regclass, key_column name, "column" name, queries float8[], k int8 DEFAULT 10,
+	relation regclass, key_column name, column_name name, queries float8[], k int8 DEFAULT 10,
 	metric text DEFAULT 'cosine', exclude int8[] DEFAULT NULL, exclude_offsets int8[] DEFAULT NULL,
 	OUT query int4, OUT rank int4, OUT key int8, OUT score float8)
 	RETURNS SETOF record
@@ -744,17 +735,17 @@ COMMENT ON FUNCTION gpuvec_nearest_batch(regclass, name, name, float8[], int8, t
 
 -- residency
 
-CREATE FUNCTION gpuvec_prewarm(relation regclass, "column" name) RETURNS int8
+CREATE FUNCTION gpuvec_prewarm(relation regclass, column_name name) RETURNS int8
 	AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION gpuvec_prewarm(regclass, name)
 	IS 'load a column into the engine now; returns the number of rows';
 
-CREATE FUNCTION gpuvec_prewarm(relation regclass, key_column name, "column" name) RETURNS int8
+CREATE FUNCTION gpuvec_prewarm(relation regclass, key_column name, column_name name) RETURNS int8
 	AS 'MODULE_PATHNAME', 'gpuvec_prewarm_embedding' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION gpuvec_prewarm(regclass, name, name)
 	IS 'load an embedding table into the engine now; returns the number of rows';
 
-CREATE FUNCTION gpuvec_evict(relation regclass, "column" name DEFAULT NULL) RETURNS int8
+CREATE FUNCTION gpuvec_evict(relation regclass, column_name name DEFAULT NULL) RETURNS int8
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION gpuvec_evict(regclass, name)
 	IS 'drop the engine''s copy of a column, or of all columns of a table; returns the number of copies';
@@ -806,7 +797,7 @@ CREATE VIEW gpuvec_costs AS
 		   CASE WHEN d.datname = current_database() THEN c.relation::regclass END AS relation,
 		   c.relation AS relation_oid,
 		   (SELECT a.attname FROM pg_attribute a
-			WHERE d.datname = current_database() AND a.attrelid = c.relation AND a.attnum = c.attnum) AS column,
+			WHERE d.datname = current_database() AND a.attrelid = c.relation AND a.attnum = c.attnum) AS column_name,
 		   CASE WHEN d.datname = current_database() AND c.index OPERATOR(pg_catalog.<>) 0 THEN c.index::regclass END AS index,
 		   c.rooted, c.resident, c.gpu, c.pages, c.rows, c.ids, c.trips, c.trip_operators, c.rank_operators, c.last_note
 	FROM gpuvec_stat_costs() c LEFT JOIN pg_database d ON d.oid = c.database

@@ -112,5 +112,8 @@ CREATE TABLE thresholds (i int, t idset_threshold);
 INSERT INTO thresholds VALUES (1, ('{1}', 0.5, NULL)), (2, ('{0,65535}', 1, 'overlap')), (3, NULL);
 INSERT INTO thresholds SELECT 4, idset_threshold(s, 0.9, 'containment') FROM long_sets WHERE i = 4;
 SELECT t.i, count(*), count(l.s <<->> t.t) AS known, count(*) FILTER (WHERE l.s <<->> t.t) AS hits FROM thresholds t, long_sets l GROUP BY t.i ORDER BY t.i;
+-- a row of two fields is none; the constructor has a default
+SELECT count(*) FROM long_sets WHERE s <<->> ('{0,65535}', 0.001);
+SELECT count(*) FROM long_sets WHERE s <<->> idset_threshold('{0,65535}', 0.0001);
 DROP TABLE sets, bounds, long_sets, thresholds;
 DROP FUNCTION score, beside, changing_parameter;

@@ -14,7 +14,7 @@ CREATE INDEX nothing_tokens ON nothing USING gpuvec (tokens);
 
 -- What is known of them (of ids those of dead rows are counted, until they are removed)
 CREATE VIEW known AS
-	SELECT relation, "column", index, resident, rows, round(ids::numeric / nullif(rows, 0), 1) AS mean_ids
+	SELECT relation, column_name AS column, index, resident, rows, round(ids::numeric / nullif(rows, 0), 1) AS mean_ids
 	FROM gpuvec_costs c WHERE relation IN ('docs'::regclass, 'partly'::regclass, 'nothing'::regclass) ORDER BY relation;
 CREATE FUNCTION nearest(which regclass) RETURNS text LANGUAGE sql AS $$
 	SELECT format('SELECT id FROM %s %s ORDER BY tokens <-> ''{1,101,301}'' LIMIT 10', which,

@@ -69,7 +69,8 @@ SELECT show($$SELECT id FROM docs WHERE tokens @> '{1}' ORDER BY (tokens <-> '{1
 -- 7. the neighbours of each row of another table
 SELECT show($$SELECT few.id, n.* FROM few, LATERAL
 	(SELECT d.id, d.tokens <-> few.tokens FROM docs d ORDER BY d.tokens <-> few.tokens /*, d.ctid*/ LIMIT 3) n$$);
--- 8. a join by common ids
+-- 8. a join of rows that are alike; one by any common id, which too many rows have for an index
+SELECT show($$SELECT d.id FROM few JOIN docs d ON d.tokens <<->> (few.tokens, 3, 'intersection') WHERE few.id = 17 ORDER BY d.id$$);
 SELECT show($$SELECT d.id FROM few JOIN docs d ON d.tokens && few.tokens WHERE few.id = 17 ORDER BY d.id$$);
 -- 9. in a CTE
 SELECT show($$WITH near AS MATERIALIZED (SELECT id, tenant FROM docs ORDER BY tokens <~> '{1,31,62}' /*, ctid*/ LIMIT 50)

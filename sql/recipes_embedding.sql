@@ -26,7 +26,7 @@ SELECT id, embedding FROM items WHERE id < 6 ORDER BY id;
 SELECT key, step FROM items_state ORDER BY key;
 -- batches
 SELECT users[sample] AS user_id, embedding
-FROM (SELECT array_agg(user_id ORDER BY user_id) AS users, (gpuvec_bags_agg(items, weights ORDER BY user_id)).*
+FROM (SELECT array_agg(user_id ORDER BY user_id) AS users, (gpuvec_weighted_bags_agg(items, weights ORDER BY user_id)).*
 	FROM (SELECT user_id, array_agg(item_id) AS items, array_agg(weight) AS weights FROM clicks GROUP BY user_id) c) b,
 	gpuvec_pool_batch('items', 'id', 'embedding', keys, offsets, mode => 'mean', weights => b.weights) p;
 -- the sample of each key, by key (the transposed matrix), and each key's number among the distinct ones

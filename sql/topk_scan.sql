@@ -17,6 +17,7 @@ CREATE FUNCTION brute(q idset, n int) RETURNS TABLE (rank bigint, id int, score 
 -- the node, and its rows
 EXPLAIN (COSTS OFF) SELECT * FROM gpuvec_topk('docs', 'tokens', '{1,101,201}', 3);
 EXPLAIN (COSTS OFF, VERBOSE) SELECT t.score FROM gpuvec_topk_batch('docs', 'tokens', ARRAY['{1,101}', '{2}']::idset[], 3) t WHERE t.rank = 1;
+EXPLAIN (COSTS OFF, VERBOSE) SELECT q.id, t.score FROM queries q, gpuvec_topk('docs', 'tokens', q.tokens, 3, measure => 'jaccard') t;
 SELECT t.rank, d.id, t.score FROM gpuvec_topk('docs', 'tokens', '{1,101,201}', 5) t JOIN docs d ON d.ctid = t.tid ORDER BY t.rank;
 SELECT count(*) AS rows, count(*) FILTER (WHERE t.score = b.score AND d.id = b.id) AS right
 FROM gpuvec_topk_batch('docs', 'tokens', (SELECT array_agg(tokens ORDER BY id) FROM queries), 20) t

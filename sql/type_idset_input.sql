@@ -12,9 +12,14 @@ END$$;
 -- malformed, and well-formed but unusual
 SELECT input, t.* FROM unnest(ARRAY['', ' ', '{', '}', '[', ']', '{]', '[}', '{}', '[]', '{ }', ' [ ] ', '{{}}', '{{1},{2}}', '[[1]]', '{[1]}',
 	'{1}{2}', '{1}}', '{1} ,', '{,}', '{1,}', '{,1}', '{1,,2}', '{1 2}', '{1;2}', '{0x10}', '{1e3}', '{1.0}', '{.5}', '{--1}', '{+-1}', '{+}',
-	'{-}', '{- 1}', '{"1"}', '["1"]', '{null}', '{NULL}', '{NaN}', '{nullx}', 'null', '(1,2)', '1', '1,2', '[1:2]={1,2}', '{1}x', 'x{1}',
+	'{-}', '{- 1}', '{"1"}', '["1"]', '{"1","2","3"}', '["3", " +2 " ,1]', '{""}', '{"}', '{"', '{"1', '{"1}', '{"1,2"}', '{"1""2"}', '{"1" "2"}', '{"1"2}', '{1"2"}', '{x"1"}',
+	'{"x"}', '{"\1"}', '{"-"}', '{"1x"}', '{"null"}', '{"65536"}', '{"-1"}', '"{1}"', '{null}', '{NULL}', '{NaN}', '{nullx}', 'null', '(1,2)', '1', '1,2', '[1:2]={1,2}', '{1}x', 'x{1}',
 	'{+7}', '{-0}', '{00007}', '{65535,0}', '[ 2 , 1 ]', chr(9) || '{1' || chr(10) || ',' || chr(13) || '2}' || chr(12)])
 	WITH ORDINALITY u(input, n), try_text(input) t ORDER BY n;
+-- quotes tell nothing but what is between them
+SELECT '{"1","2}'::idset;
+SELECT '{"1"2}'::idset;
+SELECT '{"65536"}'::idset;
 -- no number wraps around
 SELECT input, t.* FROM unnest(ARRAY['-1', '65536', '-65535', '32768', '-32768', '131071', '4294967295', '4294967296', '4294967301', '-4294967295',
 	'9223372036854775807', '9223372036854775808', '18446744073709551616', '18446744073709551621', '340282366920938463463374607431768211456',
@@ -28,13 +33,13 @@ SELECT cardinality(('[' || string_agg(i::text, ',') || ']')::idset) FROM generat
 WITH made AS MATERIALIZED (
 	SELECT i, (ARRAY['{', '{', '{', '[', '[', ' {', ' [ ', '(', ''])[1 + number(i, 1, 9)] ||
 		   (SELECT coalesce(string_agg((ARRAY['0', '1', '2', '65535', ' 17 ', '+7', '-0', '007', '300', '65534', '1 ', '12', '65536', '-1', '4294967296', '', '1.5', 'x',
-											  'null', '1 2', '{1}', '"1"', '--1'])[1 + number(i, j, CASE WHEN i % 3 = 0 THEN 23 WHEN i % 3 = 1 THEN 15 ELSE 12 END)],
+											  'null', '1 2', '{1}', '"1"', '--1', '"12"', '" 7 "', '"1', '""', '"65536"', '1"'])[1 + number(i, j, CASE WHEN i % 3 = 0 THEN 29 WHEN i % 3 = 1 THEN 15 ELSE 12 END)],
 								   (ARRAY[',', ',', ',', ' , ', ',,', ';'])[1 + number(i, 70, CASE WHEN i % 5 = 0 THEN 6 ELSE 4 END)] ORDER BY j), '')
 			FROM generate_series(2, 1 + number(i, 50, 7)) j) ||
 		   (ARRAY['}', '}', '}', ']', ']', '} ', ' ] ', ')', ''])[1 + number(i, CASE WHEN i % 4 = 0 THEN 60 ELSE 1 END, 9)] AS input
 	FROM generate_series(1, 6000) i),
 judged AS MATERIALIZED (
-	SELECT *, input ~ '^ *({ *([+-]?[0-9]+ *(, *[+-]?[0-9]+ *)*)?}|\[ *([+-]?[0-9]+ *(, *[+-]?[0-9]+ *)*)?\]) *$' AS list,
+	SELECT *, input ~ replace('^ *({ *(id *(, *id *)*)?}|\[ *(id *(, *id *)*)?\]) *$', 'id', '([+-]?[0-9]+|" *[+-]?[0-9]+ *")') AS list,
 		   ARRAY(SELECT DISTINCT m[1]::numeric FROM regexp_matches(input, '([+-]?[0-9]+)', 'g') m ORDER BY 1) AS numbers
 	FROM made),
 tried AS MATERIALIZED (SELECT j.*, t.state, t.result FROM judged j, try_text(input) t)

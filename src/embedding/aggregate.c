@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * aggregate.c
- *	  gpuvec_pool_agg: pools the vectors of the keys of each group.
+ *	  gpuvec_pool_agg, gpuvec_sum_agg, gpuvec_weighted_sum_agg: pool the vectors of the
+ *	  keys of each group.
  *
  * One trip to the engine for each group would be slow.  A group's transition state
  * just collects keys, and the states of all groups that live in the same memory

@@ -75,4 +75,13 @@ extern Datum idset_contains_id(PG_FUNCTION_ARGS);
 extern Datum idset_id_contained(PG_FUNCTION_ARGS);
 extern Datum idset_reaches_threshold(PG_FUNCTION_ARGS);
 
+/* Functions of operators, and the constructor of thresholds, which the planner looks for */
+extern Datum idset_overlaps(PG_FUNCTION_ARGS);
+extern Datum idset_contains(PG_FUNCTION_ARGS);
+extern Datum idset_contains_id(PG_FUNCTION_ARGS);
+extern Datum idset_contained(PG_FUNCTION_ARGS);
+extern Datum idset_id_contained(PG_FUNCTION_ARGS);
+extern Datum idset_reaches_threshold(PG_FUNCTION_ARGS);
+extern Datum idset_threshold(PG_FUNCTION_ARGS);
+
 #endif							/* GPUVEC_IDSET_H */

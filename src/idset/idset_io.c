@@ -79,7 +79,7 @@ is_digit(char c)
 static bool
 ends_element(char c)
 {
-	return c == '\0' || c == ',' || c == '{' || c == '}' || c == '[' || c == ']' || scanner_isspace(c);
+	return c == '\0' || c == ',' || c == '"' || c == '{' || c == '}' || c == '[' || c == ']' || scanner_isspace(c);
 }
 
 /* Reports an element that is no whole number */
@@ -90,6 +90,8 @@ element_error(IdSetReader *reader)
 
 	if (*reader->p == '{' || *reader->p == '[')
 		return syntax_error(reader, "A set has one dimension and no elements but ids.");
+	if (*reader->p == '"')
+		return syntax_error(reader, "A quoted element must be one whole number.");
 	while (!ends_element(reader->p[length]))
 		length++;
 	if (length == 0)
@@ -99,9 +101,9 @@ element_error(IdSetReader *reader)
 	return syntax_error(reader, psprintf("\"%.*s\" is not a whole number.", length, reader->p));
 }
 
-/* Reads one id; false after a soft error */
+/* Reads one id without quotes; false after a soft error */
 static bool
-read_id(IdSetReader *reader, uint16 *id)
+read_number(IdSetReader *reader, uint16 *id)
 {
 	const char *start = reader->p;
 	const char *p = start;
@@ -127,6 +129,36 @@ read_id(IdSetReader *reader, uint16 *id)
 	}
 	reader->p = p;
 	*id = (uint16) number;
+	return true;
+}
+
+/*
+ * Reads one id; false after a soft error.  Some drivers put quotes around all elements of
+ * an array, which as in arrays mean nothing for numbers.
+ */
+static bool
+read_id(IdSetReader *reader, uint16 *id)
+{
+	const char *start = reader->p;
+
+	if (*start != '"')
+		return read_number(reader, id);
+	reader->p++;
+	skip_space(reader);
+	if (!is_digit(*reader->p) && *reader->p != '+' && *reader->p != '-')
+	{
+		reader->p = start;
+		return element_error(reader);
+	}
+	if (!read_number(reader, id))
+		return false;
+	skip_space(reader);
+	if (*reader->p != '"')
+	{
+		reader->p = start;
+		return element_error(reader);
+	}
+	reader->p++;
 	return true;
 }
 

@@ -3,36 +3,25 @@
  * idset_selfuncs.c
  *	  How many rows satisfy && @> <@ and <<->>, for the planner.
  *
- * Three kinds of statistics answer together (idset_typanalyze.c):
+ * If the query is known in planning, the column's statistics say how many sets satisfy
+ * the operator (idset_estimate.c).
  *
- * The most common sets are asked one by one; what they say is a count.
+ * A query that is not known, because it is a parameter of a generic plan or comes from
+ * another table, is taken to be like the sets of the column: some of these are asked
+ * about instead, and the answer is the geometric mean.  With the arithmetic one, the few
+ * sets that find many rows would outweigh all others; but under a LIMIT a sequential scan
+ * costs the inverse of what is found, and a search by the index when many rows are found
+ * costs little more than the scan, so it is the many that find little who count.  What is
+ * known of a threshold counts: only a missing score or measure is supplied, the score as
+ * that of a set of the same length with half of the ids.  A missing id is like the ids of
+ * the column, the more common ones being asked for more often.
  *
- * For all other rows there is a model: each id is in a set independently of the
- * others, with the fraction of sets that ANALYZE found, and more often in a long
- * set than in a short one.  With f the fraction of an id, a set of b ids lacks it
- * with probability (1 - f)^(b / mean), and the answer is the mean over some
- * lengths b of the histogram of lengths.  Overlap is the probability that not all
- * ids of the query are lacking, containment the product over its ids.  For a
- * threshold, the length says how many common ids are needed, exactly, and the
- * probability of so many is computed id by id for the most common ids of the
- * query, with a normal approximation for the sum of the others.
+ * Without statistics the defaults for arrays apply.  Equality has PostgreSQL's own
+ * estimate, from the common sets and the number of distinct ones.
  *
- * Ids of real sets are not independent, so the model can be far off for queries
- * of many ids.  The bounds of the histogram of sets are a fair sample of the rows
- * that are not among the most common sets: if k of its n sets satisfy the
- * operator, the model's answer is moved into the range that k of n allows.  It is
- * not used if the table has sets of over 1 kB, because these are not in it.
- *
- * Without statistics, or if the query is not known in planning, the defaults for
- * arrays apply.  Equality has PostgreSQL's own estimate, from the common sets and
- * the number of distinct ones.
- *
- * Two things an estimate must not do.  Servers before 14.21, 15.16, 16.12,
- * 17.8 and 18.2 let anybody give these functions to an operator of his own, with
- * arguments of any type (CVE-2026-2004 is that of intarray), so they estimate
- * nothing but the extension's operators.  And who may not
- * read all rows of a column gets the defaults: EXPLAIN would tell him how common
- * an id is.
+ * An operator of any types may name these functions as its estimators.  So they answer
+ * only for operators that are made of our own functions, whose types are those expected
+ * here.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,14 +30,12 @@
 #include <math.h>
 
 #include "access/htup_details.h"
-#include "catalog/pg_operator.h"
 #include "catalog/pg_statistic.h"
 #include "catalog/pg_type.h"
-#include "idset/idset_threshold.h"
+#include "fmgr.h"
+#include "idset/idset_estimate.h"
+#include "nodes/primnodes.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
-#include "utils/selfuncs.h"
-#include "utils/syscache.h"
 
 PG_FUNCTION_INFO_V1(idset_overlapsel);
 PG_FUNCTION_INFO_V1(idset_containsel);
@@ -60,45 +47,44 @@ PG_FUNCTION_INFO_V1(idset_thresholdsel);
 #define DEFAULT_CONTAIN_SEL		0.005
 #define DEFAULT_THRESHOLD_SEL	0.005
 
-/* Lengths that the model looks at */
-#define MODEL_LENGTHS			32
+/* Sets that stand for a query that is not known, and what each is compared with */
+#define TYPICAL_SETS			6
+#define TYPICAL_LENGTHS			4
+#define TYPICAL_SAMPLE			50
 
-/* Ids of a threshold's query that are counted one by one */
-#define MODEL_IDS				64
+/* Answers for queries that are not known, which planning asks for again and again */
+#define REMEMBERED				8
 
-/* The histogram of sets counts from this size on; wider sets are not in it */
-#define MIN_HISTOGRAM			10
-#define MAX_HISTOGRAM_BYTES		1024
+/* The least selectivity that counts where the number of rows is not known */
+#define LEAST_SEL				1e-6
 
-/* What is asked of a set */
-typedef enum IdSetPredicate
+/* A clause to estimate */
+typedef struct IdSetClause
 {
-	OVERLAPS,					/* set && query */
-	CONTAINS,					/* set @> query */
-	CONTAINED,					/* set <@ query */
-	REACHES						/* set <<->> query */
-} IdSetPredicate;
+	IdSetQuestion question;
+	Oid			function;		/* of the operator */
+	Oid			type;			/* of the other side */
+	VariableStatData variable;
+	Node	   *other;
+	bool		on_left;		/* the column is */
+} IdSetClause;
 
-typedef struct IdSetQuestion
+/* What the answer for a query that is not known depends on; compared as bytes */
+typedef struct TypicalKey
 {
-	IdSetPredicate predicate;
-	IdSetThreshold threshold;	/* of the others only the query */
-} IdSetQuestion;
-
-/* What the model knows of a column, and of the ids of a query */
-typedef struct IdSetModel
-{
-	AttStatsSlot elements;		/* MCELEM */
-	AttStatsSlot dechist;		/* DECHIST; no numbers: none */
-	double		mean;			/* length of sets, > 0 */
-	int			nlengths;
-	double		lengths[MODEL_LENGTHS];
-	uint32		nids;			/* of the query */
-	double	   *lacking;		/* for each: log of the fraction of sets without */
-	double		expected;		/* sum of the fractions of sets with them */
-	double		rarest;			/* the lowest of these, 1 if there are none */
-	double		commonest;		/* and the highest, or 0 */
-} IdSetModel;
+	double		min_score;
+	double		rows;
+	Oid			relation;		/* of the statistics */
+	TransactionId xmin;
+	ItemPointerData place;
+	AttrNumber	attnum;
+	int			predicate;
+	int			measure;
+	bool		inherited;
+	bool		readable;		/* by this user */
+	bool		single_id;
+	bool		has_score;
+} TypicalKey;
 
 /* Selectivity of which nothing is known */
 static double
@@ -115,345 +101,200 @@ default_selectivity(IdSetPredicate predicate)
 	}
 }
 
-/* The fraction of sets that have an id; half the bound if it is not listed */
-static double
-id_fraction(const AttStatsSlot *elements, int32 id)
-{
-	int			low = 0;
-	int			high = elements->nvalues;
-
-	while (low < high)
-	{
-		int			middle = (low + high) / 2;
-
-		if (DatumGetInt32(elements->values[middle]) < id)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (low < elements->nvalues && DatumGetInt32(elements->values[low]) == id)
-		return elements->numbers[low];
-	return elements->numbers[elements->nvalues] / 2;
-}
-
-/* Some lengths of sets, each for as many rows */
-static void
-load_lengths(IdSetModel *model)
-{
-	int			n = model->dechist.nnumbers - 1;
-
-	if (n < 1)
-	{
-		/* the mean number of ids is the sum of their fractions */
-		for (int i = 0; i < model->elements.nvalues; i++)
-			model->mean += model->elements.numbers[i];
-		model->lengths[model->nlengths++] = model->mean;
-		return;
-	}
-	model->mean = model->dechist.numbers[n];
-	model->nlengths = Min(n, MODEL_LENGTHS);
-	for (int i = 0; i < model->nlengths; i++)
-		model->lengths[i] = model->dechist.numbers[(int) ((i + 0.5) * n / model->nlengths)];
-}
-
-/* Load the statistics of a column, if it has them */
+/* Is this function, of an operator, one that an estimator is for? */
 static bool
-load_model(IdSetModel *model, HeapTuple stats)
+function_fits(Oid function, IdSetPredicate predicate)
 {
-	memset(model, 0, sizeof(*model));
-	if (!get_attstatsslot(&model->elements, stats, STATISTIC_KIND_MCELEM, InvalidOid,
-						  ATTSTATSSLOT_VALUES | ATTSTATSSLOT_NUMBERS))
-		return false;
-	if (model->elements.valuetype != INT4OID ||
-		model->elements.nnumbers != model->elements.nvalues + 3)
+	FmgrInfo	info;
+
+	fmgr_info(function, &info);
+	switch (predicate)
 	{
-		free_attstatsslot(&model->elements);
-		return false;
+		case OVERLAPS:
+			return info.fn_addr == idset_overlaps;
+		case CONTAINS:
+			return info.fn_addr == idset_contains || info.fn_addr == idset_contains_id;
+		case CONTAINED:
+			return info.fn_addr == idset_contained || info.fn_addr == idset_id_contained;
+		case REACHES:
+			return info.fn_addr == idset_reaches_threshold;
 	}
-	get_attstatsslot(&model->dechist, stats, STATISTIC_KIND_DECHIST, InvalidOid,
-					 ATTSTATSSLOT_NUMBERS);
-	load_lengths(model);
-	return true;
+	return false;
 }
 
-static void
-free_model(IdSetModel *model)
-{
-	free_attstatsslot(&model->elements);
-	free_attstatsslot(&model->dechist);
-}
-
-/* Look up the ids of a query */
-static void
-load_query(IdSetModel *model, const IdSet *query)
-{
-	model->nids = idset_count(query);
-	model->rarest = 1;
-	model->lacking = palloc_array(double, Max(model->nids, 1));
-	for (uint32 i = 0; i < model->nids; i++)
-	{
-		double		fraction = id_fraction(&model->elements, query->ids[i]);
-
-		model->expected += fraction;
-		model->rarest = Min(model->rarest, fraction);
-		model->commonest = Max(model->commonest, fraction);
-		model->lacking[i] = log1p(-Min(fraction, 0.9999));
-	}
-}
-
-/* The probability that a set of the given length has an id of the query */
-static inline double
-id_probability(const IdSetModel *model, uint32 i, double length)
-{
-	return -expm1(model->lacking[i] * length / model->mean);
-}
-
-/* ... that it has any of the ids */
+/* Selectivity of a question whose query is known */
 static double
-model_overlaps(const IdSetModel *model, double length)
+known_selectivity(IdSetClause *clause)
 {
-	double		lacking = 0;
+	double		fallback = default_selectivity(clause->question.predicate);
+	double		result;
+	IdSetStats	stats;
 
-	for (uint32 i = 0; i < model->nids; i++)
-		lacking += model->lacking[i];
-	return -expm1(lacking * length / model->mean);
+	if (!HeapTupleIsValid(clause->variable.statsTuple))
+		return fallback;
+	idset_load_stats(&stats, &clause->variable, clause->function);
+	result = idset_estimate(&stats, &clause->question, IDSET_MODEL_LENGTHS, INT_MAX, fallback);
+	idset_free_stats(&stats);
+	return result;
 }
 
-/* ... that it has all of the ids */
+/* The score of a set of the same length that has half of the ids */
 static double
-model_contains(const IdSetModel *model, double length)
+half_score(gpuvec_measure measure, const IdSet *query)
 {
-	double		probability = model->nids <= length ? 1 : 0;
+	uint32		n = idset_count(query);
 
-	for (uint32 i = 0; i < model->nids && probability > 1e-12; i++)
-		probability *= id_probability(model, i, length);
-	return probability;
+	return gpuvec_score(measure, (n + 1) / 2, n, n);
 }
 
-/*
- * ... that it has none but these ids: its ids are drawn one after the other from
- * all there are, and each must be one of the query.
- */
+/* Selectivity of a question whose query is not known, from statistics */
 static double
-model_contained(const IdSetModel *model, double length)
+typical_mean(const IdSetClause *clause, const IdSetStats *stats, bool has_score)
 {
-	double		listed = 0;
-	double		others;
-	double		universe;
-	double		probability = length <= model->nids ? 1 : 0;
-
-	for (int i = 0; i < model->elements.nvalues; i++)
-		listed += model->elements.numbers[i];
-	others = Max(model->mean - listed, 0) / Max(model->elements.numbers[model->elements.nvalues] / 2, 1e-9);
-	universe = Max(model->elements.nvalues + others, Max(length, (double) model->nids));
-	for (double drawn = 0; drawn < length && probability > 1e-12; drawn++)
-		probability *= Min(1, model->expected / model->mean *
-						   (1 - drawn / model->nids) / (1 - drawn / universe));
-	return probability;
-}
-
-/* The least number of common ids with which a set reaches a threshold */
-static uint32
-least_common(const IdSetThreshold *threshold, uint32 a, uint32 b)
-{
-	uint32		low = 0;
-	uint32		high = Min(a, b) + 1;
-
-	while (low < high)
-	{
-		uint32		middle = (low + high) / 2;
-
-		if (gpuvec_score(threshold->measure, middle, a, b) < threshold->min_score)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-/* Probability that a sum, as good as normally distributed, is at least n */
-static double
-normal_tail(double mean, double variance, double n)
-{
-	if (variance <= 0)
-		return mean >= n - 0.5;
-	return 0.5 * erfc((n - 0.5 - mean) / sqrt(2 * variance));
-}
-
-/* ... that it has at least the given number of the ids, the most common ones first */
-static double
-model_common(const IdSetModel *model, double length, uint32 need)
-{
-	double		exactly[MODEL_IDS + 1] = {1};
-	uint32		n = Min(model->nids, MODEL_IDS);
-	double		mean = 0;
-	double		variance = 0;
-	double		probability = 0;
-
-	for (uint32 i = 0; i < n; i++)
-	{
-		double		p = id_probability(model, i, length);
-
-		for (uint32 j = i + 1; j > 0; j--)
-			exactly[j] = exactly[j] * (1 - p) + exactly[j - 1] * p;
-		exactly[0] *= 1 - p;
-	}
-	for (uint32 i = n; i < model->nids; i++)
-	{
-		double		p = id_probability(model, i, length);
-
-		mean += p;
-		variance += p * (1 - p);
-	}
-	for (uint32 j = 0; j <= n; j++)
-	{
-		if (j >= need)
-			probability += exactly[j];
-		else if (model->nids > n)
-			probability += exactly[j] * normal_tail(mean, variance, (double) need - j);
-	}
-	return probability;
-}
-
-/* ... that it reaches the threshold */
-static double
-model_reaches(const IdSetModel *model, const IdSetThreshold *threshold, double length)
-{
-	uint32		b = (uint32) rint(length);
-	uint32		need = least_common(threshold, model->nids, b);
-
-	if (need == 0)
-		return 1;
-	if (need > Min(model->nids, b))
-		return 0;
-	return model_common(model, length, need);
-}
-
-/* qsort comparator: the most common ids first */
-static int
-compare_lacking(const void *a, const void *b)
-{
-	double		x = *(const double *) a;
-	double		y = *(const double *) b;
-
-	return x < y ? -1 : x > y;
-}
-
-/* What the model says */
-static double
-model_selectivity(IdSetModel *model, const IdSetQuestion *question)
-{
+	IdSetQuestion question = clause->question;
+	double		fallback = default_selectivity(question.predicate);
+	double		rows = clause->variable.rel->tuples;
+	double		least = rows >= 1 ? 1 / rows : LEAST_SEL;
 	double		sum = 0;
+	IdSet	   *sets[TYPICAL_SETS];
+	int			n = idset_typical_sets(stats, clause->type == INT8OID, sets, TYPICAL_SETS);
 
-	qsort(model->lacking, model->nids, sizeof(double), compare_lacking);
-	for (int i = 0; i < model->nlengths; i++)
+	for (int i = 0; i < n; i++)
 	{
-		double		length = model->lengths[i];
-
-		switch (question->predicate)
-		{
-			case OVERLAPS:
-				sum += model_overlaps(model, length);
-				break;
-			case CONTAINS:
-				sum += model_contains(model, length);
-				break;
-			case CONTAINED:
-				sum += model_contained(model, length);
-				break;
-			case REACHES:
-				sum += model_reaches(model, &question->threshold, length);
-				break;
-		}
+		question.threshold.query = sets[i];
+		if (!has_score)
+			question.threshold.min_score = half_score(question.threshold.measure, sets[i]);
+		sum += log(Max(idset_estimate(stats, &question, TYPICAL_LENGTHS, TYPICAL_SAMPLE, fallback),
+					   least));
 	}
-	return sum / model->nlengths;
+	return n > 0 ? exp(sum / n) : fallback;
+}
+
+/* The key of a clause; the version of the statistics is in it */
+static void
+make_typical_key(TypicalKey *key, const IdSetClause *clause, bool has_score)
+{
+	HeapTuple	tuple = clause->variable.statsTuple;
+	Form_pg_statistic stats = (Form_pg_statistic) GETSTRUCT(tuple);
+
+	memset(key, 0, sizeof(*key));
+	key->relation = stats->starelid;
+	key->attnum = stats->staattnum;
+	key->inherited = stats->stainherit;
+	key->place = tuple->t_self;
+	key->xmin = HeapTupleHeaderGetRawXmin(tuple->t_data);
+	key->readable = statistic_proc_security_check((VariableStatData *) &clause->variable,
+												  clause->function);
+	key->predicate = clause->question.predicate;
+	key->single_id = clause->type == INT8OID;
+	key->measure = clause->question.threshold.measure;
+	key->has_score = has_score;
+	key->min_score = clause->question.threshold.min_score;
+	key->rows = clause->variable.rel->tuples;
 }
 
 /*
- * Bounds that hold however ids depend on each other: a set that has all ids has
- * the rarest one, and sets with the most common one have any of them.  For a
- * query of one id they leave nothing open.
+ * Selectivity of a question whose query is not known; has_score is false if the least
+ * score of a threshold is not known either.  A join asks for each of its paths.
  */
-static void
-certain_bounds(const IdSetModel *model, IdSetPredicate predicate, double *least, double *most)
+static double
+typical_selectivity(IdSetClause *clause, bool has_score)
 {
-	if (predicate == CONTAINS)
+	static struct
 	{
-		*least = Max(0, model->expected - model->nids + 1.0);
-		*most = model->rarest;
-	}
-	else if (predicate == OVERLAPS)
-	{
-		*least = model->commonest;
-		*most = Min(1, model->expected);
-	}
+		TypicalKey	key;
+		double		selectivity;
+	}			remembered[REMEMBERED];
+	static int	next = 0;
+	TypicalKey	key;
+	IdSetStats	stats;
+
+	if (!HeapTupleIsValid(clause->variable.statsTuple))
+		return default_selectivity(clause->question.predicate);
+	make_typical_key(&key, clause, has_score);
+	for (int i = 0; i < REMEMBERED; i++)
+		if (memcmp(&remembered[i].key, &key, sizeof(key)) == 0)
+			return remembered[i].selectivity;
+
+	next = (next + 1) % REMEMBERED;
+	memset(&remembered[next].key, 0, sizeof(key));	/* in case of an error below */
+	idset_load_stats(&stats, &clause->variable, clause->function);
+	remembered[next].selectivity = typical_mean(clause, &stats, has_score);
+	memcpy(&remembered[next].key, &key, sizeof(key));
+	idset_free_stats(&stats);
+	return remembered[next].selectivity;
 }
 
-/* Move an estimate into the range that the sets of the histogram allow */
-static double
-adjust_by_histogram(double selectivity, VariableStatData *variable, FmgrInfo *function,
-					Oid collation, Datum constant, bool on_left, double longest)
+/* The parts of a threshold that is a row or a call of the constructor, else NIL */
+static List *
+parts_of_threshold(Node *node)
 {
-	int			n;
-	double		fraction;
-	double		k;
-	double		error;
+	FmgrInfo	info;
 
-	if (IDSET_SIZE((Size) longest) > MAX_HISTOGRAM_BYTES)
-		return selectivity;
-	fraction = histogram_selectivity(variable, function, collation, constant, on_left,
-									 MIN_HISTOGRAM, 1, &n);
-	if (fraction < 0)
-		return selectivity;
-	n -= 2;						/* the first and the last are skipped */
-	k = fraction * n;
-	error = 2 * sqrt(k + 1);	/* two standard deviations */
-	return Min(Max(selectivity, (k - error) / n), (k + error + 1) / n);
+	if (IsA(node, RowExpr))
+		return ((RowExpr *) node)->args;
+	if (!IsA(node, FuncExpr))
+		return NIL;
+	fmgr_info(((FuncExpr *) node)->funcid, &info);
+	return info.fn_addr == idset_threshold ? ((FuncExpr *) node)->args : NIL;
 }
 
-/* Selectivity of a question to a column whose statistics may be used */
+/* Selectivity of a threshold of which parts are not known */
 static double
-stats_selectivity(VariableStatData *variable, const IdSetQuestion *question,
-				  Oid operator, Oid collation, Datum constant, bool on_left)
+partial_selectivity(IdSetClause *clause)
 {
-	Form_pg_statistic stats = (Form_pg_statistic) GETSTRUCT(variable->statsTuple);
-	double		notnull = 1 - stats->stanullfrac;
-	double		others = default_selectivity(question->predicate);
-	double		least = 0;
-	double		most = 1;
-	double		common = 0;
-	double		ncommon = 0;
-	double		longest = GPUVEC_MAX_ID + 1;
-	IdSetModel	model;
-	FmgrInfo	function;
+	IdSetThreshold *threshold = &clause->question.threshold;
+	List	   *parts = parts_of_threshold(clause->other);
+	Const	   *known[3] = {NULL};
 
-	if (load_model(&model, variable->statsTuple))
-	{
-		load_query(&model, question->threshold.query);
-		if (model.dechist.nnumbers > 1)
-			longest = model.dechist.numbers[model.dechist.nnumbers - 2];
-		others = model_selectivity(&model, question);
-		free_model(&model);
-		certain_bounds(&model, question->predicate, &least, &most);
-		if (least == most)
-			return least * notnull;
-	}
-	fmgr_info(get_opcode(operator), &function);
-	common = mcv_selectivity(variable, &function, collation, constant, on_left, &ncommon);
-	others = adjust_by_histogram(others, variable, &function, collation, constant,
-								 on_left, longest);
-	common += others * Max(notnull - ncommon, 0);
-	return Min(Max(common, least * notnull), most * notnull);
+	for (int i = 0; i < lengthof(known) && i < list_length(parts); i++)
+		if (IsA(list_nth(parts, i), Const))
+			known[i] = list_nth(parts, i);
+	if ((known[0] && known[0]->constisnull) || (known[1] && known[1]->constisnull))
+		return 0;
+	/* bad ones are for the executor to report */
+	if (known[2] && !known[2]->constisnull &&
+		!idset_find_measure(TextDatumGetCString(known[2]->constvalue), &threshold->measure))
+		return DEFAULT_THRESHOLD_SEL;
+	if (known[1])
+		threshold->min_score = DatumGetFloat8(known[1]->constvalue);
+	if (isnan(threshold->min_score))
+		return DEFAULT_THRESHOLD_SEL;
+	if (known[0] == NULL)
+		return typical_selectivity(clause, known[1] != NULL);
+	threshold->query = DatumGetIdSetP(known[0]->constvalue);
+	if (known[1] == NULL)
+		threshold->min_score = half_score(threshold->measure, threshold->query);
+	return known_selectivity(clause);
 }
 
-/* An integer column <@ constant set: one of as many values */
+/* Selectivity of a threshold */
 static double
-integer_selectivity(VariableStatData *variable, Datum constant)
+threshold_selectivity(IdSetClause *clause)
+{
+	IdSetThreshold *threshold = &clause->question.threshold;
+
+	if (!clause->on_left)
+		return DEFAULT_THRESHOLD_SEL;
+	if (!IsA(clause->other, Const))
+		return partial_selectivity(clause);
+	/* bad ones are for the executor to report */
+	if (!idset_threshold_parse(DatumGetHeapTupleHeader(((Const *) clause->other)->constvalue),
+							   threshold, false))
+		return DEFAULT_THRESHOLD_SEL;
+	return threshold->query == NULL ? 0 : known_selectivity(clause);
+}
+
+/* An integer column <@ set: one of as many values */
+static double
+integer_selectivity(IdSetClause *clause)
 {
 	bool		isdefault;
-	double		ndistinct = get_variable_numdistinct(variable, &isdefault);
+	double		ndistinct = get_variable_numdistinct(&clause->variable, &isdefault);
 
-	return idset_count(DatumGetIdSetP(constant)) / Max(ndistinct, 1);
+	if (!IsA(clause->other, Const))
+		return default_selectivity(clause->question.predicate);
+	return idset_count(DatumGetIdSetP(((Const *) clause->other)->constvalue)) / Max(ndistinct, 1);
 }
 
 /* The set that a constant of type idset or int8 stands for; NULL: of no ids that exist */
@@ -473,70 +314,18 @@ constant_set(Datum constant, Oid type)
 	return set;
 }
 
-/*
- * Is this one of the extension's operators, for this predicate?  The address of
- * its function tells: only superusers can make functions in C.
- */
-static bool
-is_own_operator(Oid operator, IdSetPredicate predicate)
-{
-	static const struct
-	{
-		PGFunction	function;
-		IdSetPredicate predicate;
-	}			own[] = {
-		{idset_overlaps, OVERLAPS},
-		{idset_contains, CONTAINS},
-		{idset_contains_id, CONTAINS},
-		{idset_contained, CONTAINED},
-		{idset_id_contained, CONTAINED},
-		{idset_reaches_threshold, REACHES}
-	};
-	Oid			opcode = get_opcode(operator);
-	FmgrInfo	function;
-
-	if (!OidIsValid(opcode))
-		return false;
-	fmgr_info(opcode, &function);
-	for (int i = 0; i < lengthof(own); i++)
-		if (own[i].function == function.fn_addr && own[i].predicate == predicate)
-			return true;
-	return false;
-}
-
-/* Selectivity of a clause with a constant that is not null */
+/* Selectivity of && @> <@ with a set or an id */
 static double
-constant_selectivity(IdSetPredicate predicate, VariableStatData *variable, Oid operator,
-					 Oid collation, Datum constant, bool on_left)
+set_selectivity(IdSetClause *clause)
 {
-	IdSetQuestion question = {.predicate = predicate};
-	Oid			left;
-	Oid			right;
+	IdSetQuestion *question = &clause->question;
 
-	op_input_types(operator, &left, &right);
-	if (predicate == REACHES)
-	{
-		/* bad ones are for the executor to report */
-		if (!on_left || !idset_threshold_parse(DatumGetHeapTupleHeader(constant),
-											   &question.threshold, false))
-			return DEFAULT_THRESHOLD_SEL;
-		if (question.threshold.query == NULL)
-			return 0;
-	}
-	else
-	{
-		if ((on_left ? left : right) == INT8OID)
-			return integer_selectivity(variable, constant);
-		question.threshold.query = constant_set(constant, on_left ? right : left);
-		if (question.threshold.query == NULL)
-			return 0;
-		if (!on_left && predicate != OVERLAPS)
-			question.predicate = predicate == CONTAINS ? CONTAINED : CONTAINS;
-	}
-	if (!HeapTupleIsValid(variable->statsTuple) ||
-		!statistic_proc_security_check(variable, get_opcode(operator)))
-		return default_selectivity(question.predicate);
-	return stats_selectivity(variable, &question, operator, collation, constant, on_left);
+	if (!clause->on_left && question->predicate != OVERLAPS)
+		question->predicate = question->predicate == CONTAINS ? CONTAINED : CONTAINS;
+	if (!IsA(clause->other, Const))
+		return typical_selectivity(clause, true);
+	question->threshold.query = constant_set(((Const *) clause->other)->constvalue, clause->type);
+	return question->threshold.query == NULL ? 0 : known_selectivity(clause);
 }
 
 /* All restriction selectivity functions */
@@ -544,20 +333,27 @@ static Datum
 restriction_selectivity(FunctionCallInfo fcinfo, IdSetPredicate predicate)
 {
 	PlannerInfo *root = (PlannerInfo *) PG_GETARG_POINTER(0);
-	VariableStatData variable;
-	Node	   *other;
-	bool		on_left;
+	Oid			operator = PG_GETARG_OID(1);
+	IdSetClause clause = {.question.predicate = predicate,.function = get_opcode(operator)};
 	double		selectivity = default_selectivity(predicate);
+	Oid			left;
+	Oid			right;
 
-	if (!is_own_operator(PG_GETARG_OID(1), predicate) ||
+	if (!function_fits(clause.function, predicate) ||
 		!get_restriction_variable(root, (List *) PG_GETARG_POINTER(2), PG_GETARG_INT32(3),
-								  &variable, &other, &on_left))
+								  &clause.variable, &clause.other, &clause.on_left))
 		PG_RETURN_FLOAT8(selectivity);
-	if (IsA(other, Const))
-		selectivity = ((Const *) other)->constisnull ? 0 :
-			constant_selectivity(predicate, &variable, PG_GETARG_OID(1), PG_GET_COLLATION(),
-								 ((Const *) other)->constvalue, on_left);
-	ReleaseVariableStats(variable);
+	op_input_types(operator, &left, &right);
+	clause.type = clause.on_left ? right : left;
+	if (IsA(clause.other, Const) && ((Const *) clause.other)->constisnull)
+		selectivity = 0;
+	else if (predicate == REACHES)
+		selectivity = threshold_selectivity(&clause);
+	else if ((clause.on_left ? left : right) == INT8OID)
+		selectivity = integer_selectivity(&clause);
+	else
+		selectivity = set_selectivity(&clause);
+	ReleaseVariableStats(clause.variable);
 	CLAMP_PROBABILITY(selectivity);
 	PG_RETURN_FLOAT8(selectivity);
 }

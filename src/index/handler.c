@@ -175,6 +175,50 @@ gpuvec_validate(Oid opclass)
 	return ok;
 }
 
+/* Has the operator class of a column of an index distance operators? */
+static bool
+column_has_distances(Oid index, int column)
+{
+	Oid			opclass = get_index_column_opclass(index, column);
+	Oid			family;
+	Oid			type;
+	CatCList   *list;
+	bool		result = false;
+
+	if (!OidIsValid(opclass) || !get_opclass_opfamily_and_input_type(opclass, &family, &type))
+		return false;
+	list = SearchSysCacheList1(AMOPSTRATEGY, ObjectIdGetDatum(family));
+	for (int i = 0; i < list->n_members && !result; i++)
+	{
+		Form_pg_amop amop = (Form_pg_amop) GETSTRUCT(&list->members[i]->tuple);
+
+		result = amop->amoplefttype == type && amop->amoppurpose == AMOP_ORDER;
+	}
+	ReleaseCatCacheList(list);
+	return result;
+}
+
+/*
+ * What the server cannot know: whether a column can be ordered by distances, and that
+ * exclusion constraints are refused (build.c)
+ */
+static bool
+gpuvec_property(Oid index, int column, IndexAMProperty property, const char *name,
+				bool *result, bool *isnull)
+{
+	switch (property)
+	{
+		case AMPROP_DISTANCE_ORDERABLE:
+			*result = column > 0 && column_has_distances(index, column);
+			return column > 0;
+		case AMPROP_CAN_EXCLUDE:
+			*result = false;
+			return true;
+		default:
+			return false;
+	}
+}
+
 /* An index has no parameters: whatever is given is refused */
 static bytea *
 gpuvec_options(Datum options, bool validate)
@@ -207,6 +251,7 @@ gpuvec_handler(PG_FUNCTION_ARGS)
 	am->amcostestimate = gpuvec_costestimate;
 	am->ambuildphasename = gpuvec_buildphasename;
 	am->amoptions = gpuvec_options;
+	am->amproperty = gpuvec_property;
 	am->amvalidate = gpuvec_validate;
 	am->ambeginscan = gpuvec_beginscan;
 	am->amrescan = gpuvec_rescan;

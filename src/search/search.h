@@ -32,6 +32,17 @@ extern void SearchCloseTargets(MirrorTarget *targets, int ntargets);
 extern Oid	SearchArgumentType(FunctionCallInfo fcinfo, int argument);
 extern Oid	SearchIdSetType(FunctionCallInfo fcinfo);
 
+/* elsewhere.c: tables whose rows are not in them */
+typedef struct SearchCatalogs
+{
+	Oid			citus;			/* where Citus lists its tables; invalid: nowhere */
+	Oid			chunks;			/* where TimescaleDB lists chunks; likewise */
+	Oid			compression;	/* and what is compressed */
+} SearchCatalogs;
+
+extern void SearchFindCatalogs(SearchCatalogs *catalogs);
+extern void SearchCheckElsewhere(Relation rel, const SearchCatalogs *catalogs, bool sets);
+
 /* local_scan.c: the same answer without an engine */
 extern void LocalTopK(MirrorTarget *target, MirrorSearch *search);
 extern void LocalTopKAmong(MirrorTarget *target, MirrorSearch *search);

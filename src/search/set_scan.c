@@ -36,6 +36,7 @@
 #include "utils/acl.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/ruleutils.h"
 
 typedef struct SetScanState
 {
@@ -305,13 +306,22 @@ rescan(CustomScanState *node)
 		state->set->rewind(state->call);
 }
 
-/* Name the function; EXPLAIN knows the node as a custom scan only */
+/*
+ * Name the function, for EXPLAIN knows the node as a custom scan only.  VERBOSE shows the
+ * call, as it does that of a function scan.
+ */
 static void
 explain(CustomScanState *node, List *ancestors, ExplainState *es)
 {
 	SetScanState *state = (SetScanState *) node;
+	List	   *context;
 
 	ExplainPropertyText("Function", get_func_name(state->expr->funcid), es);
+	if (!es->verbose)
+		return;
+	context = set_deparse_context_plan(es->deparse_cxt, node->ss.ps.plan, ancestors);
+	ExplainPropertyText("Function Call",
+						deparse_expression((Node *) state->expr, context, true, false), es);
 }
 
 /* Called once, when the library is loaded */

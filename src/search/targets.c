@@ -4,8 +4,8 @@
  *	  From a relation and a column name to what is searched.
  *
  * The functions reach tables without the executor, so what it would have
- * checked is checked here: the kind of the relation, the column, privileges and
- * row-level security.  Locks are kept to the end of the transaction, which
+ * checked is checked here: the kind of the relation, the column, privileges,
+ * row-level security, and that its rows are not elsewhere.  Locks are kept to the end of the transaction, which
  * keeps VACUUM from truncating, and others from rewriting, a table whose TIDs
  * the statement still uses.
  *
@@ -70,7 +70,7 @@ has_storage(char relkind)
 
 /* Refuse what cannot be searched */
 static void
-check_kind(Relation rel)
+check_kind(Relation rel, bool sets)
 {
 	char		relkind = rel->rd_rel->relkind;
 
@@ -82,6 +82,8 @@ check_kind(Relation rel)
 			 relkind == RELKIND_VIEW ? errdetail("Views have no rows of their own.") :
 			 relkind == RELKIND_FOREIGN_TABLE ? errdetail("Foreign tables keep their rows elsewhere.") :
 			 errdetail("It is not a table or materialized view."),
+			 relkind == RELKIND_FOREIGN_TABLE && sets ?
+			 errhint("ORDER BY column <-> query LIMIT k searches it; or search the table that holds the rows, or a materialized view.") :
 			 errhint("Search the table that holds the rows, or a materialized view.")));
 }
 
@@ -203,12 +205,13 @@ check_privileges(Relation rel, const SearchColumns *columns)
 
 /* Add one relation that has storage; `named`: it is the one that was named, not a child */
 static void
-add_target(MirrorTarget *targets, int *n, Relation rel, bool named, const SearchColumns *columns)
+add_target(MirrorTarget *targets, int *n, Relation rel, bool named, const SearchColumns *columns,
+		   const SearchCatalogs *catalogs)
 {
 	MirrorTarget *target = &targets[*n];
 
 	if (rel->rd_rel->relkind == RELKIND_FOREIGN_TABLE)
-		check_kind(rel);
+		check_kind(rel, columns->key_column == NULL);
 	/* temporary children of other sessions do not count, as in queries */
 	if (!has_storage(rel->rd_rel->relkind) || (RELATION_IS_OTHER_TEMP(rel) && !named))
 	{
@@ -219,6 +222,7 @@ add_target(MirrorTarget *targets, int *n, Relation rel, bool named, const Search
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot access temporary tables of other sessions")));
+	SearchCheckElsewhere(rel, catalogs, columns->key_column == NULL);
 	/* as in queries: a standby does not have its rows */
 	if (rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT && RecoveryInProgress())
 		ereport(ERROR,
@@ -250,25 +254,31 @@ static MirrorTarget *
 open_targets(Oid relid, const SearchColumns *columns, int *ntargets)
 {
 	Relation	rel = open_relation(relid);
+	SearchCatalogs catalogs;
 	MirrorTarget *targets;
 	List	   *oids;
 	ListCell   *cell;
 
-	check_kind(rel);
+	check_kind(rel, columns->key_column == NULL);
 	check_privileges(rel, columns);
+	SearchFindCatalogs(&catalogs);
+
+	/* a parent without rows of its own is one of theirs too */
+	if (!has_storage(rel->rd_rel->relkind))
+		SearchCheckElsewhere(rel, &catalogs, columns->key_column == NULL);
 
 	*ntargets = 0;
 	if (!rel->rd_rel->relhassubclass)
 	{
 		targets = palloc_array(MirrorTarget, 1);
-		add_target(targets, ntargets, rel, true, columns);
+		add_target(targets, ntargets, rel, true, columns, &catalogs);
 		return targets;
 	}
 	oids = find_all_inheritors(relid, AccessShareLock, NULL);
 	targets = palloc_array(MirrorTarget, list_length(oids));
 	foreach(cell, oids)
 		add_target(targets, ntargets, table_open(lfirst_oid(cell), NoLock),
-				   lfirst_oid(cell) == relid, columns);
+				   lfirst_oid(cell) == relid, columns, &catalogs);
 	table_close(rel, NoLock);
 	list_free(oids);
 	qsort(targets, *ntargets, sizeof(MirrorTarget), compare_oids);
@@ -301,9 +311,14 @@ SearchCheckEmbeddingColumns(Oid relid, const char *key_column, const char *colum
 {
 	SearchColumns columns = {.column = column,.key_column = key_column};
 	Relation	rel = open_relation(relid);
+	SearchCatalogs catalogs;
 
 	(void) find_key_column(rel, &columns);
 	(void) find_column(rel, &columns);
+	/* they are written by SQL, of which Citus refuses this, and TimescaleDB nothing */
+	SearchFindCatalogs(&catalogs);
+	catalogs.chunks = InvalidOid;
+	SearchCheckElsewhere(rel, &catalogs, false);
 	relation_close(rel, NoLock);
 }
 

@@ -43,8 +43,8 @@ make_tables() {
 		SELECT gpuvec_prewarm('items', 'id', 'embedding'), gpuvec_prewarm('rows', 'id', 'embedding');
 		CREATE VIEW plain AS SELECT user_id, array_agg(s ORDER BY i)::real[] AS p FROM (
 			SELECT user_id, i, sum(x * weight) AS s FROM clicks JOIN items ON id = item_id, unnest(embedding) WITH ORDINALITY u (x, i) GROUP BY user_id, i) s GROUP BY user_id;
-		CREATE VIEW pooled AS SELECT user_id, gpuvec_pool_agg('items', 'id', 'embedding', item_id, weight) AS p FROM clicks GROUP BY user_id;
-		CREATE VIEW pooled_rows AS SELECT user_id, gpuvec_pool_agg('rows', 'id', 'embedding', row_id, weight) AS p FROM clicks GROUP BY user_id;
+		CREATE VIEW pooled AS SELECT user_id, gpuvec_weighted_sum_agg('items', 'id', 'embedding', item_id, weight) AS p FROM clicks GROUP BY user_id;
+		CREATE VIEW pooled_rows AS SELECT user_id, gpuvec_weighted_sum_agg('rows', 'id', 'embedding', row_id, weight) AS p FROM clicks GROUP BY user_id;
 	SQL
 }
 

@@ -104,7 +104,7 @@ $node->stop;
 	$node->start;
 	$node->safe_psql('postgres', 'VACUUM accounts');
 	my $groups = q{SELECT count(*), sum(p[1]), sum(p[2]), sum(p[3]), sum(p[4]) FROM
-		(SELECT gpuvec_pool_agg('accounts', 'id', 'v', id) AS p FROM generate_series(1, 500) id GROUP BY id / 5) x};
+		(SELECT gpuvec_sum_agg('accounts', 'id', 'v', id) AS p FROM generate_series(1, 500) id GROUP BY id / 5) x};
 	my ($rc, $out, $err) = $node->psql('postgres', "SET enable_hashagg = off; $groups; $groups");
 	is($out, join("\n", ('101|400|40000|0|2800') x 2), 'groups of a statement, several engines');
 	$node->stop;

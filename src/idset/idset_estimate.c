@@ -1,0 +1,556 @@
+/*-------------------------------------------------------------------------
+ *
+ * idset_estimate.c
+ *	  How many sets of a column satisfy && @> <@ and <<->>, from its statistics.
+ *
+ * Three kinds of statistics answer together (idset_typanalyze.c):
+ *
+ * The most common sets are asked one by one; what they say is a count.
+ *
+ * For all other rows there is a model: each id is in a set independently of the
+ * others, with the fraction of sets that ANALYZE found, and more often in a long
+ * set than in a short one.  With f the fraction of an id, a set of b ids lacks it
+ * with probability (1 - f)^(b / mean), and the answer is the mean over some
+ * lengths b of the histogram of lengths.  Overlap is the probability that not all
+ * ids of the query are lacking, containment the product over its ids.  For a
+ * threshold, the length says how many common ids are needed, exactly, and the
+ * probability of so many is computed id by id for the most common ids of the
+ * query, with a normal approximation for the sum of the others.
+ *
+ * Ids of real sets are not independent, so the model can be far off for queries
+ * of many ids.  The bounds of the histogram of sets are a fair sample of the rows
+ * that are not among the most common sets: if k of its n sets satisfy the
+ * operator, the model's answer is moved into the range that k of n allows.  It is
+ * not used if the table has sets of over 1 kB, because these are not in it.
+ *
+ * Who may not read the column must not learn its values from estimates.  The rule is
+ * the server's: the most common sets and the histogram are looked at only where the
+ * operator's function may be called with them.  Common ids and lengths are, as those of
+ * arrays, compared as integers alone, which tells nobody what they are.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "idset/idset_estimate.h"
+
+#include <math.h>
+
+#include "access/htup_details.h"
+#include "catalog/pg_statistic.h"
+#include "catalog/pg_type.h"
+#include "utils/fmgroids.h"
+
+/* Ids of a threshold's query that are counted one by one */
+#define MODEL_IDS				64
+
+/* The histogram of sets counts from this size on; wider sets are not in it */
+#define MIN_HISTOGRAM			10
+#define MAX_HISTOGRAM_BYTES		1024
+
+/* What the model knows of the ids of a query */
+typedef struct IdSetModel
+{
+	const IdSetStats *stats;
+	uint32		nids;			/* of the query */
+	double	   *lacking;		/* for each: log of the fraction of sets without */
+	double		expected;		/* sum of the fractions of sets with them */
+	double		rarest;			/* the lowest of these, 1 if there are none */
+	double		commonest;		/* and the highest, or 0 */
+} IdSetModel;
+
+/* ---- statistics ---- */
+
+/* The fraction of sets that have an id; half the bound if it is not listed */
+static double
+id_fraction(const IdSetStats *stats, int32 id)
+{
+	const AttStatsSlot *elements = &stats->elements;
+	int			low = 0;
+	int			high = elements->nvalues;
+
+	while (low < high)
+	{
+		int			middle = (low + high) / 2;
+
+		if (DatumGetInt32(elements->values[middle]) < id)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low < elements->nvalues && DatumGetInt32(elements->values[low]) == id)
+		return elements->numbers[low];
+	return elements->numbers[elements->nvalues] / 2;
+}
+
+/* Some lengths of sets, each for as many rows */
+static void
+load_lengths(IdSetStats *stats)
+{
+	int			n = stats->dechist.nnumbers - 1;
+
+	if (n < 1)
+	{
+		/* the mean number of ids is the sum of their fractions */
+		for (int i = 0; i < stats->elements.nvalues; i++)
+			stats->mean += stats->elements.numbers[i];
+		stats->lengths[stats->nlengths++] = stats->mean;
+		return;
+	}
+	stats->mean = stats->dechist.numbers[n];
+	stats->nlengths = Min(n, IDSET_MODEL_LENGTHS);
+	for (int i = 0; i < stats->nlengths; i++)
+		stats->lengths[i] = stats->dechist.numbers[(int) ((i + 0.5) * n / stats->nlengths)];
+}
+
+/* Load what the model needs, if there is all of it */
+static void
+load_model(IdSetStats *stats, HeapTuple tuple)
+{
+	if (!get_attstatsslot(&stats->elements, tuple, STATISTIC_KIND_MCELEM, InvalidOid,
+						  ATTSTATSSLOT_VALUES | ATTSTATSSLOT_NUMBERS))
+		return;
+	if (stats->elements.valuetype != INT4OID ||
+		stats->elements.nnumbers != stats->elements.nvalues + 3)
+	{
+		free_attstatsslot(&stats->elements);
+		memset(&stats->elements, 0, sizeof(AttStatsSlot));
+		return;
+	}
+	get_attstatsslot(&stats->dechist, tuple, STATISTIC_KIND_DECHIST, InvalidOid,
+					 ATTSTATSSLOT_NUMBERS);
+	load_lengths(stats);
+	if (stats->dechist.nnumbers > 1)
+		stats->longest = stats->dechist.numbers[stats->dechist.nnumbers - 2];
+}
+
+void
+idset_load_stats(IdSetStats *stats, VariableStatData *variable, Oid function)
+{
+	HeapTuple	tuple = variable->statsTuple;
+
+	memset(stats, 0, sizeof(*stats));
+	stats->notnull = 1 - ((Form_pg_statistic) GETSTRUCT(tuple))->stanullfrac;
+	stats->longest = GPUVEC_MAX_ID + 1;
+	if (statistic_proc_security_check(variable, F_INT4EQ))
+		load_model(stats, tuple);
+	if (!statistic_proc_security_check(variable, function))
+		return;
+	get_attstatsslot(&stats->common, tuple, STATISTIC_KIND_MCV, InvalidOid,
+					 ATTSTATSSLOT_VALUES | ATTSTATSSLOT_NUMBERS);
+	get_attstatsslot(&stats->histogram, tuple, STATISTIC_KIND_HISTOGRAM, InvalidOid,
+					 ATTSTATSSLOT_VALUES);
+}
+
+void
+idset_free_stats(IdSetStats *stats)
+{
+	free_attstatsslot(&stats->elements);
+	free_attstatsslot(&stats->dechist);
+	free_attstatsslot(&stats->common);
+	free_attstatsslot(&stats->histogram);
+}
+
+/* ---- the model ---- */
+
+/* Look up the ids of a query */
+static void
+load_query(IdSetModel *model, const IdSetStats *stats, const IdSet *query)
+{
+	memset(model, 0, sizeof(*model));
+	model->stats = stats;
+	model->nids = idset_count(query);
+	model->rarest = 1;
+	model->lacking = palloc_array(double, Max(model->nids, 1));
+	for (uint32 i = 0; i < model->nids; i++)
+	{
+		double		fraction = id_fraction(stats, query->ids[i]);
+
+		model->expected += fraction;
+		model->rarest = Min(model->rarest, fraction);
+		model->commonest = Max(model->commonest, fraction);
+		model->lacking[i] = log1p(-Min(fraction, 0.9999));
+	}
+}
+
+/* The probability that a set of the given length has an id of the query */
+static inline double
+id_probability(const IdSetModel *model, uint32 i, double length)
+{
+	return -expm1(model->lacking[i] * length / model->stats->mean);
+}
+
+/* ... that it has any of the ids */
+static double
+model_overlaps(const IdSetModel *model, double length)
+{
+	double		lacking = 0;
+
+	for (uint32 i = 0; i < model->nids; i++)
+		lacking += model->lacking[i];
+	return -expm1(lacking * length / model->stats->mean);
+}
+
+/* ... that it has all of the ids */
+static double
+model_contains(const IdSetModel *model, double length)
+{
+	double		probability = model->nids <= length ? 1 : 0;
+
+	for (uint32 i = 0; i < model->nids && probability > 1e-12; i++)
+		probability *= id_probability(model, i, length);
+	return probability;
+}
+
+/*
+ * ... that it has none but these ids: its ids are drawn one after the other from
+ * all there are, and each must be one of the query.
+ */
+static double
+model_contained(const IdSetModel *model, double length)
+{
+	double		listed = 0;
+	double		others;
+	double		universe;
+	double		probability = length <= model->nids ? 1 : 0;
+
+	for (int i = 0; i < model->stats->elements.nvalues; i++)
+		listed += model->stats->elements.numbers[i];
+	others = Max(model->stats->mean - listed, 0) / Max(model->stats->elements.numbers[model->stats->elements.nvalues] / 2, 1e-9);
+	universe = Max(model->stats->elements.nvalues + others, Max(length, (double) model->nids));
+	for (double drawn = 0; drawn < length && probability > 1e-12; drawn++)
+		probability *= Min(1, model->expected / model->stats->mean *
+						   (1 - drawn / model->nids) / (1 - drawn / universe));
+	return probability;
+}
+
+/* The least number of common ids with which a set reaches a threshold */
+static uint32
+least_common(const IdSetThreshold *threshold, uint32 a, uint32 b)
+{
+	uint32		low = 0;
+	uint32		high = Min(a, b) + 1;
+
+	while (low < high)
+	{
+		uint32		middle = (low + high) / 2;
+
+		if (gpuvec_score(threshold->measure, middle, a, b) < threshold->min_score)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* Probability that a sum, as good as normally distributed, is at least n */
+static double
+normal_tail(double mean, double variance, double n)
+{
+	if (variance <= 0)
+		return mean >= n - 0.5;
+	return 0.5 * erfc((n - 0.5 - mean) / sqrt(2 * variance));
+}
+
+/* ... that it has at least the given number of the ids, the most common ones first */
+static double
+model_common(const IdSetModel *model, double length, uint32 need)
+{
+	double		exactly[MODEL_IDS + 1] = {1};
+	uint32		n = Min(model->nids, MODEL_IDS);
+	double		mean = 0;
+	double		variance = 0;
+	double		probability = 0;
+
+	for (uint32 i = 0; i < n; i++)
+	{
+		double		p = id_probability(model, i, length);
+
+		for (uint32 j = i + 1; j > 0; j--)
+			exactly[j] = exactly[j] * (1 - p) + exactly[j - 1] * p;
+		exactly[0] *= 1 - p;
+	}
+	for (uint32 i = n; i < model->nids; i++)
+	{
+		double		p = id_probability(model, i, length);
+
+		mean += p;
+		variance += p * (1 - p);
+	}
+	for (uint32 j = 0; j <= n; j++)
+	{
+		if (j >= need)
+			probability += exactly[j];
+		else if (model->nids > n)
+			probability += exactly[j] * normal_tail(mean, variance, (double) need - j);
+	}
+	return probability;
+}
+
+/* ... that it reaches the threshold */
+static double
+model_reaches(const IdSetModel *model, const IdSetThreshold *threshold, double length)
+{
+	uint32		b = (uint32) rint(length);
+	uint32		need = least_common(threshold, model->nids, b);
+
+	if (need == 0)
+		return 1;
+	if (need > Min(model->nids, b))
+		return 0;
+	return model_common(model, length, need);
+}
+
+/* qsort comparator: the most common ids first */
+static int
+compare_lacking(const void *a, const void *b)
+{
+	double		x = *(const double *) a;
+	double		y = *(const double *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* What the model says of sets of one length */
+static double
+model_selectivity(const IdSetModel *model, const IdSetQuestion *question, double length)
+{
+	switch (question->predicate)
+	{
+		case OVERLAPS:
+			return model_overlaps(model, length);
+		case CONTAINS:
+			return model_contains(model, length);
+		case CONTAINED:
+			return model_contained(model, length);
+		case REACHES:
+			return model_reaches(model, &question->threshold, length);
+	}
+	return 0;
+}
+
+/* What it says of all sets, by the mean over some lengths */
+static double
+model_mean(IdSetModel *model, const IdSetQuestion *question, int lengths)
+{
+	const IdSetStats *stats = model->stats;
+	int			n = Min(stats->nlengths, lengths);
+	double		sum = 0;
+
+	qsort(model->lacking, model->nids, sizeof(double), compare_lacking);
+	for (int i = 0; i < n; i++)
+		sum += model_selectivity(model, question,
+								 stats->lengths[(int) ((i + 0.5) * stats->nlengths / n)]);
+	return sum / n;
+}
+
+/*
+ * Bounds that hold however ids depend on each other: a set that has all ids has
+ * the rarest one, and sets with the most common one have any of them.  For a
+ * query of one id they leave nothing open.
+ */
+static void
+certain_bounds(const IdSetModel *model, IdSetPredicate predicate, double *least, double *most)
+{
+	if (predicate == CONTAINS)
+	{
+		*least = Max(0, model->expected - model->nids + 1.0);
+		*most = model->rarest;
+	}
+	else if (predicate == OVERLAPS)
+	{
+		*least = model->commonest;
+		*most = Min(1, model->expected);
+	}
+}
+
+/* ---- sets that statistics have ---- */
+
+/* Is it true of a set? */
+static bool
+satisfies(const IdSetQuestion *question, Datum value)
+{
+	const IdSet *query = question->threshold.query;
+	IdSet	   *set = DatumGetIdSetP(value);
+	uint32		a = idset_count(query);
+	uint32		b = idset_count(set);
+	bool		result = false;
+
+	if (question->predicate == REACHES)
+		result = idset_threshold_reached(&question->threshold, set);
+	else
+	{
+		uint32		common = idset_intersection_count(query->ids, a, set->ids, b);
+
+		switch (question->predicate)
+		{
+			case OVERLAPS:
+				result = common > 0;
+				break;
+			case CONTAINS:
+				result = common == a;
+				break;
+			default:
+				result = common == b;
+				break;
+		}
+	}
+	if ((Pointer) set != DatumGetPointer(value))
+		pfree(set);
+	return result;
+}
+
+/* The fraction of the most common sets that satisfy, and *all: that of all of them */
+static double
+common_selectivity(const IdSetStats *stats, const IdSetQuestion *question, double *all)
+{
+	double		result = 0;
+
+	*all = 0;
+	for (int i = 0; i < Min(stats->common.nvalues, stats->common.nnumbers); i++)
+	{
+		*all += stats->common.numbers[i];
+		if (satisfies(question, stats->common.values[i]))
+			result += stats->common.numbers[i];
+	}
+	return result;
+}
+
+/* Are the bounds of the histogram a sample of the sets? */
+static bool
+histogram_is_sample(const IdSetStats *stats)
+{
+	return stats->histogram.nvalues >= MIN_HISTOGRAM &&
+		IDSET_SIZE((Size) stats->longest) <= MAX_HISTOGRAM_BYTES;
+}
+
+/* Move an estimate into the range that the sets of the histogram allow */
+static double
+adjust_by_histogram(double selectivity, const IdSetStats *stats, const IdSetQuestion *question,
+					int sample)
+{
+	int			nvalues = stats->histogram.nvalues - 2;
+	int			n = Min(nvalues, sample);
+	double		k = 0;
+	double		error;
+
+	if (!histogram_is_sample(stats))
+		return selectivity;
+	/* the first and the last are no fair sample */
+	for (int i = 0; i < n; i++)
+		k += satisfies(question, stats->histogram.values[1 + (int64) i * nvalues / n]);
+	error = 2 * sqrt(k + 1);	/* two standard deviations */
+	return Min(Max(selectivity, (k - error) / n), (k + error + 1) / n);
+}
+
+double
+idset_estimate(const IdSetStats *stats, const IdSetQuestion *question, int lengths, int sample,
+			   double fallback)
+{
+	double		others = fallback;
+	double		least = 0;
+	double		most = 1;
+	double		common;
+	double		ncommon;
+
+	if (stats->elements.nvalues > 0)
+	{
+		IdSetModel	model;
+
+		load_query(&model, stats, question->threshold.query);
+		others = model_mean(&model, question, lengths);
+		certain_bounds(&model, question->predicate, &least, &most);
+		pfree(model.lacking);
+		if (least == most)
+			return least * stats->notnull;
+	}
+	common = common_selectivity(stats, question, &ncommon);
+	others = adjust_by_histogram(others, stats, question, sample);
+	common += others * Max(stats->notnull - ncommon, 0);
+	return Min(Max(common, least * stats->notnull), most * stats->notnull);
+}
+
+/* ---- typical sets ---- */
+
+/* An id that is not listed, the next one below *id */
+static bool
+unlisted_id(const IdSetStats *stats, int32 *id)
+{
+	const AttStatsSlot *elements = &stats->elements;
+	int			i = elements->nvalues - 1;
+
+	while (i >= 0 && DatumGetInt32(elements->values[i]) >= *id)
+		i--;
+	for (--*id; i >= 0 && DatumGetInt32(elements->values[i]) == *id; i--)
+		--*id;
+	return *id >= 0;
+}
+
+/*
+ * A set of n ids as the model has them: at even steps through all occurrences of ids, the
+ * first at `phase` of a step.  What is not listed comes last.
+ */
+static IdSet *
+modelled_set(const IdSetStats *stats, uint32 n, double phase)
+{
+	uint16	   *ids = palloc_array(uint16, n);
+	uint32		found = 0;
+	double		step = stats->mean / n;
+	double		next = phase * step;
+	double		sum = 0;
+	int32		unlisted = GPUVEC_MAX_ID + 1;
+
+	for (int i = 0; i < stats->elements.nvalues && found < n; i++)
+	{
+		sum += stats->elements.numbers[i];
+		if (sum <= next)
+			continue;
+		ids[found++] = (uint16) DatumGetInt32(stats->elements.values[i]);
+		/* an id is in a set only once */
+		next += step * ceil((sum - next) / step);
+	}
+	while (next < stats->mean && found < n && unlisted_id(stats, &unlisted))
+	{
+		ids[found++] = (uint16) unlisted;
+		next += step;
+	}
+	return idset_from_ids(ids, found);
+}
+
+/* Sets that the statistics have, taken at even steps from those that are not empty */
+static int
+sampled_sets(const IdSetStats *stats, IdSet **sets, int n)
+{
+	const AttStatsSlot *slot = histogram_is_sample(stats) ? &stats->histogram : &stats->common;
+	IdSet	  **all = palloc_array(IdSet *, Max(slot->nvalues, 1));
+	int			nall = 0;
+
+	for (int i = 0; i < slot->nvalues; i++)
+	{
+		all[nall] = DatumGetIdSetP(slot->values[i]);
+		if (idset_count(all[nall]) > 0)
+			nall++;
+	}
+	n = Min(n, nall);
+	for (int i = 0; i < n; i++)
+		sets[i] = all[(int) ((i + 0.5) * nall / n)];
+	pfree(all);
+	return n;
+}
+
+int
+idset_typical_sets(const IdSetStats *stats, bool single_ids, IdSet **sets, int n)
+{
+	int			nsampled = single_ids ? 0 : sampled_sets(stats, sets, n);
+
+	if (nsampled > 0)
+		return nsampled;
+	if (stats->elements.nvalues == 0)
+		return 0;
+	for (int i = 0; i < n; i++)
+	{
+		int			rank = (int) ((i + 0.5) * stats->nlengths / n);
+		uint32		length = single_ids ? 1 : (uint32) rint(stats->lengths[rank]);
+
+		sets[i] = modelled_set(stats, Max(length, 1), (i + 0.5) / n);
+	}
+	return n;
+}

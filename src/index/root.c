@@ -8,6 +8,7 @@
 #include "gpuvec.h"
 
 #include "access/heapam.h"
+#include "access/htup_details.h"
 #include "index/index.h"
 #include "storage/bufmgr.h"
 
@@ -41,4 +42,31 @@ GpuvecFindRoot(RootFinder *finder, BlockNumber block, OffsetNumber line)
 							block, line, RelationGetRelationName(finder->heap))));
 		read_roots(finder, block);
 	}
+}
+
+/* Is a row version a root itself?  Most are, so the page's other versions are not looked at. */
+static bool
+is_root(Relation heap, BlockNumber block, OffsetNumber line)
+{
+	Buffer		buffer = ReadBuffer(heap, block);
+	Page		page = BufferGetPage(buffer);
+	bool		root = false;
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	if (line <= PageGetMaxOffsetNumber(page) && ItemIdIsNormal(PageGetItemId(page, line)))
+		root = !HeapTupleHeaderIsHeapOnly((HeapTupleHeader) PageGetItem(page, PageGetItemId(page, line)));
+	UnlockReleaseBuffer(buffer);
+	return root;
+}
+
+/* The same of a version whose page is not likely to be asked about again */
+int64
+GpuvecVersionRoot(RootFinder *finder, int64 version)
+{
+	BlockNumber block = tid_number_block(version);
+	OffsetNumber line = tid_number_line(version);
+
+	if (block != finder->block && is_root(finder->heap, block, line))
+		return version;
+	return GpuvecFindRoot(finder, block, line);
 }

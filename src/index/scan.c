@@ -14,9 +14,10 @@
  *
  * The mirror is a rooted one (see mirror.h): the engine knows the roots of HOT chains,
  * from where the executor follows each chain to the version that the snapshot sees, if
- * there is one.  Rows whose distances are equal though their scores are not (see
- * GpuvecRankDistance) are collected and sorted once more; a group is complete when a row of
- * another distance follows.
+ * there is one.  In recovery it is a plain one (recovery.c).  Rows whose order is not yet
+ * that of (distance, root) are collected and sorted once more: those whose distances are
+ * equal though their scores are not (see GpuvecRankDistance), and those of a page that come
+ * from a plain mirror.  A group is complete when a row of another one follows.
  *
  * Only MVCC snapshots can use the mirror (in the middle of a command the mirror does
  * not know what is there now).
@@ -65,6 +66,7 @@ typedef struct KnnRow
 {
 	double		distance;
 	int64		root;
+	bool		version;		/* root is the tid of the row version yet: see find_root() */
 } KnnRow;
 
 typedef enum KnnPhase
@@ -237,7 +239,7 @@ begin_engine(IndexScanDesc scan, KnnState *state)
 	if (state->target.mode != MIRROR_SHARED)
 		return false;
 	search->measure = state->measure;
-	search->roots = true;
+	search->roots = state->target.key.rooted;
 	search->queries = &state->wire;
 	search->nqueries = 1;
 	search->snapshot = scan->xs_snapshot;
@@ -248,20 +250,47 @@ begin_engine(IndexScanDesc scan, KnnState *state)
 	return true;
 }
 
+/* Replace the tid of a row version from a plain mirror by that of its root */
+static void
+find_root(KnnState *state, KnnRow *row)
+{
+	if (row->version)
+		row->root = GpuvecVersionRoot(&state->finder, row->root);
+	row->version = false;
+}
+
+/*
+ * Do two rows belong to a group that the engine may give in another order than that of
+ * roots?
+ */
+static bool
+same_group(const KnnState *state, const KnnRow *a, const KnnRow *b)
+{
+	return a->distance == b->distance &&
+		(state->measure == GPUVEC_COSINE || tid_number_block(a->root) == tid_number_block(b->root));
+}
+
 /* Sort the groups that are complete: all but the last, unless nothing follows */
 static void
 finish_groups(KnnState *state)
 {
 	uint64		n = state->nrows;
 
-	if (state->measure != GPUVEC_COSINE)
+	if (state->measure != GPUVEC_COSINE && state->search.roots)
 	{
 		state->nready = n;
 		return;
 	}
 	if (!state->complete)
-		while (n > state->next && state->rows[n - 1].distance == state->rows[state->nrows - 1].distance)
+		while (n > state->next && same_group(state, &state->rows[n - 1], &state->rows[state->nrows - 1]))
 			n--;
+	/* roots of others are found when they are returned: most of a batch is not */
+	for (uint64 i = state->next + 1; i < n; i++)
+		if (same_group(state, &state->rows[i - 1], &state->rows[i]))
+		{
+			find_root(state, &state->rows[i - 1]);
+			find_root(state, &state->rows[i]);
+		}
 	if (n > state->next)
 		qsort(state->rows + state->next, n - state->next, sizeof(KnnRow), compare_rows);
 	state->nready = n;
@@ -311,6 +340,7 @@ next_batch(IndexScanDesc scan, KnnState *state)
 
 		row->distance = GpuvecRankDistance(state->measure, hit->score);
 		row->root = hit_root(hit->place);
+		row->version = !search->roots;
 	}
 	state->complete = state->wire.nhits < search->k;
 	if (!state->complete)
@@ -376,7 +406,9 @@ next_ranked(IndexScanDesc scan, KnnState *state, KnnRow *row)
 			return false;
 		}
 	}
-	*row = state->last = state->rows[state->next++];
+	*row = state->rows[state->next++];
+	find_root(state, row);
+	state->last = *row;
 	state->returned = true;
 	return true;
 }

@@ -7,7 +7,7 @@ use GpuvecTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('main', conf => "wal_level = minimal\nmax_wal_senders = 0\nwal_skip_threshold = 0\n");
+my $node = new_node('main', conf => "gpuvec.verify = off\nwal_level = minimal\nmax_wal_senders = 0\nwal_skip_threshold = 0\n");
 $node->safe_psql('postgres', q{CREATE FUNCTION next_oid(oid) RETURNS void LANGUAGE C AS 'gpuvec', 'gpuvec_test_next_oid'});
 
 # Tables that are filled in the transaction that makes them; all sets have this id, all vectors

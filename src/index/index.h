@@ -82,7 +82,7 @@ typedef struct RootFinder
 #define tid_number_block(number) ((BlockNumber) ((number) >> 16))
 #define tid_number_line(number) ((OffsetNumber) ((number) & 0xFFFF))
 
-/* The root that a hit of a rooted mirror names, or the row version of a plain one's */
+/* What a hit names: a root, or a row version if the mirror is a plain one */
 #define hit_root(place) \
 	tid_number(gpuvec_hit_block(place), mirror_line_offset(gpuvec_hit_line(place)))
 

@@ -44,7 +44,7 @@ GpuvecFindRoot(RootFinder *finder, BlockNumber block, OffsetNumber line)
 	}
 }
 
-/* Is a row version a root itself?  Most are, so the page's other versions are not looked at. */
+/* Is a row version a root itself?  Most are: then no others are looked at. */
 static bool
 is_root(Relation heap, BlockNumber block, OffsetNumber line)
 {
@@ -54,7 +54,11 @@ is_root(Relation heap, BlockNumber block, OffsetNumber line)
 
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	if (line <= PageGetMaxOffsetNumber(page) && ItemIdIsNormal(PageGetItemId(page, line)))
-		root = !HeapTupleHeaderIsHeapOnly((HeapTupleHeader) PageGetItem(page, PageGetItemId(page, line)));
+	{
+		ItemId		item = PageGetItemId(page, line);
+
+		root = !HeapTupleHeaderIsHeapOnly((HeapTupleHeader) PageGetItem(page, item));
+	}
 	UnlockReleaseBuffer(buffer);
 	return root;
 }

@@ -14,10 +14,11 @@
  *
  * The mirror is a rooted one (see mirror.h): the engine knows the roots of HOT chains,
  * from where the executor follows each chain to the version that the snapshot sees, if
- * there is one.  In recovery it is a plain one (recovery.c).  Rows whose order is not yet
- * that of (distance, root) are collected and sorted once more: those whose distances are
- * equal though their scores are not (see GpuvecRankDistance), and those of a page that come
- * from a plain mirror.  A group is complete when a row of another one follows.
+ * there is one.  In recovery it is a plain one (recovery.c).  Rows that may
+ * not be in the order of (distance, root) yet are collected and sorted once
+ * more: those whose distances are equal though their scores are not (see
+ * GpuvecRankDistance), and those of a page that come from a plain mirror.  A
+ * group is complete when a row of another one follows.
  *
  * Only MVCC snapshots can use the mirror (in the middle of a command the mirror does
  * not know what is there now).
@@ -66,7 +67,7 @@ typedef struct KnnRow
 {
 	double		distance;
 	int64		root;
-	bool		version;		/* root is the tid of the row version yet: see find_root() */
+	bool		version;		/* root is still a row version: see find_root() */
 } KnnRow;
 
 typedef enum KnnPhase
@@ -93,7 +94,8 @@ typedef struct KnnState
 	KnnRow    *rows;
 	uint64		nrows;
 	uint64		maxrows;
-	uint64		nready;			/* of these, whole groups, sorted */
+	uint64		nready;			/* of these, whole groups */
+	uint64		nsorted;		/* of these, in the order to return */
 	uint64		next;
 	KnnRow		last;			/* that was returned */
 	bool		returned;		/* there is one */
@@ -260,8 +262,8 @@ find_root(KnnState *state, KnnRow *row)
 }
 
 /*
- * Do two rows belong to a group that the engine may give in another order than that of
- * roots?
+ * Do two rows belong to a group that the engine may give in another order
+ * than that of roots?
  */
 static bool
 same_group(const KnnState *state, const KnnRow *a, const KnnRow *b)
@@ -270,30 +272,39 @@ same_group(const KnnState *state, const KnnRow *a, const KnnRow *b)
 		(state->measure == GPUVEC_COSINE || tid_number_block(a->root) == tid_number_block(b->root));
 }
 
-/* Sort the groups that are complete: all but the last, unless nothing follows */
+/* Only whole groups are ready: not the last one, unless nothing follows */
 static void
 finish_groups(KnnState *state)
 {
 	uint64		n = state->nrows;
 
+	state->nsorted = 0;
 	if (state->measure != GPUVEC_COSINE && state->search.roots)
-	{
-		state->nready = n;
-		return;
-	}
-	if (!state->complete)
-		while (n > state->next && same_group(state, &state->rows[n - 1], &state->rows[state->nrows - 1]))
+		state->nsorted = n;
+	else if (!state->complete)
+		while (n > 0 && same_group(state, &state->rows[n - 1], &state->rows[state->nrows - 1]))
 			n--;
-	/* roots of others are found when they are returned: most of a batch is not */
-	for (uint64 i = state->next + 1; i < n; i++)
-		if (same_group(state, &state->rows[i - 1], &state->rows[i]))
-		{
-			find_root(state, &state->rows[i - 1]);
-			find_root(state, &state->rows[i]);
-		}
-	if (n > state->next)
-		qsort(state->rows + state->next, n - state->next, sizeof(KnnRow), compare_rows);
 	state->nready = n;
+}
+
+/*
+ * Sort the group that comes next.  Its roots are found now: most rows of a
+ * batch are never returned.
+ */
+static void
+sort_group(KnnState *state)
+{
+	KnnRow	   *first = &state->rows[state->next];
+	uint64		n = 0;
+
+	while (state->next + n < state->nready && same_group(state, first, first + n))
+	{
+		find_root(state, first + n);
+		n++;
+	}
+	if (n > 1)
+		qsort(first, n, sizeof(KnnRow), compare_rows);
+	state->nsorted = state->next + n;
 }
 
 /* Get the next batch from the engine; false: there is none */
@@ -406,9 +417,9 @@ next_ranked(IndexScanDesc scan, KnnState *state, KnnRow *row)
 			return false;
 		}
 	}
-	*row = state->rows[state->next++];
-	find_root(state, row);
-	state->last = *row;
+	if (state->next == state->nsorted)
+		sort_group(state);
+	*row = state->last = state->rows[state->next++];
 	state->returned = true;
 	return true;
 }

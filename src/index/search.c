@@ -24,8 +24,8 @@
  *
  * The second search for '<@' may find a root that the first one has found, with the set
  * of another row: one that came after the first was removed.  Then the snapshot sees
- * neither.  (In recovery, where only rows that the snapshot sees are found, each has a root of
- * its own.)
+ * neither.  (In recovery only rows that the snapshot sees are found, each with
+ * a root of its own.)
  *
  * Several keys have to be satisfied at once.  Only one of them is searched for, the one
  * that the fewest rows are likely to satisfy by its kind.  If none says anything, or

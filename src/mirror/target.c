@@ -82,10 +82,10 @@ database_version(void)
 }
 
 /*
- * The transaction that made this relation or its file, or changed its row in the catalog
- * since.  With wal_level = minimal the pages that a new file is filled with have neither
- * WAL nor LSNs.  If it has the number of an old file, whose relation had the number of
- * this one, nothing else would tell that it is not the file that a mirror is of.
+ * The transaction that made this relation or its file, or changed its row in
+ * the catalog since.  With wal_level = minimal the pages of a new file may have
+ * neither WAL nor LSNs.  If file and relation have the numbers of old ones,
+ * nothing else tells them from those that a mirror is of.
  */
 static TransactionId
 relation_version(Relation rel)
@@ -223,8 +223,8 @@ has_index(Relation rel, AttrNumber attnum)
 }
 
 /*
- * Is the search that begins made with a snapshot that was taken in recovery?  Those use no
- * index's mirror: see recovery.c.
+ * Is the search that begins made with a snapshot that was taken in recovery?
+ * Those use no index's mirror: see index/recovery.c.
  */
 static bool
 snapshot_of_recovery(void)

@@ -14,8 +14,8 @@
  *
  * So with such a snapshot a scan uses the plain mirror of the column.  The
  * engine gives row versions in the order of (score, tid), each with its own
- * set; which of them the snapshot sees is found out here, and the executor is
- * given their roots.  From there it finds no other version, for a snapshot
+ * set; the session finds out which of them the snapshot sees, and gives their
+ * roots to the executor.  From there it finds no other version, for a snapshot
  * sees one member of a chain.  What a snapshot sees keeps its place and its
  * root for as long as the snapshot lives, so batches follow each other as with
  * a rooted mirror, also when the standby is promoted between them.

@@ -238,4 +238,11 @@ GpuvecCheckExecute(Oid function)
 		aclcheck_error(result, OBJECT_FUNCTION, get_func_name(function));
 }
 
+/* The counters of OIDs and transactions, in shared memory (access/transam.h) */
+#if PG_VERSION_NUM >= 170000
+#define GpuvecTransam TransamVariables
+#else
+#define GpuvecTransam ShmemVariableCache
+#endif
+
 #endif							/* GPUVEC_COMPAT_H */

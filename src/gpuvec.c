@@ -24,7 +24,9 @@
 #include "utils/guc.h"
 
 #ifdef GPUVEC_TEST_HOOKS
+#include "access/transam.h"
 #include "storage/lock.h"
+#include "storage/lwlock.h"
 #endif
 
 PG_MODULE_MAGIC;
@@ -207,5 +209,18 @@ gpuvec_injection(const char *name)
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, GPUVEC_INJECTION_LOCK, 0, 2);
 	(void) LockAcquire(&tag, ShareLock, false, false);
 	LockRelease(&tag, ShareLock, false);
+}
+
+PG_FUNCTION_INFO_V1(gpuvec_test_next_oid);
+
+/* Let OIDs go on with this one, as if all others had been used up */
+Datum
+gpuvec_test_next_oid(PG_FUNCTION_ARGS)
+{
+	LWLockAcquire(OidGenLock, LW_EXCLUSIVE);
+	GpuvecTransam->nextOid = PG_GETARG_OID(0);
+	GpuvecTransam->oidCount = 0;
+	LWLockRelease(OidGenLock);
+	PG_RETURN_VOID();
 }
 #endif

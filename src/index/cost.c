@@ -110,7 +110,7 @@ find_facts(PlannerInfo *root, const IndexOptInfo *info, Facts *facts)
 	FactsKey	key = {
 		.database = MyDatabaseId,.relation = RelationGetRelid(heap),
 		.relfilenumber = GpuvecRelFile(heap),.index = own ? info->indexoid : InvalidOid,
-		.attnum = info->indexkeys[0],.rooted = true
+		.attnum = info->indexkeys[0],.rooted = own || !RecoveryInProgress()
 	};
 
 	table_close(heap, NoLock);

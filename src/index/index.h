@@ -82,11 +82,15 @@ typedef struct RootFinder
 #define tid_number_block(number) ((BlockNumber) ((number) >> 16))
 #define tid_number_line(number) ((OffsetNumber) ((number) & 0xFFFF))
 
-/* The root that a hit of a rooted mirror names */
+/* What a hit names: a root, or a row version if the mirror is a plain one */
 #define hit_root(place) \
 	tid_number(gpuvec_hit_block(place), mirror_line_offset(gpuvec_hit_line(place)))
 
 extern int64 GpuvecFindRoot(RootFinder *finder, BlockNumber block, OffsetNumber line);
+extern int64 GpuvecVersionRoot(RootFinder *finder, int64 version);
+
+/* recovery.c */
+extern bool GpuvecInRecovery(IndexScanDesc scan, MirrorTarget *target);
 
 /* cost.c */
 extern void gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,

@@ -8,6 +8,7 @@
 #include "gpuvec.h"
 
 #include "access/heapam.h"
+#include "access/htup_details.h"
 #include "index/index.h"
 #include "storage/bufmgr.h"
 
@@ -41,4 +42,35 @@ GpuvecFindRoot(RootFinder *finder, BlockNumber block, OffsetNumber line)
 							block, line, RelationGetRelationName(finder->heap))));
 		read_roots(finder, block);
 	}
+}
+
+/* Is a row version a root itself?  Most are: then no others are looked at. */
+static bool
+is_root(Relation heap, BlockNumber block, OffsetNumber line)
+{
+	Buffer		buffer = ReadBuffer(heap, block);
+	Page		page = BufferGetPage(buffer);
+	bool		root = false;
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	if (line <= PageGetMaxOffsetNumber(page) && ItemIdIsNormal(PageGetItemId(page, line)))
+	{
+		ItemId		item = PageGetItemId(page, line);
+
+		root = !HeapTupleHeaderIsHeapOnly((HeapTupleHeader) PageGetItem(page, item));
+	}
+	UnlockReleaseBuffer(buffer);
+	return root;
+}
+
+/* The same of a version whose page is not likely to be asked about again */
+int64
+GpuvecVersionRoot(RootFinder *finder, int64 version)
+{
+	BlockNumber block = tid_number_block(version);
+	OffsetNumber line = tid_number_line(version);
+
+	if (block != finder->block && is_root(finder->heap, block, line))
+		return version;
+	return GpuvecFindRoot(finder, block, line);
 }

@@ -14,9 +14,11 @@
  *
  * The mirror is a rooted one (see mirror.h): the engine knows the roots of HOT chains,
  * from where the executor follows each chain to the version that the snapshot sees, if
- * there is one.  Rows whose distances are equal though their scores are not (see
- * GpuvecRankDistance) are collected and sorted once more; a group is complete when a row of
- * another distance follows.
+ * there is one.  In recovery it is a plain one (recovery.c).  Rows that may
+ * not be in the order of (distance, root) yet are collected and sorted once
+ * more: those whose distances are equal though their scores are not (see
+ * GpuvecRankDistance), and those of a page that come from a plain mirror.  A
+ * group is complete when a row of another one follows.
  *
  * Only MVCC snapshots can use the mirror (in the middle of a command the mirror does
  * not know what is there now).
@@ -65,6 +67,7 @@ typedef struct KnnRow
 {
 	double		distance;
 	int64		root;
+	bool		version;		/* root is still a row version: see find_root() */
 } KnnRow;
 
 typedef enum KnnPhase
@@ -91,7 +94,8 @@ typedef struct KnnState
 	KnnRow    *rows;
 	uint64		nrows;
 	uint64		maxrows;
-	uint64		nready;			/* of these, whole groups, sorted */
+	uint64		nready;			/* of these, whole groups */
+	uint64		nsorted;		/* of these, in the order to return */
 	uint64		next;
 	KnnRow		last;			/* that was returned */
 	bool		returned;		/* there is one */
@@ -237,7 +241,7 @@ begin_engine(IndexScanDesc scan, KnnState *state)
 	if (state->target.mode != MIRROR_SHARED)
 		return false;
 	search->measure = state->measure;
-	search->roots = true;
+	search->roots = state->target.key.rooted;
 	search->queries = &state->wire;
 	search->nqueries = 1;
 	search->snapshot = scan->xs_snapshot;
@@ -248,23 +252,59 @@ begin_engine(IndexScanDesc scan, KnnState *state)
 	return true;
 }
 
-/* Sort the groups that are complete: all but the last, unless nothing follows */
+/* Replace the tid of a row version from a plain mirror by that of its root */
+static void
+find_root(KnnState *state, KnnRow *row)
+{
+	if (row->version)
+		row->root = GpuvecVersionRoot(&state->finder, row->root);
+	row->version = false;
+}
+
+/*
+ * Do two rows belong to a group that the engine may give in another order
+ * than that of roots?
+ */
+static bool
+same_group(const KnnState *state, const KnnRow *a, const KnnRow *b)
+{
+	return a->distance == b->distance &&
+		(state->measure == GPUVEC_COSINE || tid_number_block(a->root) == tid_number_block(b->root));
+}
+
+/* Only whole groups are ready: not the last one, unless nothing follows */
 static void
 finish_groups(KnnState *state)
 {
 	uint64		n = state->nrows;
 
-	if (state->measure != GPUVEC_COSINE)
-	{
-		state->nready = n;
-		return;
-	}
-	if (!state->complete)
-		while (n > state->next && state->rows[n - 1].distance == state->rows[state->nrows - 1].distance)
+	state->nsorted = 0;
+	if (state->measure != GPUVEC_COSINE && state->search.roots)
+		state->nsorted = n;
+	else if (!state->complete)
+		while (n > 0 && same_group(state, &state->rows[n - 1], &state->rows[state->nrows - 1]))
 			n--;
-	if (n > state->next)
-		qsort(state->rows + state->next, n - state->next, sizeof(KnnRow), compare_rows);
 	state->nready = n;
+}
+
+/*
+ * Sort the group that comes next.  Its roots are found now: most rows of a
+ * batch are never returned.
+ */
+static void
+sort_group(KnnState *state)
+{
+	KnnRow	   *first = &state->rows[state->next];
+	uint64		n = 0;
+
+	while (state->next + n < state->nready && same_group(state, first, first + n))
+	{
+		find_root(state, first + n);
+		n++;
+	}
+	if (n > 1)
+		qsort(first, n, sizeof(KnnRow), compare_rows);
+	state->nsorted = state->next + n;
 }
 
 /* Get the next batch from the engine; false: there is none */
@@ -311,6 +351,7 @@ next_batch(IndexScanDesc scan, KnnState *state)
 
 		row->distance = GpuvecRankDistance(state->measure, hit->score);
 		row->root = hit_root(hit->place);
+		row->version = !search->roots;
 	}
 	state->complete = state->wire.nhits < search->k;
 	if (!state->complete)
@@ -376,6 +417,8 @@ next_ranked(IndexScanDesc scan, KnnState *state, KnnRow *row)
 			return false;
 		}
 	}
+	if (state->next == state->nsorted)
+		sort_group(state);
 	*row = state->last = state->rows[state->next++];
 	state->returned = true;
 	return true;

@@ -24,7 +24,8 @@
  *
  * The second search for '<@' may find a root that the first one has found, with the set
  * of another row: one that came after the first was removed.  Then the snapshot sees
- * neither.
+ * neither.  (In recovery only rows that the snapshot sees are found, each with
+ * a root of its own.)
  *
  * Several keys have to be satisfied at once.  Only one of them is searched for, the one
  * that the fewest rows are likely to satisfy by its kind.  If none says anything, or
@@ -134,6 +135,8 @@ void
 GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target)
 {
 	MirrorDescribeIndex(GpuvecScanHeap(scan), scan->indexRelation, target);
+	if (GpuvecInRecovery(scan, target))
+		return;
 	target->fed = target->mode == MIRROR_SHARED &&
 		EntriesBuildId(scan->indexRelation, target->build);
 	for (int i = 0; i < sizeof(target->key.meaning); i++)
@@ -171,9 +174,11 @@ choose_bound(IndexScanDesc scan, Bound *best)
 
 /* Add the roots that a search found */
 static void
-add_roots(const MirrorQuery *query, MemoryContext context, GpuvecFound *found)
+add_roots(const MirrorTarget *target, const MirrorQuery *query, MemoryContext context,
+		  GpuvecFound *found)
 {
 	int64	   *roots = MemoryContextAllocHuge(context, (found->n + query->nhits + 1) * sizeof(int64));
+	RootFinder	finder = {.heap = target->rel,.block = InvalidBlockNumber};
 
 	if (found->roots != NULL)
 	{
@@ -182,7 +187,11 @@ add_roots(const MirrorQuery *query, MemoryContext context, GpuvecFound *found)
 	}
 	found->roots = roots;
 	for (uint64 i = 0; i < query->nhits; i++)
-		roots[found->n++] = hit_root(query->hits[i].place);
+	{
+		int64		root = hit_root(query->hits[i].place);
+
+		roots[found->n++] = target->key.rooted ? root : GpuvecVersionRoot(&finder, root);
+	}
 }
 
 /* Find the rows that reach a score; false: the mirror cannot tell */
@@ -198,7 +207,7 @@ find_scores(IndexScanDesc scan, MirrorTarget *target, gpuvec_measure measure, do
 	query.len = idset_count(set);
 	search.measure = measure;
 	search.k = UINT64_MAX;
-	search.roots = true;
+	search.roots = target->key.rooted;
 	search.has_min_score = true;
 	search.min_score = min_score;
 	search.queries = &query;
@@ -210,7 +219,7 @@ find_scores(IndexScanDesc scan, MirrorTarget *target, gpuvec_measure measure, do
 		SearchWarnNoEngine(reason);
 		return false;
 	}
-	add_roots(&query, context, found);
+	add_roots(target, &query, context, found);
 	return true;
 }
 

@@ -7,7 +7,8 @@
  * There are two kinds of mirrors.  A plain one has an entry for each row version,
  * under the version's own tid.  A rooted one, of an indexed column, has an entry
  * for each HOT chain, under the tid of its root, as an index has: all versions of
- * a chain have the same set.  That of an index with an expression or a predicate
+ * a chain have the same set, but not for snapshots taken in recovery, which do not
+ * use it (index/recovery.c).  That of an index with an expression or a predicate
  * is rooted as well, and is read from the index's pages, not the table's.
  *
  *-------------------------------------------------------------------------

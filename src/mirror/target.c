@@ -17,6 +17,7 @@
 #include "access/transam.h"
 #include "access/tupdesc_details.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "catalog/catalog.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
@@ -28,6 +29,7 @@
 #include "miscadmin.h"
 #include "utils/datum.h"
 #include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 /*
@@ -74,6 +76,25 @@ database_version(void)
 
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for database %u", MyDatabaseId);
+	version = HeapTupleHeaderGetRawXmin(tuple->t_data);
+	ReleaseSysCache(tuple);
+	return version;
+}
+
+/*
+ * The transaction that made this relation or its file, or changed its row in
+ * the catalog since.  With wal_level = minimal the pages of a new file may have
+ * neither WAL nor LSNs.  If file and relation have the numbers of old ones,
+ * nothing else tells them from those that a mirror is of.
+ */
+static TransactionId
+relation_version(Relation rel)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(RelationGetRelid(rel)));
+	TransactionId version;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for relation %u", RelationGetRelid(rel));
 	version = HeapTupleHeaderGetRawXmin(tuple->t_data);
 	ReleaseSysCache(tuple);
 	return version;
@@ -131,6 +152,8 @@ describe(Relation rel, AttrNumber attnum, MirrorTarget *target)
 	target->key.relfilenumber = GpuvecRelFile(rel);
 	target->key.attnum = attnum;
 	target->key.meaning = database_version();
+	if (!XLogIsNeeded())
+		target->key.meaning = hash_combine64(target->key.meaning, relation_version(rel));
 	if (attnum == 0)
 		return;
 	target->key.type = TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypid;
@@ -200,6 +223,17 @@ has_index(Relation rel, AttrNumber attnum)
 }
 
 /*
+ * Is the search that begins made with a snapshot that was taken in recovery?
+ * Those use no index's mirror: see index/recovery.c.
+ */
+static bool
+snapshot_of_recovery(void)
+{
+	return RecoveryInProgress() ||
+		(ActiveSnapshotSet() && GetActiveSnapshot()->takenDuringRecovery);
+}
+
+/*
  * Describe a column of an open, locked relation.  If it has an index, that one's mirror
  * is taken.
  */
@@ -212,7 +246,7 @@ MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target)
 	if (target->mode == MIRROR_PRIVATE)
 		target->key.private_id = ((uint64) MyProcPid << 32) | ++private_ids;
 	else
-		target->key.rooted = has_index(rel, attnum);
+		target->key.rooted = !snapshot_of_recovery() && has_index(rel, attnum);
 }
 
 /* Describe what an index, which is open and locked like its table, is on */

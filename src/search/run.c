@@ -3,6 +3,11 @@
  * run.c
  *	  Searching all relations of a call and merging the answers.
  *
+ * Relations are searched in the order of their oids, which is also the order of rows of
+ * equal score.  So once a query has k rows, only rows of a greater score than the k-th
+ * count in the relations that follow: of a relation that has none, the engine skips
+ * almost all.  A query that has k rows of the greatest possible score is done.
+ *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
@@ -10,6 +15,7 @@
 #include "miscadmin.h"
 #include "search/search.h"
 #include "storage/bufmgr.h"
+#include "storage/predicate.h"
 #include "utils/memutils.h"
 
 /*
@@ -33,12 +39,28 @@ SearchWarnNoEngine(const char *reason)
 			 errhint("Answers are the same but slow. See the server log for messages of the gpuvec engine.")));
 }
 
+/* Is there a query that rows of a relation may be wanted for? */
+static bool
+any_wants_rows(const MirrorSearch *search)
+{
+	for (uint32 i = 0; i < search->nqueries; i++)
+		if (!search->queries[i].skip)
+			return true;
+	return false;
+}
+
 /* Search one relation in the way that suits it */
 static void
 search_target(MirrorTarget *target, MirrorSearch *search)
 {
 	const char *reason = NULL;
 
+	if (!any_wants_rows(search))
+	{
+		/* that its rows do not count is known of those that are there now */
+		PredicateLockRelation(target->rel, search->snapshot);
+		return;
+	}
 	if (search->among)
 	{
 		AmongTopK(target, search);
@@ -90,6 +112,17 @@ merge_hits(SearchAnswer *answer, const MirrorQuery *query, int target, uint64 k)
 	*answer = merged;
 }
 
+/* What rows of further relations have to surpass to be among the k best */
+static void
+raise_bound(const MirrorSearch *search, MirrorQuery *query, const SearchAnswer *answer)
+{
+	if (query->skip || answer->nhits < search->k)
+		return;
+	query->has_above = true;
+	query->above = answer->hits[search->k - 1].score;
+	query->skip = query->above >= gpuvec_score(search->measure, query->len, query->len, query->len);
+}
+
 /*
  * Search all targets, which are in ascending order of oid, and give for each
  * query the k best rows of all, ordered by (score descending, oid, tid).  The
@@ -118,7 +151,10 @@ SearchRun(MirrorTarget *targets, int ntargets, MirrorSearch *search, SearchAnswe
 		for (uint32 i = 0; i < search->nqueries; i++)
 		{
 			if (ntargets > 1)
+			{
 				merge_hits(&answers[i], &search->queries[i], t, search->k);
+				raise_bound(search, &search->queries[i], &answers[i]);
+			}
 			else
 				answers[i] = (SearchAnswer) {
 					.hits = search->queries[i].hits,.nhits = search->queries[i].nhits

@@ -15,7 +15,6 @@
 #include "miscadmin.h"
 #include "search/search.h"
 #include "storage/bufmgr.h"
-#include "storage/predicate.h"
 #include "utils/memutils.h"
 
 /*
@@ -39,7 +38,10 @@ SearchWarnNoEngine(const char *reason)
 			 errhint("Answers are the same but slow. See the server log for messages of the gpuvec engine.")));
 }
 
-/* Is there a query that rows of a relation may be wanted for? */
+/*
+ * Is there a query that rows of a further relation may count for?  If not, it is not even read,
+ * so it needs no predicate lock: whatever is written there, the answer is the same.
+ */
 static bool
 any_wants_rows(const MirrorSearch *search)
 {
@@ -55,12 +57,6 @@ search_target(MirrorTarget *target, MirrorSearch *search)
 {
 	const char *reason = NULL;
 
-	if (!any_wants_rows(search))
-	{
-		/* that its rows do not count is known of those that are there now */
-		PredicateLockRelation(target->rel, search->snapshot);
-		return;
-	}
 	if (search->among)
 	{
 		AmongTopK(target, search);
@@ -146,7 +142,8 @@ SearchRun(MirrorTarget *targets, int ntargets, MirrorSearch *search, SearchAnswe
 			search->queries[i].hits = NULL;
 			search->queries[i].nhits = search->queries[i].maxhits = 0;
 		}
-		search_target(&targets[t], search);
+		if (any_wants_rows(search))
+			search_target(&targets[t], search);
 		MemoryContextSwitchTo(old);
 		for (uint32 i = 0; i < search->nqueries; i++)
 		{

@@ -64,6 +64,16 @@ $node->safe_psql('postgres', q{
 	CREATE INDEX ON later USING gpuvec (tokens);
 	UPDATE later SET note = 1 WHERE id > 40;});
 right_rows('moved rows behind', 'later', 5, 1);
+# a row that the engine names late has moved to the first line pointer of the page
+$node->safe_psql('postgres', q{
+	CREATE TABLE earlier (id int, note int, tokens idset);
+	INSERT INTO earlier SELECT i, 0, '{1,2,3}' FROM generate_series(1, 60) i;
+	CREATE INDEX ON earlier USING gpuvec (tokens);
+	DELETE FROM earlier WHERE id <= 3;
+	VACUUM (INDEX_CLEANUP on) earlier;
+	UPDATE earlier SET note = 1 WHERE id IN (50, 55);});
+is($node->safe_psql('postgres', q{SELECT string_agg(id || ctid::text, ' ' ORDER BY ctid) FROM earlier WHERE note = 1}), '50(0,1) 55(0,2)', 'rows are where they should be');
+right_rows('moved rows before', 'earlier', $_, 2) for 1, 2, 3, 5;
 
 # Partitions: the k best are among the first ones
 $node->safe_psql('postgres', q{

@@ -77,35 +77,57 @@ search_target(MirrorTarget *target, MirrorSearch *search)
 	LocalTopK(target, search);
 }
 
-/* Merge a query's hits of one more relation into its answer */
+/* Make room for so many hits in an answer */
+static void
+reserve_answer(SearchAnswer *answer, uint64 n)
+{
+	if (n <= answer->maxhits)
+		return;
+	n = Max(n, answer->maxhits * 2);
+	if (answer->maxhits == 0)
+	{
+		answer->hits = MemoryContextAllocHuge(CurrentMemoryContext, n * sizeof(MirrorHit));
+		answer->targets = MemoryContextAllocHuge(CurrentMemoryContext, n * sizeof(int));
+	}
+	else
+	{
+		answer->hits = repalloc_huge(answer->hits, n * sizeof(MirrorHit));
+		answer->targets = repalloc_huge(answer->targets, n * sizeof(int));
+	}
+	answer->maxhits = n;
+}
+
+/*
+ * Merge a query's hits of one more relation into its answer, from the worst on, so that what
+ * is better than all of them stays where it is.  What is too much is left out.
+ */
 static void
 merge_hits(SearchAnswer *answer, const MirrorQuery *query, int target, uint64 k)
 {
 	uint64		total = Min(answer->nhits + query->nhits, k);
-	SearchAnswer merged;
-	uint64		i = 0;
-	uint64		j = 0;
+	uint64		i = answer->nhits;
+	uint64		j = query->nhits;
 
-	if (query->nhits == 0)
+	if (j == 0)
 		return;
-	merged.hits = MemoryContextAllocHuge(CurrentMemoryContext, total * sizeof(MirrorHit));
-	merged.targets = MemoryContextAllocHuge(CurrentMemoryContext, total * sizeof(int));
-	merged.nhits = total;
-	for (uint64 n = 0; n < total; n++)
+	reserve_answer(answer, total);
+	while (j > 0)
 	{
 		/* at equal scores the earlier relation comes first, whatever the tids */
-		bool		earlier = i < answer->nhits &&
-			(j >= query->nhits || answer->hits[i].score >= query->hits[j].score);
+		bool		earlier = i > 0 && answer->hits[i - 1].score < query->hits[j - 1].score;
+		uint64		n = i + j - 1;
 
-		merged.targets[n] = earlier ? answer->targets[i] : target;
-		merged.hits[n] = earlier ? answer->hits[i++] : query->hits[j++];
+		if (n < total)
+		{
+			answer->hits[n] = earlier ? answer->hits[i - 1] : query->hits[j - 1];
+			answer->targets[n] = earlier ? answer->targets[i - 1] : target;
+		}
+		if (earlier)
+			i--;
+		else
+			j--;
 	}
-	if (answer->nhits > 0)
-	{
-		pfree(answer->hits);
-		pfree(answer->targets);
-	}
-	*answer = merged;
+	answer->nhits = total;
 }
 
 /* What rows of further relations have to surpass to be among the k best */

@@ -352,7 +352,7 @@ COMMENT ON FUNCTION jaccard_similarity(idset, idset) IS 'i / (a + b - i), with i
 
 CREATE FUNCTION cosine_similarity(idset, idset) RETURNS float8
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
-COMMENT ON FUNCTION cosine_similarity(idset, idset) IS 'i / sqrt(a * b), with i common ids of sets of a and b ids';
+COMMENT ON FUNCTION cosine_similarity(idset, idset) IS 'sqrt(i * i / (a * b)), with i common ids of sets of a and b ids';
 
 CREATE FUNCTION dice_similarity(idset, idset) RETURNS float8
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
@@ -401,7 +401,7 @@ COMMENT ON FUNCTION idset_cosine_distance(idset, idset) IS 'implementation of <=
 CREATE OPERATOR <=> (
 	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_cosine_distance, COMMUTATOR = <=>
 );
-COMMENT ON OPERATOR <=> (idset, idset) IS 'cosine distance: 1 - i / sqrt(a * b)';
+COMMENT ON OPERATOR <=> (idset, idset) IS 'cosine distance: 1 - sqrt(i * i / (a * b))';
 
 CREATE FUNCTION idset_negative_intersection(idset, idset) RETURNS float8
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;

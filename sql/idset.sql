@@ -72,7 +72,7 @@ FROM pairs;
 -- measures, by their formulas
 SELECT count(*) FILTER (WHERE braun_blanquet_similarity(sa, sb) IS DISTINCT FROM CASE WHEN greatest(x, y) = 0 THEN 0 ELSE n::float8 / greatest(x, y) END) AS bb,
 	   count(*) FILTER (WHERE jaccard_similarity(sa, sb) IS DISTINCT FROM CASE WHEN x + y = 0 THEN 0 ELSE n::float8 / (x + y - n) END) AS jaccard,
-	   count(*) FILTER (WHERE cosine_similarity(sa, sb) IS DISTINCT FROM CASE WHEN x * y = 0 THEN 0 ELSE n::float8 / sqrt((x * y)::float8) END) AS cosine,
+	   count(*) FILTER (WHERE cosine_similarity(sa, sb) IS DISTINCT FROM CASE WHEN x * y = 0 THEN 0 ELSE sqrt(n::float8 * n / (x * y)) END) AS cosine,
 	   count(*) FILTER (WHERE dice_similarity(sa, sb) IS DISTINCT FROM CASE WHEN x + y = 0 THEN 0 ELSE 2 * n::float8 / (x + y) END) AS dice,
 	   count(*) FILTER (WHERE overlap_similarity(sa, sb) IS DISTINCT FROM CASE WHEN least(x, y) = 0 THEN 0 ELSE n::float8 / least(x, y) END) AS overlap,
 	   count(*) FILTER (WHERE containment_similarity(sa, sb) IS DISTINCT FROM CASE WHEN x = 0 THEN 0 ELSE n::float8 / x END) AS containment,

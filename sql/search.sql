@@ -15,7 +15,7 @@ BEGIN
 			SELECT tableoid AS source, ctid AS tid, n, CASE $2
 				WHEN 'braun_blanquet' THEN n::float8 / nullif(greatest(a, b), 0)
 				WHEN 'jaccard' THEN n::float8 / nullif(a + b - n, 0)
-				WHEN 'cosine' THEN n::float8 / nullif(sqrt(a::float8 * b), 0)
+				WHEN 'cosine' THEN sqrt(n::float8 * n / nullif(a::float8 * b, 0))
 				WHEN 'dice' THEN 2 * n::float8 / nullif(a + b, 0)
 				WHEN 'overlap' THEN n::float8 / nullif(least(a, b), 0)
 				WHEN 'containment' THEN n::float8 / nullif(a, 0)

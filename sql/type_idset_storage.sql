@@ -26,7 +26,7 @@ SELECT count(*) AS pairs, count(*) FILTER (WHERE intersection_count(sa, sb) <> n
 	   count(*) FILTER (WHERE braun_blanquet_similarity(sa, sb) <> coalesce(n / nullif(greatest(x, y), 0)::float8, 0)) AS braun_blanquet,
 	   count(*) FILTER (WHERE (sa <%> sb) <> coalesce((x + y - 2 * n) / nullif(x + y - n, 0)::float8, 1)) AS jaccard_distance,
 	   count(*) FILTER (WHERE containment_similarity(sa, sb) <> coalesce(n / nullif(x, 0)::float8, 0)) AS containment,
-	   count(*) FILTER (WHERE cosine_similarity(sa, sb) <> coalesce(n / sqrt(nullif(x::float8 * y, 0)), 0)) AS cosine,
+	   count(*) FILTER (WHERE cosine_similarity(sa, sb) <> coalesce(sqrt(n::float8 * n / nullif(x::float8 * y, 0)), 0)) AS cosine,
 	   count(*) FILTER (WHERE CASE WHEN sa < sb THEN -1 WHEN sa > sb THEN 1 ELSE 0 END <>
 							  CASE WHEN sa::int4[] < sb::int4[] THEN -1 WHEN sa::int4[] > sb::int4[] THEN 1 ELSE 0 END) AS sorting
 FROM common;

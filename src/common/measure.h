@@ -8,7 +8,7 @@
  *
  *	 braun_blanquet  i / max(a,b)		 Braun-Blanquet 1932
  *	 jaccard		 i / (a+b-i)		 Jaccard 1901, Tanimoto 1960
- *	 cosine			 i / sqrt(a*b)		 Ochiai 1957
+ *	 cosine			 sqrt(i*i/(a*b))	 Ochiai 1957
  *	 dice			 2i / (a+b)			 Dice 1945, Sorensen 1948
  *	 overlap		 i / min(a,b)		 Szymkiewicz 1934, Simpson 1943
  *	 containment	 i / a				 of the query in the row
@@ -19,6 +19,23 @@
  * float8 that gpuvec_score returns *is* the order: every operation in it is
  * correctly rounded by IEEE 754 on CPU and GPU alike, so both rank the same.
  * Compile without contraction or fast-math flags.
+ *
+ * Equal similarities have equal float8, and a greater one never has a smaller
+ * float8, whatever i, a and b they come from:
+ *
+ *	 - i, a and b are at most 2^16, so every numerator and denominator below
+ *	   is an integer of at most 2^32, and exact.
+ *	 - Then comes one division.  Its result depends on nothing but the value
+ *	   of the fraction, and rounding keeps the order.
+ *	 - The square root of cosine depends on nothing but that result, and keeps
+ *	   the order, too.  i / sqrt(a*b) would round twice on the way to a value
+ *	   that two fractions share: 3 / sqrt(18) is not 1 / sqrt(2) then.
+ *	 - intersection and hamming are integers.
+ *
+ * Different similarities have different float8, except of cosine.  Fractions
+ * of denominators up to 2^17 are at least 2^-34 apart, and a float8 between 0
+ * and 1 is off by at most 2^-54.  i*i/(a*b) may differ by only 2^-64; rows
+ * whose cosines are that close tie.
  *
  *-------------------------------------------------------------------------
  */
@@ -78,7 +95,7 @@ gpuvec_score(gpuvec_measure measure, uint32_t i, uint32_t a, uint32_t b)
 		case GPUVEC_JACCARD:
 			return gpuvec_ratio(i, a + b - i);
 		case GPUVEC_COSINE:
-			return gpuvec_ratio(i, sqrt((double) a * (double) b));
+			return sqrt(gpuvec_ratio((double) i * (double) i, (double) a * (double) b));
 		case GPUVEC_DICE:
 			return gpuvec_ratio(2.0 * i, a + b);
 		case GPUVEC_OVERLAP:
@@ -97,6 +114,11 @@ gpuvec_score(gpuvec_measure measure, uint32_t i, uint32_t a, uint32_t b)
  * The distance that the measure's operator shows.  The ratios are one division,
  * not 1 - score: "1 - 0.7 <= 0.3" is false in float8, "3 / 10.0 <= 0.3" is
  * true.  Measures without an operator have 1 - score.
+ *
+ * A larger score never has a larger distance, and equal scores have equal ones.
+ * Different scores have different distances, by the argument at the head of
+ * the file, except of cosine: near 1 the values of 1 - score are 2^-53 apart,
+ * and rows whose scores differ by less may be at the same distance.
  */
 static inline GPUVEC_HD double
 gpuvec_distance(gpuvec_measure measure, uint32_t i, uint32_t a, uint32_t b)

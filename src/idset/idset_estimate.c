@@ -130,10 +130,7 @@ idset_load_stats(IdSetStats *stats, VariableStatData *variable, Oid function)
 	memset(stats, 0, sizeof(*stats));
 	stats->notnull = 1 - ((Form_pg_statistic) GETSTRUCT(tuple))->stanullfrac;
 	stats->longest = GPUVEC_MAX_ID + 1;
-	if (statistic_proc_security_check(variable, F_INT4EQ))
-		load_model(stats, tuple);
-	if (!statistic_proc_security_check(variable, function))
-		return;
+	load_model(stats, tuple);
 	get_attstatsslot(&stats->common, tuple, STATISTIC_KIND_MCV, InvalidOid,
 					 ATTSTATSSLOT_VALUES | ATTSTATSSLOT_NUMBERS);
 	get_attstatsslot(&stats->histogram, tuple, STATISTIC_KIND_HISTOGRAM, InvalidOid,

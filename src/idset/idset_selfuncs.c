@@ -122,6 +122,17 @@ function_fits(Oid function, IdSetPredicate predicate)
 	return false;
 }
 
+/*
+ * Has the column statistics, and may the caller know of all its rows?  Otherwise EXPLAIN
+ * would tell how common an id is among rows that row-level security hides.
+ */
+static bool
+has_statistics(IdSetClause *clause)
+{
+	return HeapTupleIsValid(clause->variable.statsTuple) &&
+		statistic_proc_security_check(&clause->variable, clause->function);
+}
+
 /* Selectivity of a question whose query is known */
 static double
 known_selectivity(IdSetClause *clause)
@@ -130,7 +141,7 @@ known_selectivity(IdSetClause *clause)
 	double		result;
 	IdSetStats	stats;
 
-	if (!HeapTupleIsValid(clause->variable.statsTuple))
+	if (!has_statistics(clause))
 		return fallback;
 	idset_load_stats(&stats, &clause->variable, clause->function);
 	result = idset_estimate(&stats, &clause->question, IDSET_MODEL_LENGTHS, INT_MAX, fallback);
@@ -209,7 +220,7 @@ typical_selectivity(IdSetClause *clause, bool has_score)
 	TypicalKey	key;
 	IdSetStats	stats;
 
-	if (!HeapTupleIsValid(clause->variable.statsTuple))
+	if (!has_statistics(clause))
 		return default_selectivity(clause->question.predicate);
 	make_typical_key(&key, clause, has_score);
 	for (int i = 0; i < REMEMBERED; i++)

@@ -16,6 +16,7 @@
 
 #include <math.h>
 
+#include "access/htup_details.h"
 #include "access/xact.h"
 #include "common/hashfn.h"
 #include "link/link.h"
@@ -89,6 +90,30 @@ MirrorRowsToLookAt(const MirrorSearch *search, uint64 n)
 }
 
 /*
+ * A group is the rows of a rooted mirror of the same score on the same page.  They come in the
+ * order of their roots, which may not be that of the tids to be returned.  So a query that has
+ * its k rows may need the rest of the last one's group: it is open.
+ */
+static bool
+group_open(const MirrorSearch *search, const MirrorQuery *query)
+{
+	return query->has_after && query->nhits >= search->k;
+}
+
+/*
+ * How many rows to ask for to see the end of an open group: one more than the page can have
+ * behind the last one, so that one trip is enough.
+ */
+static uint32
+rows_to_close(const MirrorQuery *query, uint32 queries)
+{
+	OffsetNumber last = mirror_line_offset(gpuvec_tid_line(query->after_tid));
+	uint32		rows = last < MaxHeapTuplesPerPage ? MaxHeapTuplesPerPage - last + 1 : 1;
+
+	return Max(Min(rows, ANSWER_HITS / queries), 1);
+}
+
+/*
  * How many rows to ask for, for one query of as many that need some.  A little more
  * than what is missing, so that a few invisible rows cost no second trip.  For a
  * restricted search ever more (page grows), since its rows may be rare among the best,
@@ -99,6 +124,8 @@ rows_to_ask(const MirrorSearch *search, const MirrorQuery *query, uint32 page, u
 {
 	uint64		missing;
 
+	if (group_open(search, query))
+		return rows_to_close(query, queries);
 	if (search->among)
 	{
 		double		rows = page;
@@ -116,6 +143,21 @@ rows_to_ask(const MirrorSearch *search, const MirrorQuery *query, uint32 page, u
 	if (missing <= GPUVEC_FAST_K)
 		return Min(missing + missing / 16 + 2, Max(GPUVEC_FAST_K, missing));
 	return Min(missing, GPUVEC_MAX_K);
+}
+
+/* The least score that rows of a query need; false: any will do */
+static bool
+least_score(const MirrorSearch *search, const MirrorQuery *query, double *least)
+{
+	*least = -INFINITY;
+	if (search->has_min_score)
+		*least = search->min_score;
+	if (query->has_above)
+		*least = Max(*least, nextafter(query->above, INFINITY));
+	/* of an open group's score or not wanted */
+	if (group_open(search, query))
+		*least = query->after_score;
+	return search->has_min_score || query->has_above || group_open(search, query);
 }
 
 /* The request for those of the queries that need more rows */
@@ -153,15 +195,16 @@ make_request(Request *request, MirrorTarget *target, MirrorSearch *search,
 	{
 		MirrorQuery *query = &search->queries[i];
 		gpuvec_query *wire = &request->queries[request->n];
+		double		least;
 
 		if (query->done)
 			continue;
 		wire->len = query->len;
 		wire->k = rows_to_ask(search, query, page, open);
-		if (search->has_min_score)
+		if (least_score(search, query, &least))
 		{
 			wire->flags |= GPUVEC_QUERY_MIN_SCORE;
-			wire->min_score = search->min_score;
+			wire->min_score = least;
 		}
 		if (query->has_after)
 		{
@@ -231,11 +274,7 @@ read_answer(uint64 number, MemoryContext context, Answer *answer)
 	return true;
 }
 
-/*
- * Does a row of a rooted mirror belong to the same group as the last one that was
- * taken?  Rows of equal score on the same page come in the order of their roots, which
- * may not be that of the tids to be returned.
- */
+/* Do two rows of a rooted mirror belong to the same group? */
 static bool
 same_group(const MirrorHit *a, const MirrorHit *b)
 {
@@ -267,6 +306,28 @@ sort_groups(MirrorSearch *search, MirrorQuery *query)
 		first = i;
 	}
 	query->nhits = Min(query->nhits, search->k);
+}
+
+/*
+ * A query has its k rows, and the last answer ended within the last one's group.  Do the rows
+ * of the group that were not given come behind the k-th all the same?  Their roots come behind
+ * the last root that was given.  If the k-th row does not, each row before it that the snapshot
+ * sees was given, or is not the root of its chain.  The page tells whether it has such a row.
+ */
+static bool
+rest_is_behind(const MirrorSearch *search, MirrorQuery *query, MirrorVisibility *visibility)
+{
+	uint64		first = search->k - 1;
+	uint64		kth;
+	OffsetNumber line;
+
+	while (first > 0 && same_group(&query->hits[first - 1], &query->hits[search->k - 1]))
+		first--;
+	qsort(query->hits + first, query->nhits - first, sizeof(MirrorHit), compare_places);
+	kth = query->hits[search->k - 1].place;
+	line = mirror_line_offset(gpuvec_hit_line(kth));
+	return line <= mirror_line_offset(gpuvec_tid_line(query->after_tid)) &&
+		!MirrorPageHasMember(visibility, gpuvec_hit_block(kth), line);
 }
 
 /* Is a row, with a tid of its own, one of those that a search is restricted to? */
@@ -351,6 +412,8 @@ take_hits(MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
 		full = query->nhits >= search->k && !groups;
 		CHECK_FOR_INTERRUPTS();
 	}
+	if (groups && !full && n == asked && query->nhits >= search->k)
+		full = rest_is_behind(search, query, visibility);
 	query->done = n < asked || full;
 	if (!query->done && search->among && query->looked >= search->max_looked)
 		query->done = query->abandoned = true;
@@ -513,12 +576,12 @@ MirrorReportEvicted(MirrorTarget *target)
  * anything is that a session does for the first time.
  */
 static bool
-is_timed(MirrorTarget *target, const MirrorSearch *search, const Request *request)
+is_timed(MirrorTarget *target, const Request *request)
 {
 	Known	   *known = known_mirror(&target->key);
 
-	if (known == NULL || request->n != 1 || search->has_min_score ||
-		request->queries[0].k > TIMED_ROWS || (request->queries[0].flags & GPUVEC_QUERY_AFTER) != 0)
+	if (known == NULL || request->n != 1 || request->queries[0].flags != 0 ||
+		request->queries[0].k > TIMED_ROWS)
 		return false;
 	return known->asked++ % TIMED_EVERY == 0;
 }
@@ -528,7 +591,7 @@ static bool
 ask(MirrorTarget *target, MirrorSearch *search, Request *request, const gpuvec_freshness *need,
 	Answer *answer)
 {
-	bool		timed = is_timed(target, search, request);
+	bool		timed = is_timed(target, request);
 	instr_time	begin;
 	instr_time	end;
 

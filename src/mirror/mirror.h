@@ -108,7 +108,10 @@ typedef struct MirrorQuery
 {
 	const uint16 *ids;
 	uint32		len;
-	bool		skip;			/* a NULL query: no rows */
+	bool		skip;			/* a NULL query, or nothing can be above: no rows */
+
+	bool		has_above;		/* only rows whose score is greater than this */
+	double		above;
 
 	MirrorHit  *hits;			/* visible rows, best first */
 	uint64		nhits;
@@ -156,7 +159,8 @@ MirrorRank(const MirrorSearch *search, const MirrorQuery *query, uint64 tid, uin
 	if (common == 0 && !gpuvec_ranks_disjoint(search->measure))
 		return false;
 	hit->score = gpuvec_score(search->measure, common, query->len, len);
-	if (search->has_min_score && hit->score < search->min_score)
+	if ((search->has_min_score && hit->score < search->min_score) ||
+		(query->has_above && hit->score <= query->above))
 		return false;
 	hit->place = gpuvec_hit_place(tid, common, newer);
 	return true;
@@ -215,6 +219,8 @@ extern uint64 MirrorVisibilityNumber(const MirrorVisibility *visibility);
 extern void MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh);
 extern void MirrorVisibilityCopyMap(MirrorVisibility *visibility, uint64 refresh);
 extern const uint8 *MirrorVisibilityMap(const MirrorVisibility *visibility, Size *bytes);
+extern bool MirrorPageHasMember(MirrorVisibility *visibility, BlockNumber block,
+								OffsetNumber before);
 extern bool MirrorRowVisible(MirrorVisibility *visibility, ItemPointer tid);
 extern bool MirrorVisible(MirrorVisibility *visibility, gpuvec_hit *hit,
 						  const MirrorQuery *query, gpuvec_measure measure);

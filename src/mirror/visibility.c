@@ -28,6 +28,7 @@
 #include "gpuvec.h"
 
 #include "access/heapam.h"
+#include "access/htup_details.h"
 #include "access/relscan.h"
 #include "access/tableam.h"
 #include "access/visibilitymap.h"
@@ -219,6 +220,31 @@ verify_hit(MirrorVisibility *visibility, const gpuvec_hit *hit,
 						   mirror_line_offset(gpuvec_hit_line(hit->place)),
 						   common, gpuvec_hit_common(hit->place)),
 				 errhint("Please report this as a bug; gpuvec_evict discards the engine's copy.")));
+}
+
+/*
+ * Is there a row on the page, before this line pointer, that is not the root of its HOT chain?
+ * If the snapshot sees one, it was there before the snapshot was taken, and stays where it is.
+ */
+bool
+MirrorPageHasMember(MirrorVisibility *visibility, BlockNumber block, OffsetNumber before)
+{
+	Buffer		buffer = ReadBuffer(visibility->target->rel, block);
+	bool		found = false;
+	Page		page;
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	page = BufferGetPage(buffer);
+	before = Min(before, PageGetMaxOffsetNumber(page) + 1);
+	for (OffsetNumber line = FirstOffsetNumber; line < before && !found; line++)
+	{
+		ItemId		item = PageGetItemId(page, line);
+
+		found = ItemIdIsNormal(item) &&
+			HeapTupleHeaderIsHeapOnly((HeapTupleHeader) PageGetItem(page, item));
+	}
+	UnlockReleaseBuffer(buffer);
+	return found;
 }
 
 /* Does the snapshot see the row at this tid?  Asks the table. */

@@ -3,6 +3,11 @@
  * run.c
  *	  Searching all relations of a call and merging the answers.
  *
+ * Relations are searched in the order of their oids, which is also the order of rows of
+ * equal score.  So once a query has k rows, only rows of a greater score than the k-th
+ * count in the relations that follow: of a relation that has none, the engine skips
+ * almost all.  A query that has k rows of the greatest possible score is done.
+ *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
@@ -33,6 +38,19 @@ SearchWarnNoEngine(const char *reason)
 			 errhint("Answers are the same but slow. See the server log for messages of the gpuvec engine.")));
 }
 
+/*
+ * Is there a query that rows of a further relation may count for?  If not, it is not even read,
+ * so it needs no predicate lock: whatever is written there, the answer is the same.
+ */
+static bool
+any_wants_rows(const MirrorSearch *search)
+{
+	for (uint32 i = 0; i < search->nqueries; i++)
+		if (!search->queries[i].skip)
+			return true;
+	return false;
+}
+
 /* Search one relation in the way that suits it */
 static void
 search_target(MirrorTarget *target, MirrorSearch *search)
@@ -59,35 +77,68 @@ search_target(MirrorTarget *target, MirrorSearch *search)
 	LocalTopK(target, search);
 }
 
-/* Merge a query's hits of one more relation into its answer */
+/* Make room for so many hits in an answer */
+static void
+reserve_answer(SearchAnswer *answer, uint64 n)
+{
+	if (n <= answer->maxhits)
+		return;
+	n = Max(n, answer->maxhits * 2);
+	if (answer->maxhits == 0)
+	{
+		answer->hits = MemoryContextAllocHuge(CurrentMemoryContext, n * sizeof(MirrorHit));
+		answer->targets = MemoryContextAllocHuge(CurrentMemoryContext, n * sizeof(int));
+	}
+	else
+	{
+		answer->hits = repalloc_huge(answer->hits, n * sizeof(MirrorHit));
+		answer->targets = repalloc_huge(answer->targets, n * sizeof(int));
+	}
+	answer->maxhits = n;
+}
+
+/*
+ * Merge a query's hits of one more relation into its answer, from the worst on, so that what
+ * is better than all of them stays where it is.  What is too much is left out.
+ */
 static void
 merge_hits(SearchAnswer *answer, const MirrorQuery *query, int target, uint64 k)
 {
 	uint64		total = Min(answer->nhits + query->nhits, k);
-	SearchAnswer merged;
-	uint64		i = 0;
-	uint64		j = 0;
+	uint64		i = answer->nhits;
+	uint64		j = query->nhits;
 
-	if (query->nhits == 0)
+	if (j == 0)
 		return;
-	merged.hits = MemoryContextAllocHuge(CurrentMemoryContext, total * sizeof(MirrorHit));
-	merged.targets = MemoryContextAllocHuge(CurrentMemoryContext, total * sizeof(int));
-	merged.nhits = total;
-	for (uint64 n = 0; n < total; n++)
+	reserve_answer(answer, total);
+	while (j > 0)
 	{
 		/* at equal scores the earlier relation comes first, whatever the tids */
-		bool		earlier = i < answer->nhits &&
-			(j >= query->nhits || answer->hits[i].score >= query->hits[j].score);
+		bool		earlier = i > 0 && answer->hits[i - 1].score < query->hits[j - 1].score;
+		uint64		n = i + j - 1;
 
-		merged.targets[n] = earlier ? answer->targets[i] : target;
-		merged.hits[n] = earlier ? answer->hits[i++] : query->hits[j++];
+		if (n < total)
+		{
+			answer->hits[n] = earlier ? answer->hits[i - 1] : query->hits[j - 1];
+			answer->targets[n] = earlier ? answer->targets[i - 1] : target;
+		}
+		if (earlier)
+			i--;
+		else
+			j--;
 	}
-	if (answer->nhits > 0)
-	{
-		pfree(answer->hits);
-		pfree(answer->targets);
-	}
-	*answer = merged;
+	answer->nhits = total;
+}
+
+/* What rows of further relations have to surpass to be among the k best */
+static void
+raise_bound(const MirrorSearch *search, MirrorQuery *query, const SearchAnswer *answer)
+{
+	if (query->skip || answer->nhits < search->k)
+		return;
+	query->has_above = true;
+	query->above = answer->hits[search->k - 1].score;
+	query->skip = query->above >= gpuvec_score(search->measure, query->len, query->len, query->len);
 }
 
 /*
@@ -113,12 +164,16 @@ SearchRun(MirrorTarget *targets, int ntargets, MirrorSearch *search, SearchAnswe
 			search->queries[i].hits = NULL;
 			search->queries[i].nhits = search->queries[i].maxhits = 0;
 		}
-		search_target(&targets[t], search);
+		if (any_wants_rows(search))
+			search_target(&targets[t], search);
 		MemoryContextSwitchTo(old);
 		for (uint32 i = 0; i < search->nqueries; i++)
 		{
 			if (ntargets > 1)
+			{
 				merge_hits(&answers[i], &search->queries[i], t, search->k);
+				raise_bound(search, &search->queries[i], &answers[i]);
+			}
 			else
 				answers[i] = (SearchAnswer) {
 					.hits = search->queries[i].hits,.nhits = search->queries[i].nhits

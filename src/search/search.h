@@ -58,6 +58,7 @@ typedef struct SearchAnswer
 	MirrorHit  *hits;
 	int		   *targets;		/* which of the targets each is from; NULL: the first */
 	uint64		nhits;
+	uint64		maxhits;		/* room, if there are several targets */
 } SearchAnswer;
 
 extern void SearchRun(MirrorTarget *targets, int ntargets, MirrorSearch *search,

@@ -15,6 +15,7 @@
  */
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -416,6 +417,32 @@ ranks_before(const gpuvec_match &a, const gpuvec_match &b)
 	return a.score != b.score ? a.score > b.score : a.tid < b.tid;
 }
 
+/* The measures, written once more */
+static double
+formula(gpuvec_measure measure, double i, double a, double b)
+{
+	switch (measure)
+	{
+		case GPUVEC_BRAUN_BLANQUET:
+			return a + b == 0 ? 0 : i / std::max(a, b);
+		case GPUVEC_JACCARD:
+			return a + b == 0 ? 0 : i / (a + b - i);
+		case GPUVEC_COSINE:
+			return i == 0 ? 0 : std::sqrt(i * i / (a * b));
+		case GPUVEC_DICE:
+			return a + b == 0 ? 0 : 2 * i / (a + b);
+		case GPUVEC_OVERLAP:
+			return i == 0 ? 0 : i / std::min(a, b);
+		case GPUVEC_CONTAINMENT:
+			return i == 0 ? 0 : i / a;
+		case GPUVEC_INTERSECTION:
+			return i;
+		case GPUVEC_HAMMING:
+			return 0 - (a + b - 2 * i);
+	}
+	return NAN;
+}
+
 /* The answer to one question, straight from the definition */
 static std::vector<gpuvec_match>
 reference(const dataset &d, gpuvec_measure measure, const question &q, const uint32_t *common)
@@ -430,7 +457,7 @@ reference(const dataset &d, gpuvec_measure measure, const question &q, const uin
 
 		if (!d.rows[r].live || (common[r] == 0 && measure != GPUVEC_HAMMING))
 			continue;
-		m.score = gpuvec_score(measure, common[r], q.ids.size(), d.rows[r].ids.size());
+		m.score = formula(measure, common[r], q.ids.size(), d.rows[r].ids.size());
 		m.tid = d.rows[r].tid;
 		m.common = common[r];
 		m.padding = 0;

@@ -123,8 +123,7 @@ formula(int measure, double i, double a, double b)
 			den = a + b - i;
 			break;
 		case 2:
-			den = sqrt(a * b);
-			break;
+			return a * b == 0 ? 0 : sqrt(i * i / (a * b));
 		case 3:
 			i = 2 * i;
 			den = a + b;

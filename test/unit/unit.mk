@@ -5,7 +5,7 @@
 
 WITH_CUDA ?= auto
 PG_CONFIG ?= pg_config
-UNIT_TESTS = stage_test topk_test embed_test
+UNIT_TESTS = measure_test stage_test topk_test embed_test
 UNIT_CFLAGS = -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -Isrc
 ifeq ($(SANITIZE),yes)
 SANITIZER = -fsanitize=address,undefined -fno-sanitize-recover=all

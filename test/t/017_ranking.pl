@@ -1,0 +1,92 @@
+# How often the engine is asked: rows of equal score on a page, and partitions that have nothing to add, cost no requests of their own.
+use strict;
+use warnings;
+
+use GpuvecTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('main');
+my $session = $node->background_psql('postgres');
+my $set = '{1,2,3}';
+
+# What a search gives, and how many requests it took when nothing had to be loaded or refreshed
+sub searched
+{
+	my ($sql) = @_;
+	my $count = 'SELECT requests FROM gpuvec_engine';
+
+	ask($session, $sql);
+	my $before = ask($session, $count);
+	my $answer = ask($session, $sql);
+	return ($answer, ask($session, $count) - $before);
+}
+
+# Searches for the k best of a table: the right ones, by no more requests than these?
+sub right_rows
+{
+	my ($name, $table, $k, $requests) = @_;
+	my ($answer, $n) = searched("SELECT string_agg(source || tid::text || score, ' ' ORDER BY rank) FROM gpuvec_topk('$table', 'tokens', '$set', $k)");
+
+	is($answer, $node->safe_psql('postgres', qq{
+		SELECT string_agg(oid::regclass || ctid::text || s, ' ' ORDER BY s DESC, oid, ctid) FROM (
+			SELECT tableoid AS oid, ctid, braun_blanquet_similarity('$set', tokens) AS s FROM $table WHERE tokens && '$set' ORDER BY s DESC, tableoid, ctid LIMIT $k) x}),
+		"$name, k = $k: right rows");
+	cmp_ok($n, '<=', $requests, "$name, k = $k: requests");
+	return;
+}
+
+# Near duplicates with an index: equal sets fill pages
+$node->safe_psql('postgres', q{
+	CREATE TABLE docs (id int, note int, tokens idset) WITH (fillfactor = 70);
+	INSERT INTO docs SELECT i, 0, CASE i % 7 WHEN 0 THEN '{1,2,4}' WHEN 1 THEN '{1,5}' ELSE '{1,2,3}'::idset END FROM generate_series(1, 2000) i;
+	CREATE INDEX ON docs USING gpuvec (tokens);
+	VACUUM docs;});
+right_rows('ties on a page', 'docs', $_, 1) for 1, 2, 10, 90, 200, 1023, 1024, 1025, 1500;
+my ($rows, $requests) = searched(qq{SELECT count(*) FROM gpuvec_topk_batch('docs', 'tokens', (SELECT array_agg(tokens) FROM docs), 10)});
+is("$rows by $requests", '20000 by 1', 'a batch');
+# without a root behind the last row: all is given
+right_rows('all rows', 'docs', 5000, 1);
+
+# Rows that moved within their pages come in the order of their own tids.  On pages that have such rows it takes one request more to see them all.
+$node->safe_psql('postgres', 'UPDATE docs SET note = note + 1 WHERE id % 3 = 0');
+right_rows('moved rows', 'docs', $_, 2) for 1, 5, 30, 100, 300;
+($rows, $requests) = searched(qq{SELECT count(*) FROM gpuvec_topk_batch('docs', 'tokens', (SELECT array_agg(tokens) FROM docs), 10)});
+cmp_ok($requests, '<=', 2, 'moved rows, a batch: requests');
+# line pointers that are used again: members before their roots
+$node->safe_psql('postgres', 'DELETE FROM docs WHERE id % 5 = 0; VACUUM docs');
+$node->safe_psql('postgres', 'UPDATE docs SET note = note + 1 WHERE id % 4 = 0');
+right_rows('line pointers that are used again', 'docs', $_, 3) for 1, 2, 3, 5, 8, 20, 30, 50, 100, 300, 700;
+# a table without moved rows before the k-th: the page tells
+$node->safe_psql('postgres', q{
+	CREATE TABLE later (id int, note int, tokens idset) WITH (fillfactor = 50);
+	INSERT INTO later SELECT i, 0, '{1,2,3}' FROM generate_series(1, 60) i;
+	CREATE INDEX ON later USING gpuvec (tokens);
+	UPDATE later SET note = 1 WHERE id > 40;});
+right_rows('moved rows behind', 'later', 5, 1);
+# a row that the engine names late has moved to the first line pointer of the page
+$node->safe_psql('postgres', q{
+	CREATE TABLE earlier (id int, note int, tokens idset);
+	INSERT INTO earlier SELECT i, 0, '{1,2,3}' FROM generate_series(1, 60) i;
+	CREATE INDEX ON earlier USING gpuvec (tokens);
+	DELETE FROM earlier WHERE id <= 3;
+	VACUUM (INDEX_CLEANUP on) earlier;
+	UPDATE earlier SET note = 1 WHERE id IN (50, 55);});
+is($node->safe_psql('postgres', q{SELECT string_agg(id || ctid::text, ' ' ORDER BY ctid) FROM earlier WHERE note = 1}), '50(0,1) 55(0,2)', 'rows are where they should be');
+right_rows('moved rows before', 'earlier', $_, 2) for 1, 2, 3, 5;
+
+# Partitions: the k best are among the first ones
+$node->safe_psql('postgres', q{
+	CREATE TABLE parts (id int, tokens idset) PARTITION BY RANGE (id);
+	SELECT format('CREATE TABLE parts_%s PARTITION OF parts FOR VALUES FROM (%s) TO (%s)', i, i * 1000, (i + 1) * 1000) FROM generate_series(0, 7) i \gexec
+	INSERT INTO parts SELECT i, CASE WHEN i % 100 = 0 THEN '{1,2,3}' ELSE ARRAY[1, 2, 10 + i % 31]::idset END FROM generate_series(0, 7999) i;
+	VACUUM parts;});
+right_rows('partitions, nothing can be better', 'parts', $_, $_ > 10 ? 2 : 1) for 1, 10, 11, 20;
+right_rows('partitions', 'parts', $_, 8) for 25, 79, 80, 81, 500;
+($rows, $requests) = searched(qq{SELECT count(*) || ' of ' || count(DISTINCT source) FROM gpuvec_topk_batch('parts', 'tokens', ARRAY['{1,2,3}', NULL, '{1,2,3}', '{77}']::idset[], 10)});
+is($rows, '20 of 1', 'a batch over partitions');
+is($requests, 8, 'a query that has found nothing goes on');
+
+$session->quit;
+$node->stop;
+done_testing();

@@ -391,10 +391,13 @@ is_other(const KnnState *state, const uint16 *ids, uint32 len, int64 root, doubl
 
 	if (common > 0 || gpuvec_ranks_disjoint(state->measure))
 	{
-		double		score = gpuvec_score(state->measure, common, idset_count(state->query), len);
-		KeyedRow	row = {GpuvecRankDistance(state->measure, score), root, true};
+		KeyedRow	row = {.root = root,.ranks = true};
 
-		if (!state->everything || !comes_next(state, &row))
+		if (!state->everything)
+			return false;
+		row.distance = GpuvecRankDistance(state->measure,
+										  gpuvec_score(state->measure, common, idset_count(state->query), len));
+		if (!comes_next(state, &row))
 			return false;
 	}
 	*distance = gpuvec_distance(state->measure, common, idset_count(state->query), len);

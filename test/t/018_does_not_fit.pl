@@ -144,7 +144,7 @@ is($err, '', 'without warnings');
 is($node->safe_psql('postgres', q{SELECT string_agg(relation::text || state, ' ' ORDER BY relation::text) FROM gpuvec_mirrors}), 'bigready vectorsready', 'the copies are there');
 
 # Cursors of which the engine goes in the middle
-$node->safe_psql('postgres', q{UPDATE big SET pad = 1 WHERE id % 10 = 0; VACUUM big});
+$node->safe_psql('postgres', q{CREATE INDEX big_without ON big USING gpuvec ((tokens - '{7}'::idset)); UPDATE big SET pad = 1 WHERE id % 10 = 0; VACUUM big});
 my %cursors = (
 	'<->' => "SELECT id FROM big ORDER BY tokens <-> '$q'",
 	'<%>' => "SELECT id FROM big ORDER BY tokens <%> '$q'",
@@ -154,6 +154,7 @@ my %cursors = (
 	'a filter' => "SELECT id FROM big WHERE id % 3 = 0 ORDER BY tokens <-> '$q'",
 	'keys' => "SELECT id FROM big WHERE tokens \@> '{7}' ORDER BY tokens <=> '$q'",
 	'many keys' => "SELECT id FROM big WHERE tokens && '{7,8,9,10,11,12,13,14,15,16,17,18}' ORDER BY tokens <-> '$q'",
+	'an expression' => "SELECT id FROM big ORDER BY (tokens - '{7}'::idset) <=> '{1,77,103}'",
 	'no set' => 'SELECT id FROM big ORDER BY tokens <-> NULL');
 
 $node->safe_psql('postgres', q{CREATE FUNCTION take(c refcursor, n int) RETURNS int[] LANGUAGE plpgsql AS $$

@@ -65,6 +65,7 @@ cuda_check(struct cuda_backend *b, cudaError_t rc, const char *what, gpuvec_erro
 			b->broken = true;
 	}
 	error->fatal = b->broken;
+	error->fallback = !b->broken;
 	return false;
 }
 

@@ -88,14 +88,15 @@ typedef struct gpuvec_welcome
 } gpuvec_welcome;
 
 /*
- * The engine's error, which becomes an ereport(ERROR).  Followed by three
- * NUL-terminated strings: message, detail, hint (the last two may be empty).
+ * The engine's error, which becomes an ereport(ERROR) unless the session can do without
+ * the engine.  Followed by three NUL-terminated strings: message, detail, hint (the last two
+ * may be empty).
  */
 typedef struct gpuvec_error_head
 {
 	char		sqlstate[6];	/* five characters and a NUL */
 	uint8_t		retry;			/* the engine is shutting down: reconnect */
-	uint8_t		fallback;		/* no engine can serve this: scan without it */
+	uint8_t		fallback;		/* the engine cannot serve this: scan without it */
 } gpuvec_error_head;
 
 /*

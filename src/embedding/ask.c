@@ -366,7 +366,7 @@ ask(Asking *asking, EmbeddingAnswer *answer)
 		decide(asking, answer);
 		pfree(answer->body - sizeof(gpuvec_embedded));
 	}
-	MirrorReportEvicted(asking->target);
+	MirrorRefuseEvicted(asking->target);
 	return false;
 }
 
@@ -393,7 +393,7 @@ try_ask(Asking *asking, EmbeddingAnswer *answer)
 
 /*
  * Ask.  If the engine dies meanwhile, start over, once.  Returns false, with a reason,
- * if there is no engine.
+ * if there is no engine, or it cannot serve this.
  */
 static bool
 ask_patiently(Asking *asking, EmbeddingAnswer *answer, const char **reason)
@@ -404,9 +404,11 @@ ask_patiently(Asking *asking, EmbeddingAnswer *answer, const char **reason)
 			return false;
 		if (try_ask(asking, answer))
 			return true;
+		if (MirrorRefused(reason))
+			return false;
 		GpuvecLinkClose();
 	}
-	MirrorReportLost();
+	MirrorRefuseLost(asking->target, reason);
 	return false;
 }
 

@@ -13,6 +13,7 @@
 #include "gpuvec.h"
 
 #include "embedding/embedding.h"
+#include "link/link.h"
 #include "search/search.h"
 #include "utils/memutils.h"
 
@@ -272,7 +273,8 @@ EmbeddingCollectMore(EmbeddingCollection *collection, EmbeddingTable *table, con
 			if (ask_target(collection, table, i, collection->distinct, collection->ndistinct, &reason))
 				continue;
 			SearchWarnNoEngine(reason);
-			use_engine = false;
+			/* what it cannot do for this relation it may do for others */
+			use_engine = GpuvecLinkRefusal() != NULL;
 			forget_target(collection, i);
 		}
 		EmbeddingScan(&table->targets[i], table->snapshot, false, take_row,

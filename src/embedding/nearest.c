@@ -18,6 +18,7 @@
 #include "gpuvec.h"
 
 #include "embedding/embedding.h"
+#include "link/link.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -162,7 +163,8 @@ find_nearest(EmbeddingTable *table, const EmbeddingNearest *nearest, bool use_en
 			if (ask_target(table, i, nearest, heaps, &reason))
 				continue;
 			SearchWarnNoEngine(reason);
-			use_engine = false;
+			/* what it cannot do for this relation it may do for others */
+			use_engine = GpuvecLinkRefusal() != NULL;
 		}
 		EmbeddingScan(&table->targets[i], table->snapshot, false, offer_row,
 					  &(NearestScan) {&table->targets[i], nearest, heaps});

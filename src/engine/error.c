@@ -19,6 +19,8 @@ gpuvec_fail(gpuvec_error *error, const char *sqlstate, const char *detail,
 
 	memset(error, 0, sizeof(*error));
 	snprintf(error->sqlstate, sizeof(error->sqlstate), "%s", sqlstate);
+	error->fallback = strcmp(sqlstate, GPUVEC_OUT_OF_MEMORY) == 0 ||
+		strcmp(sqlstate, GPUVEC_LIMIT_EXCEEDED) == 0;
 	va_start(args, format);
 	vsnprintf(error->message, sizeof(error->message), format, args);
 	va_end(args);

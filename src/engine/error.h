@@ -18,6 +18,7 @@ typedef struct gpuvec_error
 {
 	char		sqlstate[6];
 	bool		fatal;			/* the backend is unusable: the engine must exit */
+	bool		fallback;		/* whoever asked can do it without the engine */
 	char		message[256];
 	char		detail[256];
 	char		hint[256];
@@ -36,7 +37,10 @@ typedef struct gpuvec_error
 extern "C" {
 #endif
 
-/* Fill *error and return false.  detail and hint may be NULL. */
+/*
+ * Fill *error and return false.  detail and hint may be NULL.  What there is no memory for,
+ * or what is too large, sessions can do without the engine.
+ */
 extern bool gpuvec_fail(gpuvec_error *error, const char *sqlstate,
 						const char *detail, const char *hint,
 						const char *format,...)

@@ -127,7 +127,7 @@ send_struct(int fd, uint64_t request, gpuvec_message type, const void *data, siz
 bool
 gpuvec_send_error(int fd, uint64_t request, const gpuvec_error *error, bool retry)
 {
-	gpuvec_error_head head = {.retry = retry};
+	gpuvec_error_head head = {.retry = retry,.fallback = error->fallback && !retry};
 	char		text[sizeof(error->message) + sizeof(error->detail) + sizeof(error->hint)];
 	size_t		n = 0;
 	struct iovec pieces[2];

@@ -68,12 +68,6 @@ extern uint32 idset_intersection_count(const uint16 *a, uint32 na,
 extern bool idset_find(const IdSet *set, uint16 id, uint32 *place);
 
 extern Datum idset_out(PG_FUNCTION_ARGS);
-extern Datum idset_overlaps(PG_FUNCTION_ARGS);
-extern Datum idset_contains(PG_FUNCTION_ARGS);
-extern Datum idset_contained(PG_FUNCTION_ARGS);
-extern Datum idset_contains_id(PG_FUNCTION_ARGS);
-extern Datum idset_id_contained(PG_FUNCTION_ARGS);
-extern Datum idset_reaches_threshold(PG_FUNCTION_ARGS);
 
 /* Functions of operators, and the constructor of thresholds, which the planner looks for */
 extern Datum idset_overlaps(PG_FUNCTION_ARGS);

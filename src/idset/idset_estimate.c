@@ -123,7 +123,7 @@ load_model(IdSetStats *stats, HeapTuple tuple)
 }
 
 void
-idset_load_stats(IdSetStats *stats, VariableStatData *variable, Oid function)
+idset_load_stats(IdSetStats *stats, VariableStatData *variable)
 {
 	HeapTuple	tuple = variable->statsTuple;
 

@@ -50,7 +50,7 @@ typedef struct IdSetStats
  * Load the statistics of a column that has some.  The values of the column itself are
  * looked at only where the function of the operator could be called with them.
  */
-extern void idset_load_stats(IdSetStats *stats, VariableStatData *variable, Oid function);
+extern void idset_load_stats(IdSetStats *stats, VariableStatData *variable);
 extern void idset_free_stats(IdSetStats *stats);
 
 /*

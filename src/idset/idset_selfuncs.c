@@ -81,7 +81,6 @@ typedef struct TypicalKey
 	int			predicate;
 	int			measure;
 	bool		inherited;
-	bool		readable;		/* by this user */
 	bool		single_id;
 	bool		has_score;
 } TypicalKey;
@@ -143,7 +142,7 @@ known_selectivity(IdSetClause *clause)
 
 	if (!has_statistics(clause))
 		return fallback;
-	idset_load_stats(&stats, &clause->variable, clause->function);
+	idset_load_stats(&stats, &clause->variable);
 	result = idset_estimate(&stats, &clause->question, IDSET_MODEL_LENGTHS, INT_MAX, fallback);
 	idset_free_stats(&stats);
 	return result;
@@ -194,8 +193,6 @@ make_typical_key(TypicalKey *key, const IdSetClause *clause, bool has_score)
 	key->inherited = stats->stainherit;
 	key->place = tuple->t_self;
 	key->xmin = HeapTupleHeaderGetRawXmin(tuple->t_data);
-	key->readable = statistic_proc_security_check((VariableStatData *) &clause->variable,
-												  clause->function);
 	key->predicate = clause->question.predicate;
 	key->single_id = clause->type == INT8OID;
 	key->measure = clause->question.threshold.measure;
@@ -229,7 +226,7 @@ typical_selectivity(IdSetClause *clause, bool has_score)
 
 	next = (next + 1) % REMEMBERED;
 	memset(&remembered[next].key, 0, sizeof(key));	/* in case of an error below */
-	idset_load_stats(&stats, &clause->variable, clause->function);
+	idset_load_stats(&stats, &clause->variable);
 	remembered[next].selectivity = typical_mean(clause, &stats, has_score);
 	memcpy(&remembered[next].key, &key, sizeof(key));
 	idset_free_stats(&stats);

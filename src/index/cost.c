@@ -41,6 +41,7 @@
  * If there are none although there was room for them, nobody has loaded it.  But
  * a table that has no lasting mirror, for it is temporary or unlogged, is scanned and
  * sorted by the index scan itself, which is never better than the same done by the executor.
+ * The same goes for one whose mirror the engine had no room for a moment ago.
  *
  * The server does not know how many rows a partial index has, which is a single page
  * whatever it stands for: without facts that is estimated from the predicate.
@@ -89,12 +90,12 @@ has_mirrors(PlannerInfo *root, const RelOptInfo *rel)
 	return get_rel_persistence(planner_rt_fetch(rel->relid, root)->relid) == RELPERSISTENCE_PERMANENT;
 }
 
-/* A scan of the table for the distances of all rows, and a sort if they are to be in order */
+/* A scan of the table for the distances of these rows, and a sort if they are to be in order */
 static Cost
 cost_without_mirror(const RelOptInfo *rel, double rows, bool ordered)
 {
-	Cost		cost = rel->pages * seq_page_cost +
-		rows * (cpu_tuple_cost + DISTANCE_OPERATORS * cpu_operator_cost);
+	Cost		cost = rel->pages * seq_page_cost + rel->tuples * cpu_tuple_cost +
+		rows * DISTANCE_OPERATORS * cpu_operator_cost;
 
 	if (ordered)
 		cost += 2.0 * cpu_operator_cost * rows * log2(Max(rows, 2.0));
@@ -119,18 +120,32 @@ find_facts(PlannerInfo *root, const IndexOptInfo *info, Facts *facts)
 
 /* A trip to the engine, which ranks about so many rows, and what it is charged of a load */
 static Cost
-trip_cost(PlannerInfo *root, const IndexOptInfo *info, double rows, double loops)
+trip_cost(const IndexOptInfo *info, FactsKnown known, const Facts *facts, double rows,
+		  double loops)
 {
-	Facts		facts = {0};
-	FactsKnown	known = find_facts(root, info, &facts);
 	Cost		cost = 0;
 
-	if (facts.nblocks > 0)
-		rows = (double) facts.rows / facts.nblocks * info->rel->pages;
-	if (known == FACTS_NONE || (known == FACTS_KNOWN && !FactsResident(&facts)))
+	if (facts->nblocks > 0)
+		rows = (double) facts->rows / facts->nblocks * info->rel->pages;
+	if (known == FACTS_NONE || (known == FACTS_KNOWN && !FactsResident(facts)))
 		cost = LOAD_SCANS * cost_without_mirror(info->rel, info->rel->tuples, false) /
 			(LOAD_SEARCHES * Max(loops, 1.0));
-	return cost + (FactsTripOperators() + rows * FactsRankOperators(&facts)) * cpu_operator_cost;
+	return cost + (FactsTripOperators() + rows * FactsRankOperators(facts)) * cpu_operator_cost;
+}
+
+/* What it takes until the first row can be had: a trip, or where there is no mirror a scan */
+static Cost
+begin_cost(PlannerInfo *root, const IndexOptInfo *info, double rows, bool ordered, double loops)
+{
+	if (has_mirrors(root, info->rel))
+	{
+		Facts		facts = {0};
+		FactsKnown	known = find_facts(root, info, &facts);
+
+		if (!FactsRefused(&facts))
+			return trip_cost(info, known, &facts, rows, loops);
+	}
+	return cost_without_mirror(info->rel, rows, ordered);
 }
 
 void
@@ -164,10 +179,7 @@ gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 		path->path.disabled_nodes = IMPOSSIBLE_DISABLED;
 #endif
 	}
-	if (has_mirrors(root, info->rel))
-		*startup_cost += trip_cost(root, info, rows, loop_count);
-	else
-		*startup_cost += cost_without_mirror(info->rel, rows, ordered);
+	*startup_cost += begin_cost(root, info, rows, ordered, loop_count);
 	rows = *selectivity * info->rel->tuples;
 	if (ordered && path->indexclauses != NIL)
 		/* some rows are ranked in vain before those that the keys find are fetched */

@@ -12,6 +12,9 @@
  * search keys as well, the rows that they find are sorted instead, once that is less
  * work (keyed.c).
  *
+ * An engine that cannot be had, or cannot serve the scan any more, does not end it: then all
+ * rows are found and sorted in that way, but for those that have been returned.
+ *
  * The mirror is a rooted one (see mirror.h): the engine knows the roots of HOT chains,
  * from where the executor follows each chain to the version that the snapshot sees, if
  * there is one.  In recovery it is a plain one (recovery.c).  Rows that may
@@ -108,7 +111,7 @@ typedef struct KnnState
 	/* SCAN_OTHERS */
 	Tuplesortstate *sort;
 	TupleTableSlot *slot;		/* (distance float8, root int8) */
-	bool		everything;		/* the engine has delivered nothing */
+	bool		everything;		/* the engine delivers nothing (more) */
 
 	/* SCAN_FOUND, SCAN_KEYED */
 	GpuvecFound found;
@@ -318,11 +321,6 @@ next_batch(IndexScanDesc scan, KnnState *state)
 	if (!MirrorTopK(&state->target, search, &reason))
 	{
 		MemoryContextSwitchTo(old);
-		if (state->wire.resumes)
-			ereport(ERROR,
-					(errcode(ERRCODE_CONNECTION_FAILURE),
-					 errmsg("lost the gpuvec engine in the middle of an index scan"),
-					 errdetail("It cannot be used any more: %s.", reason)));
 		SearchWarnNoEngine(reason);
 		return false;
 	}
@@ -425,17 +423,26 @@ next_ranked(IndexScanDesc scan, KnnState *state, KnnRow *row)
 }
 
 /*
- * Does a row with these ids belong to those that the engine does not return?
- * Its distance, then.
+ * Does a row with these ids belong to those that the engine does not return, or has
+ * not returned?  Its distance, then.
  */
 static bool
-is_other(const KnnState *state, const uint16 *ids, uint32 len, double *distance)
+is_other(const KnnState *state, const uint16 *ids, uint32 len, int64 root, double *distance)
 {
 	uint32		common = idset_intersection_count(idset_ids(state->query), idset_count(state->query),
 												  ids, len);
 
-	if (!state->everything && (common > 0 || gpuvec_ranks_disjoint(state->measure)))
-		return false;
+	if (common > 0 || gpuvec_ranks_disjoint(state->measure))
+	{
+		KeyedRow	row = {.root = root,.ranks = true};
+
+		if (!state->everything)
+			return false;
+		row.distance = GpuvecRankDistance(state->measure,
+										  gpuvec_score(state->measure, common, idset_count(state->query), len));
+		if (!comes_next(state, &row))
+			return false;
+	}
 	*distance = gpuvec_distance(state->measure, common, idset_count(state->query), len);
 	return true;
 }
@@ -447,7 +454,7 @@ put_other(KnnState *state, TupleTableSlot *slot, const uint16 *ids, uint32 len, 
 	double		distance = 0;
 	bool		isnull = ids == NULL || state->query == NULL;
 
-	if (!isnull && !is_other(state, ids, len, &distance))
+	if (!isnull && !is_other(state, ids, len, root, &distance))
 		return;
 	ExecClearTuple(slot);
 	slot->tts_values[0] = Float8GetDatum(distance);

@@ -56,6 +56,8 @@ static uint64 request_number = 0;
 static uint64 generation = 0;
 static gpuvec_welcome engine;	/* what it said of itself */
 static bool callbacks_registered = false;
+static GpuvecRefusal refusal;
+static bool refusal_noted = false;	/* since the last GpuvecLinkOpen() */
 
 /* An answer that is left unread until something else is asked; number 0: there is none */
 static struct
@@ -102,6 +104,35 @@ const gpuvec_welcome *
 GpuvecLinkEngine(void)
 {
 	return &engine;
+}
+
+const GpuvecRefusal *
+GpuvecLinkRefusal(void)
+{
+	return refusal_noted ? &refusal : NULL;
+}
+
+/* Say that the engine does not do what is asked for; detail and hint may be empty */
+void
+GpuvecLinkRefuse(int sqlerrcode, const char *message, const char *detail, const char *hint)
+{
+	refusal_noted = true;
+	refusal.sqlerrcode = sqlerrcode;
+	refusal.request = 0;
+	strlcpy(refusal.message, message, sizeof(refusal.message));
+	strlcpy(refusal.detail, detail, sizeof(refusal.detail));
+	strlcpy(refusal.hint, hint, sizeof(refusal.hint));
+}
+
+/* For those who have no other way to do it */
+void
+GpuvecLinkRaiseRefusal(void)
+{
+	ereport(ERROR,
+			(errcode(refusal.sqlerrcode),
+			 errmsg("%s", refusal.message),
+			 refusal.detail[0] ? errdetail("%s", refusal.detail) : 0,
+			 refusal.hint[0] ? errhint("%s", refusal.hint) : 0));
 }
 
 /* A request that an error cut off cannot be finished any more */
@@ -453,6 +484,7 @@ GpuvecLinkOpen(bool start, const char **reason)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot search while the gpuvec engine loads a table for this session"),
 				 errdetail("A function of an index expression or predicate must not search.")));
+	refusal_noted = false;
 	/* an engine that is gone meanwhile may be known by the answer that it does not give */
 	if (link_fd >= 0 && GpuvecLinkSettle())
 		return GPUVEC_LINK_READY;
@@ -488,7 +520,21 @@ GpuvecLinkOpen(bool start, const char **reason)
 	return GPUVEC_LINK_UNAVAILABLE;
 }
 
-/* Send a frame that consists of several pieces, in one go so that the engine wakes once */
+/* Say that a request does not fit a message */
+static void
+refuse_large(Size length)
+{
+	char		detail[128];
+
+	snprintf(detail, sizeof(detail), "It has %zu bytes, the limit is %u.", length, GPUVEC_MAX_FRAME);
+	GpuvecLinkRefuse(ERRCODE_PROGRAM_LIMIT_EXCEEDED, "request to the gpuvec engine is too large",
+					 detail, "");
+}
+
+/*
+ * Send a frame that consists of several pieces, in one go so that the engine wakes once.
+ * False: as write_pieces(), or it is too large.
+ */
 static bool
 send_frame(gpuvec_message type, const GpuvecPiece *pieces, int npieces, bool *spoke)
 {
@@ -500,10 +546,10 @@ send_frame(gpuvec_message type, const GpuvecPiece *pieces, int npieces, bool *sp
 	for (int i = 0; i < npieces; i++)
 		length += pieces[i].size;
 	if (length > GPUVEC_MAX_FRAME)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("request to the gpuvec engine is too large"),
-				 errdetail("It has %zu bytes, the limit is %u.", length, GPUVEC_MAX_FRAME)));
+	{
+		refuse_large(length);
+		return false;
+	}
 
 	memset(&frame, 0, sizeof(frame));
 	frame.type = type;
@@ -517,15 +563,16 @@ send_frame(gpuvec_message type, const GpuvecPiece *pieces, int npieces, bool *sp
 }
 
 /*
- * Read the answer to a request.  False: the connection was lost, or the engine asks to try
- * again.  An error ends the connection if messages without an answer were sent before (pages
- * were under way), or more answers are to come.
+ * Read the answer to a request.  False: the connection was lost, the engine asks to try
+ * again (both: *lost), or it refuses.  An error ends the connection if messages without an
+ * answer were sent before (pages were under way), or more answers are to come.
  */
 static bool
-read_reply(uint64 number, gpuvec_message expected, Size minimum, GpuvecReply *reply)
+read_reply(uint64 number, gpuvec_message expected, Size minimum, GpuvecReply *reply, bool *lost)
 {
 	uint64		request;
 
+	*lost = true;
 	if (!read_frame(reply, &request))
 		return false;
 	if (reply->type == GPUVEC_MSG_ERROR)
@@ -535,11 +582,18 @@ read_reply(uint64 number, gpuvec_message expected, Size minimum, GpuvecReply *re
 		parse_error(reply, &error);
 		if (error.head.retry)
 			return false;
+		*lost = false;
 		if (unanswered || request != request_number)
 			GpuvecLinkClose();
 		in_request = awaited = false;
-		raise_error(&error);
+		if (!error.head.fallback)
+			raise_error(&error);
+		GpuvecLinkRefuse(sqlstate_code(error.head.sqlstate), error.message, error.detail, error.hint);
+		refusal.request = request;
+		pfree(reply->data);
+		return false;
 	}
+	*lost = false;
 	if (reply->type != expected || reply->length < minimum || request != number)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROTOCOL_VIOLATION),
@@ -549,14 +603,15 @@ read_reply(uint64 number, gpuvec_message expected, Size minimum, GpuvecReply *re
 	return true;
 }
 
-/* The engine has spoken before we were done: read its error, and raise it */
+/* The engine has spoken before we were done: read its error, and raise it or note it */
 static void
 read_last_words(void)
 {
 	GpuvecReply reply;
+	bool		lost;
 
 	unanswered = true;
-	(void) read_reply(request_number, GPUVEC_MSG_ERROR, 0, &reply);
+	(void) read_reply(request_number, GPUVEC_MSG_ERROR, 0, &reply, &lost);
 }
 
 void
@@ -631,11 +686,14 @@ GpuvecLinkBegin(gpuvec_message type, const GpuvecPiece *pieces, int npieces)
 bool
 GpuvecLinkAnswer(uint64 number, gpuvec_message expected, Size minimum, GpuvecReply *reply)
 {
+	bool		lost;
+
 	if (link_fd < 0)
 		return false;
-	if (read_reply(number, expected, minimum, reply))
+	if (read_reply(number, expected, minimum, reply, &lost))
 		return true;
-	GpuvecLinkClose();
+	if (lost)
+		GpuvecLinkClose();
 	return false;
 }
 

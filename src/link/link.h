@@ -5,6 +5,8 @@
  *
  * Every wait here can be interrupted.  An engine that vanishes is no error at
  * this level: calls return false, and the caller decides whether to start over.
+ * Neither is one that cannot do what was asked, for want of memory, say: calls
+ * return false as well, and GpuvecLinkRefusal() tells that from a lost connection.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,13 +38,23 @@ typedef struct GpuvecReply
 	char	   *data;
 } GpuvecReply;
 
+/* Why the engine does not do what was asked; the strings may be empty */
+typedef struct GpuvecRefusal
+{
+	int			sqlerrcode;
+	uint64		request;		/* number of the request that the engine refused, or 0 */
+	char		message[256];
+	char		detail[256];
+	char		hint[256];
+} GpuvecRefusal;
+
 /* Connect, starting supervisor and engine if `start` */
 extern GpuvecLinkStatus GpuvecLinkOpen(bool start, const char **reason);
 
 /*
- * Send one request and read its answer.  False: the connection was lost.
- * Errors that the engine answers are raised, except those that ask for a retry,
- * which count as a lost connection.
+ * Send one request and read its answer.  False: the connection was lost, or the engine
+ * refuses.  Errors that the engine answers are raised, except refusals, and those that ask
+ * for a retry, which count as a lost connection.
  */
 extern bool GpuvecLinkCall(gpuvec_message type, const GpuvecPiece *pieces,
 						   int npieces, gpuvec_message expected, Size minimum,
@@ -78,6 +90,12 @@ extern bool GpuvecLinkSettle(void);
 extern void GpuvecLinkExpectMore(void);
 
 extern void GpuvecLinkClose(void);
+
+/* What the engine has refused since GpuvecLinkOpen(), or NULL; and to say so in its place */
+extern const GpuvecRefusal *GpuvecLinkRefusal(void);
+extern void GpuvecLinkRefuse(int sqlerrcode, const char *message, const char *detail,
+							 const char *hint);
+extern void GpuvecLinkRaiseRefusal(void) pg_attribute_noreturn();
 
 /* The engine that the last connection was to: valid after GpuvecLinkOpen() */
 extern const gpuvec_welcome *GpuvecLinkEngine(void);

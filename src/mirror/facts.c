@@ -33,6 +33,12 @@
  * A mirror is resident if a session saw it in the engine that runs now.  That the engine
  * evicted it later, for want of memory, is seen by the next search, which loads it again.
  *
+ * If an engine has no room for a mirror, that is noted as well.  While it stands, the planner
+ * knows that an index would scan and sort, and nobody reads half of the table just to find out
+ * again.  It stands for ten seconds, or longer if it took longer to find out, and no longer
+ * than that engine, since another one may have other settings.  Then one search tries again,
+ * and until it knows better it stands for the others.
+ *
  * Slots are in groups by hash, which are looked through without locks.  If a group has no
  * free one, facts of mirrors that are not resident make room for others, and those that nobody
  * has noted for a minute, which is how those of dropped tables go.  If there is no room,
@@ -53,6 +59,11 @@
 
 /* Facts that were not noted for so long make room for others */
 #define SLOT_IDLE_MS	60000
+
+/* A refusal stands for so long, or so many times as long as it took to find out, up to a limit */
+#define REFUSAL_MS		10000
+#define REFUSAL_TIMES	5
+#define REFUSAL_MOST_MS	300000
 
 /* What a measurement counts for, and bounds, as multiples of the constants */
 #define WEIGHT			0.125
@@ -87,14 +98,15 @@ FactsTableInit(FactsTable *table)
 	}
 }
 
-/* The key of a shared mirror of sets; false: nobody plans with another one */
+/* The key of a mirror; false: nobody plans with it, for only shared ones of sets have costs */
 static bool
 facts_key(const gpuvec_mirror_key *mirror, FactsKey *key)
 {
 	*key = (FactsKey) {
 		.database = mirror->database,.relation = mirror->relation,
 		.relfilenumber = mirror->relfilenumber,.index = mirror->index,
-		.attnum = mirror->attnum,.rooted = mirror->rooted
+		.attnum = mirror->attnum,.rooted = mirror->rooted,
+		.key_attnum = mirror->key_attnum,.storage = mirror->storage
 	};
 	return mirror->private_id == 0 && mirror->key_attnum == 0;
 }
@@ -202,31 +214,39 @@ FactsRankOperators(const Facts *facts)
 	return facts->rank == 0 ? usual : clamp(facts->rank, usual * RANK_LEAST, usual * RANK_MOST);
 }
 
+/* The slot of a key, locked, which it takes if it has none; NULL: there is no room */
+static FactsSlot *
+make_slot(const FactsKey *key, TimestampTz now)
+{
+	FactsGroup *group = facts_group(key);
+	FactsSlot  *slot = lock_slot(group, key);
+
+	if (slot == NULL)
+	{
+		take_slot(group, key, now);
+		slot = lock_slot(group, key);
+	}
+	return slot;
+}
+
 void
 FactsNoteState(const gpuvec_mirror_key *mirror, const gpuvec_state *state)
 {
 	TimestampTz now = GetCurrentStatementStartTimestamp();
 	int			engine = state->state == GPUVEC_READY ? (int) GpuvecLinkEngine()->pid : 0;
 	bool		gpu = strcmp(GpuvecLinkEngine()->backend, "cpu") != 0;
-	FactsGroup *group;
 	FactsSlot  *slot;
 	FactsKey	key;
 
-	if (!facts_key(mirror, &key))
+	if (!facts_key(mirror, &key) || (slot = make_slot(&key, now)) == NULL)
 		return;
-	group = facts_group(&key);
-	if ((slot = lock_slot(group, &key)) == NULL)
-	{
-		take_slot(group, &key, now);
-		if ((slot = lock_slot(group, &key)) == NULL)
-			return;
-	}
 	slot->facts.rows = state->nrows;
 	slot->facts.ids = state->nids;
 	slot->facts.nblocks = state->nblocks;
 	slot->facts.engine = engine;
 	slot->facts.gpu = gpu;
 	slot->facts.used = now;
+	slot->facts.refused_until = 0;
 	SpinLockRelease(&slot->mutex);
 }
 
@@ -292,9 +312,98 @@ FactsNoteDropped(Oid relation, AttrNumber attnum)
 		SpinLockAcquire(&slot->mutex);
 		if (slot->key.database == MyDatabaseId && slot->key.relation == relation &&
 			(attnum == 0 || slot->key.attnum == attnum))
+		{
 			slot->facts.engine = 0;
+			slot->facts.refused_until = 0;
+		}
 		SpinLockRelease(&slot->mutex);
 	}
+}
+
+/*
+ * An engine has no room for a mirror, as it turned out after an attempt that began then; or it
+ * is lost each time, which the next one may be as well.
+ */
+void
+FactsNoteRefusal(const gpuvec_mirror_key *mirror, int sqlerrcode, bool any_engine,
+				 TimestampTz began)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	int64		stands = clamp((now - began) * REFUSAL_TIMES, INT64CONST(1000) * REFUSAL_MS,
+							   INT64CONST(1000) * REFUSAL_MOST_MS);
+	int			engine = any_engine ? 0 : (int) GpuvecLinkEngine()->pid;
+	FactsSlot  *slot;
+	FactsKey	key;
+
+	(void) facts_key(mirror, &key);
+	if ((slot = make_slot(&key, now)) == NULL)
+		return;
+	slot->facts.refused_until = now + stands;
+	slot->facts.refused_by = engine;
+	slot->facts.refusal = sqlerrcode;
+	slot->facts.used = now;
+	SpinLockRelease(&slot->mutex);
+}
+
+/* There is room for it after all, or somebody wants to know that at once */
+void
+FactsForgetRefusal(const gpuvec_mirror_key *mirror)
+{
+	FactsSlot  *slot;
+	FactsKey	key;
+
+	(void) facts_key(mirror, &key);
+	if ((slot = lock_slot(facts_group(&key), &key)) == NULL)
+		return;
+	slot->facts.refused_until = 0;
+	SpinLockRelease(&slot->mutex);
+}
+
+/* Does a refusal stand with this engine? */
+static bool
+refusal_stands(const Facts *facts, int engine, TimestampTz now)
+{
+	return now < facts->refused_until && (facts->refused_by == 0 || facts->refused_by == engine);
+}
+
+/* Is the mirror one that the engine that runs now has no room for? */
+bool
+FactsRefused(const Facts *facts)
+{
+	return facts->refused_until != 0 &&
+		refusal_stands(facts, GpuvecSharedState()->engine_pid, GetCurrentTimestamp());
+}
+
+/*
+ * May this session try to load or refresh a mirror?  If there was a refusal, which does not
+ * stand any more, *claim (0 before the first call) is how its later calls are known.  If that
+ * was this engine's, the others are to leave it to this session for now.
+ */
+bool
+FactsMayTry(const gpuvec_mirror_key *mirror, TimestampTz *claim, int *sqlerrcode)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	int			engine = (int) GpuvecLinkEngine()->pid;
+	bool		may = true;
+	FactsSlot  *slot;
+	Facts	   *facts;
+	FactsKey	key;
+
+	(void) facts_key(mirror, &key);
+	if ((slot = lock_slot(facts_group(&key), &key)) == NULL)
+		return true;
+	facts = &slot->facts;
+	if (facts->refused_until != 0 && facts->refused_until != *claim)
+	{
+		may = !refusal_stands(facts, engine, now);
+		if (may && (facts->refused_by == 0 || facts->refused_by == engine))
+			facts->refused_until = now + INT64CONST(1000) * REFUSAL_MS;
+		if (may)
+			*claim = facts->refused_until;
+		*sqlerrcode = facts->refusal;
+	}
+	SpinLockRelease(&slot->mutex);
+	return may;
 }
 
 FactsKnown
@@ -322,6 +431,7 @@ FactsSlotRead(int n, FactsKey *key, Facts *facts, bool *used)
 	*key = slot->key;
 	*facts = slot->facts;
 	SpinLockRelease(&slot->mutex);
-	*used = key->database != InvalidOid;
+	/* of an embedding table there is only a refusal */
+	*used = key->database != InvalidOid && key->key_attnum == 0;
 	return true;
 }

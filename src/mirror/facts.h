@@ -27,6 +27,8 @@ typedef struct FactsKey
 	Oid			index;			/* if the mirror is that of one index, or 0 */
 	int32		attnum;			/* 0: an expression of the index */
 	uint32		rooted;			/* 1: a mirror of an indexed column, or of an index */
+	int32		key_attnum;		/* of an embedding table, or 0 ... */
+	uint32		storage;		/* ... and how its vectors are stored */
 } FactsKey;
 
 /* The facts of a mirror */
@@ -40,6 +42,9 @@ typedef struct Facts
 	double		rank;			/* operators that take as long as ranking a row; 0: not measured */
 	uint64		trips;			/* that were timed */
 	TimestampTz used;			/* when they were last noted */
+	TimestampTz refused_until;	/* when to try again to make or keep it; 0: nothing is known */
+	int			refused_by;		/* process of the engine that has no room for it; 0: of any */
+	int			refusal;		/* SQLSTATE */
 } Facts;
 
 typedef struct FactsSlot
@@ -86,11 +91,18 @@ extern void FactsNoteState(const gpuvec_mirror_key *mirror, const gpuvec_state *
 extern void FactsNoteTrip(const gpuvec_mirror_key *mirror, double trip_us, double engine_us);
 extern void FactsNoteDropped(Oid relation, AttrNumber attnum);
 
+/* For whoever is about to load or refresh one, or could not */
+extern void FactsNoteRefusal(const gpuvec_mirror_key *mirror, int sqlerrcode, bool any_engine,
+							 TimestampTz began);
+extern void FactsForgetRefusal(const gpuvec_mirror_key *mirror);
+extern bool FactsMayTry(const gpuvec_mirror_key *mirror, TimestampTz *claim, int *sqlerrcode);
+
 /* For the planner */
 extern FactsKnown FactsRead(const FactsKey *key, Facts *facts);
 extern double FactsTripOperators(void);
 extern double FactsRankOperators(const Facts *facts);
 extern bool FactsResident(const Facts *facts);
+extern bool FactsRefused(const Facts *facts);
 
 /* For the view: the facts of slot n, if it has any; false: there is no such slot */
 extern bool FactsSlotRead(int n, FactsKey *key, Facts *facts, bool *used);

@@ -41,6 +41,7 @@
 #include "lib/stringinfo.h"
 #include "index/entries.h"
 #include "link/link.h"
+#include "mirror/facts.h"
 #include "mirror/feed.h"
 #include "mirror/mirror.h"
 #include "mirror/page_reader.h"
@@ -49,6 +50,7 @@
 #include "storage/bufmgr.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
+#include "utils/timestamp.h"
 
 /* Pages are sent in frames of about this size */
 #define FRAME_BYTES			(512 * 1024)
@@ -65,8 +67,8 @@
 /* The mirror of a refresh whose answer comes late */
 static gpuvec_mirror_key late_key;
 
-/* How often to try when another session's unfinished work is in the way: a minute */
-#define BUSY_ATTEMPTS		3000
+/* How often to try when another session's unfinished work is in the way: ten seconds */
+#define BUSY_ATTEMPTS		500
 #define BUSY_NAP_MS			20
 
 /*
@@ -173,13 +175,13 @@ commit_pages(XLogRecPtr position, const gpuvec_freshness *need, BlockNumber nblo
 static bool
 begin_load(MirrorTarget *target, BlockNumber nblocks, gpuvec_state *state)
 {
-	gpuvec_load load;
-	GpuvecPiece piece = {&load, sizeof(load)};
+	gpuvec_load request;
+	GpuvecPiece piece = {&request, sizeof(request)};
 	GpuvecReply reply;
 
-	memset(&load, 0, sizeof(load));
-	load.key = target->key;
-	load.nblocks = nblocks;
+	memset(&request, 0, sizeof(request));
+	request.key = target->key;
+	request.nblocks = nblocks;
 	if (!GpuvecLinkCall(GPUVEC_MSG_LOAD_BEGIN, &piece, 1, GPUVEC_MSG_STATE,
 						sizeof(*state), &reply))
 		return false;
@@ -194,9 +196,9 @@ begin_load(MirrorTarget *target, BlockNumber nblocks, gpuvec_state *state)
  * Load the whole relation.  The caller holds the mirror's lock, or the mirror is
  * private.  If somebody else is loading it, state says so.
  */
-bool
-MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
-		   gpuvec_state *state)
+static bool
+load(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
+	 gpuvec_state *state)
 {
 	XLogRecPtr	position = MirrorPosition();
 	PageReader *reader;
@@ -551,19 +553,85 @@ refresh(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
  * A session that was loading or refreshing may have gone without the engine's
  * knowing yet, or while the engine was publishing what it had sent: it holds no
  * lock any more, but its work is still there.  Wait for a moment, or as long as it
- * takes if it may be a process of the same parallel query.
+ * takes if it may be a process of the same parallel query.  False: that was too long.
  */
-static void
-busy_nap(int attempt)
+static bool
+busy_nap(const MirrorTarget *target, int attempt)
 {
 	if (attempt >= BUSY_ATTEMPTS && MyProc->lockGroupLeader == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("the mirror is being loaded or refreshed by a session that does not finish")));
+	{
+		MirrorRefuseBusy(target);
+		return false;
+	}
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 BUSY_NAP_MS, PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
+	return true;
+}
+
+/*
+ * An attempt to load or refresh the mirror, which began then, has failed.  If the engine refused
+ * it, and not what was sent along, nobody has to try again soon.
+ */
+static void
+note_failure(const MirrorTarget *target, TimestampTz began, const MirrorAlong *along)
+{
+	const GpuvecRefusal *refusal = GpuvecLinkRefusal();
+
+	if (refusal != NULL && (along == NULL || refusal->request != along->number))
+		MirrorNoteRefusal(target, began);
+}
+
+/* Load a private mirror */
+bool
+MirrorLoadPrivate(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
+				  gpuvec_state *state)
+{
+	TimestampTz began = GetCurrentTimestamp();
+	TimestampTz claim = 0;
+	bool		ok;
+
+	if (!MirrorMayTry(target, &claim))
+		return false;
+	ok = load(target, snapshot, need, state);
+	if (!ok)
+		note_failure(target, began, NULL);
+	else if (claim != 0)
+		FactsForgetRefusal(&target->key);
+	return ok;
+}
+
+/* Make a shared mirror, whose lock the caller holds, as fresh as is needed; see MirrorEnsure() */
+static bool
+ensure_locked(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
+			  const gpuvec_state *known, MirrorAlong *along, TimestampTz *claim,
+			  gpuvec_state *state)
+{
+	TimestampTz began = GetCurrentTimestamp();
+	bool		ok = true;
+
+	for (int attempt = 0;; attempt++)
+	{
+		if (attempt == 0 && known != NULL && known->state == GPUVEC_READY)
+			*state = *known;
+		else
+			ok = MirrorState(&target->key, state);
+		if (!ok || gpuvec_fresh(state, need) || !(ok = MirrorMayTry(target, claim)))
+			return ok;
+		if (state->state == GPUVEC_READY)
+			ok = refresh(target, snapshot, need, along, state);
+		else if (state->state == GPUVEC_ABSENT)
+			ok = load(target, snapshot, need, state);
+		if (!ok)
+			note_failure(target, began, along);
+		if (!ok || (along != NULL && along->number != 0))
+			return ok;
+		if (state->state == GPUVEC_LOADING && !busy_nap(target, attempt))
+			return false;
+		if (gpuvec_fresh(state, need))
+			return true;
+	}
 }
 
 /*
@@ -576,34 +644,22 @@ bool
 MirrorEnsure(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 			 const gpuvec_state *known, MirrorAlong *along, gpuvec_state *state)
 {
+	TimestampTz claim = 0;
 	LOCKTAG		tag;
-	bool		ok = true;
+	bool		ok;
 
+	/* nobody waits for what will be refused */
+	if (!MirrorMayTry(target, &claim))
+		return false;
 	mirror_lock_tag(&target->key, &tag);
 	if (LockAcquire(&tag, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
 	{
 		(void) LockAcquire(&tag, ExclusiveLock, false, false);
 		known = NULL;			/* somebody has refreshed it */
 	}
-	for (int attempt = 0;; attempt++)
-	{
-		if (attempt == 0 && known != NULL && known->state == GPUVEC_READY)
-			*state = *known;
-		else
-			ok = MirrorState(&target->key, state);
-		if (!ok || gpuvec_fresh(state, need))
-			break;
-		if (state->state == GPUVEC_READY)
-			ok = refresh(target, snapshot, need, along, state);
-		else if (state->state == GPUVEC_ABSENT)
-			ok = MirrorLoad(target, snapshot, need, state);
-		if (along != NULL && along->number != 0)
-			break;
-		if (ok && state->state == GPUVEC_LOADING)
-			busy_nap(attempt);
-		if (!ok || gpuvec_fresh(state, need))
-			break;
-	}
+	ok = ensure_locked(target, snapshot, need, known, along, &claim, state);
 	LockRelease(&tag, ExclusiveLock, false);
+	if (ok && claim != 0 && (along == NULL || !along->ahead))
+		FactsForgetRefusal(&target->key);
 	return ok;
 }

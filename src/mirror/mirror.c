@@ -559,17 +559,6 @@ position_needed(MirrorTarget *target)
 	return known->state.checked;
 }
 
-/* Report that the mirror does not stay for as long as one request takes */
-void
-MirrorReportEvicted(MirrorTarget *target)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-			 errmsg("the mirror of relation \"%s\" is evicted before it can be searched",
-					RelationGetRelationName(target->rel)),
-			 errhint("Increase gpuvec.device_memory.")));
-}
-
 /*
  * Is this request one of those whose times the planner is told?  What they tell should be
  * the time of a trip and of ranking all rows once.  The first search of a session is slow, as
@@ -765,14 +754,14 @@ ask_fresh(MirrorTarget *target, MirrorSearch *search, Request *request,
 		behind = NULL;
 		if (target->mode == MIRROR_PRIVATE)
 		{
-			if (!MirrorLoad(target, search->snapshot, need, state))
+			if (!MirrorLoadPrivate(target, search->snapshot, need, state))
 				return false;
 		}
 		else if (!MirrorEnsure(target, search->snapshot, need->position ? need : &now,
 							   attempt == 0 ? state : NULL, NULL, &after))
 			return false;
 	}
-	MirrorReportEvicted(target);
+	MirrorRefuseEvicted(target);
 	return false;
 }
 
@@ -946,21 +935,11 @@ reset_queries(MirrorSearch *search)
 	}
 }
 
-/* Report that the engine died twice */
-void
-MirrorReportLost(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_CONNECTION_FAILURE),
-			 errmsg("lost the connection to the gpuvec engine"),
-			 errdetail("It was lost twice while it worked on this request."),
-			 errhint("See the server log for what the engine said.")));
-}
-
 /*
  * The k best rows of the target for all queries.  If the engine dies meanwhile,
  * the mirror is loaded into the next one and searched again, once.  Returns
- * false, with a reason, if there is no engine.
+ * false, with a reason, if there is no engine, or it cannot serve this.  A private
+ * mirror goes with its connection.
  */
 bool
 MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason)
@@ -972,13 +951,19 @@ MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason)
 		reset_queries(search);
 		if (try_topk(target, search))
 			return true;
-		GpuvecLinkClose();
+		if (target->mode == MIRROR_PRIVATE || !MirrorRefused(reason))
+			GpuvecLinkClose();
+		if (MirrorRefused(reason))
+			return false;
 	}
-	MirrorReportLost();
+	MirrorRefuseLost(target, reason);
 	return false;
 }
 
-/* Load or refresh a mirror.  Returns false, with a reason, without an engine. */
+/*
+ * Load or refresh a mirror, whatever was refused before.  Returns false, with a reason, without
+ * an engine; that it cannot is an error.
+ */
 bool
 MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows, const char **reason)
 {
@@ -990,14 +975,18 @@ MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows, const char
 		if (GpuvecLinkOpen(true, reason) != GPUVEC_LINK_READY)
 			return false;
 		need = (gpuvec_freshness) {.position = MirrorPosition()};
+		FactsForgetRefusal(&target->key);
 		if (MirrorEnsure(target, snapshot, &need, NULL, NULL, &state))
 		{
 			*nrows = state.nrows;
 			FactsNoteState(&target->key, &state);
 			return true;
 		}
+		if (MirrorRefused(reason))
+			GpuvecLinkRaiseRefusal();
 		GpuvecLinkClose();
 	}
-	MirrorReportLost();
+	MirrorRefuseLost(target, reason);
+	GpuvecLinkRaiseRefusal();
 	return false;
 }

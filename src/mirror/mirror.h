@@ -20,6 +20,7 @@
 
 #include "common/measure.h"
 #include "common/protocol.h"
+#include "datatype/timestamp.h"
 #include "executor/tuptable.h"
 #include "utils/array.h"
 #include "utils/rel.h"
@@ -180,8 +181,6 @@ extern void MirrorRemember(const gpuvec_mirror_key *key, const gpuvec_state *sta
 extern void MirrorForget(const gpuvec_mirror_key *key);
 extern bool MirrorHowFresh(MirrorTarget *target, Snapshot snapshot, bool roots,
 						   gpuvec_freshness *need);
-extern void MirrorReportLost(void) pg_attribute_noreturn();
-extern void MirrorReportEvicted(MirrorTarget *target) pg_attribute_noreturn();
 extern bool MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason);
 extern bool MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows,
 						  const char **reason);
@@ -203,11 +202,19 @@ typedef struct MirrorAlong
 	uint64		number;
 } MirrorAlong;
 
-/* load.c: all return false when the connection was lost */
+/* refusal.c: when the engine cannot serve a request, or keep a mirror */
+extern bool MirrorMayTry(const MirrorTarget *target, TimestampTz *claim);
+extern void MirrorNoteRefusal(const MirrorTarget *target, TimestampTz began);
+extern void MirrorRefuseBusy(const MirrorTarget *target);
+extern void MirrorRefuseEvicted(const MirrorTarget *target);
+extern void MirrorRefuseLost(const MirrorTarget *target, const char **reason);
+extern bool MirrorRefused(const char **reason);
+
+/* load.c: all return false when the connection was lost, or the engine refused */
 extern XLogRecPtr MirrorPosition(void);
 extern bool MirrorState(const gpuvec_mirror_key *key, gpuvec_state *state);
-extern bool MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
-					   gpuvec_state *state);
+extern bool MirrorLoadPrivate(MirrorTarget *target, Snapshot snapshot,
+							  const gpuvec_freshness *need, gpuvec_state *state);
 extern bool MirrorEnsure(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 						 const gpuvec_state *known, MirrorAlong *along, gpuvec_state *state);
 

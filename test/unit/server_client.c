@@ -318,6 +318,15 @@ client_error_retry(const client *c)
 	return head.retry != 0;
 }
 
+bool
+client_error_fallback(const client *c)
+{
+	gpuvec_error_head head;
+
+	memcpy(&head, c->data, sizeof(head));
+	return head.fallback != 0;
+}
+
 gpuvec_state
 client_state(const client *c)
 {

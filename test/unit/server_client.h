@@ -85,6 +85,7 @@ extern bool client_call(client *c, gpuvec_message type, const void *data, size_t
 extern bool client_failed_with(const client *c, const char *sqlstate);
 extern const char *client_error_text(const client *c, int which);	/* 0 message, 1 detail, 2 hint */
 extern bool client_error_retry(const client *c);
+extern bool client_error_fallback(const client *c);
 
 extern gpuvec_state client_state(const client *c);
 extern gpuvec_engine_info client_engine_info(client *c);

@@ -31,6 +31,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "engine/fault.h"
 #include "engine/store.h"
 
 /* How often to look */
@@ -201,11 +202,14 @@ static void *
 sweeper(void *arg)
 {
 	const struct timespec nap = {.tv_sec = SWEEP_MS / 1000,.tv_nsec = SWEEP_MS % 1000 * 1000000L};
+	long		argument = 0;
 
+	(void) argument;
 	for (;;)
 	{
 		nanosleep(&nap, NULL);
-		sweep(arg);
+		if (!gpuvec_fault("no-sweep", &argument))
+			sweep(arg);
 	}
 	return NULL;
 }

@@ -361,8 +361,8 @@ check_evict_missing(Oid relation, bool by_column)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("relation with OID %u does not exist", relation),
-				 by_column ? errhint("Without a column, copies of a relation that was dropped can be evicted by its number.") :
-				 errhint("gpuvec_evict_all() evicts all copies.")));
+				 !OidIsValid(relation) ? errhint("gpuvec_evict_all() evicts all copies.") :
+				 errhint("Copies of a relation that was dropped can be evicted by its number alone, without a column.")));
 	if (!GpuvecOwnsDatabase(MyDatabaseId, GetUserId()))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),

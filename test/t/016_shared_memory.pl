@@ -8,9 +8,9 @@ use Test::More;
 
 my $wanted = '{1,50,101}';
 my $knn = qq{SET enable_seqscan = off; SET enable_sort = off;
-	SELECT string_agg(id || ' ' || d, ',') FROM (SELECT id, round((tokens <-> '$wanted')::numeric, 6) AS d FROM docs ORDER BY tokens <-> '$wanted' LIMIT 5) x};
+	SELECT string_agg(id || ' ' || d, ',') FROM (SELECT id, round((tokens <-> '$wanted')::numeric, 6) AS d FROM docs ORDER BY tokens <-> '$wanted' LIMIT 60) x};
 my $brute = qq{SET enable_indexscan = off; SET enable_bitmapscan = off;
-	SELECT string_agg(id || ' ' || d, ',') FROM (SELECT id, round((tokens <-> '$wanted')::numeric, 6) AS d FROM docs ORDER BY tokens <-> '$wanted', ctid LIMIT 5) x};
+	SELECT string_agg(id || ' ' || d, ',') FROM (SELECT id, round((tokens <-> '$wanted')::numeric, 6) AS d FROM docs ORDER BY tokens <-> '$wanted', ctid LIMIT 60) x};
 my $id = 100_000;
 
 # What a query gives in a session in the background; warnings do not matter

@@ -67,7 +67,10 @@
 #define GpuvecRelFirstFileSubid(rel) ((rel)->rd_firstRelfilenodeSubid)
 #endif
 
-/* Append the path of a file of this database, relative to the data directory, and a NUL */
+/*
+ * Append the path of a file of this database, relative to the data directory,
+ * and a NUL
+ */
 static inline void
 GpuvecAppendPath(StringInfo out, Oid tablespace, Oid file)
 {

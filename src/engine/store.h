@@ -218,7 +218,10 @@ extern bool gpuvec_update_commit(gpuvec_update *update, const gpuvec_commit *com
 								 gpuvec_state *state, gpuvec_error *error);
 extern void gpuvec_update_abort(gpuvec_update *update);
 
-/* sweep.c: start the sweeper; look after a mirror by these files, paths each with its NUL */
+/*
+ * sweep.c: start the sweeper; look after a mirror by these files, paths each
+ * with its NUL
+ */
 extern bool gpuvec_sweep_start(gpuvec_store *store);
 extern void gpuvec_sweep_watch(gpuvec_store *store, gpuvec_mirror *mirror, const char *files,
 							   size_t bytes);

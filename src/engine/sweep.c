@@ -5,20 +5,20 @@
  *
  * Nobody tells the engine that a table was dropped, truncated or rewritten, or
  * an index or a whole database dropped: the session that does it may know
- * nothing of mirrors, and on a standby there is none.  So a mirror is told, when
- * it is loaded, which files its rows come from, and one thread looks after all
- * of them every second.
+ * nothing of mirrors, and on a standby there is none.  So a mirror is told,
+ * when it is loaded, which files its rows come from, and one thread looks
+ * after all of them every second.
  *
  *	- Without the file of its rows a mirror goes at once.  A dropped file stays
- *	  there empty for a while, so a mirror that has pages must not have an empty
- *	  one.  (VACUUM may cut a table down to nothing; its mirror is soon loaded
- *	  again.)
+ *	  there empty for a while, so a mirror that has pages must not have an
+ *	  empty one.  (VACUUM may cut a table down to nothing; its mirror is soon
+ *	  loaded again.)
  *	- Without the file of its index it goes when it has not been used for some
  *	  seconds: another index may serve it.
- *	- Of the same file and columns there may be several mirrors: the catalog has
- *	  changed its mind of what the rows mean, or whether the column has an index.
- *	  Sessions use one of them at a time.  One that has not been used for some
- *	  seconds goes if another has been used since.
+ *	- Of the same file and columns there may be several mirrors: the catalog
+ *	  has changed its mind of what the rows mean, or whether the column has an
+ *	  index.  Sessions use one of them at a time.  One that has not been used
+ *	  for some seconds goes if another has been used since.
  *
  * To drop a mirror is never wrong: whoever still wants it loads it again.
  *
@@ -69,8 +69,9 @@ next_file(const gpuvec_mirror *mirror, const char *file)
 }
 
 /*
- * From now on a mirror, which is being loaded, is looked after by these files: of its
- * rows, and of an index that it needs.  Files that are not there cannot be looked after.
+ * From now on a mirror, which is being loaded, is looked after by these files:
+ * of its rows, and of an index that it needs.  Files that are not there cannot
+ * be looked after.
  */
 void
 gpuvec_sweep_watch(gpuvec_store *store, gpuvec_mirror *mirror, const char *files, size_t bytes)
@@ -146,7 +147,9 @@ same_columns(const gpuvec_mirror_key *a, const gpuvec_mirror_key *b)
 		a->storage == b->storage && a->private_id == 0 && b->private_id == 0;
 }
 
-/* Has another mirror taken the place of this one?  The caller holds the mutex. */
+/*
+ * Has another mirror taken the place of this one?  The caller holds the mutex.
+ */
 static bool
 is_replaced(const gpuvec_store *store, const gpuvec_mirror *mirror)
 {
@@ -192,7 +195,10 @@ sweep(gpuvec_store *store)
 	for (size_t i = 0; i < n; i++)
 		gpuvec_store_release(store, list[i].mirror);
 	free(list);
-	/* what was deleted should not stay readable in memory that is kept for later */
+	/*
+	 * what was deleted should not stay readable in memory that is kept for
+	 * later
+	 */
 	if (ndropped > 0)
 		malloc_trim(0);
 }

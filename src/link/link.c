@@ -482,7 +482,10 @@ GpuvecLinkOpen(bool start, const char **reason)
 		GpuvecLinkClose();
 		if (refused)
 		{
-			/* a full engine is for those to know who search; any other refusal, do without */
+			/*
+			 * a full engine is for those to know who search; any other
+			 * refusal, do without
+			 */
 			if (start && sqlstate_code(error.head.sqlstate) == ERRCODE_TOO_MANY_CONNECTIONS)
 				raise_error(&error);
 			*reason = error.message;

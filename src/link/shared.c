@@ -4,33 +4,33 @@
  *	  The little shared memory that gpuvec has, and starting the supervisor.
  *
  * Nothing has to be preloaded, so memory may be lacking: an ordinary user can
- * fill the server's slack with advisory locks, for good, since the server's own
- * shared memory is never freed.  And the library may have been replaced by
+ * fill the server's slack with advisory locks, for good, since the server's
+ * own shared memory is never freed.  And the library may have been replaced by
  * another version while the server ran.  Neither may stop who changes a table
  * or vacuums it, so the memory has two parts:
  *
- * The head, 64 bytes in the slack, is made by whoever needs it first.  Its name,
- * size and layout are the same in all versions of the library.  It tells where
- * the rest is, if there is a rest yet, and of which version that is.  The rest,
- * GpuvecShared, is made by the first search: in dynamic shared memory, or, if
- * gpuvec is preloaded, with the server in its own memory.
+ * The head, 64 bytes in the slack, is made by whoever needs it first.  Its
+ * name, size and layout are the same in all versions of the library.  It tells
+ * where the rest is, if there is a rest yet, and of which version that is.
+ * The rest, GpuvecShared, is made by the first search: in dynamic shared
+ * memory, or, if gpuvec is preloaded, with the server in its own memory.
  *
  * Marks (feed.c) are in the rest.  Who changes a table looks where to mark:
  *
  *	- The rest is there: it marks.
  *	- The head is there, the rest is not: nobody has taken a slot to be fed by,
  *	  so nothing has to be marked.  A slot that is taken later counts only for
- *	  pages that are read after that.  We have changed our page before we looked,
- *	  so whoever takes a slot after that, and then locks the page, reads our row.
- *	  This needs no barrier but that lock.
+ *	  pages that are read after that.  We have changed our page before we
+ *	  looked, so whoever takes a slot after that, and then locks the page,
+ *	  reads our row.  This needs no barrier but that lock.
  *	- The rest is there but cannot be attached, or is of another version: we
- *	  count the change in the head, as one that was not marked.  Nobody believes
- *	  a slot that was taken before the last one that was counted: slots of other
- *	  versions included, since all versions know the head.
+ *	  count the change in the head, as one that was not marked.  Nobody
+ *	  believes a slot that was taken before the last one that was counted:
+ *	  slots of other versions included, since all versions know the head.
  *	- The head can neither be found nor made: there was no rest when we looked,
- *	  which is the second case.  We remember nothing, and look again at the next
- *	  change: memory may be there by then.  That is slow, but there are 64 bytes
- *	  in nearly every server, even one whose slack was filled on purpose.
+ *	  which is the second case.  We remember nothing, and look again at the
+ *	  next change: memory may be there by then.  That is slow, but there are 64
+ *	  bytes in nearly every server, even one whose slack was filled on purpose.
  *
  * Nothing here raises an error for want of memory.  Searches that find no rest
  * and cannot make it scan in their session, the planner knows no facts, and
@@ -95,7 +95,10 @@ shared_version(void)
 	return GPUVEC_SHARED_VERSION + (gpuvec_shared_memory_choice == GPUVEC_SHARED_MEMORY_OLD);
 }
 
-/* Take all that is left of the server's own memory, down to the last cache line */
+/*
+ * Take all that is left of the server's own memory, down to the last cache
+ * line
+ */
 static void
 eat_shared_memory(void)
 {
@@ -133,8 +136,8 @@ drop_error(void)
 
 /*
  * Do some work that may fail for want of memory.  False: it has, and `trouble`
- * says why.  There is no subtransaction to undo it, and it needs none: what the
- * server's functions lock they unlock before they complain, and what they
+ * says why.  There is no subtransaction to undo it, and it needs none: what
+ * the server's functions lock they unlock before they complain, and what they
  * attach is no statement's.  But an error lets go of held-off interrupts.
  */
 static bool
@@ -364,7 +367,10 @@ GpuvecSharedUnmarked(void)
 	return pg_atomic_read_u64(&head->unmarked);
 }
 
-/* Why the shared state, if there is any, cannot be used by this session; or NULL */
+/*
+ * Why the shared state, if there is any, cannot be used by this session; or
+ * NULL
+ */
 const char *
 GpuvecSharedTrouble(void)
 {
@@ -393,7 +399,9 @@ make_resident(void)
 	head->resident = shared = state;
 }
 
-/* The server starts, or starts over after a crash, with the library preloaded */
+/*
+ * The server starts, or starts over after a crash, with the library preloaded
+ */
 static void
 start_shared_memory(void)
 {
@@ -463,8 +471,8 @@ unclaim_start(GpuvecShared *state)
 }
 
 /*
- * Make sure that a supervisor runs or is about to.  Returns false with a reason
- * if there can be none; the caller then does without an engine.
+ * Make sure that a supervisor runs or is about to.  Returns false with a
+ * reason if there can be none; the caller then does without an engine.
  */
 bool
 GpuvecStartSupervisor(const char **reason)

@@ -101,7 +101,9 @@ facts_key(const gpuvec_mirror_key *mirror, FactsKey *key)
 	return mirror->private_id == 0 && mirror->key_attnum == 0;
 }
 
-/* The slots that facts of this key may be in; NULL: there is no shared memory */
+/*
+ * The slots that facts of this key may be in; NULL: there is no shared memory
+ */
 static FactsGroup *
 facts_group(const FactsKey *key)
 {
@@ -320,7 +322,10 @@ FactsRead(const FactsKey *key, Facts *facts)
 	FactsGroup *group = facts_group(key);
 	FactsSlot  *slot = lock_slot(group, key);
 
-	/* without shared memory nobody has searched yet, unless it is we who cannot use it */
+	/*
+	 * without shared memory nobody has searched yet, unless it is we who
+	 * cannot use it
+	 */
 	if (group == NULL)
 		return GpuvecSharedTrouble() ? FACTS_LOST : FACTS_NONE;
 	if (slot == NULL)

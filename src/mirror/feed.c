@@ -124,7 +124,10 @@ FeedMarkAll(Relation index)
 	}
 }
 
-/* Does a locked slot have all marks since it was taken, and is it that of this build? */
+/*
+ * Does a locked slot have all marks since it was taken, and is it that of this
+ * build?
+ */
 static bool
 slot_counts(const FeedSlot *slot, const FeedKey *key, const uint8 *build)
 {
@@ -160,7 +163,10 @@ read_slot(FeedTable *table, const FeedKey *key, const uint8 *build, TimestampTz 
 	return false;
 }
 
-/* The slot that an index may take: its own that does not count, a free one, or an idle one */
+/*
+ * The slot that an index may take: its own that does not count, a free one, or
+ * an idle one
+ */
 static FeedSlot *
 choose_slot(FeedTable *table, const FeedKey *key, TimestampTz now)
 {
@@ -178,7 +184,10 @@ choose_slot(FeedTable *table, const FeedKey *key, TimestampTz now)
 	return now - oldest->used > INT64CONST(1000) * SLOT_IDLE_MS ? oldest : NULL;
 }
 
-/* Take a slot for an index, if there is none of it that counts, and one to be had */
+/*
+ * Take a slot for an index, if there is none of it that counts, and one to be
+ * had
+ */
 static void
 take_slot(FeedTable *table, const FeedKey *key, const uint8 *build, TimestampTz now)
 {

@@ -68,7 +68,10 @@ may_see(Oid database, Oid relation)
 		relation_exists(relation) && GpuvecOwnsRelation(relation, GetUserId());
 }
 
-/* Ask the engine, if it runs.  False: it does not, or does not answer, for this reason. */
+/*
+ * Ask the engine, if it runs.  False: it does not, or does not answer, for
+ * this reason.
+ */
 static bool
 ask_engine(gpuvec_message type, gpuvec_message expected, GpuvecReply *reply, const char **reason)
 {
@@ -353,7 +356,10 @@ drop_mirrors(const gpuvec_drop *drop, uint64 *total)
 	return true;
 }
 
-/* Error unless the user may drop mirrors of a relation that does not exist (any more) */
+/*
+ * Error unless the user may drop mirrors of a relation that does not exist
+ * (any more)
+ */
 static void
 check_evict_missing(Oid relation, bool by_column)
 {

@@ -1505,7 +1505,10 @@ test_log(void)
 	engine_stop(&e);
 }
 
-/* Begin to load with paths of files; the load goes on if the engine accepts them */
+/*
+ * Begin to load with paths of files; the load goes on if the engine accepts
+ * them
+ */
 static bool
 load_with_files(client *c, model *m, const char *files, size_t bytes)
 {

@@ -750,8 +750,15 @@ CREATE FUNCTION gpuvec_evict(relation regclass, column_name name DEFAULT NULL) R
 COMMENT ON FUNCTION gpuvec_evict(regclass, name)
 	IS 'drop the engine''s copy of a column, or of all columns of a table; returns the number of copies';
 
+CREATE FUNCTION gpuvec_evict_all() RETURNS int8
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION gpuvec_evict_all()
+	IS 'drop all of the engine''s copies, those of other databases too; returns their number';
+REVOKE ALL ON FUNCTION gpuvec_evict_all() FROM PUBLIC;
+
 CREATE FUNCTION gpuvec_stat_mirrors(
-	OUT database oid, OUT relation oid, OUT attnum int2, OUT key_attnum int2, OUT index oid, OUT private bool, OUT state text,
+	OUT database oid, OUT relation oid, OUT attnum int2, OUT key_attnum int2, OUT index oid, OUT kind text, OUT file oid,
+	OUT private bool, OUT state text,
 	OUT pages_done int8, OUT pages_total int8, OUT rows int8, OUT ids int8, OUT segments int4,
 	OUT bytes int8, OUT device_bytes int8, OUT loads int8, OUT refreshes int8, OUT searches int8,
 	OUT checked_lsn pg_lsn, OUT last_use timestamptz)
@@ -762,23 +769,23 @@ COMMENT ON FUNCTION gpuvec_stat_mirrors() IS 'what is resident in the engine, by
 CREATE FUNCTION gpuvec_stat_engine(
 	OUT pid int4, OUT backend text, OUT device text, OUT compute_capability text, OUT threads int4,
 	OUT memory_used int8, OUT memory_budget int8, OUT started timestamptz, OUT sessions int4,
-	OUT requests int8, OUT queries int8, OUT batches int8, OUT evictions int8, OUT restarts int4)
+	OUT requests int8, OUT queries int8, OUT batches int8, OUT evictions int8, OUT restarts int4, OUT trouble text)
 	RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 1;
-COMMENT ON FUNCTION gpuvec_stat_engine() IS 'the engine and what it has done; no row if it is not running';
+COMMENT ON FUNCTION gpuvec_stat_engine() IS 'the engine and what it has done, or why it cannot be asked; no row if it is not running';
 
 -- In the views, what pg_catalog has no exact match for is named with its schema: otherwise
 -- who may create in the schema of the extension beforehand could have his own called.
 
 CREATE VIEW gpuvec_mirrors AS
-	SELECT d.datname AS database,
+	SELECT d.datname AS database, m.database AS database_oid,
 		   CASE WHEN d.datname = current_database() THEN m.relation::regclass END AS relation,
 		   m.relation AS relation_oid,
 		   ARRAY(SELECT a.attname FROM pg_attribute a
 				 WHERE d.datname = current_database() AND a.attrelid = m.relation AND a.attnum IN (m.attnum, m.key_attnum)
 				 ORDER BY a.attnum = m.attnum) AS columns,
 		   CASE WHEN d.datname = current_database() AND m.index OPERATOR(pg_catalog.<>) 0 THEN m.index::regclass END AS index,
-		   m.private, m.state, m.pages_done, m.pages_total, m.rows, m.ids, m.segments, m.bytes, m.device_bytes,
+		   m.kind, m.attnum, m.file, m.private, m.state, m.pages_done, m.pages_total, m.rows, m.ids, m.segments, m.bytes, m.device_bytes,
 		   m.loads, m.refreshes, m.searches, m.checked_lsn, m.last_use
 	FROM gpuvec_stat_mirrors() m LEFT JOIN pg_database d ON d.oid = m.database;
 COMMENT ON VIEW gpuvec_mirrors IS 'columns of tables that are resident in the engine, or being loaded';
@@ -809,7 +816,7 @@ CREATE VIEW gpuvec_engine AS
 	SELECT e.pid, e.backend, e.device, e.compute_capability, e.threads, e.memory_used, e.memory_budget,
 		   now() - e.started AS uptime, e.sessions, e.requests, e.queries, e.batches,
 		   CASE WHEN e.batches > 0 THEN e.queries::float8 OPERATOR(pg_catalog./) e.batches END AS mean_batch,
-		   e.evictions, e.restarts
+		   e.evictions, e.restarts, e.trouble
 	FROM gpuvec_stat_engine() e;
-COMMENT ON VIEW gpuvec_engine IS 'the engine that holds the resident data; no row if it is not running';
+COMMENT ON VIEW gpuvec_engine IS 'the engine that holds the resident data, or why it cannot be asked; no row if it is not running';
 GRANT SELECT ON gpuvec_engine TO PUBLIC;

@@ -18,6 +18,8 @@
 #include "access/xlogreader.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_proc.h"
+#include "common/relpath.h"
+#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "nodes/nodes.h"
 #include "storage/ipc.h"
@@ -64,6 +66,29 @@
 #define GpuvecRelTablespace(rel) ((rel)->rd_node.spcNode)
 #define GpuvecRelFirstFileSubid(rel) ((rel)->rd_firstRelfilenodeSubid)
 #endif
+
+/*
+ * Append the path of a file of this database, relative to the data directory,
+ * and a NUL
+ */
+static inline void
+GpuvecAppendPath(StringInfo out, Oid tablespace, Oid file)
+{
+#if PG_VERSION_NUM >= 180000
+	RelPathStr	path = relpathperm(((RelFileLocator) {tablespace, MyDatabaseId, file}), MAIN_FORKNUM);
+
+	appendBinaryStringInfo(out, path.str, strlen(path.str) + 1);
+#else
+#if PG_VERSION_NUM >= 160000
+	char	   *path = relpathperm(((RelFileLocator) {tablespace, MyDatabaseId, file}), MAIN_FORKNUM);
+#else
+	char	   *path = relpathperm(((RelFileNode) {tablespace, MyDatabaseId, file}), MAIN_FORKNUM);
+#endif
+
+	appendBinaryStringInfo(out, path, strlen(path) + 1);
+	pfree(path);
+#endif
+}
 
 /* Pages of the visibility map, if the storage manager happens to know; InvalidBlockNumber: it does not */
 #if PG_VERSION_NUM >= 140000
@@ -216,11 +241,13 @@ GpuvecRelationSmgr(Relation rel)
 #define GpuvecTuplesortNone false
 #endif
 
-/* Ownership of a relation */
+/* Ownership of a relation, and of a database */
 #if PG_VERSION_NUM >= 160000
 #define GpuvecOwnsRelation(relid, role) object_ownercheck(RelationRelationId, relid, role)
+#define GpuvecOwnsDatabase(oid, role) object_ownercheck(DatabaseRelationId, oid, role)
 #else
 #define GpuvecOwnsRelation(relid, role) pg_class_ownercheck(relid, role)
+#define GpuvecOwnsDatabase(oid, role) pg_database_ownercheck(oid, role)
 #endif
 
 /* Error unless the user may execute a function */

@@ -58,6 +58,14 @@ static const struct config_enum_entry freshness_options[] = {
 	{"sweep", GPUVEC_FRESHNESS_SWEEP, false},
 	{NULL, 0, false}
 };
+
+static const struct config_enum_entry shared_memory_options[] = {
+	{"auto", GPUVEC_SHARED_MEMORY_AUTO, false},
+	{"full", GPUVEC_SHARED_MEMORY_FULL, false},
+	{"unattached", GPUVEC_SHARED_MEMORY_UNATTACHED, false},
+	{"old", GPUVEC_SHARED_MEMORY_OLD, false},
+	{NULL, 0, false}
+};
 #endif
 
 static const struct config_enum_entry method_options[] = {
@@ -174,6 +182,11 @@ _PG_init(void)
 							 "How changes of tables are found out.",
 							 NULL,
 							 &gpuvec_freshness_choice, GPUVEC_FRESHNESS_AUTO, freshness_options,
+							 PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+	DefineCustomEnumVariable("gpuvec.shared_memory",
+							 "What is wrong with the shared memory.",
+							 NULL,
+							 &gpuvec_shared_memory_choice, GPUVEC_SHARED_MEMORY_AUTO, shared_memory_options,
 							 PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 	DefineCustomStringVariable("gpuvec.injection_point",
 							   "Name of the place where this session waits for an advisory lock.",

@@ -45,6 +45,17 @@ typedef enum GpuvecFreshness
 
 extern int	gpuvec_freshness_choice;
 
+/* What is wrong with the shared memory, for this session (shared.c) */
+typedef enum GpuvecSharedMemory
+{
+	GPUVEC_SHARED_MEMORY_AUTO,
+	GPUVEC_SHARED_MEMORY_FULL,	/* nothing is left of the server's own, for all sessions */
+	GPUVEC_SHARED_MEMORY_UNATTACHED,	/* dynamic shared memory is not to be had */
+	GPUVEC_SHARED_MEMORY_OLD	/* it is of another version of the library */
+} GpuvecSharedMemory;
+
+extern int	gpuvec_shared_memory_choice;
+
 /*
  * Places where a test can stop a session.  The session that has set
  * gpuvec.injection_point to the name waits there for the advisory lock

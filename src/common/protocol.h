@@ -28,7 +28,7 @@
 #include "nearest.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 10
+#define GPUVEC_PROTOCOL_VERSION 11
 
 /* No frame is longer; senders split pages long before */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -158,13 +158,20 @@ typedef struct gpuvec_state
 	uint64_t	applied;
 } gpuvec_state;
 
-/* Begin to load; it has not begun if another session's load or refresh is unfinished */
+/*
+ * Begin to load; it has not begun if another session's load or refresh is unfinished.
+ * Followed by the paths of the files that the mirror is made of, each with a NUL at its
+ * end: that of the rows, then those of indexes.  When one is gone, so is the mirror
+ * (sweep.c).
+ */
 typedef struct gpuvec_load
 {
 	gpuvec_mirror_key key;
 	uint32_t	nblocks;		/* pages expected, for the progress view */
-	uint32_t	padding;
+	uint32_t	file_bytes;		/* of the paths in all; 0: there are none */
 } gpuvec_load;
+
+#define GPUVEC_MAX_FILE_BYTES	4096
 
 /*
  * Begin a refresh: by the LSNs of all pages, which are the answer then; or of pages that
@@ -257,8 +264,8 @@ typedef struct gpuvec_refresh_once
 } gpuvec_refresh_once;
 
 /*
- * Drop the shared mirrors of a relation (0: of the whole database), or the one
- * private mirror of this session that private_id names.
+ * Drop the shared mirrors of a relation (0: of the whole database; and that 0: all), or
+ * the one private mirror of this session that private_id names.
  */
 typedef struct gpuvec_drop
 {

@@ -16,6 +16,7 @@
  *	 embed-limit:N		an answer has room for so many elements of vectors
  *	 device-keys:N		a device looks up the keys of requests that have so many
  *	 near-spare:N		a search for the nearest rows looks at no more than N to spare
+ *	 no-sweep			stale mirrors stay
  *	 protocol-version:N	claim to speak this version
  *
  *-------------------------------------------------------------------------

@@ -169,6 +169,8 @@ main(int argc, char **argv)
 	server.options = &options;
 	if (!gpuvec_store_open(&server.store, &options))
 		return EXIT_SETUP;
+	if (!gpuvec_sweep_start(&server.store))
+		gpuvec_log("WARNING", "could not start the thread that drops stale mirrors");
 	server.listen_fd = options.socket ? listen_on(options.socket) : options.listen_fd;
 	if (server.listen_fd < 0)
 	{

@@ -187,15 +187,20 @@ do_load(session *s, uint64_t request, const char *data, size_t length)
 	gpuvec_load load;
 	gpuvec_state state;
 
-	if (length != sizeof(load) || s->update || s->parted)
+	if (length < sizeof(load) || s->update || s->parted)
 		return answer_violation(s, request, "LOAD_BEGIN is out of place.");
 	memcpy(&load, data, sizeof(load));
+	if (load.file_bytes > GPUVEC_MAX_FILE_BYTES || length != sizeof(load) + load.file_bytes ||
+		(load.file_bytes > 0 && data[length - 1] != '\0'))
+		return answer_violation(s, request, "LOAD_BEGIN has the wrong length.");
 	s->update = gpuvec_update_begin(&s->server->store, &load.key, &load, s, &error);
 	memset(&state, 0, sizeof(state));
 	if (s->update == NULL && strcmp(error.sqlstate, GPUVEC_OBJECT_IN_USE) == 0)
 		state.state = GPUVEC_LOADING;
 	else if (s->update == NULL)
 		return answer_error(s, request, &error);
+	else if (load.key.private_id == 0)
+		gpuvec_update_files(s->update, data + sizeof(load), load.file_bytes);
 	return send_struct(s->fd, request, GPUVEC_MSG_STATE, &state, sizeof(state));
 }
 

@@ -42,6 +42,7 @@ free_mirrors(gpuvec_mirror *dead)
 		gpuvec_embed_unref(dead->embed);
 		gpuvec_page_numbers_unref(dead->numbers);
 		free(dead->pages);
+		free(dead->files);
 		free(dead);
 		dead = next;
 	}
@@ -202,11 +203,10 @@ gpuvec_store_open_embed(gpuvec_store *store, const gpuvec_mirror_key *key, const
 static bool
 drop_matches(const gpuvec_mirror *mirror, const gpuvec_drop *drop, const void *session)
 {
-	if (mirror->key.database != drop->database)
-		return false;
 	if (drop->private_id != 0)
 		return mirror->owner == session && mirror->key.private_id == drop->private_id;
 	return mirror->owner == NULL &&
+		(drop->database == 0 || mirror->key.database == drop->database) &&
 		(drop->relation == 0 || mirror->key.relation == drop->relation) &&
 		(drop->attnum == 0 || mirror->key.attnum == drop->attnum);
 }

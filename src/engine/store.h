@@ -6,6 +6,7 @@
  *
  * places.c		the devices that mirrors live on, and their memory budgets
  * store.c		finding, listing, dropping, evicting mirrors
+ * sweep.c		dropping mirrors that are of nothing any more
  * update.c		loading and refreshing a mirror
  * draft.c		the view that an update is about to publish
  * merge.c		merging segments in the background
@@ -93,6 +94,8 @@ typedef struct gpuvec_mirror
 	uint64_t	refreshes;
 	uint64_t	searches;
 	int64_t		last_use;		/* microseconds since the UNIX epoch */
+	char	   *files;			/* without which it is of no use: see sweep.c; or NULL */
+	size_t		file_bytes;
 } gpuvec_mirror;
 
 typedef struct gpuvec_merger gpuvec_merger;
@@ -191,6 +194,9 @@ extern gpuvec_update *gpuvec_update_begin(gpuvec_store *store, const gpuvec_mirr
 										  const gpuvec_load *load, const void *session,
 										  gpuvec_error *error);
 
+/* The files that the mirror, which is being loaded, is made of: see sweep.c */
+extern void gpuvec_update_files(gpuvec_update *update, const char *files, size_t bytes);
+
 /* The state of the mirror that is updated; it stays until the update ends */
 extern void gpuvec_update_state(gpuvec_update *update, gpuvec_state *state);
 
@@ -211,6 +217,14 @@ extern bool gpuvec_update_own(gpuvec_update *update, char **message, size_t size
 extern bool gpuvec_update_commit(gpuvec_update *update, const gpuvec_commit *commit,
 								 gpuvec_state *state, gpuvec_error *error);
 extern void gpuvec_update_abort(gpuvec_update *update);
+
+/*
+ * sweep.c: start the sweeper; look after a mirror by these files, paths each
+ * with its NUL
+ */
+extern bool gpuvec_sweep_start(gpuvec_store *store);
+extern void gpuvec_sweep_watch(gpuvec_store *store, gpuvec_mirror *mirror, const char *files,
+							   size_t bytes);
 
 /* merge.c: start the merger */
 extern bool gpuvec_merger_start(gpuvec_store *store);

@@ -235,6 +235,12 @@ gpuvec_update_begin(gpuvec_store *store, const gpuvec_mirror_key *key, const gpu
 	return update;
 }
 
+void
+gpuvec_update_files(gpuvec_update *update, const char *files, size_t bytes)
+{
+	gpuvec_sweep_watch(update->store, update->mirror, files, bytes);
+}
+
 uint64_t *
 gpuvec_update_lsns(gpuvec_update *update, gpuvec_error *error)
 {

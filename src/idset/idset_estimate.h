@@ -38,7 +38,7 @@ typedef struct IdSetStats
 	double		notnull;		/* fraction of the rows */
 	AttStatsSlot elements;		/* MCELEM; no values: there is no model */
 	AttStatsSlot dechist;		/* DECHIST; no numbers: none */
-	AttStatsSlot common;		/* MCV; no values: none that may be looked at */
+	AttStatsSlot common;		/* MCV; no values: none */
 	AttStatsSlot histogram;		/* the same of the HISTOGRAM */
 	double		mean;			/* length of sets, > 0 */
 	double		longest;		/* length of one */
@@ -47,8 +47,7 @@ typedef struct IdSetStats
 } IdSetStats;
 
 /*
- * Load the statistics of a column that has some.  The values of the column itself are
- * looked at only where the function of the operator could be called with them.
+ * Load the statistics of a column that has some, which the caller may know of.
  */
 extern void idset_load_stats(IdSetStats *stats, VariableStatData *variable);
 extern void idset_free_stats(IdSetStats *stats);

@@ -496,6 +496,12 @@ GpuvecLinkOpen(bool start, const char **reason)
 		callbacks_registered = true;
 	}
 
+	if (start ? GpuvecSharedMake(reason) == NULL : GpuvecSharedState() == NULL)
+	{
+		if (!start)
+			*reason = GpuvecSharedTrouble() ? GpuvecSharedTrouble() : "it is not running";
+		return GPUVEC_LINK_UNAVAILABLE;
+	}
 	for (int attempt = 0; attempt < OPEN_ATTEMPTS; attempt++)
 	{
 		EngineError error;
@@ -508,8 +514,11 @@ GpuvecLinkOpen(bool start, const char **reason)
 		GpuvecLinkClose();
 		if (refused)
 		{
-			/* a full engine is the user's to know; any other refusal, do without */
-			if (sqlstate_code(error.head.sqlstate) == ERRCODE_TOO_MANY_CONNECTIONS)
+			/*
+			 * a full engine is for those to know who search; any other
+			 * refusal, do without
+			 */
+			if (start && sqlstate_code(error.head.sqlstate) == ERRCODE_TOO_MANY_CONNECTIONS)
 				raise_error(&error);
 			*reason = error.message;
 			return GPUVEC_LINK_UNAVAILABLE;

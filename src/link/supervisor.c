@@ -111,6 +111,15 @@ claim_supervisor(void)
 	GpuvecShared *state = GpuvecSharedState();
 	bool		mine;
 
+	if (state == NULL)
+	{
+		const char *trouble = GpuvecSharedTrouble();
+
+		ereport(LOG,
+				(errmsg("gpuvec supervisor ends, as it cannot use the shared memory: %s",
+						trouble ? trouble : "there is none")));
+		return false;
+	}
 	SpinLockAcquire(&state->mutex);
 	mine = state->supervisor_pid == 0;
 	if (mine)

@@ -19,9 +19,12 @@
 /* Where the engine listens, relative to the data directory */
 #define GPUVEC_SOCKET_PATH	"pg_stat_tmp/gpuvec.sock"
 
+/* To be changed with GpuvecShared, or what anything in it means */
+#define GPUVEC_SHARED_VERSION	1
+
 /*
- * State in shared memory, some 35 kB.  It is made by whoever comes first, and lost in a
- * crash restart: `incarnation` is random, so that nothing that outlived the
+ * State in shared memory, some 35 kB: see shared.c.  It is made by whoever comes first,
+ * and lost in a crash restart: `incarnation` is random, so that nothing that outlived the
  * shared memory is ever trusted (facts about WAL positions and page LSNs do not
  * survive a crash).
  */
@@ -41,6 +44,10 @@ typedef struct GpuvecShared
 } GpuvecShared;
 
 extern GpuvecShared *GpuvecSharedState(void);
+extern GpuvecShared *GpuvecSharedMake(const char **reason);
+extern GpuvecShared *GpuvecSharedToMark(void);
+extern uint64 GpuvecSharedUnmarked(void);
+extern const char *GpuvecSharedTrouble(void);
 extern void GpuvecRegisterSupervisor(void);
 extern bool GpuvecStartSupervisor(const char **reason);
 extern PGDLLEXPORT void gpuvec_supervisor_main(Datum arg);

@@ -87,6 +87,9 @@ engine_number(bool *running)
 	GpuvecShared *state = GpuvecSharedState();
 	uint32		number;
 
+	*running = false;
+	if (state == NULL)
+		return 0;
 	SpinLockAcquire(&state->mutex);
 	number = state->starts;
 	*running = state->engine_pid != 0;

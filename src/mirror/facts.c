@@ -43,7 +43,9 @@
  * free one, facts of mirrors that are not resident make room for others, and those that nobody
  * has noted for a minute, which is how those of dropped tables go.  If there is no room,
  * nothing is noted.  From then on nobody claims that mirrors of this group without facts have
- * never been used.  All is lost in a restart, together with the engine.
+ * never been used.  All is lost in a restart, together with the engine.  While there is no
+ * shared memory, which the first search makes, no mirror has been used, and trips take what the
+ * constant says.
  *
  *-------------------------------------------------------------------------
  */
@@ -111,10 +113,17 @@ facts_key(const gpuvec_mirror_key *mirror, FactsKey *key)
 	return mirror->private_id == 0 && mirror->key_attnum == 0;
 }
 
+/*
+ * The slots that facts of this key may be in; NULL: there is no shared memory
+ */
 static FactsGroup *
 facts_group(const FactsKey *key)
 {
-	return &GpuvecSharedState()->facts.groups[hash_bytes((const unsigned char *) key, sizeof(*key)) % FACTS_GROUPS];
+	GpuvecShared *state = GpuvecSharedState();
+
+	if (state == NULL)
+		return NULL;
+	return &state->facts.groups[hash_bytes((const unsigned char *) key, sizeof(*key)) % FACTS_GROUPS];
 }
 
 /* Is the slot that of this key?  Without its lock the answer may be out of date. */
@@ -128,7 +137,7 @@ slot_has(const FactsSlot *slot, const FactsKey *key)
 static FactsSlot *
 lock_slot(FactsGroup *group, const FactsKey *key)
 {
-	for (int i = 0; i < FACTS_PER_GROUP; i++)
+	for (int i = 0; group != NULL && i < FACTS_PER_GROUP; i++)
 	{
 		FactsSlot  *slot = &group->slots[i];
 
@@ -146,8 +155,10 @@ lock_slot(FactsGroup *group, const FactsKey *key)
 bool
 FactsResident(const Facts *facts)
 {
+	GpuvecShared *state = GpuvecSharedState();
+
 	/* a single word, which may be out of date like all else */
-	return facts->engine != 0 && facts->engine == GpuvecSharedState()->engine_pid;
+	return state != NULL && facts->engine != 0 && facts->engine == state->engine_pid;
 }
 
 /* May others have the slot of these facts? */
@@ -214,13 +225,16 @@ FactsRankOperators(const Facts *facts)
 	return facts->rank == 0 ? usual : clamp(facts->rank, usual * RANK_LEAST, usual * RANK_MOST);
 }
 
-/* The slot of a key, locked, which it takes if it has none; NULL: there is no room */
+/* The slot of a key, locked, which it takes if it has none; NULL: there is no room, or no shared memory */
 static FactsSlot *
 make_slot(const FactsKey *key, TimestampTz now)
 {
 	FactsGroup *group = facts_group(key);
-	FactsSlot  *slot = lock_slot(group, key);
+	FactsSlot  *slot;
 
+	if (group == NULL)
+		return NULL;
+	slot = lock_slot(group, key);
 	if (slot == NULL)
 	{
 		take_slot(group, key, now);
@@ -270,7 +284,7 @@ average_rank(Facts *facts, double engine)
 void
 FactsNoteTrip(const gpuvec_mirror_key *mirror, double trip_us, double engine_us)
 {
-	FactsTable *table = &GpuvecSharedState()->facts;
+	GpuvecShared *state = GpuvecSharedState();
 	double		trip = Max(trip_us - engine_us, 0.0) * FACTS_OPERATORS_PER_US;
 	FactsSlot  *slot;
 	FactsKey	key;
@@ -281,37 +295,43 @@ FactsNoteTrip(const gpuvec_mirror_key *mirror, double trip_us, double engine_us)
 	slot->facts.used = GetCurrentStatementStartTimestamp();
 	SpinLockRelease(&slot->mutex);
 	trip = clamp(trip, FACTS_TRIP_OPERATORS * TRIP_LEAST, FACTS_TRIP_OPERATORS * TRIP_MOST);
-	SpinLockAcquire(&table->mutex);
-	table->trip += (trip - table->trip) * WEIGHT;
-	SpinLockRelease(&table->mutex);
+	SpinLockAcquire(&state->facts.mutex);
+	state->facts.trip += (trip - state->facts.trip) * WEIGHT;
+	SpinLockRelease(&state->facts.mutex);
 }
 
 /* Operator calls that a trip takes */
 double
 FactsTripOperators(void)
 {
-	FactsTable *table = &GpuvecSharedState()->facts;
+	GpuvecShared *state = GpuvecSharedState();
 	double		trip;
 
-	SpinLockAcquire(&table->mutex);
-	trip = table->trip;
-	SpinLockRelease(&table->mutex);
+	if (state == NULL)
+		return FACTS_TRIP_OPERATORS;
+	SpinLockAcquire(&state->facts.mutex);
+	trip = state->facts.trip;
+	SpinLockRelease(&state->facts.mutex);
 	return trip;
 }
 
-/* Mirrors of a column of a relation (0: of all) of this database were dropped */
+/*
+ * Mirrors of a column (0: of all) of a relation of a database were dropped, or all there are
+ * (database 0)
+ */
 void
-FactsNoteDropped(Oid relation, AttrNumber attnum)
+FactsNoteDropped(Oid database, Oid relation, AttrNumber attnum)
 {
-	FactsTable *table = &GpuvecSharedState()->facts;
+	GpuvecShared *state = GpuvecSharedState();
 
-	for (int i = 0; i < FACTS_GROUPS * FACTS_PER_GROUP; i++)
+	for (int i = 0; state != NULL && i < FACTS_GROUPS * FACTS_PER_GROUP; i++)
 	{
-		FactsSlot  *slot = &table->groups[i / FACTS_PER_GROUP].slots[i % FACTS_PER_GROUP];
+		FactsSlot  *slot = &state->facts.groups[i / FACTS_PER_GROUP].slots[i % FACTS_PER_GROUP];
 
 		SpinLockAcquire(&slot->mutex);
-		if (slot->key.database == MyDatabaseId && slot->key.relation == relation &&
-			(attnum == 0 || slot->key.attnum == attnum))
+		if (database == 0 ||
+			(slot->key.database == database && slot->key.relation == relation &&
+			 (attnum == 0 || slot->key.attnum == attnum)))
 		{
 			slot->facts.engine = 0;
 			slot->facts.refused_until = 0;
@@ -412,6 +432,12 @@ FactsRead(const FactsKey *key, Facts *facts)
 	FactsGroup *group = facts_group(key);
 	FactsSlot  *slot = lock_slot(group, key);
 
+	/*
+	 * without shared memory nobody has searched yet, unless it is we who
+	 * cannot use it
+	 */
+	if (group == NULL)
+		return GpuvecSharedTrouble() ? FACTS_LOST : FACTS_NONE;
 	if (slot == NULL)
 		return group->overflown ? FACTS_LOST : FACTS_NONE;
 	*facts = slot->facts;
@@ -422,11 +448,12 @@ FactsRead(const FactsKey *key, Facts *facts)
 bool
 FactsSlotRead(int n, FactsKey *key, Facts *facts, bool *used)
 {
+	GpuvecShared *state = GpuvecSharedState();
 	FactsSlot  *slot;
 
-	if (n >= FACTS_GROUPS * FACTS_PER_GROUP)
+	if (state == NULL || n >= FACTS_GROUPS * FACTS_PER_GROUP)
 		return false;
-	slot = &GpuvecSharedState()->facts.groups[n / FACTS_PER_GROUP].slots[n % FACTS_PER_GROUP];
+	slot = &state->facts.groups[n / FACTS_PER_GROUP].slots[n % FACTS_PER_GROUP];
 	SpinLockAcquire(&slot->mutex);
 	*key = slot->key;
 	*facts = slot->facts;

@@ -89,7 +89,7 @@ extern void FactsTableInit(FactsTable *table);
 /* For whoever has loaded, refreshed, searched or dropped a mirror */
 extern void FactsNoteState(const gpuvec_mirror_key *mirror, const gpuvec_state *state);
 extern void FactsNoteTrip(const gpuvec_mirror_key *mirror, double trip_us, double engine_us);
-extern void FactsNoteDropped(Oid relation, AttrNumber attnum);
+extern void FactsNoteDropped(Oid database, Oid relation, AttrNumber attnum);
 
 /* For whoever is about to load or refresh one, or could not */
 extern void FactsNoteRefusal(const gpuvec_mirror_key *mirror, int sqlerrcode, bool any_engine,

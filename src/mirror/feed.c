@@ -28,6 +28,11 @@
  * is inserted into the index, so there are no feeds; the first search after a promotion
  * takes a slot.  All is lost in a crash restart, together with the engine.
  *
+ * Who changes the table may have no access to the shared memory, for want of memory or
+ * since its library is of another version.  Then it does not mark, but counts that it did
+ * not (shared.c).  A slot remembers that count as it was when the slot was taken, and
+ * does not count any more when it has moved: then it comes back as another feed, too.
+ *
  * Consecutive marks of the same page are one, unless the number has been read between:
  * then the page may have been read, too.
  *
@@ -80,12 +85,12 @@ add_mark(FeedSlot *slot, BlockNumber block)
 void
 FeedMark(Relation index, BlockNumber block)
 {
-	FeedTable  *table = &GpuvecSharedState()->feeds;
+	GpuvecShared *state = GpuvecSharedToMark();
 	FeedKey		key = feed_key(index);
 
-	for (int i = 0; i < FEED_SLOTS; i++)
+	for (int i = 0; state != NULL && i < FEED_SLOTS; i++)
 	{
-		FeedSlot   *slot = &table->slots[i];
+		FeedSlot   *slot = &state->feeds.slots[i];
 
 		if (!slot_has(slot, &key))
 			continue;
@@ -100,12 +105,12 @@ FeedMark(Relation index, BlockNumber block)
 void
 FeedMarkAll(Relation index)
 {
-	FeedTable  *table = &GpuvecSharedState()->feeds;
+	GpuvecShared *state = GpuvecSharedToMark();
 	FeedKey		key = feed_key(index);
 
-	for (int i = 0; i < FEED_SLOTS; i++)
+	for (int i = 0; state != NULL && i < FEED_SLOTS; i++)
 	{
-		FeedSlot   *slot = &table->slots[i];
+		FeedSlot   *slot = &state->feeds.slots[i];
 
 		if (!slot_has(slot, &key))
 			continue;
@@ -119,7 +124,18 @@ FeedMarkAll(Relation index)
 	}
 }
 
-/* Read the number of an index's slot; false if it has none */
+/*
+ * Does a locked slot have all marks since it was taken, and is it that of this
+ * build?
+ */
+static bool
+slot_counts(const FeedSlot *slot, const FeedKey *key, const uint8 *build)
+{
+	return slot_has(slot, key) && memcmp(slot->build, build, FEED_BUILD_BYTES) == 0 &&
+		slot->unmarked == GpuvecSharedUnmarked();
+}
+
+/* Read the number of an index's slot; false if it has none that counts */
 static bool
 read_slot(FeedTable *table, const FeedKey *key, const uint8 *build, TimestampTz now,
 		  gpuvec_freshness *need)
@@ -132,7 +148,7 @@ read_slot(FeedTable *table, const FeedKey *key, const uint8 *build, TimestampTz 
 		if (!slot_has(slot, key))
 			continue;
 		SpinLockAcquire(&slot->mutex);
-		found = slot_has(slot, key) && memcmp(slot->build, build, FEED_BUILD_BYTES) == 0;
+		found = slot_counts(slot, key, build);
 		if (found)
 		{
 			need->feed = slot->feed;
@@ -147,7 +163,10 @@ read_slot(FeedTable *table, const FeedKey *key, const uint8 *build, TimestampTz 
 	return false;
 }
 
-/* The slot that an index may take: its own of another build, a free one, or an idle one */
+/*
+ * The slot that an index may take: its own that does not count, a free one, or
+ * an idle one
+ */
 static FeedSlot *
 choose_slot(FeedTable *table, const FeedKey *key, TimestampTz now)
 {
@@ -165,7 +184,10 @@ choose_slot(FeedTable *table, const FeedKey *key, TimestampTz now)
 	return now - oldest->used > INT64CONST(1000) * SLOT_IDLE_MS ? oldest : NULL;
 }
 
-/* Take a slot for an index, if there is none of it and one to be had */
+/*
+ * Take a slot for an index, if there is none of it that counts, and one to be
+ * had
+ */
 static void
 take_slot(FeedTable *table, const FeedKey *key, const uint8 *build, TimestampTz now)
 {
@@ -173,11 +195,11 @@ take_slot(FeedTable *table, const FeedKey *key, const uint8 *build, TimestampTz 
 
 	SpinLockAcquire(&table->mutex);
 	slot = choose_slot(table, key, now);
-	if (slot != NULL &&
-		!(slot_has(slot, key) && memcmp(slot->build, build, FEED_BUILD_BYTES) == 0))
+	if (slot != NULL && !slot_counts(slot, key, build))
 	{
 		SpinLockAcquire(&slot->mutex);
 		slot->key = *key;
+		slot->unmarked = GpuvecSharedUnmarked();
 		memcpy(slot->build, build, FEED_BUILD_BYTES);
 		slot->number = slot->swept = 0;
 		slot->read = false;
@@ -191,14 +213,15 @@ take_slot(FeedTable *table, const FeedKey *key, const uint8 *build, TimestampTz 
 void
 FeedRead(Relation index, const uint8 *build, gpuvec_freshness *need)
 {
-	FeedTable  *table = &GpuvecSharedState()->feeds;
+	GpuvecShared *state = GpuvecSharedState();
 	FeedKey		key = feed_key(index);
 	TimestampTz now = GetCurrentStatementStartTimestamp();
 
-	if (RecoveryInProgress() || read_slot(table, &key, build, now, need))
+	if (state == NULL || RecoveryInProgress() ||
+		read_slot(&state->feeds, &key, build, now, need))
 		return;
-	take_slot(table, &key, build, now);
-	(void) read_slot(table, &key, build, now, need);
+	take_slot(&state->feeds, &key, build, now);
+	(void) read_slot(&state->feeds, &key, build, now, need);
 }
 
 /* Copy the pages of the marks; the slot is locked */
@@ -215,16 +238,16 @@ copy_marks(const FeedSlot *slot, uint64 applied, uint64 wanted, BlockNumber *blo
 bool
 FeedTake(uint64 applied, const gpuvec_freshness *need, BlockNumber **blocks, uint32 *n)
 {
-	FeedTable  *table = &GpuvecSharedState()->feeds;
+	GpuvecShared *state = GpuvecSharedState();
 	bool		ok = false;
 
 	*n = 0;
 	*blocks = palloc_array(BlockNumber, FEED_MARKS);
 	if (need->applied <= applied)
 		return true;
-	for (int i = 0; i < FEED_SLOTS; i++)
+	for (int i = 0; state != NULL && i < FEED_SLOTS; i++)
 	{
-		FeedSlot   *slot = &table->slots[i];
+		FeedSlot   *slot = &state->feeds.slots[i];
 
 		SpinLockAcquire(&slot->mutex);
 		if (slot->feed == need->feed)

@@ -35,6 +35,7 @@ typedef struct FeedSlot
 	FeedKey		key;
 	uint8		build[FEED_BUILD_BYTES];	/* of the index's metapage */
 	uint64		feed;			/* its number; 0: the slot is free */
+	uint64		unmarked;		/* changes that were not marked before it was taken */
 	uint64		number;			/* of the last mark */
 	uint64		swept;			/* of the last mark that stands for all pages */
 	bool		read;			/* has the number been read since that mark? */

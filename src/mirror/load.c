@@ -171,19 +171,43 @@ commit_pages(XLogRecPtr position, const gpuvec_freshness *need, BlockNumber nblo
 	return true;
 }
 
+/*
+ * The files that a mirror is made of: that of the table, and of the index that it is of, or
+ * is rooted for.
+ */
+static void
+mirror_files(const MirrorTarget *target, StringInfo files)
+{
+	Oid			tablespace;
+	Oid			file;
+
+	GpuvecAppendPath(files, target->key.tablespace, target->key.relfilenumber);
+	if (target->key.rooted && MirrorIndexFile(target, &tablespace, &file))
+		GpuvecAppendPath(files, tablespace, file);
+}
+
 /* Begin a load; state is LOADING if another session's load or refresh is unfinished */
 static bool
 begin_load(MirrorTarget *target, BlockNumber nblocks, gpuvec_state *state)
 {
 	gpuvec_load request;
-	GpuvecPiece piece = {&request, sizeof(request)};
+	GpuvecPiece pieces[2] = {{&request, sizeof(request)}};
 	GpuvecReply reply;
+	StringInfoData files;
+	bool		ok;
 
+	initStringInfo(&files);
+	if (target->mode == MIRROR_SHARED)
+		mirror_files(target, &files);
 	memset(&request, 0, sizeof(request));
 	request.key = target->key;
 	request.nblocks = nblocks;
-	if (!GpuvecLinkCall(GPUVEC_MSG_LOAD_BEGIN, &piece, 1, GPUVEC_MSG_STATE,
-						sizeof(*state), &reply))
+	request.file_bytes = files.len;
+	pieces[1] = (GpuvecPiece) {files.data, files.len};
+	ok = GpuvecLinkCall(GPUVEC_MSG_LOAD_BEGIN, pieces, 2, GPUVEC_MSG_STATE,
+						sizeof(*state), &reply);
+	pfree(files.data);
+	if (!ok)
 		return false;
 	memcpy(state, reply.data, sizeof(*state));
 	pfree(reply.data);

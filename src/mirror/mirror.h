@@ -171,6 +171,7 @@ MirrorRank(const MirrorSearch *search, const MirrorQuery *query, uint64 tid, uin
 extern Relation MirrorSource(const MirrorTarget *target);
 extern void MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target);
 extern void MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target);
+extern bool MirrorIndexFile(const MirrorTarget *target, Oid *tablespace, Oid *file);
 extern void MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNumber attnum,
 									MirrorTarget *target);
 

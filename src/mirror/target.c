@@ -191,31 +191,32 @@ relation_am(Oid relid)
 	return am;
 }
 
-/* Is there an index of ours on the column? */
-static bool
-has_index(Relation rel, AttrNumber attnum)
+/* An index of ours on the column that functions may use, or InvalidOid */
+static Oid
+serving_index(Relation rel, AttrNumber attnum)
 {
-	bool		found = false;
+	Oid			found = InvalidOid;
 	Oid			am;
 	List	   *oids;
 	ListCell   *cell;
 
 	if (!rel->rd_rel->relhasindex)
-		return false;
+		return InvalidOid;
 	am = get_am_oid("gpuvec", true);
 	if (!OidIsValid(am))
-		return false;
+		return InvalidOid;
 	oids = RelationGetIndexList(rel);
 	foreach(cell, oids)
 	{
 		HeapTuple	tuple;
 
-		if (found || relation_am(lfirst_oid(cell)) != am)
+		if (OidIsValid(found) || relation_am(lfirst_oid(cell)) != am)
 			continue;
 		tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(cell)));
 		if (!HeapTupleIsValid(tuple))
 			continue;
-		found = index_serves(tuple, attnum);
+		if (index_serves(tuple, attnum))
+			found = lfirst_oid(cell);
 		ReleaseSysCache(tuple);
 	}
 	list_free(oids);
@@ -246,7 +247,33 @@ MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target)
 	if (target->mode == MIRROR_PRIVATE)
 		target->key.private_id = ((uint64) MyProcPid << 32) | ++private_ids;
 	else
-		target->key.rooted = !snapshot_of_recovery() && has_index(rel, attnum);
+		target->key.rooted = !snapshot_of_recovery() && OidIsValid(serving_index(rel, attnum));
+}
+
+/*
+ * The file of the index for which a mirror is rooted.  If only the column is known, no lock
+ * keeps it; then it is that of the index which functions would use.
+ */
+bool
+MirrorIndexFile(const MirrorTarget *target, Oid *tablespace, Oid *file)
+{
+	HeapTuple	tuple;
+	Form_pg_class form;
+
+	if (target->index != NULL)
+	{
+		*tablespace = GpuvecRelTablespace(target->index);
+		*file = GpuvecRelFile(target->index);
+		return true;
+	}
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(serving_index(target->rel, target->attnum)));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	form = (Form_pg_class) GETSTRUCT(tuple);
+	*tablespace = OidIsValid(form->reltablespace) ? form->reltablespace : MyDatabaseTableSpace;
+	*file = form->relfilenode;
+	ReleaseSysCache(tuple);
+	return true;
 }
 
 /* Describe what an index, which is open and locked like its table, is on */

@@ -3,10 +3,11 @@
  * views.c
  *	  What is resident, how the engine does, and what the planner knows: the functions
  *	  behind the views gpuvec_mirrors, gpuvec_engine and gpuvec_costs, gpuvec_prewarm,
- *	  gpuvec_evict.
+ *	  gpuvec_evict, gpuvec_evict_all.
  *
- * The views never start an engine; without one they are empty, but for gpuvec_costs,
- * which shows what is in shared memory.
+ * The views never start an engine, and always answer; without one, or if it cannot be
+ * asked, they are empty, but for gpuvec_costs, which shows what is in shared memory, and
+ * gpuvec_engine, which says of an engine that runs why it cannot be asked.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,6 +16,7 @@
 #include "access/htup_details.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_database.h"
 #include "catalog/pg_inherits.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -39,12 +41,20 @@ PG_FUNCTION_INFO_V1(gpuvec_stat_costs);
 PG_FUNCTION_INFO_V1(gpuvec_prewarm);
 PG_FUNCTION_INFO_V1(gpuvec_prewarm_embedding);
 PG_FUNCTION_INFO_V1(gpuvec_evict);
+PG_FUNCTION_INFO_V1(gpuvec_evict_all);
 
 /* Microseconds since the UNIX epoch as a timestamp */
 static TimestampTz
 from_unix_us(int64 us)
 {
 	return us - (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
+}
+
+/* Is there such a relation? */
+static bool
+relation_exists(Oid relation)
+{
+	return SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relation));
 }
 
 /* May the caller know of mirrors of this relation? */
@@ -55,24 +65,34 @@ may_see(Oid database, Oid relation)
 		return true;
 	/* a mirror may outlive its table, which then has no owner to ask for */
 	return database == MyDatabaseId &&
-		SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relation)) &&
-		GpuvecOwnsRelation(relation, GetUserId());
+		relation_exists(relation) && GpuvecOwnsRelation(relation, GetUserId());
 }
 
-/* Ask the engine, if it runs.  False: it does not. */
+/*
+ * Ask the engine, if it runs.  False: it does not, or does not answer, for
+ * this reason.
+ */
 static bool
-ask_engine(gpuvec_message type, gpuvec_message expected, GpuvecReply *reply)
+ask_engine(gpuvec_message type, gpuvec_message expected, GpuvecReply *reply, const char **reason)
 {
-	const char *reason;
-
 	for (int attempt = 0; attempt < 2; attempt++)
 	{
-		if (GpuvecLinkOpen(false, &reason) != GPUVEC_LINK_READY)
+		if (GpuvecLinkOpen(false, reason) != GPUVEC_LINK_READY)
 			return false;
 		if (GpuvecLinkCall(type, NULL, 0, expected, 0, reply))
 			return true;
 	}
+	*reason = "it closes connections";
 	return false;
+}
+
+/* What a mirror has an entry for */
+static const char *
+mirror_kind(const gpuvec_mirror_key *key)
+{
+	if (key->index != 0)
+		return "index";
+	return key->rooted ? "chains" : "rows";
 }
 
 /* Add one mirror to the result */
@@ -80,8 +100,8 @@ static void
 put_mirror(ReturnSetInfo *rsinfo, const gpuvec_mirror_info *info)
 {
 	static const char *const states[] = {"absent", "loading", "ready"};
-	Datum		values[19];
-	bool		nulls[19] = {0};
+	Datum		values[21];
+	bool		nulls[21] = {0};
 	int			n = 0;
 
 	values[n++] = ObjectIdGetDatum(info->key.database);
@@ -90,6 +110,8 @@ put_mirror(ReturnSetInfo *rsinfo, const gpuvec_mirror_info *info)
 	nulls[n] = info->key.key_attnum == 0;
 	values[n++] = Int16GetDatum((int16) info->key.key_attnum);
 	values[n++] = ObjectIdGetDatum(info->key.index);
+	values[n++] = CStringGetTextDatum(mirror_kind(&info->key));
+	values[n++] = ObjectIdGetDatum(info->key.relfilenumber);
 	values[n++] = BoolGetDatum(info->key.private_id != 0);
 	values[n++] = CStringGetTextDatum(info->state <= GPUVEC_READY ? states[info->state] : "?");
 	values[n++] = Int64GetDatum((int64) info->pages_done);
@@ -113,9 +135,10 @@ Datum
 gpuvec_stat_mirrors(PG_FUNCTION_ARGS)
 {
 	GpuvecReply reply;
+	const char *reason;
 
 	GpuvecMaterializedSRF(fcinfo);
-	if (!ask_engine(GPUVEC_MSG_LIST, GPUVEC_MSG_MIRRORS, &reply))
+	if (!ask_engine(GPUVEC_MSG_LIST, GPUVEC_MSG_MIRRORS, &reply, &reason))
 		return (Datum) 0;
 	for (uint32 i = 0; i < reply.length / sizeof(gpuvec_mirror_info); i++)
 	{
@@ -128,53 +151,86 @@ gpuvec_stat_mirrors(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* Engines that were started after the first one */
+/* The engine's process, and engines that were started after the first one */
 static int32
-restarts(void)
+engine_process(int32 *restarts)
 {
 	GpuvecShared *state = GpuvecSharedState();
 	uint32		starts;
+	int32		pid;
 
+	*restarts = 0;
+	if (state == NULL)
+		return 0;
 	SpinLockAcquire(&state->mutex);
+	pid = state->engine_pid;
 	starts = state->starts;
 	SpinLockRelease(&state->mutex);
-	return starts > 0 ? (int32) (starts - 1) : 0;
+	*restarts = starts > 0 ? (int32) (starts - 1) : 0;
+	return pid;
 }
 
+/* What the engine says of itself; gives how many values that are */
+static int
+engine_values(const gpuvec_engine_info *info, Datum *values, bool *nulls)
+{
+	int			n = 0;
+
+	values[n++] = Int32GetDatum((int32) info->pid);
+	values[n++] = CStringGetTextDatum(pnstrdup(info->backend, sizeof(info->backend)));
+	values[n++] = CStringGetTextDatum(pnstrdup(info->device, sizeof(info->device)));
+	nulls[n] = info->capability == 0;
+	values[n++] = CStringGetTextDatum(psprintf("%d.%d", info->capability / 10, info->capability % 10));
+	values[n++] = Int32GetDatum((int32) info->threads);
+	values[n++] = Int64GetDatum((int64) info->memory_used);
+	values[n++] = Int64GetDatum((int64) info->memory_budget);
+	values[n++] = TimestampTzGetDatum(from_unix_us(info->started));
+	values[n++] = Int32GetDatum((int32) info->connections);
+	values[n++] = Int64GetDatum((int64) info->requests);
+	values[n++] = Int64GetDatum((int64) info->queries);
+	values[n++] = Int64GetDatum((int64) info->batches);
+	values[n++] = Int64GetDatum((int64) info->evictions);
+	return n;
+}
+
+/*
+ * One row if an engine runs: what it says, or, if it cannot be asked, its process and
+ * why.  Also one if it cannot be told whether one runs.
+ */
 Datum
 gpuvec_stat_engine(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	const char *reason = "its answer is invalid";
 	GpuvecReply reply;
 	gpuvec_engine_info info;
-	Datum		values[14];
-	bool		nulls[14] = {0};
-	int			n = 0;
+	Datum		values[15] = {0};
+	bool		nulls[15] = {0};
+	int32		restarts;
+	int32		pid;
+	int			n;
 
 	GpuvecMaterializedSRF(fcinfo);
-	if (!ask_engine(GPUVEC_MSG_ENGINE, GPUVEC_MSG_ENGINE_INFO, &reply) ||
-		reply.length != sizeof(info))
-		return (Datum) 0;
-	memcpy(&info, reply.data, sizeof(info));
-	info.backend[sizeof(info.backend) - 1] = '\0';
-	info.device[sizeof(info.device) - 1] = '\0';
-
-	values[n++] = Int32GetDatum((int32) info.pid);
-	values[n++] = CStringGetTextDatum(info.backend);
-	values[n++] = CStringGetTextDatum(info.device);
-	nulls[n] = info.capability == 0;
-	values[n++] = CStringGetTextDatum(psprintf("%d.%d", info.capability / 10, info.capability % 10));
-	values[n++] = Int32GetDatum((int32) info.threads);
-	values[n++] = Int64GetDatum((int64) info.memory_used);
-	values[n++] = Int64GetDatum((int64) info.memory_budget);
-	values[n++] = TimestampTzGetDatum(from_unix_us(info.started));
-	values[n++] = Int32GetDatum((int32) info.connections);
-	values[n++] = Int64GetDatum((int64) info.requests);
-	values[n++] = Int64GetDatum((int64) info.queries);
-	values[n++] = Int64GetDatum((int64) info.batches);
-	values[n++] = Int64GetDatum((int64) info.evictions);
-	values[n++] = Int32GetDatum(restarts());
-	Assert(n == lengthof(values));
+	n = lengthof(values) - 2;
+	if (ask_engine(GPUVEC_MSG_ENGINE, GPUVEC_MSG_ENGINE_INFO, &reply, &reason) &&
+		reply.length == sizeof(info))
+	{
+		memcpy(&info, reply.data, sizeof(info));
+		n = engine_values(&info, values, nulls);
+		nulls[n + 1] = true;
+	}
+	pid = engine_process(&restarts);
+	values[n] = Int32GetDatum(restarts);
+	if (!nulls[n + 1])
+	{
+		if (pid == 0 && GpuvecSharedTrouble() == NULL)
+			return (Datum) 0;
+		memset(nulls, true, n);
+		values[0] = Int32GetDatum(pid);
+		nulls[0] = nulls[n] = pid == 0;
+		values[n + 1] = CStringGetTextDatum(reason);
+	}
+	Assert(n + 2 == lengthof(values));
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	return (Datum) 0;
 }
@@ -272,6 +328,68 @@ gpuvec_prewarm_embedding(PG_FUNCTION_ARGS)
 	return prewarm(targets, ntargets);
 }
 
+/* Have mirrors dropped.  False: there is no engine that has any. */
+static bool
+drop_mirrors(const gpuvec_drop *drop, uint64 *total)
+{
+	GpuvecPiece piece = {drop, sizeof(*drop)};
+	GpuvecReply reply;
+	const char *reason;
+	uint64		count;
+	int32		restarts;
+
+	if (GpuvecLinkOpen(false, &reason) != GPUVEC_LINK_READY)
+	{
+		if (engine_process(&restarts) != 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_SYSTEM_ERROR),
+					 errmsg("the gpuvec engine is not available"),
+					 errdetail("The engine cannot be used: %s.", reason)));
+		return false;
+	}
+	/* if the engine is gone meanwhile, so are all mirrors */
+	if (!GpuvecLinkCall(GPUVEC_MSG_DROP, &piece, 1, GPUVEC_MSG_COUNT, sizeof(count), &reply))
+		return false;
+	memcpy(&count, reply.data, sizeof(count));
+	*total += count;
+	FactsNoteDropped(drop->database, drop->relation, drop->attnum);
+	return true;
+}
+
+/*
+ * Error unless the user may drop mirrors of a relation that does not exist
+ * (any more)
+ */
+static void
+check_evict_missing(Oid relation, bool by_column)
+{
+	if (!OidIsValid(relation) || by_column)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", relation),
+				 !OidIsValid(relation) ? errhint("gpuvec_evict_all() evicts all copies.") :
+				 errhint("Copies of a relation that was dropped can be evicted by its number alone, without a column.")));
+	if (!GpuvecOwnsDatabase(MyDatabaseId, GetUserId()))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be owner of the database to evict relation with OID %u, which does not exist",
+						relation)));
+}
+
+/* The number of a column, for evicting it */
+static AttrNumber
+evicted_column(Oid relation, const char *column)
+{
+	AttrNumber	attnum = get_attnum(relation, column);
+
+	if (attnum <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("column \"%s\" of relation \"%s\" does not exist",
+						column, get_rel_name(relation))));
+	return attnum;
+}
+
 /* Drop one column's mirror, or (column NULL) all mirrors of a relation */
 Datum
 gpuvec_evict(PG_FUNCTION_ARGS)
@@ -280,45 +398,45 @@ gpuvec_evict(PG_FUNCTION_ARGS)
 	List	   *oids;
 	ListCell   *cell;
 	uint64		total = 0;
-	const char *reason;
 
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
 	relid = PG_GETARG_OID(0);
-	if (!GpuvecOwnsRelation(relid, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relid)),
-					   get_rel_name(relid));
-	oids = find_all_inheritors(relid, AccessShareLock, NULL);
-	if (GpuvecLinkOpen(false, &reason) != GPUVEC_LINK_READY)
-		PG_RETURN_INT64(0);
+	if (!relation_exists(relid))
+	{
+		check_evict_missing(relid, !PG_ARGISNULL(1));
+		oids = list_make1_oid(relid);
+	}
+	else
+	{
+		if (!GpuvecOwnsRelation(relid, GetUserId()))
+			aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relid)),
+						   get_rel_name(relid));
+		oids = find_all_inheritors(relid, AccessShareLock, NULL);
+	}
 	foreach(cell, oids)
 	{
 		gpuvec_drop drop;
-		GpuvecPiece piece = {&drop, sizeof(drop)};
-		GpuvecReply reply;
-		uint64		count;
 
 		memset(&drop, 0, sizeof(drop));
 		drop.database = MyDatabaseId;
 		drop.relation = lfirst_oid(cell);
 		if (!PG_ARGISNULL(1))
-		{
-			const char *column = NameStr(*PG_GETARG_NAME(1));
-			AttrNumber	attnum = get_attnum(drop.relation, column);
-
-			if (attnum <= 0)
-				ereport(ERROR,
-						(errcode(ERRCODE_UNDEFINED_COLUMN),
-						 errmsg("column \"%s\" of relation \"%s\" does not exist",
-								column, get_rel_name(drop.relation))));
-			drop.attnum = attnum;
-		}
-		if (!GpuvecLinkCall(GPUVEC_MSG_DROP, &piece, 1, GPUVEC_MSG_COUNT,
-							sizeof(count), &reply))
-			break;				/* the engine is gone, and all mirrors with it */
-		memcpy(&count, reply.data, sizeof(count));
-		total += count;
-		FactsNoteDropped(drop.relation, drop.attnum);
+			drop.attnum = evicted_column(drop.relation, NameStr(*PG_GETARG_NAME(1)));
+		if (!drop_mirrors(&drop, &total))
+			break;
 	}
+	PG_RETURN_INT64((int64) total);
+}
+
+/* Drop all mirrors of all databases */
+Datum
+gpuvec_evict_all(PG_FUNCTION_ARGS)
+{
+	gpuvec_drop drop;
+	uint64		total = 0;
+
+	memset(&drop, 0, sizeof(drop));
+	(void) drop_mirrors(&drop, &total);
 	PG_RETURN_INT64((int64) total);
 }

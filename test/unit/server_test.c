@@ -1506,6 +1506,103 @@ test_log(void)
 	engine_stop(&e);
 }
 
+/*
+ * Begin to load with paths of files; the load goes on if the engine accepts
+ * them
+ */
+static bool
+load_with_files(client *c, model *m, const char *files, size_t bytes)
+{
+	gpuvec_load load = {.key = m->key,.nblocks = m->nblocks,.file_bytes = (uint32_t) bytes};
+	buffer		b = {0};
+	bool		ok;
+
+	buffer_add(&b, &load, sizeof(load));
+	buffer_add(&b, files, bytes);
+	ok = client_call(c, GPUVEC_MSG_LOAD_BEGIN, b.data, b.length, GPUVEC_MSG_STATE);
+	free(b.data);
+	return ok && model_send_pages(c, m, true) && model_commit(c, m);
+}
+
+/* Make a file of this size in the scratch directory, and add its path */
+static void
+make_file(char *path, const char *name, size_t size)
+{
+	int			fd;
+
+	snprintf(path, 100, "%s/%s", scratch, name);
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	check(fd >= 0 && ftruncate(fd, (off_t) size) == 0 && close(fd) == 0, "a file");
+}
+
+/* Wait until a mirror is (not) there */
+static bool
+wait_listed(client *c, const model *m, bool listed)
+{
+	gpuvec_mirror_info info;
+
+	for (int i = 0; i < 2000; i++)
+	{
+		if (client_mirror_info(c, &m->key, &info) == listed)
+			return true;
+		usleep(10000);
+	}
+	return false;
+}
+
+/* Mirrors whose files are gone are dropped, no others */
+static void
+test_sweep(void)
+{
+	engine		e = engine_start(NULL, plain);
+	client		c = client_open(&e);
+	model		m[6];
+	char		paths[6][100];
+
+	for (int i = 0; i < 6; i++)
+	{
+		char		name[16];
+
+		m[i] = model_new(300 + (uint32_t) i, i == 3 ? 0 : 5, &small);
+		snprintf(name, sizeof(name), "rows%d", i);
+		make_file(paths[i], name, i == 3 ? 0 : 8192);
+		check(load_with_files(&c, &m[i], paths[i], strlen(paths[i]) + 1), "load");
+	}
+	/* one that has no such file to begin with is not looked after */
+	unlink(paths[5]);
+	check(wait_listed(&c, &m[5], false), "a file that is removed");
+	check(load_with_files(&c, &m[5], paths[5], strlen(paths[5]) + 1), "load without it");
+	unlink(paths[0]);
+	check(truncate(paths[1], 0) == 0, "a file is cut");
+	check(wait_listed(&c, &m[0], false), "a file that is removed");
+	check(wait_listed(&c, &m[1], false), "a file that is empty");
+	/* by then all have been looked at once more */
+	for (int i = 2; i < 6; i++)
+		check(wait_listed(&c, &m[i], true), "others stay, an empty one of no pages, too");
+	check(model_check_random(&c, &m[2], &small), "and are searched");
+	check(client_call(&c, GPUVEC_MSG_DROP, &(gpuvec_drop) {0}, sizeof(gpuvec_drop), GPUVEC_MSG_COUNT) &&
+		  *(uint64_t *) c.data == 4, "all are dropped");
+	check(client_engine_info(&c).memory_used == 0, "and their memory is free");
+	/* paths that are none */
+	for (int wrong = 0; wrong < 2; wrong++)
+	{
+		static char long_path[GPUVEC_MAX_FILE_BYTES + 1];
+		client		d = client_open(&e);
+
+		memset(long_path, 'x', GPUVEC_MAX_FILE_BYTES);
+		check(!load_with_files(&d, &m[2], wrong ? long_path : "abc", wrong ? sizeof(long_path) : 3) &&
+			  client_failed_with(&d, "08P01"), wrong ? "paths that are too long" : "a path without its end");
+		client_close(&d);
+	}
+	for (int i = 0; i < 6; i++)
+	{
+		unlink(paths[i]);
+		model_free(&m[i]);
+	}
+	client_close(&c);
+	engine_stop(&e);
+}
+
 static const struct
 {
 	const char *name;
@@ -1523,6 +1620,7 @@ static const struct
 	{"one_loader", test_one_loader},
 	{"cancel", test_cancel},
 	{"private", test_private},
+	{"sweep", test_sweep},
 	{"connections", test_connections},
 	{"violations", test_violations},
 	{"fuzz", test_fuzz},

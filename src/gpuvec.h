@@ -44,6 +44,7 @@ typedef enum GpuvecFreshness
 } GpuvecFreshness;
 
 extern int	gpuvec_freshness_choice;
+extern int	gpuvec_engine_patience; /* ms without a sign of life */
 
 /*
  * Places where a test can stop a session.  The session that has set

@@ -9,6 +9,7 @@
  */
 #include "gpuvec.h"
 
+#include "link/faults.h"
 #include "link/supervisor.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
@@ -19,6 +20,10 @@
 
 /* A session that began to start a supervisor and vanished is not waited for */
 #define STARTING_TIMEOUT_MS		5000
+
+/* Rest after supervisors that failed */
+#define FIRST_REST_MS			500
+#define LONGEST_REST_MS			60000
 
 static GpuvecShared *shared = NULL;
 
@@ -86,6 +91,53 @@ GpuvecRegisterSupervisor(void)
 	RegisterBackgroundWorker(&worker);
 }
 
+/* A supervisor ended with an error, or did not begin: sessions do without for a while */
+void
+GpuvecNoteSupervisorFailure(const char *why)
+{
+	GpuvecShared *state = GpuvecSharedState();
+	TimestampTz now = GetCurrentTimestamp();
+	long		rest;
+
+	SpinLockAcquire(&state->mutex);
+	rest = Min(FIRST_REST_MS << Min(state->failed_supervisors, 10), LONGEST_REST_MS);
+	state->failed_supervisors++;
+	state->next_supervisor = TimestampTzPlusMilliseconds(now, rest);
+	strlcpy(state->trouble, why, sizeof(state->trouble));
+	SpinLockRelease(&state->mutex);
+}
+
+/* Is it too early to start another supervisor?  Then *reason says why. */
+static bool
+must_rest(GpuvecShared *state, const char **reason)
+{
+	static char trouble[sizeof(state->trouble)];
+	TimestampTz now = GetCurrentTimestamp();
+	bool		rest;
+
+	SpinLockAcquire(&state->mutex);
+	/* a clock that was set back does not matter */
+	rest = state->supervisor_pid == 0 && now < state->next_supervisor &&
+		state->next_supervisor - now <= LONGEST_REST_MS * INT64CONST(1000);
+	if (rest)
+		strlcpy(trouble, state->trouble, sizeof(trouble));
+	SpinLockRelease(&state->mutex);
+	*reason = trouble;
+	return rest;
+}
+
+/* Number of supervisors that have begun */
+static uint32
+arrivals(GpuvecShared *state)
+{
+	uint32		n;
+
+	SpinLockAcquire(&state->mutex);
+	n = state->arrivals;
+	SpinLockRelease(&state->mutex);
+	return n;
+}
+
 /* May this session start the supervisor now? */
 static bool
 claim_start(GpuvecShared *state)
@@ -126,18 +178,22 @@ GpuvecStartSupervisor(const char **reason)
 	BackgroundWorkerHandle *handle;
 	BgwHandleStatus status;
 	pid_t		pid;
+	uint32		arrived;
 
 	if (!IsUnderPostmaster)
 	{
 		*reason = "background workers do not run in single-user mode";
 		return false;
 	}
+	if (must_rest(state, reason))
+		return false;
+	arrived = arrivals(state);
 	if (!claim_start(state))
 		return true;
 
 	fill_worker(&worker);
 	worker.bgw_notify_pid = MyProcPid;
-	if (!RegisterDynamicBackgroundWorker(&worker, &handle))
+	if (!GPUVEC_REFUSING(RegisterDynamicBackgroundWorker(&worker, &handle)))
 	{
 		unclaim_start(state);
 		*reason = "no background worker slot is free (see max_worker_processes)";
@@ -150,6 +206,11 @@ GpuvecStartSupervisor(const char **reason)
 				(errcode(ERRCODE_ADMIN_SHUTDOWN),
 				 errmsg("postmaster exited during the start of a background worker")));
 	if (status == BGWH_STOPPED)
-		unclaim_start(state);	/* it may have run and ended; the caller retries */
+	{
+		/* it may have run and ended; then the caller retries */
+		unclaim_start(state);
+		if (arrivals(state) == arrived)
+			GpuvecNoteSupervisorFailure("its supervisor could not be started");
+	}
 	return true;
 }

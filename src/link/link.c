@@ -575,11 +575,11 @@ reach_supervisor(bool start, const char **reason)
 {
 	TimestampTz begin = GetCurrentTimestamp();
 
-	*reason = why_not;
 	for (;;)
 	{
 		SupervisorState s = supervisor_state();
 
+		*reason = why_not;
 		if (s.without)
 			return false;
 		if (!s.running)

@@ -122,7 +122,8 @@ must_rest(GpuvecShared *state, const char **reason)
 	if (rest)
 		strlcpy(trouble, state->trouble, sizeof(trouble));
 	SpinLockRelease(&state->mutex);
-	*reason = trouble;
+	if (rest)
+		*reason = trouble;
 	return rest;
 }
 

@@ -65,8 +65,8 @@ supervisor_gone(void)
 }
 
 /*
- * Gives the supervisor a sign of life each second, unless work does not get on; exits when
- * the supervisor is gone.
+ * Gives the supervisor a sign of life each second, unless work does not get
+ * on; exits when the supervisor is gone.
  */
 static void *
 watch_supervisor(void *arg)
@@ -76,7 +76,9 @@ watch_supervisor(void *arg)
 	(void) arg;
 	for (;;)
 	{
-		/* who started us by hand may have given us a pipe, and needs no signs */
+		/*
+		 * who started us by hand may have given us a pipe, and needs no signs
+		 */
 		if (gpuvec_seats_get_on())
 			(void) send(options.liveness_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 		if (poll(&p, 1, PULSE_MS) > 0 && supervisor_gone())

@@ -4,11 +4,12 @@
  *	  The sessions that the engine serves: who may come, who has to go, and
  *	  whether they get on.
  *
- * A session keeps its connection between searches, so there may be more sessions than
- * places.  Then the one that has been idle longest loses its place: its connection is
- * closed, and its next search opens another.  That it must not lose more than that, or a
- * request that is on its way, is seen to by an atomic change of what it is doing: from idle,
- * either the session begins a request or its place is given away.
+ * A session keeps its connection between searches, so there may be more
+ * sessions than places.  Then the one that has been idle longest loses its
+ * place: its connection is closed, and its next search opens another.  That it
+ * must not lose more than that, or a request that is on its way, is seen to by
+ * an atomic change of what it is doing: from idle, either the session begins a
+ * request or its place is given away.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,8 +26,9 @@
 #define LEAST_IDLE_MS	5000
 
 /*
- * If nothing at all gets on for so long while somebody works, the engine is stuck.  What takes
- * longest in one piece is a kernel, a copy to the GPU, or a sort in one thread.
+ * If nothing at all gets on for so long while somebody works, the engine is
+ * stuck.  What takes longest in one piece is a kernel, a copy to the GPU, or a
+ * sort in one thread.
  */
 #define STUCK_MS		120000
 
@@ -55,7 +57,10 @@ least_idle(void)
 	return ms;
 }
 
-/* The seat that has been idle longest, and long enough; the caller holds the mutex */
+/*
+ * The seat that has been idle longest, and long enough; the caller holds the
+ * mutex
+ */
 static gpuvec_seat *
 longest_idle(void)
 {
@@ -86,7 +91,9 @@ leave_idle(gpuvec_seat *seat, gpuvec_doing to)
 									   __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
-/* Give a place away; the caller holds the mutex, so the descriptor stays open */
+/*
+ * Give a place away; the caller holds the mutex, so the descriptor stays open
+ */
 static bool
 give_away(void)
 {

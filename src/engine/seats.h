@@ -34,8 +34,9 @@ typedef struct gpuvec_seat
 } gpuvec_seat;
 
 /*
- * Take a place for this thread's session.  If there are `most` of them already, the session
- * that has been idle longest loses its own.  False: none can go.
+ * Take a place for this thread's session.  If there are `most` of them
+ * already, the session that has been idle longest loses its own.  False: none
+ * can go.
  */
 extern bool gpuvec_seat_take(gpuvec_seat *seat, int fd, int most);
 extern void gpuvec_seat_leave(gpuvec_seat *seat);
@@ -52,10 +53,16 @@ extern void gpuvec_seat_work(gpuvec_seat *seat);
 /* This thread begins to send an answer */
 extern void gpuvec_seat_answer(void);
 
-/* Wait for the next request; `keeps`: this session has something that would be lost */
+/*
+ * Wait for the next request; `keeps`: this session has something that would be
+ * lost
+ */
 extern void gpuvec_seat_idle(gpuvec_seat *seat, bool keeps);
 
-/* Is nobody at work, or does work get on?  To be asked about once a second, by one thread. */
+/*
+ * Is nobody at work, or does work get on?  To be asked about once a second, by
+ * one thread.
+ */
 extern bool gpuvec_seats_get_on(void);
 
 #endif							/* GPUVEC_SEATS_H */

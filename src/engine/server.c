@@ -115,8 +115,9 @@ turn_away(int fd)
 }
 
 /*
- * There is no descriptor for the next connection.  A session that is idle gives its own; if
- * there is none, the one that is kept for this serves to turn the newcomer away.
+ * There is no descriptor for the next connection.  A session that is idle
+ * gives its own; if there is none, the one that is kept for this serves to
+ * turn the newcomer away.
  */
 static void
 find_descriptor(gpuvec_server *server, int *reserve)

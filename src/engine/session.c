@@ -974,7 +974,10 @@ await_message(const session *s)
 		 /* again */ ;
 }
 
-/* Read a frame; without memory for it there is no buffer.  False at the end of the connection. */
+/*
+ * Read a frame; without memory for it there is no buffer.  False at the end of
+ * the connection.
+ */
 static bool
 read_frame(session *s, gpuvec_frame *frame)
 {
@@ -990,7 +993,10 @@ read_frame(session *s, gpuvec_frame *frame)
 	return read_bytes(s->fd, s->buffer, frame->length);
 }
 
-/* There is no memory for a request.  As ever, an error about pages ends the connection. */
+/*
+ * There is no memory for a request.  As ever, an error about pages ends the
+ * connection.
+ */
 static bool
 answer_no_memory(session *s, const gpuvec_frame *frame)
 {

@@ -1,9 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * faults.c
- *	  Tests make system calls and allocations of the link fail, one after another.
+ *	  Tests make system calls and allocations of the link fail, one after
+ *	  another.
  *
- * gpuvec.fail_at counts down, so what is left of it tells whether a fault was met.
+ * gpuvec.fail_at counts down, so what is left of it tells whether a fault was
+ * met.
  *
  *-------------------------------------------------------------------------
  */

@@ -7,14 +7,14 @@
  * from the first byte of a request to the last of its answer (and from the
  * first page of a load to its commit); if an error or a cancel ends the
  * (sub)transaction meanwhile, the connection is closed, which cancels the
- * request in the engine, and the next search opens a new one.  Meanwhile there can be
- * no other request: one would come from a function of an index that is evaluated for a
- * load, which is not allowed.
+ * request in the engine, and the next search opens a new one.  Meanwhile there
+ * can be no other request: one would come from a function of an index that is
+ * evaluated for a load, which is not allowed.
  *
- * Whatever fails here leaves the connection closed, or as usable as before.  What cannot be
- * had for it (a descriptor, a socket, memory for waiting) is no error: the session does
- * without an engine.  Who waits looks every second whether the supervisor has given the
- * engine up.
+ * Whatever fails here leaves the connection closed, or as usable as before.
+ * What cannot be had for it (a descriptor, a socket, memory for waiting) is no
+ * error: the session does without an engine.  Who waits looks every second
+ * whether the supervisor has given the engine up.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,7 +47,10 @@
 /* How often to look for signs of the engine's end */
 #define LOOK_MS					1000
 
-/* The engine may close connections that are idle for longer than this, and some */
+/*
+ * The engine may close connections that are idle for longer than this, and
+ * some
+ */
 #define IDLE_MS					1000
 
 /* Connections that are accepted and then closed: the engine is in trouble */
@@ -139,7 +142,10 @@ link_subxact_callback(SubXactEvent event, SubTransactionId mySubid,
 		GpuvecLinkClose();
 }
 
-/* Have the callbacks called, each once even if there is no memory for the second at first */
+/*
+ * Have the callbacks called, each once even if there is no memory for the
+ * second at first
+ */
 static void
 register_callbacks(void)
 {
@@ -168,8 +174,8 @@ clock_ms(void)
 }
 
 /*
- * Has the supervisor given up the engine that this connection is to?  If it has not greeted
- * us yet, that is the one that runs.
+ * Has the supervisor given up the engine that this connection is to?  If it
+ * has not greeted us yet, that is the one that runs.
  */
 static bool
 engine_silent(void)
@@ -198,7 +204,10 @@ greeting_overdue(void)
 		TimestampDifferenceExceeds(connected, GetCurrentTimestamp(), GREETING_PATIENCE_MS);
 }
 
-/* The engine is alive but of no use, or not alive: this statement does not try again */
+/*
+ * The engine is alive but of no use, or not alive: this statement does not try
+ * again
+ */
 static void
 give_up(const char *why)
 {
@@ -207,8 +216,9 @@ give_up(const char *why)
 }
 
 /*
- * The connection is lost; returns false.  If we have waited for an engine that was then killed,
- * that is enough; if that happened before, the next engine is worth a try.
+ * The connection is lost; returns false.  If we have waited for an engine that
+ * was then killed, that is enough; if that happened before, the next engine is
+ * worth a try.
  */
 static bool
 lost(void)
@@ -219,8 +229,9 @@ lost(void)
 }
 
 /*
- * Wait until the socket is ready or the latch is set.  False: it makes no sense any more.
- * Who connects while no engine runs may wait for long, but not for one that is stuck.
+ * Wait until the socket is ready or the latch is set.  False: it makes no
+ * sense any more. Who connects while no engine runs may wait for long, but not
+ * for one that is stuck.
  */
 static bool
 wait_socket(uint32 events)
@@ -477,7 +488,10 @@ connect_socket(void)
 	strlcpy(addr.sun_path, GPUVEC_SOCKET_PATH, sizeof(addr.sun_path));
 	if (GPUVEC_CALL(connect(link_fd, (struct sockaddr *) &addr, sizeof(addr))) < 0)
 	{
-		/* a backlog that is full (EAGAIN) is also one that nobody takes from now */
+		/*
+		 * a backlog that is full (EAGAIN) is also one that nobody takes from
+		 * now
+		 */
 		if (errno != ENOENT && errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR)
 			return hopeless("could not connect to it");
 		GpuvecLinkClose();
@@ -496,13 +510,15 @@ connect_socket(void)
 }
 
 /*
- * Make what the session waits with.  It takes a descriptor, and what PostgreSQL raises if
- * there is none is no error here.
+ * Make what the session waits with.  It takes a descriptor, and what
+ * PostgreSQL raises if there is none is no error here.
  */
 static bool
 make_events(void)
 {
 	MemoryContext old = CurrentMemoryContext;
+	uint32		held_off = InterruptHoldoffCount;
+	uint32		cancel_held_off = QueryCancelHoldoffCount;
 	volatile bool ok = true;
 
 	PG_TRY();
@@ -517,6 +533,9 @@ make_events(void)
 		ErrorData  *error;
 
 		MemoryContextSwitchTo(old);
+		/* an error lets go of them */
+		InterruptHoldoffCount = held_off;
+		QueryCancelHoldoffCount = cancel_held_off;
 		error = CopyErrorData();
 		FlushErrorState();
 		strlcpy(why_not, error->message, sizeof(why_not));
@@ -633,8 +652,8 @@ send_hello(void)
 }
 
 /*
- * Introduce ourselves.  False: the connection was lost, or the engine refuses for now or
- * (*refused) altogether.
+ * Introduce ourselves.  False: the connection was lost, or the engine refuses
+ * for now or (*refused) altogether.
  */
 static bool
 shake_hands(EngineError *error, bool *refused)
@@ -661,8 +680,9 @@ shake_hands(EngineError *error, bool *refused)
 }
 
 /*
- * Is the connection still there?  The engine closes those that have been idle for long, for
- * others' sake, so after a while it is worth a look.  Nobody speaks to us unasked.
+ * Is the connection still there?  The engine closes those that have been idle
+ * for long, for others' sake, so after a while it is worth a look.  Nobody
+ * speaks to us unasked.
  */
 static bool
 still_there(void)

@@ -91,7 +91,10 @@ GpuvecRegisterSupervisor(void)
 	RegisterBackgroundWorker(&worker);
 }
 
-/* A supervisor ended with an error, or did not begin: sessions do without for a while */
+/*
+ * A supervisor ended with an error, or did not begin: sessions do without for
+ * a while
+ */
 void
 GpuvecNoteSupervisorFailure(const char *why)
 {

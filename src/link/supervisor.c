@@ -5,19 +5,19 @@
  *
  * The supervisor owns the listening socket, so sessions that connect while the
  * engine restarts wait in its backlog.  It starts the engine by fork and exec
- * with the socket, one end of a liveness socket (at whose end-of-file the engine
- * exits: nothing it could survive closes the other end later than this process)
- * and a pipe for its log.  It relays the log, restarts the engine with growing
- * delays, and says in shared memory when sessions must do without an engine, so
- * that they learn it at once.  After repeated failures with CUDA it starts the
- * engine on the CPU.
+ * with the socket, one end of a liveness socket (at whose end-of-file the
+ * engine exits: nothing it could survive closes the other end later than this
+ * process) and a pipe for its log.  It relays the log, restarts the engine
+ * with growing delays, and says in shared memory when sessions must do without
+ * an engine, so that they learn it at once.  After repeated failures with CUDA
+ * it starts the engine on the CPU.
  *
- * Through the liveness socket the engine gives a sign of life each second.  One that
- * gives none for some seconds, in which this process did run, is stopped or stuck: it is
- * killed and replaced.
+ * Through the liveness socket the engine gives a sign of life each second.
+ * One that gives none for some seconds, in which this process did run, is
+ * stopped or stuck: it is killed and replaced.
  *
- * What the supervisor itself lacks (a socket, a pipe, a process) is not the end of it: it
- * tries again, after delays that grow.
+ * What the supervisor itself lacks (a socket, a pipe, a process) is not the
+ * end of it: it tries again, after delays that grow.
  *
  * It is connected to no database: it never holds up DROP DATABASE.
  *
@@ -82,7 +82,10 @@
 /* How often to look after everything */
 #define LOOK_MS				1000
 
-/* How long the engine may give no sign of life: at all, and before its first one */
+/*
+ * How long the engine may give no sign of life: at all, and before its first
+ * one
+ */
 #ifdef GPUVEC_TEST_HOOKS
 #define SILENCE_MS			gpuvec_engine_patience
 #else
@@ -118,7 +121,10 @@ typedef struct Supervisor
 
 static Supervisor me = {.listen_fd = -1, .liveness_fd = -1, .log_fd = -1};
 
-/* Must sessions be told to do without?  Otherwise they wait for the next start. */
+/*
+ * Must sessions be told to do without?  Otherwise they wait for the next
+ * start.
+ */
 static bool
 must_refuse(void)
 {
@@ -202,8 +208,8 @@ close_fd(int *fd)
 }
 
 /*
- * Open the listening socket with a path relative to the data directory.  NULL, or what could
- * not be done (see errno).
+ * Open the listening socket with a path relative to the data directory.  NULL,
+ * or what could not be done (see errno).
  */
 static const char *
 open_listen_socket(void)
@@ -233,8 +239,8 @@ open_listen_socket(void)
 }
 
 /*
- * Listen.  If that fails, sessions do without, the log hears of it once, and it is tried
- * again later.
+ * Listen.  If that fails, sessions do without, the log hears of it once, and
+ * it is tried again later.
  */
 static void
 start_listening(void)
@@ -414,7 +420,10 @@ retry_delay(void)
 		Min(FIRST_DELAY_MS << Min(me.failures - 1, 10), LONGEST_DELAY_MS);
 }
 
-/* A socket for life and a pipe for the log of the engine; false: they cannot be had */
+/*
+ * A socket for life and a pipe for the log of the engine; false: they cannot
+ * be had
+ */
 static bool
 make_channels(int *liveness, int *log)
 {
@@ -626,8 +635,8 @@ check_engine(void)
 }
 
 /*
- * Stop the engine: ask, wait, insist.  One that cannot even be killed (it waits in the
- * kernel) is not waited for: it ends when it can.
+ * Stop the engine: ask, wait, insist.  One that cannot even be killed (it
+ * waits in the kernel) is not waited for: it ends when it can.
  */
 static void
 stop_engine(void)
@@ -664,7 +673,9 @@ take_signs(void)
 	return any;
 }
 
-/* What /proc says of the engine in a line that begins so; 0 if it does not say */
+/*
+ * What /proc says of the engine in a line that begins so; 0 if it does not say
+ */
 static int
 engine_status(const char *field)
 {
@@ -709,8 +720,9 @@ give_up_engine(void)
 }
 
 /*
- * Look for signs of life.  Time in which we did not run ourselves (all were stopped, or the
- * machine was asleep) does not count, nor does time in which somebody debugs the engine.
+ * Look for signs of life.  Time in which we did not run ourselves (all were
+ * stopped, or the machine was asleep) does not count, nor does time in which
+ * somebody debugs the engine.
  */
 static void
 watch_engine(void)
@@ -865,7 +877,10 @@ reload_settings(void)
 	}
 }
 
-/* Leave nothing behind.  After an error the next supervisor is not started at once. */
+/*
+ * Leave nothing behind.  After an error the next supervisor is not started at
+ * once.
+ */
 static void
 supervisor_exit(int code, Datum arg)
 {
@@ -896,7 +911,10 @@ socket_removed(void)
 	return st.st_ino != me.socket_inode;
 }
 
-/* If the socket cannot be found any more, the engine listens in vain: begin anew */
+/*
+ * If the socket cannot be found any more, the engine listens in vain: begin
+ * anew
+ */
 static void
 check_socket(void)
 {

@@ -111,7 +111,7 @@ for my $n (1 .. 24)
 	$fired++ if slurp_file($node->logfile, $log_start) =~ /gpuvec fault injected/;
 	$node->append_conf('postgresql.conf', 'gpuvec.supervisor_fail_at = 0');
 	$node->reload;
-	wait_for(sub { $node->psql('postgres', $search); $node->safe_psql('postgres', 'SELECT count(*) FROM gpuvec_engine') eq '1' },
+	wait_for(sub { $node->psql('postgres', $search); $node->safe_psql('postgres', 'SELECT count(threads) FROM gpuvec_engine') eq '1' },
 		"an engine after call $n of the supervisor");
 	is(best($node, "after call $n of the supervisor"), '', "an engine after call $n of the supervisor");
 }
@@ -138,14 +138,14 @@ my @lines = slurp_file($node->logfile, $log_start) =~ /(gpuvec supervisor could 
 is(scalar @lines, 1, 'no socket: the log hears of it once');
 chmod 0700, $folder;
 $node->reload;
-wait_for(sub { $node->safe_psql('postgres', 'SELECT count(*) FROM gpuvec_engine') eq '1' }, 'the engine');
+wait_for(sub { $node->safe_psql('postgres', 'SELECT count(threads) FROM gpuvec_engine') eq '1' }, 'the engine');
 is(best($node, 'the folder is writable again'), '', 'the folder is writable again: there is an engine');
 
 # Somebody removes the socket
 my $old = engine_pid($node);
 unlink "$folder/gpuvec.sock" or die;
 wait_for(sub { !kill(0, $old) }, 'the end of the engine that cannot be reached');
-wait_for(sub { $node->safe_psql('postgres', 'SELECT count(*) FROM gpuvec_engine') eq '1' }, 'the next engine');
+wait_for(sub { $node->safe_psql('postgres', 'SELECT count(threads) FROM gpuvec_engine') eq '1' }, 'the next engine');
 is(best($node, 'the socket is back'), '', 'the socket is back: there is an engine');
 $node->stop;
 

@@ -46,7 +46,7 @@ my ($rc, $out, $err) = $node->psql('postgres', $search);
 is($out, $expected, 'stopped: right rows for who comes');
 is(ask($_, 'SELECT 1'), "$expected\n1", 'stopped: right rows for who was there') for $session, @others;
 wait_for_end($old, $log_start);
-wait_for(sub { $node->safe_psql('postgres', 'SELECT count(*) FROM gpuvec_engine') eq '1' }, 'another engine');
+wait_for(sub { $node->safe_psql('postgres', 'SELECT count(threads) FROM gpuvec_engine') eq '1' }, 'another engine');
 isnt(engine_pid($node), $old, 'another engine runs');
 is(best($node, 'after it'), '', 'another engine answers');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_locks WHERE locktype = \'advisory\' OR locktype = \'userlock\''), '0',
@@ -77,7 +77,7 @@ $node->reload;
 is(ask($session, 'SELECT 1'), "$expected\n1", 'the session does without');
 wait_for_end($old, $log_start);
 is(ask($session, $search), $expected, 'and uses the next engine');
-is(ask($session, 'SELECT count(*) FROM gpuvec_engine'), '1', 'which runs');
+is(ask($session, 'SELECT count(threads) FROM gpuvec_engine'), '1', 'which runs');
 $session->quit;
 
 # all are stopped: time in which the supervisor did not run itself does not count
@@ -95,7 +95,7 @@ wait_for(sub { slurp_file($node->logfile, $log_start) =~ /settings have changed/
 unlike(slurp_file($node->logfile, $log_start), qr/no sign of life/, 'who was stopped with its supervisor is not given up');
 
 # a fast shutdown ends all the same
-wait_for(sub { $node->psql('postgres', $search); $node->safe_psql('postgres', 'SELECT count(*) FROM gpuvec_engine') eq '1' }, 'an engine');
+wait_for(sub { $node->psql('postgres', $search); $node->safe_psql('postgres', 'SELECT count(threads) FROM gpuvec_engine') eq '1' }, 'an engine');
 $old = engine_pid($node);
 $node->append_conf('postgresql.conf', "gpuvec.engine_patience = '1h'");
 $node->reload;

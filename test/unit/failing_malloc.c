@@ -3,9 +3,10 @@
  * failing_malloc.c
  *	  Lets one allocation of the engine fail, when a test asks for it.
  *
- * Linked into engines that are tested, in place of the allocations of their own code (see
- * --wrap of ld).  GPUVEC_FAILING_MALLOC names a file that holds a number, which the test
- * sets: it counts down with each allocation, and the one that makes it 0 fails.
+ * Linked into engines that are tested, in place of the allocations of their
+ * own code (see --wrap of ld).  GPUVEC_FAILING_MALLOC names a file that holds
+ * a number, which the test sets: it counts down with each allocation, and the
+ * one that makes it 0 fails.
  *
  *-------------------------------------------------------------------------
  */

@@ -117,7 +117,10 @@ ask_list(client *c, void *arg)
 	return client_call(c, GPUVEC_MSG_LIST, NULL, 0, GPUVEC_MSG_MIRRORS) && c->frame.length > 0;
 }
 
-/* A frame that is larger than any before it, so that there has to be memory for it */
+/*
+ * A frame that is larger than any before it, so that there has to be memory
+ * for it
+ */
 static bool
 ask_large(client *c, void *arg)
 {
@@ -128,7 +131,10 @@ ask_large(client *c, void *arg)
 	bool		ok;
 
 	memcpy(frame, &head, sizeof(head));
-	/* ids that no query has are a violation; so none but what fails before is looked at */
+	/*
+	 * ids that no query has are a violation; so none but what fails before is
+	 * looked at
+	 */
 	ok = client_call(c, GPUVEC_MSG_SEARCH, frame, size, GPUVEC_MSG_RESULT);
 	free(frame);
 	return ok;

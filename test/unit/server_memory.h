@@ -14,13 +14,15 @@
 extern engine memory_engine(void);
 extern void memory_engine_stop(engine *e);
 
-/* Make a request whose n-th allocation fails; returns whether it was answered */
+/*
+ * Make a request whose n-th allocation fails; returns whether it was answered
+ */
 typedef bool (*memory_request) (client *c, void *arg);
 
 /*
- * Make each allocation of a request fail in turn.  Each time the answer is right or says
- * 53200, and a request on the same connection (on another one, if it is `closed` by an error) is
- * answered.
+ * Make each allocation of a request fail in turn.  Each time the answer is
+ * right or says 53200, and a request on the same connection (on another one,
+ * if it is `closed` by an error) is answered.
  */
 extern void memory_try(const engine *e, client *c, const char *what, memory_request request,
 					   memory_request again, void *arg, bool closes);

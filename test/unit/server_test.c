@@ -10,12 +10,14 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -1406,6 +1408,75 @@ test_seats(void)
 	engine_stop(&e);
 }
 
+/* Let a process have no more descriptors than it has now */
+static void
+allow_no_more_files(const engine *e)
+{
+	struct rlimit limit;
+	char		path[64];
+	DIR		   *folder;
+	struct dirent *entry;
+	rlim_t		most = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int) e->pid);
+	folder = opendir(path);
+	while (folder && (entry = readdir(folder)) != NULL)
+		if ((rlim_t) atoi(entry->d_name) > most)
+			most = (rlim_t) atoi(entry->d_name);
+	if (folder)
+		closedir(folder);
+	if (prlimit(e->pid, RLIMIT_NOFILE, NULL, &limit) < 0)
+		exit(1);
+	limit.rlim_cur = most + 1;
+	if (prlimit(e->pid, RLIMIT_NOFILE, &limit, NULL) < 0)
+		exit(1);
+}
+
+/* An engine without descriptors or threads for newcomers tells them to do without */
+static void
+test_shortage(void)
+{
+	engine		e = engine_start(NULL, plain);
+	client		c = client_open(&e);
+	client		newcomer;
+
+	usleep(100000);				/* until the connection that waited for it has ended */
+	allow_no_more_files(&e);
+	for (int i = 0; i < 3; i++)
+	{
+		/* one may have found the descriptor of who waited */
+		if (client_connect(&newcomer, &e) && client_hello(&newcomer, GPUVEC_PROTOCOL_VERSION, 0))
+			continue;
+		check(client_failed_with(&newcomer, "53000"), "no descriptor for a newcomer");
+		client_close(&newcomer);
+	}
+	check(client_connect(&newcomer, &e) && client_read(&newcomer) && client_failed_with(&newcomer, "53000"),
+		  "who is turned away need not speak first");
+	client_close(&newcomer);
+	check(client_call(&c, GPUVEC_MSG_LIST, NULL, 0, GPUVEC_MSG_MIRRORS), "the others stay");
+	client_close(&c);
+	engine_stop(&e);
+
+	e = engine_start("least-idle:0", plain);
+	c = client_open(&e);
+	usleep(100000);
+	allow_no_more_files(&e);
+	for (int i = 0; i < 3; i++)
+	{
+		newcomer = client_open(&e);
+		usleep(20000);
+	}
+	check(closed(&c), "who is idle gives his descriptor");
+	client_close(&c);
+	client_close(&newcomer);
+	engine_stop(&e);
+
+	e = engine_start("no-threads", plain);
+	check(client_connect(&c, &e) && client_read(&c) && client_failed_with(&c, "53000"), "no thread for a newcomer");
+	client_close(&c);
+	engine_stop(&e);
+}
+
 /* Signs of life that come within a time */
 static int
 signs_within(const engine *e, double time)
@@ -1648,6 +1719,7 @@ static const struct
 	{"memory", test_memory},
 	{"embed_memory", test_embed_memory},
 	{"seats", test_seats},
+	{"shortage", test_shortage},
 	{"pulse", test_pulse},
 	{"ends", test_ends},
 	{"faults", test_faults},

@@ -17,6 +17,7 @@
 #include "common/method.h"
 #include "fmgr.h"
 #include "index/entries.h"
+#include "link/faults.h"
 #include "link/supervisor.h"
 #include "mirror/autoprewarm.h"
 #include "miscadmin.h"
@@ -51,6 +52,7 @@ static const struct config_enum_entry engine_options[] = {
 
 #ifdef GPUVEC_TEST_HOOKS
 int			gpuvec_freshness_choice = GPUVEC_FRESHNESS_AUTO;
+int			gpuvec_engine_patience = 5000;
 
 static const struct config_enum_entry freshness_options[] = {
 	{"auto", GPUVEC_FRESHNESS_AUTO, false},
@@ -193,6 +195,12 @@ _PG_init(void)
 							   NULL,
 							   &gpuvec_injection_point, "",
 							   PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+	DefineCustomIntVariable("gpuvec.engine_patience",
+							"How long the engine may give no sign of life.",
+							NULL,
+							&gpuvec_engine_patience, 5000, 1, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+	GpuvecFaultSettings();
 #endif
 
 	MarkGUCPrefixReserved("gpuvec");

@@ -44,6 +44,7 @@ typedef enum GpuvecFreshness
 } GpuvecFreshness;
 
 extern int	gpuvec_freshness_choice;
+extern int	gpuvec_engine_patience; /* ms without a sign of life */
 
 /* What is wrong with the shared memory, for this session (shared.c) */
 typedef enum GpuvecSharedMemory

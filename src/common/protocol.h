@@ -16,6 +16,9 @@
  * cancels what it asked for, drops an unfinished load or refresh, and drops the
  * session's private mirrors.
  *
+ * The engine may close a connection on which nothing is unfinished: a request that crosses that
+ * has not been begun, and its sender opens another connection.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUVEC_PROTOCOL_H

@@ -25,6 +25,7 @@ typedef struct gpuvec_error
 } gpuvec_error;
 
 #define GPUVEC_OUT_OF_MEMORY		"53200"
+#define GPUVEC_NO_RESOURCES			"53000"
 #define GPUVEC_CANCELED				"57014"
 #define GPUVEC_PROTOCOL_VIOLATION	"08P01"
 #define GPUVEC_OBJECT_IN_USE		"55006"

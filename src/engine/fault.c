@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "engine/fault.h"
+#include "engine/threads.h"
 
 #ifdef GPUVEC_TEST_HOOKS
 /* Is this fault asked for? */
@@ -58,5 +59,19 @@ gpuvec_fault_sleep(const char *name, const int *canceled)
 	if (!gpuvec_fault(name, &ms))
 		return;
 	for (; ms > 0 && !(canceled && __atomic_load_n(canceled, __ATOMIC_RELAXED)); ms -= 5)
+	{
 		usleep(5000);
+		gpuvec_progress_made();
+	}
+}
+
+/* Stop for ever, if asked for */
+void
+gpuvec_fault_stick(const char *name)
+{
+	long		ms;
+
+	(void) name;
+	while (gpuvec_fault(name, &ms))
+		pause();
 }

@@ -10,13 +10,16 @@
  *	 crash-on-commit	SIGSEGV when a load or refresh is to be published
  *	 oom-on-commit		a load or refresh finds no memory
  *						(with an argument N the last three happen the N-th time only)
- *	 slow-search:MS		a search takes so many milliseconds longer
+ *	 slow-search:MS		a search takes so many milliseconds longer, and gets on
+ *	 stuck-search:MS	a search never ends nor gets on, which counts as stuck after so long
  *	 slow-commit:MS		publishing takes so many milliseconds longer
  *	 lists:N			on the CPU, segments of N rows or more get inverted lists
  *	 embed-limit:N		an answer has room for so many elements of vectors
  *	 device-keys:N		a device looks up the keys of requests that have so many
  *	 near-spare:N		a search for the nearest rows looks at no more than N to spare
  *	 no-sweep			stale mirrors stay
+ *	 least-idle:MS		a session that was idle for so long may lose its place
+ *	 no-threads			no thread can be started for a session
  *	 protocol-version:N	claim to speak this version
  *
  *-------------------------------------------------------------------------
@@ -35,5 +38,6 @@ extern bool gpuvec_fault(const char *name, long *argument);
 extern bool gpuvec_fault_due(const char *name);
 extern void gpuvec_fault_crash(const char *name);
 extern void gpuvec_fault_sleep(const char *name, const int *canceled);
+extern void gpuvec_fault_stick(const char *name);
 
 #endif							/* GPUVEC_FAULT_H */

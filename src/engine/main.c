@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -24,6 +25,9 @@
 #include "engine/server.h"
 
 #define EXIT_SETUP	3
+
+/* Time between signs of life */
+#define PULSE_MS	1000
 
 /* How long searches may take to end when the engine is asked to stop */
 #define FAREWELL_US	50000
@@ -50,18 +54,34 @@ remove_socket(void)
 		unlink(options.socket);
 }
 
-/* Exits when the supervisor is gone */
+/* Has the supervisor closed its end?  Otherwise it says nothing. */
+static bool
+supervisor_gone(void)
+{
+	char		c;
+	ssize_t		n = read(options.liveness_fd, &c, 1);
+
+	return n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN);
+}
+
+/*
+ * Gives the supervisor a sign of life each second, unless work does not get
+ * on; exits when the supervisor is gone.
+ */
 static void *
 watch_supervisor(void *arg)
 {
-	char		c;
+	struct pollfd p = {.fd = options.liveness_fd,.events = POLLIN};
 
 	(void) arg;
 	for (;;)
 	{
-		ssize_t		n = read(options.liveness_fd, &c, 1);
-
-		if (n == 0 || (n < 0 && errno != EINTR))
+		/*
+		 * who started us by hand may have given us a pipe, and needs no signs
+		 */
+		if (gpuvec_seats_get_on())
+			(void) send(options.liveness_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (poll(&p, 1, PULSE_MS) > 0 && supervisor_gone())
 		{
 			remove_socket();
 			_exit(0);

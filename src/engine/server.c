@@ -6,6 +6,7 @@
  *-------------------------------------------------------------------------
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "engine/fault.h"
 #include "engine/log.h"
 #include "engine/server.h"
 
@@ -26,7 +28,6 @@ typedef struct session_start
 {
 	gpuvec_server *server;
 	int			fd;
-	bool		full;			/* there were max_sessions before */
 } session_start;
 
 static int	stopping = 0;		/* atomic */
@@ -50,7 +51,7 @@ session_thread(void *arg)
 	session_start start = *(session_start *) arg;
 
 	free(arg);
-	gpuvec_session_run(start.server, start.fd, start.full);
+	gpuvec_session_run(start.server, start.fd);
 	__atomic_sub_fetch(&start.server->sessions, 1, __ATOMIC_RELAXED);
 	return NULL;
 }
@@ -76,13 +77,13 @@ start_session(gpuvec_server *server, int fd)
 
 	if (start == NULL)
 		return false;
-	*start = (session_start) {server, fd, false};
-	start->full = __atomic_add_fetch(&server->sessions, 1, __ATOMIC_RELAXED) >
-		(uint32_t) server->options->max_sessions;
+	*start = (session_start) {server, fd};
+	__atomic_add_fetch(&server->sessions, 1, __ATOMIC_RELAXED);
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	ok = pthread_create(&thread, &attr, session_thread, start) == 0;
+	ok = !gpuvec_fault_due("no-threads") &&
+		pthread_create(&thread, &attr, session_thread, start) == 0;
 	pthread_attr_destroy(&attr);
 	if (!ok)
 	{
@@ -101,9 +102,45 @@ wait_for_connection(int listen_fd)
 	(void) poll(&p, 1, -1);
 }
 
+/* Tell a connection to do without the engine, and close it */
+static void
+turn_away(int fd)
+{
+	gpuvec_error error;
+
+	gpuvec_fail(&error, GPUVEC_NO_RESOURCES, NULL, NULL,
+				"the gpuvec engine lacks file descriptors, threads or memory");
+	gpuvec_send_error(fd, 0, &error, false);
+	close(fd);
+}
+
+/*
+ * There is no descriptor for the next connection.  A session that is idle
+ * gives its own; if there is none, the one that is kept for this serves to
+ * turn the newcomer away.
+ */
+static void
+find_descriptor(gpuvec_server *server, int *reserve)
+{
+	int			fd = -1;
+
+	if (!gpuvec_seat_give_away() && *reserve >= 0)
+	{
+		close(*reserve);
+		fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+		if (fd >= 0)
+			turn_away(fd);
+		*reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	}
+	if (fd < 0)
+		usleep(SHORTAGE_US);
+}
+
 void
 gpuvec_server_run(gpuvec_server *server)
 {
+	int			reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
 	while (!gpuvec_server_stopping())
 	{
 		int			fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC);
@@ -112,7 +149,9 @@ gpuvec_server_run(gpuvec_server *server)
 		{
 			if (errno == EAGAIN)
 				wait_for_connection(server->listen_fd);
-			else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+			else if (errno == EMFILE || errno == ENFILE)
+				find_descriptor(server, &reserve);
+			else if (errno == ENOMEM || errno == ENOBUFS)
 				usleep(SHORTAGE_US);
 			else if (errno != EINTR && errno != ECONNABORTED)
 			{
@@ -124,9 +163,6 @@ gpuvec_server_run(gpuvec_server *server)
 		if (!peer_is_ours(fd))
 			close(fd);
 		else if (!start_session(server, fd))
-		{
-			gpuvec_log("WARNING", "could not start a thread for a session");
-			close(fd);
-		}
+			turn_away(fd);
 	}
 }

@@ -6,6 +6,7 @@
  *
  * server.c		accepting, one thread for each connection
  * session.c	the requests of one connection
+ * seats.c		how many connections there may be, and whether their work gets on
  * hangup.c		cancels what closed connections asked for
  *
  *-------------------------------------------------------------------------
@@ -15,6 +16,7 @@
 
 #include <sys/uio.h>
 
+#include "engine/seats.h"
 #include "engine/store.h"
 
 typedef struct gpuvec_server
@@ -22,7 +24,7 @@ typedef struct gpuvec_server
 	gpuvec_store store;
 	const engine_options *options;
 	int			listen_fd;
-	uint32_t	sessions;		/* atomic */
+	uint32_t	sessions;		/* connections; atomic */
 } gpuvec_server;
 
 /* Accept connections until stopped */
@@ -32,8 +34,8 @@ extern void gpuvec_server_run(gpuvec_server *server);
 extern bool gpuvec_server_stopping(void);
 extern void gpuvec_server_stop(void);
 
-/* Serve one connection until it ends; closes fd.  `full`: only say that there is no room. */
-extern void gpuvec_session_run(gpuvec_server *server, int fd, bool full);
+/* Serve one connection until it ends; closes fd */
+extern void gpuvec_session_run(gpuvec_server *server, int fd);
 
 /* Answer with an error; false if the connection is gone */
 extern bool gpuvec_send_error(int fd, uint64_t request, const gpuvec_error *error, bool retry);

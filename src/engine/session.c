@@ -36,7 +36,9 @@ typedef struct session
 {
 	gpuvec_server *server;
 	int			fd;
-	bool		full;			/* it came when there was no room */
+	gpuvec_seat seat;			/* if seated */
+	bool		seated;
+	bool		has_private;	/* it has loaded a private mirror */
 	gpuvec_update *update;		/* load or refresh under way */
 	bool		parted;			/* pages of a REFRESH have come before it ... */
 	gpuvec_state found;			/* ... when the mirror was this; without an update it is not made */
@@ -68,10 +70,23 @@ read_bytes(int fd, void *to, size_t size)
 	return true;
 }
 
+/* Read size bytes that there is no room for */
+static bool
+skip_bytes(int fd, size_t size)
+{
+	char		sink[4096];
+	bool		ok = true;
+
+	for (; ok && size > 0; size -= size < sizeof(sink) ? size : sizeof(sink))
+		ok = read_bytes(fd, sink, size < sizeof(sink) ? size : sizeof(sink));
+	return ok;
+}
+
 /* Write all pieces; changes iov */
 static bool
 write_pieces(int fd, struct iovec *iov, int n)
 {
+	gpuvec_seat_answer();
 	while (n > 0)
 	{
 		struct msghdr message = {.msg_iov = iov,.msg_iovlen = (size_t) n};
@@ -194,6 +209,7 @@ do_load(session *s, uint64_t request, const char *data, size_t length)
 		(load.file_bytes > 0 && data[length - 1] != '\0'))
 		return answer_violation(s, request, "LOAD_BEGIN has the wrong length.");
 	s->update = gpuvec_update_begin(&s->server->store, &load.key, &load, s, &error);
+	s->has_private |= load.key.private_id != 0;
 	memset(&state, 0, sizeof(state));
 	if (s->update == NULL && strcmp(error.sqlstate, GPUVEC_OBJECT_IN_USE) == 0)
 		state.state = GPUVEC_LOADING;
@@ -400,6 +416,8 @@ do_drop(session *s, uint64_t request, const char *data, size_t length)
 		return answer_violation(s, request, "DROP has the wrong length.");
 	memcpy(&drop, data, sizeof(drop));
 	n = gpuvec_store_drop(&s->server->store, &drop, s);
+	if (drop.private_id != 0)
+		s->has_private = false;
 	return send_struct(s->fd, request, GPUVEC_MSG_COUNT, &n, sizeof(n));
 }
 
@@ -409,8 +427,15 @@ do_list(session *s, uint64_t request)
 {
 	size_t		n;
 	gpuvec_mirror_info *list = gpuvec_store_list(&s->server->store, &n);
-	bool		ok = send_struct(s->fd, request, GPUVEC_MSG_MIRRORS, list, n * sizeof(*list));
+	gpuvec_error error;
+	bool		ok;
 
+	if (list == NULL && n > 0)
+	{
+		gpuvec_fail_memory(&error, n * sizeof(*list));
+		return answer_error(s, request, &error);
+	}
+	ok = send_struct(s->fd, request, GPUVEC_MSG_MIRRORS, list, n * sizeof(*list));
 	free(list);
 	return ok;
 }
@@ -467,6 +492,21 @@ parse_query(const gpuvec_query *wire, const uint16_t *ids, search *q, gpuvec_top
 	return true;
 }
 
+/* What is said of a request for which there is no memory */
+static const char no_memory[] = "There is no memory for it.";
+
+/* Answer what parsing a request has found wrong */
+static bool
+answer_wrong(session *s, uint64_t request, const char *wrong, size_t length)
+{
+	gpuvec_error error;
+
+	if (wrong != no_memory)
+		return answer_violation(s, request, wrong);
+	gpuvec_fail_memory(&error, length);
+	return answer_error(s, request, &error);
+}
+
 /* Take a search apart; ids stay in the frame.  NULL, or what is wrong. */
 static const char *
 parse_search(search *q, const char *data, size_t length)
@@ -493,7 +533,7 @@ parse_search(search *q, const char *data, size_t length)
 	left = q->head.nids;
 	q->queries = malloc((q->head.nqueries + (size_t) 1) * sizeof(*q->queries));
 	if (q->queries == NULL)
-		return "There are too many queries.";
+		return no_memory;
 	for (uint32_t i = 0; i < q->head.nqueries; i++)
 	{
 		if (wire[i].len > left || !parse_query(&wire[i], ids, q, &q->queries[i]))
@@ -618,6 +658,7 @@ run_search(session *s, search *q, gpuvec_error *error)
 	gpuvec_fault_crash("crash-on-search");
 	gpuvec_hangup_watch(s->fd, &q->canceled);
 	gpuvec_fault_sleep("slow-search", &q->canceled);
+	gpuvec_fault_stick("stuck-search");
 	ok = allocate_matches(q, error) &&
 		gpuvec_scheduler_topk(q->mirror.place->scheduler, q->mirror.view,
 							  (gpuvec_measure) q->head.measure,
@@ -654,7 +695,7 @@ do_search(session *s, uint64_t request, const char *data, size_t length)
 	if (wrong)
 	{
 		free(q.queries);
-		return answer_violation(s, request, wrong);
+		return answer_wrong(s, request, wrong, length);
 	}
 	gpuvec_store_open_search(&s->server->store, &q.head.key, s, &q.head.need,
 							 q.head.nqueries, &q.mirror);
@@ -705,6 +746,7 @@ serve_embed(session *s, embed_request *r, gpuvec_error *error)
 	{
 		gpuvec_hangup_watch(s->fd, &r->canceled);
 		gpuvec_fault_sleep("slow-search", &r->canceled);
+		gpuvec_fault_stick("stuck-search");
 		ok = r->run(table, s->server->store.pool, r->query, error);
 		gpuvec_hangup_unwatch(s->fd);
 		gpuvec_embed_unref(table);
@@ -739,7 +781,7 @@ keep_map(session *s, gpuvec_embed_query *q)
 		s->map_bytes = 0;
 		s->map = malloc(sight->map_bytes + 1);
 		if (s->map == NULL)
-			return "There is no memory for a visibility map.";
+			return no_memory;
 		memcpy(s->map, sight->map, sight->map_bytes);
 		s->map_bytes = sight->map_bytes;
 	}
@@ -768,7 +810,7 @@ do_embed(session *s, uint64_t request, const char *data, size_t length)
 	if (wrong == NULL)
 		wrong = keep_map(s, &q);
 	if (wrong)
-		return answer_violation(s, request, wrong);
+		return answer_wrong(s, request, wrong, length);
 	q.canceled = &r.canceled;
 	ok = serve_embed(s, &r, &error);
 	if (q.answer.status == GPUVEC_EMBED_DONE && q.found)
@@ -883,12 +925,13 @@ greet(session *s)
 	if (memcmp(hello.incarnation, s->server->options->incarnation, sizeof(hello.incarnation)) != 0)
 		return refuse(s, &frame, GPUVEC_SYSTEM_ERROR, NULL, NULL,
 					  "the gpuvec engine belongs to another start of the server", true);
-	if (s->full)
+	s->seated = gpuvec_seat_take(&s->seat, s->fd, s->server->options->max_sessions);
+	if (!s->seated)
 	{
-		snprintf(detail, sizeof(detail), "It serves %d sessions at most.",
+		snprintf(detail, sizeof(detail), "all %d connections that gpuvec.max_sessions allows are in use",
 				 s->server->options->max_sessions);
-		return refuse(s, &frame, GPUVEC_TOO_MANY_SESSIONS, detail, "Increase gpuvec.max_sessions.",
-					  "too many sessions use the gpuvec engine", false);
+		return refuse(s, &frame, GPUVEC_TOO_MANY_SESSIONS, NULL, "Increase gpuvec.max_sessions.",
+					  detail, false);
 	}
 	memset(&welcome, 0, sizeof(welcome));
 	welcome.version = GPUVEC_PROTOCOL_VERSION;
@@ -936,40 +979,66 @@ await_message(const session *s)
 		 /* again */ ;
 }
 
-/* Read a frame.  False at the end of the connection. */
+/*
+ * Read a frame; without memory for it there is no buffer.  False at the end of
+ * the connection.
+ */
 static bool
 read_frame(session *s, gpuvec_frame *frame)
 {
 	if (s->hurried)
 		await_message(s);
 	s->hurried = false;
-	if (!read_bytes(s->fd, frame, sizeof(*frame)))
+	if (!read_bytes(s->fd, frame, sizeof(*frame)) || !gpuvec_seat_talk(&s->seat))
 		return false;
 	if (frame->length > GPUVEC_MAX_FRAME)
 		return answer_violation(s, frame->request, "The message is too long.");
 	if (!reserve_buffer(s, (size_t) frame->length + 1))
-	{
-		gpuvec_error error;
-
-		gpuvec_fail_memory(&error, frame->length);
-		gpuvec_send_error(s->fd, frame->request, &error, false);
-		return false;
-	}
+		return skip_bytes(s->fd, frame->length);
 	return read_bytes(s->fd, s->buffer, frame->length);
 }
 
-void
-gpuvec_session_run(gpuvec_server *server, int fd, bool full)
+/*
+ * There is no memory for a request.  As ever, an error about pages ends the
+ * connection.
+ */
+static bool
+answer_no_memory(session *s, const gpuvec_frame *frame)
 {
-	session		s = {.server = server,.fd = fd,.full = full};
+	gpuvec_error error;
+
+	gpuvec_fail_memory(&error, frame->length);
+	return answer_error(s, frame->request, &error) && frame->type != GPUVEC_MSG_PAGES &&
+		frame->type != GPUVEC_MSG_REFRESH_PAGES;
+}
+
+/* Read and answer requests until the connection ends */
+static void
+serve(session *s)
+{
+	gpuvec_frame frame;
+	bool		ok = true;
+
+	while (ok)
+	{
+		gpuvec_seat_idle(&s->seat, s->update || s->parted || s->has_private);
+		if (!read_frame(s, &frame))
+			break;
+		gpuvec_seat_work(&s->seat);
+		ok = s->buffer ? do_request(s, &frame, s->buffer) : answer_no_memory(s, &frame);
+		trim_buffer(s);
+	}
+}
+
+void
+gpuvec_session_run(gpuvec_server *server, int fd)
+{
+	session		s = {.server = server,.fd = fd};
 
 	if (greet(&s))
-	{
-		gpuvec_frame frame;
-
-		while (read_frame(&s, &frame) && do_request(&s, &frame, s.buffer))
-			trim_buffer(&s);
-	}
+		serve(&s);
+	if (s.seated)
+		gpuvec_seat_leave(&s.seat);
 	gpuvec_update_abort(s.update);
 	gpuvec_store_drop_private(&server->store, &s);
 	free(s.buffer);

@@ -423,6 +423,8 @@ gpuvec_store_list(gpuvec_store *store, size_t *n)
 	for (gpuvec_mirror *mirror = store->mirrors; mirror; mirror = mirror->next)
 		room++;
 	list = room > 0 ? calloc(room, sizeof(*list)) : NULL;
+	if (list == NULL)
+		*n = room;
 	for (gpuvec_mirror *mirror = store->mirrors; mirror && list; mirror = mirror->next)
 		fill_info(mirror, &list[(*n)++]);
 	pthread_mutex_unlock(&store->mutex);

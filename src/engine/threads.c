@@ -44,6 +44,20 @@ typedef struct worker_start
 	int			thread;
 } worker_start;
 
+static uint64_t progress = 0;	/* atomic */
+
+void
+gpuvec_progress_made(void)
+{
+	__atomic_add_fetch(&progress, 1, __ATOMIC_RELAXED);
+}
+
+uint64_t
+gpuvec_progress(void)
+{
+	return __atomic_load_n(&progress, __ATOMIC_RELAXED);
+}
+
 int
 gpuvec_cores(void)
 {
@@ -71,6 +85,9 @@ work(gpuvec_pool *pool, int thread)
 		if (part >= pool->nparts)
 			break;
 		pool->part(pool->task, part, thread);
+		/* all work at the same task, so that one thread tells is enough */
+		if (thread == 0)
+			gpuvec_progress_made();
 	}
 }
 

@@ -35,6 +35,13 @@ extern int	gpuvec_pool_threads(const gpuvec_pool *pool);
 extern void gpuvec_pool_run(gpuvec_pool *pool, gpuvec_part part, void *task,
 							uint64_t nparts);
 
+/*
+ * A count that grows while work is done: by pools themselves, and by what
+ * calls the first of these now and then.
+ */
+extern void gpuvec_progress_made(void);
+extern uint64_t gpuvec_progress(void);
+
 /* Cores that this process may use */
 extern int	gpuvec_cores(void);
 

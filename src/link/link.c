@@ -7,9 +7,14 @@
  * from the first byte of a request to the last of its answer (and from the
  * first page of a load to its commit); if an error or a cancel ends the
  * (sub)transaction meanwhile, the connection is closed, which cancels the
- * request in the engine, and the next search opens a new one.  Meanwhile there can be
- * no other request: one would come from a function of an index that is evaluated for a
- * load, which is not allowed.
+ * request in the engine, and the next search opens a new one.  Meanwhile there
+ * can be no other request: one would come from a function of an index that is
+ * evaluated for a load, which is not allowed.
+ *
+ * Whatever fails here leaves the connection closed, or as usable as before.
+ * What cannot be had for it (a descriptor, a socket, memory for waiting) is no
+ * error: the session does without an engine.  Who waits looks every second
+ * whether the supervisor has given the engine up.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,6 +28,7 @@
 #include <unistd.h>
 
 #include "access/xact.h"
+#include "link/faults.h"
 #include "link/link.h"
 #include "link/supervisor.h"
 #include "miscadmin.h"
@@ -34,6 +40,18 @@
 
 /* How long to wait for a supervisor to open its socket */
 #define SUPERVISOR_PATIENCE_MS	10000
+
+/* How long to wait for the greeting of an engine that is ready */
+#define GREETING_PATIENCE_MS	10000
+
+/* How often to look for signs of the engine's end */
+#define LOOK_MS					1000
+
+/*
+ * The engine may close connections that are idle for longer than this, and
+ * some
+ */
+#define IDLE_MS					1000
 
 /* Connections that are accepted and then closed: the engine is in trouble */
 #define OPEN_ATTEMPTS			5
@@ -54,10 +72,14 @@ static bool unanswered = false; /* messages without an answer were sent since th
 static bool awaited = false;	/* an answer is still to be read */
 static uint64 request_number = 0;
 static uint64 generation = 0;
-static gpuvec_welcome engine;	/* what it said of itself */
-static bool callbacks_registered = false;
+static gpuvec_welcome engine;	/* what it said of itself; pid 0: nothing yet */
 static GpuvecRefusal refusal;
 static bool refusal_noted = false;	/* since the last GpuvecLinkOpen() */
+static TimestampTz connected;	/* when the connection was opened */
+static int64 last_use;			/* milliseconds of some clock */
+static bool waited;				/* for long, for what is sent or read now */
+static TimestampTz given_up = 0;	/* the statement in which the engine was; 0: none */
+static char why_not[256];		/* why there is no engine */
 
 /* An answer that is left unread until something else is asked; number 0: there is none */
 static struct
@@ -151,25 +173,126 @@ link_subxact_callback(SubXactEvent event, SubTransactionId mySubid,
 		GpuvecLinkClose();
 }
 
-/* Wait until the socket is ready, the latch is set, or the time is over */
+/*
+ * Have the callbacks called, each once even if there is no memory for the
+ * second at first
+ */
 static void
-wait_socket(uint32 events, long timeout)
+register_callbacks(void)
+{
+	static int	registered = 0;
+
+	if (registered == 0)
+	{
+		GPUVEC_ALLOCATING(RegisterXactCallback(link_xact_callback, NULL));
+		registered++;
+	}
+	if (registered == 1)
+	{
+		GPUVEC_ALLOCATING(RegisterSubXactCallback(link_subxact_callback, NULL));
+		registered++;
+	}
+}
+
+/* A clock that costs next to nothing and is not set back */
+static int64
+clock_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return (int64) t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/*
+ * Has the supervisor given up the engine that this connection is to?  If it
+ * has not greeted us yet, that is the one that runs.
+ */
+static bool
+engine_silent(void)
+{
+	GpuvecShared *state = GpuvecSharedState();
+	bool		silent;
+
+	SpinLockAcquire(&state->mutex);
+	silent = state->silent_pid != 0 &&
+		state->silent_pid == (engine.pid ? (int) engine.pid : state->engine_pid);
+	SpinLockRelease(&state->mutex);
+	return silent;
+}
+
+/* Has an engine that is ready still not greeted us? */
+static bool
+greeting_overdue(void)
+{
+	GpuvecShared *state = GpuvecSharedState();
+	bool		ready;
+
+	SpinLockAcquire(&state->mutex);
+	ready = state->engine_ready;
+	SpinLockRelease(&state->mutex);
+	return engine.pid == 0 && ready &&
+		TimestampDifferenceExceeds(connected, GetCurrentTimestamp(), GREETING_PATIENCE_MS);
+}
+
+/*
+ * The engine is alive but of no use, or not alive: this statement does not try
+ * again
+ */
+static void
+give_up(const char *why)
+{
+	given_up = GetCurrentStatementStartTimestamp();
+	strlcpy(why_not, why, sizeof(why_not));
+}
+
+/*
+ * The connection is lost; returns false.  If we have waited for an engine that
+ * was then killed, that is enough; if that happened before, the next engine is
+ * worth a try.
+ */
+static bool
+lost(void)
+{
+	if (waited && engine_silent())
+		give_up("it gave no sign of life");
+	return false;
+}
+
+/*
+ * Wait until the socket is ready or the latch is set.  False: it makes no
+ * sense any more. Who connects while no engine runs may wait for long, but not
+ * for one that is stuck.
+ */
+static bool
+wait_socket(uint32 events)
 {
 	WaitEvent	event;
 
-	ModifyWaitEvent(link_events, EVENT_SOCKET, events, NULL);
-	WaitEventSetWait(link_events, timeout, &event, 1, PG_WAIT_EXTENSION);
-	if (event.events & WL_LATCH_SET)
+	GPUVEC_RAISING(ModifyWaitEvent(link_events, EVENT_SOCKET, events, NULL));
+	if (GPUVEC_RAISING(WaitEventSetWait(link_events, LOOK_MS, &event, 1, PG_WAIT_EXTENSION)) == 0)
+	{
+		waited = true;
+		if (engine_silent())
+			return lost();
+		if (greeting_overdue())
+		{
+			give_up("it does not accept connections");
+			return false;
+		}
+	}
+	else if (event.events & WL_LATCH_SET)
 		ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
+	return true;
 }
 
 /* Sleep, interruptibly */
 static void
 nap(long ms)
 {
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
-					 PG_WAIT_EXTENSION);
+	(void) GPUVEC_RAISING(WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
+									PG_WAIT_EXTENSION));
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 }
@@ -184,7 +307,7 @@ read_bytes(void *to, Size size)
 
 	while (size > 0)
 	{
-		ssize_t		n = recv(link_fd, p, size, MSG_DONTWAIT);
+		ssize_t		n = GPUVEC_CALL(recv(link_fd, p, size, MSG_DONTWAIT));
 
 		if (n > 0)
 		{
@@ -192,9 +315,12 @@ read_bytes(void *to, Size size)
 			size -= n;
 		}
 		else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-			wait_socket(WL_SOCKET_READABLE, -1);
+		{
+			if (!wait_socket(WL_SOCKET_READABLE))
+				return false;
+		}
 		else if (n == 0 || errno != EINTR)
-			return false;
+			return lost();
 	}
 	return true;
 }
@@ -216,6 +342,15 @@ skip_bytes(struct msghdr *message, Size n)
 	}
 }
 
+/* Has the engine sent something, be it only its last words? */
+static bool
+engine_spoke(void)
+{
+	char		c;
+
+	return GPUVEC_CALL(recv(link_fd, &c, 1, MSG_DONTWAIT | MSG_PEEK)) > 0;
+}
+
 /*
  * Write pieces of memory; changes the list.  False if the connection is lost, or if the
  * engine speaks before we are done, which it does only to report an error: *spoke is set.
@@ -226,31 +361,29 @@ write_pieces(struct iovec *pieces, int npieces, bool *spoke)
 {
 	struct msghdr message = {.msg_iov = pieces,.msg_iovlen = npieces};
 
+	waited = false;
 	skip_bytes(&message, 0);
 	while (message.msg_iovlen > 0)
 	{
-		ssize_t		n = sendmsg(link_fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+		ssize_t		n = GPUVEC_CALL(sendmsg(link_fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL));
 
 		if (n > 0)
 			skip_bytes(&message, n);
 		else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 		{
-			char		c;
-
-			if (!awaited && recv(link_fd, &c, 1, MSG_DONTWAIT | MSG_PEEK) > 0)
+			if (!awaited && engine_spoke())
 			{
 				*spoke = true;
 				return false;
 			}
-			wait_socket(awaited ? WL_SOCKET_WRITEABLE : WL_SOCKET_WRITEABLE | WL_SOCKET_READABLE, -1);
+			if (!wait_socket(awaited ? WL_SOCKET_WRITEABLE : WL_SOCKET_WRITEABLE | WL_SOCKET_READABLE))
+				return false;
 		}
 		else if (n == 0 || errno != EINTR)
 		{
-			char		c;
-
 			/* its last words may still lie in our buffer */
-			*spoke = !awaited && recv(link_fd, &c, 1, MSG_DONTWAIT | MSG_PEEK) > 0;
-			return false;
+			*spoke = !awaited && engine_spoke();
+			return lost();
 		}
 	}
 	return true;
@@ -264,13 +397,14 @@ write_pieces(struct iovec *pieces, int npieces, bool *spoke)
 static char *
 allocate_reply(Size size)
 {
-	char	   *memory = MemoryContextAllocExtended(CurrentMemoryContext, size, MCXT_ALLOC_HUGE);
+	char	   *memory = GPUVEC_ALLOCATING(MemoryContextAllocExtended(CurrentMemoryContext, size,
+																	  MCXT_ALLOC_HUGE));
 	uintptr_t	start = TYPEALIGN(HUGE_PAGE, (uintptr_t) memory);
 	uintptr_t	end = TYPEALIGN_DOWN(HUGE_PAGE, (uintptr_t) memory + size);
 
 	/* without huge pages ordinary ones do */
 	if (end > start)
-		(void) madvise((void *) start, end - start, MADV_HUGEPAGE);
+		(void) GPUVEC_CALL(madvise((void *) start, end - start, MADV_HUGEPAGE));
 	return memory;
 }
 
@@ -280,6 +414,7 @@ read_frame(GpuvecReply *reply, uint64 *request)
 {
 	gpuvec_frame frame;
 
+	waited = false;
 	if (!read_bytes(&frame, sizeof(frame)))
 		return false;
 	if (frame.length > GPUVEC_MAX_FRAME)
@@ -291,6 +426,7 @@ read_frame(GpuvecReply *reply, uint64 *request)
 	reply->data = allocate_reply((Size) frame.length + 1);
 	reply->data[frame.length] = '\0';
 	*request = frame.request;
+	last_use = clock_ms();
 	return read_bytes(reply->data, frame.length);
 }
 
@@ -343,11 +479,25 @@ raise_error(const EngineError *error)
 			 error->hint[0] ? errhint("%s", error->hint) : 0));
 }
 
-/*
- * Connect the socket, without blocking.  True when connected; false if nobody
- * listens (yet).
- */
-static bool
+/* How an attempt to connect ended */
+typedef enum Connecting
+{
+	CONNECTED,
+	NOBODY_LISTENS,				/* yet, or not any more */
+	HOPELESS					/* why_not says why */
+} Connecting;
+
+/* There is no connection for a reason that `errno` knows */
+static Connecting
+hopeless(const char *what)
+{
+	snprintf(why_not, sizeof(why_not), "%s: %s", what, strerror(errno));
+	GpuvecLinkClose();
+	return HOPELESS;
+}
+
+/* Connect to the socket, without blocking, as a process of our own user */
+static Connecting
 connect_socket(void)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
@@ -355,45 +505,118 @@ connect_socket(void)
 	socklen_t	size = sizeof(peer);
 	int			room = SEND_BUFFER_BYTES;
 
-	if (!AcquireExternalFD())
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-				 errmsg("no file descriptor is free for the gpuvec engine")));
-	link_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (!GPUVEC_REFUSING(AcquireExternalFD()))
+	{
+		strlcpy(why_not, "no file descriptor is free for it", sizeof(why_not));
+		return HOPELESS;
+	}
+	link_fd = GPUVEC_CALL(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	if (link_fd < 0)
 	{
 		ReleaseExternalFD();
-		ereport(ERROR,
-				(errcode_for_socket_access(), errmsg("could not create a socket: %m")));
+		return hopeless("could not create a socket");
 	}
 	strlcpy(addr.sun_path, GPUVEC_SOCKET_PATH, sizeof(addr.sun_path));
-	if (connect(link_fd, (struct sockaddr *) &addr, sizeof(addr)) < 0 ||
-		getsockopt(link_fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 ||
-		peer.uid != geteuid())
+	if (GPUVEC_CALL(connect(link_fd, (struct sockaddr *) &addr, sizeof(addr))) < 0)
+	{
+		/*
+		 * a backlog that is full (EAGAIN) is also one that nobody takes from
+		 * now
+		 */
+		if (errno != ENOENT && errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR)
+			return hopeless("could not connect to it");
+		GpuvecLinkClose();
+		return NOBODY_LISTENS;
+	}
+	if (GPUVEC_CALL(getsockopt(link_fd, SOL_SOCKET, SO_PEERCRED, &peer, &size)) < 0)
+		return hopeless("could not find out who it is");
+	if (peer.uid != geteuid())
 	{
 		GpuvecLinkClose();
-		return false;
+		return NOBODY_LISTENS;
 	}
 	/* room for a frame of pages while the engine works on the one before */
-	(void) setsockopt(link_fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
-	link_events = GpuvecCreateWaitEventSet(3);
-	AddWaitEventToSet(link_events, WL_SOCKET_READABLE, link_fd, NULL, NULL);
-	AddWaitEventToSet(link_events, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
-	AddWaitEventToSet(link_events, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
-	generation++;
-	return true;
+	(void) GPUVEC_CALL(setsockopt(link_fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)));
+	return CONNECTED;
 }
 
-/* Is there a supervisor, and has it opened its socket? */
-static void
-supervisor_state(bool *running, bool *listening)
+/*
+ * Make what the session waits with.  It takes a descriptor, and what
+ * PostgreSQL raises if there is none is no error here.
+ */
+static bool
+make_events(void)
+{
+	MemoryContext old = CurrentMemoryContext;
+	uint32		held_off = InterruptHoldoffCount;
+	uint32		cancel_held_off = QueryCancelHoldoffCount;
+	volatile bool ok = true;
+
+	PG_TRY();
+	{
+		link_events = GPUVEC_RAISING(GpuvecCreateWaitEventSet(3));
+		GPUVEC_RAISING(AddWaitEventToSet(link_events, WL_SOCKET_READABLE, link_fd, NULL, NULL));
+		GPUVEC_RAISING(AddWaitEventToSet(link_events, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL));
+		GPUVEC_RAISING(AddWaitEventToSet(link_events, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL));
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(old);
+		/* an error lets go of them */
+		InterruptHoldoffCount = held_off;
+		QueryCancelHoldoffCount = cancel_held_off;
+		error = CopyErrorData();
+		FlushErrorState();
+		strlcpy(why_not, error->message, sizeof(why_not));
+		FreeErrorData(error);
+		ok = false;
+	}
+	PG_END_TRY();
+	if (!ok)
+		GpuvecLinkClose();
+	return ok;
+}
+
+/* Open a connection */
+static Connecting
+open_connection(void)
+{
+	Connecting	result = connect_socket();
+
+	if (result != CONNECTED)
+		return result;
+	if (!make_events())
+		return HOPELESS;
+	generation++;
+	engine.pid = 0;
+	connected = GetCurrentTimestamp();
+	return CONNECTED;
+}
+
+/* What the supervisor says */
+typedef struct SupervisorState
+{
+	bool		running;
+	bool		listening;		/* it has opened its socket */
+	bool		without;		/* sessions are to do without an engine: why_not says why */
+} SupervisorState;
+
+static SupervisorState
+supervisor_state(void)
 {
 	GpuvecShared *state = GpuvecSharedState();
+	SupervisorState s;
 
 	SpinLockAcquire(&state->mutex);
-	*running = state->supervisor_pid != 0;
-	*listening = state->listening;
+	s.running = state->supervisor_pid != 0;
+	s.listening = state->listening;
+	s.without = s.running && state->without;
+	if (s.without)
+		strlcpy(why_not, state->trouble, sizeof(why_not));
 	SpinLockRelease(&state->mutex);
+	return s;
 }
 
 /* Get a connected socket, starting the supervisor if need be */
@@ -404,11 +627,12 @@ reach_supervisor(bool start, const char **reason)
 
 	for (;;)
 	{
-		bool		running;
-		bool		listening;
+		SupervisorState s = supervisor_state();
 
-		supervisor_state(&running, &listening);
-		if (!running)
+		*reason = why_not;
+		if (s.without)
+			return false;
+		if (!s.running)
 		{
 			if (!start)
 			{
@@ -418,8 +642,13 @@ reach_supervisor(bool start, const char **reason)
 			if (!GpuvecStartSupervisor(reason))
 				return false;
 		}
-		else if (listening && connect_socket())
-			return true;
+		else if (s.listening)
+		{
+			Connecting	result = open_connection();
+
+			if (result != NOBODY_LISTENS)
+				return result == CONNECTED;
+		}
 		if (TimestampDifferenceExceeds(begin, GetCurrentTimestamp(), SUPERVISOR_PATIENCE_MS))
 		{
 			*reason = "its supervisor did not start";
@@ -429,9 +658,9 @@ reach_supervisor(bool start, const char **reason)
 	}
 }
 
-/* Introduce ourselves.  False: the connection was lost. */
+/* Say who we are.  False: the connection was lost before. */
 static bool
-shake_hands(EngineError *error, bool *refused)
+send_hello(void)
 {
 	struct
 	{
@@ -439,8 +668,6 @@ shake_hands(EngineError *error, bool *refused)
 		gpuvec_hello hello;
 	}			message;
 	struct iovec piece = {&message, sizeof(message)};
-	GpuvecReply reply;
-	uint64		request;
 	bool		spoke = false;
 
 	memset(&message, 0, sizeof(message));
@@ -451,18 +678,29 @@ shake_hands(EngineError *error, bool *refused)
 	memcpy(message.hello.incarnation, GpuvecSharedState()->incarnation, 16);
 	message.hello.pid = MyProcPid;
 	message.hello.database = MyDatabaseId;
+	/* who refuses us need not listen first */
+	return write_pieces(&piece, 1, &spoke) || spoke;
+}
+
+/*
+ * Introduce ourselves.  False: the connection was lost, or the engine refuses
+ * for now or (*refused) altogether.
+ */
+static bool
+shake_hands(EngineError *error, bool *refused)
+{
+	GpuvecReply reply;
+	uint64		request;
 
 	*refused = false;
 	in_request = true;
-	if (!write_pieces(&piece, 1, &spoke) && !spoke)
+	if (!send_hello() || !read_frame(&reply, &request))
 		return false;
-	if (!read_frame(&reply, &request))
-		return false;
-	in_request = false;
 	if (reply.type == GPUVEC_MSG_WELCOME && reply.length == sizeof(gpuvec_welcome))
 	{
 		memcpy(&engine, reply.data, sizeof(engine));
 		engine.backend[sizeof(engine.backend) - 1] = '\0';
+		in_request = false;
 		return true;
 	}
 	if (reply.type != GPUVEC_MSG_ERROR)
@@ -470,6 +708,34 @@ shake_hands(EngineError *error, bool *refused)
 	parse_error(&reply, error);
 	*refused = !error->head.retry;
 	return false;
+}
+
+/*
+ * Is the connection still there?  The engine closes those that have been idle
+ * for long, for others' sake, so after a while it is worth a look.  Nobody
+ * speaks to us unasked.
+ */
+static bool
+still_there(void)
+{
+	char		c;
+
+	if (clock_ms() - last_use < IDLE_MS ||
+		(GPUVEC_CALL(recv(link_fd, &c, 1, MSG_DONTWAIT | MSG_PEEK)) < 0 &&
+		 (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)))
+		return true;
+	GpuvecLinkClose();
+	return false;
+}
+
+/* Has this statement given up the engine?  It does not try again at once. */
+static bool
+has_given_up(void)
+{
+	bool		now = given_up != 0 && given_up == GetCurrentStatementStartTimestamp();
+
+	given_up = 0;
+	return now;
 }
 
 /*
@@ -486,16 +752,10 @@ GpuvecLinkOpen(bool start, const char **reason)
 				 errdetail("A function of an index expression or predicate must not search.")));
 	refusal_noted = false;
 	/* an engine that is gone meanwhile may be known by the answer that it does not give */
-	if (link_fd >= 0 && GpuvecLinkSettle())
+	if (link_fd >= 0 && GpuvecLinkSettle() && still_there())
 		return GPUVEC_LINK_READY;
 
-	if (!callbacks_registered)
-	{
-		RegisterXactCallback(link_xact_callback, NULL);
-		RegisterSubXactCallback(link_subxact_callback, NULL);
-		callbacks_registered = true;
-	}
-
+	register_callbacks();
 	if (start ? GpuvecSharedMake(reason) == NULL : GpuvecSharedState() == NULL)
 	{
 		if (!start)
@@ -507,23 +767,20 @@ GpuvecLinkOpen(bool start, const char **reason)
 		EngineError error;
 		bool		refused;
 
-		if (!reach_supervisor(start, reason))
+		*reason = why_not;
+		if (has_given_up() || !reach_supervisor(start, reason))
 			return GPUVEC_LINK_UNAVAILABLE;
 		if (shake_hands(&error, &refused))
 			return GPUVEC_LINK_READY;
 		GpuvecLinkClose();
 		if (refused)
 		{
-			/*
-			 * a full engine is for those to know who search; any other
-			 * refusal, do without
-			 */
-			if (start && sqlstate_code(error.head.sqlstate) == ERRCODE_TOO_MANY_CONNECTIONS)
-				raise_error(&error);
-			*reason = error.message;
+			strlcpy(why_not, error.message, sizeof(why_not));
+			*reason = why_not;
 			return GPUVEC_LINK_UNAVAILABLE;
 		}
-		nap(20 << attempt);
+		if (given_up == 0)
+			nap(20 << attempt);
 	}
 	*reason = "it closes connections";
 	return GPUVEC_LINK_UNAVAILABLE;

@@ -40,6 +40,7 @@
  */
 #include "gpuvec.h"
 
+#include "link/faults.h"
 #include "link/supervisor.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
@@ -77,6 +78,10 @@ typedef struct SharedHead
 StaticAssertDecl(sizeof(SharedHead) == 64, "the head's layout must not change");
 
 static SharedHead *head = NULL;
+/* Rest after supervisors that failed */
+#define FIRST_REST_MS			500
+#define LONGEST_REST_MS			60000
+
 static GpuvecShared *shared = NULL;
 static TimestampTz next_try = 0;	/* to make or attach the rest */
 static char trouble[256];		/* why that could not be done */
@@ -442,6 +447,57 @@ GpuvecRegisterSupervisor(void)
 	RegisterBackgroundWorker(&worker);
 }
 
+/*
+ * A supervisor ended with an error, or did not begin: sessions do without for
+ * a while
+ */
+void
+GpuvecNoteSupervisorFailure(const char *why)
+{
+	GpuvecShared *state = GpuvecSharedState();
+	TimestampTz now = GetCurrentTimestamp();
+	long		rest;
+
+	SpinLockAcquire(&state->mutex);
+	rest = Min(FIRST_REST_MS << Min(state->failed_supervisors, 10), LONGEST_REST_MS);
+	state->failed_supervisors++;
+	state->next_supervisor = TimestampTzPlusMilliseconds(now, rest);
+	strlcpy(state->trouble, why, sizeof(state->trouble));
+	SpinLockRelease(&state->mutex);
+}
+
+/* Is it too early to start another supervisor?  Then *reason says why. */
+static bool
+must_rest(GpuvecShared *state, const char **reason)
+{
+	static char trouble[sizeof(state->trouble)];
+	TimestampTz now = GetCurrentTimestamp();
+	bool		rest;
+
+	SpinLockAcquire(&state->mutex);
+	/* a clock that was set back does not matter */
+	rest = state->supervisor_pid == 0 && now < state->next_supervisor &&
+		state->next_supervisor - now <= LONGEST_REST_MS * INT64CONST(1000);
+	if (rest)
+		strlcpy(trouble, state->trouble, sizeof(trouble));
+	SpinLockRelease(&state->mutex);
+	if (rest)
+		*reason = trouble;
+	return rest;
+}
+
+/* Number of supervisors that have begun */
+static uint32
+arrivals(GpuvecShared *state)
+{
+	uint32		n;
+
+	SpinLockAcquire(&state->mutex);
+	n = state->arrivals;
+	SpinLockRelease(&state->mutex);
+	return n;
+}
+
 /* May this session start the supervisor now? */
 static bool
 claim_start(GpuvecShared *state)
@@ -482,6 +538,7 @@ GpuvecStartSupervisor(const char **reason)
 	BackgroundWorkerHandle *handle;
 	BgwHandleStatus status;
 	pid_t		pid;
+	uint32		arrived;
 
 	if (state == NULL)
 		return false;
@@ -490,12 +547,15 @@ GpuvecStartSupervisor(const char **reason)
 		*reason = "background workers do not run in single-user mode";
 		return false;
 	}
+	if (must_rest(state, reason))
+		return false;
+	arrived = arrivals(state);
 	if (!claim_start(state))
 		return true;
 
 	fill_worker(&worker);
 	worker.bgw_notify_pid = MyProcPid;
-	if (!RegisterDynamicBackgroundWorker(&worker, &handle))
+	if (!GPUVEC_REFUSING(RegisterDynamicBackgroundWorker(&worker, &handle)))
 	{
 		unclaim_start(state);
 		*reason = "no background worker slot is free (see max_worker_processes)";
@@ -508,6 +568,11 @@ GpuvecStartSupervisor(const char **reason)
 				(errcode(ERRCODE_ADMIN_SHUTDOWN),
 				 errmsg("postmaster exited during the start of a background worker")));
 	if (status == BGWH_STOPPED)
-		unclaim_start(state);	/* it may have run and ended; the caller retries */
+	{
+		/* it may have run and ended; then the caller retries */
+		unclaim_start(state);
+		if (arrivals(state) == arrived)
+			GpuvecNoteSupervisorFailure("its supervisor could not be started");
+	}
 	return true;
 }

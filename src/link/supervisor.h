@@ -38,6 +38,14 @@ typedef struct GpuvecShared
 	int			engine_pid;		/* 0: none */
 	uint32		starts;			/* engines started in this incarnation */
 	char		trouble[256];	/* why the engine is not running, or "" */
+	bool		without;		/* sessions are to do without, for `trouble` */
+	bool		engine_ready;	/* it accepts connections */
+	int			silent_pid;		/* the last engine that gave no sign of life; 0: none */
+
+	/* supervisors that ended with an error, or did not begin, in a row */
+	int			failed_supervisors;
+	TimestampTz next_supervisor;	/* none is started before this */
+	uint32		arrivals;		/* supervisors that have begun */
 
 	FeedTable	feeds;			/* these have locks of their own */
 	FactsTable	facts;
@@ -50,6 +58,7 @@ extern uint64 GpuvecSharedUnmarked(void);
 extern const char *GpuvecSharedTrouble(void);
 extern void GpuvecRegisterSupervisor(void);
 extern bool GpuvecStartSupervisor(const char **reason);
+extern void GpuvecNoteSupervisorFailure(const char *why);
 extern PGDLLEXPORT void gpuvec_supervisor_main(Datum arg);
 
 #endif							/* GPUVEC_SUPERVISOR_H */

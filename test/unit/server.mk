@@ -19,9 +19,11 @@ WITH_CUDA ?= no
 include engine.mk
 
 SERVER_BIN = test/unit/bin
-SERVER_SRCS = $(ENGINE_SRCS) src/engine/main.c $(if $(KERNEL_OBJS),,src/engine/nocuda/nocuda.c)
-SERVER_TEST_SRCS = test/unit/server_test.c test/unit/server_client.c test/unit/server_model.c test/unit/server_embed.c
+SERVER_SRCS = $(ENGINE_SRCS) src/engine/main.c test/unit/failing_malloc.c $(if $(KERNEL_OBJS),,src/engine/nocuda/nocuda.c)
+SERVER_TEST_SRCS = test/unit/server_test.c test/unit/server_client.c test/unit/server_model.c test/unit/server_embed.c test/unit/server_memory.c
 SERVER_TEST_FLAGS = -std=gnu11 -O2 -g -pthread -ffp-contract=off -D_GNU_SOURCE -I$(srcdir)/src -Wall -Wextra
+
+SERVER_WRAP = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign
 
 SERVER_plain =
 SERVER_asan = -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
@@ -35,7 +37,7 @@ $(SERVER_BIN)/$(1)/%.o: $(srcdir)/%.c
 	$$(ENGINE_CC) $$(ENGINE_FLAGS) $$(FLAGS_$$(notdir $$*)) -DGPUVEC_TEST_HOOKS $$(SERVER_$(1)) -MMD -MP -c -o $$@ $$<
 
 $(SERVER_BIN)/gpuvec-engine-$(1): $$(SERVER_SRCS:%.c=$(SERVER_BIN)/$(1)/%.o) $$(KERNEL_OBJS)
-	$$(ENGINE_CC) $$(ENGINE_FLAGS) $$(SERVER_$(1)) -pie -o $$@ $$^ $$(ENGINE_LIBS)
+	$$(ENGINE_CC) $$(ENGINE_FLAGS) $$(SERVER_$(1)) -pie $$(SERVER_WRAP) -o $$@ $$^ $$(ENGINE_LIBS)
 
 -include $$(SERVER_SRCS:%.c=$(SERVER_BIN)/$(1)/%.d)
 endef

@@ -56,7 +56,7 @@ close_files_from(int first)
 		close(fd);
 }
 
-/* The child: exec the engine with one standard descriptor and the liveness pipe */
+/* The child: exec the engine with one standard descriptor and the liveness socket */
 static void
 exec_engine(const char *fault, const char *const *arguments, const char *socket,
 			int liveness_fd, int log_fd)
@@ -92,7 +92,7 @@ engine_start(const char *fault, const char *const *arguments)
 
 	snprintf(e.socket, sizeof(e.socket), "%s/%d", scratch,
 			 __atomic_add_fetch(&number, 1, __ATOMIC_RELAXED));
-	if (pipe2(liveness, O_CLOEXEC) < 0 || pipe2(log, O_CLOEXEC) < 0)
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, liveness) < 0 || pipe2(log, O_CLOEXEC) < 0)
 		exit(1);
 	e.pid = fork();
 	if (e.pid == 0)

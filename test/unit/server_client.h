@@ -22,7 +22,7 @@ typedef struct engine
 {
 	pid_t		pid;
 	char		socket[108];
-	int			liveness_fd;	/* our, writing end */
+	int			liveness_fd;	/* our end */
 	int			log_fd;			/* our, reading end of its standard error */
 } engine;
 

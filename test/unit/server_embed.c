@@ -18,6 +18,7 @@
 #include "common/embedding_grad.h"
 
 #include "server_embed.h"
+#include "server_memory.h"
 
 #define MAX_ROWS	20
 
@@ -1456,4 +1457,56 @@ test_embed_fuzz(void)
 	free_model(&m);
 	client_close(&c);
 	engine_stop(&e);
+}
+
+/* What test_embed_memory asks for */
+typedef struct asking
+{
+	vector_model m;
+	request		r;
+} asking;
+
+static bool
+ask_same(client *c, void *arg)
+{
+	asking	   *a = arg;
+
+	return check_again(c, &a->m, &a->r);
+}
+
+static bool
+ask_nearest(client *c, void *arg)
+{
+	return check_nearest(c, &((asking *) arg)->m);
+}
+
+static bool
+ask_load(client *c, void *arg)
+{
+	asking	   *a = arg;
+
+	a->m.key.relation++;
+	return load(c, &a->m);
+}
+
+/* No memory for requests of embedding tables: see server_memory.c */
+void
+test_embed_memory(void)
+{
+	engine		e = memory_engine();
+	client		c = client_open(&e);
+	asking		a = {.m = model_of_vectors(1000, 20, 16, 400, false, GPUVEC_FLOAT32)};
+
+	check(load(&c, &a.m), "load");
+	for (int round = 0; round < 10; round++)
+	{
+		a.r = knowing_request(&a.m);
+		memory_try(&e, &c, "a request", ask_same, ask_same, &a, false);
+		free_request(&a.r);
+	}
+	memory_try(&e, &c, "the nearest rows", ask_nearest, ask_nearest, &a, false);
+	memory_try(&e, &c, "a load of vectors", ask_load, ask_load, &a, true);
+	free_model(&a.m);
+	client_close(&c);
+	memory_engine_stop(&e);
 }

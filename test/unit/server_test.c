@@ -10,12 +10,14 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -23,6 +25,7 @@
 #include <unistd.h>
 
 #include "server_embed.h"
+#include "server_memory.h"
 #include "server_model.h"
 
 static const char *const plain[] = {"--cpu-threads", "2", NULL};
@@ -1348,6 +1351,186 @@ test_fuzz(void)
 	engine_stop(&e);
 }
 
+/* Is a connection closed, within some seconds? */
+static bool
+closed(client *c)
+{
+	char		byte;
+
+	return recv(c->fd, &byte, 1, 0) == 0;
+}
+
+/* An engine that is full closes the connection that has been idle longest, if it may */
+static void
+test_seats(void)
+{
+	engine		e = engine_start("least-idle:0", (const char *const[]) {"--max-sessions", "3", NULL});
+	client		c[4];
+	client		newcomer;
+	model		m = model_new(100, 10, &small);
+	gpuvec_load load = {.key = {.database = 9,.relation = 1}};
+	gpuvec_refresh_part part = {.key = m.key};
+
+	for (int i = 0; i < 3; i++)
+	{
+		c[i] = client_open(&e);
+		usleep(20000);			/* the clock of idleness is coarse */
+	}
+	check(client_call(&c[0], GPUVEC_MSG_LIST, NULL, 0, GPUVEC_MSG_MIRRORS), "the first does something");
+	usleep(20000);
+	c[3] = client_open(&e);
+	check(closed(&c[1]), "the second goes");
+	check(client_call(&c[0], GPUVEC_MSG_LIST, NULL, 0, GPUVEC_MSG_MIRRORS) &&
+		  client_call(&c[2], GPUVEC_MSG_LIST, NULL, 0, GPUVEC_MSG_MIRRORS), "the others stay");
+	client_close(&c[1]);
+
+	/* a load, pages of a refresh, and a private mirror would be lost */
+	check(client_call(&c[0], GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE), "a load");
+	check(client_send(&c[2], GPUVEC_MSG_REFRESH_PAGES, &part, sizeof(part)), "pages of a refresh");
+	m.key.private_id = 7;
+	check(model_load(&c[3], &m), "a private mirror");
+	usleep(100000);
+	check(client_connect(&newcomer, &e) && !client_hello(&newcomer, GPUVEC_PROTOCOL_VERSION, 0) &&
+		  client_failed_with(&newcomer, "53300"), "none can go");
+	client_close(&newcomer);
+	check(model_check_random(&c[3], &m, &small), "and none has");
+	client_close(&c[0]);
+	client_close(&c[2]);
+	client_close(&c[3]);
+	engine_stop(&e);
+	model_free(&m);
+
+	e = engine_start(NULL, (const char *const[]) {"--max-sessions", "1", NULL});
+	c[0] = client_open(&e);
+	check(client_connect(&newcomer, &e) && !client_hello(&newcomer, GPUVEC_PROTOCOL_VERSION, 0) &&
+		  client_failed_with(&newcomer, "53300"), "who was idle for a moment stays");
+	client_close(&newcomer);
+	client_close(&c[0]);
+	engine_stop(&e);
+}
+
+/* Let a process have no more descriptors than it has now */
+static void
+allow_no_more_files(const engine *e)
+{
+	struct rlimit limit;
+	char		path[64];
+	DIR		   *folder;
+	struct dirent *entry;
+	rlim_t		most = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int) e->pid);
+	folder = opendir(path);
+	while (folder && (entry = readdir(folder)) != NULL)
+		if ((rlim_t) atoi(entry->d_name) > most)
+			most = (rlim_t) atoi(entry->d_name);
+	if (folder)
+		closedir(folder);
+	if (prlimit(e->pid, RLIMIT_NOFILE, NULL, &limit) < 0)
+		exit(1);
+	limit.rlim_cur = most + 1;
+	if (prlimit(e->pid, RLIMIT_NOFILE, &limit, NULL) < 0)
+		exit(1);
+}
+
+/* An engine without descriptors or threads for newcomers tells them to do without */
+static void
+test_shortage(void)
+{
+	engine		e = engine_start(NULL, plain);
+	client		c = client_open(&e);
+	client		newcomer;
+
+	usleep(100000);				/* until the connection that waited for it has ended */
+	allow_no_more_files(&e);
+	for (int i = 0; i < 3; i++)
+	{
+		/* one may have found the descriptor of who waited */
+		if (client_connect(&newcomer, &e) && client_hello(&newcomer, GPUVEC_PROTOCOL_VERSION, 0))
+			continue;
+		check(client_failed_with(&newcomer, "53000"), "no descriptor for a newcomer");
+		client_close(&newcomer);
+	}
+	check(client_connect(&newcomer, &e) && client_read(&newcomer) && client_failed_with(&newcomer, "53000"),
+		  "who is turned away need not speak first");
+	client_close(&newcomer);
+	check(client_call(&c, GPUVEC_MSG_LIST, NULL, 0, GPUVEC_MSG_MIRRORS), "the others stay");
+	client_close(&c);
+	engine_stop(&e);
+
+	e = engine_start("least-idle:0", plain);
+	c = client_open(&e);
+	usleep(100000);
+	allow_no_more_files(&e);
+	for (int i = 0; i < 3; i++)
+	{
+		newcomer = client_open(&e);
+		usleep(20000);
+	}
+	check(closed(&c), "who is idle gives his descriptor");
+	client_close(&c);
+	client_close(&newcomer);
+	engine_stop(&e);
+
+	e = engine_start("no-threads", plain);
+	check(client_connect(&c, &e) && client_read(&c) && client_failed_with(&c, "53000"), "no thread for a newcomer");
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/* Signs of life that come within a time */
+static int
+signs_within(const engine *e, double time)
+{
+	double		end = seconds() + time;
+	char		byte;
+	int			n = 0;
+
+	while (seconds() < end)
+	{
+		if (recv(e->liveness_fd, &byte, 1, MSG_DONTWAIT) == 1)
+			n++;
+		else
+			usleep(10000);
+	}
+	return n;
+}
+
+/* The engine gives signs of life while it has nothing to do, or gets on */
+static void
+test_pulse(void)
+{
+	engine		e = engine_start("slow-search:3000", plain);
+	client		c = client_open(&e);
+	model		m = model_new(100, 10, &small);
+	model_query q = random_query(&small);
+	buffer		b = {0};
+
+	check(signs_within(&e, 2.5) >= 1, "signs of an idle engine");
+	check(model_load(&c, &m), "load");
+	search_request(&b, &m.key, 0, GPUVEC_JACCARD, &q, 1);
+	client_send(&c, GPUVEC_MSG_SEARCH, b.data, b.length);
+	check(signs_within(&e, 2.5) >= 1, "signs of one that works");
+	check(client_read(&c), "an answer");
+	client_close(&c);
+	engine_stop(&e);
+
+	e = engine_start("stuck-search:100", plain);
+	c = client_open(&e);
+	m.refresh = 0;
+	check(model_load(&c, &m), "load");
+	client_send(&c, GPUVEC_MSG_SEARCH, b.data, b.length);
+	(void) signs_within(&e, 2.5);
+	check(signs_within(&e, 2.5) == 0, "none of one that is stuck");
+	kill(e.pid, SIGKILL);
+	engine_wait(&e, 5000);
+	unlink(e.socket);
+	client_close(&c);
+	free(b.data);
+	free(q.ids);
+	model_free(&m);
+}
+
 /* How engines end */
 static void
 test_ends(void)
@@ -1632,6 +1815,11 @@ static const struct
 	{"embed_concurrency", test_embed_concurrency},
 	{"embed_violations", test_embed_violations},
 	{"embed_fuzz", test_embed_fuzz},
+	{"memory", test_memory},
+	{"embed_memory", test_embed_memory},
+	{"seats", test_seats},
+	{"shortage", test_shortage},
+	{"pulse", test_pulse},
 	{"ends", test_ends},
 	{"faults", test_faults},
 	{"log", test_log},

@@ -1,0 +1,229 @@
+/*-------------------------------------------------------------------------
+ *
+ * seats.c
+ *	  The sessions that the engine serves: who may come, who has to go, and
+ *	  whether they get on.
+ *
+ * A session keeps its connection between searches, so there may be more
+ * sessions than places.  Then the one that has been idle longest loses its
+ * place: its connection is closed, and its next search opens another.  That it
+ * must not lose more than that, or a request that is on its way, is seen to by
+ * an atomic change of what it is doing: from idle, either the session begins a
+ * request or its place is given away.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <pthread.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "engine/fault.h"
+#include "engine/seats.h"
+#include "engine/threads.h"
+
+/* A session that was idle for less keeps its place */
+#define LEAST_IDLE_MS	5000
+
+/*
+ * If nothing at all gets on for so long while somebody works, the engine is
+ * stuck.  What takes longest in one piece is a kernel, a copy to the GPU, or a
+ * sort in one thread.
+ */
+#define STUCK_MS		120000
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;	/* guards the list */
+static gpuvec_seat *seats = NULL;
+static int	nseats = 0;			/* whose place was not given away */
+static __thread gpuvec_seat *mine = NULL;
+
+/* Milliseconds of a clock that costs next to nothing */
+static int64_t
+now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return (int64_t) t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* How long a session must have been idle to lose its place */
+static long
+least_idle(void)
+{
+	long		ms = LEAST_IDLE_MS;
+
+	(void) gpuvec_fault("least-idle", &ms);
+	return ms;
+}
+
+/*
+ * The seat that has been idle longest, and long enough; the caller holds the
+ * mutex
+ */
+static gpuvec_seat *
+longest_idle(void)
+{
+	int64_t		before = now_ms() - least_idle();
+	gpuvec_seat *longest = NULL;
+
+	for (gpuvec_seat *seat = seats; seat; seat = seat->next)
+	{
+		int64_t		since = __atomic_load_n(&seat->since, __ATOMIC_RELAXED);
+
+		if (__atomic_load_n(&seat->doing, __ATOMIC_ACQUIRE) == GPUVEC_IDLE && since <= before &&
+			!__atomic_load_n(&seat->keeps, __ATOMIC_RELAXED))
+		{
+			before = since;
+			longest = seat;
+		}
+	}
+	return longest;
+}
+
+/* Change what a session is doing, if it is idle */
+static bool
+leave_idle(gpuvec_seat *seat, gpuvec_doing to)
+{
+	int			idle = GPUVEC_IDLE;
+
+	return __atomic_compare_exchange_n(&seat->doing, &idle, to, false,
+									   __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+/*
+ * Give a place away; the caller holds the mutex, so the descriptor stays open
+ */
+static bool
+give_away(void)
+{
+	gpuvec_seat *seat;
+
+	while ((seat = longest_idle()) != NULL)
+	{
+		if (leave_idle(seat, GPUVEC_UNSEATED))
+		{
+			nseats--;
+			shutdown(seat->fd, SHUT_RDWR);
+			return true;
+		}
+	}
+	return false;
+}
+
+bool
+gpuvec_seat_give_away(void)
+{
+	bool		ok;
+
+	pthread_mutex_lock(&mutex);
+	ok = give_away();
+	pthread_mutex_unlock(&mutex);
+	return ok;
+}
+
+bool
+gpuvec_seat_take(gpuvec_seat *seat, int fd, int most)
+{
+	bool		ok;
+
+	*seat = (gpuvec_seat) {.fd = fd,.doing = GPUVEC_TALKING};
+	pthread_mutex_lock(&mutex);
+	ok = nseats < most || give_away();
+	if (ok)
+	{
+		nseats++;
+		seat->next = seats;
+		if (seats)
+			seats->prev = seat;
+		seats = seat;
+		mine = seat;
+	}
+	pthread_mutex_unlock(&mutex);
+	return ok;
+}
+
+void
+gpuvec_seat_leave(gpuvec_seat *seat)
+{
+	pthread_mutex_lock(&mutex);
+	if (__atomic_load_n(&seat->doing, __ATOMIC_RELAXED) != GPUVEC_UNSEATED)
+		nseats--;
+	if (seat->prev)
+		seat->prev->next = seat->next;
+	else
+		seats = seat->next;
+	if (seat->next)
+		seat->next->prev = seat->prev;
+	mine = NULL;
+	pthread_mutex_unlock(&mutex);
+}
+
+bool
+gpuvec_seat_talk(gpuvec_seat *seat)
+{
+	return leave_idle(seat, GPUVEC_TALKING);
+}
+
+void
+gpuvec_seat_work(gpuvec_seat *seat)
+{
+	__atomic_store_n(&seat->requests, seat->requests + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&seat->doing, GPUVEC_WORKING, __ATOMIC_RELEASE);
+}
+
+void
+gpuvec_seat_answer(void)
+{
+	if (mine)
+		__atomic_store_n(&mine->doing, GPUVEC_TALKING, __ATOMIC_RELEASE);
+}
+
+void
+gpuvec_seat_idle(gpuvec_seat *seat, bool keeps)
+{
+	__atomic_store_n(&seat->keeps, keeps, __ATOMIC_RELAXED);
+	__atomic_store_n(&seat->since, now_ms(), __ATOMIC_RELAXED);
+	__atomic_store_n(&seat->doing, GPUVEC_IDLE, __ATOMIC_RELEASE);
+}
+
+/* Is anybody at work?  Adds up the requests of all. */
+static bool
+anybody_works(uint64_t *requests)
+{
+	bool		any = false;
+
+	pthread_mutex_lock(&mutex);
+	for (gpuvec_seat *seat = seats; seat; seat = seat->next)
+	{
+		any |= __atomic_load_n(&seat->doing, __ATOMIC_ACQUIRE) == GPUVEC_WORKING;
+		*requests += __atomic_load_n(&seat->requests, __ATOMIC_RELAXED);
+	}
+	pthread_mutex_unlock(&mutex);
+	return any;
+}
+
+/* How long nothing may get on */
+static long
+patience(void)
+{
+	long		ms = STUCK_MS;
+
+	(void) gpuvec_fault("stuck-search", &ms);
+	return ms;
+}
+
+bool
+gpuvec_seats_get_on(void)
+{
+	static uint64_t before = 0;
+	static int64_t since = 0;
+	uint64_t	progress = gpuvec_progress();
+
+	if (!anybody_works(&progress) || progress != before || since == 0)
+	{
+		before = progress;
+		since = now_ms();
+	}
+	return now_ms() - since < patience();
+}

@@ -1,0 +1,90 @@
+/*-------------------------------------------------------------------------
+ *
+ * faults.c
+ *	  Tests make system calls and allocations of the link fail, one after
+ *	  another.
+ *
+ * gpuvec.fail_at counts down, so what is left of it tells whether a fault was
+ * met.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#ifdef GPUVEC_TEST_HOOKS
+
+#include <limits.h>
+
+#include "link/faults.h"
+#include "utils/guc.h"
+
+static int	fail_at = 0;		/* fails after so many calls; 0: none */
+static int	supervisor_fail_at = 0;
+static int	fail_errno = EMFILE;
+static bool fail_again = false; /* and so do all calls after it */
+static bool failing = false;
+
+/* A new count: what failed before does not matter any more */
+static void
+assign_fail_at(int newval, void *extra)
+{
+	failing = false;
+}
+
+void
+GpuvecFaultSettings(void)
+{
+	DefineCustomIntVariable("gpuvec.fail_at",
+							"Number of the call of the link, from now on, that fails.",
+							"0 means none.",
+							&fail_at, 0, 0, INT_MAX,
+							PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, assign_fail_at, NULL);
+	DefineCustomIntVariable("gpuvec.supervisor_fail_at",
+							"Number of the call of each supervisor that fails.",
+							"0 means none.",
+							&supervisor_fail_at, 0, 0, INT_MAX,
+							PGC_SIGHUP, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+	DefineCustomIntVariable("gpuvec.fail_errno",
+							"Error number of a system call that is made to fail.",
+							NULL,
+							&fail_errno, EMFILE, 1, INT_MAX,
+							PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+	DefineCustomBoolVariable("gpuvec.fail_again",
+							 "Lets all later calls fail too.",
+							 NULL,
+							 &fail_again, false,
+							 PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+}
+
+/* From here on this process is the supervisor */
+void
+GpuvecFaultsOfSupervisor(void)
+{
+	fail_at = supervisor_fail_at;
+}
+
+bool
+GpuvecFails(void)
+{
+	if (fail_at > 0 && --fail_at == 0)
+	{
+		failing = true;
+		ereport(LOG, (errmsg("gpuvec fault injected")));
+	}
+	else if (!failing)
+		return false;
+	if (!fail_again)
+		failing = false;
+	errno = fail_errno;
+	return true;
+}
+
+/* Fail as functions of PostgreSQL do */
+void
+GpuvecFailOrGoOn(int sqlerrcode, const char *what)
+{
+	if (GpuvecFails())
+		ereport(ERROR, (errcode(sqlerrcode), errmsg("injected fault: %s: %m", what)));
+}
+
+#endif

@@ -8,6 +8,7 @@
 #   gpuvec_start NAME CONF  start a server with data in $work/NAME
 #   gpuvec_stop NAME        stop it
 #   gpuvec_engines          process ids of engines that run from the staging folder
+#   gpuvec_stress SECONDS SEED [OPTION...]   the randomised tester, in $work/stress
 #
 # Variables: PG_CONFIG, WITH_CUDA, SANITIZE=yes, HOOKS=yes (fault injection), and
 # GPUVEC_USER, whom root becomes (postgres, else nobody).  Needs bash.
@@ -146,4 +147,29 @@ gpuvec_engines() {
 	for exe in /proc/[0-9]*/exe; do
 		[ "$(readlink "$exe" 2>/dev/null)" != "$stage$bindir/gpuvec-engine" ] || { exe=${exe#/proc/}; echo "${exe%/exe}"; }
 	done
+}
+
+# gpuvec_stress SECONDS SEED [OPTION...]: the randomised tester, with its servers in
+# $work/stress.  Prints what it finds; a last line "N passed, N failed" counts what logs
+# show, and engines that are left, as well.
+gpuvec_stress() {
+	local folder=$work/stress output=$work/stress.out status found total seconds=$1 seed=$2
+	shift 2
+	as_user mkdir -p "$folder"
+	gpuvec_settings | as_user tee "$folder/settings.conf" >/dev/null
+	"$MAKE" -s -C "$work/src" -f test/stress/stress.mk PG_CONFIG="$PG_CONFIG" || { echo "0 passed, 1 failed"; return 1; }
+	as_user timeout -k 10 $((seconds + 600)) "$work/src/build/stress" --bindir "$bindir" --work "$folder" \
+		--sockets "$sockets" --settings "$folder/settings.conf" --engine-program "$stage$bindir/gpuvec-engine" \
+		--seconds "$seconds" --seed "$seed" "$@" 2>&1 | tee "$output"
+	status=${PIPESTATUS[0]}
+	# that an engine or a session was killed by signal 9 was the tester
+	found=$(grep -hE 'PANIC:|TRAP:|terminated by signal (4|6|7|8|11)\b|ERROR: (Address|Leak)Sanitizer|runtime error:' "$folder"/server_*.log)
+	[ -z "$found" ] || printf 'in the logs:\n%s\n' "$found"
+	[ -z "$(gpuvec_engines)" ] || found+=" engines are left:$(gpuvec_engines | tr '\n' ' ')"
+	total=$(sed -nE 's/^seed [0-9]+: ([0-9]+) passed, ([0-9]+) failed$/\1 \2/p' "$output" | tail -n 1)
+	total=${total:-0 1}
+	[ -z "$found" ] || { echo "trouble: $found" | tail -n 1; total="${total% *} $((${total#* } + 1))"; }
+	[ "$status" = 0 ] || [ "${total#* }" != 0 ] || total="${total% *} 1"
+	echo "${total% *} passed, ${total#* } failed"
+	[ "${total#* }" = 0 ]
 }

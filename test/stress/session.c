@@ -63,13 +63,23 @@ contains(const char *list, const char *sqlstate)
 	return list && *sqlstate && strstr(list, sqlstate);
 }
 
-/* Is this end of the connection something that we have brought about? */
+/*
+ * Did the server end the session on purpose?  Its log says so; its message may be lost
+ * with the connection.
+ */
 static bool
-may_be_lost(struct worker *w, const char *message)
+was_terminated(struct worker *w)
 {
-	return outage_excuses(w) ||
-		strstr(message, "due to administrator command") ||
-		strstr(message, "due to conflict with recovery");
+	FILE	   *log = fopen(say(w, "%s/server_%d.log", options.work, w->node->number), "r");
+	const char *pid = say(w, "[%d] ", w->pid);
+	char		line[1000];
+	bool		found = false;
+
+	while (log && !found && fgets(line, sizeof(line), log))
+		found = strstr(line, pid) && strstr(line, "FATAL:  terminating connection");
+	if (log)
+		fclose(log);
+	return found;
 }
 
 /* Look at an error: count it, or fail the run */
@@ -82,7 +92,7 @@ judge(struct worker *w, const char *sql, const PGresult *result)
 	snprintf(w->sqlstate, sizeof(w->sqlstate), "%s", sqlstate ? sqlstate : "");
 	if (PQstatus(w->conn) == CONNECTION_BAD)
 	{
-		if (may_be_lost(w, message))
+		if (outage_excuses(w) || was_terminated(w))
 			count(LOST_CONNECTIONS);
 		else
 			fail(w, "the connection was lost\n%s\n%s", sql, message);

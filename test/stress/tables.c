@@ -101,10 +101,13 @@ make_tables(struct worker *w)
 	return make_vectors(w);
 }
 
+/* Some table, for a second or two mostly the same for all threads */
 const struct table *
 any_table(struct worker *w)
 {
-	return &tables[below(w, n_tables)];
+	int			busy = (int) ((uint64_t) (now() / 2) * 2654435761 % 1009) % n_tables;
+
+	return &tables[chance(w, 50) ? busy : (int) below(w, n_tables)];
 }
 
 /* One id: small ones are frequent, and sometimes it is the least or the greatest */

@@ -189,6 +189,6 @@ write_all_the_time(struct worker *w)
 			run(w, "VACUUM %s", any_table(w)->name);
 		abandon(w);
 		forget(w);
-		nap(w, 0, 30);
+		nap(w, 0, 10);
 	}
 }

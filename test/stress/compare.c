@@ -247,6 +247,19 @@ settle_results(struct worker *w, const struct question *q, const char *way, PGre
 		explain(w, q->answer);
 }
 
+/*
+ * Time for others to change what a snapshot sees; on a standby longer, where whole
+ * changes of definitions are replayed meanwhile
+ */
+static void
+long_nap(struct worker *w)
+{
+	if (w->role == STANDBY)
+		nap(w, 0, chance(w, 25) ? 3000 : 100);
+	else
+		nap(w, 0, chance(w, 15) ? 2000 : 60);
+}
+
 /* The answer comes from a cursor, bit by bit, while others go on */
 static void
 ask_by_cursor(struct worker *w, const struct question *q)
@@ -261,7 +274,7 @@ ask_by_cursor(struct worker *w, const struct question *q)
 	first = query(w, say(w, "FETCH %d FROM c", between(w, 1, 20)));
 	if (first && truth_between)
 		truth = query(w, q->truth);
-	nap(w, 0, chance(w, 20) ? 3000 : 200);
+	long_nap(w);
 	if (first)
 		rest = query(w, "FETCH ALL FROM c");
 	if (rest && !truth_between)
@@ -285,7 +298,7 @@ ask_in_snapshot(struct worker *w, const struct question *q)
 
 	if (one == NULL)
 		return;
-	nap(w, 0, chance(w, 20) ? 1000 : 50);
+	long_nap(w);
 	two = query(w, truth_first ? q->answer : q->truth);
 	if (two)
 		settle_results(w, q, truth_first ? "one snapshot, the truth first" : "one snapshot",
@@ -314,7 +327,7 @@ ask(struct worker *w, const struct question *q)
 {
 	const char *isolation = w->role == PRIMARY && chance(w, 30) ? "SERIALIZABLE" : "REPEATABLE READ";
 
-	if (chance(w, 40))
+	if (chance(w, w->role == PRIMARY ? 40 : 20))
 		ask_in_one_statement(w, q);
 	else if (begin(w, isolation))
 	{

@@ -139,7 +139,8 @@ start_workers(void)
 		new_worker("stress_reader", PRIMARY, read_all_the_time);
 	for (int i = 0; i < on_standby; i++)
 		new_worker("stress_standby", STANDBY, read_all_the_time);
-	new_worker("stress_keeper", PRIMARY, maintain_all_the_time);
+	for (int i = 0; i < N_KEEPERS; i++)
+		new_worker("stress_keeper", PRIMARY, maintain_all_the_time)->share = i;
 	new_worker("chaos", PRIMARY, make_chaos);
 	for (int i = 0; i < n_workers; i++)
 		if (workers[i].run)

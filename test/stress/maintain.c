@@ -1,8 +1,9 @@
 /*
  * maintain.c
- *	  One thread that makes and drops indexes, alters tables, and cleans them.
+ *	  Threads that make and drop indexes, alter tables, and clean them.
  *
- * It is the only one that changes definitions, so it knows what there is.
+ * Each has tables of its own, and is the only one that changes their definitions, so it
+ * knows what there is.
  */
 #include "stress.h"
 
@@ -15,7 +16,7 @@ any_indexed(struct worker *w)
 	const struct table *t;
 
 	do
-		t = any_table(w);
+		t = my_table(w);
 	while (t->indexes[0] == NULL);
 	return t;
 }
@@ -115,7 +116,7 @@ index_in_transaction(struct worker *w)
 static void
 change_column(struct worker *w)
 {
-	const struct table *t = &tables[between(w, 0, 1)];
+	const struct table *t = &tables[w->share];
 	const char *has = value_of(w, "SELECT count(*) FROM pg_attribute WHERE attrelid = '%s'::regclass AND attname = 'x'", t->name);
 	struct question q;
 
@@ -137,16 +138,16 @@ change_column(struct worker *w)
 static void
 rename_table(struct worker *w)
 {
-	const struct table *t = any_table(w);
+	const struct table *t = my_table(w);
 	const char *name = t->name + strlen("stress.");
 	struct table renamed = *t;
 
-	renamed.name = "stress.renamed";
+	renamed.name = say(w, "stress.renamed_%d", w->share);
 	if (!begin(w, "REPEATABLE READ"))
 		return;
-	if (run(w, "ALTER TABLE %s RENAME TO renamed", t->name))
+	if (run(w, "ALTER TABLE %s RENAME TO renamed_%d", t->name, w->share))
 		ask_here(w, &renamed);
-	if (w->conn && run(w, "ALTER TABLE stress.renamed RENAME TO %s", name))
+	if (w->conn && run(w, "ALTER TABLE %s RENAME TO %s", renamed.name, name))
 		ask_here(w, t);
 	if (w->conn)
 		end(w, chance(w, 50));
@@ -162,6 +163,8 @@ replace_function(struct worker *w)
 	bool		words = chance(w, 50);
 	struct question q = table_question(w, &tables[words ? 2 : 4]);
 
+	if (w->share != 0)
+		return;
 	if (!begin(w, "READ COMMITTED"))
 		return;
 	if (words)
@@ -183,25 +186,25 @@ replace_function(struct worker *w)
 static void
 fresh_table(struct worker *w)
 {
-	const struct table *t = any_table(w);
+	const struct table *t = my_table(w);
 	struct table fresh = *t;
 
-	fresh.name = "stress.fresh";
+	fresh.name = say(w, "stress.fresh_%d", w->share);
 	fresh.partitioned = false;
-	if (!run(w, "DROP TABLE IF EXISTS stress.fresh") ||
-		!run(w, "CREATE %s TABLE stress.fresh AS SELECT * FROM %s", chance(w, 30) ? "UNLOGGED" : "", t->name))
+	if (!run(w, "DROP TABLE IF EXISTS %s", fresh.name) ||
+		!run(w, "CREATE %s TABLE %s AS SELECT * FROM %s", chance(w, 30) ? "UNLOGGED" : "", fresh.name, t->name))
 		return;
 	if (t->indexes[0])
-		run(w, "CREATE INDEX ON stress.fresh %s", any_definition(w, t));
+		run(w, "CREATE INDEX ON %s %s", fresh.name, any_definition(w, t));
 	for (int i = between(w, 1, 3); i > 0 && w->conn; i--)
 	{
 		struct question q = table_question(w, &fresh);
 
 		ask(w, &q);
 		w->parameter = NULL;
-		run(w, "DELETE FROM stress.fresh WHERE id %% %d = 0", between(w, 2, 9));
+		run(w, "DELETE FROM %s WHERE id %% %d = 0", fresh.name, between(w, 2, 9));
 	}
-	run(w, "DROP TABLE stress.fresh");
+	run(w, "DROP TABLE %s", fresh.name);
 }
 
 static void
@@ -210,6 +213,8 @@ exchange_partition(struct worker *w)
 	const struct table *t = &tables[5];
 	int			kind = between(w, 0, 3);
 
+	if ((t - tables) % N_KEEPERS != w->share)
+		return;
 	if (!begin(w, "READ COMMITTED"))
 		return;
 	if (run(w, "ALTER TABLE %s DETACH PARTITION %s_%d", t->name, t->name, kind) && chance(w, 70))
@@ -224,7 +229,7 @@ exchange_partition(struct worker *w)
 static void
 truncate_table(struct worker *w)
 {
-	const struct table *t = any_table(w);
+	const struct table *t = my_table(w);
 
 	if (!begin(w, "READ COMMITTED"))
 		return;
@@ -241,7 +246,7 @@ truncate_table(struct worker *w)
 static void
 recycle_rows(struct worker *w)
 {
-	const struct table *t = any_table(w);
+	const struct table *t = my_table(w);
 	int			part = between(w, 2, 5);
 
 	run(w, "DELETE FROM %s WHERE id %% %d = 0", t->name, part);
@@ -254,7 +259,7 @@ recycle_rows(struct worker *w)
 static void
 clean(struct worker *w)
 {
-	const struct table *t = any_table(w);
+	const struct table *t = my_table(w);
 	const char *name = chance(w, 10) ? "stress.vectors" : t->name;
 
 	switch (between(w, 0, 10))

@@ -20,6 +20,7 @@
 #define MAX_NODES		200
 #define MAX_SCRATCH		2000
 #define STATEMENT_BYTES 2000
+#define N_KEEPERS		2
 
 #define lengthof(array) (sizeof(array) / sizeof((array)[0]))
 #define printf_like(text, first) __attribute__((format(printf, text, first)))
@@ -67,6 +68,7 @@ struct worker
 	char		name[20];
 	void		(*run) (struct worker *);
 	enum role	role;
+	int			share;			/* of a thread that changes definitions: its tables */
 	uint64_t	random;
 	char	   *scratch[MAX_SCRATCH];	/* freed by forget() */
 	int			n_scratch;
@@ -179,6 +181,7 @@ extern const int n_tables;
 
 extern bool make_tables(struct worker *w);
 extern const struct table *any_table(struct worker *w);
+extern const struct table *my_table(struct worker *w);
 extern int	n_ids(const struct table *t);
 extern const char *some_ids(struct worker *w, const struct table *t);
 extern const char *row_value(struct worker *w, const struct table *t);

@@ -110,6 +110,18 @@ any_table(struct worker *w)
 	return &tables[chance(w, 50) ? busy : (int) below(w, n_tables)];
 }
 
+/* The same, of those that this thread alone may change the definition of */
+const struct table *
+my_table(struct worker *w)
+{
+	const struct table *t;
+
+	do
+		t = any_table(w);
+	while ((t - tables) % N_KEEPERS != w->share);
+	return t;
+}
+
 /* One id: small ones are frequent, and sometimes it is the least or the greatest */
 static int
 some_id(struct worker *w, const struct table *t)

@@ -3,6 +3,7 @@
 #   make            the extension and the engine
 #   make install    into the PostgreSQL that PG_CONFIG names
 #   make check      every suite, against private servers (see scripts/check.sh)
+#   make stress     the randomised tester (see scripts/stress.sh)
 #   make demo       a private server with real data and a few searches
 #   make bench      the benchmark
 #
@@ -11,8 +12,8 @@
 PG_CONFIG ?= pg_config
 srcdir ?= .
 
-# check and demo build for themselves, and may have to install PostgreSQL first
-ifneq ($(filter check demo,$(MAKECMDGOALS)),)
+# check, stress and demo build for themselves, and may have to install PostgreSQL first
+ifneq ($(filter check stress demo,$(MAKECMDGOALS)),)
 include $(srcdir)/check.mk
 else
 

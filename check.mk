@@ -1,11 +1,13 @@
-# Tests and demonstration against private servers; see scripts/check.sh and scripts/demo.sh.
+# Tests and demonstration against private servers; see scripts/check.sh, scripts/stress.sh
+# and scripts/demo.sh.
 
-VARIABLES = PG_CONFIG WITH_CUDA SUITES ENGINE PRELOAD VERIFY METHOD SANITIZE TESTS KEEP
+VARIABLES = PG_CONFIG WITH_CUDA SUITES ENGINE PRELOAD VERIFY METHOD SANITIZE TESTS KEEP \
+	MINUTES SEED CLIENTS ROWS PATIENCE STANDBY LENIENT
 SETTINGS = $(foreach v,$(VARIABLES),$(if $($(v)),$(v)='$($(v))'))
 
-.PHONY: check demo
+.PHONY: check stress demo
 
 # first install what is missing (as root), or say what is
-check demo:
+check stress demo:
 	@PG_CONFIG='$(PG_CONFIG)' sh $(srcdir)/scripts/bootstrap.sh $@
 	@$(SETTINGS) bash $(srcdir)/scripts/$@.sh

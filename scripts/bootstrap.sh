@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes sure that what "make check" and "make demo" need is installed.
+# Makes sure that what "make check", "make stress" and "make demo" need is installed.
 #
-#   scripts/bootstrap.sh check|demo
+#   scripts/bootstrap.sh check|stress|demo
 #
 # As root on Debian or Ubuntu it installs what is missing with apt-get; otherwise
 # it names the command to type, and fails.  Prints nothing if all is there.  It
@@ -18,6 +18,7 @@ have_build_files() { [ -f "$(pg pgxs)" ] && [ -f "$(pg includedir-server)/postgr
 have_server() { [ -x "$(pg bindir)/postgres" ] && [ -x "$(pg bindir)/initdb" ] && [ -x "$(pg bindir)/psql" ]; }
 have_compiler() { command -v "${CC:-cc}" >/dev/null 2>&1; }
 have_perl() { perl -MTest::More -MIPC::Run -e 1 >/dev/null 2>&1 && command -v prove >/dev/null 2>&1; }
+have_libpq() { [ -f "$(pg includedir)/libpq-fe.h" ]; }
 have_xz() { command -v xz >/dev/null 2>&1; }
 
 # What is missing, as words
@@ -25,11 +26,11 @@ missing() {
 	have_build_files || echo build-files
 	have_server || echo server
 	have_compiler || echo compiler
-	if [ "$goal" = check ]; then
-		have_perl || echo perl
-	else
-		have_xz || echo xz
-	fi
+	case $goal in
+		check) have_perl || echo perl ;;
+		demo) have_xz || echo xz ;;
+	esac
+	[ "$goal" = demo ] || have_libpq || echo libpq
 }
 
 # The version to install: what is there in part, else the distribution's
@@ -61,6 +62,7 @@ packages() {
 			server) echo "postgresql-$(version)" ;;
 			compiler) echo "gcc libc6-dev" ;;
 			perl) echo "libipc-run-perl" ;;
+			libpq) echo "libpq-dev" ;;
 			xz) echo "xz-utils" ;;
 		esac
 	done | tr '\n' ' '
@@ -84,7 +86,7 @@ fi
 if ! command -v apt-get >/dev/null 2>&1; then
 	echo "Please install what is missing:" $what >&2
 	echo "(build-files, server: PostgreSQL 15 or later with its development files, pg_config on the PATH;" \
-		"perl: prove, Test::More and IPC::Run)" >&2
+		"libpq: its headers; perl: prove, Test::More and IPC::Run)" >&2
 	exit 1
 fi
 if [ "$(id -u)" != 0 ]; then

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs all suites against private servers; called by "make check".
 #
-#   SUITES="unit regress isolation tap"   which ones
+#   SUITES="unit regress isolation tap stress"   which ones
 #   TESTS="a b"                           only these of the regress, isolation and tap suites
 #   ENGINE=auto|cpu|cuda                  what the engine runs on
 #   PRELOAD=both|no|yes                   with shared_preload_libraries or not (regress)
@@ -9,14 +9,15 @@
 #   METHOD=auto|bitset|inverted            gpuvec.method
 #   SANITIZE=yes                          the engine with address and undefined sanitizers
 #   SUITE_SECONDS=900                     time limit of each suite
+#   STRESS_SECONDS=40 SEED=1 LENIENT=yes  of the stress suite, see scripts/stress.sh
 #   KEEP=yes                              keep the scratch folder
 #
 # Ends with "N passed, N failed"; the exit status is 1 if any failed.  A suite that
 # ran nothing, crashed, ran out of time, or left an engine behind counts as a failure.
 set -uo pipefail
 
-: "${SUITES:=unit regress isolation tap}" "${ENGINE:=auto}" "${PRELOAD:=both}" "${VERIFY:=on}" "${METHOD:=auto}" "${TESTS:=}" "${KEEP:=no}"
-: "${SUITE_SECONDS:=900}"
+: "${SUITES:=unit regress isolation tap stress}" "${ENGINE:=auto}" "${PRELOAD:=both}" "${VERIFY:=on}" "${METHOD:=auto}" "${TESTS:=}" "${KEEP:=no}"
+: "${SUITE_SECONDS:=900}" "${STRESS_SECONDS:=40}" "${SEED:=1}" "${LENIENT:=yes}"
 export HOOKS=yes LC_ALL=C
 unset PGHOST PGPORT PGUSER PGDATABASE PGOPTIONS PGSERVICE PGDATA PGPASSWORD PGSSLMODE MAKEFLAGS MFLAGS MAKELEVEL
 . "$(dirname "${BASH_SOURCE[0]}")/pgenv.sh"
@@ -31,7 +32,7 @@ finish() {
 	local status=$? file
 	trap - EXIT
 	# whatever still runs: servers of this script, and of TAP tests out of time
-	find "$work"/data-* "$work/tap" -name postmaster.pid 2>/dev/null | while read -r file; do
+	find "$work"/data-* "$work/tap" "$work/stress" -name postmaster.pid 2>/dev/null | while read -r file; do
 		as_user "$bindir/pg_ctl" -D "${file%/*}" -m immediate -w -s stop
 	done >/dev/null 2>&1
 	rm -rf "$sockets" "$work/pid"
@@ -215,6 +216,17 @@ suite_unit() {
 	done
 }
 
+# A short run of the randomised tester; the totals are numbers of comparisons
+suite_stress() {
+	local log=$work/stress.log total
+	[ -z "$TESTS" ] || return
+	say "stress: seed $SEED"
+	gpuvec_stress "$STRESS_SECONDS" "$SEED" --engine "$ENGINE" $([ "$LENIENT" = no ] || echo --lenient) >"$log" 2>&1
+	total=$(tail -n 1 "$log" | sed -nE 's/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p')
+	total=${total:-0 1}
+	count stress "${total% *}" "${total#* }" 0 "$log"
+}
+
 # The build itself: it works, and without warnings
 build() {
 	local log=$work/build.log bad
@@ -229,8 +241,8 @@ build() {
 
 for suite in $SUITES; do
 	case $suite in
-		unit | regress | isolation | tap) ;;
-		*) echo "unknown suite $suite; known are: unit regress isolation tap" >&2; exit 2 ;;
+		unit | regress | isolation | tap | stress) ;;
+		*) echo "unknown suite $suite; known are: unit regress isolation tap stress" >&2; exit 2 ;;
 	esac
 done
 gpuvec_workdir tmp_check

@@ -8,6 +8,7 @@
 #   gpuvec_start NAME CONF  start a server with data in $work/NAME
 #   gpuvec_stop NAME        stop it
 #   gpuvec_engines          process ids of engines that run from the staging folder
+#   gpuvec_stress SECONDS SEED [OPTION...]   the randomised tester, in $work/stress
 #
 # Variables: PG_CONFIG, WITH_CUDA, SANITIZE=yes, HOOKS=yes (fault injection), and
 # GPUVEC_USER, whom root becomes (postgres, else nobody).  Needs bash.
@@ -146,4 +147,36 @@ gpuvec_engines() {
 	for exe in /proc/[0-9]*/exe; do
 		[ "$(readlink "$exe" 2>/dev/null)" != "$stage$bindir/gpuvec-engine" ] || { exe=${exe#/proc/}; echo "${exe%/exe}"; }
 	done
+}
+
+# What shows, after the tester, that something else than it has failed: crashes in the
+# logs (signal 9 is the tester's own), and engines that outlive their servers
+stress_trouble() {
+	local round
+	grep -hE 'PANIC:|TRAP:|terminated by signal (4|6|7|8|11)\b|ERROR: (Address|Leak)Sanitizer|runtime error:' "$work"/stress/server_*.log
+	for ((round = 0; round < 50; round++)); do
+		[ -n "$(gpuvec_engines)" ] || return
+		sleep 0.2
+	done
+	echo "engines are left:" $(gpuvec_engines)
+}
+
+# gpuvec_stress SECONDS SEED [OPTION...]: the randomised tester, with its servers in
+# $work/stress.  The last line is "N passed, N failed".
+gpuvec_stress() {
+	local folder=$work/stress output=$work/stress.out status trouble ok bad seconds=$1 seed=$2
+	shift 2
+	as_user mkdir -p "$folder"
+	gpuvec_settings | as_user tee "$folder/settings.conf" >/dev/null
+	"$MAKE" -s -C "$work/src" -f test/stress/stress.mk PG_CONFIG="$PG_CONFIG" || { echo "0 passed, 1 failed"; return 1; }
+	as_user timeout -k 10 $((seconds + 600)) "$work/src/build/stress" --bindir "$bindir" --work "$folder" \
+		--sockets "$sockets" --settings "$folder/settings.conf" --engine-program "$stage$bindir/gpuvec-engine" \
+		--seconds "$seconds" --seed "$seed" "$@" 2>&1 | tee "$output"
+	status=${PIPESTATUS[0]}
+	read -r ok bad < <(sed -nE 's/^seed [0-9]+: ([0-9]+) passed, ([0-9]+) failed$/\1 \2/p' "$output" | tail -n 1)
+	trouble=$(stress_trouble)
+	[ -z "$trouble" ] || { printf '%s\n' "$trouble"; bad=$((${bad:-0} + 1)); }
+	[ "$status" = 0 ] || [ "${bad:-0}" != 0 ] || bad=1
+	echo "${ok:-0} passed, ${bad:-0} failed"
+	[ "${bad:-0}" = 0 ]
 }

@@ -1,0 +1,39 @@
+/*
+ * readers.c
+ *	  Threads that ask questions all the time, on the primary or on the standby.
+ */
+#include "stress.h"
+
+#include <string.h>
+
+/* Ask about the column that comes and goes (see maintain.c) */
+static void
+ask_about_column(struct worker *w)
+{
+	struct question q = function_question(w, &tables[between(w, 0, 1)], "x");
+
+	w->tolerated = "42703";
+	ask(w, &q);
+	w->tolerated = NULL;
+}
+
+void
+read_all_the_time(struct worker *w)
+{
+	while (!stopping)
+	{
+		struct question q;
+
+		if ((w->conn == NULL || w->node != node_of(w->role) || chance(w, 2)) && !session_open(w))
+			break;
+		if (chance(w, 3))
+			ask_about_column(w);
+		else
+		{
+			q = any_question(w);
+			ask(w, &q);
+		}
+		abandon(w);
+		forget(w);
+	}
+}

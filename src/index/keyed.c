@@ -13,7 +13,7 @@
  * Fetching gives for each root what the executor will find there: the version that the
  * snapshot sees, if there is one; or, if the index keeps its rows, the entry of the root,
  * whether it is seen or not, which the executor finds out.  Its set is that of the root in the mirror, as all
- * versions of a HOT chain have the same.  So its distance is the one that it had in the
+ * versions of a HOT chain have the same (or, in recovery, its own).  So its distance is the one that it had in the
  * ranking, and each row comes once, whenever the scan changes over.  The list is a
  * superset of the rows that satisfy the keys, also of those that the engine does not
  * rank, so nothing is left to come after it.

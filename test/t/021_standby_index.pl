@@ -13,7 +13,7 @@ $primary->backup('b');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'b', has_streaming => 1);
 $standby->append_conf('postgresql.conf',
-	"max_standby_streaming_delay = -1\nhot_standby_feedback = on\nwal_receiver_status_interval = 1s\n");
+	"max_standby_streaming_delay = -1\nhot_standby_feedback = on\nwal_receiver_status_interval = 1s\nshared_preload_libraries = 'gpuvec'\n");
 $standby->start;
 
 my @operators = ('<->', '<%>', '<=>', '<#>', '<~>');
@@ -91,9 +91,19 @@ same_order($primary, $standby, 'standby');
 $primary->safe_psql('postgres', q{VACUUM docs; UPDATE docs SET note = 3 WHERE id % 5 = 1; INSERT INTO docs SELECT i, 0, '{1,11,20}' FROM generate_series(5001, 5300) i});
 caught_up();
 same_order($primary, $standby, 'standby, changed');
-is($standby->safe_psql('postgres', q{SELECT count(*) FROM gpuvec_mirrors WHERE relation = 'docs'::regclass}), '1', 'functions and indexes share a mirror');
+
+# Functions and indexes use the same mirror there, and that is the one to be loaded after a restart
+my $mirrors = q{SELECT string_agg(state || ' ' || loads, ',') FROM gpuvec_stat_mirrors() WHERE relation = 'docs'::regclass};
+my $list = $standby->data_dir . '/gpuvec.autoprewarm';
+my $oid = $standby->safe_psql('postgres', "SELECT 'docs'::regclass::oid");
 is($standby->safe_psql('postgres', q{SELECT count(*) FROM gpuvec_topk('docs', 's', '{1}', 5)}), '5', 'a function');
-is($standby->safe_psql('postgres', q{SELECT count(*) FROM gpuvec_mirrors WHERE relation = 'docs'::regclass}), '1', 'of which there is one');
+is($standby->safe_psql('postgres', $mirrors), 'ready 1', 'functions and indexes share a mirror');
+wait_for(sub { -e $list && slurp_file($list) =~ / $oid / }, 'the list of what is resident');
+$standby->restart;
+wait_for(sub { $standby->safe_psql('postgres', $mirrors) =~ /ready/ }, 'a load after the restart');
+like($standby->safe_psql('postgres', "$by_index; EXPLAIN (COSTS OFF) SELECT id FROM docs ORDER BY s <-> '{1}' LIMIT 1"), qr/Index Scan using docs_s/, 'the index is scanned');
+is($standby->safe_psql('postgres', "$by_index; SELECT count(*) FROM (SELECT id FROM docs ORDER BY s <-> '{1}' LIMIT 1) x"), '1', 'one row');
+is($standby->safe_psql('postgres', $mirrors), 'ready 1', 'it is the mirror that was loaded after the restart');
 
 # The primary drops an index while cursors of a standby are open.  Between its phases, held
 # by transactions, an update is not told to the index any more, and is HOT.

@@ -21,7 +21,7 @@ EXPLAIN (COSTS off) SELECT FROM others WHERE t OPERATOR(regress_sec.<<->>) 'aaaa
 SELECT count(*) FROM others WHERE i OPERATOR(regress_sec.&&) 5 OR b OPERATOR(regress_sec.@>) 6;
 
 -- Who does not see all rows is not told by estimates how common an id is in those of others.
-CREATE FUNCTION estimate(condition text) RETURNS int8 LANGUAGE plpgsql AS $$
+CREATE FUNCTION planned_rows(condition text) RETURNS int8 LANGUAGE plpgsql AS $$
 DECLARE plan json;
 BEGIN
 	EXECUTE 'EXPLAIN (FORMAT json) SELECT * FROM tenants WHERE ' || condition INTO plan;
@@ -35,7 +35,7 @@ CREATE POLICY own ON tenants USING (tenant = current_user);
 GRANT SELECT ON tenants TO regress_sec_tenant;
 CREATE INDEX ON tenants USING gpuvec (tokens);
 ANALYZE tenants;
-CREATE VIEW told AS SELECT predicate, estimate(format(predicate, 7)) <> estimate(format(predicate, 60000)) AS differs
+CREATE VIEW told AS SELECT predicate, planned_rows(format(predicate, 7)) <> planned_rows(format(predicate, 60000)) AS differs
 	FROM unnest(ARRAY['tokens && ''{%s}''', 'tokens @> %s', 'tokens <@ ''{%s,101,102}''', 'tokens <<->> (''{%s}'', 0.5, ''jaccard'')']) predicate;
 GRANT SELECT ON told TO PUBLIC;
 SELECT * FROM told;
@@ -195,7 +195,7 @@ DROP TABLE damaged;
 SET client_min_messages = warning;
 DROP VIEW told;
 DROP TABLE others, tenants, items, state, vectors;
-DROP FUNCTION estimate;
+DROP FUNCTION planned_rows;
 DROP SCHEMA regress_sec CASCADE;
 REVOKE CREATE ON SCHEMA :extschema FROM regress_sec_mallory;
 DROP OWNED BY regress_sec_mallory CASCADE;

@@ -23,8 +23,8 @@
 #include "storage/bufmgr.h"
 
 /* Phases of a build, after the server's PROGRESS_CREATEIDX_SUBPHASE_INITIALIZE */
-#define PHASE_SCAN		2
-#define PHASE_META		3
+#define PHASE_META		2
+#define PHASE_SCAN		3
 
 /* Entries are written when this many bytes have been collected */
 #define BATCH_BYTES		(64 * 1024)

@@ -2,10 +2,12 @@
 # On a machine with an NVIDIA GPU: builds with CUDA, runs all suites on it, the
 # kernels under compute-sanitizer, and the benchmark, in one call.
 #
-#   scripts/gpu-host.sh [PART...]      parts: kernels sanitizer check bench; all by default
+#   scripts/gpu-host.sh [PART...]      parts: kernels sanitizer check bench stress; all but
+#                                  the last by default
 #
 #   DOCS=8500000 MODES="A B C" CLIENTS=64    of the benchmark
 #   CHECK_SECONDS=400 BENCH_SECONDS=500      time limits of the two long parts
+#   STRESS_MINUTES=8                         of the randomised tester
 #   CUDA_ARCHS=90                            build for this GPU alone
 #   LOGS=folder                              where logs go (build/gpu-host)
 #
@@ -15,7 +17,7 @@ set -uo pipefail
 
 cd "$(dirname "$0")/.."
 : "${DOCS:=8500000}" "${MODES:=A B C}" "${CLIENTS:=64}" "${CHECK_SECONDS:=480}" "${BENCH_SECONDS:=560}"
-: "${LOGS:=$PWD/build/gpu-host}"
+: "${STRESS_MINUTES:=8}" "${LOGS:=$PWD/build/gpu-host}"
 [ $# -gt 0 ] || set -- kernels sanitizer check bench
 mkdir -p "$LOGS"
 
@@ -69,6 +71,10 @@ for what in "$@"; do
 		bench)
 			part bench "$BENCH_SECONDS" make bench ENGINE=cuda DOCS="$DOCS" MODES="$MODES" CLIENTS="$CLIENTS" with_llvm=no
 			cat "$LOGS/bench.log"
+			;;
+		stress)
+			part stress $((STRESS_MINUTES * 60 + 300)) make stress ENGINE=cuda MINUTES="$STRESS_MINUTES" CLIENTS=12
+			tail -n 30 "$LOGS/stress.log"
 			;;
 		*)
 			echo "unknown part $what" >&2

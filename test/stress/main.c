@@ -216,6 +216,9 @@ sample(struct worker *me)
 	last = n;
 	if (backend)
 		count(strcmp(backend, "cpu") == 0 ? ON_CPU : ON_CUDA);
+	/* engines that we kill too often go on without the GPU, until the supervisor ends */
+	if (backend && strcmp(backend, "cpu") == 0 && strcmp(options.engine, "cuda") == 0)
+		run(me, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'gpuvec supervisor'");
 }
 
 /* Until the time is over: look at everybody */
@@ -329,6 +332,8 @@ report(struct worker *me)
 		fail(me, "nothing was compared");
 	if (atomic_load(&counters[INDEX_SCANS]) == 0)
 		fail(me, "no index was scanned");
+	if (atomic_load(&counters[ON_CUDA]) == 0 && strcmp(options.engine, "cuda") == 0)
+		fail(me, "no engine used the GPU");
 	for (int i = 0; i < N_COUNTERS; i++)
 		printf("%10ld %s\n", atomic_load(&counters[i]), counter_names[i]);
 	printf("seed %llu: %ld passed, %ld failed\n", (unsigned long long) options.seed, atomic_load(&passed), atomic_load(&failed));

@@ -144,7 +144,7 @@ pool_agg(struct worker *w)
 	int			groups = between(w, 1, 5);
 
 	return (struct question) {"pool aggregate",
-		say(w, "SELECT (k %% %d)::int AS grp, '' AS key, coalesce(gpuvec_pool_agg(%s, k)::text, 'none') AS id FROM unnest(%s) k WHERE k IS NOT NULL GROUP BY k %% %d",
+		say(w, "SELECT (k %% %d)::int AS grp, '' AS key, coalesce(gpuvec_sum_agg(%s, k)::text, 'none') AS id FROM unnest(%s) k WHERE k IS NOT NULL GROUP BY k %% %d",
 			groups, TABLE, keys, groups),
 		say(w, "SELECT (k %% %d)::int AS grp, '' AS key, coalesce(%s::text, 'none') AS id FROM "
 			"(SELECT k %% %d AS k, array_agg(k) AS bag FROM unnest(%s) k WHERE k IS NOT NULL GROUP BY k %% %d) x",

@@ -66,7 +66,7 @@ my %searches = (
 		"SELECT 800, min(s) FROM (SELECT braun_blanquet_similarity('$q', tokens) AS s FROM unlogged WHERE tokens && '$q' ORDER BY s DESC LIMIT 20) x"],
 	'gpuvec_gather' => ["SELECT count(*), sum(embedding[200]) FROM gpuvec_gather('vectors', 'id', 'v', ARRAY(SELECT generate_series(1, 500)))", 0, "SELECT count(*), sum(v[200]) FROM vectors WHERE id <= 500"],
 	'gpuvec_pool' => ["SELECT (gpuvec_pool('vectors', 'id', 'v', '{3,1004,5}'))[100]", 0, 'SELECT 12'],
-	'gpuvec_pool_agg' => ["SELECT sum((p)[7]) FROM (SELECT gpuvec_pool_agg('vectors', 'id', 'v', id) AS p FROM generate_series(1, 60) id GROUP BY id % 4) x", 0, 'SELECT sum(v[7]) FROM vectors WHERE id <= 60'],
+	'gpuvec_sum_agg' => ["SELECT sum((p)[7]) FROM (SELECT gpuvec_sum_agg('vectors', 'id', 'v', id) AS p FROM generate_series(1, 60) id GROUP BY id % 4) x", 0, 'SELECT sum(v[7]) FROM vectors WHERE id <= 60'],
 	'gpuvec_nearest' => ["SELECT string_agg(key::text, ' ' ORDER BY rank) FROM gpuvec_nearest('vectors', 'id', 'v', array_fill(17, '{200}'), 4, metric => 'l2')", 0, q{SELECT '17 1017 2017 3017'}],
 	'gpuvec_pool_grad' => ["SELECT count(*) FROM gpuvec_pool_grad('vectors', 'id', 'v', '{3,4}', upstream => array_fill(1.0, '{200}'))", 0, 'SELECT 2']);
 

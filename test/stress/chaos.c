@@ -72,7 +72,10 @@ kill_engine(struct worker *w)
 		count(ENGINE_KILLS);
 }
 
-/* An engine stands still for a moment, or so long that sessions must do without it */
+/*
+ * An engine stands still for a moment, or so long that sessions must do without it, or
+ * for ever, so that another one must take its place
+ */
 static void
 stop_engine(struct worker *w)
 {
@@ -81,6 +84,8 @@ stop_engine(struct worker *w)
 	if (pid == 0 || kill(pid, SIGSTOP) != 0)
 		return;
 	count(ENGINE_STOPS);
+	if (!options.lenient && chance(w, 10))
+		return;
 	if (chance(w, 85))
 		nap(w, 10, 1500);
 	else

@@ -46,6 +46,12 @@
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 
+/*
+ * The first page of a bucket is told of a place to insert that is so many pages
+ * behind the one it knows
+ */
+#define FAR_STEPS	4
+
 /* Levels of the directory, the metapage included */
 #define LEVELS	3
 
@@ -482,10 +488,9 @@ add_to_page(Relation index, Buffer buffer, BlockNumber head, bool remember, bool
 static void
 write_items(Relation index, BlockNumber head, BatchCursor *cursor, Size size, bool logged)
 {
-	BlockNumber start = insertion_page(index, head);
-	BlockNumber block = start;
+	BlockNumber block = insertion_page(index, head);
 
-	for (;;)
+	for (int steps = 0;; steps++)
 	{
 		Buffer		buffer = ReadBuffer(index, block);
 		BlockNumber next;
@@ -496,7 +501,7 @@ write_items(Relation index, BlockNumber head, BatchCursor *cursor, Size size, bo
 		next = special_of(BufferGetPage(buffer))->next;
 		if (fits || next == InvalidBlockNumber)
 		{
-			add_to_page(index, buffer, head, !fits || block != start, !fits, cursor, logged);
+			add_to_page(index, buffer, head, steps >= FAR_STEPS, !fits, cursor, logged);
 			UnlockReleaseBuffer(buffer);
 			return;
 		}

@@ -37,6 +37,7 @@
 
 #include "access/generic_xlog.h"
 #include "access/htup_details.h"
+#include "access/itup.h"
 #include "access/xloginsert.h"
 #include "catalog/pg_index.h"
 #include "commands/vacuum.h"
@@ -340,9 +341,11 @@ append_item(EntryBatch *batch, MemoryContext context, const EntryItem *item, con
 
 	if (batch->used + size > batch->room)
 	{
-		batch->room = Max(batch->room * 2, batch->used + size);
-		batch->data = batch->data ? repalloc(batch->data, batch->room) :
-			MemoryContextAlloc(context, batch->room);
+		Size		room = Max(batch->room * 2, batch->used + size);
+
+		/* a failure leaves the batch as it is */
+		batch->data = batch->data ? repalloc(batch->data, room) : MemoryContextAlloc(context, room);
+		batch->room = room;
 	}
 	to = batch->data + batch->used;
 	((EntrySize *) to)->bytes = sizeof(EntryItem) + bytes;
@@ -420,6 +423,17 @@ next_item(BatchCursor *cursor, Size *size)
 	return NULL;
 }
 
+/*
+ * Does an item fit a page?  Items without ids are smaller than any tuple of an
+ * index, and the server deletes from pages of so many tuples at most.
+ */
+static bool
+fits_page(Page page, Size size)
+{
+	return PageGetFreeSpace(page) >= MAXALIGN(size) &&
+		PageGetMaxOffsetNumber(page) < MaxIndexTuplesPerPage;
+}
+
 /* Put as many items on a page as it has room for; true: there are no more */
 static bool
 fill_page(Relation index, Page page, BatchCursor *cursor)
@@ -429,7 +443,7 @@ fill_page(Relation index, Page page, BatchCursor *cursor)
 
 	while ((item = next_item(cursor, &size)) != NULL)
 	{
-		if (PageGetFreeSpace(page) < MAXALIGN(size))
+		if (!fits_page(page, size))
 			return false;
 		if (PageAddItem(page, (Item) item, size, InvalidOffsetNumber, false, false) == InvalidOffsetNumber)
 			elog(ERROR, "could not add an entry to index \"%s\"", RelationGetRelationName(index));
@@ -492,7 +506,7 @@ write_items(Relation index, BlockNumber head, BatchCursor *cursor, Size size, bo
 		bool		fits;
 
 		LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
-		fits = PageGetFreeSpace(BufferGetPage(buffer)) >= MAXALIGN(size);
+		fits = fits_page(BufferGetPage(buffer), size);
 		next = special_of(BufferGetPage(buffer))->next;
 		if (fits || next == InvalidBlockNumber)
 		{
@@ -569,7 +583,7 @@ vacuum_page(Relation index, BlockNumber block, bool (*dead) (ItemPointer root, v
 			BufferAccessStrategy strategy, EntriesVacuum *result)
 {
 	Buffer		buffer = ReadBufferExtended(index, MAIN_FORKNUM, block, RBM_NORMAL, strategy);
-	OffsetNumber offsets[MaxOffsetNumber];
+	OffsetNumber offsets[MaxIndexTuplesPerPage];
 	PageChange	change;
 	Page		page;
 	uint32		bucket = 0;

@@ -38,6 +38,7 @@
 #include "access/generic_xlog.h"
 #include "access/htup_details.h"
 #include "access/itup.h"
+#include "access/xact.h"
 #include "access/xloginsert.h"
 #include "catalog/pg_index.h"
 #include "commands/vacuum.h"
@@ -348,7 +349,8 @@ append_item(EntryBatch *batch, MemoryContext context, const EntryItem *item, con
 		batch->room = room;
 	}
 	to = batch->data + batch->used;
-	((EntrySize *) to)->bytes = sizeof(EntryItem) + bytes;
+	((EntrySize *) to)->of.bytes = sizeof(EntryItem) + bytes;
+	((EntrySize *) to)->of.writer = GetCurrentSubTransactionId();
 	memcpy(to + sizeof(EntrySize), item, sizeof(EntryItem));
 	if (bytes > 0)
 		memcpy(to + sizeof(EntrySize) + sizeof(EntryItem), ids, bytes);
@@ -380,7 +382,7 @@ batch_item(const EntryBatch *batch, Size *place, Size *size)
 {
 	char	   *at = batch->data + *place;
 
-	*size = ((EntrySize *) at)->bytes;
+	*size = ((EntrySize *) at)->of.bytes;
 	*place += sizeof(EntrySize) + MAXALIGN(*size);
 	return (EntryItem *) (at + sizeof(EntrySize));
 }
@@ -397,6 +399,27 @@ EntryBatchFilter(EntryBatch *batch, bool (*wanted) (ItemPointer root, void *arg)
 
 		if (!wanted(&item->root, arg))
 			ItemPointerSetInvalid(&item->root);
+	}
+}
+
+void
+EntryBatchCut(EntryBatch *batch, SubTransactionId failed)
+{
+	Size		place = 0;
+
+	while (place < batch->used)
+	{
+		Size		behind = place;
+		Size		size;
+
+		/* later subtransactions have greater numbers */
+		if (((EntrySize *) (batch->data + place))->of.writer >= failed)
+			batch->used = place;
+		else
+		{
+			(void) batch_item(batch, &behind, &size);
+			place = behind;
+		}
 	}
 }
 

@@ -16,8 +16,9 @@
  *
  * While an entry waits, its row may die: if its subtransaction fails, or its
  * speculative insertion met a conflict.  VACUUM finds no entry of it then, and
- * may give its tid to another row.  So entries are written only of rows that
- * this transaction still has at their tids.  An index that is not valid yet has
+ * may give its tid to another row.  So entries of a subtransaction go when it
+ * fails, with its lock of the table, and others are written only if this
+ * transaction still has rows at their tids.  An index that is not valid yet has
  * no queue, for the rows that CREATE INDEX CONCURRENTLY adds are others'; and
  * neither has one of a table whose pages are not the heap's.
  *
@@ -205,6 +206,20 @@ queue_xact_callback(XactEvent event, void *arg)
 	}
 }
 
+/* A subtransaction fails: its rows are nobody's */
+static void
+queue_subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransactionId parent, void *arg)
+{
+	if (event != SUBXACT_EVENT_ABORT_SUB)
+		return;
+	for (int i = 0; i < nqueues; i++)
+	{
+		EntryBatchCut(&queues[i].batch, subid);
+		if (queues[i].batch.used == 0)
+			empty_queue(&queues[i]);
+	}
+}
+
 /* A query begins, perhaps with processes that do not know what waits here */
 static void
 queue_executor_start(QueryDesc *query, int flags)
@@ -220,6 +235,7 @@ void
 EntryQueueInit(void)
 {
 	RegisterXactCallback(queue_xact_callback, NULL);
+	RegisterSubXactCallback(queue_subxact_callback, NULL);
 	prev_executor_start = ExecutorStart_hook;
 	ExecutorStart_hook = queue_executor_start;
 }

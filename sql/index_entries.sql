@@ -210,6 +210,44 @@ DO $$ BEGIN FOR i IN 1..20 LOOP EXECUTE format('CREATE INDEX fresh_%s ON fresh U
 INSERT INTO fresh SELECT i, i FROM generate_series(51, 250) i;
 SELECT DISTINCT regexp_replace(same(format('SELECT id, first_ids(n) <-> ''{0,1}'' FROM fresh WHERE id %% 20 = %s ORDER BY first_ids(n) <-> ''{0,1}''', i)), '\d+: \d+', '#: #')
 FROM generate_series(0, 19) i;
+-- an index that a subtransaction rebuilds, empties or drops comes back with it
+CREATE TABLE restored (id int, n int);
+CREATE INDEX restored_i ON restored USING gpuvec (idset(ARRAY[n]));
+BEGIN;
+INSERT INTO restored SELECT i, i FROM generate_series(261, 270) i;
+SAVEPOINT s;
+REINDEX INDEX restored_i;
+INSERT INTO restored VALUES (271, 271);
+ROLLBACK TO s;
+INSERT INTO restored SELECT i, i FROM generate_series(272, 280) i;
+SAVEPOINT s;
+TRUNCATE restored;
+SELECT count(*) FROM restored;
+INSERT INTO restored VALUES (271, 271);
+ROLLBACK TO s;
+INSERT INTO restored SELECT i, i FROM generate_series(281, 290) i;
+SAVEPOINT s;
+DROP INDEX restored_i;
+SELECT count(*) FROM restored;
+ROLLBACK TO s;
+COMMIT;
+SELECT same('SELECT id, idset(ARRAY[n]) <-> ''{265,285}'' FROM restored ORDER BY idset(ARRAY[n]) <-> ''{265,285}''');
+BEGIN;
+INSERT INTO restored SELECT i, i FROM generate_series(291, 299) i;
+SAVEPOINT s;
+REINDEX INDEX restored_i;
+SELECT count(*) FROM restored;
+RELEASE s;
+COMMIT;
+SELECT same('SELECT id, idset(ARRAY[n]) <-> ''{265,285}'' FROM restored ORDER BY idset(ARRAY[n]) <-> ''{265,285}''');
+-- many rows without ids on a page, of which VACUUM removes some
+CREATE TABLE without_ids (id int, n int);
+CREATE INDEX without_ids_i ON without_ids USING gpuvec (first_ids(n));
+INSERT INTO without_ids SELECT i, -1 - i % 2 FROM generate_series(1, 7000) i;
+DELETE FROM without_ids WHERE id % 50 = 0;
+VACUUM without_ids;
+INSERT INTO without_ids SELECT i, i % 3 FROM generate_series(7001, 7200) i;
+SELECT same('SELECT id, first_ids(n) <-> ''{0,1}'' FROM without_ids ORDER BY first_ids(n) <-> ''{0,1}''');
 -- temporary and unlogged tables
 CREATE TEMP TABLE temporary_ids AS SELECT * FROM fresh;
 CREATE INDEX ON temporary_ids USING gpuvec (first_ids(n));
@@ -238,5 +276,5 @@ SELECT same('SELECT id, first_ids(n % 50) <-> ''{0,1}'' FROM found_out ORDER BY 
 REINDEX INDEX CONCURRENTLY found_out_i;
 SELECT same('SELECT id, first_ids(n % 50) <-> ''{0,1}'' FROM found_out ORDER BY first_ids(n % 50) <-> ''{0,1}''');
 
-DROP TABLE temporary_ids, calls, docs, dict, notes, lengths, fresh, found_out;
+DROP TABLE temporary_ids, calls, docs, dict, notes, lengths, fresh, found_out, without_ids, restored;
 DROP FUNCTION tokens_of(text), tags(text), of_number(int), of_key(int), first_ids(int), same(text);

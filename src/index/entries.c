@@ -37,6 +37,8 @@
 
 #include "access/generic_xlog.h"
 #include "access/htup_details.h"
+#include "access/itup.h"
+#include "access/xact.h"
 #include "access/xloginsert.h"
 #include "catalog/pg_index.h"
 #include "commands/vacuum.h"
@@ -346,12 +348,15 @@ append_item(EntryBatch *batch, MemoryContext context, const EntryItem *item, con
 
 	if (batch->used + size > batch->room)
 	{
-		batch->room = Max(batch->room * 2, batch->used + size);
-		batch->data = batch->data ? repalloc(batch->data, batch->room) :
-			MemoryContextAlloc(context, batch->room);
+		Size		room = Max(batch->room * 2, batch->used + size);
+
+		/* a failure leaves the batch as it is */
+		batch->data = batch->data ? repalloc(batch->data, room) : MemoryContextAlloc(context, room);
+		batch->room = room;
 	}
 	to = batch->data + batch->used;
-	((EntrySize *) to)->bytes = sizeof(EntryItem) + bytes;
+	((EntrySize *) to)->of.bytes = sizeof(EntryItem) + bytes;
+	((EntrySize *) to)->of.writer = GetCurrentSubTransactionId();
 	memcpy(to + sizeof(EntrySize), item, sizeof(EntryItem));
 	if (bytes > 0)
 		memcpy(to + sizeof(EntrySize) + sizeof(EntryItem), ids, bytes);
@@ -383,7 +388,7 @@ batch_item(const EntryBatch *batch, Size *place, Size *size)
 {
 	char	   *at = batch->data + *place;
 
-	*size = ((EntrySize *) at)->bytes;
+	*size = ((EntrySize *) at)->of.bytes;
 	*place += sizeof(EntrySize) + MAXALIGN(*size);
 	return (EntryItem *) (at + sizeof(EntrySize));
 }
@@ -400,6 +405,27 @@ EntryBatchFilter(EntryBatch *batch, bool (*wanted) (ItemPointer root, void *arg)
 
 		if (!wanted(&item->root, arg))
 			ItemPointerSetInvalid(&item->root);
+	}
+}
+
+void
+EntryBatchCut(EntryBatch *batch, SubTransactionId failed)
+{
+	Size		place = 0;
+
+	while (place < batch->used)
+	{
+		Size		behind = place;
+		Size		size;
+
+		/* later subtransactions have greater numbers */
+		if (((EntrySize *) (batch->data + place))->of.writer >= failed)
+			batch->used = place;
+		else
+		{
+			(void) batch_item(batch, &behind, &size);
+			place = behind;
+		}
 	}
 }
 
@@ -426,6 +452,17 @@ next_item(BatchCursor *cursor, Size *size)
 	return NULL;
 }
 
+/*
+ * Does an item fit a page?  Items without ids are smaller than any tuple of an
+ * index, and the server deletes from pages of so many tuples at most.
+ */
+static bool
+fits_page(Page page, Size size)
+{
+	return PageGetFreeSpace(page) >= MAXALIGN(size) &&
+		PageGetMaxOffsetNumber(page) < MaxIndexTuplesPerPage;
+}
+
 /* Put as many items on a page as it has room for; true: there are no more */
 static bool
 fill_page(Relation index, Page page, BatchCursor *cursor)
@@ -435,7 +472,7 @@ fill_page(Relation index, Page page, BatchCursor *cursor)
 
 	while ((item = next_item(cursor, &size)) != NULL)
 	{
-		if (PageGetFreeSpace(page) < MAXALIGN(size))
+		if (!fits_page(page, size))
 			return false;
 		if (PageAddItem(page, (Item) item, size, InvalidOffsetNumber, false, false) == InvalidOffsetNumber)
 			elog(ERROR, "could not add an entry to index \"%s\"", RelationGetRelationName(index));
@@ -497,7 +534,7 @@ write_items(Relation index, BlockNumber head, BatchCursor *cursor, Size size, bo
 		bool		fits;
 
 		LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
-		fits = PageGetFreeSpace(BufferGetPage(buffer)) >= MAXALIGN(size);
+		fits = fits_page(BufferGetPage(buffer), size);
 		next = special_of(BufferGetPage(buffer))->next;
 		if (fits || next == InvalidBlockNumber)
 		{
@@ -574,7 +611,7 @@ vacuum_page(Relation index, BlockNumber block, bool (*dead) (ItemPointer root, v
 			BufferAccessStrategy strategy, EntriesVacuum *result)
 {
 	Buffer		buffer = ReadBufferExtended(index, MAIN_FORKNUM, block, RBM_NORMAL, strategy);
-	OffsetNumber offsets[MaxOffsetNumber];
+	OffsetNumber offsets[MaxIndexTuplesPerPage];
 	PageChange	change;
 	Page		page;
 	uint32		bucket = 0;

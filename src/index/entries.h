@@ -71,6 +71,12 @@ extern void EntryBatchAdd(EntryBatch *batch, MemoryContext context, ItemPointer 
 extern void EntryBatchFilter(EntryBatch *batch, bool (*wanted) (ItemPointer root, void *arg),
 							 void *arg);
 
+/*
+ * Leave out what a subtransaction that fails has added, with its own
+ * subtransactions: all from its first entry on.
+ */
+extern void EntryBatchCut(EntryBatch *batch, SubTransactionId failed);
+
 /* Write a batch, without WAL if the index is being built */
 extern void EntriesWrite(Relation index, uint32 bucket, const EntryBatch *batch, bool building);
 

@@ -85,7 +85,11 @@ typedef struct EntryItem
 /* In a batch (entries.h), what is before each item; all is MAXALIGNed */
 typedef union EntrySize
 {
-	Size		bytes;			/* of the item */
+	struct
+	{
+		uint32		bytes;		/* of the item */
+		SubTransactionId writer;	/* that added it */
+	}			of;
 	char		align[MAXIMUM_ALIGNOF];
 } EntrySize;
 

@@ -16,13 +16,15 @@
  *
  * While an entry waits, its row may die: if its subtransaction fails, or its
  * speculative insertion met a conflict.  VACUUM finds no entry of it then, and
- * may give its tid to another row.  So entries are written only of rows that
- * this transaction still has at their tids.  An index that is not valid yet has
+ * may give its tid to another row.  So entries of a subtransaction go when it
+ * fails, with its lock of the table, and others are written only if this
+ * transaction still has rows at their tids.  An index that is not valid yet has
  * no queue, for the rows that CREATE INDEX CONCURRENTLY adds are others'; and
  * neither has one of a table whose pages are not the heap's.
  *
  * If the index is gone by then, or was built anew by this transaction, its
- * entries are dropped; the build has them.
+ * entries are dropped; the build has them.  But a subtransaction that did that
+ * may still fail, and the index comes back: until it is sure, they wait.
  *
  *-------------------------------------------------------------------------
  */
@@ -59,6 +61,7 @@ typedef struct EntryQueue
 
 static EntryQueue queues[QUEUES];
 static int	nqueues = 0;		/* in use, or were since the transaction began */
+static bool ending = false;		/* what waits has been written for the last time */
 static MemoryContext queue_context = NULL;
 
 static ExecutorStart_hook_type prev_executor_start = NULL;
@@ -135,23 +138,32 @@ empty_queue(EntryQueue *queue)
 	queue->nblocks = 0;
 }
 
-/* Write what waits, if the index is still there and still that one */
-static void
-flush_queue(EntryQueue *queue)
+/* Write what waits, if the index is still there and still that one; false: it is not */
+static bool
+write_if_there(EntryQueue *queue)
 {
 	uint8		build[ENTRY_BUILD_BYTES];
 	Relation	index;
+	bool		there;
 
+	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(queue->index)))
+		return false;
+	index = index_open(queue->index, RowExclusiveLock);
+	there = EntriesBuildId(index, build) && memcmp(build, queue->build, sizeof(build)) == 0;
+	if (there)
+		write_queue(queue, index);
+	index_close(index, RowExclusiveLock);
+	return there;
+}
+
+/* Write what waits, or drop it if nobody can want it any more */
+static void
+flush_queue(EntryQueue *queue)
+{
 	if (queue->batch.used == 0)
 		return;
-	if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(queue->index)))
-	{
-		index = index_open(queue->index, RowExclusiveLock);
-		if (EntriesBuildId(index, build) && memcmp(build, queue->build, sizeof(build)) == 0)
-			write_queue(queue, index);
-		index_close(index, RowExclusiveLock);
-	}
-	empty_queue(queue);
+	if (write_if_there(queue) || GetCurrentTransactionNestLevel() == 1)
+		empty_queue(queue);
 }
 
 void
@@ -167,6 +179,7 @@ drop_queues(void)
 {
 	memset(queues, 0, nqueues * sizeof(EntryQueue));
 	nqueues = 0;
+	ending = false;
 	if (queue_context != NULL)
 		MemoryContextReset(queue_context);
 }
@@ -175,13 +188,13 @@ drop_queues(void)
 static void
 queue_xact_callback(XactEvent event, void *arg)
 {
-	if (nqueues == 0)
-		return;
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
 			EntryQueueFlush();
+			/* other extensions may insert rows after that */
+			ending = true;
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
@@ -190,6 +203,20 @@ queue_xact_callback(XactEvent event, void *arg)
 			break;
 		default:
 			break;
+	}
+}
+
+/* A subtransaction fails: its rows are nobody's */
+static void
+queue_subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransactionId parent, void *arg)
+{
+	if (event != SUBXACT_EVENT_ABORT_SUB)
+		return;
+	for (int i = 0; i < nqueues; i++)
+	{
+		EntryBatchCut(&queues[i].batch, subid);
+		if (queues[i].batch.used == 0)
+			empty_queue(&queues[i]);
 	}
 }
 
@@ -208,21 +235,26 @@ void
 EntryQueueInit(void)
 {
 	RegisterXactCallback(queue_xact_callback, NULL);
+	RegisterSubXactCallback(queue_subxact_callback, NULL);
 	prev_executor_start = ExecutorStart_hook;
 	ExecutorStart_hook = queue_executor_start;
 }
 
-/* The queue of an index; NULL: all are taken by others */
+/* The queue of a build of an index; NULL: all are taken by others */
 static EntryQueue *
-queue_of(Oid index)
+queue_of(Oid index, const uint8 *build)
 {
+	EntryQueue *queue;
+
 	for (int i = 0; i < nqueues; i++)
-		if (queues[i].index == index)
+		if (queues[i].index == index && memcmp(queues[i].build, build, ENTRY_BUILD_BYTES) == 0)
 			return &queues[i];
 	if (nqueues == QUEUES)
 		return NULL;
-	queues[nqueues].index = index;
-	return &queues[nqueues++];
+	queue = &queues[nqueues++];
+	queue->index = index;
+	memcpy(queue->build, build, ENTRY_BUILD_BYTES);
+	return queue;
 }
 
 /* Note a heap block that entries are of */
@@ -256,19 +288,18 @@ EntryQueueAdd(Relation heap, Relation index, ItemPointer root, struct varlena *v
 
 	if (!EntriesBuildId(index, build))
 		return;					/* of another layout: scans say so */
-	queue = queue_of(RelationGetRelid(index));
-	if (queue == NULL || !index->rd_index->indisvalid || heap->rd_tableam != GetHeapamTableAmRoutine())
+	queue = queue_of(RelationGetRelid(index), build);
+	if (queue == NULL || ending || !index->rd_index->indisvalid ||
+		heap->rd_tableam != GetHeapamTableAmRoutine())
 	{
 		write_now(index, root, value);
 		return;
 	}
-	if (queue->bucket != bucket || queue->batch.used > QUEUE_BYTES ||
-		memcmp(queue->build, build, sizeof(build)) != 0)
+	if (queue->bucket != bucket || queue->batch.used > QUEUE_BYTES)
 		flush_queue(queue);
 	if (queue_context == NULL)
 		queue_context = AllocSetContextCreate(TopMemoryContext, "gpuvec entries to write",
 											  ALLOCSET_DEFAULT_SIZES);
-	memcpy(queue->build, build, sizeof(build));
 	queue->bucket = bucket;
 	EntryBatchAdd(&queue->batch, queue_context, root, value);
 	note_block(queue, ItemPointerGetBlockNumber(root));

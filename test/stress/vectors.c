@@ -160,8 +160,9 @@ nearest(struct worker *w)
 	const char *q = say(w, "%s::float8[]", some_vector(w));
 	const char *excluded = chance(w, 30) ? some_keys(w, false) : "'{}'::int8[]";
 	int			k = chance(w, 80) ? between(w, 1, 40) : 5000;
-	const char *score = strcmp(metric, "ip") == 0 ? "qv" : strcmp(metric, "l2") == 0 ? "0 - sqrt(d)" :
-		"CASE WHEN qq * vv = 0 THEN 0 ELSE qv / sqrt(qq * vv) END";
+	/* + 0: the sum of negative zeros is one in SQL */
+	const char *score = strcmp(metric, "ip") == 0 ? "qv + 0" : strcmp(metric, "l2") == 0 ? "0 - sqrt(d)" :
+		"CASE WHEN qq * vv = 0 THEN 0 ELSE qv / sqrt(qq * vv) + 0 END";
 
 	return (struct question) {"nearest vectors",
 		say(w, "SELECT 0 AS grp, score::text AS key, rank || ' ' || key AS id FROM gpuvec_nearest(%s, %s, %d, '%s', %s) ORDER BY rank", TABLE, q, k, metric, excluded),

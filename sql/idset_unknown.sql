@@ -157,6 +157,18 @@ SET ROLE regress_idset_unknown;
 SELECT hidden_rows('hidden WHERE tokens @> ''{1,2,3,4,5,6,7,8}''') > 1000 AS histogram, hidden_rows('hidden WHERE tokens @> ''{40001,40002,40003,40004,40005,40006,40007}''') > 500 AS common,
 	   hidden_rows('hidden WHERE tokens @> $1', '''{}''') < 3 AS typical;
 RESET ROLE;
+-- statistics of two expressions of a table, which look alike (from version 14 on)
+CREATE TABLE expressions (a int, b int) WITH (autovacuum_enabled = off);
+INSERT INTO expressions SELECT (i % 10 = 0)::int, i % 2 FROM generate_series(1, 20000) i;
+DO $$ BEGIN
+	IF current_setting('server_version_num')::int >= 140000 THEN
+		CREATE STATISTICS expressions_a ON (idset(ARRAY[a])) FROM expressions;
+		CREATE STATISTICS expressions_b ON (idset(ARRAY[b])) FROM expressions;
+	END IF;
+END $$;
+ANALYZE expressions;
+SELECT current_setting('server_version_num')::int < 140000 OR
+	hidden_rows('expressions WHERE idset(ARRAY[a]) && $1', '''{}''') < hidden_rows('expressions WHERE idset(ARRAY[b]) && $1', '''{}''') AS told_apart;
 -- operators of other types that have these estimators
 CREATE OPERATOR === (LEFTARG = int4, RIGHTARG = int4, FUNCTION = int4eq, RESTRICT = idset_overlapsel);
 CREATE OPERATOR ==== (LEFTARG = int4, RIGHTARG = int4, FUNCTION = int4eq, RESTRICT = idset_containsel);

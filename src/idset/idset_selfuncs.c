@@ -159,7 +159,7 @@ half_score(gpuvec_measure measure, const IdSet *query)
 
 /* Selectivity of a question whose query is not known, from statistics */
 static double
-typical_mean(const IdSetClause *clause, const IdSetStats *stats, bool has_score)
+mean_of_sets(const IdSetClause *clause, const IdSetStats *stats, bool has_score)
 {
 	IdSetQuestion question = clause->question;
 	double		fallback = default_selectivity(question.predicate);
@@ -178,6 +178,19 @@ typical_mean(const IdSetClause *clause, const IdSetStats *stats, bool has_score)
 					   least));
 	}
 	return n > 0 ? exp(sum / n) : fallback;
+}
+
+/* The same of a clause that has statistics */
+static double
+typical_mean(IdSetClause *clause, bool has_score)
+{
+	IdSetStats	stats;
+	double		result;
+
+	idset_load_stats(&stats, &clause->variable);
+	result = mean_of_sets(clause, &stats, has_score);
+	idset_free_stats(&stats);
+	return result;
 }
 
 /* The key of a clause; the version of the statistics is in it */
@@ -215,10 +228,12 @@ typical_selectivity(IdSetClause *clause, bool has_score)
 	}			remembered[REMEMBERED];
 	static int	next = 0;
 	TypicalKey	key;
-	IdSetStats	stats;
 
 	if (!has_statistics(clause))
 		return default_selectivity(clause->question.predicate);
+	/* nothing tells what CREATE STATISTICS keeps of one expression from another's */
+	if (!ItemPointerIsValid(&clause->variable.statsTuple->t_self))
+		return typical_mean(clause, has_score);
 	make_typical_key(&key, clause, has_score);
 	for (int i = 0; i < REMEMBERED; i++)
 		if (memcmp(&remembered[i].key, &key, sizeof(key)) == 0)
@@ -226,10 +241,8 @@ typical_selectivity(IdSetClause *clause, bool has_score)
 
 	next = (next + 1) % REMEMBERED;
 	memset(&remembered[next].key, 0, sizeof(key));	/* in case of an error below */
-	idset_load_stats(&stats, &clause->variable);
-	remembered[next].selectivity = typical_mean(clause, &stats, has_score);
+	remembered[next].selectivity = typical_mean(clause, has_score);
 	memcpy(&remembered[next].key, &key, sizeof(key));
-	idset_free_stats(&stats);
 	return remembered[next].selectivity;
 }
 

@@ -63,7 +63,7 @@ add_row(Relation index, ItemPointer tid, Datum *values, bool *isnull, bool alive
 		build->bucket = bucket;
 		/* what is detoasted goes with the row */
 		EntryBatchAdd(&build->batch, build->context, tid,
-					  isnull[0] ? NULL : PG_DETOAST_DATUM_PACKED(values[0]));
+					  isnull[0] ? NULL : PG_DETOAST_DATUM_PACKED(values[0]), 0);
 	}
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_DONE, (int64) ++build->rows);
 	GPUVEC_INJECTION("build-row");

@@ -341,7 +341,7 @@ insertion_page(Relation index, BlockNumber head)
 /* Append an item, with a copy of the ids */
 static void
 append_item(EntryBatch *batch, MemoryContext context, const EntryItem *item, const char *ids,
-			Size bytes)
+			Size bytes, uint16 row)
 {
 	Size		size = sizeof(EntrySize) + MAXALIGN(sizeof(EntryItem) + bytes);
 	char	   *to;
@@ -356,6 +356,7 @@ append_item(EntryBatch *batch, MemoryContext context, const EntryItem *item, con
 	}
 	to = batch->data + batch->used;
 	((EntrySize *) to)->of.bytes = sizeof(EntryItem) + bytes;
+	((EntrySize *) to)->of.row = row;
 	((EntrySize *) to)->of.writer = GetCurrentSubTransactionId();
 	memcpy(to + sizeof(EntrySize), item, sizeof(EntryItem));
 	if (bytes > 0)
@@ -364,7 +365,8 @@ append_item(EntryBatch *batch, MemoryContext context, const EntryItem *item, con
 }
 
 void
-EntryBatchAdd(EntryBatch *batch, MemoryContext context, ItemPointer root, struct varlena *value)
+EntryBatchAdd(EntryBatch *batch, MemoryContext context, ItemPointer root, struct varlena *value,
+			  uint16 row)
 {
 	Size		left = value == NULL ? 0 : VARSIZE_ANY_EXHDR(value);
 	const char *from = value == NULL ? NULL : VARDATA_ANY(value);
@@ -377,7 +379,7 @@ EntryBatchAdd(EntryBatch *batch, MemoryContext context, ItemPointer root, struct
 
 		left -= bytes;
 		item.part = part++ | (value == NULL ? ENTRY_PART_NULL : 0) | (left == 0 ? ENTRY_PART_LAST : 0);
-		append_item(batch, context, &item, from, bytes);
+		append_item(batch, context, &item, from, bytes, row);
 		from += bytes;
 	} while (left > 0);
 }
@@ -394,16 +396,18 @@ batch_item(const EntryBatch *batch, Size *place, Size *size)
 }
 
 void
-EntryBatchFilter(EntryBatch *batch, bool (*wanted) (ItemPointer root, void *arg), void *arg)
+EntryBatchFilter(EntryBatch *batch, bool (*wanted) (ItemPointer root, uint16 row, void *arg),
+				 void *arg)
 {
 	Size		place = 0;
 
 	while (place < batch->used)
 	{
+		uint16		row = ((EntrySize *) (batch->data + place))->of.row;
 		Size		size;
 		EntryItem  *item = batch_item(batch, &place, &size);
 
-		if (!wanted(&item->root, arg))
+		if (!wanted(&item->root, row, arg))
 			ItemPointerSetInvalid(&item->root);
 	}
 }

@@ -62,14 +62,15 @@ typedef struct EntryBatch
 
 /*
  * Append the entry of a root.  `value` is a set, not toasted, or NULL for a null
- * value.  Memory is taken from the context.
+ * value.  Memory is taken from the context.  `row` is a number to tell the row by
+ * later, or 0.
  */
 extern void EntryBatchAdd(EntryBatch *batch, MemoryContext context, ItemPointer root,
-						  struct varlena *value);
+						  struct varlena *value, uint16 row);
 
-/* Leave those entries out of a batch of which wanted(root, arg) says no */
-extern void EntryBatchFilter(EntryBatch *batch, bool (*wanted) (ItemPointer root, void *arg),
-							 void *arg);
+/* Leave those entries out of a batch of which wanted(root, row, arg) says no */
+extern void EntryBatchFilter(EntryBatch *batch,
+							 bool (*wanted) (ItemPointer root, uint16 row, void *arg), void *arg);
 
 /*
  * Leave out what a subtransaction that fails has added, with its own

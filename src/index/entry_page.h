@@ -87,7 +87,8 @@ typedef union EntrySize
 {
 	struct
 	{
-		uint32		bytes;		/* of the item */
+		uint16		bytes;		/* of the item */
+		uint16		row;		/* see EntryBatchAdd() */
 		SubTransactionId writer;	/* that added it */
 	}			of;
 	char		align[MAXIMUM_ALIGNOF];

@@ -18,7 +18,9 @@
  * speculative insertion met a conflict.  VACUUM finds no entry of it then, and
  * may give its tid to another row.  So entries of a subtransaction go when it
  * fails, with its lock of the table, and others are written only if this
- * transaction still has rows at their tids.  An index that is not valid yet has
+ * transaction still has rows at their tids.  That may be another row of its own
+ * after a conflict: those that were inserted speculatively are told by a hash of
+ * what is in them.  An index that is not valid yet has
  * no queue, for the rows that CREATE INDEX CONCURRENTLY adds are others'; and
  * neither has one of a table whose pages are not the heap's.
  *
@@ -36,9 +38,11 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "common/hashfn.h"
 #include "executor/executor.h"
 #include "index/entries.h"
 #include "mirror/feed.h"
+#include "nodes/plannodes.h"
 #include "storage/bufmgr.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
@@ -62,6 +66,7 @@ typedef struct EntryQueue
 static EntryQueue queues[QUEUES];
 static int	nqueues = 0;		/* in use, or were since the transaction began */
 static bool ending = false;		/* what waits has been written for the last time */
+static bool speculating = false;	/* a statement began that may meet conflicts */
 static MemoryContext queue_context = NULL;
 
 static ExecutorStart_hook_type prev_executor_start = NULL;
@@ -101,16 +106,44 @@ find_own_rows(OwnRows *rows, BlockNumber block)
 	UnlockReleaseBuffer(buffer);
 }
 
-/* Has this transaction a row at this tid? */
+/*
+ * A number to tell a row by, which is at this tid: a hash of what is in it, not
+ * 0.  `speculative`: 0 if it was not inserted speculatively.
+ */
+static uint16
+row_number(Relation heap, ItemPointer tid, bool speculative)
+{
+	Buffer		buffer = ReadBuffer(heap, ItemPointerGetBlockNumber(tid));
+	uint16		result = 0;
+	Page		page;
+	ItemId		item;
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	page = BufferGetPage(buffer);
+	item = PageGetItemId(page, ItemPointerGetOffsetNumber(tid));
+	if (ItemIdIsNormal(item))
+	{
+		HeapTupleHeader tuple = (HeapTupleHeader) PageGetItem(page, item);
+
+		if (!speculative || HeapTupleHeaderIsSpeculative(tuple))
+			result = hash_bytes((unsigned char *) tuple + SizeofHeapTupleHeader,
+								ItemIdGetLength(item) - SizeofHeapTupleHeader) | 1;
+	}
+	UnlockReleaseBuffer(buffer);
+	return result;
+}
+
+/* Has this transaction a row at this tid, and that one if it can be told? */
 static bool
-is_own_row(ItemPointer root, void *arg)
+is_own_row(ItemPointer root, uint16 row, void *arg)
 {
 	OwnRows    *rows = arg;
 
 	if (ItemPointerGetBlockNumber(root) != rows->block)
 		find_own_rows(rows, ItemPointerGetBlockNumber(root));
 	return ItemPointerGetOffsetNumber(root) <= MaxHeapTuplesPerPage &&
-		rows->own[ItemPointerGetOffsetNumber(root)];
+		rows->own[ItemPointerGetOffsetNumber(root)] &&
+		(row == 0 || row_number(rows->heap, root, false) == row);
 }
 
 /* Write the entries that wait for an open index */
@@ -179,7 +212,7 @@ drop_queues(void)
 {
 	memset(queues, 0, nqueues * sizeof(EntryQueue));
 	nqueues = 0;
-	ending = false;
+	ending = speculating = false;
 	if (queue_context != NULL)
 		MemoryContextReset(queue_context);
 }
@@ -208,7 +241,8 @@ queue_xact_callback(XactEvent event, void *arg)
 
 /* A subtransaction fails: its rows are nobody's */
 static void
-queue_subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransactionId parent, void *arg)
+queue_subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransactionId parent,
+					   void *arg)
 {
 	if (event != SUBXACT_EVENT_ABORT_SUB)
 		return;
@@ -220,11 +254,40 @@ queue_subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransactio
 	}
 }
 
+/* Note whether a plan may insert rows speculatively: it, or one that an extension wraps */
+static void
+note_conflicts(const Plan *plan)
+{
+	ListCell   *cell;
+
+	if (plan == NULL)
+		return;
+	if (IsA(plan, ModifyTable))
+		speculating |= ((const ModifyTable *) plan)->onConflictAction != ONCONFLICT_NONE;
+	else if (IsA(plan, CustomScan))
+	{
+		foreach(cell, ((const CustomScan *) plan)->custom_plans)
+			note_conflicts(lfirst(cell));
+	}
+}
+
+/* The same of a statement, with its WITH queries */
+static void
+note_conflicts_of(const PlannedStmt *statement)
+{
+	ListCell   *cell;
+
+	note_conflicts(statement->planTree);
+	foreach(cell, statement->subplans)
+		note_conflicts(lfirst(cell));
+}
+
 /* A query begins, perhaps with processes that do not know what waits here */
 static void
 queue_executor_start(QueryDesc *query, int flags)
 {
 	EntryQueueFlush();
+	note_conflicts_of(query->plannedstmt);
 	if (prev_executor_start)
 		prev_executor_start(query, flags);
 	else
@@ -273,7 +336,7 @@ write_now(Relation index, ItemPointer root, struct varlena *value)
 {
 	EntryBatch	batch = {0};
 
-	EntryBatchAdd(&batch, CurrentMemoryContext, root, value);
+	EntryBatchAdd(&batch, CurrentMemoryContext, root, value, 0);
 	EntriesWrite(index, entry_bucket(ItemPointerGetBlockNumber(root)), &batch, false);
 	pfree(batch.data);
 	FeedMark(index, ItemPointerGetBlockNumber(root));
@@ -301,6 +364,7 @@ EntryQueueAdd(Relation heap, Relation index, ItemPointer root, struct varlena *v
 		queue_context = AllocSetContextCreate(TopMemoryContext, "gpuvec entries to write",
 											  ALLOCSET_DEFAULT_SIZES);
 	queue->bucket = bucket;
-	EntryBatchAdd(&queue->batch, queue_context, root, value);
+	EntryBatchAdd(&queue->batch, queue_context, root, value,
+				  speculating ? row_number(heap, root, true) : 0);
 	note_block(queue, ItemPointerGetBlockNumber(root));
 }

@@ -101,7 +101,8 @@ write_settings(struct worker *w, struct node *node, bool reload)
 	fprintf(file, "gpuvec.device_memory = %s\n", one_of(w, (const char *[]) {"0", "0", "0", "1MB", "3MB", "64MB"}, 6));
 	fprintf(file, "gpuvec.max_sessions = %s\n", chance(w, 70) ? "1000" : "2");
 	fprintf(file, "gpuvec.cpu_threads = %d\n", between(w, 1, 2));
-	fprintf(file, "max_standby_streaming_delay = %s\n", one_of(w, (const char *[]) {"-1", "-1", "0", "2s"}, 4));
+	/* not -1: replay that waits for a snapshot, and who waits for a lock of replay, would wait for ever */
+	fprintf(file, "max_standby_streaming_delay = %s\n", one_of(w, (const char *[]) {"20s", "20s", "0", "2s"}, 4));
 	fprintf(file, "autovacuum = %s\nautovacuum_naptime = 1s\n", chance(w, 50) ? "on" : "off");
 	fprintf(file, "synchronous_commit = %s\n", chance(w, 50) ? "on" : "off");
 	fprintf(file, "wal_compression = %s\n", chance(w, 50) ? "on" : "off");

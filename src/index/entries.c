@@ -5,8 +5,8 @@
  *
  * What an expression makes of a row, and whether a row satisfies a predicate,
  * is computed by whoever writes the row, as for any index, and is kept here.
- * Nobody who reads computes it again: a reader would do so under a search_path
- * and with temporary objects of his own choosing.
+ * Nobody who reads computes it again: readers choose the search_path and the
+ * temporary objects of their sessions.
  *
  * An entry is the tid of the root of a HOT chain and the value, or null.  A
  * mirror reads the entries of one heap block at a time, so they are arranged

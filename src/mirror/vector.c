@@ -8,9 +8,9 @@
  * All become float32: doubles are rounded, and become infinite where they are too
  * large.
  *
- * The owner of an extension, who need not be a superuser, can add a type of his
- * own to it.  A base type he cannot make, so only those count.  Whatever a value
- * says of its elements, none is read behind its end.
+ * The owner of an extension need not be a superuser, and can add other types to
+ * it.  Only superusers make base types, so only base types count.  Whatever a
+ * value says of its elements, none is read behind its end.
  *
  *-------------------------------------------------------------------------
  */

@@ -9,8 +9,8 @@
  *
  *	 - before the transaction commits or is prepared: nobody else sees the rows
  *	   before that, and each commits with its entry;
- *	 - before a query of this transaction begins, or an index scan: it sees the
- *	   rows, as do the processes of a parallel query.
+ *	 - before a query of this transaction begins that writes, or has other
+ *	   processes, and before each index scan: they see the rows.
  *
  * A feed's mark follows when the entry is written: who reads the mark finds it.
  *
@@ -20,9 +20,9 @@
  * fails, with its lock of the table, and others are written only if this
  * transaction still has rows at their tids.  That may be another row of its own
  * after a conflict: those that were inserted speculatively are told by a hash of
- * what is in them.  An index that is not valid yet has
- * no queue, for the rows that CREATE INDEX CONCURRENTLY adds are others'; and
- * neither has one of a table whose pages are not the heap's.
+ * what is in them.  An index that is not valid yet has no queue, for the rows
+ * that CREATE INDEX CONCURRENTLY adds are others'; and neither has one of a
+ * table whose pages are not the heap's.
  *
  * If the index is gone by then, or was built anew by this transaction, its
  * entries are dropped; the build has them.  But a subtransaction that did that
@@ -282,11 +282,16 @@ note_conflicts_of(const PlannedStmt *statement)
 		note_conflicts(lfirst(cell));
 }
 
-/* A query begins, perhaps with processes that do not know what waits here */
+/*
+ * A query begins, perhaps with processes that do not know what waits here.  One
+ * that only reads, in this process, finds out by its index scans: the function
+ * of an index may run such a query for each row.
+ */
 static void
 queue_executor_start(QueryDesc *query, int flags)
 {
-	EntryQueueFlush();
+	if (query->operation != CMD_SELECT || query->plannedstmt->parallelModeNeeded)
+		EntryQueueFlush();
 	note_conflicts_of(query->plannedstmt);
 	if (prev_executor_start)
 		prev_executor_start(query, flags);

@@ -265,7 +265,9 @@ GpuvecCheckExecute(Oid function)
 		aclcheck_error(result, OBJECT_FUNCTION, get_func_name(function));
 }
 
-/* The counters of OIDs and transactions, in shared memory (access/transam.h) */
+/*
+ * The counters of OIDs and transactions, in shared memory (access/transam.h)
+ */
 #if PG_VERSION_NUM >= 170000
 #define GpuvecTransam TransamVariables
 #else

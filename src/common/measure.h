@@ -111,14 +111,15 @@ gpuvec_score(gpuvec_measure measure, uint32_t i, uint32_t a, uint32_t b)
 }
 
 /*
- * The distance that the measure's operator shows.  The ratios are one division,
- * not 1 - score: "1 - 0.7 <= 0.3" is false in float8, "3 / 10.0 <= 0.3" is
- * true.  Measures without an operator have 1 - score.
+ * The distance that the measure's operator shows.  The ratios are one
+ * division, not 1 - score: "1 - 0.7 <= 0.3" is false in float8, "3 / 10.0 <=
+ * 0.3" is true.  Measures without an operator have 1 - score.
  *
- * A larger score never has a larger distance, and equal scores have equal ones.
- * Different scores have different distances, by the argument at the head of
- * the file, except of cosine: near 1 the values of 1 - score are 2^-53 apart,
- * and rows whose scores differ by less may be at the same distance.
+ * A larger score never has a larger distance, and equal scores have equal
+ * ones.  Different scores have different distances, by the argument at the
+ * head of the file, except of cosine: near 1 the values of 1 - score are
+ * 2^-53 apart, and rows whose scores differ by less may be at the same
+ * distance.
  */
 static inline GPUVEC_HD double
 gpuvec_distance(gpuvec_measure measure, uint32_t i, uint32_t a, uint32_t b)

@@ -4,20 +4,22 @@
  *	  What sessions and the engine say to each other over the UNIX socket.
  *
  * Both ends run on one machine, so numbers travel in native byte order and
- * structs as they lie in memory; every struct below has explicit padding and a
- * size that is a multiple of 8.  A frame is a gpuvec_frame header followed by
- * `length` bytes.  The header and GPUVEC_MSG_HELLO / GPUVEC_MSG_ERROR never
- * change their layout, so ends of different versions can say so.
+ * structs as they lie in memory; every struct below has explicit padding and
+ * a size that is a multiple of 8.  A frame is a gpuvec_frame header followed
+ * by `length` bytes.  The header and GPUVEC_MSG_HELLO / GPUVEC_MSG_ERROR
+ * never change their layout, so ends of different versions can say so.
  *
  * A session sends one request at a time and reads one reply, except for
- * GPUVEC_MSG_PAGES and GPUVEC_MSG_REFRESH_PAGES, which have no reply: the engine reports
- * what went wrong with pages as the (one) GPUVEC_MSG_ERROR that answers the next COMMIT or
- * REFRESH, or earlier, after which the session must close the connection.  Closing a connection
- * cancels what it asked for, drops an unfinished load or refresh, and drops the
- * session's private mirrors.
+ * GPUVEC_MSG_PAGES and GPUVEC_MSG_REFRESH_PAGES, which have no reply: the
+ * engine reports what went wrong with pages as the (one) GPUVEC_MSG_ERROR
+ * that answers the next COMMIT or REFRESH, or earlier, after which the
+ * session must close the connection.  Closing a connection cancels what it
+ * asked for, drops an unfinished load or refresh, and drops the session's
+ * private mirrors.
  *
- * The engine may close a connection on which nothing is unfinished: a request that crosses that
- * has not been begun, and its sender opens another connection.
+ * The engine may close a connection on which nothing is unfinished: a request
+ * that crosses that has not been begun, and its sender opens another
+ * connection.
  *
  *-------------------------------------------------------------------------
  */
@@ -91,9 +93,9 @@ typedef struct gpuvec_welcome
 } gpuvec_welcome;
 
 /*
- * The engine's error, which becomes an ereport(ERROR) unless the session can do without
- * the engine.  Followed by three NUL-terminated strings: message, detail, hint (the last two
- * may be empty).
+ * The engine's error, which becomes an ereport(ERROR) unless the session can
+ * do without the engine.  Followed by three NUL-terminated strings: message,
+ * detail, hint (the last two may be empty).
  */
 typedef struct gpuvec_error_head
 {
@@ -162,10 +164,10 @@ typedef struct gpuvec_state
 } gpuvec_state;
 
 /*
- * Begin to load; it has not begun if another session's load or refresh is unfinished.
- * Followed by the paths of the files that the mirror is made of, each with a NUL at its
- * end: that of the rows, then those of indexes.  When one is gone, so is the mirror
- * (sweep.c).
+ * Begin to load; it has not begun if another session's load or refresh is
+ * unfinished.  Followed by the paths of the files that the mirror is made of,
+ * each with a NUL at its end: that of the rows, then those of indexes.  When
+ * one is gone, so is the mirror (sweep.c).
  */
 typedef struct gpuvec_load
 {
@@ -267,8 +269,8 @@ typedef struct gpuvec_refresh_once
 } gpuvec_refresh_once;
 
 /*
- * Drop the shared mirrors of a relation (0: of the whole database; and that 0: all), or
- * the one private mirror of this session that private_id names.
+ * Drop the shared mirrors of a relation (0: of the whole database; and that
+ * 0: all), or the one private mirror of this session that private_id names.
  */
 typedef struct gpuvec_drop
 {

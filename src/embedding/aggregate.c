@@ -4,15 +4,16 @@
  *	  gpuvec_pool_agg, gpuvec_sum_agg, gpuvec_weighted_sum_agg: pool the vectors of the
  *	  keys of each group.
  *
- * One trip to the engine for each group would be slow.  A group's transition state
- * just collects keys, and the states of all groups that live in the same memory
- * context form a collection.  When the first of them is finished, all are pooled in
- * one trip, and the others find their vectors there.  Under a hashed aggregate all
- * groups in memory are complete when the first is finished (what did not fit was
- * put aside, and comes in its turn, in a collection of its own).  Under a sorted one a
- * collection is one group; after some of these, vectors are kept from group to group
- * (cache.c).  A state that gets more keys after it was pooled (window functions) is
- * pooled again.
+ * One trip to the engine for each group would be slow.  A group's transition
+ * state just collects keys, and the states of all groups that live in the
+ * same memory context form a collection.  When the first of them is finished,
+ * all are pooled in one trip, and the others find their vectors there.  Under
+ * a hashed aggregate all groups in memory are complete when the first is
+ * finished (what did not fit was put aside, and comes in its turn, in a
+ * collection of its own).  Under a sorted one a collection is one group;
+ * after some of these, vectors are kept from group to group (cache.c).  A
+ * state that gets more keys after it was pooled (window functions) is pooled
+ * again.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,9 +3,9 @@
  * bags.c
  *	  gpuvec_bags_agg, gpuvec_weighted_bags_agg: make one batch of many bags of keys.
  *
- * Functions over many bags take the keys of all, one behind the other, and offsets.
- * SQL has no aggregate that joins arrays of differing lengths, nor one that counts
- * them up, so here is one that does both.
+ * Functions over many bags take the keys of all, one behind the other, and
+ * offsets.  SQL has no aggregate that joins arrays of differing lengths, nor
+ * one that counts them up, so here is one that does both.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,13 +3,13 @@
  * train.c
  *	  Changing embedding tables: new keys, and steps of an optimizer.
  *
- * Both are plain INSERT and UPDATE statements, run with the caller's privileges
- * and in the caller's transaction; what they compute for each row is done by
- * small functions of vectors.  The statements name everything with its schema,
- * and cast each argument of a function to its declared type.  Otherwise a
- * function that somebody else has put into the extension's schema could be
- * called, because its types fit better.  Triggers and defaults of the table run
- * as in any DML.
+ * Both are plain INSERT and UPDATE statements, run with the caller's
+ * privileges and in the caller's transaction; what they compute for each row
+ * is done by small functions of vectors.  The statements name everything with
+ * its schema, and cast each argument of a function to its declared type.
+ * Otherwise a function that somebody else has put into the extension's schema
+ * could be called, because its types fit better.  Triggers and defaults of
+ * the table run as in any DML.
  *
  * Rows are locked in the order of their keys, so that sessions that train the
  * same table wait for one another rather than deadlock.

@@ -39,8 +39,8 @@ extern "C" {
 #endif
 
 /*
- * Fill *error and return false.  detail and hint may be NULL.  What there is no memory for,
- * or what is too large, sessions can do without the engine.
+ * Fill *error and return false.  detail and hint may be NULL.  What there is
+ * no memory for, or what is too large, sessions can do without the engine.
  */
 extern bool gpuvec_fail(gpuvec_error *error, const char *sqlstate,
 						const char *detail, const char *hint,

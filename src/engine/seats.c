@@ -6,10 +6,10 @@
  *
  * A session keeps its connection between searches, so there may be more
  * sessions than places.  Then the one that has been idle longest loses its
- * place: its connection is closed, and its next search opens another.  That it
- * must not lose more than that, or a request that is on its way, is seen to by
- * an atomic change of what it is doing: from idle, either the session begins a
- * request or its place is given away.
+ * place: its connection is closed, and its next search opens another.  That
+ * it must not lose more than that, or a request that is on its way, is seen
+ * to by an atomic change of what it is doing: from idle, either the session
+ * begins a request or its place is given away.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,8 +27,8 @@
 
 /*
  * If nothing at all gets on for so long while somebody works, the engine is
- * stuck.  What takes longest in one piece is a kernel, a copy to the GPU, or a
- * sort in one thread.
+ * stuck.  What takes longest in one piece is a kernel, a copy to the GPU, or
+ * a sort in one thread.
  */
 #define STUCK_MS		120000
 

@@ -54,14 +54,14 @@ extern void gpuvec_seat_work(gpuvec_seat *seat);
 extern void gpuvec_seat_answer(void);
 
 /*
- * Wait for the next request; `keeps`: this session has something that would be
- * lost
+ * Wait for the next request; `keeps`: this session has something that would
+ * be lost
  */
 extern void gpuvec_seat_idle(gpuvec_seat *seat, bool keeps);
 
 /*
- * Is nobody at work, or does work get on?  To be asked about once a second, by
- * one thread.
+ * Is nobody at work, or does work get on?  To be asked about once a second,
+ * by one thread.
  */
 extern bool gpuvec_seats_get_on(void);
 

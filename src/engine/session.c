@@ -980,8 +980,8 @@ await_message(const session *s)
 }
 
 /*
- * Read a frame; without memory for it there is no buffer.  False at the end of
- * the connection.
+ * Read a frame; without memory for it there is no buffer.  False at the end
+ * of the connection.
  */
 static bool
 read_frame(session *s, gpuvec_frame *frame)

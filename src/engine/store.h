@@ -149,7 +149,10 @@ extern gpuvec_embed_table *gpuvec_store_open_embed(gpuvec_store *store,
 extern uint64_t gpuvec_store_drop(gpuvec_store *store, const gpuvec_drop *drop, const void *session);
 extern void gpuvec_store_drop_private(gpuvec_store *store, const void *session);
 
-/* All mirrors; malloc'd, NULL if there are none (*n is 0) or memory is lacking */
+/*
+ * All mirrors; malloc'd, NULL if there are none (*n is 0) or memory is
+ * lacking
+ */
 extern gpuvec_mirror_info *gpuvec_store_list(gpuvec_store *store, size_t *n);
 extern void gpuvec_store_engine_info(gpuvec_store *store, gpuvec_engine_info *info);
 
@@ -194,7 +197,9 @@ extern gpuvec_update *gpuvec_update_begin(gpuvec_store *store, const gpuvec_mirr
 										  const gpuvec_load *load, const void *session,
 										  gpuvec_error *error);
 
-/* The files that the mirror, which is being loaded, is made of: see sweep.c */
+/*
+ * The files that the mirror, which is being loaded, is made of: see sweep.c
+ */
 extern void gpuvec_update_files(gpuvec_update *update, const char *files, size_t bytes);
 
 /* The state of the mirror that is updated; it stays until the update ends */

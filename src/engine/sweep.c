@@ -3,8 +3,8 @@
  * sweep.c
  *	  Mirrors that are of nothing any more are dropped within seconds.
  *
- * Nobody tells the engine that a table was dropped, truncated or rewritten, or
- * an index or a whole database dropped: the session that does it may know
+ * Nobody tells the engine that a table was dropped, truncated or rewritten,
+ * or an index or a whole database dropped: the session that does it may know
  * nothing of mirrors, and on a standby there is none.  So a mirror is told,
  * when it is loaded, which files its rows come from, and one thread looks
  * after all of them every second.
@@ -69,9 +69,9 @@ next_file(const gpuvec_mirror *mirror, const char *file)
 }
 
 /*
- * From now on a mirror, which is being loaded, is looked after by these files:
- * of its rows, and of an index that it needs.  Files that are not there cannot
- * be looked after.
+ * From now on a mirror, which is being loaded, is looked after by these
+ * files: of its rows, and of an index that it needs.  Files that are not
+ * there cannot be looked after.
  */
 void
 gpuvec_sweep_watch(gpuvec_store *store, gpuvec_mirror *mirror, const char *files, size_t bytes)
@@ -148,7 +148,8 @@ same_columns(const gpuvec_mirror_key *a, const gpuvec_mirror_key *b)
 }
 
 /*
- * Has another mirror taken the place of this one?  The caller holds the mutex.
+ * Has another mirror taken the place of this one?  The caller holds the
+ * mutex.
  */
 static bool
 is_replaced(const gpuvec_store *store, const gpuvec_mirror *mirror)

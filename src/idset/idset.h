@@ -69,7 +69,10 @@ extern bool idset_find(const IdSet *set, uint16 id, uint32 *place);
 
 extern Datum idset_out(PG_FUNCTION_ARGS);
 
-/* Functions of operators, and the constructor of thresholds, which the planner looks for */
+/*
+ * Functions of operators, and the constructor of thresholds, which the
+ * planner looks for
+ */
 extern Datum idset_overlaps(PG_FUNCTION_ARGS);
 extern Datum idset_contains(PG_FUNCTION_ARGS);
 extern Datum idset_contains_id(PG_FUNCTION_ARGS);

@@ -7,26 +7,29 @@
  *
  * The most common sets are asked one by one; what they say is a count.
  *
- * For all other rows there is a model: each id is in a set independently of the
- * others, with the fraction of sets that ANALYZE found, and more often in a long
- * set than in a short one.  With f the fraction of an id, a set of b ids lacks it
- * with probability (1 - f)^(b / mean), and the answer is the mean over some
- * lengths b of the histogram of lengths.  Overlap is the probability that not all
- * ids of the query are lacking, containment the product over its ids.  For a
- * threshold, the length says how many common ids are needed, exactly, and the
- * probability of so many is computed id by id for the most common ids of the
- * query, with a normal approximation for the sum of the others.
+ * For all other rows there is a model: each id is in a set independently of
+ * the others, with the fraction of sets that ANALYZE found, and more often in
+ * a long set than in a short one.  With f the fraction of an id, a set of b
+ * ids lacks it with probability (1 - f)^(b / mean), and the answer is the
+ * mean over some lengths b of the histogram of lengths.  Overlap is the
+ * probability that not all ids of the query are lacking, containment the
+ * product over its ids.  For a threshold, the length says how many common ids
+ * are needed, exactly, and the probability of so many is computed id by id
+ * for the most common ids of the query, with a normal approximation for the
+ * sum of the others.
  *
- * Ids of real sets are not independent, so the model can be far off for queries
- * of many ids.  The bounds of the histogram of sets are a fair sample of the rows
- * that are not among the most common sets: if k of its n sets satisfy the
- * operator, the model's answer is moved into the range that k of n allows.  It is
- * not used if the table has sets of over 1 kB, because these are not in it.
+ * Ids of real sets are not independent, so the model can be far off for
+ * queries of many ids.  The bounds of the histogram of sets are a fair sample
+ * of the rows that are not among the most common sets: if k of its n sets
+ * satisfy the operator, the model's answer is moved into the range that k of
+ * n allows.  It is not used if the table has sets of over 1 kB, because these
+ * are not in it.
  *
- * Who may not read the column must not learn its values from estimates.  The rule is
- * the server's: the most common sets and the histogram are looked at only where the
- * operator's function may be called with them.  Common ids and lengths are, as those of
- * arrays, compared as integers alone, which tells nobody what they are.
+ * Who may not read the column must not learn its values from estimates.  The
+ * rule is the server's: the most common sets and the histogram are looked at
+ * only where the operator's function may be called with them.  Common ids and
+ * lengths are, as those of arrays, compared as integers alone, which tells
+ * nobody what they are.
  *
  *-------------------------------------------------------------------------
  */
@@ -198,8 +201,8 @@ model_contains(const IdSetModel *model, double length)
 }
 
 /*
- * ... that it has none but these ids: its ids are drawn one after the other from
- * all there are, and each must be one of the query.
+ * ... that it has none but these ids: its ids are drawn one after the other
+ * from all there are, and each must be one of the query.
  */
 static double
 model_contained(const IdSetModel *model, double length)
@@ -247,7 +250,10 @@ normal_tail(double mean, double variance, double n)
 	return 0.5 * erfc((n - 0.5 - mean) / sqrt(2 * variance));
 }
 
-/* ... that it has at least the given number of the ids, the most common ones first */
+/*
+ * ... that it has at least the given number of the ids, the most common ones
+ * first
+ */
 static double
 model_common(const IdSetModel *model, double length, uint32 need)
 {
@@ -340,9 +346,9 @@ model_mean(IdSetModel *model, const IdSetQuestion *question, int lengths)
 }
 
 /*
- * Bounds that hold however ids depend on each other: a set that has all ids has
- * the rarest one, and sets with the most common one have any of them.  For a
- * query of one id they leave nothing open.
+ * Bounds that hold however ids depend on each other: a set that has all ids
+ * has the rarest one, and sets with the most common one have any of them.
+ * For a query of one id they leave nothing open.
  */
 static void
 certain_bounds(const IdSetModel *model, IdSetPredicate predicate, double *least, double *most)
@@ -395,7 +401,10 @@ satisfies(const IdSetQuestion *question, Datum value)
 	return result;
 }
 
-/* The fraction of the most common sets that satisfy, and *all: that of all of them */
+/*
+ * The fraction of the most common sets that satisfy, and *all: that of all of
+ * them
+ */
 static double
 common_selectivity(const IdSetStats *stats, const IdSetQuestion *question, double *all)
 {
@@ -482,8 +491,8 @@ unlisted_id(const IdSetStats *stats, int32 *id)
 }
 
 /*
- * A set of n ids as the model has them: at even steps through all occurrences of ids, the
- * first at `phase` of a step.  What is not listed comes last.
+ * A set of n ids as the model has them: at even steps through all occurrences
+ * of ids, the first at `phase` of a step.  What is not listed comes last.
  */
 static IdSet *
 modelled_set(const IdSetStats *stats, uint32 n, double phase)
@@ -512,7 +521,10 @@ modelled_set(const IdSetStats *stats, uint32 n, double phase)
 	return idset_from_ids(ids, found);
 }
 
-/* Sets that the statistics have, taken at even steps from those that are not empty */
+/*
+ * Sets that the statistics have, taken at even steps from those that are not
+ * empty
+ */
 static int
 sampled_sets(const IdSetStats *stats, IdSet **sets, int n)
 {

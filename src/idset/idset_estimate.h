@@ -47,19 +47,24 @@ typedef struct IdSetStats
 } IdSetStats;
 
 /*
- * Load the statistics of a column that has some, which the caller may know of.
+ * Load the statistics of a column that has some, which the caller may know
+ * of.
  */
 extern void idset_load_stats(IdSetStats *stats, VariableStatData *variable);
 extern void idset_free_stats(IdSetStats *stats);
 
 /*
- * The fraction of rows that satisfy a question, by so many lengths and so many sets of the
- * histogram at most.  Without a model, `fallback` stands for what it would say.
+ * The fraction of rows that satisfy a question, by so many lengths and so
+ * many sets of the histogram at most.  Without a model, `fallback` stands for
+ * what it would say.
  */
 extern double idset_estimate(const IdSetStats *stats, const IdSetQuestion *question,
 							 int lengths, int sample, double fallback);
 
-/* Up to n sets like those of the column, or of one of their ids each; returns how many */
+/*
+ * Up to n sets like those of the column, or of one of their ids each; returns
+ * how many
+ */
 extern int	idset_typical_sets(const IdSetStats *stats, bool single_ids, IdSet **sets, int n);
 
 #endif							/* GPUVEC_IDSET_ESTIMATE_H */

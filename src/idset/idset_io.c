@@ -133,8 +133,8 @@ read_number(IdSetReader *reader, uint16 *id)
 }
 
 /*
- * Reads one id; false after a soft error.  Some drivers put quotes around all elements of
- * an array, which as in arrays mean nothing for numbers.
+ * Reads one id; false after a soft error.  Some drivers put quotes around all
+ * elements of an array, which as in arrays mean nothing for numbers.
  */
 static bool
 read_id(IdSetReader *reader, uint16 *id)

@@ -3,25 +3,28 @@
  * idset_selfuncs.c
  *	  How many rows satisfy && @> <@ and <<->>, for the planner.
  *
- * If the query is known in planning, the column's statistics say how many sets satisfy
- * the operator (idset_estimate.c).
+ * If the query is known in planning, the column's statistics say how many
+ * sets satisfy the operator (idset_estimate.c).
  *
- * A query that is not known, because it is a parameter of a generic plan or comes from
- * another table, is taken to be like the sets of the column: some of these are asked
- * about instead, and the answer is the geometric mean.  With the arithmetic one, the few
- * sets that find many rows would outweigh all others; but under a LIMIT a sequential scan
- * costs the inverse of what is found, and a search by the index when many rows are found
- * costs little more than the scan, so it is the many that find little who count.  What is
- * known of a threshold counts: only a missing score or measure is supplied, the score as
- * that of a set of the same length with half of the ids.  A missing id is like the ids of
- * the column, the more common ones being asked for more often.
+ * A query that is not known, because it is a parameter of a generic plan or
+ * comes from another table, is taken to be like the sets of the column: some
+ * of these are asked about instead, and the answer is the geometric mean.
+ * With the arithmetic one, the few sets that find many rows would outweigh
+ * all others; but under a LIMIT a sequential scan costs the inverse of what
+ * is found, and a search by the index when many rows are found costs little
+ * more than the scan, so it is the many that find little who count.  What is
+ * known of a threshold counts: only a missing score or measure is supplied,
+ * the score as that of a set of the same length with half of the ids.  A
+ * missing id is like the ids of the column, the more common ones being asked
+ * for more often.
  *
- * Without statistics the defaults for arrays apply.  Equality has PostgreSQL's own
- * estimate, from the common sets and the number of distinct ones.
+ * Without statistics the defaults for arrays apply.  Equality has
+ * PostgreSQL's own estimate, from the common sets and the number of distinct
+ * ones.
  *
- * An operator of any types may name these functions as its estimators.  So they answer
- * only for operators that are made of our own functions, whose types are those expected
- * here.
+ * An operator of any types may name these functions as its estimators.  So
+ * they answer only for operators that are made of our own functions, whose
+ * types are those expected here.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,12 +50,18 @@ PG_FUNCTION_INFO_V1(idset_thresholdsel);
 #define DEFAULT_CONTAIN_SEL		0.005
 #define DEFAULT_THRESHOLD_SEL	0.005
 
-/* Sets that stand for a query that is not known, and what each is compared with */
+/*
+ * Sets that stand for a query that is not known, and what each is compared
+ * with
+ */
 #define TYPICAL_SETS			6
 #define TYPICAL_LENGTHS			4
 #define TYPICAL_SAMPLE			50
 
-/* Answers for queries that are not known, which planning asks for again and again */
+/*
+ * Answers for queries that are not known, which planning asks for again and
+ * again
+ */
 #define REMEMBERED				8
 
 /* The least selectivity that counts where the number of rows is not known */
@@ -69,7 +78,9 @@ typedef struct IdSetClause
 	bool		on_left;		/* the column is */
 } IdSetClause;
 
-/* What the answer for a query that is not known depends on; compared as bytes */
+/*
+ * What the answer for a query that is not known depends on; compared as bytes
+ */
 typedef struct TypicalKey
 {
 	double		min_score;
@@ -122,8 +133,9 @@ function_fits(Oid function, IdSetPredicate predicate)
 }
 
 /*
- * Has the column statistics, and may the caller know of all its rows?  Otherwise EXPLAIN
- * would tell how common an id is among rows that row-level security hides.
+ * Has the column statistics, and may the caller know of all its rows?
+ * Otherwise EXPLAIN would tell how common an id is among rows that row-level
+ * security hides.
  */
 static bool
 has_statistics(IdSetClause *clause)
@@ -215,8 +227,9 @@ make_typical_key(TypicalKey *key, const IdSetClause *clause, bool has_score)
 }
 
 /*
- * Selectivity of a question whose query is not known; has_score is false if the least
- * score of a threshold is not known either.  A join asks for each of its paths.
+ * Selectivity of a question whose query is not known; has_score is false if
+ * the least score of a threshold is not known either.  A join asks for each
+ * of its paths.
  */
 static double
 typical_selectivity(IdSetClause *clause, bool has_score)
@@ -231,7 +244,10 @@ typical_selectivity(IdSetClause *clause, bool has_score)
 
 	if (!has_statistics(clause))
 		return default_selectivity(clause->question.predicate);
-	/* nothing tells what CREATE STATISTICS keeps of one expression from another's */
+	/*
+	 * nothing tells what CREATE STATISTICS keeps of one expression from
+	 * another's
+	 */
 	if (!ItemPointerIsValid(&clause->variable.statsTuple->t_self))
 		return typical_mean(clause, has_score);
 	make_typical_key(&key, clause, has_score);
@@ -246,7 +262,10 @@ typical_selectivity(IdSetClause *clause, bool has_score)
 	return remembered[next].selectivity;
 }
 
-/* The parts of a threshold that is a row or a call of the constructor, else NIL */
+/*
+ * The parts of a threshold that is a row or a call of the constructor, else
+ * NIL
+ */
 static List *
 parts_of_threshold(Node *node)
 {

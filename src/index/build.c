@@ -4,10 +4,10 @@
  *	  Building an index: a metapage, and the rows if it keeps them.
  *
  * The table is scanned in either case, by the server's own function: it finds
- * broken HOT chains, whose rows older snapshots must not look for in the index.
- * That is what takes time, so pg_stat_progress_create_index shows its blocks and
- * rows.  Expressions and predicates are evaluated by that function as well, as
- * the table's owner, while nobody who only reads has a say in it.
+ * broken HOT chains, whose rows older snapshots must not look for in the
+ * index.  That is what takes time, so pg_stat_progress_create_index shows its
+ * blocks and rows.  Expressions and predicates are evaluated by that function
+ * as well, as the table's owner, while nobody who only reads has a say in it.
  *
  *-------------------------------------------------------------------------
  */
@@ -113,7 +113,10 @@ gpuvec_build(Relation heap, Relation index, IndexInfo *info)
 	/* an estimate; -1 or 0 if there is none */
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_TOTAL,
 								 (int64) Max(heap->rd_rel->reltuples, 0));
-	/* entries lie in the order of the table: no scan that begins in its middle */
+	/*
+	 * entries lie in the order of the table: no scan that begins in its
+	 * middle
+	 */
 	result->heap_tuples = table_index_build_scan(heap, index, info, !build.kept, true, add_row,
 												 &build, NULL);
 	result->index_tuples = build.rows;

@@ -90,7 +90,10 @@ has_mirrors(PlannerInfo *root, const RelOptInfo *rel)
 	return get_rel_persistence(planner_rt_fetch(rel->relid, root)->relid) == RELPERSISTENCE_PERMANENT;
 }
 
-/* A scan of the table for the distances of these rows, and a sort if they are to be in order */
+/*
+ * A scan of the table for the distances of these rows, and a sort if they are
+ * to be in order
+ */
 static Cost
 cost_without_mirror(const RelOptInfo *rel, double rows, bool ordered)
 {
@@ -133,7 +136,10 @@ trip_cost(const IndexOptInfo *info, FactsKnown known, const Facts *facts, double
 	return cost + (FactsTripOperators() + rows * FactsRankOperators(facts)) * cpu_operator_cost;
 }
 
-/* What it takes until the first row can be had: a trip, or where there is no mirror a scan */
+/*
+ * What it takes until the first row can be had: a trip, or where there is no
+ * mirror a scan
+ */
 static Cost
 begin_cost(PlannerInfo *root, const IndexOptInfo *info, double rows, bool ordered, double loops)
 {

@@ -19,16 +19,16 @@
  * Pages are added, never removed or moved, and an entry never leaves its page
  * but to be deleted.  So a reader that locks one page at a time misses no
  * entry that was there when it began, and what the directory says stays true
- * for as long as the file lives.  New pages go to the end of a bucket's chain.
- * The first page tells where to try to insert; VACUUM sets that back to where
- * it has made room.
+ * for as long as the file lives.  New pages go to the end of a bucket's
+ * chain.  The first page tells where to try to insert; VACUUM sets that back
+ * to where it has made room.
  *
- * A value that does not fit a page is cut into parts, each an item of its own.
- * If the insertion fails half way, its transaction does too: readers pass over
- * entries whose parts are not all there.
+ * A value that does not fit a page is cut into parts, each an item of its
+ * own.  If the insertion fails half way, its transaction does too: readers
+ * pass over entries whose parts are not all there.
  *
- * A writer locks pages in this order: a page of the bucket, the page behind it
- * or a new one, the first page of the bucket; in the directory, a page and
+ * A writer locks pages in this order: a page of the bucket, the page behind
+ * it or a new one, the first page of the bucket; in the directory, a page and
  * then a new one.
  *
  *-------------------------------------------------------------------------
@@ -49,8 +49,8 @@
 #include "storage/lmgr.h"
 
 /*
- * The first page of a bucket is told of a place to insert that is so many pages
- * behind the one it knows
+ * The first page of a bucket is told of a place to insert that is so many
+ * pages behind the one it knows
  */
 #define FAR_STEPS	4
 
@@ -81,7 +81,9 @@ EntriesForget(Relation index)
 	index->rd_amcache = NULL;
 }
 
-/* What is cached, read from the metapage if need be; NULL: it is none of ours */
+/*
+ * What is cached, read from the metapage if need be; NULL: it is none of ours
+ */
 static EntriesCache *
 cache_of(Relation index)
 {
@@ -215,7 +217,9 @@ EntriesCreate(Relation index, ForkNumber fork)
 	START_CRIT_SECTION();
 	init_meta(BufferGetPage(buffer), kept, build);
 	MarkBufferDirty(buffer);
-	/* an unlogged index has no WAL, but what it begins with after a crash has */
+	/*
+	 * an unlogged index has no WAL, but what it begins with after a crash has
+	 */
 	if (RelationNeedsWAL(index) || fork == INIT_FORKNUM)
 		log_newpage_buffer(buffer, true);
 	END_CRIT_SECTION();
@@ -384,7 +388,10 @@ EntryBatchAdd(EntryBatch *batch, MemoryContext context, ItemPointer root, struct
 	} while (left > 0);
 }
 
-/* The item at a place of a batch, whose size is set; moves on to the next place */
+/*
+ * The item at a place of a batch, whose size is set; moves on to the next
+ * place
+ */
 static EntryItem *
 batch_item(const EntryBatch *batch, Size *place, Size *size)
 {
@@ -457,8 +464,8 @@ next_item(BatchCursor *cursor, Size *size)
 }
 
 /*
- * Does an item fit a page?  Items without ids are smaller than any tuple of an
- * index, and the server deletes from pages of so many tuples at most.
+ * Does an item fit a page?  Items without ids are smaller than any tuple of
+ * an index, and the server deletes from pages of so many tuples at most.
  */
 static bool
 fits_page(Page page, Size size)
@@ -486,8 +493,8 @@ fill_page(Relation index, Page page, BatchCursor *cursor)
 }
 
 /*
- * Put items on a page of a bucket, or, if `append`, on a new page behind it.  If
- * `remember`, the bucket's first page notes where that was.
+ * Put items on a page of a bucket, or, if `append`, on a new page behind it.
+ * If `remember`, the bucket's first page notes where that was.
  */
 static void
 add_to_page(Relation index, Buffer buffer, BlockNumber head, bool remember, bool append,
@@ -525,7 +532,10 @@ add_to_page(Relation index, Buffer buffer, BlockNumber head, bool remember, bool
 		UnlockReleaseBuffer(added);
 }
 
-/* Write what is left of a batch, at least one item, from a page of the bucket on */
+/*
+ * Write what is left of a batch, at least one item, from a page of the bucket
+ * on
+ */
 static void
 write_items(Relation index, BlockNumber head, BatchCursor *cursor, Size size, bool logged)
 {

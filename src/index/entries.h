@@ -52,7 +52,9 @@ extern bool EntriesBuildId(Relation index, uint8 *build);
 /* Forget what is cached with the relation, before its file is written anew */
 extern void EntriesForget(Relation index);
 
-/* Entries that are to be written together, all of one bucket; zeroed at first */
+/*
+ * Entries that are to be written together, all of one bucket; zeroed at first
+ */
 typedef struct EntryBatch
 {
 	char	   *data;			/* items (entry_page.h), each behind its size */
@@ -61,14 +63,16 @@ typedef struct EntryBatch
 } EntryBatch;
 
 /*
- * Append the entry of a root.  `value` is a set, not toasted, or NULL for a null
- * value.  Memory is taken from the context.  `row` is a number to tell the row by
- * later, or 0.
+ * Append the entry of a root.  `value` is a set, not toasted, or NULL for a
+ * null value.  Memory is taken from the context.  `row` is a number to tell
+ * the row by later, or 0.
  */
 extern void EntryBatchAdd(EntryBatch *batch, MemoryContext context, ItemPointer root,
 						  struct varlena *value, uint16 row);
 
-/* Leave those entries out of a batch of which wanted(root, row, arg) says no */
+/*
+ * Leave those entries out of a batch of which wanted(root, row, arg) says no
+ */
 extern void EntryBatchFilter(EntryBatch *batch,
 							 bool (*wanted) (ItemPointer root, uint16 row, void *arg), void *arg);
 
@@ -97,9 +101,9 @@ extern void EntriesRemove(Relation index, bool (*dead) (ItemPointer root, void *
 extern bool EntriesPageBucket(Relation index, BlockNumber block, uint32 *bucket);
 
 /*
- * entry_queue.c: entries wait in this process, so that those of a statement or
- * transaction are written together; they are at the latest when it commits,
- * and before any query of it begins.
+ * entry_queue.c: entries wait in this process, so that those of a statement
+ * or transaction are written together; they are at the latest when it
+ * commits, and before any query of it begins.
  */
 extern void EntryQueueAdd(Relation heap, Relation index, ItemPointer root, struct varlena *value);
 extern void EntryQueueFlush(void);

@@ -3,30 +3,32 @@
  * entry_queue.c
  *	  Entries that wait to be written to the index.
  *
- * A record of WAL for each row would make insertions several times slower.  So
- * what is inserted into an index waits in this process, until rows of another
- * bucket follow, or much has been collected; at the latest it is written
+ * A record of WAL for each row would make insertions several times slower.
+ * So what is inserted into an index waits in this process, until rows of
+ * another bucket follow, or much has been collected; at the latest it is
+ * written
  *
  *	 - before the transaction commits or is prepared: nobody else sees the rows
  *	   before that, and each commits with its entry;
  *	 - before a query of this transaction begins that writes, or has other
  *	   processes, and before each index scan: they see the rows.
  *
- * A feed's mark follows when the entry is written: who reads the mark finds it.
+ * A feed's mark follows when the entry is written: who reads the mark finds
+ * it.
  *
  * While an entry waits, its row may die: if its subtransaction fails, or its
- * speculative insertion met a conflict.  VACUUM finds no entry of it then, and
- * may give its tid to another row.  So entries of a subtransaction go when it
- * fails, with its lock of the table, and others are written only if this
- * transaction still has rows at their tids.  That may be another row of its own
- * after a conflict: those that were inserted speculatively are told by a hash of
- * what is in them.  An index that is not valid yet has no queue, for the rows
- * that CREATE INDEX CONCURRENTLY adds are others'; and neither has one of a
- * table whose pages are not the heap's.
+ * speculative insertion met a conflict.  VACUUM finds no entry of it then,
+ * and may give its tid to another row.  So entries of a subtransaction go
+ * when it fails, with its lock of the table, and others are written only if
+ * this transaction still has rows at their tids.  That may be another row of
+ * its own after a conflict: those that were inserted speculatively are told
+ * by a hash of what is in them.  An index that is not valid yet has no queue,
+ * for the rows that CREATE INDEX CONCURRENTLY adds are others'; and neither
+ * has one of a table whose pages are not the heap's.
  *
  * If the index is gone by then, or was built anew by this transaction, its
- * entries are dropped; the build has them.  But a subtransaction that did that
- * may still fail, and the index comes back: until it is sure, they wait.
+ * entries are dropped; the build has them.  But a subtransaction that did
+ * that may still fail, and the index comes back: until it is sure, they wait.
  *
  *-------------------------------------------------------------------------
  */
@@ -107,8 +109,8 @@ find_own_rows(OwnRows *rows, BlockNumber block)
 }
 
 /*
- * A number to tell a row by, which is at this tid: a hash of what is in it, not
- * 0.  `speculative`: 0 if it was not inserted speculatively.
+ * A number to tell a row by, which is at this tid: a hash of what is in it,
+ * not 0.  `speculative`: 0 if it was not inserted speculatively.
  */
 static uint16
 row_number(Relation heap, ItemPointer tid, bool speculative)
@@ -171,7 +173,10 @@ empty_queue(EntryQueue *queue)
 	queue->nblocks = 0;
 }
 
-/* Write what waits, if the index is still there and still that one; false: it is not */
+/*
+ * Write what waits, if the index is still there and still that one; false: it
+ * is not
+ */
 static bool
 write_if_there(EntryQueue *queue)
 {
@@ -254,7 +259,10 @@ queue_subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransactio
 	}
 }
 
-/* Note whether a plan may insert rows speculatively: it, or one that an extension wraps */
+/*
+ * Note whether a plan may insert rows speculatively: it, or one that an
+ * extension wraps
+ */
 static void
 note_conflicts(const Plan *plan)
 {
@@ -283,9 +291,9 @@ note_conflicts_of(const PlannedStmt *statement)
 }
 
 /*
- * A query begins, perhaps with processes that do not know what waits here.  One
- * that only reads, in this process, finds out by its index scans: the function
- * of an index may run such a query for each row.
+ * A query begins, perhaps with processes that do not know what waits here.
+ * One that only reads, in this process, finds out by its index scans: the
+ * function of an index may run such a query for each row.
  */
 static void
 queue_executor_start(QueryDesc *query, int flags)

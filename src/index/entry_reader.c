@@ -3,12 +3,12 @@
  * entry_reader.c
  *	  Reads the entries that an index keeps, a bucket at a time.
  *
- * Pages are copied one by one, each under its share lock and together with its
- * LSN.  An entry that is added or removed meanwhile may be in the copy or not;
- * the bucket's version tells: it is a hash of the LSNs of the very pages that
- * were copied, so it differs from what is read after the change.  (The highest
- * LSN would not do: a page that was copied early may change before one that is
- * copied later.)
+ * Pages are copied one by one, each under its share lock and together with
+ * its LSN.  An entry that is added or removed meanwhile may be in the copy or
+ * not; the bucket's version tells: it is a hash of the LSNs of the very pages
+ * that were copied, so it differs from what is read after the change.  (The
+ * highest LSN would not do: a page that was copied early may change before
+ * one that is copied later.)
  *
  *-------------------------------------------------------------------------
  */
@@ -142,8 +142,8 @@ compare_pieces(const void *a, const void *b)
 }
 
 /*
- * Bring pieces in order, each item once.  An item is there twice if writing was
- * cut off by an error and done again.
+ * Bring pieces in order, each item once.  An item is there twice if writing
+ * was cut off by an error and done again.
  */
 static void
 sort_pieces(Pieces *all)
@@ -254,7 +254,10 @@ EntryReaderVersion(EntryReader *reader, uint32 bucket)
 	return reader->version;
 }
 
-/* The first entry of the bucket that was read whose root is not before this one */
+/*
+ * The first entry of the bucket that was read whose root is not before this
+ * one
+ */
 static uint32
 lower_bound(const EntryReader *reader, ItemPointer root)
 {

@@ -3,13 +3,13 @@
  * handler.c
  *	  The index access method "gpuvec".
  *
- * An index on a column holds nothing but a metapage: it tells the planner that
- * the mirror of the column can deliver the table's rows in order of a distance,
- * or those with certain ids.  An index with an expression or a predicate keeps
- * its rows (entries.c), for nobody who reads may compute them.  Scans search
- * the mirror (scan.c, search.c).  Inserting into the index, and vacuuming it,
- * tell the mirror what has changed (feed.c), in shared memory: neither needs
- * the engine.
+ * An index on a column holds nothing but a metapage: it tells the planner
+ * that the mirror of the column can deliver the table's rows in order of a
+ * distance, or those with certain ids.  An index with an expression or a
+ * predicate keeps its rows (entries.c), for nobody who reads may compute
+ * them.  Scans search the mirror (scan.c, search.c).  Inserting into the
+ * index, and vacuuming it, tell the mirror what has changed (feed.c), in
+ * shared memory: neither needs the engine.
  *
  *-------------------------------------------------------------------------
  */
@@ -199,8 +199,8 @@ column_has_distances(Oid index, int column)
 }
 
 /*
- * What the server cannot know: whether a column can be ordered by distances, and that
- * exclusion constraints are refused (build.c)
+ * What the server cannot know: whether a column can be ordered by distances,
+ * and that exclusion constraints are refused (build.c)
  */
 static bool
 gpuvec_property(Oid index, int column, IndexAMProperty property, const char *name,

@@ -3,20 +3,23 @@
  * keyed.c
  *	  Rows that search keys find, in order of a distance.
  *
- * A scan with both search keys and an order ranks all rows, and the executor drops
- * those that do not satisfy the keys.  That is best while such rows are many: a few
- * batches have enough of them.  Where they are few, the scan would go through most of
- * the table.  So when the next batch would be longer than the list of all rows that the
- * keys find (search.c), these are fetched and sorted instead, and the scan goes on with
- * those behind the last row that it returned.
+ * A scan with both search keys and an order ranks all rows, and the executor
+ * drops those that do not satisfy the keys.  That is best while such rows are
+ * many: a few batches have enough of them.  Where they are few, the scan
+ * would go through most of the table.  So when the next batch would be longer
+ * than the list of all rows that the keys find (search.c), these are fetched
+ * and sorted instead, and the scan goes on with those behind the last row
+ * that it returned.
  *
- * Fetching gives for each root what the executor will find there: the version that the
- * snapshot sees, if there is one; or, if the index keeps its rows, the entry of the root,
- * whether it is seen or not, which the executor finds out.  Its set is that of the root in the mirror, as all
- * versions of a HOT chain have the same (or, in recovery, its own).  So its distance is the one that it had in the
- * ranking, and each row comes once, whenever the scan changes over.  The list is a
- * superset of the rows that satisfy the keys, also of those that the engine does not
- * rank, so nothing is left to come after it.
+ * Fetching gives for each root what the executor will find there: the version
+ * that the snapshot sees, if there is one; or, if the index keeps its rows,
+ * the entry of the root, whether it is seen or not, which the executor finds
+ * out.  Its set is that of the root in the mirror, as all versions of a HOT
+ * chain have the same (or, in recovery, its own).  So its distance is the one
+ * that it had in the ranking, and each row comes once, whenever the scan
+ * changes over.  The list is a superset of the rows that satisfy the keys,
+ * also of those that the engine does not rank, so nothing is left to come
+ * after it.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,28 +3,30 @@
  * scan.c
  *	  Index scans in order of a distance.
  *
- * Rows come as a sequential scan and a sort by (distance, root tid) would deliver
- * them, nulls last.  First those that rank for the engine, in batches that grow: a
- * batch goes on behind the last row of the one before, in the order (score, tid), so
- * that refreshes in between do no harm.  Then all others: rows without a common id,
- * empty and null sets, which a scan of the table (or of the rows that the index keeps)
- * finds and a sort orders.  If there are
- * search keys as well, the rows that they find are sorted instead, once that is less
- * work (keyed.c).
+ * Rows come as a sequential scan and a sort by (distance, root tid) would
+ * deliver them, nulls last.  First those that rank for the engine, in batches
+ * that grow: a batch goes on behind the last row of the one before, in the
+ * order (score, tid), so that refreshes in between do no harm.  Then all
+ * others: rows without a common id, empty and null sets, which a scan of the
+ * table (or of the rows that the index keeps) finds and a sort orders.  If
+ * there are search keys as well, the rows that they find are sorted instead,
+ * once that is less work (keyed.c).
  *
- * An engine that cannot be had, or cannot serve the scan any more, does not end it: then all
- * rows are found and sorted in that way, but for those that have been returned.
+ * An engine that cannot be had, or cannot serve the scan any more, does not
+ * end it: then all rows are found and sorted in that way, but for those that
+ * have been returned.
  *
- * The mirror is a rooted one (see mirror.h): the engine knows the roots of HOT chains,
- * from where the executor follows each chain to the version that the snapshot sees, if
- * there is one.  In recovery it is a plain one (recovery.c).  Rows that may
- * not be in the order of (distance, root) yet are collected and sorted once
- * more: those whose distances are equal though their scores are not (see
- * GpuvecRankDistance), and those of a page that come from a plain mirror.  A
- * group is complete when a row of another one follows.
+ * The mirror is a rooted one (see mirror.h): the engine knows the roots of
+ * HOT chains, from where the executor follows each chain to the version that
+ * the snapshot sees, if there is one.  In recovery it is a plain one
+ * (recovery.c). Rows that may not be in the order of (distance, root) yet are
+ * collected and sorted once more: those whose distances are equal though
+ * their scores are not (see GpuvecRankDistance), and those of a page that
+ * come from a plain mirror.  A group is complete when a row of another one
+ * follows.
  *
- * Only MVCC snapshots can use the mirror (in the middle of a command the mirror does
- * not know what is there now).
+ * Only MVCC snapshots can use the mirror (in the middle of a command the
+ * mirror does not know what is there now).
  *
  *-------------------------------------------------------------------------
  */
@@ -423,7 +425,8 @@ next_ranked(IndexScanDesc scan, KnnState *state, KnnRow *row)
 }
 
 /*
- * Does a row with these ids belong to those that the engine does not return, or has
+ * Does a row with these ids belong to those that the engine does not return,
+ * or has
  * not returned?  Its distance, then.
  */
 static bool
@@ -447,7 +450,10 @@ is_other(const KnnState *state, const uint16 *ids, uint32 len, int64 root, doubl
 	return true;
 }
 
-/* Put a row into the sort if it is one of the others; ids NULL: its set is null */
+/*
+ * Put a row into the sort if it is one of the others; ids NULL: its set is
+ * null
+ */
 static void
 put_other(KnnState *state, TupleTableSlot *slot, const uint16 *ids, uint32 len, int64 root)
 {

@@ -16,20 +16,21 @@
  *						from the empty set: hamming >= 0, with the query '{}'.
  *		tokens <<->> t	t says it
  *
- * so the engine returns the rows, and the executor checks each once more.  It leaves
- * out rows without a common id, unless they rank (gpuvec_ranks_disjoint); otherwise
- * their score is 0, and no score is lower.  A key whose bound no score is below says
- * nothing, and neither does containment of no ids.  No row has a common id with an empty set, and
- * none satisfies a key that is null or has a null query or score.
+ * so the engine returns the rows, and the executor checks each once more.  It
+ * leaves out rows without a common id, unless they rank
+ * (gpuvec_ranks_disjoint); otherwise their score is 0, and no score is lower.
+ * A key whose bound no score is below says nothing, and neither does
+ * containment of no ids.  No row has a common id with an empty set, and none
+ * satisfies a key that is null or has a null query or score.
  *
- * The second search for '<@' may find a root that the first one has found, with the set
- * of another row: one that came after the first was removed.  Then the snapshot sees
- * neither.  (In recovery only rows that the snapshot sees are found, each with
- * a root of its own.)
+ * The second search for '<@' may find a root that the first one has found,
+ * with the set of another row: one that came after the first was removed.
+ * Then the snapshot sees neither.  (In recovery only rows that the snapshot
+ * sees are found, each with a root of its own.)
  *
- * Several keys have to be satisfied at once.  Only one of them is searched for, the one
- * that the fewest rows are likely to satisfy by its kind.  If none says anything, or
- * without a mirror, every row may satisfy them.
+ * Several keys have to be satisfied at once.  Only one of them is searched
+ * for, the one that the fewest rows are likely to satisfy by its kind.  If
+ * none says anything, or without a mirror, every row may satisfy them.
  *
  *-------------------------------------------------------------------------
  */

@@ -4,8 +4,9 @@
  *	  Tests make system calls and allocations of the link fail, one after
  *	  another.
  *
- * Every system call and every allocation of src/link goes through one of these
- * macros. A test says which one is to fail, counted from now on, and how.
+ * Every system call and every allocation of src/link goes through one of
+ * these macros.  A test says which one is to fail, counted from now on, and
+ * how.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,8 +18,8 @@
 #ifdef GPUVEC_TEST_HOOKS
 
 /*
- * Define the settings; the supervisor's own count replaces that of sessions in
- * its process
+ * Define the settings; the supervisor's own count replaces that of sessions
+ * in its process
  */
 extern void GpuvecFaultSettings(void);
 extern void GpuvecFaultsOfSupervisor(void);

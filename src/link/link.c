@@ -7,13 +7,13 @@
  * from the first byte of a request to the last of its answer (and from the
  * first page of a load to its commit); if an error or a cancel ends the
  * (sub)transaction meanwhile, the connection is closed, which cancels the
- * request in the engine, and the next search opens a new one.  Meanwhile there
- * can be no other request: one would come from a function of an index that is
- * evaluated for a load, which is not allowed.
+ * request in the engine, and the next search opens a new one.  Meanwhile
+ * there can be no other request: one would come from a function of an index
+ * that is evaluated for a load, which is not allowed.
  *
  * Whatever fails here leaves the connection closed, or as usable as before.
- * What cannot be had for it (a descriptor, a socket, memory for waiting) is no
- * error: the session does without an engine.  Who waits looks every second
+ * What cannot be had for it (a descriptor, a socket, memory for waiting) is
+ * no error: the session does without an engine.  Who waits looks every second
  * whether the supervisor has given the engine up.
  *
  *-------------------------------------------------------------------------
@@ -134,7 +134,10 @@ GpuvecLinkRefusal(void)
 	return refusal_noted ? &refusal : NULL;
 }
 
-/* Say that the engine does not do what is asked for; detail and hint may be empty */
+/*
+ * Say that the engine does not do what is asked for; detail and hint may be
+ * empty
+ */
 void
 GpuvecLinkRefuse(int sqlerrcode, const char *message, const char *detail, const char *hint)
 {
@@ -236,8 +239,8 @@ greeting_overdue(void)
 }
 
 /*
- * The engine is alive but of no use, or not alive: this statement does not try
- * again
+ * The engine is alive but of no use, or not alive: this statement does not
+ * try again
  */
 static void
 give_up(const char *why)
@@ -247,9 +250,9 @@ give_up(const char *why)
 }
 
 /*
- * The connection is lost; returns false.  If we have waited for an engine that
- * was then killed, that is enough; if that happened before, the next engine is
- * worth a try.
+ * The connection is lost; returns false.  If we have waited for an engine
+ * that was then killed, that is enough; if that happened before, the next
+ * engine is worth a try.
  */
 static bool
 lost(void)
@@ -261,8 +264,8 @@ lost(void)
 
 /*
  * Wait until the socket is ready or the latch is set.  False: it makes no
- * sense any more. Who connects while no engine runs may wait for long, but not
- * for one that is stuck.
+ * sense any more.  Who connects while no engine runs may wait for long, but
+ * not for one that is stuck.
  */
 static bool
 wait_socket(uint32 events)
@@ -798,8 +801,8 @@ refuse_large(Size length)
 }
 
 /*
- * Send a frame that consists of several pieces, in one go so that the engine wakes once.
- * False: as write_pieces(), or it is too large.
+ * Send a frame that consists of several pieces, in one go so that the engine
+ * wakes once.  False: as write_pieces(), or it is too large.
  */
 static bool
 send_frame(gpuvec_message type, const GpuvecPiece *pieces, int npieces, bool *spoke)
@@ -829,9 +832,10 @@ send_frame(gpuvec_message type, const GpuvecPiece *pieces, int npieces, bool *sp
 }
 
 /*
- * Read the answer to a request.  False: the connection was lost, the engine asks to try
- * again (both: *lost), or it refuses.  An error ends the connection if messages without an
- * answer were sent before (pages were under way), or more answers are to come.
+ * Read the answer to a request.  False: the connection was lost, the engine
+ * asks to try again (both: *lost), or it refuses.  An error ends the
+ * connection if messages without an answer were sent before (pages were under
+ * way), or more answers are to come.
  */
 static bool
 read_reply(uint64 number, gpuvec_message expected, Size minimum, GpuvecReply *reply, bool *lost)
@@ -869,7 +873,10 @@ read_reply(uint64 number, gpuvec_message expected, Size minimum, GpuvecReply *re
 	return true;
 }
 
-/* The engine has spoken before we were done: read its error, and raise it or note it */
+/*
+ * The engine has spoken before we were done: read its error, and raise it or
+ * note it
+ */
 static void
 read_last_words(void)
 {

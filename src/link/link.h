@@ -4,9 +4,10 @@
  *	  This session's connection to the engine.
  *
  * Every wait here can be interrupted.  An engine that vanishes is no error at
- * this level: calls return false, and the caller decides whether to start over.
- * Neither is one that cannot do what was asked, for want of memory, say: calls
- * return false as well, and GpuvecLinkRefusal() tells that from a lost connection.
+ * this level: calls return false, and the caller decides whether to start
+ * over.  Neither is one that cannot do what was asked, for want of memory,
+ * say: calls return false as well, and GpuvecLinkRefusal() tells that from a
+ * lost connection.
  *
  *-------------------------------------------------------------------------
  */
@@ -52,9 +53,9 @@ typedef struct GpuvecRefusal
 extern GpuvecLinkStatus GpuvecLinkOpen(bool start, const char **reason);
 
 /*
- * Send one request and read its answer.  False: the connection was lost, or the engine
- * refuses.  Errors that the engine answers are raised, except refusals, and those that ask
- * for a retry, which count as a lost connection.
+ * Send one request and read its answer.  False: the connection was lost, or
+ * the engine refuses.  Errors that the engine answers are raised, except
+ * refusals, and those that ask for a retry, which count as a lost connection.
  */
 extern bool GpuvecLinkCall(gpuvec_message type, const GpuvecPiece *pieces,
 						   int npieces, gpuvec_message expected, Size minimum,
@@ -91,7 +92,10 @@ extern void GpuvecLinkExpectMore(void);
 
 extern void GpuvecLinkClose(void);
 
-/* What the engine has refused since GpuvecLinkOpen(), or NULL; and to say so in its place */
+/*
+ * What the engine has refused since GpuvecLinkOpen(), or NULL; and to say so
+ * in its place
+ */
 extern const GpuvecRefusal *GpuvecLinkRefusal(void);
 extern void GpuvecLinkRefuse(int sqlerrcode, const char *message, const char *detail,
 							 const char *hint);

@@ -5,14 +5,14 @@
  *
  * Nothing has to be preloaded, so memory may be lacking: an ordinary user can
  * fill the server's slack with advisory locks, for good, since the server's
- * own shared memory is never freed.  And the library may have been replaced by
- * another version while the server ran.  Neither may stop who changes a table
- * or vacuums it, so the memory has two parts:
+ * own shared memory is never freed.  And the library may have been replaced
+ * by another version while the server ran.  Neither may stop who changes a
+ * table or vacuums it, so the memory has two parts:
  *
  * The head, 64 bytes in the slack, is made by whoever needs it first.  Its
- * name, size and layout are the same in all versions of the library.  It tells
- * where the rest is, if there is a rest yet, and of which version that is.
- * The rest, GpuvecShared, is made by the first search: in dynamic shared
+ * name, size and layout are the same in all versions of the library.  It
+ * tells where the rest is, if there is a rest yet, and of which version that
+ * is.  The rest, GpuvecShared, is made by the first search: in dynamic shared
  * memory, or, if gpuvec is preloaded, with the server in its own memory.
  *
  * Marks (feed.c) are in the rest.  Who changes a table looks where to mark:
@@ -32,9 +32,9 @@
  *	  next change: memory may be there by then.  That is slow, but there are 64
  *	  bytes in nearly every server, even one whose slack was filled on purpose.
  *
- * Nothing here raises an error for want of memory.  Searches that find no rest
- * and cannot make it scan in their session, the planner knows no facts, and
- * views have no rows.
+ * Nothing here raises an error for want of memory.  Searches that find no
+ * rest and cannot make it scan in their session, the planner knows no facts,
+ * and views have no rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -140,10 +140,11 @@ drop_error(void)
 }
 
 /*
- * Do some work that may fail for want of memory.  False: it has, and `trouble`
- * says why.  There is no subtransaction to undo it, and it needs none: what
- * the server's functions lock they unlock before they complain, and what they
- * attach is no statement's.  But an error lets go of held-off interrupts.
+ * Do some work that may fail for want of memory.  False: it has, and
+ * `trouble` says why.  There is no subtransaction to undo it, and it needs
+ * none: what the server's functions lock they unlock before they complain,
+ * and what they attach is no statement's.  But an error lets go of held-off
+ * interrupts.
  */
 static bool
 attempt(void (*work) (void))
@@ -293,8 +294,8 @@ forget_segment(void)
 }
 
 /*
- * Attach the rest, if it is there, or make it if that is asked for.  False: it
- * could not be had, and `trouble` says why.
+ * Attach the rest, if it is there, or make it if that is asked for.  False:
+ * it could not be had, and `trouble` says why.
  */
 static bool
 get_rest(bool make)
@@ -350,8 +351,8 @@ GpuvecSharedMake(const char **reason)
 }
 
 /*
- * For whoever has changed a table: where to mark that.  NULL: nothing is to be
- * marked, or it was counted as not marked.
+ * For whoever has changed a table: where to mark that.  NULL: nothing is to
+ * be marked, or it was counted as not marked.
  */
 GpuvecShared *
 GpuvecSharedToMark(void)

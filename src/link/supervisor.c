@@ -3,14 +3,14 @@
  * supervisor.c
  *	  The background worker that keeps one engine running for the server.
  *
- * The supervisor owns the listening socket, so sessions that connect while the
- * engine restarts wait in its backlog.  It starts the engine by fork and exec
- * with the socket, one end of a liveness socket (at whose end-of-file the
- * engine exits: nothing it could survive closes the other end later than this
- * process) and a pipe for its log.  It relays the log, restarts the engine
- * with growing delays, and says in shared memory when sessions must do without
- * an engine, so that they learn it at once.  After repeated failures with CUDA
- * it starts the engine on the CPU.
+ * The supervisor owns the listening socket, so sessions that connect while
+ * the engine restarts wait in its backlog.  It starts the engine by fork and
+ * exec with the socket, one end of a liveness socket (at whose end-of-file
+ * the engine exits: nothing it could survive closes the other end later than
+ * this process) and a pipe for its log.  It relays the log, restarts the
+ * engine with growing delays, and says in shared memory when sessions must do
+ * without an engine, so that they learn it at once.  After repeated failures
+ * with CUDA it starts the engine on the CPU.
  *
  * Through the liveness socket the engine gives a sign of life each second.
  * One that gives none for some seconds, in which this process did run, is
@@ -217,8 +217,8 @@ close_fd(int *fd)
 }
 
 /*
- * Open the listening socket with a path relative to the data directory.  NULL,
- * or what could not be done (see errno).
+ * Open the listening socket with a path relative to the data directory.
+ * NULL, or what could not be done (see errno).
  */
 static const char *
 open_listen_socket(void)
@@ -683,7 +683,8 @@ take_signs(void)
 }
 
 /*
- * What /proc says of the engine in a line that begins so; 0 if it does not say
+ * What /proc says of the engine in a line that begins so; 0 if it does not
+ * say
  */
 static int
 engine_status(const char *field)

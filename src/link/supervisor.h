@@ -23,10 +23,10 @@
 #define GPUVEC_SHARED_VERSION	1
 
 /*
- * State in shared memory, some 35 kB: see shared.c.  It is made by whoever comes first,
- * and lost in a crash restart: `incarnation` is random, so that nothing that outlived the
- * shared memory is ever trusted (facts about WAL positions and page LSNs do not
- * survive a crash).
+ * State in shared memory, some 35 kB: see shared.c.  It is made by whoever
+ * comes first, and lost in a crash restart: `incarnation` is random, so that
+ * nothing that outlived the shared memory is ever trusted (facts about WAL
+ * positions and page LSNs do not survive a crash).
  */
 typedef struct GpuvecShared
 {

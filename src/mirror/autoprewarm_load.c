@@ -241,8 +241,8 @@ load_entry(void *arg)
 }
 
 /*
- * Connect to the database, as superuser, like autovacuum.  Nothing that somebody
- * put into the database is run: pages are read as bytes.
+ * Connect to the database, as superuser, like autovacuum.  Nothing that
+ * somebody put into the database is run: pages are read as bytes.
  */
 static void
 begin_worker(Oid database)

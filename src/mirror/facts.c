@@ -3,49 +3,57 @@
  * facts.c
  *	  What loads and searches leave of a mirror for the planner.
  *
- * The planner never asks the engine, so sessions leave what it wants to know in a small
- * table in shared memory: how many rows and ids a mirror has, whether it is resident, and
- * how long trips take.  All of it is for estimates: nothing here has to be right, so
- * nobody waits for it.  Sessions write after a load or refresh, and after a search that
- * found another state of the mirror than their last one.  They time one search of a few
+ * The planner never asks the engine, so sessions leave what it wants to know
+ * in a small table in shared memory: how many rows and ids a mirror has,
+ * whether it is resident, and how long trips take.  All of it is for
+ * estimates: nothing here has to be right, so nobody waits for it.  Sessions
+ * write after a load or refresh, and after a search that found another state
+ * of the mirror than their last one.  They time one search of a few
  * (mirror.c); so a search pays some 10 ns for all this.
  *
- * Times are kept as operator calls, like costs, at a fixed rate: that a machine is slower
- * than another one changes all costs, and the planner compares them.  A search's time is
- * taken apart: what the engine needed for the rows (at most what the bounds allow) is
- * that of ranking, all else is the trip's.  Trips are the same for all mirrors, so all have one
- * average: otherwise, which of two indexes is taken could depend on when they were last used.  Ranking
- * differs from mirror to mirror, by the lengths of sets and lists.  It is measured
- * for mirrors of some thousand rows and more; that of fewer takes no time that could be told
- * from a trip's.  Only single queries for few of the rows are timed, of a mirror that was
- * fresh: not those that load, or rank a whole batch, nor the first search of a session.
+ * Times are kept as operator calls, like costs, at a fixed rate: that a
+ * machine is slower than another one changes all costs, and the planner
+ * compares them.  A search's time is taken apart: what the engine needed for
+ * the rows (at most what the bounds allow) is that of ranking, all else is
+ * the trip's.  Trips are the same for all mirrors, so all have one average:
+ * otherwise, which of two indexes is taken could depend on when they were
+ * last used.  Ranking differs from mirror to mirror, by the lengths of sets
+ * and lists.  It is measured for mirrors of some thousand rows and more; that
+ * of fewer takes no time that could be told from a trip's.  Only single
+ * queries for few of the rows are timed, of a mirror that was fresh: not
+ * those that load, or rank a whole batch, nor the first search of a session.
  *
- * Averages start with the constants that cost.c takes without facts, and a measurement
- * counts for an eighth, after it was brought within bounds: a trip takes between a quarter of
- * the constant and twice as much, ranking a row between a 32nd (a GPU) and four times as
- * much.  So one slow answer, however slow, adds an eighth of the constant to a trip, and what is
- * slow for good is believed after some dozens of searches.  A trip's upper bound is tight, for
- * what makes trips slow is mostly a busy machine, where a scan and a sort are slow, too.
- * Anything within the bounds leaves plans as they have to be: a trip costs more than
- * sorting 50 rows and less than sorting 10,000.  Only where two plans take about as
- * long can the choice between them change.
+ * Averages start with the constants that cost.c takes without facts, and a
+ * measurement counts for an eighth, after it was brought within bounds: a
+ * trip takes between a quarter of the constant and twice as much, ranking a
+ * row between a 32nd (a GPU) and four times as much.  So one slow answer,
+ * however slow, adds an eighth of the constant to a trip, and what is slow
+ * for good is believed after some dozens of searches.  A trip's upper bound
+ * is tight, for what makes trips slow is mostly a busy machine, where a scan
+ * and a sort are slow, too.  Anything within the bounds leaves plans as they
+ * have to be: a trip costs more than sorting 50 rows and less than sorting
+ * 10,000.  Only where two plans take about as long can the choice between
+ * them change.
  *
- * A mirror is resident if a session saw it in the engine that runs now.  That the engine
- * evicted it later, for want of memory, is seen by the next search, which loads it again.
+ * A mirror is resident if a session saw it in the engine that runs now.  That
+ * the engine evicted it later, for want of memory, is seen by the next
+ * search, which loads it again.
  *
- * If an engine has no room for a mirror, that is noted as well.  While it stands, the planner
- * knows that an index would scan and sort, and nobody reads half of the table just to find out
- * again.  It stands for ten seconds, or longer if it took longer to find out, and no longer
- * than that engine, since another one may have other settings.  Then one search tries again,
+ * If an engine has no room for a mirror, that is noted as well.  While it
+ * stands, the planner knows that an index would scan and sort, and nobody
+ * reads half of the table just to find out again.  It stands for ten seconds,
+ * or longer if it took longer to find out, and no longer than that engine,
+ * since another one may have other settings.  Then one search tries again,
  * and until it knows better it stands for the others.
  *
- * Slots are in groups by hash, which are looked through without locks.  If a group has no
- * free one, facts of mirrors that are not resident make room for others, and those that nobody
- * has noted for a minute, which is how those of dropped tables go.  If there is no room,
- * nothing is noted.  From then on nobody claims that mirrors of this group without facts have
- * never been used.  All is lost in a restart, together with the engine.  While there is no
- * shared memory, which the first search makes, no mirror has been used, and trips take what the
- * constant says.
+ * Slots are in groups by hash, which are looked through without locks.  If a
+ * group has no free one, facts of mirrors that are not resident make room for
+ * others, and those that nobody has noted for a minute, which is how those of
+ * dropped tables go.  If there is no room, nothing is noted.  From then on
+ * nobody claims that mirrors of this group without facts have never been
+ * used.  All is lost in a restart, together with the engine.  While there is
+ * no shared memory, which the first search makes, no mirror has been used,
+ * and trips take what the constant says.
  *
  *-------------------------------------------------------------------------
  */
@@ -62,7 +70,10 @@
 /* Facts that were not noted for so long make room for others */
 #define SLOT_IDLE_MS	60000
 
-/* A refusal stands for so long, or so many times as long as it took to find out, up to a limit */
+/*
+ * A refusal stands for so long, or so many times as long as it took to find
+ * out, up to a limit
+ */
 #define REFUSAL_MS		10000
 #define REFUSAL_TIMES	5
 #define REFUSAL_MOST_MS	300000
@@ -100,7 +111,10 @@ FactsTableInit(FactsTable *table)
 	}
 }
 
-/* The key of a mirror; false: nobody plans with it, for only shared ones of sets have costs */
+/*
+ * The key of a mirror; false: nobody plans with it, for only shared ones of
+ * sets have costs
+ */
 static bool
 facts_key(const gpuvec_mirror_key *mirror, FactsKey *key)
 {
@@ -225,7 +239,10 @@ FactsRankOperators(const Facts *facts)
 	return facts->rank == 0 ? usual : clamp(facts->rank, usual * RANK_LEAST, usual * RANK_MOST);
 }
 
-/* The slot of a key, locked, which it takes if it has none; NULL: there is no room, or no shared memory */
+/*
+ * The slot of a key, locked, which it takes if it has none; NULL: there is no
+ * room, or no shared memory
+ */
 static FactsSlot *
 make_slot(const FactsKey *key, TimestampTz now)
 {
@@ -316,8 +333,8 @@ FactsTripOperators(void)
 }
 
 /*
- * Mirrors of a column (0: of all) of a relation of a database were dropped, or all there are
- * (database 0)
+ * Mirrors of a column (0: of all) of a relation of a database were dropped,
+ * or all there are (database 0)
  */
 void
 FactsNoteDropped(Oid database, Oid relation, AttrNumber attnum)
@@ -341,8 +358,8 @@ FactsNoteDropped(Oid database, Oid relation, AttrNumber attnum)
 }
 
 /*
- * An engine has no room for a mirror, as it turned out after an attempt that began then; or it
- * is lost each time, which the next one may be as well.
+ * An engine has no room for a mirror, as it turned out after an attempt that
+ * began then; or it is lost each time, which the next one may be as well.
  */
 void
 FactsNoteRefusal(const gpuvec_mirror_key *mirror, int sqlerrcode, bool any_engine,
@@ -395,9 +412,10 @@ FactsRefused(const Facts *facts)
 }
 
 /*
- * May this session try to load or refresh a mirror?  If there was a refusal, which does not
- * stand any more, *claim (0 before the first call) is how its later calls are known.  If that
- * was this engine's, the others are to leave it to this session for now.
+ * May this session try to load or refresh a mirror?  If there was a refusal,
+ * which does not stand any more, *claim (0 before the first call) is how its
+ * later calls are known.  If that was this engine's, the others are to leave
+ * it to this session for now.
  */
 bool
 FactsMayTry(const gpuvec_mirror_key *mirror, TimestampTz *claim, int *sqlerrcode)

@@ -3,38 +3,41 @@
  * feed.c
  *	  What an index tells of changes of its table.
  *
- * A rooted mirror (see mirror.h) has to follow nothing but new roots, and the reuse of
- * their line pointers.  The index hears of both: of a new root when the row is
- * inserted into the index, which is after the change of the page and before the commit;
- * and VACUUM calls for bulk deletion before it makes any line pointer that an index may
- * name reusable.  So an index can be the feed of a mirror: a small table in shared
- * memory has a slot for it, in which insertions mark pages, and bulk deletions mark all
- * of them.
+ * A rooted mirror (see mirror.h) has to follow nothing but new roots, and the
+ * reuse of their line pointers.  The index hears of both: of a new root when
+ * the row is inserted into the index, which is after the change of the page
+ * and before the commit; and VACUUM calls for bulk deletion before it makes
+ * any line pointer that an index may name reusable.  So an index can be the
+ * feed of a mirror: a small table in shared memory has a slot for it, in
+ * which insertions mark pages, and bulk deletions mark all of them.
  *
- * Marks are numbered, and never cleared.  A mirror knows its feed and the number up to
- * which it has applied it; both live and die with the mirror, in the engine.  A search
- * reads the last number after it has taken its snapshot: every change that the snapshot
- * sees was marked before its commit, so a mirror that has applied that number has it.
- * A refresh reads again the pages of the marks between; it may take another's only if
- * that has applied the number that it has itself read.  What is older than the slot
- * remembers, and marks of all pages, take a refresh by WAL or by page LSNs, as for a
+ * Marks are numbered, and never cleared.  A mirror knows its feed and the
+ * number up to which it has applied it; both live and die with the mirror, in
+ * the engine.  A search reads the last number after it has taken its
+ * snapshot: every change that the snapshot sees was marked before its commit,
+ * so a mirror that has applied that number has it.  A refresh reads again the
+ * pages of the marks between; it may take another's only if that has applied
+ * the number that it has itself read.  What is older than the slot remembers,
+ * and marks of all pages, take a refresh by WAL or by page LSNs, as for a
  * table without an index (load.c).
  *
- * A feed counts only from a complete load or refresh that began after its slot was
- * taken: what was inserted before was on the pages when they were read.  Insertions look
- * for the slot without a lock; one that does not find it has changed its page before the
- * reader of that page took the page's lock, or after, and then the slot was there.  A
- * slot that was given to another index comes back as another feed.  In recovery nothing
- * is inserted into the index, so there are no feeds; the first search after a promotion
+ * A feed counts only from a complete load or refresh that began after its
+ * slot was taken: what was inserted before was on the pages when they were
+ * read.  Insertions look for the slot without a lock; one that does not find
+ * it has changed its page before the reader of that page took the page's
+ * lock, or after, and then the slot was there.  A slot that was given to
+ * another index comes back as another feed.  In recovery nothing is inserted
+ * into the index, so there are no feeds; the first search after a promotion
  * takes a slot.  All is lost in a crash restart, together with the engine.
  *
- * Who changes the table may have no access to the shared memory, for want of memory or
- * since its library is of another version.  Then it does not mark, but counts that it did
- * not (shared.c).  A slot remembers that count as it was when the slot was taken, and
- * does not count any more when it has moved: then it comes back as another feed, too.
+ * Who changes the table may have no access to the shared memory, for want of
+ * memory or since its library is of another version.  Then it does not mark,
+ * but counts that it did not (shared.c).  A slot remembers that count as it
+ * was when the slot was taken, and does not count any more when it has moved:
+ * then it comes back as another feed, too.
  *
- * Consecutive marks of the same page are one, unless the number has been read between:
- * then the page may have been read, too.
+ * Consecutive marks of the same page are one, unless the number has been read
+ * between: then the page may have been read, too.
  *
  *-------------------------------------------------------------------------
  */
@@ -125,8 +128,8 @@ FeedMarkAll(Relation index)
 }
 
 /*
- * Does a locked slot have all marks since it was taken, and is it that of this
- * build?
+ * Does a locked slot have all marks since it was taken, and is it that of
+ * this build?
  */
 static bool
 slot_counts(const FeedSlot *slot, const FeedKey *key, const uint8 *build)
@@ -164,8 +167,8 @@ read_slot(FeedTable *table, const FeedKey *key, const uint8 *build, TimestampTz 
 }
 
 /*
- * The slot that an index may take: its own that does not count, a free one, or
- * an idle one
+ * The slot that an index may take: its own that does not count, a free one,
+ * or an idle one
  */
 static FeedSlot *
 choose_slot(FeedTable *table, const FeedKey *key, TimestampTz now)

@@ -67,7 +67,7 @@
 /* The mirror of a refresh whose answer comes late */
 static gpuvec_mirror_key late_key;
 
-/* How often to try when another session's unfinished work is in the way: ten seconds */
+/* How often to try while others' unfinished work is in the way: 10 s */
 #define BUSY_ATTEMPTS		500
 #define BUSY_NAP_MS			20
 
@@ -172,8 +172,8 @@ commit_pages(XLogRecPtr position, const gpuvec_freshness *need, BlockNumber nblo
 }
 
 /*
- * The files that a mirror is made of: that of the table, and of the index that it is of, or
- * is rooted for.
+ * The files that a mirror is made of: that of the table, and of the index
+ * that it is of, or is rooted for.
  */
 static void
 mirror_files(const MirrorTarget *target, StringInfo files)
@@ -478,8 +478,9 @@ refresh_once(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *ne
 }
 
 /*
- * Pages of the table whose rows the WAL between two positions has changed.  For
- * an index that keeps its rows, those are the pages of each bucket that it names.
+ * Pages of the table whose rows the WAL between two positions has changed.
+ * For an index that keeps its rows, those are the pages of each bucket that
+ * it names.
  */
 static WalResult
 changed_pages(MirrorTarget *target, XLogRecPtr from, XLogRecPtr to, ChangedPages *pages)
@@ -575,9 +576,10 @@ refresh(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 
 /*
  * A session that was loading or refreshing may have gone without the engine's
- * knowing yet, or while the engine was publishing what it had sent: it holds no
- * lock any more, but its work is still there.  Wait for a moment, or as long as it
- * takes if it may be a process of the same parallel query.  False: that was too long.
+ * knowing yet, or while the engine was publishing what it had sent: it holds
+ * no lock any more, but its work is still there.  Wait for a moment, or as
+ * long as it takes if it may be a process of the same parallel query.  False:
+ * that was too long.
  */
 static bool
 busy_nap(const MirrorTarget *target, int attempt)
@@ -595,8 +597,9 @@ busy_nap(const MirrorTarget *target, int attempt)
 }
 
 /*
- * An attempt to load or refresh the mirror, which began then, has failed.  If the engine refused
- * it, and not what was sent along, nobody has to try again soon.
+ * An attempt to load or refresh the mirror, which began then, has failed.  If
+ * the engine refused it, and not what was sent along, nobody has to try again
+ * soon.
  */
 static void
 note_failure(const MirrorTarget *target, TimestampTz began, const MirrorAlong *along)
@@ -626,7 +629,7 @@ MirrorLoadPrivate(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshnes
 	return ok;
 }
 
-/* Make a shared mirror, whose lock the caller holds, as fresh as is needed; see MirrorEnsure() */
+/* As MirrorEnsure(), by who holds the lock of the shared mirror */
 static bool
 ensure_locked(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 			  const gpuvec_state *known, MirrorAlong *along, TimestampTz *claim,

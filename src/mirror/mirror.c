@@ -90,9 +90,10 @@ MirrorRowsToLookAt(const MirrorSearch *search, uint64 n)
 }
 
 /*
- * A group is the rows of a rooted mirror of the same score on the same page.  They come in the
- * order of their roots, which may not be that of the tids to be returned.  So a query that has
- * its k rows may need the rest of the last one's group: it is open.
+ * A group is the rows of a rooted mirror of the same score on the same page.
+ * They come in the order of their roots, which may not be that of the tids to
+ * be returned.  So a query that has its k rows may need the rest of the last
+ * one's group: it is open.
  */
 static bool
 group_open(const MirrorSearch *search, const MirrorQuery *query)
@@ -101,8 +102,8 @@ group_open(const MirrorSearch *search, const MirrorQuery *query)
 }
 
 /*
- * How many rows to ask for to see the end of an open group: one more than the page can have
- * behind the last one, so that one trip is enough.
+ * How many rows to ask for to see the end of an open group: one more than the
+ * page can have behind the last one, so that one trip is enough.
  */
 static uint32
 rows_to_close(const MirrorQuery *query, uint32 queries)
@@ -309,10 +310,11 @@ sort_groups(MirrorSearch *search, MirrorQuery *query)
 }
 
 /*
- * A query has its k rows, and the last answer ended within the last one's group.  Do the rows
- * of the group that were not given come behind the k-th all the same?  Their roots come behind
- * the last root that was given.  If the k-th row does not, each row before it that the snapshot
- * sees was given, or is not the root of its chain.  The page tells whether it has such a row.
+ * A query has its k rows, and the last answer ended within the last one's
+ * group.  Do the rows of the group that were not given come behind the k-th
+ * all the same?  Their roots come behind the last root that was given.  If
+ * the k-th row does not, each row before it that the snapshot sees was given,
+ * or is not the root of its chain.  The page tells whether it has such a row.
  */
 static bool
 rest_is_behind(const MirrorSearch *search, MirrorQuery *query, MirrorVisibility *visibility)
@@ -936,10 +938,10 @@ reset_queries(MirrorSearch *search)
 }
 
 /*
- * The k best rows of the target for all queries.  If the engine dies meanwhile,
- * the mirror is loaded into the next one and searched again, once.  Returns
- * false, with a reason, if there is no engine, or it cannot serve this.  A private
- * mirror goes with its connection.
+ * The k best rows of the target for all queries.  If the engine dies
+ * meanwhile, the mirror is loaded into the next one and searched again, once.
+ * Returns false, with a reason, if there is no engine, or it cannot serve
+ * this.  A private mirror goes with its connection.
  */
 bool
 MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason)
@@ -961,8 +963,8 @@ MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason)
 }
 
 /*
- * Load or refresh a mirror, whatever was refused before.  Returns false, with a reason, without
- * an engine; that it cannot is an error.
+ * Load or refresh a mirror, whatever was refused before.  Returns false, with
+ * a reason, without an engine; that it cannot is an error.
  */
 bool
 MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows, const char **reason)

@@ -4,12 +4,13 @@
  *	  The engine's copy of a column of a table: is it resident, is it fresh,
  *	  and what does a search of it give under a snapshot?
  *
- * There are two kinds of mirrors.  A plain one has an entry for each row version,
- * under the version's own tid.  A rooted one, of an indexed column, has an entry
- * for each HOT chain, under the tid of its root, as an index has: all versions of
- * a chain have the same set, but not for snapshots taken in recovery, which do not
- * use it (index/recovery.c).  That of an index with an expression or a predicate
- * is rooted as well, and is read from the index's pages, not the table's.
+ * There are two kinds of mirrors.  A plain one has an entry for each row
+ * version, under the version's own tid.  A rooted one, of an indexed column,
+ * has an entry for each HOT chain, under the tid of its root, as an index
+ * has: all versions of a chain have the same set, but not for snapshots taken
+ * in recovery, which do not use it (index/recovery.c).  That of an index with
+ * an expression or a predicate is rooted as well, and is read from the
+ * index's pages, not the table's.
  *
  *-------------------------------------------------------------------------
  */
@@ -211,7 +212,10 @@ extern void MirrorRefuseEvicted(const MirrorTarget *target);
 extern void MirrorRefuseLost(const MirrorTarget *target, const char **reason);
 extern bool MirrorRefused(const char **reason);
 
-/* load.c: all return false when the connection was lost, or the engine refused */
+/*
+ * load.c: all return false when the connection was lost, or the engine
+ * refused
+ */
 extern XLogRecPtr MirrorPosition(void);
 extern bool MirrorState(const gpuvec_mirror_key *key, gpuvec_state *state);
 extern bool MirrorLoadPrivate(MirrorTarget *target, Snapshot snapshot,

@@ -4,19 +4,21 @@
  *	  Reads heap pages into the form in which the engine takes them.
  *
  * A mirror holds heap tuples, not a snapshot's rows: every tuple that is not
- * dead to everyone, under its own TID.  A rooted mirror (see mirror.h) holds one
- * for each HOT chain, under the TID of the root: the last member that is not dead to
- * everyone.  All members have the same set, or the chain is a broken one, from before
- * the index: then every snapshot that may use the index sees only the last one.
+ * dead to everyone, under its own TID.  A rooted mirror (see mirror.h) holds
+ * one for each HOT chain, under the TID of the root: the last member that is
+ * not dead to everyone.  All members have the same set, or the chain is a
+ * broken one, from before the index: then every snapshot that may use the
+ * index sees only the last one.
  *
- * The rows of an index with an expression or a predicate are not computed here,
- * but read from the index, which keeps them (entries.c), under the roots' tids.
- * The page's LSN then is the version of those entries.
+ * The rows of an index with an expression or a predicate are not computed
+ * here, but read from the index, which keeps them (entries.c), under the
+ * roots' tids.  The page's LSN then is the version of those entries.
  *
- * There is one reader for loads and refreshes.  Under one share lock it asks for
- * the state of each tuple, copies the page and takes its LSN; everything else
- * (deforming, detoasting) works on the copy after the lock is gone.  Content and LSN hence belong together: a
- * later change of the page has a later LSN, and the next check sees it.
+ * There is one reader for loads and refreshes.  Under one share lock it asks
+ * for the state of each tuple, copies the page and takes its LSN; everything
+ * else (deforming, detoasting) works on the copy after the lock is gone.
+ * Content and LSN hence belong together: a later change of the page has a
+ * later LSN, and the next check sees it.
  *
  * Detoasting may come too late: a tuple that died, or whose insertion failed,
  * after the page was copied can lose its chunks.  So chunks are read by a

@@ -40,8 +40,9 @@ extern void PageReaderEnd(PageReader *reader);
 extern void PageReaderRead(PageReader *reader, BlockNumber block, StringInfo out);
 
 /*
- * What the mirror remembers of a page as its LSN: that of the page, read under
- * its lock; or the version of the entries that an index keeps of the page.
+ * What the mirror remembers of a page as its LSN: that of the page, read
+ * under its lock; or the version of the entries that an index keeps of the
+ * page.
  */
 extern XLogRecPtr PageReaderLSN(PageReader *reader, BlockNumber block);
 

@@ -3,13 +3,13 @@
  * refusal.c
  *	  When the engine cannot serve a request, or make or keep a mirror.
  *
- * That is no error of a statement: the session scans the table itself, and the
- * answer is the same.  Everything below says so by returning false, and
+ * That is no error of a statement: the session scans the table itself, and
+ * the answer is the same.  Everything below says so by returning false, and
  * GpuvecLinkRefusal() tells why.  There are refusals of a request (no memory
- * for its answer, say), which concern nobody else, and refusals of a mirror: it
- * does not fit, somebody keeps others from refreshing it, or engines die of it.
- * These are noted in shared memory (facts.c), and while they stand nobody tries
- * again, whatever the mirror is needed for.
+ * for its answer, say), which concern nobody else, and refusals of a mirror:
+ * it does not fit, somebody keeps others from refreshing it, or engines die
+ * of it.  These are noted in shared memory (facts.c), and while they stand
+ * nobody tries again, whatever the mirror is needed for.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,8 +34,9 @@ refuse_again(const MirrorTarget *target, int sqlerrcode)
 }
 
 /*
- * May this session load or refresh the mirror?  If not, that is a refusal.  Asked before
- * and after waiting for others, with the same *claim, which is 0 at first.
+ * May this session load or refresh the mirror?  If not, that is a refusal.
+ * Asked before and after waiting for others, with the same *claim, which is 0
+ * at first.
  */
 bool
 MirrorMayTry(const MirrorTarget *target, TimestampTz *claim)
@@ -48,7 +49,9 @@ MirrorMayTry(const MirrorTarget *target, TimestampTz *claim)
 	return false;
 }
 
-/* The engine has refused to load or refresh the mirror, which was begun then */
+/*
+ * The engine has refused to load or refresh the mirror, which was begun then
+ */
 void
 MirrorNoteRefusal(const MirrorTarget *target, TimestampTz began)
 {
@@ -87,7 +90,9 @@ MirrorRefuseLost(const MirrorTarget *target, const char **reason)
 	*reason = GpuvecLinkRefusal()->message;
 }
 
-/* Was it a refusal that made a call fail?  Otherwise the connection was lost. */
+/*
+ * Was it a refusal that made a call fail?  Otherwise the connection was lost.
+ */
 bool
 MirrorRefused(const char **reason)
 {

@@ -83,9 +83,9 @@ database_version(void)
 
 /*
  * The transaction that made this relation or its file, or changed its row in
- * the catalog since.  With wal_level = minimal the pages of a new file may have
- * neither WAL nor LSNs.  If file and relation have the numbers of old ones,
- * nothing else tells them from those that a mirror is of.
+ * the catalog since.  With wal_level = minimal the pages of a new file may
+ * have neither WAL nor LSNs.  If file and relation have the numbers of old
+ * ones, nothing else tells them from those that a mirror is of.
  */
 static TransactionId
 relation_version(Relation rel)
@@ -251,8 +251,9 @@ MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target)
 }
 
 /*
- * The file of the index for which a mirror is rooted.  If only the column is known, no lock
- * keeps it; then it is that of the index which functions would use.
+ * The file of the index for which a mirror is rooted.  If only the column is
+ * known, no lock keeps it; then it is that of the index which functions would
+ * use.
  */
 bool
 MirrorIndexFile(const MirrorTarget *target, Oid *tablespace, Oid *file)
@@ -300,7 +301,10 @@ MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target)
 	}
 }
 
-/* The relation whose pages the mirror is made of: the table, or an index that keeps rows */
+/*
+ * The relation whose pages the mirror is made of: the table, or an index that
+ * keeps rows
+ */
 Relation
 MirrorSource(const MirrorTarget *target)
 {

@@ -3,14 +3,14 @@
  * vector.c
  *	  The keys and vectors of embedding tables, as PostgreSQL stores them.
  *
- * Vectors are arrays of real or double precision, or values of the types vector
- * and halfvec of the extension vector (pgvector), which is known by its name only.
- * All become float32: doubles are rounded, and become infinite where they are too
- * large.
+ * Vectors are arrays of real or double precision, or values of the types
+ * vector and halfvec of the extension vector (pgvector), which is known by
+ * its name only.  All become float32: doubles are rounded, and become
+ * infinite where they are too large.
  *
- * The owner of an extension need not be a superuser, and can add other types to
- * it.  Only superusers make base types, so only base types count.  Whatever a
- * value says of its elements, none is read behind its end.
+ * The owner of an extension need not be a superuser, and can add other types
+ * to it.  Only superusers make base types, so only base types count.
+ * Whatever a value says of its elements, none is read behind its end.
  *
  *-------------------------------------------------------------------------
  */

@@ -167,7 +167,9 @@ page_all_visible(const MirrorVisibility *visibility, BlockNumber block)
 			(place % 4 * 2)) & VISIBILITYMAP_ALL_VISIBLE;
 }
 
-/* The ids of the row in the slot, a version of the root's; NULL: it has none */
+/*
+ * The ids of the row in the slot, a version of the root's; NULL: it has none
+ */
 static const uint16 *
 fetched_ids(MirrorVisibility *visibility, ItemPointer root, uint32 *len)
 {
@@ -223,8 +225,9 @@ verify_hit(MirrorVisibility *visibility, const gpuvec_hit *hit,
 }
 
 /*
- * Is there a row on the page, before this line pointer, that is not the root of its HOT chain?
- * If the snapshot sees one, it was there before the snapshot was taken, and stays where it is.
+ * Is there a row on the page, before this line pointer, that is not the root
+ * of its HOT chain?  If the snapshot sees one, it was there before the
+ * snapshot was taken, and stays where it is.
  */
 bool
 MirrorPageHasMember(MirrorVisibility *visibility, BlockNumber block, OffsetNumber before)

@@ -3,17 +3,19 @@
  * elsewhere.c
  *	  Tables whose rows other extensions keep elsewhere.
  *
- * Some extensions have a table look as ever, and put their own plan nodes where it is
- * read: a table that Citus distributes is an empty shell, or one with the rows of the
- * day when it was distributed, and rows that TimescaleDB has compressed are in another
- * table.  Queries see all rows.  Functions that read the table itself would answer
- * without them, and nobody would notice, so such tables are refused.
+ * Some extensions have a table look as ever, and put their own plan nodes
+ * where it is read: a table that Citus distributes is an empty shell, or one
+ * with the rows of the day when it was distributed, and rows that TimescaleDB
+ * has compressed are in another table.  Queries see all rows.  Functions that
+ * read the table itself would answer without them, and nobody would notice,
+ * so such tables are refused.
  *
- * Catalogs of these extensions say which tables they are.  That of Citus is in
- * pg_catalog, where only superusers create tables.  That of TimescaleDB has a schema that
- * anybody could have made, so it counts only as a member of the extension.  They are read
- * with a catalog snapshot, once the table is locked.  A server without these extensions
- * pays for two look-ups of names in the system caches.
+ * Catalogs of these extensions say which tables they are.  That of Citus is
+ * in pg_catalog, where only superusers create tables.  That of TimescaleDB
+ * has a schema that anybody could have made, so it counts only as a member of
+ * the extension.  They are read with a catalog snapshot, once the table is
+ * locked.  A server without these extensions pays for two look-ups of names
+ * in the system caches.
  *
  *-------------------------------------------------------------------------
  */
@@ -83,7 +85,10 @@ SearchFindCatalogs(SearchCatalogs *catalogs)
 		catalogs->compression = find_timescale_table("compression_settings");
 }
 
-/* A unique index, which is a B-tree, that begins with these columns; InvalidOid: none */
+/*
+ * A unique index, which is a B-tree, that begins with these columns;
+ * InvalidOid: none
+ */
 static Oid
 find_index(Relation catalog, const ScanKeyData *keys, int nkeys)
 {
@@ -113,8 +118,9 @@ find_index(Relation catalog, const ScanKeyData *keys, int nkeys)
 }
 
 /*
- * Calls `take` with the value of a column in each row found, as long as that returns true.
- * Without such columns nothing is found: it is not the catalog that we know.
+ * Calls `take` with the value of a column in each row found, as long as that
+ * returns true.  Without such columns nothing is found: it is not the catalog
+ * that we know.
  */
 static void
 look_up(Oid relid, const LookUp *lookups, int nlookups, const char *column, Oid type,
@@ -177,7 +183,10 @@ note_shard(Datum value, bool isnull, void *arg)
 	return true;
 }
 
-/* The qualified name of the only shard of a table, if it is on this node, or NULL */
+/*
+ * The qualified name of the only shard of a table, if it is on this node, or
+ * NULL
+ */
 static char *
 name_of_shard(Relation rel)
 {

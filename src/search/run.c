@@ -3,10 +3,11 @@
  * run.c
  *	  Searching all relations of a call and merging the answers.
  *
- * Relations are searched in the order of their oids, which is also the order of rows of
- * equal score.  So once a query has k rows, only rows of a greater score than the k-th
- * count in the relations that follow: of a relation that has none, the engine skips
- * almost all.  A query that has k rows of the greatest possible score is done.
+ * Relations are searched in the order of their oids, which is also the order
+ * of rows of equal score.  So once a query has k rows, only rows of a greater
+ * score than the k-th count in the relations that follow: of a relation that
+ * has none, the engine skips almost all.  A query that has k rows of the
+ * greatest possible score is done.
  *
  *-------------------------------------------------------------------------
  */
@@ -72,8 +73,9 @@ SearchWarnNoEngine(const char *reason)
 }
 
 /*
- * Is there a query that rows of a further relation may count for?  If not, it is not even read,
- * so it needs no predicate lock: whatever is written there, the answer is the same.
+ * Is there a query that rows of a further relation may count for?  If not, it
+ * is not even read, so it needs no predicate lock: whatever is written there,
+ * the answer is the same.
  */
 static bool
 any_wants_rows(const MirrorSearch *search)
@@ -131,8 +133,9 @@ reserve_answer(SearchAnswer *answer, uint64 n)
 }
 
 /*
- * Merge a query's hits of one more relation into its answer, from the worst on, so that what
- * is better than all of them stays where it is.  What is too much is left out.
+ * Merge a query's hits of one more relation into its answer, from the worst
+ * on, so that what is better than all of them stays where it is.  What is too
+ * much is left out.
  */
 static void
 merge_hits(SearchAnswer *answer, const MirrorQuery *query, int target, uint64 k)

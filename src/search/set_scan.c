@@ -307,8 +307,8 @@ rescan(CustomScanState *node)
 }
 
 /*
- * Name the function, for EXPLAIN knows the node as a custom scan only.  VERBOSE shows the
- * call, as it does that of a function scan.
+ * Name the function, for EXPLAIN knows the node as a custom scan only.
+ * VERBOSE shows the call, as it does that of a function scan.
  */
 static void
 explain(CustomScanState *node, List *ancestors, ExplainState *es)

@@ -5,9 +5,9 @@
  *
  * The functions reach tables without the executor, so what it would have
  * checked is checked here: the kind of the relation, the column, privileges,
- * row-level security, and that its rows are not elsewhere.  Locks are kept to the end of the transaction, which
- * keeps VACUUM from truncating, and others from rewriting, a table whose TIDs
- * the statement still uses.
+ * row-level security, and that its rows are not elsewhere.  Locks are kept to
+ * the end of the transaction, which keeps VACUUM from truncating, and others
+ * from rewriting, a table whose TIDs the statement still uses.
  *
  *-------------------------------------------------------------------------
  */
@@ -315,7 +315,10 @@ SearchCheckEmbeddingColumns(Oid relid, const char *key_column, const char *colum
 
 	(void) find_key_column(rel, &columns);
 	(void) find_column(rel, &columns);
-	/* they are written by SQL, of which Citus refuses this, and TimescaleDB nothing */
+	/*
+	 * they are written by SQL, of which Citus refuses this, and TimescaleDB
+	 * nothing
+	 */
 	SearchFindCatalogs(&catalogs);
 	catalogs.chunks = InvalidOid;
 	SearchCheckElsewhere(rel, &catalogs, false);

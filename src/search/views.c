@@ -5,9 +5,10 @@
  *	  behind the views gpuvec_mirrors, gpuvec_engine and gpuvec_costs, gpuvec_prewarm,
  *	  gpuvec_evict, gpuvec_evict_all.
  *
- * The views never start an engine, and always answer; without one, or if it cannot be
- * asked, they are empty, but for gpuvec_costs, which shows what is in shared memory, and
- * gpuvec_engine, which says of an engine that runs why it cannot be asked.
+ * The views never start an engine, and always answer; without one, or if it
+ * cannot be asked, they are empty, but for gpuvec_costs, which shows what is
+ * in shared memory, and gpuvec_engine, which says of an engine that runs why
+ * it cannot be asked.
  *
  *-------------------------------------------------------------------------
  */
@@ -194,8 +195,8 @@ engine_values(const gpuvec_engine_info *info, Datum *values, bool *nulls)
 }
 
 /*
- * One row if an engine runs: what it says, or, if it cannot be asked, its process and
- * why.  Also one if it cannot be told whether one runs.
+ * One row if an engine runs: what it says, or, if it cannot be asked, its
+ * process and why.  Also one if it cannot be told whether one runs.
  */
 Datum
 gpuvec_stat_engine(PG_FUNCTION_ARGS)

@@ -11,7 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Seconds that an engine is stopped, which must be longer than anybody waits for it */
+/*
+ * Seconds that an engine is stopped, which must be longer than anybody waits
+ * for it
+ */
 #define LONG_STOP		15
 
 /* Process ids of all engines of this run; returns their number */
@@ -73,8 +76,8 @@ kill_engine(struct worker *w)
 }
 
 /*
- * An engine stands still for a moment, or so long that sessions must do without it, or
- * for ever, so that another one must take its place
+ * An engine stands still for a moment, or so long that sessions must do
+ * without it, or for ever, so that another one must take its place
  */
 static void
 stop_engine(struct worker *w)
@@ -151,7 +154,10 @@ act(struct worker *w)
 		crash(w);
 }
 
-/* Promotions come at fixed times: at half of a short run, every two minutes of a long one */
+/*
+ * Promotions come at fixed times: at half of a short run, every two minutes
+ * of a long one
+ */
 void
 make_chaos(struct worker *w)
 {

@@ -2,8 +2,8 @@
  * compare.c
  *	  Asks a question in two ways and compares the results.
  *
- * Both queries run in one statement, or in one snapshot of a transaction, whatever
- * others do meanwhile; so any difference is a fault.
+ * Both queries run in one statement, or in one snapshot of a transaction,
+ * whatever others do meanwhile; so any difference is a fault.
  */
 #include "stress.h"
 
@@ -104,8 +104,9 @@ group_end(const struct rows *rows, int i)
 }
 
 /*
- * One group of a ranking: each place must have the key that the truth has there, and
- * the rows must be different ones that the truth has with this key.
+ * One group of a ranking: each place must have the key that the truth has
+ * there, and the rows must be different ones that the truth has with this
+ * key.
  */
 static bool
 good_ranking(struct row *answer, int n, const struct row *truth, int n_truth, const struct question *q)
@@ -248,8 +249,8 @@ settle_results(struct worker *w, const struct question *q, const char *way, PGre
 }
 
 /*
- * Time for others to change what a snapshot sees; on a standby longer, where whole
- * changes of definitions are replayed meanwhile
+ * Time for others to change what a snapshot sees; on a standby longer, where
+ * whole changes of definitions are replayed meanwhile
  */
 static void
 long_nap(struct worker *w)
@@ -307,7 +308,10 @@ ask_in_snapshot(struct worker *w, const struct question *q)
 	PQclear(two);
 }
 
-/* Ask within a transaction, whose snapshot may change from statement to statement */
+/*
+ * Ask within a transaction, whose snapshot may change from statement to
+ * statement
+ */
 void
 ask_inside(struct worker *w, const struct question *q, bool snapshot)
 {

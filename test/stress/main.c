@@ -2,15 +2,17 @@
  * main.c
  *	  A randomised tester of gpuvec: does any search ever differ from plain SQL?
  *
- * A primary and a standby, tables of many shapes, and sessions that write, change
- * definitions, clean up and search, all at once; meanwhile engines are killed and
- * stopped, sessions cancelled and terminated, servers crash and are reloaded with other
- * settings, and the standby is promoted.  Readers ask each question twice, of gpuvec and
- * of SQL that no index serves, in one statement or snapshot (compare.c), so that a
- * difference is a fault whatever the others did.  Which errors are none: session.c.
+ * A primary and a standby, tables of many shapes, and sessions that write,
+ * change definitions, clean up and search, all at once; meanwhile engines are
+ * killed and stopped, sessions cancelled and terminated, servers crash and
+ * are reloaded with other settings, and the standby is promoted.  Readers ask
+ * each question twice, of gpuvec and of SQL that no index serves, in one
+ * statement or snapshot (compare.c), so that a difference is a fault whatever
+ * the others did.  Which errors are none: session.c.
  *
- * The seed decides what each thread does next.  A run cannot be repeated to the letter,
- * for threads meet as they will, but the same seed makes the same kind of trouble.
+ * The seed decides what each thread does next.  A run cannot be repeated to
+ * the letter, for threads meet as they will, but the same seed makes the same
+ * kind of trouble.
  *
  * scripts/stress.sh starts it.  The last line is "N passed, N failed".
  */
@@ -76,7 +78,10 @@ note(const char *format,...)
 	pthread_mutex_unlock(&output);
 }
 
-/* Something is wrong: say what, and end the run if that has happened too often */
+/*
+ * Something is wrong: say what, and end the run if that has happened too
+ * often
+ */
 void
 fail(struct worker *w, const char *format,...)
 {
@@ -125,7 +130,10 @@ thread_main(void *arg)
 	return NULL;
 }
 
-/* Writers are a third of the clients, and a third of the rest are on the standby */
+/*
+ * Writers are a third of the clients, and a third of the rest are on the
+ * standby
+ */
 static void
 start_workers(void)
 {
@@ -216,7 +224,10 @@ sample(struct worker *me)
 	last = n;
 	if (backend)
 		count(strcmp(backend, "cpu") == 0 ? ON_CPU : ON_CUDA);
-	/* engines that we kill too often go on without the GPU, until the supervisor ends */
+	/*
+	 * engines that we kill too often go on without the GPU, until the
+	 * supervisor ends
+	 */
 	if (backend && strcmp(backend, "cpu") == 0 && strcmp(options.engine, "cuda") == 0)
 		run(me, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'gpuvec supervisor'");
 }
@@ -305,7 +316,10 @@ check_tables(struct worker *me)
 		}
 }
 
-/* In the end, with quiet servers: all is right, and the standby has what the primary has */
+/*
+ * In the end, with quiet servers: all is right, and the standby has what the
+ * primary has
+ */
 static void
 check_at_the_end(struct worker *me)
 {

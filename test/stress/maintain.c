@@ -2,8 +2,8 @@
  * maintain.c
  *	  Threads that make and drop indexes, alter tables, and clean them.
  *
- * Each has tables of its own, and is the only one that changes their definitions, so it
- * knows what there is.
+ * Each has tables of its own, and is the only one that changes their
+ * definitions, so it knows what there is.
  */
 #include "stress.h"
 
@@ -31,7 +31,10 @@ any_definition(struct worker *w, const struct table *t)
 	return t->indexes[below(w, n)];
 }
 
-/* One of the table's indexes, first of those that a failed command left; NULL: none */
+/*
+ * One of the table's indexes, first of those that a failed command left;
+ * NULL: none
+ */
 static const char *
 any_index(struct worker *w, const struct table *t)
 {
@@ -156,8 +159,9 @@ rename_table(struct worker *w)
 }
 
 /*
- * A function of an index becomes another one, but not for good.  What is found within
- * the transaction is not compared: the index has the values of before, as any has.
+ * A function of an index becomes another one, but not for good.  What is
+ * found within the transaction is not compared: the index has the values of
+ * before, as any has.
  */
 static void
 replace_function(struct worker *w)

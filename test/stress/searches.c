@@ -2,9 +2,9 @@
  * searches.c
  *	  Questions about tables of sets.
  *
- * The answer is an index scan or a search function; the truth calls the functions of
- * operators and measures, which no index serves, and repeats conditions in a way that
- * implies no predicate of an index.
+ * The answer is an index scan or a search function; the truth calls the
+ * functions of operators and measures, which no index serves, and repeats
+ * conditions in a way that implies no predicate of an index.
  */
 #include "stress.h"
 
@@ -114,7 +114,9 @@ some_search(struct worker *w, const struct table *t)
 		say(w, "%s(%s, %s)", op->truth, t->expression, q)};
 }
 
-/* A condition on the other columns; often one that is a predicate of indexes */
+/*
+ * A condition on the other columns; often one that is a predicate of indexes
+ */
 static struct pair
 some_filter(struct worker *w, const struct table *t)
 {
@@ -137,7 +139,10 @@ some_filter(struct worker *w, const struct table *t)
 	}
 }
 
-/* ORDER BY distance LIMIT: both queries, for rows in the order of distance from q */
+/*
+ * ORDER BY distance LIMIT: both queries, for rows in the order of distance
+ * from q
+ */
 static struct pair
 nearest_rows(struct worker *w, const struct table *t, const char *q, struct pair filter, int limit, int offset)
 {
@@ -181,7 +186,9 @@ nearest_found_question(struct worker *w, const struct table *t)
 	return (struct question) {"nearest found", both.answer, both.truth, RANKED, 0, limit};
 }
 
-/* The nearest rows of each of some sets: the index is scanned again and again */
+/*
+ * The nearest rows of each of some sets: the index is scanned again and again
+ */
 static struct question
 nearest_each_question(struct worker *w, const struct table *t)
 {
@@ -279,7 +286,10 @@ some_call(struct worker *w, const struct table *t)
 	return call;
 }
 
-/* The ranking of a table by plain SQL; from has queries q.q and their numbers q.o */
+/*
+ * The ranking of a table by plain SQL; from has queries q.q and their numbers
+ * q.o
+ */
 static const char *
 ranking(struct worker *w, const struct table *t, const char *column, const struct call *call, const char *from)
 {

@@ -2,9 +2,10 @@
  * servers.c
  *	  The primary and its standby: how they are made, crash, and change roles.
  *
- * Each node has a number, its folder and its port come from it.  When the standby is
- * promoted, it becomes the primary, the old primary is thrown away, and a new standby
- * is made.  Only the main thread and that of the chaos call what changes nodes.
+ * Each node has a number, its folder and its port come from it.  When the
+ * standby is promoted, it becomes the primary, the old primary is thrown
+ * away, and a new standby is made.  Only the main thread and that of the
+ * chaos call what changes nodes.
  */
 #include "stress.h"
 
@@ -55,7 +56,9 @@ in_outage(struct node *node)
 	return (atomic_load(&node->outages) & 1) != 0;
 }
 
-/* Run a program to its end; true if it succeeded.  Its output goes to a log. */
+/*
+ * Run a program to its end; true if it succeeded.  Its output goes to a log.
+ */
 static bool
 program(struct worker *w, const char *format,...)
 {
@@ -101,7 +104,10 @@ write_settings(struct worker *w, struct node *node, bool reload)
 	fprintf(file, "gpuvec.device_memory = %s\n", one_of(w, (const char *[]) {"0", "0", "0", "1MB", "3MB", "64MB"}, 6));
 	fprintf(file, "gpuvec.max_sessions = %s\n", chance(w, 70) ? "1000" : "2");
 	fprintf(file, "gpuvec.cpu_threads = %d\n", between(w, 1, 2));
-	/* not -1: replay that waits for a snapshot, and who waits for a lock of replay, would wait for ever */
+	/*
+	 * not -1: replay that waits for a snapshot, and who waits for a lock of
+	 * replay, would wait for ever
+	 */
 	fprintf(file, "max_standby_streaming_delay = %s\n", one_of(w, (const char *[]) {"20s", "20s", "0", "2s"}, 4));
 	fprintf(file, "autovacuum = %s\nautovacuum_naptime = 1s\n", chance(w, 50) ? "on" : "off");
 	fprintf(file, "synchronous_commit = %s\n", chance(w, 50) ? "on" : "off");
@@ -220,8 +226,9 @@ crash_server(struct worker *w, struct node *node)
 }
 
 /*
- * Kill a session with SIGKILL, so that the server restarts by itself.  The outage
- * begins before, and the loss of our own session shows that it has come.
+ * Kill a session with SIGKILL, so that the server restarts by itself.  The
+ * outage begins before, and the loss of our own session shows that it has
+ * come.
  */
 void
 kill_backend(struct worker *w, struct node *node)
@@ -248,7 +255,10 @@ kill_backend(struct worker *w, struct node *node)
 	count(CRASHES);
 }
 
-/* The primary goes, the standby takes its place, and gets a standby of its own */
+/*
+ * The primary goes, the standby takes its place, and gets a standby of its
+ * own
+ */
 void
 promote_standby(struct worker *w)
 {

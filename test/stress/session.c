@@ -2,9 +2,10 @@
  * session.c
  *	  Sessions, and which of their errors are no failures.
  *
- * Whatever the chaos may cause is named here: cancellation, termination, conflicts
- * of transactions and of recovery, connections that end while a server is down.
- * Everything else fails the run, so also a search that fails for want of an engine.
+ * Whatever the chaos may cause is named here: cancellation, termination,
+ * conflicts of transactions and of recovery, connections that end while a
+ * server is down.  Everything else fails the run, so also a search that fails
+ * for want of an engine.
  */
 #include "stress.h"
 
@@ -14,8 +15,8 @@
 #include <string.h>
 
 /*
- * Query canceled (by us, by a timeout, by recovery), terminated, a conflict with others,
- * and what follows in the same transaction
+ * Query canceled (by us, by a timeout, by recovery), terminated, a conflict
+ * with others, and what follows in the same transaction
  */
 static const char *const always_tolerated = "57014 57P01 40001 40P01 55P03 25P02";
 
@@ -64,8 +65,8 @@ contains(const char *list, const char *sqlstate)
 }
 
 /*
- * Did the server end the session on purpose?  Its log says so; its message may be lost
- * with the connection.
+ * Did the server end the session on purpose?  Its log says so; its message
+ * may be lost with the connection.
  */
 static bool
 was_terminated(struct worker *w)
@@ -83,8 +84,9 @@ was_terminated(struct worker *w)
 }
 
 /*
- * On a standby the server's own planner may find an index that is gone when it opens it:
- * locks of a table there do not hold up what the primary has dropped concurrently.
+ * On a standby the server's own planner may find an index that is gone when
+ * it opens it: locks of a table there do not hold up what the primary has
+ * dropped concurrently.
  */
 static bool
 met_dropped_index(struct worker *w, const char *message)
@@ -245,7 +247,10 @@ session_close(struct worker *w)
 	w->conn = NULL;
 }
 
-/* Settings of a new session: an index is used where one can be, the rest is chance */
+/*
+ * Settings of a new session: an index is used where one can be, the rest is
+ * chance
+ */
 static void
 choose_settings(struct worker *w)
 {
@@ -254,7 +259,10 @@ choose_settings(struct worker *w)
 		run(w, "%s", any_of(w, any_settings));
 }
 
-/* Notices say that an engine is missing, that a table was truncated, and so on */
+/*
+ * Notices say that an engine is missing, that a table was truncated, and so
+ * on
+ */
 static void
 ignore_notice(void *arg, const PGresult *result)
 {
@@ -262,7 +270,10 @@ ignore_notice(void *arg, const PGresult *result)
 	(void) result;
 }
 
-/* Connect to the server of the session's role; false if the run is over meanwhile */
+/*
+ * Connect to the server of the session's role; false if the run is over
+ * meanwhile
+ */
 bool
 session_open(struct worker *w)
 {

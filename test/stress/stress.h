@@ -200,9 +200,9 @@ enum rule
 };
 
 /*
- * Two queries that must have the same result.  Both return the columns grp (int), key
- * and id (text); in RANKED ones rows of a group come in the order of their keys, and
- * truth has all rows up to the end of the last tie.
+ * Two queries that must have the same result.  Both return the columns grp
+ * (int), key and id (text); in RANKED ones rows of a group come in the order
+ * of their keys, and truth has all rows up to the end of the last tie.
  */
 struct question
 {

@@ -2,9 +2,9 @@
  * tables.c
  *	  The tables with sets, and what is written into them.
  *
- * All have the columns (id, kind, n, note, s), so that one writer serves all.  The set
- * of a row is s, or an expression of it.  Ids come from a fixed range, so the number of
- * rows stays within bounds whatever writers do.
+ * All have the columns (id, kind, n, note, s), so that one writer serves all.
+ * The set of a row is s, or an expression of it.  Ids come from a fixed
+ * range, so the number of rows stays within bounds whatever writers do.
  */
 #include "stress.h"
 
@@ -36,7 +36,9 @@ const struct table tables[] = {
 
 const int	n_tables = lengthof(tables);
 
-/* What all tables need.  From seed to seed + 9 the ids are nearly the same. */
+/*
+ * What all tables need.  From seed to seed + 9 the ids are nearly the same.
+ */
 static const char *const schema_sql =
 	"CREATE EXTENSION gpuvec;"
 	"CREATE SCHEMA stress;"
@@ -122,7 +124,10 @@ my_table(struct worker *w)
 	return t;
 }
 
-/* One id: small ones are frequent, and sometimes it is the least or the greatest */
+/*
+ * One id: small ones are frequent, and sometimes it is the least or the
+ * greatest
+ */
 static int
 some_id(struct worker *w, const struct table *t)
 {
@@ -133,7 +138,10 @@ some_id(struct worker *w, const struct table *t)
 	return below(w, below(w, variety) + 1);
 }
 
-/* The ids of a set, in braces: a new one, or one that rows have been made with */
+/*
+ * The ids of a set, in braces: a new one, or one that rows have been made
+ * with
+ */
 const char *
 some_ids(struct worker *w, const struct table *t)
 {

@@ -2,7 +2,8 @@
  * vectors.c
  *	  The embedding table: what is written to it, and questions about it.
  *
- * Elements are small integers, so that sums are exact in any order, and in float16.
+ * Elements are small integers, so that sums are exact in any order, and in
+ * float16.
  */
 #include "stress.h"
 
@@ -27,7 +28,10 @@ make_vectors(struct worker *w)
 			   "ANALYZE stress.vectors", WIDTH, n_keys() * 2 / 3);
 }
 
-/* Some keys, as an array in SQL; some come twice, some have no row, or are null */
+/*
+ * Some keys, as an array in SQL; some come twice, some have no row, or are
+ * null
+ */
 static const char *
 some_keys(struct worker *w, bool nulls)
 {
@@ -152,7 +156,10 @@ pool_agg(struct worker *w)
 		SAME_ROWS, 0, 0};
 }
 
-/* The nearest vectors; scores are the same float8 operations in the same order */
+/*
+ * The nearest vectors; scores are the same float8 operations in the same
+ * order
+ */
 static struct question
 nearest(struct worker *w)
 {

@@ -30,7 +30,10 @@ copy_rows(struct worker *w, const struct table *t)
 	copy_in(w, say(w, "%s (id, kind, n, note, s)", t->name), lines);
 }
 
-/* The same change by many rows: insertions, or updates of some part of the table */
+/*
+ * The same change by many rows: insertions, or updates of some part of the
+ * table
+ */
 static void
 change_many(struct worker *w, const struct table *t)
 {

@@ -4,9 +4,9 @@
  *	  Test of scores and distances against similarities that are not rounded:
  *	  fractions of integers, compared by multiplication.
  *
- * Equal similarities must have the same float8, and a greater one none that is
- * smaller, whatever numbers of ids they come from.  All small numbers are tried,
- * and large ones of which many give the same fraction.
+ * Equal similarities must have the same float8, and a greater one none that
+ * is smaller, whatever numbers of ids they come from.  All small numbers are
+ * tried, and large ones of which many give the same fraction.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,7 +19,10 @@
 
 #define MAX_IDS			65536
 
-/* All a, b up to this with all measures; with cosine, a <= b up to MOST_COSINE */
+/*
+ * All a, b up to this with all measures; with cosine, a <= b up to
+ * MOST_COSINE
+ */
 #define MOST_IDS		90
 #define MOST_COSINE		300
 #define LARGE_CASES		400000
@@ -90,7 +93,9 @@ add(int measure, uint32_t i, uint32_t a, uint32_t b)
 	all[n_all++] = (tried) {num, den, i, a, b};
 }
 
-/* qsort comparator, ascending: products of 32 and 32 bits and a sign need 65 */
+/*
+ * qsort comparator, ascending: products of 32 and 32 bits and a sign need 65
+ */
 static int
 compare_fractions(const void *x, const void *y)
 {
@@ -102,7 +107,10 @@ compare_fractions(const void *x, const void *y)
 	return left < right ? -1 : left > right;
 }
 
-/* Two neighbours in the order of their similarities: are they in that of their scores? */
+/*
+ * Two neighbours in the order of their similarities: are they in that of
+ * their scores?
+ */
 static bool
 pair_is_right(int measure, const tried *s, const tried *t)
 {
@@ -113,7 +121,10 @@ pair_is_right(int measure, const tried *s, const tried *t)
 
 	if (compare_fractions(s, t) == 0)
 		return memcmp(&x, &y, sizeof(x)) == 0 && memcmp(&dx, &dy, sizeof(dx)) == 0;
-	/* squares of cosines may be so near each other that they round to one float8 */
+	/*
+	 * squares of cosines may be so near each other that they round to one
+	 * float8
+	 */
 	return measure == GPUVEC_COSINE ? x <= y && dx >= dy : x < y && dx > dy;
 }
 
@@ -170,8 +181,9 @@ add_small(int measure, uint32_t most, bool ordered)
 }
 
 /*
- * Many ids: multiples of some numbers, which are equal fractions; and for cosine
- * also rows of equal i * i / b with one query, which are not multiples.
+ * Many ids: multiples of some numbers, which are equal fractions; and for
+ * cosine also rows of equal i * i / b with one query, which are not
+ * multiples.
  */
 static void
 add_large(int measure)

@@ -56,7 +56,10 @@ close_files_from(int first)
 		close(fd);
 }
 
-/* The child: exec the engine with one standard descriptor and the liveness socket */
+/*
+ * The child: exec the engine with one standard descriptor and the liveness
+ * socket
+ */
 static void
 exec_engine(const char *fault, const char *const *arguments, const char *socket,
 			int liveness_fd, int log_fd)

@@ -18,7 +18,10 @@
 /* No request makes as many allocations */
 #define MOST	2000
 
-/* Queries of a request of more than 1 MB, after which the engine keeps no buffer */
+/*
+ * Queries of a request of more than 1 MB, after which the engine keeps no
+ * buffer
+ */
 #define LARGE	12000
 
 static const shape small = {.rows_per_page = 12,.maxlen = 24,.vocabulary = 300};
@@ -120,7 +123,9 @@ ask_list(client *c, void *arg)
 	return client_call(c, GPUVEC_MSG_LIST, NULL, 0, GPUVEC_MSG_MIRRORS) && c->frame.length > 0;
 }
 
-/* A search that is so large that there has to be memory for each such frame */
+/*
+ * A search that is so large that there has to be memory for each such frame
+ */
 static bool
 ask_large(client *c, searching *s)
 {

@@ -1360,7 +1360,10 @@ closed(client *c)
 	return recv(c->fd, &byte, 1, 0) == 0;
 }
 
-/* An engine that is full closes the connection that has been idle longest, if it may */
+/*
+ * An engine that is full closes the connection that has been idle longest, if
+ * it may
+ */
 static void
 test_seats(void)
 {
@@ -1433,7 +1436,10 @@ allow_no_more_files(const engine *e)
 		exit(1);
 }
 
-/* An engine without descriptors or threads for newcomers tells them to do without */
+/*
+ * An engine without descriptors or threads for newcomers tells them to do
+ * without
+ */
 static void
 test_shortage(void)
 {

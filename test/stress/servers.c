@@ -168,6 +168,20 @@ make_primary(struct worker *w)
 	return program(w, "'%s/createdb' -h '%s' -p %d -U postgres stress", options.bindir, options.sockets, 5432 + node->number);
 }
 
+/*
+ * A copy of a running server.  With so little WAL it may be gone before the copy
+ * asks for it: then it is tried again.
+ */
+static bool
+copy_primary(struct worker *w, struct node *primary, struct node *node)
+{
+	for (int attempt = 0; attempt < 4; attempt++)
+		if (program(w, "'%s/pg_basebackup' -h '%s' -p %d -U postgres -D '%s' -c fast -X stream -R -C -S standby_%d_%d -N",
+					options.bindir, options.sockets, 5432 + primary->number, node->data, node->number, attempt))
+			return true;
+	return false;
+}
+
 /* Make a standby of the primary */
 bool
 make_standby(struct worker *w)
@@ -178,9 +192,7 @@ make_standby(struct worker *w)
 	if (n_nodes == MAX_NODES)
 		return false;
 	node = new_node(true);
-	if (!program(w, "'%s/pg_basebackup' -h '%s' -p %d -U postgres -D '%s' -c fast -X stream -R -C -S standby_%d -N",
-				 options.bindir, options.sockets, 5432 + primary->number, node->data, node->number) ||
-		!start_server(w, node))
+	if (!copy_primary(w, primary, node) || !start_server(w, node))
 	{
 		fail(w, "the standby could not be made");
 		return false;

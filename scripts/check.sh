@@ -8,7 +8,7 @@
 #   VERIFY=on|off                         gpuvec.verify
 #   METHOD=auto|bitset|inverted            gpuvec.method
 #   SANITIZE=yes                          the engine with address and undefined sanitizers
-#   SUITE_SECONDS=1800                    time limit of each suite
+#   SUITE_SECONDS=900                     time limit of each suite
 #   STRESS_SECONDS=40 SEED=1 LENIENT=no   of the stress suite, see scripts/stress.sh
 #   KEEP=yes                              keep the scratch folder
 #
@@ -17,7 +17,7 @@
 set -uo pipefail
 
 : "${SUITES:=unit regress isolation tap stress}" "${ENGINE:=auto}" "${PRELOAD:=both}" "${VERIFY:=on}" "${METHOD:=auto}" "${TESTS:=}" "${KEEP:=no}"
-: "${SUITE_SECONDS:=1800}" "${STRESS_SECONDS:=40}" "${SEED:=1}" "${LENIENT:=no}"
+: "${SUITE_SECONDS:=900}" "${STRESS_SECONDS:=40}" "${SEED:=1}" "${LENIENT:=no}"
 export HOOKS=yes LC_ALL=C
 unset PGHOST PGPORT PGUSER PGDATABASE PGOPTIONS PGSERVICE PGDATA PGPASSWORD PGSSLMODE MAKEFLAGS MFLAGS MAKELEVEL
 . "$(dirname "${BASH_SOURCE[0]}")/pgenv.sh"

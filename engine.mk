@@ -29,16 +29,19 @@ ENGINE_WARNINGS = -Wall -Wextra -Wmissing-prototypes -Wdeclaration-after-stateme
 ENGINE_FLAGS = -std=gnu11 -pthread -fPIE -ffp-contract=off -I$(srcdir)/src -D_GNU_SOURCE \
 	-DGPUVEC_VERSION='"$(EXTVERSION)"' $(ENGINE_WARNINGS) $(ENGINE_CFLAGS) $(ENGINE_EXTRA_CFLAGS)
 
-ENGINE_SRCS := $(filter-out src/engine/main.c, $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/src/engine/*.c $(srcdir)/src/engine/cpu/*.c)))
+# kernels that pool, and their gradients: without the service that uses them
+POOLING_SOURCES = $(filter-out %/keys.cu %/nearest.cu %/products.cu %/vectors.cu,$(wildcard $(srcdir)/kernels/embedding/*.cu))
+
+ENGINE_SRCS := $(filter-out src/engine/main.c, $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/src/engine/*.c $(srcdir)/src/engine/cpu/*.c $(srcdir)/src/engine/embedding/*.c)))
 ENGINE_OBJS := $(ENGINE_SRCS:%.c=build/%.o)
 KERNEL_OBJS :=
 ENGINE_LIBS = -lm -lpthread
 
 ifeq ($(CUDA),yes)
-KERNEL_SRCS := $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/kernels/*.cu))
+KERNEL_SRCS := $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/kernels/*/*.cu))
 KERNEL_OBJS := $(KERNEL_SRCS:%.cu=build/%.o)
 LAST_ARCH = $(lastword $(CUDA_ARCHS))
-NVCC_FLAGS = -std=c++17 -O3 -lineinfo --fmad=false -I$(srcdir)/src -I$(srcdir)/kernels \
+NVCC_FLAGS = -std=c++17 -O3 -lineinfo --fmad=false -I$(srcdir)/src -I$(srcdir) \
 	-Xcompiler -fPIE,-Wall,-Wextra,-Wno-unused-parameter \
 	$(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
 	-gencode arch=compute_$(LAST_ARCH),code=compute_$(LAST_ARCH) $(NVCC_EXTRA_FLAGS)
@@ -46,8 +49,8 @@ NVCC_FLAGS = -std=c++17 -O3 -lineinfo --fmad=false -I$(srcdir)/src -I$(srcdir)/k
 ENGINE_LIBS += -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/targets/x86_64-linux/lib -lcudart_static -ldl -lrt -lstdc++
 else ifeq ($(WITH_CUDA),emulated)
 include $(srcdir)/test/unit/emulation/emulation.mk
-KERNEL_OBJS := $(patsubst %,$(EMULATION_DIR)/%.o,$(patsubst $(srcdir)/%.cu,%,$(sort $(wildcard $(srcdir)/kernels/embedding_*.cu))) \
-	kernels/keys kernels/nearest kernels/products kernels/vectors test/unit/emulation/emulation test/unit/emulation/engine)
+KERNEL_OBJS := $(patsubst %,$(EMULATION_DIR)/%.o,$(patsubst $(srcdir)/%.cu,%,$(sort $(POOLING_SOURCES))) \
+	kernels/embedding/keys kernels/embedding/nearest kernels/embedding/products kernels/embedding/vectors test/unit/emulation/emulation test/unit/emulation/engine)
 ENGINE_LIBS += -lstdc++
 else
 ENGINE_OBJS += build/src/engine/nocuda/nocuda.o
@@ -62,9 +65,9 @@ FLAGS_lists_search_portable = -O3
 FLAGS_lists_search_avx2 = -O3 -mavx2
 FLAGS_lists_search_avx512 = -O3 -mavx512f -mavx512bw -mavx512vl
 FLAGS_scan_lone = -O3
-FLAGS_embed_pool_portable = -O3
-FLAGS_embed_pool_avx2 = -O3 -mavx2 -mf16c -mfma
-FLAGS_embed_pool_avx512 = -O3 -mavx512f -mf16c -mfma
+FLAGS_pool_portable = -O3
+FLAGS_pool_avx2 = -O3 -mavx2 -mf16c -mfma
+FLAGS_pool_avx512 = -O3 -mavx512f -mf16c -mfma
 FLAGS_scan_lone_avx512 = -O3 -mavx512f -mavx512bw -mavx512vl
 
 ENGINE_LIB = build/libengine.a

@@ -13,8 +13,8 @@
 
 #include <limits.h>
 
-#include "common/embedding.h"
-#include "common/method.h"
+#include "core/pooling.h"
+#include "core/method.h"
 #include "fmgr.h"
 #include "index/entries.h"
 #include "link/faults.h"

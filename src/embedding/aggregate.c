@@ -19,7 +19,7 @@
  */
 #include "gpuvec.h"
 
-#include "embedding/embedding.h"
+#include "embedding/embedding_table.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"

@@ -8,7 +8,7 @@
 #include "gpuvec.h"
 
 #include "catalog/pg_type.h"
-#include "embedding/embedding.h"
+#include "embedding/embedding_table.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 

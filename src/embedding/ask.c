@@ -23,8 +23,8 @@
  */
 #include "gpuvec.h"
 
-#include "embedding/embedding.h"
-#include "link/link.h"
+#include "embedding/embedding_table.h"
+#include "link/engine_link.h"
 #include "miscadmin.h"
 #include "storage/predicate.h"
 
@@ -80,7 +80,7 @@ struct Asking
 	/* sends the request and reads the answer; false: the connection was lost */
 	bool		(*call) (Asking *asking, EmbeddingAnswer *answer);
 	const EmbeddingBags *bags;
-	gpuvec_embed embed;
+	gpuvec_embedding_request embed;
 	const EmbeddingNearest *nearest;
 };
 
@@ -176,8 +176,8 @@ map_flags(const Asking *asking)
 	if (asking->sight == NULL)
 		return 0;
 	if (asking->sight->serial == kept_serial && kept_generation == GpuvecLinkGeneration())
-		return GPUVEC_EMBED_KEPT_MAP;
-	return GPUVEC_EMBED_KEEP_MAP;
+		return GPUVEC_EMBEDDING_KEPT_MAP;
+	return GPUVEC_EMBEDDING_KEEP_MAP;
 }
 
 /* Gather, pool, or compute gradients; the answer is in the current memory context */
@@ -186,11 +186,11 @@ call_embed(Asking *asking, EmbeddingAnswer *answer)
 {
 	static const char zeros[8] = {0};
 	const EmbeddingBags *bags = asking->bags;
-	gpuvec_embed *head = &asking->embed;
+	gpuvec_embedding_request *head = &asking->embed;
 	GpuvecPiece pieces[9];
 	GpuvecReply reply;
 	uint32		map = map_flags(asking);
-	Size		map_bytes = map & GPUVEC_EMBED_KEPT_MAP ? 0 : asking->map_bytes;
+	Size		map_bytes = map & GPUVEC_EMBEDDING_KEPT_MAP ? 0 : asking->map_bytes;
 	Size		body;
 	Size		found = 0;
 	Size		keys = 0;
@@ -198,12 +198,12 @@ call_embed(Asking *asking, EmbeddingAnswer *answer)
 
 	head->position = asking->need.position;
 	head->known = asking->known;
-	head->flags = (head->flags & ~(GPUVEC_EMBED_KEEP_MAP | GPUVEC_EMBED_KEPT_MAP)) | map;
+	head->flags = (head->flags & ~(GPUVEC_EMBEDDING_KEEP_MAP | GPUVEC_EMBEDDING_KEPT_MAP)) | map;
 	head->nverdicts = asking->verdicts->n;
 	head->map_bytes = TYPEALIGN(8, map_bytes);
 	pieces[n++] = (GpuvecPiece) {head, sizeof(*head)};
 	pieces[n++] = (GpuvecPiece) {bags->keys, bags->nkeys * sizeof(int64)};
-	if (head->op != GPUVEC_EMBED_GATHER)
+	if (head->op != GPUVEC_EMBEDDING_GATHER)
 		pieces[n++] = (GpuvecPiece) {bags->offsets, (bags->nbags + 1) * sizeof(uint64)};
 	pieces[n++] = (GpuvecPiece) {asking->verdicts->verdicts, head->nverdicts * sizeof(uint64)};
 	if (bags->weights)
@@ -219,27 +219,27 @@ call_embed(Asking *asking, EmbeddingAnswer *answer)
 	StaticAssertStmt((BLCKSZ - MAXALIGN(SizeOfPageHeaderData)) % 8 == 0,
 					 "pages of the visibility map need padding");
 	pieces[n++] = (GpuvecPiece) {asking->map, map_bytes};
-	if (!GpuvecLinkCall(GPUVEC_MSG_EMBED, pieces, n, GPUVEC_MSG_EMBEDDED,
-						sizeof(gpuvec_embedded), &reply))
+	if (!GpuvecLinkCall(GPUVEC_MSG_EMBEDDING, pieces, n, GPUVEC_MSG_EMBEDDING_ANSWER,
+						sizeof(gpuvec_embedding_answer), &reply))
 		return false;
-	if (map & GPUVEC_EMBED_KEEP_MAP)
+	if (map & GPUVEC_EMBEDDING_KEEP_MAP)
 	{
 		kept_serial = asking->sight->serial;
 		kept_generation = GpuvecLinkGeneration();
 	}
 
-	memcpy(&answer->head, reply.data, sizeof(gpuvec_embedded));
-	if (answer->head.status == GPUVEC_EMBED_DONE && (head->flags & GPUVEC_EMBED_FOUND))
+	memcpy(&answer->head, reply.data, sizeof(gpuvec_embedding_answer));
+	if (answer->head.status == GPUVEC_EMBEDDING_DONE && (head->flags & GPUVEC_EMBEDDING_FOUND))
 		found = TYPEALIGN(8, bags->nkeys);
-	if (answer->head.status == GPUVEC_EMBED_DONE && head->op == GPUVEC_EMBED_GRAD)
+	if (answer->head.status == GPUVEC_EMBEDDING_DONE && head->op == GPUVEC_EMBEDDING_GRAD)
 		keys = answer->head.nrows * sizeof(int64);
-	body = answer->head.status == GPUVEC_EMBED_DONE ? sizeof(float) :
-		answer->head.status == GPUVEC_EMBED_UNDECIDED ? sizeof(uint64) : 0;
-	if (reply.length != sizeof(gpuvec_embedded) + found + keys + answer->head.count * body)
+	body = answer->head.status == GPUVEC_EMBEDDING_DONE ? sizeof(float) :
+		answer->head.status == GPUVEC_EMBEDDING_UNDECIDED ? sizeof(uint64) : 0;
+	if (reply.length != sizeof(gpuvec_embedding_answer) + found + keys + answer->head.count * body)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROTOCOL_VIOLATION),
 				 errmsg("invalid message from the gpuvec engine")));
-	answer->body = reply.data + sizeof(gpuvec_embedded);
+	answer->body = reply.data + sizeof(gpuvec_embedding_answer);
 	answer->found = answer->body;
 	answer->keys = (const int64 *) (answer->found + found);
 	answer->elements = (const float *) (answer->found + found + keys);
@@ -277,20 +277,20 @@ call_nearest(Asking *asking, EmbeddingAnswer *answer)
 	pieces[3] = (GpuvecPiece) {nearest->queries, nfloats * sizeof(float)};
 	pieces[4] = (GpuvecPiece) {zeros, nfloats % 2 * sizeof(float)};
 	pieces[5] = (GpuvecPiece) {asking->map, asking->map_bytes};
-	if (!GpuvecLinkCall(GPUVEC_MSG_NEAREST, pieces, lengthof(pieces), GPUVEC_MSG_EMBEDDED,
-						sizeof(gpuvec_embedded), &reply))
+	if (!GpuvecLinkCall(GPUVEC_MSG_NEAREST, pieces, lengthof(pieces), GPUVEC_MSG_EMBEDDING_ANSWER,
+						sizeof(gpuvec_embedding_answer), &reply))
 		return false;
 
-	memcpy(&answer->head, reply.data, sizeof(gpuvec_embedded));
-	answer->body = reply.data + sizeof(gpuvec_embedded);
-	if (answer->head.status == GPUVEC_EMBED_DONE)
+	memcpy(&answer->head, reply.data, sizeof(gpuvec_embedding_answer));
+	answer->body = reply.data + sizeof(gpuvec_embedding_answer);
+	if (answer->head.status == GPUVEC_EMBEDDING_DONE)
 	{
 		counts = TYPEALIGN(8, nearest->nqueries * sizeof(uint32));
 		body = sizeof(gpuvec_near);
 	}
-	else if (answer->head.status == GPUVEC_EMBED_UNDECIDED)
+	else if (answer->head.status == GPUVEC_EMBEDDING_UNDECIDED)
 		body = sizeof(uint64);
-	if (reply.length != sizeof(gpuvec_embedded) + counts + answer->head.count * body)
+	if (reply.length != sizeof(gpuvec_embedding_answer) + counts + answer->head.count * body)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROTOCOL_VIOLATION),
 				 errmsg("invalid message from the gpuvec engine")));
@@ -349,7 +349,7 @@ ask(Asking *asking, EmbeddingAnswer *answer)
 		GPUVEC_INJECTION("embed-before-request");
 		if (!asking->call(asking, answer))
 			return false;
-		if (answer->head.status == GPUVEC_EMBED_STALE)
+		if (answer->head.status == GPUVEC_EMBEDDING_STALE)
 		{
 			if (!MirrorEnsure(asking->target, asking->table->snapshot,
 							  asking->need.position ? &asking->need : &now,
@@ -361,10 +361,10 @@ ask(Asking *asking, EmbeddingAnswer *answer)
 		/* fresh for this snapshot from now on */
 		asking->need = (gpuvec_freshness) {0};
 		MirrorRemember(&asking->target->key, &answer->head.state);
-		if (answer->head.status != GPUVEC_EMBED_UNDECIDED || answer->head.count == 0)
+		if (answer->head.status != GPUVEC_EMBEDDING_UNDECIDED || answer->head.count == 0)
 			return true;
 		decide(asking, answer);
-		pfree(answer->body - sizeof(gpuvec_embedded));
+		pfree(answer->body - sizeof(gpuvec_embedding_answer));
 	}
 	MirrorRefuseEvicted(asking->target);
 	return false;
@@ -417,7 +417,7 @@ ask_patiently(Asking *asking, EmbeddingAnswer *answer, const char **reason)
  * the caller's to raise.  Returns false, with a reason, if there is no engine.
  */
 bool
-EmbeddingAsk(EmbeddingTable *table, int target, gpuvec_embed_op op, uint32 flags,
+EmbeddingAsk(EmbeddingTable *table, int target, gpuvec_embedding_op op, uint32 flags,
 			 const EmbeddingBags *bags, EmbeddingAnswer *answer, const char **reason)
 {
 	Asking		asking = {
@@ -427,7 +427,7 @@ EmbeddingAsk(EmbeddingTable *table, int target, gpuvec_embed_op op, uint32 flags
 
 	asking.embed.key = asking.target->key;
 	asking.embed.op = op;
-	asking.embed.flags = flags | (bags->weights ? GPUVEC_EMBED_WEIGHTED : 0);
+	asking.embed.flags = flags | (bags->weights ? GPUVEC_EMBEDDING_WEIGHTED : 0);
 	asking.embed.mode = bags->mode;
 	asking.embed.missing = bags->missing;
 	asking.embed.nkeys = bags->nkeys;

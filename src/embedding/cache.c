@@ -17,7 +17,7 @@
  */
 #include "gpuvec.h"
 
-#include "embedding/embedding.h"
+#include "embedding/embedding_table.h"
 #include "executor/nodeHash.h"
 #include "utils/memutils.h"
 

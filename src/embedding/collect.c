@@ -12,9 +12,9 @@
  */
 #include "gpuvec.h"
 
-#include "embedding/embedding.h"
-#include "link/link.h"
-#include "search/search.h"
+#include "embedding/embedding_table.h"
+#include "link/engine_link.h"
+#include "search/set_search.h"
 #include "utils/memutils.h"
 
 /* A key and its row */
@@ -146,12 +146,12 @@ ask_target(EmbeddingCollection *collection, EmbeddingTable *table, int target, c
 	EmbeddingBags bags = {.keys = keys,.nkeys = n,.missing = GPUVEC_MISSING_SKIP};
 	EmbeddingAnswer answer;
 
-	if (!EmbeddingAsk(table, target, GPUVEC_EMBED_GATHER, GPUVEC_EMBED_FOUND, &bags, &answer, reason))
+	if (!EmbeddingAsk(table, target, GPUVEC_EMBEDDING_GATHER, GPUVEC_EMBEDDING_FOUND, &bags, &answer, reason))
 		return false;
-	if (answer.head.status == GPUVEC_EMBED_LARGE && n > 1)
+	if (answer.head.status == GPUVEC_EMBEDDING_LARGE && n > 1)
 		return ask_target(collection, table, target, keys, n / 2, reason) &&
 			ask_target(collection, table, target, keys + n / 2, n - n / 2, reason);
-	if (answer.head.status != GPUVEC_EMBED_DONE)
+	if (answer.head.status != GPUVEC_EMBEDDING_DONE)
 		EmbeddingComplain(table, &answer.head);
 	take_answer(collection, target, &bags, &answer);
 	return true;
@@ -217,7 +217,7 @@ EmbeddingAllKeys(EmbeddingTable *table, uint64 *n)
 	qsort(keys, *n, sizeof(int64), compare_keys);
 	for (uint64 i = 1; i < *n; i++)
 	{
-		gpuvec_embedded complaint = {.status = GPUVEC_EMBED_DUPLICATE,.key = keys[i]};
+		gpuvec_embedding_answer complaint = {.status = GPUVEC_EMBEDDING_DUPLICATE,.key = keys[i]};
 
 		if (keys[i] == keys[i - 1])
 			EmbeddingComplain(table, &complaint);
@@ -296,17 +296,17 @@ EmbeddingCollect(EmbeddingTable *table, const int64 *keys, uint64 nkeys, bool us
 	return collection;
 }
 
-/* What is there to complain about a key's row?  GPUVEC_EMBED_DONE: nothing. */
-static gpuvec_embed_status
+/* What is there to complain about a key's row?  GPUVEC_EMBEDDING_DONE: nothing. */
+static gpuvec_embedding_status
 complaint_about(const KeyEntry *entry, const KeyEntry *first, gpuvec_missing missing)
 {
 	if (!entry->found)
-		return missing == GPUVEC_MISSING_ERROR ? GPUVEC_EMBED_MISSING : GPUVEC_EMBED_DONE;
+		return missing == GPUVEC_MISSING_ERROR ? GPUVEC_EMBEDDING_MISSING : GPUVEC_EMBEDDING_DONE;
 	if (entry->twice)
-		return GPUVEC_EMBED_DUPLICATE;
+		return GPUVEC_EMBEDDING_DUPLICATE;
 	if (entry->kind != GPUVEC_VECTOR_GOOD)
-		return GPUVEC_EMBED_BAD;
-	return entry->width == first->width ? GPUVEC_EMBED_DONE : GPUVEC_EMBED_WIDTHS;
+		return GPUVEC_EMBEDDING_BAD;
+	return entry->width == first->width ? GPUVEC_EMBEDDING_DONE : GPUVEC_EMBEDDING_WIDTHS;
 }
 
 /*
@@ -325,13 +325,13 @@ EmbeddingLocate(EmbeddingCollection *collection, EmbeddingTable *table,
 	for (uint64 i = 0; i < bags->nkeys; i++)
 	{
 		KeyEntry   *entry = keyhash_lookup(collection->keys, bags->keys[i]);
-		gpuvec_embedded complaint;
+		gpuvec_embedding_answer complaint;
 
 		if (entry->found && first == NULL)
 			first = entry;
 		memset(&complaint, 0, sizeof(complaint));
 		complaint.status = complaint_about(entry, first, bags->missing);
-		if (complaint.status != GPUVEC_EMBED_DONE)
+		if (complaint.status != GPUVEC_EMBEDDING_DONE)
 		{
 			complaint.key = entry->key;
 			complaint.kind = entry->kind;

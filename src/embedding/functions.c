@@ -7,7 +7,7 @@
  */
 #include "gpuvec.h"
 
-#include "embedding/embedding.h"
+#include "embedding/embedding_table.h"
 #include "fmgr.h"
 #include "utils/snapmgr.h"
 
@@ -53,7 +53,7 @@ pool_grad_weights(FunctionCallInfo fcinfo, bool batch)
 	bool		known = EmbeddingGradientArguments(fcinfo, batch, &bags, &next);
 
 	if (known)
-		EmbeddingGradients(table, GPUVEC_EMBED_GRAD_WEIGHTS, &bags, &gradient);
+		EmbeddingGradients(table, GPUVEC_EMBEDDING_GRAD_WEIGHTS, &bags, &gradient);
 	EmbeddingClose(table);
 	if (!known)
 		PG_RETURN_NULL();

@@ -13,10 +13,10 @@
 
 #include <math.h>
 
-#include "common/embedding_grad.h"
-#include "embedding/embedding.h"
+#include "core/pooling_grad.h"
+#include "embedding/embedding_table.h"
 #include "miscadmin.h"
-#include "search/search.h"
+#include "search/set_search.h"
 
 /* How much gradients of weights may differ when they are verified, of the largest */
 #define WEIGHTS_TOLERANCE	1e-4
@@ -25,7 +25,7 @@
 static void
 check_gradient(const EmbeddingBags *bags, const bool *found, uint32 width)
 {
-	gpuvec_embedded complaint = {.status = GPUVEC_EMBED_GRADIENT};
+	gpuvec_embedding_answer complaint = {.status = GPUVEC_EMBEDDING_GRADIENT};
 	uint64		rows = 0;
 
 	if (bags->mode != GPUVEC_POOL_CONCAT)
@@ -40,7 +40,7 @@ check_gradient(const EmbeddingBags *bags, const bool *found, uint32 width)
 
 /* Raise that the gradient has the wrong size */
 void
-EmbeddingComplainGradient(const EmbeddingBags *bags, const gpuvec_embedded *complaint)
+EmbeddingComplainGradient(const EmbeddingBags *bags, const gpuvec_embedding_answer *complaint)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
@@ -116,7 +116,7 @@ weights_here(const EmbeddingBags *bags, const float **where, uint32 width, Embed
 
 /* Compute here */
 static void
-gradient_here(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags,
+gradient_here(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags *bags,
 			  bool use_engine, EmbeddingGradient *result)
 {
 	EmbeddingCollection *collection = EmbeddingCollect(table, bags->keys, bags->nkeys, use_engine);
@@ -128,7 +128,7 @@ gradient_here(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *ba
 	if (!vectors.known)
 		return;
 	check_gradient(bags, vectors.found, vectors.width);
-	if (op == GPUVEC_EMBED_GRAD)
+	if (op == GPUVEC_EMBEDDING_GRAD)
 		vectors_here(bags, where, vectors.width, result);
 	else
 		weights_here(bags, where, vectors.width, result);
@@ -139,7 +139,7 @@ gradient_here(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *ba
  * be too large, or (*use_engine is false then) there is no engine
  */
 static bool
-gradient_in_engine(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags,
+gradient_in_engine(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags *bags,
 				   bool *use_engine, EmbeddingGradient *result)
 {
 	EmbeddingAnswer answer;
@@ -155,15 +155,15 @@ gradient_in_engine(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBag
 		*use_engine = false;
 		return false;
 	}
-	if (answer.head.status == GPUVEC_EMBED_LARGE)
+	if (answer.head.status == GPUVEC_EMBEDDING_LARGE)
 		return false;
-	if (answer.head.status == GPUVEC_EMBED_GRADIENT)
+	if (answer.head.status == GPUVEC_EMBEDDING_GRADIENT)
 		EmbeddingComplainGradient(bags, &answer.head);
-	if (answer.head.status != GPUVEC_EMBED_DONE)
+	if (answer.head.status != GPUVEC_EMBEDDING_DONE)
 		EmbeddingComplain(table, &answer.head);
 	result->known = answer.head.nfound > 0;
 	result->width = answer.head.width;
-	result->n = op == GPUVEC_EMBED_GRAD ? answer.head.nrows : answer.head.count;
+	result->n = op == GPUVEC_EMBEDDING_GRAD ? answer.head.nrows : answer.head.count;
 	result->keys = answer.keys;
 	result->elements = answer.elements;
 	return true;
@@ -189,16 +189,16 @@ compare_nearly(EmbeddingTable *table, const float *a, const float *b, uint64 n)
 
 /* Fail if two answers differ */
 static void
-compare_gradients(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingGradient *a,
+compare_gradients(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingGradient *a,
 				  const EmbeddingGradient *b)
 {
 	if (a->known != b->known || (a->known && (a->n != b->n || a->width != b->width)))
 		EmbeddingReportWrong(table);
 	if (!a->known)
 		return;
-	if (op == GPUVEC_EMBED_GRAD && memcmp(a->keys, b->keys, a->n * sizeof(int64)) != 0)
+	if (op == GPUVEC_EMBEDDING_GRAD && memcmp(a->keys, b->keys, a->n * sizeof(int64)) != 0)
 		EmbeddingReportWrong(table);
-	if (op == GPUVEC_EMBED_GRAD)
+	if (op == GPUVEC_EMBEDDING_GRAD)
 		EmbeddingCompare(table, a->elements, b->elements, a->n * a->width);
 	else
 		compare_nearly(table, a->elements, b->elements, a->n);
@@ -210,7 +210,7 @@ compare_gradients(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingGrad
  * context.
  */
 void
-EmbeddingGradients(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags,
+EmbeddingGradients(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags *bags,
 				   EmbeddingGradient *result)
 {
 	bool		use_engine;
@@ -225,7 +225,7 @@ EmbeddingGradients(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBag
 		gradient_here(table, op, bags, false, &check);
 		compare_gradients(table, op, result, &check);
 	}
-	if (!result->known && op == GPUVEC_EMBED_GRAD_WEIGHTS)
+	if (!result->known && op == GPUVEC_EMBEDDING_GRAD_WEIGHTS)
 	{
 		/* what was not found has no influence */
 		result->n = bags->nkeys;

@@ -17,12 +17,12 @@
  */
 #include "gpuvec.h"
 
-#include "embedding/embedding.h"
-#include "link/link.h"
+#include "embedding/embedding_table.h"
+#include "link/engine_link.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "search/search.h"
+#include "search/set_search.h"
 #include "search/set_function.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -115,7 +115,7 @@ ask_target(EmbeddingTable *table, int target, const EmbeddingNearest *nearest,
 
 	if (!EmbeddingAskNearest(table, target, nearest, &answer, reason))
 		return false;
-	if (answer.head.status != GPUVEC_EMBED_DONE)
+	if (answer.head.status != GPUVEC_EMBEDDING_DONE)
 		EmbeddingComplain(table, &answer.head);
 	rows = answer.rows;
 	for (uint32 i = 0; i < nearest->nqueries; i++)

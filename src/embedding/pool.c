@@ -12,9 +12,9 @@
 
 #include <math.h>
 
-#include "embedding/embedding.h"
+#include "embedding/embedding_table.h"
 #include "miscadmin.h"
-#include "search/search.h"
+#include "search/set_search.h"
 #include "utils/memutils.h"
 
 /* Open a table for one snapshot */
@@ -42,7 +42,7 @@ EmbeddingClose(EmbeddingTable *table)
 
 /* Raise what the engine, or collect.c, complains about */
 void
-EmbeddingComplain(EmbeddingTable *table, const gpuvec_embedded *complaint)
+EmbeddingComplain(EmbeddingTable *table, const gpuvec_embedding_answer *complaint)
 {
 	static const char *const kinds[GPUVEC_N_VECTOR_KINDS] = {
 		"", "It has null elements.", "It has more than one dimension.", "It has too many elements.",
@@ -50,30 +50,30 @@ EmbeddingComplain(EmbeddingTable *table, const gpuvec_embedded *complaint)
 	};
 	const char *name = get_rel_name(table->relid);
 
-	switch ((gpuvec_embed_status) complaint->status)
+	switch ((gpuvec_embedding_status) complaint->status)
 	{
-		case GPUVEC_EMBED_MISSING:
+		case GPUVEC_EMBEDDING_MISSING:
 			ereport(ERROR,
 					(errcode(ERRCODE_NO_DATA_FOUND),
 					 errmsg("relation \"%s\" has no vector with key " INT64_FORMAT, name,
 							complaint->key),
 					 errhint("missing => 'zero' or 'skip' accepts keys without a vector.")));
 			break;
-		case GPUVEC_EMBED_DUPLICATE:
+		case GPUVEC_EMBEDDING_DUPLICATE:
 			ereport(ERROR,
 					(errcode(ERRCODE_CARDINALITY_VIOLATION),
 					 errmsg("relation \"%s\" has several vectors with key " INT64_FORMAT, name,
 							complaint->key),
 					 errhint("A primary key or unique constraint keeps keys distinct.")));
 			break;
-		case GPUVEC_EMBED_BAD:
+		case GPUVEC_EMBEDDING_BAD:
 			ereport(ERROR,
 					(errcode(ERRCODE_DATA_EXCEPTION),
 					 errmsg("the vector of relation \"%s\" with key " INT64_FORMAT " cannot be used",
 							name, complaint->key),
 					 errdetail("%s", kinds[complaint->kind < GPUVEC_N_VECTOR_KINDS ? complaint->kind : 0])));
 			break;
-		case GPUVEC_EMBED_WIDTHS:
+		case GPUVEC_EMBEDDING_WIDTHS:
 			ereport(ERROR,
 					(errcode(ERRCODE_DATA_EXCEPTION),
 					 errmsg("vectors of relation \"%s\" have different numbers of elements", name),
@@ -81,7 +81,7 @@ EmbeddingComplain(EmbeddingTable *table, const gpuvec_embedded *complaint)
 							   complaint->other_key, complaint->other_width, complaint->key,
 							   complaint->width)));
 			break;
-		case GPUVEC_EMBED_LARGE:
+		case GPUVEC_EMBEDDING_LARGE:
 			ereport(ERROR,
 					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 					 errmsg("the vectors of one call would be too large"),
@@ -315,15 +315,15 @@ join_vectors(EmbeddingTable *table, const EmbeddingBags *parts, const EmbeddingV
 	}
 }
 
-static void find_vectors(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags,
+static void find_vectors(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags *bags,
 						 EmbeddingVectors *vectors);
 
 /* The request or its answer would be too large: gather or pool one half and then the other */
 static void
-find_halves(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags,
+find_halves(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags *bags,
 			EmbeddingVectors *vectors)
 {
-	uint64		n = op == GPUVEC_EMBED_GATHER ? bags->nkeys : bags->nbags;
+	uint64		n = op == GPUVEC_EMBEDDING_GATHER ? bags->nkeys : bags->nbags;
 	EmbeddingBags parts[2];
 	EmbeddingVectors halves[2];
 
@@ -332,7 +332,7 @@ find_halves(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags
 		uint64		first = i == 0 ? 0 : n / 2;
 		uint64		end = i == 0 ? n / 2 : n;
 
-		parts[i] = op == GPUVEC_EMBED_GATHER ? part_of_keys(bags, first, end) :
+		parts[i] = op == GPUVEC_EMBEDDING_GATHER ? part_of_keys(bags, first, end) :
 			part_of(bags, first, end);
 		find_vectors(table, op, &parts[i], &halves[i]);
 	}
@@ -354,11 +354,11 @@ EmbeddingRequestTooLarge(const EmbeddingBags *bags)
  * *use_engine is false then) it cannot be asked.
  */
 static bool
-use_mirror(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags,
+use_mirror(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags *bags,
 		   bool *use_engine, EmbeddingVectors *vectors)
 {
 	bool		tell = bags->mode == GPUVEC_POOL_CONCAT && bags->missing == GPUVEC_MISSING_SKIP;
-	bool		divisible = (op == GPUVEC_EMBED_GATHER ? bags->nkeys : bags->nbags) > 1;
+	bool		divisible = (op == GPUVEC_EMBEDDING_GATHER ? bags->nkeys : bags->nbags) > 1;
 	EmbeddingAnswer answer;
 	const char *reason;
 
@@ -370,18 +370,18 @@ use_mirror(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags,
 		find_halves(table, op, bags, vectors);
 		return true;
 	}
-	if (!EmbeddingAsk(table, 0, op, tell ? GPUVEC_EMBED_FOUND : 0, bags, &answer, &reason))
+	if (!EmbeddingAsk(table, 0, op, tell ? GPUVEC_EMBEDDING_FOUND : 0, bags, &answer, &reason))
 	{
 		SearchWarnNoEngine(reason);
 		*use_engine = false;
 		return false;
 	}
-	if (answer.head.status == GPUVEC_EMBED_LARGE && divisible)
+	if (answer.head.status == GPUVEC_EMBEDDING_LARGE && divisible)
 	{
 		find_halves(table, op, bags, vectors);
 		return true;
 	}
-	if (answer.head.status != GPUVEC_EMBED_DONE)
+	if (answer.head.status != GPUVEC_EMBEDDING_DONE)
 		EmbeddingComplain(table, &answer.head);
 	vectors->known = answer.head.nfound > 0;
 	vectors->width = answer.head.width;
@@ -393,7 +393,7 @@ use_mirror(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags,
 
 /* Gather or pool, in the engine or here */
 static void
-find_vectors(EmbeddingTable *table, gpuvec_embed_op op, const EmbeddingBags *bags,
+find_vectors(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags *bags,
 			 EmbeddingVectors *vectors)
 {
 	bool		use_engine;
@@ -431,7 +431,7 @@ EmbeddingBagElements(const EmbeddingBags *bags, const EmbeddingVectors *vectors,
 void
 EmbeddingPool(EmbeddingTable *table, const EmbeddingBags *bags, EmbeddingVectors *vectors)
 {
-	find_vectors(table, GPUVEC_EMBED_POOL, bags, vectors);
+	find_vectors(table, GPUVEC_EMBEDDING_POOL, bags, vectors);
 	if (!vectors->known)
 		pool_nothing(table, bags, vectors);
 }
@@ -457,5 +457,5 @@ EmbeddingGather(EmbeddingTable *table, const int64 *keys, uint64 nkeys, Embeddin
 		.mode = GPUVEC_POOL_CONCAT,.missing = GPUVEC_MISSING_SKIP
 	};
 
-	find_vectors(table, GPUVEC_EMBED_GATHER, &bags, vectors);
+	find_vectors(table, GPUVEC_EMBEDDING_GATHER, &bags, vectors);
 }

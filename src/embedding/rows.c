@@ -9,12 +9,12 @@
  */
 #include "gpuvec.h"
 
-#include "embedding/embedding.h"
+#include "embedding/embedding_table.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/pathnodes.h"
 #include "nodes/supportnodes.h"
-#include "search/search.h"
+#include "search/set_search.h"
 #include "search/set_function.h"
 #include "utils/memutils.h"
 
@@ -250,7 +250,7 @@ gradient_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 
 	if (EmbeddingGradientArguments(fcinfo, form == FORM_BATCH, &bags, &full))
 	{
-		EmbeddingGradients(table, GPUVEC_EMBED_GRAD, &bags, gradient);
+		EmbeddingGradients(table, GPUVEC_EMBEDDING_GRAD, &bags, gradient);
 		call->keys = gradient->keys;
 		call->nkeys = gradient->n;
 		if (!PG_ARGISNULL(full) && PG_GETARG_BOOL(full))

@@ -13,11 +13,11 @@
 #ifndef GPUVEC_BACKEND_H
 #define GPUVEC_BACKEND_H
 
-#include "common/measure.h"
-#include "common/method.h"
-#include "engine/error.h"
+#include "core/measure.h"
+#include "core/method.h"
+#include "engine/engine_error.h"
 #include "engine/segment.h"
-#include "engine/vectors.h"
+#include "engine/embedding/embedding_backend.h"
 
 #ifdef __cplusplus
 extern "C" {

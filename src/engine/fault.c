@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "engine/fault.h"
-#include "engine/threads.h"
+#include "engine/thread_pool.h"
 
 #ifdef GPUVEC_TEST_HOOKS
 /* Is this fault asked for? */

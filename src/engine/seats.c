@@ -20,7 +20,7 @@
 
 #include "engine/fault.h"
 #include "engine/seats.h"
-#include "engine/threads.h"
+#include "engine/thread_pool.h"
 
 /* A session that was idle for less keeps its place */
 #define LEAST_IDLE_MS	5000

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "engine/backend.h"
-#include "engine/memory.h"
+#include "engine/host_memory.h"
 
 /* uint16_t ids in a chunk of a tile: 32 rows of 8 */
 #define CHUNK_VALUES	(GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS)

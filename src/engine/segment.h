@@ -27,8 +27,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/limits.h"
-#include "engine/error.h"
+#include "core/bounds.h"
+#include "engine/engine_error.h"
 
 typedef struct gpuvec_backend gpuvec_backend;
 

@@ -17,10 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engine/embed.h"
+#include "engine/embedding/embedding_mirror.h"
 #include "engine/fault.h"
 #include "engine/log.h"
-#include "engine/memory.h"
+#include "engine/host_memory.h"
 #include "engine/server.h"
 
 /* Exit code after an error from which the backend cannot recover */
@@ -715,20 +715,20 @@ typedef struct embed_request
 {
 	const gpuvec_mirror_key *key;
 	uint64_t	nkeys;			/* that it asks for: how much work it is */
-	gpuvec_embedded *answer;
+	gpuvec_embedding_answer *answer;
 	void	   *query;
-	bool		(*run) (gpuvec_embed_table *table, gpuvec_pool *pool, void *query, gpuvec_error *error);
+	bool		(*run) (gpuvec_embedding_table *table, gpuvec_pool *pool, void *query, gpuvec_error *error);
 	int			canceled;
 } embed_request;
 
 static bool
-run_embed(gpuvec_embed_table *table, gpuvec_pool *pool, void *query, gpuvec_error *error)
+run_embed(gpuvec_embedding_table *table, gpuvec_pool *pool, void *query, gpuvec_error *error)
 {
-	return gpuvec_embed_run(table, pool, query, error);
+	return gpuvec_embedding_run(table, pool, query, error);
 }
 
 static bool
-run_nearest(gpuvec_embed_table *table, gpuvec_pool *pool, void *query, gpuvec_error *error)
+run_nearest(gpuvec_embedding_table *table, gpuvec_pool *pool, void *query, gpuvec_error *error)
 {
 	return gpuvec_nearest_run(table, pool, query, error);
 }
@@ -737,7 +737,7 @@ run_nearest(gpuvec_embed_table *table, gpuvec_pool *pool, void *query, gpuvec_er
 static bool
 serve_embed(session *s, embed_request *r, gpuvec_error *error)
 {
-	gpuvec_embed_table *table;
+	gpuvec_embedding_table *table;
 	bool		ok = true;
 
 	gpuvec_fault_crash("crash-on-search");
@@ -749,7 +749,7 @@ serve_embed(session *s, embed_request *r, gpuvec_error *error)
 		gpuvec_fault_stick("stuck-search");
 		ok = r->run(table, s->server->store.pool, r->query, error);
 		gpuvec_hangup_unwatch(s->fd);
-		gpuvec_embed_unref(table);
+		gpuvec_embedding_unref(table);
 	}
 	return ok;
 }
@@ -766,16 +766,16 @@ answer_embed(session *s, uint64_t request, const embed_request *r, bool ok, cons
 	if (!ok)
 		return answer_error(s, request, error);
 	r->answer->engine_us = (uint32_t) (stopwatch() - started);
-	return send_frame(s->fd, request, GPUVEC_MSG_EMBEDDED, pieces, 3);
+	return send_frame(s->fd, request, GPUVEC_MSG_EMBEDDING_ANSWER, pieces, 3);
 }
 
 /* Keep a request's visibility map, or use the one that was kept; NULL, or what is wrong */
 static const char *
-keep_map(session *s, gpuvec_embed_query *q)
+keep_map(session *s, gpuvec_embedding_query *q)
 {
 	gpuvec_sight *sight = &q->sight;
 
-	if (q->head.flags & GPUVEC_EMBED_KEEP_MAP)
+	if (q->head.flags & GPUVEC_EMBEDDING_KEEP_MAP)
 	{
 		free(s->map);
 		s->map_bytes = 0;
@@ -785,7 +785,7 @@ keep_map(session *s, gpuvec_embed_query *q)
 		memcpy(s->map, sight->map, sight->map_bytes);
 		s->map_bytes = sight->map_bytes;
 	}
-	if (q->head.flags & GPUVEC_EMBED_KEPT_MAP)
+	if (q->head.flags & GPUVEC_EMBEDDING_KEPT_MAP)
 	{
 		if (s->map == NULL)
 			return "EMBED uses a map that was not kept.";
@@ -800,9 +800,9 @@ static bool
 do_embed(session *s, uint64_t request, const char *data, size_t length)
 {
 	int64_t		started = stopwatch();
-	gpuvec_embed_query q;
+	gpuvec_embedding_query q;
 	gpuvec_error error;
-	const char *wrong = gpuvec_embed_parse(&q, data, length);
+	const char *wrong = gpuvec_embedding_parse(&q, data, length);
 	embed_request r = {&q.head.key, q.head.nkeys, &q.answer, &q, run_embed, 0};
 	size_t		found = 0;
 	bool		ok;
@@ -813,7 +813,7 @@ do_embed(session *s, uint64_t request, const char *data, size_t length)
 		return answer_wrong(s, request, wrong, length);
 	q.canceled = &r.canceled;
 	ok = serve_embed(s, &r, &error);
-	if (q.answer.status == GPUVEC_EMBED_DONE && q.found)
+	if (q.answer.status == GPUVEC_EMBEDDING_DONE && q.found)
 		found = (q.head.nkeys + 7) / 8 * 8;
 	ok = answer_embed(s, request, &r, ok, &error, (struct iovec) {q.found, found},
 					  (struct iovec) {q.body, q.body_size}, started);
@@ -838,7 +838,7 @@ do_nearest(session *s, uint64_t request, const char *data, size_t length)
 		return answer_violation(s, request, wrong);
 	q.canceled = &r.canceled;
 	ok = serve_embed(s, &r, &error);
-	if (q.answer.status == GPUVEC_EMBED_DONE)
+	if (q.answer.status == GPUVEC_EMBEDDING_DONE)
 		counts = (q.head.nqueries + (size_t) 1) / 2 * 2 * sizeof(uint32_t);
 	ok = answer_embed(s, request, &r, ok, &error, (struct iovec) {q.counts, counts},
 					  (struct iovec) {q.body, q.body_size}, started);
@@ -862,7 +862,7 @@ do_request(session *s, const gpuvec_frame *frame, const char *data)
 			return do_stat(s, request, data, length);
 		case GPUVEC_MSG_SEARCH:
 			return do_search(s, request, data, length);
-		case GPUVEC_MSG_EMBED:
+		case GPUVEC_MSG_EMBEDDING:
 			return do_embed(s, request, data, length);
 		case GPUVEC_MSG_NEAREST:
 			return do_nearest(s, request, data, length);

@@ -27,7 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/memory.h"
+#include "engine/host_memory.h"
 #include "engine/stage.h"
 
 /* Lengths below have a class each; beyond, an octave has 16 */

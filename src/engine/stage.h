@@ -9,7 +9,7 @@
 #define GPUVEC_STAGE_H
 
 #include "engine/backend.h"
-#include "engine/threads.h"
+#include "engine/thread_pool.h"
 
 typedef struct gpuvec_stage gpuvec_stage;
 

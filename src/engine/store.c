@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engine/embed.h"
+#include "engine/embedding/embedding_mirror.h"
 #include "engine/log.h"
 #include "engine/store.h"
 
@@ -39,7 +39,7 @@ free_mirrors(gpuvec_mirror *dead)
 		gpuvec_mirror *next = dead->next;
 
 		gpuvec_view_unref(dead->view);
-		gpuvec_embed_unref(dead->embed);
+		gpuvec_embedding_unref(dead->embed);
 		gpuvec_page_numbers_unref(dead->numbers);
 		free(dead->pages);
 		free(dead->files);
@@ -179,11 +179,11 @@ gpuvec_store_close_search(gpuvec_searchable *s)
 	s->numbers = NULL;
 }
 
-gpuvec_embed_table *
+gpuvec_embedding_table *
 gpuvec_store_open_embed(gpuvec_store *store, const gpuvec_mirror_key *key, const void *session,
 						uint64_t nkeys, gpuvec_state *state)
 {
-	gpuvec_embed_table *table = NULL;
+	gpuvec_embedding_table *table = NULL;
 	gpuvec_mirror *mirror;
 
 	pthread_mutex_lock(&store->mutex);
@@ -191,7 +191,7 @@ gpuvec_store_open_embed(gpuvec_store *store, const gpuvec_mirror_key *key, const
 	gpuvec_store_get_state(mirror, state);
 	if (state->state == GPUVEC_READY)
 	{
-		table = gpuvec_embed_ref(mirror->embed);
+		table = gpuvec_embedding_ref(mirror->embed);
 		mirror->searches += nkeys;
 		mirror->last_use = gpuvec_now();
 	}
@@ -336,12 +336,12 @@ gpuvec_store_charge(gpuvec_store *store, gpuvec_mirror *mirror, size_t *charged,
 
 /* Bytes of a view (or table) and its pages on host and device */
 static void
-count_bytes(const gpuvec_view *view, const gpuvec_embed_table *embed, uint32_t nblocks,
+count_bytes(const gpuvec_view *view, const gpuvec_embedding_table *embed, uint32_t nblocks,
 			size_t *host, size_t *device)
 {
 	if (embed)
 	{
-		gpuvec_embed_bytes(embed, host, device);
+		gpuvec_embedding_bytes(embed, host, device);
 		*host += nblocks * GPUVEC_PAGE_BYTES;
 		return;
 	}

@@ -19,13 +19,13 @@
 
 #include <pthread.h>
 
-#include "common/protocol.h"
+#include "core/protocol.h"
 #include "engine/backend.h"
 #include "engine/fingerprint.h"
 #include "engine/options.h"
 #include "engine/page_numbers.h"
 #include "engine/scheduler.h"
-#include "engine/threads.h"
+#include "engine/thread_pool.h"
 
 /* One device, or the CPU */
 typedef struct gpuvec_place
@@ -47,7 +47,7 @@ typedef struct gpuvec_page_state
 #define GPUVEC_PAGE_BYTES	(sizeof(uint64_t) + sizeof(gpuvec_page_state))
 
 /* The rows of a mirror of an embedding table: embed.h */
-typedef struct gpuvec_embed_table gpuvec_embed_table;
+typedef struct gpuvec_embedding_table gpuvec_embedding_table;
 
 /*
  * A mirror.  It is in the store's list until it is dropped or evicted; whoever
@@ -78,7 +78,7 @@ typedef struct gpuvec_mirror
 	size_t		device_bytes;
 	size_t		charged;		/* of place->used */
 
-	gpuvec_embed_table *embed;	/* of vectors: its rows, once there is an updater */
+	gpuvec_embedding_table *embed;	/* of vectors: its rows, once there is an updater */
 	uint64_t	nrows;			/* of vectors */
 
 	bool		committing;		/* the updater is making a view of the published one */
@@ -140,7 +140,7 @@ extern void gpuvec_store_open_search(gpuvec_store *store, const gpuvec_mirror_ke
 extern void gpuvec_store_close_search(gpuvec_searchable *s);
 
 /* Open the rows of an embedding table, for nkeys keys; NULL: it is not ready */
-extern gpuvec_embed_table *gpuvec_store_open_embed(gpuvec_store *store,
+extern gpuvec_embedding_table *gpuvec_store_open_embed(gpuvec_store *store,
 												   const gpuvec_mirror_key *key,
 												   const void *session, uint64_t nkeys,
 												   gpuvec_state *state);

@@ -27,7 +27,7 @@
 #include <string.h>
 
 #include "engine/draft.h"
-#include "engine/embed.h"
+#include "engine/embedding/embedding_mirror.h"
 #include "engine/fault.h"
 #include "engine/log.h"
 #include "engine/store.h"
@@ -56,7 +56,7 @@ struct gpuvec_update
 	gpuvec_mirror *mirror;		/* with a reference */
 	bool		load;
 	gpuvec_stage *stage;
-	gpuvec_embed_table *embed;	/* the mirror's, if it is of an embedding table */
+	gpuvec_embedding_table *embed;	/* the mirror's, if it is of an embedding table */
 	sent_page  *pages;			/* in ascending order of block */
 	uint64_t	npages;
 	uint64_t	room_pages;
@@ -113,7 +113,7 @@ end_update(gpuvec_update *update)
 	free(update->pages);
 	free(update->replaced);
 	if (update->embed)
-		gpuvec_embed_discard(update->embed);
+		gpuvec_embedding_discard(update->embed);
 
 	pthread_mutex_lock(&store->mutex);
 	/* an embedding table keeps the room that it got, whatever became of the update */
@@ -165,9 +165,9 @@ claim_mirror(gpuvec_store *store, const gpuvec_mirror_key *key, const gpuvec_loa
 					"the mirror is being loaded or refreshed by another session");
 		return NULL;
 	}
-	if (gpuvec_key_embeds(key) && mirror->embed == NULL)
+	if (gpuvec_is_embedding_key(key) && mirror->embed == NULL)
 	{
-		mirror->embed = gpuvec_embed_new((gpuvec_storage) key->storage,
+		mirror->embed = gpuvec_embedding_new((gpuvec_storage) key->storage,
 										 mirror->place->backend->vectors, error);
 		if (mirror->embed == NULL)
 		{
@@ -341,7 +341,7 @@ take_vector(gpuvec_update *update, uint32_t block, const char *from, const char 
 		(row.kind != GPUVEC_VECTOR_GOOD && row.width > 0) ||
 		(size_t) (end - from) < gpuvec_vector_row_bytes(row.width, update->embed->storage))
 		return bad_pages(error, "A row is cut off.");
-	if (!gpuvec_embed_stage(update->embed, gpuvec_tid(block, row.line), &row, from + sizeof(row),
+	if (!gpuvec_embedding_stage(update->embed, gpuvec_tid(block, row.line), &row, from + sizeof(row),
 							error))
 		return 0;
 	*last_line = row.line;
@@ -704,10 +704,10 @@ make_view(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 	{
 		uint64_t	n;
 
-		update->hopeless = !update->load && gpuvec_embed_sparse(update->embed);
+		update->hopeless = !update->load && gpuvec_embedding_sparse(update->embed);
 		update->replaced = list_replaced(update, &n, error);
 		update->nreplaced = n;
-		return update->replaced && gpuvec_embed_prepare(update->embed, nblocks, error);
+		return update->replaced && gpuvec_embedding_prepare(update->embed, nblocks, error);
 	}
 	for (uint64_t i = update->npages; i > 0 && update->pages[i - 1].block >= nblocks; i--)
 		fresh -= update->pages[i - 1].nrows;
@@ -761,7 +761,7 @@ charge_view(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 static void
 publish_embed(gpuvec_update *update, const gpuvec_state *state)
 {
-	gpuvec_embed_table *table = update->embed;
+	gpuvec_embedding_table *table = update->embed;
 	gpuvec_page_numbers *old = table->numbers;
 
 	table->state = *state;
@@ -782,7 +782,7 @@ publish(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_state *state)
 	{
 		/* readers wait until publish_embed() */
 		pthread_rwlock_wrlock(&update->embed->lock);
-		gpuvec_embed_publish(update->embed, update->replaced, update->nreplaced, commit->nblocks);
+		gpuvec_embedding_publish(update->embed, update->replaced, update->nreplaced, commit->nblocks);
 	}
 	pthread_mutex_lock(&update->store->mutex);
 	mirror->refresh = ++update->store->last_refresh;

@@ -15,7 +15,7 @@
 
 #include "postgres.h"
 
-#include "common/limits.h"
+#include "core/bounds.h"
 #include "compat.h"
 #include "fmgr.h"
 

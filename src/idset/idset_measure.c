@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * idset_measure.c
- *	  Similarity measures and distance operators (see common/measure.h).
+ *	  Similarity measures and distance operators (see core/measure.h).
  *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
 
-#include "common/measure.h"
+#include "core/measure.h"
 #include "idset/idset.h"
 #include "idset/idset_threshold.h"
 

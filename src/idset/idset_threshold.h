@@ -11,7 +11,7 @@
 #include "gpuvec.h"
 
 #include "access/htup.h"
-#include "common/measure.h"
+#include "core/measure.h"
 #include "idset/idset.h"
 
 typedef struct IdSetThreshold

@@ -17,7 +17,7 @@
 #include "catalog/index.h"
 #include "commands/progress.h"
 #include "index/entries.h"
-#include "index/index.h"
+#include "index/index_am.h"
 #include "nodes/execnodes.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"

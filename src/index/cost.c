@@ -54,7 +54,7 @@
 
 #include "access/table.h"
 #include "catalog/pg_class.h"
-#include "index/index.h"
+#include "index/index_am.h"
 #include "mirror/facts.h"
 #include "miscadmin.h"
 #include "nodes/pathnodes.h"

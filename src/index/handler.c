@@ -25,7 +25,7 @@
 #include "commands/vacuum.h"
 #include "fmgr.h"
 #include "index/entries.h"
-#include "index/index.h"
+#include "index/index_am.h"
 #include "mirror/feed.h"
 #include "storage/bufmgr.h"
 #include "utils/catcache.h"

@@ -29,9 +29,9 @@
 #include "access/tableam.h"
 #include "idset/idset.h"
 #include "index/entries.h"
-#include "index/index.h"
+#include "index/index_am.h"
 #include "miscadmin.h"
-#include "search/search.h"
+#include "search/set_search.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 

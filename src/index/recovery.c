@@ -29,7 +29,7 @@
 #include "gpuvec.h"
 
 #include "access/relscan.h"
-#include "index/index.h"
+#include "index/index_am.h"
 #include "mirror/mirror.h"
 
 /*

@@ -9,7 +9,7 @@
 
 #include "access/heapam.h"
 #include "access/htup_details.h"
-#include "index/index.h"
+#include "index/index_am.h"
 #include "storage/bufmgr.h"
 
 /* Note the roots of all row versions of a page */

@@ -36,7 +36,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/protocol.h"
+#include "core/protocol.h"
 #include "link/faults.h"
 #include "link/supervisor.h"
 #include "miscadmin.h"

@@ -35,7 +35,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_database.h"
-#include "link/link.h"
+#include "link/engine_link.h"
 #include "link/supervisor.h"
 #include "mirror/autoprewarm.h"
 #include "mirror/prewarm_list.h"

@@ -22,7 +22,7 @@
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
 #include "commands/extension.h"
-#include "link/link.h"
+#include "link/engine_link.h"
 #include "mirror/autoprewarm.h"
 #include "mirror/mirror.h"
 #include "mirror/prewarm_list.h"

@@ -61,7 +61,7 @@
 
 #include "access/xact.h"
 #include "common/hashfn.h"
-#include "link/link.h"
+#include "link/engine_link.h"
 #include "link/supervisor.h"
 #include "mirror/facts.h"
 #include "miscadmin.h"

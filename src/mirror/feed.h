@@ -10,7 +10,7 @@
 
 #include "postgres.h"
 
-#include "common/protocol.h"
+#include "core/protocol.h"
 #include "datatype/timestamp.h"
 #include "storage/block.h"
 #include "storage/spin.h"

@@ -40,7 +40,7 @@
 #include "common/hashfn.h"
 #include "lib/stringinfo.h"
 #include "index/entries.h"
-#include "link/link.h"
+#include "link/engine_link.h"
 #include "mirror/facts.h"
 #include "mirror/feed.h"
 #include "mirror/mirror.h"

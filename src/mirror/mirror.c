@@ -19,7 +19,7 @@
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "common/hashfn.h"
-#include "link/link.h"
+#include "link/engine_link.h"
 #include "mirror/ahead.h"
 #include "mirror/facts.h"
 #include "mirror/feed.h"

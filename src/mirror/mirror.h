@@ -19,8 +19,8 @@
 
 #include "postgres.h"
 
-#include "common/measure.h"
-#include "common/protocol.h"
+#include "core/measure.h"
+#include "core/protocol.h"
 #include "datatype/timestamp.h"
 #include "executor/tuptable.h"
 #include "utils/array.h"

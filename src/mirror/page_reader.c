@@ -39,7 +39,7 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/toast_internals.h"
-#include "common/protocol.h"
+#include "core/protocol.h"
 #include "mirror/page_reader.h"
 #include "executor/tuptable.h"
 #include "index/entries.h"

@@ -15,7 +15,7 @@
  */
 #include "gpuvec.h"
 
-#include "link/link.h"
+#include "link/engine_link.h"
 #include "mirror/facts.h"
 #include "mirror/mirror.h"
 #include "utils/timestamp.h"

@@ -23,7 +23,7 @@
 #include "gpuvec.h"
 
 #include "access/tableam.h"
-#include "search/search.h"
+#include "search/set_search.h"
 
 /* Microseconds, as measured with the engine on the CPU and a million rows of 51 ids */
 #define FETCH_ROW		1.0		/* fetch a row by its tid, */

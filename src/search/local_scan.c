@@ -15,7 +15,7 @@
 #include "access/tableam.h"
 #include "idset/idset.h"
 #include "miscadmin.h"
-#include "search/search.h"
+#include "search/set_search.h"
 #include "storage/predicate.h"
 
 /* Is a better than b in the order of results? */

@@ -13,9 +13,9 @@
  */
 #include "gpuvec.h"
 
-#include "link/link.h"
+#include "link/engine_link.h"
 #include "miscadmin.h"
-#include "search/search.h"
+#include "search/set_search.h"
 #include "storage/bufmgr.h"
 #include "utils/memutils.h"
 

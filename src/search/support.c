@@ -15,7 +15,7 @@
 #include "nodes/nodeFuncs.h"
 #include "nodes/supportnodes.h"
 #include "optimizer/optimizer.h"
-#include "search/search.h"
+#include "search/set_search.h"
 #include "utils/array.h"
 #include "utils/float.h"
 #include "utils/lsyscache.h"

@@ -18,7 +18,7 @@
 #include "idset/idset.h"
 #include "miscadmin.h"
 #include "search/row_fetch.h"
-#include "search/search.h"
+#include "search/set_search.h"
 #include "search/set_function.h"
 #include "utils/array.h"
 #include "utils/builtins.h"

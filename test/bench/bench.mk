@@ -71,16 +71,16 @@ $(BENCH_BIN)/bench_engine: $(srcdir)/test/bench/bench_engine.cpp $(BENCH_HEADERS
 	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
 
 # The kernels of embedding tables alone; needs nvcc, and a GPU to run
-EMBEDDING_SOURCES = $(srcdir)/test/bench/bench_embedding.cu $(sort $(wildcard $(srcdir)/kernels/embedding_*.cu)) \
+EMBEDDING_SOURCES = $(srcdir)/test/bench/bench_embedding.cu $(sort $(POOLING_SOURCES)) \
 	$(srcdir)/kernels/products.cu
 EMBEDDING_ARCHS ?= $(LAST_ARCH)
 
 bench-embedding: $(BENCH_BIN)/bench_embedding
 
-$(BENCH_BIN)/bench_embedding: $(EMBEDDING_SOURCES) $(wildcard $(srcdir)/kernels/*.h $(srcdir)/kernels/*.cuh) \
+$(BENCH_BIN)/bench_embedding: $(EMBEDDING_SOURCES) $(wildcard $(srcdir)/kernels/*/*.h $(srcdir)/kernels/*/*.cuh) \
 		$(srcdir)/test/bench/embedding_reference.h
 	@mkdir -p $(@D)
-	$(NVCC) -std=c++17 -O3 -lineinfo --fmad=false -I$(srcdir)/src -I$(srcdir)/kernels -I$(srcdir)/test/bench \
+	$(NVCC) -std=c++17 -O3 -lineinfo --fmad=false -I$(srcdir)/src -I$(srcdir) -I$(srcdir)/test/bench \
 		-Xcompiler -Wall,-Wextra,-ffp-contract=off \
 		$(foreach a,$(EMBEDDING_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) $(EMBEDDING_FLAGS) \
 		-o $@ $(EMBEDDING_SOURCES)
@@ -88,7 +88,7 @@ $(BENCH_BIN)/bench_embedding: $(EMBEDDING_SOURCES) $(wildcard $(srcdir)/kernels/
 # The CUDA backend's service of embedding tables
 bench-vectors: $(BENCH_BIN)/bench_vectors
 
-$(BENCH_BIN)/bench_vectors: $(srcdir)/test/bench/bench_vectors.c $(wildcard $(srcdir)/src/common/*.h $(srcdir)/src/engine/*.h) $(ENGINE_LIB)
+$(BENCH_BIN)/bench_vectors: $(srcdir)/test/bench/bench_vectors.c $(wildcard $(srcdir)/src/core/*.h $(srcdir)/src/engine/*.h $(srcdir)/src/engine/*/*.h) $(ENGINE_LIB)
 	@mkdir -p $(@D)
 	$(ENGINE_CC) $(ENGINE_FLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
 

@@ -13,7 +13,7 @@
  * no launch finds its data in the cache; and 64 bags, compared with the reference as well.
  * Bags are settled (see embedding.h), unless --unsettled.  --sweep tries ways to launch some
  * cells, --only leaves out cells whose name does not match; the options of the second line but
- * --unsettled set fields of gpuvec_emb_tuning.
+ * --unsettled set fields of gpuvec_pooling_tuning.
  *
  * Bytes are those of the rows that are read and of the vectors that are written.  Rows
  * have values that the host can compute, so that the table need not be copied.
@@ -30,10 +30,10 @@
 #include <string>
 #include <unordered_map>
 
-#include "embedding_pool.cuh"
+#include "kernels/embedding/pool.cuh"
 #include "embedding_reference.h"
-#include "embedding_sort.h"
-#include "vectors.h"
+#include "kernels/embedding/sort.h"
+#include "kernels/embedding/cuda_vectors.h"
 
 #define CHECK(call) check_cuda(call, #call, __LINE__)
 
@@ -73,7 +73,7 @@ number(uint64_t seed, uint64_t i)
 
 /* The same as a table has it */
 static inline float
-table_number(enum gpuvec_emb_type type, uint64_t seed, uint64_t i)
+table_number(enum gpuvec_pooling_type type, uint64_t seed, uint64_t i)
 {
 	float		x = number(seed, i);
 
@@ -173,7 +173,7 @@ fill(void *data, uint64_t n, uint64_t seed, bool half)
 {
 	struct fill_params params = {data, n, seed, half};
 
-	CHECK(emb_launch(fill_kernel, std::min<uint64_t>(emb_divide_up(n, 256), 132 * 64), 256, params, 0));
+	CHECK(pooling_launch(fill_kernel, std::min<uint64_t>(pooling_divide_up(n, 256), 132 * 64), 256, params, 0));
 }
 
 #define KEYS_PER_BAG	64
@@ -264,9 +264,9 @@ pick(std::initializer_list<X> list)
 /* A random case, on the host */
 struct test_case
 {
-	struct gpuvec_emb_table table;
-	struct gpuvec_emb_bags bags;
-	enum gpuvec_emb_mode mode;
+	struct gpuvec_pooling_table table;
+	struct gpuvec_pooling_bags bags;
+	enum gpuvec_pooling_mode mode;
 	std::vector<float> values;	/* of the table, [rows][width] */
 	std::vector<int64_t> keys;
 	std::vector<int64_t> offsets;
@@ -403,13 +403,13 @@ make_case(test_case &t, int number_of_case, bool small)
 	}
 
 	/* how it is launched must not matter */
-	memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
-	gpuvec_emb_tuning.threads = pick({0u, 32u, 64u, 256u});
-	gpuvec_emb_tuning.range = pick({0u, 1u, 2u, 5u, 16u});
-	gpuvec_emb_tuning.vector_bytes = pick({0u, 0u, 8u, 4u});
-	gpuvec_emb_tuning.slice_bytes = pick({0u, 0u, 128u, 256u});
-	gpuvec_emb_tuning.slice_major = (uint32_t) rng(2);
-	gpuvec_emb_tuning.bulk = (uint32_t) rng(3);
+	memset(&gpuvec_pooling_tuning, 0, sizeof gpuvec_pooling_tuning);
+	gpuvec_pooling_tuning.threads = pick({0u, 32u, 64u, 256u});
+	gpuvec_pooling_tuning.range = pick({0u, 1u, 2u, 5u, 16u});
+	gpuvec_pooling_tuning.vector_bytes = pick({0u, 0u, 8u, 4u});
+	gpuvec_pooling_tuning.slice_bytes = pick({0u, 0u, 128u, 256u});
+	gpuvec_pooling_tuning.slice_major = (uint32_t) rng(2);
+	gpuvec_pooling_tuning.bulk = (uint32_t) rng(3);
 
 	char		name[300];
 
@@ -419,8 +419,8 @@ make_case(test_case &t, int number_of_case, bool small)
 			 (unsigned long long) t.bags.bags, most || t.bags.hotness == 0 ? "ragged " : "of ",
 			 (unsigned long long) t.bags.hotness, (unsigned long long) t.bags.lookups,
 			 (unsigned long long) most, t.weights.empty() ? "" : " weighted", with_missing ? " missing" : "",
-			 t.bags.index_bits, gpuvec_emb_tuning.threads, gpuvec_emb_tuning.range,
-			 gpuvec_emb_tuning.vector_bytes, gpuvec_emb_tuning.slice_bytes);
+			 t.bags.index_bits, gpuvec_pooling_tuning.threads, gpuvec_pooling_tuning.range,
+			 gpuvec_pooling_tuning.vector_bytes, gpuvec_pooling_tuning.slice_bytes);
 	t.name = name;
 }
 
@@ -476,7 +476,7 @@ workspace(device_case &d, size_t bytes)
 
 /* The values of a device's array of float32 or float16 */
 static std::vector<float>
-to_floats(const void *p, size_t n, enum gpuvec_emb_type type)
+to_floats(const void *p, size_t n, enum gpuvec_pooling_type type)
 {
 	std::vector<float> v(n);
 
@@ -492,7 +492,7 @@ to_floats(const void *p, size_t n, enum gpuvec_emb_type type)
 
 /* Round to the type of the result */
 static void
-round_to(enum gpuvec_emb_type type, std::vector<float> &values)
+round_to(enum gpuvec_pooling_type type, std::vector<float> &values)
 {
 	for (float &x : values)
 		x = type == GPUVEC_EMB_FLOAT16 ? __half2float(__float2half_rn(x)) : x;
@@ -505,7 +505,7 @@ check_forward(const test_case &t, device_case &d)
 	uint64_t	out_rows = t.mode == GPUVEC_EMB_CONCAT ? t.bags.lookups : t.bags.bags;
 	uint64_t	out_stride = t.table.width + pick({0, 0, 1, 4});
 	size_t		skip = pick({0, 0, 1, 2});
-	enum gpuvec_emb_type out_type = rng(2) ? t.table.type : GPUVEC_EMB_FLOAT32;
+	enum gpuvec_pooling_type out_type = rng(2) ? t.table.type : GPUVEC_EMB_FLOAT32;
 	void	   *out;
 	size_t		bytes;
 	void	   *work;
@@ -514,9 +514,9 @@ check_forward(const test_case &t, device_case &d)
 		out = d.keep(to_device(std::vector<__half>(out_rows * out_stride, __float2half_rn(untouched)), skip), skip);
 	else
 		out = d.keep(to_device(std::vector<float>(out_rows * out_stride, untouched), skip), skip);
-	CHECK(gpuvec_emb_forward_workspace(&t.table, &t.bags, t.mode, &bytes));
+	CHECK(gpuvec_pooling_forward_workspace(&t.table, &t.bags, t.mode, &bytes));
 	work = workspace(d, bytes);
-	CHECK(gpuvec_emb_forward(&t.table, &t.bags, t.mode, out, out_type, out_stride, work, bytes, 0));
+	CHECK(gpuvec_pooling_forward(&t.table, &t.bags, t.mode, out, out_type, out_stride, work, bytes, 0));
 	CHECK(cudaDeviceSynchronize());
 
 	std::vector<float> got = to_floats(out, out_rows * out_stride, out_type);
@@ -552,7 +552,7 @@ check_grad(const test_case &t, device_case &d)
 {
 	uint64_t	samples = t.mode == GPUVEC_EMB_CONCAT ? t.bags.lookups : t.bags.bags;
 	uint32_t	width = t.table.width;
-	struct gpuvec_emb_grad grad = {};
+	struct gpuvec_pooling_grad grad = {};
 	std::vector<float> grad_values;
 	std::map<int64_t, std::vector<ref_lookup>> rows;
 	size_t		bytes;
@@ -574,9 +574,9 @@ check_grad(const test_case &t, device_case &d)
 	grad.out = out;
 	grad.out_rows = d.keep(to_device(std::vector<uint32_t>(room, 0xFFFFFFFF)));
 	grad.out_count = d.keep(to_device(std::vector<uint32_t>(1, 0xFFFFFFFF)));
-	CHECK(gpuvec_emb_grad_workspace(&grad, &t.bags, t.mode, &bytes));
+	CHECK(gpuvec_pooling_grad_workspace(&grad, &t.bags, t.mode, &bytes));
 	work = workspace(d, bytes);
-	CHECK(gpuvec_emb_grad(&grad, &t.bags, t.mode, work, bytes, 0));
+	CHECK(gpuvec_pooling_grad(&grad, &t.bags, t.mode, work, bytes, 0));
 	CHECK(cudaDeviceSynchronize());
 
 	/* what each row should get */
@@ -643,7 +643,7 @@ check_sort(int number_of_case)
 {
 	test_case	t;
 	device_case d;
-	struct emb_sort sort = {};
+	struct pooling_sort sort = {};
 	uint64_t	hotness;
 	std::vector<int64_t> keys;
 	std::vector<int64_t> offsets(1, 0);
@@ -668,7 +668,7 @@ check_sort(int number_of_case)
 	}
 	sort.positions = rng(3) == 0;
 	sort.hotness = (uint32_t) hotness;
-	sort.bags = (uint32_t) emb_divide_up(sort.lookups, hotness);
+	sort.bags = (uint32_t) pooling_divide_up(sort.lookups, hotness);
 	if (rng(2))
 	{
 		while (offsets.size() < sort.bags)
@@ -685,10 +685,10 @@ check_sort(int number_of_case)
 		sort.keys[i] = d.keep(to_device(std::vector<uint32_t>(sort.lookups)));
 		sort.values[i] = d.keep(to_device(std::vector<uint32_t>(sort.lookups)));
 	}
-	bytes = emb_sort_workspace(sort.rows, sort.lookups);
-	CHECK(emb_sort(&sort, workspace(d, bytes), 0));
+	bytes = pooling_sort_workspace(sort.rows, sort.lookups);
+	CHECK(pooling_sort(&sort, workspace(d, bytes), 0));
 	CHECK(cudaDeviceSynchronize());
-	result = emb_sort_result(sort.rows);
+	result = pooling_sort_result(sort.rows);
 
 	std::vector<uint32_t> got_keys = to_host(sort.keys[result], sort.lookups);
 	std::vector<uint32_t> got_values = to_host(sort.values[result], sort.lookups);
@@ -775,7 +775,7 @@ check_mean(test_case &t, uint32_t width, const std::string &name)
 	t.bags.lookups = t.keys.size();
 	t.bags.index_bits = 64;
 	t.name = name + ", width " + std::to_string(width);
-	memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
+	memset(&gpuvec_pooling_tuning, 0, sizeof gpuvec_pooling_tuning);
 	case_failed = false;
 	check_case(t);
 	checks++;
@@ -839,7 +839,7 @@ check_chain(int hotness, bool small)
 	device_case d;
 	std::vector<int32_t> first(rows);
 	std::vector<int32_t> second(rows);
-	struct gpuvec_emb_bags bags = {};
+	struct gpuvec_pooling_bags bags = {};
 	float	   *middle;
 	float	   *out;
 
@@ -867,8 +867,8 @@ check_chain(int hotness, bool small)
 	bags.lookups = rows;
 	bags.settled = 1;
 
-	struct gpuvec_emb_table middle_table = t.table;
-	struct gpuvec_emb_bags middle_bags = bags;
+	struct gpuvec_pooling_table middle_table = t.table;
+	struct gpuvec_pooling_bags middle_bags = bags;
 
 	middle_table.data = middle;
 	middle_bags.indices = d.keep(to_device(second));
@@ -876,8 +876,8 @@ check_chain(int hotness, bool small)
 	middle_bags.bags = rows / hotness;
 	middle_bags.settled = 0;
 	CHECK(cudaDeviceSynchronize());
-	CHECK(gpuvec_emb_forward(&t.table, &bags, GPUVEC_EMB_SUM, middle, GPUVEC_EMB_FLOAT32, width, NULL, 0, 0));
-	CHECK(gpuvec_emb_forward(&middle_table, &middle_bags, GPUVEC_EMB_SUM, out, GPUVEC_EMB_FLOAT32, width,
+	CHECK(gpuvec_pooling_forward(&t.table, &bags, GPUVEC_EMB_SUM, middle, GPUVEC_EMB_FLOAT32, width, NULL, 0, 0));
+	CHECK(gpuvec_pooling_forward(&middle_table, &middle_bags, GPUVEC_EMB_SUM, out, GPUVEC_EMB_FLOAT32, width,
 							 NULL, 0, 0));
 	CHECK(cudaDeviceSynchronize());
 
@@ -908,7 +908,7 @@ check_all(int n, bool small)
 		checks++;
 		failures += case_failed;
 	}
-	memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
+	memset(&gpuvec_pooling_tuning, 0, sizeof gpuvec_pooling_tuning);
 	for (int hotness : {1, 4, 32})
 		check_chain(hotness, small);
 	check_alike(287268);
@@ -1073,15 +1073,15 @@ make_offsets(int hotness)
 /* A cell of the benchmark of pooling */
 struct cell
 {
-	enum gpuvec_emb_type type;
-	enum gpuvec_emb_type out_type;
+	enum gpuvec_pooling_type type;
+	enum gpuvec_pooling_type out_type;
 	uint32_t	width;
 	int			hotness;
 	int			dist;
 	enum cell_kind kind;
-	struct gpuvec_emb_table table;
-	struct gpuvec_emb_bags bags;
-	enum gpuvec_emb_mode mode;
+	struct gpuvec_pooling_table table;
+	struct gpuvec_pooling_bags bags;
+	enum gpuvec_pooling_mode mode;
 	uint64_t	out_rows;
 	int			sets;			/* of keys */
 	int			ring;			/* of results */
@@ -1126,17 +1126,17 @@ struct cell
 	void
 	launch(int i, cudaStream_t stream) const
 	{
-		struct gpuvec_emb_bags b = bags;
+		struct gpuvec_pooling_bags b = bags;
 
 		b.indices = B.keys[dist] + first_key(i);
 		if (b.weights)
 			b.weights = B.weights + first_key(i);
-		CHECK(gpuvec_emb_forward(&table, &b, mode, result(i), out_type, width, B.work, B.work_bytes, stream));
+		CHECK(gpuvec_pooling_forward(&table, &b, mode, result(i), out_type, width, B.work, B.work_bytes, stream));
 	}
 };
 
 static cell
-make_cell(enum gpuvec_emb_type type, enum gpuvec_emb_type out_type, uint32_t width, int hotness, int dist,
+make_cell(enum gpuvec_pooling_type type, enum gpuvec_pooling_type out_type, uint32_t width, int hotness, int dist,
 		  enum cell_kind kind)
 {
 	cell		c = {};
@@ -1277,13 +1277,13 @@ sweep_cell(const cell &c)
 	struct result
 	{
 		double		ms;
-		struct gpuvec_emb_tuning tuning;
+		struct gpuvec_pooling_tuning tuning;
 	};
 	std::vector<result> results;
 	int			last;
 	double		standard;
 
-	memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
+	memset(&gpuvec_pooling_tuning, 0, sizeof gpuvec_pooling_tuning);
 	standard = time_cell(c, last, true);
 	for (uint32_t threads : {32, 64, 128, 256})
 		for (uint32_t range : {1, 2, 4, 8, 16})
@@ -1294,12 +1294,12 @@ sweep_cell(const cell &c)
 				if ((gathers && range > 1) || range * c.hotness > 64 ||
 					(vector < 16 && c.kind != CELL_RAGGED))
 					continue;
-				gpuvec_emb_tuning.threads = threads;
-				gpuvec_emb_tuning.range = range;
-				gpuvec_emb_tuning.vector_bytes = vector;
-				results.push_back({time_cell(c, last, true), gpuvec_emb_tuning});
+				gpuvec_pooling_tuning.threads = threads;
+				gpuvec_pooling_tuning.range = range;
+				gpuvec_pooling_tuning.vector_bytes = vector;
+				results.push_back({time_cell(c, last, true), gpuvec_pooling_tuning});
 			}
-	memset(&gpuvec_emb_tuning, 0, sizeof gpuvec_emb_tuning);
+	memset(&gpuvec_pooling_tuning, 0, sizeof gpuvec_pooling_tuning);
 	std::sort(results.begin(), results.end(), [] (const result &a, const result &b) { return a.ms < b.ms; });
 	printf("%-32s default %.4f ms %.0f GB/s;", c.name().c_str(), standard, c.bytes() / standard / 1e6);
 	for (size_t i = 0; i < results.size() && i < 5; i++)
@@ -1311,7 +1311,7 @@ sweep_cell(const cell &c)
 
 /* All cells of a type, a width, a hotness and a distribution; or ways to launch some */
 static void
-run_cells(enum gpuvec_emb_type type, enum gpuvec_emb_type out_type, uint32_t width, int hotness, int dist,
+run_cells(enum gpuvec_pooling_type type, enum gpuvec_pooling_type out_type, uint32_t width, int hotness, int dist,
 		  bool sweep)
 {
 	bool		key_cell = width == 128 || (width == 32 && hotness == 64);
@@ -1331,13 +1331,13 @@ run_cells(enum gpuvec_emb_type type, enum gpuvec_emb_type out_type, uint32_t wid
 
 /* Gradients of the table */
 static void
-run_grad(uint32_t width, int hotness, int dist, enum gpuvec_emb_mode mode, bool weighted)
+run_grad(uint32_t width, int hotness, int dist, enum gpuvec_pooling_mode mode, bool weighted)
 {
 	const int	rings = 4;		/* of gradients of results */
 	uint64_t	keys = B.batch * hotness;
 	uint64_t	samples = mode == GPUVEC_EMB_CONCAT ? keys : B.batch;
-	struct gpuvec_emb_grad grad = {};
-	struct gpuvec_emb_bags bags = {};
+	struct gpuvec_pooling_grad grad = {};
+	struct gpuvec_pooling_bags bags = {};
 	int			sets = KEYS_PER_BAG / hotness;
 	float	   *samples_grad;
 	uint32_t   *out_rows;
@@ -1370,7 +1370,7 @@ run_grad(uint32_t width, int hotness, int dist, enum gpuvec_emb_mode mode, bool 
 	bags.lookups = keys;
 	bags.weights = weighted ? B.weights : NULL;
 
-	CHECK(gpuvec_emb_grad_workspace(&grad, &bags, mode, &bytes));
+	CHECK(gpuvec_pooling_grad_workspace(&grad, &bags, mode, &bytes));
 	if (bytes > B.work_bytes || keys * width * sizeof(float) > B.out_bytes)
 	{
 		fprintf(stderr, "no room for gradients: %zu\n", bytes);
@@ -1381,15 +1381,15 @@ run_grad(uint32_t width, int hotness, int dist, enum gpuvec_emb_mode mode, bool 
 	{
 		bags.indices = B.keys[dist] + (uint64_t) (i % sets) * keys;
 		grad.grad = samples_grad + (uint64_t) (i % rings) * samples * width;
-		CHECK(gpuvec_emb_grad(&grad, &bags, mode, B.work, B.work_bytes, stream));
+		CHECK(gpuvec_pooling_grad(&grad, &bags, mode, B.work, B.work_bytes, stream));
 	};
 
 	for (uint32_t stages = 3; stages-- > 0;)
 	{
-		gpuvec_emb_tuning.grad_stages = (3 - stages) % 3;
-		ms[gpuvec_emb_tuning.grad_stages] = time_launches(n, launch);
+		gpuvec_pooling_tuning.grad_stages = (3 - stages) % 3;
+		ms[gpuvec_pooling_tuning.grad_stages] = time_launches(n, launch);
 	}
-	gpuvec_emb_tuning.grad_stages = 0;
+	gpuvec_pooling_tuning.grad_stages = 0;
 	launch(n - 1, 0);
 	CHECK(cudaDeviceSynchronize());
 
@@ -1485,7 +1485,7 @@ run_grad(uint32_t width, int hotness, int dist, enum gpuvec_emb_mode mode, bool 
  * all of them are right is tested by vectors_test; here, some.
  */
 static void
-run_grad_weights(uint32_t width, int hotness, int dist, enum gpuvec_emb_mode mode)
+run_grad_weights(uint32_t width, int hotness, int dist, enum gpuvec_pooling_mode mode)
 {
 	bool		mean = mode == GPUVEC_EMB_MEAN;
 	cell		c = make_cell(GPUVEC_EMB_FLOAT32, GPUVEC_EMB_FLOAT32, width, hotness, dist,
@@ -1570,7 +1570,7 @@ time_reads(void)
 	{
 		struct read_params params = {(const char *) B.table, B.keys[0], (uint32_t *) B.out};
 
-		CHECK(emb_launch(read_kernel<BYTES>, nkeys / 256, 256, params, stream));
+		CHECK(pooling_launch(read_kernel<BYTES>, nkeys / 256, 256, params, stream));
 	});
 
 	printf("reading alone, rows of %d bytes: %.0f GB/s\n", BYTES, (double) nkeys * BYTES / ms / 1e6);
@@ -1597,7 +1597,7 @@ set_up(uint64_t rows, uint64_t batch)
 
 		CHECK(cudaMalloc((void **) &B.keys[dist], nkeys * sizeof(int32_t)));
 		params = {B.keys[dist], batch, rows, dist};
-		CHECK(emb_launch(key_kernel, emb_divide_up(batch, 64), 64, params, 0));
+		CHECK(pooling_launch(key_kernel, pooling_divide_up(batch, 64), 64, params, 0));
 		CHECK(cudaDeviceSynchronize());
 		B.host_keys[dist] = to_host(B.keys[dist], nkeys);
 	}
@@ -1609,7 +1609,7 @@ set_up(uint64_t rows, uint64_t batch)
 	{
 		struct copy_params params = {(const float4 *) ((char *) B.out + half), (float4 *) B.out, half / 16};
 
-		CHECK(emb_launch(copy_kernel, emb_divide_up(params.n, 1024), 256, params, stream));
+		CHECK(pooling_launch(copy_kernel, pooling_divide_up(params.n, 1024), 256, params, stream));
 	});
 
 	B.copy_rate = 2.0 * half / ms / 1e6;
@@ -1623,7 +1623,7 @@ set_up(uint64_t rows, uint64_t batch)
 }
 
 static void
-fill_table(enum gpuvec_emb_type type, uint32_t width)
+fill_table(enum gpuvec_pooling_type type, uint32_t width)
 {
 	fill(B.table, B.rows * width, 1, type == GPUVEC_EMB_FLOAT16);
 	CHECK(cudaDeviceSynchronize());
@@ -1638,7 +1638,7 @@ main(int argc, char **argv)
 	bool		sweep = false;
 	bool		unsettled = false;
 	bool		small = false;
-	struct gpuvec_emb_tuning tuning = {};
+	struct gpuvec_pooling_tuning tuning = {};
 	uint64_t	rows = 10000000;
 	uint64_t	batch = 65536;
 	auto		begin = std::chrono::steady_clock::now();
@@ -1690,12 +1690,12 @@ main(int argc, char **argv)
 #ifdef EMULATION
 	times = false;
 #else
-	gpuvec_emb_tuning = tuning;
+	gpuvec_pooling_tuning = tuning;
 	if (times)
 	{
 		B.unsettled = unsettled;
 		set_up(rows, batch);
-		for (enum gpuvec_emb_type type : {GPUVEC_EMB_FLOAT32, GPUVEC_EMB_FLOAT16})
+		for (enum gpuvec_pooling_type type : {GPUVEC_EMB_FLOAT32, GPUVEC_EMB_FLOAT16})
 			for (uint32_t width : {32u, 64u, 128u, 256u})
 			{
 				fill_table(type, width);
@@ -1715,9 +1715,9 @@ main(int argc, char **argv)
 								continue;
 							if (sweep)
 							{
-								gpuvec_emb_tuning.threads = threads;
-								gpuvec_emb_tuning.slice_bytes = slice;
-								gpuvec_emb_tuning.slice_major = 1;
+								gpuvec_pooling_tuning.threads = threads;
+								gpuvec_pooling_tuning.slice_bytes = slice;
+								gpuvec_pooling_tuning.slice_major = 1;
 							}
 							for (int dist = 0; dist < 2; dist++)
 							{
@@ -1725,7 +1725,7 @@ main(int argc, char **argv)
 									printf("[t%u s%u] ", threads, slice);
 								run_grad(128, 64, dist, GPUVEC_EMB_SUM, false);
 							}
-							gpuvec_emb_tuning = tuning;
+							gpuvec_pooling_tuning = tuning;
 						}
 					if (!sweep)
 					{

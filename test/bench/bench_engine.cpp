@@ -26,8 +26,8 @@
 
 #include "setgen.h"
 #include "checksum.h"
-#include "common/limits.h"
-#include "common/measure.h"
+#include "core/bounds.h"
+#include "core/measure.h"
 #include "engine/backend.h"
 
 /* Documents that share a made-up heap page */

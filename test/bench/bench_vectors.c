@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/nearest.h"
+#include "core/nearest.h"
 #include "engine/backend.h"
 
 #define REPEATS		5

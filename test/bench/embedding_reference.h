@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * embedding_reference.h
- *	  What kernels/embedding.h defines, in plain C++, element by element.
+ *	  What kernels/embedding/pooling_kernels.h defines, in plain C++, element by element.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <vector>
 
-#include "embedding.h"
+#include "kernels/embedding/pooling_kernels.h"
 
 /* A lookup with what it contributes */
 struct ref_lookup

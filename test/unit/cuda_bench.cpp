@@ -25,7 +25,7 @@
 
 #include "../bench/setgen.h"
 #include "../bench/checksum.h"
-#include "cuda_tuning.h"
+#include "kernels/search/cuda_tuning.h"
 
 static gpuvec_backend *backend;
 static gpuvec_method method;

@@ -25,7 +25,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "cuda_tuning.h"
+#include "kernels/search/cuda_tuning.h"
 
 typedef std::vector<uint16_t> idset;
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/embed.h"
+#include "engine/embedding/embedding_mirror.h"
 
 static int	passed;
 static int	failed;
@@ -62,9 +62,9 @@ static void
 find_variants(void)
 {
 	variants[nvariants++] = (variant) {"portable", gpuvec_pool_bag_portable, gpuvec_sum_shares_portable, gpuvec_near_scores_portable};
-	if (gpuvec_embed_best_simd() >= GPUVEC_EMBED_AVX2)
+	if (gpuvec_embedding_best_simd() >= GPUVEC_EMBEDDING_AVX2)
 		variants[nvariants++] = (variant) {"AVX2", gpuvec_pool_bag_avx2, gpuvec_sum_shares_avx2, gpuvec_near_scores_avx2};
-	if (gpuvec_embed_best_simd() >= GPUVEC_EMBED_AVX512)
+	if (gpuvec_embedding_best_simd() >= GPUVEC_EMBEDDING_AVX512)
 		variants[nvariants++] = (variant) {"AVX-512", gpuvec_pool_bag_avx512, gpuvec_sum_shares_avx512, gpuvec_near_scores_avx512};
 }
 

@@ -20,9 +20,9 @@ include test/bench/bench.mk
 
 include test/unit/emulation/emulation.mk
 
-EMBEDDING_KERNELS = $(patsubst $(srcdir)/%.cu,%,$(sort $(wildcard $(srcdir)/kernels/embedding_*.cu)))
+EMBEDDING_KERNELS = $(patsubst $(srcdir)/%.cu,%,$(sort $(POOLING_SOURCES)))
 EMULATED = $(EMBEDDING_KERNELS) test/bench/bench_embedding
-EMULATED_VECTORS = $(EMBEDDING_KERNELS) kernels/keys kernels/nearest kernels/products kernels/vectors test/unit/emulation/engine
+EMULATED_VECTORS = $(EMBEDDING_KERNELS) kernels/embedding/keys kernels/embedding/nearest kernels/embedding/products kernels/embedding/vectors test/unit/emulation/engine
 
 ifeq ($(CUDA),yes)
 check: $(EMULATION_DIR)/embedding $(EMULATION_DIR)/vectors_test
@@ -41,7 +41,7 @@ check-gpu: $(BENCH_BIN)/bench_embedding build/test/vectors_test
 $(EMULATION_DIR)/embedding: $(EMULATED:%=$(EMULATION_DIR)/%.o) $(EMULATION_DIR)/$(EMULATION)/emulation.o
 	$(CXX) -o $@ $^
 
-build/test/vectors_test.o: $(srcdir)/test/unit/vectors_test.c $(wildcard $(srcdir)/src/common/*.h $(srcdir)/src/engine/*.h)
+build/test/vectors_test.o: $(srcdir)/test/unit/vectors_test.c $(wildcard $(srcdir)/src/core/*.h $(srcdir)/src/engine/*.h $(srcdir)/src/engine/*/*.h)
 	@mkdir -p $(@D)
 	$(ENGINE_CC) $(ENGINE_FLAGS) -c -o $@ $<
 

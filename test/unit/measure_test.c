@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/measure.h"
+#include "core/measure.h"
 
 #define MAX_IDS			65536
 

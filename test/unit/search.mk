@@ -15,9 +15,9 @@ include engine.mk
 include test/unit/emulation/emulation.mk
 
 EMULATED = backend chunk list_build list_rounds lists lists_classify lists_lone lists_plain scan select topk
-SEARCH_OBJS = $(EMULATED:%=$(EMULATION_DIR)/search/kernels/%.o) \
+SEARCH_OBJS = $(EMULATED:%=$(EMULATION_DIR)/search/kernels/search/%.o) \
 	$(EMULATION_DIR)/search/$(EMULATION)/search.o $(EMULATION_DIR)/$(EMULATION)/emulation.o \
-	$(patsubst %,build/src/engine/%.o,error memory segment threads)
+	$(patsubst %,build/src/engine/%.o,engine_error host_memory segment thread_pool)
 
 ifeq ($(CUDA),yes)
 # with much shared memory, and with little
@@ -39,6 +39,6 @@ $(EMULATION_DIR)/search/%.o: $(srcdir)/%.cpp $(EMULATION_HEADERS)
 
 $(EMULATION_DIR)/cuda_topk: $(srcdir)/test/unit/cuda_topk.cpp $(SEARCH_OBJS)
 	$(CXX) -std=gnu++17 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -Wno-missing-field-initializers \
-		-I$(srcdir)/src -I$(srcdir)/kernels -o $@ $^ -lm -lpthread
+		-I$(srcdir)/src -I$(srcdir) -o $@ $^ -lm -lpthread
 
 .PHONY: check

@@ -43,7 +43,7 @@ $(SERVER_BIN)/gpuvec-engine-$(1): $$(SERVER_SRCS:%.c=$(SERVER_BIN)/$(1)/%.o) $$(
 endef
 $(foreach variant,plain asan thread emulated,$(eval $(call server_variant,$(variant))))
 
-$(SERVER_BIN)/server_test: $(SERVER_TEST_SRCS:%=$(srcdir)/%) $(wildcard $(srcdir)/test/unit/*.h $(srcdir)/src/common/*.h)
+$(SERVER_BIN)/server_test: $(SERVER_TEST_SRCS:%=$(srcdir)/%) $(wildcard $(srcdir)/test/unit/*.h $(srcdir)/src/core/*.h)
 	@mkdir -p $(@D)
 	$(ENGINE_CC) $(SERVER_TEST_FLAGS) -o $@ $(filter %.c,$^) -lm
 

@@ -13,9 +13,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "common/measure.h"
-#include "common/method.h"
-#include "common/protocol.h"
+#include "core/measure.h"
+#include "core/method.h"
+#include "core/protocol.h"
 
 /* A running engine */
 typedef struct engine

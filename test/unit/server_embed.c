@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "common/embedding_grad.h"
+#include "core/pooling_grad.h"
 
 #include "server_embed.h"
 #include "server_memory.h"
@@ -231,7 +231,7 @@ refresh(client *c, vector_model *m)
 /* A request and what it needs */
 typedef struct request
 {
-	gpuvec_embed head;
+	gpuvec_embedding_request head;
 	int64_t    *keys;
 	uint64_t   *offsets;
 	float	   *weights;
@@ -283,10 +283,10 @@ random_request(const vector_model *m)
 	uint64_t	at = 0;
 
 	r.head.key = m->key;
-	r.head.op = random_below(3) == 0 ? GPUVEC_EMBED_GATHER : GPUVEC_EMBED_POOL;
+	r.head.op = random_below(3) == 0 ? GPUVEC_EMBEDDING_GATHER : GPUVEC_EMBEDDING_POOL;
 	r.head.mode = (uint32_t) random_below(GPUVEC_N_POOL_MODES);
 	r.head.missing = random_below(5) == 0 ? GPUVEC_MISSING_ERROR : (uint32_t) random_below(2);
-	r.head.flags = GPUVEC_EMBED_FOUND | (random_below(2) ? GPUVEC_EMBED_WEIGHTED : 0);
+	r.head.flags = GPUVEC_EMBEDDING_FOUND | (random_below(2) ? GPUVEC_EMBEDDING_WEIGHTED : 0);
 	r.head.nkeys = n;
 	r.keys = malloc((n + 1) * sizeof(int64_t));
 	r.weights = malloc((n + 2) * sizeof(float));
@@ -298,8 +298,8 @@ random_request(const vector_model *m)
 		r.weights[i] = (float) ((int) random_below(9) - 4) / 4;
 	}
 	r.weights[n] = 0;
-	if (r.head.op == GPUVEC_EMBED_GATHER)
-		r.head.flags &= ~(uint32_t) GPUVEC_EMBED_WEIGHTED;
+	if (r.head.op == GPUVEC_EMBEDDING_GATHER)
+		r.head.flags &= ~(uint32_t) GPUVEC_EMBEDDING_WEIGHTED;
 	else if (random_below(3) == 0 && n > 0)
 	{
 		r.head.hotness = 1 + random_below(3);
@@ -328,18 +328,18 @@ send_request_flagged(client *c, const request *r, uint32_t flags)
 {
 	static const char zeros[8] = {0};
 	buffer		b = {0};
-	gpuvec_embed head = r->head;
+	gpuvec_embedding_request head = r->head;
 	bool		ok;
 
 	head.flags |= flags;
-	if (flags & GPUVEC_EMBED_KEPT_MAP)
+	if (flags & GPUVEC_EMBEDDING_KEPT_MAP)
 		head.map_bytes = 0;
 	buffer_add(&b, &head, sizeof(head));
 	buffer_add(&b, r->keys, r->head.nkeys * sizeof(int64_t));
-	if (r->head.op != GPUVEC_EMBED_GATHER && r->head.hotness == 0)
+	if (r->head.op != GPUVEC_EMBEDDING_GATHER && r->head.hotness == 0)
 		buffer_add(&b, r->offsets, (r->head.nbags + 1) * sizeof(uint64_t));
 	buffer_add(&b, r->verdicts, r->head.nverdicts * sizeof(uint64_t));
-	if (r->head.flags & GPUVEC_EMBED_WEIGHTED)
+	if (r->head.flags & GPUVEC_EMBEDDING_WEIGHTED)
 	{
 		buffer_add(&b, r->weights, r->head.nkeys * sizeof(float));
 		buffer_add(&b, zeros, r->head.nkeys % 2 * sizeof(float));
@@ -347,7 +347,7 @@ send_request_flagged(client *c, const request *r, uint32_t flags)
 	buffer_add(&b, r->gradient, r->head.ngradient * sizeof(float));
 	buffer_add(&b, zeros, r->head.ngradient % 2 * sizeof(float));
 	buffer_add(&b, r->map, head.map_bytes);
-	ok = client_call(c, GPUVEC_MSG_EMBED, b.data, b.length, GPUVEC_MSG_EMBEDDED);
+	ok = client_call(c, GPUVEC_MSG_EMBEDDING, b.data, b.length, GPUVEC_MSG_EMBEDDING_ANSWER);
 	free(b.data);
 	return ok;
 }
@@ -358,8 +358,8 @@ send_request(client *c, const request *r)
 {
 	if (random_below(4) > 0)
 		return send_request_flagged(c, r, 0);
-	return send_request_flagged(c, r, GPUVEC_EMBED_KEEP_MAP) &&
-		send_request_flagged(c, r, GPUVEC_EMBED_KEPT_MAP);
+	return send_request_flagged(c, r, GPUVEC_EMBEDDING_KEEP_MAP) &&
+		send_request_flagged(c, r, GPUVEC_EMBEDDING_KEPT_MAP);
 }
 
 static int
@@ -385,7 +385,7 @@ compare_keys(const void *a, const void *b)
 static bool
 decide(const client *c, request *r, const vector_model *m, uint64_t count)
 {
-	const uint64_t *tids = (const uint64_t *) (c->data + sizeof(gpuvec_embedded));
+	const uint64_t *tids = (const uint64_t *) (c->data + sizeof(gpuvec_embedding_answer));
 
 	r->verdicts = realloc(r->verdicts, (r->head.nverdicts + count + 1) * sizeof(uint64_t));
 	for (uint64_t i = 0; i < count; i++)
@@ -428,7 +428,7 @@ find_row(const vector_model *m, int64_t key, int *n)
 }
 
 /* What the answer must be: found rows, or a complaint and the number of its key */
-static gpuvec_embed_status
+static gpuvec_embedding_status
 expected_status(const vector_model *m, const request *r, const vector_row **rows, uint64_t *number)
 {
 	const vector_row *first = NULL;
@@ -440,25 +440,25 @@ expected_status(const vector_model *m, const request *r, const vector_row **rows
 		*number = i;
 		rows[i] = find_row(m, r->keys[i], &n);
 		if (n > 1)
-			return GPUVEC_EMBED_DUPLICATE;
+			return GPUVEC_EMBEDDING_DUPLICATE;
 		if (n == 0 && r->head.missing == GPUVEC_MISSING_ERROR)
-			return GPUVEC_EMBED_MISSING;
+			return GPUVEC_EMBEDDING_MISSING;
 		if (n == 0)
 			continue;
 		if (rows[i]->head.kind != GPUVEC_VECTOR_GOOD)
-			return GPUVEC_EMBED_BAD;
+			return GPUVEC_EMBEDDING_BAD;
 		first = first ? first : rows[i];
 		if (rows[i]->head.width != first->head.width)
-			return GPUVEC_EMBED_WIDTHS;
+			return GPUVEC_EMBEDDING_WIDTHS;
 	}
-	return GPUVEC_EMBED_DONE;
+	return GPUVEC_EMBEDDING_DONE;
 }
 
 /* The elements of bag after bag; sums of these numbers are exact, so their order is free */
 static uint64_t
 expected_elements(const request *r, const vector_row **rows, uint32_t width, float *out)
 {
-	bool		gather = r->head.op == GPUVEC_EMBED_GATHER;
+	bool		gather = r->head.op == GPUVEC_EMBEDDING_GATHER;
 	uint64_t	nbags = gather ? 1 : r->head.nbags;
 	bool		skip = r->head.missing == GPUVEC_MISSING_SKIP || gather;
 	float	   *to = out;
@@ -475,7 +475,7 @@ expected_elements(const request *r, const vector_row **rows, uint32_t width, flo
 			memset(to, 0, width * sizeof(float));
 		for (uint64_t i = start; i < end; i++)
 		{
-			float		weight = r->head.flags & GPUVEC_EMBED_WEIGHTED ? r->weights[i] : 1;
+			float		weight = r->head.flags & GPUVEC_EMBEDDING_WEIGHTED ? r->weights[i] : 1;
 
 			if (rows[i] == NULL && skip)
 				continue;
@@ -501,9 +501,9 @@ static bool
 answer_right(const client *c, const vector_model *m, const request *r)
 {
 	const vector_row **rows = calloc(r->head.nkeys + 1, sizeof(*rows));
-	gpuvec_embedded head;
+	gpuvec_embedding_answer head;
 	uint64_t	number = 0;
-	gpuvec_embed_status status = expected_status(m, r, rows, &number);
+	gpuvec_embedding_status status = expected_status(m, r, rows, &number);
 	const char *found = c->data + sizeof(head);
 	size_t		found_size = (r->head.nkeys + 7) / 8 * 8;
 	uint32_t	width = m->width;
@@ -511,7 +511,7 @@ answer_right(const client *c, const vector_model *m, const request *r)
 	bool		ok = true;
 
 	memcpy(&head, c->data, sizeof(head));
-	if (status != GPUVEC_EMBED_DONE)
+	if (status != GPUVEC_EMBEDDING_DONE)
 	{
 		ok = head.status == status && head.key == r->keys[number];
 		free(rows);
@@ -524,7 +524,7 @@ answer_right(const client *c, const vector_model *m, const request *r)
 		/* without any, nothing is told */
 		ok = ok && (found[i] == (rows[i] != NULL));
 	}
-	ok = ok && head.status == GPUVEC_EMBED_DONE && head.nfound == nfound;
+	ok = ok && head.status == GPUVEC_EMBEDDING_DONE && head.nfound == nfound;
 	if (nfound == 0)
 		ok = ok && head.count == 0;
 	else
@@ -548,12 +548,12 @@ check_request(client *c, const vector_model *m, request *r,
 {
 	for (int round = 0; round < 3; round++)
 	{
-		gpuvec_embedded head;
+		gpuvec_embedding_answer head;
 
 		if (!send_request(c, r))
 			return false;
 		memcpy(&head, c->data, sizeof(head));
-		if (head.status != GPUVEC_EMBED_UNDECIDED)
+		if (head.status != GPUVEC_EMBEDDING_UNDECIDED)
 			return right(c, m, r);
 		/* the second time nothing is left to ask, since nothing has changed */
 		if (round > 0 || !decide(c, r, m, head.count))
@@ -655,7 +655,7 @@ bag_of(const request *r, const float **vectors, uint32_t width, uint64_t bag, fl
 
 	return (gpuvec_bag) {
 		.keys = r->keys + start,.vectors = (const void *const *) vectors + start,
-		.weights = r->head.flags & GPUVEC_EMBED_WEIGHTED ? r->weights + start : NULL,
+		.weights = r->head.flags & GPUVEC_EMBEDDING_WEIGHTED ? r->weights + start : NULL,
 		.n = end - start,.width = width,.storage = GPUVEC_FLOAT32,
 		.mode = (gpuvec_pool_mode) r->head.mode,.missing = (gpuvec_missing) r->head.missing,
 		.scratch = scratch
@@ -670,7 +670,7 @@ expected_gradient(const request *r, const float **vectors, uint32_t width, char 
 	gpuvec_share *sorted;
 	gpuvec_upstream up = {
 		.gradient = r->gradient,.width = width,
-		.factors = (r->head.flags & GPUVEC_EMBED_WEIGHTED) != 0 || r->head.mode == GPUVEC_POOL_MEAN
+		.factors = (r->head.flags & GPUVEC_EMBEDDING_WEIGHTED) != 0 || r->head.mode == GPUVEC_POOL_MEAN
 	};
 	float	   *scratch = calloc(4 * ((size_t) width + 1), sizeof(float));
 	float	   *elements;
@@ -721,16 +721,16 @@ expected_weights(const request *r, const float **vectors, uint32_t width, char *
 }
 
 /* The vectors of the keys of a request, if its answer is no complaint: width and number found */
-static gpuvec_embed_status
+static gpuvec_embedding_status
 find_vectors(const vector_model *m, const request *r, const float **vectors, uint64_t *number,
 			 uint32_t *width, uint64_t *nfound)
 {
 	const vector_row **rows = calloc(r->head.nkeys + 1, sizeof(*rows));
-	gpuvec_embed_status status = expected_status(m, r, rows, number);
+	gpuvec_embedding_status status = expected_status(m, r, rows, number);
 
 	*nfound = 0;
 	*width = m->width;
-	for (uint64_t i = 0; status == GPUVEC_EMBED_DONE && i < r->head.nkeys; i++)
+	for (uint64_t i = 0; status == GPUVEC_EMBEDDING_DONE && i < r->head.nkeys; i++)
 	{
 		vectors[i] = rows[i] ? rows[i]->elements : NULL;
 		if (rows[i] && (*nfound)++ == 0)
@@ -745,27 +745,27 @@ static bool
 gradient_right(const client *c, const vector_model *m, const request *r)
 {
 	const float **vectors = calloc(r->head.nkeys + 1, sizeof(*vectors));
-	gpuvec_embedded head;
+	gpuvec_embedding_answer head;
 	uint64_t	number;
 	uint32_t	width;
 	uint64_t	nfound;
-	gpuvec_embed_status status = find_vectors(m, r, vectors, &number, &width, &nfound);
+	gpuvec_embedding_status status = find_vectors(m, r, vectors, &number, &width, &nfound);
 	bool		ok;
 
 	memcpy(&head, c->data, sizeof(head));
-	if (status != GPUVEC_EMBED_DONE)
+	if (status != GPUVEC_EMBEDDING_DONE)
 		ok = head.status == status && head.key == r->keys[number];
 	else if (nfound == 0)
-		ok = head.status == GPUVEC_EMBED_DONE && head.count == 0 && head.nrows == 0;
+		ok = head.status == GPUVEC_EMBEDDING_DONE && head.count == 0 && head.nrows == 0;
 	else
 	{
 		char	   *expected = calloc((r->head.nkeys + 1) * ((size_t) width + 3), sizeof(float));
 		uint64_t	nrows = 0;
-		size_t		size = r->head.op == GPUVEC_EMBED_GRAD ?
+		size_t		size = r->head.op == GPUVEC_EMBEDDING_GRAD ?
 			expected_gradient(r, vectors, width, expected, &nrows) :
 			expected_weights(r, vectors, width, expected);
 
-		ok = head.status == GPUVEC_EMBED_DONE && head.nrows == nrows &&
+		ok = head.status == GPUVEC_EMBEDDING_DONE && head.nrows == nrows &&
 			c->frame.length == sizeof(head) + size &&
 			memcmp(c->data + sizeof(head), expected, size) == 0;
 		free(expected);
@@ -787,13 +787,13 @@ check_gradient_with(client *c, const vector_model *m,
 	uint64_t	rows;
 	bool		ok;
 
-	while (r.head.op == GPUVEC_EMBED_GATHER)
+	while (r.head.op == GPUVEC_EMBEDDING_GATHER)
 	{
 		free_request(&r);
 		r = random_request(m);
 	}
-	r.head.op = random_below(2) ? GPUVEC_EMBED_GRAD : GPUVEC_EMBED_GRAD_WEIGHTS;
-	r.head.flags &= ~(uint32_t) GPUVEC_EMBED_FOUND;
+	r.head.op = random_below(2) ? GPUVEC_EMBEDDING_GRAD : GPUVEC_EMBEDDING_GRAD_WEIGHTS;
+	r.head.flags &= ~(uint32_t) GPUVEC_EMBEDDING_FOUND;
 	vectors = calloc(r.head.nkeys + 1, sizeof(*vectors));
 	(void) find_vectors(m, &r, vectors, &number, &width, &nfound);
 	rows = r.head.mode != GPUVEC_POOL_CONCAT ? r.head.nbags :
@@ -826,7 +826,7 @@ gradient_or_large(const client *c, const vector_model *m, const request *r)
 {
 	const float **vectors = calloc(r->head.nkeys + 1, sizeof(*vectors));
 	char	   *gradient = calloc((r->head.nkeys + 1) * ((size_t) m->width + 3), sizeof(float));
-	gpuvec_embedded head;
+	gpuvec_embedding_answer head;
 	uint64_t	number;
 	uint32_t	width;
 	uint64_t	nfound;
@@ -834,15 +834,15 @@ gradient_or_large(const client *c, const vector_model *m, const request *r)
 	bool		too_many;
 
 	memcpy(&head, c->data, sizeof(head));
-	if (r->head.op == GPUVEC_EMBED_GRAD &&
-		find_vectors(m, r, vectors, &number, &width, &nfound) == GPUVEC_EMBED_DONE)
+	if (r->head.op == GPUVEC_EMBEDDING_GRAD &&
+		find_vectors(m, r, vectors, &number, &width, &nfound) == GPUVEC_EMBEDDING_DONE)
 		expected_gradient(r, vectors, width, gradient, &nrows);
 	too_many = nrows > LIMIT / (m->width + 2);
 	large += too_many;
 	not_large += !too_many;
 	free(vectors);
 	free(gradient);
-	return too_many ? head.status == GPUVEC_EMBED_LARGE : gradient_right(c, m, r);
+	return too_many ? head.status == GPUVEC_EMBEDDING_LARGE : gradient_right(c, m, r);
 }
 
 /* Keys that a random search does not want, ascending */
@@ -887,7 +887,7 @@ static bool
 all_nearest_right(const client *c, const vector_model *m, const float *queries,
 				  const gpuvec_nearest_head *head, const int64_t *excluded)
 {
-	const uint32_t *counts = (const uint32_t *) (c->data + sizeof(gpuvec_embedded));
+	const uint32_t *counts = (const uint32_t *) (c->data + sizeof(gpuvec_embedding_answer));
 	const gpuvec_near *got = (const gpuvec_near *) (counts + (head->nqueries + 1) / 2 * 2);
 
 	for (uint32_t i = 0; i < head->nqueries; i++)
@@ -924,7 +924,7 @@ check_nearest(client *c, const vector_model *m)
 	for (int round = 0; round < 20; round++)
 	{
 		buffer		b = {0};
-		gpuvec_embedded answer;
+		gpuvec_embedding_answer answer;
 
 		head.nverdicts = r.head.nverdicts;
 		buffer_add(&b, &head, sizeof(head));
@@ -932,14 +932,14 @@ check_nearest(client *c, const vector_model *m)
 		buffer_add(&b, excluded, head.nexcluded * sizeof(int64_t));
 		buffer_add(&b, queries, (nfloats + 1) / 2 * 2 * sizeof(float));
 		buffer_add(&b, r.map, r.head.map_bytes);
-		ok = client_call(c, GPUVEC_MSG_NEAREST, b.data, b.length, GPUVEC_MSG_EMBEDDED);
+		ok = client_call(c, GPUVEC_MSG_NEAREST, b.data, b.length, GPUVEC_MSG_EMBEDDING_ANSWER);
 		free(b.data);
 		if (!ok)
 			break;
 		memcpy(&answer, c->data, sizeof(answer));
-		if (answer.status != GPUVEC_EMBED_UNDECIDED)
+		if (answer.status != GPUVEC_EMBEDDING_UNDECIDED)
 		{
-			ok = answer.status == GPUVEC_EMBED_DONE &&
+			ok = answer.status == GPUVEC_EMBEDDING_DONE &&
 				all_nearest_right(c, m, queries, &head, excluded);
 			break;
 		}
@@ -1145,9 +1145,9 @@ test_embed_limit(void)
 	check(load(&c, &m), "load");
 	for (uint64_t n = 90; n < 140; n++)
 	{
-		request		r = {.head = {.key = m.key,.op = GPUVEC_EMBED_GATHER,.missing = GPUVEC_MISSING_SKIP,
-			.flags = GPUVEC_EMBED_FOUND,.nkeys = n}};
-		gpuvec_embedded head;
+		request		r = {.head = {.key = m.key,.op = GPUVEC_EMBEDDING_GATHER,.missing = GPUVEC_MISSING_SKIP,
+			.flags = GPUVEC_EMBEDDING_FOUND,.nkeys = n}};
+		gpuvec_embedding_answer head;
 
 		r.keys = malloc(n * sizeof(int64_t));
 		for (uint64_t i = 0; i < n; i++)
@@ -1157,15 +1157,15 @@ test_embed_limit(void)
 		if (!check(send_request(&c, &r), "an answer"))
 			break;
 		memcpy(&head, c.data, sizeof(head));
-		if (head.status == GPUVEC_EMBED_UNDECIDED && decide(&c, &r, &m, head.count))
+		if (head.status == GPUVEC_EMBEDDING_UNDECIDED && decide(&c, &r, &m, head.count))
 		{
 			if (!check(send_request(&c, &r), "an answer"))
 				break;
 			memcpy(&head, c.data, sizeof(head));
 		}
-		answered += head.status == GPUVEC_EMBED_DONE;
-		refused += head.status == GPUVEC_EMBED_LARGE;
-		check(head.status != GPUVEC_EMBED_DONE || c.frame.length <= sizeof(head) + limit * sizeof(float),
+		answered += head.status == GPUVEC_EMBEDDING_DONE;
+		refused += head.status == GPUVEC_EMBEDDING_LARGE;
+		check(head.status != GPUVEC_EMBEDDING_DONE || c.frame.length <= sizeof(head) + limit * sizeof(float),
 			  "no more than the limit");
 		free_request(&r);
 	}
@@ -1237,7 +1237,7 @@ keep_reading(void *arg)
 {
 	changer    *w = arg;
 	client		c = client_open(w->e);
-	request		r = {.head = {.key = w->m.key,.op = GPUVEC_EMBED_GATHER,.missing = GPUVEC_MISSING_ERROR}};
+	request		r = {.head = {.key = w->m.key,.op = GPUVEC_EMBEDDING_GATHER,.missing = GPUVEC_MISSING_ERROR}};
 	bool		ok = true;
 	float		last = 0;
 	int			rounds = 0;
@@ -1253,13 +1253,13 @@ keep_reading(void *arg)
 		r.keys[i] = 1 + (int64_t) i;
 	while (ok && (rounds++ < 20 || !__atomic_load_n(&w->stop, __ATOMIC_RELAXED)))
 	{
-		gpuvec_embedded head;
+		gpuvec_embedding_answer head;
 		const float *elements = (const float *) (c.data + sizeof(head));
 
 		ok = send_request(&c, &r);
 		memcpy(&head, c.data, sizeof(head));
 		elements = (const float *) (c.data + sizeof(head));
-		ok = ok && head.status == GPUVEC_EMBED_DONE && head.count == r.head.nkeys * w->m.width;
+		ok = ok && head.status == GPUVEC_EMBEDDING_DONE && head.count == r.head.nkeys * w->m.width;
 		for (uint64_t i = 0; ok && i < head.count; i++)
 			ok = elements[i] == elements[0];
 		/* and never an older state than before */
@@ -1300,7 +1300,7 @@ expect_violation(const engine *e, gpuvec_message type, const buffer *b, const ch
 {
 	client		c = client_open(e);
 
-	check(!client_call(&c, type, b->data, b->length, GPUVEC_MSG_EMBEDDED) &&
+	check(!client_call(&c, type, b->data, b->length, GPUVEC_MSG_EMBEDDING_ANSWER) &&
 		  client_failed_with(&c, "08P01") && !client_read(&c), what);
 	client_close(&c);
 }
@@ -1320,17 +1320,17 @@ test_embed_violations(void)
 #define BAD_EMBED(change, what) \
 	do { \
 		buffer		b = {0}; \
-		gpuvec_embed head = {.key = m.key,.op = GPUVEC_EMBED_POOL,.nkeys = 4,.nbags = 2,.nverdicts = 2,.map_bytes = 8}; \
-		gpuvec_embed *h; \
+		gpuvec_embedding_request head = {.key = m.key,.op = GPUVEC_EMBEDDING_POOL,.nkeys = 4,.nbags = 2,.nverdicts = 2,.map_bytes = 8}; \
+		gpuvec_embedding_request *h; \
 		buffer_add(&b, &head, sizeof(head)); \
 		buffer_add(&b, keys, sizeof(keys)); \
 		buffer_add(&b, offsets, sizeof(offsets)); \
 		buffer_add(&b, verdicts, sizeof(verdicts)); \
 		buffer_add(&b, map, sizeof(map)); \
-		h = (gpuvec_embed *) b.data; \
+		h = (gpuvec_embedding_request *) b.data; \
 		change; \
 		(void) h; \
-		expect_violation(&e, GPUVEC_MSG_EMBED, &b, what); \
+		expect_violation(&e, GPUVEC_MSG_EMBEDDING, &b, what); \
 		free(b.data); \
 	} while (0)
 	BAD_EMBED(b.length = 20, "a request that is cut off");
@@ -1340,9 +1340,9 @@ test_embed_violations(void)
 	BAD_EMBED(h->mode = GPUVEC_N_POOL_MODES, "an unknown mode");
 	BAD_EMBED(h->missing = GPUVEC_N_MISSING, "an unknown treatment");
 	BAD_EMBED(h->flags = 64, "unknown flags");
-	BAD_EMBED(h->flags = GPUVEC_EMBED_KEPT_MAP, "a map beside the one that was kept");
-	BAD_EMBED((h->flags = GPUVEC_EMBED_KEPT_MAP, h->map_bytes = 0, b.length -= 8), "no map was kept");
-	BAD_EMBED((h->flags = GPUVEC_EMBED_KEPT_MAP | GPUVEC_EMBED_KEEP_MAP, h->map_bytes = 0, b.length -= 8),
+	BAD_EMBED(h->flags = GPUVEC_EMBEDDING_KEPT_MAP, "a map beside the one that was kept");
+	BAD_EMBED((h->flags = GPUVEC_EMBEDDING_KEPT_MAP, h->map_bytes = 0, b.length -= 8), "no map was kept");
+	BAD_EMBED((h->flags = GPUVEC_EMBEDDING_KEPT_MAP | GPUVEC_EMBEDDING_KEEP_MAP, h->map_bytes = 0, b.length -= 8),
 			  "a map to keep that is kept");
 	BAD_EMBED(h->nkeys = 5, "fewer keys than said");
 	BAD_EMBED(h->nkeys = UINT64_MAX / 8 + 2, "keys that overflow");
@@ -1356,7 +1356,7 @@ test_embed_violations(void)
 	BAD_EMBED(h->map_bytes = 9, "a map longer than the request");
 	BAD_EMBED((h->hotness = 3), "keys that are no multiple of hotness");
 	BAD_EMBED(h->ngradient = UINT64_MAX / 2, "a gradient that overflows");
-	BAD_EMBED(h->flags = GPUVEC_EMBED_WEIGHTED, "weights that are not there");
+	BAD_EMBED(h->flags = GPUVEC_EMBEDDING_WEIGHTED, "weights that are not there");
 
 #define BAD_NEAREST(change, what) \
 	do { \
@@ -1442,7 +1442,7 @@ test_embed_fuzz(void)
 		if (r.head.nkeys > nkeys || r.head.nbags > nbags || r.head.nverdicts > 0 || r.head.ngradient > 0 ||
 			r.head.map_bytes > 100)
 		{
-			(void) client_send(&d, GPUVEC_MSG_EMBED, &r.head, sizeof(r.head));
+			(void) client_send(&d, GPUVEC_MSG_EMBEDDING, &r.head, sizeof(r.head));
 			(void) client_read(&d);
 		}
 		else

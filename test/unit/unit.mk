@@ -12,14 +12,14 @@ SANITIZER = -fsanitize=address,undefined -fno-sanitize-recover=all
 endif
 
 # the sources are compiled here once more, so that sanitizers see all of them
-UNIT_SRCS = src/engine/error.c src/engine/memory.c src/engine/segment.c src/engine/stage.c src/engine/threads.c src/engine/fingerprint.c $(wildcard src/engine/cpu/*.c) src/engine/embed_simd.c $(wildcard src/engine/embed_pool_*.c)
+UNIT_SRCS = src/engine/engine_error.c src/engine/host_memory.c src/engine/segment.c src/engine/stage.c src/engine/thread_pool.c src/engine/fingerprint.c $(wildcard src/engine/cpu/*.c) $(wildcard src/engine/embedding/pool_simd.c src/engine/embedding/pool_portable.c src/engine/embedding/pool_avx*.c)
 FLAGS_scan_batch_avx2 = -mavx2
 FLAGS_scan_batch_avx512 = -mavx512f -mavx512bw -mavx512vl
 FLAGS_lists_search_avx2 = -mavx2
 FLAGS_lists_search_avx512 = -mavx512f -mavx512bw -mavx512vl
 FLAGS_scan_lone_avx512 = -mavx512f -mavx512bw -mavx512vl
-FLAGS_embed_pool_avx2 = -O3 -mavx2 -mf16c -mfma
-FLAGS_embed_pool_avx512 = -O3 -mavx512f -mf16c -mfma
+FLAGS_pool_avx2 = -O3 -mavx2 -mf16c -mfma
+FLAGS_pool_avx512 = -O3 -mavx512f -mf16c -mfma
 UNIT_DIR = build/unit$(if $(SANITIZER),-sanitize)
 UNIT_OBJS = $(UNIT_SRCS:%.c=$(UNIT_DIR)/%.o)
 

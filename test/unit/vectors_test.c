@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/embedding_grad.h"
-#include "common/nearest.h"
+#include "core/pooling_grad.h"
+#include "core/nearest.h"
 #include "engine/backend.h"
 
 /* A table, on the device and here */

@@ -18,7 +18,7 @@
 #define GPUVEC_CPU_BACKEND_H
 
 #include "engine/backend.h"
-#include "engine/threads.h"
+#include "engine/thread_pool.h"
 
 /* Instruction sets, as in gpuvec_backend_options.simd */
 typedef enum cpu_simd

@@ -9,7 +9,7 @@
  *-------------------------------------------------------------------------
  */
 #include "engine/backend.h"
-#include "vectors.h"
+#include "kernels/embedding/cuda_vectors.h"
 
 /* There is nothing in it */
 struct cuda_backend

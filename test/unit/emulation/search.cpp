@@ -12,8 +12,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "cuda_backend.h"
-#include "vectors.h"
+#include "kernels/search/cuda_backend.h"
+#include "kernels/embedding/cuda_vectors.h"
 
 #define MOST_SHARED		232448	/* of compute capability 9.0 */
 #define BEYOND			256		/* bytes that are checked */

@@ -1,0 +1,60 @@
+/*-------------------------------------------------------------------------
+ *
+ * lanes.cuh
+ *	  Sums in lanes, as core/product.h defines them, of 16 threads each.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_LANES_CUH
+#define GPUVEC_LANES_CUH
+
+#include "kernels/embedding/pool.cuh"
+
+#define LANES				16
+
+/*
+ * Fold the lanes of N sums.  Each thread ends up with one of them: the number that the
+ * highest bits of its lane make, in a[0].
+ */
+template <int N, int DISTANCE>
+struct folding
+{
+	static __device__ __forceinline__ void
+	run(double *a, uint32_t lane)
+	{
+		constexpr int M = N > 1 ? N / 2 : 1;
+
+#pragma unroll
+		for (int i = 0; i < M; i++)
+		{
+			bool		upper = N > 1 && (lane & DISTANCE) != 0;
+			double		mine = upper ? a[N > 1 ? i + M : i] : a[i];
+			double		other = N == 1 ? a[i] : upper ? a[i] : a[N > 1 ? i + M : i];
+
+			a[i] = mine + __shfl_xor_sync(EMB_FULL_WARP, other, DISTANCE);
+		}
+		folding<M, DISTANCE / 2>::run(a, lane);
+	}
+};
+
+template <int N>
+struct folding<N, 0>
+{
+	static __device__ __forceinline__ void
+	run(double *, uint32_t)
+	{
+	}
+};
+
+/* An element of a vector, which is not read again soon */
+template <typename T>
+static __device__ __forceinline__ double
+lane_element(const char *vector, uint32_t i)
+{
+	if (sizeof(T) == 4)
+		return __uint_as_float(__ldcs((const unsigned *) vector + i));
+	else
+		return __half2float(__ushort_as_half(__ldcs((const unsigned short *) vector + i)));
+}
+
+#endif							/* GPUVEC_LANES_CUH */

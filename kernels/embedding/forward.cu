@@ -1,0 +1,692 @@
+/*-------------------------------------------------------------------------
+ *
+ * embedding_forward.cu
+ *	  Pool rows of an embedding table.
+ *
+ * Memory limits this work, so all is arranged for many loads in flight and few
+ * instructions between them.
+ *
+ * Where every lookup is a vector of the result (concat, or bags of one lookup), rows are
+ * copied by embedding_gather.cu.  What follows is of the other cases.
+ *
+ * A call may be over in 20 microseconds, of which one or two would pass between two kernels:
+ * kernels start while the one before ends (pooling_launch_chained).  If bags are settled (see
+ * embedding.h), they also read rows while it ends, and wait only before they write.
+ *
+ * Groups of 8, 16 or 32 lanes pool bags; a lane adds up its own columns in the order of the
+ * lookups.  Indices are fetched a chunk ahead, one per lane.  Rows of more
+ * than 512 bytes are pooled in slices.
+ *
+ * bag_kernel gives each group one bag of more than a few lookups and has eight rows in
+ * flight, or four where four groups share a warp.  What limits it, if keys are skewed and rows come from the caches, is the L2
+ * cache (at 88 to 94 % of what it can), and for float16 also instructions; see
+ * pooling_add_batch in embedding_pool.cuh.  Blocks are small and take no shared memory, which
+ * leaves the L1 cache to the hot rows.
+ *
+ * stream_kernel gives each group several consecutive short bags.  Their lookups are
+ * consecutive too, so the group goes through them as through one stream: rows of several
+ * bags are in flight; where a bag ends, its vector is stored and the next begins.  So
+ * short bags keep as many loads in flight as long ones, and a warp waits for the sum of
+ * several bags' lengths, which varies less than each of them.
+ *
+ * Bags of more than GPUVEC_EMB_PIECE lookups are cut into pieces first, which then take the
+ * place of bags (embedding_pieces.cu).
+ *
+ * Blocks are small, so that the hardware, which deals blocks out one by one, balances
+ * bags of all lengths.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "kernels/embedding/pool.cuh"
+
+struct gpuvec_pooling_tuning gpuvec_pooling_tuning;
+
+/* Defaults of gpuvec_pooling_tuning */
+#define BAG_THREADS			64
+#define BAG_UNROLL			8	/* rows in flight of a group of lanes ... */
+#define BAG_NARROW_UNROLL	4	/* ... of 8 lanes, of which a warp has four */
+#define STREAM_THREADS		64
+#define STREAM_UNROLL		4	/* the same */
+#define RANGE_LOOKUPS		16	/* of a group of lanes, on average */
+
+#define LONG_BAG			32	/* lookups, on average */
+
+#define POOL_MOST_THREADS	256
+
+/* What bag_kernel and stream_kernel need to know */
+struct pool_params
+{
+	/* the table, without its type */
+	const char *table;
+	uint32_t	stride_bytes;
+	uint32_t	rows;
+	uint32_t	width;
+
+	/* the lookups */
+	const void *indices;
+	const float *weights;
+	uint32_t	index_bits;
+
+	/* bags or pieces */
+	uint32_t	hotness;
+	const int64_t *offsets;		/* NULL: bags of hotness lookups */
+	const uint32_t *count;		/* how many, if the host does not know it */
+	uint32_t	bags;			/* at most so many */
+
+	/* their distribution */
+	uint32_t	range;			/* bags of a group of lanes */
+	uint32_t	warp_tasks;		/* warps, for one slice */
+	uint32_t	slices;
+	uint32_t	vectors;		/* of a row */
+	bool		slice_major;
+
+	/* the result */
+	bool		settled;		/* see embedding.h */
+	bool		mean;
+	bool		skip_missing;
+	bool		vector_out;		/* aligned for vector stores */
+	bool		vector_partial; /* the same for sums of pieces */
+	const uint32_t *dest;		/* NULL: bag i goes to row i */
+	void	   *out;			/* of the type that the kernel knows */
+	uint64_t	out_stride;
+	float	   *partial;
+	double	   *partial_divisor;
+	uint64_t	partial_stride;
+};
+
+/*
+ * Divide the sums of a bag.  To multiply by the inverse of a power of two gives the same
+ * bits as to divide by that, in a fraction of the time.
+ */
+template <int E>
+static __device__ __forceinline__ void
+divide(float (&acc)[E], float divisor)
+{
+	uint32_t	bits = __float_as_uint(divisor);
+
+	if (divisor >= 1.0f && divisor <= (float) (1 << 20) && bits << 9 == 0)
+	{
+		float		inverse = __uint_as_float(2 * __float_as_uint(1.0f) - bits);
+
+#pragma unroll
+		for (int e = 0; e < E; e++)
+			acc[e] *= inverse;
+	}
+	else
+	{
+#pragma unroll
+		for (int e = 0; e < E; e++)
+			acc[e] = divisor == 0.0f ? 0.0f : __fdiv_rn(acc[e], divisor);
+	}
+}
+
+/*
+ * How divisors are summed: weights in float64.  Without weights they are numbers of lookups,
+ * at most those of a piece, which float32 holds as well.
+ */
+template <bool W>
+struct pooling_divisor
+{
+	typedef float type;
+};
+
+template <>
+struct pooling_divisor<true>
+{
+	typedef double type;
+};
+
+/* If this is a piece with weights, store its divisor, not rounded */
+template <bool W>
+static __device__ __forceinline__ void
+store_divisor(const struct pool_params &p, uint32_t dest, double divisor)
+{
+	if (W && dest & EMB_PARTIAL)
+		p.partial_divisor[dest & ~EMB_PARTIAL] = divisor;
+}
+
+/*
+ * Store the vector of a bag, or that of a piece, without weights with its divisor.
+ */
+template <typename O, int E, bool W>
+static __device__ __forceinline__ void
+store_bag(const struct pool_params &p, uint32_t dest, uint32_t column, bool active,
+		  float (&acc)[E], float divisor)
+{
+	if (dest & EMB_PARTIAL)
+	{
+		uint32_t	slot = dest & ~EMB_PARTIAL;
+
+		if (active)
+			pooling_store<E>(p.partial + slot * p.partial_stride, column * E, p.width, p.vector_partial, acc);
+		if (!W && p.mean && column == 0)
+			p.partial_divisor[slot] = divisor;
+	}
+	else if (active)
+	{
+		if (p.mean)
+			divide(acc, divisor);
+		pooling_store<E>((O *) p.out + dest * p.out_stride, column * E, p.width, p.vector_out, acc);
+	}
+}
+
+/*
+ * Pool bags, or pieces of them, one with each group of lanes.  W: there are weights;
+ * otherwise as above.
+ */
+template <typename T, typename O, int VB, int LANES, bool W>
+static __global__ void __launch_bounds__(POOL_MOST_THREADS)
+bag_kernel(const __grid_constant__ struct pool_params p)
+{
+	constexpr int E = VB / (int) sizeof(T);
+	constexpr int UNROLL = LANES == 8 ? BAG_NARROW_UNROLL : BAG_UNROLL;
+	uint32_t	lane = threadIdx.x % 32;
+	uint32_t	sub = lane % LANES;
+	uint32_t	warp_task;
+	uint32_t	slice;
+
+	pooling_let_next();
+	if (!p.settled)
+		pooling_wait();
+	if (!pooling_find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, slice))
+		return;
+
+	uint32_t	bag = warp_task * (32 / LANES) + lane / LANES;
+	bool		valid = bag < (p.count ? *p.count : p.bags);
+	uint32_t	column = slice * LANES + sub;
+	bool		active = column < p.vectors;
+	const char *base = pooling_lane_base(p.table, column, p.vectors, VB);
+	uint64_t	start = 0;
+	int			n = 0;
+
+	if (valid)
+	{
+		start = p.offsets ? p.offsets[bag] : (uint64_t) bag * p.hotness;
+		n = p.offsets ? (int) (p.offsets[bag + 1] - start) : (int) p.hotness;
+	}
+
+	int			most = (int) __reduce_max_sync(EMB_FULL_WARP, (unsigned) n);
+	bool		count = p.mean && (W || p.skip_missing);	/* or else the divisor is n */
+	float		acc[E];
+	typename pooling_divisor<W>::type divisor = count ? 0 : n;
+	struct pooling_chunk chunk;
+	uint32_t	next_row;
+	float		next_weight;
+
+#pragma unroll
+	for (int e = 0; e < E; e++)
+		acc[e] = 0.0f;
+	chunk.ends = 0;
+	chunk.group_lane = lane - sub;
+
+	auto		fetch = [&] (int at)
+	{
+		next_row = EMB_MISSING;
+		next_weight = 1.0f;
+		if (at < n)
+		{
+			next_row = pooling_lookup(p.indices, p.index_bits, p.rows, start + at);
+			if (W)
+				next_weight = __ldcs(p.weights + start + at);
+		}
+	};
+
+	fetch(sub);
+	for (int k = 0; k < most; k += LANES)
+	{
+		chunk.row = next_row;
+		chunk.weight = next_weight;
+		fetch(k + LANES + sub);
+		chunk.present = __ballot_sync(EMB_FULL_WARP, chunk.row != EMB_MISSING);
+#pragma unroll 1
+		for (uint32_t j = 0; j < LANES; j += UNROLL)
+			pooling_add_batch<T, VB, LANES, UNROLL, W>(base, p.stride_bytes, chunk, j, acc, [] (uint32_t) {});
+
+		if (count)
+		{
+			uint32_t	counted = chunk.present;
+
+			if (!p.skip_missing)
+				counted = __ballot_sync(EMB_FULL_WARP, k + (int) sub < n);
+			if (!W)
+				divisor += (float) __popc(counted >> chunk.group_lane & (EMB_FULL_WARP >> (32 - LANES)));
+			for (uint32_t i = 0; W && i < LANES; i++)
+			{
+				double		weight = __shfl_sync(EMB_FULL_WARP, chunk.weight, chunk.group_lane + i);
+
+				if (counted >> (chunk.group_lane + i) & 1)
+					divisor += weight;
+			}
+		}
+	}
+	pooling_wait();
+	if (valid)
+	{
+		uint32_t	dest = p.dest ? p.dest[bag] : bag;
+
+		if (p.mean && column == 0)
+			store_divisor<W>(p, dest, divisor);
+		store_bag<O, E, W>(p, dest, column, active, acc, (float) divisor);
+	}
+}
+
+/*
+ * What the mean of a bag is divided by, computed by one lane: the lookups from `start`
+ * to `end`.
+ */
+template <bool W>
+static __device__ __forceinline__ typename pooling_divisor<W>::type
+bag_divisor(const struct pool_params &p, uint64_t start, uint64_t end)
+{
+	typename pooling_divisor<W>::type divisor = 0;
+
+	if (!W && !p.skip_missing)
+		return (float) (end - start);
+	for (uint64_t i = start; i < end; i++)
+	{
+		if (!p.skip_missing ||
+			pooling_lookup(p.indices, p.index_bits, p.rows, i) != EMB_MISSING)
+			divisor += W ? p.weights[i] : 1.0f;
+	}
+	return divisor;
+}
+
+/*
+ * Pool short bags, or pieces of them: those of a group of lanes, p.range consecutive
+ * ones, are one stream of lookups.  Lane i of a group knows where its bag i begins and
+ * ends, where it goes and what it is divided by.
+ *
+ * Positions k, n and last count from the first lookup of the group.
+ */
+template <typename T, typename O, int VB, int LANES, bool W>
+static __global__ void __launch_bounds__(POOL_MOST_THREADS)
+stream_kernel(const __grid_constant__ struct pool_params p)
+{
+	constexpr int E = VB / (int) sizeof(T);
+	uint32_t	lane = threadIdx.x % 32;
+	uint32_t	sub = lane % LANES;
+	uint32_t	group_lane = lane - sub;
+	uint32_t	group_mask = EMB_FULL_WARP >> (32 - LANES);
+	uint32_t	warp_task;
+	uint32_t	slice;
+	bool		waited = !p.settled;
+
+	pooling_let_next();
+	if (waited)
+		pooling_wait();
+	if (!pooling_find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, slice))
+		return;
+
+	uint32_t	column = slice * LANES + sub;
+	bool		active = column < p.vectors;
+	const char *base = pooling_lane_base(p.table, column, p.vectors, VB);
+
+	/* this lane's bag */
+	uint32_t	bags = p.count ? *p.count : p.bags;
+	uint64_t	first_bag = (uint64_t) (warp_task * (32 / LANES) + lane / LANES) * p.range;
+	uint32_t	range = (uint32_t) min((uint64_t) p.range, bags - min(first_bag, (uint64_t) bags));
+	uint32_t	bag = (uint32_t) first_bag + sub;
+	bool		valid = sub < range;
+	uint64_t	bag_start = 0;
+	uint64_t	bag_end = 0;
+	uint32_t	bag_dest = bag;
+	float		bag_div = 0.0f;
+
+	if (valid)
+	{
+		bag_start = p.offsets ? p.offsets[bag] : (uint64_t) bag * p.hotness;
+		bag_end = p.offsets ? p.offsets[bag + 1] : bag_start + p.hotness;
+		if (p.dest)
+			bag_dest = p.dest[bag];
+		if (p.mean)
+		{
+			typename pooling_divisor<W>::type divisor = bag_divisor<W>(p, bag_start, bag_end);
+
+			/* where there are pieces, it has waited */
+			if (slice == 0)
+				store_divisor<W>(p, bag_dest, divisor);
+			bag_div = (float) divisor;
+		}
+	}
+
+	bool		empty = bag_start == bag_end;
+	uint64_t	start = __shfl_sync(EMB_FULL_WARP, bag_start, group_lane);
+	int			last = empty ? -1 : (int) (bag_end - start) - 1;
+	int			n = (int) (__shfl_sync(EMB_FULL_WARP, bag_end, group_lane + max(range, 1u) - 1) - start);
+	int			most = (int) __reduce_max_sync(EMB_FULL_WARP, (unsigned) n);
+	uint32_t	queue = __ballot_sync(EMB_FULL_WARP, !empty) >> group_lane & group_mask;
+	uint32_t	empties = __ballot_sync(EMB_FULL_WARP, valid && empty);
+	float		acc[E];
+	struct pooling_chunk chunk;
+	uint32_t	next_row;
+	float		next_weight;
+
+#pragma unroll
+	for (int e = 0; e < E; e++)
+		acc[e] = 0.0f;
+	chunk.group_lane = group_lane;
+
+	/* Store the vector of bag i, if `now`, and begin the next */
+	auto		store = [&] (uint32_t i, bool now)
+	{
+		uint32_t	dest = __shfl_sync(EMB_FULL_WARP, bag_dest, group_lane + i);
+		float		divisor = __shfl_sync(EMB_FULL_WARP, bag_div, group_lane + i);
+
+		if (!waited)
+			pooling_wait();
+		waited = true;
+		if (!now)
+			return;
+		store_bag<O, E, W>(p, dest, column, active, acc, divisor);
+#pragma unroll
+		for (int e = 0; e < E; e++)
+			acc[e] = 0.0f;
+	};
+
+	for (uint32_t i = 0; i < LANES && empties; i++)
+	{
+		if (empties >> i & pooling_group_starts<LANES>())
+			store(i, empties >> (group_lane + i) & 1);
+	}
+
+	auto		fetch = [&] (int at)
+	{
+		next_row = EMB_MISSING;
+		next_weight = 1.0f;
+		if (at < n)
+		{
+			next_row = pooling_lookup(p.indices, p.index_bits, p.rows, start + at);
+			if (W)
+				next_weight = __ldcs(p.weights + start + at);
+		}
+	};
+
+	fetch(sub);
+	for (int k = 0; k < most; k += LANES)
+	{
+		bool		here = last >= k && last - k < LANES;
+
+		chunk.row = next_row;
+		chunk.weight = next_weight;
+		fetch(k + LANES + sub);
+		chunk.present = __ballot_sync(EMB_FULL_WARP, chunk.row != EMB_MISSING);
+		chunk.ends = __reduce_or_sync(EMB_FULL_WARP, here ? 1u << (group_lane + (uint32_t) (last - k)) : 0);
+
+#pragma unroll 1
+		for (uint32_t j = 0; j < LANES; j += STREAM_UNROLL)
+			pooling_add_batch<T, VB, LANES, STREAM_UNROLL, W>(base, p.stride_bytes, chunk, j, acc, [&] (uint32_t at)
+			{
+				bool		now = chunk.ends >> (group_lane + at) & 1;
+
+				store(queue ? __ffs(queue) - 1 : 0, now);
+				if (now)
+					queue &= queue - 1;
+			});
+	}
+}
+
+/*
+ * How to read rows: of the vectors that the alignment allows, the longest, but rows
+ * of less than 128 bytes are spread over 8 lanes.
+ */
+struct pooling_shape
+pooling_choose_shape(const void *data, uint64_t stride_bytes, uint64_t row_bytes,
+				 uint32_t element_bytes, uint32_t max_vector_bytes)
+{
+	struct pooling_shape shape;
+	uint32_t	bytes = element_bytes;
+	uint32_t	slice = gpuvec_pooling_tuning.slice_bytes;
+
+	while (bytes < max_vector_bytes &&
+		   (uintptr_t) data % (bytes * 2) == 0 && stride_bytes % (bytes * 2) == 0 &&
+		   pooling_divide_up(row_bytes, bytes) > (1u << EMB_MIN_LANES_LOG2))
+		bytes *= 2;
+
+	shape.vector_bytes = bytes;
+	shape.vectors = (uint32_t) pooling_divide_up(row_bytes, bytes);
+	shape.lanes_log2 = EMB_MIN_LANES_LOG2;
+	while (shape.lanes_log2 < 5 && shape.vectors > (1u << shape.lanes_log2) &&
+		   (slice == 0 || bytes << (shape.lanes_log2 + 1) <= slice))
+		shape.lanes_log2++;
+	shape.slices = (uint32_t) pooling_divide_up(shape.vectors, (uint64_t) 1 << shape.lanes_log2);
+	return shape;
+}
+
+/* Launch bag_kernel or stream_kernel */
+template <typename T, typename O, int VB, int LANES, bool W>
+static cudaError_t
+launch_pool(const struct pool_params &params, cudaStream_t stream)
+{
+	uint64_t	warps = (uint64_t) params.warp_tasks * params.slices;
+
+	if (params.range == 1)
+		return pooling_launch_cached(bag_kernel<T, O, VB, LANES, W>, warps, pooling_block_threads(BAG_THREADS),
+								 params, stream);
+	return pooling_launch_cached(stream_kernel<T, O, VB, LANES, W>, warps, pooling_block_threads(STREAM_THREADS),
+							 params, stream);
+}
+
+/* The same for vectors of VB bytes */
+template <typename T, typename O, int VB>
+static cudaError_t
+pool_vectors(const struct pool_params &params, uint32_t lanes_log2, cudaStream_t stream)
+{
+	bool		weighted = params.weights != NULL;
+
+	switch (lanes_log2)
+	{
+		case 3:
+			return weighted ? launch_pool<T, O, VB, 8, true>(params, stream) :
+				launch_pool<T, O, VB, 8, false>(params, stream);
+		case 4:
+			return weighted ? launch_pool<T, O, VB, 16, true>(params, stream) :
+				launch_pool<T, O, VB, 16, false>(params, stream);
+		default:
+			return weighted ? launch_pool<T, O, VB, 32, true>(params, stream) :
+				launch_pool<T, O, VB, 32, false>(params, stream);
+	}
+}
+
+/* The same for tables of T and results of O */
+template <typename T, typename O>
+static cudaError_t
+pool_type(const struct pool_params &params, const struct pooling_shape &shape, cudaStream_t stream)
+{
+	switch (shape.vector_bytes)
+	{
+		case 16:
+			return pool_vectors<T, O, 16>(params, shape.lanes_log2, stream);
+		case 8:
+			return pool_vectors<T, O, 8>(params, shape.lanes_log2, stream);
+		case 4:
+			return pool_vectors<T, O, 4>(params, shape.lanes_log2, stream);
+		default:
+			return pool_vectors<T, O, sizeof(T)>(params, shape.lanes_log2, stream);
+	}
+}
+
+/*
+ * Pool: what the caller leaves to this function is how to read the table, with vectors of at
+ * most so many bytes, and the launch.
+ */
+static cudaError_t
+pool(struct pool_params *params, enum gpuvec_pooling_type type, enum gpuvec_pooling_type out_type, uint32_t most_bytes,
+	 cudaStream_t stream)
+{
+	uint32_t	element_bytes = pooling_element_size(type);
+	uint64_t	row_bytes = (uint64_t) params->width * element_bytes;
+	struct pooling_shape shape;
+	uint64_t	warp_tasks;
+
+	shape = pooling_choose_shape(params->table, params->stride_bytes, row_bytes, element_bytes, most_bytes);
+
+	/* a warp has as many lookups, whatever the width */
+	if (params->range > 1u << (shape.lanes_log2 - 1))
+		params->range = 1u << (shape.lanes_log2 - 1);
+	warp_tasks = pooling_divide_up(pooling_divide_up(params->bags, params->range), 32u >> shape.lanes_log2);
+	if (warp_tasks * shape.slices > UINT32_MAX)
+		return cudaErrorInvalidValue;
+	params->warp_tasks = (uint32_t) warp_tasks;
+	params->vectors = shape.vectors;
+	params->slices = shape.slices;
+	params->slice_major = gpuvec_pooling_tuning.slice_major != 0;
+	params->vector_out = pooling_vector_out(params->out, params->out_stride, params->width,
+										shape.vector_bytes / element_bytes, pooling_element_size(out_type));
+	params->vector_partial = params->width % (shape.vector_bytes / element_bytes) == 0;
+
+	if (type == GPUVEC_EMB_FLOAT32)
+		return pool_type<float, float>(*params, shape, stream);
+	if (out_type == GPUVEC_EMB_FLOAT32)
+		return pool_type<__half, float>(*params, shape, stream);
+	return pool_type<__half, __half>(*params, shape, stream);
+}
+
+/* May some bag have more than one piece? */
+static bool
+may_be_long(const struct gpuvec_pooling_bags *bags)
+{
+	if (bags->offsets == NULL)
+		return bags->hotness > GPUVEC_EMB_PIECE;
+	return bags->lookups > GPUVEC_EMB_PIECE &&
+		(bags->longest == 0 || bags->longest > GPUVEC_EMB_PIECE);
+}
+
+/* Do the lengths of bags differ much? */
+static bool
+uneven_bags(const struct gpuvec_pooling_bags *bags)
+{
+	return bags->offsets != NULL &&
+		(bags->longest == 0 || bags->bags == 0 || bags->longest > bags->lookups / bags->bags * 3 / 2);
+}
+
+/* Is this a call that can be served? */
+static bool
+valid_forward(const struct gpuvec_pooling_table *table, const struct gpuvec_pooling_bags *bags,
+			  enum gpuvec_pooling_mode mode)
+{
+	return table->rows < UINT32_MAX && table->width > 0 && table->stride >= table->width &&
+		table->stride <= UINT32_MAX / sizeof(float) &&
+		(bags->index_bits == 32 || bags->index_bits == 64) &&
+		bags->bags < EMB_PARTIAL &&
+		(bags->offsets != NULL || bags->hotness <= INT32_MAX) &&
+		(mode == GPUVEC_EMB_CONCAT ? bags->weights == NULL :
+		 (!may_be_long(bags) || bags->lookups < EMB_PARTIAL)) &&
+		(mode == GPUVEC_EMB_CONCAT || bags->offsets != NULL ||
+		 bags->lookups == bags->bags * bags->hotness);
+}
+
+/* How much memory gpuvec_pooling_forward needs */
+cudaError_t
+gpuvec_pooling_forward_workspace(const struct gpuvec_pooling_table *table, const struct gpuvec_pooling_bags *bags,
+							 enum gpuvec_pooling_mode mode, size_t *bytes)
+{
+	struct pooling_area area = {NULL, 0};
+	struct pooling_bag_pieces pieces;
+
+	*bytes = 0;
+	if (!valid_forward(table, bags, mode))
+		return cudaErrorInvalidValue;
+	if (mode != GPUVEC_EMB_CONCAT && may_be_long(bags))
+		pooling_lay_out_bags(&area, bags, table->width, &pieces);
+	*bytes = area.used;
+	return cudaSuccess;
+}
+
+/*
+ * How many bags a group of lanes pools: so many that it has RANGE_LOOKUPS lookups, on
+ * average.
+ */
+static uint32_t
+choose_range(uint64_t lookups, uint64_t bags)
+{
+	uint64_t	range = gpuvec_pooling_tuning.range;
+
+	if (range == 0)
+		range = bags * RANGE_LOOKUPS / (lookups > 0 ? lookups : 1);
+	return range < 1 ? 1 : range > RANGE_LOOKUPS ? RANGE_LOOKUPS : (uint32_t) range;
+}
+
+/*
+ * Bytes of the longest vectors that rows are read with, if bags are pooled one by one.  Shorter
+ * ones let more lanes share a row, so that fewer bags share a warp: where long bags are of
+ * uneven lengths, they wait less for each other, and short rows of many lookups come 2 to 4 %
+ * faster.
+ */
+static uint32_t
+choose_vector_bytes(const struct gpuvec_pooling_bags *bags, uint32_t row_bytes)
+{
+	if (uneven_bags(bags))
+		return row_bytes <= 32 * 8 ? 8 : 16;
+	if (bags->lookups / bags->bags >= LONG_BAG && row_bytes <= 16 * 8)
+		return row_bytes <= 16 * 4 ? 4 : 8;
+	return 16;
+}
+
+/* Pool */
+cudaError_t
+gpuvec_pooling_forward(const struct gpuvec_pooling_table *table, const struct gpuvec_pooling_bags *bags,
+				   enum gpuvec_pooling_mode mode, void *out, enum gpuvec_pooling_type out_type,
+				   uint64_t out_stride, void *work, size_t work_bytes, cudaStream_t stream)
+{
+	struct pool_params params = {};
+	struct pooling_bag_pieces pieces = {};
+	uint32_t	most_bytes;
+	size_t		needed;
+	cudaError_t error = gpuvec_pooling_forward_workspace(table, bags, mode, &needed);
+
+	if (error != cudaSuccess)
+		return error;
+	if (work_bytes < needed || out_stride < table->width ||
+		(out_type != GPUVEC_EMB_FLOAT32 && out_type != table->type))
+		return cudaErrorInvalidValue;
+	if (mode == GPUVEC_EMB_CONCAT ||
+		(bags->offsets == NULL && bags->hotness == 1 && bags->weights == NULL))
+		return pooling_gather(table, bags, mode == GPUVEC_EMB_CONCAT, out, out_type, out_stride, stream);
+	if (bags->bags == 0)
+		return cudaSuccess;
+
+	params.table = (const char *) table->data;
+	params.stride_bytes = (uint32_t) (table->stride * pooling_element_size(table->type));
+	params.rows = (uint32_t) table->rows;
+	params.width = table->width;
+	params.indices = bags->indices;
+	params.weights = bags->weights;
+	params.index_bits = bags->index_bits;
+	params.hotness = (uint32_t) bags->hotness;
+	params.offsets = bags->offsets;
+	params.bags = bags->bags;
+	params.settled = bags->settled != 0;
+	params.mean = mode == GPUVEC_EMB_MEAN;
+	params.skip_missing = bags->skip_missing != 0;
+	params.out = out;
+	params.out_stride = out_stride;
+
+	if (may_be_long(bags))
+	{
+		struct pooling_area area = {(char *) work, 0};
+
+		pooling_lay_out_bags(&area, bags, table->width, &pieces);
+		error = pooling_cut_bags(bags, &pieces, stream);
+		if (error != cudaSuccess)
+			return error;
+
+		params.settled = false;
+		params.offsets = pieces.offsets;
+		params.count = &pieces.shared.total->pieces;
+		params.bags = bags->bags + bags->lookups / (GPUVEC_EMB_PIECE / 2) + 1;
+		params.dest = pieces.dest;
+		params.partial = pieces.shared.partial;
+		params.partial_divisor = pieces.shared.partial_divisor;
+		params.partial_stride = pieces.shared.partial_stride;
+	}
+
+	params.range = choose_range(bags->lookups, bags->bags);
+	most_bytes = gpuvec_pooling_tuning.vector_bytes;
+	if (most_bytes == 0)
+		most_bytes = params.range > 1 ? 16 : choose_vector_bytes(bags, table->width * pooling_element_size(table->type));
+	error = pool(&params, table->type, out_type, most_bytes, stream);
+	if (error == cudaSuccess && params.count)
+		error = pooling_combine(&pieces.shared, params.mean, out, out_type, out_stride, table->width,
+							bags->lookups / GPUVEC_EMB_PIECE, stream);
+	return error;
+}

@@ -1,0 +1,816 @@
+/*-------------------------------------------------------------------------
+ *
+ * embedding_grad.cu
+ *	  The gradient of pooling: that of the table.
+ *
+ * The gradient of a row is the sum of the gradients of the samples that looked it
+ * up.  So lookups are sorted by row, stably (embedding_sort.cu); then the lookups of a
+ * row are a bag whose "rows" are samples' gradients, and pooling does the rest, without
+ * atomic operations and in an order that is always the same.
+ *
+ * grad_kernel goes through the sorted lookups: some of them are the work of a group
+ * of lanes, which finds by comparing neighbours where rows end, adds up the gradients of
+ * their samples, and stores one vector per row, or per piece of a row with many lookups.
+ * A piece belongs to the group in whose part it begins.  To know where vectors go,
+ * heads_kernel counts rows and pieces before: a warp looks at EMB_TILE positions.  Where
+ * the row of its first position began earlier, it searches for the beginning, with 32
+ * probes a step.
+ *
+ * Missing lookups get the number of rows as their row, so that they come last, and are
+ * left out.
+ *
+ * With weights, or for the mean, what is sorted along is not the sample but the
+ * position of the lookup, from which the sample and the coefficient are fetched
+ * afterwards.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "kernels/embedding/pool.cuh"
+#include "kernels/embedding/sort.h"
+
+#define SAMPLES_THREADS		256
+#define SAMPLES_LOOKUPS		1024	/* of a block */
+#define HEADS_THREADS		128
+#define GRAD_THREADS		64
+#define GRAD_MOST_THREADS	256
+#define GRAD_SLICE			256	/* bytes */
+#define GRAD_UNROLL			8	/* rows in flight of a group of lanes */
+
+/*
+ * Sorted lookups that are the work of a group of lanes.  Where a row is long, a piece
+ * begins in every other part of 128 lookups; groups that share a warp should have equal
+ * work, so that they do not wait for each other.
+ */
+#define GRAD_CUT			128
+
+template <int LANES>
+static __device__ __host__ __forceinline__ constexpr uint32_t
+grad_part(void)
+{
+	return LANES == 32 ? GRAD_CUT : GPUVEC_EMB_PIECE;
+}
+
+/* What comes before a part of GRAD_CUT sorted lookups: in its tile, except for start */
+struct grad_cut
+{
+	uint32_t	bags;
+	uint32_t	partials;
+	uint32_t	longs;
+	uint32_t	start;			/* where the row of the first lookup begins */
+};
+
+/* What the kernels that look at bags need to know */
+struct bag_params
+{
+	const void *indices;
+	uint32_t	index_bits;
+	uint32_t	skip_missing;
+	uint32_t	rows;
+	uint32_t	lookups;
+	uint32_t	hotness;
+	uint32_t	bags;
+	const int64_t *offsets;		/* NULL: bags of hotness lookups */
+	const float *weights;
+	uint32_t   *samples;		/* out: of each lookup */
+	float	   *divisors;		/* out: of each bag */
+};
+
+/* What coefficients_kernel needs to know */
+struct coefficient_params
+{
+	uint32_t	lookups;
+	const uint32_t *positions;	/* sorted by row */
+	const uint32_t *samples;	/* of positions */
+	const float *weights;		/* of positions, or NULL */
+	const float *divisors;		/* of samples, or NULL */
+	uint32_t   *sorted_samples; /* out */
+	float	   *coefficients;	/* out */
+};
+
+/* What heads_kernel needs to know */
+struct heads_params
+{
+	const uint32_t *keys;		/* sorted rows */
+	uint32_t	lookups;
+	uint32_t	rows;
+	struct pooling_counts *tiles;	/* out */
+	struct grad_cut *cuts;		/* out */
+};
+
+/* What grad_kernel needs to know */
+struct grad_params
+{
+	/* sorted lookups */
+	const uint32_t *keys;
+	const uint32_t *samples;
+	const float *coefficients;	/* or NULL */
+	uint32_t	lookups;
+	uint32_t	rows;
+
+	/* gradients of samples */
+	const char *grad;
+	uint32_t	stride_bytes;
+	uint32_t	width;
+
+	/* the distribution of the work */
+	const struct pooling_counts *places;	/* of tiles */
+	const struct grad_cut *cuts;
+	uint32_t	warp_tasks;		/* warps, for one slice */
+	uint32_t	slices;
+	uint32_t	vectors;
+	bool		slice_major;
+
+	/* the result */
+	bool		full;
+	bool		vector_out;		/* aligned for vector stores */
+	bool		vector_partial; /* the same for sums of pieces */
+	float	   *out;
+	uint64_t	out_stride;
+	uint32_t   *out_rows;		/* or NULL */
+	float	   *partial;
+	uint64_t	partial_stride;
+	struct pooling_long *longs;
+};
+
+/*
+ * For each lookup its sample.
+ */
+static __global__ void __launch_bounds__(SAMPLES_THREADS)
+samples_kernel(const __grid_constant__ struct bag_params p)
+{
+	__shared__ uint32_t first_bag;
+	__shared__ uint32_t last_bag;
+	uint32_t	begin = blockIdx.x * SAMPLES_LOOKUPS;
+	uint32_t	end = min(begin + SAMPLES_LOOKUPS, p.lookups);
+
+	pooling_begin();
+	if (p.offsets)
+	{
+		if (threadIdx.x == 0)
+			first_bag = pooling_find_bag(p.offsets, 0, p.bags - 1, begin);
+		if (threadIdx.x == 32)
+			last_bag = pooling_find_bag(p.offsets, 0, p.bags - 1, end - 1);
+		__syncthreads();
+	}
+	for (uint32_t i = begin + threadIdx.x; i < end; i += SAMPLES_THREADS)
+		p.samples[i] = p.offsets ? pooling_find_bag(p.offsets, first_bag, last_bag, i) :
+			p.hotness == 1 ? i : i / p.hotness;
+}
+
+/* The lookups of a bag */
+static __device__ __forceinline__ void
+bag_lookups(const struct bag_params &p, uint32_t bag, uint32_t &begin, uint32_t &end)
+{
+	begin = p.offsets ? (uint32_t) p.offsets[bag] : bag * p.hotness;
+	end = p.offsets ? (uint32_t) p.offsets[bag + 1] : begin + p.hotness;
+}
+
+/* What a lookup adds to the divisor of the mean */
+static __device__ __forceinline__ float
+divisor_part(const struct bag_params &p, uint32_t position)
+{
+	if (p.skip_missing &&
+		pooling_lookup(p.indices, p.index_bits, p.rows, position) == EMB_MISSING)
+		return 0.0f;
+	return p.weights ? p.weights[position] : 1.0f;
+}
+
+/* The sum over a warp: a tree, so that the order is fixed */
+static __device__ __forceinline__ double
+warp_sum(double value)
+{
+	for (int d = 16; d > 0; d /= 2)
+		value += __shfl_xor_sync(EMB_FULL_WARP, value, d);
+	return value;
+}
+
+/*
+ * The divisors of the means of all bags, a warp for each.  Lane i adds up the lookups i,
+ * i + 32, ...; so it may differ from what the forward pass divides by in its last bits.
+ */
+static __global__ void
+divisors_kernel(const __grid_constant__ struct bag_params p)
+{
+	uint32_t	bag = (uint32_t) (((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32);
+	bool		count = p.weights || p.skip_missing;	/* or else it is the number of lookups */
+	uint32_t	begin;
+	uint32_t	end;
+	double		sum = 0.0;
+
+	pooling_begin();
+	if (bag >= p.bags)
+		return;
+	bag_lookups(p, bag, begin, end);
+	for (uint32_t i = begin + threadIdx.x % 32; i < end && count; i += 32)
+		sum += divisor_part(p, i);
+	sum = count ? warp_sum(sum) : end - begin;
+	if (threadIdx.x % 32 == 0)
+		p.divisors[bag] = (float) sum;
+}
+
+/*
+ * The samples and coefficients of sorted lookups.
+ */
+static __global__ void
+coefficients_kernel(const __grid_constant__ struct coefficient_params p)
+{
+	uint32_t	i = blockIdx.x * blockDim.x + threadIdx.x;
+
+	pooling_begin();
+	if (i >= p.lookups)
+		return;
+
+	uint32_t	position = p.positions[i];
+	uint32_t	sample = p.samples[position];
+	float		coefficient = p.weights ? p.weights[position] : 1.0f;
+
+	if (p.divisors)
+	{
+		float		divisor = p.divisors[sample];
+
+		coefficient = divisor == 0.0f ? 0.0f : __fdiv_rn(coefficient, divisor);
+	}
+	p.sorted_samples[i] = sample;
+	p.coefficients[i] = coefficient;
+}
+
+/*
+ * Where do the keys that equal keys[i] begin?  Keys are sorted, and keys[i - 1] ==
+ * keys[i].  The whole warp searches.
+ */
+static __device__ uint32_t
+find_start(const uint32_t *keys, uint32_t i)
+{
+	uint32_t	lane = threadIdx.x % 32;
+	uint32_t	key = keys[i];
+	bool		equal = lane < i && keys[i - 1 - lane] == key;
+	uint32_t	unequal = __ballot_sync(EMB_FULL_WARP, !equal);
+	uint32_t	low = 0;
+	uint32_t	high;
+
+	if (unequal)
+		return i - (__ffs(unequal) - 1);
+
+	/* the first equal key is at low .. high */
+	high = i - 32;
+	while (low < high)
+	{
+		uint32_t	step = (high - low + 31) / 32;
+		uint64_t	probe = low + (uint64_t) lane * step;
+		bool		less = probe < high && keys[probe] < key;
+		uint32_t	nless = __popc(__ballot_sync(EMB_FULL_WARP, less));
+		uint32_t	base = low;
+
+		if (nless > 0)
+			low = base + (nless - 1) * step + 1;
+		high = (uint32_t) min((uint64_t) high, base + (uint64_t) nless * step);
+	}
+	return low;
+}
+
+/*
+ * Count rows and pieces: in each tile, and in each tile before each part.  A lane looks at
+ * the keys 32 * i + lane, which are loaded all at once.
+ */
+static __global__ void __launch_bounds__(HEADS_THREADS)
+heads_kernel(const __grid_constant__ struct heads_params p)
+{
+	constexpr uint32_t keys = EMB_TILE / 32;
+	constexpr uint32_t piece_keys = GPUVEC_EMB_PIECE / 32;
+	uint32_t	lane = threadIdx.x % 32;
+	uint32_t	tile = (uint32_t) (((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32);
+	uint32_t	begin = tile * EMB_TILE;
+	uint32_t	up_to_lane = EMB_FULL_WARP >> (31 - lane);
+	uint32_t	start = begin;
+	uint32_t	key[keys];
+	uint32_t	before_tile = p.rows;
+	uint32_t	last;
+	struct pooling_counts counts = {0, 0, 0, 0};
+
+	pooling_begin();
+	if ((uint64_t) tile * EMB_TILE >= p.lookups)
+		return;
+#pragma unroll
+	for (uint32_t c = 0; c < keys; c++)
+	{
+		uint32_t	i = begin + c * 32 + lane;
+
+		key[c] = i < p.lookups ? p.keys[i] : p.rows;
+	}
+	if (begin > 0)
+		before_tile = p.keys[begin - 1];
+	if (begin > 0 && before_tile == p.keys[begin])
+		start = find_start(p.keys, begin);
+	last = __shfl_sync(EMB_FULL_WARP, key[keys - 1], 31);
+
+#pragma unroll
+	for (uint32_t c = 0; c < keys; c++)
+	{
+		uint32_t	first = begin + c * 32;
+		uint32_t	i = first + lane;
+		uint32_t	before = __shfl_up_sync(EMB_FULL_WARP, key[c], 1);
+		uint32_t	before_first = c > 0 ? __shfl_sync(EMB_FULL_WARP, key[c > 0 ? c - 1 : 0], 31) : before_tile;
+		bool		present = key[c] < p.rows;
+		bool		head = present && (i == 0 || (lane > 0 ? before : before_first) != key[c]);
+		uint32_t	heads = __ballot_sync(EMB_FULL_WARP, head);
+		uint32_t	heads_before = heads & up_to_lane;
+		uint32_t	my_start = heads_before ? first + 31 - __clz(heads_before) : start;
+		bool		piece = present && (i - my_start) % GPUVEC_EMB_PIECE == 0;
+		bool		is_long = false;
+
+		/* does the row go on after its first piece? */
+		if (c + piece_keys < keys)
+			is_long = head && key[c + piece_keys < keys ? c + piece_keys : 0] == key[c];
+		else if (head && key[c] == last && i + GPUVEC_EMB_PIECE < p.lookups)
+			is_long = p.keys[i + GPUVEC_EMB_PIECE] == key[c];
+
+		uint32_t	pieces = __ballot_sync(EMB_FULL_WARP, piece);
+		uint32_t	longs = __ballot_sync(EMB_FULL_WARP, is_long);
+		uint32_t	partials = __ballot_sync(EMB_FULL_WARP, piece && (!head || is_long));
+
+		if (c % (GRAD_CUT / 32) == 0 && lane == 0)
+			p.cuts[first / GRAD_CUT] = {counts.bags, counts.partials, counts.longs, my_start};
+		counts.bags += __popc(heads);
+		counts.pieces += __popc(pieces);
+		counts.partials += __popc(partials);
+		counts.longs += __popc(longs);
+		if (heads)
+			start = first + 31 - __clz(heads);
+	}
+	if (lane == 0)
+		p.tiles[tile] = counts;
+}
+
+/*
+ * Add up the gradients of the samples of each row.  VB is the bytes of a vector, LANES
+ * how many lanes share a row; W: there are coefficients.
+ *
+ * Masks named "..._here" have a bit for each lane of a group, others for each lane of the
+ * warp.
+ */
+template <int VB, int LANES, bool W>
+static __global__ void __launch_bounds__(GRAD_MOST_THREADS)
+grad_kernel(const __grid_constant__ struct grad_params p)
+{
+	constexpr int E = VB / (int) sizeof(float);
+	uint32_t	lane = threadIdx.x % 32;
+	uint32_t	sub = lane % LANES;
+	uint32_t	group_lane = lane - sub;
+	uint32_t	group_mask = EMB_FULL_WARP >> (32 - LANES);
+	uint32_t	up_to_sub = EMB_FULL_WARP >> (31 - sub);
+	uint32_t	warp_task;
+	uint32_t	slice;
+
+	pooling_begin();
+	if (!pooling_find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, slice))
+		return;
+
+	uint32_t	column = slice * LANES + sub;
+	bool		active = column < p.vectors;
+	const char *base = pooling_lane_base(p.grad, column, p.vectors, VB);
+	uint64_t	task = (uint64_t) warp_task * (32 / LANES) + lane / LANES;
+	bool		done = task * grad_part<LANES>() >= p.lookups;
+	uint32_t	begin = done ? 0 : (uint32_t) task * grad_part<LANES>();
+	uint32_t	end = min(begin + grad_part<LANES>(), p.lookups);
+	struct grad_cut counts = {0, 0, 0, 0};
+	bool		open = false;	/* in a piece that began here */
+	uint32_t	dest = 0;
+	float		acc[E];
+	struct pooling_chunk chunk;
+
+#pragma unroll
+	for (int e = 0; e < E; e++)
+		acc[e] = 0.0f;
+	chunk.group_lane = group_lane;
+	if (!done)
+	{
+		const struct pooling_counts *tile = &p.places[begin / EMB_TILE];
+
+		counts = p.cuts[begin / GRAD_CUT];
+		counts.bags += tile->bags;
+		counts.partials += tile->partials;
+		counts.longs += tile->longs;
+	}
+
+	/* a chunk of lookups: each lane has one, and one of the next chunk */
+	uint32_t	key_before = begin > 0 ? p.keys[begin - 1] : p.rows;
+	uint32_t	key;
+	uint32_t	next_key;
+	uint32_t	next_row;
+	float		next_weight;
+	auto		fetch = [&] (uint32_t i)
+	{
+		next_key = p.rows;
+		next_row = 0;
+		next_weight = 0.0f;
+		if (!done && i < p.lookups)
+		{
+			next_key = __ldcs(p.keys + i);
+			next_row = __ldcs(p.samples + i);
+			if (W)
+				next_weight = __ldcs(p.coefficients + i);
+		}
+	};
+
+	fetch(begin + sub);
+
+	/* Store the vector of the row or piece that ends with lookup `at` of the chunk */
+	auto		store = [&] (uint32_t at)
+	{
+		uint32_t	to = __shfl_sync(EMB_FULL_WARP, dest, group_lane + at);
+
+		if (!(chunk.ends >> (group_lane + at) & 1))
+			return;
+		if (active)
+		{
+			if (to & EMB_PARTIAL)
+				pooling_store<E>(p.partial + (to & ~EMB_PARTIAL) * p.partial_stride, column * E, p.width,
+							 p.vector_partial, acc);
+			else
+				pooling_store<E>(p.out + to * p.out_stride, column * E, p.width, p.vector_out, acc);
+		}
+#pragma unroll
+		for (int e = 0; e < E; e++)
+			acc[e] = 0.0f;
+	};
+
+	for (uint32_t first = begin; __ballot_sync(EMB_FULL_WARP, !done); first += LANES)
+	{
+		uint32_t	i = first + sub;
+		uint32_t	last_key = key_before;
+
+		key = next_key;
+		chunk.row = next_row;
+		chunk.weight = next_weight;
+		fetch(i + LANES);
+
+		/* neighbours */
+		uint32_t	left = __shfl_up_sync(EMB_FULL_WARP, key, 1);
+		uint32_t	right = __shfl_sync(EMB_FULL_WARP, key, min(lane + 1, 31u));
+		uint32_t	next_first = __shfl_sync(EMB_FULL_WARP, next_key, group_lane);
+
+		key_before = __shfl_sync(EMB_FULL_WARP, key, group_lane + LANES - 1);
+		if (sub == 0)
+			left = last_key;
+		if (sub == LANES - 1)
+			right = next_first;
+
+		/* rows, and where they begin */
+		bool		present = key < p.rows;
+		bool		head = present && left != key;
+		uint32_t	heads_here = __ballot_sync(EMB_FULL_WARP, head) >> group_lane & group_mask;
+		uint32_t	heads_before = heads_here & up_to_sub;
+		uint32_t	start = heads_before ? first + 31 - __clz(heads_before) : counts.start;
+		uint32_t	offset = (i - start) % GPUVEC_EMB_PIECE;
+		bool		ends = present && (right != key || offset == GPUVEC_EMB_PIECE - 1);
+
+		/* which lookups belong to pieces that begin in this part? */
+		uint32_t	begins_here = __ballot_sync(EMB_FULL_WARP, present && i < end && offset == 0) >> group_lane & group_mask;
+		uint32_t	ends_here = __ballot_sync(EMB_FULL_WARP, ends) >> group_lane & group_mask;
+		uint32_t	taken_here = open ? group_mask : begins_here ? 0u - (begins_here & (0u - begins_here)) : 0;
+
+		if (first >= end && ends_here)
+			taken_here &= (ends_here & (0u - ends_here)) * 2 - 1;
+
+		bool		taken = present && !done && (taken_here >> sub & 1);
+		bool		partial = ends && taken && (i - start >= GPUVEC_EMB_PIECE || right == key);
+		bool		first_partial = partial && i - start < GPUVEC_EMB_PIECE;
+		uint32_t	partials_here = __ballot_sync(EMB_FULL_WARP, partial) >> group_lane & group_mask;
+		uint32_t	longs_here = __ballot_sync(EMB_FULL_WARP, first_partial) >> group_lane & group_mask;
+		uint32_t	row = counts.bags + __popc(heads_before) - 1;
+		uint32_t	slot = counts.partials + __popc(partials_here & up_to_sub) - 1;
+
+		chunk.present = __ballot_sync(EMB_FULL_WARP, taken);
+		chunk.ends = __ballot_sync(EMB_FULL_WARP, ends && taken);
+		if (p.full)
+			row = key;
+		dest = partial ? slot | EMB_PARTIAL : row;
+		if (slice == 0 && first_partial)
+			p.longs[counts.longs + __popc(longs_here & up_to_sub) - 1] = {slot, row};
+		if (slice == 0 && head && taken && i < end && p.out_rows)
+			p.out_rows[counts.bags + __popc(heads_before) - 1] = key;
+
+		/* the middle of long rows, or what is usual */
+		if (chunk.present == EMB_FULL_WARP && chunk.ends == 0)
+		{
+#pragma unroll 1
+			for (uint32_t j = 0; j < LANES; j += GRAD_UNROLL)
+				pooling_add_batch<float, VB, LANES, GRAD_UNROLL, W>(base, p.stride_bytes, chunk, j, acc,
+																[] (uint32_t) {});
+		}
+		else
+		{
+#pragma unroll 1
+			for (uint32_t j = 0; j < LANES; j += GRAD_UNROLL)
+				pooling_add_batch<float, VB, LANES, GRAD_UNROLL, W>(base, p.stride_bytes, chunk, j, acc, store);
+		}
+
+		counts.bags += __popc(heads_here);
+		counts.partials += __popc(partials_here);
+		counts.longs += __popc(longs_here);
+		if (heads_here)
+			counts.start = first + 31 - __clz(heads_here);
+		open = (chunk.present & ~chunk.ends) >> (group_lane + LANES - 1) & 1;
+		done = done || (first + LANES >= end && !open);
+	}
+}
+
+/* The memory of gpuvec_pooling_grad */
+struct grad_area
+{
+	uint32_t   *keys[2];
+	uint32_t   *values[2];
+	void	   *sort;
+	uint32_t   *samples;		/* with coefficients only, as what follows */
+	float	   *divisors;
+	struct grad_cut *cuts;
+	struct pooling_pieces pieces;
+};
+
+/* Are there coefficients? */
+static bool
+has_coefficients(const struct gpuvec_pooling_bags *bags, enum gpuvec_pooling_mode mode)
+{
+	return bags->weights != NULL || mode == GPUVEC_EMB_MEAN;
+}
+
+/* Lay out the memory; without a base only count */
+static void
+lay_out_grad(struct pooling_area *area, const struct gpuvec_pooling_grad *grad,
+			 const struct gpuvec_pooling_bags *bags, enum gpuvec_pooling_mode mode, struct grad_area *g)
+{
+	uint64_t	n = bags->lookups;
+	uint64_t	most_partials = n / (GPUVEC_EMB_PIECE / 2) + 1;
+	uint64_t	ntiles = pooling_divide_up(n, EMB_TILE);
+
+	for (int i = 0; i < 2; i++)
+	{
+		g->keys[i] = area->take<uint32_t>(n);
+		g->values[i] = area->take<uint32_t>(n);
+	}
+	g->sort = area->take<char>(pooling_sort_workspace((uint32_t) grad->rows, (uint32_t) n));
+	g->samples = NULL;
+	g->divisors = NULL;
+	if (has_coefficients(bags, mode))
+	{
+		g->samples = area->take<uint32_t>(n);
+		g->divisors = area->take<float>(bags->bags);
+	}
+	g->pieces.tiles = area->take<struct pooling_counts>(ntiles);
+	g->pieces.places = area->take<struct pooling_counts>(ntiles);
+	g->pieces.total = area->take<struct pooling_counts>(1);
+	g->cuts = area->take<struct grad_cut>(ntiles * (EMB_TILE / GRAD_CUT));
+	g->pieces.longs = area->take<struct pooling_long>(n / GPUVEC_EMB_PIECE + 2);
+	g->pieces.partial_stride = pooling_partial_stride(grad->width);
+	g->pieces.partial = area->take<float>(most_partials * g->pieces.partial_stride);
+	g->pieces.partial_divisor = NULL;
+}
+
+/* Is this a call that can be served? */
+static bool
+valid_bags(const struct gpuvec_pooling_bags *bags, enum gpuvec_pooling_mode mode, uint64_t rows)
+{
+	return rows < UINT32_MAX && (bags->index_bits == 32 || bags->index_bits == 64) &&
+		bags->bags < EMB_PARTIAL && bags->lookups < EMB_PARTIAL &&
+		(mode == GPUVEC_EMB_CONCAT ? bags->weights == NULL :
+		 bags->offsets != NULL || bags->lookups == bags->bags * bags->hotness);
+}
+
+static bool
+valid_grad(const struct gpuvec_pooling_grad *grad, const struct gpuvec_pooling_bags *bags,
+		   enum gpuvec_pooling_mode mode)
+{
+	return valid_bags(bags, mode, grad->rows) && grad->width > 0 &&
+		grad->grad_stride >= grad->width && grad->grad_stride <= UINT32_MAX / sizeof(float) &&
+		grad->out_stride >= grad->width &&
+		(!grad->full || grad->rows < EMB_PARTIAL);
+}
+
+/* What the kernels need to know about bags */
+static struct bag_params
+describe_bags(const struct gpuvec_pooling_bags *bags, enum gpuvec_pooling_mode mode, uint64_t rows)
+{
+	struct bag_params params = {};
+
+	params.indices = bags->indices;
+	params.index_bits = bags->index_bits;
+	params.skip_missing = bags->skip_missing;
+	params.rows = (uint32_t) rows;
+	params.lookups = (uint32_t) bags->lookups;
+	params.hotness = mode == GPUVEC_EMB_CONCAT ? 1 : (uint32_t) bags->hotness;
+	params.bags = (uint32_t) bags->bags;
+	params.offsets = mode == GPUVEC_EMB_CONCAT ? NULL : bags->offsets;
+	params.weights = bags->weights;
+	return params;
+}
+
+/* How much memory gpuvec_pooling_grad needs */
+cudaError_t
+gpuvec_pooling_grad_workspace(const struct gpuvec_pooling_grad *grad, const struct gpuvec_pooling_bags *bags,
+						  enum gpuvec_pooling_mode mode, size_t *bytes)
+{
+	struct pooling_area area = {NULL, 0};
+	struct grad_area g;
+
+	*bytes = 0;
+	if (!valid_grad(grad, bags, mode))
+		return cudaErrorInvalidValue;
+	lay_out_grad(&area, grad, bags, mode, &g);
+	*bytes = area.used;
+	return cudaSuccess;
+}
+
+/*
+ * Sort the lookups by row.  The rows end up in *rows, the samples in *samples, and
+ * the coefficients, if any, in *coefficients.
+ */
+static cudaError_t
+sort_lookups(const struct gpuvec_pooling_grad *grad, const struct gpuvec_pooling_bags *bags,
+			 enum gpuvec_pooling_mode mode, const struct grad_area *g, const uint32_t **rows,
+			 const uint32_t **samples, const float **coefficients, cudaStream_t stream)
+{
+	struct bag_params params = describe_bags(bags, mode, grad->rows);
+	struct pooling_sort sort = {};
+	struct coefficient_params coefficient = {};
+	int			result = pooling_sort_result((uint32_t) grad->rows);
+	cudaError_t error;
+
+	sort.indices = bags->indices;
+	sort.index_bits = bags->index_bits;
+	sort.rows = params.rows;
+	sort.lookups = params.lookups;
+	sort.positions = has_coefficients(bags, mode);
+	sort.hotness = params.hotness;
+	sort.bags = params.bags;
+	sort.offsets = params.offsets;
+	for (int i = 0; i < 2; i++)
+	{
+		sort.keys[i] = g->keys[i];
+		sort.values[i] = g->values[i];
+	}
+	error = pooling_sort(&sort, g->sort, stream);
+	*rows = g->keys[result];
+	*samples = g->values[result];
+	*coefficients = NULL;
+	if (error != cudaSuccess || !has_coefficients(bags, mode))
+		return error;
+
+	params.samples = g->samples;
+	params.divisors = g->divisors;
+	error = pooling_launch_chained(samples_kernel, pooling_divide_up(bags->lookups, SAMPLES_LOOKUPS),
+					   SAMPLES_THREADS, params, stream);
+	if (error == cudaSuccess && mode == GPUVEC_EMB_MEAN)
+		error = pooling_launch_chained(divisors_kernel, pooling_divide_up(bags->bags, 4), 128, params, stream);
+	if (error != cudaSuccess)
+		return error;
+
+	coefficient.lookups = (uint32_t) bags->lookups;
+	coefficient.positions = g->values[result];
+	coefficient.samples = g->samples;
+	coefficient.weights = bags->weights;
+	coefficient.divisors = mode == GPUVEC_EMB_MEAN ? g->divisors : NULL;
+	coefficient.sorted_samples = g->values[!result];
+	coefficient.coefficients = (float *) g->keys[!result];
+	*samples = coefficient.sorted_samples;
+	*coefficients = coefficient.coefficients;
+	return pooling_launch_chained(coefficients_kernel, pooling_divide_up(bags->lookups, 256), 256, coefficient, stream);
+}
+
+/* Launch grad_kernel */
+template <int VB, int LANES, bool W>
+static cudaError_t
+launch_grad(struct grad_params &params, cudaStream_t stream)
+{
+	uint64_t	warp_tasks = pooling_divide_up(pooling_divide_up(params.lookups, grad_part<LANES>()), 32 / LANES);
+
+	if (warp_tasks * params.slices > UINT32_MAX)
+		return cudaErrorInvalidValue;
+	params.warp_tasks = (uint32_t) warp_tasks;
+	return pooling_launch_cached(grad_kernel<VB, LANES, W>, warp_tasks * params.slices,
+							 pooling_block_threads(GRAD_THREADS), params, stream);
+}
+
+/* The same for vectors of VB bytes */
+template <int VB>
+static cudaError_t
+grad_vectors(struct grad_params &params, uint32_t lanes_log2, cudaStream_t stream)
+{
+	bool		weighted = params.coefficients != NULL;
+
+	switch (lanes_log2)
+	{
+		case 3:
+			return weighted ? launch_grad<VB, 8, true>(params, stream) :
+				launch_grad<VB, 8, false>(params, stream);
+		case 4:
+			return weighted ? launch_grad<VB, 16, true>(params, stream) :
+				launch_grad<VB, 16, false>(params, stream);
+		default:
+			return weighted ? launch_grad<VB, 32, true>(params, stream) :
+				launch_grad<VB, 32, false>(params, stream);
+	}
+}
+
+/*
+ * Add up the gradients of the samples of each row: the launch.
+ *
+ * Long rows are cut into slices of GRAD_SLICE bytes, and all of a slice comes before the
+ * next: every sample's gradient is read about as often as the sample has lookups, and half
+ * of all gradients stay in the L2 cache where all of them would not.  Vectors of 8 bytes
+ * let the whole warp work on one row; two rows at a time would wait for each other where
+ * either ends.
+ */
+static cudaError_t
+add_gradients(struct grad_params *params, cudaStream_t stream)
+{
+	uint64_t	row_bytes = (uint64_t) params->width * sizeof(float);
+	uint32_t	most_bytes = gpuvec_pooling_tuning.vector_bytes;
+	uint32_t	elements;
+	struct pooling_shape shape;
+
+	if (most_bytes == 0)
+		most_bytes = row_bytes > GRAD_SLICE ? GRAD_SLICE / 32 : 16;
+	shape = pooling_choose_shape(params->grad, params->stride_bytes, row_bytes, sizeof(float), most_bytes);
+	elements = shape.vector_bytes / (uint32_t) sizeof(float);
+
+	params->vectors = shape.vectors;
+	params->slices = shape.slices;
+	params->slice_major = gpuvec_pooling_tuning.slice_bytes == 0 || gpuvec_pooling_tuning.slice_major != 0;
+	params->vector_out = pooling_vector_out(params->out, params->out_stride, params->width, elements,
+										sizeof(float));
+	params->vector_partial = params->width % elements == 0;
+
+	switch (shape.vector_bytes)
+	{
+		case 16:
+			return grad_vectors<16>(*params, shape.lanes_log2, stream);
+		case 8:
+			return grad_vectors<8>(*params, shape.lanes_log2, stream);
+		default:
+			return grad_vectors<4>(*params, shape.lanes_log2, stream);
+	}
+}
+
+/* The gradient of the table */
+cudaError_t
+gpuvec_pooling_grad(const struct gpuvec_pooling_grad *grad, const struct gpuvec_pooling_bags *bags,
+				enum gpuvec_pooling_mode mode, void *work, size_t work_bytes, cudaStream_t stream)
+{
+	struct pooling_area area = {(char *) work, 0};
+	struct grad_area g;
+	struct heads_params heads = {};
+	struct grad_params add = {};
+	uint64_t	ntiles = pooling_divide_up(bags->lookups, EMB_TILE);
+	const uint32_t *rows;
+	const uint32_t *samples;
+	const float *coefficients;
+	cudaError_t error;
+
+	if (!valid_grad(grad, bags, mode))
+		return cudaErrorInvalidValue;
+	if (bags->lookups == 0)
+		return grad->out_count ? cudaMemsetAsync(grad->out_count, 0, sizeof(uint32_t), stream) :
+			cudaSuccess;
+	lay_out_grad(&area, grad, bags, mode, &g);
+	if (work_bytes < area.used)
+		return cudaErrorInvalidValue;
+
+	error = sort_lookups(grad, bags, mode, &g, &rows, &samples, &coefficients, stream);
+	if (error != cudaSuccess || gpuvec_pooling_tuning.grad_stages == 1)
+		return error;
+
+	heads.keys = rows;
+	heads.lookups = (uint32_t) bags->lookups;
+	heads.rows = (uint32_t) grad->rows;
+	heads.tiles = g.pieces.tiles;
+	heads.cuts = g.cuts;
+	error = pooling_launch_chained(heads_kernel, pooling_divide_up(ntiles, HEADS_THREADS / 32), HEADS_THREADS,
+					   heads, stream);
+	if (error == cudaSuccess)
+		error = pooling_scan(&g.pieces, ntiles, grad->out_count, stream);
+	if (error != cudaSuccess || gpuvec_pooling_tuning.grad_stages == 2)
+		return error;
+
+	add.keys = rows;
+	add.samples = samples;
+	add.coefficients = coefficients;
+	add.lookups = (uint32_t) bags->lookups;
+	add.rows = (uint32_t) grad->rows;
+	add.grad = (const char *) grad->grad;
+	add.stride_bytes = (uint32_t) (grad->grad_stride * sizeof(float));
+	add.width = grad->width;
+	add.places = g.pieces.places;
+	add.cuts = g.cuts;
+	add.full = grad->full != 0;
+	add.out = grad->out;
+	add.out_stride = grad->out_stride;
+	add.out_rows = grad->out_rows;
+	add.partial = g.pieces.partial;
+	add.partial_stride = g.pieces.partial_stride;
+	add.longs = g.pieces.longs;
+	error = add_gradients(&add, stream);
+	if (error == cudaSuccess)
+		error = pooling_combine(&g.pieces, false, grad->out, GPUVEC_EMB_FLOAT32, grad->out_stride, grad->width,
+							bags->lookups / GPUVEC_EMB_PIECE, stream);
+	return error;
+}

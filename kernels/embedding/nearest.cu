@@ -1,0 +1,682 @@
+/*-------------------------------------------------------------------------
+ *
+ * nearest.cu
+ *	  The vectors nearest to queries, by brute force.
+ *
+ * Scores are those of core/nearest.h, to the bit: sums in float64, in 16 lanes.
+ * So 16 threads share a vector, one for each lane, and the lanes are folded by
+ * exchanging.  A group of 16 has several vectors and several queries in registers at
+ * a time; where there are several queries, each step of the folding also divides them
+ * among the threads, so that it costs little.  The product of two float32 is exact in
+ * float64, so a fused multiply-add rounds as a product and a sum do.
+ *
+ * Rows whose scores are good enough are candidates of their query.  What is good
+ * enough is known once some rows were scored: the table is gone through in rounds,
+ * after each of which select_kernel keeps the best k candidates of each query, in the
+ * order (score descending, key ascending, tid ascending), and their bound.  The first
+ * round has no more rows than there is room for candidates; later ones have so many
+ * that, were the rows in random order, half of the room should do.  If it does not,
+ * the round is done again with fewer rows.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <algorithm>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/device/lanes.cuh"
+#include "kernels/embedding/cuda_vectors.h"
+
+/* Vectors that a group of threads scores at a time, and rounds of that of a block */
+#define ROWS				4
+#define SCORE_THREADS		128
+#define SCORE_ROUNDS		8
+#define BLOCK_ROWS			(SCORE_THREADS / LANES * ROWS * SCORE_ROUNDS)
+
+/* Queries that are scored at a time, if there are several */
+#define QUERIES				8
+
+#define SELECT_THREADS		512
+
+/* Room for candidates beyond the best k of a query, and for all of a batch */
+#ifdef EMULATION
+#define MORE_CANDIDATES		50
+#define CANDIDATES_BYTES	((size_t) 8 << 10)
+#else
+#define MORE_CANDIDATES		65536
+#define CANDIDATES_BYTES	((size_t) 128 << 20)
+#endif
+#define MOST_QUERIES		4096
+
+/* A row's place in the order of an answer: words are compared one after another */
+struct near_order
+{
+	uint64_t	word[3];		/* of the score, the key, the tid */
+};
+
+#define ORDER_DIGITS		24	/* bytes */
+
+/* A query of a batch */
+struct near_query
+{
+	struct near_order bound;	/* candidates come before it or are it */
+	double		square;			/* of the query with itself */
+	uint32_t	bounded;		/* boolean */
+	uint32_t	count;			/* candidates; those that found no room included */
+};
+
+struct near_params
+{
+	const char *elements;
+	const int64_t *keys;
+	const uint64_t *tids;
+	const uint8_t *live;
+	uint64_t	stride_bytes;
+	uint32_t	width;
+	uint32_t	first;			/* slots to score */
+	uint32_t	end;
+	const double *queries;		/* [nqueries][padded_width], the end zeros */
+	uint32_t	padded_width;
+	uint32_t	nqueries;
+	uint32_t	ntiles;			/* of queries */
+	struct near_query *states;
+	uint32_t   *slots;			/* [nqueries][capacity] */
+	double	   *scores;
+	uint32_t	capacity;
+	uint32_t	k;
+	uint32_t   *best_slots;		/* [nqueries][k] */
+	double	   *best_scores;
+};
+
+/* The first word of a row's order: small if the score is great */
+static __device__ __forceinline__ uint64_t
+score_word(double score)
+{
+	uint64_t	bits = (uint64_t) __double_as_longlong(score + 0.0);	/* -0 is 0 */
+
+	return (bits >> 63) != 0 ? bits : ~bits & ~(UINT64_C(1) << 63);
+}
+
+/* A word of a row's order */
+static __device__ __forceinline__ uint64_t
+order_word(const struct near_params &p, int number, uint32_t slot, double score)
+{
+	return number == 0 ? score_word(score) :
+		number == 1 ? (uint64_t) p.keys[slot] ^ (UINT64_C(1) << 63) : p.tids[slot];
+}
+
+/* Is a row not behind the bound? */
+static __device__ __forceinline__ bool
+within(const struct near_params &p, const struct near_order &bound, uint32_t slot, double score)
+{
+	for (int i = 0; i < 3; i++)
+	{
+		uint64_t	word = order_word(p, i, slot, score);
+
+		if (word != bound.word[i])
+			return word < bound.word[i];
+	}
+	return true;
+}
+
+/* Note a row as a candidate, if it is good enough */
+static __device__ __forceinline__ void
+offer(const struct near_params &p, uint32_t query, bool bounded, uint64_t bound_word, uint32_t slot,
+	  double score)
+{
+	uint32_t	place;
+
+	if (score != score || (bounded && score_word(score) > bound_word) || !p.live[slot] ||
+		(bounded && !within(p, p.states[query].bound, slot, score)))
+		return;
+	place = atomicAdd(&p.states[query].count, 1u);
+	if (place < p.capacity)
+	{
+		p.slots[(uint64_t) query * p.capacity + place] = slot;
+		p.scores[(uint64_t) query * p.capacity + place] = score;
+	}
+}
+
+/* The sums that a score is made of, of ROWS vectors and Q queries, one lane of each */
+template <typename T, int METRIC, int Q>
+static __device__ __forceinline__ void
+sum_lanes(const struct near_params &p, const char *const (&vectors)[ROWS], const double *queries,
+		  uint32_t lane, double (&sum)[ROWS][Q], double (&square)[ROWS])
+{
+#pragma unroll
+	for (int r = 0; r < ROWS; r++)
+	{
+		square[r] = 0;
+#pragma unroll
+		for (int q = 0; q < Q; q++)
+			sum[r][q] = 0;
+	}
+#pragma unroll 2
+	for (uint32_t i = lane; i < p.padded_width; i += LANES)
+	{
+		double		v[ROWS];
+
+#pragma unroll
+		for (int r = 0; r < ROWS; r++)
+		{
+			v[r] = i < p.width ? lane_element<T>(vectors[r], i) : 0;
+			if (METRIC == GPUVEC_SLOTS_COSINE)
+				square[r] = fma(v[r], v[r], square[r]);
+		}
+#pragma unroll
+		for (int q = 0; q < Q; q++)
+		{
+			double		x = __ldg(queries + (uint64_t) q * p.padded_width + i);
+
+#pragma unroll
+			for (int r = 0; r < ROWS; r++)
+			{
+				if (METRIC == GPUVEC_SLOTS_L2)
+				{
+					double		d = x - v[r];
+
+					sum[r][q] += d * d;
+				}
+				else
+					sum[r][q] = fma(x, v[r], sum[r][q]);
+			}
+		}
+	}
+}
+
+/* Make a score of sums */
+template <int METRIC>
+static __device__ __forceinline__ double
+make_score(double sum, double query_square, double square)
+{
+	double		squares = query_square * square;
+
+	if (METRIC == GPUVEC_SLOTS_L2)
+		return 0 - sqrt(sum);
+	if (METRIC == GPUVEC_SLOTS_IP)
+		return sum;
+	return squares == 0 ? 0 : sum / sqrt(squares);
+}
+
+/* Score some rows against some queries */
+template <typename T, int METRIC, int Q>
+static __global__ void __launch_bounds__(SCORE_THREADS)
+score_kernel(const __grid_constant__ struct near_params p)
+{
+	uint32_t	tile = blockIdx.x % p.ntiles;
+	uint64_t	start = p.first + (uint64_t) (blockIdx.x / p.ntiles) * BLOCK_ROWS;
+	uint32_t	lane = threadIdx.x % LANES;
+	uint32_t	query = tile * Q + lane * Q / LANES;
+	bool		mine = lane * Q % LANES == 0 && query < p.nqueries;
+	const struct near_query *state = &p.states[query < p.nqueries ? query : 0];
+	bool		bounded = state->bounded != 0;
+	uint64_t	bound_word = state->bound.word[0];
+	double		query_square = state->square;
+	const double *queries = p.queries + (uint64_t) tile * Q * p.padded_width;
+
+	for (int round = 0; round < SCORE_ROUNDS; round++)
+	{
+		uint64_t	row = start + ((uint64_t) round * (SCORE_THREADS / LANES) + threadIdx.x / LANES) * ROWS;
+		const char *vectors[ROWS];
+		double		sum[ROWS][Q];
+		double		square[ROWS];
+
+		if (row - threadIdx.x / LANES * ROWS >= p.end)
+			break;
+#pragma unroll
+		for (int r = 0; r < ROWS; r++)
+			vectors[r] = p.elements + (row + r < p.end ? row + r : p.end - 1) * p.stride_bytes;
+		sum_lanes<T, METRIC, Q>(p, vectors, queries, lane, sum, square);
+#pragma unroll
+		for (int r = 0; r < ROWS; r++)
+		{
+			folding<Q, LANES / 2>::run(sum[r], lane);
+			if (METRIC == GPUVEC_SLOTS_COSINE)
+				folding<1, LANES / 2>::run(&square[r], lane);
+			if (mine && row + r < p.end)
+				offer(p, query, bounded, bound_word, (uint32_t) (row + r),
+					  make_score<METRIC>(sum[r][0], query_square, square[r]));
+		}
+	}
+}
+
+/* Is this the digit's place in the order of a row, if it begins like a prefix? */
+static __device__ __forceinline__ bool
+digit_of(const struct near_params &p, const struct near_order &prefix, int digit, uint32_t slot,
+		 double score, uint32_t *value)
+{
+	int			number = digit / 8;
+	int			shift = 56 - digit % 8 * 8;
+	uint64_t	word;
+
+	for (int i = 0; i < number; i++)
+		if (order_word(p, i, slot, score) != prefix.word[i])
+			return false;
+	word = order_word(p, number, slot, score);
+	if (shift < 56 && (word ^ prefix.word[number]) >> (shift + 8) != 0)
+		return false;
+	*value = (uint32_t) (word >> shift) & 0xFF;
+	return true;
+}
+
+/*
+ * Find a bound which k of a query's candidates do not exceed, digit by digit, from the
+ * highest on.  For one block.
+ */
+static __device__ void
+find_bound(const struct near_params &p, const uint32_t *slots, const double *scores, uint32_t n,
+		   struct near_order *bound)
+{
+	__shared__ uint32_t counts[256];
+	__shared__ uint32_t found;
+	__shared__ uint32_t before;
+	uint32_t	wanted = p.k;
+
+	*bound = {{0, 0, 0}};
+	for (int digit = 0; digit < ORDER_DIGITS; digit++)
+	{
+		int			shift = 56 - digit % 8 * 8;
+		bool		done;
+
+		for (uint32_t i = threadIdx.x; i < 256; i += blockDim.x)
+			counts[i] = 0;
+		__syncthreads();
+		for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
+		{
+			uint32_t	value;
+
+			if (digit_of(p, *bound, digit, slots[i], scores[i], &value))
+				atomicAdd(&counts[value], 1u);
+		}
+		__syncthreads();
+		if (threadIdx.x == 0)
+		{
+			before = 0;
+			for (found = 0; before + counts[found] < wanted; found++)
+				before += counts[found];
+		}
+		__syncthreads();
+		wanted -= before;
+		bound->word[digit / 8] |= (uint64_t) found << shift;
+		done = counts[found] == wanted;
+		__syncthreads();
+		if (done)
+		{
+			/* all that begin like this */
+			if (shift > 0)
+				bound->word[digit / 8] |= (UINT64_C(1) << shift) - 1;
+			for (int i = digit / 8 + 1; i < 3; i++)
+				bound->word[i] = UINT64_MAX;
+			break;
+		}
+	}
+}
+
+/* Keep the best k candidates of a query; a block for each */
+static __global__ void __launch_bounds__(SELECT_THREADS)
+select_best_kernel(const __grid_constant__ struct near_params p)
+{
+	__shared__ uint32_t warps[SELECT_THREADS / 32];
+	struct near_query *state = &p.states[blockIdx.x];
+	uint32_t   *slots = p.slots + (uint64_t) blockIdx.x * p.capacity;
+	double	   *scores = p.scores + (uint64_t) blockIdx.x * p.capacity;
+	uint32_t	n = state->count;
+	uint32_t	kept = 0;
+	struct near_order bound;
+
+	if (n < p.k)
+		return;
+	find_bound(p, slots, scores, n, &bound);
+	for (uint32_t first = 0; first < n; first += blockDim.x)
+	{
+		uint32_t	i = first + threadIdx.x;
+		uint32_t	slot = i < n ? slots[i] : 0;
+		double		score = i < n ? scores[i] : 0;
+		bool		keep = i < n && within(p, bound, slot, score);
+		uint32_t	votes = __ballot_sync(EMB_FULL_WARP, keep);
+		uint32_t	place = kept + __popc(votes & ((1u << threadIdx.x % 32) - 1));
+
+		if (threadIdx.x % 32 == 0)
+			warps[threadIdx.x / 32] = __popc(votes);
+		__syncthreads();
+		for (uint32_t w = 0; w < blockDim.x / 32; w++)
+		{
+			if (w < threadIdx.x / 32)
+				place += warps[w];
+			kept += warps[w];
+		}
+		if (keep)
+		{
+			slots[place] = slot;
+			scores[place] = score;
+		}
+		__syncthreads();
+	}
+	if (threadIdx.x == 0)
+	{
+		state->bound = bound;
+		state->bounded = 1;
+		state->count = kept;
+	}
+}
+
+/* Put the best of all queries side by side */
+static __global__ void
+collect_kernel(const __grid_constant__ struct near_params p)
+{
+	uint64_t	i = (uint64_t) blockIdx.x * blockDim.x + threadIdx.x;
+	uint64_t	query = i / p.k;
+	uint32_t	place = (uint32_t) (i % p.k);
+
+	if (query < p.nqueries && place < p.states[query].count)
+	{
+		p.best_slots[i] = p.slots[query * p.capacity + place];
+		p.best_scores[i] = p.scores[query * p.capacity + place];
+	}
+}
+
+/* ---- the host's side ---- */
+
+/* A batch of queries that is being served */
+struct near_batch
+{
+	struct cuda_vectors *v;
+	struct vector_half *half;
+	const gpuvec_device_bank *bank;
+	gpuvec_slot_search *search;
+	uint32_t	first;			/* query */
+	uint32_t	nqueries;
+	uint32_t	capacity;
+	struct near_params params;
+	struct near_query *states;	/* [nqueries], as after the last round */
+	struct near_query *after;	/* [nqueries], as after the one that runs */
+	void	   *memory;
+};
+
+/* Launch score_kernel for a number of queries */
+template <typename T, int METRIC>
+static cudaError_t
+launch_score(struct near_params *params, cudaStream_t stream)
+{
+	uint64_t	blocks = pooling_divide_up(params->end - params->first, BLOCK_ROWS);
+
+	params->ntiles = params->nqueries == 1 ? 1 : (params->nqueries + QUERIES - 1) / QUERIES;
+	if (params->nqueries == 1)
+		return pooling_launch(score_kernel<T, METRIC, 1>, blocks, SCORE_THREADS, *params, stream);
+	return pooling_launch(score_kernel<T, METRIC, QUERIES>, blocks * params->ntiles, SCORE_THREADS, *params,
+					  stream);
+}
+
+template <typename T>
+static cudaError_t
+launch_metric(gpuvec_slots_metric metric, struct near_params *params, cudaStream_t stream)
+{
+	switch (metric)
+	{
+		case GPUVEC_SLOTS_COSINE:
+			return launch_score<T, GPUVEC_SLOTS_COSINE>(params, stream);
+		case GPUVEC_SLOTS_IP:
+			return launch_score<T, GPUVEC_SLOTS_IP>(params, stream);
+		default:
+			return launch_score<T, GPUVEC_SLOTS_L2>(params, stream);
+	}
+}
+
+/* Copy the flags of live slots to the device, if they have changed */
+static bool
+send_live(struct cuda_vectors *v, struct vector_half *half, gpuvec_device_bank *bank,
+		  const gpuvec_slot_search *search, gpuvec_error *error)
+{
+	bool		ok = true;
+
+	pthread_mutex_lock(&bank->mutex);
+	if (bank->live_version != search->version)
+	{
+		ok = send_up(v, half, bank->live, search->live, search->nlive, error) && finish(v, half, error);
+		bank->live_version = ok ? search->version : 0;
+	}
+	pthread_mutex_unlock(&bank->mutex);
+	return ok;
+}
+
+/* Candidates that one query may have */
+static uint32_t
+choose_capacity(const gpuvec_slot_search *search)
+{
+	uint64_t	more = std::max((uint64_t) search->k, (uint64_t) MORE_CANDIDATES);
+
+	return (uint32_t) std::min((uint64_t) search->nlive, search->k + more);
+}
+
+/* Queries that go together */
+static uint32_t
+choose_batch(const gpuvec_slot_search *search)
+{
+	size_t		bytes = (size_t) choose_capacity(search) * (sizeof(uint32_t) + sizeof(double));
+
+	return (uint32_t) std::min((size_t) search->nqueries,
+							   std::min(std::max(CANDIDATES_BYTES / bytes, (size_t) 1),
+										(size_t) MOST_QUERIES));
+}
+
+/* Device memory of a batch */
+static bool
+allocate_batch(struct near_batch *batch, gpuvec_error *error)
+{
+	struct near_params *p = &batch->params;
+	size_t		padded = (size_t) p->padded_width * (batch->nqueries + QUERIES - 1);
+
+	for (int pass = 0; pass < 2; pass++)
+	{
+		struct pooling_area area = {(char *) batch->memory, 0};
+
+		p->queries = area.take<double>(padded);
+		p->states = area.take<struct near_query>(batch->nqueries);
+		p->slots = area.take<uint32_t>((uint64_t) batch->nqueries * batch->capacity);
+		p->scores = area.take<double>((uint64_t) batch->nqueries * batch->capacity);
+		p->best_slots = area.take<uint32_t>((uint64_t) batch->nqueries * p->k);
+		p->best_scores = area.take<double>((uint64_t) batch->nqueries * p->k);
+		if (pass == 0 && !half_alloc(batch->v, batch->half, &batch->memory, area.used, "a search", error))
+			return false;
+	}
+	return true;
+}
+
+/* Send the queries of a batch, as float64 */
+static bool
+send_queries(struct near_batch *batch, gpuvec_error *error)
+{
+	const gpuvec_slot_search *search = batch->search;
+	uint32_t	width = batch->bank->width;
+	uint32_t	padded = batch->params.padded_width;
+	double	   *query = (double *) calloc(padded, sizeof(double));
+	uint32_t	most = (batch->nqueries + QUERIES - 1) / QUERIES * QUERIES;
+	bool		ok = query != NULL || gpuvec_fail_memory(error, padded * sizeof(double));
+
+	/* queries that fill the last tile up are like the last one */
+	for (uint32_t i = 0; ok && i < most && (i < batch->nqueries || batch->nqueries > 1); i++)
+	{
+		uint32_t	from = batch->first + std::min(i, batch->nqueries - 1);
+
+		for (uint32_t j = 0; j < width; j++)
+			query[j] = search->queries[(size_t) from * width + j];
+		ok = send_up(batch->v, batch->half, (double *) batch->params.queries + (size_t) i * padded, query,
+					 padded * sizeof(double), error);
+	}
+	free(query);
+	return ok;
+}
+
+/* Send the states of the queries */
+static bool
+send_states(struct near_batch *batch, gpuvec_error *error)
+{
+	return send_up(batch->v, batch->half, batch->params.states, batch->states,
+				   batch->nqueries * sizeof(struct near_query), error);
+}
+
+/*
+ * Score n slots from `first` on, and keep the best.  *overflow: there was no room for
+ * the candidates, and nothing was done.
+ */
+static bool
+run_round(struct near_batch *batch, uint32_t first, uint32_t n, bool *overflow, gpuvec_error *error)
+{
+	static const char *const what = "search vectors on the GPU";
+	struct near_params *p = &batch->params;
+	struct cuda_vectors *v = batch->v;
+	struct vector_half *half = batch->half;
+	struct near_query *swap = batch->states;
+
+	p->first = first;
+	p->end = first + n;
+	if (!cuda_check(v->b, batch->bank->half ?
+					launch_metric<__half>(batch->search->metric, p, half->stream) :
+					launch_metric<float>(batch->search->metric, p, half->stream), what, error) ||
+		!fetch(v, half, batch->after, p->states, batch->nqueries * sizeof(struct near_query), error) ||
+		!finish(v, half, error))
+		return false;
+	*overflow = false;
+	for (uint32_t i = 0; i < batch->nqueries; i++)
+		*overflow |= batch->after[i].count > batch->capacity;
+	if (*overflow)
+		return send_states(batch, error);
+	batch->states = batch->after;
+	batch->after = swap;
+	if (!cuda_check(v->b, pooling_launch(select_best_kernel, batch->nqueries, SELECT_THREADS, *p,
+									 half->stream), what, error) ||
+		!fetch(v, half, batch->states, p->states, batch->nqueries * sizeof(struct near_query), error))
+		return false;
+	return finish(v, half, error);
+}
+
+/* How many rows the next round has, after `done` */
+static uint32_t
+next_round(const struct near_batch *batch, uint32_t done)
+{
+	uint32_t	left = batch->search->nlive - done;
+	uint32_t	sure = batch->capacity - batch->params.k;
+	double		growth = exp(std::min(sure / 2.0 / batch->params.k, 40.0)) - 1;
+
+	if (done == 0)
+		return std::min(left, batch->capacity);
+	return (uint32_t) std::min((double) left, std::max((double) sure, done * growth));
+}
+
+/* Copy the best rows of a batch to the caller's arrays */
+static bool
+fetch_best(struct near_batch *batch, gpuvec_error *error)
+{
+	struct near_params *p = &batch->params;
+	gpuvec_slot_search *search = batch->search;
+	uint64_t	n = (uint64_t) batch->nqueries * p->k;
+	uint64_t	to = (uint64_t) batch->first * p->k;
+	const uint64_t most = VECTORS_PINNED / sizeof(double);
+
+	for (uint32_t i = 0; i < batch->nqueries; i++)
+		search->counts[batch->first + i] = batch->states[i].count;
+	if (!cuda_check(batch->v->b, pooling_launch(collect_kernel, pooling_divide_up(n, 256), 256, *p,
+											batch->half->stream), "search vectors on the GPU", error))
+		return false;
+	for (uint64_t at = 0; at < n; at += most)
+	{
+		uint64_t	part = std::min(most, n - at);
+
+		if (!fetch(batch->v, batch->half, search->slots + to + at, p->best_slots + at,
+				   part * sizeof(uint32_t), error) ||
+			!finish(batch->v, batch->half, error) ||
+			!fetch(batch->v, batch->half, search->scores + to + at, p->best_scores + at,
+				   part * sizeof(double), error) ||
+			!finish(batch->v, batch->half, error))
+			return false;
+	}
+	return true;
+}
+
+/* Serve a batch whose memory is there */
+static bool
+run_batch(struct near_batch *batch, gpuvec_error *error)
+{
+	const gpuvec_slot_search *search = batch->search;
+	uint32_t	done = 0;
+	uint32_t	limit = UINT32_MAX;
+
+	for (uint32_t i = 0; i < batch->nqueries; i++)
+		batch->states[i].square = search->squares[batch->first + i];
+	if (!send_queries(batch, error) || !send_states(batch, error))
+		return false;
+	while (done < search->nlive && !is_canceled(search->canceled))
+	{
+		uint32_t	n = std::min(next_round(batch, done), limit);
+		bool		overflow;
+
+		if (!run_round(batch, done, n, &overflow, error))
+			return false;
+		if (overflow)
+			limit = batch->capacity - batch->params.k;
+		else
+		{
+			done += n;
+			limit = limit > UINT32_MAX / 2 ? UINT32_MAX : limit * 2;
+		}
+	}
+	return is_canceled(search->canceled) || fetch_best(batch, error);
+}
+
+/* Serve some queries */
+static bool
+search_batch(struct cuda_vectors *v, struct vector_half *half, const gpuvec_device_bank *bank,
+			 gpuvec_slot_search *search, uint32_t first, uint32_t nqueries, gpuvec_error *error)
+{
+	struct near_batch batch = {};
+	struct near_query *states = (struct near_query *) calloc(2 * (size_t) nqueries, sizeof(*states));
+	bool		ok;
+
+	if (states == NULL)
+		return gpuvec_fail_memory(error, 2 * nqueries * sizeof(*states));
+	batch.v = v;
+	batch.half = half;
+	batch.bank = bank;
+	batch.search = search;
+	batch.first = first;
+	batch.nqueries = nqueries;
+	batch.capacity = choose_capacity(search);
+	batch.states = states;
+	batch.after = states + nqueries;
+	batch.params.elements = bank->elements;
+	batch.params.keys = bank->keys;
+	batch.params.tids = bank->tids;
+	batch.params.live = bank->live;
+	batch.params.stride_bytes = bank->stride_bytes;
+	batch.params.width = bank->width;
+	batch.params.padded_width = (bank->width + LANES - 1) / LANES * LANES;
+	batch.params.nqueries = nqueries;
+	batch.params.capacity = batch.capacity;
+	batch.params.k = search->k;
+	ok = allocate_batch(&batch, error) && run_batch(&batch, error);
+	device_free(v->b, batch.memory, half->stream);
+	free(states);
+	return ok;
+}
+
+bool
+cuda_nearest(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_slot_search *search,
+			 gpuvec_error *error)
+{
+	struct cuda_vectors *v = (struct cuda_vectors *) vectors;
+	struct vector_worker *worker = take_worker(v, error);
+	uint32_t	most = choose_batch(search);
+	bool		ok = worker != NULL && send_live(v, &worker->halves[0], bank, search, error);
+
+	for (uint32_t first = 0; ok && first < search->nqueries && !is_canceled(search->canceled);
+		 first += most)
+		ok = search_batch(v, &worker->halves[0], bank, search, first,
+						  std::min(most, search->nqueries - first), error);
+	if (worker == NULL)
+		return false;
+	if (!ok)
+		drain(v, worker);
+	put_worker(v, worker);
+	return ok;
+}

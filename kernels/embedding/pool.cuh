@@ -1,0 +1,615 @@
+/*-------------------------------------------------------------------------
+ *
+ * embedding_pool.cuh
+ *	  What the embedding_*.cu share: the parameters of pooling, vectors of elements, the
+ *	  cutting of long bags, how kernels are launched.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_EMBEDDING_POOL_CUH
+#define GPUVEC_EMBEDDING_POOL_CUH
+
+#include <cuda_runtime.h>
+#include <cuda_fp16.h>
+
+#include "kernels/embedding/pooling_kernels.h"
+
+#define EMB_FULL_WARP		0xFFFFFFFFu
+
+/* The row number of a missing lookup */
+#define EMB_MISSING			0xFFFFFFFFu
+
+/* A destination with this bit is the sum of a piece, not a row of the result */
+#define EMB_PARTIAL			0x80000000u
+
+/* Lanes that share a row: at least 2^EMB_MIN_LANES_LOG2 */
+#define EMB_MIN_LANES_LOG2	3
+
+/* Bags, or sorted lookups, that a warp looks through when pieces are made */
+#define EMB_TILE			512
+
+/* What is counted before pieces are written */
+struct pooling_counts
+{
+	uint32_t	bags;
+	uint32_t	pieces;
+	uint32_t	partials;		/* pieces of long bags */
+	uint32_t	longs;			/* bags of more than one piece */
+};
+
+/* A bag of more than one piece; one more than there are tells where partials end */
+struct pooling_long
+{
+	uint32_t	partial;		/* its first */
+	uint32_t	dest;			/* its row of the result */
+};
+
+/*
+ * Pieces of bags, as far as pooling and gradients share them.
+ */
+struct pooling_pieces
+{
+	struct pooling_counts *tiles;	/* what each tile has */
+	struct pooling_counts *places;	/* what is before it */
+	struct pooling_counts *total;
+	struct pooling_long *longs;
+	float	   *partial;		/* sums of the pieces of long bags */
+	double	   *partial_divisor;	/* their sums of weights, or NULL */
+	uint64_t	partial_stride;
+};
+
+/*
+ * The same for pooling.  Piece i consists of the lookups from offsets[i] to offsets[i + 1]
+ * and goes to dest[i].
+ */
+struct pooling_bag_pieces
+{
+	struct pooling_pieces shared;
+	int64_t    *offsets;
+	uint32_t   *dest;
+};
+
+/* What combine_kernel needs to know */
+struct pooling_combine_params
+{
+	const struct pooling_counts *total;
+	const struct pooling_long *longs;
+	const float *partial;
+	const double *partial_divisor;	/* NULL: no division */
+	uint64_t	partial_stride;
+	void	   *out;
+	uint64_t	out_stride;
+	uint32_t	width;
+	uint32_t	slices;			/* of 128 columns */
+};
+
+/* What scan_kernel needs to know */
+struct pooling_scan_params
+{
+	const struct pooling_counts *tiles;
+	struct pooling_counts *places;
+	uint32_t	ntiles;
+	uint32_t	part;			/* of a block */
+	struct pooling_counts *total;
+	struct pooling_long *longs;
+	uint32_t   *out_count;		/* or NULL */
+};
+
+/*
+ * How the rows of a table are read: vectors of so many bytes, by so many lanes.
+ */
+struct pooling_shape
+{
+	uint32_t	vector_bytes;
+	uint32_t	vectors;		/* of a row */
+	uint32_t	lanes_log2;
+	uint32_t	slices;
+};
+
+/* The bytes of an element */
+static inline uint32_t
+pooling_element_size(enum gpuvec_pooling_type type)
+{
+	return type == GPUVEC_EMB_FLOAT16 ? 2 : 4;
+}
+
+/*
+ * In embedding_gather.cu: make each lookup a vector of the result.  exact: keep the sign of
+ * zeros; a sum of one row does not.
+ */
+extern cudaError_t pooling_gather(const struct gpuvec_pooling_table *table, const struct gpuvec_pooling_bags *bags,
+							  bool exact, void *out, enum gpuvec_pooling_type out_type, uint64_t out_stride,
+							  cudaStream_t stream);
+
+struct pooling_area;
+
+/* In embedding_forward.cu */
+extern struct pooling_shape pooling_choose_shape(const void *data, uint64_t stride_bytes, uint64_t row_bytes,
+										 uint32_t element_bytes, uint32_t max_vector_bytes);
+
+/* In embedding_pieces.cu */
+extern cudaError_t pooling_combine(const struct pooling_pieces *pieces, bool mean, void *out,
+							   enum gpuvec_pooling_type out_type, uint64_t out_stride, uint32_t width,
+							   uint64_t most_longs, cudaStream_t stream);
+extern cudaError_t pooling_scan(const struct pooling_pieces *pieces, uint64_t ntiles, uint32_t *out_count,
+							cudaStream_t stream);
+extern void pooling_lay_out_bags(struct pooling_area *area, const struct gpuvec_pooling_bags *bags, uint32_t width,
+							 struct pooling_bag_pieces *pieces);
+extern cudaError_t pooling_cut_bags(const struct gpuvec_pooling_bags *bags, const struct pooling_bag_pieces *pieces,
+								cudaStream_t stream);
+
+/*
+ * Were kernels compiled so that they wait for the one before them, see pooling_begin()?  Not if
+ * code for compute capability 9.0 is missing and older code was translated for a newer GPU.
+ */
+extern bool pooling_kernels_wait(void);
+
+/*
+ * Launch a kernel that takes one structure.  Chained, it may start when all blocks of the
+ * one before have let it or have ended; then it must begin with pooling_begin(), which waits
+ * for what the one before writes, or call what that calls itself.  Some warp of each kernel has
+ * to wait: others rely on it that a kernel ends after those before it.
+ */
+template <typename P>
+static inline cudaError_t
+pooling_launch_any(void (*kernel) (P), uint64_t blocks, uint32_t threads, const P &params, bool chained,
+			   cudaStream_t stream, size_t shared_bytes = 0)
+{
+	cudaLaunchConfig_t config = {};
+	cudaLaunchAttribute attribute = {};
+
+	if (blocks > INT32_MAX)
+		return cudaErrorInvalidValue;
+	if (blocks == 0)
+		return cudaSuccess;
+	attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+	attribute.val.programmaticStreamSerializationAllowed = 1;
+	config.gridDim = dim3((unsigned) blocks);
+	config.blockDim = dim3(threads);
+	config.dynamicSmemBytes = shared_bytes;
+	config.stream = stream;
+	config.attrs = &attribute;
+	config.numAttrs = chained && pooling_kernels_wait() && !gpuvec_pooling_tuning.unchained ? 1 : 0;
+	return cudaLaunchKernelEx(&config, kernel, params);
+}
+
+/* After all that is before it in the stream */
+template <typename P>
+static inline cudaError_t
+pooling_launch(void (*kernel) (P), uint64_t blocks, uint32_t threads, const P &params, cudaStream_t stream)
+{
+	return pooling_launch_any(kernel, blocks, threads, params, false, stream);
+}
+
+/* A kernel that begins with pooling_begin() */
+template <typename P>
+static inline cudaError_t
+pooling_launch_chained(void (*kernel) (P), uint64_t blocks, uint32_t threads, const P &params,
+				   cudaStream_t stream)
+{
+	return pooling_launch_any(kernel, blocks, threads, params, true, stream);
+}
+
+/* What a chained kernel does first: let the next one start, which waits */
+static __device__ __forceinline__ void
+pooling_let_next(void)
+{
+#if !defined(EMULATION) && __CUDA_ARCH__ >= 900
+	cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
+/* Wait for the end of the kernel before, if it has not come yet */
+static __device__ __forceinline__ void
+pooling_wait(void)
+{
+#ifdef EMULATION
+	emu_waited = true;
+#elif __CUDA_ARCH__ >= 900
+	cudaGridDependencySynchronize();
+#endif
+}
+
+/* The beginning of a chained kernel that has nothing to do before it waits */
+static __device__ __forceinline__ void
+pooling_begin(void)
+{
+	pooling_let_next();
+	pooling_wait();
+}
+
+/* Threads of a block: the default, unless others are asked for */
+static inline uint32_t
+pooling_block_threads(uint32_t standard)
+{
+	return gpuvec_pooling_tuning.threads ? gpuvec_pooling_tuning.threads : standard;
+}
+
+static inline uint64_t
+pooling_divide_up(uint64_t a, uint64_t b)
+{
+	return (a + b - 1) / b;
+}
+
+/*
+ * Launch a kernel that uses the L1 cache well and shared memory little.
+ */
+template <typename P>
+static inline cudaError_t
+pooling_launch_cached(void (*kernel) (P), uint64_t warps, uint32_t threads, const P &params,
+				  cudaStream_t stream)
+{
+	if (!gpuvec_pooling_tuning.any_l1)
+	{
+		cudaError_t error = cudaFuncSetAttribute((const void *) kernel,
+												 cudaFuncAttributePreferredSharedMemoryCarveout,
+												 cudaSharedmemCarveoutMaxL1);
+
+		if (error != cudaSuccess)
+			return error;
+	}
+	return pooling_launch_chained(kernel, pooling_divide_up(warps, threads / 32), threads, params, stream);
+}
+
+/* Partials have rows of whole float4 */
+static inline uint64_t
+pooling_partial_stride(uint32_t width)
+{
+	return ((uint64_t) width + 3) / 4 * 4;
+}
+
+/* Cuts an area into aligned arrays; without one it only adds up */
+struct pooling_area
+{
+	char	   *base;
+	size_t		used;
+
+	template <typename X>
+	X *
+	take(uint64_t n)
+	{
+		size_t		at = used;
+
+		used = (used + n * sizeof(X) + 255) / 256 * 256;
+		return base ? reinterpret_cast<X *>(base + at) : NULL;
+	}
+};
+
+/* VB bytes that one load reads */
+template <int VB> struct pooling_raw;
+template <> struct pooling_raw<2> { typedef unsigned short type; };
+template <> struct pooling_raw<4> { typedef unsigned int type; };
+template <> struct pooling_raw<8> { typedef uint2 type; };
+template <> struct pooling_raw<16> { typedef uint4 type; };
+
+template <int VB>
+static __device__ __forceinline__ typename pooling_raw<VB>::type
+pooling_zero(void)
+{
+	typename pooling_raw<VB>::type zero = {};
+
+	return zero;
+}
+
+/* Ask the L2 cache for 128 bytes */
+static __device__ __forceinline__ void
+pooling_prefetch(const char *from)
+{
+#ifndef EMULATION
+	asm volatile ("prefetch.global.L2 [%0];" : : "l" (from));
+#endif
+}
+
+/* The words of a vector */
+static __device__ __forceinline__ unsigned
+pooling_word(unsigned short raw, int)
+{
+	return raw;
+}
+
+static __device__ __forceinline__ unsigned
+pooling_word(unsigned raw, int)
+{
+	return raw;
+}
+
+static __device__ __forceinline__ unsigned
+pooling_word(const uint2 &raw, int i)
+{
+	return i == 0 ? raw.x : raw.y;
+}
+
+static __device__ __forceinline__ unsigned
+pooling_word(const uint4 &raw, int i)
+{
+	return i == 0 ? raw.x : i == 1 ? raw.y : i == 2 ? raw.z : raw.w;
+}
+
+/* Element e of a vector; the compiler knows e */
+template <typename T, typename R>
+static __device__ __forceinline__ float
+pooling_element(const R &raw, int e)
+{
+	if (sizeof(T) == 4)
+		return __uint_as_float(pooling_word(raw, e));
+	else
+	{
+		unsigned	word = pooling_word(raw, e / 2);
+
+		return __half2float(__ushort_as_half((unsigned short) (e % 2 ? word >> 16 : word & 0xFFFF)));
+	}
+}
+
+/* The row of a lookup, or EMB_MISSING */
+static __device__ __forceinline__ uint32_t
+pooling_lookup(const void *indices, uint32_t index_bits, uint32_t rows, uint64_t position)
+{
+	if (index_bits == 64)
+	{
+		int64_t		index = __ldcs((const long long *) indices + position);
+
+		return (uint64_t) index < rows ? (uint32_t) index : EMB_MISSING;
+	}
+	else
+	{
+		int32_t		index = __ldcs((const int *) indices + position);
+
+		return index >= 0 && (uint32_t) index < rows ? (uint32_t) index : EMB_MISSING;
+	}
+}
+
+/*
+ * The bag of a lookup: the last one that begins at or before it, between the bags
+ * `low` and `high`.
+ */
+static __device__ __forceinline__ uint32_t
+pooling_find_bag(const int64_t *offsets, uint32_t low, uint32_t high, uint32_t position)
+{
+	while (low < high)
+	{
+		uint32_t	middle = low + (high - low + 1) / 2;
+
+		if (offsets[middle] <= (int64_t) position)
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	return low;
+}
+
+/*
+ * Which warp's work this warp has to do, and for which slice.  False: none.
+ */
+static __device__ __forceinline__ bool
+pooling_find_work(uint32_t warp_tasks, uint32_t slices, bool slice_major, uint32_t &task, uint32_t &slice)
+{
+	uint64_t	thread = (uint64_t) blockIdx.x * blockDim.x + threadIdx.x;
+	uint32_t	warp = (uint32_t) (thread / 32);
+
+	if (slices == 1)
+	{
+		task = warp;
+		slice = 0;
+	}
+	else if (slice_major)
+	{
+		task = warp % warp_tasks;
+		slice = warp / warp_tasks;
+	}
+	else
+	{
+		task = warp / slices;
+		slice = warp % slices;
+	}
+	return task < warp_tasks && slice < slices;
+}
+
+/*
+ * Where this lane's vectors begin in the row 0 of a table.  Lanes beyond the row get the
+ * first vector, so that they need not be told apart when rows are loaded.
+ *
+ * The shuffle changes nothing, but hides from the compiler how the sum came about;
+ * otherwise it adds up anew for each row, with four times the instructions.
+ */
+static __device__ __forceinline__ const char *
+pooling_lane_base(const char *table, uint32_t column, uint32_t vectors, uint32_t vector_bytes)
+{
+	const char *base = table + (column < vectors ? (uint64_t) column * vector_bytes : 0);
+
+	return (const char *) __shfl_sync(EMB_FULL_WARP, (unsigned long long) base, threadIdx.x % 32);
+}
+
+/*
+ * What the lanes of a warp know about a chunk of lookups, one for each lane.  A mask has
+ * a bit for each lane of the warp.
+ */
+struct pooling_chunk
+{
+	uint32_t	row;			/* of this lane's lookup; later of others, see pooling_add_batch */
+	float		weight;
+	uint32_t	present;		/* mask: rows to add */
+	uint32_t	ends;			/* mask: a bag ends after this lookup */
+	uint32_t	group_lane;		/* the first lane of this lane's group */
+};
+
+/* A mask with the first lane of each group */
+template <int LANES>
+static __device__ __forceinline__ constexpr uint32_t
+pooling_group_starts(void)
+{
+	return LANES == 8 ? 0x01010101 : LANES == 16 ? 0x00010001 : 1;
+}
+
+/*
+ * Add the rows of the lookups j .. j + U - 1 of a chunk.  All of them are loaded before
+ * the first is added.  Where bags end, end(j + u) is called by the whole warp, which
+ * has to find out itself for which groups of LANES lanes.  T is the type of the table, VB
+ * the bytes of a vector; W: there are weights.
+ *
+ * This is the innermost code of pooling: what is usual, all rows there and of one bag,
+ * takes three instructions per row besides the additions.  That the lanes of a batch are
+ * constants spares the computation of them: after each batch the lookups of a group
+ * move on by U lanes.  So all batches of a chunk have to be added, in their order.
+ */
+template <typename T, int VB, int LANES, int U, bool W, typename End>
+static __device__ __forceinline__ void
+pooling_add_batch(const char *base, uint32_t stride_bytes, struct pooling_chunk &chunk, uint32_t j,
+			  float (&acc)[VB / sizeof(T)], const End &end)
+{
+	constexpr int E = VB / (int) sizeof(T);
+	typedef typename pooling_raw<VB>::type raw_type;
+	constexpr uint32_t starts = pooling_group_starts<LANES>();
+	constexpr uint32_t need = starts * ((1u << U) - 1);
+	uint32_t	present = chunk.present >> j & need;
+	uint32_t	ends = chunk.ends >> j & need;
+	uint32_t	mine = present >> chunk.group_lane;
+	uint32_t	rows = chunk.row;
+	float		weights = chunk.weight;
+	raw_type	raw[U];
+	float		weight[U];
+
+	if (LANES > U)
+	{
+		uint32_t	next = (threadIdx.x + U) % LANES;
+
+		chunk.row = __shfl_sync(EMB_FULL_WARP, rows, next, LANES);
+		if (W)
+			chunk.weight = __shfl_sync(EMB_FULL_WARP, weights, next, LANES);
+	}
+	if ((present | ends) == 0)
+		return;
+	if (present == need)
+	{
+#pragma unroll
+		for (int u = 0; u < U; u++)
+		{
+			uint32_t	row = __shfl_sync(EMB_FULL_WARP, rows, u, LANES);
+
+			raw[u] = __ldg((const raw_type *) (base + (uint64_t) row * stride_bytes));
+		}
+	}
+	else
+	{
+#pragma unroll
+		for (int u = 0; u < U; u++)
+		{
+			uint32_t	row = __shfl_sync(EMB_FULL_WARP, rows, u, LANES);
+
+			raw[u] = pooling_zero<VB>();
+			if (mine >> u & 1)
+				raw[u] = __ldg((const raw_type *) (base + (uint64_t) row * stride_bytes));
+		}
+	}
+	if (W)
+	{
+		/* where a row is missing, -0 * 0 is what does not change a sum */
+#pragma unroll
+		for (int u = 0; u < U; u++)
+		{
+			weight[u] = __shfl_sync(EMB_FULL_WARP, weights, u, LANES);
+			if (present != need && !(mine >> u & 1))
+				weight[u] = -0.0f;
+		}
+	}
+
+	auto		add = [&] (int u)
+	{
+#pragma unroll
+		for (int e = 0; e < E; e++)
+			acc[e] = W ? __fmaf_rn(weight[u], pooling_element<T>(raw[u], e), acc[e]) :
+				acc[e] + pooling_element<T>(raw[u], e);
+	};
+
+	if (ends == 0)
+	{
+#pragma unroll
+		for (int u = 0; u < U; u++)
+			add(u);
+	}
+	else
+	{
+#pragma unroll
+		for (int u = 0; u < U; u++)
+		{
+			add(u);
+			if (ends >> u & starts)
+				end(j + u);
+		}
+	}
+}
+
+/*
+ * Store E elements of a row from element `at` on.  The last vector of a row may be
+ * longer than the row.
+ */
+template <int E>
+static __device__ __forceinline__ void
+pooling_store(float *row, uint32_t at, uint32_t width, bool vector_out, const float (&value)[E])
+{
+	if (vector_out && E % 4 == 0)
+	{
+#pragma unroll
+		for (int e = 0; e + 3 < E; e += 4)
+			__stcs((float4 *) (row + at + e),
+				   make_float4(value[e], value[e + 1], value[e + 2], value[e + 3]));
+	}
+	else if (vector_out && E == 2)
+		__stcs((float2 *) (row + at), make_float2(value[0], value[E - 1]));
+	else
+	{
+#pragma unroll
+		for (int e = 0; e < E; e++)
+		{
+			if (at + e < width)
+				__stcs(row + at + e, value[e]);
+		}
+	}
+}
+
+/* Two float16, rounded to nearest, in a word */
+static __device__ __forceinline__ unsigned
+pooling_halves(float low, float high)
+{
+	return __half_as_ushort(__float2half_rn(low)) | (unsigned) __half_as_ushort(__float2half_rn(high)) << 16;
+}
+
+/* The same for results of float16 */
+template <int E>
+static __device__ __forceinline__ void
+pooling_store(__half *row, uint32_t at, uint32_t width, bool vector_out, const float (&value)[E])
+{
+	constexpr int last = E - 1;
+
+	if (vector_out && E == 8)
+		__stcs((uint4 *) (row + at),
+			   make_uint4(pooling_halves(value[0], value[1 % E]), pooling_halves(value[2 % E], value[3 % E]),
+						  pooling_halves(value[4 % E], value[5 % E]), pooling_halves(value[6 % E], value[last])));
+	else if (vector_out && E == 4)
+		__stcs((uint2 *) (row + at),
+			   make_uint2(pooling_halves(value[0], value[1 % E]), pooling_halves(value[2 % E], value[last])));
+	else if (vector_out && E == 2)
+		__stcs((unsigned *) (row + at), pooling_halves(value[0], value[last]));
+	else
+	{
+#pragma unroll
+		for (int e = 0; e < E; e++)
+		{
+			if (at + e < width)
+				__stcs((unsigned short *) (row + at + e), __half_as_ushort(__float2half_rn(value[e])));
+		}
+	}
+}
+
+/*
+ * May rows of a result be stored in vectors of so many elements?  bytes is that of an
+ * element of the result.
+ */
+static inline bool
+pooling_vector_out(const void *out, uint64_t stride, uint32_t width, uint32_t elements, uint32_t bytes)
+{
+	uint32_t	n = elements < 16 / bytes ? elements : 16 / bytes;
+
+	return (uintptr_t) out % (bytes * n) == 0 && stride % n == 0 && width % elements == 0;
+}
+
+#endif							/* GPUVEC_EMBEDDING_POOL_CUH */

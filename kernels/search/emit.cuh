@@ -1,0 +1,59 @@
+/*-------------------------------------------------------------------------
+ *
+ * emit.cuh
+ *	  Appending a row to a query's candidates: what all ways of counting end in.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_EMIT_CUH
+#define GPUVEC_EMIT_CUH
+
+#include "kernels/search/cuda_backend.h"
+
+#define FULL_WARP	0xFFFFFFFFu
+
+/* Where candidates go */
+struct candidate_sink
+{
+	struct query_state *queries;
+	struct row_key *candidates; /* [nqueries * capacity] */
+	uint32_t	capacity;
+	gpuvec_measure measure;
+};
+
+/*
+ * Score a row of each lane for query q, and append those that rank.  Called by a
+ * whole warp; a lane without a row passes candidate = false.  Returns how many
+ * were appended.  A counter beyond the capacity says that some were lost.
+ */
+static __device__ __forceinline__ uint32_t
+emit_rows(const struct candidate_sink &sink, uint32_t q, const struct query_limits *limits,
+		  bool candidate, uint32_t common, uint32_t rowlen, uint64_t tid)
+{
+	uint32_t	lane = threadIdx.x % 32;
+	struct row_key key = {0, 0};
+	uint32_t	votes;
+	uint32_t	base = 0;
+
+	if (candidate && (common > 0 || gpuvec_ranks_disjoint(sink.measure)))
+	{
+		key.hi = gpuvec_score_key(gpuvec_score(sink.measure, common, limits->len, rowlen));
+		key.lo = tid | common;
+		candidate = !key_less(limits->bound.hi, limits->bound.lo, key.hi, key.lo) &&
+			key_less(limits->after.hi, limits->after.lo, key.hi, key.lo);
+	}
+	else
+		candidate = false;
+
+	votes = __ballot_sync(FULL_WARP, candidate);
+	if (votes == 0)
+		return 0;
+	if (lane == 0)
+		base = atomicAdd(&sink.queries[q].count, __popc(votes));
+	base = __shfl_sync(FULL_WARP, base, 0) + __popc(votes & ((1u << lane) - 1));
+	if (candidate && base < sink.capacity)
+		sink.candidates[(size_t) q * sink.capacity + base] = key;
+	return __popc(votes);
+}
+
+#endif							/* GPUVEC_EMIT_CUH */

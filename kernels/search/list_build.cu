@@ -1,0 +1,607 @@
+/*-------------------------------------------------------------------------
+ *
+ * list_build.cu
+ *	  Make the inverted lists and bitmaps of a segment, on the GPU.
+ *
+ * The rows of each id are counted first; from these counts the host decides which
+ * ids are common, how large blocks are, and whether lists are worth their memory.
+ * Then each id of each row becomes a key
+ *
+ *		block | id | row within the block
+ *
+ * in 32 bits, or, if the id is common, a bit of a bitmap.  Sorted keys (CUB's
+ * radix sort) are the lists, one after another; binary searches find where they
+ * start.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <algorithm>
+#include <new>
+#include <stdlib.h>
+#include <string.h>
+#include <vector>
+
+#include <cub/device/device_radix_sort.cuh>
+
+#include "kernels/search/cuda_backend.h"
+
+/* Segments with fewer rows have no lists */
+#define MIN_ROWS		16384
+
+/* Nor do those with more ids, for the memory that sorting takes */
+#define MAX_IDS			((uint64_t) 1 << 26)
+
+/* Lists and bitmaps take at most this many tenths of the ids' bytes; see small_fit() */
+#define MAX_TENTHS		13
+
+/* Blocks are small if rows have more common ids than this on average */
+#define TILED_DENSITY	2.0
+
+/* Segments of so many rows may have places of lists beyond their share of memory */
+#define FIXED_ROWS		32768
+
+/* A segment of one block has lists only if rows have fewer common ids than this */
+#define WHOLE_DENSITY	1.0
+
+/* Small blocks of the largest segment */
+#define NBLOCKS			(GPUVEC_SEGMENT_ROWS >> TILED_SHIFT)
+
+#define BUILD_THREADS	256
+
+/* A key that sorts last: what a common id leaves */
+#define NO_KEY			0xFFFFFFFFu
+
+static const char *const what = "make the lists of a segment";
+
+/* What the kernels need to know */
+struct build_params
+{
+	const uint4 *ids;
+	const uint4 *tiles;
+	const uint32_t *len;
+	uint32_t	ntiles;
+	uint32_t	nkeys;			/* ids with lists */
+	uint32_t   *rows_in;		/* [NBLOCKS * 65536] rows of each id in small blocks */
+	uint32_t   *rows_of;		/* [2 * 65536] rows of each id, and the most in a block */
+	const uint32_t *tile_keys;	/* [ntiles] ids of all rows in tiles before */
+	uint32_t   *keys;
+	uint4	   *bitmaps;
+	uint16_t   *postings;
+	uint4	   *groups;
+	uint32_t   *base;
+	uint16_t   *start;
+	struct device_lists lists;	/* pointers as in the finished lists */
+};
+
+/* The plan of a segment's lists, and where their parts begin in one allocation */
+struct list_plan
+{
+	uint32_t	shift;
+	uint32_t	nblocks;
+	uint32_t	nbases;
+	uint32_t	nstarts;
+	uint64_t	nkeys;
+	std::vector<uint16_t> slots;	/* [maxid + 1], to an even number */
+	uint32_t	nslots;			/* beside the empty one */
+	bool		possible;		/* all common ids have slots: the lists of others are short */
+	size_t		groups;
+	size_t		base;
+	size_t		start;
+	size_t		slot;
+	size_t		bitmaps;
+	size_t		bytes;
+};
+
+static inline size_t
+align_up(size_t n)
+{
+	return (n + 255) / 256 * 256;
+}
+
+/* Call f(id, place) for this lane's row of the warp's tile, in order of places */
+template <typename F>
+static __device__ __forceinline__ void
+for_each_id(const struct build_params &p, uint32_t tile, F f)
+{
+	uint32_t	lane = threadIdx.x % 32;
+	uint4		place = p.tiles[tile];
+	uint32_t	n = p.len[tile * 32 + lane];
+
+	for (uint32_t c = 0; c * 8 < n; c++)
+	{
+		uint4		chunk = p.ids[((size_t) place.x + c) * 32 + lane];
+		const uint32_t word[4] = {chunk.x, chunk.y, chunk.z, chunk.w};
+
+#pragma unroll
+		for (uint32_t i = 0; i < 8; i++)
+			if (c * 8 + i < n)
+				f(i % 2 ? word[i / 2] >> 16 : word[i / 2] & 0xFFFF, c * 8 + i);
+	}
+}
+
+/* Count the rows of each id in small blocks; a warp for each tile */
+static __global__ void
+__launch_bounds__(BUILD_THREADS)
+count_rows_kernel(const __grid_constant__ struct build_params p)
+{
+	uint32_t	tile = (blockIdx.x * BUILD_THREADS + threadIdx.x) / 32;
+	uint32_t   *rows = p.rows_in + (size_t) (tile * 32 >> TILED_SHIFT) * GPUVEC_MAX_IDS;
+
+	if (tile < p.ntiles)
+		for_each_id(p, tile, [=] (uint32_t id, uint32_t) { atomicAdd(&rows[id], 1); });
+}
+
+/* Add up the rows of each id, and find the most of a block; a thread for each id */
+static __global__ void
+__launch_bounds__(BUILD_THREADS)
+sum_rows_kernel(const __grid_constant__ struct build_params p)
+{
+	uint32_t	id = blockIdx.x * BUILD_THREADS + threadIdx.x;
+	uint32_t	sum = 0;
+	uint32_t	most = 0;
+
+	for (uint32_t b = 0; b < NBLOCKS; b++)
+	{
+		uint32_t	n = p.rows_in[b * GPUVEC_MAX_IDS + id];
+
+		sum += n;
+		most = max(most, n);
+	}
+	p.rows_of[id] = sum;
+	p.rows_of[GPUVEC_MAX_IDS + id] = most;
+}
+
+/* Write the keys, and set the bits of common ids; a warp for each tile */
+static __global__ void
+__launch_bounds__(BUILD_THREADS)
+write_keys_kernel(const __grid_constant__ struct build_params p)
+{
+	uint32_t	tile = (blockIdx.x * BUILD_THREADS + threadIdx.x) / 32;
+	uint32_t	lane = threadIdx.x % 32;
+	uint32_t	shift = p.lists.shift;
+	uint32_t	row = tile * 32 + lane;
+	uint32_t	block = row >> shift;
+	uint32_t	row_in_block = row & ((1u << shift) - 1);
+	uint32_t	at;
+	uint32_t	n;
+	uint32_t   *bitmaps;
+
+	if (tile >= p.ntiles)
+		return;
+	n = p.len[row];
+	at = n;
+	for (int d = 1; d < 32; d *= 2)
+	{
+		uint32_t	left = __shfl_up_sync(0xFFFFFFFFu, at, d);
+
+		if (lane >= (uint32_t) d)
+			at += left;
+	}
+	at += p.tile_keys[tile] - n;
+	/* the word of this tile in the block's first bitmap */
+	bitmaps = (uint32_t *) p.bitmaps + ((size_t) block * (p.lists.nslots + 1) << (shift - 5)) +
+		row_in_block / 32;
+	for_each_id(p, tile, [&] (uint32_t id, uint32_t place)
+				{
+					uint32_t	slot = p.lists.slot[id];
+
+					if (slot != NO_SLOT)
+						atomicOr(&bitmaps[(size_t) slot << (shift - 5)], 1u << lane);
+					p.keys[at + place] = slot != NO_SLOT ? NO_KEY :
+						(shift < 16 ? block << (shift + 16) : 0) | id << shift | row_in_block;
+				});
+}
+
+/* The first of the keys that is not below one */
+static __device__ __forceinline__ uint32_t
+first_key(const struct build_params &p, uint64_t target)
+{
+	uint32_t	lo = 0;
+	uint32_t	hi = p.nkeys;
+
+	while (lo < hi)
+	{
+		uint32_t	middle = lo + (hi - lo) / 2;
+
+		if (p.keys[middle] < target)
+			lo = middle + 1;
+		else
+			hi = middle;
+	}
+	return lo;
+}
+
+/* Write where the lists of a small block are; a thread for each group of ids and block (y) */
+static __global__ void
+__launch_bounds__(BUILD_THREADS)
+write_groups_kernel(const __grid_constant__ struct build_params p)
+{
+	uint32_t	group = blockIdx.x * BUILD_THREADS + threadIdx.x;
+	uint32_t	word[TILED_GROUP / 4] = {};
+
+	if (group >= p.lists.nbases)
+		return;
+	for (uint32_t i = 0; i < TILED_GROUP; i++)
+	{
+		uint32_t	id = group * TILED_GROUP + i;
+
+		if (id <= p.lists.maxid && p.lists.slot[id] == NO_SLOT)
+			word[i / 4] |= p.rows_in[blockIdx.y * GPUVEC_MAX_IDS + id] << i % 4 * 8;
+	}
+	p.groups[(size_t) blockIdx.y * p.lists.nbases + group] =
+		make_uint4(first_key(p, ((uint64_t) blockIdx.y << (TILED_SHIFT + 16)) +
+							 ((uint64_t) group * TILED_GROUP << TILED_SHIFT)),
+				   word[0], word[1], word[2]);
+}
+
+/* Write where the lists of a whole segment start; a thread for each id */
+static __global__ void
+__launch_bounds__(BUILD_THREADS)
+write_starts_kernel(const __grid_constant__ struct build_params p)
+{
+	uint32_t	id = blockIdx.x * BUILD_THREADS + threadIdx.x;
+	uint32_t	at = first_key(p, (uint64_t) id << WHOLE_SHIFT);
+	uint32_t	group = __shfl_sync(0xFFFFFFFFu, at, threadIdx.x / WHOLE_GROUP * WHOLE_GROUP % 32);
+
+	if (id >= p.lists.nstarts)
+		return;
+	p.start[id] = (uint16_t) (at - group);
+	if (id % WHOLE_GROUP == 0)
+		p.base[id / WHOLE_GROUP] = group;
+}
+
+/* Write the lists */
+static __global__ void
+__launch_bounds__(BUILD_THREADS)
+write_postings_kernel(const __grid_constant__ struct build_params p)
+{
+	uint32_t	i = blockIdx.x * BUILD_THREADS + threadIdx.x;
+
+	if (i < p.nkeys)
+		p.postings[i] = (uint16_t) (p.keys[i] & ((1u << p.lists.shift) - 1));
+}
+
+/*
+ * Choose the common ids: those in more than nrows / part rows, and in small blocks
+ * those whose lists would be too long.  Returns how many of them a row has on average.
+ * rows_of also has the most rows of a block, from GPUVEC_MAX_IDS on.
+ */
+static double
+choose_common(struct list_plan *plan, const uint32_t *rows_of, uint32_t maxid, uint32_t nrows,
+			  uint32_t part)
+{
+	std::vector<uint32_t> common;
+	uint64_t	sum = 0;
+
+	for (uint32_t id = 0; id <= maxid; id++)
+		if ((uint64_t) rows_of[id] * part > nrows ||
+			(plan->shift == TILED_SHIFT && rows_of[GPUVEC_MAX_IDS + id] > MAX_LIST))
+			common.push_back(id);
+	std::sort(common.begin(), common.end(), [&] (uint32_t a, uint32_t b)
+			  { return rows_of[a] != rows_of[b] ? rows_of[a] > rows_of[b] : a < b; });
+	plan->slots.assign((maxid + 2) / 2 * 2, NO_SLOT);
+	plan->nslots = (uint32_t) std::min(common.size(), (size_t) NO_SLOT - 1);
+	for (uint32_t s = 0; s < plan->nslots; s++)
+	{
+		plan->slots[common[s]] = (uint16_t) (s + 1);
+		sum += rows_of[common[s]];
+	}
+	plan->possible = plan->nslots == common.size();
+	return (double) sum / nrows;
+}
+
+/* Lay out a plan whose common ids and blocks are chosen */
+static void
+lay_out_lists(struct list_plan *plan, const gpuvec_segment *segment, const uint32_t *rows_of,
+			  uint32_t maxid)
+{
+	size_t		at;
+
+	plan->nkeys = segment->nids;
+	for (uint32_t id = 0; id <= maxid; id++)
+		if (plan->slots[id] != NO_SLOT)
+			plan->nkeys -= rows_of[id];
+	plan->nblocks = (segment->nrows + (1u << plan->shift) - 1) >> plan->shift;
+	plan->nstarts = (maxid + 2 + 31) / 32 * 32;
+	plan->nbases = plan->shift == TILED_SHIFT ? maxid / TILED_GROUP + 1 :
+		plan->nstarts / WHOLE_GROUP;
+	at = align_up(plan->nkeys * sizeof(uint16_t));
+	plan->groups = at;
+	if (plan->shift == TILED_SHIFT)
+		at += align_up((size_t) plan->nblocks * plan->nbases * sizeof(uint4));
+	plan->base = at;
+	if (plan->shift == WHOLE_SHIFT)
+		at += align_up(plan->nbases * sizeof(uint32_t));
+	plan->start = at;
+	if (plan->shift == WHOLE_SHIFT)
+		at += align_up(plan->nstarts * sizeof(uint16_t));
+	plan->slot = at;
+	at += align_up(plan->slots.size() * sizeof(uint16_t));
+	plan->bitmaps = at;
+	at += ((size_t) plan->nblocks * (plan->nslots + 1)) << (plan->shift - 3);
+	plan->bytes = at;
+}
+
+/*
+ * May a segment have these small blocks, whose lists and bitmaps should take `most`
+ * bytes?  If rows have few ids, what tells where lists and bitmaps are takes more than
+ * these.  It is not counted as long as it is no more than `places`: in most mirrors there
+ * are few such segments, and with fewer bitmaps they would take as long as many others.
+ */
+static bool
+small_fit(const struct list_plan *plan, const gpuvec_segment *segment, size_t most, size_t places)
+{
+	size_t		fixed = plan->bitmaps - plan->groups;
+
+	return plan->possible &&
+		(plan->bytes <= most ||
+		 (segment->nrows >= FIXED_ROWS && fixed <= places && plan->bytes - fixed <= most));
+}
+
+/* Does the segment get lists, and how? */
+static bool
+plan_lists(struct cuda_backend *b, struct list_plan *plan, const gpuvec_segment *segment,
+		   const uint32_t *rows_of, uint32_t maxid)
+{
+	/* the more common ids there are, the faster is counting, but not beyond these */
+	constexpr int NPARTS = 7;
+	static const uint32_t parts[NPARTS] = {96, 88, 80, 64, 48, 32, 16};
+	const struct gpuvec_cuda_tuning *t = &b->tuning;
+	size_t		most = segment->nids * sizeof(uint16_t) * MAX_TENTHS / 10;
+	bool		laid_out = false;
+	double		density;
+
+	for (uint32_t part : parts)
+	{
+		plan->shift = TILED_SHIFT;
+		laid_out = false;
+		density = choose_common(plan, rows_of, maxid, segment->nrows,
+								t->list_part ? t->list_part : part);
+		if (t->list_shift == WHOLE_SHIFT ||
+			(density < TILED_DENSITY && t->list_shift != TILED_SHIFT))
+			break;
+		lay_out_lists(plan, segment, rows_of, maxid);
+		if (t->list_shift == TILED_SHIFT)
+			return plan->possible;
+		if (small_fit(plan, segment, most, most / 2))
+			return true;
+		laid_out = true;
+	}
+
+	/* a scan of its own for this segment would take longer than all else */
+	if (laid_out && small_fit(plan, segment, most, SIZE_MAX))
+		return true;
+	plan->shift = WHOLE_SHIFT;
+	density = choose_common(plan, rows_of, maxid, segment->nrows, parts[NPARTS - 1]);
+	lay_out_lists(plan, segment, rows_of, maxid);
+	if (t->list_shift == WHOLE_SHIFT)
+		return plan->possible;
+	if (plan->possible && plan->bytes <= most && density < WHOLE_DENSITY)
+		return true;
+	plan->shift = TILED_SHIFT;
+	choose_common(plan, rows_of, maxid, segment->nrows, parts[NPARTS - 1]);
+	lay_out_lists(plan, segment, rows_of, maxid);
+	return small_fit(plan, segment, most, SIZE_MAX);
+}
+
+/* Device memory while building */
+struct build_memory
+{
+	void	   *rows_in;
+	void	   *rows_of;
+	void	   *tile_keys;
+	void	   *keys[2];
+	void	   *sort;
+};
+
+static void
+free_build_memory(struct cuda_backend *b, struct build_memory *memory, cudaStream_t stream)
+{
+	device_free(b, memory->rows_in, stream);
+	device_free(b, memory->rows_of, stream);
+	device_free(b, memory->tile_keys, stream);
+	device_free(b, memory->keys[0], stream);
+	device_free(b, memory->keys[1], stream);
+	device_free(b, memory->sort, stream);
+}
+
+/* Count the rows of each id, into host memory: rows_of[2 * GPUVEC_MAX_IDS] */
+static bool
+count_rows(struct cuda_backend *b, struct upload_slot *slot, struct build_params *p,
+		   struct build_memory *memory, uint32_t *rows_of, gpuvec_error *error)
+{
+	static const char *const whose = "the lists of a segment";
+	size_t		bytes = 2 * GPUVEC_MAX_IDS * sizeof(uint32_t);
+	size_t		in_bytes = NBLOCKS * GPUVEC_MAX_IDS * sizeof(uint32_t);
+
+	if (!device_alloc(b, &memory->rows_of, bytes, slot->stream, whose, error) ||
+		!device_alloc(b, &memory->rows_in, in_bytes, slot->stream, whose, error) ||
+		!cuda_check(b, cudaMemsetAsync(memory->rows_in, 0, in_bytes, slot->stream), what, error))
+		return false;
+	p->rows_of = (uint32_t *) memory->rows_of;
+	p->rows_in = (uint32_t *) memory->rows_in;
+	if (!cuda_check(b, launch_kernel(count_rows_kernel, dim3((p->ntiles + 7) / 8), BUILD_THREADS,
+									 0, slot->stream, *p), what, error) ||
+		!cuda_check(b, launch_kernel(sum_rows_kernel, dim3(GPUVEC_MAX_IDS / BUILD_THREADS),
+									 BUILD_THREADS, 0, slot->stream, *p), what, error) ||
+		!cuda_check(b, cudaStreamSynchronize(slot->stream), what, error) ||
+		!cuda_check(b, cudaMemcpyAsync(slot->buffer, memory->rows_of, bytes,
+									   cudaMemcpyDeviceToHost, slot->stream), what, error) ||
+		!cuda_check(b, cudaStreamSynchronize(slot->stream), what, error))
+		return false;
+	memcpy(rows_of, slot->buffer, bytes);
+	return true;
+}
+
+/* Sort p->keys, all nids of them; the first nkeys are the lists' */
+static bool
+sort_keys(struct cuda_backend *b, struct upload_slot *slot, struct build_params *p,
+		  struct build_memory *memory, uint32_t nids, gpuvec_error *error)
+{
+	cub::DoubleBuffer<uint32_t> keys((uint32_t *) memory->keys[0], (uint32_t *) memory->keys[1]);
+	size_t		bytes = 0;
+
+	if (!cuda_check(b, cub::DeviceRadixSort::SortKeys(NULL, bytes, keys, nids, 0, 32,
+													   slot->stream), what, error) ||
+		!device_alloc(b, &memory->sort, bytes + 1, slot->stream, "the lists of a segment", error) ||
+		!cuda_check(b, cub::DeviceRadixSort::SortKeys(memory->sort, bytes, keys, nids, 0, 32,
+													   slot->stream), what, error))
+		return false;
+	p->keys = keys.Current();
+	return true;
+}
+
+/* Queue the writing of where lists start */
+static bool
+write_places(struct cuda_backend *b, struct upload_slot *slot, const struct build_params *p,
+			 gpuvec_error *error)
+{
+	cudaError_t rc;
+
+	if (p->lists.shift == TILED_SHIFT)
+		rc = launch_kernel(write_groups_kernel,
+						   dim3((p->lists.nbases + BUILD_THREADS - 1) / BUILD_THREADS,
+								p->lists.nblocks),
+						   BUILD_THREADS, 0, slot->stream, *p);
+	else
+		rc = launch_kernel(write_starts_kernel,
+						   dim3((p->lists.nstarts + BUILD_THREADS - 1) / BUILD_THREADS),
+						   BUILD_THREADS, 0, slot->stream, *p);
+	return cuda_check(b, rc, what, error);
+}
+
+/* Fill a plan: the lists' memory is allocated, and its slots and empty bitmaps are there */
+static bool
+fill_lists(struct cuda_backend *b, struct upload_slot *slot, struct build_params *p,
+		   struct build_memory *memory, const gpuvec_segment *segment, gpuvec_error *error)
+{
+	static const char *const whose = "the lists of a segment";
+	std::vector<uint32_t> tile_keys(segment->ntiles + 1);
+	uint32_t	nids = (uint32_t) segment->nids;
+	uint32_t	sum = 0;
+
+	for (uint32_t r = 0; r < segment->nrows; r++)
+	{
+		if (r % GPUVEC_TILE_ROWS == 0)
+			tile_keys[r / GPUVEC_TILE_ROWS] = sum;
+		sum += segment->len[r];
+	}
+	if (!device_alloc(b, &memory->tile_keys, tile_keys.size() * sizeof(uint32_t), slot->stream,
+					  whose, error) ||
+		!device_alloc(b, &memory->keys[0], nids * sizeof(uint32_t), slot->stream, whose, error) ||
+		!device_alloc(b, &memory->keys[1], nids * sizeof(uint32_t), slot->stream, whose, error) ||
+		!upload(b, slot, memory->tile_keys, tile_keys.data(), tile_keys.size() * sizeof(uint32_t),
+				error))
+		return false;
+	p->tile_keys = (const uint32_t *) memory->tile_keys;
+	p->keys = (uint32_t *) memory->keys[0];
+	if (!cuda_check(b, launch_kernel(write_keys_kernel, dim3((p->ntiles + 7) / 8), BUILD_THREADS,
+									 0, slot->stream, *p), what, error) ||
+		!sort_keys(b, slot, p, memory, nids, error) ||
+		!write_places(b, slot, p, error))
+		return false;
+	return p->nkeys == 0 ||
+		cuda_check(b, launch_kernel(write_postings_kernel,
+									dim3((p->nkeys + BUILD_THREADS - 1) / BUILD_THREADS),
+									BUILD_THREADS, 0, slot->stream, *p), what, error);
+}
+
+/* Allocate the lists of a plan, and tell p where their parts are */
+static bool
+place_lists(struct cuda_backend *b, struct upload_slot *slot, const struct list_plan *plan,
+			struct build_params *p, char **memory, gpuvec_error *error)
+{
+	if (!device_alloc(b, (void **) memory, plan->bytes, slot->stream, "the lists of a segment",
+					  error))
+		return false;
+	p->nkeys = (uint32_t) plan->nkeys;
+	p->postings = (uint16_t *) *memory;
+	p->groups = (uint4 *) (*memory + plan->groups);
+	p->base = (uint32_t *) (*memory + plan->base);
+	p->start = (uint16_t *) (*memory + plan->start);
+	p->bitmaps = (uint4 *) (*memory + plan->bitmaps);
+	p->lists.postings = p->postings;
+	p->lists.groups = p->groups;
+	p->lists.base = p->base;
+	p->lists.start = p->start;
+	p->lists.slot = (const uint16_t *) (*memory + plan->slot);
+	p->lists.bitmaps = p->bitmaps;
+	p->lists.shift = plan->shift;
+	p->lists.nblocks = plan->nblocks;
+	p->lists.nslots = plan->nslots;
+	p->lists.nstaged = plan->shift == TILED_SHIFT ?
+		std::min(plan->nslots, lists_slots(b->smem_limit)) : plan->nslots;
+	p->lists.nbases = plan->nbases;
+	p->lists.nstarts = plan->nstarts;
+	return upload(b, slot, *memory + plan->slot, plan->slots.data(),
+				  plan->slots.size() * sizeof(uint16_t), error) &&
+		cuda_check(b, cudaMemsetAsync(p->bitmaps, 0, plan->bytes - plan->bitmaps, slot->stream),
+				   what, error);
+}
+
+/* Make the lists of a segment, if they are worth it */
+static bool
+build(struct cuda_backend *b, struct upload_slot *slot, const gpuvec_segment *segment,
+	  struct cuda_segment *mine, size_t *bytes, gpuvec_error *error)
+{
+	struct build_params p;
+	struct build_memory memory;
+	struct list_plan plan;
+	std::vector<uint32_t> rows_of;
+	char	   *lists = NULL;
+	bool		ok;
+
+	memset(&p, 0, sizeof(p));
+	memset(&memory, 0, sizeof(memory));
+	p.ids = mine->desc.ids;
+	p.tiles = mine->desc.tiles;
+	p.len = mine->desc.len;
+	p.ntiles = mine->desc.ntiles;
+	p.lists.maxid = mine->maxid;
+	rows_of.resize(2 * GPUVEC_MAX_IDS);
+	ok = count_rows(b, slot, &p, &memory, rows_of.data(), error);
+	if (ok && plan_lists(b, &plan, segment, rows_of.data(), mine->maxid))
+	{
+		ok = place_lists(b, slot, &plan, &p, &lists, error) &&
+			fill_lists(b, slot, &p, &memory, segment, error) &&
+			cuda_check(b, cudaStreamSynchronize(slot->stream), what, error);
+		if (ok)
+		{
+			mine->lists_memory = lists;
+			mine->desc.lists = p.lists;
+			*bytes = plan.bytes;
+		}
+	}
+	if (!ok && !b->broken)
+		cudaStreamSynchronize(slot->stream);
+	if (!ok)
+		device_free(b, lists, slot->stream);
+	free_build_memory(b, &memory, slot->stream);
+	return ok;
+}
+
+/*
+ * Give an uploaded segment its lists, if they are worth it: mine->lists_memory and
+ * mine->desc.lists, and their *bytes.  Returns false only if the GPU failed; a
+ * segment for whose lists there is no memory does without them.
+ */
+bool
+lists_build(struct cuda_backend *b, struct upload_slot *slot, const gpuvec_segment *segment,
+			struct cuda_segment *mine, size_t *bytes, gpuvec_error *error)
+{
+	bool		ok;
+
+	*bytes = 0;
+	if (segment->nrows < (b->tuning.list_rows ? b->tuning.list_rows : MIN_ROWS) ||
+		segment->nids > MAX_IDS || segment->nids == 0)
+		return true;
+	try
+	{
+		ok = build(b, slot, segment, mine, bytes, error);
+	}
+	catch (const std::bad_alloc &)
+	{
+		ok = gpuvec_fail_memory(error, segment->nids * sizeof(uint32_t));
+	}
+	return ok || (!b->broken && strcmp(error->sqlstate, GPUVEC_OUT_OF_MEMORY) == 0);
+}

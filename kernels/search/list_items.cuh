@@ -1,0 +1,90 @@
+/*-------------------------------------------------------------------------
+ *
+ * list_items.cuh
+ *	  How blocks and queries are handed out to the thread blocks that count by lists.
+ *
+ * An item is a block of a segment and some of the queries.  Thread blocks take items until
+ * none is left, or the answer is not wanted any more.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_LIST_ITEMS_CUH
+#define GPUVEC_LIST_ITEMS_CUH
+
+#include "kernels/search/list_planes.cuh"
+
+/* A segment that is one block, and the team that counts in it */
+#define WHOLE_ROWS		(1 << WHOLE_SHIFT)
+#define WHOLE_THREADS	(WHOLE_ROWS / LANE_ROWS)
+
+/* The number of an item's block */
+static __device__ __forceinline__ uint32_t
+item_block(const struct list_params &params, uint32_t item)
+{
+	uint32_t	block = item / params.nslices;
+
+	return params.own_blocks == 0 ? block :
+		params.own_first[block / params.own_blocks] + block % params.own_blocks;
+}
+
+/* The queries of an item: the first one, and how many */
+static __device__ __forceinline__ uint2
+item_range(const struct list_params &params, uint32_t item)
+{
+	if (params.own_blocks > 0)
+		return make_uint2(item / params.own_blocks, 1);
+
+	uint2		range = params.ranges ? params.ranges[item / params.nslices] :
+		make_uint2(0, params.nqueries);
+	uint32_t	before = item % params.nslices * params.item_queries;
+
+	if (before >= range.y)
+		return make_uint2(0, 0);
+	return make_uint2(range.x + before, min(range.y - before, params.item_queries));
+}
+
+/* Take an item of work, for the whole thread block; ~0: none is left */
+static __device__ __forceinline__ uint32_t
+take_item(const struct list_params &params, struct team_shared *team)
+{
+	uint32_t	item;
+
+	__syncthreads();
+	if (threadIdx.x == 0)
+	{
+		team->item = *(volatile const uint32_t *) params.stop ? ~0u :
+			atomicAdd(params.next_item, 1);
+		team->next_query = 0;
+	}
+	__syncthreads();
+	item = team->item;
+	return item < params.nblocks * params.nslices ? item : ~0u;
+}
+
+/* Let a thread block count whole segments, one query after the other */
+template <typename Counter, typename Count>
+static __device__ __forceinline__ void
+count_segments(const struct list_params &params, Counter &counter, Count count)
+{
+	uint32_t	entered = ~0u;
+
+	for (;;)
+	{
+		uint32_t	item = take_item(params, counter.team);
+		uint2		queries;
+
+		if (item == ~0u)
+			break;
+		queries = item_range(params, item);
+		if (item_block(params, item) != entered)
+		{
+			entered = item_block(params, item);
+			counter.enter_block(entered);
+		}
+		for (uint32_t i = 0; i < queries.y; i++)
+			if (!counter.is_counted(queries.x + i, entered))
+				count(queries.x + i);
+	}
+}
+
+#endif							/* GPUVEC_LIST_ITEMS_CUH */

@@ -1,0 +1,287 @@
+/*-------------------------------------------------------------------------
+ *
+ * list_rounds.cu
+ *	  The rounds of a chunk that is counted by lists.
+ *
+ * There are up to three: a sample of some blocks gives a query its first bound; if there
+ * are many queries, a part of the blocks gives a better one; the others follow.  The first
+ * two choose blocks whose rows have the length at which the best rows for the query are
+ * expected.  Segments without lists, which are small, are scanned in the last round.
+ *
+ * Which queries a block is a sample for is copied to the device.  Queries that are alone
+ * come as a parameter of the first kernel, and so does what each has for a sample.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <algorithm>
+#include <string.h>
+
+#include "kernels/search/chunk.h"
+
+/* Defaults of gpuvec_cuda_tuning */
+#define SAMPLE_TILED		24	/* blocks of a query's sample */
+#define SAMPLE_WHOLE		6
+#define NEAR				16	/* one in so many blocks is counted before the others */
+#define ITEM_QUERIES		64
+#define WHOLE_ITEM_QUERIES	8
+#define UNSAMPLED_ROWS		8192	/* of a view: all may become candidates */
+#define SAMPLE_ROWS			16	/* of a block, at least */
+#define SAMPLE_PER_K		4	/* rows of the sample, at least */
+
+/* The rounds of counting by lists */
+enum list_round
+{
+	ROUND_SAMPLE,				/* a few rows of a few blocks give a bound */
+	ROUND_NEAR,					/* a part of the blocks gives a better one */
+	ROUND_REST					/* the other blocks */
+};
+
+/* How many blocks of a kind does a query count in a round? */
+static uint32_t
+round_blocks(const struct search *s, const struct chunk *c, enum list_round round, int kind)
+{
+	const struct gpuvec_cuda_tuning *t = &s->b->tuning;
+	uint32_t	nblocks = s->view->nblocks[kind];
+	uint32_t	wanted;
+
+	if (round == ROUND_REST)
+		return nblocks;
+	if (c->again || (uint64_t) s->view->ntiles * 32 <= std::min(c->capacity, (uint32_t) UNSAMPLED_ROWS))
+		return 0;
+	if (round == ROUND_SAMPLE)
+	{
+		wanted = t->sample ? t->sample : kind == 0 ? SAMPLE_TILED : SAMPLE_WHOLE;
+		return wanted == ~0u ? 0 : std::min(wanted, (nblocks + 7) / 8);
+	}
+	return c->n <= FEW ? 0 : nblocks / (t->near ? t->near : NEAR);
+}
+
+/* Does any query count any block in a round? */
+static bool
+has_round(const struct search *s, const struct chunk *c, enum list_round round)
+{
+	return round_blocks(s, c, round, 0) + round_blocks(s, c, round, 1) > 0;
+}
+
+/* The number of ids that the best rows for a query have */
+static uint32_t
+best_length(const struct search *s, const gpuvec_topk_query *query)
+{
+	switch (s->measure)
+	{
+		case GPUVEC_INTERSECTION:
+		case GPUVEC_CONTAINMENT:
+			return UINT32_MAX;
+		case GPUVEC_OVERLAP:
+			return 0;
+		default:
+			return query->len;
+	}
+}
+
+/* The first of the n blocks of a kind around a length */
+static uint32_t
+first_block(const struct search *s, int kind, uint32_t n, uint32_t best)
+{
+	uint32_t	nblocks = s->view->nblocks[kind];
+	const uint32_t *len = s->view->block_len[kind];
+	uint32_t	from = (uint32_t) (std::lower_bound(len, len + nblocks, best) - len);
+	uint32_t	upto = (uint32_t) (std::upper_bound(len, len + nblocks, best) - len);
+	uint32_t	middle = from + (upto - from) / 2;
+
+	return std::min(middle > n / 2 ? middle - n / 2 : 0, nblocks - n);
+}
+
+/*
+ * Choose n blocks for each query: those around its best length, which come one after
+ * another.  ranges[] says for each block which queries it is for: also one after
+ * another, as the queries are in order of length.
+ */
+static void
+choose_blocks(const struct search *s, const struct chunk *c, int kind, uint32_t n, uint2 *ranges)
+{
+	memset(ranges, 0, sizeof(uint2) * s->view->nblocks[kind]);
+	for (uint32_t q = 0, next; q < c->n; q = next)
+	{
+		uint32_t	best = best_length(s, chunk_query(c, q)->query);
+		uint32_t	from = first_block(s, kind, n, best);
+
+		for (next = q + 1; next < c->n; next++)
+			if (best_length(s, chunk_query(c, next)->query) != best)
+				break;
+		for (uint32_t i = from; i < from + n; i++)
+		{
+			if (ranges[i].y == 0)
+				ranges[i].x = q;
+			ranges[i].y = next - ranges[i].x;
+		}
+	}
+}
+
+/* Where the ranges of a round and kind begin among all of them */
+static uint32_t
+ranges_at(const struct search *s, enum list_round round, int kind)
+{
+	return (round == ROUND_SAMPLE ? 0 : s->view->nblocks[0] + s->view->nblocks[1]) +
+		(kind == 0 ? 0 : s->view->nblocks[0]);
+}
+
+/* Choose the blocks of the first two rounds */
+void
+fill_ranges(const struct search *s, const struct chunk *c, uint2 *ranges)
+{
+	for (int kind = 0; kind < 2; kind++)
+	{
+		choose_blocks(s, c, kind, round_blocks(s, c, ROUND_SAMPLE, kind),
+					  ranges + ranges_at(s, ROUND_SAMPLE, kind));
+		choose_blocks(s, c, kind, round_blocks(s, c, ROUND_NEAR, kind),
+					  ranges + ranges_at(s, ROUND_NEAR, kind));
+	}
+}
+
+/* Cut the counting of blocks into items, and queue it */
+static bool
+queue_blocks(struct search *s, struct chunk *c, struct list_params *p, int kind)
+{
+	struct cuda_backend *b = s->b;
+	uint32_t	few = b->tuning.few ? b->tuning.few : FEW;
+	uint32_t	item_queries = b->tuning.item_queries ? b->tuning.item_queries :
+		kind == 0 ? ITEM_QUERIES : WHOLE_ITEM_QUERIES;
+	bool		plain = s->view->plain && c->list_planes <= 8;
+	uint32_t	slices;
+	cudaError_t rc;
+
+	if (p->nblocks == 0)
+		return true;
+	if (c->launches == MAX_ROUNDS && !reset_counters(s, c))
+		return false;
+	p->next_item = (uint32_t *) (b->scratch + c->counters) + c->launches++;
+	slices = p->own_blocks > 0 ? 1 : (c->n + item_queries - 1) / item_queries;
+	if (kind == 0)
+		/* the fewer slices, the less often bitmaps are staged */
+		slices = std::min(slices, 16 * (uint32_t) b->sms / p->nblocks + 1);
+	p->item_queries = (c->n + slices - 1) / slices;
+	p->nslices = (c->n + p->item_queries - 1) / p->item_queries;
+	b->stats.own_rounds += p->own_blocks > 0;
+	if (kind == 1)
+	{
+		b->stats.plain_rounds += plain;
+		b->stats.plain_lone_rounds += plain && c->n <= LONE_QUERIES;
+		rc = plain ? lists_count_plain(p, b->sms, b->stream) :
+			lists_count_whole(p, c->list_planes, b->sms, b->stream);
+	}
+	else if (c->n <= (b->tuning.lone ? b->tuning.lone : LONE_QUERIES))
+		rc = lists_count_lone(p, c->list_planes, b->stream);
+	else if (c->n <= few)
+		rc = lists_count_direct(p, c->list_planes, b->stream);
+	else
+		rc = lists_count_tiled(p, c->list_planes, b->smem_limit, s->view->nstaged, b->sms,
+							   b->stream);
+	b->stats.rounds++;
+	return cuda_check(b, rc, "search on the GPU", s->error);
+}
+
+/* What all launches of a chunk's counting by lists have in common */
+static void
+fill_list_params(const struct search *s, const struct chunk *c, struct list_params *p)
+{
+	struct cuda_backend *b = s->b;
+
+	memset(p, 0, sizeof(*p));
+	p->segments = s->view->segments;
+	p->queries = (struct query_state *) (b->scratch + c->states);
+	p->ids = (const uint16_t *) (b->scratch + c->ids);
+	p->entries = (uint16_t *) (b->scratch + c->entries);
+	p->nentries_of = (uint4 *) (b->scratch + c->nentries_of);
+	p->candidates = (struct row_key *) (b->scratch + c->candidates);
+	p->stop = b->stop;
+	p->nsegments = s->view->nsegments;
+	p->nentries = (uint32_t) c->nentries;
+	p->nqueries = c->n;
+	p->capacity = c->capacity;
+	p->measure = s->measure;
+}
+
+/*
+ * For queries that are alone: choose the blocks of a round as fill_ranges() does for
+ * many, but tell them to the kernel.
+ */
+static void
+choose_own_blocks(const struct search *s, const struct chunk *c, struct list_params *p, int kind,
+				  uint32_t n)
+{
+	for (uint32_t q = 0; q < c->n; q++)
+		p->own_first[q] = first_block(s, kind, n, best_length(s, chunk_query(c, q)->query));
+	p->own_blocks = n;
+	p->nblocks = n * c->n;
+}
+
+/* Queue the counting of a round */
+static bool
+queue_lists(struct search *s, struct chunk *c, struct list_params *p, enum list_round round)
+{
+	const uint2 *ranges = (const uint2 *) (s->b->scratch + c->ranges);
+	uint32_t	sum = round_blocks(s, c, round, 0) + round_blocks(s, c, round, 1);
+	bool		near = has_round(s, c, ROUND_NEAR);
+
+	p->sample = 0;
+	if (round == ROUND_SAMPLE)
+	{
+		p->sample = std::max(s->b->tuning.sample_rows ? s->b->tuning.sample_rows :
+							 (uint32_t) SAMPLE_ROWS, (SAMPLE_PER_K * c->kmax + sum - 1) / sum);
+		p->sample = std::max(std::min(p->sample, c->capacity / (2 * sum)), 1u);
+	}
+	for (int kind = 0; kind < 2; kind++)
+	{
+		p->blocks = s->view->blocks[kind];
+		p->nblocks = s->view->nblocks[kind];
+		p->own_blocks = 0;
+		p->ranges = NULL;
+		if (round != ROUND_REST && c->lone)
+			choose_own_blocks(s, c, p, kind, round_blocks(s, c, round, kind));
+		else if (round != ROUND_REST)
+			p->ranges = ranges + ranges_at(s, round, kind);
+		p->counted = round == ROUND_REST && near ? ranges + ranges_at(s, ROUND_NEAR, kind) : NULL;
+		if (round_blocks(s, c, round, kind) > 0 && !queue_blocks(s, c, p, kind))
+			return false;
+	}
+	return true;
+}
+
+/* Queue the classification of ids for queries that come as parameters */
+static bool
+queue_lone(struct search *s, const struct chunk *c, const struct list_params *p)
+{
+	struct cuda_backend *b = s->b;
+	struct lone_params lone;
+
+	lone.lists = *p;
+	lone.counters = (uint32_t *) (b->scratch + c->counters);
+	lone.stored_ids = (uint16_t *) (b->scratch + c->ids);
+	lone.ncounters = MAX_ROUNDS;
+	lone.nids = (uint32_t) c->nids;
+	fill_queries(c, lone.queries, lone.ids);
+	return cuda_check(b, lists_classify_lone(&lone, b->stream), "search on the GPU", s->error);
+}
+
+/* Queue the rounds of a chunk that is counted by lists */
+bool
+queue_list_rounds(struct search *s, struct chunk *c)
+{
+	struct list_params p;
+
+	s->b->stats.list_chunks++;
+	fill_list_params(s, c, &p);
+	if (!(c->lone ? queue_lone(s, c, &p) :
+		  cuda_check(s->b, lists_classify(&p, s->b->stream), "search on the GPU", s->error)))
+		return false;
+	if (has_round(s, c, ROUND_SAMPLE) &&
+		(!queue_lists(s, c, &p, ROUND_SAMPLE) || !queue_select(s, c, SELECT_TIGHTEN)))
+		return false;
+	if (has_round(s, c, ROUND_NEAR) &&
+		(!queue_lists(s, c, &p, ROUND_NEAR) || !queue_select(s, c, SELECT_ROUND)))
+		return false;
+	return queue_lists(s, c, &p, ROUND_REST) &&
+		(s->view->nplain == 0 || queue_scan(s, c, s->view->nplain, 0, TILE_CLASSES)) &&
+		queue_select(s, c, c->kmax <= GPUVEC_FAST_K ? SELECT_FINAL : SELECT_ROUND);
+}

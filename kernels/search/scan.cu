@@ -1,0 +1,548 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan.cu
+ *	  Count the common ids of every row with a batch of queries, and emit the
+ *	  rows that may be among the best.
+ *
+ * A batch is as many queries as an entry of the table has bits: 8, 16 or 32.
+ * The table lies in shared memory; bit q of entry id says whether query q has
+ * the id.  So one lookup of a row's id answers for all queries of the batch, and
+ * the entry that it gives is a mask to be added to bit-sliced counters (see
+ * bit_counters.cuh).  Narrow entries are packed, several ids to a 32-bit mask,
+ * and their counters are added up at the end of the tile.
+ *
+ * A warp scans a tile: lane r has row r, and reads its ids in chunks of 8 by
+ * 16-byte loads that are contiguous over the warp.  For the tile as a whole, lane
+ * q finds how many common ids query q needs for its bound (gpuvec_need); if that
+ * is more than there can be, the query is out, and if all are, the tile is not
+ * read.  The needs are turned into bit planes, so that one bit-sliced comparison
+ * finds all pairs of rows and queries that may qualify; only those are scored.
+ * Once on the way, where fewer ids remain than half of what the least demanding
+ * query needs, the same comparison tells whether the tile can be left early.
+ *
+ * Places beyond a row's length hold 0.  If no query of the batch has id 0, they
+ * count nothing; otherwise the last chunks are masked by the rows' lengths.
+ *
+ * Blocks are persistent.  An item is a range of tiles and a batch; the batches of
+ * one range follow one another, so that the range's ids come from the L2 cache.
+ * Within an item warps take tiles from a counter in shared memory.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "kernels/search/emit.cuh"
+#include "kernels/search/bit_counters.cuh"
+
+extern __shared__ uint4 shared_memory[];
+
+/* What a warp needs of its tile: planes of the needs, at the end and at the check */
+template <int PLANES>
+struct __align__(16) tile_needs
+{
+	uint32_t	end[(PLANES + 3) / 4 * 4];
+	uint32_t	check[(PLANES + 3) / 4 * 4];
+};
+
+/* Shared memory of a block; the table follows */
+template <int PLANES, int THREADS>
+struct __align__(16) scan_shared
+{
+	struct query_limits query[32];	/* of the batch */
+	struct tile_needs<PLANES> needs[THREADS / 32];
+	uint32_t	item;
+	uint32_t	next_slot;
+	uint32_t	padding[2];
+};
+
+/* A tile on its way through a warp */
+struct tile_place
+{
+	uint32_t	tile;			/* within the segment */
+	uint32_t	chunk;
+	uint32_t	nchunks;
+	uint32_t	minlen;
+	uint32_t	maxlen;
+};
+
+template <typename Entry, int PLANES, int THREADS>
+struct scanner
+{
+	static constexpr int BATCH = 8 * sizeof(Entry);
+	/* 32-bit masks that a chunk of 8 ids gives */
+	static constexpr int MASKS = 2 * sizeof(Entry);
+
+	typedef struct scan_shared<PLANES, THREADS> shared_type;
+
+	const struct scan_params &params;
+	shared_type *shared;
+	Entry	   *table;
+	struct tile_needs<PLANES> *needs;	/* of this warp */
+	uint32_t	lane;
+
+	/* of the batch */
+	uint32_t	first;			/* its first query */
+	uint32_t	alive;			/* queries that still want rows */
+	bool		has_zero;		/* some query has id 0 */
+
+	/* of the lengths that were met last */
+	uint32_t	minlen;
+	uint32_t	maxlen;
+	uint32_t	active;			/* queries that rows of these lengths can serve */
+	uint32_t	check;			/* chunks before the check; at least the number of
+								 * chunks: none */
+
+	__device__ __forceinline__
+	scanner(const struct scan_params &p)
+		: params(p), shared((shared_type *) shared_memory),
+		  table((Entry *) (shared + 1)), needs(&shared->needs[threadIdx.x / 32]),
+		  lane(threadIdx.x % 32)
+	{
+	}
+
+	/* Set bit q of the table for the ids of query q; by one warp */
+	__device__ __forceinline__ void
+	mark_ids(uint32_t q)
+	{
+		const struct query_state *query = &params.queries[first + q];
+		const uint16_t *ids = params.ids + query->ids;
+		uint32_t	n = query->limits.len;
+		uint32_t   *words = (uint32_t *) table;
+		constexpr uint32_t PER_WORD = 4 / sizeof(Entry);
+
+		for (uint32_t i = lane; i < n; i += 32)
+		{
+			uint32_t	id = ids[i];
+
+			if (id <= params.maxid)
+				atomicOr(&words[id / PER_WORD], 1u << (q + id % PER_WORD * BATCH));
+		}
+	}
+
+	/* Make the table and the lanes' state for a batch; by the whole block */
+	__device__ __forceinline__ void
+	load_batch(uint32_t batch)
+	{
+		uint32_t	nquads = ((params.maxid + 1) * sizeof(Entry) + 15) / 16;
+		uint32_t	nqueries;
+		bool		wants = false;
+
+		first = batch * BATCH;
+		nqueries = min(params.nqueries - first, (uint32_t) BATCH);
+		for (uint32_t i = threadIdx.x; i < nquads; i += THREADS)
+			((uint4 *) table)[i] = make_uint4(0, 0, 0, 0);
+		if (lane < nqueries)
+		{
+			const struct query_state *query = &params.queries[first + lane];
+
+			wants = !query->overflow;
+			if (threadIdx.x < 32)
+			{
+				shared->query[lane] = query->limits;
+				shared->query[lane].score = bound_score(query->limits.bound.hi);
+			}
+		}
+		alive = __ballot_sync(FULL_WARP, wants);
+		minlen = ~0u;
+		maxlen = 0;
+		__syncthreads();
+		for (uint32_t q = threadIdx.x / 32; q < nqueries; q += THREADS / 32)
+			if (alive >> q & 1)
+				mark_ids(q);
+		__syncthreads();
+		has_zero = table[0] != 0;
+	}
+
+	/* Write a number of each lane as planes; by one warp */
+	__device__ __forceinline__ void
+	write_planes(uint32_t *planes, uint32_t number)
+	{
+#pragma unroll
+		for (int p = 0; p < PLANES; p++)
+		{
+			uint32_t	plane = __ballot_sync(FULL_WARP, number >> p & 1);
+
+			if (lane == 0)
+				planes[p] = plane;
+		}
+	}
+
+	/* Which queries can rows of these lengths serve, and what do they need? */
+	__device__ __forceinline__ void
+	set_lengths(const struct tile_place &at)
+	{
+		uint32_t	len = shared->query[lane].len;
+		uint32_t	need = gpuvec_need(params.measure, len, at.minlen,
+									   shared->query[lane].score);
+		uint32_t	least;
+		bool		on = (alive >> lane & 1) && need <= min(len, at.maxlen);
+
+		minlen = at.minlen;
+		maxlen = at.maxlen;
+		active = __ballot_sync(FULL_WARP, on);
+		if (active == 0)
+			return;
+		least = __reduce_min_sync(FULL_WARP, on ? need : ~0u);
+		if (!on)
+			need = 0;
+		__syncwarp();			/* all lanes are done with the old planes */
+		write_planes(needs->end, need);
+
+		/* after `check` chunks, twice the ids that remain are fewer than least */
+		check = ~0u;
+		if (least > 0)
+			check = (maxlen - (least - 1) / 2 + 7) / 8;
+		if (check < at.nchunks)
+		{
+			uint32_t	remain = maxlen - check * 8;
+
+			write_planes(needs->check, need > remain ? need - remain : 0);
+		}
+		__syncwarp();
+	}
+
+	/* The entry of an id; 0 for a place beyond the row's length */
+	template <bool MASKED>
+	__device__ __forceinline__ uint32_t
+	look_up(uint32_t id, uint32_t place, uint32_t rowlen)
+	{
+		if (MASKED && place >= rowlen)
+			return 0;
+		return table[id];
+	}
+
+	/* The masks of a chunk; `place` is that of its first id */
+	template <bool MASKED>
+	__device__ __forceinline__ void
+	chunk_masks(const uint4 &chunk, uint32_t *mask, uint32_t place, uint32_t rowlen)
+	{
+		const uint32_t word[4] = {chunk.x, chunk.y, chunk.z, chunk.w};
+
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+		{
+			uint32_t	a = look_up<MASKED>(word[i] & 0xFFFF, place + 2 * i, rowlen);
+			uint32_t	b = look_up<MASKED>(word[i] >> 16, place + 2 * i + 1, rowlen);
+
+			if constexpr (BATCH == 32)
+			{
+				mask[2 * i] = a;
+				mask[2 * i + 1] = b;
+			}
+			else if constexpr (BATCH == 16)
+				mask[i] = a | b << 16;
+			else if (i % 2 == 0)
+				mask[i / 2] = a | b << 8;
+			else
+				mask[i / 2] |= a << 16 | b << 24;
+		}
+	}
+
+	/* Count chunks from .. to - 1 of a row, all of whose places count */
+	__device__ __forceinline__ void
+	count_chunks(bit_counters<PLANES> &counters, const uint4 *ids, uint32_t from, uint32_t to)
+	{
+		uint32_t	mask[2 * MASKS];
+		uint4		a;
+		uint4		b;
+
+		if (from >= to)
+			return;
+		ids += (size_t) from * 32;
+		a = __ldcg(ids);
+		if (from + 1 < to)
+			b = __ldcg(ids + 32);
+		for (; from + 2 <= to; from += 2)
+		{
+			uint4		this_a = a;
+			uint4		this_b = b;
+
+			ids += 64;
+			if (from + 2 < to)
+				a = __ldcg(ids);
+			if (from + 3 < to)
+				b = __ldcg(ids + 32);
+			chunk_masks<false>(this_a, mask, 0, 0);
+			chunk_masks<false>(this_b, mask + MASKS, 0, 0);
+			counters.template add<2 * MASKS>(mask);
+		}
+		if (from < to)
+		{
+			chunk_masks<false>(a, mask, 0, 0);
+			counters.template add<MASKS>(mask);
+		}
+	}
+
+	/* The same where the row may end */
+	__device__ __forceinline__ void
+	count_last_chunks(bit_counters<PLANES> &counters, const uint4 *ids, uint32_t from,
+					  uint32_t to, uint32_t rowlen)
+	{
+#pragma unroll 1
+		for (; from < to; from++)
+		{
+			uint32_t	mask[MASKS];
+			uint4		chunk = __ldcg(ids + (size_t) from * 32);
+
+			chunk_masks<true>(chunk, mask, from * 8, rowlen);
+			counters.template add<MASKS>(mask);
+		}
+	}
+
+	/* Add up the counters of a packed word, so that bits 0 .. BATCH - 1 are whole */
+	static __device__ __forceinline__ void
+	fold(bit_counters<PLANES> &counters)
+	{
+		if constexpr (BATCH <= 16)
+			counters.template fold<16>();
+		if constexpr (BATCH <= 8)
+			counters.template fold<8>();
+	}
+
+	/* Can any row of the tile still reach what an active query needs? */
+	__device__ __forceinline__ bool
+	still_possible(const bit_counters<PLANES> &counters)
+	{
+		bit_counters<PLANES> whole = counters;
+
+		fold(whole);
+		return __any_sync(FULL_WARP, whole.at_least(needs->check) & active);
+	}
+
+	/* Emit the pairs that the bit-sliced comparison let through */
+	__device__ __forceinline__ void
+	emit_all(const bit_counters<PLANES> &counters, uint32_t candidates,
+			 const struct device_segment *segment, uint32_t tile)
+	{
+		uint32_t	row = tile * 32 + lane;
+		uint32_t	rowlen;
+		uint64_t	tid;
+		uint32_t	queries;
+		const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
+			params.measure};
+
+		if (row >= segment->nrows ||
+			(segment->live != NULL && !(segment->live[tile] >> lane & 1)))
+			candidates = 0;
+		queries = __reduce_or_sync(FULL_WARP, candidates);
+		if (queries == 0)
+			return;
+		rowlen = segment->len[row];
+		tid = segment->tid[row];
+#pragma unroll 1
+		while (queries != 0)
+		{
+			uint32_t	q = __ffs(queries) - 1;
+
+			queries &= queries - 1;
+			emit_rows(sink, first + q, &shared->query[q], candidates >> q & 1, counters.get(q),
+					  rowlen, tid);
+		}
+	}
+
+	/* Scan one tile; by one warp */
+	__device__ __forceinline__ void
+	scan_tile(const struct device_segment *segment, const struct tile_place &at)
+	{
+		const uint4 *ids = segment->ids + (size_t) at.chunk * 32 + lane;
+		bit_counters<PLANES> counters;
+		uint32_t	done = 0;
+		uint32_t	whole = at.nchunks;	/* chunks that need no mask */
+		uint32_t	rowlen = 0;
+		uint32_t	candidates;
+
+		if (at.minlen != minlen || at.maxlen != maxlen)
+			set_lengths(at);
+		if (active == 0)
+			return;
+		if (has_zero)
+		{
+			whole = at.minlen / 8;
+			rowlen = segment->len[at.tile * 32 + lane];
+		}
+		counters.clear();
+#pragma unroll 1
+		for (;;)
+		{
+			uint32_t	to = done < check && check < at.nchunks ? check : at.nchunks;
+
+			count_chunks(counters, ids, done, min(to, whole));
+			count_last_chunks(counters, ids, max(done, whole), to, rowlen);
+			done = to;
+			if (done == at.nchunks)
+				break;
+			if (!still_possible(counters))
+				return;
+		}
+		fold(counters);
+		candidates = counters.at_least(needs->end) & active;
+		if (__any_sync(FULL_WARP, candidates))
+			emit_all(counters, candidates, segment, at.tile);
+	}
+
+	/* Scan those of n tiles of a group (n <= 32) that are in the round's classes */
+	__device__ __forceinline__ void
+	scan_strip(uint32_t group, uint32_t offset, uint32_t n)
+	{
+		uint2		where = params.groups[group];
+		const struct device_segment *segment = &params.segments[where.x];
+		uint32_t	tile = where.y + offset + lane;
+		uint32_t	hash = tile_class(where.x, tile);
+		bool		take = lane < n && tile < segment->ntiles &&
+			hash >= params.class_lo && hash < params.class_hi;
+		uint32_t	pending = __ballot_sync(FULL_WARP, take);
+		uint4		mine = make_uint4(0, 0, 0, 0);
+
+		if (take)
+			mine = segment->tiles[tile];
+#pragma unroll 1
+		while (pending != 0)
+		{
+			int			src = __ffs(pending) - 1;
+			struct tile_place at;
+
+			pending &= pending - 1;
+			at.tile = where.y + offset + src;
+			at.chunk = __shfl_sync(FULL_WARP, mine.x, src);
+			at.nchunks = __shfl_sync(FULL_WARP, mine.y, src);
+			at.minlen = __shfl_sync(FULL_WARP, mine.z, src);
+			at.maxlen = __shfl_sync(FULL_WARP, mine.w, src);
+			scan_tile(segment, at);
+		}
+	}
+
+	/* Scan a range of groups; by the whole block, each warp on its own */
+	__device__ __forceinline__ void
+	scan_range(uint32_t range)
+	{
+		uint32_t	group = range * params.range_groups;
+		uint32_t	slots = min(params.range_groups, params.ngroups - group) * 32;
+
+		if (alive == 0)
+			return;
+		for (;;)
+		{
+			uint32_t	slot = 0;
+			uint32_t	end;
+
+			if (lane == 0)
+				slot = atomicAdd(&shared->next_slot, params.grab);
+			slot = __shfl_sync(FULL_WARP, slot, 0);
+			if (slot >= slots)
+				break;
+			end = min(slot + params.grab, slots);
+#pragma unroll 1
+			for (; slot < end; slot += 32)
+				scan_strip(group + slot / 32, slot % 32, min(end - slot, 32u));
+		}
+	}
+
+	/* Take items until there are none */
+	__device__ __forceinline__ void
+	run()
+	{
+		uint32_t	batch = ~0u;
+
+		for (;;)
+		{
+			uint32_t	item;
+
+			__syncthreads();
+			if (threadIdx.x == 0)
+			{
+				shared->item = *(volatile const uint32_t *) params.stop ? ~0u :
+					atomicAdd(params.next_item, 1);
+				shared->next_slot = 0;
+			}
+			__syncthreads();
+			item = shared->item;
+			if (item >= params.nitems)
+				break;
+			if (item % params.nbatches != batch)
+			{
+				batch = item % params.nbatches;
+				load_batch(batch);
+			}
+			scan_range(item / params.nbatches);
+		}
+	}
+};
+
+template <typename Entry, int PLANES, int THREADS>
+__global__ void
+__launch_bounds__(THREADS, 1)
+scan_kernel(const __grid_constant__ struct scan_params params)
+{
+	scanner<Entry, PLANES, THREADS> s(params);
+
+	wait_for_previous();
+	s.run();
+}
+
+/* Threads of a block: with many planes, fewer of them, for their registers */
+#define THREADS_8	1024
+#define THREADS_17	512
+
+typedef void (*scan_function) (const struct scan_params);
+
+/* The kernel for this width of entries and number of planes */
+static scan_function
+scan_variant(uint32_t entry_bits, uint32_t planes)
+{
+	if (planes == 8)
+		return entry_bits == 32 ? scan_kernel<uint32_t, 8, THREADS_8> :
+			entry_bits == 16 ? scan_kernel<uint16_t, 8, THREADS_8> :
+			scan_kernel<uint8_t, 8, THREADS_8>;
+	return entry_bits == 32 ? scan_kernel<uint32_t, 17, THREADS_17> :
+		entry_bits == 16 ? scan_kernel<uint16_t, 17, THREADS_17> :
+		scan_kernel<uint8_t, 17, THREADS_17>;
+}
+
+/* Let the kernels have as much shared memory as the device allows */
+cudaError_t
+scan_prepare(size_t smem_limit)
+{
+	for (uint32_t entry_bits = 8; entry_bits <= 32; entry_bits *= 2)
+		for (uint32_t planes = 8; planes <= 17; planes += 9)
+		{
+			cudaError_t rc;
+
+			rc = cudaFuncSetAttribute((const void *) scan_variant(entry_bits, planes),
+									  cudaFuncAttributeMaxDynamicSharedMemorySize,
+									  (int) smem_limit);
+			if (rc != cudaSuccess)
+				return rc;
+		}
+	return cudaSuccess;
+}
+
+/* Shared memory that a block needs for a table of ids 0 .. maxid */
+size_t
+scan_shared_bytes(uint32_t entry_bits, uint32_t planes, uint32_t maxid)
+{
+	size_t		table = ((size_t) (maxid + 1) * (entry_bits / 8) + 15) / 16 * 16;
+
+	return table + (planes == 8 ? sizeof(struct scan_shared<8, THREADS_8>) :
+					sizeof(struct scan_shared<17, THREADS_17>));
+}
+
+uint32_t
+scan_threads(uint32_t planes)
+{
+	return planes == 8 ? THREADS_8 : THREADS_17;
+}
+
+/* How many blocks run on a multiprocessor at once? */
+cudaError_t
+scan_blocks(uint32_t entry_bits, uint32_t planes, size_t shared_bytes, int *blocks)
+{
+	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks,
+														 scan_variant(entry_bits, planes),
+														 scan_threads(planes), shared_bytes);
+}
+
+cudaError_t
+scan_launch(const struct scan_params *params, uint32_t entry_bits, uint32_t planes,
+			size_t shared_bytes, uint32_t blocks, cudaStream_t stream)
+{
+	return launch_chained(scan_variant(entry_bits, planes), dim3(blocks),
+						 scan_threads(planes), shared_bytes, stream, *params);
+}

@@ -1,0 +1,470 @@
+/*-------------------------------------------------------------------------
+ *
+ * topk.cu
+ *	  The host's side of a search.
+ *
+ * Queries are sorted by (kind, length, largest id), so that the queries of a
+ * batch have similar bounds, and cut into chunks whose scratch memory fits the
+ * limit.  For a chunk, the rounds are planned ahead from the number of tiles in
+ * each class and queued without waiting:
+ *
+ *		scan a sample of the tiles, keep candidates within the bound
+ *		select the k best of (list so far, candidates); the k-th is the new bound
+ *
+ * each round several times larger than all before, so that a round gives about
+ * growth * k candidates, far fewer than there is room for.  The first round has
+ * no bound and is as large as the room allows.
+ *
+ * A query that is alone, or nearly so, spends most of its time waiting for one thing after
+ * the other.  So the last kernel writes the results to the host, by lists it reaches the
+ * device as a parameter of the first kernel, and in between each kernel starts while the
+ * one before ends (launch_chained).
+ *
+ * By inverted lists (lists.cu) the rounds are others: see list_rounds.cu.
+ *
+ * Order and ties can defeat the sampling.  Then a query loses candidates, which
+ * its counter tells; what it kept still gives a valid bound.  Such queries are
+ * run again, starting with that bound, in few and large rounds with the host
+ * watching: a round that overflows is dropped and repeated with the bound that
+ * it gave and half the tiles.  A round of no more rows than there is room for
+ * cannot overflow, so this ends.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <algorithm>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/search/chunk.h"
+
+/* Defaults of gpuvec_cuda_tuning */
+#define MIN_CANDIDATES		16384
+#define MIN_CANDIDATES_FEW	262144	/* if there are at most FEW_QUERIES: memory is no matter then */
+#define FEW_QUERIES			64
+#define CANDIDATES_PER_K	8
+#define GROWTH				8
+#define GROWTH_FEW			16	/* if there are few batches */
+#define FIRST_ROWS			4096
+#define MANY				400 /* queries */
+
+/* Limits of a chunk */
+#define CHUNK_QUERIES		32768
+#define CHUNK_IDS			((uint64_t) 1 << 26)
+
+/* Queries that are run again together */
+#define RETRY_QUERIES		32
+#define RETRY_CANDIDATES	(1 << 18)
+
+/* The largest class_hi for which classes below it have at most this many tiles */
+static uint32_t
+classes_within(struct cuda_view *view, uint64_t tiles)
+{
+	uint32_t	lo = 0;
+	uint32_t	hi = TILE_CLASSES;
+
+	if (tiles >= view->ntiles)
+		return hi;
+	cuda_view_classes(view);
+	while (lo < hi)
+	{
+		uint32_t	middle = (lo + hi + 1) / 2;
+
+		if (view->tiles_before[middle] <= tiles)
+			lo = middle;
+		else
+			hi = middle - 1;
+	}
+	return lo;
+}
+
+/* Plan the rounds of a chunk: ends[] of their classes; returns how many */
+static uint32_t
+plan_rounds(const struct search *s, const struct chunk *c, uint32_t *ends)
+{
+	const struct gpuvec_cuda_tuning *t = &s->b->tuning;
+	double		tiles = s->view->ntiles;
+	double		first = t->first_rows ? t->first_rows : std::max(FIRST_ROWS, (int) (16 * c->kmax));
+	double		growth = t->growth ? t->growth : c->n > 4 * c->batch ? GROWTH : GROWTH_FEW;
+	uint32_t	nrounds;
+	uint32_t	n = 0;
+
+	if (tiles * 32 <= c->capacity)
+	{
+		ends[0] = TILE_CLASSES;
+		return 1;
+	}
+	first = std::max(std::min(first, (double) c->capacity) / 32, 1.0);
+	growth = std::max(std::min(growth, c->capacity / (2.0 * c->kmax)), 2.0);
+	nrounds = (uint32_t) ceil(log(tiles / first) / log(growth) - 1e-9);
+	nrounds = std::min(std::max(nrounds, 1u), (uint32_t) MAX_ROUNDS - 2);
+	growth = pow(tiles / first, 1.0 / nrounds);
+	for (uint32_t i = 0; i < nrounds; i++)
+	{
+		uint32_t	end = classes_within(s->view, (uint64_t) (first * pow(growth, i)));
+
+		if (end > (n > 0 ? ends[n - 1] : 0))
+			ends[n++] = end;
+	}
+	if (n == 0 || ends[n - 1] < TILE_CLASSES)
+		ends[n++] = TILE_CLASSES;
+	return n;
+}
+
+/* Queue all rounds of a chunk that is scanned */
+static bool
+queue_scan_rounds(struct search *s, struct chunk *c)
+{
+	uint32_t	ends[MAX_ROUNDS];
+	uint32_t	nrounds = plan_rounds(s, c, ends);
+	bool		fast = c->kmax <= GPUVEC_FAST_K;
+
+	for (uint32_t i = 0; i < nrounds; i++)
+		if (!queue_scan(s, c, s->view->ngroups, i > 0 ? ends[i - 1] : 0, ends[i]) ||
+			!queue_select(s, c, fast && i + 1 == nrounds ? SELECT_FINAL : SELECT_ROUND))
+			return false;
+	return true;
+}
+
+/* Run a chunk: everything is queued, then waited for once */
+static bool
+run_chunk(struct search *s, struct chunk *c)
+{
+	bool		fast = c->kmax <= GPUVEC_FAST_K;
+
+	s->b->stats.chunks++;
+	lay_out(c, s->view->nsegments, s->view->nblocks[0] + s->view->nblocks[1]);
+	c->lone = c->lists && c->nids <= LONE_IDS &&
+		c->n <= std::min(s->b->tuning.lone ? s->b->tuning.lone : LONE_QUERIES, (uint32_t) LONE_QUERIES);
+	c->direct = fast && c->n <= LONE_QUERIES;
+	s->b->stats.lone_chunks += c->lone;
+	if (!need_scratch(s, c->bytes) ||
+		(c->direct && !need_pinned(s, &s->b->download, &s->b->download_bytes, c->counters - c->results)) ||
+		!(c->lone || upload_chunk(s, c)) ||
+		!(c->lists ? queue_list_rounds(s, c) : queue_scan_rounds(s, c)))
+		return false;
+	if (!fast && !queue_sort(s, c))
+		return false;
+	if (!queue_download(s, c) || !wait_for_device(s, c))
+		return false;
+	finish_chunk(s, c);
+	return clear_stop(s);
+}
+
+/* Did a query of the chunk lose candidates in the round that was queued? */
+static bool
+round_overflowed(struct search *s, struct chunk *c, bool *overflowed)
+{
+	struct cuda_backend *b = s->b;
+	size_t		bytes = sizeof(struct query_state) * c->n;
+	const struct query_state *states;
+
+	if (!need_pinned(s, &b->download, &b->download_bytes, bytes) ||
+		!cuda_check(b, cudaMemcpyAsync(b->download, b->scratch + c->states, bytes,
+									   cudaMemcpyDeviceToHost, b->stream),
+					"copy results from the GPU", s->error) ||
+		!wait_for_device(s, c))
+		return false;
+	states = (const struct query_state *) b->download;
+	*overflowed = false;
+	for (uint32_t i = 0; i < c->n; i++)
+		if (states[i].count > c->capacity)
+			*overflowed = true;
+	return true;
+}
+
+/* Run a chunk of queries that overflowed before, so that it cannot fail to fit */
+static bool
+run_watched(struct search *s, struct chunk *c)
+{
+	uint32_t	lo = 0;
+	uint32_t	span = classes_within(s->view, c->capacity / 32);
+	bool		fast = c->kmax <= GPUVEC_FAST_K;
+
+	lay_out(c, s->view->nsegments, s->view->nblocks[0] + s->view->nblocks[1]);
+	if (!need_scratch(s, c->bytes) || !upload_chunk(s, c))
+		return false;
+	while (lo < TILE_CLASSES && !s->stopped)
+	{
+		uint32_t	hi = (uint32_t) std::min((uint64_t) lo + std::max(span, 1u),
+											 (uint64_t) TILE_CLASSES);
+		bool		overflowed;
+
+		if (!queue_scan(s, c, s->view->ngroups, lo, hi) || !round_overflowed(s, c, &overflowed))
+			return false;
+		if (overflowed)
+		{
+			s->b->stats.retries++;
+			if (!queue_select(s, c, SELECT_TIGHTEN))
+				return false;
+			span = (hi - lo) / 2;
+			continue;
+		}
+		if (!queue_select(s, c, fast && hi == TILE_CLASSES ? SELECT_FINAL : SELECT_ROUND))
+			return false;
+		span = std::min(span * 2, (uint32_t) TILE_CLASSES);
+		lo = hi;
+	}
+	/* a query that was stopped half way has no answer; finish_chunk sees to it */
+	if (!fast && !queue_sort(s, c))
+		return false;
+	if (!queue_download(s, c) || !wait_for_device(s, c))
+		return false;
+	finish_chunk(s, c);
+	return clear_stop(s);
+}
+
+/*
+ * Does counting by lists pay?  A lookup in a list or bitmap serves one query, one
+ * of the scan up to 32, but it touches only ids that both have; so lists lose only
+ * where many segments have none, and where counts need many planes.  And in small
+ * blocks, for a batch that is too large for a warp for each query and block, and too
+ * small to pay for the staging of bitmaps (FEW, MANY): next_chunk sees to that.
+ */
+static bool
+lists_pay(const struct search *s, const struct work_query *w)
+{
+	uint64_t	rows = (uint64_t) s->view->ntiles * 32;
+
+	if (s->method == GPUVEC_METHOD_BITSET || s->view->listed_rows == 0)
+		return false;
+	if (s->method == GPUVEC_METHOD_INVERTED)
+		return true;
+	return !(w->kind & 1) && s->view->listed_rows * 2 >= rows;
+}
+
+/* The planes that counters need: as many bits as the largest count */
+static uint32_t
+planes_for(const struct search *s, uint32_t len)
+{
+	uint32_t	most = std::min(len, s->view->maxlen);
+
+	return most <= 127 ? 7 : most <= 255 ? 8 : 17;
+}
+
+/*
+ * Run again by lists the queries that overflowed: with the bounds that they have now
+ * and more room, few overflow once more.
+ */
+static bool
+run_overflowed_by_lists(struct search *s)
+{
+	uint32_t	n = s->noverflowed;
+	uint32_t	next;
+
+	s->b->stats.overflows += n;
+	s->noverflowed = 0;
+	std::sort(s->overflowed, s->overflowed + n);
+	for (uint32_t from = 0; from < n; from = next)
+	{
+		const struct work_query *first = &s->work[s->overflowed[from]];
+		uint32_t	positions[RETRY_QUERIES];
+		struct chunk c;
+
+		memset(&c, 0, sizeof(c));
+		if (!choose_kernel(s, &c, first->kind & 1 ? 17 : 8))
+			return false;
+		for (next = from; next < n && c.n < RETRY_QUERIES; next++)
+		{
+			const struct work_query *w = &s->work[s->overflowed[next]];
+
+			if (w->kind != first->kind)
+				break;
+			positions[c.n++] = s->overflowed[next];
+			c.kmax = std::max(c.kmax, w->k);
+			c.list_planes = std::max(c.list_planes, planes_for(s, w->query->len));
+		}
+		c.work = s->work;
+		c.positions = positions;
+		c.lists = true;
+		c.again = true;
+		c.capacity = s->b->tuning.retry_candidates ? s->b->tuning.retry_candidates :
+			std::max((uint32_t) RETRY_CANDIDATES, CANDIDATES_PER_K * c.kmax);
+		c.capacity = fit_capacity(s, std::min((uint64_t) c.capacity, s->b->workspace / c.n /
+											  sizeof(struct row_key)));
+		if (!chunk_canceled(&c) && !run_chunk(s, &c))
+			return false;
+	}
+	return true;
+}
+
+/* Run again the queries that overflowed, so that they cannot overflow */
+static bool
+run_overflowed(struct search *s)
+{
+	struct cuda_backend *b = s->b;
+	uint32_t	n = s->noverflowed;
+
+	b->stats.overflows += n;
+	for (uint32_t from = 0; from < n; from += RETRY_QUERIES)
+	{
+		struct chunk c;
+		uint64_t	capacity;
+		uint32_t	planes = 8;
+
+		memset(&c, 0, sizeof(c));
+		c.work = s->work;
+		c.positions = s->overflowed + from;
+		c.n = std::min(n - from, (uint32_t) RETRY_QUERIES);
+		for (uint32_t i = 0; i < c.n; i++)
+		{
+			const struct work_query *w = chunk_query(&c, i);
+
+			c.kmax = std::max(c.kmax, w->k);
+			if (std::min(w->query->len, s->view->maxlen) > 255)
+				planes = 17;
+		}
+		if (chunk_canceled(&c))
+			continue;
+		if (!choose_kernel(s, &c, planes))
+			return false;
+		capacity = b->workspace / c.n / sizeof(struct row_key);
+		capacity = std::min(capacity, std::max((uint64_t) RETRY_CANDIDATES,
+											   (uint64_t) CANDIDATES_PER_K * c.kmax));
+		if (b->tuning.retry_candidates)
+			capacity = b->tuning.retry_candidates;
+		cuda_view_classes(s->view);
+		capacity = std::max(capacity, (uint64_t) s->view->largest_class * 32);
+		c.capacity = fit_capacity(s, capacity);
+		if (!run_watched(s, &c))
+			return false;
+	}
+	return true;
+}
+
+/* The chunk that starts at s->work[from]; c->n == 0 if nothing is left to do there */
+static bool
+next_chunk(struct search *s, uint32_t from, struct chunk *c)
+{
+	struct cuda_backend *b = s->b;
+	const struct gpuvec_cuda_tuning *t = &b->tuning;
+	uint32_t	most = t->chunk_queries ? t->chunk_queries : CHUNK_QUERIES;
+	uint64_t	nids = 0;
+	uint64_t	list_bytes = 0;
+	uint32_t	n = 0;
+
+	memset(c, 0, sizeof(*c));
+	c->work = s->work + from;
+	if (!choose_kernel(s, c, s->work[from].kind & 1 ? 17 : 8))
+		return false;
+	c->lists = lists_pay(s, &s->work[from]);
+	for (uint32_t i = from; i < s->nwork && n < most; i++, n++)
+	{
+		const struct work_query *w = &s->work[i];
+		uint32_t	kmax = std::max(c->kmax, w->k);
+		uint64_t	least = s->nwork <= FEW_QUERIES ? MIN_CANDIDATES_FEW : MIN_CANDIDATES;
+		uint32_t	capacity = fit_capacity(s, t->candidates ? t->candidates :
+											std::max(least, (uint64_t) CANDIDATES_PER_K * kmax));
+
+		nids += w->query->len;
+		if (c->lists)
+			list_bytes += query_list_bytes(s, w->query->len);
+		if (n > 0 && (w->kind != s->work[from].kind || nids > CHUNK_IDS ||
+					  query_bytes(kmax, capacity) * (n + 1) + nids * 2 + list_bytes >
+					  b->workspace))
+			break;
+		c->list_planes = std::max(c->list_planes, planes_for(s, w->query->len));
+		c->kmax = kmax;
+		c->capacity = capacity;
+	}
+	if (c->lists && s->method == GPUVEC_METHOD_AUTO && !t->few && s->view->nblocks[0] > 0 &&
+		n > FEW && n < MANY)
+		c->lists = false;
+
+	/* whole batches, unless these are the last ones */
+	if (n > c->batch && from + n < s->nwork && s->work[from + n].kind == s->work[from].kind)
+		n -= n % c->batch;
+	c->n = n;
+	return true;
+}
+
+/* Take the queries that can have matches, in the order of work */
+static void
+collect_work(struct search *s, const gpuvec_view *view, gpuvec_topk_query *queries,
+			 uint32_t nqueries)
+{
+	for (uint32_t i = 0; i < nqueries; i++)
+	{
+		gpuvec_topk_query *q = &queries[i];
+		struct work_query *w = &s->work[s->nwork];
+
+		q->nmatches = 0;
+		if (view->nrows == 0 || q->k == 0 || is_canceled(q) ||
+			(q->len == 0 && !gpuvec_ranks_disjoint(s->measure)))
+			continue;
+		w->query = q;
+		w->k = (uint32_t) std::min((uint64_t) q->k, view->nrows);
+		/* kind: bit 0: many planes, from bit 1: magnitude of k beyond the fast path */
+		w->kind = std::min(q->len, s->view->maxlen) > 255;
+		for (uint32_t k = w->k; k > GPUVEC_FAST_K; k /= 4)
+			w->kind += 2;
+		w->order = (uint64_t) w->kind << 40 | (uint64_t) q->len << 16 |
+			(q->len > 0 ? q->ids[q->len - 1] : 0);
+		w->bound.hi = q->has_min_score ? gpuvec_score_key(q->min_score + 0.0) : ~UINT64_C(0);
+		w->bound.lo = ~UINT64_C(0);
+		s->nwork++;
+	}
+	std::sort(s->work, s->work + s->nwork,
+			  [] (const struct work_query &a, const struct work_query &b)
+			  { return a.order < b.order; });
+}
+
+/* Run all chunks, then what overflowed */
+static bool
+run_search(struct search *s)
+{
+	uint32_t	from = 0;
+
+	while (from < s->nwork)
+	{
+		struct chunk c;
+
+		if (!next_chunk(s, from, &c))
+			return false;
+		from += c.n;
+		if (chunk_canceled(&c))
+			continue;
+		if (!run_chunk(s, &c))
+			return false;
+	}
+	if (s->noverflowed > 0 && lists_pay(s, &s->work[s->overflowed[0]]) &&
+		!run_overflowed_by_lists(s))
+		return false;
+	return run_overflowed(s);
+}
+
+/* The backend's topk */
+bool
+cuda_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure,
+		  gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error)
+{
+	struct cuda_backend *b = (struct cuda_backend *) backend;
+	struct search s;
+	bool		ok;
+
+	memset(&s, 0, sizeof(s));
+	s.b = b;
+	s.view = (struct cuda_view *) view->device;
+	s.measure = measure;
+	s.method = method;
+	s.error = error;
+	memset(&b->stats, 0, sizeof(b->stats));
+	if (nqueries == 0)
+		return true;
+	if (!cuda_enter(b, error))
+		return false;
+	s.work = (struct work_query *) malloc(sizeof(struct work_query) * nqueries);
+	s.overflowed = (uint32_t *) malloc(sizeof(uint32_t) * nqueries);
+	if (s.work == NULL || s.overflowed == NULL)
+		ok = gpuvec_fail_memory(error, sizeof(struct work_query) * nqueries);
+	else
+	{
+		collect_work(&s, view, queries, nqueries);
+		ok = run_search(&s);
+		if (!ok && !b->broken)
+			quiet_device(&s);
+	}
+	free(s.work);
+	free(s.overflowed);
+	return ok;
+}

@@ -1,0 +1,326 @@
+/*-------------------------------------------------------------------------
+ *
+ * embedding.h
+ *	  How vectors are pooled: the one definition that the extension and the
+ *	  engine share.
+ *
+ * A bag is a list of keys, each with a weight if the call has weights.  Sums are
+ * float32, element by element, from +0 on, in the order of the bag: one rounded sum for
+ * each key, or, with weights, one fused multiplication and addition.  A bag of more than
+ * GPUVEC_PIECE keys is cut into pieces of so many, each summed like that; then the sums
+ * of GPUVEC_FAN pieces after another are summed, then those of GPUVEC_FAN such groups,
+ * and then these.  So results are the same bits whatever the width of vector registers,
+ * the number of threads, or the machine, GPUs included (core/pooling.h).
+ *
+ *	 sum		of the vectors of the keys that were found, each times its weight
+ *	 mean		that, divided by the sum of the weights (1 for each key if there are
+ *				none), or zeros if that sum is 0
+ *	 concat		the vectors, or (with weights) such sums of one key each, one behind
+ *				the other
+ *
+ * Keys that were not found add nothing.  With GPUVEC_MISSING_ZERO they count as
+ * vectors of zeros: their weights are part of the divisor, and concat has zeros in
+ * their place.  With GPUVEC_MISSING_SKIP it is as if the bag did not have them.
+ *
+ * Weights of both signs may nearly cancel, and each bit that their sum lacks is lacking
+ * in the whole result.  So it is taken in float64, in the same order, and rounded to
+ * float32 once, in the end: infinite if it is too large.  It becomes 0 there only if it was
+ * 0, as all float32 are multiples of the smallest one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_COMMON_EMBEDDING_H
+#define GPUVEC_COMMON_EMBEDDING_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "core/half.h"
+
+typedef enum gpuvec_pool_mode
+{
+	GPUVEC_POOL_SUM,
+	GPUVEC_POOL_MEAN,
+	GPUVEC_POOL_CONCAT
+} gpuvec_pool_mode;
+
+#define GPUVEC_N_POOL_MODES		3
+#define GPUVEC_POOL_MODE_NAMES	{"sum", "mean", "concat"}
+
+typedef enum gpuvec_missing
+{
+	GPUVEC_MISSING_ZERO,
+	GPUVEC_MISSING_SKIP,
+	GPUVEC_MISSING_ERROR
+} gpuvec_missing;
+
+#define GPUVEC_N_MISSING		3
+#define GPUVEC_MISSING_NAMES	{"zero", "skip", "error"}
+
+/* The order of sums, see above */
+#define GPUVEC_PIECE			256
+#define GPUVEC_FAN				32
+
+/* Elements that a vector may have */
+#define GPUVEC_MAX_WIDTH		65536
+
+/* What is wrong with a row's vector, so that it cannot be used */
+typedef enum gpuvec_vector_kind
+{
+	GPUVEC_VECTOR_GOOD,
+	GPUVEC_VECTOR_NULLS,		/* it has null elements */
+	GPUVEC_VECTOR_DIMENSIONS,	/* it has several dimensions */
+	GPUVEC_VECTOR_LONG,			/* it has more than GPUVEC_MAX_WIDTH elements */
+	GPUVEC_VECTOR_DAMAGED		/* it is too short for the elements it says to have */
+} gpuvec_vector_kind;
+
+#define GPUVEC_N_VECTOR_KINDS	5
+
+/* A hash of a key: the finalizer of MurmurHash3 (Austin Appleby, public domain) */
+static inline uint64_t
+gpuvec_hash_key(int64_t key)
+{
+	uint64_t	h = (uint64_t) key;
+
+	h ^= h >> 33;
+	h *= UINT64_C(0xff51afd7ed558ccd);
+	h ^= h >> 33;
+	h *= UINT64_C(0xc4ceb9fe1a85ec53);
+	return h ^ h >> 33;
+}
+
+/* Add a vector to a sum */
+static inline void
+gpuvec_vector_add(float *restrict sum, const float *restrict vector, uint32_t width)
+{
+	for (uint32_t i = 0; i < width; i++)
+		sum[i] += vector[i];
+}
+
+/* Add a vector times a weight to a sum */
+static inline void
+gpuvec_vector_add_weighted(float *restrict sum, const float *restrict vector, float weight,
+						   uint32_t width)
+{
+	for (uint32_t i = 0; i < width; i++)
+		sum[i] = fmaf(weight, vector[i], sum[i]);
+}
+
+/* Make a mean of a sum */
+static inline void
+gpuvec_vector_divide(float *sum, float divisor, uint32_t width)
+{
+	if (divisor == 0)
+		memset(sum, 0, width * sizeof(float));
+	else
+		for (uint32_t i = 0; i < width; i++)
+			sum[i] /= divisor;
+}
+
+/* How vectors are stored; they become float32 before anything else */
+typedef enum gpuvec_storage
+{
+	GPUVEC_FLOAT32,
+	GPUVEC_FLOAT16
+} gpuvec_storage;
+
+#define GPUVEC_N_STORAGES		2
+
+#define gpuvec_element_bytes(storage) \
+	((storage) == GPUVEC_FLOAT16 ? sizeof(uint16_t) : sizeof(float))
+
+/* Vectors are scattered: how many of a bag are fetched ahead, and how much of each */
+#define GPUVEC_PREFETCH_VECTORS	3
+#define GPUVEC_PREFETCH_BYTES	1024
+#define GPUVEC_LINE_BYTES		64
+
+/* Fetch the beginning of a vector into the cache */
+static inline void
+gpuvec_vector_prefetch(const void *vector, uint64_t bytes)
+{
+	if (bytes > GPUVEC_PREFETCH_BYTES)
+		bytes = GPUVEC_PREFETCH_BYTES;
+	for (uint64_t i = 0; vector && i < bytes; i += GPUVEC_LINE_BYTES)
+		__builtin_prefetch((const char *) vector + i);
+}
+
+/* Vectors that sums need room for: one of another storage, and sums of pieces */
+#define GPUVEC_SCRATCH_VECTORS	4
+
+/* A bag whose keys have been looked up */
+typedef struct gpuvec_bag
+{
+	const int64_t *keys;
+	const void *const *vectors; /* of each key; NULL: it was not found */
+	const float *weights;		/* of each key; NULL: none */
+	uint64_t	n;
+	uint32_t	width;
+	gpuvec_storage storage;
+	gpuvec_pool_mode mode;
+	gpuvec_missing missing;
+	float	   *scratch;		/* room for GPUVEC_SCRATCH_VECTORS vectors */
+} gpuvec_bag;
+
+/* The vector of the i-th key, which was found, as float32 */
+static inline const float *
+gpuvec_bag_vector(const gpuvec_bag *bag, uint64_t i)
+{
+	if (bag->storage == GPUVEC_FLOAT32)
+		return (const float *) bag->vectors[i];
+	gpuvec_halves_to_floats(bag->scratch, (const uint16_t *) bag->vectors[i], bag->width);
+	return bag->scratch;
+}
+
+/* Does the i-th key count? */
+static inline bool
+gpuvec_bag_counts(const gpuvec_bag *bag, uint64_t i)
+{
+	return bag->vectors[i] != NULL || bag->missing != GPUVEC_MISSING_SKIP;
+}
+
+/* Put the vectors of a bag one behind the other; returns the number of floats */
+static inline uint64_t
+gpuvec_concat_bag(float *out, const gpuvec_bag *bag)
+{
+	float	   *to = out;
+
+	for (uint64_t i = 0; i < bag->n; i++)
+	{
+		if (!gpuvec_bag_counts(bag, i))
+			continue;
+		if (bag->vectors[i] == NULL || bag->weights)
+			memset(to, 0, bag->width * sizeof(float));
+		if (bag->vectors[i] != NULL && bag->weights)
+			gpuvec_vector_add_weighted(to, gpuvec_bag_vector(bag, i), bag->weights[i], bag->width);
+		else if (bag->vectors[i] != NULL)
+			memcpy(to, gpuvec_bag_vector(bag, i), bag->width * sizeof(float));
+		to += bag->width;
+	}
+	return (uint64_t) (to - out);
+}
+
+/* Sum the keys [first, end) of a bag, and their weights, from left to right */
+static inline double
+gpuvec_sum_piece(float *out, const gpuvec_bag *bag, uint64_t first, uint64_t end)
+{
+	uint64_t	bytes = bag->width * gpuvec_element_bytes(bag->storage);
+	double		divisor = 0;
+
+	memset(out, 0, bag->width * sizeof(float));
+	for (uint64_t i = first; i < end; i++)
+	{
+		if (i + GPUVEC_PREFETCH_VECTORS < bag->n)
+			gpuvec_vector_prefetch(bag->vectors[i + GPUVEC_PREFETCH_VECTORS], bytes);
+		if (!gpuvec_bag_counts(bag, i))
+			continue;
+		divisor += bag->weights ? bag->weights[i] : 1;
+		if (bag->vectors[i] == NULL)
+			continue;
+		if (bag->weights)
+			gpuvec_vector_add_weighted(out, gpuvec_bag_vector(bag, i), bag->weights[i], bag->width);
+		else
+			gpuvec_vector_add(out, gpuvec_bag_vector(bag, i), bag->width);
+	}
+	return divisor;
+}
+
+/*
+ * Where pieces are summed: their sums are added to those of their group, these to those
+ * of groups of groups, and these to the result
+ */
+typedef struct gpuvec_levels
+{
+	float	   *sums[3];		/* the result, then the two others */
+	double		divisors[3];
+	uint64_t	n;				/* pieces that were added */
+	uint32_t	width;
+} gpuvec_levels;
+
+static inline void
+gpuvec_levels_begin(gpuvec_levels *levels, float *out, float *scratch, uint32_t width)
+{
+	levels->sums[0] = out;
+	levels->sums[1] = scratch;
+	levels->sums[2] = scratch + width;
+	levels->n = 0;
+	levels->width = width;
+	for (int i = 0; i < 3; i++)
+	{
+		memset(levels->sums[i], 0, width * sizeof(float));
+		levels->divisors[i] = 0;
+	}
+}
+
+/* The sums of one level are complete: add them to the level above */
+static inline void
+gpuvec_levels_carry(gpuvec_levels *levels, int level)
+{
+	gpuvec_vector_add(levels->sums[level - 1], levels->sums[level], levels->width);
+	levels->divisors[level - 1] += levels->divisors[level];
+	memset(levels->sums[level], 0, levels->width * sizeof(float));
+	levels->divisors[level] = 0;
+}
+
+/* Add the sum of a piece */
+static inline void
+gpuvec_levels_add(gpuvec_levels *levels, const float *piece, double divisor)
+{
+	gpuvec_vector_add(levels->sums[2], piece, levels->width);
+	levels->divisors[2] += divisor;
+	levels->n++;
+	if (levels->n % GPUVEC_FAN == 0)
+		gpuvec_levels_carry(levels, 2);
+	if (levels->n % (GPUVEC_FAN * GPUVEC_FAN) == 0)
+		gpuvec_levels_carry(levels, 1);
+}
+
+/* All pieces were added; returns the sum of their divisors */
+static inline double
+gpuvec_levels_end(gpuvec_levels *levels)
+{
+	if (levels->n % GPUVEC_FAN != 0)
+		gpuvec_levels_carry(levels, 2);
+	if (levels->n % (GPUVEC_FAN * GPUVEC_FAN) != 0)
+		gpuvec_levels_carry(levels, 1);
+	return levels->divisors[0];
+}
+
+/* Sum a bag and its weights */
+static inline double
+gpuvec_sum_bag(float *out, const gpuvec_bag *bag)
+{
+	float	   *piece = bag->scratch + bag->width;
+	gpuvec_levels levels;
+
+	if (bag->n <= GPUVEC_PIECE)
+		return gpuvec_sum_piece(out, bag, 0, bag->n);
+	gpuvec_levels_begin(&levels, out, piece + bag->width, bag->width);
+	for (uint64_t first = 0; first < bag->n; first += GPUVEC_PIECE)
+	{
+		uint64_t	end = first + GPUVEC_PIECE < bag->n ? first + GPUVEC_PIECE : bag->n;
+
+		gpuvec_levels_add(&levels, piece, gpuvec_sum_piece(piece, bag, first, end));
+	}
+	return gpuvec_levels_end(&levels);
+}
+
+/*
+ * Pool one bag.  Returns the number of floats written to `out`: its width, or, for
+ * concat, that times the number of keys that count.
+ */
+static inline uint64_t
+gpuvec_pool_bag(float *out, const gpuvec_bag *bag)
+{
+	double		divisor;
+
+	if (bag->mode == GPUVEC_POOL_CONCAT)
+		return gpuvec_concat_bag(out, bag);
+	divisor = gpuvec_sum_bag(out, bag);
+	if (bag->mode == GPUVEC_POOL_MEAN)
+		gpuvec_vector_divide(out, (float) divisor, bag->width);
+	return bag->width;
+}
+
+#endif							/* GPUVEC_COMMON_EMBEDDING_H */

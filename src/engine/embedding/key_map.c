@@ -1,0 +1,338 @@
+/*-------------------------------------------------------------------------
+ *
+ * embed_keys.c
+ *	  Looking keys up by a hash table on the device.
+ *
+ * Where vectors are on a device, requests with many keys have it look them up, in a hash
+ * table from keys to slots of the bank that has most rows (vectors.h).  It answers for keys
+ * of one row, if the session is known to see all rows of its page; all else it leaves to
+ * the host: keys of several rows or of rows in another bank, and rows that the session may
+ * have to decide about.
+ *
+ * The table of keys follows the rows when a request needs it: what was published since it
+ * was last used is a list of keys, whose rows are looked up in the host's hash table.  If
+ * they are too many, or the bank has grown, it is made anew.  Meanwhile nothing is published,
+ * since the request holds the table's lock; other requests wait for the mutex.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/embedding/reading.h"
+#include "engine/fault.h"
+#include "engine/host_memory.h"
+
+/*
+ * Keys of a request from which on the device is asked, and entries of the host's hash table
+ * that are entered together.  Small ones let tests find more.
+ */
+#ifdef EMULATION
+#define DEVICE_KEYS		3
+#define PART_ENTRIES	UINT64_C(500)
+#else
+#define DEVICE_KEYS		8192
+#define PART_ENTRIES	UINT64_C(65536)
+#endif
+
+/* Entries ahead of which memory is asked for */
+#define AHEAD			16
+
+/* The making of a hash table */
+typedef struct map_making
+{
+	const gpuvec_embedding_table *table;
+	pthread_mutex_t mutex;		/* guards what follows */
+	bool		failed;
+	gpuvec_error error;			/* the first, if so */
+} map_making;
+
+gpuvec_key_map *
+gpuvec_key_map_new(gpuvec_error *error)
+{
+	gpuvec_key_map *map = calloc(1, sizeof(*map));
+
+	if (map == NULL)
+	{
+		gpuvec_fail_memory(error, sizeof(*map));
+		return NULL;
+	}
+	pthread_mutex_init(&map->mutex, NULL);
+	return map;
+}
+
+/* A reference less */
+static void
+unref_proven(gpuvec_proven *proven)
+{
+	if (proven && __atomic_sub_fetch(&proven->refs, 1, __ATOMIC_ACQ_REL) == 0)
+	{
+		free(proven->bits);
+		free(proven);
+	}
+}
+
+void
+gpuvec_key_map_free(gpuvec_key_map *map)
+{
+	if (map == NULL)
+		return;
+	unref_proven(map->proven);
+	pthread_mutex_destroy(&map->mutex);
+	free(map);
+}
+
+/* Where the rows of a key are that begin with this one */
+static gpuvec_key_row
+place_of(const gpuvec_embedding_table *table, int64_t key, gpuvec_vector_ref first)
+{
+	gpuvec_key_row place = {.key = key,.slot = GPUVEC_NO_SLOT};
+	const gpuvec_vector_info *row;
+
+	if (first == GPUVEC_NO_VECTOR)
+		return place;
+	row = gpuvec_vector_at(table, first);
+	if (row->next != GPUVEC_NO_VECTOR || gpuvec_ref_bank(first) != table->map->bank)
+		place.slot = GPUVEC_ASK_SLOT;
+	else
+	{
+		place.slot = gpuvec_ref_slot(first);
+		place.block = gpuvec_tid_block(row->tid);
+	}
+	return place;
+}
+
+/* Enter the keys of a part of the host's hash table */
+static void
+map_part(void *task, uint64_t part, int thread)
+{
+	map_making *making = task;
+	const gpuvec_embedding_table *table = making->table;
+	const gpuvec_bank *bank = table->banks[table->map->bank];
+	uint64_t	first = part * PART_ENTRIES;
+	uint64_t	end = first + PART_ENTRIES <= table->mask ? first + PART_ENTRIES : table->mask + 1;
+	gpuvec_key_row *places = malloc((end - first) * sizeof(*places));
+	gpuvec_error error;
+	uint64_t	n = 0;
+	bool		ok = places != NULL || gpuvec_fail_memory(&error, (end - first) * sizeof(*places));
+
+	for (uint64_t i = first; ok && i < end; i++)
+	{
+		const gpuvec_key_entry *entry = &table->entries[i];
+
+		if (i + AHEAD < end && entry[AHEAD].first != GPUVEC_NO_VECTOR)
+			__builtin_prefetch(gpuvec_vector_at(table, entry[AHEAD].first));
+		if (entry->first != GPUVEC_NO_VECTOR)
+			places[n++] = place_of(table, entry->key, entry->first);
+	}
+	ok = ok && table->vectors->map_keys(table->vectors, bank->device, places, n, &error);
+	free(places);
+	if (ok)
+		return;
+	pthread_mutex_lock(&making->mutex);
+	if (!making->failed)
+		making->error = error;
+	making->failed = true;
+	pthread_mutex_unlock(&making->mutex);
+}
+
+/* Make the device's hash table anew */
+static bool
+make_map(const gpuvec_embedding_table *table, gpuvec_pool *pool, gpuvec_error *error)
+{
+	gpuvec_key_map *map = table->map;
+	const gpuvec_bank *bank = table->banks[map->bank];
+	uint64_t	nparts = table->mask / PART_ENTRIES + 1;
+	map_making	making = {.table = table};
+
+	if (!table->vectors->clear_keys(table->vectors, bank->device, error))
+		return false;
+	pthread_mutex_init(&making.mutex, NULL);
+	if (nparts == 1)
+		map_part(&making, 0, 0);
+	else
+		gpuvec_pool_run(pool, map_part, &making, nparts);
+	pthread_mutex_destroy(&making.mutex);
+	if (making.failed)
+	{
+		*error = making.error;
+		return false;
+	}
+	map->entered = table->nentries;
+	map->room = bank->room;
+	return true;
+}
+
+/* qsort comparator of keys */
+static int
+compare_keys(const void *a, const void *b)
+{
+	int64_t		x = *(const int64_t *) a;
+	int64_t		y = *(const int64_t *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Enter the keys that have changed */
+static bool
+follow_changes(const gpuvec_embedding_table *table, gpuvec_error *error)
+{
+	gpuvec_key_map *map = table->map;
+	const gpuvec_bank *bank = table->banks[map->bank];
+	gpuvec_key_row *places = malloc((map->nchanged + 1) * sizeof(*places));
+	uint64_t	n = 0;
+	bool		ok;
+
+	if (places == NULL)
+		return gpuvec_fail_memory(error, map->nchanged * sizeof(*places));
+	qsort(map->changed, map->nchanged, sizeof(map->changed[0]), compare_keys);
+	for (uint64_t i = 0; i < map->nchanged; i++)
+	{
+		int64_t		key = map->changed[i];
+
+		if (i == 0 || key != map->changed[i - 1])
+			places[n++] = place_of(table, key, table->entries[gpuvec_key_place(table, key)].first);
+	}
+	ok = table->vectors->map_keys(table->vectors, bank->device, places, n, error);
+	free(places);
+	map->entered += n;
+	return ok;
+}
+
+/*
+ * The bank whose keys the device has: of those with good vectors, the one with most.  It is
+ * the same for all requests until something is published.
+ */
+static uint32_t
+choose_bank(const gpuvec_embedding_table *table)
+{
+	uint32_t	best = UINT32_MAX;
+
+	for (uint32_t i = 0; i < table->nbanks; i++)
+	{
+		const gpuvec_bank *bank = table->banks[i];
+
+		if (bank->device && bank->kind == GPUVEC_VECTOR_GOOD && bank->nlive > 0 &&
+			(best == UINT32_MAX || bank->nlive > table->banks[best]->nlive))
+			best = i;
+	}
+	return best;
+}
+
+/*
+ * Bring the device's hash table up to date.  *usable: there is one.  The caller holds the
+ * mutex.
+ */
+static bool
+follow(const gpuvec_embedding_table *table, gpuvec_pool *pool, bool *usable, gpuvec_error *error)
+{
+	gpuvec_key_map *map = table->map;
+	uint32_t	number = choose_bank(table);
+	const gpuvec_bank *bank;
+	uint64_t	limit;
+	bool		afresh;
+	bool		ok;
+
+	*usable = false;
+	if (number == UINT32_MAX)
+		return true;
+	bank = table->banks[number];
+	limit = table->vectors->key_limit(bank->device);
+	/* keys of rows in other banks take entries, too */
+	if (table->nentries > limit)
+		return true;
+	*usable = true;
+	afresh = map->version == 0 || map->bank != number || map->room != bank->room ||
+		map->nchanged > GPUVEC_CHANGED_KEYS || map->entered + map->nchanged > limit;
+	if (map->version == table->version && !afresh)
+		return true;
+	map->bank = number;
+	ok = afresh ? make_map(table, pool, error) : follow_changes(table, error);
+	map->version = ok ? table->version : 0;
+	map->nchanged = 0;
+	return ok;
+}
+
+/* Is this still what a session is known to see? */
+static bool
+still_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight, const gpuvec_proven *proven)
+{
+	return proven && proven->version == table->version && proven->numbers == table->numbers &&
+		proven->known == sight->known && proven->map_bytes == sight->map_bytes &&
+		memcmp(proven->map, sight->map, sight->map_bytes) == 0;
+}
+
+/* Find out which pages' rows a session is known to see; with a reference */
+static gpuvec_proven *
+new_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight, gpuvec_error *error)
+{
+	gpuvec_proven *proven = malloc(sizeof(*proven) + sight->map_bytes);
+	uint32_t   *bits = calloc(table->nblocks / 32 + (size_t) 1, sizeof(*bits));
+
+	if (proven == NULL || bits == NULL)
+	{
+		free(proven);
+		free(bits);
+		gpuvec_fail_memory(error, sizeof(*proven) + sight->map_bytes + table->nblocks / 8);
+		return NULL;
+	}
+	*proven = (gpuvec_proven) {
+		.refs = 1,.version = table->version,.numbers = table->numbers,.known = sight->known,
+		.map_bytes = sight->map_bytes,.nblocks = table->nblocks,.bits = bits
+	};
+	if (sight->map_bytes > 0)
+		memcpy(proven->map, sight->map, sight->map_bytes);
+	for (uint32_t block = 0; block < table->nblocks; block++)
+		if (gpuvec_page_proven(table, sight, block))
+			bits[block / 32] |= UINT32_C(1) << block % 32;
+	return proven;
+}
+
+/* The same, which may be what it was the last time.  The caller holds the mutex. */
+static gpuvec_proven *
+get_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight, gpuvec_error *error)
+{
+	gpuvec_key_map *map = table->map;
+
+	if (!still_proven(table, sight, map->proven))
+	{
+		gpuvec_proven *proven = new_proven(table, sight, error);
+
+		if (proven == NULL)
+			return NULL;
+		unref_proven(map->proven);
+		map->proven = proven;
+	}
+	__atomic_add_fetch(&map->proven->refs, 1, __ATOMIC_RELAXED);
+	return map->proven;
+}
+
+bool
+gpuvec_reading_find(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error)
+{
+	const gpuvec_embedding_table *table = r->table;
+	gpuvec_key_search search = {.keys = r->q->keys,.nkeys = r->nkeys,.canceled = r->q->canceled};
+	gpuvec_proven *proven = NULL;
+	long		least = DEVICE_KEYS;
+	bool		usable;
+	bool		ok;
+
+	(void) gpuvec_fault("device-keys", &least);
+	if (table->map == NULL || r->nkeys < (uint64_t) least)
+		return true;
+	pthread_mutex_lock(&table->map->mutex);
+	ok = follow(table, pool, &usable, error);
+	if (ok && usable)
+		ok = (proven = get_proven(table, &r->q->sight, error)) != NULL;
+	pthread_mutex_unlock(&table->map->mutex);
+	if (!ok || !usable)
+		return ok;
+	r->slots = search.slots = gpuvec_memory_new((r->nkeys + 1) * sizeof(uint32_t));
+	search.proven = proven->bits;
+	search.nblocks = proven->nblocks;
+	ok = r->slots ? table->vectors->find_keys(table->vectors, table->banks[table->map->bank]->device,
+											  &search, error) :
+		gpuvec_fail_memory(error, r->nkeys * sizeof(uint32_t));
+	unref_proven(proven);
+	return ok;
+}

@@ -1,0 +1,56 @@
+/*-------------------------------------------------------------------------
+ *
+ * embed_simd.c
+ *	  Which of the inner loops of pooling and of the nearest rows this
+ *	  machine can run.
+ *
+ *	  Compilers before GCC 11 do not know F16C by name, so the processor is
+ *	  asked.  That the system keeps the wide registers is part of the answer
+ *	  for AVX2 and AVX-512.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <cpuid.h>
+
+#include "engine/embedding/embedding_mirror.h"
+
+/* Can the processor turn half precision into single, and round a product and a sum once? */
+static bool
+has_f16c_fma(void)
+{
+	unsigned int eax,
+				ebx,
+				ecx,
+				edx;
+
+	return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 &&
+		(ecx & bit_F16C) != 0 && (ecx & bit_FMA) != 0;
+}
+
+/* Ask the processor */
+static gpuvec_embedding_simd
+find_best_simd(void)
+{
+	if (!__builtin_cpu_supports("avx2") || !has_f16c_fma())
+		return GPUVEC_EMBEDDING_PORTABLE;
+	return __builtin_cpu_supports("avx512f") ? GPUVEC_EMBEDDING_AVX512 : GPUVEC_EMBEDDING_AVX2;
+}
+
+/*
+ * The best instruction set; those before it in the enumeration run as well.  The processor
+ * is asked once: in a virtual machine that takes tens of microseconds, as long as a small
+ * request.
+ */
+gpuvec_embedding_simd
+gpuvec_embedding_best_simd(void)
+{
+	static int	best = -1;
+	int			found = __atomic_load_n(&best, __ATOMIC_RELAXED);
+
+	if (found < 0)
+	{
+		found = (int) find_best_simd();
+		__atomic_store_n(&best, found, __ATOMIC_RELAXED);
+	}
+	return (gpuvec_embedding_simd) found;
+}

@@ -1,0 +1,570 @@
+/*-------------------------------------------------------------------------
+ *
+ * embed_read.c
+ *	  Gathering and pooling the vectors of keys.
+ *
+ * First each key is resolved to the one row that the session's snapshot sees, or
+ * to none, where there is a device and there are many keys with its help; if the session has
+ * to decide about rows first, that is the answer.  Then
+ * bags are pooled.  Both work on parts of the request in parallel, each bag on one
+ * thread, in its order.  To gather is to concatenate bags of one key each, without
+ * those that were not found.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/embedding/reading.h"
+#include "engine/fault.h"
+#include "engine/host_memory.h"
+
+/* Keys that are resolved together, so that their cache misses overlap */
+#define GROUP_KEYS	32
+
+/* Note a complaint, if it is about an earlier key than those before */
+static void
+complain(gpuvec_reading *r, uint64_t number, gpuvec_vector_ref row, gpuvec_embedding_status complaint)
+{
+	pthread_mutex_lock(&r->mutex);
+	if (number < r->wrong)
+	{
+		r->wrong = number;
+		r->wrong_row = row;
+		r->complaint = complaint;
+	}
+	pthread_mutex_unlock(&r->mutex);
+}
+
+/* Note that the session has to decide about a row */
+static void
+add_undecided(gpuvec_reading *r, uint64_t tid)
+{
+	pthread_mutex_lock(&r->mutex);
+	if (r->nundecided == r->room_undecided)
+	{
+		uint64_t	room = r->room_undecided ? r->room_undecided * 2 : 256;
+		uint64_t   *larger = realloc(r->undecided, room * sizeof(*larger));
+
+		r->undecided = larger ? larger : r->undecided;
+		r->room_undecided = larger ? room : r->room_undecided;
+		r->failed |= larger == NULL;
+	}
+	if (r->nundecided < r->room_undecided)
+		r->undecided[r->nundecided++] = tid;
+	pthread_mutex_unlock(&r->mutex);
+}
+
+/* Do all snapshots that the session may have see all rows of this page? */
+bool
+gpuvec_page_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight, uint32_t block)
+{
+	const gpuvec_page_numbers *numbers = table->numbers;
+
+	return block < sight->map_bytes * 4 && (sight->map[block / 4] >> (block % 4 * 2) & 1) &&
+		block < numbers->nblocks && gpuvec_page_numbers_get(numbers, block) <= sight->known;
+}
+
+gpuvec_seen
+gpuvec_embedding_sees(const gpuvec_embedding_table *table, const gpuvec_sight *sight, uint64_t tid)
+{
+	const uint64_t *verdicts = sight->verdicts;
+	uint64_t	low = 0;
+	uint64_t	high = sight->nverdicts;
+
+	if (gpuvec_page_proven(table, sight, gpuvec_tid_block(tid)))
+		return GPUVEC_SEEN;
+	while (low < high)
+	{
+		uint64_t	middle = (low + high) / 2;
+
+		if (gpuvec_verdict_tid(verdicts[middle]) < tid)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == sight->nverdicts || gpuvec_verdict_tid(verdicts[low]) != tid)
+		return GPUVEC_UNDECIDED;
+	return verdicts[low] & 1 ? GPUVEC_SEEN : GPUVEC_UNSEEN;
+}
+
+/* A key was not found */
+static inline void
+note_missing(gpuvec_reading *r, uint64_t number)
+{
+	if (r->missing == GPUVEC_MISSING_ERROR)
+		complain(r, number, GPUVEC_NO_VECTOR, GPUVEC_EMBEDDING_MISSING);
+}
+
+/* Of a key and the first row that has it: the row that the snapshot sees, or GPUVEC_NO_VECTOR */
+static gpuvec_vector_ref
+resolve_key(gpuvec_reading *r, uint64_t number, gpuvec_vector_ref ref)
+{
+	const gpuvec_embedding_table *table = r->table;
+	gpuvec_vector_ref found = GPUVEC_NO_VECTOR;
+
+	while (ref != GPUVEC_NO_VECTOR)
+	{
+		const gpuvec_vector_info *row = gpuvec_vector_at(table, ref);
+		gpuvec_seen seen = gpuvec_embedding_sees(table, &r->q->sight, row->tid);
+
+		if (seen == GPUVEC_UNDECIDED)
+			add_undecided(r, row->tid);
+		else if (seen == GPUVEC_SEEN && found != GPUVEC_NO_VECTOR)
+		{
+			complain(r, number, ref, GPUVEC_EMBEDDING_DUPLICATE);
+			return found;
+		}
+		else if (seen == GPUVEC_SEEN)
+			found = ref;
+		ref = row->next;
+	}
+	if (found == GPUVEC_NO_VECTOR)
+		note_missing(r, number);
+	else if (table->banks[gpuvec_ref_bank(found)]->kind != GPUVEC_VECTOR_GOOD)
+		complain(r, number, found, GPUVEC_EMBEDDING_BAD);
+	return found;
+}
+
+/* Ask for the memory where keys are found, of a group that comes next */
+static void
+prefetch_entries(const gpuvec_reading *r, uint64_t first, uint64_t end)
+{
+	const gpuvec_embedding_table *table = r->table;
+
+	for (uint64_t i = first; i < end; i++)
+		__builtin_prefetch(&table->entries[gpuvec_hash_key(r->q->keys[i]) & table->mask]);
+}
+
+/* Find the first row of each key of a group, and ask for its memory */
+static void
+find_first_rows(gpuvec_reading *r, uint64_t first, uint64_t end)
+{
+	const gpuvec_embedding_table *table = r->table;
+
+	for (uint64_t i = first; i < end; i++)
+	{
+		gpuvec_vector_ref ref = table->entries[gpuvec_key_place(table, r->q->keys[i])].first;
+
+		r->rows[i].ref = ref;
+		if (ref != GPUVEC_NO_VECTOR)
+			__builtin_prefetch(gpuvec_vector_at(table, ref));
+	}
+}
+
+/* Ask for the memory of what is known of the rows' pages */
+static void
+prefetch_pages(const gpuvec_reading *r, uint64_t first, uint64_t end)
+{
+	const gpuvec_page_numbers *numbers = r->table->numbers;
+	const gpuvec_sight *sight = &r->q->sight;
+
+	for (uint64_t i = first; i < end; i++)
+	{
+		uint32_t	block;
+
+		if (r->rows[i].ref == GPUVEC_NO_VECTOR)
+			continue;
+		block = gpuvec_tid_block(gpuvec_vector_at(r->table, r->rows[i].ref)->tid);
+		if (block >= sight->map_bytes * 4 || block >= numbers->nblocks)
+			continue;
+		__builtin_prefetch(&sight->map[block / 4]);
+		__builtin_prefetch(gpuvec_page_numbers_at(numbers, block));
+	}
+}
+
+static inline uint64_t
+min_number(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* The keys of a part */
+static void
+part_keys(const gpuvec_reading *r, uint64_t part, uint64_t *first, uint64_t *end)
+{
+	*first = part * PART_KEYS;
+	*end = min_number(*first + PART_KEYS, r->nkeys);
+}
+
+/* Resolve the keys of a part */
+static void
+resolve_part(void *task, uint64_t part, int thread)
+{
+	gpuvec_reading *r = task;
+	uint64_t	first;
+	uint64_t	next;
+	uint64_t	end;
+	uint64_t	nfound = 0;
+
+	part_keys(r, part, &first, &end);
+	if (gpuvec_reading_canceled(r))
+		return;
+	prefetch_entries(r, first, min_number(first + GROUP_KEYS, end));
+	for (; first < end; first = next)
+	{
+		next = min_number(first + GROUP_KEYS, end);
+		prefetch_entries(r, next, min_number(next + GROUP_KEYS, end));
+		find_first_rows(r, first, next);
+		prefetch_pages(r, first, next);
+		for (uint64_t i = first; i < next; i++)
+		{
+			r->rows[i].ref = resolve_key(r, i, r->rows[i].ref);
+			nfound += r->rows[i].ref != GPUVEC_NO_VECTOR;
+		}
+	}
+	__atomic_add_fetch(&r->nfound, nfound, __ATOMIC_RELAXED);
+}
+
+/* Resolve the keys of a part that a device has looked up, those that it left to us among them */
+static void
+resolve_found_part(void *task, uint64_t part, int thread)
+{
+	gpuvec_reading *r = task;
+	const gpuvec_embedding_table *table = r->table;
+	uint64_t	first;
+	uint64_t	end;
+	uint64_t	nfound = 0;
+
+	part_keys(r, part, &first, &end);
+	if (gpuvec_reading_canceled(r))
+		return;
+	for (uint64_t i = first; i < end; i++)
+	{
+		gpuvec_vector_ref ref = GPUVEC_NO_VECTOR;
+
+		if (r->slots[i] == GPUVEC_ASK_SLOT)
+			ref = resolve_key(r, i, table->entries[gpuvec_key_place(table, r->q->keys[i])].first);
+		else if (r->slots[i] == GPUVEC_NO_SLOT)
+			note_missing(r, i);
+		else
+			ref = gpuvec_vector_ref_of(table->map->bank, r->slots[i]);
+		r->rows[i].ref = ref;
+		nfound += ref != GPUVEC_NO_VECTOR;
+	}
+	__atomic_add_fetch(&r->nfound, nfound, __ATOMIC_RELAXED);
+}
+
+/* Find the vectors of a part's rows, which must be of one width */
+static void
+locate_part(void *task, uint64_t part, int thread)
+{
+	gpuvec_reading *r = task;
+	const gpuvec_bank *bank = r->table->banks[r->main_bank];
+	uint64_t	first;
+	uint64_t	end;
+
+	part_keys(r, part, &first, &end);
+	for (uint64_t i = first; i < end; i++)
+	{
+		gpuvec_vector_ref ref = r->rows[i].ref;
+
+		if (r->q->found)
+			r->q->found[i] = ref != GPUVEC_NO_VECTOR;
+		if (ref != GPUVEC_NO_VECTOR && gpuvec_ref_bank(ref) != r->main_bank)
+		{
+			complain(r, i, ref, GPUVEC_EMBEDDING_WIDTHS);
+			return;
+		}
+		if (r->slots)
+			r->slots[i] = ref == GPUVEC_NO_VECTOR ? GPUVEC_NO_SLOT : gpuvec_ref_slot(ref);
+		if (ref == GPUVEC_NO_VECTOR)
+			r->rows[i].vector = NULL;
+		else if (r->slots)
+			r->rows[i].vector = bank;	/* out of reach, but not missing */
+		else
+			r->rows[i].vector = bank->elements +
+				gpuvec_ref_slot(ref) * gpuvec_vector_bytes(r->table, bank);
+	}
+}
+
+/* Elements that the bags of a part take */
+static uint64_t
+part_elements(const gpuvec_reading *r, uint64_t part)
+{
+	uint64_t	first = gpuvec_reading_part(r, part);
+	uint64_t	end = gpuvec_reading_part(r, part + 1);
+	uint64_t	width = r->q->answer.width;
+	uint64_t	n = 0;
+
+	if (r->mode != GPUVEC_POOL_CONCAT)
+		return (end - first) * width;
+	if (r->missing != GPUVEC_MISSING_SKIP)
+		return (gpuvec_reading_bag(r, end) - gpuvec_reading_bag(r, first)) * width;
+	for (uint64_t i = gpuvec_reading_bag(r, first); i < gpuvec_reading_bag(r, end); i++)
+		n += r->rows[i].vector != NULL;
+	return n * width;
+}
+
+/* Room for some vectors, of a thread; NULL, and *r says so: there is no memory */
+float *
+gpuvec_reading_scratch(gpuvec_reading *r)
+{
+	float	   *scratch = malloc((r->q->answer.width + 1) * GPUVEC_SCRATCH_VECTORS * sizeof(float));
+
+	if (scratch == NULL)
+		__atomic_store_n(&r->failed, true, __ATOMIC_RELAXED);
+	return scratch;
+}
+
+/* Pool the bags of a part */
+static void
+pool_part(void *task, uint64_t part, int thread)
+{
+	gpuvec_reading *r = task;
+	uint64_t	end = gpuvec_reading_part(r, part + 1);
+	float	   *out = r->out + r->part_out[part];
+	float	   *scratch = gpuvec_reading_scratch(r);
+
+	if (scratch == NULL || gpuvec_reading_canceled(r))
+	{
+		free(scratch);
+		return;
+	}
+	for (uint64_t i = gpuvec_reading_part(r, part); i < end; i++)
+	{
+		gpuvec_bag	bag = gpuvec_reading_get(r, i, scratch);
+
+		out += r->pool_bag(out, &bag);
+	}
+	free(scratch);
+}
+
+/* qsort comparator of tids */
+static int
+compare_tids(const void *a, const void *b)
+{
+	uint64_t	x = *(const uint64_t *) a;
+	uint64_t	y = *(const uint64_t *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+uint64_t
+gpuvec_distinct_tids(uint64_t *tids, uint64_t n)
+{
+	uint64_t	kept = 0;
+
+	qsort(tids, n, sizeof(uint64_t), compare_tids);
+	for (uint64_t i = 0; i < n; i++)
+		if (i == 0 || tids[i] != tids[i - 1])
+			tids[kept++] = tids[i];
+	return kept;
+}
+
+/* Answer with the rows that the session has to decide about */
+static void
+answer_undecided(gpuvec_reading *r)
+{
+	gpuvec_embedding_answer *answer = &r->q->answer;
+	uint64_t	n = gpuvec_distinct_tids(r->undecided, r->nundecided);
+
+	answer->status = GPUVEC_EMBEDDING_UNDECIDED;
+	answer->count = n;
+	r->q->body = r->undecided;
+	r->q->body_size = n * sizeof(uint64_t);
+	r->undecided = NULL;
+}
+
+/* Answer with a complaint */
+static void
+answer_complaint(gpuvec_reading *r)
+{
+	gpuvec_embedding_answer *answer = &r->q->answer;
+
+	answer->status = r->complaint;
+	answer->key = r->q->keys[r->wrong];
+	if (r->complaint == GPUVEC_EMBEDDING_BAD)
+		answer->kind = r->table->banks[gpuvec_ref_bank(r->wrong_row)]->kind;
+	if (r->complaint == GPUVEC_EMBEDDING_WIDTHS)
+	{
+		answer->width = r->table->banks[gpuvec_ref_bank(r->wrong_row)]->width;
+		answer->other_key = r->q->keys[r->main_key];
+		answer->other_width = r->table->banks[r->main_bank]->width;
+	}
+}
+
+/* How many floats an answer may have */
+uint64_t
+gpuvec_reading_limit(void)
+{
+	long		limit = MAX_ELEMENTS;
+
+	(void) gpuvec_fault("embed-limit", &limit);
+	return (uint64_t) limit;
+}
+
+/* The largest possible answer counts, so that nothing is summed up in vain */
+bool
+gpuvec_reading_too_large(gpuvec_reading *r)
+{
+	gpuvec_embedding_answer *answer = &r->q->answer;
+	uint64_t	limit = gpuvec_reading_limit();
+	uint64_t	found = r->q->found ? (r->nkeys + 7) / 8 * (8 / sizeof(float)) : 0;
+
+	if (found <= limit &&
+		(answer->width == 0 ||
+		 (r->mode == GPUVEC_POOL_CONCAT ? r->nkeys : r->nbags) <= (limit - found) / answer->width))
+		return false;
+	answer->status = GPUVEC_EMBEDDING_LARGE;
+	return true;
+}
+
+/* Place the parts' bags one behind the other, unless the answer would be too large */
+static bool
+lay_out(gpuvec_reading *r, gpuvec_error *error)
+{
+	gpuvec_embedding_answer *answer = &r->q->answer;
+	uint64_t	total = 0;
+
+	if (gpuvec_reading_too_large(r))
+		return true;
+	r->part_out = malloc((r->nparts + 1) * sizeof(uint64_t));
+	if (r->part_out == NULL)
+		return gpuvec_fail_memory(error, r->nparts * sizeof(uint64_t));
+	for (uint64_t part = 0; part < r->nparts; part++)
+	{
+		r->part_out[part] = total;
+		total += part_elements(r, part);
+	}
+	answer->count = total;
+	r->q->body_size = total * sizeof(float);
+	r->q->body = r->out = gpuvec_memory_new(total * sizeof(float));
+	return r->out != NULL || gpuvec_fail_memory(error, total * sizeof(float));
+}
+
+/* Resolve all keys.  *done: there is an answer already. */
+static bool
+resolve(gpuvec_reading *r, gpuvec_pool *pool, uint64_t nparts, bool *done, gpuvec_error *error)
+{
+	if (!gpuvec_reading_find(r, pool, error))
+		return false;
+	gpuvec_reading_run(r, pool, r->slots ? resolve_found_part : resolve_part, nparts);
+	if (r->failed)
+		return gpuvec_fail_memory(error, r->room_undecided * 2 * sizeof(uint64_t));
+	*done = true;
+	if (r->nundecided > 0)
+		answer_undecided(r);
+	else if (r->nfound > 0 && !gpuvec_reading_canceled(r))
+	{
+		while (r->rows[r->main_key].ref == GPUVEC_NO_VECTOR)
+			r->main_key++;
+		r->main_bank = gpuvec_ref_bank(r->rows[r->main_key].ref);
+		*done = false;
+	}
+	return true;
+}
+
+/* Find the vectors of all keys */
+static bool
+locate(gpuvec_reading *r, gpuvec_pool *pool, uint64_t nparts, gpuvec_error *error)
+{
+	const gpuvec_bank *bank = r->table->banks[r->main_bank];
+
+	r->q->answer.width = bank->width;
+	if (bank->device && r->slots == NULL)
+	{
+		r->slots = gpuvec_memory_new((r->nkeys + 1) * sizeof(uint32_t));
+		if (r->slots == NULL)
+			return gpuvec_fail_memory(error, r->nkeys * sizeof(uint32_t));
+	}
+	gpuvec_reading_run(r, pool, locate_part, nparts);
+	return true;
+}
+
+/* Serve a request; the caller holds the table's lock */
+static bool
+serve(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error)
+{
+	gpuvec_embedding_answer *answer = &r->q->answer;
+	uint64_t	nparts = (r->nkeys + PART_KEYS - 1) / PART_KEYS;
+	bool		done = true;
+
+	answer->status = GPUVEC_EMBEDDING_DONE;
+	if (!resolve(r, pool, nparts, &done, error))
+		return false;
+	answer->nfound = r->nfound;
+	if (r->nundecided == 0 && !done && !locate(r, pool, nparts, error))
+		return false;
+	if (r->nundecided == 0 && r->wrong != UINT64_MAX && !gpuvec_reading_canceled(r))
+	{
+		answer_complaint(r);
+		return true;
+	}
+	if (done)
+		return true;
+	if (r->slots)
+		return gpuvec_reading_device(r, error);
+	if (r->q->head.op == GPUVEC_EMBEDDING_GRAD)
+		return gpuvec_reading_gradient(r, pool, error);
+	if (r->q->head.op == GPUVEC_EMBEDDING_GRAD_WEIGHTS)
+		return gpuvec_reading_weight_gradients(r, pool, error);
+	if (!lay_out(r, error))
+		return false;
+	if (answer->status == GPUVEC_EMBEDDING_DONE)
+		gpuvec_reading_run(r, pool, pool_part, r->nparts);
+	return !r->failed || gpuvec_fail_memory(error, answer->width * sizeof(float));
+}
+
+/* The functions for the best instruction set of this machine */
+static void
+choose_functions(gpuvec_reading *r)
+{
+	bool		avx512 = gpuvec_embedding_best_simd() == GPUVEC_EMBEDDING_AVX512;
+	bool		avx2 = gpuvec_embedding_best_simd() == GPUVEC_EMBEDDING_AVX2;
+
+	r->pool_bag = avx512 ? gpuvec_pool_bag_avx512 : avx2 ? gpuvec_pool_bag_avx2 :
+		gpuvec_pool_bag_portable;
+	r->sum_shares = avx512 ? gpuvec_sum_shares_avx512 : avx2 ? gpuvec_sum_shares_avx2 :
+		gpuvec_sum_shares_portable;
+}
+
+/* Prepare to serve a request */
+static bool
+begin_reading(gpuvec_reading *r, const gpuvec_embedding_table *table, gpuvec_embedding_query *q, gpuvec_error *error)
+{
+	bool		gather = q->head.op == GPUVEC_EMBEDDING_GATHER;
+
+	*r = (gpuvec_reading) {
+		.table = table,.q = q,.nkeys = q->head.nkeys,.wrong = UINT64_MAX,
+		.nbags = gather ? q->head.nkeys : q->head.nbags,
+		.hotness = gather ? 1 : q->head.hotness,
+		.mode = gather ? GPUVEC_POOL_CONCAT : (gpuvec_pool_mode) q->head.mode,
+		.missing = (gpuvec_missing) q->head.missing
+	};
+	choose_functions(r);
+	/* no row in an answer for keys that were not found */
+	if (gather && r->missing == GPUVEC_MISSING_ZERO)
+		r->missing = GPUVEC_MISSING_SKIP;
+	pthread_mutex_init(&r->mutex, NULL);
+	r->nparts = r->nkeys / PART_KEYS + 1;
+	if (r->nparts > r->nbags)
+		r->nparts = r->nbags;
+	r->rows = gpuvec_memory_new((r->nkeys + 1) * sizeof(*r->rows));
+	if (q->head.flags & GPUVEC_EMBEDDING_FOUND)
+		q->found = calloc((r->nkeys + 7) / 8 + 1, 8);
+	return (r->rows && (q->found || !(q->head.flags & GPUVEC_EMBEDDING_FOUND))) ||
+		gpuvec_fail_memory(error, r->nkeys * sizeof(*r->rows));
+}
+
+bool
+gpuvec_embedding_run(gpuvec_embedding_table *table, gpuvec_pool *pool, gpuvec_embedding_query *q,
+				 gpuvec_error *error)
+{
+	gpuvec_reading r;
+	bool		ok = begin_reading(&r, table, q, error);
+
+	pthread_rwlock_rdlock(&table->lock);
+	q->answer.state = table->state;
+	if (table->state.state != GPUVEC_READY || table->state.checked < q->head.position)
+		q->answer.status = GPUVEC_EMBEDDING_STALE;
+	else
+		ok = ok && serve(&r, pool, error);
+	pthread_rwlock_unlock(&table->lock);
+	pthread_mutex_destroy(&r.mutex);
+	free(r.rows);
+	free(r.slots);
+	free(r.part_out);
+	free(r.undecided);
+	return ok;
+}

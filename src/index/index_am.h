@@ -1,0 +1,100 @@
+/*-------------------------------------------------------------------------
+ *
+ * index.h
+ *	  The parts of the index access method.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_INDEX_H
+#define GPUVEC_INDEX_H
+
+#include "postgres.h"
+
+#include "access/amapi.h"
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "core/measure.h"
+#include "idset/idset.h"
+#include "mirror/mirror.h"
+#include "nodes/execnodes.h"
+#include "nodes/pathnodes.h"
+#include "nodes/tidbitmap.h"
+
+/* Strategies of the operator class idset_ops: distance operators, then searches */
+#define GPUVEC_FIRST_DISTANCE	1
+#define GPUVEC_LAST_DISTANCE	5
+#define GPUVEC_OVERLAPS			6	/* && */
+#define GPUVEC_CONTAINS			7	/* @> */
+#define GPUVEC_EQUALS			8	/* = */
+#define GPUVEC_CONTAINED		9	/* <@ */
+#define GPUVEC_REACHES			10	/* <<->>; right argument idset_threshold */
+#define GPUVEC_N_STRATEGIES		10
+
+/* The measure whose distance a strategy is */
+extern gpuvec_measure GpuvecStrategyMeasure(StrategyNumber strategy);
+
+/* build.c */
+extern IndexBuildResult *gpuvec_build(Relation heap, Relation index, IndexInfo *info);
+extern void gpuvec_buildempty(Relation index);
+extern char *gpuvec_buildphasename(int64 phase);
+extern void GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target);
+
+/* scan.c */
+extern IndexScanDesc gpuvec_beginscan(Relation index, int nkeys, int norderbys);
+extern void gpuvec_rescan(IndexScanDesc scan, ScanKey keys, int nkeys, ScanKey orderbys,
+						  int norderbys);
+extern Relation GpuvecScanHeap(IndexScanDesc scan);
+extern int64 gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap);
+extern bool gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction);
+extern void gpuvec_endscan(IndexScanDesc scan);
+extern double GpuvecRankDistance(gpuvec_measure measure, double score);
+
+/* search.c: the rows that may satisfy the search keys, or all of them */
+typedef struct GpuvecFound
+{
+	bool		all;			/* every row may */
+	int64	   *roots;			/* otherwise these, as tid_number() */
+	uint64		n;
+} GpuvecFound;
+
+extern void GpuvecFind(IndexScanDesc scan, MemoryContext context, GpuvecFound *found);
+
+/* keyed.c: these rows in order; first those that rank, by GpuvecRankDistance() */
+typedef struct KeyedRow
+{
+	double		distance;
+	int64		root;
+	bool		ranks;
+} KeyedRow;
+
+extern uint64 GpuvecFetchFound(IndexScanDesc scan, GpuvecFound *found, gpuvec_measure measure,
+							   IdSet *query, KeyedRow **rows);
+
+/* root.c: the roots of HOT chains, as numbers that sort like tids */
+typedef struct RootFinder
+{
+	Relation	heap;
+	BlockNumber block;			/* that was read last, or InvalidBlockNumber */
+	OffsetNumber roots[MaxHeapTuplesPerPage];
+} RootFinder;
+
+#define tid_number(block, line) ((int64) (block) << 16 | (line))
+#define tid_number_block(number) ((BlockNumber) ((number) >> 16))
+#define tid_number_line(number) ((OffsetNumber) ((number) & 0xFFFF))
+
+/* What a hit names: a root, or a row version if the mirror is a plain one */
+#define hit_root(place) \
+	tid_number(gpuvec_hit_block(place), mirror_line_offset(gpuvec_hit_line(place)))
+
+extern int64 GpuvecFindRoot(RootFinder *finder, BlockNumber block, OffsetNumber line);
+extern int64 GpuvecVersionRoot(RootFinder *finder, int64 version);
+
+/* recovery.c */
+extern bool GpuvecInRecovery(IndexScanDesc scan, MirrorTarget *target);
+
+/* cost.c */
+extern void gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
+								Cost *startup_cost, Cost *total_cost, Selectivity *selectivity,
+								double *correlation, double *pages);
+
+#endif							/* GPUVEC_INDEX_H */

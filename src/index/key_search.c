@@ -1,0 +1,257 @@
+/*-------------------------------------------------------------------------
+ *
+ * search.c
+ *	  Rows that satisfy the search keys, by the mirror.
+ *
+ * The rows of every key are those that reach a bound of some measure:
+ *
+ *		tokens && q		at least one common id: intersection >= 1
+ *		tokens @> q		all of q's ids are common: containment >= 1
+ *		tokens = q		the larger set has no more ids than are common:
+ *						braun_blanquet >= 1; hamming >= 0 if q is empty
+ *		tokens <@ q		all of the row's ids are common; then the row is not the
+ *						larger set, and the smaller one has no more ids than are
+ *						common: overlap >= 1.  (So have rows that contain q.)
+ *						Empty rows have no common ids; these are at distance 0
+ *						from the empty set: hamming >= 0, with the query '{}'.
+ *		tokens <<->> t	t says it
+ *
+ * so the engine returns the rows, and the executor checks each once more.  It
+ * leaves out rows without a common id, unless they rank
+ * (gpuvec_ranks_disjoint); otherwise their score is 0, and no score is lower.
+ * A key whose bound no score is below says nothing, and neither does
+ * containment of no ids.  No row has a common id with an empty set, and none
+ * satisfies a key that is null or has a null query or score.
+ *
+ * The second search for '<@' may find a root that the first one has found,
+ * with the set of another row: one that came after the first was removed.
+ * Then the snapshot sees neither.  (In recovery only rows that the snapshot
+ * sees are found, each with a root of its own.)
+ *
+ * Several keys have to be satisfied at once.  Only one of them is searched
+ * for, the one that the fewest rows are likely to satisfy by its kind.  If
+ * none says anything, or without a mirror, every row may satisfy them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "access/relscan.h"
+#include "idset/idset.h"
+#include "idset/idset_threshold.h"
+#include "index/entries.h"
+#include "index/index_am.h"
+#include "mirror/mirror.h"
+#include "miscadmin.h"
+#include "search/set_search.h"
+#include "utils/rel.h"
+
+/* How many rows a key leaves; the lowest kind is searched for */
+typedef enum BoundKind
+{
+	BOUND_NOTHING,				/* no row */
+	BOUND_EQUALS,
+	BOUND_SCORE,
+	BOUND_CONTAINS,
+	BOUND_CONTAINED,
+	BOUND_OVERLAPS,
+	BOUND_NONE					/* every row */
+} BoundKind;
+
+/* A key as a bound: rows that reach min_score with the query, and empty ones */
+typedef struct Bound
+{
+	BoundKind	kind;
+	gpuvec_measure measure;
+	double		min_score;
+	IdSet	   *query;
+	bool		empty;			/* empty rows as well */
+} Bound;
+
+/* No set has a lower score with a query of that many ids */
+static double
+lowest_score(gpuvec_measure measure, uint32 len)
+{
+	return gpuvec_ranks_disjoint(measure) ?
+		gpuvec_score(measure, 0, len, GPUVEC_MAX_ID + 1) : 0;
+}
+
+/* The bound that a threshold is */
+static void
+threshold_bound(Datum value, Bound *bound)
+{
+	IdSetThreshold threshold;
+
+	idset_threshold_parse(DatumGetHeapTupleHeader(value), &threshold, true);
+	if (threshold.query == NULL)
+		return;
+	bound->query = threshold.query;
+	bound->measure = threshold.measure;
+	bound->min_score = threshold.min_score;
+	if (bound->min_score <= lowest_score(bound->measure, idset_count(bound->query)))
+		bound->kind = BOUND_NONE;
+	else if (idset_count(bound->query) > 0 || gpuvec_ranks_disjoint(bound->measure))
+		bound->kind = BOUND_SCORE;
+}
+
+/* The bound that an operator with a set is */
+static void
+set_bound(StrategyNumber strategy, Datum value, Bound *bound)
+{
+	bool		empty;
+
+	bound->query = DatumGetIdSetP(value);
+	bound->min_score = 1;
+	empty = idset_count(bound->query) == 0;
+	switch (strategy)
+	{
+		case GPUVEC_OVERLAPS:
+			bound->kind = empty ? BOUND_NOTHING : BOUND_OVERLAPS;
+			bound->measure = GPUVEC_INTERSECTION;
+			break;
+		case GPUVEC_CONTAINS:
+			bound->kind = empty ? BOUND_NONE : BOUND_CONTAINS;
+			bound->measure = GPUVEC_CONTAINMENT;
+			break;
+		case GPUVEC_CONTAINED:
+			bound->kind = BOUND_CONTAINED;
+			bound->measure = GPUVEC_OVERLAP;
+			bound->empty = true;
+			break;
+		case GPUVEC_EQUALS:
+			bound->kind = BOUND_EQUALS;
+			bound->measure = GPUVEC_BRAUN_BLANQUET;
+			bound->empty = empty;
+			break;
+		default:
+			elog(ERROR, "unexpected strategy number %d", strategy);
+	}
+}
+
+/*
+ * Describe the mirror of an index that is scanned.  The index of a database that was
+ * copied has the build id of the original; the feed is of another one if the mirror is.
+ */
+void
+GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target)
+{
+	MirrorDescribeIndex(GpuvecScanHeap(scan), scan->indexRelation, target);
+	if (GpuvecInRecovery(scan, target))
+		return;
+	target->fed = target->mode == MIRROR_SHARED &&
+		EntriesBuildId(scan->indexRelation, target->build);
+	for (int i = 0; i < sizeof(target->key.meaning); i++)
+		target->build[i] ^= (uint8) (target->key.meaning >> 8 * i);
+}
+
+/* The bound that a key is */
+static void
+key_bound(ScanKey key, Bound *bound)
+{
+	memset(bound, 0, sizeof(*bound));
+	bound->kind = BOUND_NOTHING;
+	if (key->sk_flags & SK_ISNULL)
+		return;
+	if (key->sk_strategy == GPUVEC_REACHES)
+		threshold_bound(key->sk_argument, bound);
+	else
+		set_bound(key->sk_strategy, key->sk_argument, bound);
+}
+
+/* The bound to search for: the others are left to the executor */
+static void
+choose_bound(IndexScanDesc scan, Bound *best)
+{
+	best->kind = BOUND_NONE;
+	for (int i = 0; i < scan->numberOfKeys; i++)
+	{
+		Bound		bound;
+
+		key_bound(&scan->keyData[i], &bound);
+		if (i == 0 || bound.kind < best->kind)
+			*best = bound;
+	}
+}
+
+/* Add the roots that a search found */
+static void
+add_roots(const MirrorTarget *target, const MirrorQuery *query, MemoryContext context,
+		  GpuvecFound *found)
+{
+	int64	   *roots = MemoryContextAllocHuge(context, (found->n + query->nhits + 1) * sizeof(int64));
+	RootFinder	finder = {.heap = target->rel,.block = InvalidBlockNumber};
+
+	if (found->roots != NULL)
+	{
+		memcpy(roots, found->roots, found->n * sizeof(int64));
+		pfree(found->roots);
+	}
+	found->roots = roots;
+	for (uint64 i = 0; i < query->nhits; i++)
+	{
+		int64		root = hit_root(query->hits[i].place);
+
+		roots[found->n++] = target->key.rooted ? root : GpuvecVersionRoot(&finder, root);
+	}
+}
+
+/* Find the rows that reach a score; false: the mirror cannot tell */
+static bool
+find_scores(IndexScanDesc scan, MirrorTarget *target, gpuvec_measure measure, double min_score,
+			const IdSet *set, MemoryContext context, GpuvecFound *found)
+{
+	MirrorSearch search = {0};
+	MirrorQuery query = {0};
+	const char *reason = NULL;
+
+	query.ids = idset_ids(set);
+	query.len = idset_count(set);
+	search.measure = measure;
+	search.k = UINT64_MAX;
+	search.roots = target->key.rooted;
+	search.has_min_score = true;
+	search.min_score = min_score;
+	search.queries = &query;
+	search.nqueries = 1;
+	search.snapshot = scan->xs_snapshot;
+	search.context = context;
+	if (!MirrorTopK(target, &search, &reason))
+	{
+		SearchWarnNoEngine(reason);
+		return false;
+	}
+	add_roots(target, &query, context, found);
+	return true;
+}
+
+/* Find the rows of a bound; false: the mirror cannot tell */
+static bool
+find_bound(IndexScanDesc scan, const Bound *bound, MemoryContext context, GpuvecFound *found)
+{
+	MirrorTarget target;
+
+	GpuvecDescribe(scan, &target);
+	if (target.mode != MIRROR_SHARED)
+		return false;
+	if ((idset_count(bound->query) > 0 || gpuvec_ranks_disjoint(bound->measure)) &&
+		!find_scores(scan, &target, bound->measure, bound->min_score, bound->query, context, found))
+		return false;
+	return !bound->empty ||
+		find_scores(scan, &target, GPUVEC_HAMMING, 0, idset_alloc(0), context, found);
+}
+
+/* Find the rows; roots[] is allocated in the context, and not NULL even if n is 0 */
+void
+GpuvecFind(IndexScanDesc scan, MemoryContext context, GpuvecFound *found)
+{
+	MemoryContext old = MemoryContextSwitchTo(context);
+	Bound		bound;
+
+	memset(found, 0, sizeof(*found));
+	choose_bound(scan, &bound);
+	if (bound.kind == BOUND_NOTHING)
+		found->roots = palloc(sizeof(int64));
+	else
+		found->all = bound.kind == BOUND_NONE || !find_bound(scan, &bound, context, found);
+	MemoryContextSwitchTo(old);
+}

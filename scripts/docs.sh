@@ -16,20 +16,19 @@ fault() {
 
 docs=$(find . -name '*.md' -not -path './build/*' -not -path './tmp_*' -not -path './.git/*' | sed 's,^\./,,' | sort)
 
-# paths FILE...: what looks like a file of ours, as "FILE PATH"
+sources=$(find src kernels test scripts sql -type f -not -path '*/bin/*' \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.inc' \
+	-o -name '*.cpp' -o -name '*.sh' -o -name '*.mk' -o -name '*.sql' -o -name '*.pl' -o -name '*.spec' \))
+
+# what looks like a file of ours, as "FILE PATH"
 paths() {
-	grep -oE '(^|[^A-Za-z0-9_./-]|\(srcdir\)/)(src|kernels|test|scripts|sql|doc)/[A-Za-z0-9_./-]*[A-Za-z0-9_]\.(c|h|cu|cuh|inc|sh|sql|spec|pl|md|mk|py|patch|cpp)' "$@" /dev/null |
-		sed -E 's,^([^:]*):[^A-Za-z]?(.*)$,\1 \2,' | sort -u
+	grep -oE '(^|[^A-Za-z0-9_./-]|srcdir[)]/)(src|kernels|test|scripts|sql|doc)/[A-Za-z0-9_./-]*[A-Za-z0-9_]\.(c|h|cu|cuh|inc|sh|sql|spec|pl|md|mk|py|patch|cpp)' \
+		$docs $sources | sed -E 's,srcdir\)/,,;s,^([^:]*):[^A-Za-z]?,\1 ,' | sort -u
 }
 
 while read -r file path; do
 	case $path in */bin/*) continue ;; esac
 	[ -e "$path" ] || fault "$file: there is no $path"
-done < <({
-	paths $docs
-	find src kernels test scripts sql -type f -not -path '*/bin/*' \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.inc' -o -name '*.cpp' -o -name '*.sh' -o -name '*.mk' -o -name '*.sql' -o -name '*.pl' -o -name '*.spec' \) -print0 |
-		xargs -0 grep -lE '(src|kernels|test|doc|sql|scripts)/' | tr '\n' '\0' | xargs -0 bash -c "$(declare -f paths); paths \"\$@\"" paths
-} | sort -u)
+done < <(paths)
 
 # "`a`, `b` in `file`"
 while IFS=$'\t' read -r file names path; do

@@ -17,9 +17,9 @@ floors='
 core            -                       src/core/*
 
 # The library that PostgreSQL loads.  Of PostgreSQL: whatever it needs
-ground          core                    src/compat.h src/gpuvec.h src/settings/*
+ground          core                    src/compat.h src/gpuvec.h src/settings.[ch] src/test_hooks.[ch]
 idset           ground                  src/idset/*
-entries         ground                  src/index/entries.[ch] src/index/entry_page.h src/index/entry_reader.c
+entries         ground                  src/entries/*
 link            ground                  src/link/*
 mirror          idset,entries,link      src/mirror/*
 search          mirror                  src/search/*
@@ -28,17 +28,19 @@ embedding       search                  src/embedding/*
 library         index,embedding         src/gpuvec.c
 
 # The engine.  Of PostgreSQL: nothing
-tools           core                    src/engine/engine_error.[ch] src/engine/host_memory.[ch] src/engine/thread_pool.[ch] src/engine/log.[ch] src/engine/fault.[ch] src/engine/options.[ch] src/engine/page_numbers.[ch] src/engine/fingerprint.[ch]
-backend         tools                   src/engine/backend.h src/engine/segment.[ch] src/engine/embedding/embedding_backend.h
-cpu             backend                 src/engine/cpu/* src/engine/nocuda/*
-store           backend                 src/engine/stage.[ch] src/engine/draft.[ch] src/engine/scheduler.[ch] src/engine/store.[ch]
+memory          core                    src/engine/engine_error.[ch] src/engine/host_memory.[ch] src/engine/thread_pool.[ch]
+backend         memory                  src/engine/backend.h src/engine/segment.[ch] src/engine/embedding/embedding_backend.h
+tools           memory                  src/engine/log.[ch] src/engine/fault.[ch] src/engine/options.[ch]
+cpu             backend,tools           src/engine/cpu/* src/engine/nocuda/*
+store           backend,tools           src/engine/store/* src/engine/scheduler.[ch]
+sets            store                   src/engine/sets/*
 vectors         store                   src/engine/embedding/*
-server          vectors                 src/engine/*
+serve           sets,vectors            src/engine/serve/* src/engine/main.c
 
-# The kernels.  Of the engine: the two interfaces of a backend, and its tools
-device          tools                   kernels/device/*
-kernels-search  device,backend          kernels/search/*
-kernels-pool    device,backend          kernels/embedding/*
+# The kernels.  Of the engine: the interfaces of a backend, errors, memory, threads
+device          backend                 kernels/device/*
+cuda-search     device                  kernels/search/*
+cuda-vectors    device                  kernels/embedding/*
 '
 
 # Floors whose files may include headers that are not of this repository by their names

@@ -26,7 +26,7 @@ paths() {
 }
 
 while read -r file path; do
-	case $path in */bin/*) continue ;; esac
+	case $path in */bin/* | */NAME.*) continue ;; esac
 	[ -e "$path" ] || fault "$file: there is no $path"
 done < <(paths)
 

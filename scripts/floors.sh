@@ -48,7 +48,7 @@ cuda-vectors    device                  kernels/embedding/*
 postgres='ground idset entries link mirror search index embedding library'
 
 # These headers are PostgreSQL's in angle brackets, too
-postgres_headers='^(postgres.*|c|fmgr|miscadmin|funcapi|pgstat|libpq.*|varatt|(access|catalog|commands|common|executor|lib|nodes|optimizer|parser|port|portability|postmaster|replication|storage|tcop|utils)/.*)\.h$'
+postgres_headers='^(postgres.*|c|fmgr|miscadmin|funcapi|pgstat|libpq.*|varatt|(access|catalog|commands|common|executor|lib|nodes|optimizer|parser|port|portability|postmaster|replication|storage|tcop|utils)/.*)[.]h$'
 
 # floor_files: the files of src and kernels, each with its floor, "-" if it has none
 floor_files() {

@@ -27,7 +27,8 @@ case ${1:-} in
 esac
 [ $# -gt 0 ] || set -- src kernels
 
-find "$@" -type f \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.inc' -o -name '*.cpp' \) | sort | xargs awk -v mode="$mode" \
+mapfile -t files < <(find "$@" -type f \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.inc' -o -name '*.cpp' \) | sort)
+awk -v mode="$mode" \
 	-v most_lines=80 -v most_columns=79 '
 # columns of a line; bytes that continue a character of UTF-8 take none
 function columns(line,    parts, n, i, width) {
@@ -253,4 +254,4 @@ END {
 	printf "%d copies of six lines and more\n", copies
 	if (n == 0) print "no function was found"
 	exit long + wide > 0 || n == 0
-}'
+}' "${files[@]}" </dev/null

@@ -156,8 +156,8 @@ $([ $preload = no ] || echo "shared_preload_libraries = 'gpuvec'")" $tests
 suite_isolation() {
 	local tests specs=$work/src/test/isolation/specs expected=$work/src/test/isolation/expected
 	# the same interleavings, but changes are found out in another way
-	sed 's/gpuvec.freshness = sweep/gpuvec.freshness = wal/' "$specs/interleavings.spec" >"$specs/interleavings_wal.spec"
-	cp "$expected/interleavings.out" "$expected/interleavings_wal.out"
+	sed 's/gpuvec.freshness = sweep/gpuvec.freshness = wal/' "$specs/search_interleavings.spec" >"$specs/search_interleavings_wal.spec"
+	cp "$expected/search_interleavings.out" "$expected/search_interleavings_wal.out"
 	tests=$(wanted "$(tests_in "$specs" spec "$expected")")
 	[ -n "$tests" ] || [ -z "$TESTS" ] || return
 	run_regress isolation "$testdir/isolation/pg_isolation_regress" "$work/src/test/isolation" "$common_conf" $tests
@@ -165,14 +165,14 @@ suite_isolation() {
 
 suite_tap() {
 	local log=$work/tap.log names ok bad skip status
-	names=$(wanted "$(cd "$work/src/test/t" && for name in *.pl; do echo "${name%.pl}"; done)")
+	names=$(wanted "$(cd "$work/src/test/tap" && for name in *.pl; do echo "${name%.pl}"; done)")
 	[ -n "$names" ] || [ -z "$TESTS" ] || return
 	say "tap:" $names
 	{ gpuvec_settings; printf '%s\n' "$common_conf"; } >"$work/tap.conf"
 	chmod a+r "$work/tap.conf"
 	as_user mkdir -p "$work/tap"
 	# a test finds its server programs and settings in its environment
-	limited env -C "$work/src/test/t" PATH="$bindir:$PATH" PG_REGRESS="$testdir/regress/pg_regress" \
+	limited env -C "$work/src/test/tap" PATH="$bindir:$PATH" PG_REGRESS="$testdir/regress/pg_regress" \
 		PERL5LIB="$testdir/perl:$work/src/test/perl" TESTDATADIR="$work/tap" TESTLOGDIR="$work/tap" \
 		TESTDIR="$work/tap" top_builddir="$work/tap" PGPORT=65432 GPUVEC_CONF="$work/tap.conf" \
 		GPUVEC_ENGINE_PROGRAM="$stage$bindir/gpuvec-engine" \

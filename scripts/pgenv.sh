@@ -12,7 +12,7 @@
 #   gpuvec_stress SECONDS SEED [OPTION...]   the randomised tester, in $work/stress
 #
 # Variables: PG_CONFIG, WITH_CUDA, CUDA_ARCHS, SANITIZE=yes, HOOKS=yes (fault injection),
-# and GPUVEC_USER, whom root becomes (postgres, else nobody).  Needs bash.
+# BUILT_SOURCES, and GPUVEC_USER, whom root becomes (postgres, else nobody).  Needs bash.
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 : "${PG_CONFIG:=pg_config}" "${MAKE:=make}" "${WITH_CUDA:=auto}" "${SANITIZE:=no}" "${HOOKS:=no}"
@@ -72,9 +72,11 @@ gpuvec_workdir() {
 	[ -z "$user" ] || chown "$user" "$sockets"
 }
 
-# Sources without what builds left behind
+# Sources without what builds left behind.  BUILT_SOURCES is a folder with almost the
+# same sources, built: only what is newer has to be compiled.
 gpuvec_copy_sources() {
 	mkdir -p "$work/src"
+	[ -z "${BUILT_SOURCES:-}" ] || cp -a "$BUILT_SOURCES/." "$work/src"
 	(cd "$top" && tar -cf - --exclude=./.git --exclude=./.gpu --exclude=./build --exclude='./tmp_*' \
 		--exclude=./test/unit/bin --exclude=./test/bench/bin --exclude=./results \
 		--exclude='*.o' --exclude='*.so' --exclude='*.bc' --exclude=./gpuvec-engine .) |

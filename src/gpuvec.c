@@ -20,6 +20,8 @@
 #include "link/faults.h"
 #include "link/supervisor.h"
 #include "mirror/autoprewarm.h"
+#include "mirror/facts.h"
+#include "mirror/feed.h"
 #include "miscadmin.h"
 #include "search/set_function.h"
 #include "utils/guc.h"
@@ -205,6 +207,8 @@ _PG_init(void)
 
 	MarkGUCPrefixReserved("gpuvec");
 
+	FeedInit();
+	FactsInit();
 	SetScanInit();
 	EntryQueueInit();
 

@@ -30,6 +30,7 @@
 #include "access/xact.h"
 #include "link/faults.h"
 #include "link/engine_link.h"
+#include "link/shared.h"
 #include "link/supervisor.h"
 #include "miscadmin.h"
 #include "pgstat.h"

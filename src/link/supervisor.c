@@ -38,6 +38,7 @@
 
 #include "core/protocol.h"
 #include "link/faults.h"
+#include "link/shared.h"
 #include "link/supervisor.h"
 #include "miscadmin.h"
 #include "pgstat.h"

@@ -36,7 +36,7 @@
 #include "access/xact.h"
 #include "catalog/pg_database.h"
 #include "link/engine_link.h"
-#include "link/supervisor.h"
+#include "link/shared.h"
 #include "mirror/autoprewarm.h"
 #include "mirror/prewarm_list.h"
 #include "pgstat.h"

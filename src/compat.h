@@ -14,6 +14,28 @@
 #error "gpuvec requires PostgreSQL 13 or later"
 #endif
 
+/*
+ * The library is built with hidden symbols, and exports what is declared
+ * PGDLLEXPORT; before 16 that means nothing on Linux, and the functions of SQL
+ * are not declared so.
+ */
+#if PG_VERSION_NUM < 160000
+#include "fmgr.h"
+#undef PGDLLEXPORT
+#define PGDLLEXPORT __attribute__((visibility("default")))
+#undef PG_FUNCTION_INFO_V1
+#define PG_FUNCTION_INFO_V1(funcname) \
+extern PGDLLEXPORT Datum funcname(PG_FUNCTION_ARGS); \
+extern PGDLLEXPORT const Pg_finfo_record *CppConcat(pg_finfo_, funcname) (void); \
+const Pg_finfo_record * \
+CppConcat(pg_finfo_, funcname) (void) \
+{ \
+	static const Pg_finfo_record my_finfo = {1}; \
+	return &my_finfo; \
+} \
+extern int	no_such_variable
+#endif
+
 #include "access/xlog.h"
 #include "access/xlogreader.h"
 #include "catalog/pg_authid.h"

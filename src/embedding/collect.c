@@ -272,7 +272,7 @@ EmbeddingCollectMore(EmbeddingCollection *collection, EmbeddingTable *table, con
 		{
 			if (ask_target(collection, table, i, collection->distinct, collection->ndistinct, &reason))
 				continue;
-			SearchWarnNoEngine(reason);
+			GpuvecLinkWarn(reason);
 			/* what it cannot do for this relation it may do for others */
 			use_engine = GpuvecLinkRefusal() != NULL;
 			forget_target(collection, i);

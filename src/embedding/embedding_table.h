@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * embedding.h
+ * embedding_table.h
  *	  Gathering and pooling the vectors of embedding tables.
  *
  * ask.c		asking the engine
@@ -19,8 +19,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUVEC_EMBEDDING_SQL_H
-#define GPUVEC_EMBEDDING_SQL_H
+#ifndef GPUVEC_EMBEDDING_TABLE_H
+#define GPUVEC_EMBEDDING_TABLE_H
 
 #include "postgres.h"
 
@@ -182,6 +182,9 @@ extern void EmbeddingCacheDrop(EmbeddingCache *cache);
 extern bool EmbeddingCachePool(EmbeddingCache *cache, EmbeddingTable *table,
 							   const EmbeddingBags *bags, EmbeddingVectors *vectors);
 
+/* rows.c: make the functions that return rows known, when the library is loaded */
+extern void EmbeddingInit(void);
+
 /* complaints, in the words of the first relation */
 extern void EmbeddingComplain(EmbeddingTable *table, const gpuvec_embedding_answer *complaint)
 			pg_attribute_noreturn();
@@ -218,4 +221,4 @@ typedef struct EmbeddingArrayRoom
 extern Datum EmbeddingArray(const float *elements, uint64 n);
 extern Datum EmbeddingNextArray(EmbeddingArrayRoom *room, const float *elements, uint64 n);
 
-#endif							/* GPUVEC_EMBEDDING_SQL_H */
+#endif							/* GPUVEC_EMBEDDING_TABLE_H */

@@ -15,6 +15,7 @@
 
 #include "core/pooling_grad.h"
 #include "embedding/embedding_table.h"
+#include "link/engine_link.h"
 #include "miscadmin.h"
 #include "search/set_search.h"
 
@@ -151,7 +152,7 @@ gradient_in_engine(EmbeddingTable *table, gpuvec_embedding_op op, const Embeddin
 		return false;
 	if (!EmbeddingAsk(table, 0, op, 0, bags, &answer, &reason))
 	{
-		SearchWarnNoEngine(reason);
+		GpuvecLinkWarn(reason);
 		*use_engine = false;
 		return false;
 	}

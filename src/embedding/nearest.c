@@ -162,7 +162,7 @@ find_nearest(EmbeddingTable *table, const EmbeddingNearest *nearest, bool use_en
 		{
 			if (ask_target(table, i, nearest, heaps, &reason))
 				continue;
-			SearchWarnNoEngine(reason);
+			GpuvecLinkWarn(reason);
 			/* what it cannot do for this relation it may do for others */
 			use_engine = GpuvecLinkRefusal() != NULL;
 		}

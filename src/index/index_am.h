@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * index.h
+ * index_am.h
  *	  The parts of the index access method.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUVEC_INDEX_H
-#define GPUVEC_INDEX_H
+#ifndef GPUVEC_INDEX_AM_H
+#define GPUVEC_INDEX_AM_H
 
 #include "postgres.h"
 
@@ -97,4 +97,4 @@ extern void gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_
 								Cost *startup_cost, Cost *total_cost, Selectivity *selectivity,
 								double *correlation, double *pages);
 
-#endif							/* GPUVEC_INDEX_H */
+#endif							/* GPUVEC_INDEX_AM_H */

@@ -27,11 +27,10 @@
 
 #include "access/relscan.h"
 #include "access/tableam.h"
+#include "entries/entries.h"
 #include "idset/idset.h"
-#include "index/entries.h"
 #include "index/index_am.h"
 #include "miscadmin.h"
-#include "search/set_search.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 

@@ -41,13 +41,14 @@
 #include "access/tableam.h"
 #include "catalog/pg_operator_d.h"
 #include "catalog/pg_type_d.h"
+#include "entries/entries.h"
 #include "idset/idset.h"
-#include "index/entries.h"
+#include "index/entry_queue.h"
 #include "index/index_am.h"
+#include "link/engine_link.h"
 #include "mirror/mirror.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "search/set_search.h"
 #include "storage/bufmgr.h"
 #include "utils/memutils.h"
 #include "utils/builtins.h"
@@ -323,7 +324,7 @@ next_batch(IndexScanDesc scan, KnnState *state)
 	if (!MirrorTopK(&state->target, search, &reason))
 	{
 		MemoryContextSwitchTo(old);
-		SearchWarnNoEngine(reason);
+		GpuvecLinkWarn(reason);
 		return false;
 	}
 	/* what was returned is not needed any more */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * link.c
+ * engine_link.c
  *	  This session's connection to the engine.
  *
  * One socket per session, opened on first use and kept.  `in_request` is true

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * link.h
+ * engine_link.h
  *	  This session's connection to the engine.
  *
  * Every wait here can be interrupted.  An engine that vanishes is no error at
@@ -11,8 +11,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUVEC_LINK_H
-#define GPUVEC_LINK_H
+#ifndef GPUVEC_ENGINE_LINK_H
+#define GPUVEC_ENGINE_LINK_H
 
 #include "postgres.h"
 
@@ -101,10 +101,16 @@ extern void GpuvecLinkRefuse(int sqlerrcode, const char *message, const char *de
 							 const char *hint);
 extern void GpuvecLinkRaiseRefusal(void) pg_attribute_noreturn();
 
+/*
+ * warning.c: say that the engine refuses, or else that it cannot be used for
+ * this reason; each once per session
+ */
+extern void GpuvecLinkWarn(const char *reason);
+
 /* The engine that the last connection was to: valid after GpuvecLinkOpen() */
 extern const gpuvec_welcome *GpuvecLinkEngine(void);
 
 /* Tells connections of one session apart; private mirrors are named by it */
 extern uint64 GpuvecLinkGeneration(void);
 
-#endif							/* GPUVEC_LINK_H */
+#endif							/* GPUVEC_ENGINE_LINK_H */

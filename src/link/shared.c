@@ -83,9 +83,7 @@ static char trouble[256];		/* why that could not be done */
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 
-/* What tests may break, in the session that sets gpuvec.shared_memory */
-#ifdef GPUVEC_TEST_HOOKS
-int			gpuvec_shared_memory_choice = GPUVEC_SHARED_MEMORY_AUTO;
+/* What tests may break, in the session that sets gpuvec.shared_memory: */
 
 /* The library's version of the rest */
 static uint32
@@ -113,11 +111,6 @@ fail_to_attach(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("dynamic shared memory is not to be had")));
 }
-#else
-#define shared_version()	GPUVEC_SHARED_VERSION
-#define eat_shared_memory() ((void) 0)
-#define fail_to_attach()	((void) 0)
-#endif
 
 /* Take what the last error was, if it is one that may be dropped */
 static void

@@ -87,11 +87,7 @@
  * How long the engine may give no sign of life: at all, and before its first
  * one
  */
-#ifdef GPUVEC_TEST_HOOKS
 #define SILENCE_MS			gpuvec_engine_patience
-#else
-#define SILENCE_MS			5000
-#endif
 #define START_SILENCE_MS	60000
 
 typedef struct Supervisor
@@ -962,9 +958,7 @@ gpuvec_supervisor_main(Datum arg)
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	pgstat_report_appname("gpuvec supervisor");
-#ifdef GPUVEC_TEST_HOOKS
 	GpuvecFaultsOfSupervisor();
-#endif
 
 	if (!claim_supervisor())
 		proc_exit(0);

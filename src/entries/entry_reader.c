@@ -15,8 +15,8 @@
 #include "gpuvec.h"
 
 #include "common/hashfn.h"
-#include "index/entries.h"
-#include "index/entry_page.h"
+#include "entries/entries.h"
+#include "entries/entry_page.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "utils/memutils.h"

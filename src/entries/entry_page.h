@@ -10,7 +10,7 @@
 
 #include "postgres.h"
 
-#include "index/entries.h"
+#include "entries/entries.h"
 #include "storage/bufpage.h"
 #include "storage/off.h"
 

@@ -54,7 +54,7 @@ GpuvecDefineTestSettings(void)
 							 PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 
 	DefineCustomStringVariable("gpuvec.injection_point",
-							   "Name of the place where this session waits for an advisory lock.",
+							   "Name of the injection point at which this session waits for an advisory lock.",
 							   NULL,
 							   &injection_point, "",
 							   PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
@@ -66,7 +66,7 @@ GpuvecDefineTestSettings(void)
 							PGC_SIGHUP, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 }
 
-/* Wait for the test's advisory lock if this is the chosen place */
+/* Wait for the test's advisory lock if this is the chosen point */
 void
 GpuvecInjection(const char *name)
 {

@@ -46,7 +46,7 @@ extern int	gpuvec_engine_patience; /* ms */
 extern void GpuvecDefineTestSettings(void);
 
 /*
- * Places where a test can stop a session.  The session that has set
+ * Points at which a test can stop a session.  The session that has set
  * gpuvec.injection_point to the name waits there for the advisory lock
  * (GPUVEC_INJECTION_LOCK, 0), which another session of the test holds.
  */

@@ -109,8 +109,6 @@ typedef struct EmbeddingGradient
 
 extern void EmbeddingGradients(EmbeddingTable *table, gpuvec_embedding_op op,
 							   const EmbeddingBags *bags, EmbeddingGradient *result);
-extern void EmbeddingComplainGradient(const EmbeddingBags *bags, const gpuvec_embedding_answer *complaint)
-			pg_attribute_noreturn();
 
 /* ask.c */
 typedef struct EmbeddingAnswer
@@ -155,9 +153,6 @@ typedef struct EmbeddingRow
 
 extern void EmbeddingScan(MirrorTarget *target, Snapshot snapshot, bool first,
 						  bool (*take) (void *arg, const EmbeddingRow *row), void *arg);
-
-/* nearest.c */
-extern bool EmbeddingKeyListed(const int64 *keys, uint64 n, int64 key);
 
 /* collect.c */
 extern EmbeddingCollection *EmbeddingCollectionMake(void);

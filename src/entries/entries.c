@@ -49,8 +49,8 @@
 #include "storage/lmgr.h"
 
 /*
- * The first page of a bucket is told of a place to insert that is so many
- * pages behind the one it knows
+ * The first page of a bucket is told of a page to insert into that is this
+ * many pages behind the one it knows
  */
 #define FAR_STEPS	4
 
@@ -389,16 +389,16 @@ EntryBatchAdd(EntryBatch *batch, MemoryContext context, ItemPointer root, struct
 }
 
 /*
- * The item at a place of a batch, whose size is set; moves on to the next
- * place
+ * The item at an offset of a batch, whose size is set; moves on to the next
+ * one's
  */
 static EntryItem *
-batch_item(const EntryBatch *batch, Size *place, Size *size)
+batch_item(const EntryBatch *batch, Size *offset, Size *size)
 {
-	char	   *at = batch->data + *place;
+	char	   *at = batch->data + *offset;
 
 	*size = ((EntrySize *) at)->of.bytes;
-	*place += sizeof(EntrySize) + MAXALIGN(*size);
+	*offset += sizeof(EntrySize) + MAXALIGN(*size);
 	return (EntryItem *) (at + sizeof(EntrySize));
 }
 
@@ -406,13 +406,13 @@ void
 EntryBatchFilter(EntryBatch *batch, bool (*wanted) (ItemPointer root, uint16 row, void *arg),
 				 void *arg)
 {
-	Size		place = 0;
+	Size		offset = 0;
 
-	while (place < batch->used)
+	while (offset < batch->used)
 	{
-		uint16		row = ((EntrySize *) (batch->data + place))->of.row;
+		uint16		row = ((EntrySize *) (batch->data + offset))->of.row;
 		Size		size;
-		EntryItem  *item = batch_item(batch, &place, &size);
+		EntryItem  *item = batch_item(batch, &offset, &size);
 
 		if (!wanted(&item->root, row, arg))
 			ItemPointerSetInvalid(&item->root);
@@ -422,20 +422,20 @@ EntryBatchFilter(EntryBatch *batch, bool (*wanted) (ItemPointer root, uint16 row
 void
 EntryBatchCut(EntryBatch *batch, SubTransactionId failed)
 {
-	Size		place = 0;
+	Size		offset = 0;
 
-	while (place < batch->used)
+	while (offset < batch->used)
 	{
-		Size		behind = place;
+		Size		behind = offset;
 		Size		size;
 
 		/* later subtransactions have greater numbers */
-		if (((EntrySize *) (batch->data + place))->of.writer >= failed)
-			batch->used = place;
+		if (((EntrySize *) (batch->data + offset))->of.writer >= failed)
+			batch->used = offset;
 		else
 		{
 			(void) batch_item(batch, &behind, &size);
-			place = behind;
+			offset = behind;
 		}
 	}
 }

@@ -40,6 +40,17 @@ extern char *gpuvec_buildphasename(int64 phase);
 extern void GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target);
 
 /* scan.c */
+
+/* Rows of the first batch of a scan in order, and how batches grow */
+#define GPUVEC_FIRST_BATCH		128
+#define GPUVEC_BATCH_GROWTH		8
+
+/*
+ * With search keys, the scan looks for their rows before this batch; it has
+ * ranked those of all batches before by then
+ */
+#define GPUVEC_KEYED_BATCH		(GPUVEC_FIRST_BATCH * GPUVEC_BATCH_GROWTH * GPUVEC_BATCH_GROWTH)
+
 extern IndexScanDesc gpuvec_beginscan(Relation index, int nkeys, int norderbys);
 extern void gpuvec_rescan(IndexScanDesc scan, ScanKey keys, int nkeys, ScanKey orderbys,
 						  int norderbys);
@@ -49,7 +60,7 @@ extern bool gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction);
 extern void gpuvec_endscan(IndexScanDesc scan);
 extern double GpuvecRankDistance(gpuvec_measure measure, double score);
 
-/* search.c: the rows that may satisfy the search keys, or all of them */
+/* key_search.c: the rows that may satisfy the search keys, or all of them */
 typedef struct GpuvecFound
 {
 	bool		all;			/* every row may */
@@ -83,8 +94,8 @@ typedef struct RootFinder
 #define tid_number_line(number) ((OffsetNumber) ((number) & 0xFFFF))
 
 /* What a hit names: a root, or a row version if the mirror is a plain one */
-#define hit_root(place) \
-	tid_number(gpuvec_hit_block(place), mirror_line_offset(gpuvec_hit_line(place)))
+#define hit_root(hit) \
+	tid_number(gpuvec_hit_block((hit)->place), mirror_line_offset(gpuvec_hit_line((hit)->place)))
 
 extern int64 GpuvecFindRoot(RootFinder *finder, BlockNumber block, OffsetNumber line);
 extern int64 GpuvecVersionRoot(RootFinder *finder, int64 version);

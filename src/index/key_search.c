@@ -189,7 +189,7 @@ add_roots(const MirrorTarget *target, const MirrorQuery *query, MemoryContext co
 	found->roots = roots;
 	for (uint64 i = 0; i < query->nhits; i++)
 	{
-		int64		root = hit_root(query->hits[i].place);
+		int64		root = hit_root(&query->hits[i]);
 
 		roots[found->n++] = target->key.rooted ? root : GpuvecVersionRoot(&finder, root);
 	}

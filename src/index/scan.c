@@ -56,16 +56,10 @@
 #include "utils/snapmgr.h"
 #include "utils/tuplesort.h"
 
-/* Rows of the first batch, and how batches grow */
-#define FIRST_BATCH		128
-#define BATCH_GROWTH	8
-
 /*
- * With search keys: the batch from which on their rows are looked for.  When no more rows
- * rank, they are fetched if there are at most so many per page of the table, instead of
- * scanning it for all others.
+ * When no more rows rank, those of the search keys are fetched if there are
+ * at most so many per page of the table, instead of scanning it for all others
  */
-#define KEYED_BATCH		(FIRST_BATCH * BATCH_GROWTH * BATCH_GROWTH)
 #define KEYED_PER_PAGE	8
 
 /* A row to return */
@@ -252,7 +246,7 @@ begin_engine(IndexScanDesc scan, KnnState *state)
 	search->nqueries = 1;
 	search->snapshot = scan->xs_snapshot;
 	search->context = state->context;
-	search->k = FIRST_BATCH;
+	search->k = GPUVEC_FIRST_BATCH;
 	state->wire.ids = idset_ids(state->query);
 	state->wire.len = idset_count(state->query);
 	return true;
@@ -334,16 +328,12 @@ next_batch(IndexScanDesc scan, KnnState *state)
 	state->next = 0;
 	if (state->maxrows < state->nrows + state->wire.nhits)
 	{
-		KnnRow    *rows;
+		Size		size;
 
 		state->maxrows = Max(state->maxrows * 2, state->nrows + state->wire.nhits);
-		rows = MemoryContextAllocHuge(state->context, state->maxrows * sizeof(KnnRow));
-		if (state->rows)
-		{
-			memcpy(rows, state->rows, state->nrows * sizeof(KnnRow));
-			pfree(state->rows);
-		}
-		state->rows = rows;
+		size = state->maxrows * sizeof(KnnRow);
+		state->rows = state->rows ? repalloc_huge(state->rows, size) :
+			MemoryContextAllocHuge(state->context, size);
 	}
 	for (uint64 i = 0; i < state->wire.nhits; i++)
 	{
@@ -351,7 +341,7 @@ next_batch(IndexScanDesc scan, KnnState *state)
 		KnnRow    *row = &state->rows[state->nrows++];
 
 		row->distance = GpuvecRankDistance(state->measure, hit->score);
-		row->root = hit_root(hit->place);
+		row->root = hit_root(hit);
 		row->version = !search->roots;
 	}
 	state->complete = state->wire.nhits < search->k;
@@ -362,7 +352,7 @@ next_batch(IndexScanDesc scan, KnnState *state)
 		state->wire.resumes = true;
 		state->wire.resume_score = last->score;
 		state->wire.resume_tid = mirror_behind(last->place);
-		search->k = Min(search->k * BATCH_GROWTH, GPUVEC_MAX_K);
+		search->k = Min(search->k * GPUVEC_BATCH_GROWTH, GPUVEC_MAX_K);
 	}
 	finish_groups(state);
 	MemoryContextSwitchTo(old);
@@ -410,7 +400,7 @@ next_ranked(IndexScanDesc scan, KnnState *state, KnnRow *row)
 	{
 		if (state->complete)
 			return false;
-		if (state->search.k >= KEYED_BATCH && begin_keyed(scan, state, state->search.k))
+		if (state->search.k >= GPUVEC_KEYED_BATCH && begin_keyed(scan, state, state->search.k))
 			return false;
 		if (!next_batch(scan, state))
 		{
@@ -579,7 +569,7 @@ next_row(IndexScanDesc scan, KnnState *state, KnnRow *row)
 		else if (next_ranked(scan, state, row))
 			return true;
 		if (state->phase == SCAN_ENGINE &&
-			!begin_keyed(scan, state, Max(KEYED_BATCH, KEYED_PER_PAGE * (uint64) RelationGetNumberOfBlocks(scan->heapRelation))))
+			!begin_keyed(scan, state, Max(GPUVEC_KEYED_BATCH, KEYED_PER_PAGE * (uint64) RelationGetNumberOfBlocks(scan->heapRelation))))
 		{
 			begin_others(scan, state);
 			state->phase = SCAN_OTHERS;
@@ -682,7 +672,7 @@ gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction)
 		count_scan(scan);
 	if (!next_row(scan, state, &row))
 		return false;
-	ItemPointerSet(&scan->xs_heaptid, (BlockNumber) (row.root >> 16), (OffsetNumber) (row.root & 0xFFFF));
+	ItemPointerSet(&scan->xs_heaptid, tid_number_block(row.root), tid_number_line(row.root));
 	scan->xs_recheck = scan->numberOfKeys > 0;
 	scan->xs_recheckorderby = false;
 	/* nobody compares them: they are exact */

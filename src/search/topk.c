@@ -47,7 +47,7 @@ typedef struct RowMaker
 	TupleDesc	desc;
 } RowMaker;
 
-/* A place in the answers */
+/* How far the answers have been returned */
 typedef struct AnswerCursor
 {
 	uint32		query;			/* of the next row */

@@ -227,7 +227,7 @@ suite_stress() {
 	count stress "${total% *}" "${total#* }" 0 "$log"
 }
 
-# The build itself: it works, and without warnings
+# The build itself: it works, without warnings, and exports no name too many
 build() {
 	local log=$work/build.log bad
 	say "building in $work"
@@ -236,6 +236,7 @@ build() {
 		return 1
 	fi
 	bad=$(lines_like "$log" 'warning:')
+	bash "$work/src/scripts/exported.sh" "$work/src/gpuvec.so" >>"$log" 2>&1 || bad=$((bad + 1))
 	count build "$([ "$bad" != 0 ] || echo 1)" "$([ "$bad" = 0 ] || echo 1)" 0 "$log"
 }
 

@@ -136,7 +136,8 @@ wait_socket(uint32 events)
 	WaitEvent	event;
 
 	GPUVEC_RAISING(ModifyWaitEvent(connection.events, EVENT_SOCKET, events, NULL));
-	if (GPUVEC_RAISING(WaitEventSetWait(connection.events, LOOK_MS, &event, 1, PG_WAIT_EXTENSION)) == 0)
+	if (GPUVEC_RAISING(WaitEventSetWait(connection.events, LOOK_MS, &event, 1,
+										PG_WAIT_EXTENSION)) == 0)
 	{
 		connection.waited = true;
 		if (engine_silent())
@@ -314,10 +315,12 @@ make_events(void)
 
 	PG_TRY();
 	{
-		connection.events = GPUVEC_RAISING(GpuvecCreateWaitEventSet(3));
-		GPUVEC_RAISING(AddWaitEventToSet(connection.events, WL_SOCKET_READABLE, connection.fd, NULL, NULL));
-		GPUVEC_RAISING(AddWaitEventToSet(connection.events, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL));
-		GPUVEC_RAISING(AddWaitEventToSet(connection.events, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL));
+		WaitEventSet *events = GPUVEC_RAISING(GpuvecCreateWaitEventSet(3));
+
+		connection.events = events;
+		GPUVEC_RAISING(AddWaitEventToSet(events, WL_SOCKET_READABLE, connection.fd, NULL, NULL));
+		GPUVEC_RAISING(AddWaitEventToSet(events, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL));
+		GPUVEC_RAISING(AddWaitEventToSet(events, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL));
 	}
 	PG_CATCH();
 	{

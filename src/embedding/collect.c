@@ -14,7 +14,6 @@
 
 #include "embedding/embedding_table.h"
 #include "link/engine_link.h"
-#include "search/set_search.h"
 #include "utils/memutils.h"
 
 /* A key and its row */

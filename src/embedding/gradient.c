@@ -17,7 +17,6 @@
 #include "embedding/embedding_table.h"
 #include "link/engine_link.h"
 #include "miscadmin.h"
-#include "search/set_search.h"
 
 /* How much gradients of weights may differ when they are verified, of the largest */
 #define WEIGHTS_TOLERANCE	1e-4

@@ -22,7 +22,6 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "search/set_search.h"
 #include "search/set_function.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"

@@ -38,7 +38,6 @@
 #include "access/generic_xlog.h"
 #include "access/htup_details.h"
 #include "access/itup.h"
-#include "access/xact.h"
 #include "access/xloginsert.h"
 #include "catalog/pg_index.h"
 #include "commands/vacuum.h"
@@ -342,127 +341,6 @@ insertion_page(Relation index, BlockNumber head)
 	return block == InvalidBlockNumber ? head : block;
 }
 
-/* Append an item, with a copy of the ids */
-static void
-append_item(EntryBatch *batch, MemoryContext context, const EntryItem *item, const char *ids,
-			Size bytes, uint16 row)
-{
-	Size		size = sizeof(EntrySize) + MAXALIGN(sizeof(EntryItem) + bytes);
-	char	   *to;
-
-	if (batch->used + size > batch->room)
-	{
-		Size		room = Max(batch->room * 2, batch->used + size);
-
-		/* a failure leaves the batch as it is */
-		batch->data = batch->data ? repalloc(batch->data, room) : MemoryContextAlloc(context, room);
-		batch->room = room;
-	}
-	to = batch->data + batch->used;
-	((EntrySize *) to)->of.bytes = sizeof(EntryItem) + bytes;
-	((EntrySize *) to)->of.row = row;
-	((EntrySize *) to)->of.writer = GetCurrentSubTransactionId();
-	memcpy(to + sizeof(EntrySize), item, sizeof(EntryItem));
-	if (bytes > 0)
-		memcpy(to + sizeof(EntrySize) + sizeof(EntryItem), ids, bytes);
-	batch->used += size;
-}
-
-void
-EntryBatchAdd(EntryBatch *batch, MemoryContext context, ItemPointer root, struct varlena *value,
-			  uint16 row)
-{
-	Size		left = value == NULL ? 0 : VARSIZE_ANY_EXHDR(value);
-	const char *from = value == NULL ? NULL : VARDATA_ANY(value);
-	uint16		part = 0;
-
-	do
-	{
-		Size		bytes = Min(left, ENTRY_PART_BYTES);
-		EntryItem	item = {.root = *root};
-
-		left -= bytes;
-		item.part = part++ | (value == NULL ? ENTRY_PART_NULL : 0) | (left == 0 ? ENTRY_PART_LAST : 0);
-		append_item(batch, context, &item, from, bytes, row);
-		from += bytes;
-	} while (left > 0);
-}
-
-/*
- * The item at an offset of a batch, whose size is set; moves on to the next
- * one's
- */
-static EntryItem *
-batch_item(const EntryBatch *batch, Size *offset, Size *size)
-{
-	char	   *at = batch->data + *offset;
-
-	*size = ((EntrySize *) at)->of.bytes;
-	*offset += sizeof(EntrySize) + MAXALIGN(*size);
-	return (EntryItem *) (at + sizeof(EntrySize));
-}
-
-void
-EntryBatchFilter(EntryBatch *batch, bool (*wanted) (ItemPointer root, uint16 row, void *arg),
-				 void *arg)
-{
-	Size		offset = 0;
-
-	while (offset < batch->used)
-	{
-		uint16		row = ((EntrySize *) (batch->data + offset))->of.row;
-		Size		size;
-		EntryItem  *item = batch_item(batch, &offset, &size);
-
-		if (!wanted(&item->root, row, arg))
-			ItemPointerSetInvalid(&item->root);
-	}
-}
-
-void
-EntryBatchCut(EntryBatch *batch, SubTransactionId failed)
-{
-	Size		offset = 0;
-
-	while (offset < batch->used)
-	{
-		Size		behind = offset;
-		Size		size;
-
-		/* later subtransactions have greater numbers */
-		if (((EntrySize *) (batch->data + offset))->of.writer >= failed)
-			batch->used = offset;
-		else
-		{
-			(void) batch_item(batch, &behind, &size);
-			offset = behind;
-		}
-	}
-}
-
-/* A batch that is being written */
-typedef struct BatchCursor
-{
-	const EntryBatch *batch;
-	Size		next;			/* where the next item is */
-} BatchCursor;
-
-/* The next item, or NULL; it stays the next one until the cursor is moved */
-static EntryItem *
-next_item(BatchCursor *cursor, Size *size)
-{
-	while (cursor->next < cursor->batch->used)
-	{
-		Size		behind = cursor->next;
-		EntryItem  *item = batch_item(cursor->batch, &behind, size);
-
-		if (ItemPointerIsValid(&item->root))
-			return item;
-		cursor->next = behind;
-	}
-	return NULL;
-}
-
 /*
  * Does an item fit a page?  Items without ids are smaller than any tuple of
  * an index, and the server deletes from pages of so many tuples at most.
@@ -476,12 +354,12 @@ fits_page(Page page, Size size)
 
 /* Put as many items on a page as it has room for; true: there are no more */
 static bool
-fill_page(Relation index, Page page, BatchCursor *cursor)
+fill_page(Relation index, Page page, EntryBatchCursor *cursor)
 {
 	EntryItem  *item;
 	Size		size;
 
-	while ((item = next_item(cursor, &size)) != NULL)
+	while ((item = EntryBatchNext(cursor, &size)) != NULL)
 	{
 		if (!fits_page(page, size))
 			return false;
@@ -498,7 +376,7 @@ fill_page(Relation index, Page page, BatchCursor *cursor)
  */
 static void
 add_to_page(Relation index, Buffer buffer, BlockNumber head, bool remember, bool append,
-			BatchCursor *cursor, bool logged)
+			EntryBatchCursor *cursor, bool logged)
 {
 	BlockNumber block = BufferGetBlockNumber(buffer);
 	Buffer		first = InvalidBuffer;
@@ -537,7 +415,7 @@ add_to_page(Relation index, Buffer buffer, BlockNumber head, bool remember, bool
  * on
  */
 static void
-write_items(Relation index, BlockNumber head, BatchCursor *cursor, Size size, bool logged)
+write_items(Relation index, BlockNumber head, EntryBatchCursor *cursor, Size size, bool logged)
 {
 	BlockNumber block = insertion_page(index, head);
 
@@ -564,14 +442,14 @@ write_items(Relation index, BlockNumber head, BatchCursor *cursor, Size size, bo
 void
 EntriesWrite(Relation index, uint32 bucket, const EntryBatch *batch, bool building)
 {
-	BatchCursor cursor = {.batch = batch};
+	EntryBatchCursor cursor = {.batch = batch};
 	EntriesCache *cache = cache_of(index);
 	bool		logged = !building && RelationNeedsWAL(index);
 	Size		size;
 
 	if (cache == NULL)
 		return;					/* of another layout: scans say so */
-	while (next_item(&cursor, &size) != NULL)
+	while (EntryBatchNext(&cursor, &size) != NULL)
 		write_items(index, make_head(index, cache, bucket, logged), &cursor, size, logged);
 }
 

@@ -54,7 +54,8 @@ extern bool EntriesBuildId(Relation index, uint8 *build);
 extern void EntriesForget(Relation index);
 
 /*
- * Entries that are to be written together, all of one bucket; zeroed at first
+ * entry_batch.c: entries that are to be written together, all of one bucket;
+ * zeroed at first
  */
 typedef struct EntryBatch
 {

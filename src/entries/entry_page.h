@@ -94,4 +94,17 @@ typedef union EntrySize
 	char		align[MAXIMUM_ALIGNOF];
 } EntrySize;
 
+/* A batch that is being written */
+typedef struct EntryBatchCursor
+{
+	const EntryBatch *batch;
+	Size		next;			/* where the next item is */
+} EntryBatchCursor;
+
+/*
+ * The next item, and its bytes, or NULL; it stays the next one until the
+ * cursor is moved
+ */
+extern EntryItem *EntryBatchNext(EntryBatchCursor *cursor, Size *size);
+
 #endif							/* GPUVEC_ENTRY_PAGE_H */

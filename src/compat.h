@@ -16,8 +16,8 @@
 
 /*
  * The library is built with hidden symbols, and exports what is declared
- * PGDLLEXPORT; before 16 that means nothing on Linux, and the functions of SQL
- * are not declared so.
+ * PGDLLEXPORT; before 16 that means nothing on Linux, and the functions of
+ * SQL are not declared so.
  */
 #if PG_VERSION_NUM < 160000
 #include "fmgr.h"
@@ -112,14 +112,20 @@ GpuvecAppendPath(StringInfo out, Oid tablespace, Oid file)
 #endif
 }
 
-/* Pages of the visibility map, if the storage manager happens to know; InvalidBlockNumber: it does not */
+/*
+ * Pages of the visibility map, if the storage manager happens to know;
+ * InvalidBlockNumber: it does not
+ */
 #if PG_VERSION_NUM >= 140000
 #define GpuvecKnownMapPages(smgr) ((smgr)->smgr_cached_nblocks[VISIBILITYMAP_FORKNUM])
 #else
 #define GpuvecKnownMapPages(smgr) ((smgr)->smgr_vm_nblocks)
 #endif
 
-/* What a block reference of a WAL record names; false if there is none of this number */
+/*
+ * What a block reference of a WAL record names; false if there is none of
+ * this number
+ */
 #if PG_VERSION_NUM >= 160000
 typedef RelFileLocator GpuvecRelFileId;
 #define GpuvecRelFileEquals(file, rel) RelFileLocatorEquals(file, (rel)->rd_locator)
@@ -145,7 +151,10 @@ typedef RelFileNode GpuvecRelFileId;
 #define MarkGUCPrefixReserved(prefix) EmitWarningsOnPlaceholders(prefix)
 #endif
 
-/* Shared memory is asked for in a hook; before 15, while the library is loaded */
+/*
+ * Shared memory is asked for in a hook; before 15, while the library is
+ * loaded
+ */
 #if PG_VERSION_NUM >= 150000
 #define GpuvecHookShmemRequest(previous, request) \
 	((previous) = shmem_request_hook, shmem_request_hook = (request))
@@ -242,7 +251,10 @@ GpuvecRelationSmgr(Relation rel)
 #define GpuvecTestForOldSnapshot(snapshot, rel, page) TestForOldSnapshot(snapshot, rel, page)
 #endif
 
-/* Is it a block of the relation's main fork that a buffer's tag names?  (buf_internals.h) */
+/*
+ * Is it a block of the relation's main fork that a buffer's tag names?
+ * (buf_internals.h)
+ */
 #if PG_VERSION_NUM >= 160000
 #define GpuvecBufferTagMatches(tag, rel) \
 	(BufTagMatchesRelFileLocator(tag, &(rel)->rd_locator) && BufTagGetForkNum(tag) == MAIN_FORKNUM)
@@ -251,7 +263,10 @@ GpuvecRelationSmgr(Relation rel)
 	(RelFileNodeEquals((tag)->rnode, (rel)->rd_node) && (tag)->forkNum == MAIN_FORKNUM)
 #endif
 
-/* Columns that have no place in rows but are computed where a query reads them (from 18) */
+/*
+ * Columns that have no place in rows but are computed where a query reads
+ * them (from 18)
+ */
 #ifndef ATTRIBUTE_GENERATED_VIRTUAL
 #define ATTRIBUTE_GENERATED_VIRTUAL 'v'
 #endif

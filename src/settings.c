@@ -132,7 +132,10 @@ GpuvecDefineSettings(void)
 							 &gpuvec_vector_storage, GPUVEC_FLOAT32, storage_options,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 
-	/* only the server's start looks at it, and a session may not create such a variable */
+	/*
+	 * only the server's start looks at it, and a session may not create such
+	 * a variable
+	 */
 	DefineCustomBoolVariable("gpuvec.autoprewarm",
 							 "Loads tables again after a restart.",
 							 "It has no effect unless gpuvec is in shared_preload_libraries.",

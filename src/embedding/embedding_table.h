@@ -177,7 +177,7 @@ extern void EmbeddingCacheDrop(EmbeddingCache *cache);
 extern bool EmbeddingCachePool(EmbeddingCache *cache, EmbeddingTable *table,
 							   const EmbeddingBags *bags, EmbeddingVectors *vectors);
 
-/* rows.c: make the functions that return rows known, when the library is loaded */
+/* rows.c: add its functions that return rows, when the library is loaded */
 extern void EmbeddingInit(void);
 
 /* complaints, in the words of the first relation */

@@ -20,7 +20,10 @@
 #include "nodes/pathnodes.h"
 #include "nodes/tidbitmap.h"
 
-/* Strategies of the operator class idset_ops: distance operators, then searches */
+/*
+ * Strategies of the operator class idset_ops: distance operators, then
+ * searches
+ */
 #define GPUVEC_FIRST_DISTANCE	1
 #define GPUVEC_LAST_DISTANCE	5
 #define GPUVEC_OVERLAPS			6	/* && */
@@ -70,7 +73,10 @@ typedef struct GpuvecFound
 
 extern void GpuvecFind(IndexScanDesc scan, MemoryContext context, GpuvecFound *found);
 
-/* keyed.c: these rows in order; first those that rank, by GpuvecRankDistance() */
+/*
+ * keyed.c: these rows in order; first those that rank, by
+ * GpuvecRankDistance()
+ */
 typedef struct KeyedRow
 {
 	double		distance;

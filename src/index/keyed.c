@@ -7,9 +7,9 @@
  * drops those that do not satisfy the keys.  That is best while such rows are
  * many: a few batches have enough of them.  Where they are few, the scan
  * would go through most of the table.  So when the next batch would be longer
- * than the list of all rows that the keys find (key_search.c), these are fetched
- * and sorted instead, and the scan goes on with those behind the last row
- * that it returned.
+ * than the list of all rows that the keys find (key_search.c), these are
+ * fetched and sorted instead, and the scan goes on with those behind the last
+ * row that it returned.
  *
  * Fetching gives for each root what the executor will find there: the version
  * that the snapshot sees, if there is one; or, if the index keeps its rows,

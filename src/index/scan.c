@@ -57,8 +57,9 @@
 #include "utils/tuplesort.h"
 
 /*
- * When no more rows rank, those of the search keys are fetched if there are
- * at most so many per page of the table, instead of scanning it for all others
+ * When no more rows rank, those of the search keys are fetched, instead of
+ * scanning the table for all others, if each page has at most this many of
+ * them on average
  */
 #define KEYED_PER_PAGE	8
 

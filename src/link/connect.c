@@ -143,7 +143,8 @@ shake_hands(EngineError *error, bool *refused)
 static bool
 has_given_up(void)
 {
-	bool		now = connection.given_up != 0 && connection.given_up == GetCurrentStatementStartTimestamp();
+	bool		now = connection.given_up != 0 &&
+		connection.given_up == GetCurrentStatementStartTimestamp();
 
 	connection.given_up = 0;
 	return now;

@@ -32,7 +32,10 @@ static uint64 request_number = 0;
 static GpuvecRefusal refusal;
 static bool refusal_noted = false;	/* since the last GpuvecLinkOpen() */
 
-/* An answer that is left unread until something else is asked; number 0: there is none */
+/*
+ * An answer that is left unread until something else is asked; number 0:
+ * there is none
+ */
 static struct
 {
 	uint64		number;			/* of the request */
@@ -150,7 +153,10 @@ GpuvecLinkOpen(bool start, const char **reason)
 				 errmsg("cannot search while the gpuvec engine loads a table for this session"),
 				 errdetail("A function of an index expression or predicate must not search.")));
 	refusal_noted = false;
-	/* an engine that is gone meanwhile may be known by the answer that it does not give */
+	/*
+	 * an engine that is gone meanwhile may be known by the answer that it
+	 * does not give
+	 */
 	if (connection.fd >= 0 && GpuvecLinkSettle())
 	{
 		if (StreamAlive())
@@ -267,13 +273,16 @@ GpuvecLinkLeave(uint64 number, gpuvec_message expected, Size minimum, GpuvecTake
 	late.expected = expected;
 	late.minimum = minimum;
 	late.take = take;
-	/* whatever becomes of this transaction, an answer will come, and nothing more */
+	/*
+	 * whatever becomes of this transaction, an answer will come, and nothing
+	 * more
+	 */
 	connection.in_request = unanswered = awaited = false;
 }
 
 /*
- * An error that is the answer concerns nobody any more: who needs what was asked for will
- * see that it was not done, and ask again.
+ * An error that is the answer concerns nobody any more: who needs what was
+ * asked for will see that it was not done, and ask again.
  */
 bool
 GpuvecLinkSettle(void)

@@ -61,22 +61,26 @@ extern bool GpuvecLinkCall(gpuvec_message type, const GpuvecPiece *pieces,
 						   int npieces, gpuvec_message expected, Size minimum,
 						   GpuvecReply *reply);
 
-/* Send a message that has no answer (pages).  False: the connection was lost. */
+/*
+ * Send a message that has no answer (pages).  False: the connection was lost.
+ */
 extern bool GpuvecLinkSend(gpuvec_message type, const GpuvecPiece *pieces, int npieces);
 
 /*
- * The same in two steps, so that several requests can be sent before their answers, in the
- * same order, are read: number of the request, or 0 when the connection was lost.
+ * The same in two steps, so that several requests can be sent before their
+ * answers, in the same order, are read: number of the request, or 0 when the
+ * connection was lost.
  */
 extern uint64 GpuvecLinkBegin(gpuvec_message type, const GpuvecPiece *pieces, int npieces);
 extern bool GpuvecLinkAnswer(uint64 number, gpuvec_message expected, Size minimum,
 							 GpuvecReply *reply);
 
 /*
- * Leave the answer to the last request unread, when all others have been read: it is read and
- * given to `take` before the next request is sent, or when that is asked for, which waits for
- * it.  If that is an error it is dropped.  `take` must do without this transaction.  False: the
- * connection was lost.
+ * Leave the answer to the last request unread, when all others have been
+ * read: it is read and given to `take` before the next request is sent, or
+ * when that is asked for, which waits for it.  If that is an error it is
+ * dropped.  `take` must do without this transaction.  False: the connection
+ * was lost.
  */
 typedef void (*GpuvecTakeAnswer) (const char *data);
 

@@ -3,11 +3,11 @@
  * engine_process.c
  *	  The engine's process: starting it, its log, its signs of life, its end.
  *
- * All of it runs in the supervisor (supervisor.c).  It starts the engine by fork
- * and exec with the listening socket, one end of a liveness socket (at whose
- * end-of-file the engine exits: nothing it could survive closes the other end
- * later than this process) and a pipe for its log, which it relays.  After
- * repeated failures with CUDA it starts the engine on the CPU.
+ * All of it runs in the supervisor (supervisor.c).  It starts the engine by
+ * fork and exec with the listening socket, one end of a liveness socket (at
+ * whose end-of-file the engine exits: nothing it could survive closes the
+ * other end later than this process) and a pipe for its log, which it relays.
+ * After repeated failures with CUDA it starts the engine on the CPU.
  *
  * Through the liveness socket the engine gives a sign of life each second.
  * One that gives none for some seconds, in which this process did run, is
@@ -31,7 +31,10 @@
 #include "miscadmin.h"
 #include "utils/timestamp.h"
 
-/* The engine's program beside postgres, unless gpuvec.engine_program says else */
+/*
+ * The engine's program beside postgres, unless gpuvec.engine_program says
+ * else
+ */
 #define ENGINE_PROGRAM		"gpuvec-engine"
 
 /* Descriptors of the engine */
@@ -72,7 +75,9 @@ engine_path(void)
 	return psprintf("%s/%s", path, ENGINE_PROGRAM);
 }
 
-/* What the engine is to run on: the setting, or the CPU after CUDA's failures */
+/*
+ * What the engine is to run on: the setting, or the CPU after CUDA's failures
+ */
 static const char *
 engine_backend(void)
 {
@@ -155,8 +160,8 @@ close_from(int first)
 
 /*
  * The child between fork and exec: only async-signal-safe calls.  The engine
- * gets a clean process: default signals, three standard descriptors and its own
- * two, no shield from the out-of-memory killer, and SIGKILL when we die.
+ * gets a clean process: default signals, three standard descriptors and its
+ * own two, no shield from the out-of-memory killer, and SIGKILL when we die.
  */
 static void
 exec_engine(char **argv, int liveness_fd, int log_fd, pid_t parent)
@@ -304,7 +309,10 @@ relay_line(char *line)
 	{
 		level = WARNING;
 		line += 7;
-		/* the last complaint is what sessions hear if the engine does not start */
+		/*
+		 * the last complaint is what sessions hear if the engine does not
+		 * start
+		 */
 		SupervisorPublishTrouble(line);
 	}
 	ereport(level, (errmsg("gpuvec engine: %s", line)));

@@ -18,7 +18,10 @@
 #define FIRST_DELAY_MS		500
 #define LONGEST_DELAY_MS	60000
 
-/* Ends of a running engine within a minute, after which it is started on the CPU */
+/*
+ * Ends of a running engine within a minute, after which it is started on the
+ * CPU
+ */
 #define CUDA_CRASHES		5
 
 /* How often to look after everything */
@@ -74,7 +77,10 @@ extern void SupervisorCloseFd(int *fd);
 /* All settings of the engine, palloc'd, to notice when one changes */
 extern char *EngineSettings(void);
 
-/* Start the engine; if something cannot be had for it, it is tried again later */
+/*
+ * Start the engine; if something cannot be had for it, it is tried again
+ * later
+ */
 extern void EngineStart(void);
 
 /*

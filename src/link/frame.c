@@ -17,9 +17,9 @@
 #define HUGE_PAGE				((uintptr_t) 2 * 1024 * 1024)
 
 /*
- * Memory for a reply.  To get and clear a large one page by page takes the kernel longer
- * than to copy the reply there, so whole huge pages in it are asked for, where the system
- * has them.
+ * Memory for a reply.  To get and clear a large one page by page takes the
+ * kernel longer than to copy the reply there, so whole huge pages in it are
+ * asked for, where the system has them.
  */
 static char *
 allocate_reply(Size size)

@@ -14,7 +14,9 @@
 #include "lib/ilist.h"
 #include "storage/spin.h"
 
-/* To be changed with GpuvecShared or a part, or what anything in them means */
+/*
+ * To be changed with GpuvecShared or a part, or what anything in them means
+ */
 #define GPUVEC_SHARED_VERSION	1
 
 /*
@@ -64,7 +66,10 @@ extern void GpuvecSharedAsk(GpuvecSharedPart *part);
 /* Where a part is; NULL if the state is */
 extern void *GpuvecSharedFind(GpuvecShared *state, const GpuvecSharedPart *part);
 
-/* The library is preloaded, all parts have been asked for: make it with the server */
+/*
+ * The library is preloaded, all parts have been asked for: make it with the
+ * server
+ */
 extern void GpuvecSharedPreload(void);
 
 extern GpuvecShared *GpuvecSharedState(void);

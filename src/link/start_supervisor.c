@@ -19,7 +19,9 @@
 #include "postmaster/bgworker.h"
 #include "utils/timestamp.h"
 
-/* A session that began to start a supervisor and vanished is not waited for */
+/*
+ * A session that began to start a supervisor and vanished is not waited for
+ */
 #define STARTING_TIMEOUT_MS		5000
 
 /* Rest after supervisors that failed */

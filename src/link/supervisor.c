@@ -39,7 +39,10 @@
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
-/* Failed starts in a row after which sessions are told to do without an engine */
+/*
+ * Failed starts in a row after which sessions are told to do without an
+ * engine
+ */
 #define REFUSE_FAILURES		3
 
 Supervisor	supervisor = {.listen_fd = -1,.liveness_fd = -1,.log_fd = -1};

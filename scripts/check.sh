@@ -374,11 +374,13 @@ job_house() {
 
 suite_house() {
 	[ -z "$TESTS" ] || return 0
-	[ ! -e "$top/scripts/format.sh" ] || plan house format 5 - job_house scripts/format.sh --check
-	[ ! -e "$top/scripts/floors.sh" ] || plan house floors 5 - job_house scripts/floors.sh
+	plan house format 5 - job_house scripts/format.sh --check
+	plan house floors 5 - job_house scripts/floors.sh
+	plan house measures 5 - job_house scripts/house.sh
+	plan house documents 5 - job_house scripts/docs.sh
 }
 
-# The build itself: it works, and without warnings
+# The build itself: it works, without warnings, and exports no name too many
 job_build() {
 	local bad
 	if ! { gpuvec_can_stage && gpuvec_build && gpuvec_stage; } >"$log" 2>&1; then
@@ -386,6 +388,7 @@ job_build() {
 		return
 	fi
 	bad=$(lines_like "$log" 'warning:')
+	bash "$work/src/scripts/exported.sh" "$work/src/gpuvec.so" >>"$log" 2>&1 || bad=$((bad + 1))
 	[ "$bad" = 0 ] || bad=1
 	count $((1 - bad)) "$bad"
 }

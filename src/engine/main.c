@@ -22,7 +22,8 @@
 
 #include "engine/fault.h"
 #include "engine/log.h"
-#include "engine/server.h"
+#include "engine/serve/server.h"
+#include "engine/sets/sets_mirror.h"
 
 #define EXIT_SETUP	3
 
@@ -189,6 +190,11 @@ main(int argc, char **argv)
 	server.options = &options;
 	if (!gpuvec_store_open(&server.store, &options))
 		return EXIT_SETUP;
+	if (!gpuvec_merger_start(&server.store))
+	{
+		gpuvec_log("ERROR", "could not start threads");
+		return EXIT_SETUP;
+	}
 	if (!gpuvec_sweep_start(&server.store))
 		gpuvec_log("WARNING", "could not start the thread that drops stale mirrors");
 	server.listen_fd = options.socket ? listen_on(options.socket) : options.listen_fd;

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/fingerprint.h"
-#include "engine/stage.h"
+#include "engine/store/fingerprint.h"
+#include "engine/sets/stage.h"
 
 static long passed = 0;
 static long failed = 0;

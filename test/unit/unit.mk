@@ -12,7 +12,7 @@ SANITIZER = -fsanitize=address,undefined -fno-sanitize-recover=all
 endif
 
 # the sources are compiled here once more, so that sanitizers see all of them
-UNIT_SRCS = src/engine/engine_error.c src/engine/host_memory.c src/engine/segment.c src/engine/stage.c src/engine/thread_pool.c src/engine/fingerprint.c $(wildcard src/engine/cpu/*.c) $(wildcard src/engine/embedding/pool_simd.c src/engine/embedding/pool_portable.c src/engine/embedding/pool_avx*.c)
+UNIT_SRCS = src/engine/engine_error.c src/engine/host_memory.c src/engine/segment.c src/engine/sets/stage.c src/engine/thread_pool.c src/engine/store/fingerprint.c $(wildcard src/engine/cpu/*.c) $(wildcard src/engine/embedding/pool_simd.c src/engine/embedding/pool_portable.c src/engine/embedding/pool_avx*.c)
 FLAGS_scan_batch_avx2 = -mavx2
 FLAGS_scan_batch_avx512 = -mavx512f -mavx512bw -mavx512vl
 FLAGS_lists_search_avx2 = -mavx2

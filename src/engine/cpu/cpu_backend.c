@@ -53,7 +53,7 @@ cpu_adopt_segment(gpuvec_backend *backend, gpuvec_segment *segment, gpuvec_error
 {
 	cpu_backend *cpu = (cpu_backend *) backend;
 
-	if (lists_budget(segment) > 0)
+	if (lists_budget(segment, &cpu->policy) > 0)
 	{
 		segment->device = lists_builder_add(cpu->builder, segment);
 		if (segment->device == NULL)
@@ -133,21 +133,18 @@ start_backend(cpu_backend *cpu, int threads)
 		return false;
 	threads = gpuvec_pool_threads(cpu->pool);
 	cpu->scratch = calloc((size_t) threads, sizeof(*cpu->scratch));
-	cpu->builder = lists_builder_new(threads);
+	cpu->builder = lists_builder_new(threads, &cpu->policy);
 	return cpu->scratch && cpu->builder;
 }
 
 gpuvec_backend *
-gpuvec_cpu_open(const gpuvec_backend_options *options, gpuvec_error *error)
+gpuvec_cpu_open_with(const gpuvec_backend_options *options, const gpuvec_lists_policy *policy,
+					 gpuvec_error *error)
 {
 	cpu_backend *cpu = calloc(1, sizeof(*cpu));
-	long		rows;
 
-	if (gpuvec_fault("lists", &rows))
-	{
-		gpuvec_lists_tuning.least_rows = (uint32_t) rows;
-		gpuvec_lists_tuning.least_ids = 0;
-	}
+	if (cpu != NULL)
+		cpu->policy = *policy;
 	if (cpu == NULL || !start_backend(cpu, options->threads))
 	{
 		if (cpu)
@@ -157,18 +154,30 @@ gpuvec_cpu_open(const gpuvec_backend_options *options, gpuvec_error *error)
 		return NULL;
 	}
 	cpu->simd = choose_simd(options->simd);
-	cpu->base = (gpuvec_backend) {
-		.name = "cpu",
-		.info = cpu_info,
-		.adopt_segment = cpu_adopt_segment,
-		.adopt_livemap = cpu_adopt_livemap,
-		.adopt_view = cpu_adopt_view,
-		.release_segment = cpu_release_segment,
-		.release_livemap = cpu_release_livemap,
-		.release_view = cpu_release_view,
-		.read_ids = cpu_read_ids,
-		.topk = cpu_topk,
-		.close = cpu_close
-	};
+	cpu->base.name = "cpu";
+	cpu->base.info = cpu_info;
+	cpu->base.adopt_segment = cpu_adopt_segment;
+	cpu->base.adopt_livemap = cpu_adopt_livemap;
+	cpu->base.adopt_view = cpu_adopt_view;
+	cpu->base.release_segment = cpu_release_segment;
+	cpu->base.release_livemap = cpu_release_livemap;
+	cpu->base.release_view = cpu_release_view;
+	cpu->base.read_ids = cpu_read_ids;
+	cpu->base.topk = cpu_topk;
+	cpu->base.close = cpu_close;
 	return &cpu->base;
+}
+
+gpuvec_backend *
+gpuvec_cpu_open(const gpuvec_backend_options *options, gpuvec_error *error)
+{
+	gpuvec_lists_policy policy = gpuvec_lists_usual;
+	long		rows;
+
+	if (gpuvec_fault("lists", &rows))
+	{
+		policy.least_rows = (uint32_t) rows;
+		policy.least_ids = 0;
+	}
+	return gpuvec_cpu_open_with(options, &policy, error);
 }

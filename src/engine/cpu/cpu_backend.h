@@ -4,7 +4,7 @@
  *	  What the parts of the CPU backend share.
  *
  * cpu_backend.c	opening; what is kept of each segment
- * search.c			splitting a search over threads, merging
+ * cpu_search.c		splitting a search over threads, merging
  * choose.c			which way a segment is searched in
  * best_rows.c		the bounded heap of a query's best rows
  * lists_*.c		inverted lists, and the search by them
@@ -18,6 +18,7 @@
 #define GPUVEC_CPU_BACKEND_H
 
 #include "engine/backend.h"
+#include "engine/cpu/lists.h"
 #include "engine/thread_pool.h"
 
 /* Instruction sets, as in gpuvec_backend_options.simd */
@@ -98,11 +99,17 @@ typedef struct cpu_backend
 	gpuvec_backend base;
 	gpuvec_pool *pool;
 	cpu_simd	simd;
+	gpuvec_lists_policy policy;
 	struct lists_builder *builder;
 	struct lists_scratch *scratch;	/* of each thread of the pool */
 } cpu_backend;
 
-/* search.c */
+/* Open a backend that makes lists by another policy */
+extern gpuvec_backend *gpuvec_cpu_open_with(const gpuvec_backend_options *options,
+											const gpuvec_lists_policy *policy,
+											gpuvec_error *error);
+
+/* cpu_search.c */
 extern bool cpu_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure,
 					 gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries,
 					 gpuvec_error *error);

@@ -9,8 +9,8 @@
  * byte counters, a bitmap costs it a full adder for every 512 rows (AVX-512), so
  * the cheaper form would be the bitmap from one row in about 300 on; but it takes
  * 8 kB, whatever it says, and reading it from memory is what a lone query waits
- * for.  Lists and bitmaps together take at most LISTS_SHARE times the bytes of
- * the ids where that is possible.
+ * for.  Lists and bitmaps together take at most `share` times the bytes of the
+ * ids where that is possible.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,25 +45,27 @@ typedef struct cpu_lists
 	size_t		bytes;			/* of all this */
 } cpu_lists;
 
-/* When lists are made, and how; tests change it */
-typedef struct lists_tuning
+/* When lists are made, and how */
+typedef struct gpuvec_lists_policy
 {
 	uint32_t	least_rows;		/* smaller segments get none, */
 	uint64_t	least_ids;		/* nor those whose ids take less than start[] may */
 	uint32_t	dense;			/* ids in more than 1/dense of the rows get bitmaps */
 	double		share;			/* most bytes, in those of the ids */
-} lists_tuning;
+} gpuvec_lists_policy;
 
-extern lists_tuning gpuvec_lists_tuning;
+/* The policy unless a test has another one */
+extern const gpuvec_lists_policy gpuvec_lists_usual;
 
 /* Bytes to be set aside for the lists of this segment; 0: it gets none */
-extern size_t lists_budget(const gpuvec_segment *segment);
+extern size_t lists_budget(const gpuvec_segment *segment, const gpuvec_lists_policy *policy);
 
 /*
  * Make the lists of a segment.  NULL when out of memory, or when *abandon
  * becomes nonzero (read atomically).
  */
-extern cpu_lists *lists_build(const gpuvec_segment *segment, const int *abandon);
+extern cpu_lists *lists_build(const gpuvec_segment *segment, const gpuvec_lists_policy *policy,
+							  const int *abandon);
 extern void lists_free(cpu_lists *lists);
 
 #endif							/* GPUVEC_CPU_LISTS_H */

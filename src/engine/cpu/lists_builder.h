@@ -33,7 +33,7 @@ typedef struct cpu_segment
 	struct cpu_segment *next;
 } cpu_segment;
 
-extern lists_builder *lists_builder_new(int pool_threads);
+extern lists_builder *lists_builder_new(int pool_threads, const gpuvec_lists_policy *policy);
 extern void lists_builder_free(lists_builder *builder);
 
 /* Have lists made for a segment, and count their memory.  NULL: out of memory. */

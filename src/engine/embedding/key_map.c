@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
- * embed_keys.c
+ * key_map.c
  *	  Looking keys up by a hash table on the device.
  *
  * Where vectors are on a device, requests with many keys have it look them up, in a hash
- * table from keys to slots of the bank that has most rows (vectors.h).  It answers for keys
+ * table from keys to slots of the bank that has most rows (embedding_backend.h).  It answers for keys
  * of one row, if the session is known to see all rows of its page; all else it leaves to
  * the host: keys of several rows or of rows in another bank, and rows that the session may
  * have to decide about.
@@ -23,18 +23,6 @@
 #include "engine/fault.h"
 #include "engine/host_memory.h"
 
-/*
- * Keys of a request from which on the device is asked, and entries of the host's hash table
- * that are entered together.  Small ones let tests find more.
- */
-#ifdef EMULATION
-#define DEVICE_KEYS		3
-#define PART_ENTRIES	UINT64_C(500)
-#else
-#define DEVICE_KEYS		8192
-#define PART_ENTRIES	UINT64_C(65536)
-#endif
-
 /* Entries ahead of which memory is asked for */
 #define AHEAD			16
 
@@ -47,14 +35,20 @@ typedef struct map_making
 	gpuvec_error error;			/* the first, if so */
 } map_making;
 
+size_t
+gpuvec_key_map_bytes(void)
+{
+	return sizeof(gpuvec_key_map) + gpuvec_embedding_policy.changed_keys * sizeof(int64_t);
+}
+
 gpuvec_key_map *
 gpuvec_key_map_new(gpuvec_error *error)
 {
-	gpuvec_key_map *map = calloc(1, sizeof(*map));
+	gpuvec_key_map *map = calloc(1, gpuvec_key_map_bytes());
 
 	if (map == NULL)
 	{
-		gpuvec_fail_memory(error, sizeof(*map));
+		gpuvec_fail_memory(error, gpuvec_key_map_bytes());
 		return NULL;
 	}
 	pthread_mutex_init(&map->mutex, NULL);
@@ -84,22 +78,22 @@ gpuvec_key_map_free(gpuvec_key_map *map)
 
 /* Where the rows of a key are that begin with this one */
 static gpuvec_key_row
-place_of(const gpuvec_embedding_table *table, int64_t key, gpuvec_vector_ref first)
+key_row_of(const gpuvec_embedding_table *table, int64_t key, gpuvec_vector_ref first)
 {
-	gpuvec_key_row place = {.key = key,.slot = GPUVEC_NO_SLOT};
+	gpuvec_key_row found = {.key = key,.slot = GPUVEC_NO_SLOT};
 	const gpuvec_vector_info *row;
 
 	if (first == GPUVEC_NO_VECTOR)
-		return place;
+		return found;
 	row = gpuvec_vector_at(table, first);
 	if (row->next != GPUVEC_NO_VECTOR || gpuvec_ref_bank(first) != table->map->bank)
-		place.slot = GPUVEC_ASK_SLOT;
+		found.slot = GPUVEC_ASK_SLOT;
 	else
 	{
-		place.slot = gpuvec_ref_slot(first);
-		place.block = gpuvec_tid_block(row->tid);
+		found.slot = gpuvec_ref_slot(first);
+		found.block = gpuvec_tid_block(row->tid);
 	}
-	return place;
+	return found;
 }
 
 /* Enter the keys of a part of the host's hash table */
@@ -109,12 +103,13 @@ map_part(void *task, uint64_t part, int thread)
 	map_making *making = task;
 	const gpuvec_embedding_table *table = making->table;
 	const gpuvec_bank *bank = table->banks[table->map->bank];
-	uint64_t	first = part * PART_ENTRIES;
-	uint64_t	end = first + PART_ENTRIES <= table->mask ? first + PART_ENTRIES : table->mask + 1;
-	gpuvec_key_row *places = malloc((end - first) * sizeof(*places));
+	uint64_t	most = gpuvec_embedding_policy.part_entries;
+	uint64_t	first = part * most;
+	uint64_t	end = first + most <= table->mask ? first + most : table->mask + 1;
+	gpuvec_key_row *rows = malloc((end - first) * sizeof(*rows));
 	gpuvec_error error;
 	uint64_t	n = 0;
-	bool		ok = places != NULL || gpuvec_fail_memory(&error, (end - first) * sizeof(*places));
+	bool		ok = rows != NULL || gpuvec_fail_memory(&error, (end - first) * sizeof(*rows));
 
 	for (uint64_t i = first; ok && i < end; i++)
 	{
@@ -123,10 +118,10 @@ map_part(void *task, uint64_t part, int thread)
 		if (i + AHEAD < end && entry[AHEAD].first != GPUVEC_NO_VECTOR)
 			__builtin_prefetch(gpuvec_vector_at(table, entry[AHEAD].first));
 		if (entry->first != GPUVEC_NO_VECTOR)
-			places[n++] = place_of(table, entry->key, entry->first);
+			rows[n++] = key_row_of(table, entry->key, entry->first);
 	}
-	ok = ok && table->vectors->map_keys(table->vectors, bank->device, places, n, &error);
-	free(places);
+	ok = ok && table->vectors->map_keys(table->vectors, bank->device, rows, n, &error);
+	free(rows);
 	if (ok)
 		return;
 	pthread_mutex_lock(&making->mutex);
@@ -142,7 +137,7 @@ make_map(const gpuvec_embedding_table *table, gpuvec_pool *pool, gpuvec_error *e
 {
 	gpuvec_key_map *map = table->map;
 	const gpuvec_bank *bank = table->banks[map->bank];
-	uint64_t	nparts = table->mask / PART_ENTRIES + 1;
+	uint64_t	nparts = table->mask / gpuvec_embedding_policy.part_entries + 1;
 	map_making	making = {.table = table};
 
 	if (!table->vectors->clear_keys(table->vectors, bank->device, error))
@@ -179,22 +174,22 @@ follow_changes(const gpuvec_embedding_table *table, gpuvec_error *error)
 {
 	gpuvec_key_map *map = table->map;
 	const gpuvec_bank *bank = table->banks[map->bank];
-	gpuvec_key_row *places = malloc((map->nchanged + 1) * sizeof(*places));
+	gpuvec_key_row *rows = malloc((map->nchanged + 1) * sizeof(*rows));
 	uint64_t	n = 0;
 	bool		ok;
 
-	if (places == NULL)
-		return gpuvec_fail_memory(error, map->nchanged * sizeof(*places));
+	if (rows == NULL)
+		return gpuvec_fail_memory(error, map->nchanged * sizeof(*rows));
 	qsort(map->changed, map->nchanged, sizeof(map->changed[0]), compare_keys);
 	for (uint64_t i = 0; i < map->nchanged; i++)
 	{
 		int64_t		key = map->changed[i];
 
 		if (i == 0 || key != map->changed[i - 1])
-			places[n++] = place_of(table, key, table->entries[gpuvec_key_place(table, key)].first);
+			rows[n++] = key_row_of(table, key, table->entries[gpuvec_key_index(table, key)].first);
 	}
-	ok = table->vectors->map_keys(table->vectors, bank->device, places, n, error);
-	free(places);
+	ok = table->vectors->map_keys(table->vectors, bank->device, rows, n, error);
+	free(rows);
 	map->entered += n;
 	return ok;
 }
@@ -243,7 +238,7 @@ follow(const gpuvec_embedding_table *table, gpuvec_pool *pool, bool *usable, gpu
 		return true;
 	*usable = true;
 	afresh = map->version == 0 || map->bank != number || map->room != bank->room ||
-		map->nchanged > GPUVEC_CHANGED_KEYS || map->entered + map->nchanged > limit;
+		map->nchanged > gpuvec_embedding_policy.changed_keys || map->entered + map->nchanged > limit;
 	if (map->version == table->version && !afresh)
 		return true;
 	map->bank = number;
@@ -313,7 +308,7 @@ gpuvec_reading_find(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error)
 	const gpuvec_embedding_table *table = r->table;
 	gpuvec_key_search search = {.keys = r->q->keys,.nkeys = r->nkeys,.canceled = r->q->canceled};
 	gpuvec_proven *proven = NULL;
-	long		least = DEVICE_KEYS;
+	long		least = gpuvec_embedding_policy.device_keys;
 	bool		usable;
 	bool		ok;
 

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * embed_nearest.c
+ * nearest_rows.c
  *	  The rows whose vectors are nearest to queries, by brute force.
  *
  * Each part of the table is scored, block by block, against all queries, and each
@@ -18,7 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/embedding/embedding_mirror.h"
+#include "engine/embedding/embedding_query.h"
+#include "engine/embedding/pool_simd.h"
 #include "engine/fault.h"
 
 /* Rows that are scored at a time: their vectors stay in the cache for all queries */
@@ -35,15 +36,8 @@
 /* How many times more rows a device is asked for, if those were not enough */
 #define MORE_ROWS		4
 
-/* Rows that it is asked for at a time, unless one query needs more */
-#ifdef EMULATION
-#define DEVICE_ROWS		((uint64_t) 300)
-#else
-#define DEVICE_ROWS		((uint64_t) 4 * 1024 * 1024)
-#endif
-
 /* A search that is being served */
-typedef struct nearest
+typedef struct nearest_run
 {
 	const gpuvec_embedding_table *table;
 	const gpuvec_nearest_query *q;
@@ -54,7 +48,7 @@ typedef struct nearest
 	float	   *scratch;		/* [threads][width] */
 	gpuvec_near_scores_function *near_scores;
 	gpuvec_near_heap *heaps;	/* [threads][nqueries] */
-} nearest;
+} nearest_run;
 
 /* Is the key not wanted? */
 static bool
@@ -77,7 +71,7 @@ excluded(const gpuvec_nearest_query *q, int64_t key)
 
 /* Offer the rows of a block to a query */
 static void
-offer_block(const nearest *n, gpuvec_near_heap *heap, const double *scores, uint32_t first,
+offer_block(const nearest_run *n, gpuvec_near_heap *heap, const double *scores, uint32_t first,
 			uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++)
@@ -100,7 +94,7 @@ offer_block(const nearest *n, gpuvec_near_heap *heap, const double *scores, uint
 static void
 score_part(void *task, uint64_t part, int thread)
 {
-	nearest    *n = task;
+	nearest_run *n = task;
 	const gpuvec_nearest_head *head = &n->q->head;
 	gpuvec_near_heap *heaps = n->heaps + (size_t) thread * head->nqueries;
 	size_t		row_bytes = gpuvec_vector_bytes(n->table, n->bank) + 1;
@@ -145,7 +139,7 @@ bank_of_width(const gpuvec_embedding_table *table, uint32_t width)
  * as those before, so that rows that are not seen do not take many rounds.
  */
 static void
-choose_k(nearest *n, int threads)
+choose_k(nearest_run *n, int threads)
 {
 	uint64_t	most = HEAP_ROWS / ((uint64_t) threads * (n->q->head.nqueries + (uint64_t) 1));
 	uint64_t	spare = SPARE_ROWS((uint64_t) n->q->head.k) + n->q->head.nverdicts;
@@ -160,7 +154,7 @@ choose_k(nearest *n, int threads)
 
 /* Room for the heaps of all threads */
 static bool
-make_heaps(nearest *n, int threads, gpuvec_error *error)
+make_heaps(nearest_run *n, int threads, gpuvec_error *error)
 {
 	size_t		count = (size_t) threads * n->q->head.nqueries;
 	size_t		bytes;
@@ -187,7 +181,7 @@ make_heaps(nearest *n, int threads, gpuvec_error *error)
 
 /* Merge the heaps of all threads into those of the first, in order */
 static void
-merge_heaps(nearest *n, int threads)
+merge_heaps(nearest_run *n, int threads)
 {
 	uint32_t	nqueries = n->q->head.nqueries;
 
@@ -206,7 +200,7 @@ merge_heaps(nearest *n, int threads)
 
 /* Rows that a query gets */
 static uint64_t
-rows_wanted(const nearest *n, uint32_t query)
+rows_wanted(const nearest_run *n, uint32_t query)
 {
 	return n->heaps[query].n < n->q->head.k ? n->heaps[query].n : n->q->head.k;
 }
@@ -216,7 +210,7 @@ rows_wanted(const nearest *n, uint32_t query)
  * then also with those that may take the places of others
  */
 static bool
-answer_undecided(nearest *n, gpuvec_nearest_query *q, bool *done, gpuvec_error *error)
+answer_undecided(nearest_run *n, gpuvec_nearest_query *q, bool *done, gpuvec_error *error)
 {
 	uint64_t	count = 0;
 	uint64_t	room = 0;
@@ -249,7 +243,7 @@ answer_undecided(nearest *n, gpuvec_nearest_query *q, bool *done, gpuvec_error *
 
 /* Answer with the best rows */
 static bool
-answer_rows(nearest *n, gpuvec_nearest_query *q, gpuvec_error *error)
+answer_rows(nearest_run *n, gpuvec_nearest_query *q, gpuvec_error *error)
 {
 	gpuvec_near *rows;
 	uint64_t	total = 0;
@@ -276,7 +270,7 @@ answer_rows(nearest *n, gpuvec_nearest_query *q, gpuvec_error *error)
  * rows behind it that are needed
  */
 static void
-offer_found(nearest *n, uint32_t first, const gpuvec_slot_search *found, bool *more)
+offer_found(nearest_run *n, uint32_t first, const gpuvec_slot_search *found, bool *more)
 {
 	const gpuvec_nearest_query *q = n->q;
 
@@ -302,7 +296,7 @@ offer_found(nearest *n, uint32_t first, const gpuvec_slot_search *found, bool *m
 
 /* Let the device find the k best rows of some queries, and offer them */
 static bool
-ask_device(nearest *n, uint32_t first, uint32_t nqueries, uint32_t k, bool *more,
+ask_device(nearest_run *n, uint32_t first, uint32_t nqueries, uint32_t k, bool *more,
 		   gpuvec_error *error)
 {
 	const gpuvec_nearest_query *q = n->q;
@@ -340,7 +334,7 @@ ask_device(nearest *n, uint32_t first, uint32_t nqueries, uint32_t k, bool *more
  * as many of its queries as there is room for.
  */
 static bool
-search_device(nearest *n, gpuvec_error *error)
+search_device(nearest_run *n, gpuvec_error *error)
 {
 	/* so many may be dropped */
 	uint64_t	start = n->k + n->q->head.nexcluded + n->q->head.nverdicts;
@@ -355,7 +349,8 @@ search_device(nearest *n, gpuvec_error *error)
 
 		if (k > n->bank->nlive)
 			k = n->bank->nlive;
-		fit = DEVICE_ROWS / k > 0 ? DEVICE_ROWS / k : 1;
+		fit = gpuvec_embedding_policy.device_rows / k;
+		fit = fit > 0 ? fit : 1;
 		count = left < fit ? left : (uint32_t) fit;
 		if (!ask_device(n, first, count, (uint32_t) k, &more, error))
 			return false;
@@ -367,7 +362,7 @@ search_device(nearest *n, gpuvec_error *error)
 
 /* Search; the caller holds the table's lock, and there is a bank */
 static bool
-search(nearest *n, gpuvec_pool *pool, gpuvec_nearest_query *q, gpuvec_error *error)
+search(nearest_run *n, gpuvec_pool *pool, gpuvec_nearest_query *q, gpuvec_error *error)
 {
 	uint64_t	slot_work = ((uint64_t) q->head.width + 1) * (q->head.nqueries + (uint64_t) 1);
 	uint64_t	slots = PART_WORK / slot_work + 1;
@@ -412,7 +407,7 @@ bool
 gpuvec_nearest_run(gpuvec_embedding_table *table, gpuvec_pool *pool, gpuvec_nearest_query *q,
 				   gpuvec_error *error)
 {
-	nearest		n = {
+	nearest_run n = {
 		.table = table,.q = q,.near_scores = choose_function()
 	};
 	bool		ok = true;

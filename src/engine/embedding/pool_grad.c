@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * embed_grad.c
+ * pool_grad.c
  *	  Gradients of pooling.
  *
  * The shares of all keys are sorted by key; each key's are then summed by one
@@ -16,7 +16,7 @@
 #include "engine/host_memory.h"
 
 /* The gradients of different keys, once their shares are sorted */
-typedef struct gradients
+typedef struct gradient_sums
 {
 	gpuvec_reading *r;
 	const gpuvec_share *shares;
@@ -24,7 +24,7 @@ typedef struct gradients
 	uint64_t	n;
 	uint64_t	nparts;
 	float	   *out;
-} gradients;
+} gradient_sums;
 
 /* Rows that the gradient must have: those that pooling returns */
 static uint64_t
@@ -73,7 +73,7 @@ collect_shares(const gpuvec_reading *r, gpuvec_share *shares)
 static void
 sum_part(void *task, uint64_t part, int thread)
 {
-	gradients  *g = task;
+	gradient_sums *g = task;
 	uint32_t	width = g->r->q->answer.width;
 	gpuvec_upstream up = {
 		.gradient = g->r->q->gradient,.width = width,
@@ -92,7 +92,7 @@ sum_part(void *task, uint64_t part, int thread)
 
 /* Find where each key's shares begin, and write down the keys */
 static void
-find_keys(gradients *g, uint64_t nshares, int64_t *keys)
+find_keys(gradient_sums *g, uint64_t nshares, int64_t *keys)
 {
 	g->n = 0;
 	for (uint64_t i = 0; i < nshares; i++)
@@ -107,7 +107,7 @@ find_keys(gradients *g, uint64_t nshares, int64_t *keys)
 
 /* Answer with the gradients of sorted shares; keys[] has room for one of each */
 static bool
-answer_gradients(gpuvec_reading *r, gpuvec_pool *pool, gradients *g, const int64_t *keys,
+answer_gradients(gpuvec_reading *r, gpuvec_pool *pool, gradient_sums *g, const int64_t *keys,
 				 gpuvec_error *error)
 {
 	gpuvec_embedding_answer *answer = &r->q->answer;
@@ -148,7 +148,7 @@ gpuvec_reading_gradient(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *erro
 	else if (gpuvec_reading_check_gradient(r, gradient_rows(r)))
 	{
 		uint64_t	n = collect_shares(r, shares);
-		gradients	g = {.r = r,.first = first,.shares = gpuvec_sort_shares(shares, spare, n)};
+		gradient_sums g = {.r = r,.first = first,.shares = gpuvec_sort_shares(shares, spare, n)};
 
 		find_keys(&g, n, keys);
 		ok = answer_gradients(r, pool, &g, keys, error);

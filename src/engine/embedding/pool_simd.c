@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * embed_simd.c
+ * pool_simd.c
  *	  Which of the inner loops of pooling and of the nearest rows this
  *	  machine can run.
  *
@@ -12,7 +12,7 @@
  */
 #include <cpuid.h>
 
-#include "engine/embedding/embedding_mirror.h"
+#include "engine/embedding/pool_simd.h"
 
 /* Can the processor turn half precision into single, and round a product and a sum once? */
 static bool

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * embed_read.c
+ * read_rows.c
  *	  Gathering and pooling the vectors of keys.
  *
  * First each key is resolved to the one row that the session's snapshot sees, or
@@ -144,7 +144,7 @@ find_first_rows(gpuvec_reading *r, uint64_t first, uint64_t end)
 
 	for (uint64_t i = first; i < end; i++)
 	{
-		gpuvec_vector_ref ref = table->entries[gpuvec_key_place(table, r->q->keys[i])].first;
+		gpuvec_vector_ref ref = table->entries[gpuvec_key_index(table, r->q->keys[i])].first;
 
 		r->rows[i].ref = ref;
 		if (ref != GPUVEC_NO_VECTOR)
@@ -234,7 +234,7 @@ resolve_found_part(void *task, uint64_t part, int thread)
 		gpuvec_vector_ref ref = GPUVEC_NO_VECTOR;
 
 		if (r->slots[i] == GPUVEC_ASK_SLOT)
-			ref = resolve_key(r, i, table->entries[gpuvec_key_place(table, r->q->keys[i])].first);
+			ref = resolve_key(r, i, table->entries[gpuvec_key_index(table, r->q->keys[i])].first);
 		else if (r->slots[i] == GPUVEC_NO_SLOT)
 			note_missing(r, i);
 		else

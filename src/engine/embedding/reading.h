@@ -1,15 +1,16 @@
 /*-------------------------------------------------------------------------
  *
- * embed_reading.h
- *	  A request that is being served: what embed_read.c, embed_grad.c and
- *	  embed_device.c share.
+ * reading.h
+ *	  A request that is being served: what read_rows.c, pool_grad.c and
+ *	  on_device.c share.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUVEC_EMBEDDING_READING_H
 #define GPUVEC_EMBEDDING_READING_H
 
-#include "engine/embedding/embedding_mirror.h"
+#include "engine/embedding/embedding_query.h"
+#include "engine/embedding/pool_simd.h"
 
 /* Keys of a part; a request with no more of them is served by its own thread alone */
 #define PART_KEYS	4096
@@ -109,7 +110,7 @@ extern uint64_t gpuvec_reading_limit(void);
 /* Is pooling going to give too much for an answer?  If so, answer so. */
 extern bool gpuvec_reading_too_large(gpuvec_reading *r);
 
-/* embed_grad.c: gradients, of keys that were resolved; the caller holds the table's lock */
+/* pool_grad.c: gradients, of keys that were resolved; the caller holds the table's lock */
 extern bool gpuvec_reading_gradient(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error);
 extern bool gpuvec_reading_weight_gradients(gpuvec_reading *r, gpuvec_pool *pool,
 											gpuvec_error *error);
@@ -118,12 +119,12 @@ extern bool gpuvec_reading_weight_gradients(gpuvec_reading *r, gpuvec_pool *pool
 extern bool gpuvec_reading_check_gradient(gpuvec_reading *r, uint64_t rows);
 
 /*
- * embed_keys.c: if a device is to look the keys up, let it fill slots[], of the bank
+ * key_map.c: if a device is to look the keys up, let it fill slots[], of the bank
  * table->map->bank: GPUVEC_ASK_SLOT where it cannot tell.
  */
 extern bool gpuvec_reading_find(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error);
 
-/* embed_device.c: do what a request asks for, once slots[] is there */
+/* on_device.c: do what a request asks for, once slots[] is there */
 extern bool gpuvec_reading_device(gpuvec_reading *r, gpuvec_error *error);
 
 #endif							/* GPUVEC_EMBEDDING_READING_H */

@@ -19,7 +19,7 @@
 #include <time.h>
 
 #include "engine/fault.h"
-#include "engine/seats.h"
+#include "engine/serve/seats.h"
 #include "engine/thread_pool.h"
 
 /* A session that was idle for less keeps its place */

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/page_numbers.h"
+#include "engine/store/page_numbers.h"
 
 /* Parts of a table */
 static inline uint32_t

@@ -8,7 +8,7 @@
 #ifndef GPUVEC_DRAFT_H
 #define GPUVEC_DRAFT_H
 
-#include "engine/stage.h"
+#include "engine/sets/stage.h"
 
 /* Entries hold references; live maps that no backend has adopted are new */
 typedef struct gpuvec_draft

@@ -34,10 +34,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "engine/draft.h"
 #include "engine/fault.h"
-#include "engine/log.h"
-#include "engine/store.h"
+#include "engine/sets/draft.h"
+#include "engine/sets/sets_mirror.h"
 
 /* How much less than others' counts the time of the thread */
 #define MERGER_NICE		10
@@ -65,16 +64,16 @@ struct gpuvec_merger
 };
 
 /* A merge on its way */
-typedef struct merge
+typedef struct merge_run
 {
 	gpuvec_store *store;
-	gpuvec_mirror *mirror;		/* with a reference */
+	gpuvec_sets_mirror *mirror; /* with a reference */
 	gpuvec_view *before;		/* as it was found */
 	uint32_t	first;			/* entries of it from here on are merged */
 	uint64_t	added_rows;		/* mirror->added_rows, at the beginning */
 	gpuvec_segment **segments;	/* that replace them */
 	uint32_t	nsegments;
-} merge;
+} merge_run;
 
 /* From which entry on are segments to be merged?  view->nentries: none are; 0: all */
 static uint32_t
@@ -108,7 +107,7 @@ choose_entries(const gpuvec_view *view, uint64_t sorted_rows, uint64_t added_row
 
 /* Is this segment one of those that are merged?  Returns its entry in `before`, or -1. */
 static int64_t
-source_of(const merge *m, const gpuvec_segment *segment)
+source_of(const merge_run *m, const gpuvec_segment *segment)
 {
 	for (uint32_t i = m->first; i < m->before->nentries; i++)
 		if (m->before->entries[i].segment == segment)
@@ -163,7 +162,7 @@ entry_of(const gpuvec_view *view, const gpuvec_segment *segment)
  * new ones among them where the others were.
  */
 static bool
-draft_view(const merge *m, const gpuvec_view *now, gpuvec_draft *draft, gpuvec_error *error)
+draft_view(const merge_run *m, const gpuvec_view *now, gpuvec_draft *draft, gpuvec_error *error)
 {
 	uint32_t	next = 0;
 	uint32_t	merged;
@@ -191,9 +190,9 @@ draft_view(const merge *m, const gpuvec_view *now, gpuvec_draft *draft, gpuvec_e
 
 /* The new view; NULL on failure */
 static gpuvec_view *
-make_view(const merge *m, const gpuvec_view *now, gpuvec_error *error)
+make_view(const merge_run *m, const gpuvec_view *now, gpuvec_error *error)
 {
-	gpuvec_draft draft = {.backend = m->mirror->place->backend,.pool = m->store->merger->pool};
+	gpuvec_draft draft = {.backend = m->mirror->base.device->backend,.pool = m->store->merger->pool};
 	gpuvec_view *view = NULL;
 
 	if (draft_view(m, now, &draft, error))
@@ -207,26 +206,26 @@ make_view(const merge *m, const gpuvec_view *now, gpuvec_error *error)
  * caller holds the mutex.
  */
 static bool
-replace_view(merge *m, const gpuvec_view *now, gpuvec_view *view)
+replace_view(merge_run *m, const gpuvec_view *now, gpuvec_view *view)
 {
-	gpuvec_mirror *mirror = m->mirror;
+	gpuvec_sets_mirror *mirror = m->mirror;
 
-	if (!mirror->listed || mirror->view != now || mirror->committing)
+	if (!mirror->base.listed || mirror->view != now || mirror->base.committing)
 		return false;
-	mirror->view = view;
+	gpuvec_sets_set_view(mirror, view);
 	if (m->first == 0)
 	{
 		mirror->sorted_rows = view->nrows;
 		mirror->added_rows -= m->added_rows < mirror->added_rows ? m->added_rows : mirror->added_rows;
 	}
-	mirror->merging = 0;
-	gpuvec_store_settle(mirror);
+	mirror->base.background = 0;
+	gpuvec_store_settle(&mirror->base);
 	return true;
 }
 
 /* Publish what was merged */
 static bool
-publish(merge *m, gpuvec_error *error)
+publish(merge_run *m, gpuvec_error *error)
 {
 	bool		done = false;
 
@@ -236,7 +235,7 @@ publish(merge *m, gpuvec_error *error)
 		gpuvec_view *view;
 
 		pthread_mutex_lock(&m->store->mutex);
-		if (m->mirror->listed)
+		if (m->mirror->base.listed)
 			now = gpuvec_view_ref(m->mirror->view);
 		pthread_mutex_unlock(&m->store->mutex);
 		if (now == NULL)
@@ -263,19 +262,19 @@ publish(merge *m, gpuvec_error *error)
 static bool
 charge_progress(void *arg, size_t built, size_t staged, gpuvec_error *error)
 {
-	merge	   *m = arg;
-	size_t		bytes = built + (m->mirror->place->backend->on_device ? 0 : staged);
+	merge_run  *m = arg;
+	size_t		bytes = built + (m->mirror->base.device->backend->on_device ? 0 : staged);
 
 	/* what is not built yet will follow */
-	return bytes <= m->mirror->merging ||
-		gpuvec_store_charge(m->store, m->mirror, &m->mirror->merging, bytes, false, error);
+	return bytes <= m->mirror->base.background ||
+		gpuvec_store_charge(m->store, &m->mirror->base, &m->mirror->base.background, bytes, false, error);
 }
 
 /* Stage the rows, and build the new segments */
 static bool
-build(merge *m, gpuvec_error *error)
+build(merge_run *m, gpuvec_error *error)
 {
-	gpuvec_backend *backend = m->mirror->place->backend;
+	gpuvec_backend *backend = m->mirror->base.device->backend;
 	gpuvec_draft draft = {.backend = backend,.pool = m->store->merger->pool};
 	gpuvec_stage *stage = gpuvec_stage_new();
 	gpuvec_draft_size size;
@@ -284,7 +283,7 @@ build(merge *m, gpuvec_error *error)
 	for (uint32_t i = m->first; ok && i < m->before->nentries; i++)
 		ok = gpuvec_draft_add_entry(&draft, &m->before->entries[i], error);
 	size = gpuvec_draft_measure(&draft, 0);
-	ok = ok && gpuvec_store_charge(m->store, m->mirror, &m->mirror->merging, size.bytes, false, error) &&
+	ok = ok && gpuvec_store_charge(m->store, &m->mirror->base, &m->mirror->base.background, size.bytes, false, error) &&
 		gpuvec_draft_unbuild(&draft, 0, stage, error);
 	gpuvec_draft_free(&draft);
 	if (ok && size.live > 0)
@@ -304,7 +303,7 @@ build(merge *m, gpuvec_error *error)
 
 /* Begin a merge of a mirror, if one is due.  The caller holds the mutex. */
 static bool
-begin(merge *m, gpuvec_mirror *mirror)
+begin(merge_run *m, gpuvec_sets_mirror *mirror)
 {
 	uint32_t	first;
 
@@ -315,7 +314,7 @@ begin(merge *m, gpuvec_mirror *mirror)
 	if (first == mirror->view->nentries)
 		return false;
 	m->mirror = mirror;
-	mirror->refs++;
+	mirror->base.refs++;
 	m->before = gpuvec_view_ref(mirror->view);
 	m->first = first;
 	m->added_rows = mirror->added_rows;
@@ -324,12 +323,12 @@ begin(merge *m, gpuvec_mirror *mirror)
 
 /* Let go of what a merge holds */
 static void
-end(merge *m)
+end(merge_run *m)
 {
 	uint64_t	rows = 0;
 	gpuvec_error error;
 
-	(void) gpuvec_store_charge(m->store, m->mirror, &m->mirror->merging, 0, false, &error);
+	(void) gpuvec_store_charge(m->store, &m->mirror->base, &m->mirror->base.background, 0, false, &error);
 	for (uint32_t i = 0; i < m->nsegments; i++)
 	{
 		rows += m->segments[i]->nrows;
@@ -337,7 +336,7 @@ end(merge *m)
 	}
 	free(m->segments);
 	gpuvec_view_unref(m->before);
-	gpuvec_store_release(m->store, m->mirror);
+	gpuvec_store_release(m->store, &m->mirror->base);
 	if (rows > TRIM_ROWS)
 		malloc_trim(0);
 }
@@ -347,7 +346,7 @@ end(merge *m)
  * the next refresh.
  */
 static void
-run(merge *m)
+run(merge_run *m)
 {
 	gpuvec_error error;
 	bool		ok = build(m, &error);
@@ -364,14 +363,17 @@ run(merge *m)
 }
 
 /* A mirror in which a merge is due; the caller holds the mutex */
-static gpuvec_mirror *
+static gpuvec_sets_mirror *
 next_due(gpuvec_store *store)
 {
-	gpuvec_mirror *mirror = store->mirrors;
+	for (gpuvec_mirror *mirror = store->mirrors; mirror; mirror = mirror->next)
+	{
+		gpuvec_sets_mirror *sets = gpuvec_sets_of(mirror);
 
-	while (mirror && !mirror->merge_due)
-		mirror = mirror->next;
-	return mirror;
+		if (sets && sets->merge_due)
+			return sets;
+	}
+	return NULL;
 }
 
 /* The thread: looks for what is due */
@@ -385,7 +387,7 @@ merger_thread(void *arg)
 	pthread_mutex_lock(&store->mutex);
 	for (;;)
 	{
-		gpuvec_mirror *mirror;
+		gpuvec_sets_mirror *mirror;
 
 		if (next_due(store) == NULL)
 		{
@@ -396,7 +398,7 @@ merger_thread(void *arg)
 		}
 		while ((mirror = next_due(store)) != NULL)
 		{
-			merge		m = {.store = store};
+			merge_run	m = {.store = store};
 
 			if (!begin(&m, mirror))
 				continue;
@@ -431,7 +433,7 @@ gpuvec_merger_start(gpuvec_store *store)
 }
 
 void
-gpuvec_merger_look(gpuvec_store *store, gpuvec_mirror *mirror)
+gpuvec_merger_look(gpuvec_store *store, gpuvec_sets_mirror *mirror)
 {
 	if (mirror->merge_due ||
 		choose_entries(mirror->view, mirror->sorted_rows, mirror->added_rows) == mirror->view->nentries)

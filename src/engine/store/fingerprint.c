@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "engine/fingerprint.h"
+#include "engine/store/fingerprint.h"
 
 #define PRIME	((UINT64_C(1) << 61) - 1)
 #define WORD	7				/* bytes of a coefficient */

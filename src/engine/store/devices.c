@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * places.c
+ * devices.c
  *	  The devices that mirrors live on, and how much memory they may take there.
  *
  *-------------------------------------------------------------------------
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "engine/log.h"
-#include "engine/store.h"
+#include "engine/store/store.h"
 
 #define MEGABYTE	((size_t) 1024 * 1024)
 
@@ -77,7 +77,7 @@ cgroup_limit(void)
 	return limit;
 }
 
-/* What mirrors may take in a place */
+/* What mirrors may take of a device */
 static size_t
 choose_budget(gpuvec_backend *backend, const engine_options *options)
 {
@@ -93,18 +93,18 @@ choose_budget(gpuvec_backend *backend, const engine_options *options)
 	return (info.memory_total < limit ? info.memory_total : limit) / 100 * MACHINE_PERCENT;
 }
 
-/* Add a place with an open backend */
+/* Add a device with an open backend */
 static bool
-add_place(gpuvec_store *store, gpuvec_backend *backend, const engine_options *options)
+add_device(gpuvec_store *store, gpuvec_backend *backend, const engine_options *options)
 {
-	gpuvec_place *place = &store->places[store->nplaces];
+	gpuvec_device *device = &store->devices[store->ndevices];
 
-	place->backend = backend;
-	place->scheduler = gpuvec_scheduler_new(backend);
-	place->budget = choose_budget(backend, options);
-	if (place->scheduler == NULL)
+	device->backend = backend;
+	device->scheduler = gpuvec_scheduler_new(backend);
+	device->budget = choose_budget(backend, options);
+	if (device->scheduler == NULL)
 		return false;
-	store->nplaces++;
+	store->ndevices++;
 	return true;
 }
 
@@ -121,7 +121,7 @@ open_devices(gpuvec_store *store, const engine_options *options, gpuvec_error *e
 
 		if (backend == NULL)
 			return false;
-		if (!add_place(store, backend, options))
+		if (!add_device(store, backend, options))
 			return gpuvec_fail_memory(error, 0);
 	}
 	return true;
@@ -131,12 +131,12 @@ open_devices(gpuvec_store *store, const engine_options *options, gpuvec_error *e
 static void
 close_devices(gpuvec_store *store)
 {
-	while (store->nplaces > 0)
+	while (store->ndevices > 0)
 	{
-		gpuvec_place *place = &store->places[--store->nplaces];
+		gpuvec_device *device = &store->devices[--store->ndevices];
 
-		gpuvec_scheduler_free(place->scheduler);
-		place->backend->close(place->backend);
+		gpuvec_scheduler_free(device->scheduler);
+		device->backend->close(device->backend);
 	}
 }
 
@@ -149,21 +149,21 @@ open_cpu(gpuvec_store *store, const engine_options *options, gpuvec_error *error
 
 	if (backend == NULL)
 		return false;
-	return add_place(store, backend, options) || gpuvec_fail_memory(error, 0);
+	return add_device(store, backend, options) || gpuvec_fail_memory(error, 0);
 }
 
 /* Say what is ready */
 static void
 log_ready(const gpuvec_store *store)
 {
-	for (int i = 0; i < store->nplaces; i++)
+	for (int i = 0; i < store->ndevices; i++)
 	{
-		const gpuvec_place *place = &store->places[i];
+		const gpuvec_device *device = &store->devices[i];
 		gpuvec_backend_info info;
 
-		place->backend->info(place->backend, &info);
+		device->backend->info(device->backend, &info);
 		gpuvec_log("LOG", "ready: backend %s, %s, %d threads, memory budget %zu MB",
-				   info.name, info.device, info.threads, place->budget / MEGABYTE);
+				   info.name, info.device, info.threads, device->budget / MEGABYTE);
 	}
 }
 
@@ -201,27 +201,22 @@ gpuvec_store_open(gpuvec_store *store, const engine_options *options)
 		gpuvec_log("ERROR", "%s", error.message);
 		return false;
 	}
-	if (!gpuvec_merger_start(store))
-	{
-		gpuvec_log("ERROR", "could not start threads");
-		return false;
-	}
 	log_ready(store);
 	return true;
 }
 
-/* The place with the most free memory; the caller holds the store's mutex */
-gpuvec_place *
-gpuvec_roomiest_place(gpuvec_store *store)
+/* The device with the most free memory; the caller holds the store's mutex */
+gpuvec_device *
+gpuvec_roomiest_device(gpuvec_store *store)
 {
-	gpuvec_place *best = &store->places[0];
+	gpuvec_device *best = &store->devices[0];
 
-	for (int i = 1; i < store->nplaces; i++)
+	for (int i = 1; i < store->ndevices; i++)
 	{
-		gpuvec_place *place = &store->places[i];
+		gpuvec_device *device = &store->devices[i];
 
-		if ((int64_t) (place->budget - place->used) > (int64_t) (best->budget - best->used))
-			best = place;
+		if ((int64_t) (device->budget - device->used) > (int64_t) (best->budget - best->used))
+			best = device;
 	}
 	return best;
 }

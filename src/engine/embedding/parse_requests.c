@@ -1,13 +1,14 @@
 /*-------------------------------------------------------------------------
  *
- * embed_request.c
+ * parse_requests.c
  *	  Taking requests to gather or pool vectors apart.
  *
  *-------------------------------------------------------------------------
  */
 #include <string.h>
 
-#include "engine/embedding/embedding_mirror.h"
+#include "engine/embedding/embedding_query.h"
+#include "engine/store/mirror_kind.h"
 
 /* What is left of a frame */
 typedef struct frame_rest

@@ -20,7 +20,8 @@
 #include "engine/embedding/embedding_backend.h"
 
 #ifdef __cplusplus
-extern "C" {
+extern "C"
+{
 #endif
 
 /* One result row; (score descending, tid ascending) is the order of results */

@@ -35,7 +35,8 @@ typedef struct gpuvec_error
 #define GPUVEC_LIMIT_EXCEEDED		"54000"
 
 #ifdef __cplusplus
-extern "C" {
+extern "C"
+{
 #endif
 
 /*

@@ -14,7 +14,8 @@
 #define GPUVEC_HUGE_PAGE	((size_t) 2 * 1024 * 1024)
 
 #ifdef __cplusplus
-extern "C" {
+extern "C"
+{
 #endif
 
 /* Memory that is not cleared, to be released by free(); NULL if there is none */

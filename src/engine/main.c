@@ -44,7 +44,7 @@
 #define TRIM_BYTES	(8 * 1024 * 1024)
 #define PAD_BYTES	(1024 * 1024)
 
-static engine_options options;
+static gpuvec_engine_options options;
 static gpuvec_server server;
 
 /* Leave no socket behind that we made */
@@ -176,7 +176,7 @@ main(int argc, char **argv)
 {
 	long		argument = 0;
 
-	engine_parse_options(&options, argc, argv);
+	gpuvec_parse_options(&options, argc, argv);
 	gpuvec_log_init();
 	if (gpuvec_fault("crash-at-start", &argument))
 		return 1;

@@ -33,7 +33,8 @@
 typedef struct gpuvec_backend gpuvec_backend;
 
 #ifdef __cplusplus
-extern "C" {
+extern "C"
+{
 #endif
 
 /* A row on its way into a segment; ids belong to the caller */

@@ -39,7 +39,7 @@ cpu_info(gpuvec_backend *backend, gpuvec_backend_info *info)
 	memset(info, 0, sizeof(*info));
 	snprintf(info->name, sizeof(info->name), "cpu");
 	snprintf(info->device, sizeof(info->device), "%s", simd_names[cpu->simd]);
-	info->threads = gpuvec_pool_threads(cpu->pool);
+	info->threads = gpuvec_thread_pool_threads(cpu->pool);
 	if (sysinfo(&machine) == 0)
 	{
 		info->memory_total = (size_t) machine.totalram * machine.mem_unit;
@@ -117,10 +117,10 @@ cpu_close(gpuvec_backend *backend)
 	cpu_backend *cpu = (cpu_backend *) backend;
 
 	lists_builder_free(cpu->builder);
-	for (int i = 0; cpu->scratch && i < gpuvec_pool_threads(cpu->pool); i++)
+	for (int i = 0; cpu->scratch && i < gpuvec_thread_pool_threads(cpu->pool); i++)
 		lists_scratch_free(&cpu->scratch[i]);
 	free(cpu->scratch);
-	gpuvec_pool_free(cpu->pool);
+	gpuvec_thread_pool_free(cpu->pool);
 	free(cpu);
 }
 
@@ -128,10 +128,10 @@ cpu_close(gpuvec_backend *backend)
 static bool
 start_backend(cpu_backend *cpu, int threads)
 {
-	cpu->pool = gpuvec_pool_new(threads);
+	cpu->pool = gpuvec_thread_pool_new(threads);
 	if (cpu->pool == NULL)
 		return false;
-	threads = gpuvec_pool_threads(cpu->pool);
+	threads = gpuvec_thread_pool_threads(cpu->pool);
 	cpu->scratch = calloc((size_t) threads, sizeof(*cpu->scratch));
 	cpu->builder = lists_builder_new(threads, &cpu->policy);
 	return cpu->scratch && cpu->builder;

@@ -97,7 +97,7 @@ struct lists_builder;
 typedef struct cpu_backend
 {
 	gpuvec_backend base;
-	gpuvec_pool *pool;
+	gpuvec_thread_pool *pool;
 	cpu_simd	simd;
 	gpuvec_lists_policy policy;
 	struct lists_builder *builder;

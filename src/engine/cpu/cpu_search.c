@@ -310,7 +310,7 @@ free_search(cpu_search *search)
 static void
 choose_sizes(cpu_search *search, cpu_group *group)
 {
-	uint32_t	threads = (uint32_t) gpuvec_pool_threads(search->backend->pool);
+	uint32_t	threads = (uint32_t) gpuvec_thread_pool_threads(search->backend->pool);
 
 	group->width = cpu_width(search->backend->simd, group->way);
 	group->nbatches = (search->nqueries + group->width - 1) / group->width;
@@ -368,7 +368,7 @@ plan_search(cpu_search *search, gpuvec_method method)
 	bool		ok;
 
 	if (method == GPUVEC_METHOD_INVERTED)
-		gpuvec_pool_run(search->backend->pool, require_lists, search, search->view->nentries);
+		gpuvec_thread_pool_run(search->backend->pool, require_lists, search, search->view->nentries);
 	ok = near != NULL && divide_entries(search, method);
 
 	for (int g = 0; ok && g < CPU_N_WAYS; g++)
@@ -410,9 +410,9 @@ cpu_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measur
 	if (nparts == 0)
 		search.failed = 1;
 	else
-		gpuvec_pool_run(search.backend->pool, run_part, &search, nparts);
+		gpuvec_thread_pool_run(search.backend->pool, run_part, &search, nparts);
 	if (!search.failed)
-		gpuvec_pool_run(search.backend->pool, merge_query, &search, nqueries);
+		gpuvec_thread_pool_run(search.backend->pool, merge_query, &search, nqueries);
 	free_search(&search);
 	return !search.failed || gpuvec_fail_memory(error, 0);
 }

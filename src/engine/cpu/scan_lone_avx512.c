@@ -22,15 +22,15 @@
 #define TILE_REGISTERS	(GPUVEC_TILE_ROWS / REGISTER_ROWS)
 
 /* The query's signature */
-typedef struct signature
+typedef struct lone_signature
 {
 	__m512i		low;			/* words 0 .. 31 */
 	__m512i		high;			/* words 32 .. 63 */
-} signature;
+} lone_signature;
 
 /* Upper bounds of the common ids of a tile's 32 rows, which have nchunks chunks */
 static inline void
-bound_tile(const signature *sig, const uint16_t *ids, uint32_t nchunks, uint32_t *bound)
+bound_tile(const lone_signature *sig, const uint16_t *ids, uint32_t nchunks, uint32_t *bound)
 {
 	const __m512i one = _mm512_set1_epi16(1);
 	const __m512i low4 = _mm512_set1_epi16(15);
@@ -76,7 +76,7 @@ scan_rows(const lone_scan *scan, const gpuvec_view_entry *entry, uint32_t row, u
 		  uint32_t need)
 {
 	const gpuvec_segment *segment = entry->segment;
-	signature	sig = {_mm512_loadu_si512(scan->signature),
+	lone_signature sig = {_mm512_loadu_si512(scan->signature),
 					   _mm512_loadu_si512(scan->signature + 32)};
 	uint32_t	len = segment->len[row];
 

@@ -54,7 +54,7 @@ typedef struct gpuvec_embedding_query
 } gpuvec_embedding_query;
 
 /* Serve a request; the table is open (with a reference, without the lock) */
-extern bool gpuvec_embedding_run(gpuvec_embedding_table *table, gpuvec_pool *pool, gpuvec_embedding_query *q,
+extern bool gpuvec_embedding_run(gpuvec_embedding_table *table, gpuvec_thread_pool *pool, gpuvec_embedding_query *q,
 							 gpuvec_error *error);
 
 /* To find the nearest rows: nearest_rows.c */
@@ -73,7 +73,7 @@ typedef struct gpuvec_nearest_query
 	size_t		body_size;
 } gpuvec_nearest_query;
 
-extern bool gpuvec_nearest_run(gpuvec_embedding_table *table, gpuvec_pool *pool,
+extern bool gpuvec_nearest_run(gpuvec_embedding_table *table, gpuvec_thread_pool *pool,
 							   gpuvec_nearest_query *q, gpuvec_error *error);
 
 /* Does the session's snapshot see the row? */

@@ -133,7 +133,7 @@ map_part(void *task, uint64_t part, int thread)
 
 /* Make the device's hash table anew */
 static bool
-make_map(const gpuvec_embedding_table *table, gpuvec_pool *pool, gpuvec_error *error)
+make_map(const gpuvec_embedding_table *table, gpuvec_thread_pool *pool, gpuvec_error *error)
 {
 	gpuvec_key_map *map = table->map;
 	const gpuvec_bank *bank = table->banks[map->bank];
@@ -146,7 +146,7 @@ make_map(const gpuvec_embedding_table *table, gpuvec_pool *pool, gpuvec_error *e
 	if (nparts == 1)
 		map_part(&making, 0, 0);
 	else
-		gpuvec_pool_run(pool, map_part, &making, nparts);
+		gpuvec_thread_pool_run(pool, map_part, &making, nparts);
 	pthread_mutex_destroy(&making.mutex);
 	if (making.failed)
 	{
@@ -219,7 +219,7 @@ choose_bank(const gpuvec_embedding_table *table)
  * mutex.
  */
 static bool
-follow(const gpuvec_embedding_table *table, gpuvec_pool *pool, bool *usable, gpuvec_error *error)
+follow(const gpuvec_embedding_table *table, gpuvec_thread_pool *pool, bool *usable, gpuvec_error *error)
 {
 	gpuvec_key_map *map = table->map;
 	uint32_t	number = choose_bank(table);
@@ -303,7 +303,7 @@ get_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight, gpuve
 }
 
 bool
-gpuvec_reading_find(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error)
+gpuvec_reading_find(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_error *error)
 {
 	const gpuvec_embedding_table *table = r->table;
 	gpuvec_key_search search = {.keys = r->q->keys,.nkeys = r->nkeys,.canceled = r->q->canceled};

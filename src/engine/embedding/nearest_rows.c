@@ -362,7 +362,7 @@ search_device(nearest_run *n, gpuvec_error *error)
 
 /* Search; the caller holds the table's lock, and there is a bank */
 static bool
-search(nearest_run *n, gpuvec_pool *pool, gpuvec_nearest_query *q, gpuvec_error *error)
+search(nearest_run *n, gpuvec_thread_pool *pool, gpuvec_nearest_query *q, gpuvec_error *error)
 {
 	uint64_t	slot_work = ((uint64_t) q->head.width + 1) * (q->head.nqueries + (uint64_t) 1);
 	uint64_t	slots = PART_WORK / slot_work + 1;
@@ -372,7 +372,7 @@ search(nearest_run *n, gpuvec_pool *pool, gpuvec_nearest_query *q, gpuvec_error 
 
 	n->part_slots = (uint32_t) (slots < n->bank->nlive ? slots : n->bank->nlive);
 	nparts = n->part_slots > 0 ? (n->bank->nlive + (uint64_t) n->part_slots - 1) / n->part_slots : 0;
-	threads = nparts > 1 && n->bank->device == NULL ? gpuvec_pool_threads(pool) : 1;
+	threads = nparts > 1 && n->bank->device == NULL ? gpuvec_thread_pool_threads(pool) : 1;
 	if (!make_heaps(n, threads, error))
 		return false;
 	if (n->bank->device)
@@ -383,7 +383,7 @@ search(nearest_run *n, gpuvec_pool *pool, gpuvec_nearest_query *q, gpuvec_error 
 	else if (nparts == 1)
 		score_part(n, 0, 0);
 	else if (nparts > 1)
-		gpuvec_pool_run(pool, score_part, n, nparts);
+		gpuvec_thread_pool_run(pool, score_part, n, nparts);
 	merge_heaps(n, threads);
 	return answer_undecided(n, q, &done, error) && (done || answer_rows(n, q, error));
 }
@@ -404,7 +404,7 @@ choose_function(void)
 }
 
 bool
-gpuvec_nearest_run(gpuvec_embedding_table *table, gpuvec_pool *pool, gpuvec_nearest_query *q,
+gpuvec_nearest_run(gpuvec_embedding_table *table, gpuvec_thread_pool *pool, gpuvec_nearest_query *q,
 				   gpuvec_error *error)
 {
 	nearest_run n = {

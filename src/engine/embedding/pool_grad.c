@@ -107,7 +107,7 @@ find_keys(gradient_sums *g, uint64_t nshares, int64_t *keys)
 
 /* Answer with the gradients of sorted shares; keys[] has room for one of each */
 static bool
-answer_gradients(gpuvec_reading *r, gpuvec_pool *pool, gradient_sums *g, const int64_t *keys,
+answer_gradients(gpuvec_reading *r, gpuvec_thread_pool *pool, gradient_sums *g, const int64_t *keys,
 				 gpuvec_error *error)
 {
 	gpuvec_embedding_answer *answer = &r->q->answer;
@@ -130,12 +130,12 @@ answer_gradients(gpuvec_reading *r, gpuvec_pool *pool, gradient_sums *g, const i
 	if (g->nparts == 1)
 		sum_part(g, 0, 0);
 	else
-		gpuvec_pool_run(pool, sum_part, g, g->nparts);
+		gpuvec_thread_pool_run(pool, sum_part, g, g->nparts);
 	return !r->failed || gpuvec_fail_memory(error, answer->width * sizeof(float));
 }
 
 bool
-gpuvec_reading_gradient(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error)
+gpuvec_reading_gradient(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_error *error)
 {
 	gpuvec_share *shares = malloc((r->nkeys + 1) * sizeof(*shares));
 	gpuvec_share *spare = malloc((r->nkeys + 1) * sizeof(*spare));
@@ -202,7 +202,7 @@ find_rows(gpuvec_reading *r)
 }
 
 bool
-gpuvec_reading_weight_gradients(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error)
+gpuvec_reading_weight_gradients(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_error *error)
 {
 	if (!gpuvec_reading_check_gradient(r, gradient_rows(r)))
 		return true;

@@ -435,7 +435,7 @@ lay_out(gpuvec_reading *r, gpuvec_error *error)
 
 /* Resolve all keys.  *done: there is an answer already. */
 static bool
-resolve(gpuvec_reading *r, gpuvec_pool *pool, uint64_t nparts, bool *done, gpuvec_error *error)
+resolve(gpuvec_reading *r, gpuvec_thread_pool *pool, uint64_t nparts, bool *done, gpuvec_error *error)
 {
 	if (!gpuvec_reading_find(r, pool, error))
 		return false;
@@ -457,7 +457,7 @@ resolve(gpuvec_reading *r, gpuvec_pool *pool, uint64_t nparts, bool *done, gpuve
 
 /* Find the vectors of all keys */
 static bool
-locate(gpuvec_reading *r, gpuvec_pool *pool, uint64_t nparts, gpuvec_error *error)
+locate(gpuvec_reading *r, gpuvec_thread_pool *pool, uint64_t nparts, gpuvec_error *error)
 {
 	const gpuvec_bank *bank = r->table->banks[r->main_bank];
 
@@ -474,7 +474,7 @@ locate(gpuvec_reading *r, gpuvec_pool *pool, uint64_t nparts, gpuvec_error *erro
 
 /* Serve a request; the caller holds the table's lock */
 static bool
-serve(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error)
+serve(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_error *error)
 {
 	gpuvec_embedding_answer *answer = &r->q->answer;
 	uint64_t	nparts = (r->nkeys + PART_KEYS - 1) / PART_KEYS;
@@ -548,7 +548,7 @@ begin_reading(gpuvec_reading *r, const gpuvec_embedding_table *table, gpuvec_emb
 }
 
 bool
-gpuvec_embedding_run(gpuvec_embedding_table *table, gpuvec_pool *pool, gpuvec_embedding_query *q,
+gpuvec_embedding_run(gpuvec_embedding_table *table, gpuvec_thread_pool *pool, gpuvec_embedding_query *q,
 				 gpuvec_error *error)
 {
 	gpuvec_reading r;

@@ -65,12 +65,12 @@ gpuvec_reading_canceled(const gpuvec_reading *r)
 
 /* Run all parts, on this thread if there is only one */
 static inline void
-gpuvec_reading_run(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_part work, uint64_t nparts)
+gpuvec_reading_run(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_part work, uint64_t nparts)
 {
 	if (nparts == 1)
 		work(r, 0, 0);
 	else if (nparts > 1)
-		gpuvec_pool_run(pool, work, r, nparts);
+		gpuvec_thread_pool_run(pool, work, r, nparts);
 }
 
 /* Where a bag begins */
@@ -111,8 +111,8 @@ extern uint64_t gpuvec_reading_limit(void);
 extern bool gpuvec_reading_too_large(gpuvec_reading *r);
 
 /* pool_grad.c: gradients, of keys that were resolved; the caller holds the table's lock */
-extern bool gpuvec_reading_gradient(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error);
-extern bool gpuvec_reading_weight_gradients(gpuvec_reading *r, gpuvec_pool *pool,
+extern bool gpuvec_reading_gradient(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_error *error);
+extern bool gpuvec_reading_weight_gradients(gpuvec_reading *r, gpuvec_thread_pool *pool,
 											gpuvec_error *error);
 
 /* Does the gradient have so many rows?  If not, answer so. */
@@ -122,7 +122,7 @@ extern bool gpuvec_reading_check_gradient(gpuvec_reading *r, uint64_t rows);
  * key_map.c: if a device is to look the keys up, let it fill slots[], of the bank
  * table->map->bank: GPUVEC_ASK_SLOT where it cannot tell.
  */
-extern bool gpuvec_reading_find(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error);
+extern bool gpuvec_reading_find(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_error *error);
 
 /* on_device.c: do what a request asks for, once slots[] is there */
 extern bool gpuvec_reading_device(gpuvec_reading *r, gpuvec_error *error);

@@ -71,9 +71,11 @@ bool
 gpuvec_send_frame(int fd, uint64_t request, gpuvec_message type, const struct iovec *pieces, int n)
 {
 	gpuvec_frame frame = {.type = (uint16_t) type,.request = request};
-	struct iovec iov[4] = {{&frame, sizeof(frame)}};
+	struct iovec iov[4];
 	uint64_t	length = 0;
 
+	iov[0].iov_base = &frame;
+	iov[0].iov_len = sizeof(frame);
 	for (int i = 0; i < n; i++)
 	{
 		iov[i + 1] = pieces[i];
@@ -104,8 +106,8 @@ gpuvec_send_error(int fd, uint64_t request, const gpuvec_error *error, bool retr
 {
 	gpuvec_error_head head = {.retry = retry,.fallback = error->fallback && !retry};
 	char		text[sizeof(error->message) + sizeof(error->detail) + sizeof(error->hint)];
-	size_t		n = 0;
 	struct iovec pieces[2] = {{&head, sizeof(head)}, {text, 0}};
+	size_t		n = 0;
 
 	memcpy(head.sqlstate, error->sqlstate, sizeof(head.sqlstate));
 	n += (size_t) snprintf(text + n, sizeof(text) - n, "%s", error->message) + 1;

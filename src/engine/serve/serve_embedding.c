@@ -20,19 +20,19 @@ typedef struct table_request
 	uint64_t	nkeys;			/* that it asks for: how much work it is */
 	gpuvec_embedding_answer *answer;
 	void	   *query;
-	bool		(*run) (gpuvec_embedding_table *table, gpuvec_pool *pool, void *query,
+	bool		(*run) (gpuvec_embedding_table *table, gpuvec_thread_pool *pool, void *query,
 						gpuvec_error *error);
 	int			canceled;		/* the connection was closed; atomic */
 } table_request;
 
 static bool
-run_pooling(gpuvec_embedding_table *table, gpuvec_pool *pool, void *query, gpuvec_error *error)
+run_pooling(gpuvec_embedding_table *table, gpuvec_thread_pool *pool, void *query, gpuvec_error *error)
 {
 	return gpuvec_embedding_run(table, pool, query, error);
 }
 
 static bool
-run_nearest(gpuvec_embedding_table *table, gpuvec_pool *pool, void *query, gpuvec_error *error)
+run_nearest(gpuvec_embedding_table *table, gpuvec_thread_pool *pool, void *query, gpuvec_error *error)
 {
 	return gpuvec_nearest_run(table, pool, query, error);
 }

@@ -20,7 +20,7 @@
 typedef struct gpuvec_server
 {
 	gpuvec_store store;
-	const engine_options *options;
+	const gpuvec_engine_options *options;
 	int			listen_fd;
 	uint32_t	sessions;		/* connections; atomic */
 } gpuvec_server;

@@ -32,7 +32,7 @@
 #define HURRY_US		50
 
 /* Who serves which request */
-static gpuvec_handler *const handlers[] = {
+static gpuvec_request_handler *const handlers[] = {
 	[GPUVEC_MSG_STAT] = gpuvec_serve_stat,
 	[GPUVEC_MSG_SEARCH] = gpuvec_serve_search,
 	[GPUVEC_MSG_EMBEDDING] = gpuvec_serve_pooling,

@@ -44,28 +44,28 @@ typedef struct gpuvec_request
 } gpuvec_request;
 
 /* Serves a request of one type, and answers.  False ends the connection. */
-typedef bool gpuvec_handler(gpuvec_session *s, const gpuvec_request *request);
+typedef bool gpuvec_request_handler(gpuvec_session *s, const gpuvec_request *request);
 
 /* serve_search.c */
-extern gpuvec_handler gpuvec_serve_search;
+extern gpuvec_request_handler gpuvec_serve_search;
 
 /* serve_embedding.c */
-extern gpuvec_handler gpuvec_serve_pooling;
-extern gpuvec_handler gpuvec_serve_nearest;
+extern gpuvec_request_handler gpuvec_serve_pooling;
+extern gpuvec_request_handler gpuvec_serve_nearest;
 
 /* serve_update.c */
-extern gpuvec_handler gpuvec_serve_load_begin;
-extern gpuvec_handler gpuvec_serve_refresh_begin;
-extern gpuvec_handler gpuvec_serve_pages;
-extern gpuvec_handler gpuvec_serve_commit;
-extern gpuvec_handler gpuvec_serve_refresh_pages;
-extern gpuvec_handler gpuvec_serve_refresh;
+extern gpuvec_request_handler gpuvec_serve_load_begin;
+extern gpuvec_request_handler gpuvec_serve_refresh_begin;
+extern gpuvec_request_handler gpuvec_serve_pages;
+extern gpuvec_request_handler gpuvec_serve_commit;
+extern gpuvec_request_handler gpuvec_serve_refresh_pages;
+extern gpuvec_request_handler gpuvec_serve_refresh;
 
 /* serve_admin.c */
-extern gpuvec_handler gpuvec_serve_stat;
-extern gpuvec_handler gpuvec_serve_drop;
-extern gpuvec_handler gpuvec_serve_list;
-extern gpuvec_handler gpuvec_serve_engine;
+extern gpuvec_request_handler gpuvec_serve_stat;
+extern gpuvec_request_handler gpuvec_serve_drop;
+extern gpuvec_request_handler gpuvec_serve_list;
+extern gpuvec_request_handler gpuvec_serve_engine;
 
 /* Answer with a struct */
 extern bool gpuvec_answer(gpuvec_session *s, const gpuvec_request *request, gpuvec_message type,

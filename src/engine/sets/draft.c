@@ -117,7 +117,7 @@ run_task(entries_task *task, gpuvec_part part, bool parallel, gpuvec_error *erro
 {
 	pthread_mutex_init(&task->mutex, NULL);
 	if (parallel && task->draft->n > 1)
-		gpuvec_pool_run(task->draft->pool, part, task, task->draft->n);
+		gpuvec_thread_pool_run(task->draft->pool, part, task, task->draft->n);
 	else
 		for (uint32_t i = 0; i < task->draft->n; i++)
 			part(task, i, 0);

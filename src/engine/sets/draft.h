@@ -14,7 +14,7 @@
 typedef struct gpuvec_draft
 {
 	gpuvec_backend *backend;
-	gpuvec_pool *pool;
+	gpuvec_thread_pool *pool;
 	gpuvec_view_entry *entries;
 	uint32_t	n;
 	uint32_t	room;

@@ -60,7 +60,7 @@ struct gpuvec_merger
 {
 	pthread_cond_t work;		/* with the store's mutex */
 	int			wake;			/* atomic: work has been found for it since it was last woken */
-	gpuvec_pool *pool;			/* of the thread alone */
+	gpuvec_thread_pool *pool;	/* of the thread alone */
 };
 
 /* A merge on its way */
@@ -291,7 +291,7 @@ build(merge_run *m, gpuvec_error *error)
 		gpuvec_stage_target target = {
 			.pool = m->store->merger->pool,.backend = backend,
 			.nblocks = UINT32_MAX,.nrows = size.live,
-			.shares = m->first == 0 ? gpuvec_pool_threads(m->store->pool) : 1,
+			.shares = m->first == 0 ? gpuvec_thread_pool_threads(m->store->pool) : 1,
 			.progress = charge_progress,.arg = m
 		};
 
@@ -422,7 +422,7 @@ gpuvec_merger_start(gpuvec_store *store)
 	if (store->merger == NULL)
 		return false;
 	pthread_cond_init(&store->merger->work, NULL);
-	store->merger->pool = gpuvec_pool_new(1);
+	store->merger->pool = gpuvec_thread_pool_new(1);
 	if (store->merger->pool == NULL)
 		return false;
 	sigfillset(&all);

@@ -49,7 +49,7 @@ build_staged(gpuvec_sets_update *sets, uint32_t nblocks, uint64_t nrows, gpuvec_
 {
 	gpuvec_stage_target target = {
 		.pool = draft->pool,.backend = draft->backend,.nblocks = nblocks,.nrows = nrows,
-		.shares = gpuvec_pool_threads(draft->pool),
+		.shares = gpuvec_thread_pool_threads(draft->pool),
 		.progress = charge_progress,.arg = sets
 	};
 	gpuvec_segment **segments;

@@ -440,7 +440,7 @@ typedef struct stage_cursor
 
 /* Make the sorted array of a class's rows */
 static bool
-sort_class(stage_cursor *c, gpuvec_pool *pool, gpuvec_error *error)
+sort_class(stage_cursor *c, gpuvec_thread_pool *pool, gpuvec_error *error)
 {
 	row_class  *class = &c->stage->classes[c->class];
 
@@ -449,7 +449,7 @@ sort_class(stage_cursor *c, gpuvec_pool *pool, gpuvec_error *error)
 	{
 		c->sorted = take_first(c->stage);
 		c->nsorted = class->nrows;
-		return gpuvec_rows_sort(c->sorted, c->nsorted, gpuvec_pool_threads(pool), error);
+		return gpuvec_rows_sort(c->sorted, c->nsorted, gpuvec_thread_pool_threads(pool), error);
 	}
 	c->sorted = malloc((class->nrows + 1) * sizeof(gpuvec_source_row));
 	if (c->sorted == NULL)
@@ -457,7 +457,7 @@ sort_class(stage_cursor *c, gpuvec_pool *pool, gpuvec_error *error)
 	for (stage_chunk *k = class->first; k; k = k->next)
 		for (size_t offset = 0; offset < k->used;)
 			offset += read_row(k->data + offset, &c->sorted[c->nsorted++]);
-	return gpuvec_rows_sort(c->sorted, c->nsorted, gpuvec_pool_threads(pool), error);
+	return gpuvec_rows_sort(c->sorted, c->nsorted, gpuvec_thread_pool_threads(pool), error);
 }
 
 /* Put the first chunk of the current class aside */
@@ -504,7 +504,7 @@ next_in_class(stage_cursor *c, gpuvec_source_row *row)
 
 /* Read up to n rows; the number that were read, or -1 on failure */
 static int64_t
-read_rows(stage_cursor *c, gpuvec_source_row *rows, uint64_t n, gpuvec_pool *pool, gpuvec_error *error)
+read_rows(stage_cursor *c, gpuvec_source_row *rows, uint64_t n, gpuvec_thread_pool *pool, gpuvec_error *error)
 {
 	uint64_t	done = 0;
 
@@ -606,7 +606,7 @@ build_all(stage_cursor *c, const gpuvec_stage_target *target, build_task *task,
 		task->nrows = (uint64_t) n;
 		task->segments = all + *nsegments;
 		parts = (uint32_t) ((task->nrows + task->segment_rows - 1) / task->segment_rows);
-		gpuvec_pool_run(target->pool, build_segment, task, parts);
+		gpuvec_thread_pool_run(target->pool, build_segment, task, parts);
 		*nsegments += parts;
 		if (task->failed)
 		{
@@ -632,7 +632,7 @@ gpuvec_stage_build(gpuvec_stage *stage, const gpuvec_stage_target *target,
 	stage_cursor c = {.stage = stage,.nblocks = target->nblocks,.class = stage->spread ? -1 : FIRST_CLASS - 1};
 	build_task	task = {.backend = target->backend,.segment_rows = choose_segment_rows(target)};
 	uint64_t	most = target->nrows / task.segment_rows + 1;
-	uint64_t	room = (uint64_t) gpuvec_pool_threads(target->pool) * task.segment_rows;
+	uint64_t	room = (uint64_t) gpuvec_thread_pool_threads(target->pool) * task.segment_rows;
 	gpuvec_source_row *rows;
 	bool		ok;
 

@@ -29,7 +29,7 @@ extern size_t gpuvec_stage_estimate(const gpuvec_stage *stage); /* as segments *
 /* How to build segments of what was staged */
 typedef struct gpuvec_stage_target
 {
-	gpuvec_pool *pool;
+	gpuvec_thread_pool *pool;
 	gpuvec_backend *backend;
 	uint32_t	nblocks;		/* rows of blocks at or beyond are left out ... */
 	uint64_t	nrows;			/* ... and this many remain */

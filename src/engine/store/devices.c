@@ -79,7 +79,7 @@ cgroup_limit(void)
 
 /* What mirrors may take of a device */
 static size_t
-choose_budget(gpuvec_backend *backend, const engine_options *options)
+choose_budget(gpuvec_backend *backend, const gpuvec_engine_options *options)
 {
 	gpuvec_backend_info info;
 	size_t		limit;
@@ -95,7 +95,7 @@ choose_budget(gpuvec_backend *backend, const engine_options *options)
 
 /* Add a device with an open backend */
 static bool
-add_device(gpuvec_store *store, gpuvec_backend *backend, const engine_options *options)
+add_device(gpuvec_store *store, gpuvec_backend *backend, const gpuvec_engine_options *options)
 {
 	gpuvec_device *device = &store->devices[store->ndevices];
 
@@ -110,7 +110,7 @@ add_device(gpuvec_store *store, gpuvec_backend *backend, const engine_options *o
 
 /* Open all GPUs that are asked for.  False: *error says why not. */
 static bool
-open_devices(gpuvec_store *store, const engine_options *options, gpuvec_error *error)
+open_devices(gpuvec_store *store, const gpuvec_engine_options *options, gpuvec_error *error)
 {
 	if (gpuvec_cuda_count(error) == 0)
 		return false;
@@ -142,7 +142,7 @@ close_devices(gpuvec_store *store)
 
 /* Open the CPU backend */
 static bool
-open_cpu(gpuvec_store *store, const engine_options *options, gpuvec_error *error)
+open_cpu(gpuvec_store *store, const gpuvec_engine_options *options, gpuvec_error *error)
 {
 	gpuvec_backend_options backend_options = {.threads = options->cpu_threads};
 	gpuvec_backend *backend = gpuvec_cpu_open(&backend_options, error);
@@ -168,7 +168,7 @@ log_ready(const gpuvec_store *store)
 }
 
 bool
-gpuvec_store_open(gpuvec_store *store, const engine_options *options)
+gpuvec_store_open(gpuvec_store *store, const gpuvec_engine_options *options)
 {
 	gpuvec_error error = {0};
 	bool		opened = false;
@@ -176,7 +176,7 @@ gpuvec_store_open(gpuvec_store *store, const engine_options *options)
 	memset(store, 0, sizeof(*store));
 	pthread_mutex_init(&store->mutex, NULL);
 	store->started = gpuvec_now();
-	store->pool = gpuvec_pool_new(options->cpu_threads);
+	store->pool = gpuvec_thread_pool_new(options->cpu_threads);
 	if (store->pool == NULL)
 	{
 		gpuvec_log("ERROR", "could not start threads");

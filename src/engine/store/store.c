@@ -385,7 +385,7 @@ gpuvec_store_engine_info(gpuvec_store *store, gpuvec_engine_info *info)
 	memcpy(info->backend, first.name, sizeof(info->backend));
 	memcpy(info->device, first.device, sizeof(info->device));
 	info->capability = first.capability;
-	info->threads = (uint32_t) gpuvec_pool_threads(store->pool);
+	info->threads = (uint32_t) gpuvec_thread_pool_threads(store->pool);
 	info->started = store->started;
 	pthread_mutex_lock(&store->mutex);
 	for (int i = 0; i < store->ndevices; i++)

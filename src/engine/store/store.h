@@ -105,7 +105,7 @@ typedef struct gpuvec_store
 	pthread_mutex_t mutex;
 	gpuvec_device devices[GPUVEC_MAX_DEVICES];
 	int			ndevices;
-	gpuvec_pool *pool;			/* does what an update or a request takes */
+	gpuvec_thread_pool *pool;	/* does what an update or a request takes */
 	gpuvec_merger *merger;
 	gpuvec_mirror *mirrors;
 	uint64_t	last_refresh;	/* numbers are given once in an engine's life */
@@ -117,7 +117,7 @@ typedef struct gpuvec_store
 extern int64_t gpuvec_now(void);
 
 /* devices.c: open what the options ask for.  Logs and returns false on failure. */
-extern bool gpuvec_store_open(gpuvec_store *store, const engine_options *options);
+extern bool gpuvec_store_open(gpuvec_store *store, const gpuvec_engine_options *options);
 extern gpuvec_device *gpuvec_roomiest_device(gpuvec_store *store);
 
 /* A mirror's state; `session` sees its own private mirrors */

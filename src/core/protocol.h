@@ -9,13 +9,13 @@
  * by `length` bytes.  The header and GPUVEC_MSG_HELLO / GPUVEC_MSG_ERROR
  * never change their layout, so ends of different versions can say so.
  *
- * A session sends one request at a time and reads one reply, except for
- * GPUVEC_MSG_PAGES and GPUVEC_MSG_REFRESH_PAGES, which have no reply: the
- * engine reports what went wrong with pages as the (one) GPUVEC_MSG_ERROR
- * that answers the next COMMIT or REFRESH, or earlier, after which the
- * session must close the connection.  Closing a connection cancels what it
- * asked for, drops an unfinished load or refresh, and drops the session's
- * private mirrors.
+ * The engine serves the requests of a connection one after another, and sends
+ * one reply to each, in their order; a session may send several before it
+ * reads replies.  GPUVEC_MSG_PAGES and GPUVEC_MSG_REFRESH_PAGES have no reply:
+ * what went wrong with pages is the (one) GPUVEC_MSG_ERROR that answers the
+ * next COMMIT or REFRESH, or comes earlier, and the session must close the
+ * connection.  Closing a connection cancels what it asked for, drops an
+ * unfinished load or refresh, and drops the session's private mirrors.
  *
  * The engine may close a connection on which nothing is unfinished: a request
  * that crosses that has not been begun, and its sender opens another
@@ -51,9 +51,9 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_DROP,			/* gpuvec_drop -> COUNT */
 	GPUVEC_MSG_LIST,			/* nothing -> MIRRORS */
 	GPUVEC_MSG_ENGINE,			/* nothing -> ENGINE_INFO */
-	GPUVEC_MSG_REFRESH,			/* gpuvec_refresh_once, gpuvec_page ... -> STATE, or none */
-	GPUVEC_MSG_EMBEDDING,			/* gpuvec_embedding_request ... -> EMBEDDED */
-	GPUVEC_MSG_NEAREST,			/* gpuvec_nearest_head ... -> EMBEDDED */
+	GPUVEC_MSG_REFRESH,			/* gpuvec_refresh_once, gpuvec_page ... -> STATE */
+	GPUVEC_MSG_EMBEDDING,		/* gpuvec_embedding_request ... -> EMBEDDING_ANSWER */
+	GPUVEC_MSG_NEAREST,			/* gpuvec_nearest_head ... -> EMBEDDING_ANSWER */
 	GPUVEC_MSG_REFRESH_PAGES,	/* gpuvec_refresh_part, gpuvec_page ... (no reply) */
 
 	/* engine -> session */
@@ -64,7 +64,7 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_COUNT,			/* uint64 */
 	GPUVEC_MSG_MIRRORS,			/* gpuvec_mirror_info[] */
 	GPUVEC_MSG_ENGINE_INFO,		/* gpuvec_engine_info */
-	GPUVEC_MSG_EMBEDDING_ANSWER			/* gpuvec_embedding_answer ... */
+	GPUVEC_MSG_EMBEDDING_ANSWER /* gpuvec_embedding_answer ... */
 } gpuvec_message;
 
 typedef struct gpuvec_frame
@@ -106,10 +106,10 @@ typedef struct gpuvec_error_head
 
 /*
  * What a mirror is a mirror of.  Compared as bytes, so callers zero it first.
- * `meaning` is a hash of what the catalog says of the file and its rows.  `rooted`: rows
- * stand for HOT chains, not for row versions.  `index` is the index whose expression or
- * predicate says what the rows are, or 0.  A mirror of an embedding table
- * (key_attnum != 0) has a column of keys as well.
+ * `meaning` is a hash of what the catalog says of the file and its rows.
+ * `rooted`: rows stand for HOT chains, not for row versions.  `index` is the
+ * index whose expression or predicate says what the rows are, or 0.  A mirror
+ * of an embedding table (key_attnum != 0) has a column of keys as well.
  * `private_id` is 0 for a mirror that all sessions share; otherwise it belongs
  * to the session that made it.
  */
@@ -281,7 +281,7 @@ typedef struct gpuvec_drop
 	uint64_t	private_id;		/* 0: the shared ones */
 } gpuvec_drop;
 
-/* How fresh a mirror has to be: either will do */
+/* How fresh a mirror has to be: either condition is enough */
 typedef struct gpuvec_freshness
 {
 	uint64_t	position;		/* checked >= position */
@@ -304,7 +304,7 @@ gpuvec_fresh(const gpuvec_state *state, const gpuvec_freshness *need)
 typedef struct gpuvec_search
 {
 	gpuvec_mirror_key key;
-	gpuvec_freshness need;			/* answer only if the mirror is so fresh */
+	gpuvec_freshness need;		/* answer only if the mirror is as fresh as this */
 	uint64_t	known;			/* number of a refresh: see gpuvec_hit */
 	uint32_t	measure;		/* gpuvec_measure */
 	uint32_t	method;			/* gpuvec_method */
@@ -328,7 +328,7 @@ typedef struct gpuvec_query
 } gpuvec_query;
 
 /*
- * Answer to a search: state as it was when the search ran.  If it is not READY
+ * Answer to a search: state as it was when the search ran.  If it is not READY,
  * or not as fresh as asked, nothing was searched and nqueries is 0.  Otherwise
  * uint32_t nhits[nqueries], padded to 8 bytes, then all hits, query by query,
  * best first.
@@ -391,7 +391,7 @@ typedef enum gpuvec_embedding_op
 	GPUVEC_EMBEDDING_GRAD_WEIGHTS	/* the gradients of the weights */
 } gpuvec_embedding_op;
 
-#define GPUVEC_N_EMBED_OPS		4
+#define GPUVEC_N_EMBEDDING_OPS		4
 
 #define GPUVEC_EMBEDDING_WEIGHTED	1	/* each key has a weight */
 #define GPUVEC_EMBEDDING_FOUND		2	/* tell of each key whether it was found */
@@ -466,13 +466,13 @@ typedef struct gpuvec_embedding_answer
 /*
  * Rows of an embedding table whose vectors are nearest to queries.  Followed by
  *
- *		uint64_t verdicts[nverdicts]	as for EMBED
+ *		uint64_t verdicts[nverdicts]	as for EMBEDDING
  *		int64_t excluded[nexcluded]		keys that are not wanted, ascending
  *		float queries[nqueries * width]	padded to 8 bytes
- *		uint8_t map[map_bytes]			as for EMBED
+ *		uint8_t map[map_bytes]			as for EMBEDDING
  *
- * Only vectors as wide as the queries rank.  Answered by EMBEDDED as well: UNDECIDED
- * names rows near the queries; DONE is followed by
+ * Only vectors as wide as the queries rank.  The answer is an EMBEDDING_ANSWER
+ * as well: UNDECIDED names rows near the queries; DONE is followed by
  *
  *		uint32_t nrows[nqueries]		padded to 8 bytes
  *		gpuvec_near rows[count]			query by query, best first

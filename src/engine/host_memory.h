@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * memory.h
+ * host_memory.h
  *	  Large pieces of memory.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUVEC_MEMORY_H
-#define GPUVEC_MEMORY_H
+#ifndef GPUVEC_HOST_MEMORY_H
+#define GPUVEC_HOST_MEMORY_H
 
 #include <stddef.h>
 
@@ -31,4 +31,4 @@ extern void gpuvec_memory_prepare(void);
 }
 #endif
 
-#endif							/* GPUVEC_MEMORY_H */
+#endif							/* GPUVEC_HOST_MEMORY_H */

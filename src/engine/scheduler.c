@@ -3,13 +3,13 @@
  * scheduler.c
  *	  Runs the searches of all sessions on one backend, in batches.
  *
- * There is no thread for it.  Whoever finds the backend idle becomes the leader:
- * it takes the oldest request in the queue together with all others that ask the
- * same view by the same measure and method, runs them as one batch, and wakes their owners.
- * So a lone request starts at once in its own thread, and under load batches grow
- * by themselves while the backend is busy (flat combining: Hendler, Incze, Shavit
- * and Tzafrir 2010).  The queue is first in, first out by its oldest member, so
- * nobody starves.
+ * There is no thread for it.  Whoever finds the backend idle becomes the
+ * leader: it takes the oldest request in the queue together with all others
+ * that ask the same view by the same measure and method, runs them as one
+ * batch, and wakes their owners. So a lone request starts at once in its own
+ * thread, and under load batches grow by themselves while the backend is busy
+ * (flat combining: Hendler, Incze, Shavit and Tzafrir 2010).  The queue is
+ * first in, first out by its oldest member, so nobody starves.
  *
  *-------------------------------------------------------------------------
  */
@@ -110,7 +110,8 @@ take_batch(gpuvec_scheduler *scheduler, uint32_t *nqueries)
 
 /* Run several requests as one: gather their queries, scatter the answers */
 static bool
-run_together(gpuvec_scheduler *scheduler, topk_request *batch, uint32_t nqueries, gpuvec_error *error)
+run_together(gpuvec_scheduler *scheduler, topk_request *batch, uint32_t nqueries,
+			 gpuvec_error *error)
 {
 	gpuvec_topk_query *queries = malloc(nqueries * sizeof(*queries));
 	uint32_t	n = 0;

@@ -4,16 +4,16 @@
  *	  Segments: immutable groups of rows in the layout that the scans read.
  *
  * A segment holds up to GPUVEC_SEGMENT_ROWS rows, sorted by (number of ids,
- * tid).  32 consecutive rows form a tile; a tile's ids are swizzled: ids 0-7 of
- * its 32 rows, then ids 8-15 of its 32 rows, and so on up to its longest row, so
- * that a warp's 16-byte loads are contiguous.  The chunk c (ids 8c .. 8c+7) of
- * row r of tile t starts at
+ * tid).  32 consecutive rows form a tile; a tile's ids are swizzled: ids 0-7
+ * of its 32 rows, then ids 8-15 of its 32 rows, and so on up to its longest
+ * row, so that a warp's 16-byte loads are contiguous.  The chunk c (ids 8c ..
+ * 8c+7) of row r of tile t starts at
  *
  *		ids[((tile_chunk[t] + c) * 32 + r) * 8]
  *
- * Places beyond a row's length hold 0, and so do all places of the rows that
- * pad the last tile; they are not ids, and a scan must not count them: id 0 is
- * an ordinary id.
+ * Entries beyond a row's length hold 0, and so do all entries of the rows that
+ * pad the last tile; they are not ids, and a scan must not count them: id 0
+ * is an ordinary id.
  *
  * Segments and live maps are shared between views by reference counting; the
  * last release frees the host memory and, through the backend, the device's.

@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * threads.c
+ * thread_pool.c
  *	  A pool of threads that work on the parts of one task.
  *
- * Parts are handed out by an atomic counter.  The caller works too, so a pool of
- * one thread starts none, and a task of one part wakes none.  A worker that wakes
- * when the parts have run out does not join, and nobody waits for it.
+ * Parts are handed out by an atomic counter.  The caller works too, so a pool
+ * of one thread starts none, and a task of one part wakes none.  A worker
+ * that wakes when the parts have run out does not join, and nobody waits for
+ * it.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * threads.h
+ * thread_pool.h
  *	  A pool of threads that work on the parts of one task.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUVEC_THREADS_H
-#define GPUVEC_THREADS_H
+#ifndef GPUVEC_THREAD_POOL_H
+#define GPUVEC_THREAD_POOL_H
 
 #include <stdint.h>
 
@@ -50,4 +50,4 @@ extern int	gpuvec_cores(void);
 }
 #endif
 
-#endif							/* GPUVEC_THREADS_H */
+#endif							/* GPUVEC_THREAD_POOL_H */

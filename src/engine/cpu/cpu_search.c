@@ -1,16 +1,16 @@
 /*-------------------------------------------------------------------------
  *
- * search.c
+ * cpu_search.c
  *	  Splitting a search over methods, batches of queries and threads.
  *
  * The segments of the view are divided among the methods (choose.c).  The
  * segments of one method and all queries form a group.  A group's queries are
  * sorted by length and cut into batches.  A part of the search is a batch and
- * every n-th segment of a group, or in a search by lists whatever segments the
- * batch's other parts have not taken, in the order of closeness of the segments'
- * lengths to the batch's, so that good rows are found early.  Each part keeps its
- * own best rows; all parts of a query share its bound; what they found is merged
- * and sorted at the end.
+ * every n-th segment of a group, or in a search by lists whatever segments
+ * the batch's other parts have not taken, in the order of closeness of the
+ * segments' lengths to the batch's, so that good rows are found early.  Each
+ * part keeps its own best rows; all parts of a query share its bound; what
+ * they found is merged and sorted at the end.
  *
  *-------------------------------------------------------------------------
  */
@@ -106,7 +106,8 @@ make_parts(cpu_search *search, cpu_group *group, uint32_t batch, near_entry *nea
 	{
 		uint32_t	entry = group->entries[i];
 
-		near[i] = (near_entry) {entry, length_distance(search->view->entries[entry].segment, middle)};
+		near[i].entry = entry;
+		near[i].distance = length_distance(search->view->entries[entry].segment, middle);
 	}
 	qsort(near, nentries, sizeof(*near), compare_near);
 
@@ -244,9 +245,14 @@ merge_query(void *task, uint64_t number, int thread)
 	qsort(rows, total, sizeof(best_row), compare_best);
 	query->nmatches = total < query->k ? (uint32_t) total : query->k;
 	for (uint32_t i = 0; i < query->nmatches; i++)
-		query->matches[i] = (gpuvec_match) {
-			.score = gpuvec_key_score(rows[i].key),.tid = rows[i].tid,.common = rows[i].common
-		};
+	{
+		gpuvec_match *match = &query->matches[i];
+
+		match->score = gpuvec_key_score(rows[i].key);
+		match->tid = rows[i].tid;
+		match->common = rows[i].common;
+		match->padding = 0;
+	}
 	free(rows);
 }
 
@@ -368,7 +374,8 @@ plan_search(cpu_search *search, gpuvec_method method)
 	bool		ok;
 
 	if (method == GPUVEC_METHOD_INVERTED)
-		gpuvec_thread_pool_run(search->backend->pool, require_lists, search, search->view->nentries);
+		gpuvec_thread_pool_run(search->backend->pool, require_lists, search,
+							   search->view->nentries);
 	ok = near != NULL && divide_entries(search, method);
 
 	for (int g = 0; ok && g < CPU_N_WAYS; g++)

@@ -3,14 +3,14 @@
  * lists.h
  *	  Inverted lists of a segment, for the CPU backend.
  *
- * For each id a segment has either a list, the numbers of the rows that have the
- * id as 16-bit integers, or, if that is more than one row in a few dozen, a
- * bitmap of the segment's rows.  A list of n rows costs a search n increments of
- * byte counters, a bitmap costs it a full adder for every 512 rows (AVX-512), so
- * the cheaper form would be the bitmap from one row in about 300 on; but it takes
- * 8 kB, whatever it says, and reading it from memory is what a lone query waits
- * for.  Lists and bitmaps together take at most `share` times the bytes of the
- * ids where that is possible.
+ * For each id a segment has either a list, the numbers of the rows that have
+ * the id as 16-bit integers, or, if that is more than one row in a few dozen,
+ * a bitmap of the segment's rows.  A list of n rows costs a search n
+ * increments of byte counters, a bitmap costs it a full adder for every 512
+ * rows (AVX-512), so the cheaper form would be the bitmap from one row in
+ * about 300 on; but it takes 8 kB, whatever it says, and reading it from
+ * memory is what a lone query waits for.  Lists and bitmaps together take at
+ * most `share` times the bytes of the ids where that is possible.
  *
  *-------------------------------------------------------------------------
  */

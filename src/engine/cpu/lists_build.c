@@ -3,8 +3,8 @@
  * lists_build.c
  *	  Making the inverted lists of a segment.
  *
- * A counting sort: one pass over the ids counts the rows of each, a second one
- * writes row numbers and bits.
+ * A counting sort: one pass over the ids counts the rows of each, a second
+ * one writes row numbers and bits.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,7 +18,7 @@
 /* Tiles between two looks at the abandon flag */
 #define ABANDON_TILES	64
 
-/* From one row in so many on a bitmap is smaller than a list of 16-bit numbers */
+/* From one row in 16 on a bitmap is smaller than a list of 16-bit numbers */
 #define SMALLER_BITMAP	16
 
 const gpuvec_lists_policy gpuvec_lists_usual = {
@@ -26,10 +26,10 @@ const gpuvec_lists_policy gpuvec_lists_usual = {
 };
 
 /*
- * Where the rows of an id go: to a list or to a bitmap.  Which of them an id has is as good as
- * random, and to guess it wrong takes longer than to write to both, so each has both: one of
- * them is behind all others, for all ids that have no use for it.  (65,537 bitmaps of 65,536
- * rows are half a gigabyte.)
+ * Where the rows of an id go: to a list or to a bitmap.  Which of them an id has
+ * is as good as random, and a branch predicted wrong takes longer than to write
+ * to both.  So each id has both: one of them lies behind all others, and nobody
+ * reads it.  (65,537 bitmaps of 65,536 rows are half a gigabyte.)
  */
 typedef struct id_target
 {
@@ -52,7 +52,7 @@ typedef struct lists_making
 } lists_making;
 
 /*
- * Bytes of a bitmap of so many rows: an odd number of lines, so that bitmaps of
+ * Bytes of a bitmap of nrows rows: an odd number of lines, so that bitmaps of
  * several ids do not fall on the same sets of the cache
  */
 static uint32_t

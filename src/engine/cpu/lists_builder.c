@@ -3,10 +3,10 @@
  * lists_builder.c
  *	  Inverted lists are made in the background.
  *
- * A segment waits in a queue from its adoption on until a thread of the builder
- * has made its lists; searches scan it meanwhile.  A search that insists on lists
- * makes them itself.  The threads run at a lower priority, so that a load that
- * goes on, and searches, come first.
+ * A segment waits in a queue from its adoption on until a thread of the
+ * builder has made its lists; searches scan it meanwhile.  A search that
+ * insists on lists makes them itself.  The threads run at a lower priority,
+ * so that a load that goes on, and searches, come first.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,7 +21,7 @@
 /* How much less than others' counts the time of these threads */
 #define BUILDER_NICE		10
 
-/* One thread for so many of the pool's */
+/* One thread for THREADS_SHARE of the pool's, up to MAX_THREADS */
 #define THREADS_SHARE		4
 #define MAX_THREADS			4
 

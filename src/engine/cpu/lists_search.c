@@ -3,11 +3,12 @@
  * lists_search.c
  *	  Search by inverted lists: which lists a query reads, and counting them.
  *
- * A task is a query in a segment.  Its lists are counted in bytes, one for each
- * row; the bitmaps are added, and rows selected, by lists_search.inc.  Tasks go
- * segment by segment, so that the queries of a batch find a segment's lists in the
- * cache.  A lone query finds them in memory, in places that no hardware guesses;
- * so they are looked up, and fetched, one task ahead.
+ * A task is a query in a segment.  Its lists are counted in bytes, one for
+ * each row; the bitmaps are added, and rows selected, by lists_search.inc.
+ * Tasks go segment by segment, so that the queries of a batch find a
+ * segment's lists in the cache.  A lone query finds them in memory, in places
+ * that no hardware guesses; so they are looked up, and fetched, one task
+ * ahead.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,7 +35,7 @@ fit_task(lists_task *task, uint32_t room)
 	return task->lists && task->bitmaps;
 }
 
-/* Make a thread's memory fit queries of so many ids */
+/* Make a thread's memory fit queries of `len` ids */
 static bool
 fit_scratch(lists_scratch *scratch, uint32_t room)
 {

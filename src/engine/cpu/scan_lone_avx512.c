@@ -3,11 +3,11 @@
  * scan_lone_avx512.c
  *	  The scan for one query with AVX-512.
  *
- * A signature of the query, 1024 bits in two registers, gives an upper bound of
- * a row's common ids: an id that the query has always hits (bits 0-5 of the id
- * choose one of 64 words, bits 6-9 the bit in it), others hit seldom.  32 ids,
- * that is 4 rows of a chunk, are looked up at once.  Only rows whose bound
- * reaches what is needed are counted exactly, with the bitmap.
+ * A signature of the query, 1024 bits in two registers, gives an upper bound
+ * of a row's common ids: an id that the query has always hits (bits 0-5 of
+ * the id choose one of 64 words, bits 6-9 the bit in it), others hit seldom.
+ * 32 ids, that is 4 rows of a chunk, are looked up at once.  Only rows whose
+ * bound reaches what is needed are counted exactly, with the bitmap.
  *
  * Compiled with AVX-512 F, BW and VL enabled; called only where they exist.
  *

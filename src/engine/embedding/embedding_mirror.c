@@ -3,8 +3,9 @@
  * embedding_mirror.c
  *	  Mirrors of embedding tables, for the store and for readers.
  *
- * A table's readers do not go through the store's mutex: they hold the table's
- * lock, which also guards its own copy of the mirror's state and page numbers.
+ * A table's readers do not go through the store's mutex: they hold the
+ * table's lock, which also guards its own copy of the mirror's state and page
+ * numbers.
  *
  *-------------------------------------------------------------------------
  */

@@ -54,7 +54,8 @@ typedef struct gpuvec_embedding_query
 } gpuvec_embedding_query;
 
 /* Serve a request; the table is open (with a reference, without the lock) */
-extern bool gpuvec_embedding_run(gpuvec_embedding_table *table, gpuvec_thread_pool *pool, gpuvec_embedding_query *q,
+extern bool gpuvec_embedding_run(gpuvec_embedding_table *table, gpuvec_thread_pool *pool,
+								 gpuvec_embedding_query *q,
 							 gpuvec_error *error);
 
 /* To find the nearest rows: nearest_rows.c */
@@ -77,7 +78,8 @@ extern bool gpuvec_nearest_run(gpuvec_embedding_table *table, gpuvec_thread_pool
 							   gpuvec_nearest_query *q, gpuvec_error *error);
 
 /* Does the session's snapshot see the row? */
-extern gpuvec_seen gpuvec_embedding_sees(const gpuvec_embedding_table *table, const gpuvec_sight *sight,
+extern gpuvec_seen gpuvec_embedding_sees(const gpuvec_embedding_table *table,
+										 const gpuvec_sight *sight,
 									 uint64_t tid);
 
 /* Does a session see all rows of this page, as far as is known? */
@@ -90,7 +92,8 @@ extern uint64_t gpuvec_distinct_tids(uint64_t *tids, uint64_t n);
 /*
  * parse_requests.c: take a request apart.  NULL, or what is wrong with it.
  */
-extern const char *gpuvec_embedding_parse(gpuvec_embedding_query *q, const char *data, size_t length);
+extern const char *gpuvec_embedding_parse(gpuvec_embedding_query *q, const char *data,
+										  size_t length);
 extern const char *gpuvec_nearest_parse(gpuvec_nearest_query *q, const char *data, size_t length);
 
 #endif							/* GPUVEC_EMBEDDING_QUERY_H */

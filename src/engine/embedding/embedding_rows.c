@@ -3,18 +3,20 @@
  * embedding_rows.c
  *	  The rows of an embedding table.
  *
- * Vectors of one width lie one behind the other in a bank; a table normally has
- * one.  Rows are found by their keys through a hash table with open addressing and
- * linear probing, whose entries begin a list of all rows (versions) with the key,
- * and by their pages through a list for each page.
+ * Vectors of one width lie one behind the other in a bank; a table normally
+ * has one.  Rows are found by their keys through a hash table with open
+ * addressing and linear probing, whose entries begin a list of all rows
+ * (versions) with the key, and by their pages through a list for each page.
  *
  * A load or refresh stages rows in unused slots, which no list has, so that
- * readers do not notice.  Publishing takes the rows of the replaced pages off their
- * lists and puts the staged ones there, while nobody reads; its time goes with the
- * number of changed rows.  All memory that it needs is there before it begins.
+ * readers do not notice.  Publishing takes the rows of the replaced pages off
+ * their lists and puts the staged ones there, while nobody reads; its time
+ * goes with the number of changed rows.  All memory that it needs is there
+ * before it begins.
  *
- * With a device, the vectors lie in its memory, and all else here; it has a hash table of
- * its own, too (key_map.c).  Preparing to publish waits until staged vectors are there.
+ * With a device, the vectors lie in its memory, and all else here; it has a
+ * hash table of its own, too (key_map.c).  Preparing to publish waits until
+ * staged vectors are there.
  *
  *-------------------------------------------------------------------------
  */
@@ -130,7 +132,8 @@ gpuvec_embedding_unref(gpuvec_embedding_table *table)
 
 /* A bank without room, and without a list that has it */
 static gpuvec_bank *
-new_bank(gpuvec_embedding_table *table, uint32_t width, gpuvec_vector_kind kind, gpuvec_error *error)
+new_bank(gpuvec_embedding_table *table, uint32_t width, gpuvec_vector_kind kind,
+		 gpuvec_error *error)
 {
 	gpuvec_bank *bank = calloc(1, sizeof(*bank));
 
@@ -156,7 +159,8 @@ new_bank(gpuvec_embedding_table *table, uint32_t width, gpuvec_vector_kind kind,
 
 /* Add a bank; readers are kept out while the list of banks moves */
 static gpuvec_bank *
-add_bank(gpuvec_embedding_table *table, uint32_t width, gpuvec_vector_kind kind, gpuvec_error *error)
+add_bank(gpuvec_embedding_table *table, uint32_t width, gpuvec_vector_kind kind,
+		 gpuvec_error *error)
 {
 	gpuvec_bank *bank = new_bank(table, width, kind, error);
 	gpuvec_bank **banks;
@@ -184,7 +188,8 @@ add_bank(gpuvec_embedding_table *table, uint32_t width, gpuvec_vector_kind kind,
 
 /* The number of the bank for such vectors, or UINT32_MAX */
 static uint32_t
-find_bank(gpuvec_embedding_table *table, uint32_t width, gpuvec_vector_kind kind, gpuvec_error *error)
+find_bank(gpuvec_embedding_table *table, uint32_t width, gpuvec_vector_kind kind,
+		  gpuvec_error *error)
 {
 	for (uint32_t i = 0; i < table->nbanks; i++)
 		if (table->banks[i]->width == width && table->banks[i]->kind == kind)
@@ -199,7 +204,7 @@ slot_bytes(const gpuvec_embedding_table *table, const gpuvec_bank *bank)
 	return ROW_BYTES + (bank->device ? 0 : gpuvec_vector_bytes(table, bank));
 }
 
-/* Bytes that so many slots of a bank take on the device */
+/* Bytes that `room` slots of a bank take on the device */
 static size_t
 device_bytes(const gpuvec_embedding_table *table, const gpuvec_bank *bank, uint32_t room)
 {
@@ -221,7 +226,7 @@ larger_room(const gpuvec_embedding_table *table, const gpuvec_bank *bank)
 	return room > most ? (size_t) UINT32_MAX + 1 : room;
 }
 
-/* Let the arrays of a bank have room for so many slots */
+/* Let the arrays of a bank have `room` slots */
 static bool
 reserve_slots(gpuvec_embedding_table *table, gpuvec_bank *bank, uint32_t room, gpuvec_error *error)
 {
@@ -240,7 +245,8 @@ reserve_slots(gpuvec_embedding_table *table, gpuvec_bank *bank, uint32_t room, g
 		elements = realloc(bank->elements, room * gpuvec_vector_bytes(table, bank) + 1);
 		bank->elements = elements ? elements : bank->elements;
 	}
-	if (rows == NULL || unused == NULL || live == NULL || (elements == NULL && bank->device == NULL))
+	if (rows == NULL || unused == NULL || live == NULL ||
+		(elements == NULL && bank->device == NULL))
 		return gpuvec_fail_memory(error, room * slot_bytes(table, bank));
 	if (bank->device && !table->vectors->reserve(table->vectors, bank->device, room, error))
 		return false;
@@ -496,7 +502,8 @@ clear_block(gpuvec_embedding_table *table, uint32_t block)
 }
 
 void
-gpuvec_embedding_publish(gpuvec_embedding_table *table, const uint32_t *blocks, uint64_t n, uint32_t nblocks)
+gpuvec_embedding_publish(gpuvec_embedding_table *table, const uint32_t *blocks, uint64_t n,
+						 uint32_t nblocks)
 {
 	for (uint64_t i = 0; i < n && blocks[i] < table->nblocks; i++)
 		clear_block(table, blocks[i]);

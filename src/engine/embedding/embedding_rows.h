@@ -137,8 +137,9 @@ typedef struct gpuvec_embedding_table
 	size_t		staged_bytes;	/* that they add to what is charged */
 
 	/*
-	 * Called before arrays on the device are replaced by new ones of so many bytes, `more`
-	 * than the old ones have; both are there for a while.  False: there is no room.
+	 * Called before arrays on the device are replaced by new ones of `bytes`
+	 * bytes, `more` than the old ones have; both are there for a while.
+	 * False: there is no room.
 	 */
 	bool		(*make_room) (void *arg, size_t bytes, size_t more, gpuvec_error *error);
 	void	   *make_room_arg;
@@ -157,19 +158,22 @@ extern bool gpuvec_embedding_stage(gpuvec_embedding_table *table, uint64_t tid,
 extern void gpuvec_embedding_discard(gpuvec_embedding_table *table);
 
 /* Get ready to publish staged rows: afterwards that cannot fail */
-extern bool gpuvec_embedding_prepare(gpuvec_embedding_table *table, uint32_t nblocks, gpuvec_error *error);
+extern bool gpuvec_embedding_prepare(gpuvec_embedding_table *table, uint32_t nblocks,
+									 gpuvec_error *error);
 
 /*
  * Publish staged rows in place of those of the given pages (ascending), without
  * those beyond nblocks.  The caller holds the lock exclusively.
  */
-extern void gpuvec_embedding_publish(gpuvec_embedding_table *table, const uint32_t *blocks, uint64_t n,
+extern void gpuvec_embedding_publish(gpuvec_embedding_table *table, const uint32_t *blocks,
+									 uint64_t n,
 								 uint32_t nblocks);
 
 /* Bytes that the table takes on host and device */
-extern void gpuvec_embedding_bytes(const gpuvec_embedding_table *table, size_t *host, size_t *device);
+extern void gpuvec_embedding_bytes(const gpuvec_embedding_table *table, size_t *host,
+								   size_t *device);
 
-/* Are so many slots unused that the table should be made anew? */
+/* Are most slots unused, so that the table should be made anew? */
 extern bool gpuvec_embedding_sparse(const gpuvec_embedding_table *table);
 
 /* The entry of a key, or the empty one where it belongs */

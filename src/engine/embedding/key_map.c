@@ -3,16 +3,18 @@
  * key_map.c
  *	  Looking keys up by a hash table on the device.
  *
- * Where vectors are on a device, requests with many keys have it look them up, in a hash
- * table from keys to slots of the bank that has most rows (embedding_backend.h).  It answers for keys
- * of one row, if the session is known to see all rows of its page; all else it leaves to
- * the host: keys of several rows or of rows in another bank, and rows that the session may
- * have to decide about.
+ * Where vectors are on a device, requests with many keys have it look them
+ * up, in a hash table from keys to slots of the bank that has most rows
+ * (embedding_backend.h).  It answers for keys of one row, if the session is
+ * known to see all rows of its page; all else it leaves to the host: keys of
+ * several rows or of rows in another bank, and rows that the session may have
+ * to decide about.
  *
- * The table of keys follows the rows when a request needs it: what was published since it
- * was last used is a list of keys, whose rows are looked up in the host's hash table.  If
- * they are too many, or the bank has grown, it is made anew.  Meanwhile nothing is published,
- * since the request holds the table's lock; other requests wait for the mutex.
+ * The table of keys follows the rows when a request needs it: what was
+ * published since it was last used is a list of keys, whose rows are looked
+ * up in the host's hash table.  If they are too many, or the bank has grown,
+ * it is made anew.  Meanwhile nothing is published, since the request holds
+ * the table's lock; other requests wait for the mutex.
  *
  *-------------------------------------------------------------------------
  */
@@ -219,7 +221,8 @@ choose_bank(const gpuvec_embedding_table *table)
  * mutex.
  */
 static bool
-follow(const gpuvec_embedding_table *table, gpuvec_thread_pool *pool, bool *usable, gpuvec_error *error)
+follow(const gpuvec_embedding_table *table, gpuvec_thread_pool *pool, bool *usable,
+	   gpuvec_error *error)
 {
 	gpuvec_key_map *map = table->map;
 	uint32_t	number = choose_bank(table);
@@ -250,7 +253,8 @@ follow(const gpuvec_embedding_table *table, gpuvec_thread_pool *pool, bool *usab
 
 /* Is this still what a session is known to see? */
 static bool
-still_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight, const gpuvec_proven *proven)
+still_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight,
+			 const gpuvec_proven *proven)
 {
 	return proven && proven->version == table->version && proven->numbers == table->numbers &&
 		proven->known == sight->known && proven->map_bytes == sight->map_bytes &&
@@ -271,10 +275,13 @@ new_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight, gpuve
 		gpuvec_fail_memory(error, sizeof(*proven) + sight->map_bytes + table->nblocks / 8);
 		return NULL;
 	}
-	*proven = (gpuvec_proven) {
-		.refs = 1,.version = table->version,.numbers = table->numbers,.known = sight->known,
-		.map_bytes = sight->map_bytes,.nblocks = table->nblocks,.bits = bits
-	};
+	proven->refs = 1;
+	proven->version = table->version;
+	proven->numbers = table->numbers;
+	proven->known = sight->known;
+	proven->map_bytes = sight->map_bytes;
+	proven->nblocks = table->nblocks;
+	proven->bits = bits;
 	if (sight->map_bytes > 0)
 		memcpy(proven->map, sight->map, sight->map_bytes);
 	for (uint32_t block = 0; block < table->nblocks; block++)
@@ -325,7 +332,8 @@ gpuvec_reading_find(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_error *e
 	r->slots = search.slots = gpuvec_memory_new((r->nkeys + 1) * sizeof(uint32_t));
 	search.proven = proven->bits;
 	search.nblocks = proven->nblocks;
-	ok = r->slots ? table->vectors->find_keys(table->vectors, table->banks[table->map->bank]->device,
+	ok = r->slots ? table->vectors->find_keys(table->vectors,
+											  table->banks[table->map->bank]->device,
 											  &search, error) :
 		gpuvec_fail_memory(error, r->nkeys * sizeof(uint32_t));
 	unref_proven(proven);

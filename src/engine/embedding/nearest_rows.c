@@ -3,15 +3,15 @@
  * nearest_rows.c
  *	  The rows whose vectors are nearest to queries, by brute force.
  *
- * Each part of the table is scored, block by block, against all queries, and each
- * thread keeps the best rows of each query in a heap; the heaps are merged in the
- * end.  Whether the session's snapshot sees a row is only asked of rows that are good
- * enough.  Rows that the session has to decide about are taken for seen; if any of
- * them is among the best, they are the answer.
+ * Each part of the table is scored, block by block, against all queries, and
+ * each thread keeps the best rows of each query in a heap; the heaps are
+ * merged in the end.  Whether the session's snapshot sees a row is only asked
+ * of rows that are good enough.  Rows that the session has to decide about
+ * are taken for seen; if any of them is among the best, they are the answer.
  *
- * Where vectors are on a device, it finds the best rows of all that are live, and some
- * to spare; what is not wanted or not seen is dropped here.  If too few are left, more
- * are asked for.
+ * Where vectors are on a device, it finds the best rows of all that are live,
+ * and some to spare; what is not wanted or not seen is dropped here.  If too
+ * few are left, more are asked for.
  *
  *-------------------------------------------------------------------------
  */
@@ -166,10 +166,12 @@ make_heaps(nearest_run *n, int threads, gpuvec_error *error)
 	n->scratch = malloc(((size_t) threads * n->q->head.width + 1) * sizeof(float));
 	if (n->heaps == NULL || n->squares == NULL || n->scratch == NULL)
 		return gpuvec_fail_memory(error, bytes);
+	memset(n->heaps, 0, count * sizeof(gpuvec_near_heap));
 	for (size_t i = 0; i < count; i++)
-		n->heaps[i] = (gpuvec_near_heap) {
-			.rows = (gpuvec_near *) (n->heaps + count) + i * n->k,.k = n->k
-		};
+	{
+		n->heaps[i].rows = (gpuvec_near *) (n->heaps + count) + i * n->k;
+		n->heaps[i].k = n->k;
+	}
 	for (uint32_t i = 0; i < n->q->head.nqueries; i++)
 	{
 		const float *query = n->q->queries + (size_t) i * n->q->head.width;
@@ -224,7 +226,8 @@ answer_undecided(nearest_run *n, gpuvec_nearest_query *q, bool *done, gpuvec_err
 		return gpuvec_fail_memory(error, room * sizeof(*tids));
 	for (uint32_t i = 0; i < q->head.nqueries; i++)
 		for (uint64_t j = 0; j < n->heaps[i].n; j++)
-			if (gpuvec_embedding_sees(n->table, &q->sight, n->heaps[i].rows[j].tid) == GPUVEC_UNDECIDED)
+			if (gpuvec_embedding_sees(n->table, &q->sight,
+									  n->heaps[i].rows[j].tid) == GPUVEC_UNDECIDED)
 			{
 				tids[count++] = n->heaps[i].rows[j].tid;
 				*done |= j < q->head.k;
@@ -336,7 +339,7 @@ ask_device(nearest_run *n, uint32_t first, uint32_t nqueries, uint32_t k, bool *
 static bool
 search_device(nearest_run *n, gpuvec_error *error)
 {
-	/* so many may be dropped */
+	/* those that are excluded or not seen are dropped */
 	uint64_t	start = n->k + n->q->head.nexcluded + n->q->head.nverdicts;
 	uint64_t	k = start;
 

@@ -3,9 +3,9 @@
  * on_device.c
  *	  Gathering, pooling and their gradients, where vectors are on a device.
  *
- * The keys have been resolved to slots, on the host; bags of slots go to the device
- * (embedding_backend.h).  To concatenate without the keys that were not found is to concatenate
- * fewer slots.
+ * The keys have been resolved to slots, on the host; bags of slots go to the
+ * device (embedding_backend.h).  To concatenate without the keys that were
+ * not found is to concatenate fewer slots.
  *
  *-------------------------------------------------------------------------
  */
@@ -70,8 +70,8 @@ pool_slots(gpuvec_reading *r, const gpuvec_bank *bank, const gpuvec_slot_bags *b
 }
 
 /*
- * Are there more different slots than so many?  The device needs memory for all of the
- * gradient, so this is found out before.
+ * Are there more than `most` different slots?  The device needs memory for all
+ * of the gradient, so this is found out before.
  */
 static bool
 too_many_slots(const gpuvec_bank *bank, const gpuvec_slot_bags *bags, uint64_t most, bool *too_many,

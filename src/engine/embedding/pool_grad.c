@@ -4,8 +4,8 @@
  *	  Gradients of pooling.
  *
  * The shares of all keys are sorted by key; each key's are then summed by one
- * thread, in their order, so the result is the same bits whatever the number of
- * threads.
+ * thread, in their order, so the result is the same bits whatever the number
+ * of threads.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,12 +3,12 @@
  * read_rows.c
  *	  Gathering and pooling the vectors of keys.
  *
- * First each key is resolved to the one row that the session's snapshot sees, or
- * to none, where there is a device and there are many keys with its help; if the session has
- * to decide about rows first, that is the answer.  Then
- * bags are pooled.  Both work on parts of the request in parallel, each bag on one
- * thread, in its order.  To gather is to concatenate bags of one key each, without
- * those that were not found.
+ * First each key is resolved to the one row that the session's snapshot sees,
+ * or to none, where there is a device and there are many keys with its help;
+ * if the session has to decide about rows first, that is the answer.  Then
+ * bags are pooled.  Both work on parts of the request in parallel, each bag
+ * on one thread, in its order.  To gather is to concatenate bags of one key
+ * each, without those that were not found.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,7 +24,8 @@
 
 /* Note a complaint, if it is about an earlier key than those before */
 static void
-complain(gpuvec_reading *r, uint64_t number, gpuvec_vector_ref row, gpuvec_embedding_status complaint)
+complain(gpuvec_reading *r, uint64_t number, gpuvec_vector_ref row,
+		 gpuvec_embedding_status complaint)
 {
 	pthread_mutex_lock(&r->mutex);
 	if (number < r->wrong)
@@ -435,7 +436,8 @@ lay_out(gpuvec_reading *r, gpuvec_error *error)
 
 /* Resolve all keys.  *done: there is an answer already. */
 static bool
-resolve(gpuvec_reading *r, gpuvec_thread_pool *pool, uint64_t nparts, bool *done, gpuvec_error *error)
+resolve(gpuvec_reading *r, gpuvec_thread_pool *pool, uint64_t nparts, bool *done,
+		gpuvec_error *error)
 {
 	if (!gpuvec_reading_find(r, pool, error))
 		return false;
@@ -521,17 +523,20 @@ choose_functions(gpuvec_reading *r)
 
 /* Prepare to serve a request */
 static bool
-begin_reading(gpuvec_reading *r, const gpuvec_embedding_table *table, gpuvec_embedding_query *q, gpuvec_error *error)
+begin_reading(gpuvec_reading *r, const gpuvec_embedding_table *table, gpuvec_embedding_query *q,
+			  gpuvec_error *error)
 {
 	bool		gather = q->head.op == GPUVEC_EMBEDDING_GATHER;
 
-	*r = (gpuvec_reading) {
-		.table = table,.q = q,.nkeys = q->head.nkeys,.wrong = UINT64_MAX,
-		.nbags = gather ? q->head.nkeys : q->head.nbags,
-		.hotness = gather ? 1 : q->head.hotness,
-		.mode = gather ? GPUVEC_POOL_CONCAT : (gpuvec_pool_mode) q->head.mode,
-		.missing = (gpuvec_missing) q->head.missing
-	};
+	memset(r, 0, sizeof(*r));
+	r->table = table;
+	r->q = q;
+	r->nkeys = q->head.nkeys;
+	r->wrong = UINT64_MAX;
+	r->nbags = gather ? q->head.nkeys : q->head.nbags;
+	r->hotness = gather ? 1 : q->head.hotness;
+	r->mode = gather ? GPUVEC_POOL_CONCAT : (gpuvec_pool_mode) q->head.mode;
+	r->missing = (gpuvec_missing) q->head.missing;
 	choose_functions(r);
 	/* no row in an answer for keys that were not found */
 	if (gather && r->missing == GPUVEC_MISSING_ZERO)
@@ -548,7 +553,8 @@ begin_reading(gpuvec_reading *r, const gpuvec_embedding_table *table, gpuvec_emb
 }
 
 bool
-gpuvec_embedding_run(gpuvec_embedding_table *table, gpuvec_thread_pool *pool, gpuvec_embedding_query *q,
+gpuvec_embedding_run(gpuvec_embedding_table *table, gpuvec_thread_pool *pool,
+					 gpuvec_embedding_query *q,
 				 gpuvec_error *error)
 {
 	gpuvec_reading r;

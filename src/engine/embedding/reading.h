@@ -86,13 +86,14 @@ gpuvec_reading_get(const gpuvec_reading *r, uint64_t bag, float *scratch)
 {
 	uint64_t	start = r->hotness > 0 ? bag * r->hotness : r->q->offsets[bag];
 	uint64_t	end = r->hotness > 0 ? start + r->hotness : r->q->offsets[bag + 1];
-
-	return (gpuvec_bag) {
+	gpuvec_bag	keys = {
 		.keys = r->q->keys + start,.vectors = &r->rows[start].vector,
 		.weights = r->q->weights ? r->q->weights + start : NULL,.n = end - start,
 		.width = r->q->answer.width,.storage = r->table->storage,.mode = r->mode,
 		.missing = r->missing,.scratch = scratch
 	};
+
+	return keys;
 }
 
 /* The first bag of a part of bags */
@@ -111,11 +112,12 @@ extern uint64_t gpuvec_reading_limit(void);
 extern bool gpuvec_reading_too_large(gpuvec_reading *r);
 
 /* pool_grad.c: gradients, of keys that were resolved; the caller holds the table's lock */
-extern bool gpuvec_reading_gradient(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_error *error);
+extern bool gpuvec_reading_gradient(gpuvec_reading *r, gpuvec_thread_pool *pool,
+									gpuvec_error *error);
 extern bool gpuvec_reading_weight_gradients(gpuvec_reading *r, gpuvec_thread_pool *pool,
 											gpuvec_error *error);
 
-/* Does the gradient have so many rows?  If not, answer so. */
+/* Does the gradient of the request have `rows` rows?  If not, answer so. */
 extern bool gpuvec_reading_check_gradient(gpuvec_reading *r, uint64_t rows);
 
 /*

@@ -3,8 +3,8 @@
  * hangup.c
  *	  Cancels what closed connections asked for.
  *
- * A session that searches does not look at its socket.  One thread does for all
- * of them, every few milliseconds while any search runs.
+ * A session that searches does not look at its socket.  One thread does for
+ * all of them, every few milliseconds while any search runs.
  *
  *-------------------------------------------------------------------------
  */

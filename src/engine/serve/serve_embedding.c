@@ -26,13 +26,15 @@ typedef struct table_request
 } table_request;
 
 static bool
-run_pooling(gpuvec_embedding_table *table, gpuvec_thread_pool *pool, void *query, gpuvec_error *error)
+run_pooling(gpuvec_embedding_table *table, gpuvec_thread_pool *pool, void *query,
+			gpuvec_error *error)
 {
 	return gpuvec_embedding_run(table, pool, query, error);
 }
 
 static bool
-run_nearest(gpuvec_embedding_table *table, gpuvec_thread_pool *pool, void *query, gpuvec_error *error)
+run_nearest(gpuvec_embedding_table *table, gpuvec_thread_pool *pool, void *query,
+			gpuvec_error *error)
 {
 	return gpuvec_nearest_run(table, pool, query, error);
 }

@@ -158,7 +158,8 @@ make_hits(const search_run *q, gpuvec_hit *hits)
 
 /* Send the answer to a search */
 static bool
-answer_search(gpuvec_session *s, const gpuvec_request *request, const search_run *q, int64_t started)
+answer_search(gpuvec_session *s, const gpuvec_request *request, const search_run *q,
+			  int64_t started)
 {
 	gpuvec_result result = {.state = q->mirror.state};
 	uint32_t	nqueries = q->mirror.view ? q->head.nqueries : 0;

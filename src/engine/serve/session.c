@@ -3,8 +3,8 @@
  * session.c
  *	  The life of a session: the handshake, then one request after another.
  *
- * A session's thread reads a frame, does what it says, and answers.  Whatever a
- * frame contains, the worst that happens is that the connection is closed.
+ * A session's thread reads a frame, does what it says, and answers.  Whatever
+ * a frame contains, the worst that happens is that the connection is closed.
  *
  *-------------------------------------------------------------------------
  */
@@ -195,7 +195,8 @@ await_message(const gpuvec_session *s)
 
 	if (gpuvec_cores() == 1)
 		return;
-	while (recv(s->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN && gpuvec_stopwatch() < end)
+	while (recv(s->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN &&
+		   gpuvec_stopwatch() < end)
 		 /* again */ ;
 }
 

@@ -4,10 +4,11 @@
  *	  A view that is being made: the entries of an older one, without the rows
  *	  that a refresh replaces.
  *
- * Rows of a few blocks are found by binary search in each segment's by_tid; when
- * there are many blocks, a pass over all tids with a bitmap of blocks is cheaper.
- * Segments are worked on by all threads.  Live maps are copied before they are
- * changed, so whoever searches an older view sees nothing of it.
+ * Rows of a few blocks are found by binary search in each segment's by_tid;
+ * when there are many blocks, a pass over all tids with a bitmap of blocks is
+ * cheaper. Segments are worked on by all threads.  Live maps are copied
+ * before they are changed, so whoever searches an older view sees nothing of
+ * it.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,7 +21,7 @@
 /* uint16_t ids in a chunk of a tile */
 #define CHUNK_VALUES	((size_t) GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS)
 
-/* Finding a block by binary search costs about as much as passing so many rows */
+/* Finding a block by binary search costs about as much as passing this many rows */
 #define FIND_ROWS		64
 
 /* Let go of an entry */
@@ -324,7 +325,8 @@ bool
 gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first, gpuvec_stage *stage, gpuvec_error *error)
 {
 	uint16_t   *row_ids = malloc(GPUVEC_MAX_IDS * sizeof(uint16_t));
-	bool		ok = row_ids != NULL || gpuvec_fail_memory(error, GPUVEC_MAX_IDS * sizeof(uint16_t));
+	bool		ok = row_ids != NULL || gpuvec_fail_memory(error,
+														   GPUVEC_MAX_IDS * sizeof(uint16_t));
 
 	for (uint32_t i = first; ok && i < draft->n; i++)
 		ok = stage_entry(&draft->entries[i], stage, row_ids, error);

@@ -3,26 +3,29 @@
  * merge.c
  *	  Merging the segments of a mirror in the background.
  *
- * A refresh puts new rows into a small segment of their own and buries those that
- * they replace, so that the search behind it need not wait for more.  What that
- * leaves is mended here, by a thread of low priority: small segments are merged as in
- * a log-structured tree (O'Neil et al. 1996), and when dead rows, or segments, or rows
- * that came since the last sort get many, all rows are sorted anew.
+ * A refresh puts new rows into a small segment of their own and buries those
+ * that they replace, so that the search behind it need not wait for more.
+ * What that leaves is mended here, by a thread of low priority: small
+ * segments are merged as in a log-structured tree (O'Neil et al. 1996), and
+ * when dead rows, or segments, or rows that came since the last sort get
+ * many, all rows are sorted anew.
  *
- * Segments are added at the end of a view.  Those that are merged are the largest set of
- * last ones of which none has more than a part of all rows: so with each merge a row
- * comes into a segment that is several times as large, and is moved O(log n) times.
+ * Segments are added at the end of a view.  Those that are merged are the
+ * largest set of last ones of which none has more than a part of all rows: so
+ * with each merge a row comes into a segment that is several times as large,
+ * and is moved O(log n) times.
  *
- * A merge changes no row, only where rows are.  It takes the view as it finds it, and
- * builds segments of the rows that are live there.  Meanwhile refreshes may publish
- * other views, with new segments and more dead rows.  So at the end it looks at the
- * latest view, replaces there the segments that were merged, and buries in the new ones
- * what has died since; that takes little time, and if yet another view was published
- * or is being made meanwhile, it is done again.  A segment that is not there any more has
- * died as a whole: what an update did with its rows is in other segments.
+ * A merge changes no row, only where rows are.  It takes the view as it finds
+ * it, and builds segments of the rows that are live there.  Meanwhile
+ * refreshes may publish other views, with new segments and more dead rows.
+ * So at the end it looks at the latest view, replaces there the segments that
+ * were merged, and buries in the new ones what has died since; that takes
+ * little time, and if yet another view was published or is being made
+ * meanwhile, it is done again.  A segment that is not there any more has died
+ * as a whole: what an update did with its rows is in other segments.
  *
- * A search most likely follows a refresh at once, and a refresh often another: the
- * thread waits for a moment before it begins.
+ * A search most likely follows a refresh at once, and a refresh often
+ * another: the thread waits for a moment before it begins.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,11 +44,11 @@
 /* How much less than others' counts the time of the thread */
 #define MERGER_NICE		10
 
-/* What is due is begun after so many microseconds, and delivered in such steps */
+/* Microseconds until what is due is begun, and between tries to publish it */
 #define START_NAP_US	10000
 #define PUBLISH_NAP_US	500
 
-/* A merged segment has so many times the rows of any of its parts, at least */
+/* A merged segment has at least GROWTH times the rows of any of its parts */
 #define GROWTH			4
 
 /* All rows are sorted anew when more than 3 of 10 are dead ... */
@@ -202,8 +205,8 @@ make_view(const merge_run *m, const gpuvec_view *now, gpuvec_error *error)
 }
 
 /*
- * Put the new view in the place of `now`, unless another one is there or under way.  The
- * caller holds the mutex.
+ * Replace `now` by the new view, unless it has been replaced already or is about
+ * to be.  The caller holds the mutex.
  */
 static bool
 replace_view(merge_run *m, const gpuvec_view *now, gpuvec_view *view)
@@ -267,7 +270,8 @@ charge_progress(void *arg, size_t built, size_t staged, gpuvec_error *error)
 
 	/* what is not built yet will follow */
 	return bytes <= m->mirror->base.background ||
-		gpuvec_store_charge(m->store, &m->mirror->base, &m->mirror->base.background, bytes, false, error);
+		gpuvec_store_charge(m->store, &m->mirror->base, &m->mirror->base.background, bytes, false,
+							error);
 }
 
 /* Stage the rows, and build the new segments */
@@ -283,7 +287,8 @@ build(merge_run *m, gpuvec_error *error)
 	for (uint32_t i = m->first; ok && i < m->before->nentries; i++)
 		ok = gpuvec_draft_add_entry(&draft, &m->before->entries[i], error);
 	size = gpuvec_draft_measure(&draft, 0);
-	ok = ok && gpuvec_store_charge(m->store, &m->mirror->base, &m->mirror->base.background, size.bytes, false, error) &&
+	ok = ok && gpuvec_store_charge(m->store, &m->mirror->base, &m->mirror->base.background,
+								   size.bytes, false, error) &&
 		gpuvec_draft_unbuild(&draft, 0, stage, error);
 	gpuvec_draft_free(&draft);
 	if (ok && size.live > 0)
@@ -328,7 +333,8 @@ end(merge_run *m)
 	uint64_t	rows = 0;
 	gpuvec_error error;
 
-	(void) gpuvec_store_charge(m->store, &m->mirror->base, &m->mirror->base.background, 0, false, &error);
+	(void) gpuvec_store_charge(m->store, &m->mirror->base, &m->mirror->base.background, 0, false,
+							   &error);
 	for (uint32_t i = 0; i < m->nsegments; i++)
 	{
 		rows += m->segments[i]->nrows;
@@ -436,7 +442,8 @@ void
 gpuvec_merger_look(gpuvec_store *store, gpuvec_sets_mirror *mirror)
 {
 	if (mirror->merge_due ||
-		choose_entries(mirror->view, mirror->sorted_rows, mirror->added_rows) == mirror->view->nentries)
+		choose_entries(mirror->view, mirror->sorted_rows,
+					   mirror->added_rows) == mirror->view->nentries)
 		return;
 	mirror->merge_due = true;
 	__atomic_store_n(&store->merger->wake, 1, __ATOMIC_RELAXED);

@@ -4,9 +4,9 @@
  *	  The view that a load or refresh of sets publishes.
  *
  * Small segments are merged, and dead rows left behind, in the background
- * (merge.c).  Only when that does not keep pace an update does it itself: when
- * there are very many segments it merges as many of the last ones as it may, and
- * when most rows are dead it sorts all anew.
+ * (merge.c).  Only when that does not keep pace an update does it itself:
+ * when there are very many segments it merges as many of the last ones as it
+ * may, and when most rows are dead it sorts all anew.
  *
  *-------------------------------------------------------------------------
  */

@@ -10,10 +10,11 @@
  * draft.c			a view that is being made
  * merge.c			merging segments in the background
  *
- * A load stages all rows, sorts them by (length, tid), cuts them into segments,
- * and publishes them.  A refresh publishes a new view of the same segments: rows
- * of pages that were read again, or that are gone, lose their bit in a copy of
- * their segment's live map, and the rows that came go to a new small segment.
+ * A load stages all rows, sorts them by (length, tid), cuts them into
+ * segments, and publishes them.  A refresh publishes a new view of the same
+ * segments: rows of pages that were read again, or that are gone, lose their
+ * bit in a copy of their segment's live map, and the rows that came go to a
+ * new small segment.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,8 +3,8 @@
  * sets_rows.c
  *	  Taking the rows of a load or refresh of sets.
  *
- * They are staged.  A row whose message lasts need not be copied: it is lent to
- * the stage, and the update owns the message.
+ * They are staged.  A row whose message lasts need not be copied: it is lent
+ * to the stage, and the update owns the message.
  *
  *-------------------------------------------------------------------------
  */

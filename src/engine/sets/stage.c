@@ -4,20 +4,20 @@
  *	  Rows on their way into segments.
  *
  * Segments hold rows in the order of (length, tid), while pages bring them in
- * that of tid.  So rows are staged by length: every length up to a limit has a
- * list of chunks of its own, longer ones share one by ranges.  In a list of one
- * length the rows are in order as they came, and the others are sorted one list
- * at a time.  Thus no array of all rows is ever made, and chunks are freed as the
- * segments that were built from them come into being: at its peak a load takes
- * little more memory than the segments.
+ * that of tid.  So rows are staged by length: every length up to a limit has
+ * a list of chunks of its own, longer ones share one by ranges.  In a list of
+ * one length the rows are in order as they came, and the others are sorted
+ * one list at a time.  Thus no array of all rows is ever made, and chunks are
+ * freed as the segments that were built from them come into being: at its
+ * peak a load takes little more memory than the segments.
  *
- * The first rows stay together, in an array, whatever their lengths: an update has often no
- * others, and so few are sorted sooner than they are spread over lists.  If their ids last,
- * they are not copied.
+ * The first rows stay together, in an array, whatever their lengths: an
+ * update has often no others, and so few are sorted sooner than they are
+ * spread over lists.  If their ids last, they are not copied.
  *
  * When much has been staged, chunks are cut from blocks of the size of a huge
- * page.  A block has chunks of a few neighbouring classes, so it too can be freed
- * soon after the first of its rows went to a segment.
+ * page.  A block has chunks of a few neighbouring classes, so it too can be
+ * freed soon after the first of its rows went to a segment.
  *
  * A staged row is a header of 8 bytes and its ids, padded to 4.
  *
@@ -223,7 +223,7 @@ new_block(gpuvec_stage *stage, int group)
 	return b;
 }
 
-/* Cut a chunk from a stage_block */
+/* Cut a chunk from a block */
 static stage_chunk *
 cut_chunk(gpuvec_stage *stage, int group)
 {
@@ -255,7 +255,7 @@ allocate_chunk(gpuvec_stage *stage, int group, size_t size)
 	return c;
 }
 
-/* A chunk with at least so many bytes behind the last one of a class */
+/* A chunk with room for `bytes`, behind the last one of a class */
 static stage_chunk *
 new_chunk(gpuvec_stage *stage, row_class *class, size_t bytes, gpuvec_error *error)
 {
@@ -395,7 +395,8 @@ spread_rows(gpuvec_stage *stage, gpuvec_error *error)
 	{
 		const gpuvec_source_row *row = &stage->first[i];
 
-		if (!add_row(stage, &stage->classes[class_of(row->len)], row->tid, row->ids, row->len, error))
+		if (!add_row(stage, &stage->classes[class_of(row->len)], row->tid, row->ids, row->len,
+					 error))
 			return false;
 	}
 	free(take_first(stage));
@@ -430,7 +431,7 @@ typedef struct stage_cursor
 	stage_chunk *retired;		/* read, but in use until segments are built */
 
 	/* a class whose rows are in order */
-	size_t		offset;			/* of the next row in the class's first stage_chunk */
+	size_t		offset;			/* of the next row in the class's first chunk */
 
 	/* a class whose rows had to be sorted */
 	gpuvec_source_row *sorted;
@@ -504,7 +505,8 @@ next_in_class(stage_cursor *c, gpuvec_source_row *row)
 
 /* Read up to n rows; the number that were read, or -1 on failure */
 static int64_t
-read_rows(stage_cursor *c, gpuvec_source_row *rows, uint64_t n, gpuvec_thread_pool *pool, gpuvec_error *error)
+read_rows(stage_cursor *c, gpuvec_source_row *rows, uint64_t n, gpuvec_thread_pool *pool,
+		  gpuvec_error *error)
 {
 	uint64_t	done = 0;
 
@@ -642,7 +644,8 @@ gpuvec_stage_build(gpuvec_stage *stage, const gpuvec_stage_target *target,
 	*segments = task.segments = calloc(most, sizeof(gpuvec_segment *));
 	rows = malloc((room + 1) * sizeof(gpuvec_source_row));
 	if (rows == NULL || *segments == NULL)
-		ok = gpuvec_fail_memory(error, room * sizeof(gpuvec_source_row) + most * sizeof(gpuvec_segment *));
+		ok = gpuvec_fail_memory(error,
+								room * sizeof(gpuvec_source_row) + most * sizeof(gpuvec_segment *));
 	else
 	{
 		pthread_mutex_init(&task.mutex, NULL);

@@ -3,14 +3,15 @@
  * fingerprint.c
  *	  Fingerprints of a page's rows.
  *
- * VACUUM, hint bits and deletions change a page's LSN but none of its rows, and
- * then nothing has to move.  To see that without reading rows back from a GPU, a
- * fingerprint of each page's bytes is kept: the bytes, seven at a time, are the
- * coefficients of a polynomial, which is evaluated modulo 2^61 - 1 at two random
- * points that each engine chooses anew.  Two different byte strings of n words
- * agree at no more than n points each (Carter and Wegman 1979), so whatever the
- * pages are, they are taken for the same with a probability below (n / 2^60)^2:
- * 2^-98 for a page of 8 kB, 2^-69 for a page with the longest sets there can be.
+ * VACUUM, hint bits and deletions change a page's LSN but none of its rows,
+ * and then nothing has to move.  To see that without reading rows back from a
+ * GPU, a fingerprint of each page's bytes is kept: the bytes, seven at a
+ * time, are the coefficients of a polynomial, which is evaluated modulo 2^61
+ * - 1 at two random points that each engine chooses anew.  Two different byte
+ * strings of n words agree at no more than n points each (Carter and Wegman
+ * 1979), so whatever the pages are, they are taken for the same with a
+ * probability below (n / 2^60)^2: 2^-98 for a page of 8 kB, 2^-69 for a page
+ * with the longest sets there can be.
  *
  *-------------------------------------------------------------------------
  */

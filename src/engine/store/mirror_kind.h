@@ -3,16 +3,16 @@
  * mirror_kind.h
  *	  What a mirror may hold, as a table of functions.
  *
- * The store knows mirrors, pages, numbers of refreshes and memory.  It does not
- * know rows: these are a kind's.  There are two,
+ * The store knows mirrors, pages, numbers of refreshes and memory.  It does
+ * not know rows: these are a kind's.  There are two,
  *
  *		gpuvec_sets_kind		sets of ids, in segments (engine/sets)
  *		gpuvec_embedding_kind	vectors, found by keys (engine/embedding)
  *
  * A kind extends the structs of mirrors and updates: its own begin with a
  * gpuvec_mirror and a gpuvec_update.  The functions below are all that the
- * store asks of it.  Reading is left to each kind, since what its readers hold
- * on to differs: gpuvec_sets_open, gpuvec_embedding_open.
+ * store asks of it.  Reading is left to each kind, since what its readers
+ * hold on to differs: gpuvec_sets_open, gpuvec_embedding_open.
  *
  * To add something:
  *

@@ -32,12 +32,17 @@ typedef struct gpuvec_page_numbers
 	gpuvec_numbers_part *parts[];
 } gpuvec_page_numbers;
 
-/* A new table for nblocks pages, with the parts of an older one or NULL.  NULL on lack of memory. */
-extern gpuvec_page_numbers *gpuvec_page_numbers_new(const gpuvec_page_numbers *old, uint32_t nblocks);
+/*
+ * A new table for nblocks pages, with the parts of an older one (which may be
+ * NULL).  NULL on lack of memory.
+ */
+extern gpuvec_page_numbers *gpuvec_page_numbers_new(const gpuvec_page_numbers *old,
+													uint32_t nblocks);
 
 /*
- * Have the number of a page in a part of the table's own, so that it can be set.  Has to be done
- * for every page that the older table does not have.  False on lack of memory.
+ * Have the number of a page in a part of the table's own, so that it can be
+ * set.  Has to be done for every page that the older table does not have.  False
+ * on lack of memory.
  */
 extern bool gpuvec_page_numbers_own(gpuvec_page_numbers *numbers, uint32_t block);
 

@@ -3,11 +3,11 @@
  * store.c
  *	  The mirrors that are resident: finding, listing, dropping, evicting.
  *
- * Memory is charged to mirrors in bytes of their device's budget.  When a charge
- * does not fit, mirrors that nobody is loading or refreshing are evicted, the
- * least recently used first, but only if that makes room enough.  An evicted
- * mirror that is being searched is only unlisted; its memory goes when the
- * search lets go of its view.
+ * Memory is charged to mirrors in bytes of their device's budget.  When a
+ * charge does not fit, mirrors that nobody is loading or refreshing are
+ * evicted, the least recently used first, but only if that makes room
+ * enough.  An evicted mirror that is being searched is only unlisted; its
+ * memory goes when the search lets go of its view.
  *
  *-------------------------------------------------------------------------
  */

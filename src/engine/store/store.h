@@ -125,7 +125,8 @@ extern void gpuvec_store_stat(gpuvec_store *store, const gpuvec_mirror_key *key,
 							  const void *session, gpuvec_state *state);
 
 /* Drop what `drop` names; returns how many.  A session's private mirrors. */
-extern uint64_t gpuvec_store_drop(gpuvec_store *store, const gpuvec_drop *drop, const void *session);
+extern uint64_t gpuvec_store_drop(gpuvec_store *store, const gpuvec_drop *drop,
+								  const void *session);
 extern void gpuvec_store_drop_private(gpuvec_store *store, const void *session);
 
 /*

@@ -4,9 +4,10 @@
  *	  Beginning and ending a load or a refresh of a mirror.
  *
  * One session at a time changes a mirror: its updater.  Everything that takes
- * time happens outside the store's mutex.  Only the updater changes a mirror's
- * pages, and from the beginning of the commit on its rows, so what it reads of
- * them stays as it is until it publishes, and publishing cannot fail.
+ * time happens outside the store's mutex.  Only the updater changes a
+ * mirror's pages, and from the beginning of the commit on its rows, so what
+ * it reads of them stays as it is until it publishes, and publishing cannot
+ * fail.
  *
  *-------------------------------------------------------------------------
  */

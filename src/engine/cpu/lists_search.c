@@ -35,7 +35,7 @@ fit_task(lists_task *task, uint32_t room)
 	return task->lists && task->bitmaps;
 }
 
-/* Make a thread's memory fit queries of `len` ids */
+/* Make a thread's memory fit queries of `room` ids */
 static bool
 fit_scratch(lists_scratch *scratch, uint32_t room)
 {

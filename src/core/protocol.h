@@ -110,8 +110,8 @@ typedef struct gpuvec_error_head
  * `rooted`: rows stand for HOT chains, not for row versions.  `index` is the
  * index whose expression or predicate says what the rows are, or 0.  A mirror
  * of an embedding table (key_attnum != 0) has a column of keys as well.
- * `private_id` is 0 for a mirror that all sessions share; otherwise it belongs
- * to the session that made it.
+ * `private_id` is 0 for a mirror that all sessions share; otherwise it
+ * belongs to the session that made it.
  */
 typedef struct gpuvec_mirror_key
 {
@@ -142,14 +142,15 @@ typedef enum gpuvec_mirror_state
 } gpuvec_mirror_state;
 
 /*
- * State of a mirror.  Every complete load or refresh of a mirror gets the next
- * `refresh` number, starting at 1; each page remembers the number of the one
- * that last read it.  `checked` is the WAL position up to which the mirror is
- * known to hold every change.  Numbers continue across evict and reload for
- * as long as the engine lives, so that a number never comes back.
+ * State of a mirror.  Every complete load or refresh of a mirror gets the
+ * next `refresh` number, starting at 1; each page remembers the number of the
+ * one that last read it.  `checked` is the WAL position up to which the
+ * mirror is known to hold every change.  Numbers continue across evict and
+ * reload for as long as the engine lives, so that a number never comes back.
  *
- * `feed` names an index whose insertions are numbered, and `applied` is the number up
- * to which the mirror has them; 0: none.  Both mean nothing to the engine.
+ * `feed` names an index whose insertions are numbered, and `applied` is the
+ * number up to which the mirror has them; 0: none.  Both mean nothing to the
+ * engine.
  */
 typedef struct gpuvec_state
 {
@@ -179,9 +180,9 @@ typedef struct gpuvec_load
 #define GPUVEC_MAX_FILE_BYTES	4096
 
 /*
- * Begin a refresh: by the LSNs of all pages, which are the answer then; or of pages that
- * the session knows to be stale in what the refresh of number `known` made.  If another
- * one has made the mirror, it has not begun.
+ * Begin a refresh: by the LSNs of all pages, which are the answer then; or of
+ * pages that the session knows to be stale in what the refresh of number
+ * `known` made.  If another one has made the mirror, it has not begun.
  */
 typedef struct gpuvec_refresh
 {
@@ -217,8 +218,9 @@ typedef struct gpuvec_row
 	(sizeof(gpuvec_row) + (((uint32_t) (len) * 2 + 3) & ~UINT32_C(3)))
 
 /*
- * A row of an embedding table: in place of gpuvec_row, followed by its elements in
- * the mirror's storage, padded to 4 bytes (none unless it is good).
+ * A row of an embedding table: in place of gpuvec_row, followed by its
+ * elements in the mirror's storage, padded to 4 bytes (none unless it is
+ * good).
  */
 typedef struct gpuvec_vector_row
 {
@@ -233,9 +235,10 @@ typedef struct gpuvec_vector_row
 	 (((uint64_t) (width) * gpuvec_element_bytes(storage) + 3) & ~UINT64_C(3)))
 
 /*
- * Publish the pages sent since LOAD_BEGIN or REFRESH_BEGIN in one step.  Pages
- * at or beyond nblocks leave the mirror; `checked` becomes at least position.  If
- * `feed` is not 0, it becomes the mirror's, with what was applied of it.
+ * Publish the pages sent since LOAD_BEGIN or REFRESH_BEGIN in one step.
+ * Pages at or beyond nblocks leave the mirror; `checked` becomes at least
+ * position.  If `feed` is not 0, it becomes the mirror's, with what was
+ * applied of it.
  */
 typedef struct gpuvec_commit
 {
@@ -247,8 +250,8 @@ typedef struct gpuvec_commit
 } gpuvec_commit;
 
 /*
- * First pages of a refresh, whose message follows, with the same key and number: so the
- * engine can begin while the session goes on reading.
+ * First pages of a refresh, whose message follows, with the same key and
+ * number: so the engine can begin while the session goes on reading.
  */
 typedef struct gpuvec_refresh_part
 {
@@ -257,9 +260,10 @@ typedef struct gpuvec_refresh_part
 } gpuvec_refresh_part;
 
 /*
- * A whole refresh in one message, with its pages, unless REFRESH_PAGES came before: then
- * with the last of them.  It is made only if the mirror still is what the session knows:
- * the refresh of this number made it.  The answer's state tells whether it was made.
+ * A whole refresh in one message, with its pages, unless REFRESH_PAGES came
+ * before: then with the last of them.  It is made only if the mirror still is
+ * what the session knows: the refresh of this number made it.  The answer's
+ * state tells whether it was made.
  */
 typedef struct gpuvec_refresh_once
 {
@@ -328,10 +332,10 @@ typedef struct gpuvec_query
 } gpuvec_query;
 
 /*
- * Answer to a search: state as it was when the search ran.  If it is not READY,
- * or not as fresh as asked, nothing was searched and nqueries is 0.  Otherwise
- * uint32_t nhits[nqueries], padded to 8 bytes, then all hits, query by query,
- * best first.
+ * Answer to a search: state as it was when the search ran.  If it is not
+ * READY, or not as fresh as asked, nothing was searched and nqueries is 0.
+ * Otherwise uint32_t nhits[nqueries], padded to 8 bytes, then all hits, query
+ * by query, best first.
  */
 typedef struct gpuvec_result
 {
@@ -342,9 +346,9 @@ typedef struct gpuvec_result
 } gpuvec_result;
 
 /*
- * A row of an answer.  `place` packs the row's heap position, its number of common
- * ids, and whether its page was last read by a refresh with a larger number than the
- * search's `known`.
+ * A row of an answer.  `place` packs the row's heap position, its number of
+ * common ids, and whether its page was last read by a refresh with a larger
+ * number than the search's `known`.
  */
 typedef struct gpuvec_hit
 {
@@ -377,11 +381,12 @@ typedef struct gpuvec_hit
  *		uint8_t map[map_bytes]			two bits for each heap page, the lower one
  *										set if the page was all-visible
  *
- * Which of the rows that have a key does the session's snapshot see?  Those of a
- * page whose bit is set, and that was last read by a refresh numbered `known` or
- * before.  Of all others the session must decide.  The engine answers UNDECIDED with
- * those for which there is no verdict, and the session sends its request once more,
- * with more verdicts; a verdict once given holds for as long as its snapshot.
+ * Which of the rows that have a key does the session's snapshot see?  Those
+ * of a page whose bit is set, and that was last read by a refresh numbered
+ * `known` or before.  Of all others the session must decide.  The engine
+ * answers UNDECIDED with those for which there is no verdict, and the session
+ * sends its request once more, with more verdicts; a verdict once given holds
+ * for as long as its snapshot.
  */
 typedef enum gpuvec_embedding_op
 {
@@ -433,9 +438,9 @@ typedef enum gpuvec_embedding_status
 } gpuvec_embedding_status;
 
 /*
- * Answer: state as it was when the request was served.  Complaints are about the
- * first key, in the order of the request, that gives reason to complain.  DONE is
- * followed by
+ * Answer: state as it was when the request was served.  Complaints are about
+ * the first key, in the order of the request, that gives reason to complain.
+ * DONE is followed by
  *
  *		uint8_t found[nkeys]		with FOUND, padded to 8 bytes
  *		float elements[count]		GATHER: the vectors of the keys that were found;
@@ -464,15 +469,17 @@ typedef struct gpuvec_embedding_answer
 } gpuvec_embedding_answer;
 
 /*
- * Rows of an embedding table whose vectors are nearest to queries.  Followed by
+ * Rows of an embedding table whose vectors are nearest to queries.  Followed
+ * by
  *
  *		uint64_t verdicts[nverdicts]	as for EMBEDDING
  *		int64_t excluded[nexcluded]		keys that are not wanted, ascending
  *		float queries[nqueries * width]	padded to 8 bytes
  *		uint8_t map[map_bytes]			as for EMBEDDING
  *
- * Only vectors as wide as the queries rank.  The answer is an EMBEDDING_ANSWER
- * as well: UNDECIDED names rows near the queries; DONE is followed by
+ * Only vectors as wide as the queries rank.  The answer is an
+ * EMBEDDING_ANSWER as well: UNDECIDED names rows near the queries; DONE is
+ * followed by
  *
  *		uint32_t nrows[nqueries]		padded to 8 bytes
  *		gpuvec_near rows[count]			query by query, best first

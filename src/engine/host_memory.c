@@ -22,7 +22,10 @@
 
 #include "engine/host_memory.h"
 
-/* Pieces of these sizes are kept ready, and given for no less than half of their size */
+/*
+ * Pieces of these sizes are kept ready, and given for no less than half of
+ * their size
+ */
 #define LEAST_READY		((size_t) 16 * 1024)
 #define MOST_READY		((size_t) 1024 * 1024)
 
@@ -66,7 +69,9 @@ gpuvec_memory_soon(size_t size)
 	return memory ? memory : gpuvec_memory_new(size);
 }
 
-/* A piece of memory that has been touched everywhere; NULL if there is none */
+/*
+ * A piece of memory that has been touched everywhere; NULL if there is none
+ */
 static void *
 touched(size_t size)
 {

@@ -18,13 +18,18 @@ extern "C"
 {
 #endif
 
-/* Memory that is not cleared, to be released by free(); NULL if there is none */
+/*
+ * Memory that is not cleared, to be released by free(); NULL if there is none
+ */
 extern void *gpuvec_memory_new(size_t size);
 
 /* The same, for somebody who is waited for */
 extern void *gpuvec_memory_soon(size_t size);
 
-/* To be called when there is time: makes ready what the next such call will want */
+/*
+ * To be called when there is time: makes ready what the next such call will
+ * want
+ */
 extern void gpuvec_memory_prepare(void);
 
 #ifdef __cplusplus

@@ -37,9 +37,9 @@
 #define MMAP_BYTES	(4 * 1024 * 1024)
 
 /*
- * What is smaller stays, up to a limit: to get memory page by page again for each refresh, and
- * each merge of what they leave, would take longer than to fill it.  The heap grows in such
- * steps.
+ * What is smaller stays, up to a limit: to get memory page by page again for
+ * each refresh, and each merge of what they leave, would take longer than to
+ * fill it.  The heap grows in such steps.
  */
 #define TRIM_BYTES	(8 * 1024 * 1024)
 #define PAD_BYTES	(1024 * 1024)
@@ -118,7 +118,10 @@ start_thread(void *(*run) (void *), void *arg)
 	return pthread_create(&thread, NULL, run, arg) == 0 && pthread_detach(thread) == 0;
 }
 
-/* Ignore what may be sent to the whole process group; SIGTERM goes to its thread */
+/*
+ * Ignore what may be sent to the whole process group; SIGTERM goes to its
+ * thread
+ */
 static bool
 set_up_signals(void)
 {

@@ -27,7 +27,10 @@ typedef struct gpuvec_engine_options
 	int			max_sessions;
 } gpuvec_engine_options;
 
-/* Parse the command line.  Exits, with a message, if it is wrong or asks for help. */
+/*
+ * Parse the command line.  Exits, with a message, if it is wrong or asks for
+ * help.
+ */
 extern void gpuvec_parse_options(gpuvec_engine_options *options, int argc, char **argv);
 
 #endif							/* GPUVEC_OPTIONS_H */

@@ -76,7 +76,10 @@ gpuvec_scheduler_get_stats(gpuvec_scheduler *scheduler, gpuvec_scheduler_stats *
 	pthread_mutex_unlock(&scheduler->mutex);
 }
 
-/* Take the oldest request and all that can run with it; the queue is not empty */
+/*
+ * Take the oldest request and all that can run with it; the queue is not
+ * empty
+ */
 static topk_request *
 take_batch(gpuvec_scheduler *scheduler, uint32_t *nqueries)
 {
@@ -135,9 +138,9 @@ run_together(gpuvec_scheduler *scheduler, topk_request *batch, uint32_t nqueries
 }
 
 /*
- * Run a batch, and tell its owners.  If requests do not go together (memory that
- * suffices for each may not for all), each is tried alone, so that only those fail
- * that have to.  Called and returns with the mutex locked.
+ * Run a batch, and tell its owners.  If requests do not go together (memory
+ * that suffices for each may not for all), each is tried alone, so that only
+ * those fail that have to.  Called and returns with the mutex locked.
  */
 static void
 run_batch(gpuvec_scheduler *scheduler, topk_request *batch, uint32_t nqueries)

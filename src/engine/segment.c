@@ -44,10 +44,10 @@ compare_tids(const void *a, const void *b)
 }
 
 /*
- * Sort rows by (len, tid).  Rows come from the heap in order of tid, so a stable
- * counting sort by length does it; if they do not, they are sorted by tid first.
- * Counts are kept of no other lengths than occur: to touch memory for all of them costs
- * more than to sort a few rows.
+ * Sort rows by (len, tid).  Rows come from the heap in order of tid, so a
+ * stable counting sort by length does it; if they do not, they are sorted by
+ * tid first. Counts are kept of no other lengths than occur: to touch memory
+ * for all of them costs more than to sort a few rows.
  */
 bool
 gpuvec_rows_sort(gpuvec_source_row *rows, uint64_t nrows, int nthreads,
@@ -200,8 +200,8 @@ sort_keys(uint64_t *keys, uint64_t *scratch, uint32_t n)
 }
 
 /*
- * Fill by_tid.  Ids are written after this, and until then their memory, if it is
- * large enough, serves for sorting: fresh memory is dear.
+ * Fill by_tid.  Ids are written after this, and until then their memory, if
+ * it is large enough, serves for sorting: fresh memory is dear.
  */
 static bool
 order_by_tid(gpuvec_segment *segment, gpuvec_error *error)

@@ -101,8 +101,8 @@ typedef struct gpuvec_view
 } gpuvec_view;
 
 /*
- * Build one segment of nrows rows (1 .. GPUVEC_SEGMENT_ROWS), which must already
- * be sorted by (len, tid).  NULL and *error on lack of memory.
+ * Build one segment of nrows rows (1 .. GPUVEC_SEGMENT_ROWS), which must
+ * already be sorted by (len, tid).  NULL and *error on lack of memory.
  */
 extern gpuvec_segment *gpuvec_segment_build(const gpuvec_source_row *rows,
 											uint32_t nrows, gpuvec_error *error);
@@ -133,7 +133,9 @@ extern gpuvec_view *gpuvec_view_new(const gpuvec_view_entry *entries,
 extern gpuvec_view *gpuvec_view_ref(gpuvec_view *view);
 extern void gpuvec_view_unref(gpuvec_view *view);
 
-/* Bytes on the host; they may change until the backend has made all it wants */
+/*
+ * Bytes on the host; they may change until the backend has made all it wants
+ */
 static inline size_t
 gpuvec_segment_host_bytes(const gpuvec_segment *segment)
 {

@@ -21,8 +21,9 @@ typedef struct gpuvec_thread_pool gpuvec_thread_pool;
 typedef void (*gpuvec_part) (void *task, uint64_t part, int thread);
 
 /*
- * A pool of nthreads threads, the caller of gpuvec_thread_pool_run included (0: one for
- * each core that this process may use).  NULL if memory or threads are lacking.
+ * A pool of nthreads threads, the caller of gpuvec_thread_pool_run included
+ * (0: one for each core that this process may use).  NULL if memory or
+ * threads are lacking.
  */
 extern gpuvec_thread_pool *gpuvec_thread_pool_new(int nthreads);
 extern void gpuvec_thread_pool_free(gpuvec_thread_pool *pool);

@@ -22,12 +22,15 @@
 #include "engine/cpu/cpu_backend.h"
 
 /*
- * Batches no larger than this are scanned query by query: a pass over the rows
- * costs a batch as much as this many lone queries, by instruction set.
+ * Batches no larger than this are scanned query by query: a pass over the
+ * rows costs a batch as much as this many lone queries, by instruction set.
  */
 static const uint32_t lone_queries[] = {0, 2, 2, 12};
 
-/* Queries that share a pass over the rows, or over the lists while those are in the cache */
+/*
+ * Queries that share a pass over the rows, or over the lists while those are
+ * in the cache
+ */
 static const uint32_t batch_widths[] = {0, 64, 256, 512};
 #define LISTS_WIDTH		512
 

@@ -40,8 +40,8 @@ typedef struct best_row
 
 /*
  * What all scans of one query share.  `bound` is the key of the k-th best of
- * some k rows that were found, so a row with a greater key is not wanted; it only
- * falls, and threads read and lower it without locks.
+ * some k rows that were found, so a row with a greater key is not wanted; it
+ * only falls, and threads read and lower it without locks.
  */
 typedef struct cpu_query
 {
@@ -53,7 +53,9 @@ typedef struct cpu_query
 	bool		has_after;
 } cpu_query;
 
-/* The best rows of a query in one part of the view: a heap, worst at the root */
+/*
+ * The best rows of a query in one part of the view: a heap, worst at the root
+ */
 typedef struct best_rows
 {
 	cpu_query  *shared;
@@ -64,8 +66,8 @@ typedef struct best_rows
 } best_rows;
 
 /*
- * A part of a search: queries of one batch, segments of one range, or those that
- * other parts of the same range have not taken
+ * A part of a search: queries of one batch, segments of one range, or those
+ * that other parts of the same range have not taken
  */
 typedef struct cpu_part
 {
@@ -121,8 +123,8 @@ extern cpu_way choose_way(cpu_backend *cpu, const gpuvec_segment *segment, gpuve
 
 /* best_rows.c */
 /*
- * Consider a live row.  False: neither it nor a row of the same score or a lower
- * one that has a greater tid will be wanted.
+ * Consider a live row.  False: neither it nor a row of the same score or a
+ * lower one that has a greater tid will be wanted.
  */
 extern bool best_offer(best_rows *best, uint32_t common, uint32_t len, uint64_t tid);
 

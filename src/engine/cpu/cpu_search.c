@@ -195,8 +195,8 @@ compare_best(const void *a, const void *b)
 }
 
 /*
- * Copy what the parts found for one query to rows, or, if that is NULL, only count
- * it
+ * Copy what the parts found for one query to rows, or, if that is NULL, only
+ * count it
  */
 static uint64_t
 gather_rows(const cpu_search *search, uint64_t query, best_row *rows)
@@ -321,7 +321,9 @@ choose_sizes(cpu_search *search, cpu_group *group)
 	group->width = cpu_width(search->backend->simd, group->way);
 	group->nbatches = (search->nqueries + group->width - 1) / group->width;
 	group->nsplits = 1;
-	/* parts that share their segments out among themselves need not be many */
+	/*
+	 * parts that share their segments out among themselves need not be many
+	 */
 	if (threads > 1 && group->way == CPU_LISTS)
 		group->nsplits = group->nbatches < threads * PARTS_PER_THREAD ? threads : 1;
 	else if (threads > 1)

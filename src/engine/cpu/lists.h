@@ -19,14 +19,23 @@
 
 #include "engine/segment.h"
 
-/* Rows of one line of a bitmap: the block that the widest search takes at once */
+/*
+ * Rows of one line of a bitmap: the block that the widest search takes at
+ * once
+ */
 #define LISTS_LINE_ROWS		512
 #define LISTS_LINE_BYTES	(LISTS_LINE_ROWS / 8)
 
-/* Rows from one entry of row_len to the next: the block of the narrowest search */
+/*
+ * Rows from one entry of row_len to the next: the block of the narrowest
+ * search
+ */
 #define LISTS_LEN_ROWS		64
 
-/* Flag in start[]: the id has a bitmap; its number stands where its list would */
+/*
+ * Flag in start[]: the id has a bitmap; its number stands where its list
+ * would
+ */
 #define LISTS_BITMAP		UINT32_C(0x80000000)
 
 typedef struct cpu_lists

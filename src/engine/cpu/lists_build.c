@@ -26,10 +26,10 @@ const gpuvec_lists_policy gpuvec_lists_usual = {
 };
 
 /*
- * Where the rows of an id go: to a list or to a bitmap.  Which of them an id has
- * is as good as random, and a branch predicted wrong takes longer than to write
- * to both.  So each id has both: one of them lies behind all others, and nobody
- * reads it.  (65,537 bitmaps of 65,536 rows are half a gigabyte.)
+ * Where the rows of an id go: to a list or to a bitmap.  Which of them an id
+ * has is as good as random, and a branch predicted wrong takes longer than to
+ * write to both.  So each id has both: one of them lies behind all others,
+ * and nobody reads it.  (65,537 bitmaps of 65,536 rows are half a gigabyte.)
  */
 typedef struct id_target
 {
@@ -117,8 +117,8 @@ enter_id(lists_making *m, uint32_t row, uint16_t id)
 }
 
 /*
- * Does an id get a bitmap?  The last one of all does if it occurs, so that a row is
- * in at most 65535 lists and 16 bits hold their number.
+ * Does an id get a bitmap?  The last one of all does if it occurs, so that a
+ * row is in at most 65535 lists and 16 bits hold their number.
  */
 static inline bool
 has_bitmap(const lists_making *m, uint32_t id)
@@ -148,8 +148,8 @@ measure_lists(lists_making *m)
 }
 
 /*
- * Which ids get bitmaps?  Those in more rows than the policy says, or fewer if
- * that takes more than its share of memory.
+ * Which ids get bitmaps?  Those in more rows than the policy says, or fewer
+ * if that takes more than its share of memory.
  */
 static void
 choose_bitmaps(lists_making *m)

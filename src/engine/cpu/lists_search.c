@@ -66,9 +66,9 @@ lists_scratch_free(lists_scratch *scratch)
 }
 
 /*
- * Offer the rows that were put aside.  Rows of one length follow one another by
- * tid, so when one of them is not wanted, those of its length that follow are not
- * either unless they have more common ids.
+ * Offer the rows that were put aside.  Rows of one length follow one another
+ * by tid, so when one of them is not wanted, those of its length that follow
+ * are not either unless they have more common ids.
  */
 void
 lists_offer(lists_task *task)
@@ -182,9 +182,9 @@ add_wide(uint8_t *restrict low, uint8_t *restrict high, const uint8_t *restrict 
 }
 
 /*
- * Count the lists of a task where bytes may not suffice: as many at a time as bytes
- * can count, which are then added up in two.  No row is in more than 65535 lists
- * (lists_build.c).
+ * Count the lists of a task where bytes may not suffice: as many at a time as
+ * bytes can count, which are then added up in two.  No row is in more than
+ * 65535 lists (lists_build.c).
  */
 static bool
 count_wide(const lists_task *task, lists_scratch *scratch, size_t size)

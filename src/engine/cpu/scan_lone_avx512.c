@@ -28,7 +28,10 @@ typedef struct lone_signature
 	__m512i		high;			/* words 32 .. 63 */
 } lone_signature;
 
-/* Upper bounds of the common ids of a tile's 32 rows, which have nchunks chunks */
+/*
+ * Upper bounds of the common ids of a tile's 32 rows, which have nchunks
+ * chunks
+ */
 static inline void
 bound_tile(const lone_signature *sig, const uint16_t *ids, uint32_t nchunks, uint32_t *bound)
 {
@@ -54,7 +57,10 @@ bound_tile(const lone_signature *sig, const uint16_t *ids, uint32_t nchunks, uin
 	}
 	for (int i = 0; i < TILE_REGISTERS; i++)
 	{
-		/* add the 8 sums of each row: 16 to 32 bits, then across the 128-bit lane */
+		/*
+		 * add the 8 sums of each row: 16 to 32 bits, then across the 128-bit
+		 * lane
+		 */
 		__m512i		s = _mm512_madd_epi16(sum[i], one);
 
 		s = _mm512_add_epi32(s, _mm512_shuffle_epi32(s, (_MM_PERM_ENUM) 0x4E));

@@ -53,8 +53,8 @@ embedding_bytes(const gpuvec_mirror *mirror, const gpuvec_update *update, size_t
 }
 
 /*
- * The table is about to grow on its device.  Others are evicted for both copies,
- * or, if that does not help, for what it will have in the end.
+ * The table is about to grow on its device.  Others are evicted for both
+ * copies, or, if that does not help, for what it will have in the end.
  */
 static bool
 make_room(void *arg, size_t bytes, size_t more, gpuvec_error *error)

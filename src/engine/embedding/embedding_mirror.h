@@ -26,8 +26,8 @@ typedef struct gpuvec_embedding_update
 
 /*
  * Open the rows of a mirror, for nkeys keys: a reference to be let go with
- * gpuvec_embedding_unref; NULL: it is not ready.  `session` sees its own private
- * mirrors.
+ * gpuvec_embedding_unref; NULL: it is not ready.  `session` sees its own
+ * private mirrors.
  */
 extern gpuvec_embedding_table *gpuvec_embedding_open(gpuvec_store *store,
 													 const gpuvec_mirror_key *key,

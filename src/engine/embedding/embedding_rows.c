@@ -32,7 +32,10 @@
 /* At most 5 of 8 entries are in use */
 #define ENTRIES_FULL(n, mask)	((n) * 8 > ((mask) + 1) * 5)
 
-/* Slots of a new bank; arrays larger than this grow by a quarter, not by doubling */
+/*
+ * Slots of a new bank; arrays larger than this grow by a quarter, not by
+ * doubling
+ */
 #define FIRST_SLOTS		64
 #define LARGE_BYTES		((size_t) 64 * 1024 * 1024)
 
@@ -211,7 +214,10 @@ device_bytes(const gpuvec_embedding_table *table, const gpuvec_bank *bank, uint3
 	return bank->device ? table->vectors->bytes(bank->device, room) : 0;
 }
 
-/* How many slots a bank that is full gets; more than UINT32_MAX: it must not grow */
+/*
+ * How many slots a bank that is full gets; more than UINT32_MAX: it must not
+ * grow
+ */
 static size_t
 larger_room(const gpuvec_embedding_table *table, const gpuvec_bank *bank)
 {

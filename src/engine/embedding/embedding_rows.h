@@ -38,7 +38,9 @@ typedef struct gpuvec_vector_info
 	gpuvec_vector_ref next_in_block;
 } gpuvec_vector_info;
 
-/* All rows whose vectors have the same width, or are bad for the same reason */
+/*
+ * All rows whose vectors have the same width, or are bad for the same reason
+ */
 typedef struct gpuvec_bank
 {
 	uint32_t	width;
@@ -74,8 +76,9 @@ typedef struct gpuvec_proven
 } gpuvec_proven;
 
 /*
- * How much work is done at a time, and from how much on a device does it.  Tests
- * link smaller numbers (test/unit/small_policy.c), so that small tables go every way.
+ * How much work is done at a time, and from how much on a device does it.
+ * Tests link smaller numbers (test/unit/small_policy.c), so that small tables
+ * go every way.
  */
 typedef struct gpuvec_embedding_limits
 {
@@ -89,8 +92,8 @@ typedef struct gpuvec_embedding_limits
 extern const gpuvec_embedding_limits gpuvec_embedding_policy;
 
 /*
- * What is known of the hash table of a bank on the device.  Readers bring it up to date
- * when they need it.
+ * What is known of the hash table of a bank on the device.  Readers bring it
+ * up to date when they need it.
  */
 typedef struct gpuvec_key_map
 {
@@ -106,8 +109,8 @@ typedef struct gpuvec_key_map
 
 /*
  * A table.  Readers hold the lock shared.  Only the mirror's updater changes
- * anything: rows that no reader can find yet without the lock, all else while it
- * holds it exclusively.
+ * anything: rows that no reader can find yet without the lock, all else while
+ * it holds it exclusively.
  */
 typedef struct gpuvec_embedding_table
 {
@@ -151,7 +154,9 @@ extern gpuvec_embedding_table *gpuvec_embedding_new(gpuvec_storage storage, gpuv
 extern gpuvec_embedding_table *gpuvec_embedding_ref(gpuvec_embedding_table *table);
 extern void gpuvec_embedding_unref(gpuvec_embedding_table *table);
 
-/* The updater's functions: add a row, which nobody sees yet; forget such rows */
+/*
+ * The updater's functions: add a row, which nobody sees yet; forget such rows
+ */
 extern bool gpuvec_embedding_stage(gpuvec_embedding_table *table, uint64_t tid,
 							   const gpuvec_vector_row *row, const void *elements,
 							   gpuvec_error *error);
@@ -162,8 +167,8 @@ extern bool gpuvec_embedding_prepare(gpuvec_embedding_table *table, uint32_t nbl
 									 gpuvec_error *error);
 
 /*
- * Publish staged rows in place of those of the given pages (ascending), without
- * those beyond nblocks.  The caller holds the lock exclusively.
+ * Publish staged rows in place of those of the given pages (ascending),
+ * without those beyond nblocks.  The caller holds the lock exclusively.
  */
 extern void gpuvec_embedding_publish(gpuvec_embedding_table *table, const uint32_t *blocks,
 									 uint64_t n,

@@ -197,8 +197,8 @@ follow_changes(const gpuvec_embedding_table *table, gpuvec_error *error)
 }
 
 /*
- * The bank whose keys the device has: of those with good vectors, the one with most.  It is
- * the same for all requests until something is published.
+ * The bank whose keys the device has: of those with good vectors, the one
+ * with most.  It is the same for all requests until something is published.
  */
 static uint32_t
 choose_bank(const gpuvec_embedding_table *table)
@@ -217,8 +217,8 @@ choose_bank(const gpuvec_embedding_table *table)
 }
 
 /*
- * Bring the device's hash table up to date.  *usable: there is one.  The caller holds the
- * mutex.
+ * Bring the device's hash table up to date.  *usable: there is one.  The
+ * caller holds the mutex.
  */
 static bool
 follow(const gpuvec_embedding_table *table, gpuvec_thread_pool *pool, bool *usable,
@@ -290,7 +290,10 @@ new_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight, gpuve
 	return proven;
 }
 
-/* The same, which may be what it was the last time.  The caller holds the mutex. */
+/*
+ * The same, which may be what it was the last time.  The caller holds the
+ * mutex.
+ */
 static gpuvec_proven *
 get_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight, gpuvec_error *error)
 {

@@ -22,7 +22,10 @@
 #include "engine/embedding/pool_simd.h"
 #include "engine/fault.h"
 
-/* Rows that are scored at a time: their vectors stay in the cache for all queries */
+/*
+ * Rows that are scored at a time: their vectors stay in the cache for all
+ * queries
+ */
 #define BLOCK_BYTES		((size_t) 128 * 1024)
 #define MAX_BLOCK		1024
 
@@ -135,8 +138,9 @@ bank_of_width(const gpuvec_embedding_table *table, uint32_t width)
 }
 
 /*
- * How many rows the heaps hold.  Each round of a search asks for at least twice as many
- * as those before, so that rows that are not seen do not take many rounds.
+ * How many rows the heaps hold.  Each round of a search asks for at least
+ * twice as many as those before, so that rows that are not seen do not take
+ * many rounds.
  */
 static void
 choose_k(nearest_run *n, int threads)
@@ -208,8 +212,8 @@ rows_wanted(const nearest_run *n, uint32_t query)
 }
 
 /*
- * Answer with the rows that the session has to decide about, if any is among the best;
- * then also with those that may take the places of others
+ * Answer with the rows that the session has to decide about, if any is among
+ * the best; then also with those that may take the places of others
  */
 static bool
 answer_undecided(nearest_run *n, gpuvec_nearest_query *q, bool *done, gpuvec_error *error)
@@ -269,8 +273,8 @@ answer_rows(nearest_run *n, gpuvec_nearest_query *q, gpuvec_error *error)
 }
 
 /*
- * Offer what a device has found for the queries from `first` on; *more: there may be
- * rows behind it that are needed
+ * Offer what a device has found for the queries from `first` on; *more: there
+ * may be rows behind it that are needed
  */
 static void
 offer_found(nearest_run *n, uint32_t first, const gpuvec_slot_search *found, bool *more)
@@ -332,9 +336,9 @@ ask_device(nearest_run *n, uint32_t first, uint32_t nqueries, uint32_t k, bool *
 }
 
 /*
- * Search on the device, some queries at a time; the heaps of one thread are there.  If
- * too many rows of some query were dropped, its group is asked again, for more rows, or
- * as many of its queries as there is room for.
+ * Search on the device, some queries at a time; the heaps of one thread are
+ * there.  If too many rows of some query were dropped, its group is asked
+ * again, for more rows, or as many of its queries as there is room for.
  */
 static bool
 search_device(nearest_run *n, gpuvec_error *error)

@@ -17,7 +17,10 @@ typedef struct frame_rest
 	size_t		length;
 } frame_rest;
 
-/* The next n items of `size` bytes each, padded to 8 bytes; NULL: they are not there */
+/*
+ * The next n items of `size` bytes each, padded to 8 bytes; NULL: they are
+ * not there
+ */
 static const void *
 take(frame_rest *rest, uint64_t n, size_t size)
 {

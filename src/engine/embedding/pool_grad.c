@@ -105,7 +105,9 @@ find_keys(gradient_sums *g, uint64_t nshares, int64_t *keys)
 	g->first[g->n] = nshares;
 }
 
-/* Answer with the gradients of sorted shares; keys[] has room for one of each */
+/*
+ * Answer with the gradients of sorted shares; keys[] has room for one of each
+ */
 static bool
 answer_gradients(gpuvec_reading *r, gpuvec_thread_pool *pool, gradient_sums *g, const int64_t *keys,
 				 gpuvec_error *error)
@@ -160,7 +162,10 @@ gpuvec_reading_gradient(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_erro
 	return ok;
 }
 
-/* The gradients of the weights of a part's bags; part_out has the rows where they begin */
+/*
+ * The gradients of the weights of a part's bags; part_out has the rows where
+ * they begin
+ */
 static void
 weights_part(void *task, uint64_t part, int thread)
 {

@@ -23,7 +23,10 @@ typedef enum gpuvec_embedding_simd
 /* The best one that this machine has */
 extern gpuvec_embedding_simd gpuvec_embedding_best_simd(void);
 
-/* gpuvec_pool_bag and gpuvec_sum_shares, compiled for several instruction sets */
+/*
+ * gpuvec_pool_bag and gpuvec_sum_shares, compiled for several instruction
+ * sets
+ */
 typedef uint64_t gpuvec_pool_bag_function(float *out, const gpuvec_bag *bag);
 typedef void gpuvec_sum_shares_function(float *out, const gpuvec_share *shares, uint64_t n,
 										const gpuvec_upstream *up, float *scratch);

@@ -97,7 +97,10 @@ note_missing(gpuvec_reading *r, uint64_t number)
 		complain(r, number, GPUVEC_NO_VECTOR, GPUVEC_EMBEDDING_MISSING);
 }
 
-/* Of a key and the first row that has it: the row that the snapshot sees, or GPUVEC_NO_VECTOR */
+/*
+ * Of a key and the first row that has it: the row that the snapshot sees, or
+ * GPUVEC_NO_VECTOR
+ */
 static gpuvec_vector_ref
 resolve_key(gpuvec_reading *r, uint64_t number, gpuvec_vector_ref ref)
 {
@@ -217,7 +220,10 @@ resolve_part(void *task, uint64_t part, int thread)
 	__atomic_add_fetch(&r->nfound, nfound, __ATOMIC_RELAXED);
 }
 
-/* Resolve the keys of a part that a device has looked up, those that it left to us among them */
+/*
+ * Resolve the keys of a part that a device has looked up, those that it left
+ * to us among them
+ */
 static void
 resolve_found_part(void *task, uint64_t part, int thread)
 {
@@ -297,7 +303,10 @@ part_elements(const gpuvec_reading *r, uint64_t part)
 	return n * width;
 }
 
-/* Room for some vectors, of a thread; NULL, and *r says so: there is no memory */
+/*
+ * Room for some vectors, of a thread; NULL, and *r says so: there is no
+ * memory
+ */
 float *
 gpuvec_reading_scratch(gpuvec_reading *r)
 {
@@ -411,7 +420,10 @@ gpuvec_reading_too_large(gpuvec_reading *r)
 	return true;
 }
 
-/* Place the parts' bags one behind the other, unless the answer would be too large */
+/*
+ * Place the parts' bags one behind the other, unless the answer would be too
+ * large
+ */
 static bool
 lay_out(gpuvec_reading *r, gpuvec_error *error)
 {

@@ -12,7 +12,10 @@
 #include "engine/embedding/embedding_query.h"
 #include "engine/embedding/pool_simd.h"
 
-/* Keys of a part; a request with no more of them is served by its own thread alone */
+/*
+ * Keys of a part; a request with no more of them is served by its own thread
+ * alone
+ */
 #define PART_KEYS	4096
 
 /* Room in an answer for elements */
@@ -111,7 +114,10 @@ extern uint64_t gpuvec_reading_limit(void);
 /* Is pooling going to give too much for an answer?  If so, answer so. */
 extern bool gpuvec_reading_too_large(gpuvec_reading *r);
 
-/* pool_grad.c: gradients, of keys that were resolved; the caller holds the table's lock */
+/*
+ * pool_grad.c: gradients, of keys that were resolved; the caller holds the
+ * table's lock
+ */
 extern bool gpuvec_reading_gradient(gpuvec_reading *r, gpuvec_thread_pool *pool,
 									gpuvec_error *error);
 extern bool gpuvec_reading_weight_gradients(gpuvec_reading *r, gpuvec_thread_pool *pool,
@@ -121,8 +127,8 @@ extern bool gpuvec_reading_weight_gradients(gpuvec_reading *r, gpuvec_thread_poo
 extern bool gpuvec_reading_check_gradient(gpuvec_reading *r, uint64_t rows);
 
 /*
- * key_map.c: if a device is to look the keys up, let it fill slots[], of the bank
- * table->map->bank: GPUVEC_ASK_SLOT where it cannot tell.
+ * key_map.c: if a device is to look the keys up, let it fill slots[], of the
+ * bank table->map->bank: GPUVEC_ASK_SLOT where it cannot tell.
  */
 extern bool gpuvec_reading_find(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_error *error);
 

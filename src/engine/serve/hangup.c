@@ -73,7 +73,10 @@ gpuvec_hangup_start(void)
 	return true;
 }
 
-/* Without memory for it the connection is not watched; the search just ends later */
+/*
+ * Without memory for it the connection is not watched; the search just ends
+ * later
+ */
 void
 gpuvec_hangup_watch(int fd, int *canceled)
 {

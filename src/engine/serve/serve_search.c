@@ -56,8 +56,8 @@ parse_query(const gpuvec_query *wire, const uint16_t *ids, search_run *q, gpuvec
 }
 
 /*
- * Take a search apart; ids stay in the frame.  q->queries is malloc'ed, whatever
- * comes of it.
+ * Take a search apart; ids stay in the frame.  q->queries is malloc'ed,
+ * whatever comes of it.
  */
 static bool
 parse_search(search_run *q, const gpuvec_request *request, gpuvec_error *error)
@@ -129,8 +129,9 @@ allocate_matches(search_run *q, gpuvec_error *error)
 }
 
 /*
- * Turn matches into hits: each tells whether its page was read by a later refresh
- * than the session knows of, as of the very version of the mirror that was searched.
+ * Turn matches into hits: each tells whether its page was read by a later
+ * refresh than the session knows of, as of the very version of the mirror
+ * that was searched.
  */
 static void
 make_hits(const search_run *q, gpuvec_hit *hits)

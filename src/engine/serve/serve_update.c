@@ -12,7 +12,10 @@
 #include "engine/serve/session.h"
 #include "engine/sets/sets_mirror.h"
 
-/* Begin a load; or answer, as for a refresh, that another session's is unfinished */
+/*
+ * Begin a load; or answer, as for a refresh, that another session's is
+ * unfinished
+ */
 bool
 gpuvec_serve_load_begin(gpuvec_session *s, const gpuvec_request *request)
 {
@@ -48,7 +51,10 @@ end_update(gpuvec_session *s)
 	s->update = NULL;
 }
 
-/* The LSNs of all pages that a refresh knows, as long as they fit a frame; malloc'ed */
+/*
+ * The LSNs of all pages that a refresh knows, as long as they fit a frame;
+ * malloc'ed
+ */
 static uint64_t *
 page_lsns(gpuvec_update *update, const gpuvec_state *state, gpuvec_error *error)
 {
@@ -63,9 +69,9 @@ page_lsns(gpuvec_update *update, const gpuvec_state *state, gpuvec_error *error)
 
 /*
  * Become the updater of a mirror, unless it is not what the session knows
- * (*known, if it knows anything).  Sets state to what it is: LOADING if another
- * session's load or refresh is unfinished.  That session may be gone, and have
- * canceled its request while we were busy with it.
+ * (*known, if it knows anything).  Sets state to what it is: LOADING if
+ * another session's load or refresh is unfinished.  That session may be gone,
+ * and have canceled its request while we were busy with it.
  */
 static bool
 begin_refresh(gpuvec_session *s, const gpuvec_mirror_key *key, const uint64_t *known,
@@ -124,7 +130,9 @@ gpuvec_serve_pages(gpuvec_session *s, const gpuvec_request *request)
 		return gpuvec_answer_violation(s, request, "PAGES are out of place.");
 	if (gpuvec_update_pages(s->update, request->data, request->length, false, &error))
 		return true;
-	/* the session is sending more, and would not know what the error is about */
+	/*
+	 * the session is sending more, and would not know what the error is about
+	 */
 	gpuvec_answer_error(s, request, &error);
 	return false;
 }
@@ -161,7 +169,10 @@ give_buffer(gpuvec_session *s, gpuvec_error *error)
 	return ok;
 }
 
-/* Take the first pages of a refresh, if the mirror is what the session takes it for */
+/*
+ * Take the first pages of a refresh, if the mirror is what the session takes
+ * it for
+ */
 bool
 gpuvec_serve_refresh_pages(gpuvec_session *s, const gpuvec_request *request)
 {
@@ -186,8 +197,8 @@ gpuvec_serve_refresh_pages(gpuvec_session *s, const gpuvec_request *request)
 }
 
 /*
- * Make a refresh, with its last pages, if the mirror is what the session took it
- * for; answer what it is then.
+ * Make a refresh, with its last pages, if the mirror is what the session took
+ * it for; answer what it is then.
  */
 bool
 gpuvec_serve_refresh(gpuvec_session *s, const gpuvec_request *request)

@@ -184,8 +184,8 @@ trim_buffer(gpuvec_session *s)
 }
 
 /*
- * Wait a moment for the next message, which the session is making just now: to sleep and
- * to be woken takes longer, for both.
+ * Wait a moment for the next message, which the session is making just now:
+ * to sleep and to be woken takes longer, for both.
  */
 static void
 await_message(const gpuvec_session *s)

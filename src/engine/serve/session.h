@@ -71,7 +71,10 @@ extern gpuvec_request_handler gpuvec_serve_engine;
 extern bool gpuvec_answer(gpuvec_session *s, const gpuvec_request *request, gpuvec_message type,
 						  const void *data, size_t size);
 
-/* Answer with an error; false, which ends the connection, if the request made no sense */
+/*
+ * Answer with an error; false, which ends the connection, if the request made
+ * no sense
+ */
 extern bool gpuvec_answer_error(gpuvec_session *s, const gpuvec_request *request,
 								const gpuvec_error *error);
 
@@ -80,7 +83,10 @@ extern bool gpuvec_violation(gpuvec_error *error, const char *what);
 extern bool gpuvec_answer_violation(gpuvec_session *s, const gpuvec_request *request,
 									const char *what);
 
-/* A request was canceled: nobody is there, or the engine is about to exit; returns false */
+/*
+ * A request was canceled: nobody is there, or the engine is about to exit;
+ * returns false
+ */
 extern bool gpuvec_answer_canceled(gpuvec_session *s, const gpuvec_request *request);
 
 /* Microseconds since some moment */

@@ -21,7 +21,10 @@
 /* uint16_t ids in a chunk of a tile */
 #define CHUNK_VALUES	((size_t) GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS)
 
-/* Finding a block by binary search costs about as much as passing this many rows */
+/*
+ * Finding a block by binary search costs about as much as passing this many
+ * rows
+ */
 #define FIND_ROWS		64
 
 /* Let go of an entry */
@@ -153,7 +156,10 @@ bury_range(entries_task *task, gpuvec_view_entry *entry, uint64_t from, uint64_t
 {
 	const gpuvec_segment *segment = entry->segment;
 
-	/* most segments are of other parts of the table, and searching them means cache misses */
+	/*
+	 * most segments are of other parts of the table, and searching them means
+	 * cache misses
+	 */
 	if (segment->last_tid < from || segment->first_tid >= to)
 		return true;
 	for (uint32_t i = gpuvec_segment_find(segment, from); i < segment->nrows; i++)
@@ -182,7 +188,10 @@ bury_by_bitmap(entries_task *task, gpuvec_view_entry *entry, gpuvec_error *error
 	{
 		uint32_t	block = gpuvec_tid_block(segment->tid[row]);
 
-		/* rows of blocks that the mirror did not have are long dead, from before it shrank */
+		/*
+		 * rows of blocks that the mirror did not have are long dead, from
+		 * before it shrank
+		 */
 		if (block < task->nblocks &&
 			(block >= task->limit || !(task->bitmap[block / 8] >> (block % 8) & 1)))
 			continue;
@@ -290,7 +299,9 @@ read_back(const gpuvec_segment *segment, uint16_t **ids, gpuvec_error *error)
 	return false;
 }
 
-/* Stage the live rows of an entry, in the order of tid; `row_ids` is scratch */
+/*
+ * Stage the live rows of an entry, in the order of tid; `row_ids` is scratch
+ */
 static bool
 stage_entry(const gpuvec_view_entry *entry, gpuvec_stage *stage, uint16_t *row_ids,
 			gpuvec_error *error)
@@ -336,7 +347,10 @@ gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first, gpuvec_stage *stage, g
 	return ok;
 }
 
-/* Hand an entry's live map, if it is new, to the backend; by a thread of the pool */
+/*
+ * Hand an entry's live map, if it is new, to the backend; by a thread of the
+ * pool
+ */
 static void
 adopt_part(void *arg, uint64_t part, int thread)
 {

@@ -78,7 +78,10 @@ typedef struct merge_run
 	uint32_t	nsegments;
 } merge_run;
 
-/* From which entry on are segments to be merged?  view->nentries: none are; 0: all */
+/*
+ * From which entry on are segments to be merged?  view->nentries: none are;
+ * 0: all
+ */
 static uint32_t
 choose_entries(const gpuvec_view *view, uint64_t sorted_rows, uint64_t added_rows)
 {
@@ -108,7 +111,10 @@ choose_entries(const gpuvec_view *view, uint64_t sorted_rows, uint64_t added_row
 	return first;
 }
 
-/* Is this segment one of those that are merged?  Returns its entry in `before`, or -1. */
+/*
+ * Is this segment one of those that are merged?  Returns its entry in
+ * `before`, or -1.
+ */
 static int64_t
 source_of(const merge_run *m, const gpuvec_segment *segment)
 {
@@ -134,7 +140,9 @@ bury_tid(gpuvec_view_entry *entries, uint32_t n, uint64_t tid, gpuvec_error *err
 					   "a row is missing among those that were merged");
 }
 
-/* Bury in the new entries what has died in an old one; now == NULL: all has */
+/*
+ * Bury in the new entries what has died in an old one; now == NULL: all has
+ */
 static bool
 bury_died(const gpuvec_view_entry *before, const gpuvec_view_entry *now,
 		  gpuvec_view_entry *entries, uint32_t n, gpuvec_error *error)
@@ -161,8 +169,8 @@ entry_of(const gpuvec_view *view, const gpuvec_segment *segment)
 }
 
 /*
- * Draft what the latest view is to become: the entries that were not merged, with the
- * new ones among them where the others were.
+ * Draft what the latest view is to become: the entries that were not merged,
+ * with the new ones among them where the others were.
  */
 static bool
 draft_view(const merge_run *m, const gpuvec_view *now, gpuvec_draft *draft, gpuvec_error *error)
@@ -205,8 +213,8 @@ make_view(const merge_run *m, const gpuvec_view *now, gpuvec_error *error)
 }
 
 /*
- * Replace `now` by the new view, unless it has been replaced already or is about
- * to be.  The caller holds the mutex.
+ * Replace `now` by the new view, unless it has been replaced already or is
+ * about to be.  The caller holds the mutex.
  */
 static bool
 replace_view(merge_run *m, const gpuvec_view *now, gpuvec_view *view)
@@ -250,7 +258,10 @@ publish(merge_run *m, gpuvec_error *error)
 			done = replace_view(m, now, view);
 			pthread_mutex_unlock(&m->store->mutex);
 		}
-		/* the reference of the mirror, or that of the view that was not published */
+		/*
+		 * the reference of the mirror, or that of the view that was not
+		 * published
+		 */
 		gpuvec_view_unref(done ? now : view);
 		gpuvec_view_unref(now);
 		if (view == NULL)
@@ -261,7 +272,10 @@ publish(merge_run *m, gpuvec_error *error)
 	return true;
 }
 
-/* Keep the charge at what is built and staged; called while segments are built */
+/*
+ * Keep the charge at what is built and staged; called while segments are
+ * built
+ */
 static bool
 charge_progress(void *arg, size_t built, size_t staged, gpuvec_error *error)
 {
@@ -348,8 +362,8 @@ end(merge_run *m)
 }
 
 /*
- * Merge what is due in one mirror.  Without memory nothing is, and it is due again after
- * the next refresh.
+ * Merge what is due in one mirror.  Without memory nothing is, and it is due
+ * again after the next refresh.
  */
 static void
 run(merge_run *m)

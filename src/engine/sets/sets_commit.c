@@ -21,11 +21,17 @@
  */
 #define TOO_MANY_DEAD(dead, all)	((dead) * 10 > (all) * 6)
 
-/* With MANY_SEGMENTS more segments than needed, up to MERGE_ROWS of the last rows are merged */
+/*
+ * With MANY_SEGMENTS more segments than needed, up to MERGE_ROWS of the last
+ * rows are merged
+ */
 #define MANY_SEGMENTS		64
 #define MERGE_ROWS			16384
 
-/* Keep the charge at what is built and still staged; called while segments are built */
+/*
+ * Keep the charge at what is built and still staged; called while segments
+ * are built
+ */
 static bool
 charge_progress(void *arg, size_t built, size_t staged, gpuvec_error *error)
 {
@@ -91,9 +97,9 @@ bury_replaced(gpuvec_sets_update *sets, uint32_t nblocks, gpuvec_draft *draft, b
 }
 
 /*
- * From which entry on shall rows be sorted anew, together with `fresh` new ones?
- * draft->n: from none; 0: all.  There is a limit to what a search waits for; if
- * the last segments are larger, they are left to the merger.
+ * From which entry on shall rows be sorted anew, together with `fresh` new
+ * ones? draft->n: from none; 0: all.  There is a limit to what a search waits
+ * for; if the last segments are larger, they are left to the merger.
  */
 static uint32_t
 choose_merge(const gpuvec_draft *draft, uint64_t fresh)
@@ -120,8 +126,8 @@ choose_merge(const gpuvec_draft *draft, uint64_t fresh)
 
 /*
  * Take entries apart that are to be sorted anew.  Sorting all rows needs room
- * beside the old segments, which searches still use; if there is none it has to
- * wait, unless the mirror is mostly dead.
+ * beside the old segments, which searches still use; if there is none it has
+ * to wait, unless the mirror is mostly dead.
  */
 static bool
 unbuild(gpuvec_sets_update *sets, gpuvec_draft *draft, uint32_t first, gpuvec_error *error)

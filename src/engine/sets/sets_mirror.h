@@ -64,7 +64,10 @@ typedef struct gpuvec_sets_reader
 	gpuvec_page_numbers *numbers;
 } gpuvec_sets_reader;
 
-/* Open a mirror for nqueries queries, if it is as fresh as needed; `session` sees its own */
+/*
+ * Open a mirror for nqueries queries, if it is as fresh as needed; `session`
+ * sees its own
+ */
 extern void gpuvec_sets_open(gpuvec_store *store, const gpuvec_mirror_key *key,
 							 const void *session, const gpuvec_freshness *need,
 							 uint32_t nqueries, gpuvec_sets_reader *reader);
@@ -89,8 +92,9 @@ extern bool gpuvec_sets_prepare(gpuvec_update *update, uint32_t nblocks, gpuvec_
 extern bool gpuvec_merger_start(gpuvec_store *store);
 
 /*
- * A view was published: is there work for the merger now?  The caller holds the
- * mutex.  To wake it takes some time, and is left to the caller for later.
+ * A view was published: is there work for the merger now?  The caller holds
+ * the mutex.  To wake it takes some time, and is left to the caller for
+ * later.
  */
 extern void gpuvec_merger_look(gpuvec_store *store, gpuvec_sets_mirror *mirror);
 extern void gpuvec_merger_wake(gpuvec_store *store);

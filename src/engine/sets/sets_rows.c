@@ -86,8 +86,8 @@ gpuvec_sets_bytes_taken(const gpuvec_update *update)
 }
 
 /*
- * Rows of pages that came back as they were are not staged, and when there are
- * many they are all copied.
+ * Rows of pages that came back as they were are not staged, and when there
+ * are many they are all copied.
  */
 bool
 gpuvec_sets_own_message(gpuvec_update *update, char **message, size_t size, gpuvec_error *error)

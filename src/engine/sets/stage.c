@@ -34,7 +34,10 @@
 #define OWN_CLASSES		256
 #define NCLASSES		(OWN_CLASSES + 8 * 16 + 1)
 
-/* The class of the first rows, as long as there are no more than these, and room for some */
+/*
+ * The class of the first rows, as long as there are no more than these, and
+ * room for some
+ */
 #define FIRST_CLASS		NCLASSES
 #define FIRST_ROWS		4096
 #define FIRST_ROOM		1024
@@ -45,8 +48,9 @@
 #define LAST_CHUNK		((size_t) 512 * 1024)
 
 /*
- * Classes that share blocks, and how large the chunks are that are cut from them,
- * once so much has been staged in all, and so much of the group in chunks of its own
+ * Classes that share blocks, and how large the chunks are that are cut from
+ * them, once so much has been staged in all, and so much of the group in
+ * chunks of its own
  */
 #define GROUP			8
 #define PIECE			((size_t) 64 * 1024)
@@ -57,7 +61,10 @@
 /* Bytes of a row in a segment, over its chunks of ids */
 #define ROW_BYTES		14
 
-/* On the CPU threads share a search by segments: do not make fewer for larger ones than these */
+/*
+ * On the CPU threads share a search by segments: do not make fewer for larger
+ * ones than these
+ */
 #define FEWEST_ROWS		8192
 
 /* A staged row: ids follow */

@@ -13,7 +13,9 @@
 
 #define MEGABYTE	((size_t) 1024 * 1024)
 
-/* Part of the free device memory, or of the machine's, that mirrors may take */
+/*
+ * Part of the free device memory, or of the machine's, that mirrors may take
+ */
 #define DEVICE_PERCENT	80
 #define MACHINE_PERCENT	50
 

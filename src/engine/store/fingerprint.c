@@ -31,7 +31,9 @@
 static uint64_t powers[2][STEP + 1];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* A sum of products modulo PRIME, nearly reduced: below 2^61 + 8; sum < 2^124 */
+/*
+ * A sum of products modulo PRIME, nearly reduced: below 2^61 + 8; sum < 2^124
+ */
 static inline uint64_t
 reduce(unsigned __int128 sum)
 {
@@ -40,7 +42,9 @@ reduce(unsigned __int128 sum)
 	return (folded & PRIME) + (folded >> 61);
 }
 
-/* Choose the points; without them equal pages cannot be told, so do not go on */
+/*
+ * Choose the points; without them equal pages cannot be told, so do not go on
+ */
 static void
 choose_points(void)
 {
@@ -58,8 +62,8 @@ choose_points(void)
 }
 
 /*
- * Go on with a value by STEP coefficients: ((value + w[0]) x + w[1]) x ..., but
- * as a sum of products, which do not wait for one another.
+ * Go on with a value by STEP coefficients: ((value + w[0]) x + w[1]) x ...,
+ * but as a sum of products, which do not wait for one another.
  */
 static inline uint64_t
 advance(uint64_t value, const uint64_t *w, const uint64_t *power)

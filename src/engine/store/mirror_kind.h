@@ -39,7 +39,10 @@ typedef struct gpuvec_sent_page
 	gpuvec_page_state state;
 } gpuvec_sent_page;
 
-/* A load or refresh under way; kinds extend it.  Used by one thread at a time. */
+/*
+ * A load or refresh under way; kinds extend it.  Used by one thread at a
+ * time.
+ */
 struct gpuvec_update
 {
 	gpuvec_store *store;
@@ -56,9 +59,9 @@ struct gpuvec_update
 };
 
 /*
- * Functions that can fail return false and fill *error.  None holds the store's
- * mutex unless it says so.  Those with an update are called by the mirror's
- * updater alone.
+ * Functions that can fail return false and fill *error.  None holds the
+ * store's mutex unless it says so.  Those with an update are called by the
+ * mirror's updater alone.
  */
 struct gpuvec_mirror_kind
 {
@@ -75,17 +78,22 @@ struct gpuvec_mirror_kind
 	bool		(*make) (gpuvec_mirror *mirror, gpuvec_error *error);
 	void		(*drop) (gpuvec_mirror *mirror);
 
-	/* Do the rows lie on the mirror's device, whose memory is then charged? */
+	/*
+	 * Do the rows lie on the mirror's device, whose memory is then charged?
+	 */
 	bool		(*on_device) (const gpuvec_mirror *mirror);
 
 	/*
-	 * Bytes that the rows take, or, with an update that is prepared, those that
-	 * they will take.  The caller holds the mutex or is the updater.
+	 * Bytes that the rows take, or, with an update that is prepared, those
+	 * that they will take.  The caller holds the mutex or is the updater.
 	 */
 	void		(*bytes) (const gpuvec_mirror *mirror, const gpuvec_update *update,
 						  size_t *host, size_t *device);
 
-	/* Begin an update, whose own part is all zero; end frees it, whatever has become of it */
+	/*
+	 * Begin an update, whose own part is all zero; end frees it, whatever has
+	 * become of it
+	 */
 	bool		(*begin) (gpuvec_update *update, gpuvec_error *error);
 	void		(*end) (gpuvec_update *update);
 
@@ -101,21 +109,25 @@ struct gpuvec_mirror_kind
 	bool		(*own_message) (gpuvec_update *update, char **message, size_t size,
 								gpuvec_error *error);
 
-	/* Rows that were taken, and bytes to be charged for them, on the device or the host */
+	/*
+	 * Rows that were taken, and bytes to be charged for them, on the device
+	 * or the host
+	 */
 	uint64_t	(*rows_taken) (const gpuvec_update *update);
 	size_t		(*bytes_taken) (const gpuvec_update *update);
 
 	/*
-	 * Do all that takes time or may fail: afterwards publishing cannot.  Pages
-	 * at or beyond nblocks are left out.  May set update->hopeless instead.
+	 * Do all that takes time or may fail: afterwards publishing cannot.
+	 * Pages at or beyond nblocks are left out.  May set update->hopeless
+	 * instead.
 	 */
 	bool		(*prepare) (gpuvec_update *update, uint32_t nblocks, gpuvec_error *error);
 
 	/*
-	 * Publish, in three steps: keep readers out and exchange the rows; with the
-	 * mutex, change what the store shows of them (gpuvec_mirror.nrows and so
-	 * on); let readers in, with the mirror's new state.  The first and the last
-	 * may be NULL.
+	 * Publish, in three steps: keep readers out and exchange the rows; with
+	 * the mutex, change what the store shows of them (gpuvec_mirror.nrows and
+	 * so on); let readers in, with the mirror's new state.  The first and the
+	 * last may be NULL.
 	 */
 	void		(*exchange) (gpuvec_update *update, uint32_t nblocks);
 	void		(*publish) (gpuvec_update *update);
@@ -138,7 +150,10 @@ gpuvec_kind_of(const gpuvec_mirror_key *key)
 	return gpuvec_is_embedding_key(key) ? &gpuvec_embedding_kind : &gpuvec_sets_kind;
 }
 
-/* For take_row: report rows that are not as the protocol wants them; returns false */
+/*
+ * For take_row: report rows that are not as the protocol wants them; returns
+ * false
+ */
 extern bool gpuvec_update_bad_pages(gpuvec_error *error, const char *what);
 
 /*
@@ -148,7 +163,10 @@ extern bool gpuvec_update_bad_pages(gpuvec_error *error, const char *what);
 extern uint32_t *gpuvec_update_replaced(const gpuvec_update *update, uint64_t *n,
 										gpuvec_error *error);
 
-/* For own_message: charge bytes_taken; a load that cannot fit is to fail now, not at its end */
+/*
+ * For own_message: charge bytes_taken; a load that cannot fit is to fail now,
+ * not at its end
+ */
 extern bool gpuvec_update_charge(gpuvec_update *update, gpuvec_error *error);
 
 #endif							/* GPUVEC_MIRROR_KIND_H */

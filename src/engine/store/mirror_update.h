@@ -23,7 +23,9 @@ extern gpuvec_update *gpuvec_update_begin(gpuvec_store *store, const gpuvec_mirr
 										  const gpuvec_load *load, const void *session,
 										  gpuvec_error *error);
 
-/* The files that the mirror, which is being loaded, is made of: see sweep.c */
+/*
+ * The files that the mirror, which is being loaded, is made of: see sweep.c
+ */
 extern void gpuvec_update_files(gpuvec_update *update, const char *files, size_t bytes);
 
 /* The state of the mirror that is updated; it stays until the update ends */
@@ -33,10 +35,10 @@ extern void gpuvec_update_state(gpuvec_update *update, gpuvec_state *state);
 extern uint64_t *gpuvec_update_lsns(gpuvec_update *update, gpuvec_error *error);
 
 /*
- * Add pages; `frame` stays the caller's.  If it lasts until the update is gone,
- * not all has to be copied.  To see to that, let the update own the malloc'd
- * memory of this size in which it lies: *message is NULL then, unless nothing
- * in it is needed any more.
+ * Add pages; `frame` stays the caller's.  If it lasts until the update is
+ * gone, not all has to be copied.  To see to that, let the update own the
+ * malloc'd memory of this size in which it lies: *message is NULL then,
+ * unless nothing in it is needed any more.
  */
 extern bool gpuvec_update_pages(gpuvec_update *update, const char *frame, size_t length,
 								bool lasts, gpuvec_error *error);

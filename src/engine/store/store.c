@@ -29,7 +29,10 @@ gpuvec_now(void)
 	return (int64_t) t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-/* Free mirrors whose last reference is gone; without the mutex, as it takes time */
+/*
+ * Free mirrors whose last reference is gone; without the mutex, as it takes
+ * time
+ */
 static void
 free_mirrors(gpuvec_mirror *dead)
 {
@@ -119,7 +122,9 @@ gpuvec_store_unlist(gpuvec_store *store, gpuvec_mirror *mirror)
 	mirror->refs--;
 }
 
-/* Unlist a mirror, and put it on a list of dead ones if nobody else uses it */
+/*
+ * Unlist a mirror, and put it on a list of dead ones if nobody else uses it
+ */
 static void
 unlist_dead(gpuvec_store *store, gpuvec_mirror *mirror, gpuvec_mirror **dead)
 {
@@ -176,7 +181,9 @@ drop_matches(const gpuvec_mirror *mirror, const gpuvec_drop *drop, const void *s
 		(drop->attnum == 0 || mirror->key.attnum == drop->attnum);
 }
 
-/* Unlist mirrors, by `drop` or (drop == NULL) all private ones of a session */
+/*
+ * Unlist mirrors, by `drop` or (drop == NULL) all private ones of a session
+ */
 static uint64_t
 drop_mirrors(gpuvec_store *store, const gpuvec_drop *drop, const void *session)
 {
@@ -300,8 +307,8 @@ gpuvec_store_charge(gpuvec_store *store, gpuvec_mirror *mirror, size_t *charged,
 }
 
 /*
- * Bytes of a mirror on host and device, with the rows of an update (NULL: those
- * that it has) and nblocks pages
+ * Bytes of a mirror on host and device, with the rows of an update (NULL:
+ * those that it has) and nblocks pages
  */
 static void
 count_bytes(const gpuvec_mirror *mirror, const gpuvec_update *update, uint32_t nblocks,

@@ -53,9 +53,10 @@ typedef struct gpuvec_mirror_kind gpuvec_mirror_kind;
 typedef struct gpuvec_update gpuvec_update;
 
 /*
- * A mirror; its kind's struct begins with it.  It is in the store's list until
- * it is dropped or evicted; whoever uses it holds a reference.  The store's mutex
- * guards everything below, except for what only the updater looks at.
+ * A mirror; its kind's struct begins with it.  It is in the store's list
+ * until it is dropped or evicted; whoever uses it holds a reference.  The
+ * store's mutex guards everything below, except for what only the updater
+ * looks at.
  */
 typedef struct gpuvec_mirror
 {
@@ -116,7 +117,10 @@ typedef struct gpuvec_store
 /* Microseconds since the UNIX epoch */
 extern int64_t gpuvec_now(void);
 
-/* devices.c: open what the options ask for.  Logs and returns false on failure. */
+/*
+ * devices.c: open what the options ask for.  Logs and returns false on
+ * failure.
+ */
 extern bool gpuvec_store_open(gpuvec_store *store, const gpuvec_engine_options *options);
 extern gpuvec_device *gpuvec_roomiest_device(gpuvec_store *store);
 
@@ -152,8 +156,9 @@ extern void gpuvec_store_get_state(const gpuvec_mirror *mirror, gpuvec_state *st
 extern void gpuvec_store_release(gpuvec_store *store, gpuvec_mirror *mirror);
 
 /*
- * Change what a mirror is charged for one purpose from *charged to `bytes`.  If
- * that does not fit, evict others when `evict`, and fail if it still does not.
+ * Change what a mirror is charged for one purpose from *charged to `bytes`.
+ * If that does not fit, evict others when `evict`, and fail if it still does
+ * not.
  */
 extern bool gpuvec_store_charge(gpuvec_store *store, gpuvec_mirror *mirror, size_t *charged,
 								size_t bytes, bool evict, gpuvec_error *error);
@@ -165,7 +170,9 @@ extern bool gpuvec_store_charge(gpuvec_store *store, gpuvec_mirror *mirror, size
  */
 extern void gpuvec_store_settle(gpuvec_mirror *mirror);
 
-/* What a mirror will be charged with the rows of an update, and nblocks pages */
+/*
+ * What a mirror will be charged with the rows of an update, and nblocks pages
+ */
 extern size_t gpuvec_store_bytes(const gpuvec_mirror *mirror, const gpuvec_update *update,
 								 uint32_t nblocks);
 

@@ -17,7 +17,9 @@
 
 #include "engine/store/mirror_kind.h"
 
-/* Free memory goes back to the system after updates with more rows than this */
+/*
+ * Free memory goes back to the system after updates with more rows than this
+ */
 #define TRIM_ROWS			100000
 
 /* The mirror is free for others; an unfinished load leaves nothing */
@@ -53,9 +55,9 @@ gpuvec_update_end(gpuvec_update *update)
 }
 
 /*
- * Become the updater of a mirror, which a load makes if it is absent.  NULL if
- * there is none, or (with an error) if it has an updater.  The caller holds the
- * mutex.
+ * Become the updater of a mirror, which a load makes if it is absent.  NULL
+ * if there is none, or (with an error) if it has an updater.  The caller
+ * holds the mutex.
  */
 static gpuvec_mirror *
 claim_mirror(gpuvec_store *store, const gpuvec_mirror_key *key, const gpuvec_load *load,

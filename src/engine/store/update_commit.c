@@ -51,8 +51,8 @@ prepare_rows(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 }
 
 /*
- * Make the new table of page numbers, whose new entries publish() fills in, and
- * make room for what is remembered of new pages.
+ * Make the new table of page numbers, whose new entries publish() fills in,
+ * and make room for what is remembered of new pages.
  */
 static bool
 make_numbers(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
@@ -74,7 +74,9 @@ make_numbers(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 	return true;
 }
 
-/* Charge what the mirror will take instead of what it and the update take now */
+/*
+ * Charge what the mirror will take instead of what it and the update take now
+ */
 static bool
 charge_rows(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 {
@@ -120,7 +122,9 @@ publish_pages(gpuvec_update *update, const gpuvec_commit *commit)
 	update->numbers = old;
 }
 
-/* Publish rows and pages in one step; what they replace is left to the update */
+/*
+ * Publish rows and pages in one step; what they replace is left to the update
+ */
 static void
 publish(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_state *state)
 {

@@ -148,7 +148,8 @@ greet(gpuvec_session *s)
 	s->seated = gpuvec_seat_take(&s->seat, s->fd, s->server->options->max_sessions);
 	if (!s->seated)
 	{
-		snprintf(detail, sizeof(detail), "all %d connections that gpuvec.max_sessions allows are in use",
+		snprintf(detail, sizeof(detail),
+				 "all %d connections that gpuvec.max_sessions allows are in use",
 				 s->server->options->max_sessions);
 		return refuse(s, &frame, GPUVEC_TOO_MANY_SESSIONS, NULL, "Increase gpuvec.max_sessions.",
 					  detail, false);
@@ -156,7 +157,8 @@ greet(gpuvec_session *s)
 	memset(&welcome, 0, sizeof(welcome));
 	welcome.version = GPUVEC_PROTOCOL_VERSION;
 	welcome.pid = (uint32_t) getpid();
-	snprintf(welcome.backend, sizeof(welcome.backend), "%s", s->server->store.devices[0].backend->name);
+	snprintf(welcome.backend, sizeof(welcome.backend), "%s",
+			 s->server->store.devices[0].backend->name);
 	return gpuvec_send_struct(s->fd, frame.request, GPUVEC_MSG_WELCOME, &welcome, sizeof(welcome));
 }
 

@@ -32,7 +32,7 @@ ENGINE_FLAGS = -std=gnu11 -pthread -fPIE -ffp-contract=off -I$(srcdir)/src -D_GN
 # kernels that pool, and their gradients: without the service that uses them
 POOLING_SOURCES = $(filter-out %/keys.cu %/nearest.cu %/products.cu %/vectors.cu,$(wildcard $(srcdir)/kernels/embedding/*.cu))
 
-ENGINE_SRCS := $(filter-out src/engine/main.c, $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/src/engine/*.c $(srcdir)/src/engine/cpu/*.c $(srcdir)/src/engine/embedding/*.c)))
+ENGINE_SRCS := $(filter-out src/engine/main.c, $(patsubst $(srcdir)/%,%,$(wildcard $(addprefix $(srcdir)/src/engine/,*.c cpu/*.c embedding/*.c serve/*.c sets/*.c store/*.c))))
 ENGINE_OBJS := $(ENGINE_SRCS:%.c=build/%.o)
 KERNEL_OBJS :=
 ENGINE_LIBS = -lm -lpthread

@@ -713,7 +713,7 @@ cuda_close(gpuvec_backend *backend)
 
 	cuda_vectors_free(b->base.vectors);
 	if (b->pool)
-		gpuvec_pool_free(b->pool);
+		gpuvec_thread_pool_free(b->pool);
 	if (cuda_enter(b, &ignored))
 	{
 		if (b->stream)
@@ -898,7 +898,7 @@ gpuvec_cuda_open(const gpuvec_backend_options *options, gpuvec_error *error)
 		cuda_close(&b->base);
 		return NULL;
 	}
-	b->pool = gpuvec_pool_new(std::min(gpuvec_cores(), DECODE_THREADS));
+	b->pool = gpuvec_thread_pool_new(std::min(gpuvec_cores(), DECODE_THREADS));
 	return &b->base;
 }
 

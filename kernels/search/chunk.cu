@@ -534,7 +534,7 @@ finish_chunk(struct search *s, const struct chunk *c)
 			s->overflowed[s->noverflowed++] = (uint32_t) (w - s->work);
 		}
 	if (b->pool && parts > 1 && (uint64_t) c->n * c->kmax >= DECODE_SHARED)
-		gpuvec_pool_run(b->pool, decode_part, &d, parts);
+		gpuvec_thread_pool_run(b->pool, decode_part, &d, parts);
 	else
 		for (uint32_t i = 0; i < parts; i++)
 			decode_part(&d, i, 0);

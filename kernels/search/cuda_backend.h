@@ -356,7 +356,7 @@ struct cuda_backend
 	size_t		upload_bytes;
 	char	   *download;		/* pinned */
 	size_t		download_bytes;
-	gpuvec_pool *pool;			/* decodes large answers; NULL: the caller does it alone */
+	gpuvec_thread_pool *pool;	/* decodes large answers; NULL: the caller does it alone */
 	uint32_t   *stop;			/* on the device */
 	uint32_t   *stop_value;		/* pinned, holds 1 */
 };

@@ -9,14 +9,13 @@
  * by `length` bytes.  The header and GPUVEC_MSG_HELLO / GPUVEC_MSG_ERROR
  * never change their layout, so ends of different versions can say so.
  *
- * Every request has one reply, and replies come in the order of the requests;
- * a session may send further requests before it has read them.
- * GPUVEC_MSG_PAGES and GPUVEC_MSG_REFRESH_PAGES have no reply: the engine
- * reports what went wrong with pages as the (one) GPUVEC_MSG_ERROR that
- * answers the next COMMIT or REFRESH, or earlier, after which the session
- * must close the connection.  Closing a connection cancels what it
- * asked for, drops an unfinished load or refresh, and drops the session's
- * private mirrors.
+ * The engine serves the requests of a connection one after another, and sends
+ * one reply to each, in their order; a session may send several before it
+ * reads replies.  GPUVEC_MSG_PAGES and GPUVEC_MSG_REFRESH_PAGES have no reply:
+ * what went wrong with pages is the (one) GPUVEC_MSG_ERROR that answers the
+ * next COMMIT or REFRESH, or comes earlier, and the session must close the
+ * connection.  Closing a connection cancels what it asked for, drops an
+ * unfinished load or refresh, and drops the session's private mirrors.
  *
  * The engine may close a connection on which nothing is unfinished: a request
  * that crosses that has not been begun, and its sender opens another
@@ -52,9 +51,9 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_DROP,			/* gpuvec_drop -> COUNT */
 	GPUVEC_MSG_LIST,			/* nothing -> MIRRORS */
 	GPUVEC_MSG_ENGINE,			/* nothing -> ENGINE_INFO */
-	GPUVEC_MSG_REFRESH,			/* gpuvec_refresh_once, gpuvec_page ... -> STATE, or none */
-	GPUVEC_MSG_EMBEDDING,			/* gpuvec_embedding_request ... -> EMBEDDED */
-	GPUVEC_MSG_NEAREST,			/* gpuvec_nearest_head ... -> EMBEDDED */
+	GPUVEC_MSG_REFRESH,			/* gpuvec_refresh_once, gpuvec_page ... -> STATE */
+	GPUVEC_MSG_EMBEDDING,		/* gpuvec_embedding_request ... -> EMBEDDING_ANSWER */
+	GPUVEC_MSG_NEAREST,			/* gpuvec_nearest_head ... -> EMBEDDING_ANSWER */
 	GPUVEC_MSG_REFRESH_PAGES,	/* gpuvec_refresh_part, gpuvec_page ... (no reply) */
 
 	/* engine -> session */
@@ -65,7 +64,7 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_COUNT,			/* uint64 */
 	GPUVEC_MSG_MIRRORS,			/* gpuvec_mirror_info[] */
 	GPUVEC_MSG_ENGINE_INFO,		/* gpuvec_engine_info */
-	GPUVEC_MSG_EMBEDDING_ANSWER			/* gpuvec_embedding_answer ... */
+	GPUVEC_MSG_EMBEDDING_ANSWER /* gpuvec_embedding_answer ... */
 } gpuvec_message;
 
 typedef struct gpuvec_frame
@@ -107,12 +106,12 @@ typedef struct gpuvec_error_head
 
 /*
  * What a mirror is a mirror of.  Compared as bytes, so callers zero it first.
- * `meaning` is a hash of what the catalog says of the file and its rows.  `rooted`: rows
- * stand for HOT chains, not for row versions.  `index` is the index whose expression or
- * predicate says what the rows are, or 0.  A mirror of an embedding table
- * (key_attnum != 0) has a column of keys as well.
- * `private_id` is 0 for a mirror that all sessions share; otherwise it belongs
- * to the session that made it.
+ * `meaning` is a hash of what the catalog says of the file and its rows.
+ * `rooted`: rows stand for HOT chains, not for row versions.  `index` is the
+ * index whose expression or predicate says what the rows are, or 0.  A mirror
+ * of an embedding table (key_attnum != 0) has a column of keys as well.
+ * `private_id` is 0 for a mirror that all sessions share; otherwise it
+ * belongs to the session that made it.
  */
 typedef struct gpuvec_mirror_key
 {
@@ -143,14 +142,15 @@ typedef enum gpuvec_mirror_state
 } gpuvec_mirror_state;
 
 /*
- * State of a mirror.  Every complete load or refresh of a mirror gets the next
- * `refresh` number, starting at 1; each page remembers the number of the one
- * that last read it.  `checked` is the WAL position up to which the mirror is
- * known to hold every change.  Numbers continue across evict and reload for
- * as long as the engine lives, so that a number never comes back.
+ * State of a mirror.  Every complete load or refresh of a mirror gets the
+ * next `refresh` number, starting at 1; each page remembers the number of the
+ * one that last read it.  `checked` is the WAL position up to which the
+ * mirror is known to hold every change.  Numbers continue across evict and
+ * reload for as long as the engine lives, so that a number never comes back.
  *
- * `feed` names an index whose insertions are numbered, and `applied` is the number up
- * to which the mirror has them; 0: none.  Both mean nothing to the engine.
+ * `feed` names an index whose insertions are numbered, and `applied` is the
+ * number up to which the mirror has them; 0: none.  Both mean nothing to the
+ * engine.
  */
 typedef struct gpuvec_state
 {
@@ -180,9 +180,9 @@ typedef struct gpuvec_load
 #define GPUVEC_MAX_FILE_BYTES	4096
 
 /*
- * Begin a refresh: by the LSNs of all pages, which are the answer then; or of pages that
- * the session knows to be stale in what the refresh of number `known` made.  If another
- * one has made the mirror, it has not begun.
+ * Begin a refresh: by the LSNs of all pages, which are the answer then; or of
+ * pages that the session knows to be stale in what the refresh of number
+ * `known` made.  If another one has made the mirror, it has not begun.
  */
 typedef struct gpuvec_refresh
 {
@@ -218,8 +218,9 @@ typedef struct gpuvec_row
 	(sizeof(gpuvec_row) + (((uint32_t) (len) * 2 + 3) & ~UINT32_C(3)))
 
 /*
- * A row of an embedding table: in place of gpuvec_row, followed by its elements in
- * the mirror's storage, padded to 4 bytes (none unless it is good).
+ * A row of an embedding table: in place of gpuvec_row, followed by its
+ * elements in the mirror's storage, padded to 4 bytes (none unless it is
+ * good).
  */
 typedef struct gpuvec_vector_row
 {
@@ -234,9 +235,10 @@ typedef struct gpuvec_vector_row
 	 (((uint64_t) (width) * gpuvec_element_bytes(storage) + 3) & ~UINT64_C(3)))
 
 /*
- * Publish the pages sent since LOAD_BEGIN or REFRESH_BEGIN in one step.  Pages
- * at or beyond nblocks leave the mirror; `checked` becomes at least position.  If
- * `feed` is not 0, it becomes the mirror's, with what was applied of it.
+ * Publish the pages sent since LOAD_BEGIN or REFRESH_BEGIN in one step.
+ * Pages at or beyond nblocks leave the mirror; `checked` becomes at least
+ * position.  If `feed` is not 0, it becomes the mirror's, with what was
+ * applied of it.
  */
 typedef struct gpuvec_commit
 {
@@ -248,8 +250,8 @@ typedef struct gpuvec_commit
 } gpuvec_commit;
 
 /*
- * First pages of a refresh, whose message follows, with the same key and number: so the
- * engine can begin while the session goes on reading.
+ * First pages of a refresh, whose message follows, with the same key and
+ * number: so the engine can begin while the session goes on reading.
  */
 typedef struct gpuvec_refresh_part
 {
@@ -258,9 +260,10 @@ typedef struct gpuvec_refresh_part
 } gpuvec_refresh_part;
 
 /*
- * A whole refresh in one message, with its pages, unless REFRESH_PAGES came before: then
- * with the last of them.  It is made only if the mirror still is what the session knows:
- * the refresh of this number made it.  The answer's state tells whether it was made.
+ * A whole refresh in one message, with its pages, unless REFRESH_PAGES came
+ * before: then with the last of them.  It is made only if the mirror still is
+ * what the session knows: the refresh of this number made it.  The answer's
+ * state tells whether it was made.
  */
 typedef struct gpuvec_refresh_once
 {
@@ -282,7 +285,7 @@ typedef struct gpuvec_drop
 	uint64_t	private_id;		/* 0: the shared ones */
 } gpuvec_drop;
 
-/* How fresh a mirror has to be: either will do */
+/* How fresh a mirror has to be: either condition is enough */
 typedef struct gpuvec_freshness
 {
 	uint64_t	position;		/* checked >= position */
@@ -305,7 +308,7 @@ gpuvec_fresh(const gpuvec_state *state, const gpuvec_freshness *need)
 typedef struct gpuvec_search
 {
 	gpuvec_mirror_key key;
-	gpuvec_freshness need;			/* answer only if the mirror is so fresh */
+	gpuvec_freshness need;		/* answer only if the mirror is as fresh as this */
 	uint64_t	known;			/* number of a refresh: see gpuvec_hit */
 	uint32_t	measure;		/* gpuvec_measure */
 	uint32_t	method;			/* gpuvec_method */
@@ -329,10 +332,10 @@ typedef struct gpuvec_query
 } gpuvec_query;
 
 /*
- * Answer to a search: state as it was when the search ran.  If it is not READY
- * or not as fresh as asked, nothing was searched and nqueries is 0.  Otherwise
- * uint32_t nhits[nqueries], padded to 8 bytes, then all hits, query by query,
- * best first.
+ * Answer to a search: state as it was when the search ran.  If it is not
+ * READY, or not as fresh as asked, nothing was searched and nqueries is 0.
+ * Otherwise uint32_t nhits[nqueries], padded to 8 bytes, then all hits, query
+ * by query, best first.
  */
 typedef struct gpuvec_result
 {
@@ -343,9 +346,9 @@ typedef struct gpuvec_result
 } gpuvec_result;
 
 /*
- * A row of an answer.  `place` packs the row's heap position, its number of common
- * ids, and whether its page was last read by a refresh with a larger number than the
- * search's `known`.
+ * A row of an answer.  `place` packs the row's heap position, its number of
+ * common ids, and whether its page was last read by a refresh with a larger
+ * number than the search's `known`.
  */
 typedef struct gpuvec_hit
 {
@@ -378,11 +381,12 @@ typedef struct gpuvec_hit
  *		uint8_t map[map_bytes]			two bits for each heap page, the lower one
  *										set if the page was all-visible
  *
- * Which of the rows that have a key does the session's snapshot see?  Those of a
- * page whose bit is set, and that was last read by a refresh numbered `known` or
- * before.  Of all others the session must decide.  The engine answers UNDECIDED with
- * those for which there is no verdict, and the session sends its request once more,
- * with more verdicts; a verdict once given holds for as long as its snapshot.
+ * Which of the rows that have a key does the session's snapshot see?  Those
+ * of a page whose bit is set, and that was last read by a refresh numbered
+ * `known` or before.  Of all others the session must decide.  The engine
+ * answers UNDECIDED with those for which there is no verdict, and the session
+ * sends its request once more, with more verdicts; a verdict once given holds
+ * for as long as its snapshot.
  */
 typedef enum gpuvec_embedding_op
 {
@@ -392,7 +396,7 @@ typedef enum gpuvec_embedding_op
 	GPUVEC_EMBEDDING_GRAD_WEIGHTS	/* the gradients of the weights */
 } gpuvec_embedding_op;
 
-#define GPUVEC_N_EMBED_OPS		4
+#define GPUVEC_N_EMBEDDING_OPS		4
 
 #define GPUVEC_EMBEDDING_WEIGHTED	1	/* each key has a weight */
 #define GPUVEC_EMBEDDING_FOUND		2	/* tell of each key whether it was found */
@@ -434,9 +438,9 @@ typedef enum gpuvec_embedding_status
 } gpuvec_embedding_status;
 
 /*
- * Answer: state as it was when the request was served.  Complaints are about the
- * first key, in the order of the request, that gives reason to complain.  DONE is
- * followed by
+ * Answer: state as it was when the request was served.  Complaints are about
+ * the first key, in the order of the request, that gives reason to complain.
+ * DONE is followed by
  *
  *		uint8_t found[nkeys]		with FOUND, padded to 8 bytes
  *		float elements[count]		GATHER: the vectors of the keys that were found;
@@ -465,15 +469,17 @@ typedef struct gpuvec_embedding_answer
 } gpuvec_embedding_answer;
 
 /*
- * Rows of an embedding table whose vectors are nearest to queries.  Followed by
+ * Rows of an embedding table whose vectors are nearest to queries.  Followed
+ * by
  *
- *		uint64_t verdicts[nverdicts]	as for EMBED
+ *		uint64_t verdicts[nverdicts]	as for EMBEDDING
  *		int64_t excluded[nexcluded]		keys that are not wanted, ascending
  *		float queries[nqueries * width]	padded to 8 bytes
- *		uint8_t map[map_bytes]			as for EMBED
+ *		uint8_t map[map_bytes]			as for EMBEDDING
  *
- * Only vectors as wide as the queries rank.  Answered by EMBEDDED as well: UNDECIDED
- * names rows near the queries; DONE is followed by
+ * Only vectors as wide as the queries rank.  The answer is an
+ * EMBEDDING_ANSWER as well: UNDECIDED names rows near the queries; DONE is
+ * followed by
  *
  *		uint32_t nrows[nqueries]		padded to 8 bytes
  *		gpuvec_near rows[count]			query by query, best first

@@ -20,10 +20,13 @@
 #include "engine/embedding/embedding_backend.h"
 
 #ifdef __cplusplus
-extern "C" {
+extern "C"
+{
 #endif
 
-/* One result row; (score descending, tid ascending) is the order of results */
+/*
+ * One result row; (score descending, tid ascending) is the order of results
+ */
 typedef struct gpuvec_match
 {
 	double		score;
@@ -33,10 +36,11 @@ typedef struct gpuvec_match
 } gpuvec_match;
 
 /*
- * One query of a batch.  The rows that rank are those with a common id (all for
- * hamming), score >= min_score if has_min_score, and, if has_after, strictly
- * behind (after_score, after_tid) in the order of results.  The answer is the
- * first k of them.  A query may be empty; only hamming gives rows for it.
+ * One query of a batch.  The rows that rank are those with a common id (all
+ * for hamming), score >= min_score if has_min_score, and, if has_after,
+ * strictly behind (after_score, after_tid) in the order of results.  The
+ * answer is the first k of them.  A query may be empty; only hamming gives
+ * rows for it.
  */
 typedef struct gpuvec_topk_query
 {
@@ -85,10 +89,11 @@ struct gpuvec_backend
 	void		(*info) (gpuvec_backend *backend, gpuvec_backend_info *info);
 
 	/*
-	 * Take a new segment, live map or view into use: copy to the device what the
-	 * device needs.  A segment's ids may be freed on the host (segment->ids =
-	 * NULL).  Called once for each, before any view with it is searched.  On
-	 * failure nothing is allocated and the object is as before.
+	 * Take a new segment, live map or view into use: copy to the device what
+	 * the device needs.  A segment's ids may be freed on the host
+	 * (segment->ids = NULL).  Called once for each, before any view with it
+	 * is searched.  On failure nothing is allocated and the object is as
+	 * before.
 	 */
 	bool		(*adopt_segment) (gpuvec_backend *backend, gpuvec_segment *segment,
 								  gpuvec_error *error);
@@ -97,14 +102,16 @@ struct gpuvec_backend
 	bool		(*adopt_view) (gpuvec_backend *backend, gpuvec_view *view,
 							   gpuvec_error *error);
 
-	/* The last reference is gone: free what the device holds (object->device) */
+	/*
+	 * The last reference is gone: free what the device holds (object->device)
+	 */
 	void		(*release_segment) (gpuvec_backend *backend, gpuvec_segment *segment);
 	void		(*release_livemap) (gpuvec_backend *backend, gpuvec_livemap *map);
 	void		(*release_view) (gpuvec_backend *backend, gpuvec_view *view);
 
 	/*
-	 * Read a segment's swizzled ids back (nchunks * 256 of them) into a caller's
-	 * buffer, to rebuild it.
+	 * Read a segment's swizzled ids back (nchunks * 256 of them) into a
+	 * caller's buffer, to rebuild it.
 	 */
 	bool		(*read_ids) (gpuvec_backend *backend, const gpuvec_segment *segment,
 							 uint16_t *ids, gpuvec_error *error);

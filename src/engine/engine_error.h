@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
- * error.h
+ * engine_error.h
  *	  How the engine's functions report what went wrong.
  *
- * A function that can fail takes a gpuvec_error and returns false or NULL after
- * filling it.  The fields become an ereport(ERROR) in the session.
+ * A function that can fail takes a gpuvec_error and returns false or NULL
+ * after filling it.  The fields become an ereport(ERROR) in the session.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUVEC_ERROR_H
-#define GPUVEC_ERROR_H
+#ifndef GPUVEC_ENGINE_ERROR_H
+#define GPUVEC_ENGINE_ERROR_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,16 +26,15 @@ typedef struct gpuvec_error
 
 #define GPUVEC_OUT_OF_MEMORY		"53200"
 #define GPUVEC_NO_RESOURCES			"53000"
-#define GPUVEC_CANCELED				"57014"
 #define GPUVEC_PROTOCOL_VIOLATION	"08P01"
 #define GPUVEC_OBJECT_IN_USE		"55006"
 #define GPUVEC_TOO_MANY_SESSIONS	"53300"
 #define GPUVEC_SYSTEM_ERROR			"58000"
-#define GPUVEC_INVALID_VALUE		"22023"
 #define GPUVEC_LIMIT_EXCEEDED		"54000"
 
 #ifdef __cplusplus
-extern "C" {
+extern "C"
+{
 #endif
 
 /*
@@ -56,4 +55,4 @@ extern bool gpuvec_fail_memory(gpuvec_error *error, size_t bytes);
 }
 #endif
 
-#endif							/* GPUVEC_ERROR_H */
+#endif							/* GPUVEC_ENGINE_ERROR_H */

@@ -1,17 +1,18 @@
 /*-------------------------------------------------------------------------
  *
- * memory.c
+ * host_memory.c
  *	  Large pieces of memory.
  *
  * To get and clear fresh memory page by page takes the kernel longer than the
  * engine to fill it with rows.  So large pieces ask for huge pages, where the
- * system has them ("madvise" or "always" in transparent_hugepage/enabled).  Only
- * whole huge pages within a piece are asked for, so none takes more than its
- * size.
+ * system has them ("madvise" or "always" in transparent_hugepage/enabled).
+ * Only whole huge pages within a piece are asked for, so none takes more than
+ * its size.
  *
- * A refresh, for which a search waits, needs a piece of some 100 kB for the new rows.  To
- * get that page by page takes as long as to fill it.  So one is kept ready, in memory
- * already: as large as the last one that was wanted, and a bit.
+ * A refresh, for which a search waits, needs a piece of some 100 kB for the
+ * new rows.  To get that page by page takes as long as to fill it.  So one is
+ * kept ready, in memory already: as large as the last one that was wanted,
+ * and a bit.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,7 +22,10 @@
 
 #include "engine/host_memory.h"
 
-/* Pieces of these sizes are kept ready, and given for no less than half of their size */
+/*
+ * Pieces of these sizes are kept ready, and given for no less than half of
+ * their size
+ */
 #define LEAST_READY		((size_t) 16 * 1024)
 #define MOST_READY		((size_t) 1024 * 1024)
 
@@ -65,7 +69,9 @@ gpuvec_memory_soon(size_t size)
 	return memory ? memory : gpuvec_memory_new(size);
 }
 
-/* A piece of memory that has been touched everywhere; NULL if there is none */
+/*
+ * A piece of memory that has been touched everywhere; NULL if there is none
+ */
 static void *
 touched(size_t size)
 {

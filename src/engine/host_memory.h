@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * memory.h
+ * host_memory.h
  *	  Large pieces of memory.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUVEC_MEMORY_H
-#define GPUVEC_MEMORY_H
+#ifndef GPUVEC_HOST_MEMORY_H
+#define GPUVEC_HOST_MEMORY_H
 
 #include <stddef.h>
 
@@ -14,20 +14,26 @@
 #define GPUVEC_HUGE_PAGE	((size_t) 2 * 1024 * 1024)
 
 #ifdef __cplusplus
-extern "C" {
+extern "C"
+{
 #endif
 
-/* Memory that is not cleared, to be released by free(); NULL if there is none */
+/*
+ * Memory that is not cleared, to be released by free(); NULL if there is none
+ */
 extern void *gpuvec_memory_new(size_t size);
 
 /* The same, for somebody who is waited for */
 extern void *gpuvec_memory_soon(size_t size);
 
-/* To be called when there is time: makes ready what the next such call will want */
+/*
+ * To be called when there is time: makes ready what the next such call will
+ * want
+ */
 extern void gpuvec_memory_prepare(void);
 
 #ifdef __cplusplus
 }
 #endif
 
-#endif							/* GPUVEC_MEMORY_H */
+#endif							/* GPUVEC_HOST_MEMORY_H */

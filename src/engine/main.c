@@ -22,7 +22,8 @@
 
 #include "engine/fault.h"
 #include "engine/log.h"
-#include "engine/server.h"
+#include "engine/serve/server.h"
+#include "engine/sets/sets_mirror.h"
 
 #define EXIT_SETUP	3
 
@@ -36,14 +37,14 @@
 #define MMAP_BYTES	(4 * 1024 * 1024)
 
 /*
- * What is smaller stays, up to a limit: to get memory page by page again for each refresh, and
- * each merge of what they leave, would take longer than to fill it.  The heap grows in such
- * steps.
+ * What is smaller stays, up to a limit: to get memory page by page again for
+ * each refresh, and each merge of what they leave, would take longer than to
+ * fill it.  The heap grows in such steps.
  */
 #define TRIM_BYTES	(8 * 1024 * 1024)
 #define PAD_BYTES	(1024 * 1024)
 
-static engine_options options;
+static gpuvec_engine_options options;
 static gpuvec_server server;
 
 /* Leave no socket behind that we made */
@@ -117,7 +118,10 @@ start_thread(void *(*run) (void *), void *arg)
 	return pthread_create(&thread, NULL, run, arg) == 0 && pthread_detach(thread) == 0;
 }
 
-/* Ignore what may be sent to the whole process group; SIGTERM goes to its thread */
+/*
+ * Ignore what may be sent to the whole process group; SIGTERM goes to its
+ * thread
+ */
 static bool
 set_up_signals(void)
 {
@@ -175,7 +179,7 @@ main(int argc, char **argv)
 {
 	long		argument = 0;
 
-	engine_parse_options(&options, argc, argv);
+	gpuvec_parse_options(&options, argc, argv);
 	gpuvec_log_init();
 	if (gpuvec_fault("crash-at-start", &argument))
 		return 1;
@@ -189,6 +193,11 @@ main(int argc, char **argv)
 	server.options = &options;
 	if (!gpuvec_store_open(&server.store, &options))
 		return EXIT_SETUP;
+	if (!gpuvec_merger_start(&server.store))
+	{
+		gpuvec_log("ERROR", "could not start threads");
+		return EXIT_SETUP;
+	}
 	if (!gpuvec_sweep_start(&server.store))
 		gpuvec_log("WARNING", "could not start the thread that drops stale mirrors");
 	server.listen_fd = options.socket ? listen_on(options.socket) : options.listen_fd;

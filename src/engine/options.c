@@ -70,7 +70,7 @@ parse_number(const char *name, const char *value, long least, long most)
 
 /* 32 hexadecimal digits */
 static void
-parse_incarnation(engine_options *options, const char *value)
+parse_incarnation(gpuvec_engine_options *options, const char *value)
 {
 	if (strlen(value) != 32 || strspn(value, "0123456789abcdef") != 32)
 		bad_option("incarnation", value);
@@ -84,7 +84,7 @@ parse_incarnation(engine_options *options, const char *value)
 
 /* A list of device numbers */
 static void
-parse_devices(engine_options *options, const char *value)
+parse_devices(gpuvec_engine_options *options, const char *value)
 {
 	char	   *copy = strdup(value);
 	char	   *rest = copy;
@@ -104,7 +104,7 @@ parse_devices(engine_options *options, const char *value)
 
 /* Which backend */
 static void
-parse_backend(engine_options *options, const char *value)
+parse_backend(gpuvec_engine_options *options, const char *value)
 {
 	if (strcmp(value, "auto") != 0 && strcmp(value, "cuda") != 0 && strcmp(value, "cpu") != 0)
 		bad_option("backend", value);
@@ -112,7 +112,7 @@ parse_backend(engine_options *options, const char *value)
 }
 
 void
-engine_parse_options(engine_options *options, int argc, char **argv)
+gpuvec_parse_options(gpuvec_engine_options *options, int argc, char **argv)
 {
 	int			c;
 

@@ -13,7 +13,7 @@
 
 #define GPUVEC_MAX_DEVICES	64
 
-typedef struct engine_options
+typedef struct gpuvec_engine_options
 {
 	int			listen_fd;		/* -1: listen on `socket` */
 	int			liveness_fd;	/* -1: none; at its end the engine exits */
@@ -25,9 +25,12 @@ typedef struct engine_options
 	uint64_t	memory_mb;		/* 0: choose */
 	int			cpu_threads;	/* 0: all cores */
 	int			max_sessions;
-} engine_options;
+} gpuvec_engine_options;
 
-/* Parse the command line.  Exits, with a message, if it is wrong or asks for help. */
-extern void engine_parse_options(engine_options *options, int argc, char **argv);
+/*
+ * Parse the command line.  Exits, with a message, if it is wrong or asks for
+ * help.
+ */
+extern void gpuvec_parse_options(gpuvec_engine_options *options, int argc, char **argv);
 
 #endif							/* GPUVEC_OPTIONS_H */

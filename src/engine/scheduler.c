@@ -3,13 +3,13 @@
  * scheduler.c
  *	  Runs the searches of all sessions on one backend, in batches.
  *
- * There is no thread for it.  Whoever finds the backend idle becomes the leader:
- * it takes the oldest request in the queue together with all others that ask the
- * same view by the same measure and method, runs them as one batch, and wakes their owners.
- * So a lone request starts at once in its own thread, and under load batches grow
- * by themselves while the backend is busy (flat combining: Hendler, Incze, Shavit
- * and Tzafrir 2010).  The queue is first in, first out by its oldest member, so
- * nobody starves.
+ * There is no thread for it.  Whoever finds the backend idle becomes the
+ * leader: it takes the oldest request in the queue together with all others
+ * that ask the same view by the same measure and method, runs them as one
+ * batch, and wakes their owners. So a lone request starts at once in its own
+ * thread, and under load batches grow by themselves while the backend is busy
+ * (flat combining: Hendler, Incze, Shavit and Tzafrir 2010).  The queue is
+ * first in, first out by its oldest member, so nobody starves.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,27 +22,27 @@
 /* A batch takes no further request when it has this many queries */
 #define BATCH_QUERIES	8192
 
-typedef struct request
+typedef struct topk_request
 {
 	const gpuvec_view *view;
 	gpuvec_measure measure;
 	gpuvec_method method;
 	gpuvec_topk_query *queries;
 	uint32_t	nqueries;
-	struct request *next;		/* in the queue, then in the batch */
+	struct topk_request *next;	/* in the queue, then in the batch */
 	pthread_cond_t wake;
 	bool		done;
 	bool		ok;
 	gpuvec_error error;
-} request;
+} topk_request;
 
 struct gpuvec_scheduler
 {
 	gpuvec_backend *backend;
 	pthread_mutex_t mutex;		/* guards all below */
 	bool		busy;			/* some thread leads */
-	request    *head;
-	request    *tail;
+	topk_request *head;
+	topk_request *tail;
 	gpuvec_scheduler_stats stats;
 };
 
@@ -76,19 +76,22 @@ gpuvec_scheduler_get_stats(gpuvec_scheduler *scheduler, gpuvec_scheduler_stats *
 	pthread_mutex_unlock(&scheduler->mutex);
 }
 
-/* Take the oldest request and all that can run with it; the queue is not empty */
-static request *
+/*
+ * Take the oldest request and all that can run with it; the queue is not
+ * empty
+ */
+static topk_request *
 take_batch(gpuvec_scheduler *scheduler, uint32_t *nqueries)
 {
-	request    *batch = scheduler->head;
-	request    *last = batch;
-	request   **link = &scheduler->head;
+	topk_request *batch = scheduler->head;
+	topk_request *last = batch;
+	topk_request **link = &scheduler->head;
 
 	scheduler->head = batch->next;
 	*nqueries = batch->nqueries;
 	while (*link != NULL)
 	{
-		request    *r = *link;
+		topk_request *r = *link;
 
 		if (r->view == batch->view && r->measure == batch->measure &&
 			r->method == batch->method && *nqueries + r->nqueries <= BATCH_QUERIES)
@@ -103,14 +106,15 @@ take_batch(gpuvec_scheduler *scheduler, uint32_t *nqueries)
 	}
 	last->next = NULL;
 	scheduler->tail = NULL;
-	for (request *r = scheduler->head; r != NULL; r = r->next)
+	for (topk_request *r = scheduler->head; r != NULL; r = r->next)
 		scheduler->tail = r;
 	return batch;
 }
 
 /* Run several requests as one: gather their queries, scatter the answers */
 static bool
-run_together(gpuvec_scheduler *scheduler, request *batch, uint32_t nqueries, gpuvec_error *error)
+run_together(gpuvec_scheduler *scheduler, topk_request *batch, uint32_t nqueries,
+			 gpuvec_error *error)
 {
 	gpuvec_topk_query *queries = malloc(nqueries * sizeof(*queries));
 	uint32_t	n = 0;
@@ -118,7 +122,7 @@ run_together(gpuvec_scheduler *scheduler, request *batch, uint32_t nqueries, gpu
 
 	if (queries == NULL)
 		return gpuvec_fail_memory(error, nqueries * sizeof(*queries));
-	for (request *r = batch; r != NULL; r = r->next)
+	for (topk_request *r = batch; r != NULL; r = r->next)
 	{
 		memcpy(queries + n, r->queries, r->nqueries * sizeof(*queries));
 		n += r->nqueries;
@@ -126,7 +130,7 @@ run_together(gpuvec_scheduler *scheduler, request *batch, uint32_t nqueries, gpu
 	ok = scheduler->backend->topk(scheduler->backend, batch->view, batch->measure, batch->method,
 								  queries, n, error);
 	n = 0;
-	for (request *r = batch; r != NULL; r = r->next)
+	for (topk_request *r = batch; r != NULL; r = r->next)
 		for (uint32_t i = 0; i < r->nqueries; i++)
 			r->queries[i].nmatches = queries[n++].nmatches;
 	free(queries);
@@ -134,12 +138,12 @@ run_together(gpuvec_scheduler *scheduler, request *batch, uint32_t nqueries, gpu
 }
 
 /*
- * Run a batch, and tell its owners.  If requests do not go together (memory that
- * suffices for each may not for all), each is tried alone, so that only those fail
- * that have to.  Called and returns with the mutex locked.
+ * Run a batch, and tell its owners.  If requests do not go together (memory
+ * that suffices for each may not for all), each is tried alone, so that only
+ * those fail that have to.  Called and returns with the mutex locked.
  */
 static void
-run_batch(gpuvec_scheduler *scheduler, request *batch, uint32_t nqueries)
+run_batch(gpuvec_scheduler *scheduler, topk_request *batch, uint32_t nqueries)
 {
 	gpuvec_error error;
 	bool		together;
@@ -148,13 +152,13 @@ run_batch(gpuvec_scheduler *scheduler, request *batch, uint32_t nqueries)
 	scheduler->stats.queries += nqueries;
 	pthread_mutex_unlock(&scheduler->mutex);
 	together = batch->next != NULL && run_together(scheduler, batch, nqueries, &error);
-	for (request *r = batch; r != NULL; r = r->next)
+	for (topk_request *r = batch; r != NULL; r = r->next)
 		r->ok = together || scheduler->backend->topk(scheduler->backend, r->view, r->measure,
 													 r->method, r->queries, r->nqueries, &r->error);
 	pthread_mutex_lock(&scheduler->mutex);
 	while (batch != NULL)
 	{
-		request    *next = batch->next;
+		topk_request *next = batch->next;
 
 		batch->done = true;
 		pthread_cond_signal(&batch->wake);
@@ -167,7 +171,7 @@ gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
 					  gpuvec_measure measure, gpuvec_method method,
 					  gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error)
 {
-	request		mine = {.view = view,.measure = measure,.method = method,.queries = queries,
+	topk_request mine = {.view = view,.measure = measure,.method = method,.queries = queries,
 		.nqueries = nqueries
 	};
 
@@ -185,7 +189,7 @@ gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
 		if (!scheduler->busy)
 		{
 			uint32_t	n;
-			request    *batch;
+			topk_request *batch;
 
 			scheduler->busy = true;
 			batch = take_batch(scheduler, &n);

@@ -24,7 +24,8 @@ extern void gpuvec_scheduler_free(gpuvec_scheduler *scheduler);
 
 /*
  * Search the view; returns when the answers are there.  Searches of other
- * threads on the same view by the same measure and method may run in one batch with it.
+ * threads on the same view by the same measure and method may run in one
+ * batch with it.
  */
 extern bool gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
 								  gpuvec_measure measure, gpuvec_method method,

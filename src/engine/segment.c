@@ -44,10 +44,10 @@ compare_tids(const void *a, const void *b)
 }
 
 /*
- * Sort rows by (len, tid).  Rows come from the heap in order of tid, so a stable
- * counting sort by length does it; if they do not, they are sorted by tid first.
- * Counts are kept of no other lengths than occur: to touch memory for all of them costs
- * more than to sort a few rows.
+ * Sort rows by (len, tid).  Rows come from the heap in order of tid, so a
+ * stable counting sort by length does it; if they do not, they are sorted by
+ * tid first. Counts are kept of no other lengths than occur: to touch memory
+ * for all of them costs more than to sort a few rows.
  */
 bool
 gpuvec_rows_sort(gpuvec_source_row *rows, uint64_t nrows, int nthreads,
@@ -132,7 +132,7 @@ free_segment(gpuvec_segment *segment)
 	free(segment);
 }
 
-/* Write the ids of a row to its places in a tile of so many chunks, and 0 behind them */
+/* Write the ids of a row to a tile of nchunks chunks, and 0 behind them */
 static void
 swizzle_row(uint16_t *tile, uint32_t nchunks, uint32_t r, const uint16_t *ids, uint32_t len)
 {
@@ -200,8 +200,8 @@ sort_keys(uint64_t *keys, uint64_t *scratch, uint32_t n)
 }
 
 /*
- * Fill by_tid.  Ids are written after this, and until then their place, if it is
- * large enough, serves for sorting: fresh memory is dear.
+ * Fill by_tid.  Ids are written after this, and until then their memory, if
+ * it is large enough, serves for sorting: fresh memory is dear.
  */
 static bool
 order_by_tid(gpuvec_segment *segment, gpuvec_error *error)
@@ -225,7 +225,7 @@ order_by_tid(gpuvec_segment *segment, gpuvec_error *error)
 	return true;
 }
 
-/* Write the ids of a segment's rows, and 0 to all other places */
+/* Write the ids of a segment's rows, and 0 everywhere else */
 static void
 write_ids(gpuvec_segment *segment, const gpuvec_source_row *rows)
 {

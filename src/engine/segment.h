@@ -4,16 +4,16 @@
  *	  Segments: immutable groups of rows in the layout that the scans read.
  *
  * A segment holds up to GPUVEC_SEGMENT_ROWS rows, sorted by (number of ids,
- * tid).  32 consecutive rows form a tile; a tile's ids are swizzled: ids 0-7 of
- * its 32 rows, then ids 8-15 of its 32 rows, and so on up to its longest row, so
- * that a warp's 16-byte loads are contiguous.  The chunk c (ids 8c .. 8c+7) of
- * row r of tile t starts at
+ * tid).  32 consecutive rows form a tile; a tile's ids are swizzled: ids 0-7
+ * of its 32 rows, then ids 8-15 of its 32 rows, and so on up to its longest
+ * row, so that a warp's 16-byte loads are contiguous.  The chunk c (ids 8c ..
+ * 8c+7) of row r of tile t starts at
  *
  *		ids[((tile_chunk[t] + c) * 32 + r) * 8]
  *
- * Places beyond a row's length hold 0, and so do all places of the rows that
- * pad the last tile; they are not ids, and a scan must not count them: id 0 is
- * an ordinary id.
+ * Entries beyond a row's length hold 0, and so do all entries of the rows that
+ * pad the last tile; they are not ids, and a scan must not count them: id 0
+ * is an ordinary id.
  *
  * Segments and live maps are shared between views by reference counting; the
  * last release frees the host memory and, through the backend, the device's.
@@ -33,7 +33,8 @@
 typedef struct gpuvec_backend gpuvec_backend;
 
 #ifdef __cplusplus
-extern "C" {
+extern "C"
+{
 #endif
 
 /* A row on its way into a segment; ids belong to the caller */
@@ -100,8 +101,8 @@ typedef struct gpuvec_view
 } gpuvec_view;
 
 /*
- * Build one segment of nrows rows (1 .. GPUVEC_SEGMENT_ROWS), which must already
- * be sorted by (len, tid).  NULL and *error on lack of memory.
+ * Build one segment of nrows rows (1 .. GPUVEC_SEGMENT_ROWS), which must
+ * already be sorted by (len, tid).  NULL and *error on lack of memory.
  */
 extern gpuvec_segment *gpuvec_segment_build(const gpuvec_source_row *rows,
 											uint32_t nrows, gpuvec_error *error);
@@ -132,7 +133,9 @@ extern gpuvec_view *gpuvec_view_new(const gpuvec_view_entry *entries,
 extern gpuvec_view *gpuvec_view_ref(gpuvec_view *view);
 extern void gpuvec_view_unref(gpuvec_view *view);
 
-/* Bytes on the host; they may change until the backend has made all it wants */
+/*
+ * Bytes on the host; they may change until the backend has made all it wants
+ */
 static inline size_t
 gpuvec_segment_host_bytes(const gpuvec_segment *segment)
 {

@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * threads.c
+ * thread_pool.c
  *	  A pool of threads that work on the parts of one task.
  *
- * Parts are handed out by an atomic counter.  The caller works too, so a pool of
- * one thread starts none, and a task of one part wakes none.  A worker that wakes
- * when the parts have run out does not join, and nobody waits for it.
+ * Parts are handed out by an atomic counter.  The caller works too, so a pool
+ * of one thread starts none, and a task of one part wakes none.  A worker
+ * that wakes when the parts have run out does not join, and nobody waits for
+ * it.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,7 +18,7 @@
 
 #include "engine/thread_pool.h"
 
-struct gpuvec_pool
+struct gpuvec_thread_pool
 {
 	int			nthreads;
 	pthread_mutex_t caller;		/* one run at a time */
@@ -40,7 +41,7 @@ struct gpuvec_pool
 
 typedef struct worker_start
 {
-	gpuvec_pool *pool;
+	gpuvec_thread_pool *pool;
 	int			thread;
 } worker_start;
 
@@ -69,14 +70,14 @@ gpuvec_cores(void)
 }
 
 int
-gpuvec_pool_threads(const gpuvec_pool *pool)
+gpuvec_thread_pool_threads(const gpuvec_thread_pool *pool)
 {
 	return pool->nthreads;
 }
 
 /* Work on parts until there are none */
 static void
-work(gpuvec_pool *pool, int thread)
+work(gpuvec_thread_pool *pool, int thread)
 {
 	for (;;)
 	{
@@ -96,7 +97,7 @@ static void *
 worker(void *arg)
 {
 	worker_start *start = arg;
-	gpuvec_pool *pool = start->pool;
+	gpuvec_thread_pool *pool = start->pool;
 	int			thread = start->thread;
 	uint64_t	seen = 0;
 
@@ -124,7 +125,7 @@ worker(void *arg)
 
 /* Start one worker, with all signals blocked */
 static bool
-start_worker(gpuvec_pool *pool, int thread)
+start_worker(gpuvec_thread_pool *pool, int thread)
 {
 	worker_start *start = malloc(sizeof(*start));
 	sigset_t	all;
@@ -143,10 +144,10 @@ start_worker(gpuvec_pool *pool, int thread)
 	return rc == 0;
 }
 
-gpuvec_pool *
-gpuvec_pool_new(int nthreads)
+gpuvec_thread_pool *
+gpuvec_thread_pool_new(int nthreads)
 {
-	gpuvec_pool *pool;
+	gpuvec_thread_pool *pool;
 
 	if (nthreads <= 0)
 		nthreads = gpuvec_cores();
@@ -161,7 +162,7 @@ gpuvec_pool_new(int nthreads)
 	{
 		if (!start_worker(pool, pool->nthreads))
 		{
-			gpuvec_pool_free(pool);
+			gpuvec_thread_pool_free(pool);
 			return NULL;
 		}
 	}
@@ -169,7 +170,7 @@ gpuvec_pool_new(int nthreads)
 }
 
 void
-gpuvec_pool_free(gpuvec_pool *pool)
+gpuvec_thread_pool_free(gpuvec_thread_pool *pool)
 {
 	if (pool == NULL)
 		return;
@@ -187,7 +188,7 @@ gpuvec_pool_free(gpuvec_pool *pool)
 }
 
 void
-gpuvec_pool_run(gpuvec_pool *pool, gpuvec_part part, void *task, uint64_t nparts)
+gpuvec_thread_pool_run(gpuvec_thread_pool *pool, gpuvec_part part, void *task, uint64_t nparts)
 {
 	pthread_mutex_lock(&pool->caller);
 	pthread_mutex_lock(&pool->mutex);

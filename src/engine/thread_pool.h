@@ -1,38 +1,40 @@
 /*-------------------------------------------------------------------------
  *
- * threads.h
+ * thread_pool.h
  *	  A pool of threads that work on the parts of one task.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUVEC_THREADS_H
-#define GPUVEC_THREADS_H
+#ifndef GPUVEC_THREAD_POOL_H
+#define GPUVEC_THREAD_POOL_H
 
 #include <stdint.h>
 
 #ifdef __cplusplus
-extern "C" {
+extern "C"
+{
 #endif
 
-typedef struct gpuvec_pool gpuvec_pool;
+typedef struct gpuvec_thread_pool gpuvec_thread_pool;
 
 /* Works on part `part` of a task; `thread` is 0 .. threads - 1 */
 typedef void (*gpuvec_part) (void *task, uint64_t part, int thread);
 
 /*
- * A pool of nthreads threads, the caller of gpuvec_pool_run included (0: one for
- * each core that this process may use).  NULL if memory or threads are lacking.
+ * A pool of nthreads threads, the caller of gpuvec_thread_pool_run included
+ * (0: one for each core that this process may use).  NULL if memory or
+ * threads are lacking.
  */
-extern gpuvec_pool *gpuvec_pool_new(int nthreads);
-extern void gpuvec_pool_free(gpuvec_pool *pool);
-extern int	gpuvec_pool_threads(const gpuvec_pool *pool);
+extern gpuvec_thread_pool *gpuvec_thread_pool_new(int nthreads);
+extern void gpuvec_thread_pool_free(gpuvec_thread_pool *pool);
+extern int	gpuvec_thread_pool_threads(const gpuvec_thread_pool *pool);
 
 /*
  * Call part(task, i, thread) for i = 0 .. nparts - 1, in any order, on all
  * threads; returns when all are done.  Runs of several callers follow one
  * another.
  */
-extern void gpuvec_pool_run(gpuvec_pool *pool, gpuvec_part part, void *task,
+extern void gpuvec_thread_pool_run(gpuvec_thread_pool *pool, gpuvec_part part, void *task,
 							uint64_t nparts);
 
 /*
@@ -49,4 +51,4 @@ extern int	gpuvec_cores(void);
 }
 #endif
 
-#endif							/* GPUVEC_THREADS_H */
+#endif							/* GPUVEC_THREAD_POOL_H */

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/embedding/embedding_mirror.h"
+#include "engine/embedding/pool_simd.h"
 
 static int	passed;
 static int	failed;

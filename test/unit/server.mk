@@ -21,6 +21,8 @@ include engine.mk
 
 SERVER_BIN = test/unit/bin
 SERVER_SRCS = $(ENGINE_SRCS) src/engine/main.c test/unit/failing_malloc.c $(if $(KERNEL_OBJS),,src/engine/nocuda/nocuda.c)
+# with an emulated GPU small tables go every way
+SERVER_SRCS_emulated = $(patsubst src/engine/embedding/embedding_policy.c,test/unit/small_policy.c,$(SERVER_SRCS))
 SERVER_TEST_SRCS = test/unit/server_test.c test/unit/server_client.c test/unit/server_model.c test/unit/server_embed.c test/unit/server_memory.c
 SERVER_TEST_FLAGS = -std=gnu11 -O2 -g -pthread -ffp-contract=off -D_GNU_SOURCE -I$(srcdir)/src -Wall -Wextra
 
@@ -29,7 +31,7 @@ SERVER_WRAP = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memali
 SERVER_plain =
 SERVER_asan = -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 SERVER_thread = -fsanitize=thread
-SERVER_emulated = -DEMULATION
+SERVER_emulated =
 
 # where a variant's objects are
 SERVER_DIR_plain = $(if $(BUILT),build,$(SERVER_BIN)/plain)
@@ -45,11 +47,11 @@ $(SERVER_BIN)/$(1)/%.o: $(srcdir)/%.c
 	$$(ENGINE_CC) $$(ENGINE_FLAGS) $$(FLAGS_$$(notdir $$*)) -DGPUVEC_TEST_HOOKS $$(SERVER_$(1)) -MMD -MP -c -o $$@ $$<
 endif
 
-$(SERVER_BIN)/gpuvec-engine-$(1): $$(SERVER_SRCS:%.c=$$(SERVER_DIR_$(1))/%.o) $$(KERNEL_OBJS)
+$(SERVER_BIN)/gpuvec-engine-$(1): $$(patsubst %.c,$$(SERVER_DIR_$(1))/%.o,$$(or $$(SERVER_SRCS_$(1)),$$(SERVER_SRCS))) $$(KERNEL_OBJS)
 	@mkdir -p $$(@D)
 	$$(ENGINE_CC) $$(ENGINE_FLAGS) $$(SERVER_$(1)) -pie $$(SERVER_WRAP) -o $$@ $$^ $$(ENGINE_LIBS)
 
--include $$(SERVER_SRCS:%.c=$$(SERVER_DIR_$(1))/%.d)
+-include $$(patsubst %.c,$$(SERVER_DIR_$(1))/%.d,$$(or $$(SERVER_SRCS_$(1)),$$(SERVER_SRCS)))
 endef
 $(foreach variant,plain asan thread emulated,$(eval $(call server_variant,$(variant))))
 

@@ -1336,7 +1336,7 @@ test_embed_violations(void)
 	BAD_EMBED(b.length = 20, "a request that is cut off");
 	BAD_EMBED(b.length -= 8, "a map that is cut off");
 	BAD_EMBED(h->key.key_attnum = 0, "sets have no vectors");
-	BAD_EMBED(h->op = GPUVEC_N_EMBED_OPS, "an unknown operation");
+	BAD_EMBED(h->op = GPUVEC_N_EMBEDDING_OPS, "an unknown operation");
 	BAD_EMBED(h->mode = GPUVEC_N_POOL_MODES, "an unknown mode");
 	BAD_EMBED(h->missing = GPUVEC_N_MISSING, "an unknown treatment");
 	BAD_EMBED(h->flags = 64, "unknown flags");

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/fingerprint.h"
-#include "engine/stage.h"
+#include "engine/store/fingerprint.h"
+#include "engine/sets/stage.h"
 
 static long passed = 0;
 static long failed = 0;
@@ -182,7 +182,7 @@ stage_rows(gpuvec_stage *stage, uint64_t n, bool ordered, uint32_t nblocks, sums
 
 /* Stage rows and build segments of them */
 static void
-test_build(gpuvec_backend *backend, gpuvec_pool *pool, uint64_t n, bool ordered, uint32_t nblocks)
+test_build(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint64_t n, bool ordered, uint32_t nblocks)
 {
 	gpuvec_stage *stage = gpuvec_stage_new();
 	sums		staged = {0};
@@ -193,7 +193,7 @@ test_build(gpuvec_backend *backend, gpuvec_pool *pool, uint64_t n, bool ordered,
 	uint32_t	nsegments;
 	gpuvec_error error;
 	gpuvec_stage_target target = {
-		.pool = pool,.backend = backend,.nblocks = nblocks,.shares = gpuvec_pool_threads(pool),.progress = progress,.arg = &most
+		.pool = pool,.backend = backend,.nblocks = nblocks,.shares = gpuvec_thread_pool_threads(pool),.progress = progress,.arg = &most
 	};
 
 	stage_rows(stage, n, ordered, nblocks, &staged);
@@ -259,7 +259,7 @@ main(void)
 	gpuvec_backend_options options = {.threads = 2};
 	gpuvec_error error;
 	gpuvec_backend *backend = gpuvec_cpu_open(&options, &error);
-	gpuvec_pool *pool = gpuvec_pool_new(2);
+	gpuvec_thread_pool *pool = gpuvec_thread_pool_new(2);
 	static const uint64_t sizes[] = {1, 31, 100, 4096, 4097, 20000, 250000};
 
 	test_fingerprints();
@@ -269,7 +269,7 @@ main(void)
 			test_build(backend, pool, sizes[i], ordered != 0, UINT32_MAX);
 			test_build(backend, pool, sizes[i], ordered != 0, (uint32_t) (sizes[i] / 40 * 4099 + 1));
 		}
-	gpuvec_pool_free(pool);
+	gpuvec_thread_pool_free(pool);
 	backend->close(backend);
 	printf("%ld passed, %ld failed\n", passed, failed);
 	return failed > 0;

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "engine/backend.h"
-#include "engine/cpu/lists.h"
+#include "engine/cpu/cpu_backend.h"
 
 typedef struct set
 {
@@ -514,9 +514,38 @@ make_kind(int kind, uint32_t n, uint32_t maxlen, uint32_t vocabulary)
 	return t;
 }
 
-/* Thousands of small tables, each searched by one measure on some backends */
+/* All segments get lists; the ids of one row in 64 get bitmaps */
+static const gpuvec_lists_policy all_lists = {.least_rows = 1,.dense = 64,.share = 1e9};
+
+/* A backend for each instruction set, with one thread and with several; returns how many */
+#define MOST_BACKENDS	8
+
+static int
+open_backends(gpuvec_backend **backends, const gpuvec_lists_policy *policy)
+{
+	int			n = 0;
+
+	for (int simd = 1; simd <= 3; simd++)
+		for (int threads = 1; threads <= 3; threads += simd == 2 ? 2 : 1)
+		{
+			gpuvec_backend_options options = {.simd = simd,.threads = threads};
+			gpuvec_error error;
+
+			backends[n++] = gpuvec_cpu_open_with(&options, policy, &error);
+		}
+	return n;
+}
+
 static void
-test_small(gpuvec_backend **backends, int nbackends, int ntables)
+close_backends(gpuvec_backend **backends, int n)
+{
+	for (int i = 0; i < n; i++)
+		backends[i]->close(backends[i]);
+}
+
+/* Thousands of small tables, each searched by one measure on some backend */
+static void
+test_small(int ntables)
 {
 	static const uint32_t vocabularies[] = {1, 2, 16, 300, 65536};
 	static const uint32_t denses[] = {1, 2, 16, 64, 1 << 20};
@@ -527,29 +556,37 @@ test_small(gpuvec_backend **backends, int nbackends, int ntables)
 		uint32_t	n = 1 + random32() % (kind == LONG_ROWS ? 40 : i % 9 == 0 ? 1200 : 130);
 		uint32_t	vocabulary = kind == ENDS || kind == LONG_ROWS ? 65536 : vocabularies[random32() % 5];
 		uint32_t	maxlen = kind == LONG_ROWS ? 700 : 1 + random32() % 40;
+		gpuvec_backend_options options = {.simd = 1 + random32() % 3,.threads = 1 + random32() % 3};
+		gpuvec_lists_policy policy = all_lists;
+		gpuvec_backend *backend;
+		gpuvec_error error;
 		table		t;
 		char		name[64];
 
 		/* nothing, something or all gets a bitmap; of two segments only one may get lists */
-		gpuvec_lists_tuning.dense = denses[random32() % 5];
-		gpuvec_lists_tuning.share = i % 3 == 0 ? 1.3 : 1e9;
+		policy.dense = denses[random32() % 5];
+		policy.share = i % 3 == 0 ? 1.3 : 1e9;
 		t = make_kind(kind, n, maxlen, vocabulary);
 		t.split = i % 2 ? random32() % (n + 1) : 0;
-		gpuvec_lists_tuning.least_rows = i % 4 == 1 ? n - t.split : 1;
+		policy.least_rows = i % 4 == 1 ? n - t.split : 1;
 		for (uint32_t r = 0; r < n && i % 3 == 1; r++)
 			t.dead[r] = random32() % 4 == 0;
 		snprintf(name, sizeof(name), "small table %d", i);
-		test_measure(name, backends + random32() % nbackends, 1, &t, 1 + random32() % 24,
+		backend = gpuvec_cpu_open_with(&options, &policy, &error);
+		test_measure(name, &backend, 1, &t, 1 + random32() % 24,
 					 kind == LONG_ROWS ? 900 : 50, vocabulary, 1 + random32() % 12, i / N_KINDS % GPUVEC_N_MEASURES);
+		backend->close(backend);
 		free_table(&t);
 	}
-	gpuvec_lists_tuning = (lists_tuning) {.least_rows = 1,.dense = 64,.share = 1e9};
 }
 
 /* A row with all ids there are, which lists alone must count */
 static void
-test_all_ids(gpuvec_backend **backends, int nbackends)
+test_all_ids(void)
 {
+	gpuvec_lists_policy policy = all_lists;
+	gpuvec_backend *backends[MOST_BACKENDS];
+	int			nbackends;
 	table		t = make_table(3, 40, 65536);
 	set			all = {.len = 65536,.ids = allocate(65536 * sizeof(uint16_t))};
 
@@ -558,9 +595,10 @@ test_all_ids(gpuvec_backend **backends, int nbackends)
 	free((void *) t.rows[1].ids);
 	t.rows[1].ids = all.ids;
 	t.rows[1].len = all.len;
-	gpuvec_lists_tuning.dense = 1;
+	policy.dense = 1;
+	nbackends = open_backends(backends, &policy);
 	test_table("all ids", backends, nbackends, &t, 12, 100, 65536, 3);
-	gpuvec_lists_tuning.dense = 64;
+	close_backends(backends, nbackends);
 	free_table(&t);
 }
 
@@ -600,23 +638,14 @@ test_release(gpuvec_backend *b)
 int
 main(void)
 {
-	gpuvec_backend *backends[9];
-	int			n = 0;
-	gpuvec_error error;
+	gpuvec_backend *backends[MOST_BACKENDS];
+	int			n = open_backends(backends, &all_lists);
 	static const uint32_t sizes[] = {1, 7, 8, 9, 31, 32, 33, 1000};
 	table		t;
 
-	for (int simd = 1; simd <= 3; simd++)
-		for (int threads = 1; threads <= 3; threads += simd == 2 ? 2 : 1)
-		{
-			gpuvec_backend_options options = {.simd = simd,.threads = threads};
-
-			backends[n++] = gpuvec_cpu_open(&options, &error);
-		}
 	test_measures();
-	gpuvec_lists_tuning = (lists_tuning) {.least_rows = 1,.dense = 64,.share = 1e9};
-	test_small(backends, n, 4000);
-	test_all_ids(backends, n);
+	test_small(4000);
+	test_all_ids();
 	test_release(backends[0]);
 	t = make_table(0, 0, 1);
 	test_table("no rows", backends, n, &t, 5, 5, 10, 3);
@@ -660,8 +689,7 @@ main(void)
 		test_table("a full segment", backends + n - 1, 1, &t, 60, 24, 2000, 100);
 		free_table(&t);
 	}
-	for (int b = 0; b < n; b++)
-		backends[b]->close(backends[b]);
+	close_backends(backends, n);
 	printf("%ld passed, %ld failed\n", passed, failed);
 	return failed > 0;
 }

@@ -3,17 +3,17 @@
  * choose.c
  *	  Which way a segment is searched in.
  *
- * A scan reads all ids of a segment, once for each query or, with masks that have
- * a bit for each query, once for a batch of them.  The search by lists costs each
- * query a pass over the blocks of rows, something for each of its ids, and
- * something for each row number and each line of a bitmap that it reads.  The
- * constants below are nanoseconds as measured with test/bench on an AMD EPYC of
- * Zen 5 (1,000,000 rows, modes A, B and C); what they are on another machine
- * matters little, since the costs mostly lie far apart.
+ * A scan reads all ids of a segment, once for each query or, with masks that
+ * have a bit for each query, once for a batch of them.  The search by lists
+ * costs each query a pass over the blocks of rows, something for each of its
+ * ids, and something for each row number and each line of a bitmap that it
+ * reads.  The constants below are nanoseconds as measured with test/bench on
+ * an AMD EPYC of Zen 5 (1,000,000 rows, modes A, B and C); what they are on
+ * another machine matters little, since the costs mostly lie far apart.
  *
- * What a query reads is summed up from the lengths of its lists, for a sample of
- * the batch, and only if the choice depends on it: usually, when there are few
- * queries, the most that they can read costs less than the scan.
+ * What a query reads is summed up from the lengths of its lists, for a sample
+ * of the batch, and only if the choice depends on it: usually, when there are
+ * few queries, the most that they can read costs less than the scan.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,12 +22,15 @@
 #include "engine/cpu/cpu_backend.h"
 
 /*
- * Batches no larger than this are scanned query by query: a pass over the rows
- * costs a batch as much as so many lone queries, by instruction set.
+ * Batches no larger than this are scanned query by query: a pass over the
+ * rows costs a batch as much as this many lone queries, by instruction set.
  */
 static const uint32_t lone_queries[] = {0, 2, 2, 12};
 
-/* Queries that share a pass over the rows, or over the lists while those are in the cache */
+/*
+ * Queries that share a pass over the rows, or over the lists while those are
+ * in the cache
+ */
 static const uint32_t batch_widths[] = {0, 64, 256, 512};
 #define LISTS_WIDTH		512
 
@@ -83,7 +86,7 @@ lists_cost(const costs *cost, const cpu_lists *lists, const gpuvec_topk_query *q
 		cost->list * query->len;
 }
 
-/* The most that it costs a query of so many ids */
+/* The most that it costs a query of `len` ids */
 static double
 most_lists_cost(const costs *cost, const cpu_lists *lists, uint32_t len)
 {

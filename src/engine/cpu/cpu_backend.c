@@ -39,7 +39,7 @@ cpu_info(gpuvec_backend *backend, gpuvec_backend_info *info)
 	memset(info, 0, sizeof(*info));
 	snprintf(info->name, sizeof(info->name), "cpu");
 	snprintf(info->device, sizeof(info->device), "%s", simd_names[cpu->simd]);
-	info->threads = gpuvec_pool_threads(cpu->pool);
+	info->threads = gpuvec_thread_pool_threads(cpu->pool);
 	if (sysinfo(&machine) == 0)
 	{
 		info->memory_total = (size_t) machine.totalram * machine.mem_unit;
@@ -53,7 +53,7 @@ cpu_adopt_segment(gpuvec_backend *backend, gpuvec_segment *segment, gpuvec_error
 {
 	cpu_backend *cpu = (cpu_backend *) backend;
 
-	if (lists_budget(segment) > 0)
+	if (lists_budget(segment, &cpu->policy) > 0)
 	{
 		segment->device = lists_builder_add(cpu->builder, segment);
 		if (segment->device == NULL)
@@ -117,10 +117,10 @@ cpu_close(gpuvec_backend *backend)
 	cpu_backend *cpu = (cpu_backend *) backend;
 
 	lists_builder_free(cpu->builder);
-	for (int i = 0; cpu->scratch && i < gpuvec_pool_threads(cpu->pool); i++)
+	for (int i = 0; cpu->scratch && i < gpuvec_thread_pool_threads(cpu->pool); i++)
 		lists_scratch_free(&cpu->scratch[i]);
 	free(cpu->scratch);
-	gpuvec_pool_free(cpu->pool);
+	gpuvec_thread_pool_free(cpu->pool);
 	free(cpu);
 }
 
@@ -128,26 +128,23 @@ cpu_close(gpuvec_backend *backend)
 static bool
 start_backend(cpu_backend *cpu, int threads)
 {
-	cpu->pool = gpuvec_pool_new(threads);
+	cpu->pool = gpuvec_thread_pool_new(threads);
 	if (cpu->pool == NULL)
 		return false;
-	threads = gpuvec_pool_threads(cpu->pool);
+	threads = gpuvec_thread_pool_threads(cpu->pool);
 	cpu->scratch = calloc((size_t) threads, sizeof(*cpu->scratch));
-	cpu->builder = lists_builder_new(threads);
+	cpu->builder = lists_builder_new(threads, &cpu->policy);
 	return cpu->scratch && cpu->builder;
 }
 
 gpuvec_backend *
-gpuvec_cpu_open(const gpuvec_backend_options *options, gpuvec_error *error)
+gpuvec_cpu_open_with(const gpuvec_backend_options *options, const gpuvec_lists_policy *policy,
+					 gpuvec_error *error)
 {
 	cpu_backend *cpu = calloc(1, sizeof(*cpu));
-	long		rows;
 
-	if (gpuvec_fault("lists", &rows))
-	{
-		gpuvec_lists_tuning.least_rows = (uint32_t) rows;
-		gpuvec_lists_tuning.least_ids = 0;
-	}
+	if (cpu != NULL)
+		cpu->policy = *policy;
 	if (cpu == NULL || !start_backend(cpu, options->threads))
 	{
 		if (cpu)
@@ -157,18 +154,30 @@ gpuvec_cpu_open(const gpuvec_backend_options *options, gpuvec_error *error)
 		return NULL;
 	}
 	cpu->simd = choose_simd(options->simd);
-	cpu->base = (gpuvec_backend) {
-		.name = "cpu",
-		.info = cpu_info,
-		.adopt_segment = cpu_adopt_segment,
-		.adopt_livemap = cpu_adopt_livemap,
-		.adopt_view = cpu_adopt_view,
-		.release_segment = cpu_release_segment,
-		.release_livemap = cpu_release_livemap,
-		.release_view = cpu_release_view,
-		.read_ids = cpu_read_ids,
-		.topk = cpu_topk,
-		.close = cpu_close
-	};
+	cpu->base.name = "cpu";
+	cpu->base.info = cpu_info;
+	cpu->base.adopt_segment = cpu_adopt_segment;
+	cpu->base.adopt_livemap = cpu_adopt_livemap;
+	cpu->base.adopt_view = cpu_adopt_view;
+	cpu->base.release_segment = cpu_release_segment;
+	cpu->base.release_livemap = cpu_release_livemap;
+	cpu->base.release_view = cpu_release_view;
+	cpu->base.read_ids = cpu_read_ids;
+	cpu->base.topk = cpu_topk;
+	cpu->base.close = cpu_close;
 	return &cpu->base;
+}
+
+gpuvec_backend *
+gpuvec_cpu_open(const gpuvec_backend_options *options, gpuvec_error *error)
+{
+	gpuvec_lists_policy policy = gpuvec_lists_usual;
+	long		rows;
+
+	if (gpuvec_fault("lists", &rows))
+	{
+		policy.least_rows = (uint32_t) rows;
+		policy.least_ids = 0;
+	}
+	return gpuvec_cpu_open_with(options, &policy, error);
 }

@@ -4,7 +4,7 @@
  *	  What the parts of the CPU backend share.
  *
  * cpu_backend.c	opening; what is kept of each segment
- * search.c			splitting a search over threads, merging
+ * cpu_search.c		splitting a search over threads, merging
  * choose.c			which way a segment is searched in
  * best_rows.c		the bounded heap of a query's best rows
  * lists_*.c		inverted lists, and the search by them
@@ -18,6 +18,7 @@
 #define GPUVEC_CPU_BACKEND_H
 
 #include "engine/backend.h"
+#include "engine/cpu/lists.h"
 #include "engine/thread_pool.h"
 
 /* Instruction sets, as in gpuvec_backend_options.simd */
@@ -39,8 +40,8 @@ typedef struct best_row
 
 /*
  * What all scans of one query share.  `bound` is the key of the k-th best of
- * some k rows that were found, so a row with a greater key is not wanted; it only
- * falls, and threads read and lower it without locks.
+ * some k rows that were found, so a row with a greater key is not wanted; it
+ * only falls, and threads read and lower it without locks.
  */
 typedef struct cpu_query
 {
@@ -52,7 +53,9 @@ typedef struct cpu_query
 	bool		has_after;
 } cpu_query;
 
-/* The best rows of a query in one part of the view: a heap, worst at the root */
+/*
+ * The best rows of a query in one part of the view: a heap, worst at the root
+ */
 typedef struct best_rows
 {
 	cpu_query  *shared;
@@ -63,8 +66,8 @@ typedef struct best_rows
 } best_rows;
 
 /*
- * A part of a search: queries of one batch, segments of one range, or those that
- * other parts of the same range have not taken
+ * A part of a search: queries of one batch, segments of one range, or those
+ * that other parts of the same range have not taken
  */
 typedef struct cpu_part
 {
@@ -96,13 +99,19 @@ struct lists_builder;
 typedef struct cpu_backend
 {
 	gpuvec_backend base;
-	gpuvec_pool *pool;
+	gpuvec_thread_pool *pool;
 	cpu_simd	simd;
+	gpuvec_lists_policy policy;
 	struct lists_builder *builder;
 	struct lists_scratch *scratch;	/* of each thread of the pool */
 } cpu_backend;
 
-/* search.c */
+/* Open a backend that makes lists by another policy */
+extern gpuvec_backend *gpuvec_cpu_open_with(const gpuvec_backend_options *options,
+											const gpuvec_lists_policy *policy,
+											gpuvec_error *error);
+
+/* cpu_search.c */
 extern bool cpu_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure,
 					 gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries,
 					 gpuvec_error *error);
@@ -114,8 +123,8 @@ extern cpu_way choose_way(cpu_backend *cpu, const gpuvec_segment *segment, gpuve
 
 /* best_rows.c */
 /*
- * Consider a live row.  False: neither it nor a row of the same score or a lower
- * one that has a greater tid will be wanted.
+ * Consider a live row.  False: neither it nor a row of the same score or a
+ * lower one that has a greater tid will be wanted.
  */
 extern bool best_offer(best_rows *best, uint32_t common, uint32_t len, uint64_t tid);
 

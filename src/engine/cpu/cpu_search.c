@@ -1,16 +1,16 @@
 /*-------------------------------------------------------------------------
  *
- * search.c
+ * cpu_search.c
  *	  Splitting a search over methods, batches of queries and threads.
  *
  * The segments of the view are divided among the methods (choose.c).  The
  * segments of one method and all queries form a group.  A group's queries are
  * sorted by length and cut into batches.  A part of the search is a batch and
- * every n-th segment of a group, or in a search by lists whatever segments the
- * batch's other parts have not taken, in the order of closeness of the segments'
- * lengths to the batch's, so that good rows are found early.  Each part keeps its
- * own best rows; all parts of a query share its bound; what they found is merged
- * and sorted at the end.
+ * every n-th segment of a group, or in a search by lists whatever segments
+ * the batch's other parts have not taken, in the order of closeness of the
+ * segments' lengths to the batch's, so that good rows are found early.  Each
+ * part keeps its own best rows; all parts of a query share its bound; what
+ * they found is merged and sorted at the end.
  *
  *-------------------------------------------------------------------------
  */
@@ -106,7 +106,8 @@ make_parts(cpu_search *search, cpu_group *group, uint32_t batch, near_entry *nea
 	{
 		uint32_t	entry = group->entries[i];
 
-		near[i] = (near_entry) {entry, length_distance(search->view->entries[entry].segment, middle)};
+		near[i].entry = entry;
+		near[i].distance = length_distance(search->view->entries[entry].segment, middle);
 	}
 	qsort(near, nentries, sizeof(*near), compare_near);
 
@@ -194,8 +195,8 @@ compare_best(const void *a, const void *b)
 }
 
 /*
- * Copy what the parts found for one query to rows, or, if that is NULL, only count
- * it
+ * Copy what the parts found for one query to rows, or, if that is NULL, only
+ * count it
  */
 static uint64_t
 gather_rows(const cpu_search *search, uint64_t query, best_row *rows)
@@ -244,9 +245,14 @@ merge_query(void *task, uint64_t number, int thread)
 	qsort(rows, total, sizeof(best_row), compare_best);
 	query->nmatches = total < query->k ? (uint32_t) total : query->k;
 	for (uint32_t i = 0; i < query->nmatches; i++)
-		query->matches[i] = (gpuvec_match) {
-			.score = gpuvec_key_score(rows[i].key),.tid = rows[i].tid,.common = rows[i].common
-		};
+	{
+		gpuvec_match *match = &query->matches[i];
+
+		match->score = gpuvec_key_score(rows[i].key);
+		match->tid = rows[i].tid;
+		match->common = rows[i].common;
+		match->padding = 0;
+	}
 	free(rows);
 }
 
@@ -310,12 +316,14 @@ free_search(cpu_search *search)
 static void
 choose_sizes(cpu_search *search, cpu_group *group)
 {
-	uint32_t	threads = (uint32_t) gpuvec_pool_threads(search->backend->pool);
+	uint32_t	threads = (uint32_t) gpuvec_thread_pool_threads(search->backend->pool);
 
 	group->width = cpu_width(search->backend->simd, group->way);
 	group->nbatches = (search->nqueries + group->width - 1) / group->width;
 	group->nsplits = 1;
-	/* parts that share their segments out among themselves need not be many */
+	/*
+	 * parts that share their segments out among themselves need not be many
+	 */
 	if (threads > 1 && group->way == CPU_LISTS)
 		group->nsplits = group->nbatches < threads * PARTS_PER_THREAD ? threads : 1;
 	else if (threads > 1)
@@ -368,7 +376,8 @@ plan_search(cpu_search *search, gpuvec_method method)
 	bool		ok;
 
 	if (method == GPUVEC_METHOD_INVERTED)
-		gpuvec_pool_run(search->backend->pool, require_lists, search, search->view->nentries);
+		gpuvec_thread_pool_run(search->backend->pool, require_lists, search,
+							   search->view->nentries);
 	ok = near != NULL && divide_entries(search, method);
 
 	for (int g = 0; ok && g < CPU_N_WAYS; g++)
@@ -410,9 +419,9 @@ cpu_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measur
 	if (nparts == 0)
 		search.failed = 1;
 	else
-		gpuvec_pool_run(search.backend->pool, run_part, &search, nparts);
+		gpuvec_thread_pool_run(search.backend->pool, run_part, &search, nparts);
 	if (!search.failed)
-		gpuvec_pool_run(search.backend->pool, merge_query, &search, nqueries);
+		gpuvec_thread_pool_run(search.backend->pool, merge_query, &search, nqueries);
 	free_search(&search);
 	return !search.failed || gpuvec_fail_memory(error, 0);
 }

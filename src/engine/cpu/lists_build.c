@@ -3,8 +3,8 @@
  * lists_build.c
  *	  Making the inverted lists of a segment.
  *
- * A counting sort: one pass over the ids counts the rows of each, a second one
- * writes row numbers and bits.
+ * A counting sort: one pass over the ids counts the rows of each, a second
+ * one writes row numbers and bits.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,40 +18,41 @@
 /* Tiles between two looks at the abandon flag */
 #define ABANDON_TILES	64
 
-/* From one row in so many on a bitmap is smaller than a list of 16-bit numbers */
+/* From one row in 16 on a bitmap is smaller than a list of 16-bit numbers */
 #define SMALLER_BITMAP	16
 
-lists_tuning gpuvec_lists_tuning = {
+const gpuvec_lists_policy gpuvec_lists_usual = {
 	.least_rows = 8192,.least_ids = 2 * GPUVEC_MAX_IDS,.dense = 64,.share = 1.3
 };
 
 /*
- * Where the rows of an id go: to a list or to a bitmap.  Which of them an id has is as good as
- * random, and to guess it wrong takes longer than to write to both, so each has both: one of
- * them is behind all others, for all ids that have no use for it.  (65,537 bitmaps of 65,536
- * rows are half a gigabyte.)
+ * Where the rows of an id go: to a list or to a bitmap.  Which of them an id
+ * has is as good as random, and a branch predicted wrong takes longer than to
+ * write to both.  So each id has both: one of them lies behind all others,
+ * and nobody reads it.  (65,537 bitmaps of 65,536 rows are half a gigabyte.)
  */
-typedef struct id_place
+typedef struct id_target
 {
-	uint32_t	listed;			/* next place in rows[] */
+	uint32_t	listed;			/* where the next goes in rows[] */
 	uint32_t	bitmap;			/* where the bitmap begins */
-} id_place;
+} id_target;
 
 /* Lists that are being made */
-typedef struct making
+typedef struct lists_making
 {
 	const gpuvec_segment *segment;
+	const gpuvec_lists_policy *policy;
 	cpu_lists  *lists;
 	const int  *abandon;
 	uint32_t	most;			/* ids in more rows get bitmaps */
-	uint32_t	nlisted;		/* places in rows[] */
+	uint32_t	nlisted;		/* entries of rows[] */
 	uint32_t	no_bitmap;		/* where the one that nobody reads begins */
 	uint32_t	count[GPUVEC_MAX_IDS];	/* rows of each id */
-	id_place	place[GPUVEC_MAX_IDS];
-} making;
+	id_target	target[GPUVEC_MAX_IDS];
+} lists_making;
 
 /*
- * Bytes of a bitmap of so many rows: an odd number of lines, so that bitmaps of
+ * Bytes of a bitmap of nrows rows: an odd number of lines, so that bitmaps of
  * several ids do not fall on the same sets of the cache
  */
 static uint32_t
@@ -69,7 +70,7 @@ row_lens(uint32_t nrows)
 
 /* Call each(m, row, id) for all ids, by ascending rows.  False: abandoned. */
 static inline __attribute__((always_inline)) bool
-for_each_id(making *m, void (*each) (making *, uint32_t, uint16_t))
+for_each_id(lists_making *m, void (*each) (lists_making *, uint32_t, uint16_t))
 {
 	const gpuvec_segment *segment = m->segment;
 
@@ -98,36 +99,36 @@ for_each_id(making *m, void (*each) (making *, uint32_t, uint16_t))
 }
 
 static inline __attribute__((always_inline)) void
-count_id(making *m, uint32_t row, uint16_t id)
+count_id(lists_making *m, uint32_t row, uint16_t id)
 {
 	(void) row;
 	m->count[id]++;
 }
 
 static inline __attribute__((always_inline)) void
-place_id(making *m, uint32_t row, uint16_t id)
+enter_id(lists_making *m, uint32_t row, uint16_t id)
 {
-	id_place   *place = &m->place[id];
-	uint32_t	bitmap = place->bitmap;
+	id_target  *target = &m->target[id];
+	uint32_t	bitmap = target->bitmap;
 
-	m->lists->rows[place->listed] = (uint16_t) row;
-	place->listed += bitmap == m->no_bitmap;
+	m->lists->rows[target->listed] = (uint16_t) row;
+	target->listed += bitmap == m->no_bitmap;
 	m->lists->bitmaps[bitmap + row / 8] |= (uint8_t) (1 << (row % 8));
 }
 
 /*
- * Does an id get a bitmap?  The last one of all does if it occurs, so that a row is
- * in at most 65535 lists and 16 bits hold their number.
+ * Does an id get a bitmap?  The last one of all does if it occurs, so that a
+ * row is in at most 65535 lists and 16 bits hold their number.
  */
 static inline bool
-has_bitmap(const making *m, uint32_t id)
+has_bitmap(const lists_making *m, uint32_t id)
 {
 	return m->count[id] > m->most || (id == GPUVEC_MAX_ID && m->count[id] > 0);
 }
 
 /* Count what lists and bitmaps would take */
 static size_t
-measure_lists(making *m)
+measure_lists(lists_making *m)
 {
 	cpu_lists  *lists = m->lists;
 
@@ -147,16 +148,16 @@ measure_lists(making *m)
 }
 
 /*
- * Which ids get bitmaps?  Those in more rows than the tuning says, or fewer if
- * that takes more than its share of memory.
+ * Which ids get bitmaps?  Those in more rows than the policy says, or fewer
+ * if that takes more than its share of memory.
  */
 static void
-choose_bitmaps(making *m)
+choose_bitmaps(lists_making *m)
 {
-	size_t		share = (size_t) (gpuvec_lists_tuning.share *
+	size_t		share = (size_t) (m->policy->share *
 								  (double) (m->segment->nids * sizeof(uint16_t)));
 
-	for (uint32_t dense = gpuvec_lists_tuning.dense;; dense /= 2)
+	for (uint32_t dense = m->policy->dense;; dense /= 2)
 	{
 		m->most = m->lists->nrows / dense;
 		m->lists->bytes = measure_lists(m);
@@ -167,7 +168,7 @@ choose_bitmaps(making *m)
 
 /* Find the range of ids that occur */
 static void
-find_range(making *m)
+find_range(lists_making *m)
 {
 	cpu_lists  *lists = m->lists;
 
@@ -180,7 +181,7 @@ find_range(making *m)
 
 /* Allocate the arrays */
 static bool
-allocate_lists(making *m)
+allocate_lists(lists_making *m)
 {
 	cpu_lists  *lists = m->lists;
 	size_t		size = ((size_t) lists->nbitmaps + 1) * lists->stride;
@@ -195,12 +196,12 @@ allocate_lists(making *m)
 	return true;
 }
 
-/* Give each id its place */
+/* Give each id its list or bitmap */
 static void
-lay_out(making *m)
+lay_out(lists_making *m)
 {
 	cpu_lists  *lists = m->lists;
-	uint32_t	place = 0;
+	uint32_t	next = 0;
 	uint32_t	nbitmaps = 0;
 
 	m->no_bitmap = lists->nbitmaps * lists->stride;
@@ -209,22 +210,24 @@ lay_out(making *m)
 		uint32_t   *start = &lists->start[id - lists->first_id];
 		uint32_t	n = m->count[id];
 
-		*start = place;
+		*start = next;
 		if (has_bitmap(m, id))
 		{
 			*start |= LISTS_BITMAP;
-			m->place[id] = (id_place) {m->nlisted, nbitmaps * lists->stride};
-			lists->rows[place++] = (uint16_t) nbitmaps++;
+			m->target[id].listed = m->nlisted;
+			m->target[id].bitmap = nbitmaps * lists->stride;
+			lists->rows[next++] = (uint16_t) nbitmaps++;
 		}
 		else
 		{
-			m->place[id] = (id_place) {place, m->no_bitmap};
-			place += n;
+			m->target[id].listed = next;
+			m->target[id].bitmap = m->no_bitmap;
+			next += n;
 			if (n > lists->longest)
 				lists->longest = n;
 		}
 	}
-	lists->start[lists->end_id - lists->first_id] = place;
+	lists->start[lists->end_id - lists->first_id] = next;
 
 	for (uint32_t i = 0; i < row_lens(lists->nrows); i++)
 	{
@@ -236,7 +239,7 @@ lay_out(making *m)
 
 /* Make the lists whose struct is there */
 static bool
-make_lists(making *m)
+make_lists(lists_making *m)
 {
 	if (!for_each_id(m, count_id))
 		return false;
@@ -245,22 +248,22 @@ make_lists(making *m)
 	if (!allocate_lists(m))
 		return false;
 	lay_out(m);
-	return for_each_id(m, place_id);
+	return for_each_id(m, enter_id);
 }
 
 size_t
-lists_budget(const gpuvec_segment *segment)
+lists_budget(const gpuvec_segment *segment, const gpuvec_lists_policy *policy)
 {
-	if (segment->nrows < gpuvec_lists_tuning.least_rows || segment->nids < gpuvec_lists_tuning.least_ids)
+	if (segment->nrows < policy->least_rows || segment->nids < policy->least_ids)
 		return 0;
-	return (size_t) (gpuvec_lists_tuning.share * (double) (segment->nids * sizeof(uint16_t))) +
+	return (size_t) (policy->share * (double) (segment->nids * sizeof(uint16_t))) +
 		sizeof(cpu_lists) + (GPUVEC_MAX_IDS + 1 + row_lens(segment->nrows)) * sizeof(uint32_t);
 }
 
 cpu_lists *
-lists_build(const gpuvec_segment *segment, const int *abandon)
+lists_build(const gpuvec_segment *segment, const gpuvec_lists_policy *policy, const int *abandon)
 {
-	making	   *m = calloc(1, sizeof(*m));
+	lists_making *m = calloc(1, sizeof(*m));
 	cpu_lists  *lists = calloc(1, sizeof(*lists));
 	bool		ok = m != NULL && lists != NULL;
 
@@ -269,6 +272,7 @@ lists_build(const gpuvec_segment *segment, const int *abandon)
 		lists->nrows = segment->nrows;
 		lists->stride = bitmap_stride(segment->nrows);
 		m->segment = segment;
+		m->policy = policy;
 		m->lists = lists;
 		m->abandon = abandon;
 		ok = make_lists(m);

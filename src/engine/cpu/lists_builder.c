@@ -3,10 +3,10 @@
  * lists_builder.c
  *	  Inverted lists are made in the background.
  *
- * A segment waits in a queue from its adoption on until a thread of the builder
- * has made its lists; searches scan it meanwhile.  A search that insists on lists
- * makes them itself.  The threads run at a lower priority, so that a load that
- * goes on, and searches, come first.
+ * A segment waits in a queue from its adoption on until a thread of the
+ * builder has made its lists; searches scan it meanwhile.  A search that
+ * insists on lists makes them itself.  The threads run at a lower priority,
+ * so that a load that goes on, and searches, come first.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,12 +21,13 @@
 /* How much less than others' counts the time of these threads */
 #define BUILDER_NICE		10
 
-/* One thread for so many of the pool's */
+/* One thread for THREADS_SHARE of the pool's, up to MAX_THREADS */
 #define THREADS_SHARE		4
 #define MAX_THREADS			4
 
 struct lists_builder
 {
+	const gpuvec_lists_policy *policy;
 	pthread_mutex_t mutex;		/* guards all below, and states and links of segments */
 	pthread_cond_t work;		/* there is a segment in the queue, or stop is set */
 	pthread_cond_t built;		/* a segment is built */
@@ -55,7 +56,7 @@ build(lists_builder *builder, cpu_segment *mine)
 	dequeue(builder, mine);
 	mine->state = CPU_SEGMENT_BUILDING;
 	pthread_mutex_unlock(&builder->mutex);
-	lists = lists_build(mine->segment, &mine->abandon);
+	lists = lists_build(mine->segment, builder->policy, &mine->abandon);
 	pthread_mutex_lock(&builder->mutex);
 
 	/* without memory it is scanned for good */
@@ -105,13 +106,14 @@ start_thread(lists_builder *builder)
 }
 
 lists_builder *
-lists_builder_new(int pool_threads)
+lists_builder_new(int pool_threads, const gpuvec_lists_policy *policy)
 {
 	lists_builder *builder = calloc(1, sizeof(*builder));
 	int			nthreads = pool_threads / THREADS_SHARE;
 
 	if (builder == NULL)
 		return NULL;
+	builder->policy = policy;
 	pthread_mutex_init(&builder->mutex, NULL);
 	pthread_cond_init(&builder->work, NULL);
 	pthread_cond_init(&builder->built, NULL);
@@ -153,7 +155,7 @@ lists_builder_add(lists_builder *builder, gpuvec_segment *segment)
 	if (mine == NULL)
 		return NULL;
 	mine->segment = segment;
-	mine->reserved = lists_budget(segment);
+	mine->reserved = lists_budget(segment, builder->policy);
 	segment->host_bytes += sizeof(*mine) + mine->reserved;
 	pthread_mutex_lock(&builder->mutex);
 	mine->prev = builder->tail;

@@ -33,10 +33,13 @@ typedef struct cpu_segment
 	struct cpu_segment *next;
 } cpu_segment;
 
-extern lists_builder *lists_builder_new(int pool_threads);
+extern lists_builder *lists_builder_new(int pool_threads, const gpuvec_lists_policy *policy);
 extern void lists_builder_free(lists_builder *builder);
 
-/* Have lists made for a segment, and count their memory.  NULL: out of memory. */
+/*
+ * Have lists made for a segment, and count their memory.  NULL: out of
+ * memory.
+ */
 extern cpu_segment *lists_builder_add(lists_builder *builder, gpuvec_segment *segment);
 
 /* Make a segment's lists now, or wait until they are made */

@@ -3,11 +3,12 @@
  * lists_search.c
  *	  Search by inverted lists: which lists a query reads, and counting them.
  *
- * A task is a query in a segment.  Its lists are counted in bytes, one for each
- * row; the bitmaps are added, and rows selected, by lists_search.inc.  Tasks go
- * segment by segment, so that the queries of a batch find a segment's lists in the
- * cache.  A lone query finds them in memory, in places that no hardware guesses;
- * so they are looked up, and fetched, one task ahead.
+ * A task is a query in a segment.  Its lists are counted in bytes, one for
+ * each row; the bitmaps are added, and rows selected, by lists_search.inc.
+ * Tasks go segment by segment, so that the queries of a batch find a
+ * segment's lists in the cache.  A lone query finds them in memory, in places
+ * that no hardware guesses; so they are looked up, and fetched, one task
+ * ahead.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,7 +35,7 @@ fit_task(lists_task *task, uint32_t room)
 	return task->lists && task->bitmaps;
 }
 
-/* Make a thread's memory fit queries of so many ids */
+/* Make a thread's memory fit queries of `room` ids */
 static bool
 fit_scratch(lists_scratch *scratch, uint32_t room)
 {
@@ -65,9 +66,9 @@ lists_scratch_free(lists_scratch *scratch)
 }
 
 /*
- * Offer the rows that were put aside.  Rows of one length follow one another by
- * tid, so when one of them is not wanted, those of its length that follow are not
- * either unless they have more common ids.
+ * Offer the rows that were put aside.  Rows of one length follow one another
+ * by tid, so when one of them is not wanted, those of its length that follow
+ * are not either unless they have more common ids.
  */
 void
 lists_offer(lists_task *task)
@@ -181,9 +182,9 @@ add_wide(uint8_t *restrict low, uint8_t *restrict high, const uint8_t *restrict 
 }
 
 /*
- * Count the lists of a task where bytes may not suffice: as many at a time as bytes
- * can count, which are then added up in two.  No row is in more than 65535 lists
- * (lists_build.c).
+ * Count the lists of a task where bytes may not suffice: as many at a time as
+ * bytes can count, which are then added up in two.  No row is in more than
+ * 65535 lists (lists_build.c).
  */
 static bool
 count_wide(const lists_task *task, lists_scratch *scratch, size_t size)

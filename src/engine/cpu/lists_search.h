@@ -29,7 +29,7 @@ typedef struct taken_row
 	uint32_t	common;
 } taken_row;
 
-/* Rows that are put aside, while what is known of them is fetched, until so many */
+/* Rows that are put aside, while what is known of them is fetched */
 #define LISTS_TAKE			32
 #define LISTS_TAKE_ROOM		(LISTS_TAKE + LISTS_LINE_ROWS)
 

@@ -3,9 +3,10 @@
  * scan_lone.c
  *	  The scan for one query, in portable C.
  *
- * The query is a bitmap of 8 kB, which stays in the first-level cache.  Rows of
- * a segment are sorted by length, so what a row needs (gpuvec_need) is found
- * once for each length, and lengths that cannot reach it are skipped as a whole.
+ * The query is a bitmap of 8 kB, which stays in the first-level cache.  Rows
+ * of a segment are sorted by length, so what a row needs (gpuvec_need) is
+ * found once for each length, and lengths that cannot reach it are skipped as
+ * a whole.
  *
  *-------------------------------------------------------------------------
  */

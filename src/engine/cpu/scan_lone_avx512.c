@@ -3,11 +3,11 @@
  * scan_lone_avx512.c
  *	  The scan for one query with AVX-512.
  *
- * A signature of the query, 1024 bits in two registers, gives an upper bound of
- * a row's common ids: an id that the query has always hits (bits 0-5 of the id
- * choose one of 64 words, bits 6-9 the bit in it), others hit seldom.  32 ids,
- * that is 4 rows of a chunk, are looked up at once.  Only rows whose bound
- * reaches what is needed are counted exactly, with the bitmap.
+ * A signature of the query, 1024 bits in two registers, gives an upper bound
+ * of a row's common ids: an id that the query has always hits (bits 0-5 of
+ * the id choose one of 64 words, bits 6-9 the bit in it), others hit seldom.
+ * 32 ids, that is 4 rows of a chunk, are looked up at once.  Only rows whose
+ * bound reaches what is needed are counted exactly, with the bitmap.
  *
  * Compiled with AVX-512 F, BW and VL enabled; called only where they exist.
  *
@@ -22,15 +22,18 @@
 #define TILE_REGISTERS	(GPUVEC_TILE_ROWS / REGISTER_ROWS)
 
 /* The query's signature */
-typedef struct signature
+typedef struct lone_signature
 {
 	__m512i		low;			/* words 0 .. 31 */
 	__m512i		high;			/* words 32 .. 63 */
-} signature;
+} lone_signature;
 
-/* Upper bounds of the common ids of a tile's 32 rows, which have nchunks chunks */
+/*
+ * Upper bounds of the common ids of a tile's 32 rows, which have nchunks
+ * chunks
+ */
 static inline void
-bound_tile(const signature *sig, const uint16_t *ids, uint32_t nchunks, uint32_t *bound)
+bound_tile(const lone_signature *sig, const uint16_t *ids, uint32_t nchunks, uint32_t *bound)
 {
 	const __m512i one = _mm512_set1_epi16(1);
 	const __m512i low4 = _mm512_set1_epi16(15);
@@ -54,7 +57,10 @@ bound_tile(const signature *sig, const uint16_t *ids, uint32_t nchunks, uint32_t
 	}
 	for (int i = 0; i < TILE_REGISTERS; i++)
 	{
-		/* add the 8 sums of each row: 16 to 32 bits, then across the 128-bit lane */
+		/*
+		 * add the 8 sums of each row: 16 to 32 bits, then across the 128-bit
+		 * lane
+		 */
 		__m512i		s = _mm512_madd_epi16(sum[i], one);
 
 		s = _mm512_add_epi32(s, _mm512_shuffle_epi32(s, (_MM_PERM_ENUM) 0x4E));
@@ -76,7 +82,7 @@ scan_rows(const lone_scan *scan, const gpuvec_view_entry *entry, uint32_t row, u
 		  uint32_t need)
 {
 	const gpuvec_segment *segment = entry->segment;
-	signature	sig = {_mm512_loadu_si512(scan->signature),
+	lone_signature sig = {_mm512_loadu_si512(scan->signature),
 					   _mm512_loadu_si512(scan->signature + 32)};
 	uint32_t	len = segment->len[row];
 

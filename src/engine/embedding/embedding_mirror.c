@@ -1,20 +1,11 @@
 /*-------------------------------------------------------------------------
  *
- * embed_table.c
- *	  The rows of an embedding table.
+ * embedding_mirror.c
+ *	  Mirrors of embedding tables, for the store and for readers.
  *
- * Vectors of one width lie one behind the other in a bank; a table normally has
- * one.  Rows are found by their keys through a hash table with open addressing and
- * linear probing, whose entries begin a list of all rows (versions) with the key,
- * and by their pages through a list for each page.
- *
- * A load or refresh stages rows in unused slots, which no list has, so that
- * readers do not notice.  Publishing takes the rows of the replaced pages off their
- * lists and puts the staged ones there, while nobody reads; its time goes with the
- * number of changed rows.  All memory that it needs is there before it begins.
- *
- * With a device, the vectors lie in its memory, and all else here; it has a hash table of
- * its own, too (embed_keys.c).  Preparing to publish waits until staged vectors are there.
+ * A table's readers do not go through the store's mutex: they hold the
+ * table's lock, which also guards its own copy of the mirror's state and page
+ * numbers.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,522 +13,189 @@
 #include <string.h>
 
 #include "engine/embedding/embedding_mirror.h"
-#include "engine/host_memory.h"
 
-/* Entries of a new hash table */
-#define FIRST_ENTRIES	1024
+/* The table of a mirror */
+static gpuvec_embedding_table *
+table_of(const gpuvec_mirror *mirror)
+{
+	return ((const gpuvec_embedding_mirror *) mirror)->table;
+}
 
-/* At most 5 of 8 entries are in use */
-#define ENTRIES_FULL(n, mask)	((n) * 8 > ((mask) + 1) * 5)
-
-/* Slots of a new bank; arrays larger than this grow by a quarter, not by doubling */
-#define FIRST_SLOTS		64
-#define LARGE_BYTES		((size_t) 64 * 1024 * 1024)
-
-/* Slots of which most may be unused */
-#define SPARSE_SLOTS	65536
-
-/* Bytes of a row beside its vector */
-#define ROW_BYTES		(sizeof(gpuvec_vector_info) + sizeof(uint32_t) + sizeof(uint8_t))
-
-/* A lock that does not let a stream of readers starve the updater */
 static bool
-init_lock(pthread_rwlock_t *lock)
+embedding_make(gpuvec_mirror *mirror, gpuvec_error *error)
 {
-	pthread_rwlockattr_t attributes;
-	bool		ok;
+	gpuvec_embedding_mirror *embedding = (gpuvec_embedding_mirror *) mirror;
 
-	if (pthread_rwlockattr_init(&attributes) != 0)
-		return false;
-	pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-	ok = pthread_rwlock_init(lock, &attributes) == 0;
-	pthread_rwlockattr_destroy(&attributes);
-	return ok;
+	embedding->table = gpuvec_embedding_new((gpuvec_storage) mirror->key.storage,
+											mirror->device->backend->vectors, error);
+	return embedding->table != NULL;
 }
 
-/* A hash table of empty entries */
-static gpuvec_key_entry *
-new_entries(uint64_t n)
+static void
+embedding_drop(gpuvec_mirror *mirror)
 {
-	gpuvec_key_entry *entries = gpuvec_memory_new(n * sizeof(*entries));
-
-	for (uint64_t i = 0; entries && i < n; i++)
-		entries[i] = (gpuvec_key_entry) {.first = GPUVEC_NO_VECTOR};
-	return entries;
+	gpuvec_embedding_unref(table_of(mirror));
 }
+
+static bool
+embedding_on_device(const gpuvec_mirror *mirror)
+{
+	return table_of(mirror)->vectors != NULL;
+}
+
+/* Bytes of the table, which has got the room for an update's rows already */
+static void
+embedding_bytes(const gpuvec_mirror *mirror, const gpuvec_update *update, size_t *host,
+				size_t *device)
+{
+	(void) update;
+	gpuvec_embedding_bytes(table_of(mirror), host, device);
+}
+
+/*
+ * The table is about to grow on its device.  Others are evicted for both
+ * copies, or, if that does not help, for what it will have in the end.
+ */
+static bool
+make_room(void *arg, size_t bytes, size_t more, gpuvec_error *error)
+{
+	gpuvec_update *update = arg;
+
+	return gpuvec_store_charge(update->store, update->mirror, &update->charged,
+							   update->charged + bytes, true, error) ||
+		gpuvec_store_charge(update->store, update->mirror, &update->charged,
+							update->charged + more, true, error);
+}
+
+static bool
+embedding_begin(gpuvec_update *update, gpuvec_error *error)
+{
+	gpuvec_embedding_table *table = table_of(update->mirror);
+
+	(void) error;
+	table->make_room = make_room;
+	table->make_room_arg = update;
+	return true;
+}
+
+static void
+embedding_end(gpuvec_update *update)
+{
+	gpuvec_embedding_update *embedding = (gpuvec_embedding_update *) update;
+
+	free(embedding->replaced);
+	gpuvec_embedding_discard(table_of(update->mirror));
+}
+
+static size_t
+embedding_take_row(gpuvec_update *update, uint64_t tid, const char *from, const char *end,
+				   bool lasts, gpuvec_error *error)
+{
+	gpuvec_embedding_table *table = table_of(update->mirror);
+	gpuvec_vector_row row;
+
+	(void) lasts;
+	memcpy(&row, from, sizeof(row));
+	if (row.kind >= GPUVEC_N_VECTOR_KINDS || row.width > GPUVEC_MAX_WIDTH ||
+		(row.kind != GPUVEC_VECTOR_GOOD && row.width > 0) ||
+		(size_t) (end - from) < gpuvec_vector_row_bytes(row.width, table->storage))
+		return gpuvec_update_bad_pages(error, "A row is cut off.");
+	if (!gpuvec_embedding_stage(table, tid, &row, from + sizeof(row), error))
+		return 0;
+	return gpuvec_vector_row_bytes(row.width, table->storage);
+}
+
+static uint64_t
+embedding_rows_taken(const gpuvec_update *update)
+{
+	return table_of(update->mirror)->nstaged;
+}
+
+static size_t
+embedding_bytes_taken(const gpuvec_update *update)
+{
+	const gpuvec_embedding_table *table = table_of(update->mirror);
+
+	return table->staged_bytes + (table->vectors ? 0 : update->npages * GPUVEC_PAGE_BYTES);
+}
+
+static bool
+embedding_prepare(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
+{
+	gpuvec_embedding_update *embedding = (gpuvec_embedding_update *) update;
+	gpuvec_embedding_table *table = table_of(update->mirror);
+
+	if (!update->load && gpuvec_embedding_sparse(table))
+		update->hopeless = "most of its room is unused";
+	embedding->replaced = gpuvec_update_replaced(update, &embedding->nreplaced, error);
+	return embedding->replaced && gpuvec_embedding_prepare(table, nblocks, error);
+}
+
+/* Exchange the rows; readers wait until published() */
+static void
+embedding_exchange(gpuvec_update *update, uint32_t nblocks)
+{
+	gpuvec_embedding_update *embedding = (gpuvec_embedding_update *) update;
+	gpuvec_embedding_table *table = table_of(update->mirror);
+
+	pthread_rwlock_wrlock(&table->lock);
+	gpuvec_embedding_publish(table, embedding->replaced, embedding->nreplaced, nblocks);
+}
+
+static void
+embedding_publish(gpuvec_update *update)
+{
+	update->mirror->nrows = table_of(update->mirror)->nrows;
+}
+
+/* Let readers see the rows, and the state that belongs to them */
+static void
+embedding_published(gpuvec_update *update, const gpuvec_state *state)
+{
+	gpuvec_embedding_table *table = table_of(update->mirror);
+	gpuvec_page_numbers *old = table->numbers;
+
+	table->state = *state;
+	table->numbers = gpuvec_page_numbers_ref(update->mirror->numbers);
+	pthread_rwlock_unlock(&table->lock);
+	gpuvec_page_numbers_unref(old);
+}
+
+const gpuvec_mirror_kind gpuvec_embedding_kind = {
+	.mirror_bytes = sizeof(gpuvec_embedding_mirror),
+	.update_bytes = sizeof(gpuvec_embedding_update),
+	.row_header = sizeof(gpuvec_vector_row),
+	.keeps_room = true,
+	.make = embedding_make,
+	.drop = embedding_drop,
+	.on_device = embedding_on_device,
+	.bytes = embedding_bytes,
+	.begin = embedding_begin,
+	.end = embedding_end,
+	.take_row = embedding_take_row,
+	.rows_taken = embedding_rows_taken,
+	.bytes_taken = embedding_bytes_taken,
+	.prepare = embedding_prepare,
+	.exchange = embedding_exchange,
+	.publish = embedding_publish,
+	.published = embedding_published
+};
 
 gpuvec_embedding_table *
-gpuvec_embedding_new(gpuvec_storage storage, gpuvec_vectors *vectors, gpuvec_error *error)
+gpuvec_embedding_open(gpuvec_store *store, const gpuvec_mirror_key *key, const void *session,
+					  uint64_t nkeys, gpuvec_state *state)
 {
-	gpuvec_embedding_table *table = calloc(1, sizeof(*table));
+	gpuvec_embedding_table *table = NULL;
+	gpuvec_mirror *mirror;
 
-	if (table == NULL || !init_lock(&table->lock))
+	pthread_mutex_lock(&store->mutex);
+	mirror = gpuvec_store_find(store, key, session);
+	gpuvec_store_get_state(mirror, state);
+	if (state->state == GPUVEC_READY && mirror->kind == &gpuvec_embedding_kind)
 	{
-		free(table);
-		gpuvec_fail_memory(error, sizeof(*table));
-		return NULL;
+		table = gpuvec_embedding_ref(table_of(mirror));
+		gpuvec_store_use(mirror, nkeys);
 	}
-	table->refs = 1;
-	table->storage = storage;
-	table->vectors = vectors;
-	if (vectors && (table->map = gpuvec_key_map_new(error)) == NULL)
-	{
-		gpuvec_embedding_unref(table);
-		return NULL;
-	}
-	table->mask = FIRST_ENTRIES - 1;
-	table->entries = new_entries(FIRST_ENTRIES);
-	if (table->entries == NULL)
-	{
-		gpuvec_embedding_unref(table);
-		gpuvec_fail_memory(error, FIRST_ENTRIES * sizeof(gpuvec_key_entry));
-		return NULL;
-	}
+	pthread_mutex_unlock(&store->mutex);
 	return table;
-}
-
-gpuvec_embedding_table *
-gpuvec_embedding_ref(gpuvec_embedding_table *table)
-{
-	__atomic_add_fetch(&table->refs, 1, __ATOMIC_RELAXED);
-	return table;
-}
-
-void
-gpuvec_embedding_unref(gpuvec_embedding_table *table)
-{
-	if (table == NULL || __atomic_sub_fetch(&table->refs, 1, __ATOMIC_ACQ_REL) > 0)
-		return;
-	for (uint32_t i = 0; i < table->nbanks; i++)
-	{
-		if (table->banks[i]->device)
-			table->vectors->release(table->vectors, table->banks[i]->device);
-		free(table->banks[i]->rows);
-		free(table->banks[i]->elements);
-		free(table->banks[i]->free);
-		free(table->banks[i]->live);
-		free(table->banks[i]);
-	}
-	gpuvec_key_map_free(table->map);
-	free(table->banks);
-	free(table->entries);
-	free(table->blocks);
-	free(table->staged);
-	gpuvec_page_numbers_unref(table->numbers);
-	pthread_rwlock_destroy(&table->lock);
-	free(table);
-}
-
-/* A bank without room, and without a list that has it */
-static gpuvec_bank *
-new_bank(gpuvec_embedding_table *table, uint32_t width, gpuvec_vector_kind kind, gpuvec_error *error)
-{
-	gpuvec_bank *bank = calloc(1, sizeof(*bank));
-
-	if (bank == NULL)
-	{
-		gpuvec_fail_memory(error, sizeof(*bank));
-		return NULL;
-	}
-	bank->width = width;
-	bank->kind = kind;
-	if (table->vectors && width > 0)
-	{
-		bank->device = table->vectors->make(table->vectors, width, table->storage == GPUVEC_FLOAT16,
-											error);
-		if (bank->device == NULL)
-		{
-			free(bank);
-			return NULL;
-		}
-	}
-	return bank;
-}
-
-/* Add a bank; readers are kept out while the list of banks moves */
-static gpuvec_bank *
-add_bank(gpuvec_embedding_table *table, uint32_t width, gpuvec_vector_kind kind, gpuvec_error *error)
-{
-	gpuvec_bank *bank = new_bank(table, width, kind, error);
-	gpuvec_bank **banks;
-
-	if (bank == NULL)
-		return NULL;
-	pthread_rwlock_wrlock(&table->lock);
-	banks = realloc(table->banks, (table->nbanks + (size_t) 1) * sizeof(*banks));
-	if (banks)
-	{
-		table->banks = banks;
-		banks[table->nbanks++] = bank;
-	}
-	pthread_rwlock_unlock(&table->lock);
-	if (banks == NULL)
-	{
-		if (bank->device)
-			table->vectors->release(table->vectors, bank->device);
-		free(bank);
-		gpuvec_fail_memory(error, sizeof(*banks));
-		return NULL;
-	}
-	return bank;
-}
-
-/* The number of the bank for such vectors, or UINT32_MAX */
-static uint32_t
-find_bank(gpuvec_embedding_table *table, uint32_t width, gpuvec_vector_kind kind, gpuvec_error *error)
-{
-	for (uint32_t i = 0; i < table->nbanks; i++)
-		if (table->banks[i]->width == width && table->banks[i]->kind == kind)
-			return i;
-	return add_bank(table, width, kind, error) ? table->nbanks - 1 : UINT32_MAX;
-}
-
-/* Bytes that a slot of a bank takes on the host */
-static size_t
-slot_bytes(const gpuvec_embedding_table *table, const gpuvec_bank *bank)
-{
-	return ROW_BYTES + (bank->device ? 0 : gpuvec_vector_bytes(table, bank));
-}
-
-/* Bytes that so many slots of a bank take on the device */
-static size_t
-device_bytes(const gpuvec_embedding_table *table, const gpuvec_bank *bank, uint32_t room)
-{
-	return bank->device ? table->vectors->bytes(bank->device, room) : 0;
-}
-
-/* How many slots a bank that is full gets; more than UINT32_MAX: it must not grow */
-static size_t
-larger_room(const gpuvec_embedding_table *table, const gpuvec_bank *bank)
-{
-	size_t		bytes = ROW_BYTES + gpuvec_vector_bytes(table, bank);
-	size_t		most = bank->device ? GPUVEC_MAX_SLOTS : UINT32_MAX;
-	size_t		room = bank->room == 0 ? FIRST_SLOTS :
-		bank->room * bytes < LARGE_BYTES ? bank->room * (size_t) 2 :
-		bank->room + bank->room / (size_t) 4;
-
-	if (room > most && bank->room < most)
-		return most;
-	return room > most ? (size_t) UINT32_MAX + 1 : room;
-}
-
-/* Let the arrays of a bank have room for so many slots */
-static bool
-reserve_slots(gpuvec_embedding_table *table, gpuvec_bank *bank, uint32_t room, gpuvec_error *error)
-{
-	gpuvec_vector_info *rows = realloc(bank->rows, room * sizeof(*rows));
-	uint32_t   *unused;
-	uint8_t    *live;
-	char	   *elements = NULL;
-
-	bank->rows = rows ? rows : bank->rows;
-	unused = realloc(bank->free, room * sizeof(*unused));
-	bank->free = unused ? unused : bank->free;
-	live = realloc(bank->live, room);
-	bank->live = live ? live : bank->live;
-	if (bank->device == NULL)
-	{
-		elements = realloc(bank->elements, room * gpuvec_vector_bytes(table, bank) + 1);
-		bank->elements = elements ? elements : bank->elements;
-	}
-	if (rows == NULL || unused == NULL || live == NULL || (elements == NULL && bank->device == NULL))
-		return gpuvec_fail_memory(error, room * slot_bytes(table, bank));
-	if (bank->device && !table->vectors->reserve(table->vectors, bank->device, room, error))
-		return false;
-	memset(bank->live + bank->room, 0, room - bank->room);
-	bank->room = room;
-	return true;
-}
-
-/* Make room for more slots; readers are kept out while arrays move */
-static bool
-grow_bank(gpuvec_embedding_table *table, gpuvec_bank *bank, gpuvec_error *error)
-{
-	size_t		room = larger_room(table, bank);
-	size_t		bytes;
-	size_t		more;
-	bool		ok;
-
-	if (room > UINT32_MAX)
-		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
-						   "the relation has too many rows for the gpuvec engine");
-	bytes = device_bytes(table, bank, (uint32_t) room);
-	more = bytes - device_bytes(table, bank, bank->room);
-	if (bank->device && table->make_room &&
-		!table->make_room(table->make_room_arg, bytes, more, error))
-		return false;
-	pthread_rwlock_wrlock(&table->lock);
-	ok = reserve_slots(table, bank, (uint32_t) room, error);
-	pthread_rwlock_unlock(&table->lock);
-	if (ok)
-		table->staged_bytes += more;
-	return ok;
-}
-
-/* An unused slot */
-static bool
-take_slot(gpuvec_embedding_table *table, gpuvec_bank *bank, uint32_t *slot, gpuvec_error *error)
-{
-	if (bank->nfree > 0)
-	{
-		*slot = bank->free[--bank->nfree];
-		return true;
-	}
-	if (bank->nslots == bank->room && !grow_bank(table, bank, error))
-		return false;
-	*slot = bank->nslots++;
-	return true;
-}
-
-/* Give a slot back */
-static void
-free_slot(gpuvec_embedding_table *table, gpuvec_vector_ref ref)
-{
-	gpuvec_bank *bank = table->banks[gpuvec_ref_bank(ref)];
-
-	bank->free[bank->nfree++] = gpuvec_ref_slot(ref);
-}
-
-/* Room for one more staged row */
-static bool
-reserve_staged(gpuvec_embedding_table *table, gpuvec_error *error)
-{
-	uint64_t	room = table->room_staged ? table->room_staged * 2 : 1024;
-	gpuvec_vector_ref *staged;
-
-	if (table->nstaged < table->room_staged)
-		return true;
-	staged = realloc(table->staged, room * sizeof(*staged));
-	if (staged == NULL)
-		return gpuvec_fail_memory(error, room * sizeof(*staged));
-	table->staged = staged;
-	table->room_staged = room;
-	return true;
-}
-
-bool
-gpuvec_embedding_stage(gpuvec_embedding_table *table, uint64_t tid, const gpuvec_vector_row *row,
-				   const void *elements, gpuvec_error *error)
-{
-	uint32_t	number = find_bank(table, row->width, (gpuvec_vector_kind) row->kind, error);
-	gpuvec_bank *bank;
-	uint32_t	slot;
-
-	if (number == UINT32_MAX || !reserve_staged(table, error))
-		return false;
-	bank = table->banks[number];
-	if (!take_slot(table, bank, &slot, error))
-		return false;
-	bank->rows[slot] = (gpuvec_vector_info) {.tid = tid,.key = row->key};
-	table->staged[table->nstaged++] = gpuvec_vector_ref_of(number, slot);
-	if (bank->device)
-		return table->vectors->put(table->vectors, bank->device, slot, row->key, tid, elements,
-								   error);
-	memcpy(bank->elements + slot * gpuvec_vector_bytes(table, bank), elements,
-		   gpuvec_vector_bytes(table, bank));
-	/* a device is charged for slots when it gets them */
-	if (table->vectors == NULL)
-		table->staged_bytes += slot_bytes(table, bank) + sizeof(gpuvec_vector_ref);
-	return true;
-}
-
-/* Nothing is staged any more */
-static void
-clear_staged(gpuvec_embedding_table *table)
-{
-	free(table->staged);
-	table->staged = NULL;
-	table->nstaged = table->room_staged = 0;
-	table->staged_bytes = 0;
-}
-
-void
-gpuvec_embedding_discard(gpuvec_embedding_table *table)
-{
-	for (uint64_t i = 0; i < table->nstaged; i++)
-		free_slot(table, table->staged[i]);
-	for (uint32_t i = 0; i < table->nbanks; i++)
-		if (table->banks[i]->device)
-			table->vectors->forget(table->banks[i]->device);
-	clear_staged(table);
-}
-
-/* A larger hash table with the same keys, swapped while nobody reads */
-static bool
-grow_entries(gpuvec_embedding_table *table, uint64_t keys, gpuvec_error *error)
-{
-	gpuvec_embedding_table larger = {.mask = table->mask};
-	gpuvec_key_entry *old = table->entries;
-
-	while (ENTRIES_FULL(keys, larger.mask))
-		larger.mask = larger.mask * 2 + 1;
-	if (larger.mask == table->mask)
-		return true;
-	larger.entries = new_entries(larger.mask + 1);
-	if (larger.entries == NULL)
-		return gpuvec_fail_memory(error, (larger.mask + 1) * sizeof(gpuvec_key_entry));
-	for (uint64_t i = 0; i <= table->mask; i++)
-		if (old[i].first != GPUVEC_NO_VECTOR)
-			larger.entries[gpuvec_key_place(&larger, old[i].key)] = old[i];
-	pthread_rwlock_wrlock(&table->lock);
-	table->entries = larger.entries;
-	table->mask = larger.mask;
-	pthread_rwlock_unlock(&table->lock);
-	free(old);
-	return true;
-}
-
-bool
-gpuvec_embedding_prepare(gpuvec_embedding_table *table, uint32_t nblocks, gpuvec_error *error)
-{
-	uint32_t	most = table->nblocks > nblocks ? table->nblocks : nblocks;
-	gpuvec_vector_ref *blocks;
-
-	for (uint32_t i = 0; i < table->nbanks; i++)
-		if (table->banks[i]->device &&
-			!table->vectors->flush(table->vectors, table->banks[i]->device, error))
-			return false;
-	blocks = realloc(table->blocks, ((size_t) most + 1) * sizeof(*blocks));
-	/* readers do not look at blocks */
-	if (blocks == NULL)
-		return gpuvec_fail_memory(error, most * sizeof(*blocks));
-	table->blocks = blocks;
-	for (uint32_t block = table->nblocks; block < most; block++)
-		blocks[block] = GPUVEC_NO_VECTOR;
-	return grow_entries(table, table->nentries + table->nstaged, error);
-}
-
-/* Empty an entry, and let those behind it that it kept from their places move up */
-static void
-remove_entry(gpuvec_embedding_table *table, uint64_t hole)
-{
-	uint64_t	next = hole;
-
-	table->entries[hole].first = GPUVEC_NO_VECTOR;
-	table->nentries--;
-	for (;;)
-	{
-		gpuvec_key_entry entry;
-		uint64_t	place;
-
-		next = (next + 1) & table->mask;
-		entry = table->entries[next];
-		if (entry.first == GPUVEC_NO_VECTOR)
-			return;
-		/* the first empty place on its way, which may be its own */
-		table->entries[next].first = GPUVEC_NO_VECTOR;
-		place = gpuvec_key_place(table, entry.key);
-		table->entries[place] = entry;
-	}
-}
-
-/* Take a row off the list of its key */
-static void
-unlink_row(gpuvec_embedding_table *table, gpuvec_vector_ref ref)
-{
-	gpuvec_vector_info *row = gpuvec_vector_at(table, ref);
-
-	if (row->next != GPUVEC_NO_VECTOR)
-		gpuvec_vector_at(table, row->next)->previous = row->previous;
-	if (row->previous != GPUVEC_NO_VECTOR)
-		gpuvec_vector_at(table, row->previous)->next = row->next;
-	else
-	{
-		uint64_t	place = gpuvec_key_place(table, row->key);
-
-		if (row->next != GPUVEC_NO_VECTOR)
-			table->entries[place].first = row->next;
-		else
-			remove_entry(table, place);
-	}
-	gpuvec_key_changed(table, row->key);
-	table->banks[gpuvec_ref_bank(ref)]->live[gpuvec_ref_slot(ref)] = false;
-	table->nrows--;
-}
-
-/* Put a row on the lists of its key and page */
-static void
-link_row(gpuvec_embedding_table *table, gpuvec_vector_ref ref)
-{
-	gpuvec_vector_info *row = gpuvec_vector_at(table, ref);
-	gpuvec_key_entry *entry = &table->entries[gpuvec_key_place(table, row->key)];
-	gpuvec_vector_ref *block = &table->blocks[gpuvec_tid_block(row->tid)];
-
-	if (entry->first == GPUVEC_NO_VECTOR)
-		table->nentries++;
-	else
-		gpuvec_vector_at(table, entry->first)->previous = ref;
-	row->next = entry->first;
-	row->previous = GPUVEC_NO_VECTOR;
-	entry->key = row->key;
-	entry->first = ref;
-	row->next_in_block = *block;
-	*block = ref;
-	gpuvec_key_changed(table, row->key);
-	table->banks[gpuvec_ref_bank(ref)]->live[gpuvec_ref_slot(ref)] = true;
-	table->nrows++;
-}
-
-/* Remove all rows of a page */
-static void
-clear_block(gpuvec_embedding_table *table, uint32_t block)
-{
-	gpuvec_vector_ref ref = table->blocks[block];
-
-	while (ref != GPUVEC_NO_VECTOR)
-	{
-		gpuvec_vector_ref next = gpuvec_vector_at(table, ref)->next_in_block;
-
-		unlink_row(table, ref);
-		free_slot(table, ref);
-		ref = next;
-	}
-	table->blocks[block] = GPUVEC_NO_VECTOR;
-}
-
-void
-gpuvec_embedding_publish(gpuvec_embedding_table *table, const uint32_t *blocks, uint64_t n, uint32_t nblocks)
-{
-	for (uint64_t i = 0; i < n && blocks[i] < table->nblocks; i++)
-		clear_block(table, blocks[i]);
-	for (uint32_t block = nblocks; block < table->nblocks; block++)
-		clear_block(table, block);
-	for (uint64_t i = 0; i < table->nstaged; i++)
-	{
-		if (gpuvec_tid_block(gpuvec_vector_at(table, table->staged[i])->tid) < nblocks)
-			link_row(table, table->staged[i]);
-		else
-			free_slot(table, table->staged[i]);
-	}
-	clear_staged(table);
-	for (uint32_t i = 0; i < table->nbanks; i++)
-		table->banks[i]->nlive = table->banks[i]->nslots;
-	table->nblocks = nblocks;
-	table->version++;
-}
-
-void
-gpuvec_embedding_bytes(const gpuvec_embedding_table *table, size_t *host, size_t *device)
-{
-	*host = sizeof(*table) + (table->map ? sizeof(*table->map) : 0) +
-		(table->mask + 1) * sizeof(gpuvec_key_entry) +
-		table->nblocks * sizeof(gpuvec_vector_ref) + table->room_staged * sizeof(gpuvec_vector_ref);
-	*device = 0;
-	for (uint32_t i = 0; i < table->nbanks; i++)
-	{
-		const gpuvec_bank *bank = table->banks[i];
-
-		*host += sizeof(*bank) + bank->nslots * slot_bytes(table, bank);
-		*device += device_bytes(table, bank, bank->room);
-	}
-}
-
-bool
-gpuvec_embedding_sparse(const gpuvec_embedding_table *table)
-{
-	uint64_t	slots = 0;
-
-	for (uint32_t i = 0; i < table->nbanks; i++)
-		slots += table->banks[i]->nslots;
-	return slots > SPARSE_SLOTS && table->nrows < slots / 3;
 }

@@ -1,18 +1,20 @@
 /*-------------------------------------------------------------------------
  *
- * embed_keys.c
+ * key_map.c
  *	  Looking keys up by a hash table on the device.
  *
- * Where vectors are on a device, requests with many keys have it look them up, in a hash
- * table from keys to slots of the bank that has most rows (vectors.h).  It answers for keys
- * of one row, if the session is known to see all rows of its page; all else it leaves to
- * the host: keys of several rows or of rows in another bank, and rows that the session may
- * have to decide about.
+ * Where vectors are on a device, requests with many keys have it look them
+ * up, in a hash table from keys to slots of the bank that has most rows
+ * (embedding_backend.h).  It answers for keys of one row, if the session is
+ * known to see all rows of its page; all else it leaves to the host: keys of
+ * several rows or of rows in another bank, and rows that the session may have
+ * to decide about.
  *
- * The table of keys follows the rows when a request needs it: what was published since it
- * was last used is a list of keys, whose rows are looked up in the host's hash table.  If
- * they are too many, or the bank has grown, it is made anew.  Meanwhile nothing is published,
- * since the request holds the table's lock; other requests wait for the mutex.
+ * The table of keys follows the rows when a request needs it: what was
+ * published since it was last used is a list of keys, whose rows are looked
+ * up in the host's hash table.  If they are too many, or the bank has grown,
+ * it is made anew.  Meanwhile nothing is published, since the request holds
+ * the table's lock; other requests wait for the mutex.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,18 +24,6 @@
 #include "engine/embedding/reading.h"
 #include "engine/fault.h"
 #include "engine/host_memory.h"
-
-/*
- * Keys of a request from which on the device is asked, and entries of the host's hash table
- * that are entered together.  Small ones let tests find more.
- */
-#ifdef EMULATION
-#define DEVICE_KEYS		3
-#define PART_ENTRIES	UINT64_C(500)
-#else
-#define DEVICE_KEYS		8192
-#define PART_ENTRIES	UINT64_C(65536)
-#endif
 
 /* Entries ahead of which memory is asked for */
 #define AHEAD			16
@@ -47,14 +37,20 @@ typedef struct map_making
 	gpuvec_error error;			/* the first, if so */
 } map_making;
 
+size_t
+gpuvec_key_map_bytes(void)
+{
+	return sizeof(gpuvec_key_map) + gpuvec_embedding_policy.changed_keys * sizeof(int64_t);
+}
+
 gpuvec_key_map *
 gpuvec_key_map_new(gpuvec_error *error)
 {
-	gpuvec_key_map *map = calloc(1, sizeof(*map));
+	gpuvec_key_map *map = calloc(1, gpuvec_key_map_bytes());
 
 	if (map == NULL)
 	{
-		gpuvec_fail_memory(error, sizeof(*map));
+		gpuvec_fail_memory(error, gpuvec_key_map_bytes());
 		return NULL;
 	}
 	pthread_mutex_init(&map->mutex, NULL);
@@ -84,22 +80,22 @@ gpuvec_key_map_free(gpuvec_key_map *map)
 
 /* Where the rows of a key are that begin with this one */
 static gpuvec_key_row
-place_of(const gpuvec_embedding_table *table, int64_t key, gpuvec_vector_ref first)
+key_row_of(const gpuvec_embedding_table *table, int64_t key, gpuvec_vector_ref first)
 {
-	gpuvec_key_row place = {.key = key,.slot = GPUVEC_NO_SLOT};
+	gpuvec_key_row found = {.key = key,.slot = GPUVEC_NO_SLOT};
 	const gpuvec_vector_info *row;
 
 	if (first == GPUVEC_NO_VECTOR)
-		return place;
+		return found;
 	row = gpuvec_vector_at(table, first);
 	if (row->next != GPUVEC_NO_VECTOR || gpuvec_ref_bank(first) != table->map->bank)
-		place.slot = GPUVEC_ASK_SLOT;
+		found.slot = GPUVEC_ASK_SLOT;
 	else
 	{
-		place.slot = gpuvec_ref_slot(first);
-		place.block = gpuvec_tid_block(row->tid);
+		found.slot = gpuvec_ref_slot(first);
+		found.block = gpuvec_tid_block(row->tid);
 	}
-	return place;
+	return found;
 }
 
 /* Enter the keys of a part of the host's hash table */
@@ -109,12 +105,13 @@ map_part(void *task, uint64_t part, int thread)
 	map_making *making = task;
 	const gpuvec_embedding_table *table = making->table;
 	const gpuvec_bank *bank = table->banks[table->map->bank];
-	uint64_t	first = part * PART_ENTRIES;
-	uint64_t	end = first + PART_ENTRIES <= table->mask ? first + PART_ENTRIES : table->mask + 1;
-	gpuvec_key_row *places = malloc((end - first) * sizeof(*places));
+	uint64_t	most = gpuvec_embedding_policy.part_entries;
+	uint64_t	first = part * most;
+	uint64_t	end = first + most <= table->mask ? first + most : table->mask + 1;
+	gpuvec_key_row *rows = malloc((end - first) * sizeof(*rows));
 	gpuvec_error error;
 	uint64_t	n = 0;
-	bool		ok = places != NULL || gpuvec_fail_memory(&error, (end - first) * sizeof(*places));
+	bool		ok = rows != NULL || gpuvec_fail_memory(&error, (end - first) * sizeof(*rows));
 
 	for (uint64_t i = first; ok && i < end; i++)
 	{
@@ -123,10 +120,10 @@ map_part(void *task, uint64_t part, int thread)
 		if (i + AHEAD < end && entry[AHEAD].first != GPUVEC_NO_VECTOR)
 			__builtin_prefetch(gpuvec_vector_at(table, entry[AHEAD].first));
 		if (entry->first != GPUVEC_NO_VECTOR)
-			places[n++] = place_of(table, entry->key, entry->first);
+			rows[n++] = key_row_of(table, entry->key, entry->first);
 	}
-	ok = ok && table->vectors->map_keys(table->vectors, bank->device, places, n, &error);
-	free(places);
+	ok = ok && table->vectors->map_keys(table->vectors, bank->device, rows, n, &error);
+	free(rows);
 	if (ok)
 		return;
 	pthread_mutex_lock(&making->mutex);
@@ -138,11 +135,11 @@ map_part(void *task, uint64_t part, int thread)
 
 /* Make the device's hash table anew */
 static bool
-make_map(const gpuvec_embedding_table *table, gpuvec_pool *pool, gpuvec_error *error)
+make_map(const gpuvec_embedding_table *table, gpuvec_thread_pool *pool, gpuvec_error *error)
 {
 	gpuvec_key_map *map = table->map;
 	const gpuvec_bank *bank = table->banks[map->bank];
-	uint64_t	nparts = table->mask / PART_ENTRIES + 1;
+	uint64_t	nparts = table->mask / gpuvec_embedding_policy.part_entries + 1;
 	map_making	making = {.table = table};
 
 	if (!table->vectors->clear_keys(table->vectors, bank->device, error))
@@ -151,7 +148,7 @@ make_map(const gpuvec_embedding_table *table, gpuvec_pool *pool, gpuvec_error *e
 	if (nparts == 1)
 		map_part(&making, 0, 0);
 	else
-		gpuvec_pool_run(pool, map_part, &making, nparts);
+		gpuvec_thread_pool_run(pool, map_part, &making, nparts);
 	pthread_mutex_destroy(&making.mutex);
 	if (making.failed)
 	{
@@ -179,29 +176,29 @@ follow_changes(const gpuvec_embedding_table *table, gpuvec_error *error)
 {
 	gpuvec_key_map *map = table->map;
 	const gpuvec_bank *bank = table->banks[map->bank];
-	gpuvec_key_row *places = malloc((map->nchanged + 1) * sizeof(*places));
+	gpuvec_key_row *rows = malloc((map->nchanged + 1) * sizeof(*rows));
 	uint64_t	n = 0;
 	bool		ok;
 
-	if (places == NULL)
-		return gpuvec_fail_memory(error, map->nchanged * sizeof(*places));
+	if (rows == NULL)
+		return gpuvec_fail_memory(error, map->nchanged * sizeof(*rows));
 	qsort(map->changed, map->nchanged, sizeof(map->changed[0]), compare_keys);
 	for (uint64_t i = 0; i < map->nchanged; i++)
 	{
 		int64_t		key = map->changed[i];
 
 		if (i == 0 || key != map->changed[i - 1])
-			places[n++] = place_of(table, key, table->entries[gpuvec_key_place(table, key)].first);
+			rows[n++] = key_row_of(table, key, table->entries[gpuvec_key_index(table, key)].first);
 	}
-	ok = table->vectors->map_keys(table->vectors, bank->device, places, n, error);
-	free(places);
+	ok = table->vectors->map_keys(table->vectors, bank->device, rows, n, error);
+	free(rows);
 	map->entered += n;
 	return ok;
 }
 
 /*
- * The bank whose keys the device has: of those with good vectors, the one with most.  It is
- * the same for all requests until something is published.
+ * The bank whose keys the device has: of those with good vectors, the one
+ * with most.  It is the same for all requests until something is published.
  */
 static uint32_t
 choose_bank(const gpuvec_embedding_table *table)
@@ -220,11 +217,12 @@ choose_bank(const gpuvec_embedding_table *table)
 }
 
 /*
- * Bring the device's hash table up to date.  *usable: there is one.  The caller holds the
- * mutex.
+ * Bring the device's hash table up to date.  *usable: there is one.  The
+ * caller holds the mutex.
  */
 static bool
-follow(const gpuvec_embedding_table *table, gpuvec_pool *pool, bool *usable, gpuvec_error *error)
+follow(const gpuvec_embedding_table *table, gpuvec_thread_pool *pool, bool *usable,
+	   gpuvec_error *error)
 {
 	gpuvec_key_map *map = table->map;
 	uint32_t	number = choose_bank(table);
@@ -243,7 +241,7 @@ follow(const gpuvec_embedding_table *table, gpuvec_pool *pool, bool *usable, gpu
 		return true;
 	*usable = true;
 	afresh = map->version == 0 || map->bank != number || map->room != bank->room ||
-		map->nchanged > GPUVEC_CHANGED_KEYS || map->entered + map->nchanged > limit;
+		map->nchanged > gpuvec_embedding_policy.changed_keys || map->entered + map->nchanged > limit;
 	if (map->version == table->version && !afresh)
 		return true;
 	map->bank = number;
@@ -255,7 +253,8 @@ follow(const gpuvec_embedding_table *table, gpuvec_pool *pool, bool *usable, gpu
 
 /* Is this still what a session is known to see? */
 static bool
-still_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight, const gpuvec_proven *proven)
+still_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight,
+			 const gpuvec_proven *proven)
 {
 	return proven && proven->version == table->version && proven->numbers == table->numbers &&
 		proven->known == sight->known && proven->map_bytes == sight->map_bytes &&
@@ -276,10 +275,13 @@ new_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight, gpuve
 		gpuvec_fail_memory(error, sizeof(*proven) + sight->map_bytes + table->nblocks / 8);
 		return NULL;
 	}
-	*proven = (gpuvec_proven) {
-		.refs = 1,.version = table->version,.numbers = table->numbers,.known = sight->known,
-		.map_bytes = sight->map_bytes,.nblocks = table->nblocks,.bits = bits
-	};
+	proven->refs = 1;
+	proven->version = table->version;
+	proven->numbers = table->numbers;
+	proven->known = sight->known;
+	proven->map_bytes = sight->map_bytes;
+	proven->nblocks = table->nblocks;
+	proven->bits = bits;
 	if (sight->map_bytes > 0)
 		memcpy(proven->map, sight->map, sight->map_bytes);
 	for (uint32_t block = 0; block < table->nblocks; block++)
@@ -288,7 +290,10 @@ new_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight, gpuve
 	return proven;
 }
 
-/* The same, which may be what it was the last time.  The caller holds the mutex. */
+/*
+ * The same, which may be what it was the last time.  The caller holds the
+ * mutex.
+ */
 static gpuvec_proven *
 get_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight, gpuvec_error *error)
 {
@@ -308,12 +313,12 @@ get_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight, gpuve
 }
 
 bool
-gpuvec_reading_find(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error)
+gpuvec_reading_find(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_error *error)
 {
 	const gpuvec_embedding_table *table = r->table;
 	gpuvec_key_search search = {.keys = r->q->keys,.nkeys = r->nkeys,.canceled = r->q->canceled};
 	gpuvec_proven *proven = NULL;
-	long		least = DEVICE_KEYS;
+	long		least = gpuvec_embedding_policy.device_keys;
 	bool		usable;
 	bool		ok;
 
@@ -330,7 +335,8 @@ gpuvec_reading_find(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error)
 	r->slots = search.slots = gpuvec_memory_new((r->nkeys + 1) * sizeof(uint32_t));
 	search.proven = proven->bits;
 	search.nblocks = proven->nblocks;
-	ok = r->slots ? table->vectors->find_keys(table->vectors, table->banks[table->map->bank]->device,
+	ok = r->slots ? table->vectors->find_keys(table->vectors,
+											  table->banks[table->map->bank]->device,
 											  &search, error) :
 		gpuvec_fail_memory(error, r->nkeys * sizeof(uint32_t));
 	unref_proven(proven);

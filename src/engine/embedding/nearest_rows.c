@@ -1,27 +1,31 @@
 /*-------------------------------------------------------------------------
  *
- * embed_nearest.c
+ * nearest_rows.c
  *	  The rows whose vectors are nearest to queries, by brute force.
  *
- * Each part of the table is scored, block by block, against all queries, and each
- * thread keeps the best rows of each query in a heap; the heaps are merged in the
- * end.  Whether the session's snapshot sees a row is only asked of rows that are good
- * enough.  Rows that the session has to decide about are taken for seen; if any of
- * them is among the best, they are the answer.
+ * Each part of the table is scored, block by block, against all queries, and
+ * each thread keeps the best rows of each query in a heap; the heaps are
+ * merged in the end.  Whether the session's snapshot sees a row is only asked
+ * of rows that are good enough.  Rows that the session has to decide about
+ * are taken for seen; if any of them is among the best, they are the answer.
  *
- * Where vectors are on a device, it finds the best rows of all that are live, and some
- * to spare; what is not wanted or not seen is dropped here.  If too few are left, more
- * are asked for.
+ * Where vectors are on a device, it finds the best rows of all that are live,
+ * and some to spare; what is not wanted or not seen is dropped here.  If too
+ * few are left, more are asked for.
  *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/embedding/embedding_mirror.h"
+#include "engine/embedding/embedding_query.h"
+#include "engine/embedding/pool_simd.h"
 #include "engine/fault.h"
 
-/* Rows that are scored at a time: their vectors stay in the cache for all queries */
+/*
+ * Rows that are scored at a time: their vectors stay in the cache for all
+ * queries
+ */
 #define BLOCK_BYTES		((size_t) 128 * 1024)
 #define MAX_BLOCK		1024
 
@@ -35,15 +39,8 @@
 /* How many times more rows a device is asked for, if those were not enough */
 #define MORE_ROWS		4
 
-/* Rows that it is asked for at a time, unless one query needs more */
-#ifdef EMULATION
-#define DEVICE_ROWS		((uint64_t) 300)
-#else
-#define DEVICE_ROWS		((uint64_t) 4 * 1024 * 1024)
-#endif
-
 /* A search that is being served */
-typedef struct nearest
+typedef struct nearest_run
 {
 	const gpuvec_embedding_table *table;
 	const gpuvec_nearest_query *q;
@@ -54,7 +51,7 @@ typedef struct nearest
 	float	   *scratch;		/* [threads][width] */
 	gpuvec_near_scores_function *near_scores;
 	gpuvec_near_heap *heaps;	/* [threads][nqueries] */
-} nearest;
+} nearest_run;
 
 /* Is the key not wanted? */
 static bool
@@ -77,7 +74,7 @@ excluded(const gpuvec_nearest_query *q, int64_t key)
 
 /* Offer the rows of a block to a query */
 static void
-offer_block(const nearest *n, gpuvec_near_heap *heap, const double *scores, uint32_t first,
+offer_block(const nearest_run *n, gpuvec_near_heap *heap, const double *scores, uint32_t first,
 			uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++)
@@ -100,7 +97,7 @@ offer_block(const nearest *n, gpuvec_near_heap *heap, const double *scores, uint
 static void
 score_part(void *task, uint64_t part, int thread)
 {
-	nearest    *n = task;
+	nearest_run *n = task;
 	const gpuvec_nearest_head *head = &n->q->head;
 	gpuvec_near_heap *heaps = n->heaps + (size_t) thread * head->nqueries;
 	size_t		row_bytes = gpuvec_vector_bytes(n->table, n->bank) + 1;
@@ -141,11 +138,12 @@ bank_of_width(const gpuvec_embedding_table *table, uint32_t width)
 }
 
 /*
- * How many rows the heaps hold.  Each round of a search asks for at least twice as many
- * as those before, so that rows that are not seen do not take many rounds.
+ * How many rows the heaps hold.  Each round of a search asks for at least
+ * twice as many as those before, so that rows that are not seen do not take
+ * many rounds.
  */
 static void
-choose_k(nearest *n, int threads)
+choose_k(nearest_run *n, int threads)
 {
 	uint64_t	most = HEAP_ROWS / ((uint64_t) threads * (n->q->head.nqueries + (uint64_t) 1));
 	uint64_t	spare = SPARE_ROWS((uint64_t) n->q->head.k) + n->q->head.nverdicts;
@@ -160,7 +158,7 @@ choose_k(nearest *n, int threads)
 
 /* Room for the heaps of all threads */
 static bool
-make_heaps(nearest *n, int threads, gpuvec_error *error)
+make_heaps(nearest_run *n, int threads, gpuvec_error *error)
 {
 	size_t		count = (size_t) threads * n->q->head.nqueries;
 	size_t		bytes;
@@ -172,10 +170,12 @@ make_heaps(nearest *n, int threads, gpuvec_error *error)
 	n->scratch = malloc(((size_t) threads * n->q->head.width + 1) * sizeof(float));
 	if (n->heaps == NULL || n->squares == NULL || n->scratch == NULL)
 		return gpuvec_fail_memory(error, bytes);
+	memset(n->heaps, 0, count * sizeof(gpuvec_near_heap));
 	for (size_t i = 0; i < count; i++)
-		n->heaps[i] = (gpuvec_near_heap) {
-			.rows = (gpuvec_near *) (n->heaps + count) + i * n->k,.k = n->k
-		};
+	{
+		n->heaps[i].rows = (gpuvec_near *) (n->heaps + count) + i * n->k;
+		n->heaps[i].k = n->k;
+	}
 	for (uint32_t i = 0; i < n->q->head.nqueries; i++)
 	{
 		const float *query = n->q->queries + (size_t) i * n->q->head.width;
@@ -187,7 +187,7 @@ make_heaps(nearest *n, int threads, gpuvec_error *error)
 
 /* Merge the heaps of all threads into those of the first, in order */
 static void
-merge_heaps(nearest *n, int threads)
+merge_heaps(nearest_run *n, int threads)
 {
 	uint32_t	nqueries = n->q->head.nqueries;
 
@@ -206,17 +206,17 @@ merge_heaps(nearest *n, int threads)
 
 /* Rows that a query gets */
 static uint64_t
-rows_wanted(const nearest *n, uint32_t query)
+rows_wanted(const nearest_run *n, uint32_t query)
 {
 	return n->heaps[query].n < n->q->head.k ? n->heaps[query].n : n->q->head.k;
 }
 
 /*
- * Answer with the rows that the session has to decide about, if any is among the best;
- * then also with those that may take the places of others
+ * Answer with the rows that the session has to decide about, if any is among
+ * the best; then also with those that may take the places of others
  */
 static bool
-answer_undecided(nearest *n, gpuvec_nearest_query *q, bool *done, gpuvec_error *error)
+answer_undecided(nearest_run *n, gpuvec_nearest_query *q, bool *done, gpuvec_error *error)
 {
 	uint64_t	count = 0;
 	uint64_t	room = 0;
@@ -230,7 +230,8 @@ answer_undecided(nearest *n, gpuvec_nearest_query *q, bool *done, gpuvec_error *
 		return gpuvec_fail_memory(error, room * sizeof(*tids));
 	for (uint32_t i = 0; i < q->head.nqueries; i++)
 		for (uint64_t j = 0; j < n->heaps[i].n; j++)
-			if (gpuvec_embedding_sees(n->table, &q->sight, n->heaps[i].rows[j].tid) == GPUVEC_UNDECIDED)
+			if (gpuvec_embedding_sees(n->table, &q->sight,
+									  n->heaps[i].rows[j].tid) == GPUVEC_UNDECIDED)
 			{
 				tids[count++] = n->heaps[i].rows[j].tid;
 				*done |= j < q->head.k;
@@ -249,7 +250,7 @@ answer_undecided(nearest *n, gpuvec_nearest_query *q, bool *done, gpuvec_error *
 
 /* Answer with the best rows */
 static bool
-answer_rows(nearest *n, gpuvec_nearest_query *q, gpuvec_error *error)
+answer_rows(nearest_run *n, gpuvec_nearest_query *q, gpuvec_error *error)
 {
 	gpuvec_near *rows;
 	uint64_t	total = 0;
@@ -272,11 +273,11 @@ answer_rows(nearest *n, gpuvec_nearest_query *q, gpuvec_error *error)
 }
 
 /*
- * Offer what a device has found for the queries from `first` on; *more: there may be
- * rows behind it that are needed
+ * Offer what a device has found for the queries from `first` on; *more: there
+ * may be rows behind it that are needed
  */
 static void
-offer_found(nearest *n, uint32_t first, const gpuvec_slot_search *found, bool *more)
+offer_found(nearest_run *n, uint32_t first, const gpuvec_slot_search *found, bool *more)
 {
 	const gpuvec_nearest_query *q = n->q;
 
@@ -302,7 +303,7 @@ offer_found(nearest *n, uint32_t first, const gpuvec_slot_search *found, bool *m
 
 /* Let the device find the k best rows of some queries, and offer them */
 static bool
-ask_device(nearest *n, uint32_t first, uint32_t nqueries, uint32_t k, bool *more,
+ask_device(nearest_run *n, uint32_t first, uint32_t nqueries, uint32_t k, bool *more,
 		   gpuvec_error *error)
 {
 	const gpuvec_nearest_query *q = n->q;
@@ -335,14 +336,14 @@ ask_device(nearest *n, uint32_t first, uint32_t nqueries, uint32_t k, bool *more
 }
 
 /*
- * Search on the device, some queries at a time; the heaps of one thread are there.  If
- * too many rows of some query were dropped, its group is asked again, for more rows, or
- * as many of its queries as there is room for.
+ * Search on the device, some queries at a time; the heaps of one thread are
+ * there.  If too many rows of some query were dropped, its group is asked
+ * again, for more rows, or as many of its queries as there is room for.
  */
 static bool
-search_device(nearest *n, gpuvec_error *error)
+search_device(nearest_run *n, gpuvec_error *error)
 {
-	/* so many may be dropped */
+	/* those that are excluded or not seen are dropped */
 	uint64_t	start = n->k + n->q->head.nexcluded + n->q->head.nverdicts;
 	uint64_t	k = start;
 
@@ -355,7 +356,8 @@ search_device(nearest *n, gpuvec_error *error)
 
 		if (k > n->bank->nlive)
 			k = n->bank->nlive;
-		fit = DEVICE_ROWS / k > 0 ? DEVICE_ROWS / k : 1;
+		fit = gpuvec_embedding_policy.device_rows / k;
+		fit = fit > 0 ? fit : 1;
 		count = left < fit ? left : (uint32_t) fit;
 		if (!ask_device(n, first, count, (uint32_t) k, &more, error))
 			return false;
@@ -367,7 +369,7 @@ search_device(nearest *n, gpuvec_error *error)
 
 /* Search; the caller holds the table's lock, and there is a bank */
 static bool
-search(nearest *n, gpuvec_pool *pool, gpuvec_nearest_query *q, gpuvec_error *error)
+search(nearest_run *n, gpuvec_thread_pool *pool, gpuvec_nearest_query *q, gpuvec_error *error)
 {
 	uint64_t	slot_work = ((uint64_t) q->head.width + 1) * (q->head.nqueries + (uint64_t) 1);
 	uint64_t	slots = PART_WORK / slot_work + 1;
@@ -377,7 +379,7 @@ search(nearest *n, gpuvec_pool *pool, gpuvec_nearest_query *q, gpuvec_error *err
 
 	n->part_slots = (uint32_t) (slots < n->bank->nlive ? slots : n->bank->nlive);
 	nparts = n->part_slots > 0 ? (n->bank->nlive + (uint64_t) n->part_slots - 1) / n->part_slots : 0;
-	threads = nparts > 1 && n->bank->device == NULL ? gpuvec_pool_threads(pool) : 1;
+	threads = nparts > 1 && n->bank->device == NULL ? gpuvec_thread_pool_threads(pool) : 1;
 	if (!make_heaps(n, threads, error))
 		return false;
 	if (n->bank->device)
@@ -388,7 +390,7 @@ search(nearest *n, gpuvec_pool *pool, gpuvec_nearest_query *q, gpuvec_error *err
 	else if (nparts == 1)
 		score_part(n, 0, 0);
 	else if (nparts > 1)
-		gpuvec_pool_run(pool, score_part, n, nparts);
+		gpuvec_thread_pool_run(pool, score_part, n, nparts);
 	merge_heaps(n, threads);
 	return answer_undecided(n, q, &done, error) && (done || answer_rows(n, q, error));
 }
@@ -409,10 +411,10 @@ choose_function(void)
 }
 
 bool
-gpuvec_nearest_run(gpuvec_embedding_table *table, gpuvec_pool *pool, gpuvec_nearest_query *q,
+gpuvec_nearest_run(gpuvec_embedding_table *table, gpuvec_thread_pool *pool, gpuvec_nearest_query *q,
 				   gpuvec_error *error)
 {
-	nearest		n = {
+	nearest_run n = {
 		.table = table,.q = q,.near_scores = choose_function()
 	};
 	bool		ok = true;

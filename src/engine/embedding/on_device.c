@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
- * embed_device.c
+ * on_device.c
  *	  Gathering, pooling and their gradients, where vectors are on a device.
  *
- * The keys have been resolved to slots, on the host; bags of slots go to the device
- * (vectors.h).  To concatenate without the keys that were not found is to concatenate
- * fewer slots.
+ * The keys have been resolved to slots, on the host; bags of slots go to the
+ * device (embedding_backend.h).  To concatenate without the keys that were
+ * not found is to concatenate fewer slots.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,7 +15,9 @@
 #include "engine/embedding/reading.h"
 #include "engine/host_memory.h"
 
-/* The bags of a request; `weights` has room for those of all keys, or is NULL */
+/*
+ * The bags of a request; `weights` has room for those of all keys, or is NULL
+ */
 static gpuvec_slot_bags
 describe_bags(gpuvec_reading *r, float *weights)
 {
@@ -70,8 +72,8 @@ pool_slots(gpuvec_reading *r, const gpuvec_bank *bank, const gpuvec_slot_bags *b
 }
 
 /*
- * Are there more different slots than so many?  The device needs memory for all of the
- * gradient, so this is found out before.
+ * Are there more than `most` different slots?  The device needs memory for
+ * all of the gradient, so this is found out before.
  */
 static bool
 too_many_slots(const gpuvec_bank *bank, const gpuvec_slot_bags *bags, uint64_t most, bool *too_many,
@@ -129,7 +131,10 @@ slot_gradient(gpuvec_reading *r, const gpuvec_bank *bank, const gpuvec_slot_bags
 	return true;
 }
 
-/* Give each key of a concatenation its gradient; keys that were left out have 0 */
+/*
+ * Give each key of a concatenation its gradient; keys that were left out have
+ * 0
+ */
 static void
 spread_gradients(const gpuvec_reading *r, float *out, const float *gradients)
 {
@@ -156,7 +161,10 @@ mean_divisors(const gpuvec_reading *r, gpuvec_error *error)
 	return divisors;
 }
 
-/* The gradients of the weights of a concatenation, which may be of fewer slots than keys */
+/*
+ * The gradients of the weights of a concatenation, which may be of fewer
+ * slots than keys
+ */
 static bool
 concat_weight_gradients(gpuvec_reading *r, const gpuvec_bank *bank, gpuvec_slot_bags *bags,
 						gpuvec_error *error)

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
- * embed_pool_avx2.c
+ * pool_avx2.c
  *	  Inner loops for processors with AVX2.
  *
  *-------------------------------------------------------------------------
  */
-#include "engine/embedding/embedding_mirror.h"
+#include "engine/embedding/pool_simd.h"
 
 uint64_t
 gpuvec_pool_bag_avx2(float *out, const gpuvec_bag *bag)

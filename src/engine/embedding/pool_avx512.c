@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
- * embed_pool_avx512.c
+ * pool_avx512.c
  *	  Inner loops for processors with AVX-512.
  *
  *-------------------------------------------------------------------------
  */
-#include "engine/embedding/embedding_mirror.h"
+#include "engine/embedding/pool_simd.h"
 
 uint64_t
 gpuvec_pool_bag_avx512(float *out, const gpuvec_bag *bag)

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
- * embed_grad.c
+ * pool_grad.c
  *	  Gradients of pooling.
  *
  * The shares of all keys are sorted by key; each key's are then summed by one
- * thread, in their order, so the result is the same bits whatever the number of
- * threads.
+ * thread, in their order, so the result is the same bits whatever the number
+ * of threads.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,7 +16,7 @@
 #include "engine/host_memory.h"
 
 /* The gradients of different keys, once their shares are sorted */
-typedef struct gradients
+typedef struct gradient_sums
 {
 	gpuvec_reading *r;
 	const gpuvec_share *shares;
@@ -24,7 +24,7 @@ typedef struct gradients
 	uint64_t	n;
 	uint64_t	nparts;
 	float	   *out;
-} gradients;
+} gradient_sums;
 
 /* Rows that the gradient must have: those that pooling returns */
 static uint64_t
@@ -73,7 +73,7 @@ collect_shares(const gpuvec_reading *r, gpuvec_share *shares)
 static void
 sum_part(void *task, uint64_t part, int thread)
 {
-	gradients  *g = task;
+	gradient_sums *g = task;
 	uint32_t	width = g->r->q->answer.width;
 	gpuvec_upstream up = {
 		.gradient = g->r->q->gradient,.width = width,
@@ -92,7 +92,7 @@ sum_part(void *task, uint64_t part, int thread)
 
 /* Find where each key's shares begin, and write down the keys */
 static void
-find_keys(gradients *g, uint64_t nshares, int64_t *keys)
+find_keys(gradient_sums *g, uint64_t nshares, int64_t *keys)
 {
 	g->n = 0;
 	for (uint64_t i = 0; i < nshares; i++)
@@ -105,9 +105,11 @@ find_keys(gradients *g, uint64_t nshares, int64_t *keys)
 	g->first[g->n] = nshares;
 }
 
-/* Answer with the gradients of sorted shares; keys[] has room for one of each */
+/*
+ * Answer with the gradients of sorted shares; keys[] has room for one of each
+ */
 static bool
-answer_gradients(gpuvec_reading *r, gpuvec_pool *pool, gradients *g, const int64_t *keys,
+answer_gradients(gpuvec_reading *r, gpuvec_thread_pool *pool, gradient_sums *g, const int64_t *keys,
 				 gpuvec_error *error)
 {
 	gpuvec_embedding_answer *answer = &r->q->answer;
@@ -130,12 +132,12 @@ answer_gradients(gpuvec_reading *r, gpuvec_pool *pool, gradients *g, const int64
 	if (g->nparts == 1)
 		sum_part(g, 0, 0);
 	else
-		gpuvec_pool_run(pool, sum_part, g, g->nparts);
+		gpuvec_thread_pool_run(pool, sum_part, g, g->nparts);
 	return !r->failed || gpuvec_fail_memory(error, answer->width * sizeof(float));
 }
 
 bool
-gpuvec_reading_gradient(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error)
+gpuvec_reading_gradient(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_error *error)
 {
 	gpuvec_share *shares = malloc((r->nkeys + 1) * sizeof(*shares));
 	gpuvec_share *spare = malloc((r->nkeys + 1) * sizeof(*spare));
@@ -148,7 +150,7 @@ gpuvec_reading_gradient(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *erro
 	else if (gpuvec_reading_check_gradient(r, gradient_rows(r)))
 	{
 		uint64_t	n = collect_shares(r, shares);
-		gradients	g = {.r = r,.first = first,.shares = gpuvec_sort_shares(shares, spare, n)};
+		gradient_sums g = {.r = r,.first = first,.shares = gpuvec_sort_shares(shares, spare, n)};
 
 		find_keys(&g, n, keys);
 		ok = answer_gradients(r, pool, &g, keys, error);
@@ -160,7 +162,10 @@ gpuvec_reading_gradient(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *erro
 	return ok;
 }
 
-/* The gradients of the weights of a part's bags; part_out has the rows where they begin */
+/*
+ * The gradients of the weights of a part's bags; part_out has the rows where
+ * they begin
+ */
 static void
 weights_part(void *task, uint64_t part, int thread)
 {
@@ -202,7 +207,7 @@ find_rows(gpuvec_reading *r)
 }
 
 bool
-gpuvec_reading_weight_gradients(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error)
+gpuvec_reading_weight_gradients(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_error *error)
 {
 	if (!gpuvec_reading_check_gradient(r, gradient_rows(r)))
 		return true;

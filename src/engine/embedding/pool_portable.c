@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
- * embed_pool_portable.c
+ * pool_portable.c
  *	  Inner loops for any processor.
  *
  *-------------------------------------------------------------------------
  */
-#include "engine/embedding/embedding_mirror.h"
+#include "engine/embedding/pool_simd.h"
 
 uint64_t
 gpuvec_pool_bag_portable(float *out, const gpuvec_bag *bag)

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * embed_simd.c
+ * pool_simd.c
  *	  Which of the inner loops of pooling and of the nearest rows this
  *	  machine can run.
  *
@@ -12,9 +12,12 @@
  */
 #include <cpuid.h>
 
-#include "engine/embedding/embedding_mirror.h"
+#include "engine/embedding/pool_simd.h"
 
-/* Can the processor turn half precision into single, and round a product and a sum once? */
+/*
+ * Can the processor turn half precision into single, and round a product and
+ * a sum once?
+ */
 static bool
 has_f16c_fma(void)
 {
@@ -37,9 +40,9 @@ find_best_simd(void)
 }
 
 /*
- * The best instruction set; those before it in the enumeration run as well.  The processor
- * is asked once: in a virtual machine that takes tens of microseconds, as long as a small
- * request.
+ * The best instruction set; those before it in the enumeration run as well.
+ * The processor is asked once: in a virtual machine that takes tens of
+ * microseconds, as long as a small request.
  */
 gpuvec_embedding_simd
 gpuvec_embedding_best_simd(void)

@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
- * embed_read.c
+ * read_rows.c
  *	  Gathering and pooling the vectors of keys.
  *
- * First each key is resolved to the one row that the session's snapshot sees, or
- * to none, where there is a device and there are many keys with its help; if the session has
- * to decide about rows first, that is the answer.  Then
- * bags are pooled.  Both work on parts of the request in parallel, each bag on one
- * thread, in its order.  To gather is to concatenate bags of one key each, without
- * those that were not found.
+ * First each key is resolved to the one row that the session's snapshot sees,
+ * or to none, where there is a device and there are many keys with its help;
+ * if the session has to decide about rows first, that is the answer.  Then
+ * bags are pooled.  Both work on parts of the request in parallel, each bag
+ * on one thread, in its order.  To gather is to concatenate bags of one key
+ * each, without those that were not found.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,7 +24,8 @@
 
 /* Note a complaint, if it is about an earlier key than those before */
 static void
-complain(gpuvec_reading *r, uint64_t number, gpuvec_vector_ref row, gpuvec_embedding_status complaint)
+complain(gpuvec_reading *r, uint64_t number, gpuvec_vector_ref row,
+		 gpuvec_embedding_status complaint)
 {
 	pthread_mutex_lock(&r->mutex);
 	if (number < r->wrong)
@@ -96,7 +97,10 @@ note_missing(gpuvec_reading *r, uint64_t number)
 		complain(r, number, GPUVEC_NO_VECTOR, GPUVEC_EMBEDDING_MISSING);
 }
 
-/* Of a key and the first row that has it: the row that the snapshot sees, or GPUVEC_NO_VECTOR */
+/*
+ * Of a key and the first row that has it: the row that the snapshot sees, or
+ * GPUVEC_NO_VECTOR
+ */
 static gpuvec_vector_ref
 resolve_key(gpuvec_reading *r, uint64_t number, gpuvec_vector_ref ref)
 {
@@ -144,7 +148,7 @@ find_first_rows(gpuvec_reading *r, uint64_t first, uint64_t end)
 
 	for (uint64_t i = first; i < end; i++)
 	{
-		gpuvec_vector_ref ref = table->entries[gpuvec_key_place(table, r->q->keys[i])].first;
+		gpuvec_vector_ref ref = table->entries[gpuvec_key_index(table, r->q->keys[i])].first;
 
 		r->rows[i].ref = ref;
 		if (ref != GPUVEC_NO_VECTOR)
@@ -216,7 +220,10 @@ resolve_part(void *task, uint64_t part, int thread)
 	__atomic_add_fetch(&r->nfound, nfound, __ATOMIC_RELAXED);
 }
 
-/* Resolve the keys of a part that a device has looked up, those that it left to us among them */
+/*
+ * Resolve the keys of a part that a device has looked up, those that it left
+ * to us among them
+ */
 static void
 resolve_found_part(void *task, uint64_t part, int thread)
 {
@@ -234,7 +241,7 @@ resolve_found_part(void *task, uint64_t part, int thread)
 		gpuvec_vector_ref ref = GPUVEC_NO_VECTOR;
 
 		if (r->slots[i] == GPUVEC_ASK_SLOT)
-			ref = resolve_key(r, i, table->entries[gpuvec_key_place(table, r->q->keys[i])].first);
+			ref = resolve_key(r, i, table->entries[gpuvec_key_index(table, r->q->keys[i])].first);
 		else if (r->slots[i] == GPUVEC_NO_SLOT)
 			note_missing(r, i);
 		else
@@ -296,7 +303,10 @@ part_elements(const gpuvec_reading *r, uint64_t part)
 	return n * width;
 }
 
-/* Room for some vectors, of a thread; NULL, and *r says so: there is no memory */
+/*
+ * Room for some vectors, of a thread; NULL, and *r says so: there is no
+ * memory
+ */
 float *
 gpuvec_reading_scratch(gpuvec_reading *r)
 {
@@ -410,7 +420,10 @@ gpuvec_reading_too_large(gpuvec_reading *r)
 	return true;
 }
 
-/* Place the parts' bags one behind the other, unless the answer would be too large */
+/*
+ * Place the parts' bags one behind the other, unless the answer would be too
+ * large
+ */
 static bool
 lay_out(gpuvec_reading *r, gpuvec_error *error)
 {
@@ -435,7 +448,8 @@ lay_out(gpuvec_reading *r, gpuvec_error *error)
 
 /* Resolve all keys.  *done: there is an answer already. */
 static bool
-resolve(gpuvec_reading *r, gpuvec_pool *pool, uint64_t nparts, bool *done, gpuvec_error *error)
+resolve(gpuvec_reading *r, gpuvec_thread_pool *pool, uint64_t nparts, bool *done,
+		gpuvec_error *error)
 {
 	if (!gpuvec_reading_find(r, pool, error))
 		return false;
@@ -457,7 +471,7 @@ resolve(gpuvec_reading *r, gpuvec_pool *pool, uint64_t nparts, bool *done, gpuve
 
 /* Find the vectors of all keys */
 static bool
-locate(gpuvec_reading *r, gpuvec_pool *pool, uint64_t nparts, gpuvec_error *error)
+locate(gpuvec_reading *r, gpuvec_thread_pool *pool, uint64_t nparts, gpuvec_error *error)
 {
 	const gpuvec_bank *bank = r->table->banks[r->main_bank];
 
@@ -474,7 +488,7 @@ locate(gpuvec_reading *r, gpuvec_pool *pool, uint64_t nparts, gpuvec_error *erro
 
 /* Serve a request; the caller holds the table's lock */
 static bool
-serve(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error)
+serve(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_error *error)
 {
 	gpuvec_embedding_answer *answer = &r->q->answer;
 	uint64_t	nparts = (r->nkeys + PART_KEYS - 1) / PART_KEYS;
@@ -521,17 +535,20 @@ choose_functions(gpuvec_reading *r)
 
 /* Prepare to serve a request */
 static bool
-begin_reading(gpuvec_reading *r, const gpuvec_embedding_table *table, gpuvec_embedding_query *q, gpuvec_error *error)
+begin_reading(gpuvec_reading *r, const gpuvec_embedding_table *table, gpuvec_embedding_query *q,
+			  gpuvec_error *error)
 {
 	bool		gather = q->head.op == GPUVEC_EMBEDDING_GATHER;
 
-	*r = (gpuvec_reading) {
-		.table = table,.q = q,.nkeys = q->head.nkeys,.wrong = UINT64_MAX,
-		.nbags = gather ? q->head.nkeys : q->head.nbags,
-		.hotness = gather ? 1 : q->head.hotness,
-		.mode = gather ? GPUVEC_POOL_CONCAT : (gpuvec_pool_mode) q->head.mode,
-		.missing = (gpuvec_missing) q->head.missing
-	};
+	memset(r, 0, sizeof(*r));
+	r->table = table;
+	r->q = q;
+	r->nkeys = q->head.nkeys;
+	r->wrong = UINT64_MAX;
+	r->nbags = gather ? q->head.nkeys : q->head.nbags;
+	r->hotness = gather ? 1 : q->head.hotness;
+	r->mode = gather ? GPUVEC_POOL_CONCAT : (gpuvec_pool_mode) q->head.mode;
+	r->missing = (gpuvec_missing) q->head.missing;
 	choose_functions(r);
 	/* no row in an answer for keys that were not found */
 	if (gather && r->missing == GPUVEC_MISSING_ZERO)
@@ -548,7 +565,8 @@ begin_reading(gpuvec_reading *r, const gpuvec_embedding_table *table, gpuvec_emb
 }
 
 bool
-gpuvec_embedding_run(gpuvec_embedding_table *table, gpuvec_pool *pool, gpuvec_embedding_query *q,
+gpuvec_embedding_run(gpuvec_embedding_table *table, gpuvec_thread_pool *pool,
+					 gpuvec_embedding_query *q,
 				 gpuvec_error *error)
 {
 	gpuvec_reading r;

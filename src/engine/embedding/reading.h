@@ -1,17 +1,21 @@
 /*-------------------------------------------------------------------------
  *
- * embed_reading.h
- *	  A request that is being served: what embed_read.c, embed_grad.c and
- *	  embed_device.c share.
+ * reading.h
+ *	  A request that is being served: what read_rows.c, pool_grad.c and
+ *	  on_device.c share.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUVEC_EMBEDDING_READING_H
 #define GPUVEC_EMBEDDING_READING_H
 
-#include "engine/embedding/embedding_mirror.h"
+#include "engine/embedding/embedding_query.h"
+#include "engine/embedding/pool_simd.h"
 
-/* Keys of a part; a request with no more of them is served by its own thread alone */
+/*
+ * Keys of a part; a request with no more of them is served by its own thread
+ * alone
+ */
 #define PART_KEYS	4096
 
 /* Room in an answer for elements */
@@ -64,12 +68,12 @@ gpuvec_reading_canceled(const gpuvec_reading *r)
 
 /* Run all parts, on this thread if there is only one */
 static inline void
-gpuvec_reading_run(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_part work, uint64_t nparts)
+gpuvec_reading_run(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_part work, uint64_t nparts)
 {
 	if (nparts == 1)
 		work(r, 0, 0);
 	else if (nparts > 1)
-		gpuvec_pool_run(pool, work, r, nparts);
+		gpuvec_thread_pool_run(pool, work, r, nparts);
 }
 
 /* Where a bag begins */
@@ -85,13 +89,14 @@ gpuvec_reading_get(const gpuvec_reading *r, uint64_t bag, float *scratch)
 {
 	uint64_t	start = r->hotness > 0 ? bag * r->hotness : r->q->offsets[bag];
 	uint64_t	end = r->hotness > 0 ? start + r->hotness : r->q->offsets[bag + 1];
-
-	return (gpuvec_bag) {
+	gpuvec_bag	keys = {
 		.keys = r->q->keys + start,.vectors = &r->rows[start].vector,
 		.weights = r->q->weights ? r->q->weights + start : NULL,.n = end - start,
 		.width = r->q->answer.width,.storage = r->table->storage,.mode = r->mode,
 		.missing = r->missing,.scratch = scratch
 	};
+
+	return keys;
 }
 
 /* The first bag of a part of bags */
@@ -109,21 +114,25 @@ extern uint64_t gpuvec_reading_limit(void);
 /* Is pooling going to give too much for an answer?  If so, answer so. */
 extern bool gpuvec_reading_too_large(gpuvec_reading *r);
 
-/* embed_grad.c: gradients, of keys that were resolved; the caller holds the table's lock */
-extern bool gpuvec_reading_gradient(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error);
-extern bool gpuvec_reading_weight_gradients(gpuvec_reading *r, gpuvec_pool *pool,
+/*
+ * pool_grad.c: gradients, of keys that were resolved; the caller holds the
+ * table's lock
+ */
+extern bool gpuvec_reading_gradient(gpuvec_reading *r, gpuvec_thread_pool *pool,
+									gpuvec_error *error);
+extern bool gpuvec_reading_weight_gradients(gpuvec_reading *r, gpuvec_thread_pool *pool,
 											gpuvec_error *error);
 
-/* Does the gradient have so many rows?  If not, answer so. */
+/* Does the gradient of the request have `rows` rows?  If not, answer so. */
 extern bool gpuvec_reading_check_gradient(gpuvec_reading *r, uint64_t rows);
 
 /*
- * embed_keys.c: if a device is to look the keys up, let it fill slots[], of the bank
- * table->map->bank: GPUVEC_ASK_SLOT where it cannot tell.
+ * key_map.c: if a device is to look the keys up, let it fill slots[], of the
+ * bank table->map->bank: GPUVEC_ASK_SLOT where it cannot tell.
  */
-extern bool gpuvec_reading_find(gpuvec_reading *r, gpuvec_pool *pool, gpuvec_error *error);
+extern bool gpuvec_reading_find(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_error *error);
 
-/* embed_device.c: do what a request asks for, once slots[] is there */
+/* on_device.c: do what a request asks for, once slots[] is there */
 extern bool gpuvec_reading_device(gpuvec_reading *r, gpuvec_error *error);
 
 #endif							/* GPUVEC_EMBEDDING_READING_H */

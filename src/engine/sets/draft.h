@@ -8,13 +8,13 @@
 #ifndef GPUVEC_DRAFT_H
 #define GPUVEC_DRAFT_H
 
-#include "engine/stage.h"
+#include "engine/sets/stage.h"
 
 /* Entries hold references; live maps that no backend has adopted are new */
 typedef struct gpuvec_draft
 {
 	gpuvec_backend *backend;
-	gpuvec_pool *pool;
+	gpuvec_thread_pool *pool;
 	gpuvec_view_entry *entries;
 	uint32_t	n;
 	uint32_t	room;

@@ -1,13 +1,14 @@
 /*-------------------------------------------------------------------------
  *
- * embed_request.c
+ * parse_requests.c
  *	  Taking requests to gather or pool vectors apart.
  *
  *-------------------------------------------------------------------------
  */
 #include <string.h>
 
-#include "engine/embedding/embedding_mirror.h"
+#include "engine/embedding/embedding_query.h"
+#include "engine/store/mirror_kind.h"
 
 /* What is left of a frame */
 typedef struct frame_rest
@@ -16,7 +17,10 @@ typedef struct frame_rest
 	size_t		length;
 } frame_rest;
 
-/* The next n items of `size` bytes each, padded to 8 bytes; NULL: they are not there */
+/*
+ * The next n items of `size` bytes each, padded to 8 bytes; NULL: they are
+ * not there
+ */
 static const void *
 take(frame_rest *rest, uint64_t n, size_t size)
 {
@@ -74,7 +78,7 @@ gpuvec_embedding_parse(gpuvec_embedding_query *q, const char *data, size_t lengt
 	memcpy(head, data, sizeof(*head));
 	if (!gpuvec_is_embedding_key(&head->key))
 		return "EMBED names no embedding table.";
-	if (head->op >= GPUVEC_N_EMBED_OPS || head->mode >= GPUVEC_N_POOL_MODES ||
+	if (head->op >= GPUVEC_N_EMBEDDING_OPS || head->mode >= GPUVEC_N_POOL_MODES ||
 		head->missing >= GPUVEC_N_MISSING || head->nbags > UINT32_MAX ||
 		(head->flags & ~(uint32_t) GPUVEC_EMBEDDING_FLAGS) != 0 ||
 		((head->flags & GPUVEC_EMBEDDING_KEPT_MAP) &&
@@ -84,9 +88,9 @@ gpuvec_embedding_parse(gpuvec_embedding_query *q, const char *data, size_t lengt
 	q->keys = take(&rest, head->nkeys, sizeof(int64_t));
 	if (q->keys && has_offsets)
 		q->offsets = take(&rest, head->nbags + 1, sizeof(uint64_t));
-	q->sight = (gpuvec_sight) {
-		.known = head->known,.nverdicts = head->nverdicts,.map_bytes = head->map_bytes
-	};
+	q->sight.known = head->known;
+	q->sight.nverdicts = head->nverdicts;
+	q->sight.map_bytes = head->map_bytes;
 	q->sight.verdicts = take(&rest, head->nverdicts, sizeof(uint64_t));
 	if (head->flags & GPUVEC_EMBEDDING_WEIGHTED)
 		q->weights = take(&rest, head->nkeys, sizeof(float));
@@ -129,9 +133,9 @@ gpuvec_nearest_parse(gpuvec_nearest_query *q, const char *data, size_t length)
 		head->width > GPUVEC_MAX_WIDTH || head->nqueries > GPUVEC_MAX_QUERIES ||
 		(uint64_t) head->k * head->nqueries > GPUVEC_MAX_NEAR)
 		return "NEAREST asks for what is unknown, or for too much.";
-	q->sight = (gpuvec_sight) {
-		.known = head->known,.nverdicts = head->nverdicts,.map_bytes = head->map_bytes
-	};
+	q->sight.known = head->known;
+	q->sight.nverdicts = head->nverdicts;
+	q->sight.map_bytes = head->map_bytes;
 	q->sight.verdicts = take(&rest, head->nverdicts, sizeof(uint64_t));
 	q->excluded = take(&rest, head->nexcluded, sizeof(int64_t));
 	q->queries = take(&rest, (uint64_t) head->nqueries * head->width, sizeof(float));

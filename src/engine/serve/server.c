@@ -16,7 +16,8 @@
 
 #include "engine/fault.h"
 #include "engine/log.h"
-#include "engine/server.h"
+#include "engine/serve/frames.h"
+#include "engine/serve/server.h"
 
 /* A session's thread needs little: what is large is allocated */
 #define STACK_BYTES		(512 * 1024)

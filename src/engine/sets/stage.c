@@ -4,20 +4,20 @@
  *	  Rows on their way into segments.
  *
  * Segments hold rows in the order of (length, tid), while pages bring them in
- * that of tid.  So rows are staged by length: every length up to a limit has a
- * list of chunks of its own, longer ones share one by ranges.  In a list of one
- * length the rows are in order as they came, and the others are sorted one list
- * at a time.  Thus no array of all rows is ever made, and chunks are freed as the
- * segments that were built from them come into being: at its peak a load takes
- * little more memory than the segments.
+ * that of tid.  So rows are staged by length: every length up to a limit has
+ * a list of chunks of its own, longer ones share one by ranges.  In a list of
+ * one length the rows are in order as they came, and the others are sorted
+ * one list at a time.  Thus no array of all rows is ever made, and chunks are
+ * freed as the segments that were built from them come into being: at its
+ * peak a load takes little more memory than the segments.
  *
- * The first rows stay together, in an array, whatever their lengths: an update has often no
- * others, and so few are sorted sooner than they are spread over lists.  If their ids last,
- * they are not copied.
+ * The first rows stay together, in an array, whatever their lengths: an
+ * update has often no others, and so few are sorted sooner than they are
+ * spread over lists.  If their ids last, they are not copied.
  *
  * When much has been staged, chunks are cut from blocks of the size of a huge
- * page.  A block has chunks of a few neighbouring classes, so it too can be freed
- * soon after the first of its rows went to a segment.
+ * page.  A block has chunks of a few neighbouring classes, so it too can be
+ * freed soon after the first of its rows went to a segment.
  *
  * A staged row is a header of 8 bytes and its ids, padded to 4.
  *
@@ -28,13 +28,16 @@
 #include <string.h>
 
 #include "engine/host_memory.h"
-#include "engine/stage.h"
+#include "engine/sets/stage.h"
 
 /* Lengths below have a class each; beyond, an octave has 16 */
 #define OWN_CLASSES		256
 #define NCLASSES		(OWN_CLASSES + 8 * 16 + 1)
 
-/* The class of the first rows, as long as there are no more than these, and room for some */
+/*
+ * The class of the first rows, as long as there are no more than these, and
+ * room for some
+ */
 #define FIRST_CLASS		NCLASSES
 #define FIRST_ROWS		4096
 #define FIRST_ROOM		1024
@@ -45,8 +48,9 @@
 #define LAST_CHUNK		((size_t) 512 * 1024)
 
 /*
- * Classes that share blocks, and how large the chunks are that are cut from them,
- * once so much has been staged in all, and so much of the group in chunks of its own
+ * Classes that share blocks, and how large the chunks are that are cut from
+ * them, once so much has been staged in all, and so much of the group in
+ * chunks of its own
  */
 #define GROUP			8
 #define PIECE			((size_t) 64 * 1024)
@@ -57,7 +61,10 @@
 /* Bytes of a row in a segment, over its chunks of ids */
 #define ROW_BYTES		14
 
-/* On the CPU threads share a search by segments: do not make fewer for larger ones than these */
+/*
+ * On the CPU threads share a search by segments: do not make fewer for larger
+ * ones than these
+ */
 #define FEWEST_ROWS		8192
 
 /* A staged row: ids follow */
@@ -71,28 +78,28 @@ typedef struct staged_row
 #define LEN_MASK	((UINT32_C(1) << LEN_BITS) - 1)
 
 /* Memory of GPUVEC_HUGE_PAGE bytes for chunks */
-typedef struct block
+typedef struct stage_block
 {
 	char	   *memory;
 	int			group;
 	size_t		used;			/* bytes that were cut off */
 	size_t		nchunks;		/* that are in use */
-} block;
+} stage_block;
 
-typedef struct chunk
+typedef struct stage_chunk
 {
-	struct chunk *next;
-	block	   *block;			/* NULL: memory of its own */
+	struct stage_chunk *next;
+	stage_block *block;			/* NULL: memory of its own */
 	size_t		size;			/* of data */
 	size_t		used;
 	char		data[];
-} chunk;
+} stage_chunk;
 
 /* Rows of one length, or of a range of lengths */
 typedef struct row_class
 {
-	chunk	   *first;
-	chunk	   *last;
+	stage_chunk *first;
+	stage_chunk *last;
 	uint64_t	nrows;
 	uint64_t	last_tid;
 	bool		unsorted;		/* rows did not come in the order of tid */
@@ -108,7 +115,7 @@ struct gpuvec_stage
 	gpuvec_source_row *first;	/* the first rows; their copies are in the last class */
 	uint64_t	first_room;
 	row_class	classes[NCLASSES + 1];
-	block	   *open[NGROUPS];	/* the block from which a group's next chunk is cut */
+	stage_block *open[NGROUPS];	/* the block from which a group's next chunk is cut */
 	size_t		own[NGROUPS];	/* bytes of a group's chunks that were not cut */
 };
 
@@ -120,7 +127,7 @@ gpuvec_stage_new(void)
 
 /* A chunk leaves its block; the last one takes it with it */
 static void
-leave_block(gpuvec_stage *stage, block *b)
+leave_block(gpuvec_stage *stage, stage_block *b)
 {
 	if (--b->nchunks > 0)
 		return;
@@ -133,11 +140,11 @@ leave_block(gpuvec_stage *stage, block *b)
 
 /* Free a list of chunks */
 static void
-free_chunks(gpuvec_stage *stage, chunk *c)
+free_chunks(gpuvec_stage *stage, stage_chunk *c)
 {
 	while (c)
 	{
-		chunk	   *next = c->next;
+		stage_chunk *next = c->next;
 
 		if (c->block)
 			leave_block(stage, c->block);
@@ -205,14 +212,14 @@ staged_bytes(uint32_t len)
 }
 
 /* A new block for a group of classes */
-static block *
+static stage_block *
 new_block(gpuvec_stage *stage, int group)
 {
-	block	   *b = malloc(sizeof(*b));
+	stage_block *b = malloc(sizeof(*b));
 
 	if (b == NULL)
 		return NULL;
-	*b = (block) {.group = group,.memory = gpuvec_memory_new(GPUVEC_HUGE_PAGE)};
+	*b = (stage_block) {.group = group,.memory = gpuvec_memory_new(GPUVEC_HUGE_PAGE)};
 	if (b->memory == NULL)
 	{
 		free(b);
@@ -224,46 +231,46 @@ new_block(gpuvec_stage *stage, int group)
 }
 
 /* Cut a chunk from a block */
-static chunk *
+static stage_chunk *
 cut_chunk(gpuvec_stage *stage, int group)
 {
-	block	   *b = stage->open[group];
-	chunk	   *c;
+	stage_block *b = stage->open[group];
+	stage_chunk *c;
 
 	if (b == NULL || b->used == GPUVEC_HUGE_PAGE)
 		b = new_block(stage, group);
 	if (b == NULL)
 		return NULL;
-	c = (chunk *) (b->memory + b->used);
-	*c = (chunk) {.block = b,.size = PIECE - sizeof(*c)};
+	c = (stage_chunk *) (b->memory + b->used);
+	*c = (stage_chunk) {.block = b,.size = PIECE - sizeof(*c)};
 	b->used += PIECE;
 	b->nchunks++;
 	return c;
 }
 
 /* A chunk with memory of its own */
-static chunk *
+static stage_chunk *
 allocate_chunk(gpuvec_stage *stage, int group, size_t size)
 {
-	chunk	   *c = malloc(sizeof(*c) + size);
+	stage_chunk *c = malloc(sizeof(*c) + size);
 
 	if (c == NULL)
 		return NULL;
-	*c = (chunk) {.size = size};
+	*c = (stage_chunk) {.size = size};
 	stage->bytes += sizeof(*c) + size;
 	stage->own[group] += size;
 	return c;
 }
 
-/* A chunk with at least so many bytes behind the last one of a class */
-static chunk *
+/* A chunk with room for `bytes`, behind the last one of a class */
+static stage_chunk *
 new_chunk(gpuvec_stage *stage, row_class *class, size_t bytes, gpuvec_error *error)
 {
 	int			group = (int) (class - stage->classes) / GROUP;
-	chunk	   *last = class->last;
+	stage_chunk *last = class->last;
 	size_t		size = last != NULL ? last->size * 4 :
 		class == &stage->classes[FIRST_CLASS] ? FIRST_ROWS_CHUNK : FIRST_CHUNK;
-	chunk	   *c;
+	stage_chunk *c;
 
 	if (size > LAST_CHUNK)
 		size = LAST_CHUNK;
@@ -291,7 +298,7 @@ new_chunk(gpuvec_stage *stage, row_class *class, size_t bytes, gpuvec_error *err
 static inline staged_row *
 new_row(gpuvec_stage *stage, row_class *class, size_t bytes, gpuvec_error *error)
 {
-	chunk	   *c = class->last;
+	stage_chunk *c = class->last;
 	staged_row *row;
 
 	if (c == NULL || c->size - c->used < bytes)
@@ -395,7 +402,8 @@ spread_rows(gpuvec_stage *stage, gpuvec_error *error)
 	{
 		const gpuvec_source_row *row = &stage->first[i];
 
-		if (!add_row(stage, &stage->classes[class_of(row->len)], row->tid, row->ids, row->len, error))
+		if (!add_row(stage, &stage->classes[class_of(row->len)], row->tid, row->ids, row->len,
+					 error))
 			return false;
 	}
 	free(take_first(stage));
@@ -422,12 +430,12 @@ gpuvec_stage_add(gpuvec_stage *stage, uint64_t tid, const uint16_t *ids, uint32_
 }
 
 /* Going through all rows in the order of segments */
-typedef struct cursor
+typedef struct stage_cursor
 {
 	gpuvec_stage *stage;
 	uint32_t	nblocks;
 	int			class;			/* the one that is being read, -1 at first */
-	chunk	   *retired;		/* read, but in use until segments are built */
+	stage_chunk *retired;		/* read, but in use until segments are built */
 
 	/* a class whose rows are in order */
 	size_t		offset;			/* of the next row in the class's first chunk */
@@ -436,11 +444,11 @@ typedef struct cursor
 	gpuvec_source_row *sorted;
 	uint64_t	nsorted;
 	uint64_t	at;
-} cursor;
+} stage_cursor;
 
 /* Make the sorted array of a class's rows */
 static bool
-sort_class(cursor *c, gpuvec_pool *pool, gpuvec_error *error)
+sort_class(stage_cursor *c, gpuvec_thread_pool *pool, gpuvec_error *error)
 {
 	row_class  *class = &c->stage->classes[c->class];
 
@@ -449,23 +457,23 @@ sort_class(cursor *c, gpuvec_pool *pool, gpuvec_error *error)
 	{
 		c->sorted = take_first(c->stage);
 		c->nsorted = class->nrows;
-		return gpuvec_rows_sort(c->sorted, c->nsorted, gpuvec_pool_threads(pool), error);
+		return gpuvec_rows_sort(c->sorted, c->nsorted, gpuvec_thread_pool_threads(pool), error);
 	}
 	c->sorted = malloc((class->nrows + 1) * sizeof(gpuvec_source_row));
 	if (c->sorted == NULL)
 		return gpuvec_fail_memory(error, class->nrows * sizeof(gpuvec_source_row));
-	for (chunk *k = class->first; k; k = k->next)
+	for (stage_chunk *k = class->first; k; k = k->next)
 		for (size_t offset = 0; offset < k->used;)
 			offset += read_row(k->data + offset, &c->sorted[c->nsorted++]);
-	return gpuvec_rows_sort(c->sorted, c->nsorted, gpuvec_pool_threads(pool), error);
+	return gpuvec_rows_sort(c->sorted, c->nsorted, gpuvec_thread_pool_threads(pool), error);
 }
 
 /* Put the first chunk of the current class aside */
 static void
-retire_chunk(cursor *c)
+retire_chunk(stage_cursor *c)
 {
 	row_class  *class = &c->stage->classes[c->class];
-	chunk	   *k = class->first;
+	stage_chunk *k = class->first;
 
 	class->first = k->next;
 	if (class->first == NULL)
@@ -477,7 +485,7 @@ retire_chunk(cursor *c)
 
 /* The next row of the current class; false at its end */
 static bool
-next_in_class(cursor *c, gpuvec_source_row *row)
+next_in_class(stage_cursor *c, gpuvec_source_row *row)
 {
 	row_class  *class = &c->stage->classes[c->class];
 
@@ -504,7 +512,8 @@ next_in_class(cursor *c, gpuvec_source_row *row)
 
 /* Read up to n rows; the number that were read, or -1 on failure */
 static int64_t
-read_rows(cursor *c, gpuvec_source_row *rows, uint64_t n, gpuvec_pool *pool, gpuvec_error *error)
+read_rows(stage_cursor *c, gpuvec_source_row *rows, uint64_t n, gpuvec_thread_pool *pool,
+		  gpuvec_error *error)
 {
 	uint64_t	done = 0;
 
@@ -586,7 +595,7 @@ choose_segment_rows(const gpuvec_stage_target *target)
 
 /* Read and build batch after batch into task->segments, which has room */
 static bool
-build_all(cursor *c, const gpuvec_stage_target *target, build_task *task,
+build_all(stage_cursor *c, const gpuvec_stage_target *target, build_task *task,
 		  gpuvec_source_row *rows, uint64_t room, uint32_t *nsegments, gpuvec_error *error)
 {
 	gpuvec_segment **all = task->segments;
@@ -606,7 +615,7 @@ build_all(cursor *c, const gpuvec_stage_target *target, build_task *task,
 		task->nrows = (uint64_t) n;
 		task->segments = all + *nsegments;
 		parts = (uint32_t) ((task->nrows + task->segment_rows - 1) / task->segment_rows);
-		gpuvec_pool_run(target->pool, build_segment, task, parts);
+		gpuvec_thread_pool_run(target->pool, build_segment, task, parts);
 		*nsegments += parts;
 		if (task->failed)
 		{
@@ -629,10 +638,10 @@ bool
 gpuvec_stage_build(gpuvec_stage *stage, const gpuvec_stage_target *target,
 				   gpuvec_segment ***segments, uint32_t *nsegments, gpuvec_error *error)
 {
-	cursor		c = {.stage = stage,.nblocks = target->nblocks,.class = stage->spread ? -1 : FIRST_CLASS - 1};
+	stage_cursor c = {.stage = stage,.nblocks = target->nblocks,.class = stage->spread ? -1 : FIRST_CLASS - 1};
 	build_task	task = {.backend = target->backend,.segment_rows = choose_segment_rows(target)};
 	uint64_t	most = target->nrows / task.segment_rows + 1;
-	uint64_t	room = (uint64_t) gpuvec_pool_threads(target->pool) * task.segment_rows;
+	uint64_t	room = (uint64_t) gpuvec_thread_pool_threads(target->pool) * task.segment_rows;
 	gpuvec_source_row *rows;
 	bool		ok;
 
@@ -642,7 +651,8 @@ gpuvec_stage_build(gpuvec_stage *stage, const gpuvec_stage_target *target,
 	*segments = task.segments = calloc(most, sizeof(gpuvec_segment *));
 	rows = malloc((room + 1) * sizeof(gpuvec_source_row));
 	if (rows == NULL || *segments == NULL)
-		ok = gpuvec_fail_memory(error, room * sizeof(gpuvec_source_row) + most * sizeof(gpuvec_segment *));
+		ok = gpuvec_fail_memory(error,
+								room * sizeof(gpuvec_source_row) + most * sizeof(gpuvec_segment *));
 	else
 	{
 		pthread_mutex_init(&task.mutex, NULL);

@@ -3,26 +3,29 @@
  * merge.c
  *	  Merging the segments of a mirror in the background.
  *
- * A refresh puts new rows into a small segment of their own and buries those that
- * they replace, so that the search behind it need not wait for more.  What that
- * leaves is mended here, by a thread of low priority: small segments are merged as in
- * a log-structured tree (O'Neil et al. 1996), and when dead rows, or segments, or rows
- * that came since the last sort get many, all rows are sorted anew.
+ * A refresh puts new rows into a small segment of their own and buries those
+ * that they replace, so that the search behind it need not wait for more.
+ * What that leaves is mended here, by a thread of low priority: small
+ * segments are merged as in a log-structured tree (O'Neil et al. 1996), and
+ * when dead rows, or segments, or rows that came since the last sort get
+ * many, all rows are sorted anew.
  *
- * Segments are added at the end of a view.  Those that are merged are the largest set of
- * last ones of which none has more than a part of all rows: so with each merge a row
- * comes into a segment that is several times as large, and is moved O(log n) times.
+ * Segments are added at the end of a view.  Those that are merged are the
+ * largest set of last ones of which none has more than a part of all rows: so
+ * with each merge a row comes into a segment that is several times as large,
+ * and is moved O(log n) times.
  *
- * A merge changes no row, only where rows are.  It takes the view as it finds it, and
- * builds segments of the rows that are live there.  Meanwhile refreshes may publish
- * other views, with new segments and more dead rows.  So at the end it looks at the
- * latest view, replaces there the segments that were merged, and buries in the new ones
- * what has died since; that takes little time, and if yet another view was published
- * or is being made meanwhile, it is done again.  A segment that is not there any more has
- * died as a whole: what an update did with its rows is in other segments.
+ * A merge changes no row, only where rows are.  It takes the view as it finds
+ * it, and builds segments of the rows that are live there.  Meanwhile
+ * refreshes may publish other views, with new segments and more dead rows.
+ * So at the end it looks at the latest view, replaces there the segments that
+ * were merged, and buries in the new ones what has died since; that takes
+ * little time, and if yet another view was published or is being made
+ * meanwhile, it is done again.  A segment that is not there any more has died
+ * as a whole: what an update did with its rows is in other segments.
  *
- * A search most likely follows a refresh at once, and a refresh often another: the
- * thread waits for a moment before it begins.
+ * A search most likely follows a refresh at once, and a refresh often
+ * another: the thread waits for a moment before it begins.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,19 +37,18 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "engine/draft.h"
 #include "engine/fault.h"
-#include "engine/log.h"
-#include "engine/store.h"
+#include "engine/sets/draft.h"
+#include "engine/sets/sets_mirror.h"
 
 /* How much less than others' counts the time of the thread */
 #define MERGER_NICE		10
 
-/* What is due is begun after so many microseconds, and delivered in such steps */
+/* Microseconds until what is due is begun, and between tries to publish it */
 #define START_NAP_US	10000
 #define PUBLISH_NAP_US	500
 
-/* A merged segment has so many times the rows of any of its parts, at least */
+/* A merged segment has at least GROWTH times the rows of any of its parts */
 #define GROWTH			4
 
 /* All rows are sorted anew when more than 3 of 10 are dead ... */
@@ -61,22 +63,25 @@ struct gpuvec_merger
 {
 	pthread_cond_t work;		/* with the store's mutex */
 	int			wake;			/* atomic: work has been found for it since it was last woken */
-	gpuvec_pool *pool;			/* of the thread alone */
+	gpuvec_thread_pool *pool;	/* of the thread alone */
 };
 
 /* A merge on its way */
-typedef struct merge
+typedef struct merge_run
 {
 	gpuvec_store *store;
-	gpuvec_mirror *mirror;		/* with a reference */
+	gpuvec_sets_mirror *mirror; /* with a reference */
 	gpuvec_view *before;		/* as it was found */
 	uint32_t	first;			/* entries of it from here on are merged */
 	uint64_t	added_rows;		/* mirror->added_rows, at the beginning */
 	gpuvec_segment **segments;	/* that replace them */
 	uint32_t	nsegments;
-} merge;
+} merge_run;
 
-/* From which entry on are segments to be merged?  view->nentries: none are; 0: all */
+/*
+ * From which entry on are segments to be merged?  view->nentries: none are;
+ * 0: all
+ */
 static uint32_t
 choose_entries(const gpuvec_view *view, uint64_t sorted_rows, uint64_t added_rows)
 {
@@ -106,9 +111,12 @@ choose_entries(const gpuvec_view *view, uint64_t sorted_rows, uint64_t added_row
 	return first;
 }
 
-/* Is this segment one of those that are merged?  Returns its entry in `before`, or -1. */
+/*
+ * Is this segment one of those that are merged?  Returns its entry in
+ * `before`, or -1.
+ */
 static int64_t
-source_of(const merge *m, const gpuvec_segment *segment)
+source_of(const merge_run *m, const gpuvec_segment *segment)
 {
 	for (uint32_t i = m->first; i < m->before->nentries; i++)
 		if (m->before->entries[i].segment == segment)
@@ -132,7 +140,9 @@ bury_tid(gpuvec_view_entry *entries, uint32_t n, uint64_t tid, gpuvec_error *err
 					   "a row is missing among those that were merged");
 }
 
-/* Bury in the new entries what has died in an old one; now == NULL: all has */
+/*
+ * Bury in the new entries what has died in an old one; now == NULL: all has
+ */
 static bool
 bury_died(const gpuvec_view_entry *before, const gpuvec_view_entry *now,
 		  gpuvec_view_entry *entries, uint32_t n, gpuvec_error *error)
@@ -159,11 +169,11 @@ entry_of(const gpuvec_view *view, const gpuvec_segment *segment)
 }
 
 /*
- * Draft what the latest view is to become: the entries that were not merged, with the
- * new ones among them where the others were.
+ * Draft what the latest view is to become: the entries that were not merged,
+ * with the new ones among them where the others were.
  */
 static bool
-draft_view(const merge *m, const gpuvec_view *now, gpuvec_draft *draft, gpuvec_error *error)
+draft_view(const merge_run *m, const gpuvec_view *now, gpuvec_draft *draft, gpuvec_error *error)
 {
 	uint32_t	next = 0;
 	uint32_t	merged;
@@ -191,9 +201,9 @@ draft_view(const merge *m, const gpuvec_view *now, gpuvec_draft *draft, gpuvec_e
 
 /* The new view; NULL on failure */
 static gpuvec_view *
-make_view(const merge *m, const gpuvec_view *now, gpuvec_error *error)
+make_view(const merge_run *m, const gpuvec_view *now, gpuvec_error *error)
 {
-	gpuvec_draft draft = {.backend = m->mirror->place->backend,.pool = m->store->merger->pool};
+	gpuvec_draft draft = {.backend = m->mirror->base.device->backend,.pool = m->store->merger->pool};
 	gpuvec_view *view = NULL;
 
 	if (draft_view(m, now, &draft, error))
@@ -203,30 +213,30 @@ make_view(const merge *m, const gpuvec_view *now, gpuvec_error *error)
 }
 
 /*
- * Put the new view in the place of `now`, unless another one is there or under way.  The
- * caller holds the mutex.
+ * Replace `now` by the new view, unless it has been replaced already or is
+ * about to be.  The caller holds the mutex.
  */
 static bool
-replace_view(merge *m, const gpuvec_view *now, gpuvec_view *view)
+replace_view(merge_run *m, const gpuvec_view *now, gpuvec_view *view)
 {
-	gpuvec_mirror *mirror = m->mirror;
+	gpuvec_sets_mirror *mirror = m->mirror;
 
-	if (!mirror->listed || mirror->view != now || mirror->committing)
+	if (!mirror->base.listed || mirror->view != now || mirror->base.committing)
 		return false;
-	mirror->view = view;
+	gpuvec_sets_set_view(mirror, view);
 	if (m->first == 0)
 	{
 		mirror->sorted_rows = view->nrows;
 		mirror->added_rows -= m->added_rows < mirror->added_rows ? m->added_rows : mirror->added_rows;
 	}
-	mirror->merging = 0;
-	gpuvec_store_settle(mirror);
+	mirror->base.background = 0;
+	gpuvec_store_settle(&mirror->base);
 	return true;
 }
 
 /* Publish what was merged */
 static bool
-publish(merge *m, gpuvec_error *error)
+publish(merge_run *m, gpuvec_error *error)
 {
 	bool		done = false;
 
@@ -236,7 +246,7 @@ publish(merge *m, gpuvec_error *error)
 		gpuvec_view *view;
 
 		pthread_mutex_lock(&m->store->mutex);
-		if (m->mirror->listed)
+		if (m->mirror->base.listed)
 			now = gpuvec_view_ref(m->mirror->view);
 		pthread_mutex_unlock(&m->store->mutex);
 		if (now == NULL)
@@ -248,7 +258,10 @@ publish(merge *m, gpuvec_error *error)
 			done = replace_view(m, now, view);
 			pthread_mutex_unlock(&m->store->mutex);
 		}
-		/* the reference of the mirror, or that of the view that was not published */
+		/*
+		 * the reference of the mirror, or that of the view that was not
+		 * published
+		 */
 		gpuvec_view_unref(done ? now : view);
 		gpuvec_view_unref(now);
 		if (view == NULL)
@@ -259,23 +272,27 @@ publish(merge *m, gpuvec_error *error)
 	return true;
 }
 
-/* Keep the charge at what is built and staged; called while segments are built */
+/*
+ * Keep the charge at what is built and staged; called while segments are
+ * built
+ */
 static bool
 charge_progress(void *arg, size_t built, size_t staged, gpuvec_error *error)
 {
-	merge	   *m = arg;
-	size_t		bytes = built + (m->mirror->place->backend->on_device ? 0 : staged);
+	merge_run  *m = arg;
+	size_t		bytes = built + (m->mirror->base.device->backend->on_device ? 0 : staged);
 
 	/* what is not built yet will follow */
-	return bytes <= m->mirror->merging ||
-		gpuvec_store_charge(m->store, m->mirror, &m->mirror->merging, bytes, false, error);
+	return bytes <= m->mirror->base.background ||
+		gpuvec_store_charge(m->store, &m->mirror->base, &m->mirror->base.background, bytes, false,
+							error);
 }
 
 /* Stage the rows, and build the new segments */
 static bool
-build(merge *m, gpuvec_error *error)
+build(merge_run *m, gpuvec_error *error)
 {
-	gpuvec_backend *backend = m->mirror->place->backend;
+	gpuvec_backend *backend = m->mirror->base.device->backend;
 	gpuvec_draft draft = {.backend = backend,.pool = m->store->merger->pool};
 	gpuvec_stage *stage = gpuvec_stage_new();
 	gpuvec_draft_size size;
@@ -284,7 +301,8 @@ build(merge *m, gpuvec_error *error)
 	for (uint32_t i = m->first; ok && i < m->before->nentries; i++)
 		ok = gpuvec_draft_add_entry(&draft, &m->before->entries[i], error);
 	size = gpuvec_draft_measure(&draft, 0);
-	ok = ok && gpuvec_store_charge(m->store, m->mirror, &m->mirror->merging, size.bytes, false, error) &&
+	ok = ok && gpuvec_store_charge(m->store, &m->mirror->base, &m->mirror->base.background,
+								   size.bytes, false, error) &&
 		gpuvec_draft_unbuild(&draft, 0, stage, error);
 	gpuvec_draft_free(&draft);
 	if (ok && size.live > 0)
@@ -292,7 +310,7 @@ build(merge *m, gpuvec_error *error)
 		gpuvec_stage_target target = {
 			.pool = m->store->merger->pool,.backend = backend,
 			.nblocks = UINT32_MAX,.nrows = size.live,
-			.shares = m->first == 0 ? gpuvec_pool_threads(m->store->pool) : 1,
+			.shares = m->first == 0 ? gpuvec_thread_pool_threads(m->store->pool) : 1,
 			.progress = charge_progress,.arg = m
 		};
 
@@ -304,7 +322,7 @@ build(merge *m, gpuvec_error *error)
 
 /* Begin a merge of a mirror, if one is due.  The caller holds the mutex. */
 static bool
-begin(merge *m, gpuvec_mirror *mirror)
+begin(merge_run *m, gpuvec_sets_mirror *mirror)
 {
 	uint32_t	first;
 
@@ -315,7 +333,7 @@ begin(merge *m, gpuvec_mirror *mirror)
 	if (first == mirror->view->nentries)
 		return false;
 	m->mirror = mirror;
-	mirror->refs++;
+	mirror->base.refs++;
 	m->before = gpuvec_view_ref(mirror->view);
 	m->first = first;
 	m->added_rows = mirror->added_rows;
@@ -324,12 +342,13 @@ begin(merge *m, gpuvec_mirror *mirror)
 
 /* Let go of what a merge holds */
 static void
-end(merge *m)
+end(merge_run *m)
 {
 	uint64_t	rows = 0;
 	gpuvec_error error;
 
-	(void) gpuvec_store_charge(m->store, m->mirror, &m->mirror->merging, 0, false, &error);
+	(void) gpuvec_store_charge(m->store, &m->mirror->base, &m->mirror->base.background, 0, false,
+							   &error);
 	for (uint32_t i = 0; i < m->nsegments; i++)
 	{
 		rows += m->segments[i]->nrows;
@@ -337,17 +356,17 @@ end(merge *m)
 	}
 	free(m->segments);
 	gpuvec_view_unref(m->before);
-	gpuvec_store_release(m->store, m->mirror);
+	gpuvec_store_release(m->store, &m->mirror->base);
 	if (rows > TRIM_ROWS)
 		malloc_trim(0);
 }
 
 /*
- * Merge what is due in one mirror.  Without memory nothing is, and it is due again after
- * the next refresh.
+ * Merge what is due in one mirror.  Without memory nothing is, and it is due
+ * again after the next refresh.
  */
 static void
-run(merge *m)
+run(merge_run *m)
 {
 	gpuvec_error error;
 	bool		ok = build(m, &error);
@@ -364,14 +383,17 @@ run(merge *m)
 }
 
 /* A mirror in which a merge is due; the caller holds the mutex */
-static gpuvec_mirror *
+static gpuvec_sets_mirror *
 next_due(gpuvec_store *store)
 {
-	gpuvec_mirror *mirror = store->mirrors;
+	for (gpuvec_mirror *mirror = store->mirrors; mirror; mirror = mirror->next)
+	{
+		gpuvec_sets_mirror *sets = gpuvec_sets_of(mirror);
 
-	while (mirror && !mirror->merge_due)
-		mirror = mirror->next;
-	return mirror;
+		if (sets && sets->merge_due)
+			return sets;
+	}
+	return NULL;
 }
 
 /* The thread: looks for what is due */
@@ -385,7 +407,7 @@ merger_thread(void *arg)
 	pthread_mutex_lock(&store->mutex);
 	for (;;)
 	{
-		gpuvec_mirror *mirror;
+		gpuvec_sets_mirror *mirror;
 
 		if (next_due(store) == NULL)
 		{
@@ -396,7 +418,7 @@ merger_thread(void *arg)
 		}
 		while ((mirror = next_due(store)) != NULL)
 		{
-			merge		m = {.store = store};
+			merge_run	m = {.store = store};
 
 			if (!begin(&m, mirror))
 				continue;
@@ -420,7 +442,7 @@ gpuvec_merger_start(gpuvec_store *store)
 	if (store->merger == NULL)
 		return false;
 	pthread_cond_init(&store->merger->work, NULL);
-	store->merger->pool = gpuvec_pool_new(1);
+	store->merger->pool = gpuvec_thread_pool_new(1);
 	if (store->merger->pool == NULL)
 		return false;
 	sigfillset(&all);
@@ -431,10 +453,11 @@ gpuvec_merger_start(gpuvec_store *store)
 }
 
 void
-gpuvec_merger_look(gpuvec_store *store, gpuvec_mirror *mirror)
+gpuvec_merger_look(gpuvec_store *store, gpuvec_sets_mirror *mirror)
 {
 	if (mirror->merge_due ||
-		choose_entries(mirror->view, mirror->sorted_rows, mirror->added_rows) == mirror->view->nentries)
+		choose_entries(mirror->view, mirror->sorted_rows,
+					   mirror->added_rows) == mirror->view->nentries)
 		return;
 	mirror->merge_due = true;
 	__atomic_store_n(&store->merger->wake, 1, __ATOMIC_RELAXED);

@@ -3,16 +3,17 @@
  * page_numbers.c
  *	  For each page of a relation the number of the refresh that last read it.
  *
- * A refresh publishes a new table, for searches go on with the older one.  Tables
- * consist of parts, and have those in common in which no page was read again: so it costs
- * a refresh of a few pages little, however large the relation is.
+ * A refresh publishes a new table, for searches go on with the older one.
+ * Tables consist of parts, and have those in common in which no page was read
+ * again: so it costs a refresh of a few pages little, however large the
+ * relation is.
  *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/page_numbers.h"
+#include "engine/store/page_numbers.h"
 
 /* Parts of a table */
 static inline uint32_t
@@ -26,7 +27,8 @@ gpuvec_page_numbers_new(const gpuvec_page_numbers *old, uint32_t nblocks)
 {
 	uint32_t	nparts = parts_of(nblocks);
 	uint32_t	known = old ? parts_of(old->nblocks) : 0;
-	gpuvec_page_numbers *numbers = calloc(1, sizeof(*numbers) + nparts * sizeof(gpuvec_numbers_part *));
+	gpuvec_page_numbers *numbers = calloc(1,
+										  sizeof(*numbers) + nparts * sizeof(gpuvec_numbers_part *));
 
 	if (numbers == NULL)
 		return NULL;
@@ -51,19 +53,19 @@ unref_part(gpuvec_numbers_part *part)
 bool
 gpuvec_page_numbers_own(gpuvec_page_numbers *numbers, uint32_t block)
 {
-	gpuvec_numbers_part **place = &numbers->parts[block / GPUVEC_NUMBERS_PAGES];
+	gpuvec_numbers_part **entry = &numbers->parts[block / GPUVEC_NUMBERS_PAGES];
 	gpuvec_numbers_part *part;
 
-	if (*place && __atomic_load_n(&(*place)->refs, __ATOMIC_ACQUIRE) == 1)
+	if (*entry && __atomic_load_n(&(*entry)->refs, __ATOMIC_ACQUIRE) == 1)
 		return true;
 	part = calloc(1, sizeof(*part));
 	if (part == NULL)
 		return false;
 	part->refs = 1;
-	if (*place)
-		memcpy(part->refresh, (*place)->refresh, sizeof(part->refresh));
-	unref_part(*place);
-	*place = part;
+	if (*entry)
+		memcpy(part->refresh, (*entry)->refresh, sizeof(part->refresh));
+	unref_part(*entry);
+	*entry = part;
 	return true;
 }
 

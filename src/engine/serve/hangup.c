@@ -3,8 +3,8 @@
  * hangup.c
  *	  Cancels what closed connections asked for.
  *
- * A session that searches does not look at its socket.  One thread does for all
- * of them, every few milliseconds while any search runs.
+ * A session that searches does not look at its socket.  One thread does for
+ * all of them, every few milliseconds while any search runs.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,19 +13,19 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "engine/server.h"
+#include "engine/serve/server.h"
 
 #define LOOK_MS		10
 
-typedef struct watched
+typedef struct watched_socket
 {
 	int			fd;
 	int		   *canceled;
-} watched;
+} watched_socket;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t some = PTHREAD_COND_INITIALIZER;
-static watched *list = NULL;
+static watched_socket *list = NULL;
 static size_t n = 0;
 static size_t room = 0;
 
@@ -73,7 +73,10 @@ gpuvec_hangup_start(void)
 	return true;
 }
 
-/* Without memory for it the connection is not watched; the search just ends later */
+/*
+ * Without memory for it the connection is not watched; the search just ends
+ * later
+ */
 void
 gpuvec_hangup_watch(int fd, int *canceled)
 {
@@ -81,7 +84,7 @@ gpuvec_hangup_watch(int fd, int *canceled)
 	if (n == room)
 	{
 		size_t		more = room ? room * 2 : 64;
-		watched    *bigger = realloc(list, more * sizeof(*bigger));
+		watched_socket *bigger = realloc(list, more * sizeof(*bigger));
 
 		if (bigger != NULL)
 		{
@@ -91,7 +94,9 @@ gpuvec_hangup_watch(int fd, int *canceled)
 	}
 	if (n < room)
 	{
-		list[n++] = (watched) {fd, canceled};
+		list[n].fd = fd;
+		list[n].canceled = canceled;
+		n++;
 		if (n == 1)
 			pthread_cond_signal(&some);
 	}

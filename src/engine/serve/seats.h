@@ -18,10 +18,10 @@ typedef enum gpuvec_doing
 	GPUVEC_IDLE,				/* nothing: its next request has not come */
 	GPUVEC_TALKING,				/* the session may be what it waits for */
 	GPUVEC_WORKING,
-	GPUVEC_UNSEATED				/* its place was given away */
+	GPUVEC_UNSEATED				/* its seat was given away */
 } gpuvec_doing;
 
-/* A session's place */
+/* A session's right to its connection */
 typedef struct gpuvec_seat
 {
 	int			fd;
@@ -34,7 +34,7 @@ typedef struct gpuvec_seat
 } gpuvec_seat;
 
 /*
- * Take a place for this thread's session.  If there are `most` of them
+ * Take a seat for this thread's session.  If there are `most` of them
  * already, the session that has been idle longest loses its own.  False: none
  * can go.
  */
@@ -44,7 +44,7 @@ extern void gpuvec_seat_leave(gpuvec_seat *seat);
 /* Close the connection that has been idle longest; false: none can go */
 extern bool gpuvec_seat_give_away(void);
 
-/* A request begins to come; false: the place was given away before */
+/* A request begins to come; false: the seat was given away before */
 extern bool gpuvec_seat_talk(gpuvec_seat *seat);
 
 /* It is there, and work begins */

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * server.h
- *	  Connections: accepting them, reading and writing frames, noticing that
- *	  they were closed.
+ *	  Connections: accepting them, serving them, noticing that they were closed.
  *
  * server.c		accepting, one thread for each connection
- * session.c	the requests of one connection
+ * session.c	the life of a session (session.h)
+ * frames.c		reading and writing frames
  * seats.c		how many connections there may be, and whether their work gets on
  * hangup.c		cancels what closed connections asked for
  *
@@ -14,15 +14,13 @@
 #ifndef GPUVEC_SERVER_H
 #define GPUVEC_SERVER_H
 
-#include <sys/uio.h>
-
-#include "engine/seats.h"
-#include "engine/store.h"
+#include "engine/serve/seats.h"
+#include "engine/store/store.h"
 
 typedef struct gpuvec_server
 {
 	gpuvec_store store;
-	const engine_options *options;
+	const gpuvec_engine_options *options;
 	int			listen_fd;
 	uint32_t	sessions;		/* connections; atomic */
 } gpuvec_server;
@@ -36,9 +34,6 @@ extern void gpuvec_server_stop(void);
 
 /* Serve one connection until it ends; closes fd */
 extern void gpuvec_session_run(gpuvec_server *server, int fd);
-
-/* Answer with an error; false if the connection is gone */
-extern bool gpuvec_send_error(int fd, uint64_t request, const gpuvec_error *error, bool retry);
 
 /*
  * Watch a connection while its request runs: *canceled becomes 1 when it is

@@ -32,7 +32,7 @@
 #include <time.h>
 
 #include "engine/fault.h"
-#include "engine/store.h"
+#include "engine/store/store.h"
 
 /* How often to look */
 #define SWEEP_MS		1000
@@ -41,13 +41,13 @@
 #define UNUSED_US		5000000
 
 /* A mirror that is looked after */
-typedef struct watched
+typedef struct watched_mirror
 {
 	gpuvec_mirror *mirror;		/* with a reference */
 	bool		has_pages;
 	bool		rows_gone;
 	bool		index_gone;
-} watched;
+} watched_mirror;
 
 /* Is a file gone?  Whatever else is wrong with it, it may still be there. */
 static bool
@@ -97,10 +97,10 @@ gpuvec_sweep_watch(gpuvec_store *store, gpuvec_mirror *mirror, const char *files
 }
 
 /* All mirrors that are to be looked after; malloc'd */
-static watched *
+static watched_mirror *
 take_mirrors(gpuvec_store *store, size_t *n)
 {
-	watched    *list;
+	watched_mirror *list;
 	size_t		room = 0;
 
 	*n = 0;
@@ -113,7 +113,9 @@ take_mirrors(gpuvec_store *store, size_t *n)
 		if (mirror->files == NULL || mirror->updater != NULL)
 			continue;
 		mirror->refs++;
-		list[(*n)++] = (watched) {.mirror = mirror,.has_pages = mirror->nblocks > 0};
+		list[*n].mirror = mirror;
+		list[*n].has_pages = mirror->nblocks > 0;
+		(*n)++;
 	}
 	pthread_mutex_unlock(&store->mutex);
 	return list;
@@ -121,7 +123,7 @@ take_mirrors(gpuvec_store *store, size_t *n)
 
 /* Look at the files of a mirror */
 static void
-look(watched *w)
+look(watched_mirror *w)
 {
 	const char *file = w->mirror->files;
 
@@ -165,7 +167,7 @@ is_replaced(const gpuvec_store *store, const gpuvec_mirror *mirror)
 
 /* Is a mirror of no use any more?  The caller holds the mutex. */
 static bool
-has_to_go(const gpuvec_store *store, const watched *w)
+has_to_go(const gpuvec_store *store, const watched_mirror *w)
 {
 	const gpuvec_mirror *mirror = w->mirror;
 
@@ -180,7 +182,7 @@ sweep(gpuvec_store *store)
 {
 	size_t		n;
 	size_t		ndropped = 0;
-	watched    *list = take_mirrors(store, &n);
+	watched_mirror *list = take_mirrors(store, &n);
 
 	for (size_t i = 0; i < n; i++)
 		look(&list[i]);

@@ -14,7 +14,10 @@
 /* Pages whose numbers stand together */
 #define GPUVEC_NUMBERS_PAGES	512
 
-/* The numbers of some consecutive pages; shared by tables in which they are the same */
+/*
+ * The numbers of some consecutive pages; shared by tables in which they are
+ * the same
+ */
 typedef struct gpuvec_numbers_part
 {
 	int			refs;			/* changed by __atomic builtins only */
@@ -22,8 +25,8 @@ typedef struct gpuvec_numbers_part
 } gpuvec_numbers_part;
 
 /*
- * A table of them.  Immutable once it is published: a search keeps the table of the view
- * that it searches.
+ * A table of them.  Immutable once it is published: a search keeps the table
+ * of the view that it searches.
  */
 typedef struct gpuvec_page_numbers
 {
@@ -32,12 +35,17 @@ typedef struct gpuvec_page_numbers
 	gpuvec_numbers_part *parts[];
 } gpuvec_page_numbers;
 
-/* A new table for nblocks pages, with the parts of an older one or NULL.  NULL on lack of memory. */
-extern gpuvec_page_numbers *gpuvec_page_numbers_new(const gpuvec_page_numbers *old, uint32_t nblocks);
+/*
+ * A new table for nblocks pages, with the parts of an older one (which may be
+ * NULL).  NULL on lack of memory.
+ */
+extern gpuvec_page_numbers *gpuvec_page_numbers_new(const gpuvec_page_numbers *old,
+													uint32_t nblocks);
 
 /*
- * Have the number of a page in a part of the table's own, so that it can be set.  Has to be done
- * for every page that the older table does not have.  False on lack of memory.
+ * Have the number of a page in a part of the table's own, so that it can be
+ * set.  Has to be done for every page that the older table does not have.
+ * False on lack of memory.
  */
 extern bool gpuvec_page_numbers_own(gpuvec_page_numbers *numbers, uint32_t block);
 

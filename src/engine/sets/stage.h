@@ -17,7 +17,10 @@ typedef struct gpuvec_stage gpuvec_stage;
 extern gpuvec_stage *gpuvec_stage_new(void);
 extern void gpuvec_stage_free(gpuvec_stage *stage);
 
-/* Add a copy of a row; or, if its ids last until the stage is gone, perhaps the row itself */
+/*
+ * Add a copy of a row; or, if its ids last until the stage is gone, perhaps
+ * the row itself
+ */
 extern bool gpuvec_stage_add(gpuvec_stage *stage, uint64_t tid, const uint16_t *ids,
 							 uint32_t len, bool last, gpuvec_error *error);
 
@@ -29,7 +32,7 @@ extern size_t gpuvec_stage_estimate(const gpuvec_stage *stage); /* as segments *
 /* How to build segments of what was staged */
 typedef struct gpuvec_stage_target
 {
-	gpuvec_pool *pool;
+	gpuvec_thread_pool *pool;
 	gpuvec_backend *backend;
 	uint32_t	nblocks;		/* rows of blocks at or beyond are left out ... */
 	uint64_t	nrows;			/* ... and this many remain */
@@ -41,8 +44,9 @@ typedef struct gpuvec_stage_target
 } gpuvec_stage_target;
 
 /*
- * Sort all rows by (len, tid) and build and adopt their segments, which *segments
- * (malloc'd) lists.  Staged rows are freed as their segments are built.
+ * Sort all rows by (len, tid) and build and adopt their segments, which
+ * *segments (malloc'd) lists.  Staged rows are freed as their segments are
+ * built.
  */
 extern bool gpuvec_stage_build(gpuvec_stage *stage, const gpuvec_stage_target *target,
 							   gpuvec_segment ***segments, uint32_t *nsegments,

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * places.c
+ * devices.c
  *	  The devices that mirrors live on, and how much memory they may take there.
  *
  *-------------------------------------------------------------------------
@@ -9,11 +9,13 @@
 #include <string.h>
 
 #include "engine/log.h"
-#include "engine/store.h"
+#include "engine/store/store.h"
 
 #define MEGABYTE	((size_t) 1024 * 1024)
 
-/* Part of the free device memory, or of the machine's, that mirrors may take */
+/*
+ * Part of the free device memory, or of the machine's, that mirrors may take
+ */
 #define DEVICE_PERCENT	80
 #define MACHINE_PERCENT	50
 
@@ -77,9 +79,9 @@ cgroup_limit(void)
 	return limit;
 }
 
-/* What mirrors may take in a place */
+/* What mirrors may take of a device */
 static size_t
-choose_budget(gpuvec_backend *backend, const engine_options *options)
+choose_budget(gpuvec_backend *backend, const gpuvec_engine_options *options)
 {
 	gpuvec_backend_info info;
 	size_t		limit;
@@ -93,24 +95,24 @@ choose_budget(gpuvec_backend *backend, const engine_options *options)
 	return (info.memory_total < limit ? info.memory_total : limit) / 100 * MACHINE_PERCENT;
 }
 
-/* Add a place with an open backend */
+/* Add a device with an open backend */
 static bool
-add_place(gpuvec_store *store, gpuvec_backend *backend, const engine_options *options)
+add_device(gpuvec_store *store, gpuvec_backend *backend, const gpuvec_engine_options *options)
 {
-	gpuvec_place *place = &store->places[store->nplaces];
+	gpuvec_device *device = &store->devices[store->ndevices];
 
-	place->backend = backend;
-	place->scheduler = gpuvec_scheduler_new(backend);
-	place->budget = choose_budget(backend, options);
-	if (place->scheduler == NULL)
+	device->backend = backend;
+	device->scheduler = gpuvec_scheduler_new(backend);
+	device->budget = choose_budget(backend, options);
+	if (device->scheduler == NULL)
 		return false;
-	store->nplaces++;
+	store->ndevices++;
 	return true;
 }
 
 /* Open all GPUs that are asked for.  False: *error says why not. */
 static bool
-open_devices(gpuvec_store *store, const engine_options *options, gpuvec_error *error)
+open_devices(gpuvec_store *store, const gpuvec_engine_options *options, gpuvec_error *error)
 {
 	if (gpuvec_cuda_count(error) == 0)
 		return false;
@@ -121,7 +123,7 @@ open_devices(gpuvec_store *store, const engine_options *options, gpuvec_error *e
 
 		if (backend == NULL)
 			return false;
-		if (!add_place(store, backend, options))
+		if (!add_device(store, backend, options))
 			return gpuvec_fail_memory(error, 0);
 	}
 	return true;
@@ -131,44 +133,44 @@ open_devices(gpuvec_store *store, const engine_options *options, gpuvec_error *e
 static void
 close_devices(gpuvec_store *store)
 {
-	while (store->nplaces > 0)
+	while (store->ndevices > 0)
 	{
-		gpuvec_place *place = &store->places[--store->nplaces];
+		gpuvec_device *device = &store->devices[--store->ndevices];
 
-		gpuvec_scheduler_free(place->scheduler);
-		place->backend->close(place->backend);
+		gpuvec_scheduler_free(device->scheduler);
+		device->backend->close(device->backend);
 	}
 }
 
 /* Open the CPU backend */
 static bool
-open_cpu(gpuvec_store *store, const engine_options *options, gpuvec_error *error)
+open_cpu(gpuvec_store *store, const gpuvec_engine_options *options, gpuvec_error *error)
 {
 	gpuvec_backend_options backend_options = {.threads = options->cpu_threads};
 	gpuvec_backend *backend = gpuvec_cpu_open(&backend_options, error);
 
 	if (backend == NULL)
 		return false;
-	return add_place(store, backend, options) || gpuvec_fail_memory(error, 0);
+	return add_device(store, backend, options) || gpuvec_fail_memory(error, 0);
 }
 
 /* Say what is ready */
 static void
 log_ready(const gpuvec_store *store)
 {
-	for (int i = 0; i < store->nplaces; i++)
+	for (int i = 0; i < store->ndevices; i++)
 	{
-		const gpuvec_place *place = &store->places[i];
+		const gpuvec_device *device = &store->devices[i];
 		gpuvec_backend_info info;
 
-		place->backend->info(place->backend, &info);
+		device->backend->info(device->backend, &info);
 		gpuvec_log("LOG", "ready: backend %s, %s, %d threads, memory budget %zu MB",
-				   info.name, info.device, info.threads, place->budget / MEGABYTE);
+				   info.name, info.device, info.threads, device->budget / MEGABYTE);
 	}
 }
 
 bool
-gpuvec_store_open(gpuvec_store *store, const engine_options *options)
+gpuvec_store_open(gpuvec_store *store, const gpuvec_engine_options *options)
 {
 	gpuvec_error error = {0};
 	bool		opened = false;
@@ -176,7 +178,7 @@ gpuvec_store_open(gpuvec_store *store, const engine_options *options)
 	memset(store, 0, sizeof(*store));
 	pthread_mutex_init(&store->mutex, NULL);
 	store->started = gpuvec_now();
-	store->pool = gpuvec_pool_new(options->cpu_threads);
+	store->pool = gpuvec_thread_pool_new(options->cpu_threads);
 	if (store->pool == NULL)
 	{
 		gpuvec_log("ERROR", "could not start threads");
@@ -201,27 +203,22 @@ gpuvec_store_open(gpuvec_store *store, const engine_options *options)
 		gpuvec_log("ERROR", "%s", error.message);
 		return false;
 	}
-	if (!gpuvec_merger_start(store))
-	{
-		gpuvec_log("ERROR", "could not start threads");
-		return false;
-	}
 	log_ready(store);
 	return true;
 }
 
-/* The place with the most free memory; the caller holds the store's mutex */
-gpuvec_place *
-gpuvec_roomiest_place(gpuvec_store *store)
+/* The device with the most free memory; the caller holds the store's mutex */
+gpuvec_device *
+gpuvec_roomiest_device(gpuvec_store *store)
 {
-	gpuvec_place *best = &store->places[0];
+	gpuvec_device *best = &store->devices[0];
 
-	for (int i = 1; i < store->nplaces; i++)
+	for (int i = 1; i < store->ndevices; i++)
 	{
-		gpuvec_place *place = &store->places[i];
+		gpuvec_device *device = &store->devices[i];
 
-		if ((int64_t) (place->budget - place->used) > (int64_t) (best->budget - best->used))
-			best = place;
+		if ((int64_t) (device->budget - device->used) > (int64_t) (best->budget - best->used))
+			best = device;
 	}
 	return best;
 }

@@ -5,11 +5,11 @@
  *	  whether they get on.
  *
  * A session keeps its connection between searches, so there may be more
- * sessions than places.  Then the one that has been idle longest loses its
- * place: its connection is closed, and its next search opens another.  That
+ * sessions than seats.  Then the one that has been idle longest loses its
+ * seat: its connection is closed, and its next search opens another.  That
  * it must not lose more than that, or a request that is on its way, is seen
  * to by an atomic change of what it is doing: from idle, either the session
- * begins a request or its place is given away.
+ * begins a request or its seat is given away.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,10 +19,10 @@
 #include <time.h>
 
 #include "engine/fault.h"
-#include "engine/seats.h"
+#include "engine/serve/seats.h"
 #include "engine/thread_pool.h"
 
-/* A session that was idle for less keeps its place */
+/* A session that was idle for less keeps its seat */
 #define LEAST_IDLE_MS	5000
 
 /*
@@ -34,7 +34,7 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;	/* guards the list */
 static gpuvec_seat *seats = NULL;
-static int	nseats = 0;			/* whose place was not given away */
+static int	nseats = 0;			/* that were not given away */
 static __thread gpuvec_seat *mine = NULL;
 
 /* Milliseconds of a clock that costs next to nothing */
@@ -47,7 +47,7 @@ now_ms(void)
 	return (int64_t) t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* How long a session must have been idle to lose its place */
+/* How long a session must have been idle to lose its seat */
 static long
 least_idle(void)
 {
@@ -92,7 +92,7 @@ leave_idle(gpuvec_seat *seat, gpuvec_doing to)
 }
 
 /*
- * Give a place away; the caller holds the mutex, so the descriptor stays open
+ * Give a seat away; the caller holds the mutex, so the descriptor stays open
  */
 static bool
 give_away(void)

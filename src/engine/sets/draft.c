@@ -4,10 +4,11 @@
  *	  A view that is being made: the entries of an older one, without the rows
  *	  that a refresh replaces.
  *
- * Rows of a few blocks are found by binary search in each segment's by_tid; when
- * there are many blocks, a pass over all tids with a bitmap of blocks is cheaper.
- * Segments are worked on by all threads.  Live maps are copied before they are
- * changed, so whoever searches an older view sees nothing of it.
+ * Rows of a few blocks are found by binary search in each segment's by_tid;
+ * when there are many blocks, a pass over all tids with a bitmap of blocks is
+ * cheaper. Segments are worked on by all threads.  Live maps are copied
+ * before they are changed, so whoever searches an older view sees nothing of
+ * it.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,12 +16,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/draft.h"
+#include "engine/sets/draft.h"
 
 /* uint16_t ids in a chunk of a tile */
 #define CHUNK_VALUES	((size_t) GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS)
 
-/* Finding a block by binary search costs about as much as passing so many rows */
+/*
+ * Finding a block by binary search costs about as much as passing this many
+ * rows
+ */
 #define FIND_ROWS		64
 
 /* Let go of an entry */
@@ -117,7 +121,7 @@ run_task(entries_task *task, gpuvec_part part, bool parallel, gpuvec_error *erro
 {
 	pthread_mutex_init(&task->mutex, NULL);
 	if (parallel && task->draft->n > 1)
-		gpuvec_pool_run(task->draft->pool, part, task, task->draft->n);
+		gpuvec_thread_pool_run(task->draft->pool, part, task, task->draft->n);
 	else
 		for (uint32_t i = 0; i < task->draft->n; i++)
 			part(task, i, 0);
@@ -152,7 +156,10 @@ bury_range(entries_task *task, gpuvec_view_entry *entry, uint64_t from, uint64_t
 {
 	const gpuvec_segment *segment = entry->segment;
 
-	/* most segments are of other parts of the table, and searching them means cache misses */
+	/*
+	 * most segments are of other parts of the table, and searching them means
+	 * cache misses
+	 */
 	if (segment->last_tid < from || segment->first_tid >= to)
 		return true;
 	for (uint32_t i = gpuvec_segment_find(segment, from); i < segment->nrows; i++)
@@ -181,7 +188,10 @@ bury_by_bitmap(entries_task *task, gpuvec_view_entry *entry, gpuvec_error *error
 	{
 		uint32_t	block = gpuvec_tid_block(segment->tid[row]);
 
-		/* rows of blocks that the mirror did not have are long dead, from before it shrank */
+		/*
+		 * rows of blocks that the mirror did not have are long dead, from
+		 * before it shrank
+		 */
 		if (block < task->nblocks &&
 			(block >= task->limit || !(task->bitmap[block / 8] >> (block % 8) & 1)))
 			continue;
@@ -289,7 +299,9 @@ read_back(const gpuvec_segment *segment, uint16_t **ids, gpuvec_error *error)
 	return false;
 }
 
-/* Stage the live rows of an entry, in the order of tid; `row_ids` is scratch */
+/*
+ * Stage the live rows of an entry, in the order of tid; `row_ids` is scratch
+ */
 static bool
 stage_entry(const gpuvec_view_entry *entry, gpuvec_stage *stage, uint16_t *row_ids,
 			gpuvec_error *error)
@@ -324,7 +336,8 @@ bool
 gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first, gpuvec_stage *stage, gpuvec_error *error)
 {
 	uint16_t   *row_ids = malloc(GPUVEC_MAX_IDS * sizeof(uint16_t));
-	bool		ok = row_ids != NULL || gpuvec_fail_memory(error, GPUVEC_MAX_IDS * sizeof(uint16_t));
+	bool		ok = row_ids != NULL || gpuvec_fail_memory(error,
+														   GPUVEC_MAX_IDS * sizeof(uint16_t));
 
 	for (uint32_t i = first; ok && i < draft->n; i++)
 		ok = stage_entry(&draft->entries[i], stage, row_ids, error);
@@ -334,7 +347,10 @@ gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first, gpuvec_stage *stage, g
 	return ok;
 }
 
-/* Hand an entry's live map, if it is new, to the backend; by a thread of the pool */
+/*
+ * Hand an entry's live map, if it is new, to the backend; by a thread of the
+ * pool
+ */
 static void
 adopt_part(void *arg, uint64_t part, int thread)
 {

@@ -3,14 +3,15 @@
  * fingerprint.c
  *	  Fingerprints of a page's rows.
  *
- * VACUUM, hint bits and deletions change a page's LSN but none of its rows, and
- * then nothing has to move.  To see that without reading rows back from a GPU, a
- * fingerprint of each page's bytes is kept: the bytes, seven at a time, are the
- * coefficients of a polynomial, which is evaluated modulo 2^61 - 1 at two random
- * points that each engine chooses anew.  Two different byte strings of n words
- * agree at no more than n points each (Carter and Wegman 1979), so whatever the
- * pages are, they are taken for the same with a probability below (n / 2^60)^2:
- * 2^-98 for a page of 8 kB, 2^-69 for a page with the longest sets there can be.
+ * VACUUM, hint bits and deletions change a page's LSN but none of its rows,
+ * and then nothing has to move.  To see that without reading rows back from a
+ * GPU, a fingerprint of each page's bytes is kept: the bytes, seven at a
+ * time, are the coefficients of a polynomial, which is evaluated modulo 2^61
+ * - 1 at two random points that each engine chooses anew.  Two different byte
+ * strings of n words agree at no more than n points each (Carter and Wegman
+ * 1979), so whatever the pages are, they are taken for the same with a
+ * probability below (n / 2^60)^2: 2^-98 for a page of 8 kB, 2^-69 for a page
+ * with the longest sets there can be.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,7 +20,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "engine/fingerprint.h"
+#include "engine/store/fingerprint.h"
 
 #define PRIME	((UINT64_C(1) << 61) - 1)
 #define WORD	7				/* bytes of a coefficient */
@@ -30,7 +31,9 @@
 static uint64_t powers[2][STEP + 1];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* A sum of products modulo PRIME, nearly reduced: below 2^61 + 8; sum < 2^124 */
+/*
+ * A sum of products modulo PRIME, nearly reduced: below 2^61 + 8; sum < 2^124
+ */
 static inline uint64_t
 reduce(unsigned __int128 sum)
 {
@@ -39,7 +42,9 @@ reduce(unsigned __int128 sum)
 	return (folded & PRIME) + (folded >> 61);
 }
 
-/* Choose the points; without them equal pages cannot be told, so do not go on */
+/*
+ * Choose the points; without them equal pages cannot be told, so do not go on
+ */
 static void
 choose_points(void)
 {
@@ -57,8 +62,8 @@ choose_points(void)
 }
 
 /*
- * Go on with a value by STEP coefficients: ((value + w[0]) x + w[1]) x ..., but
- * as a sum of products, which do not wait for one another.
+ * Go on with a value by STEP coefficients: ((value + w[0]) x + w[1]) x ...,
+ * but as a sum of products, which do not wait for one another.
  */
 static inline uint64_t
 advance(uint64_t value, const uint64_t *w, const uint64_t *power)

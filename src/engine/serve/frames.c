@@ -1,0 +1,118 @@
+/*-------------------------------------------------------------------------
+ *
+ * frames.c
+ *	  Reading frames from connections, and writing them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "engine/serve/frames.h"
+#include "engine/serve/seats.h"
+
+bool
+gpuvec_read_bytes(int fd, void *to, size_t size)
+{
+	char	   *p = to;
+
+	while (size > 0)
+	{
+		ssize_t		n = recv(fd, p, size, 0);
+
+		if (n == 0 || (n < 0 && errno != EINTR))
+			return false;
+		if (n > 0)
+		{
+			p += n;
+			size -= (size_t) n;
+		}
+	}
+	return true;
+}
+
+bool
+gpuvec_skip_bytes(int fd, size_t size)
+{
+	char		sink[4096];
+	bool		ok = true;
+
+	for (; ok && size > 0; size -= size < sizeof(sink) ? size : sizeof(sink))
+		ok = gpuvec_read_bytes(fd, sink, size < sizeof(sink) ? size : sizeof(sink));
+	return ok;
+}
+
+/* Write all pieces; changes iov */
+static bool
+write_pieces(int fd, struct iovec *iov, int n)
+{
+	gpuvec_seat_answer();
+	while (n > 0)
+	{
+		struct msghdr message = {.msg_iov = iov,.msg_iovlen = (size_t) n};
+		ssize_t		sent = sendmsg(fd, &message, MSG_NOSIGNAL);
+
+		if (sent < 0 && errno != EINTR)
+			return false;
+		for (; n > 0 && sent >= (ssize_t) iov->iov_len; iov++, n--)
+			sent -= (ssize_t) iov->iov_len;
+		if (n > 0 && sent > 0)
+		{
+			iov->iov_base = (char *) iov->iov_base + sent;
+			iov->iov_len -= (size_t) sent;
+		}
+	}
+	return true;
+}
+
+bool
+gpuvec_send_frame(int fd, uint64_t request, gpuvec_message type, const struct iovec *pieces, int n)
+{
+	gpuvec_frame frame = {.type = (uint16_t) type,.request = request};
+	struct iovec iov[4];
+	uint64_t	length = 0;
+
+	iov[0].iov_base = &frame;
+	iov[0].iov_len = sizeof(frame);
+	for (int i = 0; i < n; i++)
+	{
+		iov[i + 1] = pieces[i];
+		length += pieces[i].iov_len;
+	}
+	if (length > GPUVEC_MAX_FRAME)
+	{
+		gpuvec_error error;
+
+		gpuvec_fail(&error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
+					"the answer of the gpuvec engine is too large");
+		return gpuvec_send_error(fd, request, &error, false);
+	}
+	frame.length = (uint32_t) length;
+	return write_pieces(fd, iov, n + 1);
+}
+
+bool
+gpuvec_send_struct(int fd, uint64_t request, gpuvec_message type, const void *data, size_t size)
+{
+	struct iovec piece = {(void *) data, size};
+
+	return gpuvec_send_frame(fd, request, type, &piece, 1);
+}
+
+bool
+gpuvec_send_error(int fd, uint64_t request, const gpuvec_error *error, bool retry)
+{
+	gpuvec_error_head head = {.retry = retry,.fallback = error->fallback && !retry};
+	char		text[sizeof(error->message) + sizeof(error->detail) + sizeof(error->hint)];
+	struct iovec pieces[2] = {{&head, sizeof(head)}, {text, 0}};
+	size_t		n = 0;
+
+	memcpy(head.sqlstate, error->sqlstate, sizeof(head.sqlstate));
+	n += (size_t) snprintf(text + n, sizeof(text) - n, "%s", error->message) + 1;
+	n += (size_t) snprintf(text + n, sizeof(text) - n, "%s", error->detail) + 1;
+	n += (size_t) snprintf(text + n, sizeof(text) - n, "%s", error->hint) + 1;
+	pieces[1].iov_len = n;
+	return gpuvec_send_frame(fd, request, GPUVEC_MSG_ERROR, pieces, 2);
+}

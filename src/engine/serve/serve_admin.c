@@ -1,0 +1,71 @@
+/*-------------------------------------------------------------------------
+ *
+ * serve_admin.c
+ *	  Requests about what is resident.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/serve/session.h"
+
+/* State of a mirror */
+bool
+gpuvec_serve_stat(gpuvec_session *s, const gpuvec_request *request)
+{
+	gpuvec_mirror_key key;
+	gpuvec_state state;
+
+	if (request->length != sizeof(key))
+		return gpuvec_answer_violation(s, request, "STAT has the wrong length.");
+	memcpy(&key, request->data, sizeof(key));
+	gpuvec_store_stat(&s->server->store, &key, s, &state);
+	return gpuvec_answer(s, request, GPUVEC_MSG_STATE, &state, sizeof(state));
+}
+
+/* Drop mirrors */
+bool
+gpuvec_serve_drop(gpuvec_session *s, const gpuvec_request *request)
+{
+	gpuvec_drop drop;
+	uint64_t	n;
+
+	if (request->length != sizeof(drop))
+		return gpuvec_answer_violation(s, request, "DROP has the wrong length.");
+	memcpy(&drop, request->data, sizeof(drop));
+	n = gpuvec_store_drop(&s->server->store, &drop, s);
+	if (drop.private_id != 0)
+		s->has_private = false;
+	return gpuvec_answer(s, request, GPUVEC_MSG_COUNT, &n, sizeof(n));
+}
+
+/* List mirrors */
+bool
+gpuvec_serve_list(gpuvec_session *s, const gpuvec_request *request)
+{
+	size_t		n;
+	gpuvec_mirror_info *list = gpuvec_store_list(&s->server->store, &n);
+	gpuvec_error error;
+	bool		ok;
+
+	if (list == NULL && n > 0)
+	{
+		gpuvec_fail_memory(&error, n * sizeof(*list));
+		return gpuvec_answer_error(s, request, &error);
+	}
+	ok = gpuvec_answer(s, request, GPUVEC_MSG_MIRRORS, list, n * sizeof(*list));
+	free(list);
+	return ok;
+}
+
+/* Describe the engine */
+bool
+gpuvec_serve_engine(gpuvec_session *s, const gpuvec_request *request)
+{
+	gpuvec_engine_info info;
+
+	gpuvec_store_engine_info(&s->server->store, &info);
+	info.connections = __atomic_load_n(&s->server->sessions, __ATOMIC_RELAXED);
+	return gpuvec_answer(s, request, GPUVEC_MSG_ENGINE_INFO, &info, sizeof(info));
+}

@@ -1,0 +1,239 @@
+/*-------------------------------------------------------------------------
+ *
+ * serve_search.c
+ *	  Searches of sets.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/fault.h"
+#include "engine/host_memory.h"
+#include "engine/serve/session.h"
+#include "engine/sets/sets_mirror.h"
+
+/* A search on its way */
+typedef struct search_run
+{
+	gpuvec_search head;
+	gpuvec_topk_query *queries;
+	gpuvec_match *matches;
+	gpuvec_sets_reader mirror;
+	int			canceled;		/* the connection was closed; set atomically */
+} search_run;
+
+/* Are ids ascending and distinct? */
+static bool
+ids_valid(const uint16_t *ids, uint32_t len)
+{
+	for (uint32_t i = 1; i < len; i++)
+		if (ids[i - 1] >= ids[i])
+			return false;
+	return true;
+}
+
+/* One query as it came */
+static bool
+parse_query(const gpuvec_query *wire, const uint16_t *ids, search_run *q, gpuvec_topk_query *query)
+{
+	if (wire->k < 1 || wire->k > GPUVEC_MAX_K || wire->len > GPUVEC_MAX_IDS ||
+		(wire->flags & ~(GPUVEC_QUERY_MIN_SCORE | GPUVEC_QUERY_AFTER)) != 0 ||
+		isnan(wire->min_score) || isnan(wire->after_score) || !ids_valid(ids, wire->len))
+		return false;
+	memset(query, 0, sizeof(*query));
+	query->ids = ids;
+	query->len = wire->len;
+	query->k = wire->k;
+	query->has_min_score = (wire->flags & GPUVEC_QUERY_MIN_SCORE) != 0;
+	query->min_score = wire->min_score;
+	query->has_after = (wire->flags & GPUVEC_QUERY_AFTER) != 0;
+	query->after_score = wire->after_score;
+	query->after_tid = wire->after_tid;
+	query->canceled = &q->canceled;
+	return true;
+}
+
+/*
+ * Take a search apart; ids stay in the frame.  q->queries is malloc'ed,
+ * whatever comes of it.
+ */
+static bool
+parse_search(search_run *q, const gpuvec_request *request, gpuvec_error *error)
+{
+	gpuvec_search *head = &q->head;
+	const gpuvec_query *wire = (const gpuvec_query *) (request->data + sizeof(*head));
+	const uint16_t *ids;
+	uint64_t	left;
+
+	if (request->length < sizeof(*head))
+		return gpuvec_violation(error, "SEARCH is cut off.");
+	memcpy(head, request->data, sizeof(*head));
+	if (head->measure >= GPUVEC_N_MEASURES)
+		return gpuvec_violation(error, "The measure is unknown.");
+	if (head->method >= GPUVEC_N_METHODS)
+		return gpuvec_violation(error, "The method is unknown.");
+	if (head->nqueries > GPUVEC_MAX_QUERIES ||
+		head->nids > (uint64_t) GPUVEC_MAX_QUERIES * GPUVEC_MAX_IDS ||
+		request->length - sizeof(*head) !=
+		head->nqueries * sizeof(gpuvec_query) + head->nids * sizeof(uint16_t))
+		return gpuvec_violation(error, "SEARCH has the wrong length.");
+	q->queries = malloc((head->nqueries + (size_t) 1) * sizeof(*q->queries));
+	if (q->queries == NULL)
+		return gpuvec_fail_memory(error, request->length);
+	ids = (const uint16_t *) (wire + head->nqueries);
+	left = head->nids;
+	for (uint32_t i = 0; i < head->nqueries; i++)
+	{
+		if (wire[i].len > left || !parse_query(&wire[i], ids, q, &q->queries[i]))
+			return gpuvec_violation(error, "A query is invalid.");
+		ids += wire[i].len;
+		left -= wire[i].len;
+	}
+	return left == 0 || gpuvec_violation(error, "There are more ids than queries have.");
+}
+
+/* Hits that a query can have at most */
+static uint64_t
+most_hits(const search_run *q, const gpuvec_topk_query *query)
+{
+	uint64_t	nrows = q->mirror.view->nrows;
+
+	return query->k < nrows ? query->k : nrows;
+}
+
+/* Room for the answers, if they fit a frame */
+static bool
+allocate_matches(search_run *q, gpuvec_error *error)
+{
+	uint64_t	total = 0;
+
+	for (uint32_t i = 0; i < q->head.nqueries; i++)
+		total += most_hits(q, &q->queries[i]);
+	if (total > (GPUVEC_MAX_FRAME - sizeof(gpuvec_result)) / sizeof(gpuvec_hit) - q->head.nqueries)
+		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED,
+						   "All queries together may have too many rows.",
+						   "Ask for fewer rows, or fewer queries at a time.",
+						   "the answer of the gpuvec engine would be too large");
+	q->matches = malloc((total + 1) * sizeof(gpuvec_match));
+	if (q->matches == NULL)
+		return gpuvec_fail_memory(error, total * sizeof(gpuvec_match));
+	total = 0;
+	for (uint32_t i = 0; i < q->head.nqueries; i++)
+	{
+		q->queries[i].matches = q->matches + total;
+		total += most_hits(q, &q->queries[i]);
+	}
+	return true;
+}
+
+/*
+ * Turn matches into hits: each tells whether its page was read by a later
+ * refresh than the session knows of, as of the very version of the mirror
+ * that was searched.
+ */
+static void
+make_hits(const search_run *q, gpuvec_hit *hits)
+{
+	const gpuvec_page_numbers *numbers = q->mirror.numbers;
+	uint64_t	known = q->head.known;
+	bool		any_newer = known < q->mirror.state.refresh;
+
+	for (uint32_t i = 0; i < q->head.nqueries; i++)
+	{
+		for (uint32_t j = 0; j < q->queries[i].nmatches; j++)
+		{
+			const gpuvec_match *match = &q->queries[i].matches[j];
+			uint32_t	block = gpuvec_tid_block(match->tid);
+			bool		newer = any_newer &&
+				(known == 0 || block >= numbers->nblocks ||
+				 gpuvec_page_numbers_get(numbers, block) > known);
+
+			hits->score = match->score;
+			hits->place = gpuvec_hit_place(match->tid, match->common, newer);
+			hits++;
+		}
+	}
+}
+
+/* Send the answer to a search */
+static bool
+answer_search(gpuvec_session *s, const gpuvec_request *request, const search_run *q,
+			  int64_t started)
+{
+	gpuvec_result result = {.state = q->mirror.state};
+	uint32_t	nqueries = q->mirror.view ? q->head.nqueries : 0;
+	size_t		counts_size = (nqueries + (size_t) 1) / 2 * 2 * sizeof(uint32_t);
+	char	   *body;
+	struct iovec pieces[2] = {{&result, sizeof(result)}, {NULL, 0}};
+	gpuvec_error error;
+	bool		ok;
+
+	result.nqueries = nqueries;
+	for (uint32_t i = 0; i < nqueries; i++)
+		result.nhits += q->queries[i].nmatches;
+	body = malloc(counts_size + result.nhits * sizeof(gpuvec_hit) + 1);
+	if (body == NULL)
+	{
+		gpuvec_fail_memory(&error, counts_size + result.nhits * sizeof(gpuvec_hit));
+		return gpuvec_answer_error(s, request, &error);
+	}
+	memset(body, 0, counts_size);
+	for (uint32_t i = 0; i < nqueries; i++)
+		((uint32_t *) body)[i] = q->queries[i].nmatches;
+	if (nqueries > 0)
+		make_hits(q, (gpuvec_hit *) (body + counts_size));
+	result.engine_us = (uint32_t) (gpuvec_stopwatch() - started);
+	pieces[1].iov_base = body;
+	pieces[1].iov_len = counts_size + result.nhits * sizeof(gpuvec_hit);
+	ok = gpuvec_send_frame(s->fd, request->number, GPUVEC_MSG_RESULT, pieces, 2);
+	free(body);
+	return ok;
+}
+
+/* Run a search of an open mirror */
+static bool
+run_search(gpuvec_session *s, search_run *q, gpuvec_error *error)
+{
+	bool		ok;
+
+	gpuvec_fault_crash("crash-on-search");
+	gpuvec_hangup_watch(s->fd, &q->canceled);
+	gpuvec_fault_sleep("slow-search", &q->canceled);
+	gpuvec_fault_stick("stuck-search");
+	ok = allocate_matches(q, error) &&
+		gpuvec_scheduler_topk(q->mirror.device->scheduler, q->mirror.view,
+							  (gpuvec_measure) q->head.measure,
+							  (gpuvec_method) q->head.method, q->queries,
+							  q->head.nqueries, error);
+	gpuvec_hangup_unwatch(s->fd);
+	return ok;
+}
+
+/* Search */
+bool
+gpuvec_serve_search(gpuvec_session *s, const gpuvec_request *request)
+{
+	int64_t		started = gpuvec_stopwatch();
+	search_run	q = {.canceled = 0};
+	gpuvec_error error;
+	bool		ok;
+
+	if (!parse_search(&q, request, &error))
+	{
+		free(q.queries);
+		return gpuvec_answer_error(s, request, &error);
+	}
+	gpuvec_sets_open(&s->server->store, &q.head.key, s, &q.head.need, q.head.nqueries, &q.mirror);
+	ok = q.mirror.view == NULL || q.head.nqueries == 0 || run_search(s, &q, &error);
+	if (q.canceled && (ok || !error.fatal))
+		ok = gpuvec_answer_canceled(s, request);
+	else
+		ok = ok ? answer_search(s, request, &q, started) : gpuvec_answer_error(s, request, &error);
+	gpuvec_sets_close(&q.mirror);
+	free(q.matches);
+	free(q.queries);
+	gpuvec_memory_prepare();
+	return ok;
+}

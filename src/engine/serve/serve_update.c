@@ -1,0 +1,236 @@
+/*-------------------------------------------------------------------------
+ *
+ * serve_update.c
+ *	  Loads and refreshes that sessions ask for.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/fault.h"
+#include "engine/serve/session.h"
+#include "engine/sets/sets_mirror.h"
+
+/*
+ * Begin a load; or answer, as for a refresh, that another session's is
+ * unfinished
+ */
+bool
+gpuvec_serve_load_begin(gpuvec_session *s, const gpuvec_request *request)
+{
+	const char *files = request->data + sizeof(gpuvec_load);
+	gpuvec_error error;
+	gpuvec_load load;
+	gpuvec_state state;
+
+	if (request->length < sizeof(load) || s->update || s->parted)
+		return gpuvec_answer_violation(s, request, "LOAD_BEGIN is out of place.");
+	memcpy(&load, request->data, sizeof(load));
+	if (load.file_bytes > GPUVEC_MAX_FILE_BYTES ||
+		request->length != sizeof(load) + load.file_bytes ||
+		(load.file_bytes > 0 && request->data[request->length - 1] != '\0'))
+		return gpuvec_answer_violation(s, request, "LOAD_BEGIN has the wrong length.");
+	s->update = gpuvec_update_begin(&s->server->store, &load.key, &load, s, &error);
+	s->has_private |= load.key.private_id != 0;
+	memset(&state, 0, sizeof(state));
+	if (s->update == NULL && strcmp(error.sqlstate, GPUVEC_OBJECT_IN_USE) == 0)
+		state.state = GPUVEC_LOADING;
+	else if (s->update == NULL)
+		return gpuvec_answer_error(s, request, &error);
+	else if (load.key.private_id == 0)
+		gpuvec_update_files(s->update, files, load.file_bytes);
+	return gpuvec_answer(s, request, GPUVEC_MSG_STATE, &state, sizeof(state));
+}
+
+/* Forget the load or refresh under way */
+static void
+end_update(gpuvec_session *s)
+{
+	gpuvec_update_end(s->update);
+	s->update = NULL;
+}
+
+/*
+ * The LSNs of all pages that a refresh knows, as long as they fit a frame;
+ * malloc'ed
+ */
+static uint64_t *
+page_lsns(gpuvec_update *update, const gpuvec_state *state, gpuvec_error *error)
+{
+	if (state->nblocks > (GPUVEC_MAX_FRAME - sizeof(*state)) / sizeof(uint64_t))
+	{
+		gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
+					"the relation is too large for the gpuvec engine");
+		return NULL;
+	}
+	return gpuvec_update_lsns(update, error);
+}
+
+/*
+ * Become the updater of a mirror, unless it is not what the session knows
+ * (*known, if it knows anything).  Sets state to what it is: LOADING if
+ * another session's load or refresh is unfinished.  That session may be gone,
+ * and have canceled its request while we were busy with it.
+ */
+static bool
+begin_refresh(gpuvec_session *s, const gpuvec_mirror_key *key, const uint64_t *known,
+			  gpuvec_state *state, gpuvec_error *error)
+{
+	memset(state, 0, sizeof(*state));
+	s->update = gpuvec_update_begin(&s->server->store, key, NULL, s, error);
+	if (s->update == NULL && strcmp(error->sqlstate, GPUVEC_OBJECT_IN_USE) == 0)
+		state->state = GPUVEC_LOADING;
+	else if (s->update == NULL && error->message[0] != '\0')
+		return false;
+	if (s->update)
+		gpuvec_update_state(s->update, state);
+	if (s->update && known && state->refresh != *known)
+		end_update(s);
+	return true;
+}
+
+/* Begin a refresh: answer with the LSNs of all pages if asked */
+bool
+gpuvec_serve_refresh_begin(gpuvec_session *s, const gpuvec_request *request)
+{
+	gpuvec_error error;
+	gpuvec_refresh refresh;
+	gpuvec_state state;
+	struct iovec pieces[2] = {{&state, sizeof(state)}, {NULL, 0}};
+	bool		ok;
+
+	if (request->length != sizeof(refresh) || s->update || s->parted)
+		return gpuvec_answer_violation(s, request, "REFRESH_BEGIN is out of place.");
+	memcpy(&refresh, request->data, sizeof(refresh));
+	if (!begin_refresh(s, &refresh.key, refresh.lsns ? NULL : &refresh.known, &state, &error))
+		return gpuvec_answer_error(s, request, &error);
+	if (s->update && refresh.lsns)
+	{
+		pieces[1].iov_base = page_lsns(s->update, &state, &error);
+		pieces[1].iov_len = state.nblocks * sizeof(uint64_t);
+		if (pieces[1].iov_base == NULL)
+		{
+			end_update(s);
+			return gpuvec_answer_error(s, request, &error);
+		}
+	}
+	ok = gpuvec_send_frame(s->fd, request->number, GPUVEC_MSG_STATE, pieces, 2);
+	free(pieces[1].iov_base);
+	return ok;
+}
+
+/* Take pages */
+bool
+gpuvec_serve_pages(gpuvec_session *s, const gpuvec_request *request)
+{
+	gpuvec_error error;
+
+	if (s->update == NULL || s->parted)
+		return gpuvec_answer_violation(s, request, "PAGES are out of place.");
+	if (gpuvec_update_pages(s->update, request->data, request->length, false, &error))
+		return true;
+	/*
+	 * the session is sending more, and would not know what the error is about
+	 */
+	gpuvec_answer_error(s, request, &error);
+	return false;
+}
+
+/* Publish a load or refresh */
+bool
+gpuvec_serve_commit(gpuvec_session *s, const gpuvec_request *request)
+{
+	gpuvec_error error;
+	gpuvec_commit commit;
+	gpuvec_state state;
+	gpuvec_update *update = s->update;
+	bool		ok;
+
+	if (request->length != sizeof(commit) || update == NULL || s->parted)
+		return gpuvec_answer_violation(s, request, "COMMIT is out of place.");
+	memcpy(&commit, request->data, sizeof(commit));
+	s->update = NULL;
+	if (!gpuvec_update_commit(update, &commit, &state, &error))
+		return gpuvec_answer_error(s, request, &error);
+	ok = gpuvec_answer(s, request, GPUVEC_MSG_STATE, &state, sizeof(state));
+	gpuvec_merger_wake(&s->server->store);
+	return ok;
+}
+
+/* Leave the buffer, with the request in it, to the update, if it needs it */
+static bool
+give_buffer(gpuvec_session *s, gpuvec_error *error)
+{
+	bool		ok = gpuvec_update_own(s->update, &s->buffer, s->room, error);
+
+	if (s->buffer == NULL)
+		s->room = 0;
+	return ok;
+}
+
+/*
+ * Take the first pages of a refresh, if the mirror is what the session takes
+ * it for
+ */
+bool
+gpuvec_serve_refresh_pages(gpuvec_session *s, const gpuvec_request *request)
+{
+	const char *pages = request->data + sizeof(gpuvec_refresh_part);
+	gpuvec_error error;
+	gpuvec_refresh_part part;
+	bool		ok = true;
+
+	if (request->length < sizeof(part) || (s->update && !s->parted))
+		return gpuvec_answer_violation(s, request, "REFRESH_PAGES are out of place.");
+	memcpy(&part, request->data, sizeof(part));
+	if (!s->parted)
+		ok = begin_refresh(s, &part.key, &part.known, &s->found, &error);
+	s->parted = s->hurried = true;
+	if (ok && s->update && request->length > sizeof(part))
+		ok = gpuvec_update_pages(s->update, pages, request->length - sizeof(part), true, &error) &&
+			give_buffer(s, &error);
+	/* as with PAGES, the session is sending more */
+	if (!ok)
+		gpuvec_answer_error(s, request, &error);
+	return ok;
+}
+
+/*
+ * Make a refresh, with its last pages, if the mirror is what the session took
+ * it for; answer what it is then.
+ */
+bool
+gpuvec_serve_refresh(gpuvec_session *s, const gpuvec_request *request)
+{
+	const char *pages = request->data + sizeof(gpuvec_refresh_once);
+	gpuvec_error error;
+	gpuvec_refresh_once refresh;
+	gpuvec_state state;
+	gpuvec_update *update;
+	bool		ok;
+
+	if (request->length < sizeof(refresh) || (s->update && !s->parted))
+		return gpuvec_answer_violation(s, request, "REFRESH is out of place.");
+	memcpy(&refresh, request->data, sizeof(refresh));
+	if (!s->parted && !begin_refresh(s, &refresh.key, &refresh.known, &s->found, &error))
+		return gpuvec_answer_error(s, request, &error);
+	state = s->found;
+	update = s->update;
+	s->update = NULL;
+	s->parted = false;
+	if (update)
+	{
+		ok = gpuvec_update_pages(update, pages, request->length - sizeof(refresh), true, &error);
+		if (!ok)
+			gpuvec_update_end(update);
+		else
+			ok = gpuvec_update_commit(update, &refresh.commit, &state, &error);
+		if (!ok)
+			return gpuvec_answer_error(s, request, &error);
+	}
+	ok = gpuvec_answer(s, request, GPUVEC_MSG_STATE, &state, sizeof(state));
+	gpuvec_merger_wake(&s->server->store);
+	gpuvec_fault_sleep("slow-after-refresh", NULL);
+	return ok;
+}

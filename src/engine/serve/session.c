@@ -1,0 +1,287 @@
+/*-------------------------------------------------------------------------
+ *
+ * session.c
+ *	  The life of a session: the handshake, then one request after another.
+ *
+ * A session's thread reads a frame, does what it says, and answers.  Whatever
+ * a frame contains, the worst that happens is that the connection is closed.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/fault.h"
+#include "engine/host_memory.h"
+#include "engine/log.h"
+#include "engine/serve/session.h"
+#include "engine/thread_pool.h"
+
+/* Exit code after an error from which the backend cannot recover */
+#define EXIT_BACKEND	4
+
+/* A buffer that is larger is not kept from request to request */
+#define KEEP_BYTES		((size_t) 1024 * 1024)
+
+/* How long to wait for a message that will come soon, without sleeping */
+#define HURRY_US		50
+
+/* Who serves which request */
+static gpuvec_request_handler *const handlers[] = {
+	[GPUVEC_MSG_STAT] = gpuvec_serve_stat,
+	[GPUVEC_MSG_SEARCH] = gpuvec_serve_search,
+	[GPUVEC_MSG_EMBEDDING] = gpuvec_serve_pooling,
+	[GPUVEC_MSG_NEAREST] = gpuvec_serve_nearest,
+	[GPUVEC_MSG_LOAD_BEGIN] = gpuvec_serve_load_begin,
+	[GPUVEC_MSG_REFRESH_BEGIN] = gpuvec_serve_refresh_begin,
+	[GPUVEC_MSG_PAGES] = gpuvec_serve_pages,
+	[GPUVEC_MSG_COMMIT] = gpuvec_serve_commit,
+	[GPUVEC_MSG_REFRESH_PAGES] = gpuvec_serve_refresh_pages,
+	[GPUVEC_MSG_REFRESH] = gpuvec_serve_refresh,
+	[GPUVEC_MSG_DROP] = gpuvec_serve_drop,
+	[GPUVEC_MSG_LIST] = gpuvec_serve_list,
+	[GPUVEC_MSG_ENGINE] = gpuvec_serve_engine
+};
+
+#define N_HANDLERS		(sizeof(handlers) / sizeof(handlers[0]))
+
+int64_t
+gpuvec_stopwatch(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t) t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+bool
+gpuvec_answer(gpuvec_session *s, const gpuvec_request *request, gpuvec_message type,
+			  const void *data, size_t size)
+{
+	return gpuvec_send_struct(s->fd, request->number, type, data, size);
+}
+
+bool
+gpuvec_answer_error(gpuvec_session *s, const gpuvec_request *request, const gpuvec_error *error)
+{
+	gpuvec_send_error(s->fd, request->number, error, error->fatal);
+	if (error->fatal)
+	{
+		gpuvec_log("ERROR", "%s%s%s", error->message, error->detail[0] ? ": " : "", error->detail);
+		_exit(EXIT_BACKEND);
+	}
+	return strcmp(error->sqlstate, GPUVEC_PROTOCOL_VIOLATION) != 0;
+}
+
+bool
+gpuvec_violation(gpuvec_error *error, const char *what)
+{
+	return gpuvec_fail(error, GPUVEC_PROTOCOL_VIOLATION, what, NULL,
+					   "invalid message to the gpuvec engine");
+}
+
+bool
+gpuvec_answer_violation(gpuvec_session *s, const gpuvec_request *request, const char *what)
+{
+	gpuvec_error error;
+
+	gpuvec_violation(&error, what);
+	return gpuvec_answer_error(s, request, &error);
+}
+
+bool
+gpuvec_answer_canceled(gpuvec_session *s, const gpuvec_request *request)
+{
+	gpuvec_error error;
+
+	if (gpuvec_server_stopping())
+	{
+		gpuvec_fail(&error, GPUVEC_SYSTEM_ERROR, NULL, NULL, "the gpuvec engine is shutting down");
+		gpuvec_send_error(s->fd, request->number, &error, true);
+	}
+	return false;
+}
+
+/* Answer that the engine is not for this session */
+static bool
+refuse(gpuvec_session *s, const gpuvec_frame *frame, const char *sqlstate, const char *detail,
+	   const char *hint, const char *message, bool retry)
+{
+	gpuvec_error error;
+
+	gpuvec_fail(&error, sqlstate, detail, hint, "%s", message);
+	gpuvec_send_error(s->fd, frame->request, &error, retry);
+	return false;
+}
+
+/* The first frame */
+static bool
+greet(gpuvec_session *s)
+{
+	gpuvec_frame frame;
+	gpuvec_hello hello;
+	gpuvec_welcome welcome;
+	long		version = GPUVEC_PROTOCOL_VERSION;
+	char		detail[128];
+
+	if (!gpuvec_read_bytes(s->fd, &frame, sizeof(frame)) || frame.type != GPUVEC_MSG_HELLO ||
+		frame.length != sizeof(hello) || !gpuvec_read_bytes(s->fd, &hello, sizeof(hello)) ||
+		hello.magic != GPUVEC_PROTOCOL_MAGIC)
+		return false;
+	(void) gpuvec_fault("protocol-version", &version);
+	if (hello.version != (uint32_t) version)
+	{
+		snprintf(detail, sizeof(detail), "The session speaks version %u, the engine version %ld.",
+				 hello.version, version);
+		return refuse(s, &frame, GPUVEC_PROTOCOL_VIOLATION, detail,
+					  "Restart the server after installing another version of gpuvec.",
+					  "protocol version mismatch between gpuvec and its engine", false);
+	}
+	if (memcmp(hello.incarnation, s->server->options->incarnation, sizeof(hello.incarnation)) != 0)
+		return refuse(s, &frame, GPUVEC_SYSTEM_ERROR, NULL, NULL,
+					  "the gpuvec engine belongs to another start of the server", true);
+	s->seated = gpuvec_seat_take(&s->seat, s->fd, s->server->options->max_sessions);
+	if (!s->seated)
+	{
+		snprintf(detail, sizeof(detail),
+				 "all %d connections that gpuvec.max_sessions allows are in use",
+				 s->server->options->max_sessions);
+		return refuse(s, &frame, GPUVEC_TOO_MANY_SESSIONS, NULL, "Increase gpuvec.max_sessions.",
+					  detail, false);
+	}
+	memset(&welcome, 0, sizeof(welcome));
+	welcome.version = GPUVEC_PROTOCOL_VERSION;
+	welcome.pid = (uint32_t) getpid();
+	snprintf(welcome.backend, sizeof(welcome.backend), "%s",
+			 s->server->store.devices[0].backend->name);
+	return gpuvec_send_struct(s->fd, frame.request, GPUVEC_MSG_WELCOME, &welcome, sizeof(welcome));
+}
+
+/* Room for a request of this size */
+static bool
+reserve_buffer(gpuvec_session *s, size_t size)
+{
+	if (size <= s->room)
+		return true;
+	free(s->buffer);
+	s->buffer = gpuvec_memory_new(size);
+	s->room = s->buffer ? size : 0;
+	return s->buffer != NULL;
+}
+
+/* Let go of a buffer that was for one large request */
+static void
+trim_buffer(gpuvec_session *s)
+{
+	if (s->room <= KEEP_BYTES)
+		return;
+	free(s->buffer);
+	s->buffer = NULL;
+	s->room = 0;
+}
+
+/*
+ * Wait a moment for the next message, which the session is making just now:
+ * to sleep and to be woken takes longer, for both.
+ */
+static void
+await_message(const gpuvec_session *s)
+{
+	int64_t		end = gpuvec_stopwatch() + HURRY_US;
+	char		c;
+
+	if (gpuvec_cores() == 1)
+		return;
+	while (recv(s->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN &&
+		   gpuvec_stopwatch() < end)
+		 /* again */ ;
+}
+
+/*
+ * Read a request; without memory for it there is no buffer.  False at the end
+ * of the connection.
+ */
+static bool
+read_request(gpuvec_session *s, gpuvec_request *request, uint16_t *type)
+{
+	gpuvec_frame frame;
+
+	if (s->hurried)
+		await_message(s);
+	s->hurried = false;
+	if (!gpuvec_read_bytes(s->fd, &frame, sizeof(frame)) || !gpuvec_seat_talk(&s->seat))
+		return false;
+	*type = frame.type;
+	request->number = frame.request;
+	request->length = frame.length;
+	if (frame.length > GPUVEC_MAX_FRAME)
+		return gpuvec_answer_violation(s, request, "The message is too long.");
+	if (!reserve_buffer(s, (size_t) frame.length + 1))
+		return gpuvec_skip_bytes(s->fd, frame.length);
+	request->data = s->buffer;
+	return gpuvec_read_bytes(s->fd, s->buffer, frame.length);
+}
+
+/*
+ * There is no memory for a request.  As ever, an error about pages ends the
+ * connection.
+ */
+static bool
+answer_no_memory(gpuvec_session *s, const gpuvec_request *request, uint16_t type)
+{
+	gpuvec_error error;
+
+	gpuvec_fail_memory(&error, request->length);
+	return gpuvec_answer_error(s, request, &error) && type != GPUVEC_MSG_PAGES &&
+		type != GPUVEC_MSG_REFRESH_PAGES;
+}
+
+/* Do what a request says.  False ends the connection. */
+static bool
+dispatch(gpuvec_session *s, const gpuvec_request *request, uint16_t type)
+{
+	if (type >= N_HANDLERS || handlers[type] == NULL)
+		return gpuvec_answer_violation(s, request, "The type of the message is unknown.");
+	return handlers[type] (s, request);
+}
+
+/* Read and answer requests until the connection ends */
+static void
+serve(gpuvec_session *s)
+{
+	gpuvec_request request;
+	uint16_t	type;
+	bool		ok = true;
+
+	while (ok)
+	{
+		gpuvec_seat_idle(&s->seat, s->update || s->parted || s->has_private);
+		if (!read_request(s, &request, &type))
+			break;
+		gpuvec_seat_work(&s->seat);
+		ok = s->buffer ? dispatch(s, &request, type) : answer_no_memory(s, &request, type);
+		trim_buffer(s);
+	}
+}
+
+void
+gpuvec_session_run(gpuvec_server *server, int fd)
+{
+	gpuvec_session s = {.server = server,.fd = fd};
+
+	if (greet(&s))
+		serve(&s);
+	if (s.seated)
+		gpuvec_seat_leave(&s.seat);
+	if (s.update)
+		gpuvec_update_end(s.update);
+	gpuvec_store_drop_private(&server->store, &s);
+	free(s.buffer);
+	free(s.map);
+	close(fd);
+}

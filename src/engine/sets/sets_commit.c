@@ -1,0 +1,211 @@
+/*-------------------------------------------------------------------------
+ *
+ * sets_commit.c
+ *	  The view that a load or refresh of sets publishes.
+ *
+ * Small segments are merged, and dead rows left behind, in the background
+ * (merge.c).  Only when that does not keep pace an update does it itself:
+ * when there are very many segments it merges as many of the last ones as it
+ * may, and when most rows are dead it sorts all anew.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+
+#include "engine/sets/draft.h"
+#include "engine/sets/sets_mirror.h"
+
+/*
+ * All rows are sorted anew when more than 6 of 10 are dead; without room for
+ * that the mirror is dropped
+ */
+#define TOO_MANY_DEAD(dead, all)	((dead) * 10 > (all) * 6)
+
+/*
+ * With MANY_SEGMENTS more segments than needed, up to MERGE_ROWS of the last
+ * rows are merged
+ */
+#define MANY_SEGMENTS		64
+#define MERGE_ROWS			16384
+
+/*
+ * Keep the charge at what is built and still staged; called while segments
+ * are built
+ */
+static bool
+charge_progress(void *arg, size_t built, size_t staged, gpuvec_error *error)
+{
+	gpuvec_sets_update *sets = arg;
+	bool		on_device = sets->base.mirror->device->backend->on_device;
+	size_t		bytes = built;
+
+	if (!on_device)
+		bytes += staged + sets->message_bytes + sets->base.npages * GPUVEC_PAGE_BYTES;
+	/* on a device what is not built yet will follow */
+	if (on_device && bytes < sets->base.charged)
+		return true;
+	return gpuvec_store_charge(sets->base.store, sets->base.mirror, &sets->base.charged, bytes,
+							   true, error);
+}
+
+/* Build segments of the staged rows, and add them to the draft */
+static bool
+build_staged(gpuvec_sets_update *sets, uint32_t nblocks, uint64_t nrows, gpuvec_draft *draft,
+			 gpuvec_error *error)
+{
+	gpuvec_stage_target target = {
+		.pool = draft->pool,.backend = draft->backend,.nblocks = nblocks,.nrows = nrows,
+		.shares = gpuvec_thread_pool_threads(draft->pool),
+		.progress = charge_progress,.arg = sets
+	};
+	gpuvec_segment **segments;
+	uint32_t	n;
+	bool		ok = true;
+
+	if (nrows == 0)
+		return true;
+	if (!gpuvec_stage_build(sets->stage, &target, &segments, &n, error))
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+	{
+		if (ok)
+			ok = gpuvec_draft_add(draft, segments[i], NULL, error);
+		else
+			gpuvec_segment_unref(segments[i]);
+	}
+	free(segments);
+	return ok;
+}
+
+/* Bury what the pages replace, and what lies behind the relation's end */
+static bool
+bury_replaced(gpuvec_sets_update *sets, uint32_t nblocks, gpuvec_draft *draft, bool *buried,
+			  gpuvec_error *error)
+{
+	uint32_t	limit = sets->base.mirror->nblocks;
+	uint64_t	n;
+	uint32_t   *blocks = gpuvec_update_replaced(&sets->base, &n, error);
+	bool		ok;
+
+	if (blocks == NULL)
+		return false;
+	*buried = false;
+	ok = (n == 0 && nblocks >= limit) ||
+		gpuvec_draft_bury(draft, blocks, n, nblocks, limit, buried, error);
+	free(blocks);
+	return ok;
+}
+
+/*
+ * From which entry on shall rows be sorted anew, together with `fresh` new
+ * ones? draft->n: from none; 0: all.  There is a limit to what a search waits
+ * for; if the last segments are larger, they are left to the merger.
+ */
+static uint32_t
+choose_merge(const gpuvec_draft *draft, uint64_t fresh)
+{
+	gpuvec_draft_size all = gpuvec_draft_measure(draft, 0);
+	uint32_t	first = draft->n;
+	uint64_t	sum = fresh;
+
+	if (TOO_MANY_DEAD(all.rows - all.live, all.rows + fresh))
+		return 0;
+	if (draft->n <= (all.live + fresh) / GPUVEC_SEGMENT_ROWS + MANY_SEGMENTS)
+		return draft->n;
+	while (first > 0)
+	{
+		uint64_t	neighbour = gpuvec_entry_rows(&draft->entries[first - 1]);
+
+		if (sum + neighbour > MERGE_ROWS)
+			break;
+		sum += neighbour;
+		first--;
+	}
+	return first;
+}
+
+/*
+ * Take entries apart that are to be sorted anew.  Sorting all rows needs room
+ * beside the old segments, which searches still use; if there is none it has
+ * to wait, unless the mirror is mostly dead.
+ */
+static bool
+unbuild(gpuvec_sets_update *sets, gpuvec_draft *draft, uint32_t first, gpuvec_error *error)
+{
+	gpuvec_draft_size size = gpuvec_draft_measure(draft, first);
+	bool		urgent = first == 0 && TOO_MANY_DEAD(size.rows - size.live, size.rows);
+
+	if (first == draft->n)
+		return true;
+	if (!gpuvec_store_charge(sets->base.store, sets->base.mirror, &sets->base.charged,
+							 sets->base.charged + size.bytes, urgent, error))
+	{
+		sets->base.hopeless = urgent ? "there is no memory to rebuild it" : NULL;
+		return true;
+	}
+	if (first == 0)
+	{
+		sets->sorted_rows = size.live + gpuvec_stage_rows(sets->stage);
+		sets->added_rows = 0;
+	}
+	return gpuvec_draft_unbuild(draft, first, sets->stage, error);
+}
+
+/* Make the new view of a refresh */
+static bool
+refresh_view(gpuvec_sets_update *sets, uint32_t nblocks, uint64_t fresh, gpuvec_draft *draft,
+			 gpuvec_error *error)
+{
+	const gpuvec_sets_mirror *mirror = (const gpuvec_sets_mirror *) sets->base.mirror;
+	uint64_t	behind = gpuvec_stage_rows(sets->stage) - fresh;
+	bool		buried;
+
+	sets->sorted_rows = mirror->sorted_rows;
+	sets->added_rows = mirror->added_rows + fresh;
+	if (!gpuvec_draft_copy(draft, mirror->view, error) ||
+		!bury_replaced(sets, nblocks, draft, &buried, error))
+		return false;
+	if (!buried && fresh == 0)
+	{
+		/* no row has changed */
+		sets->view = gpuvec_view_ref(mirror->view);
+		return true;
+	}
+	if (!unbuild(sets, draft, choose_merge(draft, fresh), error))
+		return false;
+	if (sets->base.hopeless)
+		return true;
+	if (!build_staged(sets, nblocks, gpuvec_stage_rows(sets->stage) - behind, draft, error))
+		return false;
+	sets->view = gpuvec_draft_finish(draft, error);
+	return sets->view != NULL;
+}
+
+/* Make the new view of a load */
+static bool
+load_view(gpuvec_sets_update *sets, uint32_t nblocks, uint64_t fresh, gpuvec_draft *draft,
+		  gpuvec_error *error)
+{
+	sets->sorted_rows = fresh;
+	sets->added_rows = 0;
+	if (!build_staged(sets, nblocks, fresh, draft, error))
+		return false;
+	sets->view = gpuvec_draft_finish(draft, error);
+	return sets->view != NULL;
+}
+
+bool
+gpuvec_sets_prepare(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
+{
+	gpuvec_sets_update *sets = (gpuvec_sets_update *) update;
+	gpuvec_draft draft = {.backend = update->mirror->device->backend,.pool = update->store->pool};
+	uint64_t	fresh = gpuvec_stage_rows(sets->stage);
+	bool		ok;
+
+	for (uint64_t i = update->npages; i > 0 && update->pages[i - 1].block >= nblocks; i--)
+		fresh -= update->pages[i - 1].nrows;
+	ok = update->load ? load_view(sets, nblocks, fresh, &draft, error) :
+		refresh_view(sets, nblocks, fresh, &draft, error);
+	gpuvec_draft_free(&draft);
+	return ok;
+}

@@ -1,0 +1,151 @@
+/*-------------------------------------------------------------------------
+ *
+ * sets_mirror.c
+ *	  Mirrors of sets, for the store and for searches.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/sets/sets_mirror.h"
+
+static bool
+sets_make(gpuvec_mirror *mirror, gpuvec_error *error)
+{
+	(void) mirror;
+	(void) error;
+	return true;
+}
+
+static void
+sets_drop(gpuvec_mirror *mirror)
+{
+	gpuvec_view_unref(((gpuvec_sets_mirror *) mirror)->view);
+}
+
+static bool
+sets_on_device(const gpuvec_mirror *mirror)
+{
+	return mirror->device->backend->on_device;
+}
+
+/* Bytes of a view and its segments */
+static void
+sets_bytes(const gpuvec_mirror *mirror, const gpuvec_update *update, size_t *host, size_t *device)
+{
+	const gpuvec_view *view = update ? ((const gpuvec_sets_update *) update)->view :
+		((const gpuvec_sets_mirror *) mirror)->view;
+
+	*host = sizeof(*view) + view->nentries * sizeof(gpuvec_view_entry);
+	*device = 0;
+	for (uint32_t i = 0; i < view->nentries; i++)
+	{
+		const gpuvec_livemap *live = view->entries[i].live;
+		size_t		map = live ? sizeof(*live) + live->nwords * sizeof(uint32_t) : 0;
+
+		*host += gpuvec_segment_host_bytes(view->entries[i].segment) + map;
+		*device += view->entries[i].segment->device_bytes + (view->backend->on_device ? map : 0);
+	}
+}
+
+static bool
+sets_begin(gpuvec_update *update, gpuvec_error *error)
+{
+	gpuvec_sets_update *sets = (gpuvec_sets_update *) update;
+
+	sets->stage = gpuvec_stage_new();
+	return sets->stage != NULL || gpuvec_fail_memory(error, 0);
+}
+
+static void
+sets_end(gpuvec_update *update)
+{
+	gpuvec_sets_update *sets = (gpuvec_sets_update *) update;
+
+	gpuvec_view_unref(sets->view);
+	gpuvec_stage_free(sets->stage);
+	gpuvec_sets_free_messages(sets);
+	free(sets->messages);
+}
+
+static uint64_t
+sets_rows_taken(const gpuvec_update *update)
+{
+	const gpuvec_stage *stage = ((const gpuvec_sets_update *) update)->stage;
+
+	return stage ? gpuvec_stage_rows(stage) : 0;
+}
+
+void
+gpuvec_sets_set_view(gpuvec_sets_mirror *mirror, gpuvec_view *view)
+{
+	mirror->view = view;
+	mirror->base.nsegments = view->nentries;
+	mirror->base.nrows = view->nrows;
+	mirror->base.nids = view->nids;
+}
+
+/* Exchange the views; what is replaced is left to the update */
+static void
+sets_publish(gpuvec_update *update)
+{
+	gpuvec_sets_update *sets = (gpuvec_sets_update *) update;
+	gpuvec_sets_mirror *mirror = (gpuvec_sets_mirror *) update->mirror;
+	gpuvec_view *old = mirror->view;
+
+	gpuvec_sets_set_view(mirror, sets->view);
+	mirror->sorted_rows = sets->sorted_rows;
+	mirror->added_rows = sets->added_rows;
+	gpuvec_merger_look(update->store, mirror);
+	sets->view = old;
+}
+
+const gpuvec_mirror_kind gpuvec_sets_kind = {
+	.mirror_bytes = sizeof(gpuvec_sets_mirror),
+	.update_bytes = sizeof(gpuvec_sets_update),
+	.row_header = sizeof(gpuvec_row),
+	.make = sets_make,
+	.drop = sets_drop,
+	.on_device = sets_on_device,
+	.bytes = sets_bytes,
+	.begin = sets_begin,
+	.end = sets_end,
+	.take_row = gpuvec_sets_take_row,
+	.own_message = gpuvec_sets_own_message,
+	.rows_taken = sets_rows_taken,
+	.bytes_taken = gpuvec_sets_bytes_taken,
+	.prepare = gpuvec_sets_prepare,
+	.publish = sets_publish
+};
+
+void
+gpuvec_sets_open(gpuvec_store *store, const gpuvec_mirror_key *key, const void *session,
+				 const gpuvec_freshness *need, uint32_t nqueries, gpuvec_sets_reader *reader)
+{
+	gpuvec_mirror *mirror;
+	gpuvec_sets_mirror *sets;
+
+	memset(reader, 0, sizeof(*reader));
+	pthread_mutex_lock(&store->mutex);
+	mirror = gpuvec_store_find(store, key, session);
+	sets = gpuvec_sets_of(mirror);
+	gpuvec_store_get_state(mirror, &reader->state);
+	if (sets && gpuvec_fresh(&reader->state, need))
+	{
+		reader->device = mirror->device;
+		reader->view = gpuvec_view_ref(sets->view);
+		reader->numbers = gpuvec_page_numbers_ref(mirror->numbers);
+		gpuvec_store_use(mirror, nqueries);
+	}
+	pthread_mutex_unlock(&store->mutex);
+}
+
+void
+gpuvec_sets_close(gpuvec_sets_reader *reader)
+{
+	gpuvec_view_unref(reader->view);
+	gpuvec_page_numbers_unref(reader->numbers);
+	reader->view = NULL;
+	reader->numbers = NULL;
+}

@@ -1,0 +1,116 @@
+/*-------------------------------------------------------------------------
+ *
+ * sets_rows.c
+ *	  Taking the rows of a load or refresh of sets.
+ *
+ * They are staged.  A row whose message lasts need not be copied: it is lent
+ * to the stage, and the update owns the message.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/sets/sets_mirror.h"
+
+/* Ids that are compared at a time */
+typedef uint16_t id_vector __attribute__((vector_size(16)));
+
+#define VECTOR_IDS	(sizeof(id_vector) / sizeof(uint16_t))
+
+/* Are ids ascending and distinct? */
+static bool
+ids_valid(const uint16_t *ids, uint32_t len)
+{
+	id_vector	bad = {0};
+	uint64_t	half[2];
+	uint32_t	wrong = 0;
+	uint32_t	i = 1;
+
+	for (; i + VECTOR_IDS <= len; i += VECTOR_IDS)
+	{
+		id_vector	before;
+		id_vector	after;
+
+		memcpy(&before, ids + i - 1, sizeof(before));
+		memcpy(&after, ids + i, sizeof(after));
+		bad |= (id_vector) (before >= after);
+	}
+	for (; i < len; i++)
+		wrong |= ids[i - 1] >= ids[i];
+	memcpy(half, &bad, sizeof(half));
+	return (half[0] | half[1] | wrong) == 0;
+}
+
+size_t
+gpuvec_sets_take_row(gpuvec_update *update, uint64_t tid, const char *from, const char *end,
+					 bool lasts, gpuvec_error *error)
+{
+	gpuvec_sets_update *sets = (gpuvec_sets_update *) update;
+	const uint16_t *ids = (const uint16_t *) (from + sizeof(gpuvec_row));
+	gpuvec_row	row;
+
+	memcpy(&row, from, sizeof(row));
+	if (row.len > GPUVEC_MAX_IDS || (size_t) (end - from) < gpuvec_row_bytes(row.len))
+		return gpuvec_update_bad_pages(error, "A row is cut off.");
+	if (!ids_valid(ids, row.len))
+		return gpuvec_update_bad_pages(error, "Ids are not in order.");
+	if (!gpuvec_stage_add(sets->stage, tid, ids, row.len, lasts, error))
+		return 0;
+	return gpuvec_row_bytes(row.len);
+}
+
+void
+gpuvec_sets_free_messages(gpuvec_sets_update *sets)
+{
+	for (uint64_t i = 0; i < sets->nmessages; i++)
+		free(sets->messages[i]);
+	sets->nmessages = 0;
+	sets->message_bytes = 0;
+}
+
+/*
+ * The rows as segments, or as they are staged, which stands for the former on
+ * a device
+ */
+size_t
+gpuvec_sets_bytes_taken(const gpuvec_update *update)
+{
+	const gpuvec_sets_update *sets = (const gpuvec_sets_update *) update;
+	size_t		staged = gpuvec_stage_bytes(sets->stage) + sets->message_bytes;
+	size_t		estimate = gpuvec_stage_estimate(sets->stage);
+
+	if (update->mirror->device->backend->on_device)
+		return estimate;
+	return (staged > estimate ? staged : estimate) + update->npages * GPUVEC_PAGE_BYTES;
+}
+
+/*
+ * Rows of pages that came back as they were are not staged, and when there
+ * are many they are all copied.
+ */
+bool
+gpuvec_sets_own_message(gpuvec_update *update, char **message, size_t size, gpuvec_error *error)
+{
+	gpuvec_sets_update *sets = (gpuvec_sets_update *) update;
+	uint64_t	lent = gpuvec_stage_lent(sets->stage);
+	size_t		room = (sets->nmessages + 1) * sizeof(void *);
+	void	  **messages;
+
+	if (lent == 0)
+		gpuvec_sets_free_messages(sets);
+	if (lent <= sets->lent)
+	{
+		sets->lent = lent;
+		return true;
+	}
+	messages = realloc(sets->messages, room);
+	if (messages == NULL)
+		return gpuvec_fail_memory(error, room);
+	sets->messages = messages;
+	sets->messages[sets->nmessages++] = *message;
+	sets->message_bytes += size;
+	sets->lent = lent;
+	*message = NULL;
+	return gpuvec_update_charge(update, error);
+}

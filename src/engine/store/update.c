@@ -1,0 +1,147 @@
+/*-------------------------------------------------------------------------
+ *
+ * update.c
+ *	  Beginning and ending a load or a refresh of a mirror.
+ *
+ * One session at a time changes a mirror: its updater.  Everything that takes
+ * time happens outside the store's mutex.  Only the updater changes a
+ * mirror's pages, and from the beginning of the commit on its rows, so what
+ * it reads of them stays as it is until it publishes, and publishing cannot
+ * fail.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/store/mirror_kind.h"
+
+/*
+ * Free memory goes back to the system after updates with more rows than this
+ */
+#define TRIM_ROWS			100000
+
+/* The mirror is free for others; an unfinished load leaves nothing */
+void
+gpuvec_update_end(gpuvec_update *update)
+{
+	gpuvec_store *store = update->store;
+	gpuvec_mirror *mirror = update->mirror;
+	const gpuvec_mirror_kind *kind = mirror->kind;
+	bool		trim = kind->rows_taken(update) > TRIM_ROWS;
+	bool		keeps_room = kind->keeps_room && mirror->numbers != NULL;
+	gpuvec_error error;
+
+	/* nobody finds the memory charged after the next one may begin */
+	if (!keeps_room)
+		(void) gpuvec_store_charge(store, mirror, &update->charged, 0, false, &error);
+	kind->end(update);
+	gpuvec_page_numbers_unref(update->numbers);
+	free(update->pages);
+
+	pthread_mutex_lock(&store->mutex);
+	if (keeps_room)
+		gpuvec_store_settle(mirror);
+	mirror->updater = NULL;
+	mirror->committing = false;
+	if (mirror->numbers == NULL)
+		gpuvec_store_unlist(store, mirror);
+	pthread_mutex_unlock(&store->mutex);
+	gpuvec_store_release(store, mirror);
+	free(update);
+	if (trim)
+		malloc_trim(0);
+}
+
+/*
+ * Become the updater of a mirror, which a load makes if it is absent.  NULL
+ * if there is none, or (with an error) if it has an updater.  The caller
+ * holds the mutex.
+ */
+static gpuvec_mirror *
+claim_mirror(gpuvec_store *store, const gpuvec_mirror_key *key, const gpuvec_load *load,
+			 const void *session, gpuvec_error *error)
+{
+	gpuvec_mirror *mirror = gpuvec_store_find(store, key, session);
+
+	if (mirror == NULL)
+	{
+		mirror = load ? gpuvec_store_add(store, key, session, error) : NULL;
+		if (mirror == NULL)
+			return NULL;
+	}
+	else if (mirror->updater != NULL)
+	{
+		gpuvec_fail(error, GPUVEC_OBJECT_IN_USE, NULL, NULL,
+					"the mirror is being loaded or refreshed by another session");
+		return NULL;
+	}
+	mirror->refs++;
+	mirror->updater = session;
+	mirror->pages_done = 0;
+	mirror->pages_total = load ? load->nblocks : mirror->nblocks;
+	mirror->last_use = gpuvec_now();
+	return mirror;
+}
+
+gpuvec_update *
+gpuvec_update_begin(gpuvec_store *store, const gpuvec_mirror_key *key, const gpuvec_load *load,
+					const void *session, gpuvec_error *error)
+{
+	const gpuvec_mirror_kind *kind = gpuvec_kind_of(key);
+	gpuvec_update *update = calloc(1, kind->update_bytes);
+
+	memset(error, 0, sizeof(*error));
+	if (update == NULL)
+	{
+		gpuvec_fail_memory(error, kind->update_bytes);
+		return NULL;
+	}
+	update->store = store;
+	update->load = load != NULL;
+	pthread_mutex_lock(&store->mutex);
+	update->mirror = claim_mirror(store, key, load, session, error);
+	pthread_mutex_unlock(&store->mutex);
+	if (update->mirror == NULL)
+	{
+		free(update);
+		return NULL;
+	}
+	if (!kind->begin(update, error))
+	{
+		gpuvec_update_end(update);
+		return NULL;
+	}
+	return update;
+}
+
+void
+gpuvec_update_files(gpuvec_update *update, const char *files, size_t bytes)
+{
+	gpuvec_sweep_watch(update->store, update->mirror, files, bytes);
+}
+
+uint64_t *
+gpuvec_update_lsns(gpuvec_update *update, gpuvec_error *error)
+{
+	gpuvec_mirror *mirror = update->mirror;
+	uint64_t   *lsns = malloc((mirror->nblocks + (size_t) 1) * sizeof(uint64_t));
+
+	if (lsns == NULL)
+	{
+		gpuvec_fail_memory(error, mirror->nblocks * sizeof(uint64_t));
+		return NULL;
+	}
+	for (uint32_t block = 0; block < mirror->nblocks; block++)
+		lsns[block] = mirror->pages[block].lsn;
+	return lsns;
+}
+
+void
+gpuvec_update_state(gpuvec_update *update, gpuvec_state *state)
+{
+	pthread_mutex_lock(&update->store->mutex);
+	gpuvec_store_get_state(update->mirror, state);
+	pthread_mutex_unlock(&update->store->mutex);
+}

@@ -1,0 +1,194 @@
+/*-------------------------------------------------------------------------
+ *
+ * update_commit.c
+ *	  Publishing a load or refresh: rows, LSNs and numbers of pages, and the
+ *	  state of the mirror change in one step.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+
+#include "engine/fault.h"
+#include "engine/log.h"
+#include "engine/store/mirror_kind.h"
+
+/* Every page that the mirror did not know before must have been sent */
+static bool
+pages_complete(const gpuvec_update *update, uint32_t nblocks)
+{
+	uint32_t	next = update->load ? 0 : update->mirror->nblocks;
+
+	for (uint64_t i = 0; i < update->npages; i++)
+		if (update->pages[i].block == next)
+			next++;
+	return next >= nblocks;
+}
+
+uint32_t *
+gpuvec_update_replaced(const gpuvec_update *update, uint64_t *n, gpuvec_error *error)
+{
+	uint32_t   *blocks = malloc((update->npages + 1) * sizeof(uint32_t));
+
+	*n = 0;
+	if (blocks == NULL)
+	{
+		gpuvec_fail_memory(error, update->npages * sizeof(uint32_t));
+		return NULL;
+	}
+	for (uint64_t i = 0; i < update->npages; i++)
+		if (!update->pages[i].same && update->pages[i].block < update->mirror->nblocks)
+			blocks[(*n)++] = update->pages[i].block;
+	return blocks;
+}
+
+/* Make the new rows, of the pages below nblocks */
+static bool
+prepare_rows(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
+{
+	if (gpuvec_fault_due("oom-on-commit"))
+		return gpuvec_fail_memory(error, 1);
+	return update->mirror->kind->prepare(update, nblocks, error);
+}
+
+/*
+ * Make the new table of page numbers, whose new entries publish() fills in,
+ * and make room for what is remembered of new pages.
+ */
+static bool
+make_numbers(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
+{
+	gpuvec_mirror *mirror = update->mirror;
+	uint32_t	most = mirror->nblocks > nblocks ? mirror->nblocks : nblocks;
+	gpuvec_page_state *pages;
+
+	update->numbers = gpuvec_page_numbers_new(mirror->numbers, nblocks);
+	if (update->numbers == NULL)
+		return gpuvec_fail_memory(error, nblocks * sizeof(uint64_t));
+	for (uint64_t i = 0; i < update->npages && update->pages[i].block < nblocks; i++)
+		if (!gpuvec_page_numbers_own(update->numbers, update->pages[i].block))
+			return gpuvec_fail_memory(error, nblocks * sizeof(uint64_t));
+	pages = realloc(mirror->pages, ((size_t) most + 1) * sizeof(*pages));
+	if (pages == NULL)
+		return gpuvec_fail_memory(error, most * sizeof(*pages));
+	mirror->pages = pages;
+	return true;
+}
+
+/*
+ * Charge what the mirror will take instead of what it and the update take now
+ */
+static bool
+charge_rows(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
+{
+	gpuvec_mirror *mirror = update->mirror;
+	size_t		bytes = gpuvec_store_bytes(mirror, update, nblocks);
+	size_t		charged;
+
+	pthread_mutex_lock(&update->store->mutex);
+	bytes += mirror->background;
+	charged = mirror->charged;
+	pthread_mutex_unlock(&update->store->mutex);
+	return gpuvec_store_charge(update->store, mirror, &charged, bytes > charged ? bytes : charged,
+							   true, error);
+}
+
+/* Set what a mirror is said to be.  The caller holds the mutex. */
+static void
+publish_pages(gpuvec_update *update, const gpuvec_commit *commit)
+{
+	gpuvec_mirror *mirror = update->mirror;
+	gpuvec_page_numbers *old = mirror->numbers;
+
+	mirror->refresh = ++update->store->last_refresh;
+	for (uint64_t i = 0; i < update->npages && update->pages[i].block < commit->nblocks; i++)
+	{
+		mirror->pages[update->pages[i].block] = update->pages[i].state;
+		gpuvec_page_numbers_set(update->numbers, update->pages[i].block, mirror->refresh);
+	}
+	mirror->numbers = update->numbers;
+	mirror->nblocks = commit->nblocks;
+	if (commit->position > mirror->checked)
+		mirror->checked = commit->position;
+	if (commit->feed != 0 && (mirror->feed != commit->feed || mirror->applied < commit->applied))
+	{
+		mirror->feed = commit->feed;
+		mirror->applied = commit->applied;
+	}
+	if (update->load)
+		mirror->loads++;
+	else
+		mirror->refreshes++;
+	mirror->last_use = gpuvec_now();
+	update->numbers = old;
+}
+
+/*
+ * Publish rows and pages in one step; what they replace is left to the update
+ */
+static void
+publish(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_state *state)
+{
+	gpuvec_mirror *mirror = update->mirror;
+	const gpuvec_mirror_kind *kind = mirror->kind;
+
+	if (kind->exchange)
+		kind->exchange(update, commit->nblocks);
+	pthread_mutex_lock(&update->store->mutex);
+	publish_pages(update, commit);
+	kind->publish(update);
+	gpuvec_store_settle(mirror);
+	update->charged = 0;
+	mirror->committing = false;
+	gpuvec_store_get_state(mirror, state);
+	pthread_mutex_unlock(&update->store->mutex);
+	if (kind->published)
+		kind->published(update, state);
+}
+
+/* Drop a mirror that cannot be mended: it will be loaded anew */
+static void
+give_up(gpuvec_update *update, gpuvec_state *state)
+{
+	gpuvec_log("LOG", "dropping the mirror of relation %u of database %u, as %s",
+			   update->mirror->key.relation, update->mirror->key.database, update->hopeless);
+	pthread_mutex_lock(&update->store->mutex);
+	gpuvec_store_unlist(update->store, update->mirror);
+	update->charged = 0;
+	gpuvec_store_get_state(update->mirror, state);
+	pthread_mutex_unlock(&update->store->mutex);
+}
+
+/* From now on nobody else publishes rows of this mirror */
+static void
+begin_commit(gpuvec_update *update)
+{
+	pthread_mutex_lock(&update->store->mutex);
+	update->mirror->committing = true;
+	pthread_mutex_unlock(&update->store->mutex);
+}
+
+bool
+gpuvec_update_commit(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_state *state,
+					 gpuvec_error *error)
+{
+	bool		ok;
+
+	gpuvec_fault_crash("crash-on-commit");
+	gpuvec_fault_sleep("slow-commit", NULL);
+	ok = pages_complete(update, commit->nblocks) ||
+		gpuvec_update_bad_pages(error, "Pages are missing.");
+	if (ok)
+		begin_commit(update);
+	ok = ok && prepare_rows(update, commit->nblocks, error);
+	if (ok && update->hopeless)
+		give_up(update, state);
+	else if (ok)
+	{
+		ok = make_numbers(update, commit->nblocks, error) &&
+			charge_rows(update, commit->nblocks, error);
+		if (ok)
+			publish(update, commit, state);
+	}
+	gpuvec_update_end(update);
+	return ok;
+}

@@ -36,6 +36,7 @@
 #include "gpuvec.h"
 
 #include "mirror/ahead.h"
+#include "mirror/search_request.h"
 #include "mirror/wal.h"
 
 #define WORD_BITS	64
@@ -43,8 +44,7 @@
 /* Rows of pages that were read again, as one query ranks them */
 struct MirrorAhead
 {
-	const MirrorSearch *search;
-	const MirrorQuery *query;
+	const MirrorAheadQuestion *question;
 	uint64		marks[(GPUVEC_MAX_ID + 1) / WORD_BITS]; /* ids of the query */
 	ChangedPages read;			/* the pages, ascending */
 	MirrorHit  *hits;			/* of their rows, those that qualify */
@@ -53,12 +53,12 @@ struct MirrorAhead
 };
 
 MirrorAhead *
-MirrorAheadBegin(const MirrorSearch *search, const MirrorQuery *query)
+MirrorAheadBegin(const MirrorAheadQuestion *question)
 {
+	const MirrorQuery *query = question->query;
 	MirrorAhead *ahead = palloc0(sizeof(MirrorAhead));
 
-	ahead->search = search;
-	ahead->query = query;
+	ahead->question = question;
 	for (uint32 i = 0; i < query->len; i++)
 		ahead->marks[query->ids[i] / WORD_BITS] |= UINT64CONST(1) << query->ids[i] % WORD_BITS;
 	ahead->maxhits = 128;
@@ -90,10 +90,11 @@ count_common(const MirrorAhead *ahead, const uint16 *ids, uint32 len)
 static void
 rank_row(MirrorAhead *ahead, BlockNumber block, const gpuvec_row *row, const uint16 *ids)
 {
+	const MirrorAheadQuestion *question = ahead->question;
 	uint32		common = count_common(ahead, ids, row->len);
 	MirrorHit	hit;
 
-	if (!MirrorRank(ahead->search, ahead->query, gpuvec_tid(block, row->line), common, row->len,
+	if (!MirrorRank(question->search, question->query, gpuvec_tid(block, row->line), common, row->len,
 					true, &hit))
 		return;
 	if (ahead->nhits == ahead->maxhits)
@@ -148,10 +149,15 @@ compare_hits(const void *a, const void *b)
 	return MirrorCompareHits(a, b);
 }
 
-bool
-MirrorAheadMerge(MirrorAhead *ahead, BlockNumber nblocks, const MirrorHit *given, uint32 ngiven,
-				 uint32 asked, MirrorHit *hits, uint32 *nhits)
+/*
+ * Make the answer of what the engine gave, and the pages.  hits[] has room for all rows
+ * that were asked for.  False: it cannot be told.
+ */
+static bool
+merge(MirrorAhead *ahead, BlockNumber nblocks, const MirrorHit *given, uint32 ngiven,
+	  MirrorHit *hits, uint32 *nhits)
 {
+	uint32		asked = ahead->question->asked;
 	bool		all = ngiven < asked;
 	uint32		n = 0;
 	uint64		read = 0;
@@ -172,4 +178,34 @@ MirrorAheadMerge(MirrorAhead *ahead, BlockNumber nblocks, const MirrorHit *given
 	}
 	*nhits = n;
 	return all || n == asked;
+}
+
+bool
+MirrorAheadMerge(MirrorAhead *ahead, BlockNumber nblocks, MemoryContext context,
+				 GpuvecReply *reply)
+{
+	uint32		asked = ahead->question->asked;
+	MirrorSearchAnswer answer;
+	MirrorHit  *hits;
+	char	   *data;
+	uint32		n;
+
+	MirrorSearchAnswerRead(reply, &answer);
+	if (answer.head.nqueries != 1 || answer.head.nhits > asked ||
+		MirrorSearchAnswerHits(&answer, 0) != answer.head.nhits)
+		return false;
+	data = MemoryContextAllocHuge(context, MirrorSearchAnswerBytes(1, asked));
+	hits = (MirrorHit *) (data + MirrorSearchAnswerBytes(1, 0));
+	if (!merge(ahead, nblocks, answer.hits, answer.head.nhits, hits, &n))
+	{
+		pfree(data);
+		return false;
+	}
+	answer.head.nhits = n;
+	memcpy(data, &answer.head, sizeof(answer.head));
+	memcpy(data + sizeof(answer.head), &n, sizeof(n));
+	pfree(reply->data);
+	reply->data = data;
+	reply->length = MirrorSearchAnswerBytes(1, n);
+	return true;
 }

@@ -1,0 +1,126 @@
+/*-------------------------------------------------------------------------
+ *
+ * search_mirror.c
+ *	  Searching a column of sets through its mirror.
+ *
+ * A conversation (conversation.c) of as many requests as it takes until each
+ * query has its k visible rows: what to ask for is in search_request.c, which
+ * of the hits count in candidates.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "mirror/candidates.h"
+#include "mirror/facts.h"
+#include "mirror/search_request.h"
+
+/* How the page of an answer without k grows */
+#define ALL_ROWS_GROWTH		4
+
+/*
+ * Take an answer.  True if some query needs more; *keep: if hits lie in the answer.
+ */
+static bool
+take_answer(const MirrorConversation *talk, MirrorSearch *search,
+			const MirrorSearchRequest *request, const MirrorSearchAnswer *answer, bool *keep)
+{
+	MirrorHit  *hits = answer->hits;
+	uint64		left = answer->head.nhits;
+	bool		more = false;
+
+	if (answer->head.nqueries != request->n)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROTOCOL_VIOLATION),
+				 errmsg("invalid message from the gpuvec engine")));
+	search->engine_us += answer->head.engine_us;
+	for (uint32 i = 0; i < request->n; i++)
+	{
+		MirrorQuery *query = request->whose[i];
+		uint32		n = MirrorSearchAnswerHits(answer, i);
+
+		if (n > left)
+			ereport(ERROR,
+					(errcode(ERRCODE_PROTOCOL_VIOLATION),
+					 errmsg("invalid message from the gpuvec engine")));
+		left -= n;
+		MirrorTakeHits(talk->target, search, query, talk->visibility, hits, n,
+					   request->queries[i].k);
+		*keep |= query->hits == hits && n > 0;
+		hits += n;
+		more |= !query->done;
+	}
+	return more;
+}
+
+/* Search queries [first, last).  False: the connection was lost. */
+static bool
+search_group(MirrorConversation *talk, MirrorSearch *search, uint32 first, uint32 last)
+{
+	uint32		page = MIRROR_FIRST_ALL_ROWS;
+	bool		more = true;
+
+	while (more)
+	{
+		MirrorSearchRequest request;
+		MirrorSearchAnswer answer;
+		GpuvecReply reply;
+		bool		keep = false;
+
+		if (!MirrorSearchRequestMake(&request, talk, search, first, last, page))
+			break;
+		if (!MirrorAsk(talk, &request.wire, &reply))
+			return false;
+		GPUVEC_INJECTION("ask-before-fetch");
+		MirrorSearchAnswerRead(&reply, &answer);
+		if (request.wire.trip_us > 0)
+			FactsNoteTrip(&talk->target->key, request.wire.trip_us, answer.head.engine_us);
+		more = take_answer(talk, search, &request, &answer, &keep);
+		if (!keep)
+			pfree(reply.data);
+		MirrorSearchRequestFree(&request);
+		page = Min(page * ALL_ROWS_GROWTH, GPUVEC_MAX_K);
+	}
+	return true;
+}
+
+/* Search all queries, as many at once as have an answer of bearable size */
+static bool
+search_queries(MirrorConversation *talk, MirrorSearch *search)
+{
+	uint64		rows = search->k == UINT64_MAX ? MIRROR_FIRST_ALL_ROWS :
+		search->among ? Min(MirrorRowsToLookAt(search, search->k), GPUVEC_MAX_K) :
+		Min(search->k, GPUVEC_MAX_K);
+	uint32		group = Max(MIRROR_ANSWER_HITS / rows, 1);
+	bool		ok = true;
+
+	for (uint32 first = 0; ok && first < search->nqueries; first += group)
+		ok = search_group(talk, search, first, Min(first + group, search->nqueries));
+	return ok;
+}
+
+/*
+ * The k best rows of the target for all queries.  If the engine dies meanwhile, the
+ * mirror is loaded into the next one and searched again, once.  Returns false, with a
+ * reason, if there is no engine, or it cannot serve this.
+ */
+bool
+MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason)
+{
+	MirrorConversation talk = {
+		.target = target,
+		.snapshot = search->snapshot,
+		.roots = search->roots,
+		/* where all rows are fetched, to be verified or by the executor, a map saves nothing */
+		.use_map = !search->roots && !gpuvec_verify,
+		.rows = (double) Min(search->k, MIRROR_FIRST_ALL_ROWS) * search->nqueries
+	};
+
+	while (MirrorConversationBegin(&talk, reason))
+	{
+		MirrorResetQueries(search);
+		if (MirrorConversationEnd(&talk, search_queries(&talk, search), reason))
+			return true;
+	}
+	return false;
+}

@@ -3,15 +3,16 @@
  * ask.c
  *	  Asking the engine for vectors.
  *
- * Every vector that is read enters the answer, so what the snapshot sees has to be
- * known before the engine sums.  It may use rows of pages that are proven
- * all-visible by the visibility map and the number that was known before it was
- * read (mirror/conversation.c): both go with the request.  The engine answers with
- * the other rows that have one of the keys; they are looked at in the table, and
- * the request goes out once more with the verdicts.  A verdict holds for as long as
- * the snapshot, whatever becomes of the mirror: what the snapshot sees cannot leave
- * its row id, and what comes to a row id later the snapshot does not see.  Rows that
- * come into the mirror meanwhile just make one more round.
+ * Every vector that is read enters the answer, so what the snapshot sees has
+ * to be known before the engine sums.  It may use rows of pages that are
+ * proven all-visible by the visibility map and the number that was known
+ * before it was read (mirror/conversation.c): both go with the request.  The
+ * engine answers with the other rows that have one of the keys; they are
+ * looked at in the table, and the request goes out once more with the
+ * verdicts.  A verdict holds for as long as the snapshot, whatever becomes of
+ * the mirror: what the snapshot sees cannot leave its row id, and what comes
+ * to a row id later the snapshot does not see.  Rows that come into the
+ * mirror meanwhile just make one more round.
  *
  * Where many small requests follow one another, the map is read once
  * (MirrorKeptMap), and the engine keeps it as well.
@@ -23,7 +24,9 @@
 #include "embedding/embedding_table.h"
 #include "miscadmin.h"
 
-/* Without the map there is a second trip to the engine, which costs as much as MAP_TRIP_PAGES */
+/*
+ * Without the map there is a second trip, which costs as much as these pages
+ */
 #define MAP_TRIP_PAGES		8
 
 /* The map that the engine keeps for this session */
@@ -60,7 +63,7 @@ add_floats(MirrorRequest *request, const float *floats, uint64 n)
 	add_piece(request, zeros, n % 2 * sizeof(float));
 }
 
-/* Does the engine keep the map that is in use?  If not, it is to keep it from now on. */
+/* The engine keeps the map that is in use, or is to keep it from now on */
 static uint32
 map_flags(const MirrorConversation *talk)
 {
@@ -128,7 +131,7 @@ make_nearest(Question *question, const MirrorConversation *talk, MirrorRequest *
 	add_piece(request, talk->map, talk->map_bytes);
 }
 
-/* Make the request of a question.  The map is kept, so it does not go along with a refresh. */
+/* Make the request of a question; it does not go along with a refresh */
 static void
 make_request(Question *question, const MirrorConversation *talk, MirrorRequest *request)
 {
@@ -192,8 +195,9 @@ read_answer(const Question *question, const GpuvecReply *reply, EmbeddingAnswer 
 }
 
 /*
- * Look at the rows that the engine names, and merge what the snapshot sees of them into
- * the verdicts.  Each must be a new one, so that asking again comes to an end.
+ * Look at the rows that the engine names, and merge what the snapshot sees of
+ * them into the verdicts.  Each must be a new one, so that asking again comes
+ * to an end.
  */
 static void
 decide(const MirrorConversation *talk, const EmbeddingAnswer *answer, EmbeddingVerdicts *old)
@@ -253,8 +257,8 @@ ask(MirrorConversation *talk, Question *question, EmbeddingAnswer *answer)
 }
 
 /*
- * Ask.  If the engine dies meanwhile, start over, once.  Returns false, with a reason,
- * if there is no engine, or it cannot serve this.
+ * Ask.  If the engine dies meanwhile, start over, once.  Returns false, with
+ * a reason, if there is no engine, or it cannot serve this.
  */
 static bool
 converse(Question *question, uint64 rows, EmbeddingAnswer *answer, const char **reason)
@@ -276,8 +280,9 @@ converse(Question *question, uint64 rows, EmbeddingAnswer *answer, const char **
 }
 
 /*
- * Gather or pool the vectors of a target that has a shared mirror.  Complaints are
- * the caller's to raise.  Returns false, with a reason, if there is no engine.
+ * Gather or pool the vectors of a target that has a shared mirror.
+ * Complaints are the caller's to raise.  Returns false, with a reason, if
+ * there is no engine.
  */
 bool
 EmbeddingAsk(EmbeddingTable *table, int target, gpuvec_embedding_op op, uint32 flags,

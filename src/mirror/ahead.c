@@ -3,33 +3,40 @@
  * ahead.c
  *	  The answer to a search that did not wait for a refresh.
  *
- * A mirror is a few pages behind.  The engine is asked at once, about the mirror as it is,
- * and while it works the session reads these pages, ranks their rows itself, and sends them.
- * Here is made of both what the engine would have answered after the refresh.
+ * A mirror is a few pages behind.  The engine is asked at once, about the
+ * mirror as it is, and while it works the session reads these pages, ranks
+ * their rows itself, and sends them.  Here is made of both what the engine
+ * would have answered after the refresh.
  *
- * Let M be the mirror's rows as they were, P the pages that were read again or are no more,
- * and R the rows that were read there.  A refresh makes of M the rows M' = (M without those
- * of P) + R, whatever else it does, and the engine gives the best n of M' in an order that
- * ranks any two rows, by score and tid.  It has given the best n of M, or all that qualify if
- * these are fewer.
+ * Let M be the mirror's rows as they were, P the pages that were read again
+ * or are no more, and R the rows that were read there.  A refresh makes of M
+ * the rows M' = (M without those of P) + R, whatever else it does, and the
+ * engine gives the best n of M' in an order that ranks any two rows, by score
+ * and tid.  It has given the best n of M, or all that qualify if these are
+ * fewer.
  *
- *	 - Given all: without the rows of P they are all of M' but R, and R is at hand.
- *	 - Given n: a row of M that is not among them ranks behind the last of them, called l.
- *	   So do the rows of M' that are neither given nor in R.  Hence what is given, without
- *	   the rows of P, and what does not rank behind l of R, are the best of M', in order and
- *	   without a gap, up to l.  If that is n rows, it is the answer.  If it is fewer (because rows of
- *	   P were given, and fewer came in their place), it is not known what follows l: the
- *	   engine has to be asked again, after the refresh.
+ *	 - Given all: without the rows of P they are all of M' but R, and R is at
+ *	   hand.
+ *	 - Given n: a row of M that is not among them ranks behind the last of
+ *	   them, called l.  So do the rows of M' that are neither given nor in R.
+ *	   Hence what is given, without the rows of P, and what does not rank
+ *	   behind l of R, are the best of M', in order and without a gap, up to l.
+ *	   If that is n rows, it is the answer.  If it is fewer (because rows of P
+ *	   were given, and fewer came in their place), it is not known what
+ *	   follows l: the engine has to be asked again, after the refresh.
  *
- * Scores come from the function that the engine takes them from, and from the same bytes.
+ * Scores come from the function that the engine takes them from, and from the
+ * same bytes.
  *
- * The engine's answer has to be of M, the mirror that the refresh of the number made that the
- * session took for the latest one when it found out what had changed; a merge in the
- * background changes no row.  Whether the refresh is made does not matter for this answer.  It
- * does for the next one: that names how fresh the mirror must be, as this one would have.
+ * The engine's answer has to be of M, the mirror that the refresh of the
+ * number made that the session took for the latest one when it found out what
+ * had changed; a merge in the background changes no row.  Whether the refresh
+ * is made does not matter for this answer.  It does for the next one: that
+ * names how fresh the mirror must be, as this one would have.
  *
- * Rows of R count as read by a later refresh than any map of visible pages was; those of M that
- * are left were read by none since, as in the engine's answer after the refresh.
+ * Rows of R count as read by a later refresh than any map of visible pages
+ * was; those of M that are left were read by none since, as in the engine's
+ * answer after the refresh.
  *
  *-------------------------------------------------------------------------
  */
@@ -123,7 +130,9 @@ MirrorAheadPage(MirrorAhead *ahead, const char *data)
 	}
 }
 
-/* Keep only those of the read rows that do not rank behind the last one that the engine gave */
+/*
+ * Drop rows that were read and rank behind the last one that the engine gave
+ */
 static void
 cut_behind(MirrorAhead *ahead, const MirrorHit *last)
 {
@@ -150,8 +159,8 @@ compare_hits(const void *a, const void *b)
 }
 
 /*
- * Make the answer of what the engine gave, and the pages.  hits[] has room for all rows
- * that were asked for.  False: it cannot be told.
+ * Make the answer of what the engine gave, and the pages.  hits[] has room
+ * for all rows that were asked for.  False: it cannot be told.
  */
 static bool
 merge(MirrorAhead *ahead, BlockNumber nblocks, const MirrorHit *given, uint32 ngiven,

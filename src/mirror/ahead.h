@@ -11,7 +11,7 @@
 #include "link/engine_link.h"
 #include "mirror/mirror.h"
 
-/* What may go ahead: one query for the best `asked` rows, from the first one on */
+/* What may go ahead: one query for its best `asked` rows */
 typedef struct MirrorAheadQuestion
 {
 	const MirrorSearch *search;
@@ -25,13 +25,14 @@ typedef struct MirrorAhead MirrorAhead;
 extern MirrorAhead *MirrorAheadBegin(const MirrorAheadQuestion *question);
 extern void MirrorAheadEnd(MirrorAhead *ahead);
 
-/* Take the rows of a page (a gpuvec_page) that was read again; pages come in ascending order */
+/* Take the rows of a gpuvec_page that was read again; pages ascend */
 extern void MirrorAheadPage(MirrorAhead *ahead, const char *data);
 
 /*
- * Put in the place of the engine's answer (to a GPUVEC_MSG_SEARCH), which is of the
- * mirror as it was, what it would be after the refresh, allocated in a context.  The
- * relation has nblocks now.  False: that cannot be told, and nothing was changed.
+ * Put in the place of the engine's answer (to a GPUVEC_MSG_SEARCH), which is
+ * of the mirror as it was, what it would be after the refresh, allocated in a
+ * context.  The relation has nblocks now.  False: that cannot be told, and
+ * nothing was changed.
  */
 extern bool MirrorAheadMerge(MirrorAhead *ahead, BlockNumber nblocks, MemoryContext context,
 							 GpuvecReply *reply);

@@ -3,10 +3,10 @@
  * candidates.c
  *	  Which of the engine's hits does a search return?
  *
- * The engine returns candidates in order.  Those that the snapshot does not see
- * are dropped, and so are those that are not among the rows that the search is
- * restricted to.  If fewer than k are left, the engine is asked for what follows
- * the last candidate.
+ * The engine returns candidates in order.  Those that the snapshot does not
+ * see are dropped, and so are those that are not among the rows that the
+ * search is restricted to.  If fewer than k are left, the engine is asked for
+ * what follows the last candidate.
  *
  *-------------------------------------------------------------------------
  */
@@ -74,7 +74,7 @@ compare_places(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Bring the rows of each group in the order of their tids, and cut off what is too much */
+/* Sort the rows of each group by their tids, and keep the first k */
 static void
 sort_groups(MirrorSearch *search, MirrorQuery *query)
 {
@@ -114,7 +114,9 @@ rest_is_behind(const MirrorSearch *search, MirrorQuery *query, MirrorVisibility 
 		!MirrorPageHasMember(visibility, gpuvec_hit_block(kth), line);
 }
 
-/* Is a row, with a tid of its own, one of those that a search is restricted to? */
+/*
+ * Is a row one of those that a search is restricted to?  It has its own tid.
+ */
 static bool
 is_among(const MirrorTidSet *among, const MirrorHit *hit)
 {
@@ -123,11 +125,12 @@ is_among(const MirrorTidSet *among, const MirrorHit *hit)
 }
 
 /*
- * Is this a row to return: visible, and one of those that the search is restricted to?
- * Few are, so they are looked up before anything is fetched.  Of a HOT chain that may
- * have another member than its root this can only be told by the page: the chain's
- * visible member is known when it is fetched.  (If the root is the last member that is
- * not dead, no snapshot for which the mirror is fresh can see another one.)
+ * Is this a row to return: visible, and one of those that the search is
+ * restricted to?  Few are, so they are looked up before anything is fetched.
+ * Of a HOT chain that may have another member than its root this can only be
+ * told by the page: the chain's visible member is known when it is fetched.
+ * (If the root is the last member that is not dead, no snapshot for which the
+ * mirror is fresh can see another one.)
  */
 static bool
 wanted(const MirrorSearch *search, MirrorVisibility *visibility, MirrorHit *hit,
@@ -144,7 +147,7 @@ wanted(const MirrorSearch *search, MirrorVisibility *visibility, MirrorHit *hit,
 		MirrorVisible(visibility, hit, query, search->measure) && is_among(among, hit);
 }
 
-/* Few of a restricted search's candidates count, so they do not stay in the answer */
+/* Of a restricted search few hits count, so they do not stay in the answer */
 void
 MirrorTakeHits(const MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
 			   MirrorVisibility *visibility, MirrorHit *hits, uint32 n, uint32 asked)

@@ -26,9 +26,10 @@ MirrorGroupOpen(const MirrorSearch *search, const MirrorQuery *query)
 extern void MirrorResetQueries(MirrorSearch *search);
 
 /*
- * Take those of n hits that count, and note where to go on, or that the query is
- * done.  `asked`: how many rows the engine was asked for.  The first hits of a query
- * stay where they are (query->hits == hits): then the answer has to be kept.
+ * Take those of n hits that count, and note where to go on, or that the query
+ * is done.  `asked`: how many rows the engine was asked for.  The first hits
+ * of a query stay where they are (query->hits == hits): then the answer has
+ * to be kept.
  */
 extern void MirrorTakeHits(const MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
 						   MirrorVisibility *visibility, MirrorHit *hits, uint32 n, uint32 asked);

@@ -9,18 +9,18 @@
  *	 2. the number of a refresh, then the visibility map, if it is worth it
  *		(visibility.c has the proof);
  *	 3. the position that the mirror has to be checked to (refresh.c);
- *	 4. the request.  If the mirror is not as fresh, it is refreshed or loaded,
- *		and the request is sent again.
+ *	 4. the request.  If the mirror is not as fresh, it is refreshed or
+ *		loaded, and the request is sent again.
  *
- * A mirror that was fresh once for a snapshot holds every row that the snapshot
- * can see for as long as the snapshot lives, later refreshes and reloads
- * included.  So only the first request names a position.  (If that did not wait
- * for its refresh, see ahead.c, the second one does as well.)
+ * A mirror that was fresh once for a snapshot holds every row that the
+ * snapshot can see for as long as the snapshot lives, later refreshes and
+ * reloads included.  So only the first request names a position.  (If that
+ * did not wait for its refresh, see ahead.c, the second one does as well.)
  *
  * The number and the map prove what they prove of a page for as long as the
  * snapshot and the engine live, for a page that changes is read again under a
- * greater number.  So the map may be kept for conversations that follow in the
- * same snapshot (MirrorKeptMap).
+ * greater number.  So the map may be kept for conversations that follow in
+ * the same snapshot (MirrorKeptMap).
  *
  *-------------------------------------------------------------------------
  */
@@ -49,7 +49,7 @@
 /* How often a request may find the mirror stale or gone before we give up */
 #define ASK_ATTEMPTS		20
 
-/* How often a conversation is begun: once more after the connection was lost */
+/* A conversation is begun once more after the connection was lost */
 #define OPEN_ATTEMPTS		2
 
 static uint64 last_serial = 0;
@@ -112,8 +112,8 @@ keep_map(MirrorConversation *talk)
 }
 
 /*
- * The number of a refresh: one that is known, or if many rows depend on it the last
- * one.  0: none is known.
+ * The number of a refresh: one that is known, or if many rows depend on it
+ * the last one.  0: none is known.
  */
 static bool
 refresh_number(MirrorConversation *talk, double rows, uint64 *refresh)
@@ -182,9 +182,11 @@ how_fresh(MirrorConversation *talk)
 
 	if (target->mode != MIRROR_SHARED)
 		return;
-	/* what it was in the end; if the connection is lost, the next request will see */
+	/*
+	 * read the late answer; if the connection is lost, the next request sees
+	 */
 	(void) GpuvecLinkSettle();
-	/* a feed does not tell of what the visibility map has to be trusted for */
+	/* a feed does not tell of changes that the visibility map depends on */
 	if (talk->roots && target->fed)
 		FeedRead(target->index, target->build, need);
 	need->position = need->feed ? MirrorPosition() : MirrorKnownPosition(target);
@@ -291,7 +293,7 @@ read_answer(const MirrorRequest *request, uint64 number, Answer *answer)
 	return ok;
 }
 
-/* Send a request and read its answer, and note how long that took if it is timed */
+/* Send a request and read its answer; note the time if it is timed */
 static bool
 ask(MirrorConversation *talk, MirrorRequest *request, Answer *answer)
 {
@@ -314,8 +316,8 @@ ask(MirrorConversation *talk, MirrorRequest *request, Answer *answer)
 
 /*
  * Ask ahead of a refresh: the answer is of the mirror as it is, however fresh
- * that is.  With the pages that are read meanwhile it becomes what it would be
- * after the refresh; if that cannot be told, the request is sent again.
+ * that is.  With the pages that are read meanwhile it becomes what it would
+ * be after the refresh; if that cannot be told, the request is sent again.
  */
 static bool
 ask_ahead(MirrorConversation *talk, MirrorRequest *request, MirrorRefresh *refresh, Answer *answer)
@@ -391,7 +393,7 @@ refresh_and_ask(MirrorConversation *talk, MirrorRequest *request, Answer *answer
 	return step == MIRROR_REFRESH_FRESH && ask(talk, request, answer);
 }
 
-/* Make the mirror as fresh as needed; `known`: what the engine has just told of it, or NULL */
+/* Make the mirror as fresh as needed; `known`: the state it has, or NULL */
 static bool
 ensure(MirrorConversation *talk, const gpuvec_state *known)
 {

@@ -55,7 +55,7 @@ typedef struct MirrorConversation
 	BlockNumber small_map;		/* read a map of at most this many pages for any row */
 	MirrorKeptMap *kept;		/* keep the map here, or NULL */
 
-	/* for the caller, from MirrorConversationBegin() to MirrorConversationEnd() */
+	/* for the caller to read, while the conversation is open */
 	MirrorVisibility *visibility;
 	uint64		known;			/* the number that goes with the map; 0: there is none */
 	const uint8 *map;			/* as MirrorVisibilityMap() */
@@ -72,14 +72,14 @@ typedef struct MirrorConversation
 
 #define MIRROR_REQUEST_PIECES	9
 
-/* A request about the conversation's mirror, and what kind of answer it has */
+/* A request about the conversation's mirror, and what its answer is like */
 typedef struct MirrorRequest
 {
 	gpuvec_message type;
 	GpuvecPiece pieces[MIRROR_REQUEST_PIECES];
 	int			npieces;
 
-	/* in the pieces, to be filled in: how fresh the mirror has to be; one of them */
+	/* where the pieces say how fresh the mirror has to be: one of them */
 	gpuvec_freshness *need;
 	uint64	   *position;
 
@@ -97,9 +97,10 @@ typedef struct MirrorRequest
 } MirrorRequest;
 
 /*
- * Open the link, and find out how fresh the mirror has to be.  After the connection
- * was lost it may be begun once more: what was answered before counts for nothing.
- * False, with a reason, if there is no engine, or it cannot serve this.
+ * Open the link, and find out how fresh the mirror has to be.  After the
+ * connection was lost it may be begun once more: what was answered before
+ * counts for nothing.  False, with a reason, if there is no engine, or it
+ * cannot serve this.
  */
 extern bool MirrorConversationBegin(MirrorConversation *talk, const char **reason);
 
@@ -113,8 +114,8 @@ extern bool MirrorConversationEnd(MirrorConversation *talk, bool ok, const char 
 extern bool MirrorAsk(MirrorConversation *talk, MirrorRequest *request, GpuvecReply *answer);
 
 /*
- * Load or refresh a mirror, whatever was refused before.  Returns false, with a
- * reason, without an engine; that it cannot is an error.
+ * Load or refresh a mirror, whatever was refused before.  Returns false, with
+ * a reason, without an engine; that it cannot is an error.
  */
 extern bool MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows,
 						  const char **reason);

@@ -25,7 +25,7 @@
 #include "mirror/refresh.h"
 #include "mirror/wal.h"
 
-/* One of this many requests of a mirror is timed, for reading a clock may be slow */
+/* One request of TIMED_EVERY is timed, for reading a clock may be slow */
 #define TIMED_EVERY		8
 
 /* A mirror, as the last answer told */

@@ -14,9 +14,9 @@
 #define FRAME_BYTES			(512 * 1024)
 
 /*
- * A refresh of a few pages is sent in parts: the engine takes one while we read
- * the next.  The first is small, so that the engine begins soon.  Each later one
- * may be twice as large, up to PART_BYTES.
+ * A refresh of a few pages is sent in parts: the engine takes one while we
+ * read the next.  The first is small, so that the engine begins soon.  Each
+ * later one may be twice as large, up to PART_BYTES.
  */
 #define FIRST_PART_BYTES	(8 * 1024)
 #define PART_BYTES			(32 * 1024)

@@ -25,16 +25,19 @@ typedef struct PageStream
 /* Begin to collect pages in stream->out; free that afterwards */
 extern void PageStreamBegin(PageStream *stream, const gpuvec_refresh_part *part);
 
-/* Collect them for larger frames from the beginning: the engine is busy anyway */
+/* Send a large first frame: the engine is busy meanwhile */
 extern void PageStreamLarge(PageStream *stream);
 
-/* Send what is collected if it makes a frame, or `all`.  False: the connection was lost. */
+/*
+ * Send what is collected if it makes a frame, or `all` is set.  False: the
+ * connection was lost.
+ */
 extern bool PageStreamSend(PageStream *stream, bool all);
 
 /*
  * Publish the pages that were sent: all changes up to the position, and all
- * that were marked when the need was known.  False: the connection was lost, or
- * the engine refused.
+ * that were marked when the need was known.  False: the connection was lost,
+ * or the engine refused.
  */
 extern bool PageStreamCommit(XLogRecPtr position, const gpuvec_freshness *need,
 							 BlockNumber nblocks, gpuvec_state *state);

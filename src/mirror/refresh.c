@@ -14,23 +14,23 @@
  *
  *	 1. the snapshot exists;
  *	 2. the position P is read, and the WAL up to it;
- *	 3. the number of blocks is read, then pages and their LSNs, each under its
- *		share lock: a change that is under way holds the exclusive lock, so we
- *		wait for it;
+ *	 3. the number of blocks is read, then pages and their LSNs, each under
+ *		its share lock: a change that is under way holds the exclusive lock,
+ *		so we wait for it;
  *	 4. the engine publishes all pages in one step, with checked = P.
  *
  * One session at a time loads or refreshes a mirror, under a heavyweight lock
  * (so the deadlock detector sees who waits for whom).  A session that had to
  * wait uses the other's work only if that was checked to at least its own
  * position, which it read after its snapshot.  The processes of a parallel
- * query do not wait for each other's locks.  Then the engine, too, lets only one
- * at a time load or refresh, and says so to the others, who try again.
+ * query do not wait for each other's locks.  Then the engine, too, lets only
+ * one at a time load or refresh, and says so to the others, who try again.
  *
  * A search has a request for the engine while pages are read: it may be sent
- * ahead of the refresh, or together with its end.  So a refresh of a few pages
- * is made in steps by whoever needs it (conversation.c), who asks for the pages
- * one by one and sends the request where it suits.  This file knows nothing of
- * requests, but that one may be under way.
+ * ahead of the refresh, or together with its end.  So a refresh of a few
+ * pages is made in steps by whoever needs it (conversation.c), who asks for
+ * the pages one by one and sends the request where it suits.  This file knows
+ * nothing of requests, but that one may be under way.
  *
  *-------------------------------------------------------------------------
  */
@@ -205,7 +205,7 @@ MirrorRefreshEnd(MirrorRefresh *refresh, uint64 request)
 	pfree(refresh);
 }
 
-/* Read a page that has to be read again, after sending those before it if they are many */
+/* Pages that were read before are sent when they make a frame */
 const char *
 MirrorRefreshPage(MirrorRefresh *refresh)
 {
@@ -216,7 +216,9 @@ MirrorRefreshPage(MirrorRefresh *refresh)
 		return NULL;
 	if (refresh->reader == NULL)
 	{
-		/* a part without pages makes the engine wake while we read the first one */
+		/*
+		 * a part without pages wakes the engine while we read the first one
+		 */
 		if (refresh->stream.part && !refresh->yields && !PageStreamSend(&refresh->stream, true))
 		{
 			(void) fail(refresh);
@@ -252,8 +254,8 @@ MirrorRefreshPages(MirrorRefresh *refresh)
 /*
  * A request may go ahead, so that the engine works on it while we read.  That
  * leaves the refresh to be made when we are gone, so it is not for those who
- * would be in the way of others: the processes of a parallel query, who do not
- * wait for the lock, and whoever has somebody waiting for it already.
+ * would be in the way of others: the processes of a parallel query, who do
+ * not wait for the lock, and whoever has somebody waiting for it already.
  */
 bool
 MirrorRefreshYields(MirrorRefresh *refresh)
@@ -298,8 +300,8 @@ MirrorRefreshAnswer(MirrorRefresh *refresh)
 }
 
 /*
- * The answer to a refresh that came late.  If the engine let another session's
- * come first, it does not tell what the mirror is like.
+ * The answer to a refresh that came late.  If the engine let another
+ * session's come first, it does not tell what the mirror is like.
  */
 static void
 take_late_state(const char *data)
@@ -313,7 +315,7 @@ take_late_state(const char *data)
 		MirrorForget(&late_key);
 }
 
-/* Nobody here waits for the answer, unless others wait for the mirror's lock */
+/* Nobody waits for the answer, unless others wait for the mirror's lock */
 bool
 MirrorRefreshLeave(MirrorRefresh *refresh)
 {
@@ -329,10 +331,10 @@ MirrorRefreshBlocks(const MirrorRefresh *refresh)
 }
 
 /*
- * Begin a refresh: with the remembered LSNs of all pages, or without, of a mirror in
- * this state.  Sets state to what the mirror is; *begun: has it begun?  It has not if
- * another session's load or refresh is unfinished (then it is LOADING), or if the mirror
- * is gone or another one made it what it is.
+ * Begin a refresh: with the remembered LSNs of all pages, or without, of a
+ * mirror in this state.  Sets state to what the mirror is; *begun: has it
+ * begun?  It has not if another session's load or refresh is unfinished (then
+ * it is LOADING), or if the mirror is gone or another one made it what it is.
  */
 static bool
 begin_refresh(MirrorTarget *target, bool lsns, gpuvec_state *state, GpuvecReply *reply,
@@ -376,7 +378,7 @@ refresh_many(MirrorRefresh *refresh)
 	}
 	stale->lsns = reply.data + sizeof(gpuvec_state);
 	stale->nknown = refresh->state.nblocks;
-	/* the mirror may have got pages that were not there when we asked before */
+	/* the mirror may know pages that were not there when we counted */
 	stale->nblocks = RelationGetNumberOfBlocks(target->rel);
 	PageStreamBegin(&refresh->stream, NULL);
 	ok = MirrorRefreshPages(refresh) && PageStreamSend(&refresh->stream, true);
@@ -388,9 +390,9 @@ refresh_many(MirrorRefresh *refresh)
 }
 
 /*
- * Find out what was changed since the mirror, which is READY, was checked.  Few
- * pages, which need not be asked about first, are for the caller to have read
- * (*few); others are read and published.
+ * Find out what was changed since the mirror, which is READY, was checked.
+ * Few pages, which need not be asked about first, are for the caller to have
+ * read (*few); others are read and published.
  */
 static bool
 refresh_ready(MirrorRefresh *refresh, bool *few)

@@ -23,8 +23,8 @@ extern bool MirrorState(const gpuvec_mirror_key *key, gpuvec_state *state);
 
 /*
  * Load the whole relation.  The caller holds the mirror's lock, or the mirror
- * is private.  *state is what it is then: LOADING if another session's load or
- * refresh is unfinished, and nothing was done.
+ * is private.  *state is what it is then: LOADING if another session's load
+ * or refresh is unfinished, and nothing was done.
  */
 extern bool MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 					   gpuvec_state *state);
@@ -77,7 +77,10 @@ extern MirrorRefresh *MirrorRefreshBegin(MirrorTarget *target, Snapshot snapshot
 extern MirrorRefreshStep MirrorRefreshNext(MirrorRefresh *refresh);
 extern bool MirrorRefreshYields(MirrorRefresh *refresh);
 
-/* A gpuvec_page, valid until the next call; MirrorRefreshPages() reads all that are left */
+/*
+ * A gpuvec_page, valid until the next call.  MirrorRefreshPages() reads all
+ * that are left.
+ */
 extern const char *MirrorRefreshPage(MirrorRefresh *refresh);
 extern bool MirrorRefreshPages(MirrorRefresh *refresh);
 extern bool MirrorRefreshPublish(MirrorRefresh *refresh);

@@ -19,7 +19,8 @@
 #define ALL_ROWS_GROWTH		4
 
 /*
- * Take an answer.  True if some query needs more; *keep: if hits lie in the answer.
+ * Take an answer.  True if some query needs more; *keep: if hits lie in the
+ * answer.
  */
 static bool
 take_answer(const MirrorConversation *talk, MirrorSearch *search,
@@ -100,9 +101,10 @@ search_queries(MirrorConversation *talk, MirrorSearch *search)
 }
 
 /*
- * The k best rows of the target for all queries.  If the engine dies meanwhile, the
- * mirror is loaded into the next one and searched again, once.  Returns false, with a
- * reason, if there is no engine, or it cannot serve this.
+ * The k best rows of the target for all queries.  If the engine dies
+ * meanwhile, the mirror is loaded into the next one and searched again, once.
+ * Returns false, with a reason, if there is no engine, or it cannot serve
+ * this.
  */
 bool
 MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason)
@@ -111,7 +113,7 @@ MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason)
 		.target = target,
 		.snapshot = search->snapshot,
 		.roots = search->roots,
-		/* where all rows are fetched, to be verified or by the executor, a map saves nothing */
+		/* a map saves nothing if all rows are fetched */
 		.use_map = !search->roots && !gpuvec_verify,
 		.rows = (double) Min(search->k, MIRROR_FIRST_ALL_ROWS) * search->nqueries
 	};

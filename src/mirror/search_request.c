@@ -17,9 +17,9 @@
 #define TIMED_ROWS			1024
 
 /*
- * How many rows of the engine probably have as many of those among them that a search is
- * restricted to?  Two standard deviations more than expected, so that one trip mostly
- * suffices.
+ * How many rows of the engine probably have as many of those among them that
+ * a search is restricted to?  Two standard deviations more than expected, so
+ * that one trip mostly suffices.
  */
 double
 MirrorRowsToLookAt(const MirrorSearch *search, uint64 n)
@@ -41,10 +41,10 @@ rows_to_close(const MirrorQuery *query, uint32 queries)
 }
 
 /*
- * How many rows to ask for, for one query of as many that need some.  A little more
- * than what is missing, so that a few invisible rows cost no second trip.  For a
- * restricted search ever more (page grows), since its rows may be rare among the best,
- * until it is abandoned.
+ * How many rows to ask for, for one query of as many that need some.  A
+ * little more than what is missing, so that a few invisible rows cost no
+ * second trip.  For a restricted search ever more (page grows), since its
+ * rows may be rare among the best, until it is abandoned.
  */
 static uint32
 rows_to_ask(const MirrorSearch *search, const MirrorQuery *query, uint32 page, uint32 queries)
@@ -138,8 +138,9 @@ make_wire(MirrorSearchRequest *request, const MirrorSearch *search)
 	wire->along = true;
 
 	/*
-	 * One query from the best row on may go ahead of a refresh, if its answer fits a
-	 * socket's buffer, so that the engine can go on to the refresh behind it.
+	 * One query from the best row on may go ahead of a refresh, if its answer
+	 * fits a socket's buffer, so that the engine can go on to the refresh
+	 * behind it.
 	 */
 	if (request->n == 1 && query->k <= GPUVEC_FAST_K && (query->flags & GPUVEC_QUERY_AFTER) == 0)
 	{

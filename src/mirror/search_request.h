@@ -38,14 +38,17 @@ typedef struct MirrorSearchAnswer
 } MirrorSearchAnswer;
 
 /*
- * Make the request for queries [first, last).  `page`: how many rows to ask for where
- * the search has no k.  False: they need no more rows, and nothing was allocated.
+ * Make the request for queries [first, last).  `page`: how many rows to ask
+ * for where the search has no k.  False: they need no more rows, and nothing
+ * was allocated.
  */
 extern bool MirrorSearchRequestMake(MirrorSearchRequest *request, const MirrorConversation *talk,
 									MirrorSearch *search, uint32 first, uint32 last, uint32 page);
 extern void MirrorSearchRequestFree(MirrorSearchRequest *request);
 
-/* Read an answer (a GPUVEC_MSG_RESULT); one that is not well-formed is an error */
+/*
+ * Read an answer (GPUVEC_MSG_RESULT); one that is not well-formed is an error
+ */
 extern void MirrorSearchAnswerRead(const GpuvecReply *reply, MirrorSearchAnswer *answer);
 
 /* Hits of a query, by its number in the request */

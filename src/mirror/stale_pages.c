@@ -5,9 +5,9 @@
  *
  * The WAL between the position that the mirror was checked to and the current
  * one names the pages that were changed (wal.c).  A rooted mirror may have a
- * feed instead (feed.c).  If the WAL is long or gone, the LSN of every page is
- * compared with the one that was remembered when the page was last read: by
- * inequality, for LSNs may step back, and a page may have none.
+ * feed instead (feed.c).  If the WAL is long or gone, the LSN of every page
+ * is compared with the one that was remembered when the page was last read:
+ * by inequality, for LSNs may step back, and a page may have none.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,7 +19,9 @@
 #include "mirror/stale_pages.h"
 #include "miscadmin.h"
 
-/* With more pages it is worth asking first whether the refresh will be made */
+/*
+ * With more pages it is worth asking first whether the refresh will be made
+ */
 #define FEW_PAGES			128
 
 /*

@@ -13,8 +13,8 @@
 #include "mirror/wal.h"
 
 /*
- * Of `nknown` pages that the mirror knows, those that are listed, or those whose
- * LSN is another one than that remembered; and all pages behind.
+ * Of `nknown` pages that the mirror knows, those that are listed, or those
+ * whose LSN is another one than that remembered; and all pages behind.
  */
 typedef struct StalePages
 {
@@ -27,10 +27,11 @@ typedef struct StalePages
 } StalePages;
 
 /*
- * Find out what was changed in a mirror of this state: by its feed, if that is
- * the one that counts, else by WAL.  Neither may know; then stale->listed is
- * false, and LSNs have to tell.  Returns the position up to which that covers
- * all changes; with a feed 0.  nknown, nblocks and lsns are left to be set.
+ * Find out what was changed in a mirror of this state: by its feed, if that
+ * is the one that counts, else by WAL.  Neither may know; then stale->listed
+ * is false, and LSNs have to tell.  Returns the position up to which that
+ * covers all changes; with a feed 0.  nknown, nblocks and lsns are left to be
+ * set.
  */
 extern XLogRecPtr StalePagesFind(MirrorTarget *target, const gpuvec_freshness *need,
 								 const gpuvec_state *state, StalePages *stale);
@@ -38,7 +39,10 @@ extern XLogRecPtr StalePagesFind(MirrorTarget *target, const gpuvec_freshness *n
 /* Are the pages listed, and few? */
 extern bool StalePagesFew(const StalePages *stale);
 
-/* The first page to be read again from `block` on, or InvalidBlockNumber; for ascending blocks */
+/*
+ * The first page to be read again from `block` on, or InvalidBlockNumber.
+ * Blocks must ascend.
+ */
 extern BlockNumber StalePagesNext(StalePages *stale, PageReader *reader, BlockNumber block);
 
 extern void StalePagesFree(StalePages *stale);

@@ -182,9 +182,8 @@ how_fresh(MirrorConversation *talk)
 
 	if (target->mode != MIRROR_SHARED)
 		return;
-	/*
-	 * read the late answer; if the connection is lost, the next request sees
-	 */
+
+	/* read a late answer; if the connection is lost, the next request sees */
 	(void) GpuvecLinkSettle();
 	/* a feed does not tell of changes that the visibility map depends on */
 	if (talk->roots && target->fed)

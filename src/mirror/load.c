@@ -81,7 +81,8 @@ begin_load(MirrorTarget *target, BlockNumber nblocks, gpuvec_state *state)
 	request.key = target->key;
 	request.nblocks = nblocks;
 	request.file_bytes = files.len;
-	pieces[1] = (GpuvecPiece) {files.data, files.len};
+	pieces[1].data = files.data;
+	pieces[1].size = files.len;
 	ok = GpuvecLinkCall(GPUVEC_MSG_LOAD_BEGIN, pieces, 2, GPUVEC_MSG_STATE,
 						sizeof(*state), &reply);
 	pfree(files.data);

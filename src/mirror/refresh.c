@@ -216,9 +216,7 @@ MirrorRefreshPage(MirrorRefresh *refresh)
 		return NULL;
 	if (refresh->reader == NULL)
 	{
-		/*
-		 * a part without pages wakes the engine while we read the first one
-		 */
+		/* a part without pages wakes the engine meanwhile */
 		if (refresh->stream.part && !refresh->yields && !PageStreamSend(&refresh->stream, true))
 		{
 			(void) fail(refresh);

@@ -288,7 +288,7 @@ bool
 EmbeddingAsk(EmbeddingTable *table, int target, gpuvec_embedding_op op, uint32 flags,
 			 const EmbeddingBags *bags, EmbeddingAnswer *answer, const char **reason)
 {
-	Question	question = {.table = table,.target = target,.bags = bags};
+	Question	question = {.table = table, .target = target, .bags = bags};
 	gpuvec_embedding_request *head = &question.embedding;
 
 	head->key = table->targets[target].key;
@@ -307,7 +307,7 @@ bool
 EmbeddingAskNearest(EmbeddingTable *table, int target, const EmbeddingNearest *nearest,
 					EmbeddingAnswer *answer, const char **reason)
 {
-	Question	question = {.table = table,.target = target,.nearest = nearest};
+	Question	question = {.table = table, .target = target, .nearest = nearest};
 
 	return converse(&question, (uint64) nearest->k * nearest->nqueries, answer, reason);
 }

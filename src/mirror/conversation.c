@@ -59,7 +59,8 @@ typedef struct Answer
 {
 	GpuvecReply *reply;
 	gpuvec_state state;
-	bool		ahead;			/* as good as if it had waited; the state says nothing */
+	bool		ahead;			/* as good as if it had waited; the state says
+								 * nothing */
 } Answer;
 
 /* Open the link, for the first time or after the connection was lost */

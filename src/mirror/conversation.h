@@ -49,15 +49,19 @@ typedef struct MirrorConversation
 	/* set by the caller before it begins; the rest is zero then */
 	MirrorTarget *target;
 	Snapshot	snapshot;
-	bool		roots;			/* no row has to be visible: the feed of the index will do */
-	bool		use_map;		/* the visibility map may prove rows visible; shared mirrors only */
+	bool		roots;			/* no row has to be visible: the feed of the
+								 * index will do */
+	bool		use_map;		/* the visibility map may prove rows visible;
+								 * shared mirrors only */
 	double		rows;			/* how many rows the map would prove, about */
-	BlockNumber small_map;		/* read a map of at most this many pages for any row */
+	BlockNumber small_map;		/* read a map of at most this many pages for
+								 * any row */
 	MirrorKeptMap *kept;		/* keep the map here, or NULL */
 
 	/* for the caller to read, while the conversation is open */
 	MirrorVisibility *visibility;
-	uint64		known;			/* the number that goes with the map; 0: there is none */
+	uint64		known;			/* the number that goes with the map; 0: there
+								 * is none */
 	const uint8 *map;			/* as MirrorVisibilityMap() */
 	Size		map_bytes;
 	bool		map_kept;		/* it is that of `kept` */
@@ -89,8 +93,10 @@ typedef struct MirrorRequest
 	MemoryContext context;		/* it is allocated here */
 
 	/* when the mirror is known to be behind */
-	bool		along;			/* may be sent together with the end of a refresh */
-	const MirrorAheadQuestion *ahead;	/* may be sent ahead of it, or NULL; along as well */
+	bool		along;			/* may be sent together with the end of a
+								 * refresh */
+	const MirrorAheadQuestion *ahead;	/* may be sent ahead of it, or NULL;
+										 * along as well */
 
 	bool		timed;			/* its time may tell the planner something */
 	double		trip_us;		/* set by MirrorAsk(): the time, or 0 */

@@ -32,9 +32,11 @@
 typedef struct Known
 {
 	gpuvec_mirror_key key;
-	uint64		generation;		/* of the connection; 0: the state is not known */
+	uint64		generation;		/* of the connection; 0: the state is not
+								 * known */
 	gpuvec_state state;
-	XLogRecPtr	until;			/* the WAL in (state.checked, until] has no change */
+	XLogRecPtr	until;			/* the WAL in (state.checked, until] has no
+								 * change */
 	uint32		asked;			/* requests that could have been timed */
 } Known;
 

@@ -17,7 +17,8 @@
 
 typedef struct PageStream
 {
-	const gpuvec_refresh_part *part;	/* pages are parts of this refresh; or NULL */
+	const gpuvec_refresh_part *part;	/* pages are parts of this refresh; or
+										 * NULL */
 	int			frame;			/* bytes that are worth sending */
 	StringInfoData out;			/* collected, to be sent */
 } PageStream;

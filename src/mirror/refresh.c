@@ -68,11 +68,14 @@ struct MirrorRefresh
 	bool		locked;
 	LOCKTAG		tag;
 	TimestampTz began;			/* when we had the lock */
-	TimestampTz claim;			/* of the right to try in spite of a refusal, or 0 */
+	TimestampTz claim;			/* of the right to try in spite of a refusal,
+								 * or 0 */
 	int			attempts;
 
-	bool		failed;			/* the connection was lost, or the engine refused */
-	bool		refused;		/* ... to load or refresh: that may concern others */
+	bool		failed;			/* the connection was lost, or the engine
+								 * refused */
+	bool		refused;		/* ... to load or refresh: that may concern
+								 * others */
 	bool		yields;			/* a request went ahead */
 	bool		done;			/* the mirror is what was asked for */
 
@@ -80,7 +83,8 @@ struct MirrorRefresh
 	XLogRecPtr	position;
 	StalePages	stale;
 	BlockNumber block;			/* the next one to look at; Invalid: all were */
-	PageReader *reader;			/* NULL: before the first page and after the last */
+	PageReader *reader;			/* NULL: before the first page and after the
+								 * last */
 	PageStream	stream;
 	gpuvec_refresh_part part;
 	uint64		number;			/* of the request that ends it */
@@ -269,7 +273,7 @@ bool
 MirrorRefreshPublish(MirrorRefresh *refresh)
 {
 	const gpuvec_freshness *need = refresh->need;
-	gpuvec_refresh_once head = {.key = refresh->part.key,.known = refresh->part.known};
+	gpuvec_refresh_once head = {.key = refresh->part.key, .known = refresh->part.known};
 	StringInfo	out = &refresh->stream.out;
 	GpuvecPiece pieces[2] = {{&head, sizeof(head)}, {out->data, out->len}};
 
@@ -338,7 +342,7 @@ static bool
 begin_refresh(MirrorTarget *target, bool lsns, gpuvec_state *state, GpuvecReply *reply,
 			  bool *begun)
 {
-	gpuvec_refresh request = {.key = target->key,.lsns = lsns,.known = state->refresh};
+	gpuvec_refresh request = {.key = target->key, .lsns = lsns, .known = state->refresh};
 	GpuvecPiece piece = {&request, sizeof(request)};
 
 	if (!GpuvecLinkCall(GPUVEC_MSG_REFRESH_BEGIN, &piece, 1, GPUVEC_MSG_STATE,

@@ -66,7 +66,8 @@ typedef struct MirrorRefresh MirrorRefresh;
 
 typedef enum MirrorRefreshStep
 {
-	MIRROR_REFRESH_FAILED,		/* the connection was lost, or the engine refused */
+	MIRROR_REFRESH_FAILED,		/* the connection was lost, or the engine
+								 * refused */
 	MIRROR_REFRESH_FRESH,		/* the mirror is as fresh as needed */
 	MIRROR_REFRESH_READ			/* pages have to be read and published */
 } MirrorRefreshStep;

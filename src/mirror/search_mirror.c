@@ -109,14 +109,14 @@ search_queries(MirrorConversation *talk, MirrorSearch *search)
 bool
 MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason)
 {
-	MirrorConversation talk = {
-		.target = target,
-		.snapshot = search->snapshot,
-		.roots = search->roots,
-		/* a map saves nothing if all rows are fetched */
-		.use_map = !search->roots && !gpuvec_verify,
-		.rows = (double) Min(search->k, MIRROR_FIRST_ALL_ROWS) * search->nqueries
-	};
+	MirrorConversation talk = {0};
+
+	talk.target = target;
+	talk.snapshot = search->snapshot;
+	talk.roots = search->roots;
+	/* a map saves nothing if all rows are fetched */
+	talk.use_map = !search->roots && !gpuvec_verify;
+	talk.rows = (double) Min(search->k, MIRROR_FIRST_ALL_ROWS) * search->nqueries;
 
 	while (MirrorConversationBegin(&talk, reason))
 	{

@@ -199,7 +199,8 @@ MirrorAheadMerge(MirrorAhead *ahead, BlockNumber nblocks, MemoryContext context,
 	char	   *data;
 	uint32		n;
 
-	MirrorSearchAnswerRead(reply, &answer);
+	answer.reply = *reply;
+	MirrorSearchAnswerRead(&answer);
 	if (answer.head.nqueries != 1 || answer.head.nhits > asked ||
 		MirrorSearchAnswerHits(&answer, 0) != answer.head.nhits)
 		return false;

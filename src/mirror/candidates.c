@@ -15,24 +15,6 @@
 #include "mirror/candidates.h"
 #include "miscadmin.h"
 
-void
-MirrorResetQueries(MirrorSearch *search)
-{
-	for (uint32 i = 0; i < search->nqueries; i++)
-	{
-		MirrorQuery *query = &search->queries[i];
-
-		query->nhits = query->maxhits = 0;
-		query->hits = NULL;
-		query->done = query->skip;
-		query->abandoned = false;
-		query->looked = 0;
-		query->has_after = query->resumes;
-		query->after_score = query->resume_score;
-		query->after_tid = query->resume_tid;
-	}
-}
-
 /* Make room for n more hits of a query */
 static void
 reserve_hits(MirrorSearch *search, MirrorQuery *query, uint64 n)

@@ -22,9 +22,6 @@ MirrorGroupOpen(const MirrorSearch *search, const MirrorQuery *query)
 	return query->has_after && query->nhits >= search->k;
 }
 
-/* Forget what queries have found so far */
-extern void MirrorResetQueries(MirrorSearch *search);
-
 /*
  * Take those of n hits that count, and note where to go on, or that the query
  * is done.  `asked`: how many rows the engine was asked for.  The first hits

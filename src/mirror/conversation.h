@@ -92,7 +92,7 @@ typedef struct MirrorRequest
 	Size		answer_state;	/* offset of the gpuvec_state in it */
 	MemoryContext context;		/* it is allocated here */
 
-	/* when the mirror is known to be behind */
+	/* when the mirror is known to be behind; else the refresh comes first */
 	bool		along;			/* may be sent together with the end of a
 								 * refresh */
 	const MirrorAheadQuestion *ahead;	/* may be sent ahead of it, or NULL;

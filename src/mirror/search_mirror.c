@@ -12,7 +12,6 @@
 #include "gpuvec.h"
 
 #include "mirror/candidates.h"
-#include "mirror/facts.h"
 #include "mirror/search_request.h"
 
 /* How the page of an answer without k grows */
@@ -34,7 +33,6 @@ take_answer(const MirrorConversation *talk, MirrorSearch *search,
 		ereport(ERROR,
 				(errcode(ERRCODE_PROTOCOL_VIOLATION),
 				 errmsg("invalid message from the gpuvec engine")));
-	search->engine_us += answer->head.engine_us;
 	for (uint32 i = 0; i < request->n; i++)
 	{
 		MirrorQuery *query = request->whose[i];
@@ -54,32 +52,38 @@ take_answer(const MirrorConversation *talk, MirrorSearch *search,
 	return more;
 }
 
+/* Does one of the queries [first, last) need rows? */
+static bool
+needs_rows(const MirrorSearch *search, uint32 first, uint32 last)
+{
+	for (uint32 i = first; i < last; i++)
+		if (!search->queries[i].done)
+			return true;
+	return false;
+}
+
 /* Search queries [first, last).  False: the connection was lost. */
 static bool
 search_group(MirrorConversation *talk, MirrorSearch *search, uint32 first, uint32 last)
 {
 	uint32		page = MIRROR_FIRST_ALL_ROWS;
-	bool		more = true;
+	bool		more = needs_rows(search, first, last);
 
 	while (more)
 	{
 		MirrorSearchRequest request;
 		MirrorSearchAnswer answer;
-		GpuvecReply reply;
 		bool		keep = false;
 
-		if (!MirrorSearchRequestMake(&request, talk, search, first, last, page))
-			break;
-		if (!MirrorAsk(talk, &request.wire, &reply))
+		if (!MirrorSearchAsk(talk, search, first, last, page, &request, &answer))
 			return false;
 		GPUVEC_INJECTION("ask-before-fetch");
-		MirrorSearchAnswerRead(&reply, &answer);
-		if (request.wire.trip_us > 0)
-			FactsNoteTrip(&talk->target->key, request.wire.trip_us, answer.head.engine_us);
 		more = take_answer(talk, search, &request, &answer, &keep);
 		if (!keep)
-			pfree(reply.data);
-		MirrorSearchRequestFree(&request);
+			pfree(answer.reply.data);
+		pfree(request.queries);
+		pfree(request.whose);
+		pfree(request.ids);
 		page = Min(page * ALL_ROWS_GROWTH, GPUVEC_MAX_K);
 	}
 	return true;
@@ -98,6 +102,25 @@ search_queries(MirrorConversation *talk, MirrorSearch *search)
 	for (uint32 first = 0; ok && first < search->nqueries; first += group)
 		ok = search_group(talk, search, first, Min(first + group, search->nqueries));
 	return ok;
+}
+
+/* Forget what queries have found so far */
+static void
+reset_queries(MirrorSearch *search)
+{
+	for (uint32 i = 0; i < search->nqueries; i++)
+	{
+		MirrorQuery *query = &search->queries[i];
+
+		query->nhits = query->maxhits = 0;
+		query->hits = NULL;
+		query->done = query->skip;
+		query->abandoned = false;
+		query->looked = 0;
+		query->has_after = query->resumes;
+		query->after_score = query->resume_score;
+		query->after_tid = query->resume_tid;
+	}
 }
 
 /*
@@ -120,7 +143,7 @@ MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason)
 
 	while (MirrorConversationBegin(&talk, reason))
 	{
-		MirrorResetQueries(search);
+		reset_queries(search);
 		if (MirrorConversationEnd(&talk, search_queries(&talk, search), reason))
 			return true;
 	}

@@ -11,6 +11,7 @@
 
 #include "access/htup_details.h"
 #include "mirror/candidates.h"
+#include "mirror/facts.h"
 #include "mirror/search_request.h"
 
 /* For the planner, searches of at most this many rows are timed */
@@ -153,9 +154,10 @@ make_wire(MirrorSearchRequest *request, const MirrorSearch *search)
 	wire->timed = request->n == 1 && query->flags == 0 && query->k <= TIMED_ROWS;
 }
 
-bool
-MirrorSearchRequestMake(MirrorSearchRequest *request, const MirrorConversation *talk,
-						MirrorSearch *search, uint32 first, uint32 last, uint32 page)
+/* Make the request */
+static void
+make_request(MirrorSearchRequest *request, const MirrorConversation *talk, MirrorSearch *search,
+			 uint32 first, uint32 last, uint32 page)
 {
 	uint64		nids = 0;
 	uint32		open = 0;
@@ -166,8 +168,6 @@ MirrorSearchRequestMake(MirrorSearchRequest *request, const MirrorConversation *
 		if (!search->queries[i].done)
 			open++;
 	}
-	if (open == 0)
-		return false;
 	request->n = 0;
 	request->nids = 0;
 	request->queries = palloc0_array(gpuvec_query, open);
@@ -185,15 +185,6 @@ MirrorSearchRequestMake(MirrorSearchRequest *request, const MirrorConversation *
 	request->head.nqueries = request->n;
 	request->head.nids = request->nids;
 	make_wire(request, search);
-	return true;
-}
-
-void
-MirrorSearchRequestFree(MirrorSearchRequest *request)
-{
-	pfree(request->queries);
-	pfree(request->whose);
-	pfree(request->ids);
 }
 
 Size
@@ -204,8 +195,10 @@ MirrorSearchAnswerBytes(uint32 nqueries, uint64 nhits)
 }
 
 void
-MirrorSearchAnswerRead(const GpuvecReply *reply, MirrorSearchAnswer *answer)
+MirrorSearchAnswerRead(MirrorSearchAnswer *answer)
 {
+	const GpuvecReply *reply = &answer->reply;
+
 	memcpy(&answer->head, reply->data, sizeof(gpuvec_result));
 	if (reply->length != MirrorSearchAnswerBytes(answer->head.nqueries, answer->head.nhits))
 		ereport(ERROR,
@@ -215,11 +208,16 @@ MirrorSearchAnswerRead(const GpuvecReply *reply, MirrorSearchAnswer *answer)
 	answer->hits = (MirrorHit *) (reply->data + MirrorSearchAnswerBytes(answer->head.nqueries, 0));
 }
 
-uint32
-MirrorSearchAnswerHits(const MirrorSearchAnswer *answer, uint32 query)
+bool
+MirrorSearchAsk(MirrorConversation *talk, MirrorSearch *search, uint32 first, uint32 last,
+				uint32 page, MirrorSearchRequest *request, MirrorSearchAnswer *answer)
 {
-	uint32		n;
-
-	memcpy(&n, answer->counts + query * sizeof(n), sizeof(n));
-	return n;
+	make_request(request, talk, search, first, last, page);
+	if (!MirrorAsk(talk, &request->wire, &answer->reply))
+		return false;
+	MirrorSearchAnswerRead(answer);
+	search->engine_us += answer->head.engine_us;
+	if (request->wire.trip_us > 0)
+		FactsNoteTrip(&talk->target->key, request->wire.trip_us, answer->head.engine_us);
+	return true;
 }

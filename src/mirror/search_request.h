@@ -32,29 +32,35 @@ typedef struct MirrorSearchRequest
 /* An answer; all but the head lies in the message */
 typedef struct MirrorSearchAnswer
 {
+	GpuvecReply reply;			/* the message, in the search's context */
 	gpuvec_result head;
 	const char *counts;			/* uint32 [head.nqueries]: hits of each query */
 	MirrorHit  *hits;			/* [head.nhits], query by query */
 } MirrorSearchAnswer;
 
 /*
- * Make the request for queries [first, last).  `page`: how many rows to ask
- * for where the search has no k.  False: they need no more rows, and nothing
- * was allocated.
+ * Ask for rows of those of the queries [first, last) that are not done, of
+ * which there is one.  `page`: how many rows to ask for where the search has
+ * no k.  False: the connection was lost, or the engine refused.
  */
-extern bool MirrorSearchRequestMake(MirrorSearchRequest *request, const MirrorConversation *talk,
-									MirrorSearch *search, uint32 first, uint32 last, uint32 page);
-extern void MirrorSearchRequestFree(MirrorSearchRequest *request);
+extern bool MirrorSearchAsk(MirrorConversation *talk, MirrorSearch *search, uint32 first,
+							uint32 last, uint32 page, MirrorSearchRequest *request,
+							MirrorSearchAnswer *answer);
 
-/*
- * Read an answer (GPUVEC_MSG_RESULT); one that is not well-formed is an error
- */
-extern void MirrorSearchAnswerRead(const GpuvecReply *reply, MirrorSearchAnswer *answer);
-
-/* Hits of a query, by its number in the request */
-extern uint32 MirrorSearchAnswerHits(const MirrorSearchAnswer *answer, uint32 query);
+/* Read answer->reply (GPUVEC_MSG_RESULT); one not well-formed is an error */
+extern void MirrorSearchAnswerRead(MirrorSearchAnswer *answer);
 
 /* Bytes of an answer to as many queries, with as many hits in all */
 extern Size MirrorSearchAnswerBytes(uint32 nqueries, uint64 nhits);
+
+/* Hits of a query, by its number in the request */
+static inline uint32
+MirrorSearchAnswerHits(const MirrorSearchAnswer *answer, uint32 query)
+{
+	uint32		n;
+
+	memcpy(&n, answer->counts + query * sizeof(n), sizeof(n));
+	return n;
+}
 
 #endif							/* GPUVEC_SEARCH_REQUEST_H */

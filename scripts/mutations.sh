@@ -7,11 +7,12 @@
 #
 # Each file of test/mutations says which rule it breaks (Rule), which tests must fail
 # then (Suite, Tests), and in which way: Shows is an extended regular expression for a
-# line of their logs, so that a test that fails for another reason proves nothing.  The
-# rest of the file is the patch.  First the sources as they are have to pass all these
-# tests; what was built then is built upon.  Works on copies in build/mutations.  Ends
-# with "N noticed, N not noticed"; the exit status is 1 if a rule can be broken unnoticed,
-# or if a patch does not fit the sources any more.
+# line of their logs, so that a test that fails for another reason proves nothing.  A
+# rule that several tests have to notice has a line Shows for each.  The rest of the
+# file is the patch.  First the sources as they are have to pass all these tests; what
+# was built then is built upon.  Works on copies in build/mutations.  Ends with
+# "N noticed, N not noticed"; the exit status is 1 if a rule can be broken unnoticed, or
+# if a patch does not fit the sources any more.
 set -uo pipefail
 
 cd "$(dirname "$0")/.."
@@ -48,6 +49,14 @@ shows() {
 		xargs -0r cat | grep -cE -e "$2" >/dev/null
 }
 
+# shows_all NAME PATCH: has each of the patch's lines Shows such a line?
+shows_all() {
+	local pattern
+	while read -r pattern; do
+		shows "$1" "$pattern" || return 1
+	done < <(field Shows "$2")
+}
+
 # try NAME PATCH: break a rule, in a shell of its own
 try() {
 	local name=$1 patch=$2 log=$work/$1.log
@@ -59,7 +68,7 @@ try() {
 		verdict "$name" unnoticed "NOT NOTICED: $(field Rule "$patch")"
 	elif ! grep -q '^== build: 1 passed, 0 failed' "$log"; then
 		verdict "$name" unnoticed "cannot be built: $log"
-	elif ! shows "$name" "$(field Shows "$patch")"; then
+	elif ! shows_all "$name" "$patch"; then
 		verdict "$name" unnoticed "fails in another way than expected: $log"
 	else
 		verdict "$name" noticed "noticed: $(field Rule "$patch")"

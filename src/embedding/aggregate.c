@@ -75,7 +75,7 @@ typedef struct PoolCall
 	PoolWhat	lone_what;		/* of the last group that was pooled alone */
 	uint32		lone;			/* such groups in succession */
 	EmbeddingCache *cache;		/* for these; NULL: none */
-	EmbeddingSight *sight;		/* likewise */
+	MirrorKeptMap *kept_map;	/* likewise */
 } PoolCall;
 
 /* The groups of one memory context that are pooled together */
@@ -332,8 +332,11 @@ find_cache(const PoolCollection *collection)
 	}
 	if (call->cache == NULL)
 		call->cache = EmbeddingCacheMake(call->context);
-	if (call->sight == NULL)
-		call->sight = EmbeddingSightMake(call->context);
+	if (call->kept_map == NULL)
+	{
+		call->kept_map = MemoryContextAllocZero(call->context, sizeof(MirrorKeptMap));
+		call->kept_map->context = call->context;
+	}
 	return call->cache;
 }
 
@@ -347,7 +350,7 @@ pool_bags(PoolCollection *collection, const EmbeddingBags *bags, EmbeddingVector
 										  NameStr(what->column), GetActiveSnapshot());
 
 	if (cache && table->ntargets == 1)
-		table->sight = collection->call->sight;
+		table->kept_map = collection->call->kept_map;
 	if (cache == NULL || !EmbeddingCachePool(cache, table, bags, vectors))
 		EmbeddingPool(table, bags, vectors);
 	EmbeddingClose(table);

@@ -26,7 +26,7 @@
 
 #include "core/pooling.h"
 #include "fmgr.h"
-#include "mirror/mirror.h"
+#include "mirror/conversation.h"
 #include "utils/array.h"
 
 /* Which rows of a target the snapshot sees, as far as it was asked */
@@ -35,8 +35,6 @@ typedef struct EmbeddingVerdicts
 	uint64	   *verdicts;		/* gpuvec_verdict, ascending */
 	uint64		n;
 } EmbeddingVerdicts;
-
-typedef struct EmbeddingSight EmbeddingSight;
 
 /* An embedding table that is being used, in one snapshot */
 typedef struct EmbeddingTable
@@ -47,7 +45,7 @@ typedef struct EmbeddingTable
 	EmbeddingVerdicts *verdicts;	/* of each target */
 	Snapshot	snapshot;
 	uint64		engine_us;		/* time spent in the engine */
-	EmbeddingSight *sight;		/* that outlives it; NULL: none */
+	MirrorKeptMap *kept_map;	/* that outlives it; NULL: none */
 } EmbeddingTable;
 
 /* Bags of keys that are to be pooled */
@@ -133,9 +131,6 @@ typedef struct EmbeddingNearest
 	const int64 *excluded;		/* keys, ascending */
 	uint64		nexcluded;
 } EmbeddingNearest;
-
-/* A visibility map for many requests of one snapshot (EmbeddingTable's), one after the other */
-extern EmbeddingSight *EmbeddingSightMake(MemoryContext context);
 
 extern bool EmbeddingAsk(EmbeddingTable *table, int target, gpuvec_embedding_op op, uint32 flags,
 						 const EmbeddingBags *bags, EmbeddingAnswer *answer, const char **reason);

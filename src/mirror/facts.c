@@ -9,7 +9,7 @@
  * estimates: nothing here has to be right, so nobody waits for it.  Sessions
  * write after a load or refresh, and after a search that found another state
  * of the mirror than their last one.  They time one search of a few
- * (mirror.c); so a search pays some 10 ns for all this.
+ * (known.c); so a search pays some 10 ns for all this.
  *
  * Times are kept as operator calls, like costs, at a fixed rate: that a
  * machine is slower than another one changes all costs, and the planner

@@ -19,7 +19,7 @@
  * pages of the marks between; it may take another's only if that has applied
  * the number that it has itself read.  What is older than the slot remembers,
  * and marks of all pages, take a refresh by WAL or by page LSNs, as for a
- * table without an index (load.c).
+ * table without an index (stale_pages.c).
  *
  * A feed counts only from a complete load or refresh that began after its
  * slot was taken: what was inserted before was on the pages when they were

@@ -176,33 +176,11 @@ extern bool MirrorIndexFile(const MirrorTarget *target, Oid *tablespace, Oid *fi
 extern void MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNumber attnum,
 									MirrorTarget *target);
 
-/* mirror.c */
-extern double MirrorRowsToLookAt(const MirrorSearch *search, uint64 n);
-extern uint64 MirrorKnownRefresh(const MirrorTarget *target);
-extern void MirrorRemember(const gpuvec_mirror_key *key, const gpuvec_state *state);
-extern void MirrorForget(const gpuvec_mirror_key *key);
-extern bool MirrorHowFresh(MirrorTarget *target, Snapshot snapshot, bool roots,
-						   gpuvec_freshness *need);
+/* search_mirror.c */
 extern bool MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason);
-extern bool MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows,
-						  const char **reason);
 
-/*
- * A request to be sent along with the end of a refresh, before that is answered, if it comes to
- * one; `number` is then set, and its answer is to be read.  If it can take pages, it may also be
- * sent ahead of the refresh (`ahead` is set before), and is given each page that the refresh is
- * of, and the relation's number of pages; then its answer has been received.
- */
-typedef struct MirrorAlong
-{
-	uint64		(*send) (void *arg);
-	bool		(*receive) (void *arg, uint64 number);	/* false: the connection was lost */
-	void		(*page) (void *arg, const char *page);	/* a gpuvec_page; or NULL */
-	void	   *arg;
-	bool		ahead;
-	BlockNumber nblocks;
-	uint64		number;
-} MirrorAlong;
+/* search_request.c */
+extern double MirrorRowsToLookAt(const MirrorSearch *search, uint64 n);
 
 /* refusal.c: when the engine cannot serve a request, or keep a mirror */
 extern bool MirrorMayTry(const MirrorTarget *target, TimestampTz *claim);
@@ -212,24 +190,12 @@ extern void MirrorRefuseEvicted(const MirrorTarget *target);
 extern void MirrorRefuseLost(const MirrorTarget *target, const char **reason);
 extern bool MirrorRefused(const char **reason);
 
-/*
- * load.c: all return false when the connection was lost, or the engine
- * refused
- */
-extern XLogRecPtr MirrorPosition(void);
-extern bool MirrorState(const gpuvec_mirror_key *key, gpuvec_state *state);
-extern bool MirrorLoadPrivate(MirrorTarget *target, Snapshot snapshot,
-							  const gpuvec_freshness *need, gpuvec_state *state);
-extern bool MirrorEnsure(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
-						 const gpuvec_state *known, MirrorAlong *along, gpuvec_state *state);
-
 /* visibility.c */
 typedef struct MirrorVisibility MirrorVisibility;
 extern MirrorVisibility *MirrorVisibilityBegin(MirrorTarget *target, Snapshot snapshot);
 extern BlockNumber MirrorVisibilityMapPages(MirrorVisibility *visibility);
 extern uint64 MirrorVisibilityNumber(const MirrorVisibility *visibility);
 extern void MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh);
-extern void MirrorVisibilityCopyMap(MirrorVisibility *visibility, uint64 refresh);
 extern const uint8 *MirrorVisibilityMap(const MirrorVisibility *visibility, Size *bytes);
 extern bool MirrorPageHasMember(MirrorVisibility *visibility, BlockNumber block,
 								OffsetNumber before);

@@ -110,7 +110,7 @@ MirrorVisibilityMapPages(MirrorVisibility *visibility)
  * the page still was all-visible, and the check that follows sees the change.
  */
 void
-MirrorVisibilityCopyMap(MirrorVisibility *visibility, uint64 refresh)
+MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh)
 {
 	Relation	rel = visibility->target->rel;
 	BlockNumber pages = MirrorVisibilityMapPages(visibility);
@@ -129,14 +129,6 @@ MirrorVisibilityCopyMap(MirrorVisibility *visibility, uint64 refresh)
 	}
 	visibility->map_pages = pages;
 	visibility->refresh = refresh;
-}
-
-/* The same, unless every row is to be fetched and verified */
-void
-MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh)
-{
-	if (!gpuvec_verify)
-		MirrorVisibilityCopyMap(visibility, refresh);
 }
 
 /* The map as it was taken: two bits for each page, the lower one says all-visible */

@@ -23,6 +23,7 @@
 #include "funcapi.h"
 #include "link/engine_link.h"
 #include "link/shared.h"
+#include "mirror/conversation.h"
 #include "mirror/facts.h"
 #include "miscadmin.h"
 #include "search/set_search.h"

@@ -33,7 +33,7 @@ cmp_ok($node->safe_psql('postgres', 'SELECT restarts FROM gpuvec_engine'), '>=',
 $node->safe_psql('postgres', q{SELECT gpuvec_evict('docs')});
 my $holder = $node->background_psql('postgres');
 ask($holder, 'SELECT pg_advisory_lock(71866, 0)');
-for my $point ('load-after-first-page', 'load-before-commit', 'search-before-fetch')
+for my $point ('load-after-first-page', 'load-before-commit', 'ask-before-fetch')
 {
 	$node->safe_psql('postgres', q{SELECT gpuvec_evict('docs')});
 	my $loader = $node->background_psql('postgres');
@@ -41,7 +41,7 @@ for my $point ('load-after-first-page', 'load-before-commit', 'search-before-fet
 	$loader->query_until(qr/started/, "\\echo started\n" . GpuvecTest::search_sql('docs') . ";\n");
 	$node->poll_query_until('postgres',
 		"SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted");
-	if ($point ne 'search-before-fetch')
+	if ($point ne 'ask-before-fetch')
 	{
 		is($node->safe_psql('postgres', q{SELECT state FROM gpuvec_mirrors WHERE relation = 'docs'::regclass}),
 			'loading', "$point: the load shows");
@@ -59,7 +59,7 @@ best($node, 'after kills');
 
 # canceled and timed out while loading and searching
 ask($holder, 'SELECT pg_advisory_lock(71866, 0)');
-for my $point ('load-after-first-page', 'load-before-commit', 'search-before-request', 'search-before-fetch')
+for my $point ('load-after-first-page', 'load-before-commit', 'ask-before-request', 'ask-before-fetch')
 {
 	$node->safe_psql('postgres', q{SELECT gpuvec_evict('docs')});
 	my ($rc, $out, $err) = $node->psql('postgres',
@@ -73,7 +73,7 @@ for my $point ('load-after-first-page', 'load-before-commit', 'search-before-req
 # a caught error leaves the session usable
 is(ask($session, q{
 	DO $$ BEGIN
-		SET LOCAL gpuvec.injection_point = 'search-before-fetch';
+		SET LOCAL gpuvec.injection_point = 'ask-before-fetch';
 		SET LOCAL lock_timeout = '100ms';
 		PERFORM * FROM gpuvec_topk('docs', 'tokens', '{1}');
 	EXCEPTION WHEN lock_not_available THEN

@@ -36,7 +36,7 @@ is($node->safe_psql('postgres', $mirror), '1 0', 'and has the mirror');
 
 my $holder = $node->background_psql('postgres');
 ask($holder, 'SELECT pg_advisory_lock(71866, 0)');
-ask($session, q{SET gpuvec.injection_point = 'search-before-position'});
+ask($session, q{SET gpuvec.injection_point = 'ask-before-position'});
 $session->query_until(qr/started/, "\\echo started\n$few;\n");
 $node->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted");
 $node->safe_psql('postgres', q{INSERT INTO docs VALUES (9001, '[1,101]')});

@@ -1,0 +1,464 @@
+/*-------------------------------------------------------------------------
+ *
+ * conversation.c
+ *	  What a session and the engine say to each other about a mirror.
+ *
+ * The order of steps makes answers exact.  After the snapshot:
+ *
+ *	 1. the predicate lock, under SERIALIZABLE;
+ *	 2. the number of a refresh, then the visibility map, if it is worth it
+ *		(visibility.c has the proof);
+ *	 3. the position that the mirror has to be checked to (refresh.c);
+ *	 4. the request.  If the mirror is not as fresh, it is refreshed or
+ *		loaded, and the request is sent again.
+ *
+ * A mirror that was fresh once for a snapshot holds every row that the
+ * snapshot can see for as long as the snapshot lives, later refreshes and
+ * reloads included.  So only the first request names a position.  (If that
+ * did not wait for its refresh, see ahead.c, the second one does as well.)
+ *
+ * The number and the map prove what they prove of a page for as long as the
+ * snapshot and the engine live, for a page that changes is read again under a
+ * greater number.  So the map may be kept for conversations that follow in
+ * the same snapshot (MirrorKeptMap).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "mirror/conversation.h"
+#include "mirror/facts.h"
+#include "mirror/feed.h"
+#include "mirror/known.h"
+#include "mirror/refresh.h"
+#include "portability/instr_time.h"
+#include "storage/predicate.h"
+#include "utils/memutils.h"
+
+/*
+ * Reading a page of the visibility map costs about as much as fetching
+ * MAP_PAGE_ROWS rows; asking for the number of the last refresh as much as
+ * fetching MAP_ASK_ROWS.
+ */
+#define MAP_PAGE_ROWS		4
+#define MAP_ASK_ROWS		256
+
+/* Pages of a map that is kept, at most: of a relation of 32 GB */
+#define MAX_KEPT_PAGES		128
+
+/* How often a request may find the mirror stale or gone before we give up */
+#define ASK_ATTEMPTS		20
+
+/* A conversation is begun once more after the connection was lost */
+#define OPEN_ATTEMPTS		2
+
+static uint64 last_serial = 0;
+
+/* An answer, and what the mirror was like */
+typedef struct Answer
+{
+	GpuvecReply *reply;
+	gpuvec_state state;
+	bool		ahead;			/* as good as if it had waited; the state says
+								 * nothing */
+} Answer;
+
+/* Open the link, for the first time or after the connection was lost */
+static bool
+open_link(const MirrorTarget *target, int *opened, const char **reason)
+{
+	if ((*opened)++ == OPEN_ATTEMPTS)
+	{
+		MirrorRefuseLost(target, reason);
+		return false;
+	}
+	return GpuvecLinkOpen(true, reason) == GPUVEC_LINK_READY;
+}
+
+/* Use the map that is kept, if it is of this mirror and engine */
+static bool
+use_kept_map(MirrorConversation *talk)
+{
+	const MirrorKeptMap *kept = talk->kept;
+
+	if (kept->known == 0 || kept->generation != GpuvecLinkGeneration() ||
+		memcmp(&kept->key, &talk->target->key, sizeof(gpuvec_mirror_key)) != 0)
+		return false;
+	talk->known = kept->known;
+	talk->map = kept->map;
+	talk->map_bytes = kept->map_bytes;
+	talk->map_kept = true;
+	return true;
+}
+
+/* Keep the map that was read */
+static void
+keep_map(MirrorConversation *talk)
+{
+	MirrorKeptMap *kept = talk->kept;
+
+	if (talk->map_bytes == 0)
+		return;
+	if (kept->map)
+		pfree(kept->map);
+	kept->known = 0;
+	kept->map = MemoryContextAlloc(kept->context, talk->map_bytes);
+	memcpy(kept->map, talk->map, talk->map_bytes);
+	kept->map_bytes = talk->map_bytes;
+	kept->key = talk->target->key;
+	kept->generation = GpuvecLinkGeneration();
+	kept->serial = ++last_serial;
+	kept->known = talk->known;
+	(void) use_kept_map(talk);
+}
+
+/*
+ * The number of a refresh: one that is known, or if many rows depend on it
+ * the last one.  0: none is known.
+ */
+static bool
+refresh_number(MirrorConversation *talk, double rows, uint64 *refresh)
+{
+	MirrorTarget *target = talk->target;
+	gpuvec_state state;
+
+	*refresh = MirrorKnownRefresh(target);
+	if (rows < MAP_ASK_ROWS)
+		return true;
+	if (!MirrorState(&target->key, &state))
+		return false;
+	if (state.state != GPUVEC_READY)
+	{
+		gpuvec_freshness now = {.position = MirrorPosition()};
+
+		if (!MirrorEnsure(target, talk->snapshot, &now, NULL, &state))
+			return false;
+	}
+	*refresh = state.refresh;
+	return true;
+}
+
+/* Read the visibility map if it will save more than it costs */
+static bool
+take_map(MirrorConversation *talk)
+{
+	bool		keep = talk->kept != NULL;
+	double		rows = talk->rows;
+	BlockNumber pages;
+	uint64		refresh;
+
+	if (!talk->use_map || talk->target->mode != MIRROR_SHARED)
+		return true;
+	if (keep && use_kept_map(talk))
+		return true;
+	pages = MirrorVisibilityMapPages(talk->visibility);
+	keep = keep && pages <= MAX_KEPT_PAGES;
+	if (keep)
+		rows = talk->kept->rows += rows;
+	if (pages == 0 || (pages > talk->small_map && rows < (double) pages * MAP_PAGE_ROWS))
+		return true;
+	if (!refresh_number(talk, rows, &refresh))
+		return false;
+	GPUVEC_INJECTION("ask-before-map");
+	if (refresh == 0)
+		return true;
+	MirrorVisibilityTakeMap(talk->visibility, refresh);
+	talk->known = MirrorVisibilityNumber(talk->visibility);
+	talk->map = MirrorVisibilityMap(talk->visibility, &talk->map_bytes);
+	if (keep)
+		keep_map(talk);
+	return true;
+}
+
+/*
+ * How fresh has the mirror to be for a search that begins now?  And does this
+ * session's last answer show that it is not?
+ */
+static void
+how_fresh(MirrorConversation *talk)
+{
+	MirrorTarget *target = talk->target;
+	gpuvec_freshness *need = &talk->need;
+	const gpuvec_state *known;
+
+	if (target->mode != MIRROR_SHARED)
+		return;
+
+	/* read a late answer; if the connection is lost, the next request sees */
+	(void) GpuvecLinkSettle();
+	/* a feed does not tell of changes that the visibility map depends on */
+	if (talk->roots && target->fed)
+		FeedRead(target->index, target->build, need);
+	need->position = need->feed ? MirrorPosition() : MirrorKnownPosition(target);
+	known = MirrorKnownState(target);
+	talk->is_behind = known != NULL && !gpuvec_fresh(known, need);
+	if (talk->is_behind)
+		talk->behind = *known;
+}
+
+/* What was learnt from an engine that is gone does not count */
+static void
+start_over(MirrorConversation *talk)
+{
+	memset(&talk->need, 0, sizeof(talk->need));
+	talk->is_behind = false;
+	talk->known = 0;
+	talk->map = NULL;
+	talk->map_bytes = 0;
+	talk->map_kept = false;
+}
+
+bool
+MirrorConversationBegin(MirrorConversation *talk, const char **reason)
+{
+	while (!talk->refused && open_link(talk->target, &talk->opened, reason))
+	{
+		bool		ok;
+
+		start_over(talk);
+		talk->visibility = MirrorVisibilityBegin(talk->target, talk->snapshot);
+		PredicateLockRelation(talk->target->rel, talk->snapshot);
+		ok = take_map(talk);
+		GPUVEC_INJECTION("ask-before-position");
+		if (ok)
+		{
+			how_fresh(talk);
+			return true;
+		}
+		(void) MirrorConversationEnd(talk, false, reason);
+	}
+	return false;
+}
+
+/* Drop a private mirror */
+static void
+drop_private(const MirrorTarget *target)
+{
+	gpuvec_drop drop;
+	GpuvecPiece piece = {&drop, sizeof(drop)};
+	GpuvecReply reply;
+
+	memset(&drop, 0, sizeof(drop));
+	drop.database = target->key.database;
+	drop.relation = target->key.relation;
+	drop.attnum = target->key.attnum;
+	drop.private_id = target->key.private_id;
+	if (GpuvecLinkCall(GPUVEC_MSG_DROP, &piece, 1, GPUVEC_MSG_COUNT, sizeof(uint64), &reply))
+		pfree(reply.data);
+}
+
+/* A private mirror goes with its connection */
+bool
+MirrorConversationEnd(MirrorConversation *talk, bool ok, const char **reason)
+{
+	bool		private = talk->target->mode == MIRROR_PRIVATE;
+
+	MirrorVisibilityEnd(talk->visibility);
+	if (ok && private)
+		drop_private(talk->target);
+	if (ok)
+		return true;
+	talk->refused = MirrorRefused(reason);
+	if (private || !talk->refused)
+		GpuvecLinkClose();
+	return false;
+}
+
+/* Send a request; its number, or 0 if the connection was lost */
+static uint64
+send_request(MirrorRequest *request, const gpuvec_freshness *need)
+{
+	if (request->need)
+		*request->need = *need;
+	else
+		*request->position = need->position;
+	return GpuvecLinkBegin(request->type, request->pieces, request->npieces);
+}
+
+/* Read the answer to a request of this number (0: it was not sent) */
+static bool
+read_answer(const MirrorRequest *request, uint64 number, Answer *answer)
+{
+	MemoryContext old;
+	bool		ok;
+
+	if (number == 0)
+		return false;
+	old = MemoryContextSwitchTo(request->context);
+	ok = GpuvecLinkAnswer(number, request->answer_type, request->answer_head, answer->reply);
+	MemoryContextSwitchTo(old);
+	if (ok)
+		memcpy(&answer->state, answer->reply->data + request->answer_state,
+			   sizeof(gpuvec_state));
+	return ok;
+}
+
+/* Send a request and read its answer; note the time if it is timed */
+static bool
+ask(MirrorConversation *talk, MirrorRequest *request, Answer *answer)
+{
+	bool		timed = request->timed && MirrorKnownTimed(talk->target);
+	instr_time	begin;
+	instr_time	end;
+
+	if (timed)
+		INSTR_TIME_SET_CURRENT(begin);
+	if (!read_answer(request, send_request(request, &talk->need), answer))
+		return false;
+	if (timed && gpuvec_fresh(&answer->state, &talk->need))
+	{
+		INSTR_TIME_SET_CURRENT(end);
+		INSTR_TIME_SUBTRACT(end, begin);
+		request->trip_us = INSTR_TIME_GET_MICROSEC(end);
+	}
+	return true;
+}
+
+/*
+ * Ask ahead of a refresh: the answer is of the mirror as it is, however fresh
+ * that is.  With the pages that are read meanwhile it becomes what it would
+ * be after the refresh; if that cannot be told, the request is sent again.
+ */
+static bool
+ask_ahead(MirrorConversation *talk, MirrorRequest *request, MirrorRefresh *refresh, Answer *answer)
+{
+	gpuvec_freshness any = {0};
+	uint64		number = send_request(request, &any);
+	MirrorAhead *rows = MirrorAheadBegin(request->ahead);
+	BlockNumber nblocks = MirrorRefreshBlocks(refresh);
+	const char *page;
+	bool		ok = number != 0;
+
+	while (ok && (page = MirrorRefreshPage(refresh)) != NULL)
+		MirrorAheadPage(rows, page);
+	ok = ok && MirrorRefreshPublish(refresh) && read_answer(request, number, answer) &&
+		MirrorRefreshLeave(refresh);
+	MirrorRefreshEnd(refresh, number);
+	if (ok)
+	{
+		answer->ahead = answer->state.state == GPUVEC_READY &&
+			answer->state.refresh == talk->behind.refresh &&
+			MirrorAheadMerge(rows, nblocks, request->context, answer->reply);
+		if (!answer->ahead && !gpuvec_fresh(&answer->state, &talk->need))
+		{
+			pfree(answer->reply->data);
+			ok = ask(talk, request, answer);
+		}
+	}
+	MirrorAheadEnd(rows);
+	return ok;
+}
+
+/* Ask together with the end of a refresh, before that is answered */
+static bool
+ask_along(MirrorConversation *talk, MirrorRequest *request, MirrorRefresh *refresh, Answer *answer)
+{
+	uint64		number = 0;
+	bool		ok = MirrorRefreshPages(refresh) && MirrorRefreshPublish(refresh);
+
+	if (ok)
+	{
+		number = send_request(request, &talk->need);
+		ok = number != 0 && MirrorRefreshAnswer(refresh);
+	}
+	MirrorRefreshEnd(refresh, number);
+	return ok && read_answer(request, number, answer);
+}
+
+/* Refresh a mirror that is known to be behind, and ask at once */
+static bool
+refresh_and_ask(MirrorConversation *talk, MirrorRequest *request, Answer *answer)
+{
+	MirrorTarget *target = talk->target;
+	MirrorRefresh *refresh;
+	MirrorRefreshStep step;
+
+	talk->is_behind = false;
+	if (!request->along)
+	{
+		gpuvec_state state;
+
+		if (!MirrorEnsure(target, talk->snapshot, &talk->need, &talk->behind, &state))
+			return false;
+		MirrorRemember(&target->key, &state);
+		return ask(talk, request, answer);
+	}
+	refresh = MirrorRefreshBegin(target, talk->snapshot, &talk->need, &talk->behind);
+	step = MirrorRefreshNext(refresh);
+	if (step == MIRROR_REFRESH_READ)
+		return request->ahead && MirrorRefreshYields(refresh) ?
+			ask_ahead(talk, request, refresh, answer) :
+			ask_along(talk, request, refresh, answer);
+	MirrorRefreshEnd(refresh, 0);
+	return step == MIRROR_REFRESH_FRESH && ask(talk, request, answer);
+}
+
+/* Make the mirror as fresh as needed; `known`: the state it has, or NULL */
+static bool
+ensure(MirrorConversation *talk, const gpuvec_state *known)
+{
+	gpuvec_freshness now = talk->need;
+	gpuvec_state state;
+
+	if (talk->target->mode == MIRROR_PRIVATE)
+		return MirrorLoadPrivate(talk->target, talk->snapshot, &talk->need, &state);
+	if (now.position == 0)
+		now.position = MirrorPosition();
+	return MirrorEnsure(talk->target, talk->snapshot, &now, known, &state);
+}
+
+bool
+MirrorAsk(MirrorConversation *talk, MirrorRequest *request, GpuvecReply *reply)
+{
+	Answer		answer = {.reply = reply};
+
+	request->trip_us = 0;
+	GPUVEC_INJECTION("ask-before-request");
+	for (int attempt = 0; attempt < ASK_ATTEMPTS; attempt++)
+	{
+		if (!(talk->is_behind ? refresh_and_ask(talk, request, &answer) :
+			  ask(talk, request, &answer)))
+			return false;
+		/* the refresh is still to be made: the next request needs it as well */
+		if (answer.ahead)
+			return true;
+		if (gpuvec_fresh(&answer.state, &talk->need))
+		{
+			MirrorRemember(&talk->target->key, &answer.state);
+			/* fresh for this snapshot from now on */
+			memset(&talk->need, 0, sizeof(talk->need));
+			return true;
+		}
+		pfree(reply->data);
+		if (!ensure(talk, attempt == 0 ? &answer.state : NULL))
+			return false;
+	}
+	MirrorRefuseEvicted(talk->target);
+	return false;
+}
+
+bool
+MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows, const char **reason)
+{
+	int			opened = 0;
+
+	while (open_link(target, &opened, reason))
+	{
+		gpuvec_freshness need = {.position = MirrorPosition()};
+		gpuvec_state state;
+
+		FactsForgetRefusal(&target->key);
+		if (MirrorEnsure(target, snapshot, &need, NULL, &state))
+		{
+			*nrows = state.nrows;
+			FactsNoteState(&target->key, &state);
+			return true;
+		}
+		if (MirrorRefused(reason))
+			break;
+		GpuvecLinkClose();
+	}
+	if (MirrorRefused(reason))
+		GpuvecLinkRaiseRefusal();
+	return false;
+}

@@ -1,0 +1,139 @@
+/*-------------------------------------------------------------------------
+ *
+ * known.c
+ *	  What this session knows of mirrors, from the engine's answers.
+ *
+ * Each answer tells the state of its mirror.  The last one of each mirror is
+ * remembered, for three ends:
+ *
+ *	 - The number of a refresh that is known before the visibility map is read
+ *	   proves what the map says (visibility.c).  An older number proves less,
+ *	   but nothing wrong.  Numbers of another engine prove nothing, so they
+ *	   count for one connection.
+ *	 - A search needs no position beyond that of the last check if the WAL
+ *	   since then has no change of the relation (wal.c).
+ *	 - A mirror that is known to be behind is refreshed before it is asked.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "common/hashfn.h"
+#include "link/engine_link.h"
+#include "mirror/facts.h"
+#include "mirror/known.h"
+#include "mirror/refresh.h"
+#include "mirror/wal.h"
+
+/* One request of TIMED_EVERY is timed, for reading a clock may be slow */
+#define TIMED_EVERY		8
+
+/* A mirror, as the last answer told */
+typedef struct Known
+{
+	gpuvec_mirror_key key;
+	uint64		generation;		/* of the connection; 0: the state is not
+								 * known */
+	gpuvec_state state;
+	XLogRecPtr	until;			/* the WAL in (state.checked, until] has no
+								 * change */
+	uint32		asked;			/* requests that could have been timed */
+} Known;
+
+/* By a hash of the key; a mirror drives out another one of the same slot */
+#define KNOWN_SLOTS		64
+
+static Known known_mirrors[KNOWN_SLOTS];
+
+/* The slot of a mirror; it may have another's */
+static Known *
+known_slot(const gpuvec_mirror_key *key)
+{
+	return &known_mirrors[hash_bytes((const unsigned char *) key, sizeof(*key)) % KNOWN_SLOTS];
+}
+
+/* What is known of a mirror, or NULL */
+static Known *
+known_mirror(const gpuvec_mirror_key *key)
+{
+	Known	   *known = known_slot(key);
+
+	return memcmp(&known->key, key, sizeof(*key)) == 0 ? known : NULL;
+}
+
+void
+MirrorRemember(const gpuvec_mirror_key *key, const gpuvec_state *state)
+{
+	Known	   *known = known_slot(key);
+	bool		same = known == known_mirror(key) && known->generation == GpuvecLinkGeneration();
+
+	if (known != known_mirror(key) || known->state.checked > state->checked)
+		known->until = 0;
+	if (!same || known->state.refresh != state->refresh)
+	{
+		known->asked = same ? known->asked : 0;
+		FactsNoteState(key, state);
+	}
+	known->key = *key;
+	known->generation = GpuvecLinkGeneration();
+	known->state = *state;
+	known->until = Max(known->until, state->checked);
+}
+
+void
+MirrorForget(const gpuvec_mirror_key *key)
+{
+	Known	   *known = known_mirror(key);
+
+	if (known)
+		known->generation = 0;
+}
+
+const gpuvec_state *
+MirrorKnownState(const MirrorTarget *target)
+{
+	Known	   *known = known_mirror(&target->key);
+
+	return known && known->generation == GpuvecLinkGeneration() ? &known->state : NULL;
+}
+
+uint64
+MirrorKnownRefresh(const MirrorTarget *target)
+{
+	const gpuvec_state *state = MirrorKnownState(target);
+
+	return state ? state->refresh : 0;
+}
+
+/*
+ * That is the current position, or the one that the mirror was checked to, if
+ * the WAL since then has no change of the relation.
+ */
+XLogRecPtr
+MirrorKnownPosition(MirrorTarget *target)
+{
+	Known	   *known = known_mirror(&target->key);
+	XLogRecPtr	position = MirrorPosition();
+
+	if (known == NULL || known->state.checked == 0)
+		return position;
+	if (position > known->until)
+	{
+		if (WalChanges(MirrorSource(target), known->until, position, NULL) != WAL_UNCHANGED)
+			return position;
+		known->until = position;
+	}
+	return known->state.checked;
+}
+
+/*
+ * The first request of a session is slow, as anything is that a session does
+ * for the first time: it is not timed, since nothing is known of the mirror.
+ */
+bool
+MirrorKnownTimed(const MirrorTarget *target)
+{
+	Known	   *known = known_mirror(&target->key);
+
+	return known != NULL && known->asked++ % TIMED_EVERY == 0;
+}

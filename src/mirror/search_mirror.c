@@ -1,0 +1,151 @@
+/*-------------------------------------------------------------------------
+ *
+ * search_mirror.c
+ *	  Searching a column of sets through its mirror.
+ *
+ * A conversation (conversation.c) of as many requests as it takes until each
+ * query has its k visible rows: what to ask for is in search_request.c, which
+ * of the hits count in candidates.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "mirror/candidates.h"
+#include "mirror/search_request.h"
+
+/* How the page of an answer without k grows */
+#define ALL_ROWS_GROWTH		4
+
+/*
+ * Take an answer.  True if some query needs more; *keep: if hits lie in the
+ * answer.
+ */
+static bool
+take_answer(const MirrorConversation *talk, MirrorSearch *search,
+			const MirrorSearchRequest *request, const MirrorSearchAnswer *answer, bool *keep)
+{
+	MirrorHit  *hits = answer->hits;
+	uint64		left = answer->head.nhits;
+	bool		more = false;
+
+	if (answer->head.nqueries != request->n)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROTOCOL_VIOLATION),
+				 errmsg("invalid message from the gpuvec engine")));
+	for (uint32 i = 0; i < request->n; i++)
+	{
+		MirrorQuery *query = request->whose[i];
+		uint32		n = MirrorSearchAnswerHits(answer, i);
+
+		if (n > left)
+			ereport(ERROR,
+					(errcode(ERRCODE_PROTOCOL_VIOLATION),
+					 errmsg("invalid message from the gpuvec engine")));
+		left -= n;
+		MirrorTakeHits(talk->target, search, query, talk->visibility, hits, n,
+					   request->queries[i].k);
+		*keep |= query->hits == hits && n > 0;
+		hits += n;
+		more |= !query->done;
+	}
+	return more;
+}
+
+/* Does one of the queries [first, last) need rows? */
+static bool
+needs_rows(const MirrorSearch *search, uint32 first, uint32 last)
+{
+	for (uint32 i = first; i < last; i++)
+		if (!search->queries[i].done)
+			return true;
+	return false;
+}
+
+/* Search queries [first, last).  False: the connection was lost. */
+static bool
+search_group(MirrorConversation *talk, MirrorSearch *search, uint32 first, uint32 last)
+{
+	uint32		page = MIRROR_FIRST_ALL_ROWS;
+	bool		more = needs_rows(search, first, last);
+
+	while (more)
+	{
+		MirrorSearchRequest request;
+		MirrorSearchAnswer answer;
+		bool		keep = false;
+
+		if (!MirrorSearchAsk(talk, search, first, last, page, &request, &answer))
+			return false;
+		GPUVEC_INJECTION("ask-before-fetch");
+		more = take_answer(talk, search, &request, &answer, &keep);
+		if (!keep)
+			pfree(answer.reply.data);
+		pfree(request.queries);
+		pfree(request.whose);
+		pfree(request.ids);
+		page = Min(page * ALL_ROWS_GROWTH, GPUVEC_MAX_K);
+	}
+	return true;
+}
+
+/* Search all queries, as many at once as have an answer of bearable size */
+static bool
+search_queries(MirrorConversation *talk, MirrorSearch *search)
+{
+	uint64		rows = search->k == UINT64_MAX ? MIRROR_FIRST_ALL_ROWS :
+		search->among ? Min(MirrorRowsToLookAt(search, search->k), GPUVEC_MAX_K) :
+		Min(search->k, GPUVEC_MAX_K);
+	uint32		group = Max(MIRROR_ANSWER_HITS / rows, 1);
+	bool		ok = true;
+
+	for (uint32 first = 0; ok && first < search->nqueries; first += group)
+		ok = search_group(talk, search, first, Min(first + group, search->nqueries));
+	return ok;
+}
+
+/* Forget what queries have found so far */
+static void
+reset_queries(MirrorSearch *search)
+{
+	for (uint32 i = 0; i < search->nqueries; i++)
+	{
+		MirrorQuery *query = &search->queries[i];
+
+		query->nhits = query->maxhits = 0;
+		query->hits = NULL;
+		query->done = query->skip;
+		query->abandoned = false;
+		query->looked = 0;
+		query->has_after = query->resumes;
+		query->after_score = query->resume_score;
+		query->after_tid = query->resume_tid;
+	}
+}
+
+/*
+ * The k best rows of the target for all queries.  If the engine dies
+ * meanwhile, the mirror is loaded into the next one and searched again, once.
+ * Returns false, with a reason, if there is no engine, or it cannot serve
+ * this.
+ */
+bool
+MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason)
+{
+	MirrorConversation talk = {0};
+
+	talk.target = target;
+	talk.snapshot = search->snapshot;
+	talk.roots = search->roots;
+	/* a map saves nothing if all rows are fetched */
+	talk.use_map = !search->roots && !gpuvec_verify;
+	talk.rows = (double) Min(search->k, MIRROR_FIRST_ALL_ROWS) * search->nqueries;
+
+	while (MirrorConversationBegin(&talk, reason))
+	{
+		reset_queries(search);
+		if (MirrorConversationEnd(&talk, search_queries(&talk, search), reason))
+			return true;
+	}
+	return false;
+}

@@ -1,0 +1,223 @@
+/*-------------------------------------------------------------------------
+ *
+ * search_request.c
+ *	  A search of sets as it goes to the engine, and its answer.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include <math.h>
+
+#include "access/htup_details.h"
+#include "mirror/candidates.h"
+#include "mirror/facts.h"
+#include "mirror/search_request.h"
+
+/* For the planner, searches of at most this many rows are timed */
+#define TIMED_ROWS			1024
+
+/*
+ * How many rows of the engine probably have as many of those among them that
+ * a search is restricted to?  Two standard deviations more than expected, so
+ * that one trip mostly suffices.
+ */
+double
+MirrorRowsToLookAt(const MirrorSearch *search, uint64 n)
+{
+	return (n + 2 * sqrt((double) n)) / search->share + 2;
+}
+
+/*
+ * How many rows to ask for to see the end of an open group: one more than the
+ * page can have behind the last one, so that one trip is enough.
+ */
+static uint32
+rows_to_close(const MirrorQuery *query, uint32 queries)
+{
+	OffsetNumber last = mirror_line_offset(gpuvec_tid_line(query->after_tid));
+	uint32		rows = last < MaxHeapTuplesPerPage ? MaxHeapTuplesPerPage - last + 1 : 1;
+
+	return Max(Min(rows, MIRROR_ANSWER_HITS / queries), 1);
+}
+
+/*
+ * How many rows to ask for, for one query of as many that need some.  A
+ * little more than what is missing, so that a few invisible rows cost no
+ * second trip.  For a restricted search ever more (page grows), since its
+ * rows may be rare among the best, until it is abandoned.
+ */
+static uint32
+rows_to_ask(const MirrorSearch *search, const MirrorQuery *query, uint32 page, uint32 queries)
+{
+	uint64		missing;
+
+	if (MirrorGroupOpen(search, query))
+		return rows_to_close(query, queries);
+	if (search->among)
+	{
+		double		rows = page;
+
+		if (search->k != UINT64_MAX)
+			rows = MirrorRowsToLookAt(search, search->k - Min(query->nhits, search->k)) *
+				(page / MIRROR_FIRST_ALL_ROWS);
+		rows = Min(rows, search->max_looked - query->looked);
+		rows = Min(rows, MIRROR_ANSWER_HITS / queries);
+		return Max(Min(rows, GPUVEC_MAX_K), 1);
+	}
+	if (search->k == UINT64_MAX)
+		return page;
+	missing = search->k - Min(query->nhits, search->k);
+	if (missing <= GPUVEC_FAST_K)
+		return Min(missing + missing / 16 + 2, Max(GPUVEC_FAST_K, missing));
+	return Min(missing, GPUVEC_MAX_K);
+}
+
+/* The least score that rows of a query need; false: any will do */
+static bool
+least_score(const MirrorSearch *search, const MirrorQuery *query, double *least)
+{
+	*least = -INFINITY;
+	if (search->has_min_score)
+		*least = search->min_score;
+	if (query->has_above)
+		*least = Max(*least, nextafter(query->above, INFINITY));
+	/* of an open group's score or not wanted */
+	if (MirrorGroupOpen(search, query))
+		*least = query->after_score;
+	return search->has_min_score || query->has_above || MirrorGroupOpen(search, query);
+}
+
+/* Fill in one query, for as many queries that need rows */
+static void
+fill_query(MirrorSearchRequest *request, const MirrorSearch *search, MirrorQuery *query,
+		   uint32 page, uint32 queries)
+{
+	gpuvec_query *wire = &request->queries[request->n];
+	double		least;
+
+	wire->len = query->len;
+	wire->k = rows_to_ask(search, query, page, queries);
+	if (least_score(search, query, &least))
+	{
+		wire->flags |= GPUVEC_QUERY_MIN_SCORE;
+		wire->min_score = least;
+	}
+	if (query->has_after)
+	{
+		wire->flags |= GPUVEC_QUERY_AFTER;
+		wire->after_score = query->after_score;
+		wire->after_tid = query->after_tid;
+	}
+	if (query->len > 0)
+		memcpy(request->ids + request->nids, query->ids, query->len * sizeof(uint16));
+	request->nids += query->len;
+	request->whose[request->n++] = query;
+}
+
+/* Describe the request and its answer to who sends it */
+static void
+make_wire(MirrorSearchRequest *request, const MirrorSearch *search)
+{
+	MirrorRequest *wire = &request->wire;
+	const gpuvec_query *query = &request->queries[0];
+
+	memset(wire, 0, sizeof(*wire));
+	wire->type = GPUVEC_MSG_SEARCH;
+	wire->npieces = 3;
+	wire->pieces[0].data = &request->head;
+	wire->pieces[0].size = sizeof(request->head);
+	wire->pieces[1].data = request->queries;
+	wire->pieces[1].size = request->n * sizeof(gpuvec_query);
+	wire->pieces[2].data = request->ids;
+	wire->pieces[2].size = request->nids * sizeof(uint16);
+	wire->need = &request->head.need;
+	wire->answer_type = GPUVEC_MSG_RESULT;
+	wire->answer_head = sizeof(gpuvec_result);
+	wire->answer_state = offsetof(gpuvec_result, state);
+	wire->context = search->context;
+	wire->along = true;
+
+	/*
+	 * One query from the best row on may go ahead of a refresh, if its answer
+	 * fits a socket's buffer, so that the engine can go on to the refresh
+	 * behind it.
+	 */
+	if (request->n == 1 && query->k <= GPUVEC_FAST_K && (query->flags & GPUVEC_QUERY_AFTER) == 0)
+	{
+		request->ahead.search = search;
+		request->ahead.query = request->whose[0];
+		request->ahead.asked = query->k;
+		wire->ahead = &request->ahead;
+	}
+	/* the time of a trip and of ranking all rows once */
+	wire->timed = request->n == 1 && query->flags == 0 && query->k <= TIMED_ROWS;
+}
+
+/* Make the request */
+static void
+make_request(MirrorSearchRequest *request, const MirrorConversation *talk, MirrorSearch *search,
+			 uint32 first, uint32 last, uint32 page)
+{
+	uint64		nids = 0;
+	uint32		open = 0;
+
+	for (uint32 i = first; i < last; i++)
+	{
+		nids += search->queries[i].len;
+		if (!search->queries[i].done)
+			open++;
+	}
+	request->n = 0;
+	request->nids = 0;
+	request->queries = palloc0_array(gpuvec_query, open);
+	request->whose = palloc_array(MirrorQuery *, open);
+	request->ids = MemoryContextAllocHuge(CurrentMemoryContext, (nids + 1) * sizeof(uint16));
+	for (uint32 i = first; i < last; i++)
+		if (!search->queries[i].done)
+			fill_query(request, search, &search->queries[i], page, open);
+
+	memset(&request->head, 0, sizeof(request->head));
+	request->head.key = talk->target->key;
+	request->head.known = talk->known;
+	request->head.measure = search->measure;
+	request->head.method = gpuvec_method_choice;
+	request->head.nqueries = request->n;
+	request->head.nids = request->nids;
+	make_wire(request, search);
+}
+
+Size
+MirrorSearchAnswerBytes(uint32 nqueries, uint64 nhits)
+{
+	return sizeof(gpuvec_result) + MAXALIGN64((uint64) nqueries * sizeof(uint32)) +
+		nhits * sizeof(gpuvec_hit);
+}
+
+void
+MirrorSearchAnswerRead(MirrorSearchAnswer *answer)
+{
+	const GpuvecReply *reply = &answer->reply;
+
+	memcpy(&answer->head, reply->data, sizeof(gpuvec_result));
+	if (reply->length != MirrorSearchAnswerBytes(answer->head.nqueries, answer->head.nhits))
+		ereport(ERROR,
+				(errcode(ERRCODE_PROTOCOL_VIOLATION),
+				 errmsg("invalid message from the gpuvec engine")));
+	answer->counts = reply->data + sizeof(gpuvec_result);
+	answer->hits = (MirrorHit *) (reply->data + MirrorSearchAnswerBytes(answer->head.nqueries, 0));
+}
+
+bool
+MirrorSearchAsk(MirrorConversation *talk, MirrorSearch *search, uint32 first, uint32 last,
+				uint32 page, MirrorSearchRequest *request, MirrorSearchAnswer *answer)
+{
+	make_request(request, talk, search, first, last, page);
+	if (!MirrorAsk(talk, &request->wire, &answer->reply))
+		return false;
+	MirrorSearchAnswerRead(answer);
+	search->engine_us += answer->head.engine_us;
+	if (request->wire.trip_us > 0)
+		FactsNoteTrip(&talk->target->key, request->wire.trip_us, answer->head.engine_us);
+	return true;
+}

@@ -1,0 +1,66 @@
+/*-------------------------------------------------------------------------
+ *
+ * search_request.h
+ *	  A search of sets as it goes to the engine, and its answer.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_SEARCH_REQUEST_H
+#define GPUVEC_SEARCH_REQUEST_H
+
+#include "mirror/conversation.h"
+
+/* Hits that one answer may have */
+#define MIRROR_ANSWER_HITS		(4 * 1024 * 1024)
+
+/* First page of an answer without k */
+#define MIRROR_FIRST_ALL_ROWS	8192
+
+/* The request for those of a search's queries that need more rows */
+typedef struct MirrorSearchRequest
+{
+	MirrorRequest wire;			/* made of what follows: does not move */
+	gpuvec_search head;
+	gpuvec_query *queries;		/* [n], palloc'd */
+	uint16	   *ids;			/* [nids], of all queries; palloc'd */
+	MirrorQuery **whose;		/* [n], palloc'd: the search's queries */
+	uint32		n;
+	uint64		nids;
+	MirrorAheadQuestion ahead;
+} MirrorSearchRequest;
+
+/* An answer; all but the head lies in the message */
+typedef struct MirrorSearchAnswer
+{
+	GpuvecReply reply;			/* the message, in the search's context */
+	gpuvec_result head;
+	const char *counts;			/* uint32 [head.nqueries]: hits of each query */
+	MirrorHit  *hits;			/* [head.nhits], query by query */
+} MirrorSearchAnswer;
+
+/*
+ * Ask for rows of those of the queries [first, last) that are not done, of
+ * which there is one.  `page`: how many rows to ask for where the search has
+ * no k.  False: the connection was lost, or the engine refused.
+ */
+extern bool MirrorSearchAsk(MirrorConversation *talk, MirrorSearch *search, uint32 first,
+							uint32 last, uint32 page, MirrorSearchRequest *request,
+							MirrorSearchAnswer *answer);
+
+/* Read answer->reply (GPUVEC_MSG_RESULT); one not well-formed is an error */
+extern void MirrorSearchAnswerRead(MirrorSearchAnswer *answer);
+
+/* Bytes of an answer to as many queries, with as many hits in all */
+extern Size MirrorSearchAnswerBytes(uint32 nqueries, uint64 nhits);
+
+/* Hits of a query, by its number in the request */
+static inline uint32
+MirrorSearchAnswerHits(const MirrorSearchAnswer *answer, uint32 query)
+{
+	uint32		n;
+
+	memcpy(&n, answer->counts + query * sizeof(n), sizeof(n));
+	return n;
+}
+
+#endif							/* GPUVEC_SEARCH_REQUEST_H */

@@ -168,7 +168,7 @@ gpuvec_engines() {
 stress_trouble() {
 	local round
 	grep -hE 'PANIC:|TRAP:|terminated by signal (4|6|7|8|11)\b|ERROR: (Address|Leak)Sanitizer|runtime error:' "$work"/stress/server_*.log
-	for ((round = 0; round < 50; round++)); do
+	for ((round = 0; round < 150; round++)); do
 		[ -n "$(gpuvec_engines "$work/stress/")" ] || return
 		sleep 0.2
 	done

@@ -207,3 +207,4 @@ SELECT count(*) FROM gpuvec_gather('random', 'id', 'embedding', (SELECT array_ag
 WHERE g.embedding IS DISTINCT FROM r.embedding OR g.found <> (r.id IS NOT NULL);
 DROP TABLE several, items, small, domains, odd, nothing, live, parted, random, bags, temporary, unlogged CASCADE;
 DROP FUNCTION pool_sql, same;
+DROP DOMAIN item_key, item_vector;

@@ -158,3 +158,5 @@ SELECT count(*), min(query), max(query), min(score) FROM asked, gpuvec_topk_batc
 INSERT INTO large SELECT queries[1] FROM asked, generate_series(1, 1000);
 SELECT count(*), count(DISTINCT (query, tid)), min(score) FROM asked, gpuvec_topk_batch('large', 'tokens', queries, 2);
 DROP TABLE docs, gen, unl, fresh, hist, large, asked;
+DROP PROCEDURE histories;
+DROP FUNCTION best, add_and_search, history;

@@ -123,3 +123,5 @@ INSERT INTO long SELECT 100, idset_agg(i) FROM generate_series(0, 65535) i;
 SELECT measure, same('long', (SELECT tokens FROM long WHERE id = 20), 25, measure) AS some, same('long', (SELECT tokens FROM long WHERE id = 100), 70, measure) AS everything
 FROM measures ORDER BY measure;
 DROP TABLE docs, part, parent, nothing, long, t1, t2, t3, t4 CASCADE;
+DROP VIEW measures, queries;
+DROP FUNCTION brute, same, estimate;

@@ -99,3 +99,4 @@ DROP SERVER dummy CASCADE;
 DROP FOREIGN DATA WRAPPER dummy;
 DROP TYPE pair;
 DROP ROLE regress_gpuvec_reader, regress_gpuvec_column;
+DROP FUNCTION fails;

@@ -31,7 +31,7 @@ tests:
 	@echo $(CUDA_TESTS)
 
 programs: build/test/cuda_topk
-	$(ON_GPU) programs-gpu
+	+$(ON_GPU) programs-gpu
 
 check: $(CUDA_TESTS:%=check-%)
 
@@ -39,6 +39,6 @@ check-gpu_search: build/test/cuda_topk
 	$< full
 
 check-gpu_kernels check-gpu_vectors:
-	$(ON_GPU) $@
+	+$(ON_GPU) $@
 
 .PHONY: cuda-tests tests programs check $(CUDA_TESTS:%=check-%)

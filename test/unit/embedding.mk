@@ -36,7 +36,7 @@ check: $(EMBEDDING_TESTS:%=check-%)
 ifeq ($(CUDA),yes)
 # one after the other, since both compile kernels
 programs: $(EMULATION_DIR)/embedding $(EMULATION_DIR)/vectors_test
-	$(EMULATED_SERVER) programs-emulated
+	+$(EMULATED_SERVER) programs-emulated
 
 check-embedding_kernels: $(EMULATION_DIR)/embedding
 	$< --small --no-time --check $(CASES)
@@ -45,7 +45,7 @@ check-embedding_vectors: $(EMULATION_DIR)/vectors_test
 	$< $(CASES)
 
 check-embedding_server:
-	$(EMULATED_SERVER) check-emulated SERVER_TEST_ARGS="embed embed_concurrency"
+	+$(EMULATED_SERVER) check-emulated SERVER_TEST_ARGS="embed embed_concurrency"
 else
 programs:
 

@@ -8,9 +8,8 @@
 #ifndef GPUVEC_EMIT_CUH
 #define GPUVEC_EMIT_CUH
 
+#include "kernels/device/instructions.cuh"
 #include "kernels/search/cuda_backend.h"
-
-#define FULL_WARP	0xFFFFFFFFu
 
 /* Where candidates go */
 struct candidate_sink

@@ -14,7 +14,7 @@ namespace gpuvec
 {
 
 /* All lanes of a warp */
-#define FULL_WARP	0xFFFFFFFFu
+static constexpr unsigned FULL_WARP = 0xFFFFFFFFu;
 
 /* Wait for the end of the kernel before, if this one is chained: see launch.h */
 static __device__ __forceinline__ void

@@ -16,7 +16,7 @@
 namespace gpuvec
 {
 
-#define LANES				16
+static constexpr int LANES = 16;
 
 /*
  * Fold the lanes of N sums.  Each thread ends up with one of them: the number that the

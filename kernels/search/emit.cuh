@@ -11,6 +11,8 @@
 #include "kernels/device/instructions.cuh"
 #include "kernels/search/cuda_backend.h"
 
+using namespace gpuvec;
+
 /* Where candidates go */
 struct candidate_sink
 {

@@ -14,7 +14,7 @@
 namespace gpuvec
 {
 
-#define FULL_WARP	0xFFFFFFFFu
+static constexpr unsigned FULL_WARP = 0xFFFFFFFFu;
 
 static inline void
 wait_for_previous(void)

@@ -12,12 +12,13 @@
 #ifndef GPUVEC_CHUNK_H
 #define GPUVEC_CHUNK_H
 
-#include "kernels/search/cuda_backend.h"
+#include "kernels/device/arena.h"
+#include "kernels/search/search_backend.h"
+
+namespace gpuvec
+{
 
 #define MAX_ROUNDS			64
-
-/* Up to so many queries, bitmaps are not staged (the default of gpuvec_cuda_tuning) */
-#define FEW					48
 
 /* A query on its way, in the order of work */
 struct work_query
@@ -32,17 +33,26 @@ struct work_query
 /* One topk call */
 struct search
 {
-	struct cuda_backend *b;
-	struct cuda_view *view;
-	gpuvec_measure measure;
-	gpuvec_method method;
-	struct work_query *work;
-	uint32_t	nwork;
-	uint32_t   *overflowed;		/* positions in work */
-	uint32_t	noverflowed;
-	bool		stopped;		/* nobody wants this chunk any more */
-	gpuvec_error *error;
+	struct search_backend *b;
+	const struct gpuvec_search_policy &policy;
+	struct cuda_view *view = NULL;
+	gpuvec_measure measure = GPUVEC_JACCARD;
+	gpuvec_method method = GPUVEC_METHOD_AUTO;
+	struct work_query *work = NULL;
+	uint32_t	nwork = 0;
+	uint32_t   *overflowed = NULL;	/* positions in work */
+	uint32_t	noverflowed = 0;
+	bool		stopped = false;	/* nobody wants this chunk any more */
+	gpuvec_error *error = NULL;
 };
+
+/* What is at an offset of the scratch memory on the device */
+template <typename T>
+static inline T *
+scratch_at(const struct search *s, size_t offset)
+{
+	return (T *) ((char *) s->b->scratch.get() + offset);
+}
 
 /* A chunk: some queries of the same kind, and where its scratch memory lies */
 struct chunk
@@ -88,12 +98,6 @@ chunk_query(const struct chunk *c, uint32_t i)
 	return &c->work[c->positions ? c->positions[i] : i];
 }
 
-static inline size_t
-align_up(size_t n)
-{
-	return (n + 255) / 256 * 256;
-}
-
 static inline bool
 is_canceled(const gpuvec_topk_query *query)
 {
@@ -113,7 +117,7 @@ extern bool wait_for_device(struct search *s, const struct chunk *c);
 extern bool clear_stop(struct search *s);
 extern void quiet_device(struct search *s);
 extern bool need_scratch(struct search *s, size_t bytes);
-extern bool need_pinned(struct search *s, char **buffer, size_t *size, size_t bytes);
+extern bool need_pinned(struct search *s, unique_pinned &buffer, size_t &size, size_t bytes);
 extern bool choose_kernel(struct search *s, struct chunk *c, uint32_t planes);
 extern uint32_t fit_capacity(const struct search *s, uint64_t wanted);
 extern size_t query_list_bytes(const struct search *s, uint32_t len);
@@ -132,5 +136,7 @@ extern void finish_chunk(struct search *s, const struct chunk *c);
 /* list_rounds.cu */
 extern void fill_ranges(const struct search *s, const struct chunk *c, uint2 *ranges);
 extern bool queue_list_rounds(struct search *s, struct chunk *c);
+
+}
 
 #endif							/* GPUVEC_CHUNK_H */

@@ -13,6 +13,9 @@
 
 #include "kernels/search/list_planes.cuh"
 
+namespace gpuvec
+{
+
 /* A segment that is one block, and the team that counts in it */
 #define WHOLE_ROWS		(1 << WHOLE_SHIFT)
 #define WHOLE_THREADS	(WHOLE_ROWS / LANE_ROWS)
@@ -85,6 +88,8 @@ count_segments(const struct list_params &params, Counter &counter, Count count)
 			if (!counter.is_counted(queries.x + i, entered))
 				count(queries.x + i);
 	}
+}
+
 }
 
 #endif							/* GPUVEC_LIST_ITEMS_CUH */

@@ -25,6 +25,9 @@
 
 #include "kernels/search/emit.cuh"
 
+namespace gpuvec
+{
+
 #define LANE_ROWS		128
 
 /* Small blocks, and their planes in shared memory */
@@ -488,5 +491,7 @@ struct list_planes
 		return !(WARPS == 1 ? __all_sync(FULL_WARP, hopeless) : __syncthreads_and(hopeless));
 	}
 };
+
+}
 
 #endif							/* GPUVEC_LIST_PLANES_CUH */

@@ -35,8 +35,12 @@
  */
 #include <algorithm>
 
+#include "kernels/device/launch.h"
 #include "kernels/search/bit_counters.cuh"
 #include "kernels/search/list_items.cuh"
+
+namespace gpuvec
+{
 
 extern __shared__ uint4 shared_memory[];
 
@@ -562,8 +566,8 @@ lists_count_tiled(const struct list_params *params, uint32_t planes, size_t smem
 	size_t		bytes = tiled_bytes(threads) + (size_t) (nslots + 1) * (TILED_ROWS / 8);
 	uint32_t	items = params->nblocks * params->nslices;
 
-	return launch_kernel(tiled_variant(planes, threads), dim3(items < sms ? items : sms), threads,
-						 bytes, stream, *params);
+	return launch(tiled_variant(planes, threads), dim3(items < sms ? items : sms), threads,
+				  bytes, stream, *params);
 }
 
 cudaError_t
@@ -572,10 +576,10 @@ lists_count_direct(const struct list_params *params, uint32_t planes, cudaStream
 	uint64_t	warps = (uint64_t) params->nblocks * params->nqueries;
 	uint64_t	blocks = (warps + DIRECT_THREADS / 32 - 1) / (DIRECT_THREADS / 32);
 
-	return launch_kernel(direct_variant(planes), dim3((uint32_t) (blocks < 65536 ? blocks : 65536)),
-						 DIRECT_THREADS, DIRECT_THREADS / 32 *
-						 (sizeof(struct block_place<32>) + TILED_TEAM_WORDS * sizeof(uint32_t)),
-						 stream, *params);
+	return launch(direct_variant(planes), dim3((uint32_t) (blocks < 65536 ? blocks : 65536)),
+				  DIRECT_THREADS, DIRECT_THREADS / 32 *
+				  (sizeof(struct block_place<32>) + TILED_TEAM_WORDS * sizeof(uint32_t)),
+				  stream, *params);
 }
 
 cudaError_t
@@ -584,6 +588,8 @@ lists_count_whole(const struct list_params *params, uint32_t planes, uint32_t sm
 {
 	uint64_t	items = (uint64_t) params->nblocks * params->nslices;
 
-	return launch_kernel(whole_variant(planes), dim3((uint32_t) std::min(items, (uint64_t) sms * 2)),
-						 WHOLE_THREADS, whole_bytes(WHOLE_PLANES), stream, *params);
+	return launch(whole_variant(planes), dim3((uint32_t) std::min(items, (uint64_t) sms * 2)),
+				  WHOLE_THREADS, whole_bytes(WHOLE_PLANES), stream, *params);
+}
+
 }

@@ -10,8 +10,12 @@
  *
  *-------------------------------------------------------------------------
  */
+#include "kernels/device/launch.h"
 #include "kernels/search/bit_counters.cuh"
 #include "kernels/search/list_planes.cuh"
+
+namespace gpuvec
+{
 
 extern __shared__ uint4 shared_memory[];
 
@@ -264,4 +268,6 @@ lists_count_lone(const struct list_params *params, uint32_t planes, cudaStream_t
 						 LONE_THREADS, sizeof(struct team_shared) + sizeof(struct block_place<32>) +
 						 TILED_PLANES * TILED_ROWS / 8 + LONE_THREADS * sizeof(uint32_t),
 						 stream, *params);
+}
+
 }

@@ -13,7 +13,11 @@
  */
 #include <algorithm>
 
+#include "kernels/device/launch.h"
 #include "kernels/search/list_items.cuh"
+
+namespace gpuvec
+{
 
 extern __shared__ uint4 shared_memory[];
 
@@ -321,5 +325,7 @@ lists_count_plain(const struct list_params *params, uint32_t sms, cudaStream_t s
 	if (params->nqueries <= LONE_QUERIES)
 		return launch_chained(count_plain_lone, blocks, WHOLE_THREADS,
 							  plain_bytes() + sizeof(struct list_shares), stream, *params);
-	return launch_kernel(count_plain, blocks, WHOLE_THREADS, plain_bytes(), stream, *params);
+	return launch(count_plain, blocks, WHOLE_THREADS, plain_bytes(), stream, *params);
+}
+
 }

@@ -29,8 +29,12 @@
  *
  *-------------------------------------------------------------------------
  */
+#include "kernels/device/launch.h"
 #include "kernels/search/emit.cuh"
 #include "kernels/search/bit_counters.cuh"
+
+namespace gpuvec
+{
 
 extern __shared__ uint4 shared_memory[];
 
@@ -545,4 +549,6 @@ scan_launch(const struct scan_params *params, uint32_t entry_bits, uint32_t plan
 {
 	return launch_chained(scan_variant(entry_bits, planes), dim3(blocks),
 						 scan_threads(planes), shared_bytes, stream, *params);
+}
+
 }

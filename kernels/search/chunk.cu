@@ -1,104 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * chunk.cu
- *	  A chunk of queries: its memory, its way to the device, the kernels, its way back.
+ *	  A chunk of queries: its memory, and its way to the device.
  *
  * The scratch memory of a chunk is one piece, of which states to ids are copied to the
- * device, and results and states back.  Kernels and copies are queued in one stream, and
- * waited for once; whoever waits looks at the cancellation flags from time to time.
+ * device, and results and states back.
  *
  *-------------------------------------------------------------------------
  */
 #include <algorithm>
-#include <sched.h>
 #include <string.h>
-#include <time.h>
 
 #include "kernels/search/chunk.h"
 
 namespace gpuvec
 {
-
-/* Is nobody waiting for any query of the chunk? */
-bool
-chunk_canceled(const struct chunk *c)
-{
-	for (uint32_t i = 0; i < c->n; i++)
-		if (!is_canceled(chunk_query(c, i)->query))
-			return false;
-	return true;
-}
-
-/*
- * Wait for what was queued.  Looks at the cancellation flags from time to time,
- * and makes the kernels end early if nobody waits any more.
- */
-bool
-wait_for_device(struct search *s, const struct chunk *c)
-{
-	struct search_backend *b = s->b;
-	uint32_t	spins = 0;
-	cudaError_t rc;
-
-	if (!b->device.check(cudaEventRecord(b->finished.get(), b->stream.get()), "search on the GPU", s->error))
-		return false;
-	while ((rc = cudaEventQuery(b->finished.get())) == cudaErrorNotReady)
-	{
-		spins++;
-		if (spins < 2000)
-			continue;
-		if (spins % 64 == 0 && !s->stopped && chunk_canceled(c))
-		{
-			s->stopped = true;
-			if (!b->device.check(cudaMemcpyAsync((uint32_t *) b->stop.get(), b->stop_value.get(), sizeof(uint32_t),
-												 cudaMemcpyHostToDevice, b->device.side_stream.get()),
-								 "search on the GPU", s->error))
-				return false;
-		}
-		if (spins < 4000)
-			sched_yield();
-		else
-		{
-			struct timespec pause = {0, 20000};
-
-			nanosleep(&pause, NULL);
-		}
-	}
-	return b->device.check(rc, "search on the GPU", s->error);
-}
-
-/* After a chunk that was stopped: let the next one run */
-bool
-clear_stop(struct search *s)
-{
-	struct search_backend *b = s->b;
-
-	if (!s->stopped)
-		return true;
-	if (!b->device.check(cudaStreamSynchronize(b->device.side_stream.get()), "search on the GPU", s->error) ||
-		!b->device.check(cudaMemsetAsync((uint32_t *) b->stop.get(), 0, sizeof(uint32_t), b->stream.get()),
-						 "search on the GPU", s->error))
-		return false;
-	s->stopped = false;
-	return true;
-}
-
-/*
- * After a failure: nothing of this search may still run when its memory is used again,
- * and the next one must not find the order to stop.  The failure is what is reported.
- */
-void
-quiet_device(struct search *s)
-{
-	gpuvec_error *error = s->error;
-	gpuvec_error ignored;
-
-	cudaStreamSynchronize(s->b->stream.get());
-	s->error = &ignored;
-	if (!clear_stop(s))
-		s->b->device.broken = true;
-	s->error = error;
-}
 
 /* Grow scratch memory on the device to at least this */
 bool
@@ -109,7 +25,7 @@ need_scratch(struct search *s, size_t bytes)
 	if (bytes <= b->scratch_bytes)
 		return true;
 	b->scratch_bytes = 0;
-	if (!allocate(b->device, b->scratch, bytes, b->stream.get(), "a search", s->error))
+	if (!allocate(b->device, b->scratch, bytes, s->stream, "a search", s->error))
 		return false;
 	b->scratch_bytes = bytes;
 	return true;
@@ -124,40 +40,10 @@ need_pinned(struct search *s, unique_pinned &buffer, size_t &size, size_t bytes)
 	bytes += bytes / 2;
 	buffer.reset();
 	size = 0;
-	if (!create_pinned(s->b->device, buffer, bytes, s->error, "allocate pinned memory for a search"))
+	if (!create_pinned(s->b->device, buffer, bytes, s->error,
+					   "allocate pinned memory for a search"))
 		return false;
 	size = bytes;
-	return true;
-}
-
-/* The widest entries whose table fits shared memory */
-static uint32_t
-choose_entry_bits(const struct search_backend *b, uint32_t planes, uint32_t maxid)
-{
-	uint32_t	bits = b->policy.entry_bits;
-
-	while (bits > 8 && scan_shared_bytes(bits, planes, maxid) > b->device.shared_limit)
-		bits /= 2;
-	return bits;
-}
-
-/* Which kernel serves the chunk, and how many blocks of it run at once? */
-bool
-choose_kernel(struct search *s, struct chunk *c, uint32_t planes)
-{
-	struct search_backend *b = s->b;
-	int			blocks = 0;
-
-	c->planes = std::max(planes, s->policy.least_planes);
-	c->entry_bits = choose_entry_bits(b, c->planes, s->view->maxid);
-	c->shared_bytes = scan_shared_bytes(c->entry_bits, c->planes, s->view->maxid);
-	c->batch = c->entry_bits;
-	if (!b->device.check(scan_blocks(c->entry_bits, c->planes, c->shared_bytes, &blocks),
-						 "prepare a search", s->error))
-		return false;
-	c->blocks = (uint32_t) std::max(blocks, 1) * b->device.sms;
-	b->stats.entry_bits = c->entry_bits;
-	b->stats.planes = c->planes;
 	return true;
 }
 
@@ -279,237 +165,9 @@ upload_chunk(struct search *s, struct chunk *c)
 				 (uint16_t *) (b->upload.get() + (c->ids - c->states)));
 	if (c->lists)
 		fill_ranges(s, c, (uint2 *) (b->upload.get() + (c->ranges - c->states)));
-	return b->device.check(cudaMemcpyAsync(scratch_at<char>(s, c->states), b->upload.get(), bytes,
-										   cudaMemcpyHostToDevice, b->stream.get()),
-						   "copy queries to the GPU", s->error);
-}
-
-/* Set every launch's item counter to zero once more */
-bool
-reset_counters(struct search *s, struct chunk *c)
-{
-	c->launches = 0;
-	return s->b->device.check(cudaMemsetAsync(scratch_at<char>(s, c->counters), 0,
-											  sizeof(uint32_t) * MAX_ROUNDS, s->b->stream.get()),
-							  "search on the GPU", s->error);
-}
-
-/* The tiles in some classes; the view of a search is counted only if need be */
-static uint32_t
-class_tiles(const struct search *s, uint32_t class_lo, uint32_t class_hi)
-{
-	if (class_lo == 0 && class_hi == TILE_CLASSES)
-		return s->view->ntiles;
-	count_classes(s->view);
-	return s->view->tiles_before[class_hi] - s->view->tiles_before[class_lo];
-}
-
-/*
- * Cut a scan into items.  An item takes long enough for the making of its table
- * to be small beside it, yet there are enough items for all blocks.
- */
-static void
-cut_items(const struct search *s, const struct chunk *c, struct scan_params *p)
-{
-	const struct cuda_view *view = s->view;
-	uint32_t	tiles = class_tiles(s, p->class_lo, p->class_hi);
-	double		per_group = 32.0 * std::max(tiles, 1u) / view->ntiles;
-	double		groups = s->policy.item_tiles / per_group;
-	double		most = (double) p->ngroups * p->nbatches / (4.0 * c->blocks);
-	uint32_t	warps = scan_threads(c->planes) / 32;
-
-	groups = std::min(std::max(std::min(groups, most), 1.0), (double) p->ngroups);
-	p->range_groups = (uint32_t) groups;
-	p->nitems = (p->ngroups + p->range_groups - 1) / p->range_groups * p->nbatches;
-
-	/* with few tiles in the sample, a warp looks through more of all; but all warps get some */
-	p->grab = 1;
-	while (p->grab * per_group / 32.0 < s->policy.grab &&
-		   p->grab * 2 * warps <= p->range_groups * 32)
-		p->grab *= 2;
-}
-
-/* Queue the scan of some classes of the first groups */
-bool
-queue_scan(struct search *s, struct chunk *c, uint32_t ngroups, uint32_t class_lo,
-		   uint32_t class_hi)
-{
-	struct search_backend *b = s->b;
-	struct scan_params p;
-
-	if (c->launches == MAX_ROUNDS && !reset_counters(s, c))
-		return false;
-	memset(&p, 0, sizeof(p));
-	p.segments = s->view->segments;
-	p.groups = s->view->groups;
-	p.queries = scratch_at<struct query_state>(s, c->states);
-	p.ids = scratch_at<uint16_t>(s, c->ids);
-	p.candidates = scratch_at<struct row_key>(s, c->candidates);
-	p.next_item = scratch_at<uint32_t>(s, c->counters) + c->launches++;
-	p.stop = (uint32_t *) b->stop.get();
-	p.ngroups = ngroups;
-	p.nqueries = c->n;
-	p.capacity = c->capacity;
-	p.class_lo = class_lo;
-	p.class_hi = class_hi;
-	p.maxid = s->view->maxid;
-	p.nbatches = (c->n + c->batch - 1) / c->batch;
-	p.measure = s->measure;
-	cut_items(s, c, &p);
-	b->stats.rounds++;
-	return b->device.check(scan_launch(&p, c->entry_bits, c->planes, c->shared_bytes,
-									   std::min(c->blocks, p.nitems), b->stream.get()),
-						   "search on the GPU", s->error);
-}
-
-/* Queue the selection after a round */
-bool
-queue_select(struct search *s, struct chunk *c, enum select_mode mode)
-{
-	struct search_backend *b = s->b;
-	struct select_params p;
-
-	memset(&p, 0, sizeof(p));
-	p.queries = scratch_at<struct query_state>(s, c->states);
-	p.candidates = scratch_at<struct row_key>(s, c->candidates);
-	p.top_in = scratch_at<struct row_key>(s, c->top[c->which]);
-	p.top_out = scratch_at<struct row_key>(s, c->top[1 - c->which]);
-	p.results = scratch_at<struct row_key>(s, c->results);
-	if (c->direct && mode == SELECT_FINAL)
-	{
-		p.results = (struct row_key *) b->download.get();
-		p.states = (struct query_state *) (b->download.get() + (c->states - c->results));
-	}
-	p.nqueries = c->n;
-	p.capacity = c->capacity;
-	p.kmax = c->kmax;
-	p.mode = mode;
-	if (mode == SELECT_ROUND)
-		c->which = 1 - c->which;
-	return b->device.check(select_launch(&p, b->stream.get()), "search on the GPU", s->error);
-}
-
-/* Queue the sorting of lists too long for SELECT_FINAL */
-bool
-queue_sort(struct search *s, struct chunk *c)
-{
-	struct search_backend *b = s->b;
-	struct sort_params p;
-	uint32_t	width = 0;
-
-	memset(&p, 0, sizeof(p));
-	p.queries = scratch_at<struct query_state>(s, c->states);
-	p.nqueries = c->n;
-	p.kmax = c->kmax;
-	while (width < c->kmax)
-	{
-		p.in = scratch_at<struct row_key>(s, c->top[c->which]);
-		p.out = scratch_at<struct row_key>(s, c->top[1 - c->which]);
-		p.width = width;
-		if (!b->device.check(sort_launch(&p, b->stream.get()), "search on the GPU", s->error))
-			return false;
-		c->which = 1 - c->which;
-		width = width == 0 ? SORT_RUN : width * 2;
-	}
-	return true;
-}
-
-/* Queue the copy of a chunk's states and sorted lists to the host */
-bool
-queue_download(struct search *s, struct chunk *c)
-{
-	struct search_backend *b = s->b;
-	size_t		bytes = c->counters - c->results;
-	size_t		list = c->kmax <= GPUVEC_FAST_K ? 0 :
-		sizeof(struct row_key) * c->kmax * c->n;
-
-	if (c->direct)
-		return true;
-	if (!need_pinned(s, b->download, b->download_bytes, bytes + list) ||
-		!b->device.check(cudaMemcpyAsync(b->download.get(), scratch_at<char>(s, c->results), bytes,
-										 cudaMemcpyDeviceToHost, b->stream.get()),
-						 "copy results from the GPU", s->error))
-		return false;
-	return list == 0 ||
-		b->device.check(cudaMemcpyAsync(b->download.get() + bytes, scratch_at<char>(s, c->top[c->which]), list,
-										cudaMemcpyDeviceToHost, b->stream.get()),
-						"copy results from the GPU", s->error);
-}
-
-/* Turn one query's list into matches */
-static void
-decode_matches(gpuvec_topk_query *query, const struct row_key *list, uint32_t n)
-{
-	for (uint32_t i = 0; i < n; i++)
-	{
-		gpuvec_match *m = &query->matches[i];
-		uint64_t	lo = list[i].lo;
-
-		m->score = gpuvec_key_score(list[i].hi);
-		m->tid = gpuvec_tid((uint32_t) (lo >> 32), lo >> KEY_COMMON_BITS & GPUVEC_MAX_LINE);
-		m->common = (uint32_t) (lo & KEY_COMMON_MASK);
-		m->padding = 0;
-	}
-	query->nmatches = n;
-}
-
-/* A finished chunk whose results are decoded */
-struct decoding
-{
-	const struct chunk *chunk;
-	const struct query_state *states;
-	const struct row_key *lists;
-	uint32_t	part_queries;
-};
-
-/* Decode the results of some of a chunk's queries */
-static void
-decode_part(void *task, uint64_t part, int)
-{
-	const struct decoding *d = (const struct decoding *) task;
-	uint32_t	from = (uint32_t) part * d->part_queries;
-
-	for (uint32_t i = from; i < std::min(from + d->part_queries, d->chunk->n); i++)
-		if (!d->states[i].overflow)
-			decode_matches(chunk_query(d->chunk, i)->query,
-						   d->lists + (size_t) i * d->chunk->kmax, d->states[i].ntop);
-}
-
-/* Take over a finished chunk's results; note the queries that overflowed */
-void
-finish_chunk(struct search *s, const struct chunk *c)
-{
-	struct search_backend *b = s->b;
-	const char *download = b->download.get();
-	struct decoding d;
-	uint32_t	parts = (uint32_t) divide_up(c->n, s->policy.decode_queries);
-
-	d.part_queries = s->policy.decode_queries;
-	d.chunk = c;
-	d.states = (const struct query_state *) (download + (c->states - c->results));
-	d.lists = (const struct row_key *)
-		(c->kmax <= GPUVEC_FAST_K ? download : download + (c->counters - c->results));
-	b->stats.stopped_chunks += s->stopped;
-	if (s->stopped)
-	{
-		for (uint32_t i = 0; i < c->n; i++)
-			chunk_query(c, i)->query->nmatches = 0;
-		return;
-	}
-	for (uint32_t i = 0; i < c->n; i++)
-		if (d.states[i].overflow)
-		{
-			struct work_query *w = chunk_query(c, i);
-
-			w->bound = d.states[i].limits.bound;
-			b->stats.direct_overflows += c->direct;
-			s->overflowed[s->noverflowed++] = (uint32_t) (w - s->work);
-		}
-	if (b->pool && parts > 1 && (uint64_t) c->n * c->kmax >= s->policy.decode_rows)
-		gpuvec_pool_run(b->pool, decode_part, &d, parts);
-	else
-		for (uint32_t i = 0; i < parts; i++)
-			decode_part(&d, i, 0);
+	return s->check(cudaMemcpyAsync(scratch_at<char>(s, c->states), b->upload.get(), bytes,
+									cudaMemcpyHostToDevice, s->stream),
+					"copy queries to the GPU");
 }
 
 }

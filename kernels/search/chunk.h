@@ -5,7 +5,9 @@
  *
  * topk.cu		which queries are searched together, what is run in which order
  * list_rounds.cu	the rounds of a chunk that is counted by lists
- * chunk.cu		a chunk's memory, its way to the device, the kernels, its way back
+ * chunk.cu		a chunk's memory, its way to the device
+ * chunk_kernels.cu	the kernels that scan, select and sort
+ * chunk_answers.cu	waiting for a chunk, its way back
  *
  *-------------------------------------------------------------------------
  */
@@ -35,6 +37,7 @@ struct search
 {
 	struct search_backend *b;
 	const struct gpuvec_search_policy &policy;
+	cudaStream_t stream;
 	struct cuda_view *view = NULL;
 	gpuvec_measure measure = GPUVEC_JACCARD;
 	gpuvec_method method = GPUVEC_METHOD_AUTO;
@@ -44,6 +47,13 @@ struct search
 	uint32_t	noverflowed = 0;
 	bool		stopped = false;	/* nobody wants this chunk any more */
 	gpuvec_error *error = NULL;
+
+	/* Did a call succeed?  If not, fill *error; `what` completes "could not ..." */
+	bool
+	check(cudaError_t rc, const char *what = "search on the GPU") const
+	{
+		return b->device.check(rc, what, error);
+	}
 };
 
 /* What is at an offset of the scratch memory on the device */
@@ -112,24 +122,28 @@ query_entries(uint32_t len)
 }
 
 /* chunk.cu */
-extern bool chunk_canceled(const struct chunk *c);
-extern bool wait_for_device(struct search *s, const struct chunk *c);
-extern bool clear_stop(struct search *s);
-extern void quiet_device(struct search *s);
 extern bool need_scratch(struct search *s, size_t bytes);
 extern bool need_pinned(struct search *s, unique_pinned &buffer, size_t &size, size_t bytes);
-extern bool choose_kernel(struct search *s, struct chunk *c, uint32_t planes);
 extern uint32_t fit_capacity(const struct search *s, uint64_t wanted);
 extern size_t query_list_bytes(const struct search *s, uint32_t len);
 extern size_t query_bytes(uint32_t kmax, uint32_t capacity);
 extern void lay_out(struct chunk *c, size_t nsegments, size_t nblocks);
 extern void fill_queries(const struct chunk *c, struct query_state *states, uint16_t *ids);
 extern bool upload_chunk(struct search *s, struct chunk *c);
+
+/* chunk_kernels.cu */
+extern bool choose_kernel(struct search *s, struct chunk *c, uint32_t planes);
 extern bool reset_counters(struct search *s, struct chunk *c);
 extern bool queue_scan(struct search *s, struct chunk *c, uint32_t ngroups,
 					   uint32_t class_lo, uint32_t class_hi);
 extern bool queue_select(struct search *s, struct chunk *c, enum select_mode mode);
 extern bool queue_sort(struct search *s, struct chunk *c);
+
+/* chunk_answers.cu */
+extern bool chunk_canceled(const struct chunk *c);
+extern bool wait_for_device(struct search *s, const struct chunk *c);
+extern bool clear_stop(struct search *s);
+extern void quiet_device(struct search *s);
 extern bool queue_download(struct search *s, struct chunk *c);
 extern void finish_chunk(struct search *s, const struct chunk *c);
 

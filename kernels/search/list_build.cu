@@ -423,8 +423,8 @@ sort_keys(struct search_backend *b, staged_stream &stream, struct build_params *
 	if (!b->device.check(cub::DeviceRadixSort::SortKeys(NULL, bytes, keys, nids, 0, 32,
 														stream.get()), what, error) ||
 		!allocate(b->device, memory->sort, bytes + 1, stream.get(), whose, error) ||
-		!b->device.check(cub::DeviceRadixSort::SortKeys(memory->sort.get(), bytes, keys, nids, 0, 32,
-														stream.get()), what, error))
+		!b->device.check(cub::DeviceRadixSort::SortKeys(memory->sort.get(), bytes, keys, nids, 0,
+														32, stream.get()), what, error))
 		return false;
 	p->keys = keys.Current();
 	return true;
@@ -456,6 +456,7 @@ fill_lists(struct search_backend *b, staged_stream &stream, struct build_params 
 {
 	std::vector<uint32_t> tile_keys(segment->ntiles + 1);
 	uint32_t	nids = (uint32_t) segment->nids;
+	size_t		key_bytes = nids * sizeof(uint32_t);
 	uint32_t	sum = 0;
 
 	for (uint32_t r = 0; r < segment->nrows; r++)
@@ -466,8 +467,8 @@ fill_lists(struct search_backend *b, staged_stream &stream, struct build_params 
 	}
 	if (!allocate(b->device, memory->tile_keys, tile_keys.size() * sizeof(uint32_t), stream.get(),
 				  whose, error) ||
-		!allocate(b->device, memory->keys[0], nids * sizeof(uint32_t), stream.get(), whose, error) ||
-		!allocate(b->device, memory->keys[1], nids * sizeof(uint32_t), stream.get(), whose, error) ||
+		!allocate(b->device, memory->keys[0], key_bytes, stream.get(), whose, error) ||
+		!allocate(b->device, memory->keys[1], key_bytes, stream.get(), whose, error) ||
 		!stream.send(memory->tile_keys.get(), tile_keys.data(), tile_keys.size() * sizeof(uint32_t),
 					 copying, error))
 		return false;

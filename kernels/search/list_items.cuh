@@ -69,7 +69,7 @@ template <typename Counter, typename Count>
 static __device__ __forceinline__ void
 count_segments(const struct list_params &params, Counter &counter, Count count)
 {
-	uint32_t	entered = ~0u;
+	uint32_t	current = ~0u;
 
 	for (;;)
 	{
@@ -79,13 +79,13 @@ count_segments(const struct list_params &params, Counter &counter, Count count)
 		if (item == ~0u)
 			break;
 		queries = item_range(params, item);
-		if (item_block(params, item) != entered)
+		if (item_block(params, item) != current)
 		{
-			entered = item_block(params, item);
-			counter.enter_block(entered);
+			current = item_block(params, item);
+			counter.enter_block(current);
 		}
 		for (uint32_t i = 0; i < queries.y; i++)
-			if (!counter.is_counted(queries.x + i, entered))
+			if (!counter.is_counted(queries.x + i, current))
 				count(queries.x + i);
 	}
 }

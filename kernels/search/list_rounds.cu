@@ -158,18 +158,18 @@ queue_blocks(struct search *s, struct chunk *c, struct list_params *p, int kind)
 	{
 		b->stats.plain_rounds += plain;
 		b->stats.plain_lone_rounds += plain && c->n <= LONE_QUERIES;
-		rc = plain ? lists_count_plain(p, b->device.sms, b->stream.get()) :
-			lists_count_whole(p, c->list_planes, b->device.sms, b->stream.get());
+		rc = plain ? lists_count_plain(p, b->device.sms, s->stream) :
+			lists_count_whole(p, c->list_planes, b->device.sms, s->stream);
 	}
 	else if (c->n <= policy.lone_queries)
-		rc = lists_count_lone(p, c->list_planes, b->stream.get());
+		rc = lists_count_lone(p, c->list_planes, s->stream);
 	else if (c->n <= policy.direct_queries)
-		rc = lists_count_direct(p, c->list_planes, b->stream.get());
+		rc = lists_count_direct(p, c->list_planes, s->stream);
 	else
 		rc = lists_count_tiled(p, c->list_planes, b->device.shared_limit, s->view->nstaged, b->device.sms,
-							   b->stream.get());
+							   s->stream);
 	b->stats.rounds++;
-	return b->device.check(rc, "search on the GPU", s->error);
+	return s->check(rc);
 }
 
 /* What all launches of a chunk's counting by lists have in common */
@@ -185,7 +185,7 @@ fill_list_params(const struct search *s, const struct chunk *c, struct list_para
 	p->entries = scratch_at<uint16_t>(s, c->entries);
 	p->nentries_of = scratch_at<uint4>(s, c->nentries_of);
 	p->candidates = scratch_at<struct row_key>(s, c->candidates);
-	p->stop = (uint32_t *) b->stop.get();
+	p->stop = (const uint32_t *) b->stop.get();
 	p->nsegments = s->view->nsegments;
 	p->nentries = (uint32_t) c->nentries;
 	p->nqueries = c->n;
@@ -242,7 +242,6 @@ queue_lists(struct search *s, struct chunk *c, struct list_params *p, enum list_
 static bool
 queue_lone(struct search *s, const struct chunk *c, const struct list_params *p)
 {
-	struct search_backend *b = s->b;
 	struct lone_params lone;
 
 	lone.lists = *p;
@@ -251,7 +250,7 @@ queue_lone(struct search *s, const struct chunk *c, const struct list_params *p)
 	lone.ncounters = MAX_ROUNDS;
 	lone.nids = (uint32_t) c->nids;
 	fill_queries(c, lone.queries, lone.ids);
-	return b->device.check(lists_classify_lone(&lone, b->stream.get()), "search on the GPU", s->error);
+	return s->check(lists_classify_lone(&lone, s->stream));
 }
 
 /* Queue the rounds of a chunk that is counted by lists */
@@ -263,7 +262,7 @@ queue_list_rounds(struct search *s, struct chunk *c)
 	s->b->stats.list_chunks++;
 	fill_list_params(s, c, &p);
 	if (!(c->lone ? queue_lone(s, c, &p) :
-		  s->b->device.check(lists_classify(&p, s->b->stream.get()), "search on the GPU", s->error)))
+		  s->check(lists_classify(&p, s->stream))))
 		return false;
 	if (has_round(s, c, ROUND_SAMPLE) &&
 		(!queue_lists(s, c, &p, ROUND_SAMPLE) || !queue_select(s, c, SELECT_TIGHTEN)))

@@ -121,7 +121,7 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 				uint32_t	src[LOADS] = {};
 				uint32_t	posting[LOADS];
 
-				/* the first list that reaches beyond a place */
+				/* the first list that reaches beyond a position */
 #pragma unroll 1
 				for (uint32_t step = 1u << (31 - __clz(m)); step > 0; step /= 2)
 #pragma unroll
@@ -131,9 +131,10 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 #pragma unroll
 				for (int i = 0; i < LOADS; i++)
 				{
-					uint32_t	place = at + i * WHOLE_THREADS;
+					uint32_t	position = at + i * WHOLE_THREADS;
 
-					posting[i] = place < total ? __ldg(&lists.postings[shares->first[src[i]] + place]) : 0;
+					posting[i] = position < total ?
+						__ldg(&lists.postings[shares->first[src[i]] + position]) : 0;
 				}
 #pragma unroll
 				for (int i = 0; i < LOADS; i++)

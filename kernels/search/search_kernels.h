@@ -77,7 +77,7 @@ struct scan_params
 	gpuvec_measure measure;
 };
 
-/* Queries that are alone, or nearly so: at most so many, with so many ids together */
+/* Queries that are alone, or nearly so: a number of them, and of all their ids */
 #define LONE_QUERIES	4
 #define LONE_IDS		768
 
@@ -102,7 +102,7 @@ struct list_params
 	const uint2 *ranges;		/* NULL, or for each block the queries to count: the first
 								 * one, and how many */
 	const uint2 *counted;		/* NULL, or for each block those that are counted already */
-	uint32_t	own_blocks;		/* not 0: each query counts so many blocks of its own, .. */
+	uint32_t	own_blocks;		/* not 0: each query counts this number of blocks of its own, .. */
 	uint32_t	own_first[LONE_QUERIES];	/* .. from this one on, and nblocks are all of them */
 	uint32_t	sample;			/* not 0: of each block, only about this many of the rows
 								 * with the highest counts */

@@ -16,7 +16,7 @@
  *
  * Lists of up to GPUVEC_FAST_K rows are sorted in shared memory by the same
  * kernel.  Longer ones are sorted in runs of SORT_RUN, which are then merged
- * pairwise: a key's place is its place in its own run plus the number of smaller
+ * pairwise: a key's position is that in its own run plus the number of smaller
  * keys in the other one, found by binary search.
  *
  *-------------------------------------------------------------------------
@@ -489,7 +489,7 @@ sort_runs_kernel(const __grid_constant__ struct sort_params params)
 		params.out[list + from + i] = keys[i];
 }
 
-/* Merge pairs of runs of a list: one thread places one key */
+/* Merge pairs of runs of a list: one thread moves one key */
 static __global__ void
 __launch_bounds__(SELECT_THREADS)
 merge_runs_kernel(const __grid_constant__ struct sort_params params)

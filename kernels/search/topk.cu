@@ -18,7 +18,7 @@
  * A query that is alone, or nearly so, spends most of its time waiting for one thing after
  * the other.  So the last kernel writes the results to the host, by lists it reaches the
  * device as a parameter of the first kernel, and in between each kernel starts while the
- * one before ends (launch_chained).
+ * one before ends (launch_chained()).
  *
  * By inverted lists (lists.cu) the rounds are others: see list_rounds.cu.
  *
@@ -41,6 +41,7 @@
 namespace gpuvec
 {
 
+/* Up to this number of queries, memory for candidates is no matter */
 #define FEW_QUERIES			64
 
 /* Limit of a chunk */
@@ -132,7 +133,8 @@ run_chunk(struct search *s, struct chunk *c)
 	c->direct = fast && c->n <= LONE_QUERIES;
 	s->b->stats.lone_chunks += c->lone;
 	if (!need_scratch(s, c->bytes) ||
-		(c->direct && !need_pinned(s, s->b->download, s->b->download_bytes, c->counters - c->results)) ||
+		(c->direct && !need_pinned(s, s->b->download, s->b->download_bytes,
+								   c->counters - c->results)) ||
 		!(c->lone || upload_chunk(s, c)) ||
 		!(c->lists ? queue_list_rounds(s, c) : queue_scan_rounds(s, c)))
 		return false;
@@ -153,9 +155,9 @@ round_overflowed(struct search *s, struct chunk *c, bool *overflowed)
 	const struct query_state *states;
 
 	if (!need_pinned(s, b->download, b->download_bytes, bytes) ||
-		!b->device.check(cudaMemcpyAsync(b->download.get(), scratch_at<char>(s, c->states), bytes,
-										 cudaMemcpyDeviceToHost, b->stream.get()),
-						 "copy results from the GPU", s->error) ||
+		!s->check(cudaMemcpyAsync(b->download.get(), scratch_at<char>(s, c->states), bytes,
+								  cudaMemcpyDeviceToHost, s->stream),
+				  "copy results from the GPU") ||
 		!wait_for_device(s, c))
 		return false;
 	states = (const struct query_state *) b->download.get();
@@ -431,7 +433,7 @@ topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure,
 	 gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error)
 {
 	struct search_backend *b = static_cast<struct search_backend *>(backend);
-	struct search s = {b, b->policy};
+	struct search s = {b, b->policy, b->stream.get()};
 	bool		ok;
 
 	s.view = (struct cuda_view *) view->device;

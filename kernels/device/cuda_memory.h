@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cuda_memory.h
- *	  Errors and device memory, for all parts of the CUDA backend (backend.cu).
+ *	  Errors and device memory, as kernels/embedding knows them (search/cuda_memory.cu).
  *
  *-------------------------------------------------------------------------
  */

@@ -28,6 +28,8 @@
 #include "kernels/device/lanes.cuh"
 #include "kernels/embedding/cuda_vectors.h"
 
+using namespace gpuvec;
+
 /* Vectors that a group of threads scores at a time, and rounds of that of a block */
 #define ROWS				4
 #define SCORE_THREADS		128

@@ -11,6 +11,8 @@
 #include "kernels/device/lanes.cuh"
 #include "kernels/embedding/cuda_vectors.h"
 
+using namespace gpuvec;
+
 #define THREADS			128
 #define GROUPS			(THREADS / LANES)
 

@@ -71,7 +71,7 @@ gather_ahead(const struct gather_params &p, uint32_t task, uint32_t first_byte, 
 	if (i >= p.chunk || position >= p.lookups || byte >= row_bytes)
 		return;
 	row = pooling_lookup(p.indices, p.index_bits, p.rows, position);
-	if (row != EMB_MISSING)
+	if (row != POOLING_MISSING)
 		pooling_prefetch(p.table + (uint64_t) row * p.stride_bytes + byte);
 }
 
@@ -107,15 +107,15 @@ gather_kernel(const __grid_constant__ struct gather_params p)
 	uint32_t	column = first_column + (lane & ((1u << p.lanes_log2) - 1));
 	bool		active = column < p.vectors;
 	const char *base = pooling_lane_base(p.table, column, p.vectors, VB);
-	uint32_t	my_row = lane < n ? pooling_lookup(p.indices, p.index_bits, p.rows, first + lane) : EMB_MISSING;
+	uint32_t	my_row = lane < n ? pooling_lookup(p.indices, p.index_bits, p.rows, first + lane) : POOLING_MISSING;
 
 #pragma unroll
 	for (int u = 0; u < U; u++)
 	{
-		uint32_t	row = __shfl_sync(EMB_FULL_WARP, my_row, u * groups + group);
+		uint32_t	row = __shfl_sync(POOLING_FULL_WARP, my_row, u * groups + group);
 
 		raw[u] = pooling_zero<VB>();
-		if (row != EMB_MISSING)
+		if (row != POOLING_MISSING)
 			raw[u] = __ldg((const raw_type *) (base + (uint64_t) row * p.stride_bytes));
 	}
 
@@ -180,7 +180,7 @@ gather_bulk_kernel(const __grid_constant__ struct gather_params p)
 	uint64_t	first = (uint64_t) blockIdx.x * p.chunk;
 	uint32_t	n = (uint32_t) min((uint64_t) p.chunk, p.lookups - first);
 	bool		mine = lane < share && first_of_warp + lane < n;
-	uint32_t	row = EMB_MISSING;
+	uint32_t	row = POOLING_MISSING;
 	uint32_t	missing;
 	uint32_t	found;
 
@@ -193,8 +193,8 @@ gather_bulk_kernel(const __grid_constant__ struct gather_params p)
 		bulk_barrier_init(&barrier, BULK_WARPS);
 	__syncthreads();
 
-	found = __ballot_sync(EMB_FULL_WARP, row != EMB_MISSING);
-	missing = __ballot_sync(EMB_FULL_WARP, mine && row == EMB_MISSING);
+	found = __ballot_sync(POOLING_FULL_WARP, row != POOLING_MISSING);
+	missing = __ballot_sync(POOLING_FULL_WARP, mine && row == POOLING_MISSING);
 	for (; missing != 0; missing &= missing - 1)
 	{
 		uint4	   *to = rows + (first_of_warp + __ffs(missing) - 1) * p.vectors;
@@ -206,7 +206,7 @@ gather_bulk_kernel(const __grid_constant__ struct gather_params p)
 	if (lane == 0)
 		bulk_barrier_arrive(&barrier, __popc(found) * p.vectors * 16);
 	__syncwarp();
-	if (row != EMB_MISSING)
+	if (row != POOLING_MISSING)
 		bulk_read(rows + (first_of_warp + lane) * p.vectors, p.table + (uint64_t) row * p.stride_bytes,
 				  p.vectors * 16, &barrier);
 
@@ -267,14 +267,14 @@ gather_type(struct gather_params &params, const struct pooling_shape &shape, cud
  */
 static uint32_t
 choose_bulk(const struct gpuvec_pooling_table *table, const struct gpuvec_pooling_bags *bags,
-			const void *out, enum gpuvec_pooling_type out_type, uint64_t out_stride)
+			const void *out, gpuvec_storage out_storage, uint64_t out_stride)
 {
-	uint64_t	row_bytes = (uint64_t) table->width * pooling_element_size(table->type);
-	uint64_t	stride_bytes = table->stride * pooling_element_size(table->type);
+	uint64_t	row_bytes = (uint64_t) table->width * pooling_element_size(table->storage);
+	uint64_t	stride_bytes = table->stride * pooling_element_size(table->storage);
 	uint32_t	lookups = row_bytes <= BULK_MIN_ROW ? 64 : 16;
 
 	if (gpuvec_pooling_tuning.bulk == 2 || !pooling_kernels_wait() ||
-		out_type != table->type || out_stride != table->width ||
+		out_storage != table->storage || out_stride != table->width ||
 		row_bytes % 16 != 0 || stride_bytes % 16 != 0 ||
 		(uintptr_t) table->data % 16 != 0 || (uintptr_t) out % 16 != 0 || row_bytes > BULK_MAX_ROW)
 		return 0;
@@ -289,9 +289,9 @@ choose_bulk(const struct gpuvec_pooling_table *table, const struct gpuvec_poolin
 /* Make each lookup a vector of the result.  See embedding_pool.cuh */
 cudaError_t
 pooling_gather(const struct gpuvec_pooling_table *table, const struct gpuvec_pooling_bags *bags, bool exact,
-		   void *out, enum gpuvec_pooling_type out_type, uint64_t out_stride, cudaStream_t stream)
+		   void *out, gpuvec_storage out_storage, uint64_t out_stride, cudaStream_t stream)
 {
-	uint32_t	element_bytes = pooling_element_size(table->type);
+	uint32_t	element_bytes = pooling_element_size(table->storage);
 	uint64_t	row_bytes = (uint64_t) table->width * element_bytes;
 	struct gather_params params = {};
 	struct pooling_shape shape;
@@ -309,10 +309,10 @@ pooling_gather(const struct gpuvec_pooling_table *table, const struct gpuvec_poo
 	params.out = out;
 	params.out_stride = out_stride;
 
-	params.chunk = choose_bulk(table, bags, out, out_type, out_stride);
+	params.chunk = choose_bulk(table, bags, out, out_storage, out_stride);
 	if (params.chunk > 0)
 	{
-		auto		kernel = table->type == GPUVEC_EMB_FLOAT32 ? gather_bulk_kernel<float> : gather_bulk_kernel<__half>;
+		auto		kernel = table->storage == GPUVEC_FLOAT32 ? gather_bulk_kernel<float> : gather_bulk_kernel<__half>;
 		cudaError_t error = cudaFuncSetAttribute((const void *) kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
 												 cudaSharedmemCarveoutMaxShared);
 
@@ -325,15 +325,15 @@ pooling_gather(const struct gpuvec_pooling_table *table, const struct gpuvec_poo
 
 	/* Results of float32 may be twice as long: let a lane store 16 bytes at once */
 	shape = pooling_choose_shape(table->data, table->stride * element_bytes, row_bytes, element_bytes,
-							 16 / pooling_element_size(out_type) * element_bytes);
+							 16 / pooling_element_size(out_storage) * element_bytes);
 	params.slices = shape.slices;
 	params.lanes_log2 = shape.lanes_log2;
 	params.vectors = shape.vectors;
 	params.vector_out = pooling_vector_out(out, out_stride, table->width,
-									   shape.vector_bytes / element_bytes, pooling_element_size(out_type));
-	if (table->type == GPUVEC_EMB_FLOAT32)
+									   shape.vector_bytes / element_bytes, pooling_element_size(out_storage));
+	if (table->storage == GPUVEC_FLOAT32)
 		return gather_type<float, float>(params, shape, stream);
-	if (out_type == GPUVEC_EMB_FLOAT32)
+	if (out_storage == GPUVEC_FLOAT32)
 		return gather_type<__half, float>(params, shape, stream);
 	return gather_type<__half, __half>(params, shape, stream);
 }

@@ -25,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/device/lanes.cuh"
+#include "kernels/embedding/lanes.cuh"
 #include "kernels/embedding/cuda_vectors.h"
 
 /* Vectors that a group of threads scores at a time, and rounds of that of a block */
@@ -161,7 +161,7 @@ sum_lanes(const struct near_params &p, const char *const (&vectors)[ROWS], const
 		for (int r = 0; r < ROWS; r++)
 		{
 			v[r] = i < p.width ? lane_element<T>(vectors[r], i) : 0;
-			if (METRIC == GPUVEC_SLOTS_COSINE)
+			if (METRIC == GPUVEC_METRIC_COSINE)
 				square[r] = fma(v[r], v[r], square[r]);
 		}
 #pragma unroll
@@ -172,7 +172,7 @@ sum_lanes(const struct near_params &p, const char *const (&vectors)[ROWS], const
 #pragma unroll
 			for (int r = 0; r < ROWS; r++)
 			{
-				if (METRIC == GPUVEC_SLOTS_L2)
+				if (METRIC == GPUVEC_METRIC_L2)
 				{
 					double		d = x - v[r];
 
@@ -192,9 +192,9 @@ make_score(double sum, double query_square, double square)
 {
 	double		squares = query_square * square;
 
-	if (METRIC == GPUVEC_SLOTS_L2)
+	if (METRIC == GPUVEC_METRIC_L2)
 		return 0 - sqrt(sum);
-	if (METRIC == GPUVEC_SLOTS_IP)
+	if (METRIC == GPUVEC_METRIC_IP)
 		return sum;
 	return squares == 0 ? 0 : sum / sqrt(squares);
 }
@@ -232,7 +232,7 @@ score_kernel(const __grid_constant__ struct near_params p)
 		for (int r = 0; r < ROWS; r++)
 		{
 			folding<Q, LANES / 2>::run(sum[r], lane);
-			if (METRIC == GPUVEC_SLOTS_COSINE)
+			if (METRIC == GPUVEC_METRIC_COSINE)
 				folding<1, LANES / 2>::run(&square[r], lane);
 			if (mine && row + r < p.end)
 				offer(p, query, bounded, bound_word, (uint32_t) (row + r),
@@ -334,7 +334,7 @@ select_best_kernel(const __grid_constant__ struct near_params p)
 		uint32_t	slot = i < n ? slots[i] : 0;
 		double		score = i < n ? scores[i] : 0;
 		bool		keep = i < n && within(p, bound, slot, score);
-		uint32_t	votes = __ballot_sync(EMB_FULL_WARP, keep);
+		uint32_t	votes = __ballot_sync(POOLING_FULL_WARP, keep);
 		uint32_t	place = kept + __popc(votes & ((1u << threadIdx.x % 32) - 1));
 
 		if (threadIdx.x % 32 == 0)
@@ -410,16 +410,16 @@ launch_score(struct near_params *params, cudaStream_t stream)
 
 template <typename T>
 static cudaError_t
-launch_metric(gpuvec_slots_metric metric, struct near_params *params, cudaStream_t stream)
+launch_metric(gpuvec_metric metric, struct near_params *params, cudaStream_t stream)
 {
 	switch (metric)
 	{
-		case GPUVEC_SLOTS_COSINE:
-			return launch_score<T, GPUVEC_SLOTS_COSINE>(params, stream);
-		case GPUVEC_SLOTS_IP:
-			return launch_score<T, GPUVEC_SLOTS_IP>(params, stream);
+		case GPUVEC_METRIC_COSINE:
+			return launch_score<T, GPUVEC_METRIC_COSINE>(params, stream);
+		case GPUVEC_METRIC_IP:
+			return launch_score<T, GPUVEC_METRIC_IP>(params, stream);
 		default:
-			return launch_score<T, GPUVEC_SLOTS_L2>(params, stream);
+			return launch_score<T, GPUVEC_METRIC_L2>(params, stream);
 	}
 }
 

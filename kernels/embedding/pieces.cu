@@ -3,7 +3,8 @@
  * embedding_pieces.cu
  *	  Cut long bags into pieces, and add up what the pieces give.
  *
- * Warps count the pieces of EMB_TILE bags each, some blocks turn counts into places, and the
+ * Warps count the pieces of POOLING_TILE bags each, some blocks sum up what is before
+ * each tile, and the
  * warps write the pieces, those of bags that are not long among them.  embedding_grad.cu
  * finds pieces in its own way, and shares the rest.
  *
@@ -47,16 +48,16 @@ scan_warp(const struct pooling_counts &counts, struct pooling_counts &all)
 #pragma unroll
 	for (uint32_t d = 1; d < 32; d *= 2)
 	{
-		struct pooling_counts other = {__shfl_up_sync(EMB_FULL_WARP, sum.bags, d),
-			__shfl_up_sync(EMB_FULL_WARP, sum.pieces, d),
-			__shfl_up_sync(EMB_FULL_WARP, sum.partials, d),
-			__shfl_up_sync(EMB_FULL_WARP, sum.longs, d)};
+		struct pooling_counts other = {__shfl_up_sync(POOLING_FULL_WARP, sum.bags, d),
+			__shfl_up_sync(POOLING_FULL_WARP, sum.pieces, d),
+			__shfl_up_sync(POOLING_FULL_WARP, sum.partials, d),
+			__shfl_up_sync(POOLING_FULL_WARP, sum.longs, d)};
 
 		if (lane >= d)
 			sum = add(sum, other);
 	}
-	all = {__shfl_sync(EMB_FULL_WARP, sum.bags, 31), __shfl_sync(EMB_FULL_WARP, sum.pieces, 31),
-		__shfl_sync(EMB_FULL_WARP, sum.partials, 31), __shfl_sync(EMB_FULL_WARP, sum.longs, 31)};
+	all = {__shfl_sync(POOLING_FULL_WARP, sum.bags, 31), __shfl_sync(POOLING_FULL_WARP, sum.pieces, 31),
+		__shfl_sync(POOLING_FULL_WARP, sum.partials, 31), __shfl_sync(POOLING_FULL_WARP, sum.longs, 31)};
 	return {sum.bags - counts.bags, sum.pieces - counts.pieces, sum.partials - counts.partials,
 		sum.longs - counts.longs};
 }
@@ -76,13 +77,13 @@ scan_block(const struct pooling_counts &counts, struct pooling_counts &all, stru
 		parts[warp] = all;
 	__syncthreads();
 	part = scan_warp(parts[lane], all);
-	part = {__shfl_sync(EMB_FULL_WARP, part.bags, warp), __shfl_sync(EMB_FULL_WARP, part.pieces, warp),
-		__shfl_sync(EMB_FULL_WARP, part.partials, warp), __shfl_sync(EMB_FULL_WARP, part.longs, warp)};
+	part = {__shfl_sync(POOLING_FULL_WARP, part.bags, warp), __shfl_sync(POOLING_FULL_WARP, part.pieces, warp),
+		__shfl_sync(POOLING_FULL_WARP, part.partials, warp), __shfl_sync(POOLING_FULL_WARP, part.longs, warp)};
 	return add(part, before);
 }
 
 /*
- * Turn the counts of tiles into places, and tell the totals to everyone who needs them.
+ * Sum up what is before each tile, and tell the totals to everyone who needs them.
  * Each block has a part of the tiles, and adds up all that come before itself, which
  * takes less time than to wait for others to do it.
  */
@@ -111,7 +112,7 @@ scan_kernel(const __grid_constant__ struct pooling_scan_params p)
 
 		counts = add(before, scan_block(counts, all, parts));
 		if (tile < end)
-			p.places[tile] = counts;
+			p.before[tile] = counts;
 		before = add(before, all);
 	}
 	if (end == p.ntiles && begin < end && threadIdx.x == 0)
@@ -124,7 +125,7 @@ scan_kernel(const __grid_constant__ struct pooling_scan_params p)
 }
 
 /*
- * Count (WRITE false) or write the pieces of bags.  A warp looks through EMB_TILE bags,
+ * Count (WRITE false) or write the pieces of bags.  A warp looks through POOLING_TILE bags,
  * 32 at a time.
  */
 template <bool WRITE>
@@ -137,12 +138,12 @@ bag_pieces_kernel(const __grid_constant__ struct bag_pieces_params p)
 	struct pooling_counts counts = {0, 0, 0, 0};
 
 	pooling_begin();
-	if (tile * EMB_TILE >= p.bags)
+	if (tile * POOLING_TILE >= p.bags)
 		return;
 	if (WRITE)
-		counts = p.pieces.shared.places[tile];
+		counts = p.pieces.shared.before[tile];
 
-	for (uint64_t first = tile * EMB_TILE; first < (tile + 1) * EMB_TILE; first += 32)
+	for (uint64_t first = tile * POOLING_TILE; first < (tile + 1) * POOLING_TILE; first += 32)
 	{
 		uint64_t	bag = first + lane;
 		int64_t		start = 0;
@@ -153,12 +154,12 @@ bag_pieces_kernel(const __grid_constant__ struct bag_pieces_params p)
 		{
 			start = p.offsets ? p.offsets[bag] : bag * p.hotness;
 			end = p.offsets ? p.offsets[bag + 1] : start + p.hotness;
-			n = end - start <= GPUVEC_EMB_PIECE ? 1 :
-				(uint32_t) ((end - start + GPUVEC_EMB_PIECE - 1) / GPUVEC_EMB_PIECE);
+			n = end - start <= GPUVEC_PIECE ? 1 :
+				(uint32_t) ((end - start + GPUVEC_PIECE - 1) / GPUVEC_PIECE);
 		}
 
-		uint32_t	longs = __ballot_sync(EMB_FULL_WARP, n > 1);
-		uint32_t	bags = __popc(__ballot_sync(EMB_FULL_WARP, n > 0));
+		uint32_t	longs = __ballot_sync(POOLING_FULL_WARP, n > 1);
+		uint32_t	bags = __popc(__ballot_sync(POOLING_FULL_WARP, n > 0));
 
 		/* inclusive sums over the lanes: pieces, and pieces of long bags */
 		uint32_t	pieces = n;
@@ -166,8 +167,8 @@ bag_pieces_kernel(const __grid_constant__ struct bag_pieces_params p)
 
 		for (int d = 1; d < 32; d *= 2)
 		{
-			uint32_t	other_pieces = __shfl_up_sync(EMB_FULL_WARP, pieces, d);
-			uint32_t	other_partials = __shfl_up_sync(EMB_FULL_WARP, partials, d);
+			uint32_t	other_pieces = __shfl_up_sync(POOLING_FULL_WARP, pieces, d);
+			uint32_t	other_partials = __shfl_up_sync(POOLING_FULL_WARP, partials, d);
 
 			if (lane >= d)
 			{
@@ -200,22 +201,22 @@ bag_pieces_kernel(const __grid_constant__ struct bag_pieces_params p)
 			for (uint32_t rest = longs; rest != 0; rest &= rest - 1)
 			{
 				int			source = __ffs(rest) - 1;
-				int64_t		bag_start = __shfl_sync(EMB_FULL_WARP, start, source);
-				uint32_t	bag_pieces = __shfl_sync(EMB_FULL_WARP, n, source);
-				uint32_t	bag_place = __shfl_sync(EMB_FULL_WARP, place, source);
-				uint32_t	bag_slot = __shfl_sync(EMB_FULL_WARP, slot, source);
+				int64_t		bag_start = __shfl_sync(POOLING_FULL_WARP, start, source);
+				uint32_t	bag_pieces = __shfl_sync(POOLING_FULL_WARP, n, source);
+				uint32_t	bag_place = __shfl_sync(POOLING_FULL_WARP, place, source);
+				uint32_t	bag_slot = __shfl_sync(POOLING_FULL_WARP, slot, source);
 
 				for (uint32_t i = lane; i < bag_pieces; i += 32)
 				{
-					p.pieces.offsets[bag_place + i] = bag_start + (int64_t) i * GPUVEC_EMB_PIECE;
-					p.pieces.dest[bag_place + i] = (bag_slot + i) | EMB_PARTIAL;
+					p.pieces.offsets[bag_place + i] = bag_start + (int64_t) i * GPUVEC_PIECE;
+					p.pieces.dest[bag_place + i] = (bag_slot + i) | POOLING_PARTIAL;
 				}
 			}
 		}
 
 		counts.bags += bags;
-		counts.pieces += __shfl_sync(EMB_FULL_WARP, pieces, 31);
-		counts.partials += __shfl_sync(EMB_FULL_WARP, partials, 31);
+		counts.pieces += __shfl_sync(POOLING_FULL_WARP, pieces, 31);
+		counts.partials += __shfl_sync(POOLING_FULL_WARP, partials, 31);
 		counts.longs += __popc(longs);
 	}
 	if (!WRITE && lane == 0)
@@ -224,14 +225,14 @@ bag_pieces_kernel(const __grid_constant__ struct bag_pieces_params p)
 
 /*
  * Add up the pieces of long bags.  A block serves a bag and 128 columns at a time; its
- * warps sum GPUVEC_EMB_FAN pieces each, in turn, the first warp sums these sums.
+ * warps sum GPUVEC_FAN pieces each, in turn, the first warp sums these sums.
  */
 template <typename O>
 static __global__ void __launch_bounds__(COMBINE_THREADS)
 combine_kernel(const __grid_constant__ struct pooling_combine_params p)
 {
-	__shared__ float4 sums[GPUVEC_EMB_FAN][32];
-	__shared__ double divisors[GPUVEC_EMB_FAN];
+	__shared__ float4 sums[GPUVEC_FAN][32];
+	__shared__ double divisors[GPUVEC_FAN];
 	uint32_t	lane = threadIdx.x % 32;
 	uint32_t	warp = threadIdx.x / 32;
 	uint64_t	items;
@@ -251,10 +252,10 @@ combine_kernel(const __grid_constant__ struct pooling_combine_params p)
 
 		while (begin < end)
 		{
-			for (uint32_t group = warp; group < GPUVEC_EMB_FAN; group += COMBINE_THREADS / 32)
+			for (uint32_t group = warp; group < GPUVEC_FAN; group += COMBINE_THREADS / 32)
 			{
-				uint32_t	first = begin + group * GPUVEC_EMB_FAN;
-				uint32_t	m = first < end ? min(end - first, (uint32_t) GPUVEC_EMB_FAN) : 0;
+				uint32_t	first = begin + group * GPUVEC_FAN;
+				uint32_t	m = first < end ? min(end - first, (uint32_t) GPUVEC_FAN) : 0;
 				float4		sum = make_float4(0, 0, 0, 0);
 				double		divisor = 0.0;
 
@@ -283,8 +284,8 @@ combine_kernel(const __grid_constant__ struct pooling_combine_params p)
 			__syncthreads();
 			if (warp == 0)
 			{
-				uint32_t	groups = (min(end - begin, (uint32_t) (GPUVEC_EMB_FAN * GPUVEC_EMB_FAN)) +
-									  GPUVEC_EMB_FAN - 1) / GPUVEC_EMB_FAN;
+				uint32_t	groups = (min(end - begin, (uint32_t) (GPUVEC_FAN * GPUVEC_FAN)) +
+									  GPUVEC_FAN - 1) / GPUVEC_FAN;
 				float4		sum = make_float4(0, 0, 0, 0);
 				double		divisor = 0.0;
 
@@ -305,7 +306,7 @@ combine_kernel(const __grid_constant__ struct pooling_combine_params p)
 				total_divisor += divisor;
 			}
 			__syncthreads();
-			begin += GPUVEC_EMB_FAN * GPUVEC_EMB_FAN;
+			begin += GPUVEC_FAN * GPUVEC_FAN;
 		}
 
 		if (warp == 0 && active)
@@ -341,7 +342,7 @@ pooling_kernels_wait(void)
 
 /* Add up the pieces of long bags, of which there are at most most_longs */
 cudaError_t
-pooling_combine(const struct pooling_pieces *pieces, bool mean, void *out, enum gpuvec_pooling_type out_type,
+pooling_combine(const struct pooling_pieces *pieces, bool mean, void *out, gpuvec_storage out_storage,
 			uint64_t out_stride, uint32_t width, uint64_t most_longs, cudaStream_t stream)
 {
 	struct pooling_combine_params params = {};
@@ -356,12 +357,12 @@ pooling_combine(const struct pooling_pieces *pieces, bool mean, void *out, enum 
 	params.width = width;
 	params.slices = (uint32_t) pooling_divide_up(width, 128);
 	most_longs *= params.slices;
-	return pooling_launch_chained(out_type == GPUVEC_EMB_FLOAT32 ? combine_kernel<float> : combine_kernel<__half>,
+	return pooling_launch_chained(out_storage == GPUVEC_FLOAT32 ? combine_kernel<float> : combine_kernel<__half>,
 					  most_longs < COMBINE_BLOCKS ? most_longs : COMBINE_BLOCKS, COMBINE_THREADS,
 					  params, stream);
 }
 
-/* Turn the counts of tiles into places */
+/* Sum up what is before each tile */
 cudaError_t
 pooling_scan(const struct pooling_pieces *pieces, uint64_t ntiles, uint32_t *out_count, cudaStream_t stream)
 {
@@ -371,7 +372,7 @@ pooling_scan(const struct pooling_pieces *pieces, uint64_t ntiles, uint32_t *out
 	if (blocks > SCAN_BLOCKS)
 		blocks = SCAN_BLOCKS;
 	params.tiles = pieces->tiles;
-	params.places = pieces->places;
+	params.before = pieces->before;
 	params.ntiles = (uint32_t) ntiles;
 	params.part = (uint32_t) pooling_divide_up(ntiles, blocks);
 	params.total = pieces->total;
@@ -382,21 +383,21 @@ pooling_scan(const struct pooling_pieces *pieces, uint64_t ntiles, uint32_t *out
 
 /*
  * Lay out the memory that pieces of bags take.  More than one piece has only a bag
- * of more than GPUVEC_EMB_PIECE lookups, so these are less than 2 / GPUVEC_EMB_PIECE
+ * of more than GPUVEC_PIECE lookups, so these are less than 2 / GPUVEC_PIECE
  * of the lookups.
  */
 void
 pooling_lay_out_bags(struct pooling_area *area, const struct gpuvec_pooling_bags *bags, uint32_t width,
 				 struct pooling_bag_pieces *pieces)
 {
-	uint64_t	most_partials = bags->lookups / (GPUVEC_EMB_PIECE / 2) + 1;
+	uint64_t	most_partials = bags->lookups / (GPUVEC_PIECE / 2) + 1;
 
-	pieces->shared.tiles = area->take<struct pooling_counts>(pooling_divide_up(bags->bags, EMB_TILE));
-	pieces->shared.places = area->take<struct pooling_counts>(pooling_divide_up(bags->bags, EMB_TILE));
+	pieces->shared.tiles = area->take<struct pooling_counts>(pooling_divide_up(bags->bags, POOLING_TILE));
+	pieces->shared.before = area->take<struct pooling_counts>(pooling_divide_up(bags->bags, POOLING_TILE));
 	pieces->shared.total = area->take<struct pooling_counts>(1);
 	pieces->offsets = area->take<int64_t>(bags->bags + most_partials + 1);
 	pieces->dest = area->take<uint32_t>(bags->bags + most_partials);
-	pieces->shared.longs = area->take<struct pooling_long>(bags->lookups / GPUVEC_EMB_PIECE + 2);
+	pieces->shared.longs = area->take<struct pooling_long>(bags->lookups / GPUVEC_PIECE + 2);
 	pieces->shared.partial_stride = pooling_partial_stride(width);
 	pieces->shared.partial = area->take<float>(most_partials * pieces->shared.partial_stride);
 	pieces->shared.partial_divisor = area->take<double>(most_partials);
@@ -406,7 +407,7 @@ pooling_lay_out_bags(struct pooling_area *area, const struct gpuvec_pooling_bags
 cudaError_t
 pooling_cut_bags(const struct gpuvec_pooling_bags *bags, const struct pooling_bag_pieces *pieces, cudaStream_t stream)
 {
-	uint64_t	ntiles = pooling_divide_up(bags->bags, EMB_TILE);
+	uint64_t	ntiles = pooling_divide_up(bags->bags, POOLING_TILE);
 	uint64_t	blocks = pooling_divide_up(ntiles, CUT_THREADS / 32);
 	struct bag_pieces_params params = {};
 	cudaError_t error;

@@ -14,19 +14,19 @@
 
 #include "kernels/embedding/pooling_kernels.h"
 
-#define EMB_FULL_WARP		0xFFFFFFFFu
+#define POOLING_FULL_WARP		0xFFFFFFFFu
 
 /* The row number of a missing lookup */
-#define EMB_MISSING			0xFFFFFFFFu
+#define POOLING_MISSING			0xFFFFFFFFu
 
 /* A destination with this bit is the sum of a piece, not a row of the result */
-#define EMB_PARTIAL			0x80000000u
+#define POOLING_PARTIAL			0x80000000u
 
-/* Lanes that share a row: at least 2^EMB_MIN_LANES_LOG2 */
-#define EMB_MIN_LANES_LOG2	3
+/* Lanes that share a row: at least 2^POOLING_MIN_LANES_LOG2 */
+#define POOLING_MIN_LANES_LOG2	3
 
 /* Bags, or sorted lookups, that a warp looks through when pieces are made */
-#define EMB_TILE			512
+#define POOLING_TILE			512
 
 /* What is counted before pieces are written */
 struct pooling_counts
@@ -50,7 +50,7 @@ struct pooling_long
 struct pooling_pieces
 {
 	struct pooling_counts *tiles;	/* what each tile has */
-	struct pooling_counts *places;	/* what is before it */
+	struct pooling_counts *before;	/* what is before it */
 	struct pooling_counts *total;
 	struct pooling_long *longs;
 	float	   *partial;		/* sums of the pieces of long bags */
@@ -87,7 +87,7 @@ struct pooling_combine_params
 struct pooling_scan_params
 {
 	const struct pooling_counts *tiles;
-	struct pooling_counts *places;
+	struct pooling_counts *before;
 	uint32_t	ntiles;
 	uint32_t	part;			/* of a block */
 	struct pooling_counts *total;
@@ -108,9 +108,9 @@ struct pooling_shape
 
 /* The bytes of an element */
 static inline uint32_t
-pooling_element_size(enum gpuvec_pooling_type type)
+pooling_element_size(gpuvec_storage storage)
 {
-	return type == GPUVEC_EMB_FLOAT16 ? 2 : 4;
+	return (uint32_t) gpuvec_element_bytes(storage);
 }
 
 /*
@@ -118,7 +118,7 @@ pooling_element_size(enum gpuvec_pooling_type type)
  * zeros; a sum of one row does not.
  */
 extern cudaError_t pooling_gather(const struct gpuvec_pooling_table *table, const struct gpuvec_pooling_bags *bags,
-							  bool exact, void *out, enum gpuvec_pooling_type out_type, uint64_t out_stride,
+							  bool exact, void *out, gpuvec_storage out_storage, uint64_t out_stride,
 							  cudaStream_t stream);
 
 struct pooling_area;
@@ -129,7 +129,7 @@ extern struct pooling_shape pooling_choose_shape(const void *data, uint64_t stri
 
 /* In embedding_pieces.cu */
 extern cudaError_t pooling_combine(const struct pooling_pieces *pieces, bool mean, void *out,
-							   enum gpuvec_pooling_type out_type, uint64_t out_stride, uint32_t width,
+							   gpuvec_storage out_storage, uint64_t out_stride, uint32_t width,
 							   uint64_t most_longs, cudaStream_t stream);
 extern cudaError_t pooling_scan(const struct pooling_pieces *pieces, uint64_t ntiles, uint32_t *out_count,
 							cudaStream_t stream);
@@ -340,7 +340,7 @@ pooling_element(const R &raw, int e)
 	}
 }
 
-/* The row of a lookup, or EMB_MISSING */
+/* The row of a lookup, or POOLING_MISSING */
 static __device__ __forceinline__ uint32_t
 pooling_lookup(const void *indices, uint32_t index_bits, uint32_t rows, uint64_t position)
 {
@@ -348,13 +348,13 @@ pooling_lookup(const void *indices, uint32_t index_bits, uint32_t rows, uint64_t
 	{
 		int64_t		index = __ldcs((const long long *) indices + position);
 
-		return (uint64_t) index < rows ? (uint32_t) index : EMB_MISSING;
+		return (uint64_t) index < rows ? (uint32_t) index : POOLING_MISSING;
 	}
 	else
 	{
 		int32_t		index = __ldcs((const int *) indices + position);
 
-		return index >= 0 && (uint32_t) index < rows ? (uint32_t) index : EMB_MISSING;
+		return index >= 0 && (uint32_t) index < rows ? (uint32_t) index : POOLING_MISSING;
 	}
 }
 
@@ -416,7 +416,7 @@ pooling_lane_base(const char *table, uint32_t column, uint32_t vectors, uint32_t
 {
 	const char *base = table + (column < vectors ? (uint64_t) column * vector_bytes : 0);
 
-	return (const char *) __shfl_sync(EMB_FULL_WARP, (unsigned long long) base, threadIdx.x % 32);
+	return (const char *) __shfl_sync(POOLING_FULL_WARP, (unsigned long long) base, threadIdx.x % 32);
 }
 
 /*
@@ -472,9 +472,9 @@ pooling_add_batch(const char *base, uint32_t stride_bytes, struct pooling_chunk 
 	{
 		uint32_t	next = (threadIdx.x + U) % LANES;
 
-		chunk.row = __shfl_sync(EMB_FULL_WARP, rows, next, LANES);
+		chunk.row = __shfl_sync(POOLING_FULL_WARP, rows, next, LANES);
 		if (W)
-			chunk.weight = __shfl_sync(EMB_FULL_WARP, weights, next, LANES);
+			chunk.weight = __shfl_sync(POOLING_FULL_WARP, weights, next, LANES);
 	}
 	if ((present | ends) == 0)
 		return;
@@ -483,7 +483,7 @@ pooling_add_batch(const char *base, uint32_t stride_bytes, struct pooling_chunk 
 #pragma unroll
 		for (int u = 0; u < U; u++)
 		{
-			uint32_t	row = __shfl_sync(EMB_FULL_WARP, rows, u, LANES);
+			uint32_t	row = __shfl_sync(POOLING_FULL_WARP, rows, u, LANES);
 
 			raw[u] = __ldg((const raw_type *) (base + (uint64_t) row * stride_bytes));
 		}
@@ -493,7 +493,7 @@ pooling_add_batch(const char *base, uint32_t stride_bytes, struct pooling_chunk 
 #pragma unroll
 		for (int u = 0; u < U; u++)
 		{
-			uint32_t	row = __shfl_sync(EMB_FULL_WARP, rows, u, LANES);
+			uint32_t	row = __shfl_sync(POOLING_FULL_WARP, rows, u, LANES);
 
 			raw[u] = pooling_zero<VB>();
 			if (mine >> u & 1)
@@ -506,7 +506,7 @@ pooling_add_batch(const char *base, uint32_t stride_bytes, struct pooling_chunk 
 #pragma unroll
 		for (int u = 0; u < U; u++)
 		{
-			weight[u] = __shfl_sync(EMB_FULL_WARP, weights, u, LANES);
+			weight[u] = __shfl_sync(POOLING_FULL_WARP, weights, u, LANES);
 			if (present != need && !(mine >> u & 1))
 				weight[u] = -0.0f;
 		}

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * embedding.h
+ * pooling_kernels.h
  *	  Pooling rows of an embedding table on the GPU, and the gradients of it.
  *
  * A table has rows of width elements, float32 or float16.  A lookup names a row
@@ -20,11 +20,11 @@
  *
  *	- A missing lookup contributes nothing.  A lookup is missing if its row number
  *	  is negative or not less than the number of rows.
- *	- A bag of at most GPUVEC_EMB_PIECE lookups: the sum of its rows; with weights,
+ *	- A bag of at most GPUVEC_PIECE lookups: the sum of its rows; with weights,
  *	  acc = fmaf(weight, row, acc) for each.
- *	- A longer bag is cut into pieces of GPUVEC_EMB_PIECE lookups (the last may be
- *	  shorter), each summed as above.  The sums of up to GPUVEC_EMB_FAN consecutive
- *	  pieces are summed, then the sums of up to GPUVEC_EMB_FAN consecutive groups of
+ *	- A longer bag is cut into pieces of GPUVEC_PIECE lookups (the last may be
+ *	  shorter), each summed as above.  The sums of up to GPUVEC_FAN consecutive
+ *	  pieces are summed, then the sums of up to GPUVEC_FAN consecutive groups of
  *	  pieces, then the results of that.
  *	- The mean is this divided (correctly rounded) by the sum of the weights, or by
  *	  the number of lookups, taken in the same order; zeros if that is 0.  It counts
@@ -41,37 +41,22 @@
  * Gradients of the weights are computed by products.cu.
  *
  * Limits: fewer than 2^32 - 1 rows and 2^31 bags, strides below 2^30 elements; for gradients and where a bag may
- * be longer than GPUVEC_EMB_PIECE, fewer than 2^31 lookups.  Otherwise sizes are 64 bits.
+ * be longer than GPUVEC_PIECE, fewer than 2^31 lookups.  Otherwise sizes are 64 bits.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUVEC_EMBEDDING_H
-#define GPUVEC_EMBEDDING_H
+#ifndef GPUVEC_POOLING_KERNELS_H
+#define GPUVEC_POOLING_KERNELS_H
 
 #include <stddef.h>
 #include <stdint.h>
 #include <cuda_runtime_api.h>
 
+#include "core/pooling_types.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* The order of summation, see above */
-#define GPUVEC_EMB_PIECE	256
-#define GPUVEC_EMB_FAN		32
-
-enum gpuvec_pooling_type
-{
-	GPUVEC_EMB_FLOAT32,
-	GPUVEC_EMB_FLOAT16
-};
-
-enum gpuvec_pooling_mode
-{
-	GPUVEC_EMB_SUM,
-	GPUVEC_EMB_MEAN,
-	GPUVEC_EMB_CONCAT			/* one vector per lookup, without weights */
-};
 
 /*
  * A table.  Rows start at multiples of stride elements; all rows * stride elements
@@ -83,10 +68,13 @@ struct gpuvec_pooling_table
 	uint64_t	rows;
 	uint64_t	stride;			/* at least width */
 	uint32_t	width;			/* at least 1 */
-	enum gpuvec_pooling_type type;
+	gpuvec_storage storage;
 };
 
-/* Lookups, and the bags that they form */
+/*
+ * Lookups, and the bags that they form: gpuvec_slot_bags (embedding_backend.h), or a part of
+ * them, in device memory.
+ */
 struct gpuvec_pooling_bags
 {
 	const void *indices;		/* int32_t or int64_t [lookups] */
@@ -97,7 +85,7 @@ struct gpuvec_pooling_bags
 	uint64_t	hotness;		/* lookups of each bag, if offsets is NULL */
 	uint64_t	lookups;		/* in all */
 	uint64_t	longest;		/* lookups of the longest bag, or more; 0: not known.  With
-								 * offsets only; up to GPUVEC_EMB_PIECE saves work */
+								 * offsets only; up to GPUVEC_PIECE saves work */
 	const float *weights;		/* [lookups], or NULL */
 	uint32_t	settled;		/* boolean, see below; gradients do not look at it */
 };
@@ -111,16 +99,16 @@ struct gpuvec_pooling_bags
  */
 
 /*
- * Pool.  out: [bags][out_stride], for concat [lookups][out_stride], of out_type: float32, or
- * the type of the table.
+ * Pool.  out: [bags][out_stride], for concat [lookups][out_stride], of out_storage: float32, or
+ * that of the table.
  */
 extern cudaError_t gpuvec_pooling_forward_workspace(const struct gpuvec_pooling_table *table,
 												const struct gpuvec_pooling_bags *bags,
-												enum gpuvec_pooling_mode mode, size_t *bytes);
+												gpuvec_pool_mode mode, size_t *bytes);
 extern cudaError_t gpuvec_pooling_forward(const struct gpuvec_pooling_table *table,
 									  const struct gpuvec_pooling_bags *bags,
-									  enum gpuvec_pooling_mode mode,
-									  void *out, enum gpuvec_pooling_type out_type,
+									  gpuvec_pool_mode mode,
+									  void *out, gpuvec_storage out_storage,
 									  uint64_t out_stride,
 									  void *work, size_t work_bytes, cudaStream_t stream);
 
@@ -146,10 +134,10 @@ struct gpuvec_pooling_grad
 
 extern cudaError_t gpuvec_pooling_grad_workspace(const struct gpuvec_pooling_grad *grad,
 											 const struct gpuvec_pooling_bags *bags,
-											 enum gpuvec_pooling_mode mode, size_t *bytes);
+											 gpuvec_pool_mode mode, size_t *bytes);
 extern cudaError_t gpuvec_pooling_grad(const struct gpuvec_pooling_grad *grad,
 								   const struct gpuvec_pooling_bags *bags,
-								   enum gpuvec_pooling_mode mode,
+								   gpuvec_pool_mode mode,
 								   void *work, size_t work_bytes, cudaStream_t stream);
 
 /*
@@ -175,4 +163,4 @@ extern struct gpuvec_pooling_tuning gpuvec_pooling_tuning;
 }
 #endif
 
-#endif							/* GPUVEC_EMBEDDING_H */
+#endif							/* GPUVEC_POOLING_KERNELS_H */

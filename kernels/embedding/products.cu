@@ -8,7 +8,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "kernels/device/lanes.cuh"
+#include "kernels/embedding/lanes.cuh"
 #include "kernels/embedding/cuda_vectors.h"
 
 #define THREADS			128

@@ -560,7 +560,7 @@ describe_table(const gpuvec_device_bank *bank)
 	table.rows = bank->room;
 	table.stride = bank->stride;
 	table.width = bank->width;
-	table.type = bank->half ? GPUVEC_EMB_FLOAT16 : GPUVEC_EMB_FLOAT32;
+	table.storage = bank->half ? GPUVEC_FLOAT16 : GPUVEC_FLOAT32;
 	return table;
 }
 
@@ -591,11 +591,11 @@ locate_bags(struct gpuvec_pooling_bags *bags, const struct chunk_memory *m)
 }
 
 /* With weights, to concatenate is to sum bags of one slot */
-static enum gpuvec_pooling_mode
+static gpuvec_pool_mode
 kernel_mode(const gpuvec_slot_bags *bags)
 {
-	return bags->mode == GPUVEC_SLOTS_MEAN ? GPUVEC_EMB_MEAN :
-		bags->mode == GPUVEC_SLOTS_CONCAT && bags->weights == NULL ? GPUVEC_EMB_CONCAT : GPUVEC_EMB_SUM;
+	return bags->mode == GPUVEC_POOL_MEAN ? GPUVEC_POOL_MEAN :
+		bags->mode == GPUVEC_POOL_CONCAT && bags->weights == NULL ? GPUVEC_POOL_CONCAT : GPUVEC_POOL_SUM;
 }
 
 /* For concat each slot is a bag */
@@ -604,7 +604,7 @@ plain_bags(const gpuvec_slot_bags *bags)
 {
 	gpuvec_slot_bags result = *bags;
 
-	if (bags->mode == GPUVEC_SLOTS_CONCAT)
+	if (bags->mode == GPUVEC_POOL_CONCAT)
 	{
 		result.offsets = NULL;
 		result.hotness = 1;
@@ -621,7 +621,7 @@ pool_chunk(struct cuda_vectors *v, struct vector_half *half, const gpuvec_device
 	static const char *const what = "pool vectors on the GPU";
 	struct gpuvec_pooling_table table = describe_table(bank);
 	struct gpuvec_pooling_bags kernel_bags = describe_bags(bags, c, bags->offsets != NULL);
-	enum gpuvec_pooling_mode mode = kernel_mode(bags);
+	gpuvec_pool_mode mode = kernel_mode(bags);
 	uint64_t	nout = c->nbags * bank->width;
 	struct chunk_memory m;
 	size_t		work_bytes;
@@ -637,7 +637,7 @@ pool_chunk(struct cuda_vectors *v, struct vector_half *half, const gpuvec_device
 	locate_bags(&kernel_bags, &m);
 	ok = send_bags(v, half, &m, bags, c, error) &&
 		cuda_check(v->b, gpuvec_pooling_forward(&table, &kernel_bags, mode, m.out,
-											GPUVEC_EMB_FLOAT32, bank->width, m.work, work_bytes,
+											GPUVEC_FLOAT32, bank->width, m.work, work_bytes,
 										    half->stream), what, error);
 	ok = ok && fetch(v, half, out, m.out, nout * sizeof(float), error);
 	device_free(v->b, memory, half->stream);
@@ -663,7 +663,7 @@ lay_out_weights(struct weights_memory *m, char *memory, size_t used, const gpuve
 	m->out = area.take<float>(c->nslots);
 	if (bags->offsets)
 		m->samples = area.take<uint32_t>(c->nslots);
-	if (bags->mode == GPUVEC_SLOTS_MEAN)
+	if (bags->mode == GPUVEC_POOL_MEAN)
 	{
 		m->divisors = area.take<float>(c->nbags);
 		m->bases = area.take<double>(c->nbags);
@@ -702,7 +702,7 @@ weights_chunk(struct cuda_vectors *v, struct vector_half *half, const gpuvec_dev
 	static const char *const what = "compute gradients on the GPU";
 	struct gpuvec_pooling_table table = describe_table(bank);
 	struct gpuvec_pooling_bags kernel_bags = describe_bags(bags, c, bags->offsets != NULL);
-	bool		mean = bags->mode == GPUVEC_SLOTS_MEAN;
+	bool		mean = bags->mode == GPUVEC_POOL_MEAN;
 	uint64_t	nmeans = mean ? c->nbags * bank->width : 0;
 	struct weight_params params = {};
 	struct chunk_memory m;
@@ -712,7 +712,7 @@ weights_chunk(struct cuda_vectors *v, struct vector_half *half, const gpuvec_dev
 	void	   *memory;
 	bool		ok;
 
-	if (!cuda_check(v->b, gpuvec_pooling_forward_workspace(&table, &kernel_bags, GPUVEC_EMB_MEAN, &work_bytes),
+	if (!cuda_check(v->b, gpuvec_pooling_forward_workspace(&table, &kernel_bags, GPUVEC_POOL_MEAN, &work_bytes),
 					what, error))
 		return false;
 	used = lay_out_chunk(&m, NULL, bags, c, c->nbags * bank->width, nmeans, work_bytes);
@@ -723,8 +723,8 @@ weights_chunk(struct cuda_vectors *v, struct vector_half *half, const gpuvec_dev
 	locate_bags(&kernel_bags, &m);
 	ok = send_bags(v, half, &m, bags, c, error) &&
 		send_weights(v, half, &m, &w, bags, c, gradient, bank->width, error) &&
-		(!mean || cuda_check(v->b, gpuvec_pooling_forward(&table, &kernel_bags, GPUVEC_EMB_MEAN, m.out,
-													  GPUVEC_EMB_FLOAT32, bank->width, m.work,
+		(!mean || cuda_check(v->b, gpuvec_pooling_forward(&table, &kernel_bags, GPUVEC_POOL_MEAN, m.out,
+													  GPUVEC_FLOAT32, bank->width, m.work,
 													  work_bytes, half->stream),
 							 what, error));
 	params.elements = bank->elements;
@@ -859,7 +859,7 @@ compute_gradient(struct gradient *g, const float *upstream, uint64_t limit, gpuv
 	struct chunk all = {0, bags->nbags, 0, bags->nslots, 0};
 	struct gpuvec_pooling_bags kernel_bags = describe_bags(bags, &all, bags->offsets != NULL);
 	/* concat is a sum of bags of one slot */
-	enum gpuvec_pooling_mode mode = bags->mode == GPUVEC_SLOTS_MEAN ? GPUVEC_EMB_MEAN : GPUVEC_EMB_SUM;
+	gpuvec_pool_mode mode = bags->mode == GPUVEC_POOL_MEAN ? GPUVEC_POOL_MEAN : GPUVEC_POOL_SUM;
 	struct gpuvec_pooling_grad grad = {};
 	uint64_t	ngradient = bags->nbags * g->bank->width;
 	uint64_t	most = std::min(std::min((uint64_t) g->bank->room, bags->nslots), limit);

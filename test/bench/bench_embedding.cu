@@ -73,11 +73,11 @@ number(uint64_t seed, uint64_t i)
 
 /* The same as a table has it */
 static inline float
-table_number(enum gpuvec_pooling_type type, uint64_t seed, uint64_t i)
+table_number(gpuvec_storage type, uint64_t seed, uint64_t i)
 {
 	float		x = number(seed, i);
 
-	return type == GPUVEC_EMB_FLOAT16 ? __half2float(__float2half_rn(x)) : x;
+	return type == GPUVEC_FLOAT16 ? __half2float(__float2half_rn(x)) : x;
 }
 
 struct fill_params
@@ -156,7 +156,7 @@ read_kernel(const __grid_constant__ struct read_params p)
 #pragma unroll
 		for (int i = 0; i < LOADS; i++)
 		{
-			uint32_t	row = __shfl_sync(EMB_FULL_WARP, key, first + i * ROWS + lane / LANES);
+			uint32_t	row = __shfl_sync(POOLING_FULL_WARP, key, first + i * ROWS + lane / LANES);
 
 			part[i] = __ldg((const uint4 *) (p.table + (uint64_t) row * BYTES) + lane % LANES);
 		}
@@ -266,7 +266,7 @@ struct test_case
 {
 	struct gpuvec_pooling_table table;
 	struct gpuvec_pooling_bags bags;
-	enum gpuvec_pooling_mode mode;
+	gpuvec_pool_mode mode;
 	std::vector<float> values;	/* of the table, [rows][width] */
 	std::vector<int64_t> keys;
 	std::vector<int64_t> offsets;
@@ -325,12 +325,12 @@ make_case(test_case &t, int number_of_case, bool small)
 	bool		wide;
 
 	rng_state = number_of_case;
-	t.mode = pick({GPUVEC_EMB_SUM, GPUVEC_EMB_SUM, GPUVEC_EMB_MEAN, GPUVEC_EMB_CONCAT});
+	t.mode = pick({GPUVEC_POOL_SUM, GPUVEC_POOL_SUM, GPUVEC_POOL_MEAN, GPUVEC_POOL_CONCAT});
 	wide = rng(20) == 0;
 	t.table.width = wide ? pick({512u, 1000u, 1028u, 4096u}) :
 		pick({1u, 2u, 3u, 4u, 5u, 7u, 8u, 12u, 16u, 20u, 31u, 32u, 33u, 36u, 40u, 64u, 66u, 100u, 128u,
 			  129u, 192u, 256u, 260u});
-	t.table.type = pick({GPUVEC_EMB_FLOAT32, GPUVEC_EMB_FLOAT16});
+	t.table.storage = pick({GPUVEC_FLOAT32, GPUVEC_FLOAT16});
 	t.table.rows = pick({1, 2, 7, 100, 1000, 2500});
 	t.table.stride = t.table.width + pick({0, 0, 0, 1, 3});
 	if (rng(3) == 0)
@@ -341,7 +341,7 @@ make_case(test_case &t, int number_of_case, bool small)
 	{
 		float		x = odd(number(number_of_case, i), t.odd_values);
 
-		t.values[i] = t.table.type == GPUVEC_EMB_FLOAT16 ? __half2float(__float2half_rn(x)) : x;
+		t.values[i] = t.table.storage == GPUVEC_FLOAT16 ? __half2float(__float2half_rn(x)) : x;
 	}
 
 	/* bags */
@@ -395,7 +395,7 @@ make_case(test_case &t, int number_of_case, bool small)
 						t.bags.index_bits == 64 ? (int64_t) 1 << 32 : -1});
 	}
 	t.weights.clear();
-	if (t.mode != GPUVEC_EMB_CONCAT && rng(2))
+	if (t.mode != GPUVEC_POOL_CONCAT && rng(2))
 	{
 		t.weights.resize(t.bags.lookups);
 		for (auto &w : t.weights)
@@ -415,7 +415,7 @@ make_case(test_case &t, int number_of_case, bool small)
 
 	snprintf(name, sizeof name, "case %d: mode %d width %u stride %llu rows %llu %s, %llu bags %s%llu lookups %llu longest %llu%s%s, int%u, threads %u range %u vector %u slice %u",
 			 number_of_case, t.mode, t.table.width, (unsigned long long) t.table.stride,
-			 (unsigned long long) t.table.rows, t.table.type == GPUVEC_EMB_FLOAT16 ? "fp16" : "fp32",
+			 (unsigned long long) t.table.rows, t.table.storage == GPUVEC_FLOAT16 ? "fp16" : "fp32",
 			 (unsigned long long) t.bags.bags, most || t.bags.hotness == 0 ? "ragged " : "of ",
 			 (unsigned long long) t.bags.hotness, (unsigned long long) t.bags.lookups,
 			 (unsigned long long) most, t.weights.empty() ? "" : " weighted", with_missing ? " missing" : "",
@@ -476,11 +476,11 @@ workspace(device_case &d, size_t bytes)
 
 /* The values of a device's array of float32 or float16 */
 static std::vector<float>
-to_floats(const void *p, size_t n, enum gpuvec_pooling_type type)
+to_floats(const void *p, size_t n, gpuvec_storage type)
 {
 	std::vector<float> v(n);
 
-	if (type == GPUVEC_EMB_FLOAT32)
+	if (type == GPUVEC_FLOAT32)
 		return to_host((const float *) p, n);
 
 	std::vector<__half> halves = to_host((const __half *) p, n);
@@ -492,40 +492,40 @@ to_floats(const void *p, size_t n, enum gpuvec_pooling_type type)
 
 /* Round to the type of the result */
 static void
-round_to(enum gpuvec_pooling_type type, std::vector<float> &values)
+round_to(gpuvec_storage type, std::vector<float> &values)
 {
 	for (float &x : values)
-		x = type == GPUVEC_EMB_FLOAT16 ? __half2float(__float2half_rn(x)) : x;
+		x = type == GPUVEC_FLOAT16 ? __half2float(__float2half_rn(x)) : x;
 }
 
 /* Forward: every element */
 static void
 check_forward(const test_case &t, device_case &d)
 {
-	uint64_t	out_rows = t.mode == GPUVEC_EMB_CONCAT ? t.bags.lookups : t.bags.bags;
+	uint64_t	out_rows = t.mode == GPUVEC_POOL_CONCAT ? t.bags.lookups : t.bags.bags;
 	uint64_t	out_stride = t.table.width + pick({0, 0, 1, 4});
 	size_t		skip = pick({0, 0, 1, 2});
-	enum gpuvec_pooling_type out_type = rng(2) ? t.table.type : GPUVEC_EMB_FLOAT32;
+	gpuvec_storage out_storage = rng(2) ? t.table.storage : GPUVEC_FLOAT32;
 	void	   *out;
 	size_t		bytes;
 	void	   *work;
 
-	if (out_type == GPUVEC_EMB_FLOAT16)
+	if (out_storage == GPUVEC_FLOAT16)
 		out = d.keep(to_device(std::vector<__half>(out_rows * out_stride, __float2half_rn(untouched)), skip), skip);
 	else
 		out = d.keep(to_device(std::vector<float>(out_rows * out_stride, untouched), skip), skip);
 	CHECK(gpuvec_pooling_forward_workspace(&t.table, &t.bags, t.mode, &bytes));
 	work = workspace(d, bytes);
-	CHECK(gpuvec_pooling_forward(&t.table, &t.bags, t.mode, out, out_type, out_stride, work, bytes, 0));
+	CHECK(gpuvec_pooling_forward(&t.table, &t.bags, t.mode, out, out_storage, out_stride, work, bytes, 0));
 	CHECK(cudaDeviceSynchronize());
 
-	std::vector<float> got = to_floats(out, out_rows * out_stride, out_type);
+	std::vector<float> got = to_floats(out, out_rows * out_stride, out_storage);
 
 	for (uint64_t r = 0; r < out_rows; r++)
 	{
 		std::vector<float> expected(t.table.width, 0.0f);
 
-		if (t.mode == GPUVEC_EMB_CONCAT)
+		if (t.mode == GPUVEC_POOL_CONCAT)
 		{
 			if (t.keys[r] >= 0 && (uint64_t) t.keys[r] < t.table.rows)
 				expected.assign(t.values.begin() + t.keys[r] * t.table.width,
@@ -535,13 +535,13 @@ check_forward(const test_case &t, device_case &d)
 		{
 			ref_sum		sum = ref_bag(t.bag(r), t.table.width, !t.weights.empty(), t.bags.skip_missing);
 
-			if (t.mode == GPUVEC_EMB_MEAN)
+			if (t.mode == GPUVEC_POOL_MEAN)
 				ref_divide(sum);
 			expected = sum.value;
 		}
-		round_to(out_type, expected);
+		round_to(out_storage, expected);
 		expected.resize(out_stride, untouched);
-		if (!compare_row(t, out_type == GPUVEC_EMB_FLOAT16 ? "forward to fp16" : "forward", r, got.data() + r * out_stride, expected))
+		if (!compare_row(t, out_storage == GPUVEC_FLOAT16 ? "forward to fp16" : "forward", r, got.data() + r * out_stride, expected))
 			return;
 	}
 }
@@ -550,7 +550,7 @@ check_forward(const test_case &t, device_case &d)
 static void
 check_grad(const test_case &t, device_case &d)
 {
-	uint64_t	samples = t.mode == GPUVEC_EMB_CONCAT ? t.bags.lookups : t.bags.bags;
+	uint64_t	samples = t.mode == GPUVEC_POOL_CONCAT ? t.bags.lookups : t.bags.bags;
 	uint32_t	width = t.table.width;
 	struct gpuvec_pooling_grad grad = {};
 	std::vector<float> grad_values;
@@ -588,10 +588,10 @@ check_grad(const test_case &t, device_case &d)
 		for (size_t j = 0; j < bag.size(); j++)
 		{
 			uint64_t	i = t.offsets[b] + j;
-			uint64_t	sample = t.mode == GPUVEC_EMB_CONCAT ? i : b;
+			uint64_t	sample = t.mode == GPUVEC_POOL_CONCAT ? i : b;
 			float		coefficient = bag[j].weight;
 
-			if (t.mode == GPUVEC_EMB_MEAN)
+			if (t.mode == GPUVEC_POOL_MEAN)
 				coefficient = divisor == 0.0f ? 0.0f : coefficient / divisor;
 			if (bag[j].row)
 				rows[t.keys[i]].push_back({grad_values.data() + sample * grad.grad_stride, coefficient});
@@ -601,7 +601,7 @@ check_grad(const test_case &t, device_case &d)
 	uint32_t	count = to_host(grad.out_count, 1)[0];
 	std::vector<uint32_t> got_rows = to_host(grad.out_rows, room);
 	std::vector<float> got = to_host(out, room * grad.out_stride);
-	bool		weighted = !t.weights.empty() || t.mode == GPUVEC_EMB_MEAN;
+	bool		weighted = !t.weights.empty() || t.mode == GPUVEC_POOL_MEAN;
 	uint64_t	n = 0;
 
 	if (count != rows.size())
@@ -725,7 +725,7 @@ check_case(test_case &t)
 	device_case d;
 	size_t		skip;
 	std::vector<float> floats(t.table.rows * t.table.stride, 3e30f);
-	std::vector<__half> halves(t.table.type == GPUVEC_EMB_FLOAT16 ? floats.size() : 0);
+	std::vector<__half> halves(t.table.storage == GPUVEC_FLOAT16 ? floats.size() : 0);
 
 	for (uint64_t r = 0; r < t.table.rows; r++)
 		for (uint32_t c = 0; c < t.table.width; c++)
@@ -733,7 +733,7 @@ check_case(test_case &t)
 	for (size_t i = 0; i < halves.size(); i++)
 		halves[i] = __float2half_rn(floats[i]);
 	skip = pick({0, 0, 1, 2, 4});
-	if (t.table.type == GPUVEC_EMB_FLOAT16)
+	if (t.table.storage == GPUVEC_FLOAT16)
 		t.table.data = d.keep(to_device(halves, skip), skip);
 	else
 		t.table.data = d.keep(to_device(floats, skip), skip);
@@ -766,9 +766,9 @@ check_random(int number_of_case, bool small)
 static void
 check_mean(test_case &t, uint32_t width, const std::string &name)
 {
-	t.mode = GPUVEC_EMB_MEAN;
+	t.mode = GPUVEC_POOL_MEAN;
 	t.table.width = width;
-	t.table.type = GPUVEC_EMB_FLOAT32;
+	t.table.storage = GPUVEC_FLOAT32;
 	t.table.rows = t.values.size() / width;
 	t.table.stride = width;
 	t.bags.bags = t.offsets.size() - 1;
@@ -857,7 +857,7 @@ check_chain(int hotness, bool small)
 	t.table.rows = rows;
 	t.table.stride = width;
 	t.table.width = width;
-	t.table.type = GPUVEC_EMB_FLOAT32;
+	t.table.storage = GPUVEC_FLOAT32;
 	middle = d.keep(to_device(std::vector<float>(rows * width, untouched)));
 	out = d.keep(to_device(std::vector<float>(rows * width, untouched)));
 	bags.index_bits = 32;
@@ -876,8 +876,8 @@ check_chain(int hotness, bool small)
 	middle_bags.bags = rows / hotness;
 	middle_bags.settled = 0;
 	CHECK(cudaDeviceSynchronize());
-	CHECK(gpuvec_pooling_forward(&t.table, &bags, GPUVEC_EMB_SUM, middle, GPUVEC_EMB_FLOAT32, width, NULL, 0, 0));
-	CHECK(gpuvec_pooling_forward(&middle_table, &middle_bags, GPUVEC_EMB_SUM, out, GPUVEC_EMB_FLOAT32, width,
+	CHECK(gpuvec_pooling_forward(&t.table, &bags, GPUVEC_POOL_SUM, middle, GPUVEC_FLOAT32, width, NULL, 0, 0));
+	CHECK(gpuvec_pooling_forward(&middle_table, &middle_bags, GPUVEC_POOL_SUM, out, GPUVEC_FLOAT32, width,
 							 NULL, 0, 0));
 	CHECK(cudaDeviceSynchronize());
 
@@ -1073,15 +1073,15 @@ make_offsets(int hotness)
 /* A cell of the benchmark of pooling */
 struct cell
 {
-	enum gpuvec_pooling_type type;
-	enum gpuvec_pooling_type out_type;
+	gpuvec_storage type;
+	gpuvec_storage out_storage;
 	uint32_t	width;
 	int			hotness;
 	int			dist;
 	enum cell_kind kind;
 	struct gpuvec_pooling_table table;
 	struct gpuvec_pooling_bags bags;
-	enum gpuvec_pooling_mode mode;
+	gpuvec_pool_mode mode;
 	uint64_t	out_rows;
 	int			sets;			/* of keys */
 	int			ring;			/* of results */
@@ -1092,7 +1092,7 @@ struct cell
 		char		s[100];
 
 		snprintf(s, sizeof s, "%s %s %u %d %s", dist ? "zipf" : "uniform",
-				 type == GPUVEC_EMB_FLOAT32 ? "fp32" : out_type == GPUVEC_EMB_FLOAT16 ? "fp16" : "fp16to32",
+				 type == GPUVEC_FLOAT32 ? "fp32" : out_storage == GPUVEC_FLOAT16 ? "fp16" : "fp16to32",
 				 width, hotness, kind_names[kind]);
 		return s;
 	}
@@ -1100,7 +1100,7 @@ struct cell
 	double
 	bytes() const
 	{
-		return (double) bags.lookups * width * (type == GPUVEC_EMB_FLOAT16 ? 2 : 4) +
+		return (double) bags.lookups * width * (type == GPUVEC_FLOAT16 ? 2 : 4) +
 			(double) out_rows * width * out_size();
 	}
 
@@ -1108,7 +1108,7 @@ struct cell
 	int
 	out_size() const
 	{
-		return out_type == GPUVEC_EMB_FLOAT16 ? 2 : 4;
+		return out_storage == GPUVEC_FLOAT16 ? 2 : 4;
 	}
 
 	uint64_t
@@ -1131,18 +1131,18 @@ struct cell
 		b.indices = B.keys[dist] + first_key(i);
 		if (b.weights)
 			b.weights = B.weights + first_key(i);
-		CHECK(gpuvec_pooling_forward(&table, &b, mode, result(i), out_type, width, B.work, B.work_bytes, stream));
+		CHECK(gpuvec_pooling_forward(&table, &b, mode, result(i), out_storage, width, B.work, B.work_bytes, stream));
 	}
 };
 
 static cell
-make_cell(enum gpuvec_pooling_type type, enum gpuvec_pooling_type out_type, uint32_t width, int hotness, int dist,
+make_cell(gpuvec_storage type, gpuvec_storage out_storage, uint32_t width, int hotness, int dist,
 		  enum cell_kind kind)
 {
 	cell		c = {};
 
 	c.type = type;
-	c.out_type = out_type;
+	c.out_storage = out_storage;
 	c.width = width;
 	c.hotness = hotness;
 	c.dist = dist;
@@ -1151,8 +1151,8 @@ make_cell(enum gpuvec_pooling_type type, enum gpuvec_pooling_type out_type, uint
 	c.table.rows = B.rows;
 	c.table.stride = width;
 	c.table.width = width;
-	c.table.type = type;
-	c.mode = kind == CELL_MEAN ? GPUVEC_EMB_MEAN : kind == CELL_CONCAT ? GPUVEC_EMB_CONCAT : GPUVEC_EMB_SUM;
+	c.table.storage = type;
+	c.mode = kind == CELL_MEAN ? GPUVEC_POOL_MEAN : kind == CELL_CONCAT ? GPUVEC_POOL_CONCAT : GPUVEC_POOL_SUM;
 	c.bags.index_bits = 32;
 	c.bags.settled = !B.unsettled;
 	c.bags.bags = B.batch;
@@ -1215,10 +1215,10 @@ check_cell(const cell &c, int i, bool &same)
 
 		ref_sum		sum = ref_bag(bag, c.width, c.bags.weights != NULL, false);
 
-		if (c.mode == GPUVEC_EMB_MEAN)
+		if (c.mode == GPUVEC_POOL_MEAN)
 			ref_divide(sum);
-		got = to_floats((char *) c.result(i) + r * c.width * c.out_size(), c.width, c.out_type);
-		round_to(c.out_type, sum.value);
+		got = to_floats((char *) c.result(i) + r * c.width * c.out_size(), c.width, c.out_storage);
+		round_to(c.out_storage, sum.value);
 		for (uint32_t col = 0; col < c.width; col++)
 		{
 			if (c.kind == CELL_CONCAT ? got[col] != bag[0].row[col] : !ref_same(got[col], sum.value[col]))
@@ -1311,14 +1311,14 @@ sweep_cell(const cell &c)
 
 /* All cells of a type, a width, a hotness and a distribution; or ways to launch some */
 static void
-run_cells(enum gpuvec_pooling_type type, enum gpuvec_pooling_type out_type, uint32_t width, int hotness, int dist,
+run_cells(gpuvec_storage type, gpuvec_storage out_storage, uint32_t width, int hotness, int dist,
 		  bool sweep)
 {
 	bool		key_cell = width == 128 || (width == 32 && hotness == 64);
 
 	for (enum cell_kind kind : {CELL_SUM, CELL_MEAN, CELL_CONCAT, CELL_CSR, CELL_RAGGED})
 	{
-		cell		c = make_cell(type, out_type, width, hotness, dist, kind);
+		cell		c = make_cell(type, out_storage, width, hotness, dist, kind);
 
 		if (!sweep)
 			run_cell(c);
@@ -1326,16 +1326,16 @@ run_cells(enum gpuvec_pooling_type type, enum gpuvec_pooling_type out_type, uint
 			sweep_cell(c);
 	}
 	if (!sweep && hotness == 64 && width == 128)
-		run_cell(make_cell(type, out_type, width, hotness, dist, CELL_WEIGHTED));
+		run_cell(make_cell(type, out_storage, width, hotness, dist, CELL_WEIGHTED));
 }
 
 /* Gradients of the table */
 static void
-run_grad(uint32_t width, int hotness, int dist, enum gpuvec_pooling_mode mode, bool weighted)
+run_grad(uint32_t width, int hotness, int dist, gpuvec_pool_mode mode, bool weighted)
 {
 	const int	rings = 4;		/* of gradients of results */
 	uint64_t	keys = B.batch * hotness;
-	uint64_t	samples = mode == GPUVEC_EMB_CONCAT ? keys : B.batch;
+	uint64_t	samples = mode == GPUVEC_POOL_CONCAT ? keys : B.batch;
 	struct gpuvec_pooling_grad grad = {};
 	struct gpuvec_pooling_bags bags = {};
 	int			sets = KEYS_PER_BAG / hotness;
@@ -1345,7 +1345,7 @@ run_grad(uint32_t width, int hotness, int dist, enum gpuvec_pooling_mode mode, b
 	double		ms[3];
 	int			n = 8;
 	double		moved;
-	const double peer = width == 128 && hotness == 64 && mode == GPUVEC_EMB_SUM && !weighted ?
+	const double peer = width == 128 && hotness == 64 && mode == GPUVEC_POOL_SUM && !weighted ?
 		(dist ? 0.69 : 1.40) : 0;
 	static const char *const mode_names[] = {"sum", "mean", "concat"};
 	char		name[100];
@@ -1437,14 +1437,14 @@ run_grad(uint32_t width, int hotness, int dist, enum gpuvec_pooling_mode mode, b
 
 		for (uint64_t i : entry.second)
 		{
-			uint64_t	sample = mode == GPUVEC_EMB_CONCAT ? i : i / hotness;
+			uint64_t	sample = mode == GPUVEC_POOL_CONCAT ? i : i / hotness;
 			std::vector<float> &row = gradients[sample];
 			float		coefficient = weighted ? number(2, i) : 1.0f;
 
 			if (row.empty())
 				for (uint32_t c = 0; c < width; c++)
 					row.push_back(number(3, (first_sample + sample) * width + c));
-			if (mode == GPUVEC_EMB_MEAN)
+			if (mode == GPUVEC_POOL_MEAN)
 			{
 				std::vector<ref_lookup> bag;
 
@@ -1454,7 +1454,7 @@ run_grad(uint32_t width, int hotness, int dist, enum gpuvec_pooling_mode mode, b
 			}
 			lookups.push_back({row.data(), coefficient});
 		}
-		ref_sum		sum = ref_bag(lookups, width, weighted || mode == GPUVEC_EMB_MEAN, false);
+		ref_sum		sum = ref_bag(lookups, width, weighted || mode == GPUVEC_POOL_MEAN, false);
 
 		for (uint32_t c = 0; c < width; c++)
 		{
@@ -1485,10 +1485,10 @@ run_grad(uint32_t width, int hotness, int dist, enum gpuvec_pooling_mode mode, b
  * all of them are right is tested by vectors_test; here, some.
  */
 static void
-run_grad_weights(uint32_t width, int hotness, int dist, enum gpuvec_pooling_mode mode)
+run_grad_weights(uint32_t width, int hotness, int dist, gpuvec_pool_mode mode)
 {
-	bool		mean = mode == GPUVEC_EMB_MEAN;
-	cell		c = make_cell(GPUVEC_EMB_FLOAT32, GPUVEC_EMB_FLOAT32, width, hotness, dist,
+	bool		mean = mode == GPUVEC_POOL_MEAN;
+	cell		c = make_cell(GPUVEC_FLOAT32, GPUVEC_FLOAT32, width, hotness, dist,
 							  mean ? CELL_MEAN : CELL_SUM);
 	struct weight_params params = {};
 	float	   *grad;
@@ -1623,9 +1623,9 @@ set_up(uint64_t rows, uint64_t batch)
 }
 
 static void
-fill_table(enum gpuvec_pooling_type type, uint32_t width)
+fill_table(gpuvec_storage type, uint32_t width)
 {
-	fill(B.table, B.rows * width, 1, type == GPUVEC_EMB_FLOAT16);
+	fill(B.table, B.rows * width, 1, type == GPUVEC_FLOAT16);
 	CHECK(cudaDeviceSynchronize());
 }
 #endif
@@ -1695,7 +1695,7 @@ main(int argc, char **argv)
 	{
 		B.unsettled = unsettled;
 		set_up(rows, batch);
-		for (enum gpuvec_pooling_type type : {GPUVEC_EMB_FLOAT32, GPUVEC_EMB_FLOAT16})
+		for (gpuvec_storage type : {GPUVEC_FLOAT32, GPUVEC_FLOAT16})
 			for (uint32_t width : {32u, 64u, 128u, 256u})
 			{
 				fill_table(type, width);
@@ -1703,10 +1703,10 @@ main(int argc, char **argv)
 					for (int hotness : {1, 16, 64})
 					{
 						run_cells(type, type, width, hotness, dist, sweep);
-						if (type == GPUVEC_EMB_FLOAT16)
-							run_cells(type, GPUVEC_EMB_FLOAT32, width, hotness, dist, sweep);
+						if (type == GPUVEC_FLOAT16)
+							run_cells(type, GPUVEC_FLOAT32, width, hotness, dist, sweep);
 					}
-				if (type == GPUVEC_EMB_FLOAT32 && width == 128)
+				if (type == GPUVEC_FLOAT32 && width == 128)
 				{
 					for (uint32_t threads : {64, 128})
 						for (uint32_t slice : {512, 256})
@@ -1723,20 +1723,20 @@ main(int argc, char **argv)
 							{
 								if (sweep)
 									printf("[t%u s%u] ", threads, slice);
-								run_grad(128, 64, dist, GPUVEC_EMB_SUM, false);
+								run_grad(128, 64, dist, GPUVEC_POOL_SUM, false);
 							}
 							gpuvec_pooling_tuning = tuning;
 						}
 					if (!sweep)
 					{
-						run_grad(128, 64, 0, GPUVEC_EMB_MEAN, true);
-						run_grad(128, 64, 1, GPUVEC_EMB_MEAN, true);
-						run_grad(128, 64, 0, GPUVEC_EMB_CONCAT, false);
-						run_grad(128, 16, 0, GPUVEC_EMB_SUM, false);
-						run_grad(32, 64, 1, GPUVEC_EMB_SUM, false);
-						run_grad_weights(128, 64, 0, GPUVEC_EMB_SUM);
-						run_grad_weights(128, 64, 1, GPUVEC_EMB_SUM);
-						run_grad_weights(128, 64, 0, GPUVEC_EMB_MEAN);
+						run_grad(128, 64, 0, GPUVEC_POOL_MEAN, true);
+						run_grad(128, 64, 1, GPUVEC_POOL_MEAN, true);
+						run_grad(128, 64, 0, GPUVEC_POOL_CONCAT, false);
+						run_grad(128, 16, 0, GPUVEC_POOL_SUM, false);
+						run_grad(32, 64, 1, GPUVEC_POOL_SUM, false);
+						run_grad_weights(128, 64, 0, GPUVEC_POOL_SUM);
+						run_grad_weights(128, 64, 1, GPUVEC_POOL_SUM);
+						run_grad_weights(128, 64, 0, GPUVEC_POOL_MEAN);
 					}
 				}
 			}

@@ -31,7 +31,7 @@ struct folding
 			double		mine = upper ? a[N > 1 ? i + M : i] : a[i];
 			double		other = N == 1 ? a[i] : upper ? a[i] : a[N > 1 ? i + M : i];
 
-			a[i] = mine + __shfl_xor_sync(EMB_FULL_WARP, other, DISTANCE);
+			a[i] = mine + __shfl_xor_sync(POOLING_FULL_WARP, other, DISTANCE);
 		}
 		folding<M, DISTANCE / 2>::run(a, lane);
 	}

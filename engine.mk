@@ -30,7 +30,11 @@ ENGINE_FLAGS = -std=gnu11 -pthread -fPIE -ffp-contract=off -I$(srcdir)/src -D_GN
 	-DGPUVEC_VERSION='"$(EXTVERSION)"' $(ENGINE_WARNINGS) $(ENGINE_CFLAGS) $(ENGINE_EXTRA_CFLAGS)
 
 # kernels that pool, and their gradients: without the service that uses them
-POOLING_SOURCES = $(filter-out %/keys.cu %/nearest.cu %/products.cu %/vectors.cu,$(wildcard $(srcdir)/kernels/embedding/*.cu))
+POOLING_SOURCES = $(srcdir)/kernels/device/launch.cu \
+	$(filter-out %/keys.cu %/nearest.cu %/products.cu %/vectors.cu,$(wildcard $(srcdir)/kernels/embedding/*.cu))
+
+# what all kernels share
+DEVICE_SOURCES = $(wildcard $(srcdir)/kernels/device/*.cu)
 
 ENGINE_SRCS := $(filter-out src/engine/main.c, $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/src/engine/*.c $(srcdir)/src/engine/cpu/*.c $(srcdir)/src/engine/embedding/*.c)))
 ENGINE_OBJS := $(ENGINE_SRCS:%.c=build/%.o)
@@ -49,7 +53,7 @@ NVCC_FLAGS = -std=c++17 -O3 -lineinfo --fmad=false -I$(srcdir)/src -I$(srcdir) \
 ENGINE_LIBS += -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/targets/x86_64-linux/lib -lcudart_static -ldl -lrt -lstdc++
 else ifeq ($(WITH_CUDA),emulated)
 include $(srcdir)/test/unit/emulation/emulation.mk
-KERNEL_OBJS := $(patsubst %,$(EMULATION_DIR)/%.o,$(patsubst $(srcdir)/%.cu,%,$(sort $(POOLING_SOURCES))) \
+KERNEL_OBJS := $(patsubst %,$(EMULATION_DIR)/%.o,$(patsubst $(srcdir)/%.cu,%,$(sort $(DEVICE_SOURCES) $(POOLING_SOURCES))) \
 	kernels/embedding/keys kernels/embedding/nearest kernels/embedding/products kernels/embedding/vectors test/unit/emulation/emulation test/unit/emulation/engine)
 ENGINE_LIBS += -lstdc++
 else

@@ -5,11 +5,9 @@
  *	  of compute capability 9.0), and the barrier that tells when they have come.
  *
  * Addresses and sizes are multiples of 16 bytes.  The order of things: one thread makes the
- * barrier for so many arrivals, then all synchronise; each arrival says how many bytes it
- * will ask for; whoever waits sees all that arrived and was asked for.  Before bulk_write(),
+ * barrier for a number of arrivals, then all synchronise; each arrival says how many bytes
+ * it will ask for; whoever waits sees all that arrived and was asked for.  Before bulk_write(),
  * threads that wrote to what is to be copied call bulk_fence() and synchronise.
- *
- * The emulation copies at once, and waits for the threads of the block at the barrier.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,14 +17,13 @@
 #include <stdint.h>
 #include <cuda_runtime.h>
 
-/* Shared memory that the launch gives: at most `most` elements, aligned to 16 bytes or more */
-#ifdef EMULATION
-#define BULK_SHARED(type, name, most)	__shared__ type name[most]
-#else
-#define BULK_SHARED(type, name, most)	extern __shared__ __align__(128) type name[]
-#endif
+namespace gpuvec
+{
 
-#if !defined(EMULATION) && __CUDA_ARCH__ >= 900
+/* Shared memory that the launch gives: at most `most` elements, aligned to 16 bytes or more */
+#define BULK_SHARED(type, name, most)	extern __shared__ __align__(128) type name[]
+
+#if __CUDA_ARCH__ >= 900
 static __device__ __forceinline__ uint32_t
 bulk_address(const void *shared)
 {
@@ -34,21 +31,21 @@ bulk_address(const void *shared)
 }
 #endif
 
-/* Make a barrier for so many arrivals */
+/* Make a barrier for a number of arrivals */
 static __device__ __forceinline__ void
 bulk_barrier_init(uint64_t *barrier, uint32_t arrivals)
 {
-#if !defined(EMULATION) && __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= 900
 	asm volatile ("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r" (bulk_address(barrier)), "r" (arrivals));
 	asm volatile ("fence.mbarrier_init.release.cluster;" : : : "memory");
 #endif
 }
 
-/* Arrive, with so many bytes to come */
+/* Arrive, with some bytes to come */
 static __device__ __forceinline__ void
 bulk_barrier_arrive(uint64_t *barrier, uint32_t bytes)
 {
-#if !defined(EMULATION) && __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= 900
 	asm volatile ("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
 				  : : "r" (bulk_address(barrier)), "r" (bytes) : "memory");
 #endif
@@ -58,9 +55,7 @@ bulk_barrier_arrive(uint64_t *barrier, uint32_t bytes)
 static __device__ __forceinline__ void
 bulk_barrier_wait(uint64_t *barrier, uint32_t phase)
 {
-#ifdef EMULATION
-	__syncthreads();
-#elif __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= 900
 	uint32_t	done;
 
 	do
@@ -79,9 +74,7 @@ bulk_barrier_wait(uint64_t *barrier, uint32_t phase)
 static __device__ __forceinline__ void
 bulk_read(void *to, const void *from, uint32_t bytes, uint64_t *barrier)
 {
-#ifdef EMULATION
-	emu_copy(to, from, bytes, from);
-#elif __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= 900
 	asm volatile ("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
 				  : : "r" (bulk_address(to)), "l" (from), "r" (bytes), "r" (bulk_address(barrier)) : "memory");
 #endif
@@ -91,7 +84,7 @@ bulk_read(void *to, const void *from, uint32_t bytes, uint64_t *barrier)
 static __device__ __forceinline__ void
 bulk_fence(void)
 {
-#if !defined(EMULATION) && __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= 900
 	asm volatile ("fence.proxy.async.shared::cta;" : : : "memory");
 #endif
 }
@@ -100,9 +93,7 @@ bulk_fence(void)
 static __device__ __forceinline__ void
 bulk_write(void *to, const void *from, uint32_t bytes)
 {
-#ifdef EMULATION
-	emu_copy(to, from, bytes, to);
-#elif __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= 900
 	uint64_t	policy;
 
 	asm ("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l" (policy));
@@ -115,10 +106,12 @@ bulk_write(void *to, const void *from, uint32_t bytes)
 static __device__ __forceinline__ void
 bulk_write_wait(void)
 {
-#if !defined(EMULATION) && __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= 900
 	asm volatile ("cp.async.bulk.commit_group;\n"
 				  "	cp.async.bulk.wait_group.read 0;" : : : "memory");
 #endif
+}
+
 }
 
 #endif							/* GPUVEC_BULK_COPY_CUH */

@@ -18,6 +18,8 @@
 #include "kernels/device/bulk_copy.cuh"
 #include "kernels/embedding/pool.cuh"
 
+using namespace gpuvec;
+
 #define GATHER_THREADS		128
 #define GATHER_UNROLL		4
 #define GATHER_AHEAD		6144	/* warps, about as many as a GPU has at a time */

@@ -25,8 +25,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/embedding/lanes.cuh"
+#include "kernels/device/lanes.cuh"
 #include "kernels/embedding/cuda_vectors.h"
+
+using namespace gpuvec;
 
 /* Vectors that a group of threads scores at a time, and rounds of that of a block */
 #define ROWS				4

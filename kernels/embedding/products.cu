@@ -8,8 +8,10 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "kernels/embedding/lanes.cuh"
+#include "kernels/device/lanes.cuh"
 #include "kernels/embedding/cuda_vectors.h"
+
+using namespace gpuvec;
 
 #define THREADS			128
 #define GROUPS			(THREADS / LANES)

@@ -8,9 +8,10 @@
 #ifndef GPUVEC_EMIT_CUH
 #define GPUVEC_EMIT_CUH
 
+#include "kernels/device/instructions.cuh"
 #include "kernels/search/cuda_backend.h"
 
-#define FULL_WARP	0xFFFFFFFFu
+using namespace gpuvec;
 
 /* Where candidates go */
 struct candidate_sink

@@ -72,7 +72,7 @@ $(BENCH_BIN)/bench_engine: $(srcdir)/test/bench/bench_engine.cpp $(BENCH_HEADERS
 
 # The kernels of embedding tables alone; needs nvcc, and a GPU to run
 EMBEDDING_SOURCES = $(srcdir)/test/bench/bench_embedding.cu $(sort $(POOLING_SOURCES)) \
-	$(srcdir)/kernels/products.cu
+	$(srcdir)/kernels/embedding/products.cu
 EMBEDDING_ARCHS ?= $(LAST_ARCH)
 
 bench-embedding: $(BENCH_BIN)/bench_embedding

@@ -22,7 +22,7 @@ include test/unit/emulation/emulation.mk
 
 EMBEDDING_KERNELS = $(patsubst $(srcdir)/%.cu,%,$(sort $(POOLING_SOURCES)))
 EMULATED = $(EMBEDDING_KERNELS) test/bench/bench_embedding
-EMULATED_VECTORS = $(EMBEDDING_KERNELS) kernels/embedding/keys kernels/embedding/nearest kernels/embedding/products kernels/embedding/vectors test/unit/emulation/engine
+EMULATED_VECTORS = $(patsubst $(srcdir)/%.cu,%,$(sort $(DEVICE_SOURCES) $(POOLING_SOURCES))) kernels/embedding/keys kernels/embedding/nearest kernels/embedding/products kernels/embedding/vectors test/unit/emulation/engine
 
 ifeq ($(CUDA),yes)
 check: $(EMULATION_DIR)/embedding $(EMULATION_DIR)/vectors_test

@@ -16,6 +16,7 @@ include test/unit/emulation/emulation.mk
 
 EMULATED = backend chunk list_build list_rounds lists lists_classify lists_lone lists_plain scan select topk
 SEARCH_OBJS = $(EMULATED:%=$(EMULATION_DIR)/search/kernels/search/%.o) \
+	$(DEVICE_SOURCES:$(srcdir)/%.cu=$(EMULATION_DIR)/search/%.o) \
 	$(EMULATION_DIR)/search/$(EMULATION)/search.o $(EMULATION_DIR)/$(EMULATION)/emulation.o \
 	$(patsubst %,build/src/engine/%.o,engine_error host_memory segment thread_pool)
 

@@ -9,6 +9,9 @@
  * One kernel runs at a time, whatever the number of threads that launch some; streams
  * are done with their work as soon as they have it.
  *
+ *	EMULATED_GPU=86			a GPU of this compute capability, with its shared memory
+ *	EMULATED_MEMORY=10000	a GPU with this memory
+ *
  *-------------------------------------------------------------------------
  */
 #include <map>
@@ -305,15 +308,6 @@ cudaFuncSetAttribute(const void *, cudaFuncAttribute, int)
 	return cudaSuccess;
 }
 
-/* search.cpp has one of its own */
-extern "C" __attribute__((weak)) cudaError_t
-cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *)
-{
-	memset(attributes, 0, sizeof(*attributes));
-	attributes->ptxVersion = 90;
-	return cudaSuccess;
-}
-
 extern "C" cudaError_t
 cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind, cudaStream_t)
 {
@@ -356,5 +350,162 @@ cudaStreamSynchronize(cudaStream_t)
 extern "C" cudaError_t
 cudaGetLastError(void)
 {
+	return cudaSuccess;
+}
+
+/* ---- the device ---- */
+
+static char something;			/* for handles to point at */
+
+/* The emulated GPU's compute capability * 10 */
+static int
+capability(void)
+{
+	const char *gpu = getenv("EMULATED_GPU");
+
+	return gpu ? atoi(gpu) : 90;
+}
+
+size_t
+emu_shared_limit(void)
+{
+	return capability() >= 90 ? EMU_MOST_SHARED : capability() == 80 ? 166912 : 101376;
+}
+
+extern "C" cudaError_t
+cudaGetDeviceCount(int *n)
+{
+	*n = 1;
+	return cudaSuccess;
+}
+
+extern "C" cudaError_t
+cudaSetDevice(int)
+{
+	return cudaSuccess;
+}
+
+extern "C" cudaError_t
+cudaGetDevice(int *device)
+{
+	*device = 0;
+	return cudaSuccess;
+}
+
+extern "C" cudaError_t
+cudaGetDeviceProperties(cudaDeviceProp *prop, int)
+{
+	memset(prop, 0, sizeof(*prop));
+	strcpy(prop->name, "emulation");
+	prop->major = capability() / 10;
+	prop->minor = capability() % 10;
+	prop->multiProcessorCount = 4;
+	prop->sharedMemPerBlockOptin = emu_shared_limit();
+	prop->totalGlobalMem = (size_t) 8 << 30;
+	return cudaSuccess;
+}
+
+extern "C" cudaError_t
+cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int)
+{
+	*value = attribute == cudaDevAttrComputeCapabilityMajor ? capability() / 10 :
+		attribute == cudaDevAttrComputeCapabilityMinor ? capability() % 10 : 0;
+	return cudaSuccess;
+}
+
+extern "C" cudaError_t
+cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int)
+{
+	*pool = (cudaMemPool_t) &something;
+	return cudaSuccess;
+}
+
+extern "C" cudaError_t
+cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void *)
+{
+	return cudaSuccess;
+}
+
+extern "C" cudaError_t
+cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr, void *value)
+{
+	*(uint64_t *) value = 0;
+	return cudaSuccess;
+}
+
+extern "C" cudaError_t
+cudaMemGetInfo(size_t *unused, size_t *total)
+{
+	*unused = *total = (size_t) 8 << 30;
+	return cudaSuccess;
+}
+
+extern "C" cudaError_t
+cudaMallocAsync(void **p, size_t n, cudaStream_t)
+{
+	return cudaMalloc(p, n);
+}
+
+extern "C" cudaError_t
+cudaFreeAsync(void *p, cudaStream_t)
+{
+	return cudaFree(p);
+}
+
+extern "C" cudaError_t
+cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
+{
+	*event = (cudaEvent_t) &something;
+	return cudaSuccess;
+}
+
+extern "C" cudaError_t
+cudaEventDestroy(cudaEvent_t)
+{
+	return cudaSuccess;
+}
+
+extern "C" cudaError_t
+cudaEventRecord(cudaEvent_t, cudaStream_t)
+{
+	return cudaSuccess;
+}
+
+extern "C" cudaError_t
+cudaEventQuery(cudaEvent_t)
+{
+	return cudaSuccess;
+}
+
+extern "C" cudaError_t
+cudaEventSynchronize(cudaEvent_t)
+{
+	return cudaSuccess;
+}
+
+extern "C" cudaError_t
+cudaStreamQuery(cudaStream_t)
+{
+	return cudaSuccess;
+}
+
+extern "C" const char *
+cudaGetErrorName(cudaError_t)
+{
+	return "error";
+}
+
+extern "C" cudaError_t
+cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *)
+{
+	memset(attributes, 0, sizeof(*attributes));
+	attributes->ptxVersion = capability();
+	return cudaSuccess;
+}
+
+extern "C" cudaError_t
+cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *n, const void *, int, size_t, unsigned)
+{
+	*n = 1;
 	return cudaSuccess;
 }

@@ -87,6 +87,10 @@ cudaLaunchKernel(void (*kernel) (P), dim3 grid, dim3 block, void **args, size_t,
 	return cudaSuccess;
 }
 
+/* Shared memory of compute capability 9.0, and of the emulated GPU */
+#define EMU_MOST_SHARED	232448
+extern size_t emu_shared_limit(void);
+
 /* Run a kernel; that of a search in shared memory of this size (search.cpp) */
 extern cudaError_t emu_run_shared(const cudaLaunchConfig_t *config, const std::function<void()> &kernel);
 

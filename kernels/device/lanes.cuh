@@ -8,9 +8,15 @@
 #ifndef GPUVEC_LANES_CUH
 #define GPUVEC_LANES_CUH
 
-#include "kernels/embedding/pool.cuh"
+#include <stdint.h>
+#include <cuda_fp16.h>
 
-#define LANES				16
+#include "kernels/device/instructions.cuh"
+
+namespace gpuvec
+{
+
+static constexpr int LANES = 16;
 
 /*
  * Fold the lanes of N sums.  Each thread ends up with one of them: the number that the
@@ -31,7 +37,7 @@ struct folding
 			double		mine = upper ? a[N > 1 ? i + M : i] : a[i];
 			double		other = N == 1 ? a[i] : upper ? a[i] : a[N > 1 ? i + M : i];
 
-			a[i] = mine + __shfl_xor_sync(POOLING_FULL_WARP, other, DISTANCE);
+			a[i] = mine + __shfl_xor_sync(FULL_WARP, other, DISTANCE);
 		}
 		folding<M, DISTANCE / 2>::run(a, lane);
 	}
@@ -55,6 +61,8 @@ lane_element(const char *vector, uint32_t i)
 		return __uint_as_float(__ldcs((const unsigned *) vector + i));
 	else
 		return __half2float(__ushort_as_half(__ldcs((const unsigned short *) vector + i)));
+}
+
 }
 
 #endif							/* GPUVEC_LANES_CUH */

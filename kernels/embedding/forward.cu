@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
- * embedding_forward.cu
+ * forward.cu
  *	  Pool rows of an embedding table.
  *
  * Memory limits this work, so all is arranged for many loads in flight and few
  * instructions between them.
  *
  * Where every lookup is a vector of the result (concat, or bags of one lookup), rows are
- * copied by embedding_gather.cu.  What follows is of the other cases.
+ * copied by gather.cu.  What follows is of the other cases.
  *
  * A call may be over in 20 microseconds, of which one or two would pass between two kernels:
  * kernels start while the one before ends (pooling_launch_chained).  If bags are settled (see
- * embedding.h), they also read rows while it ends, and wait only before they write.
+ * pooling_kernels.h), they also read rows while it ends, and wait only before they write.
  *
  * Groups of 8, 16 or 32 lanes pool bags; a lane adds up its own columns in the order of the
  * lookups.  Indices are fetched a chunk ahead, one per lane.  Rows of more
@@ -20,7 +20,7 @@
  * bag_kernel gives each group one bag of more than a few lookups and has eight rows in
  * flight, or four where four groups share a warp.  What limits it, if keys are skewed and rows come from the caches, is the L2
  * cache (at 88 to 94 % of what it can), and for float16 also instructions; see
- * pooling_add_batch in embedding_pool.cuh.  Blocks are small and take no shared memory, which
+ * pooling_add_batch in pool.cuh.  Blocks are small and take no shared memory, which
  * leaves the L1 cache to the hot rows.
  *
  * stream_kernel gives each group several consecutive short bags.  Their lookups are
@@ -30,22 +30,22 @@
  * several bags' lengths, which varies less than each of them.
  *
  * Bags of more than GPUVEC_PIECE lookups are cut into pieces first, which then take the
- * place of bags (embedding_pieces.cu).
+ * place of bags (pieces.cu).
  *
  * Blocks are small, so that the hardware, which deals blocks out one by one, balances
  * bags of all lengths.
  *
  *-------------------------------------------------------------------------
  */
+#include <algorithm>
+
 #include "kernels/embedding/pool.cuh"
 
-struct gpuvec_pooling_tuning gpuvec_pooling_tuning;
+namespace gpuvec
+{
 
-/* Defaults of gpuvec_pooling_tuning */
-#define BAG_THREADS			64
 #define BAG_UNROLL			8	/* rows in flight of a group of lanes ... */
 #define BAG_NARROW_UNROLL	4	/* ... of 8 lanes, of which a warp has four */
-#define STREAM_THREADS		64
 #define STREAM_UNROLL		4	/* the same */
 #define RANGE_LOOKUPS		16	/* of a group of lanes, on average */
 
@@ -81,7 +81,7 @@ struct pool_params
 	bool		slice_major;
 
 	/* the result */
-	bool		settled;		/* see embedding.h */
+	bool		settled;		/* see pooling_kernels.h */
 	bool		mean;
 	bool		skip_missing;
 	bool		vector_out;		/* aligned for vector stores */
@@ -225,10 +225,10 @@ count_chunk(const struct pooling_chunk &chunk, uint32_t counted,
 			typename pooling_divisor<W>::type &divisor)
 {
 	if (!W)
-		divisor += (float) __popc(counted >> chunk.group_lane & (POOLING_FULL_WARP >> (32 - LANES)));
+		divisor += (float) __popc(counted >> chunk.group_lane & (FULL_WARP >> (32 - LANES)));
 	for (uint32_t i = 0; W && i < LANES; i++)
 	{
-		double		weight = __shfl_sync(POOLING_FULL_WARP, chunk.weight, chunk.group_lane + i);
+		double		weight = __shfl_sync(FULL_WARP, chunk.weight, chunk.group_lane + i);
 
 		if (counted >> (chunk.group_lane + i) & 1)
 			divisor += weight;
@@ -254,9 +254,9 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 	uint32_t	warp_task;
 	uint32_t	slice;
 
-	pooling_let_next();
+	let_next_start();
 	if (!p.settled)
-		pooling_wait();
+		wait_for_previous();
 	if (!pooling_find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, slice))
 		return;
 
@@ -274,7 +274,7 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 		n = p.offsets ? (int) (p.offsets[bag + 1] - start) : (int) p.hotness;
 	}
 
-	int			most = (int) __reduce_max_sync(POOLING_FULL_WARP, (unsigned) n);
+	int			most = (int) __reduce_max_sync(FULL_WARP, (unsigned) n);
 	bool		count = p.mean && (W || p.skip_missing);	/* or else the divisor is n */
 	float		acc[E];
 	typename pooling_divisor<W>::type divisor = count ? 0 : n;
@@ -291,15 +291,15 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 		chunk.row = next_row;
 		chunk.weight = next_weight;
 		fetch_lookup<W>(p, start, n, k + LANES + sub, next_row, next_weight);
-		chunk.present = __ballot_sync(POOLING_FULL_WARP, chunk.row != POOLING_MISSING);
+		chunk.present = __ballot_sync(FULL_WARP, chunk.row != POOLING_MISSING);
 #pragma unroll 1
 		for (uint32_t j = 0; j < LANES; j += UNROLL)
 			pooling_add_batch<T, VB, LANES, UNROLL, W>(base, p.stride_bytes, chunk, j, acc, [] (uint32_t) {});
 		if (count)
 			count_chunk<LANES, W>(chunk, p.skip_missing ? chunk.present :
-								  __ballot_sync(POOLING_FULL_WARP, k + (int) sub < n), divisor);
+								  __ballot_sync(FULL_WARP, k + (int) sub < n), divisor);
 	}
-	pooling_wait();
+	wait_for_previous();
 	if (valid)
 	{
 		uint32_t	dest = p.dest ? p.dest[bag] : bag;
@@ -409,12 +409,12 @@ struct stream_group
 			if (p.mean)
 				find_divisor(from, to);
 		}
-		start = __shfl_sync(POOLING_FULL_WARP, from, group_lane);
+		start = __shfl_sync(FULL_WARP, from, group_lane);
 		last = from == to ? -1 : (int) (to - start) - 1;
-		n = (int) (__shfl_sync(POOLING_FULL_WARP, to, group_lane + max(range, 1u) - 1) - start);
-		most = (int) __reduce_max_sync(POOLING_FULL_WARP, (unsigned) n);
-		queue = __ballot_sync(POOLING_FULL_WARP, from != to) >> group_lane & (POOLING_FULL_WARP >> (32 - LANES));
-		empties = __ballot_sync(POOLING_FULL_WARP, valid && from == to);
+		n = (int) (__shfl_sync(FULL_WARP, to, group_lane + max(range, 1u) - 1) - start);
+		most = (int) __reduce_max_sync(FULL_WARP, (unsigned) n);
+		queue = __ballot_sync(FULL_WARP, from != to) >> group_lane & (FULL_WARP >> (32 - LANES));
+		empties = __ballot_sync(FULL_WARP, valid && from == to);
 		clear(acc);
 	}
 
@@ -422,11 +422,11 @@ struct stream_group
 	__device__ __forceinline__ void
 	store(uint32_t i, bool now)
 	{
-		uint32_t	bag_dest = __shfl_sync(POOLING_FULL_WARP, dest, group_lane + i);
-		float		bag_div = __shfl_sync(POOLING_FULL_WARP, divisor, group_lane + i);
+		uint32_t	bag_dest = __shfl_sync(FULL_WARP, dest, group_lane + i);
+		float		bag_div = __shfl_sync(FULL_WARP, divisor, group_lane + i);
 
 		if (!waited)
-			pooling_wait();
+			wait_for_previous();
 		waited = true;
 		if (!now)
 			return;
@@ -461,8 +461,8 @@ struct stream_group
 		chunk.row = next_row;
 		chunk.weight = next_weight;
 		fetch(k + LANES + sub);
-		chunk.present = __ballot_sync(POOLING_FULL_WARP, chunk.row != POOLING_MISSING);
-		chunk.ends = __reduce_or_sync(POOLING_FULL_WARP, here ? 1u << (group_lane + (uint32_t) (last - k)) : 0);
+		chunk.present = __ballot_sync(FULL_WARP, chunk.row != POOLING_MISSING);
+		chunk.ends = __reduce_or_sync(FULL_WARP, here ? 1u << (group_lane + (uint32_t) (last - k)) : 0);
 	}
 
 	/* In some group of the warp a bag ends with lookup `at` of the chunk */
@@ -494,9 +494,9 @@ stream_kernel(const __grid_constant__ struct pool_params p)
 {
 	stream_group<T, O, VB, LANES, W> group(p);
 
-	pooling_let_next();
+	let_next_start();
 	if (group.waited)
-		pooling_wait();
+		wait_for_previous();
 	if (!group.find_work())
 		return;
 	group.find_bags();
@@ -514,78 +514,77 @@ stream_kernel(const __grid_constant__ struct pool_params p)
  * of less than 128 bytes are spread over 8 lanes.
  */
 struct pooling_shape
-pooling_choose_shape(const void *data, uint64_t stride_bytes, uint64_t row_bytes,
+pooling_choose_shape(const struct pooling_policy &policy, const void *data, uint64_t stride_bytes, uint64_t row_bytes,
 				 uint32_t element_bytes, uint32_t max_vector_bytes)
 {
 	struct pooling_shape shape;
 	uint32_t	bytes = element_bytes;
-	uint32_t	slice = gpuvec_pooling_tuning.slice_bytes;
 
 	while (bytes < max_vector_bytes &&
 		   (uintptr_t) data % (bytes * 2) == 0 && stride_bytes % (bytes * 2) == 0 &&
-		   pooling_divide_up(row_bytes, bytes) > (1u << POOLING_MIN_LANES_LOG2))
+		   divide_up(row_bytes, bytes) > (1u << POOLING_MIN_LANES_LOG2))
 		bytes *= 2;
 
 	shape.vector_bytes = bytes;
-	shape.vectors = (uint32_t) pooling_divide_up(row_bytes, bytes);
+	shape.vectors = (uint32_t) divide_up(row_bytes, bytes);
 	shape.lanes_log2 = POOLING_MIN_LANES_LOG2;
 	while (shape.lanes_log2 < 5 && shape.vectors > (1u << shape.lanes_log2) &&
-		   (slice == 0 || bytes << (shape.lanes_log2 + 1) <= slice))
+		   bytes << (shape.lanes_log2 + 1) <= policy.slice_bytes)
 		shape.lanes_log2++;
-	shape.slices = (uint32_t) pooling_divide_up(shape.vectors, (uint64_t) 1 << shape.lanes_log2);
+	shape.slices = (uint32_t) divide_up(shape.vectors, (uint64_t) 1 << shape.lanes_log2);
 	return shape;
 }
 
 /* Launch bag_kernel or stream_kernel */
 template <typename T, typename O, int VB, int LANES, bool W>
 static cudaError_t
-launch_pool(const struct pool_params &params, cudaStream_t stream)
+launch_pool(const struct pooling_policy &policy, const struct pool_params &params, cudaStream_t stream)
 {
 	uint64_t	warps = (uint64_t) params.warp_tasks * params.slices;
 
 	if (params.range == 1)
-		return pooling_launch_cached(bag_kernel<T, O, VB, LANES, W>, warps, pooling_block_threads(BAG_THREADS),
+		return pooling_launch_cached(policy, bag_kernel<T, O, VB, LANES, W>, warps, policy.threads,
 								 params, stream);
-	return pooling_launch_cached(stream_kernel<T, O, VB, LANES, W>, warps, pooling_block_threads(STREAM_THREADS),
+	return pooling_launch_cached(policy, stream_kernel<T, O, VB, LANES, W>, warps, policy.threads,
 							 params, stream);
 }
 
 /* The same for vectors of VB bytes */
 template <typename T, typename O, int VB>
 static cudaError_t
-pool_vectors(const struct pool_params &params, uint32_t lanes_log2, cudaStream_t stream)
+pool_vectors(const struct pooling_policy &policy, const struct pool_params &params, uint32_t lanes_log2, cudaStream_t stream)
 {
 	bool		weighted = params.weights != NULL;
 
 	switch (lanes_log2)
 	{
 		case 3:
-			return weighted ? launch_pool<T, O, VB, 8, true>(params, stream) :
-				launch_pool<T, O, VB, 8, false>(params, stream);
+			return weighted ? launch_pool<T, O, VB, 8, true>(policy, params, stream) :
+				launch_pool<T, O, VB, 8, false>(policy, params, stream);
 		case 4:
-			return weighted ? launch_pool<T, O, VB, 16, true>(params, stream) :
-				launch_pool<T, O, VB, 16, false>(params, stream);
+			return weighted ? launch_pool<T, O, VB, 16, true>(policy, params, stream) :
+				launch_pool<T, O, VB, 16, false>(policy, params, stream);
 		default:
-			return weighted ? launch_pool<T, O, VB, 32, true>(params, stream) :
-				launch_pool<T, O, VB, 32, false>(params, stream);
+			return weighted ? launch_pool<T, O, VB, 32, true>(policy, params, stream) :
+				launch_pool<T, O, VB, 32, false>(policy, params, stream);
 	}
 }
 
 /* The same for tables of T and results of O */
 template <typename T, typename O>
 static cudaError_t
-pool_type(const struct pool_params &params, const struct pooling_shape &shape, cudaStream_t stream)
+pool_type(const struct pooling_policy &policy, const struct pool_params &params, const struct pooling_shape &shape, cudaStream_t stream)
 {
 	switch (shape.vector_bytes)
 	{
 		case 16:
-			return pool_vectors<T, O, 16>(params, shape.lanes_log2, stream);
+			return pool_vectors<T, O, 16>(policy, params, shape.lanes_log2, stream);
 		case 8:
-			return pool_vectors<T, O, 8>(params, shape.lanes_log2, stream);
+			return pool_vectors<T, O, 8>(policy, params, shape.lanes_log2, stream);
 		case 4:
-			return pool_vectors<T, O, 4>(params, shape.lanes_log2, stream);
+			return pool_vectors<T, O, 4>(policy, params, shape.lanes_log2, stream);
 		default:
-			return pool_vectors<T, O, sizeof(T)>(params, shape.lanes_log2, stream);
+			return pool_vectors<T, O, sizeof(T)>(policy, params, shape.lanes_log2, stream);
 	}
 }
 
@@ -594,7 +593,7 @@ pool_type(const struct pool_params &params, const struct pooling_shape &shape, c
  * most so many bytes, and the launch.
  */
 static cudaError_t
-pool(struct pool_params *params, gpuvec_storage storage, gpuvec_storage out_storage, uint32_t most_bytes,
+pool(const struct pooling_policy &policy, struct pool_params *params, gpuvec_storage storage, gpuvec_storage out_storage, uint32_t most_bytes,
 	 cudaStream_t stream)
 {
 	uint32_t	element_bytes = pooling_element_size(storage);
@@ -602,32 +601,32 @@ pool(struct pool_params *params, gpuvec_storage storage, gpuvec_storage out_stor
 	struct pooling_shape shape;
 	uint64_t	warp_tasks;
 
-	shape = pooling_choose_shape(params->table, params->stride_bytes, row_bytes, element_bytes, most_bytes);
+	shape = pooling_choose_shape(policy, params->table, params->stride_bytes, row_bytes, element_bytes, most_bytes);
 
 	/* a warp has as many lookups, whatever the width */
 	if (params->range > 1u << (shape.lanes_log2 - 1))
 		params->range = 1u << (shape.lanes_log2 - 1);
-	warp_tasks = pooling_divide_up(pooling_divide_up(params->bags, params->range), 32u >> shape.lanes_log2);
+	warp_tasks = divide_up(divide_up(params->bags, params->range), 32u >> shape.lanes_log2);
 	if (warp_tasks * shape.slices > UINT32_MAX)
 		return cudaErrorInvalidValue;
 	params->warp_tasks = (uint32_t) warp_tasks;
 	params->vectors = shape.vectors;
 	params->slices = shape.slices;
-	params->slice_major = gpuvec_pooling_tuning.slice_major != 0;
+	params->slice_major = policy.slice_major;
 	params->vector_out = pooling_vector_out(params->out, params->out_stride, params->width,
 										shape.vector_bytes / element_bytes, pooling_element_size(out_storage));
 	params->vector_partial = params->width % (shape.vector_bytes / element_bytes) == 0;
 
 	if (storage == GPUVEC_FLOAT32)
-		return pool_type<float, float>(*params, shape, stream);
+		return pool_type<float, float>(policy, *params, shape, stream);
 	if (out_storage == GPUVEC_FLOAT32)
-		return pool_type<__half, float>(*params, shape, stream);
-	return pool_type<__half, __half>(*params, shape, stream);
+		return pool_type<__half, float>(policy, *params, shape, stream);
+	return pool_type<__half, __half>(policy, *params, shape, stream);
 }
 
 /* May some bag have more than one piece? */
 static bool
-may_be_long(const struct gpuvec_pooling_bags *bags)
+may_be_long(const struct pooling_bags *bags)
 {
 	if (bags->offsets == NULL)
 		return bags->hotness > GPUVEC_PIECE;
@@ -637,7 +636,7 @@ may_be_long(const struct gpuvec_pooling_bags *bags)
 
 /* Do the lengths of bags differ much? */
 static bool
-uneven_bags(const struct gpuvec_pooling_bags *bags)
+uneven_bags(const struct pooling_bags *bags)
 {
 	return bags->offsets != NULL &&
 		(bags->longest == 0 || bags->bags == 0 || bags->longest > bags->lookups / bags->bags * 3 / 2);
@@ -645,7 +644,7 @@ uneven_bags(const struct gpuvec_pooling_bags *bags)
 
 /* Is this a call that can be served? */
 static bool
-valid_forward(const struct gpuvec_pooling_table *table, const struct gpuvec_pooling_bags *bags,
+valid_forward(const struct pooling_table *table, const struct pooling_bags *bags,
 			  gpuvec_pool_mode mode)
 {
 	return table->rows < UINT32_MAX && table->width > 0 && table->stride >= table->width &&
@@ -659,12 +658,12 @@ valid_forward(const struct gpuvec_pooling_table *table, const struct gpuvec_pool
 		 bags->lookups == bags->bags * bags->hotness);
 }
 
-/* How much memory gpuvec_pooling_forward needs */
+/* How much memory pooling_forward needs */
 cudaError_t
-gpuvec_pooling_forward_workspace(const struct gpuvec_pooling_table *table, const struct gpuvec_pooling_bags *bags,
+pooling_forward_workspace(const struct pooling_table *table, const struct pooling_bags *bags,
 							 gpuvec_pool_mode mode, size_t *bytes)
 {
-	struct pooling_area area = {NULL, 0};
+	struct arena area = {NULL, 0};
 	struct pooling_bag_pieces pieces;
 
 	*bytes = 0;
@@ -681,13 +680,11 @@ gpuvec_pooling_forward_workspace(const struct gpuvec_pooling_table *table, const
  * average.
  */
 static uint32_t
-choose_range(uint64_t lookups, uint64_t bags)
+choose_range(const struct pooling_policy &policy, uint64_t lookups, uint64_t bags)
 {
-	uint64_t	range = gpuvec_pooling_tuning.range;
+	uint64_t	range = bags * RANGE_LOOKUPS / std::max(lookups, UINT64_C(1));
 
-	if (range == 0)
-		range = bags * RANGE_LOOKUPS / (lookups > 0 ? lookups : 1);
-	return range < 1 ? 1 : range > RANGE_LOOKUPS ? RANGE_LOOKUPS : (uint32_t) range;
+	return (uint32_t) std::clamp(range, policy.least_range, policy.most_range);
 }
 
 /*
@@ -697,7 +694,7 @@ choose_range(uint64_t lookups, uint64_t bags)
  * faster.
  */
 static uint32_t
-choose_vector_bytes(const struct gpuvec_pooling_bags *bags, uint32_t row_bytes)
+choose_vector_bytes(const struct pooling_bags *bags, uint32_t row_bytes)
 {
 	if (uneven_bags(bags))
 		return row_bytes <= 32 * 8 ? 8 : 16;
@@ -708,7 +705,7 @@ choose_vector_bytes(const struct gpuvec_pooling_bags *bags, uint32_t row_bytes)
 
 /* Pool */
 cudaError_t
-gpuvec_pooling_forward(const struct gpuvec_pooling_table *table, const struct gpuvec_pooling_bags *bags,
+pooling_forward(const struct pooling_policy &policy, const struct pooling_table *table, const struct pooling_bags *bags,
 				   gpuvec_pool_mode mode, void *out, gpuvec_storage out_storage,
 				   uint64_t out_stride, void *work, size_t work_bytes, cudaStream_t stream)
 {
@@ -716,7 +713,7 @@ gpuvec_pooling_forward(const struct gpuvec_pooling_table *table, const struct gp
 	struct pooling_bag_pieces pieces = {};
 	uint32_t	most_bytes;
 	size_t		needed;
-	cudaError_t error = gpuvec_pooling_forward_workspace(table, bags, mode, &needed);
+	cudaError_t error = pooling_forward_workspace(table, bags, mode, &needed);
 
 	if (error != cudaSuccess)
 		return error;
@@ -725,7 +722,7 @@ gpuvec_pooling_forward(const struct gpuvec_pooling_table *table, const struct gp
 		return cudaErrorInvalidValue;
 	if (mode == GPUVEC_POOL_CONCAT ||
 		(bags->offsets == NULL && bags->hotness == 1 && bags->weights == NULL))
-		return pooling_gather(table, bags, mode == GPUVEC_POOL_CONCAT, out, out_storage, out_stride, stream);
+		return pooling_gather(policy, table, bags, mode == GPUVEC_POOL_CONCAT, out, out_storage, out_stride, stream);
 	if (bags->bags == 0)
 		return cudaSuccess;
 
@@ -747,10 +744,10 @@ gpuvec_pooling_forward(const struct gpuvec_pooling_table *table, const struct gp
 
 	if (may_be_long(bags))
 	{
-		struct pooling_area area = {(char *) work, 0};
+		struct arena area = {(char *) work, 0};
 
 		pooling_lay_out_bags(&area, bags, table->width, &pieces);
-		error = pooling_cut_bags(bags, &pieces, stream);
+		error = pooling_cut_bags(policy, bags, &pieces, stream);
 		if (error != cudaSuccess)
 			return error;
 
@@ -764,13 +761,15 @@ gpuvec_pooling_forward(const struct gpuvec_pooling_table *table, const struct gp
 		params.partial_stride = pieces.shared.partial_stride;
 	}
 
-	params.range = choose_range(bags->lookups, bags->bags);
-	most_bytes = gpuvec_pooling_tuning.vector_bytes;
-	if (most_bytes == 0)
-		most_bytes = params.range > 1 ? 16 : choose_vector_bytes(bags, table->width * pooling_element_size(table->storage));
-	error = pool(&params, table->storage, out_storage, most_bytes, stream);
+	params.range = choose_range(policy, bags->lookups, bags->bags);
+	most_bytes = params.range > 1 ? 16 :
+		choose_vector_bytes(bags, table->width * pooling_element_size(table->storage));
+	most_bytes = std::clamp(most_bytes, policy.least_vector_bytes, policy.most_vector_bytes);
+	error = pool(policy, &params, table->storage, out_storage, most_bytes, stream);
 	if (error == cudaSuccess && params.count)
-		error = pooling_combine(&pieces.shared, params.mean, out, out_storage, out_stride, table->width,
+		error = pooling_combine(policy, &pieces.shared, params.mean, out, out_storage, out_stride, table->width,
 							bags->lookups / GPUVEC_PIECE, stream);
 	return error;
+}
+
 }

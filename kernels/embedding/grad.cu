@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
- * embedding_grad.cu
+ * grad.cu
  *	  The gradient of pooling: that of the table.
  *
  * The gradient of a row is the sum of the gradients of the samples that looked it
- * up.  So lookups are sorted by row, stably (embedding_sort.cu); then the lookups of a
+ * up.  So lookups are sorted by row, stably (sort.cu); then the lookups of a
  * row are a bag whose "rows" are samples' gradients, and pooling does the rest, without
  * atomic operations and in an order that is always the same.
  *
@@ -25,13 +25,17 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <algorithm>
+
 #include "kernels/embedding/pool.cuh"
 #include "kernels/embedding/sort.h"
+
+namespace gpuvec
+{
 
 #define SAMPLES_THREADS		256
 #define SAMPLES_LOOKUPS		1024	/* of a block */
 #define HEADS_THREADS		128
-#define GRAD_THREADS		64
 #define GRAD_MOST_THREADS	256
 #define GRAD_SLICE			256	/* bytes */
 #define GRAD_UNROLL			8	/* rows in flight of a group of lanes */
@@ -62,15 +66,8 @@ struct grad_cut
 /* What the kernels that look at bags need to know */
 struct bag_params
 {
-	const void *indices;
-	uint32_t	index_bits;
-	uint32_t	skip_missing;
+	struct pooling_bags bags;	/* for concat bags of one lookup */
 	uint32_t	rows;
-	uint32_t	lookups;
-	uint32_t	hotness;
-	uint32_t	bags;
-	const int64_t *offsets;		/* NULL: bags of hotness lookups */
-	const float *weights;
 	uint32_t   *samples;		/* out: of each lookup */
 	float	   *divisors;		/* out: of each bag */
 };
@@ -140,39 +137,42 @@ samples_kernel(const __grid_constant__ struct bag_params p)
 {
 	__shared__ uint32_t first_bag;
 	__shared__ uint32_t last_bag;
+	const int64_t *offsets = p.bags.offsets;
+	uint32_t	most = (uint32_t) p.bags.bags - 1;
+	uint32_t	hotness = (uint32_t) p.bags.hotness;
 	uint32_t	begin = blockIdx.x * SAMPLES_LOOKUPS;
-	uint32_t	end = min(begin + SAMPLES_LOOKUPS, p.lookups);
+	uint32_t	end = min(begin + SAMPLES_LOOKUPS, (uint32_t) p.bags.lookups);
 
 	pooling_begin();
-	if (p.offsets)
+	if (offsets)
 	{
 		if (threadIdx.x == 0)
-			first_bag = pooling_find_bag(p.offsets, 0, p.bags - 1, begin);
+			first_bag = pooling_find_bag(offsets, 0, most, begin);
 		if (threadIdx.x == 32)
-			last_bag = pooling_find_bag(p.offsets, 0, p.bags - 1, end - 1);
+			last_bag = pooling_find_bag(offsets, 0, most, end - 1);
 		__syncthreads();
 	}
 	for (uint32_t i = begin + threadIdx.x; i < end; i += SAMPLES_THREADS)
-		p.samples[i] = p.offsets ? pooling_find_bag(p.offsets, first_bag, last_bag, i) :
-			p.hotness == 1 ? i : i / p.hotness;
+		p.samples[i] = offsets ? pooling_find_bag(offsets, first_bag, last_bag, i) :
+			hotness == 1 ? i : i / hotness;
 }
 
 /* The lookups of a bag */
 static __device__ __forceinline__ void
-bag_lookups(const struct bag_params &p, uint32_t bag, uint32_t &begin, uint32_t &end)
+bag_lookups(const struct pooling_bags &bags, uint32_t bag, uint32_t &begin, uint32_t &end)
 {
-	begin = p.offsets ? (uint32_t) p.offsets[bag] : bag * p.hotness;
-	end = p.offsets ? (uint32_t) p.offsets[bag + 1] : begin + p.hotness;
+	begin = bags.offsets ? (uint32_t) bags.offsets[bag] : bag * (uint32_t) bags.hotness;
+	end = bags.offsets ? (uint32_t) bags.offsets[bag + 1] : begin + (uint32_t) bags.hotness;
 }
 
 /* What a lookup adds to the divisor of the mean */
 static __device__ __forceinline__ float
 divisor_part(const struct bag_params &p, uint32_t position)
 {
-	if (p.skip_missing &&
-		pooling_lookup(p.indices, p.index_bits, p.rows, position) == POOLING_MISSING)
+	if (p.bags.skip_missing &&
+		pooling_lookup(p.bags.indices, p.bags.index_bits, p.rows, position) == POOLING_MISSING)
 		return 0.0f;
-	return p.weights ? p.weights[position] : 1.0f;
+	return p.bags.weights ? p.bags.weights[position] : 1.0f;
 }
 
 /* The sum over a warp: a tree, so that the order is fixed */
@@ -180,7 +180,7 @@ static __device__ __forceinline__ double
 warp_sum(double value)
 {
 	for (int d = 16; d > 0; d /= 2)
-		value += __shfl_xor_sync(POOLING_FULL_WARP, value, d);
+		value += __shfl_xor_sync(FULL_WARP, value, d);
 	return value;
 }
 
@@ -192,15 +192,15 @@ static __global__ void
 divisors_kernel(const __grid_constant__ struct bag_params p)
 {
 	uint32_t	bag = (uint32_t) (((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32);
-	bool		count = p.weights || p.skip_missing;	/* or else it is the number of lookups */
+	bool		count = p.bags.weights || p.bags.skip_missing;	/* or else it is the number of lookups */
 	uint32_t	begin;
 	uint32_t	end;
 	double		sum = 0.0;
 
 	pooling_begin();
-	if (bag >= p.bags)
+	if (bag >= p.bags.bags)
 		return;
-	bag_lookups(p, bag, begin, end);
+	bag_lookups(p.bags, bag, begin, end);
 	for (uint32_t i = begin + threadIdx.x % 32; i < end && count; i += 32)
 		sum += divisor_part(p, i);
 	sum = count ? warp_sum(sum) : end - begin;
@@ -244,7 +244,7 @@ find_start(const uint32_t *keys, uint32_t i)
 	uint32_t	lane = threadIdx.x % 32;
 	uint32_t	key = keys[i];
 	bool		equal = lane < i && keys[i - 1 - lane] == key;
-	uint32_t	unequal = __ballot_sync(POOLING_FULL_WARP, !equal);
+	uint32_t	unequal = __ballot_sync(FULL_WARP, !equal);
 	uint32_t	low = 0;
 	uint32_t	high;
 
@@ -258,7 +258,7 @@ find_start(const uint32_t *keys, uint32_t i)
 		uint32_t	step = (high - low + 31) / 32;
 		uint64_t	probe = low + (uint64_t) lane * step;
 		bool		less = probe < high && keys[probe] < key;
-		uint32_t	nless = __popc(__ballot_sync(POOLING_FULL_WARP, less));
+		uint32_t	nless = __popc(__ballot_sync(FULL_WARP, less));
 		uint32_t	base = low;
 
 		if (nless > 0)
@@ -280,7 +280,7 @@ heads_kernel(const __grid_constant__ struct heads_params p)
 	uint32_t	lane = threadIdx.x % 32;
 	uint32_t	tile = (uint32_t) (((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32);
 	uint32_t	begin = tile * POOLING_TILE;
-	uint32_t	up_to_lane = POOLING_FULL_WARP >> (31 - lane);
+	uint32_t	up_to_lane = FULL_WARP >> (31 - lane);
 	uint32_t	start = begin;
 	uint32_t	key[keys];
 	uint32_t	before_tile = p.rows;
@@ -301,18 +301,18 @@ heads_kernel(const __grid_constant__ struct heads_params p)
 		before_tile = p.keys[begin - 1];
 	if (begin > 0 && before_tile == p.keys[begin])
 		start = find_start(p.keys, begin);
-	last = __shfl_sync(POOLING_FULL_WARP, key[keys - 1], 31);
+	last = __shfl_sync(FULL_WARP, key[keys - 1], 31);
 
 #pragma unroll
 	for (uint32_t c = 0; c < keys; c++)
 	{
 		uint32_t	first = begin + c * 32;
 		uint32_t	i = first + lane;
-		uint32_t	before = __shfl_up_sync(POOLING_FULL_WARP, key[c], 1);
-		uint32_t	before_first = c > 0 ? __shfl_sync(POOLING_FULL_WARP, key[c > 0 ? c - 1 : 0], 31) : before_tile;
+		uint32_t	before = __shfl_up_sync(FULL_WARP, key[c], 1);
+		uint32_t	before_first = c > 0 ? __shfl_sync(FULL_WARP, key[c > 0 ? c - 1 : 0], 31) : before_tile;
 		bool		present = key[c] < p.rows;
 		bool		head = present && (i == 0 || (lane > 0 ? before : before_first) != key[c]);
-		uint32_t	heads = __ballot_sync(POOLING_FULL_WARP, head);
+		uint32_t	heads = __ballot_sync(FULL_WARP, head);
 		uint32_t	heads_before = heads & up_to_lane;
 		uint32_t	my_start = heads_before ? first + 31 - __clz(heads_before) : start;
 		bool		piece = present && (i - my_start) % GPUVEC_PIECE == 0;
@@ -324,9 +324,9 @@ heads_kernel(const __grid_constant__ struct heads_params p)
 		else if (head && key[c] == last && i + GPUVEC_PIECE < p.lookups)
 			is_long = p.keys[i + GPUVEC_PIECE] == key[c];
 
-		uint32_t	pieces = __ballot_sync(POOLING_FULL_WARP, piece);
-		uint32_t	longs = __ballot_sync(POOLING_FULL_WARP, is_long);
-		uint32_t	partials = __ballot_sync(POOLING_FULL_WARP, piece && (!head || is_long));
+		uint32_t	pieces = __ballot_sync(FULL_WARP, piece);
+		uint32_t	longs = __ballot_sync(FULL_WARP, is_long);
+		uint32_t	partials = __ballot_sync(FULL_WARP, piece && (!head || is_long));
 
 		if (c % (GRAD_CUT / 32) == 0 && lane == 0)
 			p.cuts[first / GRAD_CUT] = {counts.bags, counts.partials, counts.longs, my_start};
@@ -368,7 +368,7 @@ template <int VB, int LANES, bool W>
 struct grad_group
 {
 	static constexpr int E = VB / (int) sizeof(float);
-	static constexpr uint32_t MASK = POOLING_FULL_WARP >> (32 - LANES);
+	static constexpr uint32_t MASK = FULL_WARP >> (32 - LANES);
 
 	const struct grad_params &p;
 	uint32_t	lane;			/* of the warp */
@@ -416,14 +416,14 @@ struct grad_group
 	__device__ __forceinline__ uint32_t
 	ballot(bool holds) const
 	{
-		return __ballot_sync(POOLING_FULL_WARP, holds) >> group_lane & MASK;
+		return __ballot_sync(FULL_WARP, holds) >> group_lane & MASK;
 	}
 
 	/* The lanes of a mask up to this one */
 	__device__ __forceinline__ uint32_t
 	up_to_here(uint32_t mask) const
 	{
-		return mask & POOLING_FULL_WARP >> (31 - sub);
+		return mask & FULL_WARP >> (31 - sub);
 	}
 
 	__device__ __forceinline__ void
@@ -491,11 +491,11 @@ struct grad_group
 		chunk.weight = next_weight;
 		fetch(first + sub + LANES);
 
-		uint32_t	left = __shfl_up_sync(POOLING_FULL_WARP, key, 1);
-		uint32_t	right = __shfl_sync(POOLING_FULL_WARP, key, min(lane + 1, 31u));
-		uint32_t	next_first = __shfl_sync(POOLING_FULL_WARP, next_key, group_lane);
+		uint32_t	left = __shfl_up_sync(FULL_WARP, key, 1);
+		uint32_t	right = __shfl_sync(FULL_WARP, key, min(lane + 1, 31u));
+		uint32_t	next_first = __shfl_sync(FULL_WARP, next_key, group_lane);
 
-		key_before = __shfl_sync(POOLING_FULL_WARP, key, group_lane + LANES - 1);
+		key_before = __shfl_sync(FULL_WARP, key, group_lane + LANES - 1);
 		if (sub == 0)
 			left = last_key;
 		if (sub == LANES - 1)
@@ -536,8 +536,8 @@ struct grad_group
 		uint32_t	row = counts.bags + __popc(m.heads_before) - 1;
 		uint32_t	slot = counts.partials + __popc(up_to_here(partials)) - 1;
 
-		chunk.present = __ballot_sync(POOLING_FULL_WARP, taken);
-		chunk.ends = __ballot_sync(POOLING_FULL_WARP, m.ends && taken);
+		chunk.present = __ballot_sync(FULL_WARP, taken);
+		chunk.ends = __ballot_sync(FULL_WARP, m.ends && taken);
 		if (slice == 0 && m.head && taken && first + sub < end && p.out_rows)
 			p.out_rows[row] = key;
 		if (p.full)
@@ -553,7 +553,7 @@ struct grad_group
 	__device__ __forceinline__ void
 	store(uint32_t at)
 	{
-		uint32_t	to = __shfl_sync(POOLING_FULL_WARP, dest, group_lane + at);
+		uint32_t	to = __shfl_sync(FULL_WARP, dest, group_lane + at);
 
 		if (!(chunk.ends >> (group_lane + at) & 1))
 			return;
@@ -602,13 +602,13 @@ grad_kernel(const __grid_constant__ struct grad_params p)
 	if (!pooling_find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, group.slice))
 		return;
 	group.start(warp_task);
-	for (uint32_t first = group.begin; __ballot_sync(POOLING_FULL_WARP, !group.done); first += LANES)
+	for (uint32_t first = group.begin; __ballot_sync(FULL_WARP, !group.done); first += LANES)
 	{
 		struct grad_marks marks = group.take(first);
 
 		group.direct(marks, first);
 		/* the middle of long rows, or what is usual */
-		if (group.chunk.present == POOLING_FULL_WARP && group.chunk.ends == 0)
+		if (group.chunk.present == FULL_WARP && group.chunk.ends == 0)
 			group.add([] (uint32_t) {});
 		else
 			group.add([&] (uint32_t at) { group.store(at); });
@@ -616,7 +616,7 @@ grad_kernel(const __grid_constant__ struct grad_params p)
 	}
 }
 
-/* The memory of gpuvec_pooling_grad */
+/* The memory of pooling_grad */
 struct grad_area
 {
 	uint32_t   *keys[2];
@@ -630,19 +630,19 @@ struct grad_area
 
 /* Are there coefficients? */
 static bool
-has_coefficients(const struct gpuvec_pooling_bags *bags, gpuvec_pool_mode mode)
+has_coefficients(const struct pooling_bags *bags, gpuvec_pool_mode mode)
 {
 	return bags->weights != NULL || mode == GPUVEC_POOL_MEAN;
 }
 
 /* Lay out the memory; without a base only count */
 static void
-lay_out_grad(struct pooling_area *area, const struct gpuvec_pooling_grad *grad,
-			 const struct gpuvec_pooling_bags *bags, gpuvec_pool_mode mode, struct grad_area *g)
+lay_out_grad(struct arena *area, const struct pooling_grad *grad,
+			 const struct pooling_bags *bags, gpuvec_pool_mode mode, struct grad_area *g)
 {
 	uint64_t	n = bags->lookups;
 	uint64_t	most_partials = n / (GPUVEC_PIECE / 2) + 1;
-	uint64_t	ntiles = pooling_divide_up(n, POOLING_TILE);
+	uint64_t	ntiles = divide_up(n, POOLING_TILE);
 
 	for (int i = 0; i < 2; i++)
 	{
@@ -669,7 +669,7 @@ lay_out_grad(struct pooling_area *area, const struct gpuvec_pooling_grad *grad,
 
 /* Is this a call that can be served? */
 static bool
-valid_bags(const struct gpuvec_pooling_bags *bags, gpuvec_pool_mode mode, uint64_t rows)
+valid_bags(const struct pooling_bags *bags, gpuvec_pool_mode mode, uint64_t rows)
 {
 	return rows < UINT32_MAX && (bags->index_bits == 32 || bags->index_bits == 64) &&
 		bags->bags < POOLING_PARTIAL && bags->lookups < POOLING_PARTIAL &&
@@ -678,7 +678,7 @@ valid_bags(const struct gpuvec_pooling_bags *bags, gpuvec_pool_mode mode, uint64
 }
 
 static bool
-valid_grad(const struct gpuvec_pooling_grad *grad, const struct gpuvec_pooling_bags *bags,
+valid_grad(const struct pooling_grad *grad, const struct pooling_bags *bags,
 		   gpuvec_pool_mode mode)
 {
 	return valid_bags(bags, mode, grad->rows) && grad->width > 0 &&
@@ -687,30 +687,26 @@ valid_grad(const struct gpuvec_pooling_grad *grad, const struct gpuvec_pooling_b
 		(!grad->full || grad->rows < POOLING_PARTIAL);
 }
 
-/* What the kernels need to know about bags */
-static struct bag_params
-describe_bags(const struct gpuvec_pooling_bags *bags, gpuvec_pool_mode mode, uint64_t rows)
+/* The bags as the kernels take them: those of concat have one lookup each */
+static struct pooling_bags
+plain_bags(const struct pooling_bags *bags, gpuvec_pool_mode mode)
 {
-	struct bag_params params = {};
+	struct pooling_bags plain = *bags;
 
-	params.indices = bags->indices;
-	params.index_bits = bags->index_bits;
-	params.skip_missing = bags->skip_missing;
-	params.rows = (uint32_t) rows;
-	params.lookups = (uint32_t) bags->lookups;
-	params.hotness = mode == GPUVEC_POOL_CONCAT ? 1 : (uint32_t) bags->hotness;
-	params.bags = (uint32_t) bags->bags;
-	params.offsets = mode == GPUVEC_POOL_CONCAT ? NULL : bags->offsets;
-	params.weights = bags->weights;
-	return params;
+	if (mode == GPUVEC_POOL_CONCAT)
+	{
+		plain.offsets = NULL;
+		plain.hotness = 1;
+	}
+	return plain;
 }
 
-/* How much memory gpuvec_pooling_grad needs */
+/* How much memory pooling_grad needs */
 cudaError_t
-gpuvec_pooling_grad_workspace(const struct gpuvec_pooling_grad *grad, const struct gpuvec_pooling_bags *bags,
+pooling_grad_workspace(const struct pooling_grad *grad, const struct pooling_bags *bags,
 						  gpuvec_pool_mode mode, size_t *bytes)
 {
-	struct pooling_area area = {NULL, 0};
+	struct arena area = {NULL, 0};
 	struct grad_area g;
 
 	*bytes = 0;
@@ -726,30 +722,27 @@ gpuvec_pooling_grad_workspace(const struct gpuvec_pooling_grad *grad, const stru
  * the coefficients, if any, in *coefficients.
  */
 static cudaError_t
-sort_lookups(const struct gpuvec_pooling_grad *grad, const struct gpuvec_pooling_bags *bags,
+sort_lookups(const struct pooling_policy &policy, const struct pooling_grad *grad, const struct pooling_bags *bags,
 			 gpuvec_pool_mode mode, const struct grad_area *g, const uint32_t **rows,
 			 const uint32_t **samples, const float **coefficients, cudaStream_t stream)
 {
-	struct bag_params params = describe_bags(bags, mode, grad->rows);
+	struct bag_params params = {};
 	struct pooling_sort sort = {};
 	struct coefficient_params coefficient = {};
 	int			result = pooling_sort_result((uint32_t) grad->rows);
 	cudaError_t error;
 
-	sort.indices = bags->indices;
-	sort.index_bits = bags->index_bits;
-	sort.rows = params.rows;
-	sort.lookups = params.lookups;
-	sort.positions = has_coefficients(bags, mode);
-	sort.hotness = params.hotness;
+	params.bags = plain_bags(bags, mode);
+	params.rows = (uint32_t) grad->rows;
 	sort.bags = params.bags;
-	sort.offsets = params.offsets;
+	sort.rows = params.rows;
+	sort.positions = has_coefficients(bags, mode);
 	for (int i = 0; i < 2; i++)
 	{
 		sort.keys[i] = g->keys[i];
 		sort.values[i] = g->values[i];
 	}
-	error = pooling_sort(&sort, g->sort, stream);
+	error = pooling_sort(policy, &sort, g->sort, stream);
 	*rows = g->keys[result];
 	*samples = g->values[result];
 	*coefficients = NULL;
@@ -758,10 +751,10 @@ sort_lookups(const struct gpuvec_pooling_grad *grad, const struct gpuvec_pooling
 
 	params.samples = g->samples;
 	params.divisors = g->divisors;
-	error = pooling_launch_chained(samples_kernel, pooling_divide_up(bags->lookups, SAMPLES_LOOKUPS),
+	error = pooling_launch(policy, samples_kernel, divide_up(bags->lookups, SAMPLES_LOOKUPS),
 					   SAMPLES_THREADS, params, stream);
 	if (error == cudaSuccess && mode == GPUVEC_POOL_MEAN)
-		error = pooling_launch_chained(divisors_kernel, pooling_divide_up(bags->bags, 4), 128, params, stream);
+		error = pooling_launch(policy, divisors_kernel, divide_up(bags->bags, 4), 128, params, stream);
 	if (error != cudaSuccess)
 		return error;
 
@@ -774,41 +767,41 @@ sort_lookups(const struct gpuvec_pooling_grad *grad, const struct gpuvec_pooling
 	coefficient.coefficients = (float *) g->keys[!result];
 	*samples = coefficient.sorted_samples;
 	*coefficients = coefficient.coefficients;
-	return pooling_launch_chained(coefficients_kernel, pooling_divide_up(bags->lookups, 256), 256, coefficient, stream);
+	return pooling_launch(policy, coefficients_kernel, divide_up(bags->lookups, 256), 256, coefficient, stream);
 }
 
 /* Launch grad_kernel */
 template <int VB, int LANES, bool W>
 static cudaError_t
-launch_grad(struct grad_params &params, cudaStream_t stream)
+launch_grad(const struct pooling_policy &policy, struct grad_params &params, cudaStream_t stream)
 {
-	uint64_t	warp_tasks = pooling_divide_up(pooling_divide_up(params.lookups, grad_part<LANES>()), 32 / LANES);
+	uint64_t	warp_tasks = divide_up(divide_up(params.lookups, grad_part<LANES>()), 32 / LANES);
 
 	if (warp_tasks * params.slices > UINT32_MAX)
 		return cudaErrorInvalidValue;
 	params.warp_tasks = (uint32_t) warp_tasks;
-	return pooling_launch_cached(grad_kernel<VB, LANES, W>, warp_tasks * params.slices,
-							 pooling_block_threads(GRAD_THREADS), params, stream);
+	return pooling_launch_cached(policy, grad_kernel<VB, LANES, W>, warp_tasks * params.slices,
+							 policy.threads, params, stream);
 }
 
 /* The same for vectors of VB bytes */
 template <int VB>
 static cudaError_t
-grad_vectors(struct grad_params &params, uint32_t lanes_log2, cudaStream_t stream)
+grad_vectors(const struct pooling_policy &policy, struct grad_params &params, uint32_t lanes_log2, cudaStream_t stream)
 {
 	bool		weighted = params.coefficients != NULL;
 
 	switch (lanes_log2)
 	{
 		case 3:
-			return weighted ? launch_grad<VB, 8, true>(params, stream) :
-				launch_grad<VB, 8, false>(params, stream);
+			return weighted ? launch_grad<VB, 8, true>(policy, params, stream) :
+				launch_grad<VB, 8, false>(policy, params, stream);
 		case 4:
-			return weighted ? launch_grad<VB, 16, true>(params, stream) :
-				launch_grad<VB, 16, false>(params, stream);
+			return weighted ? launch_grad<VB, 16, true>(policy, params, stream) :
+				launch_grad<VB, 16, false>(policy, params, stream);
 		default:
-			return weighted ? launch_grad<VB, 32, true>(params, stream) :
-				launch_grad<VB, 32, false>(params, stream);
+			return weighted ? launch_grad<VB, 32, true>(policy, params, stream) :
+				launch_grad<VB, 32, false>(policy, params, stream);
 	}
 }
 
@@ -822,21 +815,20 @@ grad_vectors(struct grad_params &params, uint32_t lanes_log2, cudaStream_t strea
  * either ends.
  */
 static cudaError_t
-add_gradients(struct grad_params *params, cudaStream_t stream)
+add_gradients(const struct pooling_policy &policy, struct grad_params *params, cudaStream_t stream)
 {
 	uint64_t	row_bytes = (uint64_t) params->width * sizeof(float);
-	uint32_t	most_bytes = gpuvec_pooling_tuning.vector_bytes;
+	uint32_t	most_bytes = std::clamp(row_bytes > GRAD_SLICE ? GRAD_SLICE / 32u : 16u,
+										policy.least_vector_bytes, policy.most_vector_bytes);
 	uint32_t	elements;
 	struct pooling_shape shape;
 
-	if (most_bytes == 0)
-		most_bytes = row_bytes > GRAD_SLICE ? GRAD_SLICE / 32 : 16;
-	shape = pooling_choose_shape(params->grad, params->stride_bytes, row_bytes, sizeof(float), most_bytes);
+	shape = pooling_choose_shape(policy, params->grad, params->stride_bytes, row_bytes, sizeof(float), most_bytes);
 	elements = shape.vector_bytes / (uint32_t) sizeof(float);
 
 	params->vectors = shape.vectors;
 	params->slices = shape.slices;
-	params->slice_major = gpuvec_pooling_tuning.slice_bytes == 0 || gpuvec_pooling_tuning.slice_major != 0;
+	params->slice_major = policy.grad_slice_major;
 	params->vector_out = pooling_vector_out(params->out, params->out_stride, params->width, elements,
 										sizeof(float));
 	params->vector_partial = params->width % elements == 0;
@@ -844,24 +836,24 @@ add_gradients(struct grad_params *params, cudaStream_t stream)
 	switch (shape.vector_bytes)
 	{
 		case 16:
-			return grad_vectors<16>(*params, shape.lanes_log2, stream);
+			return grad_vectors<16>(policy, *params, shape.lanes_log2, stream);
 		case 8:
-			return grad_vectors<8>(*params, shape.lanes_log2, stream);
+			return grad_vectors<8>(policy, *params, shape.lanes_log2, stream);
 		default:
-			return grad_vectors<4>(*params, shape.lanes_log2, stream);
+			return grad_vectors<4>(policy, *params, shape.lanes_log2, stream);
 	}
 }
 
 /* The gradient of the table */
 cudaError_t
-gpuvec_pooling_grad(const struct gpuvec_pooling_grad *grad, const struct gpuvec_pooling_bags *bags,
+pooling_grad(const struct pooling_policy &policy, const struct pooling_grad *grad, const struct pooling_bags *bags,
 				gpuvec_pool_mode mode, void *work, size_t work_bytes, cudaStream_t stream)
 {
-	struct pooling_area area = {(char *) work, 0};
+	struct arena area = {(char *) work, 0};
 	struct grad_area g;
 	struct heads_params heads = {};
 	struct grad_params add = {};
-	uint64_t	ntiles = pooling_divide_up(bags->lookups, POOLING_TILE);
+	uint64_t	ntiles = divide_up(bags->lookups, POOLING_TILE);
 	const uint32_t *rows;
 	const uint32_t *samples;
 	const float *coefficients;
@@ -876,8 +868,8 @@ gpuvec_pooling_grad(const struct gpuvec_pooling_grad *grad, const struct gpuvec_
 	if (work_bytes < area.used)
 		return cudaErrorInvalidValue;
 
-	error = sort_lookups(grad, bags, mode, &g, &rows, &samples, &coefficients, stream);
-	if (error != cudaSuccess || gpuvec_pooling_tuning.grad_stages == 1)
+	error = sort_lookups(policy, grad, bags, mode, &g, &rows, &samples, &coefficients, stream);
+	if (error != cudaSuccess || policy.grad_stages < 2)
 		return error;
 
 	heads.keys = rows;
@@ -885,11 +877,11 @@ gpuvec_pooling_grad(const struct gpuvec_pooling_grad *grad, const struct gpuvec_
 	heads.rows = (uint32_t) grad->rows;
 	heads.tiles = g.pieces.tiles;
 	heads.cuts = g.cuts;
-	error = pooling_launch_chained(heads_kernel, pooling_divide_up(ntiles, HEADS_THREADS / 32), HEADS_THREADS,
+	error = pooling_launch(policy, heads_kernel, divide_up(ntiles, HEADS_THREADS / 32), HEADS_THREADS,
 					   heads, stream);
 	if (error == cudaSuccess)
-		error = pooling_scan(&g.pieces, ntiles, grad->out_count, stream);
-	if (error != cudaSuccess || gpuvec_pooling_tuning.grad_stages == 2)
+		error = pooling_scan(policy, &g.pieces, ntiles, grad->out_count, stream);
+	if (error != cudaSuccess || policy.grad_stages < 3)
 		return error;
 
 	add.keys = rows;
@@ -909,9 +901,11 @@ gpuvec_pooling_grad(const struct gpuvec_pooling_grad *grad, const struct gpuvec_
 	add.partial = g.pieces.partial;
 	add.partial_stride = g.pieces.partial_stride;
 	add.longs = g.pieces.longs;
-	error = add_gradients(&add, stream);
+	error = add_gradients(policy, &add, stream);
 	if (error == cudaSuccess)
-		error = pooling_combine(&g.pieces, false, grad->out, GPUVEC_FLOAT32, grad->out_stride, grad->width,
+		error = pooling_combine(policy, &g.pieces, false, grad->out, GPUVEC_FLOAT32, grad->out_stride, grad->width,
 							bags->lookups / GPUVEC_PIECE, stream);
 	return error;
+}
+
 }

@@ -1,16 +1,19 @@
 /*-------------------------------------------------------------------------
  *
- * embedding_pieces.cu
+ * pieces.cu
  *	  Cut long bags into pieces, and add up what the pieces give.
  *
  * Warps count the pieces of POOLING_TILE bags each, some blocks sum up what is before
  * each tile, and the
- * warps write the pieces, those of bags that are not long among them.  embedding_grad.cu
+ * warps write the pieces, those of bags that are not long among them.  grad.cu
  * finds pieces in its own way, and shares the rest.
  *
  *-------------------------------------------------------------------------
  */
 #include "kernels/embedding/pool.cuh"
+
+namespace gpuvec
+{
 
 #define CUT_THREADS			128
 #define SCAN_THREADS		1024
@@ -21,9 +24,7 @@
 /* What bag_pieces_kernel needs to know */
 struct bag_pieces_params
 {
-	const int64_t *offsets;
-	uint64_t	hotness;
-	uint64_t	bags;
+	struct pooling_bags bags;
 	struct pooling_bag_pieces pieces;
 };
 
@@ -48,16 +49,16 @@ scan_warp(const struct pooling_counts &counts, struct pooling_counts &all)
 #pragma unroll
 	for (uint32_t d = 1; d < 32; d *= 2)
 	{
-		struct pooling_counts other = {__shfl_up_sync(POOLING_FULL_WARP, sum.bags, d),
-			__shfl_up_sync(POOLING_FULL_WARP, sum.pieces, d),
-			__shfl_up_sync(POOLING_FULL_WARP, sum.partials, d),
-			__shfl_up_sync(POOLING_FULL_WARP, sum.longs, d)};
+		struct pooling_counts other = {__shfl_up_sync(FULL_WARP, sum.bags, d),
+			__shfl_up_sync(FULL_WARP, sum.pieces, d),
+			__shfl_up_sync(FULL_WARP, sum.partials, d),
+			__shfl_up_sync(FULL_WARP, sum.longs, d)};
 
 		if (lane >= d)
 			sum = add(sum, other);
 	}
-	all = {__shfl_sync(POOLING_FULL_WARP, sum.bags, 31), __shfl_sync(POOLING_FULL_WARP, sum.pieces, 31),
-		__shfl_sync(POOLING_FULL_WARP, sum.partials, 31), __shfl_sync(POOLING_FULL_WARP, sum.longs, 31)};
+	all = {__shfl_sync(FULL_WARP, sum.bags, 31), __shfl_sync(FULL_WARP, sum.pieces, 31),
+		__shfl_sync(FULL_WARP, sum.partials, 31), __shfl_sync(FULL_WARP, sum.longs, 31)};
 	return {sum.bags - counts.bags, sum.pieces - counts.pieces, sum.partials - counts.partials,
 		sum.longs - counts.longs};
 }
@@ -77,8 +78,8 @@ scan_block(const struct pooling_counts &counts, struct pooling_counts &all, stru
 		parts[warp] = all;
 	__syncthreads();
 	part = scan_warp(parts[lane], all);
-	part = {__shfl_sync(POOLING_FULL_WARP, part.bags, warp), __shfl_sync(POOLING_FULL_WARP, part.pieces, warp),
-		__shfl_sync(POOLING_FULL_WARP, part.partials, warp), __shfl_sync(POOLING_FULL_WARP, part.longs, warp)};
+	part = {__shfl_sync(FULL_WARP, part.bags, warp), __shfl_sync(FULL_WARP, part.pieces, warp),
+		__shfl_sync(FULL_WARP, part.partials, warp), __shfl_sync(FULL_WARP, part.longs, warp)};
 	return add(part, before);
 }
 
@@ -138,7 +139,7 @@ bag_pieces_kernel(const __grid_constant__ struct bag_pieces_params p)
 	struct pooling_counts counts = {0, 0, 0, 0};
 
 	pooling_begin();
-	if (tile * POOLING_TILE >= p.bags)
+	if (tile * POOLING_TILE >= p.bags.bags)
 		return;
 	if (WRITE)
 		counts = p.pieces.shared.before[tile];
@@ -150,16 +151,16 @@ bag_pieces_kernel(const __grid_constant__ struct bag_pieces_params p)
 		int64_t		end = 0;
 		uint32_t	n = 0;
 
-		if (bag < p.bags)
+		if (bag < p.bags.bags)
 		{
-			start = p.offsets ? p.offsets[bag] : bag * p.hotness;
-			end = p.offsets ? p.offsets[bag + 1] : start + p.hotness;
+			start = p.bags.offsets ? p.bags.offsets[bag] : bag * p.bags.hotness;
+			end = p.bags.offsets ? p.bags.offsets[bag + 1] : start + p.bags.hotness;
 			n = end - start <= GPUVEC_PIECE ? 1 :
 				(uint32_t) ((end - start + GPUVEC_PIECE - 1) / GPUVEC_PIECE);
 		}
 
-		uint32_t	longs = __ballot_sync(POOLING_FULL_WARP, n > 1);
-		uint32_t	bags = __popc(__ballot_sync(POOLING_FULL_WARP, n > 0));
+		uint32_t	longs = __ballot_sync(FULL_WARP, n > 1);
+		uint32_t	bags = __popc(__ballot_sync(FULL_WARP, n > 0));
 
 		/* inclusive sums over the lanes: pieces, and pieces of long bags */
 		uint32_t	pieces = n;
@@ -167,8 +168,8 @@ bag_pieces_kernel(const __grid_constant__ struct bag_pieces_params p)
 
 		for (int d = 1; d < 32; d *= 2)
 		{
-			uint32_t	other_pieces = __shfl_up_sync(POOLING_FULL_WARP, pieces, d);
-			uint32_t	other_partials = __shfl_up_sync(POOLING_FULL_WARP, partials, d);
+			uint32_t	other_pieces = __shfl_up_sync(FULL_WARP, pieces, d);
+			uint32_t	other_partials = __shfl_up_sync(FULL_WARP, partials, d);
 
 			if (lane >= d)
 			{
@@ -194,17 +195,17 @@ bag_pieces_kernel(const __grid_constant__ struct bag_pieces_params p)
 				entry->partial = slot;
 				entry->dest = (uint32_t) bag;
 			}
-			if (bag == p.bags - 1)
+			if (bag == p.bags.bags - 1)
 				p.pieces.offsets[place + n] = end;
 
 			/* the warp writes the pieces of each long bag together */
 			for (uint32_t rest = longs; rest != 0; rest &= rest - 1)
 			{
 				int			source = __ffs(rest) - 1;
-				int64_t		bag_start = __shfl_sync(POOLING_FULL_WARP, start, source);
-				uint32_t	bag_pieces = __shfl_sync(POOLING_FULL_WARP, n, source);
-				uint32_t	bag_place = __shfl_sync(POOLING_FULL_WARP, place, source);
-				uint32_t	bag_slot = __shfl_sync(POOLING_FULL_WARP, slot, source);
+				int64_t		bag_start = __shfl_sync(FULL_WARP, start, source);
+				uint32_t	bag_pieces = __shfl_sync(FULL_WARP, n, source);
+				uint32_t	bag_place = __shfl_sync(FULL_WARP, place, source);
+				uint32_t	bag_slot = __shfl_sync(FULL_WARP, slot, source);
 
 				for (uint32_t i = lane; i < bag_pieces; i += 32)
 				{
@@ -215,8 +216,8 @@ bag_pieces_kernel(const __grid_constant__ struct bag_pieces_params p)
 		}
 
 		counts.bags += bags;
-		counts.pieces += __shfl_sync(POOLING_FULL_WARP, pieces, 31);
-		counts.partials += __shfl_sync(POOLING_FULL_WARP, partials, 31);
+		counts.pieces += __shfl_sync(FULL_WARP, pieces, 31);
+		counts.partials += __shfl_sync(FULL_WARP, partials, 31);
 		counts.longs += __popc(longs);
 	}
 	if (!WRITE && lane == 0)
@@ -324,25 +325,9 @@ combine_kernel(const __grid_constant__ struct pooling_combine_params p)
 	}
 }
 
-/* See embedding_pool.cuh */
-bool
-pooling_kernels_wait(void)
-{
-	static const bool wait = [] ()
-	{
-		cudaFuncAttributes attributes;
-
-		/* all kernels are compiled alike */
-		return cudaFuncGetAttributes(&attributes, (const void *) scan_kernel) == cudaSuccess &&
-			attributes.ptxVersion >= 90;
-	} ();
-
-	return wait;
-}
-
 /* Add up the pieces of long bags, of which there are at most most_longs */
 cudaError_t
-pooling_combine(const struct pooling_pieces *pieces, bool mean, void *out, gpuvec_storage out_storage,
+pooling_combine(const struct pooling_policy &policy, const struct pooling_pieces *pieces, bool mean, void *out, gpuvec_storage out_storage,
 			uint64_t out_stride, uint32_t width, uint64_t most_longs, cudaStream_t stream)
 {
 	struct pooling_combine_params params = {};
@@ -355,30 +340,30 @@ pooling_combine(const struct pooling_pieces *pieces, bool mean, void *out, gpuve
 	params.out = out;
 	params.out_stride = out_stride;
 	params.width = width;
-	params.slices = (uint32_t) pooling_divide_up(width, 128);
+	params.slices = (uint32_t) divide_up(width, 128);
 	most_longs *= params.slices;
-	return pooling_launch_chained(out_storage == GPUVEC_FLOAT32 ? combine_kernel<float> : combine_kernel<__half>,
+	return pooling_launch(policy, out_storage == GPUVEC_FLOAT32 ? combine_kernel<float> : combine_kernel<__half>,
 					  most_longs < COMBINE_BLOCKS ? most_longs : COMBINE_BLOCKS, COMBINE_THREADS,
 					  params, stream);
 }
 
 /* Sum up what is before each tile */
 cudaError_t
-pooling_scan(const struct pooling_pieces *pieces, uint64_t ntiles, uint32_t *out_count, cudaStream_t stream)
+pooling_scan(const struct pooling_policy &policy, const struct pooling_pieces *pieces, uint64_t ntiles, uint32_t *out_count, cudaStream_t stream)
 {
 	struct pooling_scan_params params = {};
-	uint64_t	blocks = pooling_divide_up(ntiles, SCAN_THREADS);
+	uint64_t	blocks = divide_up(ntiles, SCAN_THREADS);
 
 	if (blocks > SCAN_BLOCKS)
 		blocks = SCAN_BLOCKS;
 	params.tiles = pieces->tiles;
 	params.before = pieces->before;
 	params.ntiles = (uint32_t) ntiles;
-	params.part = (uint32_t) pooling_divide_up(ntiles, blocks);
+	params.part = (uint32_t) divide_up(ntiles, blocks);
 	params.total = pieces->total;
 	params.longs = pieces->longs;
 	params.out_count = out_count;
-	return pooling_launch_chained(scan_kernel, blocks, SCAN_THREADS, params, stream);
+	return pooling_launch(policy, scan_kernel, blocks, SCAN_THREADS, params, stream);
 }
 
 /*
@@ -387,13 +372,13 @@ pooling_scan(const struct pooling_pieces *pieces, uint64_t ntiles, uint32_t *out
  * of the lookups.
  */
 void
-pooling_lay_out_bags(struct pooling_area *area, const struct gpuvec_pooling_bags *bags, uint32_t width,
+pooling_lay_out_bags(struct arena *area, const struct pooling_bags *bags, uint32_t width,
 				 struct pooling_bag_pieces *pieces)
 {
 	uint64_t	most_partials = bags->lookups / (GPUVEC_PIECE / 2) + 1;
 
-	pieces->shared.tiles = area->take<struct pooling_counts>(pooling_divide_up(bags->bags, POOLING_TILE));
-	pieces->shared.before = area->take<struct pooling_counts>(pooling_divide_up(bags->bags, POOLING_TILE));
+	pieces->shared.tiles = area->take<struct pooling_counts>(divide_up(bags->bags, POOLING_TILE));
+	pieces->shared.before = area->take<struct pooling_counts>(divide_up(bags->bags, POOLING_TILE));
 	pieces->shared.total = area->take<struct pooling_counts>(1);
 	pieces->offsets = area->take<int64_t>(bags->bags + most_partials + 1);
 	pieces->dest = area->take<uint32_t>(bags->bags + most_partials);
@@ -403,23 +388,23 @@ pooling_lay_out_bags(struct pooling_area *area, const struct gpuvec_pooling_bags
 	pieces->shared.partial_divisor = area->take<double>(most_partials);
 }
 
-/* Cut bags into pieces.  See embedding_pool.cuh */
+/* Cut bags into pieces. */
 cudaError_t
-pooling_cut_bags(const struct gpuvec_pooling_bags *bags, const struct pooling_bag_pieces *pieces, cudaStream_t stream)
+pooling_cut_bags(const struct pooling_policy &policy, const struct pooling_bags *bags, const struct pooling_bag_pieces *pieces, cudaStream_t stream)
 {
-	uint64_t	ntiles = pooling_divide_up(bags->bags, POOLING_TILE);
-	uint64_t	blocks = pooling_divide_up(ntiles, CUT_THREADS / 32);
+	uint64_t	ntiles = divide_up(bags->bags, POOLING_TILE);
+	uint64_t	blocks = divide_up(ntiles, CUT_THREADS / 32);
 	struct bag_pieces_params params = {};
 	cudaError_t error;
 
-	params.offsets = bags->offsets;
-	params.hotness = bags->hotness;
-	params.bags = bags->bags;
+	params.bags = *bags;
 	params.pieces = *pieces;
-	error = pooling_launch_chained(bag_pieces_kernel<false>, blocks, CUT_THREADS, params, stream);
+	error = pooling_launch(policy, bag_pieces_kernel<false>, blocks, CUT_THREADS, params, stream);
 	if (error == cudaSuccess)
-		error = pooling_scan(&pieces->shared, ntiles, NULL, stream);
+		error = pooling_scan(policy, &pieces->shared, ntiles, NULL, stream);
 	if (error == cudaSuccess)
-		error = pooling_launch_chained(bag_pieces_kernel<true>, blocks, CUT_THREADS, params, stream);
+		error = pooling_launch(policy, bag_pieces_kernel<true>, blocks, CUT_THREADS, params, stream);
 	return error;
+}
+
 }

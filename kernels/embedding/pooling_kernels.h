@@ -54,15 +54,39 @@
 
 #include "core/pooling_types.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+namespace gpuvec
+{
+
+/*
+ * How kernels are launched.  No result depends on it, as long as all stages of gradients run.
+ * What a kernel has best was found by trial; the benchmark tries other values.
+ */
+struct pooling_policy
+{
+	uint32_t	threads = 64;	/* of a block; of those that copy rows: */
+	uint32_t	gather_threads = 128;
+	uint64_t	least_range = 1;	/* bags that a group of lanes pools one after another */
+	uint64_t	most_range = 16;
+	uint32_t	least_vector_bytes = 1; /* limits of what a lane reads at once */
+	uint32_t	most_vector_bytes = 16;
+	uint32_t	slice_bytes = 512;	/* of a row, that a group of lanes reads at once; up to 512 */
+	bool		slice_major = false;	/* all bags for one slice, then the next slice */
+	bool		grad_slice_major = true;	/* the same for gradients */
+	bool		chained = true; /* kernels start while the one before ends */
+
+	/* the copy engine copies rows of these bytes, if the result has less than these bytes */
+	uint64_t	bulk_min_row = 128;
+	uint64_t	bulk_max_row = 2048;
+	uint64_t	bulk_max_result = (uint64_t) 128 << 20;
+
+	uint32_t	grad_stages = 3;	/* of a gradient: 1 sorting, 2 finding pieces, 3 all */
+};
 
 /*
  * A table.  Rows start at multiples of stride elements; all rows * stride elements
  * must be readable.  A stride whose bytes are a multiple of 16 is best.
  */
-struct gpuvec_pooling_table
+struct pooling_table
 {
 	const void *data;
 	uint64_t	rows;
@@ -75,7 +99,7 @@ struct gpuvec_pooling_table
  * Lookups, and the bags that they form: gpuvec_slot_bags (embedding_backend.h), or a part of
  * them, in device memory.
  */
-struct gpuvec_pooling_bags
+struct pooling_bags
 {
 	const void *indices;		/* int32_t or int64_t [lookups] */
 	uint32_t	index_bits;		/* 32 or 64 */
@@ -102,11 +126,12 @@ struct gpuvec_pooling_bags
  * Pool.  out: [bags][out_stride], for concat [lookups][out_stride], of out_storage: float32, or
  * that of the table.
  */
-extern cudaError_t gpuvec_pooling_forward_workspace(const struct gpuvec_pooling_table *table,
-												const struct gpuvec_pooling_bags *bags,
+extern cudaError_t pooling_forward_workspace(const struct pooling_table *table,
+												const struct pooling_bags *bags,
 												gpuvec_pool_mode mode, size_t *bytes);
-extern cudaError_t gpuvec_pooling_forward(const struct gpuvec_pooling_table *table,
-									  const struct gpuvec_pooling_bags *bags,
+extern cudaError_t pooling_forward(const struct pooling_policy &policy,
+									  const struct pooling_table *table,
+									  const struct pooling_bags *bags,
 									  gpuvec_pool_mode mode,
 									  void *out, gpuvec_storage out_storage,
 									  uint64_t out_stride,
@@ -119,7 +144,7 @@ extern cudaError_t gpuvec_pooling_forward(const struct gpuvec_pooling_table *tab
  * of table row r, and rows that no lookup names are left as they are; out_rows and
  * out_count may be NULL.
  */
-struct gpuvec_pooling_grad
+struct pooling_grad
 {
 	uint64_t	rows;			/* of the table */
 	uint32_t	width;
@@ -132,35 +157,15 @@ struct gpuvec_pooling_grad
 	uint32_t   *out_count;
 };
 
-extern cudaError_t gpuvec_pooling_grad_workspace(const struct gpuvec_pooling_grad *grad,
-											 const struct gpuvec_pooling_bags *bags,
+extern cudaError_t pooling_grad_workspace(const struct pooling_grad *grad,
+											 const struct pooling_bags *bags,
 											 gpuvec_pool_mode mode, size_t *bytes);
-extern cudaError_t gpuvec_pooling_grad(const struct gpuvec_pooling_grad *grad,
-								   const struct gpuvec_pooling_bags *bags,
+extern cudaError_t pooling_grad(const struct pooling_policy &policy,
+								   const struct pooling_grad *grad,
+								   const struct pooling_bags *bags,
 								   gpuvec_pool_mode mode,
 								   void *work, size_t work_bytes, cudaStream_t stream);
 
-/*
- * For measurements: how kernels are launched.  0 means the default.  No result
- * depends on it, as long as grad_stages is 0.
- */
-struct gpuvec_pooling_tuning
-{
-	uint32_t	threads;		/* of a block */
-	uint32_t	range;			/* bags that a group of lanes pools one after another */
-	uint32_t	vector_bytes;	/* that a lane reads at once, at most */
-	uint32_t	slice_bytes;	/* of a row, that a group of lanes reads at once; up to 512 */
-	uint32_t	slice_major;	/* 1: all bags for one slice, then the next slice */
-	uint32_t	any_l1;			/* 1: do not ask for the largest L1 cache */
-	uint32_t	bulk;			/* rows are copied by the copy engine, 1: always if they can be, 2: never */
-	uint32_t	unchained;		/* 1: kernels start when the one before has ended */
-	uint32_t	grad_stages;	/* stop a gradient after 1: sorting, 2: finding pieces */
-};
-
-extern struct gpuvec_pooling_tuning gpuvec_pooling_tuning;
-
-#ifdef __cplusplus
 }
-#endif
 
 #endif							/* GPUVEC_POOLING_KERNELS_H */

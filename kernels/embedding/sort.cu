@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * embedding_sort.cu
+ * sort.cu
  *	  Sort the lookups of bags by row.
  *
  * A stable radix sort by digits of 8 bits, as many as row numbers have.  count_kernel
@@ -22,6 +22,9 @@
 
 #include "kernels/embedding/pool.cuh"
 #include "kernels/embedding/sort.h"
+
+namespace gpuvec
+{
 
 #define DIGIT_BITS		8
 #define DIGITS			256
@@ -86,14 +89,14 @@ load_keys(const struct pooling_sort &s, uint32_t first, uint32_t step, uint32_t 
 	for (int i = 0; i < N; i++)
 	{
 		index[i] = 0;
-		if (first + i * step < s.lookups)
-			index[i] = __ldcs((const I *) s.indices + first + i * step);
+		if (first + i * step < (uint32_t) s.bags.lookups)
+			index[i] = __ldcs((const I *) s.bags.indices + first + i * step);
 	}
 #pragma unroll
 	for (int i = 0; i < N; i++)
 	{
 		key[i] = index[i] >= 0 && (uint64_t) index[i] < s.rows ? (uint32_t) index[i] : s.rows;
-		if (first + i * step >= s.lookups)
+		if (first + i * step >= (uint32_t) s.bags.lookups)
 			key[i] = NO_KEY;
 	}
 }
@@ -103,7 +106,7 @@ template <int N>
 static __device__ __forceinline__ void
 lookup_keys(const struct pooling_sort &s, uint32_t first, uint32_t step, uint32_t (&key)[N])
 {
-	if (s.index_bits == 64)
+	if (s.bags.index_bits == 64)
 		load_keys<long long>(s, first, step, key);
 	else
 		load_keys<int>(s, first, step, key);
@@ -139,7 +142,7 @@ count_kernel(const __grid_constant__ struct sort_params p)
 			counts[i / DIGITS][i % DIGITS] = 0;
 		__syncthreads();
 
-		for (uint32_t first = thread; first < p.sort.lookups; first += COUNT_ITEMS * threads)
+		for (uint32_t first = thread; first < (uint32_t) p.sort.bags.lookups; first += COUNT_ITEMS * threads)
 		{
 			uint32_t	key[COUNT_ITEMS];
 
@@ -175,7 +178,7 @@ count_kernel(const __grid_constant__ struct sort_params p)
 static __device__ __forceinline__ uint32_t
 same_digit(uint32_t digit)
 {
-	uint32_t	same = POOLING_FULL_WARP;
+	uint32_t	same = FULL_WARP;
 
 #pragma unroll
 	for (int bit = 0; bit < DIGIT_BITS; bit++)
@@ -193,7 +196,7 @@ same_digit(uint32_t digit)
 					 "	@!set not.b32 %0, %0;\n"
 					 "}" : "=r" (votes) : "r" (digit), "r" (1 << bit));
 #else
-		votes = __ballot_sync(POOLING_FULL_WARP, digit & (1u << bit));
+		votes = __ballot_sync(FULL_WARP, digit & (1u << bit));
 		votes = digit & (1u << bit) ? votes : ~votes;
 #endif
 		same &= votes;
@@ -216,7 +219,7 @@ sum_before(uint32_t value, uint32_t *parts)
 #pragma unroll
 	for (uint32_t d = 1; d < 32; d *= 2)
 	{
-		uint32_t	other = __shfl_up_sync(POOLING_FULL_WARP, sum, d);
+		uint32_t	other = __shfl_up_sync(FULL_WARP, sum, d);
 
 		if (lane >= d)
 			sum += other;
@@ -273,12 +276,12 @@ lookup_value(const struct sort_params &p, uint32_t position, uint32_t first_bag,
 
 	if (p.sort.positions)
 		return position;
-	if (p.sort.offsets)
-		return pooling_find_bag(p.sort.offsets, first_bag, last_bag, position);
+	if (p.sort.bags.offsets)
+		return pooling_find_bag(p.sort.bags.offsets, first_bag, last_bag, position);
 
 	/* position / hotness, or one more: a product instead of a division */
-	bag = p.sort.hotness == 1 ? position : __umulhi(position, p.reciprocal);
-	return bag * p.sort.hotness > position ? bag - 1 : bag;
+	bag = (uint32_t) p.sort.bags.hotness == 1 ? position : __umulhi(position, p.reciprocal);
+	return bag * (uint32_t) p.sort.bags.hotness > position ? bag - 1 : bag;
 }
 
 /* What a block has in shared memory */
@@ -341,7 +344,7 @@ struct sort_block
 			((uint32_t *) shared.counts[warp])[i * 32 + lane] = 0;
 		__syncthreads();
 		tile = shared.taken;
-		n = min(p.sort.lookups - tile * SORT_TILE, (uint32_t) SORT_TILE);
+		n = min((uint32_t) p.sort.bags.lookups - tile * SORT_TILE, (uint32_t) SORT_TILE);
 		tile_first = tile * SORT_TILE;
 		mine = warp * 32 * SORT_ITEMS + lane;
 		full = n == SORT_TILE;
@@ -372,8 +375,8 @@ struct sort_block
 					key[i] = __ldcs(p.keys + tile_first + mine + i * 32);
 			}
 		}
-		if (FIRST && p.sort.offsets && !p.sort.positions && threadIdx.x % 32 == 0 && threadIdx.x < 64)
-			shared.bag[warp] = pooling_find_bag(p.sort.offsets, 0, p.sort.bags - 1,
+		if (FIRST && p.sort.bags.offsets && !p.sort.positions && threadIdx.x % 32 == 0 && threadIdx.x < 64)
+			shared.bag[warp] = pooling_find_bag(p.sort.bags.offsets, 0, (uint32_t) p.sort.bags.bags - 1,
 												tile_first + (warp == 0 ? 0 : n - 1));
 	}
 
@@ -540,10 +543,10 @@ count_passes(uint32_t rows)
 
 /* Lay out the memory of a sort; without a base only count */
 static void
-lay_out_sort(struct pooling_area *area, uint32_t rows, uint32_t lookups, struct sort_params *p)
+lay_out_sort(struct arena *area, uint32_t rows, uint32_t lookups, struct sort_params *p)
 {
 	p->passes = count_passes(rows);
-	p->tiles = (uint32_t) pooling_divide_up(lookups, SORT_TILE);
+	p->tiles = (uint32_t) divide_up(lookups, SORT_TILE);
 	p->counters = area->take<struct sort_counters>(1);
 	p->look = area->take<uint32_t>((uint64_t) p->passes * p->tiles * DIGITS);
 }
@@ -552,7 +555,7 @@ lay_out_sort(struct pooling_area *area, uint32_t rows, uint32_t lookups, struct 
 size_t
 pooling_sort_workspace(uint32_t rows, uint32_t lookups)
 {
-	struct pooling_area area = {NULL, 0};
+	struct arena area = {NULL, 0};
 	struct sort_params params;
 
 	lay_out_sort(&area, rows, lookups, &params);
@@ -568,30 +571,32 @@ pooling_sort_result(uint32_t rows)
 
 /* Sort: there are lookups */
 cudaError_t
-pooling_sort(const struct pooling_sort *sort, void *work, cudaStream_t stream)
+pooling_sort(const struct pooling_policy &policy, const struct pooling_sort *sort, void *work, cudaStream_t stream)
 {
-	struct pooling_area area = {(char *) work, 0};
+	struct arena area = {(char *) work, 0};
 	struct sort_params params = {};
 	void		(*const kernels[MOST_PASSES]) (struct sort_params) =
 		{sort_kernel<0>, sort_kernel<1>, sort_kernel<2>, sort_kernel<3>};
-	uint64_t	count_blocks = std::min<uint64_t>(pooling_divide_up(sort->lookups, COUNT_THREADS * COUNT_ITEMS),
+	uint64_t	count_blocks = std::min<uint64_t>(divide_up(sort->bags.lookups, COUNT_THREADS * COUNT_ITEMS),
 														 COUNT_BLOCKS);
 	cudaError_t error;
 
 	params.sort = *sort;
-	if (sort->hotness > 1)
-		params.reciprocal = UINT32_MAX / sort->hotness + 1;
-	lay_out_sort(&area, sort->rows, sort->lookups, &params);
+	if ((uint32_t) sort->bags.hotness > 1)
+		params.reciprocal = UINT32_MAX / (uint32_t) sort->bags.hotness + 1;
+	lay_out_sort(&area, sort->rows, (uint32_t) sort->bags.lookups, &params);
 	error = cudaMemsetAsync(params.counters, 0, sizeof(struct sort_counters), stream);
 	if (error == cudaSuccess)
-		error = pooling_launch_chained(count_kernel, count_blocks, COUNT_THREADS, params, stream);
+		error = pooling_launch(policy, count_kernel, count_blocks, COUNT_THREADS, params, stream);
 	for (uint32_t pass = 0; error == cudaSuccess && pass < params.passes; pass++)
 	{
 		params.keys = pass == 0 ? NULL : params.keys_out;
 		params.values = pass == 0 ? NULL : params.values_out;
 		params.keys_out = sort->keys[pass % 2];
 		params.values_out = sort->values[pass % 2];
-		error = pooling_launch_chained(kernels[pass], params.tiles, SORT_THREADS, params, stream);
+		error = pooling_launch(policy, kernels[pass], params.tiles, SORT_THREADS, params, stream);
 	}
 	return error;
+}
+
 }

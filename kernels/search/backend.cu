@@ -16,7 +16,7 @@
  * copy, so whatever searches see is complete; views hold references, so what is
  * released is not in use.
  *
- * Vectors of embedding tables have streams and buffers of their own (vectors.cu).
+ * Vectors of embedding tables have streams and buffers of their own (kernels/embedding).
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +27,7 @@
 #include <string.h>
 
 #include "kernels/search/cuda_backend.h"
-#include "kernels/embedding/cuda_vectors.h"
+#include "kernels/embedding/cuda_embedding.h"
 
 /* The oldest GPUs that the kernels are for: compute capability 8.0 */
 #define MIN_CAPABILITY		80
@@ -711,7 +711,7 @@ cuda_close(gpuvec_backend *backend)
 	struct cuda_backend *b = (struct cuda_backend *) backend;
 	gpuvec_error ignored;
 
-	cuda_vectors_free(b->base.vectors);
+	gpuvec::embedding_close(b->base.vectors);
 	if (b->pool)
 		gpuvec_pool_free(b->pool);
 	if (cuda_enter(b, &ignored))
@@ -857,6 +857,17 @@ prepare_device(struct cuda_backend *b, gpuvec_error *error)
 		cuda_check(b, select_prepare(), "load the kernels", error);
 }
 
+/* The part that serves embedding tables */
+static gpuvec_vectors *
+open_embedding(int number, gpuvec_error *error)
+{
+	static struct gpuvec::cuda_device devices[64];
+
+	if (number >= 64 || !devices[number].open(number, error))
+		return NULL;
+	return gpuvec::embedding_open(devices[number], gpuvec::embedding_policy(), error);
+}
+
 gpuvec_backend *
 gpuvec_cuda_open(const gpuvec_backend_options *options, gpuvec_error *error)
 {
@@ -892,7 +903,7 @@ gpuvec_cuda_open(const gpuvec_backend_options *options, gpuvec_error *error)
 	b->base.read_ids = cuda_read_ids;
 	b->base.topk = cuda_topk;
 	b->base.close = cuda_close;
-	b->base.vectors = cuda_vectors_new(b, error);
+	b->base.vectors = open_embedding(b->device, error);
 	if (b->base.vectors == NULL || !inspect_device(b, options, error) || !prepare_device(b, error))
 	{
 		cuda_close(&b->base);

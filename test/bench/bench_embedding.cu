@@ -4,7 +4,7 @@
  *	  The kernels of embedding tables alone: are they right, and how fast are they?
  *
  *		bench_embedding [--check N] [--small] [--no-time] [--sweep] [--only REGEX] [--rows N] [--batch N]
- *						[--unchained] [--unsettled] [--range N] [--threads N] [--vector N] [--slice N] [--bulk N]
+ *						[--peers FILE] [--unchained] [--unsettled] [--range N] [--threads N] [--vector N] [--slice N] [--bulk N]
  *
  * First --check random small cases, every element of every result compared bit by
  * bit with embedding_reference.h, and pairs of calls of which the second needs what the
@@ -12,8 +12,8 @@
  * a launch in a CUDA graph of many, over which keys, results and gradients change, so that
  * no launch finds its data in the cache; and 64 bags, compared with the reference as well.
  * Bags are settled (see embedding.h), unless --unsettled.  --sweep tries ways to launch some
- * cells, --only leaves out cells whose name does not match; the options of the second line but
- * --unsettled set fields of gpuvec_pooling_tuning.
+ * cells, --only leaves out cells whose name does not match; the options of the second line from
+ * --unchained on, but --unsettled, change pooling_policy.
  *
  * Bytes are those of the rows that are read and of the vectors that are written.  Rows
  * have values that the host can compute, so that the table need not be copied.
@@ -33,10 +33,13 @@
 #include "kernels/embedding/pool.cuh"
 #include "embedding_reference.h"
 #include "kernels/embedding/sort.h"
-#include "kernels/embedding/cuda_vectors.h"
+#include "kernels/embedding/products.h"
+
+using namespace gpuvec;
 
 #define CHECK(call) check_cuda(call, #call, __LINE__)
 
+static struct pooling_policy policy;	/* how kernels are launched */
 static int	failures = 0;	/* of so many checks: */
 static int	checks = 0;
 static bool case_failed;
@@ -49,6 +52,53 @@ check_cuda(cudaError_t error, const char *what, int line)
 		return;
 	fprintf(stderr, "line %d: %s: %s\n", line, what, cudaGetErrorString(error));
 	exit(1);
+}
+
+/* ---- other ways to launch kernels; 0: the standard one ---- */
+
+static void
+set_threads(struct pooling_policy &p, uint32_t threads)
+{
+	if (threads > 0)
+		p.threads = p.gather_threads = threads;
+}
+
+static void
+set_range(struct pooling_policy &p, uint32_t range)
+{
+	if (range > 0)
+		p.least_range = p.most_range = std::min(range, 16u);
+}
+
+static void
+set_vector_bytes(struct pooling_policy &p, uint32_t bytes)
+{
+	if (bytes > 0)
+		p.least_vector_bytes = p.most_vector_bytes = bytes;
+}
+
+static void
+set_slice(struct pooling_policy &p, uint32_t bytes, bool major)
+{
+	p.slice_major = major;
+	if (bytes > 0)
+	{
+		p.slice_bytes = bytes;
+		p.grad_slice_major = major;
+	}
+}
+
+/* The copy engine copies rows, 1: always if it can, 2: never */
+static void
+set_bulk(struct pooling_policy &p, uint32_t bulk)
+{
+	if (bulk == 1)
+	{
+		p.bulk_min_row = 0;
+		p.bulk_max_result = UINT64_MAX;
+	}
+	else if (bulk == 2)
+		p.bulk_max_row = 0;
 }
 
 /* ---- numbers that host and device both know ---- */
@@ -156,7 +206,7 @@ read_kernel(const __grid_constant__ struct read_params p)
 #pragma unroll
 		for (int i = 0; i < LOADS; i++)
 		{
-			uint32_t	row = __shfl_sync(POOLING_FULL_WARP, key, first + i * ROWS + lane / LANES);
+			uint32_t	row = __shfl_sync(FULL_WARP, key, first + i * ROWS + lane / LANES);
 
 			part[i] = __ldg((const uint4 *) (p.table + (uint64_t) row * BYTES) + lane % LANES);
 		}
@@ -173,7 +223,7 @@ fill(void *data, uint64_t n, uint64_t seed, bool half)
 {
 	struct fill_params params = {data, n, seed, half};
 
-	CHECK(pooling_launch(fill_kernel, std::min<uint64_t>(pooling_divide_up(n, 256), 132 * 64), 256, params, 0));
+	CHECK(launch(fill_kernel, std::min<uint64_t>(divide_up(n, 256), 132 * 64), 256, 0, 0, params));
 }
 
 #define KEYS_PER_BAG	64
@@ -264,8 +314,8 @@ pick(std::initializer_list<X> list)
 /* A random case, on the host */
 struct test_case
 {
-	struct gpuvec_pooling_table table;
-	struct gpuvec_pooling_bags bags;
+	struct pooling_table table;
+	struct pooling_bags bags;
 	gpuvec_pool_mode mode;
 	std::vector<float> values;	/* of the table, [rows][width] */
 	std::vector<int64_t> keys;
@@ -321,6 +371,7 @@ odd(float x, bool odd_values)
 static void
 make_case(test_case &t, int number_of_case, bool small)
 {
+	uint32_t	slice;
 	uint64_t	most;
 	bool		wide;
 
@@ -403,24 +454,25 @@ make_case(test_case &t, int number_of_case, bool small)
 	}
 
 	/* how it is launched must not matter */
-	memset(&gpuvec_pooling_tuning, 0, sizeof gpuvec_pooling_tuning);
-	gpuvec_pooling_tuning.threads = pick({0u, 32u, 64u, 256u});
-	gpuvec_pooling_tuning.range = pick({0u, 1u, 2u, 5u, 16u});
-	gpuvec_pooling_tuning.vector_bytes = pick({0u, 0u, 8u, 4u});
-	gpuvec_pooling_tuning.slice_bytes = pick({0u, 0u, 128u, 256u});
-	gpuvec_pooling_tuning.slice_major = (uint32_t) rng(2);
-	gpuvec_pooling_tuning.bulk = (uint32_t) rng(3);
+	policy = pooling_policy();
+	set_threads(policy, pick({0u, 32u, 64u, 256u}));
+	set_range(policy, pick({0u, 1u, 2u, 5u, 16u}));
+	set_vector_bytes(policy, pick({0u, 0u, 8u, 4u}));
+	slice = pick({0u, 0u, 128u, 256u});
+	set_slice(policy, slice, rng(2));
+	set_bulk(policy, (uint32_t) rng(3));
 
 	char		name[300];
 
-	snprintf(name, sizeof name, "case %d: mode %d width %u stride %llu rows %llu %s, %llu bags %s%llu lookups %llu longest %llu%s%s, int%u, threads %u range %u vector %u slice %u",
+	snprintf(name, sizeof name, "case %d: mode %d width %u stride %llu rows %llu %s, %llu bags %s%llu lookups %llu longest %llu%s%s, int%u, threads %u range %llu to %llu vector %u to %u slice %u",
 			 number_of_case, t.mode, t.table.width, (unsigned long long) t.table.stride,
 			 (unsigned long long) t.table.rows, t.table.storage == GPUVEC_FLOAT16 ? "fp16" : "fp32",
 			 (unsigned long long) t.bags.bags, most || t.bags.hotness == 0 ? "ragged " : "of ",
 			 (unsigned long long) t.bags.hotness, (unsigned long long) t.bags.lookups,
 			 (unsigned long long) most, t.weights.empty() ? "" : " weighted", with_missing ? " missing" : "",
-			 t.bags.index_bits, gpuvec_pooling_tuning.threads, gpuvec_pooling_tuning.range,
-			 gpuvec_pooling_tuning.vector_bytes, gpuvec_pooling_tuning.slice_bytes);
+			 t.bags.index_bits, policy.threads, (unsigned long long) policy.least_range,
+			 (unsigned long long) policy.most_range, policy.least_vector_bytes, policy.most_vector_bytes,
+			 policy.slice_bytes);
 	t.name = name;
 }
 
@@ -514,9 +566,9 @@ check_forward(const test_case &t, device_case &d)
 		out = d.keep(to_device(std::vector<__half>(out_rows * out_stride, __float2half_rn(untouched)), skip), skip);
 	else
 		out = d.keep(to_device(std::vector<float>(out_rows * out_stride, untouched), skip), skip);
-	CHECK(gpuvec_pooling_forward_workspace(&t.table, &t.bags, t.mode, &bytes));
+	CHECK(pooling_forward_workspace(&t.table, &t.bags, t.mode, &bytes));
 	work = workspace(d, bytes);
-	CHECK(gpuvec_pooling_forward(&t.table, &t.bags, t.mode, out, out_storage, out_stride, work, bytes, 0));
+	CHECK(pooling_forward(policy, &t.table, &t.bags, t.mode, out, out_storage, out_stride, work, bytes, 0));
 	CHECK(cudaDeviceSynchronize());
 
 	std::vector<float> got = to_floats(out, out_rows * out_stride, out_storage);
@@ -552,7 +604,7 @@ check_grad(const test_case &t, device_case &d)
 {
 	uint64_t	samples = t.mode == GPUVEC_POOL_CONCAT ? t.bags.lookups : t.bags.bags;
 	uint32_t	width = t.table.width;
-	struct gpuvec_pooling_grad grad = {};
+	struct pooling_grad grad = {};
 	std::vector<float> grad_values;
 	std::map<int64_t, std::vector<ref_lookup>> rows;
 	size_t		bytes;
@@ -574,9 +626,9 @@ check_grad(const test_case &t, device_case &d)
 	grad.out = out;
 	grad.out_rows = d.keep(to_device(std::vector<uint32_t>(room, 0xFFFFFFFF)));
 	grad.out_count = d.keep(to_device(std::vector<uint32_t>(1, 0xFFFFFFFF)));
-	CHECK(gpuvec_pooling_grad_workspace(&grad, &t.bags, t.mode, &bytes));
+	CHECK(pooling_grad_workspace(&grad, &t.bags, t.mode, &bytes));
 	work = workspace(d, bytes);
-	CHECK(gpuvec_pooling_grad(&grad, &t.bags, t.mode, work, bytes, 0));
+	CHECK(pooling_grad(policy, &grad, &t.bags, t.mode, work, bytes, 0));
 	CHECK(cudaDeviceSynchronize());
 
 	/* what each row should get */
@@ -654,64 +706,64 @@ check_sort(int number_of_case)
 	rng_state = 1000000 + number_of_case;
 	sort.rows = pick({1u, 2u, 200u, 255u, 256u, 257u, 65535u, 65536u, 10000000u, 16777215u, 16777216u,
 					  4294967294u});
-	sort.index_bits = sort.rows > INT32_MAX ? 64 : pick({32u, 64u});
-	sort.lookups = pick({1u, 5u, 31u, 33u, 1000u, 8191u, 8192u, 8193u, 30000u, 70001u});
+	sort.bags.index_bits = sort.rows > INT32_MAX ? 64 : pick({32u, 64u});
+	sort.bags.lookups = pick({1u, 5u, 31u, 33u, 1000u, 8191u, 8192u, 8193u, 30000u, 70001u});
 	hotness = pick({1, 1, 3, 64});
-	keys.resize(sort.lookups);
+	keys.resize(sort.bags.lookups);
 	uint64_t	few = rng(3) == 0 ? std::min<uint64_t>(3, sort.rows) : sort.rows;
 
 	for (auto &key : keys)
 	{
 		key = rng(4) == 0 ? rng(few) / 1000 : rng(few);
 		if (rng(50) == 0)
-			key = pick({(int64_t) -1, (int64_t) INT32_MIN, sort.index_bits == 64 ? INT64_MAX : -1});
+			key = pick({(int64_t) -1, (int64_t) INT32_MIN, sort.bags.index_bits == 64 ? INT64_MAX : -1});
 	}
 	sort.positions = rng(3) == 0;
-	sort.hotness = (uint32_t) hotness;
-	sort.bags = (uint32_t) pooling_divide_up(sort.lookups, hotness);
+	sort.bags.hotness = hotness;
+	sort.bags.bags = divide_up(sort.bags.lookups, hotness);
 	if (rng(2))
 	{
-		while (offsets.size() < sort.bags)
-			offsets.push_back(offsets.back() + rng(std::min<uint64_t>(2 * hotness, sort.lookups - offsets.back() + 1)));
-		offsets.push_back(sort.lookups);
-		sort.offsets = d.keep(to_device(offsets));
+		while (offsets.size() < sort.bags.bags)
+			offsets.push_back(offsets.back() + rng(std::min<uint64_t>(2 * hotness, sort.bags.lookups - offsets.back() + 1)));
+		offsets.push_back(sort.bags.lookups);
+		sort.bags.offsets = d.keep(to_device(offsets));
 	}
-	if (sort.index_bits == 64)
-		sort.indices = d.keep(to_device(keys));
+	if (sort.bags.index_bits == 64)
+		sort.bags.indices = d.keep(to_device(keys));
 	else
-		sort.indices = d.keep(to_device(std::vector<int32_t>(keys.begin(), keys.end())));
+		sort.bags.indices = d.keep(to_device(std::vector<int32_t>(keys.begin(), keys.end())));
 	for (int i = 0; i < 2; i++)
 	{
-		sort.keys[i] = d.keep(to_device(std::vector<uint32_t>(sort.lookups)));
-		sort.values[i] = d.keep(to_device(std::vector<uint32_t>(sort.lookups)));
+		sort.keys[i] = d.keep(to_device(std::vector<uint32_t>(sort.bags.lookups)));
+		sort.values[i] = d.keep(to_device(std::vector<uint32_t>(sort.bags.lookups)));
 	}
-	bytes = pooling_sort_workspace(sort.rows, sort.lookups);
-	CHECK(pooling_sort(&sort, workspace(d, bytes), 0));
+	bytes = pooling_sort_workspace(sort.rows, (uint32_t) sort.bags.lookups);
+	CHECK(pooling_sort(policy, &sort, workspace(d, bytes), 0));
 	CHECK(cudaDeviceSynchronize());
 	result = pooling_sort_result(sort.rows);
 
-	std::vector<uint32_t> got_keys = to_host(sort.keys[result], sort.lookups);
-	std::vector<uint32_t> got_values = to_host(sort.values[result], sort.lookups);
+	std::vector<uint32_t> got_keys = to_host(sort.keys[result], sort.bags.lookups);
+	std::vector<uint32_t> got_values = to_host(sort.values[result], sort.bags.lookups);
 	auto		row = [&] (uint32_t i)
 	{
 		return keys[i] < 0 || keys[i] >= sort.rows ? sort.rows : (uint32_t) keys[i];
 	};
 
 	t.name = "sort " + std::to_string(number_of_case);
-	for (uint32_t i = 0; i < sort.lookups; i++)
+	for (uint32_t i = 0; i < sort.bags.lookups; i++)
 		order.push_back(i);
 	std::stable_sort(order.begin(), order.end(), [&] (uint32_t a, uint32_t b) { return row(a) < row(b); });
-	for (uint32_t i = 0; i < sort.lookups; i++)
+	for (uint32_t i = 0; i < sort.bags.lookups; i++)
 	{
 		uint32_t	value = order[i];
 
 		if (!sort.positions)
-			value = sort.offsets ?
+			value = sort.bags.offsets ?
 				(uint32_t) (std::upper_bound(offsets.begin(), offsets.end() - 1, (int64_t) value) - offsets.begin() - 1) :
 				value / (uint32_t) hotness;
 		if (got_keys[i] != row(order[i]) || got_values[i] != value)
 		{
-			fail(t, "%u lookups of %u rows: %u is (%u, %u), not (%u, %u)", sort.lookups, sort.rows, i,
+			fail(t, "%u lookups of %u rows: %u is (%u, %u), not (%u, %u)", sort.bags.lookups, sort.rows, i,
 				 got_keys[i], got_values[i], row(order[i]), value);
 			return;
 		}
@@ -775,7 +827,7 @@ check_mean(test_case &t, uint32_t width, const std::string &name)
 	t.bags.lookups = t.keys.size();
 	t.bags.index_bits = 64;
 	t.name = name + ", width " + std::to_string(width);
-	memset(&gpuvec_pooling_tuning, 0, sizeof gpuvec_pooling_tuning);
+	policy = pooling_policy();
 	case_failed = false;
 	check_case(t);
 	checks++;
@@ -839,7 +891,7 @@ check_chain(int hotness, bool small)
 	device_case d;
 	std::vector<int32_t> first(rows);
 	std::vector<int32_t> second(rows);
-	struct gpuvec_pooling_bags bags = {};
+	struct pooling_bags bags = {};
 	float	   *middle;
 	float	   *out;
 
@@ -867,8 +919,8 @@ check_chain(int hotness, bool small)
 	bags.lookups = rows;
 	bags.settled = 1;
 
-	struct gpuvec_pooling_table middle_table = t.table;
-	struct gpuvec_pooling_bags middle_bags = bags;
+	struct pooling_table middle_table = t.table;
+	struct pooling_bags middle_bags = bags;
 
 	middle_table.data = middle;
 	middle_bags.indices = d.keep(to_device(second));
@@ -876,8 +928,8 @@ check_chain(int hotness, bool small)
 	middle_bags.bags = rows / hotness;
 	middle_bags.settled = 0;
 	CHECK(cudaDeviceSynchronize());
-	CHECK(gpuvec_pooling_forward(&t.table, &bags, GPUVEC_POOL_SUM, middle, GPUVEC_FLOAT32, width, NULL, 0, 0));
-	CHECK(gpuvec_pooling_forward(&middle_table, &middle_bags, GPUVEC_POOL_SUM, out, GPUVEC_FLOAT32, width,
+	CHECK(pooling_forward(policy, &t.table, &bags, GPUVEC_POOL_SUM, middle, GPUVEC_FLOAT32, width, NULL, 0, 0));
+	CHECK(pooling_forward(policy, &middle_table, &middle_bags, GPUVEC_POOL_SUM, out, GPUVEC_FLOAT32, width,
 							 NULL, 0, 0));
 	CHECK(cudaDeviceSynchronize());
 
@@ -908,7 +960,7 @@ check_all(int n, bool small)
 		checks++;
 		failures += case_failed;
 	}
-	memset(&gpuvec_pooling_tuning, 0, sizeof gpuvec_pooling_tuning);
+	policy = pooling_policy();
 	for (int hotness : {1, 4, 32})
 		check_chain(hotness, small);
 	check_alike(287268);
@@ -927,31 +979,37 @@ check_all(int n, bool small)
 #ifndef EMULATION
 /* ---- the benchmark ---- */
 
-/* What cuEmbed needs on an H200, useful GB/s: the cells for which it was measured */
-struct peer
-{
-	const char *cell;			/* dist type width hotness mode */
-	double		rate;
-};
+/*
+ * What cuEmbed reaches: by cell, useful GB/s, or milliseconds for gradients.  See the file,
+ * cuembed.csv.
+ */
+static std::map<std::string, double> peers;
 
-static const struct peer peers[] = {
-	{"uniform fp32 32 16 sum", 3647}, {"uniform fp32 32 16 mean", 3619},
-	{"uniform fp32 32 16 concat", 3710}, {"uniform fp32 32 16 csr", 3628},
-	{"uniform fp32 128 1 sum", 3396}, {"uniform fp32 128 1 mean", 3089},
-	{"uniform fp32 128 1 concat", 3132}, {"uniform fp32 128 1 csr", 2809},
-	{"uniform fp32 128 64 sum", 4265}, {"uniform fp32 128 64 mean", 4263},
-	{"uniform fp32 128 64 concat", 4007}, {"uniform fp32 128 64 csr", 4216},
-	{"uniform fp16 32 64 sum", 2338}, {"uniform fp16 32 64 mean", 2338},
-	{"uniform fp16 32 64 concat", 2873}, {"uniform fp16 32 64 csr", 2242},
-	{"uniform fp16 128 64 sum", 4194}, {"uniform fp16 128 64 mean", 4187},
-	{"uniform fp16 128 64 concat", 3979}, {"uniform fp16 128 64 csr", 4162},
-	{"zipf fp32 128 1 sum", 4276}, {"zipf fp32 128 1 mean", 3682},
-	{"zipf fp32 128 1 concat", 3789}, {"zipf fp32 128 1 csr", 3282},
-	{"zipf fp32 128 64 sum", 10790}, {"zipf fp32 128 64 mean", 10726},
-	{"zipf fp32 128 64 concat", 5425}, {"zipf fp32 128 64 csr", 10345},
-	{"zipf fp16 128 64 sum", 10896}, {"zipf fp16 128 64 mean", 10796},
-	{"zipf fp16 128 64 concat", 5495}, {"zipf fp16 128 64 csr", 10076},
-};
+static void
+read_peers(const char *file)
+{
+	FILE	   *f = fopen(file, "r");
+	char		line[200];
+	char		name[100];
+	double		value;
+
+	if (f == NULL)
+		fprintf(stderr, "could not open %s: results are not compared\n", file);
+	while (f != NULL && fgets(line, sizeof line, f))
+		if (line[0] != '#' && sscanf(line, "%99[^,],%lf", name, &value) == 2)
+			peers[name] = value;
+	if (f != NULL)
+		fclose(f);
+}
+
+/* cuEmbed's number; 0: there is none */
+static double
+find_peer(const std::string &name)
+{
+	auto		found = peers.find(name);
+
+	return found == peers.end() ? 0 : found->second;
+}
 
 /* The bags of a cell: csr is fixed hotness by offsets, ragged is what it says */
 enum cell_kind
@@ -1079,8 +1137,8 @@ struct cell
 	int			hotness;
 	int			dist;
 	enum cell_kind kind;
-	struct gpuvec_pooling_table table;
-	struct gpuvec_pooling_bags bags;
+	struct pooling_table table;
+	struct pooling_bags bags;
 	gpuvec_pool_mode mode;
 	uint64_t	out_rows;
 	int			sets;			/* of keys */
@@ -1126,12 +1184,12 @@ struct cell
 	void
 	launch(int i, cudaStream_t stream) const
 	{
-		struct gpuvec_pooling_bags b = bags;
+		struct pooling_bags b = bags;
 
 		b.indices = B.keys[dist] + first_key(i);
 		if (b.weights)
 			b.weights = B.weights + first_key(i);
-		CHECK(gpuvec_pooling_forward(&table, &b, mode, result(i), out_storage, width, B.work, B.work_bytes, stream));
+		CHECK(pooling_forward(policy, &table, &b, mode, result(i), out_storage, width, B.work, B.work_bytes, stream));
 	}
 };
 
@@ -1252,16 +1310,14 @@ run_cell(const cell &c)
 	double		ms;
 	double		rate;
 	double		error;
-	double		peer = 0;
+	double		peer;
 
 	if (!wanted(c.name()))
 		return;
 	ms = time_cell(c, last, false);
 	rate = c.bytes() / ms / 1e6;
 	error = check_cell(c, last, same);
-	for (const struct peer &p : peers)
-		if (c.name() == p.cell)
-			peer = p.rate;
+	peer = find_peer(c.name());
 	printf("%-32s %9.4f ms %7.0f GB/s %5.2f of copy  error %.1e %s", c.name().c_str(), ms, rate,
 		   rate / B.copy_rate, error, same ? "ok" : "FAIL");
 	if (peer > 0)
@@ -1277,13 +1333,15 @@ sweep_cell(const cell &c)
 	struct result
 	{
 		double		ms;
-		struct gpuvec_pooling_tuning tuning;
+		uint32_t	threads;
+		uint32_t	range;
+		uint32_t	vector;
 	};
 	std::vector<result> results;
 	int			last;
 	double		standard;
 
-	memset(&gpuvec_pooling_tuning, 0, sizeof gpuvec_pooling_tuning);
+	policy = pooling_policy();
 	standard = time_cell(c, last, true);
 	for (uint32_t threads : {32, 64, 128, 256})
 		for (uint32_t range : {1, 2, 4, 8, 16})
@@ -1294,17 +1352,18 @@ sweep_cell(const cell &c)
 				if ((gathers && range > 1) || range * c.hotness > 64 ||
 					(vector < 16 && c.kind != CELL_RAGGED))
 					continue;
-				gpuvec_pooling_tuning.threads = threads;
-				gpuvec_pooling_tuning.range = range;
-				gpuvec_pooling_tuning.vector_bytes = vector;
-				results.push_back({time_cell(c, last, true), gpuvec_pooling_tuning});
+				policy = pooling_policy();
+				set_threads(policy, threads);
+				set_range(policy, range);
+				set_vector_bytes(policy, vector);
+				results.push_back({time_cell(c, last, true), threads, range, vector});
 			}
-	memset(&gpuvec_pooling_tuning, 0, sizeof gpuvec_pooling_tuning);
+	policy = pooling_policy();
 	std::sort(results.begin(), results.end(), [] (const result &a, const result &b) { return a.ms < b.ms; });
 	printf("%-32s default %.4f ms %.0f GB/s;", c.name().c_str(), standard, c.bytes() / standard / 1e6);
 	for (size_t i = 0; i < results.size() && i < 5; i++)
-		printf(" [t%u r%u v%u] %.0f", results[i].tuning.threads, results[i].tuning.range,
-			   results[i].tuning.vector_bytes, c.bytes() / results[i].ms / 1e6);
+		printf(" [t%u r%u v%u] %.0f", results[i].threads, results[i].range,
+			   results[i].vector, c.bytes() / results[i].ms / 1e6);
 	printf("\n");
 	fflush(stdout);
 }
@@ -1336,8 +1395,8 @@ run_grad(uint32_t width, int hotness, int dist, gpuvec_pool_mode mode, bool weig
 	const int	rings = 4;		/* of gradients of results */
 	uint64_t	keys = B.batch * hotness;
 	uint64_t	samples = mode == GPUVEC_POOL_CONCAT ? keys : B.batch;
-	struct gpuvec_pooling_grad grad = {};
-	struct gpuvec_pooling_bags bags = {};
+	struct pooling_grad grad = {};
+	struct pooling_bags bags = {};
 	int			sets = KEYS_PER_BAG / hotness;
 	float	   *samples_grad;
 	uint32_t   *out_rows;
@@ -1345,8 +1404,7 @@ run_grad(uint32_t width, int hotness, int dist, gpuvec_pool_mode mode, bool weig
 	double		ms[3];
 	int			n = 8;
 	double		moved;
-	const double peer = width == 128 && hotness == 64 && mode == GPUVEC_POOL_SUM && !weighted ?
-		(dist ? 0.69 : 1.40) : 0;
+	double		peer;
 	static const char *const mode_names[] = {"sum", "mean", "concat"};
 	char		name[100];
 
@@ -1354,6 +1412,7 @@ run_grad(uint32_t width, int hotness, int dist, gpuvec_pool_mode mode, bool weig
 			 mode_names[mode], weighted ? " weighted" : "");
 	if (!wanted(name))
 		return;
+	peer = find_peer(name);
 	CHECK(cudaMalloc((void **) &samples_grad, rings * samples * width * sizeof(float)));
 	CHECK(cudaMalloc((void **) &out_rows, (keys + 1) * sizeof(uint32_t)));
 	fill(samples_grad, rings * samples * width, 3, false);
@@ -1370,7 +1429,7 @@ run_grad(uint32_t width, int hotness, int dist, gpuvec_pool_mode mode, bool weig
 	bags.lookups = keys;
 	bags.weights = weighted ? B.weights : NULL;
 
-	CHECK(gpuvec_pooling_grad_workspace(&grad, &bags, mode, &bytes));
+	CHECK(pooling_grad_workspace(&grad, &bags, mode, &bytes));
 	if (bytes > B.work_bytes || keys * width * sizeof(float) > B.out_bytes)
 	{
 		fprintf(stderr, "no room for gradients: %zu\n", bytes);
@@ -1381,15 +1440,14 @@ run_grad(uint32_t width, int hotness, int dist, gpuvec_pool_mode mode, bool weig
 	{
 		bags.indices = B.keys[dist] + (uint64_t) (i % sets) * keys;
 		grad.grad = samples_grad + (uint64_t) (i % rings) * samples * width;
-		CHECK(gpuvec_pooling_grad(&grad, &bags, mode, B.work, B.work_bytes, stream));
+		CHECK(pooling_grad(policy, &grad, &bags, mode, B.work, B.work_bytes, stream));
 	};
 
 	for (uint32_t stages = 3; stages-- > 0;)
 	{
-		gpuvec_pooling_tuning.grad_stages = (3 - stages) % 3;
-		ms[gpuvec_pooling_tuning.grad_stages] = time_launches(n, launch);
+		policy.grad_stages = 3 - stages;
+		ms[policy.grad_stages % 3] = time_launches(n, launch);
 	}
-	gpuvec_pooling_tuning.grad_stages = 0;
 	launch(n - 1, 0);
 	CHECK(cudaDeviceSynchronize());
 
@@ -1521,7 +1579,7 @@ run_grad_weights(uint32_t width, int hotness, int dist, gpuvec_pool_mode mode)
 		struct weight_params p = params;
 
 		p.slots = (const uint32_t *) B.keys[dist] + c.first_key(i);
-		CHECK(weights_launch(&p, false, stream));
+		CHECK(weights_launch(&p, GPUVEC_FLOAT32, stream));
 	});
 
 	for (int s = 0; s < 32; s++)
@@ -1570,7 +1628,7 @@ time_reads(void)
 	{
 		struct read_params params = {(const char *) B.table, B.keys[0], (uint32_t *) B.out};
 
-		CHECK(pooling_launch(read_kernel<BYTES>, nkeys / 256, 256, params, stream));
+		CHECK(launch(read_kernel<BYTES>, nkeys / 256, 256, 0, stream, params));
 	});
 
 	printf("reading alone, rows of %d bytes: %.0f GB/s\n", BYTES, (double) nkeys * BYTES / ms / 1e6);
@@ -1597,7 +1655,7 @@ set_up(uint64_t rows, uint64_t batch)
 
 		CHECK(cudaMalloc((void **) &B.keys[dist], nkeys * sizeof(int32_t)));
 		params = {B.keys[dist], batch, rows, dist};
-		CHECK(pooling_launch(key_kernel, pooling_divide_up(batch, 64), 64, params, 0));
+		CHECK(launch(key_kernel, divide_up(batch, 64), 64, 0, 0, params));
 		CHECK(cudaDeviceSynchronize());
 		B.host_keys[dist] = to_host(B.keys[dist], nkeys);
 	}
@@ -1609,7 +1667,7 @@ set_up(uint64_t rows, uint64_t batch)
 	{
 		struct copy_params params = {(const float4 *) ((char *) B.out + half), (float4 *) B.out, half / 16};
 
-		CHECK(pooling_launch(copy_kernel, pooling_divide_up(params.n, 1024), 256, params, stream));
+		CHECK(launch(copy_kernel, divide_up(params.n, 1024), 256, 0, stream, params));
 	});
 
 	B.copy_rate = 2.0 * half / ms / 1e6;
@@ -1630,117 +1688,153 @@ fill_table(gpuvec_storage type, uint32_t width)
 }
 #endif
 
-int
-main(int argc, char **argv)
+/* What the command line asks for */
+struct options
 {
 	int			cases = 200;
 	bool		times = true;
 	bool		sweep = false;
 	bool		unsettled = false;
 	bool		small = false;
-	struct gpuvec_pooling_tuning tuning = {};
+	const char *peers = "test/bench/cuembed.csv";
+	struct pooling_policy policy;
 	uint64_t	rows = 10000000;
 	uint64_t	batch = 65536;
+};
+
+/* Take an option with a value; false: it is none */
+static bool
+take_value(struct options &o, const std::string &arg, const char *value)
+{
+	uint32_t	n = (uint32_t) strtoul(value, NULL, 10);
+
+	if (arg == "--range")
+		set_range(o.policy, n);
+	else if (arg == "--threads")
+		set_threads(o.policy, n);
+	else if (arg == "--vector")
+		set_vector_bytes(o.policy, n);
+	else if (arg == "--bulk")
+		set_bulk(o.policy, n);
+	else if (arg == "--slice")
+		set_slice(o.policy, n, true);
+	else if (arg == "--only")
+		only = value;
+	else if (arg == "--peers")
+		o.peers = value;
+	else if (arg == "--check")
+		o.cases = (int) n;
+	else if (arg == "--rows")
+		o.rows = strtoull(value, NULL, 10);
+	else if (arg == "--batch")
+		o.batch = strtoull(value, NULL, 10);
+	else
+		return false;
+	return true;
+}
+
+/* Take an option without one */
+static bool
+take_flag(struct options &o, const std::string &arg)
+{
+	if (arg == "--no-time")
+		o.times = false;
+	else if (arg == "--sweep")
+		o.sweep = true;
+	else if (arg == "--small")
+		o.small = true;
+	else if (arg == "--unsettled")
+		o.unsettled = true;
+	else if (arg == "--unchained")
+		o.policy.chained = false;
+	else
+		return false;
+	return true;
+}
+
+#ifndef EMULATION
+/* Gradients, or ways to launch them */
+static void
+run_gradients(const struct options &o)
+{
+	for (uint32_t threads : {64, 128})
+		for (uint32_t slice : {512, 256})
+		{
+			if (!o.sweep && (threads > 64 || slice < 512))
+				continue;
+			if (o.sweep)
+			{
+				set_threads(policy, threads);
+				set_slice(policy, slice, true);
+			}
+			for (int dist = 0; dist < 2; dist++)
+			{
+				if (o.sweep)
+					printf("[t%u s%u] ", threads, slice);
+				run_grad(128, 64, dist, GPUVEC_POOL_SUM, false);
+			}
+			policy = o.policy;
+		}
+	if (o.sweep)
+		return;
+	run_grad(128, 64, 0, GPUVEC_POOL_MEAN, true);
+	run_grad(128, 64, 1, GPUVEC_POOL_MEAN, true);
+	run_grad(128, 64, 0, GPUVEC_POOL_CONCAT, false);
+	run_grad(128, 16, 0, GPUVEC_POOL_SUM, false);
+	run_grad(32, 64, 1, GPUVEC_POOL_SUM, false);
+	run_grad_weights(128, 64, 0, GPUVEC_POOL_SUM);
+	run_grad_weights(128, 64, 1, GPUVEC_POOL_SUM);
+	run_grad_weights(128, 64, 0, GPUVEC_POOL_MEAN);
+}
+
+/* All cells */
+static void
+run_benchmark(const struct options &o)
+{
+	policy = o.policy;
+	B.unsettled = o.unsettled;
+	read_peers(o.peers);
+	set_up(o.rows, o.batch);
+	for (gpuvec_storage storage : {GPUVEC_FLOAT32, GPUVEC_FLOAT16})
+		for (uint32_t width : {32u, 64u, 128u, 256u})
+		{
+			fill_table(storage, width);
+			for (int dist = 0; dist < 2; dist++)
+				for (int hotness : {1, 16, 64})
+				{
+					run_cells(storage, storage, width, hotness, dist, o.sweep);
+					if (storage == GPUVEC_FLOAT16)
+						run_cells(storage, GPUVEC_FLOAT32, width, hotness, dist, o.sweep);
+				}
+			if (storage == GPUVEC_FLOAT32 && width == 128)
+				run_gradients(o);
+		}
+}
+#endif
+
+int
+main(int argc, char **argv)
+{
+	struct options o;
 	auto		begin = std::chrono::steady_clock::now();
 
 	for (int i = 1; i < argc; i++)
 	{
-		std::string arg = argv[i];
-
-		if (arg == "--no-time")
-			times = false;
-		else if (arg == "--sweep")
-			sweep = true;
-		else if (arg == "--small")
-			small = true;
-		else if (arg == "--unsettled")
-			unsettled = true;
-		else if (arg == "--unchained")
-			tuning.unchained = 1;
-		else if (arg == "--range" && i + 1 < argc)
-			tuning.range = (uint32_t) atoi(argv[++i]);
-		else if (arg == "--threads" && i + 1 < argc)
-			tuning.threads = (uint32_t) atoi(argv[++i]);
-		else if (arg == "--vector" && i + 1 < argc)
-			tuning.vector_bytes = (uint32_t) atoi(argv[++i]);
-		else if (arg == "--bulk" && i + 1 < argc)
-			tuning.bulk = (uint32_t) atoi(argv[++i]);
-		else if (arg == "--slice" && i + 1 < argc)
+		if (take_flag(o, argv[i]))
+			continue;
+		if (i + 1 < argc && take_value(o, argv[i], argv[i + 1]))
 		{
-			tuning.slice_bytes = (uint32_t) atoi(argv[++i]);
-			tuning.slice_major = 1;
+			i++;
+			continue;
 		}
-		else if (arg == "--only" && i + 1 < argc)
-			only = argv[++i];
-		else if (arg == "--check" && i + 1 < argc)
-			cases = atoi(argv[++i]);
-		else if (arg == "--rows" && i + 1 < argc)
-			rows = strtoull(argv[++i], NULL, 10);
-		else if (arg == "--batch" && i + 1 < argc)
-			batch = strtoull(argv[++i], NULL, 10);
-		else
-		{
-			fprintf(stderr, "usage: %s [--check N] [--small] [--no-time] [--sweep] [--only REGEX] [--rows N] [--batch N] [--unchained] [--unsettled] [--range N] [--threads N] [--vector N] [--slice N] [--bulk N]\n",
-					argv[0]);
-			return 2;
-		}
+		fprintf(stderr, "usage: %s [--check N] [--small] [--no-time] [--sweep] [--only REGEX] [--rows N] [--batch N] [--peers FILE] [--unchained] [--unsettled] [--range N] [--threads N] [--vector N] [--slice N] [--bulk N]\n",
+				argv[0]);
+		return 2;
 	}
-
-	check_all(cases, small);
-#ifdef EMULATION
-	times = false;
-#else
-	gpuvec_pooling_tuning = tuning;
-	if (times)
-	{
-		B.unsettled = unsettled;
-		set_up(rows, batch);
-		for (gpuvec_storage type : {GPUVEC_FLOAT32, GPUVEC_FLOAT16})
-			for (uint32_t width : {32u, 64u, 128u, 256u})
-			{
-				fill_table(type, width);
-				for (int dist = 0; dist < 2; dist++)
-					for (int hotness : {1, 16, 64})
-					{
-						run_cells(type, type, width, hotness, dist, sweep);
-						if (type == GPUVEC_FLOAT16)
-							run_cells(type, GPUVEC_FLOAT32, width, hotness, dist, sweep);
-					}
-				if (type == GPUVEC_FLOAT32 && width == 128)
-				{
-					for (uint32_t threads : {64, 128})
-						for (uint32_t slice : {512, 256})
-						{
-							if (!sweep && (threads > 64 || slice < 512))
-								continue;
-							if (sweep)
-							{
-								gpuvec_pooling_tuning.threads = threads;
-								gpuvec_pooling_tuning.slice_bytes = slice;
-								gpuvec_pooling_tuning.slice_major = 1;
-							}
-							for (int dist = 0; dist < 2; dist++)
-							{
-								if (sweep)
-									printf("[t%u s%u] ", threads, slice);
-								run_grad(128, 64, dist, GPUVEC_POOL_SUM, false);
-							}
-							gpuvec_pooling_tuning = tuning;
-						}
-					if (!sweep)
-					{
-						run_grad(128, 64, 0, GPUVEC_POOL_MEAN, true);
-						run_grad(128, 64, 1, GPUVEC_POOL_MEAN, true);
-						run_grad(128, 64, 0, GPUVEC_POOL_CONCAT, false);
-						run_grad(128, 16, 0, GPUVEC_POOL_SUM, false);
-						run_grad(32, 64, 1, GPUVEC_POOL_SUM, false);
-						run_grad_weights(128, 64, 0, GPUVEC_POOL_SUM);
-						run_grad_weights(128, 64, 1, GPUVEC_POOL_SUM);
-						run_grad_weights(128, 64, 0, GPUVEC_POOL_MEAN);
-					}
-				}
-			}
-	}
+	check_all(o.cases, o.small);
+#ifndef EMULATION
+	if (o.times)
+		run_benchmark(o);
 #endif
 	printf("%.1f s\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
 	printf("%d passed, %d failed\n", checks - failures, failures);

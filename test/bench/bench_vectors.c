@@ -63,7 +63,7 @@ load(void)
 	double		start = now();
 	gpuvec_error error;
 
-	bank = vectors->make(vectors, width, false, &error);
+	bank = vectors->make(vectors, width, GPUVEC_FLOAT32, &error);
 	check(bank && vectors->reserve(vectors, bank, rows, &error), &error);
 	for (uint32_t slot = 0; slot < rows; slot++)
 	{

@@ -141,7 +141,7 @@ make_table(void)
 	keys = malloc(nrows * sizeof(int64_t));
 	tids = malloc(nrows * sizeof(uint64_t));
 	live = malloc(nrows);
-	bank = vectors->make(vectors, width, storage == GPUVEC_FLOAT16, &error);
+	bank = vectors->make(vectors, width, storage, &error);
 	check(bank != NULL, &error);
 	for (uint32_t slot = 0; slot < nrows; slot++)
 	{
@@ -256,7 +256,7 @@ get_bag(const bags *r, uint64_t i)
 	return (gpuvec_bag) {
 		.keys = r->keys + first,.vectors = r->vectors + first,
 		.weights = r->b.weights ? r->b.weights + first : NULL,.n = r->offsets[i + 1] - first,
-		.width = width,.storage = storage,.mode = (gpuvec_pool_mode) r->b.mode,
+		.width = width,.storage = storage,.mode = r->b.mode,
 		.missing = r->b.mode == GPUVEC_POOL_CONCAT ? GPUVEC_MISSING_ZERO : r->missing,
 		.scratch = r->scratch
 	};

@@ -125,6 +125,91 @@ scan_kernel(const __grid_constant__ struct pooling_scan_params p)
 	}
 }
 
+/* Inclusive sums over the lanes of a warp, of two numbers */
+static __device__ __forceinline__ void
+sum_up_to_lane(uint32_t &a, uint32_t &b)
+{
+	uint32_t	lane = threadIdx.x % 32;
+
+	for (int d = 1; d < 32; d *= 2)
+	{
+		uint32_t	other_a = __shfl_up_sync(FULL_WARP, a, d);
+		uint32_t	other_b = __shfl_up_sync(FULL_WARP, b, d);
+
+		if (lane >= d)
+		{
+			a += other_a;
+			b += other_b;
+		}
+	}
+}
+
+/* The bag of a lane, when pieces are counted or written */
+struct lane_bag
+{
+	uint64_t	number;
+	int64_t		start;			/* lookup */
+	int64_t		end;
+	uint32_t	pieces;			/* 0: there is no such bag */
+	uint32_t	first;			/* piece of all */
+	uint32_t	partial;		/* its first, if it is long */
+};
+
+/* Find the lookups and pieces of a bag */
+static __device__ __forceinline__ struct lane_bag
+find_bag(const struct pooling_bags &bags, uint64_t number)
+{
+	struct lane_bag bag = {number, 0, 0, 0, 0, 0};
+
+	if (number < bags.bags)
+	{
+		bag.start = bags.offsets ? bags.offsets[number] : number * bags.hotness;
+		bag.end = bags.offsets ? bags.offsets[number + 1] : bag.start + bags.hotness;
+		bag.pieces = bag.end - bag.start <= GPUVEC_PIECE ? 1 :
+			(uint32_t) ((bag.end - bag.start + GPUVEC_PIECE - 1) / GPUVEC_PIECE);
+	}
+	return bag;
+}
+
+/* The warp writes the pieces of each long bag together; longs: the lanes that have one */
+static __device__ __forceinline__ void
+write_long_bags(const struct pooling_bag_pieces &to, const struct lane_bag &bag, uint32_t longs)
+{
+	for (uint32_t rest = longs; rest != 0; rest &= rest - 1)
+	{
+		int			source = __ffs(rest) - 1;
+		int64_t		start = __shfl_sync(FULL_WARP, bag.start, source);
+		uint32_t	pieces = __shfl_sync(FULL_WARP, bag.pieces, source);
+		uint32_t	first = __shfl_sync(FULL_WARP, bag.first, source);
+		uint32_t	partial = __shfl_sync(FULL_WARP, bag.partial, source);
+
+		for (uint32_t i = threadIdx.x % 32; i < pieces; i += 32)
+		{
+			to.offsets[first + i] = start + (int64_t) i * GPUVEC_PIECE;
+			to.dest[first + i] = (partial + i) | POOLING_PARTIAL;
+		}
+	}
+}
+
+/* Write the pieces of the warp's bags; `number` is that of this lane's long bag */
+static __device__ __forceinline__ void
+write_bags(const struct bag_pieces_params &p, const struct lane_bag &bag, uint32_t longs, uint32_t number)
+{
+	if (bag.pieces == 1)
+	{
+		p.pieces.offsets[bag.first] = bag.start;
+		p.pieces.dest[bag.first] = (uint32_t) bag.number;
+	}
+	else if (bag.pieces > 1)
+	{
+		p.pieces.shared.longs[number].partial = bag.partial;
+		p.pieces.shared.longs[number].dest = (uint32_t) bag.number;
+	}
+	if (bag.number == p.bags.bags - 1)
+		p.pieces.offsets[bag.first + bag.pieces] = bag.end;
+	write_long_bags(p.pieces, bag, longs);
+}
+
 /*
  * Count (WRITE false) or write the pieces of bags.  A warp looks through POOLING_TILE bags,
  * 32 at a time.
@@ -135,7 +220,6 @@ bag_pieces_kernel(const __grid_constant__ struct bag_pieces_params p)
 {
 	uint32_t	lane = threadIdx.x % 32;
 	uint64_t	tile = ((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32;
-	uint32_t	before_lane = (1u << lane) - 1;
 	struct pooling_counts counts = {0, 0, 0, 0};
 
 	pooling_begin();
@@ -146,75 +230,20 @@ bag_pieces_kernel(const __grid_constant__ struct bag_pieces_params p)
 
 	for (uint64_t first = tile * POOLING_TILE; first < (tile + 1) * POOLING_TILE; first += 32)
 	{
-		uint64_t	bag = first + lane;
-		int64_t		start = 0;
-		int64_t		end = 0;
-		uint32_t	n = 0;
+		struct lane_bag bag = find_bag(p.bags, first + lane);
+		uint32_t	long_pieces = bag.pieces > 1 ? bag.pieces : 0;
+		uint32_t	longs = __ballot_sync(FULL_WARP, bag.pieces > 1);
+		uint32_t	bags = __popc(__ballot_sync(FULL_WARP, bag.pieces > 0));
+		uint32_t	pieces = bag.pieces;
+		uint32_t	partials = long_pieces;
 
-		if (bag < p.bags.bags)
-		{
-			start = p.bags.offsets ? p.bags.offsets[bag] : bag * p.bags.hotness;
-			end = p.bags.offsets ? p.bags.offsets[bag + 1] : start + p.bags.hotness;
-			n = end - start <= GPUVEC_PIECE ? 1 :
-				(uint32_t) ((end - start + GPUVEC_PIECE - 1) / GPUVEC_PIECE);
-		}
-
-		uint32_t	longs = __ballot_sync(FULL_WARP, n > 1);
-		uint32_t	bags = __popc(__ballot_sync(FULL_WARP, n > 0));
-
-		/* inclusive sums over the lanes: pieces, and pieces of long bags */
-		uint32_t	pieces = n;
-		uint32_t	partials = n > 1 ? n : 0;
-
-		for (int d = 1; d < 32; d *= 2)
-		{
-			uint32_t	other_pieces = __shfl_up_sync(FULL_WARP, pieces, d);
-			uint32_t	other_partials = __shfl_up_sync(FULL_WARP, partials, d);
-
-			if (lane >= d)
-			{
-				pieces += other_pieces;
-				partials += other_partials;
-			}
-		}
-
+		sum_up_to_lane(pieces, partials);
 		if (WRITE)
 		{
-			uint32_t	place = counts.pieces + pieces - n;
-			uint32_t	slot = counts.partials + partials - (n > 1 ? n : 0);
-
-			if (n == 1)
-			{
-				p.pieces.offsets[place] = start;
-				p.pieces.dest[place] = (uint32_t) bag;
-			}
-			else if (n > 1)
-			{
-				struct pooling_long *entry = p.pieces.shared.longs + counts.longs + __popc(longs & before_lane);
-
-				entry->partial = slot;
-				entry->dest = (uint32_t) bag;
-			}
-			if (bag == p.bags.bags - 1)
-				p.pieces.offsets[place + n] = end;
-
-			/* the warp writes the pieces of each long bag together */
-			for (uint32_t rest = longs; rest != 0; rest &= rest - 1)
-			{
-				int			source = __ffs(rest) - 1;
-				int64_t		bag_start = __shfl_sync(FULL_WARP, start, source);
-				uint32_t	bag_pieces = __shfl_sync(FULL_WARP, n, source);
-				uint32_t	bag_place = __shfl_sync(FULL_WARP, place, source);
-				uint32_t	bag_slot = __shfl_sync(FULL_WARP, slot, source);
-
-				for (uint32_t i = lane; i < bag_pieces; i += 32)
-				{
-					p.pieces.offsets[bag_place + i] = bag_start + (int64_t) i * GPUVEC_PIECE;
-					p.pieces.dest[bag_place + i] = (bag_slot + i) | POOLING_PARTIAL;
-				}
-			}
+			bag.first = counts.pieces + pieces - bag.pieces;
+			bag.partial = counts.partials + partials - long_pieces;
+			write_bags(p, bag, longs, counts.longs + __popc(longs & ((1u << lane) - 1)));
 		}
-
 		counts.bags += bags;
 		counts.pieces += __shfl_sync(FULL_WARP, pieces, 31);
 		counts.partials += __shfl_sync(FULL_WARP, partials, 31);
@@ -222,6 +251,57 @@ bag_pieces_kernel(const __grid_constant__ struct bag_pieces_params p)
 	}
 	if (!WRITE && lane == 0)
 		p.pieces.shared.tiles[tile] = counts;
+}
+
+/* Add to a vector */
+static __device__ __forceinline__ void
+add_to(float4 &sum, const float4 &part)
+{
+	sum.x += part.x;
+	sum.y += part.y;
+	sum.z += part.z;
+	sum.w += part.w;
+}
+
+/* A sum of four columns, and of divisors */
+struct column_sum
+{
+	float4		value;
+	double		divisor;
+};
+
+/* Sum n partials from `first` on; lanes beyond the row (not active) sum divisors only */
+static __device__ __forceinline__ struct column_sum
+sum_partials(const struct pooling_combine_params &p, uint32_t first, uint32_t n, uint32_t column, bool active)
+{
+	struct column_sum sum = {make_float4(0, 0, 0, 0), 0.0};
+
+#pragma unroll 8
+	for (uint32_t i = 0; i < n; i++)
+	{
+		if (active)
+			add_to(sum.value, *(const float4 *) (p.partial + (first + i) * p.partial_stride + column));
+		if (p.partial_divisor)
+			sum.divisor += p.partial_divisor[first + i];
+	}
+	return sum;
+}
+
+/* Store the result of a bag: four columns, divided if there are divisors */
+template <typename O>
+static __device__ __forceinline__ void
+store_columns(const struct pooling_combine_params &p, uint32_t dest, uint32_t column,
+			  const struct column_sum &total)
+{
+	float		value[4] = {total.value.x, total.value.y, total.value.z, total.value.w};
+	float		divisor = (float) total.divisor;
+
+	if (p.partial_divisor)
+	{
+		for (int e = 0; e < 4; e++)
+			value[e] = divisor == 0.0f ? 0.0f : __fdiv_rn(value[e], divisor);
+	}
+	pooling_store<4>((O *) p.out + dest * p.out_stride, column, p.width, false, value);
 }
 
 /*
@@ -245,41 +325,23 @@ combine_kernel(const __grid_constant__ struct pooling_combine_params p)
 		uint32_t	bag = (uint32_t) (item / p.slices);
 		uint32_t	column = ((uint32_t) (item % p.slices) * 32 + lane) * 4;
 		bool		active = column < p.partial_stride;
-		uint32_t	begin = p.longs[bag].partial;
 		uint32_t	end = p.longs[bag + 1].partial;
 		uint32_t	dest = p.longs[bag].dest;
-		float4		total = make_float4(0, 0, 0, 0);
-		double		total_divisor = 0.0;
+		struct column_sum total = {make_float4(0, 0, 0, 0), 0.0};
 
-		while (begin < end)
+		for (uint32_t begin = p.longs[bag].partial; begin < end; begin += GPUVEC_FAN * GPUVEC_FAN)
 		{
 			for (uint32_t group = warp; group < GPUVEC_FAN; group += COMBINE_THREADS / 32)
 			{
 				uint32_t	first = begin + group * GPUVEC_FAN;
-				uint32_t	m = first < end ? min(end - first, (uint32_t) GPUVEC_FAN) : 0;
-				float4		sum = make_float4(0, 0, 0, 0);
-				double		divisor = 0.0;
+				uint32_t	n = first < end ? min(end - first, (uint32_t) GPUVEC_FAN) : 0;
+				struct column_sum sum = sum_partials(p, first, n, column, active);
 
-#pragma unroll 8
-				for (uint32_t i = 0; i < m; i++)
+				if (n > 0)
 				{
-					if (active)
-					{
-						float4		part = *(const float4 *) (p.partial + (first + i) * p.partial_stride + column);
-
-						sum.x += part.x;
-						sum.y += part.y;
-						sum.z += part.z;
-						sum.w += part.w;
-					}
-					if (p.partial_divisor)
-						divisor += p.partial_divisor[first + i];
-				}
-				if (m > 0)
-				{
-					sums[group][lane] = sum;
+					sums[group][lane] = sum.value;
 					if (lane == 0)
-						divisors[group] = divisor;
+						divisors[group] = sum.divisor;
 				}
 			}
 			__syncthreads();
@@ -287,41 +349,20 @@ combine_kernel(const __grid_constant__ struct pooling_combine_params p)
 			{
 				uint32_t	groups = (min(end - begin, (uint32_t) (GPUVEC_FAN * GPUVEC_FAN)) +
 									  GPUVEC_FAN - 1) / GPUVEC_FAN;
-				float4		sum = make_float4(0, 0, 0, 0);
-				double		divisor = 0.0;
+				struct column_sum sum = {make_float4(0, 0, 0, 0), 0.0};
 
 				for (uint32_t i = 0; i < groups; i++)
 				{
-					float4		part = sums[i][lane];
-
-					sum.x += part.x;
-					sum.y += part.y;
-					sum.z += part.z;
-					sum.w += part.w;
-					divisor += divisors[i];
+					add_to(sum.value, sums[i][lane]);
+					sum.divisor += divisors[i];
 				}
-				total.x += sum.x;
-				total.y += sum.y;
-				total.z += sum.z;
-				total.w += sum.w;
-				total_divisor += divisor;
+				add_to(total.value, sum.value);
+				total.divisor += sum.divisor;
 			}
 			__syncthreads();
-			begin += GPUVEC_FAN * GPUVEC_FAN;
 		}
-
 		if (warp == 0 && active)
-		{
-			float		value[4] = {total.x, total.y, total.z, total.w};
-			float		divisor = (float) total_divisor;
-
-			if (p.partial_divisor)
-			{
-				for (int e = 0; e < 4; e++)
-					value[e] = divisor == 0.0f ? 0.0f : __fdiv_rn(value[e], divisor);
-			}
-			pooling_store<4>((O *) p.out + dest * p.out_stride, column, p.width, false, value);
-		}
+			store_columns<O>(p, dest, column, total);
 	}
 }
 

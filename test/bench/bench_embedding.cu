@@ -11,7 +11,7 @@
  * first gives.  Then each cell of the benchmark: the time of
  * a launch in a CUDA graph of many, over which keys, results and gradients change, so that
  * no launch finds its data in the cache; and 64 bags, compared with the reference as well.
- * Bags are settled (see embedding.h), unless --unsettled.  --sweep tries ways to launch some
+ * Bags are settled (see pooling_kernels.h), unless --unsettled.  --sweep tries ways to launch some
  * cells, --only leaves out cells whose name does not match; the options of the second line from
  * --unchained on, but --unsettled, change pooling_policy.
  *

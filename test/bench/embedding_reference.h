@@ -23,7 +23,7 @@ struct ref_lookup
 	float		weight;
 };
 
-/* A sum in the order that embedding.h prescribes */
+/* A sum in the order that pooling_kernels.h prescribes */
 struct ref_sum
 {
 	std::vector<float> value;

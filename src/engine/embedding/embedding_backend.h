@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * vectors.h
+ * embedding_backend.h
  *	  The vectors of embedding tables in the memory of a device.
  *
  * A bank is the vectors of rows of one width, numbered by slots; whose they are is
- * up to the engine (embed.h), which gives requests in terms of slots.  To find those of
- * keys, a device can keep a hash table, which the engine fills.  Results are those that core/pooling.h, embedding_grad.h and
- * nearest.h define, to the bit.
+ * up to the engine (embedding_mirror.h), which gives requests in terms of slots.  To find
+ * those of keys, a device can keep a hash table, which the engine fills.  Results are those
+ * that core/pooling.h, pooling_grad.h and nearest.h define, to the bit.
  *
  * All functions may be called from any thread.  Those that change a bank are called
  * by its updater alone, and reserve while nobody else uses the bank; so are put and
@@ -14,8 +14,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUVEC_VECTORS_H
-#define GPUVEC_VECTORS_H
+#ifndef GPUVEC_EMBEDDING_BACKEND_H
+#define GPUVEC_EMBEDDING_BACKEND_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -164,4 +164,4 @@ struct gpuvec_vectors
 }
 #endif
 
-#endif							/* GPUVEC_VECTORS_H */
+#endif							/* GPUVEC_EMBEDDING_BACKEND_H */

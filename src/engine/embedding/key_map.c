@@ -4,7 +4,7 @@
  *	  Looking keys up by a hash table on the device.
  *
  * Where vectors are on a device, requests with many keys have it look them up, in a hash
- * table from keys to slots of the bank that has most rows (vectors.h).  It answers for keys
+ * table from keys to slots of the bank that has most rows (embedding_backend.h).  It answers for keys
  * of one row, if the session is known to see all rows of its page; all else it leaves to
  * the host: keys of several rows or of rows in another bank, and rows that the session may
  * have to decide about.

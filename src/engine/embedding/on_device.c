@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
- * embed_device.c
+ * on_device.c
  *	  Gathering, pooling and their gradients, where vectors are on a device.
  *
  * The keys have been resolved to slots, on the host; bags of slots go to the device
- * (vectors.h).  To concatenate without the keys that were not found is to concatenate
+ * (embedding_backend.h).  To concatenate without the keys that were not found is to concatenate
  * fewer slots.
  *
  *-------------------------------------------------------------------------

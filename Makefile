@@ -24,13 +24,14 @@ DATA = sql/gpuvec--$(EXTVERSION).sql
 PGFILEDESC = "gpuvec - exact set-similarity search"
 
 OBJS = $(sort $(patsubst $(srcdir)/%.c,%.o,$(wildcard \
-	$(srcdir)/src/*.c $(srcdir)/src/idset/*.c $(srcdir)/src/mirror/*.c \
+	$(srcdir)/src/*.c $(srcdir)/src/idset/*.c $(srcdir)/src/entries/*.c $(srcdir)/src/mirror/*.c \
 	$(srcdir)/src/link/*.c $(srcdir)/src/search/*.c $(srcdir)/src/index/*.c \
 	$(srcdir)/src/embedding/*.c)))
 
 # PGXS itself does not know which headers a file needs
 PG_CPPFLAGS = -I$(srcdir)/src $(GPUVEC_CPPFLAGS) -MMD -MP
-PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers -fno-fast-math -ffp-contract=off $(GPUVEC_CFLAGS)
+# PostgreSQL loads libraries with RTLD_GLOBAL: only what is declared PGDLLEXPORT is visible
+PG_CFLAGS = -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers -fno-fast-math -ffp-contract=off $(GPUVEC_CFLAGS)
 SHLIB_LINK = -lm
 
 EXTRA_CLEAN = gpuvec-engine build $(OBJS:.o=.d) $(OBJS:.o=.bc.d)

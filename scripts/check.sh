@@ -1,36 +1,52 @@
 #!/bin/bash
 # Runs all suites against private servers; called by "make check".
 #
-#   SUITES="unit regress isolation tap stress"   which ones
+#   SUITES="house unit regress isolation tap stress"   which ones
 #   TESTS="a b"                           only these of the regress, isolation and tap suites
 #   ENGINE=auto|cpu|cuda                  what the engine runs on
 #   PRELOAD=both|no|yes                   with shared_preload_libraries or not (regress)
 #   VERIFY=on|off                         gpuvec.verify
 #   METHOD=auto|bitset|inverted            gpuvec.method
 #   SANITIZE=yes                          the engine with address and undefined sanitizers
-#   SUITE_SECONDS=900                     time limit of each suite
+#   CUDA_ARCHS="80 90"                    by default those of the GPUs here, else the oldest
+#   JOBS=3                                how many jobs run at a time
+#   JOB_SECONDS=900                       time limit of each job
 #   STRESS_SECONDS=40 SEED=1 LENIENT=no   of the stress suite, see scripts/stress.sh
 #   KEEP=yes                              keep the scratch folder
 #
-# Ends with "N passed, N failed"; the exit status is 1 if any failed.  A suite that
+# A suite is cut up into jobs: each TAP file is one, and each program of the unit tests;
+# regression tests are dealt out to servers of their own.  Those that take longest, by
+# test/seconds, begin first.  Each job prints its seconds.
+#
+# Ends with "N passed, N failed"; the exit status is 1 if any failed.  A job that
 # ran nothing, crashed, ran out of time, or left an engine behind counts as a failure.
 set -uo pipefail
 
-: "${SUITES:=unit regress isolation tap stress}" "${ENGINE:=auto}" "${PRELOAD:=both}" "${VERIFY:=on}" "${METHOD:=auto}" "${TESTS:=}" "${KEEP:=no}"
-: "${SUITE_SECONDS:=900}" "${STRESS_SECONDS:=40}" "${SEED:=1}" "${LENIENT:=no}"
+: "${SUITES:=house unit regress isolation tap stress}" "${ENGINE:=auto}" "${PRELOAD:=both}" "${VERIFY:=on}" "${METHOD:=auto}" "${TESTS:=}" "${KEEP:=no}"
+: "${JOBS:=$((($(nproc) * 3 + 1) / 2))}" "${JOB_SECONDS:=900}" "${STRESS_SECONDS:=40}" "${SEED:=1}" "${LENIENT:=no}"
 export HOOKS=yes LC_ALL=C
 unset PGHOST PGPORT PGUSER PGDATABASE PGOPTIONS PGSERVICE PGDATA PGPASSWORD PGSSLMODE MAKEFLAGS MFLAGS MAKELEVEL
 . "$(dirname "${BASH_SOURCE[0]}")/pgenv.sh"
 
-passed=0 failed=0 skipped=0 failed_suites=
+failed=0
 testdir=$(dirname "$("$PG_CONFIG" --pgxs)")/../test
 
 # what a log shows of crashes and of the sanitizers
 trouble='PANIC:|TRAP:|was terminated by signal|ERROR: (Address|Leak)Sanitizer|runtime error:'
 
+# end_children PID: end all processes below this one, but no servers: those have left
+end_children() {
+	local child
+	for child in $(cat /proc/"$1"/task/*/children 2>/dev/null); do
+		end_children "$child"
+		kill "$child" 2>/dev/null
+	done
+}
+
 finish() {
 	local status=$? file
 	trap - EXIT
+	end_children $$
 	# whatever still runs: servers of this script, and of TAP tests out of time
 	find "$work"/data-* "$work/tap" "$work/stress" -name postmaster.pid 2>/dev/null | while read -r file; do
 		as_user "$bindir/pg_ctl" -D "${file%/*}" -m immediate -w -s stop
@@ -45,37 +61,115 @@ say() { printf '== %s\n' "$*"; }
 # lines_like FILE PATTERN: how many
 lines_like() { grep -cE "$2" "$1" || true; }
 
-# count NAME PASSED FAILED SKIPPED LOG: add up a suite and show why it failed
+# ---- jobs ----
+#
+# A job is a function and its arguments.  It writes $log, and says what came of it by
+# calling "count".  It runs in a shell of its own, so nothing else is handed on.
+
+job_names=() job_weights=() job_needs=() job_commands=() begun=() ended=()
+
+# plan SUITE NAME SECONDS NEEDS COMMAND...: NEEDS is a job that has to end before, or -.
+# Its results count for SUITE.
+plan() {
+	job_names+=("$1${2:+/$2}") job_weights+=("$3") job_needs+=("$4")
+	shift 4
+	job_commands+=("$*")
+}
+
+# count PASSED FAILED [SKIPPED]: what a job has found
 count() {
-	local name=$1 ok=${2:-0} bad=${3:-0} skip=${4:-0} log=$5
+	local ok=${1:-0} bad=${2:-0} skip=${3:-0}
 	if [ $((ok + bad + skip)) = 0 ]; then
 		echo "nothing was run" >>"$log"
 		bad=1
 	fi
-	say "$name: $ok passed, $bad failed$([ "$skip" = 0 ] || echo ", $skip skipped")"
-	passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
+	echo "$ok $bad $skip" >"$result"
+}
+
+# run_job NUMBER: what a job's shell does
+run_job() {
+	local name=${job_names[$1]} start=$SECONDS log result
+	log=$work/${name//\//-}.log result=$work/jobs/$1
+	${job_commands[$1]}
+	[ -s "$result" ] || echo "0 1 0" >"$result"
+	echo $((SECONDS - start)) >"$result.seconds"
+}
+
+# report NUMBER: print what came of a job, and why it failed
+report() {
+	local name=${job_names[$1]} ok bad skip
+	read -r ok bad skip <"$work/jobs/$1"
+	say "$name: $ok passed, $bad failed$([ "$skip" = 0 ] || echo ", $skip skipped"), $(cat "$work/jobs/$1.seconds") s"
 	if [ "$bad" != 0 ]; then
-		failed_suites+=" $name"
-		tail -n 100 "$log"
+		tail -n 100 "$work/${name//\//-}.log"
 	fi
+}
+
+# next_job: the heaviest that has not begun and waits for nothing, in $job
+next_job() {
+	local i need ready
+	for i in $order; do
+		[ -z "${begun[i]:-}" ] || continue
+		ready=yes
+		for need in "${!job_names[@]}"; do
+			[ "${job_names[need]}" != "${job_needs[i]}" ] || [ -n "${ended[need]:-}" ] || ready=no
+		done
+		[ $ready = no ] || { job=$i; return 0; }
+	done
+	return 1
+}
+
+# Run all that is planned, and has not run yet
+run_jobs() {
+	local order job running=0 i left=$((${#job_names[@]} - ${#ended[@]}))
+	order=$(for i in "${!job_names[@]}"; do echo "${job_weights[i]} $i"; done | sort -k1,1nr -k2,2n | sed 's/.* //')
+	while [ "$left" -gt 0 ]; do
+		while [ $running -lt "$JOBS" ] && next_job; do
+			begun[job]=yes running=$((running + 1))
+			run_job "$job" &
+		done
+		wait -n
+		for i in "${!begun[@]}"; do
+			if [ -z "${ended[i]:-}" ] && [ -s "$work/jobs/$i.seconds" ]; then
+				ended[i]=yes running=$((running - 1)) left=$((left - 1))
+				report "$i"
+			fi
+		done
+	done
+}
+
+# sums [SUITE]: passed, failed, skipped and seconds of all its jobs, or of all
+sums() {
+	local i
+	for i in "${!job_names[@]}"; do
+		[ "${job_names[i]%%/*}" != "${1:-${job_names[i]%%/*}}" ] || cat "$work/jobs/$i" "$work/jobs/$i.seconds" | xargs
+	done | awk '{ ok += $1; bad += $2; skip += $3; seconds += $4 } END { print ok + 0, bad + 0, skip + 0, seconds + 0 }'
+}
+
+# seconds_of KIND/NAME: how long a test takes, roughly
+seconds_of() {
+	local seconds
+	seconds=$(awk -v name="$1" '$1 == name { print $2 }' "$work/src/test/seconds" 2>/dev/null)
+	echo "${seconds:-10}"
 }
 
 # limited COMMAND...: as the user, with a time limit; says so if it is over
 limited() {
-	as_user timeout -k 10 "$SUITE_SECONDS" "$@"
+	as_user timeout -k 10 "$JOB_SECONDS" "$@"
 	local status=$?
 	[ $status -lt 124 ] || echo "stopped with status $status (124: out of time)"
 	return $status
 }
 
-# Waits for the end of all engines: none may outlive its server
+# no_engine_left [FOLDER]: waits for the end of all engines, or of those of the servers
+# with their data there.  None may outlive its server.
 no_engine_left() {
 	local round
 	for ((round = 0; round < 50; round++)); do
-		[ -n "$(gpuvec_engines)" ] || return 0
+		[ -n "$(gpuvec_engines "$@")" ] || return 0
 		sleep 0.2
 	done
-	echo "engines are left:" $(gpuvec_engines)
+	echo "engines are left:" $(gpuvec_engines "$@")
 	return 1
 }
 
@@ -88,37 +182,48 @@ wanted() {
 	done
 }
 
-# tests_in FOLDER SUFFIX EXPECTED: names of tests that have expected results; those
-# that test/schedule names come in its order, the others after them
+# tests_in FOLDER SUFFIX EXPECTED: names of tests that have expected results
 tests_in() {
-	local file schedule
-	schedule=$(sed 's/#.*//' "$work/src/test/schedule" 2>/dev/null)
-	{
-		for file in $schedule; do
-			[ -e "$1/$file.$2" ] && echo "$file"
-		done
-		for file in "$1"/*."$2"; do
-			file=${file##*/}
-			file=${file%."$2"}
-			[[ " $(echo $schedule) " == *" $file "* ]] || echo "$file"
-		done
-	} | while read -r file; do
-		[ -e "$3/$file.out" ] && echo "$file"
+	local file
+	for file in "$1"/*."$2"; do
+		file=${file##*/}
+		file=${file%."$2"}
+		[ ! -e "$3/$file.out" ] || echo "$file"
 	done
 }
 
-# run_regress NAME PROGRAM INPUTDIR CONF TEST...: one server, one database, all tests
-run_regress() {
-	local name=$1 program=$2 input=$3 conf=$4 log=$work/$1.log ok bad status
+# deal HANDS KIND TEST...: deal tests out so that all hands take about as long; a line each
+deal() {
+	local hands=$1 kind=$2 name
+	shift 2
+	for name; do
+		echo "$(seconds_of "$kind/$name") $name"
+	done | sort -k1,1nr -k2 | awk -v hands="$hands" '
+		{
+			least = 1
+			for (i = 2; i <= hands; i++)
+				if (sum[i] < sum[least])
+					least = i
+			sum[least] += $1
+			names[least] = names[least] " " $2
+		}
+		END { for (i = 1; i <= hands; i++) if (names[i] != "") print sum[i] names[i] }'
+}
+
+# ---- suites: each plans its jobs ----
+
+# job_regress PROGRAM INPUTDIR PRELOAD NAME TEST...: one server, one database, these tests
+job_regress() {
+	local program=$1 input=$2 preload=$3 name=$4 ok bad status
 	shift 4
-	say "$name: $*"
-	if ! gpuvec_start "data-$name" "$conf" >"$log" 2>&1; then
-		count "$name" 0 $# 0 "$log"
+	if ! gpuvec_start "data-$name" "$common_conf
+$([ "$preload" = no ] || echo "shared_preload_libraries = 'gpuvec'")" >"$log" 2>&1; then
+		count 0 $#
 		return
 	fi
 	as_user mkdir -p "$work/$name"
 	limited "$program" --inputdir="$input" --outputdir="$work/$name" --bindir="$bindir" \
-		--host="$sockets" --user=postgres --dbname="regress_$name" --dlpath="$stage$pkglibdir" \
+		--host="$PGHOST" --user=postgres --dbname=regression --dlpath="$stage$pkglibdir" \
 		--load-extension=gpuvec "$@" >"$log" 2>&1
 	status=$?
 	ok=$(lines_like "$log" '^(test .*\.\.\. ok|ok )')
@@ -130,7 +235,7 @@ run_regress() {
 		echo "the server could not be stopped" >>"$log"
 		bad=$((bad + 1))
 	fi
-	no_engine_left >>"$log" || bad=$((bad + 1))
+	no_engine_left "$work/data-$name" >>"$log" || bad=$((bad + 1))
 	if [ -e "$work/data-$name/pg_stat_tmp/gpuvec.sock" ]; then
 		echo "the engine's socket is left" >>"$log"
 		bad=$((bad + 1))
@@ -138,45 +243,46 @@ run_regress() {
 	if grep -E "$trouble" "$work/data-$name/log" >>"$log"; then
 		bad=$((bad + 1))
 	fi
-	count "$name" "$ok" "$bad" 0 "$log"
+	count "$ok" "$bad"
+}
+
+# plan_regress SUITE NAME PROGRAM INPUTDIR PRELOAD HANDS TEST...
+plan_regress() {
+	local suite=$1 name=$2 program=$3 input=$4 preload=$5 hands=$6 seconds tests number=0
+	shift 6
+	while read -r seconds tests; do
+		number=$((number + 1))
+		plan "$suite" "$name-$number" "$seconds" - job_regress "$program" "$input" "$preload" "$suite-$name-$number" $tests
+	done < <(deal "$hands" "$suite" "$@")
 }
 
 suite_regress() {
 	local preload tests
 	tests=$(wanted "$(tests_in "$work/src/sql" sql "$work/src/expected")")
-	[ -n "$tests" ] || [ -z "$TESTS" ] || return
 	for preload in no yes; do
 		[ "$PRELOAD" = both ] || [ "$PRELOAD" = "$preload" ] || continue
-		run_regress "regress_preload_$preload" "$testdir/regress/pg_regress" "$work/src" \
-			"$common_conf
-$([ $preload = no ] || echo "shared_preload_libraries = 'gpuvec'")" $tests
+		[ -z "$tests" ] || plan_regress regress "preload-$preload" "$testdir/regress/pg_regress" "$work/src" $preload "$hands" $tests
 	done
 }
 
 suite_isolation() {
 	local tests specs=$work/src/test/isolation/specs expected=$work/src/test/isolation/expected
 	# the same interleavings, but changes are found out in another way
-	sed 's/gpuvec.freshness = sweep/gpuvec.freshness = wal/' "$specs/interleavings.spec" >"$specs/interleavings_wal.spec"
-	cp "$expected/interleavings.out" "$expected/interleavings_wal.out"
+	sed 's/gpuvec.freshness = sweep/gpuvec.freshness = wal/' "$specs/search_interleavings.spec" >"$specs/search_interleavings_wal.spec"
+	cp "$expected/search_interleavings.out" "$expected/search_interleavings_wal.out"
 	tests=$(wanted "$(tests_in "$specs" spec "$expected")")
-	[ -n "$tests" ] || [ -z "$TESTS" ] || return
-	run_regress isolation "$testdir/isolation/pg_isolation_regress" "$work/src/test/isolation" "$common_conf" $tests
+	[ -z "$tests" ] || plan_regress isolation specs "$testdir/isolation/pg_isolation_regress" "$work/src/test/isolation" no "$hands" $tests
 }
 
-suite_tap() {
-	local log=$work/tap.log names ok bad skip status
-	names=$(wanted "$(cd "$work/src/test/t" && for name in *.pl; do echo "${name%.pl}"; done)")
-	[ -n "$names" ] || [ -z "$TESTS" ] || return
-	say "tap:" $names
-	{ gpuvec_settings; printf '%s\n' "$common_conf"; } >"$work/tap.conf"
-	chmod a+r "$work/tap.conf"
-	as_user mkdir -p "$work/tap"
+# job_tap NAME: one file of test/tap
+job_tap() {
+	local ok bad skip status
 	# a test finds its server programs and settings in its environment
-	limited env -C "$work/src/test/t" PATH="$bindir:$PATH" PG_REGRESS="$testdir/regress/pg_regress" \
+	limited env -C "$work/src/test/tap" PATH="$bindir:$PATH" PG_REGRESS="$testdir/regress/pg_regress" \
 		PERL5LIB="$testdir/perl:$work/src/test/perl" TESTDATADIR="$work/tap" TESTLOGDIR="$work/tap" \
 		TESTDIR="$work/tap" top_builddir="$work/tap" PGPORT=65432 GPUVEC_CONF="$work/tap.conf" \
 		GPUVEC_ENGINE_PROGRAM="$stage$bindir/gpuvec-engine" \
-		prove -v --failures --timer $(for name in $names; do echo "$name.pl"; done) >"$log" 2>&1
+		prove -v --failures --timer "$1.pl" >"$log" 2>&1
 	status=$?
 	skip=$(lines_like "$log" '^ *ok [0-9]+ .*# (skip|SKIP)')
 	ok=$(($(lines_like "$log" '^ *ok [0-9]') - skip))
@@ -184,8 +290,8 @@ suite_tap() {
 	# a test that died, stopped early or skipped everything
 	bad=$((bad + $(lines_like "$log" '^Bailout called|Parse errors:|No plan found|^[^ ]*\.pl .*skipped: ')))
 	[ $status = 0 ] || [ "$bad" != 0 ] || bad=1
-	no_engine_left >>"$log" || bad=$((bad + 1))
-	if grep -rhE 'PANIC:|TRAP:|ERROR: AddressSanitizer: [a-z]+-|runtime error:' "$work/tap" --include='*.log' >>"$log"; then
+	no_engine_left "$work/tap/t_$1_" >>"$log" || bad=$((bad + 1))
+	if grep -hE 'PANIC:|TRAP:|ERROR: AddressSanitizer: [a-z]+-|runtime error:' "$work/tap/$1"_*.log >>"$log" 2>/dev/null; then
 		bad=$((bad + 1))
 	fi
 	# first what failed
@@ -193,71 +299,136 @@ suite_tap() {
 		{ cat "$log"; echo; echo "These failed:"; grep -E -B 2 -A 12 '^ *not ok [0-9]|^#   Failed|Parse errors' "$log" | cut -c 1-300 | head -n 80; } >"$log.new"
 		mv "$log.new" "$log"
 	fi
-	count tap "$ok" "$bad" "$skip" "$log"
+	count "$ok" "$bad" "$skip"
 }
 
-# Engine tests: each makefile builds and runs, and each program ends with
-# "N passed, N failed"
-suite_unit() {
-	local mk name log status goal bad totals
-	for mk in "$work"/src/test/unit/*.mk; do
-		name=$(basename "$mk" .mk) goal=check
-		[ "$name" != cuda ] || [ "$ENGINE" = cuda ] || continue
-		[ "$name-$SANITIZE" != server-yes ] || goal=check-asan
-		log=$work/unit-$name.log
-		say "unit-$name"
-		limited "$MAKE" -C "$work/src" -f "test/unit/$name.mk" PG_CONFIG="$PG_CONFIG" WITH_CUDA="$WITH_CUDA" \
-			SANITIZE="$SANITIZE" $goal >"$log" 2>&1
-		status=$?
-		totals=$(sed -nE 's/^([0-9]+) passed, ([0-9]+) failed.*/\1 \2/p' "$log" | awk '{ok += $1; bad += $2} END {print ok + 0, bad + 0}')
-		bad=${totals#* }
-		[ $status = 0 ] || [ "$bad" != 0 ] || bad=1
-		count "unit-$name" "${totals% *}" "$bad" "$(grep -c '(no CUDA toolkit)$' "$log")" "$log"
+suite_tap() {
+	local name
+	{ gpuvec_settings; printf '%s\n' "$common_conf"; } >"$work/tap.conf"
+	chmod a+r "$work/tap.conf"
+	as_user mkdir -p "$work/tap"
+	for name in $(wanted "$(cd "$work/src/test/tap" && for name in *.pl; do echo "${name%.pl}"; done)"); do
+		plan tap "$name" "$(seconds_of "tap/$name")" - job_tap "$name"
 	done
 }
 
-# A short run of the randomised tester; the totals are numbers of comparisons
-suite_stress() {
-	local log=$work/stress.log total
-	[ -z "$TESTS" ] || return
-	say "stress: seed $SEED"
-	gpuvec_stress "$STRESS_SECONDS" "$SEED" --engine "$ENGINE" $([ "$LENIENT" = no ] || echo --lenient) >"$log" 2>&1
-	total=$(tail -n 1 "$log" | sed -nE 's/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p')
-	total=${total:-0 1}
-	count stress "${total% *}" "${total#* }" 0 "$log"
+# unit_make MAKEFILE GOAL [ARGUMENT...]: as the user, with what "build" has compiled
+unit_make() {
+	local mk=$1
+	shift
+	limited "$MAKE" -C "$work/src" -f "test/unit/$mk.mk" PG_CONFIG="$PG_CONFIG" WITH_CUDA="$WITH_CUDA" CUDA_ARCHS="$CUDA_ARCHS" \
+		SANITIZE="$SANITIZE" BUILT=yes "$@"
 }
 
-# The build itself: it works, and without warnings
-build() {
-	local log=$work/build.log bad
-	say "building in $work"
+# job_programs MAKEFILE...: compile all programs of the unit tests
+job_programs() {
+	local mk bad=0
+	for mk; do
+		unit_make "$mk" -s -j"$(nproc)" programs || { bad=1; break; }
+	done >"$log" 2>&1
+	[ "$(lines_like "$log" 'warning:')" = 0 ] || bad=1
+	count $((1 - bad)) $bad
+}
+
+# job_unit MAKEFILE GOAL [ARGUMENT...]: programs that end with "N passed, N failed"
+job_unit() {
+	local status bad totals
+	unit_make "$@" >"$log" 2>&1
+	status=$?
+	totals=$(sed -nE 's/^([0-9]+) passed, ([0-9]+) failed.*/\1 \2/p' "$log" | awk '{ok += $1; bad += $2} END {print ok + 0, bad + 0}')
+	bad=${totals#* }
+	[ $status = 0 ] || [ "$bad" != 0 ] || bad=1
+	count "${totals% *}" "$bad" "$(lines_like "$log" '\(no CUDA toolkit\)$')"
+}
+
+# Engine tests: "make tests" of each makefile names them, and each is a goal "check-NAME"
+suite_unit() {
+	local mk mks= name
+	for mk in unit server search embedding cuda; do
+		[ $mk != cuda ] || [ "$ENGINE" = cuda ] || continue
+		for name in $(wanted "$(unit_make $mk -s tests)"); do
+			[[ " $mks " == *" $mk "* ]] || mks+=" $mk"
+			plan unit "$name" "$(seconds_of "unit/$name")" unit/programs job_unit $mk "check-$name"
+		done
+	done
+	[ -z "$mks" ] || plan unit programs 10000 - job_programs $mks
+}
+
+# A short run of the randomised tester; the totals are numbers of comparisons
+job_stress() {
+	local total
+	gpuvec_stress "$STRESS_SECONDS" "$SEED" --engine "$ENGINE" $([ "$LENIENT" = no ] || echo --lenient) >"$log" 2>&1
+	total=$(tail -n 1 "$log" | sed -nE 's/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p')
+	count ${total:-0 1}
+}
+
+suite_stress() {
+	[ -n "$TESTS" ] || plan stress "seed-$SEED" $((STRESS_SECONDS + 20)) - job_stress
+}
+
+# job_house SCRIPT...: rules that the sources keep, as far as their checkers are here
+job_house() {
+	echo "== $*" >"$log"
+	if (cd "$top" && "$@") >>"$log" 2>&1; then count 1 0; else count 0 1; fi
+}
+
+suite_house() {
+	[ -z "$TESTS" ] || return 0
+	plan house format 5 - job_house scripts/format.sh --check
+	plan house floors 5 - job_house scripts/floors.sh
+	plan house measures 5 - job_house scripts/house.sh
+	plan house documents 5 - job_house scripts/docs.sh
+}
+
+# The build itself: it works, without warnings, and exports no name too many
+job_build() {
+	local bad
 	if ! { gpuvec_can_stage && gpuvec_build && gpuvec_stage; } >"$log" 2>&1; then
-		count build 0 1 0 "$log"
-		return 1
+		count 0 1
+		return
 	fi
 	bad=$(lines_like "$log" 'warning:')
-	count build "$([ "$bad" != 0 ] || echo 1)" "$([ "$bad" = 0 ] || echo 1)" 0 "$log"
+	bash "$work/src/scripts/exported.sh" "$work/src/gpuvec.so" >>"$log" 2>&1 || bad=$((bad + 1))
+	[ "$bad" = 0 ] || bad=1
+	count $((1 - bad)) "$bad"
 }
 
 for suite in $SUITES; do
 	case $suite in
-		unit | regress | isolation | tap | stress) ;;
-		*) echo "unknown suite $suite; known are: unit regress isolation tap stress" >&2; exit 2 ;;
+		house | unit | regress | isolation | tap | stress) ;;
+		*) echo "unknown suite $suite; known are: house unit regress isolation tap stress" >&2; exit 2 ;;
 	esac
 done
 gpuvec_workdir tmp_check
+stage=$work/stage
+mkdir -p "$work/jobs"
 trap finish EXIT
 trap 'exit 130' INT TERM
+# how many servers share the regression tests
+hands=$((JOBS >= 12 ? 3 : 1))
 common_conf="gpuvec.engine = '$ENGINE'
 gpuvec.verify = $VERIFY
 gpuvec.method = $METHOD"
-if build; then
+began=$SECONDS
+say "building in $work"
+plan build "" 0 - job_build
+run_jobs
+if [ "$(sums build | cut -d ' ' -f 1)" = 1 ]; then
 	for suite in $SUITES; do
 		"suite_$suite"
 	done
+	run_jobs
 fi
 
-[ "$skipped" = 0 ] || echo "skipped: $skipped"
-[ -z "$failed_suites" ] || echo "failed:$failed_suites (logs are in $work)"
+echo "suite         passed failed skipped seconds"
+for suite in build $SUITES; do
+	printf '%-12s %7d %6d %7d %7d\n' "$suite" $(sums "$suite")
+done
+read -r passed failed skipped seconds < <(sums)
+echo "$seconds s of work in $((SECONDS - began)) s"
+if ! no_engine_left; then
+	failed=$((failed + 1))
+fi
+[ "$failed" = 0 ] || echo "logs are in $work"
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

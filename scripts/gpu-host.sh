@@ -2,8 +2,11 @@
 # On a machine with an NVIDIA GPU: builds with CUDA, runs all suites on it, the
 # kernels under compute-sanitizer, and the benchmark, in one call.
 #
-#   scripts/gpu-host.sh [PART...]      parts: kernels sanitizer check bench stress; all but
-#                                  the last by default
+#   scripts/gpu-host.sh [PART...]      parts: kernels sanitizer check bench, and not by default
+#                                  architectures and stress
+#
+# "make check" compiles kernels for the GPUs here; "architectures" for all that a build
+# is for by default.
 #
 #   DOCS=8500000 MODES="A B C" CLIENTS=64    of the benchmark
 #   CHECK_SECONDS=400 BENCH_SECONDS=500      time limits of the two long parts
@@ -52,6 +55,12 @@ for what in "$@"; do
 			tail -n 1 "$LOGS/kernels.log"
 			part embedding 300 make -s -j"$(nproc)" -f test/unit/embedding.mk check-gpu
 			grep -h passed "$LOGS/embedding.log"
+			;;
+		architectures)
+			all=$(mktemp -d)
+			git ls-files -co --exclude-standard -z | xargs -0 cp --parents -pt "$all"
+			part architectures 600 env -u CUDA_ARCHS make -s -j"$(nproc)" -C "$all" -f test/unit/cuda.mk build/test/cuda_topk
+			rm -rf "$all"
 			;;
 		sanitizer)
 			make -s -j"$(nproc)" -f test/unit/cuda.mk >/dev/null

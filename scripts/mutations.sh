@@ -3,25 +3,28 @@
 #
 #   scripts/mutations.sh [NAME...]      names of test/mutations, without .patch; all by default
 #
+#   JOBS=4          how many are tried at a time, by default half as many as there are cores
+#
 # Each file of test/mutations says which rule it breaks (Rule), which tests must fail
 # then (Suite, Tests), and in which way: Shows is an extended regular expression for a
 # line of their logs, so that a test that fails for another reason proves nothing.  The
 # rest of the file is the patch.  First the sources as they are have to pass all these
-# tests.  Works on copies in build/mutations.  Ends with "N noticed, N not noticed"; the
-# exit status is 1 if a rule can be broken unnoticed, or if a patch does not fit the
-# sources any more.
+# tests; what was built then is built upon.  Works on copies in build/mutations.  Ends
+# with "N noticed, N not noticed"; the exit status is 1 if a rule can be broken unnoticed,
+# or if a patch does not fit the sources any more.
 set -uo pipefail
 
 cd "$(dirname "$0")/.."
 work=$PWD/build/mutations
-noticed=0 unnoticed=0
+: "${JOBS:=$((($(nproc) + 3) / 4 * 2))}"
 
 # field NAME FILE
 field() { sed -n "s/^$1: //p;/^\$/q" "$2"; }
 
-fail() {
-	printf '%-28s %s\n' "$1" "$2"
-	unnoticed=$((unnoticed + 1))
+# verdict NAME noticed|unnoticed TEXT
+verdict() {
+	printf '%-28s %4d s  %s\n' "$1" "$SECONDS" "$3"
+	echo "$2" >"$work/$1.verdict"
 }
 
 # copy NAME: a copy of the sources
@@ -31,9 +34,11 @@ copy() {
 	git ls-files -co --exclude-standard -z | xargs -0 cp --parents -pt "$work/$1"
 }
 
-# run_tests NAME SUITES TESTS
+# run_tests NAME SUITES TESTS [SETTING...]
 run_tests() {
-	make -s -C "$work/$1" check WITH_CUDA=no PRELOAD=no SUITES="$2" TESTS="$3" >"$work/$1.log" 2>&1
+	local name=$1 suites=$2 tests=$3
+	shift 3
+	make -s -C "$work/$name" check WITH_CUDA=no PRELOAD=no SUITES="$suites" TESTS="$tests" "$@" >"$work/$name.log" 2>&1
 }
 
 # shows NAME PATTERN: is there such a line in the tests' logs?
@@ -43,21 +48,21 @@ shows() {
 		xargs -0r cat | grep -cE -e "$2" >/dev/null
 }
 
-# try NAME PATCH: break a rule
+# try NAME PATCH: break a rule, in a shell of its own
 try() {
 	local name=$1 patch=$2 log=$work/$1.log
+	SECONDS=0
 	copy "$name"
 	if ! sed '1,/^$/d' "$patch" | (cd "$work/$name" && GIT_CEILING_DIRECTORIES=$work git apply -) 2>"$log"; then
-		fail "$name" "does not fit the sources: $log"
-	elif run_tests "$name" "$(field Suite "$patch")" "$(field Tests "$patch")"; then
-		fail "$name" "NOT NOTICED: $(field Rule "$patch")"
+		verdict "$name" unnoticed "does not fit the sources: $log"
+	elif run_tests "$name" "$(field Suite "$patch")" "$(field Tests "$patch")" JOBS=2 BUILT_SOURCES="$work/unbroken/tmp_check/src"; then
+		verdict "$name" unnoticed "NOT NOTICED: $(field Rule "$patch")"
 	elif ! grep -q '^== build: 1 passed, 0 failed' "$log"; then
-		fail "$name" "cannot be built: $log"
+		verdict "$name" unnoticed "cannot be built: $log"
 	elif ! shows "$name" "$(field Shows "$patch")"; then
-		fail "$name" "fails in another way than expected: $log"
+		verdict "$name" unnoticed "fails in another way than expected: $log"
 	else
-		printf '%-28s noticed: %s\n' "$name" "$(field Rule "$patch")"
-		noticed=$((noticed + 1))
+		verdict "$name" noticed "noticed: $(field Rule "$patch")"
 		rm -rf "${work:?}/$name"
 	fi
 }
@@ -81,14 +86,26 @@ for patch in "${patches[@]}"; do
 	tests+=$(field Tests "$patch" | tr ' ' '\n')$'\n'
 done
 copy unbroken
-if ! run_tests unbroken "$(sort -u <<<"$suites" | xargs)" "$(sort -u <<<"$tests" | xargs)"; then
+if ! run_tests unbroken "$(tr ' ' '\n' <<<"$suites" | sort -u | xargs)" "$(sort -u <<<"$tests" | xargs)" KEEP=yes; then
 	echo "the tests fail without any rule broken: $work/unbroken.log" >&2
 	exit 1
 fi
-rm -rf "$work/unbroken"
+echo "unbroken: $SECONDS s"
 
+rm -f "$work"/*.verdict
+running=0
 for patch in "${patches[@]}"; do
-	try "$(basename "$patch" .patch)" "$patch"
+	if [ $running -ge "$JOBS" ]; then
+		wait -n
+		running=$((running - 1))
+	fi
+	try "$(basename "$patch" .patch)" "$patch" &
+	running=$((running + 1))
 done
+wait
+noticed=$(cat "$work"/*.verdict | grep -cx noticed)
+unnoticed=$((${#patches[@]} - noticed))
+rm -rf "$work/unbroken"
+echo "$SECONDS s"
 echo "$noticed noticed, $unnoticed not noticed"
 [ "$unnoticed" = 0 ]

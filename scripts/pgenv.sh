@@ -7,11 +7,12 @@
 #   gpuvec_settings         settings that make a server find the staged extension
 #   gpuvec_start NAME CONF  start a server with data in $work/NAME
 #   gpuvec_stop NAME        stop it
-#   gpuvec_engines          process ids of engines that run from the staging folder
+#   gpuvec_engines [FOLDER] process ids of engines that run from the staging folder, or of
+#                           those of servers whose data folders begin with this
 #   gpuvec_stress SECONDS SEED [OPTION...]   the randomised tester, in $work/stress
 #
-# Variables: PG_CONFIG, WITH_CUDA, SANITIZE=yes, HOOKS=yes (fault injection), and
-# GPUVEC_USER, whom root becomes (postgres, else nobody).  Needs bash.
+# Variables: PG_CONFIG, WITH_CUDA, CUDA_ARCHS, SANITIZE=yes, HOOKS=yes (fault injection),
+# BUILT_SOURCES, and GPUVEC_USER, whom root becomes (postgres, else nobody).  Needs bash.
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 : "${PG_CONFIG:=pg_config}" "${MAKE:=make}" "${WITH_CUDA:=auto}" "${SANITIZE:=no}" "${HOOKS:=no}"
@@ -19,6 +20,13 @@ bindir=$("$PG_CONFIG" --bindir)
 sharedir=$("$PG_CONFIG" --sharedir)
 pkglibdir=$("$PG_CONFIG" --pkglibdir)
 pgversion=$("$PG_CONFIG" --version | sed 's/[^0-9]*\([0-9]*\).*/\1/')
+
+# Kernels for the GPUs of this machine.  Without any it is enough that they can be
+# compiled; for the oldest, as tests on a GPU prove it for newer ones.
+if [ -z "${CUDA_ARCHS:-}" ]; then
+	CUDA_ARCHS=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -u | xargs)
+	[[ $CUDA_ARCHS =~ ^[0-9]+( [0-9]+)*$ ]] || CUDA_ARCHS=80
+fi
 
 # PostgreSQL refuses to run as root: choose somebody else
 user=
@@ -64,9 +72,11 @@ gpuvec_workdir() {
 	[ -z "$user" ] || chown "$user" "$sockets"
 }
 
-# Sources without what builds left behind
+# Sources without what builds left behind.  BUILT_SOURCES is a folder with almost the
+# same sources, built: only what is newer has to be compiled.
 gpuvec_copy_sources() {
 	mkdir -p "$work/src"
+	[ -z "${BUILT_SOURCES:-}" ] || cp -a "$BUILT_SOURCES/." "$work/src"
 	(cd "$top" && tar -cf - --exclude=./.git --exclude=./.gpu --exclude=./build --exclude='./tmp_*' \
 		--exclude=./test/unit/bin --exclude=./test/bench/bin --exclude=./results \
 		--exclude='*.o' --exclude='*.so' --exclude='*.bc' --exclude=./gpuvec-engine .) |
@@ -77,7 +87,7 @@ gpuvec_make() {
 	local hooks= sanitize=
 	[ "$HOOKS" != yes ] || hooks=-DGPUVEC_TEST_HOOKS
 	[ "$SANITIZE" != yes ] || sanitize="-fsanitize=address,undefined -fno-sanitize-recover=all"
-	"$MAKE" -s -C "$work/src" PG_CONFIG="$PG_CONFIG" WITH_CUDA="$WITH_CUDA" with_llvm=no \
+	"$MAKE" -s -C "$work/src" PG_CONFIG="$PG_CONFIG" WITH_CUDA="$WITH_CUDA" CUDA_ARCHS="$CUDA_ARCHS" with_llvm=no \
 		GPUVEC_CPPFLAGS="$hooks" ENGINE_EXTRA_CFLAGS="$hooks $sanitize" "$@"
 }
 
@@ -116,11 +126,12 @@ gpuvec_can_stage() {
 # gpuvec_start NAME [CONF]: a server with these additional settings
 gpuvec_start() {
 	local data=$work/$1
+	as_user mkdir -p "$sockets/$1"
 	as_user "$bindir/initdb" -D "$data" -U postgres -A trust -N --locale=C --encoding=UTF8 >/dev/null
 	{
 		cat <<-CONF
 			listen_addresses = ''
-			unix_socket_directories = '$sockets'
+			unix_socket_directories = '$sockets/$1'
 			fsync = off
 			max_connections = 200
 			max_prepared_transactions = 10
@@ -134,7 +145,7 @@ gpuvec_start() {
 		tail -n 20 "$data/log" >&2
 		return 1
 	fi
-	export PGHOST=$sockets PGUSER=postgres PGDATABASE=postgres
+	export PGHOST=$sockets/$1 PGUSER=postgres PGDATABASE=postgres
 }
 
 gpuvec_stop() {
@@ -143,9 +154,12 @@ gpuvec_stop() {
 }
 
 gpuvec_engines() {
-	local exe
-	for exe in /proc/[0-9]*/exe; do
-		[ "$(readlink "$exe" 2>/dev/null)" != "$stage$bindir/gpuvec-engine" ] || { exe=${exe#/proc/}; echo "${exe%/exe}"; }
+	local process
+	for process in /proc/[0-9]*; do
+		[ "$(readlink "$process/exe" 2>/dev/null)" = "$stage$bindir/gpuvec-engine" ] || continue
+		# a server's working folder is that of its data, and so is its engine's
+		[[ $# = 0 || $(readlink "$process/cwd" 2>/dev/null) == "${1:-}"* ]] || continue
+		echo "${process#/proc/}"
 	done
 }
 
@@ -155,10 +169,10 @@ stress_trouble() {
 	local round
 	grep -hE 'PANIC:|TRAP:|terminated by signal (4|6|7|8|11)\b|ERROR: (Address|Leak)Sanitizer|runtime error:' "$work"/stress/server_*.log
 	for ((round = 0; round < 50; round++)); do
-		[ -n "$(gpuvec_engines)" ] || return
+		[ -n "$(gpuvec_engines "$work/stress/")" ] || return
 		sleep 0.2
 	done
-	echo "engines are left:" $(gpuvec_engines)
+	echo "engines are left:" $(gpuvec_engines "$work/stress/")
 }
 
 # gpuvec_stress SECONDS SEED [OPTION...]: the randomised tester, with its servers in

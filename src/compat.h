@@ -14,6 +14,28 @@
 #error "gpuvec requires PostgreSQL 13 or later"
 #endif
 
+/*
+ * The library is built with hidden symbols, and exports what is declared
+ * PGDLLEXPORT; before 16 that means nothing on Linux, and the functions of
+ * SQL are not declared so.
+ */
+#if PG_VERSION_NUM < 160000
+#include "fmgr.h"
+#undef PGDLLEXPORT
+#define PGDLLEXPORT __attribute__((visibility("default")))
+#undef PG_FUNCTION_INFO_V1
+#define PG_FUNCTION_INFO_V1(funcname) \
+extern PGDLLEXPORT Datum funcname(PG_FUNCTION_ARGS); \
+extern PGDLLEXPORT const Pg_finfo_record *CppConcat(pg_finfo_, funcname) (void); \
+const Pg_finfo_record * \
+CppConcat(pg_finfo_, funcname) (void) \
+{ \
+	static const Pg_finfo_record my_finfo = {1}; \
+	return &my_finfo; \
+} \
+extern int	no_such_variable
+#endif
+
 #include "access/xlog.h"
 #include "access/xlogreader.h"
 #include "catalog/pg_authid.h"
@@ -90,14 +112,20 @@ GpuvecAppendPath(StringInfo out, Oid tablespace, Oid file)
 #endif
 }
 
-/* Pages of the visibility map, if the storage manager happens to know; InvalidBlockNumber: it does not */
+/*
+ * Pages of the visibility map, if the storage manager happens to know;
+ * InvalidBlockNumber: it does not
+ */
 #if PG_VERSION_NUM >= 140000
 #define GpuvecKnownMapPages(smgr) ((smgr)->smgr_cached_nblocks[VISIBILITYMAP_FORKNUM])
 #else
 #define GpuvecKnownMapPages(smgr) ((smgr)->smgr_vm_nblocks)
 #endif
 
-/* What a block reference of a WAL record names; false if there is none of this number */
+/*
+ * What a block reference of a WAL record names; false if there is none of
+ * this number
+ */
 #if PG_VERSION_NUM >= 160000
 typedef RelFileLocator GpuvecRelFileId;
 #define GpuvecRelFileEquals(file, rel) RelFileLocatorEquals(file, (rel)->rd_locator)
@@ -123,7 +151,10 @@ typedef RelFileNode GpuvecRelFileId;
 #define MarkGUCPrefixReserved(prefix) EmitWarningsOnPlaceholders(prefix)
 #endif
 
-/* Shared memory is asked for in a hook; before 15, while the library is loaded */
+/*
+ * Shared memory is asked for in a hook; before 15, while the library is
+ * loaded
+ */
 #if PG_VERSION_NUM >= 150000
 #define GpuvecHookShmemRequest(previous, request) \
 	((previous) = shmem_request_hook, shmem_request_hook = (request))
@@ -220,7 +251,10 @@ GpuvecRelationSmgr(Relation rel)
 #define GpuvecTestForOldSnapshot(snapshot, rel, page) TestForOldSnapshot(snapshot, rel, page)
 #endif
 
-/* Is it a block of the relation's main fork that a buffer's tag names?  (buf_internals.h) */
+/*
+ * Is it a block of the relation's main fork that a buffer's tag names?
+ * (buf_internals.h)
+ */
 #if PG_VERSION_NUM >= 160000
 #define GpuvecBufferTagMatches(tag, rel) \
 	(BufTagMatchesRelFileLocator(tag, &(rel)->rd_locator) && BufTagGetForkNum(tag) == MAIN_FORKNUM)
@@ -229,7 +263,10 @@ GpuvecRelationSmgr(Relation rel)
 	(RelFileNodeEquals((tag)->rnode, (rel)->rd_node) && (tag)->forkNum == MAIN_FORKNUM)
 #endif
 
-/* Columns that have no place in rows but are computed where a query reads them (from 18) */
+/*
+ * Columns that have no place in rows but are computed where a query reads
+ * them (from 18)
+ */
 #ifndef ATTRIBUTE_GENERATED_VIRTUAL
 #define ATTRIBUTE_GENERATED_VIRTUAL 'v'
 #endif

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * gpuvec.c
- *	  Module initialisation and settings.
+ *	  Module initialisation.
  *
  * Loading the library must never fail, whatever the state of GPUs and engine:
  * pg_dump, pg_upgrade and the server's start depend on it.  Nothing here talks
@@ -11,203 +11,37 @@
  */
 #include "gpuvec.h"
 
-#include <limits.h>
-
-#include "core/pooling.h"
-#include "core/method.h"
+#include "embedding/embedding_table.h"
 #include "fmgr.h"
-#include "index/entries.h"
+#include "index/entry_queue.h"
 #include "link/faults.h"
 #include "link/supervisor.h"
 #include "mirror/autoprewarm.h"
+#include "mirror/facts.h"
+#include "mirror/feed.h"
 #include "miscadmin.h"
 #include "search/set_function.h"
 #include "utils/guc.h"
 
-#ifdef GPUVEC_TEST_HOOKS
-#include "access/transam.h"
-#include "storage/lock.h"
-#include "storage/lwlock.h"
-#endif
-
 PG_MODULE_MAGIC;
 
-int			gpuvec_engine = GPUVEC_ENGINE_AUTO;
-char	   *gpuvec_devices = NULL;
-int			gpuvec_device_memory = 0;
-int			gpuvec_cpu_threads = 0;
-int			gpuvec_max_sessions = 1000;
-char	   *gpuvec_engine_program = NULL;
-bool		gpuvec_verify = false;
-int			gpuvec_method_choice = GPUVEC_METHOD_AUTO;
-int			gpuvec_vector_storage = GPUVEC_FLOAT32;
-bool		gpuvec_autoprewarm = true;
-
-static const struct config_enum_entry engine_options[] = {
-	{"auto", GPUVEC_ENGINE_AUTO, false},
-	{"cuda", GPUVEC_ENGINE_CUDA, false},
-	{"cpu", GPUVEC_ENGINE_CPU, false},
-	{NULL, 0, false}
-};
-
-#ifdef GPUVEC_TEST_HOOKS
-int			gpuvec_freshness_choice = GPUVEC_FRESHNESS_AUTO;
-int			gpuvec_engine_patience = 5000;
-
-static const struct config_enum_entry freshness_options[] = {
-	{"auto", GPUVEC_FRESHNESS_AUTO, false},
-	{"wal", GPUVEC_FRESHNESS_WAL, false},
-	{"sweep", GPUVEC_FRESHNESS_SWEEP, false},
-	{NULL, 0, false}
-};
-
-static const struct config_enum_entry shared_memory_options[] = {
-	{"auto", GPUVEC_SHARED_MEMORY_AUTO, false},
-	{"full", GPUVEC_SHARED_MEMORY_FULL, false},
-	{"unattached", GPUVEC_SHARED_MEMORY_UNATTACHED, false},
-	{"old", GPUVEC_SHARED_MEMORY_OLD, false},
-	{NULL, 0, false}
-};
-#endif
-
-static const struct config_enum_entry method_options[] = {
-	{"auto", GPUVEC_METHOD_AUTO, false},
-	{"bitset", GPUVEC_METHOD_BITSET, false},
-	{"inverted", GPUVEC_METHOD_INVERTED, false},
-	{NULL, 0, false}
-};
-
-static const struct config_enum_entry storage_options[] = {
-	{"float32", GPUVEC_FLOAT32, false},
-	{"float16", GPUVEC_FLOAT16, false},
-	{NULL, 0, false}
-};
-
 PGDLLEXPORT void _PG_init(void);
-
-/* Accept a comma-separated list of device numbers, or nothing */
-static bool
-check_devices(char **newval, void **extra, GucSource source)
-{
-	bool		digit_needed = false;
-
-	for (const char *p = *newval; *p; p++)
-	{
-		if (*p >= '0' && *p <= '9')
-			digit_needed = false;
-		else if (*p == ',' && !digit_needed && p != *newval)
-			digit_needed = true;
-		else if (*p != ' ')
-		{
-			digit_needed = true;
-			break;
-		}
-	}
-	if (digit_needed)
-		GUC_check_errdetail("Device numbers must be separated by commas, as in \"0,1\".");
-	return !digit_needed;
-}
-
-/* Define the settings of the engine, which the supervisor passes on to it */
-static void
-define_engine_settings(void)
-{
-	DefineCustomEnumVariable("gpuvec.engine",
-							 "Selects what the engine runs on.",
-							 "\"auto\" takes a GPU if there is one, and the CPU otherwise.",
-							 &gpuvec_engine, GPUVEC_ENGINE_AUTO, engine_options,
-							 PGC_SIGHUP, 0, NULL, NULL, NULL);
-
-	DefineCustomStringVariable("gpuvec.devices",
-							   "Numbers of the GPUs that the engine may use, separated by commas.",
-							   "An empty string means the first GPU.",
-							   &gpuvec_devices, "",
-							   PGC_SIGHUP, 0, check_devices, NULL, NULL);
-
-	DefineCustomIntVariable("gpuvec.device_memory",
-							"Memory that mirrors may take on each device.",
-							"0 means 80 % of the free memory of a GPU, or half of the machine's memory on the CPU.",
-							&gpuvec_device_memory, 0, 0, INT_MAX / 2,
-							PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
-
-	DefineCustomIntVariable("gpuvec.cpu_threads",
-							"Number of threads of the engine on the CPU.",
-							"0 means one for each core.",
-							&gpuvec_cpu_threads, 0, 0, 1024,
-							PGC_SIGHUP, 0, NULL, NULL, NULL);
-
-	DefineCustomIntVariable("gpuvec.max_sessions",
-							"Number of sessions that may be connected to the engine.",
-							NULL,
-							&gpuvec_max_sessions, 1000, 1, 100000,
-							PGC_SIGHUP, 0, NULL, NULL, NULL);
-
-	DefineCustomStringVariable("gpuvec.engine_program",
-							   "Path of the engine program.",
-							   "An empty string means gpuvec-engine beside the postgres program.",
-							   &gpuvec_engine_program, "",
-							   PGC_SIGHUP, GUC_SUPERUSER_ONLY, NULL, NULL, NULL);
-}
 
 void
 _PG_init(void)
 {
-	define_engine_settings();
-
-	DefineCustomBoolVariable("gpuvec.verify",
-							 "Recomputes each score from the table and fails on any difference.",
-							 NULL,
-							 &gpuvec_verify, false,
-							 PGC_SUSET, 0, NULL, NULL, NULL);
-
-	DefineCustomEnumVariable("gpuvec.method",
-							 "Selects how searches count common ids.",
-							 "\"auto\" chooses by cost; the results are the same.",
-							 &gpuvec_method_choice, GPUVEC_METHOD_AUTO, method_options,
-							 PGC_USERSET, 0, NULL, NULL, NULL);
-
-	DefineCustomEnumVariable("gpuvec.vector_storage",
-							 "Selects how the engine stores the vectors of embedding tables.",
-							 "\"float16\" halves memory and rounds elements to 11 bits; vectors of type halfvec are always stored so.",
-							 &gpuvec_vector_storage, GPUVEC_FLOAT32, storage_options,
-							 PGC_USERSET, 0, NULL, NULL, NULL);
-	/* only the server's start looks at it, and a session may not create such a variable */
-	DefineCustomBoolVariable("gpuvec.autoprewarm",
-							 "Loads tables again after a restart.",
-							 "It has no effect unless gpuvec is in shared_preload_libraries.",
-							 &gpuvec_autoprewarm, true,
-							 process_shared_preload_libraries_in_progress ? PGC_POSTMASTER : PGC_SIGHUP,
-							 0, NULL, NULL, NULL);
-
-#ifdef GPUVEC_TEST_HOOKS
-	DefineCustomEnumVariable("gpuvec.freshness",
-							 "How changes of tables are found out.",
-							 NULL,
-							 &gpuvec_freshness_choice, GPUVEC_FRESHNESS_AUTO, freshness_options,
-							 PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
-	DefineCustomEnumVariable("gpuvec.shared_memory",
-							 "What is wrong with the shared memory.",
-							 NULL,
-							 &gpuvec_shared_memory_choice, GPUVEC_SHARED_MEMORY_AUTO, shared_memory_options,
-							 PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
-	DefineCustomStringVariable("gpuvec.injection_point",
-							   "Name of the place where this session waits for an advisory lock.",
-							   NULL,
-							   &gpuvec_injection_point, "",
-							   PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
-	DefineCustomIntVariable("gpuvec.engine_patience",
-							"How long the engine may give no sign of life.",
-							NULL,
-							&gpuvec_engine_patience, 5000, 1, INT_MAX,
-							PGC_SIGHUP, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
-	GpuvecFaultSettings();
-#endif
-
+	GpuvecDefineSettings();
+	GpuvecDefineTestSettings();
+	GpuvecDefineFaults();
 	MarkGUCPrefixReserved("gpuvec");
 
+	FeedInit();
+	FactsInit();
+	EmbeddingInit();
 	SetScanInit();
 	EntryQueueInit();
 
+	/* by now all parts of the shared memory have been asked for */
 	if (process_shared_preload_libraries_in_progress && !IsBinaryUpgrade)
 	{
 		GpuvecRegisterSupervisor();
@@ -215,33 +49,3 @@ _PG_init(void)
 			AutoprewarmRegister();
 	}
 }
-
-#ifdef GPUVEC_TEST_HOOKS
-char	   *gpuvec_injection_point = NULL;
-
-/* Wait for the test's advisory lock if this is the chosen place */
-void
-gpuvec_injection(const char *name)
-{
-	LOCKTAG		tag;
-
-	if (gpuvec_injection_point == NULL || strcmp(gpuvec_injection_point, name) != 0)
-		return;
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, GPUVEC_INJECTION_LOCK, 0, 2);
-	(void) LockAcquire(&tag, ShareLock, false, false);
-	LockRelease(&tag, ShareLock, false);
-}
-
-PG_FUNCTION_INFO_V1(gpuvec_test_next_oid);
-
-/* Let OIDs go on with this one, as if all others had been used up */
-Datum
-gpuvec_test_next_oid(PG_FUNCTION_ARGS)
-{
-	LWLockAcquire(OidGenLock, LW_EXCLUSIVE);
-	GpuvecTransam->nextOid = PG_GETARG_OID(0);
-	GpuvecTransam->oidCount = 0;
-	LWLockRelease(OidGenLock);
-	PG_RETURN_VOID();
-}
-#endif

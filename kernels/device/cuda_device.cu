@@ -214,14 +214,14 @@ create_event(struct cuda_device &device, unique_event &event, gpuvec_error *erro
 }
 
 bool
-create_pinned(struct cuda_device &device, unique_pinned &pinned, size_t bytes, gpuvec_error *error)
+create_pinned(struct cuda_device &device, unique_pinned &pinned, size_t bytes, gpuvec_error *error,
+			  const char *what)
 {
 	void	   *created;
 
 	if (pinned != NULL)
 		return true;
-	if (!device.check(cudaHostAlloc(&created, bytes, cudaHostAllocDefault),
-					  "allocate pinned memory", error))
+	if (!device.check(cudaHostAlloc(&created, bytes, cudaHostAllocDefault), what, error))
 		return false;
 	pinned = unique_pinned((char *) created, {&device});
 	return true;

@@ -57,11 +57,11 @@ typedef std::unique_ptr<std::remove_pointer<cudaEvent_t>::type, event_deleter> u
 typedef std::unique_ptr<void, memory_deleter> unique_memory;
 typedef std::unique_ptr<char[], pinned_deleter> unique_pinned;
 
-/* Get what an owner does not have yet */
+/* Get what an owner does not have yet; `what` completes "could not ..." */
 extern bool create_stream(struct cuda_device &device, unique_stream &stream, gpuvec_error *error);
 extern bool create_event(struct cuda_device &device, unique_event &event, gpuvec_error *error);
 extern bool create_pinned(struct cuda_device &device, unique_pinned &pinned, size_t bytes,
-						  gpuvec_error *error);
+						  gpuvec_error *error, const char *what = "allocate pinned memory");
 
 /*
  * Allocate device memory, in the order of a stream, which is also the one in whose order

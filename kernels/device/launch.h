@@ -50,21 +50,22 @@ launch_any(void (*kernel) (Params), dim3 grid, uint32_t threads, size_t shared_b
 /* The same, with a number of blocks that may be too large, or 0: then nothing is done */
 template <typename Params>
 static inline cudaError_t
-launch_any(void (*kernel) (Params), uint64_t blocks, uint32_t threads, size_t shared_bytes, bool chained,
-		   cudaStream_t stream, const Params &params)
+launch_any(void (*kernel) (Params), uint64_t blocks, uint32_t threads, size_t shared_bytes,
+		   bool chained, cudaStream_t stream, const Params &params)
 {
 	if (blocks > INT32_MAX)
 		return cudaErrorInvalidValue;
 	if (blocks == 0)
 		return cudaSuccess;
-	return launch_any(kernel, dim3((unsigned) blocks), threads, shared_bytes, chained, stream, params);
+	return launch_any(kernel, dim3((unsigned) blocks), threads, shared_bytes, chained, stream,
+					  params);
 }
 
 /* Grid: dim3, or uint64_t */
 template <typename Params, typename Grid>
 static inline cudaError_t
-launch(void (*kernel) (Params), Grid grid, uint32_t threads, size_t shared_bytes, cudaStream_t stream,
-	   const Params &params)
+launch(void (*kernel) (Params), Grid grid, uint32_t threads, size_t shared_bytes,
+	   cudaStream_t stream, const Params &params)
 {
 	return launch_any(kernel, grid, threads, shared_bytes, false, stream, params);
 }

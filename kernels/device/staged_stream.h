@@ -35,7 +35,7 @@ class staged_stream
 	bool		change_half(const char *what, gpuvec_error *error);
 
 public:
-	/* Get what it takes, once: so many bytes of pinned memory for each direction */
+	/* Get what it takes, once: bytes of pinned memory for each direction */
 	bool		open(struct cuda_device &d, size_t to_device, size_t to_host, gpuvec_error *error);
 
 	cudaStream_t get() const { return stream.get(); }
@@ -46,10 +46,12 @@ public:
 	/* In all of these `what` completes "could not ..." */
 
 	/* Queue the copy of host memory to the device */
-	bool		send(void *to, const void *from, size_t bytes, const char *what, gpuvec_error *error);
+	bool		send(void *to, const void *from, size_t bytes, const char *what,
+					 gpuvec_error *error);
 
 	/* Queue the copy of device memory to the host; one at a time, up to the next finish() */
-	bool		fetch(void *to, const void *from, size_t bytes, const char *what, gpuvec_error *error);
+	bool		fetch(void *to, const void *from, size_t bytes, const char *what,
+					  gpuvec_error *error);
 
 	/* Wait for all that was queued, and copy what has come back to where it belongs */
 	bool		finish(const char *what, gpuvec_error *error);

@@ -5,7 +5,7 @@
  *
  * cuda_embedding.cu	opening and closing; the table of functions
  * banks.cu				banks: the vectors of one width, in slots
- * requests.cu			requests to pool, and for the gradients of weights
+ * pool_requests.cu		requests to pool, and for the gradients of weights
  * gradients.cu			requests for the gradients of vectors
  * keys.cu				hash tables from keys to slots
  * nearest.cu			requests for the nearest vectors
@@ -171,7 +171,7 @@ extern bool bank_put(gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t
 extern bool bank_flush(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *error);
 extern void bank_forget(gpuvec_device_bank *bank);
 
-/* requests.cu */
+/* pool_requests.cu */
 
 /* Some consecutive bags of a request */
 struct bag_chunk

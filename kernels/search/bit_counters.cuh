@@ -16,6 +16,9 @@
 
 #include <stdint.h>
 
+namespace gpuvec
+{
+
 template <int PLANES>
 struct bit_counters
 {
@@ -144,5 +147,7 @@ struct bit_counters
 		return result;
 	}
 };
+
+}
 
 #endif							/* GPUVEC_BIT_COUNTERS_CUH */

@@ -1,127 +1,31 @@
 /*-------------------------------------------------------------------------
  *
  * chunk.cu
- *	  A chunk of queries: its memory, its way to the device, the kernels, its way back.
+ *	  A chunk of queries: its memory, and its way to the device.
  *
  * The scratch memory of a chunk is one piece, of which states to ids are copied to the
- * device, and results and states back.  Kernels and copies are queued in one stream, and
- * waited for once; whoever waits looks at the cancellation flags from time to time.
+ * device, and results and states back.
  *
  *-------------------------------------------------------------------------
  */
 #include <algorithm>
-#include <sched.h>
 #include <string.h>
-#include <time.h>
 
 #include "kernels/search/chunk.h"
 
-/* Defaults of gpuvec_cuda_tuning */
-#define ITEM_TILES			2048
-#define GRAB				4
-
-/* Threads share the decoding of so many rows, these queries at a time; few let tests find more */
-#ifdef EMULATION
-#define DECODE_SHARED		32
-#define DECODE_QUERIES		3u
-#else
-#define DECODE_SHARED		16384
-#define DECODE_QUERIES		32u
-#endif
-
-/* Is nobody waiting for any query of the chunk? */
-bool
-chunk_canceled(const struct chunk *c)
+namespace gpuvec
 {
-	for (uint32_t i = 0; i < c->n; i++)
-		if (!is_canceled(chunk_query(c, i)->query))
-			return false;
-	return true;
-}
-
-/*
- * Wait for what was queued.  Looks at the cancellation flags from time to time,
- * and makes the kernels end early if nobody waits any more.
- */
-bool
-wait_for_device(struct search *s, const struct chunk *c)
-{
-	struct cuda_backend *b = s->b;
-	uint32_t	spins = 0;
-	cudaError_t rc;
-
-	if (!cuda_check(b, cudaEventRecord(b->finished, b->stream), "search on the GPU", s->error))
-		return false;
-	while ((rc = cudaEventQuery(b->finished)) == cudaErrorNotReady)
-	{
-		spins++;
-		if (spins < 2000)
-			continue;
-		if (spins % 64 == 0 && !s->stopped && chunk_canceled(c))
-		{
-			s->stopped = true;
-			if (!cuda_check(b, cudaMemcpyAsync(b->stop, b->stop_value, sizeof(uint32_t),
-											   cudaMemcpyHostToDevice, b->side_stream),
-							"search on the GPU", s->error))
-				return false;
-		}
-		if (spins < 4000)
-			sched_yield();
-		else
-		{
-			struct timespec pause = {0, 20000};
-
-			nanosleep(&pause, NULL);
-		}
-	}
-	return cuda_check(b, rc, "search on the GPU", s->error);
-}
-
-/* After a chunk that was stopped: let the next one run */
-bool
-clear_stop(struct search *s)
-{
-	struct cuda_backend *b = s->b;
-
-	if (!s->stopped)
-		return true;
-	if (!cuda_check(b, cudaStreamSynchronize(b->side_stream), "search on the GPU", s->error) ||
-		!cuda_check(b, cudaMemsetAsync(b->stop, 0, sizeof(uint32_t), b->stream),
-					"search on the GPU", s->error))
-		return false;
-	s->stopped = false;
-	return true;
-}
-
-/*
- * After a failure: nothing of this search may still run when its memory is used again,
- * and the next one must not find the order to stop.  The failure is what is reported.
- */
-void
-quiet_device(struct search *s)
-{
-	gpuvec_error *error = s->error;
-	gpuvec_error ignored;
-
-	cudaStreamSynchronize(s->b->stream);
-	s->error = &ignored;
-	if (!clear_stop(s))
-		s->b->broken = true;
-	s->error = error;
-}
 
 /* Grow scratch memory on the device to at least this */
 bool
 need_scratch(struct search *s, size_t bytes)
 {
-	struct cuda_backend *b = s->b;
+	struct search_backend *b = s->b;
 
 	if (bytes <= b->scratch_bytes)
 		return true;
-	device_free(b, b->scratch, b->stream);
-	b->scratch = NULL;
 	b->scratch_bytes = 0;
-	if (!device_alloc(b, (void **) &b->scratch, bytes, b->stream, "a search", s->error))
+	if (!allocate(b->device, b->scratch, bytes, s->stream, "a search", s->error))
 		return false;
 	b->scratch_bytes = bytes;
 	return true;
@@ -129,50 +33,17 @@ need_scratch(struct search *s, size_t bytes)
 
 /* Grow a pinned buffer to at least this */
 bool
-need_pinned(struct search *s, char **buffer, size_t *size, size_t bytes)
+need_pinned(struct search *s, unique_pinned &buffer, size_t &size, size_t bytes)
 {
-	if (bytes <= *size)
+	if (bytes <= size)
 		return true;
 	bytes += bytes / 2;
-	if (*buffer)
-		cudaFreeHost(*buffer);
-	*buffer = NULL;
-	*size = 0;
-	if (!cuda_check(s->b, cudaHostAlloc((void **) buffer, bytes, cudaHostAllocDefault),
-					"allocate pinned memory for a search", s->error))
+	buffer.reset();
+	size = 0;
+	if (!create_pinned(s->b->device, buffer, bytes, s->error,
+					   "allocate pinned memory for a search"))
 		return false;
-	*size = bytes;
-	return true;
-}
-
-/* The widest entries whose table fits shared memory */
-static uint32_t
-choose_entry_bits(const struct cuda_backend *b, uint32_t planes, uint32_t maxid)
-{
-	uint32_t	bits = b->tuning.entry_bits ? b->tuning.entry_bits : 32;
-
-	while (bits > 8 && scan_shared_bytes(bits, planes, maxid) > b->smem_limit)
-		bits /= 2;
-	return bits;
-}
-
-/* Which kernel serves the chunk, and how many blocks of it run at once? */
-bool
-choose_kernel(struct search *s, struct chunk *c, uint32_t planes)
-{
-	struct cuda_backend *b = s->b;
-	int			blocks = 0;
-
-	c->planes = b->tuning.planes ? b->tuning.planes : planes;
-	c->entry_bits = choose_entry_bits(b, c->planes, s->view->maxid);
-	c->shared_bytes = scan_shared_bytes(c->entry_bits, c->planes, s->view->maxid);
-	c->batch = c->entry_bits;
-	if (!cuda_check(b, scan_blocks(c->entry_bits, c->planes, c->shared_bytes, &blocks),
-					"prepare a search", s->error))
-		return false;
-	c->blocks = (uint32_t) std::max(blocks, 1) * b->sms;
-	b->stats.entry_bits = c->entry_bits;
-	b->stats.planes = c->planes;
+	size = bytes;
 	return true;
 }
 
@@ -206,7 +77,7 @@ void
 lay_out(struct chunk *c, size_t nsegments, size_t nblocks)
 {
 	size_t		list = sizeof(struct row_key) * c->kmax * c->n;
-	size_t		at = 0;
+	struct arena at = {NULL, 0};
 
 	c->nids = 0;
 	c->nentries = 0;
@@ -217,32 +88,18 @@ lay_out(struct chunk *c, size_t nsegments, size_t nblocks)
 		c->nids += len;
 		c->nentries += query_entries(len);
 	}
-	c->results = at;
-	if (c->kmax <= GPUVEC_FAST_K)
-		at += align_up(list);
-	c->states = at;
-	at += align_up(sizeof(struct query_state) * c->n);
-	c->counters = at;
-	at += align_up(sizeof(uint32_t) * MAX_ROUNDS);
-	c->ids = at;
-	at += align_up(sizeof(uint16_t) * c->nids);
-	c->ranges = at;
-	if (c->lists)
-		at += align_up(sizeof(uint2) * 2 * nblocks);
-	c->uploaded = at;
-	c->entries = at;
-	if (c->lists)
-		at += align_up(sizeof(uint4) * c->nentries * nsegments);
-	c->nentries_of = at;
-	if (c->lists)
-		at += align_up(sizeof(uint4) * c->n * nsegments);
-	c->top[0] = at;
-	at += align_up(list);
-	c->top[1] = at;
-	at += align_up(list);
-	c->candidates = at;
-	at += align_up(sizeof(struct row_key) * c->capacity * c->n);
-	c->bytes = at;
+	c->results = at.reserve(c->kmax <= GPUVEC_FAST_K ? list : 0);
+	c->states = at.reserve(sizeof(struct query_state) * c->n);
+	c->counters = at.reserve(sizeof(uint32_t) * MAX_ROUNDS);
+	c->ids = at.reserve(sizeof(uint16_t) * c->nids);
+	c->ranges = at.reserve(c->lists ? sizeof(uint2) * 2 * nblocks : 0);
+	c->uploaded = at.used;
+	c->entries = at.reserve(c->lists ? sizeof(uint4) * c->nentries * nsegments : 0);
+	c->nentries_of = at.reserve(c->lists ? sizeof(uint4) * c->n * nsegments : 0);
+	c->top[0] = at.reserve(list);
+	c->top[1] = at.reserve(list);
+	c->candidates = at.reserve(sizeof(struct row_key) * c->capacity * c->n);
+	c->bytes = at.used;
 	c->which = 0;
 	c->launches = 0;
 }
@@ -298,244 +155,19 @@ fill_queries(const struct chunk *c, struct query_state *states, uint16_t *ids)
 bool
 upload_chunk(struct search *s, struct chunk *c)
 {
-	struct cuda_backend *b = s->b;
+	struct search_backend *b = s->b;
 	size_t		bytes = c->uploaded - c->states;
 
-	if (!need_pinned(s, &b->upload, &b->upload_bytes, bytes))
+	if (!need_pinned(s, b->upload, b->upload_bytes, bytes))
 		return false;
-	memset(b->upload + (c->counters - c->states), 0, c->ids - c->counters);
-	fill_queries(c, (struct query_state *) b->upload,
-				 (uint16_t *) (b->upload + (c->ids - c->states)));
+	memset(b->upload.get() + (c->counters - c->states), 0, c->ids - c->counters);
+	fill_queries(c, (struct query_state *) b->upload.get(),
+				 (uint16_t *) (b->upload.get() + (c->ids - c->states)));
 	if (c->lists)
-		fill_ranges(s, c, (uint2 *) (b->upload + (c->ranges - c->states)));
-	return cuda_check(b, cudaMemcpyAsync(b->scratch + c->states, b->upload, bytes,
-										 cudaMemcpyHostToDevice, b->stream),
-					  "copy queries to the GPU", s->error);
+		fill_ranges(s, c, (uint2 *) (b->upload.get() + (c->ranges - c->states)));
+	return s->check(cudaMemcpyAsync(scratch_at<char>(s, c->states), b->upload.get(), bytes,
+									cudaMemcpyHostToDevice, s->stream),
+					"copy queries to the GPU");
 }
 
-/* Set every launch's item counter to zero once more */
-bool
-reset_counters(struct search *s, struct chunk *c)
-{
-	c->launches = 0;
-	return cuda_check(s->b, cudaMemsetAsync(s->b->scratch + c->counters, 0,
-											sizeof(uint32_t) * MAX_ROUNDS, s->b->stream),
-					  "search on the GPU", s->error);
-}
-
-/* The tiles in some classes; the view of a search is counted only if need be */
-static uint32_t
-class_tiles(const struct search *s, uint32_t class_lo, uint32_t class_hi)
-{
-	if (class_lo == 0 && class_hi == TILE_CLASSES)
-		return s->view->ntiles;
-	cuda_view_classes(s->view);
-	return s->view->tiles_before[class_hi] - s->view->tiles_before[class_lo];
-}
-
-/*
- * Cut a scan into items.  An item takes long enough for the making of its table
- * to be small beside it, yet there are enough items for all blocks.
- */
-static void
-cut_items(const struct search *s, const struct chunk *c, struct scan_params *p)
-{
-	const struct cuda_view *view = s->view;
-	const struct gpuvec_cuda_tuning *t = &s->b->tuning;
-	uint32_t	tiles = class_tiles(s, p->class_lo, p->class_hi);
-	double		per_group = 32.0 * std::max(tiles, 1u) / view->ntiles;
-	double		groups = (t->item_tiles ? t->item_tiles : ITEM_TILES) / per_group;
-	double		most = (double) p->ngroups * p->nbatches / (4.0 * c->blocks);
-	uint32_t	warps = scan_threads(c->planes) / 32;
-	uint32_t	grab = t->grab ? t->grab : GRAB;
-
-	groups = std::min(std::max(std::min(groups, most), 1.0), (double) p->ngroups);
-	p->range_groups = (uint32_t) groups;
-	p->nitems = (p->ngroups + p->range_groups - 1) / p->range_groups * p->nbatches;
-
-	/* with few tiles in the sample, more places at a time; but all warps get some */
-	p->grab = 1;
-	while (p->grab * per_group / 32.0 < grab && p->grab * 2 * warps <= p->range_groups * 32)
-		p->grab *= 2;
-}
-
-/* Queue the scan of some classes of the first groups */
-bool
-queue_scan(struct search *s, struct chunk *c, uint32_t ngroups, uint32_t class_lo,
-		   uint32_t class_hi)
-{
-	struct cuda_backend *b = s->b;
-	struct scan_params p;
-
-	if (c->launches == MAX_ROUNDS && !reset_counters(s, c))
-		return false;
-	memset(&p, 0, sizeof(p));
-	p.segments = s->view->segments;
-	p.groups = s->view->groups;
-	p.queries = (struct query_state *) (b->scratch + c->states);
-	p.ids = (const uint16_t *) (b->scratch + c->ids);
-	p.candidates = (struct row_key *) (b->scratch + c->candidates);
-	p.next_item = (uint32_t *) (b->scratch + c->counters) + c->launches++;
-	p.stop = b->stop;
-	p.ngroups = ngroups;
-	p.nqueries = c->n;
-	p.capacity = c->capacity;
-	p.class_lo = class_lo;
-	p.class_hi = class_hi;
-	p.maxid = s->view->maxid;
-	p.nbatches = (c->n + c->batch - 1) / c->batch;
-	p.measure = s->measure;
-	cut_items(s, c, &p);
-	b->stats.rounds++;
-	return cuda_check(b, scan_launch(&p, c->entry_bits, c->planes, c->shared_bytes,
-									 std::min(c->blocks, p.nitems), b->stream),
-					  "search on the GPU", s->error);
-}
-
-/* Queue the selection after a round */
-bool
-queue_select(struct search *s, struct chunk *c, enum select_mode mode)
-{
-	struct cuda_backend *b = s->b;
-	struct select_params p;
-
-	memset(&p, 0, sizeof(p));
-	p.queries = (struct query_state *) (b->scratch + c->states);
-	p.candidates = (const struct row_key *) (b->scratch + c->candidates);
-	p.top_in = (const struct row_key *) (b->scratch + c->top[c->which]);
-	p.top_out = (struct row_key *) (b->scratch + c->top[1 - c->which]);
-	p.results = (struct row_key *) (b->scratch + c->results);
-	if (c->direct && mode == SELECT_FINAL)
-	{
-		p.results = (struct row_key *) b->download;
-		p.states = (struct query_state *) (b->download + (c->states - c->results));
-	}
-	p.nqueries = c->n;
-	p.capacity = c->capacity;
-	p.kmax = c->kmax;
-	p.mode = mode;
-	if (mode == SELECT_ROUND)
-		c->which = 1 - c->which;
-	return cuda_check(b, select_launch(&p, b->stream), "search on the GPU", s->error);
-}
-
-/* Queue the sorting of lists too long for SELECT_FINAL */
-bool
-queue_sort(struct search *s, struct chunk *c)
-{
-	struct cuda_backend *b = s->b;
-	struct sort_params p;
-	uint32_t	width = 0;
-
-	memset(&p, 0, sizeof(p));
-	p.queries = (const struct query_state *) (b->scratch + c->states);
-	p.nqueries = c->n;
-	p.kmax = c->kmax;
-	while (width < c->kmax)
-	{
-		p.in = (const struct row_key *) (b->scratch + c->top[c->which]);
-		p.out = (struct row_key *) (b->scratch + c->top[1 - c->which]);
-		p.width = width;
-		if (!cuda_check(b, sort_launch(&p, b->stream), "search on the GPU", s->error))
-			return false;
-		c->which = 1 - c->which;
-		width = width == 0 ? SORT_RUN : width * 2;
-	}
-	return true;
-}
-
-/* Queue the copy of a chunk's states and sorted lists to the host */
-bool
-queue_download(struct search *s, struct chunk *c)
-{
-	struct cuda_backend *b = s->b;
-	size_t		bytes = c->counters - c->results;
-	size_t		list = c->kmax <= GPUVEC_FAST_K ? 0 :
-		sizeof(struct row_key) * c->kmax * c->n;
-
-	if (c->direct)
-		return true;
-	if (!need_pinned(s, &b->download, &b->download_bytes, bytes + list) ||
-		!cuda_check(b, cudaMemcpyAsync(b->download, b->scratch + c->results, bytes,
-									   cudaMemcpyDeviceToHost, b->stream),
-					"copy results from the GPU", s->error))
-		return false;
-	return list == 0 ||
-		cuda_check(b, cudaMemcpyAsync(b->download + bytes, b->scratch + c->top[c->which], list,
-									  cudaMemcpyDeviceToHost, b->stream),
-				   "copy results from the GPU", s->error);
-}
-
-/* Turn one query's list into matches */
-static void
-decode_matches(gpuvec_topk_query *query, const struct row_key *list, uint32_t n)
-{
-	for (uint32_t i = 0; i < n; i++)
-	{
-		gpuvec_match *m = &query->matches[i];
-		uint64_t	lo = list[i].lo;
-
-		m->score = gpuvec_key_score(list[i].hi);
-		m->tid = gpuvec_tid((uint32_t) (lo >> 32), lo >> KEY_COMMON_BITS & GPUVEC_MAX_LINE);
-		m->common = (uint32_t) (lo & KEY_COMMON_MASK);
-		m->padding = 0;
-	}
-	query->nmatches = n;
-}
-
-/* A finished chunk whose results are decoded */
-struct decoding
-{
-	const struct chunk *chunk;
-	const struct query_state *states;
-	const struct row_key *lists;
-};
-
-/* Decode the results of some of a chunk's queries */
-static void
-decode_part(void *task, uint64_t part, int)
-{
-	const struct decoding *d = (const struct decoding *) task;
-	uint32_t	from = (uint32_t) part * DECODE_QUERIES;
-
-	for (uint32_t i = from; i < std::min(from + DECODE_QUERIES, d->chunk->n); i++)
-		if (!d->states[i].overflow)
-			decode_matches(chunk_query(d->chunk, i)->query,
-						   d->lists + (size_t) i * d->chunk->kmax, d->states[i].ntop);
-}
-
-/* Take over a finished chunk's results; note the queries that overflowed */
-void
-finish_chunk(struct search *s, const struct chunk *c)
-{
-	struct cuda_backend *b = s->b;
-	const char *download = b->download;
-	struct decoding d;
-	uint32_t	parts = (c->n + DECODE_QUERIES - 1) / DECODE_QUERIES;
-
-	d.chunk = c;
-	d.states = (const struct query_state *) (download + (c->states - c->results));
-	d.lists = (const struct row_key *)
-		(c->kmax <= GPUVEC_FAST_K ? download : download + (c->counters - c->results));
-	b->stats.stopped_chunks += s->stopped;
-	if (s->stopped)
-	{
-		for (uint32_t i = 0; i < c->n; i++)
-			chunk_query(c, i)->query->nmatches = 0;
-		return;
-	}
-	for (uint32_t i = 0; i < c->n; i++)
-		if (d.states[i].overflow)
-		{
-			struct work_query *w = chunk_query(c, i);
-
-			w->bound = d.states[i].limits.bound;
-			b->stats.direct_overflows += c->direct;
-			s->overflowed[s->noverflowed++] = (uint32_t) (w - s->work);
-		}
-	if (b->pool && parts > 1 && (uint64_t) c->n * c->kmax >= DECODE_SHARED)
-		gpuvec_pool_run(b->pool, decode_part, &d, parts);
-	else
-		for (uint32_t i = 0; i < parts; i++)
-			decode_part(&d, i, 0);
 }

@@ -9,9 +9,10 @@
 #define GPUVEC_EMIT_CUH
 
 #include "kernels/device/instructions.cuh"
-#include "kernels/search/cuda_backend.h"
+#include "kernels/search/search_kernels.h"
 
-using namespace gpuvec;
+namespace gpuvec
+{
 
 /* Where candidates go */
 struct candidate_sink
@@ -55,6 +56,8 @@ emit_rows(const struct candidate_sink &sink, uint32_t q, const struct query_limi
 	if (candidate && base < sink.capacity)
 		sink.candidates[(size_t) q * sink.capacity + base] = key;
 	return __popc(votes);
+}
+
 }
 
 #endif							/* GPUVEC_EMIT_CUH */

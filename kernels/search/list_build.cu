@@ -23,12 +23,14 @@
 
 #include <cub/device/device_radix_sort.cuh>
 
-#include "kernels/search/cuda_backend.h"
+#include "kernels/device/launch.h"
+#include "kernels/device/arena.h"
+#include "kernels/search/search_backend.h"
 
-/* Segments with fewer rows have no lists */
-#define MIN_ROWS		16384
+namespace gpuvec
+{
 
-/* Nor do those with more ids, for the memory that sorting takes */
+/* Segments with more ids have no lists, for the memory that sorting takes */
 #define MAX_IDS			((uint64_t) 1 << 26)
 
 /* Lists and bitmaps take at most this many tenths of the ids' bytes; see small_fit() */
@@ -37,11 +39,17 @@
 /* Blocks are small if rows have more common ids than this on average */
 #define TILED_DENSITY	2.0
 
-/* Segments of so many rows may have places of lists beyond their share of memory */
+/* Segments with fewer rows have no directories of lists beyond their share of memory */
 #define FIXED_ROWS		32768
 
 /* A segment of one block has lists only if rows have fewer common ids than this */
 #define WHOLE_DENSITY	1.0
+
+/*
+ * In a segment of one block, and where memory is scarce, ids in more than 1 / this of the
+ * rows are common: lists of at most 2^16 / WHOLE_GROUP rows
+ */
+#define WHOLE_PART		16
 
 /* Small blocks of the largest segment */
 #define NBLOCKS			(GPUVEC_SEGMENT_ROWS >> TILED_SHIFT)
@@ -52,6 +60,8 @@
 #define NO_KEY			0xFFFFFFFFu
 
 static const char *const what = "make the lists of a segment";
+static const char *const copying = "copy rows to the GPU";
+static const char *const whose = "the lists of a segment";
 
 /* What the kernels need to know */
 struct build_params
@@ -92,24 +102,18 @@ struct list_plan
 	size_t		bytes;
 };
 
-static inline size_t
-align_up(size_t n)
-{
-	return (n + 255) / 256 * 256;
-}
-
-/* Call f(id, place) for this lane's row of the warp's tile, in order of places */
+/* Call f(id, position) for this lane's row of the warp's tile, in order of positions */
 template <typename F>
 static __device__ __forceinline__ void
 for_each_id(const struct build_params &p, uint32_t tile, F f)
 {
 	uint32_t	lane = threadIdx.x % 32;
-	uint4		place = p.tiles[tile];
+	uint32_t	first_chunk = p.tiles[tile].x;
 	uint32_t	n = p.len[tile * 32 + lane];
 
 	for (uint32_t c = 0; c * 8 < n; c++)
 	{
-		uint4		chunk = p.ids[((size_t) place.x + c) * 32 + lane];
+		uint4		chunk = p.ids[((size_t) first_chunk + c) * 32 + lane];
 		const uint32_t word[4] = {chunk.x, chunk.y, chunk.z, chunk.w};
 
 #pragma unroll
@@ -181,13 +185,13 @@ write_keys_kernel(const __grid_constant__ struct build_params p)
 	/* the word of this tile in the block's first bitmap */
 	bitmaps = (uint32_t *) p.bitmaps + ((size_t) block * (p.lists.nslots + 1) << (shift - 5)) +
 		row_in_block / 32;
-	for_each_id(p, tile, [&] (uint32_t id, uint32_t place)
+	for_each_id(p, tile, [&] (uint32_t id, uint32_t position)
 				{
 					uint32_t	slot = p.lists.slot[id];
 
 					if (slot != NO_SLOT)
 						atomicOr(&bitmaps[(size_t) slot << (shift - 5)], 1u << lane);
-					p.keys[at + place] = slot != NO_SLOT ? NO_KEY :
+					p.keys[at + position] = slot != NO_SLOT ? NO_KEY :
 						(shift < 16 ? block << (shift + 16) : 0) | id << shift | row_in_block;
 				});
 }
@@ -295,7 +299,8 @@ static void
 lay_out_lists(struct list_plan *plan, const gpuvec_segment *segment, const uint32_t *rows_of,
 			  uint32_t maxid)
 {
-	size_t		at;
+	bool		small = plan->shift == TILED_SHIFT;
+	struct arena at = {NULL, 0};
 
 	plan->nkeys = segment->nids;
 	for (uint32_t id = 0; id <= maxid; id++)
@@ -303,65 +308,55 @@ lay_out_lists(struct list_plan *plan, const gpuvec_segment *segment, const uint3
 			plan->nkeys -= rows_of[id];
 	plan->nblocks = (segment->nrows + (1u << plan->shift) - 1) >> plan->shift;
 	plan->nstarts = (maxid + 2 + 31) / 32 * 32;
-	plan->nbases = plan->shift == TILED_SHIFT ? maxid / TILED_GROUP + 1 :
-		plan->nstarts / WHOLE_GROUP;
-	at = align_up(plan->nkeys * sizeof(uint16_t));
-	plan->groups = at;
-	if (plan->shift == TILED_SHIFT)
-		at += align_up((size_t) plan->nblocks * plan->nbases * sizeof(uint4));
-	plan->base = at;
-	if (plan->shift == WHOLE_SHIFT)
-		at += align_up(plan->nbases * sizeof(uint32_t));
-	plan->start = at;
-	if (plan->shift == WHOLE_SHIFT)
-		at += align_up(plan->nstarts * sizeof(uint16_t));
-	plan->slot = at;
-	at += align_up(plan->slots.size() * sizeof(uint16_t));
-	plan->bitmaps = at;
-	at += ((size_t) plan->nblocks * (plan->nslots + 1)) << (plan->shift - 3);
-	plan->bytes = at;
+	plan->nbases = small ? maxid / TILED_GROUP + 1 : plan->nstarts / WHOLE_GROUP;
+	at.reserve(plan->nkeys * sizeof(uint16_t));
+	plan->groups = at.reserve(small ? (size_t) plan->nblocks * plan->nbases * sizeof(uint4) : 0);
+	plan->base = at.reserve(small ? 0 : plan->nbases * sizeof(uint32_t));
+	plan->start = at.reserve(small ? 0 : plan->nstarts * sizeof(uint16_t));
+	plan->slot = at.reserve(plan->slots.size() * sizeof(uint16_t));
+	plan->bitmaps = at.used;
+	plan->bytes = plan->bitmaps +
+		(((size_t) plan->nblocks * (plan->nslots + 1)) << (plan->shift - 3));
 }
 
 /*
  * May a segment have these small blocks, whose lists and bitmaps should take `most`
- * bytes?  If rows have few ids, what tells where lists and bitmaps are takes more than
- * these.  It is not counted as long as it is no more than `places`: in most mirrors there
- * are few such segments, and with fewer bitmaps they would take as long as many others.
+ * bytes?  If rows have few ids, the directory (what tells where lists and bitmaps are)
+ * takes more than these.  It is not counted as long as it is no more than
+ * `most_directory`: in most mirrors there are few such segments, and with fewer bitmaps
+ * they would take as long as many others.
  */
 static bool
-small_fit(const struct list_plan *plan, const gpuvec_segment *segment, size_t most, size_t places)
+small_fit(const struct list_plan *plan, const gpuvec_segment *segment, size_t most,
+		  size_t most_directory)
 {
-	size_t		fixed = plan->bitmaps - plan->groups;
+	size_t		directory = plan->bitmaps - plan->groups;
 
 	return plan->possible &&
 		(plan->bytes <= most ||
-		 (segment->nrows >= FIXED_ROWS && fixed <= places && plan->bytes - fixed <= most));
+		 (segment->nrows >= FIXED_ROWS && directory <= most_directory &&
+		  plan->bytes - directory <= most));
 }
 
 /* Does the segment get lists, and how? */
 static bool
-plan_lists(struct cuda_backend *b, struct list_plan *plan, const gpuvec_segment *segment,
+plan_lists(struct search_backend *b, struct list_plan *plan, const gpuvec_segment *segment,
 		   const uint32_t *rows_of, uint32_t maxid)
 {
-	/* the more common ids there are, the faster is counting, but not beyond these */
-	constexpr int NPARTS = 7;
-	static const uint32_t parts[NPARTS] = {96, 88, 80, 64, 48, 32, 16};
-	const struct gpuvec_cuda_tuning *t = &b->tuning;
+	uint32_t	shift = b->policy.list_shift;
 	size_t		most = segment->nids * sizeof(uint16_t) * MAX_TENTHS / 10;
 	bool		laid_out = false;
 	double		density;
 
-	for (uint32_t part : parts)
+	for (uint32_t part : b->policy.list_parts)
 	{
 		plan->shift = TILED_SHIFT;
 		laid_out = false;
-		density = choose_common(plan, rows_of, maxid, segment->nrows,
-								t->list_part ? t->list_part : part);
-		if (t->list_shift == WHOLE_SHIFT ||
-			(density < TILED_DENSITY && t->list_shift != TILED_SHIFT))
+		density = choose_common(plan, rows_of, maxid, segment->nrows, part);
+		if (shift == WHOLE_SHIFT || (density < TILED_DENSITY && shift != TILED_SHIFT))
 			break;
 		lay_out_lists(plan, segment, rows_of, maxid);
-		if (t->list_shift == TILED_SHIFT)
+		if (shift == TILED_SHIFT)
 			return plan->possible;
 		if (small_fit(plan, segment, most, most / 2))
 			return true;
@@ -372,14 +367,14 @@ plan_lists(struct cuda_backend *b, struct list_plan *plan, const gpuvec_segment 
 	if (laid_out && small_fit(plan, segment, most, SIZE_MAX))
 		return true;
 	plan->shift = WHOLE_SHIFT;
-	density = choose_common(plan, rows_of, maxid, segment->nrows, parts[NPARTS - 1]);
+	density = choose_common(plan, rows_of, maxid, segment->nrows, WHOLE_PART);
 	lay_out_lists(plan, segment, rows_of, maxid);
-	if (t->list_shift == WHOLE_SHIFT)
+	if (shift == WHOLE_SHIFT)
 		return plan->possible;
 	if (plan->possible && plan->bytes <= most && density < WHOLE_DENSITY)
 		return true;
 	plan->shift = TILED_SHIFT;
-	choose_common(plan, rows_of, maxid, segment->nrows, parts[NPARTS - 1]);
+	choose_common(plan, rows_of, maxid, segment->nrows, WHOLE_PART);
 	lay_out_lists(plan, segment, rows_of, maxid);
 	return small_fit(plan, segment, most, SIZE_MAX);
 }
@@ -387,97 +382,81 @@ plan_lists(struct cuda_backend *b, struct list_plan *plan, const gpuvec_segment 
 /* Device memory while building */
 struct build_memory
 {
-	void	   *rows_in;
-	void	   *rows_of;
-	void	   *tile_keys;
-	void	   *keys[2];
-	void	   *sort;
+	unique_memory rows_in;
+	unique_memory rows_of;
+	unique_memory tile_keys;
+	unique_memory keys[2];
+	unique_memory sort;
 };
-
-static void
-free_build_memory(struct cuda_backend *b, struct build_memory *memory, cudaStream_t stream)
-{
-	device_free(b, memory->rows_in, stream);
-	device_free(b, memory->rows_of, stream);
-	device_free(b, memory->tile_keys, stream);
-	device_free(b, memory->keys[0], stream);
-	device_free(b, memory->keys[1], stream);
-	device_free(b, memory->sort, stream);
-}
 
 /* Count the rows of each id, into host memory: rows_of[2 * GPUVEC_MAX_IDS] */
 static bool
-count_rows(struct cuda_backend *b, struct upload_slot *slot, struct build_params *p,
+count_rows(struct search_backend *b, staged_stream &stream, struct build_params *p,
 		   struct build_memory *memory, uint32_t *rows_of, gpuvec_error *error)
 {
-	static const char *const whose = "the lists of a segment";
 	size_t		bytes = 2 * GPUVEC_MAX_IDS * sizeof(uint32_t);
 	size_t		in_bytes = NBLOCKS * GPUVEC_MAX_IDS * sizeof(uint32_t);
 
-	if (!device_alloc(b, &memory->rows_of, bytes, slot->stream, whose, error) ||
-		!device_alloc(b, &memory->rows_in, in_bytes, slot->stream, whose, error) ||
-		!cuda_check(b, cudaMemsetAsync(memory->rows_in, 0, in_bytes, slot->stream), what, error))
+	if (!allocate(b->device, memory->rows_of, bytes, stream.get(), whose, error) ||
+		!allocate(b->device, memory->rows_in, in_bytes, stream.get(), whose, error) ||
+		!b->device.check(cudaMemsetAsync(memory->rows_in.get(), 0, in_bytes, stream.get()), what,
+						 error))
 		return false;
-	p->rows_of = (uint32_t *) memory->rows_of;
-	p->rows_in = (uint32_t *) memory->rows_in;
-	if (!cuda_check(b, launch_kernel(count_rows_kernel, dim3((p->ntiles + 7) / 8), BUILD_THREADS,
-									 0, slot->stream, *p), what, error) ||
-		!cuda_check(b, launch_kernel(sum_rows_kernel, dim3(GPUVEC_MAX_IDS / BUILD_THREADS),
-									 BUILD_THREADS, 0, slot->stream, *p), what, error) ||
-		!cuda_check(b, cudaStreamSynchronize(slot->stream), what, error) ||
-		!cuda_check(b, cudaMemcpyAsync(slot->buffer, memory->rows_of, bytes,
-									   cudaMemcpyDeviceToHost, slot->stream), what, error) ||
-		!cuda_check(b, cudaStreamSynchronize(slot->stream), what, error))
-		return false;
-	memcpy(rows_of, slot->buffer, bytes);
-	return true;
+	p->rows_of = (uint32_t *) memory->rows_of.get();
+	p->rows_in = (uint32_t *) memory->rows_in.get();
+	return b->device.check(launch(count_rows_kernel, dim3((p->ntiles + 7) / 8), BUILD_THREADS, 0,
+								  stream.get(), *p), what, error) &&
+		b->device.check(launch(sum_rows_kernel, dim3(GPUVEC_MAX_IDS / BUILD_THREADS), BUILD_THREADS,
+							   0, stream.get(), *p), what, error) &&
+		stream.fetch(rows_of, p->rows_of, bytes, what, error) && stream.finish(what, error);
 }
 
 /* Sort p->keys, all nids of them; the first nkeys are the lists' */
 static bool
-sort_keys(struct cuda_backend *b, struct upload_slot *slot, struct build_params *p,
+sort_keys(struct search_backend *b, staged_stream &stream, struct build_params *p,
 		  struct build_memory *memory, uint32_t nids, gpuvec_error *error)
 {
-	cub::DoubleBuffer<uint32_t> keys((uint32_t *) memory->keys[0], (uint32_t *) memory->keys[1]);
+	cub::DoubleBuffer<uint32_t> keys((uint32_t *) memory->keys[0].get(),
+									 (uint32_t *) memory->keys[1].get());
 	size_t		bytes = 0;
 
-	if (!cuda_check(b, cub::DeviceRadixSort::SortKeys(NULL, bytes, keys, nids, 0, 32,
-													   slot->stream), what, error) ||
-		!device_alloc(b, &memory->sort, bytes + 1, slot->stream, "the lists of a segment", error) ||
-		!cuda_check(b, cub::DeviceRadixSort::SortKeys(memory->sort, bytes, keys, nids, 0, 32,
-													   slot->stream), what, error))
+	if (!b->device.check(cub::DeviceRadixSort::SortKeys(NULL, bytes, keys, nids, 0, 32,
+														stream.get()), what, error) ||
+		!allocate(b->device, memory->sort, bytes + 1, stream.get(), whose, error) ||
+		!b->device.check(cub::DeviceRadixSort::SortKeys(memory->sort.get(), bytes, keys, nids, 0,
+														32, stream.get()), what, error))
 		return false;
 	p->keys = keys.Current();
 	return true;
 }
 
-/* Queue the writing of where lists start */
+/* Queue the writing of the directory: where lists start */
 static bool
-write_places(struct cuda_backend *b, struct upload_slot *slot, const struct build_params *p,
-			 gpuvec_error *error)
+write_directory(struct search_backend *b, staged_stream &stream, const struct build_params *p,
+				gpuvec_error *error)
 {
 	cudaError_t rc;
 
 	if (p->lists.shift == TILED_SHIFT)
-		rc = launch_kernel(write_groups_kernel,
-						   dim3((p->lists.nbases + BUILD_THREADS - 1) / BUILD_THREADS,
-								p->lists.nblocks),
-						   BUILD_THREADS, 0, slot->stream, *p);
+		rc = launch(write_groups_kernel,
+					dim3((p->lists.nbases + BUILD_THREADS - 1) / BUILD_THREADS,
+						 p->lists.nblocks),
+					BUILD_THREADS, 0, stream.get(), *p);
 	else
-		rc = launch_kernel(write_starts_kernel,
-						   dim3((p->lists.nstarts + BUILD_THREADS - 1) / BUILD_THREADS),
-						   BUILD_THREADS, 0, slot->stream, *p);
-	return cuda_check(b, rc, what, error);
+		rc = launch(write_starts_kernel,
+					dim3((p->lists.nstarts + BUILD_THREADS - 1) / BUILD_THREADS),
+					BUILD_THREADS, 0, stream.get(), *p);
+	return b->device.check(rc, what, error);
 }
 
 /* Fill a plan: the lists' memory is allocated, and its slots and empty bitmaps are there */
 static bool
-fill_lists(struct cuda_backend *b, struct upload_slot *slot, struct build_params *p,
+fill_lists(struct search_backend *b, staged_stream &stream, struct build_params *p,
 		   struct build_memory *memory, const gpuvec_segment *segment, gpuvec_error *error)
 {
-	static const char *const whose = "the lists of a segment";
 	std::vector<uint32_t> tile_keys(segment->ntiles + 1);
 	uint32_t	nids = (uint32_t) segment->nids;
+	size_t		key_bytes = nids * sizeof(uint32_t);
 	uint32_t	sum = 0;
 
 	for (uint32_t r = 0; r < segment->nrows; r++)
@@ -486,122 +465,116 @@ fill_lists(struct cuda_backend *b, struct upload_slot *slot, struct build_params
 			tile_keys[r / GPUVEC_TILE_ROWS] = sum;
 		sum += segment->len[r];
 	}
-	if (!device_alloc(b, &memory->tile_keys, tile_keys.size() * sizeof(uint32_t), slot->stream,
-					  whose, error) ||
-		!device_alloc(b, &memory->keys[0], nids * sizeof(uint32_t), slot->stream, whose, error) ||
-		!device_alloc(b, &memory->keys[1], nids * sizeof(uint32_t), slot->stream, whose, error) ||
-		!upload(b, slot, memory->tile_keys, tile_keys.data(), tile_keys.size() * sizeof(uint32_t),
-				error))
+	if (!allocate(b->device, memory->tile_keys, tile_keys.size() * sizeof(uint32_t), stream.get(),
+				  whose, error) ||
+		!allocate(b->device, memory->keys[0], key_bytes, stream.get(), whose, error) ||
+		!allocate(b->device, memory->keys[1], key_bytes, stream.get(), whose, error) ||
+		!stream.send(memory->tile_keys.get(), tile_keys.data(), tile_keys.size() * sizeof(uint32_t),
+					 copying, error))
 		return false;
-	p->tile_keys = (const uint32_t *) memory->tile_keys;
-	p->keys = (uint32_t *) memory->keys[0];
-	if (!cuda_check(b, launch_kernel(write_keys_kernel, dim3((p->ntiles + 7) / 8), BUILD_THREADS,
-									 0, slot->stream, *p), what, error) ||
-		!sort_keys(b, slot, p, memory, nids, error) ||
-		!write_places(b, slot, p, error))
+	p->tile_keys = (const uint32_t *) memory->tile_keys.get();
+	p->keys = (uint32_t *) memory->keys[0].get();
+	if (!b->device.check(launch(write_keys_kernel, dim3((p->ntiles + 7) / 8), BUILD_THREADS,
+								0, stream.get(), *p), what, error) ||
+		!sort_keys(b, stream, p, memory, nids, error) ||
+		!write_directory(b, stream, p, error))
 		return false;
 	return p->nkeys == 0 ||
-		cuda_check(b, launch_kernel(write_postings_kernel,
-									dim3((p->nkeys + BUILD_THREADS - 1) / BUILD_THREADS),
-									BUILD_THREADS, 0, slot->stream, *p), what, error);
+		b->device.check(launch(write_postings_kernel,
+							   dim3((p->nkeys + BUILD_THREADS - 1) / BUILD_THREADS),
+							   BUILD_THREADS, 0, stream.get(), *p), what, error);
 }
 
 /* Allocate the lists of a plan, and tell p where their parts are */
 static bool
-place_lists(struct cuda_backend *b, struct upload_slot *slot, const struct list_plan *plan,
-			struct build_params *p, char **memory, gpuvec_error *error)
+allocate_lists(struct search_backend *b, staged_stream &stream, const struct list_plan *plan,
+			   struct build_params *p, unique_memory &lists, gpuvec_error *error)
 {
-	if (!device_alloc(b, (void **) memory, plan->bytes, slot->stream, "the lists of a segment",
-					  error))
+	char	   *memory;
+
+	if (!allocate(b->device, lists, plan->bytes, stream.get(), whose, error))
 		return false;
+	memory = (char *) lists.get();
 	p->nkeys = (uint32_t) plan->nkeys;
-	p->postings = (uint16_t *) *memory;
-	p->groups = (uint4 *) (*memory + plan->groups);
-	p->base = (uint32_t *) (*memory + plan->base);
-	p->start = (uint16_t *) (*memory + plan->start);
-	p->bitmaps = (uint4 *) (*memory + plan->bitmaps);
+	p->postings = (uint16_t *) memory;
+	p->groups = (uint4 *) (memory + plan->groups);
+	p->base = (uint32_t *) (memory + plan->base);
+	p->start = (uint16_t *) (memory + plan->start);
+	p->bitmaps = (uint4 *) (memory + plan->bitmaps);
 	p->lists.postings = p->postings;
 	p->lists.groups = p->groups;
 	p->lists.base = p->base;
 	p->lists.start = p->start;
-	p->lists.slot = (const uint16_t *) (*memory + plan->slot);
+	p->lists.slot = (const uint16_t *) (memory + plan->slot);
 	p->lists.bitmaps = p->bitmaps;
 	p->lists.shift = plan->shift;
 	p->lists.nblocks = plan->nblocks;
 	p->lists.nslots = plan->nslots;
 	p->lists.nstaged = plan->shift == TILED_SHIFT ?
-		std::min(plan->nslots, lists_slots(b->smem_limit)) : plan->nslots;
+		std::min(plan->nslots, lists_slots(b->device.shared_limit)) : plan->nslots;
 	p->lists.nbases = plan->nbases;
 	p->lists.nstarts = plan->nstarts;
-	return upload(b, slot, *memory + plan->slot, plan->slots.data(),
-				  plan->slots.size() * sizeof(uint16_t), error) &&
-		cuda_check(b, cudaMemsetAsync(p->bitmaps, 0, plan->bytes - plan->bitmaps, slot->stream),
-				   what, error);
+	return stream.send(memory + plan->slot, plan->slots.data(),
+					   plan->slots.size() * sizeof(uint16_t), copying, error) &&
+		b->device.check(cudaMemsetAsync(p->bitmaps, 0, plan->bytes - plan->bitmaps, stream.get()),
+						what, error);
 }
 
 /* Make the lists of a segment, if they are worth it */
 static bool
-build(struct cuda_backend *b, struct upload_slot *slot, const gpuvec_segment *segment,
+build(struct search_backend *b, staged_stream &stream, const gpuvec_segment *segment,
 	  struct cuda_segment *mine, size_t *bytes, gpuvec_error *error)
 {
-	struct build_params p;
+	struct build_params p = {};
 	struct build_memory memory;
 	struct list_plan plan;
 	std::vector<uint32_t> rows_of;
-	char	   *lists = NULL;
+	unique_memory lists;
 	bool		ok;
 
-	memset(&p, 0, sizeof(p));
-	memset(&memory, 0, sizeof(memory));
 	p.ids = mine->desc.ids;
 	p.tiles = mine->desc.tiles;
 	p.len = mine->desc.len;
 	p.ntiles = mine->desc.ntiles;
 	p.lists.maxid = mine->maxid;
 	rows_of.resize(2 * GPUVEC_MAX_IDS);
-	ok = count_rows(b, slot, &p, &memory, rows_of.data(), error);
+	ok = count_rows(b, stream, &p, &memory, rows_of.data(), error);
 	if (ok && plan_lists(b, &plan, segment, rows_of.data(), mine->maxid))
 	{
-		ok = place_lists(b, slot, &plan, &p, &lists, error) &&
-			fill_lists(b, slot, &p, &memory, segment, error) &&
-			cuda_check(b, cudaStreamSynchronize(slot->stream), what, error);
+		ok = allocate_lists(b, stream, &plan, &p, lists, error) &&
+			fill_lists(b, stream, &p, &memory, segment, error) &&
+			b->device.check(cudaStreamSynchronize(stream.get()), what, error);
 		if (ok)
 		{
-			mine->lists_memory = lists;
+			free_in_stream(lists, b->device.side_stream.get());
+			mine->lists_memory = std::move(lists);
 			mine->desc.lists = p.lists;
 			*bytes = plan.bytes;
 		}
 	}
-	if (!ok && !b->broken)
-		cudaStreamSynchronize(slot->stream);
 	if (!ok)
-		device_free(b, lists, slot->stream);
-	free_build_memory(b, &memory, slot->stream);
+		stream.drain();
 	return ok;
 }
 
-/*
- * Give an uploaded segment its lists, if they are worth it: mine->lists_memory and
- * mine->desc.lists, and their *bytes.  Returns false only if the GPU failed; a
- * segment for whose lists there is no memory does without them.
- */
 bool
-lists_build(struct cuda_backend *b, struct upload_slot *slot, const gpuvec_segment *segment,
+lists_build(struct search_backend *b, staged_stream &stream, const gpuvec_segment *segment,
 			struct cuda_segment *mine, size_t *bytes, gpuvec_error *error)
 {
 	bool		ok;
 
 	*bytes = 0;
-	if (segment->nrows < (b->tuning.list_rows ? b->tuning.list_rows : MIN_ROWS) ||
-		segment->nids > MAX_IDS || segment->nids == 0)
+	if (segment->nrows < b->policy.list_rows || segment->nids > MAX_IDS || segment->nids == 0)
 		return true;
 	try
 	{
-		ok = build(b, slot, segment, mine, bytes, error);
+		ok = build(b, stream, segment, mine, bytes, error);
 	}
 	catch (const std::bad_alloc &)
 	{
 		ok = gpuvec_fail_memory(error, segment->nids * sizeof(uint32_t));
 	}
-	return ok || (!b->broken && strcmp(error->sqlstate, GPUVEC_OUT_OF_MEMORY) == 0);
+	return ok || (!b->device.broken && strcmp(error->sqlstate, GPUVEC_OUT_OF_MEMORY) == 0);
+}
+
 }

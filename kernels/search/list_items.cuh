@@ -13,6 +13,9 @@
 
 #include "kernels/search/list_planes.cuh"
 
+namespace gpuvec
+{
+
 /* A segment that is one block, and the team that counts in it */
 #define WHOLE_ROWS		(1 << WHOLE_SHIFT)
 #define WHOLE_THREADS	(WHOLE_ROWS / LANE_ROWS)
@@ -66,7 +69,7 @@ template <typename Counter, typename Count>
 static __device__ __forceinline__ void
 count_segments(const struct list_params &params, Counter &counter, Count count)
 {
-	uint32_t	entered = ~0u;
+	uint32_t	current = ~0u;
 
 	for (;;)
 	{
@@ -76,15 +79,17 @@ count_segments(const struct list_params &params, Counter &counter, Count count)
 		if (item == ~0u)
 			break;
 		queries = item_range(params, item);
-		if (item_block(params, item) != entered)
+		if (item_block(params, item) != current)
 		{
-			entered = item_block(params, item);
-			counter.enter_block(entered);
+			current = item_block(params, item);
+			counter.enter_block(current);
 		}
 		for (uint32_t i = 0; i < queries.y; i++)
-			if (!counter.is_counted(queries.x + i, entered))
+			if (!counter.is_counted(queries.x + i, current))
 				count(queries.x + i);
 	}
+}
+
 }
 
 #endif							/* GPUVEC_LIST_ITEMS_CUH */

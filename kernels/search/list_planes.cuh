@@ -25,6 +25,9 @@
 
 #include "kernels/search/emit.cuh"
 
+namespace gpuvec
+{
+
 #define LANE_ROWS		128
 
 /* Small blocks, and their planes in shared memory */
@@ -47,7 +50,7 @@ struct __align__(16) team_shared
  * where rows are counted.
  */
 template <int MEMBERS>
-struct __align__(16) block_place
+struct __align__(16) entered_block
 {
 	struct device_lists lists;	/* of the segment */
 	const struct device_segment *segment;
@@ -139,14 +142,14 @@ struct list_planes
 	uint32_t   *planes;			/* of the team, all zero between queries; after them memory
 								 * for count_short_lists() */
 	struct team_shared *team;	/* if WARPS > 1 */
-	struct block_place<WARPS * 32> *place;	/* or NULL: see plain_counter */
+	struct entered_block<WARPS * 32> *entered;	/* or NULL: see plain_counter */
 	uint32_t	lane;			/* in the warp */
 	uint32_t	member;			/* in the team: lane + 32 * warp */
 
 	__device__ __forceinline__
 	list_planes(const struct list_params &p, uint32_t *team_planes, struct team_shared *shared,
-				struct block_place<WARPS * 32> *team_place)
-		: params(p), planes(team_planes), team(shared), place(team_place), lane(threadIdx.x % 32),
+				struct entered_block<WARPS * 32> *team_block)
+		: params(p), planes(team_planes), team(shared), entered(team_block), lane(threadIdx.x % 32),
 		  member(WARPS == 1 ? lane : threadIdx.x)
 	{
 		clear_planes();
@@ -178,7 +181,7 @@ struct list_planes
 
 	/* Turn to the block that params.blocks[block] names: all but the lengths of rows */
 	__device__ __forceinline__ void
-	set_place(uint32_t block)
+	set_block(uint32_t block)
 	{
 		uint2		where = params.blocks[block];
 		const struct device_segment *segment = &params.segments[where.x];
@@ -186,11 +189,11 @@ struct list_planes
 		sync_team();
 		if (member == 0)
 		{
-			place->lists = segment->lists;
-			place->segment = segment;
-			place->segment_number = where.x;
-			place->block = where.y;
-			place->counted = counted_of(block);
+			entered->lists = segment->lists;
+			entered->segment = segment;
+			entered->segment_number = where.x;
+			entered->block = where.y;
+			entered->counted = counted_of(block);
 		}
 	}
 
@@ -203,9 +206,9 @@ struct list_planes
 		uint32_t	nrows = segment->nrows;
 		uint32_t	first = (where.y << (WARPS == 1 ? TILED_SHIFT : WHOLE_SHIFT)) + member * LANE_ROWS;
 
-		set_place(block);
-		place->minlen[member] = first < nrows ? segment->len[first] : ~0u;
-		place->maxlen[member] = first < nrows ? segment->len[min(first + LANE_ROWS, nrows) - 1] : 0;
+		set_block(block);
+		entered->minlen[member] = first < nrows ? segment->len[first] : ~0u;
+		entered->maxlen[member] = first < nrows ? segment->len[min(first + LANE_ROWS, nrows) - 1] : 0;
 		sync_team();
 	}
 
@@ -213,7 +216,7 @@ struct list_planes
 	__device__ __forceinline__ uint32_t
 	first_row() const
 	{
-		return (WARPS == 1 ? place->block << TILED_SHIFT : 0) + member * LANE_ROWS;
+		return (WARPS == 1 ? entered->block << TILED_SHIFT : 0) + member * LANE_ROWS;
 	}
 
 	/* The queries for which a block was counted in an earlier round */
@@ -293,7 +296,7 @@ struct list_planes
 	{
 		if constexpr (WARPS == 1)
 		{
-			uint4		group = __ldg(&lists.groups[place->block * lists.nbases + id / TILED_GROUP]);
+			uint4		group = __ldg(&lists.groups[entered->block * lists.nbases + id / TILED_GROUP]);
 			const uint32_t word[TILED_GROUP / 4] = {group.y, group.z, group.w};
 			uint32_t	bits = id % TILED_GROUP * 8;	/* of the lengths of lists before */
 			uint32_t	start = group.x;
@@ -357,9 +360,9 @@ struct list_planes
 	}
 
 	/*
-	 * Load the postings at places i and i + 32 of the lists of all lanes, if there are
-	 * `total`.  A lane's lists reach up to place `upto` (~0: it has none), which no two
-	 * share.  starts[] are where place 0 of each would be; `done` of them end before i.
+	 * Load the postings at positions i and i + 32 of the lists of all lanes, if there are
+	 * `total`.  A lane's lists reach up to position `upto` (~0: it has none), which no two
+	 * share.  starts[] are where position 0 of each would be; `done` of them end before i.
 	 */
 	__device__ __forceinline__ void
 	load_postings(const uint16_t *postings, const uint32_t *starts, uint32_t upto, uint32_t total,
@@ -370,7 +373,7 @@ struct list_planes
 #pragma unroll
 		for (int half = 0; half < 2; half++)
 		{
-			/* the places, of these 32, at which another list begins */
+			/* the positions, of these 32, at which another list begins */
 			uint32_t	ends = __reduce_or_sync(FULL_WARP, __funnelshift_lc(0, 1, upto - (i - lane) -
 																		   32 * half));
 
@@ -471,7 +474,7 @@ struct list_planes
 
 	/*
 	 * The common ids that this lane's rows, of minlen to maxlen ids, need for a query; *most:
-	 * the rows that each warp may emit.  Returns whether any of the team's rows can have so many.
+	 * the rows that each warp may emit.  Returns whether any of the team's rows can have that.
 	 */
 	__device__ __forceinline__ bool
 	what_is_needed(const struct query_limits *limits, uint32_t minlen, uint32_t maxlen, uint32_t *need,
@@ -488,5 +491,7 @@ struct list_planes
 		return !(WARPS == 1 ? __all_sync(FULL_WARP, hopeless) : __syncthreads_and(hopeless));
 	}
 };
+
+}
 
 #endif							/* GPUVEC_LIST_PLANES_CUH */

@@ -18,14 +18,10 @@
 
 #include "kernels/search/chunk.h"
 
-/* Defaults of gpuvec_cuda_tuning */
-#define SAMPLE_TILED		24	/* blocks of a query's sample */
-#define SAMPLE_WHOLE		6
-#define NEAR				16	/* one in so many blocks is counted before the others */
-#define ITEM_QUERIES		64
-#define WHOLE_ITEM_QUERIES	8
+namespace gpuvec
+{
+
 #define UNSAMPLED_ROWS		8192	/* of a view: all may become candidates */
-#define SAMPLE_ROWS			16	/* of a block, at least */
 #define SAMPLE_PER_K		4	/* rows of the sample, at least */
 
 /* The rounds of counting by lists */
@@ -40,20 +36,16 @@ enum list_round
 static uint32_t
 round_blocks(const struct search *s, const struct chunk *c, enum list_round round, int kind)
 {
-	const struct gpuvec_cuda_tuning *t = &s->b->tuning;
 	uint32_t	nblocks = s->view->nblocks[kind];
-	uint32_t	wanted;
 
 	if (round == ROUND_REST)
 		return nblocks;
 	if (c->again || (uint64_t) s->view->ntiles * 32 <= std::min(c->capacity, (uint32_t) UNSAMPLED_ROWS))
 		return 0;
 	if (round == ROUND_SAMPLE)
-	{
-		wanted = t->sample ? t->sample : kind == 0 ? SAMPLE_TILED : SAMPLE_WHOLE;
-		return wanted == ~0u ? 0 : std::min(wanted, (nblocks + 7) / 8);
-	}
-	return c->n <= FEW ? 0 : nblocks / (t->near ? t->near : NEAR);
+		return std::min(kind == 0 ? s->policy.sample_tiled : s->policy.sample_whole,
+						(nblocks + 7) / 8);
+	return c->n <= s->policy.near_queries ? 0 : nblocks / s->policy.near_part;
 }
 
 /* Does any query count any block in a round? */
@@ -84,7 +76,7 @@ static uint32_t
 first_block(const struct search *s, int kind, uint32_t n, uint32_t best)
 {
 	uint32_t	nblocks = s->view->nblocks[kind];
-	const uint32_t *len = s->view->block_len[kind];
+	const uint32_t *len = s->view->block_len[kind].get();
 	uint32_t	from = (uint32_t) (std::lower_bound(len, len + nblocks, best) - len);
 	uint32_t	upto = (uint32_t) (std::upper_bound(len, len + nblocks, best) - len);
 	uint32_t	middle = from + (upto - from) / 2;
@@ -143,10 +135,9 @@ fill_ranges(const struct search *s, const struct chunk *c, uint2 *ranges)
 static bool
 queue_blocks(struct search *s, struct chunk *c, struct list_params *p, int kind)
 {
-	struct cuda_backend *b = s->b;
-	uint32_t	few = b->tuning.few ? b->tuning.few : FEW;
-	uint32_t	item_queries = b->tuning.item_queries ? b->tuning.item_queries :
-		kind == 0 ? ITEM_QUERIES : WHOLE_ITEM_QUERIES;
+	struct search_backend *b = s->b;
+	const struct gpuvec_search_policy &policy = s->policy;
+	uint32_t	item_queries = kind == 0 ? policy.item_queries : policy.whole_item_queries;
 	bool		plain = s->view->plain && c->list_planes <= 8;
 	uint32_t	slices;
 	cudaError_t rc;
@@ -155,11 +146,11 @@ queue_blocks(struct search *s, struct chunk *c, struct list_params *p, int kind)
 		return true;
 	if (c->launches == MAX_ROUNDS && !reset_counters(s, c))
 		return false;
-	p->next_item = (uint32_t *) (b->scratch + c->counters) + c->launches++;
+	p->next_item = scratch_at<uint32_t>(s, c->counters) + c->launches++;
 	slices = p->own_blocks > 0 ? 1 : (c->n + item_queries - 1) / item_queries;
 	if (kind == 0)
 		/* the fewer slices, the less often bitmaps are staged */
-		slices = std::min(slices, 16 * (uint32_t) b->sms / p->nblocks + 1);
+		slices = std::min(slices, 16 * (uint32_t) b->device.sms / p->nblocks + 1);
 	p->item_queries = (c->n + slices - 1) / slices;
 	p->nslices = (c->n + p->item_queries - 1) / p->item_queries;
 	b->stats.own_rounds += p->own_blocks > 0;
@@ -167,34 +158,34 @@ queue_blocks(struct search *s, struct chunk *c, struct list_params *p, int kind)
 	{
 		b->stats.plain_rounds += plain;
 		b->stats.plain_lone_rounds += plain && c->n <= LONE_QUERIES;
-		rc = plain ? lists_count_plain(p, b->sms, b->stream) :
-			lists_count_whole(p, c->list_planes, b->sms, b->stream);
+		rc = plain ? lists_count_plain(p, b->device.sms, s->stream) :
+			lists_count_whole(p, c->list_planes, b->device.sms, s->stream);
 	}
-	else if (c->n <= (b->tuning.lone ? b->tuning.lone : LONE_QUERIES))
-		rc = lists_count_lone(p, c->list_planes, b->stream);
-	else if (c->n <= few)
-		rc = lists_count_direct(p, c->list_planes, b->stream);
+	else if (c->n <= policy.lone_queries)
+		rc = lists_count_lone(p, c->list_planes, s->stream);
+	else if (c->n <= policy.direct_queries)
+		rc = lists_count_direct(p, c->list_planes, s->stream);
 	else
-		rc = lists_count_tiled(p, c->list_planes, b->smem_limit, s->view->nstaged, b->sms,
-							   b->stream);
+		rc = lists_count_tiled(p, c->list_planes, b->device.shared_limit, s->view->nstaged, b->device.sms,
+							   s->stream);
 	b->stats.rounds++;
-	return cuda_check(b, rc, "search on the GPU", s->error);
+	return s->check(rc);
 }
 
 /* What all launches of a chunk's counting by lists have in common */
 static void
 fill_list_params(const struct search *s, const struct chunk *c, struct list_params *p)
 {
-	struct cuda_backend *b = s->b;
+	struct search_backend *b = s->b;
 
 	memset(p, 0, sizeof(*p));
 	p->segments = s->view->segments;
-	p->queries = (struct query_state *) (b->scratch + c->states);
-	p->ids = (const uint16_t *) (b->scratch + c->ids);
-	p->entries = (uint16_t *) (b->scratch + c->entries);
-	p->nentries_of = (uint4 *) (b->scratch + c->nentries_of);
-	p->candidates = (struct row_key *) (b->scratch + c->candidates);
-	p->stop = b->stop;
+	p->queries = scratch_at<struct query_state>(s, c->states);
+	p->ids = scratch_at<uint16_t>(s, c->ids);
+	p->entries = scratch_at<uint16_t>(s, c->entries);
+	p->nentries_of = scratch_at<uint4>(s, c->nentries_of);
+	p->candidates = scratch_at<struct row_key>(s, c->candidates);
+	p->stop = (const uint32_t *) b->stop.get();
 	p->nsegments = s->view->nsegments;
 	p->nentries = (uint32_t) c->nentries;
 	p->nqueries = c->n;
@@ -220,15 +211,14 @@ choose_own_blocks(const struct search *s, const struct chunk *c, struct list_par
 static bool
 queue_lists(struct search *s, struct chunk *c, struct list_params *p, enum list_round round)
 {
-	const uint2 *ranges = (const uint2 *) (s->b->scratch + c->ranges);
+	const uint2 *ranges = scratch_at<uint2>(s, c->ranges);
 	uint32_t	sum = round_blocks(s, c, round, 0) + round_blocks(s, c, round, 1);
 	bool		near = has_round(s, c, ROUND_NEAR);
 
 	p->sample = 0;
 	if (round == ROUND_SAMPLE)
 	{
-		p->sample = std::max(s->b->tuning.sample_rows ? s->b->tuning.sample_rows :
-							 (uint32_t) SAMPLE_ROWS, (SAMPLE_PER_K * c->kmax + sum - 1) / sum);
+		p->sample = std::max(s->policy.sample_rows, (SAMPLE_PER_K * c->kmax + sum - 1) / sum);
 		p->sample = std::max(std::min(p->sample, c->capacity / (2 * sum)), 1u);
 	}
 	for (int kind = 0; kind < 2; kind++)
@@ -252,16 +242,15 @@ queue_lists(struct search *s, struct chunk *c, struct list_params *p, enum list_
 static bool
 queue_lone(struct search *s, const struct chunk *c, const struct list_params *p)
 {
-	struct cuda_backend *b = s->b;
 	struct lone_params lone;
 
 	lone.lists = *p;
-	lone.counters = (uint32_t *) (b->scratch + c->counters);
-	lone.stored_ids = (uint16_t *) (b->scratch + c->ids);
+	lone.counters = scratch_at<uint32_t>(s, c->counters);
+	lone.stored_ids = scratch_at<uint16_t>(s, c->ids);
 	lone.ncounters = MAX_ROUNDS;
 	lone.nids = (uint32_t) c->nids;
 	fill_queries(c, lone.queries, lone.ids);
-	return cuda_check(b, lists_classify_lone(&lone, b->stream), "search on the GPU", s->error);
+	return s->check(lists_classify_lone(&lone, s->stream));
 }
 
 /* Queue the rounds of a chunk that is counted by lists */
@@ -273,7 +262,7 @@ queue_list_rounds(struct search *s, struct chunk *c)
 	s->b->stats.list_chunks++;
 	fill_list_params(s, c, &p);
 	if (!(c->lone ? queue_lone(s, c, &p) :
-		  cuda_check(s->b, lists_classify(&p, s->b->stream), "search on the GPU", s->error)))
+		  s->check(lists_classify(&p, s->stream))))
 		return false;
 	if (has_round(s, c, ROUND_SAMPLE) &&
 		(!queue_lists(s, c, &p, ROUND_SAMPLE) || !queue_select(s, c, SELECT_TIGHTEN)))
@@ -284,4 +273,6 @@ queue_list_rounds(struct search *s, struct chunk *c)
 	return queue_lists(s, c, &p, ROUND_REST) &&
 		(s->view->nplain == 0 || queue_scan(s, c, s->view->nplain, 0, TILE_CLASSES)) &&
 		queue_select(s, c, c->kmax <= GPUVEC_FAST_K ? SELECT_FINAL : SELECT_ROUND);
+}
+
 }

@@ -35,8 +35,12 @@
  */
 #include <algorithm>
 
+#include "kernels/device/launch.h"
 #include "kernels/search/bit_counters.cuh"
 #include "kernels/search/list_items.cuh"
+
+namespace gpuvec
+{
 
 extern __shared__ uint4 shared_memory[];
 
@@ -67,8 +71,8 @@ struct list_counter : list_planes<WARPS, NPLANES>
 
 	__device__ __forceinline__
 	list_counter(const struct list_params &p, uint32_t *team_planes, struct team_shared *shared,
-				 struct block_place<WARPS * 32> *team_place)
-		: base(p, team_planes, shared, team_place)
+				 struct entered_block<WARPS * 32> *team_block)
+		: base(p, team_planes, shared, team_block)
 	{
 	}
 
@@ -94,11 +98,11 @@ struct list_counter : list_planes<WARPS, NPLANES>
 #pragma unroll
 		for (int i = 0; i < NPLANES; i++)
 		{
-			uint4	   *place = this->plane(i);
-			uint4		v = *place;
+			uint4	   *words = this->plane(i);
+			uint4		v = *words;
 			const uint32_t word[4] = {v.x, v.y, v.z, v.w};
 
-			*place = make_uint4(0, 0, 0, 0);
+			*words = make_uint4(0, 0, 0, 0);
 #pragma unroll
 			for (int w = 0; w < 4; w++)
 				if (FROM > 0)
@@ -127,7 +131,7 @@ struct list_counter : list_planes<WARPS, NPLANES>
 		for (; from < n; from += base::MOST_LISTS)
 		{
 			this->sync_team();
-			this->template count_ids<false>(this->place->lists, ids, from,
+			this->template count_ids<false>(this->entered->lists, ids, from,
 											min(from + base::MOST_LISTS, n));
 			take_planes<PLANES>();
 		}
@@ -137,10 +141,10 @@ struct list_counter : list_planes<WARPS, NPLANES>
 	__device__ __forceinline__ const uint4 *
 	block_bitmaps() const
 	{
-		const struct block_place<WARPS * 32> *place = this->place;
+		const struct entered_block<WARPS * 32> *entered = this->entered;
 
-		return place->lists.bitmaps + this->member + (WARPS > 1 ? 0 :
-			   (size_t) place->block * (place->lists.nslots + 1) * 32);
+		return entered->lists.bitmaps + this->member + (WARPS > 1 ? 0 :
+			   (size_t) entered->block * (entered->lists.nslots + 1) * 32);
 	}
 
 	/* This lane's rows in the bitmap of a slot.  OTHERS: it may be one that is not staged */
@@ -212,7 +216,7 @@ struct list_counter : list_planes<WARPS, NPLANES>
 		if (OTHERS)
 		{
 			from.all = block_bitmaps();
-			from.nstaged = this->place->lists.nstaged;
+			from.nstaged = this->entered->lists.nstaged;
 		}
 #pragma unroll 1
 		for (; n >= 16; n -= 16, eights += 2)
@@ -314,7 +318,7 @@ struct list_counter : list_planes<WARPS, NPLANES>
 	{
 		const struct list_params &params = this->params;
 		const struct query_limits *limits = &params.queries[q].limits;
-		uint4		n = __ldg(&params.nentries_of[this->place->segment_number * params.nqueries + q]);
+		uint4		n = __ldg(&params.nentries_of[this->entered->segment_number * params.nqueries + q]);
 		uint32_t	need;
 		uint32_t	most;
 		const uint16_t *entries;
@@ -322,12 +326,12 @@ struct list_counter : list_planes<WARPS, NPLANES>
 		bool		few;
 		uint32_t	rows[4];
 
-		if (!this->what_is_needed(limits, this->place->minlen[this->member],
-								  this->place->maxlen[this->member], &need, &most))
+		if (!this->what_is_needed(limits, this->entered->minlen[this->member],
+								  this->entered->maxlen[this->member], &need, &most))
 			return;
-		entries = params.entries + ((size_t) this->place->segment_number * params.nentries + n.w) * 8;
+		entries = params.entries + ((size_t) this->entered->segment_number * params.nentries + n.w) * 8;
 		ids = entries + n.x + n.y;
-		this->template count_ids<true>(this->place->lists, ids, 0, min(n.z, base::MOST_LISTS));
+		this->template count_ids<true>(this->entered->lists, ids, 0, min(n.z, base::MOST_LISTS));
 		few = limits->len <= base::MOST_LISTS;
 		if (few || max(n.x + n.y, n.z) <= base::MOST_LISTS)
 		{
@@ -350,13 +354,13 @@ struct list_counter : list_planes<WARPS, NPLANES>
 #pragma unroll
 		for (int w = 0; w < 4; w++)
 			rows[w] = need >> PLANES ? 0 : rows[w];
-		emit_words(params, this->place->segment, q, this->first_row(), rows, most,
+		emit_words(params, this->entered->segment, q, this->first_row(), rows, most,
 				   [&] (uint32_t i) { return get(i); });
 		this->sync_team();
 	}
 };
 
-typedef struct block_place<WHOLE_THREADS> whole_place;
+typedef struct entered_block<WHOLE_THREADS> whole_block;
 
 /* Take a query of the item, for the whole warp */
 static __device__ __forceinline__ uint32_t
@@ -376,10 +380,10 @@ __launch_bounds__(THREADS, 1)
 count_tiled(const __grid_constant__ struct list_params params)
 {
 	struct team_shared *team = (struct team_shared *) shared_memory;
-	struct block_place<32> *place = (struct block_place<32> *) (team + 1);	/* of all teams */
-	uint32_t   *planes = (uint32_t *) (place + 1) + threadIdx.x / 32 * TILED_TEAM_WORDS;
-	uint4	   *bitmaps = (uint4 *) ((uint32_t *) (place + 1) + THREADS / 32 * TILED_TEAM_WORDS);
-	list_counter<PLANES, 1, TILED_PLANES, true> counter(params, planes, NULL, place);
+	struct entered_block<32> *entered = (struct entered_block<32> *) (team + 1);	/* of all teams */
+	uint32_t   *planes = (uint32_t *) (entered + 1) + threadIdx.x / 32 * TILED_TEAM_WORDS;
+	uint4	   *bitmaps = (uint4 *) ((uint32_t *) (entered + 1) + THREADS / 32 * TILED_TEAM_WORDS);
+	list_counter<PLANES, 1, TILED_PLANES, true> counter(params, planes, NULL, entered);
 	uint32_t	staged = ~0u;
 
 	for (;;)
@@ -395,7 +399,7 @@ count_tiled(const __grid_constant__ struct list_params params)
 			continue;
 		if (item / params.nslices != staged)
 		{
-			const struct device_lists *lists = &place->lists;
+			const struct device_lists *lists = &entered->lists;
 			uint32_t	words;
 			const uint4 *source;
 
@@ -404,7 +408,7 @@ count_tiled(const __grid_constant__ struct list_params params)
 				counter.enter_block(staged);
 			__syncthreads();
 			words = (lists->nstaged + 1) * 32;
-			source = lists->bitmaps + (size_t) place->block * (lists->nslots + 1) * 32;
+			source = lists->bitmaps + (size_t) entered->block * (lists->nslots + 1) * 32;
 			for (uint32_t i = threadIdx.x; i < words; i += THREADS)
 				bitmaps[i] = __ldcg(&source[i]);
 			__syncthreads();
@@ -416,7 +420,7 @@ count_tiled(const __grid_constant__ struct list_params params)
 
 			/* looked at only when this query is counted */
 			i = take_query(team);
-			if (q - place->counted.x >= place->counted.y)
+			if (q - entered->counted.x >= entered->counted.y)
 				counter.count_query(q, bitmaps + counter.lane);
 		}
 	}
@@ -430,10 +434,11 @@ __global__ void
 __launch_bounds__(DIRECT_THREADS)
 count_direct(const __grid_constant__ struct list_params params)
 {
-	struct block_place<32> *place = (struct block_place<32> *) shared_memory + threadIdx.x / 32;
-	uint32_t   *planes = (uint32_t *) ((struct block_place<32> *) shared_memory + DIRECT_THREADS / 32) +
+	struct entered_block<32> *entered = (struct entered_block<32> *) shared_memory + threadIdx.x / 32;
+	uint32_t   *planes = (uint32_t *)
+		((struct entered_block<32> *) shared_memory + DIRECT_THREADS / 32) +
 		threadIdx.x / 32 * TILED_TEAM_WORDS;
-	list_counter<PLANES, 1, TILED_PLANES, false> counter(params, planes, NULL, place);
+	list_counter<PLANES, 1, TILED_PLANES, false> counter(params, planes, NULL, entered);
 	uint32_t	warps = gridDim.x * (DIRECT_THREADS / 32);
 	uint32_t	ntasks = params.nblocks * params.nqueries;
 
@@ -465,9 +470,9 @@ __launch_bounds__(WHOLE_THREADS, 2)
 count_whole(const __grid_constant__ struct list_params params)
 {
 	struct team_shared *team = (struct team_shared *) shared_memory;
-	whole_place *place = (whole_place *) (team + 1);
+	whole_block *entered = (whole_block *) (team + 1);
 	list_counter<PLANES, WHOLE_THREADS / 32, WHOLE_PLANES, false>
-		counter(params, (uint32_t *) (place + 1), team, place);
+		counter(params, (uint32_t *) (entered + 1), team, entered);
 
 	count_segments(params, counter, [&] (uint32_t q)
 				   {
@@ -512,14 +517,14 @@ whole_variant(uint32_t planes)
 static size_t
 tiled_bytes(uint32_t threads)
 {
-	return sizeof(struct team_shared) + sizeof(struct block_place<32>) +
+	return sizeof(struct team_shared) + sizeof(struct entered_block<32>) +
 		threads / 32 * TILED_TEAM_WORDS * sizeof(uint32_t);
 }
 
 static size_t
 whole_bytes(uint32_t planes)
 {
-	return sizeof(struct team_shared) + sizeof(whole_place) + planes * WHOLE_ROWS / 8;
+	return sizeof(struct team_shared) + sizeof(whole_block) + planes * WHOLE_ROWS / 8;
 }
 
 /* Slots of a segment of small blocks that are staged, beside the empty one */
@@ -562,8 +567,8 @@ lists_count_tiled(const struct list_params *params, uint32_t planes, size_t smem
 	size_t		bytes = tiled_bytes(threads) + (size_t) (nslots + 1) * (TILED_ROWS / 8);
 	uint32_t	items = params->nblocks * params->nslices;
 
-	return launch_kernel(tiled_variant(planes, threads), dim3(items < sms ? items : sms), threads,
-						 bytes, stream, *params);
+	return launch(tiled_variant(planes, threads), dim3(items < sms ? items : sms), threads,
+				  bytes, stream, *params);
 }
 
 cudaError_t
@@ -572,10 +577,10 @@ lists_count_direct(const struct list_params *params, uint32_t planes, cudaStream
 	uint64_t	warps = (uint64_t) params->nblocks * params->nqueries;
 	uint64_t	blocks = (warps + DIRECT_THREADS / 32 - 1) / (DIRECT_THREADS / 32);
 
-	return launch_kernel(direct_variant(planes), dim3((uint32_t) (blocks < 65536 ? blocks : 65536)),
-						 DIRECT_THREADS, DIRECT_THREADS / 32 *
-						 (sizeof(struct block_place<32>) + TILED_TEAM_WORDS * sizeof(uint32_t)),
-						 stream, *params);
+	return launch(direct_variant(planes), dim3((uint32_t) (blocks < 65536 ? blocks : 65536)),
+				  DIRECT_THREADS, DIRECT_THREADS / 32 *
+				  (sizeof(struct entered_block<32>) + TILED_TEAM_WORDS * sizeof(uint32_t)),
+				  stream, *params);
 }
 
 cudaError_t
@@ -584,6 +589,8 @@ lists_count_whole(const struct list_params *params, uint32_t planes, uint32_t sm
 {
 	uint64_t	items = (uint64_t) params->nblocks * params->nslices;
 
-	return launch_kernel(whole_variant(planes), dim3((uint32_t) std::min(items, (uint64_t) sms * 2)),
-						 WHOLE_THREADS, whole_bytes(WHOLE_PLANES), stream, *params);
+	return launch(whole_variant(planes), dim3((uint32_t) std::min(items, (uint64_t) sms * 2)),
+				  WHOLE_THREADS, whole_bytes(WHOLE_PLANES), stream, *params);
+}
+
 }

@@ -5,7 +5,11 @@
  *
  *-------------------------------------------------------------------------
  */
+#include "kernels/device/launch.h"
 #include "kernels/search/emit.cuh"
+
+namespace gpuvec
+{
 
 /*
  * Sort the ids of query q, `len` of them, by what a segment has for them: slots, those
@@ -116,9 +120,9 @@ classify_lone(const __grid_constant__ struct lone_params params)
 cudaError_t
 lists_classify(const struct list_params *params, cudaStream_t stream)
 {
-	return launch_kernel(classify_kernel, dim3((params->nqueries + CLASSIFY_WARPS - 1) / CLASSIFY_WARPS,
-											   params->nsegments),
-						 CLASSIFY_WARPS * 32, 0, stream, *params);
+	return launch(classify_kernel, dim3((params->nqueries + CLASSIFY_WARPS - 1) / CLASSIFY_WARPS,
+										params->nsegments),
+				  CLASSIFY_WARPS * 32, 0, stream, *params);
 }
 
 cudaError_t
@@ -126,4 +130,6 @@ lists_classify_lone(const struct lone_params *params, cudaStream_t stream)
 {
 	return launch_chained(classify_lone, dim3(params->lists.nsegments), LONE_QUERIES * 32, 0, stream,
 						  *params);
+}
+
 }

@@ -10,8 +10,12 @@
  *
  *-------------------------------------------------------------------------
  */
+#include "kernels/device/launch.h"
 #include "kernels/search/bit_counters.cuh"
 #include "kernels/search/list_planes.cuh"
+
+namespace gpuvec
+{
 
 extern __shared__ uint4 shared_memory[];
 
@@ -32,8 +36,9 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 	uint32_t	maxlen;
 
 	__device__ __forceinline__
-	lone_counter(const struct list_params &p, struct team_shared *s, struct block_place<32> *team_place)
-		: base(p, (uint32_t *) (team_place + 1), s, team_place), shared(s), word(threadIdx.x)
+	lone_counter(const struct list_params &p, struct team_shared *s,
+				 struct entered_block<32> *team_block)
+		: base(p, (uint32_t *) (team_block + 1), s, team_block), shared(s), word(threadIdx.x)
 	{
 		__syncthreads();
 	}
@@ -46,7 +51,7 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 		const struct device_segment *segment = &params.segments[where.x];
 
 		if (threadIdx.x < 32)
-			set_place(block);
+			set_block(block);
 		first_row = (where.y << TILED_SHIFT) + word * 32;
 		minlen = ~0u;
 		maxlen = 0;
@@ -95,8 +100,8 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 			uint2		list = make_uint2(0, 0);
 
 			if (mine < upto)
-				list = find_list(place->lists, ids[mine]);
-			count_short_lists<true>(place->lists.postings, list.x, list.y,
+				list = find_list(entered->lists, ids[mine]);
+			count_short_lists<true>(entered->lists.postings, list.x, list.y,
 									planes + TILED_PLANES * WORDS + word / 32 * 32);
 		}
 		__syncthreads();
@@ -144,9 +149,9 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 	__device__ __forceinline__ void
 	count_slots(const uint16_t *slots, uint32_t n)
 	{
-		const struct device_lists &lists = place->lists;
+		const struct device_lists &lists = entered->lists;
 		const uint32_t *bitmaps = (const uint32_t *) lists.bitmaps +
-			(size_t) place->block * (lists.nslots + 1) * WORDS + word;
+			(size_t) entered->block * (lists.nslots + 1) * WORDS + word;
 		const uint4 *eights = (const uint4 *) slots;
 
 #pragma unroll 2
@@ -198,17 +203,17 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 		bool		hopeless = minlen == ~0u || need > min(limits->len, maxlen);
 		const uint16_t *entries;
 		uint32_t	rows[1];
-		uint4		n = params.nentries_of[place->segment_number * params.nqueries + q];
+		uint4		n = params.nentries_of[entered->segment_number * params.nqueries + q];
 
 		if (__syncthreads_and(hopeless))
 			return;
-		entries = params.entries + ((size_t) place->segment_number * params.nentries + n.w) * 8;
+		entries = params.entries + ((size_t) entered->segment_number * params.nentries + n.w) * 8;
 		count_lists_of(entries + n.x + n.y, n.z);
 		count_slots(entries, n.x + n.y);
 		if (params.sample > 0)
 			need = max(need, high_count(params.sample));
 		rows[0] = hopeless || need >> PLANES ? 0 : counters.at_least_number(need);
-		emit_words(params, place->segment, q, first_row, rows, most,
+		emit_words(params, entered->segment, q, first_row, rows, most,
 				   [&] (uint32_t bit) { return counters.get(bit); });
 	}
 };
@@ -220,7 +225,7 @@ __launch_bounds__(LONE_THREADS)
 count_lone(const __grid_constant__ struct list_params params)
 {
 	struct team_shared *shared = (struct team_shared *) shared_memory;
-	lone_counter<PLANES> counter(params, shared, (struct block_place<32> *) (shared + 1));
+	lone_counter<PLANES> counter(params, shared, (struct entered_block<32> *) (shared + 1));
 	uint32_t	ntasks = params.own_blocks > 0 ? params.nblocks : params.nblocks * params.nqueries;
 
 	let_next_start();
@@ -261,7 +266,9 @@ lists_count_lone(const struct list_params *params, uint32_t planes, cudaStream_t
 	uint64_t	blocks = (uint64_t) params->nblocks * (params->own_blocks > 0 ? 1 : params->nqueries);
 
 	return launch_chained(lone_variant(planes), dim3((uint32_t) (blocks < 65536 ? blocks : 65536)),
-						 LONE_THREADS, sizeof(struct team_shared) + sizeof(struct block_place<32>) +
+						 LONE_THREADS, sizeof(struct team_shared) + sizeof(struct entered_block<32>) +
 						 TILED_PLANES * TILED_ROWS / 8 + LONE_THREADS * sizeof(uint32_t),
 						 stream, *params);
+}
+
 }

@@ -13,7 +13,11 @@
  */
 #include <algorithm>
 
+#include "kernels/device/launch.h"
 #include "kernels/search/list_items.cuh"
+
+namespace gpuvec
+{
 
 extern __shared__ uint4 shared_memory[];
 
@@ -117,7 +121,7 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 				uint32_t	src[LOADS] = {};
 				uint32_t	posting[LOADS];
 
-				/* the first list that reaches beyond a place */
+				/* the first list that reaches beyond a position */
 #pragma unroll 1
 				for (uint32_t step = 1u << (31 - __clz(m)); step > 0; step /= 2)
 #pragma unroll
@@ -127,9 +131,10 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 #pragma unroll
 				for (int i = 0; i < LOADS; i++)
 				{
-					uint32_t	place = at + i * WHOLE_THREADS;
+					uint32_t	position = at + i * WHOLE_THREADS;
 
-					posting[i] = place < total ? __ldg(&lists.postings[shares->first[src[i]] + place]) : 0;
+					posting[i] = position < total ?
+						__ldg(&lists.postings[shares->first[src[i]] + position]) : 0;
 				}
 #pragma unroll
 				for (int i = 0; i < LOADS; i++)
@@ -321,5 +326,7 @@ lists_count_plain(const struct list_params *params, uint32_t sms, cudaStream_t s
 	if (params->nqueries <= LONE_QUERIES)
 		return launch_chained(count_plain_lone, blocks, WHOLE_THREADS,
 							  plain_bytes() + sizeof(struct list_shares), stream, *params);
-	return launch_kernel(count_plain, blocks, WHOLE_THREADS, plain_bytes(), stream, *params);
+	return launch(count_plain, blocks, WHOLE_THREADS, plain_bytes(), stream, *params);
+}
+
 }

@@ -29,8 +29,12 @@
  *
  *-------------------------------------------------------------------------
  */
+#include "kernels/device/launch.h"
 #include "kernels/search/emit.cuh"
 #include "kernels/search/bit_counters.cuh"
+
+namespace gpuvec
+{
 
 extern __shared__ uint4 shared_memory[];
 
@@ -54,7 +58,7 @@ struct __align__(16) scan_shared
 };
 
 /* A tile on its way through a warp */
-struct tile_place
+struct warp_tile
 {
 	uint32_t	tile;			/* within the segment */
 	uint32_t	chunk;
@@ -167,7 +171,7 @@ struct scanner
 
 	/* Which queries can rows of these lengths serve, and what do they need? */
 	__device__ __forceinline__ void
-	set_lengths(const struct tile_place &at)
+	set_lengths(const struct warp_tile &at)
 	{
 		uint32_t	len = shared->query[lane].len;
 		uint32_t	need = gpuvec_need(params.measure, len, at.minlen,
@@ -199,28 +203,28 @@ struct scanner
 		__syncwarp();
 	}
 
-	/* The entry of an id; 0 for a place beyond the row's length */
+	/* The entry of an id; 0 for a position beyond the row's length */
 	template <bool MASKED>
 	__device__ __forceinline__ uint32_t
-	look_up(uint32_t id, uint32_t place, uint32_t rowlen)
+	look_up(uint32_t id, uint32_t position, uint32_t rowlen)
 	{
-		if (MASKED && place >= rowlen)
+		if (MASKED && position >= rowlen)
 			return 0;
 		return table[id];
 	}
 
-	/* The masks of a chunk; `place` is that of its first id */
+	/* The masks of a chunk; `position` is that of its first id */
 	template <bool MASKED>
 	__device__ __forceinline__ void
-	chunk_masks(const uint4 &chunk, uint32_t *mask, uint32_t place, uint32_t rowlen)
+	chunk_masks(const uint4 &chunk, uint32_t *mask, uint32_t position, uint32_t rowlen)
 	{
 		const uint32_t word[4] = {chunk.x, chunk.y, chunk.z, chunk.w};
 
 #pragma unroll
 		for (int i = 0; i < 4; i++)
 		{
-			uint32_t	a = look_up<MASKED>(word[i] & 0xFFFF, place + 2 * i, rowlen);
-			uint32_t	b = look_up<MASKED>(word[i] >> 16, place + 2 * i + 1, rowlen);
+			uint32_t	a = look_up<MASKED>(word[i] & 0xFFFF, position + 2 * i, rowlen);
+			uint32_t	b = look_up<MASKED>(word[i] >> 16, position + 2 * i + 1, rowlen);
 
 			if constexpr (BATCH == 32)
 			{
@@ -236,7 +240,7 @@ struct scanner
 		}
 	}
 
-	/* Count chunks from .. to - 1 of a row, all of whose places count */
+	/* Count chunks from .. to - 1 of a row, all of whose ids count */
 	__device__ __forceinline__ void
 	count_chunks(bit_counters<PLANES> &counters, const uint4 *ids, uint32_t from, uint32_t to)
 	{
@@ -340,7 +344,7 @@ struct scanner
 
 	/* Scan one tile; by one warp */
 	__device__ __forceinline__ void
-	scan_tile(const struct device_segment *segment, const struct tile_place &at)
+	scan_tile(const struct device_segment *segment, const struct warp_tile &at)
 	{
 		const uint4 *ids = segment->ids + (size_t) at.chunk * 32 + lane;
 		bit_counters<PLANES> counters;
@@ -397,7 +401,7 @@ struct scanner
 		while (pending != 0)
 		{
 			int			src = __ffs(pending) - 1;
-			struct tile_place at;
+			struct warp_tile at;
 
 			pending &= pending - 1;
 			at.tile = where.y + offset + src;
@@ -545,4 +549,6 @@ scan_launch(const struct scan_params *params, uint32_t entry_bits, uint32_t plan
 {
 	return launch_chained(scan_variant(entry_bits, planes), dim3(blocks),
 						 scan_threads(planes), shared_bytes, stream, *params);
+}
+
 }

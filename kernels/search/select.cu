@@ -16,14 +16,18 @@
  *
  * Lists of up to GPUVEC_FAST_K rows are sorted in shared memory by the same
  * kernel.  Longer ones are sorted in runs of SORT_RUN, which are then merged
- * pairwise: a key's place is its place in its own run plus the number of smaller
+ * pairwise: a key's position is that in its own run plus the number of smaller
  * keys in the other one, found by binary search.
  *
  *-------------------------------------------------------------------------
  */
-#include "kernels/search/cuda_backend.h"
+#include "kernels/device/instructions.cuh"
+#include "kernels/device/launch.h"
+#include "kernels/search/search_kernels.h"
 
-#define FULL_WARP	0xFFFFFFFFu
+namespace gpuvec
+{
+
 
 #define SELECT_THREADS	512
 #define SELECT_WARPS	(SELECT_THREADS / 32)
@@ -485,7 +489,7 @@ sort_runs_kernel(const __grid_constant__ struct sort_params params)
 		params.out[list + from + i] = keys[i];
 }
 
-/* Merge pairs of runs of a list: one thread places one key */
+/* Merge pairs of runs of a list: one thread moves one key */
 static __global__ void
 __launch_bounds__(SELECT_THREADS)
 merge_runs_kernel(const __grid_constant__ struct sort_params params)
@@ -519,21 +523,10 @@ merge_runs_kernel(const __grid_constant__ struct sort_params params)
 	params.out[list + pair + i % params.width + (lo - other)] = key;
 }
 
-bool		kernels_wait = true;
-
-/* Let the kernel have as much shared memory as it needs; and learn whether kernels wait */
+/* Let the kernel have as much shared memory as it needs */
 cudaError_t
 select_prepare(void)
 {
-	cudaFuncAttributes attributes;
-	cudaError_t rc;
-
-	rc = cudaFuncGetAttributes(&attributes, (const void *) select_kernel);
-	if (rc != cudaSuccess)
-		return rc;
-	/* all kernels are compiled alike: see wait_for_previous() */
-	if (attributes.ptxVersion < 90)
-		kernels_wait = false;
 	return cudaFuncSetAttribute((const void *) select_kernel,
 								cudaFuncAttributeMaxDynamicSharedMemorySize,
 								(int) sizeof(struct select_shared));
@@ -552,12 +545,14 @@ cudaError_t
 sort_launch(const struct sort_params *params, cudaStream_t stream)
 {
 	if (params->width == 0)
-		return launch_kernel(sort_runs_kernel,
-							 dim3((params->kmax + SORT_RUN - 1) / SORT_RUN, params->nqueries),
-							 SELECT_THREADS, SORT_RUN * sizeof(struct row_key), stream,
-							 *params);
-	return launch_kernel(merge_runs_kernel,
-						 dim3((params->kmax + SELECT_THREADS - 1) / SELECT_THREADS,
-							  params->nqueries),
-						 SELECT_THREADS, 0, stream, *params);
+		return launch(sort_runs_kernel,
+					  dim3((params->kmax + SORT_RUN - 1) / SORT_RUN, params->nqueries),
+					  SELECT_THREADS, SORT_RUN * sizeof(struct row_key), stream,
+					  *params);
+	return launch(merge_runs_kernel,
+				  dim3((params->kmax + SELECT_THREADS - 1) / SELECT_THREADS,
+					   params->nqueries),
+				  SELECT_THREADS, 0, stream, *params);
+}
+
 }

@@ -18,7 +18,7 @@
  * A query that is alone, or nearly so, spends most of its time waiting for one thing after
  * the other.  So the last kernel writes the results to the host, by lists it reaches the
  * device as a parameter of the first kernel, and in between each kernel starts while the
- * one before ends (launch_chained).
+ * one before ends (launch_chained()).
  *
  * By inverted lists (lists.cu) the rounds are others: see list_rounds.cu.
  *
@@ -38,23 +38,17 @@
 
 #include "kernels/search/chunk.h"
 
-/* Defaults of gpuvec_cuda_tuning */
-#define MIN_CANDIDATES		16384
-#define MIN_CANDIDATES_FEW	262144	/* if there are at most FEW_QUERIES: memory is no matter then */
-#define FEW_QUERIES			64
-#define CANDIDATES_PER_K	8
-#define GROWTH				8
-#define GROWTH_FEW			16	/* if there are few batches */
-#define FIRST_ROWS			4096
-#define MANY				400 /* queries */
+namespace gpuvec
+{
 
-/* Limits of a chunk */
-#define CHUNK_QUERIES		32768
+/* Up to this number of queries, memory for candidates is no matter */
+#define FEW_QUERIES			64
+
+/* Limit of a chunk */
 #define CHUNK_IDS			((uint64_t) 1 << 26)
 
 /* Queries that are run again together */
 #define RETRY_QUERIES		32
-#define RETRY_CANDIDATES	(1 << 18)
 
 /* The largest class_hi for which classes below it have at most this many tiles */
 static uint32_t
@@ -65,7 +59,7 @@ classes_within(struct cuda_view *view, uint64_t tiles)
 
 	if (tiles >= view->ntiles)
 		return hi;
-	cuda_view_classes(view);
+	count_classes(view);
 	while (lo < hi)
 	{
 		uint32_t	middle = (lo + hi + 1) / 2;
@@ -82,10 +76,10 @@ classes_within(struct cuda_view *view, uint64_t tiles)
 static uint32_t
 plan_rounds(const struct search *s, const struct chunk *c, uint32_t *ends)
 {
-	const struct gpuvec_cuda_tuning *t = &s->b->tuning;
+	const struct gpuvec_search_policy &policy = s->policy;
 	double		tiles = s->view->ntiles;
-	double		first = t->first_rows ? t->first_rows : std::max(FIRST_ROWS, (int) (16 * c->kmax));
-	double		growth = t->growth ? t->growth : c->n > 4 * c->batch ? GROWTH : GROWTH_FEW;
+	double		first = std::max(policy.first_rows, policy.first_per_k * c->kmax);
+	double		growth = c->n > 4 * c->batch ? policy.growth : policy.growth_few;
 	uint32_t	nrounds;
 	uint32_t	n = 0;
 
@@ -135,11 +129,12 @@ run_chunk(struct search *s, struct chunk *c)
 	s->b->stats.chunks++;
 	lay_out(c, s->view->nsegments, s->view->nblocks[0] + s->view->nblocks[1]);
 	c->lone = c->lists && c->nids <= LONE_IDS &&
-		c->n <= std::min(s->b->tuning.lone ? s->b->tuning.lone : LONE_QUERIES, (uint32_t) LONE_QUERIES);
+		c->n <= std::min(s->policy.lone_queries, (uint32_t) LONE_QUERIES);
 	c->direct = fast && c->n <= LONE_QUERIES;
 	s->b->stats.lone_chunks += c->lone;
 	if (!need_scratch(s, c->bytes) ||
-		(c->direct && !need_pinned(s, &s->b->download, &s->b->download_bytes, c->counters - c->results)) ||
+		(c->direct && !need_pinned(s, s->b->download, s->b->download_bytes,
+								   c->counters - c->results)) ||
 		!(c->lone || upload_chunk(s, c)) ||
 		!(c->lists ? queue_list_rounds(s, c) : queue_scan_rounds(s, c)))
 		return false;
@@ -155,17 +150,17 @@ run_chunk(struct search *s, struct chunk *c)
 static bool
 round_overflowed(struct search *s, struct chunk *c, bool *overflowed)
 {
-	struct cuda_backend *b = s->b;
+	struct search_backend *b = s->b;
 	size_t		bytes = sizeof(struct query_state) * c->n;
 	const struct query_state *states;
 
-	if (!need_pinned(s, &b->download, &b->download_bytes, bytes) ||
-		!cuda_check(b, cudaMemcpyAsync(b->download, b->scratch + c->states, bytes,
-									   cudaMemcpyDeviceToHost, b->stream),
-					"copy results from the GPU", s->error) ||
+	if (!need_pinned(s, b->download, b->download_bytes, bytes) ||
+		!s->check(cudaMemcpyAsync(b->download.get(), scratch_at<char>(s, c->states), bytes,
+								  cudaMemcpyDeviceToHost, s->stream),
+				  "copy results from the GPU") ||
 		!wait_for_device(s, c))
 		return false;
-	states = (const struct query_state *) b->download;
+	states = (const struct query_state *) b->download.get();
 	*overflowed = false;
 	for (uint32_t i = 0; i < c->n; i++)
 		if (states[i].count > c->capacity)
@@ -219,7 +214,7 @@ run_watched(struct search *s, struct chunk *c)
  * of the scan up to 32, but it touches only ids that both have; so lists lose only
  * where many segments have none, and where counts need many planes.  And in small
  * blocks, for a batch that is too large for a warp for each query and block, and too
- * small to pay for the staging of bitmaps (FEW, MANY): next_chunk sees to that.
+ * small to pay for the staging of bitmaps (scan_above, scan_below): next_chunk sees to that.
  */
 static bool
 lists_pay(const struct search *s, const struct work_query *w)
@@ -240,6 +235,16 @@ planes_for(const struct search *s, uint32_t len)
 	uint32_t	most = std::min(len, s->view->maxlen);
 
 	return most <= 127 ? 7 : most <= 255 ? 8 : 17;
+}
+
+/* Room for the candidates of a query of a chunk that overflowed */
+static uint64_t
+retry_capacity(const struct search *s, const struct chunk *c)
+{
+	uint64_t	wanted = std::max((uint64_t) s->policy.retry_candidates,
+								  (uint64_t) s->policy.retry_per_k * c->kmax);
+
+	return std::min(wanted, s->policy.workspace / c->n / sizeof(struct row_key));
 }
 
 /*
@@ -278,10 +283,7 @@ run_overflowed_by_lists(struct search *s)
 		c.positions = positions;
 		c.lists = true;
 		c.again = true;
-		c.capacity = s->b->tuning.retry_candidates ? s->b->tuning.retry_candidates :
-			std::max((uint32_t) RETRY_CANDIDATES, CANDIDATES_PER_K * c.kmax);
-		c.capacity = fit_capacity(s, std::min((uint64_t) c.capacity, s->b->workspace / c.n /
-											  sizeof(struct row_key)));
+		c.capacity = fit_capacity(s, retry_capacity(s, &c));
 		if (!chunk_canceled(&c) && !run_chunk(s, &c))
 			return false;
 	}
@@ -292,14 +294,13 @@ run_overflowed_by_lists(struct search *s)
 static bool
 run_overflowed(struct search *s)
 {
-	struct cuda_backend *b = s->b;
+	struct search_backend *b = s->b;
 	uint32_t	n = s->noverflowed;
 
 	b->stats.overflows += n;
 	for (uint32_t from = 0; from < n; from += RETRY_QUERIES)
 	{
 		struct chunk c;
-		uint64_t	capacity;
 		uint32_t	planes = 8;
 
 		memset(&c, 0, sizeof(c));
@@ -318,14 +319,9 @@ run_overflowed(struct search *s)
 			continue;
 		if (!choose_kernel(s, &c, planes))
 			return false;
-		capacity = b->workspace / c.n / sizeof(struct row_key);
-		capacity = std::min(capacity, std::max((uint64_t) RETRY_CANDIDATES,
-											   (uint64_t) CANDIDATES_PER_K * c.kmax));
-		if (b->tuning.retry_candidates)
-			capacity = b->tuning.retry_candidates;
-		cuda_view_classes(s->view);
-		capacity = std::max(capacity, (uint64_t) s->view->largest_class * 32);
-		c.capacity = fit_capacity(s, capacity);
+		count_classes(s->view);
+		c.capacity = fit_capacity(s, std::max(retry_capacity(s, &c),
+											  (uint64_t) s->view->largest_class * 32));
 		if (!run_watched(s, &c))
 			return false;
 	}
@@ -336,9 +332,8 @@ run_overflowed(struct search *s)
 static bool
 next_chunk(struct search *s, uint32_t from, struct chunk *c)
 {
-	struct cuda_backend *b = s->b;
-	const struct gpuvec_cuda_tuning *t = &b->tuning;
-	uint32_t	most = t->chunk_queries ? t->chunk_queries : CHUNK_QUERIES;
+	const struct gpuvec_search_policy &policy = s->policy;
+	uint64_t	least = s->nwork <= FEW_QUERIES ? policy.candidates_few : policy.candidates;
 	uint64_t	nids = 0;
 	uint64_t	list_bytes = 0;
 	uint32_t	n = 0;
@@ -348,27 +343,26 @@ next_chunk(struct search *s, uint32_t from, struct chunk *c)
 	if (!choose_kernel(s, c, s->work[from].kind & 1 ? 17 : 8))
 		return false;
 	c->lists = lists_pay(s, &s->work[from]);
-	for (uint32_t i = from; i < s->nwork && n < most; i++, n++)
+	for (uint32_t i = from; i < s->nwork && n < policy.chunk_queries; i++, n++)
 	{
 		const struct work_query *w = &s->work[i];
 		uint32_t	kmax = std::max(c->kmax, w->k);
-		uint64_t	least = s->nwork <= FEW_QUERIES ? MIN_CANDIDATES_FEW : MIN_CANDIDATES;
-		uint32_t	capacity = fit_capacity(s, t->candidates ? t->candidates :
-											std::max(least, (uint64_t) CANDIDATES_PER_K * kmax));
+		uint32_t	capacity = fit_capacity(s, std::max(least, (uint64_t) policy.candidates_per_k *
+														kmax));
 
 		nids += w->query->len;
 		if (c->lists)
 			list_bytes += query_list_bytes(s, w->query->len);
 		if (n > 0 && (w->kind != s->work[from].kind || nids > CHUNK_IDS ||
 					  query_bytes(kmax, capacity) * (n + 1) + nids * 2 + list_bytes >
-					  b->workspace))
+					  policy.workspace))
 			break;
 		c->list_planes = std::max(c->list_planes, planes_for(s, w->query->len));
 		c->kmax = kmax;
 		c->capacity = capacity;
 	}
-	if (c->lists && s->method == GPUVEC_METHOD_AUTO && !t->few && s->view->nblocks[0] > 0 &&
-		n > FEW && n < MANY)
+	if (c->lists && s->method == GPUVEC_METHOD_AUTO && s->view->nblocks[0] > 0 &&
+		n > policy.scan_above && n < policy.scan_below)
 		c->lists = false;
 
 	/* whole batches, unless these are the last ones */
@@ -435,15 +429,13 @@ run_search(struct search *s)
 
 /* The backend's topk */
 bool
-cuda_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure,
-		  gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error)
+topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure,
+	 gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error)
 {
-	struct cuda_backend *b = (struct cuda_backend *) backend;
-	struct search s;
+	struct search_backend *b = static_cast<struct search_backend *>(backend);
+	struct search s = {b, b->policy, b->stream.get()};
 	bool		ok;
 
-	memset(&s, 0, sizeof(s));
-	s.b = b;
 	s.view = (struct cuda_view *) view->device;
 	s.measure = measure;
 	s.method = method;
@@ -451,7 +443,7 @@ cuda_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measu
 	memset(&b->stats, 0, sizeof(b->stats));
 	if (nqueries == 0)
 		return true;
-	if (!cuda_enter(b, error))
+	if (!b->device.enter(error))
 		return false;
 	s.work = (struct work_query *) malloc(sizeof(struct work_query) * nqueries);
 	s.overflowed = (uint32_t *) malloc(sizeof(uint32_t) * nqueries);
@@ -461,10 +453,12 @@ cuda_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measu
 	{
 		collect_work(&s, view, queries, nqueries);
 		ok = run_search(&s);
-		if (!ok && !b->broken)
+		if (!ok && !b->device.broken)
 			quiet_device(&s);
 	}
 	free(s.work);
 	free(s.overflowed);
 	return ok;
+}
+
 }

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * limits.h
+ * bounds.h
  *	  Limits that the extension, the engine and the kernels share.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUVEC_LIMITS_H
-#define GPUVEC_LIMITS_H
+#ifndef GPUVEC_BOUNDS_H
+#define GPUVEC_BOUNDS_H
 
 /* Ids are 0 .. GPUVEC_MAX_ID, so a set has at most GPUVEC_MAX_IDS of them */
 #define GPUVEC_MAX_ID			65535
@@ -42,4 +42,4 @@
 #define gpuvec_tid_block(tid)	((uint32_t) ((tid) >> 16))
 #define gpuvec_tid_line(tid)	((uint16_t) ((tid) & 0xFFFF))
 
-#endif							/* GPUVEC_LIMITS_H */
+#endif							/* GPUVEC_BOUNDS_H */

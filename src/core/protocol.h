@@ -9,11 +9,12 @@
  * by `length` bytes.  The header and GPUVEC_MSG_HELLO / GPUVEC_MSG_ERROR
  * never change their layout, so ends of different versions can say so.
  *
- * A session sends one request at a time and reads one reply, except for
- * GPUVEC_MSG_PAGES and GPUVEC_MSG_REFRESH_PAGES, which have no reply: the
- * engine reports what went wrong with pages as the (one) GPUVEC_MSG_ERROR
- * that answers the next COMMIT or REFRESH, or earlier, after which the
- * session must close the connection.  Closing a connection cancels what it
+ * Every request has one reply, and replies come in the order of the requests;
+ * a session may send further requests before it has read them.
+ * GPUVEC_MSG_PAGES and GPUVEC_MSG_REFRESH_PAGES have no reply: the engine
+ * reports what went wrong with pages as the (one) GPUVEC_MSG_ERROR that
+ * answers the next COMMIT or REFRESH, or earlier, after which the session
+ * must close the connection.  Closing a connection cancels what it
  * asked for, drops an unfinished load or refresh, and drops the session's
  * private mirrors.
  *

@@ -14,7 +14,6 @@
 
 #include "embedding/embedding_table.h"
 #include "link/engine_link.h"
-#include "search/set_search.h"
 #include "utils/memutils.h"
 
 /* A key and its row */
@@ -272,7 +271,7 @@ EmbeddingCollectMore(EmbeddingCollection *collection, EmbeddingTable *table, con
 		{
 			if (ask_target(collection, table, i, collection->distinct, collection->ndistinct, &reason))
 				continue;
-			SearchWarnNoEngine(reason);
+			GpuvecLinkWarn(reason);
 			/* what it cannot do for this relation it may do for others */
 			use_engine = GpuvecLinkRefusal() != NULL;
 			forget_target(collection, i);

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * embedding.h
+ * embedding_table.h
  *	  Gathering and pooling the vectors of embedding tables.
  *
  * ask.c		asking the engine
@@ -19,8 +19,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUVEC_EMBEDDING_SQL_H
-#define GPUVEC_EMBEDDING_SQL_H
+#ifndef GPUVEC_EMBEDDING_TABLE_H
+#define GPUVEC_EMBEDDING_TABLE_H
 
 #include "postgres.h"
 
@@ -109,8 +109,6 @@ typedef struct EmbeddingGradient
 
 extern void EmbeddingGradients(EmbeddingTable *table, gpuvec_embedding_op op,
 							   const EmbeddingBags *bags, EmbeddingGradient *result);
-extern void EmbeddingComplainGradient(const EmbeddingBags *bags, const gpuvec_embedding_answer *complaint)
-			pg_attribute_noreturn();
 
 /* ask.c */
 typedef struct EmbeddingAnswer
@@ -156,9 +154,6 @@ typedef struct EmbeddingRow
 extern void EmbeddingScan(MirrorTarget *target, Snapshot snapshot, bool first,
 						  bool (*take) (void *arg, const EmbeddingRow *row), void *arg);
 
-/* nearest.c */
-extern bool EmbeddingKeyListed(const int64 *keys, uint64 n, int64 key);
-
 /* collect.c */
 extern EmbeddingCollection *EmbeddingCollectionMake(void);
 extern uint64 EmbeddingCollectMore(EmbeddingCollection *collection, EmbeddingTable *table,
@@ -181,6 +176,9 @@ extern EmbeddingCache *EmbeddingCacheMake(MemoryContext parent);
 extern void EmbeddingCacheDrop(EmbeddingCache *cache);
 extern bool EmbeddingCachePool(EmbeddingCache *cache, EmbeddingTable *table,
 							   const EmbeddingBags *bags, EmbeddingVectors *vectors);
+
+/* rows.c: add its functions that return rows, when the library is loaded */
+extern void EmbeddingInit(void);
 
 /* complaints, in the words of the first relation */
 extern void EmbeddingComplain(EmbeddingTable *table, const gpuvec_embedding_answer *complaint)
@@ -218,4 +216,4 @@ typedef struct EmbeddingArrayRoom
 extern Datum EmbeddingArray(const float *elements, uint64 n);
 extern Datum EmbeddingNextArray(EmbeddingArrayRoom *room, const float *elements, uint64 n);
 
-#endif							/* GPUVEC_EMBEDDING_SQL_H */
+#endif							/* GPUVEC_EMBEDDING_TABLE_H */

@@ -15,11 +15,22 @@
 
 #include "core/pooling_grad.h"
 #include "embedding/embedding_table.h"
+#include "link/engine_link.h"
 #include "miscadmin.h"
-#include "search/set_search.h"
 
 /* How much gradients of weights may differ when they are verified, of the largest */
 #define WEIGHTS_TOLERANCE	1e-4
+
+/* Raise that the gradient has the wrong size */
+static void
+complain_of_gradient(const EmbeddingBags *bags, const gpuvec_embedding_answer *complaint)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+			 errmsg("the upstream gradient must have as many elements as pooling returns"),
+			 errdetail("It has " UINT64_FORMAT ", pooling returns " UINT64_FORMAT ".",
+					   bags->ngradient, complaint->count)));
+}
 
 /* Fail unless the gradient has as many elements as pooling returns */
 static void
@@ -35,18 +46,7 @@ check_gradient(const EmbeddingBags *bags, const bool *found, uint32 width)
 			rows += found[i] || bags->missing != GPUVEC_MISSING_SKIP;
 	complaint.count = rows * width;
 	if (bags->ngradient != complaint.count)
-		EmbeddingComplainGradient(bags, &complaint);
-}
-
-/* Raise that the gradient has the wrong size */
-void
-EmbeddingComplainGradient(const EmbeddingBags *bags, const gpuvec_embedding_answer *complaint)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
-			 errmsg("the upstream gradient must have as many elements as pooling returns"),
-			 errdetail("It has " UINT64_FORMAT ", pooling returns " UINT64_FORMAT ".",
-					   bags->ngradient, complaint->count)));
+		complain_of_gradient(bags, &complaint);
 }
 
 /* The gradients of the keys' vectors, computed here */
@@ -151,14 +151,14 @@ gradient_in_engine(EmbeddingTable *table, gpuvec_embedding_op op, const Embeddin
 		return false;
 	if (!EmbeddingAsk(table, 0, op, 0, bags, &answer, &reason))
 	{
-		SearchWarnNoEngine(reason);
+		GpuvecLinkWarn(reason);
 		*use_engine = false;
 		return false;
 	}
 	if (answer.head.status == GPUVEC_EMBEDDING_LARGE)
 		return false;
 	if (answer.head.status == GPUVEC_EMBEDDING_GRADIENT)
-		EmbeddingComplainGradient(bags, &answer.head);
+		complain_of_gradient(bags, &answer.head);
 	if (answer.head.status != GPUVEC_EMBEDDING_DONE)
 		EmbeddingComplain(table, &answer.head);
 	result->known = answer.head.nfound > 0;

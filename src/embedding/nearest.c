@@ -22,7 +22,6 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "search/set_search.h"
 #include "search/set_function.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -60,35 +59,9 @@ typedef struct NearestScan
 	gpuvec_near_heap *heaps;
 } NearestScan;
 
-/* Offer a row of a relation to all queries */
-static bool
-offer_row(void *arg, const EmbeddingRow *row)
-{
-	NearestScan *scan = arg;
-	const EmbeddingNearest *nearest = scan->nearest;
-	gpuvec_near near = {.key = row->key,.tid = row->tid};
-	MirrorVector vector;
-
-	MirrorReadVector(row->value, scan->target, &vector);
-	if (vector.kind != GPUVEC_VECTOR_GOOD || vector.width != nearest->width ||
-		EmbeddingKeyListed(nearest->excluded, nearest->nexcluded, near.key))
-		return true;
-	for (uint32 i = 0; i < nearest->nqueries; i++)
-	{
-		const float *query = nearest->queries + (Size) i * nearest->width;
-
-		near.score = gpuvec_near_score(nearest->metric, query,
-									   gpuvec_product(query, query, nearest->width),
-									   vector.elements, nearest->width);
-		if (!gpuvec_near_hopeless(&scan->heaps[i], near.score))
-			gpuvec_near_offer(&scan->heaps[i], &near);
-	}
-	return true;
-}
-
 /* Is a key in an ascending list? */
-bool
-EmbeddingKeyListed(const int64 *keys, uint64 n, int64 key)
+static bool
+is_listed(const int64 *keys, uint64 n, int64 key)
 {
 	uint64		low = 0;
 	uint64		high = n;
@@ -103,6 +76,32 @@ EmbeddingKeyListed(const int64 *keys, uint64 n, int64 key)
 			high = middle;
 	}
 	return low < n && keys[low] == key;
+}
+
+/* Offer a row of a relation to all queries */
+static bool
+offer_row(void *arg, const EmbeddingRow *row)
+{
+	NearestScan *scan = arg;
+	const EmbeddingNearest *nearest = scan->nearest;
+	gpuvec_near near = {.key = row->key,.tid = row->tid};
+	MirrorVector vector;
+
+	MirrorReadVector(row->value, scan->target, &vector);
+	if (vector.kind != GPUVEC_VECTOR_GOOD || vector.width != nearest->width ||
+		is_listed(nearest->excluded, nearest->nexcluded, near.key))
+		return true;
+	for (uint32 i = 0; i < nearest->nqueries; i++)
+	{
+		const float *query = nearest->queries + (Size) i * nearest->width;
+
+		near.score = gpuvec_near_score(nearest->metric, query,
+									   gpuvec_product(query, query, nearest->width),
+									   vector.elements, nearest->width);
+		if (!gpuvec_near_hopeless(&scan->heaps[i], near.score))
+			gpuvec_near_offer(&scan->heaps[i], &near);
+	}
+	return true;
 }
 
 /* Offer the rows of a relation from its mirror; false, with a reason: there is no engine */
@@ -162,7 +161,7 @@ find_nearest(EmbeddingTable *table, const EmbeddingNearest *nearest, bool use_en
 		{
 			if (ask_target(table, i, nearest, heaps, &reason))
 				continue;
-			SearchWarnNoEngine(reason);
+			GpuvecLinkWarn(reason);
 			/* what it cannot do for this relation it may do for others */
 			use_engine = GpuvecLinkRefusal() != NULL;
 		}
@@ -407,7 +406,7 @@ drop_excluded(gpuvec_near_heap *heap, const NearestLists *lists, uint32 query, u
 	uint64		n = 0;
 
 	for (uint64 i = 0; i < heap->n && n < k; i++)
-		if (!EmbeddingKeyListed(keys, nkeys, heap->rows[i].key))
+		if (!is_listed(keys, nkeys, heap->rows[i].key))
 			heap->rows[n++] = heap->rows[i];
 	heap->n = n;
 	return all || n == k;

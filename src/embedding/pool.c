@@ -13,6 +13,7 @@
 #include <math.h>
 
 #include "embedding/embedding_table.h"
+#include "link/engine_link.h"
 #include "miscadmin.h"
 #include "search/set_search.h"
 #include "utils/memutils.h"
@@ -372,7 +373,7 @@ use_mirror(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags *b
 	}
 	if (!EmbeddingAsk(table, 0, op, tell ? GPUVEC_EMBEDDING_FOUND : 0, bags, &answer, &reason))
 	{
-		SearchWarnNoEngine(reason);
+		GpuvecLinkWarn(reason);
 		*use_engine = false;
 		return false;
 	}

@@ -289,7 +289,7 @@ gradient_next(void *state, Datum *values, bool *nulls)
 	{.function = name, .form = which, .begin = what##_begin, .next = what##_next, \
 		.rewind = what##_rewind}
 
-const SetFunction EmbeddingFunctions[] = {
+static const SetFunction functions[] = {
 	ROWS_OF(gather, gpuvec_gather, FORM_ONE),
 	ROWS_OF(gather, gpuvec_gather_batch, FORM_BATCH),
 	ROWS_OF(pool, gpuvec_pool_batch, FORM_BATCH),
@@ -297,6 +297,12 @@ const SetFunction EmbeddingFunctions[] = {
 	ROWS_OF(gradient, gpuvec_pool_grad_batch, FORM_BATCH),
 	{0}
 };
+
+void
+EmbeddingInit(void)
+{
+	SetFunctionsAdd(functions);
+}
 
 /* Elements of an array argument, if they are known now; else -1 */
 static double

@@ -31,7 +31,6 @@
 #include "funcapi.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
-#include "search/set_search.h"
 #include "search/set_function.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"

@@ -165,9 +165,9 @@ idset_intersection_count(const uint16 *a, uint32 na, const uint16 *b, uint32 nb)
 	return count;
 }
 
-/* Binary search of one id; *place is where it is, or belongs */
+/* Binary search of one id; *position is where it is, or belongs */
 bool
-idset_find(const IdSet *set, uint16 id, uint32 *place)
+idset_find(const IdSet *set, uint16 id, uint32 *position)
 {
 	uint32		n = idset_count(set);
 	uint32		low = 0;
@@ -182,6 +182,6 @@ idset_find(const IdSet *set, uint16 id, uint32 *place)
 		else
 			high = middle;
 	}
-	*place = low;
+	*position = low;
 	return low < n && set->ids[low] == id;
 }

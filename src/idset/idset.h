@@ -64,8 +64,8 @@ extern uint16 idset_check_id(int64 number);
 extern uint32 idset_intersection_count(const uint16 *a, uint32 na,
 									   const uint16 *b, uint32 nb);
 
-/* Is this id in the set?  *place is where it is, or belongs */
-extern bool idset_find(const IdSet *set, uint16 id, uint32 *place);
+/* Is this id in the set?  *position is where it is, or belongs */
+extern bool idset_find(const IdSet *set, uint16 id, uint32 *position);
 
 extern Datum idset_out(PG_FUNCTION_ARGS);
 

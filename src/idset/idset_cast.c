@@ -22,7 +22,7 @@ PG_FUNCTION_INFO_V1(idset_to_int4_array);
 PG_FUNCTION_INFO_V1(idset_to_int8_array);
 PG_FUNCTION_INFO_V1(idset_to_json);
 
-/* The place of the first null element, counted from 1 */
+/* The position of the first null element, counted from 1 */
 static int
 first_null(ArrayType *array, int n)
 {

@@ -274,23 +274,23 @@ idset_add_id(PG_FUNCTION_ARGS)
 	IdSet	   *set = PG_GETARG_IDSET_P(0);
 	uint16		id = idset_check_id(PG_GETARG_INT64(1));
 	uint32		n = idset_count(set);
-	uint32		place;
+	uint32		position;
 	IdSet	   *result;
 
-	if (idset_find(set, id, &place))
+	if (idset_find(set, id, &position))
 		PG_RETURN_IDSET_P(set);
 	result = idset_alloc(n + 1);
-	memcpy(result->ids, set->ids, place * sizeof(uint16));
-	result->ids[place] = id;
-	memcpy(result->ids + place + 1, set->ids + place, (n - place) * sizeof(uint16));
+	memcpy(result->ids, set->ids, position * sizeof(uint16));
+	result->ids[position] = id;
+	memcpy(result->ids + position + 1, set->ids + position, (n - position) * sizeof(uint16));
 	PG_RETURN_IDSET_P(result);
 }
 
 /* Is this number an id of the set?  Numbers that are no ids are in no set. */
 static bool
-find_number(const IdSet *set, int64 number, uint32 *place)
+find_number(const IdSet *set, int64 number, uint32 *position)
 {
-	return number >= 0 && number <= GPUVEC_MAX_ID && idset_find(set, (uint16) number, place);
+	return number >= 0 && number <= GPUVEC_MAX_ID && idset_find(set, (uint16) number, position);
 }
 
 /* - operator with one id */
@@ -299,14 +299,14 @@ idset_remove_id(PG_FUNCTION_ARGS)
 {
 	IdSet	   *set = PG_GETARG_IDSET_P(0);
 	uint32		n = idset_count(set);
-	uint32		place;
+	uint32		position;
 	IdSet	   *result;
 
-	if (!find_number(set, PG_GETARG_INT64(1), &place))
+	if (!find_number(set, PG_GETARG_INT64(1), &position))
 		PG_RETURN_IDSET_P(set);
 	result = idset_alloc(n - 1);
-	memcpy(result->ids, set->ids, place * sizeof(uint16));
-	memcpy(result->ids + place, set->ids + place + 1, (n - 1 - place) * sizeof(uint16));
+	memcpy(result->ids, set->ids, position * sizeof(uint16));
+	memcpy(result->ids + position, set->ids + position + 1, (n - 1 - position) * sizeof(uint16));
 	PG_RETURN_IDSET_P(result);
 }
 
@@ -314,18 +314,18 @@ idset_remove_id(PG_FUNCTION_ARGS)
 Datum
 idset_contains_id(PG_FUNCTION_ARGS)
 {
-	uint32		place;
+	uint32		position;
 
-	PG_RETURN_BOOL(find_number(PG_GETARG_IDSET_P(0), PG_GETARG_INT64(1), &place));
+	PG_RETURN_BOOL(find_number(PG_GETARG_IDSET_P(0), PG_GETARG_INT64(1), &position));
 }
 
 /* <@ operator with one id */
 Datum
 idset_id_contained(PG_FUNCTION_ARGS)
 {
-	uint32		place;
+	uint32		position;
 
-	PG_RETURN_BOOL(find_number(PG_GETARG_IDSET_P(1), PG_GETARG_INT64(0), &place));
+	PG_RETURN_BOOL(find_number(PG_GETARG_IDSET_P(1), PG_GETARG_INT64(0), &position));
 }
 
 /* The size alone tells: nothing is detoasted */

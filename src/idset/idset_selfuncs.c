@@ -87,7 +87,7 @@ typedef struct TypicalKey
 	double		rows;
 	Oid			relation;		/* of the statistics */
 	TransactionId xmin;
-	ItemPointerData place;
+	ItemPointerData tid;
 	AttrNumber	attnum;
 	int			predicate;
 	int			measure;
@@ -216,7 +216,7 @@ make_typical_key(TypicalKey *key, const IdSetClause *clause, bool has_score)
 	key->relation = stats->starelid;
 	key->attnum = stats->staattnum;
 	key->inherited = stats->stainherit;
-	key->place = tuple->t_self;
+	key->tid = tuple->t_self;
 	key->xmin = HeapTupleHeaderGetRawXmin(tuple->t_data);
 	key->predicate = clause->question.predicate;
 	key->single_id = clause->type == INT8OID;

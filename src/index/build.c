@@ -16,7 +16,7 @@
 #include "access/tableam.h"
 #include "catalog/index.h"
 #include "commands/progress.h"
-#include "index/entries.h"
+#include "entries/entries.h"
 #include "index/index_am.h"
 #include "nodes/execnodes.h"
 #include "pgstat.h"

@@ -73,8 +73,8 @@
 #define LOAD_SCANS			2.0
 #define LOAD_SEARCHES		100.0
 
-/* Rows that a scan in order ranks before it looks for those of its search keys (scan.c) */
-#define KEYED_VAIN			1152.0
+/* Rows that an ordered scan ranks before it looks for those of its keys */
+#define KEYED_VAIN			(GPUVEC_FIRST_BATCH + GPUVEC_FIRST_BATCH * GPUVEC_BATCH_GROWTH)
 
 /* More than anything that has been disabled costs, though finite, for costs are subtracted */
 #define IMPOSSIBLE_COST			1.0e30

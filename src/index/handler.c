@@ -7,7 +7,7 @@
  * that the mirror of the column can deliver the table's rows in order of a
  * distance, or those with certain ids.  An index with an expression or a
  * predicate keeps its rows (entries.c), for nobody who reads may compute
- * them.  Scans search the mirror (scan.c, search.c).  Inserting into the
+ * them.  Scans search the mirror (scan.c, key_search.c).  Inserting into the
  * index, and vacuuming it, tell the mirror what has changed (feed.c), in
  * shared memory: neither needs the engine.
  *
@@ -23,8 +23,9 @@
 #include "catalog/pg_opfamily.h"
 #include "catalog/pg_type.h"
 #include "commands/vacuum.h"
+#include "entries/entries.h"
 #include "fmgr.h"
-#include "index/entries.h"
+#include "index/entry_queue.h"
 #include "index/index_am.h"
 #include "mirror/feed.h"
 #include "storage/bufmgr.h"

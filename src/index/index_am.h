@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * index.h
+ * index_am.h
  *	  The parts of the index access method.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUVEC_INDEX_H
-#define GPUVEC_INDEX_H
+#ifndef GPUVEC_INDEX_AM_H
+#define GPUVEC_INDEX_AM_H
 
 #include "postgres.h"
 
@@ -20,7 +20,10 @@
 #include "nodes/pathnodes.h"
 #include "nodes/tidbitmap.h"
 
-/* Strategies of the operator class idset_ops: distance operators, then searches */
+/*
+ * Strategies of the operator class idset_ops: distance operators, then
+ * searches
+ */
 #define GPUVEC_FIRST_DISTANCE	1
 #define GPUVEC_LAST_DISTANCE	5
 #define GPUVEC_OVERLAPS			6	/* && */
@@ -40,6 +43,17 @@ extern char *gpuvec_buildphasename(int64 phase);
 extern void GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target);
 
 /* scan.c */
+
+/* Rows of the first batch of a scan in order, and how batches grow */
+#define GPUVEC_FIRST_BATCH		128
+#define GPUVEC_BATCH_GROWTH		8
+
+/*
+ * With search keys, the scan looks for their rows before this batch; it has
+ * ranked those of all batches before by then
+ */
+#define GPUVEC_KEYED_BATCH		(GPUVEC_FIRST_BATCH * GPUVEC_BATCH_GROWTH * GPUVEC_BATCH_GROWTH)
+
 extern IndexScanDesc gpuvec_beginscan(Relation index, int nkeys, int norderbys);
 extern void gpuvec_rescan(IndexScanDesc scan, ScanKey keys, int nkeys, ScanKey orderbys,
 						  int norderbys);
@@ -47,9 +61,11 @@ extern Relation GpuvecScanHeap(IndexScanDesc scan);
 extern int64 gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap);
 extern bool gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction);
 extern void gpuvec_endscan(IndexScanDesc scan);
+
+/* ranked_rows.c */
 extern double GpuvecRankDistance(gpuvec_measure measure, double score);
 
-/* search.c: the rows that may satisfy the search keys, or all of them */
+/* key_search.c: the rows that may satisfy the search keys, or all of them */
 typedef struct GpuvecFound
 {
 	bool		all;			/* every row may */
@@ -59,7 +75,10 @@ typedef struct GpuvecFound
 
 extern void GpuvecFind(IndexScanDesc scan, MemoryContext context, GpuvecFound *found);
 
-/* keyed.c: these rows in order; first those that rank, by GpuvecRankDistance() */
+/*
+ * keyed.c: these rows in order; first those that rank, by
+ * GpuvecRankDistance()
+ */
 typedef struct KeyedRow
 {
 	double		distance;
@@ -83,8 +102,8 @@ typedef struct RootFinder
 #define tid_number_line(number) ((OffsetNumber) ((number) & 0xFFFF))
 
 /* What a hit names: a root, or a row version if the mirror is a plain one */
-#define hit_root(place) \
-	tid_number(gpuvec_hit_block(place), mirror_line_offset(gpuvec_hit_line(place)))
+#define hit_root(hit) \
+	tid_number(gpuvec_hit_block((hit)->place), mirror_line_offset(gpuvec_hit_line((hit)->place)))
 
 extern int64 GpuvecFindRoot(RootFinder *finder, BlockNumber block, OffsetNumber line);
 extern int64 GpuvecVersionRoot(RootFinder *finder, int64 version);
@@ -97,4 +116,4 @@ extern void gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_
 								Cost *startup_cost, Cost *total_cost, Selectivity *selectivity,
 								double *correlation, double *pages);
 
-#endif							/* GPUVEC_INDEX_H */
+#endif							/* GPUVEC_INDEX_AM_H */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * search.c
+ * key_search.c
  *	  Rows that satisfy the search keys, by the mirror.
  *
  * The rows of every key are those that reach a bound of some measure:
@@ -37,13 +37,13 @@
 #include "gpuvec.h"
 
 #include "access/relscan.h"
+#include "entries/entries.h"
 #include "idset/idset.h"
 #include "idset/idset_threshold.h"
-#include "index/entries.h"
 #include "index/index_am.h"
+#include "link/engine_link.h"
 #include "mirror/mirror.h"
 #include "miscadmin.h"
-#include "search/set_search.h"
 #include "utils/rel.h"
 
 /* How many rows a key leaves; the lowest kind is searched for */
@@ -189,7 +189,7 @@ add_roots(const MirrorTarget *target, const MirrorQuery *query, MemoryContext co
 	found->roots = roots;
 	for (uint64 i = 0; i < query->nhits; i++)
 	{
-		int64		root = hit_root(query->hits[i].place);
+		int64		root = hit_root(&query->hits[i]);
 
 		roots[found->n++] = target->key.rooted ? root : GpuvecVersionRoot(&finder, root);
 	}
@@ -217,7 +217,7 @@ find_scores(IndexScanDesc scan, MirrorTarget *target, gpuvec_measure measure, do
 	search.context = context;
 	if (!MirrorTopK(target, &search, &reason))
 	{
-		SearchWarnNoEngine(reason);
+		GpuvecLinkWarn(reason);
 		return false;
 	}
 	add_roots(target, &query, context, found);

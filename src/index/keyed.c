@@ -7,9 +7,9 @@
  * drops those that do not satisfy the keys.  That is best while such rows are
  * many: a few batches have enough of them.  Where they are few, the scan
  * would go through most of the table.  So when the next batch would be longer
- * than the list of all rows that the keys find (search.c), these are fetched
- * and sorted instead, and the scan goes on with those behind the last row
- * that it returned.
+ * than the list of all rows that the keys find (key_search.c), these are
+ * fetched and sorted instead, and the scan goes on with those behind the last
+ * row that it returned.
  *
  * Fetching gives for each root what the executor will find there: the version
  * that the snapshot sees, if there is one; or, if the index keeps its rows,
@@ -27,11 +27,10 @@
 
 #include "access/relscan.h"
 #include "access/tableam.h"
+#include "entries/entries.h"
 #include "idset/idset.h"
-#include "index/entries.h"
 #include "index/index_am.h"
 #include "miscadmin.h"
-#include "search/set_search.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
@@ -143,7 +142,7 @@ GpuvecFetchFound(IndexScanDesc scan, GpuvecFound *found, gpuvec_measure measure,
 	for (uint64 i = 0; i < found->n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		/* search.c may have found a root twice */
+		/* key_search.c may have found a root twice */
 		if (i > 0 && found->roots[i] == found->roots[i - 1])
 			continue;
 		n += make_row(&source, measure, query, found->roots[i], &(*rows)[n]);

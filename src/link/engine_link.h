@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * link.h
+ * engine_link.h
  *	  This session's connection to the engine.
  *
  * Every wait here can be interrupted.  An engine that vanishes is no error at
@@ -11,8 +11,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUVEC_LINK_H
-#define GPUVEC_LINK_H
+#ifndef GPUVEC_ENGINE_LINK_H
+#define GPUVEC_ENGINE_LINK_H
 
 #include "postgres.h"
 
@@ -61,22 +61,26 @@ extern bool GpuvecLinkCall(gpuvec_message type, const GpuvecPiece *pieces,
 						   int npieces, gpuvec_message expected, Size minimum,
 						   GpuvecReply *reply);
 
-/* Send a message that has no answer (pages).  False: the connection was lost. */
+/*
+ * Send a message that has no answer (pages).  False: the connection was lost.
+ */
 extern bool GpuvecLinkSend(gpuvec_message type, const GpuvecPiece *pieces, int npieces);
 
 /*
- * The same in two steps, so that several requests can be sent before their answers, in the
- * same order, are read: number of the request, or 0 when the connection was lost.
+ * The same in two steps, so that several requests can be sent before their
+ * answers, in the same order, are read: number of the request, or 0 when the
+ * connection was lost.
  */
 extern uint64 GpuvecLinkBegin(gpuvec_message type, const GpuvecPiece *pieces, int npieces);
 extern bool GpuvecLinkAnswer(uint64 number, gpuvec_message expected, Size minimum,
 							 GpuvecReply *reply);
 
 /*
- * Leave the answer to the last request unread, when all others have been read: it is read and
- * given to `take` before the next request is sent, or when that is asked for, which waits for
- * it.  If that is an error it is dropped.  `take` must do without this transaction.  False: the
- * connection was lost.
+ * Leave the answer to the last request unread, when all others have been
+ * read: it is read and given to `take` before the next request is sent, or
+ * when that is asked for, which waits for it.  If that is an error it is
+ * dropped.  `take` must do without this transaction.  False: the connection
+ * was lost.
  */
 typedef void (*GpuvecTakeAnswer) (const char *data);
 
@@ -101,10 +105,16 @@ extern void GpuvecLinkRefuse(int sqlerrcode, const char *message, const char *de
 							 const char *hint);
 extern void GpuvecLinkRaiseRefusal(void) pg_attribute_noreturn();
 
+/*
+ * warning.c: say that the engine refuses, or else that it cannot be used for
+ * this reason; each once per session
+ */
+extern void GpuvecLinkWarn(const char *reason);
+
 /* The engine that the last connection was to: valid after GpuvecLinkOpen() */
 extern const gpuvec_welcome *GpuvecLinkEngine(void);
 
 /* Tells connections of one session apart; private mirrors are named by it */
 extern uint64 GpuvecLinkGeneration(void);
 
-#endif							/* GPUVEC_LINK_H */
+#endif							/* GPUVEC_ENGINE_LINK_H */

@@ -32,7 +32,7 @@ assign_fail_at(int newval, void *extra)
 }
 
 void
-GpuvecFaultSettings(void)
+GpuvecDefineFaults(void)
 {
 	DefineCustomIntVariable("gpuvec.fail_at",
 							"Number of the call of the link, from now on, that fails.",

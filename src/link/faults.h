@@ -10,18 +10,18 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUVEC_LINK_FAULTS_H
-#define GPUVEC_LINK_FAULTS_H
+#ifndef GPUVEC_FAULTS_H
+#define GPUVEC_FAULTS_H
 
 #include "postgres.h"
 
 #ifdef GPUVEC_TEST_HOOKS
 
 /*
- * Define the settings; the supervisor's own count replaces that of sessions
- * in its process
+ * Define the settings, when the library is loaded; the supervisor's own count
+ * replaces that of sessions in its process
  */
-extern void GpuvecFaultSettings(void);
+extern void GpuvecDefineFaults(void);
 extern void GpuvecFaultsOfSupervisor(void);
 
 /* Is it time to fail?  Sets errno. */
@@ -35,6 +35,9 @@ extern void GpuvecFailOrGoOn(int sqlerrcode, const char *what);
 	(GpuvecFailOrGoOn(ERRCODE_OUT_OF_MEMORY, #call), (call))
 #define GPUVEC_REFUSING(call) (!GpuvecFails() && (call))
 #else
+#define GpuvecDefineFaults() ((void) 0)
+#define GpuvecFaultsOfSupervisor() ((void) 0)
+
 /* -1, and errno, if it fails */
 #define GPUVEC_CALL(call)	(call)
 /* an error of PostgreSQL's if it fails */
@@ -45,4 +48,4 @@ extern void GpuvecFailOrGoOn(int sqlerrcode, const char *what);
 #define GPUVEC_REFUSING(call) (call)
 #endif
 
-#endif							/* GPUVEC_LINK_FAULTS_H */
+#endif							/* GPUVEC_FAULTS_H */

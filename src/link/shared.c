@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * shared.c
- *	  The little shared memory that gpuvec has, and starting the supervisor.
+ *	  The shared memory of the extension.
  *
  * Nothing has to be preloaded, so memory may be lacking: an ordinary user can
  * fill the server's slack with advisory locks, for good, since the server's
@@ -12,8 +12,9 @@
  * The head, 64 bytes in the slack, is made by whoever needs it first.  Its
  * name, size and layout are the same in all versions of the library.  It
  * tells where the rest is, if there is a rest yet, and of which version that
- * is.  The rest, GpuvecShared, is made by the first search: in dynamic shared
- * memory, or, if gpuvec is preloaded, with the server in its own memory.
+ * is.  The rest, GpuvecShared and what modules have asked for (shared.h), is
+ * made by the first search: in dynamic shared memory, or, if gpuvec is
+ * preloaded, with the server in its own memory.
  *
  * Marks (feed.c) are in the rest.  Who changes a table looks where to mark:
  *
@@ -40,20 +41,15 @@
  */
 #include "gpuvec.h"
 
-#include "link/faults.h"
-#include "link/supervisor.h"
+#include "link/shared.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
-#include "postmaster/bgworker.h"
 #include "storage/dsm.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "utils/resowner.h"
 #include "utils/timestamp.h"
-
-/* A session that began to start a supervisor and vanished is not waited for */
-#define STARTING_TIMEOUT_MS		5000
 
 /* After a failure to make or attach the rest, do not try again for so long */
 #define PATIENCE_MS				1000
@@ -78,20 +74,16 @@ typedef struct SharedHead
 StaticAssertDecl(sizeof(SharedHead) == 64, "the head's layout must not change");
 
 static SharedHead *head = NULL;
-/* Rest after supervisors that failed */
-#define FIRST_REST_MS			500
-#define LONGEST_REST_MS			60000
-
 static GpuvecShared *shared = NULL;
+static slist_head parts = SLIST_STATIC_INIT(parts);
+static Size rest_size = MAXALIGN(sizeof(GpuvecShared));	/* with all parts */
 static TimestampTz next_try = 0;	/* to make or attach the rest */
 static char trouble[256];		/* why that could not be done */
 
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 
-/* What tests may break, in the session that sets gpuvec.shared_memory */
-#ifdef GPUVEC_TEST_HOOKS
-int			gpuvec_shared_memory_choice = GPUVEC_SHARED_MEMORY_AUTO;
+/* What tests may break, in the session that sets gpuvec.shared_memory: */
 
 /* The library's version of the rest */
 static uint32
@@ -119,11 +111,6 @@ fail_to_attach(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("dynamic shared memory is not to be had")));
 }
-#else
-#define shared_version()	GPUVEC_SHARED_VERSION
-#define eat_shared_memory() ((void) 0)
-#define fail_to_attach()	((void) 0)
-#endif
 
 /* Take what the last error was, if it is one that may be dropped */
 static void
@@ -189,7 +176,7 @@ init_head(void)
 		memset(found_head, 0, sizeof(SharedHead));
 		found_head->magic = HEAD_MAGIC;
 		found_head->version = shared_version();
-		found_head->size = sizeof(GpuvecShared);
+		found_head->size = rest_size;
 		pg_atomic_init_u64(&found_head->unmarked, 0);
 		pg_atomic_init_u32(&found_head->segment, 0);
 	}
@@ -221,21 +208,41 @@ static bool
 rest_is_ours(void)
 {
 	if (head->magic == HEAD_MAGIC && head->version == shared_version() &&
-		head->size == sizeof(GpuvecShared))
+		head->size == rest_size)
 		return true;
 	snprintf(trouble, sizeof(trouble),
 			 "the server's shared memory is that of another version of gpuvec; restart the server");
 	return false;
 }
 
+void
+GpuvecSharedAsk(GpuvecSharedPart *part)
+{
+	part->offset = rest_size;
+	rest_size = add_size(rest_size, MAXALIGN(part->size));
+	slist_push_head(&parts, &part->node);
+}
+
+void *
+GpuvecSharedFind(GpuvecShared *state, const GpuvecSharedPart *part)
+{
+	return state == NULL ? NULL : (char *) state + part->offset;
+}
+
 /* Fill the rest */
 static void
 init_rest(GpuvecShared *state)
 {
-	memset(state, 0, sizeof(GpuvecShared));
+	slist_iter	iter;
+
+	memset(state, 0, rest_size);
 	SpinLockInit(&state->mutex);
-	FeedTableInit(&state->feeds);
-	FactsTableInit(&state->facts);
+	slist_foreach(iter, &parts)
+	{
+		GpuvecSharedPart *part = slist_container(GpuvecSharedPart, node, iter.cur);
+
+		part->init(GpuvecSharedFind(state, part));
+	}
 	if (!pg_strong_random(state->incarnation, sizeof(state->incarnation)))
 		ereport(ERROR,
 				(errcode(ERRCODE_INTERNAL_ERROR),
@@ -266,7 +273,7 @@ make_rest(void)
 	uint32		none = 0;
 
 	fail_to_attach();
-	segment = dsm_create(sizeof(GpuvecShared), DSM_CREATE_NULL_IF_MAXSEGMENTS);
+	segment = dsm_create(rest_size, DSM_CREATE_NULL_IF_MAXSEGMENTS);
 	if (segment == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
@@ -390,7 +397,7 @@ request_shared_memory(void)
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
 	RequestAddinShmemSpace(add_size(CACHELINEALIGN(sizeof(SharedHead)),
-									CACHELINEALIGN(sizeof(GpuvecShared))));
+									CACHELINEALIGN(rest_size)));
 }
 
 /* Make the rest in the server's own memory */
@@ -398,7 +405,7 @@ static void
 make_resident(void)
 {
 	bool		found;
-	GpuvecShared *state = ShmemInitStruct(REST_NAME, sizeof(GpuvecShared), &found);
+	GpuvecShared *state = ShmemInitStruct(REST_NAME, rest_size, &found);
 
 	if (!found)
 		init_rest(state);
@@ -419,161 +426,10 @@ start_shared_memory(void)
 		(void) attempt(make_resident);
 }
 
-/* Describe the supervisor to the postmaster */
-static void
-fill_worker(BackgroundWorker *worker)
-{
-	memset(worker, 0, sizeof(*worker));
-	snprintf(worker->bgw_name, BGW_MAXLEN, "gpuvec supervisor");
-	snprintf(worker->bgw_type, BGW_MAXLEN, "gpuvec supervisor");
-	snprintf(worker->bgw_library_name, BGW_MAXLEN, "gpuvec");
-	snprintf(worker->bgw_function_name, BGW_MAXLEN, "gpuvec_supervisor_main");
-	worker->bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker->bgw_start_time = BgWorkerStart_ConsistentState;
-	worker->bgw_restart_time = BGW_NEVER_RESTART;
-}
-
-/* Preloaded: the engine starts with the server */
 void
-GpuvecRegisterSupervisor(void)
+GpuvecSharedPreload(void)
 {
-	BackgroundWorker worker;
-
 	GpuvecHookShmemRequest(prev_shmem_request_hook, request_shared_memory);
 	prev_shmem_startup_hook = shmem_startup_hook;
 	shmem_startup_hook = start_shared_memory;
-
-	fill_worker(&worker);
-	worker.bgw_restart_time = 5;
-	RegisterBackgroundWorker(&worker);
-}
-
-/*
- * A supervisor ended with an error, or did not begin: sessions do without for
- * a while
- */
-void
-GpuvecNoteSupervisorFailure(const char *why)
-{
-	GpuvecShared *state = GpuvecSharedState();
-	TimestampTz now = GetCurrentTimestamp();
-	long		rest;
-
-	SpinLockAcquire(&state->mutex);
-	rest = Min(FIRST_REST_MS << Min(state->failed_supervisors, 10), LONGEST_REST_MS);
-	state->failed_supervisors++;
-	state->next_supervisor = TimestampTzPlusMilliseconds(now, rest);
-	strlcpy(state->trouble, why, sizeof(state->trouble));
-	SpinLockRelease(&state->mutex);
-}
-
-/* Is it too early to start another supervisor?  Then *reason says why. */
-static bool
-must_rest(GpuvecShared *state, const char **reason)
-{
-	static char trouble[sizeof(state->trouble)];
-	TimestampTz now = GetCurrentTimestamp();
-	bool		rest;
-
-	SpinLockAcquire(&state->mutex);
-	/* a clock that was set back does not matter */
-	rest = state->supervisor_pid == 0 && now < state->next_supervisor &&
-		state->next_supervisor - now <= LONGEST_REST_MS * INT64CONST(1000);
-	if (rest)
-		strlcpy(trouble, state->trouble, sizeof(trouble));
-	SpinLockRelease(&state->mutex);
-	if (rest)
-		*reason = trouble;
-	return rest;
-}
-
-/* Number of supervisors that have begun */
-static uint32
-arrivals(GpuvecShared *state)
-{
-	uint32		n;
-
-	SpinLockAcquire(&state->mutex);
-	n = state->arrivals;
-	SpinLockRelease(&state->mutex);
-	return n;
-}
-
-/* May this session start the supervisor now? */
-static bool
-claim_start(GpuvecShared *state)
-{
-	TimestampTz now = GetCurrentTimestamp();
-	bool		mine = false;
-
-	SpinLockAcquire(&state->mutex);
-	if (state->supervisor_pid == 0 &&
-		(state->starting == 0 ||
-		 TimestampDifferenceExceeds(state->starting, now, STARTING_TIMEOUT_MS)))
-	{
-		state->starting = now;
-		mine = true;
-	}
-	SpinLockRelease(&state->mutex);
-	return mine;
-}
-
-/* Give up the claim */
-static void
-unclaim_start(GpuvecShared *state)
-{
-	SpinLockAcquire(&state->mutex);
-	state->starting = 0;
-	SpinLockRelease(&state->mutex);
-}
-
-/*
- * Make sure that a supervisor runs or is about to.  Returns false with a
- * reason if there can be none; the caller then does without an engine.
- */
-bool
-GpuvecStartSupervisor(const char **reason)
-{
-	GpuvecShared *state = GpuvecSharedMake(reason);
-	BackgroundWorker worker;
-	BackgroundWorkerHandle *handle;
-	BgwHandleStatus status;
-	pid_t		pid;
-	uint32		arrived;
-
-	if (state == NULL)
-		return false;
-	if (!IsUnderPostmaster)
-	{
-		*reason = "background workers do not run in single-user mode";
-		return false;
-	}
-	if (must_rest(state, reason))
-		return false;
-	arrived = arrivals(state);
-	if (!claim_start(state))
-		return true;
-
-	fill_worker(&worker);
-	worker.bgw_notify_pid = MyProcPid;
-	if (!GPUVEC_REFUSING(RegisterDynamicBackgroundWorker(&worker, &handle)))
-	{
-		unclaim_start(state);
-		*reason = "no background worker slot is free (see max_worker_processes)";
-		return false;
-	}
-	status = WaitForBackgroundWorkerStartup(handle, &pid);
-	pfree(handle);
-	if (status == BGWH_POSTMASTER_DIED)
-		ereport(FATAL,
-				(errcode(ERRCODE_ADMIN_SHUTDOWN),
-				 errmsg("postmaster exited during the start of a background worker")));
-	if (status == BGWH_STOPPED)
-	{
-		/* it may have run and ended; then the caller retries */
-		unclaim_start(state);
-		if (arrivals(state) == arrived)
-			GpuvecNoteSupervisorFailure("its supervisor could not be started");
-	}
-	return true;
 }

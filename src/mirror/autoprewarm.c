@@ -36,7 +36,7 @@
 #include "access/xact.h"
 #include "catalog/pg_database.h"
 #include "link/engine_link.h"
-#include "link/supervisor.h"
+#include "link/shared.h"
 #include "mirror/autoprewarm.h"
 #include "mirror/prewarm_list.h"
 #include "pgstat.h"
@@ -126,7 +126,7 @@ ask_engine(gpuvec_message type, gpuvec_message expected, Size minimum, GpuvecRep
 	return ok;
 }
 
-/* A mirror and its place in the list that is written now */
+/* A mirror and its position in the list that is written now */
 typedef struct Resident
 {
 	PrewarmEntry entry;
@@ -178,7 +178,7 @@ compare_use(const void *a, const void *b)
 	return compare_entries(&x->entry, &y->entry);
 }
 
-/* Find a mirror's place in the list that is written now */
+/* Find a mirror's position in the list that is written now */
 static int
 find_rank(const PrewarmEntry *entry)
 {

@@ -62,9 +62,10 @@
 #include "access/xact.h"
 #include "common/hashfn.h"
 #include "link/engine_link.h"
-#include "link/supervisor.h"
+#include "link/shared.h"
 #include "mirror/facts.h"
 #include "miscadmin.h"
+#include "storage/spin.h"
 #include "utils/timestamp.h"
 
 /* Facts that were not noted for so long make room for others */
@@ -92,15 +93,43 @@
 #define IDS_LEAST		5.0
 #define IDS_MOST		1000.0
 
+#define FACTS_GROUPS	16
+#define FACTS_PER_GROUP 8
+
+typedef struct FactsSlot
+{
+	slock_t		mutex;			/* protects all below */
+	FactsKey	key;			/* database 0: the slot is free */
+	Facts		facts;
+} FactsSlot;
+
+/* Slots for the keys of one hash */
+typedef struct FactsGroup
+{
+	slock_t		mutex;			/* protects taking slots */
+	bool		overflown;		/* some facts have been given up */
+	FactsSlot	slots[FACTS_PER_GROUP];
+} FactsGroup;
+
+typedef struct FactsTable
+{
+	slock_t		mutex;			/* protects trip */
+	double		trip;			/* operators that take as long as a trip to the engine */
+	FactsGroup	groups[FACTS_GROUPS];
+} FactsTable;
+
 static inline double
 clamp(double value, double least, double most)
 {
 	return value < least ? least : value > most ? most : value;
 }
 
-void
-FactsTableInit(FactsTable *table)
+/* Fill the table */
+static void
+init_facts(void *part)
 {
+	FactsTable *table = part;
+
 	SpinLockInit(&table->mutex);
 	table->trip = FACTS_TRIP_OPERATORS;
 	for (int g = 0; g < FACTS_GROUPS; g++)
@@ -109,6 +138,21 @@ FactsTableInit(FactsTable *table)
 		for (int i = 0; i < FACTS_PER_GROUP; i++)
 			SpinLockInit(&table->groups[g].slots[i].mutex);
 	}
+}
+
+static GpuvecSharedPart facts_part = {.size = sizeof(FactsTable),.init = init_facts};
+
+void
+FactsInit(void)
+{
+	GpuvecSharedAsk(&facts_part);
+}
+
+/* The table; NULL: there is no shared memory */
+static FactsTable *
+facts_table(void)
+{
+	return GpuvecSharedFind(GpuvecSharedState(), &facts_part);
 }
 
 /*
@@ -133,11 +177,11 @@ facts_key(const gpuvec_mirror_key *mirror, FactsKey *key)
 static FactsGroup *
 facts_group(const FactsKey *key)
 {
-	GpuvecShared *state = GpuvecSharedState();
+	FactsTable *table = facts_table();
 
-	if (state == NULL)
+	if (table == NULL)
 		return NULL;
-	return &state->facts.groups[hash_bytes((const unsigned char *) key, sizeof(*key)) % FACTS_GROUPS];
+	return &table->groups[hash_bytes((const unsigned char *) key, sizeof(*key)) % FACTS_GROUPS];
 }
 
 /* Is the slot that of this key?  Without its lock the answer may be out of date. */
@@ -301,7 +345,7 @@ average_rank(Facts *facts, double engine)
 void
 FactsNoteTrip(const gpuvec_mirror_key *mirror, double trip_us, double engine_us)
 {
-	GpuvecShared *state = GpuvecSharedState();
+	FactsTable *table = facts_table();
 	double		trip = Max(trip_us - engine_us, 0.0) * FACTS_OPERATORS_PER_US;
 	FactsSlot  *slot;
 	FactsKey	key;
@@ -312,23 +356,23 @@ FactsNoteTrip(const gpuvec_mirror_key *mirror, double trip_us, double engine_us)
 	slot->facts.used = GetCurrentStatementStartTimestamp();
 	SpinLockRelease(&slot->mutex);
 	trip = clamp(trip, FACTS_TRIP_OPERATORS * TRIP_LEAST, FACTS_TRIP_OPERATORS * TRIP_MOST);
-	SpinLockAcquire(&state->facts.mutex);
-	state->facts.trip += (trip - state->facts.trip) * WEIGHT;
-	SpinLockRelease(&state->facts.mutex);
+	SpinLockAcquire(&table->mutex);
+	table->trip += (trip - table->trip) * WEIGHT;
+	SpinLockRelease(&table->mutex);
 }
 
 /* Operator calls that a trip takes */
 double
 FactsTripOperators(void)
 {
-	GpuvecShared *state = GpuvecSharedState();
+	FactsTable *table = facts_table();
 	double		trip;
 
-	if (state == NULL)
+	if (table == NULL)
 		return FACTS_TRIP_OPERATORS;
-	SpinLockAcquire(&state->facts.mutex);
-	trip = state->facts.trip;
-	SpinLockRelease(&state->facts.mutex);
+	SpinLockAcquire(&table->mutex);
+	trip = table->trip;
+	SpinLockRelease(&table->mutex);
 	return trip;
 }
 
@@ -339,11 +383,11 @@ FactsTripOperators(void)
 void
 FactsNoteDropped(Oid database, Oid relation, AttrNumber attnum)
 {
-	GpuvecShared *state = GpuvecSharedState();
+	FactsTable *table = facts_table();
 
-	for (int i = 0; state != NULL && i < FACTS_GROUPS * FACTS_PER_GROUP; i++)
+	for (int i = 0; table != NULL && i < FACTS_GROUPS * FACTS_PER_GROUP; i++)
 	{
-		FactsSlot  *slot = &state->facts.groups[i / FACTS_PER_GROUP].slots[i % FACTS_PER_GROUP];
+		FactsSlot  *slot = &table->groups[i / FACTS_PER_GROUP].slots[i % FACTS_PER_GROUP];
 
 		SpinLockAcquire(&slot->mutex);
 		if (database == 0 ||
@@ -466,12 +510,12 @@ FactsRead(const FactsKey *key, Facts *facts)
 bool
 FactsSlotRead(int n, FactsKey *key, Facts *facts, bool *used)
 {
-	GpuvecShared *state = GpuvecSharedState();
+	FactsTable *table = facts_table();
 	FactsSlot  *slot;
 
-	if (state == NULL || n >= FACTS_GROUPS * FACTS_PER_GROUP)
+	if (table == NULL || n >= FACTS_GROUPS * FACTS_PER_GROUP)
 		return false;
-	slot = &state->facts.groups[n / FACTS_PER_GROUP].slots[n % FACTS_PER_GROUP];
+	slot = &table->groups[n / FACTS_PER_GROUP].slots[n % FACTS_PER_GROUP];
 	SpinLockAcquire(&slot->mutex);
 	*key = slot->key;
 	*facts = slot->facts;

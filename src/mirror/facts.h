@@ -13,10 +13,6 @@
 #include "core/protocol.h"
 #include "datatype/timestamp.h"
 #include "storage/block.h"
-#include "storage/spin.h"
-
-#define FACTS_GROUPS	16
-#define FACTS_PER_GROUP 8
 
 /* What facts are of: the file of a table, and the column or index that is mirrored */
 typedef struct FactsKey
@@ -47,28 +43,6 @@ typedef struct Facts
 	int			refusal;		/* SQLSTATE */
 } Facts;
 
-typedef struct FactsSlot
-{
-	slock_t		mutex;			/* protects all below */
-	FactsKey	key;			/* database 0: the slot is free */
-	Facts		facts;
-} FactsSlot;
-
-/* Slots for the keys of one hash */
-typedef struct FactsGroup
-{
-	slock_t		mutex;			/* protects taking slots */
-	bool		overflown;		/* some facts have been given up */
-	FactsSlot	slots[FACTS_PER_GROUP];
-} FactsGroup;
-
-typedef struct FactsTable
-{
-	slock_t		mutex;			/* protects trip */
-	double		trip;			/* operators that take as long as a trip to the engine */
-	FactsGroup	groups[FACTS_GROUPS];
-} FactsTable;
-
 typedef enum FactsKnown
 {
 	FACTS_KNOWN,
@@ -84,7 +58,8 @@ typedef enum FactsKnown
 /* How many of them take a microsecond, where these numbers were measured */
 #define FACTS_OPERATORS_PER_US	100.0
 
-extern void FactsTableInit(FactsTable *table);
+/* Ask for the shared memory of facts */
+extern void FactsInit(void);
 
 /* For whoever has loaded, refreshed, searched or dropped a mirror */
 extern void FactsNoteState(const gpuvec_mirror_key *mirror, const gpuvec_state *state);

@@ -44,20 +44,66 @@
 #include "gpuvec.h"
 
 #include "access/xact.h"
-#include "link/supervisor.h"
+#include "link/shared.h"
 #include "mirror/feed.h"
 #include "miscadmin.h"
+#include "storage/spin.h"
 #include "utils/timestamp.h"
 
 /* A slot that was not read for so long may be given to another index */
 #define SLOT_IDLE_MS	60000
 
-void
-FeedTableInit(FeedTable *table)
+#define FEED_SLOTS		16
+#define FEED_MARKS		256
+#define FEED_BUILD_BYTES 16
+
+/* What a feed is of */
+typedef struct FeedKey
 {
+	Oid			database;
+	Oid			index;
+	Oid			relfilenumber;	/* of the index */
+} FeedKey;
+
+/* One feed, in shared memory */
+typedef struct FeedSlot
+{
+	slock_t		mutex;			/* protects all below */
+	FeedKey		key;
+	uint8		build[FEED_BUILD_BYTES];	/* of the index's metapage */
+	uint64		feed;			/* its number; 0: the slot is free */
+	uint64		unmarked;		/* changes that were not marked before it was taken */
+	uint64		number;			/* of the last mark */
+	uint64		swept;			/* of the last mark that stands for all pages */
+	bool		read;			/* has the number been read since that mark? */
+	TimestampTz used;			/* when it was last read */
+	BlockNumber blocks[FEED_MARKS]; /* of mark n at n % FEED_MARKS */
+} FeedSlot;
+
+typedef struct FeedTable
+{
+	slock_t		mutex;			/* protects feeds, and taking slots */
+	uint64		feeds;			/* last number that a feed got */
+	FeedSlot	slots[FEED_SLOTS];
+} FeedTable;
+
+/* Fill the table */
+static void
+init_feeds(void *part)
+{
+	FeedTable  *table = part;
+
 	SpinLockInit(&table->mutex);
 	for (int i = 0; i < FEED_SLOTS; i++)
 		SpinLockInit(&table->slots[i].mutex);
+}
+
+static GpuvecSharedPart feeds_part = {.size = sizeof(FeedTable),.init = init_feeds};
+
+void
+FeedInit(void)
+{
+	GpuvecSharedAsk(&feeds_part);
 }
 
 static FeedKey
@@ -88,12 +134,12 @@ add_mark(FeedSlot *slot, BlockNumber block)
 void
 FeedMark(Relation index, BlockNumber block)
 {
-	GpuvecShared *state = GpuvecSharedToMark();
+	FeedTable  *table = GpuvecSharedFind(GpuvecSharedToMark(), &feeds_part);
 	FeedKey		key = feed_key(index);
 
-	for (int i = 0; state != NULL && i < FEED_SLOTS; i++)
+	for (int i = 0; table != NULL && i < FEED_SLOTS; i++)
 	{
-		FeedSlot   *slot = &state->feeds.slots[i];
+		FeedSlot   *slot = &table->slots[i];
 
 		if (!slot_has(slot, &key))
 			continue;
@@ -108,12 +154,12 @@ FeedMark(Relation index, BlockNumber block)
 void
 FeedMarkAll(Relation index)
 {
-	GpuvecShared *state = GpuvecSharedToMark();
+	FeedTable  *table = GpuvecSharedFind(GpuvecSharedToMark(), &feeds_part);
 	FeedKey		key = feed_key(index);
 
-	for (int i = 0; state != NULL && i < FEED_SLOTS; i++)
+	for (int i = 0; table != NULL && i < FEED_SLOTS; i++)
 	{
-		FeedSlot   *slot = &state->feeds.slots[i];
+		FeedSlot   *slot = &table->slots[i];
 
 		if (!slot_has(slot, &key))
 			continue;
@@ -216,15 +262,15 @@ take_slot(FeedTable *table, const FeedKey *key, const uint8 *build, TimestampTz 
 void
 FeedRead(Relation index, const uint8 *build, gpuvec_freshness *need)
 {
-	GpuvecShared *state = GpuvecSharedState();
+	FeedTable  *table = GpuvecSharedFind(GpuvecSharedState(), &feeds_part);
 	FeedKey		key = feed_key(index);
 	TimestampTz now = GetCurrentStatementStartTimestamp();
 
-	if (state == NULL || RecoveryInProgress() ||
-		read_slot(&state->feeds, &key, build, now, need))
+	if (table == NULL || RecoveryInProgress() ||
+		read_slot(table, &key, build, now, need))
 		return;
-	take_slot(&state->feeds, &key, build, now);
-	(void) read_slot(&state->feeds, &key, build, now, need);
+	take_slot(table, &key, build, now);
+	(void) read_slot(table, &key, build, now, need);
 }
 
 /* Copy the pages of the marks; the slot is locked */
@@ -241,16 +287,16 @@ copy_marks(const FeedSlot *slot, uint64 applied, uint64 wanted, BlockNumber *blo
 bool
 FeedTake(uint64 applied, const gpuvec_freshness *need, BlockNumber **blocks, uint32 *n)
 {
-	GpuvecShared *state = GpuvecSharedState();
+	FeedTable  *table = GpuvecSharedFind(GpuvecSharedState(), &feeds_part);
 	bool		ok = false;
 
 	*n = 0;
 	*blocks = palloc_array(BlockNumber, FEED_MARKS);
 	if (need->applied <= applied)
 		return true;
-	for (int i = 0; state != NULL && i < FEED_SLOTS; i++)
+	for (int i = 0; table != NULL && i < FEED_SLOTS; i++)
 	{
-		FeedSlot   *slot = &state->feeds.slots[i];
+		FeedSlot   *slot = &table->slots[i];
 
 		SpinLockAcquire(&slot->mutex);
 		if (slot->feed == need->feed)

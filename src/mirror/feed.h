@@ -11,46 +11,11 @@
 #include "postgres.h"
 
 #include "core/protocol.h"
-#include "datatype/timestamp.h"
 #include "storage/block.h"
-#include "storage/spin.h"
 #include "utils/rel.h"
 
-#define FEED_SLOTS		16
-#define FEED_MARKS		256
-#define FEED_BUILD_BYTES 16
-
-/* What a feed is of */
-typedef struct FeedKey
-{
-	Oid			database;
-	Oid			index;
-	Oid			relfilenumber;	/* of the index */
-} FeedKey;
-
-/* One feed, in shared memory: see feed.c */
-typedef struct FeedSlot
-{
-	slock_t		mutex;			/* protects all below */
-	FeedKey		key;
-	uint8		build[FEED_BUILD_BYTES];	/* of the index's metapage */
-	uint64		feed;			/* its number; 0: the slot is free */
-	uint64		unmarked;		/* changes that were not marked before it was taken */
-	uint64		number;			/* of the last mark */
-	uint64		swept;			/* of the last mark that stands for all pages */
-	bool		read;			/* has the number been read since that mark? */
-	TimestampTz used;			/* when it was last read */
-	BlockNumber blocks[FEED_MARKS]; /* of mark n at n % FEED_MARKS */
-} FeedSlot;
-
-typedef struct FeedTable
-{
-	slock_t		mutex;			/* protects feeds, and taking slots */
-	uint64		feeds;			/* last number that a feed got */
-	FeedSlot	slots[FEED_SLOTS];
-} FeedTable;
-
-extern void FeedTableInit(FeedTable *table);
+/* Ask for the shared memory of feeds */
+extern void FeedInit(void);
 
 /* For whoever changes the table: an inserted row's page, or all pages */
 extern void FeedMark(Relation index, BlockNumber block);

@@ -11,7 +11,7 @@
 #include "postgres.h"
 
 #include "access/htup.h"
-#include "index/entries.h"
+#include "entries/entries.h"
 #include "lib/stringinfo.h"
 #include "mirror/mirror.h"
 #include "storage/bufmgr.h"

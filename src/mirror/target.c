@@ -24,7 +24,7 @@
 #include "catalog/pg_index.h"
 #include "commands/defrem.h"
 #include "common/hashfn.h"
-#include "index/entries.h"
+#include "entries/entries.h"
 #include "mirror/mirror.h"
 #include "miscadmin.h"
 #include "utils/datum.h"

@@ -73,7 +73,7 @@ MirrorTidSetMake(ArrayType *array)
 	return set;
 }
 
-/* The place of the first tid that is not before this one */
+/* The position of the first tid that is not before this one */
 static uint64
 lower_bound(const MirrorTidSet *set, uint64 tid)
 {
@@ -100,16 +100,16 @@ bool
 MirrorTidSetHas(const MirrorTidSet *set, BlockNumber block, OffsetNumber line)
 {
 	uint64		tid = gpuvec_tid(block, line);
-	uint64		place = lower_bound(set, tid);
+	uint64		position = lower_bound(set, tid);
 
-	return place < set->n && set->tids[place] == tid;
+	return position < set->n && set->tids[position] == tid;
 }
 
 /* Is some row of a page in the set? */
 bool
 MirrorTidSetHasBlock(const MirrorTidSet *set, BlockNumber block)
 {
-	uint64		place = lower_bound(set, gpuvec_tid(block, 0));
+	uint64		position = lower_bound(set, gpuvec_tid(block, 0));
 
-	return place < set->n && gpuvec_tid_block(set->tids[place]) == block;
+	return position < set->n && gpuvec_tid_block(set->tids[position]) == block;
 }

@@ -32,8 +32,8 @@
 #include "access/relscan.h"
 #include "access/tableam.h"
 #include "access/visibilitymap.h"
+#include "entries/entries.h"
 #include "idset/idset.h"
-#include "index/entries.h"
 #include "mirror/mirror.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
@@ -159,12 +159,12 @@ static bool
 page_all_visible(const MirrorVisibility *visibility, BlockNumber block)
 {
 	BlockNumber page = block / MAP_PAGE_BLOCKS;
-	uint32		place = block % MAP_PAGE_BLOCKS;
+	uint32		nth = block % MAP_PAGE_BLOCKS;
 
 	if (page >= visibility->map_pages)
 		return false;
-	return (visibility->map[(Size) page * MAP_PAGE_BYTES + place / 4] >>
-			(place % 4 * 2)) & VISIBILITYMAP_ALL_VISIBLE;
+	return (visibility->map[(Size) page * MAP_PAGE_BYTES + nth / 4] >>
+			(nth % 4 * 2)) & VISIBILITYMAP_ALL_VISIBLE;
 }
 
 /*

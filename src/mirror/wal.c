@@ -106,12 +106,10 @@ prepare(Relation rel, XLogRecPtr from, XLogRecPtr to, WalFile *file)
 	uint64		most = (uint64) RelationGetNumberOfBlocks(rel) * SWEPT_PAGE_BYTES + LEAST_BYTES;
 	bool		flush;
 
-#ifdef GPUVEC_TEST_HOOKS
 	if (gpuvec_freshness_choice == GPUVEC_FRESHNESS_SWEEP)
 		return false;
 	if (gpuvec_freshness_choice == GPUVEC_FRESHNESS_WAL)
 		most = PG_UINT64_MAX;
-#endif
 	if (RecoveryInProgress())
 	{
 		(void) GetXLogReplayRecPtr(&file->timeline);
@@ -236,11 +234,9 @@ WalChanges(Relation rel, XLogRecPtr from, XLogRecPtr to, ChangedPages *pages)
 	XLogReaderFree(reader);
 	if (file.fd >= 0)
 		CloseTransientFile(file.fd);
-#ifdef GPUVEC_TEST_HOOKS
 	if (result == WAL_UNKNOWN && gpuvec_freshness_choice == GPUVEC_FRESHNESS_WAL)
 		elog(ERROR, "could not read the WAL between %X/%X and %X/%X",
 			 LSN_FORMAT_ARGS(from), LSN_FORMAT_ARGS(to));
-#endif
 	if (pages)
 		SortChangedPages(pages);
 	return result;

@@ -23,6 +23,7 @@
 #include "gpuvec.h"
 
 #include "access/tableam.h"
+#include "link/engine_link.h"
 #include "search/set_search.h"
 
 /* Microseconds, as measured with the engine on the CPU and a million rows of 51 ids */
@@ -120,6 +121,6 @@ AmongTopK(MirrorTarget *target, MirrorSearch *search)
 		fetch_abandoned(target, search);
 		return;
 	}
-	SearchWarnNoEngine(reason);
+	GpuvecLinkWarn(reason);
 	LocalTopKAmong(target, search);
 }

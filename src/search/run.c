@@ -25,53 +25,6 @@
  */
 #define PRIVATE_MIN_WORK	2000
 
-/* What can be done about a refusal */
-static const char *
-refusal_hint(const GpuvecRefusal *refusal)
-{
-	if (refusal->hint[0] != '\0')
-		return refusal->hint;
-	if (refusal->sqlerrcode == ERRCODE_OUT_OF_MEMORY)
-		return "Check gpuvec.device_memory, and what memory is left.";
-	return "See the server log for messages of the gpuvec engine.";
-}
-
-/* Say once per session that the engine cannot do something */
-static void
-warn_refusal(const GpuvecRefusal *refusal)
-{
-	static bool warned = false;
-
-	if (warned)
-		return;
-	warned = true;
-	ereport(WARNING,
-			(errmsg("gpuvec searches without its engine"),
-			 errdetail("The engine cannot serve this: %s.%s%s", refusal->message,
-					   refusal->detail[0] ? " " : "", refusal->detail),
-			 errhint("Answers are the same but slow. %s", refusal_hint(refusal))));
-}
-
-/* Say once per session that there is no engine, or that it refuses */
-void
-SearchWarnNoEngine(const char *reason)
-{
-	static bool warned = false;
-
-	if (GpuvecLinkRefusal() != NULL)
-	{
-		warn_refusal(GpuvecLinkRefusal());
-		return;
-	}
-	if (warned)
-		return;
-	warned = true;
-	ereport(WARNING,
-			(errmsg("gpuvec searches without its engine"),
-			 errdetail("The engine cannot be used: %s.", reason),
-			 errhint("Answers are the same but slow. See the server log for messages of the gpuvec engine.")));
-}
-
 /*
  * Is there a query that rows of a further relation may count for?  If not, it
  * is not even read, so it needs no predicate lock: whatever is written there,
@@ -107,7 +60,7 @@ search_target(MirrorTarget *target, MirrorSearch *search)
 	{
 		if (MirrorTopK(target, search, &reason))
 			return;
-		SearchWarnNoEngine(reason);
+		GpuvecLinkWarn(reason);
 	}
 	LocalTopK(target, search);
 }

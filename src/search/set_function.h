@@ -44,9 +44,12 @@ typedef struct SetFunction
 	void		(*end) (void *call);
 } SetFunction;
 
-/* All of them, each list ends with one without a function */
+/*
+ * Lists of them, each of which ends with one without a function: those of
+ * topk.c, and others that are added when the library is loaded
+ */
 extern const SetFunction TopKFunctions[];
-extern const SetFunction EmbeddingFunctions[];
+extern void SetFunctionsAdd(const SetFunction *list);
 
 /* srf.c */
 extern const SetFunction *SetFunctionFind(PGFunction function);

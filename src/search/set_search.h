@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * search.h
+ * set_search.h
  *	  The parts of the search functions.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUVEC_SEARCH_H
-#define GPUVEC_SEARCH_H
+#ifndef GPUVEC_SET_SEARCH_H
+#define GPUVEC_SET_SEARCH_H
 
 #include "postgres.h"
 
@@ -51,8 +51,6 @@ extern void LocalTopKAmong(MirrorTarget *target, MirrorSearch *search);
 extern void AmongTopK(MirrorTarget *target, MirrorSearch *search);
 
 /* run.c: all targets, merged */
-extern void SearchWarnNoEngine(const char *reason);
-
 typedef struct SearchAnswer
 {
 	MirrorHit  *hits;
@@ -71,4 +69,4 @@ struct FuncExpr;
 extern struct Const *SearchKnownArgument(struct PlannerInfo *root, struct FuncExpr *call,
 										 int argument);
 
-#endif							/* GPUVEC_SEARCH_H */
+#endif							/* GPUVEC_SET_SEARCH_H */

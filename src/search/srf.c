@@ -47,13 +47,24 @@ GpuvecMaterializedSRF(FunctionCallInfo fcinfo)
 	MemoryContextSwitchTo(old);
 }
 
+/* All lists */
+#define MAX_LISTS	4
+
+static const SetFunction *lists[MAX_LISTS] = {TopKFunctions};
+static int	nlists = 1;
+
+void
+SetFunctionsAdd(const SetFunction *list)
+{
+	Assert(nlists < MAX_LISTS);
+	lists[nlists++] = list;
+}
+
 /* The function at an address, or NULL if it is not one of those that the node knows */
 const SetFunction *
 SetFunctionFind(PGFunction function)
 {
-	static const SetFunction *const lists[] = {TopKFunctions, EmbeddingFunctions};
-
-	for (int i = 0; i < lengthof(lists); i++)
+	for (int i = 0; i < nlists; i++)
 		for (const SetFunction *f = lists[i]; f->function; f++)
 			if (f->function == function)
 				return f;

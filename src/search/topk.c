@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * topk_call.c
+ * topk.c
  *	  A call of a search function: its arguments, the search, its result rows.
  *
  *-------------------------------------------------------------------------
@@ -47,7 +47,7 @@ typedef struct RowMaker
 	TupleDesc	desc;
 } RowMaker;
 
-/* A place in the answers */
+/* How far the answers have been returned */
 typedef struct AnswerCursor
 {
 	uint32		query;			/* of the next row */

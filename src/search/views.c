@@ -22,7 +22,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "link/engine_link.h"
-#include "link/supervisor.h"
+#include "link/shared.h"
 #include "mirror/facts.h"
 #include "miscadmin.h"
 #include "search/set_search.h"

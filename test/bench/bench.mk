@@ -71,19 +71,16 @@ $(BENCH_BIN)/bench_engine: $(srcdir)/test/bench/bench_engine.cpp $(BENCH_HEADERS
 	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
 
 # The kernels of embedding tables alone; needs nvcc, and a GPU to run
-EMBEDDING_SOURCES = $(srcdir)/test/bench/bench_embedding.cu $(sort $(POOLING_SOURCES)) \
-	$(srcdir)/kernels/embedding/products.cu
-EMBEDDING_ARCHS ?= $(LAST_ARCH)
+EMBEDDING_OBJS = $(patsubst $(srcdir)/%.cu,build/%.o,$(sort $(POOLING_SOURCES))) build/kernels/embedding/products.o
 
 bench-embedding: $(BENCH_BIN)/bench_embedding
 
-$(BENCH_BIN)/bench_embedding: $(EMBEDDING_SOURCES) $(wildcard $(srcdir)/kernels/*/*.h $(srcdir)/kernels/*/*.cuh) \
-		$(srcdir)/test/bench/embedding_reference.h
+$(BENCH_BIN)/bench_embedding: build/test/bench/bench_embedding.o $(EMBEDDING_OBJS)
 	@mkdir -p $(@D)
-	$(NVCC) -std=c++17 -O3 -lineinfo --fmad=false -I$(srcdir)/src -I$(srcdir) -I$(srcdir)/test/bench \
-		-Xcompiler -Wall,-Wextra,-ffp-contract=off \
-		$(foreach a,$(EMBEDDING_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) $(EMBEDDING_FLAGS) \
-		-o $@ $(EMBEDDING_SOURCES)
+	$(CXX) -o $@ $^ $(ENGINE_LIBS)
+
+build/test/bench/bench_embedding.o: NVCC_EXTRA_FLAGS += -I$(srcdir)/test/bench -Xcompiler -ffp-contract=off
+-include build/test/bench/bench_embedding.d
 
 # The CUDA backend's service of embedding tables
 bench-vectors: $(BENCH_BIN)/bench_vectors

@@ -23,9 +23,22 @@ build/test/cuda_%: $(srcdir)/test/unit/cuda_%.cpp $(CUDA_TEST_HEADERS) $(CUDA_TE
 	@mkdir -p $(@D)
 	$(CXX) $(CUDA_TEST_FLAGS) -o $@ $< $(CUDA_TEST_OBJS) $(ENGINE_LIBS)
 
-# needs a GPU
-check: build/test/cuda_topk
-	build/test/cuda_topk full
-	$(MAKE) -f test/unit/embedding.mk check-gpu CUDA_ARCHS='$(CUDA_ARCHS)'
+# these need a GPU
+CUDA_TESTS = gpu_search gpu_kernels gpu_vectors
+ON_GPU = $(MAKE) -f test/unit/embedding.mk WITH_CUDA=yes CUDA_ARCHS='$(CUDA_ARCHS)'
 
-.PHONY: cuda-tests check
+tests:
+	@echo $(CUDA_TESTS)
+
+programs: build/test/cuda_topk
+	$(ON_GPU) programs-gpu
+
+check: $(CUDA_TESTS:%=check-%)
+
+check-gpu_search: build/test/cuda_topk
+	$< full
+
+check-gpu_kernels check-gpu_vectors:
+	$(ON_GPU) $@
+
+.PHONY: cuda-tests tests programs check $(CUDA_TESTS:%=check-%)

@@ -8,7 +8,7 @@
  *				   [--repeat 5] [--sweep "growth=16;method=1,grab=8"] [--build list_shift=16]
  *
  * Generates and uploads once, then times every setting of --sweep (the names are
- * the fields of gpuvec_cuda_tuning, and method), beginning with the defaults.  The
+ * fields of gpuvec_search_policy, and method), beginning with the defaults.  The
  * settings of --build hold while segments are made.
  *
  *-------------------------------------------------------------------------
@@ -25,9 +25,10 @@
 
 #include "../bench/setgen.h"
 #include "../bench/checksum.h"
-#include "kernels/search/cuda_tuning.h"
+#include "kernels/search/search_policy.h"
 
 static gpuvec_backend *backend;
+static gpuvec_search_policy defaults;	/* of the backend */
 static gpuvec_method method;
 
 static double
@@ -134,7 +135,7 @@ measure(const gen::Config &config, const gpuvec_view *view,
 	Checksum	sum;
 	gen::Config same = config;
 	const Reference *reference;
-	gpuvec_cuda_stats stats;
+	gpuvec_search_stats stats;
 	bool		ok;
 
 	for (int i = 0; i <= repeat; i++)
@@ -160,7 +161,7 @@ measure(const gen::Config &config, const gpuvec_view *view,
 		for (uint32_t i = 0; i < queries[q].nmatches; i++)
 			sum.add(tid_position(queries[q].matches[i].tid), queries[q].matches[i].score);
 	std::sort(times.begin(), times.end());
-	stats = gpuvec_cuda_last(backend);
+	stats = gpuvec_search_last(backend);
 	printf("  %6" PRIu64 " queries: median %9.3f ms (%.3f to %.3f), %u rounds, %u overflows, %u bits, %u planes\n",
 		   n, times[times.size() / 2], times.front(), times.back(), stats.rounds,
 		   stats.overflows, stats.entry_bits, stats.planes);
@@ -175,32 +176,45 @@ measure(const gen::Config &config, const gpuvec_view *view,
 }
 
 /* "growth=8,grab=4" */
-static gpuvec_cuda_tuning
-parse_tuning(const std::string &text)
+static gpuvec_search_policy
+parse_policy(const std::string &text)
 {
 	static const struct
 	{
 		const char *name;
-		uint32_t	gpuvec_cuda_tuning::*field;
+		uint32_t	gpuvec_search_policy::*field;
 	}			fields[] = {
-		{"candidates", &gpuvec_cuda_tuning::candidates},
-		{"retry_candidates", &gpuvec_cuda_tuning::retry_candidates},
-		{"entry_bits", &gpuvec_cuda_tuning::entry_bits},
-		{"planes", &gpuvec_cuda_tuning::planes},
-		{"growth", &gpuvec_cuda_tuning::growth},
-		{"first_rows", &gpuvec_cuda_tuning::first_rows},
-		{"item_tiles", &gpuvec_cuda_tuning::item_tiles},
-		{"grab", &gpuvec_cuda_tuning::grab},
-		{"chunk_queries", &gpuvec_cuda_tuning::chunk_queries},
-		{"near", &gpuvec_cuda_tuning::near},
-		{"list_part", &gpuvec_cuda_tuning::list_part},
-		{"list_shift", &gpuvec_cuda_tuning::list_shift},
-		{"sample_rows", &gpuvec_cuda_tuning::sample_rows},
-		{"sample", &gpuvec_cuda_tuning::sample},
-		{"item_queries", &gpuvec_cuda_tuning::item_queries},
-		{"few", &gpuvec_cuda_tuning::few},
+		{"chunk_queries", &gpuvec_search_policy::chunk_queries},
+		{"candidates", &gpuvec_search_policy::candidates},
+		{"candidates_few", &gpuvec_search_policy::candidates_few},
+		{"candidates_per_k", &gpuvec_search_policy::candidates_per_k},
+		{"retry_candidates", &gpuvec_search_policy::retry_candidates},
+		{"retry_per_k", &gpuvec_search_policy::retry_per_k},
+		{"entry_bits", &gpuvec_search_policy::entry_bits},
+		{"least_planes", &gpuvec_search_policy::least_planes},
+		{"growth", &gpuvec_search_policy::growth},
+		{"growth_few", &gpuvec_search_policy::growth_few},
+		{"first_rows", &gpuvec_search_policy::first_rows},
+		{"first_per_k", &gpuvec_search_policy::first_per_k},
+		{"item_tiles", &gpuvec_search_policy::item_tiles},
+		{"grab", &gpuvec_search_policy::grab},
+		{"list_rows", &gpuvec_search_policy::list_rows},
+		{"list_shift", &gpuvec_search_policy::list_shift},
+		{"sample_tiled", &gpuvec_search_policy::sample_tiled},
+		{"sample_whole", &gpuvec_search_policy::sample_whole},
+		{"sample_rows", &gpuvec_search_policy::sample_rows},
+		{"near_part", &gpuvec_search_policy::near_part},
+		{"near_queries", &gpuvec_search_policy::near_queries},
+		{"item_queries", &gpuvec_search_policy::item_queries},
+		{"whole_item_queries", &gpuvec_search_policy::whole_item_queries},
+		{"direct_queries", &gpuvec_search_policy::direct_queries},
+		{"lone_queries", &gpuvec_search_policy::lone_queries},
+		{"scan_above", &gpuvec_search_policy::scan_above},
+		{"scan_below", &gpuvec_search_policy::scan_below},
+		{"decode_rows", &gpuvec_search_policy::decode_rows},
+		{"decode_queries", &gpuvec_search_policy::decode_queries},
 	};
-	gpuvec_cuda_tuning tuning = {};
+	gpuvec_search_policy policy = defaults;
 
 	method = GPUVEC_METHOD_AUTO;
 	for (size_t at = 0; at < text.size();)
@@ -212,9 +226,15 @@ parse_tuning(const std::string &text)
 		for (const auto &f : fields)
 			if (equals < end && text.compare(at, equals - at, f.name) == 0)
 			{
-				tuning.*f.field = atoi(text.c_str() + equals + 1);
+				policy.*f.field = atoi(text.c_str() + equals + 1);
 				known = true;
 			}
+		if (equals < end && text.compare(at, equals - at, "list_parts") == 0)
+		{
+			for (uint32_t &part : policy.list_parts)
+				part = atoi(text.c_str() + equals + 1);
+			known = true;
+		}
 		if (equals < end && text.compare(at, equals - at, "method") == 0)
 		{
 			method = (gpuvec_method) atoi(text.c_str() + equals + 1);
@@ -227,7 +247,7 @@ parse_tuning(const std::string &text)
 		}
 		at = end + 1;
 	}
-	return tuning;
+	return policy;
 }
 
 /* Cut a string at a separator */
@@ -271,14 +291,15 @@ main(int argc, char **argv)
 	backend = gpuvec_cuda_open(&options, &error);
 	if (backend == NULL)
 		die("gpuvec_cuda_open", &error);
+	defaults = gpuvec_search_policy_get(backend);
 	backend->info(backend, &info);
 	printf("%s, opened in %.0f ms\n", info.device, now_ms() - start);
 
 	if (gen::opt(argc, argv, "--build"))
 	{
-		gpuvec_cuda_tuning tuning = parse_tuning(gen::opt(argc, argv, "--build"));
+		gpuvec_search_policy policy = parse_policy(gen::opt(argc, argv, "--build"));
 
-		gpuvec_cuda_tune(backend, &tuning);
+		gpuvec_search_policy_set(backend, &policy);
 	}
 	start = now_ms();
 	gen::Generator generator(config);
@@ -291,9 +312,9 @@ main(int argc, char **argv)
 
 	for (const std::string &setting : settings)
 	{
-		gpuvec_cuda_tuning tuning = parse_tuning(setting);
+		gpuvec_search_policy policy = parse_policy(setting);
 
-		gpuvec_cuda_tune(backend, &tuning);
+		gpuvec_search_policy_set(backend, &policy);
 		printf(" %s\n", setting.empty() ? "defaults" : setting.c_str());
 		for (const std::string &batch : split(batches ? batches : "2000,16,3,1", ','))
 			ok &= measure(config, view, sets,

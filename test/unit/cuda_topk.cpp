@@ -25,7 +25,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "kernels/search/cuda_tuning.h"
+#include "kernels/search/search_policy.h"
 
 typedef std::vector<uint16_t> idset;
 
@@ -63,7 +63,7 @@ static bool emulated;
 static std::atomic<int> npassed;
 static std::atomic<int> nfailed;
 static uint64_t random_state;
-static gpuvec_cuda_stats total;	/* of all searches */
+static gpuvec_search_stats total;	/* of all searches */
 
 static const char *const measure_names[] = GPUVEC_MEASURE_NAMES;
 static const char *const method_names[] = {"auto", "bitset", "inverted"};
@@ -260,25 +260,63 @@ build_entry(const std::vector<const row *> &rows)
 	return entry;
 }
 
+static gpuvec_search_policy defaults;	/* of the backend */
+
 static void
-tune(const gpuvec_cuda_tuning &t)
+set_policy(const gpuvec_search_policy &policy)
 {
-	gpuvec_cuda_tune(backend, &t);
+	gpuvec_search_policy_set(backend, &policy);
 }
 
-/* Segments get no lists, or lists in blocks of a random size; else as they are tuned */
+/* Room for this number of candidates, whatever the k */
+static void
+set_candidates(gpuvec_search_policy &policy, uint32_t candidates)
+{
+	policy.candidates = policy.candidates_few = candidates;
+	policy.candidates_per_k = 0;
+}
+
+static void
+set_retry(gpuvec_search_policy &policy, uint32_t candidates)
+{
+	policy.retry_candidates = candidates;
+	policy.retry_per_k = 0;
+}
+
+/* Blocks of a query's sample, of either kind */
+static void
+set_sample(gpuvec_search_policy &policy, uint32_t blocks)
+{
+	policy.sample_tiled = policy.sample_whole = blocks;
+}
+
+/* Up to this number of queries, bitmaps are not staged; small blocks always pay */
+static void
+set_direct(gpuvec_search_policy &policy, uint32_t queries)
+{
+	policy.direct_queries = queries;
+	policy.scan_below = 0;
+}
+
+/* Segments get no lists, or lists in blocks of a random size; else as the policy says */
 static bool mixed_lists = true;
 
 static void
-tune_lists(void)
+vary_lists(void)
 {
 	static const uint32_t shifts[] = {0, 12, 16};
-	gpuvec_cuda_tuning t = {};
+	gpuvec_search_policy policy = defaults;
 
-	t.list_rows = random_below(5) == 0 ? UINT32_MAX : 1;
-	t.list_shift = shifts[random_below(3)];
-	t.list_part = random_below(2) ? 0 : 1 + random_below(200);
-	tune(t);
+	policy.list_rows = random_below(5) == 0 ? UINT32_MAX : 1;
+	policy.list_shift = shifts[random_below(3)];
+	if (random_below(2) == 0)
+	{
+		uint32_t	part = 1 + random_below(200);
+
+		for (uint32_t &p : policy.list_parts)
+			p = part;
+	}
+	set_policy(policy);
 }
 
 /*
@@ -302,13 +340,13 @@ build_view(dataset &d, uint32_t rows, bool sorted)
 	for (size_t from = 0; from < order.size(); from += rows)
 	{
 		if (mixed_lists)
-			tune_lists();
+			vary_lists();
 		entries.push_back(build_entry(std::vector<const row *>(order.begin() + from,
 															  order.begin() +
 															  std::min(order.size(), from + rows))));
 	}
 	if (mixed_lists)
-		tune({});
+		set_policy(defaults);
 	d.view = gpuvec_view_new(entries.data(), entries.size(), &error);
 	if (d.view == NULL)
 		die("view", &error);
@@ -478,7 +516,7 @@ reference(const dataset &d, gpuvec_measure measure, const question &q, const uin
 static void
 add_stats(void)
 {
-	gpuvec_cuda_stats last = gpuvec_cuda_last(backend);
+	gpuvec_search_stats last = gpuvec_search_last(backend);
 
 	total.overflows += last.overflows;
 	total.retries += last.retries;
@@ -628,47 +666,65 @@ ask_for_parts(const dataset &d, gpuvec_measure measure, std::vector<question> &q
 	}
 }
 
-/* Random settings of everything that may not change an answer */
-static gpuvec_cuda_tuning
-random_tuning(bool few_planes)
+/* A policy and what is random in it */
+struct random_policy
 {
-	gpuvec_cuda_tuning t = {};
+	gpuvec_search_policy policy;
+	std::string settings;
+};
+
+/* Sometimes a random value */
+static void
+vary(random_policy &r, const char *name, bool changed, uint32_t value,
+	 void (*set) (gpuvec_search_policy &policy, uint32_t value))
+{
+	if (changed)
+	{
+		set(r.policy, value);
+		r.settings += std::string(" ") + name + " " + std::to_string(value);
+	}
+}
+
+#define VARY(r, field, changed, value) \
+	vary(r, #field, changed, value, \
+		 [] (gpuvec_search_policy &policy, uint32_t v) { policy.field = v; })
+
+/* Random settings of everything that may not change an answer */
+static random_policy
+random_settings(bool few_planes)
+{
+	random_policy r = {defaults, "policy"};
 	static const uint32_t candidates[] = {0, 0, 32, 64, 256, 2000};
 	static const uint32_t bits[] = {0, 8, 16, 32};
-	static const uint32_t samples[] = {0, 1, 2, 10, ~0u};
+	static const uint32_t samples[] = {1, 2, 10, 0};
+	uint32_t	room = candidates[random_below(6)];
+	uint32_t	retry = candidates[random_below(6)];
+	uint32_t	entry_bits = bits[random_below(4)];
 
-	t.candidates = candidates[random_below(6)];
-	t.retry_candidates = candidates[random_below(6)];
-	t.entry_bits = bits[random_below(4)];
-	t.planes = few_planes ? (random_below(3) ? 0 : 17) : 0;
-	t.growth = random_below(2) ? 0 : 2 + random_below(30);
-	t.first_rows = random_below(2) ? 0 : 32 << random_below(8);
-	t.item_tiles = random_below(2) ? 0 : 1 + random_below(200);
-	t.grab = random_below(2) ? 0 : 1 << random_below(7);
-	t.chunk_queries = random_below(2) ? 0 : 1 + random_below(40);
-	t.sample = samples[random_below(5)];
-	t.near = random_below(2) ? 0 : 1 + random_below(20);
-	t.item_queries = random_below(2) ? 0 : 1 + random_below(40);
-	t.few = random_below(2) ? 0 : 1 + random_below(40);
-	t.lone = random_below(2) ? 0 : 1 + random_below(20);
-	return t;
+	vary(r, "candidates", room > 0, room, set_candidates);
+	vary(r, "retry_candidates", retry > 0, retry, set_retry);
+	VARY(r, entry_bits, entry_bits > 0, entry_bits);
+	VARY(r, least_planes, few_planes && random_below(3) == 0, 17);
+	VARY(r, growth, random_below(2) == 0, 2 + random_below(30));
+	VARY(r, growth_few, random_below(2) == 0, 2 + random_below(30));
+	VARY(r, first_rows, random_below(2) == 0, 32 << random_below(8));
+	VARY(r, first_per_k, random_below(2) == 0, random_below(16));
+	VARY(r, item_tiles, random_below(2) == 0, 1 + random_below(200));
+	VARY(r, grab, random_below(2) == 0, 1 << random_below(7));
+	VARY(r, chunk_queries, random_below(2) == 0, 1 + random_below(40));
+	vary(r, "sample", random_below(5) > 0, samples[random_below(4)], set_sample);
+	VARY(r, near_part, random_below(2) == 0, 1 + random_below(20));
+	VARY(r, item_queries, random_below(2) == 0, 1 + random_below(40));
+	VARY(r, whole_item_queries, random_below(2) == 0, 1 + random_below(40));
+	vary(r, "direct_queries", random_below(2) == 0, 1 + random_below(40), set_direct);
+	VARY(r, lone_queries, random_below(2) == 0, 1 + random_below(20));
+	return r;
 }
 
-static std::string
-describe(const gpuvec_cuda_tuning &t)
-{
-	char		text[200];
-
-	snprintf(text, sizeof(text), "tuning %u/%u bits %u planes %u growth %u first %u items %u grab %u chunk %u sample %u item_queries %u few %u lone %u",
-			 t.candidates, t.retry_candidates, t.entry_bits, t.planes, t.growth, t.first_rows,
-			 t.item_tiles, t.grab, t.chunk_queries, t.sample, t.item_queries, t.few, t.lone);
-	return text;
-}
-
-/* One dataset through all measures, several batch sizes, k and tunings */
+/* One dataset through all measures, several batch sizes, k and policies */
 static void
 test_dataset(dataset &d, const std::vector<uint32_t> &batches, const std::vector<uint32_t> &ks,
-			 int ntunings)
+			 int npolicies)
 {
 	uint32_t	longest = 0;
 
@@ -687,25 +743,25 @@ test_dataset(dataset &d, const std::vector<uint32_t> &batches, const std::vector
 					q.k = k;
 					q.has_min_score = q.has_after = false;
 				}
-				tune({});
+				set_policy(defaults);
 				for (int method = 0; method < GPUVEC_N_METHODS; method++)
 					compare(d, (gpuvec_measure) m, questions, common, "defaults",
 							(gpuvec_method) method);
-				for (int i = 0; i < ntunings; i++)
+				for (int i = 0; i < npolicies; i++)
 				{
-					gpuvec_cuda_tuning t = random_tuning(longest <= 255);
+					random_policy r = random_settings(longest <= 255);
 
 					for (question &q : questions)
 						q.k = random_below(2) ? k : 1 + random_below(2 * k);
 					if (i > 0)
 						ask_for_parts(d, (gpuvec_measure) m, questions, common);
-					tune(t);
-					compare(d, (gpuvec_measure) m, questions, common, describe(t).c_str(),
+					set_policy(r.policy);
+					compare(d, (gpuvec_measure) m, questions, common, r.settings.c_str(),
 							(gpuvec_method) random_below(GPUVEC_N_METHODS));
 				}
 			}
 	}
-	tune({});
+	set_policy(defaults);
 	printf("%s: %zu rows, longest %u: %d failed so far, %.1f s\n", d.name.c_str(), d.rows.size(),
 		   longest, (int) nfailed, seconds_since_start());
 	fflush(stdout);
@@ -987,15 +1043,15 @@ test_odd_requests(void)
 static void
 build_with_lists(dataset &d, uint32_t rows, uint32_t shift)
 {
-	gpuvec_cuda_tuning t = {};
+	gpuvec_search_policy policy = defaults;
 
-	t.list_rows = 1;
-	t.list_shift = shift;
-	tune(t);
+	policy.list_rows = 1;
+	policy.list_shift = shift;
+	set_policy(policy);
 	mixed_lists = false;
 	build_view(d, rows, true);
 	mixed_lists = true;
-	tune({});
+	set_policy(defaults);
 }
 
 /* Searches that nobody waits for any more while they run, and what comes after them */
@@ -1052,7 +1108,7 @@ test_lone(void)
 		dataset		d = random_dataset(names[i], n, 3000, 1, 60, false);
 		std::vector<question> questions = make_questions(d, 4, 10);
 		std::vector<uint32_t> common = count_common(d, questions);
-		gpuvec_cuda_tuning t = {};
+		gpuvec_search_policy policy = defaults;
 
 		kill_some(d, 20);
 		if (shifts[i])
@@ -1063,12 +1119,12 @@ test_lone(void)
 			test_dataset(d, {1, 4, 50}, {10}, 1);
 		else
 			test_dataset(d, {1, 2, 3, 4, 5}, {10, 1100}, 2);
-		t.candidates = 32;
-		t.retry_candidates = 64;
-		t.sample = ~0u;
-		tune(t);
+		set_candidates(policy, 32);
+		set_retry(policy, 64);
+		set_sample(policy, 0);
+		set_policy(policy);
 		compare(d, GPUVEC_JACCARD, questions, common, "no room", GPUVEC_METHOD_INVERTED);
-		tune({});
+		set_policy(defaults);
 		if (!emulated)
 			test_stopped(d);
 		free_dataset(d);
@@ -1082,7 +1138,7 @@ test_bytes(uint32_t most, uint32_t shift)
 	dataset		d = random_dataset(most == 255 ? "counts of 255" : "counts of 256", 600, 60000, 1,
 								   most, false);
 	std::vector<question> all(4);
-	gpuvec_cuda_tuning t = {};
+	gpuvec_search_policy policy = defaults;
 
 	all[0].ids = random_set(most, 60000, false);
 	for (uint32_t i = 0; i < 20; i++)
@@ -1108,13 +1164,15 @@ test_bytes(uint32_t most, uint32_t shift)
 					{
 						for (question &q : questions)
 							q.k = k;
-						t.candidates = candidates;
-						tune(t);
+						policy = defaults;
+						if (candidates > 0)
+							set_candidates(policy, candidates);
+						set_policy(policy);
 						compare(d, (gpuvec_measure) m, questions, common,
 								candidates ? "room for 64" : "defaults", GPUVEC_METHOD_INVERTED);
 					}
 		}
-	tune({});
+	set_policy(defaults);
 	free_dataset(d);
 }
 
@@ -1128,7 +1186,7 @@ test_planes(uint32_t longest, uint32_t shift)
 	dataset		d = random_dataset("counts that need one plane more", 700, 200, 1, 60, false);
 	std::vector<question> questions;
 	std::vector<uint32_t> common;
-	gpuvec_cuda_tuning t = {};
+	gpuvec_search_policy policy = defaults;
 	size_t		at = 0;
 
 	for (uint32_t len : {62, 63, 64, 65, 71, 126, 127, 128, 129, 140, 200})
@@ -1157,13 +1215,13 @@ test_planes(uint32_t longest, uint32_t shift)
 	for (uint32_t few : {1, 100})
 		for (int m = 0; m < GPUVEC_N_MEASURES; m++)
 		{
-			t.few = few;
-			t.lone = 1;
-			tune(t);
+			set_direct(policy, few);
+			policy.lone_queries = 1;
+			set_policy(policy);
 			compare(d, (gpuvec_measure) m, questions, common, few == 1 ? "many" : "few",
 					GPUVEC_METHOD_INVERTED);
 		}
-	tune({});
+	set_policy(defaults);
 	free_dataset(d);
 }
 
@@ -1179,10 +1237,10 @@ test_threads(void)
 	std::atomic<bool> stop(false);
 
 	mixed_lists = false;
-	gpuvec_cuda_tuning t = {};
+	gpuvec_search_policy policy = defaults;
 
-	t.list_rows = 1;
-	tune(t);
+	policy.list_rows = 1;
+	set_policy(policy);
 	build_view(d, 10000, true);
 	questions = make_questions(d, 50, 100);
 	common = count_common(d, questions);
@@ -1223,6 +1281,14 @@ main(int argc, char **argv)
 	backend = gpuvec_cuda_open(&options, &error);
 	if (backend == NULL)
 		die("open", &error);
+	defaults = gpuvec_search_policy_get(backend);
+	if (emulated || tiny)
+	{
+		/* there are not many rows to share */
+		defaults.decode_rows = 32;
+		defaults.decode_queries = 3;
+		set_policy(defaults);
+	}
 	backend->info(backend, &info);
 	printf("%s, %s, compute capability %d.%d, %zu of %zu MiB free\n", info.name, info.device,
 		   info.capability / 10, info.capability % 10, info.memory_free >> 20,

@@ -23,19 +23,44 @@ include test/unit/emulation/emulation.mk
 EMULATED = $(patsubst $(srcdir)/%.cu,%,$(POOLING_SOURCES)) test/bench/bench_embedding
 EMULATED_VECTORS = $(patsubst $(srcdir)/%.cu,%,$(EMBEDDING_KERNELS)) test/unit/emulation/engine
 
+# the kernels, what the CUDA backend makes of them, and the server with that
+EMBEDDING_TESTS = embedding_kernels embedding_vectors embedding_server
+EMULATED_SERVER = $(MAKE) -f $(srcdir)/test/unit/server.mk WITH_CUDA=emulated CUDA_HOME='$(CUDA_HOME)'
+
+tests:
+	@echo $(EMBEDDING_TESTS)
+
+check: $(EMBEDDING_TESTS:%=check-%)
+
 ifeq ($(CUDA),yes)
-check: $(EMULATION_DIR)/embedding $(EMULATION_DIR)/vectors_test
+# one after the other, since both compile kernels
+programs: $(EMULATION_DIR)/embedding $(EMULATION_DIR)/vectors_test
+	$(EMULATED_SERVER) programs-emulated
+
+check-embedding_kernels: $(EMULATION_DIR)/embedding
 	$< --small --no-time --check $(CASES)
-	$(EMULATION_DIR)/vectors_test $(CASES)
-	$(MAKE) -f $(srcdir)/test/unit/server.mk check-emulated WITH_CUDA=emulated SERVER_TEST_ARGS="embed embed_concurrency"
+
+check-embedding_vectors: $(EMULATION_DIR)/vectors_test
+	$< $(CASES)
+
+check-embedding_server:
+	$(EMULATED_SERVER) check-emulated SERVER_TEST_ARGS="embed embed_concurrency"
 else
-check:
+programs:
+
+$(EMBEDDING_TESTS:%=check-%):
 	@echo "0 passed, 0 failed (no CUDA toolkit)"
 endif
 
-check-gpu: $(BENCH_BIN)/bench_embedding build/test/vectors_test
+programs-gpu: $(BENCH_BIN)/bench_embedding build/test/vectors_test
+
+check-gpu: check-gpu_kernels check-gpu_vectors
+
+check-gpu_kernels: $(BENCH_BIN)/bench_embedding
 	$< --no-time --check $(CASES)
-	build/test/vectors_test $(CASES)
+
+check-gpu_vectors: build/test/vectors_test
+	$< $(CASES)
 
 $(EMULATION_DIR)/embedding: $(EMULATED:%=$(EMULATION_DIR)/%.o) $(EMULATION_DIR)/$(EMULATION)/emulation.o
 	$(CXX) -o $@ $^
@@ -50,4 +75,4 @@ $(EMULATION_DIR)/vectors_test: build/test/vectors_test.o $(ENGINE_OBJS) $(EMULAT
 build/test/vectors_test: build/test/vectors_test.o $(ENGINE_OBJS) $(KERNEL_OBJS)
 	$(CXX) -o $@ $^ $(ENGINE_LIBS)
 
-.PHONY: check check-gpu
+.PHONY: tests programs check $(EMBEDDING_TESTS:%=check-%) programs-gpu check-gpu check-gpu_kernels check-gpu_vectors

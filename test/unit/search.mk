@@ -14,19 +14,30 @@ check:
 include engine.mk
 include test/unit/emulation/emulation.mk
 
-EMULATED = backend chunk list_build list_rounds lists lists_classify lists_lone lists_plain scan select topk
-SEARCH_OBJS = $(EMULATED:%=$(EMULATION_DIR)/search/kernels/search/%.o) \
-	$(DEVICE_SOURCES:$(srcdir)/%.cu=$(EMULATION_DIR)/search/%.o) \
+SEARCH_OBJS = $(patsubst $(srcdir)/%.cu,$(EMULATION_DIR)/search/%.o,$(DEVICE_SOURCES) $(wildcard $(srcdir)/kernels/search/*.cu)) \
 	$(EMULATION_DIR)/search/$(EMULATION)/search.o $(EMULATION_DIR)/$(EMULATION)/emulation.o \
 	$(patsubst %,build/src/engine/%.o,engine_error host_memory segment thread_pool)
 
-ifeq ($(CUDA),yes)
 # with much shared memory, and with little
-check: $(EMULATION_DIR)/cuda_topk
+SEARCH_TESTS = search search_small
+
+tests:
+	@echo $(SEARCH_TESTS)
+
+check: $(SEARCH_TESTS:%=check-%)
+
+ifeq ($(CUDA),yes)
+programs: $(EMULATION_DIR)/cuda_topk
+
+check-search: $(EMULATION_DIR)/cuda_topk
 	$< emulated 1
+
+check-search_small: $(EMULATION_DIR)/cuda_topk
 	EMULATED_GPU=86 $< tiny 2
 else
-check:
+programs:
+
+$(SEARCH_TESTS:%=check-%):
 	@echo "0 passed, 0 failed (no CUDA toolkit)"
 endif
 
@@ -42,4 +53,4 @@ $(EMULATION_DIR)/cuda_topk: $(srcdir)/test/unit/cuda_topk.cpp $(SEARCH_OBJS)
 	$(CXX) -std=gnu++17 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -Wno-missing-field-initializers \
 		-I$(srcdir)/src -I$(srcdir) -o $@ $^ -lm -lpthread
 
-.PHONY: check
+.PHONY: tests programs check $(SEARCH_TESTS:%=check-%)

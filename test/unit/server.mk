@@ -10,7 +10,8 @@
 # SERVER_TEST_BACKEND=cuda lets the engine use a GPU; then only tests of embedding tables
 # (SERVER_TEST_ARGS="embed embed_room embed_limit embed_failed embed_scarce embed_concurrency") make sense.
 #
-# The engine is built anew, with its fault hooks.  PostgreSQL is not needed.
+# The engine is built anew, with its fault hooks; with BUILT=yes it is linked of what was
+# built with them (see unit.mk).  PostgreSQL is not needed.
 
 .DEFAULT_GOAL := check
 srcdir ?= .
@@ -30,22 +31,41 @@ SERVER_asan = -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-
 SERVER_thread = -fsanitize=thread
 SERVER_emulated = -DEMULATION
 
+# where a variant's objects are
+SERVER_DIR_plain = $(if $(BUILT),build,$(SERVER_BIN)/plain)
+SERVER_DIR_asan = $(if $(BUILT),build,$(SERVER_BIN)/asan)
+SERVER_DIR_thread = $(SERVER_BIN)/thread
+SERVER_DIR_emulated = $(SERVER_BIN)/emulated
+
 # rules of one variant of the engine
 define server_variant
+ifneq ($$(SERVER_DIR_$(1)),build)
 $(SERVER_BIN)/$(1)/%.o: $(srcdir)/%.c
 	@mkdir -p $$(@D)
 	$$(ENGINE_CC) $$(ENGINE_FLAGS) $$(FLAGS_$$(notdir $$*)) -DGPUVEC_TEST_HOOKS $$(SERVER_$(1)) -MMD -MP -c -o $$@ $$<
+endif
 
-$(SERVER_BIN)/gpuvec-engine-$(1): $$(SERVER_SRCS:%.c=$(SERVER_BIN)/$(1)/%.o) $$(KERNEL_OBJS)
+$(SERVER_BIN)/gpuvec-engine-$(1): $$(SERVER_SRCS:%.c=$$(SERVER_DIR_$(1))/%.o) $$(KERNEL_OBJS)
+	@mkdir -p $$(@D)
 	$$(ENGINE_CC) $$(ENGINE_FLAGS) $$(SERVER_$(1)) -pie $$(SERVER_WRAP) -o $$@ $$^ $$(ENGINE_LIBS)
 
--include $$(SERVER_SRCS:%.c=$(SERVER_BIN)/$(1)/%.d)
+-include $$(SERVER_SRCS:%.c=$$(SERVER_DIR_$(1))/%.d)
 endef
 $(foreach variant,plain asan thread emulated,$(eval $(call server_variant,$(variant))))
 
 $(SERVER_BIN)/server_test: $(SERVER_TEST_SRCS:%=$(srcdir)/%) $(wildcard $(srcdir)/test/unit/*.h $(srcdir)/src/core/*.h)
 	@mkdir -p $(@D)
 	$(ENGINE_CC) $(SERVER_TEST_FLAGS) -o $@ $(filter %.c,$^) -lm
+
+# the variant of "make check"
+SERVER_VARIANT = $(if $(filter yes,$(SANITIZE)),asan,plain)
+
+tests:
+	@echo server
+
+programs: $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-$(SERVER_VARIANT)
+
+check-server: $(if $(filter yes,$(SANITIZE)),check-asan,check)
 
 check: $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-plain
 	$(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-plain $(SERVER_TEST_ARGS)
@@ -57,8 +77,10 @@ check-thread: $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-thread
 	TSAN_OPTIONS=halt_on_error=1:exitcode=66 \
 	$(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-thread $(SERVER_TEST_ARGS)
 
+programs-emulated: $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-emulated
+
 check-emulated: $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-emulated
 	SERVER_TEST_BACKEND=cuda SERVER_TEST_EMULATED=yes $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-emulated \
 		$(or $(SERVER_TEST_ARGS),embed embed_room embed_limit embed_failed embed_scarce embed_concurrency)
 
-.PHONY: check check-asan check-thread check-emulated
+.PHONY: tests programs check-server check check-asan check-thread programs-emulated check-emulated

@@ -1,35 +1,60 @@
-# Unit tests of the engine, without PostgreSQL.  From the repository root:
+# Unit tests of the engine, without PostgreSQL.  From the root of the repository:
 #
 #	make -f test/unit/unit.mk check
 #	make -f test/unit/unit.mk check SANITIZE=yes
+#
+# Like each makefile here, it has these goals for "make check":
+#
+#	tests		prints the names of its tests
+#	programs	compiles what they need
+#	check-NAME	runs one
+#
+# BUILT=yes says that the engine's objects in build/ were compiled for tests, with fault
+# hooks, and with sanitizers if SANITIZE=yes.  Else these are compiled elsewhere.
 
+srcdir ?= .
 WITH_CUDA ?= auto
-PG_CONFIG ?= pg_config
-UNIT_TESTS = measure_test stage_test topk_test embed_test
-UNIT_CFLAGS = -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -Isrc
+EXTVERSION ?= 0.1.0
+UNIT_TESTS = measure stage topk embed
+
+check:
+
+include engine.mk
+
 ifeq ($(SANITIZE),yes)
 SANITIZER = -fsanitize=address,undefined -fno-sanitize-recover=all
 endif
-
-# the sources are compiled here once more, so that sanitizers see all of them
-UNIT_SRCS = src/engine/engine_error.c src/engine/host_memory.c src/engine/segment.c src/engine/stage.c src/engine/thread_pool.c src/engine/fingerprint.c $(wildcard src/engine/cpu/*.c) $(wildcard src/engine/embedding/pool_simd.c src/engine/embedding/pool_portable.c src/engine/embedding/pool_avx*.c)
-FLAGS_scan_batch_avx2 = -mavx2
-FLAGS_scan_batch_avx512 = -mavx512f -mavx512bw -mavx512vl
-FLAGS_lists_search_avx2 = -mavx2
-FLAGS_lists_search_avx512 = -mavx512f -mavx512bw -mavx512vl
-FLAGS_scan_lone_avx512 = -mavx512f -mavx512bw -mavx512vl
-FLAGS_pool_avx2 = -O3 -mavx2 -mf16c -mfma
-FLAGS_pool_avx512 = -O3 -mavx512f -mf16c -mfma
 UNIT_DIR = build/unit$(if $(SANITIZER),-sanitize)
-UNIT_OBJS = $(UNIT_SRCS:%.c=$(UNIT_DIR)/%.o)
+UNIT_BUILD = $(if $(BUILT),build,$(if $(SANITIZER),$(UNIT_DIR),build))
+UNIT_CFLAGS = -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -Isrc
+UNIT_LIB = $(UNIT_DIR)/libengine.a
 
-.PHONY: check
-check: $(UNIT_TESTS:%=$(UNIT_DIR)/%)
-	@for test in $^; do $$test || exit 1; done
+tests:
+	@echo $(UNIT_TESTS)
 
-$(UNIT_DIR)/src/%.o: src/%.c
+programs: $(UNIT_TESTS:%=$(UNIT_DIR)/%_test)
+
+check: $(UNIT_TESTS:%=check-%)
+
+$(UNIT_TESTS:%=check-%): check-%: $(UNIT_DIR)/%_test
+	$<
+
+# without kernels, so that nvcc is not needed
+UNIT_OBJS = $(ENGINE_OBJS:build/%=$(UNIT_BUILD)/%)
+
+$(UNIT_LIB): $(UNIT_OBJS)
 	@mkdir -p $(@D)
-	$(CC) $(UNIT_CFLAGS) $(SANITIZER) -D_GNU_SOURCE $(FLAGS_$(notdir $*)) -c -o $@ $<
+	rm -f $@
+	$(AR) rcs $@ $^
 
-$(UNIT_DIR)/%: test/unit/%.c $(UNIT_OBJS)
-	$(CC) $(UNIT_CFLAGS) $(SANITIZER) -o $@ $^ -lm
+ifneq ($(UNIT_BUILD),build)
+$(UNIT_BUILD)/%.o: %.c
+	@mkdir -p $(@D)
+	$(ENGINE_CC) $(ENGINE_FLAGS) $(SANITIZER) $(FLAGS_$(notdir $*)) -MMD -MP -c -o $@ $<
+-include $(UNIT_OBJS:.o=.d)
+endif
+
+$(UNIT_DIR)/%_test: test/unit/%_test.c $(UNIT_LIB)
+	$(ENGINE_CC) $(UNIT_CFLAGS) $(SANITIZER) -o $@ $^ -lm -lpthread
+
+.PHONY: tests programs check $(UNIT_TESTS:%=check-%)

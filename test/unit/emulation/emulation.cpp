@@ -3,21 +3,22 @@
  * emulation.cpp
  *	  Threads of a kernel as contexts that take turns; memory and calls of CUDA.
  *
- * A context is entered by setcontext() once and by longjmp() from then on, which is
- * much faster, since it leaves signals alone.
+ * A context is entered by setcontext() once and by a jump from then on, which is
+ * much faster, since it leaves signals alone; it serves one block after another.
  *
- * One kernel runs at a time, whatever the number of threads that launch some; streams
- * are done with their work as soon as they have it.
+ * One kernel runs at a time, whatever the number of threads that launch some, in
+ * the order of their launches; streams are done with their work as soon as they
+ * have it.
  *
  *	EMULATED_GPU=86			a GPU of this compute capability, with its shared memory
  *	EMULATED_MEMORY=10000	a GPU with this memory
  *
  *-------------------------------------------------------------------------
  */
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <setjmp.h>
 #include <ucontext.h>
 
 #include "emulation.h"
@@ -38,10 +39,8 @@ enum waiting
 
 struct thread
 {
-	ucontext_t	context;
-	jmp_buf		resume;
-	bool		started;
-	std::unique_ptr<char[]> stack;
+	void	   *resume[5];
+	std::unique_ptr<char[]> stack;	/* once it has run */
 	enum waiting waiting;
 };
 
@@ -54,7 +53,7 @@ struct warp
 
 static std::vector<thread> threads;
 static std::vector<warp> warps;
-static jmp_buf scheduler;
+static void *scheduler[5];
 static unsigned current;
 static unsigned nthreads;
 static unsigned block_arrived;
@@ -65,15 +64,6 @@ emu_fail(const char *what)
 {
 	fprintf(stderr, "emulation: %s, block %u, thread %u\n", what, blockIdx.x, threadIdx.x);
 	abort();
-}
-
-/* What each thread runs */
-static void
-thread_main(void)
-{
-	(*current_kernel) ();
-	threads[current].waiting = FOR_EVER;
-	_longjmp(scheduler, 1);
 }
 
 /* Let threads go on that wait for the same */
@@ -88,12 +78,46 @@ release(unsigned first, unsigned end, enum waiting what)
 	}
 }
 
+/* Go on where __builtin_setjmp() was called, which must not be in the same function */
+static void __attribute__((noinline, noipa))
+go_on(void **where)
+{
+	__builtin_longjmp(where, 1);
+}
+
 /* Let another thread run, until what this one waits for has happened */
-static void
+static void __attribute__((noinline))
 wait(unsigned me)
 {
-	if (_setjmp(threads[me].resume) == 0)
-		_longjmp(scheduler, 1);
+	if (__builtin_setjmp(threads[me].resume) == 0)
+		go_on(scheduler);
+}
+
+/* What each thread runs, once a block */
+static void
+thread_main(void)
+{
+	for (;;)
+	{
+		(*current_kernel) ();
+		threads[current].waiting = FOR_EVER;
+		wait(current);
+	}
+}
+
+/* Let a thread run for the first time */
+static void
+start(thread &t)
+{
+	ucontext_t	context;
+
+	t.stack.reset(new char[STACK_BYTES]);
+	getcontext(&context);
+	context.uc_stack.ss_sp = t.stack.get();
+	context.uc_stack.ss_size = STACK_BYTES;
+	context.uc_link = NULL;
+	makecontext(&context, thread_main, 0);
+	setcontext(&context);
 }
 
 const uint64_t *
@@ -132,19 +156,16 @@ emu_block(void)
 }
 
 /* Let a thread run until it waits or ends */
-static void
+static void __attribute__((noinline))
 resume(unsigned i)
 {
-	thread	   &t = threads[i];
-
 	current = i;
 	threadIdx.x = i;
-	if (_setjmp(scheduler) != 0)
+	if (__builtin_setjmp(scheduler) != 0)
 		return;
-	if (t.started)
-		_longjmp(t.resume, 1);
-	t.started = true;
-	setcontext(&t.context);
+	if (!threads[i].stack)
+		start(threads[i]);
+	go_on(threads[i].resume);
 }
 
 /* Run the threads of a block until all have ended */
@@ -158,19 +179,7 @@ run_block(void)
 	for (warp &w : warps)
 		w.arrived = w.generation = 0;
 	for (unsigned i = 0; i < nthreads; i++)
-	{
-		thread	   &t = threads[i];
-
-		if (!t.stack)
-			t.stack.reset(new char[STACK_BYTES]);
-		getcontext(&t.context);
-		t.context.uc_stack.ss_sp = t.stack.get();
-		t.context.uc_stack.ss_size = STACK_BYTES;
-		t.context.uc_link = NULL;
-		t.started = false;
-		makecontext(&t.context, thread_main, 0);
-		t.waiting = FOR_NOTHING;
-	}
+		threads[i].waiting = FOR_NOTHING;
 	while (ended < nthreads)
 	{
 		if (!progress)
@@ -187,12 +196,37 @@ run_block(void)
 	}
 }
 
-static std::mutex running;
+/* Kernels run in turn: else threads that launch many would keep out others */
+static struct
+{
+	std::mutex	mutex;
+	std::condition_variable next;
+	uint64_t	launched;
+	uint64_t	ended;
+}			turns;
+
+struct turn
+{
+	turn()
+	{
+		std::unique_lock<std::mutex> lock(turns.mutex);
+		uint64_t	mine = turns.launched++;
+
+		turns.next.wait(lock, [&] { return turns.ended == mine; });
+	}
+	~turn()
+	{
+		std::lock_guard<std::mutex> lock(turns.mutex);
+
+		turns.ended++;
+		turns.next.notify_all();
+	}
+};
 
 void
 emu_run(dim3 blocks, unsigned block_threads, const std::function<void()> &kernel)
 {
-	std::lock_guard<std::mutex> guard(running);
+	turn		mine;
 
 	if (block_threads % 32 != 0)
 		emu_fail("incomplete warp");
@@ -331,7 +365,7 @@ cudaFreeHost(void *p)
 extern "C" cudaError_t
 cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 {
-	*stream = (cudaStream_t) &running;
+	*stream = (cudaStream_t) &turns;
 	return cudaSuccess;
 }
 

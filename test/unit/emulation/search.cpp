@@ -10,14 +10,22 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "kernels/search/cuda_backend.h"
+#include "kernels/search/search_backend.h"
 #include "kernels/embedding/cuda_embedding.h"
 
 #define BEYOND			256		/* bytes that are checked */
 
+namespace gpuvec
+{
+
 /* Two names for it, and only one of them used in a kernel */
 alignas(256) uint4 shared_memory[(EMU_MOST_SHARED + BEYOND) / sizeof(uint4)];
 alignas(256) uint4 select_memory[(EMU_MOST_SHARED + BEYOND) / sizeof(uint4)];
+
+}
+
+using gpuvec::shared_memory;
+using gpuvec::select_memory;
 
 static char something;			/* for a handle to point at */
 

@@ -10,7 +10,7 @@
 
 #include "postgres.h"
 
-#include "index/entries.h"
+#include "entries/entries.h"
 #include "storage/bufpage.h"
 #include "storage/off.h"
 
@@ -93,5 +93,18 @@ typedef union EntrySize
 	}			of;
 	char		align[MAXIMUM_ALIGNOF];
 } EntrySize;
+
+/* A batch that is being written */
+typedef struct EntryBatchCursor
+{
+	const EntryBatch *batch;
+	Size		next;			/* where the next item is */
+} EntryBatchCursor;
+
+/*
+ * The next item, and its bytes, or NULL; it stays the next one until the
+ * cursor is moved
+ */
+extern EntryItem *EntryBatchNext(EntryBatchCursor *cursor, Size *size);
 
 #endif							/* GPUVEC_ENTRY_PAGE_H */

@@ -1,4 +1,4 @@
-# All options of embedding tables (sql/embedding_options.sql, against plain SQL) once more, without an engine, with one
+# All options of embedding tables (sql/embedding_all_options.sql, against plain SQL) once more, without an engine, with one
 # that refuses what is not small, so that sessions ask for parts, and with a GPU that looks up keys of small requests, too.
 use strict;
 use warnings;
@@ -8,7 +8,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $node = new_node('main');
-my $script = '../../sql/embedding_options.sql';
+my $script = '../../sql/embedding_all_options.sql';
 my $engine = $node->safe_psql('postgres', 'SHOW gpuvec.engine');
 $node->stop;
 

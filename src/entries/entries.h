@@ -3,8 +3,9 @@
  * entries.h
  *	  The rows that an index with an expression or a predicate keeps.
  *
- * See entries.c for the layout.  These files know nothing of mirrors: the
- * index access method writes entries, mirrors and scans read them.
+ * See entries.c for the layout.  This folder knows nothing of mirrors: the
+ * index access method writes entries (index/entry_queue.c), mirrors and scans
+ * read them.
  *
  *-------------------------------------------------------------------------
  */
@@ -53,7 +54,8 @@ extern bool EntriesBuildId(Relation index, uint8 *build);
 extern void EntriesForget(Relation index);
 
 /*
- * Entries that are to be written together, all of one bucket; zeroed at first
+ * entry_batch.c: entries that are to be written together, all of one bucket;
+ * zeroed at first
  */
 typedef struct EntryBatch
 {
@@ -99,15 +101,6 @@ extern void EntriesRemove(Relation index, bool (*dead) (ItemPointer root, void *
 
 /* The bucket of a page of the index; false: the page has no entries */
 extern bool EntriesPageBucket(Relation index, BlockNumber block, uint32 *bucket);
-
-/*
- * entry_queue.c: entries wait in this process, so that those of a statement
- * or transaction are written together; they are at the latest when it
- * commits, and before any query of it begins.
- */
-extern void EntryQueueAdd(Relation heap, Relation index, ItemPointer root, struct varlena *value);
-extern void EntryQueueFlush(void);
-extern void EntryQueueInit(void);
 
 /* entry_reader.c: reading entries, a bucket at a time */
 typedef struct EntryReader EntryReader;

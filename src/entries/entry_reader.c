@@ -15,8 +15,8 @@
 #include "gpuvec.h"
 
 #include "common/hashfn.h"
-#include "index/entries.h"
-#include "index/entry_page.h"
+#include "entries/entries.h"
+#include "entries/entry_page.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "utils/memutils.h"
@@ -297,9 +297,9 @@ EntryReaderFind(EntryReader *reader, ItemPointer root)
 {
 	uint32		n;
 	const IndexEntry *entries = EntryReaderBucket(reader, entry_bucket(ItemPointerGetBlockNumber(root)), &n);
-	uint32		place = lower_bound(reader, root);
+	uint32		found = lower_bound(reader, root);
 
-	if (place == n || !ItemPointerEquals((ItemPointer) &entries[place].root, root))
+	if (found == n || !ItemPointerEquals((ItemPointer) &entries[found].root, root))
 		return NULL;
-	return &entries[place];
+	return &entries[found];
 }

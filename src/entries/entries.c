@@ -38,19 +38,18 @@
 #include "access/generic_xlog.h"
 #include "access/htup_details.h"
 #include "access/itup.h"
-#include "access/xact.h"
 #include "access/xloginsert.h"
 #include "catalog/pg_index.h"
 #include "commands/vacuum.h"
-#include "index/entries.h"
-#include "index/entry_page.h"
+#include "entries/entries.h"
+#include "entries/entry_page.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 
 /*
- * The first page of a bucket is told of a place to insert that is so many
- * pages behind the one it knows
+ * The first page of a bucket is told of a page to insert into that is this
+ * many pages behind the one it knows
  */
 #define FAR_STEPS	4
 
@@ -342,127 +341,6 @@ insertion_page(Relation index, BlockNumber head)
 	return block == InvalidBlockNumber ? head : block;
 }
 
-/* Append an item, with a copy of the ids */
-static void
-append_item(EntryBatch *batch, MemoryContext context, const EntryItem *item, const char *ids,
-			Size bytes, uint16 row)
-{
-	Size		size = sizeof(EntrySize) + MAXALIGN(sizeof(EntryItem) + bytes);
-	char	   *to;
-
-	if (batch->used + size > batch->room)
-	{
-		Size		room = Max(batch->room * 2, batch->used + size);
-
-		/* a failure leaves the batch as it is */
-		batch->data = batch->data ? repalloc(batch->data, room) : MemoryContextAlloc(context, room);
-		batch->room = room;
-	}
-	to = batch->data + batch->used;
-	((EntrySize *) to)->of.bytes = sizeof(EntryItem) + bytes;
-	((EntrySize *) to)->of.row = row;
-	((EntrySize *) to)->of.writer = GetCurrentSubTransactionId();
-	memcpy(to + sizeof(EntrySize), item, sizeof(EntryItem));
-	if (bytes > 0)
-		memcpy(to + sizeof(EntrySize) + sizeof(EntryItem), ids, bytes);
-	batch->used += size;
-}
-
-void
-EntryBatchAdd(EntryBatch *batch, MemoryContext context, ItemPointer root, struct varlena *value,
-			  uint16 row)
-{
-	Size		left = value == NULL ? 0 : VARSIZE_ANY_EXHDR(value);
-	const char *from = value == NULL ? NULL : VARDATA_ANY(value);
-	uint16		part = 0;
-
-	do
-	{
-		Size		bytes = Min(left, ENTRY_PART_BYTES);
-		EntryItem	item = {.root = *root};
-
-		left -= bytes;
-		item.part = part++ | (value == NULL ? ENTRY_PART_NULL : 0) | (left == 0 ? ENTRY_PART_LAST : 0);
-		append_item(batch, context, &item, from, bytes, row);
-		from += bytes;
-	} while (left > 0);
-}
-
-/*
- * The item at a place of a batch, whose size is set; moves on to the next
- * place
- */
-static EntryItem *
-batch_item(const EntryBatch *batch, Size *place, Size *size)
-{
-	char	   *at = batch->data + *place;
-
-	*size = ((EntrySize *) at)->of.bytes;
-	*place += sizeof(EntrySize) + MAXALIGN(*size);
-	return (EntryItem *) (at + sizeof(EntrySize));
-}
-
-void
-EntryBatchFilter(EntryBatch *batch, bool (*wanted) (ItemPointer root, uint16 row, void *arg),
-				 void *arg)
-{
-	Size		place = 0;
-
-	while (place < batch->used)
-	{
-		uint16		row = ((EntrySize *) (batch->data + place))->of.row;
-		Size		size;
-		EntryItem  *item = batch_item(batch, &place, &size);
-
-		if (!wanted(&item->root, row, arg))
-			ItemPointerSetInvalid(&item->root);
-	}
-}
-
-void
-EntryBatchCut(EntryBatch *batch, SubTransactionId failed)
-{
-	Size		place = 0;
-
-	while (place < batch->used)
-	{
-		Size		behind = place;
-		Size		size;
-
-		/* later subtransactions have greater numbers */
-		if (((EntrySize *) (batch->data + place))->of.writer >= failed)
-			batch->used = place;
-		else
-		{
-			(void) batch_item(batch, &behind, &size);
-			place = behind;
-		}
-	}
-}
-
-/* A batch that is being written */
-typedef struct BatchCursor
-{
-	const EntryBatch *batch;
-	Size		next;			/* where the next item is */
-} BatchCursor;
-
-/* The next item, or NULL; it stays the next one until the cursor is moved */
-static EntryItem *
-next_item(BatchCursor *cursor, Size *size)
-{
-	while (cursor->next < cursor->batch->used)
-	{
-		Size		behind = cursor->next;
-		EntryItem  *item = batch_item(cursor->batch, &behind, size);
-
-		if (ItemPointerIsValid(&item->root))
-			return item;
-		cursor->next = behind;
-	}
-	return NULL;
-}
-
 /*
  * Does an item fit a page?  Items without ids are smaller than any tuple of
  * an index, and the server deletes from pages of so many tuples at most.
@@ -476,12 +354,12 @@ fits_page(Page page, Size size)
 
 /* Put as many items on a page as it has room for; true: there are no more */
 static bool
-fill_page(Relation index, Page page, BatchCursor *cursor)
+fill_page(Relation index, Page page, EntryBatchCursor *cursor)
 {
 	EntryItem  *item;
 	Size		size;
 
-	while ((item = next_item(cursor, &size)) != NULL)
+	while ((item = EntryBatchNext(cursor, &size)) != NULL)
 	{
 		if (!fits_page(page, size))
 			return false;
@@ -498,7 +376,7 @@ fill_page(Relation index, Page page, BatchCursor *cursor)
  */
 static void
 add_to_page(Relation index, Buffer buffer, BlockNumber head, bool remember, bool append,
-			BatchCursor *cursor, bool logged)
+			EntryBatchCursor *cursor, bool logged)
 {
 	BlockNumber block = BufferGetBlockNumber(buffer);
 	Buffer		first = InvalidBuffer;
@@ -537,7 +415,7 @@ add_to_page(Relation index, Buffer buffer, BlockNumber head, bool remember, bool
  * on
  */
 static void
-write_items(Relation index, BlockNumber head, BatchCursor *cursor, Size size, bool logged)
+write_items(Relation index, BlockNumber head, EntryBatchCursor *cursor, Size size, bool logged)
 {
 	BlockNumber block = insertion_page(index, head);
 
@@ -564,14 +442,14 @@ write_items(Relation index, BlockNumber head, BatchCursor *cursor, Size size, bo
 void
 EntriesWrite(Relation index, uint32 bucket, const EntryBatch *batch, bool building)
 {
-	BatchCursor cursor = {.batch = batch};
+	EntryBatchCursor cursor = {.batch = batch};
 	EntriesCache *cache = cache_of(index);
 	bool		logged = !building && RelationNeedsWAL(index);
 	Size		size;
 
 	if (cache == NULL)
 		return;					/* of another layout: scans say so */
-	while (next_item(&cursor, &size) != NULL)
+	while (EntryBatchNext(&cursor, &size) != NULL)
 		write_items(index, make_head(index, cache, bucket, logged), &cursor, size, logged);
 }
 

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * requests.cu
+ * pool_requests.cu
  *	  Requests to pool vectors, and for the gradients of weights.
  *
  * A request is cut into chunks of bags.  A worker has two streams, each with pinned memory

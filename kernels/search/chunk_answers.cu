@@ -1,0 +1,197 @@
+/*-------------------------------------------------------------------------
+ *
+ * chunk_answers.cu
+ *	  Waiting for a chunk of queries, and its way back.
+ *
+ * Whoever waits looks at the cancellation flags from time to time.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <algorithm>
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernels/search/chunk.h"
+
+namespace gpuvec
+{
+
+/* Is nobody waiting for any query of the chunk? */
+bool
+chunk_canceled(const struct chunk *c)
+{
+	for (uint32_t i = 0; i < c->n; i++)
+		if (!is_canceled(chunk_query(c, i)->query))
+			return false;
+	return true;
+}
+
+/*
+ * Wait for what was queued.  Looks at the cancellation flags from time to time,
+ * and makes the kernels end early if nobody waits any more.
+ */
+bool
+wait_for_device(struct search *s, const struct chunk *c)
+{
+	struct search_backend *b = s->b;
+	uint32_t	spins = 0;
+	cudaError_t rc;
+
+	if (!s->check(cudaEventRecord(b->finished.get(), s->stream)))
+		return false;
+	while ((rc = cudaEventQuery(b->finished.get())) == cudaErrorNotReady)
+	{
+		spins++;
+		if (spins < 2000)
+			continue;
+		if (spins % 64 == 0 && !s->stopped && chunk_canceled(c))
+		{
+			s->stopped = true;
+			if (!s->check(cudaMemcpyAsync(b->stop.get(), b->stop_value.get(), sizeof(uint32_t),
+										  cudaMemcpyHostToDevice, b->device.side_stream.get())))
+				return false;
+		}
+		if (spins < 4000)
+			sched_yield();
+		else
+		{
+			struct timespec pause = {0, 20000};
+
+			nanosleep(&pause, NULL);
+		}
+	}
+	return s->check(rc);
+}
+
+/* After a chunk that was stopped: let the next one run */
+bool
+clear_stop(struct search *s)
+{
+	struct search_backend *b = s->b;
+
+	if (!s->stopped)
+		return true;
+	if (!s->check(cudaStreamSynchronize(b->device.side_stream.get())) ||
+		!s->check(cudaMemsetAsync(b->stop.get(), 0, sizeof(uint32_t), s->stream)))
+		return false;
+	s->stopped = false;
+	return true;
+}
+
+/*
+ * After a failure: nothing of this search may still run when its memory is used again,
+ * and the next one must not find the order to stop.  The failure is what is reported.
+ */
+void
+quiet_device(struct search *s)
+{
+	gpuvec_error *error = s->error;
+	gpuvec_error ignored;
+
+	cudaStreamSynchronize(s->stream);
+	s->error = &ignored;
+	if (!clear_stop(s))
+		s->b->device.broken = true;
+	s->error = error;
+}
+
+/* Queue the copy of a chunk's states and sorted lists to the host */
+bool
+queue_download(struct search *s, struct chunk *c)
+{
+	struct search_backend *b = s->b;
+	size_t		bytes = c->counters - c->results;
+	size_t		list = c->kmax <= GPUVEC_FAST_K ? 0 :
+		sizeof(struct row_key) * c->kmax * c->n;
+
+	if (c->direct)
+		return true;
+	if (!need_pinned(s, b->download, b->download_bytes, bytes + list) ||
+		!s->check(cudaMemcpyAsync(b->download.get(), scratch_at<char>(s, c->results), bytes,
+								  cudaMemcpyDeviceToHost, s->stream),
+				  "copy results from the GPU"))
+		return false;
+	return list == 0 ||
+		s->check(cudaMemcpyAsync(b->download.get() + bytes, scratch_at<char>(s, c->top[c->which]), list,
+								 cudaMemcpyDeviceToHost, s->stream),
+				 "copy results from the GPU");
+}
+
+/* Turn one query's list into matches */
+static void
+decode_matches(gpuvec_topk_query *query, const struct row_key *list, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+	{
+		gpuvec_match *m = &query->matches[i];
+		uint64_t	lo = list[i].lo;
+
+		m->score = gpuvec_key_score(list[i].hi);
+		m->tid = gpuvec_tid((uint32_t) (lo >> 32), lo >> KEY_COMMON_BITS & GPUVEC_MAX_LINE);
+		m->common = (uint32_t) (lo & KEY_COMMON_MASK);
+		m->padding = 0;
+	}
+	query->nmatches = n;
+}
+
+/* A finished chunk whose results are decoded */
+struct decoding
+{
+	const struct chunk *chunk;
+	const struct query_state *states;
+	const struct row_key *lists;
+	uint32_t	part_queries;
+};
+
+/* Decode the results of some of a chunk's queries */
+static void
+decode_part(void *task, uint64_t part, int)
+{
+	const struct decoding *d = (const struct decoding *) task;
+	uint32_t	from = (uint32_t) part * d->part_queries;
+
+	for (uint32_t i = from; i < std::min(from + d->part_queries, d->chunk->n); i++)
+		if (!d->states[i].overflow)
+			decode_matches(chunk_query(d->chunk, i)->query,
+						   d->lists + (size_t) i * d->chunk->kmax, d->states[i].ntop);
+}
+
+/* Take over a finished chunk's results; note the queries that overflowed */
+void
+finish_chunk(struct search *s, const struct chunk *c)
+{
+	struct search_backend *b = s->b;
+	const char *download = b->download.get();
+	struct decoding d;
+	uint32_t	parts = (uint32_t) divide_up(c->n, s->policy.decode_queries);
+
+	d.part_queries = s->policy.decode_queries;
+	d.chunk = c;
+	d.states = (const struct query_state *) (download + (c->states - c->results));
+	d.lists = (const struct row_key *)
+		(c->kmax <= GPUVEC_FAST_K ? download : download + (c->counters - c->results));
+	b->stats.stopped_chunks += s->stopped;
+	if (s->stopped)
+	{
+		for (uint32_t i = 0; i < c->n; i++)
+			chunk_query(c, i)->query->nmatches = 0;
+		return;
+	}
+	for (uint32_t i = 0; i < c->n; i++)
+		if (d.states[i].overflow)
+		{
+			struct work_query *w = chunk_query(c, i);
+
+			w->bound = d.states[i].limits.bound;
+			b->stats.direct_overflows += c->direct;
+			s->overflowed[s->noverflowed++] = (uint32_t) (w - s->work);
+		}
+	if (b->pool && parts > 1 && (uint64_t) c->n * c->kmax >= s->policy.decode_rows)
+		gpuvec_pool_run(b->pool, decode_part, &d, parts);
+	else
+		for (uint32_t i = 0; i < parts; i++)
+			decode_part(&d, i, 0);
+}
+
+}

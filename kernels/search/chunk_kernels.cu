@@ -1,0 +1,176 @@
+/*-------------------------------------------------------------------------
+ *
+ * chunk_kernels.cu
+ *	  The kernels that scan for a chunk of queries, select and sort.
+ *
+ * They are queued in one stream, and waited for once (chunk_answers.cu).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <algorithm>
+#include <string.h>
+
+#include "kernels/search/chunk.h"
+
+namespace gpuvec
+{
+
+/* The widest entries whose table fits shared memory */
+static uint32_t
+choose_entry_bits(const struct search_backend *b, uint32_t planes, uint32_t maxid)
+{
+	uint32_t	bits = b->policy.entry_bits;
+
+	while (bits > 8 && scan_shared_bytes(bits, planes, maxid) > b->device.shared_limit)
+		bits /= 2;
+	return bits;
+}
+
+/* Which kernel serves the chunk, and how many blocks of it run at once? */
+bool
+choose_kernel(struct search *s, struct chunk *c, uint32_t planes)
+{
+	struct search_backend *b = s->b;
+	int			blocks = 0;
+
+	c->planes = std::max(planes, s->policy.least_planes);
+	c->entry_bits = choose_entry_bits(b, c->planes, s->view->maxid);
+	c->shared_bytes = scan_shared_bytes(c->entry_bits, c->planes, s->view->maxid);
+	c->batch = c->entry_bits;
+	if (!s->check(scan_blocks(c->entry_bits, c->planes, c->shared_bytes, &blocks),
+				  "prepare a search"))
+		return false;
+	c->blocks = (uint32_t) std::max(blocks, 1) * b->device.sms;
+	b->stats.entry_bits = c->entry_bits;
+	b->stats.planes = c->planes;
+	return true;
+}
+
+/* Set every launch's item counter to zero once more */
+bool
+reset_counters(struct search *s, struct chunk *c)
+{
+	c->launches = 0;
+	return s->check(cudaMemsetAsync(scratch_at<char>(s, c->counters), 0,
+									sizeof(uint32_t) * MAX_ROUNDS, s->stream));
+}
+
+/* The tiles in some classes; the view of a search is counted only if need be */
+static uint32_t
+class_tiles(const struct search *s, uint32_t class_lo, uint32_t class_hi)
+{
+	if (class_lo == 0 && class_hi == TILE_CLASSES)
+		return s->view->ntiles;
+	count_classes(s->view);
+	return s->view->tiles_before[class_hi] - s->view->tiles_before[class_lo];
+}
+
+/*
+ * Cut a scan into items.  An item takes long enough for the making of its table
+ * to be small beside it, yet there are enough items for all blocks.
+ */
+static void
+cut_items(const struct search *s, const struct chunk *c, struct scan_params *p)
+{
+	const struct cuda_view *view = s->view;
+	uint32_t	tiles = class_tiles(s, p->class_lo, p->class_hi);
+	double		per_group = 32.0 * std::max(tiles, 1u) / view->ntiles;
+	double		groups = s->policy.item_tiles / per_group;
+	double		most = (double) p->ngroups * p->nbatches / (4.0 * c->blocks);
+	uint32_t	warps = scan_threads(c->planes) / 32;
+
+	groups = std::min(std::max(std::min(groups, most), 1.0), (double) p->ngroups);
+	p->range_groups = (uint32_t) groups;
+	p->nitems = (p->ngroups + p->range_groups - 1) / p->range_groups * p->nbatches;
+
+	/* with few tiles in the sample, a warp looks through more of all; but all warps get some */
+	p->grab = 1;
+	while (p->grab * per_group / 32.0 < s->policy.grab &&
+		   p->grab * 2 * warps <= p->range_groups * 32)
+		p->grab *= 2;
+}
+
+/* Queue the scan of some classes of the first groups */
+bool
+queue_scan(struct search *s, struct chunk *c, uint32_t ngroups, uint32_t class_lo,
+		   uint32_t class_hi)
+{
+	struct search_backend *b = s->b;
+	struct scan_params p;
+
+	if (c->launches == MAX_ROUNDS && !reset_counters(s, c))
+		return false;
+	memset(&p, 0, sizeof(p));
+	p.segments = s->view->segments;
+	p.groups = s->view->groups;
+	p.queries = scratch_at<struct query_state>(s, c->states);
+	p.ids = scratch_at<uint16_t>(s, c->ids);
+	p.candidates = scratch_at<struct row_key>(s, c->candidates);
+	p.next_item = scratch_at<uint32_t>(s, c->counters) + c->launches++;
+	p.stop = (const uint32_t *) b->stop.get();
+	p.ngroups = ngroups;
+	p.nqueries = c->n;
+	p.capacity = c->capacity;
+	p.class_lo = class_lo;
+	p.class_hi = class_hi;
+	p.maxid = s->view->maxid;
+	p.nbatches = (c->n + c->batch - 1) / c->batch;
+	p.measure = s->measure;
+	cut_items(s, c, &p);
+	b->stats.rounds++;
+	return s->check(scan_launch(&p, c->entry_bits, c->planes, c->shared_bytes,
+								std::min(c->blocks, p.nitems), s->stream));
+}
+
+/* Queue the selection after a round */
+bool
+queue_select(struct search *s, struct chunk *c, enum select_mode mode)
+{
+	struct search_backend *b = s->b;
+	struct select_params p;
+
+	memset(&p, 0, sizeof(p));
+	p.queries = scratch_at<struct query_state>(s, c->states);
+	p.candidates = scratch_at<struct row_key>(s, c->candidates);
+	p.top_in = scratch_at<struct row_key>(s, c->top[c->which]);
+	p.top_out = scratch_at<struct row_key>(s, c->top[1 - c->which]);
+	p.results = scratch_at<struct row_key>(s, c->results);
+	if (c->direct && mode == SELECT_FINAL)
+	{
+		p.results = (struct row_key *) b->download.get();
+		p.states = (struct query_state *) (b->download.get() + (c->states - c->results));
+	}
+	p.nqueries = c->n;
+	p.capacity = c->capacity;
+	p.kmax = c->kmax;
+	p.mode = mode;
+	if (mode == SELECT_ROUND)
+		c->which = 1 - c->which;
+	return s->check(select_launch(&p, s->stream));
+}
+
+/* Queue the sorting of lists too long for SELECT_FINAL */
+bool
+queue_sort(struct search *s, struct chunk *c)
+{
+	struct sort_params p;
+	uint32_t	width = 0;
+
+	memset(&p, 0, sizeof(p));
+	p.queries = scratch_at<struct query_state>(s, c->states);
+	p.nqueries = c->n;
+	p.kmax = c->kmax;
+	while (width < c->kmax)
+	{
+		p.in = scratch_at<struct row_key>(s, c->top[c->which]);
+		p.out = scratch_at<struct row_key>(s, c->top[1 - c->which]);
+		p.width = width;
+		if (!s->check(sort_launch(&p, s->stream)))
+			return false;
+		c->which = 1 - c->which;
+		width = width == 0 ? SORT_RUN : width * 2;
+	}
+	return true;
+}
+
+}

@@ -1,0 +1,242 @@
+/*-------------------------------------------------------------------------
+ *
+ * segments.cu
+ *	  Segments and live maps in the memory of the GPU.
+ *
+ * A segment takes one allocation: for each tile its first chunk, number of chunks,
+ * shortest and longest row; for each row the part of its key that comes from its tid,
+ * and its length; then the swizzled ids as they are on the host.  Its lists have
+ * another one (list_build.cu).
+ *
+ * Adopting waits for the copy, so whatever searches see is complete; views hold
+ * references, so what is released is not in use.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <algorithm>
+#include <new>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/search/search_backend.h"
+
+namespace gpuvec
+{
+
+static const char *const copying = "copy rows to the GPU";
+
+upload_streams::loan
+take_upload_stream(struct search_backend *b, gpuvec_error *error)
+{
+	upload_streams::loan stream;
+
+	if (!b->device.enter(error))
+		return stream;
+	stream = b->uploads.take();
+	if (!stream->open(b->device, UPLOAD_BYTES, DOWNLOAD_BYTES, error))
+		stream.reset();
+	return stream;
+}
+
+bool
+upload_parts(struct search_backend *b, unique_memory &memory, size_t bytes,
+			 std::initializer_list<struct host_part> parts, const char *what, gpuvec_error *error)
+{
+	upload_streams::loan stream = take_upload_stream(b, error);
+	bool		ok;
+
+	if (stream == NULL)
+		return false;
+	ok = allocate(b->device, memory, std::max(bytes, (size_t) 16), stream->get(), what, error);
+	for (const struct host_part &part : parts)
+		ok = ok && stream->send((char *) memory.get() + part.offset, part.data, part.bytes, copying,
+								error);
+	if (ok && stream->finish(copying, error))
+	{
+		free_in_stream(memory, b->device.side_stream.get());
+		return true;
+	}
+	stream->drain();
+	memory.reset();
+	return false;
+}
+
+/* Where the parts of a segment's allocation begin */
+struct segment_layout
+{
+	size_t		tid;
+	size_t		len;
+	size_t		ids;
+	size_t		bytes;
+};
+
+static struct segment_layout
+lay_out_segment(const gpuvec_segment *segment)
+{
+	struct segment_layout at;
+	size_t		rows = (size_t) segment->ntiles * GPUVEC_TILE_ROWS;
+
+	at.tid = segment->ntiles * sizeof(uint4);
+	at.len = at.tid + rows * sizeof(uint64_t);
+	at.ids = (at.len + rows * sizeof(uint32_t) + 255) / 256 * 256;
+	at.bytes = at.ids + (size_t) segment->nchunks * GPUVEC_TILE_ROWS * sizeof(uint4);
+	return at;
+}
+
+/* Write everything of a segment but its ids, as it will be on the device */
+static void
+fill_head(const gpuvec_segment *segment, const struct segment_layout *at, char *head)
+{
+	uint4	   *tiles = (uint4 *) head;
+	uint64_t   *tid = (uint64_t *) (head + at->tid);
+	uint32_t   *len = (uint32_t *) (head + at->len);
+
+	memset(head, 0, at->ids);
+	for (uint32_t t = 0; t < segment->ntiles; t++)
+	{
+		uint32_t	first = t * GPUVEC_TILE_ROWS;
+		uint32_t	last = std::min(first + GPUVEC_TILE_ROWS, segment->nrows) - 1;
+
+		tiles[t].x = segment->tile_chunk[t];
+		tiles[t].y = segment->tile_chunk[t + 1] - segment->tile_chunk[t];
+		tiles[t].z = segment->len[first];
+		tiles[t].w = segment->len[last];
+	}
+	for (uint32_t r = 0; r < segment->nrows; r++)
+	{
+		tid[r] = key_from_tid(segment->tid[r]);
+		len[r] = segment->len[r];
+	}
+}
+
+/* The largest id of a segment: rows are ascending, so it is the last one of some row */
+static uint32_t
+largest_id(const gpuvec_segment *segment)
+{
+	uint32_t	largest = 0;
+
+	for (uint32_t r = 0; r < segment->nrows; r++)
+	{
+		size_t		last = segment->len[r];
+		size_t		chunk;
+
+		if (last-- == 0)
+			continue;
+		chunk = segment->tile_chunk[r / GPUVEC_TILE_ROWS] + last / GPUVEC_CHUNK_IDS;
+		largest = std::max(largest, (uint32_t)
+						   segment->ids[(chunk * GPUVEC_TILE_ROWS + r % GPUVEC_TILE_ROWS) *
+										GPUVEC_CHUNK_IDS + last % GPUVEC_CHUNK_IDS]);
+	}
+	return largest;
+}
+
+/* Give an uploaded segment its lists */
+static bool
+make_lists(struct search_backend *b, const gpuvec_segment *segment, struct cuda_segment *mine,
+		   size_t *bytes, gpuvec_error *error)
+{
+	upload_streams::loan stream = take_upload_stream(b, error);
+
+	return stream != NULL && lists_build(b, *stream, segment, mine, bytes, error);
+}
+
+/* Upload a segment; tell *mine where its parts are */
+static bool
+upload_segment(struct search_backend *b, const gpuvec_segment *segment,
+			   const struct segment_layout *at, struct cuda_segment *mine, gpuvec_error *error)
+{
+	char	   *head = (char *) malloc(at->ids);
+	char	   *memory;
+	bool		ok;
+
+	if (head == NULL)
+		return gpuvec_fail_memory(error, at->ids);
+	fill_head(segment, at, head);
+	ok = upload_parts(b, mine->memory, at->bytes,
+					  {{0, head, at->ids}, {at->ids, segment->ids, at->bytes - at->ids}},
+					  "a segment", error);
+	free(head);
+	memory = (char *) mine->memory.get();
+	mine->maxid = largest_id(segment);
+	mine->desc.tiles = (const uint4 *) memory;
+	mine->desc.tid = (const uint64_t *) (memory + at->tid);
+	mine->desc.len = (const uint32_t *) (memory + at->len);
+	mine->desc.ids = (const uint4 *) (memory + at->ids);
+	mine->desc.nrows = segment->nrows;
+	mine->desc.ntiles = segment->ntiles;
+	return ok;
+}
+
+bool
+adopt_segment(gpuvec_backend *backend, gpuvec_segment *segment, gpuvec_error *error)
+{
+	struct search_backend *b = static_cast<struct search_backend *>(backend);
+	struct segment_layout at = lay_out_segment(segment);
+	size_t		ids_bytes = at.bytes - at.ids;
+	std::unique_ptr<struct cuda_segment> mine(new (std::nothrow) cuda_segment);
+	size_t		lists_bytes = 0;
+
+	if (mine == NULL)
+		return gpuvec_fail_memory(error, sizeof(*mine));
+	if (!upload_segment(b, segment, &at, mine.get(), error) ||
+		!make_lists(b, segment, mine.get(), &lists_bytes, error))
+		return false;
+	segment->backend = backend;
+	segment->device = mine.release();
+	segment->device_bytes = at.bytes + lists_bytes;
+	free(segment->ids);
+	segment->ids = NULL;
+	segment->host_bytes -= std::min(segment->host_bytes, ids_bytes);
+	segment->host_bytes += sizeof(struct cuda_segment);
+	return true;
+}
+
+void
+release_segment(gpuvec_backend *, gpuvec_segment *segment)
+{
+	delete (struct cuda_segment *) segment->device;
+	segment->device = NULL;
+	segment->device_bytes = 0;
+}
+
+bool
+adopt_livemap(gpuvec_backend *backend, gpuvec_livemap *map, gpuvec_error *error)
+{
+	struct search_backend *b = static_cast<struct search_backend *>(backend);
+	std::unique_ptr<struct cuda_livemap> mine(new (std::nothrow) cuda_livemap);
+	size_t		bytes = map->nwords * sizeof(uint32_t);
+
+	if (mine == NULL)
+		return gpuvec_fail_memory(error, sizeof(*mine));
+	if (!upload_parts(b, mine->bits, bytes, {{0, map->bits, bytes}}, "a map of live rows", error))
+		return false;
+	map->backend = backend;
+	map->device = mine.release();
+	return true;
+}
+
+void
+release_livemap(gpuvec_backend *, gpuvec_livemap *map)
+{
+	delete (struct cuda_livemap *) map->device;
+	map->device = NULL;
+}
+
+bool
+read_ids(gpuvec_backend *backend, const gpuvec_segment *segment, uint16_t *ids, gpuvec_error *error)
+{
+	static const char *const what = "copy rows from the GPU";
+	struct search_backend *b = static_cast<struct search_backend *>(backend);
+	const struct cuda_segment *mine = (const struct cuda_segment *) segment->device;
+	size_t		bytes = (size_t) segment->nchunks * GPUVEC_TILE_ROWS * sizeof(uint4);
+	upload_streams::loan stream = take_upload_stream(b, error);
+	bool		ok = stream != NULL;
+
+	for (size_t at = 0; at < bytes && ok; at += DOWNLOAD_BYTES)
+		ok = stream->fetch((char *) ids + at, (const char *) mine->desc.ids + at,
+						   std::min(bytes - at, DOWNLOAD_BYTES), what, error) &&
+			stream->finish(what, error);
+	return ok;
+}
+
+}

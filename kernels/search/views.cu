@@ -1,0 +1,234 @@
+/*-------------------------------------------------------------------------
+ *
+ * views.cu
+ *	  Views in the memory of the GPU.
+ *
+ * A view takes one allocation: its segments, then the groups of tiles and the blocks of
+ * lists into which they are cut.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <algorithm>
+#include <new>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/search/search_backend.h"
+
+namespace gpuvec
+{
+
+/* Where the parts of a view's allocation begin */
+struct view_layout
+{
+	size_t		groups;
+	size_t		blocks[2];
+	size_t		bytes;
+};
+
+/* Which of a view's arrays of blocks a segment belongs to, if it has lists */
+static inline uint32_t
+block_kind(const struct device_lists *lists)
+{
+	return lists->shift == TILED_SHIFT ? 0 : 1;
+}
+
+static struct view_layout
+lay_out_view(const gpuvec_view *view)
+{
+	struct view_layout at;
+	size_t		ngroups = 0;
+	size_t		nblocks[2] = {0, 0};
+
+	for (uint32_t s = 0; s < view->nentries; s++)
+	{
+		const struct device_segment *desc =
+			&((const struct cuda_segment *) view->entries[s].segment->device)->desc;
+
+		ngroups += (desc->ntiles + 31) / 32;
+		if (desc->lists.shift != 0)
+			nblocks[block_kind(&desc->lists)] += desc->lists.nblocks;
+	}
+	at.groups = (view->nentries * sizeof(struct device_segment) + 15) / 16 * 16;
+	at.blocks[0] = at.groups + ngroups * sizeof(uint2);
+	at.blocks[1] = at.blocks[0] + nblocks[0] * sizeof(uint2);
+	at.bytes = at.blocks[1] + nblocks[1] * sizeof(uint2);
+	return at;
+}
+
+/* List the groups of tiles of the segments that have lists, or of those that have none */
+static void
+add_groups(struct cuda_view *mine, const struct device_segment *segments, uint32_t n, bool listed,
+		   uint2 *groups)
+{
+	for (uint32_t s = 0; s < n; s++)
+		if ((segments[s].lists.shift != 0) == listed)
+			for (uint32_t t = 0; t < segments[s].ntiles; t += 32)
+				groups[mine->ngroups++] = make_uint2(s, t);
+}
+
+/* Ids of a block's middle row */
+static uint32_t
+middle_len(const gpuvec_view *view, uint2 block, int kind)
+{
+	const gpuvec_segment *segment = view->entries[block.x].segment;
+	uint32_t	first = block.y << (kind == 0 ? TILED_SHIFT : WHOLE_SHIFT);
+	uint32_t	last = std::min(first + (1u << (kind == 0 ? TILED_SHIFT : WHOLE_SHIFT)),
+								segment->nrows) - 1;
+
+	return segment->len[first + (last - first) / 2];
+}
+
+/* A block, and what it is sorted by: its length, then its number */
+struct block_order
+{
+	uint32_t	len;
+	uint2		block;
+
+	bool operator<(const struct block_order &other) const
+	{
+		if (len != other.len)
+			return len < other.len;
+		return block.x != other.block.x ? block.x < other.block.x : block.y < other.block.y;
+	}
+};
+
+/*
+ * Put a view's blocks of one kind in the order of their lengths.  False: out of memory.
+ */
+static bool
+order_blocks(const gpuvec_view *view, struct cuda_view *mine, int kind, uint2 *blocks)
+{
+	uint32_t	n = mine->nblocks[kind];
+	struct block_order *order = (struct block_order *) malloc(n * sizeof(*order) + 1);
+
+	if (order == NULL)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		order[i] = {middle_len(view, blocks[i], kind), blocks[i]};
+	std::sort(order, order + n);
+	for (uint32_t i = 0; i < n; i++)
+	{
+		blocks[i] = order[i].block;
+		mine->block_len[kind][i] = order[i].len;
+	}
+	free(order);
+	return true;
+}
+
+void
+count_classes(struct cuda_view *view)
+{
+	std::lock_guard<std::mutex> guard(view->mutex);
+
+	if (view->classified)
+		return;
+	for (uint32_t s = 0; s < view->nsegments; s++)
+		for (uint32_t t = 0; t < view->segment_tiles[s]; t++)
+			view->tiles_before[tile_class(s, t) + 1]++;
+	for (uint32_t c = 0; c < TILE_CLASSES; c++)
+	{
+		view->largest_class = std::max(view->largest_class, view->tiles_before[c + 1]);
+		view->tiles_before[c + 1] += view->tiles_before[c];
+	}
+	view->classified = true;
+}
+
+/*
+ * Fill in what the host keeps of a view; head is what goes to the device.  False: out of
+ * memory.
+ */
+static bool
+fill_view(const gpuvec_view *view, struct cuda_view *mine, char *head,
+		  const struct view_layout *at)
+{
+	struct device_segment *segments = (struct device_segment *) head;
+	uint2	   *groups = (uint2 *) (head + at->groups);
+
+	for (uint32_t s = 0; s < view->nentries; s++)
+	{
+		const gpuvec_view_entry *entry = &view->entries[s];
+		const struct cuda_segment *segment = (const struct cuda_segment *) entry->segment->device;
+		const struct device_lists *lists = &segment->desc.lists;
+
+		segments[s] = segment->desc;
+		if (entry->live != NULL)
+			segments[s].live = (const uint32_t *)
+				((const struct cuda_livemap *) entry->live->device)->bits.get();
+		if (lists->shift != 0)
+		{
+			uint32_t	kind = block_kind(lists);
+			uint2	   *blocks = (uint2 *) (head + at->blocks[kind]);
+
+			for (uint32_t i = 0; i < lists->nblocks; i++)
+				blocks[mine->nblocks[kind]++] = make_uint2(s, i);
+			mine->listed_rows += segment->desc.nrows;
+			if (kind == 0)
+				mine->nstaged = std::max(mine->nstaged, lists->nstaged);
+			else if (lists->nslots > 0)
+				mine->plain = false;
+		}
+		mine->segment_tiles[s] = segment->desc.ntiles;
+		mine->ntiles += segment->desc.ntiles;
+		mine->maxid = std::max(mine->maxid, segment->maxid);
+		mine->maxlen = std::max(mine->maxlen, entry->segment->maxlen);
+	}
+	mine->nsegments = view->nentries;
+	add_groups(mine, segments, view->nentries, false, groups);
+	mine->nplain = mine->ngroups;
+	add_groups(mine, segments, view->nentries, true, groups);
+	for (int kind = 0; kind < 2; kind++)
+		if (!order_blocks(view, mine, kind, (uint2 *) (head + at->blocks[kind])))
+			return false;
+	return true;
+}
+
+/* Get what the host keeps of a view.  NULL: out of memory. */
+static struct cuda_view *
+new_view(const gpuvec_view *view, const struct view_layout *at)
+{
+	std::unique_ptr<struct cuda_view> mine(new (std::nothrow) cuda_view);
+
+	if (mine == NULL)
+		return NULL;
+	mine->segment_tiles.reset(new (std::nothrow) uint32_t[view->nentries]);
+	for (int kind = 0; kind < 2; kind++)
+	{
+		size_t		bytes = (kind == 0 ? at->blocks[1] : at->bytes) - at->blocks[kind];
+
+		mine->block_len[kind].reset(new (std::nothrow) uint32_t[bytes / sizeof(uint2)]);
+	}
+	return mine->segment_tiles && mine->block_len[0] && mine->block_len[1] ? mine.release() : NULL;
+}
+
+bool
+adopt_view(gpuvec_backend *backend, gpuvec_view *view, gpuvec_error *error)
+{
+	struct search_backend *b = static_cast<struct search_backend *>(backend);
+	struct view_layout at = lay_out_view(view);
+	std::unique_ptr<struct cuda_view> mine(new_view(view, &at));
+	std::unique_ptr<char[]> head(new (std::nothrow) char[at.bytes]());
+	char	   *memory;
+
+	if (mine == NULL || head == NULL || !fill_view(view, mine.get(), head.get(), &at))
+		return gpuvec_fail_memory(error, sizeof(*mine) + at.bytes);
+	if (!upload_parts(b, mine->memory, at.bytes, {{0, head.get(), at.bytes}}, "a view", error))
+		return false;
+	memory = (char *) mine->memory.get();
+	mine->segments = (const struct device_segment *) memory;
+	mine->groups = (const uint2 *) (memory + at.groups);
+	for (int kind = 0; kind < 2; kind++)
+		mine->blocks[kind] = (const uint2 *) (memory + at.blocks[kind]);
+	view->backend = backend;
+	view->device = mine.release();
+	return true;
+}
+
+void
+release_view(gpuvec_backend *, gpuvec_view *view)
+{
+	delete (struct cuda_view *) view->device;
+	view->device = NULL;
+}
+
+}

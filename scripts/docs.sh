@@ -1,0 +1,69 @@
+#!/bin/bash
+# Checks that the documentation names what there is; exit status 1 if not.
+#
+#	- files of this repository, in all of its *.md and in comments of the sources
+#	- "`function` in `file`"
+#	- in tables of tests ("regress: a, b; TAP: c"), the tests
+#	- in doc/exactness.md, all patches of test/mutations, and no other
+set -uo pipefail
+cd "$(dirname "$0")/.."
+faults=0
+
+fault() {
+	echo "$*"
+	faults=$((faults + 1))
+}
+
+docs=$(find . -name '*.md' -not -path './build/*' -not -path './tmp_*' -not -path './.git/*' | sed 's,^\./,,' | sort)
+
+sources=$(find src kernels test scripts sql -type f -not -path '*/bin/*' \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.inc' \
+	-o -name '*.cpp' -o -name '*.sh' -o -name '*.mk' -o -name '*.sql' -o -name '*.pl' -o -name '*.spec' \))
+
+# what looks like a file of ours, as "FILE PATH"
+paths() {
+	grep -oE '(^|[^A-Za-z0-9_./-]|srcdir[)]/)(src|kernels|test|scripts|sql|doc)/[A-Za-z0-9_./-]*[A-Za-z0-9_]\.(c|h|cu|cuh|inc|sh|sql|spec|pl|md|mk|py|patch|cpp)' \
+		$docs $sources | sed -E 's,srcdir\)/,,;s,^([^:]*):[^A-Za-z]?,\1 ,' | sort -u
+}
+
+while read -r file path; do
+	case $path in */bin/* | */NAME.*) continue ;; esac
+	[ -e "$path" ] || fault "$file: there is no $path"
+done < <(paths)
+
+# "`a`, `b` in `file`"
+while IFS=$'\t' read -r file names path; do
+	[ -f "$path" ] || continue
+	for name in $(tr -d '`,' <<<"$names" | sed 's/ and / /g'); do
+		grep -qw -- "$name" "$path" || fault "$file: there is no $name in $path"
+	done
+done < <(grep -oE '`[A-Za-z0-9_]+`((,| and) `[A-Za-z0-9_]+`)* in `(src|kernels|test)/[^`]*`' $docs |
+	sed -E 's/^([^:]*):(.*) in `([^`]*)`$/\1\t\2\t\3/')
+
+# test_exists KIND NAME
+test_exists() {
+	case $1 in
+		regress) [ -e "sql/$2.sql" ] ;;
+		isolation) [ -e "test/isolation/specs/${2%_wal}.spec" ] ;;
+		TAP) [ -e "test/tap/$2.pl" ] || [ -e "test/t/$2.pl" ] ;;
+		unit) compgen -G "test/unit/$2*" >/dev/null ;;
+	esac
+}
+
+while IFS=$'\t' read -r file kind names; do
+	for name in $(sed -E 's/\([^)]*\)?//g' <<<"$names" | grep -oE '(^|,) *[a-z0-9_]+ *' | tr -d ', '); do
+		test_exists "$kind" "$name" || fault "$file: there is no test $kind: $name"
+	done
+done < <(for file in $docs; do
+	sed -E 's/\([^()]*\)//g' "$file" | grep -oE '(regress|isolation|TAP|unit): [a-z0-9_, ]+' | sed -E "s,^([A-Za-z]+): (.*),$file\t\1\t\2,"
+done | sort -u)
+
+for patch in test/mutations/*.patch; do
+	name=$(basename "$patch" .patch)
+	grep -q "\`$name\`" doc/exactness.md || fault "doc/exactness.md does not name the mutant $name"
+done
+while read -r name; do
+	[ -e "test/mutations/$name.patch" ] || fault "doc/exactness.md: there is no mutant $name"
+done < <(awk -F ' *\\| *' 'NF > 5 { print $4 }' doc/exactness.md | grep -oE '`[a-z0-9_]+`' | tr -d '`' | sort -u)
+
+echo "docs: $faults faults"
+[ "$faults" = 0 ]

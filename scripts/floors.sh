@@ -1,0 +1,143 @@
+#!/bin/bash
+# Checks that no file includes a header of a floor above its own.
+#
+#   scripts/floors.sh              exit status 1 if one does
+#   scripts/floors.sh --includes   which floor includes which, and how often
+#
+# The table below has a floor in each line: its name, the floors that it stands on, and
+# its files as shell patterns, where a file belongs to the first floor that has it.  A
+# file may include headers of its own floor, of those that it stands on, and of those
+# below them.  A floor stands only on floors that come before it in the table, so there
+# are no circles.  doc/architecture.md draws the house.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+floors='
+# What sessions, engine and kernels share: measures, messages, the arithmetic of pooling
+core            -                       src/core/*
+
+# The library that PostgreSQL loads.  Of PostgreSQL: whatever it needs
+ground          core                    src/compat.h src/gpuvec.h src/settings.[ch] src/test_hooks.[ch]
+idset           ground                  src/idset/*
+entries         ground                  src/entries/*
+link            ground                  src/link/*
+mirror          idset,entries,link      src/mirror/*
+search          mirror                  src/search/*
+index           search                  src/index/*
+embedding       search                  src/embedding/*
+library         index,embedding         src/gpuvec.c
+
+# The engine.  Of PostgreSQL: nothing
+memory          core                    src/engine/engine_error.[ch] src/engine/host_memory.[ch] src/engine/thread_pool.[ch]
+backend         memory                  src/engine/backend.h src/engine/segment.[ch] src/engine/embedding/embedding_backend.h
+tools           memory                  src/engine/log.[ch] src/engine/fault.[ch] src/engine/options.[ch]
+cpu             backend,tools           src/engine/cpu/* src/engine/nocuda/*
+store           backend,tools           src/engine/store/* src/engine/scheduler.[ch]
+sets            store                   src/engine/sets/*
+vectors         store                   src/engine/embedding/*
+serve           sets,vectors            src/engine/serve/* src/engine/main.c
+
+# The kernels.  Of the engine: the interfaces of a backend, errors, memory, threads
+device          backend                 kernels/device/*
+cuda-search     device                  kernels/search/*
+cuda-vectors    device                  kernels/embedding/*
+'
+
+# Floors whose files may include headers that are not of this repository by their names
+# in quotes, as PostgreSQL has them
+postgres='ground idset entries link mirror search index embedding library'
+
+# These headers are PostgreSQL's in angle brackets, too
+postgres_headers='^(postgres.*|c|fmgr|miscadmin|funcapi|pgstat|libpq.*|varatt|(access|catalog|commands|common|executor|lib|nodes|optimizer|parser|port|portability|postmaster|replication|storage|tcop|utils)/.*)[.]h$'
+
+# floor_files: the files of src and kernels, each with its floor, "-" if it has none
+floor_files() {
+	local file floor pattern patterns found
+	for file in $(find src kernels -type f \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.inc' \) | sort); do
+		found=-
+		while read -r floor _ patterns; do
+			for pattern in $patterns; do
+				# shellcheck disable=SC2053
+				if [ $found = - ] && [[ $file == $pattern ]]; then found=$floor; fi
+			done
+		done <<<"$table"
+		echo "$found $file"
+	done
+}
+
+set -f
+table=$(sed 's/#.*//;/^[[:space:]]*$/d' <<<"$floors")
+files=$(floor_files)
+set +f
+
+# every include of them: file, line, kind of quote, name
+includes=$(cut -d ' ' -f 2 <<<"$files" | xargs grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]' /dev/null |
+	sed -E 's/^([^:]*):([0-9]+):[^"<]*(["<])([^">]*)[">].*/\1 \2 \3 \4/')
+
+{
+	sed 's/^/floor /' <<<"$table"
+	sed 's/^/file /' <<<"$files"
+	sed 's/^/include /' <<<"$includes"
+} | awk -v mode="${1:-}" -v postgres="$postgres" -v headers="$postgres_headers" '
+function fault(text) { print text; faults++ }
+
+# the file of this repository that a file means by a name, or ""
+function resolve(file, name,    folder) {
+	folder = file
+	sub(/[^\/]*$/, "", folder)
+	if ((folder name) in floor_of) return folder name
+	if (("src/" name) in floor_of) return "src/" name
+	if (name in floor_of) return name
+	return ""
+}
+
+BEGIN {
+	n = split(postgres, list, " ")
+	for (i = 1; i <= n; i++) uses_postgres[list[i]] = 1
+}
+
+$1 == "floor" {
+	known[$2] = 1
+	below[$2, $2] = 1
+	n = $3 == "-" ? 0 : split($3, list, ",")
+	for (i = 1; i <= n; i++) {
+		if (!(list[i] in known) || list[i] == $2) {
+			fault("the table of floors: " $2 " stands on " list[i] ", which does not come before it")
+			continue
+		}
+		for (other in known)
+			if ((list[i], other) in below) below[$2, other] = 1
+	}
+}
+
+$1 == "file" {
+	floor_of[$3] = $2
+	if ($2 == "-") fault($3 ": no floor of scripts/floors.sh has this file")
+}
+
+$1 == "include" {
+	file = $2; where = $2 ":" $3; name = $5; mine = floor_of[file]
+	if (mine == "-") next
+	target = $4 == "\"" ? resolve(file, name) : ""
+	if (target != "") {
+		theirs = floor_of[target]
+		if (theirs == "-") next
+		count[mine " -> " theirs]++
+		if (!((mine, theirs) in below))
+			fault(where ": " mine " includes \"" name "\" of " theirs ", on which it does not stand")
+	}
+	else if (mine in uses_postgres)
+		count[mine " -> PostgreSQL and the system"]++
+	else if ($4 == "\"" || name ~ headers)
+		fault(where ": " mine " includes " ($4 == "\"" ? "\"" name "\"" : "<" name ">") ", which is not of this repository")
+	checked++
+}
+
+END {
+	if (mode == "--includes")
+		for (pair in count) printf "%4d  %s\n", count[pair], pair | "sort -k 2"
+	close("sort -k 2")
+	if (checked == 0) fault("no include was found")
+	printf "floors: %d includes, %d of them not allowed\n", checked, faults
+	exit faults > 0
+}'

@@ -1,0 +1,168 @@
+/*-------------------------------------------------------------------------
+ *
+ * other_rows.c
+ *	  Rows that the engine does not return, in order of a distance.
+ *
+ * Those are rows without a common id, empty and null sets, which a scan of the
+ * table (or of the rows that the index keeps) finds and a sort orders.  An
+ * engine that cannot be had, or cannot serve the scan any more, does not end
+ * it: then all rows are found and sorted in this way, but for those that have
+ * been returned.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include <math.h>
+
+#include "access/relscan.h"
+#include "access/tableam.h"
+#include "catalog/pg_operator_d.h"
+#include "catalog/pg_type_d.h"
+#include "entries/entries.h"
+#include "idset/idset.h"
+#include "index/knn_scan.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/builtins.h"
+#include "utils/rel.h"
+
+/*
+ * Does a row with these ids belong to those that the engine does not return,
+ * or has not returned?  Its distance, then.
+ */
+static bool
+is_other(const KnnState *state, const uint16 *ids, uint32 len, int64 root, double *distance)
+{
+	uint32		common = idset_intersection_count(idset_ids(state->query), idset_count(state->query),
+												  ids, len);
+
+	if (common > 0 || gpuvec_ranks_disjoint(state->measure))
+	{
+		KeyedRow	row = {.root = root,.ranks = true};
+
+		if (!state->everything)
+			return false;
+		row.distance = GpuvecRankDistance(state->measure,
+										  gpuvec_score(state->measure, common, idset_count(state->query), len));
+		if (!KnnComesNext(state, &row))
+			return false;
+	}
+	*distance = gpuvec_distance(state->measure, common, idset_count(state->query), len);
+	return true;
+}
+
+/*
+ * Put a row into the sort if it is one of the others; ids NULL: its set is
+ * null
+ */
+static void
+put_other(KnnState *state, TupleTableSlot *slot, const uint16 *ids, uint32 len, int64 root)
+{
+	double		distance = 0;
+	bool		isnull = ids == NULL || state->query == NULL;
+
+	if (!isnull && !is_other(state, ids, len, root, &distance))
+		return;
+	ExecClearTuple(slot);
+	slot->tts_values[0] = Float8GetDatum(distance);
+	slot->tts_isnull[0] = isnull;
+	slot->tts_values[1] = Int64GetDatum(root);
+	slot->tts_isnull[1] = false;
+	ExecStoreVirtualTuple(slot);
+	tuplesort_puttupleslot(state->sort, slot);
+}
+
+/* Put the others among the table's rows into the sort */
+static void
+put_others_of_table(IndexScanDesc scan, KnnState *state, TupleTableSlot *slot)
+{
+	AttrNumber	attnum = scan->indexRelation->rd_index->indkey.values[0];
+	TupleTableSlot *in = table_slot_create(scan->heapRelation, NULL);
+	TableScanDesc table = table_beginscan(scan->heapRelation, scan->xs_snapshot, 0, NULL);
+	MemoryContext row = AllocSetContextCreate(state->context, "gpuvec row", ALLOCSET_DEFAULT_SIZES);
+
+	while (table_scan_getnextslot(table, ForwardScanDirection, in))
+	{
+		MemoryContext old = MemoryContextSwitchTo(row);
+		bool		isnull;
+		Datum		datum = slot_getattr(in, attnum, &isnull);
+		IdSet	   *set = isnull ? NULL : DatumGetIdSetP(datum);
+
+		CHECK_FOR_INTERRUPTS();
+		put_other(state, slot, set ? idset_ids(set) : NULL, set ? idset_count(set) : 0,
+				  GpuvecFindRoot(&state->finder, ItemPointerGetBlockNumber(&in->tts_tid),
+								 ItemPointerGetOffsetNumber(&in->tts_tid)));
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(row);
+	}
+	table_endscan(table);
+	ExecDropSingleTupleTableSlot(in);
+	MemoryContextDelete(row);
+}
+
+/*
+ * Put the others among the rows that the index keeps into the sort.  Which of
+ * them the snapshot sees is for the executor to find out.
+ */
+static void
+put_others_of_index(IndexScanDesc scan, KnnState *state, TupleTableSlot *slot)
+{
+	EntryReader *reader = EntryReaderBegin(scan->indexRelation);
+	BlockNumber nblocks = RelationGetNumberOfBlocks(scan->heapRelation);
+
+	for (BlockNumber block = 0; block < nblocks; block += ENTRY_BUCKET_BLOCKS)
+	{
+		uint32		n;
+		const IndexEntry *entries = EntryReaderBucket(reader, entry_bucket(block), &n);
+
+		CHECK_FOR_INTERRUPTS();
+		for (uint32 i = 0; i < n; i++)
+			put_other(state, slot, entries[i].ids, entries[i].len,
+					  tid_number(ItemPointerGetBlockNumber(&entries[i].root),
+								 ItemPointerGetOffsetNumber(&entries[i].root)));
+		if (nblocks - block <= ENTRY_BUCKET_BLOCKS)
+			break;
+	}
+	EntryReaderEnd(reader);
+}
+
+void
+KnnBeginOthers(IndexScanDesc scan, KnnState *state)
+{
+	AttrNumber	columns[] = {1, 2};
+	Oid			operators[] = {Float8LessOperator, Int8LessOperator};
+	Oid			collations[] = {InvalidOid, InvalidOid};
+	bool		nulls_first[] = {false, false};
+	MemoryContext old = MemoryContextSwitchTo(state->context);
+	TupleDesc	desc = CreateTemplateTupleDesc(2);
+	TupleTableSlot *slot;
+
+	TupleDescInitEntry(desc, 1, "distance", FLOAT8OID, -1, 0);
+	TupleDescInitEntry(desc, 2, "root", INT8OID, -1, 0);
+	slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
+	state->slot = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
+	state->sort = tuplesort_begin_heap(desc, 2, columns, operators, collations, nulls_first,
+									   work_mem, NULL, GpuvecTuplesortNone);
+	if (EntriesKept(scan->indexRelation))
+		put_others_of_index(scan, state, slot);
+	else
+		put_others_of_table(scan, state, slot);
+	ExecDropSingleTupleTableSlot(slot);
+	tuplesort_performsort(state->sort);
+	MemoryContextSwitchTo(old);
+}
+
+bool
+KnnNextOther(KnnState *state, KnnRow *row)
+{
+	bool		isnull;
+
+	if (!tuplesort_gettupleslot(state->sort, true, false, state->slot, NULL))
+		return false;
+	row->root = DatumGetInt64(slot_getattr(state->slot, 2, &isnull));
+	row->distance = DatumGetFloat8(slot_getattr(state->slot, 1, &isnull));
+	if (isnull)
+		row->distance = NAN;
+	return true;
+}

@@ -1,0 +1,174 @@
+/*-------------------------------------------------------------------------
+ *
+ * ranked_rows.c
+ *	  Rows that rank, in order of a distance, from the engine.
+ *
+ * They come in batches that grow: a batch goes on behind the last row of the
+ * one before, in the order (score, tid), so that refreshes in between do no
+ * harm.
+ *
+ * The mirror is a rooted one (see mirror.h): the engine knows the roots of
+ * HOT chains, from where the executor follows each chain to the version that
+ * the snapshot sees, if there is one.  In recovery it is a plain one
+ * (recovery.c). Rows that may not be in the order of (distance, root) yet are
+ * collected and sorted once more: those whose distances are equal though
+ * their scores are not (see GpuvecRankDistance), and those of a page that
+ * come from a plain mirror.  A group is complete when a row of another one
+ * follows.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "access/relscan.h"
+#include "idset/idset.h"
+#include "index/knn_scan.h"
+#include "link/engine_link.h"
+#include "mirror/mirror.h"
+#include "utils/memutils.h"
+
+/*
+ * A number that orders like the distance of a row that ranks.  A larger score
+ * is a smaller distance; but distances that are 1 - score may be equal though
+ * scores are not.
+ */
+double
+GpuvecRankDistance(gpuvec_measure measure, double score)
+{
+	return measure == GPUVEC_COSINE ? 1.0 - score : -score;
+}
+
+static int
+compare_rows(const void *a, const void *b)
+{
+	const KnnRow *x = a;
+	const KnnRow *y = b;
+
+	if (x->distance != y->distance)
+		return x->distance < y->distance ? -1 : 1;
+	return x->root < y->root ? -1 : x->root > y->root;
+}
+
+bool
+KnnBeginEngine(IndexScanDesc scan, KnnState *state)
+{
+	MirrorSearch *search = &state->search;
+
+	if (state->query == NULL)
+		return false;
+	GpuvecDescribe(scan, &state->target);
+	if (state->target.mode != MIRROR_SHARED)
+		return false;
+	search->measure = state->measure;
+	search->roots = state->target.key.rooted;
+	search->queries = &state->wire;
+	search->nqueries = 1;
+	search->snapshot = scan->xs_snapshot;
+	search->context = state->context;
+	search->k = GPUVEC_FIRST_BATCH;
+	state->wire.ids = idset_ids(state->query);
+	state->wire.len = idset_count(state->query);
+	return true;
+}
+
+/* Replace the tid of a row version from a plain mirror by that of its root */
+static void
+find_root(KnnState *state, KnnRow *row)
+{
+	if (row->version)
+		row->root = GpuvecVersionRoot(&state->finder, row->root);
+	row->version = false;
+}
+
+/*
+ * Do two rows belong to a group that the engine may give in another order
+ * than that of roots?
+ */
+static bool
+same_group(const KnnState *state, const KnnRow *a, const KnnRow *b)
+{
+	return a->distance == b->distance &&
+		(state->measure == GPUVEC_COSINE || tid_number_block(a->root) == tid_number_block(b->root));
+}
+
+/* Only whole groups are ready: not the last one, unless nothing follows */
+static void
+finish_groups(KnnState *state)
+{
+	uint64		n = state->nrows;
+
+	state->nsorted = 0;
+	if (state->measure != GPUVEC_COSINE && state->search.roots)
+		state->nsorted = n;
+	else if (!state->complete)
+		while (n > 0 && same_group(state, &state->rows[n - 1], &state->rows[state->nrows - 1]))
+			n--;
+	state->nready = n;
+}
+
+void
+KnnSortGroup(KnnState *state)
+{
+	KnnRow	   *first = &state->rows[state->next];
+	uint64		n = 0;
+
+	while (state->next + n < state->nready && same_group(state, first, first + n))
+	{
+		find_root(state, first + n);
+		n++;
+	}
+	if (n > 1)
+		qsort(first, n, sizeof(KnnRow), compare_rows);
+	state->nsorted = state->next + n;
+}
+
+bool
+KnnNextBatch(IndexScanDesc scan, KnnState *state)
+{
+	MirrorSearch *search = &state->search;
+	MemoryContext old = MemoryContextSwitchTo(state->context);
+	const char *reason = NULL;
+
+	if (!MirrorTopK(&state->target, search, &reason))
+	{
+		MemoryContextSwitchTo(old);
+		GpuvecLinkWarn(reason);
+		return false;
+	}
+	/* what was returned is not needed any more */
+	state->nrows -= state->next;
+	if (state->nrows > 0)
+		memmove(state->rows, state->rows + state->next, state->nrows * sizeof(KnnRow));
+	state->next = 0;
+	if (state->maxrows < state->nrows + state->wire.nhits)
+	{
+		Size		size;
+
+		state->maxrows = Max(state->maxrows * 2, state->nrows + state->wire.nhits);
+		size = state->maxrows * sizeof(KnnRow);
+		state->rows = state->rows ? repalloc_huge(state->rows, size) :
+			MemoryContextAllocHuge(state->context, size);
+	}
+	for (uint64 i = 0; i < state->wire.nhits; i++)
+	{
+		const MirrorHit *hit = &state->wire.hits[i];
+		KnnRow    *row = &state->rows[state->nrows++];
+
+		row->distance = GpuvecRankDistance(state->measure, hit->score);
+		row->root = hit_root(hit);
+		row->version = !search->roots;
+	}
+	state->complete = state->wire.nhits < search->k;
+	if (!state->complete)
+	{
+		const MirrorHit *last = &state->wire.hits[state->wire.nhits - 1];
+
+		state->wire.resumes = true;
+		state->wire.resume_score = last->score;
+		state->wire.resume_tid = mirror_behind(last->place);
+		search->k = Min(search->k * GPUVEC_BATCH_GROWTH, GPUVEC_MAX_K);
+	}
+	finish_groups(state);
+	MemoryContextSwitchTo(old);
+	return true;
+}

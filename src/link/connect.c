@@ -1,0 +1,184 @@
+/*-------------------------------------------------------------------------
+ *
+ * connect.c
+ *	  Finding the engine, and introducing this session to it.
+ *
+ * While no engine runs, or not yet, who connects waits in the backlog of the
+ * supervisor's socket; what the supervisor says in shared memory tells
+ * whether that makes sense.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "access/xact.h"
+#include "link/connection.h"
+#include "link/shared.h"
+#include "link/supervisor.h"
+#include "miscadmin.h"
+#include "utils/timestamp.h"
+
+/* How long to wait for a supervisor to open its socket */
+#define SUPERVISOR_PATIENCE_MS	10000
+
+/* Connections that are accepted and then closed: the engine is in trouble */
+#define OPEN_ATTEMPTS			5
+
+/* What the supervisor says */
+typedef struct SupervisorState
+{
+	bool		running;
+	bool		listening;		/* it has opened its socket */
+	bool		without;		/* sessions are to do without an engine: why_not says why */
+} SupervisorState;
+
+static SupervisorState
+supervisor_state(void)
+{
+	GpuvecShared *state = GpuvecSharedState();
+	SupervisorState s;
+
+	SpinLockAcquire(&state->mutex);
+	s.running = state->supervisor_pid != 0;
+	s.listening = state->listening;
+	s.without = s.running && state->without;
+	if (s.without)
+		strlcpy(connection.why_not, state->trouble, sizeof(connection.why_not));
+	SpinLockRelease(&state->mutex);
+	return s;
+}
+
+/* Get a connected socket, starting the supervisor if need be */
+static bool
+reach_supervisor(bool start, const char **reason)
+{
+	TimestampTz begin = GetCurrentTimestamp();
+
+	for (;;)
+	{
+		SupervisorState s = supervisor_state();
+
+		*reason = connection.why_not;
+		if (s.without)
+			return false;
+		if (!s.running)
+		{
+			if (!start)
+			{
+				*reason = "it is not running";
+				return false;
+			}
+			if (!GpuvecStartSupervisor(reason))
+				return false;
+		}
+		else if (s.listening)
+		{
+			StreamStatus result = StreamOpen();
+
+			if (result != STREAM_NOBODY_LISTENS)
+				return result == STREAM_CONNECTED;
+		}
+		if (TimestampDifferenceExceeds(begin, GetCurrentTimestamp(), SUPERVISOR_PATIENCE_MS))
+		{
+			*reason = "its supervisor did not start";
+			return false;
+		}
+		StreamSleep(5);
+	}
+}
+
+/* Say who we are.  False: the connection was lost before. */
+static bool
+send_hello(void)
+{
+	struct
+	{
+		gpuvec_frame frame;
+		gpuvec_hello hello;
+	}			message;
+	struct iovec piece = {&message, sizeof(message)};
+	bool		spoke = false;
+
+	memset(&message, 0, sizeof(message));
+	message.frame.type = GPUVEC_MSG_HELLO;
+	message.frame.length = sizeof(message.hello);
+	message.hello.magic = GPUVEC_PROTOCOL_MAGIC;
+	message.hello.version = GPUVEC_PROTOCOL_VERSION;
+	memcpy(message.hello.incarnation, GpuvecSharedState()->incarnation, 16);
+	message.hello.pid = MyProcPid;
+	message.hello.database = MyDatabaseId;
+	/* who refuses us need not listen first */
+	return StreamWrite(&piece, 1, false, &spoke) || spoke;
+}
+
+/*
+ * Introduce ourselves.  False: the connection was lost, or the engine refuses
+ * for now or (*refused) altogether.
+ */
+static bool
+shake_hands(EngineError *error, bool *refused)
+{
+	GpuvecReply reply;
+	uint64		request;
+
+	*refused = false;
+	connection.in_request = true;
+	if (!send_hello() || !FrameRead(&reply, &request))
+		return false;
+	if (reply.type == GPUVEC_MSG_WELCOME && reply.length == sizeof(gpuvec_welcome))
+	{
+		memcpy(&connection.engine, reply.data, sizeof(connection.engine));
+		connection.engine.backend[sizeof(connection.engine.backend) - 1] = '\0';
+		connection.in_request = false;
+		return true;
+	}
+	if (reply.type != GPUVEC_MSG_ERROR)
+		return false;
+	FrameParseError(&reply, error);
+	*refused = !error->head.retry;
+	return false;
+}
+
+/* Has this statement given up the engine?  It does not try again at once. */
+static bool
+has_given_up(void)
+{
+	bool		now = connection.given_up != 0 &&
+		connection.given_up == GetCurrentStatementStartTimestamp();
+
+	connection.given_up = 0;
+	return now;
+}
+
+GpuvecLinkStatus
+ConnectToEngine(bool start, const char **reason)
+{
+	if (start ? GpuvecSharedMake(reason) == NULL : GpuvecSharedState() == NULL)
+	{
+		if (!start)
+			*reason = GpuvecSharedTrouble() ? GpuvecSharedTrouble() : "it is not running";
+		return GPUVEC_LINK_UNAVAILABLE;
+	}
+	for (int attempt = 0; attempt < OPEN_ATTEMPTS; attempt++)
+	{
+		EngineError error;
+		bool		refused;
+
+		*reason = connection.why_not;
+		if (has_given_up() || !reach_supervisor(start, reason))
+			return GPUVEC_LINK_UNAVAILABLE;
+		if (shake_hands(&error, &refused))
+			return GPUVEC_LINK_READY;
+		GpuvecLinkClose();
+		if (refused)
+		{
+			strlcpy(connection.why_not, error.message, sizeof(connection.why_not));
+			*reason = connection.why_not;
+			return GPUVEC_LINK_UNAVAILABLE;
+		}
+		if (connection.given_up == 0)
+			StreamSleep(20 << attempt);
+	}
+	*reason = "it closes connections";
+	return GPUVEC_LINK_UNAVAILABLE;
+}

@@ -1,0 +1,185 @@
+/*-------------------------------------------------------------------------
+ *
+ * start_supervisor.c
+ *	  Starting the supervisor: with the server, or by a session.
+ *
+ * A session that needs the engine starts the supervisor if there is none; of
+ * several sessions, one does.  A supervisor that ended with an error, or that
+ * could not be started, is not tried again at once: sessions do without the
+ * engine for a while, which grows with each failure.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "link/faults.h"
+#include "link/shared.h"
+#include "link/supervisor.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "utils/timestamp.h"
+
+/*
+ * A session that began to start a supervisor and vanished is not waited for
+ */
+#define STARTING_TIMEOUT_MS		5000
+
+/* Rest after supervisors that failed */
+#define FIRST_REST_MS			500
+#define LONGEST_REST_MS			60000
+
+/* Describe the supervisor to the postmaster */
+static void
+fill_worker(BackgroundWorker *worker)
+{
+	memset(worker, 0, sizeof(*worker));
+	snprintf(worker->bgw_name, BGW_MAXLEN, "gpuvec supervisor");
+	snprintf(worker->bgw_type, BGW_MAXLEN, "gpuvec supervisor");
+	snprintf(worker->bgw_library_name, BGW_MAXLEN, "gpuvec");
+	snprintf(worker->bgw_function_name, BGW_MAXLEN, "gpuvec_supervisor_main");
+	worker->bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker->bgw_start_time = BgWorkerStart_ConsistentState;
+	worker->bgw_restart_time = BGW_NEVER_RESTART;
+}
+
+/* Preloaded: the engine starts with the server */
+void
+GpuvecRegisterSupervisor(void)
+{
+	BackgroundWorker worker;
+
+	GpuvecSharedPreload();
+	fill_worker(&worker);
+	worker.bgw_restart_time = 5;
+	RegisterBackgroundWorker(&worker);
+}
+
+/*
+ * A supervisor ended with an error, or did not begin: sessions do without for
+ * a while
+ */
+void
+GpuvecNoteSupervisorFailure(const char *why)
+{
+	GpuvecShared *state = GpuvecSharedState();
+	TimestampTz now = GetCurrentTimestamp();
+	long		rest;
+
+	SpinLockAcquire(&state->mutex);
+	rest = Min(FIRST_REST_MS << Min(state->failed_supervisors, 10), LONGEST_REST_MS);
+	state->failed_supervisors++;
+	state->next_supervisor = TimestampTzPlusMilliseconds(now, rest);
+	strlcpy(state->trouble, why, sizeof(state->trouble));
+	SpinLockRelease(&state->mutex);
+}
+
+/* Is it too early to start another supervisor?  Then *reason says why. */
+static bool
+must_rest(GpuvecShared *state, const char **reason)
+{
+	static char trouble[sizeof(state->trouble)];
+	TimestampTz now = GetCurrentTimestamp();
+	bool		rest;
+
+	SpinLockAcquire(&state->mutex);
+	/* a clock that was set back does not matter */
+	rest = state->supervisor_pid == 0 && now < state->next_supervisor &&
+		state->next_supervisor - now <= LONGEST_REST_MS * INT64CONST(1000);
+	if (rest)
+		strlcpy(trouble, state->trouble, sizeof(trouble));
+	SpinLockRelease(&state->mutex);
+	if (rest)
+		*reason = trouble;
+	return rest;
+}
+
+/* Number of supervisors that have begun */
+static uint32
+arrivals(GpuvecShared *state)
+{
+	uint32		n;
+
+	SpinLockAcquire(&state->mutex);
+	n = state->arrivals;
+	SpinLockRelease(&state->mutex);
+	return n;
+}
+
+/* May this session start the supervisor now? */
+static bool
+claim_start(GpuvecShared *state)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	bool		mine = false;
+
+	SpinLockAcquire(&state->mutex);
+	if (state->supervisor_pid == 0 &&
+		(state->starting == 0 ||
+		 TimestampDifferenceExceeds(state->starting, now, STARTING_TIMEOUT_MS)))
+	{
+		state->starting = now;
+		mine = true;
+	}
+	SpinLockRelease(&state->mutex);
+	return mine;
+}
+
+/* Give up the claim */
+static void
+unclaim_start(GpuvecShared *state)
+{
+	SpinLockAcquire(&state->mutex);
+	state->starting = 0;
+	SpinLockRelease(&state->mutex);
+}
+
+/*
+ * Make sure that a supervisor runs or is about to.  Returns false with a
+ * reason if there can be none; the caller then does without an engine.
+ */
+bool
+GpuvecStartSupervisor(const char **reason)
+{
+	GpuvecShared *state = GpuvecSharedMake(reason);
+	BackgroundWorker worker;
+	BackgroundWorkerHandle *handle;
+	BgwHandleStatus status;
+	pid_t		pid;
+	uint32		arrived;
+
+	if (state == NULL)
+		return false;
+	if (!IsUnderPostmaster)
+	{
+		*reason = "background workers do not run in single-user mode";
+		return false;
+	}
+	if (must_rest(state, reason))
+		return false;
+	arrived = arrivals(state);
+	if (!claim_start(state))
+		return true;
+
+	fill_worker(&worker);
+	worker.bgw_notify_pid = MyProcPid;
+	if (!GPUVEC_REFUSING(RegisterDynamicBackgroundWorker(&worker, &handle)))
+	{
+		unclaim_start(state);
+		*reason = "no background worker slot is free (see max_worker_processes)";
+		return false;
+	}
+	status = WaitForBackgroundWorkerStartup(handle, &pid);
+	pfree(handle);
+	if (status == BGWH_POSTMASTER_DIED)
+		ereport(FATAL,
+				(errcode(ERRCODE_ADMIN_SHUTDOWN),
+				 errmsg("postmaster exited during the start of a background worker")));
+	if (status == BGWH_STOPPED)
+	{
+		/* it may have run and ended; then the caller retries */
+		unclaim_start(state);
+		if (arrivals(state) == arrived)
+			GpuvecNoteSupervisorFailure("its supervisor could not be started");
+	}
+	return true;
+}

@@ -1,0 +1,369 @@
+/*-------------------------------------------------------------------------
+ *
+ * stream.c
+ *	  The bytes between this session and the engine: one socket.
+ *
+ * Every wait can be interrupted.  Who waits looks every second whether the
+ * supervisor has given the engine up.  What cannot be had (a descriptor, a
+ * socket, memory for waiting) is no error: the session does without an engine.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "access/xact.h"
+#include "link/connection.h"
+#include "link/faults.h"
+#include "link/shared.h"
+#include "link/supervisor.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/fd.h"
+#include "utils/timestamp.h"
+
+/* How long to wait for the greeting of an engine that is ready */
+#define GREETING_PATIENCE_MS	10000
+
+/* How often to look for signs of the engine's end */
+#define LOOK_MS					1000
+
+/*
+ * The engine may close connections that are idle for longer than this, and
+ * some
+ */
+#define IDLE_MS					1000
+
+/* The socket's buffer, as far as the system allows */
+#define SEND_BUFFER_BYTES		(1024 * 1024)
+
+/* Positions in connection.events */
+#define EVENT_SOCKET	0
+
+EngineConnection connection = {.fd = -1};
+
+void
+StreamClose(void)
+{
+	if (connection.events != NULL)
+		FreeWaitEventSet(connection.events);
+	connection.events = NULL;
+	if (connection.fd >= 0)
+	{
+		close(connection.fd);
+		ReleaseExternalFD();
+	}
+	connection.fd = -1;
+}
+
+/* A clock that costs next to nothing and is not set back */
+static int64
+clock_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return (int64) t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/*
+ * Has the supervisor given up the engine that this connection is to?  If it
+ * has not greeted us yet, that is the one that runs.
+ */
+static bool
+engine_silent(void)
+{
+	GpuvecShared *state = GpuvecSharedState();
+	bool		silent;
+
+	SpinLockAcquire(&state->mutex);
+	silent = state->silent_pid != 0 &&
+		state->silent_pid == (connection.engine.pid ? (int) connection.engine.pid : state->engine_pid);
+	SpinLockRelease(&state->mutex);
+	return silent;
+}
+
+/* Has an engine that is ready still not greeted us? */
+static bool
+greeting_overdue(void)
+{
+	GpuvecShared *state = GpuvecSharedState();
+	bool		ready;
+
+	SpinLockAcquire(&state->mutex);
+	ready = state->engine_ready;
+	SpinLockRelease(&state->mutex);
+	return connection.engine.pid == 0 && ready &&
+		TimestampDifferenceExceeds(connection.opened, GetCurrentTimestamp(), GREETING_PATIENCE_MS);
+}
+
+/*
+ * The engine is alive but of no use, or not alive: this statement does not
+ * try again
+ */
+static void
+give_up(const char *why)
+{
+	connection.given_up = GetCurrentStatementStartTimestamp();
+	strlcpy(connection.why_not, why, sizeof(connection.why_not));
+}
+
+/*
+ * The connection is lost; returns false.  If we have waited for an engine
+ * that was then killed, that is enough; if that happened before, the next
+ * engine is worth a try.
+ */
+static bool
+lost(void)
+{
+	if (connection.waited && engine_silent())
+		give_up("it gave no sign of life");
+	return false;
+}
+
+/*
+ * Wait until the socket is ready or the latch is set.  False: it makes no
+ * sense any more.  Who connects while no engine runs may wait for long, but
+ * not for one that is stuck.
+ */
+static bool
+wait_socket(uint32 events)
+{
+	WaitEvent	event;
+
+	GPUVEC_RAISING(ModifyWaitEvent(connection.events, EVENT_SOCKET, events, NULL));
+	if (GPUVEC_RAISING(WaitEventSetWait(connection.events, LOOK_MS, &event, 1,
+										PG_WAIT_EXTENSION)) == 0)
+	{
+		connection.waited = true;
+		if (engine_silent())
+			return lost();
+		if (greeting_overdue())
+		{
+			give_up("it does not accept connections");
+			return false;
+		}
+	}
+	else if (event.events & WL_LATCH_SET)
+		ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+	return true;
+}
+
+void
+StreamSleep(long ms)
+{
+	(void) GPUVEC_RAISING(WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
+									PG_WAIT_EXTENSION));
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+}
+
+bool
+StreamRead(void *to, Size size)
+{
+	char	   *p = to;
+
+	while (size > 0)
+	{
+		ssize_t		n = GPUVEC_CALL(recv(connection.fd, p, size, MSG_DONTWAIT));
+
+		if (n > 0)
+		{
+			p += n;
+			size -= n;
+			connection.last_use = clock_ms();
+		}
+		else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+		{
+			if (!wait_socket(WL_SOCKET_READABLE))
+				return false;
+		}
+		else if (n == 0 || errno != EINTR)
+			return lost();
+	}
+	return true;
+}
+
+/* Go on behind the first n bytes of some pieces of memory */
+static void
+skip_bytes(struct msghdr *message, Size n)
+{
+	while (message->msg_iovlen > 0 && n >= message->msg_iov->iov_len)
+	{
+		n -= message->msg_iov->iov_len;
+		message->msg_iov++;
+		message->msg_iovlen--;
+	}
+	if (message->msg_iovlen > 0)
+	{
+		message->msg_iov->iov_base = (char *) message->msg_iov->iov_base + n;
+		message->msg_iov->iov_len -= n;
+	}
+}
+
+/* Has the engine sent something, be it only its last words? */
+static bool
+engine_spoke(void)
+{
+	char		c;
+
+	return GPUVEC_CALL(recv(connection.fd, &c, 1, MSG_DONTWAIT | MSG_PEEK)) > 0;
+}
+
+bool
+StreamWrite(struct iovec *pieces, int npieces, bool awaited, bool *spoke)
+{
+	struct msghdr message = {.msg_iov = pieces,.msg_iovlen = npieces};
+
+	connection.waited = false;
+	skip_bytes(&message, 0);
+	while (message.msg_iovlen > 0)
+	{
+		ssize_t		n = GPUVEC_CALL(sendmsg(connection.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL));
+
+		if (n > 0)
+			skip_bytes(&message, n);
+		else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+		{
+			if (!awaited && engine_spoke())
+			{
+				*spoke = true;
+				return false;
+			}
+			if (!wait_socket(awaited ? WL_SOCKET_WRITEABLE : WL_SOCKET_WRITEABLE | WL_SOCKET_READABLE))
+				return false;
+		}
+		else if (n == 0 || errno != EINTR)
+		{
+			/* its last words may still lie in our buffer */
+			*spoke = !awaited && engine_spoke();
+			return lost();
+		}
+	}
+	return true;
+}
+
+/* There is no connection for a reason that `errno` knows */
+static StreamStatus
+hopeless(const char *what)
+{
+	snprintf(connection.why_not, sizeof(connection.why_not), "%s: %s", what, strerror(errno));
+	StreamClose();
+	return STREAM_HOPELESS;
+}
+
+/* Connect to the socket, without blocking, as a process of our own user */
+static StreamStatus
+connect_socket(void)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	struct ucred peer;
+	socklen_t	size = sizeof(peer);
+	int			room = SEND_BUFFER_BYTES;
+
+	if (!GPUVEC_REFUSING(AcquireExternalFD()))
+	{
+		strlcpy(connection.why_not, "no file descriptor is free for it", sizeof(connection.why_not));
+		return STREAM_HOPELESS;
+	}
+	connection.fd = GPUVEC_CALL(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+	if (connection.fd < 0)
+	{
+		ReleaseExternalFD();
+		return hopeless("could not create a socket");
+	}
+	strlcpy(addr.sun_path, GPUVEC_SOCKET_PATH, sizeof(addr.sun_path));
+	if (GPUVEC_CALL(connect(connection.fd, (struct sockaddr *) &addr, sizeof(addr))) < 0)
+	{
+		/*
+		 * a backlog that is full (EAGAIN) is also one that nobody takes from
+		 * now
+		 */
+		if (errno != ENOENT && errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR)
+			return hopeless("could not connect to it");
+		StreamClose();
+		return STREAM_NOBODY_LISTENS;
+	}
+	if (GPUVEC_CALL(getsockopt(connection.fd, SOL_SOCKET, SO_PEERCRED, &peer, &size)) < 0)
+		return hopeless("could not find out who it is");
+	if (peer.uid != geteuid())
+	{
+		StreamClose();
+		return STREAM_NOBODY_LISTENS;
+	}
+	/* room for a frame of pages while the engine works on the one before */
+	(void) GPUVEC_CALL(setsockopt(connection.fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)));
+	return STREAM_CONNECTED;
+}
+
+/*
+ * Make what the session waits with.  It takes a descriptor, and what
+ * PostgreSQL raises if there is none is no error here.
+ */
+static bool
+make_events(void)
+{
+	MemoryContext old = CurrentMemoryContext;
+	uint32		held_off = InterruptHoldoffCount;
+	uint32		cancel_held_off = QueryCancelHoldoffCount;
+	volatile bool ok = true;
+
+	PG_TRY();
+	{
+		WaitEventSet *events = GPUVEC_RAISING(GpuvecCreateWaitEventSet(3));
+
+		connection.events = events;
+		GPUVEC_RAISING(AddWaitEventToSet(events, WL_SOCKET_READABLE, connection.fd, NULL, NULL));
+		GPUVEC_RAISING(AddWaitEventToSet(events, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL));
+		GPUVEC_RAISING(AddWaitEventToSet(events, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL));
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(old);
+		/* an error lets go of them */
+		InterruptHoldoffCount = held_off;
+		QueryCancelHoldoffCount = cancel_held_off;
+		error = CopyErrorData();
+		FlushErrorState();
+		strlcpy(connection.why_not, error->message, sizeof(connection.why_not));
+		FreeErrorData(error);
+		ok = false;
+	}
+	PG_END_TRY();
+	if (!ok)
+		StreamClose();
+	return ok;
+}
+
+/* Open a connection */
+StreamStatus
+StreamOpen(void)
+{
+	StreamStatus	result = connect_socket();
+
+	if (result != STREAM_CONNECTED)
+		return result;
+	if (!make_events())
+		return STREAM_HOPELESS;
+	connection.generation++;
+	connection.engine.pid = 0;
+	connection.opened = GetCurrentTimestamp();
+	return STREAM_CONNECTED;
+}
+
+bool
+StreamAlive(void)
+{
+	char		c;
+
+	return clock_ms() - connection.last_use < IDLE_MS ||
+		(GPUVEC_CALL(recv(connection.fd, &c, 1, MSG_DONTWAIT | MSG_PEEK)) < 0 &&
+		 (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR));
+}

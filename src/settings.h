@@ -1,0 +1,38 @@
+/*-------------------------------------------------------------------------
+ *
+ * settings.h
+ *	  The extension's settings.
+ *
+ * They are all here and not with the modules that read them: most are read on
+ * several floors, and users find them in one list.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_SETTINGS_H
+#define GPUVEC_SETTINGS_H
+
+#include "postgres.h"
+
+/* Values of gpuvec.engine */
+typedef enum GpuvecEngineKind
+{
+	GPUVEC_ENGINE_AUTO,
+	GPUVEC_ENGINE_CUDA,
+	GPUVEC_ENGINE_CPU
+} GpuvecEngineKind;
+
+extern int	gpuvec_engine;			/* GpuvecEngineKind */
+extern char *gpuvec_devices;
+extern int	gpuvec_device_memory;	/* MB, 0 = choose */
+extern int	gpuvec_cpu_threads;		/* 0 = all cores */
+extern int	gpuvec_max_sessions;
+extern char *gpuvec_engine_program; /* "" = bindir/gpuvec-engine */
+extern bool gpuvec_verify;
+extern int	gpuvec_method_choice;	/* gpuvec_method */
+extern int	gpuvec_vector_storage;	/* gpuvec_storage */
+extern bool gpuvec_autoprewarm;
+
+/* Define them, when the library is loaded */
+extern void GpuvecDefineSettings(void);
+
+#endif							/* GPUVEC_SETTINGS_H */

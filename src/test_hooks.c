@@ -1,0 +1,95 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_hooks.c
+ *	  What tests may change that nobody else may.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#ifdef GPUVEC_TEST_HOOKS
+
+#include <limits.h>
+
+#include "access/transam.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/lock.h"
+#include "storage/lwlock.h"
+#include "utils/guc.h"
+
+int			gpuvec_freshness_choice = GPUVEC_FRESHNESS_AUTO;
+int			gpuvec_shared_memory_choice = GPUVEC_SHARED_MEMORY_AUTO;
+int			gpuvec_engine_patience = GPUVEC_ENGINE_PATIENCE_MS;
+
+static char *injection_point = NULL;
+
+static const struct config_enum_entry freshness_options[] = {
+	{"auto", GPUVEC_FRESHNESS_AUTO, false},
+	{"wal", GPUVEC_FRESHNESS_WAL, false},
+	{"sweep", GPUVEC_FRESHNESS_SWEEP, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry shared_memory_options[] = {
+	{"auto", GPUVEC_SHARED_MEMORY_AUTO, false},
+	{"full", GPUVEC_SHARED_MEMORY_FULL, false},
+	{"unattached", GPUVEC_SHARED_MEMORY_UNATTACHED, false},
+	{"old", GPUVEC_SHARED_MEMORY_OLD, false},
+	{NULL, 0, false}
+};
+void
+GpuvecDefineTestSettings(void)
+{
+	DefineCustomEnumVariable("gpuvec.freshness",
+							 "How changes of tables are found out.",
+							 NULL,
+							 &gpuvec_freshness_choice, GPUVEC_FRESHNESS_AUTO, freshness_options,
+							 PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
+	DefineCustomEnumVariable("gpuvec.shared_memory",
+							 "What is wrong with the shared memory.",
+							 NULL,
+							 &gpuvec_shared_memory_choice, GPUVEC_SHARED_MEMORY_AUTO, shared_memory_options,
+							 PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
+	DefineCustomStringVariable("gpuvec.injection_point",
+							   "Name of the injection point at which this session waits for an advisory lock.",
+							   NULL,
+							   &injection_point, "",
+							   PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("gpuvec.engine_patience",
+							"How long the engine may give no sign of life.",
+							NULL,
+							&gpuvec_engine_patience, GPUVEC_ENGINE_PATIENCE_MS, 1, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+}
+
+/* Wait for the test's advisory lock if this is the chosen point */
+void
+GpuvecInjection(const char *name)
+{
+	LOCKTAG		tag;
+
+	if (injection_point == NULL || strcmp(injection_point, name) != 0)
+		return;
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, GPUVEC_INJECTION_LOCK, 0, 2);
+	(void) LockAcquire(&tag, ShareLock, false, false);
+	LockRelease(&tag, ShareLock, false);
+}
+
+PG_FUNCTION_INFO_V1(gpuvec_test_next_oid);
+
+/* Let OIDs go on with this one, as if all others had been used up */
+Datum
+gpuvec_test_next_oid(PG_FUNCTION_ARGS)
+{
+	LWLockAcquire(OidGenLock, LW_EXCLUSIVE);
+	GpuvecTransam->nextOid = PG_GETARG_OID(0);
+	GpuvecTransam->oidCount = 0;
+	LWLockRelease(OidGenLock);
+	PG_RETURN_VOID();
+}
+
+#endif

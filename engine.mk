@@ -31,7 +31,10 @@ ENGINE_FLAGS = -std=gnu11 -pthread -fPIE -ffp-contract=off -I$(srcdir)/src -D_GN
 
 # kernels that pool, and their gradients: without the service that uses them
 POOLING_SOURCES = $(srcdir)/kernels/device/launch.cu \
-	$(filter-out %/keys.cu %/nearest.cu %/products.cu %/vectors.cu,$(wildcard $(srcdir)/kernels/embedding/*.cu))
+	$(patsubst %,$(srcdir)/kernels/embedding/%.cu,forward gather grad pieces sort)
+
+# that service and what it uses
+EMBEDDING_KERNELS = $(wildcard $(srcdir)/kernels/device/*.cu $(srcdir)/kernels/embedding/*.cu)
 
 # what all kernels share
 DEVICE_SOURCES = $(wildcard $(srcdir)/kernels/device/*.cu)
@@ -53,8 +56,8 @@ NVCC_FLAGS = -std=c++17 -O3 -lineinfo --fmad=false -I$(srcdir)/src -I$(srcdir) \
 ENGINE_LIBS += -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/targets/x86_64-linux/lib -lcudart_static -ldl -lrt -lstdc++
 else ifeq ($(WITH_CUDA),emulated)
 include $(srcdir)/test/unit/emulation/emulation.mk
-KERNEL_OBJS := $(patsubst %,$(EMULATION_DIR)/%.o,$(patsubst $(srcdir)/%.cu,%,$(sort $(DEVICE_SOURCES) $(POOLING_SOURCES))) \
-	kernels/embedding/keys kernels/embedding/nearest kernels/embedding/products kernels/embedding/vectors test/unit/emulation/emulation test/unit/emulation/engine)
+KERNEL_OBJS := $(patsubst $(srcdir)/%.cu,$(EMULATION_DIR)/%.o,$(EMBEDDING_KERNELS)) \
+	$(patsubst %,$(EMULATION_DIR)/test/unit/emulation/%.o,emulation engine)
 ENGINE_LIBS += -lstdc++
 else
 ENGINE_OBJS += build/src/engine/nocuda/nocuda.o

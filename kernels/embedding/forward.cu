@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
- * embedding_forward.cu
+ * forward.cu
  *	  Pool rows of an embedding table.
  *
  * Memory limits this work, so all is arranged for many loads in flight and few
  * instructions between them.
  *
  * Where every lookup is a vector of the result (concat, or bags of one lookup), rows are
- * copied by embedding_gather.cu.  What follows is of the other cases.
+ * copied by gather.cu.  What follows is of the other cases.
  *
  * A call may be over in 20 microseconds, of which one or two would pass between two kernels:
  * kernels start while the one before ends (pooling_launch_chained).  If bags are settled (see
- * embedding.h), they also read rows while it ends, and wait only before they write.
+ * pooling_kernels.h), they also read rows while it ends, and wait only before they write.
  *
  * Groups of 8, 16 or 32 lanes pool bags; a lane adds up its own columns in the order of the
  * lookups.  Indices are fetched a chunk ahead, one per lane.  Rows of more
@@ -20,7 +20,7 @@
  * bag_kernel gives each group one bag of more than a few lookups and has eight rows in
  * flight, or four where four groups share a warp.  What limits it, if keys are skewed and rows come from the caches, is the L2
  * cache (at 88 to 94 % of what it can), and for float16 also instructions; see
- * pooling_add_batch in embedding_pool.cuh.  Blocks are small and take no shared memory, which
+ * pooling_add_batch in pool.cuh.  Blocks are small and take no shared memory, which
  * leaves the L1 cache to the hot rows.
  *
  * stream_kernel gives each group several consecutive short bags.  Their lookups are
@@ -29,23 +29,23 @@
  * short bags keep as many loads in flight as long ones, and a warp waits for the sum of
  * several bags' lengths, which varies less than each of them.
  *
- * Bags of more than GPUVEC_EMB_PIECE lookups are cut into pieces first, which then take the
- * place of bags (embedding_pieces.cu).
+ * Bags of more than GPUVEC_PIECE lookups are cut into pieces first, which then take the
+ * place of bags (pieces.cu).
  *
  * Blocks are small, so that the hardware, which deals blocks out one by one, balances
  * bags of all lengths.
  *
  *-------------------------------------------------------------------------
  */
+#include <algorithm>
+
 #include "kernels/embedding/pool.cuh"
 
-struct gpuvec_pooling_tuning gpuvec_pooling_tuning;
+namespace gpuvec
+{
 
-/* Defaults of gpuvec_pooling_tuning */
-#define BAG_THREADS			64
 #define BAG_UNROLL			8	/* rows in flight of a group of lanes ... */
 #define BAG_NARROW_UNROLL	4	/* ... of 8 lanes, of which a warp has four */
-#define STREAM_THREADS		64
 #define STREAM_UNROLL		4	/* the same */
 #define RANGE_LOOKUPS		16	/* of a group of lanes, on average */
 
@@ -81,7 +81,7 @@ struct pool_params
 	bool		slice_major;
 
 	/* the result */
-	bool		settled;		/* see embedding.h */
+	bool		settled;		/* see pooling_kernels.h */
 	bool		mean;
 	bool		skip_missing;
 	bool		vector_out;		/* aligned for vector stores */
@@ -141,8 +141,8 @@ template <bool W>
 static __device__ __forceinline__ void
 store_divisor(const struct pool_params &p, uint32_t dest, double divisor)
 {
-	if (W && dest & EMB_PARTIAL)
-		p.partial_divisor[dest & ~EMB_PARTIAL] = divisor;
+	if (W && dest & POOLING_PARTIAL)
+		p.partial_divisor[dest & ~POOLING_PARTIAL] = divisor;
 }
 
 /*
@@ -153,9 +153,9 @@ static __device__ __forceinline__ void
 store_bag(const struct pool_params &p, uint32_t dest, uint32_t column, bool active,
 		  float (&acc)[E], float divisor)
 {
-	if (dest & EMB_PARTIAL)
+	if (dest & POOLING_PARTIAL)
 	{
-		uint32_t	slot = dest & ~EMB_PARTIAL;
+		uint32_t	slot = dest & ~POOLING_PARTIAL;
 
 		if (active)
 			pooling_store<E>(p.partial + slot * p.partial_stride, column * E, p.width, p.vector_partial, acc);
@@ -171,8 +171,77 @@ store_bag(const struct pool_params &p, uint32_t dest, uint32_t column, bool acti
 }
 
 /*
- * Pool bags, or pieces of them, one with each group of lanes.  W: there are weights;
- * otherwise as above.
+ * What a mean of the lookups from `start` to `end` is divided by, computed by one lane.
+ */
+template <bool W>
+static __device__ __forceinline__ typename pooling_divisor<W>::type
+bag_divisor(const struct pool_params &p, uint64_t start, uint64_t end)
+{
+	typename pooling_divisor<W>::type divisor = 0;
+
+	if (!W && !p.skip_missing)
+		return (float) (end - start);
+	for (uint64_t i = start; i < end; i++)
+	{
+		if (!p.skip_missing ||
+			pooling_lookup(p.indices, p.index_bits, p.rows, i) != POOLING_MISSING)
+			divisor += W ? p.weights[i] : 1.0f;
+	}
+	return divisor;
+}
+
+/* Begin a sum */
+template <int E>
+static __device__ __forceinline__ void
+clear(float (&acc)[E])
+{
+#pragma unroll
+	for (int e = 0; e < E; e++)
+		acc[e] = 0.0f;
+}
+
+/* Ask for lookup `at` of the n from `start` on; beyond them it is a missing one */
+template <bool W>
+static __device__ __forceinline__ void
+fetch_lookup(const struct pool_params &p, uint64_t start, int n, int at, uint32_t &row, float &weight)
+{
+	row = POOLING_MISSING;
+	weight = 1.0f;
+	if (at < n)
+	{
+		row = pooling_lookup(p.indices, p.index_bits, p.rows, start + at);
+		if (W)
+			weight = __ldcs(p.weights + start + at);
+	}
+}
+
+/*
+ * Add to the divisor of a bag's mean the weights of a chunk's lookups, or their number.
+ * counted: a mask of the lookups of the warp that count.
+ */
+template <int LANES, bool W>
+static __device__ __forceinline__ void
+count_chunk(const struct pooling_chunk &chunk, uint32_t counted,
+			typename pooling_divisor<W>::type &divisor)
+{
+	if (!W)
+		divisor += (float) __popc(counted >> chunk.group_lane & (FULL_WARP >> (32 - LANES)));
+	for (uint32_t i = 0; W && i < LANES; i++)
+	{
+		double		weight = __shfl_sync(FULL_WARP, chunk.weight, chunk.group_lane + i);
+
+		if (counted >> (chunk.group_lane + i) & 1)
+			divisor += weight;
+	}
+}
+
+/*
+ * Pool bags, or pieces of them, one with each group of lanes.  T is the type of the table, O
+ * that of the result, VB the bytes of a vector, LANES how many lanes share a row; W: there
+ * are weights.
+ *
+ * (Were this a struct with members, as stream_group is, it would need up to 16 registers
+ * more.)
  */
 template <typename T, typename O, int VB, int LANES, bool W>
 static __global__ void __launch_bounds__(POOL_MOST_THREADS)
@@ -185,9 +254,9 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 	uint32_t	warp_task;
 	uint32_t	slice;
 
-	pooling_let_next();
+	let_next_start();
 	if (!p.settled)
-		pooling_wait();
+		wait_for_previous();
 	if (!pooling_find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, slice))
 		return;
 
@@ -205,7 +274,7 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 		n = p.offsets ? (int) (p.offsets[bag + 1] - start) : (int) p.hotness;
 	}
 
-	int			most = (int) __reduce_max_sync(EMB_FULL_WARP, (unsigned) n);
+	int			most = (int) __reduce_max_sync(FULL_WARP, (unsigned) n);
 	bool		count = p.mean && (W || p.skip_missing);	/* or else the divisor is n */
 	float		acc[E];
 	typename pooling_divisor<W>::type divisor = count ? 0 : n;
@@ -213,53 +282,24 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 	uint32_t	next_row;
 	float		next_weight;
 
-#pragma unroll
-	for (int e = 0; e < E; e++)
-		acc[e] = 0.0f;
+	clear(acc);
 	chunk.ends = 0;
 	chunk.group_lane = lane - sub;
-
-	auto		fetch = [&] (int at)
-	{
-		next_row = EMB_MISSING;
-		next_weight = 1.0f;
-		if (at < n)
-		{
-			next_row = pooling_lookup(p.indices, p.index_bits, p.rows, start + at);
-			if (W)
-				next_weight = __ldcs(p.weights + start + at);
-		}
-	};
-
-	fetch(sub);
+	fetch_lookup<W>(p, start, n, sub, next_row, next_weight);
 	for (int k = 0; k < most; k += LANES)
 	{
 		chunk.row = next_row;
 		chunk.weight = next_weight;
-		fetch(k + LANES + sub);
-		chunk.present = __ballot_sync(EMB_FULL_WARP, chunk.row != EMB_MISSING);
+		fetch_lookup<W>(p, start, n, k + LANES + sub, next_row, next_weight);
+		chunk.present = __ballot_sync(FULL_WARP, chunk.row != POOLING_MISSING);
 #pragma unroll 1
 		for (uint32_t j = 0; j < LANES; j += UNROLL)
 			pooling_add_batch<T, VB, LANES, UNROLL, W>(base, p.stride_bytes, chunk, j, acc, [] (uint32_t) {});
-
 		if (count)
-		{
-			uint32_t	counted = chunk.present;
-
-			if (!p.skip_missing)
-				counted = __ballot_sync(EMB_FULL_WARP, k + (int) sub < n);
-			if (!W)
-				divisor += (float) __popc(counted >> chunk.group_lane & (EMB_FULL_WARP >> (32 - LANES)));
-			for (uint32_t i = 0; W && i < LANES; i++)
-			{
-				double		weight = __shfl_sync(EMB_FULL_WARP, chunk.weight, chunk.group_lane + i);
-
-				if (counted >> (chunk.group_lane + i) & 1)
-					divisor += weight;
-			}
-		}
+			count_chunk<LANES, W>(chunk, p.skip_missing ? chunk.present :
+								  __ballot_sync(FULL_WARP, k + (int) sub < n), divisor);
 	}
-	pooling_wait();
+	wait_for_previous();
 	if (valid)
 	{
 		uint32_t	dest = p.dest ? p.dest[bag] : bag;
@@ -271,157 +311,201 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 }
 
 /*
- * What the mean of a bag is divided by, computed by one lane: the lookups from `start`
- * to `end`.
- */
-template <bool W>
-static __device__ __forceinline__ typename pooling_divisor<W>::type
-bag_divisor(const struct pool_params &p, uint64_t start, uint64_t end)
-{
-	typename pooling_divisor<W>::type divisor = 0;
-
-	if (!W && !p.skip_missing)
-		return (float) (end - start);
-	for (uint64_t i = start; i < end; i++)
-	{
-		if (!p.skip_missing ||
-			pooling_lookup(p.indices, p.index_bits, p.rows, i) != EMB_MISSING)
-			divisor += W ? p.weights[i] : 1.0f;
-	}
-	return divisor;
-}
-
-/*
- * Pool short bags, or pieces of them: those of a group of lanes, p.range consecutive
- * ones, are one stream of lookups.  Lane i of a group knows where its bag i begins and
- * ends, where it goes and what it is divided by.
+ * A group of lanes that pools short bags, or pieces of them: p.range consecutive ones, which
+ * are one stream of lookups.  Lane i of the group knows where its bag i ends, where it goes
+ * and what it is divided by.
  *
- * Positions k, n and last count from the first lookup of the group.
+ * A chunk of LANES lookups is pooled at a time, one with each lane, while those of the next
+ * chunk are on their way.  Positions k, n and last count from the first lookup of the group.
  */
 template <typename T, typename O, int VB, int LANES, bool W>
-static __global__ void __launch_bounds__(POOL_MOST_THREADS)
-stream_kernel(const __grid_constant__ struct pool_params p)
+struct stream_group
 {
-	constexpr int E = VB / (int) sizeof(T);
-	uint32_t	lane = threadIdx.x % 32;
-	uint32_t	sub = lane % LANES;
-	uint32_t	group_lane = lane - sub;
-	uint32_t	group_mask = EMB_FULL_WARP >> (32 - LANES);
+	static constexpr int E = VB / (int) sizeof(T);
+
+	const struct pool_params p; /* a copy: it takes fewer registers than a reference */
+	uint32_t	lane;			/* of the warp */
+	uint32_t	sub;			/* of the group */
+	uint32_t	group_lane;		/* the group's first of the warp */
+	bool		waited;			/* for the kernel before */
+
+	/* the work */
 	uint32_t	warp_task;
 	uint32_t	slice;
-	bool		waited = !p.settled;
-
-	pooling_let_next();
-	if (waited)
-		pooling_wait();
-	if (!pooling_find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, slice))
-		return;
-
-	uint32_t	column = slice * LANES + sub;
-	bool		active = column < p.vectors;
-	const char *base = pooling_lane_base(p.table, column, p.vectors, VB);
+	uint32_t	column;			/* this lane's, in vectors */
+	bool		active;			/* it is one of the row */
+	const char *base;
+	uint64_t	start;			/* lookup */
+	int			n;
+	int			most;			/* the greatest n of the warp's groups */
 
 	/* this lane's bag */
-	uint32_t	bags = p.count ? *p.count : p.bags;
-	uint64_t	first_bag = (uint64_t) (warp_task * (32 / LANES) + lane / LANES) * p.range;
-	uint32_t	range = (uint32_t) min((uint64_t) p.range, bags - min(first_bag, (uint64_t) bags));
-	uint32_t	bag = (uint32_t) first_bag + sub;
-	bool		valid = sub < range;
-	uint64_t	bag_start = 0;
-	uint64_t	bag_end = 0;
-	uint32_t	bag_dest = bag;
-	float		bag_div = 0.0f;
+	uint32_t	dest;
+	float		divisor;
+	int			last;			/* lookup, or -1: it is empty */
 
-	if (valid)
-	{
-		bag_start = p.offsets ? p.offsets[bag] : (uint64_t) bag * p.hotness;
-		bag_end = p.offsets ? p.offsets[bag + 1] : bag_start + p.hotness;
-		if (p.dest)
-			bag_dest = p.dest[bag];
-		if (p.mean)
-		{
-			typename pooling_divisor<W>::type divisor = bag_divisor<W>(p, bag_start, bag_end);
+	/* bags of the group that are not empty and have not ended: a bit for each */
+	uint32_t	queue;
+	uint32_t	empties;		/* of the warp: a bit for each lane */
 
-			/* where there are pieces, it has waited */
-			if (slice == 0)
-				store_divisor<W>(p, bag_dest, divisor);
-			bag_div = (float) divisor;
-		}
-	}
-
-	bool		empty = bag_start == bag_end;
-	uint64_t	start = __shfl_sync(EMB_FULL_WARP, bag_start, group_lane);
-	int			last = empty ? -1 : (int) (bag_end - start) - 1;
-	int			n = (int) (__shfl_sync(EMB_FULL_WARP, bag_end, group_lane + max(range, 1u) - 1) - start);
-	int			most = (int) __reduce_max_sync(EMB_FULL_WARP, (unsigned) n);
-	uint32_t	queue = __ballot_sync(EMB_FULL_WARP, !empty) >> group_lane & group_mask;
-	uint32_t	empties = __ballot_sync(EMB_FULL_WARP, valid && empty);
+	/* the sum, the chunk, and this lane's lookup of the next chunk */
 	float		acc[E];
 	struct pooling_chunk chunk;
 	uint32_t	next_row;
 	float		next_weight;
 
-#pragma unroll
-	for (int e = 0; e < E; e++)
-		acc[e] = 0.0f;
-	chunk.group_lane = group_lane;
+	__device__ __forceinline__
+	stream_group(const struct pool_params &params)
+		: p(params), lane(threadIdx.x % 32), sub(lane % LANES), group_lane(lane - sub),
+		  waited(!p.settled)
+	{
+	}
+
+	/* Find the work; false: there is none */
+	__device__ __forceinline__ bool
+	find_work()
+	{
+		if (!pooling_find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, slice))
+			return false;
+		column = slice * LANES + sub;
+		active = column < p.vectors;
+		base = pooling_lane_base(p.table, column, p.vectors, VB);
+		chunk.group_lane = group_lane;
+		return true;
+	}
+
+	/* The divisor of this lane's bag, which has the lookups from `from` to `to` */
+	__device__ __forceinline__ void
+	find_divisor(uint64_t from, uint64_t to)
+	{
+		typename pooling_divisor<W>::type sum = bag_divisor<W>(p, from, to);
+
+		/* where there are pieces, it has waited */
+		if (slice == 0)
+			store_divisor<W>(p, dest, sum);
+		divisor = (float) sum;
+	}
+
+	/* Find the bags and their lookups */
+	__device__ __forceinline__ void
+	find_bags()
+	{
+		uint32_t	bags = p.count ? *p.count : p.bags;
+		uint64_t	first = (uint64_t) (warp_task * (32 / LANES) + lane / LANES) * p.range;
+		uint32_t	range = (uint32_t) min((uint64_t) p.range, bags - min(first, (uint64_t) bags));
+		uint32_t	bag = (uint32_t) first + sub;
+		bool		valid = sub < range;
+		uint64_t	from = 0;
+		uint64_t	to = 0;
+
+		dest = bag;
+		divisor = 0.0f;
+		if (valid)
+		{
+			from = p.offsets ? p.offsets[bag] : (uint64_t) bag * p.hotness;
+			to = p.offsets ? p.offsets[bag + 1] : from + p.hotness;
+			if (p.dest)
+				dest = p.dest[bag];
+			if (p.mean)
+				find_divisor(from, to);
+		}
+		start = __shfl_sync(FULL_WARP, from, group_lane);
+		last = from == to ? -1 : (int) (to - start) - 1;
+		n = (int) (__shfl_sync(FULL_WARP, to, group_lane + max(range, 1u) - 1) - start);
+		most = (int) __reduce_max_sync(FULL_WARP, (unsigned) n);
+		queue = __ballot_sync(FULL_WARP, from != to) >> group_lane & (FULL_WARP >> (32 - LANES));
+		empties = __ballot_sync(FULL_WARP, valid && from == to);
+		clear(acc);
+	}
 
 	/* Store the vector of bag i, if `now`, and begin the next */
-	auto		store = [&] (uint32_t i, bool now)
+	__device__ __forceinline__ void
+	store(uint32_t i, bool now)
 	{
-		uint32_t	dest = __shfl_sync(EMB_FULL_WARP, bag_dest, group_lane + i);
-		float		divisor = __shfl_sync(EMB_FULL_WARP, bag_div, group_lane + i);
+		uint32_t	bag_dest = __shfl_sync(FULL_WARP, dest, group_lane + i);
+		float		bag_div = __shfl_sync(FULL_WARP, divisor, group_lane + i);
 
 		if (!waited)
-			pooling_wait();
+			wait_for_previous();
 		waited = true;
 		if (!now)
 			return;
-		store_bag<O, E, W>(p, dest, column, active, acc, divisor);
-#pragma unroll
-		for (int e = 0; e < E; e++)
-			acc[e] = 0.0f;
-	};
-
-	for (uint32_t i = 0; i < LANES && empties; i++)
-	{
-		if (empties >> i & pooling_group_starts<LANES>())
-			store(i, empties >> (group_lane + i) & 1);
+		store_bag<O, E, W>(p, bag_dest, column, active, acc, bag_div);
+		clear(acc);
 	}
 
-	auto		fetch = [&] (int at)
+	/* Store the vectors of empty bags */
+	__device__ __forceinline__ void
+	store_empties()
 	{
-		next_row = EMB_MISSING;
-		next_weight = 1.0f;
-		if (at < n)
+		for (uint32_t i = 0; i < LANES && empties; i++)
 		{
-			next_row = pooling_lookup(p.indices, p.index_bits, p.rows, start + at);
-			if (W)
-				next_weight = __ldcs(p.weights + start + at);
+			if (empties >> i & pooling_group_starts<LANES>())
+				store(i, empties >> (group_lane + i) & 1);
 		}
-	};
+	}
 
-	fetch(sub);
-	for (int k = 0; k < most; k += LANES)
+	/* Ask for lookup `at`, this lane's of the next chunk */
+	__device__ __forceinline__ void
+	fetch(int at)
+	{
+		fetch_lookup<W>(p, start, n, at, next_row, next_weight);
+	}
+
+	/* Take the chunk that begins with lookup k, and see where bags end in it */
+	__device__ __forceinline__ void
+	take(int k)
 	{
 		bool		here = last >= k && last - k < LANES;
 
 		chunk.row = next_row;
 		chunk.weight = next_weight;
 		fetch(k + LANES + sub);
-		chunk.present = __ballot_sync(EMB_FULL_WARP, chunk.row != EMB_MISSING);
-		chunk.ends = __reduce_or_sync(EMB_FULL_WARP, here ? 1u << (group_lane + (uint32_t) (last - k)) : 0);
+		chunk.present = __ballot_sync(FULL_WARP, chunk.row != POOLING_MISSING);
+		chunk.ends = __reduce_or_sync(FULL_WARP, here ? 1u << (group_lane + (uint32_t) (last - k)) : 0);
+	}
 
+	/* In some group of the warp a bag ends with lookup `at` of the chunk */
+	__device__ __forceinline__ void
+	end_bag(uint32_t at)
+	{
+		bool		now = chunk.ends >> (group_lane + at) & 1;
+
+		store(queue ? __ffs(queue) - 1 : 0, now);
+		if (now)
+			queue &= queue - 1;
+	}
+
+	/* Add the rows of the chunk */
+	__device__ __forceinline__ void
+	add()
+	{
 #pragma unroll 1
 		for (uint32_t j = 0; j < LANES; j += STREAM_UNROLL)
-			pooling_add_batch<T, VB, LANES, STREAM_UNROLL, W>(base, p.stride_bytes, chunk, j, acc, [&] (uint32_t at)
-			{
-				bool		now = chunk.ends >> (group_lane + at) & 1;
+			pooling_add_batch<T, VB, LANES, STREAM_UNROLL, W>(base, p.stride_bytes, chunk, j, acc,
+															  [&] (uint32_t at) { end_bag(at); });
+	}
+};
 
-				store(queue ? __ffs(queue) - 1 : 0, now);
-				if (now)
-					queue &= queue - 1;
-			});
+/* Pool short bags, or pieces of them, several with each group of lanes */
+template <typename T, typename O, int VB, int LANES, bool W>
+static __global__ void __launch_bounds__(POOL_MOST_THREADS)
+stream_kernel(const __grid_constant__ struct pool_params p)
+{
+	stream_group<T, O, VB, LANES, W> group(p);
+
+	let_next_start();
+	if (group.waited)
+		wait_for_previous();
+	if (!group.find_work())
+		return;
+	group.find_bags();
+	group.store_empties();
+	group.fetch(group.sub);
+	for (int k = 0; k < group.most; k += LANES)
+	{
+		group.take(k);
+		group.add();
 	}
 }
 
@@ -430,78 +514,77 @@ stream_kernel(const __grid_constant__ struct pool_params p)
  * of less than 128 bytes are spread over 8 lanes.
  */
 struct pooling_shape
-pooling_choose_shape(const void *data, uint64_t stride_bytes, uint64_t row_bytes,
+pooling_choose_shape(const struct pooling_policy &policy, const void *data, uint64_t stride_bytes, uint64_t row_bytes,
 				 uint32_t element_bytes, uint32_t max_vector_bytes)
 {
 	struct pooling_shape shape;
 	uint32_t	bytes = element_bytes;
-	uint32_t	slice = gpuvec_pooling_tuning.slice_bytes;
 
 	while (bytes < max_vector_bytes &&
 		   (uintptr_t) data % (bytes * 2) == 0 && stride_bytes % (bytes * 2) == 0 &&
-		   pooling_divide_up(row_bytes, bytes) > (1u << EMB_MIN_LANES_LOG2))
+		   divide_up(row_bytes, bytes) > (1u << POOLING_MIN_LANES_LOG2))
 		bytes *= 2;
 
 	shape.vector_bytes = bytes;
-	shape.vectors = (uint32_t) pooling_divide_up(row_bytes, bytes);
-	shape.lanes_log2 = EMB_MIN_LANES_LOG2;
+	shape.vectors = (uint32_t) divide_up(row_bytes, bytes);
+	shape.lanes_log2 = POOLING_MIN_LANES_LOG2;
 	while (shape.lanes_log2 < 5 && shape.vectors > (1u << shape.lanes_log2) &&
-		   (slice == 0 || bytes << (shape.lanes_log2 + 1) <= slice))
+		   bytes << (shape.lanes_log2 + 1) <= policy.slice_bytes)
 		shape.lanes_log2++;
-	shape.slices = (uint32_t) pooling_divide_up(shape.vectors, (uint64_t) 1 << shape.lanes_log2);
+	shape.slices = (uint32_t) divide_up(shape.vectors, (uint64_t) 1 << shape.lanes_log2);
 	return shape;
 }
 
 /* Launch bag_kernel or stream_kernel */
 template <typename T, typename O, int VB, int LANES, bool W>
 static cudaError_t
-launch_pool(const struct pool_params &params, cudaStream_t stream)
+launch_pool(const struct pooling_policy &policy, const struct pool_params &params, cudaStream_t stream)
 {
 	uint64_t	warps = (uint64_t) params.warp_tasks * params.slices;
 
 	if (params.range == 1)
-		return pooling_launch_cached(bag_kernel<T, O, VB, LANES, W>, warps, pooling_block_threads(BAG_THREADS),
+		return pooling_launch_cached(policy, bag_kernel<T, O, VB, LANES, W>, warps, policy.threads,
 								 params, stream);
-	return pooling_launch_cached(stream_kernel<T, O, VB, LANES, W>, warps, pooling_block_threads(STREAM_THREADS),
+	return pooling_launch_cached(policy, stream_kernel<T, O, VB, LANES, W>, warps, policy.threads,
 							 params, stream);
 }
 
 /* The same for vectors of VB bytes */
 template <typename T, typename O, int VB>
 static cudaError_t
-pool_vectors(const struct pool_params &params, uint32_t lanes_log2, cudaStream_t stream)
+pool_vectors(const struct pooling_policy &policy, const struct pool_params &params, uint32_t lanes_log2, cudaStream_t stream)
 {
 	bool		weighted = params.weights != NULL;
 
 	switch (lanes_log2)
 	{
 		case 3:
-			return weighted ? launch_pool<T, O, VB, 8, true>(params, stream) :
-				launch_pool<T, O, VB, 8, false>(params, stream);
+			return weighted ? launch_pool<T, O, VB, 8, true>(policy, params, stream) :
+				launch_pool<T, O, VB, 8, false>(policy, params, stream);
 		case 4:
-			return weighted ? launch_pool<T, O, VB, 16, true>(params, stream) :
-				launch_pool<T, O, VB, 16, false>(params, stream);
+			return weighted ? launch_pool<T, O, VB, 16, true>(policy, params, stream) :
+				launch_pool<T, O, VB, 16, false>(policy, params, stream);
 		default:
-			return weighted ? launch_pool<T, O, VB, 32, true>(params, stream) :
-				launch_pool<T, O, VB, 32, false>(params, stream);
+			return weighted ? launch_pool<T, O, VB, 32, true>(policy, params, stream) :
+				launch_pool<T, O, VB, 32, false>(policy, params, stream);
 	}
 }
 
 /* The same for tables of T and results of O */
 template <typename T, typename O>
 static cudaError_t
-pool_type(const struct pool_params &params, const struct pooling_shape &shape, cudaStream_t stream)
+pool_type(const struct pooling_policy &policy, const struct pool_params &params, const struct pooling_shape &shape, cudaStream_t stream)
 {
 	switch (shape.vector_bytes)
 	{
 		case 16:
-			return pool_vectors<T, O, 16>(params, shape.lanes_log2, stream);
+			return pool_vectors<T, O, 16>(policy, params, shape.lanes_log2, stream);
 		case 8:
-			return pool_vectors<T, O, 8>(params, shape.lanes_log2, stream);
+			return pool_vectors<T, O, 8>(policy, params, shape.lanes_log2, stream);
 		case 4:
-			return pool_vectors<T, O, 4>(params, shape.lanes_log2, stream);
+			return pool_vectors<T, O, 4>(policy, params, shape.lanes_log2, stream);
 		default:
-			return pool_vectors<T, O, sizeof(T)>(params, shape.lanes_log2, stream);
+			return pool_vectors<T, O, sizeof(T)>(policy, params, shape.lanes_log2, stream);
 	}
 }
 
@@ -510,50 +593,50 @@ pool_type(const struct pool_params &params, const struct pooling_shape &shape, c
  * most so many bytes, and the launch.
  */
 static cudaError_t
-pool(struct pool_params *params, enum gpuvec_pooling_type type, enum gpuvec_pooling_type out_type, uint32_t most_bytes,
+pool(const struct pooling_policy &policy, struct pool_params *params, gpuvec_storage storage, gpuvec_storage out_storage, uint32_t most_bytes,
 	 cudaStream_t stream)
 {
-	uint32_t	element_bytes = pooling_element_size(type);
+	uint32_t	element_bytes = pooling_element_size(storage);
 	uint64_t	row_bytes = (uint64_t) params->width * element_bytes;
 	struct pooling_shape shape;
 	uint64_t	warp_tasks;
 
-	shape = pooling_choose_shape(params->table, params->stride_bytes, row_bytes, element_bytes, most_bytes);
+	shape = pooling_choose_shape(policy, params->table, params->stride_bytes, row_bytes, element_bytes, most_bytes);
 
 	/* a warp has as many lookups, whatever the width */
 	if (params->range > 1u << (shape.lanes_log2 - 1))
 		params->range = 1u << (shape.lanes_log2 - 1);
-	warp_tasks = pooling_divide_up(pooling_divide_up(params->bags, params->range), 32u >> shape.lanes_log2);
+	warp_tasks = divide_up(divide_up(params->bags, params->range), 32u >> shape.lanes_log2);
 	if (warp_tasks * shape.slices > UINT32_MAX)
 		return cudaErrorInvalidValue;
 	params->warp_tasks = (uint32_t) warp_tasks;
 	params->vectors = shape.vectors;
 	params->slices = shape.slices;
-	params->slice_major = gpuvec_pooling_tuning.slice_major != 0;
+	params->slice_major = policy.slice_major;
 	params->vector_out = pooling_vector_out(params->out, params->out_stride, params->width,
-										shape.vector_bytes / element_bytes, pooling_element_size(out_type));
+										shape.vector_bytes / element_bytes, pooling_element_size(out_storage));
 	params->vector_partial = params->width % (shape.vector_bytes / element_bytes) == 0;
 
-	if (type == GPUVEC_EMB_FLOAT32)
-		return pool_type<float, float>(*params, shape, stream);
-	if (out_type == GPUVEC_EMB_FLOAT32)
-		return pool_type<__half, float>(*params, shape, stream);
-	return pool_type<__half, __half>(*params, shape, stream);
+	if (storage == GPUVEC_FLOAT32)
+		return pool_type<float, float>(policy, *params, shape, stream);
+	if (out_storage == GPUVEC_FLOAT32)
+		return pool_type<__half, float>(policy, *params, shape, stream);
+	return pool_type<__half, __half>(policy, *params, shape, stream);
 }
 
 /* May some bag have more than one piece? */
 static bool
-may_be_long(const struct gpuvec_pooling_bags *bags)
+may_be_long(const struct pooling_bags *bags)
 {
 	if (bags->offsets == NULL)
-		return bags->hotness > GPUVEC_EMB_PIECE;
-	return bags->lookups > GPUVEC_EMB_PIECE &&
-		(bags->longest == 0 || bags->longest > GPUVEC_EMB_PIECE);
+		return bags->hotness > GPUVEC_PIECE;
+	return bags->lookups > GPUVEC_PIECE &&
+		(bags->longest == 0 || bags->longest > GPUVEC_PIECE);
 }
 
 /* Do the lengths of bags differ much? */
 static bool
-uneven_bags(const struct gpuvec_pooling_bags *bags)
+uneven_bags(const struct pooling_bags *bags)
 {
 	return bags->offsets != NULL &&
 		(bags->longest == 0 || bags->bags == 0 || bags->longest > bags->lookups / bags->bags * 3 / 2);
@@ -561,32 +644,32 @@ uneven_bags(const struct gpuvec_pooling_bags *bags)
 
 /* Is this a call that can be served? */
 static bool
-valid_forward(const struct gpuvec_pooling_table *table, const struct gpuvec_pooling_bags *bags,
-			  enum gpuvec_pooling_mode mode)
+valid_forward(const struct pooling_table *table, const struct pooling_bags *bags,
+			  gpuvec_pool_mode mode)
 {
 	return table->rows < UINT32_MAX && table->width > 0 && table->stride >= table->width &&
 		table->stride <= UINT32_MAX / sizeof(float) &&
 		(bags->index_bits == 32 || bags->index_bits == 64) &&
-		bags->bags < EMB_PARTIAL &&
+		bags->bags < POOLING_PARTIAL &&
 		(bags->offsets != NULL || bags->hotness <= INT32_MAX) &&
-		(mode == GPUVEC_EMB_CONCAT ? bags->weights == NULL :
-		 (!may_be_long(bags) || bags->lookups < EMB_PARTIAL)) &&
-		(mode == GPUVEC_EMB_CONCAT || bags->offsets != NULL ||
+		(mode == GPUVEC_POOL_CONCAT ? bags->weights == NULL :
+		 (!may_be_long(bags) || bags->lookups < POOLING_PARTIAL)) &&
+		(mode == GPUVEC_POOL_CONCAT || bags->offsets != NULL ||
 		 bags->lookups == bags->bags * bags->hotness);
 }
 
-/* How much memory gpuvec_pooling_forward needs */
+/* How much memory pooling_forward needs */
 cudaError_t
-gpuvec_pooling_forward_workspace(const struct gpuvec_pooling_table *table, const struct gpuvec_pooling_bags *bags,
-							 enum gpuvec_pooling_mode mode, size_t *bytes)
+pooling_forward_workspace(const struct pooling_table *table, const struct pooling_bags *bags,
+							 gpuvec_pool_mode mode, size_t *bytes)
 {
-	struct pooling_area area = {NULL, 0};
+	struct arena area = {NULL, 0};
 	struct pooling_bag_pieces pieces;
 
 	*bytes = 0;
 	if (!valid_forward(table, bags, mode))
 		return cudaErrorInvalidValue;
-	if (mode != GPUVEC_EMB_CONCAT && may_be_long(bags))
+	if (mode != GPUVEC_POOL_CONCAT && may_be_long(bags))
 		pooling_lay_out_bags(&area, bags, table->width, &pieces);
 	*bytes = area.used;
 	return cudaSuccess;
@@ -597,13 +680,11 @@ gpuvec_pooling_forward_workspace(const struct gpuvec_pooling_table *table, const
  * average.
  */
 static uint32_t
-choose_range(uint64_t lookups, uint64_t bags)
+choose_range(const struct pooling_policy &policy, uint64_t lookups, uint64_t bags)
 {
-	uint64_t	range = gpuvec_pooling_tuning.range;
+	uint64_t	range = bags * RANGE_LOOKUPS / std::max(lookups, UINT64_C(1));
 
-	if (range == 0)
-		range = bags * RANGE_LOOKUPS / (lookups > 0 ? lookups : 1);
-	return range < 1 ? 1 : range > RANGE_LOOKUPS ? RANGE_LOOKUPS : (uint32_t) range;
+	return (uint32_t) std::clamp(range, policy.least_range, policy.most_range);
 }
 
 /*
@@ -613,7 +694,7 @@ choose_range(uint64_t lookups, uint64_t bags)
  * faster.
  */
 static uint32_t
-choose_vector_bytes(const struct gpuvec_pooling_bags *bags, uint32_t row_bytes)
+choose_vector_bytes(const struct pooling_bags *bags, uint32_t row_bytes)
 {
 	if (uneven_bags(bags))
 		return row_bytes <= 32 * 8 ? 8 : 16;
@@ -624,29 +705,29 @@ choose_vector_bytes(const struct gpuvec_pooling_bags *bags, uint32_t row_bytes)
 
 /* Pool */
 cudaError_t
-gpuvec_pooling_forward(const struct gpuvec_pooling_table *table, const struct gpuvec_pooling_bags *bags,
-				   enum gpuvec_pooling_mode mode, void *out, enum gpuvec_pooling_type out_type,
+pooling_forward(const struct pooling_policy &policy, const struct pooling_table *table, const struct pooling_bags *bags,
+				   gpuvec_pool_mode mode, void *out, gpuvec_storage out_storage,
 				   uint64_t out_stride, void *work, size_t work_bytes, cudaStream_t stream)
 {
 	struct pool_params params = {};
 	struct pooling_bag_pieces pieces = {};
 	uint32_t	most_bytes;
 	size_t		needed;
-	cudaError_t error = gpuvec_pooling_forward_workspace(table, bags, mode, &needed);
+	cudaError_t error = pooling_forward_workspace(table, bags, mode, &needed);
 
 	if (error != cudaSuccess)
 		return error;
 	if (work_bytes < needed || out_stride < table->width ||
-		(out_type != GPUVEC_EMB_FLOAT32 && out_type != table->type))
+		(out_storage != GPUVEC_FLOAT32 && out_storage != table->storage))
 		return cudaErrorInvalidValue;
-	if (mode == GPUVEC_EMB_CONCAT ||
+	if (mode == GPUVEC_POOL_CONCAT ||
 		(bags->offsets == NULL && bags->hotness == 1 && bags->weights == NULL))
-		return pooling_gather(table, bags, mode == GPUVEC_EMB_CONCAT, out, out_type, out_stride, stream);
+		return pooling_gather(policy, table, bags, mode == GPUVEC_POOL_CONCAT, out, out_storage, out_stride, stream);
 	if (bags->bags == 0)
 		return cudaSuccess;
 
 	params.table = (const char *) table->data;
-	params.stride_bytes = (uint32_t) (table->stride * pooling_element_size(table->type));
+	params.stride_bytes = (uint32_t) (table->stride * pooling_element_size(table->storage));
 	params.rows = (uint32_t) table->rows;
 	params.width = table->width;
 	params.indices = bags->indices;
@@ -656,37 +737,39 @@ gpuvec_pooling_forward(const struct gpuvec_pooling_table *table, const struct gp
 	params.offsets = bags->offsets;
 	params.bags = bags->bags;
 	params.settled = bags->settled != 0;
-	params.mean = mode == GPUVEC_EMB_MEAN;
+	params.mean = mode == GPUVEC_POOL_MEAN;
 	params.skip_missing = bags->skip_missing != 0;
 	params.out = out;
 	params.out_stride = out_stride;
 
 	if (may_be_long(bags))
 	{
-		struct pooling_area area = {(char *) work, 0};
+		struct arena area = {(char *) work, 0};
 
 		pooling_lay_out_bags(&area, bags, table->width, &pieces);
-		error = pooling_cut_bags(bags, &pieces, stream);
+		error = pooling_cut_bags(policy, bags, &pieces, stream);
 		if (error != cudaSuccess)
 			return error;
 
 		params.settled = false;
 		params.offsets = pieces.offsets;
 		params.count = &pieces.shared.total->pieces;
-		params.bags = bags->bags + bags->lookups / (GPUVEC_EMB_PIECE / 2) + 1;
+		params.bags = bags->bags + bags->lookups / (GPUVEC_PIECE / 2) + 1;
 		params.dest = pieces.dest;
 		params.partial = pieces.shared.partial;
 		params.partial_divisor = pieces.shared.partial_divisor;
 		params.partial_stride = pieces.shared.partial_stride;
 	}
 
-	params.range = choose_range(bags->lookups, bags->bags);
-	most_bytes = gpuvec_pooling_tuning.vector_bytes;
-	if (most_bytes == 0)
-		most_bytes = params.range > 1 ? 16 : choose_vector_bytes(bags, table->width * pooling_element_size(table->type));
-	error = pool(&params, table->type, out_type, most_bytes, stream);
+	params.range = choose_range(policy, bags->lookups, bags->bags);
+	most_bytes = params.range > 1 ? 16 :
+		choose_vector_bytes(bags, table->width * pooling_element_size(table->storage));
+	most_bytes = std::clamp(most_bytes, policy.least_vector_bytes, policy.most_vector_bytes);
+	error = pool(policy, &params, table->storage, out_storage, most_bytes, stream);
 	if (error == cudaSuccess && params.count)
-		error = pooling_combine(&pieces.shared, params.mean, out, out_type, out_stride, table->width,
-							bags->lookups / GPUVEC_EMB_PIECE, stream);
+		error = pooling_combine(policy, &pieces.shared, params.mean, out, out_storage, out_stride, table->width,
+							bags->lookups / GPUVEC_PIECE, stream);
 	return error;
+}
+
 }

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
- * embedding_gather.cu
+ * gather.cu
  *	  Copy rows of an embedding table: each lookup is a vector of the result.
  *
  * gather_kernel copies with registers, four rows with each group of lanes.  Warps that do no
  * more have few registers, so many of them are there, some reading, some writing.  If
- * lookups are settled (see embedding.h), the first warps have the L2 cache fetch rows for
+ * lookups are settled (see pooling_kernels.h), the first warps have the L2 cache fetch rows for
  * those that cannot start yet.
  *
  * gather_bulk_kernel has the copy engine bring whole rows to shared memory, and what a block
@@ -18,18 +18,16 @@
 #include "kernels/device/bulk_copy.cuh"
 #include "kernels/embedding/pool.cuh"
 
-using namespace gpuvec;
+namespace gpuvec
+{
 
-#define GATHER_THREADS		128
 #define GATHER_UNROLL		4
 #define GATHER_AHEAD		6144	/* warps, about as many as a GPU has at a time */
 
 #define BULK_THREADS		64
 #define BULK_WARPS			(BULK_THREADS / 32)
 #define BULK_MOST_BYTES		8192	/* of a block */
-#define BULK_MIN_ROW		128		/* bytes */
-#define BULK_MAX_ROW		2048
-#define BULK_MAX_RESULT		((uint64_t) 128 << 20)	/* less than so many bytes */
+#define BULK_SHORT_ROW		128		/* bytes, at most */
 
 /* What the kernels need to know */
 struct gather_params
@@ -48,7 +46,7 @@ struct gather_params
 	uint64_t	lookups;
 	uint32_t	ahead;			/* warps for one slice */
 	bool		slice_major;
-	bool		settled;		/* see embedding.h */
+	bool		settled;		/* see pooling_kernels.h */
 	bool		exact;			/* keep the sign of zeros; sums do not */
 	bool		vector_out;
 	void	   *out;
@@ -73,8 +71,8 @@ gather_ahead(const struct gather_params &p, uint32_t task, uint32_t first_byte, 
 	if (i >= p.chunk || position >= p.lookups || byte >= row_bytes)
 		return;
 	row = pooling_lookup(p.indices, p.index_bits, p.rows, position);
-	if (row != EMB_MISSING)
-		pooling_prefetch(p.table + (uint64_t) row * p.stride_bytes + byte);
+	if (row != POOLING_MISSING)
+		prefetch_l2(p.table + (uint64_t) row * p.stride_bytes + byte);
 }
 
 /*
@@ -97,9 +95,9 @@ gather_kernel(const __grid_constant__ struct gather_params p)
 	uint32_t	slice;
 	raw_type	raw[U];
 
-	pooling_let_next();
+	let_next_start();
 	if (!p.settled)
-		pooling_wait();
+		wait_for_previous();
 	if (!pooling_find_work(p.warp_tasks, p.slices, p.slice_major, task, slice))
 		return;
 
@@ -109,21 +107,21 @@ gather_kernel(const __grid_constant__ struct gather_params p)
 	uint32_t	column = first_column + (lane & ((1u << p.lanes_log2) - 1));
 	bool		active = column < p.vectors;
 	const char *base = pooling_lane_base(p.table, column, p.vectors, VB);
-	uint32_t	my_row = lane < n ? pooling_lookup(p.indices, p.index_bits, p.rows, first + lane) : EMB_MISSING;
+	uint32_t	my_row = lane < n ? pooling_lookup(p.indices, p.index_bits, p.rows, first + lane) : POOLING_MISSING;
 
 #pragma unroll
 	for (int u = 0; u < U; u++)
 	{
-		uint32_t	row = __shfl_sync(EMB_FULL_WARP, my_row, u * groups + group);
+		uint32_t	row = __shfl_sync(FULL_WARP, my_row, u * groups + group);
 
 		raw[u] = pooling_zero<VB>();
-		if (row != EMB_MISSING)
+		if (row != POOLING_MISSING)
 			raw[u] = __ldg((const raw_type *) (base + (uint64_t) row * p.stride_bytes));
 	}
 
 	if (task < p.ahead && task + p.ahead < p.warp_tasks)
 		gather_ahead(p, task + p.ahead, first_column * VB, VB << p.lanes_log2, p.vectors * VB);
-	pooling_wait();
+	wait_for_previous();
 #pragma unroll
 	for (int u = 0; u < U; u++)
 	{
@@ -182,21 +180,21 @@ gather_bulk_kernel(const __grid_constant__ struct gather_params p)
 	uint64_t	first = (uint64_t) blockIdx.x * p.chunk;
 	uint32_t	n = (uint32_t) min((uint64_t) p.chunk, p.lookups - first);
 	bool		mine = lane < share && first_of_warp + lane < n;
-	uint32_t	row = EMB_MISSING;
+	uint32_t	row = POOLING_MISSING;
 	uint32_t	missing;
 	uint32_t	found;
 
-	pooling_let_next();
+	let_next_start();
 	if (!p.settled)
-		pooling_wait();
+		wait_for_previous();
 	if (mine)
 		row = pooling_lookup(p.indices, p.index_bits, p.rows, first + first_of_warp + lane);
 	if (threadIdx.x == 0)
 		bulk_barrier_init(&barrier, BULK_WARPS);
 	__syncthreads();
 
-	found = __ballot_sync(EMB_FULL_WARP, row != EMB_MISSING);
-	missing = __ballot_sync(EMB_FULL_WARP, mine && row == EMB_MISSING);
+	found = __ballot_sync(FULL_WARP, row != POOLING_MISSING);
+	missing = __ballot_sync(FULL_WARP, mine && row == POOLING_MISSING);
 	for (; missing != 0; missing &= missing - 1)
 	{
 		uint4	   *to = rows + (first_of_warp + __ffs(missing) - 1) * p.vectors;
@@ -208,7 +206,7 @@ gather_bulk_kernel(const __grid_constant__ struct gather_params p)
 	if (lane == 0)
 		bulk_barrier_arrive(&barrier, __popc(found) * p.vectors * 16);
 	__syncwarp();
-	if (row != EMB_MISSING)
+	if (row != POOLING_MISSING)
 		bulk_read(rows + (first_of_warp + lane) * p.vectors, p.table + (uint64_t) row * p.stride_bytes,
 				  p.vectors * 16, &barrier);
 
@@ -222,7 +220,7 @@ gather_bulk_kernel(const __grid_constant__ struct gather_params p)
 	__syncthreads();
 	if (threadIdx.x == 0)
 	{
-		pooling_wait();
+		wait_for_previous();
 		bulk_write((char *) p.out + first * p.vectors * 16, rows, n * p.vectors * 16);
 		bulk_write_wait();
 	}
@@ -231,35 +229,35 @@ gather_bulk_kernel(const __grid_constant__ struct gather_params p)
 /* Launch gather_kernel for vectors of VB bytes */
 template <typename T, typename O, int VB>
 static cudaError_t
-gather_vectors(struct gather_params &params, const struct pooling_shape &shape, cudaStream_t stream)
+gather_vectors(const struct pooling_policy &policy, struct gather_params &params, const struct pooling_shape &shape, cudaStream_t stream)
 {
 	uint64_t	warp_tasks;
 
 	params.chunk = GATHER_UNROLL * (32u >> shape.lanes_log2);
-	warp_tasks = pooling_divide_up(params.lookups, params.chunk);
+	warp_tasks = divide_up(params.lookups, params.chunk);
 	if (warp_tasks * shape.slices > UINT32_MAX)
 		return cudaErrorInvalidValue;
 	params.warp_tasks = (uint32_t) warp_tasks;
 	params.ahead = params.settled ? GATHER_AHEAD / shape.slices : 0;
-	return pooling_launch_cached(gather_kernel<T, O, VB, GATHER_UNROLL>, warp_tasks * shape.slices,
-							 pooling_block_threads(GATHER_THREADS), params, stream);
+	return pooling_launch_cached(policy, gather_kernel<T, O, VB, GATHER_UNROLL>, warp_tasks * shape.slices,
+							 policy.gather_threads, params, stream);
 }
 
 /* The same for tables of T and results of O */
 template <typename T, typename O>
 static cudaError_t
-gather_type(struct gather_params &params, const struct pooling_shape &shape, cudaStream_t stream)
+gather_type(const struct pooling_policy &policy, struct gather_params &params, const struct pooling_shape &shape, cudaStream_t stream)
 {
 	switch (shape.vector_bytes)
 	{
 		case 16:
-			return gather_vectors<T, O, 16 / sizeof(O) * sizeof(T)>(params, shape, stream);
+			return gather_vectors<T, O, 16 / sizeof(O) * sizeof(T)>(policy, params, shape, stream);
 		case 8:
-			return gather_vectors<T, O, 8>(params, shape, stream);
+			return gather_vectors<T, O, 8>(policy, params, shape, stream);
 		case 4:
-			return gather_vectors<T, O, 4>(params, shape, stream);
+			return gather_vectors<T, O, 4>(policy, params, shape, stream);
 		default:
-			return gather_vectors<T, O, sizeof(T)>(params, shape, stream);
+			return gather_vectors<T, O, sizeof(T)>(policy, params, shape, stream);
 	}
 }
 
@@ -268,32 +266,31 @@ gather_type(struct gather_params &params, const struct pooling_shape &shape, cud
  * gather_kernel is faster.  The numbers were found by trial on an H200.
  */
 static uint32_t
-choose_bulk(const struct gpuvec_pooling_table *table, const struct gpuvec_pooling_bags *bags,
-			const void *out, enum gpuvec_pooling_type out_type, uint64_t out_stride)
+choose_bulk(const struct pooling_policy &policy, const struct pooling_table *table, const struct pooling_bags *bags,
+			const void *out, gpuvec_storage out_storage, uint64_t out_stride)
 {
-	uint64_t	row_bytes = (uint64_t) table->width * pooling_element_size(table->type);
-	uint64_t	stride_bytes = table->stride * pooling_element_size(table->type);
-	uint32_t	lookups = row_bytes <= BULK_MIN_ROW ? 64 : 16;
+	uint64_t	row_bytes = (uint64_t) table->width * pooling_element_size(table->storage);
+	uint64_t	stride_bytes = table->stride * pooling_element_size(table->storage);
+	uint32_t	lookups = row_bytes <= BULK_SHORT_ROW ? 64 : 16;
 
-	if (gpuvec_pooling_tuning.bulk == 2 || !pooling_kernels_wait() ||
-		out_type != table->type || out_stride != table->width ||
+	if (!kernels_wait() || out_storage != table->storage || out_stride != table->width ||
 		row_bytes % 16 != 0 || stride_bytes % 16 != 0 ||
-		(uintptr_t) table->data % 16 != 0 || (uintptr_t) out % 16 != 0 || row_bytes > BULK_MAX_ROW)
+		(uintptr_t) table->data % 16 != 0 || (uintptr_t) out % 16 != 0)
 		return 0;
-	if (gpuvec_pooling_tuning.bulk == 0 &&
-		(row_bytes < BULK_MIN_ROW || bags->lookups * row_bytes >= BULK_MAX_RESULT))
+	if (row_bytes < policy.bulk_min_row || row_bytes > policy.bulk_max_row ||
+		bags->lookups * row_bytes >= policy.bulk_max_result)
 		return 0;
 	while (lookups * row_bytes > BULK_MOST_BYTES)
 		lookups /= 2;
 	return lookups;
 }
 
-/* Make each lookup a vector of the result.  See embedding_pool.cuh */
+/* Make each lookup a vector of the result. */
 cudaError_t
-pooling_gather(const struct gpuvec_pooling_table *table, const struct gpuvec_pooling_bags *bags, bool exact,
-		   void *out, enum gpuvec_pooling_type out_type, uint64_t out_stride, cudaStream_t stream)
+pooling_gather(const struct pooling_policy &policy, const struct pooling_table *table, const struct pooling_bags *bags, bool exact,
+		   void *out, gpuvec_storage out_storage, uint64_t out_stride, cudaStream_t stream)
 {
-	uint32_t	element_bytes = pooling_element_size(table->type);
+	uint32_t	element_bytes = pooling_element_size(table->storage);
 	uint64_t	row_bytes = (uint64_t) table->width * element_bytes;
 	struct gather_params params = {};
 	struct pooling_shape shape;
@@ -305,37 +302,39 @@ pooling_gather(const struct gpuvec_pooling_table *table, const struct gpuvec_poo
 	params.indices = bags->indices;
 	params.index_bits = bags->index_bits;
 	params.lookups = bags->lookups;
-	params.slice_major = gpuvec_pooling_tuning.slice_major != 0;
+	params.slice_major = policy.slice_major;
 	params.settled = bags->settled != 0;
 	params.exact = exact;
 	params.out = out;
 	params.out_stride = out_stride;
 
-	params.chunk = choose_bulk(table, bags, out, out_type, out_stride);
+	params.chunk = choose_bulk(policy, table, bags, out, out_storage, out_stride);
 	if (params.chunk > 0)
 	{
-		auto		kernel = table->type == GPUVEC_EMB_FLOAT32 ? gather_bulk_kernel<float> : gather_bulk_kernel<__half>;
+		auto		kernel = table->storage == GPUVEC_FLOAT32 ? gather_bulk_kernel<float> : gather_bulk_kernel<__half>;
 		cudaError_t error = cudaFuncSetAttribute((const void *) kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
 												 cudaSharedmemCarveoutMaxShared);
 
 		if (error != cudaSuccess)
 			return error;
 		params.vectors = (uint32_t) (row_bytes / 16);
-		return pooling_launch_any(kernel, pooling_divide_up(bags->lookups, params.chunk), BULK_THREADS, params, true,
-							  stream, params.chunk * row_bytes);
+		return launch_any(kernel, divide_up(bags->lookups, params.chunk), BULK_THREADS,
+						  params.chunk * row_bytes, policy.chained, stream, params);
 	}
 
 	/* Results of float32 may be twice as long: let a lane store 16 bytes at once */
-	shape = pooling_choose_shape(table->data, table->stride * element_bytes, row_bytes, element_bytes,
-							 16 / pooling_element_size(out_type) * element_bytes);
+	shape = pooling_choose_shape(policy, table->data, table->stride * element_bytes, row_bytes, element_bytes,
+							 16 / pooling_element_size(out_storage) * element_bytes);
 	params.slices = shape.slices;
 	params.lanes_log2 = shape.lanes_log2;
 	params.vectors = shape.vectors;
 	params.vector_out = pooling_vector_out(out, out_stride, table->width,
-									   shape.vector_bytes / element_bytes, pooling_element_size(out_type));
-	if (table->type == GPUVEC_EMB_FLOAT32)
-		return gather_type<float, float>(params, shape, stream);
-	if (out_type == GPUVEC_EMB_FLOAT32)
-		return gather_type<__half, float>(params, shape, stream);
-	return gather_type<__half, __half>(params, shape, stream);
+									   shape.vector_bytes / element_bytes, pooling_element_size(out_storage));
+	if (table->storage == GPUVEC_FLOAT32)
+		return gather_type<float, float>(policy, params, shape, stream);
+	if (out_storage == GPUVEC_FLOAT32)
+		return gather_type<__half, float>(policy, params, shape, stream);
+	return gather_type<__half, __half>(policy, params, shape, stream);
+}
+
 }

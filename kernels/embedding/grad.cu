@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
- * embedding_grad.cu
+ * grad.cu
  *	  The gradient of pooling: that of the table.
  *
  * The gradient of a row is the sum of the gradients of the samples that looked it
- * up.  So lookups are sorted by row, stably (embedding_sort.cu); then the lookups of a
+ * up.  So lookups are sorted by row, stably (sort.cu); then the lookups of a
  * row are a bag whose "rows" are samples' gradients, and pooling does the rest, without
  * atomic operations and in an order that is always the same.
  *
@@ -12,7 +12,7 @@
  * of lanes, which finds by comparing neighbours where rows end, adds up the gradients of
  * their samples, and stores one vector per row, or per piece of a row with many lookups.
  * A piece belongs to the group in whose part it begins.  To know where vectors go,
- * heads_kernel counts rows and pieces before: a warp looks at EMB_TILE positions.  Where
+ * heads_kernel counts rows and pieces before: a warp looks at POOLING_TILE positions.  Where
  * the row of its first position began earlier, it searches for the beginning, with 32
  * probes a step.
  *
@@ -25,13 +25,17 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <algorithm>
+
 #include "kernels/embedding/pool.cuh"
 #include "kernels/embedding/sort.h"
+
+namespace gpuvec
+{
 
 #define SAMPLES_THREADS		256
 #define SAMPLES_LOOKUPS		1024	/* of a block */
 #define HEADS_THREADS		128
-#define GRAD_THREADS		64
 #define GRAD_MOST_THREADS	256
 #define GRAD_SLICE			256	/* bytes */
 #define GRAD_UNROLL			8	/* rows in flight of a group of lanes */
@@ -47,7 +51,7 @@ template <int LANES>
 static __device__ __host__ __forceinline__ constexpr uint32_t
 grad_part(void)
 {
-	return LANES == 32 ? GRAD_CUT : GPUVEC_EMB_PIECE;
+	return LANES == 32 ? GRAD_CUT : GPUVEC_PIECE;
 }
 
 /* What comes before a part of GRAD_CUT sorted lookups: in its tile, except for start */
@@ -62,15 +66,8 @@ struct grad_cut
 /* What the kernels that look at bags need to know */
 struct bag_params
 {
-	const void *indices;
-	uint32_t	index_bits;
-	uint32_t	skip_missing;
+	struct pooling_bags bags;	/* for concat bags of one lookup */
 	uint32_t	rows;
-	uint32_t	lookups;
-	uint32_t	hotness;
-	uint32_t	bags;
-	const int64_t *offsets;		/* NULL: bags of hotness lookups */
-	const float *weights;
 	uint32_t   *samples;		/* out: of each lookup */
 	float	   *divisors;		/* out: of each bag */
 };
@@ -113,7 +110,7 @@ struct grad_params
 	uint32_t	width;
 
 	/* the distribution of the work */
-	const struct pooling_counts *places;	/* of tiles */
+	const struct pooling_counts *before;	/* each tile */
 	const struct grad_cut *cuts;
 	uint32_t	warp_tasks;		/* warps, for one slice */
 	uint32_t	slices;
@@ -140,39 +137,42 @@ samples_kernel(const __grid_constant__ struct bag_params p)
 {
 	__shared__ uint32_t first_bag;
 	__shared__ uint32_t last_bag;
+	const int64_t *offsets = p.bags.offsets;
+	uint32_t	most = (uint32_t) p.bags.bags - 1;
+	uint32_t	hotness = (uint32_t) p.bags.hotness;
 	uint32_t	begin = blockIdx.x * SAMPLES_LOOKUPS;
-	uint32_t	end = min(begin + SAMPLES_LOOKUPS, p.lookups);
+	uint32_t	end = min(begin + SAMPLES_LOOKUPS, (uint32_t) p.bags.lookups);
 
 	pooling_begin();
-	if (p.offsets)
+	if (offsets)
 	{
 		if (threadIdx.x == 0)
-			first_bag = pooling_find_bag(p.offsets, 0, p.bags - 1, begin);
+			first_bag = pooling_find_bag(offsets, 0, most, begin);
 		if (threadIdx.x == 32)
-			last_bag = pooling_find_bag(p.offsets, 0, p.bags - 1, end - 1);
+			last_bag = pooling_find_bag(offsets, 0, most, end - 1);
 		__syncthreads();
 	}
 	for (uint32_t i = begin + threadIdx.x; i < end; i += SAMPLES_THREADS)
-		p.samples[i] = p.offsets ? pooling_find_bag(p.offsets, first_bag, last_bag, i) :
-			p.hotness == 1 ? i : i / p.hotness;
+		p.samples[i] = offsets ? pooling_find_bag(offsets, first_bag, last_bag, i) :
+			hotness == 1 ? i : i / hotness;
 }
 
 /* The lookups of a bag */
 static __device__ __forceinline__ void
-bag_lookups(const struct bag_params &p, uint32_t bag, uint32_t &begin, uint32_t &end)
+bag_lookups(const struct pooling_bags &bags, uint32_t bag, uint32_t &begin, uint32_t &end)
 {
-	begin = p.offsets ? (uint32_t) p.offsets[bag] : bag * p.hotness;
-	end = p.offsets ? (uint32_t) p.offsets[bag + 1] : begin + p.hotness;
+	begin = bags.offsets ? (uint32_t) bags.offsets[bag] : bag * (uint32_t) bags.hotness;
+	end = bags.offsets ? (uint32_t) bags.offsets[bag + 1] : begin + (uint32_t) bags.hotness;
 }
 
 /* What a lookup adds to the divisor of the mean */
 static __device__ __forceinline__ float
 divisor_part(const struct bag_params &p, uint32_t position)
 {
-	if (p.skip_missing &&
-		pooling_lookup(p.indices, p.index_bits, p.rows, position) == EMB_MISSING)
+	if (p.bags.skip_missing &&
+		pooling_lookup(p.bags.indices, p.bags.index_bits, p.rows, position) == POOLING_MISSING)
 		return 0.0f;
-	return p.weights ? p.weights[position] : 1.0f;
+	return p.bags.weights ? p.bags.weights[position] : 1.0f;
 }
 
 /* The sum over a warp: a tree, so that the order is fixed */
@@ -180,7 +180,7 @@ static __device__ __forceinline__ double
 warp_sum(double value)
 {
 	for (int d = 16; d > 0; d /= 2)
-		value += __shfl_xor_sync(EMB_FULL_WARP, value, d);
+		value += __shfl_xor_sync(FULL_WARP, value, d);
 	return value;
 }
 
@@ -192,15 +192,15 @@ static __global__ void
 divisors_kernel(const __grid_constant__ struct bag_params p)
 {
 	uint32_t	bag = (uint32_t) (((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32);
-	bool		count = p.weights || p.skip_missing;	/* or else it is the number of lookups */
+	bool		count = p.bags.weights || p.bags.skip_missing;	/* or else it is the number of lookups */
 	uint32_t	begin;
 	uint32_t	end;
 	double		sum = 0.0;
 
 	pooling_begin();
-	if (bag >= p.bags)
+	if (bag >= p.bags.bags)
 		return;
-	bag_lookups(p, bag, begin, end);
+	bag_lookups(p.bags, bag, begin, end);
 	for (uint32_t i = begin + threadIdx.x % 32; i < end && count; i += 32)
 		sum += divisor_part(p, i);
 	sum = count ? warp_sum(sum) : end - begin;
@@ -244,7 +244,7 @@ find_start(const uint32_t *keys, uint32_t i)
 	uint32_t	lane = threadIdx.x % 32;
 	uint32_t	key = keys[i];
 	bool		equal = lane < i && keys[i - 1 - lane] == key;
-	uint32_t	unequal = __ballot_sync(EMB_FULL_WARP, !equal);
+	uint32_t	unequal = __ballot_sync(FULL_WARP, !equal);
 	uint32_t	low = 0;
 	uint32_t	high;
 
@@ -258,7 +258,7 @@ find_start(const uint32_t *keys, uint32_t i)
 		uint32_t	step = (high - low + 31) / 32;
 		uint64_t	probe = low + (uint64_t) lane * step;
 		bool		less = probe < high && keys[probe] < key;
-		uint32_t	nless = __popc(__ballot_sync(EMB_FULL_WARP, less));
+		uint32_t	nless = __popc(__ballot_sync(FULL_WARP, less));
 		uint32_t	base = low;
 
 		if (nless > 0)
@@ -275,12 +275,12 @@ find_start(const uint32_t *keys, uint32_t i)
 static __global__ void __launch_bounds__(HEADS_THREADS)
 heads_kernel(const __grid_constant__ struct heads_params p)
 {
-	constexpr uint32_t keys = EMB_TILE / 32;
-	constexpr uint32_t piece_keys = GPUVEC_EMB_PIECE / 32;
+	constexpr uint32_t keys = POOLING_TILE / 32;
+	constexpr uint32_t piece_keys = GPUVEC_PIECE / 32;
 	uint32_t	lane = threadIdx.x % 32;
 	uint32_t	tile = (uint32_t) (((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32);
-	uint32_t	begin = tile * EMB_TILE;
-	uint32_t	up_to_lane = EMB_FULL_WARP >> (31 - lane);
+	uint32_t	begin = tile * POOLING_TILE;
+	uint32_t	up_to_lane = FULL_WARP >> (31 - lane);
 	uint32_t	start = begin;
 	uint32_t	key[keys];
 	uint32_t	before_tile = p.rows;
@@ -288,7 +288,7 @@ heads_kernel(const __grid_constant__ struct heads_params p)
 	struct pooling_counts counts = {0, 0, 0, 0};
 
 	pooling_begin();
-	if ((uint64_t) tile * EMB_TILE >= p.lookups)
+	if ((uint64_t) tile * POOLING_TILE >= p.lookups)
 		return;
 #pragma unroll
 	for (uint32_t c = 0; c < keys; c++)
@@ -301,32 +301,32 @@ heads_kernel(const __grid_constant__ struct heads_params p)
 		before_tile = p.keys[begin - 1];
 	if (begin > 0 && before_tile == p.keys[begin])
 		start = find_start(p.keys, begin);
-	last = __shfl_sync(EMB_FULL_WARP, key[keys - 1], 31);
+	last = __shfl_sync(FULL_WARP, key[keys - 1], 31);
 
 #pragma unroll
 	for (uint32_t c = 0; c < keys; c++)
 	{
 		uint32_t	first = begin + c * 32;
 		uint32_t	i = first + lane;
-		uint32_t	before = __shfl_up_sync(EMB_FULL_WARP, key[c], 1);
-		uint32_t	before_first = c > 0 ? __shfl_sync(EMB_FULL_WARP, key[c > 0 ? c - 1 : 0], 31) : before_tile;
+		uint32_t	before = __shfl_up_sync(FULL_WARP, key[c], 1);
+		uint32_t	before_first = c > 0 ? __shfl_sync(FULL_WARP, key[c > 0 ? c - 1 : 0], 31) : before_tile;
 		bool		present = key[c] < p.rows;
 		bool		head = present && (i == 0 || (lane > 0 ? before : before_first) != key[c]);
-		uint32_t	heads = __ballot_sync(EMB_FULL_WARP, head);
+		uint32_t	heads = __ballot_sync(FULL_WARP, head);
 		uint32_t	heads_before = heads & up_to_lane;
 		uint32_t	my_start = heads_before ? first + 31 - __clz(heads_before) : start;
-		bool		piece = present && (i - my_start) % GPUVEC_EMB_PIECE == 0;
+		bool		piece = present && (i - my_start) % GPUVEC_PIECE == 0;
 		bool		is_long = false;
 
 		/* does the row go on after its first piece? */
 		if (c + piece_keys < keys)
 			is_long = head && key[c + piece_keys < keys ? c + piece_keys : 0] == key[c];
-		else if (head && key[c] == last && i + GPUVEC_EMB_PIECE < p.lookups)
-			is_long = p.keys[i + GPUVEC_EMB_PIECE] == key[c];
+		else if (head && key[c] == last && i + GPUVEC_PIECE < p.lookups)
+			is_long = p.keys[i + GPUVEC_PIECE] == key[c];
 
-		uint32_t	pieces = __ballot_sync(EMB_FULL_WARP, piece);
-		uint32_t	longs = __ballot_sync(EMB_FULL_WARP, is_long);
-		uint32_t	partials = __ballot_sync(EMB_FULL_WARP, piece && (!head || is_long));
+		uint32_t	pieces = __ballot_sync(FULL_WARP, piece);
+		uint32_t	longs = __ballot_sync(FULL_WARP, is_long);
+		uint32_t	partials = __ballot_sync(FULL_WARP, piece && (!head || is_long));
 
 		if (c % (GRAD_CUT / 32) == 0 && lane == 0)
 			p.cuts[first / GRAD_CUT] = {counts.bags, counts.partials, counts.longs, my_start};
@@ -342,63 +342,130 @@ heads_kernel(const __grid_constant__ struct heads_params p)
 }
 
 /*
- * Add up the gradients of the samples of each row.  VB is the bytes of a vector, LANES
+ * What a chunk's lookup is to its row and its piece, for each lane.  Masks have a bit for
+ * each lane of the group.
+ */
+struct grad_marks
+{
+	bool		present;
+	bool		head;			/* its row begins with it */
+	bool		ends;			/* its row or piece ends with it */
+	bool		goes_on;		/* the next lookup is of the same row */
+	uint32_t	number;			/* in its row, from 0 on */
+	uint32_t	heads;			/* mask */
+	uint32_t	heads_before;	/* mask: those up to this lane */
+};
+
+/*
+ * A group of lanes at work: it adds up the gradients of the samples of the rows, and pieces
+ * of rows, that begin in its part of the sorted lookups.  VB is the bytes of a vector, LANES
  * how many lanes share a row; W: there are coefficients.
  *
- * Masks named "..._here" have a bit for each lane of a group, others for each lane of the
- * warp.
+ * It takes a chunk of LANES lookups at a time, one with each lane, while those of the next
+ * chunk are on their way.
  */
 template <int VB, int LANES, bool W>
-static __global__ void __launch_bounds__(GRAD_MOST_THREADS)
-grad_kernel(const __grid_constant__ struct grad_params p)
+struct grad_group
 {
-	constexpr int E = VB / (int) sizeof(float);
-	uint32_t	lane = threadIdx.x % 32;
-	uint32_t	sub = lane % LANES;
-	uint32_t	group_lane = lane - sub;
-	uint32_t	group_mask = EMB_FULL_WARP >> (32 - LANES);
-	uint32_t	up_to_sub = EMB_FULL_WARP >> (31 - sub);
-	uint32_t	warp_task;
+	static constexpr int E = VB / (int) sizeof(float);
+	static constexpr uint32_t MASK = FULL_WARP >> (32 - LANES);
+
+	const struct grad_params &p;
+	uint32_t	lane;			/* of the warp */
+	uint32_t	sub;			/* of the group */
+	uint32_t	group_lane;		/* the group's first of the warp */
+
+	/* what is added up */
 	uint32_t	slice;
-
-	pooling_begin();
-	if (!pooling_find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, slice))
-		return;
-
-	uint32_t	column = slice * LANES + sub;
-	bool		active = column < p.vectors;
-	const char *base = pooling_lane_base(p.grad, column, p.vectors, VB);
-	uint64_t	task = (uint64_t) warp_task * (32 / LANES) + lane / LANES;
-	bool		done = task * grad_part<LANES>() >= p.lookups;
-	uint32_t	begin = done ? 0 : (uint32_t) task * grad_part<LANES>();
-	uint32_t	end = min(begin + grad_part<LANES>(), p.lookups);
-	struct grad_cut counts = {0, 0, 0, 0};
-	bool		open = false;	/* in a piece that began here */
-	uint32_t	dest = 0;
+	uint32_t	column;			/* this lane's, in vectors */
+	const char *base;
 	float		acc[E];
+
+	/* the group's part of the lookups, and the rows and pieces before the chunk */
+	uint32_t	begin;
+	uint32_t	end;
+	bool		done;
+	bool		open;			/* in a piece that began in this part */
+	struct grad_cut counts;
+
+	/* the chunk */
 	struct pooling_chunk chunk;
-
-#pragma unroll
-	for (int e = 0; e < E; e++)
-		acc[e] = 0.0f;
-	chunk.group_lane = group_lane;
-	if (!done)
-	{
-		const struct pooling_counts *tile = &p.places[begin / EMB_TILE];
-
-		counts = p.cuts[begin / GRAD_CUT];
-		counts.bags += tile->bags;
-		counts.partials += tile->partials;
-		counts.longs += tile->longs;
-	}
-
-	/* a chunk of lookups: each lane has one, and one of the next chunk */
-	uint32_t	key_before = begin > 0 ? p.keys[begin - 1] : p.rows;
 	uint32_t	key;
+	uint32_t	key_before;		/* of the lookup before the chunk */
+	uint32_t	dest;			/* where the sum goes that ends with this lane's lookup */
+
+	/* the next one */
 	uint32_t	next_key;
 	uint32_t	next_row;
 	float		next_weight;
-	auto		fetch = [&] (uint32_t i)
+
+	__device__ __forceinline__
+	grad_group(const struct grad_params &params)
+		: p(params), lane(threadIdx.x % 32), sub(lane % LANES), group_lane(lane - sub)
+	{
+	}
+
+	/* Is this lane's column one of the row? */
+	__device__ __forceinline__ bool
+	active() const
+	{
+		return column < p.vectors;
+	}
+
+	/* A mask of the lanes of the group for which something holds */
+	__device__ __forceinline__ uint32_t
+	ballot(bool holds) const
+	{
+		return __ballot_sync(FULL_WARP, holds) >> group_lane & MASK;
+	}
+
+	/* The lanes of a mask up to this one */
+	__device__ __forceinline__ uint32_t
+	up_to_here(uint32_t mask) const
+	{
+		return mask & FULL_WARP >> (31 - sub);
+	}
+
+	__device__ __forceinline__ void
+	clear()
+	{
+#pragma unroll
+		for (int e = 0; e < E; e++)
+			acc[e] = 0.0f;
+	}
+
+	/* Begin the part that is task's */
+	__device__ __forceinline__ void
+	start(uint32_t warp_task)
+	{
+		uint64_t	task = (uint64_t) warp_task * (32 / LANES) + lane / LANES;
+
+		column = slice * LANES + sub;
+		base = pooling_lane_base(p.grad, column, p.vectors, VB);
+		done = task * grad_part<LANES>() >= p.lookups;
+		begin = done ? 0 : (uint32_t) task * grad_part<LANES>();
+		end = min(begin + grad_part<LANES>(), p.lookups);
+		counts = {0, 0, 0, 0};
+		open = false;
+		dest = 0;
+		clear();
+		chunk.group_lane = group_lane;
+		if (!done)
+		{
+			const struct pooling_counts *tile = &p.before[begin / POOLING_TILE];
+
+			counts = p.cuts[begin / GRAD_CUT];
+			counts.bags += tile->bags;
+			counts.partials += tile->partials;
+			counts.longs += tile->longs;
+		}
+		key_before = begin > 0 ? p.keys[begin - 1] : p.rows;
+		fetch(begin + sub);
+	}
+
+	/* Ask for lookup i, this lane's of the next chunk */
+	__device__ __forceinline__ void
+	fetch(uint32_t i)
 	{
 		next_key = p.rows;
 		next_row = 0;
@@ -410,112 +477,146 @@ grad_kernel(const __grid_constant__ struct grad_params p)
 			if (W)
 				next_weight = __ldcs(p.coefficients + i);
 		}
-	};
+	}
 
-	fetch(begin + sub);
-
-	/* Store the vector of the row or piece that ends with lookup `at` of the chunk */
-	auto		store = [&] (uint32_t at)
+	/* Take the chunk that begins with lookup `first`, and see by neighbours where rows end */
+	__device__ __forceinline__ struct grad_marks
+	take(uint32_t first)
 	{
-		uint32_t	to = __shfl_sync(EMB_FULL_WARP, dest, group_lane + at);
-
-		if (!(chunk.ends >> (group_lane + at) & 1))
-			return;
-		if (active)
-		{
-			if (to & EMB_PARTIAL)
-				pooling_store<E>(p.partial + (to & ~EMB_PARTIAL) * p.partial_stride, column * E, p.width,
-							 p.vector_partial, acc);
-			else
-				pooling_store<E>(p.out + to * p.out_stride, column * E, p.width, p.vector_out, acc);
-		}
-#pragma unroll
-		for (int e = 0; e < E; e++)
-			acc[e] = 0.0f;
-	};
-
-	for (uint32_t first = begin; __ballot_sync(EMB_FULL_WARP, !done); first += LANES)
-	{
-		uint32_t	i = first + sub;
 		uint32_t	last_key = key_before;
+		struct grad_marks m;
 
 		key = next_key;
 		chunk.row = next_row;
 		chunk.weight = next_weight;
-		fetch(i + LANES);
+		fetch(first + sub + LANES);
 
-		/* neighbours */
-		uint32_t	left = __shfl_up_sync(EMB_FULL_WARP, key, 1);
-		uint32_t	right = __shfl_sync(EMB_FULL_WARP, key, min(lane + 1, 31u));
-		uint32_t	next_first = __shfl_sync(EMB_FULL_WARP, next_key, group_lane);
+		uint32_t	left = __shfl_up_sync(FULL_WARP, key, 1);
+		uint32_t	right = __shfl_sync(FULL_WARP, key, min(lane + 1, 31u));
+		uint32_t	next_first = __shfl_sync(FULL_WARP, next_key, group_lane);
 
-		key_before = __shfl_sync(EMB_FULL_WARP, key, group_lane + LANES - 1);
+		key_before = __shfl_sync(FULL_WARP, key, group_lane + LANES - 1);
 		if (sub == 0)
 			left = last_key;
 		if (sub == LANES - 1)
 			right = next_first;
 
-		/* rows, and where they begin */
-		bool		present = key < p.rows;
-		bool		head = present && left != key;
-		uint32_t	heads_here = __ballot_sync(EMB_FULL_WARP, head) >> group_lane & group_mask;
-		uint32_t	heads_before = heads_here & up_to_sub;
-		uint32_t	start = heads_before ? first + 31 - __clz(heads_before) : counts.start;
-		uint32_t	offset = (i - start) % GPUVEC_EMB_PIECE;
-		bool		ends = present && (right != key || offset == GPUVEC_EMB_PIECE - 1);
+		m.present = key < p.rows;
+		m.head = m.present && left != key;
+		m.goes_on = right == key;
+		m.heads = ballot(m.head);
+		m.heads_before = up_to_here(m.heads);
+		m.number = first + sub - (m.heads_before ? first + 31 - __clz(m.heads_before) : counts.start);
+		m.ends = m.present && (!m.goes_on || m.number % GPUVEC_PIECE == GPUVEC_PIECE - 1);
+		return m;
+	}
 
-		/* which lookups belong to pieces that begin in this part? */
-		uint32_t	begins_here = __ballot_sync(EMB_FULL_WARP, present && i < end && offset == 0) >> group_lane & group_mask;
-		uint32_t	ends_here = __ballot_sync(EMB_FULL_WARP, ends) >> group_lane & group_mask;
-		uint32_t	taken_here = open ? group_mask : begins_here ? 0u - (begins_here & (0u - begins_here)) : 0;
+	/* Which lookups of the chunk belong to rows and pieces that begin in this part? */
+	__device__ __forceinline__ bool
+	is_taken(const struct grad_marks &m, uint32_t first) const
+	{
+		uint32_t	begins = ballot(m.present && first + sub < end && m.number % GPUVEC_PIECE == 0);
+		uint32_t	ends = ballot(m.ends);
+		uint32_t	taken = open ? MASK : begins ? 0u - (begins & (0u - begins)) : 0;
 
-		if (first >= end && ends_here)
-			taken_here &= (ends_here & (0u - ends_here)) * 2 - 1;
+		if (first >= end && ends)
+			taken &= (ends & (0u - ends)) * 2 - 1;
+		return m.present && !done && (taken >> sub & 1);
+	}
 
-		bool		taken = present && !done && (taken_here >> sub & 1);
-		bool		partial = ends && taken && (i - start >= GPUVEC_EMB_PIECE || right == key);
-		bool		first_partial = partial && i - start < GPUVEC_EMB_PIECE;
-		uint32_t	partials_here = __ballot_sync(EMB_FULL_WARP, partial) >> group_lane & group_mask;
-		uint32_t	longs_here = __ballot_sync(EMB_FULL_WARP, first_partial) >> group_lane & group_mask;
-		uint32_t	row = counts.bags + __popc(heads_before) - 1;
-		uint32_t	slot = counts.partials + __popc(partials_here & up_to_sub) - 1;
+	/* Find out where sums go, and note the rows and the long rows that begin in the chunk */
+	__device__ __forceinline__ void
+	direct(const struct grad_marks &m, uint32_t first)
+	{
+		bool		taken = is_taken(m, first);
+		bool		partial = m.ends && taken && (m.number >= GPUVEC_PIECE || m.goes_on);
+		bool		first_partial = partial && m.number < GPUVEC_PIECE;
+		uint32_t	partials = ballot(partial);
+		uint32_t	longs = ballot(first_partial);
+		uint32_t	row = counts.bags + __popc(m.heads_before) - 1;
+		uint32_t	slot = counts.partials + __popc(up_to_here(partials)) - 1;
 
-		chunk.present = __ballot_sync(EMB_FULL_WARP, taken);
-		chunk.ends = __ballot_sync(EMB_FULL_WARP, ends && taken);
+		chunk.present = __ballot_sync(FULL_WARP, taken);
+		chunk.ends = __ballot_sync(FULL_WARP, m.ends && taken);
+		if (slice == 0 && m.head && taken && first + sub < end && p.out_rows)
+			p.out_rows[row] = key;
 		if (p.full)
 			row = key;
-		dest = partial ? slot | EMB_PARTIAL : row;
+		dest = partial ? slot | POOLING_PARTIAL : row;
 		if (slice == 0 && first_partial)
-			p.longs[counts.longs + __popc(longs_here & up_to_sub) - 1] = {slot, row};
-		if (slice == 0 && head && taken && i < end && p.out_rows)
-			p.out_rows[counts.bags + __popc(heads_before) - 1] = key;
+			p.longs[counts.longs + __popc(up_to_here(longs)) - 1] = {slot, row};
+		counts.partials += __popc(partials);
+		counts.longs += __popc(longs);
+	}
 
-		/* the middle of long rows, or what is usual */
-		if (chunk.present == EMB_FULL_WARP && chunk.ends == 0)
-		{
-#pragma unroll 1
-			for (uint32_t j = 0; j < LANES; j += GRAD_UNROLL)
-				pooling_add_batch<float, VB, LANES, GRAD_UNROLL, W>(base, p.stride_bytes, chunk, j, acc,
-																[] (uint32_t) {});
-		}
-		else
-		{
-#pragma unroll 1
-			for (uint32_t j = 0; j < LANES; j += GRAD_UNROLL)
-				pooling_add_batch<float, VB, LANES, GRAD_UNROLL, W>(base, p.stride_bytes, chunk, j, acc, store);
-		}
+	/* Store the vector of the row or piece that ends with lookup `at` of the chunk */
+	__device__ __forceinline__ void
+	store(uint32_t at)
+	{
+		uint32_t	to = __shfl_sync(FULL_WARP, dest, group_lane + at);
 
-		counts.bags += __popc(heads_here);
-		counts.partials += __popc(partials_here);
-		counts.longs += __popc(longs_here);
-		if (heads_here)
-			counts.start = first + 31 - __clz(heads_here);
+		if (!(chunk.ends >> (group_lane + at) & 1))
+			return;
+		if (active())
+		{
+			if (to & POOLING_PARTIAL)
+				pooling_store<E>(p.partial + (to & ~POOLING_PARTIAL) * p.partial_stride, column * E,
+								 p.width, p.vector_partial, acc);
+			else
+				pooling_store<E>(p.out + to * p.out_stride, column * E, p.width, p.vector_out, acc);
+		}
+		clear();
+	}
+
+	/* Add the gradients of the chunk's samples; `end` is called where rows and pieces end */
+	template <typename End>
+	__device__ __forceinline__ void
+	add(const End &at_end)
+	{
+#pragma unroll 1
+		for (uint32_t j = 0; j < LANES; j += GRAD_UNROLL)
+			pooling_add_batch<float, VB, LANES, GRAD_UNROLL, W>(base, p.stride_bytes, chunk, j, acc, at_end);
+	}
+
+	/* The chunk that began with lookup `first` is done */
+	__device__ __forceinline__ void
+	advance(const struct grad_marks &m, uint32_t first)
+	{
+		counts.bags += __popc(m.heads);
+		if (m.heads)
+			counts.start = first + 31 - __clz(m.heads);
 		open = (chunk.present & ~chunk.ends) >> (group_lane + LANES - 1) & 1;
 		done = done || (first + LANES >= end && !open);
 	}
+};
+
+/* Add up the gradients of the samples of each row */
+template <int VB, int LANES, bool W>
+static __global__ void __launch_bounds__(GRAD_MOST_THREADS)
+grad_kernel(const __grid_constant__ struct grad_params p)
+{
+	struct grad_group<VB, LANES, W> group(p);
+	uint32_t	warp_task;
+
+	pooling_begin();
+	if (!pooling_find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, group.slice))
+		return;
+	group.start(warp_task);
+	for (uint32_t first = group.begin; __ballot_sync(FULL_WARP, !group.done); first += LANES)
+	{
+		struct grad_marks marks = group.take(first);
+
+		group.direct(marks, first);
+		/* the middle of long rows, or what is usual */
+		if (group.chunk.present == FULL_WARP && group.chunk.ends == 0)
+			group.add([] (uint32_t) {});
+		else
+			group.add([&] (uint32_t at) { group.store(at); });
+		group.advance(marks, first);
+	}
 }
 
-/* The memory of gpuvec_pooling_grad */
+/* The memory of pooling_grad */
 struct grad_area
 {
 	uint32_t   *keys[2];
@@ -529,19 +630,19 @@ struct grad_area
 
 /* Are there coefficients? */
 static bool
-has_coefficients(const struct gpuvec_pooling_bags *bags, enum gpuvec_pooling_mode mode)
+has_coefficients(const struct pooling_bags *bags, gpuvec_pool_mode mode)
 {
-	return bags->weights != NULL || mode == GPUVEC_EMB_MEAN;
+	return bags->weights != NULL || mode == GPUVEC_POOL_MEAN;
 }
 
 /* Lay out the memory; without a base only count */
 static void
-lay_out_grad(struct pooling_area *area, const struct gpuvec_pooling_grad *grad,
-			 const struct gpuvec_pooling_bags *bags, enum gpuvec_pooling_mode mode, struct grad_area *g)
+lay_out_grad(struct arena *area, const struct pooling_grad *grad,
+			 const struct pooling_bags *bags, gpuvec_pool_mode mode, struct grad_area *g)
 {
 	uint64_t	n = bags->lookups;
-	uint64_t	most_partials = n / (GPUVEC_EMB_PIECE / 2) + 1;
-	uint64_t	ntiles = pooling_divide_up(n, EMB_TILE);
+	uint64_t	most_partials = n / (GPUVEC_PIECE / 2) + 1;
+	uint64_t	ntiles = divide_up(n, POOLING_TILE);
 
 	for (int i = 0; i < 2; i++)
 	{
@@ -557,10 +658,10 @@ lay_out_grad(struct pooling_area *area, const struct gpuvec_pooling_grad *grad,
 		g->divisors = area->take<float>(bags->bags);
 	}
 	g->pieces.tiles = area->take<struct pooling_counts>(ntiles);
-	g->pieces.places = area->take<struct pooling_counts>(ntiles);
+	g->pieces.before = area->take<struct pooling_counts>(ntiles);
 	g->pieces.total = area->take<struct pooling_counts>(1);
-	g->cuts = area->take<struct grad_cut>(ntiles * (EMB_TILE / GRAD_CUT));
-	g->pieces.longs = area->take<struct pooling_long>(n / GPUVEC_EMB_PIECE + 2);
+	g->cuts = area->take<struct grad_cut>(ntiles * (POOLING_TILE / GRAD_CUT));
+	g->pieces.longs = area->take<struct pooling_long>(n / GPUVEC_PIECE + 2);
 	g->pieces.partial_stride = pooling_partial_stride(grad->width);
 	g->pieces.partial = area->take<float>(most_partials * g->pieces.partial_stride);
 	g->pieces.partial_divisor = NULL;
@@ -568,48 +669,44 @@ lay_out_grad(struct pooling_area *area, const struct gpuvec_pooling_grad *grad,
 
 /* Is this a call that can be served? */
 static bool
-valid_bags(const struct gpuvec_pooling_bags *bags, enum gpuvec_pooling_mode mode, uint64_t rows)
+valid_bags(const struct pooling_bags *bags, gpuvec_pool_mode mode, uint64_t rows)
 {
 	return rows < UINT32_MAX && (bags->index_bits == 32 || bags->index_bits == 64) &&
-		bags->bags < EMB_PARTIAL && bags->lookups < EMB_PARTIAL &&
-		(mode == GPUVEC_EMB_CONCAT ? bags->weights == NULL :
+		bags->bags < POOLING_PARTIAL && bags->lookups < POOLING_PARTIAL &&
+		(mode == GPUVEC_POOL_CONCAT ? bags->weights == NULL :
 		 bags->offsets != NULL || bags->lookups == bags->bags * bags->hotness);
 }
 
 static bool
-valid_grad(const struct gpuvec_pooling_grad *grad, const struct gpuvec_pooling_bags *bags,
-		   enum gpuvec_pooling_mode mode)
+valid_grad(const struct pooling_grad *grad, const struct pooling_bags *bags,
+		   gpuvec_pool_mode mode)
 {
 	return valid_bags(bags, mode, grad->rows) && grad->width > 0 &&
 		grad->grad_stride >= grad->width && grad->grad_stride <= UINT32_MAX / sizeof(float) &&
 		grad->out_stride >= grad->width &&
-		(!grad->full || grad->rows < EMB_PARTIAL);
+		(!grad->full || grad->rows < POOLING_PARTIAL);
 }
 
-/* What the kernels need to know about bags */
-static struct bag_params
-describe_bags(const struct gpuvec_pooling_bags *bags, enum gpuvec_pooling_mode mode, uint64_t rows)
+/* The bags as the kernels take them: those of concat have one lookup each */
+static struct pooling_bags
+plain_bags(const struct pooling_bags *bags, gpuvec_pool_mode mode)
 {
-	struct bag_params params = {};
+	struct pooling_bags plain = *bags;
 
-	params.indices = bags->indices;
-	params.index_bits = bags->index_bits;
-	params.skip_missing = bags->skip_missing;
-	params.rows = (uint32_t) rows;
-	params.lookups = (uint32_t) bags->lookups;
-	params.hotness = mode == GPUVEC_EMB_CONCAT ? 1 : (uint32_t) bags->hotness;
-	params.bags = (uint32_t) bags->bags;
-	params.offsets = mode == GPUVEC_EMB_CONCAT ? NULL : bags->offsets;
-	params.weights = bags->weights;
-	return params;
+	if (mode == GPUVEC_POOL_CONCAT)
+	{
+		plain.offsets = NULL;
+		plain.hotness = 1;
+	}
+	return plain;
 }
 
-/* How much memory gpuvec_pooling_grad needs */
+/* How much memory pooling_grad needs */
 cudaError_t
-gpuvec_pooling_grad_workspace(const struct gpuvec_pooling_grad *grad, const struct gpuvec_pooling_bags *bags,
-						  enum gpuvec_pooling_mode mode, size_t *bytes)
+pooling_grad_workspace(const struct pooling_grad *grad, const struct pooling_bags *bags,
+						  gpuvec_pool_mode mode, size_t *bytes)
 {
-	struct pooling_area area = {NULL, 0};
+	struct arena area = {NULL, 0};
 	struct grad_area g;
 
 	*bytes = 0;
@@ -625,30 +722,27 @@ gpuvec_pooling_grad_workspace(const struct gpuvec_pooling_grad *grad, const stru
  * the coefficients, if any, in *coefficients.
  */
 static cudaError_t
-sort_lookups(const struct gpuvec_pooling_grad *grad, const struct gpuvec_pooling_bags *bags,
-			 enum gpuvec_pooling_mode mode, const struct grad_area *g, const uint32_t **rows,
+sort_lookups(const struct pooling_policy &policy, const struct pooling_grad *grad, const struct pooling_bags *bags,
+			 gpuvec_pool_mode mode, const struct grad_area *g, const uint32_t **rows,
 			 const uint32_t **samples, const float **coefficients, cudaStream_t stream)
 {
-	struct bag_params params = describe_bags(bags, mode, grad->rows);
+	struct bag_params params = {};
 	struct pooling_sort sort = {};
 	struct coefficient_params coefficient = {};
 	int			result = pooling_sort_result((uint32_t) grad->rows);
 	cudaError_t error;
 
-	sort.indices = bags->indices;
-	sort.index_bits = bags->index_bits;
-	sort.rows = params.rows;
-	sort.lookups = params.lookups;
-	sort.positions = has_coefficients(bags, mode);
-	sort.hotness = params.hotness;
+	params.bags = plain_bags(bags, mode);
+	params.rows = (uint32_t) grad->rows;
 	sort.bags = params.bags;
-	sort.offsets = params.offsets;
+	sort.rows = params.rows;
+	sort.positions = has_coefficients(bags, mode);
 	for (int i = 0; i < 2; i++)
 	{
 		sort.keys[i] = g->keys[i];
 		sort.values[i] = g->values[i];
 	}
-	error = pooling_sort(&sort, g->sort, stream);
+	error = pooling_sort(policy, &sort, g->sort, stream);
 	*rows = g->keys[result];
 	*samples = g->values[result];
 	*coefficients = NULL;
@@ -657,10 +751,10 @@ sort_lookups(const struct gpuvec_pooling_grad *grad, const struct gpuvec_pooling
 
 	params.samples = g->samples;
 	params.divisors = g->divisors;
-	error = pooling_launch_chained(samples_kernel, pooling_divide_up(bags->lookups, SAMPLES_LOOKUPS),
+	error = pooling_launch(policy, samples_kernel, divide_up(bags->lookups, SAMPLES_LOOKUPS),
 					   SAMPLES_THREADS, params, stream);
-	if (error == cudaSuccess && mode == GPUVEC_EMB_MEAN)
-		error = pooling_launch_chained(divisors_kernel, pooling_divide_up(bags->bags, 4), 128, params, stream);
+	if (error == cudaSuccess && mode == GPUVEC_POOL_MEAN)
+		error = pooling_launch(policy, divisors_kernel, divide_up(bags->bags, 4), 128, params, stream);
 	if (error != cudaSuccess)
 		return error;
 
@@ -668,46 +762,46 @@ sort_lookups(const struct gpuvec_pooling_grad *grad, const struct gpuvec_pooling
 	coefficient.positions = g->values[result];
 	coefficient.samples = g->samples;
 	coefficient.weights = bags->weights;
-	coefficient.divisors = mode == GPUVEC_EMB_MEAN ? g->divisors : NULL;
+	coefficient.divisors = mode == GPUVEC_POOL_MEAN ? g->divisors : NULL;
 	coefficient.sorted_samples = g->values[!result];
 	coefficient.coefficients = (float *) g->keys[!result];
 	*samples = coefficient.sorted_samples;
 	*coefficients = coefficient.coefficients;
-	return pooling_launch_chained(coefficients_kernel, pooling_divide_up(bags->lookups, 256), 256, coefficient, stream);
+	return pooling_launch(policy, coefficients_kernel, divide_up(bags->lookups, 256), 256, coefficient, stream);
 }
 
 /* Launch grad_kernel */
 template <int VB, int LANES, bool W>
 static cudaError_t
-launch_grad(struct grad_params &params, cudaStream_t stream)
+launch_grad(const struct pooling_policy &policy, struct grad_params &params, cudaStream_t stream)
 {
-	uint64_t	warp_tasks = pooling_divide_up(pooling_divide_up(params.lookups, grad_part<LANES>()), 32 / LANES);
+	uint64_t	warp_tasks = divide_up(divide_up(params.lookups, grad_part<LANES>()), 32 / LANES);
 
 	if (warp_tasks * params.slices > UINT32_MAX)
 		return cudaErrorInvalidValue;
 	params.warp_tasks = (uint32_t) warp_tasks;
-	return pooling_launch_cached(grad_kernel<VB, LANES, W>, warp_tasks * params.slices,
-							 pooling_block_threads(GRAD_THREADS), params, stream);
+	return pooling_launch_cached(policy, grad_kernel<VB, LANES, W>, warp_tasks * params.slices,
+							 policy.threads, params, stream);
 }
 
 /* The same for vectors of VB bytes */
 template <int VB>
 static cudaError_t
-grad_vectors(struct grad_params &params, uint32_t lanes_log2, cudaStream_t stream)
+grad_vectors(const struct pooling_policy &policy, struct grad_params &params, uint32_t lanes_log2, cudaStream_t stream)
 {
 	bool		weighted = params.coefficients != NULL;
 
 	switch (lanes_log2)
 	{
 		case 3:
-			return weighted ? launch_grad<VB, 8, true>(params, stream) :
-				launch_grad<VB, 8, false>(params, stream);
+			return weighted ? launch_grad<VB, 8, true>(policy, params, stream) :
+				launch_grad<VB, 8, false>(policy, params, stream);
 		case 4:
-			return weighted ? launch_grad<VB, 16, true>(params, stream) :
-				launch_grad<VB, 16, false>(params, stream);
+			return weighted ? launch_grad<VB, 16, true>(policy, params, stream) :
+				launch_grad<VB, 16, false>(policy, params, stream);
 		default:
-			return weighted ? launch_grad<VB, 32, true>(params, stream) :
-				launch_grad<VB, 32, false>(params, stream);
+			return weighted ? launch_grad<VB, 32, true>(policy, params, stream) :
+				launch_grad<VB, 32, false>(policy, params, stream);
 	}
 }
 
@@ -721,21 +815,20 @@ grad_vectors(struct grad_params &params, uint32_t lanes_log2, cudaStream_t strea
  * either ends.
  */
 static cudaError_t
-add_gradients(struct grad_params *params, cudaStream_t stream)
+add_gradients(const struct pooling_policy &policy, struct grad_params *params, cudaStream_t stream)
 {
 	uint64_t	row_bytes = (uint64_t) params->width * sizeof(float);
-	uint32_t	most_bytes = gpuvec_pooling_tuning.vector_bytes;
+	uint32_t	most_bytes = std::clamp(row_bytes > GRAD_SLICE ? GRAD_SLICE / 32u : 16u,
+										policy.least_vector_bytes, policy.most_vector_bytes);
 	uint32_t	elements;
 	struct pooling_shape shape;
 
-	if (most_bytes == 0)
-		most_bytes = row_bytes > GRAD_SLICE ? GRAD_SLICE / 32 : 16;
-	shape = pooling_choose_shape(params->grad, params->stride_bytes, row_bytes, sizeof(float), most_bytes);
+	shape = pooling_choose_shape(policy, params->grad, params->stride_bytes, row_bytes, sizeof(float), most_bytes);
 	elements = shape.vector_bytes / (uint32_t) sizeof(float);
 
 	params->vectors = shape.vectors;
 	params->slices = shape.slices;
-	params->slice_major = gpuvec_pooling_tuning.slice_bytes == 0 || gpuvec_pooling_tuning.slice_major != 0;
+	params->slice_major = policy.grad_slice_major;
 	params->vector_out = pooling_vector_out(params->out, params->out_stride, params->width, elements,
 										sizeof(float));
 	params->vector_partial = params->width % elements == 0;
@@ -743,24 +836,24 @@ add_gradients(struct grad_params *params, cudaStream_t stream)
 	switch (shape.vector_bytes)
 	{
 		case 16:
-			return grad_vectors<16>(*params, shape.lanes_log2, stream);
+			return grad_vectors<16>(policy, *params, shape.lanes_log2, stream);
 		case 8:
-			return grad_vectors<8>(*params, shape.lanes_log2, stream);
+			return grad_vectors<8>(policy, *params, shape.lanes_log2, stream);
 		default:
-			return grad_vectors<4>(*params, shape.lanes_log2, stream);
+			return grad_vectors<4>(policy, *params, shape.lanes_log2, stream);
 	}
 }
 
 /* The gradient of the table */
 cudaError_t
-gpuvec_pooling_grad(const struct gpuvec_pooling_grad *grad, const struct gpuvec_pooling_bags *bags,
-				enum gpuvec_pooling_mode mode, void *work, size_t work_bytes, cudaStream_t stream)
+pooling_grad(const struct pooling_policy &policy, const struct pooling_grad *grad, const struct pooling_bags *bags,
+				gpuvec_pool_mode mode, void *work, size_t work_bytes, cudaStream_t stream)
 {
-	struct pooling_area area = {(char *) work, 0};
+	struct arena area = {(char *) work, 0};
 	struct grad_area g;
 	struct heads_params heads = {};
 	struct grad_params add = {};
-	uint64_t	ntiles = pooling_divide_up(bags->lookups, EMB_TILE);
+	uint64_t	ntiles = divide_up(bags->lookups, POOLING_TILE);
 	const uint32_t *rows;
 	const uint32_t *samples;
 	const float *coefficients;
@@ -775,8 +868,8 @@ gpuvec_pooling_grad(const struct gpuvec_pooling_grad *grad, const struct gpuvec_
 	if (work_bytes < area.used)
 		return cudaErrorInvalidValue;
 
-	error = sort_lookups(grad, bags, mode, &g, &rows, &samples, &coefficients, stream);
-	if (error != cudaSuccess || gpuvec_pooling_tuning.grad_stages == 1)
+	error = sort_lookups(policy, grad, bags, mode, &g, &rows, &samples, &coefficients, stream);
+	if (error != cudaSuccess || policy.grad_stages < 2)
 		return error;
 
 	heads.keys = rows;
@@ -784,11 +877,11 @@ gpuvec_pooling_grad(const struct gpuvec_pooling_grad *grad, const struct gpuvec_
 	heads.rows = (uint32_t) grad->rows;
 	heads.tiles = g.pieces.tiles;
 	heads.cuts = g.cuts;
-	error = pooling_launch_chained(heads_kernel, pooling_divide_up(ntiles, HEADS_THREADS / 32), HEADS_THREADS,
+	error = pooling_launch(policy, heads_kernel, divide_up(ntiles, HEADS_THREADS / 32), HEADS_THREADS,
 					   heads, stream);
 	if (error == cudaSuccess)
-		error = pooling_scan(&g.pieces, ntiles, grad->out_count, stream);
-	if (error != cudaSuccess || gpuvec_pooling_tuning.grad_stages == 2)
+		error = pooling_scan(policy, &g.pieces, ntiles, grad->out_count, stream);
+	if (error != cudaSuccess || policy.grad_stages < 3)
 		return error;
 
 	add.keys = rows;
@@ -799,7 +892,7 @@ gpuvec_pooling_grad(const struct gpuvec_pooling_grad *grad, const struct gpuvec_
 	add.grad = (const char *) grad->grad;
 	add.stride_bytes = (uint32_t) (grad->grad_stride * sizeof(float));
 	add.width = grad->width;
-	add.places = g.pieces.places;
+	add.before = g.pieces.before;
 	add.cuts = g.cuts;
 	add.full = grad->full != 0;
 	add.out = grad->out;
@@ -808,9 +901,11 @@ gpuvec_pooling_grad(const struct gpuvec_pooling_grad *grad, const struct gpuvec_
 	add.partial = g.pieces.partial;
 	add.partial_stride = g.pieces.partial_stride;
 	add.longs = g.pieces.longs;
-	error = add_gradients(&add, stream);
+	error = add_gradients(policy, &add, stream);
 	if (error == cudaSuccess)
-		error = pooling_combine(&g.pieces, false, grad->out, GPUVEC_EMB_FLOAT32, grad->out_stride, grad->width,
-							bags->lookups / GPUVEC_EMB_PIECE, stream);
+		error = pooling_combine(policy, &g.pieces, false, grad->out, GPUVEC_FLOAT32, grad->out_stride, grad->width,
+							bags->lookups / GPUVEC_PIECE, stream);
 	return error;
+}
+
 }

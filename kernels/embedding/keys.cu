@@ -18,7 +18,10 @@
  */
 #include <algorithm>
 
-#include "kernels/embedding/cuda_vectors.h"
+#include "kernels/embedding/cuda_embedding.h"
+
+namespace gpuvec
+{
 
 #define THREADS			256
 #define SPARE_ENTRIES	64
@@ -28,14 +31,11 @@
 #define GONE			(UINT32_MAX - 2)
 #define FILLING			(UINT32_MAX - 3)
 
-/* Keys that are sent at a time */
-#define CHUNK_KEYS		(VECTORS_PINNED / sizeof(gpuvec_key_row))
-
 struct enter_params
 {
 	struct key_entry *entries;
 	uint64_t	nentries;
-	const gpuvec_key_row *places;
+	const gpuvec_key_row *rows;
 	uint64_t	n;
 };
 
@@ -73,37 +73,37 @@ static __global__ void __launch_bounds__(THREADS)
 enter_kernel(const __grid_constant__ struct enter_params p)
 {
 	uint64_t	i = (uint64_t) blockIdx.x * THREADS + threadIdx.x;
-	gpuvec_key_row place;
+	gpuvec_key_row row;
 
 	if (i >= p.n)
 		return;
-	place = p.places[i];
-	for (uint64_t at = first_entry(place.key, p.nentries);; at = at + 1 < p.nentries ? at + 1 : 0)
+	row = p.rows[i];
+	for (uint64_t at = first_entry(row.key, p.nentries);; at = at + 1 < p.nentries ? at + 1 : 0)
 	{
 		volatile struct key_entry *entry = p.entries + at;
 		uint32_t	slot = entry->slot;
 
 		if (slot == EMPTY)
 		{
-			if (place.slot == GPUVEC_NO_SLOT)
+			if (row.slot == GPUVEC_NO_SLOT)
 				return;
 			slot = atomicCAS(&p.entries[at].slot, EMPTY, FILLING);
 			if (slot == EMPTY)
 			{
-				entry->key = place.key;
-				entry->block = place.block;
+				entry->key = row.key;
+				entry->block = row.block;
 				__threadfence();
-				entry->slot = place.slot;
+				entry->slot = row.slot;
 				return;
 			}
 		}
 		if (slot == FILLING)
 			continue;
 		__threadfence();
-		if (entry->key == place.key)
+		if (entry->key == row.key)
 		{
-			entry->block = place.block;
-			entry->slot = place.slot == GPUVEC_NO_SLOT ? GONE : place.slot;
+			entry->block = row.block;
+			entry->slot = row.slot == GPUVEC_NO_SLOT ? GONE : row.slot;
 			return;
 		}
 	}
@@ -149,108 +149,121 @@ key_entries(uint32_t room)
 }
 
 uint64_t
-cuda_key_limit(const gpuvec_device_bank *bank)
+keys_limit(const gpuvec_device_bank *bank)
 {
 	return key_entries(bank->room) / 4 * 3;
 }
 
-bool
-cuda_clear_keys(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *error)
+/* Keys that are sent at a time */
+static uint64_t
+chunk_keys(const struct embedding_policy &policy)
 {
-	struct cuda_vectors *v = (struct cuda_vectors *) vectors;
-	struct vector_worker *worker = take_worker(v, error);
-	bool		ok;
-
-	if (worker == NULL)
-		return false;
-	/* EMPTY has all bits set */
-	ok = cuda_check(v->b, cudaMemsetAsync(bank->entries, 0xFF, key_entries(bank->room) * sizeof(struct key_entry),
-										  worker->halves[0].stream), "clear keys on the GPU", error);
-	return end_work(v, worker, ok, error);
+	return policy.pinned_bytes / sizeof(gpuvec_key_row);
 }
 
-/* Queue the entering of at most CHUNK_KEYS keys */
+bool
+keys_clear(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *error)
+{
+	struct cuda_embedding &e = embedding_of(vectors);
+	worker_loan worker = e.take_worker(error);
+	size_t		bytes = key_entries(bank->room) * sizeof(struct key_entry);
+
+	/* EMPTY has all bits set */
+	return worker &&
+		worker->finish(e.device.check(cudaMemsetAsync(bank->arrays.entries, 0xFF, bytes,
+													  worker->streams[0].get()),
+									  "clear keys on the GPU", error), error);
+}
+
+/* Queue the entering of at most chunk_keys() keys */
 static bool
-map_some(struct cuda_vectors *v, struct vector_half *half, const gpuvec_device_bank *bank,
-		 const gpuvec_key_row *places, uint64_t n, gpuvec_error *error)
+map_chunk(struct cuda_embedding &e, staged_stream &stream, const gpuvec_device_bank *bank,
+		  const gpuvec_key_row *rows, uint64_t n, gpuvec_error *error)
 {
 	struct enter_params params = {};
-	void	   *memory;
-	bool		ok;
+	unique_memory memory;
 
-	if (!half_alloc(v, half, &memory, n * sizeof(*places), "keys", error))
+	if (!e.allocate(memory, stream, n * sizeof(*rows), "keys", error))
 		return false;
-	params.entries = bank->entries;
+	params.entries = bank->arrays.entries;
 	params.nentries = key_entries(bank->room);
-	params.places = (const gpuvec_key_row *) memory;
+	params.rows = (const gpuvec_key_row *) memory.get();
 	params.n = n;
-	ok = send_up(v, half, memory, places, n * sizeof(*places), error) &&
-		cuda_check(v->b, pooling_launch(enter_kernel, pooling_divide_up(n, THREADS), THREADS, params, half->stream),
-				   "enter keys on the GPU", error);
-	device_free(v->b, memory, half->stream);
-	return ok;
+	return e.send(stream, memory.get(), rows, n * sizeof(*rows), error) &&
+		e.device.check(launch(enter_kernel, divide_up(n, THREADS), THREADS, 0, stream.get(), params),
+					   "enter keys on the GPU", error);
 }
 
 bool
-cuda_map_keys(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_key_row *places,
-			  uint64_t n, gpuvec_error *error)
+keys_map(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_key_row *rows, uint64_t n,
+		 gpuvec_error *error)
 {
-	struct cuda_vectors *v = (struct cuda_vectors *) vectors;
-	struct vector_worker *worker = take_worker(v, error);
-	bool		ok = worker != NULL;
+	struct cuda_embedding &e = embedding_of(vectors);
+	worker_loan worker = e.take_worker(error);
+	uint64_t	most = chunk_keys(e.policy);
+	bool		ok = true;
 
-	for (uint64_t at = 0; ok && at < n; at += CHUNK_KEYS)
-		ok = map_some(v, &worker->halves[0], bank, places + at, std::min(n - at, (uint64_t) CHUNK_KEYS), error);
-	return worker != NULL && end_work(v, worker, ok, error);
+	if (!worker)
+		return false;
+	for (uint64_t at = 0; ok && at < n; at += most)
+		ok = map_chunk(e, worker->streams[0], bank, rows + at, std::min(n - at, most), error);
+	return worker->finish(ok, error);
 }
 
-/* Queue the search for the keys from `first` on; finish() puts their slots where they belong */
+/* Cut memory into the arrays of a search; nwords: of bits of proven pages */
+static void
+take_search(struct arena *arena, uint64_t n, uint64_t nwords, struct find_params *params)
+{
+	params->keys = arena->take<int64_t>(n);
+	params->slots = arena->take<uint32_t>(n);
+	params->proven = arena->take<uint32_t>(nwords);
+}
+
+/* Queue the search for n keys from `first` on; finish() puts their slots where they belong */
 static bool
-find_some(struct cuda_vectors *v, struct vector_half *half, const gpuvec_device_bank *bank,
-		  const gpuvec_key_search *search, uint64_t first, uint64_t n, gpuvec_error *error)
+find_chunk(struct cuda_embedding &e, staged_stream &stream, const gpuvec_device_bank *bank,
+		   const gpuvec_key_search *search, uint64_t first, uint64_t n, gpuvec_error *error)
 {
-	size_t		proven_bytes = (search->nblocks + (size_t) 31) / 32 * sizeof(uint32_t);
+	uint64_t	nwords = divide_up(search->nblocks, 32);
 	struct find_params params = {};
-	struct pooling_area area = {NULL, 0};
-	void	   *memory;
-	bool		ok;
+	struct arena arena = {NULL, 0};
+	unique_memory memory;
 
-	area.take<int64_t>(n);
-	area.take<uint32_t>(n);
-	area.take<char>(proven_bytes);
-	if (!half_alloc(v, half, &memory, area.used, "keys", error))
+	take_search(&arena, n, nwords, &params);
+	if (!e.allocate(memory, stream, arena.used, "keys", error))
 		return false;
-	area = {(char *) memory, 0};
-	params.keys = area.take<int64_t>(n);
-	params.slots = area.take<uint32_t>(n);
-	params.proven = (const uint32_t *) area.take<char>(proven_bytes);
+	arena = {(char *) memory.get(), 0};
+	take_search(&arena, n, nwords, &params);
 	params.nblocks = search->nblocks;
-	params.entries = bank->entries;
+	params.entries = bank->arrays.entries;
 	params.nentries = key_entries(bank->room);
 	params.n = n;
-	ok = send_up(v, half, (void *) params.keys, search->keys + first, n * sizeof(int64_t), error) &&
-		send_up(v, half, (void *) params.proven, search->proven, proven_bytes, error) &&
-		cuda_check(v->b, pooling_launch(find_kernel, pooling_divide_up(n, THREADS), THREADS, params, half->stream),
-				   "find keys on the GPU", error) &&
-		fetch(v, half, search->slots + first, params.slots, n * sizeof(uint32_t), error);
-	device_free(v->b, memory, half->stream);
-	return ok;
+	return e.send(stream, (void *) params.keys, search->keys + first, n * sizeof(int64_t), error) &&
+		e.send(stream, (void *) params.proven, search->proven, nwords * sizeof(uint32_t), error) &&
+		e.device.check(launch(find_kernel, divide_up(n, THREADS), THREADS, 0, stream.get(), params),
+					   "find keys on the GPU", error) &&
+		e.fetch(stream, search->slots + first, params.slots, n * sizeof(uint32_t), error);
 }
 
 bool
-cuda_find_keys(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_key_search *search,
-			   gpuvec_error *error)
+keys_find(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_key_search *search,
+		  gpuvec_error *error)
 {
-	struct cuda_vectors *v = (struct cuda_vectors *) vectors;
-	struct vector_worker *worker = take_worker(v, error);
-	bool		ok = worker != NULL;
+	struct cuda_embedding &e = embedding_of(vectors);
+	worker_loan worker = e.take_worker(error);
+	uint64_t	most = chunk_keys(e.policy);
+	bool		ok = true;
 
-	for (uint64_t at = 0, i = 0; ok && at < search->nkeys && !is_canceled(search->canceled); at += CHUNK_KEYS, i++)
+	if (!worker)
+		return false;
+	for (uint64_t at = 0, i = 0; ok && at < search->nkeys && !is_canceled(search->canceled); at += most, i++)
 	{
-		struct vector_half *half = &worker->halves[i % 2];
+		staged_stream &stream = worker->streams[i % 2];
 
-		ok = finish(v, half, error) &&
-			find_some(v, half, bank, search, at, std::min(search->nkeys - at, (uint64_t) CHUNK_KEYS), error);
+		ok = e.finish(stream, error) &&
+			find_chunk(e, stream, bank, search, at, std::min(search->nkeys - at, most), error);
 	}
-	return worker != NULL && end_work(v, worker, ok, error);
+	return worker->finish(ok, error);
+}
+
 }

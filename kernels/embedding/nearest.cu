@@ -12,7 +12,7 @@
  *
  * Rows whose scores are good enough are candidates of their query.  What is good
  * enough is known once some rows were scored: the table is gone through in rounds,
- * after each of which select_kernel keeps the best k candidates of each query, in the
+ * after each of which select_best_kernel keeps the best k candidates of each query, in the
  * order (score descending, key ascending, tid ascending), and their bound.  The first
  * round has no more rows than there is room for candidates; later ones have so many
  * that, were the rows in random order, half of the room should do.  If it does not,
@@ -26,9 +26,12 @@
 #include <string.h>
 
 #include "kernels/device/lanes.cuh"
-#include "kernels/embedding/cuda_vectors.h"
+#include "kernels/embedding/cuda_embedding.h"
 
-using namespace gpuvec;
+namespace gpuvec
+{
+
+static_assert(LANES == GPUVEC_LANES, "scores would be other bits");
 
 /* Vectors that a group of threads scores at a time, and rounds of that of a block */
 #define ROWS				4
@@ -41,17 +44,10 @@ using namespace gpuvec;
 
 #define SELECT_THREADS		512
 
-/* Room for candidates beyond the best k of a query, and for all of a batch */
-#ifdef EMULATION
-#define MORE_CANDIDATES		50
-#define CANDIDATES_BYTES	((size_t) 8 << 10)
-#else
-#define MORE_CANDIDATES		65536
-#define CANDIDATES_BYTES	((size_t) 128 << 20)
-#endif
+/* Queries of a batch */
 #define MOST_QUERIES		4096
 
-/* A row's place in the order of an answer: words are compared one after another */
+/* What orders rows of an answer: words are compared one after another */
 struct near_order
 {
 	uint64_t	word[3];		/* of the score, the key, the tid */
@@ -127,16 +123,16 @@ static __device__ __forceinline__ void
 offer(const struct near_params &p, uint32_t query, bool bounded, uint64_t bound_word, uint32_t slot,
 	  double score)
 {
-	uint32_t	place;
+	uint32_t	number;
 
 	if (score != score || (bounded && score_word(score) > bound_word) || !p.live[slot] ||
 		(bounded && !within(p, p.states[query].bound, slot, score)))
 		return;
-	place = atomicAdd(&p.states[query].count, 1u);
-	if (place < p.capacity)
+	number = atomicAdd(&p.states[query].count, 1u);
+	if (number < p.capacity)
 	{
-		p.slots[(uint64_t) query * p.capacity + place] = slot;
-		p.scores[(uint64_t) query * p.capacity + place] = score;
+		p.slots[(uint64_t) query * p.capacity + number] = slot;
+		p.scores[(uint64_t) query * p.capacity + number] = score;
 	}
 }
 
@@ -163,7 +159,7 @@ sum_lanes(const struct near_params &p, const char *const (&vectors)[ROWS], const
 		for (int r = 0; r < ROWS; r++)
 		{
 			v[r] = i < p.width ? lane_element<T>(vectors[r], i) : 0;
-			if (METRIC == GPUVEC_SLOTS_COSINE)
+			if (METRIC == GPUVEC_METRIC_COSINE)
 				square[r] = fma(v[r], v[r], square[r]);
 		}
 #pragma unroll
@@ -174,7 +170,7 @@ sum_lanes(const struct near_params &p, const char *const (&vectors)[ROWS], const
 #pragma unroll
 			for (int r = 0; r < ROWS; r++)
 			{
-				if (METRIC == GPUVEC_SLOTS_L2)
+				if (METRIC == GPUVEC_METRIC_L2)
 				{
 					double		d = x - v[r];
 
@@ -194,9 +190,9 @@ make_score(double sum, double query_square, double square)
 {
 	double		squares = query_square * square;
 
-	if (METRIC == GPUVEC_SLOTS_L2)
+	if (METRIC == GPUVEC_METRIC_L2)
 		return 0 - sqrt(sum);
-	if (METRIC == GPUVEC_SLOTS_IP)
+	if (METRIC == GPUVEC_METRIC_IP)
 		return sum;
 	return squares == 0 ? 0 : sum / sqrt(squares);
 }
@@ -234,7 +230,7 @@ score_kernel(const __grid_constant__ struct near_params p)
 		for (int r = 0; r < ROWS; r++)
 		{
 			folding<Q, LANES / 2>::run(sum[r], lane);
-			if (METRIC == GPUVEC_SLOTS_COSINE)
+			if (METRIC == GPUVEC_METRIC_COSINE)
 				folding<1, LANES / 2>::run(&square[r], lane);
 			if (mine && row + r < p.end)
 				offer(p, query, bounded, bound_word, (uint32_t) (row + r),
@@ -243,7 +239,7 @@ score_kernel(const __grid_constant__ struct near_params p)
 	}
 }
 
-/* Is this the digit's place in the order of a row, if it begins like a prefix? */
+/* A digit of a row's order, if that begins like the prefix; false: it does not */
 static __device__ __forceinline__ bool
 digit_of(const struct near_params &p, const struct near_order &prefix, int digit, uint32_t slot,
 		 double score, uint32_t *value)
@@ -336,8 +332,8 @@ select_best_kernel(const __grid_constant__ struct near_params p)
 		uint32_t	slot = i < n ? slots[i] : 0;
 		double		score = i < n ? scores[i] : 0;
 		bool		keep = i < n && within(p, bound, slot, score);
-		uint32_t	votes = __ballot_sync(EMB_FULL_WARP, keep);
-		uint32_t	place = kept + __popc(votes & ((1u << threadIdx.x % 32) - 1));
+		uint32_t	votes = __ballot_sync(FULL_WARP, keep);
+		uint32_t	to = kept + __popc(votes & ((1u << threadIdx.x % 32) - 1));
 
 		if (threadIdx.x % 32 == 0)
 			warps[threadIdx.x / 32] = __popc(votes);
@@ -345,13 +341,13 @@ select_best_kernel(const __grid_constant__ struct near_params p)
 		for (uint32_t w = 0; w < blockDim.x / 32; w++)
 		{
 			if (w < threadIdx.x / 32)
-				place += warps[w];
+				to += warps[w];
 			kept += warps[w];
 		}
 		if (keep)
 		{
-			slots[place] = slot;
-			scores[place] = score;
+			slots[to] = slot;
+			scores[to] = score;
 		}
 		__syncthreads();
 	}
@@ -369,12 +365,12 @@ collect_kernel(const __grid_constant__ struct near_params p)
 {
 	uint64_t	i = (uint64_t) blockIdx.x * blockDim.x + threadIdx.x;
 	uint64_t	query = i / p.k;
-	uint32_t	place = (uint32_t) (i % p.k);
+	uint32_t	number = (uint32_t) (i % p.k);
 
-	if (query < p.nqueries && place < p.states[query].count)
+	if (query < p.nqueries && number < p.states[query].count)
 	{
-		p.best_slots[i] = p.slots[query * p.capacity + place];
-		p.best_scores[i] = p.scores[query * p.capacity + place];
+		p.best_slots[i] = p.slots[query * p.capacity + number];
+		p.best_scores[i] = p.scores[query * p.capacity + number];
 	}
 }
 
@@ -383,8 +379,8 @@ collect_kernel(const __grid_constant__ struct near_params p)
 /* A batch of queries that is being served */
 struct near_batch
 {
-	struct cuda_vectors *v;
-	struct vector_half *half;
+	struct cuda_embedding &e;
+	staged_stream &stream;
 	const gpuvec_device_bank *bank;
 	gpuvec_slot_search *search;
 	uint32_t	first;			/* query */
@@ -393,7 +389,7 @@ struct near_batch
 	struct near_params params;
 	struct near_query *states;	/* [nqueries], as after the last round */
 	struct near_query *after;	/* [nqueries], as after the one that runs */
-	void	   *memory;
+	unique_memory memory;
 };
 
 /* Launch score_kernel for a number of queries */
@@ -401,87 +397,90 @@ template <typename T, int METRIC>
 static cudaError_t
 launch_score(struct near_params *params, cudaStream_t stream)
 {
-	uint64_t	blocks = pooling_divide_up(params->end - params->first, BLOCK_ROWS);
+	uint64_t	blocks = divide_up(params->end - params->first, BLOCK_ROWS);
 
 	params->ntiles = params->nqueries == 1 ? 1 : (params->nqueries + QUERIES - 1) / QUERIES;
 	if (params->nqueries == 1)
-		return pooling_launch(score_kernel<T, METRIC, 1>, blocks, SCORE_THREADS, *params, stream);
-	return pooling_launch(score_kernel<T, METRIC, QUERIES>, blocks * params->ntiles, SCORE_THREADS, *params,
-					  stream);
+		return launch(score_kernel<T, METRIC, 1>, blocks, SCORE_THREADS, 0, stream, *params);
+	return launch(score_kernel<T, METRIC, QUERIES>, blocks * params->ntiles, SCORE_THREADS, 0, stream, *params);
 }
 
 template <typename T>
 static cudaError_t
-launch_metric(gpuvec_slots_metric metric, struct near_params *params, cudaStream_t stream)
+launch_metric(gpuvec_metric metric, struct near_params *params, cudaStream_t stream)
 {
 	switch (metric)
 	{
-		case GPUVEC_SLOTS_COSINE:
-			return launch_score<T, GPUVEC_SLOTS_COSINE>(params, stream);
-		case GPUVEC_SLOTS_IP:
-			return launch_score<T, GPUVEC_SLOTS_IP>(params, stream);
+		case GPUVEC_METRIC_COSINE:
+			return launch_score<T, GPUVEC_METRIC_COSINE>(params, stream);
+		case GPUVEC_METRIC_IP:
+			return launch_score<T, GPUVEC_METRIC_IP>(params, stream);
 		default:
-			return launch_score<T, GPUVEC_SLOTS_L2>(params, stream);
+			return launch_score<T, GPUVEC_METRIC_L2>(params, stream);
 	}
 }
 
 /* Copy the flags of live slots to the device, if they have changed */
 static bool
-send_live(struct cuda_vectors *v, struct vector_half *half, gpuvec_device_bank *bank,
+send_live(struct cuda_embedding &e, staged_stream &stream, gpuvec_device_bank *bank,
 		  const gpuvec_slot_search *search, gpuvec_error *error)
 {
-	bool		ok = true;
+	std::lock_guard<std::mutex> guard(bank->mutex);
 
-	pthread_mutex_lock(&bank->mutex);
-	if (bank->live_version != search->version)
-	{
-		ok = send_up(v, half, bank->live, search->live, search->nlive, error) && finish(v, half, error);
-		bank->live_version = ok ? search->version : 0;
-	}
-	pthread_mutex_unlock(&bank->mutex);
-	return ok;
+	if (bank->live_version == search->version)
+		return true;
+	bank->live_version = 0;
+	if (!e.send(stream, bank->arrays.live, search->live, search->nlive, error) || !e.finish(stream, error))
+		return false;
+	bank->live_version = search->version;
+	return true;
 }
 
 /* Candidates that one query may have */
 static uint32_t
-choose_capacity(const gpuvec_slot_search *search)
+choose_capacity(const struct embedding_policy &policy, const gpuvec_slot_search *search)
 {
-	uint64_t	more = std::max((uint64_t) search->k, (uint64_t) MORE_CANDIDATES);
+	uint64_t	more = std::max(search->k, policy.more_candidates);
 
 	return (uint32_t) std::min((uint64_t) search->nlive, search->k + more);
 }
 
 /* Queries that go together */
 static uint32_t
-choose_batch(const gpuvec_slot_search *search)
+choose_batch(const struct embedding_policy &policy, const gpuvec_slot_search *search)
 {
-	size_t		bytes = (size_t) choose_capacity(search) * (sizeof(uint32_t) + sizeof(double));
+	size_t		bytes = (size_t) choose_capacity(policy, search) * (sizeof(uint32_t) + sizeof(double));
 
 	return (uint32_t) std::min((size_t) search->nqueries,
-							   std::min(std::max(CANDIDATES_BYTES / bytes, (size_t) 1),
+							   std::min(std::max(policy.candidate_bytes / bytes, (size_t) 1),
 										(size_t) MOST_QUERIES));
+}
+
+/* Cut memory into the arrays of a batch */
+static void
+take_batch(struct arena *arena, struct near_batch *batch)
+{
+	struct near_params *p = &batch->params;
+
+	p->queries = arena->take<double>((size_t) p->padded_width * (batch->nqueries + QUERIES - 1));
+	p->states = arena->take<struct near_query>(batch->nqueries);
+	p->slots = arena->take<uint32_t>((uint64_t) batch->nqueries * batch->capacity);
+	p->scores = arena->take<double>((uint64_t) batch->nqueries * batch->capacity);
+	p->best_slots = arena->take<uint32_t>((uint64_t) batch->nqueries * p->k);
+	p->best_scores = arena->take<double>((uint64_t) batch->nqueries * p->k);
 }
 
 /* Device memory of a batch */
 static bool
 allocate_batch(struct near_batch *batch, gpuvec_error *error)
 {
-	struct near_params *p = &batch->params;
-	size_t		padded = (size_t) p->padded_width * (batch->nqueries + QUERIES - 1);
+	struct arena arena = {NULL, 0};
 
-	for (int pass = 0; pass < 2; pass++)
-	{
-		struct pooling_area area = {(char *) batch->memory, 0};
-
-		p->queries = area.take<double>(padded);
-		p->states = area.take<struct near_query>(batch->nqueries);
-		p->slots = area.take<uint32_t>((uint64_t) batch->nqueries * batch->capacity);
-		p->scores = area.take<double>((uint64_t) batch->nqueries * batch->capacity);
-		p->best_slots = area.take<uint32_t>((uint64_t) batch->nqueries * p->k);
-		p->best_scores = area.take<double>((uint64_t) batch->nqueries * p->k);
-		if (pass == 0 && !half_alloc(batch->v, batch->half, &batch->memory, area.used, "a search", error))
-			return false;
-	}
+	take_batch(&arena, batch);
+	if (!batch->e.allocate(batch->memory, batch->stream, arena.used, "a search", error))
+		return false;
+	arena = {(char *) batch->memory.get(), 0};
+	take_batch(&arena, batch);
 	return true;
 }
 
@@ -503,7 +502,7 @@ send_queries(struct near_batch *batch, gpuvec_error *error)
 
 		for (uint32_t j = 0; j < width; j++)
 			query[j] = search->queries[(size_t) from * width + j];
-		ok = send_up(batch->v, batch->half, (double *) batch->params.queries + (size_t) i * padded, query,
+		ok = batch->e.send(batch->stream, (double *) batch->params.queries + (size_t) i * padded, query,
 					 padded * sizeof(double), error);
 	}
 	free(query);
@@ -514,7 +513,7 @@ send_queries(struct near_batch *batch, gpuvec_error *error)
 static bool
 send_states(struct near_batch *batch, gpuvec_error *error)
 {
-	return send_up(batch->v, batch->half, batch->params.states, batch->states,
+	return batch->e.send(batch->stream, batch->params.states, batch->states,
 				   batch->nqueries * sizeof(struct near_query), error);
 }
 
@@ -527,17 +526,17 @@ run_round(struct near_batch *batch, uint32_t first, uint32_t n, bool *overflow, 
 {
 	static const char *const what = "search vectors on the GPU";
 	struct near_params *p = &batch->params;
-	struct cuda_vectors *v = batch->v;
-	struct vector_half *half = batch->half;
+	struct cuda_embedding &e = batch->e;
+	staged_stream &stream = batch->stream;
 	struct near_query *swap = batch->states;
 
 	p->first = first;
 	p->end = first + n;
-	if (!cuda_check(v->b, batch->bank->half ?
-					launch_metric<__half>(batch->search->metric, p, half->stream) :
-					launch_metric<float>(batch->search->metric, p, half->stream), what, error) ||
-		!fetch(v, half, batch->after, p->states, batch->nqueries * sizeof(struct near_query), error) ||
-		!finish(v, half, error))
+	if (!e.device.check(batch->bank->storage == GPUVEC_FLOAT16 ?
+					launch_metric<__half>(batch->search->metric, p, stream.get()) :
+					launch_metric<float>(batch->search->metric, p, stream.get()), what, error) ||
+		!e.fetch(stream, batch->after, p->states, batch->nqueries * sizeof(struct near_query), error) ||
+		!e.finish(stream, error))
 		return false;
 	*overflow = false;
 	for (uint32_t i = 0; i < batch->nqueries; i++)
@@ -546,11 +545,11 @@ run_round(struct near_batch *batch, uint32_t first, uint32_t n, bool *overflow, 
 		return send_states(batch, error);
 	batch->states = batch->after;
 	batch->after = swap;
-	if (!cuda_check(v->b, pooling_launch(select_best_kernel, batch->nqueries, SELECT_THREADS, *p,
-									 half->stream), what, error) ||
-		!fetch(v, half, batch->states, p->states, batch->nqueries * sizeof(struct near_query), error))
+	if (!e.device.check(launch(select_best_kernel, (uint64_t) batch->nqueries, SELECT_THREADS, 0,
+							 stream.get(), *p), what, error) ||
+		!e.fetch(stream, batch->states, p->states, batch->nqueries * sizeof(struct near_query), error))
 		return false;
-	return finish(v, half, error);
+	return e.finish(stream, error);
 }
 
 /* How many rows the next round has, after `done` */
@@ -574,23 +573,22 @@ fetch_best(struct near_batch *batch, gpuvec_error *error)
 	gpuvec_slot_search *search = batch->search;
 	uint64_t	n = (uint64_t) batch->nqueries * p->k;
 	uint64_t	to = (uint64_t) batch->first * p->k;
-	const uint64_t most = VECTORS_PINNED / sizeof(double);
+	const uint64_t most = batch->e.policy.pinned_bytes / sizeof(double);
 
 	for (uint32_t i = 0; i < batch->nqueries; i++)
 		search->counts[batch->first + i] = batch->states[i].count;
-	if (!cuda_check(batch->v->b, pooling_launch(collect_kernel, pooling_divide_up(n, 256), 256, *p,
-											batch->half->stream), "search vectors on the GPU", error))
+	if (!batch->e.device.check(launch(collect_kernel, divide_up(n, 256), 256, 0, batch->stream.get(), *p), "search vectors on the GPU", error))
 		return false;
 	for (uint64_t at = 0; at < n; at += most)
 	{
 		uint64_t	part = std::min(most, n - at);
 
-		if (!fetch(batch->v, batch->half, search->slots + to + at, p->best_slots + at,
+		if (!batch->e.fetch(batch->stream, search->slots + to + at, p->best_slots + at,
 				   part * sizeof(uint32_t), error) ||
-			!finish(batch->v, batch->half, error) ||
-			!fetch(batch->v, batch->half, search->scores + to + at, p->best_scores + at,
+			!batch->e.finish(batch->stream, error) ||
+			!batch->e.fetch(batch->stream, search->scores + to + at, p->best_scores + at,
 				   part * sizeof(double), error) ||
-			!finish(batch->v, batch->half, error))
+			!batch->e.finish(batch->stream, error))
 			return false;
 	}
 	return true;
@@ -626,59 +624,63 @@ run_batch(struct near_batch *batch, gpuvec_error *error)
 	return is_canceled(search->canceled) || fetch_best(batch, error);
 }
 
+/* What the kernels need to know of a batch, but for its memory */
+static struct near_params
+describe_batch(const gpuvec_device_bank *bank, const gpuvec_slot_search *search, uint32_t nqueries,
+			   uint32_t capacity)
+{
+	struct near_params p = {};
+
+	p.elements = bank->arrays.elements;
+	p.keys = bank->arrays.keys;
+	p.tids = bank->arrays.tids;
+	p.live = bank->arrays.live;
+	p.stride_bytes = bank->stride_bytes;
+	p.width = bank->width;
+	p.padded_width = (bank->width + LANES - 1) / LANES * LANES;
+	p.nqueries = nqueries;
+	p.capacity = capacity;
+	p.k = search->k;
+	return p;
+}
+
 /* Serve some queries */
 static bool
-search_batch(struct cuda_vectors *v, struct vector_half *half, const gpuvec_device_bank *bank,
+search_batch(struct cuda_embedding &e, staged_stream &stream, const gpuvec_device_bank *bank,
 			 gpuvec_slot_search *search, uint32_t first, uint32_t nqueries, gpuvec_error *error)
 {
-	struct near_batch batch = {};
+	uint32_t	capacity = choose_capacity(e.policy, search);
 	struct near_query *states = (struct near_query *) calloc(2 * (size_t) nqueries, sizeof(*states));
 	bool		ok;
 
 	if (states == NULL)
 		return gpuvec_fail_memory(error, 2 * nqueries * sizeof(*states));
-	batch.v = v;
-	batch.half = half;
-	batch.bank = bank;
-	batch.search = search;
-	batch.first = first;
-	batch.nqueries = nqueries;
-	batch.capacity = choose_capacity(search);
-	batch.states = states;
-	batch.after = states + nqueries;
-	batch.params.elements = bank->elements;
-	batch.params.keys = bank->keys;
-	batch.params.tids = bank->tids;
-	batch.params.live = bank->live;
-	batch.params.stride_bytes = bank->stride_bytes;
-	batch.params.width = bank->width;
-	batch.params.padded_width = (bank->width + LANES - 1) / LANES * LANES;
-	batch.params.nqueries = nqueries;
-	batch.params.capacity = batch.capacity;
-	batch.params.k = search->k;
+
+	struct near_batch batch = {e, stream, bank, search, first, nqueries, capacity,
+		describe_batch(bank, search, nqueries, capacity), states, states + nqueries, {}};
+
 	ok = allocate_batch(&batch, error) && run_batch(&batch, error);
-	device_free(v->b, batch.memory, half->stream);
 	free(states);
 	return ok;
 }
 
 bool
-cuda_nearest(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_slot_search *search,
-			 gpuvec_error *error)
+nearest_request(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_slot_search *search,
+				gpuvec_error *error)
 {
-	struct cuda_vectors *v = (struct cuda_vectors *) vectors;
-	struct vector_worker *worker = take_worker(v, error);
-	uint32_t	most = choose_batch(search);
-	bool		ok = worker != NULL && send_live(v, &worker->halves[0], bank, search, error);
+	struct cuda_embedding &e = embedding_of(vectors);
+	worker_loan worker = e.take_worker(error);
+	uint32_t	most = choose_batch(e.policy, search);
+	bool		ok;
 
+	if (!worker)
+		return false;
+	ok = send_live(e, worker->streams[0], bank, search, error);
 	for (uint32_t first = 0; ok && first < search->nqueries && !is_canceled(search->canceled);
 		 first += most)
-		ok = search_batch(v, &worker->halves[0], bank, search, first,
+		ok = search_batch(e, worker->streams[0], bank, search, first,
 						  std::min(most, search->nqueries - first), error);
-	if (worker == NULL)
-		return false;
-	if (!ok)
-		drain(v, worker);
-	put_worker(v, worker);
-	return ok;
+	return worker->finish(ok, error);
+}
+
 }

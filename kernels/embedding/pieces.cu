@@ -1,15 +1,19 @@
 /*-------------------------------------------------------------------------
  *
- * embedding_pieces.cu
+ * pieces.cu
  *	  Cut long bags into pieces, and add up what the pieces give.
  *
- * Warps count the pieces of EMB_TILE bags each, some blocks turn counts into places, and the
- * warps write the pieces, those of bags that are not long among them.  embedding_grad.cu
+ * Warps count the pieces of POOLING_TILE bags each, some blocks sum up what is before
+ * each tile, and the
+ * warps write the pieces, those of bags that are not long among them.  grad.cu
  * finds pieces in its own way, and shares the rest.
  *
  *-------------------------------------------------------------------------
  */
 #include "kernels/embedding/pool.cuh"
+
+namespace gpuvec
+{
 
 #define CUT_THREADS			128
 #define SCAN_THREADS		1024
@@ -20,9 +24,7 @@
 /* What bag_pieces_kernel needs to know */
 struct bag_pieces_params
 {
-	const int64_t *offsets;
-	uint64_t	hotness;
-	uint64_t	bags;
+	struct pooling_bags bags;
 	struct pooling_bag_pieces pieces;
 };
 
@@ -47,16 +49,16 @@ scan_warp(const struct pooling_counts &counts, struct pooling_counts &all)
 #pragma unroll
 	for (uint32_t d = 1; d < 32; d *= 2)
 	{
-		struct pooling_counts other = {__shfl_up_sync(EMB_FULL_WARP, sum.bags, d),
-			__shfl_up_sync(EMB_FULL_WARP, sum.pieces, d),
-			__shfl_up_sync(EMB_FULL_WARP, sum.partials, d),
-			__shfl_up_sync(EMB_FULL_WARP, sum.longs, d)};
+		struct pooling_counts other = {__shfl_up_sync(FULL_WARP, sum.bags, d),
+			__shfl_up_sync(FULL_WARP, sum.pieces, d),
+			__shfl_up_sync(FULL_WARP, sum.partials, d),
+			__shfl_up_sync(FULL_WARP, sum.longs, d)};
 
 		if (lane >= d)
 			sum = add(sum, other);
 	}
-	all = {__shfl_sync(EMB_FULL_WARP, sum.bags, 31), __shfl_sync(EMB_FULL_WARP, sum.pieces, 31),
-		__shfl_sync(EMB_FULL_WARP, sum.partials, 31), __shfl_sync(EMB_FULL_WARP, sum.longs, 31)};
+	all = {__shfl_sync(FULL_WARP, sum.bags, 31), __shfl_sync(FULL_WARP, sum.pieces, 31),
+		__shfl_sync(FULL_WARP, sum.partials, 31), __shfl_sync(FULL_WARP, sum.longs, 31)};
 	return {sum.bags - counts.bags, sum.pieces - counts.pieces, sum.partials - counts.partials,
 		sum.longs - counts.longs};
 }
@@ -76,13 +78,13 @@ scan_block(const struct pooling_counts &counts, struct pooling_counts &all, stru
 		parts[warp] = all;
 	__syncthreads();
 	part = scan_warp(parts[lane], all);
-	part = {__shfl_sync(EMB_FULL_WARP, part.bags, warp), __shfl_sync(EMB_FULL_WARP, part.pieces, warp),
-		__shfl_sync(EMB_FULL_WARP, part.partials, warp), __shfl_sync(EMB_FULL_WARP, part.longs, warp)};
+	part = {__shfl_sync(FULL_WARP, part.bags, warp), __shfl_sync(FULL_WARP, part.pieces, warp),
+		__shfl_sync(FULL_WARP, part.partials, warp), __shfl_sync(FULL_WARP, part.longs, warp)};
 	return add(part, before);
 }
 
 /*
- * Turn the counts of tiles into places, and tell the totals to everyone who needs them.
+ * Sum up what is before each tile, and tell the totals to everyone who needs them.
  * Each block has a part of the tiles, and adds up all that come before itself, which
  * takes less time than to wait for others to do it.
  */
@@ -111,7 +113,7 @@ scan_kernel(const __grid_constant__ struct pooling_scan_params p)
 
 		counts = add(before, scan_block(counts, all, parts));
 		if (tile < end)
-			p.places[tile] = counts;
+			p.before[tile] = counts;
 		before = add(before, all);
 	}
 	if (end == p.ntiles && begin < end && threadIdx.x == 0)
@@ -123,8 +125,93 @@ scan_kernel(const __grid_constant__ struct pooling_scan_params p)
 	}
 }
 
+/* Inclusive sums over the lanes of a warp, of two numbers */
+static __device__ __forceinline__ void
+sum_up_to_lane(uint32_t &a, uint32_t &b)
+{
+	uint32_t	lane = threadIdx.x % 32;
+
+	for (int d = 1; d < 32; d *= 2)
+	{
+		uint32_t	other_a = __shfl_up_sync(FULL_WARP, a, d);
+		uint32_t	other_b = __shfl_up_sync(FULL_WARP, b, d);
+
+		if (lane >= d)
+		{
+			a += other_a;
+			b += other_b;
+		}
+	}
+}
+
+/* The bag of a lane, when pieces are counted or written */
+struct lane_bag
+{
+	uint64_t	number;
+	int64_t		start;			/* lookup */
+	int64_t		end;
+	uint32_t	pieces;			/* 0: there is no such bag */
+	uint32_t	first;			/* piece of all */
+	uint32_t	partial;		/* its first, if it is long */
+};
+
+/* Find the lookups and pieces of a bag */
+static __device__ __forceinline__ struct lane_bag
+find_bag(const struct pooling_bags &bags, uint64_t number)
+{
+	struct lane_bag bag = {number, 0, 0, 0, 0, 0};
+
+	if (number < bags.bags)
+	{
+		bag.start = bags.offsets ? bags.offsets[number] : number * bags.hotness;
+		bag.end = bags.offsets ? bags.offsets[number + 1] : bag.start + bags.hotness;
+		bag.pieces = bag.end - bag.start <= GPUVEC_PIECE ? 1 :
+			(uint32_t) ((bag.end - bag.start + GPUVEC_PIECE - 1) / GPUVEC_PIECE);
+	}
+	return bag;
+}
+
+/* The warp writes the pieces of each long bag together; longs: the lanes that have one */
+static __device__ __forceinline__ void
+write_long_bags(const struct pooling_bag_pieces &to, const struct lane_bag &bag, uint32_t longs)
+{
+	for (uint32_t rest = longs; rest != 0; rest &= rest - 1)
+	{
+		int			source = __ffs(rest) - 1;
+		int64_t		start = __shfl_sync(FULL_WARP, bag.start, source);
+		uint32_t	pieces = __shfl_sync(FULL_WARP, bag.pieces, source);
+		uint32_t	first = __shfl_sync(FULL_WARP, bag.first, source);
+		uint32_t	partial = __shfl_sync(FULL_WARP, bag.partial, source);
+
+		for (uint32_t i = threadIdx.x % 32; i < pieces; i += 32)
+		{
+			to.offsets[first + i] = start + (int64_t) i * GPUVEC_PIECE;
+			to.dest[first + i] = (partial + i) | POOLING_PARTIAL;
+		}
+	}
+}
+
+/* Write the pieces of the warp's bags; `number` is that of this lane's long bag */
+static __device__ __forceinline__ void
+write_bags(const struct bag_pieces_params &p, const struct lane_bag &bag, uint32_t longs, uint32_t number)
+{
+	if (bag.pieces == 1)
+	{
+		p.pieces.offsets[bag.first] = bag.start;
+		p.pieces.dest[bag.first] = (uint32_t) bag.number;
+	}
+	else if (bag.pieces > 1)
+	{
+		p.pieces.shared.longs[number].partial = bag.partial;
+		p.pieces.shared.longs[number].dest = (uint32_t) bag.number;
+	}
+	if (bag.number == p.bags.bags - 1)
+		p.pieces.offsets[bag.first + bag.pieces] = bag.end;
+	write_long_bags(p.pieces, bag, longs);
+}
+
 /*
- * Count (WRITE false) or write the pieces of bags.  A warp looks through EMB_TILE bags,
+ * Count (WRITE false) or write the pieces of bags.  A warp looks through POOLING_TILE bags,
  * 32 at a time.
  */
 template <bool WRITE>
@@ -133,105 +220,100 @@ bag_pieces_kernel(const __grid_constant__ struct bag_pieces_params p)
 {
 	uint32_t	lane = threadIdx.x % 32;
 	uint64_t	tile = ((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32;
-	uint32_t	before_lane = (1u << lane) - 1;
 	struct pooling_counts counts = {0, 0, 0, 0};
 
 	pooling_begin();
-	if (tile * EMB_TILE >= p.bags)
+	if (tile * POOLING_TILE >= p.bags.bags)
 		return;
 	if (WRITE)
-		counts = p.pieces.shared.places[tile];
+		counts = p.pieces.shared.before[tile];
 
-	for (uint64_t first = tile * EMB_TILE; first < (tile + 1) * EMB_TILE; first += 32)
+	for (uint64_t first = tile * POOLING_TILE; first < (tile + 1) * POOLING_TILE; first += 32)
 	{
-		uint64_t	bag = first + lane;
-		int64_t		start = 0;
-		int64_t		end = 0;
-		uint32_t	n = 0;
+		struct lane_bag bag = find_bag(p.bags, first + lane);
+		uint32_t	long_pieces = bag.pieces > 1 ? bag.pieces : 0;
+		uint32_t	longs = __ballot_sync(FULL_WARP, bag.pieces > 1);
+		uint32_t	bags = __popc(__ballot_sync(FULL_WARP, bag.pieces > 0));
+		uint32_t	pieces = bag.pieces;
+		uint32_t	partials = long_pieces;
 
-		if (bag < p.bags)
-		{
-			start = p.offsets ? p.offsets[bag] : bag * p.hotness;
-			end = p.offsets ? p.offsets[bag + 1] : start + p.hotness;
-			n = end - start <= GPUVEC_EMB_PIECE ? 1 :
-				(uint32_t) ((end - start + GPUVEC_EMB_PIECE - 1) / GPUVEC_EMB_PIECE);
-		}
-
-		uint32_t	longs = __ballot_sync(EMB_FULL_WARP, n > 1);
-		uint32_t	bags = __popc(__ballot_sync(EMB_FULL_WARP, n > 0));
-
-		/* inclusive sums over the lanes: pieces, and pieces of long bags */
-		uint32_t	pieces = n;
-		uint32_t	partials = n > 1 ? n : 0;
-
-		for (int d = 1; d < 32; d *= 2)
-		{
-			uint32_t	other_pieces = __shfl_up_sync(EMB_FULL_WARP, pieces, d);
-			uint32_t	other_partials = __shfl_up_sync(EMB_FULL_WARP, partials, d);
-
-			if (lane >= d)
-			{
-				pieces += other_pieces;
-				partials += other_partials;
-			}
-		}
-
+		sum_up_to_lane(pieces, partials);
 		if (WRITE)
 		{
-			uint32_t	place = counts.pieces + pieces - n;
-			uint32_t	slot = counts.partials + partials - (n > 1 ? n : 0);
-
-			if (n == 1)
-			{
-				p.pieces.offsets[place] = start;
-				p.pieces.dest[place] = (uint32_t) bag;
-			}
-			else if (n > 1)
-			{
-				struct pooling_long *entry = p.pieces.shared.longs + counts.longs + __popc(longs & before_lane);
-
-				entry->partial = slot;
-				entry->dest = (uint32_t) bag;
-			}
-			if (bag == p.bags - 1)
-				p.pieces.offsets[place + n] = end;
-
-			/* the warp writes the pieces of each long bag together */
-			for (uint32_t rest = longs; rest != 0; rest &= rest - 1)
-			{
-				int			source = __ffs(rest) - 1;
-				int64_t		bag_start = __shfl_sync(EMB_FULL_WARP, start, source);
-				uint32_t	bag_pieces = __shfl_sync(EMB_FULL_WARP, n, source);
-				uint32_t	bag_place = __shfl_sync(EMB_FULL_WARP, place, source);
-				uint32_t	bag_slot = __shfl_sync(EMB_FULL_WARP, slot, source);
-
-				for (uint32_t i = lane; i < bag_pieces; i += 32)
-				{
-					p.pieces.offsets[bag_place + i] = bag_start + (int64_t) i * GPUVEC_EMB_PIECE;
-					p.pieces.dest[bag_place + i] = (bag_slot + i) | EMB_PARTIAL;
-				}
-			}
+			bag.first = counts.pieces + pieces - bag.pieces;
+			bag.partial = counts.partials + partials - long_pieces;
+			write_bags(p, bag, longs, counts.longs + __popc(longs & ((1u << lane) - 1)));
 		}
-
 		counts.bags += bags;
-		counts.pieces += __shfl_sync(EMB_FULL_WARP, pieces, 31);
-		counts.partials += __shfl_sync(EMB_FULL_WARP, partials, 31);
+		counts.pieces += __shfl_sync(FULL_WARP, pieces, 31);
+		counts.partials += __shfl_sync(FULL_WARP, partials, 31);
 		counts.longs += __popc(longs);
 	}
 	if (!WRITE && lane == 0)
 		p.pieces.shared.tiles[tile] = counts;
 }
 
+/* Add to a vector */
+static __device__ __forceinline__ void
+add_to(float4 &sum, const float4 &part)
+{
+	sum.x += part.x;
+	sum.y += part.y;
+	sum.z += part.z;
+	sum.w += part.w;
+}
+
+/* A sum of four columns, and of divisors */
+struct column_sum
+{
+	float4		value;
+	double		divisor;
+};
+
+/* Sum n partials from `first` on; lanes beyond the row (not active) sum divisors only */
+static __device__ __forceinline__ struct column_sum
+sum_partials(const struct pooling_combine_params &p, uint32_t first, uint32_t n, uint32_t column, bool active)
+{
+	struct column_sum sum = {make_float4(0, 0, 0, 0), 0.0};
+
+#pragma unroll 8
+	for (uint32_t i = 0; i < n; i++)
+	{
+		if (active)
+			add_to(sum.value, *(const float4 *) (p.partial + (first + i) * p.partial_stride + column));
+		if (p.partial_divisor)
+			sum.divisor += p.partial_divisor[first + i];
+	}
+	return sum;
+}
+
+/* Store the result of a bag: four columns, divided if there are divisors */
+template <typename O>
+static __device__ __forceinline__ void
+store_columns(const struct pooling_combine_params &p, uint32_t dest, uint32_t column,
+			  const struct column_sum &total)
+{
+	float		value[4] = {total.value.x, total.value.y, total.value.z, total.value.w};
+	float		divisor = (float) total.divisor;
+
+	if (p.partial_divisor)
+	{
+		for (int e = 0; e < 4; e++)
+			value[e] = divisor == 0.0f ? 0.0f : __fdiv_rn(value[e], divisor);
+	}
+	pooling_store<4>((O *) p.out + dest * p.out_stride, column, p.width, false, value);
+}
+
 /*
  * Add up the pieces of long bags.  A block serves a bag and 128 columns at a time; its
- * warps sum GPUVEC_EMB_FAN pieces each, in turn, the first warp sums these sums.
+ * warps sum GPUVEC_FAN pieces each, in turn, the first warp sums these sums.
  */
 template <typename O>
 static __global__ void __launch_bounds__(COMBINE_THREADS)
 combine_kernel(const __grid_constant__ struct pooling_combine_params p)
 {
-	__shared__ float4 sums[GPUVEC_EMB_FAN][32];
-	__shared__ double divisors[GPUVEC_EMB_FAN];
+	__shared__ float4 sums[GPUVEC_FAN][32];
+	__shared__ double divisors[GPUVEC_FAN];
 	uint32_t	lane = threadIdx.x % 32;
 	uint32_t	warp = threadIdx.x / 32;
 	uint64_t	items;
@@ -243,105 +325,50 @@ combine_kernel(const __grid_constant__ struct pooling_combine_params p)
 		uint32_t	bag = (uint32_t) (item / p.slices);
 		uint32_t	column = ((uint32_t) (item % p.slices) * 32 + lane) * 4;
 		bool		active = column < p.partial_stride;
-		uint32_t	begin = p.longs[bag].partial;
 		uint32_t	end = p.longs[bag + 1].partial;
 		uint32_t	dest = p.longs[bag].dest;
-		float4		total = make_float4(0, 0, 0, 0);
-		double		total_divisor = 0.0;
+		struct column_sum total = {make_float4(0, 0, 0, 0), 0.0};
 
-		while (begin < end)
+		for (uint32_t begin = p.longs[bag].partial; begin < end; begin += GPUVEC_FAN * GPUVEC_FAN)
 		{
-			for (uint32_t group = warp; group < GPUVEC_EMB_FAN; group += COMBINE_THREADS / 32)
+			for (uint32_t group = warp; group < GPUVEC_FAN; group += COMBINE_THREADS / 32)
 			{
-				uint32_t	first = begin + group * GPUVEC_EMB_FAN;
-				uint32_t	m = first < end ? min(end - first, (uint32_t) GPUVEC_EMB_FAN) : 0;
-				float4		sum = make_float4(0, 0, 0, 0);
-				double		divisor = 0.0;
+				uint32_t	first = begin + group * GPUVEC_FAN;
+				uint32_t	n = first < end ? min(end - first, (uint32_t) GPUVEC_FAN) : 0;
+				struct column_sum sum = sum_partials(p, first, n, column, active);
 
-#pragma unroll 8
-				for (uint32_t i = 0; i < m; i++)
+				if (n > 0)
 				{
-					if (active)
-					{
-						float4		part = *(const float4 *) (p.partial + (first + i) * p.partial_stride + column);
-
-						sum.x += part.x;
-						sum.y += part.y;
-						sum.z += part.z;
-						sum.w += part.w;
-					}
-					if (p.partial_divisor)
-						divisor += p.partial_divisor[first + i];
-				}
-				if (m > 0)
-				{
-					sums[group][lane] = sum;
+					sums[group][lane] = sum.value;
 					if (lane == 0)
-						divisors[group] = divisor;
+						divisors[group] = sum.divisor;
 				}
 			}
 			__syncthreads();
 			if (warp == 0)
 			{
-				uint32_t	groups = (min(end - begin, (uint32_t) (GPUVEC_EMB_FAN * GPUVEC_EMB_FAN)) +
-									  GPUVEC_EMB_FAN - 1) / GPUVEC_EMB_FAN;
-				float4		sum = make_float4(0, 0, 0, 0);
-				double		divisor = 0.0;
+				uint32_t	groups = (min(end - begin, (uint32_t) (GPUVEC_FAN * GPUVEC_FAN)) +
+									  GPUVEC_FAN - 1) / GPUVEC_FAN;
+				struct column_sum sum = {make_float4(0, 0, 0, 0), 0.0};
 
 				for (uint32_t i = 0; i < groups; i++)
 				{
-					float4		part = sums[i][lane];
-
-					sum.x += part.x;
-					sum.y += part.y;
-					sum.z += part.z;
-					sum.w += part.w;
-					divisor += divisors[i];
+					add_to(sum.value, sums[i][lane]);
+					sum.divisor += divisors[i];
 				}
-				total.x += sum.x;
-				total.y += sum.y;
-				total.z += sum.z;
-				total.w += sum.w;
-				total_divisor += divisor;
+				add_to(total.value, sum.value);
+				total.divisor += sum.divisor;
 			}
 			__syncthreads();
-			begin += GPUVEC_EMB_FAN * GPUVEC_EMB_FAN;
 		}
-
 		if (warp == 0 && active)
-		{
-			float		value[4] = {total.x, total.y, total.z, total.w};
-			float		divisor = (float) total_divisor;
-
-			if (p.partial_divisor)
-			{
-				for (int e = 0; e < 4; e++)
-					value[e] = divisor == 0.0f ? 0.0f : __fdiv_rn(value[e], divisor);
-			}
-			pooling_store<4>((O *) p.out + dest * p.out_stride, column, p.width, false, value);
-		}
+			store_columns<O>(p, dest, column, total);
 	}
-}
-
-/* See embedding_pool.cuh */
-bool
-pooling_kernels_wait(void)
-{
-	static const bool wait = [] ()
-	{
-		cudaFuncAttributes attributes;
-
-		/* all kernels are compiled alike */
-		return cudaFuncGetAttributes(&attributes, (const void *) scan_kernel) == cudaSuccess &&
-			attributes.ptxVersion >= 90;
-	} ();
-
-	return wait;
 }
 
 /* Add up the pieces of long bags, of which there are at most most_longs */
 cudaError_t
-pooling_combine(const struct pooling_pieces *pieces, bool mean, void *out, enum gpuvec_pooling_type out_type,
+pooling_combine(const struct pooling_policy &policy, const struct pooling_pieces *pieces, bool mean, void *out, gpuvec_storage out_storage,
 			uint64_t out_stride, uint32_t width, uint64_t most_longs, cudaStream_t stream)
 {
 	struct pooling_combine_params params = {};
@@ -354,71 +381,71 @@ pooling_combine(const struct pooling_pieces *pieces, bool mean, void *out, enum 
 	params.out = out;
 	params.out_stride = out_stride;
 	params.width = width;
-	params.slices = (uint32_t) pooling_divide_up(width, 128);
+	params.slices = (uint32_t) divide_up(width, 128);
 	most_longs *= params.slices;
-	return pooling_launch_chained(out_type == GPUVEC_EMB_FLOAT32 ? combine_kernel<float> : combine_kernel<__half>,
+	return pooling_launch(policy, out_storage == GPUVEC_FLOAT32 ? combine_kernel<float> : combine_kernel<__half>,
 					  most_longs < COMBINE_BLOCKS ? most_longs : COMBINE_BLOCKS, COMBINE_THREADS,
 					  params, stream);
 }
 
-/* Turn the counts of tiles into places */
+/* Sum up what is before each tile */
 cudaError_t
-pooling_scan(const struct pooling_pieces *pieces, uint64_t ntiles, uint32_t *out_count, cudaStream_t stream)
+pooling_scan(const struct pooling_policy &policy, const struct pooling_pieces *pieces, uint64_t ntiles, uint32_t *out_count, cudaStream_t stream)
 {
 	struct pooling_scan_params params = {};
-	uint64_t	blocks = pooling_divide_up(ntiles, SCAN_THREADS);
+	uint64_t	blocks = divide_up(ntiles, SCAN_THREADS);
 
 	if (blocks > SCAN_BLOCKS)
 		blocks = SCAN_BLOCKS;
 	params.tiles = pieces->tiles;
-	params.places = pieces->places;
+	params.before = pieces->before;
 	params.ntiles = (uint32_t) ntiles;
-	params.part = (uint32_t) pooling_divide_up(ntiles, blocks);
+	params.part = (uint32_t) divide_up(ntiles, blocks);
 	params.total = pieces->total;
 	params.longs = pieces->longs;
 	params.out_count = out_count;
-	return pooling_launch_chained(scan_kernel, blocks, SCAN_THREADS, params, stream);
+	return pooling_launch(policy, scan_kernel, blocks, SCAN_THREADS, params, stream);
 }
 
 /*
  * Lay out the memory that pieces of bags take.  More than one piece has only a bag
- * of more than GPUVEC_EMB_PIECE lookups, so these are less than 2 / GPUVEC_EMB_PIECE
+ * of more than GPUVEC_PIECE lookups, so these are less than 2 / GPUVEC_PIECE
  * of the lookups.
  */
 void
-pooling_lay_out_bags(struct pooling_area *area, const struct gpuvec_pooling_bags *bags, uint32_t width,
+pooling_lay_out_bags(struct arena *area, const struct pooling_bags *bags, uint32_t width,
 				 struct pooling_bag_pieces *pieces)
 {
-	uint64_t	most_partials = bags->lookups / (GPUVEC_EMB_PIECE / 2) + 1;
+	uint64_t	most_partials = bags->lookups / (GPUVEC_PIECE / 2) + 1;
 
-	pieces->shared.tiles = area->take<struct pooling_counts>(pooling_divide_up(bags->bags, EMB_TILE));
-	pieces->shared.places = area->take<struct pooling_counts>(pooling_divide_up(bags->bags, EMB_TILE));
+	pieces->shared.tiles = area->take<struct pooling_counts>(divide_up(bags->bags, POOLING_TILE));
+	pieces->shared.before = area->take<struct pooling_counts>(divide_up(bags->bags, POOLING_TILE));
 	pieces->shared.total = area->take<struct pooling_counts>(1);
 	pieces->offsets = area->take<int64_t>(bags->bags + most_partials + 1);
 	pieces->dest = area->take<uint32_t>(bags->bags + most_partials);
-	pieces->shared.longs = area->take<struct pooling_long>(bags->lookups / GPUVEC_EMB_PIECE + 2);
+	pieces->shared.longs = area->take<struct pooling_long>(bags->lookups / GPUVEC_PIECE + 2);
 	pieces->shared.partial_stride = pooling_partial_stride(width);
 	pieces->shared.partial = area->take<float>(most_partials * pieces->shared.partial_stride);
 	pieces->shared.partial_divisor = area->take<double>(most_partials);
 }
 
-/* Cut bags into pieces.  See embedding_pool.cuh */
+/* Cut bags into pieces. */
 cudaError_t
-pooling_cut_bags(const struct gpuvec_pooling_bags *bags, const struct pooling_bag_pieces *pieces, cudaStream_t stream)
+pooling_cut_bags(const struct pooling_policy &policy, const struct pooling_bags *bags, const struct pooling_bag_pieces *pieces, cudaStream_t stream)
 {
-	uint64_t	ntiles = pooling_divide_up(bags->bags, EMB_TILE);
-	uint64_t	blocks = pooling_divide_up(ntiles, CUT_THREADS / 32);
+	uint64_t	ntiles = divide_up(bags->bags, POOLING_TILE);
+	uint64_t	blocks = divide_up(ntiles, CUT_THREADS / 32);
 	struct bag_pieces_params params = {};
 	cudaError_t error;
 
-	params.offsets = bags->offsets;
-	params.hotness = bags->hotness;
-	params.bags = bags->bags;
+	params.bags = *bags;
 	params.pieces = *pieces;
-	error = pooling_launch_chained(bag_pieces_kernel<false>, blocks, CUT_THREADS, params, stream);
+	error = pooling_launch(policy, bag_pieces_kernel<false>, blocks, CUT_THREADS, params, stream);
 	if (error == cudaSuccess)
-		error = pooling_scan(&pieces->shared, ntiles, NULL, stream);
+		error = pooling_scan(policy, &pieces->shared, ntiles, NULL, stream);
 	if (error == cudaSuccess)
-		error = pooling_launch_chained(bag_pieces_kernel<true>, blocks, CUT_THREADS, params, stream);
+		error = pooling_launch(policy, bag_pieces_kernel<true>, blocks, CUT_THREADS, params, stream);
 	return error;
+}
+
 }

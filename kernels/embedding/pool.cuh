@@ -1,32 +1,36 @@
 /*-------------------------------------------------------------------------
  *
- * embedding_pool.cuh
- *	  What the embedding_*.cu share: the parameters of pooling, vectors of elements, the
- *	  cutting of long bags, how kernels are launched.
+ * pool.cuh
+ *	  What the kernels that pool share: vectors of elements, the cutting of long bags, how
+ *	  kernels are launched, and the innermost loop.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUVEC_EMBEDDING_POOL_CUH
-#define GPUVEC_EMBEDDING_POOL_CUH
+#ifndef GPUVEC_POOL_CUH
+#define GPUVEC_POOL_CUH
 
 #include <cuda_runtime.h>
 #include <cuda_fp16.h>
 
+#include "kernels/device/arena.h"
+#include "kernels/device/instructions.cuh"
+#include "kernels/device/launch.h"
 #include "kernels/embedding/pooling_kernels.h"
 
-#define EMB_FULL_WARP		0xFFFFFFFFu
+namespace gpuvec
+{
 
 /* The row number of a missing lookup */
-#define EMB_MISSING			0xFFFFFFFFu
+#define POOLING_MISSING			0xFFFFFFFFu
 
 /* A destination with this bit is the sum of a piece, not a row of the result */
-#define EMB_PARTIAL			0x80000000u
+#define POOLING_PARTIAL			0x80000000u
 
-/* Lanes that share a row: at least 2^EMB_MIN_LANES_LOG2 */
-#define EMB_MIN_LANES_LOG2	3
+/* Lanes that share a row: at least 2^POOLING_MIN_LANES_LOG2 */
+#define POOLING_MIN_LANES_LOG2	3
 
 /* Bags, or sorted lookups, that a warp looks through when pieces are made */
-#define EMB_TILE			512
+#define POOLING_TILE			512
 
 /* What is counted before pieces are written */
 struct pooling_counts
@@ -50,7 +54,7 @@ struct pooling_long
 struct pooling_pieces
 {
 	struct pooling_counts *tiles;	/* what each tile has */
-	struct pooling_counts *places;	/* what is before it */
+	struct pooling_counts *before;	/* what is before it */
 	struct pooling_counts *total;
 	struct pooling_long *longs;
 	float	   *partial;		/* sums of the pieces of long bags */
@@ -87,7 +91,7 @@ struct pooling_combine_params
 struct pooling_scan_params
 {
 	const struct pooling_counts *tiles;
-	struct pooling_counts *places;
+	struct pooling_counts *before;
 	uint32_t	ntiles;
 	uint32_t	part;			/* of a block */
 	struct pooling_counts *total;
@@ -108,147 +112,64 @@ struct pooling_shape
 
 /* The bytes of an element */
 static inline uint32_t
-pooling_element_size(enum gpuvec_pooling_type type)
+pooling_element_size(gpuvec_storage storage)
 {
-	return type == GPUVEC_EMB_FLOAT16 ? 2 : 4;
+	return (uint32_t) gpuvec_element_bytes(storage);
 }
 
 /*
- * In embedding_gather.cu: make each lookup a vector of the result.  exact: keep the sign of
+ * In gather.cu: make each lookup a vector of the result.  exact: keep the sign of
  * zeros; a sum of one row does not.
  */
-extern cudaError_t pooling_gather(const struct gpuvec_pooling_table *table, const struct gpuvec_pooling_bags *bags,
-							  bool exact, void *out, enum gpuvec_pooling_type out_type, uint64_t out_stride,
+extern cudaError_t pooling_gather(const struct pooling_policy &policy, const struct pooling_table *table, const struct pooling_bags *bags,
+							  bool exact, void *out, gpuvec_storage out_storage, uint64_t out_stride,
 							  cudaStream_t stream);
 
-struct pooling_area;
-
-/* In embedding_forward.cu */
-extern struct pooling_shape pooling_choose_shape(const void *data, uint64_t stride_bytes, uint64_t row_bytes,
+/* In forward.cu */
+extern struct pooling_shape pooling_choose_shape(const struct pooling_policy &policy, const void *data, uint64_t stride_bytes, uint64_t row_bytes,
 										 uint32_t element_bytes, uint32_t max_vector_bytes);
 
-/* In embedding_pieces.cu */
-extern cudaError_t pooling_combine(const struct pooling_pieces *pieces, bool mean, void *out,
-							   enum gpuvec_pooling_type out_type, uint64_t out_stride, uint32_t width,
+/* In pieces.cu */
+extern cudaError_t pooling_combine(const struct pooling_policy &policy, const struct pooling_pieces *pieces, bool mean, void *out,
+							   gpuvec_storage out_storage, uint64_t out_stride, uint32_t width,
 							   uint64_t most_longs, cudaStream_t stream);
-extern cudaError_t pooling_scan(const struct pooling_pieces *pieces, uint64_t ntiles, uint32_t *out_count,
+extern cudaError_t pooling_scan(const struct pooling_policy &policy, const struct pooling_pieces *pieces, uint64_t ntiles, uint32_t *out_count,
 							cudaStream_t stream);
-extern void pooling_lay_out_bags(struct pooling_area *area, const struct gpuvec_pooling_bags *bags, uint32_t width,
+extern void pooling_lay_out_bags(struct arena *area, const struct pooling_bags *bags, uint32_t width,
 							 struct pooling_bag_pieces *pieces);
-extern cudaError_t pooling_cut_bags(const struct gpuvec_pooling_bags *bags, const struct pooling_bag_pieces *pieces,
+extern cudaError_t pooling_cut_bags(const struct pooling_policy &policy, const struct pooling_bags *bags, const struct pooling_bag_pieces *pieces,
 								cudaStream_t stream);
-
-/*
- * Were kernels compiled so that they wait for the one before them, see pooling_begin()?  Not if
- * code for compute capability 9.0 is missing and older code was translated for a newer GPU.
- */
-extern bool pooling_kernels_wait(void);
-
-/*
- * Launch a kernel that takes one structure.  Chained, it may start when all blocks of the
- * one before have let it or have ended; then it must begin with pooling_begin(), which waits
- * for what the one before writes, or call what that calls itself.  Some warp of each kernel has
- * to wait: others rely on it that a kernel ends after those before it.
- */
-template <typename P>
-static inline cudaError_t
-pooling_launch_any(void (*kernel) (P), uint64_t blocks, uint32_t threads, const P &params, bool chained,
-			   cudaStream_t stream, size_t shared_bytes = 0)
-{
-	cudaLaunchConfig_t config = {};
-	cudaLaunchAttribute attribute = {};
-
-	if (blocks > INT32_MAX)
-		return cudaErrorInvalidValue;
-	if (blocks == 0)
-		return cudaSuccess;
-	attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-	attribute.val.programmaticStreamSerializationAllowed = 1;
-	config.gridDim = dim3((unsigned) blocks);
-	config.blockDim = dim3(threads);
-	config.dynamicSmemBytes = shared_bytes;
-	config.stream = stream;
-	config.attrs = &attribute;
-	config.numAttrs = chained && pooling_kernels_wait() && !gpuvec_pooling_tuning.unchained ? 1 : 0;
-	return cudaLaunchKernelEx(&config, kernel, params);
-}
-
-/* After all that is before it in the stream */
-template <typename P>
-static inline cudaError_t
-pooling_launch(void (*kernel) (P), uint64_t blocks, uint32_t threads, const P &params, cudaStream_t stream)
-{
-	return pooling_launch_any(kernel, blocks, threads, params, false, stream);
-}
-
-/* A kernel that begins with pooling_begin() */
-template <typename P>
-static inline cudaError_t
-pooling_launch_chained(void (*kernel) (P), uint64_t blocks, uint32_t threads, const P &params,
-				   cudaStream_t stream)
-{
-	return pooling_launch_any(kernel, blocks, threads, params, true, stream);
-}
-
-/* What a chained kernel does first: let the next one start, which waits */
-static __device__ __forceinline__ void
-pooling_let_next(void)
-{
-#if !defined(EMULATION) && __CUDA_ARCH__ >= 900
-	cudaTriggerProgrammaticLaunchCompletion();
-#endif
-}
-
-/* Wait for the end of the kernel before, if it has not come yet */
-static __device__ __forceinline__ void
-pooling_wait(void)
-{
-#ifdef EMULATION
-	emu_waited = true;
-#elif __CUDA_ARCH__ >= 900
-	cudaGridDependencySynchronize();
-#endif
-}
 
 /* The beginning of a chained kernel that has nothing to do before it waits */
 static __device__ __forceinline__ void
 pooling_begin(void)
 {
-	pooling_let_next();
-	pooling_wait();
+	let_next_start();
+	wait_for_previous();
 }
 
-/* Threads of a block: the default, unless others are asked for */
-static inline uint32_t
-pooling_block_threads(uint32_t standard)
-{
-	return gpuvec_pooling_tuning.threads ? gpuvec_pooling_tuning.threads : standard;
-}
-
-static inline uint64_t
-pooling_divide_up(uint64_t a, uint64_t b)
-{
-	return (a + b - 1) / b;
-}
-
-/*
- * Launch a kernel that uses the L1 cache well and shared memory little.
- */
+/* Launch a kernel that waits for the one before */
 template <typename P>
 static inline cudaError_t
-pooling_launch_cached(void (*kernel) (P), uint64_t warps, uint32_t threads, const P &params,
-				  cudaStream_t stream)
+pooling_launch(const struct pooling_policy &policy, void (*kernel) (P), uint64_t blocks, uint32_t threads,
+			   const P &params, cudaStream_t stream)
 {
-	if (!gpuvec_pooling_tuning.any_l1)
-	{
-		cudaError_t error = cudaFuncSetAttribute((const void *) kernel,
-												 cudaFuncAttributePreferredSharedMemoryCarveout,
-												 cudaSharedmemCarveoutMaxL1);
+	return launch_any(kernel, blocks, threads, 0, policy.chained, stream, params);
+}
 
-		if (error != cudaSuccess)
-			return error;
-	}
-	return pooling_launch_chained(kernel, pooling_divide_up(warps, threads / 32), threads, params, stream);
+/* The same for a kernel that uses the L1 cache well and shared memory little */
+template <typename P>
+static inline cudaError_t
+pooling_launch_cached(const struct pooling_policy &policy, void (*kernel) (P), uint64_t warps,
+					  uint32_t threads, const P &params, cudaStream_t stream)
+{
+	cudaError_t error = cudaFuncSetAttribute((const void *) kernel,
+											 cudaFuncAttributePreferredSharedMemoryCarveout,
+											 cudaSharedmemCarveoutMaxL1);
+
+	if (error != cudaSuccess)
+		return error;
+	return pooling_launch(policy, kernel, divide_up(warps, threads / 32), threads, params, stream);
 }
 
 /* Partials have rows of whole float4 */
@@ -257,23 +178,6 @@ pooling_partial_stride(uint32_t width)
 {
 	return ((uint64_t) width + 3) / 4 * 4;
 }
-
-/* Cuts an area into aligned arrays; without one it only adds up */
-struct pooling_area
-{
-	char	   *base;
-	size_t		used;
-
-	template <typename X>
-	X *
-	take(uint64_t n)
-	{
-		size_t		at = used;
-
-		used = (used + n * sizeof(X) + 255) / 256 * 256;
-		return base ? reinterpret_cast<X *>(base + at) : NULL;
-	}
-};
 
 /* VB bytes that one load reads */
 template <int VB> struct pooling_raw;
@@ -289,15 +193,6 @@ pooling_zero(void)
 	typename pooling_raw<VB>::type zero = {};
 
 	return zero;
-}
-
-/* Ask the L2 cache for 128 bytes */
-static __device__ __forceinline__ void
-pooling_prefetch(const char *from)
-{
-#ifndef EMULATION
-	asm volatile ("prefetch.global.L2 [%0];" : : "l" (from));
-#endif
 }
 
 /* The words of a vector */
@@ -340,7 +235,7 @@ pooling_element(const R &raw, int e)
 	}
 }
 
-/* The row of a lookup, or EMB_MISSING */
+/* The row of a lookup, or POOLING_MISSING */
 static __device__ __forceinline__ uint32_t
 pooling_lookup(const void *indices, uint32_t index_bits, uint32_t rows, uint64_t position)
 {
@@ -348,13 +243,13 @@ pooling_lookup(const void *indices, uint32_t index_bits, uint32_t rows, uint64_t
 	{
 		int64_t		index = __ldcs((const long long *) indices + position);
 
-		return (uint64_t) index < rows ? (uint32_t) index : EMB_MISSING;
+		return (uint64_t) index < rows ? (uint32_t) index : POOLING_MISSING;
 	}
 	else
 	{
 		int32_t		index = __ldcs((const int *) indices + position);
 
-		return index >= 0 && (uint32_t) index < rows ? (uint32_t) index : EMB_MISSING;
+		return index >= 0 && (uint32_t) index < rows ? (uint32_t) index : POOLING_MISSING;
 	}
 }
 
@@ -416,7 +311,7 @@ pooling_lane_base(const char *table, uint32_t column, uint32_t vectors, uint32_t
 {
 	const char *base = table + (column < vectors ? (uint64_t) column * vector_bytes : 0);
 
-	return (const char *) __shfl_sync(EMB_FULL_WARP, (unsigned long long) base, threadIdx.x % 32);
+	return (const char *) __shfl_sync(FULL_WARP, (unsigned long long) base, threadIdx.x % 32);
 }
 
 /*
@@ -472,9 +367,9 @@ pooling_add_batch(const char *base, uint32_t stride_bytes, struct pooling_chunk 
 	{
 		uint32_t	next = (threadIdx.x + U) % LANES;
 
-		chunk.row = __shfl_sync(EMB_FULL_WARP, rows, next, LANES);
+		chunk.row = __shfl_sync(FULL_WARP, rows, next, LANES);
 		if (W)
-			chunk.weight = __shfl_sync(EMB_FULL_WARP, weights, next, LANES);
+			chunk.weight = __shfl_sync(FULL_WARP, weights, next, LANES);
 	}
 	if ((present | ends) == 0)
 		return;
@@ -483,7 +378,7 @@ pooling_add_batch(const char *base, uint32_t stride_bytes, struct pooling_chunk 
 #pragma unroll
 		for (int u = 0; u < U; u++)
 		{
-			uint32_t	row = __shfl_sync(EMB_FULL_WARP, rows, u, LANES);
+			uint32_t	row = __shfl_sync(FULL_WARP, rows, u, LANES);
 
 			raw[u] = __ldg((const raw_type *) (base + (uint64_t) row * stride_bytes));
 		}
@@ -493,7 +388,7 @@ pooling_add_batch(const char *base, uint32_t stride_bytes, struct pooling_chunk 
 #pragma unroll
 		for (int u = 0; u < U; u++)
 		{
-			uint32_t	row = __shfl_sync(EMB_FULL_WARP, rows, u, LANES);
+			uint32_t	row = __shfl_sync(FULL_WARP, rows, u, LANES);
 
 			raw[u] = pooling_zero<VB>();
 			if (mine >> u & 1)
@@ -506,7 +401,7 @@ pooling_add_batch(const char *base, uint32_t stride_bytes, struct pooling_chunk 
 #pragma unroll
 		for (int u = 0; u < U; u++)
 		{
-			weight[u] = __shfl_sync(EMB_FULL_WARP, weights, u, LANES);
+			weight[u] = __shfl_sync(FULL_WARP, weights, u, LANES);
 			if (present != need && !(mine >> u & 1))
 				weight[u] = -0.0f;
 		}
@@ -612,4 +507,6 @@ pooling_vector_out(const void *out, uint64_t stride, uint32_t width, uint32_t el
 	return (uintptr_t) out % (bytes * n) == 0 && stride % n == 0 && width % elements == 0;
 }
 
-#endif							/* GPUVEC_EMBEDDING_POOL_CUH */
+}
+
+#endif							/* GPUVEC_POOL_CUH */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * embedding.h
+ * pooling_kernels.h
  *	  Pooling rows of an embedding table on the GPU, and the gradients of it.
  *
  * A table has rows of width elements, float32 or float16.  A lookup names a row
@@ -20,11 +20,11 @@
  *
  *	- A missing lookup contributes nothing.  A lookup is missing if its row number
  *	  is negative or not less than the number of rows.
- *	- A bag of at most GPUVEC_EMB_PIECE lookups: the sum of its rows; with weights,
+ *	- A bag of at most GPUVEC_PIECE lookups: the sum of its rows; with weights,
  *	  acc = fmaf(weight, row, acc) for each.
- *	- A longer bag is cut into pieces of GPUVEC_EMB_PIECE lookups (the last may be
- *	  shorter), each summed as above.  The sums of up to GPUVEC_EMB_FAN consecutive
- *	  pieces are summed, then the sums of up to GPUVEC_EMB_FAN consecutive groups of
+ *	- A longer bag is cut into pieces of GPUVEC_PIECE lookups (the last may be
+ *	  shorter), each summed as above.  The sums of up to GPUVEC_FAN consecutive
+ *	  pieces are summed, then the sums of up to GPUVEC_FAN consecutive groups of
  *	  pieces, then the results of that.
  *	- The mean is this divided (correctly rounded) by the sum of the weights, or by
  *	  the number of lookups, taken in the same order; zeros if that is 0.  It counts
@@ -41,53 +41,65 @@
  * Gradients of the weights are computed by products.cu.
  *
  * Limits: fewer than 2^32 - 1 rows and 2^31 bags, strides below 2^30 elements; for gradients and where a bag may
- * be longer than GPUVEC_EMB_PIECE, fewer than 2^31 lookups.  Otherwise sizes are 64 bits.
+ * be longer than GPUVEC_PIECE, fewer than 2^31 lookups.  Otherwise sizes are 64 bits.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUVEC_EMBEDDING_H
-#define GPUVEC_EMBEDDING_H
+#ifndef GPUVEC_POOLING_KERNELS_H
+#define GPUVEC_POOLING_KERNELS_H
 
 #include <stddef.h>
 #include <stdint.h>
 #include <cuda_runtime_api.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+#include "core/pooling_types.h"
 
-/* The order of summation, see above */
-#define GPUVEC_EMB_PIECE	256
-#define GPUVEC_EMB_FAN		32
-
-enum gpuvec_pooling_type
+namespace gpuvec
 {
-	GPUVEC_EMB_FLOAT32,
-	GPUVEC_EMB_FLOAT16
-};
 
-enum gpuvec_pooling_mode
+/*
+ * How kernels are launched.  No result depends on it, as long as all stages of gradients run.
+ * What a kernel has best was found by trial; the benchmark tries other values.
+ */
+struct pooling_policy
 {
-	GPUVEC_EMB_SUM,
-	GPUVEC_EMB_MEAN,
-	GPUVEC_EMB_CONCAT			/* one vector per lookup, without weights */
+	uint32_t	threads = 64;	/* of a block; of those that copy rows: */
+	uint32_t	gather_threads = 128;
+	uint64_t	least_range = 1;	/* bags that a group of lanes pools one after another */
+	uint64_t	most_range = 16;
+	uint32_t	least_vector_bytes = 1; /* limits of what a lane reads at once */
+	uint32_t	most_vector_bytes = 16;
+	uint32_t	slice_bytes = 512;	/* of a row, that a group of lanes reads at once; up to 512 */
+	bool		slice_major = false;	/* all bags for one slice, then the next slice */
+	bool		grad_slice_major = true;	/* the same for gradients */
+	bool		chained = true; /* kernels start while the one before ends */
+
+	/* the copy engine copies rows of these bytes, if the result has less than these bytes */
+	uint64_t	bulk_min_row = 128;
+	uint64_t	bulk_max_row = 2048;
+	uint64_t	bulk_max_result = (uint64_t) 128 << 20;
+
+	uint32_t	grad_stages = 3;	/* of a gradient: 1 sorting, 2 finding pieces, 3 all */
 };
 
 /*
  * A table.  Rows start at multiples of stride elements; all rows * stride elements
  * must be readable.  A stride whose bytes are a multiple of 16 is best.
  */
-struct gpuvec_pooling_table
+struct pooling_table
 {
 	const void *data;
 	uint64_t	rows;
 	uint64_t	stride;			/* at least width */
 	uint32_t	width;			/* at least 1 */
-	enum gpuvec_pooling_type type;
+	gpuvec_storage storage;
 };
 
-/* Lookups, and the bags that they form */
-struct gpuvec_pooling_bags
+/*
+ * Lookups, and the bags that they form: gpuvec_slot_bags (embedding_backend.h), or a part of
+ * them, in device memory.
+ */
+struct pooling_bags
 {
 	const void *indices;		/* int32_t or int64_t [lookups] */
 	uint32_t	index_bits;		/* 32 or 64 */
@@ -97,7 +109,7 @@ struct gpuvec_pooling_bags
 	uint64_t	hotness;		/* lookups of each bag, if offsets is NULL */
 	uint64_t	lookups;		/* in all */
 	uint64_t	longest;		/* lookups of the longest bag, or more; 0: not known.  With
-								 * offsets only; up to GPUVEC_EMB_PIECE saves work */
+								 * offsets only; up to GPUVEC_PIECE saves work */
 	const float *weights;		/* [lookups], or NULL */
 	uint32_t	settled;		/* boolean, see below; gradients do not look at it */
 };
@@ -111,16 +123,17 @@ struct gpuvec_pooling_bags
  */
 
 /*
- * Pool.  out: [bags][out_stride], for concat [lookups][out_stride], of out_type: float32, or
- * the type of the table.
+ * Pool.  out: [bags][out_stride], for concat [lookups][out_stride], of out_storage: float32, or
+ * that of the table.
  */
-extern cudaError_t gpuvec_pooling_forward_workspace(const struct gpuvec_pooling_table *table,
-												const struct gpuvec_pooling_bags *bags,
-												enum gpuvec_pooling_mode mode, size_t *bytes);
-extern cudaError_t gpuvec_pooling_forward(const struct gpuvec_pooling_table *table,
-									  const struct gpuvec_pooling_bags *bags,
-									  enum gpuvec_pooling_mode mode,
-									  void *out, enum gpuvec_pooling_type out_type,
+extern cudaError_t pooling_forward_workspace(const struct pooling_table *table,
+												const struct pooling_bags *bags,
+												gpuvec_pool_mode mode, size_t *bytes);
+extern cudaError_t pooling_forward(const struct pooling_policy &policy,
+									  const struct pooling_table *table,
+									  const struct pooling_bags *bags,
+									  gpuvec_pool_mode mode,
+									  void *out, gpuvec_storage out_storage,
 									  uint64_t out_stride,
 									  void *work, size_t work_bytes, cudaStream_t stream);
 
@@ -131,7 +144,7 @@ extern cudaError_t gpuvec_pooling_forward(const struct gpuvec_pooling_table *tab
  * of table row r, and rows that no lookup names are left as they are; out_rows and
  * out_count may be NULL.
  */
-struct gpuvec_pooling_grad
+struct pooling_grad
 {
 	uint64_t	rows;			/* of the table */
 	uint32_t	width;
@@ -144,35 +157,15 @@ struct gpuvec_pooling_grad
 	uint32_t   *out_count;
 };
 
-extern cudaError_t gpuvec_pooling_grad_workspace(const struct gpuvec_pooling_grad *grad,
-											 const struct gpuvec_pooling_bags *bags,
-											 enum gpuvec_pooling_mode mode, size_t *bytes);
-extern cudaError_t gpuvec_pooling_grad(const struct gpuvec_pooling_grad *grad,
-								   const struct gpuvec_pooling_bags *bags,
-								   enum gpuvec_pooling_mode mode,
+extern cudaError_t pooling_grad_workspace(const struct pooling_grad *grad,
+											 const struct pooling_bags *bags,
+											 gpuvec_pool_mode mode, size_t *bytes);
+extern cudaError_t pooling_grad(const struct pooling_policy &policy,
+								   const struct pooling_grad *grad,
+								   const struct pooling_bags *bags,
+								   gpuvec_pool_mode mode,
 								   void *work, size_t work_bytes, cudaStream_t stream);
 
-/*
- * For measurements: how kernels are launched.  0 means the default.  No result
- * depends on it, as long as grad_stages is 0.
- */
-struct gpuvec_pooling_tuning
-{
-	uint32_t	threads;		/* of a block */
-	uint32_t	range;			/* bags that a group of lanes pools one after another */
-	uint32_t	vector_bytes;	/* that a lane reads at once, at most */
-	uint32_t	slice_bytes;	/* of a row, that a group of lanes reads at once; up to 512 */
-	uint32_t	slice_major;	/* 1: all bags for one slice, then the next slice */
-	uint32_t	any_l1;			/* 1: do not ask for the largest L1 cache */
-	uint32_t	bulk;			/* rows are copied by the copy engine, 1: always if they can be, 2: never */
-	uint32_t	unchained;		/* 1: kernels start when the one before has ended */
-	uint32_t	grad_stages;	/* stop a gradient after 1: sorting, 2: finding pieces */
-};
-
-extern struct gpuvec_pooling_tuning gpuvec_pooling_tuning;
-
-#ifdef __cplusplus
 }
-#endif
 
-#endif							/* GPUVEC_EMBEDDING_H */
+#endif							/* GPUVEC_POOLING_KERNELS_H */

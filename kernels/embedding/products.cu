@@ -9,9 +9,15 @@
  *-------------------------------------------------------------------------
  */
 #include "kernels/device/lanes.cuh"
-#include "kernels/embedding/cuda_vectors.h"
+#include "engine/embedding/embedding_backend.h"
+#include "kernels/device/arena.h"
+#include "kernels/device/launch.h"
+#include "kernels/embedding/products.h"
 
-using namespace gpuvec;
+namespace gpuvec
+{
+
+static_assert(LANES == GPUVEC_LANES, "products would be other bits");
 
 #define THREADS			128
 #define GROUPS			(THREADS / LANES)
@@ -71,19 +77,20 @@ weights_kernel(const __grid_constant__ struct weight_params p)
 }
 
 cudaError_t
-weights_launch(const struct weight_params *params, bool half, cudaStream_t stream)
+weights_launch(const struct weight_params *params, gpuvec_storage storage, cudaStream_t stream)
 {
-	uint64_t	blocks = pooling_divide_up(params->n, GROUPS);
+	uint64_t	blocks = divide_up(params->n, GROUPS);
 
 	if (params->means != NULL)
 	{
-		cudaError_t rc = pooling_launch(bases_kernel, pooling_divide_up(params->nbags, GROUPS), THREADS, *params,
-									stream);
+		cudaError_t rc = launch(bases_kernel, divide_up(params->nbags, GROUPS), THREADS, 0, stream, *params);
 
 		if (rc != cudaSuccess)
 			return rc;
 	}
-	if (half)
-		return pooling_launch(weights_kernel<__half>, blocks, THREADS, *params, stream);
-	return pooling_launch(weights_kernel<float>, blocks, THREADS, *params, stream);
+	if (storage == GPUVEC_FLOAT16)
+		return launch(weights_kernel<__half>, blocks, THREADS, 0, stream, *params);
+	return launch(weights_kernel<float>, blocks, THREADS, 0, stream, *params);
+}
+
 }

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * embedding_sort.cu
+ * sort.cu
  *	  Sort the lookups of bags by row.
  *
  * A stable radix sort by digits of 8 bits, as many as row numbers have.  count_kernel
@@ -22,6 +22,9 @@
 
 #include "kernels/embedding/pool.cuh"
 #include "kernels/embedding/sort.h"
+
+namespace gpuvec
+{
 
 #define DIGIT_BITS		8
 #define DIGITS			256
@@ -86,14 +89,14 @@ load_keys(const struct pooling_sort &s, uint32_t first, uint32_t step, uint32_t 
 	for (int i = 0; i < N; i++)
 	{
 		index[i] = 0;
-		if (first + i * step < s.lookups)
-			index[i] = __ldcs((const I *) s.indices + first + i * step);
+		if (first + i * step < (uint32_t) s.bags.lookups)
+			index[i] = __ldcs((const I *) s.bags.indices + first + i * step);
 	}
 #pragma unroll
 	for (int i = 0; i < N; i++)
 	{
 		key[i] = index[i] >= 0 && (uint64_t) index[i] < s.rows ? (uint32_t) index[i] : s.rows;
-		if (first + i * step >= s.lookups)
+		if (first + i * step >= (uint32_t) s.bags.lookups)
 			key[i] = NO_KEY;
 	}
 }
@@ -103,7 +106,7 @@ template <int N>
 static __device__ __forceinline__ void
 lookup_keys(const struct pooling_sort &s, uint32_t first, uint32_t step, uint32_t (&key)[N])
 {
-	if (s.index_bits == 64)
+	if (s.bags.index_bits == 64)
 		load_keys<long long>(s, first, step, key);
 	else
 		load_keys<int>(s, first, step, key);
@@ -139,7 +142,7 @@ count_kernel(const __grid_constant__ struct sort_params p)
 			counts[i / DIGITS][i % DIGITS] = 0;
 		__syncthreads();
 
-		for (uint32_t first = thread; first < p.sort.lookups; first += COUNT_ITEMS * threads)
+		for (uint32_t first = thread; first < (uint32_t) p.sort.bags.lookups; first += COUNT_ITEMS * threads)
 		{
 			uint32_t	key[COUNT_ITEMS];
 
@@ -175,7 +178,7 @@ count_kernel(const __grid_constant__ struct sort_params p)
 static __device__ __forceinline__ uint32_t
 same_digit(uint32_t digit)
 {
-	uint32_t	same = EMB_FULL_WARP;
+	uint32_t	same = FULL_WARP;
 
 #pragma unroll
 	for (int bit = 0; bit < DIGIT_BITS; bit++)
@@ -193,7 +196,7 @@ same_digit(uint32_t digit)
 					 "	@!set not.b32 %0, %0;\n"
 					 "}" : "=r" (votes) : "r" (digit), "r" (1 << bit));
 #else
-		votes = __ballot_sync(EMB_FULL_WARP, digit & (1u << bit));
+		votes = __ballot_sync(FULL_WARP, digit & (1u << bit));
 		votes = digit & (1u << bit) ? votes : ~votes;
 #endif
 		same &= votes;
@@ -216,7 +219,7 @@ sum_before(uint32_t value, uint32_t *parts)
 #pragma unroll
 	for (uint32_t d = 1; d < 32; d *= 2)
 	{
-		uint32_t	other = __shfl_up_sync(EMB_FULL_WARP, sum, d);
+		uint32_t	other = __shfl_up_sync(FULL_WARP, sum, d);
 
 		if (lane >= d)
 			sum += other;
@@ -273,189 +276,258 @@ lookup_value(const struct sort_params &p, uint32_t position, uint32_t first_bag,
 
 	if (p.sort.positions)
 		return position;
-	if (p.sort.offsets)
-		return pooling_find_bag(p.sort.offsets, first_bag, last_bag, position);
+	if (p.sort.bags.offsets)
+		return pooling_find_bag(p.sort.bags.offsets, first_bag, last_bag, position);
 
 	/* position / hotness, or one more: a product instead of a division */
-	bag = p.sort.hotness == 1 ? position : __umulhi(position, p.reciprocal);
-	return bag * p.sort.hotness > position ? bag - 1 : bag;
+	bag = (uint32_t) p.sort.bags.hotness == 1 ? position : __umulhi(position, p.reciprocal);
+	return bag * (uint32_t) p.sort.bags.hotness > position ? bag - 1 : bag;
 }
 
+/* What a block has in shared memory */
+struct sort_shared
+{
+	uint32_t	exchange[SORT_TILE];
+	uint16_t	counts[SORT_WARPS][DIGITS]; /* of each warp; later: of those before it */
+	uint32_t	starts[DIGITS]; /* in the tile */
+	uint32_t	shifts[DIGITS]; /* from there to the result */
+	uint32_t	parts[DIGITS / 32];
+	uint32_t	taken;
+	uint32_t	bag[2];			/* of the first and the last lookup */
+};
+
 /*
- * The keys of a thread's lookups: those from the tile's lookup `mine` on, 32 apart.  n is how
- * many the tile has.
+ * A block at work on a tile.  A warp has 32 * SORT_ITEMS consecutive lookups of the tile;
+ * lane i has the lookups i, i + 32, ... of them.  The first DIGITS threads also care for a
+ * digit each.
  */
 template <uint32_t PASS>
-static __device__ __forceinline__ void
-tile_keys(const struct sort_params &p, uint32_t tile_first, uint32_t mine, uint32_t n,
-		  uint32_t (&key)[SORT_ITEMS])
+struct sort_block
 {
-	if constexpr (PASS == 0)
-		lookup_keys(p.sort, tile_first + mine, 32, key);
-	else
+	static constexpr bool FIRST = PASS == 0;
+
+	const struct sort_params &p;
+	struct sort_shared &shared;
+	uint32_t	lane;
+	uint32_t	warp;
+	uint32_t	tile;
+	uint32_t	n;				/* lookups of the tile */
+	uint32_t	tile_first;		/* lookup */
+	uint32_t	mine;			/* this thread's first, in the tile */
+	bool		full;
+	uint16_t   *my_counts;		/* this warp's */
+	uint32_t   *look;			/* this tile's */
+	uint32_t	key[SORT_ITEMS];
+	uint32_t	slot[SORT_ITEMS];	/* in the tile */
+	uint32_t	value[SORT_ITEMS];
+
+	/* of this thread's digit, if it has one */
+	uint32_t	digit;
+	uint32_t	total;			/* lookups of the tile */
+	uint32_t	start;			/* in the tile */
+
+	__device__ __forceinline__
+	sort_block(const struct sort_params &params, struct sort_shared &memory)
+		: p(params), shared(memory), lane(threadIdx.x % 32), warp(threadIdx.x / 32),
+		  digit(threadIdx.x), total(0)
+	{
+	}
+
+	/* Take the next tile, and zero the counters */
+	__device__ __forceinline__ void
+	take()
+	{
+		if (threadIdx.x == 0)
+			shared.taken = atomicAdd(&p.counters->taken[PASS], 1u);
+#pragma unroll
+		for (int i = 0; i < DIGITS / 64; i++)
+			((uint32_t *) shared.counts[warp])[i * 32 + lane] = 0;
+		__syncthreads();
+		tile = shared.taken;
+		n = min((uint32_t) p.sort.bags.lookups - tile * SORT_TILE, (uint32_t) SORT_TILE);
+		tile_first = tile * SORT_TILE;
+		mine = warp * 32 * SORT_ITEMS + lane;
+		full = n == SORT_TILE;
+		my_counts = shared.counts[warp];
+		look = p.look + ((uint64_t) PASS * p.tiles + tile) * DIGITS;
+	}
+
+	/* Is this thread's i-th lookup one of the tile? */
+	__device__ __forceinline__ bool
+	has(int i) const
+	{
+		return full || mine + i * 32 < n;
+	}
+
+	/* Load the keys, in the first pass also the bags between which those of the tile are */
+	__device__ __forceinline__ void
+	load()
+	{
+		if constexpr (FIRST)
+			lookup_keys(p.sort, tile_first + mine, 32, key);
+		else
+		{
+#pragma unroll
+			for (int i = 0; i < SORT_ITEMS; i++)
+			{
+				key[i] = NO_KEY;
+				if (has(i))
+					key[i] = __ldcs(p.keys + tile_first + mine + i * 32);
+			}
+		}
+		if (FIRST && p.sort.bags.offsets && !p.sort.positions && threadIdx.x % 32 == 0 && threadIdx.x < 64)
+			shared.bag[warp] = pooling_find_bag(p.sort.bags.offsets, 0, (uint32_t) p.sort.bags.bags - 1,
+												tile_first + (warp == 0 ? 0 : n - 1));
+	}
+
+	/*
+	 * For each lookup, how many of the warp's before have the same digit?  The warp's
+	 * counters, which are 0 before, tell in the end how many there are in all.
+	 */
+	__device__ __forceinline__ void
+	rank()
+	{
+		uint32_t	before_lane = (1u << lane) - 1;
+
+#pragma unroll
+		for (int i = 0; i < SORT_ITEMS; i++)
+		{
+			uint32_t	same = same_digit(key_digit(key[i], PASS));
+			uint32_t	before = my_counts[key_digit(key[i], PASS)];
+
+			slot[i] = before + __popc(same & before_lane);
+			__syncwarp();
+			if (same >> lane == 1)	/* the last of them */
+				my_counts[key_digit(key[i], PASS)] = (uint16_t) (slot[i] + 1);
+			__syncwarp();
+		}
+	}
+
+	/* Publish how many lookups of the digit the tile has, or, in the first tile, their end */
+	__device__ __forceinline__ void
+	publish()
+	{
+		if (digit < DIGITS)
+		{
+#pragma unroll
+			for (uint32_t w = 0; w < SORT_WARPS; w++)
+			{
+				uint32_t	count = shared.counts[w][digit];
+
+				shared.counts[w][digit] = (uint16_t) total;
+				total += count;
+			}
+			if (tile > 0)
+				*(volatile uint32_t *) &look[digit] = total + 1;
+		}
+		if (tile == 0)
+		{
+			uint32_t	begin = sum_before(digit < DIGITS ? p.counters->digits[PASS][digit] : 0,
+										   shared.parts);
+
+			if (digit < DIGITS)
+			{
+				*(volatile uint32_t *) &look[digit] = (begin + total) | LOOK_END;
+				shared.shifts[digit] = begin;
+			}
+		}
+	}
+
+	/* Order the keys by their digits, in shared memory */
+	__device__ __forceinline__ void
+	order()
+	{
+		start = sum_before(total, shared.parts);
+		if (digit < DIGITS)
+			shared.starts[digit] = start;
+		__syncthreads();
+#pragma unroll
+		for (int i = 0; i < SORT_ITEMS; i++)
+		{
+			slot[i] += shared.starts[key_digit(key[i], PASS)] + my_counts[key_digit(key[i], PASS)];
+			shared.exchange[slot[i]] = key[i];
+		}
+	}
+
+	/* What goes along */
+	__device__ __forceinline__ void
+	load_values()
 	{
 #pragma unroll
 		for (int i = 0; i < SORT_ITEMS; i++)
 		{
-			key[i] = NO_KEY;
-			if (n == SORT_TILE || mine + i * 32 < n)
-				key[i] = __ldcs(p.keys + tile_first + mine + i * 32);
+			if (has(i))
+				value[i] = FIRST ? lookup_value(p, tile_first + mine + i * 32, shared.bag[0], shared.bag[1]) :
+					__ldcs(p.values + tile_first + mine + i * 32);
 		}
 	}
-}
 
-/*
- * How many of the warp's lookups before have the same digit?  counts has the warp's
- * counters, which are 0 before and later tell how many there are in all.
- */
-template <uint32_t PASS>
-static __device__ __forceinline__ void
-rank_in_warp(const uint32_t (&key)[SORT_ITEMS], uint16_t *counts, uint32_t (&rank)[SORT_ITEMS])
-{
-	uint32_t	lane = threadIdx.x % 32;
-	uint32_t	before_lane = (1u << lane) - 1;
+	/* Find out from the tiles before where the lookups of the digit go, and publish their end */
+	__device__ __forceinline__ void
+	locate()
+	{
+		if (digit < DIGITS)
+		{
+			uint32_t	begin = tile == 0 ? shared.shifts[digit] :
+				look_back(p.look + (uint64_t) PASS * p.tiles * DIGITS, tile);
+
+			if (tile > 0)
+				*(volatile uint32_t *) &look[digit] = (begin + total) | LOOK_END;
+			shared.shifts[digit] = begin - start;
+		}
+		__syncthreads();
+	}
+
+	/* Write keys, then values, in the order of the tile */
+	__device__ __forceinline__ void
+	write()
+	{
+		uint32_t	to[SORT_ITEMS];
 
 #pragma unroll
-	for (int i = 0; i < SORT_ITEMS; i++)
-	{
-		uint32_t	same = same_digit(key_digit(key[i], PASS));
-		uint32_t	before = counts[key_digit(key[i], PASS)];
+		for (int i = 0; i < SORT_ITEMS; i++)
+		{
+			uint32_t	at = i * SORT_THREADS + threadIdx.x;
+			uint32_t	k = shared.exchange[at];
 
-		rank[i] = before + __popc(same & before_lane);
-		__syncwarp();
-		if (same >> lane == 1)	/* the last of them */
-			counts[key_digit(key[i], PASS)] = (uint16_t) (rank[i] + 1);
-		__syncwarp();
+			to[i] = shared.shifts[key_digit(k, PASS)] + at;
+			if (full || at < n)
+				p.keys_out[to[i]] = k;
+		}
+		__syncthreads();
+#pragma unroll
+		for (int i = 0; i < SORT_ITEMS; i++)
+			shared.exchange[slot[i]] = value[i];
+		__syncthreads();
+#pragma unroll
+		for (int i = 0; i < SORT_ITEMS; i++)
+		{
+			uint32_t	at = i * SORT_THREADS + threadIdx.x;
+
+			if (full || at < n)
+				p.values_out[to[i]] = shared.exchange[at];
+		}
 	}
-}
+};
 
-/*
- * A pass.  A warp has 32 * SORT_ITEMS consecutive lookups of a tile; lane i has the
- * lookups i, i + 32, ... of them.
- */
+/* A pass */
 template <uint32_t PASS>
 static __global__ void __launch_bounds__(SORT_THREADS, SORT_BLOCKS)
 sort_kernel(const __grid_constant__ struct sort_params p)
 {
-	__shared__ uint32_t exchange[SORT_TILE];
-	__shared__ uint16_t counts[SORT_WARPS][DIGITS] __attribute__((aligned(4)));	/* later: of the warps before */
-	__shared__ uint32_t starts[DIGITS];		/* in the tile */
-	__shared__ uint32_t shifts[DIGITS];		/* from there to the result */
-	__shared__ uint32_t parts[DIGITS / 32];
-	__shared__ uint32_t taken;
-	__shared__ uint32_t bag[2];
-	constexpr bool FIRST = PASS == 0;
-	uint32_t	lane = threadIdx.x % 32;
-	uint32_t	warp = threadIdx.x / 32;
-	uint32_t	digit = threadIdx.x;	/* that this thread cares for, if there is such a one */
-	uint32_t	key[SORT_ITEMS];
-	uint32_t	slot[SORT_ITEMS];	/* in the tile */
-	uint32_t	value[SORT_ITEMS];
-	uint32_t	total = 0;
+	__shared__ struct sort_shared shared;
+	struct sort_block<PASS> block(p, shared);
 
 	pooling_begin();
-	if (threadIdx.x == 0)
-		taken = atomicAdd(&p.counters->taken[PASS], 1u);
-#pragma unroll
-	for (int i = 0; i < DIGITS / 64; i++)
-		((uint32_t *) counts[warp])[i * 32 + lane] = 0;
+	block.take();
+	block.load();
+	block.rank();
 	__syncthreads();
-
-	const uint32_t tile = taken;
-	const uint32_t n = min(p.sort.lookups - tile * SORT_TILE, (uint32_t) SORT_TILE);
-	const uint32_t tile_first = tile * SORT_TILE;
-	const uint32_t mine = warp * 32 * SORT_ITEMS + lane;	/* its first, in the tile */
-	const bool	full = n == SORT_TILE;
-	uint16_t   *my_counts = counts[warp];
-	uint32_t   *look = p.look + ((uint64_t) PASS * p.tiles + tile) * DIGITS;
-
-	tile_keys<PASS>(p, tile_first, mine, n, key);
-	if (FIRST && p.sort.offsets && !p.sort.positions && threadIdx.x % 32 == 0 && threadIdx.x < 64)
-		bag[warp] = pooling_find_bag(p.sort.offsets, 0, p.sort.bags - 1, tile_first + (warp == 0 ? 0 : n - 1));
-
-	rank_in_warp<PASS>(key, my_counts, slot);
-	__syncthreads();
-
-	/* how many has the tile, and how many the warps before? */
-	if (digit < DIGITS)
-	{
-#pragma unroll
-		for (uint32_t w = 0; w < SORT_WARPS; w++)
-		{
-			uint32_t	count = counts[w][digit];
-
-			counts[w][digit] = (uint16_t) total;
-			total += count;
-		}
-		if (tile > 0)
-			*(volatile uint32_t *) &look[digit] = total + 1;
-	}
-	if (tile == 0)
-	{
-		uint32_t	begin = sum_before(digit < DIGITS ? p.counters->digits[PASS][digit] : 0, parts);
-
-		if (digit < DIGITS)
-		{
-			*(volatile uint32_t *) &look[digit] = (begin + total) | LOOK_END;
-			shifts[digit] = begin;
-		}
-	}
-
-	uint32_t	start = sum_before(total, parts);
-
-	if (digit < DIGITS)
-		starts[digit] = start;
-	__syncthreads();
-
-#pragma unroll
-	for (int i = 0; i < SORT_ITEMS; i++)
-	{
-		slot[i] += starts[key_digit(key[i], PASS)] + my_counts[key_digit(key[i], PASS)];
-		exchange[slot[i]] = key[i];
-	}
-#pragma unroll
-	for (int i = 0; i < SORT_ITEMS; i++)
-	{
-		if (full || mine + i * 32 < n)
-			value[i] = FIRST ? lookup_value(p, tile_first + mine + i * 32, bag[0], bag[1]) :
-				__ldcs(p.values + tile_first + mine + i * 32);
-	}
-	if (digit < DIGITS)
-	{
-		uint32_t	begin = tile == 0 ? shifts[digit] : look_back(p.look + (uint64_t) PASS * p.tiles * DIGITS, tile);
-
-		if (tile > 0)
-			*(volatile uint32_t *) &look[digit] = (begin + total) | LOOK_END;
-		shifts[digit] = begin - start;
-	}
-	__syncthreads();
-
-	/* write keys, then values, in the order of the tile */
-	uint32_t	to[SORT_ITEMS];
-
-#pragma unroll
-	for (int i = 0; i < SORT_ITEMS; i++)
-	{
-		uint32_t	at = i * SORT_THREADS + threadIdx.x;
-		uint32_t	k = exchange[at];
-
-		to[i] = shifts[key_digit(k, PASS)] + at;
-		if (full || at < n)
-			p.keys_out[to[i]] = k;
-	}
-	__syncthreads();
-#pragma unroll
-	for (int i = 0; i < SORT_ITEMS; i++)
-		exchange[slot[i]] = value[i];
-	__syncthreads();
-#pragma unroll
-	for (int i = 0; i < SORT_ITEMS; i++)
-	{
-		uint32_t	at = i * SORT_THREADS + threadIdx.x;
-
-		if (full || at < n)
-			p.values_out[to[i]] = exchange[at];
-	}
+	block.publish();
+	block.order();
+	block.load_values();
+	block.locate();
+	block.write();
 }
 
 /* How many passes do keys up to `rows` take? */
@@ -471,10 +543,10 @@ count_passes(uint32_t rows)
 
 /* Lay out the memory of a sort; without a base only count */
 static void
-lay_out_sort(struct pooling_area *area, uint32_t rows, uint32_t lookups, struct sort_params *p)
+lay_out_sort(struct arena *area, uint32_t rows, uint32_t lookups, struct sort_params *p)
 {
 	p->passes = count_passes(rows);
-	p->tiles = (uint32_t) pooling_divide_up(lookups, SORT_TILE);
+	p->tiles = (uint32_t) divide_up(lookups, SORT_TILE);
 	p->counters = area->take<struct sort_counters>(1);
 	p->look = area->take<uint32_t>((uint64_t) p->passes * p->tiles * DIGITS);
 }
@@ -483,7 +555,7 @@ lay_out_sort(struct pooling_area *area, uint32_t rows, uint32_t lookups, struct 
 size_t
 pooling_sort_workspace(uint32_t rows, uint32_t lookups)
 {
-	struct pooling_area area = {NULL, 0};
+	struct arena area = {NULL, 0};
 	struct sort_params params;
 
 	lay_out_sort(&area, rows, lookups, &params);
@@ -499,30 +571,32 @@ pooling_sort_result(uint32_t rows)
 
 /* Sort: there are lookups */
 cudaError_t
-pooling_sort(const struct pooling_sort *sort, void *work, cudaStream_t stream)
+pooling_sort(const struct pooling_policy &policy, const struct pooling_sort *sort, void *work, cudaStream_t stream)
 {
-	struct pooling_area area = {(char *) work, 0};
+	struct arena area = {(char *) work, 0};
 	struct sort_params params = {};
 	void		(*const kernels[MOST_PASSES]) (struct sort_params) =
 		{sort_kernel<0>, sort_kernel<1>, sort_kernel<2>, sort_kernel<3>};
-	uint64_t	count_blocks = std::min<uint64_t>(pooling_divide_up(sort->lookups, COUNT_THREADS * COUNT_ITEMS),
+	uint64_t	count_blocks = std::min<uint64_t>(divide_up(sort->bags.lookups, COUNT_THREADS * COUNT_ITEMS),
 														 COUNT_BLOCKS);
 	cudaError_t error;
 
 	params.sort = *sort;
-	if (sort->hotness > 1)
-		params.reciprocal = UINT32_MAX / sort->hotness + 1;
-	lay_out_sort(&area, sort->rows, sort->lookups, &params);
+	if ((uint32_t) sort->bags.hotness > 1)
+		params.reciprocal = UINT32_MAX / (uint32_t) sort->bags.hotness + 1;
+	lay_out_sort(&area, sort->rows, (uint32_t) sort->bags.lookups, &params);
 	error = cudaMemsetAsync(params.counters, 0, sizeof(struct sort_counters), stream);
 	if (error == cudaSuccess)
-		error = pooling_launch_chained(count_kernel, count_blocks, COUNT_THREADS, params, stream);
+		error = pooling_launch(policy, count_kernel, count_blocks, COUNT_THREADS, params, stream);
 	for (uint32_t pass = 0; error == cudaSuccess && pass < params.passes; pass++)
 	{
 		params.keys = pass == 0 ? NULL : params.keys_out;
 		params.values = pass == 0 ? NULL : params.values_out;
 		params.keys_out = sort->keys[pass % 2];
 		params.values_out = sort->values[pass % 2];
-		error = pooling_launch_chained(kernels[pass], params.tiles, SORT_THREADS, params, stream);
+		error = pooling_launch(policy, kernels[pass], params.tiles, SORT_THREADS, params, stream);
 	}
 	return error;
+}
+
 }

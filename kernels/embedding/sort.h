@@ -1,30 +1,24 @@
 /*-------------------------------------------------------------------------
  *
- * embedding_sort.h
+ * sort.h
  *	  Sort the lookups of bags by row.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUVEC_EMBEDDING_SORT_H
-#define GPUVEC_EMBEDDING_SORT_H
+#ifndef GPUVEC_SORT_H
+#define GPUVEC_SORT_H
 
-#include <stddef.h>
-#include <stdint.h>
-#include <cuda_runtime.h>
+#include "kernels/embedding/pooling_kernels.h"
+
+namespace gpuvec
+{
 
 /* What is to be sorted, and where it goes */
 struct pooling_sort
 {
-	const void *indices;
-	uint32_t	index_bits;
+	struct pooling_bags bags;	/* lookups below 2^31; for concat as bags of one lookup */
 	uint32_t	rows;			/* also the key of missing lookups; below 2^32 - 1 */
-	uint32_t	lookups;		/* below 2^31 */
-
-	/* what goes along: positions, or else bags */
-	bool		positions;
-	uint32_t	hotness;
-	uint32_t	bags;
-	const int64_t *offsets;		/* NULL: bags of hotness lookups */
+	bool		positions;		/* what goes along: positions, or else bags */
 
 	/* two buffers; the results end up in [pooling_sort_result()] */
 	uint32_t   *keys[2];
@@ -33,6 +27,8 @@ struct pooling_sort
 
 extern size_t pooling_sort_workspace(uint32_t rows, uint32_t lookups);
 extern int	pooling_sort_result(uint32_t rows);
-extern cudaError_t pooling_sort(const struct pooling_sort *sort, void *work, cudaStream_t stream);
+extern cudaError_t pooling_sort(const struct pooling_policy &policy, const struct pooling_sort *sort, void *work, cudaStream_t stream);
 
-#endif							/* GPUVEC_EMBEDDING_SORT_H */
+}
+
+#endif							/* GPUVEC_SORT_H */

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/embedding/cuda_vectors.h"
+#include "kernels/embedding/cuda_embedding.h"
 #include "kernels/search/search_backend.h"
 
 namespace gpuvec
@@ -45,7 +45,7 @@ close(gpuvec_backend *backend)
 	struct search_backend *b = static_cast<struct search_backend *>(backend);
 	gpuvec_error ignored;
 
-	cuda_vectors_free(b->vectors);
+	embedding_close(b->vectors);
 	if (b->pool)
 		gpuvec_thread_pool_free(b->pool);
 	if (b->stream != NULL && b->device.enter(&ignored))
@@ -153,9 +153,8 @@ gpuvec_cuda_open(const gpuvec_backend_options *options, gpuvec_error *error)
 	b->read_ids = read_ids;
 	b->topk = topk;
 	b->close = close;
-	b->legacy.device = &b->device;
 	if (!b->device.open(options->device, error) || !prepare(b, error) ||
-		(b->vectors = cuda_vectors_new(&b->legacy, error)) == NULL)
+		(b->vectors = embedding_open(b->device, embedding_policy(), error)) == NULL)
 	{
 		close(b);
 		return NULL;

@@ -25,12 +25,6 @@
 #include "kernels/search/search_kernels.h"
 #include "kernels/search/search_policy.h"
 
-/* What kernels/embedding knows of the device (cuda_memory.h) */
-struct cuda_backend
-{
-	gpuvec::cuda_device *device;
-};
-
 namespace gpuvec
 {
 
@@ -92,7 +86,6 @@ typedef free_list<staged_stream, UPLOAD_STREAMS> upload_streams;
 struct search_backend : gpuvec_backend
 {
 	struct cuda_device device;
-	struct ::cuda_backend legacy = {};
 	struct gpuvec_search_policy policy = {};
 	struct gpuvec_search_stats stats = {};
 	upload_streams uploads;

@@ -28,16 +28,6 @@
 #include "core/pooling.h"
 #include "core/product.h"
 
-typedef enum gpuvec_metric
-{
-	GPUVEC_METRIC_COSINE,
-	GPUVEC_METRIC_IP,
-	GPUVEC_METRIC_L2
-} gpuvec_metric;
-
-#define GPUVEC_N_METRICS		3
-#define GPUVEC_METRIC_NAMES		{"cosine", "ip", "l2"}
-
 /* A row that is near */
 typedef struct gpuvec_near
 {

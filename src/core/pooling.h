@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * embedding.h
+ * pooling.h
  *	  How vectors are pooled: the one definition that the extension and the
  *	  engine share.
  *
@@ -10,7 +10,7 @@
  * GPUVEC_PIECE keys is cut into pieces of so many, each summed like that; then the sums
  * of GPUVEC_FAN pieces after another are summed, then those of GPUVEC_FAN such groups,
  * and then these.  So results are the same bits whatever the width of vector registers,
- * the number of threads, or the machine, GPUs included (core/pooling.h).
+ * the number of threads, or the machine, GPUs included (kernels/embedding/pooling_kernels.h).
  *
  *	 sum		of the vectors of the keys that were found, each times its weight
  *	 mean		that, divided by the sum of the weights (1 for each key if there are
@@ -29,8 +29,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUVEC_COMMON_EMBEDDING_H
-#define GPUVEC_COMMON_EMBEDDING_H
+#ifndef GPUVEC_POOLING_H
+#define GPUVEC_POOLING_H
 
 #include <math.h>
 #include <stdbool.h>
@@ -38,45 +38,7 @@
 #include <string.h>
 
 #include "core/half.h"
-
-typedef enum gpuvec_pool_mode
-{
-	GPUVEC_POOL_SUM,
-	GPUVEC_POOL_MEAN,
-	GPUVEC_POOL_CONCAT
-} gpuvec_pool_mode;
-
-#define GPUVEC_N_POOL_MODES		3
-#define GPUVEC_POOL_MODE_NAMES	{"sum", "mean", "concat"}
-
-typedef enum gpuvec_missing
-{
-	GPUVEC_MISSING_ZERO,
-	GPUVEC_MISSING_SKIP,
-	GPUVEC_MISSING_ERROR
-} gpuvec_missing;
-
-#define GPUVEC_N_MISSING		3
-#define GPUVEC_MISSING_NAMES	{"zero", "skip", "error"}
-
-/* The order of sums, see above */
-#define GPUVEC_PIECE			256
-#define GPUVEC_FAN				32
-
-/* Elements that a vector may have */
-#define GPUVEC_MAX_WIDTH		65536
-
-/* What is wrong with a row's vector, so that it cannot be used */
-typedef enum gpuvec_vector_kind
-{
-	GPUVEC_VECTOR_GOOD,
-	GPUVEC_VECTOR_NULLS,		/* it has null elements */
-	GPUVEC_VECTOR_DIMENSIONS,	/* it has several dimensions */
-	GPUVEC_VECTOR_LONG,			/* it has more than GPUVEC_MAX_WIDTH elements */
-	GPUVEC_VECTOR_DAMAGED		/* it is too short for the elements it says to have */
-} gpuvec_vector_kind;
-
-#define GPUVEC_N_VECTOR_KINDS	5
+#include "core/pooling_types.h"
 
 /* A hash of a key: the finalizer of MurmurHash3 (Austin Appleby, public domain) */
 static inline uint64_t
@@ -118,18 +80,6 @@ gpuvec_vector_divide(float *sum, float divisor, uint32_t width)
 		for (uint32_t i = 0; i < width; i++)
 			sum[i] /= divisor;
 }
-
-/* How vectors are stored; they become float32 before anything else */
-typedef enum gpuvec_storage
-{
-	GPUVEC_FLOAT32,
-	GPUVEC_FLOAT16
-} gpuvec_storage;
-
-#define GPUVEC_N_STORAGES		2
-
-#define gpuvec_element_bytes(storage) \
-	((storage) == GPUVEC_FLOAT16 ? sizeof(uint16_t) : sizeof(float))
 
 /* Vectors are scattered: how many of a bag are fetched ahead, and how much of each */
 #define GPUVEC_PREFETCH_VECTORS	3
@@ -323,4 +273,4 @@ gpuvec_pool_bag(float *out, const gpuvec_bag *bag)
 	return bag->width;
 }
 
-#endif							/* GPUVEC_COMMON_EMBEDDING_H */
+#endif							/* GPUVEC_POOLING_H */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * embedding_grad.h
+ * pooling_grad.h
  *	  Gradients of pooling: the one definition that the extension and the engine
  *	  share.
  *
@@ -12,7 +12,7 @@
  *	 concat		its own part of the gradient times its weight
  *
  * The gradient of a key's vector is the sum of its shares, in the order in which the
- * bags have the key, computed like that of a bag (embedding.h) of which shares are the
+ * bags have the key, computed like that of a bag (pooling.h) of which shares are the
  * vectors and those factors the weights; there are none for sum and concat without
  * weights.  The divisor is summed in float64 and rounded in the end, as pooling does it,
  * but in 32 lanes, that are folded in halves: so it may differ from that of pooling in its
@@ -30,8 +30,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUVEC_COMMON_EMBEDDING_GRAD_H
-#define GPUVEC_COMMON_EMBEDDING_GRAD_H
+#ifndef GPUVEC_POOLING_GRAD_H
+#define GPUVEC_POOLING_GRAD_H
 
 #include "core/pooling.h"
 #include "core/product.h"
@@ -44,8 +44,6 @@ typedef struct gpuvec_share
 	float		factor;
 	uint32_t	number;			/* unused; keeps the size a multiple of 8 */
 } gpuvec_share;
-
-#define GPUVEC_DIVISOR_LANES	32
 
 /* The divisor of a bag's mean */
 static inline float
@@ -224,4 +222,4 @@ gpuvec_bag_weight_gradients(float *out, const gpuvec_bag *bag, const float *grad
 		(*row)++;
 }
 
-#endif							/* GPUVEC_COMMON_EMBEDDING_GRAD_H */
+#endif							/* GPUVEC_POOLING_GRAD_H */

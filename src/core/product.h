@@ -12,9 +12,7 @@
 #ifndef GPUVEC_PRODUCT_H
 #define GPUVEC_PRODUCT_H
 
-#include <stdint.h>
-
-#define GPUVEC_LANES			16
+#include "core/pooling_types.h"
 
 /* Fold lanes */
 static inline double

@@ -4,16 +4,16 @@
  *	  The kernels of embedding tables alone: are they right, and how fast are they?
  *
  *		bench_embedding [--check N] [--small] [--no-time] [--sweep] [--only REGEX] [--rows N] [--batch N]
- *						[--unchained] [--unsettled] [--range N] [--threads N] [--vector N] [--slice N] [--bulk N]
+ *						[--peers FILE] [--unchained] [--unsettled] [--range N] [--threads N] [--vector N] [--slice N] [--bulk N]
  *
  * First --check random small cases, every element of every result compared bit by
  * bit with embedding_reference.h, and pairs of calls of which the second needs what the
  * first gives.  Then each cell of the benchmark: the time of
  * a launch in a CUDA graph of many, over which keys, results and gradients change, so that
  * no launch finds its data in the cache; and 64 bags, compared with the reference as well.
- * Bags are settled (see embedding.h), unless --unsettled.  --sweep tries ways to launch some
- * cells, --only leaves out cells whose name does not match; the options of the second line but
- * --unsettled set fields of gpuvec_pooling_tuning.
+ * Bags are settled (see pooling_kernels.h), unless --unsettled.  --sweep tries ways to launch some
+ * cells, --only leaves out cells whose name does not match; the options of the second line from
+ * --unchained on, but --unsettled, change pooling_policy.
  *
  * Bytes are those of the rows that are read and of the vectors that are written.  Rows
  * have values that the host can compute, so that the table need not be copied.
@@ -33,10 +33,13 @@
 #include "kernels/embedding/pool.cuh"
 #include "embedding_reference.h"
 #include "kernels/embedding/sort.h"
-#include "kernels/embedding/cuda_vectors.h"
+#include "kernels/embedding/products.h"
+
+using namespace gpuvec;
 
 #define CHECK(call) check_cuda(call, #call, __LINE__)
 
+static struct pooling_policy policy;	/* how kernels are launched */
 static int	failures = 0;	/* of so many checks: */
 static int	checks = 0;
 static bool case_failed;
@@ -49,6 +52,53 @@ check_cuda(cudaError_t error, const char *what, int line)
 		return;
 	fprintf(stderr, "line %d: %s: %s\n", line, what, cudaGetErrorString(error));
 	exit(1);
+}
+
+/* ---- other ways to launch kernels; 0: the standard one ---- */
+
+static void
+set_threads(struct pooling_policy &p, uint32_t threads)
+{
+	if (threads > 0)
+		p.threads = p.gather_threads = threads;
+}
+
+static void
+set_range(struct pooling_policy &p, uint32_t range)
+{
+	if (range > 0)
+		p.least_range = p.most_range = std::min(range, 16u);
+}
+
+static void
+set_vector_bytes(struct pooling_policy &p, uint32_t bytes)
+{
+	if (bytes > 0)
+		p.least_vector_bytes = p.most_vector_bytes = bytes;
+}
+
+static void
+set_slice(struct pooling_policy &p, uint32_t bytes, bool major)
+{
+	p.slice_major = major;
+	if (bytes > 0)
+	{
+		p.slice_bytes = bytes;
+		p.grad_slice_major = major;
+	}
+}
+
+/* The copy engine copies rows, 1: always if it can, 2: never */
+static void
+set_bulk(struct pooling_policy &p, uint32_t bulk)
+{
+	if (bulk == 1)
+	{
+		p.bulk_min_row = 0;
+		p.bulk_max_result = UINT64_MAX;
+	}
+	else if (bulk == 2)
+		p.bulk_max_row = 0;
 }
 
 /* ---- numbers that host and device both know ---- */
@@ -73,11 +123,11 @@ number(uint64_t seed, uint64_t i)
 
 /* The same as a table has it */
 static inline float
-table_number(enum gpuvec_pooling_type type, uint64_t seed, uint64_t i)
+table_number(gpuvec_storage type, uint64_t seed, uint64_t i)
 {
 	float		x = number(seed, i);
 
-	return type == GPUVEC_EMB_FLOAT16 ? __half2float(__float2half_rn(x)) : x;
+	return type == GPUVEC_FLOAT16 ? __half2float(__float2half_rn(x)) : x;
 }
 
 struct fill_params
@@ -156,7 +206,7 @@ read_kernel(const __grid_constant__ struct read_params p)
 #pragma unroll
 		for (int i = 0; i < LOADS; i++)
 		{
-			uint32_t	row = __shfl_sync(EMB_FULL_WARP, key, first + i * ROWS + lane / LANES);
+			uint32_t	row = __shfl_sync(FULL_WARP, key, first + i * ROWS + lane / LANES);
 
 			part[i] = __ldg((const uint4 *) (p.table + (uint64_t) row * BYTES) + lane % LANES);
 		}
@@ -173,7 +223,7 @@ fill(void *data, uint64_t n, uint64_t seed, bool half)
 {
 	struct fill_params params = {data, n, seed, half};
 
-	CHECK(pooling_launch(fill_kernel, std::min<uint64_t>(pooling_divide_up(n, 256), 132 * 64), 256, params, 0));
+	CHECK(launch(fill_kernel, std::min<uint64_t>(divide_up(n, 256), 132 * 64), 256, 0, 0, params));
 }
 
 #define KEYS_PER_BAG	64
@@ -264,9 +314,9 @@ pick(std::initializer_list<X> list)
 /* A random case, on the host */
 struct test_case
 {
-	struct gpuvec_pooling_table table;
-	struct gpuvec_pooling_bags bags;
-	enum gpuvec_pooling_mode mode;
+	struct pooling_table table;
+	struct pooling_bags bags;
+	gpuvec_pool_mode mode;
 	std::vector<float> values;	/* of the table, [rows][width] */
 	std::vector<int64_t> keys;
 	std::vector<int64_t> offsets;
@@ -321,16 +371,17 @@ odd(float x, bool odd_values)
 static void
 make_case(test_case &t, int number_of_case, bool small)
 {
+	uint32_t	slice;
 	uint64_t	most;
 	bool		wide;
 
 	rng_state = number_of_case;
-	t.mode = pick({GPUVEC_EMB_SUM, GPUVEC_EMB_SUM, GPUVEC_EMB_MEAN, GPUVEC_EMB_CONCAT});
+	t.mode = pick({GPUVEC_POOL_SUM, GPUVEC_POOL_SUM, GPUVEC_POOL_MEAN, GPUVEC_POOL_CONCAT});
 	wide = rng(20) == 0;
 	t.table.width = wide ? pick({512u, 1000u, 1028u, 4096u}) :
 		pick({1u, 2u, 3u, 4u, 5u, 7u, 8u, 12u, 16u, 20u, 31u, 32u, 33u, 36u, 40u, 64u, 66u, 100u, 128u,
 			  129u, 192u, 256u, 260u});
-	t.table.type = pick({GPUVEC_EMB_FLOAT32, GPUVEC_EMB_FLOAT16});
+	t.table.storage = pick({GPUVEC_FLOAT32, GPUVEC_FLOAT16});
 	t.table.rows = pick({1, 2, 7, 100, 1000, 2500});
 	t.table.stride = t.table.width + pick({0, 0, 0, 1, 3});
 	if (rng(3) == 0)
@@ -341,7 +392,7 @@ make_case(test_case &t, int number_of_case, bool small)
 	{
 		float		x = odd(number(number_of_case, i), t.odd_values);
 
-		t.values[i] = t.table.type == GPUVEC_EMB_FLOAT16 ? __half2float(__float2half_rn(x)) : x;
+		t.values[i] = t.table.storage == GPUVEC_FLOAT16 ? __half2float(__float2half_rn(x)) : x;
 	}
 
 	/* bags */
@@ -395,7 +446,7 @@ make_case(test_case &t, int number_of_case, bool small)
 						t.bags.index_bits == 64 ? (int64_t) 1 << 32 : -1});
 	}
 	t.weights.clear();
-	if (t.mode != GPUVEC_EMB_CONCAT && rng(2))
+	if (t.mode != GPUVEC_POOL_CONCAT && rng(2))
 	{
 		t.weights.resize(t.bags.lookups);
 		for (auto &w : t.weights)
@@ -403,24 +454,25 @@ make_case(test_case &t, int number_of_case, bool small)
 	}
 
 	/* how it is launched must not matter */
-	memset(&gpuvec_pooling_tuning, 0, sizeof gpuvec_pooling_tuning);
-	gpuvec_pooling_tuning.threads = pick({0u, 32u, 64u, 256u});
-	gpuvec_pooling_tuning.range = pick({0u, 1u, 2u, 5u, 16u});
-	gpuvec_pooling_tuning.vector_bytes = pick({0u, 0u, 8u, 4u});
-	gpuvec_pooling_tuning.slice_bytes = pick({0u, 0u, 128u, 256u});
-	gpuvec_pooling_tuning.slice_major = (uint32_t) rng(2);
-	gpuvec_pooling_tuning.bulk = (uint32_t) rng(3);
+	policy = pooling_policy();
+	set_threads(policy, pick({0u, 32u, 64u, 256u}));
+	set_range(policy, pick({0u, 1u, 2u, 5u, 16u}));
+	set_vector_bytes(policy, pick({0u, 0u, 8u, 4u}));
+	slice = pick({0u, 0u, 128u, 256u});
+	set_slice(policy, slice, rng(2));
+	set_bulk(policy, (uint32_t) rng(3));
 
 	char		name[300];
 
-	snprintf(name, sizeof name, "case %d: mode %d width %u stride %llu rows %llu %s, %llu bags %s%llu lookups %llu longest %llu%s%s, int%u, threads %u range %u vector %u slice %u",
+	snprintf(name, sizeof name, "case %d: mode %d width %u stride %llu rows %llu %s, %llu bags %s%llu lookups %llu longest %llu%s%s, int%u, threads %u range %llu to %llu vector %u to %u slice %u",
 			 number_of_case, t.mode, t.table.width, (unsigned long long) t.table.stride,
-			 (unsigned long long) t.table.rows, t.table.type == GPUVEC_EMB_FLOAT16 ? "fp16" : "fp32",
+			 (unsigned long long) t.table.rows, t.table.storage == GPUVEC_FLOAT16 ? "fp16" : "fp32",
 			 (unsigned long long) t.bags.bags, most || t.bags.hotness == 0 ? "ragged " : "of ",
 			 (unsigned long long) t.bags.hotness, (unsigned long long) t.bags.lookups,
 			 (unsigned long long) most, t.weights.empty() ? "" : " weighted", with_missing ? " missing" : "",
-			 t.bags.index_bits, gpuvec_pooling_tuning.threads, gpuvec_pooling_tuning.range,
-			 gpuvec_pooling_tuning.vector_bytes, gpuvec_pooling_tuning.slice_bytes);
+			 t.bags.index_bits, policy.threads, (unsigned long long) policy.least_range,
+			 (unsigned long long) policy.most_range, policy.least_vector_bytes, policy.most_vector_bytes,
+			 policy.slice_bytes);
 	t.name = name;
 }
 
@@ -476,11 +528,11 @@ workspace(device_case &d, size_t bytes)
 
 /* The values of a device's array of float32 or float16 */
 static std::vector<float>
-to_floats(const void *p, size_t n, enum gpuvec_pooling_type type)
+to_floats(const void *p, size_t n, gpuvec_storage type)
 {
 	std::vector<float> v(n);
 
-	if (type == GPUVEC_EMB_FLOAT32)
+	if (type == GPUVEC_FLOAT32)
 		return to_host((const float *) p, n);
 
 	std::vector<__half> halves = to_host((const __half *) p, n);
@@ -492,40 +544,40 @@ to_floats(const void *p, size_t n, enum gpuvec_pooling_type type)
 
 /* Round to the type of the result */
 static void
-round_to(enum gpuvec_pooling_type type, std::vector<float> &values)
+round_to(gpuvec_storage type, std::vector<float> &values)
 {
 	for (float &x : values)
-		x = type == GPUVEC_EMB_FLOAT16 ? __half2float(__float2half_rn(x)) : x;
+		x = type == GPUVEC_FLOAT16 ? __half2float(__float2half_rn(x)) : x;
 }
 
 /* Forward: every element */
 static void
 check_forward(const test_case &t, device_case &d)
 {
-	uint64_t	out_rows = t.mode == GPUVEC_EMB_CONCAT ? t.bags.lookups : t.bags.bags;
+	uint64_t	out_rows = t.mode == GPUVEC_POOL_CONCAT ? t.bags.lookups : t.bags.bags;
 	uint64_t	out_stride = t.table.width + pick({0, 0, 1, 4});
 	size_t		skip = pick({0, 0, 1, 2});
-	enum gpuvec_pooling_type out_type = rng(2) ? t.table.type : GPUVEC_EMB_FLOAT32;
+	gpuvec_storage out_storage = rng(2) ? t.table.storage : GPUVEC_FLOAT32;
 	void	   *out;
 	size_t		bytes;
 	void	   *work;
 
-	if (out_type == GPUVEC_EMB_FLOAT16)
+	if (out_storage == GPUVEC_FLOAT16)
 		out = d.keep(to_device(std::vector<__half>(out_rows * out_stride, __float2half_rn(untouched)), skip), skip);
 	else
 		out = d.keep(to_device(std::vector<float>(out_rows * out_stride, untouched), skip), skip);
-	CHECK(gpuvec_pooling_forward_workspace(&t.table, &t.bags, t.mode, &bytes));
+	CHECK(pooling_forward_workspace(&t.table, &t.bags, t.mode, &bytes));
 	work = workspace(d, bytes);
-	CHECK(gpuvec_pooling_forward(&t.table, &t.bags, t.mode, out, out_type, out_stride, work, bytes, 0));
+	CHECK(pooling_forward(policy, &t.table, &t.bags, t.mode, out, out_storage, out_stride, work, bytes, 0));
 	CHECK(cudaDeviceSynchronize());
 
-	std::vector<float> got = to_floats(out, out_rows * out_stride, out_type);
+	std::vector<float> got = to_floats(out, out_rows * out_stride, out_storage);
 
 	for (uint64_t r = 0; r < out_rows; r++)
 	{
 		std::vector<float> expected(t.table.width, 0.0f);
 
-		if (t.mode == GPUVEC_EMB_CONCAT)
+		if (t.mode == GPUVEC_POOL_CONCAT)
 		{
 			if (t.keys[r] >= 0 && (uint64_t) t.keys[r] < t.table.rows)
 				expected.assign(t.values.begin() + t.keys[r] * t.table.width,
@@ -535,13 +587,13 @@ check_forward(const test_case &t, device_case &d)
 		{
 			ref_sum		sum = ref_bag(t.bag(r), t.table.width, !t.weights.empty(), t.bags.skip_missing);
 
-			if (t.mode == GPUVEC_EMB_MEAN)
+			if (t.mode == GPUVEC_POOL_MEAN)
 				ref_divide(sum);
 			expected = sum.value;
 		}
-		round_to(out_type, expected);
+		round_to(out_storage, expected);
 		expected.resize(out_stride, untouched);
-		if (!compare_row(t, out_type == GPUVEC_EMB_FLOAT16 ? "forward to fp16" : "forward", r, got.data() + r * out_stride, expected))
+		if (!compare_row(t, out_storage == GPUVEC_FLOAT16 ? "forward to fp16" : "forward", r, got.data() + r * out_stride, expected))
 			return;
 	}
 }
@@ -550,9 +602,9 @@ check_forward(const test_case &t, device_case &d)
 static void
 check_grad(const test_case &t, device_case &d)
 {
-	uint64_t	samples = t.mode == GPUVEC_EMB_CONCAT ? t.bags.lookups : t.bags.bags;
+	uint64_t	samples = t.mode == GPUVEC_POOL_CONCAT ? t.bags.lookups : t.bags.bags;
 	uint32_t	width = t.table.width;
-	struct gpuvec_pooling_grad grad = {};
+	struct pooling_grad grad = {};
 	std::vector<float> grad_values;
 	std::map<int64_t, std::vector<ref_lookup>> rows;
 	size_t		bytes;
@@ -574,9 +626,9 @@ check_grad(const test_case &t, device_case &d)
 	grad.out = out;
 	grad.out_rows = d.keep(to_device(std::vector<uint32_t>(room, 0xFFFFFFFF)));
 	grad.out_count = d.keep(to_device(std::vector<uint32_t>(1, 0xFFFFFFFF)));
-	CHECK(gpuvec_pooling_grad_workspace(&grad, &t.bags, t.mode, &bytes));
+	CHECK(pooling_grad_workspace(&grad, &t.bags, t.mode, &bytes));
 	work = workspace(d, bytes);
-	CHECK(gpuvec_pooling_grad(&grad, &t.bags, t.mode, work, bytes, 0));
+	CHECK(pooling_grad(policy, &grad, &t.bags, t.mode, work, bytes, 0));
 	CHECK(cudaDeviceSynchronize());
 
 	/* what each row should get */
@@ -588,10 +640,10 @@ check_grad(const test_case &t, device_case &d)
 		for (size_t j = 0; j < bag.size(); j++)
 		{
 			uint64_t	i = t.offsets[b] + j;
-			uint64_t	sample = t.mode == GPUVEC_EMB_CONCAT ? i : b;
+			uint64_t	sample = t.mode == GPUVEC_POOL_CONCAT ? i : b;
 			float		coefficient = bag[j].weight;
 
-			if (t.mode == GPUVEC_EMB_MEAN)
+			if (t.mode == GPUVEC_POOL_MEAN)
 				coefficient = divisor == 0.0f ? 0.0f : coefficient / divisor;
 			if (bag[j].row)
 				rows[t.keys[i]].push_back({grad_values.data() + sample * grad.grad_stride, coefficient});
@@ -601,7 +653,7 @@ check_grad(const test_case &t, device_case &d)
 	uint32_t	count = to_host(grad.out_count, 1)[0];
 	std::vector<uint32_t> got_rows = to_host(grad.out_rows, room);
 	std::vector<float> got = to_host(out, room * grad.out_stride);
-	bool		weighted = !t.weights.empty() || t.mode == GPUVEC_EMB_MEAN;
+	bool		weighted = !t.weights.empty() || t.mode == GPUVEC_POOL_MEAN;
 	uint64_t	n = 0;
 
 	if (count != rows.size())
@@ -654,64 +706,64 @@ check_sort(int number_of_case)
 	rng_state = 1000000 + number_of_case;
 	sort.rows = pick({1u, 2u, 200u, 255u, 256u, 257u, 65535u, 65536u, 10000000u, 16777215u, 16777216u,
 					  4294967294u});
-	sort.index_bits = sort.rows > INT32_MAX ? 64 : pick({32u, 64u});
-	sort.lookups = pick({1u, 5u, 31u, 33u, 1000u, 8191u, 8192u, 8193u, 30000u, 70001u});
+	sort.bags.index_bits = sort.rows > INT32_MAX ? 64 : pick({32u, 64u});
+	sort.bags.lookups = pick({1u, 5u, 31u, 33u, 1000u, 8191u, 8192u, 8193u, 30000u, 70001u});
 	hotness = pick({1, 1, 3, 64});
-	keys.resize(sort.lookups);
+	keys.resize(sort.bags.lookups);
 	uint64_t	few = rng(3) == 0 ? std::min<uint64_t>(3, sort.rows) : sort.rows;
 
 	for (auto &key : keys)
 	{
 		key = rng(4) == 0 ? rng(few) / 1000 : rng(few);
 		if (rng(50) == 0)
-			key = pick({(int64_t) -1, (int64_t) INT32_MIN, sort.index_bits == 64 ? INT64_MAX : -1});
+			key = pick({(int64_t) -1, (int64_t) INT32_MIN, sort.bags.index_bits == 64 ? INT64_MAX : -1});
 	}
 	sort.positions = rng(3) == 0;
-	sort.hotness = (uint32_t) hotness;
-	sort.bags = (uint32_t) pooling_divide_up(sort.lookups, hotness);
+	sort.bags.hotness = hotness;
+	sort.bags.bags = divide_up(sort.bags.lookups, hotness);
 	if (rng(2))
 	{
-		while (offsets.size() < sort.bags)
-			offsets.push_back(offsets.back() + rng(std::min<uint64_t>(2 * hotness, sort.lookups - offsets.back() + 1)));
-		offsets.push_back(sort.lookups);
-		sort.offsets = d.keep(to_device(offsets));
+		while (offsets.size() < sort.bags.bags)
+			offsets.push_back(offsets.back() + rng(std::min<uint64_t>(2 * hotness, sort.bags.lookups - offsets.back() + 1)));
+		offsets.push_back(sort.bags.lookups);
+		sort.bags.offsets = d.keep(to_device(offsets));
 	}
-	if (sort.index_bits == 64)
-		sort.indices = d.keep(to_device(keys));
+	if (sort.bags.index_bits == 64)
+		sort.bags.indices = d.keep(to_device(keys));
 	else
-		sort.indices = d.keep(to_device(std::vector<int32_t>(keys.begin(), keys.end())));
+		sort.bags.indices = d.keep(to_device(std::vector<int32_t>(keys.begin(), keys.end())));
 	for (int i = 0; i < 2; i++)
 	{
-		sort.keys[i] = d.keep(to_device(std::vector<uint32_t>(sort.lookups)));
-		sort.values[i] = d.keep(to_device(std::vector<uint32_t>(sort.lookups)));
+		sort.keys[i] = d.keep(to_device(std::vector<uint32_t>(sort.bags.lookups)));
+		sort.values[i] = d.keep(to_device(std::vector<uint32_t>(sort.bags.lookups)));
 	}
-	bytes = pooling_sort_workspace(sort.rows, sort.lookups);
-	CHECK(pooling_sort(&sort, workspace(d, bytes), 0));
+	bytes = pooling_sort_workspace(sort.rows, (uint32_t) sort.bags.lookups);
+	CHECK(pooling_sort(policy, &sort, workspace(d, bytes), 0));
 	CHECK(cudaDeviceSynchronize());
 	result = pooling_sort_result(sort.rows);
 
-	std::vector<uint32_t> got_keys = to_host(sort.keys[result], sort.lookups);
-	std::vector<uint32_t> got_values = to_host(sort.values[result], sort.lookups);
+	std::vector<uint32_t> got_keys = to_host(sort.keys[result], sort.bags.lookups);
+	std::vector<uint32_t> got_values = to_host(sort.values[result], sort.bags.lookups);
 	auto		row = [&] (uint32_t i)
 	{
 		return keys[i] < 0 || keys[i] >= sort.rows ? sort.rows : (uint32_t) keys[i];
 	};
 
 	t.name = "sort " + std::to_string(number_of_case);
-	for (uint32_t i = 0; i < sort.lookups; i++)
+	for (uint32_t i = 0; i < sort.bags.lookups; i++)
 		order.push_back(i);
 	std::stable_sort(order.begin(), order.end(), [&] (uint32_t a, uint32_t b) { return row(a) < row(b); });
-	for (uint32_t i = 0; i < sort.lookups; i++)
+	for (uint32_t i = 0; i < sort.bags.lookups; i++)
 	{
 		uint32_t	value = order[i];
 
 		if (!sort.positions)
-			value = sort.offsets ?
+			value = sort.bags.offsets ?
 				(uint32_t) (std::upper_bound(offsets.begin(), offsets.end() - 1, (int64_t) value) - offsets.begin() - 1) :
 				value / (uint32_t) hotness;
 		if (got_keys[i] != row(order[i]) || got_values[i] != value)
 		{
-			fail(t, "%u lookups of %u rows: %u is (%u, %u), not (%u, %u)", sort.lookups, sort.rows, i,
+			fail(t, "%u lookups of %u rows: %u is (%u, %u), not (%u, %u)", sort.bags.lookups, sort.rows, i,
 				 got_keys[i], got_values[i], row(order[i]), value);
 			return;
 		}
@@ -725,7 +777,7 @@ check_case(test_case &t)
 	device_case d;
 	size_t		skip;
 	std::vector<float> floats(t.table.rows * t.table.stride, 3e30f);
-	std::vector<__half> halves(t.table.type == GPUVEC_EMB_FLOAT16 ? floats.size() : 0);
+	std::vector<__half> halves(t.table.storage == GPUVEC_FLOAT16 ? floats.size() : 0);
 
 	for (uint64_t r = 0; r < t.table.rows; r++)
 		for (uint32_t c = 0; c < t.table.width; c++)
@@ -733,7 +785,7 @@ check_case(test_case &t)
 	for (size_t i = 0; i < halves.size(); i++)
 		halves[i] = __float2half_rn(floats[i]);
 	skip = pick({0, 0, 1, 2, 4});
-	if (t.table.type == GPUVEC_EMB_FLOAT16)
+	if (t.table.storage == GPUVEC_FLOAT16)
 		t.table.data = d.keep(to_device(halves, skip), skip);
 	else
 		t.table.data = d.keep(to_device(floats, skip), skip);
@@ -766,16 +818,16 @@ check_random(int number_of_case, bool small)
 static void
 check_mean(test_case &t, uint32_t width, const std::string &name)
 {
-	t.mode = GPUVEC_EMB_MEAN;
+	t.mode = GPUVEC_POOL_MEAN;
 	t.table.width = width;
-	t.table.type = GPUVEC_EMB_FLOAT32;
+	t.table.storage = GPUVEC_FLOAT32;
 	t.table.rows = t.values.size() / width;
 	t.table.stride = width;
 	t.bags.bags = t.offsets.size() - 1;
 	t.bags.lookups = t.keys.size();
 	t.bags.index_bits = 64;
 	t.name = name + ", width " + std::to_string(width);
-	memset(&gpuvec_pooling_tuning, 0, sizeof gpuvec_pooling_tuning);
+	policy = pooling_policy();
 	case_failed = false;
 	check_case(t);
 	checks++;
@@ -839,7 +891,7 @@ check_chain(int hotness, bool small)
 	device_case d;
 	std::vector<int32_t> first(rows);
 	std::vector<int32_t> second(rows);
-	struct gpuvec_pooling_bags bags = {};
+	struct pooling_bags bags = {};
 	float	   *middle;
 	float	   *out;
 
@@ -857,7 +909,7 @@ check_chain(int hotness, bool small)
 	t.table.rows = rows;
 	t.table.stride = width;
 	t.table.width = width;
-	t.table.type = GPUVEC_EMB_FLOAT32;
+	t.table.storage = GPUVEC_FLOAT32;
 	middle = d.keep(to_device(std::vector<float>(rows * width, untouched)));
 	out = d.keep(to_device(std::vector<float>(rows * width, untouched)));
 	bags.index_bits = 32;
@@ -867,8 +919,8 @@ check_chain(int hotness, bool small)
 	bags.lookups = rows;
 	bags.settled = 1;
 
-	struct gpuvec_pooling_table middle_table = t.table;
-	struct gpuvec_pooling_bags middle_bags = bags;
+	struct pooling_table middle_table = t.table;
+	struct pooling_bags middle_bags = bags;
 
 	middle_table.data = middle;
 	middle_bags.indices = d.keep(to_device(second));
@@ -876,8 +928,8 @@ check_chain(int hotness, bool small)
 	middle_bags.bags = rows / hotness;
 	middle_bags.settled = 0;
 	CHECK(cudaDeviceSynchronize());
-	CHECK(gpuvec_pooling_forward(&t.table, &bags, GPUVEC_EMB_SUM, middle, GPUVEC_EMB_FLOAT32, width, NULL, 0, 0));
-	CHECK(gpuvec_pooling_forward(&middle_table, &middle_bags, GPUVEC_EMB_SUM, out, GPUVEC_EMB_FLOAT32, width,
+	CHECK(pooling_forward(policy, &t.table, &bags, GPUVEC_POOL_SUM, middle, GPUVEC_FLOAT32, width, NULL, 0, 0));
+	CHECK(pooling_forward(policy, &middle_table, &middle_bags, GPUVEC_POOL_SUM, out, GPUVEC_FLOAT32, width,
 							 NULL, 0, 0));
 	CHECK(cudaDeviceSynchronize());
 
@@ -908,7 +960,7 @@ check_all(int n, bool small)
 		checks++;
 		failures += case_failed;
 	}
-	memset(&gpuvec_pooling_tuning, 0, sizeof gpuvec_pooling_tuning);
+	policy = pooling_policy();
 	for (int hotness : {1, 4, 32})
 		check_chain(hotness, small);
 	check_alike(287268);
@@ -927,31 +979,37 @@ check_all(int n, bool small)
 #ifndef EMULATION
 /* ---- the benchmark ---- */
 
-/* What cuEmbed needs on an H200, useful GB/s: the cells for which it was measured */
-struct peer
-{
-	const char *cell;			/* dist type width hotness mode */
-	double		rate;
-};
+/*
+ * What cuEmbed reaches: by cell, useful GB/s, or milliseconds for gradients.  See the file,
+ * cuembed.csv.
+ */
+static std::map<std::string, double> peers;
 
-static const struct peer peers[] = {
-	{"uniform fp32 32 16 sum", 3647}, {"uniform fp32 32 16 mean", 3619},
-	{"uniform fp32 32 16 concat", 3710}, {"uniform fp32 32 16 csr", 3628},
-	{"uniform fp32 128 1 sum", 3396}, {"uniform fp32 128 1 mean", 3089},
-	{"uniform fp32 128 1 concat", 3132}, {"uniform fp32 128 1 csr", 2809},
-	{"uniform fp32 128 64 sum", 4265}, {"uniform fp32 128 64 mean", 4263},
-	{"uniform fp32 128 64 concat", 4007}, {"uniform fp32 128 64 csr", 4216},
-	{"uniform fp16 32 64 sum", 2338}, {"uniform fp16 32 64 mean", 2338},
-	{"uniform fp16 32 64 concat", 2873}, {"uniform fp16 32 64 csr", 2242},
-	{"uniform fp16 128 64 sum", 4194}, {"uniform fp16 128 64 mean", 4187},
-	{"uniform fp16 128 64 concat", 3979}, {"uniform fp16 128 64 csr", 4162},
-	{"zipf fp32 128 1 sum", 4276}, {"zipf fp32 128 1 mean", 3682},
-	{"zipf fp32 128 1 concat", 3789}, {"zipf fp32 128 1 csr", 3282},
-	{"zipf fp32 128 64 sum", 10790}, {"zipf fp32 128 64 mean", 10726},
-	{"zipf fp32 128 64 concat", 5425}, {"zipf fp32 128 64 csr", 10345},
-	{"zipf fp16 128 64 sum", 10896}, {"zipf fp16 128 64 mean", 10796},
-	{"zipf fp16 128 64 concat", 5495}, {"zipf fp16 128 64 csr", 10076},
-};
+static void
+read_peers(const char *file)
+{
+	FILE	   *f = fopen(file, "r");
+	char		line[200];
+	char		name[100];
+	double		value;
+
+	if (f == NULL)
+		fprintf(stderr, "could not open %s: results are not compared\n", file);
+	while (f != NULL && fgets(line, sizeof line, f))
+		if (line[0] != '#' && sscanf(line, "%99[^,],%lf", name, &value) == 2)
+			peers[name] = value;
+	if (f != NULL)
+		fclose(f);
+}
+
+/* cuEmbed's number; 0: there is none */
+static double
+find_peer(const std::string &name)
+{
+	auto		found = peers.find(name);
+
+	return found == peers.end() ? 0 : found->second;
+}
 
 /* The bags of a cell: csr is fixed hotness by offsets, ragged is what it says */
 enum cell_kind
@@ -1073,15 +1131,15 @@ make_offsets(int hotness)
 /* A cell of the benchmark of pooling */
 struct cell
 {
-	enum gpuvec_pooling_type type;
-	enum gpuvec_pooling_type out_type;
+	gpuvec_storage type;
+	gpuvec_storage out_storage;
 	uint32_t	width;
 	int			hotness;
 	int			dist;
 	enum cell_kind kind;
-	struct gpuvec_pooling_table table;
-	struct gpuvec_pooling_bags bags;
-	enum gpuvec_pooling_mode mode;
+	struct pooling_table table;
+	struct pooling_bags bags;
+	gpuvec_pool_mode mode;
 	uint64_t	out_rows;
 	int			sets;			/* of keys */
 	int			ring;			/* of results */
@@ -1092,7 +1150,7 @@ struct cell
 		char		s[100];
 
 		snprintf(s, sizeof s, "%s %s %u %d %s", dist ? "zipf" : "uniform",
-				 type == GPUVEC_EMB_FLOAT32 ? "fp32" : out_type == GPUVEC_EMB_FLOAT16 ? "fp16" : "fp16to32",
+				 type == GPUVEC_FLOAT32 ? "fp32" : out_storage == GPUVEC_FLOAT16 ? "fp16" : "fp16to32",
 				 width, hotness, kind_names[kind]);
 		return s;
 	}
@@ -1100,7 +1158,7 @@ struct cell
 	double
 	bytes() const
 	{
-		return (double) bags.lookups * width * (type == GPUVEC_EMB_FLOAT16 ? 2 : 4) +
+		return (double) bags.lookups * width * (type == GPUVEC_FLOAT16 ? 2 : 4) +
 			(double) out_rows * width * out_size();
 	}
 
@@ -1108,7 +1166,7 @@ struct cell
 	int
 	out_size() const
 	{
-		return out_type == GPUVEC_EMB_FLOAT16 ? 2 : 4;
+		return out_storage == GPUVEC_FLOAT16 ? 2 : 4;
 	}
 
 	uint64_t
@@ -1126,23 +1184,23 @@ struct cell
 	void
 	launch(int i, cudaStream_t stream) const
 	{
-		struct gpuvec_pooling_bags b = bags;
+		struct pooling_bags b = bags;
 
 		b.indices = B.keys[dist] + first_key(i);
 		if (b.weights)
 			b.weights = B.weights + first_key(i);
-		CHECK(gpuvec_pooling_forward(&table, &b, mode, result(i), out_type, width, B.work, B.work_bytes, stream));
+		CHECK(pooling_forward(policy, &table, &b, mode, result(i), out_storage, width, B.work, B.work_bytes, stream));
 	}
 };
 
 static cell
-make_cell(enum gpuvec_pooling_type type, enum gpuvec_pooling_type out_type, uint32_t width, int hotness, int dist,
+make_cell(gpuvec_storage type, gpuvec_storage out_storage, uint32_t width, int hotness, int dist,
 		  enum cell_kind kind)
 {
 	cell		c = {};
 
 	c.type = type;
-	c.out_type = out_type;
+	c.out_storage = out_storage;
 	c.width = width;
 	c.hotness = hotness;
 	c.dist = dist;
@@ -1151,8 +1209,8 @@ make_cell(enum gpuvec_pooling_type type, enum gpuvec_pooling_type out_type, uint
 	c.table.rows = B.rows;
 	c.table.stride = width;
 	c.table.width = width;
-	c.table.type = type;
-	c.mode = kind == CELL_MEAN ? GPUVEC_EMB_MEAN : kind == CELL_CONCAT ? GPUVEC_EMB_CONCAT : GPUVEC_EMB_SUM;
+	c.table.storage = type;
+	c.mode = kind == CELL_MEAN ? GPUVEC_POOL_MEAN : kind == CELL_CONCAT ? GPUVEC_POOL_CONCAT : GPUVEC_POOL_SUM;
 	c.bags.index_bits = 32;
 	c.bags.settled = !B.unsettled;
 	c.bags.bags = B.batch;
@@ -1215,10 +1273,10 @@ check_cell(const cell &c, int i, bool &same)
 
 		ref_sum		sum = ref_bag(bag, c.width, c.bags.weights != NULL, false);
 
-		if (c.mode == GPUVEC_EMB_MEAN)
+		if (c.mode == GPUVEC_POOL_MEAN)
 			ref_divide(sum);
-		got = to_floats((char *) c.result(i) + r * c.width * c.out_size(), c.width, c.out_type);
-		round_to(c.out_type, sum.value);
+		got = to_floats((char *) c.result(i) + r * c.width * c.out_size(), c.width, c.out_storage);
+		round_to(c.out_storage, sum.value);
 		for (uint32_t col = 0; col < c.width; col++)
 		{
 			if (c.kind == CELL_CONCAT ? got[col] != bag[0].row[col] : !ref_same(got[col], sum.value[col]))
@@ -1252,16 +1310,14 @@ run_cell(const cell &c)
 	double		ms;
 	double		rate;
 	double		error;
-	double		peer = 0;
+	double		peer;
 
 	if (!wanted(c.name()))
 		return;
 	ms = time_cell(c, last, false);
 	rate = c.bytes() / ms / 1e6;
 	error = check_cell(c, last, same);
-	for (const struct peer &p : peers)
-		if (c.name() == p.cell)
-			peer = p.rate;
+	peer = find_peer(c.name());
 	printf("%-32s %9.4f ms %7.0f GB/s %5.2f of copy  error %.1e %s", c.name().c_str(), ms, rate,
 		   rate / B.copy_rate, error, same ? "ok" : "FAIL");
 	if (peer > 0)
@@ -1277,13 +1333,15 @@ sweep_cell(const cell &c)
 	struct result
 	{
 		double		ms;
-		struct gpuvec_pooling_tuning tuning;
+		uint32_t	threads;
+		uint32_t	range;
+		uint32_t	vector;
 	};
 	std::vector<result> results;
 	int			last;
 	double		standard;
 
-	memset(&gpuvec_pooling_tuning, 0, sizeof gpuvec_pooling_tuning);
+	policy = pooling_policy();
 	standard = time_cell(c, last, true);
 	for (uint32_t threads : {32, 64, 128, 256})
 		for (uint32_t range : {1, 2, 4, 8, 16})
@@ -1294,31 +1352,32 @@ sweep_cell(const cell &c)
 				if ((gathers && range > 1) || range * c.hotness > 64 ||
 					(vector < 16 && c.kind != CELL_RAGGED))
 					continue;
-				gpuvec_pooling_tuning.threads = threads;
-				gpuvec_pooling_tuning.range = range;
-				gpuvec_pooling_tuning.vector_bytes = vector;
-				results.push_back({time_cell(c, last, true), gpuvec_pooling_tuning});
+				policy = pooling_policy();
+				set_threads(policy, threads);
+				set_range(policy, range);
+				set_vector_bytes(policy, vector);
+				results.push_back({time_cell(c, last, true), threads, range, vector});
 			}
-	memset(&gpuvec_pooling_tuning, 0, sizeof gpuvec_pooling_tuning);
+	policy = pooling_policy();
 	std::sort(results.begin(), results.end(), [] (const result &a, const result &b) { return a.ms < b.ms; });
 	printf("%-32s default %.4f ms %.0f GB/s;", c.name().c_str(), standard, c.bytes() / standard / 1e6);
 	for (size_t i = 0; i < results.size() && i < 5; i++)
-		printf(" [t%u r%u v%u] %.0f", results[i].tuning.threads, results[i].tuning.range,
-			   results[i].tuning.vector_bytes, c.bytes() / results[i].ms / 1e6);
+		printf(" [t%u r%u v%u] %.0f", results[i].threads, results[i].range,
+			   results[i].vector, c.bytes() / results[i].ms / 1e6);
 	printf("\n");
 	fflush(stdout);
 }
 
 /* All cells of a type, a width, a hotness and a distribution; or ways to launch some */
 static void
-run_cells(enum gpuvec_pooling_type type, enum gpuvec_pooling_type out_type, uint32_t width, int hotness, int dist,
+run_cells(gpuvec_storage type, gpuvec_storage out_storage, uint32_t width, int hotness, int dist,
 		  bool sweep)
 {
 	bool		key_cell = width == 128 || (width == 32 && hotness == 64);
 
 	for (enum cell_kind kind : {CELL_SUM, CELL_MEAN, CELL_CONCAT, CELL_CSR, CELL_RAGGED})
 	{
-		cell		c = make_cell(type, out_type, width, hotness, dist, kind);
+		cell		c = make_cell(type, out_storage, width, hotness, dist, kind);
 
 		if (!sweep)
 			run_cell(c);
@@ -1326,18 +1385,18 @@ run_cells(enum gpuvec_pooling_type type, enum gpuvec_pooling_type out_type, uint
 			sweep_cell(c);
 	}
 	if (!sweep && hotness == 64 && width == 128)
-		run_cell(make_cell(type, out_type, width, hotness, dist, CELL_WEIGHTED));
+		run_cell(make_cell(type, out_storage, width, hotness, dist, CELL_WEIGHTED));
 }
 
 /* Gradients of the table */
 static void
-run_grad(uint32_t width, int hotness, int dist, enum gpuvec_pooling_mode mode, bool weighted)
+run_grad(uint32_t width, int hotness, int dist, gpuvec_pool_mode mode, bool weighted)
 {
 	const int	rings = 4;		/* of gradients of results */
 	uint64_t	keys = B.batch * hotness;
-	uint64_t	samples = mode == GPUVEC_EMB_CONCAT ? keys : B.batch;
-	struct gpuvec_pooling_grad grad = {};
-	struct gpuvec_pooling_bags bags = {};
+	uint64_t	samples = mode == GPUVEC_POOL_CONCAT ? keys : B.batch;
+	struct pooling_grad grad = {};
+	struct pooling_bags bags = {};
 	int			sets = KEYS_PER_BAG / hotness;
 	float	   *samples_grad;
 	uint32_t   *out_rows;
@@ -1345,8 +1404,7 @@ run_grad(uint32_t width, int hotness, int dist, enum gpuvec_pooling_mode mode, b
 	double		ms[3];
 	int			n = 8;
 	double		moved;
-	const double peer = width == 128 && hotness == 64 && mode == GPUVEC_EMB_SUM && !weighted ?
-		(dist ? 0.69 : 1.40) : 0;
+	double		peer;
 	static const char *const mode_names[] = {"sum", "mean", "concat"};
 	char		name[100];
 
@@ -1354,6 +1412,7 @@ run_grad(uint32_t width, int hotness, int dist, enum gpuvec_pooling_mode mode, b
 			 mode_names[mode], weighted ? " weighted" : "");
 	if (!wanted(name))
 		return;
+	peer = find_peer(name);
 	CHECK(cudaMalloc((void **) &samples_grad, rings * samples * width * sizeof(float)));
 	CHECK(cudaMalloc((void **) &out_rows, (keys + 1) * sizeof(uint32_t)));
 	fill(samples_grad, rings * samples * width, 3, false);
@@ -1370,7 +1429,7 @@ run_grad(uint32_t width, int hotness, int dist, enum gpuvec_pooling_mode mode, b
 	bags.lookups = keys;
 	bags.weights = weighted ? B.weights : NULL;
 
-	CHECK(gpuvec_pooling_grad_workspace(&grad, &bags, mode, &bytes));
+	CHECK(pooling_grad_workspace(&grad, &bags, mode, &bytes));
 	if (bytes > B.work_bytes || keys * width * sizeof(float) > B.out_bytes)
 	{
 		fprintf(stderr, "no room for gradients: %zu\n", bytes);
@@ -1381,15 +1440,14 @@ run_grad(uint32_t width, int hotness, int dist, enum gpuvec_pooling_mode mode, b
 	{
 		bags.indices = B.keys[dist] + (uint64_t) (i % sets) * keys;
 		grad.grad = samples_grad + (uint64_t) (i % rings) * samples * width;
-		CHECK(gpuvec_pooling_grad(&grad, &bags, mode, B.work, B.work_bytes, stream));
+		CHECK(pooling_grad(policy, &grad, &bags, mode, B.work, B.work_bytes, stream));
 	};
 
 	for (uint32_t stages = 3; stages-- > 0;)
 	{
-		gpuvec_pooling_tuning.grad_stages = (3 - stages) % 3;
-		ms[gpuvec_pooling_tuning.grad_stages] = time_launches(n, launch);
+		policy.grad_stages = 3 - stages;
+		ms[policy.grad_stages % 3] = time_launches(n, launch);
 	}
-	gpuvec_pooling_tuning.grad_stages = 0;
 	launch(n - 1, 0);
 	CHECK(cudaDeviceSynchronize());
 
@@ -1437,14 +1495,14 @@ run_grad(uint32_t width, int hotness, int dist, enum gpuvec_pooling_mode mode, b
 
 		for (uint64_t i : entry.second)
 		{
-			uint64_t	sample = mode == GPUVEC_EMB_CONCAT ? i : i / hotness;
+			uint64_t	sample = mode == GPUVEC_POOL_CONCAT ? i : i / hotness;
 			std::vector<float> &row = gradients[sample];
 			float		coefficient = weighted ? number(2, i) : 1.0f;
 
 			if (row.empty())
 				for (uint32_t c = 0; c < width; c++)
 					row.push_back(number(3, (first_sample + sample) * width + c));
-			if (mode == GPUVEC_EMB_MEAN)
+			if (mode == GPUVEC_POOL_MEAN)
 			{
 				std::vector<ref_lookup> bag;
 
@@ -1454,7 +1512,7 @@ run_grad(uint32_t width, int hotness, int dist, enum gpuvec_pooling_mode mode, b
 			}
 			lookups.push_back({row.data(), coefficient});
 		}
-		ref_sum		sum = ref_bag(lookups, width, weighted || mode == GPUVEC_EMB_MEAN, false);
+		ref_sum		sum = ref_bag(lookups, width, weighted || mode == GPUVEC_POOL_MEAN, false);
 
 		for (uint32_t c = 0; c < width; c++)
 		{
@@ -1485,10 +1543,10 @@ run_grad(uint32_t width, int hotness, int dist, enum gpuvec_pooling_mode mode, b
  * all of them are right is tested by vectors_test; here, some.
  */
 static void
-run_grad_weights(uint32_t width, int hotness, int dist, enum gpuvec_pooling_mode mode)
+run_grad_weights(uint32_t width, int hotness, int dist, gpuvec_pool_mode mode)
 {
-	bool		mean = mode == GPUVEC_EMB_MEAN;
-	cell		c = make_cell(GPUVEC_EMB_FLOAT32, GPUVEC_EMB_FLOAT32, width, hotness, dist,
+	bool		mean = mode == GPUVEC_POOL_MEAN;
+	cell		c = make_cell(GPUVEC_FLOAT32, GPUVEC_FLOAT32, width, hotness, dist,
 							  mean ? CELL_MEAN : CELL_SUM);
 	struct weight_params params = {};
 	float	   *grad;
@@ -1521,7 +1579,7 @@ run_grad_weights(uint32_t width, int hotness, int dist, enum gpuvec_pooling_mode
 		struct weight_params p = params;
 
 		p.slots = (const uint32_t *) B.keys[dist] + c.first_key(i);
-		CHECK(weights_launch(&p, false, stream));
+		CHECK(weights_launch(&p, GPUVEC_FLOAT32, stream));
 	});
 
 	for (int s = 0; s < 32; s++)
@@ -1570,7 +1628,7 @@ time_reads(void)
 	{
 		struct read_params params = {(const char *) B.table, B.keys[0], (uint32_t *) B.out};
 
-		CHECK(pooling_launch(read_kernel<BYTES>, nkeys / 256, 256, params, stream));
+		CHECK(launch(read_kernel<BYTES>, nkeys / 256, 256, 0, stream, params));
 	});
 
 	printf("reading alone, rows of %d bytes: %.0f GB/s\n", BYTES, (double) nkeys * BYTES / ms / 1e6);
@@ -1597,7 +1655,7 @@ set_up(uint64_t rows, uint64_t batch)
 
 		CHECK(cudaMalloc((void **) &B.keys[dist], nkeys * sizeof(int32_t)));
 		params = {B.keys[dist], batch, rows, dist};
-		CHECK(pooling_launch(key_kernel, pooling_divide_up(batch, 64), 64, params, 0));
+		CHECK(launch(key_kernel, divide_up(batch, 64), 64, 0, 0, params));
 		CHECK(cudaDeviceSynchronize());
 		B.host_keys[dist] = to_host(B.keys[dist], nkeys);
 	}
@@ -1609,7 +1667,7 @@ set_up(uint64_t rows, uint64_t batch)
 	{
 		struct copy_params params = {(const float4 *) ((char *) B.out + half), (float4 *) B.out, half / 16};
 
-		CHECK(pooling_launch(copy_kernel, pooling_divide_up(params.n, 1024), 256, params, stream));
+		CHECK(launch(copy_kernel, divide_up(params.n, 1024), 256, 0, stream, params));
 	});
 
 	B.copy_rate = 2.0 * half / ms / 1e6;
@@ -1623,124 +1681,160 @@ set_up(uint64_t rows, uint64_t batch)
 }
 
 static void
-fill_table(enum gpuvec_pooling_type type, uint32_t width)
+fill_table(gpuvec_storage type, uint32_t width)
 {
-	fill(B.table, B.rows * width, 1, type == GPUVEC_EMB_FLOAT16);
+	fill(B.table, B.rows * width, 1, type == GPUVEC_FLOAT16);
 	CHECK(cudaDeviceSynchronize());
 }
 #endif
 
-int
-main(int argc, char **argv)
+/* What the command line asks for */
+struct options
 {
 	int			cases = 200;
 	bool		times = true;
 	bool		sweep = false;
 	bool		unsettled = false;
 	bool		small = false;
-	struct gpuvec_pooling_tuning tuning = {};
+	const char *peers = "test/bench/cuembed.csv";
+	struct pooling_policy policy;
 	uint64_t	rows = 10000000;
 	uint64_t	batch = 65536;
+};
+
+/* Take an option with a value; false: it is none */
+static bool
+take_value(struct options &o, const std::string &arg, const char *value)
+{
+	uint32_t	n = (uint32_t) strtoul(value, NULL, 10);
+
+	if (arg == "--range")
+		set_range(o.policy, n);
+	else if (arg == "--threads")
+		set_threads(o.policy, n);
+	else if (arg == "--vector")
+		set_vector_bytes(o.policy, n);
+	else if (arg == "--bulk")
+		set_bulk(o.policy, n);
+	else if (arg == "--slice")
+		set_slice(o.policy, n, true);
+	else if (arg == "--only")
+		only = value;
+	else if (arg == "--peers")
+		o.peers = value;
+	else if (arg == "--check")
+		o.cases = (int) n;
+	else if (arg == "--rows")
+		o.rows = strtoull(value, NULL, 10);
+	else if (arg == "--batch")
+		o.batch = strtoull(value, NULL, 10);
+	else
+		return false;
+	return true;
+}
+
+/* Take an option without one */
+static bool
+take_flag(struct options &o, const std::string &arg)
+{
+	if (arg == "--no-time")
+		o.times = false;
+	else if (arg == "--sweep")
+		o.sweep = true;
+	else if (arg == "--small")
+		o.small = true;
+	else if (arg == "--unsettled")
+		o.unsettled = true;
+	else if (arg == "--unchained")
+		o.policy.chained = false;
+	else
+		return false;
+	return true;
+}
+
+#ifndef EMULATION
+/* Gradients, or ways to launch them */
+static void
+run_gradients(const struct options &o)
+{
+	for (uint32_t threads : {64, 128})
+		for (uint32_t slice : {512, 256})
+		{
+			if (!o.sweep && (threads > 64 || slice < 512))
+				continue;
+			if (o.sweep)
+			{
+				set_threads(policy, threads);
+				set_slice(policy, slice, true);
+			}
+			for (int dist = 0; dist < 2; dist++)
+			{
+				if (o.sweep)
+					printf("[t%u s%u] ", threads, slice);
+				run_grad(128, 64, dist, GPUVEC_POOL_SUM, false);
+			}
+			policy = o.policy;
+		}
+	if (o.sweep)
+		return;
+	run_grad(128, 64, 0, GPUVEC_POOL_MEAN, true);
+	run_grad(128, 64, 1, GPUVEC_POOL_MEAN, true);
+	run_grad(128, 64, 0, GPUVEC_POOL_CONCAT, false);
+	run_grad(128, 16, 0, GPUVEC_POOL_SUM, false);
+	run_grad(32, 64, 1, GPUVEC_POOL_SUM, false);
+	run_grad_weights(128, 64, 0, GPUVEC_POOL_SUM);
+	run_grad_weights(128, 64, 1, GPUVEC_POOL_SUM);
+	run_grad_weights(128, 64, 0, GPUVEC_POOL_MEAN);
+}
+
+/* All cells */
+static void
+run_benchmark(const struct options &o)
+{
+	policy = o.policy;
+	B.unsettled = o.unsettled;
+	read_peers(o.peers);
+	set_up(o.rows, o.batch);
+	for (gpuvec_storage storage : {GPUVEC_FLOAT32, GPUVEC_FLOAT16})
+		for (uint32_t width : {32u, 64u, 128u, 256u})
+		{
+			fill_table(storage, width);
+			for (int dist = 0; dist < 2; dist++)
+				for (int hotness : {1, 16, 64})
+				{
+					run_cells(storage, storage, width, hotness, dist, o.sweep);
+					if (storage == GPUVEC_FLOAT16)
+						run_cells(storage, GPUVEC_FLOAT32, width, hotness, dist, o.sweep);
+				}
+			if (storage == GPUVEC_FLOAT32 && width == 128)
+				run_gradients(o);
+		}
+}
+#endif
+
+int
+main(int argc, char **argv)
+{
+	struct options o;
 	auto		begin = std::chrono::steady_clock::now();
 
 	for (int i = 1; i < argc; i++)
 	{
-		std::string arg = argv[i];
-
-		if (arg == "--no-time")
-			times = false;
-		else if (arg == "--sweep")
-			sweep = true;
-		else if (arg == "--small")
-			small = true;
-		else if (arg == "--unsettled")
-			unsettled = true;
-		else if (arg == "--unchained")
-			tuning.unchained = 1;
-		else if (arg == "--range" && i + 1 < argc)
-			tuning.range = (uint32_t) atoi(argv[++i]);
-		else if (arg == "--threads" && i + 1 < argc)
-			tuning.threads = (uint32_t) atoi(argv[++i]);
-		else if (arg == "--vector" && i + 1 < argc)
-			tuning.vector_bytes = (uint32_t) atoi(argv[++i]);
-		else if (arg == "--bulk" && i + 1 < argc)
-			tuning.bulk = (uint32_t) atoi(argv[++i]);
-		else if (arg == "--slice" && i + 1 < argc)
+		if (take_flag(o, argv[i]))
+			continue;
+		if (i + 1 < argc && take_value(o, argv[i], argv[i + 1]))
 		{
-			tuning.slice_bytes = (uint32_t) atoi(argv[++i]);
-			tuning.slice_major = 1;
+			i++;
+			continue;
 		}
-		else if (arg == "--only" && i + 1 < argc)
-			only = argv[++i];
-		else if (arg == "--check" && i + 1 < argc)
-			cases = atoi(argv[++i]);
-		else if (arg == "--rows" && i + 1 < argc)
-			rows = strtoull(argv[++i], NULL, 10);
-		else if (arg == "--batch" && i + 1 < argc)
-			batch = strtoull(argv[++i], NULL, 10);
-		else
-		{
-			fprintf(stderr, "usage: %s [--check N] [--small] [--no-time] [--sweep] [--only REGEX] [--rows N] [--batch N] [--unchained] [--unsettled] [--range N] [--threads N] [--vector N] [--slice N] [--bulk N]\n",
-					argv[0]);
-			return 2;
-		}
+		fprintf(stderr, "usage: %s [--check N] [--small] [--no-time] [--sweep] [--only REGEX] [--rows N] [--batch N] [--peers FILE] [--unchained] [--unsettled] [--range N] [--threads N] [--vector N] [--slice N] [--bulk N]\n",
+				argv[0]);
+		return 2;
 	}
-
-	check_all(cases, small);
-#ifdef EMULATION
-	times = false;
-#else
-	gpuvec_pooling_tuning = tuning;
-	if (times)
-	{
-		B.unsettled = unsettled;
-		set_up(rows, batch);
-		for (enum gpuvec_pooling_type type : {GPUVEC_EMB_FLOAT32, GPUVEC_EMB_FLOAT16})
-			for (uint32_t width : {32u, 64u, 128u, 256u})
-			{
-				fill_table(type, width);
-				for (int dist = 0; dist < 2; dist++)
-					for (int hotness : {1, 16, 64})
-					{
-						run_cells(type, type, width, hotness, dist, sweep);
-						if (type == GPUVEC_EMB_FLOAT16)
-							run_cells(type, GPUVEC_EMB_FLOAT32, width, hotness, dist, sweep);
-					}
-				if (type == GPUVEC_EMB_FLOAT32 && width == 128)
-				{
-					for (uint32_t threads : {64, 128})
-						for (uint32_t slice : {512, 256})
-						{
-							if (!sweep && (threads > 64 || slice < 512))
-								continue;
-							if (sweep)
-							{
-								gpuvec_pooling_tuning.threads = threads;
-								gpuvec_pooling_tuning.slice_bytes = slice;
-								gpuvec_pooling_tuning.slice_major = 1;
-							}
-							for (int dist = 0; dist < 2; dist++)
-							{
-								if (sweep)
-									printf("[t%u s%u] ", threads, slice);
-								run_grad(128, 64, dist, GPUVEC_EMB_SUM, false);
-							}
-							gpuvec_pooling_tuning = tuning;
-						}
-					if (!sweep)
-					{
-						run_grad(128, 64, 0, GPUVEC_EMB_MEAN, true);
-						run_grad(128, 64, 1, GPUVEC_EMB_MEAN, true);
-						run_grad(128, 64, 0, GPUVEC_EMB_CONCAT, false);
-						run_grad(128, 16, 0, GPUVEC_EMB_SUM, false);
-						run_grad(32, 64, 1, GPUVEC_EMB_SUM, false);
-						run_grad_weights(128, 64, 0, GPUVEC_EMB_SUM);
-						run_grad_weights(128, 64, 1, GPUVEC_EMB_SUM);
-						run_grad_weights(128, 64, 0, GPUVEC_EMB_MEAN);
-					}
-				}
-			}
-	}
+	check_all(o.cases, o.small);
+#ifndef EMULATION
+	if (o.times)
+		run_benchmark(o);
 #endif
 	printf("%.1f s\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
 	printf("%d passed, %d failed\n", checks - failures, failures);

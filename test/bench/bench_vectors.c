@@ -63,7 +63,7 @@ load(void)
 	double		start = now();
 	gpuvec_error error;
 
-	bank = vectors->make(vectors, width, false, &error);
+	bank = vectors->make(vectors, width, GPUVEC_FLOAT32, &error);
 	check(bank && vectors->reserve(vectors, bank, rows, &error), &error);
 	for (uint32_t slot = 0; slot < rows; slot++)
 	{
@@ -125,7 +125,7 @@ pool(uint64_t nbags, uint64_t hotness)
 
 /* Find the nearest rows of some queries */
 static void
-nearest(gpuvec_slots_metric metric, uint32_t nqueries, uint32_t k)
+nearest(gpuvec_metric metric, uint32_t nqueries, uint32_t k)
 {
 	static const char *const names[] = {"cosine", "ip", "l2"};
 	float	   *queries = malloc((size_t) nqueries * width * sizeof(float));
@@ -183,10 +183,10 @@ main(int argc, char **argv)
 	pool(65536, 64);
 	for (int metric = 0; metric < 3; metric++)
 	{
-		nearest((gpuvec_slots_metric) metric, 1, 10);
-		nearest((gpuvec_slots_metric) metric, 100, 10);
+		nearest((gpuvec_metric) metric, 1, 10);
+		nearest((gpuvec_metric) metric, 100, 10);
 	}
-	nearest(GPUVEC_SLOTS_IP, 1, 1000);
-	nearest(GPUVEC_SLOTS_IP, 1, 100000);
+	nearest(GPUVEC_METRIC_IP, 1, 1000);
+	nearest(GPUVEC_METRIC_IP, 1, 100000);
 	return 0;
 }

@@ -23,7 +23,7 @@ struct ref_lookup
 	float		weight;
 };
 
-/* A sum in the order that embedding.h prescribes */
+/* A sum in the order that pooling_kernels.h prescribes */
 struct ref_sum
 {
 	std::vector<float> value;
@@ -49,7 +49,7 @@ struct ref_sum
 	}
 };
 
-/* Sum at most GPUVEC_EMB_PIECE lookups from left to right */
+/* Sum at most GPUVEC_PIECE lookups from left to right */
 static inline ref_sum
 ref_piece(const ref_lookup *lookups, size_t n, size_t width, bool weighted, bool skip_missing)
 {
@@ -75,9 +75,9 @@ ref_piece(const ref_lookup *lookups, size_t n, size_t width, bool weighted, bool
 static inline ref_sum
 ref_bag(const std::vector<ref_lookup> &lookups, size_t width, bool weighted, bool skip_missing)
 {
-	const size_t piece = GPUVEC_EMB_PIECE;
-	const size_t fan = piece * GPUVEC_EMB_FAN;
-	const size_t fan2 = fan * GPUVEC_EMB_FAN;
+	const size_t piece = GPUVEC_PIECE;
+	const size_t fan = piece * GPUVEC_FAN;
+	const size_t fan2 = fan * GPUVEC_FAN;
 	const size_t n = lookups.size();
 	ref_sum		total(width);
 

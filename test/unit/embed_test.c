@@ -69,7 +69,7 @@ find_variants(void)
 }
 
 /*
- * The sum of one element of keys [first, end), by the words of embedding.h: a piece from
+ * The sum of one element of keys [first, end), by the words of pooling.h: a piece from
  * left to right, else by parts of `size`, each summed like this by parts of size / 32
  */
 static float

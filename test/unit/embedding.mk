@@ -20,9 +20,8 @@ include test/bench/bench.mk
 
 include test/unit/emulation/emulation.mk
 
-EMBEDDING_KERNELS = $(patsubst $(srcdir)/%.cu,%,$(sort $(POOLING_SOURCES)))
-EMULATED = $(EMBEDDING_KERNELS) test/bench/bench_embedding
-EMULATED_VECTORS = $(patsubst $(srcdir)/%.cu,%,$(sort $(DEVICE_SOURCES) $(POOLING_SOURCES))) kernels/embedding/keys kernels/embedding/nearest kernels/embedding/products kernels/embedding/vectors test/unit/emulation/engine
+EMULATED = $(patsubst $(srcdir)/%.cu,%,$(POOLING_SOURCES)) test/bench/bench_embedding
+EMULATED_VECTORS = $(patsubst $(srcdir)/%.cu,%,$(EMBEDDING_KERNELS)) test/unit/emulation/engine
 
 # the kernels, what the CUDA backend makes of them, and the server with that
 EMBEDDING_TESTS = embedding_kernels embedding_vectors embedding_server

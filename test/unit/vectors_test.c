@@ -141,7 +141,7 @@ make_table(void)
 	keys = malloc(nrows * sizeof(int64_t));
 	tids = malloc(nrows * sizeof(uint64_t));
 	live = malloc(nrows);
-	bank = vectors->make(vectors, width, storage == GPUVEC_FLOAT16, &error);
+	bank = vectors->make(vectors, width, storage, &error);
 	check(bank != NULL, &error);
 	for (uint32_t slot = 0; slot < nrows; slot++)
 	{
@@ -203,7 +203,7 @@ make_bags(void)
 
 	r.b.nbags = 1 + below(60);
 	r.b.hotness = fixed ? 1 + (below(10) ? below(10) : below(700)) : 0;
-	r.b.mode = (gpuvec_slots_mode) below(3);
+	r.b.mode = (gpuvec_pool_mode) below(3);
 	r.b.skip_missing = below(2);
 	r.missing = r.b.skip_missing ? GPUVEC_MISSING_SKIP : GPUVEC_MISSING_ZERO;
 	r.offsets = malloc((r.b.nbags + 1) * sizeof(uint64_t));
@@ -256,8 +256,8 @@ get_bag(const bags *r, uint64_t i)
 	return (gpuvec_bag) {
 		.keys = r->keys + first,.vectors = r->vectors + first,
 		.weights = r->b.weights ? r->b.weights + first : NULL,.n = r->offsets[i + 1] - first,
-		.width = width,.storage = storage,.mode = (gpuvec_pool_mode) r->b.mode,
-		.missing = r->b.mode == GPUVEC_SLOTS_CONCAT ? GPUVEC_MISSING_ZERO : r->missing,
+		.width = width,.storage = storage,.mode = r->b.mode,
+		.missing = r->b.mode == GPUVEC_POOL_CONCAT ? GPUVEC_MISSING_ZERO : r->missing,
 		.scratch = r->scratch
 	};
 }
@@ -266,7 +266,7 @@ get_bag(const bags *r, uint64_t i)
 static void
 test_pool(const bags *r)
 {
-	uint64_t	n = (r->b.mode == GPUVEC_SLOTS_CONCAT ? r->b.nslots : r->b.nbags) * width;
+	uint64_t	n = (r->b.mode == GPUVEC_POOL_CONCAT ? r->b.nslots : r->b.nbags) * width;
 	float	   *mine = malloc(n * sizeof(float) + 1);
 	float	   *out = malloc(n * sizeof(float) + 1);
 	float	   *to = mine;
@@ -294,7 +294,7 @@ test_gradient(const bags *r, const float *gradient)
 	float	   *sum = malloc(width * sizeof(float));
 	gpuvec_upstream up = {
 		.gradient = gradient,.width = width,
-		.factors = r->b.weights != NULL || r->b.mode == GPUVEC_SLOTS_MEAN
+		.factors = r->b.weights != NULL || r->b.mode == GPUVEC_POOL_MEAN
 	};
 	uint64_t	row = 0;
 	uint64_t	n = 0;
@@ -431,7 +431,7 @@ test_nearest(void)
 	gpuvec_near *mine = malloc(nrows * sizeof(*mine));
 	gpuvec_near *theirs = malloc(k * sizeof(*theirs));
 	gpuvec_slot_search search = {
-		.metric = (gpuvec_slots_metric) below(3),.queries = queries,.squares = squares,
+		.metric = (gpuvec_metric) below(3),.queries = queries,.squares = squares,
 		.nqueries = nqueries,.k = k,.live = live,.nlive = nrows,.version = version,
 		.slots = malloc((size_t) nqueries * k * sizeof(uint32_t)),
 		.scores = malloc((size_t) nqueries * k * sizeof(double)),
@@ -595,14 +595,14 @@ test_table(void)
 	for (int i = 0; i < 4; i++)
 	{
 		bags		r = make_bags();
-		uint64_t	n = (r.b.mode == GPUVEC_SLOTS_CONCAT ? r.b.nslots : r.b.nbags) * width;
+		uint64_t	n = (r.b.mode == GPUVEC_POOL_CONCAT ? r.b.nslots : r.b.nbags) * width;
 		float	   *gradient = malloc(n * sizeof(float) + 1);
 
 		for (uint64_t j = 0; j < n; j++)
 			gradient[j] = random_float();
 		test_pool(&r);
 		test_gradient(&r, gradient);
-		if (r.b.mode != GPUVEC_SLOTS_CONCAT)
+		if (r.b.mode != GPUVEC_POOL_CONCAT)
 			test_weights(&r, gradient);
 		free(gradient);
 		drop_bags(&r);

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * vectors.h
+ * embedding_backend.h
  *	  The vectors of embedding tables in the memory of a device.
  *
  * A bank is the vectors of rows of one width, numbered by slots; whose they are is
- * up to the engine (embed.h), which gives requests in terms of slots.  To find those of
- * keys, a device can keep a hash table, which the engine fills.  Results are those that core/pooling.h, embedding_grad.h and
- * nearest.h define, to the bit.
+ * up to the engine (embedding_mirror.h), which gives requests in terms of slots.  To find
+ * those of keys, a device can keep a hash table, which the engine fills.  Results are those
+ * that core/pooling.h, pooling_grad.h and nearest.h define, to the bit.
  *
  * All functions may be called from any thread.  Those that change a bank are called
  * by its updater alone, and reserve while nobody else uses the bank; so are put and
@@ -14,13 +14,14 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUVEC_VECTORS_H
-#define GPUVEC_VECTORS_H
+#ifndef GPUVEC_EMBEDDING_BACKEND_H
+#define GPUVEC_EMBEDDING_BACKEND_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/pooling_types.h"
 #include "engine/engine_error.h"
 
 #ifdef __cplusplus
@@ -38,14 +39,10 @@ extern "C" {
 
 typedef struct gpuvec_device_bank gpuvec_device_bank;
 
-typedef enum gpuvec_slots_mode
-{
-	GPUVEC_SLOTS_SUM,
-	GPUVEC_SLOTS_MEAN,
-	GPUVEC_SLOTS_CONCAT			/* one vector for each slot; bags do not matter */
-} gpuvec_slots_mode;
-
-/* Bags of slots */
+/*
+ * The bags of a request, by slots: on the host, all arrays the caller's.  (A bag of keys
+ * is gpuvec_bag, pooling.h; the kernels' are gpuvec_pooling_bags, in device memory.)
+ */
 typedef struct gpuvec_slot_bags
 {
 	const uint32_t *slots;		/* [nslots] */
@@ -55,24 +52,16 @@ typedef struct gpuvec_slot_bags
 	uint64_t	nbags;
 	const float *weights;		/* [nslots], or NULL */
 	const float *divisors;		/* [nbags]: for gradients of the weights of a mean */
-	gpuvec_slots_mode mode;
+	gpuvec_pool_mode mode;		/* concat: one vector for each slot; bags do not matter */
 	bool		skip_missing;	/* keys that were not found do not count for the mean */
 	const int  *canceled;		/* may be NULL; read atomically, nonzero: the answer is not
 								 * wanted any more */
 } gpuvec_slot_bags;
 
-/* As gpuvec_metric (nearest.h) */
-typedef enum gpuvec_slots_metric
-{
-	GPUVEC_SLOTS_COSINE,
-	GPUVEC_SLOTS_IP,
-	GPUVEC_SLOTS_L2
-} gpuvec_slots_metric;
-
 /* What is near to queries */
 typedef struct gpuvec_slot_search
 {
-	gpuvec_slots_metric metric;
+	gpuvec_metric metric;
 	const float *queries;		/* [nqueries * width] */
 	const double *squares;		/* [nqueries]: of each with itself */
 	uint32_t	nqueries;
@@ -88,7 +77,7 @@ typedef struct gpuvec_slot_search
 	uint32_t   *counts;			/* [nqueries] */
 } gpuvec_slot_search;
 
-/* Where the row of a key is */
+/* The slot of a key */
 typedef struct gpuvec_key_row
 {
 	int64_t		key;
@@ -113,9 +102,9 @@ typedef struct gpuvec_vectors gpuvec_vectors;
 
 struct gpuvec_vectors
 {
-	/* A bank of vectors of at least one element, float32 or float16, without room */
-	gpuvec_device_bank *(*make) (gpuvec_vectors *vectors, uint32_t width, bool half,
-								 gpuvec_error *error);
+	/* A bank of vectors of at least one element, without room */
+	gpuvec_device_bank *(*make) (gpuvec_vectors *vectors, uint32_t width,
+								 gpuvec_storage storage, gpuvec_error *error);
 	void		(*release) (gpuvec_vectors *vectors, gpuvec_device_bank *bank);
 
 	/* Make room for so many slots; on failure the bank is as before */
@@ -136,15 +125,15 @@ struct gpuvec_vectors
 
 	/*
 	 * Each bank has room for a hash table from keys to slots, which is not there before
-	 * clear_keys has made it, and not any more after reserve.  map_keys enters places of
+	 * clear_keys has made it, and not any more after reserve.  map_keys enters rows of
 	 * different keys, also from several threads at a time if their keys are different;
-	 * after that find_keys looks keys up.  key_limit: how many places may be entered before
+	 * after that find_keys looks keys up.  key_limit: how many rows may be entered before
 	 * the table has to be cleared again.
 	 */
 	uint64_t	(*key_limit) (const gpuvec_device_bank *bank);
 	bool		(*clear_keys) (gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *error);
 	bool		(*map_keys) (gpuvec_vectors *vectors, gpuvec_device_bank *bank,
-							 const gpuvec_key_row *places, uint64_t n, gpuvec_error *error);
+							 const gpuvec_key_row *rows, uint64_t n, gpuvec_error *error);
 	bool		(*find_keys) (gpuvec_vectors *vectors, gpuvec_device_bank *bank,
 							  const gpuvec_key_search *search, gpuvec_error *error);
 
@@ -175,4 +164,4 @@ struct gpuvec_vectors
 }
 #endif
 
-#endif							/* GPUVEC_VECTORS_H */
+#endif							/* GPUVEC_EMBEDDING_BACKEND_H */

@@ -149,8 +149,7 @@ new_bank(gpuvec_embedding_table *table, uint32_t width, gpuvec_vector_kind kind,
 	bank->kind = kind;
 	if (table->vectors && width > 0)
 	{
-		bank->device = table->vectors->make(table->vectors, width, table->storage == GPUVEC_FLOAT16,
-											error);
+		bank->device = table->vectors->make(table->vectors, width, table->storage, error);
 		if (bank->device == NULL)
 		{
 			free(bank);

@@ -310,7 +310,7 @@ ask_device(nearest_run *n, uint32_t first, uint32_t nqueries, uint32_t k, bool *
 	gpuvec_vectors *vectors = n->table->vectors;
 	uint64_t	room = (uint64_t) k * nqueries;
 	gpuvec_slot_search found = {
-		.metric = (gpuvec_slots_metric) q->head.metric,
+		.metric = (gpuvec_metric) q->head.metric,
 		.queries = q->queries + (size_t) first * q->head.width,.squares = n->squares + first,
 		.nqueries = nqueries,.k = k,.live = n->bank->live,.nlive = n->bank->nlive,
 		.version = n->table->version,.canceled = q->canceled,
@@ -319,9 +319,6 @@ ask_device(nearest_run *n, uint32_t first, uint32_t nqueries, uint32_t k, bool *
 	};
 	bool		ok = found.slots && found.scores && found.counts;
 
-	_Static_assert(GPUVEC_SLOTS_COSINE == (int) GPUVEC_METRIC_COSINE &&
-				   GPUVEC_SLOTS_IP == (int) GPUVEC_METRIC_IP &&
-				   GPUVEC_SLOTS_L2 == (int) GPUVEC_METRIC_L2, "metrics must be the same");
 	*more = false;
 	if (!ok)
 		gpuvec_fail_memory(error, room * sizeof(double));

@@ -24,14 +24,11 @@ describe_bags(gpuvec_reading *r, float *weights)
 	gpuvec_slot_bags bags = {
 		.slots = r->slots,.nslots = r->nkeys,.nbags = r->nbags,.hotness = r->hotness,
 		.offsets = r->hotness > 0 ? NULL : r->q->offsets,.weights = r->q->weights,
-		.mode = (gpuvec_slots_mode) r->mode,.skip_missing = r->missing == GPUVEC_MISSING_SKIP,
+		.mode = r->mode,.skip_missing = r->missing == GPUVEC_MISSING_SKIP,
 		.canceled = r->q->canceled
 	};
 	uint64_t	n = 0;
 
-	_Static_assert(GPUVEC_SLOTS_SUM == (int) GPUVEC_POOL_SUM &&
-				   GPUVEC_SLOTS_MEAN == (int) GPUVEC_POOL_MEAN &&
-				   GPUVEC_SLOTS_CONCAT == (int) GPUVEC_POOL_CONCAT, "modes must be the same");
 	if (r->mode != GPUVEC_POOL_CONCAT || r->missing != GPUVEC_MISSING_SKIP)
 		return bags;
 	for (uint64_t i = 0; i < r->nkeys; i++)
@@ -51,7 +48,7 @@ describe_bags(gpuvec_reading *r, float *weights)
 static uint64_t
 pooled_rows(const gpuvec_slot_bags *bags)
 {
-	return bags->mode == GPUVEC_SLOTS_CONCAT ? bags->nslots : bags->nbags;
+	return bags->mode == GPUVEC_POOL_CONCAT ? bags->nslots : bags->nbags;
 }
 
 /* Gather or pool */
@@ -174,7 +171,7 @@ concat_weight_gradients(gpuvec_reading *r, const gpuvec_bank *bank, gpuvec_slot_
 	bool		ok;
 
 	/* sums of one each */
-	bags->mode = GPUVEC_SLOTS_SUM;
+	bags->mode = GPUVEC_POOL_SUM;
 	bags->offsets = NULL;
 	bags->hotness = 1;
 	bags->nbags = bags->nslots;
@@ -205,9 +202,9 @@ slot_weight_gradients(gpuvec_reading *r, const gpuvec_bank *bank, gpuvec_slot_ba
 	r->q->body = gpuvec_memory_new(r->q->body_size);
 	if (r->q->body == NULL)
 		return gpuvec_fail_memory(error, r->q->body_size);
-	if (bags->mode == GPUVEC_SLOTS_CONCAT)
+	if (bags->mode == GPUVEC_POOL_CONCAT)
 		return concat_weight_gradients(r, bank, bags, error);
-	if (bags->mode == GPUVEC_SLOTS_MEAN && (divisors = mean_divisors(r, error)) == NULL)
+	if (bags->mode == GPUVEC_POOL_MEAN && (divisors = mean_divisors(r, error)) == NULL)
 		return false;
 	bags->divisors = divisors;
 	ok = vectors->weight_gradients(vectors, bank->device, bags, r->q->gradient, r->q->body, error);

@@ -9,42 +9,23 @@
  *-------------------------------------------------------------------------
  */
 #include "engine/backend.h"
-#include "kernels/embedding/cuda_vectors.h"
+#include "kernels/embedding/cuda_embedding.h"
 
-/* There is nothing in it */
-struct cuda_backend
+static struct gpuvec::cuda_device device;
+
+/* Small numbers, so that tests find more */
+static struct gpuvec::embedding_policy
+small_policy(void)
 {
-	gpuvec_backend *cpu;
-};
+	struct gpuvec::embedding_policy policy;
 
-static struct cuda_backend device;
-
-bool
-cuda_check(struct cuda_backend *, cudaError_t rc, const char *what, gpuvec_error *error)
-{
-	if (rc == cudaSuccess)
-		return true;
-	return gpuvec_fail(error, rc == cudaErrorMemoryAllocation ? GPUVEC_OUT_OF_MEMORY : GPUVEC_SYSTEM_ERROR,
-					   NULL, NULL, "could not %s", what);
-}
-
-bool
-cuda_enter(struct cuda_backend *, gpuvec_error *)
-{
-	return true;
-}
-
-bool
-device_alloc(struct cuda_backend *b, void **memory, size_t bytes, cudaStream_t, const char *,
-			 gpuvec_error *error)
-{
-	return cuda_check(b, cudaMalloc(memory, bytes), "allocate GPU memory", error);
-}
-
-void
-device_free(struct cuda_backend *, void *memory, cudaStream_t)
-{
-	cudaFree(memory);
+	policy.pinned_bytes = (size_t) 256 << 10;
+	policy.record_bytes = (size_t) 16 << 10;
+	policy.chunk_slots = 500;
+	policy.chunk_bags = 50;
+	policy.more_candidates = 50;
+	policy.candidate_bytes = (size_t) 8 << 10;
+	return policy;
 }
 
 int
@@ -58,9 +39,12 @@ gpuvec_cuda_open(const gpuvec_backend_options *options, gpuvec_error *error)
 {
 	gpuvec_backend_options cpu_options = {};
 
+	gpuvec_backend *backend;
+
 	cpu_options.threads = options->threads;
-	device.cpu = gpuvec_cpu_open(&cpu_options, error);
-	if (device.cpu)
-		device.cpu->vectors = cuda_vectors_new(&device, error);
-	return device.cpu && device.cpu->vectors ? device.cpu : NULL;
+	backend = gpuvec_cpu_open(&cpu_options, error);
+	if (backend == NULL || !device.open(0, error))
+		return NULL;
+	backend->vectors = gpuvec::embedding_open(device, small_policy(), error);
+	return backend->vectors ? backend : NULL;
 }

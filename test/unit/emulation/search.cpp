@@ -11,7 +11,7 @@
  *-------------------------------------------------------------------------
  */
 #include "kernels/search/search_backend.h"
-#include "kernels/embedding/cuda_vectors.h"
+#include "kernels/embedding/cuda_embedding.h"
 
 #define BEYOND			256		/* bytes that are checked */
 
@@ -65,12 +65,12 @@ emu_run_shared(const cudaLaunchConfig_t *config, const std::function<void()> &ke
 
 /* There are no embedding tables */
 gpuvec_vectors *
-cuda_vectors_new(struct cuda_backend *, gpuvec_error *)
+gpuvec::embedding_open(struct gpuvec::cuda_device &, const struct gpuvec::embedding_policy &, gpuvec_error *)
 {
 	return (gpuvec_vectors *) &something;
 }
 
 void
-cuda_vectors_free(gpuvec_vectors *)
+gpuvec::embedding_close(gpuvec_vectors *)
 {
 }

@@ -1,0 +1,282 @@
+/*-------------------------------------------------------------------------
+ *
+ * banks.cu
+ *	  Banks of vectors in the memory of the GPU.
+ *
+ * A bank is one allocation: vectors, keys, tids, the flags of live slots, and the hash table
+ * of the keys, which keys.cu makes.  It grows by making a larger one and copying.  New
+ * vectors are collected on the host with their slots, keys and tids, and go to the device
+ * some megabytes at a time, where a kernel puts each in its slot.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <algorithm>
+#include <new>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/embedding/cuda_embedding.h"
+
+namespace gpuvec
+{
+
+#define FIRST_RECORDS		16
+#define PUT_THREADS			256
+
+/* What precedes a vector on its way */
+struct __align__(16) record_head
+{
+	int64_t		key;
+	uint64_t	tid;
+	uint32_t	slot;
+	uint32_t	padding[3];
+};
+
+gpuvec_device_bank *
+bank_make(gpuvec_vectors *vectors, uint32_t width, gpuvec_storage storage, gpuvec_error *error)
+{
+	gpuvec_device_bank *bank = new (std::nothrow) gpuvec_device_bank();
+	uint32_t	element_bytes = (uint32_t) gpuvec_element_bytes(storage);
+
+	(void) vectors;
+	if (bank == NULL)
+	{
+		gpuvec_fail_memory(error, sizeof(*bank));
+		return NULL;
+	}
+	bank->width = width;
+	bank->storage = storage;
+	bank->stride_bytes = divide_up((uint64_t) width * element_bytes, 16) * 16;
+	bank->stride = (uint32_t) (bank->stride_bytes / element_bytes);
+	return bank;
+}
+
+/* Give memory back that no request uses: in the default stream, for nothing is under way */
+static void
+release_memory(unique_memory &memory)
+{
+	free_in_stream(memory, NULL);
+	memory.reset();
+}
+
+void
+bank_release(gpuvec_vectors *vectors, gpuvec_device_bank *bank)
+{
+	(void) vectors;
+	if (bank == NULL)
+		return;
+	release_memory(bank->memory);
+	free(bank->records);
+	delete bank;
+}
+
+/* Cut memory into the arrays of a bank */
+static struct bank_arrays
+take_arrays(struct arena *arena, const gpuvec_device_bank *bank, uint32_t room)
+{
+	struct bank_arrays a;
+
+	a.elements = arena->take<char>(room * bank->stride_bytes);
+	a.keys = arena->take<int64_t>(room);
+	a.tids = arena->take<uint64_t>(room);
+	a.live = arena->take<uint8_t>(room);
+	a.entries = arena->take<struct key_entry>(key_entries(room));
+	return a;
+}
+
+size_t
+bank_bytes(const gpuvec_device_bank *bank, uint32_t room)
+{
+	struct arena arena = {NULL, 0};
+
+	take_arrays(&arena, bank, room);
+	return arena.used;
+}
+
+/* Copy the first n slots of a bank to larger arrays */
+static cudaError_t
+copy_slots(const struct bank_arrays *to, const gpuvec_device_bank *bank, cudaStream_t stream)
+{
+	const struct bank_arrays *from = &bank->arrays;
+	size_t		n = bank->room;
+	cudaError_t rc = cudaMemcpyAsync(to->elements, from->elements, n * bank->stride_bytes,
+									 cudaMemcpyDeviceToDevice, stream);
+
+	if (rc == cudaSuccess)
+		rc = cudaMemcpyAsync(to->keys, from->keys, n * sizeof(int64_t), cudaMemcpyDeviceToDevice,
+							 stream);
+	if (rc == cudaSuccess)
+		rc = cudaMemcpyAsync(to->tids, from->tids, n * sizeof(uint64_t), cudaMemcpyDeviceToDevice,
+							 stream);
+	return rc;
+}
+
+bool
+bank_reserve(gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t room, gpuvec_error *error)
+{
+	static const char *const what = "copy vectors on the GPU";
+	struct cuda_embedding &e = embedding_of(vectors);
+	worker_loan worker = e.take_worker(error);
+	struct bank_arrays larger;
+	struct arena arena = {NULL, 0};
+	unique_memory memory;
+	cudaStream_t stream;
+
+	if (!worker ||
+		!e.allocate(memory, worker->streams[0], bank_bytes(bank, room), "vectors", error))
+		return false;
+	stream = worker->streams[0].get();
+	arena.base = (char *) memory.get();
+	larger = take_arrays(&arena, bank, room);
+	if ((bank->memory && !e.device.check(copy_slots(&larger, bank, stream), what, error)) ||
+		!e.device.check(cudaStreamSynchronize(stream), what, error))
+	{
+		release_memory(memory);
+		return false;
+	}
+	release_memory(bank->memory);
+	bank->memory = std::move(memory);
+	bank->arrays = larger;
+	bank->room = room;
+	bank->live_version = 0;
+	return true;
+}
+
+/* ---- filling slots ---- */
+
+struct put_params
+{
+	const uint4 *records;
+	uint32_t	nrecords;
+	uint32_t	vectors;		/* of 16 bytes, of each vector */
+	uint4	   *elements;
+	int64_t    *keys;
+	uint64_t   *tids;
+};
+
+/* Put vectors in their slots: a thread for each 16 bytes */
+static __global__ void
+put_kernel(const __grid_constant__ struct put_params p)
+{
+	uint32_t	parts = p.vectors + sizeof(struct record_head) / sizeof(uint4);
+	uint64_t	i = (uint64_t) blockIdx.x * blockDim.x + threadIdx.x;
+	uint32_t	number = (uint32_t) (i / parts);
+	uint32_t	part = (uint32_t) (i % parts);
+	const uint4 *record = p.records + (uint64_t) number * parts;
+	const struct record_head *head = (const struct record_head *) record;
+
+	if (number >= p.nrecords)
+		return;
+	if (part == 0)
+	{
+		p.keys[head->slot] = head->key;
+		p.tids[head->slot] = head->tid;
+	}
+	else if (part >= parts - p.vectors)
+		p.elements[(uint64_t) head->slot * p.vectors + part - (parts - p.vectors)] = record[part];
+}
+
+/* Bytes of a vector on its way */
+static size_t
+record_bytes(const gpuvec_device_bank *bank)
+{
+	return sizeof(struct record_head) + bank->stride_bytes;
+}
+
+/* Send the vectors that were collected */
+static bool
+send_records(struct cuda_embedding &e, staged_stream &stream, gpuvec_device_bank *bank,
+			 gpuvec_error *error)
+{
+	size_t		bytes = bank->nrecords * record_bytes(bank);
+	struct put_params params = {};
+	unique_memory memory;
+
+	if (!e.allocate(memory, stream, bytes, "new vectors", error))
+		return false;
+	params.records = (const uint4 *) memory.get();
+	params.nrecords = bank->nrecords;
+	params.vectors = (uint32_t) (bank->stride_bytes / sizeof(uint4));
+	params.elements = (uint4 *) bank->arrays.elements;
+	params.keys = bank->arrays.keys;
+	params.tids = bank->arrays.tids;
+	return e.send(stream, memory.get(), bank->records, bytes, error) &&
+		e.device.check(launch(put_kernel, divide_up(bytes / sizeof(uint4), PUT_THREADS), PUT_THREADS, 0,
+							  stream.get(), params), "store vectors on the GPU", error);
+}
+
+void
+bank_forget(gpuvec_device_bank *bank)
+{
+	free(bank->records);
+	bank->records = NULL;
+	bank->nrecords = bank->room_records = 0;
+}
+
+/* Put the vectors that were collected in their slots; the memory for more stays */
+static bool
+flush_records(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *error)
+{
+	struct cuda_embedding &e = embedding_of(vectors);
+	worker_loan worker;
+
+	if (bank->nrecords == 0)
+		return true;
+	worker = e.take_worker(error);
+	if (!worker || !worker->finish(send_records(e, worker->streams[0], bank, error), error))
+		return false;
+	bank->nrecords = 0;
+	return true;
+}
+
+bool
+bank_flush(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *error)
+{
+	if (!flush_records(vectors, bank, error))
+		return false;
+	bank_forget(bank);
+	return true;
+}
+
+/* Make room for one more vector on its way */
+static bool
+reserve_record(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *error)
+{
+	size_t		most = std::max(embedding_of(vectors).policy.record_bytes / record_bytes(bank), (size_t) 1);
+	size_t		room = std::min(most, std::max((size_t) bank->room_records * 2, (size_t) FIRST_RECORDS));
+	char	   *records;
+
+	if (bank->nrecords < bank->room_records)
+		return true;
+	if (bank->nrecords == most)
+		return flush_records(vectors, bank, error);
+	records = (char *) realloc(bank->records, room * record_bytes(bank));
+	if (records == NULL)
+		return gpuvec_fail_memory(error, room * record_bytes(bank));
+	bank->records = records;
+	bank->room_records = (uint32_t) room;
+	return true;
+}
+
+bool
+bank_put(gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t slot, int64_t key, uint64_t tid,
+	const void *elements, gpuvec_error *error)
+{
+	size_t		bytes = (size_t) bank->width * gpuvec_element_bytes(bank->storage);
+	struct record_head head = {};
+	char	   *to;
+
+	if (!reserve_record(vectors, bank, error))
+		return false;
+	head.slot = slot;
+	head.key = key;
+	head.tid = tid;
+	to = bank->records + bank->nrecords++ * record_bytes(bank);
+	memcpy(to, &head, sizeof(head));
+	to += sizeof(head);
+	memcpy(to, elements, bytes);
+	memset(to + bytes, 0, bank->stride_bytes - bytes);
+	return true;
+}
+
+}

@@ -96,16 +96,17 @@ extern int	no_such_variable
 static inline void
 GpuvecAppendPath(StringInfo out, Oid tablespace, Oid file)
 {
+#if PG_VERSION_NUM >= 160000
+	RelFileLocator locator = {tablespace, MyDatabaseId, file};
+#else
+	RelFileNode locator = {tablespace, MyDatabaseId, file};
+#endif
 #if PG_VERSION_NUM >= 180000
-	RelPathStr	path = relpathperm(((RelFileLocator) {tablespace, MyDatabaseId, file}), MAIN_FORKNUM);
+	RelPathStr	path = relpathperm(locator, MAIN_FORKNUM);
 
 	appendBinaryStringInfo(out, path.str, strlen(path.str) + 1);
 #else
-#if PG_VERSION_NUM >= 160000
-	char	   *path = relpathperm(((RelFileLocator) {tablespace, MyDatabaseId, file}), MAIN_FORKNUM);
-#else
-	char	   *path = relpathperm(((RelFileNode) {tablespace, MyDatabaseId, file}), MAIN_FORKNUM);
-#endif
+	char	   *path = relpathperm(locator, MAIN_FORKNUM);
 
 	appendBinaryStringInfo(out, path, strlen(path) + 1);
 	pfree(path);

@@ -78,10 +78,15 @@ gpuvec_bag_shares(gpuvec_share *shares, const gpuvec_bag *bag, uint64_t *row)
 		if (!gpuvec_bag_counts(bag, i))
 			continue;
 		if (bag->vectors[i] != NULL)
-			shares[nshares++] = (gpuvec_share) {
-				.key = bag->keys[i],.row = *row,
-				.factor = bag->mode != GPUVEC_POOL_MEAN ? weight : divisor == 0 ? 0 : weight / divisor
-			};
+		{
+			gpuvec_share *share = &shares[nshares++];
+
+			share->key = bag->keys[i];
+			share->row = *row;
+			share->factor = weight;
+			if (bag->mode == GPUVEC_POOL_MEAN)
+				share->factor = divisor == 0 ? 0 : weight / divisor;
+		}
 		if (bag->mode == GPUVEC_POOL_CONCAT)
 			(*row)++;
 	}

@@ -285,10 +285,12 @@ collect_bags(const PoolCollection *collection, EmbeddingBags *bags)
 	offsets = MemoryContextAllocHuge(CurrentMemoryContext, (nbags + 1) * sizeof(uint64));
 	if (collection->what.weighted)
 		weights = MemoryContextAllocHuge(CurrentMemoryContext, (nkeys + 1) * sizeof(float));
-	*bags = (EmbeddingBags) {
-		.keys = keys,.offsets = offsets,.weights = weights,
-		.mode = collection->what.mode,.missing = collection->what.missing
-	};
+	memset(bags, 0, sizeof(*bags));
+	bags->keys = keys;
+	bags->offsets = offsets;
+	bags->weights = weights;
+	bags->mode = collection->what.mode;
+	bags->missing = collection->what.missing;
 	offsets[0] = 0;
 	for (PoolState *state = collection->states; state; state = state->next)
 	{

@@ -50,7 +50,8 @@ struct EmbeddingCollection
 	float	   *room;			/* in the last block */
 	Size		nroom;
 	keyhash_hash *keys;
-	int64	   *distinct;		/* the keys that are being collected, each once */
+	int64	   *distinct;		/* the keys that are being collected, each
+								 * once */
 	uint64		ndistinct;
 };
 
@@ -142,7 +143,7 @@ static bool
 ask_target(EmbeddingCollection *collection, EmbeddingTable *table, int target, const int64 *keys,
 		   uint64 n, const char **reason)
 {
-	EmbeddingBags bags = {.keys = keys,.nkeys = n,.missing = GPUVEC_MISSING_SKIP};
+	EmbeddingBags bags = {.keys = keys, .nkeys = n, .missing = GPUVEC_MISSING_SKIP};
 	EmbeddingAnswer answer;
 
 	if (!EmbeddingAsk(table, target, GPUVEC_EMBEDDING_GATHER, GPUVEC_EMBEDDING_FOUND, &bags, &answer, reason))
@@ -216,7 +217,7 @@ EmbeddingAllKeys(EmbeddingTable *table, uint64 *n)
 	qsort(keys, *n, sizeof(int64), compare_keys);
 	for (uint64 i = 1; i < *n; i++)
 	{
-		gpuvec_embedding_answer complaint = {.status = GPUVEC_EMBEDDING_DUPLICATE,.key = keys[i]};
+		gpuvec_embedding_answer complaint = {.status = GPUVEC_EMBEDDING_DUPLICATE, .key = keys[i]};
 
 		if (keys[i] == keys[i - 1])
 			EmbeddingComplain(table, &complaint);
@@ -262,6 +263,8 @@ uint64
 EmbeddingCollectMore(EmbeddingCollection *collection, EmbeddingTable *table, const int64 *keys,
 					 uint64 nkeys, bool use_engine)
 {
+	CollectScan scan = {.collection = collection};
+
 	enter_keys(collection, keys, nkeys);
 	for (int i = 0; i < table->ntargets && collection->ndistinct > 0; i++)
 	{
@@ -276,8 +279,8 @@ EmbeddingCollectMore(EmbeddingCollection *collection, EmbeddingTable *table, con
 			use_engine = GpuvecLinkRefusal() != NULL;
 			forget_target(collection, i);
 		}
-		EmbeddingScan(&table->targets[i], table->snapshot, false, take_row,
-					  &(CollectScan) {collection, &table->targets[i]});
+		scan.target = &table->targets[i];
+		EmbeddingScan(scan.target, table->snapshot, false, take_row, &scan);
 	}
 	for (uint64 i = 0; i < collection->ndistinct; i++)
 		keyhash_lookup(collection->keys, collection->distinct[i])->complete = true;

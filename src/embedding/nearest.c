@@ -84,7 +84,7 @@ offer_row(void *arg, const EmbeddingRow *row)
 {
 	NearestScan *scan = arg;
 	const EmbeddingNearest *nearest = scan->nearest;
-	gpuvec_near near = {.key = row->key,.tid = row->tid};
+	gpuvec_near near = {.key = row->key, .tid = row->tid};
 	MirrorVector vector;
 
 	MirrorReadVector(row->value, scan->target, &vector);
@@ -130,10 +130,11 @@ make_heaps(const EmbeddingNearest *nearest)
 	gpuvec_near_heap *heaps = palloc_array(gpuvec_near_heap, Max(nearest->nqueries, 1));
 
 	for (uint32 i = 0; i < nearest->nqueries; i++)
-		heaps[i] = (gpuvec_near_heap) {
-			.rows = MemoryContextAllocHuge(CurrentMemoryContext, nearest->k * sizeof(gpuvec_near)),
-			.k = nearest->k
-		};
+	{
+		memset(&heaps[i], 0, sizeof(heaps[i]));
+		heaps[i].rows = MemoryContextAllocHuge(CurrentMemoryContext, nearest->k * sizeof(gpuvec_near));
+		heaps[i].k = nearest->k;
+	}
 	return heaps;
 }
 
@@ -152,6 +153,7 @@ static gpuvec_near_heap *
 find_nearest(EmbeddingTable *table, const EmbeddingNearest *nearest, bool use_engine)
 {
 	gpuvec_near_heap *heaps = make_heaps(nearest);
+	NearestScan scan = {.nearest = nearest, .heaps = heaps};
 
 	for (int i = 0; i < table->ntargets; i++)
 	{
@@ -165,8 +167,8 @@ find_nearest(EmbeddingTable *table, const EmbeddingNearest *nearest, bool use_en
 			/* what it cannot do for this relation it may do for others */
 			use_engine = GpuvecLinkRefusal() != NULL;
 		}
-		EmbeddingScan(&table->targets[i], table->snapshot, false, offer_row,
-					  &(NearestScan) {&table->targets[i], nearest, heaps});
+		scan.target = &table->targets[i];
+		EmbeddingScan(scan.target, table->snapshot, false, offer_row, &scan);
 	}
 	for (uint32 i = 0; i < nearest->nqueries; i++)
 		gpuvec_near_sort(&heaps[i]);

@@ -153,13 +153,19 @@ EmbeddingBag(const EmbeddingBags *bags, const float **where, uint32 width, uint6
 			 float *scratch)
 {
 	uint64		start = bags->offsets[bag];
-
-	return (gpuvec_bag) {
-		.keys = bags->keys + start,.vectors = (const void *const *) (where + start),
+	gpuvec_bag	found = {
+		.keys = bags->keys + start,
+		.vectors = (const void *const *) (where + start),
 		.weights = bags->weights ? bags->weights + start : NULL,
-		.n = bags->offsets[bag + 1] - start,.width = width,.storage = GPUVEC_FLOAT32,
-		.mode = bags->mode,.missing = bags->missing,.scratch = scratch
+		.n = bags->offsets[bag + 1] - start,
+		.width = width,
+		.storage = GPUVEC_FLOAT32,
+		.mode = bags->mode,
+		.missing = bags->missing,
+		.scratch = scratch
 	};
+
+	return found;
 }
 
 /* Pool collected vectors */

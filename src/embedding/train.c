@@ -297,7 +297,11 @@ gpuvec_gradient_rows(PG_FUNCTION_ARGS)
 	up.width = width;
 	shares = MemoryContextAllocHuge(CurrentMemoryContext, bags.nkeys * sizeof(gpuvec_share));
 	for (uint64 i = 0; i < bags.nkeys; i++)
-		shares[i] = (gpuvec_share) {.key = bags.keys[i],.row = i,.factor = 1};
+	{
+		shares[i].key = bags.keys[i];
+		shares[i].row = i;
+		shares[i].factor = 1;
+	}
 	shares = gpuvec_sort_shares(shares, MemoryContextAllocHuge(CurrentMemoryContext,
 															   bags.nkeys * sizeof(gpuvec_share)),
 								bags.nkeys);

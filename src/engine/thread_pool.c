@@ -134,7 +134,8 @@ start_worker(gpuvec_thread_pool *pool, int thread)
 
 	if (start == NULL)
 		return false;
-	*start = (worker_start) {pool, thread};
+	start->pool = pool;
+	start->thread = thread;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	rc = pthread_create(&pool->threads[thread - 1], NULL, worker, start);

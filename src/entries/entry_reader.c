@@ -88,10 +88,11 @@ note_items(Pieces *all, Page page)
 	{
 		ItemId		id = PageGetItemId(page, offset);
 
-		all->pieces[all->n] = (Piece) {
-			(EntryItem *) PageGetItem(page, id), ItemIdGetLength(id) - sizeof(EntryItem), all->n
-		};
-		all->n++;
+		Piece	   *piece = &all->pieces[all->n];
+
+		piece->item = (EntryItem *) PageGetItem(page, id);
+		piece->bytes = ItemIdGetLength(id) - sizeof(EntryItem);
+		piece->order = all->n++;
 	}
 }
 

@@ -145,7 +145,10 @@ common_ids(const IdSetSample *sample, uint32 room, uint32 *n, bool *cut)
 	for (uint32 id = 0; id <= GPUVEC_MAX_ID; id++)
 	{
 		if (sample->counts[id] >= least)
-			ids[(*n)++] = (IdCount) {.id = (uint16) id, .count = sample->counts[id]};
+		{
+			ids[*n].id = (uint16) id;
+			ids[(*n)++].count = sample->counts[id];
+		}
 		else if (sample->counts[id] > 0)
 			*cut = true;
 	}

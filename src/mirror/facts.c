@@ -162,12 +162,15 @@ facts_table(void)
 static bool
 facts_key(const gpuvec_mirror_key *mirror, FactsKey *key)
 {
-	*key = (FactsKey) {
-		.database = mirror->database,.relation = mirror->relation,
-		.relfilenumber = mirror->relfilenumber,.index = mirror->index,
-		.attnum = mirror->attnum,.rooted = mirror->rooted,
-		.key_attnum = mirror->key_attnum,.storage = mirror->storage
-	};
+	memset(key, 0, sizeof(*key));
+	key->database = mirror->database;
+	key->relation = mirror->relation;
+	key->relfilenumber = mirror->relfilenumber;
+	key->index = mirror->index;
+	key->attnum = mirror->attnum;
+	key->rooted = mirror->rooted;
+	key->key_attnum = mirror->key_attnum;
+	key->storage = mirror->storage;
 	return mirror->private_id == 0 && mirror->key_attnum == 0;
 }
 
@@ -258,7 +261,8 @@ take_slot(FactsGroup *group, const FactsKey *key, TimestampTz now)
 	{
 		SpinLockAcquire(&slot->mutex);
 		slot->key = *key;
-		slot->facts = (Facts) {.used = now};
+		memset(&slot->facts, 0, sizeof(slot->facts));
+		slot->facts.used = now;
 	}
 	if (slot != NULL)
 		SpinLockRelease(&slot->mutex);

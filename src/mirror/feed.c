@@ -109,9 +109,13 @@ FeedInit(void)
 static FeedKey
 feed_key(Relation index)
 {
-	return (FeedKey) {
-		.database = MyDatabaseId,.index = RelationGetRelid(index),.relfilenumber = GpuvecRelFile(index)
+	FeedKey		key = {
+		.database = MyDatabaseId,
+		.index = RelationGetRelid(index),
+		.relfilenumber = GpuvecRelFile(index)
 	};
+
+	return key;
 }
 
 /* Is the slot that of this index?  Without its lock the answer may be out of date. */

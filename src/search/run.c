@@ -164,9 +164,11 @@ SearchRun(MirrorTarget *targets, int ntargets, MirrorSearch *search, SearchAnswe
 				raise_bound(search, &search->queries[i], &answers[i]);
 			}
 			else
-				answers[i] = (SearchAnswer) {
-					.hits = search->queries[i].hits,.nhits = search->queries[i].nhits
-				};
+			{
+				memset(&answers[i], 0, sizeof(answers[i]));
+				answers[i].hits = search->queries[i].hits;
+				answers[i].nhits = search->queries[i].nhits;
+			}
 		}
 		MemoryContextReset(context);
 	}

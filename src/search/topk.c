@@ -374,7 +374,8 @@ look_ahead_group(TopKCall *call)
 static void
 start_rows(TopKCall *call)
 {
-	call->next = call->next_page = call->next_tuple = (AnswerCursor) {0};
+	memset(&call->next, 0, sizeof(call->next));
+	call->next_page = call->next_tuple = call->next;
 	call->asked = 0;
 	if (call->rows)
 		look_ahead(call, &call->next_page, RowFetchAheadPage);

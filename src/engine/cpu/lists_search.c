@@ -133,7 +133,8 @@ find_lists(lists_task *task, const cpu_lists *lists)
 		n = (start[1] & ~LISTS_BITMAP) - start[0];
 		if (n == 0)
 			continue;
-		task->lists[nlists++] = (id_list) {rows, n};
+		task->lists[nlists].rows = rows;
+		task->lists[nlists++].n = n;
 		for (uint32_t ahead = 0; ahead < AHEAD_BYTES && ahead < n * sizeof(uint16_t); ahead += 64)
 			__builtin_prefetch((const char *) rows + ahead);
 	}

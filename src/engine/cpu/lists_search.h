@@ -79,7 +79,10 @@ extern void lists_offer(lists_task *task);
 static inline void
 lists_take(lists_task *task, uint32_t row, uint32_t common)
 {
-	task->taken[task->ntaken++] = (taken_row) {row, common};
+	taken_row  *taken = &task->taken[task->ntaken++];
+
+	taken->row = row;
+	taken->common = common;
 	__builtin_prefetch(task->entry->segment->len + row);
 	__builtin_prefetch(task->entry->segment->tid + row);
 }

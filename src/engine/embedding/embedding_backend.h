@@ -25,7 +25,8 @@
 #include "engine/engine_error.h"
 
 #ifdef __cplusplus
-extern "C" {
+extern "C"
+{
 #endif
 
 /* The slot of a key that was not found */
@@ -47,15 +48,19 @@ typedef struct gpuvec_slot_bags
 {
 	const uint32_t *slots;		/* [nslots] */
 	uint64_t	nslots;
-	const uint64_t *offsets;	/* [nbags + 1], from 0 to nslots; NULL: hotness */
+	const uint64_t *offsets;	/* [nbags + 1], from 0 to nslots; NULL:
+								 * hotness */
 	uint64_t	hotness;		/* slots of each bag */
 	uint64_t	nbags;
 	const float *weights;		/* [nslots], or NULL */
-	const float *divisors;		/* [nbags]: for gradients of the weights of a mean */
-	gpuvec_pool_mode mode;		/* concat: one vector for each slot; bags do not matter */
-	bool		skip_missing;	/* keys that were not found do not count for the mean */
-	const int  *canceled;		/* may be NULL; read atomically, nonzero: the answer is not
-								 * wanted any more */
+	const float *divisors;		/* [nbags]: for gradients of the weights of a
+								 * mean */
+	gpuvec_pool_mode mode;		/* concat: one vector for each slot; bags do
+								 * not matter */
+	bool		skip_missing;	/* keys that were not found do not count for
+								 * the mean */
+	const int  *canceled;		/* may be NULL; read atomically, nonzero: the
+								 * answer is not wanted any more */
 } gpuvec_slot_bags;
 
 /* What is near to queries */
@@ -81,7 +86,8 @@ typedef struct gpuvec_slot_search
 typedef struct gpuvec_key_row
 {
 	int64_t		key;
-	uint32_t	slot;			/* GPUVEC_NO_SLOT: there is none any more; or GPUVEC_ASK_SLOT */
+	uint32_t	slot;			/* GPUVEC_NO_SLOT: there is none any more; or
+								 * GPUVEC_ASK_SLOT */
 	uint32_t	block;			/* the page of the row */
 } gpuvec_key_row;
 
@@ -90,7 +96,8 @@ typedef struct gpuvec_key_search
 {
 	const int64_t *keys;		/* [nkeys] */
 	uint64_t	nkeys;
-	const uint32_t *proven;		/* a bit for each of nblocks pages: rows of others are left to the host */
+	const uint32_t *proven;		/* a bit for each of nblocks pages: rows of
+								 * others are left to the host */
 	uint32_t	nblocks;
 	const int  *canceled;
 
@@ -115,8 +122,8 @@ struct gpuvec_vectors
 	size_t		(*bytes) (const gpuvec_device_bank *bank, uint32_t room);
 
 	/*
-	 * Fill a slot, once before the next flush, until which the vector may be on its way.
-	 * forget drops what is still on its way.
+	 * Fill a slot, once before the next flush, until which the vector may be
+	 * on its way. forget drops what is still on its way.
 	 */
 	bool		(*put) (gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t slot, int64_t key,
 						uint64_t tid, const void *elements, gpuvec_error *error);
@@ -124,11 +131,12 @@ struct gpuvec_vectors
 	void		(*forget) (gpuvec_device_bank *bank);
 
 	/*
-	 * Each bank has room for a hash table from keys to slots, which is not there before
-	 * clear_keys has made it, and not any more after reserve.  map_keys enters rows of
-	 * different keys, also from several threads at a time if their keys are different;
-	 * after that find_keys looks keys up.  key_limit: how many rows may be entered before
-	 * the table has to be cleared again.
+	 * Each bank has room for a hash table from keys to slots, which is not
+	 * there before clear_keys has made it, and not any more after reserve.
+	 * map_keys enters rows of different keys, also from several threads at a
+	 * time if their keys are different; after that find_keys looks keys up.
+	 * key_limit: how many rows may be entered before the table has to be
+	 * cleared again.
 	 */
 	uint64_t	(*key_limit) (const gpuvec_device_bank *bank);
 	bool		(*clear_keys) (gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *error);
@@ -142,9 +150,10 @@ struct gpuvec_vectors
 						 float *out, gpuvec_error *error);
 
 	/*
-	 * The gradient of the vectors, given that of what pool returns.  *n is the number
-	 * of different slots, no more than `most`, which bounds the memory that this takes;
-	 * *body is malloc'd and has their keys, int64 and ascending, and then their gradients.
+	 * The gradient of the vectors, given that of what pool returns.  *n is
+	 * the number of different slots, no more than `most`, which bounds the
+	 * memory that this takes; *body is malloc'd and has their keys, int64 and
+	 * ascending, and then their gradients.
 	 */
 	bool		(*gradient) (gpuvec_vectors *vectors, gpuvec_device_bank *bank,
 							 const gpuvec_slot_bags *bags, const float *gradient, uint64_t most,

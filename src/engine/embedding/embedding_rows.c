@@ -67,7 +67,10 @@ new_entries(uint64_t n)
 	gpuvec_key_entry *entries = gpuvec_memory_new(n * sizeof(*entries));
 
 	for (uint64_t i = 0; entries && i < n; i++)
-		entries[i] = (gpuvec_key_entry) {.first = GPUVEC_NO_VECTOR};
+	{
+		entries[i].key = 0;
+		entries[i].first = GPUVEC_NO_VECTOR;
+	}
 	return entries;
 }
 
@@ -339,7 +342,9 @@ gpuvec_embedding_stage(gpuvec_embedding_table *table, uint64_t tid, const gpuvec
 	bank = table->banks[number];
 	if (!take_slot(table, bank, &slot, error))
 		return false;
-	bank->rows[slot] = (gpuvec_vector_info) {.tid = tid,.key = row->key};
+	memset(&bank->rows[slot], 0, sizeof(bank->rows[slot]));
+	bank->rows[slot].tid = tid;
+	bank->rows[slot].key = row->key;
 	table->staged[table->nstaged++] = gpuvec_vector_ref_of(number, slot);
 	if (bank->device)
 		return table->vectors->put(table->vectors, bank->device, slot, row->key, tid, elements,

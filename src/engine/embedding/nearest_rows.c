@@ -84,7 +84,9 @@ offer_block(const nearest_run *n, gpuvec_near_heap *heap, const double *scores, 
 
 		if (gpuvec_near_hopeless(heap, scores[i]) || !n->bank->live[first + i])
 			continue;
-		near = (gpuvec_near) {.score = scores[i],.key = row->key,.tid = row->tid};
+		near.score = scores[i];
+		near.key = row->key;
+		near.tid = row->tid;
 		if (heap->n == heap->k && !gpuvec_nearer(&near, &heap->rows[0]))
 			continue;
 		if (!excluded(n->q, row->key) &&

@@ -51,7 +51,7 @@ write_pieces(int fd, struct iovec *iov, int n)
 	gpuvec_seat_answer();
 	while (n > 0)
 	{
-		struct msghdr message = {.msg_iov = iov,.msg_iovlen = (size_t) n};
+		struct msghdr message = {.msg_iov = iov, .msg_iovlen = (size_t) n};
 		ssize_t		sent = sendmsg(fd, &message, MSG_NOSIGNAL);
 
 		if (sent < 0 && errno != EINTR)
@@ -70,7 +70,7 @@ write_pieces(int fd, struct iovec *iov, int n)
 bool
 gpuvec_send_frame(int fd, uint64_t request, gpuvec_message type, const struct iovec *pieces, int n)
 {
-	gpuvec_frame frame = {.type = (uint16_t) type,.request = request};
+	gpuvec_frame frame = {.type = (uint16_t) type, .request = request};
 	struct iovec iov[4];
 	uint64_t	length = 0;
 
@@ -104,15 +104,15 @@ gpuvec_send_struct(int fd, uint64_t request, gpuvec_message type, const void *da
 bool
 gpuvec_send_error(int fd, uint64_t request, const gpuvec_error *error, bool retry)
 {
-	gpuvec_error_head head = {.retry = retry,.fallback = error->fallback && !retry};
-	char		text[sizeof(error->message) + sizeof(error->detail) + sizeof(error->hint)];
-	struct iovec pieces[2] = {{&head, sizeof(head)}, {text, 0}};
+	gpuvec_error_head head = {.retry = retry, .fallback = error->fallback && !retry};
+	char		strings[sizeof(error->message) + sizeof(error->detail) + sizeof(error->hint)];
+	struct iovec pieces[2] = {{&head, sizeof(head)}, {strings, 0}};
 	size_t		n = 0;
 
 	memcpy(head.sqlstate, error->sqlstate, sizeof(head.sqlstate));
-	n += (size_t) snprintf(text + n, sizeof(text) - n, "%s", error->message) + 1;
-	n += (size_t) snprintf(text + n, sizeof(text) - n, "%s", error->detail) + 1;
-	n += (size_t) snprintf(text + n, sizeof(text) - n, "%s", error->hint) + 1;
+	n += (size_t) snprintf(strings + n, sizeof(strings) - n, "%s", error->message) + 1;
+	n += (size_t) snprintf(strings + n, sizeof(strings) - n, "%s", error->detail) + 1;
+	n += (size_t) snprintf(strings + n, sizeof(strings) - n, "%s", error->hint) + 1;
 	pieces[1].iov_len = n;
 	return gpuvec_send_frame(fd, request, GPUVEC_MSG_ERROR, pieces, 2);
 }

@@ -127,7 +127,9 @@ gpuvec_seat_take(gpuvec_seat *seat, int fd, int most)
 {
 	bool		ok;
 
-	*seat = (gpuvec_seat) {.fd = fd,.doing = GPUVEC_TALKING};
+	memset(seat, 0, sizeof(*seat));
+	seat->fd = fd;
+	seat->doing = GPUVEC_TALKING;
 	pthread_mutex_lock(&mutex);
 	ok = nseats < most || give_away();
 	if (ok)

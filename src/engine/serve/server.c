@@ -78,7 +78,8 @@ start_session(gpuvec_server *server, int fd)
 
 	if (start == NULL)
 		return false;
-	*start = (session_start) {server, fd};
+	start->server = server;
+	start->fd = fd;
 	__atomic_add_fetch(&server->sessions, 1, __ATOMIC_RELAXED);
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, STACK_BYTES);

@@ -215,11 +215,12 @@ staged_bytes(uint32_t len)
 static stage_block *
 new_block(gpuvec_stage *stage, int group)
 {
-	stage_block *b = malloc(sizeof(*b));
+	stage_block *b = calloc(1, sizeof(*b));
 
 	if (b == NULL)
 		return NULL;
-	*b = (stage_block) {.group = group,.memory = gpuvec_memory_new(GPUVEC_HUGE_PAGE)};
+	b->group = group;
+	b->memory = gpuvec_memory_new(GPUVEC_HUGE_PAGE);
 	if (b->memory == NULL)
 	{
 		free(b);
@@ -242,7 +243,9 @@ cut_chunk(gpuvec_stage *stage, int group)
 	if (b == NULL)
 		return NULL;
 	c = (stage_chunk *) (b->memory + b->used);
-	*c = (stage_chunk) {.block = b,.size = PIECE - sizeof(*c)};
+	memset(c, 0, sizeof(*c));
+	c->block = b;
+	c->size = PIECE - sizeof(*c);
 	b->used += PIECE;
 	b->nchunks++;
 	return c;
@@ -256,7 +259,8 @@ allocate_chunk(gpuvec_stage *stage, int group, size_t size)
 
 	if (c == NULL)
 		return NULL;
-	*c = (stage_chunk) {.size = size};
+	memset(c, 0, sizeof(*c));
+	c->size = size;
 	stage->bytes += sizeof(*c) + size;
 	stage->own[group] += size;
 	return c;
@@ -362,6 +366,7 @@ add_first(gpuvec_stage *stage, uint64_t tid, const uint16_t *ids, uint32_t len, 
 		  gpuvec_error *error)
 {
 	row_class  *class = &stage->classes[FIRST_CLASS];
+	gpuvec_source_row *first;
 
 	if (class->nrows == stage->first_room && !reserve_first(stage, error))
 		return false;
@@ -376,7 +381,10 @@ add_first(gpuvec_stage *stage, uint64_t tid, const uint16_t *ids, uint32_t len, 
 		ids = (const uint16_t *) (row + 1);
 	}
 	stage->lent += last;
-	stage->first[class->nrows++] = (gpuvec_source_row) {.tid = tid,.len = len,.ids = ids};
+	first = &stage->first[class->nrows++];
+	first->tid = tid;
+	first->len = len;
+	first->ids = ids;
 	return true;
 }
 
@@ -408,7 +416,7 @@ spread_rows(gpuvec_stage *stage, gpuvec_error *error)
 	}
 	free(take_first(stage));
 	free_chunks(stage, class->first);
-	*class = (row_class) {0};
+	memset(class, 0, sizeof(*class));
 	stage->lent = 0;
 	stage->spread = true;
 	return true;

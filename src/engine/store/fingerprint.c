@@ -93,6 +93,7 @@ gpuvec_fingerprint_of(const void *data, size_t length)
 	uint64_t	a = length;
 	uint64_t	b = length;
 	uint64_t	word = 0;
+	gpuvec_fingerprint result;
 
 	pthread_once(&once, choose_points);
 	for (; length > STEP * WORD; length -= STEP * WORD, p += STEP * WORD)
@@ -113,5 +114,7 @@ gpuvec_fingerprint_of(const void *data, size_t length)
 	memcpy(&word, p, length);
 	a = reduce((unsigned __int128) (a + word) * powers[0][1]);
 	b = reduce((unsigned __int128) (b + word) * powers[1][1]);
-	return (gpuvec_fingerprint) {{a % PRIME, b % PRIME}};
+	result.value[0] = a % PRIME;
+	result.value[1] = b % PRIME;
+	return result;
 }

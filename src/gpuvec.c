@@ -4,8 +4,8 @@
  *	  Module initialisation.
  *
  * Loading the library must never fail, whatever the state of GPUs and engine:
- * pg_dump, pg_upgrade and the server's start depend on it.  Nothing here talks
- * to the engine.
+ * pg_dump, pg_upgrade and the server's start depend on it.  Nothing here
+ * talks to the engine.
  *
  *-------------------------------------------------------------------------
  */

@@ -28,8 +28,10 @@ typedef enum GpuvecFreshness
 typedef enum GpuvecSharedMemory
 {
 	GPUVEC_SHARED_MEMORY_AUTO,
-	GPUVEC_SHARED_MEMORY_FULL,	/* nothing is left of the server's own, for all sessions */
-	GPUVEC_SHARED_MEMORY_UNATTACHED,	/* dynamic shared memory is not to be had */
+	GPUVEC_SHARED_MEMORY_FULL,	/* nothing is left of the server's own, for
+								 * all sessions */
+	GPUVEC_SHARED_MEMORY_UNATTACHED,	/* dynamic shared memory is not to be
+										 * had */
 	GPUVEC_SHARED_MEMORY_OLD	/* it is of another version of the library */
 } GpuvecSharedMemory;
 

@@ -25,14 +25,14 @@ struct arena
 {
 	static constexpr size_t ALIGNMENT = 256;
 
-	char	   *base;
-	size_t		used;
+	char *base;
+	size_t used;
 
 	/* Where the next bytes begin, counted from the base */
 	size_t
 	reserve(size_t bytes)
 	{
-		size_t		at = used;
+		size_t at = used;
 
 		used += divide_up(bytes, ALIGNMENT) * ALIGNMENT;
 		return at;
@@ -43,12 +43,12 @@ struct arena
 	T *
 	take(uint64_t n)
 	{
-		size_t		at = reserve(n * sizeof(T));
+		size_t at = reserve(n * sizeof(T));
 
 		return base ? reinterpret_cast<T *>(base + at) : NULL;
 	}
 };
 
-}
+} // namespace gpuvec
 
-#endif							/* GPUVEC_ARENA_H */
+#endif /* GPUVEC_ARENA_H */

@@ -3,8 +3,9 @@
  * cuda_device.cu
  *	  Opening a GPU, errors of CUDA's calls, and owners of what CUDA gives.
  *
- * Device memory comes from the device's memory pool, which keeps what is freed, so that
- * small allocations do not cost 2 MB each, and allocating takes microseconds.
+ * Device memory comes from the device's memory pool, which keeps what is
+ * freed, so that small allocations do not cost 2 MB each, and allocating
+ * takes microseconds.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,7 +18,7 @@ namespace gpuvec
 {
 
 /* The oldest GPUs that the kernels are for: compute capability 8.0 */
-#define MIN_CAPABILITY		80
+#define MIN_CAPABILITY 80
 
 static const char *const memory_hint =
 	"Reduce the setting \"gpuvec.device_memory\", or free GPU memory that other programs use.";
@@ -35,8 +36,8 @@ cuda_device::check(cudaError_t rc, const char *what, gpuvec_error *error)
 		return false;
 	}
 	gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL, "could not %s", what);
-	snprintf(error->detail, sizeof(error->detail), "CUDA reports %s: %s.",
-			 cudaGetErrorName(rc), cudaGetErrorString(rc));
+	snprintf(error->detail, sizeof(error->detail), "CUDA reports %s: %s.", cudaGetErrorName(rc),
+			 cudaGetErrorString(rc));
 	if (side_stream != NULL)
 	{
 		cudaError_t after = cudaStreamQuery(side_stream.get());
@@ -55,8 +56,8 @@ cuda_device::enter(gpuvec_error *error)
 {
 	if (broken)
 	{
-		gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, "An earlier error has left the GPU unusable.",
-					NULL, "could not use the GPU");
+		gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, "An earlier error has left the GPU unusable.", NULL,
+					"could not use the GPU");
 		error->fatal = true;
 		return false;
 	}
@@ -66,16 +67,17 @@ cuda_device::enter(gpuvec_error *error)
 size_t
 cuda_device::free_memory()
 {
-	size_t		available = 0;
-	size_t		total = 0;
+	size_t available = 0;
+	size_t total = 0;
 	cudaMemPool_t pool;
-	uint64_t	reserved = 0;
-	uint64_t	used = 0;
+	uint64_t reserved = 0;
+	uint64_t used = 0;
 
 	if (cudaMemGetInfo(&available, &total) != cudaSuccess)
 		available = 0;
 	if (pooled && cudaDeviceGetDefaultMemPool(&pool, number) == cudaSuccess &&
-		cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &reserved) == cudaSuccess &&
+		cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &reserved) ==
+			cudaSuccess &&
 		cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used) == cudaSuccess)
 		available += reserved - used;
 	cudaGetLastError();
@@ -88,8 +90,8 @@ cuda_device::free_memory()
 static int
 device_capability(int number)
 {
-	int			major = 0;
-	int			minor = 0;
+	int major = 0;
+	int minor = 0;
 
 	if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, number) != cudaSuccess ||
 		cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, number) != cudaSuccess)
@@ -103,7 +105,7 @@ device_capability(int number)
 int
 count_devices(gpuvec_error *error)
 {
-	int			n = 0;
+	int n = 0;
 	cudaError_t rc = cudaGetDeviceCount(&n);
 
 	cudaGetLastError();
@@ -114,21 +116,22 @@ count_devices(gpuvec_error *error)
 		gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL,
 					"no CUDA driver found, or it is too old");
 		snprintf(error->hint, sizeof(error->hint),
-				 "Install an NVIDIA driver that supports CUDA %d.0 or later.", CUDART_VERSION / 1000);
+				 "Install an NVIDIA driver that supports CUDA %d.0 or later.",
+				 CUDART_VERSION / 1000);
 	}
 	else
 		gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL, "no GPU found");
 	if (rc != cudaSuccess)
-		snprintf(error->detail, sizeof(error->detail), "CUDA reports %s: %s.",
-				 cudaGetErrorName(rc), cudaGetErrorString(rc));
+		snprintf(error->detail, sizeof(error->detail), "CUDA reports %s: %s.", cudaGetErrorName(rc),
+				 cudaGetErrorString(rc));
 	return 0;
 }
 
 int
 count_usable_devices(gpuvec_error *error)
 {
-	int			n = count_devices(error);
-	int			usable = 0;
+	int n = count_devices(error);
+	int usable = 0;
 
 	for (int i = 0; i < n; i++)
 		if (device_capability(i) >= MIN_CAPABILITY)
@@ -145,9 +148,9 @@ cuda_device::inspect(gpuvec_error *error)
 {
 	static const char *const what = "read the GPU's properties";
 	cudaDeviceProp prop;
-	int			pools = 0;
+	int pools = 0;
 	cudaMemPool_t pool;
-	uint64_t	keep = UINT64_MAX;
+	uint64_t keep = UINT64_MAX;
 
 	if (!check(cudaGetDeviceProperties(&prop, number), what, error))
 		return false;
@@ -160,18 +163,19 @@ cuda_device::inspect(gpuvec_error *error)
 		return gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL,
 						   "GPU %d (%s) has compute capability %d.%d, but 8.0 or later is needed",
 						   number, name, prop.major, prop.minor);
-	if (!check(cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, number), what, error))
+	if (!check(cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, number), what,
+			   error))
 		return false;
 	pooled = pools != 0;
-	return !pooled ||
-		(check(cudaDeviceGetDefaultMemPool(&pool, number), what, error) &&
-		 check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep), what, error));
+	return !pooled || (check(cudaDeviceGetDefaultMemPool(&pool, number), what, error) &&
+					   check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep),
+							 what, error));
 }
 
 bool
 cuda_device::open(int device_number, gpuvec_error *error)
 {
-	int			ndevices = count_devices(error);
+	int ndevices = count_devices(error);
 
 	if (ndevices == 0)
 		return false;
@@ -180,7 +184,7 @@ cuda_device::open(int device_number, gpuvec_error *error)
 						   "GPU %d does not exist: the machine has %d", device_number, ndevices);
 	number = device_number;
 	return inspect(error) && check(cudaSetDevice(number), "prepare the GPU", error) &&
-		create_stream(*this, side_stream, error);
+		   create_stream(*this, side_stream, error);
 }
 
 /* ---- owners ---- */
@@ -217,7 +221,7 @@ bool
 create_pinned(struct cuda_device &device, unique_pinned &pinned, size_t bytes, gpuvec_error *error,
 			  const char *what)
 {
-	void	   *created;
+	void *created;
 
 	if (pinned != NULL)
 		return true;
@@ -231,7 +235,7 @@ bool
 allocate(struct cuda_device &device, unique_memory &memory, size_t bytes, cudaStream_t stream,
 		 const char *what, gpuvec_error *error)
 {
-	void	   *allocated;
+	void *allocated;
 	cudaError_t rc;
 
 	memory.reset();
@@ -292,4 +296,4 @@ memory_deleter::operator()(void *memory) const
 	cudaGetLastError();
 }
 
-}
+} // namespace gpuvec

@@ -1,19 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * cuda_resources.h
- *	  Owners of what CUDA gives: streams, events, device memory, pinned memory.
+ *	  Owners of what CUDA gives: streams, events, device memory, pinned
+ *	  memory.
  *
- * Each is a std::unique_ptr: it is moved, not copied, and gives back what it holds.
- * Nothing is given back to a device that an error has made unusable.
+ * Each is a std::unique_ptr: it is moved, not copied, and gives back what it
+ * holds. Nothing is given back to a device that an error has made unusable.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUVEC_CUDA_RESOURCES_H
 #define GPUVEC_CUDA_RESOURCES_H
 
+#include <cuda_runtime.h>
 #include <memory>
 #include <stddef.h>
-#include <cuda_runtime.h>
 
 #include "engine/engine_error.h"
 
@@ -26,14 +27,16 @@ struct stream_deleter
 {
 	struct cuda_device *device;
 
-	void		operator()(cudaStream_t stream) const;
+	void
+	operator()(cudaStream_t stream) const;
 };
 
 struct event_deleter
 {
 	struct cuda_device *device;
 
-	void		operator()(cudaEvent_t event) const;
+	void
+	operator()(cudaEvent_t event) const;
 };
 
 /* Frees once the stream has come so far */
@@ -42,14 +45,16 @@ struct memory_deleter
 	struct cuda_device *device;
 	cudaStream_t stream;
 
-	void		operator()(void *memory) const;
+	void
+	operator()(void *memory) const;
 };
 
 struct pinned_deleter
 {
 	struct cuda_device *device;
 
-	void		operator()(char *memory) const;
+	void
+	operator()(char *memory) const;
 };
 
 typedef std::unique_ptr<std::remove_pointer<cudaStream_t>::type, stream_deleter> unique_stream;
@@ -58,25 +63,33 @@ typedef std::unique_ptr<void, memory_deleter> unique_memory;
 typedef std::unique_ptr<char[], pinned_deleter> unique_pinned;
 
 /* Get what an owner does not have yet; `what` completes "could not ..." */
-extern bool create_stream(struct cuda_device &device, unique_stream &stream, gpuvec_error *error);
-extern bool create_event(struct cuda_device &device, unique_event &event, gpuvec_error *error);
-extern bool create_pinned(struct cuda_device &device, unique_pinned &pinned, size_t bytes,
-						  gpuvec_error *error, const char *what = "allocate pinned memory");
+extern bool
+create_stream(struct cuda_device &device, unique_stream &stream, gpuvec_error *error);
+extern bool
+create_event(struct cuda_device &device, unique_event &event, gpuvec_error *error);
+extern bool
+create_pinned(struct cuda_device &device, unique_pinned &pinned, size_t bytes, gpuvec_error *error,
+			  const char *what = "allocate pinned memory");
 
 /*
- * Allocate device memory, in the order of a stream, which is also the one in whose order
- * it will be freed; `what` completes "for ...".  What the owner had is freed before.
+ * Allocate device memory, in the order of a stream, which is also the one in
+ * whose order it will be freed; `what` completes "for ...".  What the owner
+ * had is freed before.
  */
-extern bool allocate(struct cuda_device &device, unique_memory &memory, size_t bytes,
-					 cudaStream_t stream, const char *what, gpuvec_error *error);
+extern bool
+allocate(struct cuda_device &device, unique_memory &memory, size_t bytes, cudaStream_t stream,
+		 const char *what, gpuvec_error *error);
 
-/* Free memory in the order of another stream than it was allocated in, from now on */
+/*
+ * Free memory in the order of another stream than it was allocated in, from
+ * now on
+ */
 static inline void
 free_in_stream(unique_memory &memory, cudaStream_t stream)
 {
 	memory.get_deleter().stream = stream;
 }
 
-}
+} // namespace gpuvec
 
-#endif							/* GPUVEC_CUDA_RESOURCES_H */
+#endif /* GPUVEC_CUDA_RESOURCES_H */

@@ -18,16 +18,20 @@ namespace gpuvec
 template <typename T, int N>
 class free_list
 {
-	std::mutex	mutex;			/* guards busy[] */
+	std::mutex mutex; /* guards busy[] */
 	std::condition_variable freed;
-	bool		busy[N] = {};
-	T			items[N];
+	bool busy[N] = {};
+	T items[N];
 
 	struct putter
 	{
-		free_list  *list;
+		free_list *list;
 
-		void		operator()(T *item) const { list->put(item); }
+		void
+		operator()(T *item) const
+		{
+			list->put(item);
+		}
 	};
 
 	void
@@ -62,6 +66,6 @@ public:
 	}
 };
 
-}
+} // namespace gpuvec
 
-#endif							/* GPUVEC_FREE_LIST_H */
+#endif /* GPUVEC_FREE_LIST_H */

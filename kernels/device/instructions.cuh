@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * instructions.cuh
- *	  Instructions for which CUDA C++ has no word, or that only some GPUs have.
+ *	  Instructions for which CUDA C++ has no word, or that only some GPUs
+ *	  have.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,7 +17,9 @@ namespace gpuvec
 /* All lanes of a warp */
 static constexpr unsigned FULL_WARP = 0xFFFFFFFFu;
 
-/* Wait for the end of the kernel before, if this one is chained: see launch.h */
+/*
+ * Wait for the end of the kernel before, if this one is chained: see launch.h
+ */
 static __device__ __forceinline__ void
 wait_for_previous(void)
 {
@@ -38,9 +41,9 @@ let_next_start(void)
 static __device__ __forceinline__ void
 prefetch_l2(const void *from)
 {
-	asm volatile ("prefetch.global.L2 [%0];" : : "l" (from));
+	asm volatile("prefetch.global.L2 [%0];" : : "l"(from));
 }
 
-}
+} // namespace gpuvec
 
-#endif							/* GPUVEC_INSTRUCTIONS_CUH */
+#endif /* GPUVEC_INSTRUCTIONS_CUH */

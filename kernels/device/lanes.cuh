@@ -8,8 +8,8 @@
 #ifndef GPUVEC_LANES_CUH
 #define GPUVEC_LANES_CUH
 
-#include <stdint.h>
 #include <cuda_fp16.h>
+#include <stdint.h>
 
 #include "kernels/device/instructions.cuh"
 
@@ -19,8 +19,8 @@ namespace gpuvec
 static constexpr int LANES = 16;
 
 /*
- * Fold the lanes of N sums.  Each thread ends up with one of them: the number that the
- * highest bits of its lane make, in a[0].
+ * Fold the lanes of N sums.  Each thread ends up with one of them: the number
+ * that the highest bits of its lane make, in a[0].
  */
 template <int N, int DISTANCE>
 struct folding
@@ -33,9 +33,9 @@ struct folding
 #pragma unroll
 		for (int i = 0; i < M; i++)
 		{
-			bool		upper = N > 1 && (lane & DISTANCE) != 0;
-			double		mine = upper ? a[N > 1 ? i + M : i] : a[i];
-			double		other = N == 1 ? a[i] : upper ? a[i] : a[N > 1 ? i + M : i];
+			bool upper = N > 1 && (lane & DISTANCE) != 0;
+			double mine = upper ? a[N > 1 ? i + M : i] : a[i];
+			double other = N == 1 ? a[i] : upper ? a[i] : a[N > 1 ? i + M : i];
 
 			a[i] = mine + __shfl_xor_sync(FULL_WARP, other, DISTANCE);
 		}
@@ -63,6 +63,6 @@ lane_element(const char *vector, uint32_t i)
 		return __half2float(__ushort_as_half(__ldcs((const unsigned short *) vector + i)));
 }
 
-}
+} // namespace gpuvec
 
-#endif							/* GPUVEC_LANES_CUH */
+#endif /* GPUVEC_LANES_CUH */

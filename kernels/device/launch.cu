@@ -13,11 +13,13 @@ namespace gpuvec
 {
 
 /* Devices whose answer is kept */
-#define MAX_DEVICES		64
+#define MAX_DEVICES 64
 
 enum waiting
 {
-	NOT_ASKED, WAITS, DOES_NOT_WAIT
+	NOT_ASKED,
+	WAITS,
+	DOES_NOT_WAIT
 };
 
 /* All kernels are compiled like this one */
@@ -31,7 +33,7 @@ kernels_wait(void)
 {
 	static std::atomic<enum waiting> known[MAX_DEVICES];
 	cudaFuncAttributes attributes;
-	int			device;
+	int device;
 
 	if (cudaGetDevice(&device) != cudaSuccess || device >= MAX_DEVICES)
 		return false;
@@ -44,4 +46,4 @@ kernels_wait(void)
 	return known[device] == WAITS;
 }
 
-}
+} // namespace gpuvec

@@ -20,8 +20,8 @@ staged_stream::open(struct cuda_device &d, size_t to_device, size_t to_host, gpu
 	half_bytes = to_device / 2;
 	down_bytes = to_host;
 	return create_stream(d, stream, error) && create_event(d, done[0], error) &&
-		create_event(d, done[1], error) && create_pinned(d, up, 2 * half_bytes, error) &&
-		create_pinned(d, down, down_bytes, error);
+		   create_event(d, done[1], error) && create_pinned(d, up, 2 * half_bytes, error) &&
+		   create_pinned(d, down, down_bytes, error);
 }
 
 /* A half is full: go on with the other one, when it has been copied */
@@ -40,8 +40,8 @@ staged_stream::send(void *to, const void *from, size_t bytes, const char *what, 
 {
 	for (size_t at = 0; at < bytes;)
 	{
-		size_t		n = std::min(bytes - at, half_bytes - used);
-		char	   *pinned = up.get() + half * half_bytes + used;
+		size_t n = std::min(bytes - at, half_bytes - used);
+		char *pinned = up.get() + half * half_bytes + used;
 
 		if (n == 0)
 		{
@@ -50,8 +50,9 @@ staged_stream::send(void *to, const void *from, size_t bytes, const char *what, 
 			continue;
 		}
 		memcpy(pinned, (const char *) from + at, n);
-		if (!device->check(cudaMemcpyAsync((char *) to + at, pinned, n, cudaMemcpyHostToDevice,
-										   stream.get()), what, error))
+		if (!device->check(
+				cudaMemcpyAsync((char *) to + at, pinned, n, cudaMemcpyHostToDevice, stream.get()),
+				what, error))
 			return false;
 		used += n;
 		at += n;
@@ -60,13 +61,14 @@ staged_stream::send(void *to, const void *from, size_t bytes, const char *what, 
 }
 
 bool
-staged_stream::fetch(void *to, const void *from, size_t bytes, const char *what, gpuvec_error *error)
+staged_stream::fetch(void *to, const void *from, size_t bytes, const char *what,
+					 gpuvec_error *error)
 {
 	target = to;
 	target_bytes = bytes;
-	return bytes == 0 ||
-		device->check(cudaMemcpyAsync(down.get(), from, bytes, cudaMemcpyDeviceToHost, stream.get()),
-					  what, error);
+	return bytes == 0 || device->check(cudaMemcpyAsync(down.get(), from, bytes,
+													   cudaMemcpyDeviceToHost, stream.get()),
+									   what, error);
 }
 
 bool
@@ -93,4 +95,4 @@ staged_stream::drain()
 	used = 0;
 }
 
-}
+} // namespace gpuvec

@@ -3,10 +3,11 @@
  * banks.cu
  *	  Banks of vectors in the memory of the GPU.
  *
- * A bank is one allocation: vectors, keys, tids, the flags of live slots, and the hash table
- * of the keys, which keys.cu makes.  It grows by making a larger one and copying.  New
- * vectors are collected on the host with their slots, keys and tids, and go to the device
- * some megabytes at a time, where a kernel puts each in its slot.
+ * A bank is one allocation: vectors, keys, tids, the flags of live slots, and
+ * the hash table of the keys, which keys.cu makes.  It grows by making a
+ * larger one and copying.  New vectors are collected on the host with their
+ * slots, keys and tids, and go to the device some megabytes at a time, where
+ * a kernel puts each in its slot.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,23 +21,23 @@
 namespace gpuvec
 {
 
-#define FIRST_RECORDS		16
-#define PUT_THREADS			256
+#define FIRST_RECORDS 16
+#define PUT_THREADS 256
 
 /* What precedes a vector on its way */
 struct __align__(16) record_head
 {
-	int64_t		key;
-	uint64_t	tid;
-	uint32_t	slot;
-	uint32_t	padding[3];
+	int64_t key;
+	uint64_t tid;
+	uint32_t slot;
+	uint32_t padding[3];
 };
 
 gpuvec_device_bank *
 bank_make(gpuvec_vectors *vectors, uint32_t width, gpuvec_storage storage, gpuvec_error *error)
 {
 	gpuvec_device_bank *bank = new (std::nothrow) gpuvec_device_bank();
-	uint32_t	element_bytes = (uint32_t) gpuvec_element_bytes(storage);
+	uint32_t element_bytes = (uint32_t) gpuvec_element_bytes(storage);
 
 	(void) vectors;
 	if (bank == NULL)
@@ -51,7 +52,10 @@ bank_make(gpuvec_vectors *vectors, uint32_t width, gpuvec_storage storage, gpuve
 	return bank;
 }
 
-/* Give memory back that no request uses: in the default stream, for nothing is under way */
+/*
+ * Give memory back that no request uses: in the default stream, for nothing
+ * is under way
+ */
 static void
 release_memory(unique_memory &memory)
 {
@@ -98,7 +102,7 @@ static cudaError_t
 copy_slots(const struct bank_arrays *to, const gpuvec_device_bank *bank, cudaStream_t stream)
 {
 	const struct bank_arrays *from = &bank->arrays;
-	size_t		n = bank->room;
+	size_t n = bank->room;
 	cudaError_t rc = cudaMemcpyAsync(to->elements, from->elements, n * bank->stride_bytes,
 									 cudaMemcpyDeviceToDevice, stream);
 
@@ -147,21 +151,21 @@ bank_reserve(gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t room, g
 struct put_params
 {
 	const uint4 *records;
-	uint32_t	nrecords;
-	uint32_t	vectors;		/* of 16 bytes, of each vector */
-	uint4	   *elements;
-	int64_t    *keys;
-	uint64_t   *tids;
+	uint32_t nrecords;
+	uint32_t vectors; /* of 16 bytes, of each vector */
+	uint4 *elements;
+	int64_t *keys;
+	uint64_t *tids;
 };
 
 /* Put vectors in their slots: a thread for each 16 bytes */
 static __global__ void
 put_kernel(const __grid_constant__ struct put_params p)
 {
-	uint32_t	parts = p.vectors + sizeof(struct record_head) / sizeof(uint4);
-	uint64_t	i = (uint64_t) blockIdx.x * blockDim.x + threadIdx.x;
-	uint32_t	number = (uint32_t) (i / parts);
-	uint32_t	part = (uint32_t) (i % parts);
+	uint32_t parts = p.vectors + sizeof(struct record_head) / sizeof(uint4);
+	uint64_t i = (uint64_t) blockIdx.x * blockDim.x + threadIdx.x;
+	uint32_t number = (uint32_t) (i / parts);
+	uint32_t part = (uint32_t) (i % parts);
 	const uint4 *record = p.records + (uint64_t) number * parts;
 	const struct record_head *head = (const struct record_head *) record;
 
@@ -188,7 +192,7 @@ static bool
 send_records(struct cuda_embedding &e, staged_stream &stream, gpuvec_device_bank *bank,
 			 gpuvec_error *error)
 {
-	size_t		bytes = bank->nrecords * record_bytes(bank);
+	size_t bytes = bank->nrecords * record_bytes(bank);
 	struct put_params params = {};
 	unique_memory memory;
 
@@ -201,8 +205,9 @@ send_records(struct cuda_embedding &e, staged_stream &stream, gpuvec_device_bank
 	params.keys = bank->arrays.keys;
 	params.tids = bank->arrays.tids;
 	return e.send(stream, memory.get(), bank->records, bytes, error) &&
-		e.device.check(launch(put_kernel, divide_up(bytes / sizeof(uint4), PUT_THREADS), PUT_THREADS, 0,
-							  stream.get(), params), "store vectors on the GPU", error);
+		   e.device.check(launch(put_kernel, divide_up(bytes / sizeof(uint4), PUT_THREADS),
+								 PUT_THREADS, 0, stream.get(), params),
+						  "store vectors on the GPU", error);
 }
 
 void
@@ -213,7 +218,10 @@ bank_forget(gpuvec_device_bank *bank)
 	bank->nrecords = bank->room_records = 0;
 }
 
-/* Put the vectors that were collected in their slots; the memory for more stays */
+/*
+ * Put the vectors that were collected in their slots; the memory for more
+ * stays
+ */
 static bool
 flush_records(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *error)
 {
@@ -242,9 +250,10 @@ bank_flush(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *erro
 static bool
 reserve_record(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *error)
 {
-	size_t		most = std::max(embedding_of(vectors).policy.record_bytes / record_bytes(bank), (size_t) 1);
-	size_t		room = std::min(most, std::max((size_t) bank->room_records * 2, (size_t) FIRST_RECORDS));
-	char	   *records;
+	size_t most =
+		std::max(embedding_of(vectors).policy.record_bytes / record_bytes(bank), (size_t) 1);
+	size_t room = std::min(most, std::max((size_t) bank->room_records * 2, (size_t) FIRST_RECORDS));
+	char *records;
 
 	if (bank->nrecords < bank->room_records)
 		return true;
@@ -259,12 +268,12 @@ reserve_record(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *
 }
 
 bool
-bank_put(gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t slot, int64_t key, uint64_t tid,
-	const void *elements, gpuvec_error *error)
+bank_put(gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t slot, int64_t key,
+		 uint64_t tid, const void *elements, gpuvec_error *error)
 {
-	size_t		bytes = (size_t) bank->width * gpuvec_element_bytes(bank->storage);
+	size_t bytes = (size_t) bank->width * gpuvec_element_bytes(bank->storage);
 	struct record_head head = {};
-	char	   *to;
+	char *to;
 
 	if (!reserve_record(vectors, bank, error))
 		return false;
@@ -279,4 +288,4 @@ bank_put(gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t slot, int64
 	return true;
 }
 
-}
+} // namespace gpuvec

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * cuda_embedding.cu
- *	  The backend of embedding tables on a GPU: opening and closing, and the workers
+ *	  The backend of embedding tables on a GPU: opening and closing, and the
+ *	  workers
  *	  that serve requests.
  *
  *-------------------------------------------------------------------------
@@ -45,7 +46,8 @@ bool
 cuda_embedding::allocate(unique_memory &memory, staged_stream &stream, size_t bytes,
 						 const char *what, gpuvec_error *error)
 {
-	return gpuvec::allocate(device, memory, std::max(bytes, (size_t) 256), stream.get(), what, error);
+	return gpuvec::allocate(device, memory, std::max(bytes, (size_t) 256), stream.get(), what,
+							error);
 }
 
 bool
@@ -69,7 +71,8 @@ cuda_embedding::fetch(staged_stream &stream, void *to, const void *from, size_t 
 }
 
 gpuvec_vectors *
-embedding_open(struct cuda_device &device, const struct embedding_policy &policy, gpuvec_error *error)
+embedding_open(struct cuda_device &device, const struct embedding_policy &policy,
+			   gpuvec_error *error)
 {
 	struct cuda_embedding *e = new (std::nothrow) cuda_embedding(device, policy);
 
@@ -102,4 +105,4 @@ embedding_close(gpuvec_vectors *vectors)
 	delete static_cast<struct cuda_embedding *>(vectors);
 }
 
-}
+} // namespace gpuvec

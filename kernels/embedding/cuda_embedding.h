@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * cuda_embedding.h
- *	  What the parts share that serve embedding tables on a GPU (embedding_backend.h).
+ *	  What the parts share that serve embedding tables on a GPU
+ *	  (embedding_backend.h).
  *
  * cuda_embedding.cu	opening and closing; the table of functions
  * banks.cu				banks: the vectors of one width, in slots
@@ -30,39 +31,52 @@
 namespace gpuvec
 {
 
-/* How requests are served.  No result depends on it; tests have smaller numbers */
+/*
+ * How requests are served.  No result depends on it; tests have smaller
+ * numbers
+ */
 struct embedding_policy
 {
 	struct pooling_policy pooling;
-	size_t		pinned_bytes = (size_t) 8 << 20;	/* of a stream, for each direction; at least
+	size_t pinned_bytes = (size_t) 8 << 20; /* of a stream, for each direction; at least
 													 * a vector's */
-	size_t		record_bytes = (size_t) 4 << 20;	/* new vectors that go to the device together */
+	size_t record_bytes = (size_t) 4 << 20; /* new vectors that go to the device together */
 
 	/* limits of a part of a request, unless one bag has more */
-	uint64_t	chunk_slots = (uint64_t) 1 << 20;
-	uint64_t	chunk_bags = (uint64_t) 1 << 19;
+	uint64_t chunk_slots = (uint64_t) 1 << 20;
+	uint64_t chunk_bags = (uint64_t) 1 << 19;
 
-	/* room for candidates beyond the best k of a query, and for all of a batch */
-	uint32_t	more_candidates = 65536;
-	size_t		candidate_bytes = (size_t) 128 << 20;
+	/*
+	 * room for candidates beyond the best k of a query, and for all of a
+	 * batch
+	 */
+	uint32_t more_candidates = 65536;
+	size_t candidate_bytes = (size_t) 128 << 20;
 
 	/* Elements that pinned memory holds */
-	uint64_t	pinned_floats() const { return pinned_bytes / sizeof(float); }
+	uint64_t
+	pinned_floats() const
+	{
+		return pinned_bytes / sizeof(float);
+	}
 };
 
 /* Requests that are served at a time */
 static constexpr int EMBEDDING_WORKERS = 4;
 
-/* Serves one request at a time: while one stream computes, the other copies */
+/*
+ * Serves one request at a time: while one stream computes, the other copies
+ */
 struct embedding_worker
 {
 	staged_stream streams[2];
 
 	/*
-	 * Wait for all that was queued.  False if that fails, or if something had failed before
-	 * (ok): then nothing is under way any more, either.
+	 * Wait for all that was queued.  False if that fails, or if something had
+	 * failed before (ok): then nothing is under way any more, either.
 	 */
-	bool		finish(bool ok, gpuvec_error *error);
+	bool
+	finish(bool ok, gpuvec_error *error);
 };
 
 typedef free_list<embedding_worker, EMBEDDING_WORKERS> embedding_workers;
@@ -81,22 +95,28 @@ struct cuda_embedding : gpuvec_vectors
 	}
 
 	/* Wait for a free worker.  Empty and *error if it cannot be used. */
-	worker_loan take_worker(gpuvec_error *error);
+	worker_loan
+	take_worker(gpuvec_error *error);
 
 	/* Allocate device memory in the order of a stream, of any size */
-	bool		allocate(unique_memory &memory, staged_stream &stream, size_t bytes,
-						 const char *what, gpuvec_error *error);
+	bool
+	allocate(unique_memory &memory, staged_stream &stream, size_t bytes, const char *what,
+			 gpuvec_error *error);
 
 	/* Wait for a stream */
-	bool		finish(staged_stream &stream, gpuvec_error *error);
+	bool
+	finish(staged_stream &stream, gpuvec_error *error);
 
 	/* Queue the copy of host memory to the device */
-	bool		send(staged_stream &stream, void *to, const void *from, size_t bytes,
-					 gpuvec_error *error);
+	bool
+	send(staged_stream &stream, void *to, const void *from, size_t bytes, gpuvec_error *error);
 
-	/* Queue the copy of at most policy.pinned_bytes to the host; finish() puts them there */
-	bool		fetch(staged_stream &stream, void *to, const void *from, size_t bytes,
-					  gpuvec_error *error);
+	/*
+	 * Queue the copy of at most policy.pinned_bytes to the host; finish()
+	 * puts them there
+	 */
+	bool
+	fetch(staged_stream &stream, void *to, const void *from, size_t bytes, gpuvec_error *error);
 };
 
 /* The backend of which C code has the table of functions */
@@ -109,44 +129,44 @@ embedding_of(gpuvec_vectors *vectors)
 /* An entry of a hash table from keys to slots, see keys.cu */
 struct __align__(16) key_entry
 {
-	int64_t		key;
-	uint32_t	slot;
-	uint32_t	block;
+	int64_t key;
+	uint32_t slot;
+	uint32_t block;
 };
 
 /* The arrays of a bank, on the device, with room for as many slots each */
 struct bank_arrays
 {
-	char	   *elements;
-	int64_t    *keys;
-	uint64_t   *tids;
-	uint8_t    *live;
-	struct key_entry *entries;	/* [key_entries(room)] */
+	char *elements;
+	int64_t *keys;
+	uint64_t *tids;
+	uint8_t *live;
+	struct key_entry *entries; /* [key_entries(room)] */
 };
 
-}
+} // namespace gpuvec
 
 /*
- * A bank: the vectors of one width, in slots.  Vectors have 16 bytes or a multiple of that, the
- * end filled with zeros.
+ * A bank: the vectors of one width, in slots.  Vectors have 16 bytes or a
+ * multiple of that, the end filled with zeros.
  */
 struct gpuvec_device_bank
 {
-	uint32_t	width;
+	uint32_t width;
 	gpuvec_storage storage;
-	uint32_t	stride;			/* elements from one vector to the next */
-	size_t		stride_bytes;
-	uint32_t	room;			/* slots */
-	gpuvec::unique_memory memory;	/* of the arrays */
+	uint32_t stride; /* elements from one vector to the next */
+	size_t stride_bytes;
+	uint32_t room;                /* slots */
+	gpuvec::unique_memory memory; /* of the arrays */
 	struct gpuvec::bank_arrays arrays;
 
-	std::mutex	mutex;			/* guards what follows */
-	uint64_t	live_version;	/* of arrays.live, 0: it is not filled */
+	std::mutex mutex;      /* guards what follows */
+	uint64_t live_version; /* of arrays.live, 0: it is not filled */
 
 	/* the updater's: vectors on their way (host memory, malloc'd) */
-	char	   *records;
-	uint32_t	nrecords;
-	uint32_t	room_records;
+	char *records;
+	uint32_t nrecords;
+	uint32_t room_records;
 };
 
 namespace gpuvec
@@ -160,84 +180,105 @@ is_canceled(const int *canceled)
 }
 
 /* banks.cu; what each does: embedding_backend.h */
-extern gpuvec_device_bank *bank_make(gpuvec_vectors *vectors, uint32_t width, gpuvec_storage storage,
-									 gpuvec_error *error);
-extern void bank_release(gpuvec_vectors *vectors, gpuvec_device_bank *bank);
-extern bool bank_reserve(gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t room,
-						 gpuvec_error *error);
-extern size_t bank_bytes(const gpuvec_device_bank *bank, uint32_t room);
-extern bool bank_put(gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t slot, int64_t key,
-					 uint64_t tid, const void *elements, gpuvec_error *error);
-extern bool bank_flush(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *error);
-extern void bank_forget(gpuvec_device_bank *bank);
+extern gpuvec_device_bank *
+bank_make(gpuvec_vectors *vectors, uint32_t width, gpuvec_storage storage, gpuvec_error *error);
+extern void
+bank_release(gpuvec_vectors *vectors, gpuvec_device_bank *bank);
+extern bool
+bank_reserve(gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t room, gpuvec_error *error);
+extern size_t
+bank_bytes(const gpuvec_device_bank *bank, uint32_t room);
+extern bool
+bank_put(gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t slot, int64_t key,
+		 uint64_t tid, const void *elements, gpuvec_error *error);
+extern bool
+bank_flush(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *error);
+extern void
+bank_forget(gpuvec_device_bank *bank);
 
 /* pool_requests.cu */
 
 /* Some consecutive bags of a request */
 struct bag_chunk
 {
-	uint64_t	first_bag;
-	uint64_t	nbags;
-	uint64_t	first_slot;
-	uint64_t	nslots;
-	uint64_t	longest;		/* slots of the longest bag; 0: not known */
+	uint64_t first_bag;
+	uint64_t nbags;
+	uint64_t first_slot;
+	uint64_t nslots;
+	uint64_t longest; /* slots of the longest bag; 0: not known */
 };
 
 /* Device memory of a chunk */
 struct chunk_arrays
 {
-	uint32_t   *slots;
-	int64_t    *offsets;		/* NULL: fixed hotness */
-	float	   *weights;
-	float	   *gradient;
-	float	   *out;
-	char	   *work;
+	uint32_t *slots;
+	int64_t *offsets; /* NULL: fixed hotness */
+	float *weights;
+	float *gradient;
+	float *out;
+	char *work;
 };
 
 /* For concat each slot is a bag */
-extern gpuvec_slot_bags plain_slot_bags(const gpuvec_slot_bags *bags);
+extern gpuvec_slot_bags
+plain_slot_bags(const gpuvec_slot_bags *bags);
 
 /* A chunk's bags as the kernels want them, without the arrays */
-extern struct pooling_bags describe_chunk(const gpuvec_slot_bags *bags, const struct bag_chunk *c);
+extern struct pooling_bags
+describe_chunk(const gpuvec_slot_bags *bags, const struct bag_chunk *c);
 
-/* Cut memory into the arrays of a chunk, and tell the kernels' bags where they are */
-extern struct chunk_arrays take_chunk(struct arena *arena, const gpuvec_slot_bags *bags,
-									  const struct bag_chunk *c, uint64_t ngradient, uint64_t nout,
-									  size_t work_bytes, struct pooling_bags *kernel_bags);
+/*
+ * Cut memory into the arrays of a chunk, and tell the kernels' bags where
+ * they are
+ */
+extern struct chunk_arrays
+take_chunk(struct arena *arena, const gpuvec_slot_bags *bags, const struct bag_chunk *c,
+		   uint64_t ngradient, uint64_t nout, size_t work_bytes, struct pooling_bags *kernel_bags);
 
 /* Send the slots, offsets and weights of a chunk */
-extern bool send_chunk(struct cuda_embedding &e, staged_stream &stream, const struct chunk_arrays *a,
-					   const gpuvec_slot_bags *bags, const struct bag_chunk *c, gpuvec_error *error);
+extern bool
+send_chunk(struct cuda_embedding &e, staged_stream &stream, const struct chunk_arrays *a,
+		   const gpuvec_slot_bags *bags, const struct bag_chunk *c, gpuvec_error *error);
 
-extern bool pool_request(gpuvec_vectors *vectors, gpuvec_device_bank *bank,
-						 const gpuvec_slot_bags *bags, float *out, gpuvec_error *error);
-extern bool weights_request(gpuvec_vectors *vectors, gpuvec_device_bank *bank,
-							const gpuvec_slot_bags *bags, const float *gradient, float *out,
-							gpuvec_error *error);
+extern bool
+pool_request(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_bags *bags,
+			 float *out, gpuvec_error *error);
+extern bool
+weights_request(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_bags *bags,
+				const float *gradient, float *out, gpuvec_error *error);
 
 /* gradients.cu */
-extern bool gradient_request(gpuvec_vectors *vectors, gpuvec_device_bank *bank,
-							 const gpuvec_slot_bags *bags, const float *gradient, uint64_t most,
-							 uint64_t *n, void **body, gpuvec_error *error);
+extern bool
+gradient_request(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_bags *bags,
+				 const float *gradient, uint64_t most, uint64_t *n, void **body,
+				 gpuvec_error *error);
 
 /* keys.cu */
-extern uint64_t key_entries(uint32_t room);
-extern uint64_t keys_limit(const gpuvec_device_bank *bank);
-extern bool keys_clear(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *error);
-extern bool keys_map(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_key_row *rows,
-					 uint64_t n, gpuvec_error *error);
-extern bool keys_find(gpuvec_vectors *vectors, gpuvec_device_bank *bank,
-					  const gpuvec_key_search *search, gpuvec_error *error);
+extern uint64_t
+key_entries(uint32_t room);
+extern uint64_t
+keys_limit(const gpuvec_device_bank *bank);
+extern bool
+keys_clear(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *error);
+extern bool
+keys_map(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_key_row *rows, uint64_t n,
+		 gpuvec_error *error);
+extern bool
+keys_find(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_key_search *search,
+		  gpuvec_error *error);
 
 /* nearest.cu */
-extern bool nearest_request(gpuvec_vectors *vectors, gpuvec_device_bank *bank,
-							gpuvec_slot_search *search, gpuvec_error *error);
+extern bool
+nearest_request(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_slot_search *search,
+				gpuvec_error *error);
 
 /* Open, NULL and *error if that fails, and close; the device outlives it */
-extern gpuvec_vectors *embedding_open(struct cuda_device &device,
-									  const struct embedding_policy &policy, gpuvec_error *error);
-extern void embedding_close(gpuvec_vectors *vectors);
+extern gpuvec_vectors *
+embedding_open(struct cuda_device &device, const struct embedding_policy &policy,
+			   gpuvec_error *error);
+extern void
+embedding_close(gpuvec_vectors *vectors);
 
-}
+} // namespace gpuvec
 
-#endif							/* GPUVEC_CUDA_EMBEDDING_H */
+#endif /* GPUVEC_CUDA_EMBEDDING_H */

@@ -3,37 +3,40 @@
  * forward.cu
  *	  Pool rows of an embedding table.
  *
- * Memory limits this work, so all is arranged for many loads in flight and few
- * instructions between them.
+ * Memory limits this work, so all is arranged for many loads in flight and
+ * few instructions between them.
  *
- * Where every lookup is a vector of the result (concat, or bags of one lookup), rows are
- * copied by gather.cu.  What follows is of the other cases.
+ * Where every lookup is a vector of the result (concat, or bags of one
+ * lookup), rows are copied by gather.cu.  What follows is of the other cases.
  *
- * A call may be over in 20 microseconds, of which one or two would pass between two kernels:
- * kernels start while the one before ends (pooling_launch_chained).  If bags are settled (see
- * pooling_kernels.h), they also read rows while it ends, and wait only before they write.
+ * A call may be over in 20 microseconds, of which one or two would pass
+ * between two kernels: kernels start while the one before ends
+ * (pooling_launch_chained).  If bags are settled (see pooling_kernels.h),
+ * they also read rows while it ends, and wait only before they write.
  *
- * Groups of 8, 16 or 32 lanes pool bags; a lane adds up its own columns in the order of the
- * lookups.  Indices are fetched a chunk ahead, one per lane.  Rows of more
- * than 512 bytes are pooled in slices.
+ * Groups of 8, 16 or 32 lanes pool bags; a lane adds up its own columns in
+ * the order of the lookups.  Indices are fetched a chunk ahead, one per lane.
+ * Rows of more than 512 bytes are pooled in slices.
  *
- * bag_kernel gives each group one bag of more than a few lookups and has eight rows in
- * flight, or four where four groups share a warp.  What limits it, if keys are skewed and rows come from the caches, is the L2
- * cache (at 88 to 94 % of what it can), and for float16 also instructions; see
- * pooling_add_batch in pool.cuh.  Blocks are small and take no shared memory, which
- * leaves the L1 cache to the hot rows.
+ * bag_kernel gives each group one bag of more than a few lookups and has
+ * eight rows in flight, or four where four groups share a warp.  What limits
+ * it, if keys are skewed and rows come from the caches, is the L2 cache (at
+ * 88 to 94 % of what it can), and for float16 also instructions; see
+ * pooling_add_batch in pool.cuh.  Blocks are small and take no shared memory,
+ * which leaves the L1 cache to the hot rows.
  *
- * stream_kernel gives each group several consecutive short bags.  Their lookups are
- * consecutive too, so the group goes through them as through one stream: rows of several
- * bags are in flight; where a bag ends, its vector is stored and the next begins.  So
- * short bags keep as many loads in flight as long ones, and a warp waits for the sum of
- * several bags' lengths, which varies less than each of them.
+ * stream_kernel gives each group several consecutive short bags.  Their
+ * lookups are consecutive too, so the group goes through them as through one
+ * stream: rows of several bags are in flight; where a bag ends, its vector is
+ * stored and the next begins.  So short bags keep as many loads in flight as
+ * long ones, and a warp waits for the sum of several bags' lengths, which
+ * varies less than each of them.
  *
- * Bags of more than GPUVEC_PIECE lookups are cut into pieces first, which then take the
- * place of bags (pieces.cu).
+ * Bags of more than GPUVEC_PIECE lookups are cut into pieces first, which
+ * then take the place of bags (pieces.cu).
  *
- * Blocks are small, so that the hardware, which deals blocks out one by one, balances
- * bags of all lengths.
+ * Blocks are small, so that the hardware, which deals blocks out one by one,
+ * balances bags of all lengths.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,69 +47,69 @@
 namespace gpuvec
 {
 
-#define BAG_UNROLL			8	/* rows in flight of a group of lanes ... */
-#define BAG_NARROW_UNROLL	4	/* ... of 8 lanes, of which a warp has four */
-#define STREAM_UNROLL		4	/* the same */
-#define RANGE_LOOKUPS		16	/* of a group of lanes, on average */
+#define BAG_UNROLL 8        /* rows in flight of a group of lanes ... */
+#define BAG_NARROW_UNROLL 4 /* ... of 8 lanes, of which a warp has four */
+#define STREAM_UNROLL 4     /* the same */
+#define RANGE_LOOKUPS 16    /* of a group of lanes, on average */
 
-#define LONG_BAG			32	/* lookups, on average */
+#define LONG_BAG 32 /* lookups, on average */
 
-#define POOL_MOST_THREADS	256
+#define POOL_MOST_THREADS 256
 
 /* What bag_kernel and stream_kernel need to know */
 struct pool_params
 {
 	/* the table, without its type */
 	const char *table;
-	uint32_t	stride_bytes;
-	uint32_t	rows;
-	uint32_t	width;
+	uint32_t stride_bytes;
+	uint32_t rows;
+	uint32_t width;
 
 	/* the lookups */
 	const void *indices;
 	const float *weights;
-	uint32_t	index_bits;
+	uint32_t index_bits;
 
 	/* bags or pieces */
-	uint32_t	hotness;
-	const int64_t *offsets;		/* NULL: bags of hotness lookups */
-	const uint32_t *count;		/* how many, if the host does not know it */
-	uint32_t	bags;			/* at most so many */
+	uint32_t hotness;
+	const int64_t *offsets; /* NULL: bags of hotness lookups */
+	const uint32_t *count;  /* how many, if the host does not know it */
+	uint32_t bags;          /* at most so many */
 
 	/* their distribution */
-	uint32_t	range;			/* bags of a group of lanes */
-	uint32_t	warp_tasks;		/* warps, for one slice */
-	uint32_t	slices;
-	uint32_t	vectors;		/* of a row */
-	bool		slice_major;
+	uint32_t range;      /* bags of a group of lanes */
+	uint32_t warp_tasks; /* warps, for one slice */
+	uint32_t slices;
+	uint32_t vectors; /* of a row */
+	bool slice_major;
 
 	/* the result */
-	bool		settled;		/* see pooling_kernels.h */
-	bool		mean;
-	bool		skip_missing;
-	bool		vector_out;		/* aligned for vector stores */
-	bool		vector_partial; /* the same for sums of pieces */
-	const uint32_t *dest;		/* NULL: bag i goes to row i */
-	void	   *out;			/* of the type that the kernel knows */
-	uint64_t	out_stride;
-	float	   *partial;
-	double	   *partial_divisor;
-	uint64_t	partial_stride;
+	bool settled; /* see pooling_kernels.h */
+	bool mean;
+	bool skip_missing;
+	bool vector_out;      /* aligned for vector stores */
+	bool vector_partial;  /* the same for sums of pieces */
+	const uint32_t *dest; /* NULL: bag i goes to row i */
+	void *out;            /* of the type that the kernel knows */
+	uint64_t out_stride;
+	float *partial;
+	double *partial_divisor;
+	uint64_t partial_stride;
 };
 
 /*
- * Divide the sums of a bag.  To multiply by the inverse of a power of two gives the same
- * bits as to divide by that, in a fraction of the time.
+ * Divide the sums of a bag.  To multiply by the inverse of a power of two
+ * gives the same bits as to divide by that, in a fraction of the time.
  */
 template <int E>
 static __device__ __forceinline__ void
 divide(float (&acc)[E], float divisor)
 {
-	uint32_t	bits = __float_as_uint(divisor);
+	uint32_t bits = __float_as_uint(divisor);
 
 	if (divisor >= 1.0f && divisor <= (float) (1 << 20) && bits << 9 == 0)
 	{
-		float		inverse = __uint_as_float(2 * __float_as_uint(1.0f) - bits);
+		float inverse = __uint_as_float(2 * __float_as_uint(1.0f) - bits);
 
 #pragma unroll
 		for (int e = 0; e < E; e++)
@@ -121,8 +124,8 @@ divide(float (&acc)[E], float divisor)
 }
 
 /*
- * How divisors are summed: weights in float64.  Without weights they are numbers of lookups,
- * at most those of a piece, which float32 holds as well.
+ * How divisors are summed: weights in float64.  Without weights they are
+ * numbers of lookups, at most those of a piece, which float32 holds as well.
  */
 template <bool W>
 struct pooling_divisor
@@ -146,19 +149,21 @@ store_divisor(const struct pool_params &p, uint32_t dest, double divisor)
 }
 
 /*
- * Store the vector of a bag, or that of a piece, without weights with its divisor.
+ * Store the vector of a bag, or that of a piece, without weights with its
+ * divisor.
  */
 template <typename O, int E, bool W>
 static __device__ __forceinline__ void
-store_bag(const struct pool_params &p, uint32_t dest, uint32_t column, bool active,
-		  float (&acc)[E], float divisor)
+store_bag(const struct pool_params &p, uint32_t dest, uint32_t column, bool active, float (&acc)[E],
+		  float divisor)
 {
 	if (dest & POOLING_PARTIAL)
 	{
-		uint32_t	slot = dest & ~POOLING_PARTIAL;
+		uint32_t slot = dest & ~POOLING_PARTIAL;
 
 		if (active)
-			pooling_store<E>(p.partial + slot * p.partial_stride, column * E, p.width, p.vector_partial, acc);
+			pooling_store<E>(p.partial + slot * p.partial_stride, column * E, p.width,
+							 p.vector_partial, acc);
 		if (!W && p.mean && column == 0)
 			p.partial_divisor[slot] = divisor;
 	}
@@ -171,7 +176,8 @@ store_bag(const struct pool_params &p, uint32_t dest, uint32_t column, bool acti
 }
 
 /*
- * What a mean of the lookups from `start` to `end` is divided by, computed by one lane.
+ * What a mean of the lookups from `start` to `end` is divided by, computed by
+ * one lane.
  */
 template <bool W>
 static __device__ __forceinline__ typename pooling_divisor<W>::type
@@ -200,10 +206,14 @@ clear(float (&acc)[E])
 		acc[e] = 0.0f;
 }
 
-/* Ask for lookup `at` of the n from `start` on; beyond them it is a missing one */
+/*
+ * Ask for lookup `at` of the n from `start` on; beyond them it is a missing
+ * one
+ */
 template <bool W>
 static __device__ __forceinline__ void
-fetch_lookup(const struct pool_params &p, uint64_t start, int n, int at, uint32_t &row, float &weight)
+fetch_lookup(const struct pool_params &p, uint64_t start, int n, int at, uint32_t &row,
+			 float &weight)
 {
 	row = POOLING_MISSING;
 	weight = 1.0f;
@@ -216,8 +226,8 @@ fetch_lookup(const struct pool_params &p, uint64_t start, int n, int at, uint32_
 }
 
 /*
- * Add to the divisor of a bag's mean the weights of a chunk's lookups, or their number.
- * counted: a mask of the lookups of the warp that count.
+ * Add to the divisor of a bag's mean the weights of a chunk's lookups, or
+ * their number. counted: a mask of the lookups of the warp that count.
  */
 template <int LANES, bool W>
 static __device__ __forceinline__ void
@@ -228,7 +238,7 @@ count_chunk(const struct pooling_chunk &chunk, uint32_t counted,
 		divisor += (float) __popc(counted >> chunk.group_lane & (FULL_WARP >> (32 - LANES)));
 	for (uint32_t i = 0; W && i < LANES; i++)
 	{
-		double		weight = __shfl_sync(FULL_WARP, chunk.weight, chunk.group_lane + i);
+		double weight = __shfl_sync(FULL_WARP, chunk.weight, chunk.group_lane + i);
 
 		if (counted >> (chunk.group_lane + i) & 1)
 			divisor += weight;
@@ -236,23 +246,23 @@ count_chunk(const struct pooling_chunk &chunk, uint32_t counted,
 }
 
 /*
- * Pool bags, or pieces of them, one with each group of lanes.  T is the type of the table, O
- * that of the result, VB the bytes of a vector, LANES how many lanes share a row; W: there
- * are weights.
+ * Pool bags, or pieces of them, one with each group of lanes.  T is the type
+ * of the table, O that of the result, VB the bytes of a vector, LANES how
+ * many lanes share a row; W: there are weights.
  *
- * (Were this a struct with members, as stream_group is, it would need up to 16 registers
- * more.)
+ * (Were this a struct with members, as stream_group is, it would need up to
+ * 16 registers more.)
  */
 template <typename T, typename O, int VB, int LANES, bool W>
-static __global__ void __launch_bounds__(POOL_MOST_THREADS)
-bag_kernel(const __grid_constant__ struct pool_params p)
+static __global__ void
+__launch_bounds__(POOL_MOST_THREADS) bag_kernel(const __grid_constant__ struct pool_params p)
 {
 	constexpr int E = VB / (int) sizeof(T);
 	constexpr int UNROLL = LANES == 8 ? BAG_NARROW_UNROLL : BAG_UNROLL;
-	uint32_t	lane = threadIdx.x % 32;
-	uint32_t	sub = lane % LANES;
-	uint32_t	warp_task;
-	uint32_t	slice;
+	uint32_t lane = threadIdx.x % 32;
+	uint32_t sub = lane % LANES;
+	uint32_t warp_task;
+	uint32_t slice;
 
 	let_next_start();
 	if (!p.settled)
@@ -260,13 +270,13 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 	if (!pooling_find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, slice))
 		return;
 
-	uint32_t	bag = warp_task * (32 / LANES) + lane / LANES;
-	bool		valid = bag < (p.count ? *p.count : p.bags);
-	uint32_t	column = slice * LANES + sub;
-	bool		active = column < p.vectors;
+	uint32_t bag = warp_task * (32 / LANES) + lane / LANES;
+	bool valid = bag < (p.count ? *p.count : p.bags);
+	uint32_t column = slice * LANES + sub;
+	bool active = column < p.vectors;
 	const char *base = pooling_lane_base(p.table, column, p.vectors, VB);
-	uint64_t	start = 0;
-	int			n = 0;
+	uint64_t start = 0;
+	int n = 0;
 
 	if (valid)
 	{
@@ -274,13 +284,13 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 		n = p.offsets ? (int) (p.offsets[bag + 1] - start) : (int) p.hotness;
 	}
 
-	int			most = (int) __reduce_max_sync(FULL_WARP, (unsigned) n);
-	bool		count = p.mean && (W || p.skip_missing);	/* or else the divisor is n */
-	float		acc[E];
+	int most = (int) __reduce_max_sync(FULL_WARP, (unsigned) n);
+	bool count = p.mean && (W || p.skip_missing); /* or else the divisor is n */
+	float acc[E];
 	typename pooling_divisor<W>::type divisor = count ? 0 : n;
 	struct pooling_chunk chunk;
-	uint32_t	next_row;
-	float		next_weight;
+	uint32_t next_row;
+	float next_weight;
 
 	clear(acc);
 	chunk.ends = 0;
@@ -294,15 +304,17 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 		chunk.present = __ballot_sync(FULL_WARP, chunk.row != POOLING_MISSING);
 #pragma unroll 1
 		for (uint32_t j = 0; j < LANES; j += UNROLL)
-			pooling_add_batch<T, VB, LANES, UNROLL, W>(base, p.stride_bytes, chunk, j, acc, [] (uint32_t) {});
+			pooling_add_batch<T, VB, LANES, UNROLL, W>(base, p.stride_bytes, chunk, j, acc,
+													   [](uint32_t) {});
 		if (count)
-			count_chunk<LANES, W>(chunk, p.skip_missing ? chunk.present :
-								  __ballot_sync(FULL_WARP, k + (int) sub < n), divisor);
+			count_chunk<LANES, W>(
+				chunk, p.skip_missing ? chunk.present : __ballot_sync(FULL_WARP, k + (int) sub < n),
+				divisor);
 	}
 	wait_for_previous();
 	if (valid)
 	{
-		uint32_t	dest = p.dest ? p.dest[bag] : bag;
+		uint32_t dest = p.dest ? p.dest[bag] : bag;
 
 		if (p.mean && column == 0)
 			store_divisor<W>(p, dest, divisor);
@@ -311,12 +323,13 @@ bag_kernel(const __grid_constant__ struct pool_params p)
 }
 
 /*
- * A group of lanes that pools short bags, or pieces of them: p.range consecutive ones, which
- * are one stream of lookups.  Lane i of the group knows where its bag i ends, where it goes
- * and what it is divided by.
+ * A group of lanes that pools short bags, or pieces of them: p.range
+ * consecutive ones, which are one stream of lookups.  Lane i of the group
+ * knows where its bag i ends, where it goes and what it is divided by.
  *
- * A chunk of LANES lookups is pooled at a time, one with each lane, while those of the next
- * chunk are on their way.  Positions k, n and last count from the first lookup of the group.
+ * A chunk of LANES lookups is pooled at a time, one with each lane, while
+ * those of the next chunk are on their way.  Positions k, n and last count
+ * from the first lookup of the group.
  */
 template <typename T, typename O, int VB, int LANES, bool W>
 struct stream_group
@@ -324,35 +337,37 @@ struct stream_group
 	static constexpr int E = VB / (int) sizeof(T);
 
 	const struct pool_params p; /* a copy: it takes fewer registers than a reference */
-	uint32_t	lane;			/* of the warp */
-	uint32_t	sub;			/* of the group */
-	uint32_t	group_lane;		/* the group's first of the warp */
-	bool		waited;			/* for the kernel before */
+	uint32_t lane;              /* of the warp */
+	uint32_t sub;               /* of the group */
+	uint32_t group_lane;        /* the group's first of the warp */
+	bool waited;                /* for the kernel before */
 
 	/* the work */
-	uint32_t	warp_task;
-	uint32_t	slice;
-	uint32_t	column;			/* this lane's, in vectors */
-	bool		active;			/* it is one of the row */
+	uint32_t warp_task;
+	uint32_t slice;
+	uint32_t column; /* this lane's, in vectors */
+	bool active;     /* it is one of the row */
 	const char *base;
-	uint64_t	start;			/* lookup */
-	int			n;
-	int			most;			/* the greatest n of the warp's groups */
+	uint64_t start; /* lookup */
+	int n;
+	int most; /* the greatest n of the warp's groups */
 
 	/* this lane's bag */
-	uint32_t	dest;
-	float		divisor;
-	int			last;			/* lookup, or -1: it is empty */
+	uint32_t dest;
+	float divisor;
+	int last; /* lookup, or -1: it is empty */
 
-	/* bags of the group that are not empty and have not ended: a bit for each */
-	uint32_t	queue;
-	uint32_t	empties;		/* of the warp: a bit for each lane */
+	/*
+	 * bags of the group that are not empty and have not ended: a bit for each
+	 */
+	uint32_t queue;
+	uint32_t empties; /* of the warp: a bit for each lane */
 
 	/* the sum, the chunk, and this lane's lookup of the next chunk */
-	float		acc[E];
+	float acc[E];
 	struct pooling_chunk chunk;
-	uint32_t	next_row;
-	float		next_weight;
+	uint32_t next_row;
+	float next_weight;
 
 	__device__ __forceinline__
 	stream_group(const struct pool_params &params)
@@ -374,7 +389,10 @@ struct stream_group
 		return true;
 	}
 
-	/* The divisor of this lane's bag, which has the lookups from `from` to `to` */
+	/*
+	 * The divisor of this lane's bag, which has the lookups from `from` to
+	 * `to`
+	 */
 	__device__ __forceinline__ void
 	find_divisor(uint64_t from, uint64_t to)
 	{
@@ -390,13 +408,13 @@ struct stream_group
 	__device__ __forceinline__ void
 	find_bags()
 	{
-		uint32_t	bags = p.count ? *p.count : p.bags;
-		uint64_t	first = (uint64_t) (warp_task * (32 / LANES) + lane / LANES) * p.range;
-		uint32_t	range = (uint32_t) min((uint64_t) p.range, bags - min(first, (uint64_t) bags));
-		uint32_t	bag = (uint32_t) first + sub;
-		bool		valid = sub < range;
-		uint64_t	from = 0;
-		uint64_t	to = 0;
+		uint32_t bags = p.count ? *p.count : p.bags;
+		uint64_t first = (uint64_t) (warp_task * (32 / LANES) + lane / LANES) * p.range;
+		uint32_t range = (uint32_t) min((uint64_t) p.range, bags - min(first, (uint64_t) bags));
+		uint32_t bag = (uint32_t) first + sub;
+		bool valid = sub < range;
+		uint64_t from = 0;
+		uint64_t to = 0;
 
 		dest = bag;
 		divisor = 0.0f;
@@ -422,8 +440,8 @@ struct stream_group
 	__device__ __forceinline__ void
 	store(uint32_t i, bool now)
 	{
-		uint32_t	bag_dest = __shfl_sync(FULL_WARP, dest, group_lane + i);
-		float		bag_div = __shfl_sync(FULL_WARP, divisor, group_lane + i);
+		uint32_t bag_dest = __shfl_sync(FULL_WARP, dest, group_lane + i);
+		float bag_div = __shfl_sync(FULL_WARP, divisor, group_lane + i);
 
 		if (!waited)
 			wait_for_previous();
@@ -452,24 +470,27 @@ struct stream_group
 		fetch_lookup<W>(p, start, n, at, next_row, next_weight);
 	}
 
-	/* Take the chunk that begins with lookup k, and see where bags end in it */
+	/*
+	 * Take the chunk that begins with lookup k, and see where bags end in it
+	 */
 	__device__ __forceinline__ void
 	take(int k)
 	{
-		bool		here = last >= k && last - k < LANES;
+		bool here = last >= k && last - k < LANES;
 
 		chunk.row = next_row;
 		chunk.weight = next_weight;
 		fetch(k + LANES + sub);
 		chunk.present = __ballot_sync(FULL_WARP, chunk.row != POOLING_MISSING);
-		chunk.ends = __reduce_or_sync(FULL_WARP, here ? 1u << (group_lane + (uint32_t) (last - k)) : 0);
+		chunk.ends =
+			__reduce_or_sync(FULL_WARP, here ? 1u << (group_lane + (uint32_t) (last - k)) : 0);
 	}
 
 	/* In some group of the warp a bag ends with lookup `at` of the chunk */
 	__device__ __forceinline__ void
 	end_bag(uint32_t at)
 	{
-		bool		now = chunk.ends >> (group_lane + at) & 1;
+		bool now = chunk.ends >> (group_lane + at) & 1;
 
 		store(queue ? __ffs(queue) - 1 : 0, now);
 		if (now)
@@ -483,14 +504,14 @@ struct stream_group
 #pragma unroll 1
 		for (uint32_t j = 0; j < LANES; j += STREAM_UNROLL)
 			pooling_add_batch<T, VB, LANES, STREAM_UNROLL, W>(base, p.stride_bytes, chunk, j, acc,
-															  [&] (uint32_t at) { end_bag(at); });
+															  [&](uint32_t at) { end_bag(at); });
 	}
 };
 
 /* Pool short bags, or pieces of them, several with each group of lanes */
 template <typename T, typename O, int VB, int LANES, bool W>
-static __global__ void __launch_bounds__(POOL_MOST_THREADS)
-stream_kernel(const __grid_constant__ struct pool_params p)
+static __global__ void
+__launch_bounds__(POOL_MOST_THREADS) stream_kernel(const __grid_constant__ struct pool_params p)
 {
 	stream_group<T, O, VB, LANES, W> group(p);
 
@@ -510,18 +531,18 @@ stream_kernel(const __grid_constant__ struct pool_params p)
 }
 
 /*
- * How to read rows: of the vectors that the alignment allows, the longest, but rows
- * of less than 128 bytes are spread over 8 lanes.
+ * How to read rows: of the vectors that the alignment allows, the longest,
+ * but rows of less than 128 bytes are spread over 8 lanes.
  */
 struct pooling_shape
-pooling_choose_shape(const struct pooling_policy &policy, const void *data, uint64_t stride_bytes, uint64_t row_bytes,
-				 uint32_t element_bytes, uint32_t max_vector_bytes)
+pooling_choose_shape(const struct pooling_policy &policy, const void *data, uint64_t stride_bytes,
+					 uint64_t row_bytes, uint32_t element_bytes, uint32_t max_vector_bytes)
 {
 	struct pooling_shape shape;
-	uint32_t	bytes = element_bytes;
+	uint32_t bytes = element_bytes;
 
-	while (bytes < max_vector_bytes &&
-		   (uintptr_t) data % (bytes * 2) == 0 && stride_bytes % (bytes * 2) == 0 &&
+	while (bytes < max_vector_bytes && (uintptr_t) data % (bytes * 2) == 0 &&
+		   stride_bytes % (bytes * 2) == 0 &&
 		   divide_up(row_bytes, bytes) > (1u << POOLING_MIN_LANES_LOG2))
 		bytes *= 2;
 
@@ -538,42 +559,45 @@ pooling_choose_shape(const struct pooling_policy &policy, const void *data, uint
 /* Launch bag_kernel or stream_kernel */
 template <typename T, typename O, int VB, int LANES, bool W>
 static cudaError_t
-launch_pool(const struct pooling_policy &policy, const struct pool_params &params, cudaStream_t stream)
+launch_pool(const struct pooling_policy &policy, const struct pool_params &params,
+			cudaStream_t stream)
 {
-	uint64_t	warps = (uint64_t) params.warp_tasks * params.slices;
+	uint64_t warps = (uint64_t) params.warp_tasks * params.slices;
 
 	if (params.range == 1)
 		return pooling_launch_cached(policy, bag_kernel<T, O, VB, LANES, W>, warps, policy.threads,
-								 params, stream);
+									 params, stream);
 	return pooling_launch_cached(policy, stream_kernel<T, O, VB, LANES, W>, warps, policy.threads,
-							 params, stream);
+								 params, stream);
 }
 
 /* The same for vectors of VB bytes */
 template <typename T, typename O, int VB>
 static cudaError_t
-pool_vectors(const struct pooling_policy &policy, const struct pool_params &params, uint32_t lanes_log2, cudaStream_t stream)
+pool_vectors(const struct pooling_policy &policy, const struct pool_params &params,
+			 uint32_t lanes_log2, cudaStream_t stream)
 {
-	bool		weighted = params.weights != NULL;
+	bool weighted = params.weights != NULL;
 
 	switch (lanes_log2)
 	{
 		case 3:
-			return weighted ? launch_pool<T, O, VB, 8, true>(policy, params, stream) :
-				launch_pool<T, O, VB, 8, false>(policy, params, stream);
+			return weighted ? launch_pool<T, O, VB, 8, true>(policy, params, stream)
+							: launch_pool<T, O, VB, 8, false>(policy, params, stream);
 		case 4:
-			return weighted ? launch_pool<T, O, VB, 16, true>(policy, params, stream) :
-				launch_pool<T, O, VB, 16, false>(policy, params, stream);
+			return weighted ? launch_pool<T, O, VB, 16, true>(policy, params, stream)
+							: launch_pool<T, O, VB, 16, false>(policy, params, stream);
 		default:
-			return weighted ? launch_pool<T, O, VB, 32, true>(policy, params, stream) :
-				launch_pool<T, O, VB, 32, false>(policy, params, stream);
+			return weighted ? launch_pool<T, O, VB, 32, true>(policy, params, stream)
+							: launch_pool<T, O, VB, 32, false>(policy, params, stream);
 	}
 }
 
 /* The same for tables of T and results of O */
 template <typename T, typename O>
 static cudaError_t
-pool_type(const struct pooling_policy &policy, const struct pool_params &params, const struct pooling_shape &shape, cudaStream_t stream)
+pool_type(const struct pooling_policy &policy, const struct pool_params &params,
+		  const struct pooling_shape &shape, cudaStream_t stream)
 {
 	switch (shape.vector_bytes)
 	{
@@ -589,19 +613,20 @@ pool_type(const struct pooling_policy &policy, const struct pool_params &params,
 }
 
 /*
- * Pool: what the caller leaves to this function is how to read the table, with vectors of at
- * most so many bytes, and the launch.
+ * Pool: what the caller leaves to this function is how to read the table,
+ * with vectors of at most so many bytes, and the launch.
  */
 static cudaError_t
-pool(const struct pooling_policy &policy, struct pool_params *params, gpuvec_storage storage, gpuvec_storage out_storage, uint32_t most_bytes,
-	 cudaStream_t stream)
+pool(const struct pooling_policy &policy, struct pool_params *params, gpuvec_storage storage,
+	 gpuvec_storage out_storage, uint32_t most_bytes, cudaStream_t stream)
 {
-	uint32_t	element_bytes = pooling_element_size(storage);
-	uint64_t	row_bytes = (uint64_t) params->width * element_bytes;
+	uint32_t element_bytes = pooling_element_size(storage);
+	uint64_t row_bytes = (uint64_t) params->width * element_bytes;
 	struct pooling_shape shape;
-	uint64_t	warp_tasks;
+	uint64_t warp_tasks;
 
-	shape = pooling_choose_shape(policy, params->table, params->stride_bytes, row_bytes, element_bytes, most_bytes);
+	shape = pooling_choose_shape(policy, params->table, params->stride_bytes, row_bytes,
+								 element_bytes, most_bytes);
 
 	/* a warp has as many lookups, whatever the width */
 	if (params->range > 1u << (shape.lanes_log2 - 1))
@@ -613,8 +638,9 @@ pool(const struct pooling_policy &policy, struct pool_params *params, gpuvec_sto
 	params->vectors = shape.vectors;
 	params->slices = shape.slices;
 	params->slice_major = policy.slice_major;
-	params->vector_out = pooling_vector_out(params->out, params->out_stride, params->width,
-										shape.vector_bytes / element_bytes, pooling_element_size(out_storage));
+	params->vector_out =
+		pooling_vector_out(params->out, params->out_stride, params->width,
+						   shape.vector_bytes / element_bytes, pooling_element_size(out_storage));
 	params->vector_partial = params->width % (shape.vector_bytes / element_bytes) == 0;
 
 	if (storage == GPUVEC_FLOAT32)
@@ -630,16 +656,15 @@ may_be_long(const struct pooling_bags *bags)
 {
 	if (bags->offsets == NULL)
 		return bags->hotness > GPUVEC_PIECE;
-	return bags->lookups > GPUVEC_PIECE &&
-		(bags->longest == 0 || bags->longest > GPUVEC_PIECE);
+	return bags->lookups > GPUVEC_PIECE && (bags->longest == 0 || bags->longest > GPUVEC_PIECE);
 }
 
 /* Do the lengths of bags differ much? */
 static bool
 uneven_bags(const struct pooling_bags *bags)
 {
-	return bags->offsets != NULL &&
-		(bags->longest == 0 || bags->bags == 0 || bags->longest > bags->lookups / bags->bags * 3 / 2);
+	return bags->offsets != NULL && (bags->longest == 0 || bags->bags == 0 ||
+									 bags->longest > bags->lookups / bags->bags * 3 / 2);
 }
 
 /* Is this a call that can be served? */
@@ -648,20 +673,19 @@ valid_forward(const struct pooling_table *table, const struct pooling_bags *bags
 			  gpuvec_pool_mode mode)
 {
 	return table->rows < UINT32_MAX && table->width > 0 && table->stride >= table->width &&
-		table->stride <= UINT32_MAX / sizeof(float) &&
-		(bags->index_bits == 32 || bags->index_bits == 64) &&
-		bags->bags < POOLING_PARTIAL &&
-		(bags->offsets != NULL || bags->hotness <= INT32_MAX) &&
-		(mode == GPUVEC_POOL_CONCAT ? bags->weights == NULL :
-		 (!may_be_long(bags) || bags->lookups < POOLING_PARTIAL)) &&
-		(mode == GPUVEC_POOL_CONCAT || bags->offsets != NULL ||
-		 bags->lookups == bags->bags * bags->hotness);
+		   table->stride <= UINT32_MAX / sizeof(float) &&
+		   (bags->index_bits == 32 || bags->index_bits == 64) && bags->bags < POOLING_PARTIAL &&
+		   (bags->offsets != NULL || bags->hotness <= INT32_MAX) &&
+		   (mode == GPUVEC_POOL_CONCAT ? bags->weights == NULL
+									   : (!may_be_long(bags) || bags->lookups < POOLING_PARTIAL)) &&
+		   (mode == GPUVEC_POOL_CONCAT || bags->offsets != NULL ||
+			bags->lookups == bags->bags * bags->hotness);
 }
 
 /* How much memory pooling_forward needs */
 cudaError_t
 pooling_forward_workspace(const struct pooling_table *table, const struct pooling_bags *bags,
-							 gpuvec_pool_mode mode, size_t *bytes)
+						  gpuvec_pool_mode mode, size_t *bytes)
 {
 	struct arena area = {NULL, 0};
 	struct pooling_bag_pieces pieces;
@@ -676,22 +700,22 @@ pooling_forward_workspace(const struct pooling_table *table, const struct poolin
 }
 
 /*
- * How many bags a group of lanes pools: so many that it has RANGE_LOOKUPS lookups, on
- * average.
+ * How many bags a group of lanes pools: so many that it has RANGE_LOOKUPS
+ * lookups, on average.
  */
 static uint32_t
 choose_range(const struct pooling_policy &policy, uint64_t lookups, uint64_t bags)
 {
-	uint64_t	range = bags * RANGE_LOOKUPS / std::max(lookups, UINT64_C(1));
+	uint64_t range = bags * RANGE_LOOKUPS / std::max(lookups, UINT64_C(1));
 
 	return (uint32_t) std::clamp(range, policy.least_range, policy.most_range);
 }
 
 /*
- * Bytes of the longest vectors that rows are read with, if bags are pooled one by one.  Shorter
- * ones let more lanes share a row, so that fewer bags share a warp: where long bags are of
- * uneven lengths, they wait less for each other, and short rows of many lookups come 2 to 4 %
- * faster.
+ * Bytes of the longest vectors that rows are read with, if bags are pooled
+ * one by one.  Shorter ones let more lanes share a row, so that fewer bags
+ * share a warp: where long bags are of uneven lengths, they wait less for
+ * each other, and short rows of many lookups come 2 to 4 % faster.
  */
 static uint32_t
 choose_vector_bytes(const struct pooling_bags *bags, uint32_t row_bytes)
@@ -705,14 +729,15 @@ choose_vector_bytes(const struct pooling_bags *bags, uint32_t row_bytes)
 
 /* Pool */
 cudaError_t
-pooling_forward(const struct pooling_policy &policy, const struct pooling_table *table, const struct pooling_bags *bags,
-				   gpuvec_pool_mode mode, void *out, gpuvec_storage out_storage,
-				   uint64_t out_stride, void *work, size_t work_bytes, cudaStream_t stream)
+pooling_forward(const struct pooling_policy &policy, const struct pooling_table *table,
+				const struct pooling_bags *bags, gpuvec_pool_mode mode, void *out,
+				gpuvec_storage out_storage, uint64_t out_stride, void *work, size_t work_bytes,
+				cudaStream_t stream)
 {
 	struct pool_params params = {};
 	struct pooling_bag_pieces pieces = {};
-	uint32_t	most_bytes;
-	size_t		needed;
+	uint32_t most_bytes;
+	size_t needed;
 	cudaError_t error = pooling_forward_workspace(table, bags, mode, &needed);
 
 	if (error != cudaSuccess)
@@ -722,7 +747,8 @@ pooling_forward(const struct pooling_policy &policy, const struct pooling_table 
 		return cudaErrorInvalidValue;
 	if (mode == GPUVEC_POOL_CONCAT ||
 		(bags->offsets == NULL && bags->hotness == 1 && bags->weights == NULL))
-		return pooling_gather(policy, table, bags, mode == GPUVEC_POOL_CONCAT, out, out_storage, out_stride, stream);
+		return pooling_gather(policy, table, bags, mode == GPUVEC_POOL_CONCAT, out, out_storage,
+							  out_stride, stream);
 	if (bags->bags == 0)
 		return cudaSuccess;
 
@@ -762,14 +788,16 @@ pooling_forward(const struct pooling_policy &policy, const struct pooling_table 
 	}
 
 	params.range = choose_range(policy, bags->lookups, bags->bags);
-	most_bytes = params.range > 1 ? 16 :
-		choose_vector_bytes(bags, table->width * pooling_element_size(table->storage));
+	most_bytes =
+		params.range > 1
+			? 16
+			: choose_vector_bytes(bags, table->width * pooling_element_size(table->storage));
 	most_bytes = std::clamp(most_bytes, policy.least_vector_bytes, policy.most_vector_bytes);
 	error = pool(policy, &params, table->storage, out_storage, most_bytes, stream);
 	if (error == cudaSuccess && params.count)
-		error = pooling_combine(policy, &pieces.shared, params.mean, out, out_storage, out_stride, table->width,
-							bags->lookups / GPUVEC_PIECE, stream);
+		error = pooling_combine(policy, &pieces.shared, params.mean, out, out_storage, out_stride,
+								table->width, bags->lookups / GPUVEC_PIECE, stream);
 	return error;
 }
 
-}
+} // namespace gpuvec

@@ -3,15 +3,16 @@
  * gather.cu
  *	  Copy rows of an embedding table: each lookup is a vector of the result.
  *
- * gather_kernel copies with registers, four rows with each group of lanes.  Warps that do no
- * more have few registers, so many of them are there, some reading, some writing.  If
- * lookups are settled (see pooling_kernels.h), the first warps have the L2 cache fetch rows for
- * those that cannot start yet.
+ * gather_kernel copies with registers, four rows with each group of lanes.
+ * Warps that do no more have few registers, so many of them are there, some
+ * reading, some writing.  If lookups are settled (see pooling_kernels.h), the
+ * first warps have the L2 cache fetch rows for those that cannot start yet.
  *
- * gather_bulk_kernel has the copy engine bring whole rows to shared memory, and what a block
- * has then goes back as one piece: hardly any instructions, no registers, and rows wait in
- * shared memory while the kernel before ends.  It is faster where a call is over in some tens
- * of microseconds.  Longer ones are left to registers, which are as fast or a little faster.
+ * gather_bulk_kernel has the copy engine bring whole rows to shared memory,
+ * and what a block has then goes back as one piece: hardly any instructions,
+ * no registers, and rows wait in shared memory while the kernel before ends.
+ * It is faster where a call is over in some tens of microseconds.  Longer
+ * ones are left to registers, which are as fast or a little faster.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,52 +22,53 @@
 namespace gpuvec
 {
 
-#define GATHER_UNROLL		4
-#define GATHER_AHEAD		6144	/* warps, about as many as a GPU has at a time */
+#define GATHER_UNROLL 4
+#define GATHER_AHEAD 6144 /* warps, about as many as a GPU has at a time */
 
-#define BULK_THREADS		64
-#define BULK_WARPS			(BULK_THREADS / 32)
-#define BULK_MOST_BYTES		8192	/* of a block */
-#define BULK_SHORT_ROW		128		/* bytes, at most */
+#define BULK_THREADS 64
+#define BULK_WARPS (BULK_THREADS / 32)
+#define BULK_MOST_BYTES 8192 /* of a block */
+#define BULK_SHORT_ROW 128   /* bytes, at most */
 
 /* What the kernels need to know */
 struct gather_params
 {
 	const char *table;
-	uint32_t	stride_bytes;
-	uint32_t	rows;
-	uint32_t	width;
+	uint32_t stride_bytes;
+	uint32_t rows;
+	uint32_t width;
 	const void *indices;
-	uint32_t	index_bits;
-	uint32_t	warp_tasks;		/* warps, for one slice */
-	uint32_t	slices;
-	uint32_t	lanes_log2;
-	uint32_t	vectors;
-	uint32_t	chunk;			/* lookups of a warp, up to 16; of a block of gather_bulk_kernel */
-	uint64_t	lookups;
-	uint32_t	ahead;			/* warps for one slice */
-	bool		slice_major;
-	bool		settled;		/* see pooling_kernels.h */
-	bool		exact;			/* keep the sign of zeros; sums do not */
-	bool		vector_out;
-	void	   *out;
-	uint64_t	out_stride;
+	uint32_t index_bits;
+	uint32_t warp_tasks; /* warps, for one slice */
+	uint32_t slices;
+	uint32_t lanes_log2;
+	uint32_t vectors;
+	uint32_t chunk; /* lookups of a warp, up to 16; of a block of gather_bulk_kernel */
+	uint64_t lookups;
+	uint32_t ahead; /* warps for one slice */
+	bool slice_major;
+	bool settled; /* see pooling_kernels.h */
+	bool exact;   /* keep the sign of zeros; sums do not */
+	bool vector_out;
+	void *out;
+	uint64_t out_stride;
 };
 
 /*
- * Ask the L2 cache for what a warp that starts later, `task`, will read: of the rows of its
- * lookups, group_bytes from first_byte on, a line of 128 bytes with each lane.
+ * Ask the L2 cache for what a warp that starts later, `task`, will read: of
+ * the rows of its lookups, group_bytes from first_byte on, a line of 128
+ * bytes with each lane.
  */
 static __device__ __forceinline__ void
-gather_ahead(const struct gather_params &p, uint32_t task, uint32_t first_byte, uint32_t group_bytes,
-			 uint32_t row_bytes)
+gather_ahead(const struct gather_params &p, uint32_t task, uint32_t first_byte,
+			 uint32_t group_bytes, uint32_t row_bytes)
 {
-	uint32_t	lane = threadIdx.x % 32;
-	uint32_t	lines = max(group_bytes / 128, 1u);
-	uint32_t	i = lane / lines;
-	uint32_t	byte = first_byte + lane % lines * 128;
-	uint64_t	position = (uint64_t) task * p.chunk + i;
-	uint32_t	row;
+	uint32_t lane = threadIdx.x % 32;
+	uint32_t lines = max(group_bytes / 128, 1u);
+	uint32_t i = lane / lines;
+	uint32_t byte = first_byte + lane % lines * 128;
+	uint64_t position = (uint64_t) task * p.chunk + i;
+	uint32_t row;
 
 	if (i >= p.chunk || position >= p.lookups || byte >= row_bytes)
 		return;
@@ -76,11 +78,11 @@ gather_ahead(const struct gather_params &p, uint32_t task, uint32_t first_byte, 
 }
 
 /*
- * Copy rows.  T is the type of the table, O that of the result, VB the bytes of a vector,
- * U the rows that a group of lanes loads at once.
+ * Copy rows.  T is the type of the table, O that of the result, VB the bytes
+ * of a vector, U the rows that a group of lanes loads at once.
  *
- * A warp has p.chunk consecutive lookups, one for each lane.  The groups of a warp take
- * turns, so that what it writes is consecutive.
+ * A warp has p.chunk consecutive lookups, one for each lane.  The groups of a
+ * warp take turns, so that what it writes is consecutive.
  */
 template <typename T, typename O, int VB, int U>
 static __global__ void
@@ -88,12 +90,12 @@ gather_kernel(const __grid_constant__ struct gather_params p)
 {
 	constexpr int E = VB / (int) sizeof(T);
 	typedef typename pooling_raw<VB>::type raw_type;
-	uint32_t	lane = threadIdx.x % 32;
-	uint32_t	groups = 32u >> p.lanes_log2;
-	uint32_t	group = lane >> p.lanes_log2;
-	uint32_t	task;
-	uint32_t	slice;
-	raw_type	raw[U];
+	uint32_t lane = threadIdx.x % 32;
+	uint32_t groups = 32u >> p.lanes_log2;
+	uint32_t group = lane >> p.lanes_log2;
+	uint32_t task;
+	uint32_t slice;
+	raw_type raw[U];
 
 	let_next_start();
 	if (!p.settled)
@@ -101,18 +103,19 @@ gather_kernel(const __grid_constant__ struct gather_params p)
 	if (!pooling_find_work(p.warp_tasks, p.slices, p.slice_major, task, slice))
 		return;
 
-	uint64_t	first = (uint64_t) task * p.chunk;
-	uint32_t	n = (uint32_t) min((uint64_t) p.chunk, p.lookups - first);
-	uint32_t	first_column = slice << p.lanes_log2;
-	uint32_t	column = first_column + (lane & ((1u << p.lanes_log2) - 1));
-	bool		active = column < p.vectors;
+	uint64_t first = (uint64_t) task * p.chunk;
+	uint32_t n = (uint32_t) min((uint64_t) p.chunk, p.lookups - first);
+	uint32_t first_column = slice << p.lanes_log2;
+	uint32_t column = first_column + (lane & ((1u << p.lanes_log2) - 1));
+	bool active = column < p.vectors;
 	const char *base = pooling_lane_base(p.table, column, p.vectors, VB);
-	uint32_t	my_row = lane < n ? pooling_lookup(p.indices, p.index_bits, p.rows, first + lane) : POOLING_MISSING;
+	uint32_t my_row =
+		lane < n ? pooling_lookup(p.indices, p.index_bits, p.rows, first + lane) : POOLING_MISSING;
 
 #pragma unroll
 	for (int u = 0; u < U; u++)
 	{
-		uint32_t	row = __shfl_sync(FULL_WARP, my_row, u * groups + group);
+		uint32_t row = __shfl_sync(FULL_WARP, my_row, u * groups + group);
 
 		raw[u] = pooling_zero<VB>();
 		if (row != POOLING_MISSING)
@@ -125,8 +128,8 @@ gather_kernel(const __grid_constant__ struct gather_params p)
 #pragma unroll
 	for (int u = 0; u < U; u++)
 	{
-		uint32_t	i = u * groups + group;
-		float		value[E];
+		uint32_t i = u * groups + group;
+		float value[E];
 
 		if (i >= n || !active)
 			continue;
@@ -137,18 +140,20 @@ gather_kernel(const __grid_constant__ struct gather_params p)
 			if (!p.exact)
 				value[e] = 0.0f + value[e];
 		}
-		pooling_store<E>((O *) p.out + (first + i) * p.out_stride, column * E, p.width, p.vector_out, value);
+		pooling_store<E>((O *) p.out + (first + i) * p.out_stride, column * E, p.width,
+						 p.vector_out, value);
 	}
 }
 
 /*
- * What a sum makes of a vector of a row, if there is nothing else to add: 0 + x.
+ * What a sum makes of a vector of a row, if there is nothing else to add: 0 +
+ * x.
  */
 template <typename T>
 static __device__ __forceinline__ uint4
 sum_of_one(const uint4 &raw)
 {
-	unsigned	word[4];
+	unsigned word[4];
 
 #pragma unroll
 	for (int i = 0; i < 4; i++)
@@ -156,33 +161,35 @@ sum_of_one(const uint4 &raw)
 		if (sizeof(T) == sizeof(float))
 			word[i] = __float_as_uint(0.0f + pooling_element<T>(raw, i));
 		else
-			word[i] = pooling_halves(0.0f + pooling_element<T>(raw, 2 * i), 0.0f + pooling_element<T>(raw, 2 * i + 1));
+			word[i] = pooling_halves(0.0f + pooling_element<T>(raw, 2 * i),
+									 0.0f + pooling_element<T>(raw, 2 * i + 1));
 	}
 	return make_uint4(word[0], word[1], word[2], word[3]);
 }
 
 /*
- * Copy rows of p.vectors times 16 bytes, whose results are of the same type and follow each
- * other without gaps.
+ * Copy rows of p.vectors times 16 bytes, whose results are of the same type
+ * and follow each other without gaps.
  *
- * A block has p.chunk consecutive lookups, a multiple of the number of its warps.  Each warp
- * asks for its part of them, so that the first request does not wait for the last.
+ * A block has p.chunk consecutive lookups, a multiple of the number of its
+ * warps.  Each warp asks for its part of them, so that the first request does
+ * not wait for the last.
  */
 template <typename T>
-static __global__ void __launch_bounds__(BULK_THREADS)
-gather_bulk_kernel(const __grid_constant__ struct gather_params p)
+static __global__ void
+__launch_bounds__(BULK_THREADS) gather_bulk_kernel(const __grid_constant__ struct gather_params p)
 {
 	BULK_SHARED(uint4, rows, BULK_MOST_BYTES / sizeof(uint4));
 	__shared__ uint64_t barrier;
-	uint32_t	lane = threadIdx.x % 32;
-	uint32_t	share = p.chunk / BULK_WARPS;
-	uint32_t	first_of_warp = threadIdx.x / 32 * share;
-	uint64_t	first = (uint64_t) blockIdx.x * p.chunk;
-	uint32_t	n = (uint32_t) min((uint64_t) p.chunk, p.lookups - first);
-	bool		mine = lane < share && first_of_warp + lane < n;
-	uint32_t	row = POOLING_MISSING;
-	uint32_t	missing;
-	uint32_t	found;
+	uint32_t lane = threadIdx.x % 32;
+	uint32_t share = p.chunk / BULK_WARPS;
+	uint32_t first_of_warp = threadIdx.x / 32 * share;
+	uint64_t first = (uint64_t) blockIdx.x * p.chunk;
+	uint32_t n = (uint32_t) min((uint64_t) p.chunk, p.lookups - first);
+	bool mine = lane < share && first_of_warp + lane < n;
+	uint32_t row = POOLING_MISSING;
+	uint32_t missing;
+	uint32_t found;
 
 	let_next_start();
 	if (!p.settled)
@@ -197,7 +204,7 @@ gather_bulk_kernel(const __grid_constant__ struct gather_params p)
 	missing = __ballot_sync(FULL_WARP, mine && row == POOLING_MISSING);
 	for (; missing != 0; missing &= missing - 1)
 	{
-		uint4	   *to = rows + (first_of_warp + __ffs(missing) - 1) * p.vectors;
+		uint4 *to = rows + (first_of_warp + __ffs(missing) - 1) * p.vectors;
 
 		for (uint32_t i = lane; i < p.vectors; i += 32)
 			to[i] = make_uint4(0, 0, 0, 0);
@@ -207,8 +214,8 @@ gather_bulk_kernel(const __grid_constant__ struct gather_params p)
 		bulk_barrier_arrive(&barrier, __popc(found) * p.vectors * 16);
 	__syncwarp();
 	if (row != POOLING_MISSING)
-		bulk_read(rows + (first_of_warp + lane) * p.vectors, p.table + (uint64_t) row * p.stride_bytes,
-				  p.vectors * 16, &barrier);
+		bulk_read(rows + (first_of_warp + lane) * p.vectors,
+				  p.table + (uint64_t) row * p.stride_bytes, p.vectors * 16, &barrier);
 
 	bulk_barrier_wait(&barrier, 0);
 	if (!p.exact)
@@ -229,9 +236,10 @@ gather_bulk_kernel(const __grid_constant__ struct gather_params p)
 /* Launch gather_kernel for vectors of VB bytes */
 template <typename T, typename O, int VB>
 static cudaError_t
-gather_vectors(const struct pooling_policy &policy, struct gather_params &params, const struct pooling_shape &shape, cudaStream_t stream)
+gather_vectors(const struct pooling_policy &policy, struct gather_params &params,
+			   const struct pooling_shape &shape, cudaStream_t stream)
 {
-	uint64_t	warp_tasks;
+	uint64_t warp_tasks;
 
 	params.chunk = GATHER_UNROLL * (32u >> shape.lanes_log2);
 	warp_tasks = divide_up(params.lookups, params.chunk);
@@ -239,14 +247,15 @@ gather_vectors(const struct pooling_policy &policy, struct gather_params &params
 		return cudaErrorInvalidValue;
 	params.warp_tasks = (uint32_t) warp_tasks;
 	params.ahead = params.settled ? GATHER_AHEAD / shape.slices : 0;
-	return pooling_launch_cached(policy, gather_kernel<T, O, VB, GATHER_UNROLL>, warp_tasks * shape.slices,
-							 policy.gather_threads, params, stream);
+	return pooling_launch_cached(policy, gather_kernel<T, O, VB, GATHER_UNROLL>,
+								 warp_tasks * shape.slices, policy.gather_threads, params, stream);
 }
 
 /* The same for tables of T and results of O */
 template <typename T, typename O>
 static cudaError_t
-gather_type(const struct pooling_policy &policy, struct gather_params &params, const struct pooling_shape &shape, cudaStream_t stream)
+gather_type(const struct pooling_policy &policy, struct gather_params &params,
+			const struct pooling_shape &shape, cudaStream_t stream)
 {
 	switch (shape.vector_bytes)
 	{
@@ -262,20 +271,22 @@ gather_type(const struct pooling_policy &policy, struct gather_params &params, c
 }
 
 /*
- * How many lookups a block of gather_bulk_kernel has best; 0: it cannot serve this call, or
- * gather_kernel is faster.  The numbers were found by trial on an H200.
+ * How many lookups a block of gather_bulk_kernel has best; 0: it cannot serve
+ * this call, or gather_kernel is faster.  The numbers were found by trial on
+ * an H200.
  */
 static uint32_t
-choose_bulk(const struct pooling_policy &policy, const struct pooling_table *table, const struct pooling_bags *bags,
-			const void *out, gpuvec_storage out_storage, uint64_t out_stride)
+choose_bulk(const struct pooling_policy &policy, const struct pooling_table *table,
+			const struct pooling_bags *bags, const void *out, gpuvec_storage out_storage,
+			uint64_t out_stride)
 {
-	uint64_t	row_bytes = (uint64_t) table->width * pooling_element_size(table->storage);
-	uint64_t	stride_bytes = table->stride * pooling_element_size(table->storage);
-	uint32_t	lookups = row_bytes <= BULK_SHORT_ROW ? 64 : 16;
+	uint64_t row_bytes = (uint64_t) table->width * pooling_element_size(table->storage);
+	uint64_t stride_bytes = table->stride * pooling_element_size(table->storage);
+	uint32_t lookups = row_bytes <= BULK_SHORT_ROW ? 64 : 16;
 
 	if (!kernels_wait() || out_storage != table->storage || out_stride != table->width ||
-		row_bytes % 16 != 0 || stride_bytes % 16 != 0 ||
-		(uintptr_t) table->data % 16 != 0 || (uintptr_t) out % 16 != 0)
+		row_bytes % 16 != 0 || stride_bytes % 16 != 0 || (uintptr_t) table->data % 16 != 0 ||
+		(uintptr_t) out % 16 != 0)
 		return 0;
 	if (row_bytes < policy.bulk_min_row || row_bytes > policy.bulk_max_row ||
 		bags->lookups * row_bytes >= policy.bulk_max_result)
@@ -287,11 +298,12 @@ choose_bulk(const struct pooling_policy &policy, const struct pooling_table *tab
 
 /* Make each lookup a vector of the result. */
 cudaError_t
-pooling_gather(const struct pooling_policy &policy, const struct pooling_table *table, const struct pooling_bags *bags, bool exact,
-		   void *out, gpuvec_storage out_storage, uint64_t out_stride, cudaStream_t stream)
+pooling_gather(const struct pooling_policy &policy, const struct pooling_table *table,
+			   const struct pooling_bags *bags, bool exact, void *out, gpuvec_storage out_storage,
+			   uint64_t out_stride, cudaStream_t stream)
 {
-	uint32_t	element_bytes = pooling_element_size(table->storage);
-	uint64_t	row_bytes = (uint64_t) table->width * element_bytes;
+	uint32_t element_bytes = pooling_element_size(table->storage);
+	uint64_t row_bytes = (uint64_t) table->width * element_bytes;
 	struct gather_params params = {};
 	struct pooling_shape shape;
 
@@ -311,8 +323,10 @@ pooling_gather(const struct pooling_policy &policy, const struct pooling_table *
 	params.chunk = choose_bulk(policy, table, bags, out, out_storage, out_stride);
 	if (params.chunk > 0)
 	{
-		auto		kernel = table->storage == GPUVEC_FLOAT32 ? gather_bulk_kernel<float> : gather_bulk_kernel<__half>;
-		cudaError_t error = cudaFuncSetAttribute((const void *) kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+		auto kernel = table->storage == GPUVEC_FLOAT32 ? gather_bulk_kernel<float>
+													   : gather_bulk_kernel<__half>;
+		cudaError_t error = cudaFuncSetAttribute((const void *) kernel,
+												 cudaFuncAttributePreferredSharedMemoryCarveout,
 												 cudaSharedmemCarveoutMaxShared);
 
 		if (error != cudaSuccess)
@@ -322,14 +336,19 @@ pooling_gather(const struct pooling_policy &policy, const struct pooling_table *
 						  params.chunk * row_bytes, policy.chained, stream, params);
 	}
 
-	/* Results of float32 may be twice as long: let a lane store 16 bytes at once */
-	shape = pooling_choose_shape(policy, table->data, table->stride * element_bytes, row_bytes, element_bytes,
-							 16 / pooling_element_size(out_storage) * element_bytes);
+	/*
+	 * Results of float32 may be twice as long: let a lane store 16 bytes at
+	 * once
+	 */
+	shape =
+		pooling_choose_shape(policy, table->data, table->stride * element_bytes, row_bytes,
+							 element_bytes, 16 / pooling_element_size(out_storage) * element_bytes);
 	params.slices = shape.slices;
 	params.lanes_log2 = shape.lanes_log2;
 	params.vectors = shape.vectors;
-	params.vector_out = pooling_vector_out(out, out_stride, table->width,
-									   shape.vector_bytes / element_bytes, pooling_element_size(out_storage));
+	params.vector_out =
+		pooling_vector_out(out, out_stride, table->width, shape.vector_bytes / element_bytes,
+						   pooling_element_size(out_storage));
 	if (table->storage == GPUVEC_FLOAT32)
 		return gather_type<float, float>(policy, params, shape, stream);
 	if (out_storage == GPUVEC_FLOAT32)
@@ -337,4 +356,4 @@ pooling_gather(const struct pooling_policy &policy, const struct pooling_table *
 	return gather_type<__half, __half>(policy, params, shape, stream);
 }
 
-}
+} // namespace gpuvec

@@ -3,25 +3,27 @@
  * grad.cu
  *	  The gradient of pooling: that of the table.
  *
- * The gradient of a row is the sum of the gradients of the samples that looked it
- * up.  So lookups are sorted by row, stably (sort.cu); then the lookups of a
- * row are a bag whose "rows" are samples' gradients, and pooling does the rest, without
- * atomic operations and in an order that is always the same.
+ * The gradient of a row is the sum of the gradients of the samples that
+ * looked it up.  So lookups are sorted by row, stably (sort.cu); then the
+ * lookups of a row are a bag whose "rows" are samples' gradients, and pooling
+ * does the rest, without atomic operations and in an order that is always the
+ * same.
  *
- * grad_kernel goes through the sorted lookups: some of them are the work of a group
- * of lanes, which finds by comparing neighbours where rows end, adds up the gradients of
- * their samples, and stores one vector per row, or per piece of a row with many lookups.
- * A piece belongs to the group in whose part it begins.  To know where vectors go,
- * heads_kernel counts rows and pieces before: a warp looks at POOLING_TILE positions.  Where
- * the row of its first position began earlier, it searches for the beginning, with 32
- * probes a step.
+ * grad_kernel goes through the sorted lookups: some of them are the work of a
+ * group of lanes, which finds by comparing neighbours where rows end, adds up
+ * the gradients of their samples, and stores one vector per row, or per piece
+ * of a row with many lookups. A piece belongs to the group in whose part it
+ * begins.  To know where vectors go, heads_kernel counts rows and pieces
+ * before: a warp looks at POOLING_TILE positions.  Where the row of its first
+ * position began earlier, it searches for the beginning, with 32 probes a
+ * step.
  *
- * Missing lookups get the number of rows as their row, so that they come last, and are
- * left out.
+ * Missing lookups get the number of rows as their row, so that they come
+ * last, and are left out.
  *
- * With weights, or for the mean, what is sorted along is not the sample but the
- * position of the lookup, from which the sample and the coefficient are fetched
- * afterwards.
+ * With weights, or for the mean, what is sorted along is not the sample but
+ * the position of the lookup, from which the sample and the coefficient are
+ * fetched afterwards.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,19 +35,19 @@
 namespace gpuvec
 {
 
-#define SAMPLES_THREADS		256
-#define SAMPLES_LOOKUPS		1024	/* of a block */
-#define HEADS_THREADS		128
-#define GRAD_MOST_THREADS	256
-#define GRAD_SLICE			256	/* bytes */
-#define GRAD_UNROLL			8	/* rows in flight of a group of lanes */
+#define SAMPLES_THREADS 256
+#define SAMPLES_LOOKUPS 1024 /* of a block */
+#define HEADS_THREADS 128
+#define GRAD_MOST_THREADS 256
+#define GRAD_SLICE 256 /* bytes */
+#define GRAD_UNROLL 8  /* rows in flight of a group of lanes */
 
 /*
- * Sorted lookups that are the work of a group of lanes.  Where a row is long, a piece
- * begins in every other part of 128 lookups; groups that share a warp should have equal
- * work, so that they do not wait for each other.
+ * Sorted lookups that are the work of a group of lanes.  Where a row is long,
+ * a piece begins in every other part of 128 lookups; groups that share a warp
+ * should have equal work, so that they do not wait for each other.
  */
-#define GRAD_CUT			128
+#define GRAD_CUT 128
 
 template <int LANES>
 static __device__ __host__ __forceinline__ constexpr uint32_t
@@ -54,44 +56,47 @@ grad_part(void)
 	return LANES == 32 ? GRAD_CUT : GPUVEC_PIECE;
 }
 
-/* What comes before a part of GRAD_CUT sorted lookups: in its tile, except for start */
+/*
+ * What comes before a part of GRAD_CUT sorted lookups: in its tile, except
+ * for start
+ */
 struct grad_cut
 {
-	uint32_t	bags;
-	uint32_t	partials;
-	uint32_t	longs;
-	uint32_t	start;			/* where the row of the first lookup begins */
+	uint32_t bags;
+	uint32_t partials;
+	uint32_t longs;
+	uint32_t start; /* where the row of the first lookup begins */
 };
 
 /* What the kernels that look at bags need to know */
 struct bag_params
 {
-	struct pooling_bags bags;	/* for concat bags of one lookup */
-	uint32_t	rows;
-	uint32_t   *samples;		/* out: of each lookup */
-	float	   *divisors;		/* out: of each bag */
+	struct pooling_bags bags; /* for concat bags of one lookup */
+	uint32_t rows;
+	uint32_t *samples; /* out: of each lookup */
+	float *divisors;   /* out: of each bag */
 };
 
 /* What coefficients_kernel needs to know */
 struct coefficient_params
 {
-	uint32_t	lookups;
-	const uint32_t *positions;	/* sorted by row */
-	const uint32_t *samples;	/* of positions */
-	const float *weights;		/* of positions, or NULL */
-	const float *divisors;		/* of samples, or NULL */
-	uint32_t   *sorted_samples; /* out */
-	float	   *coefficients;	/* out */
+	uint32_t lookups;
+	const uint32_t *positions; /* sorted by row */
+	const uint32_t *samples;   /* of positions */
+	const float *weights;      /* of positions, or NULL */
+	const float *divisors;     /* of samples, or NULL */
+	uint32_t *sorted_samples;  /* out */
+	float *coefficients;       /* out */
 };
 
 /* What heads_kernel needs to know */
 struct heads_params
 {
-	const uint32_t *keys;		/* sorted rows */
-	uint32_t	lookups;
-	uint32_t	rows;
-	struct pooling_counts *tiles;	/* out */
-	struct grad_cut *cuts;		/* out */
+	const uint32_t *keys; /* sorted rows */
+	uint32_t lookups;
+	uint32_t rows;
+	struct pooling_counts *tiles; /* out */
+	struct grad_cut *cuts;        /* out */
 };
 
 /* What grad_kernel needs to know */
@@ -100,48 +105,48 @@ struct grad_params
 	/* sorted lookups */
 	const uint32_t *keys;
 	const uint32_t *samples;
-	const float *coefficients;	/* or NULL */
-	uint32_t	lookups;
-	uint32_t	rows;
+	const float *coefficients; /* or NULL */
+	uint32_t lookups;
+	uint32_t rows;
 
 	/* gradients of samples */
 	const char *grad;
-	uint32_t	stride_bytes;
-	uint32_t	width;
+	uint32_t stride_bytes;
+	uint32_t width;
 
 	/* the distribution of the work */
-	const struct pooling_counts *before;	/* each tile */
+	const struct pooling_counts *before; /* each tile */
 	const struct grad_cut *cuts;
-	uint32_t	warp_tasks;		/* warps, for one slice */
-	uint32_t	slices;
-	uint32_t	vectors;
-	bool		slice_major;
+	uint32_t warp_tasks; /* warps, for one slice */
+	uint32_t slices;
+	uint32_t vectors;
+	bool slice_major;
 
 	/* the result */
-	bool		full;
-	bool		vector_out;		/* aligned for vector stores */
-	bool		vector_partial; /* the same for sums of pieces */
-	float	   *out;
-	uint64_t	out_stride;
-	uint32_t   *out_rows;		/* or NULL */
-	float	   *partial;
-	uint64_t	partial_stride;
+	bool full;
+	bool vector_out;     /* aligned for vector stores */
+	bool vector_partial; /* the same for sums of pieces */
+	float *out;
+	uint64_t out_stride;
+	uint32_t *out_rows; /* or NULL */
+	float *partial;
+	uint64_t partial_stride;
 	struct pooling_long *longs;
 };
 
 /*
  * For each lookup its sample.
  */
-static __global__ void __launch_bounds__(SAMPLES_THREADS)
-samples_kernel(const __grid_constant__ struct bag_params p)
+static __global__ void
+__launch_bounds__(SAMPLES_THREADS) samples_kernel(const __grid_constant__ struct bag_params p)
 {
 	__shared__ uint32_t first_bag;
 	__shared__ uint32_t last_bag;
 	const int64_t *offsets = p.bags.offsets;
-	uint32_t	most = (uint32_t) p.bags.bags - 1;
-	uint32_t	hotness = (uint32_t) p.bags.hotness;
-	uint32_t	begin = blockIdx.x * SAMPLES_LOOKUPS;
-	uint32_t	end = min(begin + SAMPLES_LOOKUPS, (uint32_t) p.bags.lookups);
+	uint32_t most = (uint32_t) p.bags.bags - 1;
+	uint32_t hotness = (uint32_t) p.bags.hotness;
+	uint32_t begin = blockIdx.x * SAMPLES_LOOKUPS;
+	uint32_t end = min(begin + SAMPLES_LOOKUPS, (uint32_t) p.bags.lookups);
 
 	pooling_begin();
 	if (offsets)
@@ -153,8 +158,9 @@ samples_kernel(const __grid_constant__ struct bag_params p)
 		__syncthreads();
 	}
 	for (uint32_t i = begin + threadIdx.x; i < end; i += SAMPLES_THREADS)
-		p.samples[i] = offsets ? pooling_find_bag(offsets, first_bag, last_bag, i) :
-			hotness == 1 ? i : i / hotness;
+		p.samples[i] = offsets        ? pooling_find_bag(offsets, first_bag, last_bag, i)
+					   : hotness == 1 ? i
+									  : i / hotness;
 }
 
 /* The lookups of a bag */
@@ -185,17 +191,18 @@ warp_sum(double value)
 }
 
 /*
- * The divisors of the means of all bags, a warp for each.  Lane i adds up the lookups i,
- * i + 32, ...; so it may differ from what the forward pass divides by in its last bits.
+ * The divisors of the means of all bags, a warp for each.  Lane i adds up the
+ * lookups i, i + 32, ...; so it may differ from what the forward pass divides
+ * by in its last bits.
  */
 static __global__ void
 divisors_kernel(const __grid_constant__ struct bag_params p)
 {
-	uint32_t	bag = (uint32_t) (((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32);
-	bool		count = p.bags.weights || p.bags.skip_missing;	/* or else it is the number of lookups */
-	uint32_t	begin;
-	uint32_t	end;
-	double		sum = 0.0;
+	uint32_t bag = (uint32_t) (((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32);
+	bool count = p.bags.weights || p.bags.skip_missing; /* or else it is the number of lookups */
+	uint32_t begin;
+	uint32_t end;
+	double sum = 0.0;
 
 	pooling_begin();
 	if (bag >= p.bags.bags)
@@ -214,19 +221,19 @@ divisors_kernel(const __grid_constant__ struct bag_params p)
 static __global__ void
 coefficients_kernel(const __grid_constant__ struct coefficient_params p)
 {
-	uint32_t	i = blockIdx.x * blockDim.x + threadIdx.x;
+	uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
 
 	pooling_begin();
 	if (i >= p.lookups)
 		return;
 
-	uint32_t	position = p.positions[i];
-	uint32_t	sample = p.samples[position];
-	float		coefficient = p.weights ? p.weights[position] : 1.0f;
+	uint32_t position = p.positions[i];
+	uint32_t sample = p.samples[position];
+	float coefficient = p.weights ? p.weights[position] : 1.0f;
 
 	if (p.divisors)
 	{
-		float		divisor = p.divisors[sample];
+		float divisor = p.divisors[sample];
 
 		coefficient = divisor == 0.0f ? 0.0f : __fdiv_rn(coefficient, divisor);
 	}
@@ -235,18 +242,18 @@ coefficients_kernel(const __grid_constant__ struct coefficient_params p)
 }
 
 /*
- * Where do the keys that equal keys[i] begin?  Keys are sorted, and keys[i - 1] ==
- * keys[i].  The whole warp searches.
+ * Where do the keys that equal keys[i] begin?  Keys are sorted, and keys[i -
+ * 1] == keys[i].  The whole warp searches.
  */
 static __device__ uint32_t
 find_start(const uint32_t *keys, uint32_t i)
 {
-	uint32_t	lane = threadIdx.x % 32;
-	uint32_t	key = keys[i];
-	bool		equal = lane < i && keys[i - 1 - lane] == key;
-	uint32_t	unequal = __ballot_sync(FULL_WARP, !equal);
-	uint32_t	low = 0;
-	uint32_t	high;
+	uint32_t lane = threadIdx.x % 32;
+	uint32_t key = keys[i];
+	bool equal = lane < i && keys[i - 1 - lane] == key;
+	uint32_t unequal = __ballot_sync(FULL_WARP, !equal);
+	uint32_t low = 0;
+	uint32_t high;
 
 	if (unequal)
 		return i - (__ffs(unequal) - 1);
@@ -255,11 +262,11 @@ find_start(const uint32_t *keys, uint32_t i)
 	high = i - 32;
 	while (low < high)
 	{
-		uint32_t	step = (high - low + 31) / 32;
-		uint64_t	probe = low + (uint64_t) lane * step;
-		bool		less = probe < high && keys[probe] < key;
-		uint32_t	nless = __popc(__ballot_sync(FULL_WARP, less));
-		uint32_t	base = low;
+		uint32_t step = (high - low + 31) / 32;
+		uint64_t probe = low + (uint64_t) lane * step;
+		bool less = probe < high && keys[probe] < key;
+		uint32_t nless = __popc(__ballot_sync(FULL_WARP, less));
+		uint32_t base = low;
 
 		if (nless > 0)
 			low = base + (nless - 1) * step + 1;
@@ -269,22 +276,22 @@ find_start(const uint32_t *keys, uint32_t i)
 }
 
 /*
- * Count rows and pieces: in each tile, and in each tile before each part.  A lane looks at
- * the keys 32 * i + lane, which are loaded all at once.
+ * Count rows and pieces: in each tile, and in each tile before each part.  A
+ * lane looks at the keys 32 * i + lane, which are loaded all at once.
  */
-static __global__ void __launch_bounds__(HEADS_THREADS)
-heads_kernel(const __grid_constant__ struct heads_params p)
+static __global__ void
+__launch_bounds__(HEADS_THREADS) heads_kernel(const __grid_constant__ struct heads_params p)
 {
 	constexpr uint32_t keys = POOLING_TILE / 32;
 	constexpr uint32_t piece_keys = GPUVEC_PIECE / 32;
-	uint32_t	lane = threadIdx.x % 32;
-	uint32_t	tile = (uint32_t) (((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32);
-	uint32_t	begin = tile * POOLING_TILE;
-	uint32_t	up_to_lane = FULL_WARP >> (31 - lane);
-	uint32_t	start = begin;
-	uint32_t	key[keys];
-	uint32_t	before_tile = p.rows;
-	uint32_t	last;
+	uint32_t lane = threadIdx.x % 32;
+	uint32_t tile = (uint32_t) (((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32);
+	uint32_t begin = tile * POOLING_TILE;
+	uint32_t up_to_lane = FULL_WARP >> (31 - lane);
+	uint32_t start = begin;
+	uint32_t key[keys];
+	uint32_t before_tile = p.rows;
+	uint32_t last;
 	struct pooling_counts counts = {0, 0, 0, 0};
 
 	pooling_begin();
@@ -293,7 +300,7 @@ heads_kernel(const __grid_constant__ struct heads_params p)
 #pragma unroll
 	for (uint32_t c = 0; c < keys; c++)
 	{
-		uint32_t	i = begin + c * 32 + lane;
+		uint32_t i = begin + c * 32 + lane;
 
 		key[c] = i < p.lookups ? p.keys[i] : p.rows;
 	}
@@ -306,17 +313,18 @@ heads_kernel(const __grid_constant__ struct heads_params p)
 #pragma unroll
 	for (uint32_t c = 0; c < keys; c++)
 	{
-		uint32_t	first = begin + c * 32;
-		uint32_t	i = first + lane;
-		uint32_t	before = __shfl_up_sync(FULL_WARP, key[c], 1);
-		uint32_t	before_first = c > 0 ? __shfl_sync(FULL_WARP, key[c > 0 ? c - 1 : 0], 31) : before_tile;
-		bool		present = key[c] < p.rows;
-		bool		head = present && (i == 0 || (lane > 0 ? before : before_first) != key[c]);
-		uint32_t	heads = __ballot_sync(FULL_WARP, head);
-		uint32_t	heads_before = heads & up_to_lane;
-		uint32_t	my_start = heads_before ? first + 31 - __clz(heads_before) : start;
-		bool		piece = present && (i - my_start) % GPUVEC_PIECE == 0;
-		bool		is_long = false;
+		uint32_t first = begin + c * 32;
+		uint32_t i = first + lane;
+		uint32_t before = __shfl_up_sync(FULL_WARP, key[c], 1);
+		uint32_t before_first =
+			c > 0 ? __shfl_sync(FULL_WARP, key[c > 0 ? c - 1 : 0], 31) : before_tile;
+		bool present = key[c] < p.rows;
+		bool head = present && (i == 0 || (lane > 0 ? before : before_first) != key[c]);
+		uint32_t heads = __ballot_sync(FULL_WARP, head);
+		uint32_t heads_before = heads & up_to_lane;
+		uint32_t my_start = heads_before ? first + 31 - __clz(heads_before) : start;
+		bool piece = present && (i - my_start) % GPUVEC_PIECE == 0;
+		bool is_long = false;
 
 		/* does the row go on after its first piece? */
 		if (c + piece_keys < keys)
@@ -324,9 +332,9 @@ heads_kernel(const __grid_constant__ struct heads_params p)
 		else if (head && key[c] == last && i + GPUVEC_PIECE < p.lookups)
 			is_long = p.keys[i + GPUVEC_PIECE] == key[c];
 
-		uint32_t	pieces = __ballot_sync(FULL_WARP, piece);
-		uint32_t	longs = __ballot_sync(FULL_WARP, is_long);
-		uint32_t	partials = __ballot_sync(FULL_WARP, piece && (!head || is_long));
+		uint32_t pieces = __ballot_sync(FULL_WARP, piece);
+		uint32_t longs = __ballot_sync(FULL_WARP, is_long);
+		uint32_t partials = __ballot_sync(FULL_WARP, piece && (!head || is_long));
 
 		if (c % (GRAD_CUT / 32) == 0 && lane == 0)
 			p.cuts[first / GRAD_CUT] = {counts.bags, counts.partials, counts.longs, my_start};
@@ -342,27 +350,28 @@ heads_kernel(const __grid_constant__ struct heads_params p)
 }
 
 /*
- * What a chunk's lookup is to its row and its piece, for each lane.  Masks have a bit for
- * each lane of the group.
+ * What a chunk's lookup is to its row and its piece, for each lane.  Masks
+ * have a bit for each lane of the group.
  */
 struct grad_marks
 {
-	bool		present;
-	bool		head;			/* its row begins with it */
-	bool		ends;			/* its row or piece ends with it */
-	bool		goes_on;		/* the next lookup is of the same row */
-	uint32_t	number;			/* in its row, from 0 on */
-	uint32_t	heads;			/* mask */
-	uint32_t	heads_before;	/* mask: those up to this lane */
+	bool present;
+	bool head;             /* its row begins with it */
+	bool ends;             /* its row or piece ends with it */
+	bool goes_on;          /* the next lookup is of the same row */
+	uint32_t number;       /* in its row, from 0 on */
+	uint32_t heads;        /* mask */
+	uint32_t heads_before; /* mask: those up to this lane */
 };
 
 /*
- * A group of lanes at work: it adds up the gradients of the samples of the rows, and pieces
- * of rows, that begin in its part of the sorted lookups.  VB is the bytes of a vector, LANES
- * how many lanes share a row; W: there are coefficients.
+ * A group of lanes at work: it adds up the gradients of the samples of the
+ * rows, and pieces of rows, that begin in its part of the sorted lookups.  VB
+ * is the bytes of a vector, LANES how many lanes share a row; W: there are
+ * coefficients.
  *
- * It takes a chunk of LANES lookups at a time, one with each lane, while those of the next
- * chunk are on their way.
+ * It takes a chunk of LANES lookups at a time, one with each lane, while
+ * those of the next chunk are on their way.
  */
 template <int VB, int LANES, bool W>
 struct grad_group
@@ -371,33 +380,36 @@ struct grad_group
 	static constexpr uint32_t MASK = FULL_WARP >> (32 - LANES);
 
 	const struct grad_params &p;
-	uint32_t	lane;			/* of the warp */
-	uint32_t	sub;			/* of the group */
-	uint32_t	group_lane;		/* the group's first of the warp */
+	uint32_t lane;       /* of the warp */
+	uint32_t sub;        /* of the group */
+	uint32_t group_lane; /* the group's first of the warp */
 
 	/* what is added up */
-	uint32_t	slice;
-	uint32_t	column;			/* this lane's, in vectors */
+	uint32_t slice;
+	uint32_t column; /* this lane's, in vectors */
 	const char *base;
-	float		acc[E];
+	float acc[E];
 
-	/* the group's part of the lookups, and the rows and pieces before the chunk */
-	uint32_t	begin;
-	uint32_t	end;
-	bool		done;
-	bool		open;			/* in a piece that began in this part */
+	/*
+	 * the group's part of the lookups, and the rows and pieces before the
+	 * chunk
+	 */
+	uint32_t begin;
+	uint32_t end;
+	bool done;
+	bool open; /* in a piece that began in this part */
 	struct grad_cut counts;
 
 	/* the chunk */
 	struct pooling_chunk chunk;
-	uint32_t	key;
-	uint32_t	key_before;		/* of the lookup before the chunk */
-	uint32_t	dest;			/* where the sum goes that ends with this lane's lookup */
+	uint32_t key;
+	uint32_t key_before; /* of the lookup before the chunk */
+	uint32_t dest;       /* where the sum goes that ends with this lane's lookup */
 
 	/* the next one */
-	uint32_t	next_key;
-	uint32_t	next_row;
-	float		next_weight;
+	uint32_t next_key;
+	uint32_t next_row;
+	float next_weight;
 
 	__device__ __forceinline__
 	grad_group(const struct grad_params &params)
@@ -438,7 +450,7 @@ struct grad_group
 	__device__ __forceinline__ void
 	start(uint32_t warp_task)
 	{
-		uint64_t	task = (uint64_t) warp_task * (32 / LANES) + lane / LANES;
+		uint64_t task = (uint64_t) warp_task * (32 / LANES) + lane / LANES;
 
 		column = slice * LANES + sub;
 		base = pooling_lane_base(p.grad, column, p.vectors, VB);
@@ -479,11 +491,14 @@ struct grad_group
 		}
 	}
 
-	/* Take the chunk that begins with lookup `first`, and see by neighbours where rows end */
+	/*
+	 * Take the chunk that begins with lookup `first`, and see by neighbours
+	 * where rows end
+	 */
 	__device__ __forceinline__ struct grad_marks
 	take(uint32_t first)
 	{
-		uint32_t	last_key = key_before;
+		uint32_t last_key = key_before;
 		struct grad_marks m;
 
 		key = next_key;
@@ -491,9 +506,9 @@ struct grad_group
 		chunk.weight = next_weight;
 		fetch(first + sub + LANES);
 
-		uint32_t	left = __shfl_up_sync(FULL_WARP, key, 1);
-		uint32_t	right = __shfl_sync(FULL_WARP, key, min(lane + 1, 31u));
-		uint32_t	next_first = __shfl_sync(FULL_WARP, next_key, group_lane);
+		uint32_t left = __shfl_up_sync(FULL_WARP, key, 1);
+		uint32_t right = __shfl_sync(FULL_WARP, key, min(lane + 1, 31u));
+		uint32_t next_first = __shfl_sync(FULL_WARP, next_key, group_lane);
 
 		key_before = __shfl_sync(FULL_WARP, key, group_lane + LANES - 1);
 		if (sub == 0)
@@ -506,35 +521,42 @@ struct grad_group
 		m.goes_on = right == key;
 		m.heads = ballot(m.head);
 		m.heads_before = up_to_here(m.heads);
-		m.number = first + sub - (m.heads_before ? first + 31 - __clz(m.heads_before) : counts.start);
+		m.number =
+			first + sub - (m.heads_before ? first + 31 - __clz(m.heads_before) : counts.start);
 		m.ends = m.present && (!m.goes_on || m.number % GPUVEC_PIECE == GPUVEC_PIECE - 1);
 		return m;
 	}
 
-	/* Which lookups of the chunk belong to rows and pieces that begin in this part? */
+	/*
+	 * Which lookups of the chunk belong to rows and pieces that begin in this
+	 * part?
+	 */
 	__device__ __forceinline__ bool
 	is_taken(const struct grad_marks &m, uint32_t first) const
 	{
-		uint32_t	begins = ballot(m.present && first + sub < end && m.number % GPUVEC_PIECE == 0);
-		uint32_t	ends = ballot(m.ends);
-		uint32_t	taken = open ? MASK : begins ? 0u - (begins & (0u - begins)) : 0;
+		uint32_t begins = ballot(m.present && first + sub < end && m.number % GPUVEC_PIECE == 0);
+		uint32_t ends = ballot(m.ends);
+		uint32_t taken = open ? MASK : begins ? 0u - (begins & (0u - begins)) : 0;
 
 		if (first >= end && ends)
 			taken &= (ends & (0u - ends)) * 2 - 1;
 		return m.present && !done && (taken >> sub & 1);
 	}
 
-	/* Find out where sums go, and note the rows and the long rows that begin in the chunk */
+	/*
+	 * Find out where sums go, and note the rows and the long rows that begin
+	 * in the chunk
+	 */
 	__device__ __forceinline__ void
 	direct(const struct grad_marks &m, uint32_t first)
 	{
-		bool		taken = is_taken(m, first);
-		bool		partial = m.ends && taken && (m.number >= GPUVEC_PIECE || m.goes_on);
-		bool		first_partial = partial && m.number < GPUVEC_PIECE;
-		uint32_t	partials = ballot(partial);
-		uint32_t	longs = ballot(first_partial);
-		uint32_t	row = counts.bags + __popc(m.heads_before) - 1;
-		uint32_t	slot = counts.partials + __popc(up_to_here(partials)) - 1;
+		bool taken = is_taken(m, first);
+		bool partial = m.ends && taken && (m.number >= GPUVEC_PIECE || m.goes_on);
+		bool first_partial = partial && m.number < GPUVEC_PIECE;
+		uint32_t partials = ballot(partial);
+		uint32_t longs = ballot(first_partial);
+		uint32_t row = counts.bags + __popc(m.heads_before) - 1;
+		uint32_t slot = counts.partials + __popc(up_to_here(partials)) - 1;
 
 		chunk.present = __ballot_sync(FULL_WARP, taken);
 		chunk.ends = __ballot_sync(FULL_WARP, m.ends && taken);
@@ -549,11 +571,14 @@ struct grad_group
 		counts.longs += __popc(longs);
 	}
 
-	/* Store the vector of the row or piece that ends with lookup `at` of the chunk */
+	/*
+	 * Store the vector of the row or piece that ends with lookup `at` of the
+	 * chunk
+	 */
 	__device__ __forceinline__ void
 	store(uint32_t at)
 	{
-		uint32_t	to = __shfl_sync(FULL_WARP, dest, group_lane + at);
+		uint32_t to = __shfl_sync(FULL_WARP, dest, group_lane + at);
 
 		if (!(chunk.ends >> (group_lane + at) & 1))
 			return;
@@ -568,14 +593,18 @@ struct grad_group
 		clear();
 	}
 
-	/* Add the gradients of the chunk's samples; `end` is called where rows and pieces end */
+	/*
+	 * Add the gradients of the chunk's samples; `end` is called where rows
+	 * and pieces end
+	 */
 	template <typename End>
 	__device__ __forceinline__ void
 	add(const End &at_end)
 	{
 #pragma unroll 1
 		for (uint32_t j = 0; j < LANES; j += GRAD_UNROLL)
-			pooling_add_batch<float, VB, LANES, GRAD_UNROLL, W>(base, p.stride_bytes, chunk, j, acc, at_end);
+			pooling_add_batch<float, VB, LANES, GRAD_UNROLL, W>(base, p.stride_bytes, chunk, j, acc,
+																at_end);
 	}
 
 	/* The chunk that began with lookup `first` is done */
@@ -592,11 +621,11 @@ struct grad_group
 
 /* Add up the gradients of the samples of each row */
 template <int VB, int LANES, bool W>
-static __global__ void __launch_bounds__(GRAD_MOST_THREADS)
-grad_kernel(const __grid_constant__ struct grad_params p)
+static __global__ void
+__launch_bounds__(GRAD_MOST_THREADS) grad_kernel(const __grid_constant__ struct grad_params p)
 {
 	struct grad_group<VB, LANES, W> group(p);
-	uint32_t	warp_task;
+	uint32_t warp_task;
 
 	pooling_begin();
 	if (!pooling_find_work(p.warp_tasks, p.slices, p.slice_major, warp_task, group.slice))
@@ -609,9 +638,9 @@ grad_kernel(const __grid_constant__ struct grad_params p)
 		group.direct(marks, first);
 		/* the middle of long rows, or what is usual */
 		if (group.chunk.present == FULL_WARP && group.chunk.ends == 0)
-			group.add([] (uint32_t) {});
+			group.add([](uint32_t) {});
 		else
-			group.add([&] (uint32_t at) { group.store(at); });
+			group.add([&](uint32_t at) { group.store(at); });
 		group.advance(marks, first);
 	}
 }
@@ -619,11 +648,11 @@ grad_kernel(const __grid_constant__ struct grad_params p)
 /* The memory of pooling_grad */
 struct grad_area
 {
-	uint32_t   *keys[2];
-	uint32_t   *values[2];
-	void	   *sort;
-	uint32_t   *samples;		/* with coefficients only, as what follows */
-	float	   *divisors;
+	uint32_t *keys[2];
+	uint32_t *values[2];
+	void *sort;
+	uint32_t *samples; /* with coefficients only, as what follows */
+	float *divisors;
 	struct grad_cut *cuts;
 	struct pooling_pieces pieces;
 };
@@ -637,12 +666,12 @@ has_coefficients(const struct pooling_bags *bags, gpuvec_pool_mode mode)
 
 /* Lay out the memory; without a base only count */
 static void
-lay_out_grad(struct arena *area, const struct pooling_grad *grad,
-			 const struct pooling_bags *bags, gpuvec_pool_mode mode, struct grad_area *g)
+lay_out_grad(struct arena *area, const struct pooling_grad *grad, const struct pooling_bags *bags,
+			 gpuvec_pool_mode mode, struct grad_area *g)
 {
-	uint64_t	n = bags->lookups;
-	uint64_t	most_partials = n / (GPUVEC_PIECE / 2) + 1;
-	uint64_t	ntiles = divide_up(n, POOLING_TILE);
+	uint64_t n = bags->lookups;
+	uint64_t most_partials = n / (GPUVEC_PIECE / 2) + 1;
+	uint64_t ntiles = divide_up(n, POOLING_TILE);
 
 	for (int i = 0; i < 2; i++)
 	{
@@ -672,19 +701,18 @@ static bool
 valid_bags(const struct pooling_bags *bags, gpuvec_pool_mode mode, uint64_t rows)
 {
 	return rows < UINT32_MAX && (bags->index_bits == 32 || bags->index_bits == 64) &&
-		bags->bags < POOLING_PARTIAL && bags->lookups < POOLING_PARTIAL &&
-		(mode == GPUVEC_POOL_CONCAT ? bags->weights == NULL :
-		 bags->offsets != NULL || bags->lookups == bags->bags * bags->hotness);
+		   bags->bags < POOLING_PARTIAL && bags->lookups < POOLING_PARTIAL &&
+		   (mode == GPUVEC_POOL_CONCAT
+				? bags->weights == NULL
+				: bags->offsets != NULL || bags->lookups == bags->bags * bags->hotness);
 }
 
 static bool
-valid_grad(const struct pooling_grad *grad, const struct pooling_bags *bags,
-		   gpuvec_pool_mode mode)
+valid_grad(const struct pooling_grad *grad, const struct pooling_bags *bags, gpuvec_pool_mode mode)
 {
 	return valid_bags(bags, mode, grad->rows) && grad->width > 0 &&
-		grad->grad_stride >= grad->width && grad->grad_stride <= UINT32_MAX / sizeof(float) &&
-		grad->out_stride >= grad->width &&
-		(!grad->full || grad->rows < POOLING_PARTIAL);
+		   grad->grad_stride >= grad->width && grad->grad_stride <= UINT32_MAX / sizeof(float) &&
+		   grad->out_stride >= grad->width && (!grad->full || grad->rows < POOLING_PARTIAL);
 }
 
 /* The bags as the kernels take them: those of concat have one lookup each */
@@ -704,7 +732,7 @@ plain_bags(const struct pooling_bags *bags, gpuvec_pool_mode mode)
 /* How much memory pooling_grad needs */
 cudaError_t
 pooling_grad_workspace(const struct pooling_grad *grad, const struct pooling_bags *bags,
-						  gpuvec_pool_mode mode, size_t *bytes)
+					   gpuvec_pool_mode mode, size_t *bytes)
 {
 	struct arena area = {NULL, 0};
 	struct grad_area g;
@@ -718,18 +746,19 @@ pooling_grad_workspace(const struct pooling_grad *grad, const struct pooling_bag
 }
 
 /*
- * Sort the lookups by row.  The rows end up in *rows, the samples in *samples, and
- * the coefficients, if any, in *coefficients.
+ * Sort the lookups by row.  The rows end up in *rows, the samples in
+ * *samples, and the coefficients, if any, in *coefficients.
  */
 static cudaError_t
-sort_lookups(const struct pooling_policy &policy, const struct pooling_grad *grad, const struct pooling_bags *bags,
-			 gpuvec_pool_mode mode, const struct grad_area *g, const uint32_t **rows,
-			 const uint32_t **samples, const float **coefficients, cudaStream_t stream)
+sort_lookups(const struct pooling_policy &policy, const struct pooling_grad *grad,
+			 const struct pooling_bags *bags, gpuvec_pool_mode mode, const struct grad_area *g,
+			 const uint32_t **rows, const uint32_t **samples, const float **coefficients,
+			 cudaStream_t stream)
 {
 	struct bag_params params = {};
 	struct pooling_sort sort = {};
 	struct coefficient_params coefficient = {};
-	int			result = pooling_sort_result((uint32_t) grad->rows);
+	int result = pooling_sort_result((uint32_t) grad->rows);
 	cudaError_t error;
 
 	params.bags = plain_bags(bags, mode);
@@ -752,9 +781,10 @@ sort_lookups(const struct pooling_policy &policy, const struct pooling_grad *gra
 	params.samples = g->samples;
 	params.divisors = g->divisors;
 	error = pooling_launch(policy, samples_kernel, divide_up(bags->lookups, SAMPLES_LOOKUPS),
-					   SAMPLES_THREADS, params, stream);
+						   SAMPLES_THREADS, params, stream);
 	if (error == cudaSuccess && mode == GPUVEC_POOL_MEAN)
-		error = pooling_launch(policy, divisors_kernel, divide_up(bags->bags, 4), 128, params, stream);
+		error =
+			pooling_launch(policy, divisors_kernel, divide_up(bags->bags, 4), 128, params, stream);
 	if (error != cudaSuccess)
 		return error;
 
@@ -767,7 +797,8 @@ sort_lookups(const struct pooling_policy &policy, const struct pooling_grad *gra
 	coefficient.coefficients = (float *) g->keys[!result];
 	*samples = coefficient.sorted_samples;
 	*coefficients = coefficient.coefficients;
-	return pooling_launch(policy, coefficients_kernel, divide_up(bags->lookups, 256), 256, coefficient, stream);
+	return pooling_launch(policy, coefficients_kernel, divide_up(bags->lookups, 256), 256,
+						  coefficient, stream);
 }
 
 /* Launch grad_kernel */
@@ -775,62 +806,64 @@ template <int VB, int LANES, bool W>
 static cudaError_t
 launch_grad(const struct pooling_policy &policy, struct grad_params &params, cudaStream_t stream)
 {
-	uint64_t	warp_tasks = divide_up(divide_up(params.lookups, grad_part<LANES>()), 32 / LANES);
+	uint64_t warp_tasks = divide_up(divide_up(params.lookups, grad_part<LANES>()), 32 / LANES);
 
 	if (warp_tasks * params.slices > UINT32_MAX)
 		return cudaErrorInvalidValue;
 	params.warp_tasks = (uint32_t) warp_tasks;
 	return pooling_launch_cached(policy, grad_kernel<VB, LANES, W>, warp_tasks * params.slices,
-							 policy.threads, params, stream);
+								 policy.threads, params, stream);
 }
 
 /* The same for vectors of VB bytes */
 template <int VB>
 static cudaError_t
-grad_vectors(const struct pooling_policy &policy, struct grad_params &params, uint32_t lanes_log2, cudaStream_t stream)
+grad_vectors(const struct pooling_policy &policy, struct grad_params &params, uint32_t lanes_log2,
+			 cudaStream_t stream)
 {
-	bool		weighted = params.coefficients != NULL;
+	bool weighted = params.coefficients != NULL;
 
 	switch (lanes_log2)
 	{
 		case 3:
-			return weighted ? launch_grad<VB, 8, true>(policy, params, stream) :
-				launch_grad<VB, 8, false>(policy, params, stream);
+			return weighted ? launch_grad<VB, 8, true>(policy, params, stream)
+							: launch_grad<VB, 8, false>(policy, params, stream);
 		case 4:
-			return weighted ? launch_grad<VB, 16, true>(policy, params, stream) :
-				launch_grad<VB, 16, false>(policy, params, stream);
+			return weighted ? launch_grad<VB, 16, true>(policy, params, stream)
+							: launch_grad<VB, 16, false>(policy, params, stream);
 		default:
-			return weighted ? launch_grad<VB, 32, true>(policy, params, stream) :
-				launch_grad<VB, 32, false>(policy, params, stream);
+			return weighted ? launch_grad<VB, 32, true>(policy, params, stream)
+							: launch_grad<VB, 32, false>(policy, params, stream);
 	}
 }
 
 /*
  * Add up the gradients of the samples of each row: the launch.
  *
- * Long rows are cut into slices of GRAD_SLICE bytes, and all of a slice comes before the
- * next: every sample's gradient is read about as often as the sample has lookups, and half
- * of all gradients stay in the L2 cache where all of them would not.  Vectors of 8 bytes
- * let the whole warp work on one row; two rows at a time would wait for each other where
- * either ends.
+ * Long rows are cut into slices of GRAD_SLICE bytes, and all of a slice comes
+ * before the next: every sample's gradient is read about as often as the
+ * sample has lookups, and half of all gradients stay in the L2 cache where
+ * all of them would not.  Vectors of 8 bytes let the whole warp work on one
+ * row; two rows at a time would wait for each other where either ends.
  */
 static cudaError_t
 add_gradients(const struct pooling_policy &policy, struct grad_params *params, cudaStream_t stream)
 {
-	uint64_t	row_bytes = (uint64_t) params->width * sizeof(float);
-	uint32_t	most_bytes = std::clamp(row_bytes > GRAD_SLICE ? GRAD_SLICE / 32u : 16u,
-										policy.least_vector_bytes, policy.most_vector_bytes);
-	uint32_t	elements;
+	uint64_t row_bytes = (uint64_t) params->width * sizeof(float);
+	uint32_t most_bytes = std::clamp(row_bytes > GRAD_SLICE ? GRAD_SLICE / 32u : 16u,
+									 policy.least_vector_bytes, policy.most_vector_bytes);
+	uint32_t elements;
 	struct pooling_shape shape;
 
-	shape = pooling_choose_shape(policy, params->grad, params->stride_bytes, row_bytes, sizeof(float), most_bytes);
+	shape = pooling_choose_shape(policy, params->grad, params->stride_bytes, row_bytes,
+								 sizeof(float), most_bytes);
 	elements = shape.vector_bytes / (uint32_t) sizeof(float);
 
 	params->vectors = shape.vectors;
 	params->slices = shape.slices;
 	params->slice_major = policy.grad_slice_major;
-	params->vector_out = pooling_vector_out(params->out, params->out_stride, params->width, elements,
-										sizeof(float));
+	params->vector_out =
+		pooling_vector_out(params->out, params->out_stride, params->width, elements, sizeof(float));
 	params->vector_partial = params->width % elements == 0;
 
 	switch (shape.vector_bytes)
@@ -846,14 +879,15 @@ add_gradients(const struct pooling_policy &policy, struct grad_params *params, c
 
 /* The gradient of the table */
 cudaError_t
-pooling_grad(const struct pooling_policy &policy, const struct pooling_grad *grad, const struct pooling_bags *bags,
-				gpuvec_pool_mode mode, void *work, size_t work_bytes, cudaStream_t stream)
+pooling_grad(const struct pooling_policy &policy, const struct pooling_grad *grad,
+			 const struct pooling_bags *bags, gpuvec_pool_mode mode, void *work, size_t work_bytes,
+			 cudaStream_t stream)
 {
 	struct arena area = {(char *) work, 0};
 	struct grad_area g;
 	struct heads_params heads = {};
 	struct grad_params add = {};
-	uint64_t	ntiles = divide_up(bags->lookups, POOLING_TILE);
+	uint64_t ntiles = divide_up(bags->lookups, POOLING_TILE);
 	const uint32_t *rows;
 	const uint32_t *samples;
 	const float *coefficients;
@@ -862,8 +896,8 @@ pooling_grad(const struct pooling_policy &policy, const struct pooling_grad *gra
 	if (!valid_grad(grad, bags, mode))
 		return cudaErrorInvalidValue;
 	if (bags->lookups == 0)
-		return grad->out_count ? cudaMemsetAsync(grad->out_count, 0, sizeof(uint32_t), stream) :
-			cudaSuccess;
+		return grad->out_count ? cudaMemsetAsync(grad->out_count, 0, sizeof(uint32_t), stream)
+							   : cudaSuccess;
 	lay_out_grad(&area, grad, bags, mode, &g);
 	if (work_bytes < area.used)
 		return cudaErrorInvalidValue;
@@ -877,8 +911,8 @@ pooling_grad(const struct pooling_policy &policy, const struct pooling_grad *gra
 	heads.rows = (uint32_t) grad->rows;
 	heads.tiles = g.pieces.tiles;
 	heads.cuts = g.cuts;
-	error = pooling_launch(policy, heads_kernel, divide_up(ntiles, HEADS_THREADS / 32), HEADS_THREADS,
-					   heads, stream);
+	error = pooling_launch(policy, heads_kernel, divide_up(ntiles, HEADS_THREADS / 32),
+						   HEADS_THREADS, heads, stream);
 	if (error == cudaSuccess)
 		error = pooling_scan(policy, &g.pieces, ntiles, grad->out_count, stream);
 	if (error != cudaSuccess || policy.grad_stages < 3)
@@ -903,9 +937,10 @@ pooling_grad(const struct pooling_policy &policy, const struct pooling_grad *gra
 	add.longs = g.pieces.longs;
 	error = add_gradients(policy, &add, stream);
 	if (error == cudaSuccess)
-		error = pooling_combine(policy, &g.pieces, false, grad->out, GPUVEC_FLOAT32, grad->out_stride, grad->width,
-							bags->lookups / GPUVEC_PIECE, stream);
+		error =
+			pooling_combine(policy, &g.pieces, false, grad->out, GPUVEC_FLOAT32, grad->out_stride,
+							grad->width, bags->lookups / GPUVEC_PIECE, stream);
 	return error;
 }
 
-}
+} // namespace gpuvec

@@ -3,14 +3,15 @@
  * gradients.cu
  *	  Requests for the gradients of vectors.
  *
- * A gradient needs all its lookups at once.  The kernels give it in the order of slots;
- * the keys are sorted here, and the rows go to the host in their order.
+ * A gradient needs all its lookups at once.  The kernels give it in the order
+ * of slots; the keys are sorted here, and the rows go to the host in their
+ * order.
  *
  *-------------------------------------------------------------------------
  */
 #include <algorithm>
-#include <stdlib.h>
 #include <cub/device/device_radix_sort.cuh>
+#include <stdlib.h>
 
 #include "engine/host_memory.h"
 #include "kernels/embedding/cuda_embedding.h"
@@ -18,24 +19,24 @@
 namespace gpuvec
 {
 
-#define THREADS				256
+#define THREADS 256
 
 struct key_params
 {
 	const int64_t *bank_keys;
 	const uint32_t *slots;
-	uint64_t   *keys;
-	uint32_t   *order;
-	uint32_t	n;
+	uint64_t *keys;
+	uint32_t *order;
+	uint32_t n;
 };
 
-#define SIGN_BIT	(UINT64_C(1) << 63)
+#define SIGN_BIT (UINT64_C(1) << 63)
 
 /* The keys of slots, so that their order is that of unsigned numbers */
 static __global__ void
 keys_kernel(const __grid_constant__ struct key_params p)
 {
-	uint32_t	i = blockIdx.x * blockDim.x + threadIdx.x;
+	uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
 
 	if (i < p.n)
 	{
@@ -48,16 +49,16 @@ struct permute_params
 {
 	const float *from;
 	const uint32_t *order;
-	float	   *to;
-	uint64_t	n;				/* elements in all */
-	uint32_t	width;
+	float *to;
+	uint64_t n; /* elements in all */
+	uint32_t width;
 };
 
 /* Copy rows in a given order */
 static __global__ void
 permute_kernel(const __grid_constant__ struct permute_params p)
 {
-	uint64_t	i = (uint64_t) blockIdx.x * blockDim.x + threadIdx.x;
+	uint64_t i = (uint64_t) blockIdx.x * blockDim.x + threadIdx.x;
 
 	if (i < p.n)
 		p.to[i] = p.from[(uint64_t) p.order[i / p.width] * p.width + i % p.width];
@@ -69,14 +70,14 @@ struct gradient
 	struct cuda_embedding &e;
 	struct embedding_worker &worker;
 	const gpuvec_device_bank *bank;
-	const gpuvec_slot_bags *bags;	/* for concat bags of one slot */
-	unique_memory memory;		/* of the kernels */
+	const gpuvec_slot_bags *bags; /* for concat bags of one slot */
+	unique_memory memory;         /* of the kernels */
 	unique_memory sort_memory;
-	float	   *out;			/* in the order of slots */
-	uint32_t   *out_rows;		/* slots */
-	const uint64_t *keys;		/* sorted */
-	const uint32_t *order;		/* rows of out, sorted by key */
-	uint64_t	n;
+	float *out;            /* in the order of slots */
+	uint32_t *out_rows;    /* slots */
+	const uint64_t *keys;  /* sorted */
+	const uint32_t *order; /* rows of out, sorted by key */
+	uint64_t n;
 };
 
 /* How the kernels are asked for it: all but where things are */
@@ -91,14 +92,17 @@ describe_gradient(const struct gradient *g)
 	return grad;
 }
 
-/* Cut memory into the arrays, and tell the kernels where they are.  most: of different slots */
+/*
+ * Cut memory into the arrays, and tell the kernels where they are.  most: of
+ * different slots
+ */
 static struct chunk_arrays
 take_gradient(struct arena *arena, struct gradient *g, const struct bag_chunk *all, uint64_t most,
 			  size_t work_bytes, struct pooling_bags *kernel_bags, struct pooling_grad *grad)
 {
-	uint32_t	width = g->bank->width;
-	struct chunk_arrays a = take_chunk(arena, g->bags, all, all->nbags * width, most * width,
-									   work_bytes, kernel_bags);
+	uint32_t width = g->bank->width;
+	struct chunk_arrays a =
+		take_chunk(arena, g->bags, all, all->nbags * width, most * width, work_bytes, kernel_bags);
 
 	g->out_rows = arena->take<uint32_t>(most);
 	g->out = a.out;
@@ -122,11 +126,11 @@ compute_gradient(struct gradient *g, const float *upstream, uint64_t limit, gpuv
 	/* concat is a sum of bags of one slot */
 	gpuvec_pool_mode mode = bags->mode == GPUVEC_POOL_MEAN ? GPUVEC_POOL_MEAN : GPUVEC_POOL_SUM;
 	struct pooling_grad grad = describe_gradient(g);
-	uint64_t	most = std::min(std::min((uint64_t) g->bank->room, bags->nslots), limit);
+	uint64_t most = std::min(std::min((uint64_t) g->bank->room, bags->nslots), limit);
 	struct arena arena = {NULL, 0};
 	struct chunk_arrays a;
-	size_t		work_bytes;
-	uint32_t	count;
+	size_t work_bytes;
+	uint32_t count;
 
 	if (bags->nslots > INT32_MAX)
 		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
@@ -134,7 +138,8 @@ compute_gradient(struct gradient *g, const float *upstream, uint64_t limit, gpuv
 	/* sizes depend on whether there are weights, not on where */
 	kernel_bags.weights = bags->weights ? &some_weight : NULL;
 	kernel_bags.longest = 0;
-	if (!g->e.device.check(pooling_grad_workspace(&grad, &kernel_bags, mode, &work_bytes), what, error))
+	if (!g->e.device.check(pooling_grad_workspace(&grad, &kernel_bags, mode, &work_bytes), what,
+						   error))
 		return false;
 	take_gradient(&arena, g, &all, most, work_bytes, &kernel_bags, &grad);
 	if (!g->e.allocate(g->memory, stream, arena.used, "gradients", error))
@@ -142,9 +147,11 @@ compute_gradient(struct gradient *g, const float *upstream, uint64_t limit, gpuv
 	arena = {(char *) g->memory.get(), 0};
 	a = take_gradient(&arena, g, &all, most, work_bytes, &kernel_bags, &grad);
 	if (!send_chunk(g->e, stream, &a, bags, &all, error) ||
-		!g->e.send(stream, a.gradient, upstream, bags->nbags * g->bank->width * sizeof(float), error) ||
-		!g->e.device.check(pooling_grad(g->e.policy.pooling, &grad, &kernel_bags, mode, a.work, work_bytes,
-										stream.get()), what, error) ||
+		!g->e.send(stream, a.gradient, upstream, bags->nbags * g->bank->width * sizeof(float),
+				   error) ||
+		!g->e.device.check(pooling_grad(g->e.policy.pooling, &grad, &kernel_bags, mode, a.work,
+										work_bytes, stream.get()),
+						   what, error) ||
 		!g->e.fetch(stream, &count, grad.out_count, sizeof(count), error) ||
 		!g->e.finish(stream, error))
 		return false;
@@ -155,9 +162,9 @@ compute_gradient(struct gradient *g, const float *upstream, uint64_t limit, gpuv
 /* Two buffers each for keys and their order, and the sort's own memory */
 struct sort_arrays
 {
-	uint64_t   *keys[2];
-	uint32_t   *order[2];
-	char	   *work;
+	uint64_t *keys[2];
+	uint32_t *order[2];
+	char *work;
 };
 
 static struct sort_arrays
@@ -174,14 +181,16 @@ take_sort(struct arena *arena, uint64_t n, size_t work_bytes)
 	return a;
 }
 
-/* Sort keys and their order; without work only find out how much that takes */
+/*
+ * Sort keys and their order; without work only find out how much that takes
+ */
 static cudaError_t
 sort_pairs(struct gradient *g, const struct sort_arrays *a, size_t *work_bytes, cudaStream_t stream)
 {
 	cub::DoubleBuffer<uint64_t> keys(a->keys[0], a->keys[1]);
 	cub::DoubleBuffer<uint32_t> order(a->order[0], a->order[1]);
-	cudaError_t rc = cub::DeviceRadixSort::SortPairs(a->work, *work_bytes, keys, order, (int) g->n, 0, 64,
-													 stream);
+	cudaError_t rc = cub::DeviceRadixSort::SortPairs(a->work, *work_bytes, keys, order, (int) g->n,
+													 0, 64, stream);
 
 	g->keys = keys.Current();
 	g->order = order.Current();
@@ -196,7 +205,7 @@ sort_keys(struct gradient *g, gpuvec_error *error)
 	staged_stream &stream = g->worker.streams[0];
 	struct sort_arrays a = {};
 	struct arena arena = {NULL, 0};
-	size_t		work_bytes = 0;
+	size_t work_bytes = 0;
 	struct key_params params = {};
 	cudaError_t rc;
 
@@ -251,7 +260,7 @@ fetch_keys(struct gradient *g, int64_t *keys, gpuvec_error *error)
 static bool
 fetch_rows(struct gradient *g, float *out, gpuvec_error *error)
 {
-	uint32_t	width = g->bank->width;
+	uint32_t width = g->bank->width;
 	const uint64_t most = g->e.policy.pinned_floats() / width;
 	unique_memory memory[2];
 
@@ -269,8 +278,9 @@ fetch_rows(struct gradient *g, float *out, gpuvec_error *error)
 		params.order = g->order + at;
 		params.to = (float *) memory[i % 2].get();
 		params.width = width;
-		if (!g->e.device.check(launch(permute_kernel, divide_up(params.n, THREADS), THREADS, 0, stream.get(),
-									  params), "copy gradients on the GPU", error) ||
+		if (!g->e.device.check(launch(permute_kernel, divide_up(params.n, THREADS), THREADS, 0,
+									  stream.get(), params),
+							   "copy gradients on the GPU", error) ||
 			!g->e.fetch(stream, out + at * width, params.to, params.n * sizeof(float), error))
 			return false;
 	}
@@ -282,7 +292,7 @@ static bool
 run_gradient(struct gradient *g, const float *upstream, uint64_t most, void **body,
 			 gpuvec_error *error)
 {
-	size_t		bytes;
+	size_t bytes;
 
 	if (!compute_gradient(g, upstream, most, error))
 		return false;
@@ -291,13 +301,14 @@ run_gradient(struct gradient *g, const float *upstream, uint64_t most, void **bo
 	if (*body == NULL)
 		return gpuvec_fail_memory(error, bytes);
 	return g->n == 0 || is_canceled(g->bags->canceled) ||
-		(sort_keys(g, error) && fetch_keys(g, (int64_t *) *body, error) &&
-		 fetch_rows(g, (float *) ((int64_t *) *body + g->n), error));
+		   (sort_keys(g, error) && fetch_keys(g, (int64_t *) *body, error) &&
+			fetch_rows(g, (float *) ((int64_t *) *body + g->n), error));
 }
 
 bool
 gradient_request(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_bags *request,
-				 const float *upstream, uint64_t most, uint64_t *n, void **body, gpuvec_error *error)
+				 const float *upstream, uint64_t most, uint64_t *n, void **body,
+				 gpuvec_error *error)
 {
 	struct cuda_embedding &e = embedding_of(vectors);
 	gpuvec_slot_bags bags = plain_slot_bags(request);
@@ -319,4 +330,4 @@ gradient_request(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec
 	return true;
 }
 
-}
+} // namespace gpuvec

@@ -3,16 +3,19 @@
  * keys.cu
  *	  Hash tables from the keys of embedding tables to their slots.
  *
- * Open addressing with linear probing.  Whether an entry is in use is told by its slot, so
- * that all keys are legal.  There are 8 entries for 5 slots of the bank, of which at most 3 of
- * 4 are ever in use, so that searches end soon.  A key that is gone keeps its entry until the
- * table is cleared: it may come again, and keys behind it are still found.
+ * Open addressing with linear probing.  Whether an entry is in use is told by
+ * its slot, so that all keys are legal.  There are 8 entries for 5 slots of
+ * the bank, of which at most 3 of 4 are ever in use, so that searches end
+ * soon.  A key that is gone keeps its entry until the table is cleared: it
+ * may come again, and keys behind it are still found.
  *
- * Keys are entered by a thread each.  Since all that are entered at a time are different, a
- * thread need not wait for an entry that another is just filling: it is not its own.
+ * Keys are entered by a thread each.  Since all that are entered at a time
+ * are different, a thread need not wait for an entry that another is just
+ * filling: it is not its own.
  *
- * What the host has to decide about is not decided here: keys with several rows, and rows of
- * pages of which it is not known that all of their rows are visible.
+ * What the host has to decide about is not decided here: keys with several
+ * rows, and rows of pages of which it is not known that all of their rows are
+ * visible.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,38 +26,38 @@
 namespace gpuvec
 {
 
-#define THREADS			256
-#define SPARE_ENTRIES	64
+#define THREADS 256
+#define SPARE_ENTRIES 64
 
 /* Slots of entries that have none; GPUVEC_ASK_SLOT is another one */
-#define EMPTY			GPUVEC_NO_SLOT
-#define GONE			(UINT32_MAX - 2)
-#define FILLING			(UINT32_MAX - 3)
+#define EMPTY GPUVEC_NO_SLOT
+#define GONE (UINT32_MAX - 2)
+#define FILLING (UINT32_MAX - 3)
 
 struct enter_params
 {
 	struct key_entry *entries;
-	uint64_t	nentries;
+	uint64_t nentries;
 	const gpuvec_key_row *rows;
-	uint64_t	n;
+	uint64_t n;
 };
 
 struct find_params
 {
 	const struct key_entry *entries;
-	uint64_t	nentries;
+	uint64_t nentries;
 	const int64_t *keys;
-	uint64_t	n;
+	uint64_t n;
 	const uint32_t *proven;
-	uint32_t	nblocks;
-	uint32_t   *slots;
+	uint32_t nblocks;
+	uint32_t *slots;
 };
 
 /* The finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014) */
 static __device__ __forceinline__ uint64_t
 hash_key(int64_t key)
 {
-	uint64_t	z = (uint64_t) key + UINT64_C(0x9E3779B97F4A7C15);
+	uint64_t z = (uint64_t) key + UINT64_C(0x9E3779B97F4A7C15);
 
 	z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
 	z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
@@ -69,10 +72,10 @@ first_entry(int64_t key, uint64_t nentries)
 }
 
 /* Enter keys */
-static __global__ void __launch_bounds__(THREADS)
-enter_kernel(const __grid_constant__ struct enter_params p)
+static __global__ void
+__launch_bounds__(THREADS) enter_kernel(const __grid_constant__ struct enter_params p)
 {
-	uint64_t	i = (uint64_t) blockIdx.x * THREADS + threadIdx.x;
+	uint64_t i = (uint64_t) blockIdx.x * THREADS + threadIdx.x;
 	gpuvec_key_row row;
 
 	if (i >= p.n)
@@ -81,7 +84,7 @@ enter_kernel(const __grid_constant__ struct enter_params p)
 	for (uint64_t at = first_entry(row.key, p.nentries);; at = at + 1 < p.nentries ? at + 1 : 0)
 	{
 		volatile struct key_entry *entry = p.entries + at;
-		uint32_t	slot = entry->slot;
+		uint32_t slot = entry->slot;
 
 		if (slot == EMPTY)
 		{
@@ -110,21 +113,21 @@ enter_kernel(const __grid_constant__ struct enter_params p)
 }
 
 /* Find the slots of keys */
-static __global__ void __launch_bounds__(THREADS)
-find_kernel(const __grid_constant__ struct find_params p)
+static __global__ void
+__launch_bounds__(THREADS) find_kernel(const __grid_constant__ struct find_params p)
 {
-	uint64_t	i = (uint64_t) blockIdx.x * THREADS + threadIdx.x;
-	uint32_t	result = GPUVEC_NO_SLOT;
-	int64_t		key;
+	uint64_t i = (uint64_t) blockIdx.x * THREADS + threadIdx.x;
+	uint32_t result = GPUVEC_NO_SLOT;
+	int64_t key;
 
 	if (i >= p.n)
 		return;
 	key = p.keys[i];
 	for (uint64_t at = first_entry(key, p.nentries);; at = at + 1 < p.nentries ? at + 1 : 0)
 	{
-		uint4		raw = __ldg((const uint4 *) (p.entries + at));
-		uint32_t	slot = raw.z;
-		uint32_t	block = raw.w;
+		uint4 raw = __ldg((const uint4 *) (p.entries + at));
+		uint32_t slot = raw.z;
+		uint32_t block = raw.w;
 
 		if (slot == EMPTY)
 			break;
@@ -166,13 +169,13 @@ keys_clear(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *erro
 {
 	struct cuda_embedding &e = embedding_of(vectors);
 	worker_loan worker = e.take_worker(error);
-	size_t		bytes = key_entries(bank->room) * sizeof(struct key_entry);
+	size_t bytes = key_entries(bank->room) * sizeof(struct key_entry);
 
 	/* EMPTY has all bits set */
-	return worker &&
-		worker->finish(e.device.check(cudaMemsetAsync(bank->arrays.entries, 0xFF, bytes,
-													  worker->streams[0].get()),
-									  "clear keys on the GPU", error), error);
+	return worker && worker->finish(e.device.check(cudaMemsetAsync(bank->arrays.entries, 0xFF,
+																   bytes, worker->streams[0].get()),
+												   "clear keys on the GPU", error),
+									error);
 }
 
 /* Queue the entering of at most chunk_keys() keys */
@@ -190,8 +193,9 @@ map_chunk(struct cuda_embedding &e, staged_stream &stream, const gpuvec_device_b
 	params.rows = (const gpuvec_key_row *) memory.get();
 	params.n = n;
 	return e.send(stream, memory.get(), rows, n * sizeof(*rows), error) &&
-		e.device.check(launch(enter_kernel, divide_up(n, THREADS), THREADS, 0, stream.get(), params),
-					   "enter keys on the GPU", error);
+		   e.device.check(
+			   launch(enter_kernel, divide_up(n, THREADS), THREADS, 0, stream.get(), params),
+			   "enter keys on the GPU", error);
 }
 
 bool
@@ -200,8 +204,8 @@ keys_map(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_key_row
 {
 	struct cuda_embedding &e = embedding_of(vectors);
 	worker_loan worker = e.take_worker(error);
-	uint64_t	most = chunk_keys(e.policy);
-	bool		ok = true;
+	uint64_t most = chunk_keys(e.policy);
+	bool ok = true;
 
 	if (!worker)
 		return false;
@@ -219,12 +223,15 @@ take_search(struct arena *arena, uint64_t n, uint64_t nwords, struct find_params
 	params->proven = arena->take<uint32_t>(nwords);
 }
 
-/* Queue the search for n keys from `first` on; finish() puts their slots where they belong */
+/*
+ * Queue the search for n keys from `first` on; finish() puts their slots
+ * where they belong
+ */
 static bool
 find_chunk(struct cuda_embedding &e, staged_stream &stream, const gpuvec_device_bank *bank,
 		   const gpuvec_key_search *search, uint64_t first, uint64_t n, gpuvec_error *error)
 {
-	uint64_t	nwords = divide_up(search->nblocks, 32);
+	uint64_t nwords = divide_up(search->nblocks, 32);
 	struct find_params params = {};
 	struct arena arena = {NULL, 0};
 	unique_memory memory;
@@ -239,10 +246,12 @@ find_chunk(struct cuda_embedding &e, staged_stream &stream, const gpuvec_device_
 	params.nentries = key_entries(bank->room);
 	params.n = n;
 	return e.send(stream, (void *) params.keys, search->keys + first, n * sizeof(int64_t), error) &&
-		e.send(stream, (void *) params.proven, search->proven, nwords * sizeof(uint32_t), error) &&
-		e.device.check(launch(find_kernel, divide_up(n, THREADS), THREADS, 0, stream.get(), params),
-					   "find keys on the GPU", error) &&
-		e.fetch(stream, search->slots + first, params.slots, n * sizeof(uint32_t), error);
+		   e.send(stream, (void *) params.proven, search->proven, nwords * sizeof(uint32_t),
+				  error) &&
+		   e.device.check(
+			   launch(find_kernel, divide_up(n, THREADS), THREADS, 0, stream.get(), params),
+			   "find keys on the GPU", error) &&
+		   e.fetch(stream, search->slots + first, params.slots, n * sizeof(uint32_t), error);
 }
 
 bool
@@ -251,19 +260,20 @@ keys_find(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_key_se
 {
 	struct cuda_embedding &e = embedding_of(vectors);
 	worker_loan worker = e.take_worker(error);
-	uint64_t	most = chunk_keys(e.policy);
-	bool		ok = true;
+	uint64_t most = chunk_keys(e.policy);
+	bool ok = true;
 
 	if (!worker)
 		return false;
-	for (uint64_t at = 0, i = 0; ok && at < search->nkeys && !is_canceled(search->canceled); at += most, i++)
+	for (uint64_t at = 0, i = 0; ok && at < search->nkeys && !is_canceled(search->canceled);
+		 at += most, i++)
 	{
 		staged_stream &stream = worker->streams[i % 2];
 
 		ok = e.finish(stream, error) &&
-			find_chunk(e, stream, bank, search, at, std::min(search->nkeys - at, most), error);
+			 find_chunk(e, stream, bank, search, at, std::min(search->nkeys - at, most), error);
 	}
 	return worker->finish(ok, error);
 }
 
-}
+} // namespace gpuvec

@@ -3,20 +3,22 @@
  * nearest.cu
  *	  The vectors nearest to queries, by brute force.
  *
- * Scores are those of core/nearest.h, to the bit: sums in float64, in 16 lanes.
- * So 16 threads share a vector, one for each lane, and the lanes are folded by
- * exchanging.  A group of 16 has several vectors and several queries in registers at
- * a time; where there are several queries, each step of the folding also divides them
- * among the threads, so that it costs little.  The product of two float32 is exact in
- * float64, so a fused multiply-add rounds as a product and a sum do.
+ * Scores are those of core/nearest.h, to the bit: sums in float64, in 16
+ * lanes. So 16 threads share a vector, one for each lane, and the lanes are
+ * folded by exchanging.  A group of 16 has several vectors and several
+ * queries in registers at a time; where there are several queries, each step
+ * of the folding also divides them among the threads, so that it costs
+ * little.  The product of two float32 is exact in float64, so a fused
+ * multiply-add rounds as a product and a sum do.
  *
- * Rows whose scores are good enough are candidates of their query.  What is good
- * enough is known once some rows were scored: the table is gone through in rounds,
- * after each of which select_best_kernel keeps the best k candidates of each query, in the
- * order (score descending, key ascending, tid ascending), and their bound.  The first
- * round has no more rows than there is room for candidates; later ones have so many
- * that, were the rows in random order, half of the room should do.  If it does not,
- * the round is done again with fewer rows.
+ * Rows whose scores are good enough are candidates of their query.  What is
+ * good enough is known once some rows were scored: the table is gone through
+ * in rounds, after each of which select_best_kernel keeps the best k
+ * candidates of each query, in the order (score descending, key ascending,
+ * tid ascending), and their bound.  The first round has no more rows than
+ * there is room for candidates; later ones have so many that, were the rows
+ * in random order, half of the room should do.  If it does not, the round is
+ * done again with fewer rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,35 +35,38 @@ namespace gpuvec
 
 static_assert(LANES == GPUVEC_LANES, "scores would be other bits");
 
-/* Vectors that a group of threads scores at a time, and rounds of that of a block */
-#define ROWS				4
-#define SCORE_THREADS		128
-#define SCORE_ROUNDS		8
-#define BLOCK_ROWS			(SCORE_THREADS / LANES * ROWS * SCORE_ROUNDS)
+/*
+ * Vectors that a group of threads scores at a time, and rounds of that of a
+ * block
+ */
+#define ROWS 4
+#define SCORE_THREADS 128
+#define SCORE_ROUNDS 8
+#define BLOCK_ROWS (SCORE_THREADS / LANES * ROWS * SCORE_ROUNDS)
 
 /* Queries that are scored at a time, if there are several */
-#define QUERIES				8
+#define QUERIES 8
 
-#define SELECT_THREADS		512
+#define SELECT_THREADS 512
 
 /* Queries of a batch */
-#define MOST_QUERIES		4096
+#define MOST_QUERIES 4096
 
 /* What orders rows of an answer: words are compared one after another */
 struct near_order
 {
-	uint64_t	word[3];		/* of the score, the key, the tid */
+	uint64_t word[3]; /* of the score, the key, the tid */
 };
 
-#define ORDER_DIGITS		24	/* bytes */
+#define ORDER_DIGITS 24 /* bytes */
 
 /* A query of a batch */
 struct near_query
 {
-	struct near_order bound;	/* candidates come before it or are it */
-	double		square;			/* of the query with itself */
-	uint32_t	bounded;		/* boolean */
-	uint32_t	count;			/* candidates; those that found no room included */
+	struct near_order bound; /* candidates come before it or are it */
+	double square;           /* of the query with itself */
+	uint32_t bounded;        /* boolean */
+	uint32_t count;          /* candidates; those that found no room included */
 };
 
 struct near_params
@@ -70,28 +75,28 @@ struct near_params
 	const int64_t *keys;
 	const uint64_t *tids;
 	const uint8_t *live;
-	uint64_t	stride_bytes;
-	uint32_t	width;
-	uint32_t	first;			/* slots to score */
-	uint32_t	end;
-	const double *queries;		/* [nqueries][padded_width], the end zeros */
-	uint32_t	padded_width;
-	uint32_t	nqueries;
-	uint32_t	ntiles;			/* of queries */
+	uint64_t stride_bytes;
+	uint32_t width;
+	uint32_t first; /* slots to score */
+	uint32_t end;
+	const double *queries; /* [nqueries][padded_width], the end zeros */
+	uint32_t padded_width;
+	uint32_t nqueries;
+	uint32_t ntiles; /* of queries */
 	struct near_query *states;
-	uint32_t   *slots;			/* [nqueries][capacity] */
-	double	   *scores;
-	uint32_t	capacity;
-	uint32_t	k;
-	uint32_t   *best_slots;		/* [nqueries][k] */
-	double	   *best_scores;
+	uint32_t *slots; /* [nqueries][capacity] */
+	double *scores;
+	uint32_t capacity;
+	uint32_t k;
+	uint32_t *best_slots; /* [nqueries][k] */
+	double *best_scores;
 };
 
 /* The first word of a row's order: small if the score is great */
 static __device__ __forceinline__ uint64_t
 score_word(double score)
 {
-	uint64_t	bits = (uint64_t) __double_as_longlong(score + 0.0);	/* -0 is 0 */
+	uint64_t bits = (uint64_t) __double_as_longlong(score + 0.0); /* -0 is 0 */
 
 	return (bits >> 63) != 0 ? bits : ~bits & ~(UINT64_C(1) << 63);
 }
@@ -100,8 +105,9 @@ score_word(double score)
 static __device__ __forceinline__ uint64_t
 order_word(const struct near_params &p, int number, uint32_t slot, double score)
 {
-	return number == 0 ? score_word(score) :
-		number == 1 ? (uint64_t) p.keys[slot] ^ (UINT64_C(1) << 63) : p.tids[slot];
+	return number == 0   ? score_word(score)
+		   : number == 1 ? (uint64_t) p.keys[slot] ^ (UINT64_C(1) << 63)
+						 : p.tids[slot];
 }
 
 /* Is a row not behind the bound? */
@@ -110,7 +116,7 @@ within(const struct near_params &p, const struct near_order &bound, uint32_t slo
 {
 	for (int i = 0; i < 3; i++)
 	{
-		uint64_t	word = order_word(p, i, slot, score);
+		uint64_t word = order_word(p, i, slot, score);
 
 		if (word != bound.word[i])
 			return word < bound.word[i];
@@ -123,7 +129,7 @@ static __device__ __forceinline__ void
 offer(const struct near_params &p, uint32_t query, bool bounded, uint64_t bound_word, uint32_t slot,
 	  double score)
 {
-	uint32_t	number;
+	uint32_t number;
 
 	if (score != score || (bounded && score_word(score) > bound_word) || !p.live[slot] ||
 		(bounded && !within(p, p.states[query].bound, slot, score)))
@@ -136,7 +142,10 @@ offer(const struct near_params &p, uint32_t query, bool bounded, uint64_t bound_
 	}
 }
 
-/* The sums that a score is made of, of ROWS vectors and Q queries, one lane of each */
+/*
+ * The sums that a score is made of, of ROWS vectors and Q queries, one lane
+ * of each
+ */
 template <typename T, int METRIC, int Q>
 static __device__ __forceinline__ void
 sum_lanes(const struct near_params &p, const char *const (&vectors)[ROWS], const double *queries,
@@ -153,7 +162,7 @@ sum_lanes(const struct near_params &p, const char *const (&vectors)[ROWS], const
 #pragma unroll 2
 	for (uint32_t i = lane; i < p.padded_width; i += LANES)
 	{
-		double		v[ROWS];
+		double v[ROWS];
 
 #pragma unroll
 		for (int r = 0; r < ROWS; r++)
@@ -165,14 +174,14 @@ sum_lanes(const struct near_params &p, const char *const (&vectors)[ROWS], const
 #pragma unroll
 		for (int q = 0; q < Q; q++)
 		{
-			double		x = __ldg(queries + (uint64_t) q * p.padded_width + i);
+			double x = __ldg(queries + (uint64_t) q * p.padded_width + i);
 
 #pragma unroll
 			for (int r = 0; r < ROWS; r++)
 			{
 				if (METRIC == GPUVEC_METRIC_L2)
 				{
-					double		d = x - v[r];
+					double d = x - v[r];
 
 					sum[r][q] += d * d;
 				}
@@ -188,7 +197,7 @@ template <int METRIC>
 static __device__ __forceinline__ double
 make_score(double sum, double query_square, double square)
 {
-	double		squares = query_square * square;
+	double squares = query_square * square;
 
 	if (METRIC == GPUVEC_METRIC_L2)
 		return 0 - sqrt(sum);
@@ -199,26 +208,27 @@ make_score(double sum, double query_square, double square)
 
 /* Score some rows against some queries */
 template <typename T, int METRIC, int Q>
-static __global__ void __launch_bounds__(SCORE_THREADS)
-score_kernel(const __grid_constant__ struct near_params p)
+static __global__ void
+__launch_bounds__(SCORE_THREADS) score_kernel(const __grid_constant__ struct near_params p)
 {
-	uint32_t	tile = blockIdx.x % p.ntiles;
-	uint64_t	start = p.first + (uint64_t) (blockIdx.x / p.ntiles) * BLOCK_ROWS;
-	uint32_t	lane = threadIdx.x % LANES;
-	uint32_t	query = tile * Q + lane * Q / LANES;
-	bool		mine = lane * Q % LANES == 0 && query < p.nqueries;
+	uint32_t tile = blockIdx.x % p.ntiles;
+	uint64_t start = p.first + (uint64_t) (blockIdx.x / p.ntiles) * BLOCK_ROWS;
+	uint32_t lane = threadIdx.x % LANES;
+	uint32_t query = tile * Q + lane * Q / LANES;
+	bool mine = lane * Q % LANES == 0 && query < p.nqueries;
 	const struct near_query *state = &p.states[query < p.nqueries ? query : 0];
-	bool		bounded = state->bounded != 0;
-	uint64_t	bound_word = state->bound.word[0];
-	double		query_square = state->square;
+	bool bounded = state->bounded != 0;
+	uint64_t bound_word = state->bound.word[0];
+	double query_square = state->square;
 	const double *queries = p.queries + (uint64_t) tile * Q * p.padded_width;
 
 	for (int round = 0; round < SCORE_ROUNDS; round++)
 	{
-		uint64_t	row = start + ((uint64_t) round * (SCORE_THREADS / LANES) + threadIdx.x / LANES) * ROWS;
+		uint64_t row =
+			start + ((uint64_t) round * (SCORE_THREADS / LANES) + threadIdx.x / LANES) * ROWS;
 		const char *vectors[ROWS];
-		double		sum[ROWS][Q];
-		double		square[ROWS];
+		double sum[ROWS][Q];
+		double square[ROWS];
 
 		if (row - threadIdx.x / LANES * ROWS >= p.end)
 			break;
@@ -239,14 +249,17 @@ score_kernel(const __grid_constant__ struct near_params p)
 	}
 }
 
-/* A digit of a row's order, if that begins like the prefix; false: it does not */
+/*
+ * A digit of a row's order, if that begins like the prefix; false: it does
+ * not
+ */
 static __device__ __forceinline__ bool
 digit_of(const struct near_params &p, const struct near_order &prefix, int digit, uint32_t slot,
 		 double score, uint32_t *value)
 {
-	int			number = digit / 8;
-	int			shift = 56 - digit % 8 * 8;
-	uint64_t	word;
+	int number = digit / 8;
+	int shift = 56 - digit % 8 * 8;
+	uint64_t word;
 
 	for (int i = 0; i < number; i++)
 		if (order_word(p, i, slot, score) != prefix.word[i])
@@ -259,8 +272,8 @@ digit_of(const struct near_params &p, const struct near_order &prefix, int digit
 }
 
 /*
- * Find a bound which k of a query's candidates do not exceed, digit by digit, from the
- * highest on.  For one block.
+ * Find a bound which k of a query's candidates do not exceed, digit by digit,
+ * from the highest on.  For one block.
  */
 static __device__ void
 find_bound(const struct near_params &p, const uint32_t *slots, const double *scores, uint32_t n,
@@ -269,20 +282,20 @@ find_bound(const struct near_params &p, const uint32_t *slots, const double *sco
 	__shared__ uint32_t counts[256];
 	__shared__ uint32_t found;
 	__shared__ uint32_t before;
-	uint32_t	wanted = p.k;
+	uint32_t wanted = p.k;
 
 	*bound = {{0, 0, 0}};
 	for (int digit = 0; digit < ORDER_DIGITS; digit++)
 	{
-		int			shift = 56 - digit % 8 * 8;
-		bool		done;
+		int shift = 56 - digit % 8 * 8;
+		bool done;
 
 		for (uint32_t i = threadIdx.x; i < 256; i += blockDim.x)
 			counts[i] = 0;
 		__syncthreads();
 		for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
 		{
-			uint32_t	value;
+			uint32_t value;
 
 			if (digit_of(p, *bound, digit, slots[i], scores[i], &value))
 				atomicAdd(&counts[value], 1u);
@@ -312,15 +325,15 @@ find_bound(const struct near_params &p, const uint32_t *slots, const double *sco
 }
 
 /* Keep the best k candidates of a query; a block for each */
-static __global__ void __launch_bounds__(SELECT_THREADS)
-select_best_kernel(const __grid_constant__ struct near_params p)
+static __global__ void
+__launch_bounds__(SELECT_THREADS) select_best_kernel(const __grid_constant__ struct near_params p)
 {
 	__shared__ uint32_t warps[SELECT_THREADS / 32];
 	struct near_query *state = &p.states[blockIdx.x];
-	uint32_t   *slots = p.slots + (uint64_t) blockIdx.x * p.capacity;
-	double	   *scores = p.scores + (uint64_t) blockIdx.x * p.capacity;
-	uint32_t	n = state->count;
-	uint32_t	kept = 0;
+	uint32_t *slots = p.slots + (uint64_t) blockIdx.x * p.capacity;
+	double *scores = p.scores + (uint64_t) blockIdx.x * p.capacity;
+	uint32_t n = state->count;
+	uint32_t kept = 0;
 	struct near_order bound;
 
 	if (n < p.k)
@@ -328,12 +341,12 @@ select_best_kernel(const __grid_constant__ struct near_params p)
 	find_bound(p, slots, scores, n, &bound);
 	for (uint32_t first = 0; first < n; first += blockDim.x)
 	{
-		uint32_t	i = first + threadIdx.x;
-		uint32_t	slot = i < n ? slots[i] : 0;
-		double		score = i < n ? scores[i] : 0;
-		bool		keep = i < n && within(p, bound, slot, score);
-		uint32_t	votes = __ballot_sync(FULL_WARP, keep);
-		uint32_t	to = kept + __popc(votes & ((1u << threadIdx.x % 32) - 1));
+		uint32_t i = first + threadIdx.x;
+		uint32_t slot = i < n ? slots[i] : 0;
+		double score = i < n ? scores[i] : 0;
+		bool keep = i < n && within(p, bound, slot, score);
+		uint32_t votes = __ballot_sync(FULL_WARP, keep);
+		uint32_t to = kept + __popc(votes & ((1u << threadIdx.x % 32) - 1));
 
 		if (threadIdx.x % 32 == 0)
 			warps[threadIdx.x / 32] = __popc(votes);
@@ -363,9 +376,9 @@ select_best_kernel(const __grid_constant__ struct near_params p)
 static __global__ void
 collect_kernel(const __grid_constant__ struct near_params p)
 {
-	uint64_t	i = (uint64_t) blockIdx.x * blockDim.x + threadIdx.x;
-	uint64_t	query = i / p.k;
-	uint32_t	number = (uint32_t) (i % p.k);
+	uint64_t i = (uint64_t) blockIdx.x * blockDim.x + threadIdx.x;
+	uint64_t query = i / p.k;
+	uint32_t number = (uint32_t) (i % p.k);
 
 	if (query < p.nqueries && number < p.states[query].count)
 	{
@@ -383,12 +396,12 @@ struct near_batch
 	staged_stream &stream;
 	const gpuvec_device_bank *bank;
 	gpuvec_slot_search *search;
-	uint32_t	first;			/* query */
-	uint32_t	nqueries;
-	uint32_t	capacity;
+	uint32_t first; /* query */
+	uint32_t nqueries;
+	uint32_t capacity;
 	struct near_params params;
-	struct near_query *states;	/* [nqueries], as after the last round */
-	struct near_query *after;	/* [nqueries], as after the one that runs */
+	struct near_query *states; /* [nqueries], as after the last round */
+	struct near_query *after;  /* [nqueries], as after the one that runs */
 	unique_memory memory;
 };
 
@@ -397,12 +410,13 @@ template <typename T, int METRIC>
 static cudaError_t
 launch_score(struct near_params *params, cudaStream_t stream)
 {
-	uint64_t	blocks = divide_up(params->end - params->first, BLOCK_ROWS);
+	uint64_t blocks = divide_up(params->end - params->first, BLOCK_ROWS);
 
 	params->ntiles = params->nqueries == 1 ? 1 : (params->nqueries + QUERIES - 1) / QUERIES;
 	if (params->nqueries == 1)
 		return launch(score_kernel<T, METRIC, 1>, blocks, SCORE_THREADS, 0, stream, *params);
-	return launch(score_kernel<T, METRIC, QUERIES>, blocks * params->ntiles, SCORE_THREADS, 0, stream, *params);
+	return launch(score_kernel<T, METRIC, QUERIES>, blocks * params->ntiles, SCORE_THREADS, 0,
+				  stream, *params);
 }
 
 template <typename T>
@@ -430,7 +444,8 @@ send_live(struct cuda_embedding &e, staged_stream &stream, gpuvec_device_bank *b
 	if (bank->live_version == search->version)
 		return true;
 	bank->live_version = 0;
-	if (!e.send(stream, bank->arrays.live, search->live, search->nlive, error) || !e.finish(stream, error))
+	if (!e.send(stream, bank->arrays.live, search->live, search->nlive, error) ||
+		!e.finish(stream, error))
 		return false;
 	bank->live_version = search->version;
 	return true;
@@ -440,7 +455,7 @@ send_live(struct cuda_embedding &e, staged_stream &stream, gpuvec_device_bank *b
 static uint32_t
 choose_capacity(const struct embedding_policy &policy, const gpuvec_slot_search *search)
 {
-	uint64_t	more = std::max(search->k, policy.more_candidates);
+	uint64_t more = std::max(search->k, policy.more_candidates);
 
 	return (uint32_t) std::min((uint64_t) search->nlive, search->k + more);
 }
@@ -449,11 +464,11 @@ choose_capacity(const struct embedding_policy &policy, const gpuvec_slot_search 
 static uint32_t
 choose_batch(const struct embedding_policy &policy, const gpuvec_slot_search *search)
 {
-	size_t		bytes = (size_t) choose_capacity(policy, search) * (sizeof(uint32_t) + sizeof(double));
+	size_t bytes = (size_t) choose_capacity(policy, search) * (sizeof(uint32_t) + sizeof(double));
 
-	return (uint32_t) std::min((size_t) search->nqueries,
-							   std::min(std::max(policy.candidate_bytes / bytes, (size_t) 1),
-										(size_t) MOST_QUERIES));
+	return (uint32_t) std::min(
+		(size_t) search->nqueries,
+		std::min(std::max(policy.candidate_bytes / bytes, (size_t) 1), (size_t) MOST_QUERIES));
 }
 
 /* Cut memory into the arrays of a batch */
@@ -489,21 +504,21 @@ static bool
 send_queries(struct near_batch *batch, gpuvec_error *error)
 {
 	const gpuvec_slot_search *search = batch->search;
-	uint32_t	width = batch->bank->width;
-	uint32_t	padded = batch->params.padded_width;
-	double	   *query = (double *) calloc(padded, sizeof(double));
-	uint32_t	most = (batch->nqueries + QUERIES - 1) / QUERIES * QUERIES;
-	bool		ok = query != NULL || gpuvec_fail_memory(error, padded * sizeof(double));
+	uint32_t width = batch->bank->width;
+	uint32_t padded = batch->params.padded_width;
+	double *query = (double *) calloc(padded, sizeof(double));
+	uint32_t most = (batch->nqueries + QUERIES - 1) / QUERIES * QUERIES;
+	bool ok = query != NULL || gpuvec_fail_memory(error, padded * sizeof(double));
 
 	/* queries that fill the last tile up are like the last one */
 	for (uint32_t i = 0; ok && i < most && (i < batch->nqueries || batch->nqueries > 1); i++)
 	{
-		uint32_t	from = batch->first + std::min(i, batch->nqueries - 1);
+		uint32_t from = batch->first + std::min(i, batch->nqueries - 1);
 
 		for (uint32_t j = 0; j < width; j++)
 			query[j] = search->queries[(size_t) from * width + j];
-		ok = batch->e.send(batch->stream, (double *) batch->params.queries + (size_t) i * padded, query,
-					 padded * sizeof(double), error);
+		ok = batch->e.send(batch->stream, (double *) batch->params.queries + (size_t) i * padded,
+						   query, padded * sizeof(double), error);
 	}
 	free(query);
 	return ok;
@@ -514,12 +529,12 @@ static bool
 send_states(struct near_batch *batch, gpuvec_error *error)
 {
 	return batch->e.send(batch->stream, batch->params.states, batch->states,
-				   batch->nqueries * sizeof(struct near_query), error);
+						 batch->nqueries * sizeof(struct near_query), error);
 }
 
 /*
- * Score n slots from `first` on, and keep the best.  *overflow: there was no room for
- * the candidates, and nothing was done.
+ * Score n slots from `first` on, and keep the best.  *overflow: there was no
+ * room for the candidates, and nothing was done.
  */
 static bool
 run_round(struct near_batch *batch, uint32_t first, uint32_t n, bool *overflow, gpuvec_error *error)
@@ -532,10 +547,12 @@ run_round(struct near_batch *batch, uint32_t first, uint32_t n, bool *overflow, 
 
 	p->first = first;
 	p->end = first + n;
-	if (!e.device.check(batch->bank->storage == GPUVEC_FLOAT16 ?
-					launch_metric<__half>(batch->search->metric, p, stream.get()) :
-					launch_metric<float>(batch->search->metric, p, stream.get()), what, error) ||
-		!e.fetch(stream, batch->after, p->states, batch->nqueries * sizeof(struct near_query), error) ||
+	if (!e.device.check(batch->bank->storage == GPUVEC_FLOAT16
+							? launch_metric<__half>(batch->search->metric, p, stream.get())
+							: launch_metric<float>(batch->search->metric, p, stream.get()),
+						what, error) ||
+		!e.fetch(stream, batch->after, p->states, batch->nqueries * sizeof(struct near_query),
+				 error) ||
 		!e.finish(stream, error))
 		return false;
 	*overflow = false;
@@ -546,8 +563,10 @@ run_round(struct near_batch *batch, uint32_t first, uint32_t n, bool *overflow, 
 	batch->states = batch->after;
 	batch->after = swap;
 	if (!e.device.check(launch(select_best_kernel, (uint64_t) batch->nqueries, SELECT_THREADS, 0,
-							 stream.get(), *p), what, error) ||
-		!e.fetch(stream, batch->states, p->states, batch->nqueries * sizeof(struct near_query), error))
+							   stream.get(), *p),
+						what, error) ||
+		!e.fetch(stream, batch->states, p->states, batch->nqueries * sizeof(struct near_query),
+				 error))
 		return false;
 	return e.finish(stream, error);
 }
@@ -556,9 +575,9 @@ run_round(struct near_batch *batch, uint32_t first, uint32_t n, bool *overflow, 
 static uint32_t
 next_round(const struct near_batch *batch, uint32_t done)
 {
-	uint32_t	left = batch->search->nlive - done;
-	uint32_t	sure = batch->capacity - batch->params.k;
-	double		growth = exp(std::min(sure / 2.0 / batch->params.k, 40.0)) - 1;
+	uint32_t left = batch->search->nlive - done;
+	uint32_t sure = batch->capacity - batch->params.k;
+	double growth = exp(std::min(sure / 2.0 / batch->params.k, 40.0)) - 1;
 
 	if (done == 0)
 		return std::min(left, batch->capacity);
@@ -571,23 +590,25 @@ fetch_best(struct near_batch *batch, gpuvec_error *error)
 {
 	struct near_params *p = &batch->params;
 	gpuvec_slot_search *search = batch->search;
-	uint64_t	n = (uint64_t) batch->nqueries * p->k;
-	uint64_t	to = (uint64_t) batch->first * p->k;
+	uint64_t n = (uint64_t) batch->nqueries * p->k;
+	uint64_t to = (uint64_t) batch->first * p->k;
 	const uint64_t most = batch->e.policy.pinned_bytes / sizeof(double);
 
 	for (uint32_t i = 0; i < batch->nqueries; i++)
 		search->counts[batch->first + i] = batch->states[i].count;
-	if (!batch->e.device.check(launch(collect_kernel, divide_up(n, 256), 256, 0, batch->stream.get(), *p), "search vectors on the GPU", error))
+	if (!batch->e.device.check(
+			launch(collect_kernel, divide_up(n, 256), 256, 0, batch->stream.get(), *p),
+			"search vectors on the GPU", error))
 		return false;
 	for (uint64_t at = 0; at < n; at += most)
 	{
-		uint64_t	part = std::min(most, n - at);
+		uint64_t part = std::min(most, n - at);
 
 		if (!batch->e.fetch(batch->stream, search->slots + to + at, p->best_slots + at,
-				   part * sizeof(uint32_t), error) ||
+							part * sizeof(uint32_t), error) ||
 			!batch->e.finish(batch->stream, error) ||
 			!batch->e.fetch(batch->stream, search->scores + to + at, p->best_scores + at,
-				   part * sizeof(double), error) ||
+							part * sizeof(double), error) ||
 			!batch->e.finish(batch->stream, error))
 			return false;
 	}
@@ -599,8 +620,8 @@ static bool
 run_batch(struct near_batch *batch, gpuvec_error *error)
 {
 	const gpuvec_slot_search *search = batch->search;
-	uint32_t	done = 0;
-	uint32_t	limit = UINT32_MAX;
+	uint32_t done = 0;
+	uint32_t limit = UINT32_MAX;
 
 	for (uint32_t i = 0; i < batch->nqueries; i++)
 		batch->states[i].square = search->squares[batch->first + i];
@@ -608,8 +629,8 @@ run_batch(struct near_batch *batch, gpuvec_error *error)
 		return false;
 	while (done < search->nlive && !is_canceled(search->canceled))
 	{
-		uint32_t	n = std::min(next_round(batch, done), limit);
-		bool		overflow;
+		uint32_t n = std::min(next_round(batch, done), limit);
+		bool overflow;
 
 		if (!run_round(batch, done, n, &overflow, error))
 			return false;
@@ -649,15 +670,20 @@ static bool
 search_batch(struct cuda_embedding &e, staged_stream &stream, const gpuvec_device_bank *bank,
 			 gpuvec_slot_search *search, uint32_t first, uint32_t nqueries, gpuvec_error *error)
 {
-	uint32_t	capacity = choose_capacity(e.policy, search);
-	struct near_query *states = (struct near_query *) calloc(2 * (size_t) nqueries, sizeof(*states));
-	bool		ok;
+	uint32_t capacity = choose_capacity(e.policy, search);
+	struct near_query *states =
+		(struct near_query *) calloc(2 * (size_t) nqueries, sizeof(*states));
+	bool ok;
 
 	if (states == NULL)
 		return gpuvec_fail_memory(error, 2 * nqueries * sizeof(*states));
 
-	struct near_batch batch = {e, stream, bank, search, first, nqueries, capacity,
-		describe_batch(bank, search, nqueries, capacity), states, states + nqueries, {}};
+	struct near_batch batch = {e,        stream,
+							   bank,     search,
+							   first,    nqueries,
+							   capacity, describe_batch(bank, search, nqueries, capacity),
+							   states,   states + nqueries,
+							   {}};
 
 	ok = allocate_batch(&batch, error) && run_batch(&batch, error);
 	free(states);
@@ -670,8 +696,8 @@ nearest_request(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_slot_s
 {
 	struct cuda_embedding &e = embedding_of(vectors);
 	worker_loan worker = e.take_worker(error);
-	uint32_t	most = choose_batch(e.policy, search);
-	bool		ok;
+	uint32_t most = choose_batch(e.policy, search);
+	bool ok;
 
 	if (!worker)
 		return false;
@@ -683,4 +709,4 @@ nearest_request(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_slot_s
 	return worker->finish(ok, error);
 }
 
-}
+} // namespace gpuvec

@@ -3,10 +3,10 @@
  * pieces.cu
  *	  Cut long bags into pieces, and add up what the pieces give.
  *
- * Warps count the pieces of POOLING_TILE bags each, some blocks sum up what is before
- * each tile, and the
- * warps write the pieces, those of bags that are not long among them.  grad.cu
- * finds pieces in its own way, and shares the rest.
+ * Warps count the pieces of POOLING_TILE bags each, some blocks sum up what
+ * is before each tile, and the warps write the pieces, those of bags that are
+ * not long among them.  grad.cu finds pieces in its own way, and shares the
+ * rest.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,11 +15,11 @@
 namespace gpuvec
 {
 
-#define CUT_THREADS			128
-#define SCAN_THREADS		1024
-#define SCAN_BLOCKS			32
-#define COMBINE_THREADS		256
-#define COMBINE_BLOCKS		1056
+#define CUT_THREADS 128
+#define SCAN_THREADS 1024
+#define SCAN_BLOCKS 32
+#define COMBINE_THREADS 256
+#define COMBINE_BLOCKS 1056
 
 /* What bag_pieces_kernel needs to know */
 struct bag_pieces_params
@@ -32,7 +32,7 @@ struct bag_pieces_params
 struct add_counts
 {
 	__device__ __forceinline__ struct pooling_counts
-	operator() (const struct pooling_counts &a, const struct pooling_counts &b) const
+	operator()(const struct pooling_counts &a, const struct pooling_counts &b) const
 	{
 		return {a.bags + b.bags, a.pieces + b.pieces, a.partials + b.partials, a.longs + b.longs};
 	}
@@ -42,60 +42,60 @@ struct add_counts
 static __device__ __forceinline__ struct pooling_counts
 scan_warp(const struct pooling_counts &counts, struct pooling_counts &all)
 {
-	add_counts	add;
-	uint32_t	lane = threadIdx.x % 32;
+	add_counts add;
+	uint32_t lane = threadIdx.x % 32;
 	struct pooling_counts sum = counts;
 
 #pragma unroll
 	for (uint32_t d = 1; d < 32; d *= 2)
 	{
-		struct pooling_counts other = {__shfl_up_sync(FULL_WARP, sum.bags, d),
-			__shfl_up_sync(FULL_WARP, sum.pieces, d),
-			__shfl_up_sync(FULL_WARP, sum.partials, d),
-			__shfl_up_sync(FULL_WARP, sum.longs, d)};
+		struct pooling_counts other = {
+			__shfl_up_sync(FULL_WARP, sum.bags, d), __shfl_up_sync(FULL_WARP, sum.pieces, d),
+			__shfl_up_sync(FULL_WARP, sum.partials, d), __shfl_up_sync(FULL_WARP, sum.longs, d)};
 
 		if (lane >= d)
 			sum = add(sum, other);
 	}
 	all = {__shfl_sync(FULL_WARP, sum.bags, 31), __shfl_sync(FULL_WARP, sum.pieces, 31),
-		__shfl_sync(FULL_WARP, sum.partials, 31), __shfl_sync(FULL_WARP, sum.longs, 31)};
+		   __shfl_sync(FULL_WARP, sum.partials, 31), __shfl_sync(FULL_WARP, sum.longs, 31)};
 	return {sum.bags - counts.bags, sum.pieces - counts.pieces, sum.partials - counts.partials,
-		sum.longs - counts.longs};
+			sum.longs - counts.longs};
 }
 
 /* The same over a block; parts is an array of a value for each warp */
 static __device__ __forceinline__ struct pooling_counts
-scan_block(const struct pooling_counts &counts, struct pooling_counts &all, struct pooling_counts *parts)
+scan_block(const struct pooling_counts &counts, struct pooling_counts &all,
+		   struct pooling_counts *parts)
 {
-	add_counts	add;
-	uint32_t	lane = threadIdx.x % 32;
-	uint32_t	warp = threadIdx.x / 32;
+	add_counts add;
+	uint32_t lane = threadIdx.x % 32;
+	uint32_t warp = threadIdx.x / 32;
 	struct pooling_counts before = scan_warp(counts, all);
 	struct pooling_counts part;
 
-	__syncthreads();			/* parts may be in use */
+	__syncthreads(); /* parts may be in use */
 	if (lane == 0)
 		parts[warp] = all;
 	__syncthreads();
 	part = scan_warp(parts[lane], all);
 	part = {__shfl_sync(FULL_WARP, part.bags, warp), __shfl_sync(FULL_WARP, part.pieces, warp),
-		__shfl_sync(FULL_WARP, part.partials, warp), __shfl_sync(FULL_WARP, part.longs, warp)};
+			__shfl_sync(FULL_WARP, part.partials, warp), __shfl_sync(FULL_WARP, part.longs, warp)};
 	return add(part, before);
 }
 
 /*
- * Sum up what is before each tile, and tell the totals to everyone who needs them.
- * Each block has a part of the tiles, and adds up all that come before itself, which
- * takes less time than to wait for others to do it.
+ * Sum up what is before each tile, and tell the totals to everyone who needs
+ * them. Each block has a part of the tiles, and adds up all that come before
+ * itself, which takes less time than to wait for others to do it.
  */
-static __global__ void __launch_bounds__(SCAN_THREADS)
-scan_kernel(const __grid_constant__ struct pooling_scan_params p)
+static __global__ void
+__launch_bounds__(SCAN_THREADS) scan_kernel(const __grid_constant__ struct pooling_scan_params p)
 {
 	__shared__ struct pooling_counts parts[SCAN_THREADS / 32];
 	const struct pooling_counts none = {0, 0, 0, 0};
-	add_counts	add;
-	uint32_t	begin = min(blockIdx.x * p.part, p.ntiles);
-	uint32_t	end = min(begin + p.part, p.ntiles);
+	add_counts add;
+	uint32_t begin = min(blockIdx.x * p.part, p.ntiles);
+	uint32_t end = min(begin + p.part, p.ntiles);
 	struct pooling_counts sum = none;
 	struct pooling_counts before;
 
@@ -107,7 +107,7 @@ scan_kernel(const __grid_constant__ struct pooling_scan_params p)
 
 	for (uint32_t first = begin; first < end; first += SCAN_THREADS)
 	{
-		uint32_t	tile = first + threadIdx.x;
+		uint32_t tile = first + threadIdx.x;
 		struct pooling_counts counts = tile < end ? p.tiles[tile] : none;
 		struct pooling_counts all;
 
@@ -129,12 +129,12 @@ scan_kernel(const __grid_constant__ struct pooling_scan_params p)
 static __device__ __forceinline__ void
 sum_up_to_lane(uint32_t &a, uint32_t &b)
 {
-	uint32_t	lane = threadIdx.x % 32;
+	uint32_t lane = threadIdx.x % 32;
 
 	for (int d = 1; d < 32; d *= 2)
 	{
-		uint32_t	other_a = __shfl_up_sync(FULL_WARP, a, d);
-		uint32_t	other_b = __shfl_up_sync(FULL_WARP, b, d);
+		uint32_t other_a = __shfl_up_sync(FULL_WARP, a, d);
+		uint32_t other_b = __shfl_up_sync(FULL_WARP, b, d);
 
 		if (lane >= d)
 		{
@@ -147,12 +147,12 @@ sum_up_to_lane(uint32_t &a, uint32_t &b)
 /* The bag of a lane, when pieces are counted or written */
 struct lane_bag
 {
-	uint64_t	number;
-	int64_t		start;			/* lookup */
-	int64_t		end;
-	uint32_t	pieces;			/* 0: there is no such bag */
-	uint32_t	first;			/* piece of all */
-	uint32_t	partial;		/* its first, if it is long */
+	uint64_t number;
+	int64_t start; /* lookup */
+	int64_t end;
+	uint32_t pieces;  /* 0: there is no such bag */
+	uint32_t first;   /* piece of all */
+	uint32_t partial; /* its first, if it is long */
 };
 
 /* Find the lookups and pieces of a bag */
@@ -165,23 +165,27 @@ find_bag(const struct pooling_bags &bags, uint64_t number)
 	{
 		bag.start = bags.offsets ? bags.offsets[number] : number * bags.hotness;
 		bag.end = bags.offsets ? bags.offsets[number + 1] : bag.start + bags.hotness;
-		bag.pieces = bag.end - bag.start <= GPUVEC_PIECE ? 1 :
-			(uint32_t) ((bag.end - bag.start + GPUVEC_PIECE - 1) / GPUVEC_PIECE);
+		bag.pieces = bag.end - bag.start <= GPUVEC_PIECE
+						 ? 1
+						 : (uint32_t) ((bag.end - bag.start + GPUVEC_PIECE - 1) / GPUVEC_PIECE);
 	}
 	return bag;
 }
 
-/* The warp writes the pieces of each long bag together; longs: the lanes that have one */
+/*
+ * The warp writes the pieces of each long bag together; longs: the lanes that
+ * have one
+ */
 static __device__ __forceinline__ void
 write_long_bags(const struct pooling_bag_pieces &to, const struct lane_bag &bag, uint32_t longs)
 {
 	for (uint32_t rest = longs; rest != 0; rest &= rest - 1)
 	{
-		int			source = __ffs(rest) - 1;
-		int64_t		start = __shfl_sync(FULL_WARP, bag.start, source);
-		uint32_t	pieces = __shfl_sync(FULL_WARP, bag.pieces, source);
-		uint32_t	first = __shfl_sync(FULL_WARP, bag.first, source);
-		uint32_t	partial = __shfl_sync(FULL_WARP, bag.partial, source);
+		int source = __ffs(rest) - 1;
+		int64_t start = __shfl_sync(FULL_WARP, bag.start, source);
+		uint32_t pieces = __shfl_sync(FULL_WARP, bag.pieces, source);
+		uint32_t first = __shfl_sync(FULL_WARP, bag.first, source);
+		uint32_t partial = __shfl_sync(FULL_WARP, bag.partial, source);
 
 		for (uint32_t i = threadIdx.x % 32; i < pieces; i += 32)
 		{
@@ -191,9 +195,13 @@ write_long_bags(const struct pooling_bag_pieces &to, const struct lane_bag &bag,
 	}
 }
 
-/* Write the pieces of the warp's bags; `number` is that of this lane's long bag */
+/*
+ * Write the pieces of the warp's bags; `number` is that of this lane's long
+ * bag
+ */
 static __device__ __forceinline__ void
-write_bags(const struct bag_pieces_params &p, const struct lane_bag &bag, uint32_t longs, uint32_t number)
+write_bags(const struct bag_pieces_params &p, const struct lane_bag &bag, uint32_t longs,
+		   uint32_t number)
 {
 	if (bag.pieces == 1)
 	{
@@ -211,15 +219,15 @@ write_bags(const struct bag_pieces_params &p, const struct lane_bag &bag, uint32
 }
 
 /*
- * Count (WRITE false) or write the pieces of bags.  A warp looks through POOLING_TILE bags,
- * 32 at a time.
+ * Count (WRITE false) or write the pieces of bags.  A warp looks through
+ * POOLING_TILE bags, 32 at a time.
  */
 template <bool WRITE>
 static __global__ void
 bag_pieces_kernel(const __grid_constant__ struct bag_pieces_params p)
 {
-	uint32_t	lane = threadIdx.x % 32;
-	uint64_t	tile = ((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32;
+	uint32_t lane = threadIdx.x % 32;
+	uint64_t tile = ((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32;
 	struct pooling_counts counts = {0, 0, 0, 0};
 
 	pooling_begin();
@@ -231,11 +239,11 @@ bag_pieces_kernel(const __grid_constant__ struct bag_pieces_params p)
 	for (uint64_t first = tile * POOLING_TILE; first < (tile + 1) * POOLING_TILE; first += 32)
 	{
 		struct lane_bag bag = find_bag(p.bags, first + lane);
-		uint32_t	long_pieces = bag.pieces > 1 ? bag.pieces : 0;
-		uint32_t	longs = __ballot_sync(FULL_WARP, bag.pieces > 1);
-		uint32_t	bags = __popc(__ballot_sync(FULL_WARP, bag.pieces > 0));
-		uint32_t	pieces = bag.pieces;
-		uint32_t	partials = long_pieces;
+		uint32_t long_pieces = bag.pieces > 1 ? bag.pieces : 0;
+		uint32_t longs = __ballot_sync(FULL_WARP, bag.pieces > 1);
+		uint32_t bags = __popc(__ballot_sync(FULL_WARP, bag.pieces > 0));
+		uint32_t pieces = bag.pieces;
+		uint32_t partials = long_pieces;
 
 		sum_up_to_lane(pieces, partials);
 		if (WRITE)
@@ -266,13 +274,17 @@ add_to(float4 &sum, const float4 &part)
 /* A sum of four columns, and of divisors */
 struct column_sum
 {
-	float4		value;
-	double		divisor;
+	float4 value;
+	double divisor;
 };
 
-/* Sum n partials from `first` on; lanes beyond the row (not active) sum divisors only */
+/*
+ * Sum n partials from `first` on; lanes beyond the row (not active) sum
+ * divisors only
+ */
 static __device__ __forceinline__ struct column_sum
-sum_partials(const struct pooling_combine_params &p, uint32_t first, uint32_t n, uint32_t column, bool active)
+sum_partials(const struct pooling_combine_params &p, uint32_t first, uint32_t n, uint32_t column,
+			 bool active)
 {
 	struct column_sum sum = {make_float4(0, 0, 0, 0), 0.0};
 
@@ -280,7 +292,8 @@ sum_partials(const struct pooling_combine_params &p, uint32_t first, uint32_t n,
 	for (uint32_t i = 0; i < n; i++)
 	{
 		if (active)
-			add_to(sum.value, *(const float4 *) (p.partial + (first + i) * p.partial_stride + column));
+			add_to(sum.value,
+				   *(const float4 *) (p.partial + (first + i) * p.partial_stride + column));
 		if (p.partial_divisor)
 			sum.divisor += p.partial_divisor[first + i];
 	}
@@ -293,8 +306,8 @@ static __device__ __forceinline__ void
 store_columns(const struct pooling_combine_params &p, uint32_t dest, uint32_t column,
 			  const struct column_sum &total)
 {
-	float		value[4] = {total.value.x, total.value.y, total.value.z, total.value.w};
-	float		divisor = (float) total.divisor;
+	float value[4] = {total.value.x, total.value.y, total.value.z, total.value.w};
+	float divisor = (float) total.divisor;
 
 	if (p.partial_divisor)
 	{
@@ -305,36 +318,38 @@ store_columns(const struct pooling_combine_params &p, uint32_t dest, uint32_t co
 }
 
 /*
- * Add up the pieces of long bags.  A block serves a bag and 128 columns at a time; its
- * warps sum GPUVEC_FAN pieces each, in turn, the first warp sums these sums.
+ * Add up the pieces of long bags.  A block serves a bag and 128 columns at a
+ * time; its warps sum GPUVEC_FAN pieces each, in turn, the first warp sums
+ * these sums.
  */
 template <typename O>
-static __global__ void __launch_bounds__(COMBINE_THREADS)
-combine_kernel(const __grid_constant__ struct pooling_combine_params p)
+static __global__ void
+__launch_bounds__(COMBINE_THREADS)
+	combine_kernel(const __grid_constant__ struct pooling_combine_params p)
 {
 	__shared__ float4 sums[GPUVEC_FAN][32];
 	__shared__ double divisors[GPUVEC_FAN];
-	uint32_t	lane = threadIdx.x % 32;
-	uint32_t	warp = threadIdx.x / 32;
-	uint64_t	items;
+	uint32_t lane = threadIdx.x % 32;
+	uint32_t warp = threadIdx.x / 32;
+	uint64_t items;
 
 	pooling_begin();
 	items = (uint64_t) p.total->longs * p.slices;
 	for (uint64_t item = blockIdx.x; item < items; item += gridDim.x)
 	{
-		uint32_t	bag = (uint32_t) (item / p.slices);
-		uint32_t	column = ((uint32_t) (item % p.slices) * 32 + lane) * 4;
-		bool		active = column < p.partial_stride;
-		uint32_t	end = p.longs[bag + 1].partial;
-		uint32_t	dest = p.longs[bag].dest;
+		uint32_t bag = (uint32_t) (item / p.slices);
+		uint32_t column = ((uint32_t) (item % p.slices) * 32 + lane) * 4;
+		bool active = column < p.partial_stride;
+		uint32_t end = p.longs[bag + 1].partial;
+		uint32_t dest = p.longs[bag].dest;
 		struct column_sum total = {make_float4(0, 0, 0, 0), 0.0};
 
 		for (uint32_t begin = p.longs[bag].partial; begin < end; begin += GPUVEC_FAN * GPUVEC_FAN)
 		{
 			for (uint32_t group = warp; group < GPUVEC_FAN; group += COMBINE_THREADS / 32)
 			{
-				uint32_t	first = begin + group * GPUVEC_FAN;
-				uint32_t	n = first < end ? min(end - first, (uint32_t) GPUVEC_FAN) : 0;
+				uint32_t first = begin + group * GPUVEC_FAN;
+				uint32_t n = first < end ? min(end - first, (uint32_t) GPUVEC_FAN) : 0;
 				struct column_sum sum = sum_partials(p, first, n, column, active);
 
 				if (n > 0)
@@ -347,8 +362,9 @@ combine_kernel(const __grid_constant__ struct pooling_combine_params p)
 			__syncthreads();
 			if (warp == 0)
 			{
-				uint32_t	groups = (min(end - begin, (uint32_t) (GPUVEC_FAN * GPUVEC_FAN)) +
-									  GPUVEC_FAN - 1) / GPUVEC_FAN;
+				uint32_t groups =
+					(min(end - begin, (uint32_t) (GPUVEC_FAN * GPUVEC_FAN)) + GPUVEC_FAN - 1) /
+					GPUVEC_FAN;
 				struct column_sum sum = {make_float4(0, 0, 0, 0), 0.0};
 
 				for (uint32_t i = 0; i < groups; i++)
@@ -368,8 +384,9 @@ combine_kernel(const __grid_constant__ struct pooling_combine_params p)
 
 /* Add up the pieces of long bags, of which there are at most most_longs */
 cudaError_t
-pooling_combine(const struct pooling_policy &policy, const struct pooling_pieces *pieces, bool mean, void *out, gpuvec_storage out_storage,
-			uint64_t out_stride, uint32_t width, uint64_t most_longs, cudaStream_t stream)
+pooling_combine(const struct pooling_policy &policy, const struct pooling_pieces *pieces, bool mean,
+				void *out, gpuvec_storage out_storage, uint64_t out_stride, uint32_t width,
+				uint64_t most_longs, cudaStream_t stream)
 {
 	struct pooling_combine_params params = {};
 
@@ -383,17 +400,18 @@ pooling_combine(const struct pooling_policy &policy, const struct pooling_pieces
 	params.width = width;
 	params.slices = (uint32_t) divide_up(width, 128);
 	most_longs *= params.slices;
-	return pooling_launch(policy, out_storage == GPUVEC_FLOAT32 ? combine_kernel<float> : combine_kernel<__half>,
-					  most_longs < COMBINE_BLOCKS ? most_longs : COMBINE_BLOCKS, COMBINE_THREADS,
-					  params, stream);
+	return pooling_launch(
+		policy, out_storage == GPUVEC_FLOAT32 ? combine_kernel<float> : combine_kernel<__half>,
+		most_longs < COMBINE_BLOCKS ? most_longs : COMBINE_BLOCKS, COMBINE_THREADS, params, stream);
 }
 
 /* Sum up what is before each tile */
 cudaError_t
-pooling_scan(const struct pooling_policy &policy, const struct pooling_pieces *pieces, uint64_t ntiles, uint32_t *out_count, cudaStream_t stream)
+pooling_scan(const struct pooling_policy &policy, const struct pooling_pieces *pieces,
+			 uint64_t ntiles, uint32_t *out_count, cudaStream_t stream)
 {
 	struct pooling_scan_params params = {};
-	uint64_t	blocks = divide_up(ntiles, SCAN_THREADS);
+	uint64_t blocks = divide_up(ntiles, SCAN_THREADS);
 
 	if (blocks > SCAN_BLOCKS)
 		blocks = SCAN_BLOCKS;
@@ -408,15 +426,15 @@ pooling_scan(const struct pooling_policy &policy, const struct pooling_pieces *p
 }
 
 /*
- * Lay out the memory that pieces of bags take.  More than one piece has only a bag
- * of more than GPUVEC_PIECE lookups, so these are less than 2 / GPUVEC_PIECE
- * of the lookups.
+ * Lay out the memory that pieces of bags take.  More than one piece has only
+ * a bag of more than GPUVEC_PIECE lookups, so these are less than 2 /
+ * GPUVEC_PIECE of the lookups.
  */
 void
 pooling_lay_out_bags(struct arena *area, const struct pooling_bags *bags, uint32_t width,
-				 struct pooling_bag_pieces *pieces)
+					 struct pooling_bag_pieces *pieces)
 {
-	uint64_t	most_partials = bags->lookups / (GPUVEC_PIECE / 2) + 1;
+	uint64_t most_partials = bags->lookups / (GPUVEC_PIECE / 2) + 1;
 
 	pieces->shared.tiles = area->take<struct pooling_counts>(divide_up(bags->bags, POOLING_TILE));
 	pieces->shared.before = area->take<struct pooling_counts>(divide_up(bags->bags, POOLING_TILE));
@@ -431,10 +449,11 @@ pooling_lay_out_bags(struct arena *area, const struct pooling_bags *bags, uint32
 
 /* Cut bags into pieces. */
 cudaError_t
-pooling_cut_bags(const struct pooling_policy &policy, const struct pooling_bags *bags, const struct pooling_bag_pieces *pieces, cudaStream_t stream)
+pooling_cut_bags(const struct pooling_policy &policy, const struct pooling_bags *bags,
+				 const struct pooling_bag_pieces *pieces, cudaStream_t stream)
 {
-	uint64_t	ntiles = divide_up(bags->bags, POOLING_TILE);
-	uint64_t	blocks = divide_up(ntiles, CUT_THREADS / 32);
+	uint64_t ntiles = divide_up(bags->bags, POOLING_TILE);
+	uint64_t blocks = divide_up(ntiles, CUT_THREADS / 32);
 	struct bag_pieces_params params = {};
 	cudaError_t error;
 
@@ -444,8 +463,9 @@ pooling_cut_bags(const struct pooling_policy &policy, const struct pooling_bags 
 	if (error == cudaSuccess)
 		error = pooling_scan(policy, &pieces->shared, ntiles, NULL, stream);
 	if (error == cudaSuccess)
-		error = pooling_launch(policy, bag_pieces_kernel<true>, blocks, CUT_THREADS, params, stream);
+		error =
+			pooling_launch(policy, bag_pieces_kernel<true>, blocks, CUT_THREADS, params, stream);
 	return error;
 }
 
-}
+} // namespace gpuvec

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * pool.cuh
- *	  What the kernels that pool share: vectors of elements, the cutting of long bags, how
+ *	  What the kernels that pool share: vectors of elements, the cutting of
+ *	  long bags, how
  *	  kernels are launched, and the innermost loop.
  *
  *-------------------------------------------------------------------------
@@ -9,8 +10,8 @@
 #ifndef GPUVEC_POOL_CUH
 #define GPUVEC_POOL_CUH
 
-#include <cuda_runtime.h>
 #include <cuda_fp16.h>
+#include <cuda_runtime.h>
 
 #include "kernels/device/arena.h"
 #include "kernels/device/instructions.cuh"
@@ -21,31 +22,36 @@ namespace gpuvec
 {
 
 /* The row number of a missing lookup */
-#define POOLING_MISSING			0xFFFFFFFFu
+#define POOLING_MISSING 0xFFFFFFFFu
 
-/* A destination with this bit is the sum of a piece, not a row of the result */
-#define POOLING_PARTIAL			0x80000000u
+/*
+ * A destination with this bit is the sum of a piece, not a row of the result
+ */
+#define POOLING_PARTIAL 0x80000000u
 
 /* Lanes that share a row: at least 2^POOLING_MIN_LANES_LOG2 */
-#define POOLING_MIN_LANES_LOG2	3
+#define POOLING_MIN_LANES_LOG2 3
 
 /* Bags, or sorted lookups, that a warp looks through when pieces are made */
-#define POOLING_TILE			512
+#define POOLING_TILE 512
 
 /* What is counted before pieces are written */
 struct pooling_counts
 {
-	uint32_t	bags;
-	uint32_t	pieces;
-	uint32_t	partials;		/* pieces of long bags */
-	uint32_t	longs;			/* bags of more than one piece */
+	uint32_t bags;
+	uint32_t pieces;
+	uint32_t partials; /* pieces of long bags */
+	uint32_t longs;    /* bags of more than one piece */
 };
 
-/* A bag of more than one piece; one more than there are tells where partials end */
+/*
+ * A bag of more than one piece; one more than there are tells where partials
+ * end
+ */
 struct pooling_long
 {
-	uint32_t	partial;		/* its first */
-	uint32_t	dest;			/* its row of the result */
+	uint32_t partial; /* its first */
+	uint32_t dest;    /* its row of the result */
 };
 
 /*
@@ -53,24 +59,24 @@ struct pooling_long
  */
 struct pooling_pieces
 {
-	struct pooling_counts *tiles;	/* what each tile has */
-	struct pooling_counts *before;	/* what is before it */
+	struct pooling_counts *tiles;  /* what each tile has */
+	struct pooling_counts *before; /* what is before it */
 	struct pooling_counts *total;
 	struct pooling_long *longs;
-	float	   *partial;		/* sums of the pieces of long bags */
-	double	   *partial_divisor;	/* their sums of weights, or NULL */
-	uint64_t	partial_stride;
+	float *partial;          /* sums of the pieces of long bags */
+	double *partial_divisor; /* their sums of weights, or NULL */
+	uint64_t partial_stride;
 };
 
 /*
- * The same for pooling.  Piece i consists of the lookups from offsets[i] to offsets[i + 1]
- * and goes to dest[i].
+ * The same for pooling.  Piece i consists of the lookups from offsets[i] to
+ * offsets[i + 1] and goes to dest[i].
  */
 struct pooling_bag_pieces
 {
 	struct pooling_pieces shared;
-	int64_t    *offsets;
-	uint32_t   *dest;
+	int64_t *offsets;
+	uint32_t *dest;
 };
 
 /* What combine_kernel needs to know */
@@ -79,12 +85,12 @@ struct pooling_combine_params
 	const struct pooling_counts *total;
 	const struct pooling_long *longs;
 	const float *partial;
-	const double *partial_divisor;	/* NULL: no division */
-	uint64_t	partial_stride;
-	void	   *out;
-	uint64_t	out_stride;
-	uint32_t	width;
-	uint32_t	slices;			/* of 128 columns */
+	const double *partial_divisor; /* NULL: no division */
+	uint64_t partial_stride;
+	void *out;
+	uint64_t out_stride;
+	uint32_t width;
+	uint32_t slices; /* of 128 columns */
 };
 
 /* What scan_kernel needs to know */
@@ -92,22 +98,23 @@ struct pooling_scan_params
 {
 	const struct pooling_counts *tiles;
 	struct pooling_counts *before;
-	uint32_t	ntiles;
-	uint32_t	part;			/* of a block */
+	uint32_t ntiles;
+	uint32_t part; /* of a block */
 	struct pooling_counts *total;
 	struct pooling_long *longs;
-	uint32_t   *out_count;		/* or NULL */
+	uint32_t *out_count; /* or NULL */
 };
 
 /*
- * How the rows of a table are read: vectors of so many bytes, by so many lanes.
+ * How the rows of a table are read: vectors of so many bytes, by so many
+ * lanes.
  */
 struct pooling_shape
 {
-	uint32_t	vector_bytes;
-	uint32_t	vectors;		/* of a row */
-	uint32_t	lanes_log2;
-	uint32_t	slices;
+	uint32_t vector_bytes;
+	uint32_t vectors; /* of a row */
+	uint32_t lanes_log2;
+	uint32_t slices;
 };
 
 /* The bytes of an element */
@@ -118,27 +125,33 @@ pooling_element_size(gpuvec_storage storage)
 }
 
 /*
- * In gather.cu: make each lookup a vector of the result.  exact: keep the sign of
- * zeros; a sum of one row does not.
+ * In gather.cu: make each lookup a vector of the result.  exact: keep the
+ * sign of zeros; a sum of one row does not.
  */
-extern cudaError_t pooling_gather(const struct pooling_policy &policy, const struct pooling_table *table, const struct pooling_bags *bags,
-							  bool exact, void *out, gpuvec_storage out_storage, uint64_t out_stride,
-							  cudaStream_t stream);
+extern cudaError_t
+pooling_gather(const struct pooling_policy &policy, const struct pooling_table *table,
+			   const struct pooling_bags *bags, bool exact, void *out, gpuvec_storage out_storage,
+			   uint64_t out_stride, cudaStream_t stream);
 
 /* In forward.cu */
-extern struct pooling_shape pooling_choose_shape(const struct pooling_policy &policy, const void *data, uint64_t stride_bytes, uint64_t row_bytes,
-										 uint32_t element_bytes, uint32_t max_vector_bytes);
+extern struct pooling_shape
+pooling_choose_shape(const struct pooling_policy &policy, const void *data, uint64_t stride_bytes,
+					 uint64_t row_bytes, uint32_t element_bytes, uint32_t max_vector_bytes);
 
 /* In pieces.cu */
-extern cudaError_t pooling_combine(const struct pooling_policy &policy, const struct pooling_pieces *pieces, bool mean, void *out,
-							   gpuvec_storage out_storage, uint64_t out_stride, uint32_t width,
-							   uint64_t most_longs, cudaStream_t stream);
-extern cudaError_t pooling_scan(const struct pooling_policy &policy, const struct pooling_pieces *pieces, uint64_t ntiles, uint32_t *out_count,
-							cudaStream_t stream);
-extern void pooling_lay_out_bags(struct arena *area, const struct pooling_bags *bags, uint32_t width,
-							 struct pooling_bag_pieces *pieces);
-extern cudaError_t pooling_cut_bags(const struct pooling_policy &policy, const struct pooling_bags *bags, const struct pooling_bag_pieces *pieces,
-								cudaStream_t stream);
+extern cudaError_t
+pooling_combine(const struct pooling_policy &policy, const struct pooling_pieces *pieces, bool mean,
+				void *out, gpuvec_storage out_storage, uint64_t out_stride, uint32_t width,
+				uint64_t most_longs, cudaStream_t stream);
+extern cudaError_t
+pooling_scan(const struct pooling_policy &policy, const struct pooling_pieces *pieces,
+			 uint64_t ntiles, uint32_t *out_count, cudaStream_t stream);
+extern void
+pooling_lay_out_bags(struct arena *area, const struct pooling_bags *bags, uint32_t width,
+					 struct pooling_bag_pieces *pieces);
+extern cudaError_t
+pooling_cut_bags(const struct pooling_policy &policy, const struct pooling_bags *bags,
+				 const struct pooling_bag_pieces *pieces, cudaStream_t stream);
 
 /* The beginning of a chained kernel that has nothing to do before it waits */
 static __device__ __forceinline__ void
@@ -151,21 +164,23 @@ pooling_begin(void)
 /* Launch a kernel that waits for the one before */
 template <typename P>
 static inline cudaError_t
-pooling_launch(const struct pooling_policy &policy, void (*kernel) (P), uint64_t blocks, uint32_t threads,
-			   const P &params, cudaStream_t stream)
+pooling_launch(const struct pooling_policy &policy, void (*kernel)(P), uint64_t blocks,
+			   uint32_t threads, const P &params, cudaStream_t stream)
 {
 	return launch_any(kernel, blocks, threads, 0, policy.chained, stream, params);
 }
 
-/* The same for a kernel that uses the L1 cache well and shared memory little */
+/*
+ * The same for a kernel that uses the L1 cache well and shared memory little
+ */
 template <typename P>
 static inline cudaError_t
-pooling_launch_cached(const struct pooling_policy &policy, void (*kernel) (P), uint64_t warps,
+pooling_launch_cached(const struct pooling_policy &policy, void (*kernel)(P), uint64_t warps,
 					  uint32_t threads, const P &params, cudaStream_t stream)
 {
-	cudaError_t error = cudaFuncSetAttribute((const void *) kernel,
-											 cudaFuncAttributePreferredSharedMemoryCarveout,
-											 cudaSharedmemCarveoutMaxL1);
+	cudaError_t error =
+		cudaFuncSetAttribute((const void *) kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+							 cudaSharedmemCarveoutMaxL1);
 
 	if (error != cudaSuccess)
 		return error;
@@ -180,11 +195,28 @@ pooling_partial_stride(uint32_t width)
 }
 
 /* VB bytes that one load reads */
-template <int VB> struct pooling_raw;
-template <> struct pooling_raw<2> { typedef unsigned short type; };
-template <> struct pooling_raw<4> { typedef unsigned int type; };
-template <> struct pooling_raw<8> { typedef uint2 type; };
-template <> struct pooling_raw<16> { typedef uint4 type; };
+template <int VB>
+struct pooling_raw;
+template <>
+struct pooling_raw<2>
+{
+	typedef unsigned short type;
+};
+template <>
+struct pooling_raw<4>
+{
+	typedef unsigned int type;
+};
+template <>
+struct pooling_raw<8>
+{
+	typedef uint2 type;
+};
+template <>
+struct pooling_raw<16>
+{
+	typedef uint4 type;
+};
 
 template <int VB>
 static __device__ __forceinline__ typename pooling_raw<VB>::type
@@ -229,9 +261,10 @@ pooling_element(const R &raw, int e)
 		return __uint_as_float(pooling_word(raw, e));
 	else
 	{
-		unsigned	word = pooling_word(raw, e / 2);
+		unsigned word = pooling_word(raw, e / 2);
 
-		return __half2float(__ushort_as_half((unsigned short) (e % 2 ? word >> 16 : word & 0xFFFF)));
+		return __half2float(
+			__ushort_as_half((unsigned short) (e % 2 ? word >> 16 : word & 0xFFFF)));
 	}
 }
 
@@ -241,28 +274,28 @@ pooling_lookup(const void *indices, uint32_t index_bits, uint32_t rows, uint64_t
 {
 	if (index_bits == 64)
 	{
-		int64_t		index = __ldcs((const long long *) indices + position);
+		int64_t index = __ldcs((const long long *) indices + position);
 
 		return (uint64_t) index < rows ? (uint32_t) index : POOLING_MISSING;
 	}
 	else
 	{
-		int32_t		index = __ldcs((const int *) indices + position);
+		int32_t index = __ldcs((const int *) indices + position);
 
 		return index >= 0 && (uint32_t) index < rows ? (uint32_t) index : POOLING_MISSING;
 	}
 }
 
 /*
- * The bag of a lookup: the last one that begins at or before it, between the bags
- * `low` and `high`.
+ * The bag of a lookup: the last one that begins at or before it, between the
+ * bags `low` and `high`.
  */
 static __device__ __forceinline__ uint32_t
 pooling_find_bag(const int64_t *offsets, uint32_t low, uint32_t high, uint32_t position)
 {
 	while (low < high)
 	{
-		uint32_t	middle = low + (high - low + 1) / 2;
+		uint32_t middle = low + (high - low + 1) / 2;
 
 		if (offsets[middle] <= (int64_t) position)
 			low = middle;
@@ -276,10 +309,11 @@ pooling_find_bag(const int64_t *offsets, uint32_t low, uint32_t high, uint32_t p
  * Which warp's work this warp has to do, and for which slice.  False: none.
  */
 static __device__ __forceinline__ bool
-pooling_find_work(uint32_t warp_tasks, uint32_t slices, bool slice_major, uint32_t &task, uint32_t &slice)
+pooling_find_work(uint32_t warp_tasks, uint32_t slices, bool slice_major, uint32_t &task,
+				  uint32_t &slice)
 {
-	uint64_t	thread = (uint64_t) blockIdx.x * blockDim.x + threadIdx.x;
-	uint32_t	warp = (uint32_t) (thread / 32);
+	uint64_t thread = (uint64_t) blockIdx.x * blockDim.x + threadIdx.x;
+	uint32_t warp = (uint32_t) (thread / 32);
 
 	if (slices == 1)
 	{
@@ -300,11 +334,13 @@ pooling_find_work(uint32_t warp_tasks, uint32_t slices, bool slice_major, uint32
 }
 
 /*
- * Where this lane's vectors begin in the row 0 of a table.  Lanes beyond the row get the
- * first vector, so that they need not be told apart when rows are loaded.
+ * Where this lane's vectors begin in the row 0 of a table.  Lanes beyond the
+ * row get the first vector, so that they need not be told apart when rows are
+ * loaded.
  *
- * The shuffle changes nothing, but hides from the compiler how the sum came about;
- * otherwise it adds up anew for each row, with four times the instructions.
+ * The shuffle changes nothing, but hides from the compiler how the sum came
+ * about; otherwise it adds up anew for each row, with four times the
+ * instructions.
  */
 static __device__ __forceinline__ const char *
 pooling_lane_base(const char *table, uint32_t column, uint32_t vectors, uint32_t vector_bytes)
@@ -315,16 +351,16 @@ pooling_lane_base(const char *table, uint32_t column, uint32_t vectors, uint32_t
 }
 
 /*
- * What the lanes of a warp know about a chunk of lookups, one for each lane.  A mask has
- * a bit for each lane of the warp.
+ * What the lanes of a warp know about a chunk of lookups, one for each lane.
+ * A mask has a bit for each lane of the warp.
  */
 struct pooling_chunk
 {
-	uint32_t	row;			/* of this lane's lookup; later of others, see pooling_add_batch */
-	float		weight;
-	uint32_t	present;		/* mask: rows to add */
-	uint32_t	ends;			/* mask: a bag ends after this lookup */
-	uint32_t	group_lane;		/* the first lane of this lane's group */
+	uint32_t row; /* of this lane's lookup; later of others, see pooling_add_batch */
+	float weight;
+	uint32_t present;    /* mask: rows to add */
+	uint32_t ends;       /* mask: a bag ends after this lookup */
+	uint32_t group_lane; /* the first lane of this lane's group */
 };
 
 /* A mask with the first lane of each group */
@@ -336,36 +372,38 @@ pooling_group_starts(void)
 }
 
 /*
- * Add the rows of the lookups j .. j + U - 1 of a chunk.  All of them are loaded before
- * the first is added.  Where bags end, end(j + u) is called by the whole warp, which
- * has to find out itself for which groups of LANES lanes.  T is the type of the table, VB
- * the bytes of a vector; W: there are weights.
+ * Add the rows of the lookups j .. j + U - 1 of a chunk.  All of them are
+ * loaded before the first is added.  Where bags end, end(j + u) is called by
+ * the whole warp, which has to find out itself for which groups of LANES
+ * lanes.  T is the type of the table, VB the bytes of a vector; W: there are
+ * weights.
  *
- * This is the innermost code of pooling: what is usual, all rows there and of one bag,
- * takes three instructions per row besides the additions.  That the lanes of a batch are
- * constants spares the computation of them: after each batch the lookups of a group
- * move on by U lanes.  So all batches of a chunk have to be added, in their order.
+ * This is the innermost code of pooling: what is usual, all rows there and of
+ * one bag, takes three instructions per row besides the additions.  That the
+ * lanes of a batch are constants spares the computation of them: after each
+ * batch the lookups of a group move on by U lanes.  So all batches of a chunk
+ * have to be added, in their order.
  */
 template <typename T, int VB, int LANES, int U, bool W, typename End>
 static __device__ __forceinline__ void
 pooling_add_batch(const char *base, uint32_t stride_bytes, struct pooling_chunk &chunk, uint32_t j,
-			  float (&acc)[VB / sizeof(T)], const End &end)
+				  float (&acc)[VB / sizeof(T)], const End &end)
 {
 	constexpr int E = VB / (int) sizeof(T);
 	typedef typename pooling_raw<VB>::type raw_type;
 	constexpr uint32_t starts = pooling_group_starts<LANES>();
 	constexpr uint32_t need = starts * ((1u << U) - 1);
-	uint32_t	present = chunk.present >> j & need;
-	uint32_t	ends = chunk.ends >> j & need;
-	uint32_t	mine = present >> chunk.group_lane;
-	uint32_t	rows = chunk.row;
-	float		weights = chunk.weight;
-	raw_type	raw[U];
-	float		weight[U];
+	uint32_t present = chunk.present >> j & need;
+	uint32_t ends = chunk.ends >> j & need;
+	uint32_t mine = present >> chunk.group_lane;
+	uint32_t rows = chunk.row;
+	float weights = chunk.weight;
+	raw_type raw[U];
+	float weight[U];
 
 	if (LANES > U)
 	{
-		uint32_t	next = (threadIdx.x + U) % LANES;
+		uint32_t next = (threadIdx.x + U) % LANES;
 
 		chunk.row = __shfl_sync(FULL_WARP, rows, next, LANES);
 		if (W)
@@ -378,7 +416,7 @@ pooling_add_batch(const char *base, uint32_t stride_bytes, struct pooling_chunk 
 #pragma unroll
 		for (int u = 0; u < U; u++)
 		{
-			uint32_t	row = __shfl_sync(FULL_WARP, rows, u, LANES);
+			uint32_t row = __shfl_sync(FULL_WARP, rows, u, LANES);
 
 			raw[u] = __ldg((const raw_type *) (base + (uint64_t) row * stride_bytes));
 		}
@@ -388,7 +426,7 @@ pooling_add_batch(const char *base, uint32_t stride_bytes, struct pooling_chunk 
 #pragma unroll
 		for (int u = 0; u < U; u++)
 		{
-			uint32_t	row = __shfl_sync(FULL_WARP, rows, u, LANES);
+			uint32_t row = __shfl_sync(FULL_WARP, rows, u, LANES);
 
 			raw[u] = pooling_zero<VB>();
 			if (mine >> u & 1)
@@ -407,12 +445,12 @@ pooling_add_batch(const char *base, uint32_t stride_bytes, struct pooling_chunk 
 		}
 	}
 
-	auto		add = [&] (int u)
+	auto add = [&](int u)
 	{
 #pragma unroll
 		for (int e = 0; e < E; e++)
-			acc[e] = W ? __fmaf_rn(weight[u], pooling_element<T>(raw[u], e), acc[e]) :
-				acc[e] + pooling_element<T>(raw[u], e);
+			acc[e] = W ? __fmaf_rn(weight[u], pooling_element<T>(raw[u], e), acc[e])
+					   : acc[e] + pooling_element<T>(raw[u], e);
 	};
 
 	if (ends == 0)
@@ -434,8 +472,8 @@ pooling_add_batch(const char *base, uint32_t stride_bytes, struct pooling_chunk 
 }
 
 /*
- * Store E elements of a row from element `at` on.  The last vector of a row may be
- * longer than the row.
+ * Store E elements of a row from element `at` on.  The last vector of a row
+ * may be longer than the row.
  */
 template <int E>
 static __device__ __forceinline__ void
@@ -465,7 +503,8 @@ pooling_store(float *row, uint32_t at, uint32_t width, bool vector_out, const fl
 static __device__ __forceinline__ unsigned
 pooling_halves(float low, float high)
 {
-	return __half_as_ushort(__float2half_rn(low)) | (unsigned) __half_as_ushort(__float2half_rn(high)) << 16;
+	return __half_as_ushort(__float2half_rn(low)) |
+		   (unsigned) __half_as_ushort(__float2half_rn(high)) << 16;
 }
 
 /* The same for results of float16 */
@@ -476,12 +515,13 @@ pooling_store(__half *row, uint32_t at, uint32_t width, bool vector_out, const f
 	constexpr int last = E - 1;
 
 	if (vector_out && E == 8)
-		__stcs((uint4 *) (row + at),
-			   make_uint4(pooling_halves(value[0], value[1 % E]), pooling_halves(value[2 % E], value[3 % E]),
-						  pooling_halves(value[4 % E], value[5 % E]), pooling_halves(value[6 % E], value[last])));
+		__stcs((uint4 *) (row + at), make_uint4(pooling_halves(value[0], value[1 % E]),
+												pooling_halves(value[2 % E], value[3 % E]),
+												pooling_halves(value[4 % E], value[5 % E]),
+												pooling_halves(value[6 % E], value[last])));
 	else if (vector_out && E == 4)
-		__stcs((uint2 *) (row + at),
-			   make_uint2(pooling_halves(value[0], value[1 % E]), pooling_halves(value[2 % E], value[last])));
+		__stcs((uint2 *) (row + at), make_uint2(pooling_halves(value[0], value[1 % E]),
+												pooling_halves(value[2 % E], value[last])));
 	else if (vector_out && E == 2)
 		__stcs((unsigned *) (row + at), pooling_halves(value[0], value[last]));
 	else
@@ -490,23 +530,25 @@ pooling_store(__half *row, uint32_t at, uint32_t width, bool vector_out, const f
 		for (int e = 0; e < E; e++)
 		{
 			if (at + e < width)
-				__stcs((unsigned short *) (row + at + e), __half_as_ushort(__float2half_rn(value[e])));
+				__stcs((unsigned short *) (row + at + e),
+					   __half_as_ushort(__float2half_rn(value[e])));
 		}
 	}
 }
 
 /*
- * May rows of a result be stored in vectors of so many elements?  bytes is that of an
- * element of the result.
+ * May rows of a result be stored in vectors of so many elements?  bytes is
+ * that of an element of the result.
  */
 static inline bool
-pooling_vector_out(const void *out, uint64_t stride, uint32_t width, uint32_t elements, uint32_t bytes)
+pooling_vector_out(const void *out, uint64_t stride, uint32_t width, uint32_t elements,
+				   uint32_t bytes)
 {
-	uint32_t	n = elements < 16 / bytes ? elements : 16 / bytes;
+	uint32_t n = elements < 16 / bytes ? elements : 16 / bytes;
 
 	return (uintptr_t) out % (bytes * n) == 0 && stride % n == 0 && width % elements == 0;
 }
 
-}
+} // namespace gpuvec
 
-#endif							/* GPUVEC_POOL_CUH */
+#endif /* GPUVEC_POOL_CUH */

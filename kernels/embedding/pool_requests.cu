@@ -3,10 +3,10 @@
  * pool_requests.cu
  *	  Requests to pool vectors, and for the gradients of weights.
  *
- * A request is cut into chunks of bags.  A worker has two streams, each with pinned memory
- * and, for the time of a chunk, device memory; while one computes, the host fills the other's
- * pinned memory or empties it.  What a request gets does not depend on the chunks, for a bag
- * is never cut.
+ * A request is cut into chunks of bags.  A worker has two streams, each with
+ * pinned memory and, for the time of a chunk, device memory; while one
+ * computes, the host fills the other's pinned memory or empties it.  What a
+ * request gets does not depend on the chunks, for a bag is never cut.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,14 +42,14 @@ static struct bag_chunk
 next_chunk(const struct embedding_policy &policy, const gpuvec_slot_bags *bags, uint64_t first_bag,
 		   uint32_t width)
 {
-	uint64_t	most_bags = std::max(std::min(policy.pinned_floats() / width, policy.chunk_bags),
-									 UINT64_C(1));
-	uint64_t	end = std::min(bags->nbags, first_bag + most_bags);
+	uint64_t most_bags =
+		std::max(std::min(policy.pinned_floats() / width, policy.chunk_bags), UINT64_C(1));
+	uint64_t end = std::min(bags->nbags, first_bag + most_bags);
 	struct bag_chunk c = {first_bag, 0, bag_start(bags, first_bag), 0, 0};
 
 	for (uint64_t bag = first_bag; bag < end; bag++)
 	{
-		uint64_t	n = bag_start(bags, bag + 1) - bag_start(bags, bag);
+		uint64_t n = bag_start(bags, bag + 1) - bag_start(bags, bag);
 
 		if (c.nbags > 0 && c.nslots + n > policy.chunk_slots)
 			break;
@@ -85,9 +85,9 @@ static bool
 send_offsets(struct cuda_embedding &e, staged_stream &stream, int64_t *to,
 			 const gpuvec_slot_bags *bags, const struct bag_chunk *c, gpuvec_error *error)
 {
-	size_t		bytes = (c->nbags + 1) * sizeof(int64_t);
-	int64_t    *offsets = (int64_t *) malloc(bytes);
-	bool		ok;
+	size_t bytes = (c->nbags + 1) * sizeof(int64_t);
+	int64_t *offsets = (int64_t *) malloc(bytes);
+	bool ok;
 
 	if (offsets == NULL)
 		return gpuvec_fail_memory(error, bytes);
@@ -102,10 +102,11 @@ bool
 send_chunk(struct cuda_embedding &e, staged_stream &stream, const struct chunk_arrays *a,
 		   const gpuvec_slot_bags *bags, const struct bag_chunk *c, gpuvec_error *error)
 {
-	return e.send(stream, a->slots, bags->slots + c->first_slot, c->nslots * sizeof(uint32_t), error) &&
-		(!bags->weights || e.send(stream, a->weights, bags->weights + c->first_slot,
-								  c->nslots * sizeof(float), error)) &&
-		(!bags->offsets || send_offsets(e, stream, a->offsets, bags, c, error));
+	return e.send(stream, a->slots, bags->slots + c->first_slot, c->nslots * sizeof(uint32_t),
+				  error) &&
+		   (!bags->weights || e.send(stream, a->weights, bags->weights + c->first_slot,
+									 c->nslots * sizeof(float), error)) &&
+		   (!bags->offsets || send_offsets(e, stream, a->offsets, bags, c, error));
 }
 
 /* The table as the kernels want it */
@@ -169,13 +170,14 @@ pool_chunk(const struct chunk_task &t, float *out, gpuvec_error *error)
 	struct pooling_table table = describe_table(t.bank);
 	struct pooling_bags kernel_bags = describe_chunk(t.bags, &t.chunk);
 	gpuvec_pool_mode mode = kernel_mode(t.bags);
-	uint64_t	nout = t.chunk.nbags * t.bank->width;
+	uint64_t nout = t.chunk.nbags * t.bank->width;
 	struct arena arena = {NULL, 0};
 	struct chunk_arrays a;
-	size_t		work_bytes;
+	size_t work_bytes;
 	unique_memory memory;
 
-	if (!t.e.device.check(pooling_forward_workspace(&table, &kernel_bags, mode, &work_bytes), what, error))
+	if (!t.e.device.check(pooling_forward_workspace(&table, &kernel_bags, mode, &work_bytes), what,
+						  error))
 		return false;
 	take_chunk(&arena, t.bags, &t.chunk, 0, nout, work_bytes, &kernel_bags);
 	if (!t.e.allocate(memory, t.stream, arena.used, "pooling", error))
@@ -183,9 +185,11 @@ pool_chunk(const struct chunk_task &t, float *out, gpuvec_error *error)
 	arena = {(char *) memory.get(), 0};
 	a = take_chunk(&arena, t.bags, &t.chunk, 0, nout, work_bytes, &kernel_bags);
 	return send_chunk(t.e, t.stream, &a, t.bags, &t.chunk, error) &&
-		t.e.device.check(pooling_forward(policy, &table, &kernel_bags, mode, a.out, GPUVEC_FLOAT32,
-										 t.bank->width, a.work, work_bytes, t.stream.get()), what, error) &&
-		t.e.fetch(t.stream, out, a.out, nout * sizeof(float), error);
+		   t.e.device.check(pooling_forward(policy, &table, &kernel_bags, mode, a.out,
+											GPUVEC_FLOAT32, t.bank->width, a.work, work_bytes,
+											t.stream.get()),
+							what, error) &&
+		   t.e.fetch(t.stream, out, a.out, nout * sizeof(float), error);
 }
 
 /* ---- gradients of weights ---- */
@@ -193,10 +197,10 @@ pool_chunk(const struct chunk_task &t, float *out, gpuvec_error *error)
 /* Their device memory, besides that of a chunk */
 struct weights_arrays
 {
-	uint32_t   *samples;
-	float	   *divisors;
-	double	   *bases;
-	float	   *out;
+	uint32_t *samples;
+	float *divisors;
+	double *bases;
+	float *out;
 };
 
 /* Cut memory into both */
@@ -205,8 +209,8 @@ take_weights(struct arena *arena, const struct chunk_task &t, size_t work_bytes,
 			 struct pooling_bags *kernel_bags, struct weights_arrays *w)
 {
 	const struct bag_chunk *c = &t.chunk;
-	bool		mean = t.bags->mode == GPUVEC_POOL_MEAN;
-	uint64_t	n = c->nbags * t.bank->width;
+	bool mean = t.bags->mode == GPUVEC_POOL_MEAN;
+	uint64_t n = c->nbags * t.bank->width;
 	struct chunk_arrays a = take_chunk(arena, t.bags, c, n, mean ? n : 0, work_bytes, kernel_bags);
 
 	*w = {};
@@ -226,8 +230,8 @@ static bool
 send_samples(const struct chunk_task &t, uint32_t *to, gpuvec_error *error)
 {
 	const struct bag_chunk *c = &t.chunk;
-	uint32_t   *samples = (uint32_t *) malloc(c->nslots * sizeof(uint32_t) + 1);
-	bool		ok;
+	uint32_t *samples = (uint32_t *) malloc(c->nslots * sizeof(uint32_t) + 1);
+	bool ok;
 
 	if (samples == NULL)
 		return gpuvec_fail_memory(error, c->nslots * sizeof(uint32_t));
@@ -242,22 +246,26 @@ send_samples(const struct chunk_task &t, uint32_t *to, gpuvec_error *error)
 
 /* Send what only gradients of weights need */
 static bool
-send_weights(const struct chunk_task &t, const struct chunk_arrays *a, const struct weights_arrays *w,
-			 const float *gradient, gpuvec_error *error)
+send_weights(const struct chunk_task &t, const struct chunk_arrays *a,
+			 const struct weights_arrays *w, const float *gradient, gpuvec_error *error)
 {
 	const struct bag_chunk *c = &t.chunk;
-	uint32_t	width = t.bank->width;
+	uint32_t width = t.bank->width;
 
 	return (!w->samples || send_samples(t, w->samples, error)) &&
-		(!w->divisors || t.e.send(t.stream, w->divisors, t.bags->divisors + c->first_bag,
-								  c->nbags * sizeof(float), error)) &&
-		t.e.send(t.stream, a->gradient, gradient + c->first_bag * width,
-				 c->nbags * width * sizeof(float), error);
+		   (!w->divisors || t.e.send(t.stream, w->divisors, t.bags->divisors + c->first_bag,
+									 c->nbags * sizeof(float), error)) &&
+		   t.e.send(t.stream, a->gradient, gradient + c->first_bag * width,
+					c->nbags * width * sizeof(float), error);
 }
 
-/* Launch the kernels of gradients of weights; for a mean its vectors are in a->out */
+/*
+ * Launch the kernels of gradients of weights; for a mean its vectors are in
+ * a->out
+ */
 static cudaError_t
-launch_weights(const struct chunk_task &t, const struct chunk_arrays *a, const struct weights_arrays *w)
+launch_weights(const struct chunk_task &t, const struct chunk_arrays *a,
+			   const struct weights_arrays *w)
 {
 	struct weight_params params = {};
 
@@ -278,11 +286,14 @@ launch_weights(const struct chunk_task &t, const struct chunk_arrays *a, const s
 	return weights_launch(&params, t.bank->storage, t.stream.get());
 }
 
-/* Queue the copy of a chunk's gradients; a bag may have more slots than pinned memory holds */
+/*
+ * Queue the copy of a chunk's gradients; a bag may have more slots than
+ * pinned memory holds
+ */
 static bool
 fetch_weights(const struct chunk_task &t, const float *from, float *out, gpuvec_error *error)
 {
-	uint64_t	most = t.e.policy.pinned_floats();
+	uint64_t most = t.e.policy.pinned_floats();
 
 	for (uint64_t at = 0; at < t.chunk.nslots; at += most)
 		if ((at > 0 && !t.e.finish(t.stream, error)) ||
@@ -299,15 +310,16 @@ weights_chunk(const struct chunk_task &t, const float *gradient, float *out, gpu
 	static const char *const what = "compute gradients on the GPU";
 	struct pooling_table table = describe_table(t.bank);
 	struct pooling_bags kernel_bags = describe_chunk(t.bags, &t.chunk);
-	bool		mean = t.bags->mode == GPUVEC_POOL_MEAN;
+	bool mean = t.bags->mode == GPUVEC_POOL_MEAN;
 	struct arena arena = {NULL, 0};
 	struct chunk_arrays a;
 	struct weights_arrays w;
-	size_t		work_bytes;
+	size_t work_bytes;
 	unique_memory memory;
 
-	if (!t.e.device.check(pooling_forward_workspace(&table, &kernel_bags, GPUVEC_POOL_MEAN, &work_bytes),
-						  what, error))
+	if (!t.e.device.check(
+			pooling_forward_workspace(&table, &kernel_bags, GPUVEC_POOL_MEAN, &work_bytes), what,
+			error))
 		return false;
 	take_weights(&arena, t, work_bytes, &kernel_bags, &w);
 	if (!t.e.allocate(memory, t.stream, arena.used, "gradients", error))
@@ -315,18 +327,22 @@ weights_chunk(const struct chunk_task &t, const float *gradient, float *out, gpu
 	arena = {(char *) memory.get(), 0};
 	a = take_weights(&arena, t, work_bytes, &kernel_bags, &w);
 	return send_chunk(t.e, t.stream, &a, t.bags, &t.chunk, error) &&
-		send_weights(t, &a, &w, gradient, error) &&
-		(!mean ||
-		 t.e.device.check(pooling_forward(t.e.policy.pooling, &table, &kernel_bags, GPUVEC_POOL_MEAN, a.out,
-										  GPUVEC_FLOAT32, t.bank->width, a.work, work_bytes,
-										  t.stream.get()), what, error)) &&
-		t.e.device.check(launch_weights(t, &a, &w), what, error) &&
-		fetch_weights(t, w.out, out, error);
+		   send_weights(t, &a, &w, gradient, error) &&
+		   (!mean ||
+			t.e.device.check(pooling_forward(t.e.policy.pooling, &table, &kernel_bags,
+											 GPUVEC_POOL_MEAN, a.out, GPUVEC_FLOAT32, t.bank->width,
+											 a.work, work_bytes, t.stream.get()),
+							 what, error)) &&
+		   t.e.device.check(launch_weights(t, &a, &w), what, error) &&
+		   fetch_weights(t, w.out, out, error);
 }
 
 /* ---- requests ---- */
 
-/* Pool, or compute the gradients of weights (gradient is not NULL), chunk by chunk */
+/*
+ * Pool, or compute the gradients of weights (gradient is not NULL), chunk by
+ * chunk
+ */
 static bool
 run_chunks(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_bags *request,
 		   const float *gradient, float *out, gpuvec_error *error)
@@ -334,26 +350,26 @@ run_chunks(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_
 	struct cuda_embedding &e = embedding_of(vectors);
 	worker_loan worker = e.take_worker(error);
 	gpuvec_slot_bags bags = plain_slot_bags(request);
-	bool		ok = true;
+	bool ok = true;
 
 	if (!worker)
 		return false;
 	for (uint64_t bag = 0, i = 0; ok && bag < bags.nbags && !is_canceled(bags.canceled); i++)
 	{
 		struct chunk_task t = {e, worker->streams[i % 2], bank, &bags,
-			next_chunk(e.policy, &bags, bag, bank->width)};
+							   next_chunk(e.policy, &bags, bag, bank->width)};
 
-		ok = e.finish(t.stream, error) &&
-			(gradient ? weights_chunk(t, gradient, out, error) :
-			 pool_chunk(t, out + bag * bank->width, error));
+		ok =
+			e.finish(t.stream, error) && (gradient ? weights_chunk(t, gradient, out, error)
+												   : pool_chunk(t, out + bag * bank->width, error));
 		bag += t.chunk.nbags;
 	}
 	return worker->finish(ok, error);
 }
 
 bool
-pool_request(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_bags *bags, float *out,
-			 gpuvec_error *error)
+pool_request(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_bags *bags,
+			 float *out, gpuvec_error *error)
 {
 	return run_chunks(vectors, bank, bags, NULL, out, error);
 }
@@ -365,4 +381,4 @@ weights_request(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_
 	return run_chunks(vectors, bank, bags, gradient, out, error);
 }
 
-}
+} // namespace gpuvec

@@ -8,8 +8,8 @@
 #ifndef GPUVEC_PRODUCTS_H
 #define GPUVEC_PRODUCTS_H
 
-#include <stdint.h>
 #include <cuda_runtime.h>
+#include <stdint.h>
 
 #include "core/pooling_types.h"
 
@@ -20,27 +20,27 @@ namespace gpuvec
 struct weight_params
 {
 	const char *elements;
-	uint64_t	stride_bytes;
-	uint32_t	width;
-	const uint32_t *slots;		/* [n] */
-	const uint32_t *samples;	/* [n]: of which bag each is; NULL: hotness */
-	uint64_t	hotness;
-	uint64_t	n;
-	const float *gradient;		/* [nbags][width] */
-	float	   *out;			/* [n] */
+	uint64_t stride_bytes;
+	uint32_t width;
+	const uint32_t *slots;   /* [n] */
+	const uint32_t *samples; /* [n]: of which bag each is; NULL: hotness */
+	uint64_t hotness;
+	uint64_t n;
+	const float *gradient; /* [nbags][width] */
+	float *out;            /* [n] */
 
 	/* of a mean; NULL: these are sums */
-	const float *means;			/* [nbags][width] */
-	const float *divisors;		/* [nbags] */
-	double	   *bases;			/* [nbags], scratch */
-	uint64_t	nbags;
-	bool		skip_missing;
+	const float *means;    /* [nbags][width] */
+	const float *divisors; /* [nbags] */
+	double *bases;         /* [nbags], scratch */
+	uint64_t nbags;
+	bool skip_missing;
 };
 
 /* Queue the kernels; storage: of the elements */
-extern cudaError_t weights_launch(const struct weight_params *params, gpuvec_storage storage,
-								  cudaStream_t stream);
+extern cudaError_t
+weights_launch(const struct weight_params *params, gpuvec_storage storage, cudaStream_t stream);
 
-}
+} // namespace gpuvec
 
-#endif							/* GPUVEC_PRODUCTS_H */
+#endif /* GPUVEC_PRODUCTS_H */

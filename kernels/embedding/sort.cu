@@ -3,18 +3,20 @@
  * sort.cu
  *	  Sort the lookups of bags by row.
  *
- * A stable radix sort by digits of 8 bits, as many as row numbers have.  count_kernel
- * counts the digits of all passes; then each pass reads all lookups once and writes them
- * once ("onesweep"): a block has a tile of consecutive lookups, orders them by their digit
- * in shared memory, and writes the lookups of a digit together.  Where to, it learns from
- * the tiles before: each publishes how many lookups of each digit it has, and later how
- * many there are up to its end; a block goes back from tile to tile until it finds the
- * latter.
+ * A stable radix sort by digits of 8 bits, as many as row numbers have.
+ * count_kernel counts the digits of all passes; then each pass reads all
+ * lookups once and writes them once ("onesweep"): a block has a tile of
+ * consecutive lookups, orders them by their digit in shared memory, and
+ * writes the lookups of a digit together.  Where to, it learns from the tiles
+ * before: each publishes how many lookups of each digit it has, and later how
+ * many there are up to its end; a block goes back from tile to tile until it
+ * finds the latter.
  *
- * The library's sort works like this too.  For four million lookups of ten million rows it
- * took 145 microseconds on an H200, and 19 to prepare what it reads; this takes 120 in all:
- * the first pass reads the lookups as the caller gave them and makes up what goes along,
- * and the digits of all passes are counted while indices are on their way.
+ * The library's sort works like this too.  For four million lookups of ten
+ * million rows it took 145 microseconds on an H200, and 19 to prepare what it
+ * reads; this takes 120 in all: the first pass reads the lookups as the
+ * caller gave them and makes up what goes along, and the digits of all passes
+ * are counted while indices are on their way.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,64 +28,64 @@
 namespace gpuvec
 {
 
-#define DIGIT_BITS		8
-#define DIGITS			256
-#define MOST_PASSES		4
+#define DIGIT_BITS 8
+#define DIGITS 256
+#define MOST_PASSES 4
 
-#define SORT_THREADS	512
-#define SORT_ITEMS		16		/* lookups of a thread */
-#define SORT_LOOK		8		/* tiles that are looked at at once */
-#define SORT_BLOCKS		2		/* of a multiprocessor */
-#define SORT_TILE		(SORT_THREADS * SORT_ITEMS)
-#define SORT_WARPS		(SORT_THREADS / 32)
+#define SORT_THREADS 512
+#define SORT_ITEMS 16 /* lookups of a thread */
+#define SORT_LOOK 8   /* tiles that are looked at at once */
+#define SORT_BLOCKS 2 /* of a multiprocessor */
+#define SORT_TILE (SORT_THREADS * SORT_ITEMS)
+#define SORT_WARPS (SORT_THREADS / 32)
 
-#define COUNT_THREADS	512
-#define COUNT_ITEMS		8
-#define COUNT_BLOCKS	528
-#define COUNT_PASSES	3		/* that are counted at once */
+#define COUNT_THREADS 512
+#define COUNT_ITEMS 8
+#define COUNT_BLOCKS 528
+#define COUNT_PASSES 3 /* that are counted at once */
 
 /* Of lookups beyond the last: its digits are the greatest in all passes */
-#define NO_KEY			0xFFFFFFFFu
+#define NO_KEY 0xFFFFFFFFu
 
 /*
- * What a tile publishes for a digit: 0: nothing yet; its own count + 1; or the end of the
- * digit's lookups up to this tile, with this bit.
+ * What a tile publishes for a digit: 0: nothing yet; its own count + 1; or
+ * the end of the digit's lookups up to this tile, with this bit.
  */
-#define LOOK_END		0x80000000u
+#define LOOK_END 0x80000000u
 
 /* Counters of digits, and of the tiles that are taken: zeroed before */
 struct sort_counters
 {
-	uint32_t	digits[MOST_PASSES][DIGITS];
-	uint32_t	taken[MOST_PASSES];
+	uint32_t digits[MOST_PASSES][DIGITS];
+	uint32_t taken[MOST_PASSES];
 };
 
 /* What the kernels need to know */
 struct sort_params
 {
 	struct pooling_sort sort;
-	uint32_t	passes;
+	uint32_t passes;
 	struct sort_counters *counters;
-	uint32_t   *look;			/* [passes][tiles][DIGITS] */
-	uint32_t	tiles;
-	uint32_t	reciprocal;		/* of the hotness, times 2^32, rounded up */
+	uint32_t *look; /* [passes][tiles][DIGITS] */
+	uint32_t tiles;
+	uint32_t reciprocal; /* of the hotness, times 2^32, rounded up */
 
 	/* of this pass */
-	const uint32_t *keys;		/* NULL in the first pass, */
-	const uint32_t *values;		/* .. which takes the lookups themselves */
-	uint32_t   *keys_out;
-	uint32_t   *values_out;
+	const uint32_t *keys;   /* NULL in the first pass, */
+	const uint32_t *values; /* .. which takes the lookups themselves */
+	uint32_t *keys_out;
+	uint32_t *values_out;
 };
 
 /*
- * The keys of the lookups first, first + step, ...; NO_KEY where there is none.  All are on
- * their way before the first is looked at.
+ * The keys of the lookups first, first + step, ...; NO_KEY where there is
+ * none.  All are on their way before the first is looked at.
  */
 template <typename I, int N>
 static __device__ __forceinline__ void
 load_keys(const struct pooling_sort &s, uint32_t first, uint32_t step, uint32_t (&key)[N])
 {
-	I			index[N];
+	I index[N];
 
 #pragma unroll
 	for (int i = 0; i < N; i++)
@@ -120,15 +122,16 @@ key_digit(uint32_t key, uint32_t pass)
 }
 
 /*
- * Count the digits of all lookups, for all passes, and zero what tiles will publish.
+ * Count the digits of all lookups, for all passes, and zero what tiles will
+ * publish.
  */
-static __global__ void __launch_bounds__(COUNT_THREADS)
-count_kernel(const __grid_constant__ struct sort_params p)
+static __global__ void
+__launch_bounds__(COUNT_THREADS) count_kernel(const __grid_constant__ struct sort_params p)
 {
 	__shared__ uint32_t counts[COUNT_PASSES][DIGITS];
-	uint32_t	thread = blockIdx.x * COUNT_THREADS + threadIdx.x;
-	uint32_t	threads = gridDim.x * COUNT_THREADS;
-	uint64_t	words = (uint64_t) p.passes * p.tiles * DIGITS / 4;
+	uint32_t thread = blockIdx.x * COUNT_THREADS + threadIdx.x;
+	uint32_t threads = gridDim.x * COUNT_THREADS;
+	uint64_t words = (uint64_t) p.passes * p.tiles * DIGITS / 4;
 
 	pooling_begin();
 	for (uint64_t i = thread; i < words; i += threads)
@@ -136,15 +139,16 @@ count_kernel(const __grid_constant__ struct sort_params p)
 
 	for (uint32_t pass = 0; pass < p.passes; pass += COUNT_PASSES)
 	{
-		uint32_t	n = min(p.passes - pass, (uint32_t) COUNT_PASSES);
+		uint32_t n = min(p.passes - pass, (uint32_t) COUNT_PASSES);
 
 		for (uint32_t i = threadIdx.x; i < COUNT_PASSES * DIGITS; i += COUNT_THREADS)
 			counts[i / DIGITS][i % DIGITS] = 0;
 		__syncthreads();
 
-		for (uint32_t first = thread; first < (uint32_t) p.sort.bags.lookups; first += COUNT_ITEMS * threads)
+		for (uint32_t first = thread; first < (uint32_t) p.sort.bags.lookups;
+			 first += COUNT_ITEMS * threads)
 		{
-			uint32_t	key[COUNT_ITEMS];
+			uint32_t key[COUNT_ITEMS];
 
 			lookup_keys(p.sort, first, threads, key);
 #pragma unroll
@@ -165,7 +169,7 @@ count_kernel(const __grid_constant__ struct sort_params p)
 
 		for (uint32_t i = threadIdx.x; i < n * DIGITS; i += COUNT_THREADS)
 		{
-			uint32_t	count = counts[i / DIGITS][i % DIGITS];
+			uint32_t count = counts[i / DIGITS][i % DIGITS];
 
 			if (count > 0)
 				atomicAdd(&p.counters->digits[pass + i / DIGITS][i % DIGITS], count);
@@ -178,12 +182,12 @@ count_kernel(const __grid_constant__ struct sort_params p)
 static __device__ __forceinline__ uint32_t
 same_digit(uint32_t digit)
 {
-	uint32_t	same = FULL_WARP;
+	uint32_t same = FULL_WARP;
 
 #pragma unroll
 	for (int bit = 0; bit < DIGIT_BITS; bit++)
 	{
-		uint32_t	votes;
+		uint32_t votes;
 
 #ifdef __CUDA_ARCH__
 		/* what the compiler makes of the other is half as long again */
@@ -194,7 +198,9 @@ same_digit(uint32_t digit)
 					 "	setp.ne.u32 set, masked, 0;\n"
 					 "	vote.sync.ballot.b32 %0, set, 0xffffffff;\n"
 					 "	@!set not.b32 %0, %0;\n"
-					 "}" : "=r" (votes) : "r" (digit), "r" (1 << bit));
+					 "}"
+					 : "=r"(votes)
+					 : "r"(digit), "r"(1 << bit));
 #else
 		votes = __ballot_sync(FULL_WARP, digit & (1u << bit));
 		votes = digit & (1u << bit) ? votes : ~votes;
@@ -205,26 +211,26 @@ same_digit(uint32_t digit)
 }
 
 /*
- * The sums of what threads with a lower number have.  Only the first DIGITS threads take
- * part, but the whole block has to call this.
+ * The sums of what threads with a lower number have.  Only the first DIGITS
+ * threads take part, but the whole block has to call this.
  */
 static __device__ __forceinline__ uint32_t
 sum_before(uint32_t value, uint32_t *parts)
 {
-	uint32_t	lane = threadIdx.x % 32;
-	uint32_t	warp = threadIdx.x / 32;
-	uint32_t	sum = value;
-	uint32_t	before = 0;
+	uint32_t lane = threadIdx.x % 32;
+	uint32_t warp = threadIdx.x / 32;
+	uint32_t sum = value;
+	uint32_t before = 0;
 
 #pragma unroll
 	for (uint32_t d = 1; d < 32; d *= 2)
 	{
-		uint32_t	other = __shfl_up_sync(FULL_WARP, sum, d);
+		uint32_t other = __shfl_up_sync(FULL_WARP, sum, d);
 
 		if (lane >= d)
 			sum += other;
 	}
-	__syncthreads();			/* parts may be in use */
+	__syncthreads(); /* parts may be in use */
 	if (lane == 31 && warp < DIGITS / 32)
 		parts[warp] = sum;
 	__syncthreads();
@@ -235,19 +241,19 @@ sum_before(uint32_t value, uint32_t *parts)
 }
 
 /*
- * Where do the lookups of this thread's digit begin, those of a tile?  See the head of
- * this file.
+ * Where do the lookups of this thread's digit begin, those of a tile?  See
+ * the head of this file.
  */
 static __device__ __forceinline__ uint32_t
 look_back(const volatile uint32_t *look, uint32_t tile)
 {
-	uint32_t	sum = 0;
-	bool		done = false;
+	uint32_t sum = 0;
+	bool done = false;
 
 	while (!done)
 	{
-		uint32_t	word[SORT_LOOK];
-		uint32_t	seen = 0;
+		uint32_t word[SORT_LOOK];
+		uint32_t seen = 0;
 
 #pragma unroll
 		for (uint32_t k = 0; k < SORT_LOOK; k++)
@@ -272,7 +278,7 @@ look_back(const volatile uint32_t *look, uint32_t tile)
 static __device__ __forceinline__ uint32_t
 lookup_value(const struct sort_params &p, uint32_t position, uint32_t first_bag, uint32_t last_bag)
 {
-	uint32_t	bag;
+	uint32_t bag;
 
 	if (p.sort.positions)
 		return position;
@@ -287,19 +293,19 @@ lookup_value(const struct sort_params &p, uint32_t position, uint32_t first_bag,
 /* What a block has in shared memory */
 struct sort_shared
 {
-	uint32_t	exchange[SORT_TILE];
-	uint16_t	counts[SORT_WARPS][DIGITS]; /* of each warp; later: of those before it */
-	uint32_t	starts[DIGITS]; /* in the tile */
-	uint32_t	shifts[DIGITS]; /* from there to the result */
-	uint32_t	parts[DIGITS / 32];
-	uint32_t	taken;
-	uint32_t	bag[2];			/* of the first and the last lookup */
+	uint32_t exchange[SORT_TILE];
+	uint16_t counts[SORT_WARPS][DIGITS]; /* of each warp; later: of those before it */
+	uint32_t starts[DIGITS];             /* in the tile */
+	uint32_t shifts[DIGITS];             /* from there to the result */
+	uint32_t parts[DIGITS / 32];
+	uint32_t taken;
+	uint32_t bag[2]; /* of the first and the last lookup */
 };
 
 /*
- * A block at work on a tile.  A warp has 32 * SORT_ITEMS consecutive lookups of the tile;
- * lane i has the lookups i, i + 32, ... of them.  The first DIGITS threads also care for a
- * digit each.
+ * A block at work on a tile.  A warp has 32 * SORT_ITEMS consecutive lookups
+ * of the tile; lane i has the lookups i, i + 32, ... of them.  The first
+ * DIGITS threads also care for a digit each.
  */
 template <uint32_t PASS>
 struct sort_block
@@ -308,23 +314,23 @@ struct sort_block
 
 	const struct sort_params &p;
 	struct sort_shared &shared;
-	uint32_t	lane;
-	uint32_t	warp;
-	uint32_t	tile;
-	uint32_t	n;				/* lookups of the tile */
-	uint32_t	tile_first;		/* lookup */
-	uint32_t	mine;			/* this thread's first, in the tile */
-	bool		full;
-	uint16_t   *my_counts;		/* this warp's */
-	uint32_t   *look;			/* this tile's */
-	uint32_t	key[SORT_ITEMS];
-	uint32_t	slot[SORT_ITEMS];	/* in the tile */
-	uint32_t	value[SORT_ITEMS];
+	uint32_t lane;
+	uint32_t warp;
+	uint32_t tile;
+	uint32_t n;          /* lookups of the tile */
+	uint32_t tile_first; /* lookup */
+	uint32_t mine;       /* this thread's first, in the tile */
+	bool full;
+	uint16_t *my_counts; /* this warp's */
+	uint32_t *look;      /* this tile's */
+	uint32_t key[SORT_ITEMS];
+	uint32_t slot[SORT_ITEMS]; /* in the tile */
+	uint32_t value[SORT_ITEMS];
 
 	/* of this thread's digit, if it has one */
-	uint32_t	digit;
-	uint32_t	total;			/* lookups of the tile */
-	uint32_t	start;			/* in the tile */
+	uint32_t digit;
+	uint32_t total; /* lookups of the tile */
+	uint32_t start; /* in the tile */
 
 	__device__ __forceinline__
 	sort_block(const struct sort_params &params, struct sort_shared &memory)
@@ -359,7 +365,10 @@ struct sort_block
 		return full || mine + i * 32 < n;
 	}
 
-	/* Load the keys, in the first pass also the bags between which those of the tile are */
+	/*
+	 * Load the keys, in the first pass also the bags between which those of
+	 * the tile are
+	 */
 	__device__ __forceinline__ void
 	load()
 	{
@@ -375,35 +384,41 @@ struct sort_block
 					key[i] = __ldcs(p.keys + tile_first + mine + i * 32);
 			}
 		}
-		if (FIRST && p.sort.bags.offsets && !p.sort.positions && threadIdx.x % 32 == 0 && threadIdx.x < 64)
-			shared.bag[warp] = pooling_find_bag(p.sort.bags.offsets, 0, (uint32_t) p.sort.bags.bags - 1,
-												tile_first + (warp == 0 ? 0 : n - 1));
+		if (FIRST && p.sort.bags.offsets && !p.sort.positions && threadIdx.x % 32 == 0 &&
+			threadIdx.x < 64)
+			shared.bag[warp] =
+				pooling_find_bag(p.sort.bags.offsets, 0, (uint32_t) p.sort.bags.bags - 1,
+								 tile_first + (warp == 0 ? 0 : n - 1));
 	}
 
 	/*
-	 * For each lookup, how many of the warp's before have the same digit?  The warp's
-	 * counters, which are 0 before, tell in the end how many there are in all.
+	 * For each lookup, how many of the warp's before have the same digit?
+	 * The warp's counters, which are 0 before, tell in the end how many there
+	 * are in all.
 	 */
 	__device__ __forceinline__ void
 	rank()
 	{
-		uint32_t	before_lane = (1u << lane) - 1;
+		uint32_t before_lane = (1u << lane) - 1;
 
 #pragma unroll
 		for (int i = 0; i < SORT_ITEMS; i++)
 		{
-			uint32_t	same = same_digit(key_digit(key[i], PASS));
-			uint32_t	before = my_counts[key_digit(key[i], PASS)];
+			uint32_t same = same_digit(key_digit(key[i], PASS));
+			uint32_t before = my_counts[key_digit(key[i], PASS)];
 
 			slot[i] = before + __popc(same & before_lane);
 			__syncwarp();
-			if (same >> lane == 1)	/* the last of them */
+			if (same >> lane == 1) /* the last of them */
 				my_counts[key_digit(key[i], PASS)] = (uint16_t) (slot[i] + 1);
 			__syncwarp();
 		}
 	}
 
-	/* Publish how many lookups of the digit the tile has, or, in the first tile, their end */
+	/*
+	 * Publish how many lookups of the digit the tile has, or, in the first
+	 * tile, their end
+	 */
 	__device__ __forceinline__ void
 	publish()
 	{
@@ -412,7 +427,7 @@ struct sort_block
 #pragma unroll
 			for (uint32_t w = 0; w < SORT_WARPS; w++)
 			{
-				uint32_t	count = shared.counts[w][digit];
+				uint32_t count = shared.counts[w][digit];
 
 				shared.counts[w][digit] = (uint16_t) total;
 				total += count;
@@ -422,8 +437,8 @@ struct sort_block
 		}
 		if (tile == 0)
 		{
-			uint32_t	begin = sum_before(digit < DIGITS ? p.counters->digits[PASS][digit] : 0,
-										   shared.parts);
+			uint32_t begin =
+				sum_before(digit < DIGITS ? p.counters->digits[PASS][digit] : 0, shared.parts);
 
 			if (digit < DIGITS)
 			{
@@ -457,19 +472,24 @@ struct sort_block
 		for (int i = 0; i < SORT_ITEMS; i++)
 		{
 			if (has(i))
-				value[i] = FIRST ? lookup_value(p, tile_first + mine + i * 32, shared.bag[0], shared.bag[1]) :
-					__ldcs(p.values + tile_first + mine + i * 32);
+				value[i] = FIRST ? lookup_value(p, tile_first + mine + i * 32, shared.bag[0],
+												shared.bag[1])
+								 : __ldcs(p.values + tile_first + mine + i * 32);
 		}
 	}
 
-	/* Find out from the tiles before where the lookups of the digit go, and publish their end */
+	/*
+	 * Find out from the tiles before where the lookups of the digit go, and
+	 * publish their end
+	 */
 	__device__ __forceinline__ void
 	locate()
 	{
 		if (digit < DIGITS)
 		{
-			uint32_t	begin = tile == 0 ? shared.shifts[digit] :
-				look_back(p.look + (uint64_t) PASS * p.tiles * DIGITS, tile);
+			uint32_t begin = tile == 0
+								 ? shared.shifts[digit]
+								 : look_back(p.look + (uint64_t) PASS * p.tiles * DIGITS, tile);
 
 			if (tile > 0)
 				*(volatile uint32_t *) &look[digit] = (begin + total) | LOOK_END;
@@ -482,13 +502,13 @@ struct sort_block
 	__device__ __forceinline__ void
 	write()
 	{
-		uint32_t	to[SORT_ITEMS];
+		uint32_t to[SORT_ITEMS];
 
 #pragma unroll
 		for (int i = 0; i < SORT_ITEMS; i++)
 		{
-			uint32_t	at = i * SORT_THREADS + threadIdx.x;
-			uint32_t	k = shared.exchange[at];
+			uint32_t at = i * SORT_THREADS + threadIdx.x;
+			uint32_t k = shared.exchange[at];
 
 			to[i] = shared.shifts[key_digit(k, PASS)] + at;
 			if (full || at < n)
@@ -502,7 +522,7 @@ struct sort_block
 #pragma unroll
 		for (int i = 0; i < SORT_ITEMS; i++)
 		{
-			uint32_t	at = i * SORT_THREADS + threadIdx.x;
+			uint32_t at = i * SORT_THREADS + threadIdx.x;
 
 			if (full || at < n)
 				p.values_out[to[i]] = shared.exchange[at];
@@ -512,8 +532,9 @@ struct sort_block
 
 /* A pass */
 template <uint32_t PASS>
-static __global__ void __launch_bounds__(SORT_THREADS, SORT_BLOCKS)
-sort_kernel(const __grid_constant__ struct sort_params p)
+static __global__ void
+__launch_bounds__(SORT_THREADS, SORT_BLOCKS)
+	sort_kernel(const __grid_constant__ struct sort_params p)
 {
 	__shared__ struct sort_shared shared;
 	struct sort_block<PASS> block(p, shared);
@@ -534,7 +555,7 @@ sort_kernel(const __grid_constant__ struct sort_params p)
 static uint32_t
 count_passes(uint32_t rows)
 {
-	uint32_t	passes = 1;
+	uint32_t passes = 1;
 
 	while (passes < MOST_PASSES && rows >> (passes * DIGIT_BITS) != 0)
 		passes++;
@@ -571,14 +592,15 @@ pooling_sort_result(uint32_t rows)
 
 /* Sort: there are lookups */
 cudaError_t
-pooling_sort(const struct pooling_policy &policy, const struct pooling_sort *sort, void *work, cudaStream_t stream)
+pooling_sort(const struct pooling_policy &policy, const struct pooling_sort *sort, void *work,
+			 cudaStream_t stream)
 {
 	struct arena area = {(char *) work, 0};
 	struct sort_params params = {};
-	void		(*const kernels[MOST_PASSES]) (struct sort_params) =
-		{sort_kernel<0>, sort_kernel<1>, sort_kernel<2>, sort_kernel<3>};
-	uint64_t	count_blocks = std::min<uint64_t>(divide_up(sort->bags.lookups, COUNT_THREADS * COUNT_ITEMS),
-														 COUNT_BLOCKS);
+	void (*const kernels[MOST_PASSES])(struct sort_params) = {sort_kernel<0>, sort_kernel<1>,
+															  sort_kernel<2>, sort_kernel<3>};
+	uint64_t count_blocks = std::min<uint64_t>(
+		divide_up(sort->bags.lookups, COUNT_THREADS * COUNT_ITEMS), COUNT_BLOCKS);
 	cudaError_t error;
 
 	params.sort = *sort;
@@ -599,4 +621,4 @@ pooling_sort(const struct pooling_policy &policy, const struct pooling_sort *sor
 	return error;
 }
 
-}
+} // namespace gpuvec

@@ -3,7 +3,8 @@
  * backend.cu
  *	  The CUDA backend: opening a GPU and closing it.
  *
- * Vectors of embedding tables have streams and buffers of their own (kernels/embedding).
+ * Vectors of embedding tables have streams and buffers of their own
+ * (kernels/embedding).
  *
  *-------------------------------------------------------------------------
  */
@@ -18,10 +19,10 @@
 namespace gpuvec
 {
 
-#define MOST_WORKSPACE		((size_t) 2 << 30)
+#define MOST_WORKSPACE ((size_t) 2 << 30)
 
 /* Threads that decode large answers, the one that searches included */
-#define DECODE_THREADS		4
+#define DECODE_THREADS 4
 
 static void
 info(gpuvec_backend *backend, gpuvec_backend_info *info)
@@ -38,7 +39,10 @@ info(gpuvec_backend *backend, gpuvec_backend_info *info)
 		info->memory_free = b->device.free_memory();
 }
 
-/* Free everything that open and use have taken; segments and views are gone already */
+/*
+ * Free everything that open and use have taken; segments and views are gone
+ * already
+ */
 static void
 close(gpuvec_backend *backend)
 {
@@ -77,7 +81,7 @@ default_policy(const struct cuda_device &device, size_t workspace)
 	policy.grab = 4;
 	policy.list_rows = 16384;
 
-	policy.list_parts[0] = 96;	/* with more common ids counting is no faster */
+	policy.list_parts[0] = 96; /* with more common ids counting is no faster */
 	policy.list_parts[1] = 88;
 	policy.list_parts[2] = 80;
 	policy.list_parts[3] = 64;
@@ -106,7 +110,7 @@ prepare(struct search_backend *b, gpuvec_error *error)
 {
 	static const char *const what = "prepare the GPU";
 	struct cuda_device &device = b->device;
-	size_t		shared_limit = device.shared_limit;
+	size_t shared_limit = device.shared_limit;
 
 	if (!create_stream(device, b->stream, error) || !create_event(device, b->finished, error) ||
 		!allocate(device, b->stop, sizeof(uint32_t), b->stream.get(), "searches", error) ||
@@ -115,13 +119,13 @@ prepare(struct search_backend *b, gpuvec_error *error)
 	*(uint32_t *) b->stop_value.get() = 1;
 	return device.check(cudaMemsetAsync(b->stop.get(), 0, sizeof(uint32_t), b->stream.get()), what,
 						error) &&
-		device.check(cudaStreamSynchronize(b->stream.get()), what, error) &&
-		device.check(scan_prepare(shared_limit), "load the kernels", error) &&
-		device.check(lists_prepare(shared_limit), "load the kernels", error) &&
-		device.check(select_prepare(), "load the kernels", error);
+		   device.check(cudaStreamSynchronize(b->stream.get()), what, error) &&
+		   device.check(scan_prepare(shared_limit), "load the kernels", error) &&
+		   device.check(lists_prepare(shared_limit), "load the kernels", error) &&
+		   device.check(select_prepare(), "load the kernels", error);
 }
 
-}
+} // namespace gpuvec
 
 using namespace gpuvec;
 

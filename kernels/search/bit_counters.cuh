@@ -3,11 +3,11 @@
  * bit_counters.cuh
  *	  Bit-sliced (vertical) counters: 32 counters in a few registers.
  *
- * Bit q of plane p is bit p of counter q.  Adding a mask adds its bits to all 32
- * counters at once.  Carry-save adders (Harley and Seal) combine several masks
- * first: a full adder takes two masks and a plane and gives the new plane and
- * one mask of the next weight, in two three-input logic operations, so the
- * higher planes see only every eighth or sixteenth mask.
+ * Bit q of plane p is bit p of counter q.  Adding a mask adds its bits to all
+ * 32 counters at once.  Carry-save adders (Harley and Seal) combine several
+ * masks first: a full adder takes two masks and a plane and gives the new
+ * plane and one mask of the next weight, in two three-input logic operations,
+ * so the higher planes see only every eighth or sixteenth mask.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +22,7 @@ namespace gpuvec
 template <int PLANES>
 struct bit_counters
 {
-	uint32_t	plane[PLANES];
+	uint32_t plane[PLANES];
 
 	__device__ __forceinline__ void
 	clear()
@@ -36,14 +36,17 @@ struct bit_counters
 	static __device__ __forceinline__ uint32_t
 	full_add(uint32_t &plane, uint32_t a, uint32_t b)
 	{
-		uint32_t	sum = plane ^ a ^ b;
-		uint32_t	carry = (plane & a) | (b & (plane | a));
+		uint32_t sum = plane ^ a ^ b;
+		uint32_t carry = (plane & a) | (b & (plane | a));
 
 		plane = sum;
 		return carry;
 	}
 
-	/* Reduce N masks (a power of 2) into the low planes; returns a mask of weight N */
+	/*
+	 * Reduce N masks (a power of 2) into the low planes; returns a mask of
+	 * weight N
+	 */
 	template <int N>
 	__device__ __forceinline__ uint32_t
 	reduce(const uint32_t *mask)
@@ -53,8 +56,8 @@ struct bit_counters
 		else
 		{
 			constexpr int P = N == 4 ? 1 : N == 8 ? 2 : 3;
-			uint32_t	a = reduce<N / 2>(mask);
-			uint32_t	b = reduce<N / 2>(mask + N / 2);
+			uint32_t a = reduce<N / 2>(mask);
+			uint32_t b = reduce<N / 2>(mask + N / 2);
 
 			return full_add(plane[P], a, b);
 		}
@@ -66,7 +69,7 @@ struct bit_counters
 	add(const uint32_t *mask)
 	{
 		constexpr int FROM = N == 2 ? 1 : N == 4 ? 2 : N == 8 ? 3 : 4;
-		uint32_t	carry = reduce<N>(mask);
+		uint32_t carry = reduce<N>(mask);
 
 		ripple<FROM>(carry);
 	}
@@ -82,25 +85,28 @@ struct bit_counters
 #pragma unroll
 		for (int p = FROM; p < TOP; p++)
 		{
-			uint32_t	next = plane[p] & carry;
+			uint32_t next = plane[p] & carry;
 
 			plane[p] ^= carry;
 			carry = next;
 		}
 	}
 
-	/* Add the counters that are SHIFT bits further up; the upper bits are void then */
+	/*
+	 * Add the counters that are SHIFT bits further up; the upper bits are
+	 * void then
+	 */
 	template <int SHIFT>
 	__device__ __forceinline__ void
 	fold()
 	{
-		uint32_t	carry = 0;
+		uint32_t carry = 0;
 
 #pragma unroll
 		for (int p = 0; p < PLANES; p++)
 		{
-			uint32_t	a = plane[p];
-			uint32_t	b = plane[p] >> SHIFT;
+			uint32_t a = plane[p];
+			uint32_t b = plane[p] >> SHIFT;
 
 			plane[p] = a ^ b ^ carry;
 			carry = (a & b) | (carry & (a | b));
@@ -111,7 +117,7 @@ struct bit_counters
 	__device__ __forceinline__ uint32_t
 	at_least(const uint32_t *number) const
 	{
-		uint32_t	result = ~0u;
+		uint32_t result = ~0u;
 
 #pragma unroll
 		for (int p = 0; p < PLANES; p++)
@@ -123,12 +129,12 @@ struct bit_counters
 	__device__ __forceinline__ uint32_t
 	at_least_number(uint32_t number) const
 	{
-		uint32_t	result = ~0u;
+		uint32_t result = ~0u;
 
 #pragma unroll
 		for (int p = 0; p < PLANES; p++)
 		{
-			uint32_t	bit = 0u - (number >> p & 1);
+			uint32_t bit = 0u - (number >> p & 1);
 
 			result = (plane[p] & (result | ~bit)) | (result & ~bit);
 		}
@@ -139,7 +145,7 @@ struct bit_counters
 	__device__ __forceinline__ uint32_t
 	get(uint32_t q) const
 	{
-		uint32_t	result = 0;
+		uint32_t result = 0;
 
 #pragma unroll
 		for (int p = 0; p < PLANES; p++)
@@ -148,6 +154,6 @@ struct bit_counters
 	}
 };
 
-}
+} // namespace gpuvec
 
-#endif							/* GPUVEC_BIT_COUNTERS_CUH */
+#endif /* GPUVEC_BIT_COUNTERS_CUH */

@@ -3,8 +3,8 @@
  * chunk.cu
  *	  A chunk of queries: its memory, and its way to the device.
  *
- * The scratch memory of a chunk is one piece, of which states to ids are copied to the
- * device, and results and states back.
+ * The scratch memory of a chunk is one piece, of which states to ids are
+ * copied to the device, and results and states back.
  *
  *-------------------------------------------------------------------------
  */
@@ -51,7 +51,7 @@ need_pinned(struct search *s, unique_pinned &buffer, size_t &size, size_t bytes)
 uint32_t
 fit_capacity(const struct search *s, uint64_t wanted)
 {
-	uint64_t	rows = (uint64_t) s->view->ntiles * 32;
+	uint64_t rows = (uint64_t) s->view->ntiles * 32;
 
 	wanted = std::min(std::max(wanted, (uint64_t) 32), rows);
 	return (uint32_t) ((wanted + 31) / 32 * 32);
@@ -68,22 +68,21 @@ query_list_bytes(const struct search *s, uint32_t len)
 size_t
 query_bytes(uint32_t kmax, uint32_t capacity)
 {
-	return sizeof(struct query_state) +
-		sizeof(struct row_key) * ((size_t) 3 * kmax + capacity);
+	return sizeof(struct query_state) + sizeof(struct row_key) * ((size_t) 3 * kmax + capacity);
 }
 
 /* Lay out the scratch memory of a chunk */
 void
 lay_out(struct chunk *c, size_t nsegments, size_t nblocks)
 {
-	size_t		list = sizeof(struct row_key) * c->kmax * c->n;
+	size_t list = sizeof(struct row_key) * c->kmax * c->n;
 	struct arena at = {NULL, 0};
 
 	c->nids = 0;
 	c->nentries = 0;
 	for (uint32_t i = 0; i < c->n; i++)
 	{
-		uint32_t	len = chunk_query(c, i)->query->len;
+		uint32_t len = chunk_query(c, i)->query->len;
 
 		c->nids += len;
 		c->nentries += query_entries(len);
@@ -114,8 +113,8 @@ fill_state(struct query_state *state, const struct work_query *w, uint32_t ids)
 	state->limits.bound = w->bound;
 	if (q->has_after)
 	{
-		uint64_t	block = q->after_tid >> 16;
-		uint64_t	line = q->after_tid & 0xFFFF;
+		uint64_t block = q->after_tid >> 16;
+		uint64_t line = q->after_tid & 0xFFFF;
 
 		/* + 0.0 makes a 0 of -0, which no score is */
 		state->limits.after.hi = gpuvec_score_key(q->after_score + 0.0);
@@ -135,8 +134,8 @@ fill_state(struct query_state *state, const struct work_query *w, uint32_t ids)
 void
 fill_queries(const struct chunk *c, struct query_state *states, uint16_t *ids)
 {
-	uint32_t	at = 0;
-	uint32_t	entries = 0;
+	uint32_t at = 0;
+	uint32_t entries = 0;
 
 	for (uint32_t i = 0; i < c->n; i++)
 	{
@@ -156,7 +155,7 @@ bool
 upload_chunk(struct search *s, struct chunk *c)
 {
 	struct search_backend *b = s->b;
-	size_t		bytes = c->uploaded - c->states;
+	size_t bytes = c->uploaded - c->states;
 
 	if (!need_pinned(s, b->upload, b->upload_bytes, bytes))
 		return false;
@@ -170,4 +169,4 @@ upload_chunk(struct search *s, struct chunk *c)
 					"copy queries to the GPU");
 }
 
-}
+} // namespace gpuvec

@@ -28,14 +28,14 @@ chunk_canceled(const struct chunk *c)
 }
 
 /*
- * Wait for what was queued.  Looks at the cancellation flags from time to time,
- * and makes the kernels end early if nobody waits any more.
+ * Wait for what was queued.  Looks at the cancellation flags from time to
+ * time, and makes the kernels end early if nobody waits any more.
  */
 bool
 wait_for_device(struct search *s, const struct chunk *c)
 {
 	struct search_backend *b = s->b;
-	uint32_t	spins = 0;
+	uint32_t spins = 0;
 	cudaError_t rc;
 
 	if (!s->check(cudaEventRecord(b->finished.get(), s->stream)))
@@ -80,8 +80,9 @@ clear_stop(struct search *s)
 }
 
 /*
- * After a failure: nothing of this search may still run when its memory is used again,
- * and the next one must not find the order to stop.  The failure is what is reported.
+ * After a failure: nothing of this search may still run when its memory is
+ * used again, and the next one must not find the order to stop.  The failure
+ * is what is reported.
  */
 void
 quiet_device(struct search *s)
@@ -101,9 +102,8 @@ bool
 queue_download(struct search *s, struct chunk *c)
 {
 	struct search_backend *b = s->b;
-	size_t		bytes = c->counters - c->results;
-	size_t		list = c->kmax <= GPUVEC_FAST_K ? 0 :
-		sizeof(struct row_key) * c->kmax * c->n;
+	size_t bytes = c->counters - c->results;
+	size_t list = c->kmax <= GPUVEC_FAST_K ? 0 : sizeof(struct row_key) * c->kmax * c->n;
 
 	if (c->direct)
 		return true;
@@ -112,10 +112,10 @@ queue_download(struct search *s, struct chunk *c)
 								  cudaMemcpyDeviceToHost, s->stream),
 				  "copy results from the GPU"))
 		return false;
-	return list == 0 ||
-		s->check(cudaMemcpyAsync(b->download.get() + bytes, scratch_at<char>(s, c->top[c->which]), list,
-								 cudaMemcpyDeviceToHost, s->stream),
-				 "copy results from the GPU");
+	return list == 0 || s->check(cudaMemcpyAsync(b->download.get() + bytes,
+												 scratch_at<char>(s, c->top[c->which]), list,
+												 cudaMemcpyDeviceToHost, s->stream),
+								 "copy results from the GPU");
 }
 
 /* Turn one query's list into matches */
@@ -125,7 +125,7 @@ decode_matches(gpuvec_topk_query *query, const struct row_key *list, uint32_t n)
 	for (uint32_t i = 0; i < n; i++)
 	{
 		gpuvec_match *m = &query->matches[i];
-		uint64_t	lo = list[i].lo;
+		uint64_t lo = list[i].lo;
 
 		m->score = gpuvec_key_score(list[i].hi);
 		m->tid = gpuvec_tid((uint32_t) (lo >> 32), lo >> KEY_COMMON_BITS & GPUVEC_MAX_LINE);
@@ -141,7 +141,7 @@ struct decoding
 	const struct chunk *chunk;
 	const struct query_state *states;
 	const struct row_key *lists;
-	uint32_t	part_queries;
+	uint32_t part_queries;
 };
 
 /* Decode the results of some of a chunk's queries */
@@ -149,12 +149,12 @@ static void
 decode_part(void *task, uint64_t part, int)
 {
 	const struct decoding *d = (const struct decoding *) task;
-	uint32_t	from = (uint32_t) part * d->part_queries;
+	uint32_t from = (uint32_t) part * d->part_queries;
 
 	for (uint32_t i = from; i < std::min(from + d->part_queries, d->chunk->n); i++)
 		if (!d->states[i].overflow)
-			decode_matches(chunk_query(d->chunk, i)->query,
-						   d->lists + (size_t) i * d->chunk->kmax, d->states[i].ntop);
+			decode_matches(chunk_query(d->chunk, i)->query, d->lists + (size_t) i * d->chunk->kmax,
+						   d->states[i].ntop);
 }
 
 /* Take over a finished chunk's results; note the queries that overflowed */
@@ -164,13 +164,14 @@ finish_chunk(struct search *s, const struct chunk *c)
 	struct search_backend *b = s->b;
 	const char *download = b->download.get();
 	struct decoding d;
-	uint32_t	parts = (uint32_t) divide_up(c->n, s->policy.decode_queries);
+	uint32_t parts = (uint32_t) divide_up(c->n, s->policy.decode_queries);
 
 	d.part_queries = s->policy.decode_queries;
 	d.chunk = c;
 	d.states = (const struct query_state *) (download + (c->states - c->results));
-	d.lists = (const struct row_key *)
-		(c->kmax <= GPUVEC_FAST_K ? download : download + (c->counters - c->results));
+	d.lists =
+		(const struct row_key *) (c->kmax <= GPUVEC_FAST_K ? download
+														   : download + (c->counters - c->results));
 	b->stats.stopped_chunks += s->stopped;
 	if (s->stopped)
 	{
@@ -194,4 +195,4 @@ finish_chunk(struct search *s, const struct chunk *c)
 			decode_part(&d, i, 0);
 }
 
-}
+} // namespace gpuvec

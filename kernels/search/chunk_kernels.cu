@@ -19,7 +19,7 @@ namespace gpuvec
 static uint32_t
 choose_entry_bits(const struct search_backend *b, uint32_t planes, uint32_t maxid)
 {
-	uint32_t	bits = b->policy.entry_bits;
+	uint32_t bits = b->policy.entry_bits;
 
 	while (bits > 8 && scan_shared_bytes(bits, planes, maxid) > b->device.shared_limit)
 		bits /= 2;
@@ -31,7 +31,7 @@ bool
 choose_kernel(struct search *s, struct chunk *c, uint32_t planes)
 {
 	struct search_backend *b = s->b;
-	int			blocks = 0;
+	int blocks = 0;
 
 	c->planes = std::max(planes, s->policy.least_planes);
 	c->entry_bits = choose_entry_bits(b, c->planes, s->view->maxid);
@@ -55,7 +55,9 @@ reset_counters(struct search *s, struct chunk *c)
 									sizeof(uint32_t) * MAX_ROUNDS, s->stream));
 }
 
-/* The tiles in some classes; the view of a search is counted only if need be */
+/*
+ * The tiles in some classes; the view of a search is counted only if need be
+ */
 static uint32_t
 class_tiles(const struct search *s, uint32_t class_lo, uint32_t class_hi)
 {
@@ -66,24 +68,27 @@ class_tiles(const struct search *s, uint32_t class_lo, uint32_t class_hi)
 }
 
 /*
- * Cut a scan into items.  An item takes long enough for the making of its table
- * to be small beside it, yet there are enough items for all blocks.
+ * Cut a scan into items.  An item takes long enough for the making of its
+ * table to be small beside it, yet there are enough items for all blocks.
  */
 static void
 cut_items(const struct search *s, const struct chunk *c, struct scan_params *p)
 {
 	const struct cuda_view *view = s->view;
-	uint32_t	tiles = class_tiles(s, p->class_lo, p->class_hi);
-	double		per_group = 32.0 * std::max(tiles, 1u) / view->ntiles;
-	double		groups = s->policy.item_tiles / per_group;
-	double		most = (double) p->ngroups * p->nbatches / (4.0 * c->blocks);
-	uint32_t	warps = scan_threads(c->planes) / 32;
+	uint32_t tiles = class_tiles(s, p->class_lo, p->class_hi);
+	double per_group = 32.0 * std::max(tiles, 1u) / view->ntiles;
+	double groups = s->policy.item_tiles / per_group;
+	double most = (double) p->ngroups * p->nbatches / (4.0 * c->blocks);
+	uint32_t warps = scan_threads(c->planes) / 32;
 
 	groups = std::min(std::max(std::min(groups, most), 1.0), (double) p->ngroups);
 	p->range_groups = (uint32_t) groups;
 	p->nitems = (p->ngroups + p->range_groups - 1) / p->range_groups * p->nbatches;
 
-	/* with few tiles in the sample, a warp looks through more of all; but all warps get some */
+	/*
+	 * with few tiles in the sample, a warp looks through more of all; but all
+	 * warps get some
+	 */
 	p->grab = 1;
 	while (p->grab * per_group / 32.0 < s->policy.grab &&
 		   p->grab * 2 * warps <= p->range_groups * 32)
@@ -154,7 +159,7 @@ bool
 queue_sort(struct search *s, struct chunk *c)
 {
 	struct sort_params p;
-	uint32_t	width = 0;
+	uint32_t width = 0;
 
 	memset(&p, 0, sizeof(p));
 	p.queries = scratch_at<struct query_state>(s, c->states);
@@ -173,4 +178,4 @@ queue_sort(struct search *s, struct chunk *c)
 	return true;
 }
 
-}
+} // namespace gpuvec

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * emit.cuh
- *	  Appending a row to a query's candidates: what all ways of counting end in.
+ *	  Appending a row to a query's candidates: what all ways of counting end
+ *	  in.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,30 +20,31 @@ struct candidate_sink
 {
 	struct query_state *queries;
 	struct row_key *candidates; /* [nqueries * capacity] */
-	uint32_t	capacity;
+	uint32_t capacity;
 	gpuvec_measure measure;
 };
 
 /*
- * Score a row of each lane for query q, and append those that rank.  Called by a
- * whole warp; a lane without a row passes candidate = false.  Returns how many
- * were appended.  A counter beyond the capacity says that some were lost.
+ * Score a row of each lane for query q, and append those that rank.  Called
+ * by a whole warp; a lane without a row passes candidate = false.  Returns
+ * how many were appended.  A counter beyond the capacity says that some were
+ * lost.
  */
 static __device__ __forceinline__ uint32_t
 emit_rows(const struct candidate_sink &sink, uint32_t q, const struct query_limits *limits,
 		  bool candidate, uint32_t common, uint32_t rowlen, uint64_t tid)
 {
-	uint32_t	lane = threadIdx.x % 32;
+	uint32_t lane = threadIdx.x % 32;
 	struct row_key key = {0, 0};
-	uint32_t	votes;
-	uint32_t	base = 0;
+	uint32_t votes;
+	uint32_t base = 0;
 
 	if (candidate && (common > 0 || gpuvec_ranks_disjoint(sink.measure)))
 	{
 		key.hi = gpuvec_score_key(gpuvec_score(sink.measure, common, limits->len, rowlen));
 		key.lo = tid | common;
 		candidate = !key_less(limits->bound.hi, limits->bound.lo, key.hi, key.lo) &&
-			key_less(limits->after.hi, limits->after.lo, key.hi, key.lo);
+					key_less(limits->after.hi, limits->after.lo, key.hi, key.lo);
 	}
 	else
 		candidate = false;
@@ -58,6 +60,6 @@ emit_rows(const struct candidate_sink &sink, uint32_t q, const struct query_limi
 	return __popc(votes);
 }
 
-}
+} // namespace gpuvec
 
-#endif							/* GPUVEC_EMIT_CUH */
+#endif /* GPUVEC_EMIT_CUH */

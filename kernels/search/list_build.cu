@@ -3,15 +3,15 @@
  * list_build.cu
  *	  Make the inverted lists and bitmaps of a segment, on the GPU.
  *
- * The rows of each id are counted first; from these counts the host decides which
- * ids are common, how large blocks are, and whether lists are worth their memory.
- * Then each id of each row becomes a key
+ * The rows of each id are counted first; from these counts the host decides
+ * which ids are common, how large blocks are, and whether lists are worth
+ * their memory. Then each id of each row becomes a key
  *
  *		block | id | row within the block
  *
  * in 32 bits, or, if the id is common, a bit of a bitmap.  Sorted keys (CUB's
- * radix sort) are the lists, one after another; binary searches find where they
- * start.
+ * radix sort) are the lists, one after another; binary searches find where
+ * they start.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,41 +23,50 @@
 
 #include <cub/device/device_radix_sort.cuh>
 
-#include "kernels/device/launch.h"
 #include "kernels/device/arena.h"
+#include "kernels/device/launch.h"
 #include "kernels/search/search_backend.h"
 
 namespace gpuvec
 {
 
 /* Segments with more ids have no lists, for the memory that sorting takes */
-#define MAX_IDS			((uint64_t) 1 << 26)
-
-/* Lists and bitmaps take at most this many tenths of the ids' bytes; see small_fit() */
-#define MAX_TENTHS		13
-
-/* Blocks are small if rows have more common ids than this on average */
-#define TILED_DENSITY	2.0
-
-/* Segments with fewer rows have no directories of lists beyond their share of memory */
-#define FIXED_ROWS		32768
-
-/* A segment of one block has lists only if rows have fewer common ids than this */
-#define WHOLE_DENSITY	1.0
+#define MAX_IDS ((uint64_t) 1 << 26)
 
 /*
- * In a segment of one block, and where memory is scarce, ids in more than 1 / this of the
- * rows are common: lists of at most 2^16 / WHOLE_GROUP rows
+ * Lists and bitmaps take at most this many tenths of the ids' bytes; see
+ * small_fit()
  */
-#define WHOLE_PART		16
+#define MAX_TENTHS 13
+
+/* Blocks are small if rows have more common ids than this on average */
+#define TILED_DENSITY 2.0
+
+/*
+ * Segments with fewer rows have no directories of lists beyond their share of
+ * memory
+ */
+#define FIXED_ROWS 32768
+
+/*
+ * A segment of one block has lists only if rows have fewer common ids than
+ * this
+ */
+#define WHOLE_DENSITY 1.0
+
+/*
+ * In a segment of one block, and where memory is scarce, ids in more than 1 /
+ * this of the rows are common: lists of at most 2^16 / WHOLE_GROUP rows
+ */
+#define WHOLE_PART 16
 
 /* Small blocks of the largest segment */
-#define NBLOCKS			(GPUVEC_SEGMENT_ROWS >> TILED_SHIFT)
+#define NBLOCKS (GPUVEC_SEGMENT_ROWS >> TILED_SHIFT)
 
-#define BUILD_THREADS	256
+#define BUILD_THREADS 256
 
 /* A key that sorts last: what a common id leaves */
-#define NO_KEY			0xFFFFFFFFu
+#define NO_KEY 0xFFFFFFFFu
 
 static const char *const what = "make the lists of a segment";
 static const char *const copying = "copy rows to the GPU";
@@ -69,51 +78,57 @@ struct build_params
 	const uint4 *ids;
 	const uint4 *tiles;
 	const uint32_t *len;
-	uint32_t	ntiles;
-	uint32_t	nkeys;			/* ids with lists */
-	uint32_t   *rows_in;		/* [NBLOCKS * 65536] rows of each id in small blocks */
-	uint32_t   *rows_of;		/* [2 * 65536] rows of each id, and the most in a block */
-	const uint32_t *tile_keys;	/* [ntiles] ids of all rows in tiles before */
-	uint32_t   *keys;
-	uint4	   *bitmaps;
-	uint16_t   *postings;
-	uint4	   *groups;
-	uint32_t   *base;
-	uint16_t   *start;
-	struct device_lists lists;	/* pointers as in the finished lists */
+	uint32_t ntiles;
+	uint32_t nkeys;            /* ids with lists */
+	uint32_t *rows_in;         /* [NBLOCKS * 65536] rows of each id in small blocks */
+	uint32_t *rows_of;         /* [2 * 65536] rows of each id, and the most in a block */
+	const uint32_t *tile_keys; /* [ntiles] ids of all rows in tiles before */
+	uint32_t *keys;
+	uint4 *bitmaps;
+	uint16_t *postings;
+	uint4 *groups;
+	uint32_t *base;
+	uint16_t *start;
+	struct device_lists lists; /* pointers as in the finished lists */
 };
 
-/* The plan of a segment's lists, and where their parts begin in one allocation */
+/*
+ * The plan of a segment's lists, and where their parts begin in one
+ * allocation
+ */
 struct list_plan
 {
-	uint32_t	shift;
-	uint32_t	nblocks;
-	uint32_t	nbases;
-	uint32_t	nstarts;
-	uint64_t	nkeys;
-	std::vector<uint16_t> slots;	/* [maxid + 1], to an even number */
-	uint32_t	nslots;			/* beside the empty one */
-	bool		possible;		/* all common ids have slots: the lists of others are short */
-	size_t		groups;
-	size_t		base;
-	size_t		start;
-	size_t		slot;
-	size_t		bitmaps;
-	size_t		bytes;
+	uint32_t shift;
+	uint32_t nblocks;
+	uint32_t nbases;
+	uint32_t nstarts;
+	uint64_t nkeys;
+	std::vector<uint16_t> slots; /* [maxid + 1], to an even number */
+	uint32_t nslots;             /* beside the empty one */
+	bool possible;               /* all common ids have slots: the lists of others are short */
+	size_t groups;
+	size_t base;
+	size_t start;
+	size_t slot;
+	size_t bitmaps;
+	size_t bytes;
 };
 
-/* Call f(id, position) for this lane's row of the warp's tile, in order of positions */
+/*
+ * Call f(id, position) for this lane's row of the warp's tile, in order of
+ * positions
+ */
 template <typename F>
 static __device__ __forceinline__ void
 for_each_id(const struct build_params &p, uint32_t tile, F f)
 {
-	uint32_t	lane = threadIdx.x % 32;
-	uint32_t	first_chunk = p.tiles[tile].x;
-	uint32_t	n = p.len[tile * 32 + lane];
+	uint32_t lane = threadIdx.x % 32;
+	uint32_t first_chunk = p.tiles[tile].x;
+	uint32_t n = p.len[tile * 32 + lane];
 
 	for (uint32_t c = 0; c * 8 < n; c++)
 	{
-		uint4		chunk = p.ids[((size_t) first_chunk + c) * 32 + lane];
+		uint4 chunk = p.ids[((size_t) first_chunk + c) * 32 + lane];
 		const uint32_t word[4] = {chunk.x, chunk.y, chunk.z, chunk.w};
 
 #pragma unroll
@@ -125,28 +140,29 @@ for_each_id(const struct build_params &p, uint32_t tile, F f)
 
 /* Count the rows of each id in small blocks; a warp for each tile */
 static __global__ void
-__launch_bounds__(BUILD_THREADS)
-count_rows_kernel(const __grid_constant__ struct build_params p)
+__launch_bounds__(BUILD_THREADS) count_rows_kernel(const __grid_constant__ struct build_params p)
 {
-	uint32_t	tile = (blockIdx.x * BUILD_THREADS + threadIdx.x) / 32;
-	uint32_t   *rows = p.rows_in + (size_t) (tile * 32 >> TILED_SHIFT) * GPUVEC_MAX_IDS;
+	uint32_t tile = (blockIdx.x * BUILD_THREADS + threadIdx.x) / 32;
+	uint32_t *rows = p.rows_in + (size_t) (tile * 32 >> TILED_SHIFT) * GPUVEC_MAX_IDS;
 
 	if (tile < p.ntiles)
-		for_each_id(p, tile, [=] (uint32_t id, uint32_t) { atomicAdd(&rows[id], 1); });
+		for_each_id(p, tile, [=](uint32_t id, uint32_t) { atomicAdd(&rows[id], 1); });
 }
 
-/* Add up the rows of each id, and find the most of a block; a thread for each id */
+/*
+ * Add up the rows of each id, and find the most of a block; a thread for each
+ * id
+ */
 static __global__ void
-__launch_bounds__(BUILD_THREADS)
-sum_rows_kernel(const __grid_constant__ struct build_params p)
+__launch_bounds__(BUILD_THREADS) sum_rows_kernel(const __grid_constant__ struct build_params p)
 {
-	uint32_t	id = blockIdx.x * BUILD_THREADS + threadIdx.x;
-	uint32_t	sum = 0;
-	uint32_t	most = 0;
+	uint32_t id = blockIdx.x * BUILD_THREADS + threadIdx.x;
+	uint32_t sum = 0;
+	uint32_t most = 0;
 
 	for (uint32_t b = 0; b < NBLOCKS; b++)
 	{
-		uint32_t	n = p.rows_in[b * GPUVEC_MAX_IDS + id];
+		uint32_t n = p.rows_in[b * GPUVEC_MAX_IDS + id];
 
 		sum += n;
 		most = max(most, n);
@@ -157,18 +173,17 @@ sum_rows_kernel(const __grid_constant__ struct build_params p)
 
 /* Write the keys, and set the bits of common ids; a warp for each tile */
 static __global__ void
-__launch_bounds__(BUILD_THREADS)
-write_keys_kernel(const __grid_constant__ struct build_params p)
+__launch_bounds__(BUILD_THREADS) write_keys_kernel(const __grid_constant__ struct build_params p)
 {
-	uint32_t	tile = (blockIdx.x * BUILD_THREADS + threadIdx.x) / 32;
-	uint32_t	lane = threadIdx.x % 32;
-	uint32_t	shift = p.lists.shift;
-	uint32_t	row = tile * 32 + lane;
-	uint32_t	block = row >> shift;
-	uint32_t	row_in_block = row & ((1u << shift) - 1);
-	uint32_t	at;
-	uint32_t	n;
-	uint32_t   *bitmaps;
+	uint32_t tile = (blockIdx.x * BUILD_THREADS + threadIdx.x) / 32;
+	uint32_t lane = threadIdx.x % 32;
+	uint32_t shift = p.lists.shift;
+	uint32_t row = tile * 32 + lane;
+	uint32_t block = row >> shift;
+	uint32_t row_in_block = row & ((1u << shift) - 1);
+	uint32_t at;
+	uint32_t n;
+	uint32_t *bitmaps;
 
 	if (tile >= p.ntiles)
 		return;
@@ -176,7 +191,7 @@ write_keys_kernel(const __grid_constant__ struct build_params p)
 	at = n;
 	for (int d = 1; d < 32; d *= 2)
 	{
-		uint32_t	left = __shfl_up_sync(0xFFFFFFFFu, at, d);
+		uint32_t left = __shfl_up_sync(0xFFFFFFFFu, at, d);
 
 		if (lane >= (uint32_t) d)
 			at += left;
@@ -184,15 +199,18 @@ write_keys_kernel(const __grid_constant__ struct build_params p)
 	at += p.tile_keys[tile] - n;
 	/* the word of this tile in the block's first bitmap */
 	bitmaps = (uint32_t *) p.bitmaps + ((size_t) block * (p.lists.nslots + 1) << (shift - 5)) +
-		row_in_block / 32;
-	for_each_id(p, tile, [&] (uint32_t id, uint32_t position)
+			  row_in_block / 32;
+	for_each_id(p, tile,
+				[&](uint32_t id, uint32_t position)
 				{
-					uint32_t	slot = p.lists.slot[id];
+					uint32_t slot = p.lists.slot[id];
 
 					if (slot != NO_SLOT)
 						atomicOr(&bitmaps[(size_t) slot << (shift - 5)], 1u << lane);
-					p.keys[at + position] = slot != NO_SLOT ? NO_KEY :
-						(shift < 16 ? block << (shift + 16) : 0) | id << shift | row_in_block;
+					p.keys[at + position] =
+						slot != NO_SLOT
+							? NO_KEY
+							: (shift < 16 ? block << (shift + 16) : 0) | id << shift | row_in_block;
 				});
 }
 
@@ -200,12 +218,12 @@ write_keys_kernel(const __grid_constant__ struct build_params p)
 static __device__ __forceinline__ uint32_t
 first_key(const struct build_params &p, uint64_t target)
 {
-	uint32_t	lo = 0;
-	uint32_t	hi = p.nkeys;
+	uint32_t lo = 0;
+	uint32_t hi = p.nkeys;
 
 	while (lo < hi)
 	{
-		uint32_t	middle = lo + (hi - lo) / 2;
+		uint32_t middle = lo + (hi - lo) / 2;
 
 		if (p.keys[middle] < target)
 			lo = middle + 1;
@@ -215,37 +233,38 @@ first_key(const struct build_params &p, uint64_t target)
 	return lo;
 }
 
-/* Write where the lists of a small block are; a thread for each group of ids and block (y) */
+/*
+ * Write where the lists of a small block are; a thread for each group of ids
+ * and block (y)
+ */
 static __global__ void
-__launch_bounds__(BUILD_THREADS)
-write_groups_kernel(const __grid_constant__ struct build_params p)
+__launch_bounds__(BUILD_THREADS) write_groups_kernel(const __grid_constant__ struct build_params p)
 {
-	uint32_t	group = blockIdx.x * BUILD_THREADS + threadIdx.x;
-	uint32_t	word[TILED_GROUP / 4] = {};
+	uint32_t group = blockIdx.x * BUILD_THREADS + threadIdx.x;
+	uint32_t word[TILED_GROUP / 4] = {};
 
 	if (group >= p.lists.nbases)
 		return;
 	for (uint32_t i = 0; i < TILED_GROUP; i++)
 	{
-		uint32_t	id = group * TILED_GROUP + i;
+		uint32_t id = group * TILED_GROUP + i;
 
 		if (id <= p.lists.maxid && p.lists.slot[id] == NO_SLOT)
 			word[i / 4] |= p.rows_in[blockIdx.y * GPUVEC_MAX_IDS + id] << i % 4 * 8;
 	}
 	p.groups[(size_t) blockIdx.y * p.lists.nbases + group] =
 		make_uint4(first_key(p, ((uint64_t) blockIdx.y << (TILED_SHIFT + 16)) +
-							 ((uint64_t) group * TILED_GROUP << TILED_SHIFT)),
+									((uint64_t) group * TILED_GROUP << TILED_SHIFT)),
 				   word[0], word[1], word[2]);
 }
 
 /* Write where the lists of a whole segment start; a thread for each id */
 static __global__ void
-__launch_bounds__(BUILD_THREADS)
-write_starts_kernel(const __grid_constant__ struct build_params p)
+__launch_bounds__(BUILD_THREADS) write_starts_kernel(const __grid_constant__ struct build_params p)
 {
-	uint32_t	id = blockIdx.x * BUILD_THREADS + threadIdx.x;
-	uint32_t	at = first_key(p, (uint64_t) id << WHOLE_SHIFT);
-	uint32_t	group = __shfl_sync(0xFFFFFFFFu, at, threadIdx.x / WHOLE_GROUP * WHOLE_GROUP % 32);
+	uint32_t id = blockIdx.x * BUILD_THREADS + threadIdx.x;
+	uint32_t at = first_key(p, (uint64_t) id << WHOLE_SHIFT);
+	uint32_t group = __shfl_sync(0xFFFFFFFFu, at, threadIdx.x / WHOLE_GROUP * WHOLE_GROUP % 32);
 
 	if (id >= p.lists.nstarts)
 		return;
@@ -257,31 +276,33 @@ write_starts_kernel(const __grid_constant__ struct build_params p)
 /* Write the lists */
 static __global__ void
 __launch_bounds__(BUILD_THREADS)
-write_postings_kernel(const __grid_constant__ struct build_params p)
+	write_postings_kernel(const __grid_constant__ struct build_params p)
 {
-	uint32_t	i = blockIdx.x * BUILD_THREADS + threadIdx.x;
+	uint32_t i = blockIdx.x * BUILD_THREADS + threadIdx.x;
 
 	if (i < p.nkeys)
 		p.postings[i] = (uint16_t) (p.keys[i] & ((1u << p.lists.shift) - 1));
 }
 
 /*
- * Choose the common ids: those in more than nrows / part rows, and in small blocks
- * those whose lists would be too long.  Returns how many of them a row has on average.
- * rows_of also has the most rows of a block, from GPUVEC_MAX_IDS on.
+ * Choose the common ids: those in more than nrows / part rows, and in small
+ * blocks those whose lists would be too long.  Returns how many of them a row
+ * has on average. rows_of also has the most rows of a block, from
+ * GPUVEC_MAX_IDS on.
  */
 static double
 choose_common(struct list_plan *plan, const uint32_t *rows_of, uint32_t maxid, uint32_t nrows,
 			  uint32_t part)
 {
 	std::vector<uint32_t> common;
-	uint64_t	sum = 0;
+	uint64_t sum = 0;
 
 	for (uint32_t id = 0; id <= maxid; id++)
 		if ((uint64_t) rows_of[id] * part > nrows ||
 			(plan->shift == TILED_SHIFT && rows_of[GPUVEC_MAX_IDS + id] > MAX_LIST))
 			common.push_back(id);
-	std::sort(common.begin(), common.end(), [&] (uint32_t a, uint32_t b)
+	std::sort(common.begin(), common.end(),
+			  [&](uint32_t a, uint32_t b)
 			  { return rows_of[a] != rows_of[b] ? rows_of[a] > rows_of[b] : a < b; });
 	plan->slots.assign((maxid + 2) / 2 * 2, NO_SLOT);
 	plan->nslots = (uint32_t) std::min(common.size(), (size_t) NO_SLOT - 1);
@@ -299,7 +320,7 @@ static void
 lay_out_lists(struct list_plan *plan, const gpuvec_segment *segment, const uint32_t *rows_of,
 			  uint32_t maxid)
 {
-	bool		small = plan->shift == TILED_SHIFT;
+	bool small = plan->shift == TILED_SHIFT;
 	struct arena at = {NULL, 0};
 
 	plan->nkeys = segment->nids;
@@ -315,27 +336,26 @@ lay_out_lists(struct list_plan *plan, const gpuvec_segment *segment, const uint3
 	plan->start = at.reserve(small ? 0 : plan->nstarts * sizeof(uint16_t));
 	plan->slot = at.reserve(plan->slots.size() * sizeof(uint16_t));
 	plan->bitmaps = at.used;
-	plan->bytes = plan->bitmaps +
-		(((size_t) plan->nblocks * (plan->nslots + 1)) << (plan->shift - 3));
+	plan->bytes =
+		plan->bitmaps + (((size_t) plan->nblocks * (plan->nslots + 1)) << (plan->shift - 3));
 }
 
 /*
- * May a segment have these small blocks, whose lists and bitmaps should take `most`
- * bytes?  If rows have few ids, the directory (what tells where lists and bitmaps are)
- * takes more than these.  It is not counted as long as it is no more than
- * `most_directory`: in most mirrors there are few such segments, and with fewer bitmaps
- * they would take as long as many others.
+ * May a segment have these small blocks, whose lists and bitmaps should take
+ * `most` bytes?  If rows have few ids, the directory (what tells where lists
+ * and bitmaps are) takes more than these.  It is not counted as long as it is
+ * no more than `most_directory`: in most mirrors there are few such segments,
+ * and with fewer bitmaps they would take as long as many others.
  */
 static bool
 small_fit(const struct list_plan *plan, const gpuvec_segment *segment, size_t most,
 		  size_t most_directory)
 {
-	size_t		directory = plan->bitmaps - plan->groups;
+	size_t directory = plan->bitmaps - plan->groups;
 
 	return plan->possible &&
-		(plan->bytes <= most ||
-		 (segment->nrows >= FIXED_ROWS && directory <= most_directory &&
-		  plan->bytes - directory <= most));
+		   (plan->bytes <= most || (segment->nrows >= FIXED_ROWS && directory <= most_directory &&
+									plan->bytes - directory <= most));
 }
 
 /* Does the segment get lists, and how? */
@@ -343,10 +363,10 @@ static bool
 plan_lists(struct search_backend *b, struct list_plan *plan, const gpuvec_segment *segment,
 		   const uint32_t *rows_of, uint32_t maxid)
 {
-	uint32_t	shift = b->policy.list_shift;
-	size_t		most = segment->nids * sizeof(uint16_t) * MAX_TENTHS / 10;
-	bool		laid_out = false;
-	double		density;
+	uint32_t shift = b->policy.list_shift;
+	size_t most = segment->nids * sizeof(uint16_t) * MAX_TENTHS / 10;
+	bool laid_out = false;
+	double density;
 
 	for (uint32_t part : b->policy.list_parts)
 	{
@@ -394,8 +414,8 @@ static bool
 count_rows(struct search_backend *b, staged_stream &stream, struct build_params *p,
 		   struct build_memory *memory, uint32_t *rows_of, gpuvec_error *error)
 {
-	size_t		bytes = 2 * GPUVEC_MAX_IDS * sizeof(uint32_t);
-	size_t		in_bytes = NBLOCKS * GPUVEC_MAX_IDS * sizeof(uint32_t);
+	size_t bytes = 2 * GPUVEC_MAX_IDS * sizeof(uint32_t);
+	size_t in_bytes = NBLOCKS * GPUVEC_MAX_IDS * sizeof(uint32_t);
 
 	if (!allocate(b->device, memory->rows_of, bytes, stream.get(), whose, error) ||
 		!allocate(b->device, memory->rows_in, in_bytes, stream.get(), whose, error) ||
@@ -405,10 +425,12 @@ count_rows(struct search_backend *b, staged_stream &stream, struct build_params 
 	p->rows_of = (uint32_t *) memory->rows_of.get();
 	p->rows_in = (uint32_t *) memory->rows_in.get();
 	return b->device.check(launch(count_rows_kernel, dim3((p->ntiles + 7) / 8), BUILD_THREADS, 0,
-								  stream.get(), *p), what, error) &&
-		b->device.check(launch(sum_rows_kernel, dim3(GPUVEC_MAX_IDS / BUILD_THREADS), BUILD_THREADS,
-							   0, stream.get(), *p), what, error) &&
-		stream.fetch(rows_of, p->rows_of, bytes, what, error) && stream.finish(what, error);
+								  stream.get(), *p),
+						   what, error) &&
+		   b->device.check(launch(sum_rows_kernel, dim3(GPUVEC_MAX_IDS / BUILD_THREADS),
+								  BUILD_THREADS, 0, stream.get(), *p),
+						   what, error) &&
+		   stream.fetch(rows_of, p->rows_of, bytes, what, error) && stream.finish(what, error);
 }
 
 /* Sort p->keys, all nids of them; the first nkeys are the lists' */
@@ -418,13 +440,15 @@ sort_keys(struct search_backend *b, staged_stream &stream, struct build_params *
 {
 	cub::DoubleBuffer<uint32_t> keys((uint32_t *) memory->keys[0].get(),
 									 (uint32_t *) memory->keys[1].get());
-	size_t		bytes = 0;
+	size_t bytes = 0;
 
-	if (!b->device.check(cub::DeviceRadixSort::SortKeys(NULL, bytes, keys, nids, 0, 32,
-														stream.get()), what, error) ||
+	if (!b->device.check(
+			cub::DeviceRadixSort::SortKeys(NULL, bytes, keys, nids, 0, 32, stream.get()), what,
+			error) ||
 		!allocate(b->device, memory->sort, bytes + 1, stream.get(), whose, error) ||
 		!b->device.check(cub::DeviceRadixSort::SortKeys(memory->sort.get(), bytes, keys, nids, 0,
-														32, stream.get()), what, error))
+														32, stream.get()),
+						 what, error))
 		return false;
 	p->keys = keys.Current();
 	return true;
@@ -439,25 +463,27 @@ write_directory(struct search_backend *b, staged_stream &stream, const struct bu
 
 	if (p->lists.shift == TILED_SHIFT)
 		rc = launch(write_groups_kernel,
-					dim3((p->lists.nbases + BUILD_THREADS - 1) / BUILD_THREADS,
-						 p->lists.nblocks),
+					dim3((p->lists.nbases + BUILD_THREADS - 1) / BUILD_THREADS, p->lists.nblocks),
 					BUILD_THREADS, 0, stream.get(), *p);
 	else
 		rc = launch(write_starts_kernel,
-					dim3((p->lists.nstarts + BUILD_THREADS - 1) / BUILD_THREADS),
-					BUILD_THREADS, 0, stream.get(), *p);
+					dim3((p->lists.nstarts + BUILD_THREADS - 1) / BUILD_THREADS), BUILD_THREADS, 0,
+					stream.get(), *p);
 	return b->device.check(rc, what, error);
 }
 
-/* Fill a plan: the lists' memory is allocated, and its slots and empty bitmaps are there */
+/*
+ * Fill a plan: the lists' memory is allocated, and its slots and empty
+ * bitmaps are there
+ */
 static bool
 fill_lists(struct search_backend *b, staged_stream &stream, struct build_params *p,
 		   struct build_memory *memory, const gpuvec_segment *segment, gpuvec_error *error)
 {
 	std::vector<uint32_t> tile_keys(segment->ntiles + 1);
-	uint32_t	nids = (uint32_t) segment->nids;
-	size_t		key_bytes = nids * sizeof(uint32_t);
-	uint32_t	sum = 0;
+	uint32_t nids = (uint32_t) segment->nids;
+	size_t key_bytes = nids * sizeof(uint32_t);
+	uint32_t sum = 0;
 
 	for (uint32_t r = 0; r < segment->nrows; r++)
 	{
@@ -474,15 +500,16 @@ fill_lists(struct search_backend *b, staged_stream &stream, struct build_params 
 		return false;
 	p->tile_keys = (const uint32_t *) memory->tile_keys.get();
 	p->keys = (uint32_t *) memory->keys[0].get();
-	if (!b->device.check(launch(write_keys_kernel, dim3((p->ntiles + 7) / 8), BUILD_THREADS,
-								0, stream.get(), *p), what, error) ||
-		!sort_keys(b, stream, p, memory, nids, error) ||
-		!write_directory(b, stream, p, error))
+	if (!b->device.check(launch(write_keys_kernel, dim3((p->ntiles + 7) / 8), BUILD_THREADS, 0,
+								stream.get(), *p),
+						 what, error) ||
+		!sort_keys(b, stream, p, memory, nids, error) || !write_directory(b, stream, p, error))
 		return false;
 	return p->nkeys == 0 ||
-		b->device.check(launch(write_postings_kernel,
-							   dim3((p->nkeys + BUILD_THREADS - 1) / BUILD_THREADS),
-							   BUILD_THREADS, 0, stream.get(), *p), what, error);
+		   b->device.check(launch(write_postings_kernel,
+								  dim3((p->nkeys + BUILD_THREADS - 1) / BUILD_THREADS),
+								  BUILD_THREADS, 0, stream.get(), *p),
+						   what, error);
 }
 
 /* Allocate the lists of a plan, and tell p where their parts are */
@@ -490,7 +517,7 @@ static bool
 allocate_lists(struct search_backend *b, staged_stream &stream, const struct list_plan *plan,
 			   struct build_params *p, unique_memory &lists, gpuvec_error *error)
 {
-	char	   *memory;
+	char *memory;
 
 	if (!allocate(b->device, lists, plan->bytes, stream.get(), whose, error))
 		return false;
@@ -510,14 +537,16 @@ allocate_lists(struct search_backend *b, staged_stream &stream, const struct lis
 	p->lists.shift = plan->shift;
 	p->lists.nblocks = plan->nblocks;
 	p->lists.nslots = plan->nslots;
-	p->lists.nstaged = plan->shift == TILED_SHIFT ?
-		std::min(plan->nslots, lists_slots(b->device.shared_limit)) : plan->nslots;
+	p->lists.nstaged = plan->shift == TILED_SHIFT
+						   ? std::min(plan->nslots, lists_slots(b->device.shared_limit))
+						   : plan->nslots;
 	p->lists.nbases = plan->nbases;
 	p->lists.nstarts = plan->nstarts;
 	return stream.send(memory + plan->slot, plan->slots.data(),
 					   plan->slots.size() * sizeof(uint16_t), copying, error) &&
-		b->device.check(cudaMemsetAsync(p->bitmaps, 0, plan->bytes - plan->bitmaps, stream.get()),
-						what, error);
+		   b->device.check(
+			   cudaMemsetAsync(p->bitmaps, 0, plan->bytes - plan->bitmaps, stream.get()), what,
+			   error);
 }
 
 /* Make the lists of a segment, if they are worth it */
@@ -530,7 +559,7 @@ build(struct search_backend *b, staged_stream &stream, const gpuvec_segment *seg
 	struct list_plan plan;
 	std::vector<uint32_t> rows_of;
 	unique_memory lists;
-	bool		ok;
+	bool ok;
 
 	p.ids = mine->desc.ids;
 	p.tiles = mine->desc.tiles;
@@ -542,8 +571,8 @@ build(struct search_backend *b, staged_stream &stream, const gpuvec_segment *seg
 	if (ok && plan_lists(b, &plan, segment, rows_of.data(), mine->maxid))
 	{
 		ok = allocate_lists(b, stream, &plan, &p, lists, error) &&
-			fill_lists(b, stream, &p, &memory, segment, error) &&
-			b->device.check(cudaStreamSynchronize(stream.get()), what, error);
+			 fill_lists(b, stream, &p, &memory, segment, error) &&
+			 b->device.check(cudaStreamSynchronize(stream.get()), what, error);
 		if (ok)
 		{
 			free_in_stream(lists, b->device.side_stream.get());
@@ -561,7 +590,7 @@ bool
 lists_build(struct search_backend *b, staged_stream &stream, const gpuvec_segment *segment,
 			struct cuda_segment *mine, size_t *bytes, gpuvec_error *error)
 {
-	bool		ok;
+	bool ok;
 
 	*bytes = 0;
 	if (segment->nrows < b->policy.list_rows || segment->nids > MAX_IDS || segment->nids == 0)
@@ -577,4 +606,4 @@ lists_build(struct search_backend *b, staged_stream &stream, const gpuvec_segmen
 	return ok || (!b->device.broken && strcmp(error->sqlstate, GPUVEC_OUT_OF_MEMORY) == 0);
 }
 
-}
+} // namespace gpuvec

@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * list_items.cuh
- *	  How blocks and queries are handed out to the thread blocks that count by lists.
+ *	  How blocks and queries are handed out to the thread blocks that count by
+ *	  lists.
  *
- * An item is a block of a segment and some of the queries.  Thread blocks take items until
- * none is left, or the answer is not wanted any more.
+ * An item is a block of a segment and some of the queries.  Thread blocks
+ * take items until none is left, or the answer is not wanted any more.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,17 +18,18 @@ namespace gpuvec
 {
 
 /* A segment that is one block, and the team that counts in it */
-#define WHOLE_ROWS		(1 << WHOLE_SHIFT)
-#define WHOLE_THREADS	(WHOLE_ROWS / LANE_ROWS)
+#define WHOLE_ROWS (1 << WHOLE_SHIFT)
+#define WHOLE_THREADS (WHOLE_ROWS / LANE_ROWS)
 
 /* The number of an item's block */
 static __device__ __forceinline__ uint32_t
 item_block(const struct list_params &params, uint32_t item)
 {
-	uint32_t	block = item / params.nslices;
+	uint32_t block = item / params.nslices;
 
-	return params.own_blocks == 0 ? block :
-		params.own_first[block / params.own_blocks] + block % params.own_blocks;
+	return params.own_blocks == 0
+			   ? block
+			   : params.own_first[block / params.own_blocks] + block % params.own_blocks;
 }
 
 /* The queries of an item: the first one, and how many */
@@ -37,9 +39,9 @@ item_range(const struct list_params &params, uint32_t item)
 	if (params.own_blocks > 0)
 		return make_uint2(item / params.own_blocks, 1);
 
-	uint2		range = params.ranges ? params.ranges[item / params.nslices] :
-		make_uint2(0, params.nqueries);
-	uint32_t	before = item % params.nslices * params.item_queries;
+	uint2 range =
+		params.ranges ? params.ranges[item / params.nslices] : make_uint2(0, params.nqueries);
+	uint32_t before = item % params.nslices * params.item_queries;
 
 	if (before >= range.y)
 		return make_uint2(0, 0);
@@ -50,13 +52,13 @@ item_range(const struct list_params &params, uint32_t item)
 static __device__ __forceinline__ uint32_t
 take_item(const struct list_params &params, struct team_shared *team)
 {
-	uint32_t	item;
+	uint32_t item;
 
 	__syncthreads();
 	if (threadIdx.x == 0)
 	{
-		team->item = *(volatile const uint32_t *) params.stop ? ~0u :
-			atomicAdd(params.next_item, 1);
+		team->item =
+			*(volatile const uint32_t *) params.stop ? ~0u : atomicAdd(params.next_item, 1);
 		team->next_query = 0;
 	}
 	__syncthreads();
@@ -69,12 +71,12 @@ template <typename Counter, typename Count>
 static __device__ __forceinline__ void
 count_segments(const struct list_params &params, Counter &counter, Count count)
 {
-	uint32_t	current = ~0u;
+	uint32_t current = ~0u;
 
 	for (;;)
 	{
-		uint32_t	item = take_item(params, counter.team);
-		uint2		queries;
+		uint32_t item = take_item(params, counter.team);
+		uint2 queries;
 
 		if (item == ~0u)
 			break;
@@ -90,6 +92,6 @@ count_segments(const struct list_params &params, Counter &counter, Count count)
 	}
 }
 
-}
+} // namespace gpuvec
 
-#endif							/* GPUVEC_LIST_ITEMS_CUH */
+#endif /* GPUVEC_LIST_ITEMS_CUH */

@@ -3,20 +3,20 @@
  * list_planes.cuh
  *	  Counting the rows of lists in bit planes in shared memory.
  *
- * A team of warps counts the lists of a query's ids in one block of a segment.
- * Bit r of plane p is bit p of the count of row r.  A row is counted by toggling
- * its bit in plane 0, and, as long as the bit was set, in the next plane.  The
- * toggles of several lists may come in any order: a plane receives one carry for
- * every two toggles of the one below, whatever their order, so the planes end as
- * the binary digits of the counts.
+ * A team of warps counts the lists of a query's ids in one block of a
+ * segment. Bit r of plane p is bit p of the count of row r.  A row is counted
+ * by toggling its bit in plane 0, and, as long as the bit was set, in the
+ * next plane.  The toggles of several lists may come in any order: a plane
+ * receives one carry for every two toggles of the one below, whatever their
+ * order, so the planes end as the binary digits of the counts.
  *
- * Each lane of the team has 128 consecutive rows of the block, and so 16 bytes of
- * each plane.
+ * Each lane of the team has 128 consecutive rows of the block, and so 16
+ * bytes of each plane.
  *
- * Where no row can have more than 255 common ids, the same memory can instead hold a
- * byte for each row (BYTES), which an addition counts without a reply to wait for.  What
- * would be a lane's part of plane p are then its rows from 16 p on, so that lanes read
- * without conflicts.
+ * Where no row can have more than 255 common ids, the same memory can instead
+ * hold a byte for each row (BYTES), which an addition counts without a reply
+ * to wait for.  What would be a lane's part of plane p are then its rows from
+ * 16 p on, so that lanes read without conflicts.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,42 +28,43 @@
 namespace gpuvec
 {
 
-#define LANE_ROWS		128
+#define LANE_ROWS 128
 
 /* Small blocks, and their planes in shared memory */
-#define TILED_ROWS		(1 << TILED_SHIFT)
+#define TILED_ROWS (1 << TILED_SHIFT)
 #ifndef TILED_PLANES
-#define TILED_PLANES	6
+#define TILED_PLANES 6
 #endif
 
 /* Shared memory of a thread block beside planes and bitmaps */
 struct __align__(16) team_shared
 {
-	uint32_t	item;
-	uint32_t	next_query;
-	uint32_t	votes;			/* rows that reach a count */
-	uint32_t	padding;
+	uint32_t item;
+	uint32_t next_query;
+	uint32_t votes; /* rows that reach a count */
+	uint32_t padding;
 };
 
 /*
- * A block that a team has entered.  It lies in shared memory, as registers are scarce
- * where rows are counted.
+ * A block that a team has entered.  It lies in shared memory, as registers
+ * are scarce where rows are counted.
  */
 template <int MEMBERS>
 struct __align__(16) entered_block
 {
-	struct device_lists lists;	/* of the segment */
+	struct device_lists lists; /* of the segment */
 	const struct device_segment *segment;
-	uint32_t	segment_number;
-	uint32_t	block;
-	uint2		counted;		/* queries that are counted already: the first one, and how many */
-	uint32_t	minlen[MEMBERS];	/* of each member's rows; ~0: it has none */
-	uint32_t	maxlen[MEMBERS];
+	uint32_t segment_number;
+	uint32_t block;
+	uint2 counted;            /* queries that are counted already: the first one, and how many */
+	uint32_t minlen[MEMBERS]; /* of each member's rows; ~0: it has none */
+	uint32_t maxlen[MEMBERS];
 };
 
 /*
- * Emit those of this lane's rows of a segment, from `first` on, that are set in N masks of
- * 32, while the warp has emitted less than `most`.  count(i) gives the count of row first + i.
+ * Emit those of this lane's rows of a segment, from `first` on, that are set
+ * in N masks of 32, while the warp has emitted less than `most`.  count(i)
+ * gives the count of row first + i.
  */
 template <int N, typename Count>
 static __device__ __forceinline__ void
@@ -72,9 +73,9 @@ emit_words(const struct list_params &params, const struct device_segment *segmen
 {
 	const struct query_limits *limits = &params.queries[q].limits;
 	const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
-		params.measure};
-	uint32_t	left = 0;
-	uint32_t	emitted = 0;
+										params.measure};
+	uint32_t left = 0;
+	uint32_t emitted = 0;
 
 #pragma unroll
 	for (int w = 0; w < N; w++)
@@ -92,11 +93,11 @@ emit_words(const struct list_params &params, const struct device_segment *segmen
 #pragma unroll 1
 	while (emitted < most)
 	{
-		uint32_t	i = 0;
-		bool		mine = false;
-		uint32_t	row;
-		uint32_t	len = 0;
-		uint64_t	tid = 0;
+		uint32_t i = 0;
+		bool mine = false;
+		uint32_t row;
+		uint32_t len = 0;
+		uint64_t tid = 0;
 
 		/* the lane's next row */
 #pragma unroll
@@ -120,7 +121,9 @@ emit_words(const struct list_params &params, const struct device_segment *segmen
 	}
 }
 
-/* A word whose lowest n bits are set: none if n is negative, all from 32 on */
+/*
+ * A word whose lowest n bits are set: none if n is negative, all from 32 on
+ */
 static __device__ __forceinline__ uint32_t
 low_bits(int n)
 {
@@ -133,18 +136,21 @@ struct list_planes
 {
 	/* words of a plane */
 	static constexpr uint32_t WORDS = WARPS * 32 * (LANE_ROWS / 32);
-	/* words of a team: its planes, and for each warp a word of each of 32 lists */
+	/*
+	 * words of a team: its planes, and for each warp a word of each of 32
+	 * lists
+	 */
 	static constexpr uint32_t TEAM_WORDS = NPLANES * WORDS + WARPS * 32;
 	/* lists that the planes can count */
 	static constexpr uint32_t MOST_LISTS = (1u << NPLANES) - 1;
 
 	const struct list_params &params;
-	uint32_t   *planes;			/* of the team, all zero between queries; after them memory
+	uint32_t *planes;         /* of the team, all zero between queries; after them memory
 								 * for count_short_lists() */
-	struct team_shared *team;	/* if WARPS > 1 */
-	struct entered_block<WARPS * 32> *entered;	/* or NULL: see plain_counter */
-	uint32_t	lane;			/* in the warp */
-	uint32_t	member;			/* in the team: lane + 32 * warp */
+	struct team_shared *team; /* if WARPS > 1 */
+	struct entered_block<WARPS * 32> *entered; /* or NULL: see plain_counter */
+	uint32_t lane;                             /* in the warp */
+	uint32_t member;                           /* in the team: lane + 32 * warp */
 
 	__device__ __forceinline__
 	list_planes(const struct list_params &p, uint32_t *team_planes, struct team_shared *shared,
@@ -179,11 +185,14 @@ struct list_planes
 			*plane(i) = make_uint4(0, 0, 0, 0);
 	}
 
-	/* Turn to the block that params.blocks[block] names: all but the lengths of rows */
+	/*
+	 * Turn to the block that params.blocks[block] names: all but the lengths
+	 * of rows
+	 */
 	__device__ __forceinline__ void
 	set_block(uint32_t block)
 	{
-		uint2		where = params.blocks[block];
+		uint2 where = params.blocks[block];
 		const struct device_segment *segment = &params.segments[where.x];
 
 		sync_team();
@@ -201,14 +210,15 @@ struct list_planes
 	__device__ __forceinline__ void
 	enter_block(uint32_t block)
 	{
-		uint2		where = params.blocks[block];
+		uint2 where = params.blocks[block];
 		const struct device_segment *segment = &params.segments[where.x];
-		uint32_t	nrows = segment->nrows;
-		uint32_t	first = (where.y << (WARPS == 1 ? TILED_SHIFT : WHOLE_SHIFT)) + member * LANE_ROWS;
+		uint32_t nrows = segment->nrows;
+		uint32_t first = (where.y << (WARPS == 1 ? TILED_SHIFT : WHOLE_SHIFT)) + member * LANE_ROWS;
 
 		set_block(block);
 		entered->minlen[member] = first < nrows ? segment->len[first] : ~0u;
-		entered->maxlen[member] = first < nrows ? segment->len[min(first + LANE_ROWS, nrows) - 1] : 0;
+		entered->maxlen[member] =
+			first < nrows ? segment->len[min(first + LANE_ROWS, nrows) - 1] : 0;
 		sync_team();
 	}
 
@@ -230,7 +240,7 @@ struct list_planes
 	__device__ __forceinline__ bool
 	is_counted(uint32_t q, uint32_t block) const
 	{
-		uint2		range = counted_of(block);
+		uint2 range = counted_of(block);
 
 		return q - range.x < range.y;
 	}
@@ -245,8 +255,9 @@ struct list_planes
 	}
 
 	/*
-	 * Count row[i] if counting[i], by a whole warp: see the head of the file.  All lanes
-	 * go on to the next plane together, which costs less than that some go alone.
+	 * Count row[i] if counting[i], by a whole warp: see the head of the file.
+	 * All lanes go on to the next plane together, which costs less than that
+	 * some go alone.
 	 */
 	template <int N>
 	__device__ __forceinline__ void
@@ -261,9 +272,9 @@ struct list_planes
 		}
 		else
 		{
-			uint32_t   *word[N];
-			uint32_t	before[N];
-			bool		more;
+			uint32_t *word[N];
+			uint32_t before[N];
+			bool more;
 
 #pragma unroll
 			for (int i = 0; i < N; i++)
@@ -296,22 +307,25 @@ struct list_planes
 	{
 		if constexpr (WARPS == 1)
 		{
-			uint4		group = __ldg(&lists.groups[entered->block * lists.nbases + id / TILED_GROUP]);
+			uint4 group = __ldg(&lists.groups[entered->block * lists.nbases + id / TILED_GROUP]);
 			const uint32_t word[TILED_GROUP / 4] = {group.y, group.z, group.w};
-			uint32_t	bits = id % TILED_GROUP * 8;	/* of the lengths of lists before */
-			uint32_t	start = group.x;
+			uint32_t bits = id % TILED_GROUP * 8; /* of the lengths of lists before */
+			uint32_t start = group.x;
 
 #pragma unroll
 			for (int w = 0; w < TILED_GROUP / 4; w++)
 				start = __dp4a(word[w] & low_bits((int) bits - 32 * w), 0x01010101u, start);
-			return make_uint2(start, (bits < 32 ? word[0] : bits < 64 ? word[1] : word[2]) >>
-							  bits % 32 & 0xFF);
+			return make_uint2(start, (bits < 32   ? word[0]
+									  : bits < 64 ? word[1]
+												  : word[2]) >>
+											 bits % 32 &
+										 0xFF);
 		}
 		else
 		{
-			uint32_t	start = __ldg(&lists.base[id / WHOLE_GROUP]) + __ldg(&lists.start[id]);
-			uint32_t	next = __ldg(&lists.base[(id + 1) / WHOLE_GROUP]) +
-				__ldg(&lists.start[id + 1]);
+			uint32_t start = __ldg(&lists.base[id / WHOLE_GROUP]) + __ldg(&lists.start[id]);
+			uint32_t next =
+				__ldg(&lists.base[(id + 1) / WHOLE_GROUP]) + __ldg(&lists.start[id + 1]);
 
 			return make_uint2(start, next - start);
 		}
@@ -322,14 +336,14 @@ struct list_planes
 	count_list(const uint16_t *list, int length)
 	{
 		constexpr int LOADS = 3;
-		int			left = length - (int) lane;
+		int left = length - (int) lane;
 
 		list += lane;
 #pragma unroll 1
 		for (; length > 0; length -= LOADS * 32, left -= LOADS * 32, list += LOADS * 32)
 		{
-			uint32_t	posting[LOADS];
-			bool		counting[LOADS];
+			uint32_t posting[LOADS];
+			bool counting[LOADS];
 
 #pragma unroll
 			for (int i = 0; i < LOADS; i++)
@@ -345,14 +359,14 @@ struct list_planes
 	__device__ __forceinline__ void
 	count_long_lists(const uint16_t *postings, uint32_t start, uint32_t n)
 	{
-		uint32_t	lists = __ballot_sync(FULL_WARP, n > 0);
+		uint32_t lists = __ballot_sync(FULL_WARP, n > 0);
 
 #pragma unroll 1
 		while (lists != 0)
 		{
-			int			src = __ffs(lists) - 1;
-			uint32_t	from = __shfl_sync(FULL_WARP, start, src);
-			uint32_t	length = __shfl_sync(FULL_WARP, n, src);
+			int src = __ffs(lists) - 1;
+			uint32_t from = __shfl_sync(FULL_WARP, start, src);
+			uint32_t length = __shfl_sync(FULL_WARP, n, src);
 
 			lists &= lists - 1;
 			count_list(postings + from, (int) length);
@@ -360,51 +374,52 @@ struct list_planes
 	}
 
 	/*
-	 * Load the postings at positions i and i + 32 of the lists of all lanes, if there are
-	 * `total`.  A lane's lists reach up to position `upto` (~0: it has none), which no two
-	 * share.  starts[] are where position 0 of each would be; `done` of them end before i.
+	 * Load the postings at positions i and i + 32 of the lists of all lanes,
+	 * if there are `total`.  A lane's lists reach up to position `upto` (~0:
+	 * it has none), which no two share.  starts[] are where position 0 of
+	 * each would be; `done` of them end before i.
 	 */
 	__device__ __forceinline__ void
 	load_postings(const uint16_t *postings, const uint32_t *starts, uint32_t upto, uint32_t total,
 				  uint32_t i, uint32_t *done, uint32_t (&posting)[2]) const
 	{
-		uint32_t	rank[2];
+		uint32_t rank[2];
 
 #pragma unroll
 		for (int half = 0; half < 2; half++)
 		{
 			/* the positions, of these 32, at which another list begins */
-			uint32_t	ends = __reduce_or_sync(FULL_WARP, __funnelshift_lc(0, 1, upto - (i - lane) -
-																		   32 * half));
+			uint32_t ends =
+				__reduce_or_sync(FULL_WARP, __funnelshift_lc(0, 1, upto - (i - lane) - 32 * half));
 
 			rank[half] = *done + __popc(ends & ~0u >> (31 - lane));
 			*done += __popc(ends);
 		}
 #pragma unroll
 		for (int half = 0; half < 2; half++)
-			posting[half] = i + 32 * half >= total ? 0 :
-				__ldg(&postings[starts[rank[half]] + i + 32 * half]);
+			posting[half] =
+				i + 32 * half >= total ? 0 : __ldg(&postings[starts[rank[half]] + i + 32 * half]);
 	}
 
 	/*
-	 * Count the lists of all lanes at once, 64 postings at a time: they are short.  AHEAD:
-	 * the next postings are on their way while some are counted.  starts: memory of this
-	 * warp, for a word of each list.
+	 * Count the lists of all lanes at once, 64 postings at a time: they are
+	 * short.  AHEAD: the next postings are on their way while some are
+	 * counted.  starts: memory of this warp, for a word of each list.
 	 */
 	template <bool AHEAD>
 	__device__ __forceinline__ void
 	count_short_lists(const uint16_t *postings, uint32_t start, uint32_t n, uint32_t *starts)
 	{
-		uint32_t	lists = __ballot_sync(FULL_WARP, n > 0);
-		uint32_t	upto = n;
-		uint32_t	total;
-		uint32_t	done = 0;
-		uint32_t	next[2] = {0, 0};
+		uint32_t lists = __ballot_sync(FULL_WARP, n > 0);
+		uint32_t upto = n;
+		uint32_t total;
+		uint32_t done = 0;
+		uint32_t next[2] = {0, 0};
 
 #pragma unroll
 		for (int d = 1; d < 32; d *= 2)
 		{
-			uint32_t	left = __shfl_up_sync(FULL_WARP, upto, d);
+			uint32_t left = __shfl_up_sync(FULL_WARP, upto, d);
 
 			if (lane >= (uint32_t) d)
 				upto += left;
@@ -420,8 +435,8 @@ struct list_planes
 #pragma unroll 1
 		for (uint32_t i = lane; i - lane < total; i += 64)
 		{
-			uint32_t	posting[2] = {next[0], next[1]};
-			bool		counting[2] = {i < total, i + 32 < total};
+			uint32_t posting[2] = {next[0], next[1]};
+			bool counting[2] = {i < total, i + 32 < total};
 
 			if (!AHEAD)
 				load_postings(postings, starts, upto, total, i, &done, posting);
@@ -440,8 +455,8 @@ struct list_planes
 #pragma unroll 1
 		for (uint32_t i = from + (WARPS == 1 ? 0 : member / 32); i < upto; i += WARPS * 32)
 		{
-			uint32_t	mine = i + lane * WARPS;
-			uint2		list = make_uint2(0, 0);
+			uint32_t mine = i + lane * WARPS;
+			uint2 list = make_uint2(0, 0);
 
 			if (mine < upto)
 				list = find_list(lists, __ldg(&ids[mine]));
@@ -473,15 +488,16 @@ struct list_planes
 	}
 
 	/*
-	 * The common ids that this lane's rows, of minlen to maxlen ids, need for a query; *most:
-	 * the rows that each warp may emit.  Returns whether any of the team's rows can have that.
+	 * The common ids that this lane's rows, of minlen to maxlen ids, need for
+	 * a query; *most: the rows that each warp may emit.  Returns whether any
+	 * of the team's rows can have that.
 	 */
 	__device__ __forceinline__ bool
-	what_is_needed(const struct query_limits *limits, uint32_t minlen, uint32_t maxlen, uint32_t *need,
-				   uint32_t *most)
+	what_is_needed(const struct query_limits *limits, uint32_t minlen, uint32_t maxlen,
+				   uint32_t *need, uint32_t *most)
 	{
-		uint32_t	len = limits->len;
-		bool		hopeless;
+		uint32_t len = limits->len;
+		bool hopeless;
 
 		*need = gpuvec_need(params.measure, len, minlen, bound_score(limits->bound.hi));
 		*most = params.sample > 0 ? (2 * params.sample + WARPS - 1) / WARPS : ~0u;
@@ -492,6 +508,6 @@ struct list_planes
 	}
 };
 
-}
+} // namespace gpuvec
 
-#endif							/* GPUVEC_LIST_PLANES_CUH */
+#endif /* GPUVEC_LIST_PLANES_CUH */

@@ -3,13 +3,15 @@
  * list_rounds.cu
  *	  The rounds of a chunk that is counted by lists.
  *
- * There are up to three: a sample of some blocks gives a query its first bound; if there
- * are many queries, a part of the blocks gives a better one; the others follow.  The first
- * two choose blocks whose rows have the length at which the best rows for the query are
- * expected.  Segments without lists, which are small, are scanned in the last round.
+ * There are up to three: a sample of some blocks gives a query its first
+ * bound; if there are many queries, a part of the blocks gives a better one;
+ * the others follow.  The first two choose blocks whose rows have the length
+ * at which the best rows for the query are expected.  Segments without lists,
+ * which are small, are scanned in the last round.
  *
- * Which queries a block is a sample for is copied to the device.  Queries that are alone
- * come as a parameter of the first kernel, and so does what each has for a sample.
+ * Which queries a block is a sample for is copied to the device.  Queries
+ * that are alone come as a parameter of the first kernel, and so does what
+ * each has for a sample.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,26 +23,27 @@
 namespace gpuvec
 {
 
-#define UNSAMPLED_ROWS		8192	/* of a view: all may become candidates */
-#define SAMPLE_PER_K		4	/* rows of the sample, at least */
+#define UNSAMPLED_ROWS 8192 /* of a view: all may become candidates */
+#define SAMPLE_PER_K 4      /* rows of the sample, at least */
 
 /* The rounds of counting by lists */
 enum list_round
 {
-	ROUND_SAMPLE,				/* a few rows of a few blocks give a bound */
-	ROUND_NEAR,					/* a part of the blocks gives a better one */
-	ROUND_REST					/* the other blocks */
+	ROUND_SAMPLE, /* a few rows of a few blocks give a bound */
+	ROUND_NEAR,   /* a part of the blocks gives a better one */
+	ROUND_REST    /* the other blocks */
 };
 
 /* How many blocks of a kind does a query count in a round? */
 static uint32_t
 round_blocks(const struct search *s, const struct chunk *c, enum list_round round, int kind)
 {
-	uint32_t	nblocks = s->view->nblocks[kind];
+	uint32_t nblocks = s->view->nblocks[kind];
 
 	if (round == ROUND_REST)
 		return nblocks;
-	if (c->again || (uint64_t) s->view->ntiles * 32 <= std::min(c->capacity, (uint32_t) UNSAMPLED_ROWS))
+	if (c->again ||
+		(uint64_t) s->view->ntiles * 32 <= std::min(c->capacity, (uint32_t) UNSAMPLED_ROWS))
 		return 0;
 	if (round == ROUND_SAMPLE)
 		return std::min(kind == 0 ? s->policy.sample_tiled : s->policy.sample_whole,
@@ -75,19 +78,19 @@ best_length(const struct search *s, const gpuvec_topk_query *query)
 static uint32_t
 first_block(const struct search *s, int kind, uint32_t n, uint32_t best)
 {
-	uint32_t	nblocks = s->view->nblocks[kind];
+	uint32_t nblocks = s->view->nblocks[kind];
 	const uint32_t *len = s->view->block_len[kind].get();
-	uint32_t	from = (uint32_t) (std::lower_bound(len, len + nblocks, best) - len);
-	uint32_t	upto = (uint32_t) (std::upper_bound(len, len + nblocks, best) - len);
-	uint32_t	middle = from + (upto - from) / 2;
+	uint32_t from = (uint32_t) (std::lower_bound(len, len + nblocks, best) - len);
+	uint32_t upto = (uint32_t) (std::upper_bound(len, len + nblocks, best) - len);
+	uint32_t middle = from + (upto - from) / 2;
 
 	return std::min(middle > n / 2 ? middle - n / 2 : 0, nblocks - n);
 }
 
 /*
- * Choose n blocks for each query: those around its best length, which come one after
- * another.  ranges[] says for each block which queries it is for: also one after
- * another, as the queries are in order of length.
+ * Choose n blocks for each query: those around its best length, which come
+ * one after another.  ranges[] says for each block which queries it is for:
+ * also one after another, as the queries are in order of length.
  */
 static void
 choose_blocks(const struct search *s, const struct chunk *c, int kind, uint32_t n, uint2 *ranges)
@@ -95,8 +98,8 @@ choose_blocks(const struct search *s, const struct chunk *c, int kind, uint32_t 
 	memset(ranges, 0, sizeof(uint2) * s->view->nblocks[kind]);
 	for (uint32_t q = 0, next; q < c->n; q = next)
 	{
-		uint32_t	best = best_length(s, chunk_query(c, q)->query);
-		uint32_t	from = first_block(s, kind, n, best);
+		uint32_t best = best_length(s, chunk_query(c, q)->query);
+		uint32_t from = first_block(s, kind, n, best);
 
 		for (next = q + 1; next < c->n; next++)
 			if (best_length(s, chunk_query(c, next)->query) != best)
@@ -115,7 +118,7 @@ static uint32_t
 ranges_at(const struct search *s, enum list_round round, int kind)
 {
 	return (round == ROUND_SAMPLE ? 0 : s->view->nblocks[0] + s->view->nblocks[1]) +
-		(kind == 0 ? 0 : s->view->nblocks[0]);
+		   (kind == 0 ? 0 : s->view->nblocks[0]);
 }
 
 /* Choose the blocks of the first two rounds */
@@ -137,9 +140,9 @@ queue_blocks(struct search *s, struct chunk *c, struct list_params *p, int kind)
 {
 	struct search_backend *b = s->b;
 	const struct gpuvec_search_policy &policy = s->policy;
-	uint32_t	item_queries = kind == 0 ? policy.item_queries : policy.whole_item_queries;
-	bool		plain = s->view->plain && c->list_planes <= 8;
-	uint32_t	slices;
+	uint32_t item_queries = kind == 0 ? policy.item_queries : policy.whole_item_queries;
+	bool plain = s->view->plain && c->list_planes <= 8;
+	uint32_t slices;
 	cudaError_t rc;
 
 	if (p->nblocks == 0)
@@ -158,16 +161,16 @@ queue_blocks(struct search *s, struct chunk *c, struct list_params *p, int kind)
 	{
 		b->stats.plain_rounds += plain;
 		b->stats.plain_lone_rounds += plain && c->n <= LONE_QUERIES;
-		rc = plain ? lists_count_plain(p, b->device.sms, s->stream) :
-			lists_count_whole(p, c->list_planes, b->device.sms, s->stream);
+		rc = plain ? lists_count_plain(p, b->device.sms, s->stream)
+				   : lists_count_whole(p, c->list_planes, b->device.sms, s->stream);
 	}
 	else if (c->n <= policy.lone_queries)
 		rc = lists_count_lone(p, c->list_planes, s->stream);
 	else if (c->n <= policy.direct_queries)
 		rc = lists_count_direct(p, c->list_planes, s->stream);
 	else
-		rc = lists_count_tiled(p, c->list_planes, b->device.shared_limit, s->view->nstaged, b->device.sms,
-							   s->stream);
+		rc = lists_count_tiled(p, c->list_planes, b->device.shared_limit, s->view->nstaged,
+							   b->device.sms, s->stream);
 	b->stats.rounds++;
 	return s->check(rc);
 }
@@ -194,8 +197,8 @@ fill_list_params(const struct search *s, const struct chunk *c, struct list_para
 }
 
 /*
- * For queries that are alone: choose the blocks of a round as fill_ranges() does for
- * many, but tell them to the kernel.
+ * For queries that are alone: choose the blocks of a round as fill_ranges()
+ * does for many, but tell them to the kernel.
  */
 static void
 choose_own_blocks(const struct search *s, const struct chunk *c, struct list_params *p, int kind,
@@ -212,8 +215,8 @@ static bool
 queue_lists(struct search *s, struct chunk *c, struct list_params *p, enum list_round round)
 {
 	const uint2 *ranges = scratch_at<uint2>(s, c->ranges);
-	uint32_t	sum = round_blocks(s, c, round, 0) + round_blocks(s, c, round, 1);
-	bool		near = has_round(s, c, ROUND_NEAR);
+	uint32_t sum = round_blocks(s, c, round, 0) + round_blocks(s, c, round, 1);
+	bool near = has_round(s, c, ROUND_NEAR);
 
 	p->sample = 0;
 	if (round == ROUND_SAMPLE)
@@ -261,8 +264,7 @@ queue_list_rounds(struct search *s, struct chunk *c)
 
 	s->b->stats.list_chunks++;
 	fill_list_params(s, c, &p);
-	if (!(c->lone ? queue_lone(s, c, &p) :
-		  s->check(lists_classify(&p, s->stream))))
+	if (!(c->lone ? queue_lone(s, c, &p) : s->check(lists_classify(&p, s->stream))))
 		return false;
 	if (has_round(s, c, ROUND_SAMPLE) &&
 		(!queue_lists(s, c, &p, ROUND_SAMPLE) || !queue_select(s, c, SELECT_TIGHTEN)))
@@ -271,8 +273,8 @@ queue_list_rounds(struct search *s, struct chunk *c)
 		(!queue_lists(s, c, &p, ROUND_NEAR) || !queue_select(s, c, SELECT_ROUND)))
 		return false;
 	return queue_lists(s, c, &p, ROUND_REST) &&
-		(s->view->nplain == 0 || queue_scan(s, c, s->view->nplain, 0, TILE_CLASSES)) &&
-		queue_select(s, c, c->kmax <= GPUVEC_FAST_K ? SELECT_FINAL : SELECT_ROUND);
+		   (s->view->nplain == 0 || queue_scan(s, c, s->view->nplain, 0, TILE_CLASSES)) &&
+		   queue_select(s, c, c->kmax <= GPUVEC_FAST_K ? SELECT_FINAL : SELECT_ROUND);
 }
 
-}
+} // namespace gpuvec

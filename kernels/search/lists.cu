@@ -4,32 +4,33 @@
  *	  Count the common ids of rows and queries by inverted lists, and emit the
  *	  rows that may be among the best.
  *
- * A team of warps counts one query in one block of a segment.  Each of its lanes
- * has 128 consecutive rows, whose counters it keeps bit-sliced in registers, as
- * four groups of 32.  The query's ids come in two kinds:
+ * A team of warps counts one query in one block of a segment.  Each of its
+ * lanes has 128 consecutive rows, whose counters it keeps bit-sliced in
+ * registers, as four groups of 32.  The query's ids come in two kinds:
  *
- * Common ids have bitmaps; a lane adds the 128 bits of its rows with carry-save
- * adders (bit_counters.cuh).
+ * Common ids have bitmaps; a lane adds the 128 bits of its rows with
+ * carry-save adders (bit_counters.cuh).
  *
- * The others have short lists of rows, which are counted in bit planes in shared
- * memory (list_planes.cuh).  After as many lists as the planes can count, the lanes
- * add them to their counters.
+ * The others have short lists of rows, which are counted in bit planes in
+ * shared memory (list_planes.cuh).  After as many lists as the planes can
+ * count, the lanes add them to their counters.
  *
  * Rows are in the order of their lengths, so for its rows each lane needs
- * gpuvec_need() of the shortest one.  One comparison of its counters with that
- * number finds the rows to score.  A team whose lanes all need more than query
- * and row can share does not count at all.
+ * gpuvec_need() of the shortest one.  One comparison of its counters with
+ * that number finds the rows to score.  A team whose lanes all need more than
+ * query and row can share does not count at all.
  *
- * In blocks of 4,096 rows a team is one warp.  For many queries, a thread block
- * keeps the bitmaps of the block's most common ids in shared memory, and its warps
- * take one query after the other (count_tiled); for few, warps read what they need
- * from global memory (count_direct; lists_lone.cu for a query alone).  Where few ids
- * are common, a block is a whole segment and a team is a thread block (count_whole); if
- * no id is, see lists_plain.cu.
+ * In blocks of 4,096 rows a team is one warp.  For many queries, a thread
+ * block keeps the bitmaps of the block's most common ids in shared memory,
+ * and its warps take one query after the other (count_tiled); for few, warps
+ * read what they need from global memory (count_direct; lists_lone.cu for a
+ * query alone).  Where few ids are common, a block is a whole segment and a
+ * team is a thread block (count_whole); if no id is, see lists_plain.cu.
  *
- * A first bound comes from a few blocks, those with rows of the lengths at which a
- * query's best rows are expected; of each of them only some rows with the highest
- * counts are emitted.  The k-th best of any rows bounds the k-th best of all.
+ * A first bound comes from a few blocks, those with rows of the lengths at
+ * which a query's best rows are expected; of each of them only some rows with
+ * the highest counts are emitted.  The k-th best of any rows bounds the k-th
+ * best of all.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,22 +45,25 @@ namespace gpuvec
 
 extern __shared__ uint4 shared_memory[];
 
-/* With more threads each has fewer registers, and what they spill all goes to L2 */
-#define TILED_THREADS	896
-#define TILED_TEAM_WORDS	(list_planes<1, TILED_PLANES>::TEAM_WORDS)
-#define WHOLE_PLANES	7
+/*
+ * With more threads each has fewer registers, and what they spill all goes to
+ * L2
+ */
+#define TILED_THREADS 896
+#define TILED_TEAM_WORDS (list_planes<1, TILED_PLANES>::TEAM_WORDS)
+#define WHOLE_PLANES 7
 
 /* A lane's rows in the bitmaps of a block, from the empty slot's on */
 struct lane_bitmaps
 {
-	const uint4 *staged;		/* those up to nstaged, in shared memory */
-	const uint4 *all;			/* in global memory */
-	uint32_t	nstaged;
+	const uint4 *staged; /* those up to nstaged, in shared memory */
+	const uint4 *all;    /* in global memory */
+	uint32_t nstaged;
 };
 
 /*
- * Counts queries in a block, with counters in registers.  STAGED: some bitmaps are in shared
- * memory
+ * Counts queries in a block, with counters in registers.  STAGED: some
+ * bitmaps are in shared memory
  */
 template <int PLANES, int WARPS, int NPLANES, bool STAGED>
 struct list_counter : list_planes<WARPS, NPLANES>
@@ -86,20 +90,20 @@ struct list_counter : list_planes<WARPS, NPLANES>
 	}
 
 	/*
-	 * Set the counters to the team's planes, or add these to the counters, of which there
-	 * are FROM planes yet; and clear the team's.
+	 * Set the counters to the team's planes, or add these to the counters, of
+	 * which there are FROM planes yet; and clear the team's.
 	 */
 	template <int FROM>
 	__device__ __forceinline__ void
 	take_planes()
 	{
-		uint32_t	carry[4] = {0, 0, 0, 0};
+		uint32_t carry[4] = {0, 0, 0, 0};
 
 #pragma unroll
 		for (int i = 0; i < NPLANES; i++)
 		{
-			uint4	   *words = this->plane(i);
-			uint4		v = *words;
+			uint4 *words = this->plane(i);
+			uint4 v = *words;
 			const uint32_t word[4] = {v.x, v.y, v.z, v.w};
 
 			*words = make_uint4(0, 0, 0, 0);
@@ -122,7 +126,10 @@ struct list_counter : list_planes<WARPS, NPLANES>
 		}
 	}
 
-	/* Set the counters to the team's planes and the counts in the lists of ids from .. n - 1 */
+	/*
+	 * Set the counters to the team's planes and the counts in the lists of
+	 * ids from .. n - 1
+	 */
 	__device__ __forceinline__ void
 	count_more_lists(const uint16_t *ids, uint32_t from, uint32_t n)
 	{
@@ -137,17 +144,23 @@ struct list_counter : list_planes<WARPS, NPLANES>
 		}
 	}
 
-	/* This lane's rows in the bitmap of the block's empty slot, in global memory */
+	/*
+	 * This lane's rows in the bitmap of the block's empty slot, in global
+	 * memory
+	 */
 	__device__ __forceinline__ const uint4 *
 	block_bitmaps() const
 	{
 		const struct entered_block<WARPS * 32> *entered = this->entered;
 
-		return entered->lists.bitmaps + this->member + (WARPS > 1 ? 0 :
-			   (size_t) entered->block * (entered->lists.nslots + 1) * 32);
+		return entered->lists.bitmaps + this->member +
+			   (WARPS > 1 ? 0 : (size_t) entered->block * (entered->lists.nslots + 1) * 32);
 	}
 
-	/* This lane's rows in the bitmap of a slot.  OTHERS: it may be one that is not staged */
+	/*
+	 * This lane's rows in the bitmap of a slot.  OTHERS: it may be one that
+	 * is not staged
+	 */
 	template <bool OTHERS>
 	__device__ __forceinline__ uint4
 	bitmap(const struct lane_bitmaps &from, uint32_t slot) const
@@ -157,13 +170,16 @@ struct list_counter : list_planes<WARPS, NPLANES>
 		return from.staged[slot * (WARPS * 32)];
 	}
 
-	/* Add two bitmaps, whose slots are in a word; carry[] become masks of weight 2 */
+	/*
+	 * Add two bitmaps, whose slots are in a word; carry[] become masks of
+	 * weight 2
+	 */
 	template <bool OTHERS>
 	__device__ __forceinline__ void
 	add_pair(const struct lane_bitmaps &from, uint32_t slots, uint32_t *carry)
 	{
-		uint4		x = bitmap<OTHERS>(from, slots & 0xFFFF);
-		uint4		y = bitmap<OTHERS>(from, slots >> 16);
+		uint4 x = bitmap<OTHERS>(from, slots & 0xFFFF);
+		uint4 y = bitmap<OTHERS>(from, slots >> 16);
 
 		carry[0] = word_counters::full_add(counters[0].plane[0], x.x, y.x);
 		carry[1] = word_counters::full_add(counters[1].plane[0], x.y, y.y);
@@ -176,8 +192,8 @@ struct list_counter : list_planes<WARPS, NPLANES>
 	__device__ __forceinline__ void
 	add_four(const struct lane_bitmaps &from, uint32_t slots01, uint32_t slots23, uint32_t *carry)
 	{
-		uint32_t	a[4];
-		uint32_t	b[4];
+		uint32_t a[4];
+		uint32_t b[4];
 
 		add_pair<OTHERS>(from, slots01, a);
 		add_pair<OTHERS>(from, slots23, b);
@@ -191,8 +207,8 @@ struct list_counter : list_planes<WARPS, NPLANES>
 	__device__ __forceinline__ void
 	add_eight(const struct lane_bitmaps &from, uint4 slots, uint32_t *carry)
 	{
-		uint32_t	a[4];
-		uint32_t	b[4];
+		uint32_t a[4];
+		uint32_t b[4];
 
 		add_four<OTHERS>(from, slots.x, slots.y, a);
 		add_four<OTHERS>(from, slots.z, slots.w, b);
@@ -201,15 +217,17 @@ struct list_counter : list_planes<WARPS, NPLANES>
 			carry[w] = word_counters::full_add(counters[w].plane[2], a[w], b[w]);
 	}
 
-	/* Add the bitmaps of n slots, a multiple of 8, to counters of TOP planes */
+	/*
+	 * Add the bitmaps of n slots, a multiple of 8, to counters of TOP planes
+	 */
 	template <int TOP, bool OTHERS>
 	__device__ __forceinline__ void
 	count_slots(const uint4 *staged, const uint16_t *slots, uint32_t n)
 	{
 		const uint4 *eights = (const uint4 *) slots;
 		struct lane_bitmaps from = {staged, NULL, 0};
-		uint32_t	a[4];
-		uint32_t	b[4];
+		uint32_t a[4];
+		uint32_t b[4];
 
 		if (n == 0)
 			return;
@@ -250,7 +268,10 @@ struct list_counter : list_planes<WARPS, NPLANES>
 			count_slots<TOP, false>(staged, entries, n.x + n.y);
 	}
 
-	/* Which of this lane's rows have counts of at least a number below 2^PLANES? */
+	/*
+	 * Which of this lane's rows have counts of at least a number below
+	 * 2^PLANES?
+	 */
 	__device__ __forceinline__ void
 	rows_reaching(uint32_t number, uint32_t *rows) const
 	{
@@ -260,7 +281,7 @@ struct list_counter : list_planes<WARPS, NPLANES>
 #pragma unroll
 		for (int p = 0; p < PLANES; p++)
 		{
-			uint32_t	zero = (number >> p & 1) - 1;	/* ~0: the number has a 0 here */
+			uint32_t zero = (number >> p & 1) - 1; /* ~0: the number has a 0 here */
 
 #pragma unroll
 			for (int w = 0; w < 4; w++)
@@ -272,31 +293,37 @@ struct list_counter : list_planes<WARPS, NPLANES>
 	__device__ __forceinline__ uint32_t
 	get(uint32_t i) const
 	{
-		uint32_t	count = 0;
+		uint32_t count = 0;
 
-		/* chosen plane by plane: counters that are not constants would be in memory */
+		/*
+		 * chosen plane by plane: counters that are not constants would be in
+		 * memory
+		 */
 #pragma unroll
 		for (int p = 0; p < PLANES; p++)
 		{
-			uint32_t	low = i & 32 ? counters[1].plane[p] : counters[0].plane[p];
-			uint32_t	high = i & 32 ? counters[3].plane[p] : counters[2].plane[p];
+			uint32_t low = i & 32 ? counters[1].plane[p] : counters[0].plane[p];
+			uint32_t high = i & 32 ? counters[3].plane[p] : counters[2].plane[p];
 
 			count |= ((i & 64 ? high : low) >> i % 32 & 1) << p;
 		}
 		return count;
 	}
 
-	/* The largest count that `wanted` of the team's rows reach (0 if there is none) */
+	/*
+	 * The largest count that `wanted` of the team's rows reach (0 if there is
+	 * none)
+	 */
 	__device__ __forceinline__ uint32_t
 	high_count(uint32_t wanted)
 	{
-		uint32_t	count = 0;
+		uint32_t count = 0;
 
 #pragma unroll 1
 		for (int p = PLANES - 1; p >= 0; p--)
 		{
-			uint32_t	rows[4];
-			uint32_t	n;
+			uint32_t rows[4];
+			uint32_t n;
 
 			rows_reaching(count | 1u << p, rows);
 			n = __popc(rows[0]) + __popc(rows[1]) + __popc(rows[2]) + __popc(rows[3]);
@@ -309,27 +336,29 @@ struct list_counter : list_planes<WARPS, NPLANES>
 	/*
 	 * Count query q in the block that was entered.
 	 *
-	 * The fewer planes there are while bitmaps are added, the more registers are free for
-	 * loads.  NPLANES are enough if neither all of the query's ids nor all that have slots are
-	 * more than they can count; in the second case the lists come last.
+	 * The fewer planes there are while bitmaps are added, the more registers
+	 * are free for loads.  NPLANES are enough if neither all of the query's
+	 * ids nor all that have slots are more than they can count; in the second
+	 * case the lists come last.
 	 */
 	__device__ __forceinline__ void
 	count_query(uint32_t q, const uint4 *staged)
 	{
 		const struct list_params &params = this->params;
 		const struct query_limits *limits = &params.queries[q].limits;
-		uint4		n = __ldg(&params.nentries_of[this->entered->segment_number * params.nqueries + q]);
-		uint32_t	need;
-		uint32_t	most;
+		uint4 n = __ldg(&params.nentries_of[this->entered->segment_number * params.nqueries + q]);
+		uint32_t need;
+		uint32_t most;
 		const uint16_t *entries;
 		const uint16_t *ids;
-		bool		few;
-		uint32_t	rows[4];
+		bool few;
+		uint32_t rows[4];
 
 		if (!this->what_is_needed(limits, this->entered->minlen[this->member],
 								  this->entered->maxlen[this->member], &need, &most))
 			return;
-		entries = params.entries + ((size_t) this->entered->segment_number * params.nentries + n.w) * 8;
+		entries =
+			params.entries + ((size_t) this->entered->segment_number * params.nentries + n.w) * 8;
 		ids = entries + n.x + n.y;
 		this->template count_ids<true>(this->entered->lists, ids, 0, min(n.z, base::MOST_LISTS));
 		few = limits->len <= base::MOST_LISTS;
@@ -355,7 +384,7 @@ struct list_counter : list_planes<WARPS, NPLANES>
 		for (int w = 0; w < 4; w++)
 			rows[w] = need >> PLANES ? 0 : rows[w];
 		emit_words(params, this->entered->segment, q, this->first_row(), rows, most,
-				   [&] (uint32_t i) { return get(i); });
+				   [&](uint32_t i) { return get(i); });
 		this->sync_team();
 	}
 };
@@ -366,31 +395,33 @@ typedef struct entered_block<WHOLE_THREADS> whole_block;
 static __device__ __forceinline__ uint32_t
 take_query(struct team_shared *team)
 {
-	uint32_t	i = 0;
+	uint32_t i = 0;
 
 	if (threadIdx.x % 32 == 0)
 		i = atomicAdd(&team->next_query, 1);
 	return __shfl_sync(FULL_WARP, i, 0);
 }
 
-/* Blocks of 4,096 rows, their bitmaps in shared memory; an item is some queries */
+/*
+ * Blocks of 4,096 rows, their bitmaps in shared memory; an item is some
+ * queries
+ */
 template <int PLANES, int THREADS>
 __global__ void
-__launch_bounds__(THREADS, 1)
-count_tiled(const __grid_constant__ struct list_params params)
+__launch_bounds__(THREADS, 1) count_tiled(const __grid_constant__ struct list_params params)
 {
 	struct team_shared *team = (struct team_shared *) shared_memory;
-	struct entered_block<32> *entered = (struct entered_block<32> *) (team + 1);	/* of all teams */
-	uint32_t   *planes = (uint32_t *) (entered + 1) + threadIdx.x / 32 * TILED_TEAM_WORDS;
-	uint4	   *bitmaps = (uint4 *) ((uint32_t *) (entered + 1) + THREADS / 32 * TILED_TEAM_WORDS);
+	struct entered_block<32> *entered = (struct entered_block<32> *) (team + 1); /* of all teams */
+	uint32_t *planes = (uint32_t *) (entered + 1) + threadIdx.x / 32 * TILED_TEAM_WORDS;
+	uint4 *bitmaps = (uint4 *) ((uint32_t *) (entered + 1) + THREADS / 32 * TILED_TEAM_WORDS);
 	list_counter<PLANES, 1, TILED_PLANES, true> counter(params, planes, NULL, entered);
-	uint32_t	staged = ~0u;
+	uint32_t staged = ~0u;
 
 	for (;;)
 	{
-		uint32_t	item = take_item(params, team);
-		uint2		queries;
-		uint32_t	i;
+		uint32_t item = take_item(params, team);
+		uint2 queries;
+		uint32_t i;
 
 		if (item == ~0u)
 			break;
@@ -400,7 +431,7 @@ count_tiled(const __grid_constant__ struct list_params params)
 		if (item / params.nslices != staged)
 		{
 			const struct device_lists *lists = &entered->lists;
-			uint32_t	words;
+			uint32_t words;
 			const uint4 *source;
 
 			staged = item / params.nslices;
@@ -416,7 +447,7 @@ count_tiled(const __grid_constant__ struct list_params params)
 		i = take_query(team);
 		while (i < queries.y)
 		{
-			uint32_t	q = queries.x + i;
+			uint32_t q = queries.x + i;
 
 			/* looked at only when this query is counted */
 			i = take_query(team);
@@ -426,33 +457,36 @@ count_tiled(const __grid_constant__ struct list_params params)
 	}
 }
 
-#define DIRECT_THREADS	128
+#define DIRECT_THREADS 128
 
-/* Blocks of 4,096 rows, their bitmaps in global memory; a warp for each query and block */
+/*
+ * Blocks of 4,096 rows, their bitmaps in global memory; a warp for each query
+ * and block
+ */
 template <int PLANES>
 __global__ void
-__launch_bounds__(DIRECT_THREADS)
-count_direct(const __grid_constant__ struct list_params params)
+__launch_bounds__(DIRECT_THREADS) count_direct(const __grid_constant__ struct list_params params)
 {
-	struct entered_block<32> *entered = (struct entered_block<32> *) shared_memory + threadIdx.x / 32;
-	uint32_t   *planes = (uint32_t *)
-		((struct entered_block<32> *) shared_memory + DIRECT_THREADS / 32) +
+	struct entered_block<32> *entered =
+		(struct entered_block<32> *) shared_memory + threadIdx.x / 32;
+	uint32_t *planes =
+		(uint32_t *) ((struct entered_block<32> *) shared_memory + DIRECT_THREADS / 32) +
 		threadIdx.x / 32 * TILED_TEAM_WORDS;
 	list_counter<PLANES, 1, TILED_PLANES, false> counter(params, planes, NULL, entered);
-	uint32_t	warps = gridDim.x * (DIRECT_THREADS / 32);
-	uint32_t	ntasks = params.nblocks * params.nqueries;
+	uint32_t warps = gridDim.x * (DIRECT_THREADS / 32);
+	uint32_t ntasks = params.nblocks * params.nqueries;
 
 	__syncwarp();
 	for (uint32_t task = blockIdx.x * (DIRECT_THREADS / 32) + threadIdx.x / 32; task < ntasks;
 		 task += warps)
 	{
-		uint32_t	q = task % params.nqueries;
+		uint32_t q = task % params.nqueries;
 
 		if (*(volatile const uint32_t *) params.stop)
 			break;
 		if (params.ranges)
 		{
-			uint2		range = params.ranges[task / params.nqueries];
+			uint2 range = params.ranges[task / params.nqueries];
 
 			if (q - range.x >= range.y)
 				continue;
@@ -466,21 +500,18 @@ count_direct(const __grid_constant__ struct list_params params)
 
 template <int PLANES>
 __global__ void
-__launch_bounds__(WHOLE_THREADS, 2)
-count_whole(const __grid_constant__ struct list_params params)
+__launch_bounds__(WHOLE_THREADS, 2) count_whole(const __grid_constant__ struct list_params params)
 {
 	struct team_shared *team = (struct team_shared *) shared_memory;
 	whole_block *entered = (whole_block *) (team + 1);
-	list_counter<PLANES, WHOLE_THREADS / 32, WHOLE_PLANES, false>
-		counter(params, (uint32_t *) (entered + 1), team, entered);
+	list_counter<PLANES, WHOLE_THREADS / 32, WHOLE_PLANES, false> counter(
+		params, (uint32_t *) (entered + 1), team, entered);
 
-	count_segments(params, counter, [&] (uint32_t q)
-				   {
-					   counter.count_query(q, counter.block_bitmaps());
-				   });
+	count_segments(params, counter,
+				   [&](uint32_t q) { counter.count_query(q, counter.block_bitmaps()); });
 }
 
-typedef void (*list_function) (const struct list_params);
+typedef void (*list_function)(const struct list_params);
 
 /* Threads of count_tiled: with more planes fewer, for their registers */
 static uint32_t
@@ -518,7 +549,7 @@ static size_t
 tiled_bytes(uint32_t threads)
 {
 	return sizeof(struct team_shared) + sizeof(struct entered_block<32>) +
-		threads / 32 * TILED_TEAM_WORDS * sizeof(uint32_t);
+		   threads / 32 * TILED_TEAM_WORDS * sizeof(uint32_t);
 }
 
 static size_t
@@ -532,7 +563,8 @@ uint32_t
 lists_slots(size_t smem_limit)
 {
 	return (uint32_t) ((smem_limit - tiled_bytes(tiled_threads(7, smem_limit))) /
-					   (TILED_ROWS / 8)) - 1;
+					   (TILED_ROWS / 8)) -
+		   1;
 }
 
 /* Let the kernels have as much shared memory as they need */
@@ -543,10 +575,10 @@ lists_prepare(size_t smem_limit)
 
 	for (int i = 0; i < 3; i++)
 	{
-		uint32_t	threads = tiled_threads(planes[i], smem_limit);
-		cudaError_t rc = cudaFuncSetAttribute((const void *) tiled_variant(planes[i], threads),
-											  cudaFuncAttributeMaxDynamicSharedMemorySize,
-											  (int) smem_limit);
+		uint32_t threads = tiled_threads(planes[i], smem_limit);
+		cudaError_t rc =
+			cudaFuncSetAttribute((const void *) tiled_variant(planes[i], threads),
+								 cudaFuncAttributeMaxDynamicSharedMemorySize, (int) smem_limit);
 
 		if (rc == cudaSuccess)
 			rc = cudaFuncSetAttribute((const void *) whole_variant(planes[i]),
@@ -563,23 +595,24 @@ cudaError_t
 lists_count_tiled(const struct list_params *params, uint32_t planes, size_t smem_limit,
 				  uint32_t nslots, uint32_t sms, cudaStream_t stream)
 {
-	uint32_t	threads = tiled_threads(planes, smem_limit);
-	size_t		bytes = tiled_bytes(threads) + (size_t) (nslots + 1) * (TILED_ROWS / 8);
-	uint32_t	items = params->nblocks * params->nslices;
+	uint32_t threads = tiled_threads(planes, smem_limit);
+	size_t bytes = tiled_bytes(threads) + (size_t) (nslots + 1) * (TILED_ROWS / 8);
+	uint32_t items = params->nblocks * params->nslices;
 
-	return launch(tiled_variant(planes, threads), dim3(items < sms ? items : sms), threads,
-				  bytes, stream, *params);
+	return launch(tiled_variant(planes, threads), dim3(items < sms ? items : sms), threads, bytes,
+				  stream, *params);
 }
 
 cudaError_t
 lists_count_direct(const struct list_params *params, uint32_t planes, cudaStream_t stream)
 {
-	uint64_t	warps = (uint64_t) params->nblocks * params->nqueries;
-	uint64_t	blocks = (warps + DIRECT_THREADS / 32 - 1) / (DIRECT_THREADS / 32);
+	uint64_t warps = (uint64_t) params->nblocks * params->nqueries;
+	uint64_t blocks = (warps + DIRECT_THREADS / 32 - 1) / (DIRECT_THREADS / 32);
 
 	return launch(direct_variant(planes), dim3((uint32_t) (blocks < 65536 ? blocks : 65536)),
-				  DIRECT_THREADS, DIRECT_THREADS / 32 *
-				  (sizeof(struct entered_block<32>) + TILED_TEAM_WORDS * sizeof(uint32_t)),
+				  DIRECT_THREADS,
+				  DIRECT_THREADS / 32 *
+					  (sizeof(struct entered_block<32>) + TILED_TEAM_WORDS * sizeof(uint32_t)),
 				  stream, *params);
 }
 
@@ -587,10 +620,10 @@ cudaError_t
 lists_count_whole(const struct list_params *params, uint32_t planes, uint32_t sms,
 				  cudaStream_t stream)
 {
-	uint64_t	items = (uint64_t) params->nblocks * params->nslices;
+	uint64_t items = (uint64_t) params->nblocks * params->nslices;
 
 	return launch(whole_variant(planes), dim3((uint32_t) std::min(items, (uint64_t) sms * 2)),
 				  WHOLE_THREADS, whole_bytes(WHOLE_PLANES), stream, *params);
 }
 
-}
+} // namespace gpuvec

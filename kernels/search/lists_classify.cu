@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * lists_classify.cu
- *	  Sort the ids of queries by what segments have for them, before they are counted.
+ *	  Sort the ids of queries by what segments have for them, before they are
+ *	  counted.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,29 +13,29 @@ namespace gpuvec
 {
 
 /*
- * Sort the ids of query q, `len` of them, by what a segment has for them: slots, those
- * that are staged in shared memory first, filled up with the empty slot to a multiple of 8,
- * then ids with lists.  They go to `entries` of the segment's entries.  One warp for each
- * query and segment.
+ * Sort the ids of query q, `len` of them, by what a segment has for them:
+ * slots, those that are staged in shared memory first, filled up with the
+ * empty slot to a multiple of 8, then ids with lists.  They go to `entries`
+ * of the segment's entries.  One warp for each query and segment.
  */
 static __device__ __forceinline__ void
 classify(const struct list_params &params, uint32_t segment, uint32_t q, const uint16_t *query_ids,
 		 uint32_t len, uint32_t entries)
 {
-	uint32_t	lane = threadIdx.x % 32;
+	uint32_t lane = threadIdx.x % 32;
 	const struct device_lists *lists = &params.segments[segment].lists;
-	uint32_t	below = (1u << lane) - 1;
-	uint32_t	nslots[2] = {0, 0};
-	uint32_t	all;			/* slots, filled up */
-	uint32_t	at[3];
-	uint16_t   *out = params.entries + ((size_t) segment * params.nentries + entries) * 8;
+	uint32_t below = (1u << lane) - 1;
+	uint32_t nslots[2] = {0, 0};
+	uint32_t all; /* slots, filled up */
+	uint32_t at[3];
+	uint16_t *out = params.entries + ((size_t) segment * params.nentries + entries) * 8;
 
 	if (lists->shift == 0)
 		return;
 	for (uint32_t i = lane; i < len; i += 32)
 	{
-		uint32_t	id = query_ids[i];
-		uint32_t	slot = id <= lists->maxid ? lists->slot[id] : NO_SLOT;
+		uint32_t id = query_ids[i];
+		uint32_t slot = id <= lists->maxid ? lists->slot[id] : NO_SLOT;
 
 		nslots[0] += slot <= lists->nstaged;
 		nslots[1] += slot > lists->nstaged && slot != NO_SLOT;
@@ -50,15 +51,14 @@ classify(const struct list_params &params, uint32_t segment, uint32_t q, const u
 		out[nslots[0] + nslots[1] + lane] = 0;
 	for (uint32_t from = 0; from < len; from += 32)
 	{
-		uint32_t	id = from + lane < len ? query_ids[from + lane] : ~0u;
-		uint32_t	slot = id <= lists->maxid ? lists->slot[id] : NO_SLOT;
-		int			kind = slot <= lists->nstaged ? 0 : slot != NO_SLOT ? 1 :
-			id <= lists->maxid ? 2 : 3;
+		uint32_t id = from + lane < len ? query_ids[from + lane] : ~0u;
+		uint32_t slot = id <= lists->maxid ? lists->slot[id] : NO_SLOT;
+		int kind = slot <= lists->nstaged ? 0 : slot != NO_SLOT ? 1 : id <= lists->maxid ? 2 : 3;
 
 #pragma unroll
 		for (int k = 0; k < 3; k++)
 		{
-			uint32_t	mine = __ballot_sync(FULL_WARP, kind == k);
+			uint32_t mine = __ballot_sync(FULL_WARP, kind == k);
 
 			if (kind == k)
 				out[at[k] + __popc(mine & below)] = (uint16_t) (k < 2 ? slot : id);
@@ -67,20 +67,20 @@ classify(const struct list_params &params, uint32_t segment, uint32_t q, const u
 	}
 	if (lane == 0)
 	{
-		uint32_t	staged = nslots[1] > 0 ? nslots[0] / 8 * 8 : all;
+		uint32_t staged = nslots[1] > 0 ? nslots[0] / 8 * 8 : all;
 
 		params.nentries_of[segment * params.nqueries + q] =
 			make_uint4(staged, all - staged, at[2] - all, entries);
 	}
 }
 
-#define CLASSIFY_WARPS	8
+#define CLASSIFY_WARPS 8
 
 static __global__ void
 __launch_bounds__(CLASSIFY_WARPS * 32)
-classify_kernel(const __grid_constant__ struct list_params params)
+	classify_kernel(const __grid_constant__ struct list_params params)
 {
-	uint32_t	q = blockIdx.x * CLASSIFY_WARPS + threadIdx.x / 32;
+	uint32_t q = blockIdx.x * CLASSIFY_WARPS + threadIdx.x / 32;
 
 	if (q < params.nqueries)
 	{
@@ -90,12 +90,14 @@ classify_kernel(const __grid_constant__ struct list_params params)
 	}
 }
 
-/* The same for queries that come as parameters; the first block stores them */
+/*
+ * The same for queries that come as parameters; the first block stores them
+ */
 static __global__ void
 __launch_bounds__(LONE_QUERIES * 32)
-classify_lone(const __grid_constant__ struct lone_params params)
+	classify_lone(const __grid_constant__ struct lone_params params)
 {
-	uint32_t	q = threadIdx.x / 32;
+	uint32_t q = threadIdx.x / 32;
 
 	wait_for_previous();
 	let_next_start();
@@ -120,16 +122,16 @@ classify_lone(const __grid_constant__ struct lone_params params)
 cudaError_t
 lists_classify(const struct list_params *params, cudaStream_t stream)
 {
-	return launch(classify_kernel, dim3((params->nqueries + CLASSIFY_WARPS - 1) / CLASSIFY_WARPS,
-										params->nsegments),
+	return launch(classify_kernel,
+				  dim3((params->nqueries + CLASSIFY_WARPS - 1) / CLASSIFY_WARPS, params->nsegments),
 				  CLASSIFY_WARPS * 32, 0, stream, *params);
 }
 
 cudaError_t
 lists_classify_lone(const struct lone_params *params, cudaStream_t stream)
 {
-	return launch_chained(classify_lone, dim3(params->lists.nsegments), LONE_QUERIES * 32, 0, stream,
-						  *params);
+	return launch_chained(classify_lone, dim3(params->lists.nsegments), LONE_QUERIES * 32, 0,
+						  stream, *params);
 }
 
-}
+} // namespace gpuvec

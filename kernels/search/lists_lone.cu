@@ -3,10 +3,11 @@
  * lists_lone.cu
  *	  Count the common ids of rows and a query that is alone, or nearly so.
  *
- * As in lists.cu, but so that one query keeps the whole GPU busy: a thread block
- * counts it in a block of 4,096 rows, each thread has 32 of them.  Its warps share the
- * lists of the query's ids, and the planes in which they are counted; a thread adds one
- * word of each bitmap, and has all loads of 16 bitmaps under way at a time.
+ * As in lists.cu, but so that one query keeps the whole GPU busy: a thread
+ * block counts it in a block of 4,096 rows, each thread has 32 of them.  Its
+ * warps share the lists of the query's ids, and the planes in which they are
+ * counted; a thread adds one word of each bitmap, and has all loads of 16
+ * bitmaps under way at a time.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,10 +20,13 @@ namespace gpuvec
 
 extern __shared__ uint4 shared_memory[];
 
-#define LONE_THREADS	(TILED_ROWS / 32)
-#define LONE_WARPS		(LONE_THREADS / 32)
+#define LONE_THREADS (TILED_ROWS / 32)
+#define LONE_WARPS (LONE_THREADS / 32)
 
-/* Planes and lists are those of a team of one warp: the block's warps count in the same planes */
+/*
+ * Planes and lists are those of a team of one warp: the block's warps count
+ * in the same planes
+ */
 template <int PLANES>
 struct lone_counter : list_planes<1, TILED_PLANES>
 {
@@ -30,10 +34,10 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 
 	bit_counters<PLANES> counters;
 	struct team_shared *shared;
-	uint32_t	word;			/* of a bitmap or plane, this thread's */
-	uint32_t	first_row;		/* this thread's, in the segment */
-	uint32_t	minlen;			/* of its rows; ~0: it has none */
-	uint32_t	maxlen;
+	uint32_t word;      /* of a bitmap or plane, this thread's */
+	uint32_t first_row; /* this thread's, in the segment */
+	uint32_t minlen;    /* of its rows; ~0: it has none */
+	uint32_t maxlen;
 
 	__device__ __forceinline__
 	lone_counter(const struct list_params &p, struct team_shared *s,
@@ -47,7 +51,7 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 	__device__ __forceinline__ void
 	enter(uint32_t block)
 	{
-		uint2		where = params.blocks[block];
+		uint2 where = params.blocks[block];
 		const struct device_segment *segment = &params.segments[where.x];
 
 		if (threadIdx.x < 32)
@@ -63,17 +67,20 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 		__syncthreads();
 	}
 
-	/* Add the planes to the counters, or set these to them; and clear the planes */
+	/*
+	 * Add the planes to the counters, or set these to them; and clear the
+	 * planes
+	 */
 	template <bool ADD>
 	__device__ __forceinline__ void
 	take_planes()
 	{
-		uint32_t	carry = 0;
+		uint32_t carry = 0;
 
 #pragma unroll
 		for (int i = 0; i < TILED_PLANES; i++)
 		{
-			uint32_t   *mine = planes + i * WORDS + word;
+			uint32_t *mine = planes + i * WORDS + word;
 
 			if constexpr (ADD)
 				carry = counters.full_add(counters.plane[i], *mine, carry);
@@ -89,15 +96,17 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 				counters.plane[i] = 0;
 	}
 
-	/* Count the lists of ids from .. upto - 1, a quarter of them in each warp */
+	/*
+	 * Count the lists of ids from .. upto - 1, a quarter of them in each warp
+	 */
 	__device__ __forceinline__ void
 	count_quarters(const uint16_t *ids, uint32_t from, uint32_t upto)
 	{
 #pragma unroll 1
 		for (uint32_t i = from; i < upto; i += LONE_THREADS)
 		{
-			uint32_t	mine = i + lane * LONE_WARPS + word / 32;
-			uint2		list = make_uint2(0, 0);
+			uint32_t mine = i + lane * LONE_WARPS + word / 32;
+			uint2 list = make_uint2(0, 0);
 
 			if (mine < upto)
 				list = find_list(entered->lists, ids[mine]);
@@ -127,12 +136,12 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 	__device__ __forceinline__ void
 	add_slots(const uint32_t *bitmaps, const uint4 *eights)
 	{
-		uint32_t	mask[N];
+		uint32_t mask[N];
 
 #pragma unroll
 		for (int i = 0; i < N / 8; i++)
 		{
-			uint4		eight = eights[i];
+			uint4 eight = eights[i];
 			const uint32_t pair[4] = {eight.x, eight.y, eight.z, eight.w};
 
 #pragma unroll
@@ -151,7 +160,7 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 	{
 		const struct device_lists &lists = entered->lists;
 		const uint32_t *bitmaps = (const uint32_t *) lists.bitmaps +
-			(size_t) entered->block * (lists.nslots + 1) * WORDS + word;
+								  (size_t) entered->block * (lists.nslots + 1) * WORDS + word;
 		const uint4 *eights = (const uint4 *) slots;
 
 #pragma unroll 2
@@ -175,16 +184,19 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 		return shared->votes;
 	}
 
-	/* The largest count that `wanted` of the block's rows reach (0 if there is none) */
+	/*
+	 * The largest count that `wanted` of the block's rows reach (0 if there
+	 * is none)
+	 */
 	__device__ __forceinline__ uint32_t
 	high_count(uint32_t wanted)
 	{
-		uint32_t	count = 0;
+		uint32_t count = 0;
 
 #pragma unroll 1
 		for (int p = PLANES - 1; p >= 0; p--)
 		{
-			uint32_t	n = __popc(counters.at_least_number(count | 1u << p));
+			uint32_t n = __popc(counters.at_least_number(count | 1u << p));
 
 			if (sum_of_block(__reduce_add_sync(FULL_WARP, n)) >= wanted)
 				count |= 1u << p;
@@ -197,13 +209,13 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 	count_query(uint32_t q)
 	{
 		const struct query_limits *limits = &params.queries[q].limits;
-		uint32_t	need = gpuvec_need(params.measure, limits->len, minlen,
-									   bound_score(limits->bound.hi));
-		uint32_t	most = params.sample > 0 ? (2 * params.sample + LONE_WARPS - 1) / LONE_WARPS : ~0u;
-		bool		hopeless = minlen == ~0u || need > min(limits->len, maxlen);
+		uint32_t need =
+			gpuvec_need(params.measure, limits->len, minlen, bound_score(limits->bound.hi));
+		uint32_t most = params.sample > 0 ? (2 * params.sample + LONE_WARPS - 1) / LONE_WARPS : ~0u;
+		bool hopeless = minlen == ~0u || need > min(limits->len, maxlen);
 		const uint16_t *entries;
-		uint32_t	rows[1];
-		uint4		n = params.nentries_of[entered->segment_number * params.nqueries + q];
+		uint32_t rows[1];
+		uint4 n = params.nentries_of[entered->segment_number * params.nqueries + q];
 
 		if (__syncthreads_and(hopeless))
 			return;
@@ -214,27 +226,26 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 			need = max(need, high_count(params.sample));
 		rows[0] = hopeless || need >> PLANES ? 0 : counters.at_least_number(need);
 		emit_words(params, entered->segment, q, first_row, rows, most,
-				   [&] (uint32_t bit) { return counters.get(bit); });
+				   [&](uint32_t bit) { return counters.get(bit); });
 	}
 };
 
 /* A thread block for each query and block */
 template <int PLANES>
 __global__ void
-__launch_bounds__(LONE_THREADS)
-count_lone(const __grid_constant__ struct list_params params)
+__launch_bounds__(LONE_THREADS) count_lone(const __grid_constant__ struct list_params params)
 {
 	struct team_shared *shared = (struct team_shared *) shared_memory;
 	lone_counter<PLANES> counter(params, shared, (struct entered_block<32> *) (shared + 1));
-	uint32_t	ntasks = params.own_blocks > 0 ? params.nblocks : params.nblocks * params.nqueries;
+	uint32_t ntasks = params.own_blocks > 0 ? params.nblocks : params.nblocks * params.nqueries;
 
 	let_next_start();
 	wait_for_previous();
 	for (uint32_t task = blockIdx.x; task < ntasks; task += gridDim.x)
 	{
-		uint32_t	q = params.own_blocks > 0 ? task / params.own_blocks : task % params.nqueries;
-		uint32_t	block = params.own_blocks > 0 ? params.own_first[q] + task % params.own_blocks :
-			task / params.nqueries;
+		uint32_t q = params.own_blocks > 0 ? task / params.own_blocks : task % params.nqueries;
+		uint32_t block = params.own_blocks > 0 ? params.own_first[q] + task % params.own_blocks
+											   : task / params.nqueries;
 
 		if (params.ranges && q - params.ranges[block].x >= params.ranges[block].y)
 			continue;
@@ -252,7 +263,7 @@ count_lone(const __grid_constant__ struct list_params params)
 	}
 }
 
-typedef void (*lone_function) (const struct list_params);
+typedef void (*lone_function)(const struct list_params);
 
 static lone_function
 lone_variant(uint32_t planes)
@@ -263,12 +274,13 @@ lone_variant(uint32_t planes)
 cudaError_t
 lists_count_lone(const struct list_params *params, uint32_t planes, cudaStream_t stream)
 {
-	uint64_t	blocks = (uint64_t) params->nblocks * (params->own_blocks > 0 ? 1 : params->nqueries);
+	uint64_t blocks = (uint64_t) params->nblocks * (params->own_blocks > 0 ? 1 : params->nqueries);
 
 	return launch_chained(lone_variant(planes), dim3((uint32_t) (blocks < 65536 ? blocks : 65536)),
-						 LONE_THREADS, sizeof(struct team_shared) + sizeof(struct entered_block<32>) +
-						 TILED_PLANES * TILED_ROWS / 8 + LONE_THREADS * sizeof(uint32_t),
-						 stream, *params);
+						  LONE_THREADS,
+						  sizeof(struct team_shared) + sizeof(struct entered_block<32>) +
+							  TILED_PLANES * TILED_ROWS / 8 + LONE_THREADS * sizeof(uint32_t),
+						  stream, *params);
 }
 
-}
+} // namespace gpuvec

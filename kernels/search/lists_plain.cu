@@ -3,11 +3,12 @@
  * lists_plain.cu
  *	  Count the common ids of rows and queries in segments without common ids.
  *
- * No id has a bitmap then, so lists are all there is to count.  A thread block counts in a
- * whole segment, in a byte of shared memory for each row: an addition has no reply to wait
- * for (list_planes.cuh).  For many queries, each warp counts some of the lists (count_plain);
- * for a query alone the threads share all postings evenly (count_plain_lone).  In the end
- * each thread looks through the bytes of 128 rows.
+ * No id has a bitmap then, so lists are all there is to count.  A thread
+ * block counts in a whole segment, in a byte of shared memory for each row:
+ * an addition has no reply to wait for (list_planes.cuh).  For many queries,
+ * each warp counts some of the lists (count_plain); for a query alone the
+ * threads share all postings evenly (count_plain_lone).  In the end each
+ * thread looks through the bytes of 128 rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,15 +22,15 @@ namespace gpuvec
 
 extern __shared__ uint4 shared_memory[];
 
-#define PLAIN_PLANES	8
-#define PLAIN_TEAM_WORDS	(list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>::TEAM_WORDS)
+#define PLAIN_PLANES 8
+#define PLAIN_TEAM_WORDS (list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>::TEAM_WORDS)
 
 /* Shared memory for count_shared_out */
 struct __align__(16) list_shares
 {
-	uint32_t	upto[WHOLE_THREADS];	/* postings of the lists up to this one */
-	uint32_t	first[WHOLE_THREADS];	/* where a list starts, less the postings before it */
-	uint32_t	sums[WHOLE_THREADS / 32];
+	uint32_t upto[WHOLE_THREADS];  /* postings of the lists up to this one */
+	uint32_t first[WHOLE_THREADS]; /* where a list starts, less the postings before it */
+	uint32_t sums[WHOLE_THREADS / 32];
 };
 
 /* Counts queries in a whole segment without bitmaps, a byte for each row */
@@ -39,9 +40,9 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 
 	/* registers are not scarce here */
 	const struct device_segment *segment;
-	uint32_t	segment_number;
-	uint32_t	minlen;			/* of this lane's rows; ~0: it has none */
-	uint32_t	maxlen;
+	uint32_t segment_number;
+	uint32_t minlen; /* of this lane's rows; ~0: it has none */
+	uint32_t maxlen;
 
 	__device__ __forceinline__
 	plain_counter(const struct list_params &p, uint32_t *team_planes, struct team_shared *shared)
@@ -53,8 +54,8 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 	__device__ __forceinline__ void
 	enter_block(uint32_t block)
 	{
-		uint2		where = params.blocks[block];
-		uint32_t	first = member * LANE_ROWS;
+		uint2 where = params.blocks[block];
+		uint32_t first = member * LANE_ROWS;
 
 		segment_number = where.x;
 		segment = &params.segments[where.x];
@@ -68,8 +69,9 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 	}
 
 	/*
-	 * As count_ids, for a query that is alone: the team's threads share all postings
-	 * evenly, each with LOADS of them under way, so that long lists take no longer.
+	 * As count_ids, for a query that is alone: the team's threads share all
+	 * postings evenly, each with LOADS of them under way, so that long lists
+	 * take no longer.
 	 */
 	__device__ __forceinline__ void
 	count_shared_out(const uint16_t *ids, uint32_t n, struct list_shares *shares)
@@ -80,11 +82,11 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 #pragma unroll 1
 		for (uint32_t from = 0; from < n; from += WHOLE_THREADS)
 		{
-			uint32_t	m = min(n - from, (uint32_t) WHOLE_THREADS);
-			uint32_t	warps = (m + 31) / 32;
-			uint2		list = make_uint2(0, 0);
-			uint32_t	upto;
-			uint32_t	total = 0;
+			uint32_t m = min(n - from, (uint32_t) WHOLE_THREADS);
+			uint32_t warps = (m + 31) / 32;
+			uint2 list = make_uint2(0, 0);
+			uint32_t upto;
+			uint32_t total = 0;
 
 			if (member < m)
 				list = find_list(lists, ids[from + member]);
@@ -92,7 +94,7 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 #pragma unroll
 			for (int d = 1; d < 32; d *= 2)
 			{
-				uint32_t	left = __shfl_up_sync(FULL_WARP, upto, d);
+				uint32_t left = __shfl_up_sync(FULL_WARP, upto, d);
 
 				if (lane >= (uint32_t) d)
 					upto += left;
@@ -102,7 +104,7 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 			__syncthreads();
 			for (uint32_t w = 0; w < warps; w++)
 			{
-				uint32_t	sum = shares->sums[w];
+				uint32_t sum = shares->sums[w];
 
 				if (w < member / 32)
 					upto += sum;
@@ -118,23 +120,25 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 #pragma unroll 1
 			for (uint32_t at = member; at < total; at += LOADS * WHOLE_THREADS)
 			{
-				uint32_t	src[LOADS] = {};
-				uint32_t	posting[LOADS];
+				uint32_t src[LOADS] = {};
+				uint32_t posting[LOADS];
 
 				/* the first list that reaches beyond a position */
 #pragma unroll 1
 				for (uint32_t step = 1u << (31 - __clz(m)); step > 0; step /= 2)
 #pragma unroll
 					for (int i = 0; i < LOADS; i++)
-						if (src[i] + step <= m && shares->upto[src[i] + step - 1] <= at + i * WHOLE_THREADS)
+						if (src[i] + step <= m &&
+							shares->upto[src[i] + step - 1] <= at + i * WHOLE_THREADS)
 							src[i] += step;
 #pragma unroll
 				for (int i = 0; i < LOADS; i++)
 				{
-					uint32_t	position = at + i * WHOLE_THREADS;
+					uint32_t position = at + i * WHOLE_THREADS;
 
-					posting[i] = position < total ?
-						__ldg(&lists.postings[shares->first[src[i]] + position]) : 0;
+					posting[i] = position < total
+									 ? __ldg(&lists.postings[shares->first[src[i]] + position])
+									 : 0;
 				}
 #pragma unroll
 				for (int i = 0; i < LOADS; i++)
@@ -145,30 +149,39 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 		}
 	}
 
-	/* The highest bits of those bytes of x that are at least a number, in all bytes of y */
+	/*
+	 * The highest bits of those bytes of x that are at least a number, in all
+	 * bytes of y
+	 */
 	static __device__ __forceinline__ uint32_t
 	bytes_reaching(uint32_t x, uint32_t y)
 	{
-		uint32_t	high = 0x80808080;
-		uint32_t	low = (x | high) - (y & ~high);	/* its high bit: without that of both, x >= y */
+		uint32_t high = 0x80808080;
+		uint32_t low = (x | high) - (y & ~high); /* its high bit: without that of both, x >= y */
 
 		return ((x & ~y) | (~(x ^ y) & low)) & high;
 	}
 
-	/* Has any of this lane's rows a count of at least a number?  No row has more than `most` */
+	/*
+	 * Has any of this lane's rows a count of at least a number?  No row has
+	 * more than `most`
+	 */
 	__device__ __forceinline__ bool
 	any_reaching(uint32_t number, uint32_t most) const
 	{
-		uint32_t	add = number < 128 ? (128 - number) * 0x01010101 : 0;
-		uint32_t	sums = 0;
+		uint32_t add = number < 128 ? (128 - number) * 0x01010101 : 0;
+		uint32_t sums = 0;
 
 		if (most >= 128)
 			return number_reaching(number) > 0;
-		/* no sum is beyond its byte, and those of at least 128 have the highest bit */
+			/*
+			 * no sum is beyond its byte, and those of at least 128 have the
+			 * highest bit
+			 */
 #pragma unroll
 		for (int i = 0; i < PLAIN_PLANES; i++)
 		{
-			uint4		v = *plane(i);
+			uint4 v = *plane(i);
 
 			sums |= (v.x + add) | (v.y + add) | (v.z + add) | (v.w + add);
 		}
@@ -179,15 +192,15 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 	__device__ __forceinline__ uint32_t
 	number_reaching(uint32_t number) const
 	{
-		uint32_t	y = number * 0x01010101;
-		uint32_t	n = 0;
+		uint32_t y = number * 0x01010101;
+		uint32_t n = 0;
 
 		if (number > 255)
 			return 0;
 #pragma unroll
 		for (int i = 0; i < PLAIN_PLANES; i++)
 		{
-			uint4		v = *plane(i);
+			uint4 v = *plane(i);
 
 			n += __popc(bytes_reaching(v.x, y) | bytes_reaching(v.y, y) >> 1 |
 						bytes_reaching(v.z, y) >> 2 | bytes_reaching(v.w, y) >> 3);
@@ -195,20 +208,26 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 		return n;
 	}
 
-	/* Which of this lane's rows from 32 w on have counts of at least a number? */
+	/*
+	 * Which of this lane's rows from 32 w on have counts of at least a
+	 * number?
+	 */
 	__device__ __forceinline__ uint32_t
 	rows_reaching(int w, uint32_t number) const
 	{
-		uint32_t	y = number * 0x01010101;
-		uint32_t	rows = 0;
+		uint32_t y = number * 0x01010101;
+		uint32_t rows = 0;
 
 #pragma unroll
 		for (int half = 0; half < 2; half++)
 		{
-			uint4		v = *plane(2 * w + half);
+			uint4 v = *plane(2 * w + half);
 			const uint32_t word[4] = {v.x, v.y, v.z, v.w};
 
-			/* the multiplication brings the four bits together, without carries */
+			/*
+			 * the multiplication brings the four bits together, without
+			 * carries
+			 */
 #pragma unroll
 			for (int i = 0; i < 4; i++)
 				rows |= (bytes_reaching(word[i], y) >> 7) * 0x01020408 >> 24 << (half * 16 + i * 4);
@@ -216,15 +235,19 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 		return rows;
 	}
 
-	/* The largest count that `wanted` of the team's rows reach (0 if there is none) */
+	/*
+	 * The largest count that `wanted` of the team's rows reach (0 if there is
+	 * none)
+	 */
 	__device__ __forceinline__ uint32_t
 	high_count(uint32_t wanted)
 	{
-		uint32_t	count = 0;
+		uint32_t count = 0;
 
 #pragma unroll 1
 		for (int p = PLAIN_PLANES - 1; p >= 0; p--)
-			if (sum_of_team(__reduce_add_sync(FULL_WARP, number_reaching(count | 1u << p))) >= wanted)
+			if (sum_of_team(__reduce_add_sync(FULL_WARP, number_reaching(count | 1u << p))) >=
+				wanted)
 				count |= 1u << p;
 		return count;
 	}
@@ -236,15 +259,18 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 		return ((const uint8_t *) plane(i / 16))[i % 16];
 	}
 
-	/* Count query q in the segment that was entered; shares: NULL, or the query is alone */
+	/*
+	 * Count query q in the segment that was entered; shares: NULL, or the
+	 * query is alone
+	 */
 	__device__ __forceinline__ void
 	count_query(uint32_t q, struct list_shares *shares)
 	{
 		const struct query_limits *limits = &params.queries[q].limits;
-		uint32_t	need;
-		uint32_t	most;
+		uint32_t need;
+		uint32_t most;
 		const uint16_t *entries;
-		uint4		n = params.nentries_of[segment_number * params.nqueries + q];
+		uint4 n = params.nentries_of[segment_number * params.nqueries + q];
 
 		if (!what_is_needed(limits, minlen, maxlen, &need, &most))
 			return;
@@ -257,34 +283,35 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 			need = max(need, high_count(params.sample));
 		if (__any_sync(FULL_WARP, any_reaching(need, limits->len)))
 		{
-			uint32_t	rows[4];
+			uint32_t rows[4];
 
 #pragma unroll
 			for (int w = 0; w < 4; w++)
 				rows[w] = need > 255 ? 0 : rows_reaching(w, need);
-			emit_words(params, segment, q, member * LANE_ROWS, rows, most, [&] (uint32_t i) { return get(i); });
+			emit_words(params, segment, q, member * LANE_ROWS, rows, most,
+					   [&](uint32_t i) { return get(i); });
 		}
 		clear_planes();
 		sync_team();
 	}
 };
 
-#define PLAIN_BLOCKS	3		/* that share a multiprocessor */
+#define PLAIN_BLOCKS 3 /* that share a multiprocessor */
 
 static __global__ void
 __launch_bounds__(WHOLE_THREADS, PLAIN_BLOCKS)
-count_plain(const __grid_constant__ struct list_params params)
+	count_plain(const __grid_constant__ struct list_params params)
 {
 	struct team_shared *team = (struct team_shared *) shared_memory;
 	plain_counter counter(params, (uint32_t *) (team + 1), team);
 
-	count_segments(params, counter, [&] (uint32_t q) { counter.count_query(q, NULL); });
+	count_segments(params, counter, [&](uint32_t q) { counter.count_query(q, NULL); });
 }
 
 /* For queries that are alone, or nearly so */
 static __global__ void
 __launch_bounds__(WHOLE_THREADS, 1)
-count_plain_lone(const __grid_constant__ struct list_params params)
+	count_plain_lone(const __grid_constant__ struct list_params params)
 {
 	struct team_shared *team = (struct team_shared *) shared_memory;
 	struct list_shares *shares = (struct list_shares *) (team + 1);
@@ -292,7 +319,7 @@ count_plain_lone(const __grid_constant__ struct list_params params)
 
 	let_next_start();
 	wait_for_previous();
-	count_segments(params, counter, [&] (uint32_t q) { counter.count_query(q, shares); });
+	count_segments(params, counter, [&](uint32_t q) { counter.count_query(q, shares); });
 }
 
 static size_t
@@ -305,9 +332,9 @@ plain_bytes(void)
 cudaError_t
 lists_plain_prepare(void)
 {
-	cudaError_t rc = cudaFuncSetAttribute((const void *) count_plain,
-										  cudaFuncAttributeMaxDynamicSharedMemorySize,
-										  (int) plain_bytes());
+	cudaError_t rc =
+		cudaFuncSetAttribute((const void *) count_plain,
+							 cudaFuncAttributeMaxDynamicSharedMemorySize, (int) plain_bytes());
 
 	if (rc == cudaSuccess)
 		rc = cudaFuncSetAttribute((const void *) count_plain_lone,
@@ -316,12 +343,15 @@ lists_plain_prepare(void)
 	return rc;
 }
 
-/* No row has more than 255 ids in common with a query, and no segment has slots */
+/*
+ * No row has more than 255 ids in common with a query, and no segment has
+ * slots
+ */
 cudaError_t
 lists_count_plain(const struct list_params *params, uint32_t sms, cudaStream_t stream)
 {
-	uint64_t	items = (uint64_t) params->nblocks * params->nslices;
-	dim3		blocks = dim3((uint32_t) std::min(items, (uint64_t) sms * PLAIN_BLOCKS));
+	uint64_t items = (uint64_t) params->nblocks * params->nslices;
+	dim3 blocks = dim3((uint32_t) std::min(items, (uint64_t) sms * PLAIN_BLOCKS));
 
 	if (params->nqueries <= LONE_QUERIES)
 		return launch_chained(count_plain_lone, blocks, WHOLE_THREADS,
@@ -329,4 +359,4 @@ lists_count_plain(const struct list_params *params, uint32_t sms, cudaStream_t s
 	return launch(count_plain, blocks, WHOLE_THREADS, plain_bytes(), stream, *params);
 }
 
-}
+} // namespace gpuvec

@@ -8,8 +8,8 @@
 #ifndef GPUVEC_ROW_KEY_H
 #define GPUVEC_ROW_KEY_H
 
-#include <stdint.h>
 #include <cuda_runtime.h>
+#include <stdint.h>
 
 #include "core/measure.h"
 #include "engine/segment.h"
@@ -18,25 +18,25 @@ namespace gpuvec
 {
 
 /*
- * The key of a row in the answer to a query: ascending order of (hi, lo) is the
- * order of results.  hi is gpuvec_score_key(score), lo is block number << 32 |
- * line pointer number << 21 | number of common ids (at most 65536).
+ * The key of a row in the answer to a query: ascending order of (hi, lo) is
+ * the order of results.  hi is gpuvec_score_key(score), lo is block number <<
+ * 32 | line pointer number << 21 | number of common ids (at most 65536).
  */
 struct __align__(16) row_key
 {
-	uint64_t	hi;
-	uint64_t	lo;
+	uint64_t hi;
+	uint64_t lo;
 };
 
-#define KEY_COMMON_BITS		20
-#define KEY_COMMON_MASK		((UINT64_C(1) << KEY_COMMON_BITS) - 1)
+#define KEY_COMMON_BITS 20
+#define KEY_COMMON_MASK ((UINT64_C(1) << KEY_COMMON_BITS) - 1)
 
 /* The part of row_key.lo that the row itself determines */
 static inline uint64_t
 key_from_tid(uint64_t tid)
 {
-	return (uint64_t) gpuvec_tid_block(tid) << 32 |
-		(uint64_t) gpuvec_tid_line(tid) << KEY_COMMON_BITS;
+	return (uint64_t) gpuvec_tid_block(tid) << 32 | (uint64_t) gpuvec_tid_line(tid)
+														<< KEY_COMMON_BITS;
 }
 
 static __forceinline__ GPUVEC_HD bool
@@ -45,6 +45,6 @@ key_less(uint64_t a_hi, uint64_t a_lo, uint64_t b_hi, uint64_t b_lo)
 	return a_hi < b_hi || (a_hi == b_hi && a_lo < b_lo);
 }
 
-}
+} // namespace gpuvec
 
-#endif							/* GPUVEC_ROW_KEY_H */
+#endif /* GPUVEC_ROW_KEY_H */

@@ -6,65 +6,71 @@
  *
  * A batch is as many queries as an entry of the table has bits: 8, 16 or 32.
  * The table lies in shared memory; bit q of entry id says whether query q has
- * the id.  So one lookup of a row's id answers for all queries of the batch, and
- * the entry that it gives is a mask to be added to bit-sliced counters (see
- * bit_counters.cuh).  Narrow entries are packed, several ids to a 32-bit mask,
- * and their counters are added up at the end of the tile.
+ * the id.  So one lookup of a row's id answers for all queries of the batch,
+ * and the entry that it gives is a mask to be added to bit-sliced counters
+ * (see bit_counters.cuh).  Narrow entries are packed, several ids to a 32-bit
+ * mask, and their counters are added up at the end of the tile.
  *
  * A warp scans a tile: lane r has row r, and reads its ids in chunks of 8 by
- * 16-byte loads that are contiguous over the warp.  For the tile as a whole, lane
- * q finds how many common ids query q needs for its bound (gpuvec_need); if that
- * is more than there can be, the query is out, and if all are, the tile is not
- * read.  The needs are turned into bit planes, so that one bit-sliced comparison
- * finds all pairs of rows and queries that may qualify; only those are scored.
- * Once on the way, where fewer ids remain than half of what the least demanding
- * query needs, the same comparison tells whether the tile can be left early.
+ * 16-byte loads that are contiguous over the warp.  For the tile as a whole,
+ * lane q finds how many common ids query q needs for its bound (gpuvec_need);
+ * if that is more than there can be, the query is out, and if all are, the
+ * tile is not read.  The needs are turned into bit planes, so that one
+ * bit-sliced comparison finds all pairs of rows and queries that may qualify;
+ * only those are scored. Once on the way, where fewer ids remain than half of
+ * what the least demanding query needs, the same comparison tells whether the
+ * tile can be left early.
  *
- * Places beyond a row's length hold 0.  If no query of the batch has id 0, they
- * count nothing; otherwise the last chunks are masked by the rows' lengths.
+ * Places beyond a row's length hold 0.  If no query of the batch has id 0,
+ * they count nothing; otherwise the last chunks are masked by the rows'
+ * lengths.
  *
- * Blocks are persistent.  An item is a range of tiles and a batch; the batches of
- * one range follow one another, so that the range's ids come from the L2 cache.
- * Within an item warps take tiles from a counter in shared memory.
+ * Blocks are persistent.  An item is a range of tiles and a batch; the
+ * batches of one range follow one another, so that the range's ids come from
+ * the L2 cache. Within an item warps take tiles from a counter in shared
+ * memory.
  *
  *-------------------------------------------------------------------------
  */
 #include "kernels/device/launch.h"
-#include "kernels/search/emit.cuh"
 #include "kernels/search/bit_counters.cuh"
+#include "kernels/search/emit.cuh"
 
 namespace gpuvec
 {
 
 extern __shared__ uint4 shared_memory[];
 
-/* What a warp needs of its tile: planes of the needs, at the end and at the check */
+/*
+ * What a warp needs of its tile: planes of the needs, at the end and at the
+ * check
+ */
 template <int PLANES>
 struct __align__(16) tile_needs
 {
-	uint32_t	end[(PLANES + 3) / 4 * 4];
-	uint32_t	check[(PLANES + 3) / 4 * 4];
+	uint32_t end[(PLANES + 3) / 4 * 4];
+	uint32_t check[(PLANES + 3) / 4 * 4];
 };
 
 /* Shared memory of a block; the table follows */
 template <int PLANES, int THREADS>
 struct __align__(16) scan_shared
 {
-	struct query_limits query[32];	/* of the batch */
+	struct query_limits query[32]; /* of the batch */
 	struct tile_needs<PLANES> needs[THREADS / 32];
-	uint32_t	item;
-	uint32_t	next_slot;
-	uint32_t	padding[2];
+	uint32_t item;
+	uint32_t next_slot;
+	uint32_t padding[2];
 };
 
 /* A tile on its way through a warp */
 struct warp_tile
 {
-	uint32_t	tile;			/* within the segment */
-	uint32_t	chunk;
-	uint32_t	nchunks;
-	uint32_t	minlen;
-	uint32_t	maxlen;
+	uint32_t tile; /* within the segment */
+	uint32_t chunk;
+	uint32_t nchunks;
+	uint32_t minlen;
+	uint32_t maxlen;
 };
 
 template <typename Entry, int PLANES, int THREADS>
@@ -78,27 +84,26 @@ struct scanner
 
 	const struct scan_params &params;
 	shared_type *shared;
-	Entry	   *table;
-	struct tile_needs<PLANES> *needs;	/* of this warp */
-	uint32_t	lane;
+	Entry *table;
+	struct tile_needs<PLANES> *needs; /* of this warp */
+	uint32_t lane;
 
 	/* of the batch */
-	uint32_t	first;			/* its first query */
-	uint32_t	alive;			/* queries that still want rows */
-	bool		has_zero;		/* some query has id 0 */
+	uint32_t first; /* its first query */
+	uint32_t alive; /* queries that still want rows */
+	bool has_zero;  /* some query has id 0 */
 
 	/* of the lengths that were met last */
-	uint32_t	minlen;
-	uint32_t	maxlen;
-	uint32_t	active;			/* queries that rows of these lengths can serve */
-	uint32_t	check;			/* chunks before the check; at least the number of
+	uint32_t minlen;
+	uint32_t maxlen;
+	uint32_t active; /* queries that rows of these lengths can serve */
+	uint32_t check;  /* chunks before the check; at least the number of
 								 * chunks: none */
 
 	__device__ __forceinline__
 	scanner(const struct scan_params &p)
-		: params(p), shared((shared_type *) shared_memory),
-		  table((Entry *) (shared + 1)), needs(&shared->needs[threadIdx.x / 32]),
-		  lane(threadIdx.x % 32)
+		: params(p), shared((shared_type *) shared_memory), table((Entry *) (shared + 1)),
+		  needs(&shared->needs[threadIdx.x / 32]), lane(threadIdx.x % 32)
 	{
 	}
 
@@ -108,13 +113,13 @@ struct scanner
 	{
 		const struct query_state *query = &params.queries[first + q];
 		const uint16_t *ids = params.ids + query->ids;
-		uint32_t	n = query->limits.len;
-		uint32_t   *words = (uint32_t *) table;
+		uint32_t n = query->limits.len;
+		uint32_t *words = (uint32_t *) table;
 		constexpr uint32_t PER_WORD = 4 / sizeof(Entry);
 
 		for (uint32_t i = lane; i < n; i += 32)
 		{
-			uint32_t	id = ids[i];
+			uint32_t id = ids[i];
 
 			if (id <= params.maxid)
 				atomicOr(&words[id / PER_WORD], 1u << (q + id % PER_WORD * BATCH));
@@ -125,9 +130,9 @@ struct scanner
 	__device__ __forceinline__ void
 	load_batch(uint32_t batch)
 	{
-		uint32_t	nquads = ((params.maxid + 1) * sizeof(Entry) + 15) / 16;
-		uint32_t	nqueries;
-		bool		wants = false;
+		uint32_t nquads = ((params.maxid + 1) * sizeof(Entry) + 15) / 16;
+		uint32_t nqueries;
+		bool wants = false;
 
 		first = batch * BATCH;
 		nqueries = min(params.nqueries - first, (uint32_t) BATCH);
@@ -162,22 +167,23 @@ struct scanner
 #pragma unroll
 		for (int p = 0; p < PLANES; p++)
 		{
-			uint32_t	plane = __ballot_sync(FULL_WARP, number >> p & 1);
+			uint32_t plane = __ballot_sync(FULL_WARP, number >> p & 1);
 
 			if (lane == 0)
 				planes[p] = plane;
 		}
 	}
 
-	/* Which queries can rows of these lengths serve, and what do they need? */
+	/*
+	 * Which queries can rows of these lengths serve, and what do they need?
+	 */
 	__device__ __forceinline__ void
 	set_lengths(const struct warp_tile &at)
 	{
-		uint32_t	len = shared->query[lane].len;
-		uint32_t	need = gpuvec_need(params.measure, len, at.minlen,
-									   shared->query[lane].score);
-		uint32_t	least;
-		bool		on = (alive >> lane & 1) && need <= min(len, at.maxlen);
+		uint32_t len = shared->query[lane].len;
+		uint32_t need = gpuvec_need(params.measure, len, at.minlen, shared->query[lane].score);
+		uint32_t least;
+		bool on = (alive >> lane & 1) && need <= min(len, at.maxlen);
 
 		minlen = at.minlen;
 		maxlen = at.maxlen;
@@ -187,16 +193,19 @@ struct scanner
 		least = __reduce_min_sync(FULL_WARP, on ? need : ~0u);
 		if (!on)
 			need = 0;
-		__syncwarp();			/* all lanes are done with the old planes */
+		__syncwarp(); /* all lanes are done with the old planes */
 		write_planes(needs->end, need);
 
-		/* after `check` chunks, twice the ids that remain are fewer than least */
+		/*
+		 * after `check` chunks, twice the ids that remain are fewer than
+		 * least
+		 */
 		check = ~0u;
 		if (least > 0)
 			check = (maxlen - (least - 1) / 2 + 7) / 8;
 		if (check < at.nchunks)
 		{
-			uint32_t	remain = maxlen - check * 8;
+			uint32_t remain = maxlen - check * 8;
 
 			write_planes(needs->check, need > remain ? need - remain : 0);
 		}
@@ -223,8 +232,8 @@ struct scanner
 #pragma unroll
 		for (int i = 0; i < 4; i++)
 		{
-			uint32_t	a = look_up<MASKED>(word[i] & 0xFFFF, position + 2 * i, rowlen);
-			uint32_t	b = look_up<MASKED>(word[i] >> 16, position + 2 * i + 1, rowlen);
+			uint32_t a = look_up<MASKED>(word[i] & 0xFFFF, position + 2 * i, rowlen);
+			uint32_t b = look_up<MASKED>(word[i] >> 16, position + 2 * i + 1, rowlen);
 
 			if constexpr (BATCH == 32)
 			{
@@ -244,9 +253,9 @@ struct scanner
 	__device__ __forceinline__ void
 	count_chunks(bit_counters<PLANES> &counters, const uint4 *ids, uint32_t from, uint32_t to)
 	{
-		uint32_t	mask[2 * MASKS];
-		uint4		a;
-		uint4		b;
+		uint32_t mask[2 * MASKS];
+		uint4 a;
+		uint4 b;
 
 		if (from >= to)
 			return;
@@ -256,8 +265,8 @@ struct scanner
 			b = __ldcg(ids + 32);
 		for (; from + 2 <= to; from += 2)
 		{
-			uint4		this_a = a;
-			uint4		this_b = b;
+			uint4 this_a = a;
+			uint4 this_b = b;
 
 			ids += 64;
 			if (from + 2 < to)
@@ -277,21 +286,24 @@ struct scanner
 
 	/* The same where the row may end */
 	__device__ __forceinline__ void
-	count_last_chunks(bit_counters<PLANES> &counters, const uint4 *ids, uint32_t from,
-					  uint32_t to, uint32_t rowlen)
+	count_last_chunks(bit_counters<PLANES> &counters, const uint4 *ids, uint32_t from, uint32_t to,
+					  uint32_t rowlen)
 	{
 #pragma unroll 1
 		for (; from < to; from++)
 		{
-			uint32_t	mask[MASKS];
-			uint4		chunk = __ldcg(ids + (size_t) from * 32);
+			uint32_t mask[MASKS];
+			uint4 chunk = __ldcg(ids + (size_t) from * 32);
 
 			chunk_masks<true>(chunk, mask, from * 8, rowlen);
 			counters.template add<MASKS>(mask);
 		}
 	}
 
-	/* Add up the counters of a packed word, so that bits 0 .. BATCH - 1 are whole */
+	/*
+	 * Add up the counters of a packed word, so that bits 0 .. BATCH - 1 are
+	 * whole
+	 */
 	static __device__ __forceinline__ void
 	fold(bit_counters<PLANES> &counters)
 	{
@@ -316,15 +328,14 @@ struct scanner
 	emit_all(const bit_counters<PLANES> &counters, uint32_t candidates,
 			 const struct device_segment *segment, uint32_t tile)
 	{
-		uint32_t	row = tile * 32 + lane;
-		uint32_t	rowlen;
-		uint64_t	tid;
-		uint32_t	queries;
+		uint32_t row = tile * 32 + lane;
+		uint32_t rowlen;
+		uint64_t tid;
+		uint32_t queries;
 		const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
-			params.measure};
+											params.measure};
 
-		if (row >= segment->nrows ||
-			(segment->live != NULL && !(segment->live[tile] >> lane & 1)))
+		if (row >= segment->nrows || (segment->live != NULL && !(segment->live[tile] >> lane & 1)))
 			candidates = 0;
 		queries = __reduce_or_sync(FULL_WARP, candidates);
 		if (queries == 0)
@@ -334,7 +345,7 @@ struct scanner
 #pragma unroll 1
 		while (queries != 0)
 		{
-			uint32_t	q = __ffs(queries) - 1;
+			uint32_t q = __ffs(queries) - 1;
 
 			queries &= queries - 1;
 			emit_rows(sink, first + q, &shared->query[q], candidates >> q & 1, counters.get(q),
@@ -348,10 +359,10 @@ struct scanner
 	{
 		const uint4 *ids = segment->ids + (size_t) at.chunk * 32 + lane;
 		bit_counters<PLANES> counters;
-		uint32_t	done = 0;
-		uint32_t	whole = at.nchunks;	/* chunks that need no mask */
-		uint32_t	rowlen = 0;
-		uint32_t	candidates;
+		uint32_t done = 0;
+		uint32_t whole = at.nchunks; /* chunks that need no mask */
+		uint32_t rowlen = 0;
+		uint32_t candidates;
 
 		if (at.minlen != minlen || at.maxlen != maxlen)
 			set_lengths(at);
@@ -366,7 +377,7 @@ struct scanner
 #pragma unroll 1
 		for (;;)
 		{
-			uint32_t	to = done < check && check < at.nchunks ? check : at.nchunks;
+			uint32_t to = done < check && check < at.nchunks ? check : at.nchunks;
 
 			count_chunks(counters, ids, done, min(to, whole));
 			count_last_chunks(counters, ids, max(done, whole), to, rowlen);
@@ -382,25 +393,28 @@ struct scanner
 			emit_all(counters, candidates, segment, at.tile);
 	}
 
-	/* Scan those of n tiles of a group (n <= 32) that are in the round's classes */
+	/*
+	 * Scan those of n tiles of a group (n <= 32) that are in the round's
+	 * classes
+	 */
 	__device__ __forceinline__ void
 	scan_strip(uint32_t group, uint32_t offset, uint32_t n)
 	{
-		uint2		where = params.groups[group];
+		uint2 where = params.groups[group];
 		const struct device_segment *segment = &params.segments[where.x];
-		uint32_t	tile = where.y + offset + lane;
-		uint32_t	hash = tile_class(where.x, tile);
-		bool		take = lane < n && tile < segment->ntiles &&
-			hash >= params.class_lo && hash < params.class_hi;
-		uint32_t	pending = __ballot_sync(FULL_WARP, take);
-		uint4		mine = make_uint4(0, 0, 0, 0);
+		uint32_t tile = where.y + offset + lane;
+		uint32_t hash = tile_class(where.x, tile);
+		bool take =
+			lane < n && tile < segment->ntiles && hash >= params.class_lo && hash < params.class_hi;
+		uint32_t pending = __ballot_sync(FULL_WARP, take);
+		uint4 mine = make_uint4(0, 0, 0, 0);
 
 		if (take)
 			mine = segment->tiles[tile];
 #pragma unroll 1
 		while (pending != 0)
 		{
-			int			src = __ffs(pending) - 1;
+			int src = __ffs(pending) - 1;
 			struct warp_tile at;
 
 			pending &= pending - 1;
@@ -417,15 +431,15 @@ struct scanner
 	__device__ __forceinline__ void
 	scan_range(uint32_t range)
 	{
-		uint32_t	group = range * params.range_groups;
-		uint32_t	slots = min(params.range_groups, params.ngroups - group) * 32;
+		uint32_t group = range * params.range_groups;
+		uint32_t slots = min(params.range_groups, params.ngroups - group) * 32;
 
 		if (alive == 0)
 			return;
 		for (;;)
 		{
-			uint32_t	slot = 0;
-			uint32_t	end;
+			uint32_t slot = 0;
+			uint32_t end;
 
 			if (lane == 0)
 				slot = atomicAdd(&shared->next_slot, params.grab);
@@ -443,17 +457,17 @@ struct scanner
 	__device__ __forceinline__ void
 	run()
 	{
-		uint32_t	batch = ~0u;
+		uint32_t batch = ~0u;
 
 		for (;;)
 		{
-			uint32_t	item;
+			uint32_t item;
 
 			__syncthreads();
 			if (threadIdx.x == 0)
 			{
-				shared->item = *(volatile const uint32_t *) params.stop ? ~0u :
-					atomicAdd(params.next_item, 1);
+				shared->item =
+					*(volatile const uint32_t *) params.stop ? ~0u : atomicAdd(params.next_item, 1);
 				shared->next_slot = 0;
 			}
 			__syncthreads();
@@ -472,8 +486,7 @@ struct scanner
 
 template <typename Entry, int PLANES, int THREADS>
 __global__ void
-__launch_bounds__(THREADS, 1)
-scan_kernel(const __grid_constant__ struct scan_params params)
+__launch_bounds__(THREADS, 1) scan_kernel(const __grid_constant__ struct scan_params params)
 {
 	scanner<Entry, PLANES, THREADS> s(params);
 
@@ -482,22 +495,22 @@ scan_kernel(const __grid_constant__ struct scan_params params)
 }
 
 /* Threads of a block: with many planes, fewer of them, for their registers */
-#define THREADS_8	1024
-#define THREADS_17	512
+#define THREADS_8 1024
+#define THREADS_17 512
 
-typedef void (*scan_function) (const struct scan_params);
+typedef void (*scan_function)(const struct scan_params);
 
 /* The kernel for this width of entries and number of planes */
 static scan_function
 scan_variant(uint32_t entry_bits, uint32_t planes)
 {
 	if (planes == 8)
-		return entry_bits == 32 ? scan_kernel<uint32_t, 8, THREADS_8> :
-			entry_bits == 16 ? scan_kernel<uint16_t, 8, THREADS_8> :
-			scan_kernel<uint8_t, 8, THREADS_8>;
-	return entry_bits == 32 ? scan_kernel<uint32_t, 17, THREADS_17> :
-		entry_bits == 16 ? scan_kernel<uint16_t, 17, THREADS_17> :
-		scan_kernel<uint8_t, 17, THREADS_17>;
+		return entry_bits == 32   ? scan_kernel<uint32_t, 8, THREADS_8>
+			   : entry_bits == 16 ? scan_kernel<uint16_t, 8, THREADS_8>
+								  : scan_kernel<uint8_t, 8, THREADS_8>;
+	return entry_bits == 32   ? scan_kernel<uint32_t, 17, THREADS_17>
+		   : entry_bits == 16 ? scan_kernel<uint16_t, 17, THREADS_17>
+							  : scan_kernel<uint8_t, 17, THREADS_17>;
 }
 
 /* Let the kernels have as much shared memory as the device allows */
@@ -509,9 +522,9 @@ scan_prepare(size_t smem_limit)
 		{
 			cudaError_t rc;
 
-			rc = cudaFuncSetAttribute((const void *) scan_variant(entry_bits, planes),
-									  cudaFuncAttributeMaxDynamicSharedMemorySize,
-									  (int) smem_limit);
+			rc =
+				cudaFuncSetAttribute((const void *) scan_variant(entry_bits, planes),
+									 cudaFuncAttributeMaxDynamicSharedMemorySize, (int) smem_limit);
 			if (rc != cudaSuccess)
 				return rc;
 		}
@@ -522,10 +535,10 @@ scan_prepare(size_t smem_limit)
 size_t
 scan_shared_bytes(uint32_t entry_bits, uint32_t planes, uint32_t maxid)
 {
-	size_t		table = ((size_t) (maxid + 1) * (entry_bits / 8) + 15) / 16 * 16;
+	size_t table = ((size_t) (maxid + 1) * (entry_bits / 8) + 15) / 16 * 16;
 
-	return table + (planes == 8 ? sizeof(struct scan_shared<8, THREADS_8>) :
-					sizeof(struct scan_shared<17, THREADS_17>));
+	return table + (planes == 8 ? sizeof(struct scan_shared<8, THREADS_8>)
+								: sizeof(struct scan_shared<17, THREADS_17>));
 }
 
 uint32_t
@@ -538,8 +551,7 @@ scan_threads(uint32_t planes)
 cudaError_t
 scan_blocks(uint32_t entry_bits, uint32_t planes, size_t shared_bytes, int *blocks)
 {
-	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks,
-														 scan_variant(entry_bits, planes),
+	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, scan_variant(entry_bits, planes),
 														 scan_threads(planes), shared_bytes);
 }
 
@@ -547,8 +559,8 @@ cudaError_t
 scan_launch(const struct scan_params *params, uint32_t entry_bits, uint32_t planes,
 			size_t shared_bytes, uint32_t blocks, cudaStream_t stream)
 {
-	return launch_chained(scan_variant(entry_bits, planes), dim3(blocks),
-						 scan_threads(planes), shared_bytes, stream, *params);
+	return launch_chained(scan_variant(entry_bits, planes), dim3(blocks), scan_threads(planes),
+						  shared_bytes, stream, *params);
 }
 
-}
+} // namespace gpuvec

@@ -3,13 +3,13 @@
  * segments.cu
  *	  Segments and live maps in the memory of the GPU.
  *
- * A segment takes one allocation: for each tile its first chunk, number of chunks,
- * shortest and longest row; for each row the part of its key that comes from its tid,
- * and its length; then the swizzled ids as they are on the host.  Its lists have
- * another one (list_build.cu).
+ * A segment takes one allocation: for each tile its first chunk, number of
+ * chunks, shortest and longest row; for each row the part of its key that
+ * comes from its tid, and its length; then the swizzled ids as they are on
+ * the host.  Its lists have another one (list_build.cu).
  *
- * Adopting waits for the copy, so whatever searches see is complete; views hold
- * references, so what is released is not in use.
+ * Adopting waits for the copy, so whatever searches see is complete; views
+ * hold references, so what is released is not in use.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,7 +43,7 @@ upload_parts(struct search_backend *b, unique_memory &memory, size_t bytes,
 			 std::initializer_list<struct host_part> parts, const char *what, gpuvec_error *error)
 {
 	upload_streams::loan stream = take_upload_stream(b, error);
-	bool		ok;
+	bool ok;
 
 	if (stream == NULL)
 		return false;
@@ -64,17 +64,17 @@ upload_parts(struct search_backend *b, unique_memory &memory, size_t bytes,
 /* Where the parts of a segment's allocation begin */
 struct segment_layout
 {
-	size_t		tid;
-	size_t		len;
-	size_t		ids;
-	size_t		bytes;
+	size_t tid;
+	size_t len;
+	size_t ids;
+	size_t bytes;
 };
 
 static struct segment_layout
 lay_out_segment(const gpuvec_segment *segment)
 {
 	struct segment_layout at;
-	size_t		rows = (size_t) segment->ntiles * GPUVEC_TILE_ROWS;
+	size_t rows = (size_t) segment->ntiles * GPUVEC_TILE_ROWS;
 
 	at.tid = segment->ntiles * sizeof(uint4);
 	at.len = at.tid + rows * sizeof(uint64_t);
@@ -87,15 +87,15 @@ lay_out_segment(const gpuvec_segment *segment)
 static void
 fill_head(const gpuvec_segment *segment, const struct segment_layout *at, char *head)
 {
-	uint4	   *tiles = (uint4 *) head;
-	uint64_t   *tid = (uint64_t *) (head + at->tid);
-	uint32_t   *len = (uint32_t *) (head + at->len);
+	uint4 *tiles = (uint4 *) head;
+	uint64_t *tid = (uint64_t *) (head + at->tid);
+	uint32_t *len = (uint32_t *) (head + at->len);
 
 	memset(head, 0, at->ids);
 	for (uint32_t t = 0; t < segment->ntiles; t++)
 	{
-		uint32_t	first = t * GPUVEC_TILE_ROWS;
-		uint32_t	last = std::min(first + GPUVEC_TILE_ROWS, segment->nrows) - 1;
+		uint32_t first = t * GPUVEC_TILE_ROWS;
+		uint32_t last = std::min(first + GPUVEC_TILE_ROWS, segment->nrows) - 1;
 
 		tiles[t].x = segment->tile_chunk[t];
 		tiles[t].y = segment->tile_chunk[t + 1] - segment->tile_chunk[t];
@@ -109,23 +109,28 @@ fill_head(const gpuvec_segment *segment, const struct segment_layout *at, char *
 	}
 }
 
-/* The largest id of a segment: rows are ascending, so it is the last one of some row */
+/*
+ * The largest id of a segment: rows are ascending, so it is the last one of
+ * some row
+ */
 static uint32_t
 largest_id(const gpuvec_segment *segment)
 {
-	uint32_t	largest = 0;
+	uint32_t largest = 0;
 
 	for (uint32_t r = 0; r < segment->nrows; r++)
 	{
-		size_t		last = segment->len[r];
-		size_t		chunk;
+		size_t last = segment->len[r];
+		size_t chunk;
 
 		if (last-- == 0)
 			continue;
 		chunk = segment->tile_chunk[r / GPUVEC_TILE_ROWS] + last / GPUVEC_CHUNK_IDS;
-		largest = std::max(largest, (uint32_t)
-						   segment->ids[(chunk * GPUVEC_TILE_ROWS + r % GPUVEC_TILE_ROWS) *
-										GPUVEC_CHUNK_IDS + last % GPUVEC_CHUNK_IDS]);
+		largest = std::max(
+			largest,
+			(uint32_t)
+				segment->ids[(chunk * GPUVEC_TILE_ROWS + r % GPUVEC_TILE_ROWS) * GPUVEC_CHUNK_IDS +
+							 last % GPUVEC_CHUNK_IDS]);
 	}
 	return largest;
 }
@@ -145,9 +150,9 @@ static bool
 upload_segment(struct search_backend *b, const gpuvec_segment *segment,
 			   const struct segment_layout *at, struct cuda_segment *mine, gpuvec_error *error)
 {
-	char	   *head = (char *) malloc(at->ids);
-	char	   *memory;
-	bool		ok;
+	char *head = (char *) malloc(at->ids);
+	char *memory;
+	bool ok;
 
 	if (head == NULL)
 		return gpuvec_fail_memory(error, at->ids);
@@ -172,9 +177,9 @@ adopt_segment(gpuvec_backend *backend, gpuvec_segment *segment, gpuvec_error *er
 {
 	struct search_backend *b = static_cast<struct search_backend *>(backend);
 	struct segment_layout at = lay_out_segment(segment);
-	size_t		ids_bytes = at.bytes - at.ids;
+	size_t ids_bytes = at.bytes - at.ids;
 	std::unique_ptr<struct cuda_segment> mine(new (std::nothrow) cuda_segment);
-	size_t		lists_bytes = 0;
+	size_t lists_bytes = 0;
 
 	if (mine == NULL)
 		return gpuvec_fail_memory(error, sizeof(*mine));
@@ -204,7 +209,7 @@ adopt_livemap(gpuvec_backend *backend, gpuvec_livemap *map, gpuvec_error *error)
 {
 	struct search_backend *b = static_cast<struct search_backend *>(backend);
 	std::unique_ptr<struct cuda_livemap> mine(new (std::nothrow) cuda_livemap);
-	size_t		bytes = map->nwords * sizeof(uint32_t);
+	size_t bytes = map->nwords * sizeof(uint32_t);
 
 	if (mine == NULL)
 		return gpuvec_fail_memory(error, sizeof(*mine));
@@ -228,15 +233,15 @@ read_ids(gpuvec_backend *backend, const gpuvec_segment *segment, uint16_t *ids, 
 	static const char *const what = "copy rows from the GPU";
 	struct search_backend *b = static_cast<struct search_backend *>(backend);
 	const struct cuda_segment *mine = (const struct cuda_segment *) segment->device;
-	size_t		bytes = (size_t) segment->nchunks * GPUVEC_TILE_ROWS * sizeof(uint4);
+	size_t bytes = (size_t) segment->nchunks * GPUVEC_TILE_ROWS * sizeof(uint4);
 	upload_streams::loan stream = take_upload_stream(b, error);
-	bool		ok = stream != NULL;
+	bool ok = stream != NULL;
 
 	for (size_t at = 0; at < bytes && ok; at += DOWNLOAD_BYTES)
 		ok = stream->fetch((char *) ids + at, (const char *) mine->desc.ids + at,
 						   std::min(bytes - at, DOWNLOAD_BYTES), what, error) &&
-			stream->finish(what, error);
+			 stream->finish(what, error);
 	return ok;
 }
 
-}
+} // namespace gpuvec

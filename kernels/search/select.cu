@@ -5,19 +5,19 @@
  *	  candidates to the k best of both, and tighten the query's bound.  After
  *	  the last round: sort.
  *
- * One block serves one query.  The k-th smallest 128-bit key is found by radix
- * select from the top: the keys that agree with the prefix found so far form the
- * bin; the bits that are 1 in some and 0 in some of its keys tell the highest bit in which they differ, so
- * that common prefixes (few exponents, many ties in the score) cost one pass
- * instead of several; a histogram of the 8 bits from there on tells the next
- * bin.  A bin of at most SMALL_BIN keys is finished by counting, for each key,
- * the smaller ones.  Keys of different rows differ, so exactly k keys are <= the
- * k-th.
+ * One block serves one query.  The k-th smallest 128-bit key is found by
+ * radix select from the top: the keys that agree with the prefix found so far
+ * form the bin; the bits that are 1 in some and 0 in some of its keys tell
+ * the highest bit in which they differ, so that common prefixes (few
+ * exponents, many ties in the score) cost one pass instead of several; a
+ * histogram of the 8 bits from there on tells the next bin.  A bin of at most
+ * SMALL_BIN keys is finished by counting, for each key, the smaller ones.
+ * Keys of different rows differ, so exactly k keys are <= the k-th.
  *
  * Lists of up to GPUVEC_FAST_K rows are sorted in shared memory by the same
  * kernel.  Longer ones are sorted in runs of SORT_RUN, which are then merged
- * pairwise: a key's position is that in its own run plus the number of smaller
- * keys in the other one, found by binary search.
+ * pairwise: a key's position is that in its own run plus the number of
+ * smaller keys in the other one, found by binary search.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,29 +28,28 @@
 namespace gpuvec
 {
 
-
-#define SELECT_THREADS	512
-#define SELECT_WARPS	(SELECT_THREADS / 32)
-#define SMALL_BIN		256
-#define DIGITS			256
-#define CACHED			2048	/* keys that are read from global memory once */
+#define SELECT_THREADS 512
+#define SELECT_WARPS (SELECT_THREADS / 32)
+#define SMALL_BIN 256
+#define DIGITS 256
+#define CACHED 2048 /* keys that are read from global memory once */
 
 extern __shared__ uint4 select_memory[];
 
 /* Shared memory of a block */
 struct select_shared
 {
-	struct row_key cached[CACHED];	/* the first keys of the source */
-	struct row_key sort[SORT_RUN];	/* also holds a small bin */
-	uint32_t	histogram[DIGITS];
+	struct row_key cached[CACHED]; /* the first keys of the source */
+	struct row_key sort[SORT_RUN]; /* also holds a small bin */
+	uint32_t histogram[DIGITS];
 	struct row_key kth;
-	uint32_t	some_one[4];	/* bits that are 1 in some key of the bin, lowest word first */
-	uint32_t	some_zero[4];	/* the same for 0 */
+	uint32_t some_one[4];  /* bits that are 1 in some key of the bin, lowest word first */
+	uint32_t some_zero[4]; /* the same for 0 */
 	struct row_key largest[SELECT_WARPS];
-	uint32_t	bin;
-	uint32_t	before;			/* keys of the old bin in front of the new one */
-	uint32_t	nout;
-	uint32_t	padding;
+	uint32_t bin;
+	uint32_t before; /* keys of the old bin in front of the new one */
+	uint32_t nout;
+	uint32_t padding;
 };
 
 /* The keys to select from: two arrays */
@@ -59,8 +58,8 @@ struct key_source
 	const struct row_key *top;
 	const struct row_key *candidates;
 	const struct row_key *cached;
-	uint32_t	ntop;
-	uint32_t	total;
+	uint32_t ntop;
+	uint32_t total;
 
 	__device__ __forceinline__ struct row_key
 	get_global(uint32_t i) const
@@ -99,7 +98,7 @@ key_word(const struct row_key &key, int w)
 static __device__ __forceinline__ uint32_t
 key_digit(const struct row_key &key, uint32_t shift)
 {
-	uint64_t	bits;
+	uint64_t bits;
 
 	if (shift >= 64)
 		bits = key.hi >> (shift - 64);
@@ -124,18 +123,18 @@ key_mask_from(uint32_t shift)
 }
 
 /*
- * The highest bit in which keys of the bin differ.  The bits above it that they
- * have in common are added to the bin's prefix.
+ * The highest bit in which keys of the bin differ.  The bits above it that
+ * they have in common are added to the bin's prefix.
  */
 static __device__ uint32_t
 highest_difference(struct select_shared *shared, const struct key_source &source,
 				   struct key_bin *bin)
 {
 	struct row_key ones = {0, 0};
-	struct row_key zeros = {0, 0};	/* bits that are 0 in some key */
+	struct row_key zeros = {0, 0}; /* bits that are 0 in some key */
 	struct row_key common;
 	struct row_key mask;
-	uint32_t	bit = 0;
+	uint32_t bit = 0;
 
 	if (threadIdx.x < 4)
 	{
@@ -158,8 +157,8 @@ highest_difference(struct select_shared *shared, const struct key_source &source
 	__syncwarp();
 	for (int w = 0; w < 4; w++)
 	{
-		uint32_t	some_one = __reduce_or_sync(FULL_WARP, key_word(ones, w));
-		uint32_t	some_zero = __reduce_or_sync(FULL_WARP, key_word(zeros, w));
+		uint32_t some_one = __reduce_or_sync(FULL_WARP, key_word(ones, w));
+		uint32_t some_zero = __reduce_or_sync(FULL_WARP, key_word(zeros, w));
 
 		if (threadIdx.x % 32 == 0)
 		{
@@ -170,7 +169,7 @@ highest_difference(struct select_shared *shared, const struct key_source &source
 	__syncthreads();
 	for (int w = 0; w < 4; w++)
 	{
-		uint32_t	differ = shared->some_one[w] & shared->some_zero[w];
+		uint32_t differ = shared->some_one[w] & shared->some_zero[w];
 
 		if (differ != 0)
 			bit = w * 32 + 31 - __clz(differ);
@@ -186,13 +185,13 @@ highest_difference(struct select_shared *shared, const struct key_source &source
 }
 
 /*
- * Count the digits at `shift` of the bin's keys, and find the one that holds the
- * rank-th key: shared->bin, shared->before, and the return value: how many keys
- * have it.
+ * Count the digits at `shift` of the bin's keys, and find the one that holds
+ * the rank-th key: shared->bin, shared->before, and the return value: how
+ * many keys have it.
  */
 static __device__ uint32_t
-find_digit(struct select_shared *shared, const struct key_source &source,
-		   const struct key_bin &bin, uint32_t shift, uint32_t rank)
+find_digit(struct select_shared *shared, const struct key_source &source, const struct key_bin &bin,
+		   uint32_t shift, uint32_t rank)
 {
 	for (uint32_t i = threadIdx.x; i < DIGITS; i += SELECT_THREADS)
 		shared->histogram[i] = 0;
@@ -207,23 +206,23 @@ find_digit(struct select_shared *shared, const struct key_source &source,
 	__syncthreads();
 	if (threadIdx.x < 32)
 	{
-		uint32_t	mine = 0;
-		uint32_t	upto;
+		uint32_t mine = 0;
+		uint32_t upto;
 
 		for (int i = 0; i < DIGITS / 32; i++)
 			mine += shared->histogram[threadIdx.x * (DIGITS / 32) + i];
 		upto = mine;
 		for (int d = 1; d < 32; d *= 2)
 		{
-			uint32_t	left = __shfl_up_sync(FULL_WARP, upto, d);
+			uint32_t left = __shfl_up_sync(FULL_WARP, upto, d);
 
 			if (threadIdx.x >= (uint32_t) d)
 				upto += left;
 		}
 		if (upto >= rank && upto - mine < rank)
 		{
-			uint32_t	before = upto - mine;
-			uint32_t	digit = threadIdx.x * (DIGITS / 32);
+			uint32_t before = upto - mine;
+			uint32_t digit = threadIdx.x * (DIGITS / 32);
 
 			while (before + shared->histogram[digit] < rank)
 				before += shared->histogram[digit++];
@@ -252,8 +251,8 @@ largest_key(struct select_shared *shared, const struct key_source &source,
 	__syncwarp();
 	for (int d = 16; d > 0; d /= 2)
 	{
-		uint64_t	hi = __shfl_xor_sync(FULL_WARP, (unsigned long long) largest.hi, d);
-		uint64_t	lo = __shfl_xor_sync(FULL_WARP, (unsigned long long) largest.lo, d);
+		uint64_t hi = __shfl_xor_sync(FULL_WARP, (unsigned long long) largest.hi, d);
+		uint64_t lo = __shfl_xor_sync(FULL_WARP, (unsigned long long) largest.lo, d);
 
 		if (key_less(largest.hi, largest.lo, hi, lo))
 		{
@@ -275,7 +274,10 @@ largest_key(struct select_shared *shared, const struct key_source &source,
 	return largest;
 }
 
-/* The rank-th smallest key of a bin of at most SMALL_BIN keys, to every thread */
+/*
+ * The rank-th smallest key of a bin of at most SMALL_BIN keys, to every
+ * thread
+ */
 static __device__ struct row_key
 finish_small_bin(struct select_shared *shared, const struct key_source &source,
 				 const struct key_bin &bin, uint32_t count, uint32_t rank)
@@ -296,7 +298,7 @@ finish_small_bin(struct select_shared *shared, const struct key_source &source,
 	if (threadIdx.x < count)
 	{
 		struct row_key mine = shared->sort[threadIdx.x];
-		uint32_t	smaller = 0;
+		uint32_t smaller = 0;
 
 		for (uint32_t i = 0; i < count; i++)
 		{
@@ -318,15 +320,15 @@ static __device__ struct row_key
 kth_key(struct select_shared *shared, const struct key_source &source, uint32_t k)
 {
 	struct key_bin bin = {{0, 0}, {0, 0}};
-	uint32_t	count = source.total;
-	uint32_t	rank = k;
+	uint32_t count = source.total;
+	uint32_t rank = k;
 
 	while (count > rank && count > SMALL_BIN)
 	{
-		uint32_t	bit = highest_difference(shared, source, &bin);
-		uint32_t	shift = bit > 7 ? bit - 7 : 0;
+		uint32_t bit = highest_difference(shared, source, &bin);
+		uint32_t shift = bit > 7 ? bit - 7 : 0;
 		struct row_key mask = key_mask_from(shift);
-		uint64_t	digit;
+		uint64_t digit;
 
 		count = find_digit(shared, source, bin, shift, rank);
 		rank -= shared->before;
@@ -349,12 +351,14 @@ kth_key(struct select_shared *shared, const struct key_source &source, uint32_t 
 	return finish_small_bin(shared, source, bin, count, rank);
 }
 
-/* Append the keys that are <= limit to out; returns how many, to every thread */
+/*
+ * Append the keys that are <= limit to out; returns how many, to every thread
+ */
 static __device__ uint32_t
 copy_keys(struct select_shared *shared, const struct key_source &source,
 		  const struct row_key &limit, struct row_key *out)
 {
-	uint32_t	n;
+	uint32_t n;
 
 	if (threadIdx.x == 0)
 		shared->nout = 0;
@@ -372,11 +376,13 @@ copy_keys(struct select_shared *shared, const struct key_source &source,
 	return n;
 }
 
-/* Sort n (<= SORT_RUN) keys in shared memory: bitonic, padded to a power of 2 */
+/*
+ * Sort n (<= SORT_RUN) keys in shared memory: bitonic, padded to a power of 2
+ */
 static __device__ void
 sort_shared(struct row_key *keys, uint32_t n)
 {
-	uint32_t	size = 2;
+	uint32_t size = 2;
 
 	while (size < n)
 		size *= 2;
@@ -391,11 +397,11 @@ sort_shared(struct row_key *keys, uint32_t n)
 		{
 			for (uint32_t i = threadIdx.x; i < size / 2; i += SELECT_THREADS)
 			{
-				uint32_t	a = (i & ~(d - 1)) * 2 + (i & (d - 1));
-				uint32_t	b = a + d;
+				uint32_t a = (i & ~(d - 1)) * 2 + (i & (d - 1));
+				uint32_t b = a + d;
 				struct row_key x = keys[a];
 				struct row_key y = keys[b];
-				bool		ascending = (a & run) == 0;
+				bool ascending = (a & run) == 0;
 
 				if (key_less(y.hi, y.lo, x.hi, x.lo) == ascending)
 				{
@@ -408,16 +414,15 @@ sort_shared(struct row_key *keys, uint32_t n)
 }
 
 static __global__ void
-__launch_bounds__(SELECT_THREADS)
-select_kernel(const __grid_constant__ struct select_params params)
+__launch_bounds__(SELECT_THREADS) select_kernel(const __grid_constant__ struct select_params params)
 {
 	struct select_shared *shared = (struct select_shared *) select_memory;
 	struct query_state *query = &params.queries[blockIdx.x];
 	struct key_source source;
 	struct row_key limit = {~UINT64_C(0), ~UINT64_C(0)};
-	bool		lost;
-	uint32_t	k;
-	uint32_t	n;
+	bool lost;
+	uint32_t k;
+	uint32_t n;
 
 	let_next_start();
 	wait_for_previous();
@@ -428,7 +433,7 @@ select_kernel(const __grid_constant__ struct select_params params)
 	source.ntop = query->ntop;
 	source.total = source.ntop + min(query->count, params.capacity);
 
-	if (query->overflow)		/* its candidates are void as well: see below */
+	if (query->overflow) /* its candidates are void as well: see below */
 	{
 		if (threadIdx.x == 0 && params.states)
 			params.states[blockIdx.x] = *query;
@@ -444,8 +449,7 @@ select_kernel(const __grid_constant__ struct select_params params)
 	if (params.mode == SELECT_TIGHTEN || lost)
 		n = params.mode == SELECT_TIGHTEN ? source.ntop : 0;
 	else if (params.mode == SELECT_ROUND)
-		n = copy_keys(shared, source, limit,
-					  params.top_out + (size_t) blockIdx.x * params.kmax);
+		n = copy_keys(shared, source, limit, params.top_out + (size_t) blockIdx.x * params.kmax);
 	else
 	{
 		n = copy_keys(shared, source, limit, shared->sort);
@@ -470,13 +474,13 @@ select_kernel(const __grid_constant__ struct select_params params)
 /* Sort one run of a list */
 static __global__ void
 __launch_bounds__(SELECT_THREADS)
-sort_runs_kernel(const __grid_constant__ struct sort_params params)
+	sort_runs_kernel(const __grid_constant__ struct sort_params params)
 {
 	struct row_key *keys = (struct row_key *) select_memory;
-	size_t		list = (size_t) blockIdx.y * params.kmax;
-	uint32_t	total = params.queries[blockIdx.y].ntop;
-	uint32_t	from = blockIdx.x * SORT_RUN;
-	uint32_t	n;
+	size_t list = (size_t) blockIdx.y * params.kmax;
+	uint32_t total = params.queries[blockIdx.y].ntop;
+	uint32_t from = blockIdx.x * SORT_RUN;
+	uint32_t n;
 
 	if (from >= total)
 		return;
@@ -492,17 +496,17 @@ sort_runs_kernel(const __grid_constant__ struct sort_params params)
 /* Merge pairs of runs of a list: one thread moves one key */
 static __global__ void
 __launch_bounds__(SELECT_THREADS)
-merge_runs_kernel(const __grid_constant__ struct sort_params params)
+	merge_runs_kernel(const __grid_constant__ struct sort_params params)
 {
-	size_t		list = (size_t) blockIdx.y * params.kmax;
-	uint32_t	total = params.queries[blockIdx.y].ntop;
-	uint32_t	i = blockIdx.x * SELECT_THREADS + threadIdx.x;
-	uint32_t	pair = i / params.width / 2 * params.width * 2;
-	uint32_t	other = i / params.width % 2 ? pair : pair + params.width;
+	size_t list = (size_t) blockIdx.y * params.kmax;
+	uint32_t total = params.queries[blockIdx.y].ntop;
+	uint32_t i = blockIdx.x * SELECT_THREADS + threadIdx.x;
+	uint32_t pair = i / params.width / 2 * params.width * 2;
+	uint32_t other = i / params.width % 2 ? pair : pair + params.width;
 	const struct row_key *in = params.in + list;
 	struct row_key key;
-	uint32_t	lo;
-	uint32_t	hi;
+	uint32_t lo;
+	uint32_t hi;
 
 	if (i >= total)
 		return;
@@ -512,7 +516,7 @@ merge_runs_kernel(const __grid_constant__ struct sort_params params)
 	hi = min(other + params.width, total);
 	while (lo < hi)
 	{
-		uint32_t	middle = lo + (hi - lo) / 2;
+		uint32_t middle = lo + (hi - lo) / 2;
 		struct row_key probe = in[middle];
 
 		if (key_less(probe.hi, probe.lo, key.hi, key.lo))
@@ -537,7 +541,7 @@ cudaError_t
 select_launch(const struct select_params *params, cudaStream_t stream)
 {
 	return launch_chained(select_kernel, dim3(params->nqueries), SELECT_THREADS,
-						 sizeof(struct select_shared), stream, *params);
+						  sizeof(struct select_shared), stream, *params);
 }
 
 /* Sort runs, or merge runs of params->width, of all queries' lists */
@@ -547,12 +551,10 @@ sort_launch(const struct sort_params *params, cudaStream_t stream)
 	if (params->width == 0)
 		return launch(sort_runs_kernel,
 					  dim3((params->kmax + SORT_RUN - 1) / SORT_RUN, params->nqueries),
-					  SELECT_THREADS, SORT_RUN * sizeof(struct row_key), stream,
-					  *params);
+					  SELECT_THREADS, SORT_RUN * sizeof(struct row_key), stream, *params);
 	return launch(merge_runs_kernel,
-				  dim3((params->kmax + SELECT_THREADS - 1) / SELECT_THREADS,
-					   params->nqueries),
+				  dim3((params->kmax + SELECT_THREADS - 1) / SELECT_THREADS, params->nqueries),
 				  SELECT_THREADS, 0, stream, *params);
 }
 
-}
+} // namespace gpuvec

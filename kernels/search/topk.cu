@@ -4,30 +4,32 @@
  *	  The host's side of a search.
  *
  * Queries are sorted by (kind, length, largest id), so that the queries of a
- * batch have similar bounds, and cut into chunks whose scratch memory fits the
- * limit.  For a chunk, the rounds are planned ahead from the number of tiles in
- * each class and queued without waiting:
+ * batch have similar bounds, and cut into chunks whose scratch memory fits
+ * the limit.  For a chunk, the rounds are planned ahead from the number of
+ * tiles in each class and queued without waiting:
  *
  *		scan a sample of the tiles, keep candidates within the bound
- *		select the k best of (list so far, candidates); the k-th is the new bound
+ *		select the k best of (list so far, candidates); the k-th is the new
+ *		bound
  *
- * each round several times larger than all before, so that a round gives about
- * growth * k candidates, far fewer than there is room for.  The first round has
- * no bound and is as large as the room allows.
+ * each round several times larger than all before, so that a round gives
+ * about growth * k candidates, far fewer than there is room for.  The first
+ * round has no bound and is as large as the room allows.
  *
- * A query that is alone, or nearly so, spends most of its time waiting for one thing after
- * the other.  So the last kernel writes the results to the host, by lists it reaches the
- * device as a parameter of the first kernel, and in between each kernel starts while the
- * one before ends (launch_chained()).
+ * A query that is alone, or nearly so, spends most of its time waiting for
+ * one thing after the other.  So the last kernel writes the results to the
+ * host, by lists it reaches the device as a parameter of the first kernel,
+ * and in between each kernel starts while the one before ends
+ * (launch_chained()).
  *
  * By inverted lists (lists.cu) the rounds are others: see list_rounds.cu.
  *
- * Order and ties can defeat the sampling.  Then a query loses candidates, which
- * its counter tells; what it kept still gives a valid bound.  Such queries are
- * run again, starting with that bound, in few and large rounds with the host
- * watching: a round that overflows is dropped and repeated with the bound that
- * it gave and half the tiles.  A round of no more rows than there is room for
- * cannot overflow, so this ends.
+ * Order and ties can defeat the sampling.  Then a query loses candidates,
+ * which its counter tells; what it kept still gives a valid bound.  Such
+ * queries are run again, starting with that bound, in few and large rounds
+ * with the host watching: a round that overflows is dropped and repeated with
+ * the bound that it gave and half the tiles.  A round of no more rows than
+ * there is room for cannot overflow, so this ends.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,27 +44,30 @@ namespace gpuvec
 {
 
 /* Up to this number of queries, memory for candidates is no matter */
-#define FEW_QUERIES			64
+#define FEW_QUERIES 64
 
 /* Limit of a chunk */
-#define CHUNK_IDS			((uint64_t) 1 << 26)
+#define CHUNK_IDS ((uint64_t) 1 << 26)
 
 /* Queries that are run again together */
-#define RETRY_QUERIES		32
+#define RETRY_QUERIES 32
 
-/* The largest class_hi for which classes below it have at most this many tiles */
+/*
+ * The largest class_hi for which classes below it have at most this many
+ * tiles
+ */
 static uint32_t
 classes_within(struct cuda_view *view, uint64_t tiles)
 {
-	uint32_t	lo = 0;
-	uint32_t	hi = TILE_CLASSES;
+	uint32_t lo = 0;
+	uint32_t hi = TILE_CLASSES;
 
 	if (tiles >= view->ntiles)
 		return hi;
 	count_classes(view);
 	while (lo < hi)
 	{
-		uint32_t	middle = (lo + hi + 1) / 2;
+		uint32_t middle = (lo + hi + 1) / 2;
 
 		if (view->tiles_before[middle] <= tiles)
 			lo = middle;
@@ -77,11 +82,11 @@ static uint32_t
 plan_rounds(const struct search *s, const struct chunk *c, uint32_t *ends)
 {
 	const struct gpuvec_search_policy &policy = s->policy;
-	double		tiles = s->view->ntiles;
-	double		first = std::max(policy.first_rows, policy.first_per_k * c->kmax);
-	double		growth = c->n > 4 * c->batch ? policy.growth : policy.growth_few;
-	uint32_t	nrounds;
-	uint32_t	n = 0;
+	double tiles = s->view->ntiles;
+	double first = std::max(policy.first_rows, policy.first_per_k * c->kmax);
+	double growth = c->n > 4 * c->batch ? policy.growth : policy.growth_few;
+	uint32_t nrounds;
+	uint32_t n = 0;
 
 	if (tiles * 32 <= c->capacity)
 	{
@@ -95,7 +100,7 @@ plan_rounds(const struct search *s, const struct chunk *c, uint32_t *ends)
 	growth = pow(tiles / first, 1.0 / nrounds);
 	for (uint32_t i = 0; i < nrounds; i++)
 	{
-		uint32_t	end = classes_within(s->view, (uint64_t) (first * pow(growth, i)));
+		uint32_t end = classes_within(s->view, (uint64_t) (first * pow(growth, i)));
 
 		if (end > (n > 0 ? ends[n - 1] : 0))
 			ends[n++] = end;
@@ -109,9 +114,9 @@ plan_rounds(const struct search *s, const struct chunk *c, uint32_t *ends)
 static bool
 queue_scan_rounds(struct search *s, struct chunk *c)
 {
-	uint32_t	ends[MAX_ROUNDS];
-	uint32_t	nrounds = plan_rounds(s, c, ends);
-	bool		fast = c->kmax <= GPUVEC_FAST_K;
+	uint32_t ends[MAX_ROUNDS];
+	uint32_t nrounds = plan_rounds(s, c, ends);
+	bool fast = c->kmax <= GPUVEC_FAST_K;
 
 	for (uint32_t i = 0; i < nrounds; i++)
 		if (!queue_scan(s, c, s->view->ngroups, i > 0 ? ends[i - 1] : 0, ends[i]) ||
@@ -124,17 +129,17 @@ queue_scan_rounds(struct search *s, struct chunk *c)
 static bool
 run_chunk(struct search *s, struct chunk *c)
 {
-	bool		fast = c->kmax <= GPUVEC_FAST_K;
+	bool fast = c->kmax <= GPUVEC_FAST_K;
 
 	s->b->stats.chunks++;
 	lay_out(c, s->view->nsegments, s->view->nblocks[0] + s->view->nblocks[1]);
 	c->lone = c->lists && c->nids <= LONE_IDS &&
-		c->n <= std::min(s->policy.lone_queries, (uint32_t) LONE_QUERIES);
+			  c->n <= std::min(s->policy.lone_queries, (uint32_t) LONE_QUERIES);
 	c->direct = fast && c->n <= LONE_QUERIES;
 	s->b->stats.lone_chunks += c->lone;
 	if (!need_scratch(s, c->bytes) ||
-		(c->direct && !need_pinned(s, s->b->download, s->b->download_bytes,
-								   c->counters - c->results)) ||
+		(c->direct &&
+		 !need_pinned(s, s->b->download, s->b->download_bytes, c->counters - c->results)) ||
 		!(c->lone || upload_chunk(s, c)) ||
 		!(c->lists ? queue_list_rounds(s, c) : queue_scan_rounds(s, c)))
 		return false;
@@ -151,7 +156,7 @@ static bool
 round_overflowed(struct search *s, struct chunk *c, bool *overflowed)
 {
 	struct search_backend *b = s->b;
-	size_t		bytes = sizeof(struct query_state) * c->n;
+	size_t bytes = sizeof(struct query_state) * c->n;
 	const struct query_state *states;
 
 	if (!need_pinned(s, b->download, b->download_bytes, bytes) ||
@@ -168,22 +173,25 @@ round_overflowed(struct search *s, struct chunk *c, bool *overflowed)
 	return true;
 }
 
-/* Run a chunk of queries that overflowed before, so that it cannot fail to fit */
+/*
+ * Run a chunk of queries that overflowed before, so that it cannot fail to
+ * fit
+ */
 static bool
 run_watched(struct search *s, struct chunk *c)
 {
-	uint32_t	lo = 0;
-	uint32_t	span = classes_within(s->view, c->capacity / 32);
-	bool		fast = c->kmax <= GPUVEC_FAST_K;
+	uint32_t lo = 0;
+	uint32_t span = classes_within(s->view, c->capacity / 32);
+	bool fast = c->kmax <= GPUVEC_FAST_K;
 
 	lay_out(c, s->view->nsegments, s->view->nblocks[0] + s->view->nblocks[1]);
 	if (!need_scratch(s, c->bytes) || !upload_chunk(s, c))
 		return false;
 	while (lo < TILE_CLASSES && !s->stopped)
 	{
-		uint32_t	hi = (uint32_t) std::min((uint64_t) lo + std::max(span, 1u),
-											 (uint64_t) TILE_CLASSES);
-		bool		overflowed;
+		uint32_t hi =
+			(uint32_t) std::min((uint64_t) lo + std::max(span, 1u), (uint64_t) TILE_CLASSES);
+		bool overflowed;
 
 		if (!queue_scan(s, c, s->view->ngroups, lo, hi) || !round_overflowed(s, c, &overflowed))
 			return false;
@@ -200,7 +208,10 @@ run_watched(struct search *s, struct chunk *c)
 		span = std::min(span * 2, (uint32_t) TILE_CLASSES);
 		lo = hi;
 	}
-	/* a query that was stopped half way has no answer; finish_chunk sees to it */
+	/*
+	 * a query that was stopped half way has no answer; finish_chunk sees to
+	 * it
+	 */
 	if (!fast && !queue_sort(s, c))
 		return false;
 	if (!queue_download(s, c) || !wait_for_device(s, c))
@@ -210,16 +221,17 @@ run_watched(struct search *s, struct chunk *c)
 }
 
 /*
- * Does counting by lists pay?  A lookup in a list or bitmap serves one query, one
- * of the scan up to 32, but it touches only ids that both have; so lists lose only
- * where many segments have none, and where counts need many planes.  And in small
- * blocks, for a batch that is too large for a warp for each query and block, and too
- * small to pay for the staging of bitmaps (scan_above, scan_below): next_chunk sees to that.
+ * Does counting by lists pay?  A lookup in a list or bitmap serves one query,
+ * one of the scan up to 32, but it touches only ids that both have; so lists
+ * lose only where many segments have none, and where counts need many planes.
+ * And in small blocks, for a batch that is too large for a warp for each
+ * query and block, and too small to pay for the staging of bitmaps
+ * (scan_above, scan_below): next_chunk sees to that.
  */
 static bool
 lists_pay(const struct search *s, const struct work_query *w)
 {
-	uint64_t	rows = (uint64_t) s->view->ntiles * 32;
+	uint64_t rows = (uint64_t) s->view->ntiles * 32;
 
 	if (s->method == GPUVEC_METHOD_BITSET || s->view->listed_rows == 0)
 		return false;
@@ -232,7 +244,7 @@ lists_pay(const struct search *s, const struct work_query *w)
 static uint32_t
 planes_for(const struct search *s, uint32_t len)
 {
-	uint32_t	most = std::min(len, s->view->maxlen);
+	uint32_t most = std::min(len, s->view->maxlen);
 
 	return most <= 127 ? 7 : most <= 255 ? 8 : 17;
 }
@@ -241,21 +253,21 @@ planes_for(const struct search *s, uint32_t len)
 static uint64_t
 retry_capacity(const struct search *s, const struct chunk *c)
 {
-	uint64_t	wanted = std::max((uint64_t) s->policy.retry_candidates,
-								  (uint64_t) s->policy.retry_per_k * c->kmax);
+	uint64_t wanted =
+		std::max((uint64_t) s->policy.retry_candidates, (uint64_t) s->policy.retry_per_k * c->kmax);
 
 	return std::min(wanted, s->policy.workspace / c->n / sizeof(struct row_key));
 }
 
 /*
- * Run again by lists the queries that overflowed: with the bounds that they have now
- * and more room, few overflow once more.
+ * Run again by lists the queries that overflowed: with the bounds that they
+ * have now and more room, few overflow once more.
  */
 static bool
 run_overflowed_by_lists(struct search *s)
 {
-	uint32_t	n = s->noverflowed;
-	uint32_t	next;
+	uint32_t n = s->noverflowed;
+	uint32_t next;
 
 	s->b->stats.overflows += n;
 	s->noverflowed = 0;
@@ -263,7 +275,7 @@ run_overflowed_by_lists(struct search *s)
 	for (uint32_t from = 0; from < n; from = next)
 	{
 		const struct work_query *first = &s->work[s->overflowed[from]];
-		uint32_t	positions[RETRY_QUERIES];
+		uint32_t positions[RETRY_QUERIES];
 		struct chunk c;
 
 		memset(&c, 0, sizeof(c));
@@ -295,13 +307,13 @@ static bool
 run_overflowed(struct search *s)
 {
 	struct search_backend *b = s->b;
-	uint32_t	n = s->noverflowed;
+	uint32_t n = s->noverflowed;
 
 	b->stats.overflows += n;
 	for (uint32_t from = 0; from < n; from += RETRY_QUERIES)
 	{
 		struct chunk c;
-		uint32_t	planes = 8;
+		uint32_t planes = 8;
 
 		memset(&c, 0, sizeof(c));
 		c.work = s->work;
@@ -320,23 +332,26 @@ run_overflowed(struct search *s)
 		if (!choose_kernel(s, &c, planes))
 			return false;
 		count_classes(s->view);
-		c.capacity = fit_capacity(s, std::max(retry_capacity(s, &c),
-											  (uint64_t) s->view->largest_class * 32));
+		c.capacity = fit_capacity(
+			s, std::max(retry_capacity(s, &c), (uint64_t) s->view->largest_class * 32));
 		if (!run_watched(s, &c))
 			return false;
 	}
 	return true;
 }
 
-/* The chunk that starts at s->work[from]; c->n == 0 if nothing is left to do there */
+/*
+ * The chunk that starts at s->work[from]; c->n == 0 if nothing is left to do
+ * there
+ */
 static bool
 next_chunk(struct search *s, uint32_t from, struct chunk *c)
 {
 	const struct gpuvec_search_policy &policy = s->policy;
-	uint64_t	least = s->nwork <= FEW_QUERIES ? policy.candidates_few : policy.candidates;
-	uint64_t	nids = 0;
-	uint64_t	list_bytes = 0;
-	uint32_t	n = 0;
+	uint64_t least = s->nwork <= FEW_QUERIES ? policy.candidates_few : policy.candidates;
+	uint64_t nids = 0;
+	uint64_t list_bytes = 0;
+	uint32_t n = 0;
 
 	memset(c, 0, sizeof(*c));
 	c->work = s->work + from;
@@ -346,16 +361,16 @@ next_chunk(struct search *s, uint32_t from, struct chunk *c)
 	for (uint32_t i = from; i < s->nwork && n < policy.chunk_queries; i++, n++)
 	{
 		const struct work_query *w = &s->work[i];
-		uint32_t	kmax = std::max(c->kmax, w->k);
-		uint32_t	capacity = fit_capacity(s, std::max(least, (uint64_t) policy.candidates_per_k *
-														kmax));
+		uint32_t kmax = std::max(c->kmax, w->k);
+		uint32_t capacity =
+			fit_capacity(s, std::max(least, (uint64_t) policy.candidates_per_k * kmax));
 
 		nids += w->query->len;
 		if (c->lists)
 			list_bytes += query_list_bytes(s, w->query->len);
-		if (n > 0 && (w->kind != s->work[from].kind || nids > CHUNK_IDS ||
-					  query_bytes(kmax, capacity) * (n + 1) + nids * 2 + list_bytes >
-					  policy.workspace))
+		if (n > 0 &&
+			(w->kind != s->work[from].kind || nids > CHUNK_IDS ||
+			 query_bytes(kmax, capacity) * (n + 1) + nids * 2 + list_bytes > policy.workspace))
 			break;
 		c->list_planes = std::max(c->list_planes, planes_for(s, w->query->len));
 		c->kmax = kmax;
@@ -388,18 +403,21 @@ collect_work(struct search *s, const gpuvec_view *view, gpuvec_topk_query *queri
 			continue;
 		w->query = q;
 		w->k = (uint32_t) std::min((uint64_t) q->k, view->nrows);
-		/* kind: bit 0: many planes, from bit 1: magnitude of k beyond the fast path */
+		/*
+		 * kind: bit 0: many planes, from bit 1: magnitude of k beyond the
+		 * fast path
+		 */
 		w->kind = std::min(q->len, s->view->maxlen) > 255;
 		for (uint32_t k = w->k; k > GPUVEC_FAST_K; k /= 4)
 			w->kind += 2;
 		w->order = (uint64_t) w->kind << 40 | (uint64_t) q->len << 16 |
-			(q->len > 0 ? q->ids[q->len - 1] : 0);
+				   (q->len > 0 ? q->ids[q->len - 1] : 0);
 		w->bound.hi = q->has_min_score ? gpuvec_score_key(q->min_score + 0.0) : ~UINT64_C(0);
 		w->bound.lo = ~UINT64_C(0);
 		s->nwork++;
 	}
 	std::sort(s->work, s->work + s->nwork,
-			  [] (const struct work_query &a, const struct work_query &b)
+			  [](const struct work_query &a, const struct work_query &b)
 			  { return a.order < b.order; });
 }
 
@@ -407,7 +425,7 @@ collect_work(struct search *s, const gpuvec_view *view, gpuvec_topk_query *queri
 static bool
 run_search(struct search *s)
 {
-	uint32_t	from = 0;
+	uint32_t from = 0;
 
 	while (from < s->nwork)
 	{
@@ -429,12 +447,12 @@ run_search(struct search *s)
 
 /* The backend's topk */
 bool
-topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure,
-	 gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error)
+topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure, gpuvec_method method,
+	 gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error)
 {
 	struct search_backend *b = static_cast<struct search_backend *>(backend);
 	struct search s = {b, b->policy, b->stream.get()};
-	bool		ok;
+	bool ok;
 
 	s.view = (struct cuda_view *) view->device;
 	s.measure = measure;
@@ -461,4 +479,4 @@ topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure,
 	return ok;
 }
 
-}
+} // namespace gpuvec

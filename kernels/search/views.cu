@@ -3,8 +3,8 @@
  * views.cu
  *	  Views in the memory of the GPU.
  *
- * A view takes one allocation: its segments, then the groups of tiles and the blocks of
- * lists into which they are cut.
+ * A view takes one allocation: its segments, then the groups of tiles and the
+ * blocks of lists into which they are cut.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,9 +21,9 @@ namespace gpuvec
 /* Where the parts of a view's allocation begin */
 struct view_layout
 {
-	size_t		groups;
-	size_t		blocks[2];
-	size_t		bytes;
+	size_t groups;
+	size_t blocks[2];
+	size_t bytes;
 };
 
 /* Which of a view's arrays of blocks a segment belongs to, if it has lists */
@@ -37,8 +37,8 @@ static struct view_layout
 lay_out_view(const gpuvec_view *view)
 {
 	struct view_layout at;
-	size_t		ngroups = 0;
-	size_t		nblocks[2] = {0, 0};
+	size_t ngroups = 0;
+	size_t nblocks[2] = {0, 0};
 
 	for (uint32_t s = 0; s < view->nentries; s++)
 	{
@@ -56,7 +56,10 @@ lay_out_view(const gpuvec_view *view)
 	return at;
 }
 
-/* List the groups of tiles of the segments that have lists, or of those that have none */
+/*
+ * List the groups of tiles of the segments that have lists, or of those that
+ * have none
+ */
 static void
 add_groups(struct cuda_view *mine, const struct device_segment *segments, uint32_t n, bool listed,
 		   uint2 *groups)
@@ -72,9 +75,9 @@ static uint32_t
 middle_len(const gpuvec_view *view, uint2 block, int kind)
 {
 	const gpuvec_segment *segment = view->entries[block.x].segment;
-	uint32_t	first = block.y << (kind == 0 ? TILED_SHIFT : WHOLE_SHIFT);
-	uint32_t	last = std::min(first + (1u << (kind == 0 ? TILED_SHIFT : WHOLE_SHIFT)),
-								segment->nrows) - 1;
+	uint32_t first = block.y << (kind == 0 ? TILED_SHIFT : WHOLE_SHIFT);
+	uint32_t last =
+		std::min(first + (1u << (kind == 0 ? TILED_SHIFT : WHOLE_SHIFT)), segment->nrows) - 1;
 
 	return segment->len[first + (last - first) / 2];
 }
@@ -82,10 +85,11 @@ middle_len(const gpuvec_view *view, uint2 block, int kind)
 /* A block, and what it is sorted by: its length, then its number */
 struct block_order
 {
-	uint32_t	len;
-	uint2		block;
+	uint32_t len;
+	uint2 block;
 
-	bool operator<(const struct block_order &other) const
+	bool
+	operator<(const struct block_order &other) const
 	{
 		if (len != other.len)
 			return len < other.len;
@@ -94,12 +98,13 @@ struct block_order
 };
 
 /*
- * Put a view's blocks of one kind in the order of their lengths.  False: out of memory.
+ * Put a view's blocks of one kind in the order of their lengths.  False: out
+ * of memory.
  */
 static bool
 order_blocks(const gpuvec_view *view, struct cuda_view *mine, int kind, uint2 *blocks)
 {
-	uint32_t	n = mine->nblocks[kind];
+	uint32_t n = mine->nblocks[kind];
 	struct block_order *order = (struct block_order *) malloc(n * sizeof(*order) + 1);
 
 	if (order == NULL)
@@ -135,15 +140,14 @@ count_classes(struct cuda_view *view)
 }
 
 /*
- * Fill in what the host keeps of a view; head is what goes to the device.  False: out of
- * memory.
+ * Fill in what the host keeps of a view; head is what goes to the device.
+ * False: out of memory.
  */
 static bool
-fill_view(const gpuvec_view *view, struct cuda_view *mine, char *head,
-		  const struct view_layout *at)
+fill_view(const gpuvec_view *view, struct cuda_view *mine, char *head, const struct view_layout *at)
 {
 	struct device_segment *segments = (struct device_segment *) head;
-	uint2	   *groups = (uint2 *) (head + at->groups);
+	uint2 *groups = (uint2 *) (head + at->groups);
 
 	for (uint32_t s = 0; s < view->nentries; s++)
 	{
@@ -153,12 +157,12 @@ fill_view(const gpuvec_view *view, struct cuda_view *mine, char *head,
 
 		segments[s] = segment->desc;
 		if (entry->live != NULL)
-			segments[s].live = (const uint32_t *)
-				((const struct cuda_livemap *) entry->live->device)->bits.get();
+			segments[s].live =
+				(const uint32_t *) ((const struct cuda_livemap *) entry->live->device)->bits.get();
 		if (lists->shift != 0)
 		{
-			uint32_t	kind = block_kind(lists);
-			uint2	   *blocks = (uint2 *) (head + at->blocks[kind]);
+			uint32_t kind = block_kind(lists);
+			uint2 *blocks = (uint2 *) (head + at->blocks[kind]);
 
 			for (uint32_t i = 0; i < lists->nblocks; i++)
 				blocks[mine->nblocks[kind]++] = make_uint2(s, i);
@@ -194,7 +198,7 @@ new_view(const gpuvec_view *view, const struct view_layout *at)
 	mine->segment_tiles.reset(new (std::nothrow) uint32_t[view->nentries]);
 	for (int kind = 0; kind < 2; kind++)
 	{
-		size_t		bytes = (kind == 0 ? at->blocks[1] : at->bytes) - at->blocks[kind];
+		size_t bytes = (kind == 0 ? at->blocks[1] : at->bytes) - at->blocks[kind];
 
 		mine->block_len[kind].reset(new (std::nothrow) uint32_t[bytes / sizeof(uint2)]);
 	}
@@ -208,7 +212,7 @@ adopt_view(gpuvec_backend *backend, gpuvec_view *view, gpuvec_error *error)
 	struct view_layout at = lay_out_view(view);
 	std::unique_ptr<struct cuda_view> mine(new_view(view, &at));
 	std::unique_ptr<char[]> head(new (std::nothrow) char[at.bytes]());
-	char	   *memory;
+	char *memory;
 
 	if (mine == NULL || head == NULL || !fill_view(view, mine.get(), head.get(), &at))
 		return gpuvec_fail_memory(error, sizeof(*mine) + at.bytes);
@@ -231,4 +235,4 @@ release_view(gpuvec_backend *, gpuvec_view *view)
 	view->device = NULL;
 }
 
-}
+} // namespace gpuvec

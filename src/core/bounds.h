@@ -32,10 +32,10 @@
 #define GPUVEC_CHUNK_IDS		8
 
 /*
- * A row is named by its heap position: block number << 16 | line.  A line is what
- * the session makes of a line pointer number, which is below 2^11 for every block
- * size that PostgreSQL supports, and a bit (see mirror.h); the kernels rely on the
- * limit.
+ * A row is named by its heap position: block number << 16 | line.  A line is
+ * what the session makes of a line pointer number, which is below 2^11 for
+ * every block size that PostgreSQL supports, and a bit (see mirror.h); the
+ * kernels rely on the limit.
  */
 #define GPUVEC_MAX_LINE			4095
 #define gpuvec_tid(block, line) (((uint64_t) (block) << 16) | (uint16_t) (line))

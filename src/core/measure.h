@@ -142,12 +142,13 @@ gpuvec_distance(gpuvec_measure measure, uint32_t i, uint32_t a, uint32_t b)
 }
 
 /*
- * A lower bound of the number of common ids that a row of at least b ids needs
- * to reach the given score with a query of a ids.  Every bound below is
- * non-decreasing in b, so the shortest row of a group gives the bound for all.
+ * A lower bound of the number of common ids that a row of at least b ids
+ * needs to reach the given score with a query of a ids.  Every bound below is
+ * non-decreasing in b, so the shortest row of a group gives the bound for
+ * all.
  *
- * Computed in float: counts are at most 2^16, so the relative error of the few
- * operations (under 2^-20) stays under 1/8, and that is subtracted before
+ * Computed in float: counts are at most 2^16, so the relative error of the
+ * few operations (under 2^-20) stays under 1/8, and that is subtracted before
  * rounding up.  The bound only prunes; gpuvec_score decides.  Proof that it
  * never prunes a row that qualifies: for real numbers, score(i) >= t implies
  * i >= x with x below; computed x' <= x + 1/8, hence i >= x' - 1/8, and i is

@@ -4,17 +4,18 @@
  *	  How vectors are compared: the one definition that the extension and the
  *	  engine share.
  *
- * Elements of vectors and queries are float32, everything else is float64.  Sums
- * over elements are kept in lanes (product.h), so the result is the same bits on every
- * machine.
+ * Elements of vectors and queries are float32, everything else is float64.
+ * Sums over elements are kept in lanes (product.h), so the result is the same
+ * bits on every machine.
  *
  *	 cosine		q . v / sqrt((q . q)(v . v)), 0 if that is 0/0
  *	 ip			q . v
- *	 l2			-sqrt of the sum of (q - v)^2: the negated distance, so that here, too,
+ *	 l2			-sqrt of the sum of (q - v)^2: the negated distance, so that
+ *	 			here, too,
  *				the greatest score is best; 0, not -0, for equal vectors
  *
- * The order of rows is (score descending, key ascending, tid ascending).  A score that
- * is not a number does not rank.
+ * The order of rows is (score descending, key ascending, tid ascending).  A
+ * score that is not a number does not rank.
  *
  *-------------------------------------------------------------------------
  */
@@ -87,8 +88,8 @@ gpuvec_near_score(gpuvec_metric metric, const float *q, double qq, const float *
 }
 
 /*
- * The scores of n vectors that lie one behind the other; `scratch` has room for one, if
- * they are not float32
+ * The scores of n vectors that lie one behind the other; `scratch` has room
+ * for one, if they are not float32
  */
 static inline void
 gpuvec_near_scores(double *scores, gpuvec_metric metric, const float *q, double qq,

@@ -4,28 +4,35 @@
  *	  How vectors are pooled: the one definition that the extension and the
  *	  engine share.
  *
- * A bag is a list of keys, each with a weight if the call has weights.  Sums are
- * float32, element by element, from +0 on, in the order of the bag: one rounded sum for
- * each key, or, with weights, one fused multiplication and addition.  A bag of more than
- * GPUVEC_PIECE keys is cut into pieces of so many, each summed like that; then the sums
- * of GPUVEC_FAN pieces after another are summed, then those of GPUVEC_FAN such groups,
- * and then these.  So results are the same bits whatever the width of vector registers,
- * the number of threads, or the machine, GPUs included (kernels/embedding/pooling_kernels.h).
+ * A bag is a list of keys, each with a weight if the call has weights.  Sums
+ * are float32, element by element, from +0 on, in the order of the bag: one
+ * rounded sum for each key, or, with weights, one fused multiplication and
+ * addition.  A bag of more than GPUVEC_PIECE keys is cut into pieces of so
+ * many, each summed like that; then the sums of GPUVEC_FAN pieces after
+ * another are summed, then those of GPUVEC_FAN such groups, and then these.
+ * So results are the same bits whatever the width of vector registers, the
+ * number of threads, or the machine, GPUs included
+ * (kernels/embedding/pooling_kernels.h).
  *
- *	 sum		of the vectors of the keys that were found, each times its weight
- *	 mean		that, divided by the sum of the weights (1 for each key if there are
+ *	 sum		of the vectors of the keys that were found, each times its
+ *	 			weight
+ *	 mean		that, divided by the sum of the weights (1 for each key if
+ *	 			there are
  *				none), or zeros if that sum is 0
- *	 concat		the vectors, or (with weights) such sums of one key each, one behind
+ *	 concat		the vectors, or (with weights) such sums of one key each, one
+ *	 			behind
  *				the other
  *
- * Keys that were not found add nothing.  With GPUVEC_MISSING_ZERO they count as
- * vectors of zeros: their weights are part of the divisor, and concat has zeros in
- * their place.  With GPUVEC_MISSING_SKIP it is as if the bag did not have them.
+ * Keys that were not found add nothing.  With GPUVEC_MISSING_ZERO they count
+ * as vectors of zeros: their weights are part of the divisor, and concat has
+ * zeros in their place.  With GPUVEC_MISSING_SKIP it is as if the bag did not
+ * have them.
  *
- * Weights of both signs may nearly cancel, and each bit that their sum lacks is lacking
- * in the whole result.  So it is taken in float64, in the same order, and rounded to
- * float32 once, in the end: infinite if it is too large.  It becomes 0 there only if it was
- * 0, as all float32 are multiples of the smallest one.
+ * Weights of both signs may nearly cancel, and each bit that their sum lacks
+ * is lacking in the whole result.  So it is taken in float64, in the same
+ * order, and rounded to float32 once, in the end: infinite if it is too
+ * large.  It becomes 0 there only if it was 0, as all float32 are multiples
+ * of the smallest one.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,7 +47,10 @@
 #include "core/half.h"
 #include "core/pooling_types.h"
 
-/* A hash of a key: the finalizer of MurmurHash3 (Austin Appleby, public domain) */
+/*
+ * A hash of a key: the finalizer of MurmurHash3 (Austin Appleby, public
+ * domain)
+ */
 static inline uint64_t
 gpuvec_hash_key(int64_t key)
 {
@@ -81,7 +91,10 @@ gpuvec_vector_divide(float *sum, float divisor, uint32_t width)
 			sum[i] /= divisor;
 }
 
-/* Vectors are scattered: how many of a bag are fetched ahead, and how much of each */
+/*
+ * Vectors are scattered: how many of a bag are fetched ahead, and how much of
+ * each
+ */
 #define GPUVEC_PREFETCH_VECTORS	3
 #define GPUVEC_PREFETCH_BYTES	1024
 #define GPUVEC_LINE_BYTES		64
@@ -96,7 +109,9 @@ gpuvec_vector_prefetch(const void *vector, uint64_t bytes)
 		__builtin_prefetch((const char *) vector + i);
 }
 
-/* Vectors that sums need room for: one of another storage, and sums of pieces */
+/*
+ * Vectors that sums need room for: one of another storage, and sums of pieces
+ */
 #define GPUVEC_SCRATCH_VECTORS	4
 
 /* A bag whose keys have been looked up */
@@ -130,7 +145,9 @@ gpuvec_bag_counts(const gpuvec_bag *bag, uint64_t i)
 	return bag->vectors[i] != NULL || bag->missing != GPUVEC_MISSING_SKIP;
 }
 
-/* Put the vectors of a bag one behind the other; returns the number of floats */
+/*
+ * Put the vectors of a bag one behind the other; returns the number of floats
+ */
 static inline uint64_t
 gpuvec_concat_bag(float *out, const gpuvec_bag *bag)
 {
@@ -151,7 +168,9 @@ gpuvec_concat_bag(float *out, const gpuvec_bag *bag)
 	return (uint64_t) (to - out);
 }
 
-/* Sum the keys [first, end) of a bag, and their weights, from left to right */
+/*
+ * Sum the keys [first, end) of a bag, and their weights, from left to right
+ */
 static inline double
 gpuvec_sum_piece(float *out, const gpuvec_bag *bag, uint64_t first, uint64_t end)
 {
@@ -177,8 +196,8 @@ gpuvec_sum_piece(float *out, const gpuvec_bag *bag, uint64_t first, uint64_t end
 }
 
 /*
- * Where pieces are summed: their sums are added to those of their group, these to those
- * of groups of groups, and these to the result
+ * Where pieces are summed: their sums are added to those of their group,
+ * these to those of groups of groups, and these to the result
  */
 typedef struct gpuvec_levels
 {
@@ -257,8 +276,8 @@ gpuvec_sum_bag(float *out, const gpuvec_bag *bag)
 }
 
 /*
- * Pool one bag.  Returns the number of floats written to `out`: its width, or, for
- * concat, that times the number of keys that count.
+ * Pool one bag.  Returns the number of floats written to `out`: its width,
+ * or, for concat, that times the number of keys that count.
  */
 static inline uint64_t
 gpuvec_pool_bag(float *out, const gpuvec_bag *bag)

@@ -1,32 +1,35 @@
 /*-------------------------------------------------------------------------
  *
  * pooling_grad.h
- *	  Gradients of pooling: the one definition that the extension and the engine
+ *	  Gradients of pooling: the one definition that the extension and the
+ *	  engine
  *	  share.
  *
- * Given the gradient with respect to what pooling returned, each key that a bag has
- * and that was found gets a share of the gradient of its bag:
+ * Given the gradient with respect to what pooling returned, each key that a
+ * bag has and that was found gets a share of the gradient of its bag:
  *
  *	 sum		the gradient times the key's weight
- *	 mean		the gradient times (weight / divisor), or times 0 if the divisor is 0
+ *	 mean		the gradient times (weight / divisor), or times 0 if the
+ *	 			divisor is 0
  *	 concat		its own part of the gradient times its weight
  *
- * The gradient of a key's vector is the sum of its shares, in the order in which the
- * bags have the key, computed like that of a bag (pooling.h) of which shares are the
- * vectors and those factors the weights; there are none for sum and concat without
- * weights.  The divisor is summed in float64 and rounded in the end, as pooling does it,
- * but in 32 lanes, that are folded in halves: so it may differ from that of pooling in its
- * last bits.
+ * The gradient of a key's vector is the sum of its shares, in the order in
+ * which the bags have the key, computed like that of a bag (pooling.h) of
+ * which shares are the vectors and those factors the weights; there are none
+ * for sum and concat without weights.  The divisor is summed in float64 and
+ * rounded in the end, as pooling does it, but in 32 lanes, that are folded in
+ * halves: so it may differ from that of pooling in its last bits.
  *
- * The gradient with respect to a weight is, with g the gradient of its bag and v the
- * vector of its key (zeros if it was not found),
+ * The gradient with respect to a weight is, with g the gradient of its bag
+ * and v the vector of its key (zeros if it was not found),
  *
  *	 sum		g . v
- *	 mean		(g . v - g . mean) / divisor, 0 if the divisor is 0 or the key is skipped
+ *	 mean		(g . v - g . mean) / divisor, 0 if the divisor is 0 or the key
+ *	 			is skipped
  *	 concat		g . v, with g its own part
  *
- * in float64 but for the mean, which is what pooling returns; scalar products are summed in
- * lanes (product.h), and the result is rounded in the end.
+ * in float64 but for the mean, which is what pooling returns; scalar products
+ * are summed in lanes (product.h), and the result is rounded in the end.
  *
  *-------------------------------------------------------------------------
  */
@@ -61,9 +64,9 @@ gpuvec_bag_divisor(const gpuvec_bag *bag)
 }
 
 /*
- * The shares of the keys of one bag, appended to `shares`; returns their number.
- * *row is the row of the gradient where the bag begins, and becomes that where the
- * next one does.
+ * The shares of the keys of one bag, appended to `shares`; returns their
+ * number. *row is the row of the gradient where the bag begins, and becomes
+ * that where the next one does.
  */
 static inline uint64_t
 gpuvec_bag_shares(gpuvec_share *shares, const gpuvec_bag *bag, uint64_t *row)
@@ -123,7 +126,10 @@ gpuvec_sum_shares_piece(float *out, const gpuvec_share *shares, uint64_t n,
 	}
 }
 
-/* The gradient of one key: the sum of n shares; `scratch` has room for three vectors */
+/*
+ * The gradient of one key: the sum of n shares; `scratch` has room for three
+ * vectors
+ */
 static inline void
 gpuvec_sum_shares(float *out, const gpuvec_share *shares, uint64_t n, const gpuvec_upstream *up,
 				  float *scratch)
@@ -150,9 +156,9 @@ gpuvec_sum_shares(float *out, const gpuvec_share *shares, uint64_t n, const gpuv
 #define GPUVEC_DIGITS		(1 << GPUVEC_DIGIT_BITS)
 
 /*
- * Sort shares by key, ascending, keeping the order of those of one key: a radix sort
- * that leaves out the digits which all keys have in common.  `spare` has room for as
- * many; returns which of the two has the result.
+ * Sort shares by key, ascending, keeping the order of those of one key: a
+ * radix sort that leaves out the digits which all keys have in common.
+ * `spare` has room for as many; returns which of the two has the result.
  */
 static inline gpuvec_share *
 gpuvec_sort_shares(gpuvec_share *shares, gpuvec_share *spare, uint64_t n)
@@ -187,8 +193,8 @@ gpuvec_sort_shares(gpuvec_share *shares, gpuvec_share *spare, uint64_t n)
 }
 
 /*
- * The gradients of the weights of one bag: out[i] for its i-th key.  *row as above;
- * `mean` has room for a vector.
+ * The gradients of the weights of one bag: out[i] for its i-th key.  *row as
+ * above; `mean` has room for a vector.
  */
 static inline void
 gpuvec_bag_weight_gradients(float *out, const gpuvec_bag *bag, const float *gradient, float *mean,

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * pooling_types.h
- *	  The types and constants of pooling that the extension, the engine and the
+ *	  The types and constants of pooling that the extension, the engine and
+ *	  the
  *	  kernels share, for C, C++ and CUDA.
  *
  * Some of them are values on the wire (protocol.h), and on others rests that
@@ -70,7 +71,8 @@ typedef enum gpuvec_vector_kind
 	GPUVEC_VECTOR_NULLS,		/* it has null elements */
 	GPUVEC_VECTOR_DIMENSIONS,	/* it has several dimensions */
 	GPUVEC_VECTOR_LONG,			/* it has more than GPUVEC_MAX_WIDTH elements */
-	GPUVEC_VECTOR_DAMAGED		/* it is too short for the elements it says to have */
+	GPUVEC_VECTOR_DAMAGED		/* it is too short for the elements it says to
+								 * have */
 } gpuvec_vector_kind;
 
 #define GPUVEC_N_VECTOR_KINDS	5

@@ -11,11 +11,12 @@
  *
  * The engine serves the requests of a connection one after another, and sends
  * one reply to each, in their order; a session may send several before it
- * reads replies.  GPUVEC_MSG_PAGES and GPUVEC_MSG_REFRESH_PAGES have no reply:
- * what went wrong with pages is the (one) GPUVEC_MSG_ERROR that answers the
- * next COMMIT or REFRESH, or comes earlier, and the session must close the
- * connection.  Closing a connection cancels what it asked for, drops an
- * unfinished load or refresh, and drops the session's private mirrors.
+ * reads replies.  GPUVEC_MSG_PAGES and GPUVEC_MSG_REFRESH_PAGES have no
+ * reply: what went wrong with pages is the (one) GPUVEC_MSG_ERROR that
+ * answers the next COMMIT or REFRESH, or comes earlier, and the session must
+ * close the connection.  Closing a connection cancels what it asked for,
+ * drops an unfinished load or refresh, and drops the session's private
+ * mirrors.
  *
  * The engine may close a connection on which nothing is unfinished: a request
  * that crosses that has not been begun, and its sender opens another
@@ -45,20 +46,25 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_STAT,			/* gpuvec_mirror_key -> STATE */
 	GPUVEC_MSG_SEARCH,			/* gpuvec_search ... -> RESULT */
 	GPUVEC_MSG_LOAD_BEGIN,		/* gpuvec_load -> STATE; LOADING: busy */
-	GPUVEC_MSG_REFRESH_BEGIN,	/* gpuvec_refresh -> STATE + uint64 page LSNs, or LOADING: busy */
+	GPUVEC_MSG_REFRESH_BEGIN,	/* gpuvec_refresh -> STATE + uint64 page LSNs,
+								 * or LOADING: busy */
 	GPUVEC_MSG_PAGES,			/* gpuvec_page ... (no reply) */
 	GPUVEC_MSG_COMMIT,			/* gpuvec_commit -> STATE */
 	GPUVEC_MSG_DROP,			/* gpuvec_drop -> COUNT */
 	GPUVEC_MSG_LIST,			/* nothing -> MIRRORS */
 	GPUVEC_MSG_ENGINE,			/* nothing -> ENGINE_INFO */
-	GPUVEC_MSG_REFRESH,			/* gpuvec_refresh_once, gpuvec_page ... -> STATE */
-	GPUVEC_MSG_EMBEDDING,		/* gpuvec_embedding_request ... -> EMBEDDING_ANSWER */
+	GPUVEC_MSG_REFRESH,			/* gpuvec_refresh_once, gpuvec_page ... ->
+								 * STATE */
+	GPUVEC_MSG_EMBEDDING,		/* gpuvec_embedding_request ... ->
+								 * EMBEDDING_ANSWER */
 	GPUVEC_MSG_NEAREST,			/* gpuvec_nearest_head ... -> EMBEDDING_ANSWER */
-	GPUVEC_MSG_REFRESH_PAGES,	/* gpuvec_refresh_part, gpuvec_page ... (no reply) */
+	GPUVEC_MSG_REFRESH_PAGES,	/* gpuvec_refresh_part, gpuvec_page ... (no
+								 * reply) */
 
 	/* engine -> session */
 	GPUVEC_MSG_WELCOME = 64,	/* gpuvec_welcome */
-	GPUVEC_MSG_ERROR,			/* gpuvec_error_head, then message, detail, hint */
+	GPUVEC_MSG_ERROR,			/* gpuvec_error_head, then message, detail,
+								 * hint */
 	GPUVEC_MSG_STATE,			/* gpuvec_state [+ page LSNs] */
 	GPUVEC_MSG_RESULT,			/* gpuvec_result ... */
 	GPUVEC_MSG_COUNT,			/* uint64 */
@@ -72,7 +78,8 @@ typedef struct gpuvec_frame
 	uint32_t	length;			/* bytes that follow this header */
 	uint16_t	type;			/* gpuvec_message */
 	uint16_t	flags;			/* zero */
-	uint64_t	request;		/* chosen by the session, returned in the reply */
+	uint64_t	request;		/* chosen by the session, returned in the
+								 * reply */
 } gpuvec_frame;
 
 /* First frame of a connection */
@@ -101,7 +108,8 @@ typedef struct gpuvec_error_head
 {
 	char		sqlstate[6];	/* five characters and a NUL */
 	uint8_t		retry;			/* the engine is shutting down: reconnect */
-	uint8_t		fallback;		/* the engine cannot serve this: scan without it */
+	uint8_t		fallback;		/* the engine cannot serve this: scan without
+								 * it */
 } gpuvec_error_head;
 
 /*
@@ -137,7 +145,8 @@ typedef struct gpuvec_mirror_key
 typedef enum gpuvec_mirror_state
 {
 	GPUVEC_ABSENT,				/* not resident, nobody loads it */
-	GPUVEC_LOADING,				/* some session is loading it (or refreshing: REFRESH_BEGIN) */
+	GPUVEC_LOADING,				/* some session is loading it (or refreshing:
+								 * REFRESH_BEGIN) */
 	GPUVEC_READY
 } gpuvec_mirror_state;
 
@@ -209,7 +218,8 @@ typedef struct gpuvec_page
 
 typedef struct gpuvec_row
 {
-	uint16_t	line;			/* 1 .. GPUVEC_MAX_LINE, ascending within a page */
+	uint16_t	line;			/* 1 .. GPUVEC_MAX_LINE, ascending within a
+								 * page */
 	uint16_t	padding;
 	uint32_t	len;			/* number of ids that follow */
 } gpuvec_row;
@@ -308,7 +318,8 @@ gpuvec_fresh(const gpuvec_state *state, const gpuvec_freshness *need)
 typedef struct gpuvec_search
 {
 	gpuvec_mirror_key key;
-	gpuvec_freshness need;		/* answer only if the mirror is as fresh as this */
+	gpuvec_freshness need;		/* answer only if the mirror is as fresh as
+								 * this */
 	uint64_t	known;			/* number of a refresh: see gpuvec_hit */
 	uint32_t	measure;		/* gpuvec_measure */
 	uint32_t	method;			/* gpuvec_method */
@@ -318,7 +329,8 @@ typedef struct gpuvec_search
 } gpuvec_search;
 
 #define GPUVEC_QUERY_MIN_SCORE	1	/* min_score is set */
-#define GPUVEC_QUERY_AFTER		2	/* only rows behind (after_score, after_tid) */
+#define GPUVEC_QUERY_AFTER		2	/* only rows behind (after_score,
+									 * after_tid) */
 
 typedef struct gpuvec_query
 {
@@ -374,11 +386,14 @@ typedef struct gpuvec_hit
  * Gather or pool vectors.  Followed by, in this order,
  *
  *		int64_t keys[nkeys]
- *		uint64_t offsets[nbags + 1]		all but GATHER, if hotness is 0: where bags begin
+ *		uint64_t offsets[nbags + 1]		all but GATHER, if hotness is 0: where
+ *		bags begin
  *		uint64_t verdicts[nverdicts]	gpuvec_verdict, ascending and distinct
  *		float weights[nkeys]			with WEIGHTED, padded to 8 bytes
- *		float gradient[ngradient]		of what pooling gives, padded to 8 bytes
- *		uint8_t map[map_bytes]			two bits for each heap page, the lower one
+ *		float gradient[ngradient]		of what pooling gives, padded to 8
+ *		bytes
+ *		uint8_t map[map_bytes]			two bits for each heap page, the lower
+ *		one
  *										set if the page was all-visible
  *
  * Which of the rows that have a key does the session's snapshot see?  Those
@@ -390,25 +405,29 @@ typedef struct gpuvec_hit
  */
 typedef enum gpuvec_embedding_op
 {
-	GPUVEC_EMBEDDING_GATHER,		/* the vectors of keys */
-	GPUVEC_EMBEDDING_POOL,			/* of bags of keys */
-	GPUVEC_EMBEDDING_GRAD,			/* the gradients of the keys' vectors */
+	GPUVEC_EMBEDDING_GATHER,	/* the vectors of keys */
+	GPUVEC_EMBEDDING_POOL,		/* of bags of keys */
+	GPUVEC_EMBEDDING_GRAD,		/* the gradients of the keys' vectors */
 	GPUVEC_EMBEDDING_GRAD_WEIGHTS	/* the gradients of the weights */
 } gpuvec_embedding_op;
 
 #define GPUVEC_N_EMBEDDING_OPS		4
 
 #define GPUVEC_EMBEDDING_WEIGHTED	1	/* each key has a weight */
-#define GPUVEC_EMBEDDING_FOUND		2	/* tell of each key whether it was found */
-#define GPUVEC_EMBEDDING_KEEP_MAP	4	/* keep the map for later requests of the session */
-#define GPUVEC_EMBEDDING_KEPT_MAP	8	/* use the map that was kept last; map_bytes is 0 */
+#define GPUVEC_EMBEDDING_FOUND		2	/* tell of each key whether it was
+										 * found */
+#define GPUVEC_EMBEDDING_KEEP_MAP	4	/* keep the map for later requests of
+										 * the session */
+#define GPUVEC_EMBEDDING_KEPT_MAP	8	/* use the map that was kept last;
+										 * map_bytes is 0 */
 #define GPUVEC_EMBEDDING_FLAGS		15
 
 typedef struct gpuvec_embedding_request
 {
 	gpuvec_mirror_key key;
 	uint64_t	position;		/* answer only if checked >= position */
-	uint64_t	known;			/* number of a refresh; 0: the map says nothing */
+	uint64_t	known;			/* number of a refresh; 0: the map says
+								 * nothing */
 	uint32_t	op;				/* gpuvec_embedding_op */
 	uint32_t	flags;
 	uint32_t	mode;			/* gpuvec_pool_mode */
@@ -417,7 +436,8 @@ typedef struct gpuvec_embedding_request
 	uint64_t	nbags;			/* all but GATHER */
 	uint64_t	hotness;		/* keys of every bag; 0: there are offsets */
 	uint64_t	nverdicts;
-	uint64_t	ngradient;		/* floats of the gradient; 0 for GATHER and POOL */
+	uint64_t	ngradient;		/* floats of the gradient; 0 for GATHER and
+								 * POOL */
 	uint64_t	map_bytes;		/* a multiple of 8 */
 } gpuvec_embedding_request;
 
@@ -426,15 +446,17 @@ typedef struct gpuvec_embedding_request
 
 typedef enum gpuvec_embedding_status
 {
-	GPUVEC_EMBEDDING_STALE,			/* not READY, or checked < position */
-	GPUVEC_EMBEDDING_UNDECIDED,		/* uint64_t tids[count], ascending */
+	GPUVEC_EMBEDDING_STALE,		/* not READY, or checked < position */
+	GPUVEC_EMBEDDING_UNDECIDED, /* uint64_t tids[count], ascending */
 	GPUVEC_EMBEDDING_DONE,
-	GPUVEC_EMBEDDING_MISSING,		/* GPUVEC_MISSING_ERROR: there is no row with `key` */
-	GPUVEC_EMBEDDING_DUPLICATE,		/* several rows have `key` */
-	GPUVEC_EMBEDDING_BAD,			/* the vector of `key` cannot be used: `kind` */
-	GPUVEC_EMBEDDING_WIDTHS,		/* vectors of `key` and `other_key` differ in width */
-	GPUVEC_EMBEDDING_GRADIENT,		/* the gradient must have `count` elements */
-	GPUVEC_EMBEDDING_LARGE			/* the answer would be too large: ask for less */
+	GPUVEC_EMBEDDING_MISSING,	/* GPUVEC_MISSING_ERROR: there is no row with
+								 * `key` */
+	GPUVEC_EMBEDDING_DUPLICATE, /* several rows have `key` */
+	GPUVEC_EMBEDDING_BAD,		/* the vector of `key` cannot be used: `kind` */
+	GPUVEC_EMBEDDING_WIDTHS,	/* vectors of `key` and `other_key` differ in
+								 * width */
+	GPUVEC_EMBEDDING_GRADIENT,	/* the gradient must have `count` elements */
+	GPUVEC_EMBEDDING_LARGE		/* the answer would be too large: ask for less */
 } gpuvec_embedding_status;
 
 /*
@@ -443,13 +465,16 @@ typedef enum gpuvec_embedding_status
  * DONE is followed by
  *
  *		uint8_t found[nkeys]		with FOUND, padded to 8 bytes
- *		float elements[count]		GATHER: the vectors of the keys that were found;
- *									POOL: of the bags; GRAD_WEIGHTS: one for each
+ *		float elements[count]		GATHER: the vectors of the keys that were
+ *		found;
+ *									POOL: of the bags; GRAD_WEIGHTS: one for
+ *									each
  *									key; none if no key was found
  *
  * and for GRAD by
  *
- *		int64_t keys[nrows]				those that were found, each once, ascending
+ *		int64_t keys[nrows]				those that were found, each once,
+ *		ascending
  *		float elements[count]			their gradients
  */
 typedef struct gpuvec_embedding_answer
@@ -488,7 +513,8 @@ typedef struct gpuvec_nearest_head
 {
 	gpuvec_mirror_key key;
 	uint64_t	position;		/* answer only if checked >= position */
-	uint64_t	known;			/* number of a refresh; 0: the map says nothing */
+	uint64_t	known;			/* number of a refresh; 0: the map says
+								 * nothing */
 	uint32_t	metric;			/* gpuvec_metric */
 	uint32_t	k;				/* 1 .. GPUVEC_MAX_K */
 	uint32_t	nqueries;

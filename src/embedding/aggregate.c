@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * aggregate.c
- *	  gpuvec_pool_agg, gpuvec_sum_agg, gpuvec_weighted_sum_agg: pool the vectors of the
+ *	  gpuvec_pool_agg, gpuvec_sum_agg, gpuvec_weighted_sum_agg: pool the
+ *	  vectors of the
  *	  keys of each group.
  *
  * One trip to the engine for each group would be slow.  A group's transition
@@ -30,7 +31,10 @@
 PG_FUNCTION_INFO_V1(gpuvec_pool_agg_transfn);
 PG_FUNCTION_INFO_V1(gpuvec_pool_agg_finalfn);
 
-/* Keys of a new group, and how many more there is room for each time it is full */
+/*
+ * Keys of a new group, and how many more there is room for each time it is
+ * full
+ */
 #define FIRST_KEYS	4
 
 /* Groups that are pooled alone before vectors are kept */
@@ -305,8 +309,8 @@ collect_bags(const PoolCollection *collection, EmbeddingBags *bags)
 }
 
 /*
- * The cache that a collection is to be pooled with; NULL: none.  After some groups that
- * were pooled alone, there will be more.
+ * The cache that a collection is to be pooled with; NULL: none.  After some
+ * groups that were pooled alone, there will be more.
  */
 static EmbeddingCache *
 find_cache(const PoolCollection *collection)

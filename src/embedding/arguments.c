@@ -64,8 +64,8 @@ plain_array(FunctionCallInfo fcinfo, int argument, const char *name)
 }
 
 /*
- * The int8[] of an argument.  Null elements are errors, or, if nulls is given, 0 there
- * and marked in *nulls.
+ * The int8[] of an argument.  Null elements are errors, or, if nulls is
+ * given, 0 there and marked in *nulls.
  */
 const int64 *
 EmbeddingKeysArgument(FunctionCallInfo fcinfo, int argument, const char *name, bool **nulls,
@@ -153,7 +153,10 @@ EmbeddingGradientArgument(FunctionCallInfo fcinfo, int argument, const char *nam
 	bags->gradient = gradient;
 }
 
-/* Offsets from an argument: where bags begin, and at the end the number of keys */
+/*
+ * Offsets from an argument: where bags begin, and at the end the number of
+ * keys
+ */
 static void
 take_offsets(FunctionCallInfo fcinfo, int argument, EmbeddingBags *bags)
 {
@@ -275,8 +278,9 @@ EmbeddingMissingArgument(FunctionCallInfo fcinfo, int argument)
 }
 
 /*
- * The arguments of a gradient; false: the keys are null.  `batch`: there are offsets
- * and hotness.  *next is the position of the argument behind mode, weights, missing.
+ * The arguments of a gradient; false: the keys are null.  `batch`: there are
+ * offsets and hotness.  *next is the position of the argument behind mode,
+ * weights, missing.
  */
 bool
 EmbeddingGradientArguments(FunctionCallInfo fcinfo, bool batch, EmbeddingBags *bags, int *next)
@@ -344,7 +348,10 @@ EmbeddingArray(const float *elements, uint64 n)
 	return fill_array(palloc(size), size, elements, n);
 }
 
-/* The same, in place of the last one; the first one's memory context is the current one */
+/*
+ * The same, in place of the last one; the first one's memory context is the
+ * current one
+ */
 Datum
 EmbeddingNextArray(EmbeddingArrayRoom *room, const float *elements, uint64 n)
 {

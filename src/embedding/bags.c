@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * bags.c
- *	  gpuvec_bags_agg, gpuvec_weighted_bags_agg: make one batch of many bags of keys.
+ *	  gpuvec_bags_agg, gpuvec_weighted_bags_agg: make one batch of many bags
+ *	  of keys.
  *
  * Functions over many bags take the keys of all, one behind the other, and
  * offsets.  SQL has no aggregate that joins arrays of differing lengths, nor
@@ -70,7 +71,9 @@ append(BagsState *state, Elements *elements, const void *from, Size n)
 	elements->n += n;
 }
 
-/* Append the elements of an array argument (null: none); returns their number */
+/*
+ * Append the elements of an array argument (null: none); returns their number
+ */
 static Size
 append_argument(FunctionCallInfo fcinfo, int argument, const char *name, BagsState *state,
 				Elements *elements)

@@ -3,15 +3,16 @@
  * cache.c
  *	  Vectors kept for the next groups of an aggregate.
  *
- * A sorted aggregate finishes each group before it reads the next one, so each would
- * need a trip to the engine.  Instead the vectors of its keys are kept, and a group
- * asks only for those that no group before it had; then it is pooled here, by the
- * same function as in the engine, to the same bits.  All groups of a statement have
- * one snapshot, so a vector that one of them got is right for all.
+ * A sorted aggregate finishes each group before it reads the next one, so
+ * each would need a trip to the engine.  Instead the vectors of its keys are
+ * kept, and a group asks only for those that no group before it had; then it
+ * is pooled here, by the same function as in the engine, to the same bits.
+ * All groups of a statement have one snapshot, so a vector that one of them
+ * got is right for all.
  *
- * There is as much memory as for a hash table of the executor.  When it is used up,
- * all is forgotten; and if most keys had to be asked for in that time, keeping
- * vectors does not pay: then groups are left to the engine.
+ * There is as much memory as for a hash table of the executor.  When it is
+ * used up, all is forgotten; and if most keys had to be asked for in that
+ * time, keeping vectors does not pay: then groups are left to the engine.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,7 +22,10 @@
 #include "executor/nodeHash.h"
 #include "utils/memutils.h"
 
-/* Bags of more keys are left to the engine, which has threads, and does not send vectors */
+/*
+ * Bags of more keys are left to the engine, which has threads, and does not
+ * send vectors
+ */
 #define MAX_KEYS	1024
 
 struct EmbeddingCache

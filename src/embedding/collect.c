@@ -3,10 +3,11 @@
  * collect.c
  *	  Vectors collected in this session.
  *
- * Where one request to the engine will not do, the vectors of all keys are brought
- * here: tables with partitions, whose mirrors are several; tables without a mirror;
- * and no engine at all.  The last two are scanned.  A collection can grow, so that
- * many small requests of one snapshot bring each vector once (cache.c).
+ * Where one request to the engine will not do, the vectors of all keys are
+ * brought here: tables with partitions, whose mirrors are several; tables
+ * without a mirror; and no engine at all.  The last two are scanned.  A
+ * collection can grow, so that many small requests of one snapshot bring each
+ * vector once (cache.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -135,9 +136,9 @@ take_answer(EmbeddingCollection *collection, int target, const EmbeddingBags *ba
 }
 
 /*
- * Take the rows of a relation that have one of n keys from its mirror; false, with a
- * reason: there is no engine.  If the answer would be too large, one half of the keys
- * comes after the other.
+ * Take the rows of a relation that have one of n keys from its mirror; false,
+ * with a reason: there is no engine.  If the answer would be too large, one
+ * half of the keys comes after the other.
  */
 static bool
 ask_target(EmbeddingCollection *collection, EmbeddingTable *table, int target, const int64 *keys,
@@ -157,7 +158,10 @@ ask_target(EmbeddingCollection *collection, EmbeddingTable *table, int target, c
 	return true;
 }
 
-/* The engine was lost between two halves: the relation will be scanned from the beginning */
+/*
+ * The engine was lost between two halves: the relation will be scanned from
+ * the beginning
+ */
 static void
 forget_target(EmbeddingCollection *collection, int target)
 {
@@ -202,7 +206,10 @@ append_key(void *arg, const EmbeddingRow *row)
 	return true;
 }
 
-/* All keys of the table that have a vector, ascending; each must be there once */
+/*
+ * All keys of the table that have a vector, ascending; each must be there
+ * once
+ */
 const int64 *
 EmbeddingAllKeys(EmbeddingTable *table, uint64 *n)
 {
@@ -256,8 +263,8 @@ enter_keys(EmbeddingCollection *collection, const int64 *keys, uint64 nkeys)
 }
 
 /*
- * Collect the vectors of those of the keys that the collection does not have; returns
- * their number.  After an error the collection is of no use.
+ * Collect the vectors of those of the keys that the collection does not have;
+ * returns their number.  After an error the collection is of no use.
  */
 uint64
 EmbeddingCollectMore(EmbeddingCollection *collection, EmbeddingTable *table, const int64 *keys,
@@ -298,7 +305,10 @@ EmbeddingCollect(EmbeddingTable *table, const int64 *keys, uint64 nkeys, bool us
 	return collection;
 }
 
-/* What is there to complain about a key's row?  GPUVEC_EMBEDDING_DONE: nothing. */
+/*
+ * What is there to complain about a key's row?  GPUVEC_EMBEDDING_DONE:
+ * nothing.
+ */
 static gpuvec_embedding_status
 complaint_about(const KeyEntry *entry, const KeyEntry *first, gpuvec_missing missing)
 {
@@ -312,8 +322,8 @@ complaint_about(const KeyEntry *entry, const KeyEntry *first, gpuvec_missing mis
 }
 
 /*
- * The vector of each key of the bags (NULL: not found), complaining as the engine
- * does.  Sets found and, if any key was found, width of *vectors.
+ * The vector of each key of the bags (NULL: not found), complaining as the
+ * engine does.  Sets found and, if any key was found, width of *vectors.
  */
 const float **
 EmbeddingLocate(EmbeddingCollection *collection, EmbeddingTable *table,

@@ -3,19 +3,14 @@
  * embedding_table.h
  *	  Gathering and pooling the vectors of embedding tables.
  *
- * ask.c		asking the engine
- * scan.c		the rows of a table, without the engine
- * collect.c	vectors collected in this session, where one request will not do
- * cache.c		vectors kept for the next groups of an aggregate
- * pool.c		bags of keys to vectors, either way
- * gradient.c	gradients
- * nearest.c	the nearest rows
- * arguments.c	arguments of the functions
- * functions.c	the functions of SQL that return one value
- * rows.c		those that return rows
- * aggregate.c	the aggregate that pools
- * bags.c		the aggregate that makes batches
- * train.c		new keys, steps of optimizers
+ * ask.c		asking the engine scan.c		the rows of a table, without
+ * the engine collect.c	vectors collected in this session, where one request
+ * will not do cache.c		vectors kept for the next groups of an aggregate
+ * pool.c		bags of keys to vectors, either way gradient.c	gradients
+ * nearest.c	the nearest rows arguments.c	arguments of the functions
+ * functions.c	the functions of SQL that return one value rows.c		those
+ * that return rows aggregate.c	the aggregate that pools bags.c		the
+ * aggregate that makes batches train.c		new keys, steps of optimizers
  *
  *-------------------------------------------------------------------------
  */
@@ -58,7 +53,8 @@ typedef struct EmbeddingBags
 	const float *weights;		/* of the keys; NULL: none */
 	gpuvec_pool_mode mode;
 	gpuvec_missing missing;
-	const float *gradient;		/* with respect to what pooling returns; NULL: none */
+	const float *gradient;		/* with respect to what pooling returns; NULL:
+								 * none */
 	uint64		ngradient;
 } EmbeddingBags;
 
@@ -113,7 +109,8 @@ typedef struct EmbeddingAnswer
 {
 	gpuvec_embedding_answer head;
 	char	   *body;			/* behind the head, in the message */
-	const char *found;			/* of each key, if GPUVEC_EMBEDDING_FOUND was asked for */
+	const char *found;			/* of each key, if GPUVEC_EMBEDDING_FOUND was
+								 * asked for */
 	const int64 *keys;			/* GPUVEC_EMBEDDING_GRAD */
 	const float *elements;
 	const uint32 *counts;		/* nearest rows of each query */

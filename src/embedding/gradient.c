@@ -3,9 +3,9 @@
  * gradient.c
  *	  Gradients of pooling, with respect to the vectors and to the weights.
  *
- * As in pool.c, the engine does it for a table with one mirror; otherwise, and if the
- * request or its answer would not fit a message, vectors are collected, in as many
- * parts as it takes, and the same functions run here.
+ * As in pool.c, the engine does it for a table with one mirror; otherwise,
+ * and if the request or its answer would not fit a message, vectors are
+ * collected, in as many parts as it takes, and the same functions run here.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,7 +18,10 @@
 #include "link/engine_link.h"
 #include "miscadmin.h"
 
-/* How much gradients of weights may differ when they are verified, of the largest */
+/*
+ * How much gradients of weights may differ when they are verified, of the
+ * largest
+ */
 #define WEIGHTS_TOLERANCE	1e-4
 
 /* Raise that the gradient has the wrong size */
@@ -59,7 +62,7 @@ vectors_here(const EmbeddingBags *bags, const float **where, uint32 width, Embed
 	int64	   *keys = MemoryContextAllocHuge(CurrentMemoryContext,
 											  (bags->nkeys + 1) * sizeof(int64));
 	gpuvec_upstream up = {
-		.gradient = bags->gradient,.width = width,
+		.gradient = bags->gradient, .width = width,
 		.factors = bags->weights != NULL || bags->mode == GPUVEC_POOL_MEAN
 	};
 	float	   *scratch = palloc_array(float, (width + 1) * GPUVEC_SCRATCH_VECTORS);
@@ -135,8 +138,9 @@ gradient_here(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags
 }
 
 /*
- * Ask the engine; false: the table has no (one) mirror, the request or its answer would
- * be too large, or (*use_engine is false then) there is no engine
+ * Ask the engine; false: the table has no (one) mirror, the request or its
+ * answer would be too large, or (*use_engine is false then) there is no
+ * engine
  */
 static bool
 gradient_in_engine(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags *bags,
@@ -170,8 +174,8 @@ gradient_in_engine(EmbeddingTable *table, gpuvec_embedding_op op, const Embeddin
 }
 
 /*
- * Fail if gradients of weights differ by more than rounding: on a GPU their scalar
- * products have another order
+ * Fail if gradients of weights differ by more than rounding: on a GPU their
+ * scalar products have another order
  */
 static void
 compare_nearly(EmbeddingTable *table, const float *a, const float *b, uint64 n)
@@ -205,9 +209,9 @@ compare_gradients(EmbeddingTable *table, gpuvec_embedding_op op, const Embedding
 }
 
 /*
- * The gradients of the vectors of keys (each once, ascending), or of the weights (of
- * every key), given that of what pooling returns.  They live in the current memory
- * context.
+ * The gradients of the vectors of keys (each once, ascending), or of the
+ * weights (of every key), given that of what pooling returns.  They live in
+ * the current memory context.
  */
 void
 EmbeddingGradients(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags *bags,

@@ -32,9 +32,10 @@ read_row(const MirrorTarget *target, TupleTableSlot *slot, EmbeddingRow *row)
 }
 
 /*
- * Call a function with each row of a relation that the snapshot sees and that has a key
- * and a vector, in memory that lives until the next one, until it returns false.
- * `first`: from the first page on, wherever others have begun to scan.
+ * Call a function with each row of a relation that the snapshot sees and that
+ * has a key and a vector, in memory that lives until the next one, until it
+ * returns false. `first`: from the first page on, wherever others have begun
+ * to scan.
  */
 void
 EmbeddingScan(MirrorTarget *target, Snapshot snapshot, bool first,

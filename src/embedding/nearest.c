@@ -4,14 +4,15 @@
  *	  The rows whose vectors are nearest to queries: gpuvec_nearest and
  *	  gpuvec_nearest_batch.
  *
- * Tables with a mirror are searched in the engine, others are scanned; the rows of
- * several relations are merged.
+ * Tables with a mirror are searched in the engine, others are scanned; the
+ * rows of several relations are merged.
  *
- * A request has one list of keys that are not wanted.  If each query has a list of its
- * own, and these are short, then several queries go with one request all the same: it
- * asks for as many more rows as the longest list has keys, and what is not wanted is
- * dropped here.  If that leaves too few rows (several may have the same key), or a list
- * is long, the query goes alone, with its list.
+ * A request has one list of keys that are not wanted.  If each query has a
+ * list of its own, and these are short, then several queries go with one
+ * request all the same: it asks for as many more rows as the longest list has
+ * keys, and what is not wanted is dropped here.  If that leaves too few rows
+ * (several may have the same key), or a list is long, the query goes alone,
+ * with its list.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,7 +45,10 @@ enum
 /* Keys that one query of several does not want, at most */
 #define MAX_MORE_ROWS	1000
 
-/* What each query does not want: keys from offsets[i] to offsets[i + 1], ascending */
+/*
+ * What each query does not want: keys from offsets[i] to offsets[i + 1],
+ * ascending
+ */
 typedef struct NearestLists
 {
 	const int64 *keys;
@@ -104,7 +108,10 @@ offer_row(void *arg, const EmbeddingRow *row)
 	return true;
 }
 
-/* Offer the rows of a relation from its mirror; false, with a reason: there is no engine */
+/*
+ * Offer the rows of a relation from its mirror; false, with a reason: there
+ * is no engine
+ */
 static bool
 ask_target(EmbeddingTable *table, int target, const EmbeddingNearest *nearest,
 		   gpuvec_near_heap *heaps, const char **reason)
@@ -175,7 +182,9 @@ find_nearest(EmbeddingTable *table, const EmbeddingNearest *nearest, bool use_en
 	return heaps;
 }
 
-/* Nothing was found: fail if that is because the queries have another width */
+/*
+ * Nothing was found: fail if that is because the queries have another width
+ */
 static void
 check_width(EmbeddingTable *table, uint32 width)
 {
@@ -275,7 +284,10 @@ list_offsets(FunctionCallInfo fcinfo, uint64 nkeys, uint64 nqueries)
 	return offsets;
 }
 
-/* Keys that are not wanted; null elements are none, except in lists of several queries */
+/*
+ * Keys that are not wanted; null elements are none, except in lists of
+ * several queries
+ */
 static void
 exclude_argument(FunctionCallInfo fcinfo, bool batch, EmbeddingNearest *nearest,
 				 NearestLists *lists)
@@ -398,7 +410,10 @@ find_verified(EmbeddingTable *table, const EmbeddingNearest *nearest)
 	return heaps;
 }
 
-/* Drop rows that a query does not want, and what is too many then; false: too few are left */
+/*
+ * Drop rows that a query does not want, and what is too many then; false: too
+ * few are left
+ */
 static bool
 drop_excluded(gpuvec_near_heap *heap, const NearestLists *lists, uint32 query, uint32 k)
 {
@@ -414,7 +429,9 @@ drop_excluded(gpuvec_near_heap *heap, const NearestLists *lists, uint32 query, u
 	return all || n == k;
 }
 
-/* Find the rows of the queries from one on; *some are those that were found */
+/*
+ * Find the rows of the queries from one on; *some are those that were found
+ */
 static gpuvec_near_heap *
 find_group(EmbeddingTable *table, const EmbeddingNearest *all, const NearestLists *lists,
 		   uint32 first, EmbeddingNearest *some)

@@ -283,7 +283,10 @@ part_of_keys(const EmbeddingBags *bags, uint64 first, uint64 end)
 	return part;
 }
 
-/* Put two answers together; a part that found nothing has zeros where those are due */
+/*
+ * Put two answers together; a part that found nothing has zeros where those
+ * are due
+ */
 static void
 join_vectors(EmbeddingTable *table, const EmbeddingBags *parts, const EmbeddingVectors *from,
 			 EmbeddingVectors *vectors)
@@ -325,7 +328,10 @@ join_vectors(EmbeddingTable *table, const EmbeddingBags *parts, const EmbeddingV
 static void find_vectors(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags *bags,
 						 EmbeddingVectors *vectors);
 
-/* The request or its answer would be too large: gather or pool one half and then the other */
+/*
+ * The request or its answer would be too large: gather or pool one half and
+ * then the other
+ */
 static void
 find_halves(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags *bags,
 			EmbeddingVectors *vectors)
@@ -346,7 +352,10 @@ find_halves(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags *
 	join_vectors(table, parts, halves, vectors);
 }
 
-/* Is a request so large that, with a map and verdicts, it may not fit a message? */
+/*
+ * Is a request so large that, with a map and verdicts, it may not fit a
+ * message?
+ */
 bool
 EmbeddingRequestTooLarge(const EmbeddingBags *bags)
 {
@@ -357,8 +366,8 @@ EmbeddingRequestTooLarge(const EmbeddingBags *bags)
 }
 
 /*
- * Gather or pool in the engine.  False: the table has no (one) mirror, or (no engine:
- * *use_engine is false then) it cannot be asked.
+ * Gather or pool in the engine.  False: the table has no (one) mirror, or (no
+ * engine: *use_engine is false then) it cannot be asked.
  */
 static bool
 use_mirror(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags *bags,
@@ -460,8 +469,8 @@ EmbeddingGather(EmbeddingTable *table, const int64 *keys, uint64 nkeys, Embeddin
 {
 	uint64		offsets[2] = {0, nkeys};
 	EmbeddingBags bags = {
-		.keys = keys,.nkeys = nkeys,.nbags = 1,.offsets = offsets,
-		.mode = GPUVEC_POOL_CONCAT,.missing = GPUVEC_MISSING_SKIP
+		.keys = keys, .nkeys = nkeys, .nbags = 1, .offsets = offsets,
+		.mode = GPUVEC_POOL_CONCAT, .missing = GPUVEC_MISSING_SKIP
 	};
 
 	find_vectors(table, GPUVEC_EMBEDDING_GATHER, &bags, vectors);

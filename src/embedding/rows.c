@@ -214,7 +214,10 @@ pool_next(void *state, Datum *values, bool *nulls)
 	return true;
 }
 
-/* ---- gpuvec_pool_grad, gpuvec_pool_grad_batch: gradients of vectors, by key ---- */
+/*
+ * ---- gpuvec_pool_grad, gpuvec_pool_grad_batch: gradients of vectors, by key
+ * ----
+ */
 
 typedef struct GradientCall
 {
@@ -339,8 +342,8 @@ expected_samples(PlannerInfo *root, FuncExpr *call)
 }
 
 /*
- * Planner support: how many rows to expect.  It also makes the planner load the library,
- * before it asks for paths.
+ * Planner support: how many rows to expect.  It also makes the planner load
+ * the library, before it asks for paths.
  */
 Datum
 gpuvec_vectors_support(PG_FUNCTION_ARGS)

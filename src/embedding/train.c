@@ -61,7 +61,10 @@ typedef enum Initializer
 	INITIAL_NORMAL
 } Initializer;
 
-/* Summands of a value that is almost normally distributed: their variance is 1 */
+/*
+ * Summands of a value that is almost normally distributed: their variance is
+ * 1
+ */
 #define NORMAL_SUMMANDS		12
 
 /* Find an initializer by its name */
@@ -215,8 +218,8 @@ new_width(FunctionCallInfo fcinfo, int argument)
 }
 
 /*
- * gpuvec_ensure_keys(relation, key_column, column, keys, width, initializer, scale,
- * seed): add the keys that the table lacks; returns how many
+ * gpuvec_ensure_keys(relation, key_column, column, keys, width, initializer,
+ * scale, seed): add the keys that the table lacks; returns how many
  */
 Datum
 gpuvec_ensure_keys(PG_FUNCTION_ARGS)
@@ -245,9 +248,10 @@ gpuvec_ensure_keys(PG_FUNCTION_ARGS)
 	values[3] = PG_GETARG_DATUM(6);
 	values[4] = PG_GETARG_DATUM(7);
 	initStringInfo(&sql);
+
 	/*
-	 * Beside the table no name goes without its alias: the table may have it too.  A key
-	 * that is GENERATED ALWAYS AS IDENTITY is given all the same.
+	 * Beside the table no name goes without its alias: the table may have it
+	 * too.  A key that is GENERATED ALWAYS AS IDENTITY is given all the same.
 	 */
 	appendStringInfo(&sql,
 					 "INSERT INTO %s (%s, %s) OVERRIDING SYSTEM VALUE"
@@ -261,8 +265,8 @@ gpuvec_ensure_keys(PG_FUNCTION_ARGS)
 }
 
 /*
- * gpuvec_gradient_rows(keys, gradients): each key once, ascending, with the sum of its
- * gradients, which follow one another in one array
+ * gpuvec_gradient_rows(keys, gradients): each key once, ascending, with the
+ * sum of its gradients, which follow one another in one array
  */
 Datum
 gpuvec_gradient_rows(PG_FUNCTION_ARGS)
@@ -324,8 +328,9 @@ gpuvec_gradient_rows(PG_FUNCTION_ARGS)
 }
 
 /*
- * The elements of a real[] argument, which must have *n of them (-1: any number, which is
- * returned).  Argument key (-1: none) is the key that an error names.
+ * The elements of a real[] argument, which must have *n of them (-1: any
+ * number, which is returned).  Argument key (-1: none) is the key that an
+ * error names.
  */
 static const float *
 vector_argument(FunctionCallInfo fcinfo, int argument, int *n, int key)
@@ -393,8 +398,8 @@ gpuvec_sgd_step(PG_FUNCTION_ARGS)
 }
 
 /*
- * Fail unless an optimizer's state is its own: only Adam's has an m.  Argument m is
- * that of m, argument v that of v.
+ * Fail unless an optimizer's state is its own: only Adam's has an m.
+ * Argument m is that of m, argument v that of v.
  */
 static void
 require_state(FunctionCallInfo fcinfo, const char *optimizer, bool has_m, int m, int v)
@@ -413,7 +418,10 @@ require_state(FunctionCallInfo fcinfo, const char *optimizer, bool has_m, int m,
 					 errhint("Only the optimizer should change its state table.")));
 }
 
-/* gpuvec_adagrad_step(x, gradient, m, which has to be null, sum of squares, learning_rate, epsilon, key) */
+/*
+ * gpuvec_adagrad_step(x, gradient, m, which has to be null, sum of squares,
+ * learning_rate, epsilon, key)
+ */
 Datum
 gpuvec_adagrad_step(PG_FUNCTION_ARGS)
 {
@@ -437,7 +445,9 @@ gpuvec_adagrad_step(PG_FUNCTION_ARGS)
 	return EmbeddingArray(out, n);
 }
 
-/* gpuvec_adam_step(x, m, v, step, learning_rate, beta1, beta2, epsilon, key) */
+/*
+ * gpuvec_adam_step(x, m, v, step, learning_rate, beta1, beta2, epsilon, key)
+ */
 Datum
 gpuvec_adam_step(PG_FUNCTION_ARGS)
 {
@@ -479,8 +489,8 @@ typedef struct Training
 } Training;
 
 /*
- * Gradients of keys that the table has, whose rows are locked in the order of keys:
- * g(key, gradient).  $1 keys, $2 gradients.
+ * Gradients of keys that the table has, whose rows are locked in the order of
+ * keys: g(key, gradient).  $1 keys, $2 gradients.
  */
 static void
 append_gradients(Training *training)
@@ -494,7 +504,10 @@ append_gradients(Training *training)
 					 "$1, $2", training->rel, training->key, training->column);
 }
 
-/* New optimizer states, or the next ones: s(key, step, m, v) and the gradients */
+/*
+ * New optimizer states, or the next ones: s(key, step, m, v) and the
+ * gradients
+ */
 static void
 append_states(Training *training, const char *m, const char *v, const char *next_m,
 			  const char *next_v)
@@ -507,7 +520,10 @@ append_states(Training *training, const char *m, const char *v, const char *next
 					 training->state, m, v, next_m, next_v);
 }
 
-/* The update itself, by an expression over the row t, its gradient l and its state s */
+/*
+ * The update itself, by an expression over the row t, its gradient l and its
+ * state s
+ */
 static void
 append_update(Training *training, const char *format, const char *function)
 {
@@ -523,7 +539,10 @@ append_update(Training *training, const char *format, const char *function)
 		appendStringInfoString(sql, " AND s.key OPERATOR(pg_catalog.=) l.key");
 }
 
-/* The statement of an optimizer; $3 is the learning rate, $4 and $5 beta1 and beta2, $6 epsilon */
+/*
+ * The statement of an optimizer; $3 is the learning rate, $4 and $5 beta1 and
+ * beta2, $6 epsilon
+ */
 static void
 make_statement(Training *training, const char *optimizer)
 {
@@ -573,8 +592,8 @@ make_statement(Training *training, const char *optimizer)
 
 /*
  * gpuvec_apply_grad(relation, key_column, column, keys, gradients, optimizer,
- * learning_rate, state, beta1, beta2, epsilon): one step of an optimizer; returns how
- * many rows were updated
+ * learning_rate, state, beta1, beta2, epsilon): one step of an optimizer;
+ * returns how many rows were updated
  */
 Datum
 gpuvec_apply_grad(PG_FUNCTION_ARGS)

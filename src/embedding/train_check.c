@@ -3,9 +3,10 @@
  * train_check.c
  *	  What tables have to be like for new keys and optimizers.
  *
- * The statements of train.c would fail as well, but their errors are about SQL that
- * the caller has not written, and say nothing of what would help.  Views are left to
- * them: only what is looked at here has to be there, not more.
+ * The statements of train.c would fail as well, but their errors are about
+ * SQL that the caller has not written, and say nothing of what would help.
+ * Views are left to them: only what is looked at here has to be there, not
+ * more.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,8 +37,8 @@ check_not_generated(Oid relid, const char *column)
 }
 
 /*
- * Fail unless these columns can be keys and vectors, and vectors (keys, if they are to be
- * written) are not computed
+ * Fail unless these columns can be keys and vectors, and vectors (keys, if
+ * they are to be written) are not computed
  */
 void
 EmbeddingCheckColumns(Oid relid, const char *key_column, const char *column, bool write_keys)
@@ -48,7 +49,10 @@ EmbeddingCheckColumns(Oid relid, const char *key_column, const char *column, boo
 	check_not_generated(relid, column);
 }
 
-/* Does an index keep the values of one column distinct, at once and in all rows? */
+/*
+ * Does an index keep the values of one column distinct, at once and in all
+ * rows?
+ */
 static bool
 keeps_distinct(Oid index, AttrNumber attnum)
 {

@@ -52,8 +52,9 @@ typedef struct gpuvec_topk_query
 	double		min_score;		/* not NaN */
 	double		after_score;
 	uint64_t	after_tid;
-	const int  *canceled;		/* may be NULL; read atomically, nonzero: the answer is not
-									 * wanted any more, nmatches may be 0 */
+	const int  *canceled;		/* may be NULL; read atomically, nonzero: the
+								 * answer is not wanted any more, nmatches may
+								 * be 0 */
 
 	/* the answer */
 	gpuvec_match *matches;		/* caller's, room for min(k, rows of the view) */
@@ -74,17 +75,18 @@ typedef struct gpuvec_backend_options
 {
 	int			threads;		/* CPU threads, 0: all cores */
 	int			device;			/* number of the GPU */
-	int			simd;			/* CPU: 0 best available, 1 portable C, 2 AVX2, 3
-								 * AVX-512 (tests force one) */
-	size_t		workspace;		/* bytes of scratch memory for topk, 0: default */
+	int			simd;			/* CPU: 0 best available, 1 portable C, 2
+								 * AVX2, 3 AVX-512 (tests force one) */
+	size_t		workspace;		/* bytes of scratch memory for topk, 0:
+								 * default */
 } gpuvec_backend_options;
 
 struct gpuvec_backend
 {
 	const char *name;
 	bool		on_device;		/* segments' ids leave the host when adopted */
-	gpuvec_vectors *vectors;	/* holds those of embedding tables; NULL: they stay on the
-								 * host */
+	gpuvec_vectors *vectors;	/* holds those of embedding tables; NULL: they
+								 * stay on the host */
 
 	void		(*info) (gpuvec_backend *backend, gpuvec_backend_info *info);
 

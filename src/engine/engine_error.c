@@ -13,7 +13,7 @@
 
 bool
 gpuvec_fail(gpuvec_error *error, const char *sqlstate, const char *detail,
-			const char *hint, const char *format,...)
+			const char *hint, const char *format, ...)
 {
 	va_list		args;
 

@@ -17,7 +17,8 @@
 typedef struct gpuvec_error
 {
 	char		sqlstate[6];
-	bool		fatal;			/* the backend is unusable: the engine must exit */
+	bool		fatal;			/* the backend is unusable: the engine must
+								 * exit */
 	bool		fallback;		/* whoever asked can do it without the engine */
 	char		message[256];
 	char		detail[256];
@@ -43,7 +44,7 @@ extern "C"
  */
 extern bool gpuvec_fail(gpuvec_error *error, const char *sqlstate,
 						const char *detail, const char *hint,
-						const char *format,...)
+						const char *format, ...)
 #ifdef __GNUC__
 			__attribute__((format(printf, 5, 6)))
 #endif

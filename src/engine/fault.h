@@ -9,14 +9,19 @@
  *	 crash-on-search	SIGSEGV when a search arrives
  *	 crash-on-commit	SIGSEGV when a load or refresh is to be published
  *	 oom-on-commit		a load or refresh finds no memory
- *						(with an argument N the last three happen the N-th time only)
+ *						(with an argument N the last three happen the N-th
+ *						time only)
  *	 slow-search:MS		a search takes MS milliseconds longer, and gets on
- *	 stuck-search:MS	a search never ends nor gets on, which counts as stuck after MS
+ *	 stuck-search:MS	a search never ends nor gets on, which counts as stuck
+ *	 					after MS
  *	 slow-commit:MS		publishing takes MS milliseconds longer
- *	 lists:N			on the CPU, segments of N rows or more get inverted lists
+ *	 lists:N			on the CPU, segments of N rows or more get inverted
+ *	 					lists
  *	 embed-limit:N		an answer has room for N elements of vectors
- *	 device-keys:N		a device looks up the keys of requests that have N or more
- *	 near-spare:N		a search for the nearest rows looks at no more than N to spare
+ *	 device-keys:N		a device looks up the keys of requests that have N or
+ *	 					more
+ *	 near-spare:N		a search for the nearest rows looks at no more than N
+ *	 					to spare
  *	 no-sweep			stale mirrors stay
  *	 least-idle:MS		a session that was idle for MS may lose its seat
  *	 no-threads			no thread can be started for a session

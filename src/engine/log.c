@@ -39,7 +39,7 @@ write_line(const char *line, size_t length)
 }
 
 void
-gpuvec_log(const char *level, const char *format,...)
+gpuvec_log(const char *level, const char *format, ...)
 {
 	char		line[1024];
 	int			n = snprintf(line, sizeof(line), "%s: ", level);

@@ -9,7 +9,7 @@
 #define GPUVEC_LOG_H
 
 /* Write "LEVEL: message".  level is "LOG", "WARNING" or "ERROR". */
-extern void gpuvec_log(const char *level, const char *format,...)
+extern void gpuvec_log(const char *level, const char *format, ...)
 			__attribute__((format(printf, 2, 3)));
 
 /* Lines are dropped, not waited for, when nobody reads them */

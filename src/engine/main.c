@@ -72,7 +72,7 @@ supervisor_gone(void)
 static void *
 watch_supervisor(void *arg)
 {
-	struct pollfd p = {.fd = options.liveness_fd,.events = POLLIN};
+	struct pollfd p = {.fd = options.liveness_fd, .events = POLLIN};
 
 	(void) arg;
 	for (;;)

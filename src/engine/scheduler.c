@@ -171,7 +171,7 @@ gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
 					  gpuvec_measure measure, gpuvec_method method,
 					  gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error)
 {
-	topk_request mine = {.view = view,.measure = measure,.method = method,.queries = queries,
+	topk_request mine = {.view = view, .measure = measure, .method = method, .queries = queries,
 		.nqueries = nqueries
 	};
 

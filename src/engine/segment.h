@@ -11,9 +11,9 @@
  *
  *		ids[((tile_chunk[t] + c) * 32 + r) * 8]
  *
- * Entries beyond a row's length hold 0, and so do all entries of the rows that
- * pad the last tile; they are not ids, and a scan must not count them: id 0
- * is an ordinary id.
+ * Entries beyond a row's length hold 0, and so do all entries of the rows
+ * that pad the last tile; they are not ids, and a scan must not count them:
+ * id 0 is an ordinary id.
  *
  * Segments and live maps are shared between views by reference counting; the
  * last release frees the host memory and, through the backend, the device's.
@@ -59,15 +59,17 @@ typedef struct gpuvec_segment
 
 	uint64_t   *tid;			/* [nrows] */
 	uint32_t   *len;			/* [nrows], ascending */
-	uint16_t   *by_tid;			/* [nrows] row numbers in ascending order of tid */
+	uint16_t   *by_tid;			/* [nrows] row numbers in ascending order of
+								 * tid */
 	uint32_t   *tile_chunk;		/* [ntiles + 1] first chunk of each tile */
-	uint16_t   *ids;			/* [nchunks * 256]; NULL when only the device has
-								 * them */
+	uint16_t   *ids;			/* [nchunks * 256]; NULL when only the device
+								 * has them */
 
 	gpuvec_backend *backend;	/* that adopted the segment, or NULL */
 	void	   *device;			/* backend's own */
-	size_t		host_bytes;		/* allocated on the host, this struct included, and set
-								 * aside for what the backend is making (atomic) */
+	size_t		host_bytes;		/* allocated on the host, this struct
+								 * included, and set aside for what the
+								 * backend is making (atomic) */
 	size_t		device_bytes;	/* allocated on the device */
 } gpuvec_segment;
 

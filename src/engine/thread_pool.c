@@ -27,7 +27,8 @@ struct gpuvec_thread_pool
 	pthread_cond_t done;
 	uint64_t	run;			/* number of the run */
 	bool		open;			/* workers may join it */
-	int			working;		/* workers that have joined and not finished it */
+	int			working;		/* workers that have joined and not finished
+								 * it */
 	bool		stop;
 
 	/* the run */

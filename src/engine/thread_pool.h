@@ -35,7 +35,7 @@ extern int	gpuvec_thread_pool_threads(const gpuvec_thread_pool *pool);
  * another.
  */
 extern void gpuvec_thread_pool_run(gpuvec_thread_pool *pool, gpuvec_part part, void *task,
-							uint64_t nparts);
+								   uint64_t nparts);
 
 /*
  * A count that grows while work is done: by pools themselves, and by what

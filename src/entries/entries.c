@@ -62,7 +62,8 @@ typedef struct EntriesCache
 	uint8		build[ENTRY_BUILD_BYTES];
 	uint32		version;		/* META_VERSION_... */
 	uint32		bucket;			/* the one that was looked up last ... */
-	BlockNumber head;			/* ... begins here; InvalidBlockNumber: none was */
+	BlockNumber head;			/* ... begins here; InvalidBlockNumber: none
+								 * was */
 } EntriesCache;
 
 bool
@@ -216,6 +217,7 @@ EntriesCreate(Relation index, ForkNumber fork)
 	START_CRIT_SECTION();
 	init_meta(BufferGetPage(buffer), kept, build);
 	MarkBufferDirty(buffer);
+
 	/*
 	 * an unlogged index has no WAL, but what it begins with after a crash has
 	 */

@@ -107,7 +107,9 @@ idset_from_ids(uint16 *ids, uint32 n)
 	return set;
 }
 
-/* First position in ids[from .. n) whose id is >= the given one, near `from` */
+/*
+ * First position in ids[from .. n) whose id is >= the given one, near `from`
+ */
 static uint32
 gallop(const uint16 *ids, uint32 from, uint32 n, uint16 id)
 {

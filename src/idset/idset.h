@@ -4,9 +4,9 @@
  *	  The type idset: a set of ids 0 .. 65535.
  *
  * A varlena whose payload is an array of two-byte unsigned ids, ascending and
- * distinct.  The number of ids follows from its size.  On disk the payload may
- * follow a one-byte header and be unaligned; DatumGetIdSetP always gives a value
- * with a four-byte header, whose ids are aligned.
+ * distinct.  The number of ids follows from its size.  On disk the payload
+ * may follow a one-byte header and be unaligned; DatumGetIdSetP always gives
+ * a value with a four-byte header, whose ids are aligned.
  *
  *-------------------------------------------------------------------------
  */

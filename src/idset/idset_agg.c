@@ -3,8 +3,8 @@
  * idset_agg.c
  *	  Aggregates: a set from rows, the union and the intersection of sets.
  *
- * idset_agg and idset_union collect ids in one state: an array while there are
- * few, which keeps many small groups small, and a bitmap of 8 kB from
+ * idset_agg and idset_union collect ids in one state: an array while there
+ * are few, which keeps many small groups small, and a bitmap of 8 kB from
  * ARRAY_IDS on.  idset_intersection keeps a set.
  *
  *-------------------------------------------------------------------------
@@ -122,7 +122,9 @@ collected_set(const IdCollection *collection)
 	return idset_from_ids(ids, n);
 }
 
-/* Transition of idset_agg(int8); a NULL makes a state, so only NULLs give {} */
+/*
+ * Transition of idset_agg(int8); a NULL makes a state, so only NULLs give {}
+ */
 Datum
 idset_agg_transfn(PG_FUNCTION_ARGS)
 {
@@ -137,7 +139,10 @@ idset_agg_transfn(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(collection);
 }
 
-/* Transition of idset_union(idset); without any set the union is NULL, so the state is too */
+/*
+ * Transition of idset_union(idset); without any set the union is NULL, so the
+ * state is too
+ */
 Datum
 idset_union_transfn(PG_FUNCTION_ARGS)
 {

@@ -26,7 +26,7 @@ PG_FUNCTION_INFO_V1(idset_to_json);
 static int
 first_null(ArrayType *array, int n)
 {
-	const bits8 *bitmap = ARR_NULLBITMAP(array);
+	const		bits8 *bitmap = ARR_NULLBITMAP(array);
 	int			i = 0;
 
 	while (i < n && (bitmap[i / 8] & (1 << (i % 8))) != 0)
@@ -125,7 +125,8 @@ idset_to_json(PG_FUNCTION_ARGS)
 	char	   *text = DatumGetCString(DirectFunctionCall1(idset_out, PG_GETARG_DATUM(0)));
 	Size		n = strlen(text);
 
-	text[0] = '[';
-	text[n - 1] = ']';
+	text[		0] = '[';
+	text[		n - 1] = ']';
+
 	PG_RETURN_TEXT_P(cstring_to_text_with_len(text, n));
 }

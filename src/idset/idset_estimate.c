@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * idset_estimate.c
- *	  How many sets of a column satisfy && @> <@ and <<->>, from its statistics.
+ *	  How many sets of a column satisfy && @> <@ and <<->>, from its
+ *	  statistics.
  *
  * Three kinds of statistics answer together (idset_typanalyze.c):
  *
@@ -54,7 +55,8 @@ typedef struct IdSetModel
 {
 	const IdSetStats *stats;
 	uint32		nids;			/* of the query */
-	double	   *lacking;		/* for each: log of the fraction of sets without */
+	double	   *lacking;		/* for each: log of the fraction of sets
+								 * without */
 	double		expected;		/* sum of the fractions of sets with them */
 	double		rarest;			/* the lowest of these, 1 if there are none */
 	double		commonest;		/* and the highest, or 0 */
@@ -486,7 +488,7 @@ unlisted_id(const IdSetStats *stats, int32 *id)
 	while (i >= 0 && DatumGetInt32(elements->values[i]) >= *id)
 		i--;
 	for (--*id; i >= 0 && DatumGetInt32(elements->values[i]) == *id; i--)
-		--*id;
+		--* id;
 	return *id >= 0;
 }
 

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * idset_estimate.h
- *	  How many sets of a column satisfy && @> <@ and <<->>, from its statistics.
+ *	  How many sets of a column satisfy && @> <@ and <<->>, from its
+ *	  statistics.
  *
  *-------------------------------------------------------------------------
  */

@@ -4,15 +4,15 @@
  *	  Text and binary representation of sets.
  *
  * Text input is an array literal, {3,17,50000}, or a JSON array, [3,17], of
- * whole numbers in any order, repeated or not; output is ascending, in braces.
- * White space may stand around every bracket, comma and number.  What is no
- * such list is an error 22P02, a whole number that is no id an error 22003.
- * Both are "soft" where the server has soft errors (16 and later), so
+ * whole numbers in any order, repeated or not; output is ascending, in
+ * braces. White space may stand around every bracket, comma and number.  What
+ * is no such list is an error 22P02, a whole number that is no id an error
+ * 22003. Both are "soft" where the server has soft errors (16 and later), so
  * pg_input_is_valid() and COPY ... (ON_ERROR ignore) work.
  *
- * Binary is the number of ids (int4), then the ids (uint2 each), ascending and
- * distinct, in network byte order.  Anything else is an error 22P03: a sender
- * that counts or sorts wrongly is better told than corrected.
+ * Binary is the number of ids (int4), then the ids (uint2 each), ascending
+ * and distinct, in network byte order.  Anything else is an error 22P03: a
+ * sender that counts or sorts wrongly is better told than corrected.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,8 +3,8 @@
  * idset_op.c
  *	  Operators: comparison, set algebra, single ids.
  *
- * Sets are ordered like arrays: by the first id in which they differ, and a set
- * that the other one begins with comes first.
+ * Sets are ordered like arrays: by the first id in which they differ, and a
+ * set that the other one begins with comes first.
  *
  *-------------------------------------------------------------------------
  */

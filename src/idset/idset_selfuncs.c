@@ -244,6 +244,7 @@ typical_selectivity(IdSetClause *clause, bool has_score)
 
 	if (!has_statistics(clause))
 		return default_selectivity(clause->question.predicate);
+
 	/*
 	 * nothing tells what CREATE STATISTICS keeps of one expression from
 	 * another's
@@ -256,7 +257,8 @@ typical_selectivity(IdSetClause *clause, bool has_score)
 			return remembered[i].selectivity;
 
 	next = (next + 1) % REMEMBERED;
-	memset(&remembered[next].key, 0, sizeof(key));	/* in case of an error below */
+	memset(&remembered[next].key, 0, sizeof(key));	/* in case of an error
+													 * below */
 	remembered[next].selectivity = typical_mean(clause, has_score);
 	memcpy(&remembered[next].key, &key, sizeof(key));
 	return remembered[next].selectivity;
@@ -337,7 +339,10 @@ integer_selectivity(IdSetClause *clause)
 	return idset_count(DatumGetIdSetP(((Const *) clause->other)->constvalue)) / Max(ndistinct, 1);
 }
 
-/* The set that a constant of type idset or int8 stands for; NULL: of no ids that exist */
+/*
+ * The set that a constant of type idset or int8 stands for; NULL: of no ids
+ * that exist
+ */
 static IdSet *
 constant_set(Datum constant, Oid type)
 {
@@ -374,7 +379,7 @@ restriction_selectivity(FunctionCallInfo fcinfo, IdSetPredicate predicate)
 {
 	PlannerInfo *root = (PlannerInfo *) PG_GETARG_POINTER(0);
 	Oid			operator = PG_GETARG_OID(1);
-	IdSetClause clause = {.question.predicate = predicate,.function = get_opcode(operator)};
+	IdSetClause clause = {.question.predicate = predicate, .function = get_opcode(operator)};
 	double		selectivity = default_selectivity(predicate);
 	Oid			left;
 	Oid			right;

@@ -1,18 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * idset_threshold.c
- *	  Threshold search: tokens <<->> idset_threshold(query, min_score, measure).
+ *	  Threshold search: tokens <<->> idset_threshold(query, min_score,
+ *	  measure).
  *
- * The operator is true if the score that the measure's SQL function gives is at
- * least min_score: one C function computes both, and float8 compares them.  Its
- * right side is a composite value, so that a plain row will do, and so that an
- * index can read everything about the search from it.
+ * The operator is true if the score that the measure's SQL function gives is
+ * at least min_score: one C function computes both, and float8 compares them.
+ * Its right side is a composite value, so that a plain row will do, and so
+ * that an index can read everything about the search from it.
  *
- * A statement usually has one right side for all its rows.  The last one stays
- * parsed in fn_extra, and counts if the next one has the same bytes: to compare
- * some hundred bytes costs little beside counting common ids, and needs no proof
- * that the expression is constant (in PL/pgSQL a parameter may change from call
- * to call of one and the same expression).
+ * A statement usually has one right side for all its rows.  The last one
+ * stays parsed in fn_extra, and counts if the next one has the same bytes: to
+ * compare some hundred bytes costs little beside counting common ids, and
+ * needs no proof that the expression is constant (in PL/pgSQL a parameter may
+ * change from call to call of one and the same expression).
  *
  * A set whose length alone keeps it from the score is not even detoasted.
  *
@@ -67,7 +68,7 @@ idset_threshold(PG_FUNCTION_ARGS)
 		nulls[i] = PG_ARGISNULL(i);
 	}
 	PG_RETURN_HEAPTUPLEHEADER(DatumGetHeapTupleHeader(
-		HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls))));
+													  HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls))));
 }
 
 /* Take a composite value apart */

@@ -28,9 +28,9 @@ extern bool idset_find_measure(const char *name, gpuvec_measure *measure);
 extern gpuvec_measure idset_measure_by_name(const char *name);
 
 /*
- * The parts of a value of type idset_threshold, allocated in the current memory
- * context; the query may point into the value.  If one is bad, raises an error,
- * or returns false.
+ * The parts of a value of type idset_threshold, allocated in the current
+ * memory context; the query may point into the value.  If one is bad, raises
+ * an error, or returns false.
  */
 extern bool idset_threshold_parse(HeapTupleHeader value, IdSetThreshold *result, bool raise);
 

@@ -13,14 +13,16 @@
  *				them, and 0, for there are no null elements.
  *	 DECHIST	lengths of sets at evenly spaced ranks, and their mean.
  *
- * Arrays count their elements lossily, because there can be any number of them.
- * Ids are 65,536 at most: a counter for each takes 256 kB and counts exactly.
+ * Arrays count their elements lossily, because there can be any number of
+ * them. Ids are 65,536 at most: a counter for each takes 256 kB and counts
+ * exactly.
  *
- * Ten ids are kept for each unit of the column's statistics target.  An id that
- * occurs once in a sample of a larger table is left out: there are many rarer
- * ones for each that the sample happened to meet.  The bound is the lowest
- * fraction of a listed id if any was left out, and otherwise one set of the
- * sample: all that is known of an id never met is that it is rarer than that.
+ * Ten ids are kept for each unit of the column's statistics target.  An id
+ * that occurs once in a sample of a larger table is left out: there are many
+ * rarer ones for each that the sample happened to meet.  The bound is the
+ * lowest fraction of a listed id if any was left out, and otherwise one set
+ * of the sample: all that is known of an id never met is that it is rarer
+ * than that.
  *
  *-------------------------------------------------------------------------
  */

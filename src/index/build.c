@@ -22,7 +22,10 @@
 #include "pgstat.h"
 #include "storage/bufmgr.h"
 
-/* Phases of a build, after the server's PROGRESS_CREATEIDX_SUBPHASE_INITIALIZE */
+/*
+ * Phases of a build, after the server's
+ * PROGRESS_CREATEIDX_SUBPHASE_INITIALIZE
+ */
 #define PHASE_META		2
 #define PHASE_SCAN		3
 
@@ -100,7 +103,7 @@ IndexBuildResult *
 gpuvec_build(Relation heap, Relation index, IndexInfo *info)
 {
 	IndexBuildResult *result = palloc_object(IndexBuildResult);
-	Build		build = {.kept = EntriesKept(index),.context = CurrentMemoryContext};
+	Build		build = {.kept = EntriesKept(index), .context = CurrentMemoryContext};
 
 	if (RelationGetNumberOfBlocks(index) != 0)
 		elog(ERROR, "index \"%s\" already contains data", RelationGetRelationName(index));
@@ -113,6 +116,7 @@ gpuvec_build(Relation heap, Relation index, IndexInfo *info)
 	/* an estimate; -1 or 0 if there is none */
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_TOTAL,
 								 (int64) Max(heap->rd_rel->reltuples, 0));
+
 	/*
 	 * entries lie in the order of the table: no scan that begins in its
 	 * middle

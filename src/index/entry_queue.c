@@ -8,7 +8,8 @@
  * another bucket follow, or much has been collected; at the latest it is
  * written
  *
- *	 - before the transaction commits or is prepared: nobody else sees the rows
+ *	 - before the transaction commits or is prepared: nobody else sees the
+ *	 rows
  *	   before that, and each commits with its entry;
  *	 - before a query of this transaction begins that writes, or has other
  *	   processes, and before each index scan: they see the rows.
@@ -68,8 +69,10 @@ typedef struct EntryQueue
 
 static EntryQueue queues[QUEUES];
 static int	nqueues = 0;		/* in use, or were since the transaction began */
-static bool ending = false;		/* what waits has been written for the last time */
-static bool speculating = false;	/* a statement began that may meet conflicts */
+static bool ending = false;		/* what waits has been written for the last
+								 * time */
+static bool speculating = false;	/* a statement began that may meet
+									 * conflicts */
 static MemoryContext queue_context = NULL;
 
 static ExecutorStart_hook_type prev_executor_start = NULL;

@@ -9,8 +9,10 @@
  *		tokens @> q		all of q's ids are common: containment >= 1
  *		tokens = q		the larger set has no more ids than are common:
  *						braun_blanquet >= 1; hamming >= 0 if q is empty
- *		tokens <@ q		all of the row's ids are common; then the row is not the
- *						larger set, and the smaller one has no more ids than are
+ *		tokens <@ q		all of the row's ids are common; then the row is not
+ *		the
+ *						larger set, and the smaller one has no more ids than
+ *						are
  *						common: overlap >= 1.  (So have rows that contain q.)
  *						Empty rows have no common ids; these are at distance 0
  *						from the empty set: hamming >= 0, with the query '{}'.
@@ -58,7 +60,9 @@ typedef enum BoundKind
 	BOUND_NONE					/* every row */
 } BoundKind;
 
-/* A key as a bound: rows that reach min_score with the query, and empty ones */
+/*
+ * A key as a bound: rows that reach min_score with the query, and empty ones
+ */
 typedef struct Bound
 {
 	BoundKind	kind;
@@ -129,8 +133,9 @@ set_bound(StrategyNumber strategy, Datum value, Bound *bound)
 }
 
 /*
- * Describe the mirror of an index that is scanned.  The index of a database that was
- * copied has the build id of the original; the feed is of another one if the mirror is.
+ * Describe the mirror of an index that is scanned.  The index of a database
+ * that was copied has the build id of the original; the feed is of another
+ * one if the mirror is.
  */
 void
 GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target)
@@ -179,7 +184,7 @@ add_roots(const MirrorTarget *target, const MirrorQuery *query, MemoryContext co
 		  GpuvecFound *found)
 {
 	int64	   *roots = MemoryContextAllocHuge(context, (found->n + query->nhits + 1) * sizeof(int64));
-	RootFinder	finder = {.heap = target->rel,.block = InvalidBlockNumber};
+	RootFinder	finder = {.heap = target->rel, .block = InvalidBlockNumber};
 
 	if (found->roots != NULL)
 	{
@@ -240,7 +245,10 @@ find_bound(IndexScanDesc scan, const Bound *bound, MemoryContext context, Gpuvec
 		find_scores(scan, &target, GPUVEC_HAMMING, 0, idset_alloc(0), context, found);
 }
 
-/* Find the rows; roots[] is allocated in the context, and not NULL even if n is 0 */
+/*
+ * Find the rows; roots[] is allocated in the context, and not NULL even if n
+ * is 0
+ */
 void
 GpuvecFind(IndexScanDesc scan, MemoryContext context, GpuvecFound *found)
 {

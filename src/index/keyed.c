@@ -118,9 +118,9 @@ make_row(SetSource *source, gpuvec_measure measure, IdSet *query, int64 root, Ke
 }
 
 /*
- * Fetch and sort the rows that were found; returns how many.  They are fetched in the order
- * of the table, so found's roots are in that order afterwards.  *rows is allocated in the
- * current memory context.
+ * Fetch and sort the rows that were found; returns how many.  They are
+ * fetched in the order of the table, so found's roots are in that order
+ * afterwards.  *rows is allocated in the current memory context.
  */
 uint64
 GpuvecFetchFound(IndexScanDesc scan, GpuvecFound *found, gpuvec_measure measure, IdSet *query,
@@ -128,7 +128,7 @@ GpuvecFetchFound(IndexScanDesc scan, GpuvecFound *found, gpuvec_measure measure,
 {
 	Relation	heap = scan->heapRelation;
 	SetSource	source = {
-		.scan = scan,.fetch = table_index_fetch_begin(heap),.slot = table_slot_create(heap, NULL)
+		.scan = scan, .fetch = table_index_fetch_begin(heap), .slot = table_slot_create(heap, NULL)
 	};
 	MemoryContext context = CurrentMemoryContext;
 	MemoryContext row_context = AllocSetContextCreate(context, "gpuvec row", ALLOCSET_DEFAULT_SIZES);

@@ -19,7 +19,8 @@ typedef struct KnnRow
 {
 	double		distance;
 	int64		root;
-	bool		version;		/* root is still a row version: see find_root() */
+	bool		version;		/* root is still a row version: see
+								 * find_root() */
 } KnnRow;
 
 typedef enum KnnPhase
@@ -27,7 +28,8 @@ typedef enum KnnPhase
 	SCAN_ENGINE,				/* rows that rank */
 	SCAN_OTHERS,				/* rows that do not, from the sort */
 	SCAN_KEYED,					/* rows that the search keys found, in order */
-	SCAN_FOUND,					/* without an order: what the search keys found */
+	SCAN_FOUND,					/* without an order: what the search keys
+								 * found */
 	SCAN_END
 } KnnPhase;
 
@@ -43,7 +45,7 @@ typedef struct KnnState
 	MirrorSearch search;
 	MirrorQuery wire;
 	bool		complete;		/* no rows are behind those of rows[] */
-	KnnRow    *rows;
+	KnnRow	   *rows;
 	uint64		nrows;
 	uint64		maxrows;
 	uint64		nready;			/* of these, whole groups */

@@ -3,11 +3,11 @@
  * other_rows.c
  *	  Rows that the engine does not return, in order of a distance.
  *
- * Those are rows without a common id, empty and null sets, which a scan of the
- * table (or of the rows that the index keeps) finds and a sort orders.  An
- * engine that cannot be had, or cannot serve the scan any more, does not end
- * it: then all rows are found and sorted in this way, but for those that have
- * been returned.
+ * Those are rows without a common id, empty and null sets, which a scan of
+ * the table (or of the rows that the index keeps) finds and a sort orders.
+ * An engine that cannot be had, or cannot serve the scan any more, does not
+ * end it: then all rows are found and sorted in this way, but for those that
+ * have been returned.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,7 +39,7 @@ is_other(const KnnState *state, const uint16 *ids, uint32 len, int64 root, doubl
 
 	if (common > 0 || gpuvec_ranks_disjoint(state->measure))
 	{
-		KeyedRow	row = {.root = root,.ranks = true};
+		KeyedRow	row = {.root = root, .ranks = true};
 
 		if (!state->everything)
 			return false;

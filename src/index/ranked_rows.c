@@ -152,7 +152,7 @@ KnnNextBatch(IndexScanDesc scan, KnnState *state)
 	for (uint64 i = 0; i < state->wire.nhits; i++)
 	{
 		const MirrorHit *hit = &state->wire.hits[i];
-		KnnRow    *row = &state->rows[state->nrows++];
+		KnnRow	   *row = &state->rows[state->nrows++];
 
 		row->distance = GpuvecRankDistance(state->measure, hit->score);
 		row->root = hit_root(hit);

@@ -25,8 +25,8 @@ read_roots(RootFinder *finder, BlockNumber block)
 }
 
 /*
- * The root of the chain that a visible row version belongs to.  The page may have
- * been looked at before that version came, then it is read once more.
+ * The root of the chain that a visible row version belongs to.  The page may
+ * have been looked at before that version came, then it is read once more.
  */
 int64
 GpuvecFindRoot(RootFinder *finder, BlockNumber block, OffsetNumber line)

@@ -42,7 +42,7 @@ IndexScanDesc
 gpuvec_beginscan(Relation index, int nkeys, int norderbys)
 {
 	IndexScanDesc scan = RelationGetIndexScan(index, nkeys, norderbys);
-	KnnState  *state = palloc0_object(KnnState);
+	KnnState   *state = palloc0_object(KnnState);
 
 	state->context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec index scan",
 										   ALLOCSET_DEFAULT_SIZES);
@@ -56,7 +56,10 @@ gpuvec_beginscan(Relation index, int nkeys, int norderbys)
 	return scan;
 }
 
-/* The table; in a bitmap scan the executor does not name it, but holds its lock */
+/*
+ * The table; in a bitmap scan the executor does not name it, but holds its
+ * lock
+ */
 Relation
 GpuvecScanHeap(IndexScanDesc scan)
 {
@@ -91,7 +94,7 @@ clean_up(KnnState *state)
 void
 gpuvec_rescan(IndexScanDesc scan, ScanKey keys, int nkeys, ScanKey orderbys, int norderbys)
 {
-	KnnState  *state = scan->opaque;
+	KnnState   *state = scan->opaque;
 	MemoryContext old;
 
 	clean_up(state);
@@ -121,7 +124,7 @@ gpuvec_rescan(IndexScanDesc scan, ScanKey keys, int nkeys, ScanKey orderbys, int
 void
 gpuvec_endscan(IndexScanDesc scan)
 {
-	KnnState  *state = scan->opaque;
+	KnnState   *state = scan->opaque;
 
 	clean_up(state);
 	MemoryContextDelete(state->context);
@@ -137,7 +140,9 @@ KnnComesNext(const KnnState *state, const KeyedRow *row)
 		row->root > state->last.root;
 }
 
-/* Go on with the rows that the search keys find, if there are at most so many */
+/*
+ * Go on with the rows that the search keys find, if there are at most so many
+ */
 static bool
 begin_keyed(IndexScanDesc scan, KnnState *state, uint64 most)
 {
@@ -245,7 +250,10 @@ check_snapshot(Snapshot snapshot)
 				 errmsg("access method \"%s\" cannot be scanned with this kind of snapshot", "gpuvec")));
 }
 
-/* A scan begins: pg_stat_user_indexes counts it, and EXPLAIN ANALYZE from version 18 on */
+/*
+ * A scan begins: pg_stat_user_indexes counts it, and EXPLAIN ANALYZE from
+ * version 18 on
+ */
 static void
 count_scan(IndexScanDesc scan)
 {
@@ -256,7 +264,10 @@ count_scan(IndexScanDesc scan)
 #endif
 }
 
-/* The rows that may satisfy the search keys, in a bitmap; all are checked once more */
+/*
+ * The rows that may satisfy the search keys, in a bitmap; all are checked
+ * once more
+ */
 int64
 gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap)
 {

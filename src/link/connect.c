@@ -29,7 +29,8 @@ typedef struct SupervisorState
 {
 	bool		running;
 	bool		listening;		/* it has opened its socket */
-	bool		without;		/* sessions are to do without an engine: why_not says why */
+	bool		without;		/* sessions are to do without an engine:
+								 * why_not says why */
 } SupervisorState;
 
 static SupervisorState

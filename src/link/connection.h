@@ -29,9 +29,11 @@ typedef struct EngineConnection
 	TimestampTz opened;
 	int64		last_use;		/* milliseconds of some clock */
 	bool		waited;			/* for long, for what is sent or read now */
-	bool		in_request;		/* an error would leave it of no use: see engine_link.c */
+	bool		in_request;		/* an error would leave it of no use: see
+								 * engine_link.c */
 	gpuvec_welcome engine;		/* what it said of itself; pid 0: nothing yet */
-	TimestampTz given_up;		/* the statement in which the engine was; 0: none */
+	TimestampTz given_up;		/* the statement in which the engine was; 0:
+								 * none */
 	char		why_not[256];	/* why there is no engine */
 } EngineConnection;
 

@@ -26,7 +26,8 @@
 /* Pieces of a request */
 #define MAX_PIECES				16
 
-static bool unanswered = false; /* messages without an answer were sent since the last answer */
+static bool unanswered = false; /* messages without an answer were sent since
+								 * the last answer */
 static bool awaited = false;	/* an answer is still to be read */
 static uint64 request_number = 0;
 static GpuvecRefusal refusal;
@@ -153,6 +154,7 @@ GpuvecLinkOpen(bool start, const char **reason)
 				 errmsg("cannot search while the gpuvec engine loads a table for this session"),
 				 errdetail("A function of an index expression or predicate must not search.")));
 	refusal_noted = false;
+
 	/*
 	 * an engine that is gone meanwhile may be known by the answer that it
 	 * does not give
@@ -203,9 +205,15 @@ send_frame(gpuvec_message type, const GpuvecPiece *pieces, int npieces, bool *sp
 	frame.length = length;
 	frame.request = ++request_number;
 	connection.in_request = true;
-	all[0] = (struct iovec) {&frame, sizeof(frame)};
+	all[0] = (struct iovec)
+	{
+		&frame, sizeof(frame)
+	};
 	for (int i = 0; i < npieces; i++)
-		all[i + 1] = (struct iovec) {unconstify(void *, pieces[i].data), pieces[i].size};
+		all[i + 1] = (struct iovec)
+	{
+		unconstify(void *, pieces[i].data), pieces[i].size
+	};
 	return StreamWrite(all, npieces + 1, awaited, spoke);
 }
 
@@ -273,6 +281,7 @@ GpuvecLinkLeave(uint64 number, gpuvec_message expected, Size minimum, GpuvecTake
 	late.expected = expected;
 	late.minimum = minimum;
 	late.take = take;
+
 	/*
 	 * whatever becomes of this transaction, an answer will come, and nothing
 	 * more

@@ -43,7 +43,8 @@ typedef struct GpuvecReply
 typedef struct GpuvecRefusal
 {
 	int			sqlerrcode;
-	uint64		request;		/* number of the request that the engine refused, or 0 */
+	uint64		request;		/* number of the request that the engine
+								 * refused, or 0 */
 	char		message[256];
 	char		detail[256];
 	char		hint[256];

@@ -309,6 +309,7 @@ relay_line(char *line)
 	{
 		level = WARNING;
 		line += 7;
+
 		/*
 		 * the last complaint is what sessions hear if the engine does not
 		 * start
@@ -326,7 +327,7 @@ EngineRelayLog(void)
 		/* there always is room; Min tells compilers */
 		Size		used = Min(supervisor.line_len, sizeof(supervisor.line) - 1);
 		ssize_t		n = GPUVEC_CALL(read(supervisor.log_fd, supervisor.line + used,
-											 sizeof(supervisor.line) - 1 - used));
+										 sizeof(supervisor.line) - 1 - used));
 		char	   *start = supervisor.line;
 		char	   *end;
 
@@ -471,7 +472,7 @@ static int
 engine_status(const char *field)
 {
 	char		path[64];
-	char		text[4096];
+	char text[	4096];
 	ssize_t		n = -1;
 	char	   *at;
 	int			fd;
@@ -483,7 +484,8 @@ engine_status(const char *field)
 		n = GPUVEC_CALL(read(fd, text, sizeof(text) - 1));
 		close(fd);
 	}
-	text[Max(n, 0)] = '\0';
+	text[		Max(n, 0)] = '\0';
+
 	at = strstr(text, field);
 	return at ? atoi(at + strlen(field)) : 0;
 }

@@ -35,7 +35,8 @@ typedef struct Supervisor
 	ino_t		socket_inode;	/* of the socket's file */
 	int			listen_failures;	/* in a row */
 	TimestampTz next_listen;	/* not before this */
-	bool		cannot_accept;	/* connections; do not try before the next look */
+	bool		cannot_accept;	/* connections; do not try before the next
+								 * look */
 
 	/* the engine */
 	int			liveness_fd;	/* our end; -1: no engine */
@@ -44,11 +45,13 @@ typedef struct Supervisor
 	bool		ready;			/* it has said so */
 	bool		heard;			/* it has given a sign of life */
 	bool		silent;			/* it has been given up */
-	long		silence_ms;		/* since its last sign, as far as we were there */
+	long		silence_ms;		/* since its last sign, as far as we were
+								 * there */
 	TimestampTz last_look;		/* for signs */
 	bool		no_exec;		/* the program cannot be executed */
 	int			failures;		/* failed starts in a row */
-	TimestampTz crash[CUDA_CRASHES];	/* last ends of running engines, a ring */
+	TimestampTz crash[CUDA_CRASHES];	/* last ends of running engines, a
+										 * ring */
 	int			ncrashes;
 	TimestampTz next_start;		/* not before this */
 	bool		on_cpu;			/* CUDA failed too often */

@@ -19,7 +19,8 @@
  * Marks (feed.c) are in the rest.  Who changes a table looks where to mark:
  *
  *	- The rest is there: it marks.
- *	- The head is there, the rest is not: nobody has taken a slot to be fed by,
+ *	- The head is there, the rest is not: nobody has taken a slot to be fed
+ *	by,
  *	  so nothing has to be marked.  A slot that is taken later counts only for
  *	  pages that are read after that.  We have changed our page before we
  *	  looked, so whoever takes a slot after that, and then locks the page,
@@ -28,10 +29,13 @@
  *	  count the change in the head, as one that was not marked.  Nobody
  *	  believes a slot that was taken before the last one that was counted:
  *	  slots of other versions included, since all versions know the head.
- *	- The head can neither be found nor made: there was no rest when we looked,
+ *	- The head can neither be found nor made: there was no rest when we
+ *	looked,
  *	  which is the second case.  We remember nothing, and look again at the
- *	  next change: memory may be there by then.  That is slow, but there are 64
- *	  bytes in nearly every server, even one whose slack was filled on purpose.
+ *	  next change: memory may be there by then.  That is slow, but there are
+ *	  64
+ *	  bytes in nearly every server, even one whose slack was filled on
+ *	  purpose.
  *
  * Nothing here raises an error for want of memory.  Searches that find no
  * rest and cannot make it scan in their session, the planner knows no facts,
@@ -66,8 +70,10 @@ typedef struct SharedHead
 	uint32		version;		/* of the rest, ... */
 	uint64		size;			/* ... and its bytes */
 	pg_atomic_uint64 unmarked;	/* changes that could not be marked */
-	GpuvecShared *resident;		/* the rest, in the server's own memory; or NULL */
-	pg_atomic_uint32 segment;	/* or the dynamic shared memory that it is in; 0: none */
+	GpuvecShared *resident;		/* the rest, in the server's own memory; or
+								 * NULL */
+	pg_atomic_uint32 segment;	/* or the dynamic shared memory that it is in;
+								 * 0: none */
 	uint32		reserved[7];
 } SharedHead;
 
@@ -76,7 +82,7 @@ StaticAssertDecl(sizeof(SharedHead) == 64, "the head's layout must not change");
 static SharedHead *head = NULL;
 static GpuvecShared *shared = NULL;
 static slist_head parts = SLIST_STATIC_INIT(parts);
-static Size rest_size = MAXALIGN(sizeof(GpuvecShared));	/* with all parts */
+static Size rest_size = MAXALIGN(sizeof(GpuvecShared)); /* with all parts */
 static TimestampTz next_try = 0;	/* to make or attach the rest */
 static char trouble[256];		/* why that could not be done */
 

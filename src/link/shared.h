@@ -37,7 +37,8 @@ typedef struct GpuvecShared
 	char		trouble[256];	/* why the engine is not running, or "" */
 	bool		without;		/* sessions are to do without, for `trouble` */
 	bool		engine_ready;	/* it accepts connections */
-	int			silent_pid;		/* the last engine that gave no sign of life; 0: none */
+	int			silent_pid;		/* the last engine that gave no sign of life;
+								 * 0: none */
 
 	/* supervisors that ended with an error, or did not begin, in a row */
 	int			failed_supervisors;

@@ -5,7 +5,8 @@
  *
  * Every wait can be interrupted.  Who waits looks every second whether the
  * supervisor has given the engine up.  What cannot be had (a descriptor, a
- * socket, memory for waiting) is no error: the session does without an engine.
+ * socket, memory for waiting) is no error: the session does without an
+ * engine.
  *
  *-------------------------------------------------------------------------
  */
@@ -218,7 +219,7 @@ engine_spoke(void)
 bool
 StreamWrite(struct iovec *pieces, int npieces, bool awaited, bool *spoke)
 {
-	struct msghdr message = {.msg_iov = pieces,.msg_iovlen = npieces};
+	struct msghdr message = {.msg_iov = pieces, .msg_iovlen = npieces};
 
 	connection.waited = false;
 	skip_bytes(&message, 0);
@@ -346,7 +347,7 @@ make_events(void)
 StreamStatus
 StreamOpen(void)
 {
-	StreamStatus	result = connect_socket();
+	StreamStatus result = connect_socket();
 
 	if (result != STREAM_CONNECTED)
 		return result;

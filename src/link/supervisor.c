@@ -45,7 +45,7 @@
  */
 #define REFUSE_FAILURES		3
 
-Supervisor	supervisor = {.listen_fd = -1,.liveness_fd = -1,.log_fd = -1};
+Supervisor	supervisor = {.listen_fd = -1, .liveness_fd = -1, .log_fd = -1};
 
 /*
  * Must sessions be told to do without?  Otherwise they wait for the next
@@ -212,7 +212,7 @@ refuse_connections(void)
 	{
 		gpuvec_frame frame;
 		gpuvec_error_head head;
-		char		text[sizeof(((GpuvecShared *) NULL)->trouble) + 2];
+		char text[	sizeof(((GpuvecShared *) NULL)->trouble) + 2];
 	}			reply;
 	int			fd;
 

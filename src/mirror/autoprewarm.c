@@ -3,25 +3,28 @@
  * autoprewarm.c
  *	  The background worker that has mirrors loaded again after a restart.
  *
- * While an engine runs, this worker, the leader, asks it every few seconds which
- * mirrors are resident, and keeps the list in a file of the data directory.  When
- * there is a new engine, be it that the server has been started, the engine's
- * settings have changed or the engine has crashed, the leader first has the listed
- * mirrors loaded, those that were used last first, as many as fit the engine's memory.
- * Only then does the list follow what is resident again, so that a server that is
- * stopped meanwhile forgets nothing.
+ * While an engine runs, this worker, the leader, asks it every few seconds
+ * which mirrors are resident, and keeps the list in a file of the data
+ * directory.  When there is a new engine, be it that the server has been
+ * started, the engine's settings have changed or the engine has crashed, the
+ * leader first has the listed mirrors loaded, those that were used last
+ * first, as many as fit the engine's memory. Only then does the list follow
+ * what is resident again, so that a server that is stopped meanwhile forgets
+ * nothing.
  *
- * The list of an engine is only taken if the count of started engines is the same
- * before and after: else it might be the empty list of the next one.
+ * The list of an engine is only taken if the count of started engines is the
+ * same before and after: else it might be the empty list of the next one.
  *
- * Loading needs a connection to the database (see autoprewarm_load.c), which would
- * hold up whoever wants to drop or copy it.  Those lock the database in a mode that
- * conflicts with the lock of new connections, and then wait for five seconds for
- * others to leave.  So the leader tries that lock several times a second, ends its
- * worker if it cannot be had, and comes back later.  There is one worker at a time.
+ * Loading needs a connection to the database (see autoprewarm_load.c), which
+ * would hold up whoever wants to drop or copy it.  Those lock the database in
+ * a mode that conflicts with the lock of new connections, and then wait for
+ * five seconds for others to leave.  So the leader tries that lock several
+ * times a second, ends its worker if it cannot be had, and comes back later.
+ * There is one worker at a time.
  *
- * An engine that crashes while it loads is not made to load again, and there is
- * a minute at least between two rounds: a mirror that kills the engine does so once.
+ * An engine that crashes while it loads is not made to load again, and there
+ * is a minute at least between two rounds: a mirror that kills the engine
+ * does so once.
  *
  *-------------------------------------------------------------------------
  */
@@ -54,7 +57,10 @@
 /* How often it looks whether somebody wants the database for himself */
 #define WATCH_MS			200
 
-/* Least time between two rounds of loading, and between two tries in one round */
+/*
+ * Least time between two rounds of loading, and between two tries in one
+ * round
+ */
 #define ROUND_MS			60000
 #define RETRY_MS			5000
 
@@ -71,7 +77,8 @@ typedef enum Outcome
 
 typedef struct Leader
 {
-	uint32		served;			/* number of the engine that has been served; 0: none */
+	uint32		served;			/* number of the engine that has been served;
+								 * 0: none */
 	TimestampTz next_round;		/* not before this */
 	TimestampTz next_order;		/* likewise, to write the order */
 	PrewarmList written;		/* what the file holds */
@@ -80,7 +87,9 @@ typedef struct Leader
 
 static Leader me;
 
-/* Number of the engine, counted since the server's start, and whether it runs */
+/*
+ * Number of the engine, counted since the server's start, and whether it runs
+ */
 static uint32
 engine_number(bool *running)
 {
@@ -163,7 +172,8 @@ compare_identity(const void *a, const void *b)
 }
 
 /*
- * The last used first; those that were only loaded follow as the list has them
+ * The last used first; those that were only loaded follow as the list has
+ * them
  */
 static int
 compare_use(const void *a, const void *b)
@@ -217,7 +227,10 @@ take_residents(const GpuvecReply *reply, Resident *residents)
 	return n;
 }
 
-/* Make the list of what is resident; a table that was rewritten or got an index may have two mirrors */
+/*
+ * Make the list of what is resident; a table that was rewritten or got an
+ * index may have two mirrors
+ */
 static void
 make_list(const GpuvecReply *reply, PrewarmList *list)
 {
@@ -324,7 +337,8 @@ keep_list(void *arg)
 
 /*
  * Does the database exist, and does it accept connections?  Catalogs that all
- * databases share can be read without being connected to one, by scanning them.
+ * databases share can be read without being connected to one, by scanning
+ * them.
  */
 static bool
 database_connectable(Oid database)
@@ -346,7 +360,9 @@ database_connectable(Oid database)
 	return found;
 }
 
-/* Can a session connect without waiting for somebody who drops or copies it? */
+/*
+ * Can a session connect without waiting for somebody who drops or copies it?
+ */
 static bool
 database_free(Oid database)
 {
@@ -394,8 +410,8 @@ start_worker(Oid database, int limit, BackgroundWorkerHandle **handle)
 }
 
 /*
- * Wait for the end of a worker.  False: it had to leave the database to somebody, or
- * the server stops, which we do not hold up.
+ * Wait for the end of a worker.  False: it had to leave the database to
+ * somebody, or the server stops, which we do not hold up.
  */
 static bool
 watch_worker(Oid database, BackgroundWorkerHandle *handle)
@@ -483,8 +499,8 @@ listed_databases(const PrewarmList *list, int limit)
 }
 
 /*
- * Load the mirrors of all databases, one after the other.  False: the rest has to
- * wait for the next round.
+ * Load the mirrors of all databases, one after the other.  False: the rest
+ * has to wait for the next round.
  */
 static bool
 load_databases(List *databases, int limit)
@@ -539,7 +555,11 @@ serve_engine(void *arg)
 	}
 	if (!done)
 		return;
-	/* an engine that has died meanwhile is not served again, nor is its successor */
+
+	/*
+	 * an engine that has died meanwhile is not served again, nor is its
+	 * successor
+	 */
 	number = engine_number(&running);
 	me.served = running ? number : number + 1;
 }

@@ -3,10 +3,11 @@
  * autoprewarm_load.c
  *	  The background worker that loads the listed mirrors of one database.
  *
- * It is in nobody's way: a table that somebody alters is passed over, each mirror
- * has a transaction of its own, and SIGTERM (which the leader sends if the database
- * is to be dropped or copied) ends it between two pages.  Mirrors that are resident
- * are left as they are, so it can be started once more and goes on.
+ * It is in nobody's way: a table that somebody alters is passed over, each
+ * mirror has a transaction of its own, and SIGTERM (which the leader sends if
+ * the database is to be dropped or copied) ends it between two pages.
+ * Mirrors that are resident are left as they are, so it can be started once
+ * more and goes on.
  *
  *-------------------------------------------------------------------------
  */
@@ -160,7 +161,10 @@ load_target(MirrorTarget *target, Progress *progress)
 	PopActiveSnapshot();
 }
 
-/* Has the relation rows of its own?  Its number may be that of something else by now. */
+/*
+ * Has the relation rows of its own?  Its number may be that of something else
+ * by now.
+ */
 static bool
 has_rows(Relation rel)
 {
@@ -258,7 +262,10 @@ begin_worker(Oid database)
 	SetConfigOption("default_transaction_deferrable", "off", PGC_SUSET, PGC_S_OVERRIDE);
 }
 
-/* The worker; the leader passes the database and how many entries of the list to load */
+/*
+ * The worker; the leader passes the database and how many entries of the list
+ * to load
+ */
 void
 gpuvec_autoprewarm_load(Datum arg)
 {

@@ -419,7 +419,10 @@ MirrorAsk(MirrorConversation *talk, MirrorRequest *request, GpuvecReply *reply)
 		if (!(talk->is_behind ? refresh_and_ask(talk, request, &answer) :
 			  ask(talk, request, &answer)))
 			return false;
-		/* the refresh is still to be made: the next request needs it as well */
+
+		/*
+		 * the refresh is still to be made: the next request needs it as well
+		 */
 		if (answer.ahead)
 			return true;
 		if (gpuvec_fresh(&answer.state, &talk->need))

@@ -89,7 +89,9 @@
 /* Ranking fewer rows is not measured */
 #define RANKED_ROWS		5000
 
-/* Mean numbers of ids between which ranking a row takes proportionally long */
+/*
+ * Mean numbers of ids between which ranking a row takes proportionally long
+ */
 #define IDS_LEAST		5.0
 #define IDS_MOST		1000.0
 
@@ -114,7 +116,8 @@ typedef struct FactsGroup
 typedef struct FactsTable
 {
 	slock_t		mutex;			/* protects trip */
-	double		trip;			/* operators that take as long as a trip to the engine */
+	double		trip;			/* operators that take as long as a trip to
+								 * the engine */
 	FactsGroup	groups[FACTS_GROUPS];
 } FactsTable;
 
@@ -140,7 +143,7 @@ init_facts(void *part)
 	}
 }
 
-static GpuvecSharedPart facts_part = {.size = sizeof(FactsTable),.init = init_facts};
+static GpuvecSharedPart facts_part = {.size = sizeof(FactsTable), .init = init_facts};
 
 void
 FactsInit(void)
@@ -187,7 +190,10 @@ facts_group(const FactsKey *key)
 	return &table->groups[hash_bytes((const unsigned char *) key, sizeof(*key)) % FACTS_GROUPS];
 }
 
-/* Is the slot that of this key?  Without its lock the answer may be out of date. */
+/*
+ * Is the slot that of this key?  Without its lock the answer may be out of
+ * date.
+ */
 static bool
 slot_has(const FactsSlot *slot, const FactsKey *key)
 {
@@ -269,7 +275,10 @@ take_slot(FactsGroup *group, const FactsKey *key, TimestampTz now)
 	SpinLockRelease(&group->mutex);
 }
 
-/* Operator calls that ranking a row of so many ids takes, unless it was measured */
+/*
+ * Operator calls that ranking a row of so many ids takes, unless it was
+ * measured
+ */
 static double
 usual_rank(const Facts *facts)
 {
@@ -329,7 +338,10 @@ FactsNoteState(const gpuvec_mirror_key *mirror, const gpuvec_state *state)
 	SpinLockRelease(&slot->mutex);
 }
 
-/* Take the operators that ranking all rows took into the average; gives what is left of them */
+/*
+ * Take the operators that ranking all rows took into the average; gives what
+ * is left of them
+ */
 static double
 average_rank(Facts *facts, double engine)
 {

@@ -14,7 +14,10 @@
 #include "datatype/timestamp.h"
 #include "storage/block.h"
 
-/* What facts are of: the file of a table, and the column or index that is mirrored */
+/*
+ * What facts are of: the file of a table, and the column or index that is
+ * mirrored
+ */
 typedef struct FactsKey
 {
 	Oid			database;
@@ -22,7 +25,8 @@ typedef struct FactsKey
 	Oid			relfilenumber;	/* of the table */
 	Oid			index;			/* if the mirror is that of one index, or 0 */
 	int32		attnum;			/* 0: an expression of the index */
-	uint32		rooted;			/* 1: a mirror of an indexed column, or of an index */
+	uint32		rooted;			/* 1: a mirror of an indexed column, or of an
+								 * index */
 	int32		key_attnum;		/* of an embedding table, or 0 ... */
 	uint32		storage;		/* ... and how its vectors are stored */
 } FactsKey;
@@ -35,18 +39,22 @@ typedef struct Facts
 	BlockNumber nblocks;		/* of the table then */
 	int			engine;			/* process that has the mirror; 0: none */
 	bool		gpu;			/* on a GPU? */
-	double		rank;			/* operators that take as long as ranking a row; 0: not measured */
+	double		rank;			/* operators that take as long as ranking a
+								 * row; 0: not measured */
 	uint64		trips;			/* that were timed */
 	TimestampTz used;			/* when they were last noted */
-	TimestampTz refused_until;	/* when to try again to make or keep it; 0: nothing is known */
-	int			refused_by;		/* process of the engine that has no room for it; 0: of any */
+	TimestampTz refused_until;	/* when to try again to make or keep it; 0:
+								 * nothing is known */
+	int			refused_by;		/* process of the engine that has no room for
+								 * it; 0: of any */
 	int			refusal;		/* SQLSTATE */
 } Facts;
 
 typedef enum FactsKnown
 {
 	FACTS_KNOWN,
-	FACTS_NONE,					/* nobody has used the mirror since the server started */
+	FACTS_NONE,					/* nobody has used the mirror since the server
+								 * started */
 	FACTS_LOST					/* perhaps somebody has */
 } FactsKnown;
 
@@ -79,7 +87,10 @@ extern double FactsRankOperators(const Facts *facts);
 extern bool FactsResident(const Facts *facts);
 extern bool FactsRefused(const Facts *facts);
 
-/* For the view: the facts of slot n, if it has any; false: there is no such slot */
+/*
+ * For the view: the facts of slot n, if it has any; false: there is no such
+ * slot
+ */
 extern bool FactsSlotRead(int n, FactsKey *key, Facts *facts, bool *used);
 
 #endif							/* GPUVEC_FACTS_H */

@@ -72,7 +72,8 @@ typedef struct FeedSlot
 	FeedKey		key;
 	uint8		build[FEED_BUILD_BYTES];	/* of the index's metapage */
 	uint64		feed;			/* its number; 0: the slot is free */
-	uint64		unmarked;		/* changes that were not marked before it was taken */
+	uint64		unmarked;		/* changes that were not marked before it was
+								 * taken */
 	uint64		number;			/* of the last mark */
 	uint64		swept;			/* of the last mark that stands for all pages */
 	bool		read;			/* has the number been read since that mark? */
@@ -98,7 +99,7 @@ init_feeds(void *part)
 		SpinLockInit(&table->slots[i].mutex);
 }
 
-static GpuvecSharedPart feeds_part = {.size = sizeof(FeedTable),.init = init_feeds};
+static GpuvecSharedPart feeds_part = {.size = sizeof(FeedTable), .init = init_feeds};
 
 void
 FeedInit(void)
@@ -118,7 +119,10 @@ feed_key(Relation index)
 	return key;
 }
 
-/* Is the slot that of this index?  Without its lock the answer may be out of date. */
+/*
+ * Is the slot that of this index?  Without its lock the answer may be out of
+ * date.
+ */
 static bool
 slot_has(const FeedSlot *slot, const FeedKey *key)
 {

@@ -46,9 +46,9 @@ typedef enum MirrorVectorType
 } MirrorVectorType;
 
 /*
- * A column of a relation with storage, or (embedding tables) two: of vectors and of
- * keys.  The relation is open and locked.  A rooted mirror has an index, which is open
- * as long.
+ * A column of a relation with storage, or (embedding tables) two: of vectors
+ * and of keys.  The relation is open and locked.  A rooted mirror has an
+ * index, which is open as long.
  */
 typedef struct MirrorTarget
 {
@@ -59,22 +59,24 @@ typedef struct MirrorTarget
 	Oid			key_type;		/* int2, int4 or int8 */
 	MirrorVectorType vector_type;
 	MirrorMode	mode;
-	bool		fed;			/* the index is its feed (feed.h), and has this build id */
+	bool		fed;			/* the index is its feed (feed.h), and has
+								 * this build id */
 	uint8		build[16];
 	gpuvec_mirror_key key;
 } MirrorTarget;
 
 /*
- * What the engine takes for a line is a line pointer, and whether it is that of the row
- * version itself; if not, it is that of the root of its HOT chain.
+ * What the engine takes for a line is a line pointer, and whether it is that
+ * of the row version itself; if not, it is that of the root of its HOT chain.
  */
 #define mirror_line(offset, itself) ((uint16) ((offset) << 1 | ((itself) ? 1 : 0)))
 #define mirror_line_offset(line)	((OffsetNumber) ((line) >> 1))
 #define mirror_line_itself(line)	(((line) & 1) != 0)
 
 /*
- * Where to go on behind a hit: behind its line pointer, whatever that stands for by then
- * (an update that made it stand for its chain may be rolled back).
+ * Where to go on behind a hit: behind its line pointer, whatever that stands
+ * for by then (an update that made it stand for its chain may be rolled
+ * back).
  */
 #define mirror_behind(place)		(gpuvec_hit_tid(place) | mirror_line(0, true))
 
@@ -110,14 +112,16 @@ typedef struct MirrorQuery
 {
 	const uint16 *ids;
 	uint32		len;
-	bool		skip;			/* a NULL query, or nothing can be above: no rows */
+	bool		skip;			/* a NULL query, or nothing can be above: no
+								 * rows */
 
 	bool		has_above;		/* only rows whose score is greater than this */
 	double		above;
 
 	MirrorHit  *hits;			/* visible rows, best first */
 	uint64		nhits;
-	uint64		maxhits;		/* room there; 0: they lie in the engine's answer */
+	uint64		maxhits;		/* room there; 0: they lie in the engine's
+								 * answer */
 
 	bool		resumes;		/* only rows behind these */
 	double		resume_score;
@@ -125,7 +129,8 @@ typedef struct MirrorQuery
 
 	/* while searching */
 	bool		done;
-	bool		abandoned;		/* because max_looked was reached; hits are not all */
+	bool		abandoned;		/* because max_looked was reached; hits are
+								 * not all */
 	uint64		looked;			/* rows of the engine that were looked at */
 	bool		has_after;
 	double		after_score;
@@ -142,17 +147,19 @@ typedef struct MirrorSearch
 	MirrorQuery *queries;
 	uint32		nqueries;
 	Snapshot	snapshot;
-	bool		roots;			/* give the entries of a rooted mirror, visible or not */
+	bool		roots;			/* give the entries of a rooted mirror,
+								 * visible or not */
 	const MirrorTidSet *among;	/* only these rows; NULL: all */
-	double		share;			/* then, of the table's rows that these are, about */
+	double		share;			/* then, of the table's rows that these are,
+								 * about */
 	uint64		max_looked;		/* and when to abandon a query */
 	MemoryContext context;		/* hits live here */
 	uint64		engine_us;		/* time spent in the engine */
 } MirrorSearch;
 
 /*
- * Rank a row of `len` ids, `common` of them a query's, under this tid (gpuvec_tid).  False: it
- * does not qualify.
+ * Rank a row of `len` ids, `common` of them a query's, under this tid
+ * (gpuvec_tid).  False: it does not qualify.
  */
 static inline bool
 MirrorRank(const MirrorSearch *search, const MirrorQuery *query, uint64 tid, uint32 common,

@@ -126,8 +126,9 @@ tuple_at(PageReader *reader, Page page, BlockNumber block, OffsetNumber line,
 }
 
 /*
- * Have a page come to the cache.  Its tuples are looked at from its end backwards, each one a
- * wait for memory otherwise, which for a page that was just written is most of the work.
+ * Have a page come to the cache.  Its tuples are looked at from its end
+ * backwards, each one a wait for memory otherwise, which for a page that was
+ * just written is most of the work.
  */
 static void
 prefetch_page(Page page)
@@ -139,9 +140,9 @@ prefetch_page(Page page)
 }
 
 /*
- * Is a tuple of the page dead to everyone?  *inserter is a transaction whose rows, if nobody has
- * deleted them, are not: usually one has inserted most of a page, and need not be asked
- * about for each row.
+ * Is a tuple of the page dead to everyone?  *inserter is a transaction whose
+ * rows, if nobody has deleted them, are not: usually one has inserted most of
+ * a page, and need not be asked about for each row.
  */
 static bool
 is_dead(PageReader *reader, HeapTuple tuple, Buffer buffer, TransactionId *inserter)
@@ -161,7 +162,8 @@ is_dead(PageReader *reader, HeapTuple tuple, Buffer buffer, TransactionId *inser
 
 /*
  * Copy a page, its LSN, and which of its tuples are dead to everyone.  A page
- * that is marked all-visible has none (or, on a standby, some that do no harm).
+ * that is marked all-visible has none (or, on a standby, some that do no
+ * harm).
  */
 static XLogRecPtr
 copy_page(PageReader *reader, BlockNumber block)
@@ -194,8 +196,8 @@ copy_page(PageReader *reader, BlockNumber block)
 }
 
 /*
- * Collect the chunks of an out-of-line value.  NULL if any is missing or not as
- * the pointer says.
+ * Collect the chunks of an out-of-line value.  NULL if any is missing or not
+ * as the pointer says.
  */
 static struct varlena *
 fetch_chunks(struct varatt_external *pointer)
@@ -294,7 +296,7 @@ plain_value(PageReader *reader, struct varlena *value, ItemPointer tid)
 static void
 append_row(StringInfo out, uint16 line, const void *ids, uint32 len)
 {
-	gpuvec_row	row = {.line = line,.len = len};
+	gpuvec_row	row = {.line = line, .len = len};
 	uint32		bytes = len * sizeof(uint16);
 	uint32		padding = gpuvec_row_bytes(len) - sizeof(row) - bytes;
 
@@ -312,7 +314,7 @@ append_vector(PageReader *reader, StringInfo out, uint16 line, int64 key,
 			  struct varlena *value)
 {
 	gpuvec_storage storage = (gpuvec_storage) reader->target->key.storage;
-	gpuvec_vector_row row = {.line = line,.key = key};
+	gpuvec_vector_row row = {.line = line, .key = key};
 	MirrorVector vector;
 	uint32		bytes;
 	char	   *to;
@@ -340,8 +342,8 @@ append_vector(PageReader *reader, StringInfo out, uint16 line, int64 key,
 }
 
 /*
- * The member that stands for the chain of a root: the last one that is not dead.
- * Invalid if there is none.
+ * The member that stands for the chain of a root: the last one that is not
+ * dead. Invalid if there is none.
  */
 static OffsetNumber
 chain_member(PageReader *reader, OffsetNumber root)
@@ -378,8 +380,8 @@ chain_member(PageReader *reader, OffsetNumber root)
 }
 
 /*
- * The tuple that a line pointer stands for, and what the engine is to take for its line;
- * invalid if there is none.
+ * The tuple that a line pointer stands for, and what the engine is to take
+ * for its line; invalid if there is none.
  */
 static OffsetNumber
 row_at(PageReader *reader, OffsetNumber line, uint16 *engine_line)
@@ -416,8 +418,8 @@ tuple_value(PageReader *reader, HeapTuple tuple)
 }
 
 /*
- * Append the row of a tuple under this line, unless it may be left out: it has no value
- * (or no key), or lost it.
+ * Append the row of a tuple under this line, unless it may be left out: it
+ * has no value (or no key), or lost it.
  */
 static bool
 append_tuple(PageReader *reader, StringInfo out, uint16 line, HeapTuple tuple)

@@ -24,7 +24,8 @@ typedef struct PageReader
 	Relation	rel;
 	AttrNumber	attnum;
 	bool		rooted;			/* one row for each HOT chain, see mirror.h */
-	EntryReader *entries;		/* rows are what an index keeps; NULL: the column */
+	EntryReader *entries;		/* rows are what an index keeps; NULL: the
+								 * column */
 	Snapshot	snapshot;		/* of the search that caused the reading */
 	TransactionId horizon;		/* what was deleted before is dead to everyone */
 	BufferAccessStrategy strategy;

@@ -3,11 +3,11 @@
  * prewarm_list.c
  *	  The file that says which mirrors are loaded again after a restart.
  *
- * A line that names the format, then a line for each mirror: database, relation,
- * number of the column, index, bytes, and for embedding tables number of the key column
- * and storage.  It is replaced as a whole, so that a crash leaves
- * the old list or the new one.  The file is a hint: whatever is wrong with it is
- * logged, and what could not be read is not loaded.
+ * A line that names the format, then a line for each mirror: database,
+ * relation, number of the column, index, bytes, and for embedding tables
+ * number of the key column and storage.  It is replaced as a whole, so that a
+ * crash leaves the old list or the new one.  The file is a hint: whatever is
+ * wrong with it is logged, and what could not be read is not loaded.
  *
  *-------------------------------------------------------------------------
  */
@@ -66,8 +66,8 @@ read_entries(FILE *file, PrewarmList *list)
 }
 
 /*
- * Read the list; it is empty if there is none.  False, after a line in the log, if not
- * all of it could be read.
+ * Read the list; it is empty if there is none.  False, after a line in the
+ * log, if not all of it could be read.
  */
 bool
 PrewarmReadList(PrewarmList *list)
@@ -95,7 +95,9 @@ PrewarmReadList(PrewarmList *list)
 	return ok;
 }
 
-/* Write the list to a file that is open.  False, with errno, if that fails. */
+/*
+ * Write the list to a file that is open.  False, with errno, if that fails.
+ */
 static bool
 write_entries(FILE *file, const PrewarmList *list)
 {

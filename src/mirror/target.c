@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * target.c
- *	  What a mirror is of: the column or columns, and all that a key has to tell.
+ *	  What a mirror is of: the column or columns, and all that a key has to
+ *	  tell.
  *
- * The key of a mirror names the database, the file of the relation, and the columns; and
- * what else decides how rows of the file are to be read, so that a mirror made
- * before that was changed is another one.
+ * The key of a mirror names the database, the file of the relation, and the
+ * columns; and what else decides how rows of the file are to be read, so that
+ * a mirror made before that was changed is another one.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,8 +34,8 @@
 #include "utils/syscache.h"
 
 /*
- * Hash of the value that rows lacking the column have: it is in the catalog, so
- * the same file can mean different rows.
+ * Hash of the value that rows lacking the column have: it is in the catalog,
+ * so the same file can mean different rows.
  */
 static uint64
 missing_hash(Relation rel, AttrNumber attnum)
@@ -64,9 +65,9 @@ missing_hash(Relation rel, AttrNumber attnum)
 }
 
 /*
- * The transaction that made this database, or changed its row in the catalog.  Another
- * database may get the number of one that was dropped, and if it is a copy of the same
- * template, the numbers of all it contains.
+ * The transaction that made this database, or changed its row in the catalog.
+ * Another database may get the number of one that was dropped, and if it is a
+ * copy of the same template, the numbers of all it contains.
  */
 static TransactionId
 database_version(void)
@@ -161,8 +162,9 @@ describe(Relation rel, AttrNumber attnum, MirrorTarget *target)
 }
 
 /*
- * May a search by a function use what this index, with its row of pg_index, keeps of the
- * column?  The planner asks the same of an index before it plans a scan of it.
+ * May a search by a function use what this index, with its row of pg_index,
+ * keeps of the column?  The planner asks the same of an index before it plans
+ * a scan of it.
  */
 static bool
 index_serves(HeapTuple tuple, AttrNumber attnum)
@@ -235,8 +237,8 @@ snapshot_of_recovery(void)
 }
 
 /*
- * Describe a column of an open, locked relation.  If it has an index, that one's mirror
- * is taken.
+ * Describe a column of an open, locked relation.  If it has an index, that
+ * one's mirror is taken.
  */
 void
 MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target)
@@ -311,7 +313,10 @@ MirrorSource(const MirrorTarget *target)
 	return target->key.index != 0 ? target->index : target->rel;
 }
 
-/* Describe an embedding table: columns of keys and vectors, whose types were checked */
+/*
+ * Describe an embedding table: columns of keys and vectors, whose types were
+ * checked
+ */
 void
 MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNumber attnum,
 						MirrorTarget *target)

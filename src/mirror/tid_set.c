@@ -3,10 +3,10 @@
  * tid_set.c
  *	  The rows that a search is restricted to, by their tids.
  *
- * An ascending array of distinct numbers, block first.  In this order rows are
- * fetched, each page once; and a binary search tells whether a row that the engine
- * found is one of them.  For the millions of tids that a session can hold that takes
- * some 20 steps, of rows of which the engine returns few.
+ * An ascending array of distinct numbers, block first.  In this order rows
+ * are fetched, each page once; and a binary search tells whether a row that
+ * the engine found is one of them.  For the millions of tids that a session
+ * can hold that takes some 20 steps, of rows of which the engine returns few.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,7 +26,10 @@ compare_tids(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Sort, unless they come in order as from a scan of the table, and drop repetitions */
+/*
+ * Sort, unless they come in order as from a scan of the table, and drop
+ * repetitions
+ */
 static void
 sort_tids(MirrorTidSet *set)
 {
@@ -44,7 +47,10 @@ sort_tids(MirrorTidSet *set)
 	set->n = kept;
 }
 
-/* The set of the elements of a tid[]; NULLs and what cannot be the tid of a row drop out */
+/*
+ * The set of the elements of a tid[]; NULLs and what cannot be the tid of a
+ * row drop out
+ */
 MirrorTidSet *
 MirrorTidSetMake(ArrayType *array)
 {

@@ -173,7 +173,10 @@ MirrorDecodeVector(struct varlena *value, MirrorVectorType type, MirrorVector *v
 		decode_pgvector((const PgVector *) value, type, vector);
 }
 
-/* The same as the mirror has them: rounded to float16 if that is how they are stored */
+/*
+ * The same as the mirror has them: rounded to float16 if that is how they are
+ * stored
+ */
 void
 MirrorReadVector(struct varlena *value, const MirrorTarget *target, MirrorVector *vector)
 {

@@ -4,24 +4,26 @@
  *	  Which rows of a mirror does a snapshot see?
  *
  * A mirror holds tuple versions; each winner is fetched by its own TID under
- * the snapshot.  A rooted one (see mirror.h) holds HOT chains, of which the visible
- * member is fetched.  For answers with many rows the visibility map saves most of
- * that, but only with care, since other sessions refresh the same mirror:
+ * the snapshot.  A rooted one (see mirror.h) holds HOT chains, of which the
+ * visible member is fetched.  For answers with many rows the visibility map
+ * saves most of that, but only with care, since other sessions refresh the
+ * same mirror:
  *
  *	 1. the snapshot exists (and, under SERIALIZABLE, the predicate lock);
  *	 2. the mirror's refresh number n0 is asked for;
  *	 3. the visibility map is read;
  *	 4. the WAL position is read, the mirror checked against it, and searched.
  *
- * A winner needs no fetch if its page's bit was set in 3 and the page was last
- * read by a refresh numbered n0 or before.  Proof: the page content that the
- * winner came from was read before 3, and nothing changed on the page between
- * that reading and 3, else the check in 4 would have read it again, under a
- * number above n0.  So the content is what the page held in 3, when all of it
- * was visible to every snapshot, ours included, which already existed.  In all
- * other orders some interleaving of another session's refresh returns a row
- * that is not visible.  In a rooted mirror the content also says whether the root was
- * the row itself; for others the page has to be asked for the member's TID.
+ * A winner needs no fetch if its page's bit was set in 3 and the page was
+ * last read by a refresh numbered n0 or before.  Proof: the page content that
+ * the winner came from was read before 3, and nothing changed on the page
+ * between that reading and 3, else the check in 4 would have read it again,
+ * under a number above n0.  So the content is what the page held in 3, when
+ * all of it was visible to every snapshot, ours included, which already
+ * existed.  In all other orders some interleaving of another session's
+ * refresh returns a row that is not visible.  In a rooted mirror the content
+ * also says whether the root was the row itself; for others the page has to
+ * be asked for the member's TID.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,7 +42,9 @@
 #include "storage/smgr.h"
 #include "utils/memutils.h"
 
-/* Layout of the visibility map: two bits for each heap page (visibilitymap.c) */
+/*
+ * Layout of the visibility map: two bits for each heap page (visibilitymap.c)
+ */
 #define MAP_PAGE_BYTES	(BLCKSZ - MAXALIGN(SizeOfPageHeaderData))
 #define MAP_PAGE_BLOCKS ((BlockNumber) (MAP_PAGE_BYTES * 4))
 
@@ -85,8 +89,8 @@ MirrorVisibilityEnd(MirrorVisibility *visibility)
 }
 
 /*
- * How many pages does the visibility map of the relation have?  One page tells
- * of 32,672 heap pages, so this is cheap to read even for large tables.
+ * How many pages does the visibility map of the relation have?  One page
+ * tells of 32,672 heap pages, so this is cheap to read even for large tables.
  */
 BlockNumber
 MirrorVisibilityMapPages(MirrorVisibility *visibility)
@@ -95,8 +99,8 @@ MirrorVisibilityMapPages(MirrorVisibility *visibility)
 	BlockNumber known = GpuvecKnownMapPages(GpuvecRelationSmgr(rel));
 
 	/*
-	 * As in the server itself, a fork that had pages is there until an invalidation;
-	 * smgrexists would open its file anew each time.
+	 * As in the server itself, a fork that had pages is there until an
+	 * invalidation; smgrexists would open its file anew each time.
 	 */
 	if ((known == InvalidBlockNumber || known == 0) &&
 		!smgrexists(GpuvecRelationSmgr(rel), VISIBILITYMAP_FORKNUM))
@@ -105,9 +109,10 @@ MirrorVisibilityMapPages(MirrorVisibility *visibility)
 }
 
 /*
- * Copy the visibility map; `refresh` was known before.  Bits are read without a
- * lock, as everywhere: a bit that is cleared just now was set a moment ago, when
- * the page still was all-visible, and the check that follows sees the change.
+ * Copy the visibility map; `refresh` was known before.  Bits are read without
+ * a lock, as everywhere: a bit that is cleared just now was set a moment ago,
+ * when the page still was all-visible, and the check that follows sees the
+ * change.
  */
 void
 MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh)
@@ -131,7 +136,10 @@ MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh)
 	visibility->refresh = refresh;
 }
 
-/* The map as it was taken: two bits for each page, the lower one says all-visible */
+/*
+ * The map as it was taken: two bits for each page, the lower one says
+ * all-visible
+ */
 const uint8 *
 MirrorVisibilityMap(const MirrorVisibility *visibility, Size *bytes)
 {
@@ -253,7 +261,10 @@ MirrorRowVisible(MirrorVisibility *visibility, ItemPointer tid)
 	return visible;
 }
 
-/* Fetch the version that the snapshot sees into the slot; its tid replaces the root's */
+/*
+ * Fetch the version that the snapshot sees into the slot; its tid replaces
+ * the root's
+ */
 static bool
 fetch_row(MirrorVisibility *visibility, ItemPointer tid)
 {
@@ -270,8 +281,8 @@ fetch_row(MirrorVisibility *visibility, ItemPointer tid)
 }
 
 /*
- * Does the snapshot see this row?  The hit of a rooted mirror gets the tid of the
- * version that it sees, instead of that of the root.
+ * Does the snapshot see this row?  The hit of a rooted mirror gets the tid of
+ * the version that it sees, instead of that of the root.
  */
 bool
 MirrorVisible(MirrorVisibility *visibility, gpuvec_hit *hit, const MirrorQuery *query,

@@ -3,17 +3,18 @@
  * wal.c
  *	  Which pages of a relation did a stretch of WAL change?
  *
- * Every change of a page of a logged relation is described by a WAL record that
- * names the page, in a block reference.  So the references in the WAL between two
- * positions are exactly the pages that were changed between them; hint bits may
- * change without a record, but nothing that a mirror holds.  The relation's file can
- * also become shorter, which the number of its blocks tells, or be replaced by
- * another one, which makes it another mirror.
+ * Every change of a page of a logged relation is described by a WAL record
+ * that names the page, in a block reference.  So the references in the WAL
+ * between two positions are exactly the pages that were changed between them;
+ * hint bits may change without a record, but nothing that a mirror holds.
+ * The relation's file can also become shorter, which the number of its blocks
+ * tells, or be replaced by another one, which makes it another mirror.
  *
- * A record is complete on disk only after a flush.  On a standby what was replayed is
- * on disk.  WAL may be removed, or its file be given another name, while we read: then
- * the page headers and checksums do not fit, and nothing is known.  The same if the
- * WAL before a change of timeline is needed.
+ * A record is complete on disk only after a flush.  On a standby what was
+ * replayed is on disk.  WAL may be removed, or its file be given another
+ * name, while we read: then the page headers and checksums do not fit, and
+ * nothing is known.  The same if the WAL before a change of timeline is
+ * needed.
  *
  * Reading is worth it only if it is cheaper than looking at every page of the
  * relation: the longer the stretch, the less.
@@ -33,7 +34,10 @@
 #include "storage/bufmgr.h"
 #include "storage/fd.h"
 
-/* Looking at one page of a relation takes as long as reading so many bytes of WAL */
+/*
+ * Looking at one page of a relation takes as long as reading so many bytes of
+ * WAL
+ */
 #define SWEPT_PAGE_BYTES	256
 
 /* Waiting for WAL to be flushed is as bad as reading so many bytes */
@@ -85,7 +89,10 @@ read_wal_page(XLogReaderState *reader, XLogRecPtr page, int wanted, XLogRecPtr r
 	return XLOG_BLCKSZ;
 }
 
-/* A position may lie behind a page header that is not written yet: go before it */
+/*
+ * A position may lie behind a page header that is not written yet: go before
+ * it
+ */
 static XLogRecPtr
 before_header(XLogRecPtr position)
 {
@@ -169,7 +176,10 @@ HasChangedPage(const ChangedPages *pages, BlockNumber block)
 		bsearch(&block, pages->blocks, pages->n, sizeof(BlockNumber), compare_blocks) != NULL;
 }
 
-/* Look at the block references of a record; true if the relation is among them */
+/*
+ * Look at the block references of a record; true if the relation is among
+ * them
+ */
 static bool
 look_at_record(XLogReaderState *reader, Relation rel, ChangedPages *pages)
 {

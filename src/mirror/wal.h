@@ -31,12 +31,15 @@ typedef enum WalResult
 } WalResult;
 
 /*
- * Read the WAL between two positions, each of which MirrorPosition() returned at some
- * time.  If `pages` is NULL, reading ends at the first change.
+ * Read the WAL between two positions, each of which MirrorPosition() returned
+ * at some time.  If `pages` is NULL, reading ends at the first change.
  */
 extern WalResult WalChanges(Relation rel, XLogRecPtr from, XLogRecPtr to, ChangedPages *pages);
 
-/* Note a page; bring them in order, each once; is a page among those that are in order? */
+/*
+ * Note a page; bring them in order, each once; is a page among those that are
+ * in order?
+ */
 extern void NoteChangedPage(ChangedPages *pages, BlockNumber block);
 extern void SortChangedPages(ChangedPages *pages);
 extern bool HasChangedPage(const ChangedPages *pages, BlockNumber block);

@@ -3,20 +3,23 @@
  * among.c
  *	  Searching among given rows of a table.
  *
- * There are two ways to the k best of n given rows in a table of N, and the answer is
- * the same:
+ * There are two ways to the k best of n given rows in a table of N, and the
+ * answer is the same:
  *
  *	fetch	get each of them from the table, and rank it here;
- *	filter	let the engine rank the whole table, and keep what is among them; of rows
- *			chosen independently of the query one in N/n is, so about k N/n rows have
+ *	filter	let the engine rank the whole table, and keep what is among them;
+ *			of rows
+ *			chosen independently of the query one in N/n is, so about k N/n
+ *			rows have
  *			to be looked at.
  *
- * So fetching suits few rows and filtering many; fetching costs the more, the more
- * queries there are, too.  What is cheaper is estimated.  If the given rows are rarer
- * among the best than supposed (they may be just those that have little in common with
- * the query) a query is abandoned that had to look at as many rows as could have been
- * fetched in the same time, and those queries are done by fetching, so a wrong estimate
- * costs no more than about twice the time.
+ * So fetching suits few rows and filtering many; fetching costs the more, the
+ * more queries there are, too.  What is cheaper is estimated.  If the given
+ * rows are rarer among the best than supposed (they may be just those that
+ * have little in common with the query) a query is abandoned that had to look
+ * at as many rows as could have been fetched in the same time, and those
+ * queries are done by fetching, so a wrong estimate costs no more than about
+ * twice the time.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,7 +29,10 @@
 #include "link/engine_link.h"
 #include "search/set_search.h"
 
-/* Microseconds, as measured with the engine on the CPU and a million rows of 51 ids */
+/*
+ * Microseconds, as measured with the engine on the CPU and a million rows of
+ * 51 ids
+ */
 #define FETCH_ROW		1.0		/* fetch a row by its tid, */
 #define RANK_ROW		0.25	/* and rank it for one query */
 #define ASK_ENGINE		100.0	/* a request */

@@ -4,9 +4,9 @@
  *	  Searching without an engine: a scan in this session.
  *
  * The answer of last resort (no engine can run) and the first choice for what
- * has no mirror (other table access methods, small tables that would have to be
- * loaded for one call).  It ranks with the same C function, so the answer is
- * the same.
+ * has no mirror (other table access methods, small tables that would have to
+ * be loaded for one call).  It ranks with the same C function, so the answer
+ * is the same.
  *
  *-------------------------------------------------------------------------
  */
@@ -176,12 +176,13 @@ LocalTopK(MirrorTarget *target, MirrorSearch *search)
 }
 
 /*
- * The same among the rows that the search is restricted to.  They are fetched one by
- * one, in the order of the table; of tids that name no row the table access method
- * knows those behind the end, and fetching finds nothing under the others.
+ * The same among the rows that the search is restricted to.  They are fetched
+ * one by one, in the order of the table; of tids that name no row the table
+ * access method knows those behind the end, and fetching finds nothing under
+ * the others.
  *
- * The predicate lock is that of all searches.  Locks on the rows that are found would
- * not notice a row that is put in the place of another tid.
+ * The predicate lock is that of all searches.  Locks on the rows that are
+ * found would not notice a row that is put in the place of another tid.
  */
 void
 LocalTopKAmong(MirrorTarget *target, MirrorSearch *search)

@@ -3,25 +3,32 @@
  * row_fetch.c
  *	  Many rows of a table by their tids, which are all over it.
  *
- * A row that lies in the buffer pool is reached by a chain of memory accesses of which
- * each tells the address of the next: bucket and entry of the buffer table, the buffer's
- * descriptor, the page's header, the line pointer, the tuple.  In a large pool each misses
- * the processor's caches, and often its TLB, so a row takes longer to wait for than to
- * copy.  The chain is cut in two places:
+ * A row that lies in the buffer pool is reached by a chain of memory accesses
+ * of which each tells the address of the next: bucket and entry of the buffer
+ * table, the buffer's descriptor, the page's header, the line pointer, the
+ * tuple.  In a large pool each misses the processor's caches, and often its
+ * TLB, so a row takes longer to wait for than to copy.  The chain is cut in
+ * two places:
  *
- *	 1. Hints.  Which buffer holds which block of the table is found out for all blocks
- *		together, by one pass over the descriptors, which lie one behind the other.  That
- *		saves the buffer table; ReadRecentBuffer() checks the hint when it pins the buffer.
- *	 2. Requests ahead.  With a hint the addresses of descriptor, page header and line
- *		pointer are known long before the row's turn, and a few rows later (when the line
- *		pointer has come) that of the tuple as well.  The caller names the rows that will
+ *	 1. Hints.  Which buffer holds which block of the table is found out for
+ *	 all blocks
+ *		together, by one pass over the descriptors, which lie one behind the
+ *		other.  That
+ *		saves the buffer table; ReadRecentBuffer() checks the hint when it
+ *		pins the buffer.
+ *	 2. Requests ahead.  With a hint the addresses of descriptor, page header
+ *	 and line
+ *		pointer are known long before the row's turn, and a few rows later
+ *		(when the line
+ *		pointer has come) that of the tuple as well.  The caller names the
+ *		rows that will
  *		follow, the caches are asked for the lines, and waiting times overlap.
  *
- * Neither decides anything.  Hints are read without locks, and a line pointer is looked at
- * ahead without a pin, so what is found may be wrong or torn: then the caches are asked for
- * lines of no use.  The row itself is fetched as heap_fetch() does it: the page pinned and
- * share-locked, visibility, predicate lock and serialization conflicts by the server's
- * functions.
+ * Neither decides anything.  Hints are read without locks, and a line pointer
+ * is looked at ahead without a pin, so what is found may be wrong or torn:
+ * then the caches are asked for lines of no use.  The row itself is fetched
+ * as heap_fetch() does it: the page pinned and share-locked, visibility,
+ * predicate lock and serialization conflicts by the server's functions.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,20 +46,25 @@
 #include "storage/predicate.h"
 
 /*
- * A pass over the descriptors pays if there is one row for so many buffers: a descriptor
- * takes 2 to 4 ns, a row without a hint 500 ns and more than one with it.
+ * A pass over the descriptors pays if there is one row for so many buffers: a
+ * descriptor takes 2 to 4 ns, a row without a hint 500 ns and more than one
+ * with it.
  */
 #define HINT_BUFFERS_PER_ROW	128
 
 #define CACHE_LINE		64
-#define TUPLE_LINES		4		/* of a tuple that are asked for ahead, at most */
+#define TUPLE_LINES		4		/* of a tuple that are asked for ahead, at
+								 * most */
 
 struct RowFetch
 {
 	Relation	rel;
 	Snapshot	snapshot;
 
-	/* block & mask: a buffer that held such a block, 0 for none; NULL: no hints */
+	/*
+	 * block & mask: a buffer that held such a block, 0 for none; NULL: no
+	 * hints
+	 */
 	Buffer	   *hints;
 	uint32		mask;
 
@@ -114,7 +126,10 @@ hint_of(const RowFetch *fetch, BlockNumber block)
 	return fetch->hints ? fetch->hints[block & fetch->mask] : InvalidBuffer;
 }
 
-/* This row will be fetched: ask for the descriptor and for the page's first steps */
+/*
+ * This row will be fetched: ask for the descriptor and for the page's first
+ * steps
+ */
 void
 RowFetchAheadPage(const RowFetch *fetch, ItemPointer tid)
 {
@@ -149,9 +164,9 @@ RowFetchAheadTuple(const RowFetch *fetch, ItemPointer tid)
 }
 
 /*
- * Pin a buffer if it holds the block, without a search in the buffer table.  Until 15 that
- * did not count as use of the buffer; one whose uses are all forgotten is left to
- * ReadBuffer(), which counts.
+ * Pin a buffer if it holds the block, without a search in the buffer table.
+ * Until 15 that did not count as use of the buffer; one whose uses are all
+ * forgotten is left to ReadBuffer(), which counts.
  */
 static bool
 pin_hint(RowFetch *fetch, BlockNumber block, Buffer buffer)
@@ -189,7 +204,10 @@ pin_page(RowFetch *fetch, BlockNumber block)
 	return buffer;
 }
 
-/* Does the line pointer of the page, which is locked, hold a row that the snapshot sees? */
+/*
+ * Does the line pointer of the page, which is locked, hold a row that the
+ * snapshot sees?
+ */
 static bool
 look_at_tuple(RowFetch *fetch, ItemPointer tid)
 {
@@ -220,8 +238,8 @@ look_at_tuple(RowFetch *fetch, ItemPointer tid)
 }
 
 /*
- * The row at a tid, or NULL if the snapshot sees none there.  It stays where it is, in the
- * pinned page, until it is released.
+ * The row at a tid, or NULL if the snapshot sees none there.  It stays where
+ * it is, in the pinned page, until it is released.
  */
 HeapTuple
 RowFetchGet(RowFetch *fetch, ItemPointer tid)

@@ -20,8 +20,9 @@
 #include "utils/memutils.h"
 
 /*
- * A table that has no shared mirror is loaded into the engine for one call only
- * if pages times queries are more than this; below, a scan here is quicker.
+ * A table that has no shared mirror is loaded into the engine for one call
+ * only if pages times queries are more than this; below, a scan here is
+ * quicker.
  */
 #define PRIVATE_MIN_WORK	2000
 
@@ -102,7 +103,9 @@ merge_hits(SearchAnswer *answer, const MirrorQuery *query, int target, uint64 k)
 	reserve_answer(answer, total);
 	while (j > 0)
 	{
-		/* at equal scores the earlier relation comes first, whatever the tids */
+		/*
+		 * at equal scores the earlier relation comes first, whatever the tids
+		 */
 		bool		earlier = i > 0 && answer->hits[i - 1].score < query->hits[j - 1].score;
 		uint64		n = i + j - 1;
 

@@ -3,8 +3,9 @@
  * set_function.h
  *	  Functions that return rows, one at a time.
  *
- * The same description serves the plan node (set_scan.c), which hands rows out as they
- * are asked for, and calls elsewhere, which need a tuplestore (srf.c).
+ * The same description serves the plan node (set_scan.c), which hands rows
+ * out as they are asked for, and calls elsewhere, which need a tuplestore
+ * (srf.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -22,18 +23,19 @@
 typedef struct SetFunction
 {
 	PGFunction	function;
-	int			form;			/* which of several that have the same functions below */
+	int			form;			/* which of several that have the same
+								 * functions below */
 
 	/*
-	 * Check the arguments and do the work.  The call, with all its rows, lives in the
-	 * current memory context; fcinfo must live as long, and have the function's
-	 * expression.
+	 * Check the arguments and do the work.  The call, with all its rows,
+	 * lives in the current memory context; fcinfo must live as long, and have
+	 * the function's expression.
 	 */
 	void	   *(*begin) (FunctionCallInfo fcinfo, int form, Snapshot snapshot);
 
 	/*
-	 * The next row, or false; nulls[] is all false before.  Values that are passed by
-	 * reference live until the next one is asked for.
+	 * The next row, or false; nulls[] is all false before.  Values that are
+	 * passed by reference live until the next one is asked for.
 	 */
 	bool		(*next) (void *call, Datum *values, bool *nulls);
 

@@ -3,16 +3,18 @@
  * set_scan.c
  *	  The plan node of a function in FROM that searches, gathers or pools.
  *
- * A function scan stores all rows of a function in a tuplestore before it hands
- * out the first one; for 2,000 queries with 100 rows each, or 65,536 vectors, that
- * costs more than the work on a GPU.  So a path with a node of our own is added for
- * the function, which hands out rows straight from the answers.  It costs less than
- * the function scan, so the planner takes it, but for what it does not do: WITH
- * ORDINALITY, several functions in ROWS FROM, whole-row references (which row locks
- * and UPDATE ... FROM need as well).
+ * A function scan stores all rows of a function in a tuplestore before it
+ * hands out the first one; for 2,000 queries with 100 rows each, or 65,536
+ * vectors, that costs more than the work on a GPU.  So a path with a node of
+ * our own is added for the function, which hands out rows straight from the
+ * answers.  It costs less than the function scan, so the planner takes it,
+ * but for what it does not do: WITH ORDINALITY, several functions in ROWS
+ * FROM, whole-row references (which row locks and UPDATE ... FROM need as
+ * well).
  *
- * The library is loaded at the latest when the planner asks the functions' support
- * functions for the number of rows, which is before it asks for paths.
+ * The library is loaded at the latest when the planner asks the functions'
+ * support functions for the number of rows, which is before it asks for
+ * paths.
  *
  *-------------------------------------------------------------------------
  */
@@ -67,7 +69,10 @@ static const CustomScanMethods scan_methods = {
 	.CreateCustomScanState = create_state,
 };
 
-/* The call of one of our functions that a relation of the range table is, or NULL */
+/*
+ * The call of one of our functions that a relation of the range table is, or
+ * NULL
+ */
 static FuncExpr *
 set_function(RangeTblEntry *rte)
 {
@@ -83,7 +88,10 @@ set_function(RangeTblEntry *rte)
 	call = (FuncExpr *) rtf->funcexpr;
 	if (!call->funcretset)
 		return NULL;
-	/* a function with settings or rights of its own has another address here */
+
+	/*
+	 * a function with settings or rights of its own has another address here
+	 */
 	fmgr_info(call->funcid, &function);
 	return SetFunctionFind(function.fn_addr) ? call : NULL;
 }
@@ -262,7 +270,9 @@ next_row(ScanState *node)
 	return ExecStoreVirtualTuple(slot);
 }
 
-/* Nothing is to be checked again: the node gives no rows that could be locked */
+/*
+ * Nothing is to be checked again: the node gives no rows that could be locked
+ */
 static bool
 recheck_row(ScanState *node, TupleTableSlot *slot)
 {

@@ -35,7 +35,8 @@ extern Oid	SearchIdSetType(FunctionCallInfo fcinfo);
 /* elsewhere.c: tables whose rows are not in them */
 typedef struct SearchCatalogs
 {
-	Oid			citus;			/* where Citus lists its tables; invalid: nowhere */
+	Oid			citus;			/* where Citus lists its tables; invalid:
+								 * nowhere */
 	Oid			chunks;			/* where TimescaleDB lists chunks; likewise */
 	Oid			compression;	/* and what is compressed */
 } SearchCatalogs;
@@ -54,7 +55,8 @@ extern void AmongTopK(MirrorTarget *target, MirrorSearch *search);
 typedef struct SearchAnswer
 {
 	MirrorHit  *hits;
-	int		   *targets;		/* which of the targets each is from; NULL: the first */
+	int		   *targets;		/* which of the targets each is from; NULL:
+								 * the first */
 	uint64		nhits;
 	uint64		maxhits;		/* room, if there are several targets */
 } SearchAnswer;

@@ -3,8 +3,8 @@
  * srf.c
  *	  Functions that return rows, where these go to a tuplestore.
  *
- * In FROM a plan node does the same without one (set_scan.c); here they are called
- * elsewhere, or where the node does not fit.
+ * In FROM a plan node does the same without one (set_scan.c); here they are
+ * called elsewhere, or where the node does not fit.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,8 +18,8 @@
 #include "utils/tuplestore.h"
 
 /*
- * Prepare to return a set as a tuplestore (InitMaterializedSRF of PostgreSQL 15
- * and later, for all versions).
+ * Prepare to return a set as a tuplestore (InitMaterializedSRF of PostgreSQL
+ * 15 and later, for all versions).
  */
 void
 GpuvecMaterializedSRF(FunctionCallInfo fcinfo)
@@ -60,7 +60,10 @@ SetFunctionsAdd(const SetFunction *list)
 	lists[nlists++] = list;
 }
 
-/* The function at an address, or NULL if it is not one of those that the node knows */
+/*
+ * The function at an address, or NULL if it is not one of those that the node
+ * knows
+ */
 const SetFunction *
 SetFunctionFind(PGFunction function)
 {

@@ -78,7 +78,10 @@ expected_queries(PlannerInfo *root, FuncExpr *call)
 	return DEFAULT_QUERIES;
 }
 
-/* Expected number of rows that the search is restricted to; infinite: it is not */
+/*
+ * Expected number of rows that the search is restricted to; infinite: it is
+ * not
+ */
 static double
 expected_among(PlannerInfo *root, FuncExpr *call)
 {

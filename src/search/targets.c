@@ -203,7 +203,10 @@ check_privileges(Relation rel, const SearchColumns *columns)
 				 errhint("Let a SECURITY DEFINER function of a role that bypasses row-level security search and filter.")));
 }
 
-/* Add one relation that has storage; `named`: it is the one that was named, not a child */
+/*
+ * Add one relation that has storage; `named`: it is the one that was named,
+ * not a child
+ */
 static void
 add_target(MirrorTarget *targets, int *n, Relation rel, bool named, const SearchColumns *columns,
 		   const SearchCatalogs *catalogs)
@@ -247,8 +250,8 @@ compare_oids(const void *a, const void *b)
 }
 
 /*
- * All relations to search: the named one, or every leaf and child of it.  They
- * stay locked; SearchCloseTargets closes them.
+ * All relations to search: the named one, or every leaf and child of it.
+ * They stay locked; SearchCloseTargets closes them.
  */
 static MirrorTarget *
 open_targets(Oid relid, const SearchColumns *columns, int *ntargets)
@@ -289,7 +292,7 @@ open_targets(Oid relid, const SearchColumns *columns, int *ntargets)
 MirrorTarget *
 SearchTargets(Oid relid, const char *column, Oid idset_type, bool whole_rows, int *ntargets)
 {
-	SearchColumns columns = {.column = column,.idset_type = idset_type,.whole_rows = whole_rows};
+	SearchColumns columns = {.column = column, .idset_type = idset_type, .whole_rows = whole_rows};
 
 	return open_targets(relid, &columns, ntargets);
 }
@@ -297,24 +300,25 @@ SearchTargets(Oid relid, const char *column, Oid idset_type, bool whole_rows, in
 MirrorTarget *
 SearchEmbeddingTargets(Oid relid, const char *key_column, const char *column, int *ntargets)
 {
-	SearchColumns columns = {.column = column,.key_column = key_column};
+	SearchColumns columns = {.column = column, .key_column = key_column};
 
 	return open_targets(relid, &columns, ntargets);
 }
 
 /*
- * Fail unless columns of a relation of any kind can be keys and vectors.  It stays locked;
- * privileges are not checked.
+ * Fail unless columns of a relation of any kind can be keys and vectors.  It
+ * stays locked; privileges are not checked.
  */
 void
 SearchCheckEmbeddingColumns(Oid relid, const char *key_column, const char *column)
 {
-	SearchColumns columns = {.column = column,.key_column = key_column};
+	SearchColumns columns = {.column = column, .key_column = key_column};
 	Relation	rel = open_relation(relid);
 	SearchCatalogs catalogs;
 
 	(void) find_key_column(rel, &columns);
 	(void) find_column(rel, &columns);
+
 	/*
 	 * they are written by SQL, of which Citus refuses this, and TimescaleDB
 	 * nothing

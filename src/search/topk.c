@@ -55,10 +55,11 @@ typedef struct AnswerCursor
 } AnswerCursor;
 
 /*
- * Memory is asked for (row_fetch.h) for so many rows together: their pages two groups
- * before their turn, their tuples one group before.  Requests that follow each other
- * closely overlap best, for what lies between them, locks most of all, keeps the
- * processor from starting the later ones.  8 to 64 are equally good.
+ * Memory is asked for (row_fetch.h) for so many rows together: their pages
+ * two groups before their turn, their tuples one group before.  Requests that
+ * follow each other closely overlap best, for what lies between them, locks
+ * most of all, keeps the processor from starting the later ones.  8 to 64 are
+ * equally good.
  */
 #define ROWS_AHEAD	16
 
@@ -86,7 +87,8 @@ typedef struct TopKCall
 	ItemPointerData tid;		/* of the last row */
 
 	RowMaker   *makers;			/* for whole rows */
-	AnswerCursor next_page;		/* whose page, and whose tuple, is to be asked for */
+	AnswerCursor next_page;		/* whose page, and whose tuple, is to be asked
+								 * for */
 	AnswerCursor next_tuple;
 	int			asked;			/* rows before the next group is looked at */
 	MemoryContext row_context;
@@ -240,8 +242,8 @@ base_relation(FunctionCallInfo fcinfo)
 }
 
 /*
- * The rows to rank, if not all.  Tids do not say of which table they are, so it has to
- * be one.
+ * The rows to rank, if not all.  Tids do not say of which table they are, so
+ * it has to be one.
  */
 static void
 parse_among(TopKCall *call, Oid relid)
@@ -299,7 +301,10 @@ make_row_makers(TopKCall *call)
 											  ALLOCSET_DEFAULT_SIZES);
 }
 
-/* The row at call->tid, as a value of the asked type, which lives until the next one */
+/*
+ * The row at call->tid, as a value of the asked type, which lives until the
+ * next one
+ */
 static Datum
 fetch_row(TopKCall *call, int target)
 {
@@ -324,7 +329,10 @@ fetch_row(TopKCall *call, int target)
 	return row;
 }
 
-/* Go to the next hit of the answers; NULL at their end.  It is in front of the cursor. */
+/*
+ * Go to the next hit of the answers; NULL at their end.  It is in front of
+ * the cursor.
+ */
 static const MirrorHit *
 next_hit(const TopKCall *call, AnswerCursor *cursor, int *target)
 {
@@ -361,7 +369,10 @@ look_ahead(TopKCall *call, AnswerCursor *cursor,
 	}
 }
 
-/* Ask for the tuples of the next group of rows, and for the pages of the one behind it */
+/*
+ * Ask for the tuples of the next group of rows, and for the pages of the one
+ * behind it
+ */
 static void
 look_ahead_group(TopKCall *call)
 {

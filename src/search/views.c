@@ -1,8 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * views.c
- *	  What is resident, how the engine does, and what the planner knows: the functions
- *	  behind the views gpuvec_mirrors, gpuvec_engine and gpuvec_costs, gpuvec_prewarm,
+ *	  What is resident, how the engine does, and what the planner knows: the
+ *	  functions
+ *	  behind the views gpuvec_mirrors, gpuvec_engine and gpuvec_costs,
+ *	  gpuvec_prewarm,
  *	  gpuvec_evict, gpuvec_evict_all.
  *
  * The views never start an engine, and always answer; without one, or if it

@@ -87,7 +87,7 @@ bool
 best_offer(best_rows *best, uint32_t common, uint32_t len, uint64_t tid)
 {
 	cpu_query  *query = best->shared;
-	best_row	row = {.tid = tid,.common = common};
+	best_row	row = {.tid = tid, .common = common};
 
 	if (common == 0 && !gpuvec_ranks_disjoint(query->measure))
 		return false;

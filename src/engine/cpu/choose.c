@@ -41,7 +41,8 @@ static const uint32_t batch_widths[] = {0, 64, 256, 512};
 typedef struct costs
 {
 	double		lone_id;		/* scan for one query, each id */
-	double		batch_id;		/* scan for a batch of the full width or less, each id */
+	double		batch_id;		/* scan for a batch of the full width or less,
+								 * each id */
 	double		rows;			/* lists, each LISTS_LINE_ROWS rows */
 	double		line;			/* .. each line of a bitmap */
 	double		number;			/* .. each row number */

@@ -72,10 +72,12 @@ typedef struct best_rows
 typedef struct cpu_part
 {
 	const gpuvec_view *view;
-	const uint32_t *order;		/* entries of the view in the order of scanning */
+	const uint32_t *order;		/* entries of the view in the order of
+								 * scanning */
 	uint32_t	first_entry;	/* positions in order[] */
 	uint32_t	end_entry;
-	uint32_t   *next_entry;		/* atomic; if not NULL, parts take their entries from here */
+	uint32_t   *next_entry;		/* atomic; if not NULL, parts take their
+								 * entries from here */
 	uint32_t	nqueries;
 	cpu_query **queries;
 	best_rows  *best;			/* [nqueries] */

@@ -321,6 +321,7 @@ choose_sizes(cpu_search *search, cpu_group *group)
 	group->width = cpu_width(search->backend->simd, group->way);
 	group->nbatches = (search->nqueries + group->width - 1) / group->width;
 	group->nsplits = 1;
+
 	/*
 	 * parts that share their segments out among themselves need not be many
 	 */
@@ -401,7 +402,7 @@ cpu_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measur
 		 gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error)
 {
 	cpu_search	search = {
-		.backend = (cpu_backend *) backend,.view = view,.measure = measure,.nqueries = nqueries
+		.backend = (cpu_backend *) backend, .view = view, .measure = measure, .nqueries = nqueries
 	};
 	uint64_t	nparts = 0;
 

@@ -48,9 +48,11 @@ typedef struct cpu_lists
 	uint32_t	stride;			/* bytes from one bitmap to the next */
 	uint32_t   *start;			/* [end_id - first_id + 1] into rows[] */
 	uint16_t   *rows;			/* of the lists, one after another */
-	uint8_t    *bitmaps;		/* 64-byte aligned; bit r % 8 of byte r / 8: row r */
-	uint32_t   *row_len;		/* lengths of rows 0, 64, 128 .., then maxlen up to the end
-								 * of the last line and once more */
+	uint8_t    *bitmaps;		/* 64-byte aligned; bit r % 8 of byte r / 8:
+								 * row r */
+	uint32_t   *row_len;		/* lengths of rows 0, 64, 128 .., then maxlen
+								 * up to the end of the last line and once
+								 * more */
 	size_t		bytes;			/* of all this */
 } cpu_lists;
 
@@ -58,8 +60,10 @@ typedef struct cpu_lists
 typedef struct gpuvec_lists_policy
 {
 	uint32_t	least_rows;		/* smaller segments get none, */
-	uint64_t	least_ids;		/* nor those whose ids take less than start[] may */
-	uint32_t	dense;			/* ids in more than 1/dense of the rows get bitmaps */
+	uint64_t	least_ids;		/* nor those whose ids take less than start[]
+								 * may */
+	uint32_t	dense;			/* ids in more than 1/dense of the rows get
+								 * bitmaps */
 	double		share;			/* most bytes, in those of the ids */
 } gpuvec_lists_policy;
 

@@ -22,7 +22,7 @@
 #define SMALLER_BITMAP	16
 
 const gpuvec_lists_policy gpuvec_lists_usual = {
-	.least_rows = 8192,.least_ids = 2 * GPUVEC_MAX_IDS,.dense = 64,.share = 1.3
+	.least_rows = 8192, .least_ids = 2 * GPUVEC_MAX_IDS, .dense = 64, .share = 1.3
 };
 
 /*
@@ -69,7 +69,8 @@ row_lens(uint32_t nrows)
 }
 
 /* Call each(m, row, id) for all ids, by ascending rows.  False: abandoned. */
-static inline __attribute__((always_inline)) bool
+static inline __attribute__((always_inline))
+bool
 for_each_id(lists_making *m, void (*each) (lists_making *, uint32_t, uint16_t))
 {
 	const gpuvec_segment *segment = m->segment;
@@ -98,14 +99,16 @@ for_each_id(lists_making *m, void (*each) (lists_making *, uint32_t, uint16_t))
 	return true;
 }
 
-static inline __attribute__((always_inline)) void
+static inline __attribute__((always_inline))
+void
 count_id(lists_making *m, uint32_t row, uint16_t id)
 {
 	(void) row;
 	m->count[id]++;
 }
 
-static inline __attribute__((always_inline)) void
+static inline __attribute__((always_inline))
+void
 enter_id(lists_making *m, uint32_t row, uint16_t id)
 {
 	id_target  *target = &m->target[id];

@@ -28,8 +28,10 @@
 struct lists_builder
 {
 	const gpuvec_lists_policy *policy;
-	pthread_mutex_t mutex;		/* guards all below, and states and links of segments */
-	pthread_cond_t work;		/* there is a segment in the queue, or stop is set */
+	pthread_mutex_t mutex;		/* guards all below, and states and links of
+								 * segments */
+	pthread_cond_t work;		/* there is a segment in the queue, or stop is
+								 * set */
 	pthread_cond_t built;		/* a segment is built */
 	bool		stop;
 	cpu_segment *head;

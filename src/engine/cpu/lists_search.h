@@ -44,8 +44,10 @@ typedef struct lists_task
 	id_list    *lists;			/* [scratch->room] */
 	const uint8_t **bitmaps;	/* [scratch->room] */
 
-	uint32_t	tied_len;		/* rows of this length that follow are not wanted .. */
-	uint32_t	tied_common;	/* .. if they have no more common ids than this */
+	uint32_t	tied_len;		/* rows of this length that follow are not
+								 * wanted .. */
+	uint32_t	tied_common;	/* .. if they have no more common ids than
+								 * this */
 	uint32_t	ntaken;
 	taken_row	taken[LISTS_TAKE_ROOM];
 } lists_task;
@@ -54,7 +56,8 @@ typedef struct lists_task
 typedef struct lists_counters
 {
 	uint8_t    *low;			/* [GPUVEC_SEGMENT_ROWS] */
-	uint8_t    *high;			/* [GPUVEC_SEGMENT_ROWS] their upper bytes, or NULL */
+	uint8_t    *high;			/* [GPUVEC_SEGMENT_ROWS] their upper bytes, or
+								 * NULL */
 } lists_counters;
 
 /* A thread's own memory */

@@ -23,7 +23,8 @@ typedef struct lone_scan
 	const cpu_query *query;
 	best_rows  *best;
 	uint64_t	bitmap[(GPUVEC_MAX_ID + 1) / 64];
-	uint16_t	signature[64];	/* bit id % 1024: word id % 64, bit id / 64 % 16 */
+	uint16_t	signature[64];	/* bit id % 1024: word id % 64, bit id / 64 %
+								 * 16 */
 } lone_scan;
 
 /* Scans rows of one length */
@@ -116,7 +117,7 @@ lone_scan_part(cpu_part *part, lone_rows scan_rows)
 {
 	for (uint32_t q = 0; q < part->nqueries; q++)
 	{
-		lone_scan	scan = {.query = part->queries[q],.best = &part->best[q]};
+		lone_scan	scan = {.query = part->queries[q], .best = &part->best[q]};
 		const gpuvec_topk_query *query = scan.query->query;
 
 		for (uint32_t i = 0; i < query->len; i++)

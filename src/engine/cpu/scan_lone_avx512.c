@@ -83,7 +83,7 @@ scan_rows(const lone_scan *scan, const gpuvec_view_entry *entry, uint32_t row, u
 {
 	const gpuvec_segment *segment = entry->segment;
 	lone_signature sig = {_mm512_loadu_si512(scan->signature),
-					   _mm512_loadu_si512(scan->signature + 32)};
+	_mm512_loadu_si512(scan->signature + 32)};
 	uint32_t	len = segment->len[row];
 
 	while (row < end)

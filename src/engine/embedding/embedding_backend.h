@@ -3,14 +3,15 @@
  * embedding_backend.h
  *	  The vectors of embedding tables in the memory of a device.
  *
- * A bank is the vectors of rows of one width, numbered by slots; whose they are is
- * up to the engine (embedding_mirror.h), which gives requests in terms of slots.  To find
- * those of keys, a device can keep a hash table, which the engine fills.  Results are those
- * that core/pooling.h, pooling_grad.h and nearest.h define, to the bit.
+ * A bank is the vectors of rows of one width, numbered by slots; whose they
+ * are is up to the engine (embedding_mirror.h), which gives requests in terms
+ * of slots.  To find those of keys, a device can keep a hash table, which the
+ * engine fills.  Results are those that core/pooling.h, pooling_grad.h and
+ * nearest.h define, to the bit.
  *
- * All functions may be called from any thread.  Those that change a bank are called
- * by its updater alone, and reserve while nobody else uses the bank; so are put and
- * flush for slots that a running request uses.
+ * All functions may be called from any thread.  Those that change a bank are
+ * called by its updater alone, and reserve while nobody else uses the bank;
+ * so are put and flush for slots that a running request uses.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,8 +42,9 @@ extern "C"
 typedef struct gpuvec_device_bank gpuvec_device_bank;
 
 /*
- * The bags of a request, by slots: on the host, all arrays the caller's.  (A bag of keys
- * is gpuvec_bag, pooling.h; the kernels' are gpuvec_pooling_bags, in device memory.)
+ * The bags of a request, by slots: on the host, all arrays the caller's.  (A
+ * bag of keys is gpuvec_bag, pooling.h; the kernels' are gpuvec_pooling_bags,
+ * in device memory.)
  */
 typedef struct gpuvec_slot_bags
 {

@@ -56,7 +56,7 @@ typedef struct gpuvec_embedding_query
 /* Serve a request; the table is open (with a reference, without the lock) */
 extern bool gpuvec_embedding_run(gpuvec_embedding_table *table, gpuvec_thread_pool *pool,
 								 gpuvec_embedding_query *q,
-							 gpuvec_error *error);
+								 gpuvec_error *error);
 
 /* To find the nearest rows: nearest_rows.c */
 typedef struct gpuvec_nearest_query
@@ -80,7 +80,7 @@ extern bool gpuvec_nearest_run(gpuvec_embedding_table *table, gpuvec_thread_pool
 /* Does the session's snapshot see the row? */
 extern gpuvec_seen gpuvec_embedding_sees(const gpuvec_embedding_table *table,
 										 const gpuvec_sight *sight,
-									 uint64_t tid);
+										 uint64_t tid);
 
 /* Does a session see all rows of this page, as far as is known? */
 extern bool gpuvec_page_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight,

@@ -331,7 +331,7 @@ reserve_staged(gpuvec_embedding_table *table, gpuvec_error *error)
 
 bool
 gpuvec_embedding_stage(gpuvec_embedding_table *table, uint64_t tid, const gpuvec_vector_row *row,
-				   const void *elements, gpuvec_error *error)
+					   const void *elements, gpuvec_error *error)
 {
 	uint32_t	number = find_bank(table, row->width, (gpuvec_vector_kind) row->kind, error);
 	gpuvec_bank *bank;

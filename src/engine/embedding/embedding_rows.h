@@ -49,10 +49,13 @@ typedef struct gpuvec_bank
 	uint32_t	room;
 	uint32_t	nfree;
 	gpuvec_vector_info *rows;	/* [room] */
-	char	   *elements;		/* [room * width], in the table's storage; or NULL: */
+	char	   *elements;		/* [room * width], in the table's storage; or
+								 * NULL: */
 	gpuvec_device_bank *device; /* that is where they are */
-	uint32_t   *free;			/* [room]: the nfree slots that can be used again */
-	uint8_t    *live;			/* [room]: published, not replaced; below nlive only */
+	uint32_t   *free;			/* [room]: the nfree slots that can be used
+								 * again */
+	uint8_t    *live;			/* [room]: published, not replaced; below
+								 * nlive only */
 	uint32_t	nlive;
 } gpuvec_bank;
 
@@ -82,11 +85,14 @@ typedef struct gpuvec_proven
  */
 typedef struct gpuvec_embedding_limits
 {
-	uint32_t	changed_keys;	/* that may change before a device's hash table is made anew */
-	uint32_t	device_keys;	/* of a request, from which on a device looks them up */
-	uint64_t	part_entries;	/* of the host's hash table that are entered together */
-	uint64_t	device_rows;	/* that a device is asked for at a time, unless one query needs
-								 * more */
+	uint32_t	changed_keys;	/* that may change before a device's hash
+								 * table is made anew */
+	uint32_t	device_keys;	/* of a request, from which on a device looks
+								 * them up */
+	uint64_t	part_entries;	/* of the host's hash table that are entered
+								 * together */
+	uint64_t	device_rows;	/* that a device is asked for at a time,
+								 * unless one query needs more */
 } gpuvec_embedding_limits;
 
 extern const gpuvec_embedding_limits gpuvec_embedding_policy;
@@ -97,14 +103,18 @@ extern const gpuvec_embedding_limits gpuvec_embedding_policy;
  */
 typedef struct gpuvec_key_map
 {
-	pthread_mutex_t mutex;		/* readers take it; the updater has the table's lock */
-	uint64_t	version;		/* of the table, which it is of; 0: it has to be made */
+	pthread_mutex_t mutex;		/* readers take it; the updater has the
+								 * table's lock */
+	uint64_t	version;		/* of the table, which it is of; 0: it has to
+								 * be made */
 	uint32_t	bank;
 	uint32_t	room;			/* of the bank when it was made */
 	uint64_t	entered;		/* keys since then */
 	gpuvec_proven *proven;		/* the last one, or NULL */
-	uint64_t	nchanged;		/* since that version; also those for which there was no room */
-	int64_t		changed[];		/* [gpuvec_embedding_policy.changed_keys], some of them twice */
+	uint64_t	nchanged;		/* since that version; also those for which
+								 * there was no room */
+	int64_t		changed[];		/* [gpuvec_embedding_policy.changed_keys],
+								 * some of them twice */
 } gpuvec_key_map;
 
 /*
@@ -150,7 +160,7 @@ typedef struct gpuvec_embedding_table
 
 /* NULL on lack of memory; vectors: see the structure */
 extern gpuvec_embedding_table *gpuvec_embedding_new(gpuvec_storage storage, gpuvec_vectors *vectors,
-											gpuvec_error *error);
+													gpuvec_error *error);
 extern gpuvec_embedding_table *gpuvec_embedding_ref(gpuvec_embedding_table *table);
 extern void gpuvec_embedding_unref(gpuvec_embedding_table *table);
 
@@ -158,8 +168,8 @@ extern void gpuvec_embedding_unref(gpuvec_embedding_table *table);
  * The updater's functions: add a row, which nobody sees yet; forget such rows
  */
 extern bool gpuvec_embedding_stage(gpuvec_embedding_table *table, uint64_t tid,
-							   const gpuvec_vector_row *row, const void *elements,
-							   gpuvec_error *error);
+								   const gpuvec_vector_row *row, const void *elements,
+								   gpuvec_error *error);
 extern void gpuvec_embedding_discard(gpuvec_embedding_table *table);
 
 /* Get ready to publish staged rows: afterwards that cannot fail */
@@ -172,7 +182,7 @@ extern bool gpuvec_embedding_prepare(gpuvec_embedding_table *table, uint32_t nbl
  */
 extern void gpuvec_embedding_publish(gpuvec_embedding_table *table, const uint32_t *blocks,
 									 uint64_t n,
-								 uint32_t nblocks);
+									 uint32_t nblocks);
 
 /* Bytes that the table takes on host and device */
 extern void gpuvec_embedding_bytes(const gpuvec_embedding_table *table, size_t *host,

@@ -82,7 +82,7 @@ gpuvec_key_map_free(gpuvec_key_map *map)
 static gpuvec_key_row
 key_row_of(const gpuvec_embedding_table *table, int64_t key, gpuvec_vector_ref first)
 {
-	gpuvec_key_row found = {.key = key,.slot = GPUVEC_NO_SLOT};
+	gpuvec_key_row found = {.key = key, .slot = GPUVEC_NO_SLOT};
 	const gpuvec_vector_info *row;
 
 	if (first == GPUVEC_NO_VECTOR)
@@ -316,7 +316,7 @@ bool
 gpuvec_reading_find(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_error *error)
 {
 	const gpuvec_embedding_table *table = r->table;
-	gpuvec_key_search search = {.keys = r->q->keys,.nkeys = r->nkeys,.canceled = r->q->canceled};
+	gpuvec_key_search search = {.keys = r->q->keys, .nkeys = r->nkeys, .canceled = r->q->canceled};
 	gpuvec_proven *proven = NULL;
 	long		least = gpuvec_embedding_policy.device_keys;
 	bool		usable;

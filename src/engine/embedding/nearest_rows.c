@@ -293,7 +293,7 @@ offer_found(nearest_run *n, uint32_t first, const gpuvec_slot_search *found, boo
 		for (uint64_t j = at; j < at + found->counts[i]; j++)
 		{
 			const gpuvec_vector_info *row = &n->bank->rows[found->slots[j]];
-			gpuvec_near near = {.score = found->scores[j],.key = row->key,.tid = row->tid};
+			gpuvec_near near = {.score = found->scores[j], .key = row->key, .tid = row->tid};
 
 			if (!excluded(q, row->key) &&
 				gpuvec_embedding_sees(n->table, &q->sight, row->tid) != GPUVEC_UNSEEN)
@@ -313,10 +313,10 @@ ask_device(nearest_run *n, uint32_t first, uint32_t nqueries, uint32_t k, bool *
 	uint64_t	room = (uint64_t) k * nqueries;
 	gpuvec_slot_search found = {
 		.metric = (gpuvec_metric) q->head.metric,
-		.queries = q->queries + (size_t) first * q->head.width,.squares = n->squares + first,
-		.nqueries = nqueries,.k = k,.live = n->bank->live,.nlive = n->bank->nlive,
-		.version = n->table->version,.canceled = q->canceled,
-		.slots = malloc(room * sizeof(uint32_t) + 1),.scores = malloc(room * sizeof(double) + 1),
+		.queries = q->queries + (size_t) first * q->head.width, .squares = n->squares + first,
+		.nqueries = nqueries, .k = k, .live = n->bank->live, .nlive = n->bank->nlive,
+		.version = n->table->version, .canceled = q->canceled,
+		.slots = malloc(room * sizeof(uint32_t) + 1), .scores = malloc(room * sizeof(double) + 1),
 		.counts = calloc(nqueries + (size_t) 1, sizeof(uint32_t))
 	};
 	bool		ok = found.slots && found.scores && found.counts;
@@ -414,7 +414,7 @@ gpuvec_nearest_run(gpuvec_embedding_table *table, gpuvec_thread_pool *pool, gpuv
 				   gpuvec_error *error)
 {
 	nearest_run n = {
-		.table = table,.q = q,.near_scores = choose_function()
+		.table = table, .q = q, .near_scores = choose_function()
 	};
 	bool		ok = true;
 

@@ -22,9 +22,9 @@ static gpuvec_slot_bags
 describe_bags(gpuvec_reading *r, float *weights)
 {
 	gpuvec_slot_bags bags = {
-		.slots = r->slots,.nslots = r->nkeys,.nbags = r->nbags,.hotness = r->hotness,
-		.offsets = r->hotness > 0 ? NULL : r->q->offsets,.weights = r->q->weights,
-		.mode = r->mode,.skip_missing = r->missing == GPUVEC_MISSING_SKIP,
+		.slots = r->slots, .nslots = r->nkeys, .nbags = r->nbags, .hotness = r->hotness,
+		.offsets = r->hotness > 0 ? NULL : r->q->offsets, .weights = r->q->weights,
+		.mode = r->mode, .skip_missing = r->missing == GPUVEC_MISSING_SKIP,
 		.canceled = r->q->canceled
 	};
 	uint64_t	n = 0;

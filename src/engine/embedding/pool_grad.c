@@ -76,7 +76,7 @@ sum_part(void *task, uint64_t part, int thread)
 	gradient_sums *g = task;
 	uint32_t	width = g->r->q->answer.width;
 	gpuvec_upstream up = {
-		.gradient = g->r->q->gradient,.width = width,
+		.gradient = g->r->q->gradient, .width = width,
 		.factors = g->r->q->weights != NULL || g->r->mode == GPUVEC_POOL_MEAN
 	};
 	float	   *scratch = gpuvec_reading_scratch(g->r);
@@ -150,7 +150,7 @@ gpuvec_reading_gradient(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_erro
 	else if (gpuvec_reading_check_gradient(r, gradient_rows(r)))
 	{
 		uint64_t	n = collect_shares(r, shares);
-		gradient_sums g = {.r = r,.first = first,.shares = gpuvec_sort_shares(shares, spare, n)};
+		gradient_sums g = {.r = r, .first = first, .shares = gpuvec_sort_shares(shares, spare, n)};
 
 		find_keys(&g, n, keys);
 		ok = answer_gradients(r, pool, &g, keys, error);

@@ -27,9 +27,9 @@ extern gpuvec_embedding_simd gpuvec_embedding_best_simd(void);
  * gpuvec_pool_bag and gpuvec_sum_shares, compiled for several instruction
  * sets
  */
-typedef uint64_t gpuvec_pool_bag_function(float *out, const gpuvec_bag *bag);
-typedef void gpuvec_sum_shares_function(float *out, const gpuvec_share *shares, uint64_t n,
-										const gpuvec_upstream *up, float *scratch);
+typedef uint64_t gpuvec_pool_bag_function (float *out, const gpuvec_bag *bag);
+typedef void gpuvec_sum_shares_function (float *out, const gpuvec_share *shares, uint64_t n,
+										 const gpuvec_upstream *up, float *scratch);
 extern gpuvec_sum_shares_function gpuvec_sum_shares_portable;
 extern gpuvec_sum_shares_function gpuvec_sum_shares_avx2;
 extern gpuvec_sum_shares_function gpuvec_sum_shares_avx512;
@@ -37,10 +37,10 @@ extern gpuvec_pool_bag_function gpuvec_pool_bag_portable;
 extern gpuvec_pool_bag_function gpuvec_pool_bag_avx2;
 extern gpuvec_pool_bag_function gpuvec_pool_bag_avx512;
 
-typedef void gpuvec_near_scores_function(double *scores, gpuvec_metric metric, const float *q,
-										 double qq, const void *vectors, uint64_t n,
-										 uint32_t width, gpuvec_storage storage,
-										 float *scratch);
+typedef void gpuvec_near_scores_function (double *scores, gpuvec_metric metric, const float *q,
+										  double qq, const void *vectors, uint64_t n,
+										  uint32_t width, gpuvec_storage storage,
+										  float *scratch);
 extern gpuvec_near_scores_function gpuvec_near_scores_portable;
 extern gpuvec_near_scores_function gpuvec_near_scores_avx2;
 extern gpuvec_near_scores_function gpuvec_near_scores_avx512;

@@ -567,7 +567,7 @@ begin_reading(gpuvec_reading *r, const gpuvec_embedding_table *table, gpuvec_emb
 bool
 gpuvec_embedding_run(gpuvec_embedding_table *table, gpuvec_thread_pool *pool,
 					 gpuvec_embedding_query *q,
-				 gpuvec_error *error)
+					 gpuvec_error *error)
 {
 	gpuvec_reading r;
 	bool		ok = begin_reading(&r, table, q, error);

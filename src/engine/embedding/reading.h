@@ -43,8 +43,9 @@ typedef struct gpuvec_reading
 		gpuvec_vector_ref ref;
 		const void *vector;
 	}		   *rows;
-	uint32_t   *slots;			/* of each key, if vectors are on a device; once they are located,
-								 * rows[] only tell whether there is one */
+	uint32_t   *slots;			/* of each key, if vectors are on a device;
+								 * once they are located, rows[] only tell
+								 * whether there is one */
 	float	   *out;
 	uint64_t   *part_out;		/* [nparts]: where its first bag goes */
 
@@ -90,10 +91,10 @@ gpuvec_reading_get(const gpuvec_reading *r, uint64_t bag, float *scratch)
 	uint64_t	start = r->hotness > 0 ? bag * r->hotness : r->q->offsets[bag];
 	uint64_t	end = r->hotness > 0 ? start + r->hotness : r->q->offsets[bag + 1];
 	gpuvec_bag	keys = {
-		.keys = r->q->keys + start,.vectors = &r->rows[start].vector,
-		.weights = r->q->weights ? r->q->weights + start : NULL,.n = end - start,
-		.width = r->q->answer.width,.storage = r->table->storage,.mode = r->mode,
-		.missing = r->missing,.scratch = scratch
+		.keys = r->q->keys + start, .vectors = &r->rows[start].vector,
+		.weights = r->q->weights ? r->q->weights + start : NULL, .n = end - start,
+		.width = r->q->answer.width, .storage = r->table->storage, .mode = r->mode,
+		.missing = r->missing, .scratch = scratch
 	};
 
 	return keys;

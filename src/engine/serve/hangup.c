@@ -35,7 +35,7 @@ look(void)
 {
 	for (size_t i = 0; i < n; i++)
 	{
-		struct pollfd p = {.fd = list[i].fd,.events = POLLRDHUP};
+		struct pollfd p = {.fd = list[i].fd, .events = POLLRDHUP};
 
 		if (poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)))
 			__atomic_store_n(list[i].canceled, 1, __ATOMIC_RELAXED);

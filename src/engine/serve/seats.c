@@ -14,6 +14,7 @@
  *-------------------------------------------------------------------------
  */
 #include <pthread.h>
+#include <string.h>
 #include <stddef.h>
 #include <sys/socket.h>
 #include <time.h>

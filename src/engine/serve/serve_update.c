@@ -130,6 +130,7 @@ gpuvec_serve_pages(gpuvec_session *s, const gpuvec_request *request)
 		return gpuvec_answer_violation(s, request, "PAGES are out of place.");
 	if (gpuvec_update_pages(s->update, request->data, request->length, false, &error))
 		return true;
+
 	/*
 	 * the session is sending more, and would not know what the error is about
 	 */

@@ -99,7 +99,7 @@ start_session(gpuvec_server *server, int fd)
 static void
 wait_for_connection(int listen_fd)
 {
-	struct pollfd p = {.fd = listen_fd,.events = POLLIN};
+	struct pollfd p = {.fd = listen_fd, .events = POLLIN};
 
 	(void) poll(&p, 1, -1);
 }

@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * server.h
- *	  Connections: accepting them, serving them, noticing that they were closed.
+ *	  Connections: accepting them, serving them, noticing that they were
+ *	  closed.
  *
- * server.c		accepting, one thread for each connection
- * session.c	the life of a session (session.h)
- * frames.c		reading and writing frames
- * seats.c		how many connections there may be, and whether their work gets on
- * hangup.c		cancels what closed connections asked for
+ * server.c		accepting, one thread for each connection session.c	the life
+ * of a session (session.h) frames.c		reading and writing frames seats.c
+ * how many connections there may be, and whether their work gets on hangup.c
+ * cancels what closed connections asked for
  *
  *-------------------------------------------------------------------------
  */

@@ -272,7 +272,7 @@ serve(gpuvec_session *s)
 void
 gpuvec_session_run(gpuvec_server *server, int fd)
 {
-	gpuvec_session s = {.server = server,.fd = fd};
+	gpuvec_session s = {.server = server, .fd = fd};
 
 	if (greet(&s))
 		serve(&s);

@@ -3,11 +3,10 @@
  * session.h
  *	  A session, as those see it that serve its requests.
  *
- * session.c			the handshake, reading requests, a table of who serves them
- * serve_search.c		searches of sets
- * serve_embedding.c	requests of embedding tables
- * serve_update.c		loads and refreshes
- * serve_admin.c		what is resident, dropping it
+ * session.c			the handshake, reading requests, a table of who serves
+ * them serve_search.c		searches of sets serve_embedding.c	requests of
+ * embedding tables serve_update.c		loads and refreshes serve_admin.c
+ * what is resident, dropping it
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +26,8 @@ typedef struct gpuvec_session
 	bool		has_private;	/* it has loaded a private mirror */
 	gpuvec_update *update;		/* load or refresh under way */
 	bool		parted;			/* pages of a REFRESH have come before it ... */
-	gpuvec_state found;			/* ... when the mirror was this; without an update it is not made */
+	gpuvec_state found;			/* ... when the mirror was this; without an
+								 * update it is not made */
 	bool		hurried;		/* the next message comes soon */
 	char	   *buffer;			/* of requests */
 	size_t		room;
@@ -44,7 +44,7 @@ typedef struct gpuvec_request
 } gpuvec_request;
 
 /* Serves a request of one type, and answers.  False ends the connection. */
-typedef bool gpuvec_request_handler(gpuvec_session *s, const gpuvec_request *request);
+typedef bool gpuvec_request_handler (gpuvec_session *s, const gpuvec_request *request);
 
 /* serve_search.c */
 extern gpuvec_request_handler gpuvec_serve_search;

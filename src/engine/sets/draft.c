@@ -248,7 +248,7 @@ bool
 gpuvec_draft_bury(gpuvec_draft *draft, const uint32_t *blocks, uint64_t n, uint32_t nblocks,
 				  uint32_t limit, bool *buried, gpuvec_error *error)
 {
-	entries_task task = {.draft = draft,.blocks = blocks,.n = n,.nblocks = nblocks,.limit = limit};
+	entries_task task = {.draft = draft, .blocks = blocks, .n = n, .nblocks = nblocks, .limit = limit};
 	uint32_t	top = limit < nblocks ? limit : nblocks;
 	uint8_t    *bitmap = NULL;
 	bool		ok;
@@ -308,7 +308,7 @@ stage_entry(const gpuvec_view_entry *entry, gpuvec_stage *stage, uint16_t *row_i
 {
 	const gpuvec_segment *segment = entry->segment;
 	gpuvec_segment readable = {
-		.nrows = segment->nrows,.tile_chunk = segment->tile_chunk,.len = segment->len,.ids = segment->ids
+		.nrows = segment->nrows, .tile_chunk = segment->tile_chunk, .len = segment->len, .ids = segment->ids
 	};
 	uint16_t   *device_ids = NULL;
 	bool		ok = true;

@@ -62,7 +62,8 @@
 struct gpuvec_merger
 {
 	pthread_cond_t work;		/* with the store's mutex */
-	int			wake;			/* atomic: work has been found for it since it was last woken */
+	int			wake;			/* atomic: work has been found for it since it
+								 * was last woken */
 	gpuvec_thread_pool *pool;	/* of the thread alone */
 };
 
@@ -203,7 +204,7 @@ draft_view(const merge_run *m, const gpuvec_view *now, gpuvec_draft *draft, gpuv
 static gpuvec_view *
 make_view(const merge_run *m, const gpuvec_view *now, gpuvec_error *error)
 {
-	gpuvec_draft draft = {.backend = m->mirror->base.device->backend,.pool = m->store->merger->pool};
+	gpuvec_draft draft = {.backend = m->mirror->base.device->backend, .pool = m->store->merger->pool};
 	gpuvec_view *view = NULL;
 
 	if (draft_view(m, now, &draft, error))
@@ -258,6 +259,7 @@ publish(merge_run *m, gpuvec_error *error)
 			done = replace_view(m, now, view);
 			pthread_mutex_unlock(&m->store->mutex);
 		}
+
 		/*
 		 * the reference of the mirror, or that of the view that was not
 		 * published
@@ -293,7 +295,7 @@ static bool
 build(merge_run *m, gpuvec_error *error)
 {
 	gpuvec_backend *backend = m->mirror->base.device->backend;
-	gpuvec_draft draft = {.backend = backend,.pool = m->store->merger->pool};
+	gpuvec_draft draft = {.backend = backend, .pool = m->store->merger->pool};
 	gpuvec_stage *stage = gpuvec_stage_new();
 	gpuvec_draft_size size;
 	bool		ok = stage != NULL || gpuvec_fail_memory(error, 0);
@@ -308,10 +310,10 @@ build(merge_run *m, gpuvec_error *error)
 	if (ok && size.live > 0)
 	{
 		gpuvec_stage_target target = {
-			.pool = m->store->merger->pool,.backend = backend,
-			.nblocks = UINT32_MAX,.nrows = size.live,
+			.pool = m->store->merger->pool, .backend = backend,
+			.nblocks = UINT32_MAX, .nrows = size.live,
 			.shares = m->first == 0 ? gpuvec_thread_pool_threads(m->store->pool) : 1,
-			.progress = charge_progress,.arg = m
+			.progress = charge_progress, .arg = m
 		};
 
 		ok = gpuvec_stage_build(stage, &target, &m->segments, &m->nsegments, error);

@@ -54,9 +54,9 @@ build_staged(gpuvec_sets_update *sets, uint32_t nblocks, uint64_t nrows, gpuvec_
 			 gpuvec_error *error)
 {
 	gpuvec_stage_target target = {
-		.pool = draft->pool,.backend = draft->backend,.nblocks = nblocks,.nrows = nrows,
+		.pool = draft->pool, .backend = draft->backend, .nblocks = nblocks, .nrows = nrows,
 		.shares = gpuvec_thread_pool_threads(draft->pool),
-		.progress = charge_progress,.arg = sets
+		.progress = charge_progress, .arg = sets
 	};
 	gpuvec_segment **segments;
 	uint32_t	n;
@@ -198,7 +198,7 @@ bool
 gpuvec_sets_prepare(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 {
 	gpuvec_sets_update *sets = (gpuvec_sets_update *) update;
-	gpuvec_draft draft = {.backend = update->mirror->device->backend,.pool = update->store->pool};
+	gpuvec_draft draft = {.backend = update->mirror->device->backend, .pool = update->store->pool};
 	uint64_t	fresh = gpuvec_stage_rows(sets->stage);
 	bool		ok;
 

@@ -112,10 +112,12 @@ struct gpuvec_stage
 	size_t		estimate;
 	uint64_t	lent;			/* first rows whose ids are not ours */
 	bool		spread;			/* the first rows are in the other classes now */
-	gpuvec_source_row *first;	/* the first rows; their copies are in the last class */
+	gpuvec_source_row *first;	/* the first rows; their copies are in the
+								 * last class */
 	uint64_t	first_room;
 	row_class	classes[NCLASSES + 1];
-	stage_block *open[NGROUPS];	/* the block from which a group's next chunk is cut */
+	stage_block *open[NGROUPS]; /* the block from which a group's next chunk
+								 * is cut */
 	size_t		own[NGROUPS];	/* bytes of a group's chunks that were not cut */
 };
 
@@ -646,8 +648,8 @@ bool
 gpuvec_stage_build(gpuvec_stage *stage, const gpuvec_stage_target *target,
 				   gpuvec_segment ***segments, uint32_t *nsegments, gpuvec_error *error)
 {
-	stage_cursor c = {.stage = stage,.nblocks = target->nblocks,.class = stage->spread ? -1 : FIRST_CLASS - 1};
-	build_task	task = {.backend = target->backend,.segment_rows = choose_segment_rows(target)};
+	stage_cursor c = {.stage = stage, .nblocks = target->nblocks, .class = stage->spread ? -1 : FIRST_CLASS - 1};
+	build_task	task = {.backend = target->backend, .segment_rows = choose_segment_rows(target)};
 	uint64_t	most = target->nrows / task.segment_rows + 1;
 	uint64_t	room = (uint64_t) gpuvec_thread_pool_threads(target->pool) * task.segment_rows;
 	gpuvec_source_row *rows;

@@ -25,7 +25,8 @@ extern bool gpuvec_stage_add(gpuvec_stage *stage, uint64_t tid, const uint16_t *
 							 uint32_t len, bool last, gpuvec_error *error);
 
 extern uint64_t gpuvec_stage_rows(const gpuvec_stage *stage);
-extern uint64_t gpuvec_stage_lent(const gpuvec_stage *stage);	/* rows that were not copied */
+extern uint64_t gpuvec_stage_lent(const gpuvec_stage *stage);	/* rows that were not
+																 * copied */
 extern size_t gpuvec_stage_bytes(const gpuvec_stage *stage);	/* allocated */
 extern size_t gpuvec_stage_estimate(const gpuvec_stage *stage); /* as segments */
 
@@ -34,7 +35,8 @@ typedef struct gpuvec_stage_target
 {
 	gpuvec_thread_pool *pool;
 	gpuvec_backend *backend;
-	uint32_t	nblocks;		/* rows of blocks at or beyond are left out ... */
+	uint32_t	nblocks;		/* rows of blocks at or beyond are left out
+								 * ... */
 	uint64_t	nrows;			/* ... and this many remain */
 	int			shares;			/* threads that share a search, by segments */
 

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * devices.c
- *	  The devices that mirrors live on, and how much memory they may take there.
+ *	  The devices that mirrors live on, and how much memory they may take
+ *	  there.
  *
  *-------------------------------------------------------------------------
  */

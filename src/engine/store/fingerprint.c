@@ -68,7 +68,7 @@ choose_points(void)
 static inline uint64_t
 advance(uint64_t value, const uint64_t *w, const uint64_t *power)
 {
-	unsigned __int128 sum = (unsigned __int128) (value + w[0]) * power[STEP];
+	unsigned	__int128 sum = (unsigned __int128) (value + w[0]) * power[STEP];
 
 #pragma GCC unroll 8
 	for (int i = 1; i < STEP; i++)

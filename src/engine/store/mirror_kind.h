@@ -55,7 +55,8 @@ struct gpuvec_update
 
 	/* made by a commit, for publishing */
 	gpuvec_page_numbers *numbers;
-	const char *hopeless;		/* why the mirror has to be dropped instead, or NULL */
+	const char *hopeless;		/* why the mirror has to be dropped instead,
+								 * or NULL */
 };
 
 /*
@@ -67,9 +68,11 @@ struct gpuvec_mirror_kind
 {
 	size_t		mirror_bytes;	/* of the kind's struct of a mirror */
 	size_t		update_bytes;	/* and of an update */
-	size_t		row_header;		/* bytes that each row of a page has at least; they begin
-								 * with its line pointer, a uint16_t */
-	bool		keeps_room;		/* what an update got stays the mirror's, even if it fails */
+	size_t		row_header;		/* bytes that each row of a page has at least;
+								 * they begin with its line pointer, a
+								 * uint16_t */
+	bool		keeps_room;		/* what an update got stays the mirror's, even
+								 * if it fails */
 
 	/*
 	 * A new mirror, all zero but for what the store has filled in; the caller
@@ -117,9 +120,8 @@ struct gpuvec_mirror_kind
 	size_t		(*bytes_taken) (const gpuvec_update *update);
 
 	/*
-	 * Do all that takes time or may fail: afterwards publishing cannot.
-	 * Pages at or beyond nblocks are left out.  May set update->hopeless
-	 * instead.
+	 * Do all that takes time or may fail: afterwards publishing cannot. Pages
+	 * at or beyond nblocks are left out.  May set update->hopeless instead.
 	 */
 	bool		(*prepare) (gpuvec_update *update, uint32_t nblocks, gpuvec_error *error);
 

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * store.h
- *	  The mirrors that are resident: what they hold, who changes them, and what
+ *	  The mirrors that are resident: what they hold, who changes them, and
+ *	  what
  *	  has to go when memory is short.
  *
  * store.c			finding, listing, dropping, evicting mirrors
@@ -68,7 +69,8 @@ typedef struct gpuvec_mirror
 	gpuvec_device *device;
 	const void *owner;			/* session of a private mirror */
 	const void *updater;		/* session that is loading or refreshing it */
-	bool		committing;		/* the updater is about to publish rows; nobody else may */
+	bool		committing;		/* the updater is about to publish rows;
+								 * nobody else may */
 	uint32_t	pages_done;
 	uint32_t	pages_total;
 
@@ -94,7 +96,8 @@ typedef struct gpuvec_mirror
 	uint64_t	refreshes;
 	uint64_t	searches;
 	int64_t		last_use;		/* microseconds since the UNIX epoch */
-	char	   *files;			/* without which it is of no use: see sweep.c; or NULL */
+	char	   *files;			/* without which it is of no use: see sweep.c;
+								 * or NULL */
 	size_t		file_bytes;
 } gpuvec_mirror;
 

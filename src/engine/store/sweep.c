@@ -9,7 +9,8 @@
  * when it is loaded, which files its rows come from, and one thread looks
  * after all of them every second.
  *
- *	- Without the file of its rows a mirror goes at once.  A dropped file stays
+ *	- Without the file of its rows a mirror goes at once.  A dropped file
+ *	stays
  *	  there empty for a while, so a mirror that has pages must not have an
  *	  empty one.  (VACUUM may cut a table down to nothing; its mirror is soon
  *	  loaded again.)
@@ -198,6 +199,7 @@ sweep(gpuvec_store *store)
 	for (size_t i = 0; i < n; i++)
 		gpuvec_store_release(store, list[i].mirror);
 	free(list);
+
 	/*
 	 * what was deleted should not stay readable in memory that is kept for
 	 * later
@@ -210,7 +212,7 @@ sweep(gpuvec_store *store)
 static void *
 sweeper(void *arg)
 {
-	const struct timespec nap = {.tv_sec = SWEEP_MS / 1000,.tv_nsec = SWEEP_MS % 1000 * 1000000L};
+	const struct timespec nap = {.tv_sec = SWEEP_MS / 1000, .tv_nsec = SWEEP_MS % 1000 * 1000000L};
 	long		argument = 0;
 
 	(void) argument;

@@ -117,6 +117,7 @@ RowFetchEnd(RowFetch *fetch)
 	pfree(fetch);
 }
 
+/* The buffer that may hold a block, or InvalidBuffer */
 static inline Buffer
 hint_of(const RowFetch *fetch, BlockNumber block)
 {

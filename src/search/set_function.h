@@ -41,6 +41,7 @@ typedef struct SetFunction
 	 */
 	bool		(*next) (void *call, Datum *values, bool *nulls);
 
+	/* Go back to the first row */
 	void		(*rewind) (void *call);
 
 	/* Release what the call holds beside memory; NULL: nothing to release */

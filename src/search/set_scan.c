@@ -336,6 +336,7 @@ explain(CustomScanState *node, List *ancestors, ExplainState *es)
 						deparse_expression((Node *) state->expr, context, true, false), es);
 }
 
+/* Called once, when the library is loaded */
 void
 SetScanInit(void)
 {

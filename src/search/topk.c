@@ -217,6 +217,7 @@ parse_queries(TopKCall *call)
 		set_query(&search->queries[i], values[i], nulls[i]);
 }
 
+/* The row type of the first argument; of a domain, its base type */
 static Oid
 row_type_of(FunctionCallInfo fcinfo)
 {
@@ -225,6 +226,7 @@ row_type_of(FunctionCallInfo fcinfo)
 	return OidIsValid(type) ? getBaseType(type) : InvalidOid;
 }
 
+/* The table whose row type the first argument has */
 static Oid
 base_relation(FunctionCallInfo fcinfo)
 {

@@ -437,6 +437,7 @@ gpuvec_evict(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64((int64) total);
 }
 
+/* Drop all mirrors of all databases */
 Datum
 gpuvec_evict_all(PG_FUNCTION_ARGS)
 {

@@ -32,13 +32,14 @@ typedef struct Elements
 
 #define ELEMENT_BYTES	sizeof(int64)
 
+/* The state of a group: the batch so far */
 typedef struct BagsState
 {
 	MemoryContext context;
 	bool		weighted;
 	Elements	keys;
 	Elements	weights;
-	Elements	offsets;
+	Elements	offsets;		/* one more than there are bags */
 } BagsState;
 
 /* Positions of arguments, after the state */

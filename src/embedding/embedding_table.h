@@ -53,9 +53,10 @@ typedef struct EmbeddingTable
 /* Bags of keys to pool */
 typedef struct EmbeddingBags
 {
-	const int64 *keys;
+	const int64 *keys;			/* [nkeys] */
 	uint64		nkeys;
-	const uint64 *offsets;		/* [nbags + 1] */
+	const uint64 *offsets;		/* [nbags + 1]: first key of each bag, and
+								 * nkeys */
 	uint64		nbags;
 	const float *weights;		/* [nkeys], or NULL */
 	gpuvec_pool_mode mode;
@@ -70,10 +71,10 @@ typedef struct EmbeddingVectors
 {
 	bool		known;			/* false: no vector was found, so the width is
 								 * not known */
-	uint32		width;
+	uint32		width;			/* elements of each vector */
 	const bool *found;			/* [nkeys]: whether the key was found; NULL:
 								 * not asked for */
-	const float *elements;
+	const float *elements;		/* [count] */
 	uint64		count;
 } EmbeddingVectors;
 
@@ -107,7 +108,7 @@ typedef struct EmbeddingGradient
 	uint32		width;
 	uint64		n;				/* number of keys, or of weights */
 	const int64 *keys;			/* [n], for gradients of vectors: the keys */
-	const float *elements;
+	const float *elements;		/* [n * width], or of weights [n] */
 } EmbeddingGradient;
 
 extern void EmbeddingGradients(EmbeddingTable *table, gpuvec_embedding_op op,
@@ -148,7 +149,7 @@ extern bool EmbeddingAskNearest(EmbeddingTable *table, int target, const Embeddi
 typedef struct EmbeddingRow
 {
 	int64		key;
-	uint64		tid;
+	uint64		tid;			/* gpuvec_tid */
 	struct varlena *value;		/* the vector, as it is stored; may be toasted */
 } EmbeddingRow;
 

@@ -491,9 +491,9 @@ typedef struct Training
 {
 	FunctionCallInfo fcinfo;
 	const char *rel;
-	const char *key;
-	const char *column;
-	const char *state;			/* NULL: none */
+	const char *key;			/* the key column */
+	const char *column;			/* the vector column */
+	const char *state;			/* the optimizer's state table; NULL: none */
 	StringInfoData sql;
 } Training;
 

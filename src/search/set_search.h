@@ -59,7 +59,7 @@ extern void AmongTopK(MirrorTarget *target, MirrorSearch *search);
 /* run.c: search all targets and merge their rows */
 typedef struct SearchAnswer
 {
-	MirrorHit  *hits;
+	MirrorHit  *hits;			/* [nhits], best first */
 	int		   *targets;		/* [nhits]: index of each hit's target; NULL:
 								 * all are from the first */
 	uint64		nhits;

@@ -24,10 +24,11 @@
  */
 typedef struct gpuvec_sight
 {
-	uint64_t	known;
-	const uint8_t *map;
+	uint64_t	known;			/* number of a refresh, known before the map
+								 * was read */
+	const uint8_t *map;			/* [map_bytes]: the visibility map */
 	uint64_t	map_bytes;
-	const uint64_t *verdicts;
+	const uint64_t *verdicts;	/* [nverdicts]: gpuvec_verdict, ascending */
 	uint64_t	nverdicts;
 } gpuvec_sight;
 
@@ -35,18 +36,18 @@ typedef enum gpuvec_seen
 {
 	GPUVEC_UNSEEN,
 	GPUVEC_SEEN,
-	GPUVEC_UNDECIDED
+	GPUVEC_UNDECIDED			/* the session has to decide */
 } gpuvec_seen;
 
 /* A request to gather, pool or compute gradients: read_rows.c */
 typedef struct gpuvec_embedding_query
 {
 	gpuvec_embedding_request head;
-	const int64_t *keys;
-	const uint64_t *offsets;
+	const int64_t *keys;		/* [nkeys] */
+	const uint64_t *offsets;	/* [nbags + 1]; NULL: gather, or hotness */
 	gpuvec_sight sight;
 	const float *weights;		/* [nkeys], or NULL */
-	const float *gradient;
+	const float *gradient;		/* [ngradient]: the upstream gradient */
 	const int  *canceled;		/* read atomically */
 
 	/* the answer; found and body are malloc'd */
@@ -69,8 +70,8 @@ typedef struct gpuvec_nearest_query
 {
 	gpuvec_nearest_head head;
 	gpuvec_sight sight;
-	const int64_t *excluded;
-	const float *queries;
+	const int64_t *excluded;	/* [nexcluded]: keys to leave out, ascending */
+	const float *queries;		/* [nqueries * width] */
 	const int  *canceled;		/* read atomically */
 
 	/* the answer; counts and body are malloc'd */

@@ -39,7 +39,7 @@ typedef struct gpuvec_vector_info
 	int64_t		key;
 	gpuvec_vector_ref next;		/* next row with the same key */
 	gpuvec_vector_ref previous;
-	gpuvec_vector_ref next_in_block;
+	gpuvec_vector_ref next_in_block;	/* next row on the same page */
 } gpuvec_vector_info;
 
 /*
@@ -52,7 +52,7 @@ typedef struct gpuvec_bank
 	gpuvec_vector_kind kind;
 	uint32_t	nslots;			/* slots that were ever used; those behind
 								 * them are free */
-	uint32_t	room;
+	uint32_t	room;			/* slots that the arrays have */
 	uint32_t	nfree;
 	gpuvec_vector_info *rows;	/* [room] */
 	char	   *elements;		/* [room * width], in the table's storage;
@@ -62,9 +62,10 @@ typedef struct gpuvec_bank
 	uint8_t    *live;			/* [room]: nonzero if the slot's row is
 								 * published and not replaced; valid below
 								 * nlive */
-	uint32_t	nlive;
+	uint32_t	nlive;			/* nslots when rows were last published */
 } gpuvec_bank;
 
+/* An entry of the hash table: a key, and the list of its rows */
 typedef struct gpuvec_key_entry
 {
 	int64_t		key;
@@ -140,7 +141,7 @@ typedef struct gpuvec_embedding_table
 	gpuvec_state state;			/* the mirror's state that belongs to these
 								 * rows */
 	gpuvec_page_numbers *numbers;	/* the mirror's */
-	gpuvec_bank **banks;
+	gpuvec_bank **banks;		/* [nbanks] */
 	uint32_t	nbanks;
 	gpuvec_key_entry *entries;	/* [mask + 1], open addressing */
 	uint64_t	mask;

@@ -4,7 +4,7 @@
  *	  Looking keys up in a hash table on the device.
  *
  * If vectors are on a device, it looks up the keys of large requests.  Its
- * hash table leads from keys to slots of the bank with most rows
+ * hash table leads from keys to slots of the largest bank
  * (embedding_backend.h).  It answers for keys with one row, if the session is
  * known to see all rows of that row's page.  All else is left to the host:
  * keys of several rows or of rows in another bank, and rows that the session

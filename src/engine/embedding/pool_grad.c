@@ -22,9 +22,9 @@ typedef struct gradient_sums
 	gpuvec_reading *r;
 	const gpuvec_share *shares;
 	uint64_t   *first;			/* [n + 1]: the first share of each key */
-	uint64_t	n;
+	uint64_t	n;				/* distinct keys */
 	uint64_t	nparts;
-	float	   *out;
+	float	   *out;			/* [n * width] */
 } gradient_sums;
 
 /* Number of rows of the upstream gradient: as many as pooling returns */

@@ -35,7 +35,7 @@ typedef struct gpuvec_reading
 	gpuvec_pool_bag_function *pool_bag; /* variant for this processor */
 	gpuvec_sum_shares_function *sum_shares;
 	uint64_t	main_key;		/* index of the first key that was found */
-	uint32_t	main_bank;
+	uint32_t	main_bank;		/* its bank; all vectors must be in this bank */
 
 	/* [nkeys]: the row of each key, and later its vector */
 	union
@@ -47,7 +47,7 @@ typedef struct gpuvec_reading
 								 * device, their slots.  Once they are
 								 * located, rows[] only tells whether a vector
 								 * was found. */
-	float	   *out;
+	float	   *out;			/* the answer's floats */
 	uint64_t   *part_out;		/* [nparts]: index in out[], or row of the
 								 * gradient, of the part's first bag */
 
@@ -60,7 +60,7 @@ typedef struct gpuvec_reading
 	uint64_t	nfound;
 	uint64_t	wrong;			/* index of the first key to complain about,
 								 * or UINT64_MAX */
-	gpuvec_vector_ref wrong_row;
+	gpuvec_vector_ref wrong_row;	/* its row, if any */
 	gpuvec_embedding_status complaint;
 	bool		failed;			/* out of memory */
 } gpuvec_reading;

@@ -1,20 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * aggregate.c
- *	  gpuvec_pool_agg, gpuvec_sum_agg, gpuvec_weighted_sum_agg: pool the
- *	  vectors of the
- *	  keys of each group.
+ *	  The aggregates gpuvec_pool_agg, gpuvec_sum_agg and
+ *	  gpuvec_weighted_sum_agg: pool the vectors of the keys of each group.
  *
- * One trip to the engine for each group would be slow.  A group's transition
- * state just collects keys, and the states of all groups that live in the
- * same memory context form a collection.  When the first of them is finished,
- * all are pooled in one trip, and the others find their vectors there.  Under
- * a hashed aggregate all groups in memory are complete when the first is
- * finished (what did not fit was put aside, and comes in its turn, in a
- * collection of its own).  Under a sorted one a collection is one group;
- * after some of these, vectors are kept from group to group (cache.c).  A
- * state that gets more keys after it was pooled (window functions) is pooled
- * again.
+ * One request to the engine per group would be slow.  So the transition
+ * function only collects keys.  The states of all groups in the same memory
+ * context form a collection.  When the first of these groups is finished, all
+ * of them are pooled in one request, and the others find their results there.
+ *
+ * In a hashed aggregate, all groups in memory are complete when the first is
+ * finished.  Groups that did not fit were spilled; they are in a later
+ * collection.  In a sorted aggregate, a collection is one group.  After
+ * LONE_GROUPS such groups, vectors are kept from group to group (cache.c).  A
+ * state that gets more keys after it was pooled, as in window functions, is
+ * pooled again.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,13 +31,10 @@
 PG_FUNCTION_INFO_V1(gpuvec_pool_agg_transfn);
 PG_FUNCTION_INFO_V1(gpuvec_pool_agg_finalfn);
 
-/*
- * Keys of a new group, and how many more there is room for each time it is
- * full
- */
+/* Room for keys in a new group */
 #define FIRST_KEYS	4
 
-/* Groups that are pooled alone before vectors are kept */
+/* After this many groups that were pooled alone, vectors are kept */
 #define LONE_GROUPS	4
 
 typedef struct PoolCollection PoolCollection;
@@ -46,21 +43,24 @@ typedef struct PoolCollection PoolCollection;
 typedef struct PoolState
 {
 	PoolCollection *collection;
-	struct PoolState *next;		/* in the collection */
+	struct PoolState *next;		/* next in the collection */
 	int64	   *keys;
-	float	   *weights;		/* NULL: none */
+	float	   *weights;		/* [n], or NULL */
 	uint32		n;
 	uint32		room;
 
-	/* once pooled */
+	/* the result, once pooled */
 	bool		pooled;
-	bool		known;			/* false: the table has no width */
-	uint32		pooled_n;		/* keys that were pooled */
+	bool		known;			/* false: the table has no vectors, so no
+								 * width */
+	uint32		pooled_n;		/* n when it was pooled */
 	uint64		count;
 	const float *elements;
 } PoolState;
 
-/* What to pool, and how; the same in all rows of a group */
+/*
+ * The arguments, apart from key and weight; the same in all rows of a group
+ */
 typedef struct PoolWhat
 {
 	Oid			relid;
@@ -71,30 +71,34 @@ typedef struct PoolWhat
 	bool		weighted;
 } PoolWhat;
 
-/* A call of the aggregate in a statement: all its groups */
+/* A call of the aggregate in a statement, with all its groups */
 typedef struct PoolCall
 {
-	MemoryContext context;		/* as long as it */
+	MemoryContext context;		/* lives as long as the call */
 	PoolCollection *collections;
-	PoolWhat	lone_what;		/* of the last group that was pooled alone */
-	uint32		lone;			/* such groups in succession */
-	EmbeddingCache *cache;		/* for these; NULL: none */
-	MirrorKeptMap *kept_map;	/* likewise */
+	PoolWhat	lone_what;		/* arguments of the last group that was pooled
+								 * alone */
+	uint32		lone;			/* number of such groups in succession */
+	EmbeddingCache *cache;		/* for such groups, or NULL */
+	MirrorKeptMap *kept_map;	/* for such groups, or NULL */
 } PoolCall;
 
-/* The groups of one memory context that are pooled together */
+/*
+ * Groups of one memory context and with the same arguments, which are pooled
+ * together
+ */
 struct PoolCollection
 {
-	PoolCollection *next;		/* of the same call */
+	PoolCollection *next;		/* next of the same call */
 	PoolCall   *call;
 	MemoryContext context;
 	MemoryContextCallback callback;
 	PoolWhat	what;
 	PoolState  *states;
-	MemoryContext kept;			/* vectors of the last pooling */
+	MemoryContext kept;			/* holds the vectors of the last pooling */
 };
 
-/* Positions of arguments, behind the state */
+/* Positions of arguments, after the state */
 enum
 {
 	ARG_RELATION = 1,
@@ -106,7 +110,10 @@ enum
 	ARG_MISSING
 };
 
-/* The memory context of a collection is reset, so it goes off its list */
+/*
+ * Reset callback of a collection's memory context: take the collection off
+ * its list
+ */
 static void
 forget_collection(void *arg)
 {
@@ -118,7 +125,7 @@ forget_collection(void *arg)
 	*link = collection->next;
 }
 
-/* What the arguments say */
+/* Read the arguments, apart from key and weight */
 static void
 read_what(FunctionCallInfo fcinfo, PoolWhat *what)
 {
@@ -137,7 +144,7 @@ read_what(FunctionCallInfo fcinfo, PoolWhat *what)
 		what->missing = EmbeddingMissingArgument(fcinfo, ARG_MISSING);
 }
 
-/* The collection that a new group belongs to */
+/* Find or make the collection that a new group belongs to */
 static PoolCollection *
 find_collection(FunctionCallInfo fcinfo, MemoryContext context)
 {
@@ -167,7 +174,6 @@ find_collection(FunctionCallInfo fcinfo, MemoryContext context)
 	return collection;
 }
 
-/* The state of a new group */
 static PoolState *
 new_state(FunctionCallInfo fcinfo, MemoryContext context)
 {
@@ -184,7 +190,7 @@ new_state(FunctionCallInfo fcinfo, MemoryContext context)
 	return state;
 }
 
-/* Is an argument this text? */
+/* True if an argument is this text */
 static bool
 is_text(FunctionCallInfo fcinfo, int argument, const char *name)
 {
@@ -197,7 +203,7 @@ is_text(FunctionCallInfo fcinfo, int argument, const char *name)
 	return VARSIZE_ANY_EXHDR(value) == length && memcmp(VARDATA_ANY(value), name, length) == 0;
 }
 
-/* Is what the arguments say still the same?  This is asked for each row. */
+/* True if the arguments are still the same.  This runs for each row. */
 static bool
 same_what(FunctionCallInfo fcinfo, const PoolWhat *what)
 {
@@ -233,7 +239,7 @@ add_key(PoolState *state, int64 key, float weight)
 	state->n++;
 }
 
-/* Transition function; rows whose key is null do not count */
+/* Transition function: add a key.  Rows whose key is null are ignored. */
 Datum
 gpuvec_pool_agg_transfn(PG_FUNCTION_ARGS)
 {
@@ -262,14 +268,14 @@ gpuvec_pool_agg_transfn(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(state);
 }
 
-/* Was the group pooled as it is? */
+/* True if the group was pooled with all its keys */
 static bool
 is_pooled(const PoolState *state)
 {
 	return state->pooled && state->pooled_n == state->n;
 }
 
-/* The bags of all groups that have to be pooled */
+/* Make a bag of each group that has to be pooled */
 static void
 collect_bags(const PoolCollection *collection, EmbeddingBags *bags)
 {
@@ -309,8 +315,9 @@ collect_bags(const PoolCollection *collection, EmbeddingBags *bags)
 }
 
 /*
- * The cache that a collection is to be pooled with; NULL: none.  After some
- * groups that were pooled alone, there will be more.
+ * The cache to pool a collection with, or NULL.  It is made after LONE_GROUPS
+ * groups with the same table and columns were pooled alone, because more are
+ * then likely to follow.
  */
 static EmbeddingCache *
 find_cache(const PoolCollection *collection)
@@ -346,7 +353,6 @@ find_cache(const PoolCollection *collection)
 	return call->cache;
 }
 
-/* Pool bags */
 static void
 pool_bags(PoolCollection *collection, const EmbeddingBags *bags, EmbeddingVectors *vectors)
 {
@@ -362,7 +368,7 @@ pool_bags(PoolCollection *collection, const EmbeddingBags *bags, EmbeddingVector
 	EmbeddingClose(table);
 }
 
-/* Pool all groups of a collection that have to be */
+/* Pool all groups of a collection that have not been pooled */
 static void
 pool_collection(PoolCollection *collection)
 {
@@ -372,7 +378,7 @@ pool_collection(PoolCollection *collection)
 	const float *next;
 	uint64		bag = 0;
 
-	/* a window's only group, which is pooled for each row */
+	/* the only group of a window function is pooled again for each row */
 	if (collection->kept && collection->states->next == NULL)
 		MemoryContextDelete(collection->kept);
 	collection->kept = AllocSetContextCreate(collection->context, "gpuvec pooled",
@@ -395,7 +401,7 @@ pool_collection(PoolCollection *collection)
 	MemoryContextSwitchTo(old);
 }
 
-/* Final function */
+/* Final function: the pooled vector, or null if the table has no vectors */
 Datum
 gpuvec_pool_agg_finalfn(PG_FUNCTION_ARGS)
 {

@@ -20,7 +20,7 @@ enum
 	ARG_COLUMN
 };
 
-/* Positions of others, of gradients */
+/* Positions of further arguments, in functions of gradients */
 enum
 {
 	ARG_GRADIENT = EMBEDDING_ARG_KEYS + 1,
@@ -49,7 +49,7 @@ EmbeddingTableArguments(FunctionCallInfo fcinfo, Snapshot snapshot)
 						 NameStr(*PG_GETARG_NAME(ARG_COLUMN)), snapshot);
 }
 
-/* An array argument, which must have one dimension at most */
+/* An array argument, which must have at most one dimension */
 static ArrayType *
 plain_array(FunctionCallInfo fcinfo, int argument, const char *name)
 {
@@ -64,8 +64,9 @@ plain_array(FunctionCallInfo fcinfo, int argument, const char *name)
 }
 
 /*
- * The int8[] of an argument.  Null elements are errors, or, if nulls is
- * given, 0 there and marked in *nulls.
+ * The elements of an int8[] argument.  A null element is an error if `nulls`
+ * is NULL; otherwise its value is 0, and it is marked in *nulls.  *nulls is
+ * NULL if no element is null.
  */
 const int64 *
 EmbeddingKeysArgument(FunctionCallInfo fcinfo, int argument, const char *name, bool **nulls,
@@ -99,7 +100,7 @@ EmbeddingKeysArgument(FunctionCallInfo fcinfo, int argument, const char *name, b
 	return keys;
 }
 
-/* Weights of n keys, as float32; NULL: there are none */
+/* The weights of n keys, as float32; NULL if the argument is null */
 const float *
 EmbeddingWeightsArgument(FunctionCallInfo fcinfo, int argument, uint64 n)
 {
@@ -123,7 +124,7 @@ EmbeddingWeightsArgument(FunctionCallInfo fcinfo, int argument, uint64 n)
 	return weights;
 }
 
-/* The float8[] of an argument, which has no null elements */
+/* The elements of a float8[] argument, which must not be or contain nulls */
 const double *
 EmbeddingFloatsArgument(FunctionCallInfo fcinfo, int argument, const char *name, ArrayType **array)
 {
@@ -136,7 +137,7 @@ EmbeddingFloatsArgument(FunctionCallInfo fcinfo, int argument, const char *name,
 	return (const double *) ARR_DATA_PTR(*array);
 }
 
-/* A gradient, of one or more dimensions, as float32 */
+/* Read a gradient, an array of any number of dimensions, as float32 */
 void
 EmbeddingGradientArgument(FunctionCallInfo fcinfo, int argument, const char *name,
 						  EmbeddingBags *bags)
@@ -153,10 +154,7 @@ EmbeddingGradientArgument(FunctionCallInfo fcinfo, int argument, const char *nam
 	bags->gradient = gradient;
 }
 
-/*
- * Offsets from an argument: where bags begin, and at the end the number of
- * keys
- */
+/* Read offsets: where each bag begins, and last the number of keys */
 static void
 take_offsets(FunctionCallInfo fcinfo, int argument, EmbeddingBags *bags)
 {
@@ -177,7 +175,7 @@ take_offsets(FunctionCallInfo fcinfo, int argument, EmbeddingBags *bags)
 	bags->offsets = (const uint64 *) offsets;
 }
 
-/* Bags of as many keys each as an argument says */
+/* Read hotness: the number of keys of each bag */
 static void
 take_hotness(FunctionCallInfo fcinfo, int argument, EmbeddingBags *bags)
 {
@@ -197,7 +195,7 @@ take_hotness(FunctionCallInfo fcinfo, int argument, EmbeddingBags *bags)
 	bags->offsets = offsets;
 }
 
-/* How the keys of a batch form bags */
+/* Read how the keys of a batch form bags: offsets or hotness */
 void
 EmbeddingBagsArguments(FunctionCallInfo fcinfo, int offsets_argument, int hotness_argument,
 					   EmbeddingBags *bags)
@@ -212,7 +210,7 @@ EmbeddingBagsArguments(FunctionCallInfo fcinfo, int offsets_argument, int hotnes
 		take_offsets(fcinfo, offsets_argument, bags);
 }
 
-/* Bags of one sample */
+/* Read the number of bags of a sample */
 int64
 EmbeddingSlotsArgument(FunctionCallInfo fcinfo, int argument, uint64 nbags)
 {
@@ -239,7 +237,6 @@ find_name(const char *name, const char *const *names, int n)
 	return -1;
 }
 
-/* How to pool */
 gpuvec_pool_mode
 EmbeddingModeArgument(FunctionCallInfo fcinfo, int argument)
 {
@@ -258,7 +255,6 @@ EmbeddingModeArgument(FunctionCallInfo fcinfo, int argument)
 	return (gpuvec_pool_mode) mode;
 }
 
-/* What to do about keys without a vector */
 gpuvec_missing
 EmbeddingMissingArgument(FunctionCallInfo fcinfo, int argument)
 {
@@ -278,9 +274,9 @@ EmbeddingMissingArgument(FunctionCallInfo fcinfo, int argument)
 }
 
 /*
- * The arguments of a gradient; false: the keys are null.  `batch`: there are
- * offsets and hotness.  *next is the position of the argument behind mode,
- * weights, missing.
+ * Read the arguments of a gradient.  False if the keys are null.  With
+ * `batch` there are offsets and hotness.  *next is the position of the
+ * argument after mode, weights and missing.
  */
 bool
 EmbeddingGradientArguments(FunctionCallInfo fcinfo, bool batch, EmbeddingBags *bags, int *next)
@@ -309,7 +305,7 @@ EmbeddingGradientArguments(FunctionCallInfo fcinfo, bool batch, EmbeddingBags *b
 	return true;
 }
 
-/* Bytes of a real[] of n elements, which are at least one */
+/* Bytes of a real[] of n > 0 elements */
 static Size
 array_size(uint64 n)
 {
@@ -322,7 +318,7 @@ array_size(uint64 n)
 	return size;
 }
 
-/* Make a real[] of n elements, in memory of the size that it has */
+/* Make a real[] of n elements in `size` bytes of memory */
 static Datum
 fill_array(ArrayType *array, Size size, const float *elements, uint64 n)
 {
@@ -349,8 +345,8 @@ EmbeddingArray(const float *elements, uint64 n)
 }
 
 /*
- * The same, in place of the last one; the first one's memory context is the
- * current one
+ * Make a real[] of n elements in place of the previous one.  The current
+ * memory context must be the same in all calls with this room.
  */
 Datum
 EmbeddingNextArray(EmbeddingArrayRoom *room, const float *elements, uint64 n)

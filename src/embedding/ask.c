@@ -1,21 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * ask.c
- *	  Asking the engine for vectors.
+ *	  Requests to the engine about embedding tables.
  *
- * Every vector that is read enters the answer, so what the snapshot sees has
- * to be known before the engine sums.  It may use rows of pages that are
- * proven all-visible by the visibility map and the number that was known
- * before it was read (mirror/conversation.c): both go with the request.  The
- * engine answers with the other rows that have one of the keys; they are
- * looked at in the table, and the request goes out once more with the
- * verdicts.  A verdict holds for as long as the snapshot, whatever becomes of
- * the mirror: what the snapshot sees cannot leave its row id, and what comes
- * to a row id later the snapshot does not see.  Rows that come into the
- * mirror meanwhile just make one more round.
+ * Every vector that is read enters a sum.  So it must be known which rows the
+ * snapshot sees before the engine sums.  The engine may use rows of pages
+ * that are proven all-visible, by the visibility map and the number that was
+ * known before the map was read (mirror/conversation.c).  Map and number go
+ * with the request.  If other rows have one of the keys, the engine answers
+ * with their tids.  The session looks at these rows in the table, and sends
+ * the request again with its verdicts.
  *
- * Where many small requests follow one another, the map is read once
- * (MirrorKeptMap), and the engine keeps it as well.
+ * A verdict holds for as long as the snapshot, whatever becomes of the
+ * mirror: a row version that the snapshot sees cannot leave its tid, and it
+ * does not see a version that comes to a tid later.  If rows come into the
+ * mirror meanwhile, there is just one more round.
+ *
+ * For a series of small requests, the map is read only once (MirrorKeptMap),
+ * and the engine keeps it as well.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,28 +27,33 @@
 #include "miscadmin.h"
 
 /*
- * Without the map there is a second trip, which costs as much as these pages
+ * Without the map there is a second request, which costs as much as reading
+ * this many pages of the map
  */
 #define MAP_TRIP_PAGES		8
 
-/* The map that the engine keeps for this session */
-static uint64 engine_map = 0;	/* its serial */
+/*
+ * The map that the engine keeps for this session: its serial number, and the
+ * connection that it belongs to
+ */
+static uint64 engine_map = 0;
 static uint64 engine_generation = 0;
 
-/* What is asked for */
+/* A question to the engine, and the heads of its requests */
 typedef struct Question
 {
 	EmbeddingTable *table;
 	int			target;
-	const EmbeddingBags *bags;	/* to gather, pool, or compute gradients */
+	const EmbeddingBags *bags;	/* to gather, pool, or compute gradients; else
+								 * NULL */
 	gpuvec_embedding_request embedding;
-	const EmbeddingNearest *nearest;	/* bags == NULL: the nearest rows */
+	const EmbeddingNearest *nearest;	/* to find the nearest rows; else NULL */
 	gpuvec_nearest_head head;
 } Question;
 
 static const char zeros[8] = {0};
 
-/* Add a piece */
+/* Add a piece to a request */
 static void
 add_piece(MirrorRequest *request, const void *data, Size size)
 {
@@ -55,7 +62,7 @@ add_piece(MirrorRequest *request, const void *data, Size size)
 	request->pieces[request->npieces++].size = size;
 }
 
-/* Add an array of floats, and what pads it to 8 bytes */
+/* Add an array of floats, padded to 8 bytes */
 static void
 add_floats(MirrorRequest *request, const float *floats, uint64 n)
 {
@@ -63,7 +70,9 @@ add_floats(MirrorRequest *request, const float *floats, uint64 n)
 	add_piece(request, zeros, n % 2 * sizeof(float));
 }
 
-/* The engine keeps the map that is in use, or is to keep it from now on */
+/*
+ * Flags that tell the engine to keep the map, or to use the map that it keeps
+ */
 static uint32
 map_flags(const MirrorConversation *talk)
 {
@@ -131,7 +140,7 @@ make_nearest(Question *question, const MirrorConversation *talk, MirrorRequest *
 	add_piece(request, talk->map, talk->map_bytes);
 }
 
-/* Make the request of a question; it does not go along with a refresh */
+/* Make the request of a question.  It is never sent along with a refresh. */
 static void
 make_request(Question *question, const MirrorConversation *talk, MirrorRequest *request)
 {
@@ -146,7 +155,10 @@ make_request(Question *question, const MirrorConversation *talk, MirrorRequest *
 		make_nearest(question, talk, request);
 }
 
-/* What is in front of the elements or rows of an answer */
+/*
+ * Locate the parts of an answer's body.  *front is the number of bytes before
+ * the elements, rows or tids; *size is the size of each of these.
+ */
 static void
 read_front(const Question *question, EmbeddingAnswer *answer, Size *front, Size *size)
 {
@@ -176,7 +188,7 @@ read_front(const Question *question, EmbeddingAnswer *answer, Size *front, Size 
 	answer->elements = (const float *) (answer->body + found + keys);
 }
 
-/* Read an answer; one that is not well-formed is an error */
+/* Read an answer; fail if it is not well-formed */
 static void
 read_answer(const Question *question, const GpuvecReply *reply, EmbeddingAnswer *answer)
 {
@@ -195,8 +207,8 @@ read_answer(const Question *question, const GpuvecReply *reply, EmbeddingAnswer 
 }
 
 /*
- * Look at the rows that the engine names, and merge what the snapshot sees of
- * them into the verdicts.  Each must be a new one, so that asking again comes
+ * Look at the rows that the engine names, and merge the verdicts into the old
+ * ones.  Fail if there is a verdict about a row already: so the requests come
  * to an end.
  */
 static void
@@ -231,7 +243,7 @@ decide(const MirrorConversation *talk, const EmbeddingAnswer *answer, EmbeddingV
 	old->n = to;
 }
 
-/* Ask until all rows are decided.  False: the connection was lost. */
+/* Ask until all rows are decided.  False if the connection was lost. */
 static bool
 ask(MirrorConversation *talk, Question *question, EmbeddingAnswer *answer)
 {
@@ -257,8 +269,8 @@ ask(MirrorConversation *talk, Question *question, EmbeddingAnswer *answer)
 }
 
 /*
- * Ask.  If the engine dies meanwhile, start over, once.  Returns false, with
- * a reason, if there is no engine, or it cannot serve this.
+ * Ask.  If the engine dies meanwhile, start over once.  False, with *reason,
+ * if there is no engine or it cannot serve the request.
  */
 static bool
 converse(Question *question, uint64 rows, EmbeddingAnswer *answer, const char **reason)
@@ -280,9 +292,9 @@ converse(Question *question, uint64 rows, EmbeddingAnswer *answer, const char **
 }
 
 /*
- * Gather or pool the vectors of a target that has a shared mirror.
- * Complaints are the caller's to raise.  Returns false, with a reason, if
- * there is no engine.
+ * Gather, pool or compute gradients of a target that has a shared mirror.
+ * The caller has to check the answer's status.  False, with *reason, if there
+ * is no engine or it cannot serve the request.
  */
 bool
 EmbeddingAsk(EmbeddingTable *table, int target, gpuvec_embedding_op op, uint32 flags,
@@ -302,7 +314,10 @@ EmbeddingAsk(EmbeddingTable *table, int target, gpuvec_embedding_op op, uint32 f
 	return converse(&question, bags->nkeys, answer, reason);
 }
 
-/* The same for the nearest rows */
+/*
+ * Find the nearest rows of a target that has a shared mirror; as
+ * EmbeddingAsk()
+ */
 bool
 EmbeddingAskNearest(EmbeddingTable *table, int target, const EmbeddingNearest *nearest,
 					EmbeddingAnswer *answer, const char **reason)

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * bags.c
- *	  gpuvec_bags_agg, gpuvec_weighted_bags_agg: make one batch of many bags
- *	  of keys.
+ *	  The aggregates gpuvec_bags_agg and gpuvec_weighted_bags_agg: make one
+ *	  batch of many bags of keys.
  *
- * Functions over many bags take the keys of all, one behind the other, and
- * offsets.  SQL has no aggregate that joins arrays of differing lengths, nor
- * one that counts them up, so here is one that does both.
+ * Functions over a batch take the keys of all bags in one array, and offsets.
+ * SQL has no aggregate that joins arrays of different lengths, nor one that
+ * adds up their lengths.  These aggregates do both.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +22,7 @@
 PG_FUNCTION_INFO_V1(gpuvec_bags_agg_transfn);
 PG_FUNCTION_INFO_V1(gpuvec_bags_agg_finalfn);
 
-/* Elements of eight bytes, one behind the other */
+/* A growing array of elements of 8 bytes */
 typedef struct Elements
 {
 	char	   *bytes;
@@ -32,29 +32,29 @@ typedef struct Elements
 
 #define ELEMENT_BYTES	sizeof(int64)
 
+/* The state of a group: the batch so far */
 typedef struct BagsState
 {
 	MemoryContext context;
 	bool		weighted;
 	Elements	keys;
 	Elements	weights;
-	Elements	offsets;
+	Elements	offsets;		/* one more than there are bags */
 } BagsState;
 
-/* Positions of arguments, behind the state */
+/* Positions of arguments, after the state */
 enum
 {
 	ARG_KEYS = 1,
 	ARG_WEIGHTS
 };
 
-/* Append elements */
 static void
 append(BagsState *state, Elements *elements, const void *from, Size n)
 {
 	Size		room = Max(elements->room, 64);
 
-	/* they will be an array */
+	/* the result must fit an SQL array */
 	if (elements->n + n > (MaxAllocSize - ARR_OVERHEAD_NONULLS(1)) / ELEMENT_BYTES)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -72,7 +72,7 @@ append(BagsState *state, Elements *elements, const void *from, Size n)
 }
 
 /*
- * Append the elements of an array argument (null: none); returns their number
+ * Append the elements of an array argument, if not null; returns their number
  */
 static Size
 append_argument(FunctionCallInfo fcinfo, int argument, const char *name, BagsState *state,
@@ -98,7 +98,7 @@ append_argument(FunctionCallInfo fcinfo, int argument, const char *name, BagsSta
 	return n;
 }
 
-/* Append an offset: as many keys as there are by now */
+/* Append an offset: the number of keys so far */
 static void
 append_offset(BagsState *state)
 {
@@ -145,7 +145,7 @@ gpuvec_bags_agg_transfn(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(state);
 }
 
-/* An array of elements */
+/* Make an SQL array of elements */
 static Datum
 make_array(const Elements *elements, Oid type)
 {
@@ -165,7 +165,7 @@ make_array(const Elements *elements, Oid type)
 	return PointerGetDatum(array);
 }
 
-/* Final function */
+/* Final function: a row of keys, offsets and weights */
 Datum
 gpuvec_bags_agg_finalfn(PG_FUNCTION_ARGS)
 {

@@ -1,18 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * cache.c
- *	  Vectors kept for the next groups of an aggregate.
+ *	  Vectors kept for later groups of an aggregate.
  *
  * A sorted aggregate finishes each group before it reads the next one, so
- * each would need a trip to the engine.  Instead the vectors of its keys are
- * kept, and a group asks only for those that no group before it had; then it
- * is pooled here, by the same function as in the engine, to the same bits.
- * All groups of a statement have one snapshot, so a vector that one of them
- * got is right for all.
+ * each group would need a request to the engine.  Instead the vectors of its
+ * keys are kept.  A group then asks only for keys that no group before it
+ * had, and is pooled in this session.  The same function pools in the engine,
+ * so results are the same to the bit.  All groups of a statement have one
+ * snapshot, so a vector fetched for one group is right for all.
  *
- * There is as much memory as for a hash table of the executor.  When it is
- * used up, all is forgotten; and if most keys had to be asked for in that
- * time, keeping vectors does not pay: then groups are left to the engine.
+ * The cache may take as much memory as a hash table of the executor.  When it
+ * is full, all vectors are forgotten.  If more than half of the keys had to
+ * be asked for until then, the cache does not pay, and later groups are
+ * pooled in the engine.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,17 +24,17 @@
 #include "utils/memutils.h"
 
 /*
- * Bags of more keys are left to the engine, which has threads, and does not
- * send vectors
+ * Groups with more keys are left to the engine, which pools with several
+ * threads and does not send vectors
  */
 #define MAX_KEYS	1024
 
 struct EmbeddingCache
 {
-	MemoryContext context;		/* of the collection */
+	MemoryContext context;		/* of the collection and its vectors */
 	EmbeddingCollection *collection;
-	uint64		keys;			/* that groups had, since all was forgotten */
-	uint64		asked;			/* those of them that had to be asked for */
+	uint64		keys;			/* keys of groups since all was forgotten */
+	uint64		asked;			/* those of them that the engine was asked for */
 	bool		useless;
 };
 
@@ -46,7 +47,7 @@ forget(EmbeddingCache *cache)
 	cache->keys = cache->asked = 0;
 }
 
-/* An empty cache */
+/* Make an empty cache */
 EmbeddingCache *
 EmbeddingCacheMake(MemoryContext parent)
 {
@@ -56,7 +57,6 @@ EmbeddingCacheMake(MemoryContext parent)
 	return cache;
 }
 
-/* Give it up */
 void
 EmbeddingCacheDrop(EmbeddingCache *cache)
 {
@@ -64,7 +64,7 @@ EmbeddingCacheDrop(EmbeddingCache *cache)
 	pfree(cache);
 }
 
-/* Is there room for more?  If not, all is forgotten. */
+/* If the cache is full, forget all vectors, and decide whether it pays */
 static void
 make_room(EmbeddingCache *cache)
 {
@@ -74,7 +74,10 @@ make_room(EmbeddingCache *cache)
 	forget(cache);
 }
 
-/* Pool bags if that pays; the answer is in the current memory context */
+/*
+ * Pool bags, with results in the current memory context.  False: the caller
+ * has to pool them in the engine.
+ */
 bool
 EmbeddingCachePool(EmbeddingCache *cache, EmbeddingTable *table, const EmbeddingBags *bags,
 				   EmbeddingVectors *vectors)

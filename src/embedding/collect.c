@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * collect.c
- *	  Vectors collected in this session.
+ *	  Vectors of keys, collected in this session.
  *
- * Where one request to the engine will not do, the vectors of all keys are
- * brought here: tables with partitions, whose mirrors are several; tables
- * without a mirror; and no engine at all.  The last two are scanned.  A
- * collection can grow, so that many small requests of one snapshot bring each
- * vector once (cache.c).
+ * A collection serves where one request to the engine will not do.  Tables
+ * with partitions have several mirrors.  Tables without a mirror are scanned,
+ * and so are all tables if there is no engine.  A collection can grow, so
+ * that many small requests with one snapshot fetch each vector once
+ * (cache.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -17,18 +17,18 @@
 #include "link/engine_link.h"
 #include "utils/memutils.h"
 
-/* A key and its row */
+/* A key, and the row that was found for it */
 typedef struct KeyEntry
 {
 	int64		key;
 	char		status;
 	bool		found;
 	bool		twice;
-	bool		complete;		/* it was collected by an earlier call */
+	bool		complete;		/* collected by an earlier call */
 	gpuvec_vector_kind kind;
 	uint32		width;
 	const float *elements;
-	int			target;			/* whose mirror it came from last */
+	int			target;			/* the target whose mirror it came from last */
 } KeyEntry;
 
 #define SH_PREFIX		keyhash
@@ -42,21 +42,21 @@ typedef struct KeyEntry
 #define SH_DEFINE
 #include "lib/simplehash.h"
 
-/* Vectors that are kept lie in blocks of this size, or larger */
+/* Least number of elements in a block of kept vectors */
 #define BLOCK_ELEMENTS	16384
 
 struct EmbeddingCollection
 {
 	MemoryContext context;
-	float	   *room;			/* in the last block */
+	float	   *room;			/* free room in the last block */
 	Size		nroom;
 	keyhash_hash *keys;
-	int64	   *distinct;		/* the keys that are being collected, each
-								 * once */
+	int64	   *distinct;		/* [ndistinct]: the keys that are being
+								 * collected, each once */
 	uint64		ndistinct;
 };
 
-/* A copy of a vector in the collection's memory */
+/* Copy a vector into the collection's memory */
 static const float *
 keep_vector(EmbeddingCollection *collection, const float *elements, uint32 width)
 {
@@ -76,7 +76,7 @@ keep_vector(EmbeddingCollection *collection, const float *elements, uint32 width
 	return copy;
 }
 
-/* Take a row that has one of the keys */
+/* Take the vector of a row whose key is wanted */
 static void
 take_vector(EmbeddingCollection *collection, KeyEntry *entry, const MirrorVector *vector)
 {
@@ -89,14 +89,14 @@ take_vector(EmbeddingCollection *collection, KeyEntry *entry, const MirrorVector
 	entry->elements = keep_vector(collection, vector->elements, vector->width);
 }
 
-/* The collection that a relation is scanned for */
+/* A scan of a relation for a collection */
 typedef struct CollectScan
 {
 	EmbeddingCollection *collection;
 	MirrorTarget *target;
 } CollectScan;
 
-/* Take a row of a relation, if its key is wanted */
+/* EmbeddingScan callback: take the row if its key is wanted */
 static bool
 take_row(void *arg, const EmbeddingRow *row)
 {
@@ -111,7 +111,7 @@ take_row(void *arg, const EmbeddingRow *row)
 	return true;
 }
 
-/* Take what the engine has found of some of the keys */
+/* Take the vectors that the engine has found */
 static void
 take_answer(EmbeddingCollection *collection, int target, const EmbeddingBags *bags,
 			const EmbeddingAnswer *answer)
@@ -136,9 +136,9 @@ take_answer(EmbeddingCollection *collection, int target, const EmbeddingBags *ba
 }
 
 /*
- * Take the rows of a relation that have one of n keys from its mirror; false,
- * with a reason: there is no engine.  If the answer would be too large, one
- * half of the keys comes after the other.
+ * Fetch the vectors of n keys from a relation's mirror.  If the answer would
+ * be too large, fetch one half of the keys after the other.  False, with
+ * *reason, if there is no engine.
  */
 static bool
 ask_target(EmbeddingCollection *collection, EmbeddingTable *table, int target, const int64 *keys,
@@ -159,8 +159,8 @@ ask_target(EmbeddingCollection *collection, EmbeddingTable *table, int target, c
 }
 
 /*
- * The engine was lost between two halves: the relation will be scanned from
- * the beginning
+ * The engine was lost between two halves: forget the relation's rows, because
+ * it will be scanned from the beginning
  */
 static void
 forget_target(EmbeddingCollection *collection, int target)
@@ -186,7 +186,7 @@ compare_keys(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* A list of keys that grows */
+/* A growing list of keys */
 typedef struct KeyList
 {
 	int64	   *keys;
@@ -194,7 +194,7 @@ typedef struct KeyList
 	uint64		room;
 } KeyList;
 
-/* Append the key of a row */
+/* EmbeddingScan callback: append the row's key */
 static bool
 append_key(void *arg, const EmbeddingRow *row)
 {
@@ -207,8 +207,8 @@ append_key(void *arg, const EmbeddingRow *row)
 }
 
 /*
- * All keys of the table that have a vector, ascending; each must be there
- * once
+ * All keys of the table that have a vector, ascending.  Fail if a key has
+ * several rows.
  */
 const int64 *
 EmbeddingAllKeys(EmbeddingTable *table, uint64 *n)
@@ -232,7 +232,7 @@ EmbeddingAllKeys(EmbeddingTable *table, uint64 *n)
 	return keys;
 }
 
-/* An empty collection, in the current memory context */
+/* Make an empty collection, in the current memory context */
 EmbeddingCollection *
 EmbeddingCollectionMake(void)
 {
@@ -243,7 +243,7 @@ EmbeddingCollectionMake(void)
 	return collection;
 }
 
-/* Enter keys that are not there; distinct are those then */
+/* Add the keys that the collection lacks, and list them in distinct[] */
 static void
 enter_keys(EmbeddingCollection *collection, const int64 *keys, uint64 nkeys)
 {
@@ -263,8 +263,8 @@ enter_keys(EmbeddingCollection *collection, const int64 *keys, uint64 nkeys)
 }
 
 /*
- * Collect the vectors of those of the keys that the collection does not have;
- * returns their number.  After an error the collection is of no use.
+ * Collect the vectors of the keys that the collection lacks; returns the
+ * number of such keys.  After an error the collection cannot be used.
  */
 uint64
 EmbeddingCollectMore(EmbeddingCollection *collection, EmbeddingTable *table, const int64 *keys,
@@ -282,7 +282,7 @@ EmbeddingCollectMore(EmbeddingCollection *collection, EmbeddingTable *table, con
 			if (ask_target(collection, table, i, collection->distinct, collection->ndistinct, &reason))
 				continue;
 			GpuvecLinkWarn(reason);
-			/* what it cannot do for this relation it may do for others */
+			/* an engine that refuses this relation may serve the others */
 			use_engine = GpuvecLinkRefusal() != NULL;
 			forget_target(collection, i);
 		}
@@ -295,7 +295,7 @@ EmbeddingCollectMore(EmbeddingCollection *collection, EmbeddingTable *table, con
 	return collection->ndistinct;
 }
 
-/* Collect the vectors of all these keys, in the current memory context */
+/* Collect the vectors of keys, in the current memory context */
 EmbeddingCollection *
 EmbeddingCollect(EmbeddingTable *table, const int64 *keys, uint64 nkeys, bool use_engine)
 {
@@ -306,8 +306,8 @@ EmbeddingCollect(EmbeddingTable *table, const int64 *keys, uint64 nkeys, bool us
 }
 
 /*
- * What is there to complain about a key's row?  GPUVEC_EMBEDDING_DONE:
- * nothing.
+ * The complaint about a key's row; GPUVEC_EMBEDDING_DONE if there is none.
+ * `first` is the first key that was found: all vectors must have its width.
  */
 static gpuvec_embedding_status
 complaint_about(const KeyEntry *entry, const KeyEntry *first, gpuvec_missing missing)
@@ -322,8 +322,9 @@ complaint_about(const KeyEntry *entry, const KeyEntry *first, gpuvec_missing mis
 }
 
 /*
- * The vector of each key of the bags (NULL: not found), complaining as the
- * engine does.  Sets found and, if any key was found, width of *vectors.
+ * Locate the vector of each key of the bags; NULL for keys that were not
+ * found.  Raises the same complaints as the engine.  Sets vectors->found,
+ * ->known and, if any key was found, ->width.
  */
 const float **
 EmbeddingLocate(EmbeddingCollection *collection, EmbeddingTable *table,

@@ -1,16 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * embedding_table.h
- *	  Gathering and pooling the vectors of embedding tables.
+ *	  Embedding tables in a session: gathering and pooling their vectors, and
+ *	  finding the nearest ones.
  *
- * ask.c		asking the engine scan.c		the rows of a table, without
- * the engine collect.c	vectors collected in this session, where one request
- * will not do cache.c		vectors kept for the next groups of an aggregate
- * pool.c		bags of keys to vectors, either way gradient.c	gradients
- * nearest.c	the nearest rows arguments.c	arguments of the functions
- * functions.c	the functions of SQL that return one value rows.c		those
- * that return rows aggregate.c	the aggregate that pools bags.c		the
- * aggregate that makes batches train.c		new keys, steps of optimizers
+ * ask.c			requests to the engine
+ * local_rows.c		the rows of a table, scanned without the engine
+ * collect.c		vectors collected in this session
+ * cache.c			vectors kept for later groups of an aggregate
+ * pool.c			pooling bags of keys, in the engine or in this session
+ * gradient.c		gradients of pooling, likewise
+ * nearest.c		SQL functions that search for the nearest rows
+ * arguments.c		arguments of the SQL functions
+ * functions.c		SQL functions that return one value
+ * rows.c			SQL functions that return rows
+ * aggregate.c		the aggregates that pool
+ * bags.c			the aggregates that make batches of bags
+ * train.c			new keys, and steps of optimizers
+ * train_check.c	what train.c requires of tables
  *
  *-------------------------------------------------------------------------
  */
@@ -24,47 +31,50 @@
 #include "mirror/conversation.h"
 #include "utils/array.h"
 
-/* Which rows of a target the snapshot sees, as far as it was asked */
+/* Known verdicts: whether the snapshot sees a row of a target */
 typedef struct EmbeddingVerdicts
 {
-	uint64	   *verdicts;		/* gpuvec_verdict, ascending */
+	uint64	   *verdicts;		/* [n]: gpuvec_verdict, ascending */
 	uint64		n;
 } EmbeddingVerdicts;
 
-/* An embedding table that is being used, in one snapshot */
+/* An embedding table that is in use, with one snapshot */
 typedef struct EmbeddingTable
 {
 	Oid			relid;
-	MirrorTarget *targets;		/* open */
+	MirrorTarget *targets;		/* [ntargets], open */
 	int			ntargets;
-	EmbeddingVerdicts *verdicts;	/* of each target */
+	EmbeddingVerdicts *verdicts;	/* [ntargets] */
 	Snapshot	snapshot;
-	uint64		engine_us;		/* time spent in the engine */
-	MirrorKeptMap *kept_map;	/* that outlives it; NULL: none */
+	uint64		engine_us;		/* time spent in the engine, microseconds */
+	MirrorKeptMap *kept_map;	/* a map that outlives this structure, or NULL */
 } EmbeddingTable;
 
-/* Bags of keys that are to be pooled */
+/* Bags of keys to pool */
 typedef struct EmbeddingBags
 {
-	const int64 *keys;
+	const int64 *keys;			/* [nkeys] */
 	uint64		nkeys;
-	const uint64 *offsets;		/* [nbags + 1] */
+	const uint64 *offsets;		/* [nbags + 1]: first key of each bag, and
+								 * nkeys */
 	uint64		nbags;
-	const float *weights;		/* of the keys; NULL: none */
+	const float *weights;		/* [nkeys], or NULL */
 	gpuvec_pool_mode mode;
 	gpuvec_missing missing;
-	const float *gradient;		/* with respect to what pooling returns; NULL:
-								 * none */
+	const float *gradient;		/* [ngradient]: the upstream gradient, with
+								 * respect to what pooling returns; NULL: none */
 	uint64		ngradient;
 } EmbeddingBags;
 
-/* Vectors, one behind the other, in the current memory context */
+/* Contiguous vectors, in the current memory context */
 typedef struct EmbeddingVectors
 {
-	bool		known;			/* false: the table has no rows, so no width */
-	uint32		width;
-	const bool *found;			/* of each key */
-	const float *elements;
+	bool		known;			/* false: no vector was found, so the width is
+								 * not known */
+	uint32		width;			/* elements of each vector */
+	const bool *found;			/* [nkeys]: whether the key was found; NULL:
+								 * not asked for */
+	const float *elements;		/* [count] */
 	uint64		count;
 } EmbeddingVectors;
 
@@ -96,9 +106,9 @@ typedef struct EmbeddingGradient
 {
 	bool		known;			/* false: no key was found */
 	uint32		width;
-	uint64		n;				/* keys, or weights */
-	const int64 *keys;			/* of the gradients of vectors */
-	const float *elements;
+	uint64		n;				/* number of keys, or of weights */
+	const int64 *keys;			/* [n], for gradients of vectors: the keys */
+	const float *elements;		/* [n * width], or of weights [n] */
 } EmbeddingGradient;
 
 extern void EmbeddingGradients(EmbeddingTable *table, gpuvec_embedding_op op,
@@ -108,12 +118,12 @@ extern void EmbeddingGradients(EmbeddingTable *table, gpuvec_embedding_op op,
 typedef struct EmbeddingAnswer
 {
 	gpuvec_embedding_answer head;
-	char	   *body;			/* behind the head, in the message */
-	const char *found;			/* of each key, if GPUVEC_EMBEDDING_FOUND was
-								 * asked for */
-	const int64 *keys;			/* GPUVEC_EMBEDDING_GRAD */
+	char	   *body;			/* what follows the head in the message */
+	const char *found;			/* [nkeys], if GPUVEC_EMBEDDING_FOUND was set */
+	const int64 *keys;			/* for GPUVEC_EMBEDDING_GRAD */
 	const float *elements;
-	const uint32 *counts;		/* nearest rows of each query */
+	const uint32 *counts;		/* [nqueries]: number of nearest rows of each
+								 * query */
 	const gpuvec_near *rows;
 } EmbeddingAnswer;
 
@@ -124,8 +134,8 @@ typedef struct EmbeddingNearest
 	uint32		k;
 	uint32		width;
 	uint32		nqueries;
-	const float *queries;		/* one behind the other */
-	const int64 *excluded;		/* keys, ascending */
+	const float *queries;		/* [nqueries * width] */
+	const int64 *excluded;		/* [nexcluded]: keys to leave out, ascending */
 	uint64		nexcluded;
 } EmbeddingNearest;
 
@@ -135,12 +145,12 @@ extern bool EmbeddingAsk(EmbeddingTable *table, int target, gpuvec_embedding_op 
 extern bool EmbeddingAskNearest(EmbeddingTable *table, int target, const EmbeddingNearest *nearest,
 								EmbeddingAnswer *answer, const char **reason);
 
-/* scan.c */
+/* local_rows.c */
 typedef struct EmbeddingRow
 {
 	int64		key;
-	uint64		tid;
-	struct varlena *value;		/* the vector, as it is stored */
+	uint64		tid;			/* gpuvec_tid */
+	struct varlena *value;		/* the vector, as it is stored; may be toasted */
 } EmbeddingRow;
 
 extern void EmbeddingScan(MirrorTarget *target, Snapshot snapshot, bool first,
@@ -169,16 +179,19 @@ extern void EmbeddingCacheDrop(EmbeddingCache *cache);
 extern bool EmbeddingCachePool(EmbeddingCache *cache, EmbeddingTable *table,
 							   const EmbeddingBags *bags, EmbeddingVectors *vectors);
 
-/* rows.c: add its functions that return rows, when the library is loaded */
+/* rows.c: register its functions, when the library is loaded */
 extern void EmbeddingInit(void);
 
-/* complaints, in the words of the first relation */
+/* pool.c: raise a complaint, naming the table that the caller named */
 extern void EmbeddingComplain(EmbeddingTable *table, const gpuvec_embedding_answer *complaint)
 			pg_attribute_noreturn();
 
 /* arguments.c */
 
-/* Position of the keys, behind relation, key column and vector column */
+/*
+ * Position of the argument with the keys, after relation, key column and
+ * vector column
+ */
 #define EMBEDDING_ARG_KEYS	3
 
 extern const int64 *EmbeddingKeysArgument(FunctionCallInfo fcinfo, int argument, const char *name,
@@ -197,7 +210,7 @@ extern EmbeddingTable *EmbeddingTableArguments(FunctionCallInfo fcinfo, Snapshot
 extern bool EmbeddingGradientArguments(FunctionCallInfo fcinfo, bool batch, EmbeddingBags *bags,
 									   int *next);
 
-/* Arrays, of which only the last one is in use */
+/* Memory for a series of arrays, of which only the last is in use */
 typedef struct EmbeddingArrayRoom
 {
 	ArrayType  *array;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * functions.c
- *	  The functions of SQL over embedding tables that return one value.
+ *	  SQL functions over embedding tables that return one value.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,7 +15,7 @@ PG_FUNCTION_INFO_V1(gpuvec_pool);
 PG_FUNCTION_INFO_V1(gpuvec_pool_grad_weights);
 PG_FUNCTION_INFO_V1(gpuvec_pool_grad_weights_batch);
 
-/* gpuvec_pool: one bag of keys */
+/* gpuvec_pool: pool one bag of keys */
 Datum
 gpuvec_pool(PG_FUNCTION_ARGS)
 {

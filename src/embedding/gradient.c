@@ -3,9 +3,10 @@
  * gradient.c
  *	  Gradients of pooling, with respect to the vectors and to the weights.
  *
- * As in pool.c, the engine does it for a table with one mirror; otherwise,
- * and if the request or its answer would not fit a message, vectors are
- * collected, in as many parts as it takes, and the same functions run here.
+ * As in pool.c, the engine computes them for a table with one mirror.
+ * Otherwise, and if the request or its answer would not fit a message, the
+ * vectors are collected, and the same functions compute the gradients in this
+ * session.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,12 +20,12 @@
 #include "miscadmin.h"
 
 /*
- * How much gradients of weights may differ when they are verified, of the
- * largest
+ * With gpuvec_verify, the largest accepted difference between gradients of
+ * weights, relative to the largest gradient
  */
 #define WEIGHTS_TOLERANCE	1e-4
 
-/* Raise that the gradient has the wrong size */
+/* Raise the error that the upstream gradient has the wrong size */
 static void
 complain_of_gradient(const EmbeddingBags *bags, const gpuvec_embedding_answer *complaint)
 {
@@ -35,7 +36,9 @@ complain_of_gradient(const EmbeddingBags *bags, const gpuvec_embedding_answer *c
 					   bags->ngradient, complaint->count)));
 }
 
-/* Fail unless the gradient has as many elements as pooling returns */
+/*
+ * Fail unless the upstream gradient has as many elements as pooling returns
+ */
 static void
 check_gradient(const EmbeddingBags *bags, const bool *found, uint32 width)
 {
@@ -52,7 +55,7 @@ check_gradient(const EmbeddingBags *bags, const bool *found, uint32 width)
 		complain_of_gradient(bags, &complaint);
 }
 
-/* The gradients of the keys' vectors, computed here */
+/* Compute the gradients of the keys' vectors in this session */
 static void
 vectors_here(const EmbeddingBags *bags, const float **where, uint32 width, EmbeddingGradient *result)
 {
@@ -97,7 +100,7 @@ vectors_here(const EmbeddingBags *bags, const float **where, uint32 width, Embed
 	}
 }
 
-/* The gradients of the weights, computed here */
+/* Compute the gradients of the weights in this session */
 static void
 weights_here(const EmbeddingBags *bags, const float **where, uint32 width, EmbeddingGradient *result)
 {
@@ -117,7 +120,7 @@ weights_here(const EmbeddingBags *bags, const float **where, uint32 width, Embed
 	result->elements = out;
 }
 
-/* Compute here */
+/* Collect the vectors, and compute the gradients in this session */
 static void
 gradient_here(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags *bags,
 			  bool use_engine, EmbeddingGradient *result)
@@ -138,9 +141,9 @@ gradient_here(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags
 }
 
 /*
- * Ask the engine; false: the table has no (one) mirror, the request or its
- * answer would be too large, or (*use_engine is false then) there is no
- * engine
+ * Let the engine compute the gradients.  False if the table does not have
+ * exactly one shared mirror, or the request or answer would be too large.
+ * False with *use_engine = false if there is no engine.
  */
 static bool
 gradient_in_engine(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags *bags,
@@ -174,8 +177,8 @@ gradient_in_engine(EmbeddingTable *table, gpuvec_embedding_op op, const Embeddin
 }
 
 /*
- * Fail if gradients of weights differ by more than rounding: on a GPU their
- * scalar products have another order
+ * Fail if gradients of weights differ by more than WEIGHTS_TOLERANCE.  A GPU
+ * adds the products of a scalar product in another order.
  */
 static void
 compare_nearly(EmbeddingTable *table, const float *a, const float *b, uint64 n)
@@ -209,9 +212,9 @@ compare_gradients(EmbeddingTable *table, gpuvec_embedding_op op, const Embedding
 }
 
 /*
- * The gradients of the vectors of keys (each once, ascending), or of the
- * weights (of every key), given that of what pooling returns.  They live in
- * the current memory context.
+ * Compute the gradients of the vectors (one per distinct key, ascending), or
+ * of the weights (one per key), given bags->gradient.  They live in the
+ * current memory context.
  */
 void
 EmbeddingGradients(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags *bags,
@@ -231,7 +234,7 @@ EmbeddingGradients(EmbeddingTable *table, gpuvec_embedding_op op, const Embeddin
 	}
 	if (!result->known && op == GPUVEC_EMBEDDING_GRAD_WEIGHTS)
 	{
-		/* what was not found has no influence */
+		/* the weight of a key that was not found has no influence */
 		result->n = bags->nkeys;
 		result->elements = MemoryContextAllocExtended(CurrentMemoryContext,
 													  (bags->nkeys + 1) * sizeof(float),

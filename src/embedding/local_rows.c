@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * local_rows.c
- *	  Going through the rows of an embedding table without the engine.
+ *	  Scan the rows of an embedding table without the engine.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,7 +13,7 @@
 #include "storage/itemptr.h"
 #include "utils/memutils.h"
 
-/* A row as it is stored; false: it has no key or no vector */
+/* Read a row as it is stored.  False if it has no key or no vector. */
 static bool
 read_row(const MirrorTarget *target, TupleTableSlot *slot, EmbeddingRow *row)
 {
@@ -32,10 +32,10 @@ read_row(const MirrorTarget *target, TupleTableSlot *slot, EmbeddingRow *row)
 }
 
 /*
- * Call a function with each row of a relation that the snapshot sees and that
- * has a key and a vector, in memory that lives until the next one, until it
- * returns false. `first`: from the first page on, wherever others have begun
- * to scan.
+ * Call take() with each row of a relation that the snapshot sees and that has
+ * a key and a vector, until take() returns false.  take() runs in a memory
+ * context that is reset after each row.  With `first`, the scan begins at the
+ * first page and does not join other scans.
  */
 void
 EmbeddingScan(MirrorTarget *target, Snapshot snapshot, bool first,

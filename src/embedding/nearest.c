@@ -1,18 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * nearest.c
- *	  The rows whose vectors are nearest to queries: gpuvec_nearest and
- *	  gpuvec_nearest_batch.
+ *	  The SQL functions gpuvec_nearest and gpuvec_nearest_batch: find the rows
+ *	  whose vectors are nearest to queries.
  *
- * Tables with a mirror are searched in the engine, others are scanned; the
+ * Tables with a mirror are searched in the engine, others are scanned.  The
  * rows of several relations are merged.
  *
- * A request has one list of keys that are not wanted.  If each query has a
- * list of its own, and these are short, then several queries go with one
- * request all the same: it asks for as many more rows as the longest list has
- * keys, and what is not wanted is dropped here.  If that leaves too few rows
- * (several may have the same key), or a list is long, the query goes alone,
- * with its list.
+ * A request has one list of excluded keys for all its queries.  If each query
+ * of a batch has its own short list, several queries still share a request.
+ * It asks for k plus the length of the longest list, and excluded rows are
+ * dropped in this session.  If that leaves too few rows (several rows may
+ * have the same key), or a list is long, the query is sent alone with its
+ * list.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,30 +32,29 @@
 PG_FUNCTION_INFO_V1(gpuvec_nearest);
 PG_FUNCTION_INFO_V1(gpuvec_nearest_batch);
 
-/* Positions of arguments behind relation, key column and vector column */
+/* Positions of arguments after relation, key column and vector column */
 enum
 {
 	ARG_QUERY = 3,
 	ARG_K,
 	ARG_METRIC,
 	ARG_EXCLUDE,
-	ARG_EXCLUDE_OFFSETS			/* of the batch */
+	ARG_EXCLUDE_OFFSETS			/* gpuvec_nearest_batch only */
 };
 
-/* Keys that one query of several does not want, at most */
+/* A query with a longer list of excluded keys is sent alone */
 #define MAX_MORE_ROWS	1000
 
 /*
- * What each query does not want: keys from offsets[i] to offsets[i + 1],
- * ascending
+ * The excluded keys of query i: from offsets[i] to offsets[i + 1], ascending
  */
 typedef struct NearestLists
 {
 	const int64 *keys;
-	const int64 *offsets;		/* NULL: there is one list for all */
+	const int64 *offsets;		/* [nqueries + 1]; NULL: one list for all */
 } NearestLists;
 
-/* The queries that a relation is scanned for */
+/* A scan of a relation for all queries */
 typedef struct NearestScan
 {
 	MirrorTarget *target;
@@ -63,7 +62,7 @@ typedef struct NearestScan
 	gpuvec_near_heap *heaps;
 } NearestScan;
 
-/* Is a key in an ascending list? */
+/* True if a key is in an ascending list */
 static bool
 is_listed(const int64 *keys, uint64 n, int64 key)
 {
@@ -82,7 +81,7 @@ is_listed(const int64 *keys, uint64 n, int64 key)
 	return low < n && keys[low] == key;
 }
 
-/* Offer a row of a relation to all queries */
+/* EmbeddingScan callback: offer the row to all queries */
 static bool
 offer_row(void *arg, const EmbeddingRow *row)
 {
@@ -109,8 +108,8 @@ offer_row(void *arg, const EmbeddingRow *row)
 }
 
 /*
- * Offer the rows of a relation from its mirror; false, with a reason: there
- * is no engine
+ * Offer the nearest rows of a relation from its mirror.  False, with *reason,
+ * if there is no engine.
  */
 static bool
 ask_target(EmbeddingTable *table, int target, const EmbeddingNearest *nearest,
@@ -130,7 +129,7 @@ ask_target(EmbeddingTable *table, int target, const EmbeddingNearest *nearest,
 	return true;
 }
 
-/* Empty heaps, in the current memory context */
+/* Make an empty heap for each query, in the current memory context */
 static gpuvec_near_heap *
 make_heaps(const EmbeddingNearest *nearest)
 {
@@ -155,7 +154,7 @@ compare_heaps(EmbeddingTable *table, const EmbeddingNearest *nearest, const gpuv
 			EmbeddingReportWrong(table);
 }
 
-/* The nearest rows of all queries, in order */
+/* Find the nearest rows of all queries in all targets, nearest first */
 static gpuvec_near_heap *
 find_nearest(EmbeddingTable *table, const EmbeddingNearest *nearest, bool use_engine)
 {
@@ -171,7 +170,7 @@ find_nearest(EmbeddingTable *table, const EmbeddingNearest *nearest, bool use_en
 			if (ask_target(table, i, nearest, heaps, &reason))
 				continue;
 			GpuvecLinkWarn(reason);
-			/* what it cannot do for this relation it may do for others */
+			/* an engine that refuses this relation may serve the others */
 			use_engine = GpuvecLinkRefusal() != NULL;
 		}
 		scan.target = &table->targets[i];
@@ -183,7 +182,8 @@ find_nearest(EmbeddingTable *table, const EmbeddingNearest *nearest, bool use_en
 }
 
 /*
- * Nothing was found: fail if that is because the queries have another width
+ * After a search that found nothing: fail if the queries and the table's
+ * vectors differ in width
  */
 static void
 check_width(EmbeddingTable *table, uint32 width)
@@ -198,7 +198,6 @@ check_width(EmbeddingTable *table, uint32 width)
 						   get_rel_name(table->relid), table_width)));
 }
 
-/* How to compare */
 static gpuvec_metric
 metric_argument(FunctionCallInfo fcinfo)
 {
@@ -218,7 +217,6 @@ metric_argument(FunctionCallInfo fcinfo)
 	return GPUVEC_METRIC_COSINE;
 }
 
-/* How many rows */
 static uint32
 k_argument(FunctionCallInfo fcinfo)
 {
@@ -231,7 +229,10 @@ k_argument(FunctionCallInfo fcinfo)
 	return (uint32) k;
 }
 
-/* The queries: one array, or (batch) the rows of one */
+/*
+ * Read the queries: a one-dimensional array, or (batch) the rows of a
+ * two-dimensional array
+ */
 static void
 queries_argument(FunctionCallInfo fcinfo, bool batch, EmbeddingNearest *nearest)
 {
@@ -263,7 +264,7 @@ compare_keys(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Where the lists of queries begin, and at the end the number of keys */
+/* Read the offsets of the lists of excluded keys, as in NearestLists */
 static const int64 *
 list_offsets(FunctionCallInfo fcinfo, uint64 nkeys, uint64 nqueries)
 {
@@ -285,8 +286,8 @@ list_offsets(FunctionCallInfo fcinfo, uint64 nkeys, uint64 nqueries)
 }
 
 /*
- * Keys that are not wanted; null elements are none, except in lists of
- * several queries
+ * Read the excluded keys.  Null elements are ignored in a single list, and
+ * errors in lists of several queries.
  */
 static void
 exclude_argument(FunctionCallInfo fcinfo, bool batch, EmbeddingNearest *nearest,
@@ -325,7 +326,7 @@ exclude_argument(FunctionCallInfo fcinfo, bool batch, EmbeddingNearest *nearest,
 			  sizeof(int64), compare_keys);
 }
 
-/* A query alone, with its list */
+/* Make a search of one query, with its list of excluded keys */
 static void
 take_alone(const EmbeddingNearest *all, const NearestLists *lists, uint32 query,
 		   EmbeddingNearest *some)
@@ -337,7 +338,7 @@ take_alone(const EmbeddingNearest *all, const NearestLists *lists, uint32 query,
 	some->nexcluded = lists->offsets[query + 1] - lists->offsets[query];
 }
 
-/* The queries from one on that go with one request */
+/* Make a search of the queries, from `first` on, that share a request */
 static void
 take_queries(const EmbeddingNearest *all, const NearestLists *lists, uint32 first,
 			 EmbeddingNearest *some)
@@ -370,7 +371,10 @@ take_queries(const EmbeddingNearest *all, const NearestLists *lists, uint32 firs
 	some->k += more;
 }
 
-/* Return the rows of some queries, the first of which has this number */
+/*
+ * Return the rows of some queries, the first of which is query `first`;
+ * returns their number
+ */
 static uint64
 put_rows(ReturnSetInfo *rsinfo, bool batch, uint32 first, const EmbeddingNearest *nearest,
 		 const gpuvec_near_heap *heaps)
@@ -399,7 +403,9 @@ put_rows(ReturnSetInfo *rsinfo, bool batch, uint32 first, const EmbeddingNearest
 	return total;
 }
 
-/* Find the rows of some queries, and verify them if that is wished */
+/*
+ * Find the rows of some queries; with gpuvec_verify, compare them with a scan
+ */
 static gpuvec_near_heap *
 find_verified(EmbeddingTable *table, const EmbeddingNearest *nearest)
 {
@@ -411,8 +417,8 @@ find_verified(EmbeddingTable *table, const EmbeddingNearest *nearest)
 }
 
 /*
- * Drop rows that a query does not want, and what is too many then; false: too
- * few are left
+ * Drop excluded rows, and rows beyond the k-th.  False if fewer than k rows
+ * are left and the table may have more.
  */
 static bool
 drop_excluded(gpuvec_near_heap *heap, const NearestLists *lists, uint32 query, uint32 k)
@@ -430,7 +436,8 @@ drop_excluded(gpuvec_near_heap *heap, const NearestLists *lists, uint32 query, u
 }
 
 /*
- * Find the rows of the queries from one on; *some are those that were found
+ * Find the rows of some queries, from query `first` on.  *some describes the
+ * queries that were searched for.
  */
 static gpuvec_near_heap *
 find_group(EmbeddingTable *table, const EmbeddingNearest *all, const NearestLists *lists,
@@ -454,7 +461,7 @@ find_group(EmbeddingTable *table, const EmbeddingNearest *all, const NearestList
 	return heaps;
 }
 
-/* Both functions */
+/* Serve both functions */
 static Datum
 find_rows(FunctionCallInfo fcinfo, bool batch)
 {
@@ -485,7 +492,7 @@ find_rows(FunctionCallInfo fcinfo, bool batch)
 		MemoryContextSwitchTo(old);
 		total += put_rows((ReturnSetInfo *) fcinfo->resultinfo, batch, first, &some, heaps);
 		MemoryContextDelete(context);
-		/* verdicts were in that context */
+		/* verdicts lived in that context */
 		memset(table->verdicts, 0, table->ntargets * sizeof(EmbeddingVerdicts));
 	}
 	if (total == 0 && all.nqueries > 0)

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * pool.c
- *	  Bags of keys to vectors.
+ *	  Gathering and pooling the vectors of keys.
  *
- * A table with one mirror is pooled in the engine.  Otherwise the vectors are
- * collected, and pooled here by the same function.
+ * A table with one mirror is pooled in the engine.  For other tables, vectors
+ * are collected, and the same function pools them in this session.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,7 +18,6 @@
 #include "search/set_search.h"
 #include "utils/memutils.h"
 
-/* Open a table for one snapshot */
 EmbeddingTable *
 EmbeddingOpen(Oid relid, const char *key_column, const char *column, Snapshot snapshot)
 {
@@ -31,7 +30,7 @@ EmbeddingOpen(Oid relid, const char *key_column, const char *column, Snapshot sn
 	return table;
 }
 
-/* Let go of a table; its locks stay */
+/* Close a table; its locks stay */
 void
 EmbeddingClose(EmbeddingTable *table)
 {
@@ -41,7 +40,7 @@ EmbeddingClose(EmbeddingTable *table)
 	SearchCloseTargets(table->targets, table->ntargets);
 }
 
-/* Raise what the engine, or collect.c, complains about */
+/* Raise a complaint of the engine or of collect.c */
 void
 EmbeddingComplain(EmbeddingTable *table, const gpuvec_embedding_answer *complaint)
 {
@@ -94,7 +93,7 @@ EmbeddingComplain(EmbeddingTable *table, const gpuvec_embedding_answer *complain
 	pg_unreachable();
 }
 
-/* What the first row of a relation is asked for */
+/* A scan for the width of a relation's first vector */
 typedef struct WidthScan
 {
 	MirrorTarget *target;
@@ -102,7 +101,9 @@ typedef struct WidthScan
 	uint32		width;
 } WidthScan;
 
-/* Take the width of a row that has one; then that is all */
+/*
+ * EmbeddingScan callback: take the width, and stop at the first good vector
+ */
 static bool
 take_width(void *arg, const EmbeddingRow *row)
 {
@@ -115,7 +116,7 @@ take_width(void *arg, const EmbeddingRow *row)
 	return !scan->known;
 }
 
-/* The width of the table's first row; false if it has none */
+/* The width of the table's first vector; false if it has none */
 bool
 EmbeddingWidth(EmbeddingTable *table, uint32 *width)
 {
@@ -132,7 +133,10 @@ EmbeddingWidth(EmbeddingTable *table, uint32 *width)
 	return false;
 }
 
-/* Floats that the answer will have, if these are found */
+/*
+ * Number of floats of an answer.  found[nkeys] is only read for concat with
+ * GPUVEC_MISSING_SKIP.
+ */
 static uint64
 count_elements(const EmbeddingBags *bags, const bool *found, uint32 width)
 {
@@ -147,7 +151,10 @@ count_elements(const EmbeddingBags *bags, const bool *found, uint32 width)
 	return n * width;
 }
 
-/* One bag, whose vectors have been collected */
+/*
+ * Describe a bag whose vectors have been collected; `where` is from
+ * EmbeddingLocate()
+ */
 gpuvec_bag
 EmbeddingBag(const EmbeddingBags *bags, const float **where, uint32 width, uint64 bag,
 			 float *scratch)
@@ -168,7 +175,6 @@ EmbeddingBag(const EmbeddingBags *bags, const float **where, uint32 width, uint6
 	return found;
 }
 
-/* Pool collected vectors */
 static void
 pool_collected(EmbeddingCollection *collection, EmbeddingTable *table, const EmbeddingBags *bags,
 			   EmbeddingVectors *vectors)
@@ -192,7 +198,7 @@ pool_collected(EmbeddingCollection *collection, EmbeddingTable *table, const Emb
 	}
 }
 
-/* Collect the vectors, and pool them here */
+/* Collect the vectors, and pool them in this session */
 static void
 pool_here(EmbeddingTable *table, const EmbeddingBags *bags, bool use_engine,
 		  EmbeddingVectors *vectors)
@@ -201,7 +207,7 @@ pool_here(EmbeddingTable *table, const EmbeddingBags *bags, bool use_engine,
 				   vectors);
 }
 
-/* No key was found: zeros in the width of the table */
+/* No key was found: return zeros, as wide as the table's vectors */
 static void
 pool_nothing(EmbeddingTable *table, const EmbeddingBags *bags, EmbeddingVectors *vectors)
 {
@@ -214,7 +220,7 @@ pool_nothing(EmbeddingTable *table, const EmbeddingBags *bags, EmbeddingVectors 
 												   MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 }
 
-/* Report that the engine has computed something else than we */
+/* Raise the error that the engine's result is wrong */
 void
 EmbeddingReportWrong(EmbeddingTable *table)
 {
@@ -225,7 +231,7 @@ EmbeddingReportWrong(EmbeddingTable *table)
 			 errhint("Please report this as a bug; gpuvec_evict discards the engine's copy.")));
 }
 
-/* Fail if floats differ; NaN is NaN */
+/* Fail if floats differ in a bit; any NaN equals any other */
 void
 EmbeddingCompare(EmbeddingTable *table, const float *a, const float *b, uint64 n)
 {
@@ -248,7 +254,7 @@ compare_vectors(EmbeddingTable *table, const EmbeddingVectors *a, const Embeddin
 	EmbeddingCompare(table, a->elements, b->elements, a->count);
 }
 
-/* The bags from `first` on, up to `end`, as bags of their own */
+/* Make bags of the bags from `first` to before `end` */
 static EmbeddingBags
 part_of(const EmbeddingBags *bags, uint64 first, uint64 end)
 {
@@ -268,7 +274,7 @@ part_of(const EmbeddingBags *bags, uint64 first, uint64 end)
 	return part;
 }
 
-/* Some of the keys, each to be gathered */
+/* Make bags to gather the keys from `first` to before `end` */
 static EmbeddingBags
 part_of_keys(const EmbeddingBags *bags, uint64 first, uint64 end)
 {
@@ -284,8 +290,8 @@ part_of_keys(const EmbeddingBags *bags, uint64 first, uint64 end)
 }
 
 /*
- * Put two answers together; a part that found nothing has zeros where those
- * are due
+ * Join two answers.  An answer that found no key has zeros, if missing keys
+ * count.
  */
 static void
 join_vectors(EmbeddingTable *table, const EmbeddingBags *parts, const EmbeddingVectors *from,
@@ -329,8 +335,8 @@ static void find_vectors(EmbeddingTable *table, gpuvec_embedding_op op, const Em
 						 EmbeddingVectors *vectors);
 
 /*
- * The request or its answer would be too large: gather or pool one half and
- * then the other
+ * The request or its answer would be too large: serve one half of the keys or
+ * bags after the other
  */
 static void
 find_halves(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags *bags,
@@ -353,8 +359,8 @@ find_halves(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags *
 }
 
 /*
- * Is a request so large that, with a map and verdicts, it may not fit a
- * message?
+ * True if a request is so large that it may not fit a message, together with
+ * a map and verdicts
  */
 bool
 EmbeddingRequestTooLarge(const EmbeddingBags *bags)
@@ -366,8 +372,8 @@ EmbeddingRequestTooLarge(const EmbeddingBags *bags)
 }
 
 /*
- * Gather or pool in the engine.  False: the table has no (one) mirror, or (no
- * engine: *use_engine is false then) it cannot be asked.
+ * Gather or pool in the engine.  False if the table does not have exactly one
+ * shared mirror.  False with *use_engine = false if there is no engine.
  */
 static bool
 use_mirror(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags *bags,
@@ -407,7 +413,7 @@ use_mirror(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags *b
 	return true;
 }
 
-/* Gather or pool, in the engine or here */
+/* Gather or pool, in the engine or in this session */
 static void
 find_vectors(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags *bags,
 			 EmbeddingVectors *vectors)
@@ -426,7 +432,7 @@ find_vectors(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags 
 	}
 }
 
-/* Floats that a bag has in an answer */
+/* Number of floats of a bag in an answer */
 uint64
 EmbeddingBagElements(const EmbeddingBags *bags, const EmbeddingVectors *vectors, uint64 bag)
 {
@@ -443,7 +449,7 @@ EmbeddingBagElements(const EmbeddingBags *bags, const EmbeddingVectors *vectors,
 	return n * vectors->width;
 }
 
-/* Pool bags; what is returned lives in the current memory context */
+/* Pool bags; the result lives in the current memory context */
 void
 EmbeddingPool(EmbeddingTable *table, const EmbeddingBags *bags, EmbeddingVectors *vectors)
 {
@@ -452,7 +458,7 @@ EmbeddingPool(EmbeddingTable *table, const EmbeddingBags *bags, EmbeddingVectors
 		pool_nothing(table, bags, vectors);
 }
 
-/* The same with vectors that have been collected */
+/* Pool bags whose vectors have been collected */
 void
 EmbeddingPoolCollected(EmbeddingCollection *collection, EmbeddingTable *table,
 					   const EmbeddingBags *bags, EmbeddingVectors *vectors)
@@ -463,7 +469,7 @@ EmbeddingPoolCollected(EmbeddingCollection *collection, EmbeddingTable *table,
 		pool_nothing(table, bags, vectors);
 }
 
-/* The vectors of the keys that are found, one behind the other */
+/* Gather the vectors of the keys that are found, in the order of keys[] */
 void
 EmbeddingGather(EmbeddingTable *table, const int64 *keys, uint64 nkeys, EmbeddingVectors *vectors)
 {

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * rows.c
- *	  The functions of SQL over embedding tables that return rows.
+ *	  SQL functions over embedding tables that return rows.
  *
- * A call asks for all vectors at once, and rows are made of them one by one.
+ * A call computes all vectors at once, and then returns them row by row.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,11 +25,11 @@ PG_FUNCTION_INFO_V1(gpuvec_pool_grad);
 PG_FUNCTION_INFO_V1(gpuvec_pool_grad_batch);
 PG_FUNCTION_INFO_V1(gpuvec_vectors_support);
 
-/* Which of two functions is it? */
+/* Forms of a function: for one bag of keys, or for a batch of bags */
 #define FORM_ONE	0
 #define FORM_BATCH	1
 
-/* Positions of arguments, of a batch */
+/* Positions of arguments, in functions of a batch */
 enum
 {
 	ARG_OFFSETS = EMBEDDING_ARG_KEYS + 1,
@@ -41,21 +41,21 @@ enum
 
 typedef struct GatherCall
 {
-	bool		batch;			/* rows begin with the bag */
+	bool		batch;			/* rows begin with the number of the bag */
 	EmbeddingBags bags;
 	uint64		one[2];			/* the offsets of a single bag */
-	bool	   *nulls;			/* keys that are null; NULL: none */
+	bool	   *nulls;			/* [nkeys]: keys that are null; NULL: none */
 	EmbeddingVectors vectors;	/* of the keys that are not null */
 
 	/* the next row */
-	uint64		key;			/* its number */
-	uint64		asked;			/* keys before it that are not null */
+	uint64		key;			/* index of its key */
+	uint64		asked;			/* number of keys before it that are not null */
 	uint64		bag;
 	const float *elements;
 	EmbeddingArrayRoom room;
 } GatherCall;
 
-/* The keys that are not null; returns their number */
+/* Leave out null keys; returns the number of the others */
 static uint64
 keys_that_are(const int64 **keys, const bool *nulls, uint64 n)
 {
@@ -72,7 +72,6 @@ keys_that_are(const int64 **keys, const bool *nulls, uint64 n)
 	return nkept;
 }
 
-/* Go to the first row */
 static void
 gather_rewind(void *state)
 {
@@ -82,7 +81,6 @@ gather_rewind(void *state)
 	call->elements = call->vectors.elements;
 }
 
-/* Gather */
 static void *
 gather_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 {
@@ -111,7 +109,9 @@ gather_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 	return call;
 }
 
-/* The next key, with its sample if it is a batch */
+/*
+ * Return the next key with its vector; in a batch with the number of its bag
+ */
 static bool
 gather_next(void *state, Datum *values, bool *nulls)
 {
@@ -149,16 +149,15 @@ gather_next(void *state, Datum *values, bool *nulls)
 typedef struct PoolCall
 {
 	EmbeddingBags bags;
-	uint64		slots;			/* bags of a row */
+	uint64		slots;			/* number of bags of a sample, which is a row */
 	EmbeddingVectors vectors;
 
 	/* the next row */
-	uint64		bag;			/* its first one */
+	uint64		bag;			/* its first bag */
 	const float *elements;
 	EmbeddingArrayRoom room;
 } PoolCall;
 
-/* Go to the first row */
 static void
 pool_rewind(void *state)
 {
@@ -168,7 +167,6 @@ pool_rewind(void *state)
 	call->elements = call->vectors.elements;
 }
 
-/* Pool */
 static void *
 pool_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 {
@@ -191,7 +189,7 @@ pool_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 	return call;
 }
 
-/* The next sample: the vectors of its bags, one behind the other */
+/* Return the next sample: the vectors of its bags, joined */
 static bool
 pool_next(void *state, Datum *values, bool *nulls)
 {
@@ -214,25 +212,22 @@ pool_next(void *state, Datum *values, bool *nulls)
 	return true;
 }
 
-/*
- * ---- gpuvec_pool_grad, gpuvec_pool_grad_batch: gradients of vectors, by key
- * ----
- */
+/* ---- gpuvec_pool_grad, gpuvec_pool_grad_batch: gradients by key ---- */
 
 typedef struct GradientCall
 {
 	EmbeddingGradient gradient;
-	const int64 *keys;			/* of rows: those with a gradient, or all */
+	const int64 *keys;			/* [nkeys]: keys to return, either with a
+								 * gradient or all keys of the table */
 	uint64		nkeys;
-	float	   *zeros;			/* the gradient of the other keys */
+	float	   *zeros;			/* gradient of keys that have none */
 
 	/* the next row */
 	uint64		key;
-	uint64		next;			/* gradient behind those that were returned */
+	uint64		next;			/* index of the next gradient */
 	EmbeddingArrayRoom room;
 } GradientCall;
 
-/* Go to the first row */
 static void
 gradient_rewind(void *state)
 {
@@ -241,7 +236,6 @@ gradient_rewind(void *state)
 	call->key = call->next = 0;
 }
 
-/* Compute the gradients */
 static void *
 gradient_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 {
@@ -268,7 +262,7 @@ gradient_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 	return call;
 }
 
-/* The next key and its gradient */
+/* Return the next key and its gradient */
 static bool
 gradient_next(void *state, Datum *values, bool *nulls)
 {
@@ -307,7 +301,9 @@ EmbeddingInit(void)
 	SetFunctionsAdd(functions);
 }
 
-/* Elements of an array argument, if they are known now; else -1 */
+/*
+ * Number of elements of an array argument; -1 if the planner does not know it
+ */
 static double
 known_elements(PlannerInfo *root, FuncExpr *call, int argument)
 {
@@ -320,7 +316,7 @@ known_elements(PlannerInfo *root, FuncExpr *call, int argument)
 	return ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
 }
 
-/* An argument that is a number, if it is known now; else -1 */
+/* Value of a bigint argument; -1 if the planner does not know it */
 static double
 known_number(PlannerInfo *root, FuncExpr *call, int argument)
 {
@@ -329,7 +325,7 @@ known_number(PlannerInfo *root, FuncExpr *call, int argument)
 	return known == NULL || known->constisnull ? -1 : (double) DatumGetInt64(known->constvalue);
 }
 
-/* Rows of gpuvec_pool_batch, or -1 */
+/* Expected number of rows of gpuvec_pool_batch; -1 if not known */
 static double
 expected_samples(PlannerInfo *root, FuncExpr *call)
 {
@@ -342,8 +338,8 @@ expected_samples(PlannerInfo *root, FuncExpr *call)
 }
 
 /*
- * Planner support: how many rows to expect.  It also makes the planner load
- * the library, before it asks for paths.
+ * Planner support: the expected number of rows.  Calling it also makes the
+ * planner load the library, before it asks for paths (set_scan.c).
  */
 Datum
 gpuvec_vectors_support(PG_FUNCTION_ARGS)

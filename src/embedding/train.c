@@ -3,18 +3,20 @@
  * train.c
  *	  Changing embedding tables: new keys, and steps of an optimizer.
  *
- * Both are plain INSERT and UPDATE statements, run with the caller's
- * privileges and in the caller's transaction; what they compute for each row
- * is done by small functions of vectors.  The statements name everything with
- * its schema, and cast each argument of a function to its declared type.
- * Otherwise a function that somebody else has put into the extension's schema
- * could be called, because its types fit better.  Triggers and defaults of
- * the table run as in any DML.
+ * Both are plain INSERT and UPDATE statements.  They run with the caller's
+ * privileges, in the caller's transaction.  Small functions over vectors
+ * compute the new values of each row.  Triggers and defaults of the table
+ * work as for any statement.
  *
- * Rows are locked in the order of their keys, so that sessions that train the
- * same table wait for one another rather than deadlock.
+ * The statements qualify every name with its schema, and cast each argument
+ * of a function to its declared type.  Otherwise they might call a function
+ * that somebody else has created in the extension's schema, because its
+ * argument types fit better.
  *
- * Arithmetic is float64, each result is rounded to float32.
+ * Rows are locked in the order of their keys.  So sessions that train the
+ * same table wait for one another instead of running into deadlocks.
+ *
+ * Arithmetic is in float64; each result is rounded to float32.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,12 +50,12 @@ PG_FUNCTION_INFO_V1(gpuvec_adagrad_step);
 PG_FUNCTION_INFO_V1(gpuvec_adam_step);
 PG_FUNCTION_INFO_V1(gpuvec_apply_grad);
 
-/* Casts for statements: arguments are of exactly the declared types */
+/* Casts to the declared types of arguments */
 #define AS_FLOAT8		"::pg_catalog.float8"
 #define AS_REALS		"::pg_catalog.float4[]"
 #define AS_INT8			"::pg_catalog.int8"
 
-/* How new vectors are made */
+/* Distributions of the elements of new vectors */
 typedef enum Initializer
 {
 	INITIAL_ZEROS,
@@ -62,12 +64,11 @@ typedef enum Initializer
 } Initializer;
 
 /*
- * Summands of a value that is almost normally distributed: their variance is
- * 1
+ * An almost normally distributed value is the sum of this many uniform values
+ * in [0, 1), less the mean; its variance is then 1
  */
 #define NORMAL_SUMMANDS		12
 
-/* Find an initializer by its name */
 static Initializer
 parse_initializer(const char *name)
 {
@@ -83,7 +84,7 @@ parse_initializer(const char *name)
 	return INITIAL_ZEROS;
 }
 
-/* A number in [0, 1) that depends on all arguments and nothing else */
+/* A pseudo-random number in [0, 1); equal arguments give equal numbers */
 static double
 random_at(int64 seed, int64 key, uint64 number)
 {
@@ -94,7 +95,7 @@ random_at(int64 seed, int64 key, uint64 number)
 	return (double) (h >> 11) / 9007199254740992.0;
 }
 
-/* Element i of the first vector of a key */
+/* Element i of the new vector of a key */
 static float
 initial_element(Initializer initializer, double scale, int64 seed, int64 key, uint64 i)
 {
@@ -134,7 +135,7 @@ gpuvec_initial_vector(PG_FUNCTION_ARGS)
 	return EmbeddingArray(elements, width);
 }
 
-/* A function of the extension, qualified */
+/* The qualified name of a function of the extension */
 static const char *
 own_function(FunctionCallInfo fcinfo, const char *name)
 {
@@ -142,7 +143,7 @@ own_function(FunctionCallInfo fcinfo, const char *name)
 									  name);
 }
 
-/* A relation's name, qualified */
+/* The qualified name of a relation */
 static const char *
 relation_name(Oid relid)
 {
@@ -155,7 +156,9 @@ relation_name(Oid relid)
 	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)), name);
 }
 
-/* Fail if one of the first n arguments is null */
+/*
+ * Fail if one of the first n arguments is null; names[i] == NULL: it may be
+ */
 static void
 require_arguments(FunctionCallInfo fcinfo, const char *const *names, int n)
 {
@@ -179,7 +182,7 @@ require_number(double number, const char *name, double least, double limit)
 			 errmsg("%s must be at least %g and less than %g", name, least, limit)));
 }
 
-/* Run a statement; returns how many rows it changed */
+/* Run a statement; returns the number of rows that it changed */
 static int64
 run_statement(const char *sql, int n, Oid *types, Datum *values)
 {
@@ -195,7 +198,7 @@ run_statement(const char *sql, int n, Oid *types, Datum *values)
 	return rows;
 }
 
-/* The width for new keys: what is asked for, or that of the table */
+/* The width of new vectors: from the argument, or that of the table */
 static int32
 new_width(FunctionCallInfo fcinfo, int argument)
 {
@@ -219,7 +222,7 @@ new_width(FunctionCallInfo fcinfo, int argument)
 
 /*
  * gpuvec_ensure_keys(relation, key_column, column, keys, width, initializer,
- * scale, seed): add the keys that the table lacks; returns how many
+ * scale, seed): add the keys that the table lacks; returns their number
  */
 Datum
 gpuvec_ensure_keys(PG_FUNCTION_ARGS)
@@ -250,8 +253,9 @@ gpuvec_ensure_keys(PG_FUNCTION_ARGS)
 	initStringInfo(&sql);
 
 	/*
-	 * Beside the table no name goes without its alias: the table may have it
-	 * too.  A key that is GENERATED ALWAYS AS IDENTITY is given all the same.
+	 * The table may have columns of any name, so each column is named with
+	 * its alias.  OVERRIDING SYSTEM VALUE: a key column that is GENERATED
+	 * ALWAYS AS IDENTITY gets the given keys.
 	 */
 	appendStringInfo(&sql,
 					 "INSERT INTO %s (%s, %s) OVERRIDING SYSTEM VALUE"
@@ -265,8 +269,9 @@ gpuvec_ensure_keys(PG_FUNCTION_ARGS)
 }
 
 /*
- * gpuvec_gradient_rows(keys, gradients): each key once, ascending, with the
- * sum of its gradients, which follow one another in one array
+ * gpuvec_gradient_rows(keys, gradients): one row for each distinct key,
+ * ascending, with the sum of its gradients.  `gradients` is one array of the
+ * gradients of all keys, in the order of keys.
  */
 Datum
 gpuvec_gradient_rows(PG_FUNCTION_ARGS)
@@ -328,9 +333,9 @@ gpuvec_gradient_rows(PG_FUNCTION_ARGS)
 }
 
 /*
- * The elements of a real[] argument, which must have *n of them (-1: any
- * number, which is returned).  Argument key (-1: none) is the key that an
- * error names.
+ * The elements of a real[] argument, which must have *n elements.  If *n is
+ * -1, any number will do, and *n is set to it.  `key` is the position of the
+ * key that an error names, or -1.
  */
 static const float *
 vector_argument(FunctionCallInfo fcinfo, int argument, int *n, int key)
@@ -368,7 +373,7 @@ gpuvec_vector_axpy(PG_FUNCTION_ARGS)
 	return EmbeddingArray(out, n);
 }
 
-/* gpuvec_vector_square(a, x): a times the squares of x's elements */
+/* gpuvec_vector_square(a, x): a times the square of each element of x */
 Datum
 gpuvec_vector_square(PG_FUNCTION_ARGS)
 {
@@ -382,7 +387,7 @@ gpuvec_vector_square(PG_FUNCTION_ARGS)
 	return EmbeddingArray(out, n);
 }
 
-/* gpuvec_sgd_step(x, gradient, learning_rate, key) */
+/* gpuvec_sgd_step(x, gradient, learning_rate, key): the new x */
 Datum
 gpuvec_sgd_step(PG_FUNCTION_ARGS)
 {
@@ -398,8 +403,8 @@ gpuvec_sgd_step(PG_FUNCTION_ARGS)
 }
 
 /*
- * Fail unless an optimizer's state is its own: only Adam's has an m.
- * Argument m is that of m, argument v that of v.
+ * Fail unless the state belongs to this optimizer and is complete.  Only
+ * Adam's state has an m.  m and v are the positions of these arguments.
  */
 static void
 require_state(FunctionCallInfo fcinfo, const char *optimizer, bool has_m, int m, int v)
@@ -419,8 +424,8 @@ require_state(FunctionCallInfo fcinfo, const char *optimizer, bool has_m, int m,
 }
 
 /*
- * gpuvec_adagrad_step(x, gradient, m, which has to be null, sum of squares,
- * learning_rate, epsilon, key)
+ * gpuvec_adagrad_step(x, gradient, m, sum of squares, learning_rate, epsilon,
+ * key): the new x; m must be null
  */
 Datum
 gpuvec_adagrad_step(PG_FUNCTION_ARGS)
@@ -446,7 +451,8 @@ gpuvec_adagrad_step(PG_FUNCTION_ARGS)
 }
 
 /*
- * gpuvec_adam_step(x, m, v, step, learning_rate, beta1, beta2, epsilon, key)
+ * gpuvec_adam_step(x, m, v, step, learning_rate, beta1, beta2, epsilon, key):
+ * the new x
  */
 Datum
 gpuvec_adam_step(PG_FUNCTION_ARGS)
@@ -477,20 +483,24 @@ gpuvec_adam_step(PG_FUNCTION_ARGS)
 	return EmbeddingArray(out, n);
 }
 
-/* What gpuvec_apply_grad is called with */
+/*
+ * A call of gpuvec_apply_grad, and the statement that it builds; names are
+ * qualified or quoted
+ */
 typedef struct Training
 {
 	FunctionCallInfo fcinfo;
 	const char *rel;
-	const char *key;
-	const char *column;
-	const char *state;			/* NULL: none */
+	const char *key;			/* the key column */
+	const char *column;			/* the vector column */
+	const char *state;			/* the optimizer's state table; NULL: none */
 	StringInfoData sql;
 } Training;
 
 /*
- * Gradients of keys that the table has, whose rows are locked in the order of
- * keys: g(key, gradient).  $1 keys, $2 gradients.
+ * Append a WITH query l(key, gradient): the gradients of keys that the table
+ * has.  It locks the rows of these keys, in the order of keys.  $1 is the
+ * array of keys, $2 that of gradients.
  */
 static void
 append_gradients(Training *training)
@@ -505,8 +515,9 @@ append_gradients(Training *training)
 }
 
 /*
- * New optimizer states, or the next ones: s(key, step, m, v) and the
- * gradients
+ * Append a WITH query s(key, step, m, v): the new state of each key in l.  m
+ * and v are expressions for a new key, next_m and next_v for a key that has a
+ * state.
  */
 static void
 append_states(Training *training, const char *m, const char *v, const char *next_m,
@@ -521,8 +532,8 @@ append_states(Training *training, const char *m, const char *v, const char *next
 }
 
 /*
- * The update itself, by an expression over the row t, its gradient l and its
- * state s
+ * Append the UPDATE: `function` is called with the vector and the arguments
+ * in `format`, over the row t, its gradient l and its state s
  */
 static void
 append_update(Training *training, const char *format, const char *function)
@@ -540,8 +551,8 @@ append_update(Training *training, const char *format, const char *function)
 }
 
 /*
- * The statement of an optimizer; $3 is the learning rate, $4 and $5 beta1 and
- * beta2, $6 epsilon
+ * Make the statement of an optimizer.  $3 is the learning rate, $4 beta1, $5
+ * beta2, $6 epsilon.
  */
 static void
 make_statement(Training *training, const char *optimizer)
@@ -568,7 +579,7 @@ make_statement(Training *training, const char *optimizer)
 		append_update(training, "l.gradient, $3, l.key", "gpuvec_sgd_step");
 	else if (adagrad)
 	{
-		/* if there is an m, it is kept for the step to complain of */
+		/* keep an m, so that the step complains about it */
 		append_states(training, "NULL", psprintf("%s(1" AS_FLOAT8 ", gradient)", square), "o.m",
 					  psprintf("%s(1" AS_FLOAT8 ", o.v" AS_REALS ", excluded.v" AS_REALS ")",
 							   axpy));
@@ -585,15 +596,15 @@ make_statement(Training *training, const char *optimizer)
 		append_update(training, "s.m" AS_REALS ", s.v" AS_REALS ", s.step" AS_INT8
 					  ", $3, $4, $5, $6, l.key", "gpuvec_adam_step");
 	}
-	/* parameters that an optimizer does not use need a type all the same */
+	/* mention all parameters, also those that the optimizer does not use */
 	appendStringInfoString(&training->sql,
 						   " AND ($3, $4, $5, $6) IS NOT NULL");
 }
 
 /*
  * gpuvec_apply_grad(relation, key_column, column, keys, gradients, optimizer,
- * learning_rate, state, beta1, beta2, epsilon): one step of an optimizer;
- * returns how many rows were updated
+ * learning_rate, state, beta1, beta2, epsilon): do one step of an optimizer;
+ * returns the number of updated rows
  */
 Datum
 gpuvec_apply_grad(PG_FUNCTION_ARGS)
@@ -618,7 +629,7 @@ gpuvec_apply_grad(PG_FUNCTION_ARGS)
 	make_statement(&training, text_to_cstring(PG_GETARG_TEXT_PP(5)));
 	if (training.state)
 		EmbeddingCheckState(PG_GETARG_OID(7));
-	/* others would make every element that they touch NaN */
+	/* other values would make every updated element NaN */
 	require_number(PG_GETARG_FLOAT8(6), "learning rate", -INFINITY, INFINITY);
 	require_number(PG_GETARG_FLOAT8(8), "beta1", 0, 1);
 	require_number(PG_GETARG_FLOAT8(9), "beta2", 0, 1);

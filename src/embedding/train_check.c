@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * train_check.c
- *	  What tables have to be like for new keys and optimizers.
+ *	  Check that tables can get new keys and train.
  *
- * The statements of train.c would fail as well, but their errors are about
- * SQL that the caller has not written, and say nothing of what would help.
- * Views are left to them: only what is looked at here has to be there, not
- * more.
+ * Without these checks the statements of train.c would fail as well.  But
+ * their errors would be about SQL that the caller has not written, and would
+ * not say what helps.  Views are left to the statements: the columns must
+ * exist and fit, but a unique index is not required.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,7 +24,7 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
-/* Fail if a column, which is to be written, is computed from others */
+/* Fail if a column that is to be written is generated */
 static void
 check_not_generated(Oid relid, const char *column)
 {
@@ -37,8 +37,8 @@ check_not_generated(Oid relid, const char *column)
 }
 
 /*
- * Fail unless these columns can be keys and vectors, and vectors (keys, if
- * they are to be written) are not computed
+ * Fail unless the columns can be keys and vectors.  The column of vectors
+ * must not be generated; with write_keys, neither the column of keys.
  */
 void
 EmbeddingCheckColumns(Oid relid, const char *key_column, const char *column, bool write_keys)
@@ -50,8 +50,8 @@ EmbeddingCheckColumns(Oid relid, const char *key_column, const char *column, boo
 }
 
 /*
- * Does an index keep the values of one column distinct, at once and in all
- * rows?
+ * True if an index alone keeps the values of the column distinct, immediately
+ * and in all rows
  */
 static bool
 keeps_distinct(Oid index, AttrNumber attnum)
@@ -70,7 +70,7 @@ keeps_distinct(Oid index, AttrNumber attnum)
 	return result;
 }
 
-/* Fail unless a table has an index that ON CONFLICT can name by one column */
+/* Fail unless a table has an index that ON CONFLICT (column) can use */
 void
 EmbeddingCheckUnique(Oid relid, const char *column)
 {
@@ -94,7 +94,7 @@ EmbeddingCheckUnique(Oid relid, const char *column)
 	relation_close(rel, NoLock);
 }
 
-/* Complain of a table that is to be an optimizer's state */
+/* Raise the error that a table cannot hold an optimizer's state */
 static void
 complain_of_state(Oid relid, int code, const char *detail)
 {

@@ -1,17 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * embedding_backend.h
- *	  The vectors of embedding tables in the memory of a device.
+ *	  Interface to a device that holds the vectors of embedding tables.
  *
- * A bank is the vectors of rows of one width, numbered by slots; whose they
- * are is up to the engine (embedding_mirror.h), which gives requests in terms
- * of slots.  To find those of keys, a device can keep a hash table, which the
- * engine fills.  Results are those that core/pooling.h, pooling_grad.h and
- * nearest.h define, to the bit.
+ * A bank holds vectors of one width, in numbered slots.  Which row a slot
+ * belongs to is up to the engine (embedding_mirror.h), so its requests name
+ * slots.  For finding the slots of keys, a device can keep a hash table,
+ * which the engine fills.  Results are those defined in core/pooling.h,
+ * pooling_grad.h and nearest.h, to the bit.
  *
- * All functions may be called from any thread.  Those that change a bank are
- * called by its updater alone, and reserve while nobody else uses the bank;
- * so are put and flush for slots that a running request uses.
+ * All functions may be called from any thread.  Functions that change a bank
+ * are called only by the updater of its mirror.  While `reserve` runs, nobody
+ * else uses the bank.  `put` and `flush` may run beside requests that do not
+ * use the slots concerned.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,80 +31,87 @@ extern "C"
 {
 #endif
 
-/* The slot of a key that was not found */
+/* Slot of a key that was not found */
 #define GPUVEC_NO_SLOT			UINT32_MAX
 
-/* The slot of a key that find_keys leaves to the host */
+/* Slot of a key that find_keys leaves to the host */
 #define GPUVEC_ASK_SLOT			(UINT32_MAX - 1)
 
-/* A bank has no more slots */
+/* Most slots that a bank may have */
 #define GPUVEC_MAX_SLOTS		INT32_MAX
 
 typedef struct gpuvec_device_bank gpuvec_device_bank;
 
 /*
- * The bags of a request, by slots: on the host, all arrays the caller's.  (A
- * bag of keys is gpuvec_bag, pooling.h; the kernels' are gpuvec_pooling_bags,
- * in device memory.)
+ * The bags of a request, as slots, in host memory that the caller owns.
+ * (gpuvec_bag in pooling.h is a bag of keys.  gpuvec_pooling_bags are the
+ * bags of a kernel, in device memory.)
  */
 typedef struct gpuvec_slot_bags
 {
 	const uint32_t *slots;		/* [nslots] */
 	uint64_t	nslots;
-	const uint64_t *offsets;	/* [nbags + 1], from 0 to nslots; NULL:
+	const uint64_t *offsets;	/* [nbags + 1], from 0 to nslots; NULL: use
 								 * hotness */
-	uint64_t	hotness;		/* slots of each bag */
+	uint64_t	hotness;		/* number of slots of each bag */
 	uint64_t	nbags;
 	const float *weights;		/* [nslots], or NULL */
-	const float *divisors;		/* [nbags]: for gradients of the weights of a
-								 * mean */
-	gpuvec_pool_mode mode;		/* concat: one vector for each slot; bags do
-								 * not matter */
-	bool		skip_missing;	/* keys that were not found do not count for
-								 * the mean */
-	const int  *canceled;		/* may be NULL; read atomically, nonzero: the
-								 * answer is not wanted any more */
+	const float *divisors;		/* [nbags]: for gradients of weights with mean
+								 * only */
+	gpuvec_pool_mode mode;		/* concat: one vector per slot; bags do not
+								 * matter */
+	bool		skip_missing;	/* a mean does not count keys that were not
+								 * found */
+	const int  *canceled;		/* NULL, or nonzero once the answer is no
+								 * longer wanted; read atomically */
 } gpuvec_slot_bags;
 
-/* What is near to queries */
+/* A search for the nearest vectors */
 typedef struct gpuvec_slot_search
 {
 	gpuvec_metric metric;
 	const float *queries;		/* [nqueries * width] */
-	const double *squares;		/* [nqueries]: of each with itself */
+	const double *squares;		/* [nqueries]: scalar product of each query
+								 * with itself */
 	uint32_t	nqueries;
 	uint32_t	k;				/* at least 1, and no more than nlive */
-	const uint8_t *live;		/* [nlive]: slots of rows that can be seen */
+	const uint8_t *live;		/* [nlive]: nonzero for slots whose rows are
+								 * searched */
 	uint32_t	nlive;
-	uint64_t	version;		/* of `live`: other numbers, other contents */
+	uint64_t	version;		/* changes whenever the contents of live[]
+								 * change */
 	const int  *canceled;
 
-	/* the answer: the best k, or all there are, in any order */
+	/*
+	 * the answer: the best k live slots, or all if there are fewer, in any
+	 * order
+	 */
 	uint32_t   *slots;			/* [nqueries * k] */
 	double	   *scores;			/* [nqueries * k] */
 	uint32_t   *counts;			/* [nqueries] */
 } gpuvec_slot_search;
 
-/* The slot of a key */
+/* An entry of a device's hash table */
 typedef struct gpuvec_key_row
 {
 	int64_t		key;
-	uint32_t	slot;			/* GPUVEC_NO_SLOT: there is none any more; or
+	uint32_t	slot;			/* or GPUVEC_NO_SLOT: the key has no row; or
 								 * GPUVEC_ASK_SLOT */
-	uint32_t	block;			/* the page of the row */
+	uint32_t	block;			/* the block number of the row */
 } gpuvec_key_row;
 
-/* Keys whose slots are wanted */
+/* A look-up of keys */
 typedef struct gpuvec_key_search
 {
 	const int64_t *keys;		/* [nkeys] */
 	uint64_t	nkeys;
-	const uint32_t *proven;		/* a bit for each of nblocks pages: rows of
-								 * others are left to the host */
+	const uint32_t *proven;		/* a bit for each of nblocks pages:
+								 * GPUVEC_ASK_SLOT is answered for rows of
+								 * pages without it */
 	uint32_t	nblocks;
 	const int  *canceled;
 
-	/* the answer: slots, GPUVEC_NO_SLOT or GPUVEC_ASK_SLOT */
+	/* the answer: a slot, GPUVEC_NO_SLOT or GPUVEC_ASK_SLOT */
 	uint32_t   *slots;			/* [nkeys] */
 } gpuvec_key_search;
 
@@ -114,21 +122,22 @@ struct gpuvec_vectors
 	/* Free it; all banks have been released */
 	void		(*close) (gpuvec_vectors *vectors);
 
-	/* A bank of vectors of at least one element, without room */
+	/* Make a bank for vectors of width > 0, without room for slots */
 	gpuvec_device_bank *(*make) (gpuvec_vectors *vectors, uint32_t width,
 								 gpuvec_storage storage, gpuvec_error *error);
 	void		(*release) (gpuvec_vectors *vectors, gpuvec_device_bank *bank);
 
-	/* Make room for so many slots; on failure the bank is as before */
+	/* Make room for `room` slots; on failure the bank is unchanged */
 	bool		(*reserve) (gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t room,
 							gpuvec_error *error);
 
-	/* Bytes that room for so many slots takes on the device */
+	/* Device memory that `room` slots take, in bytes */
 	size_t		(*bytes) (const gpuvec_device_bank *bank, uint32_t room);
 
 	/*
-	 * Fill a slot, once before the next flush, until which the vector may be
-	 * on its way. forget drops what is still on its way.
+	 * put fills a slot, at most once between two flushes.  The copy to the
+	 * device may be pending until flush returns.  forget drops pending
+	 * copies.
 	 */
 	bool		(*put) (gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t slot, int64_t key,
 						uint64_t tid, const void *elements, gpuvec_error *error);
@@ -136,12 +145,11 @@ struct gpuvec_vectors
 	void		(*forget) (gpuvec_device_bank *bank);
 
 	/*
-	 * Each bank has room for a hash table from keys to slots, which is not
-	 * there before clear_keys has made it, and not any more after reserve.
-	 * map_keys enters rows of different keys, also from several threads at a
-	 * time if their keys are different; after that find_keys looks keys up.
-	 * key_limit: how many rows may be entered before the table has to be
-	 * cleared again.
+	 * Each bank may have a hash table from keys to slots.  clear_keys makes
+	 * an empty one, and reserve destroys it.  map_keys enters rows with
+	 * different keys; several threads may call it at the same time, if their
+	 * keys differ.  After that, find_keys looks keys up.  key_limit is the
+	 * number of rows that may be entered until clear_keys is called again.
 	 */
 	uint64_t	(*key_limit) (const gpuvec_device_bank *bank);
 	bool		(*clear_keys) (gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *error);
@@ -150,26 +158,26 @@ struct gpuvec_vectors
 	bool		(*find_keys) (gpuvec_vectors *vectors, gpuvec_device_bank *bank,
 							  const gpuvec_key_search *search, gpuvec_error *error);
 
-	/* Pool: out[nbags * width], for concat [nslots * width] */
+	/* Pool into out[nbags * width]; for concat out[nslots * width] */
 	bool		(*pool) (gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_bags *bags,
 						 float *out, gpuvec_error *error);
 
 	/*
-	 * The gradient of the vectors, given that of what pool returns.  *n is
-	 * the number of different slots, no more than `most`, which bounds the
-	 * memory that this takes; *body is malloc'd and has their keys, int64 and
-	 * ascending, and then their gradients.
+	 * The gradient of the vectors, given the upstream gradient.  *n is the
+	 * number of different slots.  It must not exceed `most`, which bounds the
+	 * memory needed.  *body is malloc'd: the slots' keys as int64, ascending,
+	 * and then their gradients.
 	 */
 	bool		(*gradient) (gpuvec_vectors *vectors, gpuvec_device_bank *bank,
 							 const gpuvec_slot_bags *bags, const float *gradient, uint64_t most,
 							 uint64_t *n, void **body, gpuvec_error *error);
 
-	/* The gradients of the weights, out[nslots]; not for concat */
+	/* The gradients of the weights, into out[nslots]; not for concat */
 	bool		(*weight_gradients) (gpuvec_vectors *vectors, gpuvec_device_bank *bank,
 									 const gpuvec_slot_bags *bags, const float *gradient, float *out,
 									 gpuvec_error *error);
 
-	/* The nearest vectors of live slots, in the order of nearest.h */
+	/* Find the nearest vectors in live slots, as ordered by nearest.h */
 	bool		(*nearest) (gpuvec_vectors *vectors, gpuvec_device_bank *bank,
 							gpuvec_slot_search *search, gpuvec_error *error);
 };

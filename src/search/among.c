@@ -1,25 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * among.c
- *	  Searching among given rows of a table.
+ *	  Search among given rows of a table.
  *
- * There are two ways to the k best of n given rows in a table of N, and the
- * answer is the same:
+ * There are two ways to find the k best of n given rows in a table of N rows.
+ * Their answers are the same:
  *
- *	fetch	get each of them from the table, and rank it here;
- *	filter	let the engine rank the whole table, and keep what is among them;
- *			of rows
- *			chosen independently of the query one in N/n is, so about k N/n
- *			rows have
- *			to be looked at.
+ *	fetch	get each given row from the table, and rank it in this session;
+ *	filter	let the engine rank the whole table, and keep given rows only.
  *
- * So fetching suits few rows and filtering many; fetching costs the more, the
- * more queries there are, too.  What is cheaper is estimated.  If the given
- * rows are rarer among the best than supposed (they may be just those that
- * have little in common with the query) a query is abandoned that had to look
- * at as many rows as could have been fetched in the same time, and those
- * queries are done by fetching, so a wrong estimate costs no more than about
- * twice the time.
+ * If the given rows are chosen independently of the query, n/N of the
+ * engine's rows are given ones.  So filtering looks at about k N/n rows.
+ *
+ * Fetching suits few given rows, filtering many.  Fetching also costs more
+ * with each query.  The costs of both ways are estimated, and the cheaper way
+ * is taken.
+ *
+ * Given rows may be rarer among the best rows than estimated: they may be
+ * just the rows that have little in common with the query.  So filtering
+ * abandons a query once it has looked at as many rows as fetching could have
+ * fetched in the same time.  Abandoned queries are done by fetching.  A wrong
+ * estimate thus costs at most about twice the time.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,32 +31,33 @@
 #include "search/set_search.h"
 
 /*
- * Microseconds, as measured with the engine on the CPU and a million rows of
- * 51 ids
+ * Costs in microseconds, measured with the engine on the CPU and a million
+ * rows of 51 ids each
  */
-#define FETCH_ROW		1.0		/* fetch a row by its tid, */
-#define RANK_ROW		0.25	/* and rank it for one query */
-#define ASK_ENGINE		100.0	/* a request */
-#define ENGINE_ROW		0.0003	/* one query, by rows of the table */
-#define LOOK_AT_ROW		1.0		/* order it, send it, look it up */
-#define LOAD_ROW		0.5		/* load a row for this call alone */
+#define FETCH_ROW		1.0		/* fetch a row by its tid */
+#define RANK_ROW		0.25	/* rank a fetched row for one query */
+#define ASK_ENGINE		100.0	/* one request to the engine */
+#define ENGINE_ROW		0.0003	/* rank a row of the table for one query */
+#define LOOK_AT_ROW		1.0		/* order, send and look up a row of the answer */
+#define LOAD_ROW		0.5		/* load a row into a private mirror */
 
-/* Rows that have a least score, supposedly */
+/* Assumed number of rows that reach min_score */
 #define ROWS_ABOVE		1000
 
-/* Rows that are fetched without further ado */
+/* At most this many rows are fetched without an estimate */
 #define FETCH_ROWS		64
 
-/* What is known before */
+/* An estimate; costs are in microseconds */
 typedef struct AmongCost
 {
-	double		rows;			/* of the table */
+	double		rows;			/* rows of the table */
 	double		queries;
-	double		fetch;			/* all rows, for all queries */
+	double		fetch;			/* cost of fetching all rows and ranking them
+								 * for all queries */
 	double		filter;
 } AmongCost;
 
-/* Estimate both ways */
+/* Estimate the costs of both ways, and set search->share */
 static void
 estimate(MirrorTarget *target, MirrorSearch *search, AmongCost *cost)
 {
@@ -81,7 +83,7 @@ estimate(MirrorTarget *target, MirrorSearch *search, AmongCost *cost)
 		cost->filter += cost->rows * LOAD_ROW;
 }
 
-/* Do queries that were abandoned, by fetching */
+/* Answer abandoned queries by fetching */
 static void
 fetch_abandoned(MirrorTarget *target, MirrorSearch *search)
 {
@@ -103,7 +105,7 @@ fetch_abandoned(MirrorTarget *target, MirrorSearch *search)
 		search->queries[which[i]] = rest.queries[i];
 }
 
-/* The k best of the rows in search->among, for all queries */
+/* Find the k best of the rows in search->among, for all queries */
 void
 AmongTopK(MirrorTarget *target, MirrorSearch *search)
 {

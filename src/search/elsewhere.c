@@ -1,21 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * elsewhere.c
- *	  Tables whose rows other extensions keep elsewhere.
+ *	  Refuse tables whose rows another extension keeps elsewhere.
  *
- * Some extensions have a table look as ever, and put their own plan nodes
- * where it is read: a table that Citus distributes is an empty shell, or one
- * with the rows of the day when it was distributed, and rows that TimescaleDB
- * has compressed are in another table.  Queries see all rows.  Functions that
- * read the table itself would answer without them, and nobody would notice,
- * so such tables are refused.
+ * Some extensions replace the plan nodes that read a table, while the table
+ * itself looks ordinary.  A table that Citus distributes is an empty shell,
+ * or has the rows of the day when it was distributed.  Rows that TimescaleDB
+ * has compressed are in another table.  SQL queries see all rows.  Functions
+ * that read the table directly would silently miss rows, so they refuse such
+ * tables.
  *
- * Catalogs of these extensions say which tables they are.  That of Citus is
- * in pg_catalog, where only superusers create tables.  That of TimescaleDB
- * has a schema that anybody could have made, so it counts only as a member of
- * the extension.  They are read with a catalog snapshot, once the table is
- * locked.  A server without these extensions pays for two look-ups of names
- * in the system caches.
+ * The catalogs of these extensions list their tables.  The catalog of Citus
+ * is in pg_catalog, where only superusers create tables.  The schema of
+ * TimescaleDB's catalogs could have been created by anybody, so a catalog
+ * counts only as a member of the extension.  The catalogs are read with a
+ * catalog snapshot, after the table is locked.  Without these extensions, a
+ * server pays for two look-ups of names in the system caches.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,7 +38,7 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
-/* A column that rows are looked up by */
+/* A condition of a look-up: column = value */
 typedef struct LookUp
 {
 	const char *column;
@@ -46,10 +46,10 @@ typedef struct LookUp
 	Datum		value;
 } LookUp;
 
-/* At most so many columns */
+/* At most this many conditions */
 #define MAX_LOOKUPS		2
 
-/* A plain table of that name, or InvalidOid */
+/* The oid of a plain table, or InvalidOid */
 static Oid
 find_table(const char *name, Oid schema)
 {
@@ -58,7 +58,10 @@ find_table(const char *name, Oid schema)
 	return OidIsValid(relid) && get_rel_relkind(relid) == RELKIND_RELATION ? relid : InvalidOid;
 }
 
-/* The same of TimescaleDB's own */
+/*
+ * The oid of a catalog of TimescaleDB that is a member of the extension, or
+ * InvalidOid
+ */
 static Oid
 find_timescale_table(const char *name)
 {
@@ -86,8 +89,8 @@ SearchFindCatalogs(SearchCatalogs *catalogs)
 }
 
 /*
- * A unique index, which is a B-tree, that begins with these columns;
- * InvalidOid: none
+ * A complete unique index (so a B-tree) whose first columns are those of the
+ * keys, or InvalidOid
  */
 static Oid
 find_index(Relation catalog, const ScanKeyData *keys, int nkeys)
@@ -118,9 +121,9 @@ find_index(Relation catalog, const ScanKeyData *keys, int nkeys)
 }
 
 /*
- * Calls `take` with the value of a column in each row found, as long as that
- * returns true.  Without such columns nothing is found: it is not the catalog
- * that we know.
+ * Call take() with the value of a column in each row that meets all
+ * conditions, until take() returns false.  If a column does not exist or has
+ * another type, the catalog is of an unknown version: then no row is found.
  */
 static void
 look_up(Oid relid, const LookUp *lookups, int nlookups, const char *column, Oid type,
@@ -160,7 +163,7 @@ look_up(Oid relid, const LookUp *lookups, int nlookups, const char *column, Oid 
 	table_close(catalog, AccessShareLock);
 }
 
-/* Is there a row where the column is not null? */
+/* take(): note whether some row has a non-null value */
 static bool
 note_present(Datum value, bool isnull, void *arg)
 {
@@ -168,7 +171,7 @@ note_present(Datum value, bool isnull, void *arg)
 	return isnull;
 }
 
-/* Take the number of a shard; the second one makes it 0 */
+/* take(): note the number of the only shard; a second shard sets it to 0 */
 static bool
 note_shard(Datum value, bool isnull, void *arg)
 {
@@ -184,8 +187,8 @@ note_shard(Datum value, bool isnull, void *arg)
 }
 
 /*
- * The qualified name of the only shard of a table, if it is on this node, or
- * NULL
+ * The qualified name of the table's shard.  NULL if the table has several
+ * shards, or the shard is not on this node.
  */
 static char *
 name_of_shard(Relation rel)

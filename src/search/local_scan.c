@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * local_scan.c
- *	  Searching without an engine: a scan in this session.
+ *	  Search without an engine, by a scan in this session.
  *
- * The answer of last resort (no engine can run) and the first choice for what
- * has no mirror (other table access methods, small tables that would have to
- * be loaded for one call).  It ranks with the same C function, so the answer
- * is the same.
+ * This is the last resort if no engine can run.  It is the first choice for
+ * relations without a mirror: other table access methods, and small tables
+ * that would be loaded for one call only.  It ranks with the same C function
+ * as the engine, so the answer is the same.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,14 +18,14 @@
 #include "search/set_search.h"
 #include "storage/predicate.h"
 
-/* Is a better than b in the order of results? */
+/* True if hit a comes before hit b in the results */
 static bool
 better(const MirrorHit *a, const MirrorHit *b)
 {
 	return MirrorCompareHits(a, b) < 0;
 }
 
-/* Let the hit at `i` of a heap (worst at the root) sink to its place */
+/* Restore the heap, whose root is the worst hit, from i downwards */
 static void
 sift_down(MirrorHit *heap, uint64 n, uint64 i)
 {
@@ -47,7 +47,7 @@ sift_down(MirrorHit *heap, uint64 n, uint64 i)
 	heap[i] = hit;
 }
 
-/* Let the last hit of a heap rise to its place */
+/* Restore the heap from its last hit, at i, upwards */
 static void
 sift_up(MirrorHit *heap, uint64 i)
 {
@@ -61,7 +61,7 @@ sift_up(MirrorHit *heap, uint64 i)
 	heap[i] = hit;
 }
 
-/* Offer a row to a query */
+/* Add a hit to a query's heap of the k best */
 static void
 offer(MirrorSearch *search, MirrorQuery *query, const MirrorHit *hit)
 {
@@ -109,14 +109,14 @@ rank_row(MirrorSearch *search, IdSet *set, ItemPointer tid)
 	}
 }
 
-/* qsort comparator */
+/* qsort comparator: best hit first */
 static int
 compare_hits(const void *a, const void *b)
 {
 	return MirrorCompareHits(a, b);
 }
 
-/* Forget what queries have found so far */
+/* Empty the heaps of all queries */
 static void
 reset_hits(MirrorSearch *search)
 {
@@ -127,7 +127,10 @@ reset_hits(MirrorSearch *search)
 	}
 }
 
-/* Rank the row in the slot; what that allocates goes with the context */
+/*
+ * Rank the row in the slot for all queries.  Memory for its value comes from
+ * the context `row`, which is reset.
+ */
 static void
 rank_slot(MirrorTarget *target, MirrorSearch *search, TupleTableSlot *slot, MemoryContext row)
 {
@@ -141,7 +144,7 @@ rank_slot(MirrorTarget *target, MirrorSearch *search, TupleTableSlot *slot, Memo
 	MemoryContextReset(row);
 }
 
-/* Bring what queries have found into its order */
+/* Sort each query's hits, best first */
 static void
 sort_hits(MirrorSearch *search)
 {
@@ -154,7 +157,7 @@ sort_hits(MirrorSearch *search)
 	}
 }
 
-/* The k best rows of a relation for all queries */
+/* Find the k best rows of a relation, for all queries */
 void
 LocalTopK(MirrorTarget *target, MirrorSearch *search)
 {
@@ -176,13 +179,14 @@ LocalTopK(MirrorTarget *target, MirrorSearch *search)
 }
 
 /*
- * The same among the rows that the search is restricted to.  They are fetched
- * one by one, in the order of the table; of tids that name no row the table
- * access method knows those behind the end, and fetching finds nothing under
- * the others.
+ * Find the k best of the rows in search->among, for all queries.  Rows are
+ * fetched one by one, in the order of the table.  Some tids may name no row:
+ * the table access method recognizes those beyond the end of the table, and
+ * for others the fetch finds nothing.
  *
- * The predicate lock is that of all searches.  Locks on the rows that are
- * found would not notice a row that is put in the place of another tid.
+ * The predicate lock is on the whole relation, as for all searches.  Locks on
+ * the fetched rows would not notice a row that is inserted later at another
+ * given tid.
  */
 void
 LocalTopKAmong(MirrorTarget *target, MirrorSearch *search)

@@ -1,34 +1,31 @@
 /*-------------------------------------------------------------------------
  *
  * row_fetch.c
- *	  Many rows of a table by their tids, which are all over it.
+ *	  Fetch many rows of a table by tids that are scattered all over it.
  *
- * A row that lies in the buffer pool is reached by a chain of memory accesses
- * of which each tells the address of the next: bucket and entry of the buffer
- * table, the buffer's descriptor, the page's header, the line pointer, the
- * tuple.  In a large pool each misses the processor's caches, and often its
- * TLB, so a row takes longer to wait for than to copy.  The chain is cut in
- * two places:
+ * A row in the buffer pool is reached by a chain of memory accesses, each of
+ * which gives the address of the next: bucket and entry of the buffer table,
+ * buffer descriptor, page header, line pointer, tuple.  In a large pool each
+ * access misses the processor's caches, and often its TLB.  So waiting for a
+ * row takes longer than copying it.  The chain is cut in two places:
  *
- *	 1. Hints.  Which buffer holds which block of the table is found out for
- *	 all blocks
- *		together, by one pass over the descriptors, which lie one behind the
- *		other.  That
- *		saves the buffer table; ReadRecentBuffer() checks the hint when it
- *		pins the buffer.
- *	 2. Requests ahead.  With a hint the addresses of descriptor, page header
- *	 and line
- *		pointer are known long before the row's turn, and a few rows later
- *		(when the line
- *		pointer has come) that of the tuple as well.  The caller names the
- *		rows that will
- *		follow, the caches are asked for the lines, and waiting times overlap.
+ * 1. Hints.  One pass over the buffer descriptors, which are contiguous,
+ * finds the buffers of all blocks of the table.  That saves the look-up in
+ * the buffer table.  ReadRecentBuffer() checks a hint when it pins the
+ * buffer.
  *
- * Neither decides anything.  Hints are read without locks, and a line pointer
- * is looked at ahead without a pin, so what is found may be wrong or torn:
- * then the caches are asked for lines of no use.  The row itself is fetched
- * as heap_fetch() does it: the page pinned and share-locked, visibility,
- * predicate lock and serialization conflicts by the server's functions.
+ * 2. Prefetches.  A hint gives the addresses of descriptor, page header and
+ * line pointer long before the row's turn.  A few rows later the line pointer
+ * has arrived, and gives the address of the tuple.  The caller names the rows
+ * that follow, their cache lines are prefetched, and the waiting times
+ * overlap.
+ *
+ * Neither affects the result.  Hints are read without locks, and a line
+ * pointer is read ahead without a pin.  Such values may be wrong or torn;
+ * then useless cache lines are prefetched.  The row itself is fetched as
+ * heap_fetch() does: the page is pinned and share-locked; visibility,
+ * predicate lock and serialization conflicts are left to the server's
+ * functions.
  *
  *-------------------------------------------------------------------------
  */
@@ -46,15 +43,15 @@
 #include "storage/predicate.h"
 
 /*
- * A pass over the descriptors pays if there is one row for so many buffers: a
- * descriptor takes 2 to 4 ns, a row without a hint 500 ns and more than one
- * with it.
+ * The pass over the descriptors pays if there is at least one row to fetch
+ * per this many buffers.  A descriptor takes 2 to 4 ns; a row takes at least
+ * 500 ns longer without a hint.
  */
 #define HINT_BUFFERS_PER_ROW	128
 
 #define CACHE_LINE		64
-#define TUPLE_LINES		4		/* of a tuple that are asked for ahead, at
-								 * most */
+#define TUPLE_LINES		4		/* at most this many cache lines of a tuple
+								 * are prefetched */
 
 struct RowFetch
 {
@@ -62,19 +59,20 @@ struct RowFetch
 	Snapshot	snapshot;
 
 	/*
-	 * block & mask: a buffer that held such a block, 0 for none; NULL: no
-	 * hints
+	 * [mask + 1]: hints[block & mask] is a buffer that held the block when it
+	 * was noted, or 0.  NULL: no hints.
 	 */
 	Buffer	   *hints;
 	uint32		mask;
 
-	/* the row that was asked for last */
+	/* the row returned last */
 	HeapTupleData tuple;
 	Buffer		buffer;
-	TupleTableSlot *slot;		/* tables that are no heaps; else NULL */
+	TupleTableSlot *slot;		/* for table access methods other than heap;
+								 * else NULL */
 };
 
-/* Note for each buffer with a block of the table that it is there */
+/* Make hints[] from the descriptors of all buffers */
 static void
 collect_hints(RowFetch *fetch)
 {
@@ -93,7 +91,7 @@ collect_hints(RowFetch *fetch)
 	}
 }
 
-/* Prepare to fetch some number of rows of a table */
+/* Prepare to fetch about nrows rows of a table */
 RowFetch *
 RowFetchBegin(Relation rel, Snapshot snapshot, uint64 nrows)
 {
@@ -127,8 +125,8 @@ hint_of(const RowFetch *fetch, BlockNumber block)
 }
 
 /*
- * This row will be fetched: ask for the descriptor and for the page's first
- * steps
+ * Prefetch for a row that will be fetched: descriptor, page header and line
+ * pointer
  */
 void
 RowFetchAheadPage(const RowFetch *fetch, ItemPointer tid)
@@ -144,7 +142,7 @@ RowFetchAheadPage(const RowFetch *fetch, ItemPointer tid)
 	__builtin_prefetch(PageGetItemId(page, ItemPointerGetOffsetNumber(tid)));
 }
 
-/* The same, nearer to its turn: ask for the tuple */
+/* Prefetch the row's tuple; called some rows after RowFetchAheadPage() */
 void
 RowFetchAheadTuple(const RowFetch *fetch, ItemPointer tid)
 {
@@ -164,9 +162,10 @@ RowFetchAheadTuple(const RowFetch *fetch, ItemPointer tid)
 }
 
 /*
- * Pin a buffer if it holds the block, without a search in the buffer table.
- * Until 15 that did not count as use of the buffer; one whose uses are all
- * forgotten is left to ReadBuffer(), which counts.
+ * Pin the hinted buffer if it holds the block, without the buffer table.
+ * Until PostgreSQL 15, ReadRecentBuffer() does not raise the usage count.  So
+ * there a buffer whose usage count is 0 is left to ReadBuffer(), which raises
+ * it.
  */
 static bool
 pin_hint(RowFetch *fetch, BlockNumber block, Buffer buffer)
@@ -190,7 +189,7 @@ pin_hint(RowFetch *fetch, BlockNumber block, Buffer buffer)
 	return pinned;
 }
 
-/* Pin the page of a block */
+/* Pin a block's buffer, and note it as a hint */
 static Buffer
 pin_page(RowFetch *fetch, BlockNumber block)
 {
@@ -205,8 +204,8 @@ pin_page(RowFetch *fetch, BlockNumber block)
 }
 
 /*
- * Does the line pointer of the page, which is locked, hold a row that the
- * snapshot sees?
+ * True if the snapshot sees a row at the tid.  Sets fetch->tuple.  The caller
+ * holds a share lock on the page.
  */
 static bool
 look_at_tuple(RowFetch *fetch, ItemPointer tid)
@@ -238,8 +237,8 @@ look_at_tuple(RowFetch *fetch, ItemPointer tid)
 }
 
 /*
- * The row at a tid, or NULL if the snapshot sees none there.  It stays where
- * it is, in the pinned page, until it is released.
+ * The row at a tid, or NULL if the snapshot sees none there.  The row stays
+ * valid, in its pinned page, until RowFetchRelease().
  */
 HeapTuple
 RowFetchGet(RowFetch *fetch, ItemPointer tid)
@@ -265,7 +264,7 @@ RowFetchGet(RowFetch *fetch, ItemPointer tid)
 	return NULL;
 }
 
-/* Done with the row */
+/* Release the row that RowFetchGet() returned */
 void
 RowFetchRelease(RowFetch *fetch)
 {

@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * run.c
- *	  Searching all relations of a call and merging the answers.
+ *	  Search all relations of a call, and merge their answers.
  *
  * Relations are searched in the order of their oids, which is also the order
- * of rows of equal score.  So once a query has k rows, only rows of a greater
- * score than the k-th count in the relations that follow: of a relation that
- * has none, the engine skips almost all.  A query that has k rows of the
- * greatest possible score is done.
+ * of rows with equal scores.  So once a query has k rows, a row of a later
+ * relation counts only if its score is greater than the k-th.  If a relation
+ * has no such row, the engine skips nearly all of its work.  A query whose k
+ * rows all have the greatest possible score is done.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,16 +20,15 @@
 #include "utils/memutils.h"
 
 /*
- * A table that has no shared mirror is loaded into the engine for one call
- * only if pages times queries are more than this; below, a scan here is
- * quicker.
+ * A table without a shared mirror is loaded into the engine for one call only
+ * if pages * queries reach this; below, a local scan is faster.
  */
 #define PRIVATE_MIN_WORK	2000
 
 /*
- * Is there a query that rows of a further relation may count for?  If not, it
- * is not even read, so it needs no predicate lock: whatever is written there,
- * the answer is the same.
+ * True if a row of another relation may still count for some query.  If not,
+ * the relation is not read, and needs no predicate lock: whatever is written
+ * there, the answer is the same.
  */
 static bool
 any_wants_rows(const MirrorSearch *search)
@@ -40,7 +39,7 @@ any_wants_rows(const MirrorSearch *search)
 	return false;
 }
 
-/* Search one relation in the way that suits it */
+/* Search one relation by the cheapest way that is available */
 static void
 search_target(MirrorTarget *target, MirrorSearch *search)
 {
@@ -66,7 +65,7 @@ search_target(MirrorTarget *target, MirrorSearch *search)
 	LocalTopK(target, search);
 }
 
-/* Make room for so many hits in an answer */
+/* Make room for n hits in an answer */
 static void
 reserve_answer(SearchAnswer *answer, uint64 n)
 {
@@ -87,9 +86,9 @@ reserve_answer(SearchAnswer *answer, uint64 n)
 }
 
 /*
- * Merge a query's hits of one more relation into its answer, from the worst
- * on, so that what is better than all of them stays where it is.  What is too
- * much is left out.
+ * Merge a query's hits in one more relation into its answer.  It goes from
+ * the worst hit to the best, so better hits in the answer stay where they
+ * are.  Hits beyond the k-th are dropped.
  */
 static void
 merge_hits(SearchAnswer *answer, const MirrorQuery *query, int target, uint64 k)
@@ -104,7 +103,7 @@ merge_hits(SearchAnswer *answer, const MirrorQuery *query, int target, uint64 k)
 	while (j > 0)
 	{
 		/*
-		 * at equal scores the earlier relation comes first, whatever the tids
+		 * equal scores: the earlier relation comes first, whatever the tids
 		 */
 		bool		earlier = i > 0 && answer->hits[i - 1].score < query->hits[j - 1].score;
 		uint64		n = i + j - 1;
@@ -122,7 +121,7 @@ merge_hits(SearchAnswer *answer, const MirrorQuery *query, int target, uint64 k)
 	answer->nhits = total;
 }
 
-/* What rows of further relations have to surpass to be among the k best */
+/* Set the score that rows of later relations must exceed */
 static void
 raise_bound(const MirrorSearch *search, MirrorQuery *query, const SearchAnswer *answer)
 {
@@ -134,9 +133,9 @@ raise_bound(const MirrorSearch *search, MirrorQuery *query, const SearchAnswer *
 }
 
 /*
- * Search all targets, which are in ascending order of oid, and give for each
- * query the k best rows of all, ordered by (score descending, oid, tid).  The
- * answers live in the current memory context.
+ * Search all targets, which are in ascending order of oid.  Sets answers[i]
+ * to the k best rows of all targets for query i, in the order (score
+ * descending, oid, tid).  The answers live in the current memory context.
  */
 void
 SearchRun(MirrorTarget *targets, int ntargets, MirrorSearch *search, SearchAnswer *answers)
@@ -145,7 +144,7 @@ SearchRun(MirrorTarget *targets, int ntargets, MirrorSearch *search, SearchAnswe
 												  ALLOCSET_DEFAULT_SIZES);
 
 	memset(answers, 0, search->nqueries * sizeof(SearchAnswer));
-	/* hits of several targets are copied, those of one stay where they are */
+	/* hits of several targets are merged into other memory */
 	search->context = ntargets > 1 ? context : CurrentMemoryContext;
 	for (int t = 0; t < ntargets; t++)
 	{

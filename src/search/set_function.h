@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * set_function.h
- *	  Functions that return rows, one at a time.
+ *	  SQL functions that return rows, described by callbacks.
  *
- * The same description serves the plan node (set_scan.c), which hands rows
- * out as they are asked for, and calls elsewhere, which need a tuplestore
- * (srf.c).
+ * One description serves two callers.  The plan node (set_scan.c) takes rows
+ * as the executor asks for them.  Calls outside of FROM put all rows into a
+ * tuplestore (srf.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -17,38 +17,41 @@
 #include "fmgr.h"
 #include "utils/snapshot.h"
 
-/* Columns of a row, at most */
+/* Most columns that a row of these functions has */
 #define SET_MAX_COLUMNS		6
 
 typedef struct SetFunction
 {
 	PGFunction	function;
-	int			form;			/* which of several that have the same
-								 * functions below */
+	int			form;			/* tells apart functions with the same
+								 * callbacks */
 
 	/*
-	 * Check the arguments and do the work.  The call, with all its rows,
-	 * lives in the current memory context; fcinfo must live as long, and have
-	 * the function's expression.
+	 * Check the arguments and do the work.  Returns the call, which goes to
+	 * the callbacks below.  It and all its rows live in the current memory
+	 * context.  fcinfo must live as long, and fcinfo->flinfo must have the
+	 * function's expression.
 	 */
 	void	   *(*begin) (FunctionCallInfo fcinfo, int form, Snapshot snapshot);
 
 	/*
-	 * The next row, or false; nulls[] is all false before.  Values that are
-	 * passed by reference live until the next one is asked for.
+	 * Set values[] and nulls[] to the next row, or return false at the end.
+	 * nulls[] is all false on entry.  Values passed by reference live until
+	 * the next call.
 	 */
 	bool		(*next) (void *call, Datum *values, bool *nulls);
 
 	/* Go back to the first row */
 	void		(*rewind) (void *call);
 
-	/* Let go of what the call holds beside memory; NULL: nothing */
+	/* Release what the call holds beside memory; NULL: nothing to release */
 	void		(*end) (void *call);
 } SetFunction;
 
 /*
- * Lists of them, each of which ends with one without a function: those of
- * topk.c, and others that are added when the library is loaded
+ * Lists of descriptions; each list ends with an entry without a function.
+ * TopKFunctions is in topk.c.  Other lists are added when the library is
+ * loaded.
  */
 extern const SetFunction TopKFunctions[];
 extern void SetFunctionsAdd(const SetFunction *list);

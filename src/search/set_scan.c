@@ -1,20 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * set_scan.c
- *	  The plan node of a function in FROM that searches, gathers or pools.
+ *	  A custom plan node for functions in FROM that search, gather or pool.
  *
- * A function scan stores all rows of a function in a tuplestore before it
- * hands out the first one; for 2,000 queries with 100 rows each, or 65,536
- * vectors, that costs more than the work on a GPU.  So a path with a node of
- * our own is added for the function, which hands out rows straight from the
- * answers.  It costs less than the function scan, so the planner takes it,
- * but for what it does not do: WITH ORDINALITY, several functions in ROWS
- * FROM, whole-row references (which row locks and UPDATE ... FROM need as
- * well).
+ * A function scan stores all rows in a tuplestore before it returns the
+ * first.  For 2,000 queries with 100 rows each, or for 65,536 vectors, that
+ * costs more than the work on a GPU.  So a custom path is added, whose node
+ * returns rows straight from the answers.  It costs less than the function
+ * scan, so the planner prefers it.  The path is not offered where the node
+ * could not do what a function scan does: WITH ORDINALITY, several functions
+ * in ROWS FROM, and whole-row references (which row locks and UPDATE ... FROM
+ * need too).
  *
- * The library is loaded at the latest when the planner asks the functions'
- * support functions for the number of rows, which is before it asks for
- * paths.
+ * The hook must be set before the planner asks for paths.  It is, because
+ * before that the planner asks the functions' support functions for the
+ * number of rows, which loads the library.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,12 +43,13 @@
 typedef struct SetScanState
 {
 	CustomScanState css;
-	FuncExpr   *expr;			/* the call */
+	FuncExpr   *expr;			/* the function call */
 	const SetFunction *set;
 	FmgrInfo	function;
-	List	   *arguments;		/* ExprStates */
-	MemoryContext context;		/* of a call and its results */
-	void	   *call;			/* NULL: not called yet */
+	List	   *arguments;		/* of ExprState */
+	MemoryContext context;		/* of the call and its rows */
+	void	   *call;			/* result of set->begin(); NULL: not called
+								 * yet */
 } SetScanState;
 
 static set_rel_pathlist_hook_type previous_hook = NULL;
@@ -70,7 +71,7 @@ static const CustomScanMethods scan_methods = {
 };
 
 /*
- * The call of one of our functions that a relation of the range table is, or
+ * If a range table entry is a call of one of our functions, that call, else
  * NULL
  */
 static FuncExpr *
@@ -90,13 +91,14 @@ set_function(RangeTblEntry *rte)
 		return NULL;
 
 	/*
-	 * a function with settings or rights of its own has another address here
+	 * a function with SET or SECURITY DEFINER has another address here, so
+	 * the function scan keeps it
 	 */
 	fmgr_info(call->funcid, &function);
 	return SetFunctionFind(function.fn_addr) ? call : NULL;
 }
 
-/* The path of the function scan */
+/* The function scan's path, or NULL */
 static Path *
 function_scan_path(RelOptInfo *rel)
 {
@@ -112,7 +114,7 @@ function_scan_path(RelOptInfo *rel)
 	return NULL;
 }
 
-/* Add our path for a function */
+/* set_rel_pathlist_hook: add our path for a function */
 static void
 add_set_path(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 {
@@ -145,7 +147,7 @@ add_set_path(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 	add_path(rel, &path->path);
 }
 
-/* The columns of the function, as the node's row */
+/* The function's columns as a target list */
 static List *
 row_of_function(RelOptInfo *rel, RangeTblEntry *rte, FuncExpr *call)
 {
@@ -211,7 +213,7 @@ create_state(CustomScan *scan)
 	return (Node *) state;
 }
 
-/* Check the right to execute, and prepare the arguments */
+/* Check the EXECUTE privilege, and prepare the arguments */
 static void
 begin_scan(CustomScanState *node, EState *estate, int eflags)
 {
@@ -254,7 +256,7 @@ call_function(SetScanState *state)
 	MemoryContextSwitchTo(old);
 }
 
-/* The next row of the function */
+/* ExecScan's access method: the next row of the function */
 static TupleTableSlot *
 next_row(ScanState *node)
 {
@@ -271,7 +273,7 @@ next_row(ScanState *node)
 }
 
 /*
- * Nothing is to be checked again: the node gives no rows that could be locked
+ * ExecScan's recheck method: always true, as the node's rows cannot be locked
  */
 static bool
 recheck_row(ScanState *node, TupleTableSlot *slot)
@@ -285,7 +287,7 @@ exec_scan(CustomScanState *node)
 	return ExecScan(&node->ss, next_row, recheck_row);
 }
 
-/* Forget the results */
+/* End the call, and free its rows */
 static void
 drop_call(SetScanState *state)
 {
@@ -302,7 +304,7 @@ end_scan(CustomScanState *node)
 	drop_call((SetScanState *) node);
 }
 
-/* Start again: with the same results, unless parameters may have changed */
+/* Rescan: keep the rows, unless parameters may have changed */
 static void
 rescan(CustomScanState *node)
 {
@@ -317,8 +319,8 @@ rescan(CustomScanState *node)
 }
 
 /*
- * Name the function, for EXPLAIN knows the node as a custom scan only.
- * VERBOSE shows the call, as it does that of a function scan.
+ * Show the function's name, because EXPLAIN only prints the node's name.
+ * VERBOSE shows the call, as for a function scan.
  */
 static void
 explain(CustomScanState *node, List *ancestors, ExplainState *es)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * set_search.h
- *	  The parts of the search functions.
+ *	  The search functions for sets: what their files offer one another.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,16 +13,20 @@
 #include "fmgr.h"
 #include "mirror/mirror.h"
 
-/* The columns that a function is to use */
+/* The columns that a function uses */
 typedef struct SearchColumns
 {
-	const char *column;			/* of sets, or of vectors */
-	Oid			idset_type;		/* sets: their type */
-	bool		whole_rows;		/* sets: all columns are read */
-	const char *key_column;		/* NULL: sets */
+	const char *column;			/* the column of sets, or of vectors */
+	Oid			idset_type;		/* of sets only: the type idset */
+	bool		whole_rows;		/* of sets only: the function returns whole
+								 * rows */
+	const char *key_column;		/* of embedding tables; NULL: sets */
 } SearchColumns;
 
-/* targets.c: from a relation and names of columns to what is searched */
+/*
+ * targets.c: from a relation and column names to the relations that are
+ * searched
+ */
 extern MirrorTarget *SearchTargets(Oid relid, const char *column, Oid idset_type,
 								   bool whole_rows, int *ntargets);
 extern void SearchCheckEmbeddingColumns(Oid relid, const char *key_column, const char *column);
@@ -32,39 +36,41 @@ extern void SearchCloseTargets(MirrorTarget *targets, int ntargets);
 extern Oid	SearchArgumentType(FunctionCallInfo fcinfo, int argument);
 extern Oid	SearchIdSetType(FunctionCallInfo fcinfo);
 
-/* elsewhere.c: tables whose rows are not in them */
+/* elsewhere.c: tables whose rows other extensions keep elsewhere */
 typedef struct SearchCatalogs
 {
-	Oid			citus;			/* where Citus lists its tables; invalid:
-								 * nowhere */
-	Oid			chunks;			/* where TimescaleDB lists chunks; likewise */
-	Oid			compression;	/* and what is compressed */
+	Oid			citus;			/* catalog of Citus tables; invalid: no Citus */
+	Oid			chunks;			/* catalog of TimescaleDB chunks; invalid: no
+								 * TimescaleDB */
+	Oid			compression;	/* catalog of its compression settings; may be
+								 * invalid */
 } SearchCatalogs;
 
 extern void SearchFindCatalogs(SearchCatalogs *catalogs);
 extern void SearchCheckElsewhere(Relation rel, const SearchCatalogs *catalogs, bool sets);
 
-/* local_scan.c: the same answer without an engine */
+/* local_scan.c: the same search by a scan in this session */
 extern void LocalTopK(MirrorTarget *target, MirrorSearch *search);
 extern void LocalTopKAmong(MirrorTarget *target, MirrorSearch *search);
 
-/* among.c: the rows of a set alone */
+/* among.c: a search among given rows of a table */
 extern void AmongTopK(MirrorTarget *target, MirrorSearch *search);
 
-/* run.c: all targets, merged */
+/* run.c: search all targets and merge their rows */
 typedef struct SearchAnswer
 {
-	MirrorHit  *hits;
-	int		   *targets;		/* which of the targets each is from; NULL:
-								 * the first */
+	MirrorHit  *hits;			/* [nhits], best first */
+	int		   *targets;		/* [nhits]: index of each hit's target; NULL:
+								 * all are from the first */
 	uint64		nhits;
-	uint64		maxhits;		/* room, if there are several targets */
+	uint64		maxhits;		/* room in hits[] and targets[]; 0 with one
+								 * target */
 } SearchAnswer;
 
 extern void SearchRun(MirrorTarget *targets, int ntargets, MirrorSearch *search,
 					  SearchAnswer *answers);
 
-/* support.c: the value of an argument if it is known now, else NULL */
+/* support.c: the value of an argument if the planner knows it, else NULL */
 struct PlannerInfo;
 struct Const;
 struct FuncExpr;

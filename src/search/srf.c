@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * srf.c
- *	  Functions that return rows, where these go to a tuplestore.
+ *	  Functions that return rows through a tuplestore.
  *
- * In FROM a plan node does the same without one (set_scan.c); here they are
- * called elsewhere, or where the node does not fit.
+ * This serves calls outside of FROM, and calls in FROM that the plan node
+ * (set_scan.c) cannot serve.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,8 +18,8 @@
 #include "utils/tuplestore.h"
 
 /*
- * Prepare to return a set as a tuplestore (InitMaterializedSRF of PostgreSQL
- * 15 and later, for all versions).
+ * Prepare to return a set as a tuplestore: InitMaterializedSRF() of
+ * PostgreSQL 15 and later, for all versions.
  */
 void
 GpuvecMaterializedSRF(FunctionCallInfo fcinfo)
@@ -47,7 +47,7 @@ GpuvecMaterializedSRF(FunctionCallInfo fcinfo)
 	MemoryContextSwitchTo(old);
 }
 
-/* All lists */
+/* Lists of functions; the first is built in */
 #define MAX_LISTS	4
 
 static const SetFunction *lists[MAX_LISTS] = {TopKFunctions};
@@ -60,10 +60,7 @@ SetFunctionsAdd(const SetFunction *list)
 	lists[nlists++] = list;
 }
 
-/*
- * The function at an address, or NULL if it is not one of those that the node
- * knows
- */
+/* The description of the function at an address, or NULL */
 const SetFunction *
 SetFunctionFind(PGFunction function)
 {
@@ -74,7 +71,7 @@ SetFunctionFind(PGFunction function)
 	return NULL;
 }
 
-/* Return all rows of one of them */
+/* Call a function, and return all its rows in a tuplestore */
 Datum
 SetFunctionRows(FunctionCallInfo fcinfo, PGFunction function)
 {

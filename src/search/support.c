@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * support.c
- *	  Planner support of the search functions: how many rows to expect.
+ *	  Planner support of the search functions: the expected number of rows.
  *
- * With the default of 1,000 rows the join back to the table by ctid becomes a
- * hash join with a full scan of the table; with k rows it is a nested loop of
- * TID scans.
+ * With the default of 1,000 rows, the join back to the table by ctid becomes
+ * a hash join with a full scan of the table.  With k rows it is a nested loop
+ * of TID scans.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,12 +22,12 @@
 
 PG_FUNCTION_INFO_V1(gpuvec_topk_support);
 
-/* What is assumed where the arguments are not known */
+/* Assumed where an argument is not known */
 #define DEFAULT_K			100
 #define DEFAULT_ALL_ROWS	1000
 #define DEFAULT_QUERIES		10
 
-/* The value of an argument if it is known now, else NULL */
+/* The value of an argument if the planner knows it, else NULL */
 Const *
 SearchKnownArgument(PlannerInfo *root, FuncExpr *call, int argument)
 {
@@ -41,7 +41,7 @@ SearchKnownArgument(PlannerInfo *root, FuncExpr *call, int argument)
 	return IsA(node, Const) ? (Const *) node : NULL;
 }
 
-/* Expected k */
+/* Expected number of rows of one query */
 static double
 expected_k(PlannerInfo *root, FuncExpr *call)
 {
@@ -54,7 +54,6 @@ expected_k(PlannerInfo *root, FuncExpr *call)
 	return Max((double) DatumGetInt64(k->constvalue), 1.0);
 }
 
-/* Expected number of queries */
 static double
 expected_queries(PlannerInfo *root, FuncExpr *call)
 {
@@ -78,10 +77,7 @@ expected_queries(PlannerInfo *root, FuncExpr *call)
 	return DEFAULT_QUERIES;
 }
 
-/*
- * Expected number of rows that the search is restricted to; infinite: it is
- * not
- */
+/* Expected number of given rows; infinity if the search is not restricted */
 static double
 expected_among(PlannerInfo *root, FuncExpr *call)
 {

@@ -1,13 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * targets.c
- *	  From a relation and a column name to what is searched.
+ *	  From a relation and column names to the relations that are searched.
  *
- * The functions reach tables without the executor, so what it would have
- * checked is checked here: the kind of the relation, the column, privileges,
- * row-level security, and that its rows are not elsewhere.  Locks are kept to
- * the end of the transaction, which keeps VACUUM from truncating, and others
- * from rewriting, a table whose TIDs the statement still uses.
+ * The functions read tables without the executor.  So this file checks what
+ * the executor would check: the kind of the relation, the columns, privileges
+ * and row-level security.  It also refuses tables whose rows are elsewhere
+ * (elsewhere.c).  Locks are kept to the end of the transaction.  They keep
+ * VACUUM from truncating the table, and others from rewriting it, while the
+ * statement still uses its tids.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,7 +32,7 @@
 #include "utils/rls.h"
 #include "utils/syscache.h"
 
-/* The declared type of an argument of the function that is being called */
+/* The declared type of an argument of the called function */
 Oid
 SearchArgumentType(FunctionCallInfo fcinfo, int argument)
 {
@@ -46,8 +47,8 @@ SearchArgumentType(FunctionCallInfo fcinfo, int argument)
 }
 
 /*
- * The type idset, for functions without an argument of that type: it lives in
- * the schema of the function that is being called.
+ * The type idset, for functions without an argument of that type.  It is in
+ * the schema of the called function.
  */
 Oid
 SearchIdSetType(FunctionCallInfo fcinfo)
@@ -61,14 +62,14 @@ SearchIdSetType(FunctionCallInfo fcinfo)
 	return type;
 }
 
-/* Relations that have rows of their own */
+/* True for relations that have rows of their own */
 static bool
 has_storage(char relkind)
 {
 	return relkind == RELKIND_RELATION || relkind == RELKIND_MATVIEW;
 }
 
-/* Refuse what cannot be searched */
+/* Fail if relations of this kind cannot be searched */
 static void
 check_kind(Relation rel, bool sets)
 {
@@ -87,7 +88,7 @@ check_kind(Relation rel, bool sets)
 			 errhint("Search the table that holds the rows, or a materialized view.")));
 }
 
-/* The number of a column in a relation, and its type */
+/* Find a column that is stored; returns its number and sets *type */
 static AttrNumber
 find_attribute(Relation rel, const char *column, Oid *type)
 {
@@ -115,7 +116,7 @@ find_attribute(Relation rel, const char *column, Oid *type)
 	return attnum;
 }
 
-/* The number of the column of sets, or vectors, in a relation, checked */
+/* Find the column of sets or vectors, and check its type */
 static AttrNumber
 find_column(Relation rel, const SearchColumns *columns)
 {
@@ -141,7 +142,7 @@ find_column(Relation rel, const SearchColumns *columns)
 	return attnum;
 }
 
-/* The number of the column of keys in a relation, checked; sets have none */
+/* Find the column of keys, and check its type; of sets InvalidAttrNumber */
 static AttrNumber
 find_key_column(Relation rel, const SearchColumns *columns)
 {
@@ -160,7 +161,6 @@ find_key_column(Relation rel, const SearchColumns *columns)
 	return attnum;
 }
 
-/* Open and lock the named relation */
 static Relation
 open_relation(Oid relid)
 {
@@ -173,7 +173,10 @@ open_relation(Oid relid)
 	return rel;
 }
 
-/* May the caller read the columns (or, for whole rows, the whole table)? */
+/*
+ * Fail unless the caller may read the columns (for whole rows, all columns),
+ * and row-level security does not apply
+ */
 static void
 check_privileges(Relation rel, const SearchColumns *columns)
 {
@@ -204,8 +207,8 @@ check_privileges(Relation rel, const SearchColumns *columns)
 }
 
 /*
- * Add one relation that has storage; `named`: it is the one that was named,
- * not a child
+ * Add a relation to targets[], or close it if it has no storage.  `named` is
+ * true for the relation that the caller named, false for its children.
  */
 static void
 add_target(MirrorTarget *targets, int *n, Relation rel, bool named, const SearchColumns *columns,
@@ -215,7 +218,7 @@ add_target(MirrorTarget *targets, int *n, Relation rel, bool named, const Search
 
 	if (rel->rd_rel->relkind == RELKIND_FOREIGN_TABLE)
 		check_kind(rel, columns->key_column == NULL);
-	/* temporary children of other sessions do not count, as in queries */
+	/* as in SQL, temporary children of other sessions are left out */
 	if (!has_storage(rel->rd_rel->relkind) || (RELATION_IS_OTHER_TEMP(rel) && !named))
 	{
 		table_close(rel, NoLock);
@@ -226,7 +229,7 @@ add_target(MirrorTarget *targets, int *n, Relation rel, bool named, const Search
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot access temporary tables of other sessions")));
 	SearchCheckElsewhere(rel, catalogs, columns->key_column == NULL);
-	/* as in queries: a standby does not have its rows */
+	/* as in SQL: a standby does not have their rows */
 	if (rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT && RecoveryInProgress())
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -239,7 +242,7 @@ add_target(MirrorTarget *targets, int *n, Relation rel, bool named, const Search
 	(*n)++;
 }
 
-/* Ascending order of oid, in which ties between sources are broken */
+/* qsort comparator: ascending oid, the order of rows with equal scores */
 static int
 compare_oids(const void *a, const void *b)
 {
@@ -250,8 +253,8 @@ compare_oids(const void *a, const void *b)
 }
 
 /*
- * All relations to search: the named one, or every leaf and child of it.
- * They stay locked; SearchCloseTargets closes them.
+ * Open all relations to search: the named one and all its children, in
+ * ascending order of oid.  SearchCloseTargets() closes them; the locks stay.
  */
 static MirrorTarget *
 open_targets(Oid relid, const SearchColumns *columns, int *ntargets)
@@ -266,7 +269,7 @@ open_targets(Oid relid, const SearchColumns *columns, int *ntargets)
 	check_privileges(rel, columns);
 	SearchFindCatalogs(&catalogs);
 
-	/* a parent without rows of its own is one of theirs too */
+	/* a partitioned table may belong to such an extension as well */
 	if (!has_storage(rel->rd_rel->relkind))
 		SearchCheckElsewhere(rel, &catalogs, columns->key_column == NULL);
 
@@ -288,7 +291,7 @@ open_targets(Oid relid, const SearchColumns *columns, int *ntargets)
 	return targets;
 }
 
-/* The same, by the type of search */
+/* Open the relations to search for sets */
 MirrorTarget *
 SearchTargets(Oid relid, const char *column, Oid idset_type, bool whole_rows, int *ntargets)
 {
@@ -306,8 +309,8 @@ SearchEmbeddingTargets(Oid relid, const char *key_column, const char *column, in
 }
 
 /*
- * Fail unless columns of a relation of any kind can be keys and vectors.  It
- * stays locked; privileges are not checked.
+ * Fail unless the columns can be keys and vectors, in a relation of any kind.
+ * The relation stays locked.  Privileges are not checked.
  */
 void
 SearchCheckEmbeddingColumns(Oid relid, const char *key_column, const char *column)
@@ -320,8 +323,8 @@ SearchCheckEmbeddingColumns(Oid relid, const char *key_column, const char *colum
 	(void) find_column(rel, &columns);
 
 	/*
-	 * they are written by SQL, of which Citus refuses this, and TimescaleDB
-	 * nothing
+	 * The caller writes the table by SQL.  TimescaleDB allows that, Citus
+	 * does not.
 	 */
 	SearchFindCatalogs(&catalogs);
 	catalogs.chunks = InvalidOid;
@@ -329,7 +332,7 @@ SearchCheckEmbeddingColumns(Oid relid, const char *key_column, const char *colum
 	relation_close(rel, NoLock);
 }
 
-/* Close the relations, keeping their locks */
+/* Close the relations; their locks stay */
 void
 SearchCloseTargets(MirrorTarget *targets, int ntargets)
 {

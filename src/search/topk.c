@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * topk.c
- *	  A call of a search function: its arguments, the search, its result rows.
+ *	  A call of a search function: arguments, search, and result rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,7 +30,8 @@
 /* Positions of the arguments, the same in all four functions */
 enum
 {
-	ARG_RELATION,				/* regclass, or the row type */
+	ARG_RELATION,				/* regclass; for whole rows, a value of the
+								 * row type */
 	ARG_COLUMN,
 	ARG_QUERY,					/* idset, or idset[] */
 	ARG_K,
@@ -39,27 +40,26 @@ enum
 	ARG_AMONG
 };
 
-/* Turns the rows of a target into values of the asked row type */
+/* Makes values of the requested row type from a target's rows */
 typedef struct RowMaker
 {
-	RowFetch   *fetch;			/* of the target's rows */
-	TupleConversionMap *map;	/* to the asked type; NULL: it is the same */
+	RowFetch   *fetch;
+	TupleConversionMap *map;	/* to the requested type; NULL: same type */
 	TupleDesc	desc;
 } RowMaker;
 
-/* How far the answers have been returned */
+/* A position in the answers */
 typedef struct AnswerCursor
 {
-	uint32		query;			/* of the next row */
+	uint32		query;			/* the query whose hits are next */
 	uint64		row;
 } AnswerCursor;
 
 /*
- * Memory is asked for (row_fetch.h) for so many rows together: their pages
- * two groups before their turn, their tuples one group before.  Requests that
- * follow each other closely overlap best, for what lies between them, locks
- * most of all, keeps the processor from starting the later ones.  8 to 64 are
- * equally good.
+ * Rows are prefetched (row_fetch.h) in groups of ROWS_AHEAD: their pages two
+ * groups before their turn, their tuples one group before.  Prefetches close
+ * together overlap best, because code between them, locks most of all, delays
+ * the later ones.  8 to 64 rows are equally good.
  */
 #define ROWS_AHEAD	16
 
@@ -68,33 +68,33 @@ PG_FUNCTION_INFO_V1(gpuvec_topk_batch);
 PG_FUNCTION_INFO_V1(gpuvec_topk_rows);
 PG_FUNCTION_INFO_V1(gpuvec_topk_batch_rows);
 
-/* Which of the functions is it? */
-#define FORM_BATCH	1			/* result rows begin with the query's number */
-#define FORM_ROWS	2			/* whole rows instead of source and tid */
+/* Forms of the four functions, as flags */
+#define FORM_BATCH	1			/* rows begin with the number of the query */
+#define FORM_ROWS	2			/* rows have whole rows in place of source and
+								 * tid */
 
-/* A call: what is asked, the answers, and how many of them were handed out */
+/* A call: what is searched for, the answers, and the next row to return */
 typedef struct TopKCall
 {
 	FunctionCallInfo fcinfo;
 	bool		batch;			/* FORM_BATCH */
 	bool		rows;			/* FORM_ROWS */
-	MirrorTarget *targets;		/* open, if whole rows are fetched from them */
+	MirrorTarget *targets;		/* closed after the search, unless whole rows
+								 * are fetched */
 	int			ntargets;
 	MirrorSearch search;
 	SearchAnswer *answers;
 
 	AnswerCursor next;
-	ItemPointerData tid;		/* of the last row */
+	ItemPointerData tid;		/* of the row returned last */
 
-	RowMaker   *makers;			/* for whole rows */
-	AnswerCursor next_page;		/* whose page, and whose tuple, is to be asked
-								 * for */
+	RowMaker   *makers;			/* [ntargets], for whole rows */
+	AnswerCursor next_page;		/* next row whose page is prefetched */
 	AnswerCursor next_tuple;
-	int			asked;			/* rows before the next group is looked at */
+	int			asked;			/* rows to return before the next prefetch */
 	MemoryContext row_context;
 } TopKCall;
 
-/* Find a measure by its name */
 static gpuvec_measure
 parse_measure(const char *name)
 {
@@ -110,7 +110,7 @@ parse_measure(const char *name)
 	return GPUVEC_BRAUN_BLANQUET;
 }
 
-/* An argument that must not be NULL */
+/* Fail if an argument is null */
 static void
 require_argument(FunctionCallInfo fcinfo, int argument, const char *name)
 {
@@ -120,7 +120,7 @@ require_argument(FunctionCallInfo fcinfo, int argument, const char *name)
 				 errmsg("%s must not be null", name)));
 }
 
-/* k, measure and min_score */
+/* Read k, measure and min_score */
 static void
 parse_options(FunctionCallInfo fcinfo, MirrorSearch *search)
 {
@@ -156,7 +156,7 @@ parse_options(FunctionCallInfo fcinfo, MirrorSearch *search)
 				 errhint("Give k, or min_score to get all rows with at least that score.")));
 }
 
-/* One query of a call */
+/* Make a query of a set; a null query finds nothing */
 static void
 set_query(MirrorQuery *query, Datum value, bool isnull)
 {
@@ -171,7 +171,7 @@ set_query(MirrorQuery *query, Datum value, bool isnull)
 	query->len = idset_count(set);
 }
 
-/* The queries of a call: one, or an array of them */
+/* Read the queries: one set, or an array of sets */
 static void
 parse_queries(TopKCall *call)
 {
@@ -217,7 +217,7 @@ parse_queries(TopKCall *call)
 		set_query(&search->queries[i], values[i], nulls[i]);
 }
 
-/* The row type of the first argument, behind any domain */
+/* The row type of the first argument; of a domain, its base type */
 static Oid
 row_type_of(FunctionCallInfo fcinfo)
 {
@@ -242,8 +242,8 @@ base_relation(FunctionCallInfo fcinfo)
 }
 
 /*
- * The rows to rank, if not all.  Tids do not say of which table they are, so
- * it has to be one.
+ * Read the rows to rank, if not all.  A tid does not tell its table, so there
+ * must be only one table.
  */
 static void
 parse_among(TopKCall *call, Oid relid)
@@ -262,7 +262,7 @@ parse_among(TopKCall *call, Oid relid)
 	call->search.among = MirrorTidSetMake(PG_GETARG_ARRAYTYPE_P(ARG_AMONG));
 }
 
-/* Rows as they are stored have to be whole ones */
+/* Fail if stored rows lack columns: virtual generated ones */
 static void
 check_stored(Relation rel)
 {
@@ -277,7 +277,7 @@ check_stored(Relation rel)
 					 errhint("Use gpuvec_topk, and join the table by its tids.")));
 }
 
-/* Prepare for rows of each target */
+/* Prepare to fetch whole rows of each target */
 static void
 make_row_makers(TopKCall *call)
 {
@@ -302,8 +302,8 @@ make_row_makers(TopKCall *call)
 }
 
 /*
- * The row at call->tid, as a value of the asked type, which lives until the
- * next one
+ * The row at call->tid as a value of the requested type; it lives until the
+ * next call
  */
 static Datum
 fetch_row(TopKCall *call, int target)
@@ -329,10 +329,7 @@ fetch_row(TopKCall *call, int target)
 	return row;
 }
 
-/*
- * Go to the next hit of the answers; NULL at their end.  It is in front of
- * the cursor.
- */
+/* The hit at the cursor, which moves behind it; NULL at the end */
 static const MirrorHit *
 next_hit(const TopKCall *call, AnswerCursor *cursor, int *target)
 {
@@ -351,7 +348,7 @@ next_hit(const TopKCall *call, AnswerCursor *cursor, int *target)
 	return &answer->hits[cursor->row++];
 }
 
-/* Ask for the memory of the next group of rows */
+/* Prefetch for the next group of rows, from the cursor on */
 static inline void
 look_ahead(TopKCall *call, AnswerCursor *cursor,
 		   void (*ahead) (const RowFetch *fetch, ItemPointer tid))
@@ -370,7 +367,7 @@ look_ahead(TopKCall *call, AnswerCursor *cursor,
 }
 
 /*
- * Ask for the tuples of the next group of rows, and for the pages of the one
+ * Prefetch the tuples of the next group of rows, and the pages of the group
  * behind it
  */
 static void
@@ -381,7 +378,6 @@ look_ahead_group(TopKCall *call)
 	call->asked += ROWS_AHEAD;
 }
 
-/* Go to the first row */
 static void
 start_rows(TopKCall *call)
 {
@@ -392,7 +388,6 @@ start_rows(TopKCall *call)
 		look_ahead(call, &call->next_page, RowFetchAheadPage);
 }
 
-/* Check the arguments and search */
 static void *
 topk_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 {
@@ -432,7 +427,7 @@ topk_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 	return call;
 }
 
-/* The next result row, whose columns are never null, or false */
+/* The next result row; false at the end.  No column is null. */
 static bool
 topk_next(void *state, Datum *values, bool *nulls)
 {
@@ -466,14 +461,13 @@ topk_next(void *state, Datum *values, bool *nulls)
 	return true;
 }
 
-/* Hand out all rows once more */
 static void
 topk_rewind(void *call)
 {
 	start_rows(call);
 }
 
-/* Let go of what the call holds beside memory */
+/* Release row fetchers and relations */
 static void
 topk_end(void *state)
 {
@@ -486,7 +480,6 @@ topk_end(void *state)
 	SearchCloseTargets(call->targets, call->ntargets);
 }
 
-/* The functions, by their addresses */
 #define TOPK(name, which) \
 	{.function = name, .form = which, .begin = topk_begin, .next = topk_next, \
 		.rewind = topk_rewind, .end = topk_end}

@@ -1,16 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * views.c
- *	  What is resident, how the engine does, and what the planner knows: the
- *	  functions
- *	  behind the views gpuvec_mirrors, gpuvec_engine and gpuvec_costs,
- *	  gpuvec_prewarm,
- *	  gpuvec_evict, gpuvec_evict_all.
+ *	  Views of mirrors, engine and costs, and functions to load and drop
+ *	  mirrors.
  *
- * The views never start an engine, and always answer; without one, or if it
- * cannot be asked, they are empty, but for gpuvec_costs, which shows what is
- * in shared memory, and gpuvec_engine, which says of an engine that runs why
- * it cannot be asked.
+ * These are the functions behind the views gpuvec_mirrors, gpuvec_engine and
+ * gpuvec_costs, and gpuvec_prewarm, gpuvec_prewarm_embedding, gpuvec_evict
+ * and gpuvec_evict_all.
+ *
+ * The views never start an engine, and never fail for want of one.  If the
+ * engine does not run or cannot be asked, gpuvec_mirrors is empty.
+ * gpuvec_engine is empty if none runs; if one runs but cannot be asked, it
+ * shows why.  gpuvec_costs shows what is in shared memory.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,34 +48,32 @@ PG_FUNCTION_INFO_V1(gpuvec_prewarm_embedding);
 PG_FUNCTION_INFO_V1(gpuvec_evict);
 PG_FUNCTION_INFO_V1(gpuvec_evict_all);
 
-/* Microseconds since the UNIX epoch as a timestamp */
 static TimestampTz
 from_unix_us(int64 us)
 {
 	return us - (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
 }
 
-/* Is there such a relation? */
 static bool
 relation_exists(Oid relation)
 {
 	return SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relation));
 }
 
-/* May the caller know of mirrors of this relation? */
+/* True if the caller may see mirrors of this relation */
 static bool
 may_see(Oid database, Oid relation)
 {
 	if (has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
 		return true;
-	/* a mirror may outlive its table, which then has no owner to ask for */
+	/* a mirror may outlive its table, which then has no owner to check */
 	return database == MyDatabaseId &&
 		relation_exists(relation) && GpuvecOwnsRelation(relation, GetUserId());
 }
 
 /*
- * Ask the engine, if it runs.  False: it does not, or does not answer, for
- * this reason.
+ * Ask the engine, without starting it.  False, with *reason, if it does not
+ * run or does not answer.
  */
 static bool
 ask_engine(gpuvec_message type, gpuvec_message expected, GpuvecReply *reply, const char **reason)
@@ -90,7 +89,7 @@ ask_engine(gpuvec_message type, gpuvec_message expected, GpuvecReply *reply, con
 	return false;
 }
 
-/* What a mirror has an entry for */
+/* What an entry of the mirror stands for */
 static const char *
 mirror_kind(const gpuvec_mirror_key *key)
 {
@@ -99,7 +98,6 @@ mirror_kind(const gpuvec_mirror_key *key)
 	return key->rooted ? "chains" : "rows";
 }
 
-/* Add one mirror to the result */
 static void
 put_mirror(ReturnSetInfo *rsinfo, const gpuvec_mirror_info *info)
 {
@@ -155,7 +153,10 @@ gpuvec_stat_mirrors(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* The engine's process, and engines that were started after the first one */
+/*
+ * The engine's process id, or 0.  *restarts is the number of engines started
+ * after the first.
+ */
 static int32
 engine_process(int32 *restarts)
 {
@@ -174,7 +175,7 @@ engine_process(int32 *restarts)
 	return pid;
 }
 
-/* What the engine says of itself; gives how many values that are */
+/* Set values[] to what the engine reports of itself; returns their number */
 static int
 engine_values(const gpuvec_engine_info *info, Datum *values, bool *nulls)
 {
@@ -198,8 +199,8 @@ engine_values(const gpuvec_engine_info *info, Datum *values, bool *nulls)
 }
 
 /*
- * One row if an engine runs: what it says, or, if it cannot be asked, its
- * process and why.  Also one if it cannot be told whether one runs.
+ * One row if an engine runs, or if that cannot be told.  If the engine cannot
+ * be asked, the row only has its process id, restarts and the reason.
  */
 Datum
 gpuvec_stat_engine(PG_FUNCTION_ARGS)
@@ -282,7 +283,7 @@ gpuvec_stat_costs(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* Load mirrors of all leaves into the engine; gives the number of rows */
+/* Load the mirrors of all targets; returns the number of rows */
 static Datum
 prewarm(MirrorTarget *targets, int ntargets)
 {
@@ -310,7 +311,6 @@ prewarm(MirrorTarget *targets, int ntargets)
 	PG_RETURN_INT64((int64) total);
 }
 
-/* Load a column of sets */
 Datum
 gpuvec_prewarm(PG_FUNCTION_ARGS)
 {
@@ -321,7 +321,6 @@ gpuvec_prewarm(PG_FUNCTION_ARGS)
 	return prewarm(targets, ntargets);
 }
 
-/* Load the columns of an embedding table */
 Datum
 gpuvec_prewarm_embedding(PG_FUNCTION_ARGS)
 {
@@ -332,7 +331,10 @@ gpuvec_prewarm_embedding(PG_FUNCTION_ARGS)
 	return prewarm(targets, ntargets);
 }
 
-/* Have mirrors dropped.  False: there is no engine that has any. */
+/*
+ * Have the engine drop mirrors, and add their number to *total.  False if no
+ * engine has any.
+ */
 static bool
 drop_mirrors(const gpuvec_drop *drop, uint64 *total)
 {
@@ -351,7 +353,7 @@ drop_mirrors(const gpuvec_drop *drop, uint64 *total)
 					 errdetail("The engine cannot be used: %s.", reason)));
 		return false;
 	}
-	/* if the engine is gone meanwhile, so are all mirrors */
+	/* if the engine has ended meanwhile, so have all mirrors */
 	if (!GpuvecLinkCall(GPUVEC_MSG_DROP, &piece, 1, GPUVEC_MSG_COUNT, sizeof(count), &reply))
 		return false;
 	memcpy(&count, reply.data, sizeof(count));
@@ -361,8 +363,7 @@ drop_mirrors(const gpuvec_drop *drop, uint64 *total)
 }
 
 /*
- * Error unless the user may drop mirrors of a relation that does not exist
- * (any more)
+ * Fail unless the caller may drop mirrors of a relation that does not exist
  */
 static void
 check_evict_missing(Oid relation, bool by_column)
@@ -380,7 +381,7 @@ check_evict_missing(Oid relation, bool by_column)
 						relation)));
 }
 
-/* The number of a column, for evicting it */
+/* The number of a column to evict */
 static AttrNumber
 evicted_column(Oid relation, const char *column)
 {
@@ -394,7 +395,10 @@ evicted_column(Oid relation, const char *column)
 	return attnum;
 }
 
-/* Drop one column's mirror, or (column NULL) all mirrors of a relation */
+/*
+ * Drop the mirrors of one column, or of all columns (column NULL), of a
+ * relation and its children
+ */
 Datum
 gpuvec_evict(PG_FUNCTION_ARGS)
 {

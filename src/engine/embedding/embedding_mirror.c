@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * embedding_mirror.c
- *	  Mirrors of embedding tables, for the store and for readers.
+ *	  Mirrors of embedding tables: the callbacks of their gpuvec_mirror_kind,
+ *	  and opening a mirror's table for readers.
  *
- * A table's readers do not go through the store's mutex: they hold the
- * table's lock, which also guards its own copy of the mirror's state and page
- * numbers.
+ * Readers of a table do not take the store's mutex; they hold the table's
+ * lock.  That lock also guards the table's own copy of the mirror's state and
+ * page numbers.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,7 +15,6 @@
 
 #include "engine/embedding/embedding_mirror.h"
 
-/* The table of a mirror */
 static gpuvec_embedding_table *
 table_of(const gpuvec_mirror *mirror)
 {
@@ -43,7 +43,10 @@ embedding_on_device(const gpuvec_mirror *mirror)
 	return table_of(mirror)->vectors != NULL;
 }
 
-/* Bytes of the table, which has got the room for an update's rows already */
+/*
+ * Bytes of the table.  Room for an update's rows is part of the table
+ * already.
+ */
 static void
 embedding_bytes(const gpuvec_mirror *mirror, const gpuvec_update *update, size_t *host,
 				size_t *device)
@@ -53,8 +56,9 @@ embedding_bytes(const gpuvec_mirror *mirror, const gpuvec_update *update, size_t
 }
 
 /*
- * The table is about to grow on its device.  Others are evicted for both
- * copies, or, if that does not help, for what it will have in the end.
+ * The table is about to grow on its device; evict other mirrors to make room.
+ * While arrays are copied, the old and the new ones exist.  If there is no
+ * room for both, make room for the final size.
  */
 static bool
 make_room(void *arg, size_t bytes, size_t more, gpuvec_error *error)
@@ -131,7 +135,7 @@ embedding_prepare(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 	return embedding->replaced && gpuvec_embedding_prepare(table, nblocks, error);
 }
 
-/* Exchange the rows; readers wait until published() */
+/* Exchange the rows.  Readers wait until embedding_published(). */
 static void
 embedding_exchange(gpuvec_update *update, uint32_t nblocks)
 {
@@ -148,7 +152,10 @@ embedding_publish(gpuvec_update *update)
 	update->mirror->nrows = table_of(update->mirror)->nrows;
 }
 
-/* Let readers see the rows, and the state that belongs to them */
+/*
+ * Let readers see the rows, with the state and page numbers that belong to
+ * them
+ */
 static void
 embedding_published(gpuvec_update *update, const gpuvec_state *state)
 {

@@ -20,14 +20,15 @@ typedef struct gpuvec_embedding_mirror
 typedef struct gpuvec_embedding_update
 {
 	gpuvec_update base;
-	uint32_t   *replaced;		/* pages, ascending */
+	uint32_t   *replaced;		/* [nreplaced]: replaced pages, ascending */
 	uint64_t	nreplaced;
 } gpuvec_embedding_update;
 
 /*
- * Open the rows of a mirror, for nkeys keys: a reference to be let go with
- * gpuvec_embedding_unref; NULL: it is not ready.  `session` sees its own
- * private mirrors.
+ * Open the table of a mirror, to look up nkeys keys.  Returns a reference, to
+ * be released with gpuvec_embedding_unref(), or NULL if the mirror is not
+ * ready.  Besides shared mirrors, `session` sees only its own private ones.
+ * Sets *state.
  */
 extern gpuvec_embedding_table *gpuvec_embedding_open(gpuvec_store *store,
 													 const gpuvec_mirror_key *key,

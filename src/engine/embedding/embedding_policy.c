@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * embedding_policy.c
- *	  How much work on embedding tables is done at a time.
+ *	  Limits for work on embedding tables; see gpuvec_embedding_limits.
  *
  *-------------------------------------------------------------------------
  */

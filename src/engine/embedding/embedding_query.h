@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * embedding_query.h
- *	  Requests of embedding tables: what they ask for, and what comes of it.
+ *	  Requests about embedding tables, and their answers.
  *
- * parse_requests.c	taking them apart
- * read_rows.c		which rows do keys mean? gathering and pooling
+ * parse_requests.c	parsing requests
+ * read_rows.c		finding the rows of keys; gathering and pooling
  * pool_grad.c		gradients of pooling
- * on_device.c		gathering, pooling and gradients, with vectors on a device
- * nearest_rows.c	the nearest rows
+ * on_device.c		gathering, pooling and gradients with vectors on a device
+ * nearest_rows.c	finding the nearest rows
  * pool_*.c			inner loops, compiled for each instruction set
  *
  *-------------------------------------------------------------------------
@@ -18,13 +18,17 @@
 #include "engine/embedding/embedding_rows.h"
 #include "engine/thread_pool.h"
 
-/* What the session's snapshot is known to see */
+/*
+ * What the session has told about its snapshot: proofs that it sees whole
+ * pages (known, map), and verdicts about single rows
+ */
 typedef struct gpuvec_sight
 {
-	uint64_t	known;
-	const uint8_t *map;
+	uint64_t	known;			/* number of a refresh, known before the map
+								 * was read */
+	const uint8_t *map;			/* [map_bytes]: the visibility map */
 	uint64_t	map_bytes;
-	const uint64_t *verdicts;
+	const uint64_t *verdicts;	/* [nverdicts]: gpuvec_verdict, ascending */
 	uint64_t	nverdicts;
 } gpuvec_sight;
 
@@ -32,44 +36,47 @@ typedef enum gpuvec_seen
 {
 	GPUVEC_UNSEEN,
 	GPUVEC_SEEN,
-	GPUVEC_UNDECIDED
+	GPUVEC_UNDECIDED			/* the session has to decide */
 } gpuvec_seen;
 
-/* To gather or pool vectors: read_rows.c */
+/* A request to gather, pool or compute gradients: read_rows.c */
 typedef struct gpuvec_embedding_query
 {
 	gpuvec_embedding_request head;
-	const int64_t *keys;
-	const uint64_t *offsets;
+	const int64_t *keys;		/* [nkeys] */
+	const uint64_t *offsets;	/* [nbags + 1]; NULL: gather, or hotness */
 	gpuvec_sight sight;
-	const float *weights;		/* NULL: none */
-	const float *gradient;
+	const float *weights;		/* [nkeys], or NULL */
+	const float *gradient;		/* [ngradient]: the upstream gradient */
 	const int  *canceled;		/* read atomically */
 
-	/* the answer; both are malloc'd */
+	/* the answer; found and body are malloc'd */
 	gpuvec_embedding_answer answer;
 	uint8_t    *found;			/* [nkeys] */
-	void	   *body;			/* tids, elements, or keys and elements */
+	void	   *body;			/* tids, elements, or keys and then elements */
 	size_t		body_size;
 } gpuvec_embedding_query;
 
-/* Serve a request; the table is open (with a reference, without the lock) */
+/*
+ * Serve a request.  The caller has a reference to the table, and does not
+ * hold its lock.
+ */
 extern bool gpuvec_embedding_run(gpuvec_embedding_table *table, gpuvec_thread_pool *pool,
 								 gpuvec_embedding_query *q,
 								 gpuvec_error *error);
 
-/* To find the nearest rows: nearest_rows.c */
+/* A request for the nearest rows: nearest_rows.c */
 typedef struct gpuvec_nearest_query
 {
 	gpuvec_nearest_head head;
 	gpuvec_sight sight;
-	const int64_t *excluded;
-	const float *queries;
+	const int64_t *excluded;	/* [nexcluded]: keys to leave out, ascending */
+	const float *queries;		/* [nqueries * width] */
 	const int  *canceled;		/* read atomically */
 
-	/* the answer; both are malloc'd */
+	/* the answer; counts and body are malloc'd */
 	gpuvec_embedding_answer answer;
-	uint32_t   *counts;			/* [nqueries], with room to pad to 8 bytes */
+	uint32_t   *counts;			/* [nqueries], and room for padding to 8 bytes */
 	void	   *body;			/* tids, or rows */
 	size_t		body_size;
 } gpuvec_nearest_query;
@@ -77,20 +84,21 @@ typedef struct gpuvec_nearest_query
 extern bool gpuvec_nearest_run(gpuvec_embedding_table *table, gpuvec_thread_pool *pool,
 							   gpuvec_nearest_query *q, gpuvec_error *error);
 
-/* Does the session's snapshot see the row? */
+/* Tell whether the session's snapshot sees the row, as far as is known */
 extern gpuvec_seen gpuvec_embedding_sees(const gpuvec_embedding_table *table,
 										 const gpuvec_sight *sight,
 										 uint64_t tid);
 
-/* Does a session see all rows of this page, as far as is known? */
+/* True if the session's snapshot is known to see all rows of this page */
 extern bool gpuvec_page_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight,
 							   uint32_t block);
 
-/* Sort tids, and keep each once; returns how many there are */
+/* Sort tids, and drop duplicates; returns the number of tids left */
 extern uint64_t gpuvec_distinct_tids(uint64_t *tids, uint64_t n);
 
 /*
- * parse_requests.c: take a request apart.  NULL, or what is wrong with it.
+ * parse_requests.c: parse a request.  Returns NULL, or what is wrong with it.
+ * Arrays of *q point into data.
  */
 extern const char *gpuvec_embedding_parse(gpuvec_embedding_query *q, const char *data,
 										  size_t length);

@@ -1,22 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * embedding_rows.c
- *	  The rows of an embedding table.
+ *	  The rows of an embedding table: staging, publishing and removing them.
  *
- * Vectors of one width lie one behind the other in a bank; a table normally
- * has one.  Rows are found by their keys through a hash table with open
- * addressing and linear probing, whose entries begin a list of all rows
- * (versions) with the key, and by their pages through a list for each page.
+ * A bank holds the vectors of one width in one array.  Most tables have one
+ * bank.  A hash table (open addressing, linear probing) leads from a key to a
+ * list of all row versions with that key.  Another list links the rows of
+ * each page.
  *
- * A load or refresh stages rows in unused slots, which no list has, so that
- * readers do not notice.  Publishing takes the rows of the replaced pages off
- * their lists and puts the staged ones there, while nobody reads; its time
- * goes with the number of changed rows.  All memory that it needs is there
- * before it begins.
+ * A load or refresh stages rows in unused slots, which are on no list, so
+ * readers do not notice them.  Publishing takes the rows of replaced pages
+ * off their lists, and puts the staged rows on.  No reader runs meanwhile.
+ * Its time depends on the number of changed rows only.  All memory that it
+ * needs is allocated before.
  *
- * With a device, the vectors lie in its memory, and all else here; it has a
- * hash table of its own, too (key_map.c).  Preparing to publish waits until
- * staged vectors are there.
+ * With a device, vectors are in its memory, and all else is on the host.  The
+ * device also has a hash table of its own (key_map.c).
+ * gpuvec_embedding_prepare() waits until staged vectors have arrived there.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,26 +26,26 @@
 #include "engine/embedding/embedding_rows.h"
 #include "engine/host_memory.h"
 
-/* Entries of a new hash table */
+/* Number of entries of a new hash table */
 #define FIRST_ENTRIES	1024
 
-/* At most 5 of 8 entries are in use */
+/* True if more than 5 of 8 entries would be in use */
 #define ENTRIES_FULL(n, mask)	((n) * 8 > ((mask) + 1) * 5)
 
 /*
- * Slots of a new bank; arrays larger than this grow by a quarter, not by
- * doubling
+ * Number of slots of a new bank.  Arrays from LARGE_BYTES on grow by a
+ * quarter; smaller ones are doubled.
  */
 #define FIRST_SLOTS		64
 #define LARGE_BYTES		((size_t) 64 * 1024 * 1024)
 
-/* Slots of which most may be unused */
+/* Tables with at most this many slots are never sparse */
 #define SPARSE_SLOTS	65536
 
-/* Bytes of a row beside its vector */
+/* Bytes of a row on the host, without its vector */
 #define ROW_BYTES		(sizeof(gpuvec_vector_info) + sizeof(uint32_t) + sizeof(uint8_t))
 
-/* A lock that does not let a stream of readers starve the updater */
+/* Make a lock whose writer is not starved by a stream of readers */
 static bool
 init_lock(pthread_rwlock_t *lock)
 {
@@ -60,7 +60,7 @@ init_lock(pthread_rwlock_t *lock)
 	return ok;
 }
 
-/* A hash table of empty entries */
+/* Make a hash table of empty entries */
 static gpuvec_key_entry *
 new_entries(uint64_t n)
 {
@@ -136,7 +136,7 @@ gpuvec_embedding_unref(gpuvec_embedding_table *table)
 	free(table);
 }
 
-/* A bank without room, and without a list that has it */
+/* Make a bank without room, which is not in the list of banks */
 static gpuvec_bank *
 new_bank(gpuvec_embedding_table *table, uint32_t width, gpuvec_vector_kind kind,
 		 gpuvec_error *error)
@@ -162,7 +162,7 @@ new_bank(gpuvec_embedding_table *table, uint32_t width, gpuvec_vector_kind kind,
 	return bank;
 }
 
-/* Add a bank; readers are kept out while the list of banks moves */
+/* Add a bank to the list.  Readers are kept out while the list moves. */
 static gpuvec_bank *
 add_bank(gpuvec_embedding_table *table, uint32_t width, gpuvec_vector_kind kind,
 		 gpuvec_error *error)
@@ -191,7 +191,7 @@ add_bank(gpuvec_embedding_table *table, uint32_t width, gpuvec_vector_kind kind,
 	return bank;
 }
 
-/* The number of the bank for such vectors, or UINT32_MAX */
+/* Find or add the bank for such vectors; UINT32_MAX on failure */
 static uint32_t
 find_bank(gpuvec_embedding_table *table, uint32_t width, gpuvec_vector_kind kind,
 		  gpuvec_error *error)
@@ -202,14 +202,14 @@ find_bank(gpuvec_embedding_table *table, uint32_t width, gpuvec_vector_kind kind
 	return add_bank(table, width, kind, error) ? table->nbanks - 1 : UINT32_MAX;
 }
 
-/* Bytes that a slot of a bank takes on the host */
+/* Bytes of a bank's slot on the host */
 static size_t
 slot_bytes(const gpuvec_embedding_table *table, const gpuvec_bank *bank)
 {
 	return ROW_BYTES + (bank->device ? 0 : gpuvec_vector_bytes(table, bank));
 }
 
-/* Bytes that `room` slots of a bank take on the device */
+/* Bytes of `room` slots of a bank on the device */
 static size_t
 device_bytes(const gpuvec_embedding_table *table, const gpuvec_bank *bank, uint32_t room)
 {
@@ -217,7 +217,7 @@ device_bytes(const gpuvec_embedding_table *table, const gpuvec_bank *bank, uint3
 }
 
 /*
- * How many slots a bank that is full gets; more than UINT32_MAX: it must not
+ * New number of slots of a full bank; more than UINT32_MAX if it must not
  * grow
  */
 static size_t
@@ -234,7 +234,7 @@ larger_room(const gpuvec_embedding_table *table, const gpuvec_bank *bank)
 	return room > most ? (size_t) UINT32_MAX + 1 : room;
 }
 
-/* Let the arrays of a bank have `room` slots */
+/* Grow the arrays of a bank to `room` slots */
 static bool
 reserve_slots(gpuvec_embedding_table *table, gpuvec_bank *bank, uint32_t room, gpuvec_error *error)
 {
@@ -263,7 +263,7 @@ reserve_slots(gpuvec_embedding_table *table, gpuvec_bank *bank, uint32_t room, g
 	return true;
 }
 
-/* Make room for more slots; readers are kept out while arrays move */
+/* Make room for more slots.  Readers are kept out while arrays move. */
 static bool
 grow_bank(gpuvec_embedding_table *table, gpuvec_bank *bank, gpuvec_error *error)
 {
@@ -288,7 +288,7 @@ grow_bank(gpuvec_embedding_table *table, gpuvec_bank *bank, gpuvec_error *error)
 	return ok;
 }
 
-/* An unused slot */
+/* Take an unused slot */
 static bool
 take_slot(gpuvec_embedding_table *table, gpuvec_bank *bank, uint32_t *slot, gpuvec_error *error)
 {
@@ -312,7 +312,7 @@ free_slot(gpuvec_embedding_table *table, gpuvec_vector_ref ref)
 	bank->free[bank->nfree++] = gpuvec_ref_slot(ref);
 }
 
-/* Room for one more staged row */
+/* Make room for one more staged row */
 static bool
 reserve_staged(gpuvec_embedding_table *table, gpuvec_error *error)
 {
@@ -351,13 +351,13 @@ gpuvec_embedding_stage(gpuvec_embedding_table *table, uint64_t tid, const gpuvec
 								   error);
 	memcpy(bank->elements + slot * gpuvec_vector_bytes(table, bank), elements,
 		   gpuvec_vector_bytes(table, bank));
-	/* a device is charged for slots when it gets them */
+	/* on a device, slots are charged when a bank grows */
 	if (table->vectors == NULL)
 		table->staged_bytes += slot_bytes(table, bank) + sizeof(gpuvec_vector_ref);
 	return true;
 }
 
-/* Nothing is staged any more */
+/* Empty the list of staged rows */
 static void
 clear_staged(gpuvec_embedding_table *table)
 {
@@ -378,7 +378,10 @@ gpuvec_embedding_discard(gpuvec_embedding_table *table)
 	clear_staged(table);
 }
 
-/* A larger hash table with the same keys, swapped while nobody reads */
+/*
+ * Grow the hash table for `keys` keys.  Readers are kept out while it is
+ * swapped.
+ */
 static bool
 grow_entries(gpuvec_embedding_table *table, uint64_t keys, gpuvec_error *error)
 {
@@ -414,7 +417,7 @@ gpuvec_embedding_prepare(gpuvec_embedding_table *table, uint32_t nblocks, gpuvec
 			!table->vectors->flush(table->vectors, table->banks[i]->device, error))
 			return false;
 	blocks = realloc(table->blocks, ((size_t) most + 1) * sizeof(*blocks));
-	/* readers do not look at blocks */
+	/* readers do not use blocks[], so no lock is needed */
 	if (blocks == NULL)
 		return gpuvec_fail_memory(error, most * sizeof(*blocks));
 	table->blocks = blocks;
@@ -423,7 +426,10 @@ gpuvec_embedding_prepare(gpuvec_embedding_table *table, uint32_t nblocks, gpuvec
 	return grow_entries(table, table->nentries + table->nstaged, error);
 }
 
-/* Empty an entry, and let those behind it that it kept from theirs move up */
+/*
+ * Empty an entry of the hash table, and move up entries behind it that
+ * collided with it
+ */
 static void
 remove_entry(gpuvec_embedding_table *table, uint64_t hole)
 {
@@ -440,14 +446,15 @@ remove_entry(gpuvec_embedding_table *table, uint64_t hole)
 		entry = table->entries[next];
 		if (entry.first == GPUVEC_NO_VECTOR)
 			return;
-		/* the first empty entry on its way, which may be its own */
+
+		/* the first empty entry from its hash on; maybe `next` itself */
 		table->entries[next].first = GPUVEC_NO_VECTOR;
 		index = gpuvec_key_index(table, entry.key);
 		table->entries[index] = entry;
 	}
 }
 
-/* Take a row off the list of its key */
+/* Take a row off the list of its key; the list of its page stays */
 static void
 unlink_row(gpuvec_embedding_table *table, gpuvec_vector_ref ref)
 {

@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * embedding_rows.h
- *	  Embedding tables: rows with a key and a vector, found by their keys.
+ *	  Embedding tables in the engine: rows with a key and a vector, found by
+ *	  their keys.
  *
- * embedding_rows.c	the rows: changing them
- * embedding_mirror.c	the table as what a mirror holds
- * key_map.c			finding the rows of keys by a hash table on a device
+ * embedding_rows.c		changing the rows of a table
+ * embedding_mirror.c	a table as the contents of a mirror
+ * key_map.c			finding rows of keys by a hash table on a device
  * embedding_query.h	requests: gathering, pooling, nearest rows
  *
  *-------------------------------------------------------------------------
@@ -20,7 +21,7 @@
 #include "engine/embedding_backend.h"
 #include "engine/store/page_numbers.h"
 
-/* A row: its bank << 32 | its slot there */
+/* Reference to a row: number of its bank << 32 | its slot */
 typedef uint64_t gpuvec_vector_ref;
 
 #define GPUVEC_NO_VECTOR	UINT64_MAX
@@ -28,99 +29,106 @@ typedef uint64_t gpuvec_vector_ref;
 #define gpuvec_ref_bank(ref)	((uint32_t) ((ref) >> 32))
 #define gpuvec_ref_slot(ref)	((uint32_t) (ref))
 
-/* What is kept of a row beside its vector */
+/*
+ * A row version, without its vector.  The lists are doubly linked for a key,
+ * singly linked for a page.
+ */
 typedef struct gpuvec_vector_info
 {
 	uint64_t	tid;
 	int64_t		key;
-	gpuvec_vector_ref next;		/* row of the same key */
+	gpuvec_vector_ref next;		/* next row with the same key */
 	gpuvec_vector_ref previous;
-	gpuvec_vector_ref next_in_block;
+	gpuvec_vector_ref next_in_block;	/* next row on the same page */
 } gpuvec_vector_info;
 
 /*
- * All rows whose vectors have the same width, or are bad for the same reason
+ * All rows whose vectors have the same width, or (width 0) cannot be used for
+ * the same reason
  */
 typedef struct gpuvec_bank
 {
 	uint32_t	width;
 	gpuvec_vector_kind kind;
-	uint32_t	nslots;			/* that were ever used */
-	uint32_t	room;
+	uint32_t	nslots;			/* slots that were ever used; those behind
+								 * them are free */
+	uint32_t	room;			/* slots that the arrays have */
 	uint32_t	nfree;
 	gpuvec_vector_info *rows;	/* [room] */
-	char	   *elements;		/* [room * width], in the table's storage; or
-								 * NULL: */
-	gpuvec_device_bank *device; /* that is where they are */
-	uint32_t   *free;			/* [room]: the nfree slots that can be used
-								 * again */
-	uint8_t    *live;			/* [room]: published, not replaced; below
-								 * nlive only */
-	uint32_t	nlive;
+	char	   *elements;		/* [room * width], in the table's storage;
+								 * NULL: the vectors are on the device */
+	gpuvec_device_bank *device; /* the vectors on the device, or NULL */
+	uint32_t   *free;			/* [room]: nfree slots that can be used again */
+	uint8_t    *live;			/* [room]: nonzero if the slot's row is
+								 * published and not replaced; valid below
+								 * nlive */
+	uint32_t	nlive;			/* nslots when rows were last published */
 } gpuvec_bank;
 
+/* An entry of the hash table: a key, and the list of its rows */
 typedef struct gpuvec_key_entry
 {
 	int64_t		key;
 	gpuvec_vector_ref first;	/* GPUVEC_NO_VECTOR: the entry is empty */
 } gpuvec_key_entry;
 
-/* The pages whose rows a session is known to see, all of them */
+/* The pages all of whose rows a session is known to see, as a bitmap */
 typedef struct gpuvec_proven
 {
 	int			refs;
-	uint64_t	version;		/* of the table */
+	uint64_t	version;		/* of the table, when it was made */
 	const gpuvec_page_numbers *numbers;
 	uint64_t	known;
 	uint64_t	map_bytes;
 	uint32_t	nblocks;
 	uint32_t   *bits;			/* [nblocks / 32 + 1] */
-	uint8_t		map[];			/* of the session, which this was made from */
+	uint8_t		map[];			/* the session's visibility map that it was
+								 * made from */
 } gpuvec_proven;
 
 /*
- * How much work is done at a time, and from how much on a device does it.
+ * How much work is done at a time, and how much must be left to a device.
  * Tests link smaller numbers (test/unit/small_policy.c), so that small tables
- * go every way.
+ * take all ways.
  */
 typedef struct gpuvec_embedding_limits
 {
-	uint32_t	changed_keys;	/* that may change before a device's hash
-								 * table is made anew */
-	uint32_t	device_keys;	/* of a request, from which on a device looks
-								 * them up */
-	uint64_t	part_entries;	/* of the host's hash table that are entered
-								 * together */
-	uint64_t	device_rows;	/* that a device is asked for at a time,
+	uint32_t	changed_keys;	/* if more keys have changed, a device's hash
+								 * table is rebuilt */
+	uint32_t	device_keys;	/* requests with at least this many keys look
+								 * them up on the device */
+	uint64_t	part_entries;	/* entries of the host's hash table that one
+								 * task enters into the device's */
+	uint64_t	device_rows;	/* rows that a device is asked for at a time,
 								 * unless one query needs more */
 } gpuvec_embedding_limits;
 
 extern const gpuvec_embedding_limits gpuvec_embedding_policy;
 
 /*
- * What is known of the hash table of a bank on the device.  Readers bring it
- * up to date when they need it.
+ * The state of the hash table on the device.  Readers bring the hash table up
+ * to date when they need it.
  */
 typedef struct gpuvec_key_map
 {
-	pthread_mutex_t mutex;		/* readers take it; the updater has the
-								 * table's lock */
-	uint64_t	version;		/* of the table, which it is of; 0: it has to
-								 * be made */
+	pthread_mutex_t mutex;		/* taken by readers; the updater holds the
+								 * table's lock instead */
+	uint64_t	version;		/* the table's version that it reflects; 0: it
+								 * must be rebuilt */
 	uint32_t	bank;
-	uint32_t	room;			/* of the bank when it was made */
-	uint64_t	entered;		/* keys since then */
-	gpuvec_proven *proven;		/* the last one, or NULL */
-	uint64_t	nchanged;		/* since that version; also those for which
-								 * there was no room */
-	int64_t		changed[];		/* [gpuvec_embedding_policy.changed_keys],
-								 * some of them twice */
+	uint32_t	room;			/* room of the bank when it was built */
+	uint64_t	entered;		/* keys entered since it was cleared */
+	gpuvec_proven *proven;		/* of the last request, or NULL */
+	uint64_t	nchanged;		/* keys changed since that version, including
+								 * those that did not fit changed[] */
+	int64_t		changed[];		/* [gpuvec_embedding_policy.changed_keys]; may
+								 * have duplicates */
 } gpuvec_key_map;
 
 /*
  * A table.  Readers hold the lock shared.  Only the mirror's updater changes
- * anything: rows that no reader can find yet without the lock, all else while
- * it holds it exclusively.
+ * anything.  It needs no lock for rows that no reader can find yet, and holds
+ * the lock exclusively for all other changes.
  */
 typedef struct gpuvec_embedding_table
 {
@@ -130,68 +138,74 @@ typedef struct gpuvec_embedding_table
 	gpuvec_vectors *vectors;	/* the device's; NULL: vectors are on the host */
 
 	/* guarded by the lock */
-	gpuvec_state state;			/* of the mirror, as of these rows */
+	gpuvec_state state;			/* the mirror's state that belongs to these
+								 * rows */
 	gpuvec_page_numbers *numbers;	/* the mirror's */
-	gpuvec_bank **banks;
+	gpuvec_bank **banks;		/* [nbanks] */
 	uint32_t	nbanks;
 	gpuvec_key_entry *entries;	/* [mask + 1], open addressing */
 	uint64_t	mask;
-	uint64_t	nentries;		/* that are not empty */
-	gpuvec_key_map *map;		/* if vectors are on a device, or NULL */
+	uint64_t	nentries;		/* entries that are not empty */
+	gpuvec_key_map *map;		/* NULL: vectors are on the host */
 	gpuvec_vector_ref *blocks;	/* [nblocks]: first row of each page */
 	uint32_t	nblocks;
 	uint64_t	nrows;
-	uint64_t	version;		/* of live[] of all banks, counted up */
+	uint64_t	version;		/* incremented whenever rows are published */
 
-	/* the updater's: rows on their way, in the order of their pages */
+	/*
+	 * the updater's: rows that are not published yet, in the order of their
+	 * pages
+	 */
 	gpuvec_vector_ref *staged;
 	uint64_t	nstaged;
 	uint64_t	room_staged;
-	size_t		staged_bytes;	/* that they add to what is charged */
+	size_t		staged_bytes;	/* memory to charge for them */
 
 	/*
 	 * Called before arrays on the device are replaced by new ones of `bytes`
-	 * bytes, `more` than the old ones have; both are there for a while.
-	 * False: there is no room.
+	 * bytes, `more` than the old ones.  Both exist for a while.  False: there
+	 * is no room.
 	 */
 	bool		(*make_room) (void *arg, size_t bytes, size_t more, gpuvec_error *error);
 	void	   *make_room_arg;
 } gpuvec_embedding_table;
 
-/* NULL on lack of memory; vectors: see the structure */
+/* vectors: see gpuvec_embedding_table.  NULL, with *error, on failure. */
 extern gpuvec_embedding_table *gpuvec_embedding_new(gpuvec_storage storage, gpuvec_vectors *vectors,
 													gpuvec_error *error);
 extern gpuvec_embedding_table *gpuvec_embedding_ref(gpuvec_embedding_table *table);
 extern void gpuvec_embedding_unref(gpuvec_embedding_table *table);
 
 /*
- * The updater's functions: add a row, which nobody sees yet; forget such rows
+ * The updater's functions: stage a row, which no reader sees yet; discard all
+ * staged rows
  */
 extern bool gpuvec_embedding_stage(gpuvec_embedding_table *table, uint64_t tid,
 								   const gpuvec_vector_row *row, const void *elements,
 								   gpuvec_error *error);
 extern void gpuvec_embedding_discard(gpuvec_embedding_table *table);
 
-/* Get ready to publish staged rows: afterwards that cannot fail */
+/* Do all that may fail before staged rows are published */
 extern bool gpuvec_embedding_prepare(gpuvec_embedding_table *table, uint32_t nblocks,
 									 gpuvec_error *error);
 
 /*
- * Publish staged rows in place of those of the given pages (ascending),
- * without those beyond nblocks.  The caller holds the lock exclusively.
+ * Publish staged rows in place of the rows of blocks[n] (page numbers,
+ * ascending).  Rows of pages from nblocks on are dropped.  The caller holds
+ * the lock exclusively, and has called gpuvec_embedding_prepare().
  */
 extern void gpuvec_embedding_publish(gpuvec_embedding_table *table, const uint32_t *blocks,
 									 uint64_t n,
 									 uint32_t nblocks);
 
-/* Bytes that the table takes on host and device */
+/* Bytes that the table takes on the host and on the device */
 extern void gpuvec_embedding_bytes(const gpuvec_embedding_table *table, size_t *host,
 								   size_t *device);
 
-/* Are most slots unused, so that the table should be made anew? */
+/* True if most slots are unused, so that the table should be loaded anew */
 extern bool gpuvec_embedding_sparse(const gpuvec_embedding_table *table);
 
-/* The entry of a key, or the empty one where it belongs */
+/* The index of a key's entry, or of the empty entry where it belongs */
 static inline uint64_t
 gpuvec_key_index(const gpuvec_embedding_table *table, int64_t key)
 {
@@ -202,7 +216,6 @@ gpuvec_key_index(const gpuvec_embedding_table *table, int64_t key)
 			return h;
 }
 
-/* Bytes of a vector of a bank */
 static inline size_t
 gpuvec_vector_bytes(const gpuvec_embedding_table *table, const gpuvec_bank *bank)
 {
@@ -215,12 +228,15 @@ gpuvec_vector_at(const gpuvec_embedding_table *table, gpuvec_vector_ref ref)
 	return &table->banks[gpuvec_ref_bank(ref)]->rows[gpuvec_ref_slot(ref)];
 }
 
-/* key_map.c: NULL on lack of memory; the bytes of one */
+/*
+ * key_map.c: make a key map (NULL, with *error, on failure), free it, its
+ * size
+ */
 extern gpuvec_key_map *gpuvec_key_map_new(gpuvec_error *error);
 extern void gpuvec_key_map_free(gpuvec_key_map *map);
 extern size_t gpuvec_key_map_bytes(void);
 
-/* A key has come, gone, or has other rows now */
+/* Note that the rows of a key have changed */
 static inline void
 gpuvec_key_changed(gpuvec_embedding_table *table, int64_t key)
 {

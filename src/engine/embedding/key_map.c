@@ -1,20 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * key_map.c
- *	  Looking keys up by a hash table on the device.
+ *	  Looking keys up in a hash table on the device.
  *
- * Where vectors are on a device, requests with many keys have it look them
- * up, in a hash table from keys to slots of the bank that has most rows
- * (embedding_backend.h).  It answers for keys of one row, if the session is
- * known to see all rows of its page; all else it leaves to the host: keys of
- * several rows or of rows in another bank, and rows that the session may have
- * to decide about.
+ * If vectors are on a device, it looks up the keys of large requests.  Its
+ * hash table leads from keys to slots of the largest bank
+ * (embedding_backend.h).  It answers for keys with one row, if the session is
+ * known to see all rows of that row's page.  All else is left to the host:
+ * keys of several rows or of rows in another bank, and rows that the session
+ * may have to decide about.
  *
- * The table of keys follows the rows when a request needs it: what was
- * published since it was last used is a list of keys, whose rows are looked
- * up in the host's hash table.  If they are too many, or the bank has grown,
- * it is made anew.  Meanwhile nothing is published, since the request holds
- * the table's lock; other requests wait for the mutex.
+ * Requests bring the device's hash table up to date when they need it.  The
+ * keys whose rows have changed since its last use are in a list, and are
+ * entered anew from the host's hash table.  If too many keys have changed, or
+ * the bank has grown, the hash table is rebuilt.  Nothing is published
+ * meanwhile, because the request holds the table's lock.  Other requests wait
+ * for the mutex.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,16 +26,16 @@
 #include "engine/fault.h"
 #include "engine/host_memory.h"
 
-/* Entries ahead of which memory is asked for */
+/* Rows are prefetched this many entries ahead */
 #define AHEAD			16
 
-/* The making of a hash table */
+/* A rebuild of the device's hash table */
 typedef struct map_making
 {
 	const gpuvec_embedding_table *table;
 	pthread_mutex_t mutex;		/* guards what follows */
 	bool		failed;
-	gpuvec_error error;			/* the first, if so */
+	gpuvec_error error;			/* the first error, if failed */
 } map_making;
 
 size_t
@@ -57,7 +58,7 @@ gpuvec_key_map_new(gpuvec_error *error)
 	return map;
 }
 
-/* A reference less */
+/* Release a reference */
 static void
 unref_proven(gpuvec_proven *proven)
 {
@@ -78,7 +79,7 @@ gpuvec_key_map_free(gpuvec_key_map *map)
 	free(map);
 }
 
-/* Where the rows of a key are that begin with this one */
+/* The device's entry for a key whose list of rows begins with `first` */
 static gpuvec_key_row
 key_row_of(const gpuvec_embedding_table *table, int64_t key, gpuvec_vector_ref first)
 {
@@ -98,7 +99,7 @@ key_row_of(const gpuvec_embedding_table *table, int64_t key, gpuvec_vector_ref f
 	return found;
 }
 
-/* Enter the keys of a part of the host's hash table */
+/* Task: enter the keys of a part of the host's hash table */
 static void
 map_part(void *task, uint64_t part, int thread)
 {
@@ -133,7 +134,7 @@ map_part(void *task, uint64_t part, int thread)
 	pthread_mutex_unlock(&making->mutex);
 }
 
-/* Make the device's hash table anew */
+/* Rebuild the device's hash table */
 static bool
 make_map(const gpuvec_embedding_table *table, gpuvec_thread_pool *pool, gpuvec_error *error)
 {
@@ -170,7 +171,7 @@ compare_keys(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Enter the keys that have changed */
+/* Enter the keys whose rows have changed */
 static bool
 follow_changes(const gpuvec_embedding_table *table, gpuvec_error *error)
 {
@@ -197,8 +198,8 @@ follow_changes(const gpuvec_embedding_table *table, gpuvec_error *error)
 }
 
 /*
- * The bank whose keys the device has: of those with good vectors, the one
- * with most.  It is the same for all requests until something is published.
+ * The bank that the device's hash table refers to: of the banks with usable
+ * vectors, the one with most slots.  It changes only when rows are published.
  */
 static uint32_t
 choose_bank(const gpuvec_embedding_table *table)
@@ -217,8 +218,8 @@ choose_bank(const gpuvec_embedding_table *table)
 }
 
 /*
- * Bring the device's hash table up to date.  *usable: there is one.  The
- * caller holds the mutex.
+ * Bring the device's hash table up to date.  *usable is false if there is
+ * none.  The caller holds the mutex.
  */
 static bool
 follow(const gpuvec_embedding_table *table, gpuvec_thread_pool *pool, bool *usable,
@@ -236,7 +237,7 @@ follow(const gpuvec_embedding_table *table, gpuvec_thread_pool *pool, bool *usab
 		return true;
 	bank = table->banks[number];
 	limit = table->vectors->key_limit(bank->device);
-	/* keys of rows in other banks take entries, too */
+	/* keys of rows in other banks take entries as well */
 	if (table->nentries > limit)
 		return true;
 	*usable = true;
@@ -251,7 +252,7 @@ follow(const gpuvec_embedding_table *table, gpuvec_thread_pool *pool, bool *usab
 	return ok;
 }
 
-/* Is this still what a session is known to see? */
+/* True if `proven` still holds for this table and session */
 static bool
 still_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight,
 			 const gpuvec_proven *proven)
@@ -261,7 +262,10 @@ still_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight,
 		memcmp(proven->map, sight->map, sight->map_bytes) == 0;
 }
 
-/* Find out which pages' rows a session is known to see; with a reference */
+/*
+ * Find the pages all of whose rows the session is known to see; returns a
+ * reference
+ */
 static gpuvec_proven *
 new_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight, gpuvec_error *error)
 {
@@ -291,8 +295,8 @@ new_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight, gpuve
 }
 
 /*
- * The same, which may be what it was the last time.  The caller holds the
- * mutex.
+ * Get a reference to the proven pages, which are often those of the last
+ * request.  The caller holds the mutex.
  */
 static gpuvec_proven *
 get_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight, gpuvec_error *error)

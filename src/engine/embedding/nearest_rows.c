@@ -1,17 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * nearest_rows.c
- *	  The rows whose vectors are nearest to queries, by brute force.
+ *	  Find the rows whose vectors are nearest to queries, by brute force.
  *
- * Each part of the table is scored, block by block, against all queries, and
- * each thread keeps the best rows of each query in a heap; the heaps are
- * merged in the end.  Whether the session's snapshot sees a row is only asked
- * of rows that are good enough.  Rows that the session has to decide about
- * are taken for seen; if any of them is among the best, they are the answer.
+ * The table is cut into parts, and each part is scored, block by block,
+ * against all queries.  Each thread keeps the best rows of each query in a
+ * heap.  In the end the heaps are merged.  Only for rows that are good enough
+ * it is checked whether the session's snapshot sees them.  Rows that the
+ * session has to decide about count as seen.  If any of them is among the
+ * best, the answer is to ask the session about them.
  *
- * Where vectors are on a device, it finds the best rows of all that are live,
- * and some to spare; what is not wanted or not seen is dropped here.  If too
- * few are left, more are asked for.
+ * If vectors are on a device, the device finds the best of all live rows, and
+ * some to spare.  Rows that are excluded or not seen are dropped here.  If
+ * too few are left, the device is asked for more.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,20 +24,20 @@
 #include "engine/fault.h"
 
 /*
- * Rows that are scored at a time: their vectors stay in the cache for all
- * queries
+ * Rows of a block: their vectors stay in the cache while all queries are
+ * scored
  */
 #define BLOCK_BYTES		((size_t) 128 * 1024)
 #define MAX_BLOCK		1024
 
-/* Elements times queries of a part */
+/* Size of a part: (width + 1) * (nqueries + 1) * slots */
 #define PART_WORK		((uint64_t) 4 * 1024 * 1024)
 
-/* Rows more than the best k that are looked at, and in all heaps at most */
+/* Spare rows beyond the best k, and most rows in all heaps together */
 #define SPARE_ROWS(k)	((k) / 4 + 8)
 #define HEAP_ROWS		((uint64_t) 16 * 1024 * 1024)
 
-/* How many times more rows a device is asked for, if those were not enough */
+/* If a device's rows were not enough, ask for this many times as many */
 #define MORE_ROWS		4
 
 /* A search that is being served */
@@ -45,15 +46,17 @@ typedef struct nearest_run
 	const gpuvec_embedding_table *table;
 	const gpuvec_nearest_query *q;
 	const gpuvec_bank *bank;
-	uint64_t	k;				/* rows that a heap holds: some to spare */
+	uint64_t	k;				/* rows that a heap holds: the request's k,
+								 * and some to spare */
 	uint32_t	part_slots;
-	double	   *squares;		/* of each query */
+	double	   *squares;		/* [nqueries]: scalar product of each query
+								 * with itself */
 	float	   *scratch;		/* [threads][width] */
 	gpuvec_near_scores_function *near_scores;
 	gpuvec_near_heap *heaps;	/* [threads][nqueries] */
 } nearest_run;
 
-/* Is the key not wanted? */
+/* True if the key is excluded */
 static bool
 excluded(const gpuvec_nearest_query *q, int64_t key)
 {
@@ -72,7 +75,7 @@ excluded(const gpuvec_nearest_query *q, int64_t key)
 	return low < q->head.nexcluded && q->excluded[low] == key;
 }
 
-/* Offer the rows of a block to a query */
+/* Offer the rows of a block, which are scored, to a query's heap */
 static void
 offer_block(const nearest_run *n, gpuvec_near_heap *heap, const double *scores, uint32_t first,
 			uint32_t count)
@@ -95,7 +98,7 @@ offer_block(const nearest_run *n, gpuvec_near_heap *heap, const double *scores, 
 	}
 }
 
-/* Score the rows of a part against all queries */
+/* Task: score the rows of a part against all queries */
 static void
 score_part(void *task, uint64_t part, int thread)
 {
@@ -129,7 +132,7 @@ score_part(void *task, uint64_t part, int thread)
 	}
 }
 
-/* The bank of vectors as wide as the queries; NULL: there is none */
+/* The bank of usable vectors as wide as the queries, or NULL */
 static const gpuvec_bank *
 bank_of_width(const gpuvec_embedding_table *table, uint32_t width)
 {
@@ -140,9 +143,9 @@ bank_of_width(const gpuvec_embedding_table *table, uint32_t width)
 }
 
 /*
- * How many rows the heaps hold.  Each round of a search asks for at least
- * twice as many as those before, so that rows that are not seen do not take
- * many rounds.
+ * Choose the size of the heaps.  Spare rows grow with the verdicts, so each
+ * round of a search asks for at least twice as many rows as the rounds
+ * before.  Rows that are not seen thus take few rounds.
  */
 static void
 choose_k(nearest_run *n, int threads)
@@ -158,7 +161,7 @@ choose_k(nearest_run *n, int threads)
 		n->k = n->bank->nlive > 0 ? n->bank->nlive : 1;
 }
 
-/* Room for the heaps of all threads */
+/* Allocate the heaps of all threads */
 static bool
 make_heaps(nearest_run *n, int threads, gpuvec_error *error)
 {
@@ -187,7 +190,7 @@ make_heaps(nearest_run *n, int threads, gpuvec_error *error)
 	return true;
 }
 
-/* Merge the heaps of all threads into those of the first, in order */
+/* Merge the heaps of all threads into those of the first, best rows first */
 static void
 merge_heaps(nearest_run *n, int threads)
 {
@@ -206,7 +209,7 @@ merge_heaps(nearest_run *n, int threads)
 	}
 }
 
-/* Rows that a query gets */
+/* Number of rows in a query's answer */
 static uint64_t
 rows_wanted(const nearest_run *n, uint32_t query)
 {
@@ -214,8 +217,9 @@ rows_wanted(const nearest_run *n, uint32_t query)
 }
 
 /*
- * Answer with the rows that the session has to decide about, if any is among
- * the best; then also with those that may take the places of others
+ * If undecided rows are among the best, answer with their tids, and with
+ * those of undecided spare rows, which may take their places.  *done: there
+ * is an answer.
  */
 static bool
 answer_undecided(nearest_run *n, gpuvec_nearest_query *q, bool *done, gpuvec_error *error)
@@ -250,7 +254,6 @@ answer_undecided(nearest_run *n, gpuvec_nearest_query *q, bool *done, gpuvec_err
 	return true;
 }
 
-/* Answer with the best rows */
 static bool
 answer_rows(nearest_run *n, gpuvec_nearest_query *q, gpuvec_error *error)
 {
@@ -275,8 +278,8 @@ answer_rows(nearest_run *n, gpuvec_nearest_query *q, gpuvec_error *error)
 }
 
 /*
- * Offer what a device has found for the queries from `first` on; *more: there
- * may be rows behind it that are needed
+ * Offer the rows that a device has found to the queries from `first` on.
+ * *more: too few rows are left for some query, and the device may have more.
  */
 static void
 offer_found(nearest_run *n, uint32_t first, const gpuvec_slot_search *found, bool *more)
@@ -303,7 +306,7 @@ offer_found(nearest_run *n, uint32_t first, const gpuvec_slot_search *found, boo
 	}
 }
 
-/* Let the device find the k best rows of some queries, and offer them */
+/* Let the device find the k best rows of nqueries queries, and offer them */
 static bool
 ask_device(nearest_run *n, uint32_t first, uint32_t nqueries, uint32_t k, bool *more,
 		   gpuvec_error *error)
@@ -335,14 +338,14 @@ ask_device(nearest_run *n, uint32_t first, uint32_t nqueries, uint32_t k, bool *
 }
 
 /*
- * Search on the device, some queries at a time; the heaps of one thread are
- * there.  If too many rows of some query were dropped, its group is asked
- * again, for more rows, or as many of its queries as there is room for.
+ * Search on the device, a group of queries at a time, with the heaps of one
+ * thread.  If too many rows of a query were dropped, the group is asked again
+ * for MORE_ROWS times as many rows, or as many of its queries as then fit.
  */
 static bool
 search_device(nearest_run *n, gpuvec_error *error)
 {
-	/* those that are excluded or not seen are dropped */
+	/* rows that are excluded or not seen are dropped */
 	uint64_t	start = n->k + n->q->head.nexcluded + n->q->head.nverdicts;
 	uint64_t	k = start;
 
@@ -366,7 +369,7 @@ search_device(nearest_run *n, gpuvec_error *error)
 	return true;
 }
 
-/* Search; the caller holds the table's lock, and there is a bank */
+/* Search.  The caller holds the table's lock, and there is a bank. */
 static bool
 search(nearest_run *n, gpuvec_thread_pool *pool, gpuvec_nearest_query *q, gpuvec_error *error)
 {
@@ -394,7 +397,7 @@ search(nearest_run *n, gpuvec_thread_pool *pool, gpuvec_nearest_query *q, gpuvec
 	return answer_undecided(n, q, &done, error) && (done || answer_rows(n, q, error));
 }
 
-/* The function for the best instruction set of this machine */
+/* The variant for this machine's best instruction set */
 static gpuvec_near_scores_function *
 choose_function(void)
 {

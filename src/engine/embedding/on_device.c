@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * on_device.c
- *	  Gathering, pooling and their gradients, where vectors are on a device.
+ *	  Gathering, pooling and gradients with vectors on a device.
  *
- * The keys have been resolved to slots, on the host; bags of slots go to the
- * device (embedding_backend.h).  To concatenate without the keys that were
- * not found is to concatenate fewer slots.
+ * The host has resolved the keys to slots; the device gets bags of slots
+ * (embedding_backend.h).  A concatenation that skips keys that were not found
+ * is one of fewer slots.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,7 +16,9 @@
 #include "engine/host_memory.h"
 
 /*
- * The bags of a request; `weights` has room for those of all keys, or is NULL
+ * Describe the bags of a request.  If a concatenation skips keys, r->slots is
+ * compacted, and the weights of its slots go to weights[nkeys] (NULL: no
+ * weights).
  */
 static gpuvec_slot_bags
 describe_bags(gpuvec_reading *r, float *weights)
@@ -44,14 +46,14 @@ describe_bags(gpuvec_reading *r, float *weights)
 	return bags;
 }
 
-/* Rows that pooling gives */
+/* Number of rows that pooling returns */
 static uint64_t
 pooled_rows(const gpuvec_slot_bags *bags)
 {
 	return bags->mode == GPUVEC_POOL_CONCAT ? bags->nslots : bags->nbags;
 }
 
-/* Gather or pool */
+/* Serve a request to gather or pool */
 static bool
 pool_slots(gpuvec_reading *r, const gpuvec_bank *bank, const gpuvec_slot_bags *bags,
 		   gpuvec_error *error)
@@ -69,8 +71,8 @@ pool_slots(gpuvec_reading *r, const gpuvec_bank *bank, const gpuvec_slot_bags *b
 }
 
 /*
- * Are there more than `most` different slots?  The device needs memory for
- * all of the gradient, so this is found out before.
+ * Set *too_many if there are more than `most` different slots.  The device
+ * needs memory for the whole gradient, so this is checked before.
  */
 static bool
 too_many_slots(const gpuvec_bank *bank, const gpuvec_slot_bags *bags, uint64_t most, bool *too_many,
@@ -101,7 +103,7 @@ too_many_slots(const gpuvec_bank *bank, const gpuvec_slot_bags *bags, uint64_t m
 	return true;
 }
 
-/* The gradient of the vectors */
+/* Compute the gradient of the vectors */
 static bool
 slot_gradient(gpuvec_reading *r, const gpuvec_bank *bank, const gpuvec_slot_bags *bags,
 			  gpuvec_error *error)
@@ -129,8 +131,8 @@ slot_gradient(gpuvec_reading *r, const gpuvec_bank *bank, const gpuvec_slot_bags
 }
 
 /*
- * Give each key of a concatenation its gradient; keys that were left out have
- * 0
+ * Spread the weights' gradients of a concatenation to all keys; skipped keys
+ * have 0
  */
 static void
 spread_gradients(const gpuvec_reading *r, float *out, const float *gradients)
@@ -141,7 +143,7 @@ spread_gradients(const gpuvec_reading *r, float *out, const float *gradients)
 		out[i] = r->rows[i].vector != NULL ? gradients[n++] : 0;
 }
 
-/* The divisors of the means of all bags; malloc'd */
+/* The divisors of all bags' means; malloc'd */
 static float *
 mean_divisors(const gpuvec_reading *r, gpuvec_error *error)
 {
@@ -159,7 +161,7 @@ mean_divisors(const gpuvec_reading *r, gpuvec_error *error)
 }
 
 /*
- * The gradients of the weights of a concatenation, which may be of fewer
+ * Compute the weights' gradients of a concatenation, which may have fewer
  * slots than keys
  */
 static bool
@@ -170,7 +172,7 @@ concat_weight_gradients(gpuvec_reading *r, const gpuvec_bank *bank, gpuvec_slot_
 	float	   *out;
 	bool		ok;
 
-	/* sums of one each */
+	/* each slot is a bag of its own, summed */
 	bags->mode = GPUVEC_POOL_SUM;
 	bags->offsets = NULL;
 	bags->hotness = 1;
@@ -188,7 +190,7 @@ concat_weight_gradients(gpuvec_reading *r, const gpuvec_bank *bank, gpuvec_slot_
 	return ok;
 }
 
-/* The gradients of the weights */
+/* Compute the gradients of the weights */
 static bool
 slot_weight_gradients(gpuvec_reading *r, const gpuvec_bank *bank, gpuvec_slot_bags *bags,
 					  gpuvec_error *error)
@@ -212,7 +214,7 @@ slot_weight_gradients(gpuvec_reading *r, const gpuvec_bank *bank, gpuvec_slot_ba
 	return ok;
 }
 
-/* Do what a request asks for, with bags of slots */
+/* Serve a request, given its bags of slots */
 static bool
 serve_slots(gpuvec_reading *r, gpuvec_slot_bags *bags, gpuvec_error *error)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * parse_requests.c
- *	  Taking requests to gather or pool vectors apart.
+ *	  Parse requests about embedding tables.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,7 +10,7 @@
 #include "engine/embedding/embedding_query.h"
 #include "engine/store/mirror_kind.h"
 
-/* What is left of a frame */
+/* The rest of a frame that is not parsed yet */
 typedef struct frame_rest
 {
 	const char *data;
@@ -18,8 +18,8 @@ typedef struct frame_rest
 } frame_rest;
 
 /*
- * The next n items of `size` bytes each, padded to 8 bytes; NULL: they are
- * not there
+ * The next n items of `size` bytes each, padded to 8 bytes; NULL if the frame
+ * is too short
  */
 static const void *
 take(frame_rest *rest, uint64_t n, size_t size)
@@ -37,7 +37,7 @@ take(frame_rest *rest, uint64_t n, size_t size)
 	return items;
 }
 
-/* Do the bags follow one another, and have all keys? */
+/* True if the bags' offsets are ascending and cover all keys */
 static bool
 bags_valid(const gpuvec_embedding_query *q)
 {
@@ -55,7 +55,7 @@ bags_valid(const gpuvec_embedding_query *q)
 	return true;
 }
 
-/* Are verdicts ascending and distinct? */
+/* True if the verdicts' tids are strictly ascending */
 static bool
 verdicts_valid(const gpuvec_sight *sight)
 {
@@ -107,7 +107,7 @@ gpuvec_embedding_parse(gpuvec_embedding_query *q, const char *data, size_t lengt
 	return NULL;
 }
 
-/* Are keys ascending? */
+/* True if keys are ascending */
 static bool
 keys_ascend(const int64_t *keys, uint64_t n)
 {

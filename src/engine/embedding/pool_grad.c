@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * pool_grad.c
- *	  Gradients of pooling.
+ *	  Gradients of pooling, computed on the host.
  *
- * The shares of all keys are sorted by key; each key's are then summed by one
- * thread, in their order, so the result is the same bits whatever the number
- * of threads.
+ * A share is what one occurrence of a key gets of the upstream gradient.  All
+ * shares are sorted by key.  The shares of a key are summed by one thread, in
+ * the order of the request, so the result has the same bits for any number of
+ * threads.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,18 +16,18 @@
 #include "engine/embedding/reading.h"
 #include "engine/host_memory.h"
 
-/* The gradients of different keys, once their shares are sorted */
+/* The sums of shares of all distinct keys */
 typedef struct gradient_sums
 {
 	gpuvec_reading *r;
 	const gpuvec_share *shares;
 	uint64_t   *first;			/* [n + 1]: the first share of each key */
-	uint64_t	n;
+	uint64_t	n;				/* distinct keys */
 	uint64_t	nparts;
-	float	   *out;
+	float	   *out;			/* [n * width] */
 } gradient_sums;
 
-/* Rows that the gradient must have: those that pooling returns */
+/* Number of rows of the upstream gradient: as many as pooling returns */
 static uint64_t
 gradient_rows(const gpuvec_reading *r)
 {
@@ -53,7 +54,7 @@ gpuvec_reading_check_gradient(gpuvec_reading *r, uint64_t rows)
 	return false;
 }
 
-/* The shares of all bags */
+/* Collect the shares of all bags; returns their number */
 static uint64_t
 collect_shares(const gpuvec_reading *r, gpuvec_share *shares)
 {
@@ -69,7 +70,7 @@ collect_shares(const gpuvec_reading *r, gpuvec_share *shares)
 	return n;
 }
 
-/* Sum the shares of the keys of a part */
+/* Task: sum the shares of the keys of a part */
 static void
 sum_part(void *task, uint64_t part, int thread)
 {
@@ -90,7 +91,7 @@ sum_part(void *task, uint64_t part, int thread)
 	free(scratch);
 }
 
-/* Find where each key's shares begin, and write down the keys */
+/* Find where each key's shares begin, and list the keys in keys[] */
 static void
 find_keys(gradient_sums *g, uint64_t nshares, int64_t *keys)
 {
@@ -105,9 +106,7 @@ find_keys(gradient_sums *g, uint64_t nshares, int64_t *keys)
 	g->first[g->n] = nshares;
 }
 
-/*
- * Answer with the gradients of sorted shares; keys[] has room for one of each
- */
+/* Answer with the distinct keys and their gradients */
 static bool
 answer_gradients(gpuvec_reading *r, gpuvec_thread_pool *pool, gradient_sums *g, const int64_t *keys,
 				 gpuvec_error *error)
@@ -163,8 +162,8 @@ gpuvec_reading_gradient(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_erro
 }
 
 /*
- * The gradients of the weights of a part's bags; part_out has the rows where
- * they begin
+ * Task: compute the gradients of the weights of a part's bags.
+ * part_out[part] is the row of the upstream gradient where they begin.
  */
 static void
 weights_part(void *task, uint64_t part, int thread)
@@ -186,7 +185,7 @@ weights_part(void *task, uint64_t part, int thread)
 	free(scratch);
 }
 
-/* The rows of the gradient where the bags of each part begin */
+/* Set part_out[]: the row of the upstream gradient where each part begins */
 static void
 find_rows(gpuvec_reading *r)
 {

@@ -1,12 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * pool_simd.c
- *	  Which of the inner loops of pooling and of the nearest rows this
- *	  machine can run.
+ *	  Choose the inner loops of pooling and nearest rows for this machine.
  *
- *	  Compilers before GCC 11 do not know F16C by name, so the processor is
- *	  asked.  That the system keeps the wide registers is part of the answer
- *	  for AVX2 and AVX-512.
+ * Compilers before GCC 11 do not know F16C by name, so cpuid is asked for it.
+ * The compiler's answers about AVX2 and AVX-512 include that the operating
+ * system saves the wide registers.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,8 +14,8 @@
 #include "engine/embedding/pool_simd.h"
 
 /*
- * Can the processor turn half precision into single, and round a product and
- * a sum once?
+ * True if the processor has F16C (conversion of half to single precision) and
+ * FMA (product and sum rounded once)
  */
 static bool
 has_f16c_fma(void)
@@ -30,7 +29,6 @@ has_f16c_fma(void)
 		(ecx & bit_F16C) != 0 && (ecx & bit_FMA) != 0;
 }
 
-/* Ask the processor */
 static gpuvec_embedding_simd
 find_best_simd(void)
 {
@@ -41,7 +39,7 @@ find_best_simd(void)
 
 /*
  * The best instruction set; those before it in the enumeration run as well.
- * The processor is asked once: in a virtual machine that takes tens of
+ * The processor is asked only once: in a virtual machine that takes tens of
  * microseconds, as long as a small request.
  */
 gpuvec_embedding_simd

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * pool_simd.h
- *	  Inner loops of pooling and of the nearest rows, compiled for several
+ *	  Inner loops of pooling and nearest rows, compiled for several
  *	  instruction sets.
  *
  *-------------------------------------------------------------------------
@@ -12,7 +12,7 @@
 #include "core/nearest.h"
 #include "core/pooling_grad.h"
 
-/* Instruction sets; each file pool_*.c is compiled for one */
+/* Instruction sets, best last; each is that of one file pool_*.c */
 typedef enum gpuvec_embedding_simd
 {
 	GPUVEC_EMBEDDING_PORTABLE,
@@ -20,12 +20,12 @@ typedef enum gpuvec_embedding_simd
 	GPUVEC_EMBEDDING_AVX512
 } gpuvec_embedding_simd;
 
-/* The best one that this machine has */
+/* The best instruction set of this machine */
 extern gpuvec_embedding_simd gpuvec_embedding_best_simd(void);
 
 /*
- * gpuvec_pool_bag and gpuvec_sum_shares, compiled for several instruction
- * sets
+ * gpuvec_pool_bag, gpuvec_sum_shares and gpuvec_near_scores, compiled for
+ * each instruction set
  */
 typedef uint64_t gpuvec_pool_bag_function (float *out, const gpuvec_bag *bag);
 typedef void gpuvec_sum_shares_function (float *out, const gpuvec_share *shares, uint64_t n,

@@ -1,14 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * read_rows.c
- *	  Gathering and pooling the vectors of keys.
+ *	  Gather and pool the vectors of keys.
  *
  * First each key is resolved to the one row that the session's snapshot sees,
- * or to none, where there is a device and there are many keys with its help;
- * if the session has to decide about rows first, that is the answer.  Then
- * bags are pooled.  Both work on parts of the request in parallel, each bag
- * on one thread, in its order.  To gather is to concatenate bags of one key
- * each, without those that were not found.
+ * or to none.  For many keys, a device helps (key_map.c).  If the session has
+ * to decide about rows, the answer is their tids.  Then the vectors are
+ * located, and bags are pooled.
+ *
+ * Both steps run on parts of the request in parallel.  Each bag is pooled by
+ * one thread, in the order of its keys.  Gathering is concatenation of bags
+ * of one key each, without the keys that were not found.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,10 +21,13 @@
 #include "engine/fault.h"
 #include "engine/host_memory.h"
 
-/* Keys that are resolved together, so that their cache misses overlap */
+/*
+ * Number of keys that are resolved together, so that their cache misses
+ * overlap
+ */
 #define GROUP_KEYS	32
 
-/* Note a complaint, if it is about an earlier key than those before */
+/* Note a complaint about a key, unless there is one about an earlier key */
 static void
 complain(gpuvec_reading *r, uint64_t number, gpuvec_vector_ref row,
 		 gpuvec_embedding_status complaint)
@@ -56,7 +61,10 @@ add_undecided(gpuvec_reading *r, uint64_t tid)
 	pthread_mutex_unlock(&r->mutex);
 }
 
-/* Do all snapshots that the session may have see all rows of this page? */
+/*
+ * True if the visibility map shows the page all-visible, and the page was
+ * last read by a refresh that was known before the map was read (rule A1)
+ */
 bool
 gpuvec_page_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight, uint32_t block)
 {
@@ -89,7 +97,7 @@ gpuvec_embedding_sees(const gpuvec_embedding_table *table, const gpuvec_sight *s
 	return verdicts[low] & 1 ? GPUVEC_SEEN : GPUVEC_UNSEEN;
 }
 
-/* A key was not found */
+/* Complain about a key that was not found, if that is an error */
 static inline void
 note_missing(gpuvec_reading *r, uint64_t number)
 {
@@ -98,8 +106,8 @@ note_missing(gpuvec_reading *r, uint64_t number)
 }
 
 /*
- * Of a key and the first row that has it: the row that the snapshot sees, or
- * GPUVEC_NO_VECTOR
+ * Resolve a key, given its first row: returns the row that the snapshot sees,
+ * or GPUVEC_NO_VECTOR.  Notes undecided rows and complaints.
  */
 static gpuvec_vector_ref
 resolve_key(gpuvec_reading *r, uint64_t number, gpuvec_vector_ref ref)
@@ -130,7 +138,7 @@ resolve_key(gpuvec_reading *r, uint64_t number, gpuvec_vector_ref ref)
 	return found;
 }
 
-/* Ask for the memory where keys are found, of a group that comes next */
+/* Prefetch the hash table's entries of a group of keys */
 static void
 prefetch_entries(const gpuvec_reading *r, uint64_t first, uint64_t end)
 {
@@ -140,7 +148,7 @@ prefetch_entries(const gpuvec_reading *r, uint64_t first, uint64_t end)
 		__builtin_prefetch(&table->entries[gpuvec_hash_key(r->q->keys[i]) & table->mask]);
 }
 
-/* Find the first row of each key of a group, and ask for its memory */
+/* Find the first row of each key of a group, and prefetch it */
 static void
 find_first_rows(gpuvec_reading *r, uint64_t first, uint64_t end)
 {
@@ -156,7 +164,7 @@ find_first_rows(gpuvec_reading *r, uint64_t first, uint64_t end)
 	}
 }
 
-/* Ask for the memory of what is known of the rows' pages */
+/* Prefetch what is known of the pages of a group's rows */
 static void
 prefetch_pages(const gpuvec_reading *r, uint64_t first, uint64_t end)
 {
@@ -183,7 +191,7 @@ min_number(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* The keys of a part */
+/* The keys of a part: from *first to before *end */
 static void
 part_keys(const gpuvec_reading *r, uint64_t part, uint64_t *first, uint64_t *end)
 {
@@ -191,7 +199,7 @@ part_keys(const gpuvec_reading *r, uint64_t part, uint64_t *first, uint64_t *end
 	*end = min_number(*first + PART_KEYS, r->nkeys);
 }
 
-/* Resolve the keys of a part */
+/* Task: resolve the keys of a part */
 static void
 resolve_part(void *task, uint64_t part, int thread)
 {
@@ -221,8 +229,8 @@ resolve_part(void *task, uint64_t part, int thread)
 }
 
 /*
- * Resolve the keys of a part that a device has looked up, those that it left
- * to us among them
+ * Task: resolve the keys of a part that a device has looked up, including
+ * those that it left to the host
  */
 static void
 resolve_found_part(void *task, uint64_t part, int thread)
@@ -252,7 +260,7 @@ resolve_found_part(void *task, uint64_t part, int thread)
 	__atomic_add_fetch(&r->nfound, nfound, __ATOMIC_RELAXED);
 }
 
-/* Find the vectors of a part's rows, which must be of one width */
+/* Task: locate the vectors of a part's rows, which must be of one width */
 static void
 locate_part(void *task, uint64_t part, int thread)
 {
@@ -278,14 +286,15 @@ locate_part(void *task, uint64_t part, int thread)
 		if (ref == GPUVEC_NO_VECTOR)
 			r->rows[i].vector = NULL;
 		else if (r->slots)
-			r->rows[i].vector = bank;	/* out of reach, but not missing */
+			r->rows[i].vector = bank;	/* any pointer but NULL: the vector is
+										 * on the device */
 		else
 			r->rows[i].vector = bank->elements +
 				gpuvec_ref_slot(ref) * gpuvec_vector_bytes(r->table, bank);
 	}
 }
 
-/* Elements that the bags of a part take */
+/* Number of floats that the bags of a part become */
 static uint64_t
 part_elements(const gpuvec_reading *r, uint64_t part)
 {
@@ -304,8 +313,8 @@ part_elements(const gpuvec_reading *r, uint64_t part)
 }
 
 /*
- * Room for some vectors, of a thread; NULL, and *r says so: there is no
- * memory
+ * Allocate room for GPUVEC_SCRATCH_VECTORS vectors.  NULL, and r->failed is
+ * set, if memory is lacking.
  */
 float *
 gpuvec_reading_scratch(gpuvec_reading *r)
@@ -317,7 +326,7 @@ gpuvec_reading_scratch(gpuvec_reading *r)
 	return scratch;
 }
 
-/* Pool the bags of a part */
+/* Task: pool the bags of a part */
 static void
 pool_part(void *task, uint64_t part, int thread)
 {
@@ -394,7 +403,6 @@ answer_complaint(gpuvec_reading *r)
 	}
 }
 
-/* How many floats an answer may have */
 uint64_t
 gpuvec_reading_limit(void)
 {
@@ -404,7 +412,10 @@ gpuvec_reading_limit(void)
 	return (uint64_t) limit;
 }
 
-/* The largest possible answer counts, so that nothing is summed up in vain */
+/*
+ * What counts is the largest possible answer, so that nothing is pooled in
+ * vain
+ */
 bool
 gpuvec_reading_too_large(gpuvec_reading *r)
 {
@@ -421,8 +432,8 @@ gpuvec_reading_too_large(gpuvec_reading *r)
 }
 
 /*
- * Place the parts' bags one behind the other, unless the answer would be too
- * large
+ * Lay out the parts' results one behind the other, and allocate the answer,
+ * unless it would be too large
  */
 static bool
 lay_out(gpuvec_reading *r, gpuvec_error *error)
@@ -446,7 +457,10 @@ lay_out(gpuvec_reading *r, gpuvec_error *error)
 	return r->out != NULL || gpuvec_fail_memory(error, total * sizeof(float));
 }
 
-/* Resolve all keys.  *done: there is an answer already. */
+/*
+ * Resolve all keys.  *done: there is nothing more to read, because rows are
+ * undecided, no key was found, or the request was canceled.
+ */
 static bool
 resolve(gpuvec_reading *r, gpuvec_thread_pool *pool, uint64_t nparts, bool *done,
 		gpuvec_error *error)
@@ -469,7 +483,7 @@ resolve(gpuvec_reading *r, gpuvec_thread_pool *pool, uint64_t nparts, bool *done
 	return true;
 }
 
-/* Find the vectors of all keys */
+/* Locate the vectors of all keys */
 static bool
 locate(gpuvec_reading *r, gpuvec_thread_pool *pool, uint64_t nparts, gpuvec_error *error)
 {
@@ -486,7 +500,7 @@ locate(gpuvec_reading *r, gpuvec_thread_pool *pool, uint64_t nparts, gpuvec_erro
 	return true;
 }
 
-/* Serve a request; the caller holds the table's lock */
+/* Serve a request.  The caller holds the table's lock. */
 static bool
 serve(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_error *error)
 {
@@ -520,7 +534,7 @@ serve(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_error *error)
 	return !r->failed || gpuvec_fail_memory(error, answer->width * sizeof(float));
 }
 
-/* The functions for the best instruction set of this machine */
+/* Choose the variants for this machine's best instruction set */
 static void
 choose_functions(gpuvec_reading *r)
 {
@@ -533,7 +547,6 @@ choose_functions(gpuvec_reading *r)
 		gpuvec_sum_shares_portable;
 }
 
-/* Prepare to serve a request */
 static bool
 begin_reading(gpuvec_reading *r, const gpuvec_embedding_table *table, gpuvec_embedding_query *q,
 			  gpuvec_error *error)
@@ -550,7 +563,7 @@ begin_reading(gpuvec_reading *r, const gpuvec_embedding_table *table, gpuvec_emb
 	r->mode = gather ? GPUVEC_POOL_CONCAT : (gpuvec_pool_mode) q->head.mode;
 	r->missing = (gpuvec_missing) q->head.missing;
 	choose_functions(r);
-	/* no row in an answer for keys that were not found */
+	/* gathered keys that were not found have no vector in the answer */
 	if (gather && r->missing == GPUVEC_MISSING_ZERO)
 		r->missing = GPUVEC_MISSING_SKIP;
 	pthread_mutex_init(&r->mutex, NULL);

@@ -4,11 +4,11 @@
  *	  Finds the vectors nearest to queries, by brute force.
  *
  * Scores are those of core/nearest.h, to the bit: sums in float64, in 16
- * lanes. So 16 threads share a vector, one thread for each lane, and exchange
- * their lanes to fold them.  A group of 16 threads has several vectors and
- * several queries in registers at a time.  With several queries, each step of
- * the folding also divides the queries among the threads, so that it costs
- * little.
+ * lanes.  So 16 threads share a vector, one thread for each lane, and
+ * exchange their lanes to fold them.  A group of 16 threads has several
+ * vectors and several queries in registers at a time.  With several queries,
+ * each step of the folding also divides the queries among the threads, so
+ * that it costs little.
  *
  * The product of two float32 is exact in float64.  So a fused multiply-add
  * rounds like a product followed by a sum.
@@ -458,7 +458,7 @@ send_live(struct cuda_embedding &e, staged_stream &stream, gpuvec_device_bank *b
 	return true;
 }
 
-/* Candidates of a query for which to make room */
+/* Number of candidates to make room for, for one query */
 static uint32_t
 choose_capacity(const struct embedding_policy &policy, const gpuvec_slot_search *search)
 {

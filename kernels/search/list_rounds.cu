@@ -92,7 +92,8 @@ first_block(const struct search *s, int kind, uint32_t n, uint32_t best)
 /*
  * Choose n consecutive blocks for each query, around its best length.
  * ranges[] says for each block which queries chose it: first query, number of
- * queries. These are consecutive too, because queries are in order of length.
+ * queries.  These are consecutive too, because queries are in order of
+ * length.
  */
 static void
 choose_blocks(const struct search *s, const struct chunk *c, int kind, uint32_t n, uint2 *ranges)

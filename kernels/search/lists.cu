@@ -24,8 +24,9 @@
  * block keeps the bitmaps of the block's most common ids in shared memory,
  * and its warps take one query after another (count_tiled).  For few queries,
  * warps read what they need from global memory (count_direct; lists_lone.cu
- * for very few). If few ids are common, a block is a whole segment and a team
- * is a thread block (count_whole).  If no id is common, see lists_plain.cu.
+ * for very few).  If few ids are common, a block is a whole segment and a
+ * team is a thread block (count_whole).  If no id is common, see
+ * lists_plain.cu.
  *
  * A first bound comes from a few blocks, whose rows have the lengths at which
  * a query's best rows are expected.  Of each such block only some rows with
@@ -337,8 +338,8 @@ struct list_counter : list_planes<WARPS, NPLANES>
 	 *
 	 * The fewer planes are in use while bitmaps are added, the more registers
 	 * are free for loads.  NPLANES planes are enough if they can count all of
-	 * the query's ids, or at least all its ids with slots.  In the second
-	 * case the lists are added last.
+	 * the query's ids, or both its ids with slots and its ids with lists.  In
+	 * the second case the counts of the lists are added last.
 	 */
 	__device__ __forceinline__ void
 	count_query(uint32_t q, const uint4 *staged)

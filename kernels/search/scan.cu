@@ -8,8 +8,8 @@
  * The table lies in shared memory; bit q of entry id says whether query q has
  * the id.  So one lookup of a row's id answers for all queries of the batch.
  * The entry is a mask that is added to bit-sliced counters
- * (bit_counters.cuh). Entries of less than 32 bits are packed, several ids to
- * a mask; their counters are added up at the end of the tile.
+ * (bit_counters.cuh).  Entries of less than 32 bits are packed, several ids
+ * to a mask; their counters are added up at the end of the tile.
  *
  * A warp scans a tile of 32 rows.  Lane r has row r, and reads its ids in
  * chunks of 8 by 16-byte loads that are contiguous over the warp.

@@ -20,7 +20,10 @@ divide_up(uint64_t a, uint64_t b)
 	return (a + b - 1) / b;
 }
 
-/* Without memory (base is NULL) it only tells how much will be needed */
+/*
+ * An allocation that is cut into arrays.  Without memory (base is NULL), it
+ * only adds up how many bytes the arrays need.
+ */
 struct arena
 {
 	static constexpr size_t ALIGNMENT = 256;
@@ -28,7 +31,7 @@ struct arena
 	char *base;
 	size_t used;
 
-	/* Where the next bytes begin, counted from the base */
+	/* Reserve bytes; returns their offset from the base */
 	size_t
 	reserve(size_t bytes)
 	{
@@ -38,7 +41,7 @@ struct arena
 		return at;
 	}
 
-	/* The next array, of n elements; NULL without memory */
+	/* The next array, of n elements; NULL if there is no memory */
 	template <typename T>
 	T *
 	take(uint64_t n)

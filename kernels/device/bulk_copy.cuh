@@ -1,16 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * bulk_copy.cuh
- *	  Copies between global and shared memory by the copy engine ("bulk
- *	  asynchronous copies"
- *	  of compute capability 9.0), and the barrier that tells when they have
- *	  come.
+ *	  Copies between global and shared memory by the GPU's copy engine ("bulk
+ *	  asynchronous copies" of compute capability 9.0), and the barriers that
+ *	  tell when they are complete.
  *
- * Addresses and sizes are multiples of 16 bytes.  The order of things: one
- * thread makes the barrier for a number of arrivals, then all synchronise;
- * each arrival says how many bytes it will ask for; whoever waits sees all
- * that arrived and was asked for.  Before bulk_write(), threads that wrote to
- * what is to be copied call bulk_fence() and synchronise.
+ * Addresses and sizes are multiples of 16 bytes.
+ *
+ * To read: one thread initializes the barrier for a number of arrivals, and
+ * the block synchronizes.  Each arrival says how many bytes it will ask for
+ * with bulk_read().  bulk_barrier_wait() returns when all arrivals have
+ * happened and all their bytes are in shared memory.
+ *
+ * To write: each thread that wrote the source in shared memory calls
+ * bulk_fence(), and the block synchronizes.  Then a thread calls
+ * bulk_write().
+ *
+ * On older GPUs the functions are empty.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,8 +30,8 @@ namespace gpuvec
 {
 
 /*
- * Shared memory that the launch gives: at most `most` elements, aligned to 16
- * bytes or more
+ * Declares the dynamic shared memory of a kernel: at most `most` elements,
+ * aligned to 128 bytes
  */
 #define BULK_SHARED(type, name, most) extern __shared__ __align__(128) type name[]
 
@@ -37,7 +43,7 @@ bulk_address(const void *shared)
 }
 #endif
 
-/* Make a barrier for a number of arrivals */
+/* Initialize a barrier for a number of arrivals */
 static __device__ __forceinline__ void
 bulk_barrier_init(uint64_t *barrier, uint32_t arrivals)
 {
@@ -49,7 +55,7 @@ bulk_barrier_init(uint64_t *barrier, uint32_t arrivals)
 #endif
 }
 
-/* Arrive, with some bytes to come */
+/* Arrive at the barrier, and add to the bytes that it waits for */
 static __device__ __forceinline__ void
 bulk_barrier_arrive(uint64_t *barrier, uint32_t bytes)
 {
@@ -62,8 +68,8 @@ bulk_barrier_arrive(uint64_t *barrier, uint32_t bytes)
 }
 
 /*
- * Wait until all have arrived and all bytes have come; phase: 0, then 1, then
- * 0 ...
+ * Wait until all have arrived and all bytes have been copied.  The phase of a
+ * barrier's first use is 0, then 1, 0, 1, ...
  */
 static __device__ __forceinline__ void
 bulk_barrier_wait(uint64_t *barrier, uint32_t phase)
@@ -85,7 +91,7 @@ bulk_barrier_wait(uint64_t *barrier, uint32_t phase)
 #endif
 }
 
-/* Ask for bytes of global memory, whose coming the barrier tells */
+/* Start a copy from global to shared memory; the barrier counts its bytes */
 static __device__ __forceinline__ void
 bulk_read(void *to, const void *from, uint32_t bytes, uint64_t *barrier)
 {
@@ -98,7 +104,7 @@ bulk_read(void *to, const void *from, uint32_t bytes, uint64_t *barrier)
 #endif
 }
 
-/* What this thread wrote to shared memory is to be seen by bulk_write() */
+/* Make this thread's writes to shared memory visible to bulk_write() */
 static __device__ __forceinline__ void
 bulk_fence(void)
 {
@@ -107,7 +113,10 @@ bulk_fence(void)
 #endif
 }
 
-/* Copy to global memory, which the L2 cache may give up first */
+/*
+ * Start a copy from shared to global memory.  The L2 cache may evict the
+ * copied lines first.
+ */
 static __device__ __forceinline__ void
 bulk_write(void *to, const void *from, uint32_t bytes)
 {
@@ -122,7 +131,10 @@ bulk_write(void *to, const void *from, uint32_t bytes)
 #endif
 }
 
-/* Wait until shared memory has been read by this thread's copies */
+/*
+ * Wait until this thread's bulk_write() copies have read their shared memory,
+ * which may then be overwritten
+ */
 static __device__ __forceinline__ void
 bulk_write_wait(void)
 {

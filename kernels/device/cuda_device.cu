@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * cuda_device.cu
- *	  Opening a GPU, errors of CUDA's calls, and owners of what CUDA gives.
+ *	  Opens a GPU, reports errors of CUDA calls, and creates and releases
+ *	  streams, events and memory.
  *
- * Device memory comes from the device's memory pool, which keeps what is
- * freed, so that small allocations do not cost 2 MB each, and allocating
- * takes microseconds.
+ * Device memory comes from the device's memory pool, which keeps freed
+ * memory.  So a small allocation does not cost 2 MB, and allocating takes
+ * microseconds.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,7 +18,7 @@
 namespace gpuvec
 {
 
-/* The oldest GPUs that the kernels are for: compute capability 8.0 */
+/* The oldest GPUs that the kernels support: compute capability 8.0 */
 #define MIN_CAPABILITY 80
 
 static const char *const memory_hint =
@@ -86,7 +87,7 @@ cuda_device::free_memory()
 
 /* ---- opening ---- */
 
-/* Compute capability * 10 of a device, or 0 */
+/* Compute capability * 10 of a device; 0 if CUDA does not tell */
 static int
 device_capability(int number)
 {
@@ -142,7 +143,9 @@ count_usable_devices(gpuvec_error *error)
 	return usable;
 }
 
-/* Read the device's properties, and let its pool keep what is freed */
+/*
+ * Read the device's properties, and make its memory pool keep freed memory
+ */
 bool
 cuda_device::inspect(gpuvec_error *error)
 {
@@ -251,7 +254,9 @@ allocate(struct cuda_device &device, unique_memory &memory, size_t bytes, cudaSt
 	return false;
 }
 
-/* May something be given back?  Then the calling thread uses the device. */
+/*
+ * True if resources may be released; the calling thread then uses the device
+ */
 static bool
 may_release(struct cuda_device *device)
 {

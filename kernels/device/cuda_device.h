@@ -1,12 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * cuda_device.h
- *	  A GPU that is open: what all kernels' hosts must know of it, and the
- *	  errors
- *	  of its calls.
+ *	  An open GPU: its properties, and the reporting of errors of CUDA calls.
  *
- * Whoever opens a device closes it last: streams, events and memory
- * (cuda_resources.h) hold a reference.
+ * The owners of streams, events and memory (cuda_resources.h) point to their
+ * device, so the device must be closed after all of them.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,40 +26,42 @@ struct cuda_device
 	int number = 0;
 	int capability = 0; /* compute capability * 10 */
 	int sms = 0;
-	size_t shared_limit = 0; /* bytes of shared memory that a block may have */
+	size_t shared_limit = 0; /* bytes of shared memory per block, at most */
 	size_t memory_total = 0;
-	bool pooled = false;             /* it has memory pools: cudaMallocAsync works */
-	std::atomic<bool> broken{false}; /* an error happened that stays */
+	bool pooled = false;             /* memory pools exist: cudaMallocAsync works */
+	std::atomic<bool> broken{false}; /* an error has made the GPU unusable */
 	char name[128] = "";
 
 	/*
-	 * For what goes beside all other work.  Whether it is in order tells
-	 * whether the device is.  NULL until the device is open.
+	 * A stream for work beside all other streams.  check() queries it to find
+	 * out whether the device is still usable.  NULL until the device is open.
 	 */
 	unique_stream side_stream;
 
 	/*
-	 * Open a device, once, of those that count_devices() counts, and make the
-	 * calling thread use it.
+	 * Open device 0 .. count_devices() - 1, and make the calling thread use
+	 * it.  Called once for each cuda_device.
 	 */
 	bool
 	open(int device_number, gpuvec_error *error);
 
 	/*
-	 * Did a call succeed?  If not, fill *error; `what` completes "could not
-	 * ...".  An error that stays (a fault in a kernel, say) has ruined the
-	 * process's use of the GPU: fatal.
+	 * True if a CUDA call succeeded.  If not, fills *error; `what` completes
+	 * "could not ...".  Some errors, such as a fault in a kernel, end the
+	 * process's use of the GPU: then `broken` and error->fatal are set.
 	 */
 	bool
 	check(cudaError_t rc, const char *what, gpuvec_error *error);
 
-	/* Make the calling thread use the device */
+	/*
+	 * Make the calling thread use the device; fails if the device is broken
+	 */
 	bool
 	enter(gpuvec_error *error);
 
 	/*
-	 * Bytes that can still be had: what is free, and what the pool holds in
-	 * reserve
+	 * Bytes that can still be allocated: free memory, and memory that the
+	 * pool holds in reserve
 	 */
 	size_t
 	free_memory();
@@ -71,12 +71,16 @@ private:
 	inspect(gpuvec_error *error);
 };
 
-/* Number of GPUs of any age; 0 and *error if there is none */
+/*
+ * Number of GPUs of any compute capability.  If there is none, 0, and *error
+ * is filled.
+ */
 extern int
 count_devices(gpuvec_error *error);
 
 /*
- * Number of those that cuda_device::open() takes; 0 and *error says why none
+ * Number of GPUs that the kernels support.  If there is none, 0, and *error
+ * says why.
  */
 extern int
 count_usable_devices(gpuvec_error *error);

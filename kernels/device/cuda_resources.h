@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * cuda_resources.h
- *	  Owners of what CUDA gives: streams, events, device memory, pinned
- *	  memory.
+ *	  Owners of CUDA resources: streams, events, device memory, pinned memory.
  *
- * Each is a std::unique_ptr: it is moved, not copied, and gives back what it
- * holds. Nothing is given back to a device that an error has made unusable.
+ * Each is a std::unique_ptr: it can be moved, not copied, and releases its
+ * resource at its end.  On a device that an error has made unusable, nothing
+ * is released.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,7 +39,7 @@ struct event_deleter
 	operator()(cudaEvent_t event) const;
 };
 
-/* Frees once the stream has come so far */
+/* Frees memory in the order of the stream: after all work queued before */
 struct memory_deleter
 {
 	struct cuda_device *device;
@@ -62,7 +62,10 @@ typedef std::unique_ptr<std::remove_pointer<cudaEvent_t>::type, event_deleter> u
 typedef std::unique_ptr<void, memory_deleter> unique_memory;
 typedef std::unique_ptr<char[], pinned_deleter> unique_pinned;
 
-/* Get what an owner does not have yet; `what` completes "could not ..." */
+/*
+ * Create the resource, unless the owner already has one.  `what` completes
+ * "could not ...".
+ */
 extern bool
 create_stream(struct cuda_device &device, unique_stream &stream, gpuvec_error *error);
 extern bool
@@ -72,17 +75,17 @@ create_pinned(struct cuda_device &device, unique_pinned &pinned, size_t bytes, g
 			  const char *what = "allocate pinned memory");
 
 /*
- * Allocate device memory, in the order of a stream, which is also the one in
- * whose order it will be freed; `what` completes "for ...".  What the owner
- * had is freed before.
+ * Allocate device memory in the order of a stream.  It is also freed in that
+ * order; see free_in_stream().  Memory that the owner already holds is freed
+ * first.  `what` completes "Could not allocate ... of GPU memory for ...".
  */
 extern bool
 allocate(struct cuda_device &device, unique_memory &memory, size_t bytes, cudaStream_t stream,
 		 const char *what, gpuvec_error *error);
 
 /*
- * Free memory in the order of another stream than it was allocated in, from
- * now on
+ * Let memory be freed in the order of another stream than the one in which it
+ * was allocated
  */
 static inline void
 free_in_stream(unique_memory &memory, cudaStream_t stream)

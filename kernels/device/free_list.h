@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * free_list.h
- *	  A fixed number of things of which each serves one thread at a time.
+ *	  A fixed number of items, each of which one thread uses at a time.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,10 +44,10 @@ class free_list
 	}
 
 public:
-	/* Holds an item, and gives it back at the end */
+	/* Owns an item, and returns it to the list at its end */
 	typedef std::unique_ptr<T, putter> loan;
 
-	/* Wait for an item that nobody uses */
+	/* Take a free item; waits until there is one */
 	loan
 	take()
 	{

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * instructions.cuh
- *	  Instructions for which CUDA C++ has no word, or that only some GPUs
- *	  have.
+ *	  Instructions that CUDA C++ does not offer, or that only some GPUs have.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,11 +13,12 @@
 namespace gpuvec
 {
 
-/* All lanes of a warp */
+/* The mask of all lanes of a warp */
 static constexpr unsigned FULL_WARP = 0xFFFFFFFFu;
 
 /*
- * Wait for the end of the kernel before, if this one is chained: see launch.h
+ * Wait for the end of the previous kernel, if this kernel was launched
+ * chained (launch.h)
  */
 static __device__ __forceinline__ void
 wait_for_previous(void)
@@ -28,7 +28,7 @@ wait_for_previous(void)
 #endif
 }
 
-/* Let the next kernel start, which waits */
+/* Let the next kernel of the stream start, if it is chained (launch.h) */
 static __device__ __forceinline__ void
 let_next_start(void)
 {
@@ -37,7 +37,7 @@ let_next_start(void)
 #endif
 }
 
-/* Ask the L2 cache for 128 bytes */
+/* Prefetch a line of 128 bytes into the L2 cache */
 static __device__ __forceinline__ void
 prefetch_l2(const void *from)
 {

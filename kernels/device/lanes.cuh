@@ -1,7 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * lanes.cuh
- *	  Sums in lanes, as core/product.h defines them, of 16 threads each.
+ *	  Sums in lanes, as core/product.h defines them: 16 threads compute one
+ *	  sum.
+ *
+ * Here a lane is one of a sum's 16 partial sums (LANES), except for the
+ * parameter `lane`, a thread's number in its warp.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,8 +23,8 @@ namespace gpuvec
 static constexpr int LANES = 16;
 
 /*
- * Fold the lanes of N sums.  Each thread ends up with one of them: the number
- * that the highest bits of its lane make, in a[0].
+ * Add up the lanes of N sums.  Each thread ends with one complete sum in
+ * a[0]: the highest bits of its lane number say which of the N.
  */
 template <int N, int DISTANCE>
 struct folding
@@ -52,7 +56,9 @@ struct folding<N, 0>
 	}
 };
 
-/* An element of a vector, which is not read again soon */
+/*
+ * Element i of a vector, loaded as data that is not read again soon (__ldcs)
+ */
 template <typename T>
 static __device__ __forceinline__ double
 lane_element(const char *vector, uint32_t i)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * launch.cu
- *	  Do kernels wait for the one before them?
+ *	  Finds out whether kernels wait for the kernel before them.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,7 +12,7 @@
 namespace gpuvec
 {
 
-/* Devices whose answer is kept */
+/* Devices for which the answer is cached; others never chain */
 #define MAX_DEVICES 64
 
 enum waiting
@@ -22,7 +22,7 @@ enum waiting
 	DOES_NOT_WAIT
 };
 
-/* All kernels are compiled like this one */
+/* Its attributes are those of all kernels, which are compiled alike */
 static __global__ void
 probe_kernel(void)
 {

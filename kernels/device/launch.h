@@ -1,14 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * launch.h
- *	  Launching kernels, each of which takes one structure.
+ *	  Launches kernels, each of which takes one struct as its parameter.
  *
- * A kernel that is chained may start when all blocks of the one before in the
- * stream have let it (let_next_start) or have ended ("programmatic dependent
- * launch" of compute capability 9.0).  It waits (wait_for_previous) before it
- * looks at what others wrote, which it must not read with __ldg() as long as
- * that may be moved.  Some warp of each has to wait: kernels rely on it that
- * one ends after those before it.
+ * A kernel that is launched chained ("programmatic dependent launch" of
+ * compute capability 9.0) may start before the previous kernel of the stream
+ * ends: as soon as each block of that kernel has called let_next_start() or
+ * has ended.
+ *
+ * A chained kernel must call wait_for_previous() before it reads what earlier
+ * kernels wrote.  It must not read this with __ldg() where the compiler could
+ * move the load before the wait.  At least one warp of every chained kernel
+ * has to wait: other kernels rely on a kernel ending after all those before
+ * it.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,16 +26,15 @@ namespace gpuvec
 {
 
 /*
- * Were the kernels compiled so that they wait for the one before them, for
- * the device that the thread uses?  Not if code for compute capability 9.0 is
- * missing and older code was translated for a newer GPU.
+ * True if, on the device that the thread uses, chained kernels wait.  They do
+ * not if the library lacks code for compute capability 9.0, so that the
+ * driver has translated older code for a newer GPU.
  */
 extern bool
 kernels_wait(void);
 
 /*
- * Launch a kernel after all that is before it in the stream; or chained, if
- * it waits
+ * Launch a kernel in a stream; chained only if kernels wait on this device
  */
 template <typename Params>
 static inline cudaError_t
@@ -53,8 +56,8 @@ launch_any(void (*kernel)(Params), dim3 grid, uint32_t threads, size_t shared_by
 }
 
 /*
- * The same, with a number of blocks that may be too large, or 0: then nothing
- * is done
+ * The same with a number of blocks: does nothing if it is 0, and fails if it
+ * is too large
  */
 template <typename Params>
 static inline cudaError_t
@@ -69,7 +72,7 @@ launch_any(void (*kernel)(Params), uint64_t blocks, uint32_t threads, size_t sha
 					  params);
 }
 
-/* Grid: dim3, or uint64_t */
+/* Grid is dim3 or uint64_t */
 template <typename Params, typename Grid>
 static inline cudaError_t
 launch(void (*kernel)(Params), Grid grid, uint32_t threads, size_t shared_bytes,

@@ -24,7 +24,10 @@ staged_stream::open(struct cuda_device &d, size_t to_device, size_t to_host, gpu
 		   create_pinned(d, down, down_bytes, error);
 }
 
-/* A half is full: go on with the other one, when it has been copied */
+/*
+ * The current half is full: change to the other one, once its copies are
+ * complete
+ */
 bool
 staged_stream::change_half(const char *what, gpuvec_error *error)
 {

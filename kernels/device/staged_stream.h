@@ -1,14 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * staged_stream.h
- *	  A stream, and the pinned memory through which host memory goes to the
- *	  device and
- *	  comes back on it.
+ *	  A stream with pinned memory, through which data goes from host to device
+ *	  and back.
  *
- * For one thread at a time.  What goes to the device is copied into one half
- * of a pinned buffer while the device copies from the other half, so that the
- * caller's memory is free at once.  What comes back is in the caller's memory
- * after finish().
+ * It serves one thread at a time.
+ *
+ * To the device: send() copies the data into one half of a pinned buffer
+ * while the device copies from the other half.  The caller may reuse its
+ * memory when send() returns.
+ *
+ * To the host: the data is in the caller's memory after finish().
  *
  *-------------------------------------------------------------------------
  */
@@ -25,20 +27,23 @@ class staged_stream
 	struct cuda_device *device = NULL;
 	unique_stream stream;
 	unique_pinned up;     /* 2 halves of half_bytes each */
-	unique_event done[2]; /* of the copies out of each */
+	unique_event done[2]; /* recorded after the last copy from each half */
 	size_t half_bytes = 0;
-	int half = 0;    /* the one that is filled */
-	size_t used = 0; /* of it */
+	int half = 0;    /* the half that send() fills */
+	size_t used = 0; /* bytes of this half */
 	unique_pinned down;
 	size_t down_bytes = 0;
-	void *target = NULL; /* where the contents of `down` go */
+	void *target = NULL; /* where finish() copies `down` to */
 	size_t target_bytes = 0;
 
 	bool
 	change_half(const char *what, gpuvec_error *error);
 
 public:
-	/* Get what it takes, once: bytes of pinned memory for each direction */
+	/*
+	 * Create the stream and its pinned memory of to_device and to_host bytes,
+	 * if this has not been done
+	 */
 	bool
 	open(struct cuda_device &d, size_t to_device, size_t to_host, gpuvec_error *error);
 
@@ -48,34 +53,34 @@ public:
 		return stream.get();
 	}
 
-	/* The most that fetch() takes */
+	/* The most bytes that fetch() copies */
 	size_t
 	fetch_limit() const
 	{
 		return down_bytes;
 	}
 
-	/* In all of these `what` completes "could not ..." */
+	/* In all of these functions `what` completes "could not ..." */
 
 	/* Queue the copy of host memory to the device */
 	bool
 	send(void *to, const void *from, size_t bytes, const char *what, gpuvec_error *error);
 
 	/*
-	 * Queue the copy of device memory to the host; one at a time, up to the
-	 * next finish()
+	 * Queue the copy of device memory to the host.  Only one fetch() may be
+	 * pending: call finish() before the next one.
 	 */
 	bool
 	fetch(void *to, const void *from, size_t bytes, const char *what, gpuvec_error *error);
 
 	/*
-	 * Wait for all that was queued, and copy what has come back to where it
-	 * belongs
+	 * Wait for all queued work, and put what was fetched into the caller's
+	 * memory
 	 */
 	bool
 	finish(const char *what, gpuvec_error *error);
 
-	/* Wait for all that was queued, whatever becomes of it */
+	/* Wait for all queued work after a failure; fetched data is dropped */
 	void
 	drain();
 };

@@ -4,10 +4,12 @@
  *	  Banks of vectors in the memory of the GPU.
  *
  * A bank is one allocation: vectors, keys, tids, the flags of live slots, and
- * the hash table of the keys, which keys.cu makes.  It grows by making a
- * larger one and copying.  New vectors are collected on the host with their
- * slots, keys and tids, and go to the device some megabytes at a time, where
- * a kernel puts each in its slot.
+ * the hash table of the keys, which keys.cu fills.  To grow, a bank is copied
+ * to a larger allocation.
+ *
+ * New vectors are collected in host memory with their slots, keys and tids.
+ * They go to the device some megabytes at a time, where a kernel puts each
+ * vector into its slot.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,7 +26,7 @@ namespace gpuvec
 #define FIRST_RECORDS 16
 #define PUT_THREADS 256
 
-/* What precedes a vector on its way */
+/* What precedes each collected vector */
 struct __align__(16) record_head
 {
 	int64_t key;
@@ -53,8 +55,8 @@ bank_make(gpuvec_vectors *vectors, uint32_t width, gpuvec_storage storage, gpuve
 }
 
 /*
- * Give memory back that no request uses: in the default stream, for nothing
- * is under way
+ * Free memory that no request uses, in the default stream: nothing is under
+ * way
  */
 static void
 release_memory(unique_memory &memory)
@@ -152,13 +154,13 @@ struct put_params
 {
 	const uint4 *records;
 	uint32_t nrecords;
-	uint32_t vectors; /* of 16 bytes, of each vector */
+	uint32_t vectors; /* units of 16 bytes per vector */
 	uint4 *elements;
 	int64_t *keys;
 	uint64_t *tids;
 };
 
-/* Put vectors in their slots: a thread for each 16 bytes */
+/* Put vectors into their slots; one thread per 16 bytes */
 static __global__ void
 put_kernel(const __grid_constant__ struct put_params p)
 {
@@ -180,14 +182,14 @@ put_kernel(const __grid_constant__ struct put_params p)
 		p.elements[(uint64_t) head->slot * p.vectors + part - (parts - p.vectors)] = record[part];
 }
 
-/* Bytes of a vector on its way */
+/* Bytes of a collected vector with its head */
 static size_t
 record_bytes(const gpuvec_device_bank *bank)
 {
 	return sizeof(struct record_head) + bank->stride_bytes;
 }
 
-/* Send the vectors that were collected */
+/* Send the collected vectors, and put them into their slots */
 static bool
 send_records(struct cuda_embedding &e, staged_stream &stream, gpuvec_device_bank *bank,
 			 gpuvec_error *error)
@@ -219,8 +221,7 @@ bank_forget(gpuvec_device_bank *bank)
 }
 
 /*
- * Put the vectors that were collected in their slots; the memory for more
- * stays
+ * Send the collected vectors and wait; the memory for more of them is kept
  */
 static bool
 flush_records(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *error)
@@ -246,7 +247,7 @@ bank_flush(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *erro
 	return true;
 }
 
-/* Make room for one more vector on its way */
+/* Make room to collect one more vector */
 static bool
 reserve_record(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *error)
 {

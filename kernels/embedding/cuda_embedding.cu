@@ -1,9 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * cuda_embedding.cu
- *	  The backend of embedding tables on a GPU: opening and closing, and the
- *	  workers
- *	  that serve requests.
+ *	  The backend of embedding tables on a GPU: opening, closing, and the
+ *	  workers that serve requests.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,7 +14,7 @@
 namespace gpuvec
 {
 
-/* What messages say that waiting or copying failed */
+/* What failed, in messages about waiting or copying */
 static const char *const waiting = "pool vectors on the GPU";
 
 bool

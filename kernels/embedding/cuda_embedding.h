@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * cuda_embedding.h
- *	  What the parts share that serve embedding tables on a GPU
- *	  (embedding_backend.h).
+ *	  What the files share that serve embedding tables on a GPU (the interface
+ *	  is embedding_backend.h).
  *
- * cuda_embedding.cu	opening and closing; the table of functions
- * banks.cu				banks: the vectors of one width, in slots
- * pool_requests.cu		requests to pool, and for the gradients of weights
- * gradients.cu			requests for the gradients of vectors
- * keys.cu				hash tables from keys to slots
- * nearest.cu			requests for the nearest vectors
- * products.cu			the kernels of the gradients of weights
- * pooling_kernels.h	the kernels that pool
+ * cuda_embedding.cu  opening and closing; the table of functions
+ * banks.cu           banks: the vectors of one width, in slots
+ * pool_requests.cu   requests to pool, and for the gradients of weights
+ * gradients.cu       requests for the gradients of vectors
+ * keys.cu            hash tables from keys to slots
+ * nearest.cu         requests for the nearest vectors
+ * products.cu        the kernels of the gradients of weights
+ * pooling_kernels.h  the kernels that pool
  *
  *-------------------------------------------------------------------------
  */
@@ -32,28 +32,29 @@ namespace gpuvec
 {
 
 /*
- * How requests are served.  No result depends on it; tests have smaller
- * numbers
+ * How requests are served.  No result depends on this; tests set smaller
+ * numbers.
  */
 struct embedding_policy
 {
 	struct pooling_policy pooling;
-	size_t pinned_bytes = (size_t) 8 << 20; /* of a stream, for each direction; at least
-													 * a vector's */
-	size_t record_bytes = (size_t) 4 << 20; /* new vectors that go to the device together */
+	/* of a stream, for each direction; at least the bytes of a vector */
+	size_t pinned_bytes = (size_t) 8 << 20;
+	/* new vectors that are sent together */
+	size_t record_bytes = (size_t) 4 << 20;
 
-	/* limits of a part of a request, unless one bag has more */
+	/* limits of a chunk of a request; a single bag may have more slots */
 	uint64_t chunk_slots = (uint64_t) 1 << 20;
 	uint64_t chunk_bags = (uint64_t) 1 << 19;
 
 	/*
-	 * room for candidates beyond the best k of a query, and for all of a
-	 * batch
+	 * Room for candidates: of a query, beyond the best k; and bytes for all
+	 * queries of a batch
 	 */
 	uint32_t more_candidates = 65536;
 	size_t candidate_bytes = (size_t) 128 << 20;
 
-	/* Elements that pinned memory holds */
+	/* Number of float32 that pinned memory holds */
 	uint64_t
 	pinned_floats() const
 	{
@@ -61,19 +62,21 @@ struct embedding_policy
 	}
 };
 
-/* Requests that are served at a time */
+/* Requests that are served at the same time */
 static constexpr int EMBEDDING_WORKERS = 4;
 
 /*
- * Serves one request at a time: while one stream computes, the other copies
+ * A worker serves one request at a time: while one stream computes, the other
+ * copies
  */
 struct embedding_worker
 {
 	staged_stream streams[2];
 
 	/*
-	 * Wait for all that was queued.  False if that fails, or if something had
-	 * failed before (ok): then nothing is under way any more, either.
+	 * Wait for all that was queued.  ok says whether all has succeeded so
+	 * far.  Returns false if not, or if waiting fails; nothing is under way
+	 * then.
 	 */
 	bool
 	finish(bool ok, gpuvec_error *error);
@@ -94,11 +97,14 @@ struct cuda_embedding : gpuvec_vectors
 	{
 	}
 
-	/* Wait for a free worker.  Empty and *error if it cannot be used. */
+	/*
+	 * Take a worker; waits until one is free.  Empty, and *error is filled,
+	 * if the worker cannot be used.
+	 */
 	worker_loan
 	take_worker(gpuvec_error *error);
 
-	/* Allocate device memory in the order of a stream, of any size */
+	/* Allocate device memory in the order of a stream; bytes may be 0 */
 	bool
 	allocate(unique_memory &memory, staged_stream &stream, size_t bytes, const char *what,
 			 gpuvec_error *error);
@@ -112,21 +118,21 @@ struct cuda_embedding : gpuvec_vectors
 	send(staged_stream &stream, void *to, const void *from, size_t bytes, gpuvec_error *error);
 
 	/*
-	 * Queue the copy of at most policy.pinned_bytes to the host; finish()
-	 * puts them there
+	 * Queue the copy of at most policy.pinned_bytes to the host.  The data is
+	 * at `to` after finish().
 	 */
 	bool
 	fetch(staged_stream &stream, void *to, const void *from, size_t bytes, gpuvec_error *error);
 };
 
-/* The backend of which C code has the table of functions */
+/* The backend behind the table of functions that C code has */
 static inline struct cuda_embedding &
 embedding_of(gpuvec_vectors *vectors)
 {
 	return *static_cast<struct cuda_embedding *>(vectors);
 }
 
-/* An entry of a hash table from keys to slots, see keys.cu */
+/* An entry of a hash table from keys to slots; see keys.cu */
 struct __align__(16) key_entry
 {
 	int64_t key;
@@ -134,7 +140,10 @@ struct __align__(16) key_entry
 	uint32_t block;
 };
 
-/* The arrays of a bank, on the device, with room for as many slots each */
+/*
+ * The arrays of a bank, on the device; all have room for the same number of
+ * slots
+ */
 struct bank_arrays
 {
 	char *elements;
@@ -147,8 +156,8 @@ struct bank_arrays
 } // namespace gpuvec
 
 /*
- * A bank: the vectors of one width, in slots.  Vectors have 16 bytes or a
- * multiple of that, the end filled with zeros.
+ * A bank: the vectors of one width, in slots.  A vector takes a multiple of
+ * 16 bytes; zeros fill its end.
  */
 struct gpuvec_device_bank
 {
@@ -157,13 +166,16 @@ struct gpuvec_device_bank
 	uint32_t stride; /* elements from one vector to the next */
 	size_t stride_bytes;
 	uint32_t room;                /* slots */
-	gpuvec::unique_memory memory; /* of the arrays */
+	gpuvec::unique_memory memory; /* holds the arrays */
 	struct gpuvec::bank_arrays arrays;
 
-	std::mutex mutex;      /* guards what follows */
-	uint64_t live_version; /* of arrays.live, 0: it is not filled */
+	std::mutex mutex; /* guards live_version and arrays.live */
+	/* version of arrays.live; 0: not filled */
+	uint64_t live_version;
 
-	/* the updater's: vectors on their way (host memory, malloc'd) */
+	/*
+	 * the updater's: collected vectors (host memory, malloc'd), see banks.cu
+	 */
 	char *records;
 	uint32_t nrecords;
 	uint32_t room_records;
@@ -172,14 +184,14 @@ struct gpuvec_device_bank
 namespace gpuvec
 {
 
-/* Is the answer not wanted any more? */
+/* True if a request was canceled */
 static inline bool
 is_canceled(const int *canceled)
 {
 	return canceled != NULL && __atomic_load_n(canceled, __ATOMIC_RELAXED) != 0;
 }
 
-/* banks.cu; what each does: embedding_backend.h */
+/* banks.cu; for what each function does see embedding_backend.h */
 extern gpuvec_device_bank *
 bank_make(gpuvec_vectors *vectors, uint32_t width, gpuvec_storage storage, gpuvec_error *error);
 extern void
@@ -205,31 +217,31 @@ struct bag_chunk
 	uint64_t nbags;
 	uint64_t first_slot;
 	uint64_t nslots;
-	uint64_t longest; /* slots of the longest bag; 0: not known */
+	uint64_t longest; /* slots of the longest bag; 0: unknown */
 };
 
 /* Device memory of a chunk */
 struct chunk_arrays
 {
 	uint32_t *slots;
-	int64_t *offsets; /* NULL: fixed hotness */
+	int64_t *offsets; /* NULL: all bags have the same number of slots */
 	float *weights;
 	float *gradient;
 	float *out;
 	char *work;
 };
 
-/* For concat each slot is a bag */
+/* The bags as the kernels take them: for concat each slot is a bag */
 extern gpuvec_slot_bags
 plain_slot_bags(const gpuvec_slot_bags *bags);
 
-/* A chunk's bags as the kernels want them, without the arrays */
+/* A chunk's bags as the kernels take them, without the arrays */
 extern struct pooling_bags
 describe_chunk(const gpuvec_slot_bags *bags, const struct bag_chunk *c);
 
 /*
- * Cut memory into the arrays of a chunk, and tell the kernels' bags where
- * they are
+ * Cut memory into the arrays of a chunk, and set the pointers of the kernels'
+ * bags
  */
 extern struct chunk_arrays
 take_chunk(struct arena *arena, const gpuvec_slot_bags *bags, const struct bag_chunk *c,
@@ -273,8 +285,8 @@ nearest_request(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_slot_s
 				gpuvec_error *error);
 
 /*
- * Open a device's service of embedding tables; NULL and *error if that fails.
- * The device outlives it.
+ * Open a device's service of embedding tables.  NULL and *error if that fails.
+ * The device must be closed after it.
  */
 extern gpuvec_vectors *
 embedding_open(struct cuda_device &device, const struct embedding_policy &policy,

@@ -1,42 +1,42 @@
 /*-------------------------------------------------------------------------
  *
  * forward.cu
- *	  Pool rows of an embedding table.
+ *	  Pools rows of an embedding table.
  *
- * Memory limits this work, so all is arranged for many loads in flight and
- * few instructions between them.
+ * The speed of memory limits this work.  So everything is arranged for many
+ * loads in flight, with few instructions between them.
  *
- * Where every lookup is a vector of the result (concat, or bags of one
- * lookup), rows are copied by gather.cu.  What follows is of the other cases.
+ * If every lookup is a vector of the result (concat, or bags of one lookup),
+ * gather.cu copies the rows.  The following is about all other cases.
  *
- * A call may be over in 20 microseconds, of which one or two would pass
- * between two kernels: kernels start while the one before ends
- * (pooling_launch_chained).  If bags are settled (see pooling_kernels.h),
- * they also read rows while it ends, and wait only before they write.
+ * A call may take only 20 microseconds, and the gap between two kernels would
+ * take one or two of them.  So kernels start while the previous kernel ends
+ * (launch_chained).  If bags are settled (pooling_kernels.h), they also read
+ * rows while it ends, and wait only before they write.
  *
- * Groups of 8, 16 or 32 lanes pool bags; a lane adds up its own columns in
+ * Groups of 8, 16 or 32 lanes pool bags.  A lane adds up its own columns in
  * the order of the lookups.  Indices are fetched a chunk ahead, one per lane.
  * Rows of more than 512 bytes are pooled in slices.
  *
- * bag_kernel gives each group one bag of more than a few lookups and has
- * eight rows in flight, or four where four groups share a warp.  What limits
- * it, if keys are skewed and rows come from the caches, is the L2 cache (at
- * 88 to 94 % of what it can), and for float16 also instructions; see
- * pooling_add_batch in pool.cuh.  Blocks are small and take no shared memory,
- * which leaves the L1 cache to the hot rows.
+ * bag_kernel gives each group one bag of more than a few lookups.  It has
+ * eight rows in flight, or four if four groups share a warp.  If keys are
+ * skewed and rows come from the caches, the L2 cache is the limit (it reaches
+ * 88 to 94 % of its throughput), and for float16 also the number of
+ * instructions: see pooling_add_batch in pool.cuh.  Blocks are small and take
+ * no shared memory, which leaves the L1 cache to the hot rows.
  *
  * stream_kernel gives each group several consecutive short bags.  Their
- * lookups are consecutive too, so the group goes through them as through one
- * stream: rows of several bags are in flight; where a bag ends, its vector is
- * stored and the next begins.  So short bags keep as many loads in flight as
- * long ones, and a warp waits for the sum of several bags' lengths, which
- * varies less than each of them.
+ * lookups are consecutive too, so the group treats them as one stream: rows
+ * of several bags are in flight.  Where a bag ends, its vector is stored and
+ * the next bag begins.  So short bags keep as many loads in flight as long
+ * bags.  A warp waits for the sum of several bags' lengths, which varies less
+ * than each length.
  *
- * Bags of more than GPUVEC_PIECE lookups are cut into pieces first, which
- * then take the place of bags (pieces.cu).
+ * Bags of more than GPUVEC_PIECE lookups are first cut into pieces
+ * (pieces.cu), which then take the place of bags.
  *
- * Blocks are small, so that the hardware, which deals blocks out one by one,
- * balances bags of all lengths.
+ * Blocks are small because the hardware assigns blocks to multiprocessors one
+ * by one: this balances bags of all lengths.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,19 +47,20 @@
 namespace gpuvec
 {
 
-#define BAG_UNROLL 8        /* rows in flight of a group of lanes ... */
-#define BAG_NARROW_UNROLL 4 /* ... of 8 lanes, of which a warp has four */
-#define STREAM_UNROLL 4     /* the same */
-#define RANGE_LOOKUPS 16    /* of a group of lanes, on average */
+#define BAG_UNROLL 8        /* rows in flight per group of lanes */
+#define BAG_NARROW_UNROLL 4 /* the same for groups of 8 lanes */
+#define STREAM_UNROLL 4     /* the same in stream_kernel */
+/* lookups per group of lanes in stream_kernel, on average */
+#define RANGE_LOOKUPS 16
 
-#define LONG_BAG 32 /* lookups, on average */
+#define LONG_BAG 32 /* lookups of a long bag, on average */
 
 #define POOL_MOST_THREADS 256
 
-/* What bag_kernel and stream_kernel need to know */
+/* The parameters of bag_kernel and stream_kernel */
 struct pool_params
 {
-	/* the table, without its type */
+	/* the table; its type is a template parameter */
 	const char *table;
 	uint32_t stride_bytes;
 	uint32_t rows;
@@ -73,14 +74,14 @@ struct pool_params
 	/* bags or pieces */
 	uint32_t hotness;
 	const int64_t *offsets; /* NULL: bags of hotness lookups */
-	const uint32_t *count;  /* how many, if the host does not know it */
-	uint32_t bags;          /* at most so many */
+	const uint32_t *count;  /* NULL, or their number, if only the device knows it */
+	uint32_t bags;          /* their number, or an upper limit of it */
 
-	/* their distribution */
-	uint32_t range;      /* bags of a group of lanes */
-	uint32_t warp_tasks; /* warps, for one slice */
+	/* how the work is distributed */
+	uint32_t range;      /* bags per group of lanes */
+	uint32_t warp_tasks; /* warps per slice */
 	uint32_t slices;
-	uint32_t vectors; /* of a row */
+	uint32_t vectors; /* vectors per row */
 	bool slice_major;
 
 	/* the result */
@@ -90,7 +91,7 @@ struct pool_params
 	bool vector_out;      /* aligned for vector stores */
 	bool vector_partial;  /* the same for sums of pieces */
 	const uint32_t *dest; /* NULL: bag i goes to row i */
-	void *out;            /* of the type that the kernel knows */
+	void *out;            /* its type is a template parameter */
 	uint64_t out_stride;
 	float *partial;
 	double *partial_divisor;
@@ -98,8 +99,8 @@ struct pool_params
 };
 
 /*
- * Divide the sums of a bag.  To multiply by the inverse of a power of two
- * gives the same bits as to divide by that, in a fraction of the time.
+ * Divide the sums of a bag.  Multiplying by the inverse of a power of two
+ * gives the same bits as dividing by it, in a fraction of the time.
  */
 template <int E>
 static __device__ __forceinline__ void
@@ -124,8 +125,9 @@ divide(float (&acc)[E], float divisor)
 }
 
 /*
- * How divisors are summed: weights in float64.  Without weights they are
- * numbers of lookups, at most those of a piece, which float32 holds as well.
+ * The type in which divisors are summed: float64 for weights.  Without
+ * weights the divisor of a piece is a number of lookups, at most
+ * GPUVEC_PIECE, which float32 holds exactly.
  */
 template <bool W>
 struct pooling_divisor
@@ -139,7 +141,10 @@ struct pooling_divisor<true>
 	typedef double type;
 };
 
-/* If this is a piece with weights, store its divisor, not rounded */
+/*
+ * If the destination is that of a piece with weights, store the piece's
+ * divisor, not rounded
+ */
 template <bool W>
 static __device__ __forceinline__ void
 store_divisor(const struct pool_params &p, uint32_t dest, double divisor)
@@ -149,8 +154,8 @@ store_divisor(const struct pool_params &p, uint32_t dest, double divisor)
 }
 
 /*
- * Store the vector of a bag, or that of a piece, without weights with its
- * divisor.
+ * Store the vector of a bag or of a piece.  For a piece without weights also
+ * store its divisor.
  */
 template <typename O, int E, bool W>
 static __device__ __forceinline__ void
@@ -176,8 +181,7 @@ store_bag(const struct pool_params &p, uint32_t dest, uint32_t column, bool acti
 }
 
 /*
- * What a mean of the lookups from `start` to `end` is divided by, computed by
- * one lane.
+ * The divisor of the mean of lookups start .. end - 1, computed by one lane
  */
 template <bool W>
 static __device__ __forceinline__ typename pooling_divisor<W>::type
@@ -207,8 +211,8 @@ clear(float (&acc)[E])
 }
 
 /*
- * Ask for lookup `at` of the n from `start` on; beyond them it is a missing
- * one
+ * Fetch lookup `at` of the n lookups that begin with `start`; if at >= n, the
+ * lookup counts as missing
  */
 template <bool W>
 static __device__ __forceinline__ void
@@ -226,8 +230,8 @@ fetch_lookup(const struct pool_params &p, uint64_t start, int n, int at, uint32_
 }
 
 /*
- * Add to the divisor of a bag's mean the weights of a chunk's lookups, or
- * their number. counted: a mask of the lookups of the warp that count.
+ * Add the weights of a chunk's lookups, or their number, to the divisor of a
+ * mean.  counted: a mask of the lookups of the warp that count.
  */
 template <int LANES, bool W>
 static __device__ __forceinline__ void
@@ -246,12 +250,12 @@ count_chunk(const struct pooling_chunk &chunk, uint32_t counted,
 }
 
 /*
- * Pool bags, or pieces of them, one with each group of lanes.  T is the type
- * of the table, O that of the result, VB the bytes of a vector, LANES how
- * many lanes share a row; W: there are weights.
+ * Pool bags or pieces: one with each group of lanes.  T is the type of the
+ * table, O that of the result, VB the bytes of a vector, LANES the number of
+ * lanes that share a row.  W: there are weights.
  *
- * (Were this a struct with members, as stream_group is, it would need up to
- * 16 registers more.)
+ * (As a struct with members, like stream_group, it would need up to 16
+ * registers more.)
  */
 template <typename T, typename O, int VB, int LANES, bool W>
 static __global__ void
@@ -285,7 +289,7 @@ __launch_bounds__(POOL_MOST_THREADS) bag_kernel(const __grid_constant__ struct p
 	}
 
 	int most = (int) __reduce_max_sync(FULL_WARP, (unsigned) n);
-	bool count = p.mean && (W || p.skip_missing); /* or else the divisor is n */
+	bool count = p.mean && (W || p.skip_missing); /* otherwise the divisor is n */
 	float acc[E];
 	typename pooling_divisor<W>::type divisor = count ? 0 : n;
 	struct pooling_chunk chunk;
@@ -323,13 +327,13 @@ __launch_bounds__(POOL_MOST_THREADS) bag_kernel(const __grid_constant__ struct p
 }
 
 /*
- * A group of lanes that pools short bags, or pieces of them: p.range
- * consecutive ones, which are one stream of lookups.  Lane i of the group
- * knows where its bag i ends, where it goes and what it is divided by.
+ * A group of lanes that pools p.range consecutive short bags or pieces, as
+ * one stream of lookups.  Lane i of the group knows where its bag i ends,
+ * where its vector goes and what it is divided by.
  *
- * A chunk of LANES lookups is pooled at a time, one with each lane, while
- * those of the next chunk are on their way.  Positions k, n and last count
- * from the first lookup of the group.
+ * The group pools a chunk of LANES lookups at a time, one lookup per lane,
+ * while the next chunk is being fetched.  Positions k, n and last count from
+ * the group's first lookup.
  */
 template <typename T, typename O, int VB, int LANES, bool W>
 struct stream_group
@@ -337,31 +341,30 @@ struct stream_group
 	static constexpr int E = VB / (int) sizeof(T);
 
 	const struct pool_params p; /* a copy: it takes fewer registers than a reference */
-	uint32_t lane;              /* of the warp */
-	uint32_t sub;               /* of the group */
-	uint32_t group_lane;        /* the group's first of the warp */
-	bool waited;                /* for the kernel before */
+	uint32_t lane;              /* in the warp */
+	uint32_t sub;               /* in the group */
+	uint32_t group_lane;        /* the group's first lane in the warp */
+	bool waited;                /* wait_for_previous() was called */
 
 	/* the work */
 	uint32_t warp_task;
 	uint32_t slice;
-	uint32_t column; /* this lane's, in vectors */
-	bool active;     /* it is one of the row */
+	uint32_t column; /* this lane's column, in vectors */
+	bool active;     /* the row has this column */
 	const char *base;
-	uint64_t start; /* lookup */
+	uint64_t start; /* the group's first lookup */
 	int n;
 	int most; /* the greatest n of the warp's groups */
 
 	/* this lane's bag */
 	uint32_t dest;
 	float divisor;
-	int last; /* lookup, or -1: it is empty */
+	int last; /* its last lookup; -1: the bag is empty */
 
-	/*
-	 * bags of the group that are not empty and have not ended: a bit for each
-	 */
+	/* a bit for each bag of the group that is not empty and has not ended */
 	uint32_t queue;
-	uint32_t empties; /* of the warp: a bit for each lane */
+	/* a bit for each lane of the warp whose bag is empty */
+	uint32_t empties;
 
 	/* the sum, the chunk, and this lane's lookup of the next chunk */
 	float acc[E];
@@ -376,7 +379,7 @@ struct stream_group
 	{
 	}
 
-	/* Find the work; false: there is none */
+	/* Find the work; false if there is none */
 	__device__ __forceinline__ bool
 	find_work()
 	{
@@ -389,16 +392,13 @@ struct stream_group
 		return true;
 	}
 
-	/*
-	 * The divisor of this lane's bag, which has the lookups from `from` to
-	 * `to`
-	 */
+	/* The divisor of this lane's bag, which has lookups from .. to - 1 */
 	__device__ __forceinline__ void
 	find_divisor(uint64_t from, uint64_t to)
 	{
 		typename pooling_divisor<W>::type sum = bag_divisor<W>(p, from, to);
 
-		/* where there are pieces, it has waited */
+		/* with pieces, bags are not settled, so the group has waited */
 		if (slice == 0)
 			store_divisor<W>(p, dest, sum);
 		divisor = (float) sum;
@@ -436,7 +436,10 @@ struct stream_group
 		clear(acc);
 	}
 
-	/* Store the vector of bag i, if `now`, and begin the next */
+	/*
+	 * If `now`, store the vector of bag i, and clear the sum for the next
+	 * bag.  Called by the whole warp.
+	 */
 	__device__ __forceinline__ void
 	store(uint32_t i, bool now)
 	{
@@ -463,7 +466,7 @@ struct stream_group
 		}
 	}
 
-	/* Ask for lookup `at`, this lane's of the next chunk */
+	/* Fetch lookup `at`: this lane's lookup of the next chunk */
 	__device__ __forceinline__ void
 	fetch(int at)
 	{
@@ -471,7 +474,7 @@ struct stream_group
 	}
 
 	/*
-	 * Take the chunk that begins with lookup k, and see where bags end in it
+	 * Take the chunk that begins with lookup k, and find where bags end in it
 	 */
 	__device__ __forceinline__ void
 	take(int k)
@@ -486,7 +489,10 @@ struct stream_group
 			__reduce_or_sync(FULL_WARP, here ? 1u << (group_lane + (uint32_t) (last - k)) : 0);
 	}
 
-	/* In some group of the warp a bag ends with lookup `at` of the chunk */
+	/*
+	 * Called by the whole warp when a bag ends with lookup `at` of the chunk
+	 * in at least one group
+	 */
 	__device__ __forceinline__ void
 	end_bag(uint32_t at)
 	{
@@ -508,7 +514,7 @@ struct stream_group
 	}
 };
 
-/* Pool short bags, or pieces of them, several with each group of lanes */
+/* Pool short bags or pieces: several with each group of lanes */
 template <typename T, typename O, int VB, int LANES, bool W>
 static __global__ void
 __launch_bounds__(POOL_MOST_THREADS) stream_kernel(const __grid_constant__ struct pool_params p)
@@ -531,8 +537,8 @@ __launch_bounds__(POOL_MOST_THREADS) stream_kernel(const __grid_constant__ struc
 }
 
 /*
- * How to read rows: of the vectors that the alignment allows, the longest,
- * but rows of less than 128 bytes are spread over 8 lanes.
+ * How rows are read: with the longest vectors that the alignment allows,
+ * except that rows of less than 128 bytes are spread over 8 lanes
  */
 struct pooling_shape
 pooling_choose_shape(const struct pooling_policy &policy, const void *data, uint64_t stride_bytes,
@@ -613,8 +619,8 @@ pool_type(const struct pooling_policy &policy, const struct pool_params &params,
 }
 
 /*
- * Pool: what the caller leaves to this function is how to read the table,
- * with vectors of at most so many bytes, and the launch.
+ * Choose how the table is read, with vectors of at most most_bytes, and
+ * launch the kernel; the other parameters are complete
  */
 static cudaError_t
 pool(const struct pooling_policy &policy, struct pool_params *params, gpuvec_storage storage,
@@ -628,7 +634,7 @@ pool(const struct pooling_policy &policy, struct pool_params *params, gpuvec_sto
 	shape = pooling_choose_shape(policy, params->table, params->stride_bytes, row_bytes,
 								 element_bytes, most_bytes);
 
-	/* a warp has as many lookups, whatever the width */
+	/* a warp gets the same number of lookups for every width */
 	if (params->range > 1u << (shape.lanes_log2 - 1))
 		params->range = 1u << (shape.lanes_log2 - 1);
 	warp_tasks = divide_up(divide_up(params->bags, params->range), 32u >> shape.lanes_log2);
@@ -650,7 +656,7 @@ pool(const struct pooling_policy &policy, struct pool_params *params, gpuvec_sto
 	return pool_type<__half, __half>(policy, *params, shape, stream);
 }
 
-/* May some bag have more than one piece? */
+/* True if some bag may have more than one piece */
 static bool
 may_be_long(const struct pooling_bags *bags)
 {
@@ -659,7 +665,7 @@ may_be_long(const struct pooling_bags *bags)
 	return bags->lookups > GPUVEC_PIECE && (bags->longest == 0 || bags->longest > GPUVEC_PIECE);
 }
 
-/* Do the lengths of bags differ much? */
+/* True if the lengths of bags differ much, or are unknown */
 static bool
 uneven_bags(const struct pooling_bags *bags)
 {
@@ -667,7 +673,7 @@ uneven_bags(const struct pooling_bags *bags)
 									 bags->longest > bags->lookups / bags->bags * 3 / 2);
 }
 
-/* Is this a call that can be served? */
+/* True if the arguments are within the limits */
 static bool
 valid_forward(const struct pooling_table *table, const struct pooling_bags *bags,
 			  gpuvec_pool_mode mode)
@@ -682,7 +688,7 @@ valid_forward(const struct pooling_table *table, const struct pooling_bags *bags
 			bags->lookups == bags->bags * bags->hotness);
 }
 
-/* How much memory pooling_forward needs */
+/* Bytes of memory that pooling_forward needs */
 cudaError_t
 pooling_forward_workspace(const struct pooling_table *table, const struct pooling_bags *bags,
 						  gpuvec_pool_mode mode, size_t *bytes)
@@ -700,8 +706,8 @@ pooling_forward_workspace(const struct pooling_table *table, const struct poolin
 }
 
 /*
- * How many bags a group of lanes pools: so many that it has RANGE_LOOKUPS
- * lookups, on average.
+ * Number of bags that a group of lanes pools, so that it has RANGE_LOOKUPS
+ * lookups on average
  */
 static uint32_t
 choose_range(const struct pooling_policy &policy, uint64_t lookups, uint64_t bags)
@@ -712,10 +718,10 @@ choose_range(const struct pooling_policy &policy, uint64_t lookups, uint64_t bag
 }
 
 /*
- * Bytes of the longest vectors that rows are read with, if bags are pooled
- * one by one.  Shorter ones let more lanes share a row, so that fewer bags
- * share a warp: where long bags are of uneven lengths, they wait less for
- * each other, and short rows of many lookups come 2 to 4 % faster.
+ * Bytes of the longest vectors with which rows are read, if each group of
+ * lanes pools one bag.  With shorter vectors more lanes share a row, so fewer
+ * bags share a warp.  If long bags have uneven lengths, they then wait less
+ * for each other.  Short rows in bags of many lookups are 2 to 4 % faster.
  */
 static uint32_t
 choose_vector_bytes(const struct pooling_bags *bags, uint32_t row_bytes)
@@ -727,7 +733,6 @@ choose_vector_bytes(const struct pooling_bags *bags, uint32_t row_bytes)
 	return 16;
 }
 
-/* Pool */
 cudaError_t
 pooling_forward(const struct pooling_policy &policy, const struct pooling_table *table,
 				const struct pooling_bags *bags, gpuvec_pool_mode mode, void *out,

@@ -1,18 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * gather.cu
- *	  Copy rows of an embedding table: each lookup is a vector of the result.
+ *	  Copies rows of an embedding table: each lookup is a vector of the
+ *	  result.
  *
- * gather_kernel copies with registers, four rows with each group of lanes.
- * Warps that do no more have few registers, so many of them are there, some
- * reading, some writing.  If lookups are settled (see pooling_kernels.h), the
- * first warps have the L2 cache fetch rows for those that cannot start yet.
+ * gather_kernel copies through registers, four rows with each group of lanes.
+ * Its warps need few registers, so there are many of them, some reading, some
+ * writing.  If lookups are settled (pooling_kernels.h), the first warps
+ * prefetch rows into the L2 cache for warps that cannot start yet.
  *
- * gather_bulk_kernel has the copy engine bring whole rows to shared memory,
- * and what a block has then goes back as one piece: hardly any instructions,
- * no registers, and rows wait in shared memory while the kernel before ends.
- * It is faster where a call is over in some tens of microseconds.  Longer
- * ones are left to registers, which are as fast or a little faster.
+ * gather_bulk_kernel lets the copy engine bring whole rows to shared memory,
+ * and copies all rows of a block back as one piece.  That takes hardly any
+ * instructions and no registers, and rows wait in shared memory while the
+ * previous kernel ends.  It is faster if a call takes some tens of
+ * microseconds.  Longer calls are left to gather_kernel, which is as fast or
+ * a little faster.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,14 +25,15 @@ namespace gpuvec
 {
 
 #define GATHER_UNROLL 4
-#define GATHER_AHEAD 6144 /* warps, about as many as a GPU has at a time */
+/* about the number of warps that a GPU runs at a time */
+#define GATHER_AHEAD 6144
 
 #define BULK_THREADS 64
 #define BULK_WARPS (BULK_THREADS / 32)
-#define BULK_MOST_BYTES 8192 /* of a block */
-#define BULK_SHORT_ROW 128   /* bytes, at most */
+#define BULK_MOST_BYTES 8192 /* of shared memory per block */
+#define BULK_SHORT_ROW 128   /* bytes of a short row, at most */
 
-/* What the kernels need to know */
+/* The parameters of the kernels */
 struct gather_params
 {
 	const char *table;
@@ -39,25 +42,30 @@ struct gather_params
 	uint32_t width;
 	const void *indices;
 	uint32_t index_bits;
-	uint32_t warp_tasks; /* warps, for one slice */
+	uint32_t warp_tasks; /* warps per slice */
 	uint32_t slices;
 	uint32_t lanes_log2;
 	uint32_t vectors;
-	uint32_t chunk; /* lookups of a warp, up to 16; of a block of gather_bulk_kernel */
+	/* lookups per warp (at most 16); in gather_bulk_kernel per block */
+	uint32_t chunk;
 	uint64_t lookups;
-	uint32_t ahead; /* warps for one slice */
+	/*
+	 * The first `ahead` warps of a slice each prefetch for the warp that is
+	 * `ahead` further; 0: none
+	 */
+	uint32_t ahead;
 	bool slice_major;
 	bool settled; /* see pooling_kernels.h */
-	bool exact;   /* keep the sign of zeros; sums do not */
+	bool exact;   /* keep the sign of zeros, unlike sums */
 	bool vector_out;
 	void *out;
 	uint64_t out_stride;
 };
 
 /*
- * Ask the L2 cache for what a warp that starts later, `task`, will read: of
- * the rows of its lookups, group_bytes from first_byte on, a line of 128
- * bytes with each lane.
+ * Prefetch into the L2 cache what `task`, a warp that starts later, will
+ * read: group_bytes of its lookups' rows, from first_byte on.  Each lane
+ * prefetches a line of 128 bytes.
  */
 static __device__ __forceinline__ void
 gather_ahead(const struct gather_params &p, uint32_t task, uint32_t first_byte,
@@ -79,10 +87,10 @@ gather_ahead(const struct gather_params &p, uint32_t task, uint32_t first_byte,
 
 /*
  * Copy rows.  T is the type of the table, O that of the result, VB the bytes
- * of a vector, U the rows that a group of lanes loads at once.
+ * of a vector, U the number of rows that a group of lanes loads at once.
  *
  * A warp has p.chunk consecutive lookups, one for each lane.  The groups of a
- * warp take turns, so that what it writes is consecutive.
+ * warp take turns, so that what the warp writes is consecutive.
  */
 template <typename T, typename O, int VB, int U>
 static __global__ void
@@ -146,8 +154,7 @@ gather_kernel(const __grid_constant__ struct gather_params p)
 }
 
 /*
- * What a sum makes of a vector of a row, if there is nothing else to add: 0 +
- * x.
+ * 0 + x for each element of a vector: the sum if there is nothing else to add
  */
 template <typename T>
 static __device__ __forceinline__ uint4
@@ -168,12 +175,12 @@ sum_of_one(const uint4 &raw)
 }
 
 /*
- * Copy rows of p.vectors times 16 bytes, whose results are of the same type
- * and follow each other without gaps.
+ * Copy rows of p.vectors * 16 bytes.  The results have the same type and
+ * follow each other without gaps.
  *
  * A block has p.chunk consecutive lookups, a multiple of the number of its
- * warps.  Each warp asks for its part of them, so that the first request does
- * not wait for the last.
+ * warps.  Each warp starts the copies of its own part, so that no copy waits
+ * for all indices.
  */
 template <typename T>
 static __global__ void
@@ -251,7 +258,7 @@ gather_vectors(const struct pooling_policy &policy, struct gather_params &params
 								 warp_tasks * shape.slices, policy.gather_threads, params, stream);
 }
 
-/* The same for tables of T and results of O */
+/* Launch gather_kernel for tables of T and results of O */
 template <typename T, typename O>
 static cudaError_t
 gather_type(const struct pooling_policy &policy, struct gather_params &params,
@@ -271,9 +278,9 @@ gather_type(const struct pooling_policy &policy, struct gather_params &params,
 }
 
 /*
- * How many lookups a block of gather_bulk_kernel has best; 0: it cannot serve
- * this call, or gather_kernel is faster.  The numbers were found by trial on
- * an H200.
+ * The best number of lookups per block of gather_bulk_kernel.  0: it cannot
+ * serve this call, or gather_kernel is faster.  The numbers were found by
+ * measuring on an H200.
  */
 static uint32_t
 choose_bulk(const struct pooling_policy &policy, const struct pooling_table *table,
@@ -296,7 +303,6 @@ choose_bulk(const struct pooling_policy &policy, const struct pooling_table *tab
 	return lookups;
 }
 
-/* Make each lookup a vector of the result. */
 cudaError_t
 pooling_gather(const struct pooling_policy &policy, const struct pooling_table *table,
 			   const struct pooling_bags *bags, bool exact, void *out, gpuvec_storage out_storage,
@@ -337,8 +343,8 @@ pooling_gather(const struct pooling_policy &policy, const struct pooling_table *
 	}
 
 	/*
-	 * Results of float32 may be twice as long: let a lane store 16 bytes at
-	 * once
+	 * results of float32 may be twice as long as the rows: let a lane store
+	 * 16 bytes at once
 	 */
 	shape =
 		pooling_choose_shape(policy, table->data, table->stride * element_bytes, row_bytes,

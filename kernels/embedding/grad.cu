@@ -1,29 +1,31 @@
 /*-------------------------------------------------------------------------
  *
  * grad.cu
- *	  The gradient of pooling: that of the table.
+ *	  The gradient of pooling with respect to the table.
  *
- * The gradient of a row is the sum of the gradients of the samples that
- * looked it up.  So lookups are sorted by row, stably (sort.cu); then the
- * lookups of a row are a bag whose "rows" are samples' gradients, and pooling
- * does the rest, without atomic operations and in an order that is always the
- * same.
+ * A sample is a bag; its gradient is the gradient of the bag's vector.  The
+ * gradient of a row is the sum of the gradients of all samples that looked
+ * the row up.  So lookups are sorted by row, stably (sort.cu).  Then the
+ * lookups of a row form a bag whose "rows" are samples' gradients, and these
+ * bags are pooled.  This takes no atomic operations, and the order of
+ * additions is always the same.
  *
- * grad_kernel goes through the sorted lookups: some of them are the work of a
- * group of lanes, which finds by comparing neighbours where rows end, adds up
- * the gradients of their samples, and stores one vector per row, or per piece
- * of a row with many lookups. A piece belongs to the group in whose part it
- * begins.  To know where vectors go, heads_kernel counts rows and pieces
- * before: a warp looks at POOLING_TILE positions.  Where the row of its first
- * position began earlier, it searches for the beginning, with 32 probes a
- * step.
+ * grad_kernel goes through the sorted lookups.  A group of lanes has a part
+ * of them.  It compares neighbors to find where rows end, adds up the
+ * gradients of the samples, and stores one vector per row, or per piece of a
+ * row with many lookups.  A piece belongs to the group in whose part it
+ * begins.
  *
- * Missing lookups get the number of rows as their row, so that they come
- * last, and are left out.
+ * To know where vectors go, heads_kernel counts rows and pieces before: a
+ * warp looks at POOLING_TILE positions.  If the row of its first position
+ * began earlier, the warp searches for its beginning, with 32 probes a step.
  *
- * With weights, or for the mean, what is sorted along is not the sample but
- * the position of the lookup, from which the sample and the coefficient are
- * fetched afterwards.
+ * Missing lookups get the number of rows as their row.  So they come last,
+ * and are left out.
+ *
+ * With weights, or for the mean, each lookup carries its position through the
+ * sort instead of its sample.  The sample and the coefficient are fetched
+ * afterwards.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,16 +38,17 @@ namespace gpuvec
 {
 
 #define SAMPLES_THREADS 256
-#define SAMPLES_LOOKUPS 1024 /* of a block */
+#define SAMPLES_LOOKUPS 1024 /* lookups per block */
 #define HEADS_THREADS 128
 #define GRAD_MOST_THREADS 256
-#define GRAD_SLICE 256 /* bytes */
-#define GRAD_UNROLL 8  /* rows in flight of a group of lanes */
+#define GRAD_SLICE 256 /* bytes per slice of a row */
+#define GRAD_UNROLL 8  /* rows in flight per group of lanes */
 
 /*
- * Sorted lookups that are the work of a group of lanes.  Where a row is long,
- * a piece begins in every other part of 128 lookups; groups that share a warp
- * should have equal work, so that they do not wait for each other.
+ * The number of sorted lookups that are one group's part.  In a long row, a
+ * piece begins only in every other part of GRAD_CUT lookups.  Groups that
+ * share a warp should have equal work, so that they do not wait for each
+ * other: their parts have GPUVEC_PIECE lookups.
  */
 #define GRAD_CUT 128
 
@@ -57,39 +60,39 @@ grad_part(void)
 }
 
 /*
- * What comes before a part of GRAD_CUT sorted lookups: in its tile, except
- * for start
+ * What comes before a part of GRAD_CUT sorted lookups: counts since the
+ * beginning of the tile
  */
 struct grad_cut
 {
 	uint32_t bags;
 	uint32_t partials;
 	uint32_t longs;
-	uint32_t start; /* where the row of the first lookup begins */
+	uint32_t start; /* position where the row of its first lookup begins */
 };
 
-/* What the kernels that look at bags need to know */
+/* The parameters of the kernels that look at bags */
 struct bag_params
 {
-	struct pooling_bags bags; /* for concat bags of one lookup */
+	struct pooling_bags bags; /* for concat, bags of one lookup */
 	uint32_t rows;
-	uint32_t *samples; /* out: of each lookup */
-	float *divisors;   /* out: of each bag */
+	uint32_t *samples; /* out: [lookups] */
+	float *divisors;   /* out: [bags] */
 };
 
-/* What coefficients_kernel needs to know */
+/* The parameters of coefficients_kernel */
 struct coefficient_params
 {
 	uint32_t lookups;
 	const uint32_t *positions; /* sorted by row */
-	const uint32_t *samples;   /* of positions */
-	const float *weights;      /* of positions, or NULL */
-	const float *divisors;     /* of samples, or NULL */
+	const uint32_t *samples;   /* by position */
+	const float *weights;      /* by position, or NULL */
+	const float *divisors;     /* by sample, or NULL */
 	uint32_t *sorted_samples;  /* out */
 	float *coefficients;       /* out */
 };
 
-/* What heads_kernel needs to know */
+/* The parameters of heads_kernel */
 struct heads_params
 {
 	const uint32_t *keys; /* sorted rows */
@@ -99,7 +102,7 @@ struct heads_params
 	struct grad_cut *cuts;        /* out */
 };
 
-/* What grad_kernel needs to know */
+/* The parameters of grad_kernel */
 struct grad_params
 {
 	/* sorted lookups */
@@ -114,10 +117,10 @@ struct grad_params
 	uint32_t stride_bytes;
 	uint32_t width;
 
-	/* the distribution of the work */
-	const struct pooling_counts *before; /* each tile */
+	/* how the work is distributed */
+	const struct pooling_counts *before; /* by tile */
 	const struct grad_cut *cuts;
-	uint32_t warp_tasks; /* warps, for one slice */
+	uint32_t warp_tasks; /* warps per slice */
 	uint32_t slices;
 	uint32_t vectors;
 	bool slice_major;
@@ -134,9 +137,7 @@ struct grad_params
 	struct pooling_long *longs;
 };
 
-/*
- * For each lookup its sample.
- */
+/* Find the sample of each lookup */
 static __global__ void
 __launch_bounds__(SAMPLES_THREADS) samples_kernel(const __grid_constant__ struct bag_params p)
 {
@@ -163,7 +164,7 @@ __launch_bounds__(SAMPLES_THREADS) samples_kernel(const __grid_constant__ struct
 									  : i / hotness;
 }
 
-/* The lookups of a bag */
+/* Find the lookups of a bag: begin .. end - 1 */
 static __device__ __forceinline__ void
 bag_lookups(const struct pooling_bags &bags, uint32_t bag, uint32_t &begin, uint32_t &end)
 {
@@ -171,7 +172,7 @@ bag_lookups(const struct pooling_bags &bags, uint32_t bag, uint32_t &begin, uint
 	end = bags.offsets ? (uint32_t) bags.offsets[bag + 1] : begin + (uint32_t) bags.hotness;
 }
 
-/* What a lookup adds to the divisor of the mean */
+/* What a lookup adds to the divisor of a mean */
 static __device__ __forceinline__ float
 divisor_part(const struct bag_params &p, uint32_t position)
 {
@@ -181,7 +182,7 @@ divisor_part(const struct bag_params &p, uint32_t position)
 	return p.bags.weights ? p.bags.weights[position] : 1.0f;
 }
 
-/* The sum over a warp: a tree, so that the order is fixed */
+/* The sum over a warp; as a tree, so that the order is fixed */
 static __device__ __forceinline__ double
 warp_sum(double value)
 {
@@ -191,15 +192,15 @@ warp_sum(double value)
 }
 
 /*
- * The divisors of the means of all bags, a warp for each.  Lane i adds up the
- * lookups i, i + 32, ...; so it may differ from what the forward pass divides
- * by in its last bits.
+ * The divisors of the means of all bags; one warp per bag.  Lane i adds up
+ * lookups i, i + 32, ..., so the last bits may differ from the divisor of the
+ * forward pass.
  */
 static __global__ void
 divisors_kernel(const __grid_constant__ struct bag_params p)
 {
 	uint32_t bag = (uint32_t) (((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32);
-	bool count = p.bags.weights || p.bags.skip_missing; /* or else it is the number of lookups */
+	bool count = p.bags.weights || p.bags.skip_missing; /* otherwise it is the number of lookups */
 	uint32_t begin;
 	uint32_t end;
 	double sum = 0.0;
@@ -215,9 +216,7 @@ divisors_kernel(const __grid_constant__ struct bag_params p)
 		p.divisors[bag] = (float) sum;
 }
 
-/*
- * The samples and coefficients of sorted lookups.
- */
+/* Find the samples and coefficients of sorted lookups */
 static __global__ void
 coefficients_kernel(const __grid_constant__ struct coefficient_params p)
 {
@@ -242,8 +241,8 @@ coefficients_kernel(const __grid_constant__ struct coefficient_params p)
 }
 
 /*
- * Where do the keys that equal keys[i] begin?  Keys are sorted, and keys[i -
- * 1] == keys[i].  The whole warp searches.
+ * The first position of the keys that equal keys[i].  Keys are sorted, and
+ * keys[i - 1] == keys[i].  Called by a whole warp.
  */
 static __device__ uint32_t
 find_start(const uint32_t *keys, uint32_t i)
@@ -277,7 +276,7 @@ find_start(const uint32_t *keys, uint32_t i)
 
 /*
  * Count rows and pieces: in each tile, and in each tile before each part.  A
- * lane looks at the keys 32 * i + lane, which are loaded all at once.
+ * lane looks at keys 32 * i + lane, which are all loaded at once.
  */
 static __global__ void
 __launch_bounds__(HEADS_THREADS) heads_kernel(const __grid_constant__ struct heads_params p)
@@ -326,7 +325,7 @@ __launch_bounds__(HEADS_THREADS) heads_kernel(const __grid_constant__ struct hea
 		bool piece = present && (i - my_start) % GPUVEC_PIECE == 0;
 		bool is_long = false;
 
-		/* does the row go on after its first piece? */
+		/* true if the row goes on after its first piece */
 		if (c + piece_keys < keys)
 			is_long = head && key[c + piece_keys < keys ? c + piece_keys : 0] == key[c];
 		else if (head && key[c] == last && i + GPUVEC_PIECE < p.lookups)
@@ -350,8 +349,8 @@ __launch_bounds__(HEADS_THREADS) heads_kernel(const __grid_constant__ struct hea
 }
 
 /*
- * What a chunk's lookup is to its row and its piece, for each lane.  Masks
- * have a bit for each lane of the group.
+ * What a lane's lookup of a chunk is in its row and piece.  Masks have a bit
+ * for each lane of the group.
  */
 struct grad_marks
 {
@@ -359,19 +358,19 @@ struct grad_marks
 	bool head;             /* its row begins with it */
 	bool ends;             /* its row or piece ends with it */
 	bool goes_on;          /* the next lookup is of the same row */
-	uint32_t number;       /* in its row, from 0 on */
-	uint32_t heads;        /* mask */
-	uint32_t heads_before; /* mask: those up to this lane */
+	uint32_t number;       /* position in its row, from 0 on */
+	uint32_t heads;        /* mask of lookups that begin a row */
+	uint32_t heads_before; /* the same, up to this lane */
 };
 
 /*
- * A group of lanes at work: it adds up the gradients of the samples of the
- * rows, and pieces of rows, that begin in its part of the sorted lookups.  VB
- * is the bytes of a vector, LANES how many lanes share a row; W: there are
- * coefficients.
+ * A group of lanes at work.  It adds up the gradients of the samples, for the
+ * rows and pieces that begin in its part of the sorted lookups.  VB is the
+ * bytes of a vector, LANES the number of lanes that share a row.  W: there
+ * are coefficients.
  *
- * It takes a chunk of LANES lookups at a time, one with each lane, while
- * those of the next chunk are on their way.
+ * It takes a chunk of LANES lookups at a time, one lookup per lane, while the
+ * next chunk is being fetched.
  */
 template <int VB, int LANES, bool W>
 struct grad_group
@@ -380,33 +379,34 @@ struct grad_group
 	static constexpr uint32_t MASK = FULL_WARP >> (32 - LANES);
 
 	const struct grad_params &p;
-	uint32_t lane;       /* of the warp */
-	uint32_t sub;        /* of the group */
-	uint32_t group_lane; /* the group's first of the warp */
+	uint32_t lane;       /* in the warp */
+	uint32_t sub;        /* in the group */
+	uint32_t group_lane; /* the group's first lane in the warp */
 
 	/* what is added up */
 	uint32_t slice;
-	uint32_t column; /* this lane's, in vectors */
+	uint32_t column; /* this lane's column, in vectors */
 	const char *base;
 	float acc[E];
 
 	/*
-	 * the group's part of the lookups, and the rows and pieces before the
+	 * the group's part of the lookups; counts of rows and pieces before the
 	 * chunk
 	 */
 	uint32_t begin;
 	uint32_t end;
 	bool done;
-	bool open; /* in a piece that began in this part */
+	bool open; /* the chunk begins within a piece that began in this part */
 	struct grad_cut counts;
 
 	/* the chunk */
 	struct pooling_chunk chunk;
 	uint32_t key;
-	uint32_t key_before; /* of the lookup before the chunk */
-	uint32_t dest;       /* where the sum goes that ends with this lane's lookup */
+	uint32_t key_before; /* key of the lookup before the chunk */
+	/* destination of the sum that ends with this lane's lookup */
+	uint32_t dest;
 
-	/* the next one */
+	/* the next chunk */
 	uint32_t next_key;
 	uint32_t next_row;
 	float next_weight;
@@ -417,7 +417,7 @@ struct grad_group
 	{
 	}
 
-	/* Is this lane's column one of the row? */
+	/* True if the row has this lane's column */
 	__device__ __forceinline__ bool
 	active() const
 	{
@@ -431,7 +431,7 @@ struct grad_group
 		return __ballot_sync(FULL_WARP, holds) >> group_lane & MASK;
 	}
 
-	/* The lanes of a mask up to this one */
+	/* The bits of a mask up to this lane */
 	__device__ __forceinline__ uint32_t
 	up_to_here(uint32_t mask) const
 	{
@@ -446,7 +446,7 @@ struct grad_group
 			acc[e] = 0.0f;
 	}
 
-	/* Begin the part that is task's */
+	/* Begin the group's part of a warp's work */
 	__device__ __forceinline__ void
 	start(uint32_t warp_task)
 	{
@@ -475,7 +475,7 @@ struct grad_group
 		fetch(begin + sub);
 	}
 
-	/* Ask for lookup i, this lane's of the next chunk */
+	/* Fetch lookup i: this lane's lookup of the next chunk */
 	__device__ __forceinline__ void
 	fetch(uint32_t i)
 	{
@@ -492,8 +492,8 @@ struct grad_group
 	}
 
 	/*
-	 * Take the chunk that begins with lookup `first`, and see by neighbours
-	 * where rows end
+	 * Take the chunk that begins with lookup `first`, and compare neighbors
+	 * to find where rows end
 	 */
 	__device__ __forceinline__ struct grad_marks
 	take(uint32_t first)
@@ -528,8 +528,8 @@ struct grad_group
 	}
 
 	/*
-	 * Which lookups of the chunk belong to rows and pieces that begin in this
-	 * part?
+	 * True if this lane's lookup belongs to a row or piece that begins in
+	 * this part
 	 */
 	__device__ __forceinline__ bool
 	is_taken(const struct grad_marks &m, uint32_t first) const
@@ -544,7 +544,7 @@ struct grad_group
 	}
 
 	/*
-	 * Find out where sums go, and note the rows and the long rows that begin
+	 * Find where sums go; store the rows, and note the long rows, that begin
 	 * in the chunk
 	 */
 	__device__ __forceinline__ void
@@ -572,8 +572,7 @@ struct grad_group
 	}
 
 	/*
-	 * Store the vector of the row or piece that ends with lookup `at` of the
-	 * chunk
+	 * If a row or piece ends with lookup `at` of the chunk, store its vector
 	 */
 	__device__ __forceinline__ void
 	store(uint32_t at)
@@ -594,7 +593,7 @@ struct grad_group
 	}
 
 	/*
-	 * Add the gradients of the chunk's samples; `end` is called where rows
+	 * Add the gradients of the chunk's samples; at_end() is called where rows
 	 * and pieces end
 	 */
 	template <typename End>
@@ -607,7 +606,7 @@ struct grad_group
 																at_end);
 	}
 
-	/* The chunk that began with lookup `first` is done */
+	/* Finish the chunk that began with lookup `first` */
 	__device__ __forceinline__ void
 	advance(const struct grad_marks &m, uint32_t first)
 	{
@@ -636,7 +635,7 @@ __launch_bounds__(GRAD_MOST_THREADS) grad_kernel(const __grid_constant__ struct 
 		struct grad_marks marks = group.take(first);
 
 		group.direct(marks, first);
-		/* the middle of long rows, or what is usual */
+		/* in the middle of long rows, or else the usual case */
 		if (group.chunk.present == FULL_WARP && group.chunk.ends == 0)
 			group.add([](uint32_t) {});
 		else
@@ -651,20 +650,20 @@ struct grad_area
 	uint32_t *keys[2];
 	uint32_t *values[2];
 	void *sort;
-	uint32_t *samples; /* with coefficients only, as what follows */
+	uint32_t *samples; /* with coefficients only */
 	float *divisors;
 	struct grad_cut *cuts;
 	struct pooling_pieces pieces;
 };
 
-/* Are there coefficients? */
+/* True if there are coefficients */
 static bool
 has_coefficients(const struct pooling_bags *bags, gpuvec_pool_mode mode)
 {
 	return bags->weights != NULL || mode == GPUVEC_POOL_MEAN;
 }
 
-/* Lay out the memory; without a base only count */
+/* Lay out the memory; an area without a base only counts bytes */
 static void
 lay_out_grad(struct arena *area, const struct pooling_grad *grad, const struct pooling_bags *bags,
 			 gpuvec_pool_mode mode, struct grad_area *g)
@@ -696,7 +695,7 @@ lay_out_grad(struct arena *area, const struct pooling_grad *grad, const struct p
 	g->pieces.partial_divisor = NULL;
 }
 
-/* Is this a call that can be served? */
+/* True if the arguments are within the limits */
 static bool
 valid_bags(const struct pooling_bags *bags, gpuvec_pool_mode mode, uint64_t rows)
 {
@@ -715,7 +714,7 @@ valid_grad(const struct pooling_grad *grad, const struct pooling_bags *bags, gpu
 		   grad->out_stride >= grad->width && (!grad->full || grad->rows < POOLING_PARTIAL);
 }
 
-/* The bags as the kernels take them: those of concat have one lookup each */
+/* The bags as the kernels take them: for concat, bags of one lookup each */
 static struct pooling_bags
 plain_bags(const struct pooling_bags *bags, gpuvec_pool_mode mode)
 {
@@ -729,7 +728,7 @@ plain_bags(const struct pooling_bags *bags, gpuvec_pool_mode mode)
 	return plain;
 }
 
-/* How much memory pooling_grad needs */
+/* Bytes of memory that pooling_grad needs */
 cudaError_t
 pooling_grad_workspace(const struct pooling_grad *grad, const struct pooling_bags *bags,
 					   gpuvec_pool_mode mode, size_t *bytes)
@@ -838,13 +837,15 @@ grad_vectors(const struct pooling_policy &policy, struct grad_params &params, ui
 }
 
 /*
- * Add up the gradients of the samples of each row: the launch.
+ * Choose how the gradients are read, and launch grad_kernel.
  *
- * Long rows are cut into slices of GRAD_SLICE bytes, and all of a slice comes
- * before the next: every sample's gradient is read about as often as the
- * sample has lookups, and half of all gradients stay in the L2 cache where
- * all of them would not.  Vectors of 8 bytes let the whole warp work on one
- * row; two rows at a time would wait for each other where either ends.
+ * Long rows are cut into slices of GRAD_SLICE bytes, and all work for a slice
+ * comes before the next slice.  A sample's gradient is read about once for
+ * each of its lookups.  One slice of all gradients may fit into the L2 cache
+ * where whole gradients do not.
+ *
+ * Vectors of 8 bytes let the whole warp work on one row.  With two rows at a
+ * time, each would wait where the other one ends.
  */
 static cudaError_t
 add_gradients(const struct pooling_policy &policy, struct grad_params *params, cudaStream_t stream)

@@ -3,9 +3,9 @@
  * gradients.cu
  *	  Requests for the gradients of vectors.
  *
- * A gradient needs all its lookups at once.  The kernels give it in the order
- * of slots; the keys are sorted here, and the rows go to the host in their
- * order.
+ * A gradient needs all its lookups at once.  The kernels compute its rows in
+ * the order of slots.  Here their keys are sorted, and the rows are copied to
+ * the host in the order of keys.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,7 +32,10 @@ struct key_params
 
 #define SIGN_BIT (UINT64_C(1) << 63)
 
-/* The keys of slots, so that their order is that of unsigned numbers */
+/*
+ * Fetch the keys of slots, with the sign bit flipped: their order as unsigned
+ * numbers is then the order of keys
+ */
 static __global__ void
 keys_kernel(const __grid_constant__ struct key_params p)
 {
@@ -50,7 +53,7 @@ struct permute_params
 	const float *from;
 	const uint32_t *order;
 	float *to;
-	uint64_t n; /* elements in all */
+	uint64_t n; /* elements of all rows */
 	uint32_t width;
 };
 
@@ -70,17 +73,17 @@ struct gradient
 	struct cuda_embedding &e;
 	struct embedding_worker &worker;
 	const gpuvec_device_bank *bank;
-	const gpuvec_slot_bags *bags; /* for concat bags of one slot */
-	unique_memory memory;         /* of the kernels */
+	const gpuvec_slot_bags *bags; /* for concat, bags of one slot */
+	unique_memory memory;         /* memory of the kernels */
 	unique_memory sort_memory;
-	float *out;            /* in the order of slots */
-	uint32_t *out_rows;    /* slots */
-	const uint64_t *keys;  /* sorted */
-	const uint32_t *order; /* rows of out, sorted by key */
+	float *out;            /* rows in the order of slots */
+	uint32_t *out_rows;    /* slots of out's rows */
+	const uint64_t *keys;  /* sorted, with flipped sign bits */
+	const uint32_t *order; /* numbers of out's rows, sorted by key */
 	uint64_t n;
 };
 
-/* How the kernels are asked for it: all but where things are */
+/* The kernels' description of a gradient, without pointers */
 static struct pooling_grad
 describe_gradient(const struct gradient *g)
 {
@@ -93,8 +96,8 @@ describe_gradient(const struct gradient *g)
 }
 
 /*
- * Cut memory into the arrays, and tell the kernels where they are.  most: of
- * different slots
+ * Cut memory into the arrays, and set the pointers of the kernels' structs.
+ * most: the number of different slots, at most
  */
 static struct chunk_arrays
 take_gradient(struct arena *arena, struct gradient *g, const struct bag_chunk *all, uint64_t most,
@@ -113,7 +116,7 @@ take_gradient(struct arena *arena, struct gradient *g, const struct bag_chunk *a
 	return a;
 }
 
-/* Compute the gradient in the order of slots */
+/* Compute the gradient, with its rows in the order of slots */
 static bool
 compute_gradient(struct gradient *g, const float *upstream, uint64_t limit, gpuvec_error *error)
 {
@@ -135,7 +138,7 @@ compute_gradient(struct gradient *g, const float *upstream, uint64_t limit, gpuv
 	if (bags->nslots > INT32_MAX)
 		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
 						   "a gradient of more than %d keys is not supported", INT32_MAX);
-	/* sizes depend on whether there are weights, not on where */
+	/* only sizes are asked for: they depend on whether there are weights */
 	kernel_bags.weights = bags->weights ? &some_weight : NULL;
 	kernel_bags.longest = 0;
 	if (!g->e.device.check(pooling_grad_workspace(&grad, &kernel_bags, mode, &work_bytes), what,
@@ -159,7 +162,9 @@ compute_gradient(struct gradient *g, const float *upstream, uint64_t limit, gpuv
 	return true;
 }
 
-/* Two buffers each for keys and their order, and the sort's own memory */
+/*
+ * Two buffers each for keys and their order, and memory for the sort itself
+ */
 struct sort_arrays
 {
 	uint64_t *keys[2];
@@ -182,7 +187,7 @@ take_sort(struct arena *arena, uint64_t n, size_t work_bytes)
 }
 
 /*
- * Sort keys and their order; without work only find out how much that takes
+ * Sort keys and their order.  If a->work is NULL, only find out *work_bytes.
  */
 static cudaError_t
 sort_pairs(struct gradient *g, const struct sort_arrays *a, size_t *work_bytes, cudaStream_t stream)

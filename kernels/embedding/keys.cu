@@ -3,19 +3,20 @@
  * keys.cu
  *	  Hash tables from the keys of embedding tables to their slots.
  *
- * Open addressing with linear probing.  Whether an entry is in use is told by
- * its slot, so that all keys are legal.  There are 8 entries for 5 slots of
- * the bank, of which at most 3 of 4 are ever in use, so that searches end
- * soon.  A key that is gone keeps its entry until the table is cleared: it
- * may come again, and keys behind it are still found.
+ * The tables use open addressing with linear probing.  An entry's slot says
+ * whether the entry is in use, so that every key is legal.  A table has 8
+ * entries for every 5 slots of the bank, and at most 3 of 4 entries are ever
+ * in use, so that searches end soon.  A deleted key keeps its entry until the
+ * table is cleared: the key may come back, and keys behind it must still be
+ * found.
  *
- * Keys are entered by a thread each.  Since all that are entered at a time
- * are different, a thread need not wait for an entry that another is just
- * filling: it is not its own.
+ * One thread enters one key.  All keys that are entered by one kernel are
+ * different.  So a thread does not wait for an entry that another thread is
+ * filling: that entry is not for its key.
  *
- * What the host has to decide about is not decided here: keys with several
- * rows, and rows of pages of which it is not known that all of their rows are
- * visible.
+ * The host decides about keys with several rows, and about rows on pages that
+ * are not known to be all-visible.  For these a search returns
+ * GPUVEC_ASK_SLOT.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,7 +30,7 @@ namespace gpuvec
 #define THREADS 256
 #define SPARE_ENTRIES 64
 
-/* Slots of entries that have none; GPUVEC_ASK_SLOT is another one */
+/* Special values of an entry's slot, besides GPUVEC_ASK_SLOT */
 #define EMPTY GPUVEC_NO_SLOT
 #define GONE (UINT32_MAX - 2)
 #define FILLING (UINT32_MAX - 3)
@@ -64,7 +65,7 @@ hash_key(int64_t key)
 	return z ^ z >> 31;
 }
 
-/* The entry where the search for a key begins */
+/* The entry at which the search for a key begins */
 static __device__ __forceinline__ uint64_t
 first_entry(int64_t key, uint64_t nentries)
 {
@@ -144,7 +145,7 @@ __launch_bounds__(THREADS) find_kernel(const __grid_constant__ struct find_param
 	p.slots[i] = result;
 }
 
-/* How many entries a bank with room for so many slots has */
+/* Number of entries of a bank with room for a number of slots */
 uint64_t
 key_entries(uint32_t room)
 {
@@ -157,7 +158,7 @@ keys_limit(const gpuvec_device_bank *bank)
 	return key_entries(bank->room) / 4 * 3;
 }
 
-/* Keys that are sent at a time */
+/* Number of keys that are sent at a time */
 static uint64_t
 chunk_keys(const struct embedding_policy &policy)
 {
@@ -178,7 +179,7 @@ keys_clear(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *erro
 									error);
 }
 
-/* Queue the entering of at most chunk_keys() keys */
+/* Queue the entering of n keys, at most chunk_keys() */
 static bool
 map_chunk(struct cuda_embedding &e, staged_stream &stream, const gpuvec_device_bank *bank,
 		  const gpuvec_key_row *rows, uint64_t n, gpuvec_error *error)
@@ -214,7 +215,10 @@ keys_map(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_key_row
 	return worker->finish(ok, error);
 }
 
-/* Cut memory into the arrays of a search; nwords: of bits of proven pages */
+/*
+ * Cut memory into the arrays of a search; nwords: words of the bitmap of
+ * proven pages
+ */
 static void
 take_search(struct arena *arena, uint64_t n, uint64_t nwords, struct find_params *params)
 {
@@ -224,8 +228,8 @@ take_search(struct arena *arena, uint64_t n, uint64_t nwords, struct find_params
 }
 
 /*
- * Queue the search for n keys from `first` on; finish() puts their slots
- * where they belong
+ * Queue the search for n keys from `first` on.  Their slots are in the
+ * caller's array after finish().
  */
 static bool
 find_chunk(struct cuda_embedding &e, staged_stream &stream, const gpuvec_device_bank *bank,

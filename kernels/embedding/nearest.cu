@@ -1,24 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * nearest.cu
- *	  The vectors nearest to queries, by brute force.
+ *	  Finds the vectors nearest to queries, by brute force.
  *
  * Scores are those of core/nearest.h, to the bit: sums in float64, in 16
- * lanes. So 16 threads share a vector, one for each lane, and the lanes are
- * folded by exchanging.  A group of 16 has several vectors and several
- * queries in registers at a time; where there are several queries, each step
- * of the folding also divides them among the threads, so that it costs
- * little.  The product of two float32 is exact in float64, so a fused
- * multiply-add rounds as a product and a sum do.
+ * lanes.  So 16 threads share a vector, one thread for each lane, and
+ * exchange their lanes to fold them.  A group of 16 threads has several
+ * vectors and several queries in registers at a time.  With several queries,
+ * each step of the folding also divides the queries among the threads, so
+ * that it costs little.
  *
- * Rows whose scores are good enough are candidates of their query.  What is
- * good enough is known once some rows were scored: the table is gone through
- * in rounds, after each of which select_best_kernel keeps the best k
- * candidates of each query, in the order (score descending, key ascending,
- * tid ascending), and their bound.  The first round has no more rows than
- * there is room for candidates; later ones have so many that, were the rows
- * in random order, half of the room should do.  If it does not, the round is
- * done again with fewer rows.
+ * The product of two float32 is exact in float64.  So a fused multiply-add
+ * rounds like a product followed by a sum.
+ *
+ * Rows whose scores are within the bound become candidates of their query.
+ * The bound is known only when some rows have been scored, so the table is
+ * scored in rounds.  After each round select_best_kernel keeps each query's
+ * best k candidates, in the order (score descending, key ascending, tid
+ * ascending), and their bound.  The first round has no more rows than there
+ * is room for candidates.  A later round has as many rows as would fill half
+ * of the room if the rows were in random order.  If the room does not
+ * suffice, the round is repeated with fewer rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,26 +38,30 @@ namespace gpuvec
 static_assert(LANES == GPUVEC_LANES, "scores would be other bits");
 
 /*
- * Vectors that a group of threads scores at a time, and rounds of that of a
- * block
+ * Vectors that a group of threads scores at a time, and how often a thread
+ * block does this
  */
 #define ROWS 4
 #define SCORE_THREADS 128
 #define SCORE_ROUNDS 8
 #define BLOCK_ROWS (SCORE_THREADS / LANES * ROWS * SCORE_ROUNDS)
 
-/* Queries that are scored at a time, if there are several */
+/*
+ * Queries that a group of threads scores at a time, unless there is only one
+ */
 #define QUERIES 8
 
 #define SELECT_THREADS 512
 
-/* Queries of a batch */
+/* Queries per batch, at most */
 #define MOST_QUERIES 4096
 
-/* What orders rows of an answer: words are compared one after another */
+/*
+ * The order of the rows of an answer: words are compared one after another
+ */
 struct near_order
 {
-	uint64_t word[3]; /* of the score, the key, the tid */
+	uint64_t word[3]; /* for the score, the key, the tid */
 };
 
 #define ORDER_DIGITS 24 /* bytes */
@@ -63,10 +69,11 @@ struct near_order
 /* A query of a batch */
 struct near_query
 {
-	struct near_order bound; /* candidates come before it or are it */
-	double square;           /* of the query with itself */
-	uint32_t bounded;        /* boolean */
-	uint32_t count;          /* candidates; those that found no room included */
+	struct near_order bound; /* candidates are not behind it */
+	double square;           /* product of the query with itself */
+	uint32_t bounded;        /* boolean: there is a bound */
+	/* candidates, including those for which there was no room */
+	uint32_t count;
 };
 
 struct near_params
@@ -77,12 +84,12 @@ struct near_params
 	const uint8_t *live;
 	uint64_t stride_bytes;
 	uint32_t width;
-	uint32_t first; /* slots to score */
+	uint32_t first; /* slots to score: first .. end - 1 */
 	uint32_t end;
-	const double *queries; /* [nqueries][padded_width], the end zeros */
+	const double *queries; /* [nqueries][padded_width], padded with zeros */
 	uint32_t padded_width;
 	uint32_t nqueries;
-	uint32_t ntiles; /* of queries */
+	uint32_t ntiles; /* tiles of queries */
 	struct near_query *states;
 	uint32_t *slots; /* [nqueries][capacity] */
 	double *scores;
@@ -92,7 +99,7 @@ struct near_params
 	double *best_scores;
 };
 
-/* The first word of a row's order: small if the score is great */
+/* The first word of a row's order: the greater the score, the smaller */
 static __device__ __forceinline__ uint64_t
 score_word(double score)
 {
@@ -101,7 +108,7 @@ score_word(double score)
 	return (bits >> 63) != 0 ? bits : ~bits & ~(UINT64_C(1) << 63);
 }
 
-/* A word of a row's order */
+/* Word 0, 1 or 2 of a row's order */
 static __device__ __forceinline__ uint64_t
 order_word(const struct near_params &p, int number, uint32_t slot, double score)
 {
@@ -110,7 +117,7 @@ order_word(const struct near_params &p, int number, uint32_t slot, double score)
 						 : p.tids[slot];
 }
 
-/* Is a row not behind the bound? */
+/* True if a row is not behind the bound */
 static __device__ __forceinline__ bool
 within(const struct near_params &p, const struct near_order &bound, uint32_t slot, double score)
 {
@@ -124,7 +131,7 @@ within(const struct near_params &p, const struct near_order &bound, uint32_t slo
 	return true;
 }
 
-/* Note a row as a candidate, if it is good enough */
+/* Add a row to a query's candidates, if it is live and within the bound */
 static __device__ __forceinline__ void
 offer(const struct near_params &p, uint32_t query, bool bounded, uint64_t bound_word, uint32_t slot,
 	  double score)
@@ -143,8 +150,8 @@ offer(const struct near_params &p, uint32_t query, bool bounded, uint64_t bound_
 }
 
 /*
- * The sums that a score is made of, of ROWS vectors and Q queries, one lane
- * of each
+ * Compute one lane of the sums that scores are made of, for ROWS vectors and
+ * Q queries
  */
 template <typename T, int METRIC, int Q>
 static __device__ __forceinline__ void
@@ -192,7 +199,7 @@ sum_lanes(const struct near_params &p, const char *const (&vectors)[ROWS], const
 	}
 }
 
-/* Make a score of sums */
+/* Compute a score from its sums */
 template <int METRIC>
 static __device__ __forceinline__ double
 make_score(double sum, double query_square, double square)
@@ -250,8 +257,8 @@ __launch_bounds__(SCORE_THREADS) score_kernel(const __grid_constant__ struct nea
 }
 
 /*
- * A digit of a row's order, if that begins like the prefix; false: it does
- * not
+ * Find a digit of a row's order.  Returns false if the row's digits before it
+ * differ from the prefix.
  */
 static __device__ __forceinline__ bool
 digit_of(const struct near_params &p, const struct near_order &prefix, int digit, uint32_t slot,
@@ -272,8 +279,8 @@ digit_of(const struct near_params &p, const struct near_order &prefix, int digit
 }
 
 /*
- * Find a bound which k of a query's candidates do not exceed, digit by digit,
- * from the highest on.  For one block.
+ * Find a bound that k of a query's candidates do not exceed, digit by digit,
+ * from the highest on.  Called by a whole thread block.
  */
 static __device__ void
 find_bound(const struct near_params &p, const uint32_t *slots, const double *scores, uint32_t n,
@@ -314,7 +321,7 @@ find_bound(const struct near_params &p, const uint32_t *slots, const double *sco
 		__syncthreads();
 		if (done)
 		{
-			/* all that begin like this */
+			/* the bound includes all rows with this prefix */
 			if (shift > 0)
 				bound->word[digit / 8] |= (UINT64_C(1) << shift) - 1;
 			for (int i = digit / 8 + 1; i < 3; i++)
@@ -324,7 +331,7 @@ find_bound(const struct near_params &p, const uint32_t *slots, const double *sco
 	}
 }
 
-/* Keep the best k candidates of a query; a block for each */
+/* Keep the best k candidates of a query; one thread block per query */
 static __global__ void
 __launch_bounds__(SELECT_THREADS) select_best_kernel(const __grid_constant__ struct near_params p)
 {
@@ -372,7 +379,7 @@ __launch_bounds__(SELECT_THREADS) select_best_kernel(const __grid_constant__ str
 	}
 }
 
-/* Put the best of all queries side by side */
+/* Copy the best rows of all queries to one array */
 static __global__ void
 collect_kernel(const __grid_constant__ struct near_params p)
 {
@@ -396,12 +403,12 @@ struct near_batch
 	staged_stream &stream;
 	const gpuvec_device_bank *bank;
 	gpuvec_slot_search *search;
-	uint32_t first; /* query */
+	uint32_t first; /* number of its first query */
 	uint32_t nqueries;
 	uint32_t capacity;
 	struct near_params params;
-	struct near_query *states; /* [nqueries], as after the last round */
-	struct near_query *after;  /* [nqueries], as after the one that runs */
+	struct near_query *states; /* [nqueries], after the last round */
+	struct near_query *after;  /* [nqueries], after the current round */
 	unique_memory memory;
 };
 
@@ -451,7 +458,7 @@ send_live(struct cuda_embedding &e, staged_stream &stream, gpuvec_device_bank *b
 	return true;
 }
 
-/* Candidates that one query may have */
+/* Number of candidates to make room for, for one query */
 static uint32_t
 choose_capacity(const struct embedding_policy &policy, const gpuvec_slot_search *search)
 {
@@ -460,7 +467,7 @@ choose_capacity(const struct embedding_policy &policy, const gpuvec_slot_search 
 	return (uint32_t) std::min((uint64_t) search->nlive, search->k + more);
 }
 
-/* Queries that go together */
+/* Queries per batch */
 static uint32_t
 choose_batch(const struct embedding_policy &policy, const gpuvec_slot_search *search)
 {
@@ -485,7 +492,7 @@ take_batch(struct arena *arena, struct near_batch *batch)
 	p->best_scores = arena->take<double>((uint64_t) batch->nqueries * p->k);
 }
 
-/* Device memory of a batch */
+/* Allocate the device memory of a batch */
 static bool
 allocate_batch(struct near_batch *batch, gpuvec_error *error)
 {
@@ -510,7 +517,7 @@ send_queries(struct near_batch *batch, gpuvec_error *error)
 	uint32_t most = (batch->nqueries + QUERIES - 1) / QUERIES * QUERIES;
 	bool ok = query != NULL || gpuvec_fail_memory(error, padded * sizeof(double));
 
-	/* queries that fill the last tile up are like the last one */
+	/* the last query is repeated to fill the last tile */
 	for (uint32_t i = 0; ok && i < most && (i < batch->nqueries || batch->nqueries > 1); i++)
 	{
 		uint32_t from = batch->first + std::min(i, batch->nqueries - 1);
@@ -533,8 +540,8 @@ send_states(struct near_batch *batch, gpuvec_error *error)
 }
 
 /*
- * Score n slots from `first` on, and keep the best.  *overflow: there was no
- * room for the candidates, and nothing was done.
+ * Score n slots from `first` on, and keep the best rows.  *overflow: there
+ * was not enough room for candidates, and the states are as before.
  */
 static bool
 run_round(struct near_batch *batch, uint32_t first, uint32_t n, bool *overflow, gpuvec_error *error)
@@ -571,7 +578,7 @@ run_round(struct near_batch *batch, uint32_t first, uint32_t n, bool *overflow, 
 	return e.finish(stream, error);
 }
 
-/* How many rows the next round has, after `done` */
+/* Number of rows of the next round, when `done` rows have been scored */
 static uint32_t
 next_round(const struct near_batch *batch, uint32_t done)
 {
@@ -615,7 +622,7 @@ fetch_best(struct near_batch *batch, gpuvec_error *error)
 	return true;
 }
 
-/* Serve a batch whose memory is there */
+/* Serve a batch whose memory is allocated */
 static bool
 run_batch(struct near_batch *batch, gpuvec_error *error)
 {
@@ -645,7 +652,7 @@ run_batch(struct near_batch *batch, gpuvec_error *error)
 	return is_canceled(search->canceled) || fetch_best(batch, error);
 }
 
-/* What the kernels need to know of a batch, but for its memory */
+/* The kernels' parameters for a batch, without the memory of the batch */
 static struct near_params
 describe_batch(const gpuvec_device_bank *bank, const gpuvec_slot_search *search, uint32_t nqueries,
 			   uint32_t capacity)

@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * pieces.cu
- *	  Cut long bags into pieces, and add up what the pieces give.
+ *	  Cuts long bags into pieces, and adds up the sums of the pieces.
  *
- * Warps count the pieces of POOLING_TILE bags each, some blocks sum up what
- * is before each tile, and the warps write the pieces, those of bags that are
- * not long among them.  grad.cu finds pieces in its own way, and shares the
- * rest.
+ * First each warp counts the pieces of POOLING_TILE bags (a tile).  Then some
+ * blocks compute for each tile what is before it.  Then the warps write the
+ * pieces; a bag that is not long is one piece.
+ *
+ * grad.cu finds pieces in its own way, but shares the rest.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,14 +22,14 @@ namespace gpuvec
 #define COMBINE_THREADS 256
 #define COMBINE_BLOCKS 1056
 
-/* What bag_pieces_kernel needs to know */
+/* The parameters of bag_pieces_kernel */
 struct bag_pieces_params
 {
 	struct pooling_bags bags;
 	struct pooling_bag_pieces pieces;
 };
 
-/* Adds counts, for the scan */
+/* Adds counts */
 struct add_counts
 {
 	__device__ __forceinline__ struct pooling_counts
@@ -38,7 +39,7 @@ struct add_counts
 	}
 };
 
-/* Exclusive sums over a warp, and the totals */
+/* Exclusive prefix sums over a warp, and the total */
 static __device__ __forceinline__ struct pooling_counts
 scan_warp(const struct pooling_counts &counts, struct pooling_counts &all)
 {
@@ -62,7 +63,9 @@ scan_warp(const struct pooling_counts &counts, struct pooling_counts &all)
 			sum.longs - counts.longs};
 }
 
-/* The same over a block; parts is an array of a value for each warp */
+/*
+ * The same over a thread block; parts[]: shared memory, one element per warp
+ */
 static __device__ __forceinline__ struct pooling_counts
 scan_block(const struct pooling_counts &counts, struct pooling_counts &all,
 		   struct pooling_counts *parts)
@@ -73,7 +76,7 @@ scan_block(const struct pooling_counts &counts, struct pooling_counts &all,
 	struct pooling_counts before = scan_warp(counts, all);
 	struct pooling_counts part;
 
-	__syncthreads(); /* parts may be in use */
+	__syncthreads(); /* parts[] may be in use */
 	if (lane == 0)
 		parts[warp] = all;
 	__syncthreads();
@@ -84,9 +87,10 @@ scan_block(const struct pooling_counts &counts, struct pooling_counts &all,
 }
 
 /*
- * Sum up what is before each tile, and tell the totals to everyone who needs
- * them. Each block has a part of the tiles, and adds up all that come before
- * itself, which takes less time than to wait for others to do it.
+ * Compute for each tile the counts before it, and the total.
+ *
+ * Each block has a part of the tiles, and adds up itself all tiles before its
+ * part.  This takes less time than waiting for other blocks.
  */
 static __global__ void
 __launch_bounds__(SCAN_THREADS) scan_kernel(const __grid_constant__ struct pooling_scan_params p)
@@ -125,7 +129,7 @@ __launch_bounds__(SCAN_THREADS) scan_kernel(const __grid_constant__ struct pooli
 	}
 }
 
-/* Inclusive sums over the lanes of a warp, of two numbers */
+/* Inclusive prefix sums of two numbers over the lanes of a warp */
 static __device__ __forceinline__ void
 sum_up_to_lane(uint32_t &a, uint32_t &b)
 {
@@ -148,11 +152,11 @@ sum_up_to_lane(uint32_t &a, uint32_t &b)
 struct lane_bag
 {
 	uint64_t number;
-	int64_t start; /* lookup */
+	int64_t start; /* first lookup */
 	int64_t end;
 	uint32_t pieces;  /* 0: there is no such bag */
-	uint32_t first;   /* piece of all */
-	uint32_t partial; /* its first, if it is long */
+	uint32_t first;   /* its first piece */
+	uint32_t partial; /* its first partial sum, if it is long */
 };
 
 /* Find the lookups and pieces of a bag */
@@ -173,8 +177,8 @@ find_bag(const struct pooling_bags &bags, uint64_t number)
 }
 
 /*
- * The warp writes the pieces of each long bag together; longs: the lanes that
- * have one
+ * Write the pieces of each long bag, with the whole warp; longs: the lanes
+ * whose bag is long
  */
 static __device__ __forceinline__ void
 write_long_bags(const struct pooling_bag_pieces &to, const struct lane_bag &bag, uint32_t longs)
@@ -196,8 +200,8 @@ write_long_bags(const struct pooling_bag_pieces &to, const struct lane_bag &bag,
 }
 
 /*
- * Write the pieces of the warp's bags; `number` is that of this lane's long
- * bag
+ * Write the pieces of the warp's bags.  `number` is the number of this lane's
+ * bag among the long bags.
  */
 static __device__ __forceinline__ void
 write_bags(const struct bag_pieces_params &p, const struct lane_bag &bag, uint32_t longs,
@@ -219,8 +223,8 @@ write_bags(const struct bag_pieces_params &p, const struct lane_bag &bag, uint32
 }
 
 /*
- * Count (WRITE false) or write the pieces of bags.  A warp looks through
- * POOLING_TILE bags, 32 at a time.
+ * Write the pieces of bags, or if WRITE is false count them.  A warp looks
+ * through POOLING_TILE bags, 32 at a time.
  */
 template <bool WRITE>
 static __global__ void
@@ -271,7 +275,7 @@ add_to(float4 &sum, const float4 &part)
 	sum.w += part.w;
 }
 
-/* A sum of four columns, and of divisors */
+/* The sums of four columns, and of divisors */
 struct column_sum
 {
 	float4 value;
@@ -279,8 +283,8 @@ struct column_sum
 };
 
 /*
- * Sum n partials from `first` on; lanes beyond the row (not active) sum
- * divisors only
+ * Add up n partial sums from `first` on.  Lanes beyond the row (not active)
+ * only add up divisors.
  */
 static __device__ __forceinline__ struct column_sum
 sum_partials(const struct pooling_combine_params &p, uint32_t first, uint32_t n, uint32_t column,
@@ -300,7 +304,7 @@ sum_partials(const struct pooling_combine_params &p, uint32_t first, uint32_t n,
 	return sum;
 }
 
-/* Store the result of a bag: four columns, divided if there are divisors */
+/* Store four columns of a bag's result, divided if there are divisors */
 template <typename O>
 static __device__ __forceinline__ void
 store_columns(const struct pooling_combine_params &p, uint32_t dest, uint32_t column,
@@ -318,9 +322,9 @@ store_columns(const struct pooling_combine_params &p, uint32_t dest, uint32_t co
 }
 
 /*
- * Add up the pieces of long bags.  A block serves a bag and 128 columns at a
- * time; its warps sum GPUVEC_FAN pieces each, in turn, the first warp sums
- * these sums.
+ * Add up the partial sums of long bags.  A block serves one bag and 128
+ * columns at a time.  Each warp in turn adds up GPUVEC_FAN partial sums; the
+ * first warp adds up the results.
  */
 template <typename O>
 static __global__ void
@@ -382,7 +386,9 @@ __launch_bounds__(COMBINE_THREADS)
 	}
 }
 
-/* Add up the pieces of long bags, of which there are at most most_longs */
+/*
+ * Add up the partial sums of long bags; there are at most most_longs of them
+ */
 cudaError_t
 pooling_combine(const struct pooling_policy &policy, const struct pooling_pieces *pieces, bool mean,
 				void *out, gpuvec_storage out_storage, uint64_t out_stride, uint32_t width,
@@ -405,7 +411,7 @@ pooling_combine(const struct pooling_policy &policy, const struct pooling_pieces
 		most_longs < COMBINE_BLOCKS ? most_longs : COMBINE_BLOCKS, COMBINE_THREADS, params, stream);
 }
 
-/* Sum up what is before each tile */
+/* Compute for each tile the counts before it */
 cudaError_t
 pooling_scan(const struct pooling_policy &policy, const struct pooling_pieces *pieces,
 			 uint64_t ntiles, uint32_t *out_count, cudaStream_t stream)
@@ -426,9 +432,9 @@ pooling_scan(const struct pooling_policy &policy, const struct pooling_pieces *p
 }
 
 /*
- * Lay out the memory that pieces of bags take.  More than one piece has only
- * a bag of more than GPUVEC_PIECE lookups, so these are less than 2 /
- * GPUVEC_PIECE of the lookups.
+ * Lay out the memory for pieces of bags.  Only a bag of more than
+ * GPUVEC_PIECE lookups has more than one piece.  So the number of pieces of
+ * long bags is less than 2 / GPUVEC_PIECE of the number of lookups.
  */
 void
 pooling_lay_out_bags(struct arena *area, const struct pooling_bags *bags, uint32_t width,
@@ -447,7 +453,7 @@ pooling_lay_out_bags(struct arena *area, const struct pooling_bags *bags, uint32
 	pieces->shared.partial_divisor = area->take<double>(most_partials);
 }
 
-/* Cut bags into pieces. */
+/* Cut bags into pieces */
 cudaError_t
 pooling_cut_bags(const struct pooling_policy &policy, const struct pooling_bags *bags,
 				 const struct pooling_bag_pieces *pieces, cudaStream_t stream)

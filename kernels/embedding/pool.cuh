@@ -2,8 +2,7 @@
  *
  * pool.cuh
  *	  What the kernels that pool share: vectors of elements, the cutting of
- *	  long bags, how
- *	  kernels are launched, and the innermost loop.
+ *	  long bags, the launching of kernels, and the innermost loop.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,17 +24,17 @@ namespace gpuvec
 #define POOLING_MISSING 0xFFFFFFFFu
 
 /*
- * A destination with this bit is the sum of a piece, not a row of the result
+ * With this bit, a destination is the sum of a piece, not a row of the result
  */
 #define POOLING_PARTIAL 0x80000000u
 
-/* Lanes that share a row: at least 2^POOLING_MIN_LANES_LOG2 */
+/* A row is shared by at least 2^POOLING_MIN_LANES_LOG2 lanes */
 #define POOLING_MIN_LANES_LOG2 3
 
 /* Bags, or sorted lookups, that a warp looks through when pieces are made */
 #define POOLING_TILE 512
 
-/* What is counted before pieces are written */
+/* Counts of bags and pieces, made before pieces are written */
 struct pooling_counts
 {
 	uint32_t bags;
@@ -45,32 +44,30 @@ struct pooling_counts
 };
 
 /*
- * A bag of more than one piece; one more than there are tells where partials
- * end
+ * A long bag: one of more than one piece.  An element behind the last long
+ * bag tells where its partial sums end.
  */
 struct pooling_long
 {
-	uint32_t partial; /* its first */
-	uint32_t dest;    /* its row of the result */
+	uint32_t partial; /* its first partial sum */
+	uint32_t dest;    /* its row in the result */
 };
 
-/*
- * Pieces of bags, as far as pooling and gradients share them.
- */
+/* The part of the description of pieces that pooling and gradients share */
 struct pooling_pieces
 {
-	struct pooling_counts *tiles;  /* what each tile has */
-	struct pooling_counts *before; /* what is before it */
+	struct pooling_counts *tiles;  /* [tiles]: counts in each tile */
+	struct pooling_counts *before; /* [tiles]: counts before each tile */
 	struct pooling_counts *total;
 	struct pooling_long *longs;
-	float *partial;          /* sums of the pieces of long bags */
-	double *partial_divisor; /* their sums of weights, or NULL */
+	float *partial;          /* partial sums: those of the pieces of long bags */
+	double *partial_divisor; /* their divisors, or NULL */
 	uint64_t partial_stride;
 };
 
 /*
- * The same for pooling.  Piece i consists of the lookups from offsets[i] to
- * offsets[i + 1] and goes to dest[i].
+ * Pieces of bags for pooling.  Piece i has lookups offsets[i] .. offsets[i +
+ * 1] - 1, and its sum goes to dest[i].
  */
 struct pooling_bag_pieces
 {
@@ -79,7 +76,7 @@ struct pooling_bag_pieces
 	uint32_t *dest;
 };
 
-/* What combine_kernel needs to know */
+/* The parameters of combine_kernel */
 struct pooling_combine_params
 {
 	const struct pooling_counts *total;
@@ -90,34 +87,34 @@ struct pooling_combine_params
 	void *out;
 	uint64_t out_stride;
 	uint32_t width;
-	uint32_t slices; /* of 128 columns */
+	uint32_t slices; /* slices of 128 columns */
 };
 
-/* What scan_kernel needs to know */
+/* The parameters of scan_kernel */
 struct pooling_scan_params
 {
 	const struct pooling_counts *tiles;
 	struct pooling_counts *before;
 	uint32_t ntiles;
-	uint32_t part; /* of a block */
+	uint32_t part; /* tiles per block */
 	struct pooling_counts *total;
 	struct pooling_long *longs;
 	uint32_t *out_count; /* or NULL */
 };
 
 /*
- * How the rows of a table are read: vectors of so many bytes, by so many
- * lanes.
+ * How the rows of a table are read: with vectors of vector_bytes, by
+ * 2^lanes_log2 lanes in each slice
  */
 struct pooling_shape
 {
 	uint32_t vector_bytes;
-	uint32_t vectors; /* of a row */
+	uint32_t vectors; /* vectors per row */
 	uint32_t lanes_log2;
 	uint32_t slices;
 };
 
-/* The bytes of an element */
+/* Bytes of an element */
 static inline uint32_t
 pooling_element_size(gpuvec_storage storage)
 {
@@ -125,8 +122,8 @@ pooling_element_size(gpuvec_storage storage)
 }
 
 /*
- * In gather.cu: make each lookup a vector of the result.  exact: keep the
- * sign of zeros; a sum of one row does not.
+ * In gather.cu: copy the row of each lookup to the result.  exact: keep the
+ * sign of zeros, which a sum of one row does not.
  */
 extern cudaError_t
 pooling_gather(const struct pooling_policy &policy, const struct pooling_table *table,
@@ -153,7 +150,7 @@ extern cudaError_t
 pooling_cut_bags(const struct pooling_policy &policy, const struct pooling_bags *bags,
 				 const struct pooling_bag_pieces *pieces, cudaStream_t stream);
 
-/* The beginning of a chained kernel that has nothing to do before it waits */
+/* The beginning of a chained kernel that does nothing before it waits */
 static __device__ __forceinline__ void
 pooling_begin(void)
 {
@@ -161,7 +158,7 @@ pooling_begin(void)
 	wait_for_previous();
 }
 
-/* Launch a kernel that waits for the one before */
+/* Launch a kernel that waits for the previous kernel */
 template <typename P>
 static inline cudaError_t
 pooling_launch(const struct pooling_policy &policy, void (*kernel)(P), uint64_t blocks,
@@ -187,14 +184,14 @@ pooling_launch_cached(const struct pooling_policy &policy, void (*kernel)(P), ui
 	return pooling_launch(policy, kernel, divide_up(warps, threads / 32), threads, params, stream);
 }
 
-/* Partials have rows of whole float4 */
+/* Elements of a partial sum, padded to whole float4 */
 static inline uint64_t
 pooling_partial_stride(uint32_t width)
 {
 	return ((uint64_t) width + 3) / 4 * 4;
 }
 
-/* VB bytes that one load reads */
+/* The type of a vector of VB bytes, which one load reads */
 template <int VB>
 struct pooling_raw;
 template <>
@@ -227,7 +224,7 @@ pooling_zero(void)
 	return zero;
 }
 
-/* The words of a vector */
+/* Word i of a vector */
 static __device__ __forceinline__ unsigned
 pooling_word(unsigned short raw, int)
 {
@@ -252,7 +249,7 @@ pooling_word(const uint4 &raw, int i)
 	return i == 0 ? raw.x : i == 1 ? raw.y : i == 2 ? raw.z : raw.w;
 }
 
-/* Element e of a vector; the compiler knows e */
+/* Element e of a vector; e is a constant when compiled */
 template <typename T, typename R>
 static __device__ __forceinline__ float
 pooling_element(const R &raw, int e)
@@ -287,8 +284,8 @@ pooling_lookup(const void *indices, uint32_t index_bits, uint32_t rows, uint64_t
 }
 
 /*
- * The bag of a lookup: the last one that begins at or before it, between the
- * bags `low` and `high`.
+ * The bag of a lookup: of bags low .. high the last that begins at or before
+ * it
  */
 static __device__ __forceinline__ uint32_t
 pooling_find_bag(const int64_t *offsets, uint32_t low, uint32_t high, uint32_t position)
@@ -306,7 +303,8 @@ pooling_find_bag(const int64_t *offsets, uint32_t low, uint32_t high, uint32_t p
 }
 
 /*
- * Which warp's work this warp has to do, and for which slice.  False: none.
+ * Find the work of this warp: a task and a slice.  Returns false if there is
+ * none.
  */
 static __device__ __forceinline__ bool
 pooling_find_work(uint32_t warp_tasks, uint32_t slices, bool slice_major, uint32_t &task,
@@ -334,13 +332,12 @@ pooling_find_work(uint32_t warp_tasks, uint32_t slices, bool slice_major, uint32
 }
 
 /*
- * Where this lane's vectors begin in the row 0 of a table.  Lanes beyond the
- * row get the first vector, so that they need not be told apart when rows are
- * loaded.
+ * Address of this lane's vectors in row 0 of a table.  Lanes beyond the row
+ * get the address of the first vector, so that all lanes can load alike.
  *
- * The shuffle changes nothing, but hides from the compiler how the sum came
- * about; otherwise it adds up anew for each row, with four times the
- * instructions.
+ * The shuffle changes nothing, but hides from the compiler how the address
+ * was computed.  Otherwise the compiler would compute it again for each row,
+ * with four times the instructions.
  */
 static __device__ __forceinline__ const char *
 pooling_lane_base(const char *table, uint32_t column, uint32_t vectors, uint32_t vector_bytes)
@@ -351,12 +348,13 @@ pooling_lane_base(const char *table, uint32_t column, uint32_t vectors, uint32_t
 }
 
 /*
- * What the lanes of a warp know about a chunk of lookups, one for each lane.
- * A mask has a bit for each lane of the warp.
+ * A chunk of lookups, one for each lane.  A mask has a bit for each lane of
+ * the warp.
  */
 struct pooling_chunk
 {
-	uint32_t row; /* of this lane's lookup; later of others, see pooling_add_batch */
+	/* of this lane's lookup; pooling_add_batch rotates it among the lanes */
+	uint32_t row;
 	float weight;
 	uint32_t present;    /* mask: rows to add */
 	uint32_t ends;       /* mask: a bag ends after this lookup */
@@ -546,8 +544,8 @@ pooling_store(__half *row, uint32_t at, uint32_t width, bool vector_out, const f
 }
 
 /*
- * May rows of a result be stored in vectors of so many elements?  bytes is
- * that of an element of the result.
+ * True if rows of a result may be stored with vectors of `elements` elements.
+ * bytes: of an element of the result.
  */
 static inline bool
 pooling_vector_out(const void *out, uint64_t stride, uint32_t width, uint32_t elements,

@@ -4,9 +4,9 @@
  *	  Requests to pool vectors, and for the gradients of weights.
  *
  * A request is cut into chunks of bags.  A worker has two streams, each with
- * pinned memory and, for the time of a chunk, device memory; while one
- * computes, the host fills the other's pinned memory or empties it.  What a
- * request gets does not depend on the chunks, for a bag is never cut.
+ * pinned memory and, while it has a chunk, device memory.  While one stream
+ * computes, the host fills or empties the other stream's pinned memory.  A
+ * bag is never cut, so results do not depend on the chunks.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,7 +20,7 @@
 namespace gpuvec
 {
 
-/* A request at work on a chunk, with one of the worker's streams */
+/* A chunk of a request, and the stream that serves it */
 struct chunk_task
 {
 	struct cuda_embedding &e;
@@ -37,7 +37,7 @@ bag_start(const gpuvec_slot_bags *bags, uint64_t bag)
 	return bags->offsets ? bags->offsets[bag] : bag * bags->hotness;
 }
 
-/* The bags from first_bag on that go together; at least one */
+/* The chunk of bags that starts with first_bag; it has at least one bag */
 static struct bag_chunk
 next_chunk(const struct embedding_policy &policy, const gpuvec_slot_bags *bags, uint64_t first_bag,
 		   uint32_t width)
@@ -80,7 +80,7 @@ take_chunk(struct arena *arena, const gpuvec_slot_bags *bags, const struct bag_c
 	return a;
 }
 
-/* Send the offsets of a chunk's bags, which count from its first slot */
+/* Send the offsets of a chunk's bags, counted from the chunk's first slot */
 static bool
 send_offsets(struct cuda_embedding &e, staged_stream &stream, int64_t *to,
 			 const gpuvec_slot_bags *bags, const struct bag_chunk *c, gpuvec_error *error)
@@ -109,7 +109,7 @@ send_chunk(struct cuda_embedding &e, staged_stream &stream, const struct chunk_a
 		   (!bags->offsets || send_offsets(e, stream, a->offsets, bags, c, error));
 }
 
-/* The table as the kernels want it */
+/* The table as the kernels take it */
 static struct pooling_table
 describe_table(const gpuvec_device_bank *bank)
 {
@@ -131,7 +131,10 @@ describe_chunk(const gpuvec_slot_bags *bags, const struct bag_chunk *c)
 
 	result.index_bits = 32;
 	result.skip_missing = bags->skip_missing;
-	/* sizes depend on whether there are offsets, not on where */
+	/*
+	 * sizes depend only on whether there are offsets; take_chunk() sets the
+	 * pointer
+	 */
 	result.offsets = bags->offsets ? &some : NULL;
 	result.bags = c->nbags;
 	result.hotness = bags->hotness;
@@ -140,7 +143,10 @@ describe_chunk(const gpuvec_slot_bags *bags, const struct bag_chunk *c)
 	return result;
 }
 
-/* With weights, to concatenate is to sum bags of one slot */
+/*
+ * The mode for the kernels: concat with weights is the sum of bags of one
+ * slot
+ */
 static gpuvec_pool_mode
 kernel_mode(const gpuvec_slot_bags *bags)
 {
@@ -161,7 +167,7 @@ plain_slot_bags(const gpuvec_slot_bags *bags)
 	return result;
 }
 
-/* Queue the work of a chunk; finish() writes its result to out */
+/* Queue the work of a chunk.  Its result is in out after finish(). */
 static bool
 pool_chunk(const struct chunk_task &t, float *out, gpuvec_error *error)
 {
@@ -194,7 +200,7 @@ pool_chunk(const struct chunk_task &t, float *out, gpuvec_error *error)
 
 /* ---- gradients of weights ---- */
 
-/* Their device memory, besides that of a chunk */
+/* Device memory for gradients of weights, besides that of a chunk */
 struct weights_arrays
 {
 	uint32_t *samples;
@@ -203,7 +209,7 @@ struct weights_arrays
 	float *out;
 };
 
-/* Cut memory into both */
+/* Cut memory into the arrays of a chunk and of gradients of weights */
 static struct chunk_arrays
 take_weights(struct arena *arena, const struct chunk_task &t, size_t work_bytes,
 			 struct pooling_bags *kernel_bags, struct weights_arrays *w)
@@ -225,7 +231,7 @@ take_weights(struct arena *arena, const struct chunk_task &t, size_t work_bytes,
 	return a;
 }
 
-/* Send of which bag each slot is */
+/* Send for each slot the number of its bag */
 static bool
 send_samples(const struct chunk_task &t, uint32_t *to, gpuvec_error *error)
 {
@@ -244,7 +250,10 @@ send_samples(const struct chunk_task &t, uint32_t *to, gpuvec_error *error)
 	return ok;
 }
 
-/* Send what only gradients of weights need */
+/*
+ * Send what only gradients of weights need: samples, divisors, upstream
+ * gradient
+ */
 static bool
 send_weights(const struct chunk_task &t, const struct chunk_arrays *a,
 			 const struct weights_arrays *w, const float *gradient, gpuvec_error *error)
@@ -260,8 +269,8 @@ send_weights(const struct chunk_task &t, const struct chunk_arrays *a,
 }
 
 /*
- * Launch the kernels of gradients of weights; for a mean its vectors are in
- * a->out
+ * Launch the kernels of gradients of weights.  For a mean, a->out has the
+ * means.
  */
 static cudaError_t
 launch_weights(const struct chunk_task &t, const struct chunk_arrays *a,
@@ -287,8 +296,8 @@ launch_weights(const struct chunk_task &t, const struct chunk_arrays *a,
 }
 
 /*
- * Queue the copy of a chunk's gradients; a bag may have more slots than
- * pinned memory holds
+ * Queue the copy of a chunk's gradients.  Waits if a bag has more slots than
+ * pinned memory holds.
  */
 static bool
 fetch_weights(const struct chunk_task &t, const float *from, float *out, gpuvec_error *error)
@@ -340,7 +349,7 @@ weights_chunk(const struct chunk_task &t, const float *gradient, float *out, gpu
 /* ---- requests ---- */
 
 /*
- * Pool, or compute the gradients of weights (gradient is not NULL), chunk by
+ * Pool, or compute the gradients of weights if gradient is not NULL, chunk by
  * chunk
  */
 static bool

@@ -4,9 +4,9 @@
  *	  Gradients of the weights of pooling: scalar products of gradients and
  *	  vectors.
  *
- * They are those of core/pooling_grad.h, to the bit: in float64, in 16 lanes,
- * a thread for each.  For a mean, the products of the gradients and the means
- * come first.
+ * The products are those of core/pooling_grad.h, to the bit: in float64, in
+ * 16 lanes, one thread for each lane.  For a mean, the products of the
+ * gradients and the means are computed first.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,7 +25,8 @@ static_assert(LANES == GPUVEC_LANES, "products would be other bits");
 #define GROUPS (THREADS / LANES)
 
 /*
- * The product of a gradient and a vector, in all threads of a group; NULL: 0
+ * The product of a gradient and a vector; 0 if the vector is NULL.  All
+ * threads of the group get it.
  */
 template <typename T>
 static __device__ __forceinline__ double

@@ -16,20 +16,20 @@
 namespace gpuvec
 {
 
-/* All pointers are to device memory */
+/* Parameters of the kernels; all pointers are to device memory */
 struct weight_params
 {
 	const char *elements;
 	uint64_t stride_bytes;
 	uint32_t width;
 	const uint32_t *slots;   /* [n] */
-	const uint32_t *samples; /* [n]: of which bag each is; NULL: hotness */
+	const uint32_t *samples; /* [n]: the bag of each slot; NULL: fixed hotness */
 	uint64_t hotness;
 	uint64_t n;
 	const float *gradient; /* [nbags][width] */
 	float *out;            /* [n] */
 
-	/* of a mean; NULL: these are sums */
+	/* for a mean; NULL for a sum */
 	const float *means;    /* [nbags][width] */
 	const float *divisors; /* [nbags] */
 	double *bases;         /* [nbags], scratch */
@@ -37,7 +37,7 @@ struct weight_params
 	bool skip_missing;
 };
 
-/* Queue the kernels; storage: of the elements */
+/* Queue the kernels; storage is that of the elements */
 extern cudaError_t
 weights_launch(const struct weight_params *params, gpuvec_storage storage, cudaStream_t stream);
 

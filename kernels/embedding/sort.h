@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sort.h
- *	  Sort the lookups of bags by row.
+ *	  Sorts the lookups of bags by row.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,14 +13,16 @@
 namespace gpuvec
 {
 
-/* What is to be sorted, and where it goes */
+/* The input and output of a sort */
 struct pooling_sort
 {
-	struct pooling_bags bags; /* lookups below 2^31; for concat as bags of one lookup */
-	uint32_t rows;            /* also the key of missing lookups; below 2^32 - 1 */
-	bool positions;           /* what goes along: positions, or else bags */
+	/* fewer than 2^31 lookups; for concat, bags of one lookup */
+	struct pooling_bags bags;
+	uint32_t rows; /* below 2^32 - 1; also the key of missing lookups */
+	/* the values that go along are positions of lookups; otherwise bags */
+	bool positions;
 
-	/* two buffers; the results end up in [pooling_sort_result()] */
+	/* two buffers each; the results are in [pooling_sort_result()] */
 	uint32_t *keys[2];
 	uint32_t *values[2];
 };

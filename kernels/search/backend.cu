@@ -17,7 +17,7 @@ namespace gpuvec
 
 #define MOST_WORKSPACE ((size_t) 2 << 30)
 
-/* Threads that decode large answers, the one that searches included */
+/* Threads that decode large answers, including the searching thread */
 #define DECODE_THREADS 4
 
 static void
@@ -36,8 +36,8 @@ info(gpuvec_backend *backend, gpuvec_backend_info *info)
 }
 
 /*
- * Free everything that open and use have taken; segments and views are gone
- * already
+ * Free everything that opening and searching have allocated.  Segments and
+ * views have been released before.
  */
 static void
 close(gpuvec_backend *backend)
@@ -55,7 +55,7 @@ close(gpuvec_backend *backend)
 	delete b;
 }
 
-/* How a device is searched */
+/* The policy by which a device is searched */
 static struct gpuvec_search_policy
 default_policy(const struct cuda_device &device, size_t workspace)
 {
@@ -78,7 +78,7 @@ default_policy(const struct cuda_device &device, size_t workspace)
 	policy.grab = 4;
 	policy.list_rows = 16384;
 
-	policy.list_parts[0] = 96; /* with more common ids counting is no faster */
+	policy.list_parts[0] = 96; /* with more common ids, counting is no faster */
 	policy.list_parts[1] = 88;
 	policy.list_parts[2] = 80;
 	policy.list_parts[3] = 64;
@@ -101,7 +101,7 @@ default_policy(const struct cuda_device &device, size_t workspace)
 	return policy;
 }
 
-/* Get what topk needs throughout */
+/* Create what all calls of topk share */
 static bool
 prepare(struct search_backend *b, gpuvec_error *error)
 {

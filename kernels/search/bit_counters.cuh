@@ -4,10 +4,12 @@
  *	  Bit-sliced (vertical) counters: 32 counters in a few registers.
  *
  * Bit q of plane p is bit p of counter q.  Adding a mask adds its bits to all
- * 32 counters at once.  Carry-save adders (Harley and Seal) combine several
- * masks first: a full adder takes two masks and a plane and gives the new
- * plane and one mask of the next weight, in two three-input logic operations,
- * so the higher planes see only every eighth or sixteenth mask.
+ * 32 counters at once.
+ *
+ * Carry-save adders (Harley and Seal) combine several masks first.  A full
+ * adder takes two masks and a plane, and gives the new plane and one mask of
+ * the next weight, in two three-input logic operations.  So the higher planes
+ * see only every eighth or sixteenth mask.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,7 +34,9 @@ struct bit_counters
 			plane[p] = 0;
 	}
 
-	/* plane + a + b; returns the carry, a mask of twice the plane's weight */
+	/*
+	 * plane += a + b; returns the carry, a mask of twice the plane's weight
+	 */
 	static __device__ __forceinline__ uint32_t
 	full_add(uint32_t &plane, uint32_t a, uint32_t b)
 	{
@@ -74,12 +78,12 @@ struct bit_counters
 		ripple<FROM>(carry);
 	}
 
-	/* Add a mask of weight 2^FROM; the counts fit TOP planes */
+	/* Add a mask of weight 2^FROM; all counts must fit into TOP planes */
 	template <int FROM, int TOP = PLANES>
 	__device__ __forceinline__ void
 	ripple(uint32_t carry)
 	{
-		/* with many planes, carries seldom get there */
+		/* with many planes, carries seldom reach this far */
 		if (TOP > 8 && carry == 0)
 			return;
 #pragma unroll
@@ -93,8 +97,8 @@ struct bit_counters
 	}
 
 	/*
-	 * Add the counters that are SHIFT bits further up; the upper bits are
-	 * void then
+	 * Add counter q + SHIFT to counter q; the upper SHIFT counters become
+	 * invalid
 	 */
 	template <int SHIFT>
 	__device__ __forceinline__ void
@@ -113,7 +117,10 @@ struct bit_counters
 		}
 	}
 
-	/* Which counters are >= the numbers given as planes? */
+	/*
+	 * Mask of the counters that are >= their number; number[] has one number
+	 * for each counter, as planes
+	 */
 	__device__ __forceinline__ uint32_t
 	at_least(const uint32_t *number) const
 	{
@@ -125,7 +132,7 @@ struct bit_counters
 		return result;
 	}
 
-	/* Which counters are >= one number below 2^PLANES? */
+	/* Mask of the counters that are >= one number, which is below 2^PLANES */
 	__device__ __forceinline__ uint32_t
 	at_least_number(uint32_t number) const
 	{
@@ -141,7 +148,7 @@ struct bit_counters
 		return result;
 	}
 
-	/* Counter q */
+	/* The value of counter q */
 	__device__ __forceinline__ uint32_t
 	get(uint32_t q) const
 	{

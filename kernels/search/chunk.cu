@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * chunk.cu
- *	  A chunk of queries: its memory, and its way to the device.
+ *	  Lays out the memory of a chunk of queries, and copies the queries to the
+ *	  device.
  *
- * The scratch memory of a chunk is one piece, of which states to ids are
- * copied to the device, and results and states back.
+ * The scratch memory of a chunk is one allocation.  The parts from `states`
+ * to `ids` are copied to the device; results and states are copied back.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,7 +17,7 @@
 namespace gpuvec
 {
 
-/* Grow scratch memory on the device to at least this */
+/* Make the scratch memory on the device at least this large */
 bool
 need_scratch(struct search *s, size_t bytes)
 {
@@ -31,7 +32,7 @@ need_scratch(struct search *s, size_t bytes)
 	return true;
 }
 
-/* Grow a pinned buffer to at least this */
+/* Make a pinned buffer at least this large; its contents are lost */
 bool
 need_pinned(struct search *s, unique_pinned &buffer, size_t &size, size_t bytes)
 {
@@ -47,7 +48,10 @@ need_pinned(struct search *s, unique_pinned &buffer, size_t &size, size_t bytes)
 	return true;
 }
 
-/* Room for one query's candidates: never more than the view has rows */
+/*
+ * Number of candidates to make room for, for one query: a multiple of 32, at
+ * most the view's rows
+ */
 uint32_t
 fit_capacity(const struct search *s, uint64_t wanted)
 {
@@ -57,14 +61,14 @@ fit_capacity(const struct search *s, uint64_t wanted)
 	return (uint32_t) ((wanted + 31) / 32 * 32);
 }
 
-/* Scratch memory that a query of a chunk takes for lists */
+/* Bytes of scratch memory for a query's entries in all segments */
 size_t
 query_list_bytes(const struct search *s, uint32_t len)
 {
 	return (query_entries(len) + 1) * sizeof(uint4) * s->view->nsegments;
 }
 
-/* Scratch memory that a query of a chunk takes */
+/* Bytes of scratch memory for a query besides its entries */
 size_t
 query_bytes(uint32_t kmax, uint32_t capacity)
 {
@@ -116,7 +120,7 @@ fill_state(struct query_state *state, const struct work_query *w, uint32_t ids)
 		uint64_t block = q->after_tid >> 16;
 		uint64_t line = q->after_tid & 0xFFFF;
 
-		/* + 0.0 makes a 0 of -0, which no score is */
+		/* + 0.0 turns -0 into 0: no score is -0 */
 		state->limits.after.hi = gpuvec_score_key(q->after_score + 0.0);
 		if (block > UINT32_MAX)
 			state->limits.after.lo = ~UINT64_C(0);

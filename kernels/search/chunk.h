@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * chunk.h
- *	  What the files of the host's side of a search share.
+ *	  What the files of a search's host side share.
  *
- * topk.cu		which queries are searched together, what is run in which
- * order list_rounds.cu	the rounds of a chunk that is counted by lists
- * chunk.cu		a chunk's memory, its way to the device chunk_kernels.cu
- * the kernels that scan, select and sort chunk_answers.cu	waiting for a
- * chunk, its way back
+ * topk.cu           which queries are searched together, and the rounds
+ * list_rounds.cu    the rounds of a chunk that is counted by lists
+ * chunk.cu          a chunk's memory, and its way to the device
+ * chunk_kernels.cu  queuing the kernels that scan, select and sort
+ * chunk_answers.cu  waiting for a chunk, and its way back
  *
  *-------------------------------------------------------------------------
  */
@@ -22,13 +22,14 @@ namespace gpuvec
 
 #define MAX_ROUNDS 64
 
-/* A query on its way, in the order of work */
+/* A query that is being worked on */
 struct work_query
 {
 	gpuvec_topk_query *query;
-	uint32_t k;     /* at most the rows of the view */
-	uint32_t kind;  /* queries of one kind share a chunk */
-	uint64_t order; /* in which queries are worked off: kind, length, largest id */
+	uint32_t k;    /* query->k, but at most the view's rows */
+	uint32_t kind; /* queries of one kind share a chunk */
+	/* queries are worked on in this order: kind, length, largest id */
+	uint64_t order;
 	struct row_key bound;
 };
 
@@ -43,14 +44,18 @@ struct search
 	gpuvec_method method = GPUVEC_METHOD_AUTO;
 	struct work_query *work = NULL;
 	uint32_t nwork = 0;
-	uint32_t *overflowed = NULL; /* positions in work */
+	uint32_t *overflowed = NULL; /* [noverflowed] positions in work[] */
 	uint32_t noverflowed = 0;
-	bool stopped = false; /* nobody wants this chunk any more */
+	/*
+	 * all queries of the chunk are canceled, and the kernels were told to
+	 * stop
+	 */
+	bool stopped = false;
 	gpuvec_error *error = NULL;
 
 	/*
-	 * Did a call succeed?  If not, fill *error; `what` completes "could not
-	 * ..."
+	 * True if a CUDA call succeeded.  If not, fills *error; `what` completes
+	 * "could not ...".
 	 */
 	bool
 	check(cudaError_t rc, const char *what = "search on the GPU") const
@@ -59,7 +64,7 @@ struct search
 	}
 };
 
-/* What is at an offset of the scratch memory on the device */
+/* Pointer to an offset in the scratch memory on the device */
 template <typename T>
 static inline T *
 scratch_at(const struct search *s, size_t offset)
@@ -68,43 +73,48 @@ scratch_at(const struct search *s, size_t offset)
 }
 
 /*
- * A chunk: some queries of the same kind, and where its scratch memory lies
+ * A chunk: queries of one kind that are searched together, and the layout of
+ * its scratch memory
  */
 struct chunk
 {
 	struct work_query *work;
-	const uint32_t *positions; /* which of work, or NULL: the first n */
+	const uint32_t *positions; /* [n] positions in work[]; NULL: the first n */
 	uint32_t n;
 	uint32_t kmax;
 	bool lists;  /* count by lists */
-	bool lone;   /* so few queries that they are kernel parameters */
+	bool lone;   /* the queries are parameters of a kernel */
 	bool direct; /* the last kernel writes results and states to the host */
-	bool again;  /* its queries overflowed before, and have good bounds */
+	bool again;  /* its queries overflowed before: they have good bounds */
 	uint32_t planes;
 	uint32_t list_planes;
 	uint32_t entry_bits;
-	uint32_t batch; /* queries of a batch */
+	uint32_t batch; /* queries per batch of a scan */
 	uint32_t capacity;
 	size_t shared_bytes;
-	uint32_t blocks; /* that run at once */
+	uint32_t blocks; /* blocks that run on the GPU at once */
 
-	/* offsets; results .. states is copied back, states .. ids copied in */
+	/*
+	 * Offsets into the scratch memory, in this order.  From `states` to
+	 * `uploaded` is copied to the device; from `results` to `counters` is
+	 * copied back.
+	 */
 	size_t results;
 	size_t states;
 	size_t counters;
 	size_t ids;
-	size_t ranges;   /* which queries blocks are samples for */
+	size_t ranges;   /* for each block the queries that sample it */
 	size_t uploaded; /* end of what is copied in */
-	size_t entries;  /* of the queries in each segment's lists */
+	size_t entries;  /* of the queries, for each segment */
 	size_t nentries_of;
 	size_t top[2];
 	size_t candidates;
 	size_t bytes;
 	uint64_t nids;
-	uint64_t nentries; /* in eights */
+	uint64_t nentries; /* in units of eight entries */
 
-	uint32_t which;    /* top[which] holds the lists */
-	uint32_t launches; /* counters used */
+	uint32_t which;    /* top[which] holds the current lists of the best rows */
+	uint32_t launches; /* item counters used */
 };
 
 static inline struct work_query *
@@ -120,8 +130,8 @@ is_canceled(const gpuvec_topk_query *query)
 }
 
 /*
- * Eights of entries that a query has in a segment: slots are filled up to
- * eights
+ * Units of eight entries that a query takes in a segment; its slots are
+ * padded to a whole unit
  */
 static inline uint32_t
 query_entries(uint32_t len)

@@ -1,9 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * chunk_answers.cu
- *	  Waiting for a chunk of queries, and its way back.
- *
- * Whoever waits looks at the cancellation flags from time to time.
+ *	  Waits for a chunk of queries, and turns its results into matches.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,7 +15,7 @@
 namespace gpuvec
 {
 
-/* Is nobody waiting for any query of the chunk? */
+/* True if all queries of the chunk are canceled */
 bool
 chunk_canceled(const struct chunk *c)
 {
@@ -28,8 +26,8 @@ chunk_canceled(const struct chunk *c)
 }
 
 /*
- * Wait for what was queued.  Looks at the cancellation flags from time to
- * time, and makes the kernels end early if nobody waits any more.
+ * Wait for all queued kernels.  Looks at the cancellation flags from time to
+ * time; if all queries are canceled, makes the kernels end early.
  */
 bool
 wait_for_device(struct search *s, const struct chunk *c)
@@ -64,7 +62,9 @@ wait_for_device(struct search *s, const struct chunk *c)
 	return s->check(rc);
 }
 
-/* After a chunk that was stopped: let the next one run */
+/*
+ * After a chunk was stopped: reset the stop flag, so that the next chunk runs
+ */
 bool
 clear_stop(struct search *s)
 {
@@ -80,9 +80,8 @@ clear_stop(struct search *s)
 }
 
 /*
- * After a failure: nothing of this search may still run when its memory is
- * used again, and the next one must not find the order to stop.  The failure
- * is what is reported.
+ * After a failure: wait until nothing of this search runs, so that its memory
+ * can be reused, and reset the stop flag.  s->error keeps the failure.
  */
 void
 quiet_device(struct search *s)
@@ -97,7 +96,10 @@ quiet_device(struct search *s)
 	s->error = error;
 }
 
-/* Queue the copy of a chunk's states and sorted lists to the host */
+/*
+ * Queue the copy of a chunk's states and sorted lists to the host.  With
+ * c->direct the last kernel has written them there.
+ */
 bool
 queue_download(struct search *s, struct chunk *c)
 {
@@ -118,7 +120,7 @@ queue_download(struct search *s, struct chunk *c)
 								 "copy results from the GPU");
 }
 
-/* Turn one query's list into matches */
+/* Turn one query's list of n keys into matches */
 static void
 decode_matches(gpuvec_topk_query *query, const struct row_key *list, uint32_t n)
 {
@@ -135,7 +137,7 @@ decode_matches(gpuvec_topk_query *query, const struct row_key *list, uint32_t n)
 	query->nmatches = n;
 }
 
-/* A finished chunk whose results are decoded */
+/* Decoding the results of a finished chunk, a task of several threads */
 struct decoding
 {
 	const struct chunk *chunk;
@@ -144,7 +146,7 @@ struct decoding
 	uint32_t part_queries;
 };
 
-/* Decode the results of some of a chunk's queries */
+/* Decode the results of part_queries queries of a chunk */
 static void
 decode_part(void *task, uint64_t part, int)
 {
@@ -157,7 +159,7 @@ decode_part(void *task, uint64_t part, int)
 						   d->states[i].ntop);
 }
 
-/* Take over a finished chunk's results; note the queries that overflowed */
+/* Take a finished chunk's results; note the queries that overflowed */
 void
 finish_chunk(struct search *s, const struct chunk *c)
 {

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * chunk_kernels.cu
- *	  The kernels that scan for a chunk of queries, select and sort.
+ *	  Queues the kernels that scan, select and sort for a chunk of queries.
  *
- * They are queued in one stream, and waited for once (chunk_answers.cu).
+ * All are queued in one stream and waited for once (chunk_answers.cu).
  *
  *-------------------------------------------------------------------------
  */
@@ -15,7 +15,7 @@
 namespace gpuvec
 {
 
-/* The widest entries whose table fits shared memory */
+/* Bits of the widest entries for which a scan's table fits shared memory */
 static uint32_t
 choose_entry_bits(const struct search_backend *b, uint32_t planes, uint32_t maxid)
 {
@@ -26,7 +26,10 @@ choose_entry_bits(const struct search_backend *b, uint32_t planes, uint32_t maxi
 	return bits;
 }
 
-/* Which kernel serves the chunk, and how many blocks of it run at once? */
+/*
+ * Choose the variant of the scan for the chunk, and find out how many of its
+ * blocks run at once
+ */
 bool
 choose_kernel(struct search *s, struct chunk *c, uint32_t planes)
 {
@@ -46,7 +49,7 @@ choose_kernel(struct search *s, struct chunk *c, uint32_t planes)
 	return true;
 }
 
-/* Set every launch's item counter to zero once more */
+/* Set all item counters to zero, and use them again */
 bool
 reset_counters(struct search *s, struct chunk *c)
 {
@@ -56,7 +59,8 @@ reset_counters(struct search *s, struct chunk *c)
 }
 
 /*
- * The tiles in some classes; the view of a search is counted only if need be
+ * Number of tiles in classes class_lo .. class_hi - 1.  The view's tiles are
+ * counted by class only when this is needed.
  */
 static uint32_t
 class_tiles(const struct search *s, uint32_t class_lo, uint32_t class_hi)
@@ -68,8 +72,8 @@ class_tiles(const struct search *s, uint32_t class_lo, uint32_t class_hi)
 }
 
 /*
- * Cut a scan into items.  An item takes long enough for the making of its
- * table to be small beside it, yet there are enough items for all blocks.
+ * Cut a scan into items.  An item should be large: making its table must take
+ * little time beside it.  But there should be 4 items or more for each block.
  */
 static void
 cut_items(const struct search *s, const struct chunk *c, struct scan_params *p)
@@ -86,8 +90,8 @@ cut_items(const struct search *s, const struct chunk *c, struct scan_params *p)
 	p->nitems = (p->ngroups + p->range_groups - 1) / p->range_groups * p->nbatches;
 
 	/*
-	 * with few tiles in the sample, a warp looks through more of all; but all
-	 * warps get some
+	 * If few tiles are in the classes, a warp takes more tiles at a time.
+	 * But there must be work for all warps of the block.
 	 */
 	p->grab = 1;
 	while (p->grab * per_group / 32.0 < s->policy.grab &&
@@ -95,7 +99,10 @@ cut_items(const struct search *s, const struct chunk *c, struct scan_params *p)
 		p->grab *= 2;
 }
 
-/* Queue the scan of some classes of the first groups */
+/*
+ * Queue the scan of classes class_lo .. class_hi - 1 of the first ngroups
+ * groups
+ */
 bool
 queue_scan(struct search *s, struct chunk *c, uint32_t ngroups, uint32_t class_lo,
 		   uint32_t class_hi)
@@ -154,7 +161,7 @@ queue_select(struct search *s, struct chunk *c, enum select_mode mode)
 	return s->check(select_launch(&p, s->stream));
 }
 
-/* Queue the sorting of lists too long for SELECT_FINAL */
+/* Queue the sorting of lists that are too long for SELECT_FINAL */
 bool
 queue_sort(struct search *s, struct chunk *c)
 {

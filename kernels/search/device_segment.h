@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * device_segment.h
- *	  Segments as they are in device memory.
+ *	  The layout of segments in device memory.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,64 +19,78 @@ namespace gpuvec
 
 /*
  * Blocked inverted lists of a segment.  A block is 2^shift consecutive rows.
- * An id is common if it has a slot: then each block has a bitmap of its rows
- * that have the id.  Other ids have in each block an ascending list of row
- * numbers within the block.  The lists of a block follow one another.
  *
- * In blocks of 2^TILED_SHIFT rows, groups[block * nbases + g] tells all of
- * ids 12 g .. 12 g + 11, so that one load of 16 bytes finds a list: x is
- * where in the postings their lists start, and the bytes of y, z and w are
- * the lengths of these lists (an id with more than 255 rows in some block is
- * common).  In a segment that is one block, the lists of ids 16 g .. 16 g +
- * 15 start at base[g], and that of id i start[i] after this (an id with more
- * than 2^12 rows is common).
+ * A common id has a slot, and in each block a bitmap of the rows that have
+ * the id.  Any other id has in each block an inverted list: the ascending row
+ * numbers within the block, called postings.  The lists of a block follow one
+ * another.
+ *
+ * Small blocks have 2^TILED_SHIFT rows.  groups[block * nbases + g] describes
+ * the lists of ids 12 g .. 12 g + 11, so that one load of 16 bytes finds a
+ * list: x is the position in postings at which the lists start, and the bytes
+ * of y, z and w are their lengths.  So an id with more than 255 rows in some
+ * block is common.
+ *
+ * A whole segment is one block of up to 2^WHOLE_SHIFT rows.  There the lists
+ * of ids 16 g .. 16 g + 15 start at base[g], and the list of id i starts
+ * start[i] postings after this.  So an id with more than 2^12 rows is common.
  */
 struct device_lists
 {
 	const uint16_t *postings;
-	const uint4 *groups;   /* [nblocks * nbases], in small blocks */
-	const uint32_t *base;  /* [nbases], in whole segments */
-	const uint16_t *start; /* [nstarts], in whole segments */
-	const uint16_t *slot;  /* [maxid + 1]: 1 .. nslots, the most common id first, or
-								 * NO_SLOT */
-	const uint4 *bitmaps;  /* [nblocks][nslots + 1][2^shift / 128]; slot 0 is empty */
-	uint32_t shift;        /* TILED_SHIFT or WHOLE_SHIFT; 0: no lists */
+	const uint4 *groups;   /* [nblocks * nbases]; small blocks only */
+	const uint32_t *base;  /* [nbases]; whole segments only */
+	const uint16_t *start; /* [nstarts]; whole segments only */
+	/*
+	 * [maxid + 1]: 1 for the most common id, .. nslots; NO_SLOT if not common
+	 */
+	const uint16_t *slot;
+	/*
+	 * [nblocks][nslots + 1][2^shift / 128]; the bitmaps of slot 0 are empty
+	 */
+	const uint4 *bitmaps;
+	uint32_t shift; /* TILED_SHIFT or WHOLE_SHIFT; 0: no lists */
 	uint32_t nblocks;
 	uint32_t nslots;
-	uint32_t nstaged; /* slots up to this are read from shared memory */
+	/* the bitmaps of slots up to this one are read from shared memory */
+	uint32_t nstaged;
 	uint32_t nbases;
 	uint32_t nstarts;
-	uint32_t maxid; /* larger ids are in no row */
+	uint32_t maxid; /* the largest id of all rows */
 };
 
 #define NO_SLOT 0xFFFFu
-#define TILED_GROUP 12 /* lists that share one of groups[] */
+#define TILED_GROUP 12 /* lists that one element of groups[] describes */
 #define WHOLE_GROUP 16 /* lists that share a base */
 #define MAX_LIST 255   /* postings of a list in a small block */
 
 /*
- * With many common ids a block is 4,096 rows, so that the bitmaps of a block
- * fit shared memory; otherwise the segment is one block.
+ * If many ids are common, blocks are small, so that the bitmaps of a block
+ * fit into shared memory.  Otherwise the segment is one block.
  */
 #define TILED_SHIFT 12
 #define WHOLE_SHIFT 16
 
-/* A segment on the device: pointers into one allocation, and the live map */
+/* A segment on the device: pointers into one allocation, and its live map */
 struct device_segment
 {
-	const uint4 *ids;     /* chunk c of row r: ids[(tile.x + c) * 32 + r] */
-	const uint4 *tiles;   /* first chunk, number of chunks, shortest and
-								 * longest row */
-	const uint32_t *len;  /* [ntiles * 32], 0 beyond nrows */
-	const uint64_t *tid;  /* [ntiles * 32], key_from_tid() */
-	const uint32_t *live; /* [ntiles], or NULL: all rows are live */
+	/* chunk c of row r of a tile: ids[(tile.x + c) * 32 + r] */
+	const uint4 *ids;
+	/*
+	 * [ntiles]: first chunk, number of chunks, lengths of the shortest and of
+	 * the longest row
+	 */
+	const uint4 *tiles;
+	const uint32_t *len;  /* [ntiles * 32]; 0 beyond nrows */
+	const uint64_t *tid;  /* [ntiles * 32]: key_from_tid() */
+	const uint32_t *live; /* [ntiles] bits of live rows; NULL: all are */
 	uint32_t nrows;
 	uint32_t ntiles;
 	struct device_lists lists;
 };
 
 /*
- * Tiles are dealt into classes by a hash, so that a range of classes is a
+ * A hash distributes the tiles among classes, so that a range of classes is a
  * pseudo-random sample of a view.
  */
 #define TILE_CLASS_BITS 14

@@ -1,8 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * emit.cuh
- *	  Appending a row to a query's candidates: what all ways of counting end
- *	  in.
+ *	  Scores a counted row, and appends it to a query's candidates.
+ *
+ * Every way of counting ends here.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,10 +26,12 @@ struct candidate_sink
 };
 
 /*
- * Score a row of each lane for query q, and append those that rank.  Called
- * by a whole warp; a lane without a row passes candidate = false.  Returns
- * how many were appended.  A counter beyond the capacity says that some were
- * lost.
+ * Score a row of each lane for query q, and append the rows that rank within
+ * the query's limits.  Called by a whole warp; a lane without a row passes
+ * candidate = false.
+ *
+ * Returns how many rows rank.  The query's count includes rows for which
+ * there was no room: a count beyond the capacity says that some were lost.
  */
 static __device__ __forceinline__ uint32_t
 emit_rows(const struct candidate_sink &sink, uint32_t q, const struct query_limits *limits,

@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * list_build.cu
- *	  Make the inverted lists and bitmaps of a segment, on the GPU.
+ *	  Makes the inverted lists and bitmaps of a segment, on the GPU.
  *
- * The rows of each id are counted first; from these counts the host decides
- * which ids are common, how large blocks are, and whether lists are worth
- * their memory. Then each id of each row becomes a key
+ * First the GPU counts the rows of each id.  From these counts the host
+ * decides which ids are common, how large blocks are, and whether lists are
+ * worth their memory.  Then each id of each row becomes a bit of a bitmap, if
+ * the id is common, or else a key of 32 bits:
  *
  *		block | id | row within the block
  *
- * in 32 bits, or, if the id is common, a bit of a bitmap.  Sorted keys (CUB's
- * radix sort) are the lists, one after another; binary searches find where
- * they start.
+ * The sorted keys (CUB's radix sort) are the lists, one after another.
+ * Binary searches find where each list starts.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,33 +30,39 @@
 namespace gpuvec
 {
 
-/* Segments with more ids have no lists, for the memory that sorting takes */
+/*
+ * Segments with more ids, counted over all rows, get no lists: sorting would
+ * take too much memory
+ */
 #define MAX_IDS ((uint64_t) 1 << 26)
 
 /*
- * Lists and bitmaps take at most this many tenths of the ids' bytes; see
+ * Lists and bitmaps may take this many tenths of the ids' bytes; see
  * small_fit()
  */
 #define MAX_TENTHS 13
 
-/* Blocks are small if rows have more common ids than this on average */
+/*
+ * Blocks are small if a row has at least this number of common ids on average
+ */
 #define TILED_DENSITY 2.0
 
 /*
- * Segments with fewer rows have no directories of lists beyond their share of
- * memory
+ * In segments with fewer rows the directory counts against the limit of
+ * memory; see small_fit()
  */
 #define FIXED_ROWS 32768
 
 /*
- * A segment of one block has lists only if rows have fewer common ids than
- * this
+ * A segment of one block gets lists only if a row has fewer common ids than
+ * this on average
  */
 #define WHOLE_DENSITY 1.0
 
 /*
  * In a segment of one block, and where memory is scarce, ids in more than 1 /
- * this of the rows are common: lists of at most 2^16 / WHOLE_GROUP rows
+ * WHOLE_PART of the rows are common.  So a list has at most 2^16 / WHOLE_PART
+ * rows, and offsets within WHOLE_GROUP lists fit 16 bits (start[]).
  */
 #define WHOLE_PART 16
 
@@ -65,24 +71,26 @@ namespace gpuvec
 
 #define BUILD_THREADS 256
 
-/* A key that sorts last: what a common id leaves */
+/* A key that sorts last; it stands for a common id */
 #define NO_KEY 0xFFFFFFFFu
 
 static const char *const what = "make the lists of a segment";
 static const char *const copying = "copy rows to the GPU";
 static const char *const whose = "the lists of a segment";
 
-/* What the kernels need to know */
+/* The parameters of the kernels */
 struct build_params
 {
 	const uint4 *ids;
 	const uint4 *tiles;
 	const uint32_t *len;
 	uint32_t ntiles;
-	uint32_t nkeys;            /* ids with lists */
-	uint32_t *rows_in;         /* [NBLOCKS * 65536] rows of each id in small blocks */
-	uint32_t *rows_of;         /* [2 * 65536] rows of each id, and the most in a block */
-	const uint32_t *tile_keys; /* [ntiles] ids of all rows in tiles before */
+	uint32_t nkeys; /* ids of all rows that are not common */
+	/* [NBLOCKS * 65536]: rows of each id in each small block */
+	uint32_t *rows_in;
+	/* [2 * 65536]: rows of each id, then the most of them in a small block */
+	uint32_t *rows_of;
+	const uint32_t *tile_keys; /* [ntiles]: ids of all rows in tiles before */
 	uint32_t *keys;
 	uint4 *bitmaps;
 	uint16_t *postings;
@@ -93,7 +101,7 @@ struct build_params
 };
 
 /*
- * The plan of a segment's lists, and where their parts begin in one
+ * The plan of a segment's lists, and the offsets of their parts in one
  * allocation
  */
 struct list_plan
@@ -103,9 +111,10 @@ struct list_plan
 	uint32_t nbases;
 	uint32_t nstarts;
 	uint64_t nkeys;
-	std::vector<uint16_t> slots; /* [maxid + 1], to an even number */
-	uint32_t nslots;             /* beside the empty one */
-	bool possible;               /* all common ids have slots: the lists of others are short */
+	std::vector<uint16_t> slots; /* [maxid + 1], padded to an even number */
+	uint32_t nslots;             /* without the empty one */
+	/* every common id got a slot, so that all lists are short enough */
+	bool possible;
 	size_t groups;
 	size_t base;
 	size_t start;
@@ -115,8 +124,8 @@ struct list_plan
 };
 
 /*
- * Call f(id, position) for this lane's row of the warp's tile, in order of
- * positions
+ * Call f(id, position) for each id of this lane's row of a tile, in ascending
+ * order of positions
  */
 template <typename F>
 static __device__ __forceinline__ void
@@ -138,7 +147,7 @@ for_each_id(const struct build_params &p, uint32_t tile, F f)
 	}
 }
 
-/* Count the rows of each id in small blocks; a warp for each tile */
+/* Count the rows of each id in each small block; one warp per tile */
 static __global__ void
 __launch_bounds__(BUILD_THREADS) count_rows_kernel(const __grid_constant__ struct build_params p)
 {
@@ -150,8 +159,8 @@ __launch_bounds__(BUILD_THREADS) count_rows_kernel(const __grid_constant__ struc
 }
 
 /*
- * Add up the rows of each id, and find the most of a block; a thread for each
- * id
+ * Add up the rows of each id, and find the most in a small block; one thread
+ * per id
  */
 static __global__ void
 __launch_bounds__(BUILD_THREADS) sum_rows_kernel(const __grid_constant__ struct build_params p)
@@ -171,7 +180,7 @@ __launch_bounds__(BUILD_THREADS) sum_rows_kernel(const __grid_constant__ struct 
 	p.rows_of[GPUVEC_MAX_IDS + id] = most;
 }
 
-/* Write the keys, and set the bits of common ids; a warp for each tile */
+/* Write the keys, and set the bits of common ids; one warp per tile */
 static __global__ void
 __launch_bounds__(BUILD_THREADS) write_keys_kernel(const __grid_constant__ struct build_params p)
 {
@@ -214,7 +223,7 @@ __launch_bounds__(BUILD_THREADS) write_keys_kernel(const __grid_constant__ struc
 				});
 }
 
-/* The first of the keys that is not below one */
+/* Position of the first key >= target */
 static __device__ __forceinline__ uint32_t
 first_key(const struct build_params &p, uint64_t target)
 {
@@ -233,10 +242,7 @@ first_key(const struct build_params &p, uint64_t target)
 	return lo;
 }
 
-/*
- * Write where the lists of a small block are; a thread for each group of ids
- * and block (y)
- */
+/* Write groups[]; one thread per group of ids and block (blockIdx.y) */
 static __global__ void
 __launch_bounds__(BUILD_THREADS) write_groups_kernel(const __grid_constant__ struct build_params p)
 {
@@ -258,7 +264,7 @@ __launch_bounds__(BUILD_THREADS) write_groups_kernel(const __grid_constant__ str
 				   word[0], word[1], word[2]);
 }
 
-/* Write where the lists of a whole segment start; a thread for each id */
+/* Write base[] and start[]; one thread per id */
 static __global__ void
 __launch_bounds__(BUILD_THREADS) write_starts_kernel(const __grid_constant__ struct build_params p)
 {
@@ -287,8 +293,8 @@ __launch_bounds__(BUILD_THREADS)
 /*
  * Choose the common ids: those in more than nrows / part rows, and in small
  * blocks those whose lists would be too long.  Returns how many of them a row
- * has on average. rows_of also has the most rows of a block, from
- * GPUVEC_MAX_IDS on.
+ * has on average.  rows_of[GPUVEC_MAX_IDS + id] is the most rows of an id in
+ * a block.
  */
 static double
 choose_common(struct list_plan *plan, const uint32_t *rows_of, uint32_t maxid, uint32_t nrows,
@@ -315,7 +321,9 @@ choose_common(struct list_plan *plan, const uint32_t *rows_of, uint32_t maxid, u
 	return (double) sum / nrows;
 }
 
-/* Lay out a plan whose common ids and blocks are chosen */
+/*
+ * Complete a plan whose common ids and blocks are chosen: sizes and offsets
+ */
 static void
 lay_out_lists(struct list_plan *plan, const gpuvec_segment *segment, const uint32_t *rows_of,
 			  uint32_t maxid)
@@ -341,11 +349,14 @@ lay_out_lists(struct list_plan *plan, const gpuvec_segment *segment, const uint3
 }
 
 /*
- * May a segment have these small blocks, whose lists and bitmaps should take
- * `most` bytes?  If rows have few ids, the directory (what tells where lists
- * and bitmaps are) takes more than these.  It is not counted as long as it is
- * no more than `most_directory`: in most mirrors there are few such segments,
- * and with fewer bitmaps they would take as long as many others.
+ * True if a segment may have the small blocks of a plan.  Lists and bitmaps
+ * should take at most `most` bytes.
+ *
+ * If rows have few ids, the directory (which tells where lists and bitmaps
+ * are) is larger than lists and bitmaps.  In segments of FIXED_ROWS rows or
+ * more, it is not counted as long as it takes at most `most_directory` bytes.
+ * Most mirrors have few such segments, and with fewer bitmaps these would
+ * take as long to search as many others.
  */
 static bool
 small_fit(const struct list_plan *plan, const gpuvec_segment *segment, size_t most,
@@ -358,7 +369,7 @@ small_fit(const struct list_plan *plan, const gpuvec_segment *segment, size_t mo
 									plan->bytes - directory <= most));
 }
 
-/* Does the segment get lists, and how? */
+/* Plan the lists of a segment; false if it gets none */
 static bool
 plan_lists(struct search_backend *b, struct list_plan *plan, const gpuvec_segment *segment,
 		   const uint32_t *rows_of, uint32_t maxid)
@@ -383,7 +394,7 @@ plan_lists(struct search_backend *b, struct list_plan *plan, const gpuvec_segmen
 		laid_out = true;
 	}
 
-	/* a scan of its own for this segment would take longer than all else */
+	/* scanning this segment apart would take longer than all else */
 	if (laid_out && small_fit(plan, segment, most, SIZE_MAX))
 		return true;
 	plan->shift = WHOLE_SHIFT;
@@ -409,7 +420,9 @@ struct build_memory
 	unique_memory sort;
 };
 
-/* Count the rows of each id, into host memory: rows_of[2 * GPUVEC_MAX_IDS] */
+/*
+ * Count the rows of each id; copies rows_of[2 * GPUVEC_MAX_IDS] to the host
+ */
 static bool
 count_rows(struct search_backend *b, staged_stream &stream, struct build_params *p,
 		   struct build_memory *memory, uint32_t *rows_of, gpuvec_error *error)
@@ -433,7 +446,10 @@ count_rows(struct search_backend *b, staged_stream &stream, struct build_params 
 		   stream.fetch(rows_of, p->rows_of, bytes, what, error) && stream.finish(what, error);
 }
 
-/* Sort p->keys, all nids of them; the first nkeys are the lists' */
+/*
+ * Sort p->keys[nids].  The first p->nkeys are then the keys of lists: those
+ * of common ids come last.
+ */
 static bool
 sort_keys(struct search_backend *b, staged_stream &stream, struct build_params *p,
 		  struct build_memory *memory, uint32_t nids, gpuvec_error *error)
@@ -473,8 +489,8 @@ write_directory(struct search_backend *b, staged_stream &stream, const struct bu
 }
 
 /*
- * Fill a plan: the lists' memory is allocated, and its slots and empty
- * bitmaps are there
+ * Write directory and lists.  Their memory is allocated, with slots filled in
+ * and bitmaps empty.
  */
 static bool
 fill_lists(struct search_backend *b, staged_stream &stream, struct build_params *p,
@@ -512,7 +528,10 @@ fill_lists(struct search_backend *b, staged_stream &stream, struct build_params 
 						   what, error);
 }
 
-/* Allocate the lists of a plan, and tell p where their parts are */
+/*
+ * Allocate the lists of a plan, fill in slots, clear the bitmaps, and set the
+ * pointers in *p
+ */
 static bool
 allocate_lists(struct search_backend *b, staged_stream &stream, const struct list_plan *plan,
 			   struct build_params *p, unique_memory &lists, gpuvec_error *error)
@@ -549,7 +568,7 @@ allocate_lists(struct search_backend *b, staged_stream &stream, const struct lis
 			   error);
 }
 
-/* Make the lists of a segment, if they are worth it */
+/* Make the lists of a segment, if they are worth their memory */
 static bool
 build(struct search_backend *b, staged_stream &stream, const gpuvec_segment *segment,
 	  struct cuda_segment *mine, size_t *bytes, gpuvec_error *error)

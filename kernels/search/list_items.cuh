@@ -1,11 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * list_items.cuh
- *	  How blocks and queries are handed out to the thread blocks that count by
- *	  lists.
+ *	  Hands out work items to the thread blocks that count by lists.
  *
  * An item is a block of a segment and some of the queries.  Thread blocks
- * take items until none is left, or the answer is not wanted any more.
+ * take items until none is left, or until all queries are canceled.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,11 +16,14 @@
 namespace gpuvec
 {
 
-/* A segment that is one block, and the team that counts in it */
+/*
+ * The rows of a segment that is one block, and the threads of the team that
+ * counts in it
+ */
 #define WHOLE_ROWS (1 << WHOLE_SHIFT)
 #define WHOLE_THREADS (WHOLE_ROWS / LANE_ROWS)
 
-/* The number of an item's block */
+/* The number of an item's block in params.blocks[] */
 static __device__ __forceinline__ uint32_t
 item_block(const struct list_params &params, uint32_t item)
 {
@@ -32,7 +34,7 @@ item_block(const struct list_params &params, uint32_t item)
 			   : params.own_first[block / params.own_blocks] + block % params.own_blocks;
 }
 
-/* The queries of an item: the first one, and how many */
+/* The queries of an item: first query, number of queries */
 static __device__ __forceinline__ uint2
 item_range(const struct list_params &params, uint32_t item)
 {
@@ -48,7 +50,7 @@ item_range(const struct list_params &params, uint32_t item)
 	return make_uint2(range.x + before, min(range.y - before, params.item_queries));
 }
 
-/* Take an item of work, for the whole thread block; ~0: none is left */
+/* Take an item for the whole thread block; ~0: none is left */
 static __device__ __forceinline__ uint32_t
 take_item(const struct list_params &params, struct team_shared *team)
 {
@@ -66,7 +68,7 @@ take_item(const struct list_params &params, struct team_shared *team)
 	return item < params.nblocks * params.nslices ? item : ~0u;
 }
 
-/* Let a thread block count whole segments, one query after the other */
+/* Count whole segments with a thread block, one query after another */
 template <typename Counter, typename Count>
 static __device__ __forceinline__ void
 count_segments(const struct list_params &params, Counter &counter, Count count)

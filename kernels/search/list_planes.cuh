@@ -1,22 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * list_planes.cuh
- *	  Counting the rows of lists in bit planes in shared memory.
+ *	  Counts the rows of inverted lists in bit planes in shared memory.
  *
  * A team of warps counts the lists of a query's ids in one block of a
- * segment. Bit r of plane p is bit p of the count of row r.  A row is counted
- * by toggling its bit in plane 0, and, as long as the bit was set, in the
- * next plane.  The toggles of several lists may come in any order: a plane
- * receives one carry for every two toggles of the one below, whatever their
+ * segment.  Bit r of plane p is bit p of the count of row r.  To count a row,
+ * its bit in plane 0 is toggled, and as long as the bit was set, its bit in
+ * the next plane.
+ *
+ * Several lists may be counted at once, in any order of toggles.  A plane
+ * receives one carry for every two toggles of the plane below, whatever their
  * order, so the planes end as the binary digits of the counts.
  *
  * Each lane of the team has 128 consecutive rows of the block, and so 16
  * bytes of each plane.
  *
- * Where no row can have more than 255 common ids, the same memory can instead
- * hold a byte for each row (BYTES), which an addition counts without a reply
- * to wait for.  What would be a lane's part of plane p are then its rows from
- * 16 p on, so that lanes read without conflicts.
+ * If no row can have more than 255 common ids, the same memory can instead
+ * hold a byte for each row (BYTES).  An atomic addition counts a row there,
+ * and nothing has to wait for its result.  A lane's part of "plane" p is then
+ * the bytes of its rows 16 p .. 16 p + 15, so that lanes read without bank
+ * conflicts.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,24 +33,24 @@ namespace gpuvec
 
 #define LANE_ROWS 128
 
-/* Small blocks, and their planes in shared memory */
+/* Rows of a small block, and its planes in shared memory */
 #define TILED_ROWS (1 << TILED_SHIFT)
 #ifndef TILED_PLANES
 #define TILED_PLANES 6
 #endif
 
-/* Shared memory of a thread block beside planes and bitmaps */
+/* Shared memory of a thread block besides planes and bitmaps */
 struct __align__(16) team_shared
 {
 	uint32_t item;
 	uint32_t next_query;
-	uint32_t votes; /* rows that reach a count */
+	uint32_t votes; /* rows that reach a count: see sum_of_team() */
 	uint32_t padding;
 };
 
 /*
- * A block that a team has entered.  It lies in shared memory, as registers
- * are scarce where rows are counted.
+ * The block in which a team counts.  It lies in shared memory, because
+ * registers are scarce where rows are counted.
  */
 template <int MEMBERS>
 struct __align__(16) entered_block
@@ -56,15 +59,16 @@ struct __align__(16) entered_block
 	const struct device_segment *segment;
 	uint32_t segment_number;
 	uint32_t block;
-	uint2 counted;            /* queries that are counted already: the first one, and how many */
-	uint32_t minlen[MEMBERS]; /* of each member's rows; ~0: it has none */
+	/* queries counted in an earlier round: first query, number of queries */
+	uint2 counted;
+	uint32_t minlen[MEMBERS]; /* of each member's rows; ~0: no rows */
 	uint32_t maxlen[MEMBERS];
 };
 
 /*
- * Emit those of this lane's rows of a segment, from `first` on, that are set
- * in N masks of 32, while the warp has emitted less than `most`.  count(i)
- * gives the count of row first + i.
+ * Emit this lane's rows that are set in N masks of 32 rows.  `first` is the
+ * lane's first row in the segment; count(i) gives the count of row first + i.
+ * The warp stops when it has emitted `most` rows or more.
  */
 template <int N, typename Count>
 static __device__ __forceinline__ void
@@ -122,7 +126,8 @@ emit_words(const struct list_params &params, const struct device_segment *segmen
 }
 
 /*
- * A word whose lowest n bits are set: none if n is negative, all from 32 on
+ * A word whose lowest n bits are set: no bits if n is negative, all from 32
+ * on
  */
 static __device__ __forceinline__ uint32_t
 low_bits(int n)
@@ -137,18 +142,21 @@ struct list_planes
 	/* words of a plane */
 	static constexpr uint32_t WORDS = WARPS * 32 * (LANE_ROWS / 32);
 	/*
-	 * words of a team: its planes, and for each warp a word of each of 32
-	 * lists
+	 * words of a team: its planes, and 32 words for each warp
+	 * (count_short_lists)
 	 */
 	static constexpr uint32_t TEAM_WORDS = NPLANES * WORDS + WARPS * 32;
-	/* lists that the planes can count */
+	/* most lists that the planes can count */
 	static constexpr uint32_t MOST_LISTS = (1u << NPLANES) - 1;
 
 	const struct list_params &params;
-	uint32_t *planes;         /* of the team, all zero between queries; after them memory
-								 * for count_short_lists() */
-	struct team_shared *team; /* if WARPS > 1 */
-	struct entered_block<WARPS * 32> *entered; /* or NULL: see plain_counter */
+	/*
+	 * of the team; all zero between queries.  Memory for count_short_lists()
+	 * follows.
+	 */
+	uint32_t *planes;
+	struct team_shared *team;                  /* if WARPS > 1 */
+	struct entered_block<WARPS * 32> *entered; /* NULL in plain_counter */
 	uint32_t lane;                             /* in the warp */
 	uint32_t member;                           /* in the team: lane + 32 * warp */
 
@@ -186,8 +194,8 @@ struct list_planes
 	}
 
 	/*
-	 * Turn to the block that params.blocks[block] names: all but the lengths
-	 * of rows
+	 * Enter the block that params.blocks[block] names, but do not set the
+	 * lengths of rows
 	 */
 	__device__ __forceinline__ void
 	set_block(uint32_t block)
@@ -206,7 +214,7 @@ struct list_planes
 		}
 	}
 
-	/* Turn to a block; by the whole team */
+	/* Enter a block; called by the whole team */
 	__device__ __forceinline__ void
 	enter_block(uint32_t block)
 	{
@@ -229,14 +237,17 @@ struct list_planes
 		return (WARPS == 1 ? entered->block << TILED_SHIFT : 0) + member * LANE_ROWS;
 	}
 
-	/* The queries for which a block was counted in an earlier round */
+	/*
+	 * The queries for which a block was counted in an earlier round: first
+	 * query, number of queries
+	 */
 	__device__ __forceinline__ uint2
 	counted_of(uint32_t block) const
 	{
 		return params.counted == NULL ? make_uint2(0, 0) : params.counted[block];
 	}
 
-	/* Was the block counted for this query in an earlier round? */
+	/* True if the block was counted for this query in an earlier round */
 	__device__ __forceinline__ bool
 	is_counted(uint32_t q, uint32_t block) const
 	{
@@ -255,9 +266,9 @@ struct list_planes
 	}
 
 	/*
-	 * Count row[i] if counting[i], by a whole warp: see the head of the file.
-	 * All lanes go on to the next plane together, which costs less than that
-	 * some go alone.
+	 * Count row[i] if counting[i]; called by a whole warp.  See the head of
+	 * the file.  All lanes go on to the next plane together: this costs less
+	 * than letting some go on alone.
 	 */
 	template <int N>
 	__device__ __forceinline__ void
@@ -301,7 +312,7 @@ struct list_planes
 		}
 	}
 
-	/* Where the list of an id starts, and how long it is */
+	/* The list of an id: first posting, number of postings */
 	__device__ __forceinline__ uint2
 	find_list(const struct device_lists &lists, uint32_t id) const
 	{
@@ -309,7 +320,7 @@ struct list_planes
 		{
 			uint4 group = __ldg(&lists.groups[entered->block * lists.nbases + id / TILED_GROUP]);
 			const uint32_t word[TILED_GROUP / 4] = {group.y, group.z, group.w};
-			uint32_t bits = id % TILED_GROUP * 8; /* of the lengths of lists before */
+			uint32_t bits = id % TILED_GROUP * 8; /* where its length starts */
 			uint32_t start = group.x;
 
 #pragma unroll
@@ -331,7 +342,7 @@ struct list_planes
 		}
 	}
 
-	/* Count a list; three loads are under way at a time */
+	/* Count a list, with three loads in flight */
 	__device__ __forceinline__ void
 	count_list(const uint16_t *list, int length)
 	{
@@ -355,7 +366,7 @@ struct list_planes
 		}
 	}
 
-	/* Count the lists of all lanes, one after the other: they are long */
+	/* Count a list of each lane, one after another; for long lists */
 	__device__ __forceinline__ void
 	count_long_lists(const uint16_t *postings, uint32_t start, uint32_t n)
 	{
@@ -374,10 +385,11 @@ struct list_planes
 	}
 
 	/*
-	 * Load the postings at positions i and i + 32 of the lists of all lanes,
-	 * if there are `total`.  A lane's lists reach up to position `upto` (~0:
-	 * it has none), which no two share.  starts[] are where position 0 of
-	 * each would be; `done` of them end before i.
+	 * Load the postings at positions i and i + 32 of all lanes' lists, taken
+	 * as one sequence of `total` postings.  A lane's list ends at position
+	 * `upto` (~0: no list), and no two lists end at the same position.
+	 * starts[] has for each list the posting where position 0 would be.
+	 * `done` lists end before i.
 	 */
 	__device__ __forceinline__ void
 	load_postings(const uint16_t *postings, const uint32_t *starts, uint32_t upto, uint32_t total,
@@ -388,7 +400,7 @@ struct list_planes
 #pragma unroll
 		for (int half = 0; half < 2; half++)
 		{
-			/* the positions, of these 32, at which another list begins */
+			/* which of these 32 positions begin another list */
 			uint32_t ends =
 				__reduce_or_sync(FULL_WARP, __funnelshift_lc(0, 1, upto - (i - lane) - 32 * half));
 
@@ -402,9 +414,9 @@ struct list_planes
 	}
 
 	/*
-	 * Count the lists of all lanes at once, 64 postings at a time: they are
-	 * short.  AHEAD: the next postings are on their way while some are
-	 * counted.  starts: memory of this warp, for a word of each list.
+	 * Count a list of each lane, all at once, 64 postings at a time; for
+	 * short lists.  AHEAD: load the next postings while some are counted.
+	 * starts: this warp's memory, a word for each list.
 	 */
 	template <bool AHEAD>
 	__device__ __forceinline__ void
@@ -447,7 +459,10 @@ struct list_planes
 		__syncwarp();
 	}
 
-	/* Count the lists of ids from .. upto - 1; the team's warps share them */
+	/*
+	 * Count the lists of ids[from] .. ids[upto - 1]; the team's warps share
+	 * them
+	 */
 	template <bool AHEAD>
 	__device__ __forceinline__ void
 	count_ids(const struct device_lists &lists, const uint16_t *ids, uint32_t from, uint32_t upto)
@@ -469,7 +484,7 @@ struct list_planes
 		sync_team();
 	}
 
-	/* Add up a number of each warp, over the team */
+	/* The sum of a number of each warp over the team */
 	__device__ __forceinline__ uint32_t
 	sum_of_team(uint32_t n)
 	{
@@ -488,9 +503,10 @@ struct list_planes
 	}
 
 	/*
-	 * The common ids that this lane's rows, of minlen to maxlen ids, need for
-	 * a query; *most: the rows that each warp may emit.  Returns whether any
-	 * of the team's rows can have that.
+	 * Find what this lane's rows, which have minlen to maxlen ids, need for a
+	 * query: *need is the number of common ids, *most the number of rows that
+	 * each warp may emit.  Returns false if no row of the team can have
+	 * enough.
 	 */
 	__device__ __forceinline__ bool
 	what_is_needed(const struct query_limits *limits, uint32_t minlen, uint32_t maxlen,

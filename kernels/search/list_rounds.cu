@@ -1,17 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * list_rounds.cu
- *	  The rounds of a chunk that is counted by lists.
+ *	  Plans and queues the rounds of a chunk that is counted by lists.
  *
- * There are up to three: a sample of some blocks gives a query its first
- * bound; if there are many queries, a part of the blocks gives a better one;
- * the others follow.  The first two choose blocks whose rows have the length
- * at which the best rows for the query are expected.  Segments without lists,
- * which are small, are scanned in the last round.
+ * There are up to three rounds.  A sample of some blocks gives each query its
+ * first bound.  If there are many queries, a part of the blocks gives a
+ * better bound.  Then all other blocks follow.  The first two rounds choose
+ * blocks whose rows have the lengths at which the best rows for the query are
+ * expected.
  *
- * Which queries a block is a sample for is copied to the device.  Queries
- * that are alone come as a parameter of the first kernel, and so does what
- * each has for a sample.
+ * Segments without lists, which are small, are scanned in the last round.
+ *
+ * The device gets for each block the range of queries that it is chosen for.
+ * If the chunk has very few queries, they and their blocks are parameters of
+ * the kernels instead.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,18 +25,18 @@
 namespace gpuvec
 {
 
-#define UNSAMPLED_ROWS 8192 /* of a view: all may become candidates */
-#define SAMPLE_PER_K 4      /* rows of the sample, at least */
+#define UNSAMPLED_ROWS 8192 /* smaller views are not sampled */
+#define SAMPLE_PER_K 4      /* rows of the sample for each of k results, at least */
 
 /* The rounds of counting by lists */
 enum list_round
 {
 	ROUND_SAMPLE, /* a few rows of a few blocks give a bound */
-	ROUND_NEAR,   /* a part of the blocks gives a better one */
+	ROUND_NEAR,   /* a part of the blocks gives a better bound */
 	ROUND_REST    /* the other blocks */
 };
 
-/* How many blocks of a kind does a query count in a round? */
+/* Number of blocks of a kind that a query counts in a round */
 static uint32_t
 round_blocks(const struct search *s, const struct chunk *c, enum list_round round, int kind)
 {
@@ -51,14 +53,14 @@ round_blocks(const struct search *s, const struct chunk *c, enum list_round roun
 	return c->n <= s->policy.near_queries ? 0 : nblocks / s->policy.near_part;
 }
 
-/* Does any query count any block in a round? */
+/* True if queries count any blocks in a round */
 static bool
 has_round(const struct search *s, const struct chunk *c, enum list_round round)
 {
 	return round_blocks(s, c, round, 0) + round_blocks(s, c, round, 1) > 0;
 }
 
-/* The number of ids that the best rows for a query have */
+/* The length at which the best rows for a query are expected */
 static uint32_t
 best_length(const struct search *s, const gpuvec_topk_query *query)
 {
@@ -88,9 +90,10 @@ first_block(const struct search *s, int kind, uint32_t n, uint32_t best)
 }
 
 /*
- * Choose n blocks for each query: those around its best length, which come
- * one after another.  ranges[] says for each block which queries it is for:
- * also one after another, as the queries are in order of length.
+ * Choose n consecutive blocks for each query, around its best length.
+ * ranges[] says for each block which queries chose it: first query, number of
+ * queries.  These are consecutive too, because queries are in order of
+ * length.
  */
 static void
 choose_blocks(const struct search *s, const struct chunk *c, int kind, uint32_t n, uint2 *ranges)
@@ -113,7 +116,7 @@ choose_blocks(const struct search *s, const struct chunk *c, int kind, uint32_t 
 	}
 }
 
-/* Where the ranges of a round and kind begin among all of them */
+/* Position of the ranges of a round and kind among all ranges */
 static uint32_t
 ranges_at(const struct search *s, enum list_round round, int kind)
 {
@@ -152,7 +155,7 @@ queue_blocks(struct search *s, struct chunk *c, struct list_params *p, int kind)
 	p->next_item = scratch_at<uint32_t>(s, c->counters) + c->launches++;
 	slices = p->own_blocks > 0 ? 1 : (c->n + item_queries - 1) / item_queries;
 	if (kind == 0)
-		/* the fewer slices, the less often bitmaps are staged */
+		/* with fewer slices, bitmaps are staged less often */
 		slices = std::min(slices, 16 * (uint32_t) b->device.sms / p->nblocks + 1);
 	p->item_queries = (c->n + slices - 1) / slices;
 	p->nslices = (c->n + p->item_queries - 1) / p->item_queries;
@@ -175,7 +178,7 @@ queue_blocks(struct search *s, struct chunk *c, struct list_params *p, int kind)
 	return s->check(rc);
 }
 
-/* What all launches of a chunk's counting by lists have in common */
+/* Fill in the parameters that all launches for a chunk share */
 static void
 fill_list_params(const struct search *s, const struct chunk *c, struct list_params *p)
 {
@@ -197,8 +200,8 @@ fill_list_params(const struct search *s, const struct chunk *c, struct list_para
 }
 
 /*
- * For queries that are alone: choose the blocks of a round as fill_ranges()
- * does for many, but tell them to the kernel.
+ * For queries that are kernel parameters: choose the blocks of a round as
+ * fill_ranges() does, but put them into the parameters
  */
 static void
 choose_own_blocks(const struct search *s, const struct chunk *c, struct list_params *p, int kind,
@@ -210,7 +213,7 @@ choose_own_blocks(const struct search *s, const struct chunk *c, struct list_par
 	p->nblocks = n * c->n;
 }
 
-/* Queue the counting of a round */
+/* Queue the counting of all blocks of a round */
 static bool
 queue_lists(struct search *s, struct chunk *c, struct list_params *p, enum list_round round)
 {

@@ -1,36 +1,37 @@
 /*-------------------------------------------------------------------------
  *
  * lists.cu
- *	  Count the common ids of rows and queries by inverted lists, and emit the
- *	  rows that may be among the best.
+ *	  Counts the ids that rows share with queries, by inverted lists, and
+ *	  emits the rows that may be among the best.
  *
- * A team of warps counts one query in one block of a segment.  Each of its
- * lanes has 128 consecutive rows, whose counters it keeps bit-sliced in
- * registers, as four groups of 32.  The query's ids come in two kinds:
+ * A team of warps counts one query in one block of a segment.  Each lane has
+ * 128 consecutive rows.  It keeps their counters bit-sliced in registers, as
+ * four groups of 32.  The query's ids come in two kinds:
  *
  * Common ids have bitmaps; a lane adds the 128 bits of its rows with
  * carry-save adders (bit_counters.cuh).
  *
- * The others have short lists of rows, which are counted in bit planes in
+ * Other ids have short lists of rows, which are counted in bit planes in
  * shared memory (list_planes.cuh).  After as many lists as the planes can
- * count, the lanes add them to their counters.
+ * count, the lanes add the planes to their counters.
  *
- * Rows are in the order of their lengths, so for its rows each lane needs
- * gpuvec_need() of the shortest one.  One comparison of its counters with
- * that number finds the rows to score.  A team whose lanes all need more than
- * query and row can share does not count at all.
+ * Rows are in order of length, so each lane needs gpuvec_need() of its
+ * shortest row.  Comparing its counters with that number finds the rows to
+ * score.  A team does not count at all if no lane's rows can share as many
+ * ids with the query as they need.
  *
  * In blocks of 4,096 rows a team is one warp.  For many queries, a thread
  * block keeps the bitmaps of the block's most common ids in shared memory,
- * and its warps take one query after the other (count_tiled); for few, warps
- * read what they need from global memory (count_direct; lists_lone.cu for a
- * query alone).  Where few ids are common, a block is a whole segment and a
- * team is a thread block (count_whole); if no id is, see lists_plain.cu.
+ * and its warps take one query after another (count_tiled).  For few queries,
+ * warps read what they need from global memory (count_direct; lists_lone.cu
+ * for very few).  If few ids are common, a block is a whole segment and a
+ * team is a thread block (count_whole).  If no id is common, see
+ * lists_plain.cu.
  *
- * A first bound comes from a few blocks, those with rows of the lengths at
- * which a query's best rows are expected; of each of them only some rows with
+ * A first bound comes from a few blocks, whose rows have the lengths at which
+ * a query's best rows are expected.  Of each such block only some rows with
  * the highest counts are emitted.  The k-th best of any rows bounds the k-th
- * best of all.
+ * best of all rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -46,24 +47,24 @@ namespace gpuvec
 extern __shared__ uint4 shared_memory[];
 
 /*
- * With more threads each has fewer registers, and what they spill all goes to
- * L2
+ * With more threads, each would have fewer registers, and what it spills
+ * would go to the L2 cache
  */
 #define TILED_THREADS 896
 #define TILED_TEAM_WORDS (list_planes<1, TILED_PLANES>::TEAM_WORDS)
 #define WHOLE_PLANES 7
 
-/* A lane's rows in the bitmaps of a block, from the empty slot's on */
+/* A lane's rows in the bitmaps of a block; slot 0 comes first */
 struct lane_bitmaps
 {
-	const uint4 *staged; /* those up to nstaged, in shared memory */
-	const uint4 *all;    /* in global memory */
+	const uint4 *staged; /* slots up to nstaged, in shared memory */
+	const uint4 *all;    /* all slots, in global memory */
 	uint32_t nstaged;
 };
 
 /*
  * Counts queries in a block, with counters in registers.  STAGED: some
- * bitmaps are in shared memory
+ * bitmaps are in shared memory.
  */
 template <int PLANES, int WARPS, int NPLANES, bool STAGED>
 struct list_counter : list_planes<WARPS, NPLANES>
@@ -90,8 +91,9 @@ struct list_counter : list_planes<WARPS, NPLANES>
 	}
 
 	/*
-	 * Set the counters to the team's planes, or add these to the counters, of
-	 * which there are FROM planes yet; and clear the team's.
+	 * Add the team's planes to the counters, of which the first FROM planes
+	 * are in use; if FROM is 0, set the counters to them.  Clear the team's
+	 * planes.
 	 */
 	template <int FROM>
 	__device__ __forceinline__ void
@@ -127,8 +129,8 @@ struct list_counter : list_planes<WARPS, NPLANES>
 	}
 
 	/*
-	 * Set the counters to the team's planes and the counts in the lists of
-	 * ids from .. n - 1
+	 * Set the counters to the team's planes, and add the counts in the lists
+	 * of ids[from] .. ids[n - 1]
 	 */
 	__device__ __forceinline__ void
 	count_more_lists(const uint16_t *ids, uint32_t from, uint32_t n)
@@ -145,8 +147,7 @@ struct list_counter : list_planes<WARPS, NPLANES>
 	}
 
 	/*
-	 * This lane's rows in the bitmap of the block's empty slot, in global
-	 * memory
+	 * This lane's rows in the bitmap of the block's slot 0, in global memory
 	 */
 	__device__ __forceinline__ const uint4 *
 	block_bitmaps() const
@@ -158,8 +159,8 @@ struct list_counter : list_planes<WARPS, NPLANES>
 	}
 
 	/*
-	 * This lane's rows in the bitmap of a slot.  OTHERS: it may be one that
-	 * is not staged
+	 * This lane's rows in the bitmap of a slot.  OTHERS: the slot may not be
+	 * staged.
 	 */
 	template <bool OTHERS>
 	__device__ __forceinline__ uint4
@@ -171,8 +172,8 @@ struct list_counter : list_planes<WARPS, NPLANES>
 	}
 
 	/*
-	 * Add two bitmaps, whose slots are in a word; carry[] become masks of
-	 * weight 2
+	 * Add the bitmaps of two slots, which share a word; carry[] become masks
+	 * of weight 2
 	 */
 	template <bool OTHERS>
 	__device__ __forceinline__ void
@@ -218,7 +219,7 @@ struct list_counter : list_planes<WARPS, NPLANES>
 	}
 
 	/*
-	 * Add the bitmaps of n slots, a multiple of 8, to counters of TOP planes
+	 * Add the bitmaps of n slots (a multiple of 8) to counters of TOP planes
 	 */
 	template <int TOP, bool OTHERS>
 	__device__ __forceinline__ void
@@ -269,8 +270,7 @@ struct list_counter : list_planes<WARPS, NPLANES>
 	}
 
 	/*
-	 * Which of this lane's rows have counts of at least a number below
-	 * 2^PLANES?
+	 * Find this lane's rows whose counts are at least a number below 2^PLANES
 	 */
 	__device__ __forceinline__ void
 	rows_reaching(uint32_t number, uint32_t *rows) const
@@ -296,8 +296,8 @@ struct list_counter : list_planes<WARPS, NPLANES>
 		uint32_t count = 0;
 
 		/*
-		 * chosen plane by plane: counters that are not constants would be in
-		 * memory
+		 * choose plane by plane: with an index that is not constant, the
+		 * counters would be in memory
 		 */
 #pragma unroll
 		for (int p = 0; p < PLANES; p++)
@@ -311,8 +311,8 @@ struct list_counter : list_planes<WARPS, NPLANES>
 	}
 
 	/*
-	 * The largest count that `wanted` of the team's rows reach (0 if there is
-	 * none)
+	 * The largest count that at least `wanted` of the team's rows reach; 0 if
+	 * fewer rows have common ids
 	 */
 	__device__ __forceinline__ uint32_t
 	high_count(uint32_t wanted)
@@ -334,12 +334,12 @@ struct list_counter : list_planes<WARPS, NPLANES>
 	}
 
 	/*
-	 * Count query q in the block that was entered.
+	 * Count query q in the block that the team has entered.
 	 *
-	 * The fewer planes there are while bitmaps are added, the more registers
-	 * are free for loads.  NPLANES are enough if neither all of the query's
-	 * ids nor all that have slots are more than they can count; in the second
-	 * case the lists come last.
+	 * The fewer planes are in use while bitmaps are added, the more registers
+	 * are free for loads.  NPLANES planes are enough if they can count all of
+	 * the query's ids, or both its ids with slots and its ids with lists.  In
+	 * the second case the counts of the lists are added last.
 	 */
 	__device__ __forceinline__ void
 	count_query(uint32_t q, const uint4 *staged)
@@ -391,7 +391,7 @@ struct list_counter : list_planes<WARPS, NPLANES>
 
 typedef struct entered_block<WHOLE_THREADS> whole_block;
 
-/* Take a query of the item, for the whole warp */
+/* Take a query of the item for the whole warp */
 static __device__ __forceinline__ uint32_t
 take_query(struct team_shared *team)
 {
@@ -403,15 +403,16 @@ take_query(struct team_shared *team)
 }
 
 /*
- * Blocks of 4,096 rows, their bitmaps in shared memory; an item is some
- * queries
+ * Blocks of 4,096 rows, with bitmaps in shared memory.  The warps of a thread
+ * block share the queries of an item.
  */
 template <int PLANES, int THREADS>
 __global__ void
 __launch_bounds__(THREADS, 1) count_tiled(const __grid_constant__ struct list_params params)
 {
 	struct team_shared *team = (struct team_shared *) shared_memory;
-	struct entered_block<32> *entered = (struct entered_block<32> *) (team + 1); /* of all teams */
+	struct entered_block<32> *entered =
+		(struct entered_block<32> *) (team + 1); /* shared by all teams */
 	uint32_t *planes = (uint32_t *) (entered + 1) + threadIdx.x / 32 * TILED_TEAM_WORDS;
 	uint4 *bitmaps = (uint4 *) ((uint32_t *) (entered + 1) + THREADS / 32 * TILED_TEAM_WORDS);
 	list_counter<PLANES, 1, TILED_PLANES, true> counter(params, planes, NULL, entered);
@@ -449,7 +450,7 @@ __launch_bounds__(THREADS, 1) count_tiled(const __grid_constant__ struct list_pa
 		{
 			uint32_t q = queries.x + i;
 
-			/* looked at only when this query is counted */
+			/* fetched early: used after this query is counted */
 			i = take_query(team);
 			if (q - entered->counted.x >= entered->counted.y)
 				counter.count_query(q, bitmaps + counter.lane);
@@ -460,8 +461,8 @@ __launch_bounds__(THREADS, 1) count_tiled(const __grid_constant__ struct list_pa
 #define DIRECT_THREADS 128
 
 /*
- * Blocks of 4,096 rows, their bitmaps in global memory; a warp for each query
- * and block
+ * Blocks of 4,096 rows, with bitmaps in global memory.  One warp per query
+ * and block.
  */
 template <int PLANES>
 __global__ void
@@ -513,7 +514,10 @@ __launch_bounds__(WHOLE_THREADS, 2) count_whole(const __grid_constant__ struct l
 
 typedef void (*list_function)(const struct list_params);
 
-/* Threads of count_tiled: with more planes fewer, for their registers */
+/*
+ * Threads of count_tiled: fewer if there are more planes, which take
+ * registers
+ */
 static uint32_t
 tiled_threads(uint32_t planes, size_t smem_limit)
 {
@@ -558,7 +562,7 @@ whole_bytes(uint32_t planes)
 	return sizeof(struct team_shared) + sizeof(whole_block) + planes * WHOLE_ROWS / 8;
 }
 
-/* Slots of a segment of small blocks that are staged, beside the empty one */
+/* Slots of a segment of small blocks that are staged, without slot 0 */
 uint32_t
 lists_slots(size_t smem_limit)
 {
@@ -567,7 +571,7 @@ lists_slots(size_t smem_limit)
 		   1;
 }
 
-/* Let the kernels have as much shared memory as they need */
+/* Allow the kernels the shared memory that they need */
 cudaError_t
 lists_prepare(size_t smem_limit)
 {
@@ -590,7 +594,7 @@ lists_prepare(size_t smem_limit)
 	return lists_plain_prepare();
 }
 
-/* nslots: the most slots that a segment stages */
+/* nslots: the largest number of slots that a segment stages */
 cudaError_t
 lists_count_tiled(const struct list_params *params, uint32_t planes, size_t smem_limit,
 				  uint32_t nslots, uint32_t sms, cudaStream_t stream)

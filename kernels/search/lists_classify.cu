@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * lists_classify.cu
- *	  Sort the ids of queries by what segments have for them, before they are
- *	  counted.
+ *	  Sorts the ids of each query by what each segment has for them: bitmaps,
+ *	  lists or nothing.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,10 +13,11 @@ namespace gpuvec
 {
 
 /*
- * Sort the ids of query q, `len` of them, by what a segment has for them:
- * slots, those that are staged in shared memory first, filled up with the
- * empty slot to a multiple of 8, then ids with lists.  They go to `entries`
- * of the segment's entries.  One warp for each query and segment.
+ * Sort the len ids of query q by what a segment has for them.  The entries of
+ * the segment, from unit `entries` on, become: slots staged in shared memory,
+ * other slots, slot 0 up to a multiple of 8 slots, then ids with lists.
+ *
+ * Called by one warp for each query and segment.
  */
 static __device__ __forceinline__ void
 classify(const struct list_params &params, uint32_t segment, uint32_t q, const uint16_t *query_ids,
@@ -26,7 +27,7 @@ classify(const struct list_params &params, uint32_t segment, uint32_t q, const u
 	const struct device_lists *lists = &params.segments[segment].lists;
 	uint32_t below = (1u << lane) - 1;
 	uint32_t nslots[2] = {0, 0};
-	uint32_t all; /* slots, filled up */
+	uint32_t all; /* slots, padded to a multiple of 8 */
 	uint32_t at[3];
 	uint16_t *out = params.entries + ((size_t) segment * params.nentries + entries) * 8;
 
@@ -91,7 +92,8 @@ __launch_bounds__(CLASSIFY_WARPS * 32)
 }
 
 /*
- * The same for queries that come as parameters; the first block stores them
+ * The same for queries that are kernel parameters.  The first block stores
+ * them for the kernels that follow.
  */
 static __global__ void
 __launch_bounds__(LONE_QUERIES * 32)

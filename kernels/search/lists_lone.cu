@@ -1,13 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * lists_lone.cu
- *	  Count the common ids of rows and a query that is alone, or nearly so.
+ *	  Counts the ids that rows share with queries, if there are very few
+ *	  queries (LONE_QUERIES).
  *
- * As in lists.cu, but so that one query keeps the whole GPU busy: a thread
- * block counts it in a block of 4,096 rows, each thread has 32 of them.  Its
- * warps share the lists of the query's ids, and the planes in which they are
- * counted; a thread adds one word of each bitmap, and has all loads of 16
- * bitmaps under way at a time.
+ * This is done as in lists.cu, but so that one query keeps the whole GPU
+ * busy.  A thread block counts one query in a block of 4,096 rows; each
+ * thread has 32 rows.  The warps share the lists of the query's ids, and the
+ * planes in which these are counted.  A thread adds one word of each bitmap,
+ * with the loads of 16 bitmaps in flight.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,8 +25,8 @@ extern __shared__ uint4 shared_memory[];
 #define LONE_WARPS (LONE_THREADS / 32)
 
 /*
- * Planes and lists are those of a team of one warp: the block's warps count
- * in the same planes
+ * Planes and lists are those of a team of one warp, but all warps of the
+ * thread block count in the same planes
  */
 template <int PLANES>
 struct lone_counter : list_planes<1, TILED_PLANES>
@@ -34,9 +35,9 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 
 	bit_counters<PLANES> counters;
 	struct team_shared *shared;
-	uint32_t word;      /* of a bitmap or plane, this thread's */
-	uint32_t first_row; /* this thread's, in the segment */
-	uint32_t minlen;    /* of its rows; ~0: it has none */
+	uint32_t word;      /* this thread's word of each bitmap and plane */
+	uint32_t first_row; /* this thread's first row in the segment */
+	uint32_t minlen;    /* of its rows; ~0: no rows */
 	uint32_t maxlen;
 
 	__device__ __forceinline__
@@ -47,7 +48,7 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 		__syncthreads();
 	}
 
-	/* Turn to a block */
+	/* Enter a block */
 	__device__ __forceinline__ void
 	enter(uint32_t block)
 	{
@@ -68,7 +69,7 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 	}
 
 	/*
-	 * Add the planes to the counters, or set these to them; and clear the
+	 * Add the planes to the counters, or set the counters to them; clear the
 	 * planes
 	 */
 	template <bool ADD>
@@ -97,7 +98,8 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 	}
 
 	/*
-	 * Count the lists of ids from .. upto - 1, a quarter of them in each warp
+	 * Count the lists of ids[from] .. ids[upto - 1]; each warp counts a
+	 * quarter
 	 */
 	__device__ __forceinline__ void
 	count_quarters(const uint16_t *ids, uint32_t from, uint32_t upto)
@@ -154,7 +156,7 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 		counters.template add<N>(mask);
 	}
 
-	/* Add the bitmaps of n slots, a multiple of 8 */
+	/* Add the bitmaps of n slots (a multiple of 8) */
 	__device__ __forceinline__ void
 	count_slots(const uint16_t *slots, uint32_t n)
 	{
@@ -170,7 +172,7 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 			add_slots<8>(bitmaps, eights);
 	}
 
-	/* Add up a number of each warp */
+	/* The sum of a number of each warp */
 	__device__ __forceinline__ uint32_t
 	sum_of_block(uint32_t n)
 	{
@@ -185,8 +187,8 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 	}
 
 	/*
-	 * The largest count that `wanted` of the block's rows reach (0 if there
-	 * is none)
+	 * The largest count that at least `wanted` of the block's rows reach; 0
+	 * if fewer rows have common ids
 	 */
 	__device__ __forceinline__ uint32_t
 	high_count(uint32_t wanted)
@@ -230,7 +232,7 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 	}
 };
 
-/* A thread block for each query and block */
+/* One thread block per query and block */
 template <int PLANES>
 __global__ void
 __launch_bounds__(LONE_THREADS) count_lone(const __grid_constant__ struct list_params params)
@@ -251,7 +253,7 @@ __launch_bounds__(LONE_THREADS) count_lone(const __grid_constant__ struct list_p
 			continue;
 		if (counter.is_counted(q, block))
 			continue;
-		/* all threads have to agree */
+		/* all threads must see the same value */
 		__syncthreads();
 		if (threadIdx.x == 0)
 			shared->item = *(volatile const uint32_t *) params.stop;

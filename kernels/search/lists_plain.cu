@@ -1,14 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * lists_plain.cu
- *	  Count the common ids of rows and queries in segments without common ids.
+ *	  Counts the ids that rows share with queries, in segments where no id is
+ *	  common.
  *
- * No id has a bitmap then, so lists are all there is to count.  A thread
- * block counts in a whole segment, in a byte of shared memory for each row:
- * an addition has no reply to wait for (list_planes.cuh).  For many queries,
- * each warp counts some of the lists (count_plain); for a query alone the
- * threads share all postings evenly (count_plain_lone).  In the end each
- * thread looks through the bytes of 128 rows.
+ * There are no bitmaps then, only lists.  A thread block counts in a whole
+ * segment, in one byte of shared memory for each row: an atomic addition
+ * counts a row, and nothing has to wait for its result (list_planes.cuh).
+ *
+ * For many queries, each warp counts some of the lists (count_plain).  For
+ * very few, the threads share all postings evenly (count_plain_lone).  In the
+ * end each thread looks through the bytes of 128 rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,23 +27,25 @@ extern __shared__ uint4 shared_memory[];
 #define PLAIN_PLANES 8
 #define PLAIN_TEAM_WORDS (list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>::TEAM_WORDS)
 
-/* Shared memory for count_shared_out */
+/* Shared memory of count_shared_out() */
 struct __align__(16) list_shares
 {
-	uint32_t upto[WHOLE_THREADS];  /* postings of the lists up to this one */
-	uint32_t first[WHOLE_THREADS]; /* where a list starts, less the postings before it */
+	uint32_t upto[WHOLE_THREADS];  /* postings of the lists up to and including this list */
+	uint32_t first[WHOLE_THREADS]; /* where this list starts, less the postings of lists before */
 	uint32_t sums[WHOLE_THREADS / 32];
 };
 
-/* Counts queries in a whole segment without bitmaps, a byte for each row */
+/*
+ * Counts queries in a whole segment without bitmaps, in a byte for each row
+ */
 struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 {
 	typedef list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true> base;
 
-	/* registers are not scarce here */
+	/* the state of entered_block, in registers: here they are not scarce */
 	const struct device_segment *segment;
 	uint32_t segment_number;
-	uint32_t minlen; /* of this lane's rows; ~0: it has none */
+	uint32_t minlen; /* of this lane's rows; ~0: no rows */
 	uint32_t maxlen;
 
 	__device__ __forceinline__
@@ -50,7 +54,7 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 	{
 	}
 
-	/* Turn to a segment */
+	/* Enter a segment */
 	__device__ __forceinline__ void
 	enter_block(uint32_t block)
 	{
@@ -69,9 +73,9 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 	}
 
 	/*
-	 * As count_ids, for a query that is alone: the team's threads share all
-	 * postings evenly, each with LOADS of them under way, so that long lists
-	 * take no longer.
+	 * Does the work of count_ids() for a query that is alone.  The team's
+	 * threads share all postings evenly, each with LOADS of them in flight.
+	 * So a few long lists take no more time than many short ones.
 	 */
 	__device__ __forceinline__ void
 	count_shared_out(const uint16_t *ids, uint32_t n, struct list_shares *shares)
@@ -123,7 +127,10 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 				uint32_t src[LOADS] = {};
 				uint32_t posting[LOADS];
 
-				/* the first list that reaches beyond a position */
+				/*
+				 * binary search for the first list that ends beyond the
+				 * position
+				 */
 #pragma unroll 1
 				for (uint32_t step = 1u << (31 - __clz(m)); step > 0; step /= 2)
 #pragma unroll
@@ -150,21 +157,23 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 	}
 
 	/*
-	 * The highest bits of those bytes of x that are at least a number, in all
-	 * bytes of y
+	 * Compare the bytes of x with those of y, which are all the same number.
+	 * The highest bit of each byte tells whether x's byte is at least that
+	 * number.
 	 */
 	static __device__ __forceinline__ uint32_t
 	bytes_reaching(uint32_t x, uint32_t y)
 	{
 		uint32_t high = 0x80808080;
-		uint32_t low = (x | high) - (y & ~high); /* its high bit: without that of both, x >= y */
+		/* the highest bit of each byte of low: x >= y in the other 7 bits */
+		uint32_t low = (x | high) - (y & ~high);
 
 		return ((x & ~y) | (~(x ^ y) & low)) & high;
 	}
 
 	/*
-	 * Has any of this lane's rows a count of at least a number?  No row has
-	 * more than `most`
+	 * True if any of this lane's rows has a count of at least a number.  No
+	 * row's count exceeds `most`.
 	 */
 	__device__ __forceinline__ bool
 	any_reaching(uint32_t number, uint32_t most) const
@@ -175,8 +184,8 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 		if (most >= 128)
 			return number_reaching(number) > 0;
 			/*
-			 * no sum is beyond its byte, and those of at least 128 have the
-			 * highest bit
+			 * no sum overflows its byte; a sum of at least 128 has the
+			 * highest bit set
 			 */
 #pragma unroll
 		for (int i = 0; i < PLAIN_PLANES; i++)
@@ -188,7 +197,7 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 		return (sums & 0x80808080) != 0;
 	}
 
-	/* How many of this lane's rows have counts of at least a number? */
+	/* Number of this lane's rows whose counts are at least a number */
 	__device__ __forceinline__ uint32_t
 	number_reaching(uint32_t number) const
 	{
@@ -209,8 +218,8 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 	}
 
 	/*
-	 * Which of this lane's rows from 32 w on have counts of at least a
-	 * number?
+	 * Mask of this lane's rows 32 w .. 32 w + 31 whose counts are at least a
+	 * number
 	 */
 	__device__ __forceinline__ uint32_t
 	rows_reaching(int w, uint32_t number) const
@@ -224,10 +233,7 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 			uint4 v = *plane(2 * w + half);
 			const uint32_t word[4] = {v.x, v.y, v.z, v.w};
 
-			/*
-			 * the multiplication brings the four bits together, without
-			 * carries
-			 */
+			/* multiplying brings the four bits together; no carries occur */
 #pragma unroll
 			for (int i = 0; i < 4; i++)
 				rows |= (bytes_reaching(word[i], y) >> 7) * 0x01020408 >> 24 << (half * 16 + i * 4);
@@ -236,8 +242,8 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 	}
 
 	/*
-	 * The largest count that `wanted` of the team's rows reach (0 if there is
-	 * none)
+	 * The largest count that at least `wanted` of the team's rows reach; 0 if
+	 * fewer rows have common ids
 	 */
 	__device__ __forceinline__ uint32_t
 	high_count(uint32_t wanted)
@@ -260,8 +266,8 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 	}
 
 	/*
-	 * Count query q in the segment that was entered; shares: NULL, or the
-	 * query is alone
+	 * Count query q in the segment that was entered.  shares: NULL, or shared
+	 * memory to count a query that is alone.
 	 */
 	__device__ __forceinline__ void
 	count_query(uint32_t q, struct list_shares *shares)
@@ -296,7 +302,7 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 	}
 };
 
-#define PLAIN_BLOCKS 3 /* that share a multiprocessor */
+#define PLAIN_BLOCKS 3 /* thread blocks per multiprocessor */
 
 static __global__ void
 __launch_bounds__(WHOLE_THREADS, PLAIN_BLOCKS)
@@ -308,7 +314,7 @@ __launch_bounds__(WHOLE_THREADS, PLAIN_BLOCKS)
 	count_segments(params, counter, [&](uint32_t q) { counter.count_query(q, NULL); });
 }
 
-/* For queries that are alone, or nearly so */
+/* For at most LONE_QUERIES queries */
 static __global__ void
 __launch_bounds__(WHOLE_THREADS, 1)
 	count_plain_lone(const __grid_constant__ struct list_params params)
@@ -328,7 +334,7 @@ plain_bytes(void)
 	return sizeof(struct team_shared) + PLAIN_TEAM_WORDS * sizeof(uint32_t);
 }
 
-/* Let the kernels have as much shared memory as they need */
+/* Allow the kernels the shared memory that they need */
 cudaError_t
 lists_plain_prepare(void)
 {
@@ -344,8 +350,8 @@ lists_plain_prepare(void)
 }
 
 /*
- * No row has more than 255 ids in common with a query, and no segment has
- * slots
+ * The caller makes sure that no row shares more than 255 ids with a query,
+ * and that no segment has slots
  */
 cudaError_t
 lists_count_plain(const struct list_params *params, uint32_t sms, cudaStream_t stream)

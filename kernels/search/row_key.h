@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * row_key.h
- *	  The order of results: what every candidate is kept as.
+ *	  The keys of candidates, whose order is the order of results.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,9 +18,10 @@ namespace gpuvec
 {
 
 /*
- * The key of a row in the answer to a query: ascending order of (hi, lo) is
- * the order of results.  hi is gpuvec_score_key(score), lo is block number <<
- * 32 | line pointer number << 21 | number of common ids (at most 65536).
+ * The key of a row in the answer to a query.  Ascending order of (hi, lo) is
+ * the order of results.  hi is gpuvec_score_key(score).  lo is block number
+ * << 32 | line pointer number << KEY_COMMON_BITS | number of common ids (at
+ * most 65536).
  */
 struct __align__(16) row_key
 {

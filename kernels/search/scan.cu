@@ -1,34 +1,37 @@
 /*-------------------------------------------------------------------------
  *
  * scan.cu
- *	  Count the common ids of every row with a batch of queries, and emit the
- *	  rows that may be among the best.
+ *	  Counts the ids that every row shares with a batch of queries, and emits
+ *	  the rows that may be among the best.
  *
- * A batch is as many queries as an entry of the table has bits: 8, 16 or 32.
+ * A batch has as many queries as an entry of the table has bits: 8, 16 or 32.
  * The table lies in shared memory; bit q of entry id says whether query q has
- * the id.  So one lookup of a row's id answers for all queries of the batch,
- * and the entry that it gives is a mask to be added to bit-sliced counters
- * (see bit_counters.cuh).  Narrow entries are packed, several ids to a 32-bit
- * mask, and their counters are added up at the end of the tile.
+ * the id.  So one lookup of a row's id answers for all queries of the batch.
+ * The entry is a mask that is added to bit-sliced counters
+ * (bit_counters.cuh).  Entries of less than 32 bits are packed, several ids
+ * to a mask; their counters are added up at the end of the tile.
  *
- * A warp scans a tile: lane r has row r, and reads its ids in chunks of 8 by
- * 16-byte loads that are contiguous over the warp.  For the tile as a whole,
- * lane q finds how many common ids query q needs for its bound (gpuvec_need);
- * if that is more than there can be, the query is out, and if all are, the
- * tile is not read.  The needs are turned into bit planes, so that one
- * bit-sliced comparison finds all pairs of rows and queries that may qualify;
- * only those are scored. Once on the way, where fewer ids remain than half of
- * what the least demanding query needs, the same comparison tells whether the
- * tile can be left early.
+ * A warp scans a tile of 32 rows.  Lane r has row r, and reads its ids in
+ * chunks of 8 by 16-byte loads that are contiguous over the warp.
  *
- * Places beyond a row's length hold 0.  If no query of the batch has id 0,
- * they count nothing; otherwise the last chunks are masked by the rows'
+ * For the tile as a whole, lane q finds how many common ids query q needs for
+ * its bound (gpuvec_need).  If no row can share as many, the query is out; if
+ * all queries are out, the tile is not read.  The needs are turned into bit
+ * planes, so that one bit-sliced comparison finds all pairs of rows and
+ * queries that may qualify.  Only these are scored.
+ *
+ * There is one check on the way: at the point where fewer ids remain than
+ * half of what the least demanding query needs, the same comparison tells
+ * whether the tile can be left early.
+ *
+ * Positions beyond a row's length hold 0.  If no query of the batch has id 0,
+ * they count nothing.  Otherwise the last chunks are masked by the rows'
  * lengths.
  *
- * Blocks are persistent.  An item is a range of tiles and a batch; the
- * batches of one range follow one another, so that the range's ids come from
- * the L2 cache. Within an item warps take tiles from a counter in shared
- * memory.
+ * Thread blocks are persistent: they take items until none is left.  An item
+ * is a range of tiles and a batch.  The batches of one range follow one
+ * another, so that the range's ids come from the L2 cache.  Within an item,
+ * warps take tiles from a counter in shared memory.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,8 +45,8 @@ namespace gpuvec
 extern __shared__ uint4 shared_memory[];
 
 /*
- * What a warp needs of its tile: planes of the needs, at the end and at the
- * check
+ * What the queries need in the tile of a warp, as bit planes: at its end, and
+ * at the check on the way
  */
 template <int PLANES>
 struct __align__(16) tile_needs
@@ -52,7 +55,7 @@ struct __align__(16) tile_needs
 	uint32_t check[(PLANES + 3) / 4 * 4];
 };
 
-/* Shared memory of a block; the table follows */
+/* Shared memory of a thread block; the table follows */
 template <int PLANES, int THREADS>
 struct __align__(16) scan_shared
 {
@@ -63,10 +66,10 @@ struct __align__(16) scan_shared
 	uint32_t padding[2];
 };
 
-/* A tile on its way through a warp */
+/* A tile that a warp scans */
 struct warp_tile
 {
-	uint32_t tile; /* within the segment */
+	uint32_t tile; /* number in the segment */
 	uint32_t chunk;
 	uint32_t nchunks;
 	uint32_t minlen;
@@ -77,7 +80,7 @@ template <typename Entry, int PLANES, int THREADS>
 struct scanner
 {
 	static constexpr int BATCH = 8 * sizeof(Entry);
-	/* 32-bit masks that a chunk of 8 ids gives */
+	/* 32-bit masks that a chunk of 8 ids yields */
 	static constexpr int MASKS = 2 * sizeof(Entry);
 
 	typedef struct scan_shared<PLANES, THREADS> shared_type;
@@ -85,20 +88,20 @@ struct scanner
 	const struct scan_params &params;
 	shared_type *shared;
 	Entry *table;
-	struct tile_needs<PLANES> *needs; /* of this warp */
+	struct tile_needs<PLANES> *needs; /* this warp's */
 	uint32_t lane;
 
 	/* of the batch */
-	uint32_t first; /* its first query */
-	uint32_t alive; /* queries that still want rows */
+	uint32_t first; /* first query */
+	uint32_t alive; /* mask of queries that have not overflowed */
 	bool has_zero;  /* some query has id 0 */
 
-	/* of the lengths that were met last */
+	/* the lengths of the last tile, and what follows from them */
 	uint32_t minlen;
 	uint32_t maxlen;
-	uint32_t active; /* queries that rows of these lengths can serve */
-	uint32_t check;  /* chunks before the check; at least the number of
-								 * chunks: none */
+	uint32_t active; /* mask of queries for which such rows can qualify */
+	/* chunks before the check; if the tile has fewer, there is no check */
+	uint32_t check;
 
 	__device__ __forceinline__
 	scanner(const struct scan_params &p)
@@ -107,7 +110,7 @@ struct scanner
 	{
 	}
 
-	/* Set bit q of the table for the ids of query q; by one warp */
+	/* Set bit q of the table for the ids of query q; called by one warp */
 	__device__ __forceinline__ void
 	mark_ids(uint32_t q)
 	{
@@ -126,7 +129,10 @@ struct scanner
 		}
 	}
 
-	/* Make the table and the lanes' state for a batch; by the whole block */
+	/*
+	 * Make the table and the lanes' state for a batch; called by the whole
+	 * thread block
+	 */
 	__device__ __forceinline__ void
 	load_batch(uint32_t batch)
 	{
@@ -160,7 +166,7 @@ struct scanner
 		has_zero = table[0] != 0;
 	}
 
-	/* Write a number of each lane as planes; by one warp */
+	/* Write a number of each lane as planes; called by one warp */
 	__device__ __forceinline__ void
 	write_planes(uint32_t *planes, uint32_t number)
 	{
@@ -175,7 +181,8 @@ struct scanner
 	}
 
 	/*
-	 * Which queries can rows of these lengths serve, and what do they need?
+	 * Find the queries for which rows of these lengths can qualify, and what
+	 * these queries need
 	 */
 	__device__ __forceinline__ void
 	set_lengths(const struct warp_tile &at)
@@ -193,12 +200,12 @@ struct scanner
 		least = __reduce_min_sync(FULL_WARP, on ? need : ~0u);
 		if (!on)
 			need = 0;
-		__syncwarp(); /* all lanes are done with the old planes */
+		__syncwarp(); /* all lanes have read the old planes */
 		write_planes(needs->end, need);
 
 		/*
-		 * after `check` chunks, twice the ids that remain are fewer than
-		 * least
+		 * after `check` chunks, twice the number of remaining ids is less
+		 * than `least`
 		 */
 		check = ~0u;
 		if (least > 0)
@@ -222,7 +229,7 @@ struct scanner
 		return table[id];
 	}
 
-	/* The masks of a chunk; `position` is that of its first id */
+	/* The masks of a chunk; `position` is that of the chunk's first id */
 	template <bool MASKED>
 	__device__ __forceinline__ void
 	chunk_masks(const uint4 &chunk, uint32_t *mask, uint32_t position, uint32_t rowlen)
@@ -249,7 +256,7 @@ struct scanner
 		}
 	}
 
-	/* Count chunks from .. to - 1 of a row, all of whose ids count */
+	/* Count chunks from .. to - 1 of a row; all their ids count */
 	__device__ __forceinline__ void
 	count_chunks(bit_counters<PLANES> &counters, const uint4 *ids, uint32_t from, uint32_t to)
 	{
@@ -284,7 +291,7 @@ struct scanner
 		}
 	}
 
-	/* The same where the row may end */
+	/* The same for chunks in which the row may end */
 	__device__ __forceinline__ void
 	count_last_chunks(bit_counters<PLANES> &counters, const uint4 *ids, uint32_t from, uint32_t to,
 					  uint32_t rowlen)
@@ -301,8 +308,8 @@ struct scanner
 	}
 
 	/*
-	 * Add up the counters of a packed word, so that bits 0 .. BATCH - 1 are
-	 * whole
+	 * Add up the counters of packed entries, so that bits 0 .. BATCH - 1 have
+	 * the complete counts
 	 */
 	static __device__ __forceinline__ void
 	fold(bit_counters<PLANES> &counters)
@@ -313,7 +320,9 @@ struct scanner
 			counters.template fold<8>();
 	}
 
-	/* Can any row of the tile still reach what an active query needs? */
+	/*
+	 * True if some row of the tile can still reach what an active query needs
+	 */
 	__device__ __forceinline__ bool
 	still_possible(const bit_counters<PLANES> &counters)
 	{
@@ -323,7 +332,9 @@ struct scanner
 		return __any_sync(FULL_WARP, whole.at_least(needs->check) & active);
 	}
 
-	/* Emit the pairs that the bit-sliced comparison let through */
+	/*
+	 * Emit the pairs of rows and queries that the bit-sliced comparison found
+	 */
 	__device__ __forceinline__ void
 	emit_all(const bit_counters<PLANES> &counters, uint32_t candidates,
 			 const struct device_segment *segment, uint32_t tile)
@@ -353,7 +364,7 @@ struct scanner
 		}
 	}
 
-	/* Scan one tile; by one warp */
+	/* Scan one tile; called by one warp */
 	__device__ __forceinline__ void
 	scan_tile(const struct device_segment *segment, const struct warp_tile &at)
 	{
@@ -393,10 +404,7 @@ struct scanner
 			emit_all(counters, candidates, segment, at.tile);
 	}
 
-	/*
-	 * Scan those of n tiles of a group (n <= 32) that are in the round's
-	 * classes
-	 */
+	/* Of n tiles of a group (n <= 32), scan those in the round's classes */
 	__device__ __forceinline__ void
 	scan_strip(uint32_t group, uint32_t offset, uint32_t n)
 	{
@@ -427,7 +435,10 @@ struct scanner
 		}
 	}
 
-	/* Scan a range of groups; by the whole block, each warp on its own */
+	/*
+	 * Scan a range of groups; called by the whole thread block.  Each warp
+	 * takes tiles on its own.
+	 */
 	__device__ __forceinline__ void
 	scan_range(uint32_t range)
 	{
@@ -453,7 +464,7 @@ struct scanner
 		}
 	}
 
-	/* Take items until there are none */
+	/* Take items until none is left */
 	__device__ __forceinline__ void
 	run()
 	{
@@ -494,13 +505,13 @@ __launch_bounds__(THREADS, 1) scan_kernel(const __grid_constant__ struct scan_pa
 	s.run();
 }
 
-/* Threads of a block: with many planes, fewer of them, for their registers */
+/* Threads of a block: fewer with many planes, which take registers */
 #define THREADS_8 1024
 #define THREADS_17 512
 
 typedef void (*scan_function)(const struct scan_params);
 
-/* The kernel for this width of entries and number of planes */
+/* The kernel for a width of entries and a number of planes */
 static scan_function
 scan_variant(uint32_t entry_bits, uint32_t planes)
 {
@@ -513,7 +524,7 @@ scan_variant(uint32_t entry_bits, uint32_t planes)
 							  : scan_kernel<uint8_t, 17, THREADS_17>;
 }
 
-/* Let the kernels have as much shared memory as the device allows */
+/* Allow the kernels as much shared memory as the device has */
 cudaError_t
 scan_prepare(size_t smem_limit)
 {
@@ -531,7 +542,7 @@ scan_prepare(size_t smem_limit)
 	return cudaSuccess;
 }
 
-/* Shared memory that a block needs for a table of ids 0 .. maxid */
+/* Bytes of shared memory that a block needs for a table of ids 0 .. maxid */
 size_t
 scan_shared_bytes(uint32_t entry_bits, uint32_t planes, uint32_t maxid)
 {
@@ -547,7 +558,7 @@ scan_threads(uint32_t planes)
 	return planes == 8 ? THREADS_8 : THREADS_17;
 }
 
-/* How many blocks run on a multiprocessor at once? */
+/* Find how many blocks run on a multiprocessor at once */
 cudaError_t
 scan_blocks(uint32_t entry_bits, uint32_t planes, size_t shared_bytes, int *blocks)
 {

@@ -1,12 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * search_backend.h
- *	  The CUDA backend: what the host keeps of it, of segments, live maps and
- *	  views.
+ *	  The CUDA backend: what the host keeps of the GPU, of segments, live maps
+ *	  and views.
  *
- * backend.cu	opening and closing segments.cu	segments and live maps on the
- * device; list_build.cu: their lists views.cu		views topk.cu
- * searches (chunk.h: what its files share)
+ * backend.cu      opening and closing
+ * segments.cu     segments and live maps on the device
+ * list_build.cu   their lists
+ * views.cu        views
+ * topk.cu         searches (chunk.h: what its files share)
  *
  *-------------------------------------------------------------------------
  */
@@ -28,7 +30,7 @@
 namespace gpuvec
 {
 
-/* What the backend hangs on segments, live maps and views (their `device`) */
+/* What the member `device` of segments, live maps and views points to */
 struct cuda_segment
 {
 	unique_memory memory;
@@ -43,20 +45,25 @@ struct cuda_livemap
 };
 
 /*
- * Work is handed out in groups of 32 consecutive tiles of one segment.
- * groups[] gives each one's segment and first tile.
+ * A view on the device.  Scans take the tiles in groups of 32 consecutive
+ * tiles of one segment; groups[] has the segment and the first tile of each
+ * group.
  */
 struct cuda_view
 {
 	unique_memory memory;
 	const struct device_segment *segments = NULL;
-	const uint2 *groups = NULL;  /* those of segments without lists come first */
-	const uint2 *blocks[2] = {}; /* segment and block, in the order of their lengths; of
-									 * TILED_SHIFT and of WHOLE_SHIFT */
+	const uint2 *groups = NULL; /* [ngroups]; groups of segments without lists come first */
+	/*
+	 * blocks of TILED_SHIFT and of WHOLE_SHIFT, in order of length: segment
+	 * and block number
+	 */
+	const uint2 *blocks[2] = {};
 	uint32_t nblocks[2] = {};
-	std::unique_ptr<uint32_t[]> block_len[2]; /* ids of the middle row of each */
-	uint32_t nstaged = 0;                     /* most slots that a segment stages */
-	bool plain = true;                        /* no whole segment has slots */
+	std::unique_ptr<uint32_t[]> block_len[2]; /* length of the middle row of each block */
+	uint32_t nstaged = 0;                     /* largest number of slots that a segment stages */
+	/* no segment of one block has slots */
+	bool plain = true;
 	uint32_t nsegments = 0;
 	uint32_t ngroups = 0;
 	uint32_t nplain = 0;      /* groups of segments without lists */
@@ -67,18 +74,18 @@ struct cuda_view
 	std::unique_ptr<uint32_t[]> segment_tiles; /* tiles of each segment */
 
 	/*
-	 * for scans by rounds, counted when the first one needs it
+	 * for scans by rounds; counted when the first scan needs it
 	 * (count_classes)
 	 */
 	std::mutex mutex; /* guards the counting */
 	bool classified = false;
 	uint32_t largest_class = 0;                   /* tiles in the largest class */
-	uint32_t tiles_before[TILE_CLASSES + 1] = {}; /* tiles in classes below c */
+	uint32_t tiles_before[TILE_CLASSES + 1] = {}; /* [c]: tiles in classes below c */
 };
 
 /*
- * Uploads go through a few streams with pinned memory, so several threads can
- * upload beside a running search.
+ * Uploads use a few streams with pinned memory, so that several threads can
+ * upload while a search runs.
  */
 #define UPLOAD_STREAMS 4
 #define UPLOAD_BYTES ((size_t) 8 << 20)
@@ -93,7 +100,7 @@ struct search_backend : gpuvec_backend
 	struct gpuvec_search_stats stats = {};
 	upload_streams uploads;
 
-	/* of topk, which runs once at a time */
+	/* used by topk, of which only one call runs at a time */
 	unique_stream stream;
 	unique_event finished;
 	unique_memory scratch;
@@ -102,9 +109,10 @@ struct search_backend : gpuvec_backend
 	size_t upload_bytes = 0;
 	unique_pinned download;
 	size_t download_bytes = 0;
-	unique_memory stop;              /* uint32_t */
-	unique_pinned stop_value;        /* uint32_t, 1 */
-	gpuvec_thread_pool *pool = NULL; /* decodes large answers; NULL: the caller does it alone */
+	unique_memory stop;       /* uint32_t: nonzero makes the kernels end early */
+	unique_pinned stop_value; /* uint32_t 1, to copy to `stop` */
+	/* decodes large answers; NULL: the calling thread does this alone */
+	gpuvec_thread_pool *pool = NULL;
 };
 
 /* ---- backend.cu ---- */
@@ -118,11 +126,14 @@ search_open(const gpuvec_backend_options *options, gpuvec_error *error);
 
 /* ---- segments.cu ---- */
 
-/* Wait for a stream for uploads.  NULL and *error if it cannot be used. */
+/*
+ * Take an upload stream; waits until one is free.  NULL, and *error is
+ * filled, if the stream cannot be used.
+ */
 extern upload_streams::loan
 take_upload_stream(struct search_backend *b, gpuvec_error *error);
 
-/* A part of what is allocated on the device */
+/* Data to copy to an offset of an allocation */
 struct host_part
 {
 	size_t offset;
@@ -131,8 +142,8 @@ struct host_part
 };
 
 /*
- * Allocate device memory and fill some parts of it.  Waits until all is
- * there; the memory may then be freed by any thread, when no search uses it.
+ * Allocate device memory, and copy some parts to it.  Waits until the copies
+ * are complete.  Any thread may free the memory, when no search uses it.
  */
 extern bool
 upload_parts(struct search_backend *b, unique_memory &memory, size_t bytes,
@@ -153,10 +164,9 @@ read_ids(gpuvec_backend *backend, const gpuvec_segment *segment, uint16_t *ids,
 /* ---- list_build.cu ---- */
 
 /*
- * Give an uploaded segment its lists, if they are worth it:
- * mine->lists_memory and mine->desc.lists, and their *bytes.  Returns false
- * only if the GPU failed; a segment for whose lists there is no memory does
- * without them.
+ * Give an uploaded segment its lists, if they are worth their memory: sets
+ * mine->lists_memory, mine->desc.lists and *bytes.  If there is no memory for
+ * them, the segment does without.  Returns false only if the GPU failed.
  */
 extern bool
 lists_build(struct search_backend *b, staged_stream &stream, const gpuvec_segment *segment,
@@ -169,7 +179,7 @@ adopt_view(gpuvec_backend *backend, gpuvec_view *view, gpuvec_error *error);
 extern void
 release_view(gpuvec_backend *backend, gpuvec_view *view);
 
-/* Count the tiles of each class of a view, if that was not done yet */
+/* Count the tiles of each class of a view, if this has not been done */
 extern void
 count_classes(struct cuda_view *view);
 

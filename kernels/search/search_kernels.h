@@ -4,14 +4,15 @@
  *	  The kernels of a search: their parameters, and the functions that launch
  *	  them.
  *
- * scan.cu		the scan that counts common ids and emits candidates
- * lists_classify.cu	what a query's ids have in a segment: lists or bitmaps
- * lists.cu		counting by them; lists_plain.cu: where no id is common;
- *			lists_lone.cu: a query that is alone
- * select.cu	the selection of the best candidates, and sorting
+ * scan.cu            counts common ids by a scan, and emits candidates
+ * lists_classify.cu  sorts a query's ids by what a segment has for them
+ * lists.cu           counts by inverted lists
+ * lists_plain.cu     the same where no id is common
+ * lists_lone.cu      the same for very few queries
+ * select.cu          selects the best candidates, and sorts
  *
- * What they share: list_planes.cuh, list_items.cuh and bit_counters.cuh for
- * counting, emit.cuh for scoring what was counted.
+ * They share list_planes.cuh, list_items.cuh and bit_counters.cuh for
+ * counting, and emit.cuh for scoring.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,17 +25,17 @@
 namespace gpuvec
 {
 
-/* What a row must fulfil to rank for a query */
+/* The limits within which a row's key ranks for a query */
 struct __align__(16) query_limits
 {
 	struct row_key bound; /* key <= bound */
 	struct row_key after; /* and key > after */
 	uint32_t len;         /* ids of the query */
-	float score;          /* kernels keep bound_score(bound.hi) here */
+	float score;          /* the scan keeps bound_score(bound.hi) here */
 	uint32_t padding[2];
 };
 
-/* bound.hi as a score, rounded down */
+/* bound.hi as a score, rounded down; -infinity if there is no bound */
 static __forceinline__ __device__ float
 bound_score(uint64_t bound_hi)
 {
@@ -45,14 +46,20 @@ bound_score(uint64_t bound_hi)
 struct __align__(16) query_state
 {
 	struct query_limits limits;
-	uint32_t ids;     /* first of its ids */
-	uint32_t entries; /* first of its entries in each segment (lists.cu), in eights */
+	uint32_t ids; /* position of its first id */
+	/*
+	 * position of its first entry in each segment (lists.cu), in units of
+	 * eight
+	 */
+	uint32_t entries;
 	uint32_t k;
-	uint32_t count;    /* candidates of this round, those that found no
-								 * room included */
-	uint32_t ntop;     /* rows in its list of the best */
-	uint32_t overflow; /* candidates were lost: its list is void, its
-								 * bound is not */
+	/*
+	 * candidates of this round, including those for which there was no room
+	 */
+	uint32_t count;
+	uint32_t ntop; /* rows in its list of the best rows */
+	/* candidates were lost: its list is invalid, but its bound is valid */
+	uint32_t overflow;
 	uint32_t padding[2];
 };
 
@@ -64,66 +71,78 @@ struct scan_params
 	const uint16_t *ids;        /* of the queries */
 	struct row_key *candidates; /* [nqueries * capacity] */
 	uint32_t *next_item;        /* zero before the launch */
-	const uint32_t *stop;       /* nonzero: the answer is not wanted any more */
+	const uint32_t *stop;       /* nonzero: end early, all queries are canceled */
 	uint32_t ngroups;
 	uint32_t nqueries;
 	uint32_t capacity;
-	uint32_t class_lo; /* the tiles to scan: classes class_lo .. */
+	uint32_t class_lo; /* tiles to scan: classes class_lo .. */
 	uint32_t class_hi; /* .. class_hi - 1 */
 	uint32_t maxid;
 	uint32_t nbatches;
-	uint32_t nitems;       /* nbatches * number of ranges */
-	uint32_t range_groups; /* groups of an item */
+	uint32_t nitems;       /* nbatches * number of ranges of groups */
+	uint32_t range_groups; /* groups per item */
 	uint32_t grab;         /* tiles that a warp takes at a time: a power of 2 */
 	gpuvec_measure measure;
 };
 
 /*
- * Queries that are alone, or nearly so: a number of them, and of all their
- * ids
+ * Limits for queries that become kernel parameters: their number, and the
+ * number of all their ids
  */
 #define LONE_QUERIES 4
 #define LONE_IDS 768
 
-/* Counting by lists; see lists.cu */
+/* Parameters of counting by lists; see lists.cu */
 struct list_params
 {
 	const struct device_segment *segments;
-	const uint2 *blocks; /* those to count: segment and block */
+	const uint2 *blocks; /* [nblocks]: segment and block number */
 	struct query_state *queries;
-	const uint16_t *ids;        /* of the queries */
-	uint16_t *entries;          /* [nsegments * nentries] */
-	uint4 *nentries_of;         /* [nsegments * nqueries]: slots that are staged, other slots,
-								 * ids with lists; and where the entries are, in eights */
+	const uint16_t *ids; /* of the queries */
+	uint16_t *entries;   /* [nsegments * nentries * 8]: see lists_classify.cu */
+	/*
+	 * [nsegments * nqueries]: number of staged slots, other slots, and ids
+	 * with lists; position of the entries, in units of eight
+	 */
+	uint4 *nentries_of;
 	struct row_key *candidates; /* [nqueries * capacity] */
 	uint32_t *next_item;        /* zero before the launch */
-	const uint32_t *stop;       /* nonzero: the answer is not wanted any more */
+	const uint32_t *stop;       /* nonzero: end early, all queries are canceled */
 	uint32_t nsegments;
-	uint32_t nentries; /* of a segment, in eights */
+	uint32_t nentries; /* of a segment, in units of eight */
 	uint32_t nblocks;
 	uint32_t nqueries;
 	uint32_t capacity;
-	const uint2 *ranges;  /* NULL, or for each block the queries to count: the first
-								 * one, and how many */
-	const uint2 *counted; /* NULL, or for each block those that are counted already */
-	uint32_t own_blocks;  /* not 0: each query counts this number of blocks of its own, .. */
-	uint32_t own_first[LONE_QUERIES]; /* .. from this one on, and nblocks are all of them */
-	uint32_t sample;                  /* not 0: of each block, only about this many of the rows
-								 * with the highest counts */
-	uint32_t item_queries;            /* queries of a work item */
-	uint32_t nslices;                 /* work items of a block */
+	/* NULL, or [nblocks]: the queries to count, as first query and number */
+	const uint2 *ranges;
+	/* NULL, or [nblocks]: the queries that are already counted */
+	const uint2 *counted;
+	/*
+	 * 0, or each query counts this number of blocks of its own, and nblocks
+	 * is the number of all of them; own_first[] is the first block of each
+	 * query
+	 */
+	uint32_t own_blocks;
+	uint32_t own_first[LONE_QUERIES];
+	/*
+	 * 0, or the approximate number of rows to emit of each block: those with
+	 * the highest counts
+	 */
+	uint32_t sample;
+	uint32_t item_queries; /* queries per item */
+	uint32_t nslices;      /* items per block */
 	gpuvec_measure measure;
 };
 
 /*
- * Queries that reach the device as a parameter of the kernel that classifies
- * their ids, which stores them where the kernels after it look: no copy has
- * to be waited for.
+ * Parameters of the kernel that classifies ids, with queries among them.  The
+ * kernel stores the queries where the next kernels expect them, so no copy to
+ * the device has to be waited for.
  */
 struct lone_params
 {
 	struct list_params lists;
-	uint32_t *counters; /* to be set to 0 */
+	uint32_t *counters; /* the kernel sets them to 0 */
 	uint16_t *stored_ids;
 	uint32_t ncounters;
 	uint32_t nids;
@@ -133,10 +152,11 @@ struct lone_params
 
 enum select_mode
 {
-	SELECT_ROUND,  /* list = the k best of list and candidates */
-	SELECT_FINAL,  /* the same, sorted into results (k <=
-								 * GPUVEC_FAST_K) */
-	SELECT_TIGHTEN /* drop the candidates, but tighten the bound */
+	SELECT_ROUND, /* list = k best of list and candidates */
+	/* the same, but sorted into results (k <= GPUVEC_FAST_K) */
+	SELECT_FINAL,
+	/* drop the candidates, but tighten the bound */
+	SELECT_TIGHTEN
 };
 
 struct select_params
@@ -146,7 +166,7 @@ struct select_params
 	const struct row_key *top_in; /* [nqueries * kmax] */
 	struct row_key *top_out;
 	struct row_key *results;
-	struct query_state *states; /* where the final states go as well, or NULL */
+	struct query_state *states; /* NULL, or a second place for final states */
 	uint32_t nqueries;
 	uint32_t capacity;
 	uint32_t kmax;
@@ -160,8 +180,8 @@ struct sort_params
 	struct row_key *out;
 	uint32_t nqueries;
 	uint32_t kmax;
-	uint32_t width; /* length of the runs to merge; 0: make runs of
-								 * SORT_RUN */
+	/* length of the runs to merge; 0: make runs of SORT_RUN */
+	uint32_t width;
 };
 
 #define SORT_RUN 1024

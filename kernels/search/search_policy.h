@@ -1,12 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * search_policy.h
- *	  How a GPU is searched: the numbers that trade time for time, or for
- *	  memory.
- *	  No answer depends on them.
+ *	  The numbers that decide how a GPU is searched.
  *
- * They are filled in when the backend is opened.  Tests and measurements may
- * set others while no search runs.
+ * They trade one cost in time for another, or time for memory.  No answer
+ * depends on them.  They are filled in when the backend is opened.  Tests and
+ * benchmarks may set others while no search runs.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,82 +26,110 @@ extern "C"
 
 	struct gpuvec_search_policy
 	{
-		size_t workspace;       /* bytes of scratch memory that a chunk of queries may take */
-		uint32_t chunk_queries; /* queries that are worked on together, at most */
+		/* bytes of scratch memory for a chunk of queries, at most */
+		size_t workspace;
+		uint32_t chunk_queries; /* queries per chunk, at most */
 
 		/*
-		 * room for candidates of a query and round: candidates, or
-		 * candidates_per_k * k, if more
+		 * Room for candidates of a query in a round: candidates, or
+		 * candidates_per_k * k, if this is more
 		 */
 		uint32_t candidates;
-		uint32_t candidates_few; /* the same for few queries: memory is no matter then */
+		/* the same for few queries: they take little memory */
+		uint32_t candidates_few;
 		uint32_t candidates_per_k;
 		uint32_t retry_candidates; /* the same after an overflow */
 		uint32_t retry_per_k;
 
 		/* scans */
-		uint32_t entry_bits;   /* 8, 16 or 32 queries in a batch, if shared memory suffices */
+		/*
+		 * queries per batch: 8, 16 or 32; fewer if shared memory does not
+		 * suffice
+		 */
+		uint32_t entry_bits;
 		uint32_t least_planes; /* 8, or 17 for all queries */
-		uint32_t growth;       /* rows of a round : rows of all before */
-		uint32_t growth_few;   /* the same if there are few batches */
-		uint32_t first_rows;   /* rows of the first round: first_rows, .. */
-		uint32_t first_per_k;  /* .. or first_per_k * k, if more */
-		uint32_t item_tiles;   /* tiles of a work item */
+		uint32_t growth;       /* rows of a round / rows of all rounds before */
+		uint32_t growth_few;   /* the same for few batches */
+		uint32_t first_rows;   /* rows of the first round: first_rows .. */
+		uint32_t first_per_k;  /* .. or first_per_k * k, if this is more */
+		uint32_t item_tiles;   /* tiles per item */
 		uint32_t grab;         /* tiles that a warp takes at a time */
 
-		/* making lists of segments */
-		uint32_t list_rows;  /* rows from which on a segment has lists */
-		uint32_t list_shift; /* 12 or 16: the blocks of all lists; 0: what suits a segment */
+		/* building the lists of segments */
+		uint32_t list_rows; /* rows that a segment with lists has, at least */
+		/*
+		 * log2 of the rows of a block, 12 or 16; 0: what suits the segment
+		 */
+		uint32_t list_shift;
 
 		/*
-		 * An id in more than 1 / part of the rows is common: the first of
-		 * these parts whose bitmaps fit
-	 */
+		 * An id in more than 1 / part of the rows is common.  Of these parts
+		 * the first whose bitmaps fit into memory is taken.
+		 */
 		uint32_t list_parts[GPUVEC_LIST_PARTS];
 
 		/* counting by lists */
-		uint32_t sample_tiled;       /* small blocks of a query's sample */
-		uint32_t sample_whole;       /* the same, whole segments */
-		uint32_t sample_rows;        /* rows of a sampled block, at least */
-		uint32_t near_part;          /* one in near_part blocks is counted before the others, .. */
-		uint32_t near_queries;       /* .. if there are more queries than this */
-		uint32_t item_queries;       /* queries of a work item: in small blocks */
-		uint32_t whole_item_queries; /* in whole segments */
-		uint32_t direct_queries; /* up to this number, bitmaps are not staged in shared memory */
-		uint32_t lone_queries;   /* up to this number, a block of rows has a thread block */
+		uint32_t sample_tiled; /* small blocks per query's sample */
+		uint32_t sample_whole; /* the same for whole segments */
+		uint32_t sample_rows;  /* rows per sampled block, at least */
+		/*
+		 * one in near_part blocks is counted before the others, if there are
+		 * more than near_queries queries
+		 */
+		uint32_t near_part;
+		uint32_t near_queries;
+		uint32_t item_queries;       /* queries per item, in small blocks */
+		uint32_t whole_item_queries; /* the same in whole segments */
+		/*
+		 * up to this number of queries, bitmaps are not staged in shared
+		 * memory
+		 */
+		uint32_t direct_queries;
+		/*
+		 * up to this number of queries, a thread block counts one query in a
+		 * block
+		 */
+		uint32_t lone_queries;
 
 		/*
-		 * numbers of queries, between these two, for which small blocks do
-		 * not pay
+		 * Between these two numbers of queries, counting by lists in small
+		 * blocks is slower than a scan
 		 */
 		uint32_t scan_above;
 		uint32_t scan_below;
 
 		/* decoding of answers */
-		uint32_t decode_rows;    /* from this number of rows on threads share it, .. */
-		uint32_t decode_queries; /* .. each taking this number of queries at a time */
+		/*
+		 * from this number of rows on, several threads decode, taking
+		 * decode_queries queries at a time
+		 */
+		uint32_t decode_rows;
+		uint32_t decode_queries;
 	};
 
-	/* What the last topk did */
+	/* What the last call of topk did */
 	struct gpuvec_search_stats
 	{
 		uint32_t chunks;
-		uint32_t rounds;            /* retries included */
-		uint32_t overflows;         /* queries that had to be repeated */
-		uint32_t retries;           /* rounds of repeated queries that overflowed */
-		uint32_t list_chunks;       /* chunks that were counted by lists */
-		uint32_t lone_chunks;       /* whose queries were parameters of a kernel */
+		uint32_t rounds;            /* including retries */
+		uint32_t overflows;         /* queries that were run again */
+		uint32_t retries;           /* rounds that overflowed again, of these queries */
+		uint32_t list_chunks;       /* chunks counted by lists */
+		uint32_t lone_chunks;       /* chunks whose queries were kernel parameters */
 		uint32_t own_rounds;        /* rounds in which each query had blocks of its own */
-		uint32_t plain_rounds;      /* rounds that counted bytes, .. */
-		uint32_t plain_lone_rounds; /* .. for queries that were alone */
-		uint32_t direct_overflows;  /* of overflows: told by the last kernel itself */
-		uint32_t stopped_chunks;    /* that nobody wanted any more while they ran */
-		uint32_t entry_bits;        /* of the last chunk */
+		uint32_t plain_rounds;      /* rounds that counted in bytes */
+		uint32_t plain_lone_rounds; /* of these, with few queries (LONE_QUERIES) */
+		/*
+		 * of overflows: those in chunks whose last kernel wrote to the host
+		 */
+		uint32_t direct_overflows;
+		uint32_t stopped_chunks; /* chunks that were canceled while they ran */
+		uint32_t entry_bits;     /* of the last chunk */
 		uint32_t planes;
 	};
 
 	/*
-	 * Of a backend that gpuvec_cuda_open() has opened, while no search runs
+	 * For a backend that gpuvec_cuda_open() has opened, while no search runs
 	 * on it
 	 */
 	extern struct gpuvec_search_policy

@@ -3,13 +3,15 @@
  * segments.cu
  *	  Segments and live maps in the memory of the GPU.
  *
- * A segment takes one allocation: for each tile its first chunk, number of
- * chunks, shortest and longest row; for each row the part of its key that
- * comes from its tid, and its length; then the swizzled ids as they are on
- * the host.  Its lists have another one (list_build.cu).
+ * A segment is one allocation with three parts.  For each tile it has the
+ * first chunk, the number of chunks, and the lengths of the shortest and of
+ * the longest row.  For each row it has the part of the key that comes from
+ * the tid, and the length.  Then come the ids, swizzled as on the host.  The
+ * lists are another allocation (list_build.cu).
  *
- * Adopting waits for the copy, so whatever searches see is complete; views
- * hold references, so what is released is not in use.
+ * Adopting a segment waits for the copy, so whatever searches see is
+ * complete.  Views hold references to their segments, so a segment that is
+ * released is not in use.
  *
  *-------------------------------------------------------------------------
  */
@@ -83,7 +85,7 @@ lay_out_segment(const gpuvec_segment *segment)
 	return at;
 }
 
-/* Write everything of a segment but its ids, as it will be on the device */
+/* Write everything of a segment but its ids, in the layout of the device */
 static void
 fill_head(const gpuvec_segment *segment, const struct segment_layout *at, char *head)
 {
@@ -110,8 +112,8 @@ fill_head(const gpuvec_segment *segment, const struct segment_layout *at, char *
 }
 
 /*
- * The largest id of a segment: rows are ascending, so it is the last one of
- * some row
+ * The largest id of a segment.  A row's ids are in ascending order, so it is
+ * the last id of some row.
  */
 static uint32_t
 largest_id(const gpuvec_segment *segment)
@@ -145,7 +147,7 @@ make_lists(struct search_backend *b, const gpuvec_segment *segment, struct cuda_
 	return stream != NULL && lists_build(b, *stream, segment, mine, bytes, error);
 }
 
-/* Upload a segment; tell *mine where its parts are */
+/* Upload a segment; set the pointers in *mine */
 static bool
 upload_segment(struct search_backend *b, const gpuvec_segment *segment,
 			   const struct segment_layout *at, struct cuda_segment *mine, gpuvec_error *error)

@@ -1,23 +1,27 @@
 /*-------------------------------------------------------------------------
  *
  * select.cu
- *	  Between rounds: reduce a query's list of the best rows and its new
- *	  candidates to the k best of both, and tighten the query's bound.  After
- *	  the last round: sort.
+ *	  Reduces a query's list of the best rows and its new candidates to the k
+ *	  best of both.
  *
- * One block serves one query.  The k-th smallest 128-bit key is found by
- * radix select from the top: the keys that agree with the prefix found so far
- * form the bin; the bits that are 1 in some and 0 in some of its keys tell
- * the highest bit in which they differ, so that common prefixes (few
- * exponents, many ties in the score) cost one pass instead of several; a
- * histogram of the 8 bits from there on tells the next bin.  A bin of at most
- * SMALL_BIN keys is finished by counting, for each key, the smaller ones.
- * Keys of different rows differ, so exactly k keys are <= the k-th.
+ * This happens between rounds, and also tightens the query's bound.  After
+ * the last round, the list is sorted.
+ *
+ * One thread block serves one query.  It finds the k-th smallest 128-bit key
+ * by radix select from the highest bits on.  The keys that agree with the
+ * prefix found so far form the bin.  The bits that are 1 in some keys of the
+ * bin and 0 in others tell the highest bit in which its keys differ.  So a
+ * common prefix (few exponents, many ties in the score) costs one pass
+ * instead of several.  A histogram of the 8 bits from there on selects the
+ * next bin.  A bin of at most SMALL_BIN keys is finished by counting, for
+ * each key, the smaller keys.
+ *
+ * Keys of different rows differ, so exactly k keys are <= the k-th key.
  *
  * Lists of up to GPUVEC_FAST_K rows are sorted in shared memory by the same
- * kernel.  Longer ones are sorted in runs of SORT_RUN, which are then merged
- * pairwise: a key's position is that in its own run plus the number of
- * smaller keys in the other one, found by binary search.
+ * kernel.  Longer lists are sorted in runs of SORT_RUN, which are then merged
+ * pairwise: the new position of a key is its position in its own run plus the
+ * number of smaller keys in the other run, found by binary search.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,22 +36,23 @@ namespace gpuvec
 #define SELECT_WARPS (SELECT_THREADS / 32)
 #define SMALL_BIN 256
 #define DIGITS 256
-#define CACHED 2048 /* keys that are read from global memory once */
+#define CACHED 2048 /* keys that are kept in shared memory */
 
 extern __shared__ uint4 select_memory[];
 
-/* Shared memory of a block */
+/* Shared memory of a thread block */
 struct select_shared
 {
 	struct row_key cached[CACHED]; /* the first keys of the source */
-	struct row_key sort[SORT_RUN]; /* also holds a small bin */
+	struct row_key sort[SORT_RUN]; /* also used for a small bin */
 	uint32_t histogram[DIGITS];
 	struct row_key kth;
-	uint32_t some_one[4];  /* bits that are 1 in some key of the bin, lowest word first */
+	/* bits that are 1 in some key of the bin; lowest word first */
+	uint32_t some_one[4];
 	uint32_t some_zero[4]; /* the same for 0 */
 	struct row_key largest[SELECT_WARPS];
 	uint32_t bin;
-	uint32_t before; /* keys of the old bin in front of the new one */
+	uint32_t before; /* keys of the old bin that are less than those of the new bin */
 	uint32_t nout;
 	uint32_t padding;
 };
@@ -123,8 +128,8 @@ key_mask_from(uint32_t shift)
 }
 
 /*
- * The highest bit in which keys of the bin differ.  The bits above it that
- * they have in common are added to the bin's prefix.
+ * Return the highest bit in which keys of the bin differ.  Add the bits above
+ * it, which all keys have in common, to the bin's prefix.
  */
 static __device__ uint32_t
 highest_difference(struct select_shared *shared, const struct key_source &source,
@@ -185,9 +190,9 @@ highest_difference(struct select_shared *shared, const struct key_source &source
 }
 
 /*
- * Count the digits at `shift` of the bin's keys, and find the one that holds
- * the rank-th key: shared->bin, shared->before, and the return value: how
- * many keys have it.
+ * Count the digits at `shift` of the bin's keys, and find the digit of the
+ * rank-th key.  It goes to shared->bin, the number of keys with smaller
+ * digits to shared->before.  Returns how many keys have the digit.
  */
 static __device__ uint32_t
 find_digit(struct select_shared *shared, const struct key_source &source, const struct key_bin &bin,
@@ -234,7 +239,7 @@ find_digit(struct select_shared *shared, const struct key_source &source, const 
 	return shared->histogram[shared->bin];
 }
 
-/* The largest key of the bin, to every thread */
+/* The largest key of the bin; every thread gets it */
 static __device__ struct row_key
 largest_key(struct select_shared *shared, const struct key_source &source,
 			const struct key_bin &bin)
@@ -275,8 +280,8 @@ largest_key(struct select_shared *shared, const struct key_source &source,
 }
 
 /*
- * The rank-th smallest key of a bin of at most SMALL_BIN keys, to every
- * thread
+ * The rank-th smallest key of a bin of at most SMALL_BIN keys; every thread
+ * gets it
  */
 static __device__ struct row_key
 finish_small_bin(struct select_shared *shared, const struct key_source &source,
@@ -315,7 +320,7 @@ finish_small_bin(struct select_shared *shared, const struct key_source &source,
 	return kth;
 }
 
-/* The k-th smallest key (1 <= k <= source.total), to every thread */
+/* The k-th smallest key (1 <= k <= source.total); every thread gets it */
 static __device__ struct row_key
 kth_key(struct select_shared *shared, const struct key_source &source, uint32_t k)
 {
@@ -334,7 +339,9 @@ kth_key(struct select_shared *shared, const struct key_source &source, uint32_t 
 		rank -= shared->before;
 		digit = shared->bin;
 
-		/* the digit's upper bits may repeat bits of the prefix, and agree */
+		/*
+		 * the digit's upper bits may repeat bits of the prefix: they agree
+		 */
 		bin.mask = mask;
 		if (shift >= 64)
 			bin.value.hi |= digit << (shift - 64);
@@ -351,9 +358,7 @@ kth_key(struct select_shared *shared, const struct key_source &source, uint32_t 
 	return finish_small_bin(shared, source, bin, count, rank);
 }
 
-/*
- * Append the keys that are <= limit to out; returns how many, to every thread
- */
+/* Copy the keys that are <= limit to out; every thread gets their number */
 static __device__ uint32_t
 copy_keys(struct select_shared *shared, const struct key_source &source,
 		  const struct row_key &limit, struct row_key *out)
@@ -377,7 +382,8 @@ copy_keys(struct select_shared *shared, const struct key_source &source,
 }
 
 /*
- * Sort n (<= SORT_RUN) keys in shared memory: bitonic, padded to a power of 2
+ * Sort n (<= SORT_RUN) keys in shared memory: a bitonic sort, padded to a
+ * power of 2
  */
 static __device__ void
 sort_shared(struct row_key *keys, uint32_t n)
@@ -433,7 +439,7 @@ __launch_bounds__(SELECT_THREADS) select_kernel(const __grid_constant__ struct s
 	source.ntop = query->ntop;
 	source.total = source.ntop + min(query->count, params.capacity);
 
-	if (query->overflow) /* its candidates are void as well: see below */
+	if (query->overflow) /* its candidates are invalid as well */
 	{
 		if (threadIdx.x == 0 && params.states)
 			params.states[blockIdx.x] = *query;
@@ -493,7 +499,7 @@ __launch_bounds__(SELECT_THREADS)
 		params.out[list + from + i] = keys[i];
 }
 
-/* Merge pairs of runs of a list: one thread moves one key */
+/* Merge pairs of runs of a list; one thread per key */
 static __global__ void
 __launch_bounds__(SELECT_THREADS)
 	merge_runs_kernel(const __grid_constant__ struct sort_params params)
@@ -527,7 +533,7 @@ __launch_bounds__(SELECT_THREADS)
 	params.out[list + pair + i % params.width + (lo - other)] = key;
 }
 
-/* Let the kernel have as much shared memory as it needs */
+/* Allow the kernel the shared memory that it needs */
 cudaError_t
 select_prepare(void)
 {
@@ -544,7 +550,10 @@ select_launch(const struct select_params *params, cudaStream_t stream)
 						  sizeof(struct select_shared), stream, *params);
 }
 
-/* Sort runs, or merge runs of params->width, of all queries' lists */
+/*
+ * Sort runs of SORT_RUN, or merge runs of params->width, in all queries'
+ * lists
+ */
 cudaError_t
 sort_launch(const struct sort_params *params, cudaStream_t stream)
 {

@@ -3,33 +3,32 @@
  * topk.cu
  *	  The host's side of a search.
  *
- * Queries are sorted by (kind, length, largest id), so that the queries of a
- * batch have similar bounds, and cut into chunks whose scratch memory fits
- * the limit.  For a chunk, the rounds are planned ahead from the number of
- * tiles in each class and queued without waiting:
+ * Queries are sorted by kind, length and largest id, so that the queries of a
+ * batch have similar bounds.  They are cut into chunks whose scratch memory
+ * fits the limit.  The rounds of a chunk are planned ahead from the number of
+ * tiles in each class, and queued without waiting.  A round is:
  *
  *		scan a sample of the tiles, keep candidates within the bound
- *		select the k best of (list so far, candidates); the k-th is the new
- *		bound
+ *		select the k best of (list so far, candidates): the k-th is the bound
  *
- * each round several times larger than all before, so that a round gives
+ * Each round is `growth` times larger than all rounds before.  So it yields
  * about growth * k candidates, far fewer than there is room for.  The first
- * round has no bound and is as large as the room allows.
+ * round has no bound; it is small enough for the room.
  *
- * A query that is alone, or nearly so, spends most of its time waiting for
- * one thing after the other.  So the last kernel writes the results to the
- * host, by lists it reaches the device as a parameter of the first kernel,
- * and in between each kernel starts while the one before ends
+ * A single query spends most of its time waiting for one step after another.
+ * So for very few queries, the last kernel writes the results to host memory.
+ * If they are counted by lists, the queries reach the device as a parameter
+ * of the first kernel.  And each kernel starts while the previous one ends
  * (launch_chained()).
  *
- * By inverted lists (lists.cu) the rounds are others: see list_rounds.cu.
+ * Counting by inverted lists (lists.cu) has other rounds: see list_rounds.cu.
  *
- * Order and ties can defeat the sampling.  Then a query loses candidates,
- * which its counter tells; what it kept still gives a valid bound.  Such
- * queries are run again, starting with that bound, in few and large rounds
- * with the host watching: a round that overflows is dropped and repeated with
- * the bound that it gave and half the tiles.  A round of no more rows than
- * there is room for cannot overflow, so this ends.
+ * The order of rows and ties in the score can defeat the sampling.  Then a
+ * query loses candidates, which its counter tells, but the candidates that it
+ * kept still give a valid bound.  Such queries are run again with that bound,
+ * in few and large rounds that the host watches: a round that overflows is
+ * dropped, and repeated with the bound that it gave and half the tiles.  A
+ * round of no more rows than there is room for cannot overflow, so this ends.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,17 +42,17 @@
 namespace gpuvec
 {
 
-/* Up to this number of queries, memory for candidates is no matter */
+/* Up to this number of queries, room for candidates takes little memory */
 #define FEW_QUERIES 64
 
-/* Limit of a chunk */
+/* Ids of all queries of a chunk, at most */
 #define CHUNK_IDS ((uint64_t) 1 << 26)
 
-/* Queries that are run again together */
+/* Queries per chunk when queries are run again */
 #define RETRY_QUERIES 32
 
 /*
- * The largest class_hi for which classes below it have at most this many
+ * The largest class_hi for which the classes below it have at most `tiles`
  * tiles
  */
 static uint32_t
@@ -77,7 +76,10 @@ classes_within(struct cuda_view *view, uint64_t tiles)
 	return lo;
 }
 
-/* Plan the rounds of a chunk: ends[] of their classes; returns how many */
+/*
+ * Plan the rounds of a chunk: ends[] gets the end of each round's classes.
+ * Returns the number of rounds.
+ */
 static uint32_t
 plan_rounds(const struct search *s, const struct chunk *c, uint32_t *ends)
 {
@@ -125,7 +127,7 @@ queue_scan_rounds(struct search *s, struct chunk *c)
 	return true;
 }
 
-/* Run a chunk: everything is queued, then waited for once */
+/* Run a chunk: queue everything, then wait once */
 static bool
 run_chunk(struct search *s, struct chunk *c)
 {
@@ -151,7 +153,10 @@ run_chunk(struct search *s, struct chunk *c)
 	return clear_stop(s);
 }
 
-/* Did a query of the chunk lose candidates in the round that was queued? */
+/*
+ * Find out whether a query of the chunk lost candidates in the round that was
+ * queued
+ */
 static bool
 round_overflowed(struct search *s, struct chunk *c, bool *overflowed)
 {
@@ -174,8 +179,8 @@ round_overflowed(struct search *s, struct chunk *c, bool *overflowed)
 }
 
 /*
- * Run a chunk of queries that overflowed before, so that it cannot fail to
- * fit
+ * Run a chunk of queries that overflowed before, by rounds that the host
+ * watches, so that they cannot overflow in the end
  */
 static bool
 run_watched(struct search *s, struct chunk *c)
@@ -208,10 +213,7 @@ run_watched(struct search *s, struct chunk *c)
 		span = std::min(span * 2, (uint32_t) TILE_CLASSES);
 		lo = hi;
 	}
-	/*
-	 * a query that was stopped half way has no answer; finish_chunk sees to
-	 * it
-	 */
+	/* a chunk that was stopped has no answers; finish_chunk() sees to it */
 	if (!fast && !queue_sort(s, c))
 		return false;
 	if (!queue_download(s, c) || !wait_for_device(s, c))
@@ -221,12 +223,15 @@ run_watched(struct search *s, struct chunk *c)
 }
 
 /*
- * Does counting by lists pay?  A lookup in a list or bitmap serves one query,
- * one of the scan up to 32, but it touches only ids that both have; so lists
- * lose only where many segments have none, and where counts need many planes.
- * And in small blocks, for a batch that is too large for a warp for each
- * query and block, and too small to pay for the staging of bitmaps
- * (scan_above, scan_below): next_chunk sees to that.
+ * True if counting by lists pays.
+ *
+ * A lookup in a list or bitmap serves one query, and a lookup of the scan up
+ * to 32.  But lists are read only for ids of the query.  So lists lose only
+ * where many segments have none, and where counts need many planes.
+ *
+ * In small blocks they also lose for a medium number of queries: too many for
+ * one warp per query and block, too few to pay for staging bitmaps
+ * (scan_above, scan_below).  next_chunk() checks this.
  */
 static bool
 lists_pay(const struct search *s, const struct work_query *w)
@@ -240,7 +245,7 @@ lists_pay(const struct search *s, const struct work_query *w)
 	return !(w->kind & 1) && s->view->listed_rows * 2 >= rows;
 }
 
-/* The planes that counters need: as many bits as the largest count */
+/* The planes that counters need for the largest possible count */
 static uint32_t
 planes_for(const struct search *s, uint32_t len)
 {
@@ -249,7 +254,9 @@ planes_for(const struct search *s, uint32_t len)
 	return most <= 127 ? 7 : most <= 255 ? 8 : 17;
 }
 
-/* Room for the candidates of a query of a chunk that overflowed */
+/*
+ * Candidates to make room for, for each query of a chunk that is run again
+ */
 static uint64_t
 retry_capacity(const struct search *s, const struct chunk *c)
 {
@@ -260,8 +267,8 @@ retry_capacity(const struct search *s, const struct chunk *c)
 }
 
 /*
- * Run again by lists the queries that overflowed: with the bounds that they
- * have now and more room, few overflow once more.
+ * Run the queries that overflowed again, by lists.  With the bounds that they
+ * have by then, and more room, few overflow once more.
  */
 static bool
 run_overflowed_by_lists(struct search *s)
@@ -302,7 +309,7 @@ run_overflowed_by_lists(struct search *s)
 	return true;
 }
 
-/* Run again the queries that overflowed, so that they cannot overflow */
+/* Run the queries that overflowed again, so that they cannot overflow */
 static bool
 run_overflowed(struct search *s)
 {
@@ -340,10 +347,7 @@ run_overflowed(struct search *s)
 	return true;
 }
 
-/*
- * The chunk that starts at s->work[from]; c->n == 0 if nothing is left to do
- * there
- */
+/* Find the chunk that starts at s->work[from] */
 static bool
 next_chunk(struct search *s, uint32_t from, struct chunk *c)
 {
@@ -380,14 +384,16 @@ next_chunk(struct search *s, uint32_t from, struct chunk *c)
 		n > policy.scan_above && n < policy.scan_below)
 		c->lists = false;
 
-	/* whole batches, unless these are the last ones */
+	/* whole batches, unless these are the last queries of the kind */
 	if (n > c->batch && from + n < s->nwork && s->work[from + n].kind == s->work[from].kind)
 		n -= n % c->batch;
 	c->n = n;
 	return true;
 }
 
-/* Take the queries that can have matches, in the order of work */
+/*
+ * Take the queries that can have matches, and sort them in the order of work
+ */
 static void
 collect_work(struct search *s, const gpuvec_view *view, gpuvec_topk_query *queries,
 			 uint32_t nqueries)
@@ -404,8 +410,8 @@ collect_work(struct search *s, const gpuvec_view *view, gpuvec_topk_query *queri
 		w->query = q;
 		w->k = (uint32_t) std::min((uint64_t) q->k, view->nrows);
 		/*
-		 * kind: bit 0: many planes, from bit 1: magnitude of k beyond the
-		 * fast path
+		 * kind: bit 0 is set if counts need many planes; the other bits are
+		 * the magnitude of k beyond the fast path
 		 */
 		w->kind = std::min(q->len, s->view->maxlen) > 255;
 		for (uint32_t k = w->k; k > GPUVEC_FAST_K; k /= 4)
@@ -421,7 +427,7 @@ collect_work(struct search *s, const gpuvec_view *view, gpuvec_topk_query *queri
 			  { return a.order < b.order; });
 }
 
-/* Run all chunks, then what overflowed */
+/* Run all chunks, then the queries that overflowed */
 static bool
 run_search(struct search *s)
 {

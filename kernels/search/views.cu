@@ -3,8 +3,8 @@
  * views.cu
  *	  Views in the memory of the GPU.
  *
- * A view takes one allocation: its segments, then the groups of tiles and the
- * blocks of lists into which they are cut.
+ * A view is one allocation: the descriptions of its segments, then the groups
+ * of tiles and the blocks into which the segments are cut.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,7 +26,7 @@ struct view_layout
 	size_t bytes;
 };
 
-/* Which of a view's arrays of blocks a segment belongs to, if it has lists */
+/* Index of a view's array of blocks to which a segment with lists belongs */
 static inline uint32_t
 block_kind(const struct device_lists *lists)
 {
@@ -56,10 +56,7 @@ lay_out_view(const gpuvec_view *view)
 	return at;
 }
 
-/*
- * List the groups of tiles of the segments that have lists, or of those that
- * have none
- */
+/* Add the groups of tiles of the segments with lists, or of those without */
 static void
 add_groups(struct cuda_view *mine, const struct device_segment *segments, uint32_t n, bool listed,
 		   uint2 *groups)
@@ -70,7 +67,7 @@ add_groups(struct cuda_view *mine, const struct device_segment *segments, uint32
 				groups[mine->ngroups++] = make_uint2(s, t);
 }
 
-/* Ids of a block's middle row */
+/* The length of a block's middle row */
 static uint32_t
 middle_len(const gpuvec_view *view, uint2 block, int kind)
 {
@@ -82,7 +79,7 @@ middle_len(const gpuvec_view *view, uint2 block, int kind)
 	return segment->len[first + (last - first) / 2];
 }
 
-/* A block, and what it is sorted by: its length, then its number */
+/* A block with its sort key: its length, then its number */
 struct block_order
 {
 	uint32_t len;
@@ -98,8 +95,7 @@ struct block_order
 };
 
 /*
- * Put a view's blocks of one kind in the order of their lengths.  False: out
- * of memory.
+ * Put a view's blocks of one kind in order of length; false if out of memory
  */
 static bool
 order_blocks(const gpuvec_view *view, struct cuda_view *mine, int kind, uint2 *blocks)
@@ -140,8 +136,8 @@ count_classes(struct cuda_view *view)
 }
 
 /*
- * Fill in what the host keeps of a view; head is what goes to the device.
- * False: out of memory.
+ * Fill in what the host keeps of a view, and in head what goes to the device.
+ * Returns false if out of memory.
  */
 static bool
 fill_view(const gpuvec_view *view, struct cuda_view *mine, char *head, const struct view_layout *at)
@@ -187,7 +183,7 @@ fill_view(const gpuvec_view *view, struct cuda_view *mine, char *head, const str
 	return true;
 }
 
-/* Get what the host keeps of a view.  NULL: out of memory. */
+/* Allocate what the host keeps of a view; NULL if out of memory */
 static struct cuda_view *
 new_view(const gpuvec_view *view, const struct view_layout *at)
 {

@@ -109,8 +109,8 @@ typedef struct gpuvec_error_head
 {
 	char		sqlstate[6];	/* five characters and a NUL */
 	uint8_t		retry;			/* the engine is shutting down: reconnect */
-	uint8_t		fallback;		/* the engine lacks memory or is at a limit:
-								 * scan without the engine */
+	uint8_t		fallback;		/* the engine cannot serve this: scan without
+								 * it */
 } gpuvec_error_head;
 
 /*

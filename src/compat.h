@@ -17,7 +17,8 @@
 /*
  * The library is built with hidden symbols and exports only what is declared
  * PGDLLEXPORT.  Before 16, PGDLLEXPORT is empty on Linux, and
- * PG_FUNCTION_INFO_V1 does not use it.  So both are defined here.
+ * PG_FUNCTION_INFO_V1 declares SQL functions without it.  So both are defined
+ * here.
  */
 #if PG_VERSION_NUM < 160000
 #include "fmgr.h"

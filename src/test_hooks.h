@@ -24,8 +24,8 @@ typedef enum GpuvecFreshness
 } GpuvecFreshness;
 
 /*
- * Values of gpuvec.shared_memory: what this session finds wrong with the
- * shared memory (link/shared.c)
+ * Values of gpuvec.shared_memory: what is wrong with the shared memory, in
+ * the session that sets it (link/shared.c)
  */
 typedef enum GpuvecSharedMemory
 {

@@ -108,7 +108,9 @@ arrivals(GpuvecShared *state)
 	return n;
 }
 
-/* True if this session may start the supervisor now; others then may not */
+/*
+ * True if this session may start the supervisor; no other session may then
+ */
 static bool
 claim_start(GpuvecShared *state)
 {

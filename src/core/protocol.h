@@ -240,7 +240,7 @@ typedef struct gpuvec_row
  */
 typedef struct gpuvec_vector_row
 {
-	uint16_t	line;			/* line pointer number, 1 .. GPUVEC_MAX_LINE */
+	uint16_t	line;			/* 1 ..  GPUVEC_MAX_LINE, see bounds.h */
 	uint16_t	kind;			/* gpuvec_vector_kind */
 	uint32_t	width;			/* number of elements that follow */
 	int64_t		key;

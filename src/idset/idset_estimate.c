@@ -28,11 +28,10 @@
  * of n allows.  The histogram is ignored if the table has sets of over 1 kB,
  * because it leaves them out.
  *
- * A user who may not read the column must not learn its values from
- * estimates.  The rule is the server's: the most common sets and the
- * histogram are used only where the user may call the operator's function on
- * them.  Common ids and lengths are only compared as integers, as for arrays,
- * which reveals no value.
+ * Estimates must not reveal values of rows that the user may not read.  So
+ * callers load statistics only after the server's
+ * statistic_proc_security_check(): the user may read the column in all rows,
+ * or the operator's function is leakproof.
  *
  *-------------------------------------------------------------------------
  */

@@ -50,8 +50,8 @@ typedef struct IdSetStats
 } IdSetStats;
 
 /*
- * Load the statistics of a column.  It must have some, and the caller must
- * have checked that the user may use them.
+ * Load the statistics of a column.  It must have statistics, and
+ * statistic_proc_security_check() must have allowed to use them.
  */
 extern void idset_load_stats(IdSetStats *stats, VariableStatData *variable);
 extern void idset_free_stats(IdSetStats *stats);

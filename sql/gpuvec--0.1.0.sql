@@ -26,9 +26,9 @@ CREATE FUNCTION idset_typanalyze(internal) RETURNS bool
 	AS 'MODULE_PATHNAME' LANGUAGE C STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION idset_typanalyze(internal) IS 'statistics of idset columns';
 
--- Aligned like every varlena with a four-byte header, which PostgreSQL reads as
--- an int4; short values have a one-byte header and take no padding.  External:
--- ids do not compress well, and a search detoasts many values.
+-- ALIGNMENT int4: PostgreSQL reads the four-byte header of a varlena as an
+-- int4.  Short values have a one-byte header and need no padding.  STORAGE
+-- external: ids do not compress well, and a search detoasts many values.
 CREATE TYPE idset (
 	INPUT = idset_in, OUTPUT = idset_out, RECEIVE = idset_recv, SEND = idset_send,
 	ANALYZE = idset_typanalyze,
@@ -36,7 +36,8 @@ CREATE TYPE idset (
 );
 COMMENT ON TYPE idset IS 'a set of ids 0 to 65535';
 
--- casts: by assignment, so that expressions over plain arrays mean what they did
+-- Casts are AS ASSIGNMENT: implicit casts would change the meaning of
+-- expressions on plain arrays.
 
 CREATE FUNCTION idset(int2[]) RETURNS idset
 	AS 'MODULE_PATHNAME', 'int2_array_to_idset' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
@@ -80,7 +81,7 @@ COMMENT ON FUNCTION idset_to_json(idset) IS 'convert idset to a JSON array';
 CREATE CAST (idset AS json) WITH FUNCTION idset_to_json(idset) AS ASSIGNMENT;
 COMMENT ON CAST (idset AS json) IS 'a JSON array of ids in ascending order';
 
--- comparison
+-- comparison operators and operator classes
 
 CREATE FUNCTION idset_lt(idset, idset) RETURNS bool
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
@@ -168,8 +169,9 @@ CREATE OPERATOR CLASS idset_hash_ops DEFAULT FOR TYPE idset USING hash AS
 COMMENT ON OPERATOR CLASS idset_hash_ops USING hash IS 'hashing of sets';
 COMMENT ON OPERATOR FAMILY idset_hash_ops USING hash IS 'hashing of sets';
 
--- Sets and sets.  There is no operator with an integer array on one side: it
--- would capture array_column && '{...}' from the column's GIN index.
+-- Operators of two sets.  No operator has an integer array on one side: it
+-- would be chosen for array_column && '{...}', and the column's GIN index
+-- would not be used.
 
 CREATE FUNCTION idset_overlaps(idset, idset) RETURNS bool
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
@@ -244,7 +246,7 @@ CREATE OPERATOR - (
 );
 COMMENT ON OPERATOR - (idset, idset) IS 'difference';
 
--- sets and single ids
+-- operators of a set and a single id
 
 CREATE FUNCTION idset_add_id(idset, int8) RETURNS idset
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
@@ -340,7 +342,8 @@ CREATE AGGREGATE idset_intersection(idset) (
 );
 COMMENT ON AGGREGATE idset_intersection(idset) IS 'the intersection of all sets; nulls are skipped';
 
--- similarity measures; the suffix keeps them apart from other extensions' functions over text
+-- Similarity measures.  With the suffix, names differ from those of other
+-- extensions' functions of text.
 
 CREATE FUNCTION braun_blanquet_similarity(idset, idset) RETURNS float8
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
@@ -559,8 +562,8 @@ CREATE FUNCTION gpuvec_pool_agg_finalfn(internal) RETURNS real[]
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION gpuvec_pool_agg_finalfn(internal) IS 'final function of the aggregates that pool';
 
--- Each has a name of its own: with one name for several numbers of arguments, a misplaced
--- ORDER BY would be one argument more.
+-- Each aggregate has its own name.  If one name had several numbers of
+-- arguments, a misplaced ORDER BY would count as one more argument.
 
 CREATE FUNCTION gpuvec_pool_agg_transfn(internal, regclass, name, name, int8) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
@@ -733,7 +736,7 @@ CREATE FUNCTION gpuvec_nearest_batch(
 COMMENT ON FUNCTION gpuvec_nearest_batch(regclass, name, name, float8[], int8, text, int8[], int8[])
 	IS 'the k nearest rows for each row of an array of queries';
 
--- residency
+-- mirrors and the engine
 
 CREATE FUNCTION gpuvec_prewarm(relation regclass, column_name name) RETURNS int8
 	AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
@@ -774,8 +777,9 @@ CREATE FUNCTION gpuvec_stat_engine(
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 1;
 COMMENT ON FUNCTION gpuvec_stat_engine() IS 'the engine and what it has done, or why it cannot be asked; no row if it is not running';
 
--- In the views, what pg_catalog has no exact match for is named with its schema: otherwise
--- who may create in the schema of the extension beforehand could have his own called.
+-- In the views, operators and functions without an exact match in pg_catalog
+-- are schema-qualified.  Otherwise a user who may create objects in the
+-- extension's schema could provide a better match, which the views would call.
 
 CREATE VIEW gpuvec_mirrors AS
 	SELECT d.datname AS database, m.database AS database_oid,

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * compat.h
- *	  Differences between PostgreSQL 13 and 18, in one place.
+ *	  Hides the differences between PostgreSQL 13 and 18.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,9 +15,10 @@
 #endif
 
 /*
- * The library is built with hidden symbols, and exports what is declared
- * PGDLLEXPORT; before 16 that means nothing on Linux, and the functions of
- * SQL are not declared so.
+ * The library is built with hidden symbols and exports only what is declared
+ * PGDLLEXPORT.  Before 16, PGDLLEXPORT is empty on Linux, and
+ * PG_FUNCTION_INFO_V1 declares SQL functions without it.  So both are defined
+ * here.
  */
 #if PG_VERSION_NUM < 160000
 #include "fmgr.h"
@@ -71,14 +72,17 @@ extern int	no_such_variable
 #include "storage/waiteventset.h"
 #endif
 
-/* A set of events that lives until it is freed */
+/* A WaitEventSet that lives until FreeWaitEventSet() */
 #if PG_VERSION_NUM >= 170000
 #define GpuvecCreateWaitEventSet(n) CreateWaitEventSet(NULL, n)
 #else
 #define GpuvecCreateWaitEventSet(n) CreateWaitEventSet(TopMemoryContext, n)
 #endif
 
-/* File of a relation, and the subtransaction that first gave it another */
+/*
+ * File and tablespace of a relation; the subtransaction that first gave it a
+ * new file
+ */
 #if PG_VERSION_NUM >= 160000
 #define GpuvecRelFile(rel)		((rel)->rd_locator.relNumber)
 #define GpuvecRelTablespace(rel) ((rel)->rd_locator.spcOid)
@@ -90,8 +94,8 @@ extern int	no_such_variable
 #endif
 
 /*
- * Append the path of a file of this database, relative to the data directory,
- * and a NUL
+ * Append the path, with its NUL, of a file of this database, relative to the
+ * data directory
  */
 static inline void
 GpuvecAppendPath(StringInfo out, Oid tablespace, Oid file)
@@ -114,8 +118,8 @@ GpuvecAppendPath(StringInfo out, Oid tablespace, Oid file)
 }
 
 /*
- * Pages of the visibility map, if the storage manager happens to know;
- * InvalidBlockNumber: it does not
+ * Number of pages of the visibility map if the storage manager has it cached,
+ * else InvalidBlockNumber
  */
 #if PG_VERSION_NUM >= 140000
 #define GpuvecKnownMapPages(smgr) ((smgr)->smgr_cached_nblocks[VISIBILITYMAP_FORKNUM])
@@ -124,8 +128,8 @@ GpuvecAppendPath(StringInfo out, Oid tablespace, Oid file)
 #endif
 
 /*
- * What a block reference of a WAL record names; false if there is none of
- * this number
+ * The file, fork and block that a block reference of a WAL record names.
+ * GpuvecBlockTag() is false if the record has no block reference of this id.
  */
 #if PG_VERSION_NUM >= 160000
 typedef RelFileLocator GpuvecRelFileId;
@@ -153,8 +157,8 @@ typedef RelFileNode GpuvecRelFileId;
 #endif
 
 /*
- * Shared memory is asked for in a hook; before 15, while the library is
- * loaded
+ * Have `request` ask for shared memory: in shmem_request_hook, or before 15
+ * at once, while the library is loaded
  */
 #if PG_VERSION_NUM >= 150000
 #define GpuvecHookShmemRequest(previous, request) \
@@ -164,7 +168,7 @@ typedef void (*shmem_request_hook_type) (void);
 #define GpuvecHookShmemRequest(previous, request) ((previous) = NULL, (request) ())
 #endif
 
-/* The storage of a relation, opened */
+/* The relation's storage manager handle, opened if need be */
 static inline SMgrRelation
 GpuvecRelationSmgr(Relation rel)
 {
@@ -176,7 +180,7 @@ GpuvecRelationSmgr(Relation rel)
 #endif
 }
 
-/* Rows deleted before this transaction are dead to everybody */
+/* Row versions deleted before this transaction are dead to all snapshots */
 #if PG_VERSION_NUM >= 140000
 #define GpuvecOldestXmin(rel) GetOldestNonRemovableTransactionId(rel)
 #else
@@ -194,14 +198,14 @@ GpuvecRelationSmgr(Relation rel)
 #define ROLE_PG_READ_ALL_STATS DEFAULT_ROLE_READ_ALL_STATS
 #endif
 
-/* The snapshot that sees every chunk of every value */
+/* A snapshot that sees every chunk in a TOAST table */
 #if PG_VERSION_NUM >= 180000
 #define GpuvecInitToastSnapshot(s) (*(s) = *get_toast_snapshot())
 #else
 #define GpuvecInitToastSnapshot(s) init_toast_snapshot(s)
 #endif
 
-/* Errors of input functions that a caller may take as "no such value" */
+/* Before 16 there are no soft errors: raise an error */
 #if PG_VERSION_NUM < 160000
 #define errsave(context, ...) \
 	do { \
@@ -210,7 +214,7 @@ GpuvecRelationSmgr(Relation rel)
 	} while (0)
 #endif
 
-/* Where a vacuum may rest */
+/* Vacuum's cost-based delay */
 #if PG_VERSION_NUM >= 180000
 #define GpuvecVacuumDelayPoint() vacuum_delay_point(false)
 #else
@@ -221,12 +225,12 @@ GpuvecRelationSmgr(Relation rel)
 #define LSN_FORMAT_ARGS(lsn) ((uint32) ((lsn) >> 32)), ((uint32) (lsn))
 #endif
 
-/* A function that does not return */
+/* 18 has pg_noreturn in place of pg_attribute_noreturn() */
 #if PG_VERSION_NUM >= 180000
 #define pg_attribute_noreturn() __attribute__((noreturn))
 #endif
 
-/* Typed allocation */
+/* Allocation by type, for servers that lack these macros */
 #ifndef palloc_object
 #define palloc_object(type) ((type *) palloc(sizeof(type)))
 #define palloc0_object(type) ((type *) palloc0(sizeof(type)))
@@ -236,7 +240,10 @@ GpuvecRelationSmgr(Relation rel)
 #define palloc0_array(type, count) ((type *) palloc0(mul_size(sizeof(type), count)))
 #endif
 
-/* Pages may be pruned that old snapshots still need (until 16) */
+/*
+ * True if old_snapshot_threshold is set (until 16): pruning may then remove
+ * row versions that old snapshots still need
+ */
 #if PG_VERSION_NUM >= 170000
 #define GpuvecOldSnapshotThresholdActive() false
 #elif PG_VERSION_NUM < 140000
@@ -245,7 +252,7 @@ GpuvecRelationSmgr(Relation rel)
 #define GpuvecOldSnapshotThresholdActive() OldSnapshotThresholdActive()
 #endif
 
-/* The same for pages that are read without the server's own functions */
+/* Raise "snapshot too old" for a page that was read by our own code */
 #if PG_VERSION_NUM >= 170000
 #define GpuvecTestForOldSnapshot(snapshot, rel, page) ((void) 0)
 #else
@@ -253,8 +260,8 @@ GpuvecRelationSmgr(Relation rel)
 #endif
 
 /*
- * Is it a block of the relation's main fork that a buffer's tag names?
- * (buf_internals.h)
+ * True if a buffer's tag (buf_internals.h) names a block of the relation's
+ * main fork
  */
 #if PG_VERSION_NUM >= 160000
 #define GpuvecBufferTagMatches(tag, rel) \
@@ -264,22 +271,19 @@ GpuvecRelationSmgr(Relation rel)
 	(RelFileNodeEquals((tag)->rnode, (rel)->rd_node) && (tag)->forkNum == MAIN_FORKNUM)
 #endif
 
-/*
- * Columns that have no place in rows but are computed where a query reads
- * them (from 18)
- */
+/* Virtual generated columns (from 18): computed when read, not stored */
 #ifndef ATTRIBUTE_GENERATED_VIRTUAL
 #define ATTRIBUTE_GENERATED_VIRTUAL 'v'
 #endif
 
-/* A sort that is read once, in order */
+/* Options of a tuplesort that is read once, in order */
 #if PG_VERSION_NUM >= 150000
 #define GpuvecTuplesortNone TUPLESORT_NONE
 #else
 #define GpuvecTuplesortNone false
 #endif
 
-/* Ownership of a relation, and of a database */
+/* True if the role owns the relation or the database */
 #if PG_VERSION_NUM >= 160000
 #define GpuvecOwnsRelation(relid, role) object_ownercheck(RelationRelationId, relid, role)
 #define GpuvecOwnsDatabase(oid, role) object_ownercheck(DatabaseRelationId, oid, role)
@@ -288,7 +292,7 @@ GpuvecRelationSmgr(Relation rel)
 #define GpuvecOwnsDatabase(oid, role) pg_database_ownercheck(oid, role)
 #endif
 
-/* Error unless the user may execute a function */
+/* Raise an error unless the user may execute the function */
 static inline void
 GpuvecCheckExecute(Oid function)
 {
@@ -304,7 +308,8 @@ GpuvecCheckExecute(Oid function)
 }
 
 /*
- * The counters of OIDs and transactions, in shared memory (access/transam.h)
+ * The counters of OIDs and transaction ids in shared memory
+ * (access/transam.h)
  */
 #if PG_VERSION_NUM >= 170000
 #define GpuvecTransam TransamVariables

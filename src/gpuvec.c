@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * gpuvec.c
- *	  Module initialisation.
+ *	  Initializes the module when the library is loaded.
  *
- * Loading the library must never fail, whatever the state of GPUs and engine:
- * pg_dump, pg_upgrade and the server's start depend on it.  Nothing here
- * talks to the engine.
+ * Loading the library must never fail, whatever the state of the GPUs and the
+ * engine: pg_dump, pg_upgrade and the server's start load it.  So nothing
+ * here talks to the engine.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,7 +41,10 @@ _PG_init(void)
 	SetScanInit();
 	EntryQueueInit();
 
-	/* by now all parts of the shared memory have been asked for */
+	/*
+	 * registers the shared memory, so every module must have asked for its
+	 * part
+	 */
 	if (process_shared_preload_libraries_in_progress && !IsBinaryUpgrade)
 	{
 		GpuvecRegisterSupervisor();

@@ -1,9 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * gpuvec.h
- *	  What every file of the extension begins with.
+ *	  Included first by every C file of the extension.
  *
- * The ground floor: nothing here knows anything of the rest.
+ * This header includes nothing else of the extension but the three headers
+ * below.
  *
  *-------------------------------------------------------------------------
  */

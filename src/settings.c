@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * settings.c
- *	  The extension's settings.
+ *	  Defines the extension's settings.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,7 +45,10 @@ static const struct config_enum_entry storage_options[] = {
 	{NULL, 0, false}
 };
 
-/* Accept a comma-separated list of device numbers, or nothing */
+/*
+ * GUC check hook: a comma-separated list of device numbers, or an empty
+ * string
+ */
 static bool
 check_devices(char **newval, void **extra, GucSource source)
 {
@@ -68,7 +71,7 @@ check_devices(char **newval, void **extra, GucSource source)
 	return !digit_needed;
 }
 
-/* Define the settings of the engine, which the supervisor passes on to it */
+/* The settings that the supervisor passes to the engine */
 static void
 define_engine_settings(void)
 {
@@ -133,8 +136,8 @@ GpuvecDefineSettings(void)
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 
 	/*
-	 * only the server's start looks at it, and a session may not create such
-	 * a variable
+	 * Only the server's start reads it.  A session may not define a
+	 * PGC_POSTMASTER variable.
 	 */
 	DefineCustomBoolVariable("gpuvec.autoprewarm",
 							 "Loads tables again after a restart.",

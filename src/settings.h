@@ -3,8 +3,8 @@
  * settings.h
  *	  The extension's settings.
  *
- * They are all here and not with the modules that read them: most are read on
- * several floors, and users find them in one list.
+ * They are declared here, not in the modules that read them: several modules
+ * read most of them, and users look for one list.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,7 +32,7 @@ extern int	gpuvec_method_choice;	/* gpuvec_method */
 extern int	gpuvec_vector_storage;	/* gpuvec_storage */
 extern bool gpuvec_autoprewarm;
 
-/* Define them, when the library is loaded */
+/* Called once, when the library is loaded */
 extern void GpuvecDefineSettings(void);
 
 #endif							/* GPUVEC_SETTINGS_H */

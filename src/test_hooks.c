@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_hooks.c
- *	  What tests may change that nobody else may.
+ *	  Settings and functions for tests only.
  *
  *-------------------------------------------------------------------------
  */
@@ -66,7 +66,9 @@ GpuvecDefineTestSettings(void)
 							PGC_SIGHUP, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 }
 
-/* Wait for the test's advisory lock if this is the chosen point */
+/*
+ * Wait for the test's advisory lock if gpuvec.injection_point has this name
+ */
 void
 GpuvecInjection(const char *name)
 {
@@ -81,7 +83,7 @@ GpuvecInjection(const char *name)
 
 PG_FUNCTION_INFO_V1(gpuvec_test_next_oid);
 
-/* Let OIDs go on with this one, as if all others had been used up */
+/* Make this OID the next to be assigned, as if OIDs had wrapped around */
 Datum
 gpuvec_test_next_oid(PG_FUNCTION_ARGS)
 {

@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * test_hooks.h
- *	  What tests may change that nobody else may.
+ *	  Settings and injection points for tests only.
  *
- * All of it is there only if the library is built with GPUVEC_TEST_HOOKS;
- * otherwise the settings are constants.  See also link/faults.h.
+ * They exist only if the library is built with GPUVEC_TEST_HOOKS.  Otherwise
+ * the settings are constants, and injection points do nothing.  See also
+ * link/faults.h.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,29 +14,30 @@
 
 #include "postgres.h"
 
-/* Values of gpuvec.freshness: how changes of a table are found out */
+/* Values of gpuvec.freshness: how sessions find changes of a table */
 typedef enum GpuvecFreshness
 {
 	GPUVEC_FRESHNESS_AUTO,
-	GPUVEC_FRESHNESS_WAL,		/* by WAL, however long, or fail */
-	GPUVEC_FRESHNESS_SWEEP		/* by the LSNs of all pages */
+	GPUVEC_FRESHNESS_WAL,		/* read the WAL, however long; fail if that is
+								 * not possible */
+	GPUVEC_FRESHNESS_SWEEP		/* compare the LSNs of all pages */
 } GpuvecFreshness;
 
 /*
- * Values of gpuvec.shared_memory: what is wrong with the shared memory, for
- * this session (link/shared.c)
+ * Values of gpuvec.shared_memory: what is wrong with the shared memory, in
+ * the session that sets it (link/shared.c)
  */
 typedef enum GpuvecSharedMemory
 {
 	GPUVEC_SHARED_MEMORY_AUTO,
-	GPUVEC_SHARED_MEMORY_FULL,	/* nothing is left of the server's own, for
-								 * all sessions */
-	GPUVEC_SHARED_MEMORY_UNATTACHED,	/* dynamic shared memory is not to be
-										 * had */
-	GPUVEC_SHARED_MEMORY_OLD	/* it is of another version of the library */
+	GPUVEC_SHARED_MEMORY_FULL,	/* the server's own has no byte left, for any
+								 * session */
+	GPUVEC_SHARED_MEMORY_UNATTACHED,	/* attaching dynamic shared memory
+										 * fails */
+	GPUVEC_SHARED_MEMORY_OLD	/* another version of the library made it */
 } GpuvecSharedMemory;
 
-/* How long the engine may give no sign of life */
+/* The engine may give no sign of life for this long */
 #define GPUVEC_ENGINE_PATIENCE_MS	5000
 
 #ifdef GPUVEC_TEST_HOOKS
@@ -44,12 +46,12 @@ extern int	gpuvec_freshness_choice;	/* GpuvecFreshness */
 extern int	gpuvec_shared_memory_choice;	/* GpuvecSharedMemory */
 extern int	gpuvec_engine_patience; /* ms */
 
-/* Define these settings, when the library is loaded */
+/* Called once, when the library is loaded */
 extern void GpuvecDefineTestSettings(void);
 
 /*
- * Points at which a test can stop a session.  The session that has set
- * gpuvec.injection_point to the name waits there for the advisory lock
+ * Points at which a test can stop a session.  A session whose
+ * gpuvec.injection_point is this name waits there for the advisory lock
  * (GPUVEC_INJECTION_LOCK, 0), which another session of the test holds.
  */
 #define GPUVEC_INJECTION_LOCK	71866

@@ -8,34 +8,39 @@
 #ifndef GPUVEC_BOUNDS_H
 #define GPUVEC_BOUNDS_H
 
-/* Ids are 0 .. GPUVEC_MAX_ID, so a set has at most GPUVEC_MAX_IDS of them */
+/* Ids are 0 ..  GPUVEC_MAX_ID, so a set has at most GPUVEC_MAX_IDS ids */
 #define GPUVEC_MAX_ID			65535
 #define GPUVEC_MAX_IDS			65536
 
-/* Largest k of one request; longer answers are fetched page by page */
+/*
+ * Largest k of one request; a session fetches longer answers in several
+ * requests
+ */
 #define GPUVEC_MAX_K			100000
 
-/* Up to this k the selection of the best rows stays on the fast path */
+/* Up to this k, the kernels sort the best rows in shared memory */
 #define GPUVEC_FAST_K			1024
 
-/* Queries of one request */
+/* Largest number of queries in one request */
 #define GPUVEC_MAX_QUERIES		1000000
 
-/* Rows of one segment: a row number within a segment fits 16 bits */
+/* Rows of one segment: a row's number in its segment fits 16 bits */
 #define GPUVEC_SEGMENT_ROWS		65536
 
 /*
- * A tile is a group of rows of a segment that one warp scans together; a
+ * A tile is a group of rows of a segment that one warp scans together.  A
  * chunk is 8 consecutive ids of a row (16 bytes).
  */
 #define GPUVEC_TILE_ROWS		32
 #define GPUVEC_CHUNK_IDS		8
 
 /*
- * A row is named by its heap position: block number << 16 | line.  A line is
- * what the session makes of a line pointer number, which is below 2^11 for
- * every block size that PostgreSQL supports, and a bit (see mirror.h); the
- * kernels rely on the limit.
+ * A tid names a row: heap block number << 16 | line.
+ *
+ * A line is made by the session (see mirror.h): a line pointer number << 1,
+ * and one bit.  Line pointer numbers are below 2^11 for every block size that
+ * PostgreSQL supports, so a line is at most GPUVEC_MAX_LINE.  The kernels
+ * rely on that.
  */
 #define GPUVEC_MAX_LINE			4095
 #define gpuvec_tid(block, line) (((uint64_t) (block) << 16) | (uint16_t) (line))

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * half.h
- *	  float16 (IEEE 754 binary16) to float32 and back.
+ *	  Converts float16 (IEEE 754 binary16) to float32 and back.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,7 +15,7 @@
 #include <immintrin.h>
 #endif
 
-/* A float16 as float32, exactly */
+/* Exact */
 static inline float
 gpuvec_half_to_float(uint16_t half)
 {
@@ -39,7 +39,7 @@ gpuvec_half_to_float(uint16_t half)
 	return result;
 }
 
-/* A float32 as float16: the nearest one, of two equally near the even one */
+/* Rounds to nearest, ties to even */
 static inline uint16_t
 gpuvec_float_to_half(float value)
 {
@@ -61,7 +61,7 @@ gpuvec_float_to_half(float value)
 		return sign;			/* below half of the smallest subnormal */
 	if (bits >= 0x38800000)
 	{
-		/* normal: 13 bits go, and the exponent's bias changes by 112 */
+		/* normal: drop 13 bits, and change the exponent's bias by 112 */
 		half = (bits >> 13) - (112 << 10);
 		rest = bits & 0x1FFF;
 		shift = 13;
@@ -78,7 +78,7 @@ gpuvec_float_to_half(float value)
 	return (uint16_t) (sign | half);
 }
 
-/* Many of them */
+/* Convert n float16 */
 static inline void
 gpuvec_halves_to_floats(float *to, const uint16_t *from, uint32_t n)
 {

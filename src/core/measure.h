@@ -4,7 +4,7 @@
  *	  The similarity measures: one definition for SQL functions, operators,
  *	  the engine's ranking, the kernels and the tests.
  *
- * With i = |A n B|, a = |A| (the query), b = |B| (the row):
+ * With A the query, B the row, i = |A n B|, a = |A| and b = |B|:
  *
  *	 braun_blanquet  i / max(a,b)		 Braun-Blanquet 1932
  *	 jaccard		 i / (a+b-i)		 Jaccard 1901, Tanimoto 1960
@@ -15,13 +15,13 @@
  *	 intersection	 i
  *	 hamming		 -(a+b-2i)			 the negated symmetric difference
  *
- * A score is a float8, larger is more similar.  0/0 is similarity 0.  The
- * float8 that gpuvec_score returns *is* the order: every operation in it is
- * correctly rounded by IEEE 754 on CPU and GPU alike, so both rank the same.
- * Compile without contraction or fast-math flags.
+ * A score is a float8; larger is more similar.  0/0 is similarity 0.  The
+ * float8 that gpuvec_score returns *is* the order of results.  IEEE 754
+ * rounds every operation in it correctly, on CPU and GPU alike, so both rank
+ * the same.  Compile without contraction and without fast-math flags.
  *
- * Equal similarities have equal float8, and a greater one never has a smaller
- * float8, whatever i, a and b they come from:
+ * Equal similarities have equal float8, and a greater similarity never has a
+ * smaller float8, for all i, a and b:
  *
  *	 - i, a and b are at most 2^16, so every numerator and denominator below
  *	   is an integer of at most 2^32, and exact.
@@ -32,10 +32,10 @@
  *	   that two fractions share: 3 / sqrt(18) is not 1 / sqrt(2) then.
  *	 - intersection and hamming are integers.
  *
- * Different similarities have different float8, except of cosine.  Fractions
- * of denominators up to 2^17 are at least 2^-34 apart, and a float8 between 0
- * and 1 is off by at most 2^-54.  i*i/(a*b) may differ by only 2^-64; rows
- * whose cosines are that close tie.
+ * Different similarities have different float8, except for cosine.  Fractions
+ * with denominators up to 2^17 are at least 2^-34 apart, and a float8 between
+ * 0 and 1 is off by at most 2^-54.  But two values of i*i/(a*b) may differ by
+ * only 2^-64; rows whose cosines are that close tie.
  *
  *-------------------------------------------------------------------------
  */
@@ -70,7 +70,7 @@ typedef enum gpuvec_measure
 	{"braun_blanquet", "jaccard", "cosine", "dice", \
 	 "overlap", "containment", "intersection", "hamming"}
 
-/* Does a row without any common id rank at all? */
+/* True if rows without a common id are ranked */
 static inline GPUVEC_HD bool
 gpuvec_ranks_disjoint(gpuvec_measure measure)
 {
@@ -84,7 +84,9 @@ gpuvec_ratio(double num, double den)
 	return den == 0.0 ? 0.0 : num / den;
 }
 
-/* The score of a row of b ids that shares i of them with a query of a ids */
+/*
+ * The score of a row of b ids that has i ids in common with a query of a ids
+ */
 static inline GPUVEC_HD double
 gpuvec_score(gpuvec_measure measure, uint32_t i, uint32_t a, uint32_t b)
 {
@@ -111,14 +113,14 @@ gpuvec_score(gpuvec_measure measure, uint32_t i, uint32_t a, uint32_t b)
 }
 
 /*
- * The distance that the measure's operator shows.  The ratios are one
- * division, not 1 - score: "1 - 0.7 <= 0.3" is false in float8, "3 / 10.0 <=
- * 0.3" is true.  Measures without an operator have 1 - score.
+ * The distance that the measure's operator returns.  Ratios are computed by
+ * one division, not as 1 - score: in float8, 1 - 0.7 <= 0.3 is false, but 3 /
+ * 10.0 <= 0.3 is true.  Measures without an operator have 1 - score.
  *
  * A larger score never has a larger distance, and equal scores have equal
- * ones.  Different scores have different distances, by the argument at the
- * head of the file, except of cosine: near 1 the values of 1 - score are
- * 2^-53 apart, and rows whose scores differ by less may be at the same
+ * distances.  Different scores have different distances, by the argument at
+ * the head of the file, except for cosine: near 1 the values of 1 - score are
+ * 2^-53 apart, so rows whose scores differ by less may have the same
  * distance.
  */
 static inline GPUVEC_HD double
@@ -143,16 +145,17 @@ gpuvec_distance(gpuvec_measure measure, uint32_t i, uint32_t a, uint32_t b)
 
 /*
  * A lower bound of the number of common ids that a row of at least b ids
- * needs to reach the given score with a query of a ids.  Every bound below is
- * non-decreasing in b, so the shortest row of a group gives the bound for
- * all.
+ * needs to reach `score` with a query of a ids.  It never falls when b grows,
+ * so the shortest row of a group gives the bound for the whole group.
  *
- * Computed in float: counts are at most 2^16, so the relative error of the
- * few operations (under 2^-20) stays under 1/8, and that is subtracted before
- * rounding up.  The bound only prunes; gpuvec_score decides.  Proof that it
- * never prunes a row that qualifies: for real numbers, score(i) >= t implies
- * i >= x with x below; computed x' <= x + 1/8, hence i >= x' - 1/8, and i is
- * an integer, so i >= ceil(x' - 1/8).
+ * Computed in float: counts are at most 2^16, and the relative error of the
+ * few operations is under 2^-20, so the error is under 1/8.  1/8 is
+ * subtracted before rounding up.  The bound only prunes; gpuvec_score
+ * decides.
+ *
+ * Proof that it never prunes a row that qualifies: for real numbers, score(i)
+ * >= t implies i >= x, with x as below.  The computed x' is at most x + 1/8,
+ * hence i >= x' - 1/8; and i is an integer, so i >= ceil(x' - 1/8).
  */
 static inline GPUVEC_HD uint32_t
 gpuvec_need(gpuvec_measure measure, uint32_t a, uint32_t b, float score)
@@ -190,7 +193,7 @@ gpuvec_need(gpuvec_measure measure, uint32_t a, uint32_t b, float score)
 			break;
 	}
 	x = ceilf(x - 0.125f);
-	if (!(x >= least))			/* NaN (0 * infinity) as well */
+	if (!(x >= least))			/* true for NaN (0 * infinity), too */
 		x = least;
 	if (x > 131072.0f)
 		return 131072;			/* more than any row has */
@@ -198,9 +201,8 @@ gpuvec_need(gpuvec_measure measure, uint32_t a, uint32_t b, float score)
 }
 
 /*
- * Map a float8 to a uint64 so that larger scores have smaller keys: ascending
- * order of (key, tid) is the order of results.  No NaN gets here, and -0 is
- * never computed.
+ * Map a score to a uint64 key: larger scores have smaller keys, so ascending
+ * order of (key, tid) is the order of results.  The score is never NaN or -0.
  */
 static inline GPUVEC_HD uint64_t
 gpuvec_score_key(double score)
@@ -212,7 +214,7 @@ gpuvec_score_key(double score)
 	}			v;
 
 	v.d = score;
-	/* ascending map of IEEE doubles to unsigned, then inverted */
+	/* map to unsigned integers in ascending order, then invert */
 	v.u = (v.u >> 63) ? ~v.u : v.u | UINT64_C(0x8000000000000000);
 	return ~v.u;
 }

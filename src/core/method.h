@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * method.h
- *	  How common ids are counted; the results are the same.
+ *	  Methods of counting common ids.  Results do not depend on the method.
  *
  *-------------------------------------------------------------------------
  */

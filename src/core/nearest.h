@@ -1,21 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * nearest.h
- *	  How vectors are compared: the one definition that the extension and the
+ *	  Compares and ranks vectors: the definition that the extension and the
  *	  engine share.
  *
- * Elements of vectors and queries are float32, everything else is float64.
+ * Elements of vectors and queries are float32; everything else is float64.
  * Sums over elements are kept in lanes (product.h), so the result is the same
  * bits on every machine.
  *
- *	 cosine		q . v / sqrt((q . q)(v . v)), 0 if that is 0/0
+ *	 cosine		q . v / sqrt((q . q)(v . v)), or 0 if the divisor is 0
  *	 ip			q . v
- *	 l2			-sqrt of the sum of (q - v)^2: the negated distance, so that
- *	 			here, too,
+ *	 l2			-sqrt of the sum of (q - v)^2: the distance, negated so that
  *				the greatest score is best; 0, not -0, for equal vectors
  *
- * The order of rows is (score descending, key ascending, tid ascending).  A
- * score that is not a number does not rank.
+ * Rows are ordered by score descending, key ascending, tid ascending.  Rows
+ * whose score is NaN are left out.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,7 +28,7 @@
 #include "core/pooling.h"
 #include "core/product.h"
 
-/* A row that is near */
+/* A row of an answer */
 typedef struct gpuvec_near
 {
 	double		score;
@@ -37,7 +36,7 @@ typedef struct gpuvec_near
 	uint64_t	tid;
 } gpuvec_near;
 
-/* Does a come before b? */
+/* True if a comes before b in the answer */
 static inline bool
 gpuvec_nearer(const gpuvec_near *a, const gpuvec_near *b)
 {
@@ -71,7 +70,7 @@ gpuvec_square_distance(const float *restrict q, const float *restrict v, uint32_
 	return gpuvec_fold(lanes);
 }
 
-/* The score of a vector; `qq` is q . q */
+/* The score of vector v; qq = q . q */
 static inline double
 gpuvec_near_score(gpuvec_metric metric, const float *q, double qq, const float *v, uint32_t width)
 {
@@ -88,8 +87,8 @@ gpuvec_near_score(gpuvec_metric metric, const float *q, double qq, const float *
 }
 
 /*
- * The scores of n vectors that lie one behind the other; `scratch` has room
- * for one, if they are not float32
+ * The scores of n consecutive vectors.  `scratch` has room for one vector
+ * unless they are float32.
  */
 static inline void
 gpuvec_near_scores(double *scores, gpuvec_metric metric, const float *q, double qq,
@@ -109,7 +108,7 @@ gpuvec_near_scores(double *scores, gpuvec_metric metric, const float *q, double 
 	}
 }
 
-/* The best rows that were offered: a heap, the worst at the root */
+/* The k best rows so far: a heap, the worst row at the root */
 typedef struct gpuvec_near_heap
 {
 	gpuvec_near *rows;			/* [k] */
@@ -117,14 +116,14 @@ typedef struct gpuvec_near_heap
 	uint64_t	k;
 } gpuvec_near_heap;
 
-/* Is a row with this score sure not to get in? */
+/* True if a row with this score cannot be among the best k */
 static inline bool
 gpuvec_near_hopeless(const gpuvec_near_heap *heap, double score)
 {
 	return isnan(score) || (heap->n == heap->k && score < heap->rows[0].score);
 }
 
-/* Let the row at i sink to its place */
+/* Restore the heap below row i */
 static inline void
 gpuvec_near_sink(gpuvec_near_heap *heap, uint64_t i)
 {
@@ -146,7 +145,7 @@ gpuvec_near_sink(gpuvec_near_heap *heap, uint64_t i)
 	heap->rows[i] = row;
 }
 
-/* Offer a row */
+/* Add a row if it is among the best k so far */
 static inline void
 gpuvec_near_offer(gpuvec_near_heap *heap, const gpuvec_near *row)
 {
@@ -170,7 +169,7 @@ gpuvec_near_offer(gpuvec_near_heap *heap, const gpuvec_near *row)
 	heap->rows[i] = *row;
 }
 
-/* Put the rows in order, best first; the heap is none any more */
+/* Sort the rows, best first.  They are not a heap afterwards. */
 static inline void
 gpuvec_near_sort(gpuvec_near_heap *heap)
 {

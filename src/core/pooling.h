@@ -1,38 +1,37 @@
 /*-------------------------------------------------------------------------
  *
  * pooling.h
- *	  How vectors are pooled: the one definition that the extension and the
- *	  engine share.
+ *	  Pools vectors: the definition that the extension and the engine share.
  *
- * A bag is a list of keys, each with a weight if the call has weights.  Sums
- * are float32, element by element, from +0 on, in the order of the bag: one
- * rounded sum for each key, or, with weights, one fused multiplication and
- * addition.  A bag of more than GPUVEC_PIECE keys is cut into pieces of so
- * many, each summed like that; then the sums of GPUVEC_FAN pieces after
- * another are summed, then those of GPUVEC_FAN such groups, and then these.
- * So results are the same bits whatever the width of vector registers, the
- * number of threads, or the machine, GPUs included
+ * A bag is a list of keys, each with a weight if the call has weights.  Its
+ * vectors are summed in float32, element by element, in the order of the bag,
+ * from +0 on.  Each key costs one rounded addition, or with weights one fused
+ * multiply-add.
+ *
+ * A bag of more than GPUVEC_PIECE keys is cut into pieces of GPUVEC_PIECE
+ * keys (the last may be shorter).  Each piece is summed as above.  The sums
+ * of GPUVEC_FAN consecutive pieces are summed, then the sums of GPUVEC_FAN
+ * such groups, then these.  So results are the same bits for any width of
+ * vector registers, any number of threads and any machine, GPUs included
  * (kernels/embedding/pooling_kernels.h).
  *
- *	 sum		of the vectors of the keys that were found, each times its
- *	 			weight
- *	 mean		that, divided by the sum of the weights (1 for each key if
- *	 			there are
- *				none), or zeros if that sum is 0
- *	 concat		the vectors, or (with weights) such sums of one key each, one
- *	 			behind
- *				the other
+ *	 sum		the sum of the vectors of the keys that were found, each times
+ *				its weight
+ *	 mean		the sum divided by the sum of the weights (1 for each key
+ *				without weights), or zeros if the divisor is 0
+ *	 concat		the vectors, one after another; with weights, for each key the
+ *				sum of this key alone
  *
- * Keys that were not found add nothing.  With GPUVEC_MISSING_ZERO they count
- * as vectors of zeros: their weights are part of the divisor, and concat has
- * zeros in their place.  With GPUVEC_MISSING_SKIP it is as if the bag did not
- * have them.
+ * Keys that were not found add nothing to a sum.  With GPUVEC_MISSING_ZERO
+ * they count as vectors of zeros: their weights are part of the divisor, and
+ * concat has zeros in their place.  With GPUVEC_MISSING_SKIP they are
+ * ignored, as if the bag did not have them.
  *
- * Weights of both signs may nearly cancel, and each bit that their sum lacks
- * is lacking in the whole result.  So it is taken in float64, in the same
- * order, and rounded to float32 once, in the end: infinite if it is too
- * large.  It becomes 0 there only if it was 0, as all float32 are multiples
- * of the smallest one.
+ * The divisor is summed in float64, in the same order, and rounded to float32
+ * once, at the end; it is infinite if it is too large.  Float32 would not do:
+ * weights of both signs may nearly cancel, and each bit that the divisor
+ * lacks is lacking in the whole result.  Rounding makes the divisor 0 only if
+ * it was 0, as all float32 are multiples of the smallest one.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,8 +47,7 @@
 #include "core/pooling_types.h"
 
 /*
- * A hash of a key: the finalizer of MurmurHash3 (Austin Appleby, public
- * domain)
+ * Hash of a key: the finalizer of MurmurHash3 (Austin Appleby, public domain)
  */
 static inline uint64_t
 gpuvec_hash_key(int64_t key)
@@ -63,7 +61,7 @@ gpuvec_hash_key(int64_t key)
 	return h ^ h >> 33;
 }
 
-/* Add a vector to a sum */
+/* sum += vector */
 static inline void
 gpuvec_vector_add(float *restrict sum, const float *restrict vector, uint32_t width)
 {
@@ -71,7 +69,7 @@ gpuvec_vector_add(float *restrict sum, const float *restrict vector, uint32_t wi
 		sum[i] += vector[i];
 }
 
-/* Add a vector times a weight to a sum */
+/* sum += weight * vector, fused */
 static inline void
 gpuvec_vector_add_weighted(float *restrict sum, const float *restrict vector, float weight,
 						   uint32_t width)
@@ -80,7 +78,7 @@ gpuvec_vector_add_weighted(float *restrict sum, const float *restrict vector, fl
 		sum[i] = fmaf(weight, vector[i], sum[i]);
 }
 
-/* Make a mean of a sum */
+/* sum /= divisor; zeros if the divisor is 0 */
 static inline void
 gpuvec_vector_divide(float *sum, float divisor, uint32_t width)
 {
@@ -92,14 +90,14 @@ gpuvec_vector_divide(float *sum, float divisor, uint32_t width)
 }
 
 /*
- * Vectors are scattered: how many of a bag are fetched ahead, and how much of
- * each
+ * The vectors of a bag are scattered in memory.  Prefetch up to
+ * GPUVEC_PREFETCH_BYTES of each, GPUVEC_PREFETCH_VECTORS keys ahead.
  */
 #define GPUVEC_PREFETCH_VECTORS	3
 #define GPUVEC_PREFETCH_BYTES	1024
 #define GPUVEC_LINE_BYTES		64
 
-/* Fetch the beginning of a vector into the cache */
+/* Prefetch the beginning of a vector, which may be NULL */
 static inline void
 gpuvec_vector_prefetch(const void *vector, uint64_t bytes)
 {
@@ -110,7 +108,8 @@ gpuvec_vector_prefetch(const void *vector, uint64_t bytes)
 }
 
 /*
- * Vectors that sums need room for: one of another storage, and sums of pieces
+ * Scratch of a bag, in vectors: one converted from float16, the sum of a
+ * piece, and two levels of sums
  */
 #define GPUVEC_SCRATCH_VECTORS	4
 
@@ -118,8 +117,8 @@ gpuvec_vector_prefetch(const void *vector, uint64_t bytes)
 typedef struct gpuvec_bag
 {
 	const int64_t *keys;
-	const void *const *vectors; /* of each key; NULL: it was not found */
-	const float *weights;		/* of each key; NULL: none */
+	const void *const *vectors; /* [n]; NULL: the key was not found */
+	const float *weights;		/* [n]; NULL: no weights */
 	uint64_t	n;
 	uint32_t	width;
 	gpuvec_storage storage;
@@ -128,7 +127,10 @@ typedef struct gpuvec_bag
 	float	   *scratch;		/* room for GPUVEC_SCRATCH_VECTORS vectors */
 } gpuvec_bag;
 
-/* The vector of the i-th key, which was found, as float32 */
+/*
+ * The vector of key i as float32.  The key was found.  The result lasts until
+ * the next call.
+ */
 static inline const float *
 gpuvec_bag_vector(const gpuvec_bag *bag, uint64_t i)
 {
@@ -138,16 +140,14 @@ gpuvec_bag_vector(const gpuvec_bag *bag, uint64_t i)
 	return bag->scratch;
 }
 
-/* Does the i-th key count? */
+/* True if key i counts: it was found, or missing keys are not skipped */
 static inline bool
 gpuvec_bag_counts(const gpuvec_bag *bag, uint64_t i)
 {
 	return bag->vectors[i] != NULL || bag->missing != GPUVEC_MISSING_SKIP;
 }
 
-/*
- * Put the vectors of a bag one behind the other; returns the number of floats
- */
+/* Pool a bag by concat.  Returns the number of floats written. */
 static inline uint64_t
 gpuvec_concat_bag(float *out, const gpuvec_bag *bag)
 {
@@ -169,7 +169,8 @@ gpuvec_concat_bag(float *out, const gpuvec_bag *bag)
 }
 
 /*
- * Sum the keys [first, end) of a bag, and their weights, from left to right
+ * Sum keys [first, end) of a bag into `out`.  Returns the sum of their
+ * weights.
  */
 static inline double
 gpuvec_sum_piece(float *out, const gpuvec_bag *bag, uint64_t first, uint64_t end)
@@ -196,14 +197,15 @@ gpuvec_sum_piece(float *out, const gpuvec_bag *bag, uint64_t first, uint64_t end
 }
 
 /*
- * Where pieces are summed: their sums are added to those of their group,
- * these to those of groups of groups, and these to the result
+ * The sums of a bag of several pieces.  Sums of pieces are added to level 2.
+ * Every GPUVEC_FAN pieces, level 2 is added to level 1 and cleared.  Every
+ * GPUVEC_FAN * GPUVEC_FAN pieces, level 1 is added to level 0, the result.
  */
 typedef struct gpuvec_levels
 {
-	float	   *sums[3];		/* the result, then the two others */
+	float	   *sums[3];		/* [level][width] */
 	double		divisors[3];
-	uint64_t	n;				/* pieces that were added */
+	uint64_t	n;				/* pieces added so far */
 	uint32_t	width;
 } gpuvec_levels;
 
@@ -222,7 +224,7 @@ gpuvec_levels_begin(gpuvec_levels *levels, float *out, float *scratch, uint32_t 
 	}
 }
 
-/* The sums of one level are complete: add them to the level above */
+/* Add the sums of a level to the level above, and clear them */
 static inline void
 gpuvec_levels_carry(gpuvec_levels *levels, int level)
 {
@@ -245,7 +247,7 @@ gpuvec_levels_add(gpuvec_levels *levels, const float *piece, double divisor)
 		gpuvec_levels_carry(levels, 1);
 }
 
-/* All pieces were added; returns the sum of their divisors */
+/* Call after the last piece.  Returns the divisor. */
 static inline double
 gpuvec_levels_end(gpuvec_levels *levels)
 {
@@ -256,7 +258,7 @@ gpuvec_levels_end(gpuvec_levels *levels)
 	return levels->divisors[0];
 }
 
-/* Sum a bag and its weights */
+/* Sum a bag into `out`.  Returns the sum of its weights. */
 static inline double
 gpuvec_sum_bag(float *out, const gpuvec_bag *bag)
 {
@@ -276,8 +278,8 @@ gpuvec_sum_bag(float *out, const gpuvec_bag *bag)
 }
 
 /*
- * Pool one bag.  Returns the number of floats written to `out`: its width,
- * or, for concat, that times the number of keys that count.
+ * Pool one bag.  Returns the number of floats written to `out`: the width,
+ * or, for concat, the width times the number of keys that count.
  */
 static inline uint64_t
 gpuvec_pool_bag(float *out, const gpuvec_bag *bag)

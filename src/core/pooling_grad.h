@@ -1,35 +1,37 @@
 /*-------------------------------------------------------------------------
  *
  * pooling_grad.h
- *	  Gradients of pooling: the one definition that the extension and the
- *	  engine
+ *	  Gradients of pooling: the definition that the extension and the engine
  *	  share.
  *
- * Given the gradient with respect to what pooling returned, each key that a
- * bag has and that was found gets a share of the gradient of its bag:
+ * Given the gradient with respect to the pooled result, each key of a bag
+ * that was found gets a share of the gradient of its bag:
  *
  *	 sum		the gradient times the key's weight
  *	 mean		the gradient times (weight / divisor), or times 0 if the
- *	 			divisor is 0
- *	 concat		its own part of the gradient times its weight
+ *				divisor is 0
+ *	 concat		the key's own part of the gradient times its weight
  *
  * The gradient of a key's vector is the sum of its shares, in the order in
- * which the bags have the key, computed like that of a bag (pooling.h) of
- * which shares are the vectors and those factors the weights; there are none
- * for sum and concat without weights.  The divisor is summed in float64 and
- * rounded in the end, as pooling does it, but in 32 lanes, that are folded in
- * halves: so it may differ from that of pooling in its last bits.
+ * which the bags have the key.  It is computed like a weighted sum of a bag
+ * (pooling.h): the gradients are the vectors, and the factors above are the
+ * weights.  For sum and concat without weights there are no factors.
  *
- * The gradient with respect to a weight is, with g the gradient of its bag
- * and v the vector of its key (zeros if it was not found),
+ * The divisor is summed in float64 and rounded at the end, as in pooling, but
+ * in 32 lanes that are folded in halves.  So its last bits may differ from
+ * the divisor in pooling.
+ *
+ * The gradient with respect to a weight, with g the gradient of its bag and v
+ * the vector of its key (zeros if the key was not found):
  *
  *	 sum		g . v
- *	 mean		(g . v - g . mean) / divisor, 0 if the divisor is 0 or the key
- *	 			is skipped
- *	 concat		g . v, with g its own part
+ *	 mean		(g . v - g . mean) / divisor; 0 if the divisor is 0 or the key
+ *				is skipped
+ *	 concat		g . v, with g the key's own part
  *
- * in float64 but for the mean, which is what pooling returns; scalar products
- * are summed in lanes (product.h), and the result is rounded in the end.
+ * It is computed in float64, except `mean`, which is the float32 result of
+ * pooling.  Scalar products are summed in lanes (product.h), and the result
+ * is rounded at the end.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,16 +41,16 @@
 #include "core/pooling.h"
 #include "core/product.h"
 
-/* A share that a key has in the gradient */
+/* One occurrence of a key in a bag: its share of the gradient */
 typedef struct gpuvec_share
 {
 	int64_t		key;
-	uint64_t	row;			/* of the gradient: [row * width] */
+	uint64_t	row;			/* of the gradient, which is [row][width] */
 	float		factor;
 	uint32_t	number;			/* unused; keeps the size a multiple of 8 */
 } gpuvec_share;
 
-/* The divisor of a bag's mean */
+/* The divisor of a bag's mean, summed in lanes */
 static inline float
 gpuvec_bag_divisor(const gpuvec_bag *bag)
 {
@@ -64,9 +66,9 @@ gpuvec_bag_divisor(const gpuvec_bag *bag)
 }
 
 /*
- * The shares of the keys of one bag, appended to `shares`; returns their
- * number. *row is the row of the gradient where the bag begins, and becomes
- * that where the next one does.
+ * Append the shares of one bag to `shares`.  Returns their number.  *row is
+ * the bag's first row of the gradient, and is set to the first row of the
+ * next bag.
  */
 static inline uint64_t
 gpuvec_bag_shares(gpuvec_share *shares, const gpuvec_bag *bag, uint64_t *row)
@@ -98,12 +100,13 @@ gpuvec_bag_shares(gpuvec_share *shares, const gpuvec_bag *bag, uint64_t *row)
 	return nshares;
 }
 
-/* The gradient that shares are of */
+/* The gradient with respect to the pooled result */
 typedef struct gpuvec_upstream
 {
 	const float *gradient;
 	uint32_t	width;
-	bool		factors;		/* shares have factors; else they are 1 */
+	bool		factors;		/* multiply by the shares' factors, which are
+								 * 1 otherwise */
 } gpuvec_upstream;
 
 /* The sum of at most GPUVEC_PIECE shares */
@@ -127,8 +130,8 @@ gpuvec_sum_shares_piece(float *out, const gpuvec_share *shares, uint64_t n,
 }
 
 /*
- * The gradient of one key: the sum of n shares; `scratch` has room for three
- * vectors
+ * The gradient of one key: the sum of its n shares.  `scratch` has room for
+ * three vectors.
  */
 static inline void
 gpuvec_sum_shares(float *out, const gpuvec_share *shares, uint64_t n, const gpuvec_upstream *up,
@@ -156,9 +159,9 @@ gpuvec_sum_shares(float *out, const gpuvec_share *shares, uint64_t n, const gpuv
 #define GPUVEC_DIGITS		(1 << GPUVEC_DIGIT_BITS)
 
 /*
- * Sort shares by key, ascending, keeping the order of those of one key: a
- * radix sort that leaves out the digits which all keys have in common.
- * `spare` has room for as many; returns which of the two has the result.
+ * Sort shares by key, ascending and stable: a radix sort that skips digits
+ * which are the same in all keys.  `spare` has room for n shares.  Returns
+ * the array that has the result: `shares` or `spare`.
  */
 static inline gpuvec_share *
 gpuvec_sort_shares(gpuvec_share *shares, gpuvec_share *spare, uint64_t n)
@@ -169,7 +172,7 @@ gpuvec_sort_shares(gpuvec_share *shares, gpuvec_share *spare, uint64_t n)
 		uint64_t	sum = 0;
 		gpuvec_share *sorted = spare;
 
-		/* the sign comes first in the order of bytes */
+		/* flip the sign bit, so that keys sort as unsigned numbers */
 #define GPUVEC_DIGIT(share) \
 	((((uint64_t) (share).key ^ UINT64_C(1) << 63) >> shift) & (GPUVEC_DIGITS - 1))
 		for (uint64_t i = 0; i < n; i++)
@@ -193,8 +196,8 @@ gpuvec_sort_shares(gpuvec_share *shares, gpuvec_share *spare, uint64_t n)
 }
 
 /*
- * The gradients of the weights of one bag: out[i] for its i-th key.  *row as
- * above; `mean` has room for a vector.
+ * The gradients of the weights of one bag: out[i] for key i.  *row is as in
+ * gpuvec_bag_shares().  `mean` has room for one vector.
  */
 static inline void
 gpuvec_bag_weight_gradients(float *out, const gpuvec_bag *bag, const float *gradient, float *mean,

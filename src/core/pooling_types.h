@@ -1,12 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * pooling_types.h
- *	  The types and constants of pooling that the extension, the engine and
- *	  the
+ *	  Types and constants of pooling that the extension, the engine and the
  *	  kernels share, for C, C++ and CUDA.
  *
- * Some of them are values on the wire (protocol.h), and on others rests that
- * results are the same bits everywhere.  Both are asserted below.
+ * Some are values on the wire (protocol.h).  On others it depends that
+ * results are the same bits everywhere.  Both kinds are asserted below.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,7 +15,7 @@
 #include <assert.h>
 #include <stdint.h>
 
-/* What a bag becomes; pooling.h defines each */
+/* How a bag is pooled; see pooling.h */
 typedef enum gpuvec_pool_mode
 {
 	GPUVEC_POOL_SUM,
@@ -27,7 +26,7 @@ typedef enum gpuvec_pool_mode
 #define GPUVEC_N_POOL_MODES		3
 #define GPUVEC_POOL_MODE_NAMES	{"sum", "mean", "concat"}
 
-/* What a key counts for that was not found */
+/* How a key counts that was not found; see pooling.h */
 typedef enum gpuvec_missing
 {
 	GPUVEC_MISSING_ZERO,
@@ -38,7 +37,7 @@ typedef enum gpuvec_missing
 #define GPUVEC_N_MISSING		3
 #define GPUVEC_MISSING_NAMES	{"zero", "skip", "error"}
 
-/* How vectors are compared; nearest.h defines each */
+/* How vectors are compared; see nearest.h */
 typedef enum gpuvec_metric
 {
 	GPUVEC_METRIC_COSINE,
@@ -49,7 +48,7 @@ typedef enum gpuvec_metric
 #define GPUVEC_N_METRICS		3
 #define GPUVEC_METRIC_NAMES		{"cosine", "ip", "l2"}
 
-/* How vectors are stored; they become float32 before anything else */
+/* How vectors are stored.  All computing is on float32 or float64. */
 typedef enum gpuvec_storage
 {
 	GPUVEC_FLOAT32,
@@ -61,26 +60,26 @@ typedef enum gpuvec_storage
 #define gpuvec_element_bytes(storage) \
 	((storage) == GPUVEC_FLOAT16 ? sizeof(uint16_t) : sizeof(float))
 
-/* Elements that a vector may have */
+/* Largest number of elements of a vector */
 #define GPUVEC_MAX_WIDTH		65536
 
-/* What is wrong with a row's vector, so that it cannot be used */
+/* Why a row's vector cannot be used */
 typedef enum gpuvec_vector_kind
 {
 	GPUVEC_VECTOR_GOOD,
 	GPUVEC_VECTOR_NULLS,		/* it has null elements */
 	GPUVEC_VECTOR_DIMENSIONS,	/* it has several dimensions */
 	GPUVEC_VECTOR_LONG,			/* it has more than GPUVEC_MAX_WIDTH elements */
-	GPUVEC_VECTOR_DAMAGED		/* it is too short for the elements it says to
-								 * have */
+	GPUVEC_VECTOR_DAMAGED		/* it is too short for the number of elements
+								 * in its header */
 } gpuvec_vector_kind;
 
 #define GPUVEC_N_VECTOR_KINDS	5
 
 /*
- * The order of sums.  GPUVEC_PIECE and GPUVEC_FAN: see pooling.h.
- * GPUVEC_DIVISOR_LANES: of the divisors of gradients, see pooling_grad.h.
- * GPUVEC_LANES: of scalar products, see product.h.  Other numbers give other
+ * The order of sums: GPUVEC_PIECE and GPUVEC_FAN of bags (pooling.h),
+ * GPUVEC_DIVISOR_LANES of the divisors of gradients (pooling_grad.h),
+ * GPUVEC_LANES of scalar products (product.h).  Other numbers give other
  * bits, and the kernels are written for these.
  */
 #define GPUVEC_PIECE			256
@@ -88,7 +87,7 @@ typedef enum gpuvec_vector_kind
 #define GPUVEC_DIVISOR_LANES	32
 #define GPUVEC_LANES			16
 
-/* The values are sent */
+/* These values are sent over the wire */
 static_assert(GPUVEC_POOL_SUM == 0 && GPUVEC_POOL_MEAN == 1 && GPUVEC_POOL_CONCAT == 2,
 			  "the wire has other numbers of modes");
 static_assert(GPUVEC_MISSING_ZERO == 0 && GPUVEC_MISSING_SKIP == 1 && GPUVEC_MISSING_ERROR == 2,

@@ -1,13 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * product.h
- *	  Scalar products: the one definition that the extension and the engine
- *	  share.
+ *	  Scalar products: the definition that the extension and the engine share.
  *
  * Products of float32 are exact in float64.  Sums over elements are kept in
- * 16 lanes, element i in lane i mod 16, which are folded in halves in the
- * end, so the result is the same bits on every machine, whatever the width of
- * its vector registers.
+ * 16 lanes, element i in lane i mod 16, which are folded in halves at the
+ * end.  So the result is the same bits on every machine, whatever the width
+ * of its vector registers.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,7 +15,7 @@
 
 #include "core/pooling_types.h"
 
-/* Fold lanes */
+/* Sum the lanes, in halves; overwrites them */
 static inline double
 gpuvec_fold(double *lanes)
 {

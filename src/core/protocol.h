@@ -1,26 +1,27 @@
 /*-------------------------------------------------------------------------
  *
  * protocol.h
- *	  What sessions and the engine say to each other over the UNIX socket.
+ *	  The protocol between sessions and the engine, over a UNIX socket.
  *
- * Both ends run on one machine, so numbers travel in native byte order and
- * structs as they lie in memory; every struct below has explicit padding and
- * a size that is a multiple of 8.  A frame is a gpuvec_frame header followed
- * by `length` bytes.  The header and GPUVEC_MSG_HELLO / GPUVEC_MSG_ERROR
- * never change their layout, so ends of different versions can say so.
+ * Both ends run on one machine, so numbers and structs travel as they lie in
+ * memory.  Every struct below has explicit padding and a size that is a
+ * multiple of 8.  A frame is a gpuvec_frame header followed by `length`
+ * bytes.  The header, GPUVEC_MSG_HELLO and GPUVEC_MSG_ERROR never change
+ * their layout, so ends of different versions can tell each other.
  *
- * The engine serves the requests of a connection one after another, and sends
- * one reply to each, in their order; a session may send several before it
- * reads replies.  GPUVEC_MSG_PAGES and GPUVEC_MSG_REFRESH_PAGES have no
- * reply: what went wrong with pages is the (one) GPUVEC_MSG_ERROR that
- * answers the next COMMIT or REFRESH, or comes earlier, and the session must
- * close the connection.  Closing a connection cancels what it asked for,
- * drops an unfinished load or refresh, and drops the session's private
- * mirrors.
+ * The engine serves the requests of a connection one after another and sends
+ * one reply to each, in order.  A session may send several requests before it
+ * reads the replies.  GPUVEC_MSG_PAGES and GPUVEC_MSG_REFRESH_PAGES have no
+ * reply.  If something is wrong with pages, the engine sends one
+ * GPUVEC_MSG_ERROR: at the next COMMIT or REFRESH, or earlier.  The session
+ * must then close the connection.
  *
- * The engine may close a connection on which nothing is unfinished: a request
- * that crosses that has not been begun, and its sender opens another
- * connection.
+ * Closing a connection cancels its requests, drops an unfinished load or
+ * refresh, and drops the session's private mirrors.
+ *
+ * The engine may close a connection that has no request under way and no
+ * unfinished load or refresh.  A request that was sent at that moment has not
+ * begun; the session sends it again over another connection.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,7 +37,7 @@
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
 #define GPUVEC_PROTOCOL_VERSION 11
 
-/* No frame is longer; senders split pages long before */
+/* Largest length of a frame; senders split pages into much shorter frames */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
 
 typedef enum gpuvec_message
@@ -77,12 +78,12 @@ typedef struct gpuvec_frame
 {
 	uint32_t	length;			/* bytes that follow this header */
 	uint16_t	type;			/* gpuvec_message */
-	uint16_t	flags;			/* zero */
+	uint16_t	flags;			/* 0 */
 	uint64_t	request;		/* chosen by the session, returned in the
 								 * reply */
 } gpuvec_frame;
 
-/* First frame of a connection */
+/* The first frame of a connection */
 typedef struct gpuvec_hello
 {
 	uint32_t	magic;
@@ -100,9 +101,9 @@ typedef struct gpuvec_welcome
 } gpuvec_welcome;
 
 /*
- * The engine's error, which becomes an ereport(ERROR) unless the session can
- * do without the engine.  Followed by three NUL-terminated strings: message,
- * detail, hint (the last two may be empty).
+ * An error of the engine.  Followed by three NUL-terminated strings: message,
+ * detail, hint; the last two may be empty.  The session raises it, unless
+ * `fallback` is set.
  */
 typedef struct gpuvec_error_head
 {
@@ -113,13 +114,16 @@ typedef struct gpuvec_error_head
 } gpuvec_error_head;
 
 /*
- * What a mirror is a mirror of.  Compared as bytes, so callers zero it first.
- * `meaning` is a hash of what the catalog says of the file and its rows.
- * `rooted`: rows stand for HOT chains, not for row versions.  `index` is the
- * index whose expression or predicate says what the rows are, or 0.  A mirror
- * of an embedding table (key_attnum != 0) has a column of keys as well.
- * `private_id` is 0 for a mirror that all sessions share; otherwise it
- * belongs to the session that made it.
+ * What a mirror copies: a column of one file of a table.  Keys are compared
+ * as bytes, so callers zero them first.
+ *
+ * `meaning` is a hash of what the catalog says about the file and its rows.
+ * `rooted` means that one row of the mirror stands for a HOT chain, not for a
+ * row version.  `index` is the OID of the index whose expression or predicate
+ * defines the rows, or 0.  A mirror of an embedding table (key_attnum != 0)
+ * also has a column of keys; `key_missing` is a hash of that column's missing
+ * value in the catalog.  `private_id` is 0 for a mirror that all sessions
+ * share; otherwise the mirror belongs to the session that made it.
  */
 typedef struct gpuvec_mirror_key
 {
@@ -127,85 +131,87 @@ typedef struct gpuvec_mirror_key
 	uint32_t	tablespace;
 	uint32_t	relation;
 	uint32_t	relfilenumber;
-	uint32_t	type;			/* oid of the column's type */
+	uint32_t	type;			/* OID of the column's type */
 	int32_t		attnum;
 	uint64_t	meaning;
 	uint32_t	rooted;
 	uint32_t	index;
 	uint64_t	private_id;
-	uint32_t	key_type;		/* oid of the key column's type */
+	uint32_t	key_type;		/* OID of the key column's type */
 	int32_t		key_attnum;		/* 0: a mirror of sets */
 	uint64_t	key_missing;
 	uint32_t	storage;		/* gpuvec_storage of vectors */
-	uint32_t	index_file;		/* with an index: its relfilenumber ... */
-	uint32_t	index_tablespace;	/* ... and where that file is */
+	uint32_t	index_file;		/* of `index`: its relfilenumber ... */
+	uint32_t	index_tablespace;	/* ... and tablespace */
 	uint32_t	padding;
 } gpuvec_mirror_key;
 
 typedef enum gpuvec_mirror_state
 {
-	GPUVEC_ABSENT,				/* not resident, nobody loads it */
-	GPUVEC_LOADING,				/* some session is loading it (or refreshing:
+	GPUVEC_ABSENT,				/* not in memory, and no session is loading it */
+	GPUVEC_LOADING,				/* a session is loading it (or refreshing:
 								 * REFRESH_BEGIN) */
 	GPUVEC_READY
 } gpuvec_mirror_state;
 
 /*
- * State of a mirror.  Every complete load or refresh of a mirror gets the
- * next `refresh` number, starting at 1; each page remembers the number of the
- * one that last read it.  `checked` is the WAL position up to which the
- * mirror is known to hold every change.  Numbers continue across evict and
- * reload for as long as the engine lives, so that a number never comes back.
+ * The state of a mirror.  Each complete load or refresh gets the next number,
+ * `refresh`, starting at 1.  Each page keeps the number of the load or
+ * refresh that last read it.  Numbers go on across eviction and reload while
+ * the engine lives, so no number comes back.  `checked` is the WAL position
+ * up to which the mirror is known to hold every change.
  *
- * `feed` names an index whose insertions are numbered, and `applied` is the
- * number up to which the mirror has them; 0: none.  Both mean nothing to the
- * engine.
+ * `feed` names an index whose insertions are numbered; 0: none.  `applied` is
+ * the number up to which the mirror has these insertions.  The engine only
+ * stores and compares both.
  */
 typedef struct gpuvec_state
 {
 	uint32_t	state;			/* gpuvec_mirror_state */
-	uint32_t	nblocks;		/* pages that the mirror covers */
+	uint32_t	nblocks;		/* heap pages that the mirror covers */
 	uint64_t	refresh;
 	uint64_t	checked;
 	uint64_t	nrows;
-	uint64_t	nids;			/* of sets, those of dead rows included */
+	uint64_t	nids;			/* ids of all sets, including those of dead
+								 * rows */
 	uint64_t	feed;
 	uint64_t	applied;
 } gpuvec_state;
 
 /*
- * Begin to load; it has not begun if another session's load or refresh is
- * unfinished.  Followed by the paths of the files that the mirror is made of,
- * each with a NUL at its end: that of the rows, then those of indexes.  When
- * one is gone, so is the mirror (sweep.c).
+ * Begin a load.  The load does not begin if the load or refresh of another
+ * session is unfinished.  Followed by the paths of the files that the mirror
+ * is made from, each with a NUL: the heap's file, then those of indexes.  The
+ * engine drops the mirror when one of the files is gone (sweep.c).
  */
 typedef struct gpuvec_load
 {
 	gpuvec_mirror_key key;
-	uint32_t	nblocks;		/* pages expected, for the progress view */
-	uint32_t	file_bytes;		/* of the paths in all; 0: there are none */
+	uint32_t	nblocks;		/* heap pages to come, for the progress view */
+	uint32_t	file_bytes;		/* bytes of all paths; 0: no paths */
 } gpuvec_load;
 
 #define GPUVEC_MAX_FILE_BYTES	4096
 
 /*
- * Begin a refresh: by the LSNs of all pages, which are the answer then; or of
- * pages that the session knows to be stale in what the refresh of number
- * `known` made.  If another one has made the mirror, it has not begun.
+ * Begin a refresh.  With `lsns`, the engine answers with the LSNs of all
+ * pages, and the session finds the stale pages by them.  Otherwise the
+ * session knows which pages of refresh number `known` are stale; the refresh
+ * does not begin if `known` did not make the current mirror.
  */
 typedef struct gpuvec_refresh
 {
 	gpuvec_mirror_key key;
 	uint32_t	lsns;			/* 1: answer with the LSNs of all pages */
 	uint32_t	padding;
-	uint64_t	known;			/* unless lsns */
+	uint64_t	known;			/* number of a refresh; unused with lsns */
 } gpuvec_refresh;
 
 /*
- * One heap page with all its rows; several may follow one another in a frame.
- * A page replaces whatever the mirror holds of that page.  Rows follow as
- * gpuvec_row headers, each followed by its ids, padded to 4 bytes; `bytes`
- * counts all of them.  ids are ascending and distinct.
+ * One heap page with all its rows.  It replaces whatever the mirror holds of
+ * the page.  A frame has one or more pages.  The rows follow: each is a
+ * gpuvec_row and its ids, ascending and distinct, padded to 4 bytes.  `bytes`
+ * is the size of all rows.
  */
 typedef struct gpuvec_page
 {
@@ -228,13 +234,13 @@ typedef struct gpuvec_row
 	(sizeof(gpuvec_row) + (((uint32_t) (len) * 2 + 3) & ~UINT32_C(3)))
 
 /*
- * A row of an embedding table: in place of gpuvec_row, followed by its
- * elements in the mirror's storage, padded to 4 bytes (none unless it is
- * good).
+ * A row of an embedding table, in place of gpuvec_row.  Followed by the
+ * elements in the mirror's storage, padded to 4 bytes.  Only a row of kind
+ * GPUVEC_VECTOR_GOOD has elements.
  */
 typedef struct gpuvec_vector_row
 {
-	uint16_t	line;			/* line pointer number, 1 .. GPUVEC_MAX_LINE */
+	uint16_t	line;			/* 1 ..  GPUVEC_MAX_LINE, see bounds.h */
 	uint16_t	kind;			/* gpuvec_vector_kind */
 	uint32_t	width;			/* number of elements that follow */
 	int64_t		key;
@@ -245,10 +251,10 @@ typedef struct gpuvec_vector_row
 	 (((uint64_t) (width) * gpuvec_element_bytes(storage) + 3) & ~UINT64_C(3)))
 
 /*
- * Publish the pages sent since LOAD_BEGIN or REFRESH_BEGIN in one step.
- * Pages at or beyond nblocks leave the mirror; `checked` becomes at least
- * position.  If `feed` is not 0, it becomes the mirror's, with what was
- * applied of it.
+ * Publish the pages sent since LOAD_BEGIN or REFRESH_BEGIN, all at once.
+ * Pages at or beyond `nblocks` leave the mirror.  `checked` becomes at least
+ * `position`.  If `feed` is not 0, the mirror's `feed` and `applied` are
+ * replaced.
  */
 typedef struct gpuvec_commit
 {
@@ -260,8 +266,8 @@ typedef struct gpuvec_commit
 } gpuvec_commit;
 
 /*
- * First pages of a refresh, whose message follows, with the same key and
- * number: so the engine can begin while the session goes on reading.
+ * The first pages of a refresh, sent ahead so that the engine can begin while
+ * the session still reads.  REFRESH follows with the same key and number.
  */
 typedef struct gpuvec_refresh_part
 {
@@ -270,10 +276,10 @@ typedef struct gpuvec_refresh_part
 } gpuvec_refresh_part;
 
 /*
- * A whole refresh in one message, with its pages, unless REFRESH_PAGES came
- * before: then with the last of them.  It is made only if the mirror still is
- * what the session knows: the refresh of this number made it.  The answer's
- * state tells whether it was made.
+ * A whole refresh in one message, with its pages, or with the last of them if
+ * REFRESH_PAGES came before.  The engine makes it only if refresh number
+ * `known` made the current mirror.  The state in the answer tells whether it
+ * was made.
  */
 typedef struct gpuvec_refresh_once
 {
@@ -283,8 +289,8 @@ typedef struct gpuvec_refresh_once
 } gpuvec_refresh_once;
 
 /*
- * Drop the shared mirrors of a relation (0: of the whole database; and that
- * 0: all), or the one private mirror of this session that private_id names.
+ * Drop shared mirrors, or the private mirror `private_id` of this session.
+ * relation 0: all relations of the database; database 0: all databases.
  */
 typedef struct gpuvec_drop
 {
@@ -292,14 +298,14 @@ typedef struct gpuvec_drop
 	uint32_t	relation;
 	int32_t		attnum;			/* 0: all columns */
 	uint32_t	padding;
-	uint64_t	private_id;		/* 0: the shared ones */
+	uint64_t	private_id;		/* 0: shared mirrors */
 } gpuvec_drop;
 
-/* How fresh a mirror has to be: either condition is enough */
+/* How fresh a mirror must be: either condition is enough */
 typedef struct gpuvec_freshness
 {
 	uint64_t	position;		/* checked >= position */
-	uint64_t	feed;			/* unless 0: this is the feed, ... */
+	uint64_t	feed;			/* not 0, and the mirror's feed, ... */
 	uint64_t	applied;		/* ... and applied >= applied */
 } gpuvec_freshness;
 
@@ -312,13 +318,14 @@ gpuvec_fresh(const gpuvec_state *state, const gpuvec_freshness *need)
 }
 
 /*
- * A search.  Followed by nqueries gpuvec_query structs, then all queries' ids
- * one after another (uint16_t, nids in all, ascending and distinct in each).
+ * A search.  Followed by gpuvec_query[nqueries], then uint16_t ids[nids]: the
+ * ids of all queries, one query after another, ascending and distinct in
+ * each.
  */
 typedef struct gpuvec_search
 {
 	gpuvec_mirror_key key;
-	gpuvec_freshness need;		/* answer only if the mirror is as fresh as
+	gpuvec_freshness need;		/* search only if the mirror is as fresh as
 								 * this */
 	uint64_t	known;			/* number of a refresh: see gpuvec_hit */
 	uint32_t	measure;		/* gpuvec_measure */
@@ -329,7 +336,7 @@ typedef struct gpuvec_search
 } gpuvec_search;
 
 #define GPUVEC_QUERY_MIN_SCORE	1	/* min_score is set */
-#define GPUVEC_QUERY_AFTER		2	/* only rows behind (after_score,
+#define GPUVEC_QUERY_AFTER		2	/* only rows that come after (after_score,
 									 * after_tid) */
 
 typedef struct gpuvec_query
@@ -344,10 +351,10 @@ typedef struct gpuvec_query
 } gpuvec_query;
 
 /*
- * Answer to a search: state as it was when the search ran.  If it is not
- * READY, or not as fresh as asked, nothing was searched and nqueries is 0.
- * Otherwise uint32_t nhits[nqueries], padded to 8 bytes, then all hits, query
- * by query, best first.
+ * Answer to a search, with the state as it was when the search ran.  If the
+ * mirror is not READY, or not as fresh as asked, nothing was searched, and
+ * nqueries is 0.  Otherwise followed by uint32_t nhits[nqueries], padded to 8
+ * bytes, then all hits, query by query, best first.
  */
 typedef struct gpuvec_result
 {
@@ -358,9 +365,9 @@ typedef struct gpuvec_result
 } gpuvec_result;
 
 /*
- * A row of an answer.  `place` packs the row's heap position, its number of
- * common ids, and whether its page was last read by a refresh with a larger
- * number than the search's `known`.
+ * A row of an answer.  `place` packs three things: the row's tid, its number
+ * of common ids, and whether its page was last read by a refresh with a
+ * larger number than the search's `known`.
  */
 typedef struct gpuvec_hit
 {
@@ -383,30 +390,30 @@ typedef struct gpuvec_hit
 #define gpuvec_hit_newer(place)		(((place) & GPUVEC_HIT_NEWER) != 0)
 
 /*
- * Gather or pool vectors.  Followed by, in this order,
+ * Gather or pool vectors.  Followed, in this order, by
  *
  *		int64_t keys[nkeys]
- *		uint64_t offsets[nbags + 1]		all but GATHER, if hotness is 0: where
- *		bags begin
+ *		uint64_t offsets[nbags + 1]		where bags begin; not for GATHER,
+ *										and only if hotness is 0
  *		uint64_t verdicts[nverdicts]	gpuvec_verdict, ascending and distinct
  *		float weights[nkeys]			with WEIGHTED, padded to 8 bytes
- *		float gradient[ngradient]		of what pooling gives, padded to 8
- *		bytes
- *		uint8_t map[map_bytes]			two bits for each heap page, the lower
- *		one
- *										set if the page was all-visible
+ *		float gradient[ngradient]		with respect to the pooled result,
+ *										padded to 8 bytes
+ *		uint8_t map[map_bytes]			visibility map: two bits for each heap
+ *										page, the lower one set if the page is
+ *										all-visible
  *
- * Which of the rows that have a key does the session's snapshot see?  Those
- * of a page whose bit is set, and that was last read by a refresh numbered
- * `known` or before.  Of all others the session must decide.  The engine
- * answers UNDECIDED with those for which there is no verdict, and the session
- * sends its request once more, with more verdicts; a verdict once given holds
- * for as long as its snapshot.
+ * Which rows does the session's snapshot see?  It sees all rows of a page
+ * whose bit in `map` is set, if the page was last read by refresh `known` or
+ * an earlier one.  About any other row the session must decide.  The engine
+ * answers UNDECIDED with the rows that need a verdict and have none, and the
+ * session sends its request again with more verdicts.  A verdict holds for as
+ * long as its snapshot.
  */
 typedef enum gpuvec_embedding_op
 {
 	GPUVEC_EMBEDDING_GATHER,	/* the vectors of keys */
-	GPUVEC_EMBEDDING_POOL,		/* of bags of keys */
+	GPUVEC_EMBEDDING_POOL,		/* the pooled bags of keys */
 	GPUVEC_EMBEDDING_GRAD,		/* the gradients of the keys' vectors */
 	GPUVEC_EMBEDDING_GRAD_WEIGHTS	/* the gradients of the weights */
 } gpuvec_embedding_op;
@@ -414,30 +421,28 @@ typedef enum gpuvec_embedding_op
 #define GPUVEC_N_EMBEDDING_OPS		4
 
 #define GPUVEC_EMBEDDING_WEIGHTED	1	/* each key has a weight */
-#define GPUVEC_EMBEDDING_FOUND		2	/* tell of each key whether it was
+#define GPUVEC_EMBEDDING_FOUND		2	/* answer for each key whether it was
 										 * found */
-#define GPUVEC_EMBEDDING_KEEP_MAP	4	/* keep the map for later requests of
+#define GPUVEC_EMBEDDING_KEEP_MAP	4	/* keep this map for later requests of
 										 * the session */
-#define GPUVEC_EMBEDDING_KEPT_MAP	8	/* use the map that was kept last;
-										 * map_bytes is 0 */
+#define GPUVEC_EMBEDDING_KEPT_MAP	8	/* use the map kept last; map_bytes is
+										 * 0 */
 #define GPUVEC_EMBEDDING_FLAGS		15
 
 typedef struct gpuvec_embedding_request
 {
 	gpuvec_mirror_key key;
 	uint64_t	position;		/* answer only if checked >= position */
-	uint64_t	known;			/* number of a refresh; 0: the map says
-								 * nothing */
+	uint64_t	known;			/* number of a refresh; 0: ignore the map */
 	uint32_t	op;				/* gpuvec_embedding_op */
 	uint32_t	flags;
 	uint32_t	mode;			/* gpuvec_pool_mode */
 	uint32_t	missing;		/* gpuvec_missing */
 	uint64_t	nkeys;
-	uint64_t	nbags;			/* all but GATHER */
-	uint64_t	hotness;		/* keys of every bag; 0: there are offsets */
+	uint64_t	nbags;			/* 0 for GATHER */
+	uint64_t	hotness;		/* keys of each bag; 0: there are offsets */
 	uint64_t	nverdicts;
-	uint64_t	ngradient;		/* floats of the gradient; 0 for GATHER and
-								 * POOL */
+	uint64_t	ngradient;		/* number of floats; 0 for GATHER and POOL */
 	uint64_t	map_bytes;		/* a multiple of 8 */
 } gpuvec_embedding_request;
 
@@ -446,65 +451,63 @@ typedef struct gpuvec_embedding_request
 
 typedef enum gpuvec_embedding_status
 {
-	GPUVEC_EMBEDDING_STALE,		/* not READY, or checked < position */
-	GPUVEC_EMBEDDING_UNDECIDED, /* uint64_t tids[count], ascending */
+	GPUVEC_EMBEDDING_STALE,		/* the mirror is not READY, or checked <
+								 * position */
+	GPUVEC_EMBEDDING_UNDECIDED, /* followed by uint64_t tids[count], ascending */
 	GPUVEC_EMBEDDING_DONE,
-	GPUVEC_EMBEDDING_MISSING,	/* GPUVEC_MISSING_ERROR: there is no row with
-								 * `key` */
+	GPUVEC_EMBEDDING_MISSING,	/* with GPUVEC_MISSING_ERROR: no row has `key` */
 	GPUVEC_EMBEDDING_DUPLICATE, /* several rows have `key` */
 	GPUVEC_EMBEDDING_BAD,		/* the vector of `key` cannot be used: `kind` */
 	GPUVEC_EMBEDDING_WIDTHS,	/* vectors of `key` and `other_key` differ in
 								 * width */
 	GPUVEC_EMBEDDING_GRADIENT,	/* the gradient must have `count` elements */
-	GPUVEC_EMBEDDING_LARGE		/* the answer would be too large: ask for less */
+	GPUVEC_EMBEDDING_LARGE		/* the answer would be too large */
 } gpuvec_embedding_status;
 
 /*
- * Answer: state as it was when the request was served.  Complaints are about
- * the first key, in the order of the request, that gives reason to complain.
- * DONE is followed by
+ * Answer, with the state as it was when the request was served.  An error
+ * status is about the first key, in the order of the request, that has an
+ * error.  DONE is followed by
  *
  *		uint8_t found[nkeys]		with FOUND, padded to 8 bytes
  *		float elements[count]		GATHER: the vectors of the keys that were
- *		found;
- *									POOL: of the bags; GRAD_WEIGHTS: one for
- *									each
- *									key; none if no key was found
+ *									found; POOL: of the bags; GRAD_WEIGHTS:
+ *									one for each key; none if no key was found
  *
- * and for GRAD by
+ * For GRAD, the elements are replaced by
  *
- *		int64_t keys[nrows]				those that were found, each once,
- *		ascending
- *		float elements[count]			their gradients
+ *		int64_t keys[nrows]			keys that were found, ascending, distinct
+ *		float elements[count]		their gradients
  */
 typedef struct gpuvec_embedding_answer
 {
 	gpuvec_state state;
 	uint32_t	status;			/* gpuvec_embedding_status */
-	uint32_t	width;			/* 0 if no key was found; WIDTHS: of `key` */
+	uint32_t	width;			/* of vectors, 0 if no key was found; WIDTHS:
+								 * of the vector of `key` */
 	uint32_t	other_width;
 	uint32_t	kind;			/* gpuvec_vector_kind */
 	int64_t		key;
 	int64_t		other_key;
 	uint64_t	nfound;			/* keys that were found */
-	uint64_t	nrows;			/* GRAD: gradients */
+	uint64_t	nrows;			/* GRAD: number of gradients */
 	uint64_t	count;
 	uint32_t	engine_us;		/* time in the engine, microseconds */
 	uint32_t	padding;
 } gpuvec_embedding_answer;
 
 /*
- * Rows of an embedding table whose vectors are nearest to queries.  Followed
- * by
+ * Find the rows of an embedding table whose vectors are nearest to queries.
+ * Followed, in this order, by
  *
  *		uint64_t verdicts[nverdicts]	as for EMBEDDING
- *		int64_t excluded[nexcluded]		keys that are not wanted, ascending
+ *		int64_t excluded[nexcluded]		keys to leave out, ascending
  *		float queries[nqueries * width]	padded to 8 bytes
  *		uint8_t map[map_bytes]			as for EMBEDDING
  *
- * Only vectors as wide as the queries rank.  The answer is an
- * EMBEDDING_ANSWER as well: UNDECIDED names rows near the queries; DONE is
- * followed by
+ * Vectors of another width than the queries are left out.  The answer is an
+ * EMBEDDING_ANSWER as well.  UNDECIDED is followed by rows near the queries.
+ * DONE is followed by
  *
  *		uint32_t nrows[nqueries]		padded to 8 bytes
  *		gpuvec_near rows[count]			query by query, best first
@@ -513,8 +516,7 @@ typedef struct gpuvec_nearest_head
 {
 	gpuvec_mirror_key key;
 	uint64_t	position;		/* answer only if checked >= position */
-	uint64_t	known;			/* number of a refresh; 0: the map says
-								 * nothing */
+	uint64_t	known;			/* number of a refresh; 0: ignore the map */
 	uint32_t	metric;			/* gpuvec_metric */
 	uint32_t	k;				/* 1 .. GPUVEC_MAX_K */
 	uint32_t	nqueries;
@@ -524,7 +526,7 @@ typedef struct gpuvec_nearest_head
 	uint64_t	map_bytes;		/* a multiple of 8 */
 } gpuvec_nearest_head;
 
-/* Rows that all queries of a request may have */
+/* Largest nqueries * k of one request */
 #define GPUVEC_MAX_NEAR			1000000
 
 typedef struct gpuvec_mirror_info
@@ -532,7 +534,7 @@ typedef struct gpuvec_mirror_info
 	gpuvec_mirror_key key;
 	uint32_t	state;			/* gpuvec_mirror_state */
 	uint32_t	nsegments;
-	uint32_t	pages_done;		/* while loading: pages received ... */
+	uint32_t	pages_done;		/* while loading: heap pages received ... */
 	uint32_t	pages_total;	/* ... of this many */
 	uint64_t	nrows;
 	uint64_t	nids;

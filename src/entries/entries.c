@@ -1,35 +1,37 @@
 /*-------------------------------------------------------------------------
  *
  * entries.c
- *	  The rows that an index with an expression or a predicate keeps.
+ *	  Stores what an index with an expression or a predicate knows of each
+ *	  row.
  *
- * What an expression makes of a row, and whether a row satisfies a predicate,
- * is computed by whoever writes the row, as for any index, and is kept here.
- * Nobody who reads computes it again: readers choose the search_path and the
- * temporary objects of their sessions.
+ * Whoever writes a row computes the index's expression and predicate for it,
+ * as for any index.  The result is stored here.  Readers never compute it
+ * again: they choose the search_path and the temporary objects of their own
+ * sessions, so they could get another result.
  *
- * An entry is the tid of the root of a HOT chain and the value, or null.  A
- * mirror reads the entries of one heap block at a time, so they are arranged
- * by heap block: those of ENTRY_BUCKET_BLOCKS blocks are a bucket, which is a
- * chain of pages.  Where a bucket begins is in a directory of three levels,
- * the first of which is on the metapage:
+ * An entry is the tid of the root line pointer of a HOT chain and the value,
+ * or null.  A mirror reads the entries of one heap block at a time, so
+ * entries are arranged by heap block.  The entries of ENTRY_BUCKET_BLOCKS
+ * heap blocks are a bucket: a chain of pages.  A directory of three levels
+ * has the first page of each bucket.  The metapage is its first level:
  *
  *		metapage -> directory page -> directory page -> bucket page -> ...
  *
- * Pages are added, never removed or moved, and an entry never leaves its page
- * but to be deleted.  So a reader that locks one page at a time misses no
- * entry that was there when it began, and what the directory says stays true
- * for as long as the file lives.  New pages go to the end of a bucket's
- * chain.  The first page tells where to try to insert; VACUUM sets that back
- * to where it has made room.
+ * Pages are added, never removed or moved, and an entry stays on its page
+ * until it is deleted.  So a reader that locks one page at a time misses no
+ * entry that was there when the reader began, and a filled slot of the
+ * directory is valid for as long as the file lives.
  *
- * A value that does not fit a page is cut into parts, each an item of its
- * own.  If the insertion fails half way, its transaction does too: readers
- * pass over entries whose parts are not all there.
+ * New pages go to the end of a bucket's chain.  A bucket's first page tells
+ * which page to try first for an insertion.  VACUUM sets it back to a page
+ * where it has made room.
  *
- * A writer locks pages in this order: a page of the bucket, the page behind
- * it or a new one, the first page of the bucket; in the directory, a page and
- * then a new one.
+ * A value that does not fit a page is cut into parts; each part is an item.
+ * If an insertion fails halfway, its transaction fails, too.  So readers skip
+ * entries whose parts are not complete.
+ *
+ * Lock order of writers.  In a bucket: a page, then the next page or a new
+ * page, then the first page.  In the directory: a page, then a new page.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,22 +50,22 @@
 #include "storage/lmgr.h"
 
 /*
- * The first page of a bucket is told of a page to insert into that is this
- * many pages behind the one it knows
+ * After an insertion that went this many pages along the chain, the bucket's
+ * first page is told where to insert next
  */
 #define FAR_STEPS	4
 
 /* Levels of the directory, the metapage included */
 #define LEVELS	3
 
-/* What is cached with the relation */
+/* Cached in rd_amcache */
 typedef struct EntriesCache
 {
 	uint8		build[ENTRY_BUILD_BYTES];
 	uint32		version;		/* META_VERSION_... */
-	uint32		bucket;			/* the one that was looked up last ... */
-	BlockNumber head;			/* ... begins here; InvalidBlockNumber: none
-								 * was */
+	uint32		bucket;			/* the bucket that was looked up last ... */
+	BlockNumber head;			/* ... and its first page; InvalidBlockNumber:
+								 * none was looked up */
 } EntriesCache;
 
 bool
@@ -82,7 +84,8 @@ EntriesForget(Relation index)
 }
 
 /*
- * What is cached, read from the metapage if need be; NULL: it is none of ours
+ * The cached data of an index, read from the metapage if need be.  NULL: the
+ * index has no metapage of this version of the library.
  */
 static EntriesCache *
 cache_of(Relation index)
@@ -122,7 +125,7 @@ EntriesBuildId(Relation index, uint8 *build)
 	return cache != NULL;
 }
 
-/* A change of one or more pages, with a WAL record for all of them or none */
+/* A change of one or more pages; one WAL record has the whole change */
 typedef struct PageChange
 {
 	GenericXLogState *wal;		/* NULL: not logged */
@@ -134,7 +137,10 @@ change_begin(PageChange *change, Relation index, bool logged)
 	change->wal = logged ? GenericXLogStart(index) : NULL;
 }
 
-/* The page of a locked buffer, to be changed; `whole`: all of it is new */
+/*
+ * The page of an exclusively locked buffer, to be changed.  `whole`: a new
+ * page.
+ */
 static Page
 change_page(PageChange *change, Buffer buffer, bool whole)
 {
@@ -151,7 +157,7 @@ change_end(PageChange *change)
 		GenericXLogFinish(change->wal);
 }
 
-/* A new page of the index, locked */
+/* Add a page to the index; returns its buffer, exclusively locked */
 static Buffer
 new_buffer(Relation index)
 {
@@ -167,7 +173,7 @@ new_buffer(Relation index)
 	return buffer;
 }
 
-/* Make an empty page of a bucket, or of the directory */
+/* Initialize a page of a bucket or of the directory */
 static void
 init_page(Page page, EntryPageKind kind, uint32 bucket)
 {
@@ -183,7 +189,7 @@ init_page(Page page, EntryPageKind kind, uint32 bucket)
 												  DIRECTORY_SLOTS) - (char *) page;
 }
 
-/* Make a metapage, with a build id of its own */
+/* Initialize the metapage */
 static void
 init_meta(Page page, bool kept, const uint8 *build)
 {
@@ -219,7 +225,7 @@ EntriesCreate(Relation index, ForkNumber fork)
 	MarkBufferDirty(buffer);
 
 	/*
-	 * an unlogged index has no WAL, but what it begins with after a crash has
+	 * an unlogged index writes no WAL, but its init fork must survive a crash
 	 */
 	if (RelationNeedsWAL(index) || fork == INIT_FORKNUM)
 		log_newpage_buffer(buffer, true);
@@ -234,14 +240,14 @@ EntriesLogBuild(Relation index)
 		log_newpage_range(index, MAIN_FORKNUM, 0, RelationGetNumberOfBlocks(index), true);
 }
 
-/* The slots of a directory page or the metapage */
+/* The slots of the metapage or of another directory page */
 static BlockNumber *
 slots_of(Page page, BlockNumber block)
 {
 	return block == META_BLOCK ? meta_of(page)->slots : (BlockNumber *) PageGetContents(page);
 }
 
-/* What a slot of a directory page says, or InvalidBlockNumber */
+/* Read a slot of a directory page; InvalidBlockNumber if it is empty */
 static BlockNumber
 read_slot(Relation index, BlockNumber parent, uint32 slot)
 {
@@ -254,7 +260,10 @@ read_slot(Relation index, BlockNumber parent, uint32 slot)
 	return child == 0 ? InvalidBlockNumber : child;
 }
 
-/* Fill a slot with a new page, unless somebody has; what it says then */
+/*
+ * Fill a slot with a new page, unless another backend has.  Returns the page
+ * in the slot.
+ */
 static BlockNumber
 fill_slot(Relation index, BlockNumber parent, uint32 slot, EntryPageKind kind, uint32 bucket,
 		  bool logged)
@@ -280,7 +289,7 @@ fill_slot(Relation index, BlockNumber parent, uint32 slot, EntryPageKind kind, u
 	return child;
 }
 
-/* The slot of a bucket on each level of the directory */
+/* slots[level]: the slot of a bucket on each level of the directory */
 static void
 find_slots(uint32 bucket, uint32 *slots)
 {
@@ -306,7 +315,7 @@ EntriesHead(Relation index, uint32 bucket)
 	return block;
 }
 
-/* The first page of a bucket, which is made if there is none */
+/* The first page of a bucket, made if there is none */
 static BlockNumber
 make_head(Relation index, EntriesCache *cache, uint32 bucket, bool logged)
 {
@@ -330,7 +339,7 @@ make_head(Relation index, EntriesCache *cache, uint32 bucket, bool logged)
 	return block;
 }
 
-/* Where to try to insert into a bucket */
+/* The page of a bucket to try first for an insertion */
 static BlockNumber
 insertion_page(Relation index, BlockNumber head)
 {
@@ -344,8 +353,9 @@ insertion_page(Relation index, BlockNumber head)
 }
 
 /*
- * Does an item fit a page?  Items without ids are smaller than any tuple of
- * an index, and the server deletes from pages of so many tuples at most.
+ * True if an item fits a page.  Items without ids are smaller than any index
+ * tuple, but PageIndexMultiDelete() handles at most MaxIndexTuplesPerPage
+ * items.
  */
 static bool
 fits_page(Page page, Size size)
@@ -354,7 +364,10 @@ fits_page(Page page, Size size)
 		PageGetMaxOffsetNumber(page) < MaxIndexTuplesPerPage;
 }
 
-/* Put as many items on a page as it has room for; true: there are no more */
+/*
+ * Put items on a page until it is full.  Returns true if all items are
+ * written.
+ */
 static bool
 fill_page(Relation index, Page page, EntryBatchCursor *cursor)
 {
@@ -373,8 +386,8 @@ fill_page(Relation index, Page page, EntryBatchCursor *cursor)
 }
 
 /*
- * Put items on a page of a bucket, or, if `append`, on a new page behind it.
- * If `remember`, the bucket's first page notes where that was.
+ * Put items on a page of a bucket, or with `append` on a new page behind it.
+ * With `remember`, the bucket's first page notes which page that was.
  */
 static void
 add_to_page(Relation index, Buffer buffer, BlockNumber head, bool remember, bool append,
@@ -413,8 +426,8 @@ add_to_page(Relation index, Buffer buffer, BlockNumber head, bool remember, bool
 }
 
 /*
- * Write what is left of a batch, at least one item, from a page of the bucket
- * on
+ * Write items of a batch, at least one, to the first page of the bucket with
+ * room for the next item, which has `size` bytes
  */
 static void
 write_items(Relation index, BlockNumber head, EntryBatchCursor *cursor, Size size, bool logged)
@@ -450,12 +463,14 @@ EntriesWrite(Relation index, uint32 bucket, const EntryBatch *batch, bool buildi
 	Size		size;
 
 	if (cache == NULL)
-		return;					/* of another layout: scans say so */
+		return;					/* of another version: scans raise the error */
 	while (EntryBatchNext(&cursor, &size) != NULL)
 		write_items(index, make_head(index, cache, bucket, logged), &cursor, size, logged);
 }
 
-/* Note on its first page that a bucket has room on this page again */
+/*
+ * Note on a bucket's first page that this page of the bucket has room again
+ */
 static void
 note_room(Relation index, uint32 bucket, BlockNumber block)
 {
@@ -465,7 +480,7 @@ note_room(Relation index, uint32 bucket, BlockNumber block)
 
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	special = special_of(BufferGetPage(buffer));
-	/* pages of a chain have ascending numbers */
+	/* block numbers ascend along a chain */
 	if (special->insert != InvalidBlockNumber && special->insert > block)
 	{
 		change_begin(&change, index, RelationNeedsWAL(index));
@@ -475,7 +490,10 @@ note_room(Relation index, uint32 bucket, BlockNumber block)
 	UnlockReleaseBuffer(buffer);
 }
 
-/* Which items of a page are to go?  Counts entries by their first parts. */
+/*
+ * Find the dead items of a page, and return their number.  *result counts
+ * entries: only their first parts.
+ */
 static int
 dead_items(Page page, bool (*dead) (ItemPointer root, void *arg), void *arg, OffsetNumber *offsets,
 		   EntriesVacuum *result)
@@ -499,7 +517,7 @@ dead_items(Page page, bool (*dead) (ItemPointer root, void *arg), void *arg, Off
 	return n;
 }
 
-/* Remove what is dead from one page */
+/* Remove the dead entries of one page */
 static void
 vacuum_page(Relation index, BlockNumber block, bool (*dead) (ItemPointer root, void *arg), void *arg,
 			BufferAccessStrategy strategy, EntriesVacuum *result)
@@ -513,7 +531,7 @@ vacuum_page(Relation index, BlockNumber block, bool (*dead) (ItemPointer root, v
 
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	page = BufferGetPage(buffer);
-	/* a page whose insertion was cut off by a crash is new */
+	/* a crash may leave a new page that was never initialized */
 	if (!PageIsNew(page) && special_of(page)->kind == PAGE_BUCKET)
 		n = dead_items(page, dead, arg, offsets, result);
 	if (n > 0)
@@ -537,7 +555,7 @@ EntriesRemove(Relation index, bool (*dead) (ItemPointer root, void *arg), void *
 	memset(result, 0, sizeof(*result));
 	if (cache_of(index) == NULL)
 		return;
-	/* entries of rows that are inserted meanwhile need not be seen */
+	/* entries inserted from here on are not of dead rows */
 	result->pages = RelationGetNumberOfBlocks(index);
 	for (; block < result->pages; block++)
 	{

@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * entries.h
- *	  The rows that an index with an expression or a predicate keeps.
+ *	  Stores what an index with an expression or a predicate knows of each
+ *	  row.
  *
- * See entries.c for the layout.  This folder knows nothing of mirrors: the
- * index access method writes entries (index/entry_queue.c), mirrors and scans
+ * See entries.c for the layout.  This folder knows nothing of mirrors.  The
+ * index access method writes entries (index/entry_queue.c); mirrors and scans
  * read them.
  *
  *-------------------------------------------------------------------------
@@ -18,84 +19,91 @@
 #include "storage/itemptr.h"
 #include "utils/rel.h"
 
-/* Length of a build id in bytes: every build of an index has its own */
+/*
+ * Bytes of a build id, a random number: every build of an index has its own
+ */
 #define ENTRY_BUILD_BYTES	16
 
-/* Heap blocks whose entries lie together, in one chain of index pages */
+/* Heap blocks of one bucket: their entries share one chain of index pages */
 #define ENTRY_BUCKET_BLOCKS	16
 
 #define entry_bucket(heap_block)	((uint32) ((heap_block) / ENTRY_BUCKET_BLOCKS))
 
-/* An entry: the root of a HOT chain, and what the index makes of its rows */
+/* An entry: a HOT chain, and the index's value for its row */
 typedef struct IndexEntry
 {
 	ItemPointerData root;
-	bool		isnull;			/* then ids is NULL and len 0 */
-	const uint16 *ids;			/* ascending and distinct */
-	uint32		len;			/* number of ids */
+	bool		isnull;
+	const uint16 *ids;			/* [len] ascending and distinct; NULL if
+								 * isnull */
+	uint32		len;
 } IndexEntry;
 
-/* Does an index keep its rows?  Others are on a column alone. */
+/* True if the index keeps entries: it has an expression or a predicate */
 extern bool EntriesKept(Relation index);
 
 /*
- * Write the metapage of a new, empty index.  `fork` is the main fork, or the
- * init fork, which is always WAL-logged.
+ * Write the metapage of a new, empty index, with a new build id.  `fork` is
+ * the main fork, or the init fork, which is always WAL-logged.
  */
 extern void EntriesCreate(Relation index, ForkNumber fork);
 
-/* WAL of a whole index that was just built without any */
+/* Log a whole index that was built without WAL */
 extern void EntriesLogBuild(Relation index);
 
-/* The build id; false: the index has no metapage, or one of another layout */
+/* The index's build id; false: no metapage of this version of the library */
 extern bool EntriesBuildId(Relation index, uint8 *build);
 
-/* Forget what is cached with the relation, before its file is written anew */
+/* Drop the cache in rd_amcache, before the index's file is written anew */
 extern void EntriesForget(Relation index);
 
 /*
- * entry_batch.c: entries that are to be written together, all of one bucket;
- * zeroed at first
+ * entry_batch.c: entries of one bucket that are to be written together.  Zero
+ * it before use.
  */
 typedef struct EntryBatch
 {
-	char	   *data;			/* items (entry_page.h), each behind its size */
+	char	   *data;			/* [used] items (entry_page.h), each with an
+								 * EntrySize before it */
 	Size		used;
 	Size		room;
 } EntryBatch;
 
 /*
- * Append the entry of a root.  `value` is a set, not toasted, or NULL for a
- * null value.  Memory is taken from the context.  `row` is a number to tell
- * the row by later, or 0.
+ * Append an entry.  `value` is a set, not toasted, or NULL for a null value.
+ * Memory comes from `context`.  `row` is the caller's number for the row, or
+ * 0; EntryBatchFilter() gives it back.
  */
 extern void EntryBatchAdd(EntryBatch *batch, MemoryContext context, ItemPointer root,
 						  struct varlena *value, uint16 row);
 
 /*
- * Leave those entries out of a batch of which wanted(root, row, arg) says no
+ * Remove the entries from a batch for which wanted(root, row, arg) is false
  */
 extern void EntryBatchFilter(EntryBatch *batch,
 							 bool (*wanted) (ItemPointer root, uint16 row, void *arg), void *arg);
 
 /*
- * Leave out what a subtransaction that fails has added, with its own
- * subtransactions: all from its first entry on.
+ * Remove the entries that a failed subtransaction and its own subtransactions
+ * have added: all entries from its first entry on
  */
 extern void EntryBatchCut(EntryBatch *batch, SubTransactionId failed);
 
-/* Write a batch, without WAL if the index is being built */
+/*
+ * Write a batch to a bucket.  No WAL is written while the index is being
+ * built.
+ */
 extern void EntriesWrite(Relation index, uint32 bucket, const EntryBatch *batch, bool building);
 
-/* What a bulk deletion found */
+/* Counts of a bulk deletion */
 typedef struct EntriesVacuum
 {
-	double		kept;			/* entries that stay */
+	double		kept;			/* remaining entries */
 	double		removed;
-	BlockNumber pages;			/* of the index */
+	BlockNumber pages;			/* pages of the index */
 } EntriesVacuum;
 
-/* Remove the entries of which dead(root, arg) is true */
+/* Remove the entries for which dead(root, arg) is true */
 extern void EntriesRemove(Relation index, bool (*dead) (ItemPointer root, void *arg), void *arg,
 						  BufferAccessStrategy strategy, EntriesVacuum *result);
 
@@ -109,20 +117,20 @@ extern EntryReader *EntryReaderBegin(Relation index);
 extern void EntryReaderEnd(EntryReader *reader);
 
 /*
- * The entries of a bucket, ascending by root; they last until another bucket
- * is read.  A bucket is read anew unless it is the one that was read last.
+ * The entries of a bucket, ascending by root.  They last until another bucket
+ * is read.  The bucket is read anew unless it is the last one that was read.
  */
 extern const IndexEntry *EntryReaderBucket(EntryReader *reader, uint32 bucket, uint32 *n);
 
-/* The entries of one heap block */
+/* The entries of one heap block, ascending by root */
 extern const IndexEntry *EntryReaderBlock(EntryReader *reader, BlockNumber heap_block, uint32 *n);
 
-/* The entry of a root, or NULL */
+/* The entry of the HOT chain at this root, or NULL */
 extern const IndexEntry *EntryReaderFind(EntryReader *reader, ItemPointer root);
 
 /*
  * A number that changes whenever an entry of the bucket is added or removed:
- * a hash of the LSNs of its pages, 0 if it has none.
+ * a hash of the LSNs of its pages.  0: the bucket has no pages.
  */
 extern uint64 EntryReaderVersion(EntryReader *reader, uint32 bucket);
 

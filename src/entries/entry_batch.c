@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * entry_batch.c
- *	  Entries that are to be written together, in memory.
+ *	  Batches: entries in memory that are to be written together.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,7 +11,7 @@
 #include "entries/entries.h"
 #include "entries/entry_page.h"
 
-/* Append an item, with a copy of the ids */
+/* Append an item and a copy of its ids */
 static void
 append_item(EntryBatch *batch, MemoryContext context, const EntryItem *item, const char *ids,
 			Size bytes, uint16 row)
@@ -23,7 +23,7 @@ append_item(EntryBatch *batch, MemoryContext context, const EntryItem *item, con
 	{
 		Size		room = Max(batch->room * 2, batch->used + size);
 
-		/* a failure leaves the batch as it is */
+		/* if this fails, the batch stays as it was */
 		batch->data = batch->data ? repalloc(batch->data, room) : MemoryContextAlloc(context, room);
 		batch->room = room;
 	}
@@ -58,8 +58,8 @@ EntryBatchAdd(EntryBatch *batch, MemoryContext context, ItemPointer root, struct
 }
 
 /*
- * The item at an offset of a batch, whose size is set; moves on to the next
- * one's
+ * The item at an offset of a batch, and its size.  Moves *offset to the next
+ * item.
  */
 static EntryItem *
 batch_item(const EntryBatch *batch, Size *offset, Size *size)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * entry_page.h
- *	  How pages of an index lie on disk; see entries.c.
+ *	  Layout of an index's pages on disk; see entries.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,7 +17,7 @@
 #define META_BLOCK		0
 #define META_MAGIC		0x47505649	/* "GPVI" */
 
-/* An index on a column alone has nothing but a metapage */
+/* Versions of the layout; an index on a column alone has only a metapage */
 #define META_VERSION_COLUMN	1
 #define META_VERSION_KEPT	2
 
@@ -27,12 +27,17 @@ typedef struct MetaPage
 	uint32		magic;
 	uint32		version;
 	uint8		build[ENTRY_BUILD_BYTES];
-	BlockNumber slots[FLEXIBLE_ARRAY_MEMBER];	/* META_VERSION_KEPT */
+	BlockNumber slots[FLEXIBLE_ARRAY_MEMBER];	/* first level of the
+												 * directory; only of
+												 * META_VERSION_KEPT */
 } MetaPage;
 
 #define meta_of(page)	((MetaPage *) PageGetContents(page))
 
-/* Slots of a directory page, and of the metapage; 0: nothing there yet */
+/*
+ * Number of slots of a directory page and of the metapage.  A slot is the
+ * block number of a page, or 0 if it is empty.
+ */
 #define DIRECTORY_SLOTS \
 	((uint32) ((BLCKSZ - MAXALIGN(SizeOfPageHeaderData) - MAXALIGN(sizeof(EntrySpecial))) / \
 			   sizeof(BlockNumber)))
@@ -52,11 +57,12 @@ typedef struct EntrySpecial
 	uint16		kind;			/* EntryPageKind */
 	uint16		padding;
 	uint32		bucket;
-	BlockNumber next;			/* of the bucket, or InvalidBlockNumber */
+	BlockNumber next;			/* next page of the bucket, or
+								 * InvalidBlockNumber */
 
 	/*
-	 * On the first page of a bucket: where to try to insert.  Pages before
-	 * that are full, or have room that VACUUM has not told of yet.
+	 * On a bucket's first page: the page to try first for an insertion. Pages
+	 * before it are full, or have room that VACUUM has not noted yet.
 	 */
 	BlockNumber insert;
 } EntrySpecial;
@@ -64,46 +70,46 @@ typedef struct EntrySpecial
 #define special_of(page) ((EntrySpecial *) PageGetSpecialPointer(page))
 
 /*
- * An item of a bucket's page, followed by ids: all of an entry's, or, if they
- * do not fit a page, a part of them.
+ * An item of a bucket's page.  Followed by the ids of an entry, or by a part
+ * of them if they do not fit a page.
  */
 typedef struct EntryItem
 {
 	ItemPointerData root;
-	uint16		part;			/* its number, and flags */
+	uint16		part;			/* number of the part, from 0, and flags */
 } EntryItem;
 
 #define ENTRY_PART_NULL		0x8000	/* the value is null: no ids */
-#define ENTRY_PART_LAST		0x4000	/* no more parts */
+#define ENTRY_PART_LAST		0x4000	/* the last part */
 #define ENTRY_PART_NUMBER	0x3FFF
 
-/* Bytes of ids that fit a page of their own; even */
+/* Most bytes of ids in one part: they fit an empty page; even */
 #define ENTRY_PART_BYTES \
 	(MAXALIGN_DOWN(BLCKSZ - MAXALIGN(SizeOfPageHeaderData + sizeof(ItemIdData)) - \
 				   MAXALIGN(sizeof(EntrySpecial))) - sizeof(EntryItem))
 
-/* In a batch (entries.h), what is before each item; all is MAXALIGNed */
+/* In a batch (entries.h), before each item; both are MAXALIGNed */
 typedef union EntrySize
 {
 	struct
 	{
 		uint16		bytes;		/* of the item */
-		uint16		row;		/* see EntryBatchAdd() */
-		SubTransactionId writer;	/* that added it */
+		uint16		row;		/* as given to EntryBatchAdd() */
+		SubTransactionId writer;	/* the subtransaction that added the item */
 	}			of;
 	char		align[MAXIMUM_ALIGNOF];
 } EntrySize;
 
-/* A batch that is being written */
+/* A position in a batch that is being written */
 typedef struct EntryBatchCursor
 {
 	const EntryBatch *batch;
-	Size		next;			/* where the next item is */
+	Size		next;			/* offset of the next item */
 } EntryBatchCursor;
 
 /*
- * The next item, and its bytes, or NULL; it stays the next one until the
- * cursor is moved
+ * The next item and its size, or NULL.  Does not advance: the writer moves
+ * cursor->next.
  */
 extern EntryItem *EntryBatchNext(EntryBatchCursor *cursor, Size *size);
 

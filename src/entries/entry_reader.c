@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * entry_reader.c
- *	  Reads the entries that an index keeps, a bucket at a time.
+ *	  Reads the entries of an index, one bucket at a time.
  *
  * Pages are copied one by one, each under its share lock and together with
  * its LSN.  An entry that is added or removed meanwhile may be in the copy or
- * not; the bucket's version tells: it is a hash of the LSNs of the very pages
- * that were copied, so it differs from what is read after the change.  (The
- * highest LSN would not do: a page that was copied early may change before
- * one that is copied later.)
+ * not.  The version of the bucket tells: it is a hash of the LSNs of the very
+ * pages that were copied, so it differs from the version that is read after
+ * the change.  The highest LSN would not do: a page that was copied early may
+ * change before a page that is copied later.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,20 +24,21 @@
 struct EntryReader
 {
 	Relation	index;
-	MemoryContext context;		/* of the bucket that was read last */
-	bool		valid;			/* one was read */
+	MemoryContext context;		/* memory of the bucket that was read last */
+	bool		valid;			/* a bucket was read */
 	uint32		bucket;
 	uint64		version;
 	IndexEntry *entries;
 	uint32		n;
 };
 
-/* An item of a copied page */
+/* An item of a copied page: an entry or a part of it */
 typedef struct Piece
 {
 	const EntryItem *item;
-	Size		bytes;			/* of ids */
-	uint32		order;			/* in which it was found */
+	Size		bytes;			/* bytes of ids */
+	uint32		order;			/* position among all items of the bucket, as
+								 * read */
 } Piece;
 
 typedef struct Pieces
@@ -72,7 +73,7 @@ EntryReaderEnd(EntryReader *reader)
 	pfree(reader);
 }
 
-/* Note the items of a copied page */
+/* Append the items of a copied page */
 static void
 note_items(Pieces *all, Page page)
 {
@@ -96,7 +97,7 @@ note_items(Pieces *all, Page page)
 	}
 }
 
-/* Copy the pages of a bucket */
+/* Copy the pages of a bucket, and compute its version */
 static void
 copy_pages(EntryReader *reader, BlockNumber head, Pieces *all)
 {
@@ -120,7 +121,7 @@ copy_pages(EntryReader *reader, BlockNumber head, Pieces *all)
 		reader->version = 1;
 }
 
-/* Which comes first, by root and number of part? */
+/* Compare items by root, then by number of the part */
 static int
 compare_items(const EntryItem *x, const EntryItem *y)
 {
@@ -131,7 +132,9 @@ compare_items(const EntryItem *x, const EntryItem *y)
 	return (int) (x->part & ENTRY_PART_NUMBER) - (int) (y->part & ENTRY_PART_NUMBER);
 }
 
-/* qsort comparator: of the same item, the one that was found last */
+/*
+ * qsort comparator; of two copies of an item, the one read later comes first
+ */
 static int
 compare_pieces(const void *a, const void *b)
 {
@@ -143,8 +146,8 @@ compare_pieces(const void *a, const void *b)
 }
 
 /*
- * Bring pieces in order, each item once.  An item is there twice if writing
- * was cut off by an error and done again.
+ * Sort the pieces and drop duplicates.  An item is there twice if an error
+ * cut off the writing and it was done again.
  */
 static void
 sort_pieces(Pieces *all)
@@ -160,8 +163,8 @@ sort_pieces(Pieces *all)
 }
 
 /*
- * How many of the first of n pieces, in order, are a whole entry?  0: not all
- * parts are there.  *same: how many belong to the same root.
+ * The number of leading pieces that are a whole entry; 0 if parts are
+ * missing.  *same is the number of leading pieces with the same root.
  */
 static uint32
 whole_entry(const Piece *pieces, uint32 n, uint32 *same)
@@ -182,7 +185,7 @@ whole_entry(const Piece *pieces, uint32 n, uint32 *same)
 	return 0;
 }
 
-/* Put an entry together */
+/* Make an entry of its n parts */
 static void
 make_entry(const Piece *pieces, uint32 n, IndexEntry *entry)
 {
@@ -205,7 +208,6 @@ make_entry(const Piece *pieces, uint32 n, IndexEntry *entry)
 	}
 }
 
-/* Read a bucket */
 static void
 read_bucket(EntryReader *reader, uint32 bucket)
 {
@@ -256,8 +258,8 @@ EntryReaderVersion(EntryReader *reader, uint32 bucket)
 }
 
 /*
- * The first entry of the bucket that was read whose root is not before this
- * one
+ * Binary search: the number of the first entry whose root is not before this
+ * root
  */
 static uint32
 lower_bound(const EntryReader *reader, ItemPointer root)

@@ -1,15 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * idset.c
- *	  Making sets, and the one loop that counts common ids.
+ *	  Makes sets, searches them, and counts common ids.
  *
- * Sets come from ids in any order.  Ids that ascend already are copied; a few
- * others are sorted; many are marked in a bitmap of all 65,536 ids, which is
- * linear and drops repetitions by itself.
+ * Sets are made from ids in any order.  Ids that already ascend are copied.
+ * Fewer than BITMAP_IDS other ids are sorted.  More ids are marked in a
+ * bitmap of all 65,536 ids, which takes linear time and drops duplicates.
  *
- * Common ids of sets of like lengths are counted by merging both, without a
- * branch that depends on the ids.  If one is much shorter, each of its ids is
- * searched in the longer one, galloping on from where the last one was found.
+ * Common ids of two sets of similar length are counted by merging, without a
+ * branch that depends on the ids.  If one set is much shorter, each of its
+ * ids is searched in the longer set, by a galloping search from the position
+ * of the last id.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,13 +18,15 @@
 
 #include "idset/idset.h"
 
-/* From this ratio of lengths on, the longer array is searched, not merged */
+/*
+ * From this ratio of lengths on, search the longer array instead of merging
+ */
 #define GALLOP_RATIO	16
 
-/* From this many ids on, sorting marks a bitmap instead of comparing */
+/* From this many ids on, mark ids in a bitmap instead of sorting */
 #define BITMAP_IDS		256
 
-/* A set with room for n ids, of which the caller fills in all */
+/* A new set of n ids; the caller fills in all of them */
 IdSet *
 idset_alloc(uint32 n)
 {
@@ -33,7 +36,7 @@ idset_alloc(uint32 n)
 	return set;
 }
 
-/* The id that a number stands for; raises an error if it is none */
+/* The number as an id; an error if it is out of range */
 uint16
 idset_check_id(int64 number)
 {
@@ -52,7 +55,7 @@ compare_ids(const void *a, const void *b)
 	return (int) *(const uint16 *) a - (int) *(const uint16 *) b;
 }
 
-/* Read the ids out of a bitmap of all ids */
+/* The set of the n ids whose bits are set */
 static IdSet *
 set_from_bitmap(const uint64 *bitmap, uint32 n)
 {
@@ -65,7 +68,7 @@ set_from_bitmap(const uint64 *bitmap, uint32 n)
 	return set;
 }
 
-/* Many ids: mark them in a bitmap */
+/* Make a set of n ids by marking them in a bitmap */
 static IdSet *
 from_many_ids(const uint16 *ids, uint32 n)
 {
@@ -85,7 +88,7 @@ from_many_ids(const uint16 *ids, uint32 n)
 	return set;
 }
 
-/* A set of n ids in any order, repeated or not; may sort them in place */
+/* A set of n ids in any order, with duplicates or not; may sort ids[] */
 IdSet *
 idset_from_ids(uint16 *ids, uint32 n)
 {
@@ -108,7 +111,7 @@ idset_from_ids(uint16 *ids, uint32 n)
 }
 
 /*
- * First position in ids[from .. n) whose id is >= the given one, near `from`
+ * Galloping search: the first position in ids[from ..  n) whose id is >= `id`
  */
 static uint32
 gallop(const uint16 *ids, uint32 from, uint32 n, uint16 id)
@@ -135,7 +138,7 @@ gallop(const uint16 *ids, uint32 from, uint32 n, uint16 id)
 	return low;
 }
 
-/* Ids that two ascending, distinct arrays have in common */
+/* The number of common ids of two ascending, distinct arrays */
 uint32
 idset_intersection_count(const uint16 *a, uint32 na, const uint16 *b, uint32 nb)
 {
@@ -159,7 +162,6 @@ idset_intersection_count(const uint16 *a, uint32 na, const uint16 *b, uint32 nb)
 		uint16		x = a[i];
 		uint16		y = b[j];
 
-		/* no branch depends on the ids */
 		count += x == y;
 		i += x <= y;
 		j += y <= x;
@@ -167,7 +169,7 @@ idset_intersection_count(const uint16 *a, uint32 na, const uint16 *b, uint32 nb)
 	return count;
 }
 
-/* Binary search of one id; *position is where it is, or belongs */
+/* True if the id is in the set.  *position is where it is, or would be. */
 bool
 idset_find(const IdSet *set, uint16 id, uint32 *position)
 {

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * idset.h
- *	  The type idset: a set of ids 0 .. 65535.
+ *	  The type idset: a set of ids 0 to 65535.
  *
  * A varlena whose payload is an array of two-byte unsigned ids, ascending and
- * distinct.  The number of ids follows from its size.  On disk the payload
- * may follow a one-byte header and be unaligned; DatumGetIdSetP always gives
- * a value with a four-byte header, whose ids are aligned.
+ * distinct.  The number of ids follows from the size.  On disk the payload
+ * may follow a one-byte header and be unaligned.  DatumGetIdSetP always
+ * returns a value with a four-byte header, whose ids are aligned.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,7 +31,6 @@ typedef struct IdSet
 
 #define IDSET_SIZE(n)			(VARHDRSZ + (Size) (n) * sizeof(uint16))
 
-/* Number of ids */
 static inline uint32
 idset_count(const IdSet *set)
 {
@@ -44,34 +43,34 @@ idset_ids(const IdSet *set)
 	return set->ids;
 }
 
-/* A set with room for n ids, of which the caller fills in all */
+/* A new set of n ids; the caller fills in all of them */
 extern IdSet *idset_alloc(uint32 n);
 
-/* Cut a set from idset_alloc down to n ids */
+/* Shorten a set that idset_alloc() made to its first n ids */
 static inline void
 idset_shrink(IdSet *set, uint32 n)
 {
 	SET_VARSIZE(set, IDSET_SIZE(n));
 }
 
-/* A set of n ids in any order, with duplicates; sorts them in place */
+/* A set of n ids in any order, with duplicates or not; may sort ids[] */
 extern IdSet *idset_from_ids(uint16 *ids, uint32 n);
 
-/* The id that a number stands for; raises an error if it is none */
+/* The number as an id; an error if it is out of range */
 extern uint16 idset_check_id(int64 number);
 
-/* Ids that two ascending, distinct arrays have in common */
+/* The number of common ids of two ascending, distinct arrays */
 extern uint32 idset_intersection_count(const uint16 *a, uint32 na,
 									   const uint16 *b, uint32 nb);
 
-/* Is this id in the set?  *position is where it is, or belongs */
+/* True if the id is in the set.  *position is where it is, or would be. */
 extern bool idset_find(const IdSet *set, uint16 id, uint32 *position);
 
 extern Datum idset_out(PG_FUNCTION_ARGS);
 
 /*
- * Functions of operators, and the constructor of thresholds, which the
- * planner looks for
+ * Operator functions and the constructor of thresholds: the planner
+ * recognizes them by address
  */
 extern Datum idset_overlaps(PG_FUNCTION_ARGS);
 extern Datum idset_contains(PG_FUNCTION_ARGS);

@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * idset_agg.c
- *	  Aggregates: a set from rows, the union and the intersection of sets.
+ *	  Aggregates: a set of the ids in rows; the union and the intersection of
+ *	  sets.
  *
- * idset_agg and idset_union collect ids in one state: an array while there
- * are few, which keeps many small groups small, and a bitmap of 8 kB from
- * ARRAY_IDS on.  idset_intersection keeps a set.
+ * idset_agg and idset_union collect ids in the same state: an array up to
+ * ARRAY_IDS ids, so that many small groups stay small, then a bitmap of 8 kB.
+ * idset_intersection has an idset as its state.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,20 +22,20 @@ PG_FUNCTION_INFO_V1(idset_collect_serialfn);
 PG_FUNCTION_INFO_V1(idset_collect_deserialfn);
 PG_FUNCTION_INFO_V1(idset_collect_finalfn);
 
-/* Ids from which the array would be as large as the bitmap */
+/* An array of more ids would be larger than the bitmap */
 #define ARRAY_IDS		2048
 #define BITMAP_WORDS	((GPUVEC_MAX_ID + 1) / 64)
 
 typedef struct IdCollection
 {
 	MemoryContext context;
-	uint32		n;				/* ids in the array, duplicates included */
+	uint32		n;				/* ids in the array, including duplicates */
 	uint32		room;
 	uint16	   *ids;			/* NULL once there is a bitmap */
 	uint64	   *bitmap;
 } IdCollection;
 
-/* The aggregate's state, made if it is NULL */
+/* The aggregate's state, made on the first call */
 static IdCollection *
 get_collection(FunctionCallInfo fcinfo)
 {
@@ -62,7 +63,7 @@ use_bitmap(IdCollection *collection)
 	collection->ids = NULL;
 }
 
-/* Make room for more ids in the array.  False: there is a bitmap now. */
+/* Make room for `more` ids in the array.  False: the state is a bitmap. */
 static bool
 make_room(IdCollection *collection, uint32 more)
 {
@@ -86,7 +87,6 @@ make_room(IdCollection *collection, uint32 more)
 	return true;
 }
 
-/* Add ids */
 static void
 add_ids(IdCollection *collection, const uint16 *ids, uint32 n)
 {
@@ -101,7 +101,7 @@ add_ids(IdCollection *collection, const uint16 *ids, uint32 n)
 		collection->bitmap[ids[i] / 64] |= UINT64CONST(1) << (ids[i] % 64);
 }
 
-/* The set that was collected */
+/* The collected ids as a set */
 static IdSet *
 collected_set(const IdCollection *collection)
 {
@@ -123,7 +123,8 @@ collected_set(const IdCollection *collection)
 }
 
 /*
- * Transition of idset_agg(int8); a NULL makes a state, so only NULLs give {}
+ * Transition of idset_agg(int8).  A NULL only creates the state, so the
+ * result of NULLs alone is {}.
  */
 Datum
 idset_agg_transfn(PG_FUNCTION_ARGS)
@@ -140,8 +141,8 @@ idset_agg_transfn(PG_FUNCTION_ARGS)
 }
 
 /*
- * Transition of idset_union(idset); without any set the union is NULL, so the
- * state is too
+ * Transition of idset_union(idset).  NULLs do not create the state, so the
+ * union of NULLs alone is NULL.
  */
 Datum
 idset_union_transfn(PG_FUNCTION_ARGS)
@@ -161,7 +162,7 @@ idset_union_transfn(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(collection);
 }
 
-/* Adds the ids of one worker's state to another's */
+/* Combine: add the ids of the second state to the first */
 Datum
 idset_collect_combinefn(PG_FUNCTION_ARGS)
 {
@@ -181,19 +182,19 @@ idset_collect_combinefn(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(collection);
 }
 
-/* State to bytes, for another process */
+/* Serialize the state for another process: the collected set */
 Datum
 idset_collect_serialfn(PG_FUNCTION_ARGS)
 {
 	IdSet	   *set = collected_set((IdCollection *) PG_GETARG_POINTER(0));
 	bytea	   *result = palloc(VARSIZE(set));
 
-	/* the same bytes, under the type that serialized states have */
+	/* a bytea has the same layout */
 	memcpy(result, set, VARSIZE(set));
 	PG_RETURN_BYTEA_P(result);
 }
 
-/* Bytes to state */
+/* Deserialize the state */
 Datum
 idset_collect_deserialfn(PG_FUNCTION_ARGS)
 {
@@ -207,7 +208,7 @@ idset_collect_deserialfn(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(collection);
 }
 
-/* The result of idset_agg and idset_union */
+/* Final function of idset_agg and idset_union */
 Datum
 idset_collect_finalfn(PG_FUNCTION_ARGS)
 {

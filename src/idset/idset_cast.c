@@ -3,8 +3,8 @@
  * idset_cast.c
  *	  Casts between sets and arrays, and to JSON.
  *
- * Array elements that are no ids are errors, never dropped or clipped: a cast
- * by assignment must not lose data silently.
+ * An array element out of the range of ids is an error.  It is never dropped
+ * or clipped: an assignment cast must not lose data silently.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +22,7 @@ PG_FUNCTION_INFO_V1(idset_to_int4_array);
 PG_FUNCTION_INFO_V1(idset_to_int8_array);
 PG_FUNCTION_INFO_V1(idset_to_json);
 
-/* The position of the first null element, counted from 1 */
+/* The position of the first null element, from 1; there must be one */
 static int
 first_null(ArrayType *array, int n)
 {
@@ -34,7 +34,7 @@ first_null(ArrayType *array, int n)
 	return i + 1;
 }
 
-/* A set from an array whose elements have `width` bytes */
+/* A set of the elements of an array, each of `width` bytes */
 static IdSet *
 set_from_array(ArrayType *array, int width)
 {
@@ -87,7 +87,7 @@ int8_array_to_idset(PG_FUNCTION_ARGS)
 	PG_RETURN_IDSET_P(set_from_array(PG_GETARG_ARRAYTYPE_P(0), sizeof(int64)));
 }
 
-/* An array of all ids */
+/* An array of the set's ids, of type int4 or int8 */
 static ArrayType *
 array_from_set(const IdSet *set, Oid type, int width, bool byval, char align)
 {
@@ -118,7 +118,7 @@ idset_to_int8_array(PG_FUNCTION_ARGS)
 										 FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
 
-/* A JSON array: the text form in brackets */
+/* Cast of idset to json: the text form with [] for {} */
 Datum
 idset_to_json(PG_FUNCTION_ARGS)
 {

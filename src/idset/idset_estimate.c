@@ -1,36 +1,37 @@
 /*-------------------------------------------------------------------------
  *
  * idset_estimate.c
- *	  How many sets of a column satisfy && @> <@ and <<->>, from its
- *	  statistics.
+ *	  Estimates how many sets of a column satisfy && @> <@ and <<->>, from the
+ *	  column's statistics.
  *
- * Three kinds of statistics answer together (idset_typanalyze.c):
+ * Three kinds of statistics are used together (idset_typanalyze.c).
  *
- * The most common sets are asked one by one; what they say is a count.
+ * The most common sets (MCV): the operator is evaluated for each, so their
+ * part of the estimate is exact for the sample.
  *
- * For all other rows there is a model: each id is in a set independently of
- * the others, with the fraction of sets that ANALYZE found, and more often in
- * a long set than in a short one.  With f the fraction of an id, a set of b
- * ids lacks it with probability (1 - f)^(b / mean), and the answer is the
- * mean over some lengths b of the histogram of lengths.  Overlap is the
- * probability that not all ids of the query are lacking, containment the
- * product over its ids.  For a threshold, the length says how many common ids
- * are needed, exactly, and the probability of so many is computed id by id
- * for the most common ids of the query, with a normal approximation for the
- * sum of the others.
+ * All other rows: a model.  Each id is in a set independently of the others,
+ * with the frequency that ANALYZE found, and more often in a long set than in
+ * a short one.  With f the frequency of an id, a set of b ids lacks it with
+ * probability (1 - f)^(b / mean).  The estimate is the mean over some lengths
+ * b from the histogram of lengths.
+ *
+ * Overlap is the probability that not all ids of the query are lacking.
+ * Containment is the product over the ids of the query.  For a threshold, the
+ * length b gives the exact number of common ids needed.  The probability of
+ * at least this number is computed id by id for the MODEL_IDS most common ids
+ * of the query, with a normal approximation for the sum of the others.
  *
  * Ids of real sets are not independent, so the model can be far off for
  * queries of many ids.  The bounds of the histogram of sets are a fair sample
- * of the rows that are not among the most common sets: if k of its n sets
- * satisfy the operator, the model's answer is moved into the range that k of
- * n allows.  It is not used if the table has sets of over 1 kB, because these
- * are not in it.
+ * of the rows that are not among the most common sets.  If k of its n sets
+ * satisfy the operator, the model's estimate is moved into the range that k
+ * of n allows.  The histogram is ignored if the table has sets of over 1 kB,
+ * because it leaves them out.
  *
- * Who may not read the column must not learn its values from estimates.  The
- * rule is the server's: the most common sets and the histogram are looked at
- * only where the operator's function may be called with them.  Common ids and
- * lengths are, as those of arrays, compared as integers alone, which tells
- * nobody what they are.
+ * Estimates must not reveal values of rows that the user may not read.  So
+ * callers load statistics only after the server's
+ * statistic_proc_security_check(): the user may read the column in all rows,
+ * or the operator's function is leakproof.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,28 +44,36 @@
 #include "catalog/pg_type.h"
 #include "utils/fmgroids.h"
 
-/* Ids of a threshold's query that are counted one by one */
+/* Ids of a threshold's query that are modeled one by one */
 #define MODEL_IDS				64
 
-/* The histogram of sets counts from this size on; wider sets are not in it */
+/*
+ * The histogram of sets is used from MIN_HISTOGRAM bounds on.  ANALYZE leaves
+ * sets of over MAX_HISTOGRAM_BYTES out of it.
+ */
 #define MIN_HISTOGRAM			10
 #define MAX_HISTOGRAM_BYTES		1024
 
-/* What the model knows of the ids of a query */
+/*
+ * The ids of a query, as the model sees them.  The frequency of an id is the
+ * fraction of sets that have it.
+ */
 typedef struct IdSetModel
 {
 	const IdSetStats *stats;
-	uint32		nids;			/* of the query */
-	double	   *lacking;		/* for each: log of the fraction of sets
-								 * without */
-	double		expected;		/* sum of the fractions of sets with them */
-	double		rarest;			/* the lowest of these, 1 if there are none */
-	double		commonest;		/* and the highest, or 0 */
+	uint32		nids;			/* number of ids of the query */
+	double	   *lacking;		/* [nids] log of (1 - frequency) */
+	double		expected;		/* sum of the frequencies */
+	double		rarest;			/* lowest frequency, 1 without ids */
+	double		commonest;		/* highest frequency, 0 without ids */
 } IdSetModel;
 
 /* ---- statistics ---- */
 
-/* The fraction of sets that have an id; half the bound if it is not listed */
+/*
+ * The frequency of an id; half of the bound for unlisted ids if it is not
+ * listed
+ */
 static double
 id_fraction(const IdSetStats *stats, int32 id)
 {
@@ -86,7 +95,7 @@ id_fraction(const IdSetStats *stats, int32 id)
 	return elements->numbers[elements->nvalues] / 2;
 }
 
-/* Some lengths of sets, each for as many rows */
+/* Load some lengths of sets; each stands for the same number of rows */
 static void
 load_lengths(IdSetStats *stats)
 {
@@ -94,7 +103,7 @@ load_lengths(IdSetStats *stats)
 
 	if (n < 1)
 	{
-		/* the mean number of ids is the sum of their fractions */
+		/* the mean length is the sum of the frequencies */
 		for (int i = 0; i < stats->elements.nvalues; i++)
 			stats->mean += stats->elements.numbers[i];
 		stats->lengths[stats->nlengths++] = stats->mean;
@@ -106,7 +115,7 @@ load_lengths(IdSetStats *stats)
 		stats->lengths[i] = stats->dechist.numbers[(int) ((i + 0.5) * n / stats->nlengths)];
 }
 
-/* Load what the model needs, if there is all of it */
+/* Load the statistics of the model, if they are complete */
 static void
 load_model(IdSetStats *stats, HeapTuple tuple)
 {
@@ -153,7 +162,7 @@ idset_free_stats(IdSetStats *stats)
 
 /* ---- the model ---- */
 
-/* Look up the ids of a query */
+/* Look up the frequencies of a query's ids */
 static void
 load_query(IdSetModel *model, const IdSetStats *stats, const IdSet *query)
 {
@@ -173,14 +182,14 @@ load_query(IdSetModel *model, const IdSetStats *stats, const IdSet *query)
 	}
 }
 
-/* The probability that a set of the given length has an id of the query */
+/* The probability that a set of this length has id i of the query */
 static inline double
 id_probability(const IdSetModel *model, uint32 i, double length)
 {
 	return -expm1(model->lacking[i] * length / model->stats->mean);
 }
 
-/* ... that it has any of the ids */
+/* ... that it has any id of the query */
 static double
 model_overlaps(const IdSetModel *model, double length)
 {
@@ -191,7 +200,7 @@ model_overlaps(const IdSetModel *model, double length)
 	return -expm1(lacking * length / model->stats->mean);
 }
 
-/* ... that it has all of the ids */
+/* ... that it has all ids of the query */
 static double
 model_contains(const IdSetModel *model, double length)
 {
@@ -203,8 +212,8 @@ model_contains(const IdSetModel *model, double length)
 }
 
 /*
- * ... that it has none but these ids: its ids are drawn one after the other
- * from all there are, and each must be one of the query.
+ * ... that it has no other ids: its ids are drawn one after another from all
+ * ids there are, and each must be an id of the query
  */
 static double
 model_contained(const IdSetModel *model, double length)
@@ -224,7 +233,10 @@ model_contained(const IdSetModel *model, double length)
 	return probability;
 }
 
-/* The least number of common ids with which a set reaches a threshold */
+/*
+ * The least number of common ids with which a set of b ids reaches the
+ * threshold
+ */
 static uint32
 least_common(const IdSetThreshold *threshold, uint32 a, uint32 b)
 {
@@ -243,7 +255,10 @@ least_common(const IdSetThreshold *threshold, uint32 a, uint32 b)
 	return low;
 }
 
-/* Probability that a sum, as good as normally distributed, is at least n */
+/*
+ * The probability that an integer is at least n, approximated by the normal
+ * distribution
+ */
 static double
 normal_tail(double mean, double variance, double n)
 {
@@ -253,8 +268,8 @@ normal_tail(double mean, double variance, double n)
 }
 
 /*
- * ... that it has at least the given number of the ids, the most common ones
- * first
+ * ... that it has at least `need` ids of the query, whose ids are sorted by
+ * frequency, highest first
  */
 static double
 model_common(const IdSetModel *model, double length, uint32 need)
@@ -304,7 +319,7 @@ model_reaches(const IdSetModel *model, const IdSetThreshold *threshold, double l
 	return model_common(model, length, need);
 }
 
-/* qsort comparator: the most common ids first */
+/* qsort comparator: highest frequency first */
 static int
 compare_lacking(const void *a, const void *b)
 {
@@ -314,7 +329,7 @@ compare_lacking(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* What the model says of sets of one length */
+/* The model's estimate for sets of one length */
 static double
 model_selectivity(const IdSetModel *model, const IdSetQuestion *question, double length)
 {
@@ -332,7 +347,9 @@ model_selectivity(const IdSetModel *model, const IdSetQuestion *question, double
 	return 0;
 }
 
-/* What it says of all sets, by the mean over some lengths */
+/*
+ * The model's estimate for all sets: the mean over at most `lengths` lengths
+ */
 static double
 model_mean(IdSetModel *model, const IdSetQuestion *question, int lengths)
 {
@@ -349,8 +366,8 @@ model_mean(IdSetModel *model, const IdSetQuestion *question, int lengths)
 
 /*
  * Bounds that hold however ids depend on each other: a set that has all ids
- * has the rarest one, and sets with the most common one have any of them.
- * For a query of one id they leave nothing open.
+ * of the query has the rarest one, and a set that has the most common one has
+ * any of them.  For a query of one id the bounds are equal.
  */
 static void
 certain_bounds(const IdSetModel *model, IdSetPredicate predicate, double *least, double *most)
@@ -369,7 +386,7 @@ certain_bounds(const IdSetModel *model, IdSetPredicate predicate, double *least,
 
 /* ---- sets that statistics have ---- */
 
-/* Is it true of a set? */
+/* True if a set satisfies the predicate */
 static bool
 satisfies(const IdSetQuestion *question, Datum value)
 {
@@ -404,8 +421,8 @@ satisfies(const IdSetQuestion *question, Datum value)
 }
 
 /*
- * The fraction of the most common sets that satisfy, and *all: that of all of
- * them
+ * The fraction of rows that have one of the most common sets which satisfy
+ * the predicate; *all: the fraction that has any of the most common sets
  */
 static double
 common_selectivity(const IdSetStats *stats, const IdSetQuestion *question, double *all)
@@ -422,7 +439,7 @@ common_selectivity(const IdSetStats *stats, const IdSetQuestion *question, doubl
 	return result;
 }
 
-/* Are the bounds of the histogram a sample of the sets? */
+/* True if the bounds of the histogram are a fair sample of the sets */
 static bool
 histogram_is_sample(const IdSetStats *stats)
 {
@@ -430,7 +447,10 @@ histogram_is_sample(const IdSetStats *stats)
 		IDSET_SIZE((Size) stats->longest) <= MAX_HISTOGRAM_BYTES;
 }
 
-/* Move an estimate into the range that the sets of the histogram allow */
+/*
+ * Move an estimate into the range that the sets of the histogram allow.  At
+ * most `sample` of them are looked at.
+ */
 static double
 adjust_by_histogram(double selectivity, const IdSetStats *stats, const IdSetQuestion *question,
 					int sample)
@@ -442,7 +462,7 @@ adjust_by_histogram(double selectivity, const IdSetStats *stats, const IdSetQues
 
 	if (!histogram_is_sample(stats))
 		return selectivity;
-	/* the first and the last are no fair sample */
+	/* the first and the last bound are extremes, not a fair sample */
 	for (int i = 0; i < n; i++)
 		k += satisfies(question, stats->histogram.values[1 + (int64) i * nvalues / n]);
 	error = 2 * sqrt(k + 1);	/* two standard deviations */
@@ -478,7 +498,7 @@ idset_estimate(const IdSetStats *stats, const IdSetQuestion *question, int lengt
 
 /* ---- typical sets ---- */
 
-/* An id that is not listed, the next one below *id */
+/* Set *id to the next lower id that is not listed; false if there is none */
 static bool
 unlisted_id(const IdSetStats *stats, int32 *id)
 {
@@ -493,8 +513,9 @@ unlisted_id(const IdSetStats *stats, int32 *id)
 }
 
 /*
- * A set of n ids as the model has them: at even steps through all occurrences
- * of ids, the first at `phase` of a step.  What is not listed comes last.
+ * A set of n ids, typical by the model.  All occurrences of ids in the column
+ * are laid out in a row, unlisted ids last; the set takes ids at even steps,
+ * the first at `phase` of a step (0 to 1).
  */
 static IdSet *
 modelled_set(const IdSetStats *stats, uint32 n, double phase)
@@ -512,7 +533,7 @@ modelled_set(const IdSetStats *stats, uint32 n, double phase)
 		if (sum <= next)
 			continue;
 		ids[found++] = (uint16) DatumGetInt32(stats->elements.values[i]);
-		/* an id is in a set only once */
+		/* move on to the next id: an id is in a set only once */
 		next += step * ceil((sum - next) / step);
 	}
 	while (next < stats->mean && found < n && unlisted_id(stats, &unlisted))
@@ -524,8 +545,8 @@ modelled_set(const IdSetStats *stats, uint32 n, double phase)
 }
 
 /*
- * Sets that the statistics have, taken at even steps from those that are not
- * empty
+ * Take up to n sets from the statistics, at even steps through the sets that
+ * are not empty.  Returns their number.
  */
 static int
 sampled_sets(const IdSetStats *stats, IdSet **sets, int n)

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * idset_estimate.h
- *	  How many sets of a column satisfy && @> <@ and <<->>, from its
- *	  statistics.
+ *	  Estimates how many sets of a column satisfy && @> <@ and <<->>, from the
+ *	  column's statistics.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,10 +15,10 @@
 #include "utils/lsyscache.h"
 #include "utils/selfuncs.h"
 
-/* Lengths that the model looks at */
+/* Largest number of lengths that the model uses */
 #define IDSET_MODEL_LENGTHS		32
 
-/* What is asked of a set */
+/* The operator, with the column on its left */
 typedef enum IdSetPredicate
 {
 	OVERLAPS,					/* set && query */
@@ -30,41 +30,43 @@ typedef enum IdSetPredicate
 typedef struct IdSetQuestion
 {
 	IdSetPredicate predicate;
-	IdSetThreshold threshold;	/* of the others only the query */
+	IdSetThreshold threshold;	/* for other predicates than REACHES, only its
+								 * query is used */
 } IdSetQuestion;
 
-/* What the statistics say of a column */
+/* The statistics of a column */
 typedef struct IdSetStats
 {
-	double		notnull;		/* fraction of the rows */
-	AttStatsSlot elements;		/* MCELEM; no values: there is no model */
-	AttStatsSlot dechist;		/* DECHIST; no numbers: none */
-	AttStatsSlot common;		/* MCV; no values: none */
-	AttStatsSlot histogram;		/* the same of the HISTOGRAM */
-	double		mean;			/* length of sets, > 0 */
-	double		longest;		/* length of one */
+	double		notnull;		/* fraction of rows */
+	AttStatsSlot elements;		/* STATISTIC_KIND_MCELEM; without values there
+								 * is no model */
+	AttStatsSlot dechist;		/* STATISTIC_KIND_DECHIST, or no numbers */
+	AttStatsSlot common;		/* STATISTIC_KIND_MCV, or no values */
+	AttStatsSlot histogram;		/* STATISTIC_KIND_HISTOGRAM, or no values */
+	double		mean;			/* mean length of a set, > 0 */
+	double		longest;		/* length of the longest set */
 	int			nlengths;
 	double		lengths[IDSET_MODEL_LENGTHS];
 } IdSetStats;
 
 /*
- * Load the statistics of a column that has some, which the caller may know
- * of.
+ * Load the statistics of a column.  It must have statistics, and
+ * statistic_proc_security_check() must have allowed to use them.
  */
 extern void idset_load_stats(IdSetStats *stats, VariableStatData *variable);
 extern void idset_free_stats(IdSetStats *stats);
 
 /*
- * The fraction of rows that satisfy a question, by so many lengths and so
- * many sets of the histogram at most.  Without a model, `fallback` stands for
- * what it would say.
+ * The fraction of rows that satisfy the predicate.  The model uses at most
+ * `lengths` lengths, and at most `sample` sets of the histogram are looked
+ * at.  Without a model, `fallback` stands for its estimate.
  */
 extern double idset_estimate(const IdSetStats *stats, const IdSetQuestion *question,
 							 int lengths, int sample, double fallback);
 
 /*
- * Up to n sets like those of the column, or of one of their ids each; returns
- * how many
+ * Make up to n sets that are typical of the column, or with single_ids sets
+ * of one id each.  Returns their number.
  */
 extern int	idset_typical_sets(const IdSetStats *stats, bool single_ids, IdSet **sets, int n);
 

@@ -1,18 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * idset_io.c
- *	  Text and binary representation of sets.
+ *	  Text and binary input and output of sets.
  *
  * Text input is an array literal, {3,17,50000}, or a JSON array, [3,17], of
- * whole numbers in any order, repeated or not; output is ascending, in
- * braces. White space may stand around every bracket, comma and number.  What
- * is no such list is an error 22P02, a whole number that is no id an error
- * 22003. Both are "soft" where the server has soft errors (16 and later), so
+ * integers in any order, with duplicates or not.  Output is ascending, in
+ * braces.  White space is allowed around every bracket, comma and number.
+ * Text that is no such list is error 22P02; an integer out of the range of
+ * ids is error 22003.  From 16 on, both are soft errors, so
  * pg_input_is_valid() and COPY ... (ON_ERROR ignore) work.
  *
- * Binary is the number of ids (int4), then the ids (uint2 each), ascending
- * and distinct, in network byte order.  Anything else is an error 22P03: a
- * sender that counts or sorts wrongly is better told than corrected.
+ * The binary form is the number of ids (int4), then the ids (uint2 each),
+ * ascending and distinct, in network byte order.  Anything else is error
+ * 22P03: to report a sender that counts or sorts wrongly is better than to
+ * correct it.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,15 +31,15 @@ PG_FUNCTION_INFO_V1(idset_out);
 PG_FUNCTION_INFO_V1(idset_recv);
 PG_FUNCTION_INFO_V1(idset_send);
 
-/* Text that is being read */
+/* The text being read */
 typedef struct IdSetReader
 {
-	const char *text;			/* all of it, for messages */
-	const char *p;				/* what is left */
-	Node	   *escontext;		/* who takes soft errors, or NULL */
+	const char *text;			/* the whole text, for messages */
+	const char *p;				/* the rest */
+	Node	   *escontext;		/* for soft errors, or NULL */
 } IdSetReader;
 
-/* Reports bad text; false, so that callers can return it */
+/* Report invalid text.  Returns false, for the caller to return. */
 static bool
 syntax_error(IdSetReader *reader, const char *detail)
 {
@@ -50,7 +51,7 @@ syntax_error(IdSetReader *reader, const char *detail)
 	return false;
 }
 
-/* Reports what is next in the text, where something else belongs */
+/* Report that the next character is not expected */
 static bool
 unexpected(IdSetReader *reader)
 {
@@ -60,7 +61,7 @@ unexpected(IdSetReader *reader)
 										 pg_mblen(reader->p), reader->p));
 }
 
-/* Skips white space, the same in every locale */
+/* Skip white space, which is the same in every locale */
 static void
 skip_space(IdSetReader *reader)
 {
@@ -68,21 +69,21 @@ skip_space(IdSetReader *reader)
 		reader->p++;
 }
 
-/* Like isdigit, the same in every locale */
+/* isdigit() that is the same in every locale */
 static bool
 is_digit(char c)
 {
 	return c >= '0' && c <= '9';
 }
 
-/* Does this character end an element? */
+/* True if this character ends an element */
 static bool
 ends_element(char c)
 {
 	return c == '\0' || c == ',' || c == '"' || c == '{' || c == '}' || c == '[' || c == ']' || scanner_isspace(c);
 }
 
-/* Reports an element that is no whole number */
+/* Report an element that is not an integer */
 static bool
 element_error(IdSetReader *reader)
 {
@@ -101,7 +102,7 @@ element_error(IdSetReader *reader)
 	return syntax_error(reader, psprintf("\"%.*s\" is not a whole number.", length, reader->p));
 }
 
-/* Reads one id without quotes; false after a soft error */
+/* Read one id without quotes; false after a soft error */
 static bool
 read_number(IdSetReader *reader, uint16 *id)
 {
@@ -115,7 +116,8 @@ read_number(IdSetReader *reader, uint16 *id)
 	if (!is_digit(*p))
 		return element_error(reader);
 	for (; is_digit(*p); p++)
-		if (number <= GPUVEC_MAX_ID)	/* what is too large stays too large */
+		if (number <= GPUVEC_MAX_ID)	/* no overflow: a larger number is out
+										 * of range anyway */
 			number = number * 10 + (*p - '0');
 	if (!ends_element(*p))
 		return element_error(reader);
@@ -133,8 +135,8 @@ read_number(IdSetReader *reader, uint16 *id)
 }
 
 /*
- * Reads one id; false after a soft error.  Some drivers put quotes around all
- * elements of an array, which as in arrays mean nothing for numbers.
+ * Read one id; false after a soft error.  Some drivers quote all elements of
+ * an array.  As in arrays, quotes do not change the meaning of a number.
  */
 static bool
 read_id(IdSetReader *reader, uint16 *id)
@@ -162,7 +164,7 @@ read_id(IdSetReader *reader, uint16 *id)
 	return true;
 }
 
-/* Reads a whole set; false after a soft error */
+/* Read a whole set; false after a soft error */
 static bool
 read_set(IdSetReader *reader, IdSet **set)
 {
@@ -180,7 +182,7 @@ read_set(IdSetReader *reader, IdSet **set)
 	{
 		if (n == room)
 		{
-			/* repeated ids may make a text longer than any set */
+			/* with duplicates, a text may have more ids than any set */
 			room *= 2;
 			ids = repalloc_huge(ids, room * sizeof(uint16));
 		}
@@ -239,7 +241,7 @@ idset_out(PG_FUNCTION_ARGS)
 	PG_RETURN_CSTRING(text);
 }
 
-/* Checks that the number of ids fits the length of a binary value */
+/* Read the number of ids of a binary value; check that its length fits */
 static uint32
 receive_count(StringInfo buf)
 {

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * idset_measure.c
- *	  Similarity measures and distance operators (see core/measure.h).
+ *	  SQL functions of the similarity measures, and distance operators (see
+ *	  core/measure.h).
  *
  *-------------------------------------------------------------------------
  */
@@ -11,7 +12,7 @@
 #include "idset/idset.h"
 #include "idset/idset_threshold.h"
 
-/* Find a measure by its name; false if there is none */
+/* Find a measure by name; false if there is none */
 bool
 idset_find_measure(const char *name, gpuvec_measure *measure)
 {
@@ -28,7 +29,7 @@ idset_find_measure(const char *name, gpuvec_measure *measure)
 	return false;
 }
 
-/* Find a measure by its name; an error if there is none */
+/* Find a measure by name; an error if there is none */
 gpuvec_measure
 idset_measure_by_name(const char *name)
 {
@@ -42,7 +43,7 @@ idset_measure_by_name(const char *name)
 	return measure;
 }
 
-/* The lengths of both arguments and the number of ids that they share */
+/* The lengths of both arguments and the number of their common ids */
 static void
 count_args(FunctionCallInfo fcinfo, uint32 *common, uint32 *a, uint32 *b)
 {
@@ -56,7 +57,7 @@ count_args(FunctionCallInfo fcinfo, uint32 *common, uint32 *a, uint32 *b)
 	PG_FREE_IF_COPY(y, 1);
 }
 
-/* Score of the second argument for the first, the query */
+/* Score of the second argument; the first is the query */
 static Datum
 score_args(FunctionCallInfo fcinfo, gpuvec_measure measure)
 {
@@ -68,7 +69,7 @@ score_args(FunctionCallInfo fcinfo, gpuvec_measure measure)
 	return Float8GetDatum(gpuvec_score(measure, common, a, b));
 }
 
-/* Distance of the arguments */
+/* Distance between the arguments */
 static Datum
 distance_args(FunctionCallInfo fcinfo, gpuvec_measure measure)
 {
@@ -109,7 +110,7 @@ DISTANCE_FUNCTION(idset_cosine_distance, GPUVEC_COSINE)
 DISTANCE_FUNCTION(idset_negative_intersection, GPUVEC_INTERSECTION)
 DISTANCE_FUNCTION(idset_hamming_distance, GPUVEC_HAMMING)
 
-/* The number of common ids */
+/* intersection_count(idset, idset): the number of common ids */
 PG_FUNCTION_INFO_V1(intersection_count);
 Datum
 intersection_count(PG_FUNCTION_ARGS)
@@ -122,7 +123,10 @@ intersection_count(PG_FUNCTION_ARGS)
 	PG_RETURN_INT32((int32) common);
 }
 
-/* The number of ids that only one of the sets has */
+/*
+ * hamming_distance(idset, idset): the number of ids in exactly one of the
+ * sets
+ */
 PG_FUNCTION_INFO_V1(hamming_distance);
 Datum
 hamming_distance(PG_FUNCTION_ARGS)

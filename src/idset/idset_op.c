@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * idset_op.c
- *	  Operators: comparison, set algebra, single ids.
+ *	  Operators of idset: comparison, set algebra, single ids.
  *
- * Sets are ordered like arrays: by the first id in which they differ, and a
- * set that the other one begins with comes first.
+ * Sets are ordered like arrays: by the first id in which they differ; a
+ * prefix of a set comes before the set.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,10 +40,10 @@ PG_FUNCTION_INFO_V1(idset_cardinality);
 PG_FUNCTION_INFO_V1(idset_unnest);
 PG_FUNCTION_INFO_V1(idset_unnest_support);
 
-/* Rows that unnest is expected to give */
+/* Estimated number of ids of an unknown set, for unnest() */
 #define DEFAULT_IDS		50
 
-/* Compare two sets */
+/* Three-way comparison, as for qsort */
 static int
 compare_sets(const IdSet *a, const IdSet *b)
 {
@@ -56,14 +56,13 @@ compare_sets(const IdSet *a, const IdSet *b)
 	return na < nb ? -1 : na > nb;
 }
 
-/* Are two sets equal? */
 static bool
 equal_sets(const IdSet *a, const IdSet *b)
 {
 	return VARSIZE(a) == VARSIZE(b) && memcmp(a, b, VARSIZE(a)) == 0;
 }
 
-/* Compares both arguments for the functions of the comparison operators */
+/* Compare the two arguments of a comparison operator */
 static int
 compare_args(FunctionCallInfo fcinfo)
 {
@@ -142,7 +141,7 @@ idset_hash(PG_FUNCTION_ARGS)
 	PG_RETURN_UINT32(result);
 }
 
-/* The same with a seed, 64 bits wide */
+/* The same, 64 bits wide and with a seed */
 Datum
 idset_hash_extended(PG_FUNCTION_ARGS)
 {
@@ -154,14 +153,13 @@ idset_hash_extended(PG_FUNCTION_ARGS)
 	PG_RETURN_UINT64(result);
 }
 
-/* The number of common ids of two sets */
 static uint32
 common_ids(const IdSet *a, const IdSet *b)
 {
 	return idset_intersection_count(a->ids, idset_count(a), b->ids, idset_count(b));
 }
 
-/* Do two sets have a common id?  Stops at the first one. */
+/* True if two sets have a common id.  Stops at the first common id. */
 static bool
 overlapping_sets(const IdSet *a, const IdSet *b)
 {
@@ -208,7 +206,8 @@ idset_contained(PG_FUNCTION_ARGS)
 }
 
 /*
- * Merge two sets: keep ids that only a has, that both have, that only b has.
+ * Merge two sets.  The flags say which ids to keep: those only in a, those in
+ * both, those only in b.
  */
 static IdSet *
 merge_sets(const IdSet *a, const IdSet *b, bool only_a, bool both, bool only_b)
@@ -286,7 +285,10 @@ idset_add_id(PG_FUNCTION_ARGS)
 	PG_RETURN_IDSET_P(result);
 }
 
-/* Is this number an id of the set?  Numbers that are no ids are in no set. */
+/*
+ * True if the set has this number.  No set has a number out of the range of
+ * ids.
+ */
 static bool
 find_number(const IdSet *set, int64 number, uint32 *position)
 {
@@ -328,14 +330,14 @@ idset_id_contained(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(find_number(PG_GETARG_IDSET_P(1), PG_GETARG_INT64(0), &position));
 }
 
-/* The size alone tells: nothing is detoasted */
+/* cardinality(idset), from the size alone: nothing is detoasted */
 Datum
 idset_cardinality(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT32((toast_raw_datum_size(PG_GETARG_DATUM(0)) - VARHDRSZ) / sizeof(uint16));
 }
 
-/* unnest(idset): one id a call, ascending */
+/* unnest(idset): one id for each call, ascending */
 Datum
 idset_unnest(PG_FUNCTION_ARGS)
 {
@@ -357,7 +359,9 @@ idset_unnest(PG_FUNCTION_ARGS)
 	set = call->user_fctx;
 	if (call->call_cntr < call->max_calls)
 	{
-		/* the macro advances call_cntr before it looks at the result */
+		/*
+		 * SRF_RETURN_NEXT advances call_cntr before it evaluates the result
+		 */
 		int32		id = set->ids[call->call_cntr];
 
 		SRF_RETURN_NEXT(call, Int32GetDatum(id));
@@ -365,7 +369,9 @@ idset_unnest(PG_FUNCTION_ARGS)
 	SRF_RETURN_DONE(call);
 }
 
-/* Planner support of unnest: as many rows as a constant has ids */
+/*
+ * Planner support function of unnest(): a constant has a known number of ids
+ */
 Datum
 idset_unnest_support(PG_FUNCTION_ARGS)
 {

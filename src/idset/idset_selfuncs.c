@@ -1,30 +1,34 @@
 /*-------------------------------------------------------------------------
  *
  * idset_selfuncs.c
- *	  How many rows satisfy && @> <@ and <<->>, for the planner.
+ *	  Selectivity functions of the operators && @> <@ and <<->>.
  *
- * If the query is known in planning, the column's statistics say how many
- * sets satisfy the operator (idset_estimate.c).
+ * If the query is known at planning time, the column's statistics tell how
+ * many sets satisfy the operator (idset_estimate.c).
  *
- * A query that is not known, because it is a parameter of a generic plan or
- * comes from another table, is taken to be like the sets of the column: some
- * of these are asked about instead, and the answer is the geometric mean.
- * With the arithmetic one, the few sets that find many rows would outweigh
- * all others; but under a LIMIT a sequential scan costs the inverse of what
- * is found, and a search by the index when many rows are found costs little
- * more than the scan, so it is the many that find little who count.  What is
- * known of a threshold counts: only a missing score or measure is supplied,
- * the score as that of a set of the same length with half of the ids.  A
- * missing id is like the ids of the column, the more common ones being asked
- * for more often.
+ * A query is unknown if it is a parameter of a generic plan or comes from
+ * another table.  An unknown query is assumed to be like the sets of the
+ * column.  The selectivities of TYPICAL_SETS sets of the column are
+ * estimated, and the result is their geometric mean.
  *
- * Without statistics the defaults for arrays apply.  Equality has
- * PostgreSQL's own estimate, from the common sets and the number of distinct
- * ones.
+ * The arithmetic mean would be wrong: the few sets that find many rows would
+ * outweigh all others.  Under a LIMIT, the cost of a sequential scan is
+ * inverse to the number of rows found.  If many rows are found, an index scan
+ * costs little more than the sequential scan.  So the many queries that find
+ * few rows matter.
  *
- * An operator of any types may name these functions as its estimators.  So
- * they answer only for operators that are made of our own functions, whose
- * types are those expected here.
+ * The known parts of a threshold are used; only a missing score or measure is
+ * assumed.  The assumed score is that of a set of the same length with half
+ * of the ids.  A missing single id is assumed to be like the ids of the
+ * column, a common id with higher probability.
+ *
+ * Without statistics the defaults of arrays apply.  Equality uses
+ * PostgreSQL's own estimate, from the most common sets and the number of
+ * distinct sets.
+ *
+ * A user may name these functions as estimators of an operator on any types.
+ * So they answer only for operators whose function is one of ours, which have
+ * the expected types.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,47 +49,48 @@ PG_FUNCTION_INFO_V1(idset_containsel);
 PG_FUNCTION_INFO_V1(idset_containedsel);
 PG_FUNCTION_INFO_V1(idset_thresholdsel);
 
-/* Selectivities of which nothing is known, as arrays have them */
+/* Default selectivities, as for arrays */
 #define DEFAULT_OVERLAP_SEL		0.01
 #define DEFAULT_CONTAIN_SEL		0.005
 #define DEFAULT_THRESHOLD_SEL	0.005
 
 /*
- * Sets that stand for a query that is not known, and what each is compared
- * with
+ * Typical sets that stand for an unknown query, and for each set the number
+ * of lengths and of histogram sets that idset_estimate() uses
  */
 #define TYPICAL_SETS			6
 #define TYPICAL_LENGTHS			4
 #define TYPICAL_SAMPLE			50
 
 /*
- * Answers for queries that are not known, which planning asks for again and
- * again
+ * Selectivities of unknown queries to cache: planning asks for the same ones
+ * repeatedly
  */
 #define REMEMBERED				8
 
-/* The least selectivity that counts where the number of rows is not known */
+/* Lowest selectivity where the number of rows is unknown */
 #define LEAST_SEL				1e-6
 
-/* A clause to estimate */
+/* The clause to estimate: column OPERATOR other, or other OPERATOR column */
 typedef struct IdSetClause
 {
 	IdSetQuestion question;
-	Oid			function;		/* of the operator */
-	Oid			type;			/* of the other side */
+	Oid			function;		/* OID of the operator's function */
+	Oid			type;			/* type of the other side */
 	VariableStatData variable;
 	Node	   *other;
-	bool		on_left;		/* the column is */
+	bool		on_left;		/* the column is on the left */
 } IdSetClause;
 
 /*
- * What the answer for a query that is not known depends on; compared as bytes
+ * Everything that the selectivity of an unknown query depends on; compared as
+ * bytes
  */
 typedef struct TypicalKey
 {
 	double		min_score;
 	double		rows;
-	Oid			relation;		/* of the statistics */
+	Oid			relation;		/* starelid of the statistics row */
 	TransactionId xmin;
 	ItemPointerData tid;
 	AttrNumber	attnum;
@@ -96,7 +101,7 @@ typedef struct TypicalKey
 	bool		has_score;
 } TypicalKey;
 
-/* Selectivity of which nothing is known */
+/* Default selectivity */
 static double
 default_selectivity(IdSetPredicate predicate)
 {
@@ -111,7 +116,7 @@ default_selectivity(IdSetPredicate predicate)
 	}
 }
 
-/* Is this function, of an operator, one that an estimator is for? */
+/* True if an operator with this function has this predicate's meaning */
 static bool
 function_fits(Oid function, IdSetPredicate predicate)
 {
@@ -133,7 +138,7 @@ function_fits(Oid function, IdSetPredicate predicate)
 }
 
 /*
- * Has the column statistics, and may the caller know of all its rows?
+ * True if the column has statistics and the user may see all its rows.
  * Otherwise EXPLAIN would tell how common an id is among rows that row-level
  * security hides.
  */
@@ -144,7 +149,7 @@ has_statistics(IdSetClause *clause)
 		statistic_proc_security_check(&clause->variable, clause->function);
 }
 
-/* Selectivity of a question whose query is known */
+/* Selectivity with a known query */
 static double
 known_selectivity(IdSetClause *clause)
 {
@@ -160,7 +165,7 @@ known_selectivity(IdSetClause *clause)
 	return result;
 }
 
-/* The score of a set of the same length that has half of the ids */
+/* The score of a set as long as the query that has half of its ids */
 static double
 half_score(gpuvec_measure measure, const IdSet *query)
 {
@@ -169,7 +174,10 @@ half_score(gpuvec_measure measure, const IdSet *query)
 	return gpuvec_score(measure, (n + 1) / 2, n, n);
 }
 
-/* Selectivity of a question whose query is not known, from statistics */
+/*
+ * Selectivity with an unknown query, from statistics: the mean over typical
+ * sets
+ */
 static double
 mean_of_sets(const IdSetClause *clause, const IdSetStats *stats, bool has_score)
 {
@@ -192,7 +200,7 @@ mean_of_sets(const IdSetClause *clause, const IdSetStats *stats, bool has_score)
 	return n > 0 ? exp(sum / n) : fallback;
 }
 
-/* The same of a clause that has statistics */
+/* The same; loads the statistics */
 static double
 typical_mean(IdSetClause *clause, bool has_score)
 {
@@ -205,7 +213,10 @@ typical_mean(IdSetClause *clause, bool has_score)
 	return result;
 }
 
-/* The key of a clause; the version of the statistics is in it */
+/*
+ * The cache key of a clause.  xmin and tid tell versions of the statistics
+ * apart.
+ */
 static void
 make_typical_key(TypicalKey *key, const IdSetClause *clause, bool has_score)
 {
@@ -227,9 +238,9 @@ make_typical_key(TypicalKey *key, const IdSetClause *clause, bool has_score)
 }
 
 /*
- * Selectivity of a question whose query is not known; has_score is false if
- * the least score of a threshold is not known either.  A join asks for each
- * of its paths.
+ * Selectivity with an unknown query.  has_score is false if the least score
+ * of a threshold is unknown, too.  Cached, because a join asks for each of
+ * its paths.
  */
 static double
 typical_selectivity(IdSetClause *clause, bool has_score)
@@ -246,8 +257,8 @@ typical_selectivity(IdSetClause *clause, bool has_score)
 		return default_selectivity(clause->question.predicate);
 
 	/*
-	 * nothing tells what CREATE STATISTICS keeps of one expression from
-	 * another's
+	 * statistics of expressions (CREATE STATISTICS) have no tid to tell them
+	 * apart
 	 */
 	if (!ItemPointerIsValid(&clause->variable.statsTuple->t_self))
 		return typical_mean(clause, has_score);
@@ -265,8 +276,8 @@ typical_selectivity(IdSetClause *clause, bool has_score)
 }
 
 /*
- * The parts of a threshold that is a row or a call of the constructor, else
- * NIL
+ * The arguments of a threshold that is a row constructor or a call of
+ * idset_threshold(); otherwise NIL
  */
 static List *
 parts_of_threshold(Node *node)
@@ -281,7 +292,7 @@ parts_of_threshold(Node *node)
 	return info.fn_addr == idset_threshold ? ((FuncExpr *) node)->args : NIL;
 }
 
-/* Selectivity of a threshold of which parts are not known */
+/* Selectivity of a threshold that is not a constant; some parts may be */
 static double
 partial_selectivity(IdSetClause *clause)
 {
@@ -327,7 +338,7 @@ threshold_selectivity(IdSetClause *clause)
 	return threshold->query == NULL ? 0 : known_selectivity(clause);
 }
 
-/* An integer column <@ set: one of as many values */
+/* Selectivity of integer column <@ set: each id is one distinct value */
 static double
 integer_selectivity(IdSetClause *clause)
 {
@@ -339,10 +350,7 @@ integer_selectivity(IdSetClause *clause)
 	return idset_count(DatumGetIdSetP(((Const *) clause->other)->constvalue)) / Max(ndistinct, 1);
 }
 
-/*
- * The set that a constant of type idset or int8 stands for; NULL: of no ids
- * that exist
- */
+/* A constant of type idset or int8 as a set; NULL if no set has the int8 */
 static IdSet *
 constant_set(Datum constant, Oid type)
 {
@@ -373,7 +381,7 @@ set_selectivity(IdSetClause *clause)
 	return question->threshold.query == NULL ? 0 : known_selectivity(clause);
 }
 
-/* All restriction selectivity functions */
+/* Common to all restriction selectivity functions */
 static Datum
 restriction_selectivity(FunctionCallInfo fcinfo, IdSetPredicate predicate)
 {

@@ -4,18 +4,18 @@
  *	  Threshold search: tokens <<->> idset_threshold(query, min_score,
  *	  measure).
  *
- * The operator is true if the score that the measure's SQL function gives is
- * at least min_score: one C function computes both, and float8 compares them.
- * Its right side is a composite value, so that a plain row will do, and so
- * that an index can read everything about the search from it.
+ * The operator is true if the score is at least min_score.  The score is that
+ * of the measure's SQL function: one C function computes both, and float8
+ * compares them.  The right side is a composite value, so that a plain ROW()
+ * works, and an index scan can read the whole search from it.
  *
- * A statement usually has one right side for all its rows.  The last one
- * stays parsed in fn_extra, and counts if the next one has the same bytes: to
- * compare some hundred bytes costs little beside counting common ids, and
- * needs no proof that the expression is constant (in PL/pgSQL a parameter may
- * change from call to call of one and the same expression).
+ * A statement usually has one right side for all rows.  fn_extra caches the
+ * last right side, parsed; it is used again if the next value has the same
+ * bytes.  To compare a few hundred bytes costs little beside counting common
+ * ids.  And it needs no proof that the expression is constant: in PL/pgSQL, a
+ * parameter may change between calls of the same expression.
  *
- * A set whose length alone keeps it from the score is not even detoasted.
+ * A set that cannot reach min_score because of its length is not detoasted.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,15 +43,16 @@ enum
 	THRESHOLD_COLUMNS
 };
 
-/* What fn_extra keeps: the last right side, its bytes and its parts */
+/* fn_extra: the last right side and its parts */
 typedef struct ThresholdCache
 {
-	MemoryContext context;		/* for the below; reset with each new value */
-	HeapTupleHeader value;		/* NULL: none yet */
+	MemoryContext context;		/* of value and threshold; reset for each new
+								 * value */
+	HeapTupleHeader value;		/* NULL: nothing is cached */
 	IdSetThreshold threshold;
 } ThresholdCache;
 
-/* Constructor: the row of its arguments */
+/* Constructor: makes a row of its arguments */
 Datum
 idset_threshold(PG_FUNCTION_ARGS)
 {
@@ -71,7 +72,7 @@ idset_threshold(PG_FUNCTION_ARGS)
 													  HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls))));
 }
 
-/* Take a composite value apart */
+/* Deform a value of type idset_threshold */
 static void
 deform_threshold(HeapTupleHeader value, Datum *values, bool *nulls)
 {
@@ -91,7 +92,7 @@ deform_threshold(HeapTupleHeader value, Datum *values, bool *nulls)
 	ReleaseTupleDesc(desc);
 }
 
-/* The parts of a value; if one is bad, an error, or false */
+/* Parse a value.  If a part is invalid: an error if `raise`, else false. */
 bool
 idset_threshold_parse(HeapTupleHeader value, IdSetThreshold *result, bool raise)
 {
@@ -124,7 +125,7 @@ idset_threshold_parse(HeapTupleHeader value, IdSetThreshold *result, bool raise)
 	return true;
 }
 
-/* The parsed right side, the cached one if it is the same */
+/* The parsed right side, from the cache if the value is the same */
 static const IdSetThreshold *
 cached_threshold(FmgrInfo *flinfo, HeapTupleHeader value)
 {
@@ -153,7 +154,7 @@ cached_threshold(FmgrInfo *flinfo, HeapTupleHeader value)
 	return &cache->threshold;
 }
 
-/* Length of a set that may not be detoasted */
+/* Number of ids of a set, without detoasting it */
 static uint32
 length_of(Datum set)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * idset_threshold.h
- *	  The right side of the operator <<->>: a query, a least score, a measure.
+ *	  The right side of the operator <<->>: query, least score, measure.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,35 +16,35 @@
 
 typedef struct IdSetThreshold
 {
-	IdSet	   *query;			/* NULL: nothing is known about any set */
-	double		min_score;		/* no NaN */
+	IdSet	   *query;			/* NULL: the query or min_score is null, so
+								 * the operator returns null */
+	double		min_score;		/* never NaN */
 	gpuvec_measure measure;
 } IdSetThreshold;
 
-/* Find a measure by its name; false if there is none */
+/* Find a measure by name; false if there is none */
 extern bool idset_find_measure(const char *name, gpuvec_measure *measure);
 
-/* The same, but an error if there is none */
+/* The same; an error if there is none */
 extern gpuvec_measure idset_measure_by_name(const char *name);
 
 /*
- * The parts of a value of type idset_threshold, allocated in the current
- * memory context; the query may point into the value.  If one is bad, raises
- * an error, or returns false.
+ * Parse a value of type idset_threshold, in the current memory context.  The
+ * query may point into the value.  If a part is invalid: an error if `raise`,
+ * else false.
  */
 extern bool idset_threshold_parse(HeapTupleHeader value, IdSetThreshold *result, bool raise);
 
-/* Can a set of that many ids reach the least score at all? */
+/* True if a set of `len` ids can reach the least score */
 static inline bool
 idset_threshold_possible(const IdSetThreshold *threshold, uint32 len)
 {
 	uint32		a = idset_count(threshold->query);
 
-	/* no measure falls when the number of common ids grows */
+	/* scores never fall when the number of common ids grows */
 	return gpuvec_score(threshold->measure, Min(a, len), a, len) >= threshold->min_score;
 }
 
-/* Does a set reach the least score? */
 static inline bool
 idset_threshold_reached(const IdSetThreshold *threshold, const IdSet *set)
 {

@@ -3,26 +3,27 @@
  * idset_typanalyze.c
  *	  ANALYZE of an idset column: common ids and a histogram of lengths.
  *
- * The statistics of every sortable type (common sets, histogram of sets,
- * distinct sets) are left to PostgreSQL.  Two are added in the slots and the
- * format that arrays have, so that pg_stats shows them:
+ * PostgreSQL's own function computes the statistics of every sortable type
+ * (most common sets, histogram of sets, number of distinct sets).  Two kinds
+ * are added, in the slots and the format of arrays, so that pg_stats shows
+ * them:
  *
  *	 MCELEM		the most common ids, as int4, ascending.  Numbers: for each id
- *				the fraction of the sets that have it; then a bound of these
- *				fractions for ids that are not listed (below), the highest of
- *				them, and 0, for there are no null elements.
- *	 DECHIST	lengths of sets at evenly spaced ranks, and their mean.
+ *				the fraction of sets that have it; then a bound of the
+ *				fractions of ids that are not listed (below), the highest
+ *				fraction, and 0, the fraction of null elements.
+ *	 DECHIST	lengths of sets at evenly spaced ranks, and the mean length.
  *
- * Arrays count their elements lossily, because there can be any number of
- * them. Ids are 65,536 at most: a counter for each takes 256 kB and counts
- * exactly.
+ * Arrays can have any number of different elements and count them lossily.
+ * There are only 65,536 ids: one counter for each takes 256 kB, and counts
+ * are exact.
  *
- * Ten ids are kept for each unit of the column's statistics target.  An id
- * that occurs once in a sample of a larger table is left out: there are many
- * rarer ones for each that the sample happened to meet.  The bound is the
- * lowest fraction of a listed id if any was left out, and otherwise one set
- * of the sample: all that is known of an id never met is that it is rarer
- * than that.
+ * Up to 10 ids are listed for each unit of the column's statistics target.
+ * An id that occurs once in a sample of a larger table is not listed: for
+ * each such id there are many others, as rare, that the sample missed.  If an
+ * id of the sample is not listed, the bound is the lowest fraction of a
+ * listed id.  Otherwise it is one set of the sample: of an id that was never
+ * met we only know that it is rarer than that.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,7 +39,7 @@
 
 PG_FUNCTION_INFO_V1(idset_typanalyze);
 
-/* Operator int4 = int4 */
+/* OID of the operator int4 = int4 */
 #define INT4_EQUAL_OPERATOR		96
 
 /* Ids listed for each unit of the statistics target */
@@ -50,31 +51,30 @@ PG_FUNCTION_INFO_V1(idset_typanalyze);
 #define STATISTICS_TARGET(stats) ((stats)->attr->attstattarget)
 #endif
 
-/* What std_typanalyze had set up */
+/* What std_typanalyze() set up */
 typedef struct StandardAnalyze
 {
 	AnalyzeAttrComputeStatsFunc compute_stats;
 	void	   *extra_data;
 } StandardAnalyze;
 
-/* What is counted in the sample */
+/* Counts of the sample */
 typedef struct IdSetSample
 {
-	uint32	   *counts;			/* sets that have the id, by id */
-	uint32	   *lengths;		/* of the sets */
-	uint32		nsets;			/* not counting nulls */
-	double		nids;			/* of all sets */
+	uint32	   *counts;			/* [id] number of sets that have the id */
+	uint32	   *lengths;		/* [nsets] lengths of the sets */
+	uint32		nsets;			/* number of sets, without nulls */
+	double		nids;			/* number of ids of all sets */
 	bool		whole;			/* the sample is the whole table */
 } IdSetSample;
 
-/* An id and its number of sets */
 typedef struct IdCount
 {
 	uint16		id;
 	uint32		count;
 } IdCount;
 
-/* Count the ids and take the lengths of all sets in the sample */
+/* Count the ids and note the lengths of all sets in the sample */
 static void
 count_sample(IdSetSample *sample, VacAttrStats *stats, AnalyzeAttrFetchFunc fetch, int nrows)
 {
@@ -106,7 +106,7 @@ count_sample(IdSetSample *sample, VacAttrStats *stats, AnalyzeAttrFetchFunc fetc
 	}
 }
 
-/* qsort comparator: the most common first, ties by id */
+/* qsort comparator: most common first, ties by id */
 static int
 compare_counts(const void *a, const void *b)
 {
@@ -135,7 +135,9 @@ compare_lengths(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* The at most `room` ids to list, ascending; *cut: others were met too */
+/*
+ * The ids to list, at most `room`, ascending.  *cut: other ids were met, too.
+ */
 static IdCount *
 common_ids(const IdSetSample *sample, uint32 room, uint32 *n, bool *cut)
 {
@@ -164,7 +166,7 @@ common_ids(const IdSetSample *sample, uint32 room, uint32 *n, bool *cut)
 	return ids;
 }
 
-/* A free slot of the statistics, or -1 */
+/* Number of a free slot of the statistics, or -1 */
 static int
 free_slot(const VacAttrStats *stats)
 {
@@ -174,7 +176,7 @@ free_slot(const VacAttrStats *stats)
 	return -1;
 }
 
-/* Store the list of common ids */
+/* Store the MCELEM slot */
 static void
 store_common_ids(VacAttrStats *stats, const IdSetSample *sample)
 {
@@ -214,7 +216,7 @@ store_common_ids(VacAttrStats *stats, const IdSetSample *sample)
 	stats->statypalign[slot] = TYPALIGN_INT;
 }
 
-/* Store the histogram of lengths; sorts them */
+/* Store the DECHIST slot; sorts the lengths */
 static void
 store_lengths(VacAttrStats *stats, IdSetSample *sample)
 {
@@ -236,7 +238,7 @@ store_lengths(VacAttrStats *stats, IdSetSample *sample)
 	stats->numnumbers[slot] = n + 1;
 }
 
-/* compute_stats: the standard ones, then ids and lengths */
+/* compute_stats: the standard statistics, then MCELEM and DECHIST */
 static void
 compute_idset_stats(VacAttrStats *stats, AnalyzeAttrFetchFunc fetch, int nrows, double totalrows)
 {

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * connect.c
- *	  Finding the engine, and introducing this session to it.
+ *	  Finds the engine and introduces this session to it.
  *
- * While no engine runs, or not yet, who connects waits in the backlog of the
- * supervisor's socket; what the supervisor says in shared memory tells
- * whether that makes sense.
+ * While no engine accepts connections, a new connection waits in the backlog
+ * of the supervisor's socket.  The supervisor says in shared memory whether
+ * waiting makes sense.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,19 +18,19 @@
 #include "miscadmin.h"
 #include "utils/timestamp.h"
 
-/* How long to wait for a supervisor to open its socket */
+/* Wait this long for a supervisor to open its socket */
 #define SUPERVISOR_PATIENCE_MS	10000
 
-/* Connections that are accepted and then closed: the engine is in trouble */
+/* Give up after this many connections that were accepted and then closed */
 #define OPEN_ATTEMPTS			5
 
-/* What the supervisor says */
+/* What the supervisor says in shared memory */
 typedef struct SupervisorState
 {
 	bool		running;
 	bool		listening;		/* it has opened its socket */
-	bool		without;		/* sessions are to do without an engine:
-								 * why_not says why */
+	bool		without;		/* sessions must do without an engine:
+								 * connection.why_not says why */
 } SupervisorState;
 
 static SupervisorState
@@ -49,7 +49,10 @@ supervisor_state(void)
 	return s;
 }
 
-/* Get a connected socket, starting the supervisor if need be */
+/*
+ * Get a connected socket; `start` also starts the supervisor if need be.
+ * False: there is none, and *reason says why.
+ */
 static bool
 reach_supervisor(bool start, const char **reason)
 {
@@ -88,7 +91,9 @@ reach_supervisor(bool start, const char **reason)
 	}
 }
 
-/* Say who we are.  False: the connection was lost before. */
+/*
+ * Send HELLO.  False: the connection was lost, and there is nothing to read.
+ */
 static bool
 send_hello(void)
 {
@@ -108,13 +113,13 @@ send_hello(void)
 	memcpy(message.hello.incarnation, GpuvecSharedState()->incarnation, 16);
 	message.hello.pid = MyProcPid;
 	message.hello.database = MyDatabaseId;
-	/* who refuses us need not listen first */
+	/* an engine that refuses us may answer before it reads HELLO */
 	return StreamWrite(&piece, 1, false, &spoke) || spoke;
 }
 
 /*
- * Introduce ourselves.  False: the connection was lost, or the engine refuses
- * for now or (*refused) altogether.
+ * Send HELLO and read the answer.  False: the connection was lost, or the
+ * engine refuses, for now or for good (*refused).
  */
 static bool
 shake_hands(EngineError *error, bool *refused)
@@ -140,7 +145,10 @@ shake_hands(EngineError *error, bool *refused)
 	return false;
 }
 
-/* Has this statement given up the engine?  It does not try again at once. */
+/*
+ * True if this statement has given up the engine.  Then it does not try again
+ * at once.
+ */
 static bool
 has_given_up(void)
 {

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * connection.h
- *	  How this session's connection to the engine is made, for src/link only.
+ *	  This session's connection to the engine, for src/link only.
  *
- * From below: a stream of bytes through one socket (stream.c), frames in it
- * (frame.c), finding and greeting the engine (connect.c).  Above them are
+ * The layers, from the lowest: a stream of bytes through one socket
+ * (stream.c), frames (frame.c), finding and greeting the engine (connect.c),
  * requests and their answers (engine_link.c).
  *
  *-------------------------------------------------------------------------
@@ -23,29 +23,33 @@
 
 typedef struct EngineConnection
 {
-	int			fd;				/* of the socket; -1: there is no connection */
-	WaitEventSet *events;		/* the socket and our latch */
-	uint64		generation;		/* connections that this session has opened */
+	int			fd;				/* socket; -1: no connection */
+	WaitEventSet *events;		/* waits for the socket, our latch and the
+								 * postmaster's death */
+	uint64		generation;		/* number of connections that this session has
+								 * opened */
 	TimestampTz opened;
-	int64		last_use;		/* milliseconds of some clock */
-	bool		waited;			/* for long, for what is sent or read now */
-	bool		in_request;		/* an error would leave it of no use: see
-								 * engine_link.c */
-	gpuvec_welcome engine;		/* what it said of itself; pid 0: nothing yet */
-	TimestampTz given_up;		/* the statement in which the engine was; 0:
-								 * none */
+	int64		last_use;		/* when bytes last arrived, in ms of a
+								 * monotonic clock */
+	bool		waited;			/* the current read or write has waited for
+								 * LOOK_MS or more */
+	bool		in_request;		/* a request is unfinished: see engine_link.c */
+	gpuvec_welcome engine;		/* WELCOME; pid 0: not received yet */
+	TimestampTz given_up;		/* start of the statement that gave up the
+								 * engine; 0: none */
 	char		why_not[256];	/* why there is no engine */
 } EngineConnection;
 
-/* That of this session (stream.c) */
+/* This session's connection (stream.c) */
 extern EngineConnection connection;
 
 /* How an attempt to connect ended */
 typedef enum StreamStatus
 {
 	STREAM_CONNECTED,
-	STREAM_NOBODY_LISTENS,		/* yet, or not any more */
-	STREAM_HOPELESS				/* why_not says why */
+	STREAM_NOBODY_LISTENS,		/* no engine or supervisor accepts connections
+								 * at the moment */
+	STREAM_HOPELESS				/* not possible: connection.why_not says why */
 } StreamStatus;
 
 /* stream.c */
@@ -53,27 +57,27 @@ extern StreamStatus StreamOpen(void);
 extern void StreamClose(void);
 
 /*
- * Is the connection still there?  The engine closes those that have been idle
- * for long, for others' sake, so after a while it is worth a look.  Nobody
- * speaks to us unasked.
+ * True if the engine has not closed the connection.  It closes connections
+ * that are idle for long to make room for others, so a session checks after a
+ * while.  The engine sends nothing unasked, so bytes to read are a fault,
+ * too.
  */
 extern bool StreamAlive(void);
 
-/* Read exactly `size` bytes.  False if the connection is lost first. */
+/* Read exactly `size` bytes.  False: the connection was lost. */
 extern bool StreamRead(void *to, Size size);
 
 /*
- * Write pieces of memory; changes the list.  False if the connection is lost,
- * or if the engine speaks before we are done, which it does only to report an
- * error: *spoke is set.  (Or to answer what was sent before, if an answer is
- * awaited: then it reads on.)
+ * Write pieces of memory; changes the array.  False: the connection was lost,
+ * or the engine sent something before all was written.  It does so only to
+ * report an error, and *spoke is set.  If `awaited`, earlier requests are
+ * unanswered: bytes from the engine are their answers, and writing goes on.
  */
 extern bool StreamWrite(struct iovec *pieces, int npieces, bool awaited, bool *spoke);
 
-/* Sleep, interruptibly */
 extern void StreamSleep(long ms);
 
-/* The strings of an error frame, in the memory of the reply */
+/* An error frame; the strings are in the memory of the reply */
 typedef struct EngineError
 {
 	gpuvec_error_head head;
@@ -85,25 +89,26 @@ typedef struct EngineError
 /* frame.c */
 
 /*
- * Read one frame into a palloc'd reply, which is NUL-terminated; *request is
- * the number of the request that it answers.  False: the connection was lost.
+ * Read one frame.  reply->data is palloc'd and NUL-terminated.  *request is
+ * the number of the request that the frame answers.  False: the connection
+ * was lost.
  */
 extern bool FrameRead(GpuvecReply *reply, uint64 *request);
 
-/* Take an error frame apart */
+/* Parse an error frame */
 extern void FrameParseError(const GpuvecReply *reply, EngineError *error);
 
-/* Its SQLSTATE as the server's code */
+/* The error's SQLSTATE as an errcode() of the server */
 extern int	FrameErrorCode(const EngineError *error);
 
-/* Raise it as ours */
+/* Raise the engine's error in this session */
 extern void FrameRaiseError(const EngineError *error) pg_attribute_noreturn();
 
 /* connect.c */
 
 /*
- * Find the engine and introduce ourselves; `start` also starts the supervisor
- * and with it the engine
+ * Connect to the engine.  `start` also starts the supervisor, and with it the
+ * engine.
  */
 extern GpuvecLinkStatus ConnectToEngine(bool start, const char **reason);
 

@@ -1,18 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * engine_link.c
- *	  This session's connection to the engine.
+ *	  Requests to the engine and their answers.
  *
- * There is one per session, opened on first use and kept (connection.h says
- * how it is made); here are requests and their answers.  `in_request` is true
- * from the first byte of a request to the last of its answer (and from the
- * first page of a load to its commit); if an error or a cancel ends the
- * (sub)transaction meanwhile, the connection is closed, which cancels the
- * request in the engine, and the next search opens a new one.  Meanwhile
- * there can be no other request: one would come from a function of an index
- * that is evaluated for a load, which is not allowed.
+ * A session has one connection, which it opens on first use and keeps
+ * (connection.h).  `in_request` is true from the first byte of a request to
+ * the last byte of its answer, and from the first page of a load to its
+ * commit.  If an error or a cancel ends the (sub)transaction in between, the
+ * connection is closed.  That cancels the request in the engine; the next
+ * search opens a new connection.  While `in_request` is true there can be no
+ * other request: it would come from a function of an index that a load
+ * evaluates, which is an error.
  *
- * Whatever fails here leaves the connection closed, or as usable as before.
+ * After any failure here, the connection is closed or as usable as before.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,29 +23,27 @@
 #include "link/faults.h"
 #include "miscadmin.h"
 
-/* Pieces of a request */
+/* Largest number of pieces of a request */
 #define MAX_PIECES				16
 
-static bool unanswered = false; /* messages without an answer were sent since
+static bool unanswered = false; /* messages without a reply were sent since
 								 * the last answer */
 static bool awaited = false;	/* an answer is still to be read */
 static uint64 request_number = 0;
 static GpuvecRefusal refusal;
-static bool refusal_noted = false;	/* since the last GpuvecLinkOpen() */
+static bool refusal_noted = false;	/* `refusal` was set since the last
+									 * GpuvecLinkOpen() */
 
-/*
- * An answer that is left unread until something else is asked; number 0:
- * there is none
- */
+/* The answer left unread by GpuvecLinkLeave() */
 static struct
 {
-	uint64		number;			/* of the request */
+	uint64		number;			/* number of the request; 0: no answer is left
+								 * unread */
 	gpuvec_message expected;
 	Size		minimum;
 	GpuvecTakeAnswer take;
 }			late;
 
-/* Close the connection */
 void
 GpuvecLinkClose(void)
 {
@@ -79,8 +77,7 @@ GpuvecLinkRefusal(void)
 }
 
 /*
- * Say that the engine does not do what is asked for; detail and hint may be
- * empty
+ * Note that the engine does not serve the request; detail and hint may be ""
  */
 void
 GpuvecLinkRefuse(int sqlerrcode, const char *message, const char *detail, const char *hint)
@@ -93,7 +90,7 @@ GpuvecLinkRefuse(int sqlerrcode, const char *message, const char *detail, const 
 	strlcpy(refusal.hint, hint, sizeof(refusal.hint));
 }
 
-/* For those who have no other way to do it */
+/* Raise the refusal: for requests that only the engine can serve */
 void
 GpuvecLinkRaiseRefusal(void)
 {
@@ -104,7 +101,7 @@ GpuvecLinkRaiseRefusal(void)
 			 refusal.hint[0] ? errhint("%s", refusal.hint) : 0));
 }
 
-/* A request that an error cut off cannot be finished any more */
+/* A request that an error cut off cannot be finished */
 static void
 link_xact_callback(XactEvent event, void *arg)
 {
@@ -121,8 +118,8 @@ link_subxact_callback(SubXactEvent event, SubTransactionId mySubid,
 }
 
 /*
- * Have the callbacks called, each once even if there is no memory for the
- * second at first
+ * Register the transaction callbacks.  If the second one fails for want of
+ * memory, the next call registers only the second one.
  */
 static void
 register_callbacks(void)
@@ -142,8 +139,8 @@ register_callbacks(void)
 }
 
 /*
- * Open the connection, unless it is open.  `start` also starts the supervisor
- * and with it the engine.
+ * Open the connection, unless it is open.  `start` also starts the
+ * supervisor, and with it the engine.
  */
 GpuvecLinkStatus
 GpuvecLinkOpen(bool start, const char **reason)
@@ -155,10 +152,7 @@ GpuvecLinkOpen(bool start, const char **reason)
 				 errdetail("A function of an index expression or predicate must not search.")));
 	refusal_noted = false;
 
-	/*
-	 * an engine that is gone meanwhile may be known by the answer that it
-	 * does not give
-	 */
+	/* if the engine is gone, the answer left unread may be missing */
 	if (connection.fd >= 0 && GpuvecLinkSettle())
 	{
 		if (StreamAlive())
@@ -169,7 +163,7 @@ GpuvecLinkOpen(bool start, const char **reason)
 	return ConnectToEngine(start, reason);
 }
 
-/* Say that a request does not fit a message */
+/* Note that a request is too large for a message */
 static void
 refuse_large(Size length)
 {
@@ -181,8 +175,8 @@ refuse_large(Size length)
 }
 
 /*
- * Send a frame that consists of several pieces, in one go so that the engine
- * wakes once.  False: as StreamWrite(), or it is too large.
+ * Send a frame of several pieces, in one write so that the engine wakes up
+ * once.  False: as StreamWrite(), or the frame is too large.
  */
 static bool
 send_frame(gpuvec_message type, const GpuvecPiece *pieces, int npieces, bool *spoke)
@@ -218,10 +212,10 @@ send_frame(gpuvec_message type, const GpuvecPiece *pieces, int npieces, bool *sp
 }
 
 /*
- * Read the answer to a request.  False: the connection was lost, the engine
- * asks to try again (both: *lost), or it refuses.  An error ends the
- * connection if messages without an answer were sent before (pages were under
- * way), or more answers are to come.
+ * Read the answer to a request.  False: the connection was lost or the engine
+ * asks to try again (*lost), or the engine refuses.  An error from the engine
+ * also ends the connection if messages without a reply were sent before it
+ * (pages were under way), or if more answers are to come.
  */
 static bool
 read_reply(uint64 number, gpuvec_message expected, Size minimum, GpuvecReply *reply, bool *lost)
@@ -260,8 +254,8 @@ read_reply(uint64 number, gpuvec_message expected, Size minimum, GpuvecReply *re
 }
 
 /*
- * The engine has spoken before we were done: read its error, and raise it or
- * note it
+ * The engine sent something before we had sent all: read the error, and raise
+ * it or note it
  */
 static void
 read_last_words(void)
@@ -282,16 +276,13 @@ GpuvecLinkLeave(uint64 number, gpuvec_message expected, Size minimum, GpuvecTake
 	late.minimum = minimum;
 	late.take = take;
 
-	/*
-	 * whatever becomes of this transaction, an answer will come, and nothing
-	 * more
-	 */
+	/* however this transaction ends, exactly one answer will come */
 	connection.in_request = unanswered = awaited = false;
 }
 
 /*
- * An error that is the answer concerns nobody any more: who needs what was
- * asked for will see that it was not done, and ask again.
+ * An error in the unread answer is dropped: whoever needs what was requested
+ * will see that it was not done, and request it again.
  */
 bool
 GpuvecLinkSettle(void)
@@ -336,7 +327,7 @@ GpuvecLinkBegin(gpuvec_message type, const GpuvecPiece *pieces, int npieces)
 		return 0;
 	if (send_frame(type, pieces, npieces, &spoke))
 	{
-		/* pages have no answer, but may follow a request that has */
+		/* pages have no answer, but an earlier request may await one */
 		awaited |= type != GPUVEC_MSG_PAGES && type != GPUVEC_MSG_REFRESH_PAGES;
 		return request_number;
 	}
@@ -372,7 +363,7 @@ GpuvecLinkCall(gpuvec_message type, const GpuvecPiece *pieces, int npieces,
 bool
 GpuvecLinkSend(gpuvec_message type, const GpuvecPiece *pieces, int npieces)
 {
-	/* in_request stays: a commit has to follow */
+	/* in_request stays true: a commit must follow */
 	unanswered = true;
 	return GpuvecLinkBegin(type, pieces, npieces) != 0;
 }

@@ -3,10 +3,10 @@
  * engine_link.h
  *	  This session's connection to the engine.
  *
- * Every wait here can be interrupted.  An engine that vanishes is no error at
- * this level: calls return false, and the caller decides whether to start
- * over.  Neither is one that cannot do what was asked, for want of memory,
- * say: calls return false as well, and GpuvecLinkRefusal() tells that from a
+ * Every wait here can be interrupted.  A lost connection is not an error:
+ * calls return false, and the caller decides whether to start over.  Nor is
+ * it an error if the engine cannot serve a request, for want of memory for
+ * example: calls return false, too, and GpuvecLinkRefusal() tells this from a
  * lost connection.
  *
  *-------------------------------------------------------------------------
@@ -21,7 +21,7 @@
 typedef enum GpuvecLinkStatus
 {
 	GPUVEC_LINK_READY,
-	GPUVEC_LINK_UNAVAILABLE		/* no engine can be had: *reason says why */
+	GPUVEC_LINK_UNAVAILABLE		/* there is no engine: *reason says why */
 } GpuvecLinkStatus;
 
 /* A piece of a message */
@@ -31,7 +31,7 @@ typedef struct GpuvecPiece
 	Size		size;
 } GpuvecPiece;
 
-/* An answer; data is palloc'd in the caller's memory context */
+/* An answer; data is palloc'd in the current memory context */
 typedef struct GpuvecReply
 {
 	uint16		type;			/* gpuvec_message */
@@ -39,7 +39,7 @@ typedef struct GpuvecReply
 	char	   *data;
 } GpuvecReply;
 
-/* Why the engine does not do what was asked; the strings may be empty */
+/* Why the engine does not serve a request; the strings may be "" */
 typedef struct GpuvecRefusal
 {
 	int			sqlerrcode;
@@ -50,38 +50,39 @@ typedef struct GpuvecRefusal
 	char		hint[256];
 } GpuvecRefusal;
 
-/* Connect, starting supervisor and engine if `start` */
+/* Connect; `start` also starts the supervisor and the engine */
 extern GpuvecLinkStatus GpuvecLinkOpen(bool start, const char **reason);
 
 /*
  * Send one request and read its answer.  False: the connection was lost, or
- * the engine refuses.  Errors that the engine answers are raised, except
- * refusals, and those that ask for a retry, which count as a lost connection.
+ * the engine refuses.  Other errors of the engine are raised, except errors
+ * that ask for a retry, which count as a lost connection.  An answer of
+ * another type than `expected`, or of less than `minimum` bytes, is an error.
  */
 extern bool GpuvecLinkCall(gpuvec_message type, const GpuvecPiece *pieces,
 						   int npieces, gpuvec_message expected, Size minimum,
 						   GpuvecReply *reply);
 
 /*
- * Send a message that has no answer (pages).  False: the connection was lost.
+ * Send a message that has no reply (pages).  False: the connection was lost.
  */
 extern bool GpuvecLinkSend(gpuvec_message type, const GpuvecPiece *pieces, int npieces);
 
 /*
- * The same in two steps, so that several requests can be sent before their
- * answers, in the same order, are read: number of the request, or 0 when the
- * connection was lost.
+ * GpuvecLinkCall() in two steps, so that a session can send several requests
+ * and then read their answers, in the same order.  GpuvecLinkBegin() returns
+ * the number of the request, or 0 if the connection was lost.
  */
 extern uint64 GpuvecLinkBegin(gpuvec_message type, const GpuvecPiece *pieces, int npieces);
 extern bool GpuvecLinkAnswer(uint64 number, gpuvec_message expected, Size minimum,
 							 GpuvecReply *reply);
 
 /*
- * Leave the answer to the last request unread, when all others have been
- * read: it is read and given to `take` before the next request is sent, or
- * when that is asked for, which waits for it.  If that is an error it is
- * dropped.  `take` must do without this transaction.  False: the connection
- * was lost.
+ * Leave the answer to the last request unread; the answers to all earlier
+ * requests must have been read.  It is read, and given to `take`, before the
+ * next request is sent or in GpuvecLinkSettle(), which waits for it.  An
+ * error as the answer is dropped.  `take` may run in a later transaction.
+ * GpuvecLinkSettle() returns false if the connection was lost.
  */
 typedef void (*GpuvecTakeAnswer) (const char *data);
 
@@ -90,16 +91,16 @@ extern void GpuvecLinkLeave(uint64 number, gpuvec_message expected, Size minimum
 extern bool GpuvecLinkSettle(void);
 
 /*
- * More messages must follow the last answer (a load or refresh has begun): if
- * an error comes first, the connection is closed.
+ * More messages must follow the last answer, as a load or refresh has begun.
+ * If an error comes first, the connection is closed.
  */
 extern void GpuvecLinkExpectMore(void);
 
 extern void GpuvecLinkClose(void);
 
 /*
- * What the engine has refused since GpuvecLinkOpen(), or NULL; and to say so
- * in its place
+ * The engine's refusal since GpuvecLinkOpen(), or NULL.  GpuvecLinkRefuse()
+ * notes a refusal in the engine's place.
  */
 extern const GpuvecRefusal *GpuvecLinkRefusal(void);
 extern void GpuvecLinkRefuse(int sqlerrcode, const char *message, const char *detail,
@@ -107,15 +108,17 @@ extern void GpuvecLinkRefuse(int sqlerrcode, const char *message, const char *de
 extern void GpuvecLinkRaiseRefusal(void) pg_attribute_noreturn();
 
 /*
- * warning.c: say that the engine refuses, or else that it cannot be used for
- * this reason; each once per session
+ * warning.c: warn that the engine refuses, or, without a refusal, that it
+ * cannot be used for `reason`; each once per session
  */
 extern void GpuvecLinkWarn(const char *reason);
 
-/* The engine that the last connection was to: valid after GpuvecLinkOpen() */
+/* The engine of the last connection; valid after GpuvecLinkOpen() */
 extern const gpuvec_welcome *GpuvecLinkEngine(void);
 
-/* Tells connections of one session apart; private mirrors are named by it */
+/*
+ * Number of this session's connection: part of the names of private mirrors
+ */
 extern uint64 GpuvecLinkGeneration(void);
 
 #endif							/* GPUVEC_ENGINE_LINK_H */

@@ -1,17 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * engine_process.c
- *	  The engine's process: starting it, its log, its signs of life, its end.
+ *	  The engine's process: its start, log, signs of life and end.
  *
- * All of it runs in the supervisor (supervisor.c).  It starts the engine by
- * fork and exec with the listening socket, one end of a liveness socket (at
- * whose end-of-file the engine exits: nothing it could survive closes the
- * other end later than this process) and a pipe for its log, which it relays.
- * After repeated failures with CUDA it starts the engine on the CPU.
+ * All of this runs in the supervisor (supervisor.c).  It starts the engine by
+ * fork and exec.  The engine inherits the listening socket, one end of a
+ * liveness socket, and a pipe for its log, which the supervisor copies to the
+ * server's log.  The engine exits at the end-of-file of the liveness socket,
+ * which comes with the supervisor's death at the latest.  After repeated
+ * failures with CUDA the engine is started on the CPU.
  *
- * Through the liveness socket the engine gives a sign of life each second.
- * One that gives none for some seconds, in which this process did run, is
- * stopped or stuck: it is killed and replaced.
+ * The engine sends a sign of life through the liveness socket every second.
+ * If it sends none for gpuvec_engine_patience ms in which the supervisor
+ * itself did run, it is stopped or stuck: it is killed and replaced.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,18 +33,19 @@
 #include "utils/timestamp.h"
 
 /*
- * The engine's program beside postgres, unless gpuvec.engine_program says
- * else
+ * The engine's program, in the directory of postgres, unless
+ * gpuvec.engine_program is set
  */
 #define ENGINE_PROGRAM		"gpuvec-engine"
 
-/* Descriptors of the engine */
+/* The engine's file descriptors */
 #define ENGINE_LISTEN_FD	3
 #define ENGINE_LIVENESS_FD	4
 
 /*
- * Failed starts in a row, or CUDA_CRASHES ends of a running engine within a
- * minute, after which it is started on the CPU
+ * The engine is started on the CPU after CUDA_FAILURES failed starts in a
+ * row, or after more than CUDA_CRASHES ends of a running engine within
+ * CRASH_WINDOW_MS
  */
 #define CUDA_FAILURES		3
 #define CRASH_WINDOW_MS		60000
@@ -51,13 +53,13 @@
 /* The child's exit code if the program could not be executed */
 #define EXIT_NO_EXEC		127
 
-/* How long the engine may take to exit when asked to, and when killed */
+/* How long the engine may take to exit after SIGTERM, and after SIGKILL */
 #define EXIT_PATIENCE_MS	3000
 #define KILL_PATIENCE_MS	5000
 
 /*
- * How long the engine may give no sign of life: at all, and before its first
- * one
+ * How long the engine may give no sign of life: after its first sign, and
+ * before
  */
 #define SILENCE_MS			gpuvec_engine_patience
 #define START_SILENCE_MS	60000
@@ -76,7 +78,7 @@ engine_path(void)
 }
 
 /*
- * What the engine is to run on: the setting, or the CPU after CUDA's failures
+ * The engine's --backend: the setting, or the CPU after failures with CUDA
  */
 static const char *
 engine_backend(void)
@@ -94,7 +96,7 @@ EngineSettings(void)
 					gpuvec_cpu_threads, gpuvec_max_sessions);
 }
 
-/* Arguments of the engine */
+/* The engine's command line */
 static char **
 engine_arguments(void)
 {
@@ -127,7 +129,7 @@ engine_arguments(void)
 	return argv;
 }
 
-/* Write a message to descriptor 2; async-signal-safe */
+/* Write a message to stderr; async-signal-safe */
 static void
 child_complain(const char *what, const char *path, int code)
 {
@@ -146,7 +148,7 @@ child_complain(const char *what, const char *path, int code)
 	(void) rc;
 }
 
-/* Close every descriptor from the given one on; async-signal-safe */
+/* Close all descriptors >= first; async-signal-safe */
 static void
 close_from(int first)
 {
@@ -160,8 +162,9 @@ close_from(int first)
 
 /*
  * The child between fork and exec: only async-signal-safe calls.  The engine
- * gets a clean process: default signals, three standard descriptors and its
- * own two, no shield from the out-of-memory killer, and SIGKILL when we die.
+ * gets a clean process: default signal handlers, three standard descriptors
+ * and its own two, no protection from the out-of-memory killer, and SIGKILL
+ * when the supervisor dies.
  */
 static void
 exec_engine(char **argv, int liveness_fd, int log_fd, pid_t parent)
@@ -205,7 +208,7 @@ exec_engine(char **argv, int liveness_fd, int log_fd, pid_t parent)
 	_exit(EXIT_NO_EXEC);
 }
 
-/* After so many failed starts, how long to wait for the next one */
+/* Delay before the next start, in ms, by the number of failed starts */
 static int
 retry_delay(void)
 {
@@ -214,8 +217,7 @@ retry_delay(void)
 }
 
 /*
- * A socket for life and a pipe for the log of the engine; false: they cannot
- * be had
+ * Make the engine's liveness socket and log pipe; false: errno says why not
  */
 static bool
 make_channels(int *liveness, int *log)
@@ -234,7 +236,7 @@ make_channels(int *liveness, int *log)
 	return false;
 }
 
-/* The engine cannot be started for want of something: try again later */
+/* The engine could not be started for want of something: try again later */
 static void
 start_failed(const char *what)
 {
@@ -311,8 +313,7 @@ relay_line(char *line)
 		line += 7;
 
 		/*
-		 * the last complaint is what sessions hear if the engine does not
-		 * start
+		 * the last error is what sessions report if the engine does not start
 		 */
 		SupervisorPublishTrouble(line);
 	}
@@ -324,7 +325,7 @@ EngineRelayLog(void)
 {
 	for (;;)
 	{
-		/* there always is room; Min tells compilers */
+		/* line_len is always less; Min() shows compilers that it is */
 		Size		used = Min(supervisor.line_len, sizeof(supervisor.line) - 1);
 		ssize_t		n = GPUVEC_CALL(read(supervisor.log_fd, supervisor.line + used,
 										 sizeof(supervisor.line) - 1 - used));
@@ -354,7 +355,7 @@ EngineRelayLog(void)
 	}
 }
 
-/* How the engine ended, for people */
+/* How the engine ended, as a message */
 static char *
 describe_exit(int status)
 {
@@ -366,7 +367,10 @@ describe_exit(int status)
 	return psprintf("gpuvec engine exited with exit code %d", WEXITSTATUS(status));
 }
 
-/* Has a running engine ended too often lately?  Notes that one has. */
+/*
+ * Note that a running engine has ended.  True if that was too often within
+ * CRASH_WINDOW_MS.
+ */
 static bool
 crashes_often(TimestampTz now)
 {
@@ -377,7 +381,6 @@ crashes_often(TimestampTz now)
 		!TimestampDifferenceExceeds(oldest, now, CRASH_WINDOW_MS);
 }
 
-/* There is no engine any more */
 static void
 forget_engine(void)
 {
@@ -387,7 +390,7 @@ forget_engine(void)
 	supervisor.ready = supervisor.silent = false;
 }
 
-/* The engine is gone: plan the next start */
+/* The engine has ended: plan the next start */
 static void
 engine_ended(int status)
 {
@@ -452,7 +455,7 @@ EngineStop(void)
 	forget_engine();
 }
 
-/* Take the engine's signs of life; false: there were none */
+/* Receive the engine's signs of life; false if there were none */
 static bool
 take_signs(void)
 {
@@ -465,8 +468,8 @@ take_signs(void)
 }
 
 /*
- * What /proc says of the engine in a line that begins so; 0 if it does not
- * say
+ * The number in the line of the engine's /proc status that begins with
+ * `field`; 0 if there is none
  */
 static int
 engine_status(const char *field)
@@ -490,7 +493,10 @@ engine_status(const char *field)
 	return at ? atoi(at + strlen(field)) : 0;
 }
 
-/* The engine has been silent for long: let sessions do without, and end it */
+/*
+ * The engine was silent for too long: tell sessions to do without it, and
+ * kill it
+ */
 static void
 give_up_engine(void)
 {
@@ -507,7 +513,7 @@ give_up_engine(void)
 		SupervisorPublishTrouble(trouble);
 		SupervisorPublishEngine();
 	}
-	/* the traces of a crash may be of use */
+	/* let a core dump be written first */
 	if (engine_status("\nCoreDumping:") == 0)
 		kill(supervisor.engine, SIGKILL);
 }

@@ -14,95 +14,92 @@
 
 #include "datatype/timestamp.h"
 
-/* Delays after failed starts: an engine that was ready has started well */
+/* Delays after failed starts, and after too many ends of a running engine */
 #define FIRST_DELAY_MS		500
 #define LONGEST_DELAY_MS	60000
 
-/*
- * Ends of a running engine within a minute, after which it is started on the
- * CPU
- */
+/* Number of ends of a running engine to remember: see CRASH_WINDOW_MS */
 #define CUDA_CRASHES		5
 
-/* How often to look after everything */
+/* The supervisor checks everything this often */
 #define LOOK_MS				1000
 
-/* What the supervisor knows, in its own process */
+/* The supervisor's state, in its own process */
 typedef struct Supervisor
 {
 	/* the socket */
-	int			listen_fd;		/* -1: it could not be opened yet */
-	ino_t		socket_inode;	/* of the socket's file */
-	int			listen_failures;	/* in a row */
+	int			listen_fd;		/* -1: not open */
+	ino_t		socket_inode;	/* inode of the socket's file */
+	int			listen_failures;	/* failed attempts to open the socket, in
+									 * a row */
 	TimestampTz next_listen;	/* not before this */
-	bool		cannot_accept;	/* connections; do not try before the next
-								 * look */
+	bool		cannot_accept;	/* accept4() failed: do not wait for
+								 * connections until the next look */
 
 	/* the engine */
-	int			liveness_fd;	/* our end; -1: no engine */
-	int			log_fd;			/* our, reading end; -1: no engine */
+	int			liveness_fd;	/* the supervisor's end; -1: no engine */
+	int			log_fd;			/* the reading end; -1: no engine */
 	pid_t		engine;			/* 0: none */
-	bool		ready;			/* it has said so */
+	bool		ready;			/* it has logged that it is ready */
 	bool		heard;			/* it has given a sign of life */
-	bool		silent;			/* it has been given up */
-	long		silence_ms;		/* since its last sign, as far as we were
-								 * there */
-	TimestampTz last_look;		/* for signs */
+	bool		silent;			/* it was silent for too long and is being
+								 * killed */
+	long		silence_ms;		/* since its last sign of life, while the
+								 * supervisor ran */
+	TimestampTz last_look;		/* last time it was checked for signs of life */
 	bool		no_exec;		/* the program cannot be executed */
 	int			failures;		/* failed starts in a row */
 	TimestampTz crash[CUDA_CRASHES];	/* last ends of running engines, a
-										 * ring */
+										 * ring buffer */
 	int			ncrashes;
 	TimestampTz next_start;		/* not before this */
-	bool		on_cpu;			/* CUDA failed too often */
+	bool		on_cpu;			/* CUDA failed too often: start it on the CPU */
 	char		line[2048];		/* unfinished line of the engine's log */
 	Size		line_len;
-	char	   *settings;		/* the engine's arguments in one string */
+	char	   *settings;		/* EngineSettings() of the running engine */
 } Supervisor;
 
 /* supervisor.c */
 extern Supervisor supervisor;
 
-/* Tell sessions what the engine is up to */
+/* Publish the engine's state for sessions */
 extern void SupervisorPublishEngine(void);
 
-/* Note that an engine was started */
+/* Publish that an engine was started */
 extern void SupervisorPublishStart(void);
 
-/* Note for sessions why there is no engine ("" when there is one) */
+/* Publish why there is no engine ("" if there is one) */
 extern void SupervisorPublishTrouble(const char *trouble);
 
-/* Close a descriptor, if it is open; it is -1 then */
+/* Close a descriptor if it is open, and set it to -1 */
 extern void SupervisorCloseFd(int *fd);
 
 /* engine_process.c */
 
-/* All settings of the engine, palloc'd, to notice when one changes */
+/* All settings of the engine in one palloc'd string, to notice changes */
 extern char *EngineSettings(void);
 
-/*
- * Start the engine; if something cannot be had for it, it is tried again
- * later
- */
+/* Start the engine.  If that fails, the next start is planned. */
 extern void EngineStart(void);
 
 /*
- * Stop the engine: ask, wait, insist.  One that cannot even be killed (it
- * waits in the kernel) is not waited for: it ends when it can.
+ * Stop the engine: SIGTERM, then SIGKILL after EXIT_PATIENCE_MS.  If even
+ * SIGKILL does not end it (it waits in the kernel), it is left behind.
  */
 extern void EngineStop(void);
 
-/* Relay what the engine wrote.  False at the end of the file. */
+/* Copy the engine's log to the server's log.  False at end-of-file. */
 extern bool EngineRelayLog(void);
 
 /*
- * Look for signs of life.  Time in which we did not run ourselves (all were
- * stopped, or the machine was asleep) does not count, nor does time in which
- * somebody debugs the engine.
+ * Look for signs of life, and kill an engine that is silent for too long.
+ * Time in which the supervisor itself did not run (all were stopped, or the
+ * machine was asleep) does not count.  Nor does time in which the engine runs
+ * under a debugger.
  */
 extern void EngineWatch(void);
 
-/* Has the engine exited?  Then collect it. */
+/* If the engine has exited, collect its status and plan the next start */
 extern void EngineCheck(void);
 
 #endif							/* GPUVEC_ENGINE_PROCESS_H */

@@ -1,11 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * faults.c
- *	  Tests make system calls and allocations of the link fail, one after
- *	  another.
+ *	  Fault injection: makes system calls and allocations of src/link fail.
  *
- * gpuvec.fail_at counts down, so what is left of it tells whether a fault was
- * met.
+ * gpuvec.fail_at counts down to 0, so its value tells whether the fault was
+ * reached.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,13 +17,14 @@
 #include "link/faults.h"
 #include "utils/guc.h"
 
-static int	fail_at = 0;		/* fails after so many calls; 0: none */
+static int	fail_at = 0;		/* the call that fails, counted from 1; 0:
+								 * none */
 static int	supervisor_fail_at = 0;
 static int	fail_errno = EMFILE;
-static bool fail_again = false; /* and so do all calls after it */
+static bool fail_again = false; /* all later calls fail, too */
 static bool failing = false;
 
-/* A new count: what failed before does not matter any more */
+/* GUC assign hook: a new count ends the failures of the old count */
 static void
 assign_fail_at(int newval, void *extra)
 {
@@ -56,7 +56,7 @@ GpuvecDefineFaults(void)
 							 PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 }
 
-/* From here on this process is the supervisor */
+/* This process is the supervisor: use its own count */
 void
 GpuvecFaultsOfSupervisor(void)
 {
@@ -79,7 +79,7 @@ GpuvecFails(void)
 	return true;
 }
 
-/* Fail as functions of PostgreSQL do */
+/* Raise an error, as functions of PostgreSQL do */
 void
 GpuvecFailOrGoOn(int sqlerrcode, const char *what)
 {

@@ -1,12 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * faults.h
- *	  Tests make system calls and allocations of the link fail, one after
- *	  another.
+ *	  Fault injection: makes system calls and allocations of src/link fail.
  *
  * Every system call and every allocation of src/link goes through one of
- * these macros.  A test says which one is to fail, counted from now on, and
- * how.
+ * these macros.  A test sets the number of the call that fails, counted from
+ * the moment of setting it, and errno.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,13 +17,14 @@
 #ifdef GPUVEC_TEST_HOOKS
 
 /*
- * Define the settings, when the library is loaded; the supervisor's own count
- * replaces that of sessions in its process
+ * GpuvecDefineFaults() is called when the library is loaded.
+ * GpuvecFaultsOfSupervisor() makes the supervisor use
+ * gpuvec.supervisor_fail_at in place of gpuvec.fail_at.
  */
 extern void GpuvecDefineFaults(void);
 extern void GpuvecFaultsOfSupervisor(void);
 
-/* Is it time to fail?  Sets errno. */
+/* True if this call must fail; sets errno */
 extern bool GpuvecFails(void);
 extern void GpuvecFailOrGoOn(int sqlerrcode, const char *what);
 
@@ -38,13 +38,13 @@ extern void GpuvecFailOrGoOn(int sqlerrcode, const char *what);
 #define GpuvecDefineFaults() ((void) 0)
 #define GpuvecFaultsOfSupervisor() ((void) 0)
 
-/* -1, and errno, if it fails */
+/* the value of the call; -1 and errno on failure */
 #define GPUVEC_CALL(call)	(call)
-/* an error of PostgreSQL's if it fails */
+/* the call raises an error on failure */
 #define GPUVEC_RAISING(call) (call)
-/* the same, for want of memory */
+/* the call raises an out-of-memory error on failure */
 #define GPUVEC_ALLOCATING(call) (call)
-/* false if it fails */
+/* the value of the call; false on failure */
 #define GPUVEC_REFUSING(call) (call)
 #endif
 

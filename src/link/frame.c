@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * frame.c
- *	  Frames of the protocol, as the engine sends them.
+ *	  Reads frames of the protocol.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,13 +13,13 @@
 #include "link/faults.h"
 #include "utils/memutils.h"
 
-/* Size of a huge page */
+/* Bytes of a huge page */
 #define HUGE_PAGE				((uintptr_t) 2 * 1024 * 1024)
 
 /*
- * Memory for a reply.  To get and clear a large one page by page takes the
- * kernel longer than to copy the reply there, so whole huge pages in it are
- * asked for, where the system has them.
+ * Memory for a reply.  To get and clear much memory in small pages takes the
+ * kernel longer than to copy the reply.  So the whole huge pages in this
+ * memory are asked for, if the system has them.
  */
 static char *
 allocate_reply(Size size)
@@ -29,7 +29,7 @@ allocate_reply(Size size)
 	uintptr_t	start = TYPEALIGN(HUGE_PAGE, (uintptr_t) memory);
 	uintptr_t	end = TYPEALIGN_DOWN(HUGE_PAGE, (uintptr_t) memory + size);
 
-	/* without huge pages ordinary ones do */
+	/* a failure does not matter: ordinary pages will do */
 	if (end > start)
 		(void) GPUVEC_CALL(madvise((void *) start, end - start, MADV_HUGEPAGE));
 	return memory;
@@ -79,7 +79,7 @@ FrameErrorCode(const EngineError *error)
 {
 	const char *s = error->head.sqlstate;
 
-	/* are these five characters that a SQLSTATE may have? */
+	/* a SQLSTATE has five of these characters */
 	if (strlen(s) != 5 || strspn(s, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") != 5)
 		return ERRCODE_INTERNAL_ERROR;
 	return MAKE_SQLSTATE(s[0], s[1], s[2], s[3], s[4]);

@@ -3,43 +3,45 @@
  * shared.c
  *	  The shared memory of the extension.
  *
- * Nothing has to be preloaded, so memory may be lacking: an ordinary user can
- * fill the server's slack with advisory locks, for good, since the server's
- * own shared memory is never freed.  And the library may have been replaced
- * by another version while the server ran.  Neither may stop who changes a
- * table or vacuums it, so the memory has two parts:
+ * gpuvec need not be preloaded, so shared memory may be lacking.  An ordinary
+ * user can fill the server's spare shared memory with advisory locks, and the
+ * server never frees it.  Also, another version of the library may have been
+ * installed while the server ran.  Neither may stop a session that changes or
+ * vacuums a table.  So the shared memory has two parts.
  *
- * The head, 64 bytes in the slack, is made by whoever needs it first.  Its
- * name, size and layout are the same in all versions of the library.  It
- * tells where the rest is, if there is a rest yet, and of which version that
- * is.  The rest, GpuvecShared and what modules have asked for (shared.h), is
- * made by the first search: in dynamic shared memory, or, if gpuvec is
- * preloaded, with the server in its own memory.
+ * The head is 64 bytes of the server's spare memory, made by the first
+ * session that needs it.  Its name, size and layout are the same in all
+ * versions of the library.  It tells where the rest is, if it exists, and
+ * which version made it.
  *
- * Marks (feed.c) are in the rest.  Who changes a table looks where to mark:
+ * The rest is GpuvecShared and the parts that modules have asked for
+ * (shared.h).  The first search makes it, in dynamic shared memory.  If
+ * gpuvec is preloaded, it is made at the server's start, in the server's own
+ * memory.
  *
- *	- The rest is there: it marks.
- *	- The head is there, the rest is not: nobody has taken a slot to be fed
- *	by,
- *	  so nothing has to be marked.  A slot that is taken later counts only for
- *	  pages that are read after that.  We have changed our page before we
- *	  looked, so whoever takes a slot after that, and then locks the page,
- *	  reads our row.  This needs no barrier but that lock.
- *	- The rest is there but cannot be attached, or is of another version: we
- *	  count the change in the head, as one that was not marked.  Nobody
- *	  believes a slot that was taken before the last one that was counted:
- *	  slots of other versions included, since all versions know the head.
+ * Marks of changed pages (feed.c) are in the rest.  A search takes a slot
+ * there for an index.  Whoever inserts into the index marks the page in the
+ * slot.  A session that changes a table looks where to mark the change:
+ *
+ *	- The rest exists: it marks the change.
+ *	- The head exists, the rest does not: no slot has been taken, so there is
+ *	  nothing to mark.  A slot that is taken later counts only for pages that
+ *	  are read after that.  We changed our page before we looked here.  So
+ *	  whoever takes a slot later, and then locks the page, reads our row.
+ *	  This needs no barrier but that lock.
+ *	- The rest exists but cannot be attached, or another version made it: we
+ *	  count an unmarked change in the head.  Nobody trusts a slot that was
+ *	  taken before the last unmarked change.  This holds for slots of other
+ *	  versions, too, since all versions know the head.
  *	- The head can neither be found nor made: there was no rest when we
- *	looked,
- *	  which is the second case.  We remember nothing, and look again at the
- *	  next change: memory may be there by then.  That is slow, but there are
- *	  64
- *	  bytes in nearly every server, even one whose slack was filled on
- *	  purpose.
+ *	  looked, so this is the second case.  Nothing is remembered, and we look
+ *	  again at the next change, as there may be memory by then.  That is slow.
+ *	  But nearly every server has 64 bytes left, even if somebody filled its
+ *	  spare memory on purpose.
  *
- * Nothing here raises an error for want of memory.  Searches that find no
- * rest and cannot make it scan in their session, the planner knows no facts,
- * and views have no rows.
+ * Nothing here raises an error for want of memory.  Without the rest,
+ * searches scan the table in their session, the planner knows no facts of
+ * mirrors, and views have no rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -55,25 +57,27 @@
 #include "utils/resowner.h"
 #include "utils/timestamp.h"
 
-/* After a failure to make or attach the rest, do not try again for so long */
+/*
+ * After a failure to make or attach the rest, do not try again for this long
+ */
 #define PATIENCE_MS				1000
 
-/* What the head is called, and how it begins, in all versions */
+/* Name and first bytes of the head, the same in all versions */
 #define HEAD_NAME				"gpuvec head"
 #define HEAD_MAGIC				0x47505653
 #define REST_NAME				"gpuvec state"
 
-/* Never to be changed: others know this part, too */
+/* Never change this layout: all versions of the library know it */
 typedef struct SharedHead
 {
 	uint32		magic;
-	uint32		version;		/* of the rest, ... */
-	uint64		size;			/* ... and its bytes */
-	pg_atomic_uint64 unmarked;	/* changes that could not be marked */
-	GpuvecShared *resident;		/* the rest, in the server's own memory; or
-								 * NULL */
-	pg_atomic_uint32 segment;	/* or the dynamic shared memory that it is in;
-								 * 0: none */
+	uint32		version;		/* version of the rest ... */
+	uint64		size;			/* ... and its size in bytes */
+	pg_atomic_uint64 unmarked;	/* number of changes that could not be marked */
+	GpuvecShared *resident;		/* the rest, if it is in the server's own
+								 * memory */
+	pg_atomic_uint32 segment;	/* handle of the rest, if it is in dynamic
+								 * shared memory; or 0 */
 	uint32		reserved[7];
 } SharedHead;
 
@@ -82,16 +86,17 @@ StaticAssertDecl(sizeof(SharedHead) == 64, "the head's layout must not change");
 static SharedHead *head = NULL;
 static GpuvecShared *shared = NULL;
 static slist_head parts = SLIST_STATIC_INIT(parts);
-static Size rest_size = MAXALIGN(sizeof(GpuvecShared)); /* with all parts */
-static TimestampTz next_try = 0;	/* to make or attach the rest */
-static char trouble[256];		/* why that could not be done */
+static Size rest_size = MAXALIGN(sizeof(GpuvecShared)); /* bytes of the rest,
+														 * with all parts */
+static TimestampTz next_try = 0;	/* do not make or attach the rest before */
+static char trouble[256];		/* why the rest could not be made or attached */
 
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 
-/* What tests may break, in the session that sets gpuvec.shared_memory: */
+/* The next three functions are for tests, which set gpuvec.shared_memory. */
 
-/* The library's version of the rest */
+/* The version of the rest that this library makes */
 static uint32
 shared_version(void)
 {
@@ -99,8 +104,7 @@ shared_version(void)
 }
 
 /*
- * Take all that is left of the server's own memory, down to the last cache
- * line
+ * Allocate the rest of the server's own shared memory, to the last cache line
  */
 static void
 eat_shared_memory(void)
@@ -109,7 +113,7 @@ eat_shared_memory(void)
 		 /* more */ ;
 }
 
-/* Dynamic shared memory is not to be had */
+/* Fail as if there were no dynamic shared memory */
 static void
 fail_to_attach(void)
 {
@@ -118,7 +122,7 @@ fail_to_attach(void)
 				(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("dynamic shared memory is not to be had")));
 }
 
-/* Take what the last error was, if it is one that may be dropped */
+/* Move the current error's message to `trouble`; a cancel is raised again */
 static void
 drop_error(void)
 {
@@ -133,11 +137,11 @@ drop_error(void)
 }
 
 /*
- * Do some work that may fail for want of memory.  False: it has, and
- * `trouble` says why.  There is no subtransaction to undo it, and it needs
- * none: what the server's functions lock they unlock before they complain,
- * and what they attach is no statement's.  But an error lets go of held-off
- * interrupts.
+ * Call work(), which may fail for want of memory.  False: it has failed, and
+ * `trouble` says why.  No subtransaction is needed to undo the work: the
+ * server's functions release their locks before they raise an error, and what
+ * they attach belongs to no statement.  But an error resets the counters of
+ * held-off interrupts, so these are restored.
  */
 static bool
 attempt(void (*work) (void))
@@ -151,7 +155,7 @@ attempt(void (*work) (void))
 	CurrentResourceOwner = NULL;
 	PG_TRY();
 	{
-		/* what the statement was at does not matter */
+		/* the context of the statement does not matter */
 		error_context_stack = NULL;
 		work();
 	}
@@ -169,7 +173,7 @@ attempt(void (*work) (void))
 	return ok;
 }
 
-/* Find or make the head */
+/* Find or make the head; an error if there is no memory */
 static void
 init_head(void)
 {
@@ -202,14 +206,14 @@ get_head(void)
 	return head;
 }
 
-/* Is there a rest, of whatever version? */
+/* True if the rest exists, of any version */
 static bool
 has_rest(void)
 {
 	return head->resident != NULL || pg_atomic_read_u32(&head->segment) != 0;
 }
 
-/* Is the rest, if there is one, what this library takes it for? */
+/* True if the rest has this library's version and size */
 static bool
 rest_is_ours(void)
 {
@@ -235,7 +239,7 @@ GpuvecSharedFind(GpuvecShared *state, const GpuvecSharedPart *part)
 	return state == NULL ? NULL : (char *) state + part->offset;
 }
 
-/* Fill the rest */
+/* Initialize the rest */
 static void
 init_rest(GpuvecShared *state)
 {
@@ -255,7 +259,7 @@ init_rest(GpuvecShared *state)
 				 errmsg("could not generate random values")));
 }
 
-/* Attach the rest, which is there */
+/* Attach the rest, which exists */
 static void
 attach_rest(void)
 {
@@ -271,7 +275,7 @@ attach_rest(void)
 	shared = dsm_segment_address(segment);
 }
 
-/* Make the rest.  If another session is faster, ours goes again. */
+/* Make the rest.  If another session was faster, ours is dropped. */
 static void
 make_rest(void)
 {
@@ -296,7 +300,7 @@ make_rest(void)
 	dsm_detach(segment);
 }
 
-/* After an attempt to attach that failed half-way: leave nothing */
+/* Undo a failed attempt to attach the rest */
 static void
 forget_segment(void)
 {
@@ -307,8 +311,8 @@ forget_segment(void)
 }
 
 /*
- * Attach the rest, if it is there, or make it if that is asked for.  False:
- * it could not be had, and `trouble` says why.
+ * Attach the rest; if it does not exist and `make`, make it.  False: there is
+ * none, and `trouble` says why.
  */
 static bool
 get_rest(bool make)
@@ -334,7 +338,7 @@ get_rest(bool make)
 	return shared != NULL;
 }
 
-/* The shared state; NULL if there is none, or none that we can use */
+/* The shared state; NULL if it does not exist or cannot be used */
 GpuvecShared *
 GpuvecSharedState(void)
 {
@@ -343,7 +347,7 @@ GpuvecSharedState(void)
 	return shared;
 }
 
-/* The same, made if need be.  NULL: *reason says why there is none. */
+/* The shared state, made if need be; NULL: *reason says why there is none */
 GpuvecShared *
 GpuvecSharedMake(const char **reason)
 {
@@ -364,8 +368,8 @@ GpuvecSharedMake(const char **reason)
 }
 
 /*
- * For whoever has changed a table: where to mark that.  NULL: nothing is to
- * be marked, or it was counted as not marked.
+ * Where to mark a change of a table.  NULL: nothing needs to be marked, or
+ * the change was counted as unmarked.
  */
 GpuvecShared *
 GpuvecSharedToMark(void)
@@ -379,7 +383,7 @@ GpuvecSharedToMark(void)
 	return shared;
 }
 
-/* Changes that could not be marked; for whoever has the rest */
+/* Number of unmarked changes; the rest must be attached */
 uint64
 GpuvecSharedUnmarked(void)
 {
@@ -387,8 +391,8 @@ GpuvecSharedUnmarked(void)
 }
 
 /*
- * Why the shared state, if there is any, cannot be used by this session; or
- * NULL
+ * Why this session cannot use the shared state; NULL: it can, or the state
+ * does not exist
  */
 const char *
 GpuvecSharedTrouble(void)
@@ -396,7 +400,7 @@ GpuvecSharedTrouble(void)
 	return GpuvecSharedState() == NULL && head != NULL && has_rest() ? trouble : NULL;
 }
 
-/* Ask for our shared memory when preloaded */
+/* shmem_request_hook: ask for the head and the rest */
 static void
 request_shared_memory(void)
 {
@@ -406,7 +410,7 @@ request_shared_memory(void)
 									CACHELINEALIGN(rest_size)));
 }
 
-/* Make the rest in the server's own memory */
+/* Make or find the rest in the server's own memory */
 static void
 make_resident(void)
 {
@@ -418,9 +422,7 @@ make_resident(void)
 	head->resident = shared = state;
 }
 
-/*
- * The server starts, or starts over after a crash, with the library preloaded
- */
+/* shmem_startup_hook: the server starts, or restarts after a crash */
 static void
 start_shared_memory(void)
 {

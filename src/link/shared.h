@@ -15,61 +15,64 @@
 #include "storage/spin.h"
 
 /*
- * To be changed with GpuvecShared or a part, or what anything in them means
+ * Change this when GpuvecShared or a part, or the meaning of anything in
+ * them, changes
  */
 #define GPUVEC_SHARED_VERSION	1
 
 /*
- * State in shared memory, some 35 kB with all parts: see shared.c.  It is
- * made by whoever comes first, and lost in a crash restart: `incarnation` is
- * random, so that nothing that outlived the shared memory is ever trusted
- * (facts about WAL positions and page LSNs do not survive a crash).
+ * The state in shared memory, about 35 kB with all parts; see shared.c.  A
+ * crash restart loses it.  `incarnation` is random, so nothing that outlived
+ * the shared memory is trusted: facts about WAL positions and page LSNs do
+ * not survive a crash.
  */
 typedef struct GpuvecShared
 {
-	slock_t		mutex;			/* protects all below but incarnation */
+	slock_t		mutex;			/* protects all members but incarnation */
 	uint8		incarnation[16];
 	int			supervisor_pid; /* 0: none */
 	bool		listening;		/* the supervisor's socket exists */
-	TimestampTz starting;		/* a session is starting a supervisor; 0: none */
+	TimestampTz starting;		/* when a session began to start a supervisor;
+								 * 0: none does */
 	int			engine_pid;		/* 0: none */
-	uint32		starts;			/* engines started in this incarnation */
+	uint32		starts;			/* number of engines started so far */
 	char		trouble[256];	/* why the engine is not running, or "" */
-	bool		without;		/* sessions are to do without, for `trouble` */
+	bool		without;		/* sessions must do without the engine:
+								 * `trouble` says why */
 	bool		engine_ready;	/* it accepts connections */
-	int			silent_pid;		/* the last engine that gave no sign of life;
-								 * 0: none */
+	int			silent_pid;		/* pid of the last engine that was silent for
+								 * too long; 0: none */
 
-	/* supervisors that ended with an error, or did not begin, in a row */
+	/* supervisors in a row that ended with an error or did not begin */
 	int			failed_supervisors;
-	TimestampTz next_supervisor;	/* none is started before this */
-	uint32		arrivals;		/* supervisors that have begun */
+	TimestampTz next_supervisor;	/* start none before this */
+	uint32		arrivals;		/* number of supervisors that have begun */
 } GpuvecShared;
 
 /*
- * What a module keeps there, with locks of its own.  Parts lie behind
- * GpuvecShared, in the order in which they were asked for; each is aligned
- * for any type.
+ * A module's part of the shared memory, with its own locks.  Parts lie behind
+ * GpuvecShared, in the order of GpuvecSharedAsk(), each aligned for any type.
  */
 typedef struct GpuvecSharedPart
 {
 	Size		size;			/* in bytes */
-	void		(*init) (void *part);	/* fills it; all bytes are 0 before */
+	void		(*init) (void *part);	/* initializes the part, which is
+										 * zeroed before */
 
 	/* set by GpuvecSharedAsk() */
 	Size		offset;
 	slist_node	node;
 } GpuvecSharedPart;
 
-/* Ask for a part, when the library is loaded; *part must stay */
+/* Ask for a part, when the library is loaded; *part must live as long */
 extern void GpuvecSharedAsk(GpuvecSharedPart *part);
 
-/* Where a part is; NULL if the state is */
+/* The address of a part; NULL if state is NULL */
 extern void *GpuvecSharedFind(GpuvecShared *state, const GpuvecSharedPart *part);
 
 /*
- * The library is preloaded, all parts have been asked for: make it with the
- * server
+ * Have the server make the shared memory at its start.  Call this when the
+ * library is preloaded, after the last GpuvecSharedAsk().
  */
 extern void GpuvecSharedPreload(void);
 

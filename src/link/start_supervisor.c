@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * start_supervisor.c
- *	  Starting the supervisor: with the server, or by a session.
+ *	  Starts the supervisor: with the server, or from a session.
  *
  * A session that needs the engine starts the supervisor if there is none; of
- * several sessions, one does.  A supervisor that ended with an error, or that
- * could not be started, is not tried again at once: sessions do without the
- * engine for a while, which grows with each failure.
+ * several sessions, only one does.  If a supervisor ended with an error, or
+ * could not be started, sessions do without the engine for a while, which
+ * grows with each failure.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,11 +20,14 @@
 #include "utils/timestamp.h"
 
 /*
- * A session that began to start a supervisor and vanished is not waited for
+ * Do not wait longer for a session that began to start a supervisor: it may
+ * be gone
  */
 #define STARTING_TIMEOUT_MS		5000
 
-/* Rest after supervisors that failed */
+/*
+ * Wait this long after a supervisor failed, before the next one is started
+ */
 #define FIRST_REST_MS			500
 #define LONGEST_REST_MS			60000
 
@@ -42,7 +45,7 @@ fill_worker(BackgroundWorker *worker)
 	worker->bgw_restart_time = BGW_NEVER_RESTART;
 }
 
-/* Preloaded: the engine starts with the server */
+/* The library is preloaded: start the supervisor with the server */
 void
 GpuvecRegisterSupervisor(void)
 {
@@ -55,8 +58,8 @@ GpuvecRegisterSupervisor(void)
 }
 
 /*
- * A supervisor ended with an error, or did not begin: sessions do without for
- * a while
+ * Note that a supervisor ended with an error or did not begin: sessions do
+ * without the engine for a while
  */
 void
 GpuvecNoteSupervisorFailure(const char *why)
@@ -73,7 +76,7 @@ GpuvecNoteSupervisorFailure(const char *why)
 	SpinLockRelease(&state->mutex);
 }
 
-/* Is it too early to start another supervisor?  Then *reason says why. */
+/* True if it is too early to start another supervisor: *reason says why */
 static bool
 must_rest(GpuvecShared *state, const char **reason)
 {
@@ -82,7 +85,7 @@ must_rest(GpuvecShared *state, const char **reason)
 	bool		rest;
 
 	SpinLockAcquire(&state->mutex);
-	/* a clock that was set back does not matter */
+	/* ignore the time if the clock was set back */
 	rest = state->supervisor_pid == 0 && now < state->next_supervisor &&
 		state->next_supervisor - now <= LONGEST_REST_MS * INT64CONST(1000);
 	if (rest)
@@ -93,7 +96,7 @@ must_rest(GpuvecShared *state, const char **reason)
 	return rest;
 }
 
-/* Number of supervisors that have begun */
+/* Number of supervisors that have begun so far */
 static uint32
 arrivals(GpuvecShared *state)
 {
@@ -105,7 +108,9 @@ arrivals(GpuvecShared *state)
 	return n;
 }
 
-/* May this session start the supervisor now? */
+/*
+ * True if this session may start the supervisor; no other session may then
+ */
 static bool
 claim_start(GpuvecShared *state)
 {
@@ -124,7 +129,6 @@ claim_start(GpuvecShared *state)
 	return mine;
 }
 
-/* Give up the claim */
 static void
 unclaim_start(GpuvecShared *state)
 {
@@ -134,8 +138,8 @@ unclaim_start(GpuvecShared *state)
 }
 
 /*
- * Make sure that a supervisor runs or is about to.  Returns false with a
- * reason if there can be none; the caller then does without an engine.
+ * Make sure that a supervisor runs or is being started.  False: there can be
+ * none, and *reason says why; the caller does without the engine.
  */
 bool
 GpuvecStartSupervisor(const char **reason)
@@ -176,7 +180,7 @@ GpuvecStartSupervisor(const char **reason)
 				 errmsg("postmaster exited during the start of a background worker")));
 	if (status == BGWH_STOPPED)
 	{
-		/* it may have run and ended; then the caller retries */
+		/* it may have begun and ended; then the caller tries again */
 		unclaim_start(state);
 		if (arrivals(state) == arrived)
 			GpuvecNoteSupervisorFailure("its supervisor could not be started");

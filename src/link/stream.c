@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * stream.c
- *	  The bytes between this session and the engine: one socket.
+ *	  The stream of bytes between this session and the engine: one socket.
  *
- * Every wait can be interrupted.  Who waits looks every second whether the
- * supervisor has given the engine up.  What cannot be had (a descriptor, a
- * socket, memory for waiting) is no error: the session does without an
+ * Every wait can be interrupted, and checks every second whether the
+ * supervisor has given up the engine.  It is not an error if a descriptor, a
+ * socket or memory for waiting is lacking: the session does without the
  * engine.
  *
  *-------------------------------------------------------------------------
@@ -27,22 +27,21 @@
 #include "storage/fd.h"
 #include "utils/timestamp.h"
 
-/* How long to wait for the greeting of an engine that is ready */
+/* Wait this long for WELCOME from an engine that is ready */
 #define GREETING_PATIENCE_MS	10000
 
-/* How often to look for signs of the engine's end */
+/* While waiting, check this often whether the engine is given up */
 #define LOOK_MS					1000
 
 /*
- * The engine may close connections that are idle for longer than this, and
- * some
+ * After this idle time, check whether the engine has closed the connection
  */
 #define IDLE_MS					1000
 
-/* The socket's buffer, as far as the system allows */
+/* Size of the socket's send buffer, if the system allows it */
 #define SEND_BUFFER_BYTES		(1024 * 1024)
 
-/* Positions in connection.events */
+/* Position of the socket in connection.events */
 #define EVENT_SOCKET	0
 
 EngineConnection connection = {.fd = -1};
@@ -61,7 +60,7 @@ StreamClose(void)
 	connection.fd = -1;
 }
 
-/* A clock that costs next to nothing and is not set back */
+/* A monotonic clock in ms that is cheap to read */
 static int64
 clock_ms(void)
 {
@@ -72,8 +71,8 @@ clock_ms(void)
 }
 
 /*
- * Has the supervisor given up the engine that this connection is to?  If it
- * has not greeted us yet, that is the one that runs.
+ * True if the supervisor has given up the engine of this connection.  Before
+ * WELCOME, that is the engine that runs.
  */
 static bool
 engine_silent(void)
@@ -88,7 +87,7 @@ engine_silent(void)
 	return silent;
 }
 
-/* Has an engine that is ready still not greeted us? */
+/* True if a ready engine has not sent WELCOME in time */
 static bool
 greeting_overdue(void)
 {
@@ -102,10 +101,7 @@ greeting_overdue(void)
 		TimestampDifferenceExceeds(connection.opened, GetCurrentTimestamp(), GREETING_PATIENCE_MS);
 }
 
-/*
- * The engine is alive but of no use, or not alive: this statement does not
- * try again
- */
+/* Note that the engine is of no use: this statement does not try again */
 static void
 give_up(const char *why)
 {
@@ -114,9 +110,9 @@ give_up(const char *why)
 }
 
 /*
- * The connection is lost; returns false.  If we have waited for an engine
- * that was then killed, that is enough; if that happened before, the next
- * engine is worth a try.
+ * The connection is lost; returns false.  If this read or write has waited,
+ * and the engine was then killed for its silence, this statement gives up the
+ * engine.  If it was killed earlier, the next engine is worth a try.
  */
 static bool
 lost(void)
@@ -127,9 +123,9 @@ lost(void)
 }
 
 /*
- * Wait until the socket is ready or the latch is set.  False: it makes no
- * sense any more.  Who connects while no engine runs may wait for long, but
- * not for one that is stuck.
+ * Wait until the socket is ready or the latch is set.  False: waiting makes
+ * no sense.  A session may wait long for an engine to start, but not for an
+ * engine that is stuck.
  */
 static bool
 wait_socket(uint32 events)
@@ -190,7 +186,7 @@ StreamRead(void *to, Size size)
 	return true;
 }
 
-/* Go on behind the first n bytes of some pieces of memory */
+/* Advance a message by n bytes */
 static void
 skip_bytes(struct msghdr *message, Size n)
 {
@@ -207,7 +203,7 @@ skip_bytes(struct msghdr *message, Size n)
 	}
 }
 
-/* Has the engine sent something, be it only its last words? */
+/* True if there are bytes from the engine to read */
 static bool
 engine_spoke(void)
 {
@@ -241,7 +237,7 @@ StreamWrite(struct iovec *pieces, int npieces, bool awaited, bool *spoke)
 		}
 		else if (n == 0 || errno != EINTR)
 		{
-			/* its last words may still lie in our buffer */
+			/* a last error from the engine may still be unread */
 			*spoke = !awaited && engine_spoke();
 			return lost();
 		}
@@ -249,7 +245,7 @@ StreamWrite(struct iovec *pieces, int npieces, bool awaited, bool *spoke)
 	return true;
 }
 
-/* There is no connection for a reason that `errno` knows */
+/* Close the connection; errno says why there is none */
 static StreamStatus
 hopeless(const char *what)
 {
@@ -258,7 +254,10 @@ hopeless(const char *what)
 	return STREAM_HOPELESS;
 }
 
-/* Connect to the socket, without blocking, as a process of our own user */
+/*
+ * Connect to the engine's socket without blocking.  A socket of another
+ * user's process counts as nobody listening.
+ */
 static StreamStatus
 connect_socket(void)
 {
@@ -281,10 +280,7 @@ connect_socket(void)
 	strlcpy(addr.sun_path, GPUVEC_SOCKET_PATH, sizeof(addr.sun_path));
 	if (GPUVEC_CALL(connect(connection.fd, (struct sockaddr *) &addr, sizeof(addr))) < 0)
 	{
-		/*
-		 * a backlog that is full (EAGAIN) is also one that nobody takes from
-		 * now
-		 */
+		/* a full backlog (EAGAIN) means that nobody accepts at the moment */
 		if (errno != ENOENT && errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR)
 			return hopeless("could not connect to it");
 		StreamClose();
@@ -297,14 +293,17 @@ connect_socket(void)
 		StreamClose();
 		return STREAM_NOBODY_LISTENS;
 	}
-	/* room for a frame of pages while the engine works on the one before */
+
+	/*
+	 * so that a frame of pages fits while the engine works on the last one
+	 */
 	(void) GPUVEC_CALL(setsockopt(connection.fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)));
 	return STREAM_CONNECTED;
 }
 
 /*
- * Make what the session waits with.  It takes a descriptor, and what
- * PostgreSQL raises if there is none is no error here.
+ * Make connection.events.  That takes a descriptor; if there is none,
+ * PostgreSQL's error becomes why_not.
  */
 static bool
 make_events(void)
@@ -328,7 +327,7 @@ make_events(void)
 		ErrorData  *error;
 
 		MemoryContextSwitchTo(old);
-		/* an error lets go of them */
+		/* an error has reset these */
 		InterruptHoldoffCount = held_off;
 		QueryCancelHoldoffCount = cancel_held_off;
 		error = CopyErrorData();
@@ -343,7 +342,6 @@ make_events(void)
 	return ok;
 }
 
-/* Open a connection */
 StreamStatus
 StreamOpen(void)
 {

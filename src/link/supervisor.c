@@ -3,15 +3,16 @@
  * supervisor.c
  *	  The background worker that keeps one engine running for the server.
  *
- * The supervisor owns the listening socket, so sessions that connect while
- * the engine restarts wait in its backlog.  It restarts the engine
- * (engine_process.c) with growing delays, and says in shared memory when
- * sessions must do without an engine, so that they learn it at once.
+ * The supervisor owns the listening socket.  So sessions that connect while
+ * the engine restarts wait in the socket's backlog.  The supervisor restarts
+ * the engine (engine_process.c) after delays that grow.  It says in shared
+ * memory when sessions must do without an engine, so that they need not wait.
  *
- * What the supervisor itself lacks (a socket, a pipe, a process) is not the
- * end of it: it tries again, after delays that grow.
+ * If the supervisor cannot get a socket, a pipe or a process, it does not
+ * end: it tries again, after delays that grow.
  *
- * It is connected to no database: it never holds up DROP DATABASE.
+ * The supervisor is not connected to a database, so it never blocks DROP
+ * DATABASE.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,7 +41,7 @@
 #include "utils/timestamp.h"
 
 /*
- * Failed starts in a row after which sessions are told to do without an
+ * After this many failed starts in a row, sessions are told to do without an
  * engine
  */
 #define REFUSE_FAILURES		3
@@ -48,8 +49,8 @@
 Supervisor	supervisor = {.listen_fd = -1, .liveness_fd = -1, .log_fd = -1};
 
 /*
- * Must sessions be told to do without?  Otherwise they wait for the next
- * start.
+ * True if sessions must do without an engine.  Otherwise they wait for the
+ * next start.
  */
 static bool
 must_refuse(void)
@@ -92,7 +93,7 @@ SupervisorPublishStart(void)
 
 	SpinLockAcquire(&state->mutex);
 	state->starts++;
-	/* not the one that had this number before */
+	/* this engine may have got the pid of the silent one */
 	if (state->silent_pid == supervisor.engine)
 		state->silent_pid = 0;
 	SpinLockRelease(&state->mutex);
@@ -100,7 +101,10 @@ SupervisorPublishStart(void)
 	SupervisorPublishEngine();
 }
 
-/* Become the supervisor, unless there is one */
+/*
+ * Become the supervisor.  False: there is one, or the shared memory cannot be
+ * used.
+ */
 static bool
 claim_supervisor(void)
 {
@@ -139,8 +143,8 @@ SupervisorCloseFd(int *fd)
 }
 
 /*
- * Open the listening socket with a path relative to the data directory.
- * NULL, or what could not be done (see errno).
+ * Open the listening socket at a path relative to the data directory.
+ * Returns NULL, or what could not be done, and errno.
  */
 static const char *
 open_listen_socket(void)
@@ -170,8 +174,8 @@ open_listen_socket(void)
 }
 
 /*
- * Listen.  If that fails, sessions do without, the log hears of it once, and
- * it is tried again later.
+ * Open the listening socket.  If that fails, sessions do without the engine,
+ * the first failure is logged, and the next attempt is planned.
  */
 static void
 start_listening(void)
@@ -202,8 +206,9 @@ start_listening(void)
 }
 
 /*
- * Answer connections while no engine runs: "do without".  Whoever is in the
- * backlog would otherwise wait for as long as the engine keeps failing.
+ * Answer all waiting connections with an error: do without the engine.
+ * Otherwise sessions in the backlog would wait for as long as the engine
+ * fails to start.
  */
 static void
 refuse_connections(void)
@@ -235,14 +240,14 @@ refuse_connections(void)
 	supervisor.cannot_accept = errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR;
 }
 
-/* Milliseconds until something may be done; 0 is now */
+/* Milliseconds from now until `when`; 0 if it has passed */
 static long
 delay_until(TimestampTz when)
 {
 	return TimestampDifferenceMilliseconds(GetCurrentTimestamp(), when);
 }
 
-/* How long there is nothing to do, unless something happens */
+/* Milliseconds until something must be done, if no event comes first */
 static long
 idle_time(void)
 {
@@ -253,7 +258,7 @@ idle_time(void)
 	return LOOK_MS;
 }
 
-/* What to wait for */
+/* The events that the supervisor waits for */
 static WaitEventSet *
 make_events(void)
 {
@@ -271,7 +276,7 @@ make_events(void)
 	return set;
 }
 
-/* The same if it can be had; else NULL: then sleeping will do */
+/* The same, or NULL if that fails */
 static WaitEventSet *
 try_make_events(void)
 {
@@ -292,7 +297,7 @@ try_make_events(void)
 	return set;
 }
 
-/* Wait for something to do, at most a second */
+/* Wait for an event, at most idle_time().  Without events, just sleep. */
 static void
 wait_for_events(void)
 {
@@ -311,7 +316,9 @@ wait_for_events(void)
 	supervisor.cannot_accept = false;
 }
 
-/* Settings were reloaded: restart the engine if its own have changed */
+/*
+ * Reload the settings, and stop the engine if its own settings have changed
+ */
 static void
 reload_settings(void)
 {
@@ -334,8 +341,8 @@ reload_settings(void)
 }
 
 /*
- * Leave nothing behind.  After an error the next supervisor is not started at
- * once.
+ * Exit callback: stop the engine and remove the socket.  After an error, the
+ * next supervisor is not started at once.
  */
 static void
 supervisor_exit(int code, Datum arg)
@@ -356,7 +363,7 @@ supervisor_exit(int code, Datum arg)
 	SpinLockRelease(&state->mutex);
 }
 
-/* Has somebody removed the socket's file, or put another there? */
+/* True if the socket's file was removed or replaced */
 static bool
 socket_removed(void)
 {
@@ -368,8 +375,8 @@ socket_removed(void)
 }
 
 /*
- * If the socket cannot be found any more, the engine listens in vain: begin
- * anew
+ * If the socket's file was removed, no session can find the engine: start
+ * over
  */
 static void
 check_socket(void)
@@ -385,7 +392,10 @@ check_socket(void)
 	supervisor.next_start = supervisor.next_listen = 0;
 }
 
-/* Begin what can be begun now */
+/*
+ * Open the socket and start the engine, if either is missing and its delay
+ * has passed
+ */
 static void
 start_what_lacks(void)
 {
@@ -395,7 +405,7 @@ start_what_lacks(void)
 		EngineStart();
 }
 
-/* The supervisor */
+/* Main function of the background worker */
 void
 gpuvec_supervisor_main(Datum arg)
 {
@@ -435,7 +445,7 @@ gpuvec_supervisor_main(Datum arg)
 		check_socket();
 		if (supervisor.engine != 0)
 		{
-			/* at end of file the engine is about to be gone */
+			/* at end-of-file the engine is about to exit */
 			if (!EngineRelayLog())
 				pg_usleep(1000L);
 			EngineWatch();

@@ -10,7 +10,7 @@
 
 #include "postgres.h"
 
-/* Where the engine listens, relative to the data directory */
+/* Path of the engine's socket, relative to the data directory */
 #define GPUVEC_SOCKET_PATH	"pg_stat_tmp/gpuvec.sock"
 
 /* start_supervisor.c */

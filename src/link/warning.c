@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * warning.c
- *	  Tells users that the session does without the engine.
+ *	  Warns users that the session does without the engine.
  *
  *-------------------------------------------------------------------------
  */
@@ -9,7 +9,7 @@
 
 #include "link/engine_link.h"
 
-/* What can be done about a refusal */
+/* A hint for a refusal */
 static const char *
 refusal_hint(const GpuvecRefusal *refusal)
 {
@@ -20,7 +20,7 @@ refusal_hint(const GpuvecRefusal *refusal)
 	return "See the server log for messages of the gpuvec engine.";
 }
 
-/* Say once per session that the engine cannot do something */
+/* Warn once per session that the engine refuses something */
 static void
 warn_refusal(const GpuvecRefusal *refusal)
 {

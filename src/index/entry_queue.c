@@ -301,8 +301,8 @@ note_conflicts_of(const PlannedStmt *statement)
 
 /*
  * A query begins, perhaps with parallel workers, which do not know the
- * entries that wait here.  A query that only reads, in this process, is not
- * flushed for, as its index scans flush.  The function of an index may run
+ * entries that wait here.  A query that only reads, in this process, needs no
+ * flush here, as its index scans flush.  The function of an index may run
  * such a query for each row.
  */
 static void

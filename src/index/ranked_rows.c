@@ -71,7 +71,7 @@ KnnBeginEngine(IndexScanDesc scan, KnnState *state)
 	return true;
 }
 
-/* Replace the tid of a row version from a plain mirror by that of its root */
+/* Replace the tid of a row version from a plain mirror by its root's */
 static void
 find_root(KnnState *state, KnnRow *row)
 {

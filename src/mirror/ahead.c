@@ -163,8 +163,8 @@ compare_hits(const void *a, const void *b)
 }
 
 /*
- * Merge the engine's hits and the rows of the pages that were read. hits[]
- * has room for question->asked rows.  Returns false if the answer is not
+ * Merge the engine's hits and the rows of the pages that were read.
+ * hits[] has room for question->asked rows.  Returns false if the answer is not
  * known.
  */
 static bool

@@ -52,9 +52,7 @@
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
-/*
- * How often the leader looks: while it waits for an engine, and afterwards
- */
+/* How often the leader looks while it waits for an engine, and later */
 #define WAIT_MS				1000
 #define LIST_MS				5000
 
@@ -392,9 +390,8 @@ check_database(Oid database, bool *exists, bool *is_free)
 	MemoryContext context = CurrentMemoryContext;
 
 	StartTransactionCommand();
-	*is_free = database_free(database); /* if it is not free, its row may be
-										 * about to be deleted */
-	/* its row may be about to go */
+	*is_free = database_free(database);
+	/* if it is not free, its row may be about to be deleted */
 	*exists = !*is_free || database_connectable(database);
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(context);

@@ -144,7 +144,7 @@ MirrorTakeHits(const MirrorTarget *target, MirrorSearch *search, MirrorQuery *qu
 	bool		full = query->nhits >= search->k && !groups;
 
 	if (search->among)
-		 /* as they come */ ;
+		 /* each hit reserves its own room */ ;
 	else if (query->nhits == 0)
 	{
 		query->hits = hits;

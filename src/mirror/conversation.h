@@ -46,9 +46,7 @@ typedef struct MirrorKeptMap
 
 typedef struct MirrorConversation
 {
-	/*
-	 * set by the caller before MirrorConversationBegin(); all else is zero
-	 */
+	/* set by the caller at first; all other members are zero then */
 	MirrorTarget *target;
 	Snapshot	snapshot;
 	bool		roots;			/* rows need not be visible, so the feed of
@@ -86,9 +84,7 @@ typedef struct MirrorRequest
 	GpuvecPiece pieces[MIRROR_REQUEST_PIECES];
 	int			npieces;
 
-	/*
-	 * where in the pieces to write how fresh the mirror has to be: one is set
-	 */
+	/* where the pieces say how fresh the mirror must be: one is set */
 	gpuvec_freshness *need;
 	uint64	   *position;
 
@@ -97,10 +93,7 @@ typedef struct MirrorRequest
 	Size		answer_state;	/* offset of the gpuvec_state */
 	MemoryContext context;		/* the answer is allocated here */
 
-	/*
-	 * if the mirror is known to be behind; if neither, the refresh comes
-	 * first
-	 */
+	/* for a mirror that is known to be behind; else refresh first */
 	bool		along;			/* may be sent together with the end of the
 								 * refresh */
 	const MirrorAheadQuestion *ahead;	/* may be sent ahead of the refresh,

@@ -44,7 +44,8 @@
  * stands for ten seconds, or longer if it took longer to find out.  It ends
  * with its engine, as the next engine may have other settings.  When it has
  * expired, one search tries again; until that search has a result, the
- * refusal stands for the others.
+ * refusal stands for the others.  (If engines die of a mirror, the refusal
+ * stands for any engine.)
  *
  * Slots are in groups by hash, which are searched without locks.  If a group
  * has no free slot, new facts replace those of a mirror that is not resident,
@@ -419,7 +420,7 @@ FactsNoteDropped(Oid database, Oid relation, AttrNumber attnum)
 
 /*
  * An engine has no room for a mirror, as an attempt showed that began at
- * `began`. Or (any_engine) engines die of the mirror, and the next one may as
+ * `began`.  Or (any_engine) engines die of the mirror, and the next one may as
  * well.
  */
 void

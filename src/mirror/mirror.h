@@ -54,8 +54,8 @@ typedef enum MirrorVectorType
 typedef struct MirrorTarget
 {
 	Relation	rel;
-	Relation	index;			/* the index of a scan or of a list of
-								 * mirrors; NULL: only the column was named */
+	Relation	index;			/* if the mirror was described by its index;
+								 * else NULL */
 	AttrNumber	attnum;			/* 0: an expression of the index */
 	AttrNumber	key_attnum;		/* InvalidAttrNumber: a column of sets */
 	Oid			key_type;		/* int2, int4 or int8 */

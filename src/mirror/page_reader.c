@@ -145,9 +145,9 @@ prefetch_page(Page page)
 
 /*
  * True if a tuple of the page is dead to everyone.  *inserter is a
- * transaction whose rows are not dead unless somebody has deleted them.
- * Usually one transaction has inserted most of a page, so it need not be
- * looked up for each row.
+ * transaction whose rows are not dead unless they were deleted.  Usually one
+ * transaction has inserted most of a page, so it need not be looked up for
+ * each row.
  */
 static bool
 is_dead(PageReader *reader, HeapTuple tuple, Buffer buffer, TransactionId *inserter)

@@ -104,7 +104,7 @@ MirrorVisibilityMapPages(MirrorVisibility *visibility)
 
 	/*
 	 * As in the server itself, a fork that had pages exists until an
-	 * invalidation. smgrexists() would open its file anew each time.
+	 * invalidation.  smgrexists() would open its file anew each time.
 	 */
 	if ((known == InvalidBlockNumber || known == 0) &&
 		!smgrexists(GpuvecRelationSmgr(rel), VISIBILITYMAP_FORKNUM))

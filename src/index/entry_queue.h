@@ -4,7 +4,7 @@
  *	  Index entries that wait to be written.
  *
  * Entries wait in this process, so that those of a statement or transaction
- * are written together. entry_queue.c says when they are written at the
+ * are written together.  entry_queue.c says when they are written at the
  * latest.
  *
  *-------------------------------------------------------------------------

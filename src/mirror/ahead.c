@@ -164,8 +164,8 @@ compare_hits(const void *a, const void *b)
 
 /*
  * Merge the engine's hits and the rows of the pages that were read.
- * hits[] has room for question->asked rows.  Returns false if the answer is not
- * known.
+ * hits[] has room for question->asked rows.  Returns false if the answer is
+ * not known.
  */
 static bool
 merge(MirrorAhead *ahead, BlockNumber nblocks, const MirrorHit *given, uint32 ngiven,

@@ -420,8 +420,8 @@ FactsNoteDropped(Oid database, Oid relation, AttrNumber attnum)
 
 /*
  * An engine has no room for a mirror, as an attempt showed that began at
- * `began`.  Or (any_engine) engines die of the mirror, and the next one may as
- * well.
+ * `began`.  Or (any_engine) engines die of the mirror, and the next one may
+ * as well.
  */
 void
 FactsNoteRefusal(const gpuvec_mirror_key *mirror, int sqlerrcode, bool any_engine,

@@ -4,7 +4,7 @@
  *	  Searches a column of sets through its mirror.
  *
  * A search is a conversation (conversation.c) of as many requests as it takes
- * until each query has its k visible rows. search_request.c makes the
+ * until each query has its k visible rows.  search_request.c makes the
  * requests; candidates.c decides which hits count.
  *
  *-------------------------------------------------------------------------

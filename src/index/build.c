@@ -1,13 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * build.c
- *	  Building an index: a metapage, and the rows if it keeps them.
+ *	  Building an index: its metapage, and its rows if it keeps them.
  *
- * The table is scanned in either case, by the server's own function: it finds
- * broken HOT chains, whose rows older snapshots must not look for in the
- * index.  That is what takes time, so pg_stat_progress_create_index shows its
- * blocks and rows.  Expressions and predicates are evaluated by that function
- * as well, as the table's owner, while nobody who only reads has a say in it.
+ * The table is scanned in either case, by the server's own function.  This
+ * finds broken HOT chains, whose rows older snapshots must not look for in
+ * the index.  The scan takes most of the time, so
+ * pg_stat_progress_create_index shows its blocks and rows.  The same function
+ * evaluates expressions and predicates, as the table's owner.  Sessions that
+ * only read have no part in it.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,7 +24,7 @@
 #include "storage/bufmgr.h"
 
 /*
- * Phases of a build, after the server's
+ * Phases of a build, numbered after the server's
  * PROGRESS_CREATEIDX_SUBPHASE_INITIALIZE
  */
 #define PHASE_META		2
@@ -35,14 +36,14 @@
 /* A build under way */
 typedef struct Build
 {
-	double		rows;
+	double		rows;			/* number of rows */
 	bool		kept;			/* the index keeps its rows */
-	MemoryContext context;
-	uint32		bucket;			/* that the batch is of */
+	MemoryContext context;		/* of the batch's memory */
+	uint32		bucket;			/* bucket of the batch */
 	EntryBatch	batch;
 } Build;
 
-/* Write what has been collected for a bucket */
+/* Write the batch of a bucket */
 static void
 write_batch(Build *build, Relation index)
 {
@@ -51,7 +52,7 @@ write_batch(Build *build, Relation index)
 	build->batch.used = 0;
 }
 
-/* A row of the table that is built for */
+/* Callback of the table scan: add a row to the index */
 static void
 add_row(Relation index, ItemPointer tid, Datum *values, bool *isnull, bool alive, void *state)
 {
@@ -64,7 +65,7 @@ add_row(Relation index, ItemPointer tid, Datum *values, bool *isnull, bool alive
 		if (bucket != build->bucket || build->batch.used > BATCH_BYTES)
 			write_batch(build, index);
 		build->bucket = bucket;
-		/* what is detoasted goes with the row */
+		/* the value is copied into the batch */
 		EntryBatchAdd(&build->batch, build->context, tid,
 					  isnull[0] ? NULL : PG_DETOAST_DATUM_PACKED(values[0]), 0);
 	}
@@ -72,7 +73,7 @@ add_row(Relation index, ItemPointer tid, Datum *values, bool *isnull, bool alive
 	GPUVEC_INJECTION("build-row");
 }
 
-/* What pg_stat_progress_create_index says of a phase */
+/* The name of a phase in pg_stat_progress_create_index */
 char *
 gpuvec_buildphasename(int64 phase)
 {
@@ -89,7 +90,7 @@ gpuvec_buildphasename(int64 phase)
 	}
 }
 
-/* Refuse what scans cannot serve */
+/* Refuse definitions that scans cannot serve */
 static void
 check_definition(Relation index, const IndexInfo *info)
 {
@@ -118,8 +119,8 @@ gpuvec_build(Relation heap, Relation index, IndexInfo *info)
 								 (int64) Max(heap->rd_rel->reltuples, 0));
 
 	/*
-	 * entries lie in the order of the table: no scan that begins in its
-	 * middle
+	 * kept rows are written in the order of the table: no synchronized scan,
+	 * which may begin in the middle
 	 */
 	result->heap_tuples = table_index_build_scan(heap, index, info, !build.kept, true, add_row,
 												 &build, NULL);

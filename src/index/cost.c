@@ -1,58 +1,59 @@
 /*-------------------------------------------------------------------------
  *
  * cost.c
- *	  What a scan costs.
+ *	  Cost estimates of index scans.
  *
- * A scan begins with a trip to the engine, which ranks all rows at far less
- * than an operator call each.  Then rows come one by one.  To the server's
- * own estimate, pages of the table in no order, each row adds what it took to
- * rank it: batches are read in the order of their distances, and the further
- * a scan goes, the more of the rows the engine has to count exactly.  At the
- * end a scan of the table finds the rows that do not rank, and a sort orders
- * them.
+ * A scan begins with a round trip to the engine, which ranks all rows, each
+ * for far less than an operator call.  Then rows come one by one.  The
+ * server's own estimate has pages of the table, read in random order.
+ * ORDERED_OPERATORS is added for each row: batches are read in the order of
+ * their distances, and the further a scan goes, the more rows the engine has
+ * to count exactly.  At the end, a scan of the table finds the rows that do
+ * not rank, and a sort orders them.
  *
- * What a trip and ranking a row take is measured by searches, which leave it
- * in shared memory with the rows that the mirror has (facts.c); the planner
- * takes it from there, and never asks the engine or waits for it.  What
- * nobody has measured is a constant. The rows of the mirror, of which there
- * are more or fewer by as much as the table has more or fewer pages
- * meanwhile, are those that are ranked: of a table that was never analysed,
- * and of a partial index, the server knows much less.  (How many of them are
- * returned remains the server's estimate, for it counts in what a LIMIT
- * leaves of a path.)
+ * Searches measure a round trip and the ranking of a row.  They leave both in
+ * shared memory, with the number of rows of the mirror (facts.c).  The
+ * planner reads them there, and never asks the engine or waits for it.  What
+ * was not measured is a constant.  The rows ranked are those of the mirror,
+ * scaled by the number of pages that the table has got since.  For a table
+ * that was never analyzed, and for a partial index, the server knows much
+ * less.  (The number of rows returned remains the server's estimate, as it
+ * counts in what a LIMIT leaves of a path.)
  *
- * All of it is in units of cpu_operator_cost, for none of it is I/O: settings
- * such as random_page_cost = 1.1 must not make a trip look cheaper than
- * sorting 50 rows. The numbers are measured, on the CPU, with rows of about
- * 50 ids.  Of a million, in the index's order, 1,000 take 2 ms, 10,000 take
- * 68, 100,000 take 452 and all take 3,633; scanned and sorted, 550 ms or
- * more, 955 and 1,086.  A trip takes 0.1 ms, ranking a million rows 0.2 ms
- * more, where the planner's unit of cost is 3 to 6 microseconds.  With 200
- * operators a row the planner goes from the index to a sort where they are
- * about as fast, at some thousand of 10,000 rows and 100,000 and more of a
- * million, and a query without LIMIT sorts.
+ * All costs here are in units of cpu_operator_cost, as none of it is I/O:
+ * settings such as random_page_cost = 1.1 must not make a round trip look
+ * cheaper than sorting 50 rows.  The numbers were measured on the CPU, with
+ * rows of about 50 ids.  Of a million rows, in the index's order, 1,000 take
+ * 2 ms, 10,000 take 68 ms, 100,000 take 452 ms and all take 3,633 ms.
+ * Scanned and sorted, up to 10,000 take 550 ms or more, 100,000 take 955 ms
+ * and all take 1,086 ms.  A round trip takes 0.1 ms, and ranking a million
+ * rows 0.2 ms more, where the planner's unit of cost is 3 to 6 microseconds.
+ * With 200 operators a row, the planner goes from the index to a sort where
+ * both are about as fast: at some thousand of 10,000 rows, and at 100,000 and
+ * more of a million.  A query without LIMIT sorts.
  *
- * A scan without an order has all rows found before the first one comes: then
- * the engine sorts, sends, and has to be asked for more, and the session
- * checks the rows, which is what a search of a large part of the table mostly
- * costs.  Measured: 0.5 microseconds a row, up to 1.4 for half of a table.
+ * A scan without an order has all rows found before it returns the first one.
+ * The engine sorts, sends, and has to be asked for more, and the session
+ * checks the rows.  For a large part of the table, this is most of the cost
+ * of a search.  Measured: 0.5 microseconds a row, up to 1.4 for half of a
+ * table.
  *
  * A mirror that is not resident has to be loaded, once.  Measured, that takes
- * one and a half to five times as long as a scan of the table for the
- * distances of all rows.  Nobody knows how many searches will make use of it;
- * each is charged a fiftieth of such a scan.  If the first one were charged
- * with all of it, none would ever load a mirror: so, the index still beats a
- * scan and a sort when few rows are wanted, and only another index that is
- * nearly as good is taken instead until something has loaded the mirror.  It
- * is resident if facts say so. If there are none although there was room for
- * them, nobody has loaded it.  But a table that has no lasting mirror, for it
- * is temporary or unlogged, is scanned and sorted by the index scan itself,
- * which is never better than the same done by the executor. The same goes for
- * one whose mirror the engine had no room for a moment ago.
+ * 1.5 to 5 times as long as a scan of the table for the distances of all
+ * rows.  How many searches will use the mirror is not known, so each is
+ * charged a fiftieth of such a scan.  If the first search were charged the
+ * whole load, no search would ever load a mirror.  So the index still beats a
+ * scan and a sort when few rows are wanted.  Only another index that is
+ * nearly as good is preferred until the mirror is loaded.
  *
- * The server does not know how many rows a partial index has, which is a
- * single page whatever it stands for: without facts that is estimated from
- * the predicate.
+ * A mirror is resident if its facts say so.  If it has no facts although
+ * there was room for them, it was not loaded.  But a temporary or unlogged
+ * table has no lasting mirror, and the engine may have had no room for a
+ * mirror a moment ago.  Then the index scan itself scans and sorts the table,
+ * which is never better than the same done by the executor.
+ *
+ * The server does not know how many rows a partial index has.  Without facts
+ * that is estimated from the predicate.
  *
  *-------------------------------------------------------------------------
  */
@@ -73,31 +74,33 @@
 #include "utils/rel.h"
 #include "utils/selfuncs.h"
 
-/* Operator calls that take as long as: */
-#define ORDERED_OPERATORS	200.0	/* getting a row in order of its distance */
+/* Operator calls that take as long as */
+#define ORDERED_OPERATORS	200.0	/* getting a row in the order of distances */
 #define FOUND_OPERATORS		60.0	/* getting a row that a search key finds */
 
 /*
- * A load takes as long as so many scans of the table for distances, for so
- * many searches
+ * A load takes as long as LOAD_SCANS scans of the table for distances, and is
+ * charged to LOAD_SEARCHES searches
  */
 #define LOAD_SCANS			2.0
 #define LOAD_SEARCHES		100.0
 
-/* Rows that an ordered scan ranks before it looks for those of its keys */
+/*
+ * Rows that an ordered scan ranks before it looks for the rows of its keys
+ */
 #define KEYED_VAIN			(GPUVEC_FIRST_BATCH + GPUVEC_FIRST_BATCH * GPUVEC_BATCH_GROWTH)
 
 /*
- * More than anything that has been disabled costs, though finite, for costs
- * are subtracted
+ * More than the cost of any disabled path, but finite, as costs are
+ * subtracted
  */
 #define IMPOSSIBLE_COST			1.0e30
 #define IMPOSSIBLE_DISABLED		1000
 
-/* Operator calls of a distance, as sql/gpuvec--*.sql says */
+/* Operator calls of a distance, as in sql/gpuvec--*.sql */
 #define DISTANCE_OPERATORS	10.0
 
-/* Has a table mirrors that outlive a statement? */
+/* True if the table's mirrors outlive a statement */
 static bool
 has_mirrors(PlannerInfo *root, const RelOptInfo *rel)
 {
@@ -105,8 +108,8 @@ has_mirrors(PlannerInfo *root, const RelOptInfo *rel)
 }
 
 /*
- * A scan of the table for the distances of these rows, and a sort if they are
- * to be in order
+ * Cost of a scan of the table for the distances of `rows` rows, and of a sort
+ * if they are `ordered`
  */
 static Cost
 cost_without_mirror(const RelOptInfo *rel, double rows, bool ordered)
@@ -136,8 +139,8 @@ find_facts(PlannerInfo *root, const IndexOptInfo *info, Facts *facts)
 }
 
 /*
- * A trip to the engine, which ranks about so many rows, and what it is
- * charged of a load
+ * Cost of a round trip to the engine, which ranks about `rows` rows, and a
+ * share of the load
  */
 static Cost
 trip_cost(const IndexOptInfo *info, FactsKnown known, const Facts *facts, double rows,
@@ -154,8 +157,8 @@ trip_cost(const IndexOptInfo *info, FactsKnown known, const Facts *facts, double
 }
 
 /*
- * What it takes until the first row can be had: a trip, or where there is no
- * mirror a scan
+ * Cost until the first row can be returned: of a round trip, or of a scan if
+ * there is no mirror
  */
 static Cost
 begin_cost(PlannerInfo *root, const IndexOptInfo *info, double rows, bool ordered, double loops)
@@ -196,7 +199,7 @@ gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 	}
 	if (list_length(path->indexorderbys) > 1)
 	{
-		/* scans have one order: whatever else there is has to be taken */
+		/* scans order by one distance: any other path has to be taken */
 		*startup_cost += IMPOSSIBLE_COST;
 #if PG_VERSION_NUM >= 180000
 		path->path.disabled_nodes = IMPOSSIBLE_DISABLED;
@@ -207,7 +210,7 @@ gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 	if (ordered && path->indexclauses != NIL)
 
 		/*
-		 * some rows are ranked in vain before those that the keys find are
+		 * rows are ranked in vain before the rows that the keys find are
 		 * fetched
 		 */
 		rows += Min(KEYED_VAIN, indexed * info->rel->tuples - rows);

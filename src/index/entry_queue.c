@@ -1,35 +1,35 @@
 /*-------------------------------------------------------------------------
  *
  * entry_queue.c
- *	  Entries that wait to be written to the index.
+ *	  Index entries that wait to be written.
  *
- * A record of WAL for each row would make insertions several times slower.
- * So what is inserted into an index waits in this process, until rows of
- * another bucket follow, or much has been collected; at the latest it is
- * written
+ * A WAL record for each row would make insertions several times slower.  So
+ * entries wait in this process, until rows of another bucket follow, or more
+ * than QUEUE_BYTES wait.  At the latest they are written
  *
- *	 - before the transaction commits or is prepared: nobody else sees the
- *	 rows
- *	   before that, and each commits with its entry;
- *	 - before a query of this transaction begins that writes, or has other
- *	   processes, and before each index scan: they see the rows.
+ *	 - before the transaction commits or is prepared: no other session sees
+ *	   the rows before that, and each row commits with its entry;
+ *	 - before a query of this transaction begins that writes or has parallel
+ *	   workers, and before each index scan: these see the rows.
  *
- * A feed's mark follows when the entry is written: who reads the mark finds
- * it.
+ * A page is marked in the feed after its entry was written: who reads the
+ * mark finds the entry.
  *
- * While an entry waits, its row may die: if its subtransaction fails, or its
- * speculative insertion met a conflict.  VACUUM finds no entry of it then,
- * and may give its tid to another row.  So entries of a subtransaction go
- * when it fails, with its lock of the table, and others are written only if
- * this transaction still has rows at their tids.  That may be another row of
- * its own after a conflict: those that were inserted speculatively are told
- * by a hash of what is in them.  An index that is not valid yet has no queue,
- * for the rows that CREATE INDEX CONCURRENTLY adds are others'; and neither
- * has one of a table whose pages are not the heap's.
+ * While an entry waits, its row may die: its subtransaction fails, or its
+ * speculative insertion meets a conflict.  VACUUM then finds no entry of the
+ * row, and may give its tid to another row.  So the entries of a
+ * subtransaction are dropped when it fails, while it still has its lock on
+ * the table.  Other entries are written only if this transaction still has
+ * rows at their tids.  After a conflict that may be another row of the same
+ * transaction, so rows that were inserted speculatively are recognized by a
+ * hash of their contents.  An index that is not valid yet has no queue, as
+ * CREATE INDEX CONCURRENTLY adds rows of other transactions.  Nor has an
+ * index on a table with another access method than heap.
  *
- * If the index is gone by then, or was built anew by this transaction, its
- * entries are dropped; the build has them.  But a subtransaction that did
- * that may still fail, and the index comes back: until it is sure, they wait.
+ * If the index is gone when its entries are to be written, or was rebuilt by
+ * this transaction, the entries are dropped; the rebuild has them.  But a
+ * subtransaction that dropped or rebuilt the index may still fail, and the
+ * index comes back: until that is decided, the entries wait.
  *
  *-------------------------------------------------------------------------
  */
@@ -51,7 +51,7 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
-/* Indexes that have a queue at a time */
+/* Indexes that can have a queue at a time */
 #define QUEUES			16
 
 /* Entries are written when this many bytes wait */
@@ -60,33 +60,34 @@
 typedef struct EntryQueue
 {
 	Oid			index;			/* InvalidOid: the queue is free */
-	uint8		build[ENTRY_BUILD_BYTES];
-	uint32		bucket;
+	uint8		build[ENTRY_BUILD_BYTES];	/* build id of the index */
+	uint32		bucket;			/* bucket of all entries */
 	EntryBatch	batch;
-	BlockNumber blocks[ENTRY_BUCKET_BLOCKS];	/* that entries are of ... */
-	int			nblocks;		/* ... each once */
+	BlockNumber blocks[ENTRY_BUCKET_BLOCKS];	/* [nblocks], heap pages of
+												 * the entries */
+	int			nblocks;		/* each page once */
 } EntryQueue;
 
 static EntryQueue queues[QUEUES];
-static int	nqueues = 0;		/* in use, or were since the transaction began */
-static bool ending = false;		/* what waits has been written for the last
-								 * time */
-static bool speculating = false;	/* a statement began that may meet
-									 * conflicts */
+static int	nqueues = 0;		/* in use now or before in this transaction */
+static bool ending = false;		/* commit has begun: entries are written at
+								 * once */
+static bool speculating = false;	/* a statement began that may insert
+									 * speculatively */
 static MemoryContext queue_context = NULL;
 
 static ExecutorStart_hook_type prev_executor_start = NULL;
 
-/* Which line pointers of a page of the heap are rows of this transaction? */
+/* Which line pointers of a heap page are rows of this transaction? */
 typedef struct OwnRows
 {
 	Relation	heap;
 	BlockNumber nblocks;		/* of the heap */
-	BlockNumber block;			/* that was looked at last */
-	bool		own[MaxHeapTuplesPerPage + 1];
+	BlockNumber block;			/* the page that own[] is of */
+	bool		own[MaxHeapTuplesPerPage + 1];	/* [line pointer] */
 } OwnRows;
 
-/* Look at a page */
+/* Find the transaction's rows on a page */
 static void
 find_own_rows(OwnRows *rows, BlockNumber block)
 {
@@ -113,8 +114,9 @@ find_own_rows(OwnRows *rows, BlockNumber block)
 }
 
 /*
- * A number to tell a row by, which is at this tid: a hash of what is in it,
- * not 0.  `speculative`: 0 if it was not inserted speculatively.
+ * A hash of the contents of the row at this tid, never 0, to recognize the
+ * row by.  Returns 0 if there is no row, or if `speculative` is set and the
+ * row was not inserted speculatively.
  */
 static uint16
 row_number(Relation heap, ItemPointer tid, bool speculative)
@@ -139,7 +141,10 @@ row_number(Relation heap, ItemPointer tid, bool speculative)
 	return result;
 }
 
-/* Has this transaction a row at this tid, and that one if it can be told? */
+/*
+ * True if this transaction has a row at this tid, with the row_number() `row`
+ * (0: any)
+ */
 static bool
 is_own_row(ItemPointer root, uint16 row, void *arg)
 {
@@ -169,7 +174,7 @@ write_queue(EntryQueue *queue, Relation index)
 		FeedMark(index, queue->blocks[i]);
 }
 
-/* Forget what waits */
+/* Drop the entries that wait */
 static void
 empty_queue(EntryQueue *queue)
 {
@@ -178,8 +183,8 @@ empty_queue(EntryQueue *queue)
 }
 
 /*
- * Write what waits, if the index is still there and still that one; false: it
- * is not
+ * Write the entries if the index still exists and is of the same build.
+ * False: it is not.
  */
 static bool
 write_if_there(EntryQueue *queue)
@@ -198,7 +203,7 @@ write_if_there(EntryQueue *queue)
 	return there;
 }
 
-/* Write what waits, or drop it if nobody can want it any more */
+/* Write the entries, or drop them if their index cannot come back */
 static void
 flush_queue(EntryQueue *queue)
 {
@@ -235,7 +240,7 @@ queue_xact_callback(XactEvent event, void *arg)
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
 			EntryQueueFlush();
-			/* other extensions may insert rows after that */
+			/* other extensions may still insert rows */
 			ending = true;
 			break;
 		case XACT_EVENT_COMMIT:
@@ -248,7 +253,7 @@ queue_xact_callback(XactEvent event, void *arg)
 	}
 }
 
-/* A subtransaction fails: its rows are nobody's */
+/* A subtransaction fails: drop the entries of its rows */
 static void
 queue_subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransactionId parent,
 					   void *arg)
@@ -264,8 +269,8 @@ queue_subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransactio
 }
 
 /*
- * Note whether a plan may insert rows speculatively: it, or one that an
- * extension wraps
+ * Note whether a plan may insert rows speculatively, or one that a CustomScan
+ * of an extension wraps
  */
 static void
 note_conflicts(const Plan *plan)
@@ -283,7 +288,7 @@ note_conflicts(const Plan *plan)
 	}
 }
 
-/* The same of a statement, with its WITH queries */
+/* The same for a statement, with its WITH queries */
 static void
 note_conflicts_of(const PlannedStmt *statement)
 {
@@ -295,9 +300,10 @@ note_conflicts_of(const PlannedStmt *statement)
 }
 
 /*
- * A query begins, perhaps with processes that do not know what waits here.
- * One that only reads, in this process, finds out by its index scans: the
- * function of an index may run such a query for each row.
+ * A query begins, perhaps with parallel workers, which do not know the
+ * entries that wait here.  A query that only reads, in this process, needs no
+ * flush here, as its index scans flush.  The function of an index may run
+ * such a query for each row.
  */
 static void
 queue_executor_start(QueryDesc *query, int flags)
@@ -320,7 +326,7 @@ EntryQueueInit(void)
 	ExecutorStart_hook = queue_executor_start;
 }
 
-/* The queue of a build of an index; NULL: all are taken by others */
+/* The queue of a build of an index.  NULL: all queues are taken. */
 static EntryQueue *
 queue_of(Oid index, const uint8 *build)
 {
@@ -337,7 +343,7 @@ queue_of(Oid index, const uint8 *build)
 	return queue;
 }
 
-/* Note a heap block that entries are of */
+/* Note a heap page that entries are of */
 static void
 note_block(EntryQueue *queue, BlockNumber block)
 {
@@ -367,7 +373,8 @@ EntryQueueAdd(Relation heap, Relation index, ItemPointer root, struct varlena *v
 	EntryQueue *queue;
 
 	if (!EntriesBuildId(index, build))
-		return;					/* of another layout: scans say so */
+		return;					/* the index is of another layout: scans
+								 * report that */
 	queue = queue_of(RelationGetRelid(index), build);
 	if (queue == NULL || ending || !index->rd_index->indisvalid ||
 		heap->rd_tableam != GetHeapamTableAmRoutine())

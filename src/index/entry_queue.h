@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * entry_queue.h
- *	  Entries that wait to be written to the index.
+ *	  Index entries that wait to be written.
  *
- * They wait in this process, so that those of a statement or transaction are
- * written together; they are at the latest when it commits, and before any
- * query of it begins.
+ * Entries wait in this process, so that those of a statement or transaction
+ * are written together.  entry_queue.c says when they are written at the
+ * latest.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,16 +17,16 @@
 #include "storage/itemptr.h"
 #include "utils/rel.h"
 
-/* Have the callbacks and hooks called, when the library is loaded */
+/* Register the callbacks and the hook, when the library is loaded */
 extern void EntryQueueInit(void);
 
 /*
- * Let the entry of a root wait, or write it at once if it cannot; `value` is
- * a set, not toasted, or NULL for a null value
+ * Add the entry of a root to the queue, or write it at once if it cannot
+ * wait.  `value` is a set, not toasted, or NULL for a null value.
  */
 extern void EntryQueueAdd(Relation heap, Relation index, ItemPointer root, struct varlena *value);
 
-/* Write what waits */
+/* Write all entries that wait */
 extern void EntryQueueFlush(void);
 
 #endif							/* GPUVEC_ENTRY_QUEUE_H */

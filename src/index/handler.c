@@ -3,13 +3,13 @@
  * handler.c
  *	  The index access method "gpuvec".
  *
- * An index on a column holds nothing but a metapage: it tells the planner
- * that the mirror of the column can deliver the table's rows in order of a
- * distance, or those with certain ids.  An index with an expression or a
- * predicate keeps its rows (entries.c), for nobody who reads may compute
- * them.  Scans search the mirror (scan.c, key_search.c).  Inserting into the
- * index, and vacuuming it, tell the mirror what has changed (feed.c), in
- * shared memory: neither needs the engine.
+ * An index on a column holds only a metapage.  It tells the planner that the
+ * mirror of the column can return the table's rows in the order of a
+ * distance, or the rows with certain ids.  An index with an expression or a
+ * predicate keeps its rows (entries.c), as no session that only reads may
+ * compute them.  Scans search the mirror (scan.c, key_search.c).  Insertions
+ * and vacuum tell the mirror what has changed (feed.c), in shared memory:
+ * neither needs the engine.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,7 +45,7 @@ GpuvecStrategyMeasure(StrategyNumber strategy)
 	return measures[strategy - GPUVEC_FIRST_DISTANCE];
 }
 
-/* A row was inserted, or a version that is the root of a new chain */
+/* A row version was inserted that is the root of a HOT chain */
 #if PG_VERSION_NUM >= 140000
 static bool
 gpuvec_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid, Relation heap,
@@ -64,10 +64,10 @@ gpuvec_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid, Rela
 }
 
 /*
- * Line pointers of rows are about to be made reusable: everything has to be
- * looked at again, after the entries are gone.  For an index that keeps none
- * the callback is not asked: it does not know which rows it stands for, and
- * what the engine has may be older than the table.
+ * VACUUM is about to make line pointers reusable.  All pages have to be read
+ * again, after the entries were removed.  For an index that keeps no rows the
+ * callback is not called: the index does not know its rows, and the engine's
+ * copy may be older than the table.
  */
 static IndexBulkDeleteResult *
 gpuvec_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
@@ -104,7 +104,7 @@ gpuvec_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 	return stats;
 }
 
-/* Does an operator take and return what scans expect of its strategy? */
+/* True if an operator has the types that scans expect of its strategy */
 static bool
 operator_fits(Form_pg_amop amop)
 {
@@ -122,7 +122,7 @@ operator_fits(Form_pg_amop amop)
 		opfamily_can_sort_type(amop->amopsortfamily, FLOAT8OID);
 }
 
-/* Is an operator of a family one that scans understand? */
+/* True if scans understand an operator of a family */
 static bool
 operator_valid(Form_pg_amop amop, const char *family)
 {
@@ -176,7 +176,7 @@ gpuvec_validate(Oid opclass)
 	return ok;
 }
 
-/* Has the operator class of a column of an index distance operators? */
+/* True if the operator class of an index column has distance operators */
 static bool
 column_has_distances(Oid index, int column)
 {
@@ -200,8 +200,8 @@ column_has_distances(Oid index, int column)
 }
 
 /*
- * What the server cannot know: whether a column can be ordered by distances,
- * and that exclusion constraints are refused (build.c)
+ * Tell what the server cannot know: a column with distance operators can be
+ * ordered by distances, and exclusion constraints are refused (build.c)
  */
 static bool
 gpuvec_property(Oid index, int column, IndexAMProperty property, const char *name,
@@ -220,7 +220,7 @@ gpuvec_property(Oid index, int column, IndexAMProperty property, const char *nam
 	}
 }
 
-/* An index has no parameters: whatever is given is refused */
+/* An index has no parameters: any parameter is refused */
 static bytea *
 gpuvec_options(Datum options, bool validate)
 {

@@ -21,8 +21,8 @@
 #include "nodes/tidbitmap.h"
 
 /*
- * Strategies of the operator class idset_ops: distance operators, then
- * searches
+ * Strategies of the operator class idset_ops: distance operators, then search
+ * operators
  */
 #define GPUVEC_FIRST_DISTANCE	1
 #define GPUVEC_LAST_DISTANCE	5
@@ -33,7 +33,7 @@
 #define GPUVEC_REACHES			10	/* <<->>; right argument idset_threshold */
 #define GPUVEC_N_STRATEGIES		10
 
-/* The measure whose distance a strategy is */
+/* The measure that a distance strategy is of */
 extern gpuvec_measure GpuvecStrategyMeasure(StrategyNumber strategy);
 
 /* build.c */
@@ -44,13 +44,16 @@ extern void GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target);
 
 /* scan.c */
 
-/* Rows of the first batch of a scan in order, and how batches grow */
+/*
+ * Rows of the first batch of an ordered scan, and by which factor batches
+ * grow
+ */
 #define GPUVEC_FIRST_BATCH		128
 #define GPUVEC_BATCH_GROWTH		8
 
 /*
- * With search keys, the scan looks for their rows before this batch; it has
- * ranked those of all batches before by then
+ * Before the batch of this many rows, a scan with search keys looks for the
+ * rows of its keys.  By then it has ranked the rows of all batches before.
  */
 #define GPUVEC_KEYED_BATCH		(GPUVEC_FIRST_BATCH * GPUVEC_BATCH_GROWTH * GPUVEC_BATCH_GROWTH)
 
@@ -65,19 +68,19 @@ extern void gpuvec_endscan(IndexScanDesc scan);
 /* ranked_rows.c */
 extern double GpuvecRankDistance(gpuvec_measure measure, double score);
 
-/* key_search.c: the rows that may satisfy the search keys, or all of them */
+/* key_search.c: the rows that may satisfy the search keys */
 typedef struct GpuvecFound
 {
-	bool		all;			/* every row may */
-	int64	   *roots;			/* otherwise these, as tid_number() */
+	bool		all;			/* every row may satisfy them */
+	int64	   *roots;			/* otherwise [n], as tid_number() */
 	uint64		n;
 } GpuvecFound;
 
 extern void GpuvecFind(IndexScanDesc scan, MemoryContext context, GpuvecFound *found);
 
 /*
- * keyed.c: these rows in order; first those that rank, by
- * GpuvecRankDistance()
+ * keyed.c: the rows that the search keys found, in order; first those that
+ * rank, by GpuvecRankDistance()
  */
 typedef struct KeyedRow
 {
@@ -89,19 +92,21 @@ typedef struct KeyedRow
 extern uint64 GpuvecFetchFound(IndexScanDesc scan, GpuvecFound *found, gpuvec_measure measure,
 							   IdSet *query, KeyedRow **rows);
 
-/* root.c: the roots of HOT chains, as numbers that sort like tids */
+/* root.c: finds the roots of HOT chains, as numbers that sort like tids */
 typedef struct RootFinder
 {
 	Relation	heap;
-	BlockNumber block;			/* that was read last, or InvalidBlockNumber */
-	OffsetNumber roots[MaxHeapTuplesPerPage];
+	BlockNumber block;			/* page that was read last, or
+								 * InvalidBlockNumber */
+	OffsetNumber roots[MaxHeapTuplesPerPage];	/* of that page, [line pointer
+												 * - 1] */
 } RootFinder;
 
 #define tid_number(block, line) ((int64) (block) << 16 | (line))
 #define tid_number_block(number) ((BlockNumber) ((number) >> 16))
 #define tid_number_line(number) ((OffsetNumber) ((number) & 0xFFFF))
 
-/* What a hit names: a root, or a row version if the mirror is a plain one */
+/* What a hit names: a root, or a row version if the mirror is plain */
 #define hit_root(hit) \
 	tid_number(gpuvec_hit_block((hit)->place), mirror_line_offset(gpuvec_hit_line((hit)->place)))
 

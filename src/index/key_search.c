@@ -1,38 +1,38 @@
 /*-------------------------------------------------------------------------
  *
  * key_search.c
- *	  Rows that satisfy the search keys, by the mirror.
+ *	  Finds the rows that may satisfy the search keys, with the mirror.
  *
- * The rows of every key are those that reach a bound of some measure:
+ * The rows that satisfy a key reach a bound of some measure:
  *
  *		tokens && q		at least one common id: intersection >= 1
  *		tokens @> q		all of q's ids are common: containment >= 1
  *		tokens = q		the larger set has no more ids than are common:
  *						braun_blanquet >= 1; hamming >= 0 if q is empty
- *		tokens <@ q		all of the row's ids are common; then the row is not
- *		the
- *						larger set, and the smaller one has no more ids than
- *						are
- *						common: overlap >= 1.  (So have rows that contain q.)
- *						Empty rows have no common ids; these are at distance 0
+ *		tokens <@ q		all of the row's ids are common.  So the smaller set
+ *						has no more ids than are common: overlap >= 1.
+ *						(Rows that contain q reach that, too.)
+ *						Empty rows have no common ids.  They are at distance 0
  *						from the empty set: hamming >= 0, with the query '{}'.
- *		tokens <<->> t	t says it
+ *		tokens <<->> t	t names the measure and the bound
  *
- * so the engine returns the rows, and the executor checks each once more.  It
- * leaves out rows without a common id, unless they rank
- * (gpuvec_ranks_disjoint); otherwise their score is 0, and no score is lower.
- * A key whose bound no score is below says nothing, and neither does
- * containment of no ids.  No row has a common id with an empty set, and none
- * satisfies a key that is null or has a null query or score.
+ * The engine returns the rows that reach the bound, and the executor rechecks
+ * each of them.  The engine leaves out rows without a common id, unless they
+ * rank (gpuvec_ranks_disjoint).  If they do not rank, their score is 0, and
+ * no score is lower.  A key says nothing if no score is below its bound, or
+ * if it asks for containment of no ids.  No row has a common id with an empty
+ * set.  No row satisfies a key that is null, or that has a null query or
+ * score.
  *
  * The second search for '<@' may find a root that the first one has found,
- * with the set of another row: one that came after the first was removed.
- * Then the snapshot sees neither.  (In recovery only rows that the snapshot
- * sees are found, each with a root of its own.)
+ * with the set of another row, which came after the first row was removed.
+ * Then the snapshot sees neither row.  (In recovery only rows that the
+ * snapshot sees are found, each with a root of its own.)
  *
  * Several keys have to be satisfied at once.  Only one of them is searched
- * for, the one that the fewest rows are likely to satisfy by its kind.  If
- * none says anything, or without a mirror, every row may satisfy them.
+ * for: the key whose kind (BoundKind) is likely to leave the fewest rows.  If
+ * no key says anything, or if there is no mirror, every row may satisfy the
+ * keys.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,7 +48,7 @@
 #include "miscadmin.h"
 #include "utils/rel.h"
 
-/* How many rows a key leaves; the lowest kind is searched for */
+/* Kinds of bounds: a lower kind leaves fewer rows, and is searched for */
 typedef enum BoundKind
 {
 	BOUND_NOTHING,				/* no row */
@@ -61,7 +61,8 @@ typedef enum BoundKind
 } BoundKind;
 
 /*
- * A key as a bound: rows that reach min_score with the query, and empty ones
+ * A search key as a bound: rows that reach min_score with the query, and
+ * empty rows if `empty` is set
  */
 typedef struct Bound
 {
@@ -69,10 +70,10 @@ typedef struct Bound
 	gpuvec_measure measure;
 	double		min_score;
 	IdSet	   *query;
-	bool		empty;			/* empty rows as well */
+	bool		empty;
 } Bound;
 
-/* No set has a lower score with a query of that many ids */
+/* The lowest score that any set has with a query of `len` ids */
 static double
 lowest_score(gpuvec_measure measure, uint32 len)
 {
@@ -80,7 +81,7 @@ lowest_score(gpuvec_measure measure, uint32 len)
 		gpuvec_score(measure, 0, len, GPUVEC_MAX_ID + 1) : 0;
 }
 
-/* The bound that a threshold is */
+/* The bound of an idset_threshold */
 static void
 threshold_bound(Datum value, Bound *bound)
 {
@@ -98,7 +99,7 @@ threshold_bound(Datum value, Bound *bound)
 		bound->kind = BOUND_SCORE;
 }
 
-/* The bound that an operator with a set is */
+/* The bound of an operator with a set */
 static void
 set_bound(StrategyNumber strategy, Datum value, Bound *bound)
 {
@@ -133,9 +134,9 @@ set_bound(StrategyNumber strategy, Datum value, Bound *bound)
 }
 
 /*
- * Describe the mirror of an index that is scanned.  The index of a database
- * that was copied has the build id of the original; the feed is of another
- * one if the mirror is.
+ * Describe the mirror for an index scan.  In a copied database the index has
+ * the build id of the original.  Its feed must be another one, so the key's
+ * meaning enters the build id.
  */
 void
 GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target)
@@ -149,7 +150,7 @@ GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target)
 		target->build[i] ^= (uint8) (target->key.meaning >> 8 * i);
 }
 
-/* The bound that a key is */
+/* The bound of a search key */
 static void
 key_bound(ScanKey key, Bound *bound)
 {
@@ -163,7 +164,7 @@ key_bound(ScanKey key, Bound *bound)
 		set_bound(key->sk_strategy, key->sk_argument, bound);
 }
 
-/* The bound to search for: the others are left to the executor */
+/* Choose the bound to search for; the executor checks the other keys */
 static void
 choose_bound(IndexScanDesc scan, Bound *best)
 {
@@ -178,7 +179,7 @@ choose_bound(IndexScanDesc scan, Bound *best)
 	}
 }
 
-/* Add the roots that a search found */
+/* Add the roots that a search has found */
 static void
 add_roots(const MirrorTarget *target, const MirrorQuery *query, MemoryContext context,
 		  GpuvecFound *found)
@@ -200,7 +201,7 @@ add_roots(const MirrorTarget *target, const MirrorQuery *query, MemoryContext co
 	}
 }
 
-/* Find the rows that reach a score; false: the mirror cannot tell */
+/* Find the rows that reach a score.  False: the mirror cannot be used. */
 static bool
 find_scores(IndexScanDesc scan, MirrorTarget *target, gpuvec_measure measure, double min_score,
 			const IdSet *set, MemoryContext context, GpuvecFound *found)
@@ -229,7 +230,7 @@ find_scores(IndexScanDesc scan, MirrorTarget *target, gpuvec_measure measure, do
 	return true;
 }
 
-/* Find the rows of a bound; false: the mirror cannot tell */
+/* Find the rows of a bound.  False: the mirror cannot be used. */
 static bool
 find_bound(IndexScanDesc scan, const Bound *bound, MemoryContext context, GpuvecFound *found)
 {
@@ -246,8 +247,8 @@ find_bound(IndexScanDesc scan, const Bound *bound, MemoryContext context, Gpuvec
 }
 
 /*
- * Find the rows; roots[] is allocated in the context, and not NULL even if n
- * is 0
+ * Find the rows that may satisfy the search keys.  Unless found->all is set,
+ * found->roots is allocated in `context`, and not NULL even if n is 0.
  */
 void
 GpuvecFind(IndexScanDesc scan, MemoryContext context, GpuvecFound *found)

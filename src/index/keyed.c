@@ -1,25 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * keyed.c
- *	  Rows that search keys find, in order of a distance.
+ *	  Rows that the search keys find, in the order of a distance.
  *
  * A scan with both search keys and an order ranks all rows, and the executor
- * drops those that do not satisfy the keys.  That is best while such rows are
- * many: a few batches have enough of them.  Where they are few, the scan
+ * drops those that do not satisfy the keys.  That is best while many rows
+ * satisfy them: a few batches have enough.  Where they are few, the scan
  * would go through most of the table.  So when the next batch would be longer
- * than the list of all rows that the keys find (key_search.c), these are
- * fetched and sorted instead, and the scan goes on with those behind the last
- * row that it returned.
+ * than the list of all rows that the keys find (key_search.c), the scan
+ * changes over.  It fetches and sorts the rows of the list, and goes on
+ * behind the last row that it returned.
  *
  * Fetching gives for each root what the executor will find there: the version
- * that the snapshot sees, if there is one; or, if the index keeps its rows,
- * the entry of the root, whether it is seen or not, which the executor finds
- * out.  Its set is that of the root in the mirror, as all versions of a HOT
- * chain have the same (or, in recovery, its own).  So its distance is the one
- * that it had in the ranking, and each row comes once, whenever the scan
- * changes over.  The list is a superset of the rows that satisfy the keys,
- * also of those that the engine does not rank, so nothing is left to come
- * after it.
+ * that the snapshot sees, if there is one.  If the index keeps its rows,
+ * fetching gives the entry of the root, and the executor finds out whether it
+ * is visible.  The set is that of the root in the mirror, as all versions of
+ * a HOT chain have the same set (in recovery, it is the version's own).  So a
+ * row has the distance that it had in the ranking, and comes once, whenever
+ * the scan changes over.  The list is a superset of the rows that satisfy the
+ * keys, including those that the engine does not rank.  So nothing is left to
+ * come after it.
  *
  *-------------------------------------------------------------------------
  */
@@ -56,16 +56,20 @@ compare_roots(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Where the sets of roots come from */
+/* Where the sets of roots are read */
 typedef struct SetSource
 {
 	IndexScanDesc scan;
-	EntryReader *entries;		/* that the index keeps; NULL: from the table */
+	EntryReader *entries;		/* rows that the index keeps; NULL: the
+								 * table's are read */
 	struct IndexFetchTableData *fetch;
 	TupleTableSlot *slot;
 } SetSource;
 
-/* The set of a root; false: the snapshot sees none there, or it is null */
+/*
+ * Find the set of a root.  False: the snapshot sees no row there, or the set
+ * is null.
+ */
 static bool
 find_set(SetSource *source, int64 root, const uint16 **ids, uint32 *len)
 {
@@ -98,7 +102,7 @@ find_set(SetSource *source, int64 root, const uint16 **ids, uint32 *len)
 	return true;
 }
 
-/* The row of a root, with its distance; false: there is none */
+/* Make the row of a root, with its distance.  False: there is none. */
 static bool
 make_row(SetSource *source, gpuvec_measure measure, IdSet *query, int64 root, KeyedRow *row)
 {
@@ -118,9 +122,9 @@ make_row(SetSource *source, gpuvec_measure measure, IdSet *query, int64 root, Ke
 }
 
 /*
- * Fetch and sort the rows that were found; returns how many.  They are
- * fetched in the order of the table, so found's roots are in that order
- * afterwards.  *rows is allocated in the current memory context.
+ * Fetch and sort the rows that were found; returns their number.  They are
+ * fetched in the order of the table, so found->roots is sorted afterwards.
+ * *rows is allocated in the current memory context.
  */
 uint64
 GpuvecFetchFound(IndexScanDesc scan, GpuvecFound *found, gpuvec_measure measure, IdSet *query,

@@ -19,7 +19,7 @@ typedef struct KnnRow
 {
 	double		distance;
 	int64		root;
-	bool		version;		/* root is still a row version: see
+	bool		version;		/* root is still the tid of a row version: see
 								 * find_root() */
 } KnnRow;
 
@@ -35,7 +35,7 @@ typedef enum KnnPhase
 
 typedef struct KnnState
 {
-	MemoryContext context;		/* of one (re)scan */
+	MemoryContext context;		/* lives as long as one (re)scan */
 	KnnPhase	phase;
 	gpuvec_measure measure;
 	IdSet	   *query;			/* NULL: every distance is null */
@@ -44,15 +44,16 @@ typedef struct KnnState
 	MirrorTarget target;
 	MirrorSearch search;
 	MirrorQuery wire;
-	bool		complete;		/* no rows are behind those of rows[] */
-	KnnRow	   *rows;
+	bool		complete;		/* no rows follow those in rows[] */
+	KnnRow	   *rows;			/* [nrows], of the batches so far */
 	uint64		nrows;
 	uint64		maxrows;
-	uint64		nready;			/* of these, whole groups */
-	uint64		nsorted;		/* of these, in the order to return */
-	uint64		next;
-	KnnRow		last;			/* that was returned */
-	bool		returned;		/* there is one */
+	uint64		nready;			/* rows[0 .. nready) are whole groups */
+	uint64		nsorted;		/* rows[0 .. nsorted) are in the order to
+								 * return */
+	uint64		next;			/* index of the next row to return */
+	KnnRow		last;			/* the row that was returned last */
+	bool		returned;		/* last is set */
 
 	/* SCAN_KEYED */
 	bool		looked;			/* found is set */
@@ -62,7 +63,7 @@ typedef struct KnnState
 	/* SCAN_OTHERS */
 	Tuplesortstate *sort;
 	TupleTableSlot *slot;		/* (distance float8, root int8) */
-	bool		everything;		/* the engine delivers nothing (more) */
+	bool		everything;		/* the engine returns no rows (any more) */
 
 	/* SCAN_FOUND, SCAN_KEYED */
 	GpuvecFound found;
@@ -73,29 +74,32 @@ typedef struct KnnState
 
 /* ranked_rows.c */
 
-/* Prepare for batches; false: the rows have to be sorted here */
+/*
+ * Prepare for batches.  False: there is no mirror, so the rows have to be
+ * sorted here.
+ */
 extern bool KnnBeginEngine(IndexScanDesc scan, KnnState *state);
 
-/* Get the next batch from the engine; false: there is none */
+/* Get the next batch.  False: the engine is not available. */
 extern bool KnnNextBatch(IndexScanDesc scan, KnnState *state);
 
 /*
- * Sort the group that comes next.  Its roots are found now: most rows of a
- * batch are never returned.
+ * Sort the next group.  Only here its roots are found: most rows of a batch
+ * are never returned.
  */
 extern void KnnSortGroup(KnnState *state);
 
 /* scan.c */
 
-/* Does a row come behind the last one that was returned? */
+/* True if a row comes behind the last one that was returned */
 extern bool KnnComesNext(const KnnState *state, const KeyedRow *row);
 
 /* other_rows.c */
 
-/* Find all other rows, and sort them */
+/* Find and sort all rows that the engine does not return */
 extern void KnnBeginOthers(IndexScanDesc scan, KnnState *state);
 
-/* The next of the other rows */
+/* Get the next of these rows.  False: there is none. */
 extern bool KnnNextOther(KnnState *state, KnnRow *row);
 
 #endif							/* GPUVEC_KNN_SCAN_H */

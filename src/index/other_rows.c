@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * other_rows.c
- *	  Rows that the engine does not return, in order of a distance.
+ *	  Rows that the engine does not return, in the order of a distance.
  *
- * Those are rows without a common id, empty and null sets, which a scan of
- * the table (or of the rows that the index keeps) finds and a sort orders.
- * An engine that cannot be had, or cannot serve the scan any more, does not
- * end it: then all rows are found and sorted in this way, but for those that
- * have been returned.
+ * These are rows without a common id, and rows whose set is empty or null.  A
+ * scan of the table (or of the rows that the index keeps) finds them, and a
+ * sort orders them.  If the engine is not available, or cannot go on with a
+ * scan, the scan does not end.  Then all rows are found and sorted in this
+ * way, except those that were returned already.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,8 +28,8 @@
 #include "utils/rel.h"
 
 /*
- * Does a row with these ids belong to those that the engine does not return,
- * or has not returned?  Its distance, then.
+ * True if the engine does not return a row with these ids, or has not
+ * returned it.  Sets *distance then.
  */
 static bool
 is_other(const KnnState *state, const uint16 *ids, uint32 len, int64 root, double *distance)
@@ -53,8 +53,8 @@ is_other(const KnnState *state, const uint16 *ids, uint32 len, int64 root, doubl
 }
 
 /*
- * Put a row into the sort if it is one of the others; ids NULL: its set is
- * null
+ * Put a row into the sort if it is one of the other rows.  `ids` is NULL if
+ * its set is null.
  */
 static void
 put_other(KnnState *state, TupleTableSlot *slot, const uint16 *ids, uint32 len, int64 root)
@@ -73,7 +73,7 @@ put_other(KnnState *state, TupleTableSlot *slot, const uint16 *ids, uint32 len, 
 	tuplesort_puttupleslot(state->sort, slot);
 }
 
-/* Put the others among the table's rows into the sort */
+/* Put the other rows of the table into the sort */
 static void
 put_others_of_table(IndexScanDesc scan, KnnState *state, TupleTableSlot *slot)
 {
@@ -102,8 +102,8 @@ put_others_of_table(IndexScanDesc scan, KnnState *state, TupleTableSlot *slot)
 }
 
 /*
- * Put the others among the rows that the index keeps into the sort.  Which of
- * them the snapshot sees is for the executor to find out.
+ * Put the other rows that the index keeps into the sort.  The executor finds
+ * out which of them the snapshot sees.
  */
 static void
 put_others_of_index(IndexScanDesc scan, KnnState *state, TupleTableSlot *slot)

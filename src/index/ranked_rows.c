@@ -1,21 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * ranked_rows.c
- *	  Rows that rank, in order of a distance, from the engine.
+ *	  Rows that rank, in the order of a distance, from the engine.
  *
- * They come in batches that grow: a batch goes on behind the last row of the
- * one before, in the order (score, tid), so that refreshes in between do no
+ * Rows come in batches that grow.  A batch goes on behind the last row of the
+ * batch before, in the order (score, tid), so refreshes in between do no
  * harm.
  *
- * The mirror is a rooted one (see mirror.h): the engine knows the roots of
- * HOT chains, from where the executor follows each chain to the version that
- * the snapshot sees, if there is one.  In recovery it is a plain one
- * (recovery.c). Rows that may not be in the order of (distance, root) yet are
- * collected and sorted once more: those whose distances are equal though
- * their scores are not (see GpuvecRankDistance), and those of a page that
- * come from a plain mirror.  A group is complete when a row of another one
- * follows.
+ * The mirror is rooted (mirror.h).  The engine knows the roots of HOT chains,
+ * and the executor follows each chain to the version that the snapshot sees,
+ * if there is one.  In recovery the mirror is plain (recovery.c).
  *
+ * Rows that may not be in the order (distance, root) yet form a group, which
+ * is sorted once more.  These are rows whose distances are equal though their
+ * scores are not (see GpuvecRankDistance), and rows of one page that come
+ * from a plain mirror.  A group is complete when a row of another group
+ * follows.
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
@@ -28,9 +28,9 @@
 #include "utils/memutils.h"
 
 /*
- * A number that orders like the distance of a row that ranks.  A larger score
- * is a smaller distance; but distances that are 1 - score may be equal though
- * scores are not.
+ * A number that sorts like the distance of a row that ranks.  A larger score
+ * is a smaller distance.  But distances that are 1 - score may be equal
+ * though the scores are not.
  */
 double
 GpuvecRankDistance(gpuvec_measure measure, double score)
@@ -71,7 +71,7 @@ KnnBeginEngine(IndexScanDesc scan, KnnState *state)
 	return true;
 }
 
-/* Replace the tid of a row version from a plain mirror by that of its root */
+/* Replace the tid of a row version from a plain mirror by its root's */
 static void
 find_root(KnnState *state, KnnRow *row)
 {
@@ -81,8 +81,8 @@ find_root(KnnState *state, KnnRow *row)
 }
 
 /*
- * Do two rows belong to a group that the engine may give in another order
- * than that of roots?
+ * True if two rows are in the same group: the engine may return them in
+ * another order than that of their roots
  */
 static bool
 same_group(const KnnState *state, const KnnRow *a, const KnnRow *b)
@@ -91,7 +91,7 @@ same_group(const KnnState *state, const KnnRow *a, const KnnRow *b)
 		(state->measure == GPUVEC_COSINE || tid_number_block(a->root) == tid_number_block(b->root));
 }
 
-/* Only whole groups are ready: not the last one, unless nothing follows */
+/* Only whole groups are ready: not the last group, unless nothing follows */
 static void
 finish_groups(KnnState *state)
 {
@@ -135,7 +135,7 @@ KnnNextBatch(IndexScanDesc scan, KnnState *state)
 		GpuvecLinkWarn(reason);
 		return false;
 	}
-	/* what was returned is not needed any more */
+	/* drop the rows that were returned */
 	state->nrows -= state->next;
 	if (state->nrows > 0)
 		memmove(state->rows, state->rows + state->next, state->nrows * sizeof(KnnRow));

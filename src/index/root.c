@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * root.c
- *	  From a row version to the root of its HOT chain.
+ *	  Finds the root of a row version's HOT chain.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,8 +25,8 @@ read_roots(RootFinder *finder, BlockNumber block)
 }
 
 /*
- * The root of the chain that a visible row version belongs to.  The page may
- * have been looked at before that version came, then it is read once more.
+ * The root of the HOT chain that a visible row version belongs to.  If the
+ * page was read before that version was inserted, it is read once more.
  */
 int64
 GpuvecFindRoot(RootFinder *finder, BlockNumber block, OffsetNumber line)
@@ -44,7 +44,10 @@ GpuvecFindRoot(RootFinder *finder, BlockNumber block, OffsetNumber line)
 	}
 }
 
-/* Is a row version a root itself?  Most are: then no others are looked at. */
+/*
+ * True if a row version is a root itself, as most are.  Looks at no other
+ * version.
+ */
 static bool
 is_root(Relation heap, BlockNumber block, OffsetNumber line)
 {
@@ -63,7 +66,7 @@ is_root(Relation heap, BlockNumber block, OffsetNumber line)
 	return root;
 }
 
-/* The same of a version whose page is not likely to be asked about again */
+/* The same for a row version whose page is not likely to be needed again */
 int64
 GpuvecVersionRoot(RootFinder *finder, int64 version)
 {

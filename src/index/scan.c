@@ -4,17 +4,17 @@
  *	  Index scans in order of a distance.
  *
  * Rows come as a sequential scan and a sort by (distance, root tid) would
- * deliver them, nulls last.  First those that rank for the engine
+ * return them, nulls last.  First come the rows that the engine ranks
  * (ranked_rows.c), then all others (other_rows.c).  If there are search keys
  * as well, the rows that they find are sorted instead, once that is less work
  * (keyed.c).
  *
- * An engine that cannot be had, or cannot serve the scan any more, does not
- * end it: then all rows are found and sorted in that way, but for those that
- * have been returned.
+ * If the engine is not available, or cannot go on with a scan, the scan does
+ * not end.  Then all rows are found and sorted (other_rows.c), except those
+ * that were returned already.
  *
- * Only MVCC snapshots can use the mirror (in the middle of a command the
- * mirror does not know what is there now).
+ * Only MVCC snapshots can use the mirror: in the middle of a command the
+ * mirror does not know the current rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,9 +32,9 @@
 #include "utils/snapmgr.h"
 
 /*
- * When no more rows rank, those of the search keys are fetched, instead of
- * scanning the table for all others, if each page has at most this many of
- * them on average
+ * When no more rows rank, the scan goes on with the rows of the search keys,
+ * if these are at most KEYED_PER_PAGE for each page on average.  Otherwise it
+ * scans the table for all other rows.
  */
 #define KEYED_PER_PAGE	8
 
@@ -57,8 +57,8 @@ gpuvec_beginscan(Relation index, int nkeys, int norderbys)
 }
 
 /*
- * The table; in a bitmap scan the executor does not name it, but holds its
- * lock
+ * The table.  In a bitmap scan the executor does not pass it, but holds its
+ * lock.
  */
 Relation
 GpuvecScanHeap(IndexScanDesc scan)
@@ -72,7 +72,7 @@ GpuvecScanHeap(IndexScanDesc scan)
 	return state->opened;
 }
 
-/* Let go of what a scan holds, but for the state itself */
+/* Release what a scan holds, and reset its state */
 static void
 clean_up(KnnState *state)
 {
@@ -141,7 +141,7 @@ KnnComesNext(const KnnState *state, const KeyedRow *row)
 }
 
 /*
- * Go on with the rows that the search keys find, if there are at most so many
+ * Go on with the rows that the search keys find, if there are at most `most`
  */
 static bool
 begin_keyed(IndexScanDesc scan, KnnState *state, uint64 most)
@@ -165,7 +165,10 @@ begin_keyed(IndexScanDesc scan, KnnState *state, uint64 most)
 	return true;
 }
 
-/* The next row that ranks */
+/*
+ * Get the next row that ranks.  False: there is none, or the phase has
+ * changed.
+ */
 static bool
 next_ranked(IndexScanDesc scan, KnnState *state, KnnRow *row)
 {
@@ -188,7 +191,7 @@ next_ranked(IndexScanDesc scan, KnnState *state, KnnRow *row)
 	return true;
 }
 
-/* The next row of all */
+/* Get the next row.  False: there is none. */
 static bool
 next_row(IndexScanDesc scan, KnnState *state, KnnRow *row)
 {
@@ -240,7 +243,7 @@ next_row(IndexScanDesc scan, KnnState *state, KnnRow *row)
 	return false;
 }
 
-/* Only MVCC snapshots can use the mirror: see the head of the file */
+/* Refuse other snapshots than MVCC ones: see the head of the file */
 static void
 check_snapshot(Snapshot snapshot)
 {
@@ -251,8 +254,8 @@ check_snapshot(Snapshot snapshot)
 }
 
 /*
- * A scan begins: pg_stat_user_indexes counts it, and EXPLAIN ANALYZE from
- * version 18 on
+ * Count a scan that begins, for pg_stat_user_indexes, and for EXPLAIN ANALYZE
+ * from version 18 on
  */
 static void
 count_scan(IndexScanDesc scan)
@@ -265,8 +268,8 @@ count_scan(IndexScanDesc scan)
 }
 
 /*
- * The rows that may satisfy the search keys, in a bitmap; all are checked
- * once more
+ * Put the rows that may satisfy the search keys into a bitmap; all are
+ * rechecked
  */
 int64
 gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap)
@@ -311,7 +314,7 @@ gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction)
 	ItemPointerSet(&scan->xs_heaptid, tid_number_block(row.root), tid_number_line(row.root));
 	scan->xs_recheck = scan->numberOfKeys > 0;
 	scan->xs_recheckorderby = false;
-	/* nobody compares them: they are exact */
+	/* nobody compares the distances: they are exact */
 	if (scan->numberOfOrderBys > 0)
 		scan->xs_orderbynulls[0] = true;
 	return true;

@@ -3,40 +3,42 @@
  * ahead.c
  *	  The answer to a search that did not wait for a refresh.
  *
- * A mirror is a few pages behind.  The engine is asked at once, about the
- * mirror as it is, and while it works the session reads these pages, ranks
- * their rows itself, and sends them.  Here is made of both what the engine
- * would have answered after the refresh.
+ * When a mirror is a few pages behind, a search is sent to the engine at
+ * once, and the engine searches the mirror as it is.  Meanwhile the session
+ * reads the changed pages, ranks their rows itself, and sends the pages.
+ * This file merges both into the answer that the engine would have given
+ * after the refresh.
  *
- * Let M be the mirror's rows as they were, P the pages that were read again
- * or are no more, and R the rows that were read there.  A refresh makes of M
- * the rows M' = (M without those of P) + R, whatever else it does, and the
- * engine gives the best n of M' in an order that ranks any two rows, by score
- * and tid.  It has given the best n of M, or all that qualify if these are
- * fewer.
+ * Let M be the rows of the mirror before the refresh, P the pages that were
+ * read again or do not exist any more, and R the rows that were read from
+ * these pages.  The refresh turns M into M' = (M without the rows of P) + R,
+ * whatever else it does.  The engine returns the best n rows in a total
+ * order, by score and tid.  It has returned the best n of M, or all rows of M
+ * that qualify if these are fewer than n.
  *
- *	 - Given all: without the rows of P they are all of M' but R, and R is at
- *	   hand.
- *	 - Given n: a row of M that is not among them ranks behind the last of
- *	   them, called l.  So do the rows of M' that are neither given nor in R.
- *	   Hence what is given, without the rows of P, and what does not rank
- *	   behind l of R, are the best of M', in order and without a gap, up to l.
- *	   If that is n rows, it is the answer.  If it is fewer (because rows of P
- *	   were given, and fewer came in their place), it is not known what
- *	   follows l: the engine has to be asked again, after the refresh.
+ *	 - All were returned.  Without the rows of P, they are all of M' but R,
+ *	   and R is at hand.
+ *	 - n were returned.  Let l be the last of them.  Every other row of M
+ *	   ranks behind l.  So does every row of M' that was neither returned nor
+ *	   is in R.  Hence the best rows of M', in order and without a gap up to
+ *	   l, are: the returned rows without those of P, and the rows of R that do
+ *	   not rank behind l.  If these are n rows, they are the answer.  If they
+ *	   are fewer (rows of P were returned, and fewer took their place), the
+ *	   rows behind l are not known: the engine has to be asked again, after
+ *	   the refresh.
  *
- * Scores come from the function that the engine takes them from, and from the
- * same bytes.
+ * Scores are computed by the same function as in the engine, from the same
+ * bytes.
  *
- * The engine's answer has to be of M, the mirror that the refresh of the
- * number made that the session took for the latest one when it found out what
- * had changed; a merge in the background changes no row.  Whether the refresh
- * is made does not matter for this answer.  It does for the next one: that
+ * The engine's answer must be of M.  So its refresh number must be the one
+ * that the session knew when it looked for changed pages.  (A merge in the
+ * background changes no rows.)  This answer does not depend on whether the
+ * refresh is published in the end.  The next answer does: so the next request
  * names how fresh the mirror must be, as this one would have.
  *
- * Rows of R count as read by a later refresh than any map of visible pages
- * was; those of M that are left were read by none since, as in the engine's
- * answer after the refresh.
+ * Rows of R count as read by a later refresh than any that a visibility map
+ * goes with.  The remaining rows of M were not read again, and keep their
+ * marks, as in the engine's answer after the refresh.
  *
  *-------------------------------------------------------------------------
  */
@@ -52,9 +54,10 @@
 struct MirrorAhead
 {
 	const MirrorAheadQuestion *question;
-	uint64		marks[(GPUVEC_MAX_ID + 1) / WORD_BITS]; /* ids of the query */
-	ChangedPages read;			/* the pages, ascending */
-	MirrorHit  *hits;			/* of their rows, those that qualify */
+	uint64		marks[(GPUVEC_MAX_ID + 1) / WORD_BITS]; /* bitmap of the query's
+														 * ids */
+	ChangedPages read;			/* the pages that were read, ascending */
+	MirrorHit  *hits;			/* [nhits], rows of these pages that qualify */
 	uint64		nhits;
 	uint64		maxhits;
 };
@@ -82,7 +85,7 @@ MirrorAheadEnd(MirrorAhead *ahead)
 	pfree(ahead);
 }
 
-/* How many of these ids does the query have? */
+/* Number of these ids that the query has */
 static uint32
 count_common(const MirrorAhead *ahead, const uint16 *ids, uint32 len)
 {
@@ -93,7 +96,7 @@ count_common(const MirrorAhead *ahead, const uint16 *ids, uint32 len)
 	return common;
 }
 
-/* Rank a row */
+/* Rank a row, and keep it if it qualifies */
 static void
 rank_row(MirrorAhead *ahead, BlockNumber block, const gpuvec_row *row, const uint16 *ids)
 {
@@ -131,7 +134,8 @@ MirrorAheadPage(MirrorAhead *ahead, const char *data)
 }
 
 /*
- * Drop rows that were read and rank behind the last one that the engine gave
+ * Drop rows of the pages read that rank behind the last row that the engine
+ * returned
  */
 static void
 cut_behind(MirrorAhead *ahead, const MirrorHit *last)
@@ -143,7 +147,7 @@ cut_behind(MirrorAhead *ahead, const MirrorHit *last)
 	{
 		const MirrorHit *hit = &ahead->hits[i];
 
-		/* it may be the last one itself */
+		/* the row may be the last one itself */
 		if (hit->score > last->score ||
 			(hit->score == last->score && gpuvec_hit_tid(hit->place) <= last_tid))
 			ahead->hits[n++] = *hit;
@@ -159,8 +163,9 @@ compare_hits(const void *a, const void *b)
 }
 
 /*
- * Make the answer of what the engine gave, and the pages.  hits[] has room
- * for all rows that were asked for.  False: it cannot be told.
+ * Merge the engine's hits and the rows of the pages that were read.
+ * hits[] has room for question->asked rows.  Returns false if the answer is
+ * not known.
  */
 static bool
 merge(MirrorAhead *ahead, BlockNumber nblocks, const MirrorHit *given, uint32 ngiven,

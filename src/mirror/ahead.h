@@ -11,7 +11,10 @@
 #include "link/engine_link.h"
 #include "mirror/mirror.h"
 
-/* What may go ahead: one query for its best `asked` rows */
+/*
+ * A request that may be sent ahead of a refresh: one query for its best
+ * `asked` rows
+ */
 typedef struct MirrorAheadQuestion
 {
 	const MirrorSearch *search;
@@ -21,18 +24,18 @@ typedef struct MirrorAheadQuestion
 
 typedef struct MirrorAhead MirrorAhead;
 
-/* The question stays until MirrorAheadEnd() */
+/* The question must stay valid until MirrorAheadEnd() */
 extern MirrorAhead *MirrorAheadBegin(const MirrorAheadQuestion *question);
 extern void MirrorAheadEnd(MirrorAhead *ahead);
 
-/* Take the rows of a gpuvec_page that was read again; pages ascend */
+/* Rank the rows of a gpuvec_page that was read again.  Pages must ascend. */
 extern void MirrorAheadPage(MirrorAhead *ahead, const char *data);
 
 /*
- * Put in the place of the engine's answer (to a GPUVEC_MSG_SEARCH), which is
- * of the mirror as it was, what it would be after the refresh, allocated in a
- * context.  The relation has nblocks now.  False: that cannot be told, and
- * nothing was changed.
+ * Replace *reply, the engine's answer to a GPUVEC_MSG_SEARCH of the mirror as
+ * it was, by the answer after the refresh, allocated in `context`. `nblocks`
+ * is the relation's current number of blocks.  Returns false, and changes
+ * nothing, if that answer is not known.
  */
 extern bool MirrorAheadMerge(MirrorAhead *ahead, BlockNumber nblocks, MemoryContext context,
 							 GpuvecReply *reply);

@@ -1,29 +1,31 @@
 /*-------------------------------------------------------------------------
  *
  * autoprewarm.c
- *	  The background worker that has mirrors loaded again after a restart.
+ *	  The background worker (the leader) that has mirrors loaded after a
+ *	  restart.
  *
- * While an engine runs, this worker, the leader, asks it every few seconds
- * which mirrors are resident, and keeps the list in a file of the data
- * directory.  When there is a new engine, be it that the server has been
- * started, the engine's settings have changed or the engine has crashed, the
- * leader first has the listed mirrors loaded, those that were used last
- * first, as many as fit the engine's memory. Only then does the list follow
- * what is resident again, so that a server that is stopped meanwhile forgets
- * nothing.
+ * While an engine runs, the leader asks it every few seconds which mirrors
+ * are resident, and keeps the list in a file in the data directory.  When
+ * there is a new engine (the server was started, the engine's settings were
+ * changed, or the engine has crashed), the leader first has the listed
+ * mirrors loaded: the most recently used first, as many as fit the engine's
+ * memory.  Only then does the list follow the resident mirrors again.  So a
+ * server that is stopped meanwhile forgets nothing.
  *
- * The list of an engine is only taken if the count of started engines is the
- * same before and after: else it might be the empty list of the next one.
+ * The list of an engine is taken only if the number of engines started is the
+ * same before and after.  Otherwise it might be the empty list of the next
+ * engine.
  *
- * Loading needs a connection to the database (see autoprewarm_load.c), which
- * would hold up whoever wants to drop or copy it.  Those lock the database in
- * a mode that conflicts with the lock of new connections, and then wait for
- * five seconds for others to leave.  So the leader tries that lock several
- * times a second, ends its worker if it cannot be had, and comes back later.
- * There is one worker at a time.
+ * Loading needs a connection to the database (autoprewarm_load.c), which
+ * would hold up a session that drops or copies the database.  Such a session
+ * takes a lock on the database that conflicts with the lock of new
+ * connections, then waits five seconds for other sessions to leave.  So the
+ * leader tries the lock of a new connection every WATCH_MS.  If it is not
+ * available, the leader ends its worker, and starts another one later.  There
+ * is one worker at a time.
  *
- * An engine that crashes while it loads is not made to load again, and there
- * is a minute at least between two rounds: a mirror that kills the engine
+ * An engine that crashes while it loads is not made to load again, and rounds
+ * of loading are at least a minute apart.  So a mirror that kills the engine
  * does so once.
  *
  *-------------------------------------------------------------------------
@@ -50,45 +52,48 @@
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
-/* How often the leader asks, while it waits for an engine and afterwards */
+/* How often the leader looks while it waits for an engine, and later */
 #define WAIT_MS				1000
 #define LIST_MS				5000
 
-/* How often it looks whether somebody wants the database for himself */
+/* How often it looks whether the database is to be dropped or copied */
 #define WATCH_MS			200
 
 /*
- * Least time between two rounds of loading, and between two tries in one
+ * Least time between two rounds of loading, and between two attempts in one
  * round
  */
 #define ROUND_MS			60000
 #define RETRY_MS			5000
 
-/* A list with other sizes or another order only is written this rarely */
+/*
+ * Least time between two writes of a list that differs in sizes or order only
+ */
 #define ORDER_MS			300000
 
-/* Is the worker of a database done? */
+/* Outcome of loading the mirrors of a database */
 typedef enum Outcome
 {
 	OUTCOME_DONE,
-	OUTCOME_LATER,				/* somebody wants the database for himself */
-	OUTCOME_FAILED				/* no worker can be had */
+	OUTCOME_LATER,				/* it is about to be dropped or copied */
+	OUTCOME_FAILED				/* no worker is available */
 } Outcome;
 
 typedef struct Leader
 {
-	uint32		served;			/* number of the engine that has been served;
+	uint32		served;			/* number of the last engine that was served;
 								 * 0: none */
-	TimestampTz next_round;		/* not before this */
-	TimestampTz next_order;		/* likewise, to write the order */
+	TimestampTz next_round;		/* when a round may begin */
+	TimestampTz next_order;		/* when a changed order may be written */
 	PrewarmList written;		/* what the file holds */
-	bool		complained;		/* no worker could be had */
+	bool		complained;		/* it was logged that no worker is available */
 } Leader;
 
 static Leader me;
 
 /*
- * Number of the engine, counted since the server's start, and whether it runs
+ * Number of engines started since the server's start.  *running: does the
+ * last one run?
  */
 static uint32
 engine_number(bool *running)
@@ -106,7 +111,7 @@ engine_number(bool *running)
 	return number;
 }
 
-/* Sleep until the time is over or something happens */
+/* Sleep for `ms`, or until the latch is set */
 static void
 nap(long ms)
 {
@@ -121,7 +126,7 @@ nap(long ms)
 	}
 }
 
-/* Send a request without contents to the engine.  False: there is none. */
+/* Send a request without contents to the engine.  False: no answer. */
 static bool
 ask_engine(gpuvec_message type, gpuvec_message expected, Size minimum, GpuvecReply *reply)
 {
@@ -130,20 +135,20 @@ ask_engine(gpuvec_message type, gpuvec_message expected, Size minimum, GpuvecRep
 
 	ok = GpuvecLinkOpen(false, &reason) == GPUVEC_LINK_READY &&
 		GpuvecLinkCall(type, NULL, 0, expected, minimum, reply);
-	/* sessions are counted, and we seldom have something to say */
+	/* the engine counts open sessions, and the leader seldom needs one */
 	GpuvecLinkClose();
 	return ok;
 }
 
-/* A mirror and its position in the list that is written now */
+/* A resident mirror */
 typedef struct Resident
 {
 	PrewarmEntry entry;
-	int64		last_use;		/* 0: not since it was loaded */
-	int			rank;
+	int64		last_use;		/* 0: not used since it was loaded */
+	int			rank;			/* if not used: position in the written list */
 } Resident;
 
-/* By identity */
+/* Compare by identity: all members but the size */
 static int
 compare_entries(const PrewarmEntry *a, const PrewarmEntry *b)
 {
@@ -160,7 +165,7 @@ compare_entries(const PrewarmEntry *a, const PrewarmEntry *b)
 	return a->storage < b->storage ? -1 : a->storage > b->storage;
 }
 
-/* By identity, the last used first */
+/* qsort comparator: by identity, then the most recently used first */
 static int
 compare_identity(const void *a, const void *b)
 {
@@ -172,8 +177,8 @@ compare_identity(const void *a, const void *b)
 }
 
 /*
- * The last used first; those that were only loaded follow as the list has
- * them
+ * qsort comparator: the most recently used first; mirrors that were not used
+ * follow in the order of the written list
  */
 static int
 compare_use(const void *a, const void *b)
@@ -188,7 +193,7 @@ compare_use(const void *a, const void *b)
 	return compare_entries(&x->entry, &y->entry);
 }
 
-/* Find a mirror's position in the list that is written now */
+/* Position of a mirror in the written list; its length if it is not there */
 static int
 find_rank(const PrewarmEntry *entry)
 {
@@ -198,7 +203,10 @@ find_rank(const PrewarmEntry *entry)
 	return me.written.n;
 }
 
-/* Take what is worth loading again from the engine's answer */
+/*
+ * Take the mirrors that are worth loading again from the engine's answer;
+ * returns their number
+ */
 static int
 take_residents(const GpuvecReply *reply, Resident *residents)
 {
@@ -228,8 +236,8 @@ take_residents(const GpuvecReply *reply, Resident *residents)
 }
 
 /*
- * Make the list of what is resident; a table that was rewritten or got an
- * index may have two mirrors
+ * Make the list of resident mirrors, each once: a table that was rewritten or
+ * got an index may have two
  */
 static void
 make_list(const GpuvecReply *reply, PrewarmList *list)
@@ -258,7 +266,7 @@ compare_entries_qsort(const void *a, const void *b)
 	return compare_entries(a, b);
 }
 
-/* A copy in the order of identities */
+/* A copy of the entries, sorted by identity */
 static PrewarmEntry *
 sorted_entries(const PrewarmList *list)
 {
@@ -270,7 +278,7 @@ sorted_entries(const PrewarmList *list)
 	return copy;
 }
 
-/* Do two lists name the same mirrors, in whatever order? */
+/* True if two lists name the same mirrors, in any order */
 static bool
 same_mirrors(const PrewarmList *a, const PrewarmList *b)
 {
@@ -289,7 +297,7 @@ same_mirrors(const PrewarmList *a, const PrewarmList *b)
 	return same;
 }
 
-/* Are two lists the same, order and sizes included? */
+/* True if two lists are equal, including order and sizes */
 static bool
 same_lists(const PrewarmList *a, const PrewarmList *b)
 {
@@ -300,7 +308,7 @@ same_lists(const PrewarmList *a, const PrewarmList *b)
 	return a->n == b->n;
 }
 
-/* Remember what the file holds */
+/* Remember the list that the file holds */
 static void
 remember_list(const PrewarmList *list)
 {
@@ -313,7 +321,7 @@ remember_list(const PrewarmList *list)
 	me.written.n = list->n;
 }
 
-/* Write which mirrors are resident, if that has changed */
+/* Write the list of resident mirrors, if it has changed */
 static void
 keep_list(void *arg)
 {
@@ -336,9 +344,8 @@ keep_list(void *arg)
 }
 
 /*
- * Does the database exist, and does it accept connections?  Catalogs that all
- * databases share can be read without being connected to one, by scanning
- * them.
+ * True if the database exists and accepts connections.  A process without a
+ * database can read shared catalogs, by scanning them.
  */
 static bool
 database_connectable(Oid database)
@@ -352,7 +359,7 @@ database_connectable(Oid database)
 	{
 		Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
 
-		/* a limit of -2 says that the database was dropped half-way */
+		/* a limit of -2: DROP DATABASE was interrupted */
 		found = form->oid == database && form->datallowconn && form->datconnlimit != -2;
 	}
 	table_endscan(scan);
@@ -361,7 +368,8 @@ database_connectable(Oid database)
 }
 
 /*
- * Can a session connect without waiting for somebody who drops or copies it?
+ * True if a session can connect without waiting for a session that drops or
+ * copies the database
  */
 static bool
 database_free(Oid database)
@@ -375,7 +383,7 @@ database_free(Oid database)
 	return true;
 }
 
-/* What has to be done for a database now? */
+/* Does a database exist, and can a session connect to it at once? */
 static void
 check_database(Oid database, bool *exists, bool *is_free)
 {
@@ -383,13 +391,16 @@ check_database(Oid database, bool *exists, bool *is_free)
 
 	StartTransactionCommand();
 	*is_free = database_free(database);
-	/* its row may be about to go */
+	/* if it is not free, its row may be about to be deleted */
 	*exists = !*is_free || database_connectable(database);
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(context);
 }
 
-/* Start the worker that loads what the first entries of the list name */
+/*
+ * Start the worker that loads a database's mirrors, of the first `limit`
+ * entries of the list
+ */
 static bool
 start_worker(Oid database, int limit, BackgroundWorkerHandle **handle)
 {
@@ -410,8 +421,8 @@ start_worker(Oid database, int limit, BackgroundWorkerHandle **handle)
 }
 
 /*
- * Wait for the end of a worker.  False: it had to leave the database to
- * somebody, or the server stops, which we do not hold up.
+ * Wait for the end of a worker.  False: it was ended before it was done,
+ * since the database is to be dropped or copied, or the server stops.
  */
 static bool
 watch_worker(Oid database, BackgroundWorkerHandle *handle)
@@ -437,7 +448,7 @@ watch_worker(Oid database, BackgroundWorkerHandle *handle)
 	return finished && !ShutdownRequestPending;
 }
 
-/* Load the mirrors of one database */
+/* Load the mirrors of one database, of the first `limit` entries */
 static Outcome
 load_database(Oid database, int limit)
 {
@@ -467,7 +478,9 @@ load_database(Oid database, int limit)
 	return finished ? OUTCOME_DONE : OUTCOME_LATER;
 }
 
-/* How many of the listed mirrors fit the engine's memory together? */
+/*
+ * Number of entries from the first on that fit the engine's memory together
+ */
 static int
 entries_that_fit(const PrewarmList *list, uint64 budget)
 {
@@ -487,7 +500,7 @@ entries_that_fit(const PrewarmList *list, uint64 budget)
 	return list->n;
 }
 
-/* The databases of the first entries, each once */
+/* The databases of the first `limit` entries, each once */
 static List *
 listed_databases(const PrewarmList *list, int limit)
 {
@@ -499,8 +512,8 @@ listed_databases(const PrewarmList *list, int limit)
 }
 
 /*
- * Load the mirrors of all databases, one after the other.  False: the rest
- * has to wait for the next round.
+ * Load the mirrors of all databases, one database after the other.  False:
+ * the rest has to wait for the next round.
  */
 static bool
 load_databases(List *databases, int limit)
@@ -527,7 +540,7 @@ load_databases(List *databases, int limit)
 	return true;
 }
 
-/* Serve a new engine: load what the list says */
+/* Have the listed mirrors loaded into a new engine */
 static void
 serve_engine(void *arg)
 {
@@ -539,11 +552,11 @@ serve_engine(void *arg)
 	uint32		number;
 	int			limit;
 
-	/* it may take its time to get ready */
+	/* the engine may not be ready yet */
 	if (!ask_engine(GPUVEC_MSG_ENGINE, GPUVEC_MSG_ENGINE_INFO, sizeof(info), &reply))
 		return;
 	memcpy(&info, reply.data, sizeof(info));
-	/* the worker will read what we have read */
+	/* the worker reads the file: make sure that it holds this list */
 	if (!PrewarmReadList(&list) && !PrewarmWriteList(&list))
 		list.n = 0;
 	remember_list(&list);
@@ -557,14 +570,14 @@ serve_engine(void *arg)
 		return;
 
 	/*
-	 * an engine that has died meanwhile is not served again, nor is its
-	 * successor
+	 * If the engine has died meanwhile, neither it nor its successor is
+	 * served again.
 	 */
 	number = engine_number(&running);
 	me.served = running ? number : number + 1;
 }
 
-/* Do what there is to do.  Gives the time until the next look. */
+/* Do what is to be done; returns the milliseconds until the next look */
 static long
 work(void)
 {
@@ -583,7 +596,7 @@ work(void)
 	return waits || !running ? WAIT_MS : LIST_MS;
 }
 
-/* The leader */
+/* Main function of the leader */
 void
 gpuvec_autoprewarm_main(Datum arg)
 {
@@ -606,7 +619,7 @@ gpuvec_autoprewarm_main(Datum arg)
 	proc_exit(0);
 }
 
-/* Preloaded: the leader starts with the server */
+/* Register the leader, so that it starts with the server */
 void
 AutoprewarmRegister(void)
 {

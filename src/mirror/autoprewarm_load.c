@@ -3,11 +3,11 @@
  * autoprewarm_load.c
  *	  The background worker that loads the listed mirrors of one database.
  *
- * It is in nobody's way: a table that somebody alters is passed over, each
- * mirror has a transaction of its own, and SIGTERM (which the leader sends if
- * the database is to be dropped or copied) ends it between two pages.
- * Mirrors that are resident are left as they are, so it can be started once
- * more and goes on.
+ * The worker gives way to all others.  It passes over a table that is locked,
+ * as by ALTER TABLE.  Each mirror has a transaction of its own.  SIGTERM,
+ * which the leader sends if the database is to be dropped or copied, ends the
+ * worker between two pages.  Resident mirrors are left as they are, so a
+ * worker that is started again goes on where the last one ended.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,9 +37,9 @@
 /* What the worker has done */
 typedef struct Progress
 {
-	const PrewarmEntry *entry;	/* the mirror at hand */
-	int			loaded;
-	bool		no_engine;
+	const PrewarmEntry *entry;	/* the mirror to load */
+	int			loaded;			/* number of mirrors loaded */
+	bool		no_engine;		/* the engine is not available: stop */
 } Progress;
 
 bool
@@ -73,7 +73,7 @@ AutoprewarmTry(void (*work) (void *arg), void *arg, const char *what)
 	return ok;
 }
 
-/* Is this the type idset of the extension, or a domain over it? */
+/* True if the type is the extension's idset, or a domain over it */
 static bool
 is_idset(Oid type)
 {
@@ -93,7 +93,7 @@ is_idset(Oid type)
 	return result;
 }
 
-/* Is this a column of sets (still)? */
+/* True if the relation (still) has this column, and it is of sets */
 static bool
 is_set_column(Relation rel, int32 attnum)
 {
@@ -106,7 +106,7 @@ is_set_column(Relation rel, int32 attnum)
 	return !att->attisdropped && is_idset(att->atttypid);
 }
 
-/* The type of a column, or InvalidOid if there is none (any more) */
+/* The type of a column; InvalidOid if there is no such column (any more) */
 static Oid
 column_type(Relation rel, int32 attnum)
 {
@@ -117,7 +117,7 @@ column_type(Relation rel, int32 attnum)
 	return TupleDescAttr(desc, attnum - 1)->atttypid;
 }
 
-/* Is this an index of ours on the relation, which may be scanned? */
+/* True if this is a gpuvec index on the relation that may be scanned */
 static bool
 is_index_of(Relation index, Relation rel)
 {
@@ -128,7 +128,7 @@ is_index_of(Relation index, Relation rel)
 		index->rd_index->indislive && is_set_column(index, 1);
 }
 
-/* Is the mirror resident? */
+/* True if the mirror is resident */
 static bool
 is_ready(const MirrorTarget *target)
 {
@@ -139,7 +139,7 @@ is_ready(const MirrorTarget *target)
 		MirrorState(&target->key, &state) && state.state == GPUVEC_READY;
 }
 
-/* Load a mirror, unless it is there or has to be read anew for each search */
+/* Load a shared mirror, unless it is resident */
 static void
 load_target(MirrorTarget *target, Progress *progress)
 {
@@ -162,8 +162,8 @@ load_target(MirrorTarget *target, Progress *progress)
 }
 
 /*
- * Has the relation rows of its own?  Its number may be that of something else
- * by now.
+ * True if the relation has rows of its own.  Its OID may belong to another
+ * kind of relation by now.
  */
 static bool
 has_rows(Relation rel)
@@ -171,7 +171,7 @@ has_rows(Relation rel)
 	return rel->rd_rel->relkind == RELKIND_RELATION || rel->rd_rel->relkind == RELKIND_MATVIEW;
 }
 
-/* Open a relation, unless it is gone or somebody alters it */
+/* Open a relation; NULL if it is gone or locked */
 static Relation
 open_unless_locked(Oid relid)
 {
@@ -183,7 +183,7 @@ open_unless_locked(Oid relid)
 	return NULL;
 }
 
-/* Load what an index makes of its table */
+/* Load the mirror of an index */
 static void
 load_index(Relation rel, Progress *progress)
 {
@@ -200,7 +200,7 @@ load_index(Relation rel, Progress *progress)
 	relation_close(index, NoLock);
 }
 
-/* Load an embedding table, if the columns still are of keys and vectors */
+/* Load an embedding table, if its columns still hold keys and vectors */
 static void
 load_embedding(Relation rel, Progress *progress)
 {
@@ -217,7 +217,7 @@ load_embedding(Relation rel, Progress *progress)
 	load_target(&target, progress);
 }
 
-/* Load one mirror of the list, if there still is what it is a mirror of */
+/* Load one mirror of the list, if its relation and column still exist */
 static void
 load_entry(void *arg)
 {
@@ -245,8 +245,8 @@ load_entry(void *arg)
 }
 
 /*
- * Connect to the database, as superuser, like autovacuum.  Nothing that
- * somebody put into the database is run: pages are read as bytes.
+ * Connect to the database as a superuser, like autovacuum.  No code from the
+ * database is run: pages are read as bytes.
  */
 static void
 begin_worker(Oid database)
@@ -255,7 +255,10 @@ begin_worker(Oid database)
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
 	pgstat_report_appname("gpuvec autoprewarm worker");
-	/* the owner of the database may have set one, and we are superuser */
+
+	/*
+	 * the database's owner may have set a search path, and we are superuser
+	 */
 	SetConfigOption("search_path", "", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("default_transaction_isolation", "read committed", PGC_SUSET,
 					PGC_S_OVERRIDE);
@@ -263,8 +266,8 @@ begin_worker(Oid database)
 }
 
 /*
- * The worker; the leader passes the database and how many entries of the list
- * to load
+ * Main function of the worker.  The leader passes the database in `arg`, and
+ * in bgw_extra how many entries of the list to load.
  */
 void
 gpuvec_autoprewarm_load(Datum arg)

@@ -3,10 +3,10 @@
  * candidates.c
  *	  Which of the engine's hits does a search return?
  *
- * The engine returns candidates in order.  Those that the snapshot does not
- * see are dropped, and so are those that are not among the rows that the
- * search is restricted to.  If fewer than k are left, the engine is asked for
- * what follows the last candidate.
+ * The engine returns candidates in order.  Candidates are dropped that the
+ * snapshot does not see, or that are not among the rows that the search is
+ * restricted to.  If fewer than k are left, the engine is asked for the rows
+ * behind the last candidate.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,14 +39,16 @@ reserve_hits(MirrorSearch *search, MirrorQuery *query, uint64 n)
 	query->maxhits = room;
 }
 
-/* Do two rows of a rooted mirror belong to the same group? */
+/*
+ * True if two rows of a rooted mirror are in the same group (candidates.h)
+ */
 static bool
 same_group(const MirrorHit *a, const MirrorHit *b)
 {
 	return a->score == b->score && gpuvec_hit_block(a->place) == gpuvec_hit_block(b->place);
 }
 
-/* qsort comparator: the tid comes first in a place */
+/* qsort comparator: the upper bits of a place are the tid */
 static int
 compare_places(const void *a, const void *b)
 {
@@ -74,11 +76,13 @@ sort_groups(MirrorSearch *search, MirrorQuery *query)
 }
 
 /*
- * A query has its k rows, and the last answer ended within the last one's
- * group.  Do the rows of the group that were not given come behind the k-th
- * all the same?  Their roots come behind the last root that was given.  If
- * the k-th row does not, each row before it that the snapshot sees was given,
- * or is not the root of its chain.  The page tells whether it has such a row.
+ * A query has its k rows, and the last answer ended within the group of the
+ * k-th row.  True if the rows of the group that were not returned come behind
+ * the k-th row anyway.
+ *
+ * Their roots come behind the last root that was returned.  If the k-th row
+ * does not, then every row before it that the snapshot sees was returned, or
+ * is not the root of its chain.  The page tells whether it has such a row.
  */
 static bool
 rest_is_behind(const MirrorSearch *search, MirrorQuery *query, MirrorVisibility *visibility)
@@ -97,7 +101,8 @@ rest_is_behind(const MirrorSearch *search, MirrorQuery *query, MirrorVisibility 
 }
 
 /*
- * Is a row one of those that a search is restricted to?  It has its own tid.
+ * True if a row is one of those that the search is restricted to.  The hit
+ * has the row's own tid, not its root's.
  */
 static bool
 is_among(const MirrorTidSet *among, const MirrorHit *hit)
@@ -107,12 +112,13 @@ is_among(const MirrorTidSet *among, const MirrorHit *hit)
 }
 
 /*
- * Is this a row to return: visible, and one of those that the search is
- * restricted to?  Few are, so they are looked up before anything is fetched.
- * Of a HOT chain that may have another member than its root this can only be
- * told by the page: the chain's visible member is known when it is fetched.
- * (If the root is the last member that is not dead, no snapshot for which the
- * mirror is fresh can see another one.)
+ * True if this row is to be returned: it is visible, and the search is not
+ * restricted to other rows.  Few rows are among those that a search is
+ * restricted to, so they are looked up before anything is fetched.  If the
+ * HOT chain may have another member than its root, only the page is looked up
+ * first: the visible member is known after it was fetched.  (If the root is
+ * the last member that is not dead, no snapshot for which the mirror is fresh
+ * can see another one.)
  */
 static bool
 wanted(const MirrorSearch *search, MirrorVisibility *visibility, MirrorHit *hit,
@@ -129,7 +135,7 @@ wanted(const MirrorSearch *search, MirrorVisibility *visibility, MirrorHit *hit,
 		MirrorVisible(visibility, hit, query, search->measure) && is_among(among, hit);
 }
 
-/* Of a restricted search few hits count, so they do not stay in the answer */
+/* Of a restricted search few hits count: these are copied from the answer */
 void
 MirrorTakeHits(const MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
 			   MirrorVisibility *visibility, MirrorHit *hits, uint32 n, uint32 asked)
@@ -138,7 +144,7 @@ MirrorTakeHits(const MirrorTarget *target, MirrorSearch *search, MirrorQuery *qu
 	bool		full = query->nhits >= search->k && !groups;
 
 	if (search->among)
-		 /* as they come */ ;
+		 /* each hit reserves its own room */ ;
 	else if (query->nhits == 0)
 	{
 		query->hits = hits;
@@ -163,7 +169,7 @@ MirrorTakeHits(const MirrorTarget *target, MirrorSearch *search, MirrorQuery *qu
 		{
 			MirrorHit	seen = hit;
 
-			/* the executor decides; this is to verify the score */
+			/* the executor checks visibility; this verifies the score */
 			if (gpuvec_verify)
 				(void) MirrorVisible(visibility, &seen, query, search->measure);
 			query->hits[query->nhits++] = hit;

@@ -11,10 +11,11 @@
 #include "mirror/mirror.h"
 
 /*
- * A group is the rows of a rooted mirror of the same score on the same page.
- * They come in the order of their roots, which may not be that of the tids to
- * be returned.  So a query that has its k rows may need the rest of the last
- * one's group: it is open.
+ * A group is the rows of a rooted mirror that have the same score and are on
+ * the same page.  The engine returns them in the order of their roots, which
+ * may not be the order of the tids to be returned.  So a query that has its k
+ * rows may need the rest of the last row's group.  Returns true if so: the
+ * group is open.
  */
 static inline bool
 MirrorGroupOpen(const MirrorSearch *search, const MirrorQuery *query)
@@ -23,10 +24,10 @@ MirrorGroupOpen(const MirrorSearch *search, const MirrorQuery *query)
 }
 
 /*
- * Take those of n hits that count, and note where to go on, or that the query
- * is done.  `asked`: how many rows the engine was asked for.  The first hits
- * of a query stay where they are (query->hits == hits): then the answer has
- * to be kept.
+ * Take those of n hits that count, and set query->done, or where the next
+ * request goes on.  `asked` is the number of rows that the engine was asked
+ * for.  The first hits of a query are not copied (query->hits == hits): then
+ * the answer has to be kept.
  */
 extern void MirrorTakeHits(const MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
 						   MirrorVisibility *visibility, MirrorHit *hits, uint32 n, uint32 asked);

@@ -1,26 +1,28 @@
 /*-------------------------------------------------------------------------
  *
  * conversation.c
- *	  What a session and the engine say to each other about a mirror.
+ *	  A session's requests to the engine about one mirror, and their answers.
  *
- * The order of steps makes answers exact.  After the snapshot:
+ * The order of steps makes answers exact.  After the snapshot was taken:
  *
- *	 1. the predicate lock, under SERIALIZABLE;
- *	 2. the number of a refresh, then the visibility map, if it is worth it
- *		(visibility.c has the proof);
- *	 3. the position that the mirror has to be checked to (refresh.c);
- *	 4. the request.  If the mirror is not as fresh, it is refreshed or
- *		loaded, and the request is sent again.
+ *	 1. the predicate lock is taken, under SERIALIZABLE;
+ *	 2. a refresh number is taken, then the visibility map is read, if that
+ *		pays (visibility.c has the proof);
+ *	 3. the WAL position is read that the mirror has to be checked to
+ *		(refresh.c);
+ *	 4. the request is sent.  If the mirror is not as fresh, it is refreshed
+ *		or loaded, and the request is sent again.
  *
- * A mirror that was fresh once for a snapshot holds every row that the
- * snapshot can see for as long as the snapshot lives, later refreshes and
- * reloads included.  So only the first request names a position.  (If that
- * did not wait for its refresh, see ahead.c, the second one does as well.)
+ * A mirror that was once fresh for a snapshot holds every row that the
+ * snapshot can see, for as long as the snapshot lives, through later
+ * refreshes and reloads.  So only the first request names a WAL position.
+ * (If the first request did not wait for its refresh, see ahead.c, the second
+ * one names a position as well.)
  *
- * The number and the map prove what they prove of a page for as long as the
- * snapshot and the engine live, for a page that changes is read again under a
- * greater number.  So the map may be kept for conversations that follow in
- * the same snapshot (MirrorKeptMap).
+ * What the number and the map prove about a page holds for as long as the
+ * snapshot and the engine live: a page that changes is read again under a
+ * greater number.  So the map may be kept for later conversations of the same
+ * snapshot (MirrorKeptMap).
  *
  *-------------------------------------------------------------------------
  */
@@ -36,31 +38,31 @@
 #include "utils/memutils.h"
 
 /*
- * Reading a page of the visibility map costs about as much as fetching
- * MAP_PAGE_ROWS rows; asking for the number of the last refresh as much as
- * fetching MAP_ASK_ROWS.
+ * Reading a page of the visibility map costs as much as fetching
+ * MAP_PAGE_ROWS rows.  Asking for the number of the last refresh costs as
+ * much as fetching MAP_ASK_ROWS rows.
  */
 #define MAP_PAGE_ROWS		4
 #define MAP_ASK_ROWS		256
 
-/* Pages of a map that is kept, at most: of a relation of 32 GB */
+/* Largest map that is kept, in pages: that of a relation of 32 GB */
 #define MAX_KEPT_PAGES		128
 
-/* How often a request may find the mirror stale or gone before we give up */
+/* Attempts of a request that finds the mirror stale or gone */
 #define ASK_ATTEMPTS		20
 
-/* A conversation is begun once more after the connection was lost */
+/* Attempts to open the link: one more after the connection was lost */
 #define OPEN_ATTEMPTS		2
 
 static uint64 last_serial = 0;
 
-/* An answer, and what the mirror was like */
+/* An answer, and the state of the mirror that gave it */
 typedef struct Answer
 {
 	GpuvecReply *reply;
 	gpuvec_state state;
-	bool		ahead;			/* as good as if it had waited; the state says
-								 * nothing */
+	bool		ahead;			/* made fresh by ahead.c; `state` does not say
+								 * so */
 } Answer;
 
 /* Open the link, for the first time or after the connection was lost */
@@ -75,7 +77,7 @@ open_link(const MirrorTarget *target, int *opened, const char **reason)
 	return GpuvecLinkOpen(true, reason) == GPUVEC_LINK_READY;
 }
 
-/* Use the map that is kept, if it is of this mirror and engine */
+/* Use the kept map, if it is of this mirror and engine */
 static bool
 use_kept_map(MirrorConversation *talk)
 {
@@ -113,8 +115,9 @@ keep_map(MirrorConversation *talk)
 }
 
 /*
- * The number of a refresh: one that is known, or if many rows depend on it
- * the last one.  0: none is known.
+ * Set *refresh to a refresh number that is known, or 0; to the last one if at
+ * least MAP_ASK_ROWS rows depend on it.  False: the connection was lost, or
+ * the engine refused.
  */
 static bool
 refresh_number(MirrorConversation *talk, double rows, uint64 *refresh)
@@ -171,8 +174,8 @@ take_map(MirrorConversation *talk)
 }
 
 /*
- * How fresh has the mirror to be for a search that begins now?  And does this
- * session's last answer show that it is not?
+ * Find out how fresh the mirror has to be for a search that begins now, and
+ * whether this session's last answer shows that it is not
  */
 static void
 how_fresh(MirrorConversation *talk)
@@ -184,9 +187,14 @@ how_fresh(MirrorConversation *talk)
 	if (target->mode != MIRROR_SHARED)
 		return;
 
-	/* read a late answer; if the connection is lost, the next request sees */
+	/*
+	 * read an answer that was left; a lost connection shows with the request
+	 */
 	(void) GpuvecLinkSettle();
-	/* a feed does not tell of changes that the visibility map depends on */
+
+	/*
+	 * a feed does not tell of all changes that the visibility map depends on
+	 */
 	if (talk->roots && target->fed)
 		FeedRead(target->index, target->build, need);
 	need->position = need->feed ? MirrorPosition() : MirrorKnownPosition(target);
@@ -196,7 +204,7 @@ how_fresh(MirrorConversation *talk)
 		talk->behind = *known;
 }
 
-/* What was learnt from an engine that is gone does not count */
+/* Forget what was learnt from an engine that is gone */
 static void
 start_over(MirrorConversation *talk)
 {
@@ -247,7 +255,7 @@ drop_private(const MirrorTarget *target)
 		pfree(reply.data);
 }
 
-/* A private mirror goes with its connection */
+/* The engine drops a private mirror when its connection is closed */
 bool
 MirrorConversationEnd(MirrorConversation *talk, bool ok, const char **reason)
 {
@@ -264,7 +272,7 @@ MirrorConversationEnd(MirrorConversation *talk, bool ok, const char **reason)
 	return false;
 }
 
-/* Send a request; its number, or 0 if the connection was lost */
+/* Send a request; returns its number, or 0 if the connection was lost */
 static uint64
 send_request(MirrorRequest *request, const gpuvec_freshness *need)
 {
@@ -315,9 +323,9 @@ ask(MirrorConversation *talk, MirrorRequest *request, Answer *answer)
 }
 
 /*
- * Ask ahead of a refresh: the answer is of the mirror as it is, however fresh
- * that is.  With the pages that are read meanwhile it becomes what it would
- * be after the refresh; if that cannot be told, the request is sent again.
+ * Send a request ahead of a refresh: the engine searches the mirror as it is,
+ * however stale.  The pages that are read meanwhile turn the answer into the
+ * one after the refresh.  If they cannot, the request is sent again.
  */
 static bool
 ask_ahead(MirrorConversation *talk, MirrorRequest *request, MirrorRefresh *refresh, Answer *answer)
@@ -349,7 +357,9 @@ ask_ahead(MirrorConversation *talk, MirrorRequest *request, MirrorRefresh *refre
 	return ok;
 }
 
-/* Ask together with the end of a refresh, before that is answered */
+/*
+ * Send a request behind the end of a refresh, whose answer is not read yet
+ */
 static bool
 ask_along(MirrorConversation *talk, MirrorRequest *request, MirrorRefresh *refresh, Answer *answer)
 {
@@ -365,7 +375,7 @@ ask_along(MirrorConversation *talk, MirrorRequest *request, MirrorRefresh *refre
 	return ok && read_answer(request, number, answer);
 }
 
-/* Refresh a mirror that is known to be behind, and ask at once */
+/* Refresh a mirror that is known to be behind, and send a request */
 static bool
 refresh_and_ask(MirrorConversation *talk, MirrorRequest *request, Answer *answer)
 {
@@ -393,7 +403,7 @@ refresh_and_ask(MirrorConversation *talk, MirrorRequest *request, Answer *answer
 	return step == MIRROR_REFRESH_FRESH && ask(talk, request, answer);
 }
 
-/* Make the mirror as fresh as needed; `known`: the state it has, or NULL */
+/* Make the mirror as fresh as needed.  `known`: its state, or NULL. */
 static bool
 ensure(MirrorConversation *talk, const gpuvec_state *known)
 {
@@ -421,14 +431,14 @@ MirrorAsk(MirrorConversation *talk, MirrorRequest *request, GpuvecReply *reply)
 			return false;
 
 		/*
-		 * the refresh is still to be made: the next request needs it as well
+		 * the refresh may not be published yet: the next request needs it too
 		 */
 		if (answer.ahead)
 			return true;
 		if (gpuvec_fresh(&answer.state, &talk->need))
 		{
 			MirrorRemember(&talk->target->key, &answer.state);
-			/* fresh for this snapshot from now on */
+			/* from here on the mirror is fresh for this snapshot */
 			memset(&talk->need, 0, sizeof(talk->need));
 			return true;
 		}

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * conversation.h
- *	  What a session and the engine say to each other about a mirror.
+ *	  A session's requests to the engine about one mirror, and their answers.
  *
  * Searches of sets and of vectors are conversations of the same form:
  *
@@ -15,8 +15,7 @@
  *		}
  *		return false;
  *
- * In which ways they differ, the caller says in the conversation and in each
- * request.
+ * The caller sets in the conversation and in each request how these differ.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,100 +27,108 @@
 #include "mirror/mirror.h"
 
 /*
- * A visibility map for many conversations of one snapshot, one after the
- * other, and the number of the refresh that was known before it was read.
- * Plain memory, without locks or pins.
+ * A visibility map that is kept for later conversations of the same snapshot,
+ * and the refresh number that was known before the map was read.  Plain
+ * memory, without locks or pins.
  */
 typedef struct MirrorKeptMap
 {
 	MemoryContext context;		/* the map lives here */
-	double		rows;			/* that were asked for without a map */
-	gpuvec_mirror_key key;		/* of the mirror whose number it is */
-	uint64		generation;		/* of the connection: engines count anew */
-	uint64		known;			/* 0: there is no map */
+	double		rows;			/* rows asked for so far without a map */
+	gpuvec_mirror_key key;		/* the mirror that `known` is a number of */
+	uint64		generation;		/* of the connection: each engine has its own
+								 * numbers */
+	uint64		known;			/* the refresh number; 0: there is no map */
 	uint8	   *map;
 	Size		map_bytes;
-	uint64		serial;			/* of all kept maps of this process */
+	uint64		serial;			/* unique among the kept maps of this process */
 } MirrorKeptMap;
 
 typedef struct MirrorConversation
 {
-	/* set by the caller before it begins; the rest is zero then */
+	/* set by the caller at first; all other members are zero then */
 	MirrorTarget *target;
 	Snapshot	snapshot;
-	bool		roots;			/* no row has to be visible: the feed of the
-								 * index will do */
+	bool		roots;			/* rows need not be visible, so the feed of
+								 * the index suffices */
 	bool		use_map;		/* the visibility map may prove rows visible;
-								 * shared mirrors only */
-	double		rows;			/* how many rows the map would prove, about */
-	BlockNumber small_map;		/* read a map of at most this many pages for
-								 * any row */
-	MirrorKeptMap *kept;		/* keep the map here, or NULL */
+								 * used for shared mirrors only */
+	double		rows;			/* estimate: rows that the map would prove
+								 * visible */
+	BlockNumber small_map;		/* a map of at most this many pages is always
+								 * read */
+	MirrorKeptMap *kept;		/* where to keep the map, or NULL */
 
-	/* for the caller to read, while the conversation is open */
+	/* for the caller to read while the conversation is open */
 	MirrorVisibility *visibility;
-	uint64		known;			/* the number that goes with the map; 0: there
-								 * is none */
+	uint64		known;			/* the refresh number that goes with the map;
+								 * 0: there is no map */
 	const uint8 *map;			/* as MirrorVisibilityMap() */
 	Size		map_bytes;
-	bool		map_kept;		/* it is that of `kept` */
+	bool		map_kept;		/* the map is that of `kept` */
 
-	/* conversation.c's */
-	int			opened;			/* how often it was begun */
-	bool		refused;
-	gpuvec_freshness need;		/* what the next request asks for */
+	/* private to conversation.c */
+	int			opened;			/* how often the link was opened */
+	bool		refused;		/* the engine refused: do not try again */
+	gpuvec_freshness need;		/* how fresh the next answer has to be */
 	bool		is_behind;		/* the mirror is known to be behind, ... */
-	gpuvec_state behind;		/* ... as it is in this state */
+	gpuvec_state behind;		/* ... in this state */
 } MirrorConversation;
 
 #define MIRROR_REQUEST_PIECES	9
 
-/* A request about the conversation's mirror, and what its answer is like */
+/* A request about the conversation's mirror, and the form of its answer */
 typedef struct MirrorRequest
 {
 	gpuvec_message type;
 	GpuvecPiece pieces[MIRROR_REQUEST_PIECES];
 	int			npieces;
 
-	/* where the pieces say how fresh the mirror has to be: one of them */
+	/* where the pieces say how fresh the mirror must be: one is set */
 	gpuvec_freshness *need;
 	uint64	   *position;
 
 	gpuvec_message answer_type;
-	Size		answer_head;	/* bytes that it has at least */
-	Size		answer_state;	/* offset of the gpuvec_state in it */
-	MemoryContext context;		/* it is allocated here */
+	Size		answer_head;	/* least length in bytes */
+	Size		answer_state;	/* offset of the gpuvec_state */
+	MemoryContext context;		/* the answer is allocated here */
 
-	/* when the mirror is known to be behind; else the refresh comes first */
-	bool		along;			/* may be sent together with the end of a
+	/* for a mirror that is known to be behind; else refresh first */
+	bool		along;			/* may be sent together with the end of the
 								 * refresh */
-	const MirrorAheadQuestion *ahead;	/* may be sent ahead of it, or NULL;
-										 * along as well */
+	const MirrorAheadQuestion *ahead;	/* may be sent ahead of the refresh,
+										 * or NULL; `along` must be set as
+										 * well */
 
-	bool		timed;			/* its time may tell the planner something */
-	double		trip_us;		/* set by MirrorAsk(): the time, or 0 */
+	bool		timed;			/* its time may be of use to the planner */
+	double		trip_us;		/* set by MirrorAsk(): microseconds; 0: not
+								 * timed */
 } MirrorRequest;
 
 /*
- * Open the link, and find out how fresh the mirror has to be.  After the
- * connection was lost it may be begun once more: what was answered before
- * counts for nothing.  False, with a reason, if there is no engine, or it
- * cannot serve this.
+ * Open the link, and find out how fresh the mirror has to be.  May be called
+ * again after the connection was lost: then earlier answers count for
+ * nothing.  Returns false, with a reason, if there is no engine, or if it
+ * cannot serve the search.
  */
 extern bool MirrorConversationBegin(MirrorConversation *talk, const char **reason);
 
-/* Release what it holds.  `ok`: there was an answer to all; returned. */
+/*
+ * Release what the conversation holds.  `ok`: all requests were answered;
+ * returned.
+ */
 extern bool MirrorConversationEnd(MirrorConversation *talk, bool ok, const char **reason);
 
 /*
- * Send a request, and read an answer of a mirror that is fresh.  False: the
- * connection was lost, or the engine refused.
+ * Send a request, and read an answer of a mirror that is fresh enough.
+ * False: the connection was lost, or the engine refused.
  */
 extern bool MirrorAsk(MirrorConversation *talk, MirrorRequest *request, GpuvecReply *answer);
 
 /*
- * Load or refresh a mirror, whatever was refused before.  Returns false, with
- * a reason, without an engine; that it cannot is an error.
+ * Load or refresh a mirror, even if the engine refused before.  Returns
+ * false, with a reason, if there is no engine.  If the engine refuses, that
+ * is an error.
  */
 extern bool MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows,
 						  const char **reason);

@@ -1,59 +1,60 @@
 /*-------------------------------------------------------------------------
  *
  * facts.c
- *	  What loads and searches leave of a mirror for the planner.
+ *	  What loads and searches tell the planner about mirrors.
  *
- * The planner never asks the engine, so sessions leave what it wants to know
- * in a small table in shared memory: how many rows and ids a mirror has,
- * whether it is resident, and how long trips take.  All of it is for
- * estimates: nothing here has to be right, so nobody waits for it.  Sessions
- * write after a load or refresh, and after a search that found another state
- * of the mirror than their last one.  They time one search of a few
- * (known.c); so a search pays some 10 ns for all this.
+ * The planner never asks the engine.  So sessions leave what it needs in a
+ * small table in shared memory: how many rows and ids a mirror has, whether
+ * it is resident, and how long round trips take.  All of it is for estimates:
+ * nothing here has to be exact, so nobody waits for it.  Sessions write after
+ * a load or refresh, and after a search that found the mirror in another
+ * state than their last search.  They time one search in TIMED_EVERY
+ * (known.c).  A search pays about 10 ns for all this.
  *
- * Times are kept as operator calls, like costs, at a fixed rate: that a
- * machine is slower than another one changes all costs, and the planner
- * compares them.  A search's time is taken apart: what the engine needed for
- * the rows (at most what the bounds allow) is that of ranking, all else is
- * the trip's.  Trips are the same for all mirrors, so all have one average:
- * otherwise, which of two indexes is taken could depend on when they were
- * last used.  Ranking differs from mirror to mirror, by the lengths of sets
- * and lists.  It is measured for mirrors of some thousand rows and more; that
- * of fewer takes no time that could be told from a trip's.  Only single
- * queries for few of the rows are timed, of a mirror that was fresh: not
- * those that load, or rank a whole batch, nor the first search of a session.
+ * Times are kept as operator calls, like costs, at a fixed rate.  A slower
+ * machine changes all costs alike, and the planner only compares them.  A
+ * search's time is split.  What the engine needed, within bounds, counts as
+ * ranking the rows; the rest counts as the round trip.  Round trips are the
+ * same for all mirrors, so all have one average.  Otherwise the choice
+ * between two indexes could depend on when they were last used.  Ranking
+ * depends on the lengths of sets and lists, so each mirror has its own
+ * average.  It is measured for mirrors of at least RANKED_ROWS rows: ranking
+ * fewer cannot be told from a round trip.  Timed are only single queries for
+ * few rows, of a mirror that was fresh: no loads, no batches of queries, and
+ * not the first search of a session.
  *
- * Averages start with the constants that cost.c takes without facts, and a
- * measurement counts for an eighth, after it was brought within bounds: a
- * trip takes between a quarter of the constant and twice as much, ranking a
- * row between a 32nd (a GPU) and four times as much.  So one slow answer,
- * however slow, adds an eighth of the constant to a trip, and what is slow
- * for good is believed after some dozens of searches.  A trip's upper bound
- * is tight, for what makes trips slow is mostly a busy machine, where a scan
- * and a sort are slow, too.  Anything within the bounds leaves plans as they
- * have to be: a trip costs more than sorting 50 rows and less than sorting
- * 10,000.  Only where two plans take about as long can the choice between
- * them change.
+ * Averages begin with the constants that cost.c takes without facts.  A
+ * measurement has the weight 1/8, and is clamped first: a round trip to
+ * between 1/4 of the constant and twice the constant, ranking a row to
+ * between 1/32 (a GPU) and four times.  So one slow answer, however slow,
+ * adds at most 1/8 of the constant to a round trip.  What stays slow is
+ * believed after some dozens of searches.  The upper bound of a round trip is
+ * tight: round trips are mostly slow on a busy machine, where a scan and a
+ * sort are slow, too.  Any value within the bounds leaves plans reasonable: a
+ * round trip costs more than sorting 50 rows and less than sorting 10,000.
+ * Only where two plans take about as long can the choice between them change.
  *
- * A mirror is resident if a session saw it in the engine that runs now.  That
- * the engine evicted it later, for want of memory, is seen by the next
- * search, which loads it again.
+ * A mirror counts as resident if a session saw it in the engine that runs.
+ * If the engine has evicted it since, for want of memory, the next search
+ * notices, and loads it again.
  *
- * If an engine has no room for a mirror, that is noted as well.  While it
- * stands, the planner knows that an index would scan and sort, and nobody
- * reads half of the table just to find out again.  It stands for ten seconds,
- * or longer if it took longer to find out, and no longer than that engine,
- * since another one may have other settings.  Then one search tries again,
- * and until it knows better it stands for the others.
+ * If an engine has no room for a mirror, that is noted as well: a refusal.
+ * While it stands, the planner knows that an index scan would scan and sort,
+ * and no session reads half of the table just to be refused again.  A refusal
+ * stands for ten seconds, or longer if it took longer to find out.  It ends
+ * with its engine, as the next engine may have other settings.  When it has
+ * expired, one search tries again; until that search has a result, the
+ * refusal stands for the others.  (If engines die of a mirror, the refusal
+ * stands for any engine.)
  *
- * Slots are in groups by hash, which are looked through without locks.  If a
- * group has no free one, facts of mirrors that are not resident make room for
- * others, and those that nobody has noted for a minute, which is how those of
- * dropped tables go.  If there is no room, nothing is noted.  From then on
- * nobody claims that mirrors of this group without facts have never been
- * used.  All is lost in a restart, together with the engine.  While there is
- * no shared memory, which the first search makes, no mirror has been used,
- * and trips take what the constant says.
+ * Slots are in groups by hash, which are searched without locks.  If a group
+ * has no free slot, new facts replace those of a mirror that is not resident,
+ * or those that were not noted for a minute, as happens to the facts of
+ * dropped tables.  If there is no such slot, nothing is noted.  From then on,
+ * mirrors of this group that have no facts do not count as never used.  A
+ * restart loses all facts, together with the engine.  The first search makes
+ * the shared memory.  Before that no mirror has been used, and a round trip
+ * takes what the constant says.
  *
  *-------------------------------------------------------------------------
  */
@@ -68,29 +69,29 @@
 #include "storage/spin.h"
 #include "utils/timestamp.h"
 
-/* Facts that were not noted for so long make room for others */
+/* Facts that were not noted for this long may be replaced */
 #define SLOT_IDLE_MS	60000
 
 /*
- * A refusal stands for so long, or so many times as long as it took to find
- * out, up to a limit
+ * A refusal stands for REFUSAL_TIMES as long as it took to find out, but at
+ * least REFUSAL_MS, and at most REFUSAL_MOST_MS
  */
 #define REFUSAL_MS		10000
 #define REFUSAL_TIMES	5
 #define REFUSAL_MOST_MS	300000
 
-/* What a measurement counts for, and bounds, as multiples of the constants */
+/* Weight of a measurement, and its bounds as multiples of the constants */
 #define WEIGHT			0.125
 #define TRIP_LEAST		0.25
 #define TRIP_MOST		2.0
 #define RANK_LEAST		(1.0 / 32)
 #define RANK_MOST		4.0
 
-/* Ranking fewer rows is not measured */
+/* Ranking is measured only for mirrors of at least this many rows */
 #define RANKED_ROWS		5000
 
 /*
- * Mean numbers of ids between which ranking a row takes proportionally long
+ * Between these mean numbers of ids, ranking a row takes time in proportion
  */
 #define IDS_LEAST		5.0
 #define IDS_MOST		1000.0
@@ -105,19 +106,19 @@ typedef struct FactsSlot
 	Facts		facts;
 } FactsSlot;
 
-/* Slots for the keys of one hash */
+/* Slots for the keys of one hash value */
 typedef struct FactsGroup
 {
 	slock_t		mutex;			/* protects taking slots */
-	bool		overflown;		/* some facts have been given up */
+	bool		overflown;		/* facts may have been given up */
 	FactsSlot	slots[FACTS_PER_GROUP];
 } FactsGroup;
 
 typedef struct FactsTable
 {
 	slock_t		mutex;			/* protects trip */
-	double		trip;			/* operators that take as long as a trip to
-								 * the engine */
+	double		trip;			/* operator calls that take as long as a round
+								 * trip */
 	FactsGroup	groups[FACTS_GROUPS];
 } FactsTable;
 
@@ -127,7 +128,7 @@ clamp(double value, double least, double most)
 	return value < least ? least : value > most ? most : value;
 }
 
-/* Fill the table */
+/* Initialize the table */
 static void
 init_facts(void *part)
 {
@@ -159,8 +160,8 @@ facts_table(void)
 }
 
 /*
- * The key of a mirror; false: nobody plans with it, for only shared ones of
- * sets have costs
+ * Make the key of a mirror.  False: the planner does not use the mirror, as
+ * only shared mirrors of sets have costs.
  */
 static bool
 facts_key(const gpuvec_mirror_key *mirror, FactsKey *key)
@@ -178,7 +179,7 @@ facts_key(const gpuvec_mirror_key *mirror, FactsKey *key)
 }
 
 /*
- * The slots that facts of this key may be in; NULL: there is no shared memory
+ * The slots that may have facts of this key; NULL: there is no shared memory
  */
 static FactsGroup *
 facts_group(const FactsKey *key)
@@ -191,8 +192,8 @@ facts_group(const FactsKey *key)
 }
 
 /*
- * Is the slot that of this key?  Without its lock the answer may be out of
- * date.
+ * True if the slot has this key.  Without the slot's lock the answer may be
+ * out of date.
  */
 static bool
 slot_has(const FactsSlot *slot, const FactsKey *key)
@@ -218,24 +219,24 @@ lock_slot(FactsGroup *group, const FactsKey *key)
 	return NULL;
 }
 
-/* Has the engine that runs now got the mirror? */
+/* True if the engine that runs has the mirror */
 bool
 FactsResident(const Facts *facts)
 {
 	GpuvecShared *state = GpuvecSharedState();
 
-	/* a single word, which may be out of date like all else */
+	/* a single word, read without a lock: it may be out of date */
 	return state != NULL && facts->engine != 0 && facts->engine == state->engine_pid;
 }
 
-/* May others have the slot of these facts? */
+/* True if new facts may replace these */
 static bool
 is_dispensable(const Facts *facts, TimestampTz now)
 {
 	return !FactsResident(facts) || now - facts->used > INT64CONST(1000) * SLOT_IDLE_MS;
 }
 
-/* The slot that new facts may take; the group is locked */
+/* The slot that new facts may take, or NULL; the group is locked */
 static FactsSlot *
 choose_slot(FactsGroup *group, TimestampTz now)
 {
@@ -255,7 +256,7 @@ choose_slot(FactsGroup *group, TimestampTz now)
 	return best;
 }
 
-/* Take a slot for facts that have none, if there is one to be had */
+/* Take a slot for a key that has none, if one is available */
 static void
 take_slot(FactsGroup *group, const FactsKey *key, TimestampTz now)
 {
@@ -276,8 +277,8 @@ take_slot(FactsGroup *group, const FactsKey *key, TimestampTz now)
 }
 
 /*
- * Operator calls that ranking a row of so many ids takes, unless it was
- * measured
+ * Operator calls that ranking a row takes, estimated from the mean number of
+ * ids
  */
 static double
 usual_rank(const Facts *facts)
@@ -287,7 +288,7 @@ usual_rank(const Facts *facts)
 	return FACTS_RANK_OPERATORS * clamp(ids, IDS_LEAST, IDS_MOST) / FACTS_RANK_IDS;
 }
 
-/* The same, or what was measured */
+/* Operator calls that ranking a row takes: measured, or else estimated */
 double
 FactsRankOperators(const Facts *facts)
 {
@@ -297,8 +298,8 @@ FactsRankOperators(const Facts *facts)
 }
 
 /*
- * The slot of a key, locked, which it takes if it has none; NULL: there is no
- * room, or no shared memory
+ * The slot of a key, locked; takes one if the key has none.  NULL: there is
+ * no room, or no shared memory.
  */
 static FactsSlot *
 make_slot(const FactsKey *key, TimestampTz now)
@@ -339,8 +340,8 @@ FactsNoteState(const gpuvec_mirror_key *mirror, const gpuvec_state *state)
 }
 
 /*
- * Take the operators that ranking all rows took into the average; gives what
- * is left of them
+ * Take the operator calls that ranking all rows took into the average.
+ * Returns the calls that do not count as ranking.
  */
 static double
 average_rank(Facts *facts, double engine)
@@ -357,7 +358,7 @@ average_rank(Facts *facts, double engine)
 	return Max(engine - rank * facts->rows, 0.0);
 }
 
-/* A search took so long, of which the engine needed so much */
+/* A search took trip_us, of which the engine needed engine_us */
 void
 FactsNoteTrip(const gpuvec_mirror_key *mirror, double trip_us, double engine_us)
 {
@@ -377,7 +378,7 @@ FactsNoteTrip(const gpuvec_mirror_key *mirror, double trip_us, double engine_us)
 	SpinLockRelease(&table->mutex);
 }
 
-/* Operator calls that a trip takes */
+/* Operator calls that take as long as a round trip, on average */
 double
 FactsTripOperators(void)
 {
@@ -393,8 +394,8 @@ FactsTripOperators(void)
 }
 
 /*
- * Mirrors of a column (0: of all) of a relation of a database were dropped,
- * or all there are (database 0)
+ * Mirrors were dropped: of a column (0: of all columns) of a relation, or all
+ * mirrors (database 0)
  */
 void
 FactsNoteDropped(Oid database, Oid relation, AttrNumber attnum)
@@ -418,8 +419,9 @@ FactsNoteDropped(Oid database, Oid relation, AttrNumber attnum)
 }
 
 /*
- * An engine has no room for a mirror, as it turned out after an attempt that
- * began then; or it is lost each time, which the next one may be as well.
+ * An engine has no room for a mirror, as an attempt showed that began at
+ * `began`.  Or (any_engine) engines die of the mirror, and the next one may
+ * as well.
  */
 void
 FactsNoteRefusal(const gpuvec_mirror_key *mirror, int sqlerrcode, bool any_engine,
@@ -442,7 +444,7 @@ FactsNoteRefusal(const gpuvec_mirror_key *mirror, int sqlerrcode, bool any_engin
 	SpinLockRelease(&slot->mutex);
 }
 
-/* There is room for it after all, or somebody wants to know that at once */
+/* There is room for the mirror after all, or a user wants to try at once */
 void
 FactsForgetRefusal(const gpuvec_mirror_key *mirror)
 {
@@ -456,14 +458,14 @@ FactsForgetRefusal(const gpuvec_mirror_key *mirror)
 	SpinLockRelease(&slot->mutex);
 }
 
-/* Does a refusal stand with this engine? */
+/* True if a refusal stands with this engine */
 static bool
 refusal_stands(const Facts *facts, int engine, TimestampTz now)
 {
 	return now < facts->refused_until && (facts->refused_by == 0 || facts->refused_by == engine);
 }
 
-/* Is the mirror one that the engine that runs now has no room for? */
+/* True if the engine that runs has refused the mirror */
 bool
 FactsRefused(const Facts *facts)
 {
@@ -472,10 +474,11 @@ FactsRefused(const Facts *facts)
 }
 
 /*
- * May this session try to load or refresh a mirror?  If there was a refusal,
- * which does not stand any more, *claim (0 before the first call) is how its
- * later calls are known.  If that was this engine's, the others are to leave
- * it to this session for now.
+ * True if this session may try to load or refresh a mirror.  When a refusal
+ * has expired, *claim (0 before the first call) identifies the later calls of
+ * this session.  If the refusal was by this engine, it stands for the other
+ * sessions for another REFUSAL_MS, so that they leave the attempt to this
+ * session.  *sqlerrcode: that of the refusal.
  */
 bool
 FactsMayTry(const gpuvec_mirror_key *mirror, TimestampTz *claim, int *sqlerrcode)
@@ -511,8 +514,8 @@ FactsRead(const FactsKey *key, Facts *facts)
 	FactsSlot  *slot = lock_slot(group, key);
 
 	/*
-	 * without shared memory nobody has searched yet, unless it is we who
-	 * cannot use it
+	 * without shared memory no session has searched yet, unless only this
+	 * process cannot use it
 	 */
 	if (group == NULL)
 		return GpuvecSharedTrouble() ? FACTS_LOST : FACTS_NONE;
@@ -536,7 +539,7 @@ FactsSlotRead(int n, FactsKey *key, Facts *facts, bool *used)
 	*key = slot->key;
 	*facts = slot->facts;
 	SpinLockRelease(&slot->mutex);
-	/* of an embedding table there is only a refusal */
+	/* for an embedding table only refusals are kept */
 	*used = key->database != InvalidOid && key->key_attnum == 0;
 	return true;
 }

@@ -1,43 +1,47 @@
 /*-------------------------------------------------------------------------
  *
  * feed.c
- *	  What an index tells of changes of its table.
+ *	  Feeds: what an index tells a mirror of changes of its table.
  *
- * A rooted mirror (see mirror.h) has to follow nothing but new roots, and the
- * reuse of their line pointers.  The index hears of both: of a new root when
- * the row is inserted into the index, which is after the change of the page
- * and before the commit; and VACUUM calls for bulk deletion before it makes
- * any line pointer that an index may name reusable.  So an index can be the
- * feed of a mirror: a small table in shared memory has a slot for it, in
- * which insertions mark pages, and bulk deletions mark all of them.
+ * A rooted mirror (mirror.h) has to follow two kinds of changes only: new
+ * roots, and the reuse of their line pointers.  The index hears of both.  A
+ * row with a new root is inserted into the index, after the page was changed
+ * and before the commit.  And VACUUM calls for bulk deletion before it makes
+ * any line pointer reusable that an index may name.  So an index can be the
+ * feed of a mirror.  It has a slot in a small table in shared memory, in
+ * which an insertion marks a page, and bulk deletion marks all pages.
  *
- * Marks are numbered, and never cleared.  A mirror knows its feed and the
- * number up to which it has applied it; both live and die with the mirror, in
- * the engine.  A search reads the last number after it has taken its
- * snapshot: every change that the snapshot sees was marked before its commit,
- * so a mirror that has applied that number has it.  A refresh reads again the
- * pages of the marks between; it may take another's only if that has applied
- * the number that it has itself read.  What is older than the slot remembers,
- * and marks of all pages, take a refresh by WAL or by page LSNs, as for a
- * table without an index (stale_pages.c).
+ * Marks are numbered, and never cleared.  A mirror knows its feed, and the
+ * number up to which it has applied the marks.  Both live in the engine, and
+ * die with the mirror.  A search reads the last number after it has taken its
+ * snapshot.  Every change that the snapshot sees was marked before its
+ * commit, so a mirror that has applied that number has the change.  A refresh
+ * reads the pages of the marks again that were not applied yet.  A session
+ * may use another session's refresh only if that has applied the number that
+ * the session itself has read.  A slot remembers the last FEED_MARKS marks.
+ * Older marks, and marks of all pages, take a refresh by WAL or by page LSNs,
+ * as for a table without an index (stale_pages.c).
  *
  * A feed counts only from a complete load or refresh that began after its
  * slot was taken: what was inserted before was on the pages when they were
- * read.  Insertions look for the slot without a lock; one that does not find
- * it has changed its page before the reader of that page took the page's
- * lock, or after, and then the slot was there.  A slot that was given to
- * another index comes back as another feed.  In recovery nothing is inserted
- * into the index, so there are no feeds; the first search after a promotion
- * takes a slot.  All is lost in a crash restart, together with the engine.
+ * read.  Insertions look for the slot without a lock, after they have changed
+ * the page.  An insertion that does not find the slot has changed its page
+ * before the reader of that page took the page's lock: had it been after, the
+ * slot would have been there.
  *
- * Who changes the table may have no access to the shared memory, for want of
- * memory or since its library is of another version.  Then it does not mark,
- * but counts that it did not (shared.c).  A slot remembers that count as it
- * was when the slot was taken, and does not count any more when it has moved:
- * then it comes back as another feed, too.
+ * A slot that was given to another index comes back as another feed.  In
+ * recovery nothing is inserted into the index, so there are no feeds; the
+ * first search after a promotion takes a slot.  A crash restart loses all
+ * feeds, together with the engine.
  *
- * Consecutive marks of the same page are one, unless the number has been read
- * between: then the page may have been read, too.
+ * A session that changes the table may be unable to use the shared memory,
+ * for want of memory, or because its library is of another version.  Then it
+ * does not mark, but counts that it did not (shared.c).  A slot remembers
+ * that count from when the slot was taken.  When the count has moved, the
+ * slot does not count any more, and comes back as another feed, too.
+ *
+ * Consecutive marks of the same page are one mark, unless the number was read
+ * in between: then the page may have been read as well.
  *
  *-------------------------------------------------------------------------
  */
@@ -50,14 +54,14 @@
 #include "storage/spin.h"
 #include "utils/timestamp.h"
 
-/* A slot that was not read for so long may be given to another index */
+/* A slot that was not read for this long may be given to another index */
 #define SLOT_IDLE_MS	60000
 
 #define FEED_SLOTS		16
 #define FEED_MARKS		256
 #define FEED_BUILD_BYTES 16
 
-/* What a feed is of */
+/* The index that a feed belongs to */
 typedef struct FeedKey
 {
 	Oid			database;
@@ -70,25 +74,26 @@ typedef struct FeedSlot
 {
 	slock_t		mutex;			/* protects all below */
 	FeedKey		key;
-	uint8		build[FEED_BUILD_BYTES];	/* of the index's metapage */
-	uint64		feed;			/* its number; 0: the slot is free */
-	uint64		unmarked;		/* changes that were not marked before it was
+	uint8		build[FEED_BUILD_BYTES];	/* build id of the index
+											 * (MirrorTarget) */
+	uint64		feed;			/* number of the feed; 0: the slot is free */
+	uint64		unmarked;		/* count of unmarked changes when the slot was
 								 * taken */
 	uint64		number;			/* of the last mark */
 	uint64		swept;			/* of the last mark that stands for all pages */
-	bool		read;			/* has the number been read since that mark? */
-	TimestampTz used;			/* when it was last read */
-	BlockNumber blocks[FEED_MARKS]; /* of mark n at n % FEED_MARKS */
+	bool		read;			/* number was read since the last mark */
+	TimestampTz used;			/* when number was last read */
+	BlockNumber blocks[FEED_MARKS]; /* the page of mark n is at n % FEED_MARKS */
 } FeedSlot;
 
 typedef struct FeedTable
 {
 	slock_t		mutex;			/* protects feeds, and taking slots */
-	uint64		feeds;			/* last number that a feed got */
+	uint64		feeds;			/* last number given to a feed */
 	FeedSlot	slots[FEED_SLOTS];
 } FeedTable;
 
-/* Fill the table */
+/* Initialize the table */
 static void
 init_feeds(void *part)
 {
@@ -120,8 +125,8 @@ feed_key(Relation index)
 }
 
 /*
- * Is the slot that of this index?  Without its lock the answer may be out of
- * date.
+ * True if the slot is that of this index.  Without the slot's lock the answer
+ * may be out of date.
  */
 static bool
 slot_has(const FeedSlot *slot, const FeedKey *key)
@@ -130,7 +135,7 @@ slot_has(const FeedSlot *slot, const FeedKey *key)
 		slot->key.database == key->database && slot->feed != 0;
 }
 
-/* Number one more mark; the slot is locked */
+/* Add a mark; the slot is locked */
 static void
 add_mark(FeedSlot *slot, BlockNumber block)
 {
@@ -182,8 +187,8 @@ FeedMarkAll(Relation index)
 }
 
 /*
- * Does a locked slot have all marks since it was taken, and is it that of
- * this build?
+ * True if a locked slot is of this build of the index, and has all marks
+ * since it was taken
  */
 static bool
 slot_counts(const FeedSlot *slot, const FeedKey *key, const uint8 *build)
@@ -192,7 +197,7 @@ slot_counts(const FeedSlot *slot, const FeedKey *key, const uint8 *build)
 		slot->unmarked == GpuvecSharedUnmarked();
 }
 
-/* Read the number of an index's slot; false if it has none that counts */
+/* Read the number of an index's slot.  False: it has none that counts. */
 static bool
 read_slot(FeedTable *table, const FeedKey *key, const uint8 *build, TimestampTz now,
 		  gpuvec_freshness *need)
@@ -222,7 +227,7 @@ read_slot(FeedTable *table, const FeedKey *key, const uint8 *build, TimestampTz 
 
 /*
  * The slot that an index may take: its own that does not count, a free one,
- * or an idle one
+ * or an idle one.  NULL: there is none.
  */
 static FeedSlot *
 choose_slot(FeedTable *table, const FeedKey *key, TimestampTz now)
@@ -242,8 +247,8 @@ choose_slot(FeedTable *table, const FeedKey *key, TimestampTz now)
 }
 
 /*
- * Take a slot for an index, if there is none of it that counts, and one to be
- * had
+ * Take a slot for an index, unless it has one that counts, or none is
+ * available
  */
 static void
 take_slot(FeedTable *table, const FeedKey *key, const uint8 *build, TimestampTz now)
@@ -281,7 +286,10 @@ FeedRead(Relation index, const uint8 *build, gpuvec_freshness *need)
 	(void) read_slot(table, &key, build, now, need);
 }
 
-/* Copy the pages of the marks; the slot is locked */
+/*
+ * Copy the pages of the marks in (applied, wanted]; the slot is locked.
+ * False: the pages are not known one by one.
+ */
 static bool
 copy_marks(const FeedSlot *slot, uint64 applied, uint64 wanted, BlockNumber *blocks)
 {

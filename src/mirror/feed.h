@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * feed.h
- *	  What an index tells of changes of its table.
+ *	  Feeds: what an index tells a mirror of changes of its table.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,19 +17,20 @@
 /* Ask for the shared memory of feeds */
 extern void FeedInit(void);
 
-/* For whoever changes the table: an inserted row's page, or all pages */
+/* For changes of the table: mark an inserted row's page, or all pages */
 extern void FeedMark(Relation index, BlockNumber block);
 extern void FeedMarkAll(Relation index);
 
 /*
- * For whoever searches, after the snapshot was taken: how far a mirror that
- * is fed by this index has to be.  Without a feed, *need stays as it is.
+ * For a search, after its snapshot was taken: sets in *need the feed of this
+ * index, and the number that a mirror must have applied.  Without a feed,
+ * *need stays as it is.
  */
 extern void FeedRead(Relation index, const uint8 *build, gpuvec_freshness *need);
 
 /*
- * The pages with marks in (applied, need->applied], in any order and
- * palloc'd; false if they are not known one by one.
+ * The pages of the marks in (applied, need->applied], palloc'd, in any order.
+ * False: they are not known one by one.
  */
 extern bool FeedTake(uint64 applied, const gpuvec_freshness *need, BlockNumber **blocks, uint32 *n);
 

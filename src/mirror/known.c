@@ -3,15 +3,15 @@
  * known.c
  *	  What this session knows of mirrors, from the engine's answers.
  *
- * Each answer tells the state of its mirror.  The last one of each mirror is
- * remembered, for three ends:
+ * Each answer tells the state of its mirror.  The last state of each mirror
+ * is remembered, for three uses:
  *
- *	 - The number of a refresh that is known before the visibility map is read
- *	   proves what the map says (visibility.c).  An older number proves less,
- *	   but nothing wrong.  Numbers of another engine prove nothing, so they
- *	   count for one connection.
- *	 - A search needs no position beyond that of the last check if the WAL
- *	   since then has no change of the relation (wal.c).
+ *	 - A refresh number that is known before the visibility map is read proves
+ *	   what the map says (visibility.c).  An older number proves less, but
+ *	   nothing false.  Numbers of another engine prove nothing, so a number
+ *	   counts for one connection.
+ *	 - A search needs no WAL position beyond that of the mirror's last check,
+ *	   if the WAL since then has no change of the relation (wal.c).
  *	 - A mirror that is known to be behind is refreshed before it is asked.
  *
  *-------------------------------------------------------------------------
@@ -25,27 +25,28 @@
 #include "mirror/refresh.h"
 #include "mirror/wal.h"
 
-/* One request of TIMED_EVERY is timed, for reading a clock may be slow */
+/* Time one request in TIMED_EVERY: reading the clock may be slow */
 #define TIMED_EVERY		8
 
-/* A mirror, as the last answer told */
+/* A mirror, as the last answer described it */
 typedef struct Known
 {
 	gpuvec_mirror_key key;
-	uint64		generation;		/* of the connection; 0: the state is not
-								 * known */
+	uint64		generation;		/* of the connection; 0: state is not known */
 	gpuvec_state state;
-	XLogRecPtr	until;			/* the WAL in (state.checked, until] has no
-								 * change */
+	XLogRecPtr	until;			/* no change in the WAL in (state.checked,
+								 * until] */
 	uint32		asked;			/* requests that could have been timed */
 } Known;
 
-/* By a hash of the key; a mirror drives out another one of the same slot */
+/*
+ * Slots by hash of the key; a mirror replaces another one of the same slot
+ */
 #define KNOWN_SLOTS		64
 
 static Known known_mirrors[KNOWN_SLOTS];
 
-/* The slot of a mirror; it may have another's */
+/* The slot for a mirror; another mirror may be in it */
 static Known *
 known_slot(const gpuvec_mirror_key *key)
 {
@@ -106,7 +107,7 @@ MirrorKnownRefresh(const MirrorTarget *target)
 }
 
 /*
- * That is the current position, or the one that the mirror was checked to, if
+ * Returns the current position; or the one that the mirror was checked to, if
  * the WAL since then has no change of the relation.
  */
 XLogRecPtr
@@ -127,8 +128,8 @@ MirrorKnownPosition(MirrorTarget *target)
 }
 
 /*
- * The first request of a session is slow, as anything is that a session does
- * for the first time: it is not timed, since nothing is known of the mirror.
+ * The first request of a session is not timed (nothing is known of the mirror
+ * then): it is slow, like anything that a session does first.
  */
 bool
 MirrorKnownTimed(const MirrorTarget *target)

@@ -3,13 +3,13 @@
  * load.c
  *	  Loading a mirror: all pages of a relation.
  *
- * The order of steps makes it right, as in a refresh (refresh.c):
+ * The order of steps makes it exact, as in a refresh (refresh.c):
  *
- *	 1. the snapshot exists;
- *	 2. the position P is read;
+ *	 1. the snapshot is taken;
+ *	 2. the WAL position P is read;
  *	 3. the number of blocks is read, then pages and their LSNs, each under
- *		its share lock: a change that is under way holds the exclusive lock,
- *		so we wait for it;
+ *		the page's share lock: a change under way holds the exclusive lock, so
+ *		we wait for it;
  *	 4. the engine publishes all pages in one step, with checked = P.
  *
  *-------------------------------------------------------------------------
@@ -25,9 +25,9 @@
 #include "storage/bufmgr.h"
 
 /*
- * What is reserved in the WAL counts, not what is written, for a commit may
- * follow before the records are written.  On a standby it is what was
- * replayed; recovery is asked about after the snapshot.
+ * What is reserved in the WAL counts, not what is written: a commit may
+ * follow before the records are written.  On a standby, what was replayed
+ * counts.  RecoveryInProgress() is called after the snapshot was taken.
  */
 XLogRecPtr
 MirrorPosition(void)
@@ -50,8 +50,8 @@ MirrorState(const gpuvec_mirror_key *key, gpuvec_state *state)
 }
 
 /*
- * The files that a mirror is made of: that of the table, and that of the
- * index that it is of, or is rooted for.
+ * Append the files that a mirror is made of: that of the table, and that of
+ * the index that the mirror is of or is rooted for.
  */
 static void
 mirror_files(const MirrorTarget *target, StringInfo files)
@@ -64,7 +64,10 @@ mirror_files(const MirrorTarget *target, StringInfo files)
 		GpuvecAppendPath(files, tablespace, file);
 }
 
-/* Begin a load; LOADING: another session's load or refresh is unfinished */
+/*
+ * Begin a load.  *state is LOADING if another session's load or refresh is
+ * unfinished.
+ */
 static bool
 begin_load(MirrorTarget *target, BlockNumber nblocks, gpuvec_state *state)
 {

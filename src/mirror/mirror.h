@@ -1,16 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * mirror.h
- *	  The engine's copy of a column of a table: is it resident, is it fresh,
- *	  and what does a search of it give under a snapshot?
+ *	  Mirrors: the engine's copies of table columns, and searches of them.
  *
- * There are two kinds of mirrors.  A plain one has an entry for each row
- * version, under the version's own tid.  A rooted one, of an indexed column,
- * has an entry for each HOT chain, under the tid of its root, as an index
- * has: all versions of a chain have the same set, but not for snapshots taken
- * in recovery, which do not use it (index/recovery.c).  That of an index with
- * an expression or a predicate is rooted as well, and is read from the
- * index's pages, not the table's.
+ * There are two kinds of mirrors.  A plain mirror has an entry for each row
+ * version, under the version's own tid.  A rooted mirror, of an indexed
+ * column, has an entry for each HOT chain, under the tid of its root line
+ * pointer, as an index has.  All versions of a chain have the same set.  (For
+ * snapshots taken in recovery they may not; these do not use rooted mirrors,
+ * see index/recovery.c.)
+ *
+ * The mirror of an index with an expression or a predicate is rooted as well.
+ * It is read from the pages of the index, not of the table.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,7 +36,7 @@ typedef enum MirrorMode
 	MIRROR_NONE					/* scanned in this session, without the engine */
 } MirrorMode;
 
-/* How the vectors of an embedding table are stored there */
+/* How an embedding table stores its vectors */
 typedef enum MirrorVectorType
 {
 	MIRROR_NO_VECTOR,			/* the column has another type */
@@ -46,37 +47,38 @@ typedef enum MirrorVectorType
 } MirrorVectorType;
 
 /*
- * A column of a relation with storage, or (embedding tables) two: of vectors
- * and of keys.  The relation is open and locked.  A rooted mirror has an
- * index, which is open as long.
+ * A column of a relation that has storage; of an embedding table two columns,
+ * of vectors and of keys.  The relation is open and locked, and so is the
+ * index if there is one.
  */
 typedef struct MirrorTarget
 {
 	Relation	rel;
-	Relation	index;			/* NULL: a plain mirror */
+	Relation	index;			/* if the mirror was described by its index;
+								 * else NULL */
 	AttrNumber	attnum;			/* 0: an expression of the index */
 	AttrNumber	key_attnum;		/* InvalidAttrNumber: a column of sets */
 	Oid			key_type;		/* int2, int4 or int8 */
 	MirrorVectorType vector_type;
 	MirrorMode	mode;
-	bool		fed;			/* the index is its feed (feed.h), and has
-								 * this build id */
-	uint8		build[16];
+	bool		fed;			/* the index is the mirror's feed (feed.h) */
+	uint8		build[16];		/* if fed: identifies the build of the index */
 	gpuvec_mirror_key key;
 } MirrorTarget;
 
 /*
- * What the engine takes for a line is a line pointer, and whether it is that
- * of the row version itself; if not, it is that of the root of its HOT chain.
+ * The engine's `line` of a row: the offset number of a line pointer, and in
+ * the lowest bit whether that is the row version's own line pointer.  If not,
+ * it is the root line pointer of the row's HOT chain.
  */
 #define mirror_line(offset, itself) ((uint16) ((offset) << 1 | ((itself) ? 1 : 0)))
 #define mirror_line_offset(line)	((OffsetNumber) ((line) >> 1))
 #define mirror_line_itself(line)	(((line) & 1) != 0)
 
 /*
- * Where to go on behind a hit: behind its line pointer, whatever that stands
- * for by then (an update that made it stand for its chain may be rolled
- * back).
+ * Where to resume behind a hit: behind its line pointer, no matter whether
+ * that stands for a row version or for a HOT chain by then.  (An update that
+ * made it stand for its chain may be rolled back.)
  */
 #define mirror_behind(place)		(gpuvec_hit_tid(place) | mirror_line(0, true))
 
@@ -96,11 +98,14 @@ MirrorCompareHits(const MirrorHit *a, const MirrorHit *b)
 {
 	if (a->score != b->score)
 		return a->score > b->score ? -1 : 1;
-	/* the tid comes first in it */
+	/* the upper bits of a place are the tid */
 	return a->place < b->place ? -1 : a->place > b->place;
 }
 
-/* Rows of a table: ascending and distinct, as gpuvec_tid(block, offset) */
+/*
+ * A set of rows of a table: tids as gpuvec_tid(block, offset), ascending and
+ * distinct
+ */
 typedef struct MirrorTidSet
 {
 	uint64	   *tids;
@@ -112,27 +117,28 @@ typedef struct MirrorQuery
 {
 	const uint16 *ids;
 	uint32		len;
-	bool		skip;			/* a NULL query, or nothing can be above: no
-								 * rows */
+	bool		skip;			/* return no rows: a NULL query, or no score
+								 * can be above */
 
 	bool		has_above;		/* only rows whose score is greater than this */
 	double		above;
 
 	MirrorHit  *hits;			/* visible rows, best first */
 	uint64		nhits;
-	uint64		maxhits;		/* room there; 0: they lie in the engine's
-								 * answer */
+	uint64		maxhits;		/* allocated length of hits[]; 0: it lies in
+								 * the engine's answer */
 
-	bool		resumes;		/* only rows behind these */
+	bool		resumes;		/* only rows behind (resume_score, resume_tid) */
 	double		resume_score;
 	uint64		resume_tid;
 
-	/* while searching */
+	/* state while searching */
 	bool		done;
-	bool		abandoned;		/* because max_looked was reached; hits are
-								 * not all */
-	uint64		looked;			/* rows of the engine that were looked at */
-	bool		has_after;
+	bool		abandoned;		/* max_looked was reached: hits[] is not
+								 * complete */
+	uint64		looked;			/* rows from the engine that were looked at */
+	bool		has_after;		/* ask for rows behind (after_score,
+								 * after_tid) */
 	double		after_score;
 	uint64		after_tid;
 } MirrorQuery;
@@ -147,19 +153,21 @@ typedef struct MirrorSearch
 	MirrorQuery *queries;
 	uint32		nqueries;
 	Snapshot	snapshot;
-	bool		roots;			/* give the entries of a rooted mirror,
+	bool		roots;			/* return the entries of a rooted mirror,
 								 * visible or not */
-	const MirrorTidSet *among;	/* only these rows; NULL: all */
-	double		share;			/* then, of the table's rows that these are,
-								 * about */
-	uint64		max_looked;		/* and when to abandon a query */
+	const MirrorTidSet *among;	/* only these rows; NULL: all rows */
+	double		share;			/* with among: its estimated fraction of the
+								 * table's rows */
+	uint64		max_looked;		/* with among: abandon a query after this many
+								 * rows */
 	MemoryContext context;		/* hits live here */
-	uint64		engine_us;		/* time spent in the engine */
+	uint64		engine_us;		/* time spent in the engine, all requests
+								 * together */
 } MirrorSearch;
 
 /*
- * Rank a row of `len` ids, `common` of them a query's, under this tid
- * (gpuvec_tid).  False: it does not qualify.
+ * Rank a row that has `len` ids, `common` of which the query has, under this
+ * tid (gpuvec_tid).  Returns false if the row does not qualify.
  */
 static inline bool
 MirrorRank(const MirrorSearch *search, const MirrorQuery *query, uint64 tid, uint32 common,
@@ -215,8 +223,9 @@ extern void MirrorVisibilityEnd(MirrorVisibility *visibility);
 typedef struct MirrorVector
 {
 	gpuvec_vector_kind kind;
-	uint32		width;			/* 0 unless it is good */
-	const float *elements;		/* in the value itself, or palloc'd */
+	uint32		width;			/* number of elements; 0 unless the vector is
+								 * good */
+	const float *elements;		/* point into the value, or are palloc'd */
 } MirrorVector;
 
 extern MirrorVectorType MirrorVectorTypeOf(Oid type);

@@ -1,31 +1,32 @@
 /*-------------------------------------------------------------------------
  *
  * page_reader.c
- *	  Reads heap pages into the form in which the engine takes them.
+ *	  Reads heap pages into the form that the engine takes.
  *
- * A mirror holds heap tuples, not a snapshot's rows: every tuple that is not
- * dead to everyone, under its own TID.  A rooted mirror (see mirror.h) holds
- * one for each HOT chain, under the TID of the root: the last member that is
- * not dead to everyone.  All members have the same set, or the chain is a
- * broken one, from before the index: then every snapshot that may use the
- * index sees only the last one.
+ * A mirror holds row versions, not the rows of one snapshot: every version
+ * that is not dead to everyone, under its own tid.  A rooted mirror
+ * (mirror.h) holds one version for each HOT chain, under the tid of the root:
+ * the last member that is not dead to everyone.  All members have the same
+ * set.  Or the chain is a broken one, from before the index: then every
+ * snapshot that may use the index sees only the last member.
  *
  * The rows of an index with an expression or a predicate are not computed
- * here, but read from the index, which keeps them (entries.c), under the
- * roots' tids.  The page's LSN then is the version of those entries.
+ * here.  They are read from the index, which keeps them (entries.c) under the
+ * tids of the roots.  The version of those entries then takes the place of
+ * the page's LSN.
  *
- * There is one reader for loads and refreshes.  Under one share lock it asks
- * for the state of each tuple, copies the page and takes its LSN; everything
- * else (deforming, detoasting) works on the copy after the lock is gone.
- * Content and LSN hence belong together: a later change of the page has a
+ * Loads and refreshes use the same reader.  Under one share lock it finds the
+ * dead tuples, copies the page and takes its LSN.  Everything else
+ * (deforming, detoasting) works on the copy, after the lock was released.
+ * Hence content and LSN belong together: a later change of the page has a
  * later LSN, and the next check sees it.
  *
  * Detoasting may come too late: a tuple that died, or whose insertion failed,
- * after the page was copied can lose its chunks.  So chunks are read by a
- * reader of our own that reports what is missing instead of raising.  Chunks
- * disappear only when no snapshot, old ones included, can see the tuple;
- * leaving such a tuple out is exact.  If the searching snapshot does see it,
- * the table is corrupt.
+ * after the page was copied can lose its TOAST chunks.  So fetch_chunks()
+ * reads chunks itself, and reports missing ones instead of raising an error.
+ * Chunks disappear only when no snapshot, old ones included, can see the
+ * tuple, so leaving such a tuple out is exact.  If the searching snapshot
+ * does see it, the table is corrupt.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,7 +49,10 @@
 #include "utils/fmgroids.h"
 #include "utils/snapmgr.h"
 
-/* Tables larger than this part of the buffer pool go through a ring */
+/*
+ * Tables larger than 1 / BULK_READ_FRACTION of the buffer pool are read
+ * through a ring buffer
+ */
 #define BULK_READ_FRACTION	4
 
 PageReader *
@@ -126,9 +130,9 @@ tuple_at(PageReader *reader, Page page, BlockNumber block, OffsetNumber line,
 }
 
 /*
- * Have a page come to the cache.  Its tuples are looked at from its end
- * backwards, each one a wait for memory otherwise, which for a page that was
- * just written is most of the work.
+ * Prefetch a page into the CPU's cache.  Its tuples are visited from the end
+ * of the page backwards, and otherwise each visit waits for memory.  For a
+ * page that was just written, that is most of the work.
  */
 static void
 prefetch_page(Page page)
@@ -140,9 +144,10 @@ prefetch_page(Page page)
 }
 
 /*
- * Is a tuple of the page dead to everyone?  *inserter is a transaction whose
- * rows, if nobody has deleted them, are not: usually one has inserted most of
- * a page, and need not be asked about for each row.
+ * True if a tuple of the page is dead to everyone.  *inserter is a
+ * transaction whose rows are not dead unless they were deleted.  Usually one
+ * transaction has inserted most of a page, so it need not be looked up for
+ * each row.
  */
 static bool
 is_dead(PageReader *reader, HeapTuple tuple, Buffer buffer, TransactionId *inserter)
@@ -161,9 +166,9 @@ is_dead(PageReader *reader, HeapTuple tuple, Buffer buffer, TransactionId *inser
 }
 
 /*
- * Copy a page, its LSN, and which of its tuples are dead to everyone.  A page
- * that is marked all-visible has none (or, on a standby, some that do no
- * harm).
+ * Copy a page, note which of its tuples are dead to everyone, and return its
+ * LSN.  A page that is marked all-visible has no dead tuples (or, on a
+ * standby, some that do no harm).
  */
 static XLogRecPtr
 copy_page(PageReader *reader, BlockNumber block)
@@ -196,8 +201,8 @@ copy_page(PageReader *reader, BlockNumber block)
 }
 
 /*
- * Collect the chunks of an out-of-line value.  NULL if any is missing or not
- * as the pointer says.
+ * Read the chunks of an out-of-line value.  NULL if a chunk is missing, or
+ * not as the pointer says.
  */
 static struct varlena *
 fetch_chunks(struct varatt_external *pointer)
@@ -251,7 +256,7 @@ fetch_chunks(struct varatt_external *pointer)
 	return value;
 }
 
-/* Does the searching snapshot see this row? */
+/* True if the searching snapshot sees this row */
 static bool
 row_visible(PageReader *reader, ItemPointer tid)
 {
@@ -263,8 +268,8 @@ row_visible(PageReader *reader, ItemPointer tid)
 }
 
 /*
- * A plain value of a tuple of the page that is being read, detoasted; NULL if
- * the row may be left out.
+ * The detoasted form of a value from the copied page.  NULL: the row may be
+ * left out.
  */
 static struct varlena *
 plain_value(PageReader *reader, struct varlena *value, ItemPointer tid)
@@ -292,7 +297,7 @@ plain_value(PageReader *reader, struct varlena *value, ItemPointer tid)
 	return value;
 }
 
-/* Append one row of `len` ids, which need not be aligned */
+/* Append one row of `len` ids; `ids` need not be aligned */
 static void
 append_row(StringInfo out, uint16 line, const void *ids, uint32 len)
 {
@@ -342,8 +347,8 @@ append_vector(PageReader *reader, StringInfo out, uint16 line, int64 key,
 }
 
 /*
- * The member that stands for the chain of a root: the last one that is not
- * dead. Invalid if there is none.
+ * The member that stands for the HOT chain of a root: the last one that is
+ * not dead.  Invalid if there is none.
  */
 static OffsetNumber
 chain_member(PageReader *reader, OffsetNumber root)
@@ -380,8 +385,8 @@ chain_member(PageReader *reader, OffsetNumber root)
 }
 
 /*
- * The tuple that a line pointer stands for, and what the engine is to take
- * for its line; invalid if there is none.
+ * The tuple that a line pointer stands for; invalid if there is none.  Sets
+ * *engine_line to the engine's `line` of it (mirror_line()).
  */
 static OffsetNumber
 row_at(PageReader *reader, OffsetNumber line, uint16 *engine_line)
@@ -404,7 +409,7 @@ row_at(PageReader *reader, OffsetNumber line, uint16 *engine_line)
 	return member;
 }
 
-/* The set of a tuple; NULL if it has none, or may be left out */
+/* The value of a tuple; NULL if it is null, or may be left out */
 static struct varlena *
 tuple_value(PageReader *reader, HeapTuple tuple)
 {
@@ -418,8 +423,8 @@ tuple_value(PageReader *reader, HeapTuple tuple)
 }
 
 /*
- * Append the row of a tuple under this line, unless it may be left out: it
- * has no value (or no key), or lost it.
+ * Append the row of a tuple under this line.  False: it was left out, as it
+ * has no key or no value, or has lost its value.
  */
 static bool
 append_tuple(PageReader *reader, StringInfo out, uint16 line, HeapTuple tuple)
@@ -443,7 +448,7 @@ append_tuple(PageReader *reader, StringInfo out, uint16 line, HeapTuple tuple)
 	return true;
 }
 
-/* Append the rows of the page that was copied; how many */
+/* Append the rows of the copied page; returns their number */
 static uint32
 append_tuples(PageReader *reader, BlockNumber block, StringInfo out)
 {
@@ -464,7 +469,7 @@ append_tuples(PageReader *reader, BlockNumber block, StringInfo out)
 	return nrows;
 }
 
-/* Append what the index keeps of the page; how many rows */
+/* Append the rows that the index keeps for the page; returns their number */
 static uint32
 append_entries(PageReader *reader, BlockNumber block, StringInfo out)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * page_reader.h
- *	  Reads heap pages into the form in which the engine takes them.
+ *	  Reads heap pages into the form that the engine takes.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,14 +24,14 @@ typedef struct PageReader
 	Relation	rel;
 	AttrNumber	attnum;
 	bool		rooted;			/* one row for each HOT chain, see mirror.h */
-	EntryReader *entries;		/* rows are what an index keeps; NULL: the
-								 * column */
+	EntryReader *entries;		/* reads the rows that an index keeps; NULL:
+								 * reads the column */
 	Snapshot	snapshot;		/* of the search that caused the reading */
-	TransactionId horizon;		/* what was deleted before is dead to everyone */
+	TransactionId horizon;		/* rows deleted before it are dead to everyone */
 	BufferAccessStrategy strategy;
 	MemoryContext context;		/* reset after each page */
 	char	   *page;			/* private copy of the page */
-	bool	   *dead;			/* by line pointer: dead to everyone */
+	bool	   *dead;			/* [line pointer], dead to everyone */
 } PageReader;
 
 extern PageReader *PageReaderBegin(const MirrorTarget *target, Snapshot snapshot);
@@ -41,9 +41,8 @@ extern void PageReaderEnd(PageReader *reader);
 extern void PageReaderRead(PageReader *reader, BlockNumber block, StringInfo out);
 
 /*
- * What the mirror remembers of a page as its LSN: that of the page, read
- * under its lock; or the version of the entries that an index keeps of the
- * page.
+ * What the mirror keeps as the LSN of a page: the LSN of the page, read under
+ * its lock; or the version of the entries that an index keeps for the page.
  */
 extern XLogRecPtr PageReaderLSN(PageReader *reader, BlockNumber block);
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * page_stream.c
- *	  Pages on their way to the engine, and what publishes them.
+ *	  Sends pages to the engine, and publishes them.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,13 +10,13 @@
 #include "link/engine_link.h"
 #include "mirror/page_stream.h"
 
-/* Pages are sent in frames of about this size */
+/* Pages are sent in frames of about FRAME_BYTES */
 #define FRAME_BYTES			(512 * 1024)
 
 /*
- * A refresh of a few pages is sent in parts: the engine takes one while we
- * read the next.  The first is small, so that the engine begins soon.  Each
- * later one may be twice as large, up to PART_BYTES.
+ * A refresh of a few pages is sent in parts: the engine takes one part while
+ * the session reads the next.  The first part is small, so that the engine
+ * begins soon.  Each later part may be twice as large, up to PART_BYTES.
  */
 #define FIRST_PART_BYTES	(8 * 1024)
 #define PART_BYTES			(32 * 1024)

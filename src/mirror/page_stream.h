@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * page_stream.h
- *	  Pages on their way to the engine, and what publishes them.
+ *	  Sends pages to the engine, and publishes them.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,28 +17,28 @@
 
 typedef struct PageStream
 {
-	const gpuvec_refresh_part *part;	/* pages are parts of this refresh; or
-										 * NULL */
-	int			frame;			/* bytes that are worth sending */
-	StringInfoData out;			/* collected, to be sent */
+	const gpuvec_refresh_part *part;	/* send pages as parts of this
+										 * refresh; or NULL */
+	int			frame;			/* send when this many bytes are collected */
+	StringInfoData out;			/* the collected pages */
 } PageStream;
 
-/* Begin to collect pages in stream->out; free that afterwards */
+/* Begin to collect pages in stream->out, whose data the caller frees */
 extern void PageStreamBegin(PageStream *stream, const gpuvec_refresh_part *part);
 
-/* Send a large first frame: the engine is busy meanwhile */
+/* Let the first frame be large, as the engine is busy meanwhile */
 extern void PageStreamLarge(PageStream *stream);
 
 /*
- * Send what is collected if it makes a frame, or `all` is set.  False: the
- * connection was lost.
+ * Send the collected pages if they fill a frame, or if `all` is set.  False:
+ * the connection was lost.
  */
 extern bool PageStreamSend(PageStream *stream, bool all);
 
 /*
- * Publish the pages that were sent: all changes up to the position, and all
- * that were marked when the need was known.  False: the connection was lost,
- * or the engine refused.
+ * Publish the pages that were sent.  The mirror then has all changes up to
+ * the WAL position, and all that need->applied covers.  False: the connection
+ * was lost, or the engine refused.
  */
 extern bool PageStreamCommit(XLogRecPtr position, const gpuvec_freshness *need,
 							 BlockNumber nblocks, gpuvec_state *state);

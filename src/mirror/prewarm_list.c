@@ -3,11 +3,11 @@
  * prewarm_list.c
  *	  The file that says which mirrors are loaded again after a restart.
  *
- * A line that names the format, then a line for each mirror: database,
- * relation, number of the column, index, bytes, and for embedding tables
- * number of the key column and storage.  It is replaced as a whole, so that a
- * crash leaves the old list or the new one.  The file is a hint: whatever is
- * wrong with it is logged, and what could not be read is not loaded.
+ * The first line names the format.  Then there is a line for each mirror:
+ * database, relation, number of the column, index, bytes, and for embedding
+ * tables number of the key column and storage.  The file is replaced as a
+ * whole: a crash leaves the old list or the new one.  The list is a hint:
+ * faults in it are logged, and what could not be read is not loaded.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,7 +21,7 @@
 
 #define PREWARM_HEADER	"gpuvec autoprewarm 1\n"
 
-/* Parse a line.  False if it is not one of ours. */
+/* Parse a line.  False: it is not a valid one. */
 static bool
 parse_entry(const char *line, PrewarmEntry *entry)
 {
@@ -41,7 +41,7 @@ parse_entry(const char *line, PrewarmEntry *entry)
 	return strcmp(line + end, "\n") == 0;
 }
 
-/* Read all lines behind the first.  False: the file is damaged. */
+/* Read all lines behind the first one.  False: the file is damaged. */
 static bool
 read_entries(FILE *file, PrewarmList *list)
 {
@@ -66,8 +66,8 @@ read_entries(FILE *file, PrewarmList *list)
 }
 
 /*
- * Read the list; it is empty if there is none.  False, after a line in the
- * log, if not all of it could be read.
+ * Read the list; it is empty if there is no file.  False: not all of it could
+ * be read, which was logged.
  */
 bool
 PrewarmReadList(PrewarmList *list)
@@ -95,9 +95,7 @@ PrewarmReadList(PrewarmList *list)
 	return ok;
 }
 
-/*
- * Write the list to a file that is open.  False, with errno, if that fails.
- */
+/* Write the list to an open file.  False, with errno, if that fails. */
 static bool
 write_entries(FILE *file, const PrewarmList *list)
 {
@@ -117,7 +115,7 @@ write_entries(FILE *file, const PrewarmList *list)
 	return fflush(file) == 0;
 }
 
-/* Replace the list.  False, after a line in the log, if that fails. */
+/* Replace the list.  False: that failed, which was logged. */
 bool
 PrewarmWriteList(const PrewarmList *list)
 {

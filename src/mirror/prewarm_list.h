@@ -10,20 +10,21 @@
 
 #include "postgres.h"
 
-/* The file, relative to the data directory, and where it is written first */
+/* The file in the data directory, and its name while it is written */
 #define PREWARM_FILE		"gpuvec.autoprewarm"
 #define PREWARM_NEW_FILE	PREWARM_FILE ".tmp"
 
-/* What had a mirror: a column, or what an index makes of its table */
+/* A mirror: of a column, or of an index that keeps its rows */
 typedef struct PrewarmEntry
 {
 	Oid			database;
 	Oid			relation;
 	int32		attnum;			/* 0: an expression of the index */
-	Oid			index;			/* whose expression or predicate matters, or 0 */
+	Oid			index;			/* index with an expression or a predicate, or
+								 * 0 */
 	int32		key_attnum;		/* of an embedding table, or 0 */
 	uint32		storage;		/* gpuvec_storage of its vectors */
-	uint64		bytes;			/* what the mirror took of the engine's memory */
+	uint64		bytes;			/* size of the mirror in the engine's memory */
 } PrewarmEntry;
 
 typedef struct PrewarmList

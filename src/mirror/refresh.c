@@ -1,36 +1,37 @@
 /*-------------------------------------------------------------------------
  *
  * refresh.c
- *	  Keeping a mirror fresh: the pages that were changed.
+ *	  Keeps a mirror fresh: reads the changed pages again.
  *
  * A mirror is fresh for a snapshot if it holds every change that the snapshot
  * can see.  Each heap change reserves its WAL record before its transaction
- * commits, so the WAL insert position, read after the snapshot was taken, is
+ * commits.  So the WAL insert position, read after the snapshot was taken, is
  * beyond every such record.  The engine remembers the position up to which a
  * mirror was checked.  If that is not behind ours, nothing has to be done.
- * Otherwise the pages that were changed (stale_pages.c) are read again.
+ * Otherwise the changed pages (stale_pages.c) are read again.
  *
- * The order of steps makes it right:
+ * The order of steps makes it exact:
  *
- *	 1. the snapshot exists;
+ *	 1. the snapshot is taken;
  *	 2. the position P is read, and the WAL up to it;
  *	 3. the number of blocks is read, then pages and their LSNs, each under
- *		its share lock: a change that is under way holds the exclusive lock,
- *		so we wait for it;
+ *		the page's share lock: a change under way holds the exclusive lock, so
+ *		we wait for it;
  *	 4. the engine publishes all pages in one step, with checked = P.
  *
  * One session at a time loads or refreshes a mirror, under a heavyweight lock
  * (so the deadlock detector sees who waits for whom).  A session that had to
- * wait uses the other's work only if that was checked to at least its own
- * position, which it read after its snapshot.  The processes of a parallel
- * query do not wait for each other's locks.  Then the engine, too, lets only
- * one at a time load or refresh, and says so to the others, who try again.
+ * wait uses the other's work only if the mirror was checked to at least its
+ * own position, which it read after its snapshot was taken.  The processes of
+ * a parallel query do not wait for each other's locks.  So the engine, too,
+ * lets only one session at a time load or refresh a mirror.  It tells the
+ * others, and they try again.
  *
- * A search has a request for the engine while pages are read: it may be sent
- * ahead of the refresh, or together with its end.  So a refresh of a few
- * pages is made in steps by whoever needs it (conversation.c), who asks for
- * the pages one by one and sends the request where it suits.  This file knows
- * nothing of requests, but that one may be under way.
+ * A search has a request for the engine while pages are read.  The request
+ * may be sent ahead of the refresh, or together with its end.  So a refresh
+ * of a few pages is driven in steps by its caller (conversation.c), who asks
+ * for the pages one by one, and sends the request where it suits.  This file
+ * knows only that a request may be under way.
  *
  *-------------------------------------------------------------------------
  */
@@ -50,10 +51,10 @@
 #include "storage/proc.h"
 #include "utils/timestamp.h"
 
-/* The mirror of a refresh whose answer comes late */
+/* The mirror of the refresh whose answer was left (MirrorRefreshLeave()) */
 static gpuvec_mirror_key late_key;
 
-/* How often to try while others' unfinished work is in the way: 10 s */
+/* Attempts while other sessions' unfinished work is in the way, for 10 s */
 #define BUSY_ATTEMPTS		500
 #define BUSY_NAP_MS			20
 
@@ -62,35 +63,35 @@ struct MirrorRefresh
 	MirrorTarget *target;
 	Snapshot	snapshot;
 	const gpuvec_freshness *need;
-	const gpuvec_state *known;	/* to begin with, or NULL */
-	gpuvec_state state;			/* what the mirror is, as far as we know */
+	const gpuvec_state *known;	/* the mirror's state at first, or NULL */
+	gpuvec_state state;			/* the mirror's state, as far as we know */
 
 	bool		locked;
 	LOCKTAG		tag;
-	TimestampTz began;			/* when we had the lock */
-	TimestampTz claim;			/* of the right to try in spite of a refusal,
-								 * or 0 */
+	TimestampTz began;			/* when the lock was taken */
+	TimestampTz claim;			/* of FactsMayTry(), or 0 */
 	int			attempts;
 
 	bool		failed;			/* the connection was lost, or the engine
 								 * refused */
-	bool		refused;		/* ... to load or refresh: that may concern
-								 * others */
-	bool		yields;			/* a request went ahead */
-	bool		done;			/* the mirror is what was asked for */
+	bool		refused;		/* a step failed; a refusal may concern other
+								 * sessions */
+	bool		yields;			/* a request was sent ahead */
+	bool		done;			/* the mirror is as fresh as needed */
 
-	/* the refresh that is being made */
+	/* the refresh under way */
 	XLogRecPtr	position;
 	StalePages	stale;
-	BlockNumber block;			/* the next one to look at; Invalid: all were */
-	PageReader *reader;			/* NULL: before the first page and after the
+	BlockNumber block;			/* next block to look at; Invalid: none is
+								 * left */
+	PageReader *reader;			/* NULL before the first page and after the
 								 * last */
 	PageStream	stream;
 	gpuvec_refresh_part part;
-	uint64		number;			/* of the request that ends it */
+	uint64		number;			/* of the request that publishes the pages */
 };
 
-/* The lock of whoever loads or refreshes a mirror */
+/* The lock for loading or refreshing a mirror */
 static void
 mirror_lock_tag(const gpuvec_mirror_key *key, LOCKTAG *tag)
 {
@@ -103,14 +104,14 @@ mirror_lock_tag(const gpuvec_mirror_key *key, LOCKTAG *tag)
 	tag->locktag_lockmethodid = USER_LOCKMETHOD;
 }
 
-/* Does somebody wait for the mirror's lock, which we hold? */
+/* True if another session waits for the mirror's lock, which we hold */
 static bool
 somebody_waits(const MirrorRefresh *refresh)
 {
 	return LockHasWaiters(&refresh->tag, ExclusiveLock, false);
 }
 
-/* A step has failed; returns false */
+/* Note that a step has failed; returns false */
 static bool
 fail(MirrorRefresh *refresh)
 {
@@ -119,9 +120,9 @@ fail(MirrorRefresh *refresh)
 }
 
 /*
- * An attempt to load or refresh the mirror, which began then, has failed.  If
- * the engine refused it, and not the `request` that was sent meanwhile (0:
- * none), nobody has to try again soon.
+ * An attempt to load or refresh the mirror, which began at `began`, has
+ * failed.  If the engine refused the attempt, and not the `request` that was
+ * sent meanwhile (0: none), no session has to try again soon.
  */
 static void
 note_failure(const MirrorTarget *target, TimestampTz began, uint64 request)
@@ -133,11 +134,11 @@ note_failure(const MirrorTarget *target, TimestampTz began, uint64 request)
 }
 
 /*
- * A session that was loading or refreshing may have gone without the engine's
- * knowing yet, or while the engine was publishing what it had sent: it holds
- * no lock any more, but its work is still there.  Wait for a moment, or as
- * long as it takes if it may be a process of the same parallel query.  False:
- * that was too long.
+ * Wait for a moment while another session's work is in the way, though the
+ * session holds no lock any more.  It may have gone before the engine
+ * noticed, or while the engine was publishing its pages.  Gives up after
+ * BUSY_ATTEMPTS, unless the work may be that of a process of the same
+ * parallel query.  False: gave up.
  */
 static bool
 busy_nap(const MirrorTarget *target, int attempt)
@@ -164,7 +165,7 @@ MirrorRefreshBegin(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshne
 	refresh->snapshot = snapshot;
 	refresh->need = need;
 	refresh->known = known;
-	/* nobody waits for what will be refused */
+	/* do not wait for the lock if the attempt will be refused */
 	if (!MirrorMayTry(target, &refresh->claim))
 	{
 		refresh->failed = true;
@@ -174,14 +175,14 @@ MirrorRefreshBegin(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshne
 	if (LockAcquire(&refresh->tag, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
 	{
 		(void) LockAcquire(&refresh->tag, ExclusiveLock, false, false);
-		refresh->known = NULL;	/* somebody has refreshed it */
+		refresh->known = NULL;	/* another session has refreshed it */
 	}
 	refresh->locked = true;
 	refresh->began = GetCurrentTimestamp();
 	return refresh;
 }
 
-/* Free what the refresh of some pages has allocated */
+/* Free what the refresh of a few pages has allocated */
 static void
 drop_pages(MirrorRefresh *refresh)
 {
@@ -209,7 +210,7 @@ MirrorRefreshEnd(MirrorRefresh *refresh, uint64 request)
 	pfree(refresh);
 }
 
-/* Pages that were read before are sent when they make a frame */
+/* Sends the pages that were read before, once they fill a frame */
 const char *
 MirrorRefreshPage(MirrorRefresh *refresh)
 {
@@ -220,7 +221,7 @@ MirrorRefreshPage(MirrorRefresh *refresh)
 		return NULL;
 	if (refresh->reader == NULL)
 	{
-		/* a part without pages wakes the engine meanwhile */
+		/* a part without pages wakes the engine up */
 		if (refresh->stream.part && !refresh->yields && !PageStreamSend(&refresh->stream, true))
 		{
 			(void) fail(refresh);
@@ -254,10 +255,11 @@ MirrorRefreshPages(MirrorRefresh *refresh)
 }
 
 /*
- * A request may go ahead, so that the engine works on it while we read.  That
- * leaves the refresh to be made when we are gone, so it is not for those who
- * would be in the way of others: the processes of a parallel query, who do
- * not wait for the lock, and whoever has somebody waiting for it already.
+ * True if a request may go ahead, so that the engine works on it while we
+ * read.  The refresh is then published after the caller has left.  That must
+ * not hold up others, so it is not for the processes of a parallel query,
+ * which do not wait for the lock, nor for a session whose lock another one is
+ * waiting for.
  */
 bool
 MirrorRefreshYields(MirrorRefresh *refresh)
@@ -302,8 +304,8 @@ MirrorRefreshAnswer(MirrorRefresh *refresh)
 }
 
 /*
- * The answer to a refresh that came late.  If the engine let another
- * session's come first, it does not tell what the mirror is like.
+ * Take the answer to a refresh that was left.  If the engine let another
+ * session's refresh come first, the answer does not tell the mirror's state.
  */
 static void
 take_late_state(const char *data)
@@ -317,7 +319,7 @@ take_late_state(const char *data)
 		MirrorForget(&late_key);
 }
 
-/* Nobody waits for the answer, unless others wait for the mirror's lock */
+/* Leaves the answer for later, unless others wait for the mirror's lock */
 bool
 MirrorRefreshLeave(MirrorRefresh *refresh)
 {
@@ -333,10 +335,11 @@ MirrorRefreshBlocks(const MirrorRefresh *refresh)
 }
 
 /*
- * Begin a refresh: with the remembered LSNs of all pages, or without, of a
- * mirror in this state.  Sets state to what the mirror is; *begun: has it
- * begun?  It has not if another session's load or refresh is unfinished (then
- * it is LOADING), or if the mirror is gone or another one made it what it is.
+ * Begin a refresh of a mirror that is in *state.  `lsns`: the answer has the
+ * remembered LSNs of all pages.  Sets *state to the mirror's current state.
+ * *begun is false if another session's load or refresh is unfinished (state
+ * LOADING), if the mirror is gone, or, without `lsns`, if another refresh has
+ * changed it.
  */
 static bool
 begin_refresh(MirrorTarget *target, bool lsns, gpuvec_state *state, GpuvecReply *reply,
@@ -380,7 +383,7 @@ refresh_many(MirrorRefresh *refresh)
 	}
 	stale->lsns = reply.data + sizeof(gpuvec_state);
 	stale->nknown = refresh->state.nblocks;
-	/* the mirror may know pages that were not there when we counted */
+	/* count again: the mirror may know pages that came later */
 	stale->nblocks = RelationGetNumberOfBlocks(target->rel);
 	PageStreamBegin(&refresh->stream, NULL);
 	ok = MirrorRefreshPages(refresh) && PageStreamSend(&refresh->stream, true);
@@ -392,9 +395,9 @@ refresh_many(MirrorRefresh *refresh)
 }
 
 /*
- * Find out what was changed since the mirror, which is READY, was checked.
- * Few pages, which need not be asked about first, are for the caller to have
- * read (*few); others are read and published.
+ * Find the pages that were changed since the mirror, which is READY, was
+ * checked.  If they are listed and few, sets *few: the caller reads them.
+ * Otherwise reads and publishes them.
  */
 static bool
 refresh_ready(MirrorRefresh *refresh, bool *few)
@@ -415,7 +418,7 @@ refresh_ready(MirrorRefresh *refresh, bool *few)
 	return true;
 }
 
-/* What is the mirror now?  First of all it may be known. */
+/* Find the mirror's state; at the first call it may be known */
 static bool
 find_state(MirrorRefresh *refresh)
 {
@@ -428,7 +431,7 @@ find_state(MirrorRefresh *refresh)
 	return true;
 }
 
-/* Load or refresh once; *few: up to where the caller has to go on */
+/* Load or refresh once.  *few: the caller has to read and publish pages. */
 static bool
 attempt(MirrorRefresh *refresh, bool *few)
 {
@@ -458,7 +461,7 @@ MirrorRefreshNext(MirrorRefresh *refresh)
 		if (again && state->state == GPUVEC_LOADING &&
 			!busy_nap(refresh->target, refresh->attempts - 2))
 			break;
-		/* what an attempt has made of the mirror may do */
+		/* an attempt may have made the mirror fresh enough */
 		if (!(again && gpuvec_fresh(state, refresh->need)) && !find_state(refresh))
 			break;
 		refresh->done = gpuvec_fresh(state, refresh->need);

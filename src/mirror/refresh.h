@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * refresh.h
- *	  Loading a mirror and keeping it fresh.
+ *	  Loads mirrors, and keeps them fresh.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,11 +11,11 @@
 #include "mirror/mirror.h"
 
 /*
- * load.c.  What returns a bool returns false when the connection was lost, or
- * the engine refused (GpuvecLinkRefusal() tells which).
+ * load.c.  A function that returns a bool returns false if the connection was
+ * lost, or the engine refused (GpuvecLinkRefusal() tells which).
  */
 
-/* The position up to which changes may have been made by now */
+/* The WAL position up to which changes may have been made by now */
 extern XLogRecPtr MirrorPosition(void);
 
 /* Ask the engine for the state of a mirror */
@@ -23,8 +23,8 @@ extern bool MirrorState(const gpuvec_mirror_key *key, gpuvec_state *state);
 
 /*
  * Load the whole relation.  The caller holds the mirror's lock, or the mirror
- * is private.  *state is what it is then: LOADING if another session's load
- * or refresh is unfinished, and nothing was done.
+ * is private.  Sets *state to the mirror's state afterwards: LOADING if
+ * nothing was done, as another session's load or refresh is unfinished.
  */
 extern bool MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 					   gpuvec_state *state);
@@ -33,8 +33,9 @@ extern bool MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_fre
 
 /*
  * Make sure that a mirror is as fresh as `need`, which the caller read after
- * its snapshot.  `known`: what it was when the engine last told, or NULL.  A
- * refresh that is based on that is not made if it is not that any more.
+ * its snapshot was taken.  `known` is the state that the engine told last, or
+ * NULL.  A refresh that is based on `known` is not made if the mirror has
+ * another state by now.  Sets *state to the mirror's state.
  */
 extern bool MirrorEnsure(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 						 const gpuvec_state *known, gpuvec_state *state);
@@ -45,22 +46,22 @@ extern bool MirrorLoadPrivate(MirrorTarget *target, Snapshot snapshot,
 
 /*
  * The same as MirrorEnsure(), step by step, for a caller that has a request
- * for the engine to do meanwhile:
+ * for the engine meanwhile:
  *
  *	MirrorRefreshBegin		takes the mirror's lock
- *	MirrorRefreshNext		does what has to be done, up to where the caller
- *							may go along; READ: a refresh of a few pages
- *	MirrorRefreshYields		may the request be sent now, ahead of the refresh?
- *	MirrorRefreshPage		reads the next page; NULL: that was the last
- *	MirrorRefreshPublish	sends the end of the refresh, without waiting; a
+ *	MirrorRefreshNext		does all that needs no help of the caller; READ: a
+ *							refresh of a few pages is left to be made
+ *	MirrorRefreshYields		true if the request may be sent before the pages
+ *	MirrorRefreshPage		reads the next page; NULL: there is none
+ *	MirrorRefreshPublish	sends the end of the refresh, without waiting; the
  *							request may be sent behind it
  *	MirrorRefreshAnswer		reads the answer to the refresh; or
- *	MirrorRefreshLeave		leaves it unread, when that to a request that went
- *							ahead has been read
+ *	MirrorRefreshLeave		leaves it for later, after the answer to a request
+ *							that went ahead was read
  *	MirrorRefreshEnd		releases the lock
  *
- * READ calls for all pages and the rest; then MirrorRefreshNext may be called
- * again, unless the refresh was left.
+ * After READ the caller has to read all pages and publish them.  Then it may
+ * call MirrorRefreshNext again, unless it left the answer.
  */
 typedef struct MirrorRefresh MirrorRefresh;
 
@@ -72,15 +73,15 @@ typedef enum MirrorRefreshStep
 	MIRROR_REFRESH_READ			/* pages have to be read and published */
 } MirrorRefreshStep;
 
-/* `need` and `known` stay until MirrorRefreshEnd() */
+/* `need` and `known` must stay valid until MirrorRefreshEnd() */
 extern MirrorRefresh *MirrorRefreshBegin(MirrorTarget *target, Snapshot snapshot,
 										 const gpuvec_freshness *need, const gpuvec_state *known);
 extern MirrorRefreshStep MirrorRefreshNext(MirrorRefresh *refresh);
 extern bool MirrorRefreshYields(MirrorRefresh *refresh);
 
 /*
- * A gpuvec_page, valid until the next call.  MirrorRefreshPages() reads all
- * that are left.
+ * Returns a gpuvec_page, valid until the next call.  MirrorRefreshPages()
+ * reads all pages that are left.
  */
 extern const char *MirrorRefreshPage(MirrorRefresh *refresh);
 extern bool MirrorRefreshPages(MirrorRefresh *refresh);
@@ -88,7 +89,7 @@ extern bool MirrorRefreshPublish(MirrorRefresh *refresh);
 extern bool MirrorRefreshAnswer(MirrorRefresh *refresh);
 extern bool MirrorRefreshLeave(MirrorRefresh *refresh);
 
-/* Blocks of the relation, as the refresh tells the engine */
+/* Number of blocks of the relation, as the engine is told */
 extern BlockNumber MirrorRefreshBlocks(const MirrorRefresh *refresh);
 
 /* `request`: the number of the request that was sent meanwhile, or 0 */

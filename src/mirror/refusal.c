@@ -3,13 +3,13 @@
  * refusal.c
  *	  When the engine cannot serve a request, or make or keep a mirror.
  *
- * That is no error of a statement: the session scans the table itself, and
- * the answer is the same.  Everything below says so by returning false, and
- * GpuvecLinkRefusal() tells why.  There are refusals of a request (no memory
- * for its answer, say), which concern nobody else, and refusals of a mirror:
- * it does not fit, somebody keeps others from refreshing it, or engines die
- * of it.  These are noted in shared memory (facts.c), and while they stand
- * nobody tries again, whatever the mirror is needed for.
+ * A refusal is no error of a statement: the session scans the table itself,
+ * with the same answer.  Functions report a refusal by returning false, and
+ * GpuvecLinkRefusal() tells why.  A refusal of a request (no memory for its
+ * answer, say) concerns no other session.  A refusal of a mirror does: the
+ * mirror does not fit, a session keeps others from refreshing it, or engines
+ * die of it.  Such a refusal is noted in shared memory (facts.c).  While it
+ * stands no session tries again, whatever it needs the mirror for.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,7 +20,7 @@
 #include "mirror/mirror.h"
 #include "utils/timestamp.h"
 
-/* What the engine said last of a mirror, in short */
+/* Repeat in short what the engine last said of a mirror */
 static void
 refuse_again(const MirrorTarget *target, int sqlerrcode)
 {
@@ -34,9 +34,9 @@ refuse_again(const MirrorTarget *target, int sqlerrcode)
 }
 
 /*
- * May this session load or refresh the mirror?  If not, that is a refusal.
- * Asked before and after waiting for others, with the same *claim, which is 0
- * at first.
+ * True if this session may load or refresh the mirror; if not, that is a
+ * refusal.  Called before and after waiting for other sessions, with the same
+ * *claim, which is 0 at first.
  */
 bool
 MirrorMayTry(const MirrorTarget *target, TimestampTz *claim)
@@ -50,7 +50,8 @@ MirrorMayTry(const MirrorTarget *target, TimestampTz *claim)
 }
 
 /*
- * The engine has refused to load or refresh the mirror, which was begun then
+ * The engine has refused an attempt to load or refresh the mirror, which
+ * began at `began`
  */
 void
 MirrorNoteRefusal(const MirrorTarget *target, TimestampTz began)
@@ -58,7 +59,7 @@ MirrorNoteRefusal(const MirrorTarget *target, TimestampTz began)
 	FactsNoteRefusal(&target->key, GpuvecLinkRefusal()->sqlerrcode, false, began);
 }
 
-/* Somebody who does not finish has kept us from refreshing the mirror */
+/* A session that does not finish has kept us from refreshing the mirror */
 void
 MirrorRefuseBusy(const MirrorTarget *target)
 {
@@ -67,7 +68,7 @@ MirrorRefuseBusy(const MirrorTarget *target)
 	MirrorNoteRefusal(target, GetCurrentTimestamp());
 }
 
-/* The mirror does not stay for as long as one request takes */
+/* The mirror is evicted before a request can search it */
 void
 MirrorRefuseEvicted(const MirrorTarget *target)
 {
@@ -79,7 +80,7 @@ MirrorRefuseEvicted(const MirrorTarget *target)
 	MirrorNoteRefusal(target, GetCurrentTimestamp());
 }
 
-/* The engine died twice of a request.  The next one may as well. */
+/* The engine died twice of a request, and the next one may as well */
 void
 MirrorRefuseLost(const MirrorTarget *target, const char **reason)
 {
@@ -91,7 +92,8 @@ MirrorRefuseLost(const MirrorTarget *target, const char **reason)
 }
 
 /*
- * Was it a refusal that made a call fail?  Otherwise the connection was lost.
+ * True if a call failed because of a refusal; otherwise the connection was
+ * lost
  */
 bool
 MirrorRefused(const char **reason)

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * search_mirror.c
- *	  Searching a column of sets through its mirror.
+ *	  Searches a column of sets through its mirror.
  *
- * A conversation (conversation.c) of as many requests as it takes until each
- * query has its k visible rows: what to ask for is in search_request.c, which
- * of the hits count in candidates.c.
+ * A search is a conversation (conversation.c) of as many requests as it takes
+ * until each query has its k visible rows.  search_request.c makes the
+ * requests; candidates.c decides which hits count.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,12 +14,12 @@
 #include "mirror/candidates.h"
 #include "mirror/search_request.h"
 
-/* How the page of an answer without k grows */
+/* How the number of rows to ask for grows, if there is no k */
 #define ALL_ROWS_GROWTH		4
 
 /*
- * Take an answer.  True if some query needs more; *keep: if hits lie in the
- * answer.
+ * Take an answer.  True if a query needs more rows.  Sets *keep if hits were
+ * left in the answer.
  */
 static bool
 take_answer(const MirrorConversation *talk, MirrorSearch *search,
@@ -52,7 +52,7 @@ take_answer(const MirrorConversation *talk, MirrorSearch *search,
 	return more;
 }
 
-/* Does one of the queries [first, last) need rows? */
+/* True if one of the queries [first, last) needs rows */
 static bool
 needs_rows(const MirrorSearch *search, uint32 first, uint32 last)
 {
@@ -62,7 +62,10 @@ needs_rows(const MirrorSearch *search, uint32 first, uint32 last)
 	return false;
 }
 
-/* Search queries [first, last).  False: the connection was lost. */
+/*
+ * Search queries [first, last).  False: the connection was lost, or the
+ * engine refused.
+ */
 static bool
 search_group(MirrorConversation *talk, MirrorSearch *search, uint32 first, uint32 last)
 {
@@ -89,7 +92,9 @@ search_group(MirrorConversation *talk, MirrorSearch *search, uint32 first, uint3
 	return true;
 }
 
-/* Search all queries, as many at once as have an answer of bearable size */
+/*
+ * Search all queries, in groups of at most MIRROR_ANSWER_HITS hits together
+ */
 static bool
 search_queries(MirrorConversation *talk, MirrorSearch *search)
 {
@@ -124,10 +129,10 @@ reset_queries(MirrorSearch *search)
 }
 
 /*
- * The k best rows of the target for all queries.  If the engine dies
- * meanwhile, the mirror is loaded into the next one and searched again, once.
- * Returns false, with a reason, if there is no engine, or it cannot serve
- * this.
+ * Find the k best rows of the target for all queries.  If the engine dies
+ * meanwhile, the mirror is loaded into the next engine and searched once
+ * more.  Returns false, with a reason, if there is no engine, or if it cannot
+ * serve the search.
  */
 bool
 MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason)
@@ -137,7 +142,7 @@ MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason)
 	talk.target = target;
 	talk.snapshot = search->snapshot;
 	talk.roots = search->roots;
-	/* a map saves nothing if all rows are fetched */
+	/* a map saves nothing if no row is fetched, or every row */
 	talk.use_map = !search->roots && !gpuvec_verify;
 	talk.rows = (double) Min(search->k, MIRROR_FIRST_ALL_ROWS) * search->nqueries;
 

@@ -14,13 +14,13 @@
 #include "mirror/facts.h"
 #include "mirror/search_request.h"
 
-/* For the planner, searches of at most this many rows are timed */
+/* Searches for at most this many rows are timed for the planner */
 #define TIMED_ROWS			1024
 
 /*
- * How many rows of the engine probably have as many of those among them that
- * a search is restricted to?  Two standard deviations more than expected, so
- * that one trip mostly suffices.
+ * Estimates how many of the engine's rows have n among them that the search
+ * is restricted to.  Adds two standard deviations, so that one round trip
+ * mostly suffices.
  */
 double
 MirrorRowsToLookAt(const MirrorSearch *search, uint64 n)
@@ -29,8 +29,8 @@ MirrorRowsToLookAt(const MirrorSearch *search, uint64 n)
 }
 
 /*
- * How many rows to ask for to see the end of an open group: one more than the
- * page can have behind the last one, so that one trip is enough.
+ * Number of rows to ask for to see the end of an open group: one more than
+ * the page can have behind the last row, so that one round trip suffices.
  */
 static uint32
 rows_to_close(const MirrorQuery *query, uint32 queries)
@@ -42,10 +42,10 @@ rows_to_close(const MirrorQuery *query, uint32 queries)
 }
 
 /*
- * How many rows to ask for, for one query of as many that need some.  A
- * little more than what is missing, so that a few invisible rows cost no
- * second trip.  For a restricted search ever more (page grows), since its
- * rows may be rare among the best, until it is abandoned.
+ * Number of rows to ask for, for one of `queries` queries that need some.  It
+ * is a little more than what is missing, so that a few invisible rows cost no
+ * second round trip.  A restricted search asks for more each time (`page`
+ * grows) until it is abandoned, since its rows may be rare among the best.
  */
 static uint32
 rows_to_ask(const MirrorSearch *search, const MirrorQuery *query, uint32 page, uint32 queries)
@@ -73,7 +73,7 @@ rows_to_ask(const MirrorSearch *search, const MirrorQuery *query, uint32 page, u
 	return Min(missing, GPUVEC_MAX_K);
 }
 
-/* The least score that rows of a query need; false: any will do */
+/* The least score that rows of a query need.  False: any score will do. */
 static bool
 least_score(const MirrorSearch *search, const MirrorQuery *query, double *least)
 {
@@ -82,13 +82,13 @@ least_score(const MirrorSearch *search, const MirrorQuery *query, double *least)
 		*least = search->min_score;
 	if (query->has_above)
 		*least = Max(*least, nextafter(query->above, INFINITY));
-	/* of an open group's score or not wanted */
+	/* the open group has this score; other rows are not wanted */
 	if (MirrorGroupOpen(search, query))
 		*least = query->after_score;
 	return search->has_min_score || query->has_above || MirrorGroupOpen(search, query);
 }
 
-/* Fill in one query, for as many queries that need rows */
+/* Add one query to a request of `queries` queries */
 static void
 fill_query(MirrorSearchRequest *request, const MirrorSearch *search, MirrorQuery *query,
 		   uint32 page, uint32 queries)
@@ -115,7 +115,7 @@ fill_query(MirrorSearchRequest *request, const MirrorSearch *search, MirrorQuery
 	request->whose[request->n++] = query;
 }
 
-/* Describe the request and its answer to who sends it */
+/* Describe the request and its answer for MirrorAsk() */
 static void
 make_wire(MirrorSearchRequest *request, const MirrorSearch *search)
 {
@@ -139,9 +139,9 @@ make_wire(MirrorSearchRequest *request, const MirrorSearch *search)
 	wire->along = true;
 
 	/*
-	 * One query from the best row on may go ahead of a refresh, if its answer
-	 * fits a socket's buffer, so that the engine can go on to the refresh
-	 * behind it.
+	 * A single query that does not resume may go ahead of a refresh, if its
+	 * answer fits a socket's buffer.  Then the engine can go on to the
+	 * refresh behind it.
 	 */
 	if (request->n == 1 && query->k <= GPUVEC_FAST_K && (query->flags & GPUVEC_QUERY_AFTER) == 0)
 	{
@@ -150,7 +150,7 @@ make_wire(MirrorSearchRequest *request, const MirrorSearch *search)
 		request->ahead.asked = query->k;
 		wire->ahead = &request->ahead;
 	}
-	/* the time of a trip and of ranking all rows once */
+	/* timed are one round trip and one ranking of all rows */
 	wire->timed = request->n == 1 && query->flags == 0 && query->k <= TIMED_ROWS;
 }
 

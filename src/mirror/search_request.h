@@ -10,16 +10,17 @@
 
 #include "mirror/conversation.h"
 
-/* Hits that one answer may have */
+/* Most hits of one answer */
 #define MIRROR_ANSWER_HITS		(4 * 1024 * 1024)
 
-/* First page of an answer without k */
+/* Number of rows to ask for first, if there is no k */
 #define MIRROR_FIRST_ALL_ROWS	8192
 
-/* The request for those of a search's queries that need more rows */
+/* A request for the queries of a search that need more rows */
 typedef struct MirrorSearchRequest
 {
-	MirrorRequest wire;			/* made of what follows: does not move */
+	MirrorRequest wire;			/* points to what follows: do not move the
+								 * struct */
 	gpuvec_search head;
 	gpuvec_query *queries;		/* [n], palloc'd */
 	uint16	   *ids;			/* [nids], of all queries; palloc'd */
@@ -39,21 +40,21 @@ typedef struct MirrorSearchAnswer
 } MirrorSearchAnswer;
 
 /*
- * Ask for rows of those of the queries [first, last) that are not done, of
- * which there is one.  `page`: how many rows to ask for where the search has
- * no k.  False: the connection was lost, or the engine refused.
+ * Ask for rows for those of the queries [first, last) that are not done;
+ * there is at least one.  `page`: the number of rows to ask for if the search
+ * has no k.  False: the connection was lost, or the engine refused.
  */
 extern bool MirrorSearchAsk(MirrorConversation *talk, MirrorSearch *search, uint32 first,
 							uint32 last, uint32 page, MirrorSearchRequest *request,
 							MirrorSearchAnswer *answer);
 
-/* Read answer->reply (GPUVEC_MSG_RESULT); one not well-formed is an error */
+/* Read answer->reply (GPUVEC_MSG_RESULT); a malformed one is an error */
 extern void MirrorSearchAnswerRead(MirrorSearchAnswer *answer);
 
-/* Bytes of an answer to as many queries, with as many hits in all */
+/* Bytes of an answer to `nqueries` queries, with `nhits` hits in all */
 extern Size MirrorSearchAnswerBytes(uint32 nqueries, uint64 nhits);
 
-/* Hits of a query, by its number in the request */
+/* Number of hits of the request's query number `query` */
 static inline uint32
 MirrorSearchAnswerHits(const MirrorSearchAnswer *answer, uint32 query)
 {

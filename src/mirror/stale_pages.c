@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * stale_pages.c
- *	  Which pages of a relation does a refresh have to read again?
+ *	  Finds the pages of a relation that a refresh has to read again.
  *
  * The WAL between the position that the mirror was checked to and the current
- * one names the pages that were changed (wal.c).  A rooted mirror may have a
- * feed instead (feed.c).  If the WAL is long or gone, the LSN of every page
- * is compared with the one that was remembered when the page was last read:
- * by inequality, for LSNs may step back, and a page may have none.
+ * position names the changed pages (wal.c).  A rooted mirror may have a feed
+ * instead (feed.c).  If the WAL is long or gone, the LSN of every page is
+ * compared with the LSN that was remembered when the page was last read.  Any
+ * difference counts, as LSNs may step back, and a page may have none.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,14 +20,15 @@
 #include "miscadmin.h"
 
 /*
- * With more pages it is worth asking first whether the refresh will be made
+ * If more pages are stale, the session asks first whether the refresh will be
+ * made
  */
 #define FEW_PAGES			128
 
 /*
- * Pages of the table whose rows the WAL between two positions has changed.
- * For an index that keeps its rows, those are the pages of each bucket that
- * it names.
+ * Find the pages of the table whose rows the WAL between two positions has
+ * changed.  If an index keeps the rows, the WAL names pages of the index:
+ * each stands for all pages of its bucket.
  */
 static WalResult
 changed_pages(MirrorTarget *target, XLogRecPtr from, XLogRecPtr to, ChangedPages *pages)
@@ -82,7 +83,7 @@ StalePagesFew(const StalePages *stale)
 		(stale->nblocks <= stale->nknown || stale->nblocks - stale->nknown <= FEW_PAGES);
 }
 
-/* The next page to look at, from `block` on: those that are listed, or all */
+/* The next page to look at from `block` on: the next listed one, or any */
 static BlockNumber
 next_block(StalePages *stale, BlockNumber block)
 {
@@ -94,7 +95,7 @@ next_block(StalePages *stale, BlockNumber block)
 		Min(stale->pages.blocks[stale->next], stale->nknown) : stale->nknown;
 }
 
-/* Is a page that next_block() gave to be read again? */
+/* True if a page that next_block() returned has to be read again */
 static bool
 is_stale(const StalePages *stale, PageReader *reader, BlockNumber block)
 {

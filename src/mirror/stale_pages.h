@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * stale_pages.h
- *	  Which pages of a relation does a refresh have to read again?
+ *	  Finds the pages of a relation that a refresh has to read again.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,35 +13,37 @@
 #include "mirror/wal.h"
 
 /*
- * Of `nknown` pages that the mirror knows, those that are listed, or those
- * whose LSN is another one than that remembered; and all pages behind.
+ * The pages to read again.  Of the `nknown` pages that the mirror knows,
+ * these are the listed pages, or those whose LSN is not the remembered one.
+ * To them come all pages behind.
  */
 typedef struct StalePages
 {
-	bool		listed;
-	ChangedPages pages;			/* listed: these, ascending */
-	const char *lsns;			/* not listed: uint64 [nknown], the caller's */
+	bool		listed;			/* the pages are listed; else LSNs have to
+								 * tell */
+	ChangedPages pages;			/* if listed: ascending */
+	const char *lsns;			/* if not: uint64 [nknown], the caller's */
 	BlockNumber nknown;
-	BlockNumber nblocks;		/* that the relation has now */
-	uint32		next;			/* of pages */
+	BlockNumber nblocks;		/* current number of blocks of the relation */
+	uint32		next;			/* next index into pages */
 } StalePages;
 
 /*
- * Find out what was changed in a mirror of this state: by its feed, if that
- * is the one that counts, else by WAL.  Neither may know; then stale->listed
- * is false, and LSNs have to tell.  Returns the position up to which that
- * covers all changes; with a feed 0.  nknown, nblocks and lsns are left to be
- * set.
+ * Find what was changed since the mirror had this state: by the feed, if the
+ * mirror and `need` have the same one, else by WAL.  If neither can tell,
+ * stale->listed is false, and LSNs have to tell.  Returns the WAL position up
+ * to which all changes are covered; with a feed 0.  The caller sets nknown,
+ * nblocks and lsns.
  */
 extern XLogRecPtr StalePagesFind(MirrorTarget *target, const gpuvec_freshness *need,
 								 const gpuvec_state *state, StalePages *stale);
 
-/* Are the pages listed, and few? */
+/* True if the pages are listed and few */
 extern bool StalePagesFew(const StalePages *stale);
 
 /*
- * The first page to be read again from `block` on, or InvalidBlockNumber.
- * Blocks must ascend.
+ * The first page from `block` on that has to be read again, or
+ * InvalidBlockNumber.  `block` must ascend from call to call.
  */
 extern BlockNumber StalePagesNext(StalePages *stale, PageReader *reader, BlockNumber block);
 

@@ -1,12 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * target.c
- *	  What a mirror is of: the column or columns, and all that a key has to
- *	  tell.
+ *	  Describes mirrors: their columns and their keys.
  *
  * The key of a mirror names the database, the file of the relation, and the
- * columns; and what else decides how rows of the file are to be read, so that
- * a mirror made before that was changed is another one.
+ * columns.  It also covers what else decides how rows of the file are to be
+ * read: when that changes, there is another mirror.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,8 +33,8 @@
 #include "utils/syscache.h"
 
 /*
- * Hash of the value that rows lacking the column have: it is in the catalog,
- * so the same file can mean different rows.
+ * Hash of the value that a column has in rows that are older than the column.
+ * It is in the catalog, so the same file can mean different rows.
  */
 static uint64
 missing_hash(Relation rel, AttrNumber attnum)
@@ -65,9 +64,10 @@ missing_hash(Relation rel, AttrNumber attnum)
 }
 
 /*
- * The transaction that made this database, or changed its row in the catalog.
- * Another database may get the number of one that was dropped, and if it is a
- * copy of the same template, the numbers of all it contains.
+ * The transaction that made this database, or last changed its row in the
+ * catalog.  A new database may get the OID of a dropped one.  If it is a copy
+ * of the same template, it also gets the OIDs of all that the dropped one
+ * contained.
  */
 static TransactionId
 database_version(void)
@@ -83,10 +83,10 @@ database_version(void)
 }
 
 /*
- * The transaction that made this relation or its file, or changed its row in
- * the catalog since.  With wal_level = minimal the pages of a new file may
- * have neither WAL nor LSNs.  If file and relation have the numbers of old
- * ones, nothing else tells them from those that a mirror is of.
+ * The transaction that made this relation or its file, or last changed its
+ * row in the catalog.  With wal_level = minimal the pages of a new file may
+ * have neither WAL nor LSNs.  If file and relation have the OIDs of dropped
+ * ones, nothing else tells the new pages from those of an old mirror.
  */
 static TransactionId
 relation_version(Relation rel)
@@ -101,7 +101,9 @@ relation_version(Relation rel)
 	return version;
 }
 
-/* Was this catalog row written by the current transaction? */
+/*
+ * True if the current transaction has written this catalog row; releases it
+ */
 static bool
 row_is_ours(HeapTuple tuple)
 {
@@ -113,7 +115,7 @@ row_is_ours(HeapTuple tuple)
 	return ours;
 }
 
-/* Has this very transaction changed what the column means? */
+/* True if the current transaction has changed what the column means */
 static bool
 definition_changed(Relation rel, AttrNumber attnum)
 {
@@ -139,7 +141,7 @@ choose_mode(Relation rel, AttrNumber attnum)
 	return MIRROR_SHARED;
 }
 
-/* What descriptions of a plain and a rooted mirror have in common */
+/* Describe what all kinds of mirrors have in common */
 static void
 describe(Relation rel, AttrNumber attnum, MirrorTarget *target)
 {
@@ -162,9 +164,8 @@ describe(Relation rel, AttrNumber attnum, MirrorTarget *target)
 }
 
 /*
- * May a search by a function use what this index, with its row of pg_index,
- * keeps of the column?  The planner asks the same of an index before it plans
- * a scan of it.
+ * True if search functions may use this index on the column.  `tuple` is its
+ * row of pg_index.  The planner asks the same before it plans an index scan.
  */
 static bool
 index_serves(HeapTuple tuple, AttrNumber attnum)
@@ -193,7 +194,7 @@ relation_am(Oid relid)
 	return am;
 }
 
-/* An index of ours on the column that functions may use, or InvalidOid */
+/* A gpuvec index on the column that functions may use, or InvalidOid */
 static Oid
 serving_index(Relation rel, AttrNumber attnum)
 {
@@ -226,8 +227,8 @@ serving_index(Relation rel, AttrNumber attnum)
 }
 
 /*
- * Is the search that begins made with a snapshot that was taken in recovery?
- * Those use no index's mirror: see index/recovery.c.
+ * True if the search that begins has a snapshot that was taken in recovery.
+ * Such a search uses no rooted mirror of a column: see index/recovery.c.
  */
 static bool
 snapshot_of_recovery(void)
@@ -237,8 +238,8 @@ snapshot_of_recovery(void)
 }
 
 /*
- * Describe a column of an open, locked relation.  If it has an index, that
- * one's mirror is taken.
+ * Describe a column of an open, locked relation.  The mirror is rooted if
+ * functions may use an index on the column.
  */
 void
 MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target)
@@ -253,9 +254,9 @@ MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target)
 }
 
 /*
- * The file of the index for which a mirror is rooted.  If only the column is
- * known, no lock keeps it; then it is that of the index which functions would
- * use.
+ * The file of the index for which a mirror is rooted.  If the target has no
+ * index, it is the index that functions would use, and no lock keeps it.
+ * False: there is none.
  */
 bool
 MirrorIndexFile(const MirrorTarget *target, Oid *tablespace, Oid *file)
@@ -279,7 +280,7 @@ MirrorIndexFile(const MirrorTarget *target, Oid *tablespace, Oid *file)
 	return true;
 }
 
-/* Describe what an index, which is open and locked like its table, is on */
+/* Describe the mirror of an index; index and table are open and locked */
 void
 MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target)
 {
@@ -292,7 +293,7 @@ MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target)
 	{
 		uint64		build[2] = {0};
 
-		/* every build keeps rows of its own, whatever they are computed by */
+		/* each build keeps rows of its own, whatever code computed them */
 		(void) EntriesBuildId(index, (uint8 *) build);
 		target->key.meaning = hash_combine64(hash_combine64(target->key.meaning, build[0]), build[1]);
 		if (target->mode == MIRROR_SHARED && !RelationNeedsWAL(index))
@@ -304,8 +305,8 @@ MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target)
 }
 
 /*
- * The relation whose pages the mirror is made of: the table, or an index that
- * keeps rows
+ * The relation whose pages the mirror is read from: the table, or an index
+ * that keeps its rows
  */
 Relation
 MirrorSource(const MirrorTarget *target)
@@ -313,10 +314,7 @@ MirrorSource(const MirrorTarget *target)
 	return target->key.index != 0 ? target->index : target->rel;
 }
 
-/*
- * Describe an embedding table: columns of keys and vectors, whose types were
- * checked
- */
+/* Describe an embedding table.  The types of both columns were checked. */
 void
 MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNumber attnum,
 						MirrorTarget *target)

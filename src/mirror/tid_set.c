@@ -3,10 +3,10 @@
  * tid_set.c
  *	  The rows that a search is restricted to, by their tids.
  *
- * An ascending array of distinct numbers, block first.  In this order rows
- * are fetched, each page once; and a binary search tells whether a row that
- * the engine found is one of them.  For the millions of tids that a session
- * can hold that takes some 20 steps, of rows of which the engine returns few.
+ * The set is an ascending array of distinct numbers, block first.  Rows are
+ * fetched in this order, each page once.  A binary search tells whether a row
+ * that the engine found is in the set.  With the millions of tids that a
+ * session can hold, it takes some 20 steps, and the engine returns few rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,8 +27,8 @@ compare_tids(const void *a, const void *b)
 }
 
 /*
- * Sort, unless they come in order as from a scan of the table, and drop
- * repetitions
+ * Sort the tids and drop duplicates, unless they are in order already, as
+ * from a scan of the table
  */
 static void
 sort_tids(MirrorTidSet *set)
@@ -48,8 +48,8 @@ sort_tids(MirrorTidSet *set)
 }
 
 /*
- * The set of the elements of a tid[]; NULLs and what cannot be the tid of a
- * row drop out
+ * The set of the elements of a tid[], without NULLs and tids that no row can
+ * have
  */
 MirrorTidSet *
 MirrorTidSetMake(ArrayType *array)
@@ -79,7 +79,7 @@ MirrorTidSetMake(ArrayType *array)
 	return set;
 }
 
-/* The position of the first tid that is not before this one */
+/* Position of the first tid that is not before this one */
 static uint64
 lower_bound(const MirrorTidSet *set, uint64 tid)
 {
@@ -101,7 +101,7 @@ lower_bound(const MirrorTidSet *set, uint64 tid)
 	return first;
 }
 
-/* Is a row in the set? */
+/* True if a row is in the set */
 bool
 MirrorTidSetHas(const MirrorTidSet *set, BlockNumber block, OffsetNumber line)
 {
@@ -111,7 +111,7 @@ MirrorTidSetHas(const MirrorTidSet *set, BlockNumber block, OffsetNumber line)
 	return position < set->n && set->tids[position] == tid;
 }
 
-/* Is some row of a page in the set? */
+/* True if a row of a page is in the set */
 bool
 MirrorTidSetHasBlock(const MirrorTidSet *set, BlockNumber block)
 {

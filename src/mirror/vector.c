@@ -9,8 +9,8 @@
  * infinite where they are too large.
  *
  * The owner of an extension need not be a superuser, and can add other types
- * to it.  Only superusers make base types, so only base types count.
- * Whatever a value says of its elements, none is read behind its end.
+ * to it.  Only superusers can make base types, so only base types count.
+ * Whatever a value's header says, no element is read behind its end.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,7 +24,7 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
-/* Is this the base type of that name of the extension vector? */
+/* True if this is the base type of that name of the extension vector */
 static bool
 is_pgvector_type(Oid type, const char *name)
 {
@@ -47,7 +47,7 @@ is_pgvector_type(Oid type, const char *name)
 	return extension_name != NULL && strcmp(extension_name, "vector") == 0;
 }
 
-/* What vectors of this type, or domain, are like */
+/* The kind of vectors of this type, or domain */
 MirrorVectorType
 MirrorVectorTypeOf(Oid type)
 {
@@ -65,7 +65,7 @@ MirrorVectorTypeOf(Oid type)
 	return MIRROR_NO_VECTOR;
 }
 
-/* Can keys have this type, or domain? */
+/* True if keys can have this type, or domain */
 bool
 MirrorKeyType(Oid type)
 {
@@ -73,7 +73,7 @@ MirrorKeyType(Oid type)
 	return type == INT2OID || type == INT4OID || type == INT8OID;
 }
 
-/* A key; `type` is no domain */
+/* The value of a key; `type` is not a domain */
 int64
 MirrorKey(Datum value, Oid type)
 {
@@ -88,14 +88,16 @@ MirrorKey(Datum value, Oid type)
 	}
 }
 
-/* Does a value have room for n elements of so many bytes, behind its head? */
+/*
+ * True if a value has room for n elements of `bytes` bytes behind its head
+ */
 static bool
 has_elements(const void *value, Size head, int n, Size bytes)
 {
 	return n >= 0 && VARSIZE(value) >= head && n * bytes <= VARSIZE(value) - head;
 }
 
-/* An array */
+/* Decode an array */
 static void
 decode_array(ArrayType *array, MirrorVectorType type, MirrorVector *vector)
 {
@@ -127,7 +129,7 @@ decode_array(ArrayType *array, MirrorVectorType type, MirrorVector *vector)
 	}
 }
 
-/* What pgvector stores: the number of elements, 16 unused bits, elements */
+/* A vector or halfvec as pgvector stores it */
 typedef struct PgVector
 {
 	int32		header;
@@ -136,7 +138,7 @@ typedef struct PgVector
 	char		elements[FLEXIBLE_ARRAY_MEMBER];
 } PgVector;
 
-/* A vector of pgvector */
+/* Decode a vector or halfvec of pgvector */
 static void
 decode_pgvector(const PgVector *value, MirrorVectorType type, MirrorVector *vector)
 {
@@ -161,7 +163,7 @@ decode_pgvector(const PgVector *value, MirrorVectorType type, MirrorVector *vect
 	}
 }
 
-/* The elements of a vector, which is not out of line */
+/* Decode a vector, which is not stored out of line */
 void
 MirrorDecodeVector(struct varlena *value, MirrorVectorType type, MirrorVector *vector)
 {
@@ -174,8 +176,7 @@ MirrorDecodeVector(struct varlena *value, MirrorVectorType type, MirrorVector *v
 }
 
 /*
- * The same as the mirror has them: rounded to float16 if that is how they are
- * stored
+ * Decode a vector as the mirror has it: rounded to float16 if it is stored so
  */
 void
 MirrorReadVector(struct varlena *value, const MirrorTarget *target, MirrorVector *vector)

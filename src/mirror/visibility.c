@@ -3,27 +3,31 @@
  * visibility.c
  *	  Which rows of a mirror does a snapshot see?
  *
- * A mirror holds tuple versions; each winner is fetched by its own TID under
- * the snapshot.  A rooted one (see mirror.h) holds HOT chains, of which the
+ * A mirror holds row versions.  Each hit is fetched by its own tid under the
+ * snapshot.  A rooted mirror (mirror.h) holds HOT chains, of which the
  * visible member is fetched.  For answers with many rows the visibility map
- * saves most of that, but only with care, since other sessions refresh the
- * same mirror:
+ * saves most fetches.  But the order of steps matters, since other sessions
+ * refresh the same mirror:
  *
- *	 1. the snapshot exists (and, under SERIALIZABLE, the predicate lock);
+ *	 1. the snapshot is taken (and, under SERIALIZABLE, the predicate lock);
  *	 2. the mirror's refresh number n0 is asked for;
  *	 3. the visibility map is read;
- *	 4. the WAL position is read, the mirror checked against it, and searched.
+ *	 4. the WAL position is read, the mirror is checked against it, and
+ *		searched.
  *
- * A winner needs no fetch if its page's bit was set in 3 and the page was
+ * A hit needs no fetch if its page's bit was set in step 3, and the page was
  * last read by a refresh numbered n0 or before.  Proof: the page content that
- * the winner came from was read before 3, and nothing changed on the page
- * between that reading and 3, else the check in 4 would have read it again,
- * under a number above n0.  So the content is what the page held in 3, when
- * all of it was visible to every snapshot, ours included, which already
- * existed.  In all other orders some interleaving of another session's
- * refresh returns a row that is not visible.  In a rooted mirror the content
- * also says whether the root was the row itself; for others the page has to
- * be asked for the member's TID.
+ * the hit came from was read before step 3.  Nothing changed on the page
+ * between that reading and step 3; otherwise the check in step 4 would have
+ * read the page again, under a number above n0.  So the content is what the
+ * page held in step 3.  All of it was visible then to every snapshot, ours
+ * included, which already existed.  With any other order of steps, some
+ * interleaving of another session's refresh returns a row that is not
+ * visible.
+ *
+ * In a rooted mirror the content also says whether the root is the row
+ * version itself.  If it is not, the page has to be read for the member's
+ * tid.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,7 +47,7 @@
 #include "utils/memutils.h"
 
 /*
- * Layout of the visibility map: two bits for each heap page (visibilitymap.c)
+ * The visibility map has two bits for each heap page (see visibilitymap.c)
  */
 #define MAP_PAGE_BYTES	(BLCKSZ - MAXALIGN(SizeOfPageHeaderData))
 #define MAP_PAGE_BLOCKS ((BlockNumber) (MAP_PAGE_BYTES * 4))
@@ -53,10 +57,10 @@ struct MirrorVisibility
 	MirrorTarget *target;
 	Snapshot	snapshot;
 	TupleTableSlot *slot;
-	IndexFetchTableData *fetch; /* of chains; NULL: a plain mirror */
-	EntryReader *entries;		/* to verify what an index keeps; or NULL */
+	IndexFetchTableData *fetch; /* follows HOT chains; NULL: a plain mirror */
+	EntryReader *entries;		/* verifies rows that an index keeps; or NULL */
 
-	/* the visibility map as it was, page by page; NULL: not taken */
+	/* copy of the visibility map, page by page; NULL: not read */
 	uint8	   *map;
 	BlockNumber map_pages;
 	uint64		refresh;		/* n0 */
@@ -89,8 +93,8 @@ MirrorVisibilityEnd(MirrorVisibility *visibility)
 }
 
 /*
- * How many pages does the visibility map of the relation have?  One page
- * tells of 32,672 heap pages, so this is cheap to read even for large tables.
+ * Number of pages of the relation's visibility map.  One page covers 32,672
+ * heap pages, so the map is cheap to read even for large tables.
  */
 BlockNumber
 MirrorVisibilityMapPages(MirrorVisibility *visibility)
@@ -99,8 +103,8 @@ MirrorVisibilityMapPages(MirrorVisibility *visibility)
 	BlockNumber known = GpuvecKnownMapPages(GpuvecRelationSmgr(rel));
 
 	/*
-	 * As in the server itself, a fork that had pages is there until an
-	 * invalidation; smgrexists would open its file anew each time.
+	 * As in the server itself, a fork that had pages exists until an
+	 * invalidation.  smgrexists() would open its file anew each time.
 	 */
 	if ((known == InvalidBlockNumber || known == 0) &&
 		!smgrexists(GpuvecRelationSmgr(rel), VISIBILITYMAP_FORKNUM))
@@ -109,10 +113,10 @@ MirrorVisibilityMapPages(MirrorVisibility *visibility)
 }
 
 /*
- * Copy the visibility map; `refresh` was known before.  Bits are read without
- * a lock, as everywhere: a bit that is cleared just now was set a moment ago,
- * when the page still was all-visible, and the check that follows sees the
- * change.
+ * Copy the visibility map; the number `refresh` was known before.  Bits are
+ * read without a lock, as everywhere: a bit that is just being cleared was
+ * set a moment ago, when the page still was all-visible, and the check that
+ * follows sees the change.
  */
 void
 MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh)
@@ -137,7 +141,7 @@ MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh)
 }
 
 /*
- * The map as it was taken: two bits for each page, the lower one says
+ * The copied map: two bits for each heap page, the lower of which says
  * all-visible
  */
 const uint8 *
@@ -147,14 +151,14 @@ MirrorVisibilityMap(const MirrorVisibility *visibility, Size *bytes)
 	return visibility->map;
 }
 
-/* The number that was known when the map was taken; 0: it was not taken */
+/* The refresh number that goes with the map; 0: the map was not read */
 uint64
 MirrorVisibilityNumber(const MirrorVisibility *visibility)
 {
 	return visibility->map ? visibility->refresh : 0;
 }
 
-/* Was the page all-visible when the map was taken? */
+/* True if the page was all-visible when the map was read */
 static bool
 page_all_visible(const MirrorVisibility *visibility, BlockNumber block)
 {
@@ -168,7 +172,8 @@ page_all_visible(const MirrorVisibility *visibility, BlockNumber block)
 }
 
 /*
- * The ids of the row in the slot, a version of the root's; NULL: it has none
+ * The ids of the row in the slot, or of the entry of `root` that an index
+ * keeps.  NULL: there are none.
  */
 static const uint16 *
 fetched_ids(MirrorVisibility *visibility, ItemPointer root, uint32 *len)
@@ -197,7 +202,7 @@ fetched_ids(MirrorVisibility *visibility, ItemPointer root, uint32 *len)
 	return entry->ids;
 }
 
-/* Compare a score with what the table's row says */
+/* Raise an error unless the score of a hit is that of the table's row */
 static void
 verify_hit(MirrorVisibility *visibility, const gpuvec_hit *hit,
 		   const MirrorQuery *query, gpuvec_measure measure)
@@ -225,9 +230,9 @@ verify_hit(MirrorVisibility *visibility, const gpuvec_hit *hit,
 }
 
 /*
- * Is there a row on the page, before this line pointer, that is not the root
- * of its HOT chain?  If the snapshot sees one, it was there before the
- * snapshot was taken, and stays where it is.
+ * True if the page has, before this line pointer, a row version that is not
+ * the root of its HOT chain.  If the snapshot sees such a version, it was
+ * there before the snapshot was taken, and stays where it is.
  */
 bool
 MirrorPageHasMember(MirrorVisibility *visibility, BlockNumber block, OffsetNumber before)
@@ -250,7 +255,7 @@ MirrorPageHasMember(MirrorVisibility *visibility, BlockNumber block, OffsetNumbe
 	return found;
 }
 
-/* Does the snapshot see the row at this tid?  Asks the table. */
+/* True if the snapshot sees the row at this tid; reads the table */
 bool
 MirrorRowVisible(MirrorVisibility *visibility, ItemPointer tid)
 {
@@ -262,8 +267,8 @@ MirrorRowVisible(MirrorVisibility *visibility, ItemPointer tid)
 }
 
 /*
- * Fetch the version that the snapshot sees into the slot; its tid replaces
- * the root's
+ * Fetch the version that the snapshot sees into the slot; in a rooted mirror
+ * its tid replaces the root's.  False: the snapshot sees none.
  */
 static bool
 fetch_row(MirrorVisibility *visibility, ItemPointer tid)
@@ -281,8 +286,8 @@ fetch_row(MirrorVisibility *visibility, ItemPointer tid)
 }
 
 /*
- * Does the snapshot see this row?  The hit of a rooted mirror gets the tid of
- * the version that it sees, instead of that of the root.
+ * True if the snapshot sees this row.  In the hit of a rooted mirror, the tid
+ * of the visible version replaces the tid of the root.
  */
 bool
 MirrorVisible(MirrorVisibility *visibility, gpuvec_hit *hit, const MirrorQuery *query,

@@ -1,23 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * wal.c
- *	  Which pages of a relation did a stretch of WAL change?
+ *	  Finds the pages of a relation that a range of WAL has changed.
  *
- * Every change of a page of a logged relation is described by a WAL record
- * that names the page, in a block reference.  So the references in the WAL
- * between two positions are exactly the pages that were changed between them;
- * hint bits may change without a record, but nothing that a mirror holds.
- * The relation's file can also become shorter, which the number of its blocks
- * tells, or be replaced by another one, which makes it another mirror.
+ * Every change of a page of a logged relation has a WAL record that names the
+ * page in a block reference.  So the block references in the WAL between two
+ * positions are exactly the pages that were changed between them.  (Hint bits
+ * may change without a record, but nothing that a mirror holds.)  The
+ * relation's file can also become shorter, which its number of blocks tells,
+ * or be replaced by another file, which makes it another mirror.
  *
- * A record is complete on disk only after a flush.  On a standby what was
- * replayed is on disk.  WAL may be removed, or its file be given another
- * name, while we read: then the page headers and checksums do not fit, and
- * nothing is known.  The same if the WAL before a change of timeline is
- * needed.
+ * A record is complete on disk only after a flush.  On a standby, what was
+ * replayed is on disk.  WAL files may be removed or recycled while we read.
+ * Then page headers and checksums do not match, and the result is
+ * WAL_UNKNOWN.  It is the same if WAL before a change of timeline is needed.
  *
- * Reading is worth it only if it is cheaper than looking at every page of the
- * relation: the longer the stretch, the less.
+ * Reading pays only if it is cheaper than looking at every page of the
+ * relation, so the range must not be too long.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,18 +34,18 @@
 #include "storage/fd.h"
 
 /*
- * Looking at one page of a relation takes as long as reading so many bytes of
- * WAL
+ * Looking at one page of a relation takes as long as reading this many bytes
+ * of WAL
  */
 #define SWEPT_PAGE_BYTES	256
 
-/* Waiting for WAL to be flushed is as bad as reading so many bytes */
+/* Waiting for a flush of WAL costs as much as reading this many bytes */
 #define FLUSH_BYTES			(512 * 1024)
 
-/* So much is read for the smallest relation */
+/* This many bytes are worth reading even for the smallest relation */
 #define LEAST_BYTES			(16 * 1024)
 
-/* The file that is being read */
+/* The WAL file that is being read */
 typedef struct WalFile
 {
 	TimeLineID	timeline;
@@ -54,7 +53,7 @@ typedef struct WalFile
 	int			fd;				/* -1: none */
 } WalFile;
 
-/* Open the file that has this segment; false if it is not there */
+/* Open the file of this segment.  False: it is not there. */
 static bool
 open_segment(WalFile *file, XLogSegNo segment)
 {
@@ -70,7 +69,7 @@ open_segment(WalFile *file, XLogSegNo segment)
 	return file->fd >= 0;
 }
 
-/* Read a page of WAL; the reader checks what it gets */
+/* Callback of the WAL reader, which validates the page */
 static int
 read_wal_page(XLogReaderState *reader, XLogRecPtr page, int wanted, XLogRecPtr record, char *buffer)
 {
@@ -83,15 +82,15 @@ read_wal_page(XLogReaderState *reader, XLogRecPtr page, int wanted, XLogRecPtr r
 		pg_pread(file->fd, buffer, XLOG_BLCKSZ,
 				 XLogSegmentOffset(page, wal_segment_size)) != XLOG_BLCKSZ)
 		return -1;
-	/* a file that is removed may be written as another one's */
+	/* a removed file may be recycled for another segment */
 	if (segment <= XLogGetLastRemovedSegno())
 		return -1;
 	return XLOG_BLCKSZ;
 }
 
 /*
- * A position may lie behind a page header that is not written yet: go before
- * it
+ * A position may lie behind a page header that is not written yet.  Returns
+ * the position before the header then.
  */
 static XLogRecPtr
 before_header(XLogRecPtr position)
@@ -105,7 +104,7 @@ before_header(XLogRecPtr position)
 	return position;
 }
 
-/* Is the stretch worth reading?  If it is, it is flushed now. */
+/* True if the range is worth reading; its WAL is flushed then */
 static bool
 prepare(Relation rel, XLogRecPtr from, XLogRecPtr to, WalFile *file)
 {
@@ -131,7 +130,7 @@ prepare(Relation rel, XLogRecPtr from, XLogRecPtr to, WalFile *file)
 	return true;
 }
 
-/* The last ones often come again */
+/* Pages often repeat in sequence, so the last one is compared */
 void
 NoteChangedPage(ChangedPages *pages, BlockNumber block)
 {
@@ -177,8 +176,8 @@ HasChangedPage(const ChangedPages *pages, BlockNumber block)
 }
 
 /*
- * Look at the block references of a record; true if the relation is among
- * them
+ * Note the pages of the relation among a record's block references.  True:
+ * there is one.
  */
 static bool
 look_at_record(XLogReaderState *reader, Relation rel, ChangedPages *pages)

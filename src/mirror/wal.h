@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * wal.h
- *	  Which pages of a relation did a stretch of WAL change?
+ *	  Finds the pages of a relation that a range of WAL has changed.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,10 +22,10 @@ typedef struct ChangedPages
 	uint32		room;
 } ChangedPages;
 
-/* What reading a stretch of WAL has shown */
+/* What reading a range of WAL has shown */
 typedef enum WalResult
 {
-	WAL_UNKNOWN,				/* it is not there, or longer than it is worth */
+	WAL_UNKNOWN,				/* it is gone, or too long to be worth reading */
 	WAL_UNCHANGED,				/* no page was changed */
 	WAL_CHANGED
 } WalResult;
@@ -37,8 +37,8 @@ typedef enum WalResult
 extern WalResult WalChanges(Relation rel, XLogRecPtr from, XLogRecPtr to, ChangedPages *pages);
 
 /*
- * Note a page; bring them in order, each once; is a page among those that are
- * in order?
+ * Note a page; sort the pages and drop duplicates; is a page among sorted
+ * ones?
  */
 extern void NoteChangedPage(ChangedPages *pages, BlockNumber block);
 extern void SortChangedPages(ChangedPages *pages);

@@ -56,17 +56,21 @@ typedef struct gpuvec_topk_query
 	double		min_score;		/* not NaN */
 	double		after_score;
 	uint64_t	after_tid;
-	const int  *canceled;		/* may be NULL; read atomically.  If nonzero, the query was canceled and nmatches may be 0. */
+	const int  *canceled;		/* may be NULL; read atomically.  If nonzero,
+								 * the query was canceled and nmatches may be
+								 * 0. */
 
 	/* the answer */
-	gpuvec_match *matches;		/* owned by the caller; room for min(k, rows of the view) */
+	gpuvec_match *matches;		/* owned by the caller; room for min(k, rows
+								 * of the view) */
 	uint32_t	nmatches;
 } gpuvec_topk_query;
 
 typedef struct gpuvec_backend_info
 {
 	char		name[16];		/* "cpu" or "cuda" */
-	char		device[128];	/* name of the GPU, or the CPU's instruction set in use */
+	char		device[128];	/* name of the GPU, or the CPU's instruction
+								 * set in use */
 	int			capability;		/* compute capability * 10, or 0 */
 	int			threads;		/* CPU threads in use */
 	size_t		memory_total;	/* bytes, of the GPU or of the machine */
@@ -86,8 +90,10 @@ typedef struct gpuvec_backend_options
 struct gpuvec_backend
 {
 	const char *name;
-	bool		on_device;		/* true: a segment's ids are moved to the GPU when it is adopted */
-	gpuvec_vectors *vectors;	/* stores the rows of embedding tables; NULL: they are kept on the host */
+	bool		on_device;		/* true: a segment's ids are moved to the GPU
+								 * when it is adopted */
+	gpuvec_vectors *vectors;	/* stores the rows of embedding tables; NULL:
+								 * they are kept on the host */
 
 	void		(*info) (gpuvec_backend *backend, gpuvec_backend_info *info);
 

@@ -16,13 +16,15 @@
 typedef struct gpuvec_engine_options
 {
 	int			listen_fd;		/* -1: listen on `socket` */
-	int			liveness_fd;	/* -1: none; the engine exits when the other end is closed */
+	int			liveness_fd;	/* -1: none; the engine exits when the other
+								 * end is closed */
 	const char *socket;
 	uint8_t		incarnation[16];
 	char		backend[8];		/* auto, cuda, cpu */
 	int			devices[GPUVEC_MAX_DEVICES];
 	int			ndevices;
-	uint64_t	memory_mb;		/* per device; 0: choose from the memory there is */
+	uint64_t	memory_mb;		/* per device; 0: choose from the memory there
+								 * is */
 	int			cpu_threads;	/* 0: all cores */
 	int			max_sessions;
 } gpuvec_engine_options;

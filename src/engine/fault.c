@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * fault.c
- *	  Faults that tests ask the engine for.
+ *	  Faults that tests inject into the engine.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,8 +32,8 @@ gpuvec_fault(const char *name, long *argument)
 #endif
 
 /*
- * True if the fault is asked for and is due: always, or with an argument N at
- * the N-th call only.  All faults share one counter of calls.
+ * True if the fault is asked for and is due: at every call or, with an
+ * argument N, at the N-th call only
  */
 bool
 gpuvec_fault_due(const char *name)

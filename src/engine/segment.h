@@ -132,8 +132,8 @@ extern gpuvec_segment *gpuvec_segment_ref(gpuvec_segment *segment);
 extern void gpuvec_segment_unref(gpuvec_segment *segment);
 
 /*
- * A new map with all nrows rows live, and a copy of a map that no backend has
- * adopted
+ * new: a map with all nrows rows live.  copy: a copy of a map.  No backend
+ * has adopted either.
  */
 extern gpuvec_livemap *gpuvec_livemap_new(uint32_t nrows, gpuvec_error *error);
 extern gpuvec_livemap *gpuvec_livemap_copy(const gpuvec_livemap *map, gpuvec_error *error);

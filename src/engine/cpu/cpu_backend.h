@@ -39,10 +39,10 @@ typedef struct best_row
 } best_row;
 
 /*
- * What all parts of a search share for one query.  `bound` is the key of the
- * k-th best row of those that some part has found: rows with a greater key
- * cannot be in the answer.  It only decreases; threads read and lower it
- * without locks.
+ * What all parts of a search share for one query.  `bound` is the key of
+ * min_score, if any, or of the k-th best row that some part has found: rows
+ * with a greater key cannot be in the answer.  It only decreases; threads
+ * read and lower it without locks.
  */
 typedef struct cpu_query
 {

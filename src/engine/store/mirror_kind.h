@@ -103,10 +103,10 @@ struct gpuvec_mirror_kind
 	void		(*end) (gpuvec_update *update);
 
 	/*
-	 * Take the row that starts at `from`, in bytes [from, end), of which a
-	 * row_header exists.  If `lasts`, the bytes stay valid until the update
-	 * ends, or until their message is passed to own_message.  Returns the
-	 * row's bytes, or 0 on failure.
+	 * Take the row at `from`, and return its bytes, or 0 on failure.  Its
+	 * first row_header bytes are there, but the rest may be cut off: the
+	 * page's rows end at `end`.  If `lasts`, the row stays valid until the
+	 * update ends, or until its message is offered to own_message.
 	 */
 	size_t		(*take_row) (gpuvec_update *update, uint64_t tid, const char *from,
 							 const char *end, bool lasts, gpuvec_error *error);

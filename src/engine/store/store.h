@@ -175,9 +175,9 @@ extern void gpuvec_store_get_state(const gpuvec_mirror *mirror, gpuvec_state *st
 extern void gpuvec_store_release(gpuvec_store *store, gpuvec_mirror *mirror);
 
 /*
- * Change the part of a mirror's charge that *charged stands for to `bytes`.
- * If that does not fit and `evict`, evict other mirrors; fail if it still
- * does not fit.
+ * *charged is the part of a mirror's charge for one purpose.  Set it to
+ * `bytes`, and change the charge accordingly.  If that does not fit and
+ * `evict`, evict other mirrors.  Fail if it still does not fit.
  */
 extern bool gpuvec_store_charge(gpuvec_store *store, gpuvec_mirror *mirror, size_t *charged,
 								size_t bytes, bool evict, gpuvec_error *error);

@@ -31,9 +31,9 @@ const gpuvec_lists_policy gpuvec_lists_usual = {
 /*
  * Where the rows of an id are written.  Whether an id has a list or a bitmap
  * is unpredictable, and a mispredicted branch takes longer than writing to
- * both.  So each row is written to both, one of which is a dummy behind all
- * others that nobody reads.  (65,537 bitmaps of 65,536 rows are half a
- * gigabyte, so 32-bit positions suffice.)
+ * both.  So every row is written to a list and to a bitmap.  One of these is
+ * a dummy, behind all others, which nobody reads.  (65,537 bitmaps of 65,536
+ * rows are half a gigabyte, so 32-bit positions suffice.)
  */
 typedef struct id_target
 {

@@ -16,7 +16,9 @@
 typedef enum gpuvec_doing
 {
 	GPUVEC_IDLE,				/* waiting for its next request */
-	GPUVEC_TALKING,				/* reading a request or sending an answer */
+	GPUVEC_TALKING,				/* reading a request or sending an answer; may
+								 * wait for the other end, so it does not
+								 * count as stuck */
 	GPUVEC_WORKING,
 	GPUVEC_UNSEATED				/* its seat was given away; its connection is
 								 * closed */

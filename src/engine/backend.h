@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * backend.h
- *	  The interface between the engine and what does its work: the CPU
- *	  (src/engine/cpu/) or a GPU (kernels/).
+ *	  The interface between the engine and a backend, which stores rows and
+ *	  searches them: the CPU (src/engine/cpu/) or a GPU (kernels/).
  *
- * All functions may be called from any thread; a backend locks what it must.
- * topk calls on one backend come one at a time (the scheduler sees to it),
- * other calls may run beside it.
+ * All functions may be called from any thread; a backend takes its own locks.
+ * The scheduler calls topk of a backend from one thread at a time.  Other
+ * functions may run at the same time as topk.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,7 +25,8 @@ extern "C"
 #endif
 
 /*
- * One result row; (score descending, tid ascending) is the order of results
+ * One result row.  Results are ordered by score descending, then tid
+ * ascending.
  */
 typedef struct gpuvec_match
 {
@@ -36,15 +37,18 @@ typedef struct gpuvec_match
 } gpuvec_match;
 
 /*
- * One query of a batch.  The rows that rank are those with a common id (all
- * for hamming), score >= min_score if has_min_score, and, if has_after,
- * strictly behind (after_score, after_tid) in the order of results.  The
- * answer is the first k of them.  A query may be empty; only hamming gives
- * rows for it.
+ * One query of a batch, and its answer: the first k rows in the order of
+ * results that meet these conditions:
+ *
+ *	- The row shares an id with the query (not required for hamming).
+ *	- If has_min_score: score >= min_score.
+ *	- If has_after: the row comes after (after_score, after_tid).
+ *
+ * ids may be empty; then only hamming finds rows.
  */
 typedef struct gpuvec_topk_query
 {
-	const uint16_t *ids;		/* ascending, distinct; caller's */
+	const uint16_t *ids;		/* ascending, distinct; owned by the caller */
 	uint32_t	len;			/* 0 .. GPUVEC_MAX_IDS */
 	uint32_t	k;				/* 1 .. GPUVEC_MAX_K */
 	bool		has_min_score;
@@ -52,22 +56,24 @@ typedef struct gpuvec_topk_query
 	double		min_score;		/* not NaN */
 	double		after_score;
 	uint64_t	after_tid;
-	const int  *canceled;		/* may be NULL; read atomically, nonzero: the
-								 * answer is not wanted any more, nmatches may
-								 * be 0 */
+	const int  *canceled;		/* may be NULL; read atomically.  If nonzero,
+								 * the query was canceled and nmatches may be
+								 * 0. */
 
 	/* the answer */
-	gpuvec_match *matches;		/* caller's, room for min(k, rows of the view) */
+	gpuvec_match *matches;		/* owned by the caller; room for min(k, rows
+								 * of the view) */
 	uint32_t	nmatches;
 } gpuvec_topk_query;
 
 typedef struct gpuvec_backend_info
 {
 	char		name[16];		/* "cpu" or "cuda" */
-	char		device[128];	/* name of the GPU, or instruction set in use */
+	char		device[128];	/* name of the GPU, or the CPU's instruction
+								 * set in use */
 	int			capability;		/* compute capability * 10, or 0 */
 	int			threads;		/* CPU threads in use */
-	size_t		memory_total;	/* of the device, or of the machine */
+	size_t		memory_total;	/* bytes, of the GPU or of the machine */
 	size_t		memory_free;
 } gpuvec_backend_info;
 
@@ -84,18 +90,19 @@ typedef struct gpuvec_backend_options
 struct gpuvec_backend
 {
 	const char *name;
-	bool		on_device;		/* segments' ids leave the host when adopted */
-	gpuvec_vectors *vectors;	/* holds those of embedding tables; NULL: they
-								 * stay on the host */
+	bool		on_device;		/* true: a segment's ids are moved to the GPU
+								 * when it is adopted */
+	gpuvec_vectors *vectors;	/* stores the rows of embedding tables; NULL:
+								 * they are kept on the host */
 
 	void		(*info) (gpuvec_backend *backend, gpuvec_backend_info *info);
 
 	/*
-	 * Take a new segment, live map or view into use: copy to the device what
-	 * the device needs.  A segment's ids may be freed on the host
-	 * (segment->ids = NULL).  Called once for each, before any view with it
-	 * is searched.  On failure nothing is allocated and the object is as
-	 * before.
+	 * Adopt a new segment, live map or view: copy to the device what the
+	 * device needs.  Each object is adopted once, before any search of a view
+	 * that contains it.  adopt_segment may free a segment's ids on the host
+	 * (segment->ids = NULL).  On failure, nothing is allocated and the object
+	 * is unchanged.
 	 */
 	bool		(*adopt_segment) (gpuvec_backend *backend, gpuvec_segment *segment,
 								  gpuvec_error *error);
@@ -105,20 +112,23 @@ struct gpuvec_backend
 							   gpuvec_error *error);
 
 	/*
-	 * The last reference is gone: free what the device holds (object->device)
+	 * Called when the last reference is dropped: free the device's memory
+	 * (object->device)
 	 */
 	void		(*release_segment) (gpuvec_backend *backend, gpuvec_segment *segment);
 	void		(*release_livemap) (gpuvec_backend *backend, gpuvec_livemap *map);
 	void		(*release_view) (gpuvec_backend *backend, gpuvec_view *view);
 
 	/*
-	 * Read a segment's swizzled ids back (nchunks * 256 of them) into a
-	 * caller's buffer, to rebuild it.
+	 * Copy a segment's swizzled ids (nchunks * 256 of them) into the caller's
+	 * buffer.  Used to rebuild a segment.
 	 */
 	bool		(*read_ids) (gpuvec_backend *backend, const gpuvec_segment *segment,
 							 uint16_t *ids, gpuvec_error *error);
 
-	/* The k best live rows of the view for each query, exactly */
+	/*
+	 * Find the k best live rows of the view for each query; answers are exact
+	 */
 	bool		(*topk) (gpuvec_backend *backend, const gpuvec_view *view,
 						 gpuvec_measure measure, gpuvec_method method,
 						 gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error);
@@ -126,18 +136,18 @@ struct gpuvec_backend
 	void		(*close) (gpuvec_backend *backend);
 };
 
-/* Open a backend.  NULL and *error if it cannot be had. */
+/* Open a backend.  On failure, returns NULL and fills *error. */
 extern gpuvec_backend *gpuvec_cpu_open(const gpuvec_backend_options *options,
 									   gpuvec_error *error);
 
 /*
- * kernels/: device number options->device.  Without CUDA support compiled in,
- * or without a driver or GPU, NULL and an *error that says which.
+ * Open GPU number options->device (kernels/).  Returns NULL if CUDA support
+ * is not compiled in, or if there is no driver or no GPU; *error says which.
  */
 extern gpuvec_backend *gpuvec_cuda_open(const gpuvec_backend_options *options,
 										gpuvec_error *error);
 
-/* Number of GPUs that gpuvec_cuda_open can use; 0 and *error says why none */
+/* Number of GPUs that gpuvec_cuda_open can use.  If 0, *error says why. */
 extern int	gpuvec_cuda_count(gpuvec_error *error);
 
 #ifdef __cplusplus

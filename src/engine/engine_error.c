@@ -31,7 +31,6 @@ gpuvec_fail(gpuvec_error *error, const char *sqlstate, const char *detail,
 	return false;
 }
 
-/* The engine could not allocate host memory */
 bool
 gpuvec_fail_memory(gpuvec_error *error, size_t bytes)
 {

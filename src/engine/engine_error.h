@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * engine_error.h
- *	  How the engine's functions report what went wrong.
+ *	  How the engine's functions report errors.
  *
- * A function that can fail takes a gpuvec_error and returns false or NULL
- * after filling it.  The fields become an ereport(ERROR) in the session.
+ * A function that can fail takes a gpuvec_error.  On failure it fills it and
+ * returns false or NULL.  The session raises the fields with ereport(ERROR).
  *
  *-------------------------------------------------------------------------
  */
@@ -19,7 +19,7 @@ typedef struct gpuvec_error
 	char		sqlstate[6];
 	bool		fatal;			/* the backend is unusable: the engine must
 								 * exit */
-	bool		fallback;		/* whoever asked can do it without the engine */
+	bool		fallback;		/* the session can answer without the engine */
 	char		message[256];
 	char		detail[256];
 	char		hint[256];
@@ -39,8 +39,8 @@ extern "C"
 #endif
 
 /*
- * Fill *error and return false.  detail and hint may be NULL.  What there is
- * no memory for, or what is too large, sessions can do without the engine.
+ * Fill *error and return false.  detail and hint may be NULL.  Sets
+ * error->fallback for GPUVEC_OUT_OF_MEMORY and GPUVEC_LIMIT_EXCEEDED.
  */
 extern bool gpuvec_fail(gpuvec_error *error, const char *sqlstate,
 						const char *detail, const char *hint,

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * fault.c
- *	  Faults that tests ask the engine for.
+ *	  Faults that tests inject into the engine.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,7 +14,10 @@
 #include "engine/thread_pool.h"
 
 #ifdef GPUVEC_TEST_HOOKS
-/* Is this fault asked for? */
+/*
+ * True if GPUVEC_ENGINE_FAULT names this fault; sets its argument (0 if it
+ * has none)
+ */
 bool
 gpuvec_fault(const char *name, long *argument)
 {
@@ -28,7 +31,10 @@ gpuvec_fault(const char *name, long *argument)
 }
 #endif
 
-/* Is it time for a fault that may be asked for the N-th time only? */
+/*
+ * True if the fault is asked for and is due: at every call or, with an
+ * argument N, at the N-th call only
+ */
 bool
 gpuvec_fault_due(const char *name)
 {
@@ -41,7 +47,7 @@ gpuvec_fault_due(const char *name)
 	return nth == 0 || __atomic_add_fetch(&times, 1, __ATOMIC_RELAXED) == nth;
 }
 
-/* Crash, if asked for, before this thread does anything else */
+/* Crash if the fault is due, before this thread does anything else */
 void
 gpuvec_fault_crash(const char *name)
 {
@@ -49,7 +55,10 @@ gpuvec_fault_crash(const char *name)
 		raise(SIGSEGV);
 }
 
-/* Sleep, if asked for, until canceled */
+/*
+ * If the fault is asked for, sleep for its argument in milliseconds, or until
+ * *canceled (may be NULL) is nonzero.  Reports progress meanwhile.
+ */
 void
 gpuvec_fault_sleep(const char *name, const int *canceled)
 {
@@ -65,7 +74,7 @@ gpuvec_fault_sleep(const char *name, const int *canceled)
 	}
 }
 
-/* Stop for ever, if asked for */
+/* Block forever if the fault is asked for.  Reports no progress. */
 void
 gpuvec_fault_stick(const char *name)
 {

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * fault.h
- *	  Faults that tests ask the engine for.  Compiled into test builds only.
+ *	  Faults that tests inject into the engine.  Compiled into test builds
+ *	  only.
  *
  * The environment variable GPUVEC_ENGINE_FAULT is "name", or "name:argument".
  *
@@ -11,21 +12,25 @@
  *	 oom-on-commit		a load or refresh finds no memory
  *						(with an argument N the last three happen the N-th
  *						time only)
- *	 slow-search:MS		a search takes MS milliseconds longer, and gets on
- *	 stuck-search:MS	a search never ends nor gets on, which counts as stuck
- *	 					after MS
+ *	 slow-search:MS		a search takes MS milliseconds longer; it makes
+ *						progress meanwhile
+ *	 stuck-search:MS	a search never ends and makes no progress; the
+ *						engine counts as stuck after MS
  *	 slow-commit:MS		publishing takes MS milliseconds longer
+ *	 slow-merge:MS		a merge waits for MS before it publishes
+ *	 slow-after-refresh:MS	a session waits for MS after it has answered a
+ *						REFRESH
  *	 lists:N			on the CPU, segments of N rows or more get inverted
- *	 					lists
+ *						lists
  *	 embed-limit:N		an answer has room for N elements of vectors
- *	 device-keys:N		a device looks up the keys of requests that have N or
- *	 					more
- *	 near-spare:N		a search for the nearest rows looks at no more than N
- *	 					to spare
- *	 no-sweep			stale mirrors stay
+ *	 device-keys:N		a device looks up the keys of requests that have N
+ *						or more
+ *	 near-spare:N		a search for the nearest rows keeps at most N
+ *						spare rows
+ *	 no-sweep			stale mirrors are not dropped
  *	 least-idle:MS		a session that was idle for MS may lose its seat
  *	 no-threads			no thread can be started for a session
- *	 protocol-version:N	claim to speak this version
+ *	 protocol-version:N	the engine claims to speak protocol version N
  *
  *-------------------------------------------------------------------------
  */

@@ -1,18 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * host_memory.c
- *	  Large pieces of memory.
+ *	  Allocation of large pieces of host memory.
  *
- * To get and clear fresh memory page by page takes the kernel longer than the
- * engine to fill it with rows.  So large pieces ask for huge pages, where the
- * system has them ("madvise" or "always" in transparent_hugepage/enabled).
- * Only whole huge pages within a piece are asked for, so none takes more than
- * its size.
+ * Page faults on fresh memory, which the kernel clears page by page, cost
+ * more time than filling the memory with rows.  So large pieces use huge
+ * pages where the system has them ("madvise" or "always" in
+ * transparent_hugepage/enabled).  Only whole huge pages inside a piece are
+ * requested, so no piece takes more than its size.
  *
- * A refresh, for which a search waits, needs a piece of some 100 kB for the
- * new rows.  To get that page by page takes as long as to fill it.  So one is
- * kept ready, in memory already: as large as the last one that was wanted,
- * and a bit.
+ * A refresh, for which a search waits, allocates about 100 kB for its new
+ * rows.  Page faults take as long as filling that piece.  So one piece is
+ * kept ready, with its pages already faulted in.  Its size is that of the
+ * last request plus a quarter.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,19 +23,19 @@
 #include "engine/host_memory.h"
 
 /*
- * Pieces of these sizes are kept ready, and given for no less than half of
- * their size
+ * Sizes of pieces that are kept ready.  A ready piece is used only for
+ * requests of at least half its size.
  */
 #define LEAST_READY		((size_t) 16 * 1024)
 #define MOST_READY		((size_t) 1024 * 1024)
 
-/* Bytes of a page, or fewer */
+/* Step when touching pages, in bytes; at most the size of a page */
 #define PAGE			4096
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;	/* guards all below */
 static void *ready;				/* NULL: none */
 static size_t ready_size;
-static size_t wanted;			/* last time; 0: one that will do is ready */
+static size_t wanted;			/* size of the last request; 0 once prepared */
 
 void *
 gpuvec_memory_new(size_t size)
@@ -46,7 +46,7 @@ gpuvec_memory_new(size_t size)
 		return malloc(size > 0 ? size : 1);
 	if (posix_memalign(&memory, GPUVEC_HUGE_PAGE, size) != 0)
 		return NULL;
-	/* without huge pages ordinary ones do */
+	/* if this fails, ordinary pages are used */
 	(void) madvise(memory, size / GPUVEC_HUGE_PAGE * GPUVEC_HUGE_PAGE, MADV_HUGEPAGE);
 	return memory;
 }
@@ -69,9 +69,7 @@ gpuvec_memory_soon(size_t size)
 	return memory ? memory : gpuvec_memory_new(size);
 }
 
-/*
- * A piece of memory that has been touched everywhere; NULL if there is none
- */
+/* Allocate memory and fault in all of its pages.  NULL if out of memory. */
 static void *
 touched(size_t size)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * host_memory.h
- *	  Large pieces of memory.
+ *	  Allocation of large pieces of host memory.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,7 +10,7 @@
 
 #include <stddef.h>
 
-/* Bytes of a huge page, and a size from which pieces are made of them */
+/* Bytes of a huge page; pieces of this size and more use huge pages */
 #define GPUVEC_HUGE_PAGE	((size_t) 2 * 1024 * 1024)
 
 #ifdef __cplusplus
@@ -19,16 +19,19 @@ extern "C"
 #endif
 
 /*
- * Memory that is not cleared, to be released by free(); NULL if there is none
+ * Allocate memory, not cleared, which the caller frees with free().  NULL if
+ * out of memory.
  */
 extern void *gpuvec_memory_new(size_t size);
 
-/* The same, for somebody who is waited for */
+/*
+ * The same, on a path where latency matters: may return the piece kept ready
+ */
 extern void *gpuvec_memory_soon(size_t size);
 
 /*
- * To be called when there is time: makes ready what the next such call will
- * want
+ * Prepare the piece that the next gpuvec_memory_soon will probably want.
+ * Call it when nobody waits.
  */
 extern void gpuvec_memory_prepare(void);
 

@@ -25,12 +25,17 @@ gpuvec_log_init(void)
 	int			flags = fcntl(STDERR_FILENO, F_GETFL);
 	struct stat st;
 
-	/* a terminal or a file may be shared with others */
+	/*
+	 * only for a pipe: terminals and files may be shared with other processes
+	 */
 	if (flags >= 0 && fstat(STDERR_FILENO, &st) == 0 && S_ISFIFO(st.st_mode))
 		fcntl(STDERR_FILENO, F_SETFL, flags | O_NONBLOCK);
 }
 
-/* Write one line; lines up to PIPE_BUF are written whole or not at all */
+/*
+ * Write one line.  To a pipe, a line of up to PIPE_BUF bytes is written whole
+ * or not at all.
+ */
 static void
 write_line(const char *line, size_t length)
 {

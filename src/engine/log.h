@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * log.h
- *	  The engine's log: lines on standard error, which the supervisor relays.
+ *	  The engine's log: lines on standard error, which the supervisor copies
+ *	  to the server's log.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,7 +13,9 @@
 extern void gpuvec_log(const char *level, const char *format, ...)
 			__attribute__((format(printf, 2, 3)));
 
-/* Lines are dropped, not waited for, when nobody reads them */
+/*
+ * Make writes to a pipe nonblocking: if the pipe is full, lines are dropped
+ */
 extern void gpuvec_log_init(void);
 
 #endif							/* GPUVEC_LOG_H */

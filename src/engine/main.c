@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * main.c
- *	  gpuvec-engine: keeps gpuvec's data resident and searches it.
+ *	  gpuvec-engine: the process that keeps mirrors in memory and searches
+ *	  them.  This file sets up signals, limits, threads and the socket.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,19 +28,22 @@
 
 #define EXIT_SETUP	3
 
-/* Time between signs of life */
+/* Milliseconds between heartbeats to the supervisor */
 #define PULSE_MS	1000
 
-/* How long searches may take to end when the engine is asked to stop */
+/* Microseconds that running searches get to end when the engine stops */
 #define FAREWELL_US	50000
 
-/* Full segments go back to the system when they are freed */
+/*
+ * Allocations of at least this size use mmap, so free() returns them to the
+ * system at once, as full segments should be.
+ */
 #define MMAP_BYTES	(4 * 1024 * 1024)
 
 /*
- * What is smaller stays, up to a limit: to get memory page by page again for
- * each refresh, and each merge of what they leave, would take longer than to
- * fill it.  The heap grows in such steps.
+ * The heap keeps up to TRIM_BYTES of freed memory, and grows in steps of
+ * PAD_BYTES.  Otherwise each refresh, and each merge of small segments, would
+ * pay for page faults, which take longer than filling the memory.
  */
 #define TRIM_BYTES	(8 * 1024 * 1024)
 #define PAD_BYTES	(1024 * 1024)
@@ -47,7 +51,7 @@
 static gpuvec_engine_options options;
 static gpuvec_server server;
 
-/* Leave no socket behind that we made */
+/* Remove the socket that this process created, if any */
 static void
 remove_socket(void)
 {
@@ -55,7 +59,7 @@ remove_socket(void)
 		unlink(options.socket);
 }
 
-/* Has the supervisor closed its end?  Otherwise it says nothing. */
+/* True if the supervisor has closed its end.  It never sends anything. */
 static bool
 supervisor_gone(void)
 {
@@ -66,8 +70,8 @@ supervisor_gone(void)
 }
 
 /*
- * Gives the supervisor a sign of life each second, unless work does not get
- * on; exits when the supervisor is gone.
+ * Thread: sends the supervisor a heartbeat each second, unless work is stuck.
+ * Exits the process when the supervisor is gone.
  */
 static void *
 watch_supervisor(void *arg)
@@ -78,7 +82,8 @@ watch_supervisor(void *arg)
 	for (;;)
 	{
 		/*
-		 * who started us by hand may have given us a pipe, and needs no signs
+		 * send() fails on a pipe, which a manual start may pass; then no
+		 * heartbeat is needed
 		 */
 		if (gpuvec_seats_get_on())
 			(void) send(options.liveness_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -91,7 +96,7 @@ watch_supervisor(void *arg)
 	return NULL;
 }
 
-/* Waits for SIGTERM, which all threads block */
+/* Thread: waits for SIGTERM, which all threads block, and shuts down */
 static void *
 wait_for_signal(void *arg)
 {
@@ -102,14 +107,14 @@ wait_for_signal(void *arg)
 		;
 	gpuvec_server_stop();
 	remove_socket();
-	/* searches under way are told to try again; other sessions see the end */
+	/* sessions with running searches are told to retry; others see EOF */
 	if (gpuvec_hangup_cancel_all())
 		usleep(FAREWELL_US);
 	_exit(0);
 	return NULL;
 }
 
-/* Start a thread for good */
+/* Start a detached thread */
 static bool
 start_thread(void *(*run) (void *), void *arg)
 {
@@ -119,8 +124,8 @@ start_thread(void *(*run) (void *), void *arg)
 }
 
 /*
- * Ignore what may be sent to the whole process group; SIGTERM goes to its
- * thread
+ * Ignore signals that may be sent to the whole process group.  SIGTERM goes
+ * to the thread that waits for it.
  */
 static bool
 set_up_signals(void)
@@ -138,7 +143,7 @@ set_up_signals(void)
 	return start_thread(wait_for_signal, &term);
 }
 
-/* As many descriptors as we may have */
+/* Raise the limit of open files to its maximum, and set up malloc */
 static void
 raise_limits(void)
 {
@@ -155,7 +160,10 @@ raise_limits(void)
 	mallopt(M_ARENA_MAX, 4);
 }
 
-/* Listen on a path */
+/*
+ * Listen on a UNIX socket at this path, for its owner only.  Returns the
+ * descriptor, or -1.
+ */
 static int
 listen_on(const char *path)
 {

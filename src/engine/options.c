@@ -46,7 +46,6 @@ static const char help[] =
 "  --cpu-threads=N       threads on the CPU, 0 for all cores\n"
 "  --max-sessions=N      connections to accept\n";
 
-/* Report a bad option and exit */
 static void
 bad_option(const char *name, const char *value)
 {
@@ -54,7 +53,7 @@ bad_option(const char *name, const char *value)
 	exit(EXIT_USAGE);
 }
 
-/* A whole number of an option */
+/* Parse the number of an option.  Exits if it is not in [least, most]. */
 static long
 parse_number(const char *name, const char *value, long least, long most)
 {
@@ -68,7 +67,6 @@ parse_number(const char *name, const char *value, long least, long most)
 	return number;
 }
 
-/* 32 hexadecimal digits */
 static void
 parse_incarnation(gpuvec_engine_options *options, const char *value)
 {
@@ -82,7 +80,7 @@ parse_incarnation(gpuvec_engine_options *options, const char *value)
 	}
 }
 
-/* A list of device numbers */
+/* Parse a list of device numbers separated by commas */
 static void
 parse_devices(gpuvec_engine_options *options, const char *value)
 {
@@ -102,7 +100,6 @@ parse_devices(gpuvec_engine_options *options, const char *value)
 	free(copy);
 }
 
-/* Which backend */
 static void
 parse_backend(gpuvec_engine_options *options, const char *value)
 {

@@ -16,20 +16,22 @@
 typedef struct gpuvec_engine_options
 {
 	int			listen_fd;		/* -1: listen on `socket` */
-	int			liveness_fd;	/* -1: none; at its end the engine exits */
+	int			liveness_fd;	/* -1: none; the engine exits when the other
+								 * end is closed */
 	const char *socket;
 	uint8_t		incarnation[16];
 	char		backend[8];		/* auto, cuda, cpu */
 	int			devices[GPUVEC_MAX_DEVICES];
 	int			ndevices;
-	uint64_t	memory_mb;		/* 0: choose */
+	uint64_t	memory_mb;		/* per device; 0: choose from the memory there
+								 * is */
 	int			cpu_threads;	/* 0: all cores */
 	int			max_sessions;
 } gpuvec_engine_options;
 
 /*
- * Parse the command line.  Exits, with a message, if it is wrong or asks for
- * help.
+ * Parse the command line.  Exits, with a message, if it is wrong, and after
+ * --help and --version.
  */
 extern void gpuvec_parse_options(gpuvec_engine_options *options, int argc, char **argv);
 

@@ -3,13 +3,13 @@
  * scheduler.c
  *	  Runs the searches of all sessions on one backend, in batches.
  *
- * There is no thread for it.  Whoever finds the backend idle becomes the
- * leader: it takes the oldest request in the queue together with all others
- * that ask the same view by the same measure and method, runs them as one
- * batch, and wakes their owners. So a lone request starts at once in its own
- * thread, and under load batches grow by themselves while the backend is busy
- * (flat combining: Hendler, Incze, Shavit and Tzafrir 2010).  The queue is
- * first in, first out by its oldest member, so nobody starves.
+ * The scheduler has no thread of its own.  A session's thread that finds the
+ * backend idle becomes the leader.  It takes the oldest request of the queue,
+ * and all others with the same view, measure and method.  It runs them as one
+ * batch and wakes their owners.  So a lone request starts at once in its own
+ * thread.  Under load, batches grow by themselves while the backend is busy
+ * (flat combining: Hendler, Incze, Shavit and Tzafrir 2010).  Each batch
+ * starts with the oldest request, so no request starves.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,7 +19,10 @@
 
 #include "engine/scheduler.h"
 
-/* A batch takes no further request when it has this many queries */
+/*
+ * Most queries of a batch of several requests.  A single request may have
+ * more.
+ */
 #define BATCH_QUERIES	8192
 
 typedef struct topk_request
@@ -40,7 +43,7 @@ struct gpuvec_scheduler
 {
 	gpuvec_backend *backend;
 	pthread_mutex_t mutex;		/* guards all below */
-	bool		busy;			/* some thread leads */
+	bool		busy;			/* a thread is running a batch */
 	topk_request *head;
 	topk_request *tail;
 	gpuvec_scheduler_stats stats;
@@ -77,8 +80,9 @@ gpuvec_scheduler_get_stats(gpuvec_scheduler *scheduler, gpuvec_scheduler_stats *
 }
 
 /*
- * Take the oldest request and all that can run with it; the queue is not
- * empty
+ * Take the oldest request off the queue, and all others that can run in its
+ * batch.  The queue must not be empty.  Sets *nqueries to the batch's number
+ * of queries.
  */
 static topk_request *
 take_batch(gpuvec_scheduler *scheduler, uint32_t *nqueries)
@@ -111,7 +115,10 @@ take_batch(gpuvec_scheduler *scheduler, uint32_t *nqueries)
 	return batch;
 }
 
-/* Run several requests as one: gather their queries, scatter the answers */
+/*
+ * Run the requests of a batch in one call of the backend, and give each its
+ * answers
+ */
 static bool
 run_together(gpuvec_scheduler *scheduler, topk_request *batch, uint32_t nqueries,
 			 gpuvec_error *error)
@@ -138,9 +145,10 @@ run_together(gpuvec_scheduler *scheduler, topk_request *batch, uint32_t nqueries
 }
 
 /*
- * Run a batch, and tell its owners.  If requests do not go together (memory
- * that suffices for each may not for all), each is tried alone, so that only
- * those fail that have to.  Called and returns with the mutex locked.
+ * Run a batch and wake the owners of its requests.  If the requests fail as
+ * one batch (memory may suffice for each, but not for all), each is tried
+ * alone, so that only those fail that must.  The mutex is held at call and
+ * return, but not while searching.
  */
 static void
 run_batch(gpuvec_scheduler *scheduler, topk_request *batch, uint32_t nqueries)
@@ -199,7 +207,7 @@ gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
 		else
 			pthread_cond_wait(&mine.wake, &scheduler->mutex);
 	}
-	/* somebody else leads from now on */
+	/* pass the lead to the owner of the oldest request */
 	if (!scheduler->busy && scheduler->head != NULL)
 		pthread_cond_signal(&scheduler->head->wake);
 	pthread_mutex_unlock(&scheduler->mutex);

@@ -23,9 +23,9 @@ extern gpuvec_scheduler *gpuvec_scheduler_new(gpuvec_backend *backend);
 extern void gpuvec_scheduler_free(gpuvec_scheduler *scheduler);
 
 /*
- * Search the view; returns when the answers are there.  Searches of other
- * threads on the same view by the same measure and method may run in one
- * batch with it.
+ * Search the view; blocks until the answers are there.  The search may run in
+ * one batch with searches of other threads on the same view by the same
+ * measure and method.
  */
 extern bool gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
 								  gpuvec_measure measure, gpuvec_method method,

@@ -11,17 +11,16 @@
 #include "engine/backend.h"
 #include "engine/host_memory.h"
 
-/* uint16_t ids in a chunk of a tile: 32 rows of 8 */
+/* ids in a chunk of a tile: 8 of each of its 32 rows */
 #define CHUNK_VALUES	(GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS)
 
-/* Chunks that a row of this length takes */
 static inline uint32_t
 chunks_of(uint32_t len)
 {
 	return (len + GPUVEC_CHUNK_IDS - 1) / GPUVEC_CHUNK_IDS;
 }
 
-/* The order of rows in a segment */
+/* Order of rows in a segment: by len, then tid */
 static int
 compare_rows(const void *a, const void *b)
 {
@@ -44,10 +43,11 @@ compare_tids(const void *a, const void *b)
 }
 
 /*
- * Sort rows by (len, tid).  Rows come from the heap in order of tid, so a
- * stable counting sort by length does it; if they do not, they are sorted by
- * tid first. Counts are kept of no other lengths than occur: to touch memory
- * for all of them costs more than to sort a few rows.
+ * Sort rows by (len, tid).  Rows usually come from the heap in order of tid;
+ * if not, they are sorted by tid first.  Then a stable counting sort by
+ * length gives the order.  It counts only the lengths from the shortest to
+ * the longest row: touching memory for all possible lengths would cost more
+ * than sorting a few rows.
  */
 bool
 gpuvec_rows_sort(gpuvec_source_row *rows, uint64_t nrows, int nthreads,
@@ -120,7 +120,7 @@ allocate_segment(gpuvec_segment *segment, gpuvec_error *error)
 	return true;
 }
 
-/* Free the host's part of a segment */
+/* Free a segment's host memory */
 static void
 free_segment(gpuvec_segment *segment)
 {
@@ -132,7 +132,10 @@ free_segment(gpuvec_segment *segment)
 	free(segment);
 }
 
-/* Write the ids of a row to a tile of nchunks chunks, and 0 behind them */
+/*
+ * Write the ids of row r of a tile of nchunks chunks, and pad the row with
+ * zeros
+ */
 static void
 swizzle_row(uint16_t *tile, uint32_t nchunks, uint32_t r, const uint16_t *ids, uint32_t len)
 {
@@ -156,15 +159,18 @@ swizzle_row(uint16_t *tile, uint32_t nchunks, uint32_t r, const uint16_t *ids, u
 	}
 }
 
-/* Digits of the sort by tid: a tid has 48 bits, above a row number of 16 */
+/*
+ * Digits of the radix sort by tid.  A sort key is a tid of 48 bits above a
+ * row number of 16 bits.
+ */
 #define DIGIT_BITS		8
 #define FIRST_DIGIT		16
 #define NDIGITS			6
 
 /*
- * Sort keys by their upper 48 bits: by one digit after the other, the lowest
- * first, but not by those that are the same in all keys.  Returns where the
- * sorted keys are: in keys or in scratch.
+ * Sort keys by their upper 48 bits, with a radix sort from the lowest digit
+ * to the highest.  Digits that are equal in all keys are skipped.  Returns
+ * the array that holds the sorted keys: keys or scratch.
  */
 static uint64_t *
 sort_keys(uint64_t *keys, uint64_t *scratch, uint32_t n)
@@ -200,8 +206,9 @@ sort_keys(uint64_t *keys, uint64_t *scratch, uint32_t n)
 }
 
 /*
- * Fill by_tid.  Ids are written after this, and until then their memory, if
- * it is large enough, serves for sorting: fresh memory is dear.
+ * Fill by_tid, first_tid and last_tid.  The ids are written later, so their
+ * memory serves as scratch memory if it is large enough: allocating fresh
+ * memory is expensive.
  */
 static bool
 order_by_tid(gpuvec_segment *segment, gpuvec_error *error)
@@ -225,7 +232,7 @@ order_by_tid(gpuvec_segment *segment, gpuvec_error *error)
 	return true;
 }
 
-/* Write the ids of a segment's rows, and 0 everywhere else */
+/* Write the ids of a segment's rows, and zeros everywhere else */
 static void
 write_ids(gpuvec_segment *segment, const gpuvec_source_row *rows)
 {
@@ -349,7 +356,7 @@ gpuvec_segment_unref(gpuvec_segment *segment)
 	free_segment(segment);
 }
 
-/* An uninitialised live map for this many words */
+/* Allocate a live map of nwords words; nlive and bits are not initialized */
 static gpuvec_livemap *
 allocate_livemap(uint32_t nwords, gpuvec_error *error)
 {

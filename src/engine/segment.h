@@ -4,19 +4,19 @@
  *	  Segments: immutable groups of rows in the layout that the scans read.
  *
  * A segment holds up to GPUVEC_SEGMENT_ROWS rows, sorted by (number of ids,
- * tid).  32 consecutive rows form a tile; a tile's ids are swizzled: ids 0-7
- * of its 32 rows, then ids 8-15 of its 32 rows, and so on up to its longest
- * row, so that a warp's 16-byte loads are contiguous.  The chunk c (ids 8c ..
- * 8c+7) of row r of tile t starts at
+ * tid).  32 consecutive rows form a tile.  A tile's ids are swizzled: ids 0-7
+ * of its 32 rows, then ids 8-15 of its 32 rows, and so on up to the length of
+ * its longest row.  So a warp's 16-byte loads are contiguous.  Chunk c (ids
+ * 8c .. 8c+7) of row r of tile t starts at
  *
  *		ids[((tile_chunk[t] + c) * 32 + r) * 8]
  *
  * Entries beyond a row's length hold 0, and so do all entries of the rows
- * that pad the last tile; they are not ids, and a scan must not count them:
- * id 0 is an ordinary id.
+ * that pad the last tile.  A scan must not count them: they are padding, but
+ * 0 is also a valid id.
  *
- * Segments and live maps are shared between views by reference counting; the
- * last release frees the host memory and, through the backend, the device's.
+ * Views share segments and live maps by reference counting.  The last release
+ * frees the host memory and, through the backend, the device memory.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,7 +37,7 @@ extern "C"
 {
 #endif
 
-/* A row on its way into a segment; ids belong to the caller */
+/* A row from which a segment is built; the caller owns ids */
 typedef struct gpuvec_source_row
 {
 	uint64_t	tid;
@@ -53,9 +53,10 @@ typedef struct gpuvec_segment
 	uint32_t	minlen;			/* ids of the shortest row */
 	uint32_t	maxlen;			/* ids of the longest row */
 	uint64_t	nids;			/* ids of all rows */
-	uint64_t	first_tid;		/* the lowest one */
-	uint64_t	last_tid;		/* the highest one */
-	uint64_t	nchunks;		/* chunks of all tiles (each 32 * 16 bytes) */
+	uint64_t	first_tid;		/* lowest tid */
+	uint64_t	last_tid;		/* highest tid */
+	uint64_t	nchunks;		/* chunks of all tiles; a chunk is 32 * 16
+								 * bytes */
 
 	uint64_t   *tid;			/* [nrows] */
 	uint32_t   *len;			/* [nrows], ascending */
@@ -65,15 +66,15 @@ typedef struct gpuvec_segment
 	uint16_t   *ids;			/* [nchunks * 256]; NULL when only the device
 								 * has them */
 
-	gpuvec_backend *backend;	/* that adopted the segment, or NULL */
+	gpuvec_backend *backend;	/* backend that adopted the segment, or NULL */
 	void	   *device;			/* backend's own */
-	size_t		host_bytes;		/* allocated on the host, this struct
-								 * included, and set aside for what the
-								 * backend is making (atomic) */
-	size_t		device_bytes;	/* allocated on the device */
+	size_t		host_bytes;		/* bytes on the host: this struct, its arrays,
+								 * and what the backend allocates or has
+								 * reserved for the segment (atomic) */
+	size_t		device_bytes;	/* bytes allocated on the device */
 } gpuvec_segment;
 
-/* Which rows of a segment still count (tombstones are cleared bits) */
+/* Which rows of a segment are live: a cleared bit marks a deleted row */
 typedef struct gpuvec_livemap
 {
 	int			refs;			/* changed by __atomic builtins only */
@@ -81,10 +82,14 @@ typedef struct gpuvec_livemap
 	uint32_t	nwords;
 	gpuvec_backend *backend;
 	void	   *device;			/* backend's own */
-	uint32_t	bits[];			/* bit r % 32 of word r / 32: row r is live */
+	uint32_t	bits[];			/* bit r % 32 of word r / 32 is set: row r is
+								 * live */
 } gpuvec_livemap;
 
-/* What a search sees: an immutable list of segments */
+/*
+ * A segment of a view, with its live rows.  A view is what a search sees: an
+ * immutable list of such entries.
+ */
 typedef struct gpuvec_view_entry
 {
 	gpuvec_segment *segment;
@@ -103,40 +108,50 @@ typedef struct gpuvec_view
 } gpuvec_view;
 
 /*
- * Build one segment of nrows rows (1 .. GPUVEC_SEGMENT_ROWS), which must
- * already be sorted by (len, tid).  NULL and *error on lack of memory.
+ * Build one segment of nrows rows (1 .. GPUVEC_SEGMENT_ROWS), which must be
+ * sorted by (len, tid).  On failure, returns NULL and fills *error.
  */
 extern gpuvec_segment *gpuvec_segment_build(const gpuvec_source_row *rows,
 											uint32_t nrows, gpuvec_error *error);
 
-/* Sort rows by (len, tid), in place, with up to nthreads threads. */
+/* Sort rows by (len, tid), in place.  nthreads is not used. */
 extern bool gpuvec_rows_sort(gpuvec_source_row *rows, uint64_t nrows,
 							 int nthreads, gpuvec_error *error);
 
-/* Copy the ids of one row out of a segment that has its ids on the host */
+/*
+ * Copy the ids of one row, len[row] of them.  The segment must have its ids
+ * on the host.
+ */
 extern void gpuvec_segment_row(const gpuvec_segment *segment, uint32_t row,
 							   uint16_t *ids);
 
-/* First position in by_tid whose tid is >= the given one */
+/* First position in by_tid whose row has at least this tid; nrows if none */
 extern uint32_t gpuvec_segment_find(const gpuvec_segment *segment, uint64_t tid);
 
 extern gpuvec_segment *gpuvec_segment_ref(gpuvec_segment *segment);
 extern void gpuvec_segment_unref(gpuvec_segment *segment);
 
-/* A map with all nrows rows live, or a copy of another one */
+/*
+ * new: a map with all nrows rows live.  copy: a copy of a map.  No backend
+ * has adopted either.
+ */
 extern gpuvec_livemap *gpuvec_livemap_new(uint32_t nrows, gpuvec_error *error);
 extern gpuvec_livemap *gpuvec_livemap_copy(const gpuvec_livemap *map, gpuvec_error *error);
 extern gpuvec_livemap *gpuvec_livemap_ref(gpuvec_livemap *map);
 extern void gpuvec_livemap_unref(gpuvec_livemap *map);
 
-/* A view of these entries; takes over the caller's references to them */
+/*
+ * Make a view of these entries.  Takes over the caller's references to them,
+ * unless it fails.
+ */
 extern gpuvec_view *gpuvec_view_new(const gpuvec_view_entry *entries,
 									uint32_t nentries, gpuvec_error *error);
 extern gpuvec_view *gpuvec_view_ref(gpuvec_view *view);
 extern void gpuvec_view_unref(gpuvec_view *view);
 
 /*
- * Bytes on the host; they may change until the backend has made all it wants
+ * Bytes on the host.  They may change while the backend works on the segment
+ * in the background.
  */
 static inline size_t
 gpuvec_segment_host_bytes(const gpuvec_segment *segment)

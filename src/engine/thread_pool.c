@@ -3,10 +3,10 @@
  * thread_pool.c
  *	  A pool of threads that work on the parts of one task.
  *
- * Parts are handed out by an atomic counter.  The caller works too, so a pool
- * of one thread starts none, and a task of one part wakes none.  A worker
- * that wakes when the parts have run out does not join, and nobody waits for
- * it.
+ * Threads take parts from an atomic counter.  The caller works too: a pool of
+ * one thread starts no thread, and a task of one part wakes none.  A worker
+ * that wakes after all parts are taken does not join the run, and the caller
+ * does not wait for it.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,14 +21,14 @@
 struct gpuvec_thread_pool
 {
 	int			nthreads;
-	pthread_mutex_t caller;		/* one run at a time */
+	pthread_mutex_t caller;		/* held during a run: one run at a time */
 	pthread_mutex_t mutex;		/* guards all below */
 	pthread_cond_t start;
 	pthread_cond_t done;
-	uint64_t	run;			/* number of the run */
-	bool		open;			/* workers may join it */
-	int			working;		/* workers that have joined and not finished
-								 * it */
+	uint64_t	run;			/* number of the current or last run */
+	bool		open;			/* workers may join the run */
+	int			working;		/* workers that have joined the run and not
+								 * finished */
 	bool		stop;
 
 	/* the run */
@@ -76,7 +76,7 @@ gpuvec_thread_pool_threads(const gpuvec_thread_pool *pool)
 	return pool->nthreads;
 }
 
-/* Work on parts until there are none */
+/* Work on parts until all are taken */
 static void
 work(gpuvec_thread_pool *pool, int thread)
 {
@@ -87,13 +87,16 @@ work(gpuvec_thread_pool *pool, int thread)
 		if (part >= pool->nparts)
 			break;
 		pool->part(pool->task, part, thread);
-		/* all work at the same task, so that one thread tells is enough */
+
+		/*
+		 * all threads work at the same task, so it is enough if one reports
+		 */
 		if (thread == 0)
 			gpuvec_progress_made();
 	}
 }
 
-/* A worker: waits for runs */
+/* A worker thread: joins runs as they start */
 static void *
 worker(void *arg)
 {

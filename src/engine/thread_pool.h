@@ -17,13 +17,13 @@ extern "C"
 
 typedef struct gpuvec_thread_pool gpuvec_thread_pool;
 
-/* Works on part `part` of a task; `thread` is 0 .. threads - 1 */
+/* Works on part number `part` of a task; `thread` is 0 .. nthreads - 1 */
 typedef void (*gpuvec_part) (void *task, uint64_t part, int thread);
 
 /*
- * A pool of nthreads threads, the caller of gpuvec_thread_pool_run included
- * (0: one for each core that this process may use).  NULL if memory or
- * threads are lacking.
+ * Start a pool of nthreads threads, which include the caller of
+ * gpuvec_thread_pool_run (0: one for each core that this process may use).
+ * NULL if memory or threads are lacking.
  */
 extern gpuvec_thread_pool *gpuvec_thread_pool_new(int nthreads);
 extern void gpuvec_thread_pool_free(gpuvec_thread_pool *pool);
@@ -31,15 +31,15 @@ extern int	gpuvec_thread_pool_threads(const gpuvec_thread_pool *pool);
 
 /*
  * Call part(task, i, thread) for i = 0 .. nparts - 1, in any order, on all
- * threads; returns when all are done.  Runs of several callers follow one
- * another.
+ * threads; returns when all calls are done.  Concurrent callers take turns.
  */
 extern void gpuvec_thread_pool_run(gpuvec_thread_pool *pool, gpuvec_part part, void *task,
 								   uint64_t nparts);
 
 /*
- * A count that grows while work is done: by pools themselves, and by what
- * calls the first of these now and then.
+ * The engine's progress counter: gpuvec_progress_made increments it,
+ * gpuvec_progress reads it.  Pools increment it while they run; other long
+ * tasks must do so now and then.  If it stands still, work is stuck.
  */
 extern void gpuvec_progress_made(void);
 extern uint64_t gpuvec_progress(void);

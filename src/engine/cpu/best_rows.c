@@ -9,14 +9,14 @@
 
 #include "engine/cpu/cpu_backend.h"
 
-/* Does a come behind b in the order of results? */
+/* True if a comes after b in the order of results */
 static inline bool
 behind(const best_row *a, const best_row *b)
 {
 	return a->key != b->key ? a->key > b->key : a->tid > b->tid;
 }
 
-/* Put a row in the place of the worst */
+/* Replace the worst row of a full heap */
 static void
 replace_worst(best_rows *best, best_row row)
 {
@@ -39,7 +39,7 @@ replace_worst(best_rows *best, best_row row)
 	rows[i] = row;
 }
 
-/* Add a row */
+/* Add a row to a heap that is not full.  Sets failed on lack of memory. */
 static void
 add_row(best_rows *best, best_row row)
 {
@@ -71,7 +71,9 @@ add_row(best_rows *best, best_row row)
 	best->rows[i] = row;
 }
 
-/* Lower the bound that all parts of the query share */
+/*
+ * Lower the bound that all parts of the query share to key, if that is less
+ */
 static void
 lower_bound(cpu_query *query, uint64_t key)
 {

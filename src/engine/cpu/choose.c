@@ -1,19 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * choose.c
- *	  Which way a segment is searched in.
+ *	  Chooses how a segment is searched: by inverted lists or by a scan.
  *
- * A scan reads all ids of a segment, once for each query or, with masks that
- * have a bit for each query, once for a batch of them.  The search by lists
- * costs each query a pass over the blocks of rows, something for each of its
- * ids, and something for each row number and each line of a bitmap that it
- * reads.  The constants below are nanoseconds as measured with test/bench on
- * an AMD EPYC of Zen 5 (1,000,000 rows, modes A, B and C); what they are on
- * another machine matters little, since the costs mostly lie far apart.
+ * A scan reads all ids of a segment, once for each query.  With masks that
+ * have a bit for each query, one scan serves a batch.  The search by lists
+ * costs each query a pass over the blocks of rows, plus a cost for each of
+ * its ids, for each row number, and for each line of a bitmap that it reads.
+ * The constants below are nanoseconds, measured with test/bench on an AMD
+ * EPYC of Zen 5 (1,000,000 rows, modes A, B and C).  On other machines they
+ * differ, but that matters little: the costs mostly lie far apart.
  *
  * What a query reads is summed up from the lengths of its lists, for a sample
- * of the batch, and only if the choice depends on it: usually, when there are
- * few queries, the most that they can read costs less than the scan.
+ * of the batch.  That is needed only if the choice depends on it.  With few
+ * queries, usually even the most that they can read costs less than the scan.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,31 +22,33 @@
 #include "engine/cpu/cpu_backend.h"
 
 /*
- * Batches no larger than this are scanned query by query: a pass over the
- * rows costs a batch as much as this many lone queries, by instruction set.
+ * Batches of at most this many queries are scanned query by query, by
+ * instruction set: one pass over the rows with masks costs as much as this
+ * many passes for one query
  */
 static const uint32_t lone_queries[] = {0, 2, 2, 12};
 
 /*
- * Queries that share a pass over the rows, or over the lists while those are
- * in the cache
+ * Most queries that share one pass over the rows, by instruction set.
+ * LISTS_WIDTH: most queries that share the lists while these are in the
+ * cache.
  */
 static const uint32_t batch_widths[] = {0, 64, 256, 512};
 #define LISTS_WIDTH		512
 
-/* Queries of a batch that are looked at */
+/* Queries of a batch whose lists are summed up */
 #define SAMPLE			8
 
 /* Nanoseconds, by instruction set */
 typedef struct costs
 {
-	double		lone_id;		/* scan for one query, each id */
-	double		batch_id;		/* scan for a batch of the full width or less,
-								 * each id */
-	double		rows;			/* lists, each LISTS_LINE_ROWS rows */
-	double		line;			/* .. each line of a bitmap */
-	double		number;			/* .. each row number */
-	double		list;			/* .. each id of the query */
+	double		lone_id;		/* scan for one query: each id */
+	double		batch_id;		/* scan for a batch of any size up to the full
+								 * width: each id */
+	double		rows;			/* lists: each LISTS_LINE_ROWS rows */
+	double		line;			/* lists: each line of a bitmap */
+	double		number;			/* lists: each row number */
+	double		list;			/* lists: each id of the query */
 } costs;
 
 static const costs costs_of[] = {
@@ -62,7 +64,7 @@ cpu_width(cpu_simd simd, cpu_way way)
 	return way == CPU_LONE ? 1 : way == CPU_BATCH ? batch_widths[simd] : LISTS_WIDTH;
 }
 
-/* What the search by lists costs one query */
+/* Cost of the search by lists for one query */
 static double
 lists_cost(const costs *cost, const cpu_lists *lists, const gpuvec_topk_query *query)
 {
@@ -87,7 +89,7 @@ lists_cost(const costs *cost, const cpu_lists *lists, const gpuvec_topk_query *q
 		cost->list * query->len;
 }
 
-/* The most that it costs a query of `len` ids */
+/* Highest cost of the search by lists for any query of `len` ids */
 static double
 most_lists_cost(const costs *cost, const cpu_lists *lists, uint32_t len)
 {
@@ -98,7 +100,7 @@ most_lists_cost(const costs *cost, const cpu_lists *lists, uint32_t len)
 	return lines * cost->rows + (cost->list + (bitmap > list ? bitmap : list)) * len;
 }
 
-/* Do lists cost the queries, which are sorted by length, less than a scan? */
+/* True if lists cost the queries, sorted by length, less than a scan */
 static bool
 lists_cost_less(cpu_simd simd, const gpuvec_segment *segment, const cpu_lists *lists,
 				const cpu_query *queries, uint32_t nqueries)

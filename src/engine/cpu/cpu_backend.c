@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cpu_backend.c
- *	  The backend that needs no GPU.
+ *	  The backend that searches on the CPU.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,7 +16,7 @@
 
 static const char *const simd_names[] = {"", "portable C", "AVX2", "AVX-512"};
 
-/* The best instruction set of this machine, or the one that is asked for */
+/* The best instruction set of this machine, or a lesser one if asked for */
 static cpu_simd
 choose_simd(int asked)
 {
@@ -47,7 +47,9 @@ cpu_info(gpuvec_backend *backend, gpuvec_backend_info *info)
 	}
 }
 
-/* Scans read the segment itself; inverted lists are made in the background */
+/*
+ * Scans read the segment as it is; inverted lists are made in the background
+ */
 static bool
 cpu_adopt_segment(gpuvec_backend *backend, gpuvec_segment *segment, gpuvec_error *error)
 {
@@ -124,7 +126,6 @@ cpu_close(gpuvec_backend *backend)
 	free(cpu);
 }
 
-/* Start the threads */
 static bool
 start_backend(cpu_backend *cpu, int threads)
 {

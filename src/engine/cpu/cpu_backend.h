@@ -5,7 +5,7 @@
  *
  * cpu_backend.c	opening; what is kept of each segment
  * cpu_search.c		splitting a search over threads, merging
- * choose.c			which way a segment is searched in
+ * choose.c			how a segment is searched
  * best_rows.c		the bounded heap of a query's best rows
  * lists_*.c		inverted lists, and the search by them
  * scan_lone.c		the scan for one query
@@ -29,7 +29,7 @@ typedef enum cpu_simd
 	SIMD_AVX512 = 3
 } cpu_simd;
 
-/* A row in the answer; ascending (key, tid) is the order of results */
+/* A row of an answer.  The order of results is ascending (key, tid). */
 typedef struct best_row
 {
 	uint64_t	key;			/* gpuvec_score_key */
@@ -39,22 +39,25 @@ typedef struct best_row
 } best_row;
 
 /*
- * What all scans of one query share.  `bound` is the key of the k-th best of
- * some k rows that were found, so a row with a greater key is not wanted; it
- * only falls, and threads read and lower it without locks.
+ * What all parts of a search share for one query.  `bound` is the key of
+ * min_score, if any, or of the k-th best row that some part has found: rows
+ * with a greater key cannot be in the answer.  It only decreases; threads
+ * read and lower it without locks.
  */
 typedef struct cpu_query
 {
 	const gpuvec_topk_query *query;
 	gpuvec_measure measure;
 	uint64_t	bound;			/* atomic */
-	uint64_t	after_key;		/* with after_tid; rows must be behind them */
+	uint64_t	after_key;		/* with after_tid: only rows after this
+								 * position count */
 	uint64_t	after_tid;
 	bool		has_after;
 } cpu_query;
 
 /*
- * The best rows of a query in one part of the view: a heap, worst at the root
+ * The best rows of a query in one part of a search: a heap with the worst row
+ * at the root
  */
 typedef struct best_rows
 {
@@ -66,18 +69,19 @@ typedef struct best_rows
 } best_rows;
 
 /*
- * A part of a search: queries of one batch, segments of one range, or those
- * that other parts of the same range have not taken
+ * A part of a search: the queries of one batch and a range of segments, or
+ * those segments of the range that no other part has taken
  */
 typedef struct cpu_part
 {
 	const gpuvec_view *view;
-	const uint32_t *order;		/* entries of the view in the order of
-								 * scanning */
+	const uint32_t *order;		/* numbers of the view's entries, in the order
+								 * of scanning */
 	uint32_t	first_entry;	/* positions in order[] */
 	uint32_t	end_entry;
-	uint32_t   *next_entry;		/* atomic; if not NULL, parts take their
-								 * entries from here */
+	uint32_t   *next_entry;		/* atomic; if not NULL, the parts of the batch
+								 * take their entries from this shared
+								 * position in order[] */
 	uint32_t	nqueries;
 	cpu_query **queries;
 	best_rows  *best;			/* [nqueries] */
@@ -88,9 +92,9 @@ typedef struct cpu_part
 /* Ways to search a segment */
 typedef enum cpu_way
 {
-	CPU_LISTS,					/* by inverted lists */
-	CPU_LONE,					/* scan for one query after another */
-	CPU_BATCH					/* scan for many queries at once */
+	CPU_LISTS,					/* search by inverted lists */
+	CPU_LONE,					/* scan, one query after another */
+	CPU_BATCH					/* scan for a batch of queries at once */
 } cpu_way;
 
 #define CPU_N_WAYS	3
@@ -105,10 +109,10 @@ typedef struct cpu_backend
 	cpu_simd	simd;
 	gpuvec_lists_policy policy;
 	struct lists_builder *builder;
-	struct lists_scratch *scratch;	/* of each thread of the pool */
+	struct lists_scratch *scratch;	/* [threads of the pool] */
 } cpu_backend;
 
-/* Open a backend that makes lists by another policy */
+/* Open a backend with a policy for lists; used by tests */
 extern gpuvec_backend *gpuvec_cpu_open_with(const gpuvec_backend_options *options,
 											const gpuvec_lists_policy *policy,
 											gpuvec_error *error);
@@ -125,12 +129,16 @@ extern cpu_way choose_way(cpu_backend *cpu, const gpuvec_segment *segment, gpuve
 
 /* best_rows.c */
 /*
- * Consider a live row.  False: neither it nor a row of the same score or a
- * lower one that has a greater tid will be wanted.
+ * Consider a live row of `len` ids with `common` common ids.  False if
+ * neither this row nor any row that has the same score or a lower one and a
+ * greater tid can be in the answer.
  */
 extern bool best_offer(best_rows *best, uint32_t common, uint32_t len, uint64_t tid);
 
-/* The score that a row must reach, rounded for gpuvec_need */
+/*
+ * The score that a row must reach, as gpuvec_need takes it; -INFINITY without
+ * a bound
+ */
 static inline float
 bound_score(const cpu_query *query)
 {
@@ -139,7 +147,7 @@ bound_score(const cpu_query *query)
 	return key == UINT64_MAX ? -INFINITY : (float) gpuvec_key_score(key);
 }
 
-/* Does anybody still want this part? */
+/* True if all queries of the part were canceled */
 static inline bool
 part_canceled(const cpu_part *part)
 {

@@ -1,16 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * cpu_search.c
- *	  Splitting a search over methods, batches of queries and threads.
+ *	  Splitting a search into parts, which threads run, and merging their
+ *	  rows.
  *
- * The segments of the view are divided among the methods (choose.c).  The
- * segments of one method and all queries form a group.  A group's queries are
- * sorted by length and cut into batches.  A part of the search is a batch and
- * every n-th segment of a group, or in a search by lists whatever segments
- * the batch's other parts have not taken, in the order of closeness of the
- * segments' lengths to the batch's, so that good rows are found early.  Each
- * part keeps its own best rows; all parts of a query share its bound; what
- * they found is merged and sorted at the end.
+ * choose.c assigns each segment of the view to a way of searching.  The
+ * segments of one way and all queries form a group.  A group's queries are
+ * sorted by length and cut into batches.  A part of the search is one batch
+ * and every n-th segment of a group.  In a search by lists, the parts of a
+ * batch instead take segments from a shared list, each the next free one.
+ * Each batch visits the segments whose lengths are closest to its own first,
+ * so that good rows are found early.  Each part keeps its own best rows; all
+ * parts share the bound of each query.  At the end, the rows of the parts are
+ * merged and sorted.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,16 +22,16 @@
 #include "engine/cpu/lists_builder.h"
 #include "engine/cpu/lists_search.h"
 
-/* Parts for each thread, so that uneven ones even out */
+/* Parts for each thread, so that threads finish at about the same time */
 #define PARTS_PER_THREAD	4
 
-/* All queries in the segments that are searched in one way */
+/* The segments that are searched in one way, with all queries */
 typedef struct cpu_group
 {
 	cpu_way		way;
 	uint32_t	nentries;
-	uint32_t   *entries;		/* of the view */
-	uint32_t	width;			/* queries of a batch */
+	uint32_t   *entries;		/* [nentries] entry numbers of the view */
+	uint32_t	width;			/* most queries of a batch */
 	uint32_t	nbatches;
 	uint32_t	nsplits;		/* parts of a batch */
 	uint32_t   *order;			/* [nbatches * nentries] */
@@ -38,7 +40,7 @@ typedef struct cpu_group
 	best_rows  *best;			/* [nsplits * nqueries] */
 } cpu_group;
 
-/* A search on its way */
+/* A search that is running */
 typedef struct cpu_search
 {
 	cpu_backend *backend;
@@ -46,12 +48,11 @@ typedef struct cpu_search
 	gpuvec_measure measure;
 	uint32_t	nqueries;
 	cpu_query  *queries;		/* sorted by length */
-	cpu_query **pointers;		/* to them */
+	cpu_query **pointers;		/* [nqueries] pointers to queries[] */
 	cpu_group	groups[CPU_N_WAYS];
 	int			failed;			/* atomic */
 } cpu_search;
 
-/* Order of queries: by length */
 static int
 compare_queries(const void *a, const void *b)
 {
@@ -63,7 +64,7 @@ compare_queries(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* An entry of a view and how far its lengths are from the batch's */
+/* An entry of a view, and the distance of its lengths from the batch's */
 typedef struct near_entry
 {
 	uint32_t	entry;
@@ -81,7 +82,7 @@ compare_near(const void *a, const void *b)
 	return x->entry < y->entry ? -1 : x->entry > y->entry;
 }
 
-/* Distance of a length from a segment's */
+/* Distance of a length from the range of a segment's lengths */
 static uint32_t
 length_distance(const gpuvec_segment *segment, uint32_t len)
 {
@@ -155,14 +156,13 @@ search_part(cpu_backend *cpu, cpu_way way, cpu_part *part, int thread)
 	return false;
 }
 
-/* Number of a group's parts */
 static inline uint64_t
 group_parts(const cpu_group *group)
 {
 	return (uint64_t) group->nbatches * group->nsplits;
 }
 
-/* Run one part; by a thread of the pool */
+/* Run one part; called by a thread of the pool */
 static void
 run_part(void *task, uint64_t number, int thread)
 {
@@ -173,7 +173,10 @@ run_part(void *task, uint64_t number, int thread)
 
 	for (; number >= group_parts(group); group++)
 		number -= group_parts(group);
-	/* first the first parts of all batches: they have the nearest segments */
+
+	/*
+	 * start with the first part of each batch: it has the closest segments
+	 */
 	part = &group->parts[number % group->nbatches * group->nsplits + number / group->nbatches];
 	ok = search_part(search->backend, group->way, part, thread);
 	for (uint32_t q = 0; q < part->nqueries; q++)
@@ -195,8 +198,8 @@ compare_best(const void *a, const void *b)
 }
 
 /*
- * Copy what the parts found for one query to rows, or, if that is NULL, only
- * count it
+ * Copy the rows that all parts found for one query to `rows`, unless that is
+ * NULL.  Returns their number.
  */
 static uint64_t
 gather_rows(const cpu_search *search, uint64_t query, best_row *rows)
@@ -219,7 +222,10 @@ gather_rows(const cpu_search *search, uint64_t query, best_row *rows)
 	return n;
 }
 
-/* Merge what the parts found for one query; by a thread of the pool */
+/*
+ * Merge the rows that the parts found for one query; called by a thread of
+ * the pool
+ */
 static void
 merge_query(void *task, uint64_t number, int thread)
 {
@@ -256,7 +262,7 @@ merge_query(void *task, uint64_t number, int thread)
 	free(rows);
 }
 
-/* Copy the queries' conditions, and sort them */
+/* Copy the queries' conditions, and sort the queries by length */
 static void
 make_queries(cpu_search *search, gpuvec_topk_query *queries)
 {
@@ -266,7 +272,7 @@ make_queries(cpu_search *search, gpuvec_topk_query *queries)
 
 		mine->query = &queries[i];
 		mine->measure = search->measure;
-		/* + 0.0 makes a 0 of -0, which no score is */
+		/* + 0.0 turns -0 into 0; no score is -0 */
 		mine->bound = queries[i].has_min_score ? gpuvec_score_key(queries[i].min_score + 0.0) :
 			UINT64_MAX;
 		mine->has_after = queries[i].has_after;
@@ -281,7 +287,7 @@ make_queries(cpu_search *search, gpuvec_topk_query *queries)
 		search->pointers[i] = &search->queries[i];
 }
 
-/* Allocate a group's arrays; its entries are there */
+/* Allocate a group's arrays other than entries */
 static bool
 allocate_group(const cpu_search *search, cpu_group *group)
 {
@@ -312,7 +318,7 @@ free_search(cpu_search *search)
 	free(search->pointers);
 }
 
-/* How many queries and segments make a part? */
+/* Choose the size of batches and the number of parts */
 static void
 choose_sizes(cpu_search *search, cpu_group *group)
 {
@@ -323,7 +329,8 @@ choose_sizes(cpu_search *search, cpu_group *group)
 	group->nsplits = 1;
 
 	/*
-	 * parts that share their segments out among themselves need not be many
+	 * parts that take segments from a shared list even out by themselves, so
+	 * few are needed
 	 */
 	if (threads > 1 && group->way == CPU_LISTS)
 		group->nsplits = group->nbatches < threads * PARTS_PER_THREAD ? threads : 1;
@@ -333,7 +340,7 @@ choose_sizes(cpu_search *search, cpu_group *group)
 		group->nsplits = group->nentries;
 }
 
-/* Have the lists of an entry made; by a thread of the pool */
+/* Make the lists of an entry now; called by a thread of the pool */
 static void
 require_lists(void *task, uint64_t number, int thread)
 {
@@ -345,7 +352,7 @@ require_lists(void *task, uint64_t number, int thread)
 		lists_builder_require(search->backend->builder, segment);
 }
 
-/* Divide the view's entries among the groups */
+/* Assign the view's entries to the groups */
 static bool
 divide_entries(cpu_search *search, gpuvec_method method)
 {
@@ -368,7 +375,9 @@ divide_entries(cpu_search *search, gpuvec_method method)
 	return true;
 }
 
-/* Make groups and parts; returns their number, 0 when out of memory */
+/*
+ * Make groups and parts.  Returns the number of parts, 0 if out of memory.
+ */
 static uint64_t
 plan_search(cpu_search *search, gpuvec_method method)
 {

@@ -3,14 +3,14 @@
  * lists.h
  *	  Inverted lists of a segment, for the CPU backend.
  *
- * For each id a segment has either a list, the numbers of the rows that have
- * the id as 16-bit integers, or, if that is more than one row in a few dozen,
- * a bitmap of the segment's rows.  A list of n rows costs a search n
- * increments of byte counters, a bitmap costs it a full adder for every 512
- * rows (AVX-512), so the cheaper form would be the bitmap from one row in
- * about 300 on; but it takes 8 kB, whatever it says, and reading it from
- * memory is what a lone query waits for.  Lists and bitmaps together take at
- * most `share` times the bytes of the ids where that is possible.
+ * For each id, a segment has a list or a bitmap.  A list holds the numbers of
+ * the rows that have the id, as 16-bit integers.  Ids in more than one row of
+ * a few dozen have a bitmap of the segment's rows.  A list of n rows costs a
+ * search n increments of byte counters.  A bitmap costs a full adder for
+ * every 512 rows (AVX-512).  So the bitmap would be the cheaper form from one
+ * row in about 300 on.  But each bitmap takes 8 kB, and a lone query waits
+ * for it to be read from memory.  Lists and bitmaps together take at most
+ * `share` times the bytes of the ids where that is possible.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,21 +20,21 @@
 #include "engine/segment.h"
 
 /*
- * Rows of one line of a bitmap: the block that the widest search takes at
- * once
+ * Rows of one line of a bitmap: the block of rows of the widest search
+ * (AVX-512)
  */
 #define LISTS_LINE_ROWS		512
 #define LISTS_LINE_BYTES	(LISTS_LINE_ROWS / 8)
 
 /*
- * Rows from one entry of row_len to the next: the block of the narrowest
- * search
+ * Rows from one entry of row_len to the next: the block of rows of the
+ * narrowest search (portable C)
  */
 #define LISTS_LEN_ROWS		64
 
 /*
- * Flag in start[]: the id has a bitmap; its number stands where its list
- * would
+ * Flag in start[]: the id has a bitmap.  Where its list would be, rows[]
+ * holds the number of its bitmap.
  */
 #define LISTS_BITMAP		UINT32_C(0x80000000)
 
@@ -46,36 +46,38 @@ typedef struct cpu_lists
 	uint32_t	nbitmaps;
 	uint32_t	longest;		/* row numbers of the longest list */
 	uint32_t	stride;			/* bytes from one bitmap to the next */
-	uint32_t   *start;			/* [end_id - first_id + 1] into rows[] */
-	uint16_t   *rows;			/* of the lists, one after another */
+	uint32_t   *start;			/* [end_id - first_id + 1] positions in rows[] */
+	uint16_t   *rows;			/* row numbers of the lists, one list after
+								 * another */
 	uint8_t    *bitmaps;		/* 64-byte aligned; bit r % 8 of byte r / 8:
 								 * row r */
-	uint32_t   *row_len;		/* lengths of rows 0, 64, 128 .., then maxlen
-								 * up to the end of the last line and once
-								 * more */
-	size_t		bytes;			/* of all this */
+	uint32_t   *row_len;		/* length of every LISTS_LEN_ROWS-th row; from
+								 * the end of the segment to the end of the
+								 * last line, and in one more entry, maxlen */
+	size_t		bytes;			/* bytes of this struct and its arrays */
 } cpu_lists;
 
 /* When lists are made, and how */
 typedef struct gpuvec_lists_policy
 {
-	uint32_t	least_rows;		/* smaller segments get none, */
-	uint64_t	least_ids;		/* nor those whose ids take less than start[]
-								 * may */
+	uint32_t	least_rows;		/* segments with fewer rows get no lists */
+	uint64_t	least_ids;		/* segments with fewer ids get no lists:
+								 * start[] could be larger than their ids */
 	uint32_t	dense;			/* ids in more than 1/dense of the rows get
 								 * bitmaps */
-	double		share;			/* most bytes, in those of the ids */
+	double		share;			/* most bytes, as a multiple of the bytes of
+								 * the ids */
 } gpuvec_lists_policy;
 
-/* The policy unless a test has another one */
+/* The default policy */
 extern const gpuvec_lists_policy gpuvec_lists_usual;
 
-/* Bytes to be set aside for the lists of this segment; 0: it gets none */
+/* Bytes to reserve for the lists of this segment; 0 if it gets none */
 extern size_t lists_budget(const gpuvec_segment *segment, const gpuvec_lists_policy *policy);
 
 /*
- * Make the lists of a segment.  NULL when out of memory, or when *abandon
- * becomes nonzero (read atomically).
+ * Make the lists of a segment.  NULL if out of memory, or if *abandon becomes
+ * nonzero (read atomically).
  */
 extern cpu_lists *lists_build(const gpuvec_segment *segment, const gpuvec_lists_policy *policy,
 							  const int *abandon);

@@ -3,8 +3,8 @@
  * lists_build.c
  *	  Making the inverted lists of a segment.
  *
- * A counting sort: one pass over the ids counts the rows of each, a second
- * one writes row numbers and bits.
+ * This is a counting sort: one pass over the ids counts the rows of each id,
+ * a second pass writes row numbers and bits.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,10 +15,13 @@
 
 #define CHUNK_VALUES	(GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS)
 
-/* Tiles between two looks at the abandon flag */
+/* Tiles between two checks of the abandon flag */
 #define ABANDON_TILES	64
 
-/* From one row in 16 on a bitmap is smaller than a list of 16-bit numbers */
+/*
+ * For an id in more than one row in 16, a bitmap is smaller than a list of
+ * 16-bit row numbers
+ */
 #define SMALLER_BITMAP	16
 
 const gpuvec_lists_policy gpuvec_lists_usual = {
@@ -26,34 +29,35 @@ const gpuvec_lists_policy gpuvec_lists_usual = {
 };
 
 /*
- * Where the rows of an id go: to a list or to a bitmap.  Which of them an id
- * has is as good as random, and a branch predicted wrong takes longer than to
- * write to both.  So each id has both: one of them lies behind all others,
- * and nobody reads it.  (65,537 bitmaps of 65,536 rows are half a gigabyte.)
+ * Where the rows of an id are written.  Whether an id has a list or a bitmap
+ * is unpredictable, and a mispredicted branch takes longer than writing to
+ * both.  So every row is written to a list and to a bitmap.  One of these is
+ * a dummy, behind all others, which nobody reads.  (65,537 bitmaps of 65,536
+ * rows are half a gigabyte, so 32-bit positions suffice.)
  */
 typedef struct id_target
 {
-	uint32_t	listed;			/* where the next goes in rows[] */
-	uint32_t	bitmap;			/* where the bitmap begins */
+	uint32_t	listed;			/* position in rows[] of the next row number */
+	uint32_t	bitmap;			/* position in bitmaps[] of the id's bitmap */
 } id_target;
 
-/* Lists that are being made */
+/* State while the lists of a segment are made */
 typedef struct lists_making
 {
 	const gpuvec_segment *segment;
 	const gpuvec_lists_policy *policy;
 	cpu_lists  *lists;
 	const int  *abandon;
-	uint32_t	most;			/* ids in more rows get bitmaps */
+	uint32_t	most;			/* ids in more rows than this get bitmaps */
 	uint32_t	nlisted;		/* entries of rows[] */
-	uint32_t	no_bitmap;		/* where the one that nobody reads begins */
-	uint32_t	count[GPUVEC_MAX_IDS];	/* rows of each id */
+	uint32_t	no_bitmap;		/* position of the dummy bitmap */
+	uint32_t	count[GPUVEC_MAX_IDS];	/* number of rows of each id */
 	id_target	target[GPUVEC_MAX_IDS];
 } lists_making;
 
 /*
- * Bytes of a bitmap of nrows rows: an odd number of lines, so that bitmaps of
- * several ids do not fall on the same sets of the cache
+ * Bytes of a bitmap of nrows rows: an odd number of lines, so that the
+ * bitmaps of different ids do not map to the same sets of the cache
  */
 static uint32_t
 bitmap_stride(uint32_t nrows)
@@ -61,14 +65,17 @@ bitmap_stride(uint32_t nrows)
 	return ((nrows + LISTS_LINE_ROWS - 1) / LISTS_LINE_ROWS | 1) * LISTS_LINE_BYTES;
 }
 
-/* Entries of row_len */
+/* Number of entries of row_len */
 static uint32_t
 row_lens(uint32_t nrows)
 {
 	return (nrows + LISTS_LINE_ROWS - 1) / LISTS_LINE_ROWS * (LISTS_LINE_ROWS / LISTS_LEN_ROWS) + 1;
 }
 
-/* Call each(m, row, id) for all ids, by ascending rows.  False: abandoned. */
+/*
+ * Call each(m, row, id) for all ids, in the order of rows.  False if
+ * abandoned.
+ */
 static inline __attribute__((always_inline))
 bool
 for_each_id(lists_making *m, void (*each) (lists_making *, uint32_t, uint16_t))
@@ -120,8 +127,8 @@ enter_id(lists_making *m, uint32_t row, uint16_t id)
 }
 
 /*
- * Does an id get a bitmap?  The last one of all does if it occurs, so that a
- * row is in at most 65535 lists and 16 bits hold their number.
+ * True if an id gets a bitmap.  The highest possible id, if it occurs, always
+ * does: so a row is in at most 65535 lists, which 16-bit counters can count.
  */
 static inline bool
 has_bitmap(const lists_making *m, uint32_t id)
@@ -129,7 +136,10 @@ has_bitmap(const lists_making *m, uint32_t id)
 	return m->count[id] > m->most || (id == GPUVEC_MAX_ID && m->count[id] > 0);
 }
 
-/* Count what lists and bitmaps would take */
+/*
+ * Compute the number of bitmaps and the size of rows[]; returns the bytes of
+ * all lists and bitmaps
+ */
 static size_t
 measure_lists(lists_making *m)
 {
@@ -142,7 +152,7 @@ measure_lists(lists_making *m)
 		bool		bitmap = has_bitmap(m, id);
 
 		lists->nbitmaps += bitmap;
-		/* the numbers of the bitmaps stand among the lists */
+		/* rows[] holds the number of each bitmap in place of a list */
 		m->nlisted += bitmap ? 1 : m->count[id];
 	}
 	return sizeof(*lists) + (size_t) (lists->end_id - lists->first_id + 1) * sizeof(uint32_t) +
@@ -151,8 +161,8 @@ measure_lists(lists_making *m)
 }
 
 /*
- * Which ids get bitmaps?  Those in more rows than the policy says, or fewer
- * if that takes more than its share of memory.
+ * Choose which ids get bitmaps: those in more rows than the policy says, or
+ * fewer ids if that takes more than the policy's share of memory
  */
 static void
 choose_bitmaps(lists_making *m)
@@ -182,7 +192,6 @@ find_range(lists_making *m)
 		lists->first_id++;
 }
 
-/* Allocate the arrays */
 static bool
 allocate_lists(lists_making *m)
 {
@@ -199,7 +208,7 @@ allocate_lists(lists_making *m)
 	return true;
 }
 
-/* Give each id its list or bitmap */
+/* Assign each id its list or bitmap, and fill row_len */
 static void
 lay_out(lists_making *m)
 {
@@ -240,7 +249,7 @@ lay_out(lists_making *m)
 	}
 }
 
-/* Make the lists whose struct is there */
+/* Fill in m->lists.  False if out of memory or abandoned. */
 static bool
 make_lists(lists_making *m)
 {

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * lists_builder.c
- *	  Inverted lists are made in the background.
+ *	  Building inverted lists in the background.
  *
- * A segment waits in a queue from its adoption on until a thread of the
- * builder has made its lists; searches scan it meanwhile.  A search that
- * insists on lists makes them itself.  The threads run at a lower priority,
- * so that a load that goes on, and searches, come first.
+ * After its adoption, a segment waits in a queue until a thread of the
+ * builder makes its lists; meanwhile searches scan it.  A search that insists
+ * on lists makes them itself.  The threads run at a lower priority, so that
+ * loads and searches come first.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,10 +18,13 @@
 
 #include "engine/cpu/lists_builder.h"
 
-/* How much less than others' counts the time of these threads */
+/* Niceness of the builder's threads */
 #define BUILDER_NICE		10
 
-/* One thread for THREADS_SHARE of the pool's, up to MAX_THREADS */
+/*
+ * One builder thread for each THREADS_SHARE threads of the pool, at least 1
+ * and at most MAX_THREADS
+ */
 #define THREADS_SHARE		4
 #define MAX_THREADS			4
 
@@ -49,7 +52,10 @@ dequeue(lists_builder *builder, cpu_segment *mine)
 	mine->prev = mine->next = NULL;
 }
 
-/* Build a waiting segment; called and returns with the mutex locked */
+/*
+ * Build the lists of a waiting segment.  The mutex is held at call and
+ * return, but not while building.
+ */
 static void
 build(lists_builder *builder, cpu_segment *mine)
 {
@@ -61,7 +67,7 @@ build(lists_builder *builder, cpu_segment *mine)
 	lists = lists_build(mine->segment, builder->policy, &mine->abandon);
 	pthread_mutex_lock(&builder->mutex);
 
-	/* without memory it is scanned for good */
+	/* if out of memory, the segment is always scanned */
 	__atomic_store_n(&mine->segment->host_bytes,
 					 mine->segment->host_bytes - mine->reserved + (lists ? lists->bytes : 0),
 					 __ATOMIC_RELAXED);
@@ -70,13 +76,13 @@ build(lists_builder *builder, cpu_segment *mine)
 	pthread_cond_broadcast(&builder->built);
 }
 
-/* A thread: builds what is in the queue */
+/* A builder thread: builds the lists of the segments in the queue */
 static void *
 builder_thread(void *arg)
 {
 	lists_builder *builder = arg;
 
-	/* on Linux this is the thread's own; failing is harmless */
+	/* on Linux, niceness is per thread; a failure is harmless */
 	(void) setpriority(PRIO_PROCESS, 0, BUILDER_NICE);
 	pthread_mutex_lock(&builder->mutex);
 	while (!builder->stop)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lists_builder.h
- *	  Inverted lists are made in the background.
+ *	  Building inverted lists in the background.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,19 +16,20 @@ typedef enum cpu_segment_state
 {
 	CPU_SEGMENT_WAITING,		/* in the queue */
 	CPU_SEGMENT_BUILDING,
-	CPU_SEGMENT_DONE			/* or given up for lack of memory */
+	CPU_SEGMENT_DONE			/* built, or given up for lack of memory */
 } cpu_segment_state;
 
-/* What the CPU backend keeps of a segment that gets lists: segment->device */
+/* The CPU backend's state of a segment that gets lists: segment->device */
 typedef struct cpu_segment
 {
 	gpuvec_segment *segment;
 	cpu_lists  *lists;			/* atomic; NULL until they are made */
 
-	/* the builder's own */
+	/* used by the builder only */
 	cpu_segment_state state;
 	int			abandon;		/* atomic */
-	size_t		reserved;		/* bytes counted for lists that are not made */
+	size_t		reserved;		/* bytes of segment->host_bytes reserved for
+								 * the lists until they are made */
 	struct cpu_segment *prev;
 	struct cpu_segment *next;
 } cpu_segment;
@@ -37,15 +38,15 @@ extern lists_builder *lists_builder_new(int pool_threads, const gpuvec_lists_pol
 extern void lists_builder_free(lists_builder *builder);
 
 /*
- * Have lists made for a segment, and count their memory.  NULL: out of
- * memory.
+ * Queue a segment for building, and add its reserved bytes to host_bytes.
+ * NULL if out of memory.
  */
 extern cpu_segment *lists_builder_add(lists_builder *builder, gpuvec_segment *segment);
 
 /* Make a segment's lists now, or wait until they are made */
 extern void lists_builder_require(lists_builder *builder, cpu_segment *mine);
 
-/* Forget a segment and its lists */
+/* Cancel the building if it is not done, and free the lists */
 extern void lists_builder_remove(lists_builder *builder, cpu_segment *mine);
 
 /* The lists of a segment, or NULL if there are none (yet) */

@@ -1,14 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * lists_search.c
- *	  Search by inverted lists: which lists a query reads, and counting them.
+ *	  Search by inverted lists: finding the lists of a query, and counting
+ *	  them.
  *
- * A task is a query in a segment.  Its lists are counted in bytes, one for
- * each row; the bitmaps are added, and rows selected, by lists_search.inc.
- * Tasks go segment by segment, so that the queries of a batch find a
- * segment's lists in the cache.  A lone query finds them in memory, in places
- * that no hardware guesses; so they are looked up, and fetched, one task
- * ahead.
+ * A task is a query in one segment.  Its lists are counted in bytes, one for
+ * each row.  lists_search.inc adds the bitmaps and selects the rows.  Tasks
+ * go segment by segment, so that the queries of a batch find a segment's
+ * lists in the cache.  A lone query has to read them from memory, at
+ * addresses that no hardware prefetcher predicts.  So the lists of the next
+ * task are looked up and prefetched while the current one runs.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,10 +19,10 @@
 #include "engine/cpu/lists_builder.h"
 #include "engine/cpu/lists_search.h"
 
-/* Lists whose hits a byte can count */
+/* Most lists that a byte can count */
 #define BYTE_LISTS		255
 
-/* Bytes of a list that are fetched ahead */
+/* Bytes of a list to prefetch */
 #define AHEAD_BYTES		512
 
 /* Make room for a task's lists and bitmaps */
@@ -35,7 +36,7 @@ fit_task(lists_task *task, uint32_t room)
 	return task->lists && task->bitmaps;
 }
 
-/* Make a thread's memory fit queries of `room` ids */
+/* Make a thread's memory large enough for queries of `room` ids */
 static bool
 fit_scratch(lists_scratch *scratch, uint32_t room)
 {
@@ -66,9 +67,9 @@ lists_scratch_free(lists_scratch *scratch)
 }
 
 /*
- * Offer the rows that were put aside.  Rows of one length follow one another
- * by tid, so when one of them is not wanted, those of its length that follow
- * are not either unless they have more common ids.
+ * Offer the collected rows to the query's best rows.  Rows of one length are
+ * in the order of tid.  So if one of them is not wanted, later rows of its
+ * length are wanted only if they have more common ids.
  */
 void
 lists_offer(lists_task *task)
@@ -96,7 +97,7 @@ lists_offer(lists_task *task)
 	task->ntaken = 0;
 }
 
-/* Can any row of the entry qualify? */
+/* True if some row of the segment may have enough common ids */
 static inline bool
 entry_wanted(const cpu_query *query, const gpuvec_segment *segment)
 {
@@ -106,7 +107,7 @@ entry_wanted(const cpu_query *query, const gpuvec_segment *segment)
 	return gpuvec_need(query->measure, qlen, segment->minlen, bound_score(query)) <= most;
 }
 
-/* Find what the query reads, and have it fetched */
+/* Find the lists and bitmaps that the query reads, and prefetch the lists */
 static void
 find_lists(lists_task *task, const cpu_lists *lists)
 {
@@ -142,7 +143,7 @@ find_lists(lists_task *task, const cpu_lists *lists)
 	task->nbitmaps = nbitmaps;
 }
 
-/* Count the rows of n lists */
+/* Add the rows of n lists to the counters */
 static void
 count_lists(uint8_t *restrict counters, const id_list *lists, uint32_t n)
 {
@@ -169,7 +170,7 @@ count_lists(uint8_t *restrict counters, const id_list *lists, uint32_t n)
 	}
 }
 
-/* Add bytes to counters of two bytes */
+/* Add byte counters to two-byte counters */
 static void
 add_wide(uint8_t *restrict low, uint8_t *restrict high, const uint8_t *restrict more, size_t n)
 {
@@ -183,9 +184,9 @@ add_wide(uint8_t *restrict low, uint8_t *restrict high, const uint8_t *restrict 
 }
 
 /*
- * Count the lists of a task where bytes may not suffice: as many at a time as
- * bytes can count, which are then added up in two.  No row is in more than
- * 65535 lists (lists_build.c).
+ * Count the lists of a task if byte counters could overflow.  Counts
+ * BYTE_LISTS lists at a time in bytes, and adds these up in two-byte
+ * counters.  No row is in more than 65535 lists (lists_build.c).
  */
 static bool
 count_wide(const lists_task *task, lists_scratch *scratch, size_t size)
@@ -231,15 +232,15 @@ search_entry(lists_task *task, lists_scratch *scratch, lists_select select)
 	return true;
 }
 
-/* Where a thread is in a part */
+/* The position of a thread in a part */
 typedef struct walk
 {
 	cpu_part   *part;
-	const gpuvec_view_entry *entry; /* at hand; NULL: none yet */
-	uint32_t	query;			/* the next one */
+	const gpuvec_view_entry *entry; /* current entry; NULL: none */
+	uint32_t	query;			/* next query */
 } walk;
 
-/* Take the part's next entry; false: there is none */
+/* Take the part's next entry; false if there is none */
 static bool
 next_entry(walk *at)
 {
@@ -253,7 +254,7 @@ next_entry(walk *at)
 	return true;
 }
 
-/* Set up the next task; false: there is none */
+/* Set up the next task; false if there is none */
 static bool
 next_task(walk *at, lists_task *task)
 {
@@ -297,7 +298,7 @@ lists_search(cpu_part *part, lists_scratch *scratch, lists_select select)
 	more = next_task(&at, &scratch->tasks[now]);
 	while (more)
 	{
-		/* the next task's lists are fetched meanwhile */
+		/* prefetch the next task's lists before searching the current one */
 		more = next_task(&at, &scratch->tasks[1 - now]);
 		if (!search_entry(&scratch->tasks[now], scratch, select))
 			return false;

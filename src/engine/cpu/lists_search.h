@@ -29,47 +29,54 @@ typedef struct taken_row
 	uint32_t	common;
 } taken_row;
 
-/* Rows that are put aside, while what is known of them is fetched */
+/*
+ * Rows are collected while their len and tid are prefetched; from LISTS_TAKE
+ * rows on, they are offered
+ */
 #define LISTS_TAKE			32
 #define LISTS_TAKE_ROOM		(LISTS_TAKE + LISTS_LINE_ROWS)
 
-/* A query in a segment: what it reads, and what it found */
+/*
+ * A query in one segment: the lists that it reads, and the rows that it found
+ */
 typedef struct lists_task
 {
 	const gpuvec_view_entry *entry;
 	const cpu_lists *lists_of;	/* the entry's segment */
-	best_rows  *best;			/* of the query */
+	best_rows  *best;			/* the best rows of the query */
 	uint32_t	nlists;
 	uint32_t	nbitmaps;
 	id_list    *lists;			/* [scratch->room] */
 	const uint8_t **bitmaps;	/* [scratch->room] */
 
-	uint32_t	tied_len;		/* rows of this length that follow are not
-								 * wanted .. */
-	uint32_t	tied_common;	/* .. if they have no more common ids than
-								 * this */
+	uint32_t	tied_len;		/* later rows of this length are not wanted .. */
+	uint32_t	tied_common;	/* .. if they have at most this many common
+								 * ids */
 	uint32_t	ntaken;
 	taken_row	taken[LISTS_TAKE_ROOM];
 } lists_task;
 
-/* Hits that the lists gave to the rows of a segment */
+/* For each row of a segment, the number of lists that contain it */
 typedef struct lists_counters
 {
 	uint8_t    *low;			/* [GPUVEC_SEGMENT_ROWS] */
-	uint8_t    *high;			/* [GPUVEC_SEGMENT_ROWS] their upper bytes, or
-								 * NULL */
+	uint8_t    *high;			/* [GPUVEC_SEGMENT_ROWS] upper bytes of the
+								 * counts; NULL if all are 0 */
 } lists_counters;
 
-/* A thread's own memory */
+/* Memory of one thread, reused from search to search */
 typedef struct lists_scratch
 {
 	uint32_t	room;			/* ids of the longest query */
 	lists_counters counters;
 	uint8_t    *wide;			/* [2 * GPUVEC_SEGMENT_ROWS], or NULL */
-	lists_task	tasks[2];		/* at hand, and next */
+	lists_task	tasks[2];		/* the current task and the next one */
 } lists_scratch;
 
-/* Finds the best rows of a task's segment, whose lists are counted */
+/*
+ * Finds the best rows of a task's segment; the lists have been counted in
+ * `counters`
+ */
 typedef void (*lists_select) (lists_task *task, const lists_counters *counters);
 
 /* lists_search.c */
@@ -78,7 +85,7 @@ extern bool lists_search(cpu_part *part, lists_scratch *scratch, lists_select se
 
 extern void lists_offer(lists_task *task);
 
-/* Put a row aside, to be offered soon */
+/* Collect a row, which lists_offer will offer */
 static inline void
 lists_take(lists_task *task, uint32_t row, uint32_t common)
 {

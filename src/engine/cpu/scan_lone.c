@@ -4,9 +4,9 @@
  *	  The scan for one query, in portable C.
  *
  * The query is a bitmap of 8 kB, which stays in the first-level cache.  Rows
- * of a segment are sorted by length, so what a row needs (gpuvec_need) is
- * found once for each length, and lengths that cannot reach it are skipped as
- * a whole.
+ * of a segment are sorted by length.  So the number of common ids that a row
+ * needs (gpuvec_need) is computed once for each length, and lengths that
+ * cannot reach it are skipped.
  *
  *-------------------------------------------------------------------------
  */

@@ -12,10 +12,10 @@
 
 #include "engine/cpu/cpu_backend.h"
 
-/* uint16_t ids in a chunk of a tile */
+/* ids in a chunk of a tile */
 #define CHUNK_VALUES	(GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS)
 
-/* Rows between two looks at the bound and the canceled flag */
+/* Rows between two checks of the bound and the canceled flag */
 #define LONE_STRIDE		8192
 
 typedef struct lone_scan
@@ -24,14 +24,17 @@ typedef struct lone_scan
 	best_rows  *best;
 	uint64_t	bitmap[(GPUVEC_MAX_ID + 1) / 64];
 	uint16_t	signature[64];	/* bit id % 1024: word id % 64, bit id / 64 %
-								 * 16 */
+								 * 16 in it */
 } lone_scan;
 
-/* Scans rows of one length */
+/*
+ * Scans the live rows [row, end), all of one length, that need `need` common
+ * ids
+ */
 typedef void (*lone_rows) (const lone_scan *scan, const gpuvec_view_entry *entry,
 						   uint32_t row, uint32_t end, uint32_t need);
 
-/* First id of a row */
+/* Pointer to the first id of a row */
 static inline const uint16_t *
 row_ids(const gpuvec_segment *segment, uint32_t row)
 {
@@ -40,7 +43,7 @@ row_ids(const gpuvec_segment *segment, uint32_t row)
 		row % GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS;
 }
 
-/* Ids that a row shares with the bitmap */
+/* Number of ids that a row of len ids shares with the bitmap */
 static inline uint32_t
 lone_count(const uint64_t *bitmap, const gpuvec_segment *segment, uint32_t row, uint32_t len)
 {

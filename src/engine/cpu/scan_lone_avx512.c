@@ -4,10 +4,10 @@
  *	  The scan for one query with AVX-512.
  *
  * A signature of the query, 1024 bits in two registers, gives an upper bound
- * of a row's common ids: an id that the query has always hits (bits 0-5 of
- * the id choose one of 64 words, bits 6-9 the bit in it), others hit seldom.
- * 32 ids, that is 4 rows of a chunk, are looked up at once.  Only rows whose
- * bound reaches what is needed are counted exactly, with the bitmap.
+ * of a row's common ids.  Bits 0-5 of an id choose one of 64 words, bits 6-9
+ * the bit in that word.  The ids of the query always hit a set bit; other ids
+ * seldom do.  32 ids, 8 of each of 4 rows, are looked up at once.  Only rows
+ * whose bound reaches the need are counted exactly, with the bitmap.
  *
  * Compiled with AVX-512 F, BW and VL enabled; called only where they exist.
  *
@@ -29,8 +29,7 @@ typedef struct lone_signature
 } lone_signature;
 
 /*
- * Upper bounds of the common ids of a tile's 32 rows, which have nchunks
- * chunks
+ * Upper bounds of the common ids of the 32 rows of a tile of nchunks chunks
  */
 static inline void
 bound_tile(const lone_signature *sig, const uint16_t *ids, uint32_t nchunks, uint32_t *bound)
@@ -58,8 +57,8 @@ bound_tile(const lone_signature *sig, const uint16_t *ids, uint32_t nchunks, uin
 	for (int i = 0; i < TILE_REGISTERS; i++)
 	{
 		/*
-		 * add the 8 sums of each row: 16 to 32 bits, then across the 128-bit
-		 * lane
+		 * add up the 8 sums of each row: first pairs of 16 bits to 32 bits,
+		 * then across the 128-bit lane
 		 */
 		__m512i		s = _mm512_madd_epi16(sum[i], one);
 
@@ -94,7 +93,7 @@ scan_rows(const lone_scan *scan, const gpuvec_view_entry *entry, uint32_t row, u
 
 		if (stop > end)
 			stop = end;
-		/* sums of 16 bits: a place has at most nchunks hits, which fits */
+		/* the 16-bit sums cannot overflow: each has at most nchunks hits */
 		bound_tile(&sig, segment->ids + (size_t) segment->tile_chunk[tile] * CHUNK_VALUES,
 				   (len + GPUVEC_CHUNK_IDS - 1) / GPUVEC_CHUNK_IDS, bound);
 		for (; row < stop; row++)

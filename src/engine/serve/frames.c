@@ -44,7 +44,7 @@ gpuvec_skip_bytes(int fd, size_t size)
 	return ok;
 }
 
-/* Write all pieces; changes iov */
+/* Write all n pieces; modifies iov */
 static bool
 write_pieces(int fd, struct iovec *iov, int n)
 {

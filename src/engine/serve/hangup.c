@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * hangup.c
- *	  Cancels what closed connections asked for.
+ *	  Cancels the requests of closed connections.
  *
- * A session that searches does not look at its socket.  One thread does for
- * all of them, every few milliseconds while any search runs.
+ * A session does not read its socket while it searches.  One thread checks
+ * the sockets of all searching sessions every LOOK_MS milliseconds.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,7 +29,7 @@ static watched_socket *list = NULL;
 static size_t n = 0;
 static size_t room = 0;
 
-/* Look at all watched connections; the caller holds the mutex */
+/* Check all watched connections; the caller holds the mutex */
 static void
 look(void)
 {
@@ -42,7 +42,7 @@ look(void)
 	}
 }
 
-/* The thread */
+/* The thread that checks the connections */
 static void *
 watch(void *arg)
 {
@@ -74,7 +74,7 @@ gpuvec_hangup_start(void)
 }
 
 /*
- * Without memory for it the connection is not watched; the search just ends
+ * On lack of memory the connection is not watched; then the search just ends
  * later
  */
 void

@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * seats.c
- *	  The sessions that the engine serves: who may come, who has to go, and
- *	  whether they get on.
+ *	  Seats: how many sessions the engine serves, which idle session makes
+ *	  room for a new one, and whether running requests make progress.
  *
  * A session keeps its connection between searches, so there may be more
- * sessions than seats.  Then the one that has been idle longest loses its
- * seat: its connection is closed, and its next search opens another.  That
- * it must not lose more than that, or a request that is on its way, is seen
- * to by an atomic change of what it is doing: from idle, either the session
- * begins a request or its seat is given away.
+ * sessions than seats.  Then the session that has been idle longest loses its
+ * seat: its connection is closed, and its next search opens another.  A
+ * session must not lose a request that is being sent, or anything else that
+ * it has in the engine.  So its state changes atomically: from idle, either
+ * the session begins a request, or its seat is given away.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,22 +23,22 @@
 #include "engine/serve/seats.h"
 #include "engine/thread_pool.h"
 
-/* A session that was idle for less keeps its seat */
+/* A session keeps its seat until it has been idle for LEAST_IDLE_MS */
 #define LEAST_IDLE_MS	5000
 
 /*
- * If nothing at all gets on for so long while somebody works, the engine is
- * stuck.  What takes longest in one piece is a kernel, a copy to the GPU, or
- * a sort in one thread.
+ * If no request makes progress for STUCK_MS while some session works, the
+ * engine is stuck.  The longest steps without progress are a kernel, a copy
+ * to the GPU, and a sort in one thread.
  */
 #define STUCK_MS		120000
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;	/* guards the list */
 static gpuvec_seat *seats = NULL;
-static int	nseats = 0;			/* that were not given away */
+static int	nseats = 0;			/* seats taken and not given away */
 static __thread gpuvec_seat *mine = NULL;
 
-/* Milliseconds of a clock that costs next to nothing */
+/* Milliseconds of a monotonic clock that is cheap to read */
 static int64_t
 now_ms(void)
 {
@@ -48,7 +48,7 @@ now_ms(void)
 	return (int64_t) t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* How long a session must have been idle to lose its seat */
+/* Milliseconds that a session must have been idle to lose its seat */
 static long
 least_idle(void)
 {
@@ -59,8 +59,8 @@ least_idle(void)
 }
 
 /*
- * The seat that has been idle longest, and long enough; the caller holds the
- * mutex
+ * The seat that has been idle longest, if it may be given away; else NULL.
+ * The caller holds the mutex.
  */
 static gpuvec_seat *
 longest_idle(void)
@@ -82,7 +82,7 @@ longest_idle(void)
 	return longest;
 }
 
-/* Change what a session is doing, if it is idle */
+/* If a session is idle, change its state; false if it is not idle */
 static bool
 leave_idle(gpuvec_seat *seat, gpuvec_doing to)
 {
@@ -93,7 +93,8 @@ leave_idle(gpuvec_seat *seat, gpuvec_doing to)
 }
 
 /*
- * Give a seat away; the caller holds the mutex, so the descriptor stays open
+ * Give away the seat that has been idle longest; false if none may be.  The
+ * caller holds the mutex, which keeps the descriptor open.
  */
 static bool
 give_away(void)
@@ -190,7 +191,9 @@ gpuvec_seat_idle(gpuvec_seat *seat, bool keeps)
 	__atomic_store_n(&seat->doing, GPUVEC_IDLE, __ATOMIC_RELEASE);
 }
 
-/* Is anybody at work?  Adds up the requests of all. */
+/*
+ * True if any session works.  Adds the requests of all sessions to *requests.
+ */
 static bool
 anybody_works(uint64_t *requests)
 {
@@ -206,7 +209,7 @@ anybody_works(uint64_t *requests)
 	return any;
 }
 
-/* How long nothing may get on */
+/* Milliseconds without progress after which the engine is stuck */
 static long
 patience(void)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * serve_admin.c
- *	  Requests about what is resident.
+ *	  Requests about resident mirrors and the engine.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,7 +10,6 @@
 
 #include "engine/serve/session.h"
 
-/* State of a mirror */
 bool
 gpuvec_serve_stat(gpuvec_session *s, const gpuvec_request *request)
 {
@@ -24,7 +23,6 @@ gpuvec_serve_stat(gpuvec_session *s, const gpuvec_request *request)
 	return gpuvec_answer(s, request, GPUVEC_MSG_STATE, &state, sizeof(state));
 }
 
-/* Drop mirrors */
 bool
 gpuvec_serve_drop(gpuvec_session *s, const gpuvec_request *request)
 {
@@ -40,7 +38,6 @@ gpuvec_serve_drop(gpuvec_session *s, const gpuvec_request *request)
 	return gpuvec_answer(s, request, GPUVEC_MSG_COUNT, &n, sizeof(n));
 }
 
-/* List mirrors */
 bool
 gpuvec_serve_list(gpuvec_session *s, const gpuvec_request *request)
 {
@@ -59,7 +56,6 @@ gpuvec_serve_list(gpuvec_session *s, const gpuvec_request *request)
 	return ok;
 }
 
-/* Describe the engine */
 bool
 gpuvec_serve_engine(gpuvec_session *s, const gpuvec_request *request)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * serve_embedding.c
- *	  Requests of embedding tables.
+ *	  Requests to embedding tables.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,11 +13,12 @@
 #include "engine/fault.h"
 #include "engine/serve/session.h"
 
-/* A request, whatever it asks for */
+/* A request of either type: pooling or nearest rows */
 typedef struct table_request
 {
 	const gpuvec_mirror_key *key;
-	uint64_t	nkeys;			/* that it asks for: how much work it is */
+	uint64_t	nkeys;			/* keys or queries of the request, a measure
+								 * of its work */
 	gpuvec_embedding_answer *answer;
 	void	   *query;
 	bool		(*run) (gpuvec_embedding_table *table, gpuvec_thread_pool *pool, void *query,
@@ -39,7 +40,10 @@ run_nearest(gpuvec_embedding_table *table, gpuvec_thread_pool *pool, void *query
 	return gpuvec_nearest_run(table, pool, query, error);
 }
 
-/* Run a request; without its table the answer's state says so */
+/*
+ * Run a request.  If its mirror is not there or not ready, nothing runs and
+ * the answer's state says so.
+ */
 static bool
 run_request(gpuvec_session *s, table_request *r, gpuvec_error *error)
 {
@@ -60,7 +64,7 @@ run_request(gpuvec_session *s, table_request *r, gpuvec_error *error)
 	return ok;
 }
 
-/* Send the answer, with two arrays, or what went wrong (ok is false) */
+/* Send the answer with two arrays or, if ok is false, the error */
 static bool
 answer_request(gpuvec_session *s, const gpuvec_request *request, const table_request *r, bool ok,
 			   const gpuvec_error *error, struct iovec first, struct iovec second,
@@ -76,7 +80,10 @@ answer_request(gpuvec_session *s, const gpuvec_request *request, const table_req
 	return gpuvec_send_frame(s->fd, request->number, GPUVEC_MSG_EMBEDDING_ANSWER, pieces, 3);
 }
 
-/* Keep a request's visibility map, or use the one that was kept */
+/*
+ * Keep a request's visibility map in the session, or use the map that was
+ * kept
+ */
 static bool
 keep_map(gpuvec_session *s, gpuvec_embedding_query *q, gpuvec_error *error)
 {
@@ -102,7 +109,6 @@ keep_map(gpuvec_session *s, gpuvec_embedding_query *q, gpuvec_error *error)
 	return true;
 }
 
-/* Gather or pool vectors, or their gradients */
 bool
 gpuvec_serve_pooling(gpuvec_session *s, const gpuvec_request *request)
 {
@@ -132,7 +138,6 @@ gpuvec_serve_pooling(gpuvec_session *s, const gpuvec_request *request)
 	return ok;
 }
 
-/* Find the nearest rows */
 bool
 gpuvec_serve_nearest(gpuvec_session *s, const gpuvec_request *request)
 {

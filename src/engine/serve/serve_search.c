@@ -14,7 +14,7 @@
 #include "engine/serve/session.h"
 #include "engine/sets/sets_mirror.h"
 
-/* A search on its way */
+/* A search that is running */
 typedef struct search_run
 {
 	gpuvec_search head;
@@ -24,7 +24,7 @@ typedef struct search_run
 	int			canceled;		/* the connection was closed; set atomically */
 } search_run;
 
-/* Are ids ascending and distinct? */
+/* True if ids are ascending and distinct */
 static bool
 ids_valid(const uint16_t *ids, uint32_t len)
 {
@@ -34,7 +34,7 @@ ids_valid(const uint16_t *ids, uint32_t len)
 	return true;
 }
 
-/* One query as it came */
+/* Check a query and copy it; false if it is invalid */
 static bool
 parse_query(const gpuvec_query *wire, const uint16_t *ids, search_run *q, gpuvec_topk_query *query)
 {
@@ -56,8 +56,8 @@ parse_query(const gpuvec_query *wire, const uint16_t *ids, search_run *q, gpuvec
 }
 
 /*
- * Take a search apart; ids stay in the frame.  q->queries is malloc'ed,
- * whatever comes of it.
+ * Parse a search.  The queries point to ids in the request's data.  The
+ * caller frees q->queries, on failure too.
  */
 static bool
 parse_search(search_run *q, const gpuvec_request *request, gpuvec_error *error)
@@ -94,7 +94,7 @@ parse_search(search_run *q, const gpuvec_request *request, gpuvec_error *error)
 	return left == 0 || gpuvec_violation(error, "There are more ids than queries have.");
 }
 
-/* Hits that a query can have at most */
+/* Most hits that a query can have */
 static uint64_t
 most_hits(const search_run *q, const gpuvec_topk_query *query)
 {
@@ -103,7 +103,9 @@ most_hits(const search_run *q, const gpuvec_topk_query *query)
 	return query->k < nrows ? query->k : nrows;
 }
 
-/* Room for the answers, if they fit a frame */
+/*
+ * Allocate the matches of all queries.  Fails if they may not fit a frame.
+ */
 static bool
 allocate_matches(search_run *q, gpuvec_error *error)
 {
@@ -129,9 +131,9 @@ allocate_matches(search_run *q, gpuvec_error *error)
 }
 
 /*
- * Turn matches into hits: each tells whether its page was read by a later
- * refresh than the session knows of, as of the very version of the mirror
- * that was searched.
+ * Convert matches to hits.  Each hit tells whether its page was read by a
+ * later refresh than the session knows, according to the version of the
+ * mirror that was searched.
  */
 static void
 make_hits(const search_run *q, gpuvec_hit *hits)
@@ -211,7 +213,6 @@ run_search(gpuvec_session *s, search_run *q, gpuvec_error *error)
 	return ok;
 }
 
-/* Search */
 bool
 gpuvec_serve_search(gpuvec_session *s, const gpuvec_request *request)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * serve_update.c
- *	  Loads and refreshes that sessions ask for.
+ *	  Requests that load or refresh a mirror.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,8 +13,8 @@
 #include "engine/sets/sets_mirror.h"
 
 /*
- * Begin a load; or answer, as for a refresh, that another session's is
- * unfinished
+ * Begin a load.  If another session is loading or refreshing the mirror, the
+ * answer is LOADING, as for a refresh.
  */
 bool
 gpuvec_serve_load_begin(gpuvec_session *s, const gpuvec_request *request)
@@ -43,7 +43,7 @@ gpuvec_serve_load_begin(gpuvec_session *s, const gpuvec_request *request)
 	return gpuvec_answer(s, request, GPUVEC_MSG_STATE, &state, sizeof(state));
 }
 
-/* Forget the load or refresh under way */
+/* End the load or refresh under way without publishing it */
 static void
 end_update(gpuvec_session *s)
 {
@@ -52,8 +52,8 @@ end_update(gpuvec_session *s)
 }
 
 /*
- * The LSNs of all pages that a refresh knows, as long as they fit a frame;
- * malloc'ed
+ * The LSNs of all pages of the mirror, malloc'd.  NULL, with an error, if
+ * they do not fit a frame or memory is lacking.
  */
 static uint64_t *
 page_lsns(gpuvec_update *update, const gpuvec_state *state, gpuvec_error *error)
@@ -68,10 +68,11 @@ page_lsns(gpuvec_update *update, const gpuvec_state *state, gpuvec_error *error)
 }
 
 /*
- * Become the updater of a mirror, unless it is not what the session knows
- * (*known, if it knows anything).  Sets state to what it is: LOADING if
- * another session's load or refresh is unfinished.  That session may be gone,
- * and have canceled its request while we were busy with it.
+ * Begin a refresh, unless the mirror's last refresh is another one than
+ * *known (if known is not NULL).  Sets *state to the mirror's state: LOADING
+ * if another session is loading or refreshing it.  That session may already
+ * be gone, if it canceled its request while the engine was busy with it.
+ * s->update is NULL if no refresh was begun.  False on error.
  */
 static bool
 begin_refresh(gpuvec_session *s, const gpuvec_mirror_key *key, const uint64_t *known,
@@ -90,7 +91,9 @@ begin_refresh(gpuvec_session *s, const gpuvec_mirror_key *key, const uint64_t *k
 	return true;
 }
 
-/* Begin a refresh: answer with the LSNs of all pages if asked */
+/*
+ * Begin a refresh.  The answer contains the LSNs of all pages if asked for.
+ */
 bool
 gpuvec_serve_refresh_begin(gpuvec_session *s, const gpuvec_request *request)
 {
@@ -120,7 +123,6 @@ gpuvec_serve_refresh_begin(gpuvec_session *s, const gpuvec_request *request)
 	return ok;
 }
 
-/* Take pages */
 bool
 gpuvec_serve_pages(gpuvec_session *s, const gpuvec_request *request)
 {
@@ -132,13 +134,13 @@ gpuvec_serve_pages(gpuvec_session *s, const gpuvec_request *request)
 		return true;
 
 	/*
-	 * the session is sending more, and would not know what the error is about
+	 * the session is still sending, and could not tell which message an error
+	 * answers: end the connection
 	 */
 	gpuvec_answer_error(s, request, &error);
 	return false;
 }
 
-/* Publish a load or refresh */
 bool
 gpuvec_serve_commit(gpuvec_session *s, const gpuvec_request *request)
 {
@@ -159,7 +161,7 @@ gpuvec_serve_commit(gpuvec_session *s, const gpuvec_request *request)
 	return ok;
 }
 
-/* Leave the buffer, with the request in it, to the update, if it needs it */
+/* Let the update own the buffer that contains the request, if it needs it */
 static bool
 give_buffer(gpuvec_session *s, gpuvec_error *error)
 {
@@ -171,8 +173,8 @@ give_buffer(gpuvec_session *s, gpuvec_error *error)
 }
 
 /*
- * Take the first pages of a refresh, if the mirror is what the session takes
- * it for
+ * Take the first pages of a refresh, if the mirror's last refresh is the one
+ * that the session knows
  */
 bool
 gpuvec_serve_refresh_pages(gpuvec_session *s, const gpuvec_request *request)
@@ -191,15 +193,16 @@ gpuvec_serve_refresh_pages(gpuvec_session *s, const gpuvec_request *request)
 	if (ok && s->update && request->length > sizeof(part))
 		ok = gpuvec_update_pages(s->update, pages, request->length - sizeof(part), true, &error) &&
 			give_buffer(s, &error);
-	/* as with PAGES, the session is sending more */
+	/* as with PAGES, the session is still sending */
 	if (!ok)
 		gpuvec_answer_error(s, request, &error);
 	return ok;
 }
 
 /*
- * Make a refresh, with its last pages, if the mirror is what the session took
- * it for; answer what it is then.
+ * Take the last pages of a refresh and publish it, if the mirror's last
+ * refresh was the one that the session knows.  Answers with the mirror's
+ * state.
  */
 bool
 gpuvec_serve_refresh(gpuvec_session *s, const gpuvec_request *request)

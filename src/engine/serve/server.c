@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * server.c
- *	  Accepts connections, and gives each a thread.
+ *	  Accepts connections, and starts a thread for each.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,10 +19,10 @@
 #include "engine/serve/frames.h"
 #include "engine/serve/server.h"
 
-/* A session's thread needs little: what is large is allocated */
+/* Stack of a session's thread; large objects are on the heap */
 #define STACK_BYTES		(512 * 1024)
 
-/* Pause when descriptors or threads are lacking */
+/* Microseconds to wait when descriptors or memory are lacking */
 #define SHORTAGE_US		20000
 
 typedef struct session_start
@@ -57,7 +57,7 @@ session_thread(void *arg)
 	return NULL;
 }
 
-/* Is the other end a process of our own user? */
+/* True if the other end is a process of the engine's own user */
 static bool
 peer_is_ours(int fd)
 {
@@ -95,7 +95,7 @@ start_session(gpuvec_server *server, int fd)
 	return ok;
 }
 
-/* The supervisor's socket does not block, so neither does accept */
+/* The supervisor's socket is nonblocking, so wait with poll */
 static void
 wait_for_connection(int listen_fd)
 {
@@ -104,7 +104,7 @@ wait_for_connection(int listen_fd)
 	(void) poll(&p, 1, -1);
 }
 
-/* Tell a connection to do without the engine, and close it */
+/* Tell a new connection that the engine cannot serve it, and close it */
 static void
 turn_away(int fd)
 {
@@ -117,9 +117,9 @@ turn_away(int fd)
 }
 
 /*
- * There is no descriptor for the next connection.  A session that is idle
- * gives its own; if there is none, the one that is kept for this serves to
- * turn the newcomer away.
+ * There is no file descriptor for the next connection.  Close that of an idle
+ * session.  If there is none, use the descriptor kept in *reserve to accept
+ * the new connection and turn it away.
  */
 static void
 find_descriptor(gpuvec_server *server, int *reserve)

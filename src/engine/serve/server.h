@@ -4,10 +4,12 @@
  *	  Connections: accepting them, serving them, noticing that they were
  *	  closed.
  *
- * server.c		accepting, one thread for each connection session.c	the life
- * of a session (session.h) frames.c		reading and writing frames seats.c
- * how many connections there may be, and whether their work gets on hangup.c
- * cancels what closed connections asked for
+ * server.c		accepting, one thread for each connection
+ * session.c		the life of a session (session.h)
+ * frames.c		reading and writing frames
+ * seats.c		how many connections there may be, and whether their work
+ *				makes progress
+ * hangup.c		canceling the requests of closed connections
  *
  *-------------------------------------------------------------------------
  */
@@ -22,13 +24,13 @@ typedef struct gpuvec_server
 	gpuvec_store store;
 	const gpuvec_engine_options *options;
 	int			listen_fd;
-	uint32_t	sessions;		/* connections; atomic */
+	uint32_t	sessions;		/* open connections; atomic */
 } gpuvec_server;
 
 /* Accept connections until stopped */
 extern void gpuvec_server_run(gpuvec_server *server);
 
-/* Is the engine about to exit? */
+/* stopping: true if the engine is about to exit.  stop: say that it is. */
 extern bool gpuvec_server_stopping(void);
 extern void gpuvec_server_stop(void);
 
@@ -36,14 +38,18 @@ extern void gpuvec_server_stop(void);
 extern void gpuvec_session_run(gpuvec_server *server, int fd);
 
 /*
- * Watch a connection while its request runs: *canceled becomes 1 when it is
- * closed.  Unwatch before the next read.
+ * start: start the thread that watches.  watch: set *canceled to 1 if the
+ * connection is closed while its request runs.  Call unwatch before the next
+ * read.
  */
 extern bool gpuvec_hangup_start(void);
 extern void gpuvec_hangup_watch(int fd, int *canceled);
 extern void gpuvec_hangup_unwatch(int fd);
 
-/* The engine is about to exit: cancel all; false if nothing was under way */
+/*
+ * The engine is about to exit: cancel all watched requests.  False if there
+ * are none.
+ */
 extern bool gpuvec_hangup_cancel_all(void);
 
 #endif							/* GPUVEC_SERVER_H */

@@ -3,8 +3,9 @@
  * session.c
  *	  The life of a session: the handshake, then one request after another.
  *
- * A session's thread reads a frame, does what it says, and answers.  Whatever
- * a frame contains, the worst that happens is that the connection is closed.
+ * A session's thread reads a frame, performs the request, and answers.
+ * Whatever a frame contains, the worst outcome is that the connection is
+ * closed.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,13 +26,13 @@
 /* Exit code after an error from which the backend cannot recover */
 #define EXIT_BACKEND	4
 
-/* A buffer that is larger is not kept from request to request */
+/* Larger buffers are freed after each request */
 #define KEEP_BYTES		((size_t) 1024 * 1024)
 
-/* How long to wait for a message that will come soon, without sleeping */
+/* Microseconds to poll for a message that will come soon, before sleeping */
 #define HURRY_US		50
 
-/* Who serves which request */
+/* Handler of each type of message */
 static gpuvec_request_handler *const handlers[] = {
 	[GPUVEC_MSG_STAT] = gpuvec_serve_stat,
 	[GPUVEC_MSG_SEARCH] = gpuvec_serve_search,
@@ -107,7 +108,7 @@ gpuvec_answer_canceled(gpuvec_session *s, const gpuvec_request *request)
 	return false;
 }
 
-/* Answer that the engine is not for this session */
+/* Answer that the engine does not serve this session; returns false */
 static bool
 refuse(gpuvec_session *s, const gpuvec_frame *frame, const char *sqlstate, const char *detail,
 	   const char *hint, const char *message, bool retry)
@@ -119,7 +120,9 @@ refuse(gpuvec_session *s, const gpuvec_frame *frame, const char *sqlstate, const
 	return false;
 }
 
-/* The first frame */
+/*
+ * Read the first frame, HELLO, take a seat, and answer.  False if refused.
+ */
 static bool
 greet(gpuvec_session *s)
 {
@@ -162,7 +165,7 @@ greet(gpuvec_session *s)
 	return gpuvec_send_struct(s->fd, frame.request, GPUVEC_MSG_WELCOME, &welcome, sizeof(welcome));
 }
 
-/* Room for a request of this size */
+/* Make the buffer large enough for a request.  False on lack of memory. */
 static bool
 reserve_buffer(gpuvec_session *s, size_t size)
 {
@@ -174,7 +177,7 @@ reserve_buffer(gpuvec_session *s, size_t size)
 	return s->buffer != NULL;
 }
 
-/* Let go of a buffer that was for one large request */
+/* Free a buffer of more than KEEP_BYTES */
 static void
 trim_buffer(gpuvec_session *s)
 {
@@ -186,8 +189,8 @@ trim_buffer(gpuvec_session *s)
 }
 
 /*
- * Wait a moment for the next message, which the session is making just now:
- * to sleep and to be woken takes longer, for both.
+ * Poll briefly for the next message, which the session is preparing: going to
+ * sleep and being woken would take longer, for both processes
  */
 static void
 await_message(const gpuvec_session *s)
@@ -203,8 +206,8 @@ await_message(const gpuvec_session *s)
 }
 
 /*
- * Read a request; without memory for it there is no buffer.  False at the end
- * of the connection.
+ * Read a request.  On lack of memory, skips its data and leaves s->buffer
+ * NULL.  False at the end of the connection.
  */
 static bool
 read_request(gpuvec_session *s, gpuvec_request *request, uint16_t *type)
@@ -228,8 +231,8 @@ read_request(gpuvec_session *s, gpuvec_request *request, uint16_t *type)
 }
 
 /*
- * There is no memory for a request.  As ever, an error about pages ends the
- * connection.
+ * Answer that there is no memory for a request.  Any error about pages ends
+ * the connection.
  */
 static bool
 answer_no_memory(gpuvec_session *s, const gpuvec_request *request, uint16_t type)
@@ -241,7 +244,7 @@ answer_no_memory(gpuvec_session *s, const gpuvec_request *request, uint16_t type
 		type != GPUVEC_MSG_REFRESH_PAGES;
 }
 
-/* Do what a request says.  False ends the connection. */
+/* Perform a request.  False ends the connection. */
 static bool
 dispatch(gpuvec_session *s, const gpuvec_request *request, uint16_t type)
 {

@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * session.h
- *	  A session, as those see it that serve its requests.
+ *	  A session, as its request handlers see it.
  *
- * session.c			the handshake, reading requests, a table of who serves
- * them serve_search.c		searches of sets serve_embedding.c	requests of
- * embedding tables serve_update.c		loads and refreshes serve_admin.c
- * what is resident, dropping it
+ * session.c			the handshake, reading requests, the table of handlers
+ * serve_search.c		searches of sets
+ * serve_embedding.c	requests to embedding tables
+ * serve_update.c		loads and refreshes
+ * serve_admin.c		listing and dropping mirrors
  *
  *-------------------------------------------------------------------------
  */
@@ -21,17 +22,20 @@ typedef struct gpuvec_session
 {
 	gpuvec_server *server;
 	int			fd;
-	gpuvec_seat seat;			/* if seated */
+	gpuvec_seat seat;			/* valid if seated */
 	bool		seated;
-	bool		has_private;	/* it has loaded a private mirror */
+	bool		has_private;	/* the session may have private mirrors */
 	gpuvec_update *update;		/* load or refresh under way */
-	bool		parted;			/* pages of a REFRESH have come before it ... */
-	gpuvec_state found;			/* ... when the mirror was this; without an
-								 * update it is not made */
+	bool		parted;			/* REFRESH_PAGES have come, but not yet their
+								 * REFRESH */
+	gpuvec_state found;			/* with parted: the mirror's state when the
+								 * first of them came.  If update is NULL, the
+								 * refresh is not made. */
 	bool		hurried;		/* the next message comes soon */
-	char	   *buffer;			/* of requests */
+	char	   *buffer;			/* holds the current request */
 	size_t		room;
-	uint8_t    *map;			/* that the session wanted to be kept */
+	uint8_t    *map;			/* visibility map that the session asked to
+								 * keep, or NULL */
 	size_t		map_bytes;
 } gpuvec_session;
 
@@ -43,7 +47,9 @@ typedef struct gpuvec_request
 	size_t		length;
 } gpuvec_request;
 
-/* Serves a request of one type, and answers.  False ends the connection. */
+/*
+ * Performs a request of one type, and answers it.  False ends the connection.
+ */
 typedef bool gpuvec_request_handler (gpuvec_session *s, const gpuvec_request *request);
 
 /* serve_search.c */
@@ -72,24 +78,27 @@ extern bool gpuvec_answer(gpuvec_session *s, const gpuvec_request *request, gpuv
 						  const void *data, size_t size);
 
 /*
- * Answer with an error; false, which ends the connection, if the request made
- * no sense
+ * Answer with an error.  False, which ends the connection, if it is a
+ * protocol violation.  Exits the process if it is fatal.
  */
 extern bool gpuvec_answer_error(gpuvec_session *s, const gpuvec_request *request,
 								const gpuvec_error *error);
 
-/* A request makes no sense: fill *error, or answer so; both return false */
+/*
+ * A request violates the protocol: fill *error, or answer so.  Both return
+ * false.
+ */
 extern bool gpuvec_violation(gpuvec_error *error, const char *what);
 extern bool gpuvec_answer_violation(gpuvec_session *s, const gpuvec_request *request,
 									const char *what);
 
 /*
- * A request was canceled: nobody is there, or the engine is about to exit;
- * returns false
+ * A request was canceled: its connection is closed, or the engine is about to
+ * exit.  Returns false.
  */
 extern bool gpuvec_answer_canceled(gpuvec_session *s, const gpuvec_request *request);
 
-/* Microseconds since some moment */
+/* Microseconds of a monotonic clock */
 extern int64_t gpuvec_stopwatch(void);
 
 #endif							/* GPUVEC_SESSION_H */

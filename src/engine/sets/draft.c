@@ -1,14 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * draft.c
- *	  A view that is being made: the entries of an older one, without the rows
- *	  that a refresh replaces.
+ *	  A draft, that is, a view under construction: the entries of an older
+ *	  view, without the rows that a refresh replaces.
  *
- * Rows of a few blocks are found by binary search in each segment's by_tid;
- * when there are many blocks, a pass over all tids with a bitmap of blocks is
- * cheaper. Segments are worked on by all threads.  Live maps are copied
- * before they are changed, so whoever searches an older view sees nothing of
- * it.
+ * Rows of a few blocks are found by binary search in each segment's by_tid.
+ * For many blocks, a pass over all tids with a bitmap of blocks is cheaper.
+ * All threads work on the segments.  Live maps are copied before they are
+ * changed, so searches of an older view do not see the changes.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,12 +21,12 @@
 #define CHUNK_VALUES	((size_t) GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS)
 
 /*
- * Finding a block by binary search costs about as much as passing this many
+ * A binary search for a block costs about as much as a pass over FIND_ROWS
  * rows
  */
 #define FIND_ROWS		64
 
-/* Let go of an entry */
+/* Drop an entry's references */
 static void
 free_entry(gpuvec_view_entry *entry)
 {
@@ -90,16 +89,18 @@ gpuvec_entry_rows(const gpuvec_view_entry *entry)
 	return entry->live ? entry->live->nlive : entry->segment->nrows;
 }
 
-/* Work on all entries by the threads of a pool */
+/* A task on all entries of a draft, for the threads of the pool */
 typedef struct entries_task
 {
 	gpuvec_draft *draft;
-	const uint32_t *blocks;		/* whose rows to bury */
+	const uint32_t *blocks;		/* [n] blocks whose rows to bury, ascending */
 	uint64_t	n;
 	uint32_t	nblocks;
-	uint32_t	limit;			/* blocks that the mirror has */
-	const uint8_t *bitmap;		/* of blocks; NULL: search for each */
-	int			buried;			/* atomic: some row was */
+	uint32_t	limit;			/* number of blocks of the mirror before the
+								 * refresh */
+	const uint8_t *bitmap;		/* bitmap of these blocks; NULL: search for
+								 * each block */
+	int			buried;			/* atomic: some row was buried */
 	int			failed;			/* atomic */
 	pthread_mutex_t mutex;		/* guards error */
 	gpuvec_error error;
@@ -115,7 +116,7 @@ fail_part(entries_task *task, const gpuvec_error *error)
 	__atomic_store_n(&task->failed, 1, __ATOMIC_RELAXED);
 }
 
-/* Run a task on all entries; the pool is not worth waking for one */
+/* Run a task on all entries, by the pool if `parallel` */
 static bool
 run_task(entries_task *task, gpuvec_part part, bool parallel, gpuvec_error *error)
 {
@@ -149,7 +150,7 @@ gpuvec_entry_bury(gpuvec_view_entry *entry, uint32_t row, gpuvec_error *error)
 	return true;
 }
 
-/* Bury the live rows with tids from `from` up to (not including) `to` */
+/* Bury the live rows of an entry with from <= tid < to */
 static bool
 bury_range(entries_task *task, gpuvec_view_entry *entry, uint64_t from, uint64_t to,
 		   gpuvec_error *error)
@@ -157,7 +158,7 @@ bury_range(entries_task *task, gpuvec_view_entry *entry, uint64_t from, uint64_t
 	const gpuvec_segment *segment = entry->segment;
 
 	/*
-	 * most segments are of other parts of the table, and searching them means
+	 * most segments hold other parts of the table, and searching them means
 	 * cache misses
 	 */
 	if (segment->last_tid < from || segment->first_tid >= to)
@@ -177,7 +178,7 @@ bury_range(entries_task *task, gpuvec_view_entry *entry, uint64_t from, uint64_t
 	return true;
 }
 
-/* Bury rows of one entry by passing over all of them */
+/* Bury rows of one entry with a pass over all its rows */
 static bool
 bury_by_bitmap(entries_task *task, gpuvec_view_entry *entry, gpuvec_error *error)
 {
@@ -189,8 +190,8 @@ bury_by_bitmap(entries_task *task, gpuvec_view_entry *entry, gpuvec_error *error
 		uint32_t	block = gpuvec_tid_block(segment->tid[row]);
 
 		/*
-		 * rows of blocks that the mirror did not have are long dead, from
-		 * before it shrank
+		 * rows of blocks at or beyond limit are dead already, from before the
+		 * relation shrank; keep them unless beyond nblocks
 		 */
 		if (block < task->nblocks &&
 			(block >= task->limit || !(task->bitmap[block / 8] >> (block % 8) & 1)))
@@ -206,7 +207,7 @@ bury_by_bitmap(entries_task *task, gpuvec_view_entry *entry, gpuvec_error *error
 	return true;
 }
 
-/* Bury rows of one entry; by a thread of the pool */
+/* Bury rows of one entry; called by a thread of the pool */
 static void
 bury_part(void *arg, uint64_t part, int thread)
 {
@@ -255,7 +256,7 @@ gpuvec_draft_bury(gpuvec_draft *draft, const uint32_t *blocks, uint64_t n, uint3
 
 	if (n > 16)
 	{
-		/* without memory for it, blocks are searched for */
+		/* if out of memory, fall back to binary search */
 		bitmap = calloc(1, (size_t) top / 8 + 1);
 		for (uint64_t i = 0; bitmap && i < n && blocks[i] < top; i++)
 			bitmap[blocks[i] / 8] |= (uint8_t) (1 << (blocks[i] % 8));
@@ -300,7 +301,8 @@ read_back(const gpuvec_segment *segment, uint16_t **ids, gpuvec_error *error)
 }
 
 /*
- * Stage the live rows of an entry, in the order of tid; `row_ids` is scratch
+ * Stage the live rows of an entry, in the order of tid.  row_ids is scratch
+ * memory of GPUVEC_MAX_IDS ids.
  */
 static bool
 stage_entry(const gpuvec_view_entry *entry, gpuvec_stage *stage, uint16_t *row_ids,
@@ -348,8 +350,8 @@ gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first, gpuvec_stage *stage, g
 }
 
 /*
- * Hand an entry's live map, if it is new, to the backend; by a thread of the
- * pool
+ * Let the backend adopt an entry's live map, if it is new; called by a thread
+ * of the pool
  */
 static void
 adopt_part(void *arg, uint64_t part, int thread)
@@ -375,7 +377,7 @@ gpuvec_draft_finish(gpuvec_draft *draft, gpuvec_error *error)
 	view = gpuvec_view_new(draft->entries, draft->n, error);
 	if (view == NULL)
 		return NULL;
-	draft->n = 0;				/* the references are the view's now */
+	draft->n = 0;				/* the view has taken over the references */
 	if (draft->backend->adopt_view(draft->backend, view, error))
 		return view;
 	gpuvec_view_unref(view);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * draft.h
- *	  A view that is being made.
+ *	  A draft: a view under construction.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,7 +10,10 @@
 
 #include "engine/sets/stage.h"
 
-/* Entries hold references; live maps that no backend has adopted are new */
+/*
+ * A draft.  Its entries hold references.  Live maps that no backend has
+ * adopted belong to the draft and may be changed.
+ */
 typedef struct gpuvec_draft
 {
 	gpuvec_backend *backend;
@@ -26,44 +29,55 @@ extern void gpuvec_draft_free(gpuvec_draft *draft);
 extern bool gpuvec_draft_add(gpuvec_draft *draft, gpuvec_segment *segment,
 							 gpuvec_livemap *live, gpuvec_error *error);
 
-/* The entries of a view */
+/* Add all entries of a view */
 extern bool gpuvec_draft_copy(gpuvec_draft *draft, const gpuvec_view *view, gpuvec_error *error);
 
 /*
- * Bury the rows of these blocks (ascending), and of all at or beyond nblocks.
- * `limit` is above every block of the draft's live rows.
+ * Bury (mark as dead) the live rows of these n blocks (ascending), and of all
+ * blocks at or beyond nblocks.  Entries without live rows are removed.  Sets
+ * *buried if any row was buried.  `limit` is above every block of the draft's
+ * live rows.
  */
 extern bool gpuvec_draft_bury(gpuvec_draft *draft, const uint32_t *blocks, uint64_t n,
 							  uint32_t nblocks, uint32_t limit, bool *buried, gpuvec_error *error);
 
-/* Rows of the entries from `first` on: all, live ones, and bytes they take */
+/* Size of the entries from `first` on: all rows, live rows, and bytes */
 typedef struct gpuvec_draft_size
 {
 	uint64_t	rows;
 	uint64_t	live;
-	size_t		bytes;			/* on the device, or on the host */
+	size_t		bytes;			/* bytes on the device, or on the host */
 } gpuvec_draft_size;
 
 extern gpuvec_draft_size gpuvec_draft_measure(const gpuvec_draft *draft, uint32_t first);
 
-/* Stage the live rows of the entries from `first` on, and let these go */
+/*
+ * Stage the live rows of the entries from `first` on, and remove these
+ * entries
+ */
 extern bool gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first, gpuvec_stage *stage,
 								 gpuvec_error *error);
 
-/* Add an entry that another view has as well */
+/* Add an entry of another view, with references of its own */
 extern bool gpuvec_draft_add_entry(gpuvec_draft *draft, const gpuvec_view_entry *entry,
 								   gpuvec_error *error);
 
-/* Leave out entries that have no live row any more */
+/* Remove entries that have no live rows */
 extern void gpuvec_draft_drop_dead(gpuvec_draft *draft);
 
-/* Live rows of an entry */
+/* Number of live rows of an entry */
 extern uint32_t gpuvec_entry_rows(const gpuvec_view_entry *entry);
 
-/* Bury a live row of an entry of a draft, in a live map of its own */
+/*
+ * Bury a live row of an entry of a draft.  Copies the live map first if it is
+ * shared.
+ */
 extern bool gpuvec_entry_bury(gpuvec_view_entry *entry, uint32_t row, gpuvec_error *error);
 
-/* Make the view; the draft is empty afterwards */
+/*
+ * Make the view, with all objects adopted.  Afterwards the draft is empty.
+ * On failure, NULL; the caller still frees the draft.
+ */
 extern gpuvec_view *gpuvec_draft_finish(gpuvec_draft *draft, gpuvec_error *error);
 
 #endif							/* GPUVEC_DRAFT_H */

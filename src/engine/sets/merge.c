@@ -3,29 +3,30 @@
  * merge.c
  *	  Merging the segments of a mirror in the background.
  *
- * A refresh puts new rows into a small segment of their own and buries those
- * that they replace, so that the search behind it need not wait for more.
- * What that leaves is mended here, by a thread of low priority: small
- * segments are merged as in a log-structured tree (O'Neil et al. 1996), and
- * when dead rows, or segments, or rows that came since the last sort get
- * many, all rows are sorted anew.
+ * A refresh puts new rows into a small segment of their own, and buries the
+ * rows that they replace, so that the search that needs it waits as little as
+ * possible.  A thread of low priority, the merger, tidies up later.  It
+ * merges small segments as in a log-structured merge tree (O'Neil et al.
+ * 1996).  When there are many dead rows, many segments, or many rows that
+ * came since the last sort, it sorts all rows anew.
  *
- * Segments are added at the end of a view.  Those that are merged are the
- * largest set of last ones of which none has more than a part of all rows: so
- * with each merge a row comes into a segment that is several times as large,
- * and is moved O(log n) times.
+ * New segments are added at the end of a view.  A merge takes the largest set
+ * of last segments of which none has more than 1/GROWTH of the rows of the
+ * set.  So each merge moves a row into a segment several times as large, and
+ * a row is moved O(log n) times.
  *
- * A merge changes no row, only where rows are.  It takes the view as it finds
- * it, and builds segments of the rows that are live there.  Meanwhile
+ * A merge changes no row, only where rows are stored.  It takes the current
+ * view and builds segments of the rows that are live there.  Meanwhile
  * refreshes may publish other views, with new segments and more dead rows.
- * So at the end it looks at the latest view, replaces there the segments that
- * were merged, and buries in the new ones what has died since; that takes
- * little time, and if yet another view was published or is being made
- * meanwhile, it is done again.  A segment that is not there any more has died
- * as a whole: what an update did with its rows is in other segments.
+ * So at the end it takes the latest view, replaces the merged segments in
+ * it, and buries in the new segments the rows that have died since.  That
+ * takes little time.  It is repeated if meanwhile another view was published
+ * or is about to be.  If a merged segment is no longer in the latest view,
+ * all its rows are dead: an update has put those that live into other
+ * segments.
  *
- * A search most likely follows a refresh at once, and a refresh often
- * another: the thread waits for a moment before it begins.
+ * After a refresh a search usually follows at once, and often another
+ * refresh.  So the thread waits for START_NAP_US before it begins.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,47 +42,53 @@
 #include "engine/sets/draft.h"
 #include "engine/sets/sets_mirror.h"
 
-/* How much less than others' counts the time of the thread */
+/* Niceness of the merger's thread */
 #define MERGER_NICE		10
 
-/* Microseconds until what is due is begun, and between tries to publish it */
+/* Microseconds before a merge begins, and between attempts to publish it */
 #define START_NAP_US	10000
 #define PUBLISH_NAP_US	500
 
 /* A merged segment has at least GROWTH times the rows of any of its parts */
 #define GROWTH			4
 
-/* All rows are sorted anew when more than 3 of 10 are dead ... */
+/* All rows are sorted anew if more than 3 of 10 are dead ... */
 #define MANY_DEAD(dead, all)	((dead) * 10 > (all) * 3)
-/* ... or when there are this many segments more than needed */
+/*
+ * ... or if there are more than SPARE_SEGMENTS segments beyond those needed
+ */
 #define SPARE_SEGMENTS		48
 
-/* Free memory goes back to the system after merges of more rows than this */
+/*
+ * After merges of more than TRIM_ROWS rows, free memory is returned to the
+ * system
+ */
 #define TRIM_ROWS			100000
 
 struct gpuvec_merger
 {
-	pthread_cond_t work;		/* with the store's mutex */
-	int			wake;			/* atomic: work has been found for it since it
-								 * was last woken */
-	gpuvec_thread_pool *pool;	/* of the thread alone */
+	pthread_cond_t work;		/* used with the store's mutex */
+	int			wake;			/* atomic: work was found since the thread was
+								 * last woken */
+	gpuvec_thread_pool *pool;	/* a pool of one thread, the merger itself */
 };
 
-/* A merge on its way */
+/* A merge that is running */
 typedef struct merge_run
 {
 	gpuvec_store *store;
 	gpuvec_sets_mirror *mirror; /* with a reference */
-	gpuvec_view *before;		/* as it was found */
-	uint32_t	first;			/* entries of it from here on are merged */
+	gpuvec_view *before;		/* the view at the beginning */
+	uint32_t	first;			/* entries of `before` from this one on are
+								 * merged */
 	uint64_t	added_rows;		/* mirror->added_rows, at the beginning */
-	gpuvec_segment **segments;	/* that replace them */
+	gpuvec_segment **segments;	/* [nsegments] segments that replace them */
 	uint32_t	nsegments;
 } merge_run;
 
 /*
- * From which entry on are segments to be merged?  view->nentries: none are;
- * 0: all
+ * Returns the entry from which on segments are merged.  view->nentries: none;
+ * 0: all.
  */
 static uint32_t
 choose_entries(const gpuvec_view *view, uint64_t sorted_rows, uint64_t added_rows)
@@ -112,10 +119,7 @@ choose_entries(const gpuvec_view *view, uint64_t sorted_rows, uint64_t added_row
 	return first;
 }
 
-/*
- * Is this segment one of those that are merged?  Returns its entry in
- * `before`, or -1.
- */
+/* The entry of a segment in m->before, if it is merged; else -1 */
 static int64_t
 source_of(const merge_run *m, const gpuvec_segment *segment)
 {
@@ -125,7 +129,7 @@ source_of(const merge_run *m, const gpuvec_segment *segment)
 	return -1;
 }
 
-/* Bury a row by its tid, in the one of the entries that has it */
+/* Bury a row by its tid, in the entry that has it */
 static bool
 bury_tid(gpuvec_view_entry *entries, uint32_t n, uint64_t tid, gpuvec_error *error)
 {
@@ -142,7 +146,8 @@ bury_tid(gpuvec_view_entry *entries, uint32_t n, uint64_t tid, gpuvec_error *err
 }
 
 /*
- * Bury in the new entries what has died in an old one; now == NULL: all has
+ * Bury in the new entries those rows of an old entry that have died since.
+ * now: that entry in the latest view; NULL: all of its rows have died.
  */
 static bool
 bury_died(const gpuvec_view_entry *before, const gpuvec_view_entry *now,
@@ -170,8 +175,8 @@ entry_of(const gpuvec_view *view, const gpuvec_segment *segment)
 }
 
 /*
- * Draft what the latest view is to become: the entries that were not merged,
- * with the new ones among them where the others were.
+ * Draft the new view: the latest view, with the new segments in the place of
+ * the merged ones
  */
 static bool
 draft_view(const merge_run *m, const gpuvec_view *now, gpuvec_draft *draft, gpuvec_error *error)
@@ -200,7 +205,7 @@ draft_view(const merge_run *m, const gpuvec_view *now, gpuvec_draft *draft, gpuv
 	return true;
 }
 
-/* The new view; NULL on failure */
+/* Make the new view from the latest one; NULL on failure */
 static gpuvec_view *
 make_view(const merge_run *m, const gpuvec_view *now, gpuvec_error *error)
 {
@@ -214,8 +219,9 @@ make_view(const merge_run *m, const gpuvec_view *now, gpuvec_error *error)
 }
 
 /*
- * Replace `now` by the new view, unless it has been replaced already or is
- * about to be.  The caller holds the mutex.
+ * Replace the view `now` by the new view.  False if the mirror has another
+ * view, or an update is about to publish one, or the mirror was dropped.  The
+ * caller holds the mutex.
  */
 static bool
 replace_view(merge_run *m, const gpuvec_view *now, gpuvec_view *view)
@@ -235,7 +241,7 @@ replace_view(merge_run *m, const gpuvec_view *now, gpuvec_view *view)
 	return true;
 }
 
-/* Publish what was merged */
+/* Publish the merged segments.  True also if the mirror was dropped. */
 static bool
 publish(merge_run *m, gpuvec_error *error)
 {
@@ -261,8 +267,8 @@ publish(merge_run *m, gpuvec_error *error)
 		}
 
 		/*
-		 * the reference of the mirror, or that of the view that was not
-		 * published
+		 * if published, the reference that the mirror had to the old view;
+		 * else the view that was not published
 		 */
 		gpuvec_view_unref(done ? now : view);
 		gpuvec_view_unref(now);
@@ -275,7 +281,7 @@ publish(merge_run *m, gpuvec_error *error)
 }
 
 /*
- * Keep the charge at what is built and staged; called while segments are
+ * Adjust the charge to what is built and staged; called while segments are
  * built
  */
 static bool
@@ -284,7 +290,7 @@ charge_progress(void *arg, size_t built, size_t staged, gpuvec_error *error)
 	merge_run  *m = arg;
 	size_t		bytes = built + (m->mirror->base.device->backend->on_device ? 0 : staged);
 
-	/* what is not built yet will follow */
+	/* all is charged already, as old segments: charge only more than that */
 	return bytes <= m->mirror->base.background ||
 		gpuvec_store_charge(m->store, &m->mirror->base, &m->mirror->base.background, bytes, false,
 							error);
@@ -322,7 +328,10 @@ build(merge_run *m, gpuvec_error *error)
 	return ok;
 }
 
-/* Begin a merge of a mirror, if one is due.  The caller holds the mutex. */
+/*
+ * Begin a merge of a mirror.  False if none is due.  The caller holds the
+ * mutex.
+ */
 static bool
 begin(merge_run *m, gpuvec_sets_mirror *mirror)
 {
@@ -342,7 +351,7 @@ begin(merge_run *m, gpuvec_sets_mirror *mirror)
 	return true;
 }
 
-/* Let go of what a merge holds */
+/* End a merge: drop its charge and its references */
 static void
 end(merge_run *m)
 {
@@ -364,8 +373,8 @@ end(merge_run *m)
 }
 
 /*
- * Merge what is due in one mirror.  Without memory nothing is, and it is due
- * again after the next refresh.
+ * Run a merge.  On lack of memory nothing changes; the merge is due again
+ * after the next refresh.
  */
 static void
 run(merge_run *m)
@@ -376,7 +385,7 @@ run(merge_run *m)
 	gpuvec_fault_sleep("slow-merge", NULL);
 	if (ok && publish(m, &error))
 	{
-		/* another one may be due */
+		/* another merge may be due */
 		pthread_mutex_lock(&m->store->mutex);
 		m->mirror->merge_due = true;
 		pthread_mutex_unlock(&m->store->mutex);
@@ -384,7 +393,9 @@ run(merge_run *m)
 	end(m);
 }
 
-/* A mirror in which a merge is due; the caller holds the mutex */
+/*
+ * A mirror in which a merge may be due, or NULL; the caller holds the mutex
+ */
 static gpuvec_sets_mirror *
 next_due(gpuvec_store *store)
 {
@@ -398,13 +409,13 @@ next_due(gpuvec_store *store)
 	return NULL;
 }
 
-/* The thread: looks for what is due */
+/* The merger's thread: runs the merges that are due */
 static void *
 merger_thread(void *arg)
 {
 	gpuvec_store *store = arg;
 
-	/* on Linux this is the thread's own; failing is harmless */
+	/* on Linux, niceness is per thread; a failure is harmless */
 	(void) setpriority(PRIO_PROCESS, 0, MERGER_NICE);
 	pthread_mutex_lock(&store->mutex);
 	for (;;)

@@ -3,10 +3,10 @@
  * sets_commit.c
  *	  The view that a load or refresh of sets publishes.
  *
- * Small segments are merged, and dead rows left behind, in the background
- * (merge.c).  Only when that does not keep pace an update does it itself:
- * when there are very many segments it merges as many of the last ones as it
- * may, and when most rows are dead it sorts all anew.
+ * Small segments are merged, and dead rows removed, in the background
+ * (merge.c).  An update does this itself only if the merger cannot keep pace:
+ * with very many segments, it merges as many of the last ones as it may; if
+ * most rows are dead, it sorts all rows anew.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,21 +16,21 @@
 #include "engine/sets/sets_mirror.h"
 
 /*
- * All rows are sorted anew when more than 6 of 10 are dead; without room for
- * that the mirror is dropped
+ * If more than 6 of 10 rows are dead, all rows are sorted anew; without
+ * memory for that the mirror is dropped
  */
 #define TOO_MANY_DEAD(dead, all)	((dead) * 10 > (all) * 6)
 
 /*
- * With MANY_SEGMENTS more segments than needed, up to MERGE_ROWS of the last
- * rows are merged
+ * If there are more than MANY_SEGMENTS segments beyond those needed, up to
+ * MERGE_ROWS of the last rows are merged
  */
 #define MANY_SEGMENTS		64
 #define MERGE_ROWS			16384
 
 /*
- * Keep the charge at what is built and still staged; called while segments
- * are built
+ * Adjust the charge to what is built and what is still staged; called while
+ * segments are built
  */
 static bool
 charge_progress(void *arg, size_t built, size_t staged, gpuvec_error *error)
@@ -41,7 +41,11 @@ charge_progress(void *arg, size_t built, size_t staged, gpuvec_error *error)
 
 	if (!on_device)
 		bytes += staged + sets->message_bytes + sets->base.npages * GPUVEC_PAGE_BYTES;
-	/* on a device what is not built yet will follow */
+
+	/*
+	 * the rows taken are charged already, as segments: charge only more than
+	 * that
+	 */
 	if (on_device && bytes < sets->base.charged)
 		return true;
 	return gpuvec_store_charge(sets->base.store, sets->base.mirror, &sets->base.charged, bytes,
@@ -77,7 +81,7 @@ build_staged(gpuvec_sets_update *sets, uint32_t nblocks, uint64_t nrows, gpuvec_
 	return ok;
 }
 
-/* Bury what the pages replace, and what lies behind the relation's end */
+/* Bury the rows of replaced pages, and those behind the relation's end */
 static bool
 bury_replaced(gpuvec_sets_update *sets, uint32_t nblocks, gpuvec_draft *draft, bool *buried,
 			  gpuvec_error *error)
@@ -97,9 +101,9 @@ bury_replaced(gpuvec_sets_update *sets, uint32_t nblocks, gpuvec_draft *draft, b
 }
 
 /*
- * From which entry on shall rows be sorted anew, together with `fresh` new
- * ones? draft->n: from none; 0: all.  There is a limit to what a search waits
- * for; if the last segments are larger, they are left to the merger.
+ * Returns the entry from which on rows are sorted anew, together with `fresh`
+ * new rows.  draft->n: none; 0: all.  A search waits for a refresh, so at
+ * most MERGE_ROWS are merged here; larger segments are left to the merger.
  */
 static uint32_t
 choose_merge(const gpuvec_draft *draft, uint64_t fresh)
@@ -125,9 +129,10 @@ choose_merge(const gpuvec_draft *draft, uint64_t fresh)
 }
 
 /*
- * Take entries apart that are to be sorted anew.  Sorting all rows needs room
- * beside the old segments, which searches still use; if there is none it has
- * to wait, unless the mirror is mostly dead.
+ * Stage the rows of the entries that are to be sorted anew.  The old segments
+ * stay in memory, as searches still use them, so this needs more memory.  If
+ * there is none, sorting is left for later, or if most rows of the mirror are
+ * dead, the mirror is hopeless.
  */
 static bool
 unbuild(gpuvec_sets_update *sets, gpuvec_draft *draft, uint32_t first, gpuvec_error *error)
@@ -151,7 +156,7 @@ unbuild(gpuvec_sets_update *sets, gpuvec_draft *draft, uint32_t first, gpuvec_er
 	return gpuvec_draft_unbuild(draft, first, sets->stage, error);
 }
 
-/* Make the new view of a refresh */
+/* Make the new view of a refresh, with `fresh` new rows */
 static bool
 refresh_view(gpuvec_sets_update *sets, uint32_t nblocks, uint64_t fresh, gpuvec_draft *draft,
 			 gpuvec_error *error)
@@ -181,7 +186,7 @@ refresh_view(gpuvec_sets_update *sets, uint32_t nblocks, uint64_t fresh, gpuvec_
 	return sets->view != NULL;
 }
 
-/* Make the new view of a load */
+/* Make the new view of a load, of `fresh` rows */
 static bool
 load_view(gpuvec_sets_update *sets, uint32_t nblocks, uint64_t fresh, gpuvec_draft *draft,
 		  gpuvec_error *error)

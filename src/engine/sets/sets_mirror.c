@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * sets_mirror.c
- *	  Mirrors of sets, for the store and for searches.
+ *	  The kind of mirrors that hold sets: its functions, and opening a
+ *	  mirror for a search.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,7 +31,7 @@ sets_on_device(const gpuvec_mirror *mirror)
 	return mirror->device->backend->on_device;
 }
 
-/* Bytes of a view and its segments */
+/* Bytes of the view and its segments */
 static void
 sets_bytes(const gpuvec_mirror *mirror, const gpuvec_update *update, size_t *host, size_t *device)
 {
@@ -86,7 +87,7 @@ gpuvec_sets_set_view(gpuvec_sets_mirror *mirror, gpuvec_view *view)
 	mirror->base.nids = view->nids;
 }
 
-/* Exchange the views; what is replaced is left to the update */
+/* Publish the update's view.  The update keeps the replaced one. */
 static void
 sets_publish(gpuvec_update *update)
 {

@@ -6,15 +6,15 @@
  * sets_mirror.c	the kind's table; opening a view for a search
  * sets_rows.c		taking rows
  * sets_commit.c	the view that an update publishes
- * stage.c			rows on their way into segments
- * draft.c			a view that is being made
+ * stage.c			rows that wait to be built into segments
+ * draft.c			a view under construction
  * merge.c			merging segments in the background
  *
  * A load stages all rows, sorts them by (length, tid), cuts them into
- * segments, and publishes them.  A refresh publishes a new view of the same
- * segments: rows of pages that were read again, or that are gone, lose their
- * bit in a copy of their segment's live map, and the rows that came go to a
- * new small segment.
+ * segments, and publishes a view of these.  A refresh publishes a new view
+ * with the same segments.  Rows of pages that were read again, or that are
+ * gone, are buried: their bits are cleared in a copy of their segment's live
+ * map.  The new rows go to a new small segment.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,9 +27,10 @@
 typedef struct gpuvec_sets_mirror
 {
 	gpuvec_mirror base;
-	gpuvec_view *view;			/* that is published; NULL until loaded */
-	uint64_t	sorted_rows;	/* rows when all were last sorted */
-	uint64_t	added_rows;		/* rows that came since */
+	gpuvec_view *view;			/* published view; NULL until loaded */
+	uint64_t	sorted_rows;	/* rows when all rows were last sorted into
+								 * segments */
+	uint64_t	added_rows;		/* rows added since */
 	bool		merge_due;		/* the merger should look at the mirror */
 } gpuvec_sets_mirror;
 
@@ -37,25 +38,26 @@ typedef struct gpuvec_sets_update
 {
 	gpuvec_update base;
 	gpuvec_stage *stage;
-	void	  **messages;		/* that staged rows lie in */
+	void	  **messages;		/* [nmessages] messages that contain staged
+								 * rows; malloc'd */
 	uint64_t	nmessages;
-	size_t		message_bytes;	/* of all of them */
-	uint64_t	lent;			/* staged rows that lie in them */
+	size_t		message_bytes;	/* bytes of all messages */
+	uint64_t	lent;			/* staged rows that are in messages */
 
-	/* for publishing; then the view and the numbers that were replaced */
+	/* for publishing; afterwards view is the replaced one */
 	gpuvec_view *view;
 	uint64_t	sorted_rows;
 	uint64_t	added_rows;
 } gpuvec_sets_update;
 
-/* A mirror of sets, or NULL */
+/* The mirror, if it is one of sets; else NULL */
 static inline gpuvec_sets_mirror *
 gpuvec_sets_of(gpuvec_mirror *mirror)
 {
 	return mirror && mirror->kind == &gpuvec_sets_kind ? (gpuvec_sets_mirror *) mirror : NULL;
 }
 
-/* What a search needs of a mirror: references to be let go with close */
+/* What a search uses of a mirror; gpuvec_sets_close drops the references */
 typedef struct gpuvec_sets_reader
 {
 	gpuvec_state state;
@@ -65,8 +67,8 @@ typedef struct gpuvec_sets_reader
 } gpuvec_sets_reader;
 
 /*
- * Open a mirror for nqueries queries, if it is as fresh as needed; `session`
- * sees its own
+ * Open a mirror for nqueries queries, if it is as fresh as needed.  A
+ * session's own private mirrors are found too.
  */
 extern void gpuvec_sets_open(gpuvec_store *store, const gpuvec_mirror_key *key,
 							 const void *session, const gpuvec_freshness *need,
@@ -74,8 +76,8 @@ extern void gpuvec_sets_open(gpuvec_store *store, const gpuvec_mirror_key *key,
 extern void gpuvec_sets_close(gpuvec_sets_reader *reader);
 
 /*
- * Let the mirror have another view, and the store show what is in it.  The
- * caller holds the mutex, and takes over the reference to the old one.
+ * Set the mirror's view, and what the store shows of it.  The caller holds
+ * the mutex, and takes over the reference to the old view.
  */
 extern void gpuvec_sets_set_view(gpuvec_sets_mirror *mirror, gpuvec_view *view);
 
@@ -92,9 +94,9 @@ extern bool gpuvec_sets_prepare(gpuvec_update *update, uint32_t nblocks, gpuvec_
 extern bool gpuvec_merger_start(gpuvec_store *store);
 
 /*
- * A view was published: is there work for the merger now?  The caller holds
- * the mutex.  To wake it takes some time, and is left to the caller for
- * later.
+ * gpuvec_merger_look: a view was published; note whether the merger has work.
+ * The caller holds the mutex.  gpuvec_merger_wake: wake the merger if it
+ * has; takes some time, so it is a separate call, without the mutex.
  */
 extern void gpuvec_merger_look(gpuvec_store *store, gpuvec_sets_mirror *mirror);
 extern void gpuvec_merger_wake(gpuvec_store *store);

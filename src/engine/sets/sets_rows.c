@@ -3,8 +3,8 @@
  * sets_rows.c
  *	  Taking the rows of a load or refresh of sets.
  *
- * They are staged.  A row whose message lasts need not be copied: it is lent
- * to the stage, and the update owns the message.
+ * The rows are staged.  A row whose message stays valid need not be copied:
+ * the stage refers to it (the row is lent), and the update owns the message.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,12 +13,12 @@
 
 #include "engine/sets/sets_mirror.h"
 
-/* Ids that are compared at a time */
+/* A vector of ids that are compared in one step */
 typedef uint16_t id_vector __attribute__((vector_size(16)));
 
 #define VECTOR_IDS	(sizeof(id_vector) / sizeof(uint16_t))
 
-/* Are ids ascending and distinct? */
+/* True if ids are ascending and distinct */
 static bool
 ids_valid(const uint16_t *ids, uint32_t len)
 {
@@ -70,8 +70,8 @@ gpuvec_sets_free_messages(gpuvec_sets_update *sets)
 }
 
 /*
- * The rows as segments, or as they are staged, which stands for the former on
- * a device
+ * On a device, charge what the rows will take as segments.  On the CPU,
+ * charge the larger of that and what they take while staged, plus the pages.
  */
 size_t
 gpuvec_sets_bytes_taken(const gpuvec_update *update)
@@ -86,8 +86,9 @@ gpuvec_sets_bytes_taken(const gpuvec_update *update)
 }
 
 /*
- * Rows of pages that came back as they were are not staged, and when there
- * are many they are all copied.
+ * Keeps the message only if staged rows are lent from it: unchanged pages
+ * stage no rows, and when many rows are staged all are copied.  Once no rows
+ * are lent, the messages are freed.
  */
 bool
 gpuvec_sets_own_message(gpuvec_update *update, char **message, size_t size, gpuvec_error *error)

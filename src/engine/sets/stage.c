@@ -1,25 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * stage.c
- *	  Rows on their way into segments.
+ *	  The stage: rows that wait to be sorted and built into segments.
  *
- * Segments hold rows in the order of (length, tid), while pages bring them in
- * that of tid.  So rows are staged by length: every length up to a limit has
- * a list of chunks of its own, longer ones share one by ranges.  In a list of
- * one length the rows are in order as they came, and the others are sorted
- * one list at a time.  Thus no array of all rows is ever made, and chunks are
- * freed as the segments that were built from them come into being: at its
- * peak a load takes little more memory than the segments.
+ * Segments hold rows in the order of (length, tid), but pages bring them in
+ * the order of tid.  So rows are staged in classes by length.  Each length
+ * below OWN_CLASSES has a class; longer lengths share classes by ranges.  A
+ * class is a list of chunks.  The rows of a class of one length are in order
+ * as they come.  The other classes are sorted one at a time.  So no array of
+ * all rows is ever made, and chunks are freed as soon as their segments are
+ * built: at its peak a load takes little more memory than the segments.
  *
- * The first rows stay together, in an array, whatever their lengths: an
- * update has often no others, and so few are sorted sooner than they are
- * spread over lists.  If their ids last, they are not copied.
+ * The first FIRST_ROWS rows are kept in one array, whatever their lengths.
+ * An update often has no more rows, and sorting so few rows is faster than
+ * spreading them over classes.  If their ids stay valid, they are not copied.
  *
  * When much has been staged, chunks are cut from blocks of the size of a huge
- * page.  A block has chunks of a few neighbouring classes, so it too can be
- * freed soon after the first of its rows went to a segment.
+ * page.  The chunks of a block belong to a few neighboring classes, so a
+ * block too can be freed soon after its first row went to a segment.
  *
- * A staged row is a header of 8 bytes and its ids, padded to 4.
+ * A staged row is a header of 8 bytes and its ids, padded to a multiple of 4
+ * bytes.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,27 +31,33 @@
 #include "engine/host_memory.h"
 #include "engine/sets/stage.h"
 
-/* Lengths below have a class each; beyond, an octave has 16 */
+/*
+ * Each length below OWN_CLASSES has a class; from there on, each octave of
+ * lengths is divided into 16 classes
+ */
 #define OWN_CLASSES		256
 #define NCLASSES		(OWN_CLASSES + 8 * 16 + 1)
 
 /*
- * The class of the first rows, as long as there are no more than these, and
- * room for some
+ * The class of the first rows, used up to FIRST_ROWS rows; FIRST_ROOM is the
+ * initial size of their array
  */
 #define FIRST_CLASS		NCLASSES
 #define FIRST_ROWS		4096
 #define FIRST_ROOM		1024
 
-/* Chunks grow from list to list, up to what malloc returns to the system */
+/*
+ * Bytes of the first chunk of a class (FIRST_ROWS_CHUNK: of the class of the
+ * first rows).  Each next chunk is 4 times as large, up to LAST_CHUNK.
+ */
 #define FIRST_CHUNK		((size_t) 8 * 1024)
 #define FIRST_ROWS_CHUNK	((size_t) 32 * 1024)
 #define LAST_CHUNK		((size_t) 512 * 1024)
 
 /*
- * Classes that share blocks, and how large the chunks are that are cut from
- * them, once so much has been staged in all, and so much of the group in
- * chunks of its own
+ * GROUP classes share blocks, from which chunks of PIECE bytes are cut.  This
+ * starts when the stage has BLOCKS_FROM bytes in all, and the group has
+ * GROUP_FROM bytes in chunks of their own.
  */
 #define GROUP			8
 #define PIECE			((size_t) 64 * 1024)
@@ -58,16 +65,16 @@
 #define GROUP_FROM		((size_t) 1024 * 1024)
 #define NGROUPS			(NCLASSES / GROUP + 1)
 
-/* Bytes of a row in a segment, over its chunks of ids */
+/* Bytes of a row in a segment, besides its chunks of ids */
 #define ROW_BYTES		14
 
 /*
- * On the CPU threads share a search by segments: do not make fewer for larger
- * ones than these
+ * On the CPU, threads share a search by segments, so small mirrors are cut
+ * into more segments, but not into ones of less than FEWEST_ROWS rows
  */
 #define FEWEST_ROWS		8192
 
-/* A staged row: ids follow */
+/* Header of a staged row; its ids follow */
 typedef struct staged_row
 {
 	uint32_t	block;
@@ -77,20 +84,21 @@ typedef struct staged_row
 #define LEN_BITS	17
 #define LEN_MASK	((UINT32_C(1) << LEN_BITS) - 1)
 
-/* Memory of GPUVEC_HUGE_PAGE bytes for chunks */
+/* A block of GPUVEC_HUGE_PAGE bytes, from which chunks are cut */
 typedef struct stage_block
 {
 	char	   *memory;
 	int			group;
-	size_t		used;			/* bytes that were cut off */
-	size_t		nchunks;		/* that are in use */
+	size_t		used;			/* bytes that were cut */
+	size_t		nchunks;		/* chunks that are in use */
 } stage_block;
 
 typedef struct stage_chunk
 {
 	struct stage_chunk *next;
-	stage_block *block;			/* NULL: memory of its own */
-	size_t		size;			/* of data */
+	stage_block *block;			/* block that contains the chunk; NULL:
+								 * allocated on its own */
+	size_t		size;			/* bytes of data */
 	size_t		used;
 	char		data[];
 } stage_chunk;
@@ -110,15 +118,17 @@ struct gpuvec_stage
 	uint64_t	nrows;
 	size_t		bytes;
 	size_t		estimate;
-	uint64_t	lent;			/* first rows whose ids are not ours */
-	bool		spread;			/* the first rows are in the other classes now */
-	gpuvec_source_row *first;	/* the first rows; their copies are in the
-								 * last class */
+	uint64_t	lent;			/* first rows whose ids were not copied */
+	bool		spread;			/* the first rows were moved to the other
+								 * classes */
+	gpuvec_source_row *first;	/* [first_room] the first rows; copies of
+								 * their ids are in FIRST_CLASS */
 	uint64_t	first_room;
 	row_class	classes[NCLASSES + 1];
-	stage_block *open[NGROUPS]; /* the block from which a group's next chunk
-								 * is cut */
-	size_t		own[NGROUPS];	/* bytes of a group's chunks that were not cut */
+	stage_block *open[NGROUPS]; /* block from which the group's next chunk is
+								 * cut */
+	size_t		own[NGROUPS];	/* bytes of the group's chunks with memory of
+								 * their own */
 };
 
 gpuvec_stage *
@@ -127,7 +137,7 @@ gpuvec_stage_new(void)
 	return calloc(1, sizeof(gpuvec_stage));
 }
 
-/* A chunk leaves its block; the last one takes it with it */
+/* A chunk of a block is freed; the last one frees the block */
 static void
 leave_block(gpuvec_stage *stage, stage_block *b)
 {
@@ -233,7 +243,7 @@ new_block(gpuvec_stage *stage, int group)
 	return b;
 }
 
-/* Cut a chunk from a block */
+/* Cut a chunk from the group's block, or from a new one */
 static stage_chunk *
 cut_chunk(gpuvec_stage *stage, int group)
 {
@@ -253,7 +263,7 @@ cut_chunk(gpuvec_stage *stage, int group)
 	return c;
 }
 
-/* A chunk with memory of its own */
+/* Allocate a chunk with memory of its own */
 static stage_chunk *
 allocate_chunk(gpuvec_stage *stage, int group, size_t size)
 {
@@ -268,7 +278,7 @@ allocate_chunk(gpuvec_stage *stage, int group, size_t size)
 	return c;
 }
 
-/* A chunk with room for `bytes`, behind the last one of a class */
+/* Append a chunk with room for `bytes` to a class */
 static stage_chunk *
 new_chunk(gpuvec_stage *stage, row_class *class, size_t bytes, gpuvec_error *error)
 {
@@ -335,7 +345,7 @@ add_row(gpuvec_stage *stage, row_class *class, uint64_t tid, const uint16_t *ids
 	return true;
 }
 
-/* Make room for one more of the first rows */
+/* Enlarge the array of the first rows */
 static bool
 reserve_first(gpuvec_stage *stage, gpuvec_error *error)
 {
@@ -350,7 +360,7 @@ reserve_first(gpuvec_stage *stage, gpuvec_error *error)
 	return true;
 }
 
-/* Let somebody else have the array of the first rows */
+/* Detach the array of the first rows; the caller frees it */
 static gpuvec_source_row *
 take_first(gpuvec_stage *stage)
 {
@@ -362,7 +372,7 @@ take_first(gpuvec_stage *stage)
 	return first;
 }
 
-/* Add one of the first rows, or a copy of it */
+/* Add one of the first rows; its ids are copied unless `last` */
 static bool
 add_first(gpuvec_stage *stage, uint64_t tid, const uint16_t *ids, uint32_t len, bool last,
 		  gpuvec_error *error)
@@ -390,7 +400,7 @@ add_first(gpuvec_stage *stage, uint64_t tid, const uint16_t *ids, uint32_t len, 
 	return true;
 }
 
-/* Take a staged row apart; returns its bytes */
+/* Read a staged row; returns its bytes */
 static inline size_t
 read_row(const char *from, gpuvec_source_row *row)
 {
@@ -402,7 +412,9 @@ read_row(const char *from, gpuvec_source_row *row)
 	return staged_bytes(row->len);
 }
 
-/* Spread the first rows over the classes of their lengths: there are more */
+/*
+ * Move the first rows to the classes of their lengths, when more rows come
+ */
 static bool
 spread_rows(gpuvec_stage *stage, gpuvec_error *error)
 {
@@ -439,16 +451,18 @@ gpuvec_stage_add(gpuvec_stage *stage, uint64_t tid, const uint16_t *ids, uint32_
 	return true;
 }
 
-/* Going through all rows in the order of segments */
+/* A cursor over all rows, in the order of segments */
 typedef struct stage_cursor
 {
 	gpuvec_stage *stage;
 	uint32_t	nblocks;
-	int			class;			/* the one that is being read, -1 at first */
-	stage_chunk *retired;		/* read, but in use until segments are built */
+	int			class;			/* class that is being read, -1 at first */
+	stage_chunk *retired;		/* chunks that were read, in use until their
+								 * segments are built */
 
 	/* a class whose rows are in order */
-	size_t		offset;			/* of the next row in the class's first chunk */
+	size_t		offset;			/* offset of the next row in the class's first
+								 * chunk */
 
 	/* a class whose rows had to be sorted */
 	gpuvec_source_row *sorted;
@@ -456,7 +470,6 @@ typedef struct stage_cursor
 	uint64_t	at;
 } stage_cursor;
 
-/* Make the sorted array of a class's rows */
 static bool
 sort_class(stage_cursor *c, gpuvec_thread_pool *pool, gpuvec_error *error)
 {
@@ -478,7 +491,7 @@ sort_class(stage_cursor *c, gpuvec_thread_pool *pool, gpuvec_error *error)
 	return gpuvec_rows_sort(c->sorted, c->nsorted, gpuvec_thread_pool_threads(pool), error);
 }
 
-/* Put the first chunk of the current class aside */
+/* Move the first chunk of the current class to the retired ones */
 static void
 retire_chunk(stage_cursor *c)
 {
@@ -520,7 +533,10 @@ next_in_class(stage_cursor *c, gpuvec_source_row *row)
 	return true;
 }
 
-/* Read up to n rows; the number that were read, or -1 on failure */
+/*
+ * Read up to n rows, without those of blocks at or beyond nblocks.  Returns
+ * the number read, 0 at the end, or -1 on failure.
+ */
 static int64_t
 read_rows(stage_cursor *c, gpuvec_source_row *rows, uint64_t n, gpuvec_thread_pool *pool,
 		  gpuvec_error *error)
@@ -545,7 +561,7 @@ read_rows(stage_cursor *c, gpuvec_source_row *rows, uint64_t n, gpuvec_thread_po
 	return (int64_t) done;
 }
 
-/* Building some segments at a time, on all threads */
+/* A batch of segments that all threads build */
 typedef struct build_task
 {
 	gpuvec_backend *backend;
@@ -558,7 +574,7 @@ typedef struct build_task
 	int			failed;			/* atomic */
 } build_task;
 
-/* Build and adopt one segment; by a thread of the pool */
+/* Build and adopt one segment; called by a thread of the pool */
 static void
 build_segment(void *arg, uint64_t part, int thread)
 {
@@ -586,7 +602,7 @@ build_segment(void *arg, uint64_t part, int thread)
 	__atomic_store_n(&task->failed, 1, __ATOMIC_RELAXED);
 }
 
-/* Rows of each segment, so that all are about as large */
+/* The number of rows of each segment: all get about the same size */
 static uint32_t
 choose_segment_rows(const gpuvec_stage_target *target)
 {
@@ -603,7 +619,10 @@ choose_segment_rows(const gpuvec_stage_target *target)
 	return (uint32_t) (rows < GPUVEC_SEGMENT_ROWS ? rows : GPUVEC_SEGMENT_ROWS);
 }
 
-/* Read and build batch after batch into task->segments, which has room */
+/*
+ * Read rows and build their segments, `room` rows at a time.  task->segments
+ * is large enough for all segments.
+ */
 static bool
 build_all(stage_cursor *c, const gpuvec_stage_target *target, build_task *task,
 		  gpuvec_source_row *rows, uint64_t room, uint32_t *nsegments, gpuvec_error *error)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * stage.h
- *	  Rows on their way into segments.
+ *	  The stage: rows that wait to be sorted and built into segments.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,42 +13,47 @@
 
 typedef struct gpuvec_stage gpuvec_stage;
 
-/* NULL on lack of memory */
+/* Make an empty stage; NULL on lack of memory */
 extern gpuvec_stage *gpuvec_stage_new(void);
 extern void gpuvec_stage_free(gpuvec_stage *stage);
 
 /*
- * Add a copy of a row; or, if its ids last until the stage is gone, perhaps
- * the row itself
+ * Add a row.  Its ids are copied, except that if `last`, they stay valid
+ * until the stage is freed, and the stage may refer to them.
  */
 extern bool gpuvec_stage_add(gpuvec_stage *stage, uint64_t tid, const uint16_t *ids,
 							 uint32_t len, bool last, gpuvec_error *error);
 
 extern uint64_t gpuvec_stage_rows(const gpuvec_stage *stage);
-extern uint64_t gpuvec_stage_lent(const gpuvec_stage *stage);	/* rows that were not
-																 * copied */
-extern size_t gpuvec_stage_bytes(const gpuvec_stage *stage);	/* allocated */
-extern size_t gpuvec_stage_estimate(const gpuvec_stage *stage); /* as segments */
+extern uint64_t gpuvec_stage_lent(const gpuvec_stage *stage);	/* number of rows that
+																 * were not copied */
+extern size_t gpuvec_stage_bytes(const gpuvec_stage *stage);	/* bytes allocated */
+extern size_t gpuvec_stage_estimate(const gpuvec_stage *stage); /* bytes that the rows
+																 * will take as segments */
 
-/* How to build segments of what was staged */
+/* How to build segments of the staged rows */
 typedef struct gpuvec_stage_target
 {
 	gpuvec_thread_pool *pool;
 	gpuvec_backend *backend;
-	uint32_t	nblocks;		/* rows of blocks at or beyond are left out
-								 * ... */
-	uint64_t	nrows;			/* ... and this many remain */
-	int			shares;			/* threads that share a search, by segments */
+	uint32_t	nblocks;		/* rows of blocks at or beyond this are left
+								 * out */
+	uint64_t	nrows;			/* number of rows that are not left out */
+	int			shares;			/* threads that will share a search by
+								 * segments */
 
-	/* called now and then with the bytes built and those still staged */
+	/*
+	 * called now and then, with the bytes of the segments built and of the
+	 * rows still staged; false stops building
+	 */
 	bool		(*progress) (void *arg, size_t built, size_t staged, gpuvec_error *error);
 	void	   *arg;
 } gpuvec_stage_target;
 
 /*
- * Sort all rows by (len, tid) and build and adopt their segments, which
- * *segments (malloc'd) lists.  Staged rows are freed as their segments are
- * built.
+ * Sort all rows by (len, tid), build their segments, and adopt these.
+ * *segments is a malloc'd array of *nsegments references.  Staged rows are
+ * freed as their segments are built.
  */
 extern bool gpuvec_stage_build(gpuvec_stage *stage, const gpuvec_stage_target *target,
 							   gpuvec_segment ***segments, uint32_t *nsegments,

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * devices.c
- *	  The devices that mirrors live on, and how much memory they may take
- *	  there.
+ *	  The devices that hold mirrors, and their memory budgets.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,12 +14,13 @@
 #define MEGABYTE	((size_t) 1024 * 1024)
 
 /*
- * Part of the free device memory, or of the machine's, that mirrors may take
+ * Default budget: percent of the free device memory, or of the machine's
+ * memory
  */
 #define DEVICE_PERCENT	80
 #define MACHINE_PERCENT	50
 
-/* A number in a file, or SIZE_MAX ("max", no file) */
+/* The number in a file, or SIZE_MAX if there is none ("max", or no file) */
 static size_t
 read_limit(const char *path)
 {
@@ -54,14 +54,14 @@ cgroup_limit(void)
 		char	   *group = controllers ? strchr(controllers + 1, ':') : NULL;
 		size_t		found;
 
-		/* number:controllers:path */
+		/* the line is "number:controllers:path" */
 		if (group == NULL)
 			continue;
 		*group++ = '\0';
 		group[strcspn(group, "\n")] = '\0';
 		if (*group != '/' || (!unified && strstr(controllers, "memory") == NULL))
 			continue;
-		/* the group itself and all above it */
+		/* look at the group and all of its ancestors */
 		for (;;)
 		{
 			if (unified)
@@ -80,7 +80,7 @@ cgroup_limit(void)
 	return limit;
 }
 
-/* What mirrors may take of a device */
+/* The bytes of a device that mirrors may use */
 static size_t
 choose_budget(gpuvec_backend *backend, const gpuvec_engine_options *options)
 {
@@ -111,7 +111,7 @@ add_device(gpuvec_store *store, gpuvec_backend *backend, const gpuvec_engine_opt
 	return true;
 }
 
-/* Open all GPUs that are asked for.  False: *error says why not. */
+/* Open all GPUs that the options name.  On failure, fills *error. */
 static bool
 open_devices(gpuvec_store *store, const gpuvec_engine_options *options, gpuvec_error *error)
 {
@@ -130,7 +130,7 @@ open_devices(gpuvec_store *store, const gpuvec_engine_options *options, gpuvec_e
 	return true;
 }
 
-/* Close the devices that were opened before one failed */
+/* Close all devices, after one has failed to open */
 static void
 close_devices(gpuvec_store *store)
 {
@@ -155,7 +155,7 @@ open_cpu(gpuvec_store *store, const gpuvec_engine_options *options, gpuvec_error
 	return add_device(store, backend, options) || gpuvec_fail_memory(error, 0);
 }
 
-/* Say what is ready */
+/* Log the devices and their budgets */
 static void
 log_ready(const gpuvec_store *store)
 {
@@ -208,7 +208,6 @@ gpuvec_store_open(gpuvec_store *store, const gpuvec_engine_options *options)
 	return true;
 }
 
-/* The device with the most free memory; the caller holds the store's mutex */
 gpuvec_device *
 gpuvec_roomiest_device(gpuvec_store *store)
 {

@@ -3,15 +3,16 @@
  * fingerprint.c
  *	  Fingerprints of a page's rows.
  *
- * VACUUM, hint bits and deletions change a page's LSN but none of its rows,
- * and then nothing has to move.  To see that without reading rows back from a
- * GPU, a fingerprint of each page's bytes is kept: the bytes, seven at a
- * time, are the coefficients of a polynomial, which is evaluated modulo 2^61
- * - 1 at two random points that each engine chooses anew.  Two different byte
- * strings of n words agree at no more than n points each (Carter and Wegman
- * 1979), so whatever the pages are, they are taken for the same with a
- * probability below (n / 2^60)^2: 2^-98 for a page of 8 kB, 2^-69 for a page
- * with the longest sets there can be.
+ * VACUUM, hint bits and deletions change a page's LSN but none of its rows;
+ * then no rows need to be updated.  To detect this without reading rows back
+ * from a GPU, the engine keeps a fingerprint of each page's bytes.  The
+ * bytes, seven at a time, are the coefficients of a polynomial.  It is
+ * evaluated modulo 2^61 - 1 at two random points, which each engine process
+ * chooses anew.  Two different byte strings of n words agree at no more than
+ * n points each (Carter and Wegman 1979).  So whatever the pages are, two
+ * different pages have the same fingerprint with a probability below (n /
+ * 2^60)^2: 2^-98 for a page of 8 kB, 2^-69 for a page with the longest
+ * possible sets.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,14 +26,15 @@
 #define PRIME	((UINT64_C(1) << 61) - 1)
 #define WORD	7				/* bytes of a coefficient */
 #define MASK	((UINT64_C(1) << 56) - 1)
-#define STEP	8				/* coefficients that are added at a time */
+#define STEP	8				/* coefficients added in one step */
 
 /* powers[i][j] is the j-th power of point i */
 static uint64_t powers[2][STEP + 1];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /*
- * A sum of products modulo PRIME, nearly reduced: below 2^61 + 8; sum < 2^124
+ * Reduce a sum of products modulo PRIME, but not fully: the result is below
+ * 2^61 + 8.  Needs sum < 2^124.
  */
 static inline uint64_t
 reduce(unsigned __int128 sum)
@@ -43,7 +45,8 @@ reduce(unsigned __int128 sum)
 }
 
 /*
- * Choose the points; without them equal pages cannot be told, so do not go on
+ * Choose the points.  Without random points, unequal pages could be taken for
+ * equal, so the engine aborts if it gets none.
  */
 static void
 choose_points(void)
@@ -62,8 +65,8 @@ choose_points(void)
 }
 
 /*
- * Go on with a value by STEP coefficients: ((value + w[0]) x + w[1]) x ...,
- * but as a sum of products, which do not wait for one another.
+ * Add STEP coefficients to the value at one point: ((value + w[0]) x + w[1])
+ * x ..., computed as a sum of independent products.
  */
 static inline uint64_t
 advance(uint64_t value, const uint64_t *w, const uint64_t *power)
@@ -76,7 +79,7 @@ advance(uint64_t value, const uint64_t *w, const uint64_t *power)
 	return reduce(sum);
 }
 
-/* The coefficient that starts here */
+/* The coefficient in the WORD bytes at p; reads one byte more */
 static inline uint64_t
 word_at(const char *p)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * fingerprint.h
- *	  Fingerprints of a page's rows, to see that they came back as they were.
+ *	  Fingerprints of a page's rows, to detect whether they have changed.
  *
  *-------------------------------------------------------------------------
  */

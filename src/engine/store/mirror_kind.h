@@ -1,20 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * mirror_kind.h
- *	  What a mirror may hold, as a table of functions.
+ *	  Kinds of mirrors: what a mirror may hold, as a table of functions.
  *
- * The store knows mirrors, pages, numbers of refreshes and memory.  It does
- * not know rows: these are a kind's.  There are two,
+ * The store knows mirrors, pages, refresh numbers and memory.  It does not
+ * know rows: these belong to the kind.  There are two kinds,
  *
  *		gpuvec_sets_kind		sets of ids, in segments (engine/sets)
  *		gpuvec_embedding_kind	vectors, found by keys (engine/embedding)
  *
- * A kind extends the structs of mirrors and updates: its own begin with a
- * gpuvec_mirror and a gpuvec_update.  The functions below are all that the
- * store asks of it.  Reading is left to each kind, since what its readers
- * hold on to differs: gpuvec_sets_open, gpuvec_embedding_open.
+ * A kind extends the structs of mirrors and updates: its own structs begin
+ * with a gpuvec_mirror and a gpuvec_update.  The store calls only the
+ * functions below.  Each kind has its own functions for reading, since
+ * readers of different kinds hold different things: gpuvec_sets_open,
+ * gpuvec_embedding_open.
  *
- * To add something:
+ * How to extend this:
  *
  *	- Another kind: a folder beside engine/sets, a table, gpuvec_kind_of.
  *	- Rows that come without their pages: a function beside take_row that
@@ -30,18 +31,18 @@
 
 #include "engine/store/mirror_update.h"
 
-/* A page that was sent */
+/* A page that a session sent in a load or refresh */
 typedef struct gpuvec_sent_page
 {
 	uint32_t	block;
-	uint32_t	nrows;			/* staged; 0 if it came back as it was */
+	uint32_t	nrows;			/* rows taken; 0 if the rows are unchanged */
 	bool		same;
 	gpuvec_page_state state;
 } gpuvec_sent_page;
 
 /*
- * A load or refresh under way; kinds extend it.  Used by one thread at a
- * time.
+ * A load or refresh under way; each kind extends this struct.  Used by one
+ * thread at a time.
  */
 struct gpuvec_update
 {
@@ -51,85 +52,89 @@ struct gpuvec_update
 	gpuvec_sent_page *pages;	/* in ascending order of block */
 	uint64_t	npages;
 	uint64_t	room_pages;
-	size_t		charged;		/* of mirror->charged, for what is under way */
+	size_t		charged;		/* part of mirror->charged for this update */
 
-	/* made by a commit, for publishing */
+	/* made by a commit; publishing leaves the replaced numbers here */
 	gpuvec_page_numbers *numbers;
-	const char *hopeless;		/* why the mirror has to be dropped instead,
-								 * or NULL */
+	const char *hopeless;		/* why the mirror must be dropped instead of
+								 * updated, or NULL */
 };
 
 /*
- * Functions that can fail return false and fill *error.  None holds the
- * store's mutex unless it says so.  Those with an update are called by the
- * mirror's updater alone.
+ * Functions that can fail return false and fill *error.  No function is
+ * called with the store's mutex held unless its comment says so.  Functions
+ * with an update are called only by the mirror's updater.
  */
 struct gpuvec_mirror_kind
 {
-	size_t		mirror_bytes;	/* of the kind's struct of a mirror */
-	size_t		update_bytes;	/* and of an update */
-	size_t		row_header;		/* bytes that each row of a page has at least;
-								 * they begin with its line pointer, a
-								 * uint16_t */
-	bool		keeps_room;		/* what an update got stays the mirror's, even
-								 * if it fails */
+	size_t		mirror_bytes;	/* size of the kind's struct of a mirror */
+	size_t		update_bytes;	/* size of its struct of an update */
+	size_t		row_header;		/* least bytes of a row in a page; a row
+								 * begins with its line pointer, a uint16_t */
+	bool		keeps_room;		/* memory that an update allocated stays with
+								 * the mirror, even if the update fails */
 
 	/*
-	 * A new mirror, all zero but for what the store has filled in; the caller
-	 * holds the mutex.  drop frees what it holds in the end.
+	 * make: fill in a new mirror, which is zero except for what the store has
+	 * set; the caller holds the mutex.  drop: free what the mirror holds, at
+	 * its end.
 	 */
 	bool		(*make) (gpuvec_mirror *mirror, gpuvec_error *error);
 	void		(*drop) (gpuvec_mirror *mirror);
 
 	/*
-	 * Do the rows lie on the mirror's device, whose memory is then charged?
+	 * True if the rows are in the device's memory, which is then charged;
+	 * else the host's memory is charged
 	 */
 	bool		(*on_device) (const gpuvec_mirror *mirror);
 
 	/*
-	 * Bytes that the rows take, or, with an update that is prepared, those
-	 * that they will take.  The caller holds the mutex or is the updater.
+	 * Bytes that the rows take or, with a prepared update (may be NULL), will
+	 * take.  The caller holds the mutex or is the updater.
 	 */
 	void		(*bytes) (const gpuvec_mirror *mirror, const gpuvec_update *update,
 						  size_t *host, size_t *device);
 
 	/*
-	 * Begin an update, whose own part is all zero; end frees it, whatever has
-	 * become of it
+	 * begin: start an update; the kind's part of it is all zero.  end: free
+	 * the kind's part, whether the update was published or not.
 	 */
 	bool		(*begin) (gpuvec_update *update, gpuvec_error *error);
 	void		(*end) (gpuvec_update *update);
 
 	/*
-	 * Take a row, which is in [from, end) and has a header; `lasts`: it stays
-	 * there until the update ends, or its message is given to own_message.
-	 * Returns its bytes, or 0 on failure.
+	 * Take the row at `from`, and return its bytes, or 0 on failure.  Its
+	 * first row_header bytes are there, but the rest may be cut off: the
+	 * page's rows end at `end`.  If `lasts`, the row stays valid until the
+	 * update ends, or until its message is offered to own_message.
 	 */
 	size_t		(*take_row) (gpuvec_update *update, uint64_t tid, const char *from,
 							 const char *end, bool lasts, gpuvec_error *error);
 
-	/* See gpuvec_update_own; NULL: rows are copied whatever `lasts` says */
+	/*
+	 * See gpuvec_update_own.  NULL: take_row copies rows whatever `lasts` is.
+	 */
 	bool		(*own_message) (gpuvec_update *update, char **message, size_t size,
 								gpuvec_error *error);
 
 	/*
-	 * Rows that were taken, and bytes to be charged for them, on the device
-	 * or the host
+	 * Rows taken so far, and the bytes to charge for them: of the device or
+	 * of the host
 	 */
 	uint64_t	(*rows_taken) (const gpuvec_update *update);
 	size_t		(*bytes_taken) (const gpuvec_update *update);
 
 	/*
-	 * Do all that takes time or may fail: afterwards publishing cannot. Pages
+	 * Do all work that takes time or may fail: publishing cannot fail.  Pages
 	 * at or beyond nblocks are left out.  May set update->hopeless instead.
 	 */
 	bool		(*prepare) (gpuvec_update *update, uint32_t nblocks, gpuvec_error *error);
 
 	/*
-	 * Publish, in three steps: keep readers out and exchange the rows; with
-	 * the mutex, change what the store shows of them (gpuvec_mirror.nrows and
-	 * so on); let readers in, with the mirror's new state.  The first and the
-	 * last may be NULL.
+	 * Publish in three steps.  exchange: keep readers out and exchange the
+	 * rows.  publish, with the mutex held: set what the store shows of the
+	 * rows (gpuvec_mirror.nrows and so on).  published: let readers in, with
+	 * the mirror's new state.  exchange and published may be NULL.
 	 */
 	void		(*exchange) (gpuvec_update *update, uint32_t nblocks);
 	void		(*publish) (gpuvec_update *update);
@@ -139,7 +144,7 @@ struct gpuvec_mirror_kind
 extern const gpuvec_mirror_kind gpuvec_sets_kind;
 extern const gpuvec_mirror_kind gpuvec_embedding_kind;
 
-/* Is this the key of a mirror of an embedding table? */
+/* True if this is the key of a mirror of an embedding table */
 static inline bool
 gpuvec_is_embedding_key(const gpuvec_mirror_key *key)
 {
@@ -152,22 +157,19 @@ gpuvec_kind_of(const gpuvec_mirror_key *key)
 	return gpuvec_is_embedding_key(key) ? &gpuvec_embedding_kind : &gpuvec_sets_kind;
 }
 
-/*
- * For take_row: report rows that are not as the protocol wants them; returns
- * false
- */
+/* For take_row: report rows that violate the protocol; returns false */
 extern bool gpuvec_update_bad_pages(gpuvec_error *error, const char *what);
 
 /*
- * For prepare: the pages that replace some that the mirror has, ascending and
- * malloc'd.  NULL on lack of memory.
+ * For prepare: the pages of the update that replace pages of the mirror, in a
+ * malloc'd array of *n, ascending.  NULL on lack of memory.
  */
 extern uint32_t *gpuvec_update_replaced(const gpuvec_update *update, uint64_t *n,
 										gpuvec_error *error);
 
 /*
- * For own_message: charge bytes_taken; a load that cannot fit is to fail now,
- * not at its end
+ * For own_message: charge bytes_taken at once, so that a load that cannot fit
+ * fails early
  */
 extern bool gpuvec_update_charge(gpuvec_update *update, gpuvec_error *error);
 

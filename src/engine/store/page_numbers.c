@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * page_numbers.c
- *	  For each page of a relation the number of the refresh that last read it.
+ *	  Tables of page numbers: for each page of a relation, the number of the
+ *	  refresh that last read it.
  *
- * A refresh publishes a new table, for searches go on with the older one.
- * Tables consist of parts, and have those in common in which no page was read
- * again: so it costs a refresh of a few pages little, however large the
- * relation is.
+ * A refresh publishes a new table, because searches go on with the older one.
+ * Tables consist of parts.  A new table shares those parts of the older one
+ * in which no page was read again.  So a refresh of a few pages is cheap,
+ * however large the relation is.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,7 +16,7 @@
 
 #include "engine/store/page_numbers.h"
 
-/* Parts of a table */
+/* Number of parts of a table */
 static inline uint32_t
 parts_of(uint32_t nblocks)
 {
@@ -42,7 +43,7 @@ gpuvec_page_numbers_new(const gpuvec_page_numbers *old, uint32_t nblocks)
 	return numbers;
 }
 
-/* Let go of a part */
+/* Drop a reference to a part, which may be NULL */
 static void
 unref_part(gpuvec_numbers_part *part)
 {

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * page_numbers.h
- *	  For each page of a relation the number of the refresh that last read it.
+ *	  Tables of page numbers: for each page of a relation, the number of the
+ *	  refresh that last read it.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,12 +12,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Pages whose numbers stand together */
+/* Pages of a part */
 #define GPUVEC_NUMBERS_PAGES	512
 
 /*
- * The numbers of some consecutive pages; shared by tables in which they are
- * the same
+ * The numbers of GPUVEC_NUMBERS_PAGES consecutive pages, shared by tables in
+ * which they are equal
  */
 typedef struct gpuvec_numbers_part
 {
@@ -25,8 +26,8 @@ typedef struct gpuvec_numbers_part
 } gpuvec_numbers_part;
 
 /*
- * A table of them.  Immutable once it is published: a search keeps the table
- * of the view that it searches.
+ * A table of page numbers.  Immutable once published: a search keeps the
+ * table of the view that it searches.
  */
 typedef struct gpuvec_page_numbers
 {
@@ -36,37 +37,37 @@ typedef struct gpuvec_page_numbers
 } gpuvec_page_numbers;
 
 /*
- * A new table for nblocks pages, with the parts of an older one (which may be
- * NULL).  NULL on lack of memory.
+ * Make a table for nblocks pages that shares the parts of an older one (which
+ * may be NULL).  NULL on lack of memory.
  */
 extern gpuvec_page_numbers *gpuvec_page_numbers_new(const gpuvec_page_numbers *old,
 													uint32_t nblocks);
 
 /*
- * Have the number of a page in a part of the table's own, so that it can be
- * set.  Has to be done for every page that the older table does not have.
- * False on lack of memory.
+ * Make the part that holds a page's number private to this table, so that the
+ * number can be set.  Must be called for every page that the older table does
+ * not have.  False on lack of memory.
  */
 extern bool gpuvec_page_numbers_own(gpuvec_page_numbers *numbers, uint32_t block);
 
 extern gpuvec_page_numbers *gpuvec_page_numbers_ref(gpuvec_page_numbers *numbers);
 extern void gpuvec_page_numbers_unref(gpuvec_page_numbers *numbers);
 
-/* Set the number of a page that the table has for its own */
+/* Set the number of a page; needs gpuvec_page_numbers_own first */
 static inline void
 gpuvec_page_numbers_set(gpuvec_page_numbers *numbers, uint32_t block, uint64_t refresh)
 {
 	numbers->parts[block / GPUVEC_NUMBERS_PAGES]->refresh[block % GPUVEC_NUMBERS_PAGES] = refresh;
 }
 
-/* Where the number of a page below nblocks is */
+/* Pointer to the number of a page; block < nblocks */
 static inline const uint64_t *
 gpuvec_page_numbers_at(const gpuvec_page_numbers *numbers, uint32_t block)
 {
 	return &numbers->parts[block / GPUVEC_NUMBERS_PAGES]->refresh[block % GPUVEC_NUMBERS_PAGES];
 }
 
-/* The number of a page below nblocks */
+/* The number of a page; block < nblocks */
 static inline uint64_t
 gpuvec_page_numbers_get(const gpuvec_page_numbers *numbers, uint32_t block)
 {

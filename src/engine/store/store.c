@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * store.c
- *	  The mirrors that are resident: finding, listing, dropping, evicting.
+ *	  The resident mirrors: finding, listing, dropping, evicting.
  *
- * Memory is charged to mirrors in bytes of their device's budget.  When a
- * charge does not fit, mirrors that nobody is loading or refreshing are
- * evicted, the least recently used first, but only if that makes room
- * enough.  An evicted mirror that is being searched is only unlisted; its
- * memory goes when the search lets go of its view.
+ * Mirrors are charged bytes of their device's budget.  When a charge does not
+ * fit, mirrors are evicted, the least recently used first, but only if that
+ * makes enough room.  Private mirrors, and mirrors being loaded or refreshed,
+ * are not evicted.  An evicted mirror that is being searched is only
+ * unlisted; its memory is freed when the search releases its view.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,8 +30,8 @@ gpuvec_now(void)
 }
 
 /*
- * Free mirrors whose last reference is gone; without the mutex, as it takes
- * time
+ * Free a list of mirrors that have no references.  Called without the mutex,
+ * as it takes time.
  */
 static void
 free_mirrors(gpuvec_mirror *dead)
@@ -86,7 +86,7 @@ gpuvec_store_add(gpuvec_store *store, const gpuvec_mirror_key *key, const void *
 		gpuvec_fail_memory(error, kind->mirror_bytes);
 		return NULL;
 	}
-	mirror->refs = 1;			/* the list's */
+	mirror->refs = 1;			/* the list's reference */
 	mirror->listed = true;
 	mirror->key = *key;
 	mirror->kind = kind;
@@ -103,8 +103,8 @@ gpuvec_store_add(gpuvec_store *store, const gpuvec_mirror_key *key, const void *
 }
 
 /*
- * Take a mirror out of the list.  The list's own reference goes too, so the
- * caller must hold another one or free it.
+ * Take a mirror out of the list.  Drops the list's reference, so the caller
+ * must hold another one, or free the mirror if none is left.
  */
 void
 gpuvec_store_unlist(gpuvec_store *store, gpuvec_mirror *mirror)
@@ -123,7 +123,7 @@ gpuvec_store_unlist(gpuvec_store *store, gpuvec_mirror *mirror)
 }
 
 /*
- * Unlist a mirror, and put it on a list of dead ones if nobody else uses it
+ * Unlist a mirror.  If it has no other references, add it to the list *dead.
  */
 static void
 unlist_dead(gpuvec_store *store, gpuvec_mirror *mirror, gpuvec_mirror **dead)
@@ -136,7 +136,7 @@ unlist_dead(gpuvec_store *store, gpuvec_mirror *mirror, gpuvec_mirror **dead)
 	}
 }
 
-/* State of a mirror; NULL is absent */
+/* Get the state of a mirror; NULL or an unlisted mirror is absent */
 void
 gpuvec_store_get_state(const gpuvec_mirror *mirror, gpuvec_state *state)
 {
@@ -169,7 +169,7 @@ gpuvec_store_use(gpuvec_mirror *mirror, uint64_t n)
 	mirror->last_use = gpuvec_now();
 }
 
-/* Does `drop` name this mirror? */
+/* True if `drop` names this mirror */
 static bool
 drop_matches(const gpuvec_mirror *mirror, const gpuvec_drop *drop, const void *session)
 {
@@ -182,7 +182,8 @@ drop_matches(const gpuvec_mirror *mirror, const gpuvec_drop *drop, const void *s
 }
 
 /*
- * Unlist mirrors, by `drop` or (drop == NULL) all private ones of a session
+ * Drop the mirrors that `drop` names, or all private mirrors of a session if
+ * drop is NULL.  Returns their number.
  */
 static uint64_t
 drop_mirrors(gpuvec_store *store, const gpuvec_drop *drop, const void *session)
@@ -216,14 +217,16 @@ gpuvec_store_drop_private(gpuvec_store *store, const void *session)
 	drop_mirrors(store, NULL, session);
 }
 
-/* May a mirror be evicted from a device? */
+/* True if evicting this mirror is allowed and frees memory of the device */
 static bool
 can_go(const gpuvec_mirror *mirror, const gpuvec_device *device)
 {
 	return mirror->device == device && mirror->updater == NULL && mirror->owner == NULL;
 }
 
-/* The mirror of a device that was used least recently and can go */
+/*
+ * The least recently used mirror that can be evicted from a device, or NULL
+ */
 static gpuvec_mirror *
 least_recent(gpuvec_store *store, const gpuvec_device *device)
 {
@@ -235,7 +238,10 @@ least_recent(gpuvec_store *store, const gpuvec_device *device)
 	return oldest;
 }
 
-/* Evict mirrors until `bytes` more fit, unless that is in vain */
+/*
+ * Evict mirrors until `bytes` more fit.  False, with nothing evicted, if that
+ * cannot be reached.  Evicted mirrors without references go to *dead.
+ */
 static bool
 make_room(gpuvec_store *store, gpuvec_device *device, size_t bytes, gpuvec_mirror **dead)
 {
@@ -258,7 +264,7 @@ make_room(gpuvec_store *store, gpuvec_device *device, size_t bytes, gpuvec_mirro
 	return true;
 }
 
-/* Report that a mirror does not fit */
+/* Report that `bytes` more of a mirror do not fit */
 static bool
 fail_budget(const gpuvec_mirror *mirror, size_t bytes, gpuvec_error *error)
 {
@@ -307,8 +313,8 @@ gpuvec_store_charge(gpuvec_store *store, gpuvec_mirror *mirror, size_t *charged,
 }
 
 /*
- * Bytes of a mirror on host and device, with the rows of an update (NULL:
- * those that it has) and nblocks pages
+ * Bytes of a mirror on host and device, with nblocks pages and the rows of an
+ * update (NULL: with its current rows)
  */
 static void
 count_bytes(const gpuvec_mirror *mirror, const gpuvec_update *update, uint32_t nblocks,
@@ -342,7 +348,6 @@ gpuvec_store_settle(gpuvec_mirror *mirror)
 	}
 }
 
-/* Describe a mirror */
 static void
 fill_info(const gpuvec_mirror *mirror, gpuvec_mirror_info *info)
 {

@@ -1,17 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * store.h
- *	  The mirrors that are resident: what they hold, who changes them, and
- *	  what
- *	  has to go when memory is short.
+ *	  The resident mirrors: what they hold, who changes them, and what is
+ *	  evicted when memory is short.
  *
  * store.c			finding, listing, dropping, evicting mirrors
- * devices.c		the devices that mirrors live on, and their memory budgets
- * sweep.c			dropping mirrors that are of nothing any more
+ * devices.c		the devices that hold mirrors, and their memory budgets
+ * sweep.c			dropping mirrors whose table or index is gone
  * update*.c		loading and refreshing a mirror (mirror_update.h)
  * mirror_kind.h	what a mirror may hold
  * page_numbers.c	which refresh last read a page
- * fingerprint.c	did a page's rows come back as they were?
+ * fingerprint.c	checksums that tell whether a page's rows have changed
  *
  *-------------------------------------------------------------------------
  */
@@ -33,31 +32,35 @@ typedef struct gpuvec_device
 {
 	gpuvec_backend *backend;
 	gpuvec_scheduler *scheduler;
-	size_t		budget;			/* bytes that mirrors may take */
-	size_t		used;			/* bytes that they take; guarded by the store */
+	size_t		budget;			/* bytes that mirrors may use */
+	size_t		used;			/* bytes that mirrors are charged; guarded by
+								 * the store's mutex */
 } gpuvec_device;
 
-/* What a mirror remembers of a page to know whether it has changed */
+/*
+ * What a mirror keeps of a page, to detect changes: the page's LSN, and a
+ * fingerprint of its rows
+ */
 typedef struct gpuvec_page_state
 {
 	uint64_t	lsn;
 	gpuvec_fingerprint rows;
 } gpuvec_page_state;
 
-/* Bytes that a page costs, over its rows */
+/* Bytes charged for each page, besides its rows */
 #define GPUVEC_PAGE_BYTES	(sizeof(uint64_t) + sizeof(gpuvec_page_state))
 
-/* What a mirror holds: mirror_kind.h */
+/* The functions of a kind of mirror: mirror_kind.h */
 typedef struct gpuvec_mirror_kind gpuvec_mirror_kind;
 
-/* What loads or refreshes it: mirror_update.h */
+/* A load or refresh under way: mirror_update.h */
 typedef struct gpuvec_update gpuvec_update;
 
 /*
- * A mirror; its kind's struct begins with it.  It is in the store's list
- * until it is dropped or evicted; whoever uses it holds a reference.  The
- * store's mutex guards everything below, except for what only the updater
- * looks at.
+ * A mirror.  The struct of each kind of mirror begins with this struct.  A
+ * mirror is in the store's list until it is dropped or evicted; every user
+ * holds a reference.  The store's mutex guards all members, except those that
+ * only the updater uses.
  */
 typedef struct gpuvec_mirror
 {
@@ -67,37 +70,40 @@ typedef struct gpuvec_mirror
 	gpuvec_mirror_key key;
 	const gpuvec_mirror_kind *kind;
 	gpuvec_device *device;
-	const void *owner;			/* session of a private mirror */
-	const void *updater;		/* session that is loading or refreshing it */
-	bool		committing;		/* the updater is about to publish rows;
-								 * nobody else may */
+	const void *owner;			/* session that owns a private mirror; else
+								 * NULL */
+	const void *updater;		/* session that is loading or refreshing it;
+								 * else NULL */
+	bool		committing;		/* the updater is about to publish rows; no
+								 * other thread may */
 	uint32_t	pages_done;
 	uint32_t	pages_total;
 
-	/* what is published, in one step with the rows */
+	/* published in one step with the rows */
 	gpuvec_page_numbers *numbers;	/* NULL until loaded */
 	uint32_t	nblocks;
 	uint32_t	nsegments;
 	uint64_t	nrows;
-	uint64_t	nids;			/* those of dead rows included */
+	uint64_t	nids;			/* ids, those of dead rows included */
 	uint64_t	refresh;
 	uint64_t	checked;
 	uint64_t	feed;
 	uint64_t	applied;
 	size_t		host_bytes;
 	size_t		device_bytes;
-	size_t		charged;		/* of device->used */
-	size_t		background;		/* of charged, for work in the background */
+	size_t		charged;		/* this mirror's part of device->used */
+	size_t		background;		/* part of charged for work in the background */
 
-	/* the updater's */
+	/* used by the updater only */
 	gpuvec_page_state *pages;	/* [nblocks] */
 
 	uint64_t	loads;
 	uint64_t	refreshes;
 	uint64_t	searches;
 	int64_t		last_use;		/* microseconds since the UNIX epoch */
-	char	   *files;			/* without which it is of no use: see sweep.c;
-								 * or NULL */
+	char	   *files;			/* paths of the files without which the mirror
+								 * is useless, each with its NUL (sweep.c); or
+								 * NULL */
 	size_t		file_bytes;
 } gpuvec_mirror;
 
@@ -109,10 +115,12 @@ typedef struct gpuvec_store
 	pthread_mutex_t mutex;
 	gpuvec_device devices[GPUVEC_MAX_DEVICES];
 	int			ndevices;
-	gpuvec_thread_pool *pool;	/* does what an update or a request takes */
+	gpuvec_thread_pool *pool;	/* runs the parallel parts of updates and
+								 * requests */
 	gpuvec_merger *merger;
 	gpuvec_mirror *mirrors;
-	uint64_t	last_refresh;	/* numbers are given once in an engine's life */
+	uint64_t	last_refresh;	/* number of the last refresh; never reused
+								 * while the engine runs */
 	uint64_t	evictions;
 	int64_t		started;
 } gpuvec_store;
@@ -121,31 +129,39 @@ typedef struct gpuvec_store
 extern int64_t gpuvec_now(void);
 
 /*
- * devices.c: open what the options ask for.  Logs and returns false on
- * failure.
+ * devices.c: open the devices that the options name.  Logs and returns false
+ * on failure.  gpuvec_roomiest_device: the device with the most free budget;
+ * the caller holds the store's mutex.
  */
 extern bool gpuvec_store_open(gpuvec_store *store, const gpuvec_engine_options *options);
 extern gpuvec_device *gpuvec_roomiest_device(gpuvec_store *store);
 
-/* A mirror's state; `session` sees its own private mirrors */
+/*
+ * The state of the mirror of this key.  A private mirror is found only by the
+ * session that owns it.
+ */
 extern void gpuvec_store_stat(gpuvec_store *store, const gpuvec_mirror_key *key,
 							  const void *session, gpuvec_state *state);
 
-/* Drop what `drop` names; returns how many.  A session's private mirrors. */
+/*
+ * Drop the mirrors that `drop` names; returns their number.
+ * gpuvec_store_drop_private drops all private mirrors of a session.
+ */
 extern uint64_t gpuvec_store_drop(gpuvec_store *store, const gpuvec_drop *drop,
 								  const void *session);
 extern void gpuvec_store_drop_private(gpuvec_store *store, const void *session);
 
 /*
- * All mirrors; malloc'd, NULL if there are none (*n is 0) or memory is
- * lacking
+ * Describe all mirrors in a malloc'd array of *n.  NULL if there are none (*n
+ * = 0) or on lack of memory (*n > 0).
  */
 extern gpuvec_mirror_info *gpuvec_store_list(gpuvec_store *store, size_t *n);
 extern void gpuvec_store_engine_info(gpuvec_store *store, gpuvec_engine_info *info);
 
 /*
- * For kinds and updates; the caller holds the mutex.  `add` makes an empty
- * mirror; `use` counts n queries of one.
+ * For kinds and updates; the caller holds the mutex.  find returns NULL if
+ * there is no such mirror.  add makes an empty mirror.  unlist drops the
+ * list's reference.  use counts n queries of a mirror.
  */
 extern gpuvec_mirror *gpuvec_store_find(gpuvec_store *store, const gpuvec_mirror_key *key,
 										const void *session);
@@ -159,29 +175,29 @@ extern void gpuvec_store_get_state(const gpuvec_mirror *mirror, gpuvec_state *st
 extern void gpuvec_store_release(gpuvec_store *store, gpuvec_mirror *mirror);
 
 /*
- * Change what a mirror is charged for one purpose from *charged to `bytes`.
- * If that does not fit, evict others when `evict`, and fail if it still does
- * not.
+ * *charged is the part of a mirror's charge for one purpose.  Set it to
+ * `bytes`, and change the charge accordingly.  If that does not fit and
+ * `evict`, evict other mirrors.  Fail if it still does not fit.
  */
 extern bool gpuvec_store_charge(gpuvec_store *store, gpuvec_mirror *mirror, size_t *charged,
 								size_t bytes, bool evict, gpuvec_error *error);
 
 /*
- * The rows have been exchanged, or an update that keeps its room has come to
- * nothing: charge the mirror what it takes, and what is under way in the
- * background, instead of what it was charged.  The caller holds the mutex.
+ * Charge a mirror for what it takes, plus its work in the background, instead
+ * of what it was charged.  Called after an update has published rows, or has
+ * failed and its memory stays with the mirror (keeps_room).  The caller holds
+ * the mutex.
  */
 extern void gpuvec_store_settle(gpuvec_mirror *mirror);
 
-/*
- * What a mirror will be charged with the rows of an update, and nblocks pages
- */
+/* The charge of a mirror with the rows of an update, and nblocks pages */
 extern size_t gpuvec_store_bytes(const gpuvec_mirror *mirror, const gpuvec_update *update,
 								 uint32_t nblocks);
 
 /*
- * sweep.c: start the sweeper; look after a mirror by these files, paths each
- * with its NUL
+ * sweep.c.  start: start the sweeper thread.  watch: drop this mirror when
+ * these files are gone; they are paths, each with its NUL, of `bytes` bytes
+ * in all.
  */
 extern bool gpuvec_sweep_start(gpuvec_store *store);
 extern void gpuvec_sweep_watch(gpuvec_store *store, gpuvec_mirror *mirror, const char *files,

@@ -1,27 +1,27 @@
 /*-------------------------------------------------------------------------
  *
  * sweep.c
- *	  Mirrors that are of nothing any more are dropped within seconds.
+ *	  Drops stale mirrors within seconds: those whose table or index is
+ *	  gone.
  *
  * Nobody tells the engine that a table was dropped, truncated or rewritten,
- * or an index or a whole database dropped: the session that does it may know
- * nothing of mirrors, and on a standby there is none.  So a mirror is told,
- * when it is loaded, which files its rows come from, and one thread looks
- * after all of them every second.
+ * or an index or a database dropped.  The session that does it may know
+ * nothing of mirrors, and on a standby there is no such session.  So a load
+ * tells the engine which files its mirror depends on.  One thread checks the
+ * files of all mirrors every second.
  *
- *	- Without the file of its rows a mirror goes at once.  A dropped file
- *	stays
- *	  there empty for a while, so a mirror that has pages must not have an
- *	  empty one.  (VACUUM may cut a table down to nothing; its mirror is soon
- *	  loaded again.)
- *	- Without the file of its index it goes when it has not been used for some
- *	  seconds: another index may serve it.
- *	- Of the same file and columns there may be several mirrors: the catalog
- *	  has changed its mind of what the rows mean, or whether the column has an
- *	  index.  Sessions use one of them at a time.  One that has not been used
- *	  for some seconds goes if another has been used since.
+ *	- If the file of its rows is gone, a mirror is dropped at once. A
+ *	  dropped table leaves an empty file for a while, so the file of a mirror
+ *	  that has pages must not be empty. (VACUUM may truncate a table to
+ *	  nothing; its mirror is soon loaded again.)
+ *	- If the file of its index is gone, a mirror is dropped when it has not
+ *	  been used for UNUSED_US: another index may need it.
+ *	- Several mirrors may have the same file and columns: the catalog has
+ *	  changed what the rows mean, or whether the column has an index.
+ *	  Sessions use one of them at a time. A mirror that has not been used
+ *	  for UNUSED_US is dropped if another of them has been used since.
  *
- * To drop a mirror is never wrong: whoever still wants it loads it again.
+ * Dropping a mirror is always safe: a session that needs it loads it again.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,13 +35,13 @@
 #include "engine/fault.h"
 #include "engine/store/store.h"
 
-/* How often to look */
+/* Milliseconds between two checks */
 #define SWEEP_MS		1000
 
-/* A mirror that was not used for so long is unused, in microseconds */
+/* A mirror that has not been used for UNUSED_US microseconds is unused */
 #define UNUSED_US		5000000
 
-/* A mirror that is looked after */
+/* A mirror whose files are checked */
 typedef struct watched_mirror
 {
 	gpuvec_mirror *mirror;		/* with a reference */
@@ -50,7 +50,10 @@ typedef struct watched_mirror
 	bool		index_gone;
 } watched_mirror;
 
-/* Is a file gone?  Whatever else is wrong with it, it may still be there. */
+/*
+ * True if a file does not exist or, if empty_too, is empty.  On any other
+ * error it counts as existing.
+ */
 static bool
 is_gone(const char *path, bool empty_too)
 {
@@ -61,7 +64,7 @@ is_gone(const char *path, bool empty_too)
 	return empty_too && st.st_size == 0;
 }
 
-/* Paths follow one another; the next one, or NULL */
+/* The next path of a mirror's files after `file`, or NULL */
 static const char *
 next_file(const gpuvec_mirror *mirror, const char *file)
 {
@@ -70,9 +73,9 @@ next_file(const gpuvec_mirror *mirror, const char *file)
 }
 
 /*
- * From now on a mirror, which is being loaded, is looked after by these
- * files: of its rows, and of an index that it needs.  Files that are not
- * there cannot be looked after.
+ * Watch the files of a mirror, which is being loaded: the file of its rows
+ * first, then those of the indexes that it needs.  If any file does not
+ * exist, the mirror is not watched.
  */
 void
 gpuvec_sweep_watch(gpuvec_store *store, gpuvec_mirror *mirror, const char *files, size_t bytes)
@@ -97,7 +100,10 @@ gpuvec_sweep_watch(gpuvec_store *store, gpuvec_mirror *mirror, const char *files
 	free(copy);
 }
 
-/* All mirrors that are to be looked after; malloc'd */
+/*
+ * The *n watched mirrors that have no updater, each with a reference;
+ * malloc'd
+ */
 static watched_mirror *
 take_mirrors(gpuvec_store *store, size_t *n)
 {
@@ -122,7 +128,7 @@ take_mirrors(gpuvec_store *store, size_t *n)
 	return list;
 }
 
-/* Look at the files of a mirror */
+/* Check the files of a mirror */
 static void
 look(watched_mirror *w)
 {
@@ -133,14 +139,17 @@ look(watched_mirror *w)
 		w->index_gone |= is_gone(file, true);
 }
 
-/* Has nobody used the mirror for a while? */
+/* True if the mirror has no updater and was not used for UNUSED_US */
 static bool
 is_unused(const gpuvec_mirror *mirror)
 {
 	return mirror->updater == NULL && gpuvec_now() - mirror->last_use > UNUSED_US;
 }
 
-/* Are two mirrors of the same columns of the same file, in the same form? */
+/*
+ * True if two mirrors have the same columns of the same file, in the same
+ * storage; false for private mirrors
+ */
 static bool
 same_columns(const gpuvec_mirror_key *a, const gpuvec_mirror_key *b)
 {
@@ -151,8 +160,8 @@ same_columns(const gpuvec_mirror_key *a, const gpuvec_mirror_key *b)
 }
 
 /*
- * Has another mirror taken the place of this one?  The caller holds the
- * mutex.
+ * True if this mirror is unused and another mirror of the same columns was
+ * used later.  The caller holds the mutex.
  */
 static bool
 is_replaced(const gpuvec_store *store, const gpuvec_mirror *mirror)
@@ -166,7 +175,7 @@ is_replaced(const gpuvec_store *store, const gpuvec_mirror *mirror)
 	return false;
 }
 
-/* Is a mirror of no use any more?  The caller holds the mutex. */
+/* True if the mirror must be dropped.  The caller holds the mutex. */
 static bool
 has_to_go(const gpuvec_store *store, const watched_mirror *w)
 {
@@ -177,7 +186,7 @@ has_to_go(const gpuvec_store *store, const watched_mirror *w)
 	return w->rows_gone || (w->index_gone && is_unused(mirror)) || is_replaced(store, mirror);
 }
 
-/* Look at all mirrors once */
+/* Check all mirrors once, and drop the stale ones */
 static void
 sweep(gpuvec_store *store)
 {
@@ -200,15 +209,11 @@ sweep(gpuvec_store *store)
 		gpuvec_store_release(store, list[i].mirror);
 	free(list);
 
-	/*
-	 * what was deleted should not stay readable in memory that is kept for
-	 * later
-	 */
+	/* deleted data should not stay readable in freed memory */
 	if (ndropped > 0)
 		malloc_trim(0);
 }
 
-/* The thread */
 static void *
 sweeper(void *arg)
 {

@@ -3,11 +3,11 @@
  * update.c
  *	  Beginning and ending a load or a refresh of a mirror.
  *
- * One session at a time changes a mirror: its updater.  Everything that takes
- * time happens outside the store's mutex.  Only the updater changes a
- * mirror's pages, and from the beginning of the commit on its rows, so what
- * it reads of them stays as it is until it publishes, and publishing cannot
- * fail.
+ * One session at a time changes a mirror: its updater.  Only the updater
+ * changes the mirror's pages and, from the start of the commit, its rows.  So
+ * it can read them without the store's mutex until it publishes.  All work
+ * that takes time is done without the mutex, and before publishing, which
+ * cannot fail.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,11 +18,11 @@
 #include "engine/store/mirror_kind.h"
 
 /*
- * Free memory goes back to the system after updates with more rows than this
+ * After updates of more than TRIM_ROWS rows, free memory is returned to the
+ * system
  */
 #define TRIM_ROWS			100000
 
-/* The mirror is free for others; an unfinished load leaves nothing */
 void
 gpuvec_update_end(gpuvec_update *update)
 {
@@ -33,7 +33,7 @@ gpuvec_update_end(gpuvec_update *update)
 	bool		keeps_room = kind->keeps_room && mirror->numbers != NULL;
 	gpuvec_error error;
 
-	/* nobody finds the memory charged after the next one may begin */
+	/* release the charge before another update can begin */
 	if (!keeps_room)
 		(void) gpuvec_store_charge(store, mirror, &update->charged, 0, false, &error);
 	kind->end(update);
@@ -55,9 +55,9 @@ gpuvec_update_end(gpuvec_update *update)
 }
 
 /*
- * Become the updater of a mirror, which a load makes if it is absent.  NULL
- * if there is none, or (with an error) if it has an updater.  The caller
- * holds the mutex.
+ * Make this session the updater of a mirror, which a load adds if it is
+ * absent.  NULL on failure.  NULL without an error if the mirror of a refresh
+ * is absent.  The caller holds the mutex.
  */
 static gpuvec_mirror *
 claim_mirror(gpuvec_store *store, const gpuvec_mirror_key *key, const gpuvec_load *load,

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * update_commit.c
- *	  Publishing a load or refresh: rows, LSNs and numbers of pages, and the
- *	  state of the mirror change in one step.
+ *	  Publishing a load or refresh: the rows, the pages' LSNs and numbers,
+ *	  and the state of the mirror change in one step.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,7 +12,7 @@
 #include "engine/log.h"
 #include "engine/store/mirror_kind.h"
 
-/* Every page that the mirror did not know before must have been sent */
+/* True if every page that the mirror does not have yet was sent */
 static bool
 pages_complete(const gpuvec_update *update, uint32_t nblocks)
 {
@@ -41,7 +41,7 @@ gpuvec_update_replaced(const gpuvec_update *update, uint64_t *n, gpuvec_error *e
 	return blocks;
 }
 
-/* Make the new rows, of the pages below nblocks */
+/* Let the kind prepare the new rows, those of pages below nblocks */
 static bool
 prepare_rows(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 {
@@ -51,8 +51,8 @@ prepare_rows(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 }
 
 /*
- * Make the new table of page numbers, whose new entries publish() fills in,
- * and make room for what is remembered of new pages.
+ * Make the new table of page numbers; publish_pages() fills in its new
+ * entries.  Make room for the state of new pages.
  */
 static bool
 make_numbers(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
@@ -75,7 +75,8 @@ make_numbers(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 }
 
 /*
- * Charge what the mirror will take instead of what it and the update take now
+ * Charge what the mirror will take with its new rows.  Until they are
+ * published, the charge is not lowered.
  */
 static bool
 charge_rows(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
@@ -92,7 +93,10 @@ charge_rows(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 							   true, error);
 }
 
-/* Set what a mirror is said to be.  The caller holds the mutex. */
+/*
+ * Publish the pages and the state of the mirror.  The replaced page numbers
+ * are left in the update.  The caller holds the mutex.
+ */
 static void
 publish_pages(gpuvec_update *update, const gpuvec_commit *commit)
 {
@@ -123,7 +127,7 @@ publish_pages(gpuvec_update *update, const gpuvec_commit *commit)
 }
 
 /*
- * Publish rows and pages in one step; what they replace is left to the update
+ * Publish rows and pages in one step.  What they replace goes to the update.
  */
 static void
 publish(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_state *state)
@@ -145,7 +149,10 @@ publish(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_state *state)
 		kind->published(update, state);
 }
 
-/* Drop a mirror that cannot be mended: it will be loaded anew */
+/*
+ * Drop a mirror that this update cannot bring up to date; it will be loaded
+ * anew
+ */
 static void
 give_up(gpuvec_update *update, gpuvec_state *state)
 {
@@ -158,7 +165,7 @@ give_up(gpuvec_update *update, gpuvec_state *state)
 	pthread_mutex_unlock(&update->store->mutex);
 }
 
-/* From now on nobody else publishes rows of this mirror */
+/* Keep other threads from publishing rows of this mirror */
 static void
 begin_commit(gpuvec_update *update)
 {

@@ -3,10 +3,9 @@
  * update_pages.c
  *	  Taking the pages of a load or refresh.
  *
- * Pages arrive in ascending order.  A page whose rows came back as they were
- * (VACUUM, hint bits and deletions change a page's LSN, but no row) moves
- * nothing; its fingerprint tells.  The rows of all others go to the mirror's
- * kind.
+ * Pages arrive in ascending order.  The rows of each page go to the mirror's
+ * kind, except for a page whose fingerprint shows that its rows are unchanged
+ * (VACUUM, hint bits and deletions change a page's LSN, but no row).
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +21,7 @@ gpuvec_update_bad_pages(gpuvec_error *error, const char *what)
 					   "invalid pages in a message to the gpuvec engine");
 }
 
-/* Take the rows of a page, which fill [row, end) and may last */
+/* Take the rows of a page, which fill [row, end).  lasts: see take_row. */
 static bool
 take_rows(gpuvec_update *update, const gpuvec_page *page, const char *row, const char *end,
 		  bool lasts, gpuvec_error *error)
@@ -49,7 +48,7 @@ take_rows(gpuvec_update *update, const gpuvec_page *page, const char *row, const
 	return row == end || gpuvec_update_bad_pages(error, "A page is longer than its rows.");
 }
 
-/* Note that a page was sent */
+/* Add an entry for a page that was sent; NULL on lack of memory */
 static gpuvec_sent_page *
 new_page(gpuvec_update *update, gpuvec_error *error)
 {
@@ -70,7 +69,7 @@ new_page(gpuvec_update *update, gpuvec_error *error)
 	return &update->pages[update->npages++];
 }
 
-/* Take one page; returns its size, or 0 if it is bad */
+/* Take one page.  Returns its bytes, or 0 on failure. */
 static size_t
 take_page(gpuvec_update *update, const char *from, const char *end, bool lasts,
 		  gpuvec_error *error)

@@ -30,7 +30,7 @@
 #define MAP_TRIP_PAGES		8
 
 /* The map that the engine keeps for this session */
-static uint64 engine_map = 0;	/* its serial */
+static uint64 engine_map = 0;	/* its serial; 0: not known */
 static uint64 engine_generation = 0;
 
 /* What is asked for */
@@ -84,6 +84,9 @@ make_embedding(Question *question, const MirrorConversation *talk, MirrorRequest
 	uint32		map = map_flags(talk);
 	Size		map_bytes = map & GPUVEC_EMBEDDING_KEPT_MAP ? 0 : talk->map_bytes;
 
+	/* what the engine keeps is known again when it has answered */
+	if (map & GPUVEC_EMBEDDING_KEEP_MAP)
+		engine_map = 0;
 	head->known = talk->known;
 	head->flags = (head->flags & ~(GPUVEC_EMBEDDING_KEEP_MAP | GPUVEC_EMBEDDING_KEPT_MAP)) | map;
 	head->nverdicts = verdicts->n;

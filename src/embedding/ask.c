@@ -33,8 +33,8 @@
 #define MAP_TRIP_PAGES		8
 
 /*
- * The map that the engine keeps for this session: its serial number, and the
- * connection that it belongs to
+ * The map that the engine keeps for this session: its serial number (0: not
+ * known), and the connection that it belongs to
  */
 static uint64 engine_map = 0;
 static uint64 engine_generation = 0;
@@ -93,6 +93,9 @@ make_embedding(Question *question, const MirrorConversation *talk, MirrorRequest
 	uint32		map = map_flags(talk);
 	Size		map_bytes = map & GPUVEC_EMBEDDING_KEPT_MAP ? 0 : talk->map_bytes;
 
+	/* what the engine keeps is known again when it has answered */
+	if (map & GPUVEC_EMBEDDING_KEEP_MAP)
+		engine_map = 0;
 	head->known = talk->known;
 	head->flags = (head->flags & ~(GPUVEC_EMBEDDING_KEEP_MAP | GPUVEC_EMBEDDING_KEPT_MAP)) | map;
 	head->nverdicts = verdicts->n;

@@ -45,7 +45,7 @@ KERNEL_OBJS :=
 ENGINE_LIBS = -lm -lpthread
 
 ifeq ($(CUDA),yes)
-KERNEL_SRCS := $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/kernels/*/*.cu))
+KERNEL_SRCS := $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/kernels/*.cu $(srcdir)/kernels/*/*.cu))
 KERNEL_OBJS := $(KERNEL_SRCS:%.cu=build/%.o)
 LAST_ARCH = $(lastword $(CUDA_ARCHS))
 NVCC_FLAGS = -std=c++17 -O3 -lineinfo --fmad=false -I$(srcdir)/src -I$(srcdir) \
@@ -87,7 +87,7 @@ build/%.o: $(srcdir)/%.c
 
 build/%.o: $(srcdir)/%.cu
 	@mkdir -p $(@D)
-	$(NVCC) $(NVCC_FLAGS) -MD -MF $(@:.o=.d) -c -o $@ $<
+	$(NVCC) $(NVCC_FLAGS) -MD -MP -MF $(@:.o=.d) -c -o $@ $<
 
 $(ENGINE_LIB): $(ENGINE_OBJS) $(KERNEL_OBJS)
 	rm -f $@

@@ -165,7 +165,7 @@ limited() {
 # with their data there.  None may outlive its server.
 no_engine_left() {
 	local round
-	for ((round = 0; round < 150; round++)); do
+	for ((round = 0; round < 50; round++)); do
 		[ -n "$(gpuvec_engines "$@")" ] || return 0
 		sleep 0.2
 	done

@@ -21,7 +21,7 @@ sources=$(find src kernels test scripts sql -type f -not -path '*/bin/*' \( -nam
 
 # what looks like a file of ours, as "FILE PATH"
 paths() {
-	grep -oE '(^|[^A-Za-z0-9_./-]|srcdir[)]/)(src|kernels|test|scripts|sql|doc)/[A-Za-z0-9_./-]*[A-Za-z0-9_]\.(c|h|cu|cuh|inc|sh|sql|spec|pl|md|mk|py|patch|cpp)' \
+	grep -oE '(^|[^A-Za-z0-9_./-]|srcdir[)]/)(src|kernels|test|scripts|sql|doc)/[A-Za-z0-9_./-]*[A-Za-z0-9_]\.(csv|cuh|cu|cpp|c|h|inc|sh|sql|spec|pl|md|mk|py|patch)' \
 		$docs $sources | sed -E 's,srcdir\)/,,;s,^([^:]*):[^A-Za-z]?,\1 ,' | sort -u
 }
 

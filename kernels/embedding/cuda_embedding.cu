@@ -70,6 +70,13 @@ cuda_embedding::fetch(staged_stream &stream, void *to, const void *from, size_t 
 	return stream.fetch(to, from, bytes, "copy data from the GPU", error);
 }
 
+/* Free everything; no bank is left */
+static void
+embedding_close(gpuvec_vectors *vectors)
+{
+	delete static_cast<struct cuda_embedding *>(vectors);
+}
+
 gpuvec_vectors *
 embedding_open(struct cuda_device &device, const struct embedding_policy &policy,
 			   gpuvec_error *error)
@@ -81,6 +88,7 @@ embedding_open(struct cuda_device &device, const struct embedding_policy &policy
 		gpuvec_fail_memory(error, sizeof(*e));
 		return NULL;
 	}
+	e->close = embedding_close;
 	e->make = bank_make;
 	e->release = bank_release;
 	e->reserve = bank_reserve;
@@ -97,12 +105,6 @@ embedding_open(struct cuda_device &device, const struct embedding_policy &policy
 	e->weight_gradients = weights_request;
 	e->nearest = nearest_request;
 	return e;
-}
-
-void
-embedding_close(gpuvec_vectors *vectors)
-{
-	delete static_cast<struct cuda_embedding *>(vectors);
 }
 
 } // namespace gpuvec

@@ -20,7 +20,7 @@
 
 #include <mutex>
 
-#include "engine/embedding/embedding_backend.h"
+#include "engine/embedding_backend.h"
 #include "kernels/device/arena.h"
 #include "kernels/device/cuda_device.h"
 #include "kernels/device/free_list.h"
@@ -272,12 +272,13 @@ extern bool
 nearest_request(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_slot_search *search,
 				gpuvec_error *error);
 
-/* Open, NULL and *error if that fails, and close; the device outlives it */
+/*
+ * Open a device's service of embedding tables; NULL and *error if that fails.
+ * The device outlives it.
+ */
 extern gpuvec_vectors *
 embedding_open(struct cuda_device &device, const struct embedding_policy &policy,
 			   gpuvec_error *error);
-extern void
-embedding_close(gpuvec_vectors *vectors);
 
 } // namespace gpuvec
 

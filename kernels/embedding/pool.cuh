@@ -372,6 +372,24 @@ pooling_group_starts(void)
 }
 
 /*
+ * The weights of the next U lookups of a group, which its lanes hold in
+ * `weights`.  Unless all rows are there, `mine` has a bit for each that is: the
+ * weight of a missing row is -0, for -0 * 0 does not change a sum.
+ */
+template <int LANES, int U>
+static __device__ __forceinline__ void
+pooling_batch_weights(float weights, bool all, uint32_t mine, float (&weight)[U])
+{
+#pragma unroll
+	for (int u = 0; u < U; u++)
+	{
+		weight[u] = __shfl_sync(FULL_WARP, weights, u, LANES);
+		if (!all && !(mine >> u & 1))
+			weight[u] = -0.0f;
+	}
+}
+
+/*
  * Add the rows of the lookups j .. j + U - 1 of a chunk.  All of them are
  * loaded before the first is added.  Where bags end, end(j + u) is called by
  * the whole warp, which has to find out itself for which groups of LANES
@@ -434,16 +452,7 @@ pooling_add_batch(const char *base, uint32_t stride_bytes, struct pooling_chunk 
 		}
 	}
 	if (W)
-	{
-		/* where a row is missing, -0 * 0 is what does not change a sum */
-#pragma unroll
-		for (int u = 0; u < U; u++)
-		{
-			weight[u] = __shfl_sync(FULL_WARP, weights, u, LANES);
-			if (present != need && !(mine >> u & 1))
-				weight[u] = -0.0f;
-		}
-	}
+		pooling_batch_weights<LANES>(weights, present == need, mine, weight);
 
 	auto add = [&](int u)
 	{

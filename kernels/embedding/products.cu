@@ -10,7 +10,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "engine/embedding/embedding_backend.h"
+#include "engine/embedding_backend.h"
 #include "kernels/device/arena.h"
 #include "kernels/device/lanes.cuh"
 #include "kernels/device/launch.h"

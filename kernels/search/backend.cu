@@ -1,10 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * backend.cu
- *	  The CUDA backend: opening a GPU and closing it.
- *
- * Vectors of embedding tables have streams and buffers of their own
- * (kernels/embedding).
+ *	  Opening a GPU for searches, and closing it.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/embedding/cuda_embedding.h"
 #include "kernels/search/search_backend.h"
 
 namespace gpuvec
@@ -49,7 +45,8 @@ close(gpuvec_backend *backend)
 	struct search_backend *b = static_cast<struct search_backend *>(backend);
 	gpuvec_error ignored;
 
-	embedding_close(b->vectors);
+	if (b->vectors)
+		b->vectors->close(b->vectors);
 	if (b->pool)
 		gpuvec_thread_pool_free(b->pool);
 	if (b->stream != NULL && b->device.enter(&ignored))
@@ -125,18 +122,8 @@ prepare(struct search_backend *b, gpuvec_error *error)
 		   device.check(select_prepare(), "load the kernels", error);
 }
 
-} // namespace gpuvec
-
-using namespace gpuvec;
-
-int
-gpuvec_cuda_count(gpuvec_error *error)
-{
-	return count_usable_devices(error);
-}
-
-gpuvec_backend *
-gpuvec_cuda_open(const gpuvec_backend_options *options, gpuvec_error *error)
+struct search_backend *
+search_open(const gpuvec_backend_options *options, gpuvec_error *error)
 {
 	struct search_backend *b = new (std::nothrow) search_backend();
 
@@ -157,8 +144,7 @@ gpuvec_cuda_open(const gpuvec_backend_options *options, gpuvec_error *error)
 	b->read_ids = read_ids;
 	b->topk = topk;
 	b->close = close;
-	if (!b->device.open(options->device, error) || !prepare(b, error) ||
-		(b->vectors = embedding_open(b->device, embedding_policy(), error)) == NULL)
+	if (!b->device.open(options->device, error) || !prepare(b, error))
 	{
 		close(b);
 		return NULL;
@@ -167,6 +153,10 @@ gpuvec_cuda_open(const gpuvec_backend_options *options, gpuvec_error *error)
 	b->pool = gpuvec_thread_pool_new(std::min(gpuvec_cores(), DECODE_THREADS));
 	return b;
 }
+
+} // namespace gpuvec
+
+using namespace gpuvec;
 
 struct gpuvec_search_policy
 gpuvec_search_policy_get(gpuvec_backend *backend)

@@ -107,6 +107,15 @@ struct search_backend : gpuvec_backend
 	gpuvec_thread_pool *pool = NULL; /* decodes large answers; NULL: the caller does it alone */
 };
 
+/* ---- backend.cu ---- */
+
+/*
+ * Open a GPU for searches.  NULL and *error if that fails.  The backend has no
+ * vectors yet; its close() closes those that it was given.
+ */
+extern struct search_backend *
+search_open(const gpuvec_backend_options *options, gpuvec_error *error);
+
 /* ---- segments.cu ---- */
 
 /* Wait for a stream for uploads.  NULL and *error if it cannot be used. */

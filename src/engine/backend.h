@@ -17,7 +17,7 @@
 #include "core/method.h"
 #include "engine/engine_error.h"
 #include "engine/segment.h"
-#include "engine/embedding/embedding_backend.h"
+#include "engine/embedding_backend.h"
 
 #ifdef __cplusplus
 extern "C"

@@ -17,7 +17,7 @@
 
 #include "core/pooling.h"
 #include "core/protocol.h"
-#include "engine/embedding/embedding_backend.h"
+#include "engine/embedding_backend.h"
 #include "engine/store/page_numbers.h"
 
 /* A row: its bank << 32 | its slot there */

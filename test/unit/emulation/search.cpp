@@ -11,7 +11,6 @@
  *-------------------------------------------------------------------------
  */
 #include "kernels/search/search_backend.h"
-#include "kernels/embedding/cuda_embedding.h"
 
 #define BEYOND			256		/* bytes that are checked */
 
@@ -26,8 +25,6 @@ alignas(256) uint4 select_memory[(EMU_MOST_SHARED + BEYOND) / sizeof(uint4)];
 
 using gpuvec::shared_memory;
 using gpuvec::select_memory;
-
-static char something;			/* for a handle to point at */
 
 /* Is there still 0 beyond what a kernel may use? */
 static void
@@ -64,13 +61,14 @@ emu_run_shared(const cudaLaunchConfig_t *config, const std::function<void()> &ke
 }
 
 /* There are no embedding tables */
-gpuvec_vectors *
-gpuvec::embedding_open(struct gpuvec::cuda_device &, const struct gpuvec::embedding_policy &, gpuvec_error *)
+gpuvec_backend *
+gpuvec_cuda_open(const gpuvec_backend_options *options, gpuvec_error *error)
 {
-	return (gpuvec_vectors *) &something;
+	return gpuvec::search_open(options, error);
 }
 
-void
-gpuvec::embedding_close(gpuvec_vectors *)
+int
+gpuvec_cuda_count(gpuvec_error *error)
 {
+	return gpuvec::count_usable_devices(error);
 }

@@ -111,6 +111,9 @@ typedef struct gpuvec_vectors gpuvec_vectors;
 
 struct gpuvec_vectors
 {
+	/* Free it; all banks have been released */
+	void		(*close) (gpuvec_vectors *vectors);
+
 	/* A bank of vectors of at least one element, without room */
 	gpuvec_device_bank *(*make) (gpuvec_vectors *vectors, uint32_t width,
 								 gpuvec_storage storage, gpuvec_error *error);

@@ -67,21 +67,26 @@ bool
 staged_stream::fetch(void *to, const void *from, size_t bytes, const char *what,
 					 gpuvec_error *error)
 {
+	if (bytes > 0 && !device->check(cudaMemcpyAsync(down.get(), from, bytes, cudaMemcpyDeviceToHost,
+													stream.get()),
+									what, error))
+		return false;
 	target = to;
 	target_bytes = bytes;
-	return bytes == 0 || device->check(cudaMemcpyAsync(down.get(), from, bytes,
-													   cudaMemcpyDeviceToHost, stream.get()),
-									   what, error);
+	return true;
 }
 
 bool
 staged_stream::finish(const char *what, gpuvec_error *error)
 {
+	size_t bytes = target_bytes;
+
+	/* after a failure nobody may write there any more */
+	target_bytes = 0;
 	if (!device->check(cudaStreamSynchronize(stream.get()), what, error))
 		return false;
-	if (target_bytes > 0)
-		memcpy(target, down.get(), target_bytes);
-	target_bytes = 0;
+	if (bytes > 0)
+		memcpy(target, down.get(), bytes);
 	used = 0;
 	return true;
 }

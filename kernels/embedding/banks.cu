@@ -136,10 +136,7 @@ bank_reserve(gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t room, g
 	larger = take_arrays(&arena, bank, room);
 	if ((bank->memory && !e.device.check(copy_slots(&larger, bank, stream), what, error)) ||
 		!e.device.check(cudaStreamSynchronize(stream), what, error))
-	{
-		release_memory(memory);
 		return false;
-	}
 	release_memory(bank->memory);
 	bank->memory = std::move(memory);
 	bank->arrays = larger;

@@ -163,6 +163,8 @@ upload_segment(struct search_backend *b, const gpuvec_segment *segment,
 					  {{0, head, at->ids}, {at->ids, segment->ids, at->bytes - at->ids}},
 					  "a segment", error);
 	free(head);
+	if (!ok)
+		return false;
 	memory = (char *) mine->memory.get();
 	mine->maxid = largest_id(segment);
 	mine->desc.tiles = (const uint4 *) memory;
@@ -171,7 +173,7 @@ upload_segment(struct search_backend *b, const gpuvec_segment *segment,
 	mine->desc.ids = (const uint4 *) (memory + at->ids);
 	mine->desc.nrows = segment->nrows;
 	mine->desc.ntiles = segment->ntiles;
-	return ok;
+	return true;
 }
 
 bool

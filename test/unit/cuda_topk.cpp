@@ -1264,6 +1264,33 @@ test_threads(void)
 	free_dataset(d);
 }
 
+/* Of the emulation: shall the next copy to the host fail? */
+extern bool emu_fail_fetch __attribute__((weak));
+
+/* Ids that could not be read are not written later, when nobody holds them any more */
+static void
+test_failed_read(void)
+{
+	dataset		d = random_dataset("failed read", 100, 3000, 1, 30, false);
+	std::vector<const row *> rows;
+	gpuvec_view_entry entry;
+	gpuvec_error error;
+
+	for (const row &r : d.rows)
+		rows.push_back(&r);
+	entry = build_entry(rows);
+
+	idset		ids(entry.segment->nchunks * 256, 0xABCD);
+
+	emu_fail_fetch = true;
+	report(!backend->read_ids(backend, entry.segment, ids.data(), &error),
+		   "read_ids did not fail%s\n", "");
+	gpuvec_segment_unref(build_entry(rows).segment);
+	report(std::count(ids.begin(), ids.end(), 0xABCD) == (ptrdiff_t) ids.size(),
+		   "ids were written after read_ids had failed%s\n", "");
+	gpuvec_segment_unref(entry.segment);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -1321,6 +1348,8 @@ main(int argc, char **argv)
 		test_all_common();
 		test_threads();
 	}
+	if (&emu_fail_fetch != NULL)
+		test_failed_read();
 
 	/* the hooks must have driven the searches through the paths that they are for */
 	report(total.list_chunks > 0, "nothing was counted by lists%s\n", "");

@@ -342,9 +342,17 @@ cudaFuncSetAttribute(const void *, cudaFuncAttribute, int)
 	return cudaSuccess;
 }
 
+/* Shall the next copy to the host fail? */
+bool		emu_fail_fetch = false;
+
 extern "C" cudaError_t
 cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind, cudaStream_t)
 {
+	if (kind == cudaMemcpyDeviceToHost && emu_fail_fetch)
+	{
+		emu_fail_fetch = false;
+		return cudaErrorUnknown;
+	}
 	return cudaMemcpy(to, from, n, kind);
 }
 

@@ -371,8 +371,8 @@ pooling_group_starts(void)
 
 /*
  * The weights of the next U lookups of a group, which its lanes hold in
- * `weights`.  Unless all rows are there, `mine` has a bit for each that is: the
- * weight of a missing row is -0, for -0 * 0 does not change a sum.
+ * `weights`.  Unless all rows are there, `mine` has a bit for each that is.
+ * The weight of a missing row is -0, for -0 * 0 does not change a sum.
  */
 template <int LANES, int U>
 static __device__ __forceinline__ void

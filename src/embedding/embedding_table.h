@@ -61,8 +61,8 @@ typedef struct EmbeddingBags
 	const float *weights;		/* [nkeys], or NULL */
 	gpuvec_pool_mode mode;
 	gpuvec_missing missing;
-	const float *gradient;		/* [ngradient]: the upstream gradient, with
-								 * respect to what pooling returns; NULL: none */
+	const float *gradient;		/* [ngradient]: with respect to what pooling
+								 * returns; NULL: none */
 	uint64		ngradient;
 } EmbeddingBags;
 

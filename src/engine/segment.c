@@ -50,8 +50,7 @@ compare_tids(const void *a, const void *b)
  * than sorting a few rows.
  */
 bool
-gpuvec_rows_sort(gpuvec_source_row *rows, uint64_t nrows, int nthreads,
-				 gpuvec_error *error)
+gpuvec_rows_sort(gpuvec_source_row *rows, uint64_t nrows, gpuvec_error *error)
 {
 	uint32_t	minlen = UINT32_MAX;
 	uint32_t	maxlen = 0;
@@ -60,7 +59,6 @@ gpuvec_rows_sort(gpuvec_source_row *rows, uint64_t nrows, int nthreads,
 	gpuvec_source_row *sorted;
 	bool		by_tid = true;
 
-	(void) nthreads;
 	for (uint64_t i = 1; i < nrows && by_tid; i++)
 		by_tid = rows[i - 1].tid <= rows[i].tid;
 	if (!by_tid)

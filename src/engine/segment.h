@@ -114,9 +114,9 @@ typedef struct gpuvec_view
 extern gpuvec_segment *gpuvec_segment_build(const gpuvec_source_row *rows,
 											uint32_t nrows, gpuvec_error *error);
 
-/* Sort rows by (len, tid), in place.  nthreads is not used. */
+/* Sort rows by (len, tid), in place */
 extern bool gpuvec_rows_sort(gpuvec_source_row *rows, uint64_t nrows,
-							 int nthreads, gpuvec_error *error);
+							 gpuvec_error *error);
 
 /*
  * Copy the ids of one row, len[row] of them.  The segment must have its ids

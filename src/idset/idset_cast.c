@@ -122,11 +122,11 @@ idset_to_int8_array(PG_FUNCTION_ARGS)
 Datum
 idset_to_json(PG_FUNCTION_ARGS)
 {
-	char	   *text = DatumGetCString(DirectFunctionCall1(idset_out, PG_GETARG_DATUM(0)));
-	Size		n = strlen(text);
+	char	   *out = DatumGetCString(DirectFunctionCall1(idset_out, PG_GETARG_DATUM(0)));
+	Size		n = strlen(out);
 
-	text[		0] = '[';
-	text[		n - 1] = ']';
+	out[0] = '[';
+	out[n - 1] = ']';
 
-	PG_RETURN_TEXT_P(cstring_to_text_with_len(text, n));
+	PG_RETURN_TEXT_P(cstring_to_text_with_len(out, n));
 }

@@ -61,13 +61,15 @@ add_row(Relation index, ItemPointer tid, Datum *values, bool *isnull, bool alive
 	if (build->kept)
 	{
 		uint32		bucket = entry_bucket(ItemPointerGetBlockNumber(tid));
+		struct varlena *value = isnull[0] ? NULL : PG_DETOAST_DATUM_PACKED(values[0]);
 
 		if (bucket != build->bucket || build->batch.used > BATCH_BYTES)
 			write_batch(build, index);
 		build->bucket = bucket;
 		/* the value is copied into the batch */
-		EntryBatchAdd(&build->batch, build->context, tid,
-					  isnull[0] ? NULL : PG_DETOAST_DATUM_PACKED(values[0]), 0);
+		EntryBatchAdd(&build->batch, build->context, tid, value, 0);
+		if (value != NULL && (Pointer) value != DatumGetPointer(values[0]))
+			pfree(value);
 	}
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_DONE, (int64) ++build->rows);
 	GPUVEC_INJECTION("build-row");

@@ -475,7 +475,7 @@ static int
 engine_status(const char *field)
 {
 	char		path[64];
-	char text[	4096];
+	char		lines[4096];
 	ssize_t		n = -1;
 	char	   *at;
 	int			fd;
@@ -484,12 +484,12 @@ engine_status(const char *field)
 	fd = GPUVEC_CALL(open(path, O_RDONLY | O_CLOEXEC));
 	if (fd >= 0)
 	{
-		n = GPUVEC_CALL(read(fd, text, sizeof(text) - 1));
+		n = GPUVEC_CALL(read(fd, lines, sizeof(lines) - 1));
 		close(fd);
 	}
-	text[		Max(n, 0)] = '\0';
+	lines[Max(n, 0)] = '\0';
 
-	at = strstr(text, field);
+	at = strstr(lines, field);
 	return at ? atoi(at + strlen(field)) : 0;
 }
 

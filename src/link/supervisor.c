@@ -217,7 +217,7 @@ refuse_connections(void)
 	{
 		gpuvec_frame frame;
 		gpuvec_error_head head;
-		char text[	sizeof(((GpuvecShared *) NULL)->trouble) + 2];
+		char		strings[sizeof(((GpuvecShared *) NULL)->trouble) + 2];
 	}			reply;
 	int			fd;
 
@@ -230,9 +230,9 @@ refuse_connections(void)
 		memset(&reply, 0, sizeof(reply));
 		strlcpy(reply.head.sqlstate, "58000", sizeof(reply.head.sqlstate));
 		reply.head.fallback = 1;
-		strlcpy(reply.text, state->trouble, sizeof(state->trouble));
+		strlcpy(reply.strings, state->trouble, sizeof(state->trouble));
 		reply.frame.type = GPUVEC_MSG_ERROR;
-		reply.frame.length = sizeof(reply.head) + strlen(reply.text) + 3;
+		reply.frame.length = sizeof(reply.head) + strlen(reply.strings) + 3;
 		rc = GPUVEC_CALL(send(fd, &reply, sizeof(reply.frame) + reply.frame.length, MSG_NOSIGNAL));
 		(void) rc;
 		close(fd);

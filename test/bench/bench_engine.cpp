@@ -275,7 +275,7 @@ Engine::load(const Documents &docs)
 	double		sorted;
 	double		built;
 
-	if (!gpuvec_rows_sort(rows.data(), rows.size(), gen::n_threads(options.config.threads), &error))
+	if (!gpuvec_rows_sort(rows.data(), rows.size(), &error))
 		die(error);
 	sorted = now_ms();
 	view = build_view(backend, rows, options.config.threads);

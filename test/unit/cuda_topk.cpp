@@ -223,7 +223,7 @@ build_entry(const std::vector<const row *> &rows)
 		source.push_back(s);
 		ndead += !r->live;
 	}
-	if (!gpuvec_rows_sort(source.data(), source.size(), 1, &error))
+	if (!gpuvec_rows_sort(source.data(), source.size(), &error))
 		die("sort", &error);
 	entry.segment = gpuvec_segment_build(source.data(), source.size(), &error);
 	entry.live = NULL;

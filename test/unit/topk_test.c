@@ -215,7 +215,7 @@ add_segments(gpuvec_backend *b, const table *t, uint32_t from, uint32_t to,
 		rows[i - 1] = rows[j];
 		rows[j] = swap;
 	}
-	check(gpuvec_rows_sort(rows, count, 1, &error), "rows_sort");
+	check(gpuvec_rows_sort(rows, count, &error), "rows_sort");
 	for (uint32_t first = 0; first < count; first += GPUVEC_SEGMENT_ROWS)
 	{
 		uint32_t	m = count - first < GPUVEC_SEGMENT_ROWS ? count - first : GPUVEC_SEGMENT_ROWS;
@@ -613,7 +613,7 @@ test_release(gpuvec_backend *b)
 	bool		ok = true;
 
 	memcpy(rows, t.rows, t.n * sizeof(*rows));
-	ok = gpuvec_rows_sort(rows, t.n, 1, &error);
+	ok = gpuvec_rows_sort(rows, t.n, &error);
 	for (int round = 0; round < 20; round++)
 	{
 		for (int i = 0; i < 40; i++)

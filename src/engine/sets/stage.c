@@ -480,7 +480,7 @@ sort_class(stage_cursor *c, gpuvec_thread_pool *pool, gpuvec_error *error)
 	{
 		c->sorted = take_first(c->stage);
 		c->nsorted = class->nrows;
-		return gpuvec_rows_sort(c->sorted, c->nsorted, gpuvec_thread_pool_threads(pool), error);
+		return gpuvec_rows_sort(c->sorted, c->nsorted, error);
 	}
 	c->sorted = malloc((class->nrows + 1) * sizeof(gpuvec_source_row));
 	if (c->sorted == NULL)
@@ -488,7 +488,7 @@ sort_class(stage_cursor *c, gpuvec_thread_pool *pool, gpuvec_error *error)
 	for (stage_chunk *k = class->first; k; k = k->next)
 		for (size_t offset = 0; offset < k->used;)
 			offset += read_row(k->data + offset, &c->sorted[c->nsorted++]);
-	return gpuvec_rows_sort(c->sorted, c->nsorted, gpuvec_thread_pool_threads(pool), error);
+	return gpuvec_rows_sort(c->sorted, c->nsorted, error);
 }
 
 /* Move the first chunk of the current class to the retired ones */

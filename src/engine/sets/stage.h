@@ -25,11 +25,15 @@ extern bool gpuvec_stage_add(gpuvec_stage *stage, uint64_t tid, const uint16_t *
 							 uint32_t len, bool last, gpuvec_error *error);
 
 extern uint64_t gpuvec_stage_rows(const gpuvec_stage *stage);
-extern uint64_t gpuvec_stage_lent(const gpuvec_stage *stage);	/* number of rows that
-																 * were not copied */
-extern size_t gpuvec_stage_bytes(const gpuvec_stage *stage);	/* bytes allocated */
-extern size_t gpuvec_stage_estimate(const gpuvec_stage *stage); /* bytes that the rows
-																 * will take as segments */
+
+/* Number of rows that were not copied */
+extern uint64_t gpuvec_stage_lent(const gpuvec_stage *stage);
+
+/* Bytes allocated */
+extern size_t gpuvec_stage_bytes(const gpuvec_stage *stage);
+
+/* Bytes that the rows will take as segments */
+extern size_t gpuvec_stage_estimate(const gpuvec_stage *stage);
 
 /* How to build segments of the staged rows */
 typedef struct gpuvec_stage_target

@@ -263,8 +263,8 @@ keys_find(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_key_se
 		  gpuvec_error *error)
 {
 	struct cuda_embedding &e = embedding_of(vectors);
-	worker_loan worker = e.take_worker(error);
 	uint64_t most = chunk_keys(e.policy);
+	worker_loan worker = e.take_worker(error);
 	bool ok = true;
 
 	if (!worker)

@@ -127,6 +127,18 @@ queue_scan_rounds(struct search *s, struct chunk *c)
 	return true;
 }
 
+/* Take the answers of a chunk whose rounds are queued, sorted unless `fast` */
+static bool
+end_chunk(struct search *s, struct chunk *c, bool fast)
+{
+	if (!fast && !queue_sort(s, c))
+		return false;
+	if (!queue_download(s, c) || !wait_for_device(s, c))
+		return false;
+	finish_chunk(s, c);
+	return clear_stop(s);
+}
+
 /* Run a chunk: queue everything, then wait once */
 static bool
 run_chunk(struct search *s, struct chunk *c)
@@ -145,12 +157,7 @@ run_chunk(struct search *s, struct chunk *c)
 		!(c->lone || upload_chunk(s, c)) ||
 		!(c->lists ? queue_list_rounds(s, c) : queue_scan_rounds(s, c)))
 		return false;
-	if (!fast && !queue_sort(s, c))
-		return false;
-	if (!queue_download(s, c) || !wait_for_device(s, c))
-		return false;
-	finish_chunk(s, c);
-	return clear_stop(s);
+	return end_chunk(s, c, fast);
 }
 
 /*
@@ -214,12 +221,7 @@ run_watched(struct search *s, struct chunk *c)
 		lo = hi;
 	}
 	/* a chunk that was stopped has no answers; finish_chunk() sees to it */
-	if (!fast && !queue_sort(s, c))
-		return false;
-	if (!queue_download(s, c) || !wait_for_device(s, c))
-		return false;
-	finish_chunk(s, c);
-	return clear_stop(s);
+	return end_chunk(s, c, fast);
 }
 
 /*

@@ -9,6 +9,7 @@
 
 #include "catalog/pg_type.h"
 #include "embedding/embedding_table.h"
+#include "search/set_search.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
@@ -28,23 +29,13 @@ enum
 	ARG_GRADIENT_HOTNESS
 };
 
-/* Fail if an argument is null */
-static void
-require_argument(FunctionCallInfo fcinfo, int argument, const char *name)
-{
-	if (PG_ARGISNULL(argument))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s must not be null", name)));
-}
-
 /* The table that the first three arguments name */
 EmbeddingTable *
 EmbeddingTableArguments(FunctionCallInfo fcinfo, Snapshot snapshot)
 {
-	require_argument(fcinfo, ARG_RELATION, "relation");
-	require_argument(fcinfo, ARG_KEY_COLUMN, "key column");
-	require_argument(fcinfo, ARG_COLUMN, "column");
+	SearchRequireArgument(fcinfo, ARG_RELATION, "relation");
+	SearchRequireArgument(fcinfo, ARG_KEY_COLUMN, "key column");
+	SearchRequireArgument(fcinfo, ARG_COLUMN, "column");
 	return EmbeddingOpen(PG_GETARG_OID(ARG_RELATION), NameStr(*PG_GETARG_NAME(ARG_KEY_COLUMN)),
 						 NameStr(*PG_GETARG_NAME(ARG_COLUMN)), snapshot);
 }
@@ -128,7 +119,7 @@ EmbeddingWeightsArgument(FunctionCallInfo fcinfo, int argument, uint64 n)
 const double *
 EmbeddingFloatsArgument(FunctionCallInfo fcinfo, int argument, const char *name, ArrayType **array)
 {
-	require_argument(fcinfo, argument, name);
+	SearchRequireArgument(fcinfo, argument, name);
 	*array = PG_GETARG_ARRAYTYPE_P(argument);
 	if (array_contains_nulls(*array))
 		ereport(ERROR,
@@ -216,7 +207,7 @@ EmbeddingSlotsArgument(FunctionCallInfo fcinfo, int argument, uint64 nbags)
 {
 	int64		slots;
 
-	require_argument(fcinfo, argument, "slots");
+	SearchRequireArgument(fcinfo, argument, "slots");
 	slots = PG_GETARG_INT64(argument);
 	if (slots < 1 || nbags % slots != 0)
 		ereport(ERROR,
@@ -244,7 +235,7 @@ EmbeddingModeArgument(FunctionCallInfo fcinfo, int argument)
 	char	   *name;
 	int			mode;
 
-	require_argument(fcinfo, argument, "mode");
+	SearchRequireArgument(fcinfo, argument, "mode");
 	name = text_to_cstring(PG_GETARG_TEXT_PP(argument));
 	mode = find_name(name, names, GPUVEC_N_POOL_MODES);
 	if (mode < 0)
@@ -262,7 +253,7 @@ EmbeddingMissingArgument(FunctionCallInfo fcinfo, int argument)
 	char	   *name;
 	int			missing;
 
-	require_argument(fcinfo, argument, "missing");
+	SearchRequireArgument(fcinfo, argument, "missing");
 	name = text_to_cstring(PG_GETARG_TEXT_PP(argument));
 	missing = find_name(name, names, GPUVEC_N_MISSING);
 	if (missing < 0)

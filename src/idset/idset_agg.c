@@ -51,6 +51,15 @@ get_collection(FunctionCallInfo fcinfo)
 	return collection;
 }
 
+/* The aggregate's state, or NULL if there is none yet */
+static Datum
+state_as_it_is(FunctionCallInfo fcinfo)
+{
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	PG_RETURN_POINTER(PG_GETARG_POINTER(0));
+}
+
 /* Change from array to bitmap */
 static void
 use_bitmap(IdCollection *collection)
@@ -151,11 +160,7 @@ idset_union_transfn(PG_FUNCTION_ARGS)
 	IdSet	   *set;
 
 	if (PG_ARGISNULL(1))
-	{
-		if (PG_ARGISNULL(0))
-			PG_RETURN_NULL();
-		PG_RETURN_POINTER(PG_GETARG_POINTER(0));
-	}
+		return state_as_it_is(fcinfo);
 	collection = get_collection(fcinfo);
 	set = PG_GETARG_IDSET_P(1);
 	add_ids(collection, set->ids, idset_count(set));
@@ -170,11 +175,7 @@ idset_collect_combinefn(PG_FUNCTION_ARGS)
 	IdSet	   *set;
 
 	if (PG_ARGISNULL(1))
-	{
-		if (PG_ARGISNULL(0))
-			PG_RETURN_NULL();
-		PG_RETURN_POINTER(PG_GETARG_POINTER(0));
-	}
+		return state_as_it_is(fcinfo);
 	collection = get_collection(fcinfo);
 	set = collected_set((IdCollection *) PG_GETARG_POINTER(1));
 	add_ids(collection, set->ids, idset_count(set));

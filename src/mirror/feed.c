@@ -144,21 +144,39 @@ add_mark(FeedSlot *slot, BlockNumber block)
 	slot->read = false;
 }
 
+/*
+ * The next slot of this index from number *i on, locked; *i is then behind it.
+ * NULL: there is no other.
+ */
+static FeedSlot *
+lock_slot(FeedTable *table, const FeedKey *key, int *i)
+{
+	while (table != NULL && *i < FEED_SLOTS)
+	{
+		FeedSlot   *slot = &table->slots[(*i)++];
+
+		if (slot_has(slot, key))
+		{
+			SpinLockAcquire(&slot->mutex);
+			if (slot_has(slot, key))
+				return slot;
+			SpinLockRelease(&slot->mutex);
+		}
+	}
+	return NULL;
+}
+
 void
 FeedMark(Relation index, BlockNumber block)
 {
 	FeedTable  *table = GpuvecSharedFind(GpuvecSharedToMark(), &feeds_part);
 	FeedKey		key = feed_key(index);
+	FeedSlot   *slot;
+	int			i = 0;
 
-	for (int i = 0; table != NULL && i < FEED_SLOTS; i++)
+	while ((slot = lock_slot(table, &key, &i)) != NULL)
 	{
-		FeedSlot   *slot = &table->slots[i];
-
-		if (!slot_has(slot, &key))
-			continue;
-		SpinLockAcquire(&slot->mutex);
-		if (slot_has(slot, &key) &&
-			(slot->read || slot->number == 0 || slot->blocks[slot->number % FEED_MARKS] != block))
+		if (slot->read || slot->number == 0 || slot->blocks[slot->number % FEED_MARKS] != block)
 			add_mark(slot, block);
 		SpinLockRelease(&slot->mutex);
 	}
@@ -169,19 +187,13 @@ FeedMarkAll(Relation index)
 {
 	FeedTable  *table = GpuvecSharedFind(GpuvecSharedToMark(), &feeds_part);
 	FeedKey		key = feed_key(index);
+	FeedSlot   *slot;
+	int			i = 0;
 
-	for (int i = 0; table != NULL && i < FEED_SLOTS; i++)
+	while ((slot = lock_slot(table, &key, &i)) != NULL)
 	{
-		FeedSlot   *slot = &table->slots[i];
-
-		if (!slot_has(slot, &key))
-			continue;
-		SpinLockAcquire(&slot->mutex);
-		if (slot_has(slot, &key))
-		{
-			add_mark(slot, InvalidBlockNumber);
-			slot->swept = slot->number;
-		}
+		add_mark(slot, InvalidBlockNumber);
+		slot->swept = slot->number;
 		SpinLockRelease(&slot->mutex);
 	}
 }

@@ -33,6 +33,7 @@ extern void SearchCheckEmbeddingColumns(Oid relid, const char *key_column, const
 extern MirrorTarget *SearchEmbeddingTargets(Oid relid, const char *key_column, const char *column,
 											int *ntargets);
 extern void SearchCloseTargets(MirrorTarget *targets, int ntargets);
+extern void SearchRequireArgument(FunctionCallInfo fcinfo, int argument, const char *name);
 extern Oid	SearchArgumentType(FunctionCallInfo fcinfo, int argument);
 extern Oid	SearchIdSetType(FunctionCallInfo fcinfo);
 

@@ -32,6 +32,16 @@
 #include "utils/rls.h"
 #include "utils/syscache.h"
 
+/* Fail if an argument is null */
+void
+SearchRequireArgument(FunctionCallInfo fcinfo, int argument, const char *name)
+{
+	if (PG_ARGISNULL(argument))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not be null", name)));
+}
+
 /* The declared type of an argument of the called function */
 Oid
 SearchArgumentType(FunctionCallInfo fcinfo, int argument)

@@ -110,16 +110,6 @@ parse_measure(const char *name)
 	return GPUVEC_BRAUN_BLANQUET;
 }
 
-/* Fail if an argument is null */
-static void
-require_argument(FunctionCallInfo fcinfo, int argument, const char *name)
-{
-	if (PG_ARGISNULL(argument))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s must not be null", name)));
-}
-
 /* Read k, measure and min_score */
 static void
 parse_options(FunctionCallInfo fcinfo, MirrorSearch *search)
@@ -404,10 +394,10 @@ topk_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 		relid = base_relation(fcinfo);
 	else
 	{
-		require_argument(fcinfo, ARG_RELATION, "relation");
+		SearchRequireArgument(fcinfo, ARG_RELATION, "relation");
 		relid = PG_GETARG_OID(ARG_RELATION);
 	}
-	require_argument(fcinfo, ARG_COLUMN, "column");
+	SearchRequireArgument(fcinfo, ARG_COLUMN, "column");
 
 	parse_options(fcinfo, &call->search);
 	parse_queries(call);

@@ -371,12 +371,11 @@ gpuvec_mirror_info *
 gpuvec_store_list(gpuvec_store *store, size_t *n)
 {
 	gpuvec_mirror_info *list;
-	size_t		room = 0;
+	size_t		room;
 
 	*n = 0;
 	pthread_mutex_lock(&store->mutex);
-	for (gpuvec_mirror *mirror = store->mirrors; mirror; mirror = mirror->next)
-		room++;
+	room = gpuvec_store_mirrors(store);
 	list = room > 0 ? calloc(room, sizeof(*list)) : NULL;
 	if (list == NULL)
 		*n = room;

@@ -158,6 +158,17 @@ extern void gpuvec_store_drop_private(gpuvec_store *store, const void *session);
 extern gpuvec_mirror_info *gpuvec_store_list(gpuvec_store *store, size_t *n);
 extern void gpuvec_store_engine_info(gpuvec_store *store, gpuvec_engine_info *info);
 
+/* Number of mirrors in the list; the caller holds the mutex */
+static inline size_t
+gpuvec_store_mirrors(const gpuvec_store *store)
+{
+	size_t		n = 0;
+
+	for (const gpuvec_mirror *mirror = store->mirrors; mirror; mirror = mirror->next)
+		n++;
+	return n;
+}
+
 /*
  * For kinds and updates; the caller holds the mutex.  find returns NULL if
  * there is no such mirror.  add makes an empty mirror.  unlist drops the

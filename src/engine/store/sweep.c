@@ -108,12 +108,11 @@ static watched_mirror *
 take_mirrors(gpuvec_store *store, size_t *n)
 {
 	watched_mirror *list;
-	size_t		room = 0;
+	size_t		room;
 
 	*n = 0;
 	pthread_mutex_lock(&store->mutex);
-	for (gpuvec_mirror *mirror = store->mirrors; mirror; mirror = mirror->next)
-		room++;
+	room = gpuvec_store_mirrors(store);
 	list = room > 0 ? calloc(room, sizeof(*list)) : NULL;
 	for (gpuvec_mirror *mirror = store->mirrors; mirror && list; mirror = mirror->next)
 	{

@@ -17,7 +17,38 @@
  */
 #define LONG_STOP		15
 
-/* Process ids of all engines of this run; returns their number */
+/* What a link of a process in /proc points to; "" if that cannot be read */
+static const char *
+process_link(const char *process, const char *name, char *target, size_t room)
+{
+	char		link[300];
+	ssize_t		length;
+
+	snprintf(link, sizeof(link), "/proc/%s/%s", process, name);
+	length = readlink(link, target, room - 1);
+	target[length < 0 ? 0 : length] = '\0';
+	return target;
+}
+
+/*
+ * True if a process is an engine of this run.  Other servers may run the same
+ * program beside it; an engine's working folder is its server's data folder.
+ */
+static bool
+is_engine(const char *process)
+{
+	static char work[1000];
+	char		target[1000];
+	size_t		length;
+
+	if (work[0] == '\0' && realpath(options.work, target) != NULL)
+		snprintf(work, sizeof(work), "%s/node_", target);
+	length = strlen(work);
+	return strcmp(process_link(process, "exe", target, sizeof(target)), options.engine_program) == 0 &&
+		length > 0 && strncmp(process_link(process, "cwd", target, sizeof(target)), work, length) == 0;
+}
+
+/* Process ids of the engines of this run, at most `room`; returns their number */
 int
 engine_pids(int *pids, int room)
 {
@@ -27,18 +58,7 @@ engine_pids(int *pids, int room)
 
 	while (proc && n < room && (entry = readdir(proc)) != NULL)
 	{
-		char		link[300];
-		char		target[1000];
-		ssize_t		length;
-
-		if (atoi(entry->d_name) == 0)
-			continue;
-		snprintf(link, sizeof(link), "/proc/%s/exe", entry->d_name);
-		length = readlink(link, target, sizeof(target) - 1);
-		if (length < 0)
-			continue;
-		target[length] = '\0';
-		if (strcmp(target, options.engine_program) == 0)
+		if (atoi(entry->d_name) != 0 && is_engine(entry->d_name))
 			pids[n++] = atoi(entry->d_name);
 	}
 	if (proc)

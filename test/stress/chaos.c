@@ -5,6 +5,7 @@
 #include "stress.h"
 
 #include <dirent.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,15 +38,16 @@ process_link(const char *process, const char *name, char *target, size_t room)
 static bool
 is_engine(const char *process)
 {
-	static char work[1000];
-	char		target[1000];
+	char		work[PATH_MAX];
+	char		target[PATH_MAX];
 	size_t		length;
 
-	if (work[0] == '\0' && realpath(options.work, target) != NULL)
-		snprintf(work, sizeof(work), "%s/node_", target);
+	if (realpath(options.work, work) == NULL ||
+		strcmp(process_link(process, "exe", target, sizeof(target)), options.engine_program) != 0)
+		return false;
 	length = strlen(work);
-	return strcmp(process_link(process, "exe", target, sizeof(target)), options.engine_program) == 0 &&
-		length > 0 && strncmp(process_link(process, "cwd", target, sizeof(target)), work, length) == 0;
+	process_link(process, "cwd", target, sizeof(target));
+	return strncmp(target, work, length) == 0 && strncmp(target + length, "/node_", 6) == 0;
 }
 
 /* Process ids of the engines of this run, at most `room`; returns their number */

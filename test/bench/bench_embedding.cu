@@ -1,22 +1,28 @@
 /*-------------------------------------------------------------------------
  *
  * bench_embedding.cu
- *	  The kernels of embedding tables alone: are they right, and how fast are they?
+ *	  The kernels of embedding tables alone: are they right, and how fast are
+ *	  they?
  *
- *		bench_embedding [--check N] [--small] [--no-time] [--sweep] [--only REGEX] [--rows N] [--batch N]
- *						[--peers FILE] [--unchained] [--unsettled] [--range N] [--threads N] [--vector N] [--slice N] [--bulk N]
+ *		bench_embedding [--check N] [--small] [--no-time] [--sweep] [--only
+ *		REGEX] [--rows N] [--batch N]
+ *						[--peers FILE] [--unchained] [--unsettled] [--range N]
+ *						[--threads N] [--vector N] [--slice N] [--bulk N]
  *
- * First --check random small cases, every element of every result compared bit by
- * bit with embedding_reference.h, and pairs of calls of which the second needs what the
- * first gives.  Then each cell of the benchmark: the time of
- * a launch in a CUDA graph of many, over which keys, results and gradients change, so that
- * no launch finds its data in the cache; and 64 bags, compared with the reference as well.
- * Bags are settled (see pooling_kernels.h), unless --unsettled.  --sweep tries ways to launch some
- * cells, --only leaves out cells whose name does not match; the options of the second line from
- * --unchained on, but --unsettled, change pooling_policy.
+ * First --check random small cases, every element of every result compared
+ * bit by bit with embedding_reference.h, and pairs of calls of which the
+ * second needs what the first gives.  Then each cell of the benchmark: the
+ * time of a launch in a CUDA graph of many, over which keys, results and
+ * gradients change, so that no launch finds its data in the cache; and 64
+ * bags, compared with the reference as well. Bags are settled (see
+ * pooling_kernels.h), unless --unsettled.  --sweep tries ways to launch some
+ * cells, --only leaves out cells whose name does not match; the options of
+ * the second line from --unchained on, but --unsettled, change
+ * pooling_policy.
  *
- * Bytes are those of the rows that are read and of the vectors that are written.  Rows
- * have values that the host can compute, so that the table need not be copied.
+ * Bytes are those of the rows that are read and of the vectors that are
+ * written.  Rows have values that the host can compute, so that the table
+ * need not be copied.
  *
  *-------------------------------------------------------------------------
  */
@@ -184,8 +190,9 @@ struct read_params
 };
 
 /*
- * Read rows of BYTES bytes and do nothing with them: what a GPU's memory gives in that order.
- * A warp has 32 lookups, of which up to eight loads are in flight.
+ * Read rows of BYTES bytes and do nothing with them: what a GPU's memory
+ * gives in that order. A warp has 32 lookups, of which up to eight loads are
+ * in flight.
  */
 template <int BYTES>
 static __global__ void
@@ -237,8 +244,8 @@ struct key_params
 };
 
 /*
- * Keys of bags, distinct within a bag: uniform, or by a power law with exponent 1.05 as
- * cuEmbed's benchmark draws them, spread over the table.
+ * Keys of bags, distinct within a bag: uniform, or by a power law with
+ * exponent 1.05 as cuEmbed's benchmark draws them, spread over the table.
  */
 static __global__ void
 key_kernel(const __grid_constant__ struct key_params p)
@@ -689,7 +696,10 @@ check_grad(const test_case &t, device_case &d)
 	}
 }
 
-/* A case of sorting: row numbers of all lengths, against the library's stable sort */
+/*
+ * A case of sorting: row numbers of all lengths, against the library's stable
+ * sort
+ */
 static void
 check_sort(int number_of_case)
 {
@@ -814,7 +824,10 @@ check_random(int number_of_case, bool small)
 		check_sort(number_of_case);
 }
 
-/* Check a mean with weights: the table's values, the bags' keys, weights and offsets are there */
+/*
+ * Check a mean with weights: the table's values, the bags' keys, weights and
+ * offsets are there
+ */
 static void
 check_mean(test_case &t, uint32_t width, const std::string &name)
 {
@@ -834,7 +847,9 @@ check_mean(test_case &t, uint32_t width, const std::string &name)
 	failures += case_failed;
 }
 
-/* Many lookups that are all alike: each rounding errs in the same direction */
+/*
+ * Many lookups that are all alike: each rounding errs in the same direction
+ */
 static void
 check_alike(uint64_t n)
 {
@@ -849,9 +864,9 @@ check_alike(uint64_t n)
 }
 
 /*
- * Means of bags whose weights nearly cancel: those of the first half are positive, of the
- * second negative, but for one in `rest`.  Rows have the sign of their weight, so that only the
- * divisor is small beside its parts.
+ * Means of bags whose weights nearly cancel: those of the first half are
+ * positive, of the second negative, but for one in `rest`.  Rows have the
+ * sign of their weight, so that only the divisor is small beside its parts.
  */
 static void
 check_canceling(uint32_t width, const std::vector<uint64_t> &lengths, uint64_t rest, bool skip_missing)
@@ -879,8 +894,9 @@ check_canceling(uint32_t width, const std::vector<uint64_t> &lengths, uint64_t r
 }
 
 /*
- * Two calls on a stream, without waiting in between: rows of the table are gathered in another
- * order, which is the table of the second call, whose bags are therefore not settled.
+ * Two calls on a stream, without waiting in between: rows of the table are
+ * gathered in another order, which is the table of the second call, whose
+ * bags are therefore not settled.
  */
 static void
 check_chain(int hotness, bool small)
@@ -980,8 +996,8 @@ check_all(int n, bool small)
 /* ---- the benchmark ---- */
 
 /*
- * What cuEmbed reaches: by cell, useful GB/s, or milliseconds for gradients.  See the file,
- * cuembed.csv.
+ * What cuEmbed reaches: by cell, useful GB/s, or milliseconds for gradients.
+ * See the file, cuembed.csv.
  */
 static std::map<std::string, double> peers;
 
@@ -1011,7 +1027,9 @@ find_peer(const std::string &name)
 	return found == peers.end() ? 0 : found->second;
 }
 
-/* The bags of a cell: csr is fixed hotness by offsets, ragged is what it says */
+/*
+ * The bags of a cell: csr is fixed hotness by offsets, ragged is what it says
+ */
 enum cell_kind
 {
 	CELL_SUM, CELL_MEAN, CELL_CONCAT, CELL_CSR, CELL_RAGGED, CELL_WEIGHTED
@@ -1050,8 +1068,8 @@ wanted(const std::string &name)
 }
 
 /*
- * The time of one of many launches in a graph, in milliseconds.  launch(i) queues the
- * i-th.
+ * The time of one of many launches in a graph, in milliseconds.  launch(i)
+ * queues the i-th.
  */
 static double
 time_launches(int n, const std::function<void(int, cudaStream_t)> &launch, int repeats = 4)
@@ -1240,7 +1258,10 @@ make_cell(gpuvec_storage type, gpuvec_storage out_storage, uint32_t width, int h
 	return c;
 }
 
-/* Compare 64 vectors of launch i with the reference.  Returns the largest error */
+/*
+ * Compare 64 vectors of launch i with the reference.  Returns the largest
+ * error
+ */
 static double
 check_cell(const cell &c, int i, bool &same)
 {
@@ -1368,7 +1389,10 @@ sweep_cell(const cell &c)
 	fflush(stdout);
 }
 
-/* All cells of a type, a width, a hotness and a distribution; or ways to launch some */
+/*
+ * All cells of a type, a width, a hotness and a distribution; or ways to
+ * launch some
+ */
 static void
 run_cells(gpuvec_storage type, gpuvec_storage out_storage, uint32_t width, int hotness, int dist,
 		  bool sweep)
@@ -1539,8 +1563,9 @@ run_grad(uint32_t width, int hotness, int dist, gpuvec_pool_mode mode, bool weig
 }
 
 /*
- * Gradients of the weights, as the CUDA backend computes them: the table is filled already.  That
- * all of them are right is tested by vectors_test; here, some.
+ * Gradients of the weights, as the CUDA backend computes them: the table is
+ * filled already.  That all of them are right is tested by vectors_test;
+ * here, some.
  */
 static void
 run_grad_weights(uint32_t width, int hotness, int dist, gpuvec_pool_mode mode)
@@ -1618,7 +1643,10 @@ run_grad_weights(uint32_t width, int hotness, int dist, gpuvec_pool_mode mode)
 	CHECK(cudaFree((void *) params.divisors));
 }
 
-/* How fast uniform keys' rows of BYTES bytes can be read, if nothing is done with them */
+/*
+ * How fast uniform keys' rows of BYTES bytes can be read, if nothing is done
+ * with them
+ */
 template <int BYTES>
 static void
 time_reads(void)

@@ -1,20 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * bench_engine.cpp
- *	  Times the engine's backends without PostgreSQL, and checks their results.
+ *	  Times the engine's backends without PostgreSQL, and checks their
+ *	  results.
  *
- * Makes the documents, builds segments as a load does, and asks for the k most
- * similar ones with batches of 1, 16 and all queries, by bitset scan, by inverted
- * lists, and by whichever the backend chooses.  Beside it stands what a
- * programmer would write first: a loop over all documents in a compressed
- * sparse row (CSR) layout, one query at a time in one thread.
+ * Makes the documents, builds segments as a load does, and asks for the k
+ * most similar ones with batches of 1, 16 and all queries, by bitset scan, by
+ * inverted lists, and by whichever the backend chooses.  Beside it stands
+ * what a programmer would write first: a loop over all documents in a
+ * compressed sparse row (CSR) layout, one query at a time in one thread.
  *
- * Document p gets a tid that grows with p, so that ties go to the smaller p, as
- * the reference checksums want it.  The rows are handed to the sort in another
- * order than that, as a table would have them.
+ * Document p gets a tid that grows with p, so that ties go to the smaller p,
+ * as the reference checksums want it.  The rows are handed to the sort in
+ * another order than that, as a table would have them.
  *
- * With --check, the whole answers of some queries are compared with the loop's,
- * and the checksums over all queries with the reference where there is one.
+ * With --check, the whole answers of some queries are compared with the
+ * loop's, and the checksums over all queries with the reference where there
+ * is one.
  *
  * Output: one "name <tab> value" line for each number.  Exit status 1 if a
  * check fails, 2 on any other error.
@@ -320,8 +322,8 @@ Engine::search(uint64_t first, uint64_t count)
 }
 
 /*
- * Median time of a batch of the first queries.  The first two runs only warm up,
- * unless there is no time for more.
+ * Median time of a batch of the first queries.  The first two runs only warm
+ * up, unless there is no time for more.
  */
 double
 Engine::measure(uint64_t batch)
@@ -338,9 +340,9 @@ Engine::measure(uint64_t batch)
 }
 
 /*
- * Median time of each of the first queries, asked one at a time.  They are asked
- * in turn, so that none finds its own traces in the caches; bench.sh does the
- * same through SQL.
+ * Median time of each of the first queries, asked one at a time.  They are
+ * asked in turn, so that none finds its own traces in the caches; bench.sh
+ * does the same through SQL.
  */
 std::vector<double>
 Engine::measure_single(void)
@@ -392,7 +394,10 @@ check_query(const Documents &docs, const Engine &engine, uint64_t j)
 	return true;
 }
 
-/* Compare some queries, spread evenly, with the loop, for as long as --seconds */
+/*
+ * Compare some queries, spread evenly, with the loop, for as long as
+ * --seconds
+ */
 static bool
 check_answers(const Documents &docs, const Engine &engine)
 {
@@ -409,7 +414,9 @@ check_answers(const Documents &docs, const Engine &engine)
 	return wrong == 0;
 }
 
-/* Print the checksums; false if there is a reference and they differ from it */
+/*
+ * Print the checksums; false if there is a reference and they differ from it
+ */
 static bool
 check_sums(const Engine &engine)
 {

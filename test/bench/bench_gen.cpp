@@ -7,8 +7,10 @@
  *	bench_gen docs     ...	rows (id bigint, tokens idset), binary COPY format
  *	bench_gen queries  ...	the same, for the queries
  *	bench_gen literals ...	the queries as text, one "{...}" a line
- *	bench_gen checksum ...	reads "position <tab> score" lines, best first, query
- *							by query, and prints index_sum, score_sum, index_fnv
+ *	bench_gen checksum ...	reads "position <tab> score" lines, best first,
+ *	query
+ *							by query, and prints index_sum, score_sum,
+ *							index_fnv
  *
  * Options are setgen.h's (--mode, --n-docs, --n-queries, --seed, --vocab,
  * --zipf, --threads), and
@@ -17,7 +19,8 @@
  *	--ids int4				  write integer arrays instead of idset
  *	--k K					  "checksum": results per query, default 100
  *
- * Rows are made by several threads in chunks, which one thread writes in order.
+ * Rows are made by several threads in chunks, which one thread writes in
+ * order.
  *
  *-------------------------------------------------------------------------
  */
@@ -144,7 +147,9 @@ struct Scramble
 	}
 };
 
-/* Chunks on their way from the threads that make them to the one that writes */
+/*
+ * Chunks on their way from the threads that make them to the one that writes
+ */
 struct Pipeline
 {
 	std::mutex	lock;

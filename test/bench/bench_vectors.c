@@ -1,12 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * bench_vectors.c
- *	  How fast the CUDA backend serves embedding tables, copies to and from the host
+ *	  How fast the CUDA backend serves embedding tables, copies to and from
+ *	  the host
  *	  included.
  *
  *	bench_vectors [ROWS [WIDTH]]
  *
- * "make bench-vectors" builds it into test/bench/bin.  Times are the best of several.
+ * "make bench-vectors" builds it into test/bench/bin.  Times are the best of
+ * several.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,11 +3,11 @@
  * checksum.h
  *	  Checksums of search results, and the reference values to compare with.
  *
- * A document is named by its position in setgen.h's order, and ties in score go
- * to the smaller position.  index_sum adds all positions, score_sum all scores,
- * and index_fnv is FNV-1a over the positions as 32-bit words, query by query,
- * best first.  The reference values were made elsewhere, with another
- * program, for 8,500,000 documents, seed 12345 and k = 100.
+ * A document is named by its position in setgen.h's order, and ties in score
+ * go to the smaller position.  index_sum adds all positions, score_sum all
+ * scores, and index_fnv is FNV-1a over the positions as 32-bit words, query
+ * by query, best first.  The reference values were made elsewhere, with
+ * another program, for 8,500,000 documents, seed 12345 and k = 100.
  *
  *-------------------------------------------------------------------------
  */

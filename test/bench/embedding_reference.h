@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * embedding_reference.h
- *	  What kernels/embedding/pooling_kernels.h defines, in plain C++, element by element.
+ *	  What kernels/embedding/pooling_kernels.h defines, in plain C++, element
+ *	  by element.
  *
  *-------------------------------------------------------------------------
  */

@@ -50,7 +50,10 @@ is_engine(const char *process)
 	return strncmp(target, work, length) == 0 && strncmp(target + length, "/node_", 6) == 0;
 }
 
-/* Process ids of the engines of this run, at most `room`; returns their number */
+/*
+ * Process ids of the engines of this run, at most `room`; returns their
+ * number
+ */
 int
 engine_pids(int *pids, int room)
 {

@@ -1,6 +1,7 @@
 /*
  * main.c
- *	  A randomised tester of gpuvec: does any search ever differ from plain SQL?
+ *	  A randomised tester of gpuvec: does any search ever differ from plain
+ *	  SQL?
  *
  * A primary and a standby, tables of many shapes, and sessions that write,
  * change definitions, clean up and search, all at once; meanwhile engines are

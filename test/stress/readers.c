@@ -1,6 +1,7 @@
 /*
  * readers.c
- *	  Threads that ask questions all the time, on the primary or on the standby.
+ *	  Threads that ask questions all the time, on the primary or on the
+ *	  standby.
  */
 #include "stress.h"
 

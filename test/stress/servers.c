@@ -169,8 +169,8 @@ make_primary(struct worker *w)
 }
 
 /*
- * A copy of a running server.  With so little WAL it may be gone before the copy
- * asks for it: then it is tried again.
+ * A copy of a running server.  With so little WAL it may be gone before the
+ * copy asks for it: then it is tried again.
  */
 static bool
 copy_primary(struct worker *w, struct node *primary, struct node *node)

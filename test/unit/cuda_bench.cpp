@@ -1,15 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * cuda_bench.cpp
- *	  Times searches of the CUDA backend on synthetic data (test/bench/setgen.h),
+ *	  Times searches of the CUDA backend on synthetic data
+ *	  (test/bench/setgen.h),
  *	  and compares checksums with known results.
  *
  *		cuda_bench --mode A --n-docs 8500000 [--batches 2000,16,1] [--k 100]
- *				   [--repeat 5] [--sweep "growth=16;method=1,grab=8"] [--build list_shift=16]
+ *				   [--repeat 5] [--sweep "growth=16;method=1,grab=8"] [--build
+ *				   list_shift=16]
  *
- * Generates and uploads once, then times every setting of --sweep (the names are
- * fields of gpuvec_search_policy, and method), beginning with the defaults.  The
- * settings of --build hold while segments are made.
+ * Generates and uploads once, then times every setting of --sweep (the names
+ * are fields of gpuvec_search_policy, and method), beginning with the
+ * defaults.  The settings of --build hold while segments are made.
  *
  *-------------------------------------------------------------------------
  */

@@ -8,8 +8,8 @@
  *
  * quick (the default) takes seconds, also under compute-sanitizer's memcheck;
  * full adds large views, large k and searches beside uploads; tiny is for
- * compute-sanitizer's racecheck, which is a thousand times slower; emulated is for
- * search.mk, which has no GPU.
+ * compute-sanitizer's racecheck, which is a thousand times slower; emulated
+ * is for search.mk, which has no GPU.
  *
  *-------------------------------------------------------------------------
  */
@@ -207,7 +207,10 @@ extreme_tids(dataset &d)
 		d.rows[i].tid = i % 2 ? gpuvec_tid(UINT32_MAX - i / 2, GPUVEC_MAX_LINE) : gpuvec_tid(i, 1);
 }
 
-/* Build one segment of some rows, check that reading it back gives the same ids */
+/*
+ * Build one segment of some rows, check that reading it back gives the same
+ * ids
+ */
 static gpuvec_view_entry
 build_entry(const std::vector<const row *> &rows)
 {
@@ -290,7 +293,10 @@ set_sample(gpuvec_search_policy &policy, uint32_t blocks)
 	policy.sample_tiled = policy.sample_whole = blocks;
 }
 
-/* Up to this number of queries, bitmaps are not staged; small blocks always pay */
+/*
+ * Up to this number of queries, bitmaps are not staged; small blocks always
+ * pay
+ */
 static void
 set_direct(gpuvec_search_policy &policy, uint32_t queries)
 {
@@ -298,7 +304,10 @@ set_direct(gpuvec_search_policy &policy, uint32_t queries)
 	policy.scan_below = 0;
 }
 
-/* Segments get no lists, or lists in blocks of a random size; else as the policy says */
+/*
+ * Segments get no lists, or lists in blocks of a random size; else as the
+ * policy says
+ */
 static bool mixed_lists = true;
 
 static void
@@ -320,8 +329,8 @@ vary_lists(void)
 }
 
 /*
- * Build the view of a dataset: segments of up to `rows` rows each, cut out of the
- * rows sorted by length or as they come.
+ * Build the view of a dataset: segments of up to `rows` rows each, cut out of
+ * the rows sorted by length or as they come.
  */
 static void
 build_view(dataset &d, uint32_t rows, bool sorted)
@@ -362,7 +371,10 @@ kill_some(dataset &d, uint32_t one_in)
 			r.live = false;
 }
 
-/* Questions that fit a dataset: copies, perturbed copies, random sets, odd ones */
+/*
+ * Questions that fit a dataset: copies, perturbed copies, random sets, odd
+ * ones
+ */
 static std::vector<question>
 make_questions(const dataset &d, uint32_t n, uint32_t k)
 {
@@ -908,7 +920,9 @@ test_rounds(void)
 		test_dataset(d, {20}, {10, 1100}, 1);
 	free_dataset(d);
 
-	/* scores rise with the tid, and tiles are alike inside: hard on sampling */
+	/*
+	 * scores rise with the tid, and tiles are alike inside: hard on sampling
+	 */
 	dataset		rising = random_dataset("rising", full ? 60000 : 8000, 1000, 10, 10, false);
 
 	for (size_t i = 0; i < rising.rows.size(); i++)
@@ -949,7 +963,10 @@ test_large(void)
 	free_dataset(wide);
 }
 
-/* Every id is in many rows, so that there are too few slots: the rarest ids must not be lost */
+/*
+ * Every id is in many rows, so that there are too few slots: the rarest ids
+ * must not be lost
+ */
 static void
 test_all_common(void)
 {
@@ -1039,7 +1056,10 @@ test_odd_requests(void)
 	gpuvec_view_unref(empty);
 }
 
-/* Build the view of a dataset; all its segments have lists in blocks of 2^shift rows */
+/*
+ * Build the view of a dataset; all its segments have lists in blocks of
+ * 2^shift rows
+ */
 static void
 build_with_lists(dataset &d, uint32_t rows, uint32_t shift)
 {
@@ -1054,7 +1074,10 @@ build_with_lists(dataset &d, uint32_t rows, uint32_t shift)
 	set_policy(defaults);
 }
 
-/* Searches that nobody waits for any more while they run, and what comes after them */
+/*
+ * Searches that nobody waits for any more while they run, and what comes
+ * after them
+ */
 static void
 test_stopped(const dataset &d)
 {
@@ -1095,7 +1118,10 @@ test_stopped(const dataset &d)
 	}
 }
 
-/* Queries that are alone, or nearly so, with samples and without room for candidates */
+/*
+ * Queries that are alone, or nearly so, with samples and without room for
+ * candidates
+ */
 static void
 test_lone(void)
 {
@@ -1131,7 +1157,10 @@ test_lone(void)
 	}
 }
 
-/* The counts that fill a byte, and one more; queries of more ids than the threads of a block */
+/*
+ * The counts that fill a byte, and one more; queries of more ids than the
+ * threads of a block
+ */
 static void
 test_bytes(uint32_t most, uint32_t shift)
 {
@@ -1177,8 +1206,8 @@ test_bytes(uint32_t most, uint32_t shift)
 }
 
 /*
- * Counts about those that need one plane more, of ids with bitmaps, ids with lists, and both.
- * Queries of at most `longest` ids
+ * Counts about those that need one plane more, of ids with bitmaps, ids with
+ * lists, and both. Queries of at most `longest` ids
  */
 static void
 test_planes(uint32_t longest, uint32_t shift)
@@ -1267,7 +1296,10 @@ test_threads(void)
 /* Of the emulation: shall the next copy to the host fail? */
 extern bool emu_fail_fetch __attribute__((weak));
 
-/* Ids that could not be read are not written later, when nobody holds them any more */
+/*
+ * Ids that could not be read are not written later, when nobody holds them
+ * any more
+ */
 static void
 test_failed_read(void)
 {
@@ -1351,7 +1383,10 @@ main(int argc, char **argv)
 	if (&emu_fail_fetch != NULL)
 		test_failed_read();
 
-	/* the hooks must have driven the searches through the paths that they are for */
+	/*
+	 * the hooks must have driven the searches through the paths that they are
+	 * for
+	 */
 	report(total.list_chunks > 0, "nothing was counted by lists%s\n", "");
 	if (!tiny)
 	{

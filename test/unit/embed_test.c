@@ -69,8 +69,9 @@ find_variants(void)
 }
 
 /*
- * The sum of one element of keys [first, end), by the words of pooling.h: a piece from
- * left to right, else by parts of `size`, each summed like this by parts of size / 32
+ * The sum of one element of keys [first, end), by the words of pooling.h: a
+ * piece from left to right, else by parts of `size`, each summed like this by
+ * parts of size / 32
  */
 static float
 sum_of(const gpuvec_bag *bag, float *const *rows, uint32_t column, uint64_t first, uint64_t end,
@@ -242,7 +243,10 @@ check_shares(uint64_t n, uint32_t width)
 	free(expected);
 }
 
-/* A bag of many keys, whose weights nearly cancel, and what float64 makes of it */
+/*
+ * A bag of many keys, whose weights nearly cancel, and what float64 makes of
+ * it
+ */
 typedef struct canceling
 {
 	gpuvec_bag	bag;
@@ -255,8 +259,9 @@ typedef struct canceling
 } canceling;
 
 /*
- * Weights of even rows are positive, those of odd rows negative, and so are their vectors:
- * what is divided is exact to float32, only its divisor is small beside the weights.
+ * Weights of even rows are positive, those of odd rows negative, and so are
+ * their vectors: what is divided is exact to float32, only its divisor is
+ * small beside the weights.
  */
 static void
 make_canceling(canceling *c, uint64_t n, gpuvec_missing missing)
@@ -485,7 +490,10 @@ check_halves(void)
 		else
 			there = there && floats[i] == (i >> 15 ? -value : value) && !signbit(floats[i]) == !(i >> 15);
 		back = back && (nan ? (gpuvec_float_to_half(floats[i]) & 0x7FFF) > 0x7C00 : gpuvec_float_to_half(floats[i]) == i);
-		/* half way to the next one goes to the even one, a little more or less to the nearer */
+		/*
+		 * half way to the next one goes to the even one, a little more or
+		 * less to the nearer
+		 */
 		if (!nan && (i & 0x7FFF) < 0x7BFF)
 		{
 			float		middle = (floats[i] + floats[i + 1]) / 2;
@@ -504,7 +512,10 @@ check_halves(void)
 	free(halves);
 }
 
-/* Scores are the same for all instruction sets, and nearly those of plain sums */
+/*
+ * Scores are the same for all instruction sets, and nearly those of plain
+ * sums
+ */
 static void
 check_scores(uint32_t width, gpuvec_storage storage)
 {

@@ -54,8 +54,8 @@ extern const char *engine_program;
 extern char scratch[64];		/* directory for sockets */
 
 /*
- * Start an engine with --socket and further arguments (NULL at the end), with an
- * optional fault, and wait until it listens.
+ * Start an engine with --socket and further arguments (NULL at the end), with
+ * an optional fault, and wait until it listens.
  */
 extern engine engine_start(const char *fault, const char *const *arguments);
 extern int	engine_wait(engine *e, int patience_ms);	/* its wait status, or -1 */

@@ -5,8 +5,8 @@
  *	  requests whose answers are compared with brute force.
  *
  * A snapshot is simulated by a function of (tid, key, content): it sees some
- * versions of rows and not others.  Pages of which it sees all rows may be told to be
- * all-visible, about the others the engine has to ask.
+ * versions of rows and not others.  Pages of which it sees all rows may be
+ * told to be all-visible, about the others the engine has to ask.
  *
  *-------------------------------------------------------------------------
  */
@@ -252,8 +252,9 @@ free_request(request *r)
 }
 
 /*
- * The map that a session may have read: pages of which all rows are seen, if they were
- * read before the number that it knows.  Others must not be taken for proven.
+ * The map that a session may have read: pages of which all rows are seen, if
+ * they were read before the number that it knows.  Others must not be taken
+ * for proven.
  */
 static void
 make_map(request *r, const vector_model *m)
@@ -322,7 +323,10 @@ random_request(const vector_model *m)
 	return r;
 }
 
-/* Send it with more flags, and unless they say that the engine has it, the map */
+/*
+ * Send it with more flags, and unless they say that the engine has it, the
+ * map
+ */
 static bool
 send_request_flagged(client *c, const request *r, uint32_t flags)
 {
@@ -352,7 +356,10 @@ send_request_flagged(client *c, const request *r, uint32_t flags)
 	return ok;
 }
 
-/* Send it; true if there is an answer.  Some are sent again with the map that the engine kept. */
+/*
+ * Send it; true if there is an answer.  Some are sent again with the map that
+ * the engine kept.
+ */
 static bool
 send_request(client *c, const request *r)
 {
@@ -427,7 +434,10 @@ find_row(const vector_model *m, int64_t key, int *n)
 	return found;
 }
 
-/* What the answer must be: found rows, or a complaint and the number of its key */
+/*
+ * What the answer must be: found rows, or a complaint and the number of its
+ * key
+ */
 static gpuvec_embedding_status
 expected_status(const vector_model *m, const request *r, const vector_row **rows, uint64_t *number)
 {
@@ -454,7 +464,10 @@ expected_status(const vector_model *m, const request *r, const vector_row **rows
 	return GPUVEC_EMBEDDING_DONE;
 }
 
-/* The elements of bag after bag; sums of these numbers are exact, so their order is free */
+/*
+ * The elements of bag after bag; sums of these numbers are exact, so their
+ * order is free
+ */
 static uint64_t
 expected_elements(const request *r, const vector_row **rows, uint32_t width, float *out)
 {
@@ -555,7 +568,9 @@ check_request(client *c, const vector_model *m, request *r,
 		memcpy(&head, c->data, sizeof(head));
 		if (head.status != GPUVEC_EMBEDDING_UNDECIDED)
 			return right(c, m, r);
-		/* the second time nothing is left to ask, since nothing has changed */
+		/*
+		 * the second time nothing is left to ask, since nothing has changed
+		 */
 		if (round > 0 || !decide(c, r, m, head.count))
 			return false;
 	}
@@ -620,8 +635,8 @@ check_again(client *c, const vector_model *m, request *r)
 }
 
 /*
- * The same request from two sessions: the second knows less, or its map says less, and it does
- * not see some rows of the pages that it is less sure of
+ * The same request from two sessions: the second knows less, or its map says
+ * less, and it does not see some rows of the pages that it is less sure of
  */
 static bool
 check_two_sights(client *c, vector_model *m)
@@ -662,7 +677,10 @@ bag_of(const request *r, const float **vectors, uint32_t width, uint64_t bag, fl
 	};
 }
 
-/* The gradients of vectors that the answer must have, behind the head; returns their size */
+/*
+ * The gradients of vectors that the answer must have, behind the head;
+ * returns their size
+ */
 static size_t
 expected_gradient(const request *r, const float **vectors, uint32_t width, char *out, uint64_t *nrows)
 {
@@ -720,7 +738,10 @@ expected_weights(const request *r, const float **vectors, uint32_t width, char *
 	return (size_t) ((char *) to - out);
 }
 
-/* The vectors of the keys of a request, if its answer is no complaint: width and number found */
+/*
+ * The vectors of the keys of a request, if its answer is no complaint: width
+ * and number found
+ */
 static gpuvec_embedding_status
 find_vectors(const vector_model *m, const request *r, const float **vectors, uint64_t *number,
 			 uint32_t *width, uint64_t *nfound)
@@ -972,7 +993,10 @@ test_embed(void)
 	for (int i = 0; i < 24; i++)
 	{
 		static const uint32_t widths[] = {1, 3, 4, 31, 33, 128};
-		/* each width with each way to store vectors, and each with odd rows too */
+		/*
+		 * each width with each way to store vectors, and each with odd rows
+		 * too
+		 */
 		vector_model m = model_of_vectors(1000 + (uint32_t) i, 1 + (uint32_t) random_below(60), widths[i % 6],
 										  1 + (int64_t) random_below(2000), i % 6 % 3 == i / 6,
 										  i / 6 % 2 ? GPUVEC_FLOAT16 : GPUVEC_FLOAT32);
@@ -1007,8 +1031,8 @@ test_embed(void)
 }
 
 /*
- * Tables that do not fit together, on a device that has hardly more memory than the
- * budget: one makes room for another before that grows
+ * Tables that do not fit together, on a device that has hardly more memory
+ * than the budget: one makes room for another before that grows
  */
 void
 test_embed_room(void)
@@ -1036,8 +1060,8 @@ test_embed_room(void)
 }
 
 /*
- * The room that a table got for an update that failed stays charged: as much as after
- * the next one, which adds nothing
+ * The room that a table got for an update that failed stays charged: as much
+ * as after the next one, which adds nothing
  */
 void
 test_embed_failed(void)
@@ -1089,8 +1113,8 @@ test_embed_failed(void)
 }
 
 /*
- * Requests for which the device may have no memory: each is answered rightly or by that
- * error, and what failed has left nothing behind.
+ * Requests for which the device may have no memory: each is answered rightly
+ * or by that error, and what failed has left nothing behind.
  */
 void
 test_embed_scarce(void)

@@ -29,7 +29,9 @@ compare_ids(const void *a, const void *b)
 	return (int) *(const uint16_t *) a - (int) *(const uint16_t *) b;
 }
 
-/* Distinct ids, ascending; half of them from a small part of the vocabulary */
+/*
+ * Distinct ids, ascending; half of them from a small part of the vocabulary
+ */
 void
 random_ids(uint16_t *ids, uint32_t len, uint32_t vocabulary)
 {
@@ -210,8 +212,8 @@ model_commit(client *c, model *m)
 }
 
 /*
- * Send a refresh without asking first: in one message, or, if `split`, every page but the
- * last in one of its own before it
+ * Send a refresh without asking first: in one message, or, if `split`, every
+ * page but the last in one of its own before it
  */
 static bool
 send_refresh(client *c, const model *m, const gpuvec_refresh_once *head, bool split)
@@ -242,7 +244,10 @@ send_refresh(client *c, const model *m, const gpuvec_refresh_once *head, bool sp
 	return ok;
 }
 
-/* Refresh without asking first; it must not be made of a mirror that is not the known one */
+/*
+ * Refresh without asking first; it must not be made of a mirror that is not
+ * the known one
+ */
 bool
 model_refresh_once(client *c, model *m)
 {
@@ -275,7 +280,9 @@ model_load(client *c, model *m)
 	return model_commit(c, m);
 }
 
-/* Refresh; the engine must remember the LSN of every page that is not dirty */
+/*
+ * Refresh; the engine must remember the LSN of every page that is not dirty
+ */
 bool
 model_refresh(client *c, model *m)
 {

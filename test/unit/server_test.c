@@ -5,8 +5,8 @@
  *
  *		server_test PROGRAM [test ...]
  *
- * PROGRAM is an engine with fault hooks.  What is loaded is mirrored by a model
- * (server_model.c) that answers every search by brute force.
+ * PROGRAM is an engine with fault hooks.  What is loaded is mirrored by a
+ * model (server_model.c) that answers every search by brute force.
  *
  *-------------------------------------------------------------------------
  */
@@ -323,7 +323,10 @@ wait_for_merges(client *c, model *m, uint32_t enough)
 	return info.nsegments;
 }
 
-/* Segments are merged while refreshes go on, bury rows in them, and drop mirrors */
+/*
+ * Segments are merged while refreshes go on, bury rows in them, and drop
+ * mirrors
+ */
 static void
 test_merges(void)
 {
@@ -421,7 +424,10 @@ test_same_rows(void)
 	engine_stop(&e);
 }
 
-/* Mirrors that do not fit evict the least recently used; too large ones fail early */
+/*
+ * Mirrors that do not fit evict the least recently used; too large ones fail
+ * early
+ */
 static void
 test_budget(void)
 {
@@ -535,7 +541,10 @@ typedef struct searcher
 	bool		consistent;
 } searcher;
 
-/* All rows of a version have as many ids in common with the query: version % 8 + 1 */
+/*
+ * All rows of a version have as many ids in common with the query: version %
+ * 8 + 1
+ */
 static void *
 search_versions(void *arg)
 {
@@ -567,7 +576,10 @@ search_versions(void *arg)
 		for (uint32_t i = 0; i < s->nrows; i++)
 		{
 			memcpy(&hit, c.data + sizeof(result) + 8 + i * sizeof(hit), sizeof(hit));
-			/* every page is newer than what a session knows that knows nothing */
+			/*
+			 * every page is newer than what a session knows that knows
+			 * nothing
+			 */
 			if (gpuvec_hit_common(hit.place) != gpuvec_hit_common(first.place) ||
 				!gpuvec_hit_newer(hit.place))
 				s->consistent = false;
@@ -993,7 +1005,10 @@ good_page(void)
 	return (one_row) {{.block = 0,.nrows = 1,.bytes = 16}, {.line = 1,.len = 4}, {1, 2, 3, 4}};
 }
 
-/* What may not follow the first pages of a refresh, and pages of it that break a rule */
+/*
+ * What may not follow the first pages of a refresh, and pages of it that
+ * break a rule
+ */
 static void
 test_parts(const engine *e, const model *m)
 {
@@ -1035,7 +1050,10 @@ test_parts(const engine *e, const model *m)
 	}
 }
 
-/* A search and a refresh behind it are sent at once: the search is of the mirror as it was */
+/*
+ * A search and a refresh behind it are sent at once: the search is of the
+ * mirror as it was
+ */
 static void
 test_search_ahead(client *c, model *m)
 {
@@ -1266,7 +1284,10 @@ script(buffer *frames, size_t *starts, int *n)
 	model_free(&m);
 }
 
-/* Spoil a frame: flip a bit, set a field to something special, or cut the frame */
+/*
+ * Spoil a frame: flip a bit, set a field to something special, or cut the
+ * frame
+ */
 static void
 spoil(char *frame, size_t *length)
 {

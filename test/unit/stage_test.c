@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * stage_test.c
- *	  Test of staging rows and building segments from them, and of fingerprints.
+ *	  Test of staging rows and building segments from them, and of
+ *	  fingerprints.
  *
- * A row's length and ids follow from its tid, so that whatever comes out can be
- * checked by itself; sums tell that nothing is missing.
+ * A row's length and ids follow from its tid, so that whatever comes out can
+ * be checked by itself; sums tell that nothing is missing.
  *
  *-------------------------------------------------------------------------
  */
@@ -198,7 +199,9 @@ test_build(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint64_t n, bool o
 
 	stage_rows(stage, n, ordered, nblocks, &staged);
 	target.nrows = staged.rows;
-	/* lengths vary so much here that chunks which are hardly used weigh most */
+	/*
+	 * lengths vary so much here that chunks which are hardly used weigh most
+	 */
 	check(gpuvec_stage_bytes(stage) < gpuvec_stage_estimate(stage) * 3 / 2 + 16 * 1024 * 1024,
 		  "staged rows take not much more than segments");
 	check(gpuvec_stage_lent(stage) == (n <= 4096 ? (n + 1) / 2 : 0), "rows that are not copied, if there are few");

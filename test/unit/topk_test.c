@@ -196,7 +196,9 @@ same_answer(const gpuvec_topk_query *q, const answer *want, uint32_t n)
 	return true;
 }
 
-/* Segments [from, to) of the table's rows added to entries; dead rows marked */
+/*
+ * Segments [from, to) of the table's rows added to entries; dead rows marked
+ */
 static uint32_t
 add_segments(gpuvec_backend *b, const table *t, uint32_t from, uint32_t to,
 			 gpuvec_view_entry *entries, uint32_t n)
@@ -263,7 +265,10 @@ typedef struct expected
 	uint32_t	n;
 } expected;
 
-/* Search the first n queries and compare with what is expected of some of them */
+/*
+ * Search the first n queries and compare with what is expected of some of
+ * them
+ */
 static bool
 search_equals(gpuvec_backend *b, const gpuvec_view *view, int measure, gpuvec_method method,
 			  gpuvec_topk_query *queries, uint32_t n, const expected *want)
@@ -396,7 +401,10 @@ free_table(table *t)
 	free(t->dead);
 }
 
-/* gpuvec_need must never be more than what is needed; keys must keep the order */
+/*
+ * gpuvec_need must never be more than what is needed; keys must keep the
+ * order
+ */
 static void
 test_measures(void)
 {
@@ -416,7 +424,10 @@ test_measures(void)
 						keys++;
 					if (i == 0 && m != GPUVEC_HAMMING)
 						continue;
-					/* rows at least as long as some b0 <= b may be bounded by b0 */
+					/*
+					 * rows at least as long as some b0 <= b may be bounded by
+					 * b0
+					 */
 					for (uint32_t b0 = b > 3 ? b - 3 : 0; b0 <= b; b0++)
 						if (gpuvec_need(m, a, b0, (float) score) > i)
 							wrong++;
@@ -517,7 +528,10 @@ make_kind(int kind, uint32_t n, uint32_t maxlen, uint32_t vocabulary)
 /* All segments get lists; the ids of one row in 64 get bitmaps */
 static const gpuvec_lists_policy all_lists = {.least_rows = 1,.dense = 64,.share = 1e9};
 
-/* A backend for each instruction set, with one thread and with several; returns how many */
+/*
+ * A backend for each instruction set, with one thread and with several;
+ * returns how many
+ */
 #define MOST_BACKENDS	8
 
 static int
@@ -563,7 +577,10 @@ test_small(int ntables)
 		table		t;
 		char		name[64];
 
-		/* nothing, something or all gets a bitmap; of two segments only one may get lists */
+		/*
+		 * nothing, something or all gets a bitmap; of two segments only one
+		 * may get lists
+		 */
 		policy.dense = denses[random32() % 5];
 		policy.share = i % 3 == 0 ? 1.3 : 1e9;
 		t = make_kind(kind, n, maxlen, vocabulary);
@@ -602,7 +619,9 @@ test_all_ids(void)
 	free_table(&t);
 }
 
-/* Segments are released while their lists wait, are being made, or are there */
+/*
+ * Segments are released while their lists wait, are being made, or are there
+ */
 static void
 test_release(gpuvec_backend *b)
 {

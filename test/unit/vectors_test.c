@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * vectors_test.c
- *	  The vectors of embedding tables on a device, against the definitions that the
+ *	  The vectors of embedding tables on a device, against the definitions
+ *	  that the
  *	  CPU uses, bit by bit.
  *
  *	vectors_test [CASES [SEED]]
@@ -247,7 +248,10 @@ drop_bags(bags *r)
 	free(r->offsets);
 }
 
-/* A bag as the CPU sees it; the device does not skip anything when it concatenates */
+/*
+ * A bag as the CPU sees it; the device does not skip anything when it
+ * concatenates
+ */
 static gpuvec_bag
 get_bag(const bags *r, uint64_t i)
 {
@@ -478,7 +482,10 @@ test_nearest(void)
 	free(search.counts);
 }
 
-/* A key that a test of the hash table uses, and what the table should know of it */
+/*
+ * A key that a test of the hash table uses, and what the table should know of
+ * it
+ */
 typedef struct known_key
 {
 	gpuvec_key_row row;			/* slot GPUVEC_NO_SLOT: it is not there */

@@ -1,16 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * emulation.cpp
- *	  Threads of a kernel as contexts that take turns; memory and calls of CUDA.
+ *	  Threads of a kernel as contexts that take turns; memory and calls of
+ *	  CUDA.
  *
- * A context is entered by setcontext() once and by a jump from then on, which is
- * much faster, since it leaves signals alone; it serves one block after another.
+ * A context is entered by setcontext() once and by a jump from then on, which
+ * is much faster, since it leaves signals alone; it serves one block after
+ * another.
  *
- * One kernel runs at a time, whatever the number of threads that launch some, in
- * the order of their launches; streams are done with their work as soon as they
- * have it.
+ * One kernel runs at a time, whatever the number of threads that launch some,
+ * in the order of their launches; streams are done with their work as soon as
+ * they have it.
  *
- *	EMULATED_GPU=86			a GPU of this compute capability, with its shared memory
+ *	EMULATED_GPU=86			a GPU of this compute capability, with its shared
+ *							memory
  *	EMULATED_MEMORY=10000	a GPU with this memory
  *
  *-------------------------------------------------------------------------
@@ -78,7 +81,10 @@ release(unsigned first, unsigned end, enum waiting what)
 	}
 }
 
-/* Go on where __builtin_setjmp() was called, which must not be in the same function */
+/*
+ * Go on where __builtin_setjmp() was called, which must not be in the same
+ * function
+ */
 static void __attribute__((noinline, noipa))
 go_on(void **where)
 {

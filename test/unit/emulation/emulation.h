@@ -3,11 +3,12 @@
  * emulation.h
  *	  Just enough of CUDA to run the kernels on a CPU.
  *
- * Included before kernels and before bench_embedding.cu, for a plain C++ compiler.
- * It finds errors of logic where there is no GPU: every thread is a context of its
- * own, collective operations wait for all lanes and complain if some cannot come,
- * and loads and stores by __ldg, __ldcs and __stcs are checked for bounds and
- * alignment.  Races between the warps of a block and all about speed stay unseen.
+ * Included before kernels and before bench_embedding.cu, for a plain C++
+ * compiler. It finds errors of logic where there is no GPU: every thread is a
+ * context of its own, collective operations wait for all lanes and complain
+ * if some cannot come, and loads and stores by __ldg, __ldcs and __stcs are
+ * checked for bounds and alignment.  Races between the warps of a block and
+ * all about speed stay unseen.
  *
  *-------------------------------------------------------------------------
  */
@@ -91,7 +92,9 @@ cudaLaunchKernel(void (*kernel) (P), dim3 grid, dim3 block, void **args, size_t,
 #define EMU_MOST_SHARED	232448
 extern size_t emu_shared_limit(void);
 
-/* Run a kernel; that of a search in shared memory of this size (search.cpp) */
+/*
+ * Run a kernel; that of a search in shared memory of this size (search.cpp)
+ */
 extern cudaError_t emu_run_shared(const cudaLaunchConfig_t *config, const std::function<void()> &kernel);
 
 template <typename P>
@@ -419,7 +422,10 @@ __stcs(X *p, X value)
 	*p = value;
 }
 
-/* A copy by the copy engine; `global` is the address of the two that is in global memory */
+/*
+ * A copy by the copy engine; `global` is the address of the two that is in
+ * global memory
+ */
 static inline void
 emu_copy(void *to, const void *from, unsigned bytes, const void *global)
 {

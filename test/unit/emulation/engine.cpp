@@ -3,8 +3,9 @@
  * engine.cpp
  *	  A GPU for an engine that is made with WITH_CUDA=emulated.
  *
- * Sets are searched on the CPU; vectors of embedding tables are served by the kernels
- * and by all that is around them, one thread at a time.  For tests only: it is slow.
+ * Sets are searched on the CPU; vectors of embedding tables are served by the
+ * kernels and by all that is around them, one thread at a time.  For tests
+ * only: it is slow.
  *
  *-------------------------------------------------------------------------
  */

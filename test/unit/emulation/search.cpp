@@ -1,12 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * search.cpp
- *	  What the emulation of CUDA (emulation.h) has for searches: shared memory whose size
+ *	  What the emulation of CUDA (emulation.h) has for searches: shared memory
+ *	  whose size
  *	  is told at the launch.
  *
- * A block finds garbage in its shared memory, and must not write beyond it.  A kernel has
- * ended before the next one starts, and an event before anybody asks for it: so neither
- * the chaining of kernels nor the stopping of a search can be tested here.
+ * A block finds garbage in its shared memory, and must not write beyond it.
+ * A kernel has ended before the next one starts, and an event before anybody
+ * asks for it: so neither the chaining of kernels nor the stopping of a
+ * search can be tested here.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * bulk_copy.cuh
- *	  The copies of kernels/device/bulk_copy.cuh, emulated: they are done at once, and
+ *	  The copies of kernels/device/bulk_copy.cuh, emulated: they are done at
+ *	  once, and
  *	  whoever waits at the barrier waits for the threads of the block.
  *
  *-------------------------------------------------------------------------

@@ -3,8 +3,8 @@
  * instructions.cuh
  *	  The instructions of kernels/device/instructions.cuh, emulated.
  *
- * A kernel has ended before the next one starts.  But that one has to wait, if it may
- * start early: emu_launch() sees to it.
+ * A kernel has ended before the next one starts.  But that one has to wait,
+ * if it may start early: emu_launch() sees to it.
  *
  *-------------------------------------------------------------------------
  */

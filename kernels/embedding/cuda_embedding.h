@@ -285,8 +285,8 @@ nearest_request(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_slot_s
 				gpuvec_error *error);
 
 /*
- * Open a device's service of embedding tables.  NULL and *error if that fails.
- * The device must be closed after it.
+ * Open a device's service of embedding tables.  Returns NULL and fills *error
+ * if that fails.  The device must be closed after it.
  */
 extern gpuvec_vectors *
 embedding_open(struct cuda_device &device, const struct embedding_policy &policy,

@@ -118,8 +118,8 @@ struct search_backend : gpuvec_backend
 /* ---- backend.cu ---- */
 
 /*
- * Open a GPU for searches.  NULL and *error if that fails.  The backend has no
- * vectors yet; its close() closes those that it was given.
+ * Open a GPU for searches.  Returns NULL and fills *error if that fails.  The
+ * backend has no vectors yet; its close() closes those that it was given.
  */
 extern struct search_backend *
 search_open(const gpuvec_backend_options *options, gpuvec_error *error);

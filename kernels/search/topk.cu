@@ -127,7 +127,7 @@ queue_scan_rounds(struct search *s, struct chunk *c)
 	return true;
 }
 
-/* Take the answers of a chunk whose rounds are queued, sorted unless `fast` */
+/* Take the answers of a chunk, whose rounds are queued; sort unless `fast` */
 static bool
 end_chunk(struct search *s, struct chunk *c, bool fast)
 {

@@ -145,8 +145,8 @@ add_mark(FeedSlot *slot, BlockNumber block)
 }
 
 /*
- * The next slot of this index from number *i on, locked; *i is then behind it.
- * NULL: there is no other.
+ * The next slot of this index, from number *i on, locked.  *i is then behind
+ * it.  NULL: there is no other.
  */
 static FeedSlot *
 lock_slot(FeedTable *table, const FeedKey *key, int *i)

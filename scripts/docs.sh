@@ -44,7 +44,7 @@ test_exists() {
 	case $1 in
 		regress) [ -e "sql/$2.sql" ] ;;
 		isolation) [ -e "test/isolation/specs/${2%_wal}.spec" ] ;;
-		TAP) [ -e "test/tap/$2.pl" ] || [ -e "test/t/$2.pl" ] ;;
+		TAP) [ -e "test/tap/$2.pl" ] ;;
 		unit) compgen -G "test/unit/$2*" >/dev/null ;;
 	esac
 }

@@ -1319,6 +1319,21 @@ spoil(char *frame, size_t *length)
 	}
 }
 
+/* True if a spoiled frame is a valid request to drop this mirror */
+static bool
+drops(const char *frame, size_t length, const gpuvec_mirror_key *key)
+{
+	gpuvec_frame head;
+	gpuvec_drop drop;
+
+	if (length != sizeof(head) + sizeof(drop))
+		return false;
+	memcpy(&head, frame, sizeof(head));
+	memcpy(&drop, frame + sizeof(head), sizeof(drop));
+	return head.type == GPUVEC_MSG_DROP && drop.private_id == 0 &&
+		(drop.database == 0 || drop.database == key->database);
+}
+
 static void
 test_fuzz(void)
 {
@@ -1348,7 +1363,7 @@ test_fuzz(void)
 			if (i == victim)
 				for (uint64_t k = 0; k < 1 + random_below(3); k++)
 					spoil(frame, &length);
-			if (!client_send_raw(&d, frame, length))
+			if (!drops(frame, length, &m.key) && !client_send_raw(&d, frame, length))
 				n = i;
 			free(frame);
 			while (recv(d.fd, sink, sizeof(sink), MSG_DONTWAIT) > 0)

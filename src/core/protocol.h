@@ -35,7 +35,7 @@
 #include "core/nearest.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 11
+#define GPUVEC_PROTOCOL_VERSION 12
 
 /* Largest length of a frame; senders split pages into much shorter frames */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -61,6 +61,8 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_NEAREST,			/* gpuvec_nearest_head ... -> EMBEDDING_ANSWER */
 	GPUVEC_MSG_REFRESH_PAGES,	/* gpuvec_refresh_part, gpuvec_page ... (no
 								 * reply) */
+	GPUVEC_MSG_ROWS,			/* gpuvec_rows, gpuvec_feed_record ... ->
+								 * STATE */
 
 	/* engine -> session */
 	GPUVEC_MSG_WELCOME = 64,	/* gpuvec_welcome */
@@ -289,6 +291,54 @@ typedef struct gpuvec_refresh_once
 } gpuvec_refresh_once;
 
 /*
+ * Rows that a feed handed over, without their pages.  Followed by the records
+ * of the feed with the numbers from + 1 .. to, in this order.
+ *
+ * The engine applies them if the mirror has this feed, and has applied at
+ * least `from`; records that it has applied already are skipped.  If it has
+ * applied less, or another session changes the mirror, or it has no such
+ * mirror, nothing happens.  The state in the answer tells.
+ */
+typedef struct gpuvec_rows
+{
+	gpuvec_mirror_key key;
+	uint64_t	feed;
+	uint64_t	from;
+	uint64_t	to;
+} gpuvec_rows;
+
+/*
+ * A record of a feed.  Lines are even.  A record concerns the rows of a line
+ * and of the line behind it: both stand for the same line pointer (see
+ * mirror_line() in mirror/mirror.h).  The values that follow are padded to 8
+ * bytes.
+ */
+typedef enum gpuvec_feed_kind
+{
+	GPUVEC_FEED_ROW = 1,		/* a row; the values are its ids.  It replaces
+								 * what the mirror has under its line. */
+	GPUVEC_FEED_GONE,			/* rows are gone; the values are their lines,
+								 * ascending */
+
+	/* in shared memory only; never sent */
+	GPUVEC_FEED_PAGE,			/* the page has to be read */
+	GPUVEC_FEED_ALL,			/* all pages have to be checked */
+	GPUVEC_FEED_PAD				/* nothing; not numbered */
+} gpuvec_feed_kind;
+
+typedef struct gpuvec_feed_record
+{
+	uint16_t	kind;			/* gpuvec_feed_kind */
+	uint16_t	line;			/* of a ROW; else 0 */
+	uint32_t	block;
+	uint32_t	len;			/* number of uint16_t values that follow */
+	uint32_t	padding;
+} gpuvec_feed_record;
+
+#define gpuvec_feed_record_bytes(len) \
+	(sizeof(gpuvec_feed_record) + (((uint64_t) (len) * 2 + 7) & ~UINT64_C(7)))
+
+/*
  * Drop shared mirrors, or the private mirror `private_id` of this session.
  * relation 0: all relations of the database; database 0: all databases.
  */
@@ -331,7 +381,8 @@ typedef struct gpuvec_search
 	uint32_t	measure;		/* gpuvec_measure */
 	uint32_t	method;			/* gpuvec_method */
 	uint32_t	nqueries;
-	uint32_t	padding;
+	uint32_t	patience_us;	/* wait up to this long for the mirror to
+								 * become as fresh as needed, if it is READY */
 	uint64_t	nids;
 } gpuvec_search;
 

@@ -11,27 +11,83 @@
 #include "postgres.h"
 
 #include "core/protocol.h"
+#include "mirror/mirror.h"
 #include "storage/block.h"
+#include "storage/itemptr.h"
+#include "storage/off.h"
 #include "utils/rel.h"
 
 /* Ask for the shared memory of feeds */
 extern void FeedInit(void);
 
-/* For changes of the table: mark an inserted row's page, or all pages */
+/*
+ * For changes of the table.  None of these fails, or waits for the engine.
+ *
+ * FeedTaken	true if some mirror follows the index.  If not, the other
+ *				functions do nothing.
+ * FeedRow		hands over a row with a new root; set is not toasted, NULL if
+ *				the row has none
+ * FeedGone		the rows of these roots of a page are about to be reused
+ * FeedMark		a page has to be read
+ * FeedMarkAll	all pages have to be checked
+ */
+extern bool FeedTaken(Relation index);
+extern void FeedRow(Relation index, ItemPointer root, struct varlena *set);
+extern void FeedGone(Relation index, BlockNumber block, const OffsetNumber *roots, int n);
 extern void FeedMark(Relation index, BlockNumber block);
 extern void FeedMarkAll(Relation index);
 
 /*
- * For a search, after its snapshot was taken: sets in *need the feed of this
- * index, and the number that a mirror must have applied.  Without a feed,
- * *need stays as it is.
+ * For a search, after its snapshot was taken: sets in *need the feed of the
+ * target's index, and the number that a mirror must have applied.  Without a
+ * feed, *need stays as it is.
  */
-extern void FeedRead(Relation index, const uint8 *build, gpuvec_freshness *need);
+extern void FeedRead(const MirrorTarget *target, gpuvec_freshness *need);
 
 /*
- * The pages of the marks in (applied, need->applied], palloc'd, in any order.
- * False: they are not known one by one.
+ * A number that the mirror of this feed is likely to have applied: a hint,
+ * 0 if nothing is known.  FeedNoteState() notes what the engine told.
+ */
+extern uint64 FeedApplied(uint64 feed);
+extern void FeedNoteState(const gpuvec_state *state);
+
+/* Records of a feed, in the form of GPUVEC_MSG_ROWS */
+typedef struct FeedRows
+{
+	uint64		from;			/* records with the numbers from + 1 .. to */
+	uint64		to;
+	uint32		nrows;			/* line pointers that they concern */
+	Size		bytes;
+	char	   *data;			/* palloc'd */
+} FeedRows;
+
+/*
+ * Copy the records with the numbers from + 1 .. to of a feed.  If they take
+ * more than `most` bytes, rows->to is less, and may be `from`.  False: they
+ * are not all there any more, or not all are rows; then nothing is allocated.
+ */
+extern bool FeedCopyRows(uint64 feed, uint64 from, uint64 to, Size most, FeedRows *rows);
+
+/*
+ * The pages that the records with the numbers in (applied, need->applied]
+ * concern, palloc'd, in any order, perhaps repeated.  False: they are not
+ * known one by one.
  */
 extern bool FeedTake(uint64 applied, const gpuvec_freshness *need, BlockNumber **blocks, uint32 *n);
+
+/* What slot n has, for the worker that applies rows, and for views */
+typedef struct FeedSlotInfo
+{
+	gpuvec_mirror_key key;		/* of the mirror */
+	uint64		feed;			/* 0: the slot is free */
+	uint64		number;			/* of the last record */
+	uint64		applied;		/* as FeedApplied() */
+	uint64		lost;			/* records that were overwritten before they
+								 * were applied, since the slot was taken */
+} FeedSlotInfo;
+
+#define FEED_SLOTS		16
+
+extern void FeedSlotRead(int n, FeedSlotInfo *info);
 
 #endif							/* GPUVEC_FEED_H */

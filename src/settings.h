@@ -29,6 +29,7 @@ extern int	gpuvec_max_sessions;
 extern char *gpuvec_engine_program; /* "" = bindir/gpuvec-engine */
 extern bool gpuvec_verify;
 extern int	gpuvec_method_choice;	/* gpuvec_method */
+extern int	gpuvec_ahead_rows;
 extern int	gpuvec_vector_storage;	/* gpuvec_storage */
 extern bool gpuvec_autoprewarm;
 

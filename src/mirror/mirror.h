@@ -212,6 +212,8 @@ extern BlockNumber MirrorVisibilityMapPages(MirrorVisibility *visibility);
 extern uint64 MirrorVisibilityNumber(const MirrorVisibility *visibility);
 extern void MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh);
 extern const uint8 *MirrorVisibilityMap(const MirrorVisibility *visibility, Size *bytes);
+extern void MirrorVisibilityFetchAll(MirrorVisibility *visibility);
+extern bool MirrorVisibilityKnowsRoot(const MirrorVisibility *visibility, const gpuvec_hit *hit);
 extern bool MirrorPageHasMember(MirrorVisibility *visibility, BlockNumber block,
 								OffsetNumber before);
 extern bool MirrorRowVisible(MirrorVisibility *visibility, ItemPointer tid);

@@ -378,6 +378,20 @@ FactsNoteTrip(const gpuvec_mirror_key *mirror, double trip_us, double engine_us)
 	SpinLockRelease(&table->mutex);
 }
 
+/* A search had to wait until the mirror was fresh: the planner does not care */
+void
+FactsNoteWait(const gpuvec_mirror_key *mirror, uint64 wait_us)
+{
+	FactsSlot  *slot;
+	FactsKey	key;
+
+	if (!facts_key(mirror, &key) || (slot = lock_slot(facts_group(&key), &key)) == NULL)
+		return;
+	slot->facts.waits++;
+	slot->facts.wait_us += wait_us;
+	SpinLockRelease(&slot->mutex);
+}
+
 /* Operator calls that take as long as a round trip, on average */
 double
 FactsTripOperators(void)
@@ -524,6 +538,14 @@ FactsRead(const FactsKey *key, Facts *facts)
 	*facts = slot->facts;
 	SpinLockRelease(&slot->mutex);
 	return FACTS_KNOWN;
+}
+
+bool
+FactsFind(const gpuvec_mirror_key *mirror, Facts *facts)
+{
+	FactsKey	key;
+
+	return facts_key(mirror, &key) && FactsRead(&key, facts) == FACTS_KNOWN;
 }
 
 bool

@@ -17,17 +17,17 @@
  *
  * Where to begin is known by a hint: what the mirror has applied as far as
  * sessions know (FeedApplied).  The engine's answer corrects it.  If the
- * mirror has applied less than the first record sent, the feeder goes on from
- * there.  If there is no such mirror, it has another feed, or somebody else
- * changes it, the feed is left alone for a delay that grows.  If the records
- * are not all there any more, or not all are rows, pages have to be read.
- * Only sessions can do that, so the feed is left alone until the hint shows
- * that one has.
+ * mirror lacks records before those sent, the feeder goes on from there.  If
+ * there is no such mirror, it has another feed, or somebody else changes it,
+ * the feed is left alone for a delay that grows.  If the records are not all
+ * there any more, or not all are rows, pages have to be read.  Only sessions
+ * can do that, so the feed is left alone until the hint shows that one has.
  *
  * If the engine refuses, the feed is left alone, too; if it does not answer,
  * all feeds are.  The feeder never ends for that, and logs an error only if
- * it is the first one since the engine last answered.  SIGTERM ends the feeder at once, even while it waits
- * for the engine, by the interrupt that cancels queries.
+ * it is the first one since the engine last answered.  SIGTERM ends the
+ * feeder at once, even while it waits for the engine, by the interrupt that
+ * cancels queries.
  *
  * The feeder is not connected to a database, so it never blocks DROP
  * DATABASE, and opens no files.
@@ -58,11 +58,14 @@
 #define DUE_BYTES		(16 * 1024)
 #define DUE_MS			200
 
-/* Most bytes of records in one message, and most messages for a feed in a round */
+/*
+ * Most bytes of records in one message, and most messages for a feed in a
+ * round
+ */
 #define BATCH_BYTES		(256 * 1024)
 #define ROUND_BATCHES	16
 
-/* Sleep after this long without a record, and end after this long without use */
+/* Sleep after so long without a record, and end after so long without use */
 #define QUIET_MS		2000
 #define IDLE_MS			300000
 
@@ -368,9 +371,11 @@ next_round(bool *quiet)
 static void
 nap(long ms)
 {
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
-					 PG_WAIT_EXTENSION);
-	ResetLatch(MyLatch);
+	int			events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
+								   PG_WAIT_EXTENSION);
+
+	if (events & WL_LATCH_SET)
+		ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 }
 

@@ -175,8 +175,8 @@ ok($node->poll_query_until('postgres', 'SELECT true'), 'the server is up again')
 isnt(feeder_started('after a crash'), $other, 'another feeder runs');
 fed(100, 'after a crash');
 
-# no worker slot is left, then one
-$node->append_conf('postgresql.conf', 'max_worker_processes = ' . ($node->safe_psql('postgres', 'SHOW shared_preload_libraries') =~ /gpuvec/ ? 2 : 1));
+# the supervisor takes the only worker slot
+$node->append_conf('postgresql.conf', "max_worker_processes = 1\nmax_logical_replication_workers = 0");
 $node->restart;
 right('no slot');
 insert(200);

@@ -296,9 +296,17 @@ typedef struct gpuvec_refresh_once
  *
  * The engine applies them if the mirror has this feed, and has applied at
  * least `from`; records that it has applied already are skipped.  If it has
- * applied less, or another session changes the mirror, or it has no such
- * mirror, nothing happens.  The state in the answer tells.
+ * applied less, or another session changes the mirror (LOADING, as for
+ * REFRESH_BEGIN), or it has no such mirror, nothing happens.  Nor does it if
+ * the mirror would get many more pages than rows (GPUVEC_MAX_NEW_PAGES): then
+ * pages have to be read.  The state in the answer tells.
+ *
+ * `checked` stays, and so do the numbers of pages that the mirror has.  Pages
+ * of records get an LSN that no page has (GPUVEC_NO_LSN).
  */
+#define GPUVEC_MAX_NEW_PAGES	131072
+#define GPUVEC_NO_LSN			UINT64_MAX
+
 typedef struct gpuvec_rows
 {
 	gpuvec_mirror_key key;
@@ -382,7 +390,8 @@ typedef struct gpuvec_search
 	uint32_t	method;			/* gpuvec_method */
 	uint32_t	nqueries;
 	uint32_t	patience_us;	/* wait up to this long for the mirror to
-								 * become as fresh as needed, if it is READY */
+								 * become as fresh as needed, if it is READY;
+								 * at most a second */
 	uint64_t	nids;
 } gpuvec_search;
 
@@ -596,6 +605,11 @@ typedef struct gpuvec_mirror_info
 	uint64_t	searches;		/* queries answered */
 	uint64_t	checked;
 	int64_t		last_use;		/* microseconds since the UNIX epoch */
+	uint64_t	feed;
+	uint64_t	applied;
+	uint64_t	row_updates;	/* times that rows of a feed were applied ... */
+	uint64_t	rows_applied;	/* ... and how many rows they brought */
+	uint64_t	page_rows;		/* rows that refreshes brought, by pages */
 } gpuvec_mirror_info;
 
 typedef struct gpuvec_engine_info

@@ -8,8 +8,9 @@
  *
  *	 crash-at-start		exit at once
  *	 crash-on-search	SIGSEGV when a search arrives
- *	 crash-on-commit	SIGSEGV when a load or refresh is to be published
- *	 oom-on-commit		a load or refresh finds no memory
+ *	 crash-on-commit	SIGSEGV when a load, a refresh or rows of a feed are
+ *						to be published
+ *	 oom-on-commit		a load, a refresh or rows of a feed find no memory
  *						(with an argument N the last three happen the N-th
  *						time only)
  *	 slow-search:MS		a search takes MS milliseconds longer; it makes
@@ -17,6 +18,8 @@
  *	 stuck-search:MS	a search never ends and makes no progress; the
  *						engine counts as stuck after MS
  *	 slow-commit:MS		publishing takes MS milliseconds longer
+ *	 slow-rows:MS		applying rows of a feed takes MS milliseconds longer
+ *	 patience:MS		a search that waits for its mirror does so up to MS
  *	 slow-merge:MS		a merge waits for MS before it publishes
  *	 slow-after-refresh:MS	a session waits for MS after it has answered a
  *						REFRESH

@@ -38,11 +38,11 @@ extern void gpuvec_server_stop(void);
 extern void gpuvec_session_run(gpuvec_server *server, int fd);
 
 /*
- * start: start the thread that watches.  watch: set *canceled to 1 if the
- * connection is closed while its request runs.  Call unwatch before the next
- * read.
+ * start: start the thread that watches.  watch: set *canceled to 1, and wake
+ * who waits for a change of the store, if the connection is closed while its
+ * request runs.  Call unwatch before the next read.
  */
-extern bool gpuvec_hangup_start(void);
+extern bool gpuvec_hangup_start(gpuvec_store *store);
 extern void gpuvec_hangup_watch(int fd, int *canceled);
 extern void gpuvec_hangup_unwatch(int fd);
 

@@ -41,6 +41,13 @@ extern bool gpuvec_draft_copy(gpuvec_draft *draft, const gpuvec_view *view, gpuv
 extern bool gpuvec_draft_bury(gpuvec_draft *draft, const uint32_t *blocks, uint64_t n,
 							  uint32_t nblocks, uint32_t limit, bool *buried, gpuvec_error *error);
 
+/*
+ * Bury the live rows under n line pointers: those with these tids, which are
+ * ascending and even, and with the next ones
+ */
+extern bool gpuvec_draft_bury_lines(gpuvec_draft *draft, const uint64_t *tids, uint64_t n,
+									bool *buried, gpuvec_error *error);
+
 /* Size of the entries from `first` on: all rows, live rows, and bytes */
 typedef struct gpuvec_draft_size
 {

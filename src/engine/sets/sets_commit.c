@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sets_commit.c
- *	  The view that a load or refresh of sets publishes.
+ *	  The view that a load or refresh of sets publishes, or rows of a feed.
  *
  * Small segments are merged, and dead rows removed, in the background
  * (merge.c).  An update does this itself only if the merger cannot keep pace:
@@ -100,6 +100,34 @@ bury_replaced(gpuvec_sets_update *sets, uint32_t nblocks, gpuvec_draft *draft, b
 	return ok;
 }
 
+/* Bury the rows under the line pointers of a feed's rows */
+static bool
+bury_fed(gpuvec_sets_update *sets, gpuvec_draft *draft, bool *buried, gpuvec_error *error)
+{
+	const gpuvec_update *update = &sets->base;
+	uint64_t   *tids = malloc((update->nfed + 1) * sizeof(uint64_t));
+	uint64_t	n = 0;
+	bool		ok;
+
+	if (tids == NULL)
+		return gpuvec_fail_memory(error, update->nfed * sizeof(uint64_t));
+	for (uint64_t i = 0; i < update->nfed; i++)
+		if (gpuvec_tid_block(update->fed[i].tid) < update->mirror->nblocks)
+			tids[n++] = update->fed[i].tid;
+	ok = gpuvec_draft_bury_lines(draft, tids, n, buried, error);
+	free(tids);
+	return ok;
+}
+
+/* Bury the rows that an update replaces */
+static bool
+bury_old(gpuvec_sets_update *sets, uint32_t nblocks, gpuvec_draft *draft, bool *buried,
+		 gpuvec_error *error)
+{
+	return sets->base.fed ? bury_fed(sets, draft, buried, error) :
+		bury_replaced(sets, nblocks, draft, buried, error);
+}
+
 /*
  * Returns the entry from which on rows are sorted anew, together with `fresh`
  * new rows.  draft->n: none; 0: all.  A search waits for a refresh, so at
@@ -156,7 +184,7 @@ unbuild(gpuvec_sets_update *sets, gpuvec_draft *draft, uint32_t first, gpuvec_er
 	return gpuvec_draft_unbuild(draft, first, sets->stage, error);
 }
 
-/* Make the new view of a refresh, with `fresh` new rows */
+/* Make the new view of a refresh or of a feed, with `fresh` new rows */
 static bool
 refresh_view(gpuvec_sets_update *sets, uint32_t nblocks, uint64_t fresh, gpuvec_draft *draft,
 			 gpuvec_error *error)
@@ -168,7 +196,7 @@ refresh_view(gpuvec_sets_update *sets, uint32_t nblocks, uint64_t fresh, gpuvec_
 	sets->sorted_rows = mirror->sorted_rows;
 	sets->added_rows = mirror->added_rows + fresh;
 	if (!gpuvec_draft_copy(draft, mirror->view, error) ||
-		!bury_replaced(sets, nblocks, draft, &buried, error))
+		!bury_old(sets, nblocks, draft, &buried, error))
 		return false;
 	if (!buried && fresh == 0)
 	{

@@ -14,7 +14,8 @@
  * segments, and publishes a view of these.  A refresh publishes a new view
  * with the same segments.  Rows of pages that were read again, or that are
  * gone, are buried: their bits are cleared in a copy of their segment's live
- * map.  The new rows go to a new small segment.
+ * map.  The new rows go to a new small segment.  Rows of a feed are published
+ * in the same way, where those under the same line pointers are buried.
  *
  *-------------------------------------------------------------------------
  */
@@ -66,12 +67,21 @@ typedef struct gpuvec_sets_reader
 	gpuvec_page_numbers *numbers;
 } gpuvec_sets_reader;
 
+/* How fresh a mirror must be, and how long to wait for that */
+typedef struct gpuvec_sets_need
+{
+	gpuvec_freshness fresh;
+	uint32_t	patience_us;	/* 0: not at all */
+	const int  *canceled;		/* atomic: nonzero ends the wait, at the next
+								 * gpuvec_store_changed */
+} gpuvec_sets_need;
+
 /*
  * Open a mirror for nqueries queries, if it is as fresh as needed.  A
  * session's own private mirrors are found too.
  */
 extern void gpuvec_sets_open(gpuvec_store *store, const gpuvec_mirror_key *key,
-							 const void *session, const gpuvec_freshness *need,
+							 const void *session, const gpuvec_sets_need *need,
 							 uint32_t nqueries, gpuvec_sets_reader *reader);
 extern void gpuvec_sets_close(gpuvec_sets_reader *reader);
 
@@ -81,9 +91,14 @@ extern void gpuvec_sets_close(gpuvec_sets_reader *reader);
  */
 extern void gpuvec_sets_set_view(gpuvec_sets_mirror *mirror, gpuvec_view *view);
 
+/* sets_rows.c: true if ids are ascending and distinct */
+extern bool gpuvec_sets_ids_valid(const uint16_t *ids, uint32_t len);
+
 /* sets_rows.c and sets_commit.c: functions of the kind */
 extern size_t gpuvec_sets_take_row(gpuvec_update *update, uint64_t tid, const char *from,
 								   const char *end, bool lasts, gpuvec_error *error);
+extern bool gpuvec_sets_take_fed(gpuvec_update *update, const gpuvec_fed_row *row,
+								 gpuvec_error *error);
 extern bool gpuvec_sets_own_message(gpuvec_update *update, char **message, size_t size,
 									gpuvec_error *error);
 extern void gpuvec_sets_free_messages(gpuvec_sets_update *update);

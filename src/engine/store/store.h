@@ -7,7 +7,8 @@
  * store.c			finding, listing, dropping, evicting mirrors
  * devices.c		the devices that hold mirrors, and their memory budgets
  * sweep.c			dropping mirrors whose table or index is gone
- * update*.c		loading and refreshing a mirror (mirror_update.h)
+ * update*.c		loading and refreshing a mirror, and applying rows of a
+ *				feed to it (mirror_update.h)
  * mirror_kind.h	what a mirror may hold
  * page_numbers.c	which refresh last read a page
  * fingerprint.c	checksums that tell whether a page's rows have changed
@@ -18,6 +19,7 @@
 #define GPUVEC_STORE_H
 
 #include <pthread.h>
+#include <time.h>
 
 #include "core/protocol.h"
 #include "engine/backend.h"
@@ -76,6 +78,10 @@ typedef struct gpuvec_mirror
 								 * else NULL */
 	bool		committing;		/* the updater is about to publish rows; no
 								 * other thread may */
+	bool		applying;		/* the updater is only applying rows of a
+								 * feed, and soon done */
+	bool		wanted;			/* a load or refresh waits for that: no other
+								 * rows are applied before it */
 	uint32_t	pages_done;
 	uint32_t	pages_total;
 
@@ -96,10 +102,14 @@ typedef struct gpuvec_mirror
 
 	/* used by the updater only */
 	gpuvec_page_state *pages;	/* [nblocks] */
+	size_t		page_room;		/* pages that there is room for */
 
 	uint64_t	loads;
 	uint64_t	refreshes;
 	uint64_t	searches;
+	uint64_t	row_updates;	/* times that rows of a feed were applied */
+	uint64_t	rows_applied;	/* rows that they brought */
+	uint64_t	page_rows;		/* rows that refreshes brought */
 	int64_t		last_use;		/* microseconds since the UNIX epoch */
 	char	   *files;			/* paths of the files without which the mirror
 								 * is useless, each with its NUL (sweep.c); or
@@ -113,6 +123,9 @@ typedef struct gpuvec_merger gpuvec_merger;
 typedef struct gpuvec_store
 {
 	pthread_mutex_t mutex;
+	pthread_cond_t changed;		/* used with the mutex: a mirror has another
+								 * state, or no updater any more, or a request
+								 * was canceled */
 	gpuvec_device devices[GPUVEC_MAX_DEVICES];
 	int			ndevices;
 	gpuvec_thread_pool *pool;	/* runs the parallel parts of updates and
@@ -127,6 +140,18 @@ typedef struct gpuvec_store
 
 /* Microseconds since the UNIX epoch */
 extern int64_t gpuvec_now(void);
+
+/* The time of the monotonic clock that is `us` microseconds from now */
+extern struct timespec gpuvec_deadline(uint32_t us);
+
+/*
+ * Wait for a change of any mirror, with the mutex, which is released
+ * meanwhile.  False once the deadline is over.  gpuvec_store_changed ends all
+ * waits; gpuvec_store_wake does too, and takes the mutex itself.
+ */
+extern bool gpuvec_store_wait(gpuvec_store *store, const struct timespec *deadline);
+extern void gpuvec_store_changed(gpuvec_store *store);
+extern void gpuvec_store_wake(gpuvec_store *store);
 
 /*
  * devices.c: open the devices that the options name.  Logs and returns false

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * update_commit.c
- *	  Publishing a load or refresh: the rows, the pages' LSNs and numbers,
- *	  and the state of the mirror change in one step.
+ *	  Publishing a load, a refresh, or rows of a feed: the rows, the pages'
+ *	  LSNs and numbers, and the state of the mirror change in one step.
  *
  *-------------------------------------------------------------------------
  */
@@ -51,26 +51,60 @@ prepare_rows(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 }
 
 /*
+ * True if this update gives a page its number.  Rows of a feed are not all of
+ * their page: unless the page is new, it keeps the number of the refresh that
+ * read it.
+ */
+static bool
+numbers_page(const gpuvec_update *update, uint32_t block)
+{
+	return update->fed == NULL || block >= update->mirror->nblocks;
+}
+
+/*
  * Make the new table of page numbers; publish_pages() fills in its new
- * entries.  Make room for the state of new pages.
+ * entries
  */
 static bool
 make_numbers(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 {
-	gpuvec_mirror *mirror = update->mirror;
-	uint32_t	most = mirror->nblocks > nblocks ? mirror->nblocks : nblocks;
-	gpuvec_page_state *pages;
+	gpuvec_page_numbers *old = update->mirror->numbers;
 
-	update->numbers = gpuvec_page_numbers_new(mirror->numbers, nblocks);
+	if (update->fed && nblocks == update->mirror->nblocks)
+	{
+		update->numbers = gpuvec_page_numbers_ref(old);
+		return true;
+	}
+	update->numbers = gpuvec_page_numbers_new(old, nblocks);
 	if (update->numbers == NULL)
 		return gpuvec_fail_memory(error, nblocks * sizeof(uint64_t));
 	for (uint64_t i = 0; i < update->npages && update->pages[i].block < nblocks; i++)
-		if (!gpuvec_page_numbers_own(update->numbers, update->pages[i].block))
+		if (numbers_page(update, update->pages[i].block) &&
+			!gpuvec_page_numbers_own(update->numbers, update->pages[i].block))
 			return gpuvec_fail_memory(error, nblocks * sizeof(uint64_t));
-	pages = realloc(mirror->pages, ((size_t) most + 1) * sizeof(*pages));
+	return true;
+}
+
+/*
+ * Make room for the state of pages.  Rows of a feed add pages one by one, so
+ * there is some to spare: copying the state of all pages each time would take
+ * longer than all else.
+ */
+static bool
+reserve_pages(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
+{
+	gpuvec_mirror *mirror = update->mirror;
+	size_t		most = (mirror->nblocks > nblocks ? mirror->nblocks : nblocks) + (size_t) 1;
+	size_t		room = update->fed ? most + most / 8 : most;
+	gpuvec_page_state *pages;
+
+	if (most <= mirror->page_room && most > mirror->page_room / 2)
+		return true;
+	pages = realloc(mirror->pages, room * sizeof(*pages));
 	if (pages == NULL)
-		return gpuvec_fail_memory(error, most * sizeof(*pages));
+		return gpuvec_fail_memory(error, room * sizeof(*pages));
 	mirror->pages = pages;
+	mirror->page_room = room;
 	return true;
 }
 
@@ -93,6 +127,28 @@ charge_rows(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 							   true, error);
 }
 
+/* Count an update of a mirror; rows are those that its pages had */
+static void
+count_update(const gpuvec_update *update, uint64_t rows)
+{
+	gpuvec_mirror *mirror = update->mirror;
+
+	if (update->fed)
+	{
+		mirror->row_updates++;
+		mirror->rows_applied += update->fed_rows;
+		return;
+	}
+	if (update->load)
+		mirror->loads++;
+	else
+	{
+		mirror->refreshes++;
+		mirror->page_rows += rows;
+	}
+	mirror->last_use = gpuvec_now();
+}
+
 /*
  * Publish the pages and the state of the mirror.  The replaced page numbers
  * are left in the update.  The caller holds the mutex.
@@ -102,12 +158,17 @@ publish_pages(gpuvec_update *update, const gpuvec_commit *commit)
 {
 	gpuvec_mirror *mirror = update->mirror;
 	gpuvec_page_numbers *old = mirror->numbers;
+	uint64_t	rows = 0;
 
 	mirror->refresh = ++update->store->last_refresh;
 	for (uint64_t i = 0; i < update->npages && update->pages[i].block < commit->nblocks; i++)
 	{
-		mirror->pages[update->pages[i].block] = update->pages[i].state;
-		gpuvec_page_numbers_set(update->numbers, update->pages[i].block, mirror->refresh);
+		const gpuvec_sent_page *page = &update->pages[i];
+
+		mirror->pages[page->block] = page->state;
+		if (numbers_page(update, page->block))
+			gpuvec_page_numbers_set(update->numbers, page->block, mirror->refresh);
+		rows += page->nrows;
 	}
 	mirror->numbers = update->numbers;
 	mirror->nblocks = commit->nblocks;
@@ -118,11 +179,7 @@ publish_pages(gpuvec_update *update, const gpuvec_commit *commit)
 		mirror->feed = commit->feed;
 		mirror->applied = commit->applied;
 	}
-	if (update->load)
-		mirror->loads++;
-	else
-		mirror->refreshes++;
-	mirror->last_use = gpuvec_now();
+	count_update(update, rows);
 	update->numbers = old;
 }
 
@@ -144,6 +201,7 @@ publish(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_state *state)
 	update->charged = 0;
 	mirror->committing = false;
 	gpuvec_store_get_state(mirror, state);
+	gpuvec_store_changed(update->store);
 	pthread_mutex_unlock(&update->store->mutex);
 	if (kind->published)
 		kind->published(update, state);
@@ -192,6 +250,7 @@ gpuvec_update_commit(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_
 	else if (ok)
 	{
 		ok = make_numbers(update, commit->nblocks, error) &&
+			reserve_pages(update, commit->nblocks, error) &&
 			charge_rows(update, commit->nblocks, error);
 		if (ok)
 			publish(update, commit, state);

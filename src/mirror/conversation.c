@@ -196,7 +196,7 @@ how_fresh(MirrorConversation *talk)
 	 * a feed does not tell of all changes that the visibility map depends on
 	 */
 	if (talk->roots && target->fed)
-		FeedRead(target->index, target->build, need);
+		FeedRead(target, need);
 	need->position = need->feed ? MirrorPosition() : MirrorKnownPosition(target);
 	known = MirrorKnownState(target);
 	talk->is_behind = known != NULL && !gpuvec_fresh(known, need);

@@ -67,6 +67,7 @@
 #include "link/shared.h"
 #include "mirror/feed.h"
 #include "mirror/feed_ring.h"
+#include "mirror/feeder.h"
 #include "mirror/mirror.h"
 #include "miscadmin.h"
 #include "storage/lwlock.h"
@@ -233,6 +234,7 @@ append(Relation index, const gpuvec_feed_record *record, const void *values)
 	{
 		FeedRingAppend(&slot->ring, record, values);
 		LWLockRelease(&slot->lock);
+		FeederWake();
 	}
 }
 
@@ -419,10 +421,15 @@ FeedRead(const MirrorTarget *target, gpuvec_freshness *need)
 	FeedTable  *table = table_in(GpuvecSharedState());
 	TimestampTz now = GetCurrentStatementStartTimestamp();
 
-	if (table == NULL || RecoveryInProgress() || read_slot(table, target, now, need))
+	if (table == NULL || RecoveryInProgress())
 		return;
-	take_slot(table, target, now);
-	(void) read_slot(table, target, now, need);
+	if (!read_slot(table, target, now, need))
+	{
+		take_slot(table, target, now);
+		(void) read_slot(table, target, now, need);
+	}
+	if (need->feed != 0)
+		FeederStart();
 }
 
 uint64

@@ -24,7 +24,7 @@ bool		gpuvec_verify = false;
 int			gpuvec_method_choice = GPUVEC_METHOD_AUTO;
 int			gpuvec_vector_storage = GPUVEC_FLOAT32;
 bool		gpuvec_autoprewarm = true;
-int			gpuvec_ahead_rows = 256;
+int			gpuvec_ahead_rows = 1024;
 
 static const struct config_enum_entry engine_options[] = {
 	{"auto", GPUVEC_ENGINE_AUTO, false},
@@ -139,7 +139,7 @@ GpuvecDefineSettings(void)
 	DefineCustomIntVariable("gpuvec.ahead_rows",
 							"Most rows handed over by an index that a search ranks itself.",
 							"If more of them wait, the search waits until the engine has applied them.",
-							&gpuvec_ahead_rows, 256, 0, 4096,
+							&gpuvec_ahead_rows, 1024, 0, 4096,
 							PGC_USERSET, 0, NULL, NULL, NULL);
 
 	/*

@@ -292,9 +292,13 @@ look_around(MirrorConversation *talk)
 	known = MirrorKnownState(target);
 	take_tail(talk, known);
 	least = least_fresh(talk);
-	talk->is_behind = known != NULL && !gpuvec_fresh(known, &least);
-	if (talk->is_behind)
+	if (talk->need.feed != 0 && talk->tail == NULL && FeedIsComing(talk->need.feed))
+		talk->patience_us = PATIENCE_US;
+	else if (known != NULL && !gpuvec_fresh(known, &least))
+	{
+		talk->is_behind = true;
 		talk->behind = *known;
+	}
 }
 
 /* Drop the rows at hand: from here on the mirror itself has to be fresh */
@@ -312,6 +316,7 @@ start_over(MirrorConversation *talk)
 {
 	memset(&talk->need, 0, sizeof(talk->need));
 	drop_tail(talk);
+	talk->patience_us = 0;
 	talk->is_behind = false;
 	talk->known = 0;
 	talk->map = NULL;
@@ -378,12 +383,14 @@ MirrorConversationEnd(MirrorConversation *talk, bool ok, const char **reason)
 
 /* Send a request; returns its number, or 0 if the connection was lost */
 static uint64
-send_request(MirrorRequest *request, const gpuvec_freshness *need)
+send_request(MirrorRequest *request, const gpuvec_freshness *need, uint32 patience_us)
 {
 	if (request->need)
 		*request->need = *need;
 	else
 		*request->position = need->position;
+	if (request->patience_us)
+		*request->patience_us = patience_us;
 	return GpuvecLinkBegin(request->type, request->pieces, request->npieces);
 }
 
@@ -416,7 +423,7 @@ ask(MirrorConversation *talk, MirrorRequest *request, Answer *answer)
 
 	if (timed)
 		INSTR_TIME_SET_CURRENT(begin);
-	if (!read_answer(request, send_request(request, &least), answer))
+	if (!read_answer(request, send_request(request, &least, talk->patience_us), answer))
 		return false;
 	if (timed && gpuvec_fresh(&answer->state, &talk->need))
 	{
@@ -436,7 +443,7 @@ static bool
 ask_ahead(MirrorConversation *talk, MirrorRequest *request, MirrorRefresh *refresh, Answer *answer)
 {
 	gpuvec_freshness any = {0};
-	uint64		number = send_request(request, &any);
+	uint64		number = send_request(request, &any, 0);
 	MirrorAhead *rows = MirrorAheadBegin(request->questions);
 	BlockNumber nblocks = MirrorRefreshBlocks(refresh);
 	const char *page;
@@ -473,7 +480,7 @@ ask_along(MirrorConversation *talk, MirrorRequest *request, MirrorRefresh *refre
 
 	if (ok)
 	{
-		number = send_request(request, &talk->need);
+		number = send_request(request, &talk->need, 0);
 		ok = number != 0 && MirrorRefreshAnswer(refresh);
 	}
 	MirrorRefreshEnd(refresh, number);
@@ -566,6 +573,7 @@ MirrorAsk(MirrorConversation *talk, MirrorRequest *request, GpuvecReply *reply)
 		if (take_answer(talk, request, &answer))
 			return true;
 		drop_tail(talk);
+		talk->patience_us = 0;
 		pfree(reply->data);
 		if (!ensure(talk, attempt == 0 ? &answer.state : NULL))
 			return false;

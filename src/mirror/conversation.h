@@ -74,6 +74,7 @@ typedef struct MirrorConversation
 	gpuvec_freshness need;		/* how fresh the next answer has to be */
 	MirrorTail *tail;			/* completes answers that are less fresh, or
 								 * NULL */
+	uint32		patience_us;	/* how long the engine may wait for that */
 	bool		is_behind;		/* the mirror is known to be behind, ... */
 	gpuvec_state behind;		/* ... in this state */
 } MirrorConversation;

@@ -442,6 +442,19 @@ FeedApplied(uint64 feed)
 								  pg_atomic_read_u64(&slot->ring.number));
 }
 
+bool
+FeedIsComing(uint64 feed)
+{
+	pg_atomic_uint64 *current;
+	FeedSlot   *slot = slot_of(table_in(GpuvecSharedState()), feed, &current);
+	uint64		applied;
+
+	if (slot == NULL || !FeederRuns())
+		return false;
+	applied = pg_atomic_read_u64(&slot->ring.applied);
+	return applied >= slot->ring.marked && applied + 1 >= pg_atomic_read_u64(&slot->ring.oldest);
+}
+
 /* If the slot changes hands meanwhile, a hint is wrong */
 void
 FeedNoteState(const gpuvec_state *state)

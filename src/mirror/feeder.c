@@ -8,12 +8,13 @@
  * then it waits for the engine.  The feeder applies them before anybody
  * searches.  Nothing depends on it: it only makes searches find less to do.
  *
- * The feeder looks at all feeds every ROUND_MS.  It sends the waiting records
- * of a feed to the engine when it pays: when they concern DUE_LINES line
- * pointers, or take DUE_BYTES, or when the oldest has waited for DUE_MS.  So
- * the tail of a quiet feed becomes empty.  When no feed has got a record for
- * QUIET_MS, the feeder closes its connection and sleeps until a writer wakes
- * it (feeder_state.c).  It ends when no feed was used for IDLE_MS.
+ * The feeder looks at all feeds every ROUND_MS, and sooner if many rows come.
+ * It sends the waiting records of a feed to the engine when it pays: when
+ * they concern DUE_LINES line pointers, or take DUE_BYTES, or when the oldest
+ * has waited for DUE_MS.  So the tail of a quiet feed becomes empty.  When no
+ * feed has got a record for QUIET_MS, the feeder closes its connection and
+ * sleeps until a writer wakes it (feeder_state.c).  It ends when no feed was
+ * used for IDLE_MS.
  *
  * Where to begin is known by a hint: what the mirror has applied as far as
  * sessions know (FeedApplied).  The engine's answer corrects it.  If the
@@ -51,11 +52,13 @@
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
+/* After a round in which rows were applied, the next one comes sooner */
 #define ROUND_MS		10
+#define BUSY_ROUND_MS	1
 
 /* When the waiting records of a feed are applied */
-#define DUE_LINES		64
-#define DUE_BYTES		(16 * 1024)
+#define DUE_LINES		128
+#define DUE_BYTES		(64 * 1024)
 #define DUE_MS			200
 
 /*
@@ -100,6 +103,7 @@ typedef struct Feeder
 {
 	Feed		feeds[FEED_SLOTS];
 	Feed	   *served;			/* the feed whose records are sent, or NULL */
+	bool		busy;			/* rows were applied in this round */
 	int64		last_record;	/* when a feed was last seen to have grown */
 	Delay		delay;			/* do without the engine */
 	bool		complained;		/* an error was logged since the engine last
@@ -291,6 +295,7 @@ apply_rows(const gpuvec_mirror_key *key, Feed *feed, const FeedRows *rows)
 	if (answered && take_state(feed, rows, &state))
 	{
 		end_delay(&feed->delay);
+		me.busy = true;
 		return true;
 	}
 	lengthen(&feed->delay);
@@ -359,7 +364,7 @@ next_round(bool *quiet)
 	if (delay_left(&me.delay) > 0)
 		return delay_left(&me.delay);
 	if (clock_ms() - me.last_record < QUIET_MS)
-		return ROUND_MS;
+		return me.busy ? BUSY_ROUND_MS : ROUND_MS;
 	*quiet = true;
 	for (int slot = 0; slot < FEED_SLOTS; slot++)
 		if (has_work(&me.feeds[slot]))
@@ -403,6 +408,7 @@ make_round(void)
 
 	/* a statement of its own, as sessions judge the engine by statements */
 	SetCurrentStatementStartTimestamp();
+	me.busy = false;
 	serve_slots();
 	ms = next_round(&quiet);
 	if (quiet)

@@ -847,6 +847,38 @@ test_rows_memory(void)
 	memory_engine_stop(&e);
 }
 
+/*
+ * Rows that keep coming, one by one, do not keep segments from being merged,
+ * nor do merges lose any
+ */
+void
+test_rows_merges(void)
+{
+	engine		e = engine_start("slow-merge:1", plain);
+	client		c = client_open(&e);
+	fed_table	t = fed_table_new(100, 200);
+	gpuvec_mirror_info info;
+	uint32_t	most = 0;
+	bool		ok = load_table(&c, &t);
+
+	for (int round = 0; round < 3000 && ok; round++)
+	{
+		change_table(&t);
+		ok = t.number == t.applied || apply_rows(&c, &t, t.applied, t.number);
+		if (round % 50 == 0 && client_mirror_info(&c, &t.mirror.key, &info) && info.nsegments > most)
+			most = info.nsegments;
+		if (round % 100 == 0)
+			ok = ok && model_check_random(&c, &t.mirror, &small);
+	}
+	check(most < 110, "there are never very many segments");
+	check(model_check_random(&c, &t.mirror, &small), "a search");
+	check_table(&t);
+	check_counts(&c, &t);
+	fed_table_free(&t);
+	client_close(&c);
+	engine_stop(&e);
+}
+
 #define VERSION_ROWS	20		/* on each page */
 #define VERSION_PAGES	40
 

@@ -1876,6 +1876,7 @@ static const struct
 	{"rows_violations", test_rows_violations},
 	{"rows_busy", test_rows_busy},
 	{"rows_memory", test_rows_memory},
+	{"rows_merges", test_rows_merges},
 	{"rows_concurrency", test_rows_concurrency},
 	{"patience", test_patience},
 	{"embed", test_embed},

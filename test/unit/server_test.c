@@ -27,6 +27,7 @@
 #include "server_embed.h"
 #include "server_memory.h"
 #include "server_model.h"
+#include "server_rows.h"
 
 static const char *const plain[] = {"--cpu-threads", "2", NULL};
 
@@ -1234,14 +1235,30 @@ test_violations(void)
 	engine_stop(&e);
 }
 
+/* Rows of a feed, in the order of the message */
+typedef struct fed_rows
+{
+	gpuvec_rows head;
+	gpuvec_feed_record row;
+	uint16_t	ids[4];
+	gpuvec_feed_record gone;
+	uint16_t	lines[4];
+	gpuvec_feed_record last;
+} fed_rows;
+
 /* A valid conversation, frame by frame, to be spoilt at random */
 static void
 script(buffer *frames, size_t *starts, int *n)
 {
 	model		m = model_new(100, 6, &small);
 	gpuvec_load load = {.key = m.key,.nblocks = m.nblocks};
-	gpuvec_commit commit = {.position = 1,.nblocks = m.nblocks};
+	gpuvec_commit commit = {.position = 1,.feed = 9,.applied = 3,.nblocks = m.nblocks};
 	gpuvec_drop drop = {.database = 77,.relation = 100};
+	fed_rows	rows = {.head = {.feed = 9,.from = 2,.to = 5},
+		.row = {.kind = GPUVEC_FEED_ROW,.line = 2,.block = 1,.len = 4},.ids = {1, 2, 3, 4},
+		.gone = {.kind = GPUVEC_FEED_GONE,.block = 2,.len = 4},.lines = {2, 4, 6, 8},
+		.last = {.kind = GPUVEC_FEED_ROW,.line = 2,.block = 7}
+	};
 	model_query queries[2] = {random_query(&small), random_query(&small)};
 	buffer		b = {0};
 	int			pair[2];
@@ -1251,6 +1268,7 @@ script(buffer *frames, size_t *starts, int *n)
 
 	load.key.database = 77;
 	m.key.database = 77;
+	rows.head.key = m.key;
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0)
 		exit(1);
 	to_self.fd = pair[0];
@@ -1268,6 +1286,7 @@ script(buffer *frames, size_t *starts, int *n)
 	FRAME(client_send(&to_self, GPUVEC_MSG_SEARCH, b.data, b.length));
 	FRAME(client_send(&to_self, GPUVEC_MSG_STAT, &m.key, sizeof(m.key)));
 	FRAME(client_send(&to_self, GPUVEC_MSG_LIST, NULL, 0));
+	FRAME(client_send(&to_self, GPUVEC_MSG_ROWS, &rows, sizeof(rows)));
 	FRAME(client_send(&to_self, GPUVEC_MSG_REFRESH_BEGIN, REFRESH(&m.key)));
 	model_rewrite_page(&m, 2, &small);
 	FRAME(model_send_pages(&to_self, &m, true));
@@ -1851,6 +1870,15 @@ static const struct
 	{"connections", test_connections},
 	{"violations", test_violations},
 	{"fuzz", test_fuzz},
+	{"rows", test_rows},
+	{"rows_pages", test_rows_pages},
+	{"rows_messages", test_rows_messages},
+	{"rows_violations", test_rows_violations},
+	{"rows_busy", test_rows_busy},
+	{"rows_memory", test_rows_memory},
+	{"rows_merges", test_rows_merges},
+	{"rows_concurrency", test_rows_concurrency},
+	{"patience", test_patience},
 	{"embed", test_embed},
 	{"embed_room", test_embed_room},
 	{"embed_limit", test_embed_limit},

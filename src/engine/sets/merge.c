@@ -7,11 +7,11 @@
  * rows that they replace, so that the search that needs it waits as little as
  * possible.  A thread of low priority, the merger, tidies up later.  It
  * merges small segments as in a log-structured merge tree (O'Neil et al.
- * 1996).  When there are many dead rows, many segments, or many rows that
- * came since the last sort, it sorts all rows anew.
+ * 1996).  When there are many dead rows, many rows that came since the last
+ * sort, or many segments that are too large for that, it sorts all rows anew.
  *
  * New segments are added at the end of a view.  A merge takes the largest set
- * of last segments of which none has more than 1/GROWTH of the rows of the
+ * of last segments of which none has more than a quarter of the rows of the
  * set.  So each merge moves a row into a segment several times as large, and
  * a row is moved O(log n) times.
  *
@@ -24,6 +24,10 @@
  * or is about to be.  If a merged segment is no longer in the latest view,
  * all its rows are dead: an update has put those that live into other
  * segments.
+ *
+ * Rows of a feed may be applied more often than a view can be made.  So after
+ * some attempts the merger becomes the mirror's updater for the last one.
+ * Meanwhile no rows are applied, and a refresh waits as it does for rows.
  *
  * After a refresh a search usually follows at once, and often another
  * refresh.  So the thread waits for START_NAP_US before it begins.
@@ -49,13 +53,17 @@
 #define START_NAP_US	10000
 #define PUBLISH_NAP_US	500
 
-/* A merged segment has at least GROWTH times the rows of any of its parts */
-#define GROWTH			4
+/* Attempts to publish while rows may be applied */
+#define FREE_ATTEMPTS	3
+
+/* Microseconds after which the merger looks again whether it may publish */
+#define HOLD_PATIENCE_US	100000
 
 /* All rows are sorted anew if more than 3 of 10 are dead ... */
 #define MANY_DEAD(dead, all)	((dead) * 10 > (all) * 3)
 /*
- * ... or if there are more than SPARE_SEGMENTS segments beyond those needed
+ * ... or if merging small segments leaves more than SPARE_SEGMENTS beyond
+ * those needed
  */
 #define SPARE_SEGMENTS		48
 
@@ -93,30 +101,17 @@ typedef struct merge_run
 static uint32_t
 choose_entries(const gpuvec_view *view, uint64_t sorted_rows, uint64_t added_rows)
 {
-	uint32_t	first = view->nentries;
+	uint32_t	n = view->nentries;
 	uint64_t	rows = 0;
-	uint64_t	sum = 0;
-	uint64_t	most = 0;
+	uint32_t	first;
 
 	for (uint32_t i = 0; i < view->nentries; i++)
 		rows += view->entries[i].segment->nrows;
-	if (first == 0 || MANY_DEAD(rows - view->nrows, rows) ||
-		view->nentries > view->nrows / GPUVEC_SEGMENT_ROWS + 1 + SPARE_SEGMENTS ||
+	if (n == 0 || MANY_DEAD(rows - view->nrows, rows) ||
 		(added_rows > GPUVEC_SEGMENT_ROWS && added_rows > sorted_rows / 2))
 		return 0;
-	for (uint32_t i = view->nentries; i > 0; i--)
-	{
-		uint64_t	live = gpuvec_entry_rows(&view->entries[i - 1]);
-
-		sum += live;
-		if (sum > GPUVEC_SEGMENT_ROWS)
-			break;
-		if (live > most)
-			most = live;
-		if (most * GROWTH <= sum)
-			first = i - 1;
-	}
-	return first;
+	first = gpuvec_entries_to_merge(view->entries, n, 0, GPUVEC_SEGMENT_ROWS);
+	return first > view->nrows / GPUVEC_SEGMENT_ROWS + 1 + SPARE_SEGMENTS ? 0 : first;
 }
 
 /* The entry of a segment in m->before, if it is merged; else -1 */
@@ -241,43 +236,100 @@ replace_view(merge_run *m, const gpuvec_view *now, gpuvec_view *view)
 	return true;
 }
 
+/*
+ * Keep rows from being applied: become the mirror's updater, when no rows are
+ * being applied.  False if a load or refresh is under way, which keeps them
+ * away as well.
+ */
+static bool
+hold_rows(merge_run *m)
+{
+	gpuvec_mirror *mirror = &m->mirror->base;
+	bool		held;
+
+	pthread_mutex_lock(&m->store->mutex);
+	while (mirror->applying)
+	{
+		struct timespec deadline = gpuvec_deadline(HOLD_PATIENCE_US);
+
+		mirror->wanted = true;
+		(void) gpuvec_store_wait(m->store, &deadline);
+	}
+	held = mirror->updater == NULL;
+	if (held)
+	{
+		mirror->updater = m;
+		mirror->applying = true;
+		mirror->wanted = false;
+	}
+	pthread_mutex_unlock(&m->store->mutex);
+	return held;
+}
+
+static void
+let_rows(merge_run *m)
+{
+	gpuvec_mirror *mirror = &m->mirror->base;
+
+	pthread_mutex_lock(&m->store->mutex);
+	mirror->updater = NULL;
+	mirror->applying = false;
+	gpuvec_store_changed(m->store);
+	pthread_mutex_unlock(&m->store->mutex);
+}
+
+/*
+ * Try to publish the merged segments.  *done is set if they are published, or
+ * if the mirror was dropped.
+ */
+static bool
+try_publish(merge_run *m, bool *done, gpuvec_error *error)
+{
+	gpuvec_view *now = NULL;
+	gpuvec_view *view;
+
+	pthread_mutex_lock(&m->store->mutex);
+	if (m->mirror->base.listed)
+		now = gpuvec_view_ref(m->mirror->view);
+	pthread_mutex_unlock(&m->store->mutex);
+	*done = now == NULL;
+	if (now == NULL)
+		return true;
+	view = make_view(m, now, error);
+	if (view != NULL)
+	{
+		pthread_mutex_lock(&m->store->mutex);
+		*done = replace_view(m, now, view);
+		pthread_mutex_unlock(&m->store->mutex);
+	}
+
+	/*
+	 * if published, the reference that the mirror had to the old view; else
+	 * the view that was not published
+	 */
+	gpuvec_view_unref(*done ? now : view);
+	gpuvec_view_unref(now);
+	return view != NULL;
+}
+
 /* Publish the merged segments.  True also if the mirror was dropped. */
 static bool
 publish(merge_run *m, gpuvec_error *error)
 {
 	bool		done = false;
+	bool		ok = true;
 
-	while (!done)
+	for (int attempt = 0; ok && !done; attempt++)
 	{
-		gpuvec_view *now = NULL;
-		gpuvec_view *view;
+		bool		held = attempt >= FREE_ATTEMPTS && hold_rows(m);
 
-		pthread_mutex_lock(&m->store->mutex);
-		if (m->mirror->base.listed)
-			now = gpuvec_view_ref(m->mirror->view);
-		pthread_mutex_unlock(&m->store->mutex);
-		if (now == NULL)
-			return true;
-		view = make_view(m, now, error);
-		if (view != NULL)
-		{
-			pthread_mutex_lock(&m->store->mutex);
-			done = replace_view(m, now, view);
-			pthread_mutex_unlock(&m->store->mutex);
-		}
-
-		/*
-		 * if published, the reference that the mirror had to the old view;
-		 * else the view that was not published
-		 */
-		gpuvec_view_unref(done ? now : view);
-		gpuvec_view_unref(now);
-		if (view == NULL)
-			return false;
-		if (!done)
+		if (attempt > 0 && !held)
 			usleep(PUBLISH_NAP_US);
+		ok = try_publish(m, &done, error);
+		if (held)
+			let_rows(m);
 	}
-	return true;
+	return ok;
 }
 
 /*

@@ -5,8 +5,8 @@
  *
  * Small segments are merged, and dead rows removed, in the background
  * (merge.c).  An update does this itself only if the merger cannot keep pace:
- * with very many segments, it merges as many of the last ones as it may; if
- * most rows are dead, it sorts all rows anew.
+ * with very many segments, it merges some of the last ones, as the merger
+ * would; if most rows are dead, it sorts all rows anew.
  *
  *-------------------------------------------------------------------------
  */
@@ -137,23 +137,12 @@ static uint32_t
 choose_merge(const gpuvec_draft *draft, uint64_t fresh)
 {
 	gpuvec_draft_size all = gpuvec_draft_measure(draft, 0);
-	uint32_t	first = draft->n;
-	uint64_t	sum = fresh;
 
 	if (TOO_MANY_DEAD(all.rows - all.live, all.rows + fresh))
 		return 0;
 	if (draft->n <= (all.live + fresh) / GPUVEC_SEGMENT_ROWS + MANY_SEGMENTS)
 		return draft->n;
-	while (first > 0)
-	{
-		uint64_t	neighbour = gpuvec_entry_rows(&draft->entries[first - 1]);
-
-		if (sum + neighbour > MERGE_ROWS)
-			break;
-		sum += neighbour;
-		first--;
-	}
-	return first;
+	return gpuvec_entries_to_merge(draft->entries, draft->n, fresh, MERGE_ROWS);
 }
 
 /*

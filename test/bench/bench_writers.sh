@@ -11,8 +11,8 @@
 # alone beside ALONE_RATE comes last, and then the same without an index, with gpuvec_topk only.
 #
 # Writers: transactions a second of WRITERS sessions that insert one row, update one, or COPY 1,000,
-# with the index and without, in turn, ROUNDS times; medians of the rates and of the quotients.
-# Meanwhile the engine
+# for WRITE_SECONDS, into that table with an index and into a copy without, in turn, ROUNDS times;
+# medians of the rates and of the quotients.  Meanwhile the engine
 #
 #	idle		does nothing
 #	busy		serves CLIENTS sessions, which search another table
@@ -24,7 +24,7 @@
 set -uo pipefail
 
 : "${RATES:=0 100 500 2000 8000 max}" "${ALONE_RATE:=500}" "${CLIENT_SECONDS:=20}" "${WARM_SECONDS:=5}"
-: "${WRITE_SECONDS:=5}" "${ROUNDS:=3}" "${PARTS:=searches plain writers}"
+: "${WRITE_SECONDS:=2}" "${ROUNDS:=7}" "${PARTS:=searches plain writers}"
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/pgenv.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/peers_lib.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/writers_lib.sh"
@@ -99,21 +99,34 @@ searches_beside_writers() {
 
 # ---- what writers pay ----
 
+# write_both NAME: a script of pgbench from stdin, for the table docs and for the table plain
+write_both() {
+	write_script "$1.docs"
+	sed 's/\<docs\>/plain/' "$work/$1.docs.sql" | write_script "$1.plain"
+}
+
 make_writers() {
 	local set="SELECT tokens FROM pool WHERE n = :p"
-	progress 'scripts of writers'
-	psql_ -c "CREATE TABLE elsewhere AS SELECT * FROM docs LIMIT $ROWS / 10" -c "VACUUM ANALYZE elsewhere" \
-		-c "COPY (SELECT tokens FROM pool LIMIT 1000) TO '$work/rows' (FORMAT binary)" || die "could not make the tables"
-	write_script INSERT <<-SQL
+	progress 'a table without an index'
+	psql_ <<-SQL || die "could not make the tables"
+		CREATE TABLE plain (LIKE docs INCLUDING DEFAULTS);
+		INSERT INTO plain SELECT * FROM docs;
+		ALTER TABLE plain ADD PRIMARY KEY (id);
+		CREATE TABLE elsewhere AS SELECT * FROM docs LIMIT $ROWS / 10;
+		VACUUM ANALYZE plain;
+		VACUUM ANALYZE elsewhere;
+		COPY (SELECT tokens FROM pool LIMIT 1000) TO '$work/rows' (FORMAT binary);
+	SQL
+	write_both INSERT <<-SQL
 		\\set p random(0, $POOL - 1)
 		INSERT INTO docs (tokens) $set;
 	SQL
-	write_script UPDATE <<-SQL
+	write_both UPDATE <<-SQL
 		\\set u random(0, $ROWS - 1)
 		\\set p random(0, $POOL - 1)
 		UPDATE docs SET tokens = ($set) WHERE id = :u;
 	SQL
-	write_script COPY <<-SQL
+	write_both COPY <<-SQL
 		COPY docs (tokens) FROM '$work/rows' (FORMAT binary);
 	SQL
 	sed "s/'docs'/'elsewhere'/" "$work/topk.sql" | write_script elsewhere
@@ -140,62 +153,59 @@ end_state() {
 	[ "$1" != away ] || psql_ -c 'ALTER SYSTEM RESET gpuvec.engine_program' -c 'SELECT pg_reload_conf()' >/dev/null
 }
 
-# measure_rate STATEMENT: transactions a second, in `rate`
+# measure_rate SCRIPT STATE: transactions a second, added to a file
 measure_rate() {
-	local status
+	local status rate
 	"$bindir/pgbench" -n -M prepared -c "$WRITERS" -j "$(nproc)" -T "$WRITE_SECONDS" -f "$work/$1.sql" >"$work/log/writers.out" 2>&1
 	status=$?
 	good_load writers
 	[ $status = 0 ] || fail "$1: pgbench ends with $status"
 	rate=$(awk '/^tps/ { rate = $3 } END { print rate }' "$work/log/writers.out")
+	echo "$rate" >>"$work/rate.$1.$2"
+	progress "$1, engine $2: $rate transactions a second"
 }
 
-# measure_state STATE with|without: all statements; rates are added to files
+# All statements, as often as they are measured; who is first changes
 measure_state() {
-	local statement rate
-	if [ "$2" = with ]; then add_index; fi
+	local i statement tables=(docs plain)
 	begin_state "$1"
-	for statement in INSERT UPDATE COPY; do
-		measure_rate $statement
-		echo "$rate" >>"$work/$statement.$1.$2"
-		progress "$statement, engine $1, $2 the index: $rate transactions a second"
+	for ((i = 0; i < ROUNDS; i++)); do
+		for statement in INSERT UPDATE COPY; do
+			measure_rate "$statement.${tables[i % 2]}" "$1"
+			measure_rate "$statement.${tables[(i + 1) % 2]}" "$1"
+		done
 	done
 	end_state "$1"
-	reset_table
-	if [ "$2" = with ]; then drop_index; fi
+	reset_tables
 }
 
 # As many rows as before, and a copy in the engine
-reset_table() {
+reset_tables() {
 	local i
-	psql_ -c "DELETE FROM docs WHERE id >= $ROWS" -c 'VACUUM docs'
+	for i in docs plain; do psql_ -c "DELETE FROM $i WHERE id >= $ROWS" -c "VACUUM $i"; done
 	for ((i = 0; i < 60; i++)); do
-		psql_ -c "SELECT gpuvec_prewarm('docs', 'tokens')" >/dev/null 2>&1 && return
+		psql_ -c "SELECT gpuvec_prewarm('docs', 'tokens')" >/dev/null 2>&1 && search_once >/dev/null && return
 		sleep 1
 	done
 	die "the engine does not come back"
 }
 
 measure_writers() {
-	local i state
+	local state
 	make_writers
-	for ((i = 0; i < ROUNDS; i++)); do
-		for state in idle busy away killed; do
-			measure_state $state $([ $((i % 2)) = 0 ] && echo with || echo without)
-			measure_state $state $([ $((i % 2)) = 0 ] && echo without || echo with)
-		done
-	done
-	lines=()
+	add_index
+	for state in idle busy away killed; do measure_state $state; done
 	for state in idle busy away killed; do report_state $state; done
 	print_goals "$WRITERS writers; $ROWS rows, mode B; $ROUNDS rounds of $WRITE_SECONDS s"
 }
 
 # report_state STATE: medians of the rates, and of their quotients
 report_state() {
-	local statement rates
+	local statement with without
 	for statement in INSERT UPDATE COPY; do
-		rates="$(calc "$(median <"$work/$statement.$1.with")" 0) / $(calc "$(median <"$work/$statement.$1.without")" 0)"
-		goal "$statement, engine $1: with / without the index ($rates a second)" "$(quotient "$statement.$1.with" "$statement.$1.without")" '>=' 0.9
+		with=rate.$statement.docs.$1 without=rate.$statement.plain.$1
+		goal "$statement, engine $1: with / without an index ($(calc "$(median <"$work/$with")" 0) / $(calc "$(median <"$work/$without")" 0) a second)" \
+			"$(quotient "$with" "$without")" '>=' 0.9
 	done
 }
 

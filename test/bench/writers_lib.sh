@@ -111,7 +111,8 @@ start_writers() {
 }
 
 good_load() {
-	! grep -qE 'error|aborted' "$work/log/$1.out" || { fail "$1: $(grep -E -A 30 'error|aborted' "$work/log/$1.out")"; return 1; }
+	local errors='^pgbench: .*error|aborted in'
+	! grep -qE "$errors" "$work/log/$1.out" || { fail "$1: $(grep -E -A 30 "$errors" "$work/log/$1.out")"; return 1; }
 }
 
 finish_loads() {

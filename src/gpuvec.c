@@ -19,6 +19,7 @@
 #include "mirror/autoprewarm.h"
 #include "mirror/facts.h"
 #include "mirror/feed.h"
+#include "mirror/refreshing.h"
 #include "miscadmin.h"
 #include "search/set_function.h"
 #include "utils/guc.h"
@@ -37,6 +38,7 @@ _PG_init(void)
 
 	FeedInit();
 	FactsInit();
+	RefreshingInit();
 	EmbeddingInit();
 	SetScanInit();
 	EntryQueueInit();

@@ -21,6 +21,7 @@
 int			gpuvec_freshness_choice = GPUVEC_FRESHNESS_AUTO;
 int			gpuvec_shared_memory_choice = GPUVEC_SHARED_MEMORY_AUTO;
 int			gpuvec_engine_patience = GPUVEC_ENGINE_PATIENCE_MS;
+int			gpuvec_refresh_patience = GPUVEC_REFRESH_PATIENCE_MS;
 
 static char *injection_point = NULL;
 
@@ -64,6 +65,12 @@ GpuvecDefineTestSettings(void)
 							NULL,
 							&gpuvec_engine_patience, GPUVEC_ENGINE_PATIENCE_MS, 1, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("gpuvec.refresh_patience",
+							"How long a session waits for another one's refresh before it waits for the lock.",
+							NULL,
+							&gpuvec_refresh_patience, GPUVEC_REFRESH_PATIENCE_MS, 1, INT_MAX,
+							PGC_SUSET, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 }
 
 /*

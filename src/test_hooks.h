@@ -40,11 +40,18 @@ typedef enum GpuvecSharedMemory
 /* The engine may give no sign of life for this long */
 #define GPUVEC_ENGINE_PATIENCE_MS	5000
 
+/*
+ * A session waits this long for another one's refresh before it waits for the
+ * mirror's lock
+ */
+#define GPUVEC_REFRESH_PATIENCE_MS	200
+
 #ifdef GPUVEC_TEST_HOOKS
 
 extern int	gpuvec_freshness_choice;	/* GpuvecFreshness */
 extern int	gpuvec_shared_memory_choice;	/* GpuvecSharedMemory */
 extern int	gpuvec_engine_patience; /* ms */
+extern int	gpuvec_refresh_patience;	/* ms */
 
 /* Called once, when the library is loaded */
 extern void GpuvecDefineTestSettings(void);
@@ -63,6 +70,7 @@ extern void GpuvecInjection(const char *name);
 #define gpuvec_freshness_choice GPUVEC_FRESHNESS_AUTO
 #define gpuvec_shared_memory_choice GPUVEC_SHARED_MEMORY_AUTO
 #define gpuvec_engine_patience	GPUVEC_ENGINE_PATIENCE_MS
+#define gpuvec_refresh_patience	GPUVEC_REFRESH_PATIENCE_MS
 #define GpuvecDefineTestSettings() ((void) 0)
 #define GPUVEC_INJECTION(name) ((void) 0)
 

@@ -20,6 +20,7 @@
 #include "mirror/facts.h"
 #include "mirror/feed.h"
 #include "mirror/feeder.h"
+#include "mirror/refreshing.h"
 #include "miscadmin.h"
 #include "search/set_function.h"
 #include "utils/guc.h"
@@ -39,6 +40,7 @@ _PG_init(void)
 	FeedInit();
 	FeederInit();
 	FactsInit();
+	RefreshingInit();
 	EmbeddingInit();
 	SetScanInit();
 	EntryQueueInit();

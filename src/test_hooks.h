@@ -46,6 +46,12 @@ typedef enum GpuvecSharedMemory
  */
 #define GPUVEC_FEED_IDLE_MS			60000
 
+/*
+ * A session waits this long for another one's refresh before it waits for the
+ * mirror's lock
+ */
+#define GPUVEC_REFRESH_PATIENCE_MS	200
+
 #ifdef GPUVEC_TEST_HOOKS
 
 extern int	gpuvec_freshness_choice;	/* GpuvecFreshness */
@@ -59,6 +65,7 @@ extern bool gpuvec_feeder;		/* sessions start the feeder (feeder.h) */
  */
 extern int	gpuvec_feed_ring_bytes;
 extern int	gpuvec_feed_idle;	/* ms */
+extern int	gpuvec_refresh_patience;	/* ms */
 
 /* Called once, when the library is loaded */
 extern void GpuvecDefineTestSettings(void);
@@ -80,6 +87,7 @@ extern void GpuvecInjection(const char *name);
 #define gpuvec_feeder			true
 #define gpuvec_feed_ring_bytes	0
 #define gpuvec_feed_idle	GPUVEC_FEED_IDLE_MS
+#define gpuvec_refresh_patience	GPUVEC_REFRESH_PATIENCE_MS
 #define GpuvecDefineTestSettings() ((void) 0)
 #define GPUVEC_INJECTION(name) ((void) 0)
 

@@ -100,6 +100,7 @@ typedef struct gpuvec_welcome
 	uint32_t	version;
 	uint32_t	pid;			/* of the engine */
 	char		backend[16];	/* "cpu" or "cuda" */
+	uint64_t	number;			/* random number of this process; 0: none */
 } gpuvec_welcome;
 
 /*

@@ -48,6 +48,7 @@
 #include "mirror/known.h"
 #include "mirror/page_stream.h"
 #include "mirror/refresh.h"
+#include "mirror/refreshing.h"
 #include "mirror/stale_pages.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
@@ -67,9 +68,12 @@ struct MirrorRefresh
 	MirrorTarget *target;
 	Snapshot	snapshot;
 	const gpuvec_freshness *need;
+	gpuvec_freshness ours;		/* how fresh we make it: at least as `need` */
 	const gpuvec_state *known;	/* the mirror's state at first, or NULL */
+	gpuvec_state later;			/* what others have told since, or ABSENT */
 	gpuvec_state state;			/* the mirror's state, as far as we know */
 
+	bool		covered;		/* another session's refresh is enough */
 	bool		locked;
 	LOCKTAG		tag;
 	TimestampTz began;			/* when the lock was taken */
@@ -108,11 +112,11 @@ mirror_lock_tag(const gpuvec_mirror_key *key, LOCKTAG *tag)
 	tag->locktag_lockmethodid = USER_LOCKMETHOD;
 }
 
-/* True if another session waits for the mirror's lock, which we hold */
+/* True if another session waits for the mirror's lock, or our refresh */
 static bool
 somebody_waits(const MirrorRefresh *refresh)
 {
-	return LockHasWaiters(&refresh->tag, ExclusiveLock, false);
+	return RefreshingWanted() || LockHasWaiters(&refresh->tag, ExclusiveLock, false);
 }
 
 /* Note that a step has failed; returns false */
@@ -159,6 +163,80 @@ busy_nap(const MirrorTarget *target, int attempt)
 	return true;
 }
 
+/*
+ * Take the mirror's lock.  Returns true if we had to wait: another session
+ * may have refreshed the mirror.
+ */
+static bool
+take_lock(MirrorRefresh *refresh)
+{
+	bool		free;
+
+	mirror_lock_tag(&refresh->target->key, &refresh->tag);
+	free = LockAcquire(&refresh->tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
+	if (!free)
+		(void) LockAcquire(&refresh->tag, ExclusiveLock, false, false);
+	refresh->locked = true;
+	refresh->began = GetCurrentTimestamp();
+	return !free;
+}
+
+/*
+ * After waiting for the lock: take over a later state than the caller's, if
+ * another session has told one
+ */
+static void
+look_again(MirrorRefresh *refresh)
+{
+	const gpuvec_state *known = refresh->known;
+	RefreshingFacts facts;
+
+	if (known != NULL && known->state == GPUVEC_READY &&
+		RefreshingLook(&refresh->target->key, &facts) &&
+		facts.state.state == GPUVEC_READY && facts.state.refresh > known->refresh)
+		refresh->later = facts.state;
+}
+
+/*
+ * We hold the lock, so the next refresh is ours.  If we have waited, find out
+ * anew how fresh it makes the mirror: those who waited with us need that.
+ */
+static void
+take_lead(MirrorRefresh *refresh, bool waited)
+{
+	const MirrorTarget *target = refresh->target;
+
+	RefreshingLead(&target->key);
+	if (refresh->later.state == GPUVEC_READY)
+		refresh->known = &refresh->later;
+	else if (waited)
+		refresh->known = NULL;
+	if (waited && refresh->need->feed != 0)
+		FeedRead(target, &refresh->ours);
+}
+
+/*
+ * Wait until it is our turn to refresh the mirror, or another session's
+ * refresh is enough
+ */
+static void
+take_turn(MirrorRefresh *refresh)
+{
+	const gpuvec_freshness *need = refresh->need;
+	bool		waited;
+
+	if (RefreshingJoin(&refresh->target->key, need, refresh->known, &refresh->later,
+					   &waited) != REFRESHING_COVERED &&
+		take_lock(refresh))
+	{
+		waited = true;
+		look_again(refresh);
+	}
+	refresh->covered = refresh->done = gpuvec_fresh(&refresh->later, need);
+	if (!refresh->covered)
+		take_lead(refresh, waited);
+}
+
 MirrorRefresh *
 MirrorRefreshBegin(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 				   const gpuvec_state *known)
@@ -168,21 +246,13 @@ MirrorRefreshBegin(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshne
 	refresh->target = target;
 	refresh->snapshot = snapshot;
 	refresh->need = need;
+	refresh->ours = *need;
 	refresh->known = known;
-	/* do not wait for the lock if the attempt will be refused */
-	if (!MirrorMayTry(target, &refresh->claim))
-	{
+	/* do not wait for others if the attempt will be refused */
+	if (MirrorMayTry(target, &refresh->claim))
+		take_turn(refresh);
+	else
 		refresh->failed = true;
-		return refresh;
-	}
-	mirror_lock_tag(&target->key, &refresh->tag);
-	if (LockAcquire(&refresh->tag, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
-	{
-		(void) LockAcquire(&refresh->tag, ExclusiveLock, false, false);
-		refresh->known = NULL;	/* another session has refreshed it */
-	}
-	refresh->locked = true;
-	refresh->began = GetCurrentTimestamp();
 	return refresh;
 }
 
@@ -207,8 +277,11 @@ MirrorRefreshEnd(MirrorRefresh *refresh, uint64 request)
 	if (refresh->refused)
 		note_failure(target, refresh->began, request);
 	drop_pages(refresh);
+	if (refresh->done)
+		RefreshingNoteState(&target->key, &refresh->state);
 	if (refresh->locked)
 		LockRelease(&refresh->tag, ExclusiveLock, false);
+	RefreshingEnd();
 	if (refresh->done && refresh->claim != 0)
 		FactsForgetRefusal(&target->key);
 	pfree(refresh);
@@ -268,7 +341,7 @@ MirrorRefreshPages(MirrorRefresh *refresh)
 bool
 MirrorRefreshYields(MirrorRefresh *refresh)
 {
-	if (IsInParallelMode() || somebody_waits(refresh))
+	if (IsInParallelMode() || RefreshingCrowded() || somebody_waits(refresh))
 		return false;
 	PageStreamLarge(&refresh->stream);
 	refresh->yields = true;
@@ -278,7 +351,7 @@ MirrorRefreshYields(MirrorRefresh *refresh)
 bool
 MirrorRefreshPublish(MirrorRefresh *refresh)
 {
-	const gpuvec_freshness *need = refresh->need;
+	const gpuvec_freshness *ours = &refresh->ours;
 	gpuvec_refresh_once head = {.key = refresh->part.key, .known = refresh->part.known};
 	StringInfo	out = &refresh->stream.out;
 	GpuvecPiece pieces[2] = {{&head, sizeof(head)}, {out->data, out->len}};
@@ -286,8 +359,8 @@ MirrorRefreshPublish(MirrorRefresh *refresh)
 	if (refresh->failed)
 		return false;
 	head.commit.position = refresh->position;
-	head.commit.feed = need->feed;
-	head.commit.applied = need->applied;
+	head.commit.feed = ours->feed;
+	head.commit.applied = ours->applied;
 	head.commit.nblocks = refresh->stale.nblocks;
 	GPUVEC_INJECTION("refresh-before-commit");
 	refresh->number = GpuvecLinkBegin(GPUVEC_MSG_REFRESH, pieces, 2);
@@ -394,7 +467,7 @@ refresh_many(MirrorRefresh *refresh)
 	pfree(reply.data);
 	if (ok)
 		GPUVEC_INJECTION("refresh-before-commit");
-	return ok && PageStreamCommit(refresh->position, refresh->need, stale->nblocks,
+	return ok && PageStreamCommit(refresh->position, &refresh->ours, stale->nblocks,
 								  &refresh->state);
 }
 
@@ -451,7 +524,7 @@ refresh_ready(MirrorRefresh *refresh, bool *few)
 	if (sent)
 		return true;
 	refresh->block = 0;
-	refresh->position = StalePagesFind(target, refresh->need, &refresh->state, stale);
+	refresh->position = StalePagesFind(target, &refresh->ours, &refresh->state, stale);
 	stale->nblocks = RelationGetNumberOfBlocks(target->rel);
 	stale->nknown = refresh->state.nblocks;
 	*few = StalePagesFew(stale);
@@ -485,10 +558,12 @@ attempt(MirrorRefresh *refresh, bool *few)
 
 	*few = false;
 	drop_pages(refresh);
+	refresh->ours.position = MirrorPosition();
+	RefreshingAnnounce(&refresh->ours);
 	if (state->state == GPUVEC_READY)
 		ok = refresh_ready(refresh, few);
 	else if (state->state == GPUVEC_ABSENT)
-		ok = MirrorLoad(refresh->target, refresh->snapshot, refresh->need, state);
+		ok = MirrorLoad(refresh->target, refresh->snapshot, &refresh->ours, state);
 	return ok || fail(refresh);
 }
 
@@ -497,6 +572,11 @@ MirrorRefreshNext(MirrorRefresh *refresh)
 {
 	gpuvec_state *state = &refresh->state;
 
+	if (refresh->covered)
+	{
+		*state = refresh->later;
+		return MIRROR_REFRESH_FRESH;
+	}
 	refresh->done = false;
 	while (!refresh->failed)
 	{

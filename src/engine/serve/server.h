@@ -25,6 +25,8 @@ typedef struct gpuvec_server
 	const gpuvec_engine_options *options;
 	int			listen_fd;
 	uint32_t	sessions;		/* open connections; atomic */
+	uint64_t	number;			/* random, so that sessions can tell engines
+								 * apart; 0: none could be had */
 } gpuvec_server;
 
 /* Accept connections until stopped */

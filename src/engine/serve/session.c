@@ -161,6 +161,7 @@ greet(gpuvec_session *s)
 	memset(&welcome, 0, sizeof(welcome));
 	welcome.version = GPUVEC_PROTOCOL_VERSION;
 	welcome.pid = (uint32_t) getpid();
+	welcome.number = s->server->number;
 	snprintf(welcome.backend, sizeof(welcome.backend), "%s",
 			 s->server->store.devices[0].backend->name);
 	return gpuvec_send_struct(s->fd, frame.request, GPUVEC_MSG_WELCOME, &welcome, sizeof(welcome));

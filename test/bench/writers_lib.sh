@@ -8,6 +8,7 @@
 #	start_load NAME [OPTION...]
 #							pgbench in the background; times of transactions in $work/log/NAME.*
 #	good_load NAME			false, and a failure, if a transaction of it has failed
+#	rate_of NAME			its transactions a second, as pgbench says at its end
 #	finish_loads			wait for those that were started
 #	mirror_columns			segments | MB | MB on the device | rows waiting
 #	engine_mb				memory of the engine's process
@@ -114,6 +115,8 @@ good_load() {
 	local errors='^pgbench: .*error|aborted in'
 	! grep -qE "$errors" "$work/log/$1.out" || { fail "$1: $(grep -E -A 30 "$errors" "$work/log/$1.out")"; return 1; }
 }
+
+rate_of() { awk '/^tps/ { rate = $3 } END { print rate }' "$work/log/$1.out"; }
 
 finish_loads() {
 	[ ${#loads[@]} = 0 ] || wait "${loads[@]}"

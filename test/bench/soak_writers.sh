@@ -102,6 +102,7 @@ run_load() {
 	done
 	[ "$failures" = 0 ] || kill "${loads[@]}" 2>/dev/null
 	finish_loads
+	[ "$failures" != 0 ] || searches_fail
 }
 
 # late_medians COLUMN: the medians of the last fifth but one and of the last one

@@ -18,7 +18,7 @@
 # another row and inserts its id again.  It updates even ids and deletes odd ones, so that no two
 # transactions wait for each other in a circle.  New sets come from the table pool.
 
-: "${ROWS:=2000000}" "${CLIENTS:=44}" "${WRITERS:=20}" "${ENGINE:=auto}" "${THREADS:=0}" "${AUTOVACUUM:=on}"
+: "${ROWS:=2000000}" "${CLIENTS:=44}" "${WRITERS:=20}" "${ENGINE:=auto}" "${THREADS:=0}" "${AUTOVACUUM:=on}" "${PATIENCE:=120}"
 : "${BENCH_BIN:?run this with make}"
 HOOKS=no WITH_CUDA=${WITH_CUDA:-no}
 unset MAKEFLAGS MFLAGS MAKELEVEL DOCS
@@ -93,11 +93,12 @@ drop_index() {
 	psql_ -c "DROP INDEX docs_tokens" -c "SELECT gpuvec_evict('docs')" -c "SELECT gpuvec_prewarm('docs', 'tokens')" >/dev/null
 }
 
+# A statement that takes more than PATIENCE seconds is an error
 start_load() {
 	local name=$1
 	shift
 	rm -f "$work/log/$name".*
-	"$bindir/pgbench" -n --log --log-prefix="$work/log/$name" "$@" >"$work/log/$name.out" 2>&1 &
+	PGOPTIONS="-c statement_timeout=${PATIENCE}s" "$bindir/pgbench" -n --log --log-prefix="$work/log/$name" "$@" >"$work/log/$name.out" 2>&1 &
 	loads+=($!)
 }
 

@@ -160,7 +160,7 @@ measure_rate() {
 	status=$?
 	good_load writers
 	[ $status = 0 ] || fail "$1: pgbench ends with $status"
-	rate=$(awk '/^tps/ { rate = $3 } END { print rate }' "$work/log/writers.out")
+	rate=$(rate_of writers)
 	echo "$rate" >>"$work/rate.$1.$2"
 	progress "$1, engine $2: $rate transactions a second"
 }

@@ -13,8 +13,8 @@
 # column with an index.  A difference, or any error, ends the run.
 #
 # At the end the engine's copy is compared with a fresh load.  A figure is steady if its median in
-# the last fifth of the time is at most 1.2 times that in the fifth before.  Exit status 1 if
-# something is wrong.
+# the last fifth of the samples is at most 1.2 times that in the fifth before: ten samples are
+# the least.  Exit status 1 if something is wrong.
 set -uo pipefail
 
 : "${MINUTES:=30}" "${RATE:=max}" "${NTH:=1000}" "${KILL_SECONDS:=20}" "${SAMPLE_SECONDS:=10}"
@@ -76,9 +76,13 @@ backends_mb() {
 		awk '{ sum += $1; if ($1 > most) most = $1 } END { printf "%.0f | %.1f", sum / 1024, most / 1024 }'
 }
 
-# One line of the series
+# One line of the series.  The views are asked first, as that waits for an engine that starts.
 sample() {
-	samples+=("| $((SECONDS - begun)) | $(psql_ -c "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM compared") | $(engine_mb) | $(backends_mb) | $(mirror_columns) | $(psql_ -c "SELECT round(pg_table_size('docs') / 1048576.0)") |")
+	local columns compared table
+	columns=$(mirror_columns)
+	compared=$(psql_ -c 'SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM compared')
+	table=$(psql_ -c "SELECT round(pg_table_size('docs') / 1048576.0)")
+	samples+=("| $((SECONDS - begun)) | $compared | $(engine_mb) | $(backends_mb) | $columns | $table |")
 	progress "${samples[-1]}"
 }
 
@@ -98,6 +102,7 @@ run_load() {
 	done
 	[ "$failures" = 0 ] || kill "${loads[@]}" 2>/dev/null
 	finish_loads
+	[ "$failures" != 0 ] || searches_fail
 }
 
 # late_medians COLUMN: the medians of the last fifth but one and of the last one
@@ -134,8 +139,8 @@ report_load() {
 	goal 'searches that were compared, none of them wrong' "${all:-0}" '>=' 1
 	scans=$(psql_ -c "SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = 'docs_tokens'")
 	goal 'scans of the index' "$scans" '>=' 1
-	figure 'searches a second' "$(awk '/^tps/ { print int($3) }' "$work/log/searches.out")"
-	figure 'write transactions a second' "$(awk '/^tps/ { print int($3) }' "$work/log/writers.out")"
+	figure 'searches a second' "$(calc "$(rate_of searches)" 0)"
+	figure 'write transactions a second' "$(calc "$(rate_of writers)" 0)"
 	figure 'warnings of searches that went without the engine' "$(grep -c 'searches without its engine' "$work/log/searches.out")"
 	figure 'starts of the engine after its end' "$(psql_ -c 'SELECT restarts FROM gpuvec_engine')"
 	figure 'vacuums of the table' "$(psql_ -c "SELECT autovacuum_count FROM pg_stat_user_tables WHERE relname = 'docs'")"

@@ -8,6 +8,7 @@
 #	start_load NAME [OPTION...]
 #							pgbench in the background; times of transactions in $work/log/NAME.*
 #	good_load NAME			false, and a failure, if a transaction of it has failed
+#	rate_of NAME			its transactions a second, as pgbench says at its end
 #	finish_loads			wait for those that were started
 #	mirror_columns			segments | MB | MB on the device | rows waiting
 #	engine_mb				memory of the engine's process
@@ -17,7 +18,7 @@
 # another row and inserts its id again.  It updates even ids and deletes odd ones, so that no two
 # transactions wait for each other in a circle.  New sets come from the table pool.
 
-: "${ROWS:=2000000}" "${CLIENTS:=44}" "${WRITERS:=20}" "${ENGINE:=auto}" "${THREADS:=0}" "${AUTOVACUUM:=on}"
+: "${ROWS:=2000000}" "${CLIENTS:=44}" "${WRITERS:=20}" "${ENGINE:=auto}" "${THREADS:=0}" "${AUTOVACUUM:=on}" "${PATIENCE:=120}"
 : "${BENCH_BIN:?run this with make}"
 HOOKS=no WITH_CUDA=${WITH_CUDA:-no}
 unset MAKEFLAGS MFLAGS MAKELEVEL DOCS
@@ -92,11 +93,12 @@ drop_index() {
 	psql_ -c "DROP INDEX docs_tokens" -c "SELECT gpuvec_evict('docs')" -c "SELECT gpuvec_prewarm('docs', 'tokens')" >/dev/null
 }
 
+# A statement that takes more than PATIENCE seconds is an error
 start_load() {
 	local name=$1
 	shift
 	rm -f "$work/log/$name".*
-	"$bindir/pgbench" -n --log --log-prefix="$work/log/$name" "$@" >"$work/log/$name.out" 2>&1 &
+	PGOPTIONS="-c statement_timeout=${PATIENCE}s" "$bindir/pgbench" -n --log --log-prefix="$work/log/$name" "$@" >"$work/log/$name.out" 2>&1 &
 	loads+=($!)
 }
 
@@ -114,6 +116,8 @@ good_load() {
 	local errors='^pgbench: .*error|aborted in'
 	! grep -qE "$errors" "$work/log/$1.out" || { fail "$1: $(grep -E -A 30 "$errors" "$work/log/$1.out")"; return 1; }
 }
+
+rate_of() { awk '/^tps/ { rate = $3 } END { print rate }' "$work/log/$1.out"; }
 
 finish_loads() {
 	[ ${#loads[@]} = 0 ] || wait "${loads[@]}"

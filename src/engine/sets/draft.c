@@ -349,6 +349,27 @@ gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first, gpuvec_stage *stage, g
 	return ok;
 }
 
+bool
+gpuvec_draft_build(gpuvec_draft *draft, gpuvec_stage *stage, const gpuvec_stage_target *target,
+				   gpuvec_error *error)
+{
+	gpuvec_segment **segments;
+	uint32_t	n;
+	bool		ok = true;
+
+	if (!gpuvec_stage_build(stage, target, &segments, &n, error))
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+	{
+		if (ok)
+			ok = gpuvec_draft_add(draft, segments[i], NULL, error);
+		else
+			gpuvec_segment_unref(segments[i]);
+	}
+	free(segments);
+	return ok;
+}
+
 /*
  * Let the backend adopt an entry's live map, if it is new; called by a thread
  * of the pool

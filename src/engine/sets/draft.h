@@ -58,6 +58,10 @@ extern gpuvec_draft_size gpuvec_draft_measure(const gpuvec_draft *draft, uint32_
 extern bool gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first, gpuvec_stage *stage,
 								 gpuvec_error *error);
 
+/* Build segments of staged rows, and add them to the draft */
+extern bool gpuvec_draft_build(gpuvec_draft *draft, gpuvec_stage *stage,
+							   const gpuvec_stage_target *target, gpuvec_error *error);
+
 /* Add an entry of another view, with references of its own */
 extern bool gpuvec_draft_add_entry(gpuvec_draft *draft, const gpuvec_view_entry *entry,
 								   gpuvec_error *error);

@@ -13,6 +13,15 @@
 
 typedef struct gpuvec_stage gpuvec_stage;
 
+/* Rows of a full segment: GPUVEC_SEGMENT_ROWS, or fewer in tests */
+extern uint32_t gpuvec_full_segment(void);
+
+/*
+ * If rows are sorted into so many segments or more, these have narrow ranges
+ * of lengths: they are sorted ones
+ */
+#define GPUVEC_SORTED_SEGMENTS	3
+
 /* Make an empty stage; NULL on lack of memory */
 extern gpuvec_stage *gpuvec_stage_new(void);
 extern void gpuvec_stage_free(gpuvec_stage *stage);
@@ -45,6 +54,8 @@ typedef struct gpuvec_stage_target
 	uint64_t	nrows;			/* number of rows that are not left out */
 	int			shares;			/* threads that will share a search by
 								 * segments */
+	bool		sorted;			/* the segments are sorted ones, however few
+								 * they are */
 
 	/*
 	 * called now and then, with the bytes of the segments built and of the

@@ -49,6 +49,7 @@ struct gpuvec_update
 	gpuvec_store *store;
 	gpuvec_mirror *mirror;		/* with a reference */
 	bool		load;
+	bool		committing;		/* has claimed the mirror, to publish rows */
 	gpuvec_sent_page *pages;	/* in ascending order of block */
 	uint64_t	npages;
 	uint64_t	room_pages;

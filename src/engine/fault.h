@@ -20,6 +20,7 @@
  *	 slow-commit:MS		publishing takes MS milliseconds longer
  *	 slow-merge:MS		a merge waits for MS before it publishes
  *	 slow-sort:MS		a merge of large segments waits for MS more
+ *	 slow-publish:MS	a merge that has caught up waits for MS
  *	 full-segment:N		a segment of N rows, a multiple of 32, is full
  *	 slow-after-refresh:MS	a session waits for MS after it has answered a
  *						REFRESH

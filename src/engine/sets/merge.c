@@ -282,6 +282,7 @@ try_publish(merge_run *m, bool claim, bool *done, gpuvec_error *error)
 	if (*done)
 		return true;
 	view = make_view(m, now, error);
+	gpuvec_fault_sleep("slow-publish", NULL);
 	pthread_mutex_lock(&m->store->mutex);
 	if (view != NULL)
 		*done = replace_view(m, now, view, claim);
@@ -362,6 +363,20 @@ build_staged(merge_run *m, gpuvec_stage *stage, gpuvec_error *error)
 	return target.nrows == 0 || gpuvec_draft_build(&m->merged, stage, &target, error);
 }
 
+/*
+ * Have large segments finished before they replace others that are, or a
+ * search would take longer in the meantime
+ */
+static void
+finish(const merge_run *m)
+{
+	gpuvec_backend *backend = m->merged.backend;
+
+	for (uint32_t i = 0; i < m->merged.n; i++)
+		if (m->merger->level == GPUVEC_MERGE_LARGE && backend->finish_segment)
+			backend->finish_segment(backend, m->merged.entries[i].segment);
+}
+
 /* Stage the rows, and build the new segments */
 static bool
 build(merge_run *m, gpuvec_error *error)
@@ -377,6 +392,8 @@ build(merge_run *m, gpuvec_error *error)
 		gpuvec_draft_unbuild(&draft, 0, stage, error) && build_staged(m, stage, error);
 	gpuvec_draft_free(&draft);
 	gpuvec_stage_free(stage);
+	if (ok)
+		finish(m);
 	return ok;
 }
 

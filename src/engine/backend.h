@@ -134,6 +134,12 @@ struct gpuvec_backend
 	void		(*finish_segment) (gpuvec_backend *backend, gpuvec_segment *segment);
 
 	/*
+	 * Return most of the device's memory that is free, but kept for later, to
+	 * the system; called after much was released.  NULL: none is kept.
+	 */
+	void		(*trim) (gpuvec_backend *backend);
+
+	/*
 	 * Find the k best live rows of the view for each query; answers are exact
 	 */
 	bool		(*topk) (gpuvec_backend *backend, const gpuvec_view *view,

@@ -479,8 +479,17 @@ note_end(merge_run *m, bool ok)
 		return;
 	if (!ok)
 		set_most(mirror, m->sources.n / 2);
-	else
-		set_most(mirror, mirror->most_merged < UINT32_MAX / 2 ? mirror->most_merged * 2 + 1 : UINT32_MAX);
+	else if (mirror->most_merged < UINT32_MAX / 2)
+		set_most(mirror, mirror->most_merged * 2 + 1);
+}
+
+/* Return free memory to the system */
+static void
+trim(gpuvec_backend *backend)
+{
+	malloc_trim(0);
+	if (backend->trim)
+		backend->trim(backend);
 }
 
 /* End a merge: drop its charge and its references */
@@ -499,7 +508,7 @@ end(merge_run *m, bool ok)
 	gpuvec_draft_free(&m->merged);
 	gpuvec_store_release(m->store, &m->mirror->base);
 	if (rows > TRIM_ROWS)
-		malloc_trim(0);
+		trim(m->merged.backend);
 }
 
 /*

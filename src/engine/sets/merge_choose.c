@@ -119,7 +119,10 @@ sort_of(const gpuvec_view_entry *entry)
 	return entry->segment->sorted ? SORTED : is_small(entry) ? SMALL : LARGE_UNSORTED;
 }
 
-/* Collect the entries of a sort that are free; malloc'd, NULL if out of memory */
+/*
+ * Collect the entries of a sort that are free.  malloc'd; NULL if out of
+ * memory.
+ */
 static candidate *
 collect(const gpuvec_merge_state *state, entry_sort sort, uint32_t *n)
 {
@@ -138,6 +141,13 @@ collect(const gpuvec_merge_state *state, entry_sort sort, uint32_t *n)
 		};
 	}
 	return list;
+}
+
+/* Should this segment be rebuilt, whatever is beside it? */
+static bool
+is_garbage(const candidate *c)
+{
+	return GARBAGE((uint64_t) c->rows - c->live, c->rows);
 }
 
 static int
@@ -204,7 +214,7 @@ choose_small(const gpuvec_merge_state *state, gpuvec_merge_choice *choice)
 	if (run > 1)
 		take(choice, list, 0, run);
 	for (uint32_t i = 0; i < n && choice->n == 0; i++)
-		if (GARBAGE((uint64_t) list[i].rows - list[i].live, list[i].rows))
+		if (is_garbage(&list[i]))
 			take(choice, list, i, i + 1);
 	free(list);
 }
@@ -274,7 +284,7 @@ choose_wide(const gpuvec_merge_state *state, gpuvec_merge_choice *choice)
 	if (many_wide(state->view, n, live))
 		take(choice, list, 0, n < most ? n : most);
 	for (uint32_t i = 0; i < n && choice->n == 0; i++)
-		if (GARBAGE((uint64_t) list[i].rows - list[i].live, list[i].rows))
+		if (is_garbage(&list[i]))
 			take(choice, list, i, i + 1);
 	free(list);
 }
@@ -316,17 +326,22 @@ take_group(const candidate *list, uint32_t n, uint32_t worst, uint32_t most,
 	take(choice, list, first, last);
 }
 
-/* The candidate with the largest share of dead rows, if it is garbage; else n */
+/*
+ * The candidate with the largest share of dead rows, if it is garbage; else n
+ */
 static uint32_t
 worst_garbage(const candidate *list, uint32_t n)
 {
 	uint32_t	worst = n;
 
 	for (uint32_t i = 0; i < n; i++)
-		if (GARBAGE((uint64_t) list[i].rows - list[i].live, list[i].rows) &&
-			(worst == n ||
-			 (uint64_t) list[i].live * list[worst].rows < (uint64_t) list[worst].live * list[i].rows))
+	{
+		const candidate *c = &list[i];
+
+		if (is_garbage(c) &&
+			(worst == n || (uint64_t) c->live * list[worst].rows < (uint64_t) list[worst].live * c->rows))
 			worst = i;
+	}
 	return worst;
 }
 

@@ -406,6 +406,18 @@ busy_with(const merge_run *m)
 	return other ? &other->sources : NULL;
 }
 
+/* What choices depend on; the caller holds the mutex */
+static gpuvec_merge_state
+state_of(const gpuvec_store *store, const gpuvec_sets_mirror *mirror)
+{
+	gpuvec_merge_state state = {
+		.view = mirror->view, .sorted_rows = mirror->sorted_rows,
+		.threads = gpuvec_thread_pool_threads(store->pool), .most = UINT32_MAX
+	};
+
+	return state;
+}
+
 /*
  * Choose the sources of a merge.  False if none is due, or out of memory.
  * The caller holds the mutex.
@@ -414,15 +426,14 @@ static bool
 choose_sources(merge_run *m)
 {
 	const gpuvec_view *view = m->mirror->view;
-	gpuvec_merge_state state = {
-		.view = view, .sorted_rows = m->mirror->sorted_rows,
-		.most = m->merger->level == GPUVEC_MERGE_LARGE ? m->mirror->most_merged : UINT32_MAX,
-		.busy = busy_with(m)
-	};
+	gpuvec_merge_state state = state_of(m->store, m->mirror);
 	gpuvec_merge_choice choice = {.entries = malloc((view->nentries + 1) * sizeof(uint32_t))};
 	gpuvec_error error;
 	bool		ok = choice.entries != NULL;
 
+	state.busy = busy_with(m);
+	if (m->merger->level == GPUVEC_MERGE_LARGE)
+		state.most = m->mirror->most_merged;
 	if (ok)
 		gpuvec_merge_choose(m->merger->level, &state, &choice);
 	m->all = choice.all;
@@ -618,10 +629,11 @@ gpuvec_merger_start(gpuvec_store *store)
 void
 gpuvec_merger_look(gpuvec_store *store, gpuvec_sets_mirror *mirror)
 {
+	gpuvec_merge_state state = state_of(store, mirror);
+
 	for (int i = 0; i < GPUVEC_MERGE_LEVELS; i++)
 	{
-		if (mirror->merge_due[i] ||
-			!gpuvec_merge_due((gpuvec_merge_level) i, mirror->view, mirror->sorted_rows))
+		if (mirror->merge_due[i] || !gpuvec_merge_due((gpuvec_merge_level) i, &state))
 			continue;
 		mirror->merge_due[i] = true;
 		__atomic_store_n(&store->merger->levels[i].wake, 1, __ATOMIC_RELAXED);
@@ -641,11 +653,12 @@ gpuvec_merger_let_work(gpuvec_store *store, gpuvec_sets_mirror *mirror)
 {
 	for (int us = 0; us < PATIENCE_US; us += PATIENCE_NAP_US)
 	{
+		gpuvec_merge_state state;
 		bool		behind;
 
 		pthread_mutex_lock(&store->mutex);
-		behind = mirror->view != NULL && mirror->most_merged > 0 &&
-			gpuvec_merge_behind(mirror->view);
+		state = state_of(store, mirror);
+		behind = mirror->view != NULL && mirror->most_merged > 0 && gpuvec_merge_behind(&state);
 		pthread_mutex_unlock(&store->mutex);
 		if (!behind)
 			break;

@@ -246,9 +246,9 @@ has_doubled(const gpuvec_view *view, uint64_t sorted_rows)
 
 /* Are there more sorted segments than there should be? */
 static bool
-many_sorted(uint64_t n, uint64_t rows)
+many_sorted(const gpuvec_merge_state *state, uint64_t n, uint64_t rows)
 {
-	uint64_t	needed = rows / gpuvec_full_segment() + 1;
+	uint64_t	needed = gpuvec_segments_needed(state->view->backend, rows, state->threads);
 
 	return n > needed + needed / 8 + SPARE_SORTED;
 }
@@ -383,7 +383,7 @@ choose_sorted(const gpuvec_merge_state *state, gpuvec_merge_choice *choice)
 	worst = worst_garbage(list, n);
 	if (worst < n)
 		take_group(list, n, worst, state->most < GROUP ? state->most : GROUP, choice);
-	else if (many_sorted(n, live))
+	else if (many_sorted(state, n, live))
 		take_fewest(list, n, choice);
 	free(list);
 }
@@ -407,8 +407,9 @@ gpuvec_merge_choose(gpuvec_merge_level level, const gpuvec_merge_state *state,
 }
 
 bool
-gpuvec_merge_due(gpuvec_merge_level level, const gpuvec_view *view, uint64_t sorted_rows)
+gpuvec_merge_due(gpuvec_merge_level level, const gpuvec_merge_state *state)
 {
+	const gpuvec_view *view = state->view;
 	uint64_t	n[3] = {0};
 	uint64_t	rows[3] = {0};
 	bool		garbage[3] = {0};
@@ -424,19 +425,20 @@ gpuvec_merge_due(gpuvec_merge_level level, const gpuvec_view *view, uint64_t sor
 	}
 	if (level == GPUVEC_MERGE_SMALL)
 		return n[SMALL] > 1 || garbage[SMALL];
-	return has_doubled(view, sorted_rows) || garbage[LARGE_UNSORTED] || garbage[SORTED] ||
+	return has_doubled(view, state->sorted_rows) || garbage[LARGE_UNSORTED] || garbage[SORTED] ||
 		many_wide(view, n[LARGE_UNSORTED], rows[LARGE_UNSORTED]) ||
-		many_sorted(n[SORTED], rows[SORTED]);
+		many_sorted(state, n[SORTED], rows[SORTED]);
 }
 
 bool
-gpuvec_merge_behind(const gpuvec_view *view)
+gpuvec_merge_behind(const gpuvec_merge_state *state)
 {
+	const gpuvec_view *view = state->view;
+	uint64_t	needed = gpuvec_segments_needed(view->backend, view->nrows, state->threads);
 	uint64_t	rows = 0;
 
 	for (uint32_t i = 0; i < view->nentries; i++)
 		rows += view->entries[i].segment->nrows;
 	return rows > FEW_ROWS &&
-		(BEHIND_DEAD(rows - view->nrows, rows) ||
-		 view->nentries > view->nrows / gpuvec_full_segment() + 1 + SPARE);
+		(BEHIND_DEAD(rows - view->nrows, rows) || view->nentries > needed + SPARE);
 }

@@ -24,6 +24,7 @@ typedef struct gpuvec_merge_state
 	const gpuvec_view *view;
 	uint64_t	sorted_rows;	/* rows when all rows were last sorted into
 								 * segments */
+	int			threads;		/* that share a search by segments, on the CPU */
 	uint32_t	most;			/* a merge takes at most so many segments */
 	const gpuvec_draft *busy;	/* what the other merger is merging, or NULL */
 } gpuvec_merge_state;
@@ -46,13 +47,12 @@ extern void gpuvec_merge_choose(gpuvec_merge_level level, const gpuvec_merge_sta
  * True if a merger should look at the view.  Quicker than choosing, and may
  * be true when nothing is to be merged.
  */
-extern bool gpuvec_merge_due(gpuvec_merge_level level, const gpuvec_view *view,
-							 uint64_t sorted_rows);
+extern bool gpuvec_merge_due(gpuvec_merge_level level, const gpuvec_merge_state *state);
 
 /*
  * True if the mergers do not keep pace: updates should let them work first
  */
-extern bool gpuvec_merge_behind(const gpuvec_view *view);
+extern bool gpuvec_merge_behind(const gpuvec_merge_state *state);
 
 /* True if the draft has an entry of this segment */
 extern bool gpuvec_draft_has(const gpuvec_draft *draft, const gpuvec_segment *segment);

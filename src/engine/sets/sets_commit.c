@@ -114,7 +114,8 @@ choose_merge(gpuvec_draft *draft, uint64_t fresh)
 
 	if (TOO_MANY_DEAD(all.rows - all.live, all.rows + fresh) && all.live <= most)
 		return 0;
-	if (draft->n <= (all.live + fresh) / gpuvec_full_segment() + MANY_SEGMENTS)
+	if (draft->n <= MANY_SEGMENTS + gpuvec_segments_needed(draft->backend, all.live + fresh,
+														   gpuvec_thread_pool_threads(draft->pool)))
 		return draft->n;
 	qsort(draft->entries, draft->n, sizeof(*draft->entries), compare_entries);
 	while (first > 0)

@@ -611,20 +611,25 @@ build_segment(void *arg, uint64_t part, int thread)
 	__atomic_store_n(&task->failed, 1, __ATOMIC_RELAXED);
 }
 
+uint64_t
+gpuvec_segments_needed(const gpuvec_backend *backend, uint64_t nrows, int shares)
+{
+	uint32_t	full = gpuvec_full_segment();
+	uint64_t	n = (nrows + full - 1) / full;
+
+	if (!backend->on_device && n < (uint64_t) shares)
+		n = nrows / FEWEST_ROWS < (uint64_t) shares ? nrows / FEWEST_ROWS : (uint64_t) shares;
+	return n > 0 ? n : 1;
+}
+
 /* The number of rows of each segment: all get about the same size */
 static uint32_t
 choose_segment_rows(const gpuvec_stage_target *target)
 {
 	uint32_t	full = gpuvec_full_segment();
-	uint64_t	n = (target->nrows + full - 1) / full;
-	uint64_t	shares = (uint64_t) target->shares;
-	uint64_t	rows;
+	uint64_t	n = gpuvec_segments_needed(target->backend, target->nrows, target->shares);
+	uint64_t	rows = (target->nrows + n - 1) / n;
 
-	if (!target->backend->on_device && n < shares)
-		n = target->nrows / FEWEST_ROWS < shares ? target->nrows / FEWEST_ROWS : shares;
-	if (n == 0)
-		n = 1;
-	rows = (target->nrows + n - 1) / n;
 	rows = (rows + GPUVEC_TILE_ROWS - 1) / GPUVEC_TILE_ROWS * GPUVEC_TILE_ROWS;
 	return (uint32_t) (rows < full ? rows : full);
 }

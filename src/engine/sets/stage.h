@@ -17,6 +17,13 @@ typedef struct gpuvec_stage gpuvec_stage;
 extern uint32_t gpuvec_full_segment(void);
 
 /*
+ * Segments that rows are sorted into.  On the CPU, `shares` threads share a
+ * search by segments.
+ */
+extern uint64_t gpuvec_segments_needed(const gpuvec_backend *backend, uint64_t nrows,
+									   int shares);
+
+/*
  * If rows are sorted into so many segments or more, these have narrow ranges
  * of lengths: they are sorted ones
  */

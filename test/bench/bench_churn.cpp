@@ -107,6 +107,16 @@ cpu_ms(void)
 	return (double) t.tv_sec * 1000 + (double) t.tv_nsec / 1000000;
 }
 
+/* Processor time of all threads */
+static double
+all_cpu_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (double) t.tv_sec * 1000 + (double) t.tv_nsec / 1000000;
+}
+
 /* Milliseconds of searches or updates: elapsed, and of the thread */
 struct Times
 {
@@ -300,6 +310,7 @@ struct Samples
 	std::vector<double> bytes;
 	std::vector<double> resident;
 	Times		updates;
+	double		cpu = 0;			/* processor time of the background, ms */
 	uint64_t	rows = 0;			/* replaced */
 	double		seconds = 0;
 };
@@ -337,6 +348,7 @@ churn(Mirror &mirror, Table &table, const Options &options, double fresh)
 {
 	Samples		samples;
 	gen::Stream random(options.config.seed, 77, 0);
+	double		cpu_before = all_cpu_ms() - cpu_ms();
 	double		start = now_ms();
 	double		next_sample = start;
 	double		now;
@@ -360,6 +372,7 @@ churn(Mirror &mirror, Table &table, const Options &options, double fresh)
 			usleep(200);
 	}
 	samples.seconds = (now - start) / 1000;
+	samples.cpu = all_cpu_ms() - cpu_ms() - cpu_before;
 	return samples;
 }
 
@@ -518,6 +531,9 @@ main(int argc, char **argv)
 	report("rows_per_s", (double) samples.rows / samples.seconds, 0);
 	report_range("update_ms", samples.updates.ms, 3);
 	report_range("update_cpu_ms", samples.updates.cpu, 3);
+	for (double ms : times.cpu)
+		samples.cpu -= ms;
+	report("background_cpu_us_per_row", samples.cpu * 1000 / (double) samples.rows, 2);
 	report_range("segments", samples.segments, 0);
 	report_range("dead_share", samples.dead, 3);
 	report_range("bytes_of_fresh", samples.bytes, 3);

@@ -78,7 +78,7 @@ typedef struct gpuvec_mirror
 	const void *updater;		/* session that is loading or refreshing it;
 								 * else NULL */
 	bool		committing;		/* the updater, or work in the background, is
-								 * about to publish rows; no other thread may */
+								 * about to publish rows; nobody else may */
 	uint32_t	pages_done;
 	uint32_t	pages_total;
 

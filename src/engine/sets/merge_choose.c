@@ -61,7 +61,7 @@
 #define SOME_GARBAGE(dead, all)		((dead) * 8 > (all))
 
 /* Sorted segments that are rebuilt together, at most */
-#define GROUP			8
+#define GROUP			4
 
 /* There may be an eighth more sorted segments than needed, and SPARE_SORTED */
 #define SPARE_SORTED	6

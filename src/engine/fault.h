@@ -4,7 +4,8 @@
  *	  Faults that tests inject into the engine.  Compiled into test builds
  *	  only.
  *
- * The environment variable GPUVEC_ENGINE_FAULT is "name", or "name:argument".
+ * The environment variable GPUVEC_ENGINE_FAULT is "name", or "name:argument",
+ * or several of these with commas between them.
  *
  *	 crash-at-start		exit at once
  *	 crash-on-search	SIGSEGV when a search arrives
@@ -21,6 +22,9 @@
  *	 slow-rows:MS		applying rows of a feed takes MS milliseconds longer
  *	 patience:MS		a search that waits for its mirror does so up to MS
  *	 slow-merge:MS		a merge waits for MS before it publishes
+ *	 slow-sort:MS		a merge of large segments waits for MS more
+ *	 slow-publish:MS	a merge that has caught up waits for MS
+ *	 full-segment:N		a segment of N rows, a multiple of 32, is full
  *	 slow-after-refresh:MS	a session waits for MS after it has answered a
  *						REFRESH
  *	 lists:N			on the CPU, segments of N rows or more get inverted

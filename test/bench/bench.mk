@@ -19,6 +19,8 @@
 # BENCH_DIR  folder for the server and its data; removed at the end
 # MEASURE_SECONDS, CLIENT_SECONDS  how long to repeat each measurement (3), and that of CLIENTS (10)
 #
+# bench-churn: a mirror under a flood of small updates, see bench_churn.cpp
+#
 # bench-embedding-sql: ROWS, ITEMS, USERS, CLICKS, BAGS, HOTNESS, WIDTH, ENGINE, THREADS (0: all), REPEATS
 #
 # bench-peers and bench-index: ROWS, QUERIES, THREADS (0: all), and
@@ -87,6 +89,13 @@ $(BENCH_BIN)/bench_engine: $(srcdir)/test/bench/bench_engine.cpp $(BENCH_HEADERS
 	@mkdir -p $(@D)
 	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
 
+# Segments under churn, without PostgreSQL
+bench-churn: $(BENCH_BIN)/bench_churn
+
+$(BENCH_BIN)/bench_churn: $(srcdir)/test/bench/bench_churn.cpp $(BENCH_HEADERS) $(ENGINE_LIB)
+	@mkdir -p $(@D)
+	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
+
 # The kernels of embedding tables alone; needs nvcc, and a GPU to run
 EMBEDDING_OBJS = $(patsubst $(srcdir)/%.cu,build/%.o,$(sort $(POOLING_SOURCES))) build/kernels/embedding/products.o
 
@@ -110,4 +119,4 @@ clean: clean-bench
 clean-bench:
 	rm -rf $(BENCH_BIN)
 
-.PHONY: bench bench-engine bench-embedding bench-embedding-sql bench-vectors bench-peers bench-index bench-writers soak-writers clean-bench
+.PHONY: bench bench-engine bench-embedding bench-embedding-sql bench-vectors bench-peers bench-index bench-churn bench-writers soak-writers clean-bench

@@ -27,9 +27,6 @@
  */
 #define FIND_ROWS		64
 
-/* A merged segment has at least GROWTH times the rows of any of its parts */
-#define GROWTH			4
-
 /* Drop an entry's references */
 static void
 free_entry(gpuvec_view_entry *entry)
@@ -91,29 +88,6 @@ uint32_t
 gpuvec_entry_rows(const gpuvec_view_entry *entry)
 {
 	return entry->live ? entry->live->nlive : entry->segment->nrows;
-}
-
-uint32_t
-gpuvec_entries_to_merge(const gpuvec_view_entry *entries, uint32_t n, uint64_t fresh,
-						uint64_t most)
-{
-	uint32_t	first = n;
-	uint64_t	sum = fresh;
-	uint64_t	largest = fresh;
-
-	for (uint32_t i = n; i > 0; i--)
-	{
-		uint64_t	live = gpuvec_entry_rows(&entries[i - 1]);
-
-		sum += live;
-		if (sum > most)
-			break;
-		if (live > largest)
-			largest = live;
-		if (largest * GROWTH <= sum)
-			first = i - 1;
-	}
-	return first;
 }
 
 /* A task on all entries of a draft, for the threads of the pool */
@@ -405,6 +379,27 @@ gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first, gpuvec_stage *stage, g
 	free(row_ids);
 	while (ok && draft->n > first)
 		free_entry(&draft->entries[--draft->n]);
+	return ok;
+}
+
+bool
+gpuvec_draft_build(gpuvec_draft *draft, gpuvec_stage *stage, const gpuvec_stage_target *target,
+				   gpuvec_error *error)
+{
+	gpuvec_segment **segments;
+	uint32_t	n;
+	bool		ok = true;
+
+	if (!gpuvec_stage_build(stage, target, &segments, &n, error))
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+	{
+		if (ok)
+			ok = gpuvec_draft_add(draft, segments[i], NULL, error);
+		else
+			gpuvec_segment_unref(segments[i]);
+	}
+	free(segments);
 	return ok;
 }
 

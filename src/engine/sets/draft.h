@@ -65,13 +65,9 @@ extern gpuvec_draft_size gpuvec_draft_measure(const gpuvec_draft *draft, uint32_
 extern bool gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first, gpuvec_stage *stage,
 								 gpuvec_error *error);
 
-/*
- * The last entries of n that are worth merging: as many as have, with `fresh`
- * new rows, at most `most` rows in all, and each at most 1/4 of these.
- * Returns the first of them, or n if there are none.
- */
-extern uint32_t gpuvec_entries_to_merge(const gpuvec_view_entry *entries, uint32_t n,
-										uint64_t fresh, uint64_t most);
+/* Build segments of staged rows, and add them to the draft */
+extern bool gpuvec_draft_build(gpuvec_draft *draft, gpuvec_stage *stage,
+							   const gpuvec_stage_target *target, gpuvec_error *error);
 
 /* Add an entry of another view, with references of its own */
 extern bool gpuvec_draft_add_entry(gpuvec_draft *draft, const gpuvec_view_entry *entry,

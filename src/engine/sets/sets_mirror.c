@@ -14,8 +14,8 @@
 static bool
 sets_make(gpuvec_mirror *mirror, gpuvec_error *error)
 {
-	(void) mirror;
 	(void) error;
+	((gpuvec_sets_mirror *) mirror)->most_merged = UINT32_MAX;
 	return true;
 }
 
@@ -55,6 +55,7 @@ sets_begin(gpuvec_update *update, gpuvec_error *error)
 {
 	gpuvec_sets_update *sets = (gpuvec_sets_update *) update;
 
+	gpuvec_merger_let_work(update->store, (gpuvec_sets_mirror *) update->mirror);
 	sets->stage = gpuvec_stage_new();
 	return sets->stage != NULL || gpuvec_fail_memory(error, 0);
 }
@@ -97,7 +98,6 @@ sets_publish(gpuvec_update *update)
 
 	gpuvec_sets_set_view(mirror, sets->view);
 	mirror->sorted_rows = sets->sorted_rows;
-	mirror->added_rows = sets->added_rows;
 	gpuvec_merger_look(update->store, mirror);
 	sets->view = old;
 }

@@ -9,6 +9,7 @@
  * stage.c			rows that wait to be built into segments
  * draft.c			a view under construction
  * merge.c			merging segments in the background
+ * merge_choose.c	which segments are merged
  *
  * A load stages all rows, sorts them by (length, tid), cuts them into
  * segments, and publishes a view of these.  A refresh publishes a new view
@@ -22,6 +23,7 @@
 #ifndef GPUVEC_SETS_MIRROR_H
 #define GPUVEC_SETS_MIRROR_H
 
+#include "engine/sets/merge_choose.h"
 #include "engine/sets/stage.h"
 #include "engine/store/mirror_kind.h"
 
@@ -31,8 +33,11 @@ typedef struct gpuvec_sets_mirror
 	gpuvec_view *view;			/* published view; NULL until loaded */
 	uint64_t	sorted_rows;	/* rows when all rows were last sorted into
 								 * segments */
-	uint64_t	added_rows;		/* rows added since */
-	bool		merge_due;		/* the merger should look at the mirror */
+	bool		merge_due[GPUVEC_MERGE_LEVELS]; /* a merger should look at the
+												 * mirror */
+	struct merge_run *merging[GPUVEC_MERGE_LEVELS]; /* merges that are running */
+	uint32_t	most_merged;	/* a merge takes at most so many large
+								 * segments */
 } gpuvec_sets_mirror;
 
 typedef struct gpuvec_sets_update
@@ -48,7 +53,6 @@ typedef struct gpuvec_sets_update
 	/* for publishing; afterwards view is the replaced one */
 	gpuvec_view *view;
 	uint64_t	sorted_rows;
-	uint64_t	added_rows;
 } gpuvec_sets_update;
 
 /* The mirror, if it is one of sets; else NULL */
@@ -105,15 +109,18 @@ extern void gpuvec_sets_free_messages(gpuvec_sets_update *update);
 extern size_t gpuvec_sets_bytes_taken(const gpuvec_update *update);
 extern bool gpuvec_sets_prepare(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error);
 
-/* merge.c: start the merger */
+/* merge.c: start the mergers */
 extern bool gpuvec_merger_start(gpuvec_store *store);
 
 /*
- * gpuvec_merger_look: a view was published; note whether the merger has work.
- * The caller holds the mutex.  gpuvec_merger_wake: wake the merger if it
- * has; takes some time, so it is a separate call, without the mutex.
+ * gpuvec_merger_look: a view was published; note whether the mergers have
+ * work.  The caller holds the mutex.  gpuvec_merger_wake: wake them if they
+ * have; takes some time, so it is a separate call, without the mutex.
+ * gpuvec_merger_let_work: if the mergers are far behind, give them some
+ * milliseconds before an update begins.
  */
 extern void gpuvec_merger_look(gpuvec_store *store, gpuvec_sets_mirror *mirror);
 extern void gpuvec_merger_wake(gpuvec_store *store);
+extern void gpuvec_merger_let_work(gpuvec_store *store, gpuvec_sets_mirror *mirror);
 
 #endif							/* GPUVEC_SETS_MIRROR_H */

@@ -191,6 +191,7 @@ gpuvec_store_open(gpuvec_store *store, const gpuvec_engine_options *options)
 
 	memset(store, 0, sizeof(*store));
 	init_waiting(store);
+	pthread_cond_init(&store->committed, NULL);
 	store->started = gpuvec_now();
 	store->pool = gpuvec_thread_pool_new(options->cpu_threads);
 	if (store->pool == NULL)

@@ -206,6 +206,21 @@ gpuvec_store_use(gpuvec_mirror *mirror, uint64_t n)
 	mirror->last_use = gpuvec_now();
 }
 
+void
+gpuvec_store_claim(gpuvec_store *store, gpuvec_mirror *mirror)
+{
+	while (mirror->committing)
+		pthread_cond_wait(&store->committed, &store->mutex);
+	mirror->committing = true;
+}
+
+void
+gpuvec_store_unclaim(gpuvec_store *store, gpuvec_mirror *mirror)
+{
+	mirror->committing = false;
+	pthread_cond_broadcast(&store->committed);
+}
+
 /* True if `drop` names this mirror */
 static bool
 drop_matches(const gpuvec_mirror *mirror, const gpuvec_drop *drop, const void *session)
@@ -374,7 +389,7 @@ gpuvec_store_bytes(const gpuvec_mirror *mirror, const gpuvec_update *update, uin
 void
 gpuvec_store_settle(gpuvec_mirror *mirror)
 {
-	size_t		bytes = mirror->background;
+	size_t		bytes = gpuvec_store_background(mirror);
 
 	count_bytes(mirror, NULL, mirror->nblocks, &mirror->host_bytes, &mirror->device_bytes);
 	bytes += mirror->kind->on_device(mirror) ? mirror->device_bytes : mirror->host_bytes;

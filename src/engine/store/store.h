@@ -58,6 +58,9 @@ typedef struct gpuvec_mirror_kind gpuvec_mirror_kind;
 /* A load or refresh under way: mirror_update.h */
 typedef struct gpuvec_update gpuvec_update;
 
+/* Threads that may work on a mirror in the background at the same time */
+#define GPUVEC_BACKGROUND	2
+
 /*
  * A mirror.  The struct of each kind of mirror begins with this struct.  A
  * mirror is in the store's list until it is dropped or evicted; every user
@@ -76,8 +79,8 @@ typedef struct gpuvec_mirror
 								 * NULL */
 	const void *updater;		/* session that is loading or refreshing it;
 								 * else NULL */
-	bool		committing;		/* the updater is about to publish rows; no
-								 * other thread may */
+	bool		committing;		/* the updater, or work in the background, is
+								 * about to publish rows; nobody else may */
 	bool		applying;		/* the updater is only applying rows of a
 								 * feed, and soon done */
 	bool		wanted;			/* a load or refresh waits for that: no other
@@ -98,7 +101,8 @@ typedef struct gpuvec_mirror
 	size_t		host_bytes;
 	size_t		device_bytes;
 	size_t		charged;		/* this mirror's part of device->used */
-	size_t		background;		/* part of charged for work in the background */
+	size_t		background[GPUVEC_BACKGROUND]; /* part of charged for work in
+											 * the background */
 
 	/* used by the updater only */
 	gpuvec_page_state *pages;	/* [nblocks] */
@@ -126,6 +130,7 @@ typedef struct gpuvec_store
 	pthread_cond_t changed;		/* used with the mutex: a mirror has another
 								 * state, or no updater any more, or a request
 								 * was canceled */
+	pthread_cond_t committed;	/* `committing` of some mirror was cleared */
 	gpuvec_device devices[GPUVEC_MAX_DEVICES];
 	int			ndevices;
 	gpuvec_thread_pool *pool;	/* runs the parallel parts of updates and
@@ -206,6 +211,25 @@ extern gpuvec_mirror *gpuvec_store_add(gpuvec_store *store, const gpuvec_mirror_
 extern void gpuvec_store_unlist(gpuvec_store *store, gpuvec_mirror *mirror);
 extern void gpuvec_store_use(gpuvec_mirror *mirror, uint64_t n);
 extern void gpuvec_store_get_state(const gpuvec_mirror *mirror, gpuvec_state *state);
+
+/*
+ * claim: wait until no other thread is about to publish rows of a mirror, and
+ * keep others from it.  unclaim: let others publish.  The caller holds the
+ * mutex and a reference.
+ */
+extern void gpuvec_store_claim(gpuvec_store *store, gpuvec_mirror *mirror);
+extern void gpuvec_store_unclaim(gpuvec_store *store, gpuvec_mirror *mirror);
+
+/* Bytes charged for work in the background; the caller holds the mutex */
+static inline size_t
+gpuvec_store_background(const gpuvec_mirror *mirror)
+{
+	size_t		bytes = 0;
+
+	for (int i = 0; i < GPUVEC_BACKGROUND; i++)
+		bytes += mirror->background[i];
+	return bytes;
+}
 
 /* Drop a reference; the caller does not hold the mutex */
 extern void gpuvec_store_release(gpuvec_store *store, gpuvec_mirror *mirror);

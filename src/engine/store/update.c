@@ -53,8 +53,9 @@ gpuvec_update_end(gpuvec_update *update)
 	if (keeps_room)
 		gpuvec_store_settle(mirror);
 	mirror->updater = NULL;
-	mirror->committing = false;
 	mirror->applying = false;
+	if (update->committing)
+		gpuvec_store_unclaim(store, mirror);
 	if (mirror->numbers == NULL)
 		gpuvec_store_unlist(store, mirror);
 	gpuvec_store_changed(store);

@@ -120,7 +120,7 @@ charge_rows(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 	size_t		charged;
 
 	pthread_mutex_lock(&update->store->mutex);
-	bytes += mirror->background;
+	bytes += gpuvec_store_background(mirror);
 	charged = mirror->charged;
 	pthread_mutex_unlock(&update->store->mutex);
 	return gpuvec_store_charge(update->store, mirror, &charged, bytes > charged ? bytes : charged,
@@ -199,7 +199,8 @@ publish(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_state *state)
 	kind->publish(update);
 	gpuvec_store_settle(mirror);
 	update->charged = 0;
-	mirror->committing = false;
+	gpuvec_store_unclaim(update->store, mirror);
+	update->committing = false;
 	gpuvec_store_get_state(mirror, state);
 	gpuvec_store_changed(update->store);
 	pthread_mutex_unlock(&update->store->mutex);
@@ -228,7 +229,8 @@ static void
 begin_commit(gpuvec_update *update)
 {
 	pthread_mutex_lock(&update->store->mutex);
-	update->mirror->committing = true;
+	gpuvec_store_claim(update->store, update->mirror);
+	update->committing = true;
 	pthread_mutex_unlock(&update->store->mutex);
 }
 

@@ -23,6 +23,7 @@ int			gpuvec_shared_memory_choice = GPUVEC_SHARED_MEMORY_AUTO;
 int			gpuvec_engine_patience = GPUVEC_ENGINE_PATIENCE_MS;
 bool		gpuvec_feeder = true;
 int			gpuvec_feed_ring_bytes = 0;
+int			gpuvec_feed_idle = GPUVEC_FEED_IDLE_MS;
 
 static char *injection_point = NULL;
 
@@ -78,6 +79,12 @@ GpuvecDefineTestSettings(void)
 							NULL,
 							&gpuvec_feed_ring_bytes, 0, 0, 512 * 1024,
 							PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("gpuvec.feed_idle",
+							"How long a feed is not read before this session may give its slot to another index.",
+							NULL,
+							&gpuvec_feed_idle, GPUVEC_FEED_IDLE_MS, 0, INT_MAX,
+							PGC_SUSET, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 }
 
 /*

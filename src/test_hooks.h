@@ -40,14 +40,25 @@ typedef enum GpuvecSharedMemory
 /* The engine may give no sign of life for this long */
 #define GPUVEC_ENGINE_PATIENCE_MS	5000
 
+/*
+ * The slot of a feed that was not read for this long may be given to another
+ * index
+ */
+#define GPUVEC_FEED_IDLE_MS			60000
+
 #ifdef GPUVEC_TEST_HOOKS
 
 extern int	gpuvec_freshness_choice;	/* GpuvecFreshness */
 extern int	gpuvec_shared_memory_choice;	/* GpuvecSharedMemory */
 extern int	gpuvec_engine_patience; /* ms */
 extern bool gpuvec_feeder;		/* sessions start the feeder (feeder.h) */
-extern int	gpuvec_feed_ring_bytes; /* of slots that this session takes
-									 * (mirror/feed.c); 0: all that there are */
+
+/*
+ * Bytes of the rings of feeds that this session begins (mirror/feed.c); 0:
+ * all that there are
+ */
+extern int	gpuvec_feed_ring_bytes;
+extern int	gpuvec_feed_idle;	/* ms */
 
 /* Called once, when the library is loaded */
 extern void GpuvecDefineTestSettings(void);
@@ -68,6 +79,7 @@ extern void GpuvecInjection(const char *name);
 #define gpuvec_engine_patience	GPUVEC_ENGINE_PATIENCE_MS
 #define gpuvec_feeder			true
 #define gpuvec_feed_ring_bytes	0
+#define gpuvec_feed_idle	GPUVEC_FEED_IDLE_MS
 #define GpuvecDefineTestSettings() ((void) 0)
 #define GPUVEC_INJECTION(name) ((void) 0)
 

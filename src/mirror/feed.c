@@ -73,9 +73,6 @@
 #include "storage/lwlock.h"
 #include "utils/timestamp.h"
 
-/* A slot that was not read for this long may be given to another index */
-#define SLOT_IDLE_MS	60000
-
 #define TRANCHE_NAME	"gpuvec feed"
 #define FEED_BUILD_BYTES 16
 
@@ -311,7 +308,10 @@ slot_counts(FeedTable *table, int i, const MirrorTarget *target)
 		slot->unmarked == GpuvecSharedUnmarked();
 }
 
-/* Read the number of a slot.  False: it is not the target's, or does not count. */
+/*
+ * Read the number of a slot.  False: it is not the target's, or does not
+ * count.
+ */
 static bool
 read_number(FeedTable *table, int i, const MirrorTarget *target, gpuvec_freshness *need)
 {
@@ -362,7 +362,7 @@ choose_slot(FeedTable *table, Relation index, TimestampTz now)
 			oldest = i;
 	}
 	if (now - (TimestampTz) pg_atomic_read_u64(&table->slots[oldest].used) >
-		INT64CONST(1000) * SLOT_IDLE_MS)
+		INT64CONST(1000) * gpuvec_feed_idle)
 		return oldest;
 	return -1;
 }

@@ -1,0 +1,36 @@
+# Unit tests of what the library does without a running server, against PostgreSQL's
+# headers only.  From the root of the repository:
+#
+#	make -f test/unit/feed.mk check
+#	make -f test/unit/feed.mk check SANITIZE=yes
+#
+# The goals are those of unit.mk.
+
+PG_CONFIG ?= pg_config
+FEED_TESTS = feed_ring
+
+check:
+
+ifeq ($(SANITIZE),yes)
+SANITIZER = -fsanitize=address,undefined -fno-sanitize-recover=all
+endif
+FEED_DIR = build/unit-feed$(if $(SANITIZER),-sanitize)
+FEED_CFLAGS = -std=gnu11 -O2 -g -pthread -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Isrc \
+	-isystem $(shell $(PG_CONFIG) --includedir-server)
+FEED_SOURCES = test/unit/feed_ring_test.c src/mirror/feed_ring.c
+
+tests:
+	@echo $(FEED_TESTS)
+
+programs: $(FEED_TESTS:%=$(FEED_DIR)/%_test)
+
+check: $(FEED_TESTS:%=check-%)
+
+$(FEED_TESTS:%=check-%): check-%: $(FEED_DIR)/%_test
+	$<
+
+$(FEED_DIR)/feed_ring_test: $(FEED_SOURCES) src/mirror/feed_ring.h src/core/protocol.h
+	@mkdir -p $(@D)
+	$(CC) $(FEED_CFLAGS) $(SANITIZER) -o $@ $(FEED_SOURCES) -lpthread
+
+.PHONY: tests programs check $(FEED_TESTS:%=check-%)

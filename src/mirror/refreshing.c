@@ -65,7 +65,7 @@
 /* Most refreshes that a session waits for here */
 #define MOST_WAITS		6
 
-/* Others who asked for a refresh this long ago may soon ask again */
+/* Others who waited for a refresh this long ago may soon do so again */
 #define CROWDED_US		20000
 
 /* A mirror that is searched */
@@ -78,9 +78,7 @@ typedef struct Entry
 	uint64		round;			/* number of the refresh that began last */
 	uint64		leader;			/* number of the refresh under way; 0: none */
 	gpuvec_freshness covers;	/* what it will cover, if announced */
-	int			last_leader;	/* process id of the last leader */
-	TimestampTz last_lead;		/* when it took the lead */
-	TimestampTz crowded;		/* when several sessions were last seen */
+	TimestampTz waited;			/* when a session last had to wait */
 
 	/* by the parity of a refresh's number */
 	bool		wanted[2];		/* others wait for its end */
@@ -326,14 +324,9 @@ RefreshingNoteWal(const gpuvec_mirror_key *key, XLogRecPtr from, XLogRecPtr to, 
 static void
 lead(Entry *entry, TimestampTz now)
 {
-	if (entry->wanted[0] || entry->wanted[1] ||
-		(entry->last_leader != MyProcPid && now - entry->last_lead < CROWDED_US))
-		entry->crowded = now;
 	led = entry;
 	led_round = entry->leader = ++entry->round;
-	led_crowded = now - entry->crowded < CROWDED_US;
-	entry->last_leader = MyProcPid;
-	entry->last_lead = now;
+	led_crowded = now - entry->waited < CROWDED_US;
 	memset(&entry->covers, 0, sizeof(entry->covers));
 }
 
@@ -393,6 +386,7 @@ decide(Joining *joining, RefreshingTurn *turn)
 		int			which = (entry->leader + !will_cover(entry, joining->need)) % 2;
 
 		entry->wanted[which] = true;
+		entry->waited = now;
 		ended = &entry->ended[which];
 	}
 	SpinLockRelease(&entry->mutex);

@@ -65,7 +65,7 @@
 /* Most refreshes that a session waits for here */
 #define MOST_WAITS		6
 
-/* Others who waited for a refresh this long ago may soon do so again */
+/* Others who asked for a refresh this long ago may soon do so again */
 #define CROWDED_US		20000
 
 /* A mirror that is searched */
@@ -78,7 +78,10 @@ typedef struct Entry
 	uint64		round;			/* number of the refresh that began last */
 	uint64		leader;			/* number of the refresh under way; 0: none */
 	gpuvec_freshness covers;	/* what it will cover, if announced */
-	TimestampTz waited;			/* when a session last had to wait */
+	int			last_leader;	/* its process id, */
+	TimestampTz last_lead;		/* and when it took the lead */
+	TimestampTz crowded;		/* when a session last had to wait, or came
+								 * soon after another one */
 
 	/* by the parity of a refresh's number */
 	bool		wanted[2];		/* others wait for its end */
@@ -326,7 +329,11 @@ lead(Entry *entry, TimestampTz now)
 {
 	led = entry;
 	led_round = entry->leader = ++entry->round;
-	led_crowded = now - entry->waited < CROWDED_US;
+	led_crowded = now - entry->crowded < CROWDED_US;
+	if (entry->last_leader != MyProcPid && now - entry->last_lead < CROWDED_US)
+		entry->crowded = now;
+	entry->last_leader = MyProcPid;
+	entry->last_lead = now;
 	memset(&entry->covers, 0, sizeof(entry->covers));
 }
 
@@ -386,7 +393,7 @@ decide(Joining *joining, RefreshingTurn *turn)
 		int			which = (entry->leader + !will_cover(entry, joining->need)) % 2;
 
 		entry->wanted[which] = true;
-		entry->waited = now;
+		entry->crowded = now;
 		ended = &entry->ended[which];
 	}
 	SpinLockRelease(&entry->mutex);

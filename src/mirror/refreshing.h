@@ -72,7 +72,7 @@ extern RefreshingTurn RefreshingJoin(const gpuvec_mirror_key *key, const gpuvec_
  * RefreshingAnnounce	the refresh will cover this; called before pages are
  *						looked for
  * RefreshingWanted		true if another session waits for the refresh
- * RefreshingCrowded	true if others have waited for a refresh lately
+ * RefreshingCrowded	true if others have asked for refreshes lately
  * RefreshingEnd		gives up the lead, if this session has it, and wakes
  *						those who wait; called after RefreshingNoteState()
  */

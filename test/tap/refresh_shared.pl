@@ -203,7 +203,8 @@ $primary->reload;
 @sessions = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 2;
 ask($_, $few) for @sessions;
 ask($sessions[1], q{SELECT pg_advisory_lock(71866, 0)});
-ask($sessions[1], q{SET deadlock_timeout = '10ms'});
+# (a wait that nobody sees would not end)
+ask($sessions[1], q{SET deadlock_timeout = '10ms'; SET statement_timeout = '60s'});
 ask($sessions[0], q{SET gpuvec.injection_point = 'refresh-before-commit'});
 add_row();
 begin($sessions[0], $few);

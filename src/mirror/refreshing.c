@@ -14,17 +14,17 @@
  * late for the refresh under way waits on another condition variable.  At the
  * end of a refresh all that it covers are woken, and one of the others, who
  * leads the next refresh, which covers the rest.  So nobody waits for more
- * than two refreshes, and none is made twice.
+ * than two refreshes, unless one fails.
  *
  * What an entry says is of two kinds:
  *
  *	- Hints: the mirror's state, who leads, and what a refresh will cover.
- *	  The engine checks with every request how fresh the mirror is, so a wrong
- *	  hint costs time, but not an answer.  But a state is also taken for what
- *	  it says of a refresh number: what a refresh is based on, and what a
- *	  visibility map is compared with (visibility.c).  Numbers count for one
- *	  engine.  Each engine has a random number of its own, which an entry
- *	  names, and a state counts for sessions of this engine only.
+ *	  The engine checks with every request how fresh the mirror is, so a
+ *	  wrong hint costs time, but not an answer.  But the number of a state
+ *	  means more: a refresh is based on it, and the visibility map is compared
+ *	  with it (visibility.c).  Numbers count for one engine.  Each engine has
+ *	  a random number of its own, which the entry keeps, and a state counts
+ *	  for sessions of this engine only.
  *	- A fact: the WAL between two positions has no change of the relation.
  *	  The engine cannot check this, so only what was read is told, and two
  *	  such ranges become one only if they overlap.  It does not depend on the
@@ -32,18 +32,21 @@
  *
  * The leader also holds the mirror's heavyweight lock (refresh.c).  Waiting
  * here is not seen by the deadlock detector, and a leader may wait for a lock
- * that a waiting session's transaction holds.  So a wait ends after
- * GPUVEC_REFRESH_PATIENCE_MS, and the session waits for the heavyweight lock instead.  Who
- * gets that lock takes the lead from whoever has it.
+ * that a waiting session's transaction holds.  So a wait is bounded, by
+ * GPUVEC_REFRESH_PATIENCE_MS, and the session then waits for the heavyweight
+ * lock.  Who gets that lock takes the lead from whoever has it.
  *
  * A leader that ends with an error, is canceled or terminated, gives up the
  * lead when its (sub)transaction ends, and wakes all.  A woken session may be
  * canceled before it leads.  Then the others wait until their patience ends,
  * or another session comes.
  *
+ * A session that is alone does not wait for its own refresh (ahead.c).
+ * Beside others it does: only a refresh that was published is of use to them.
+ *
  * Entries are found by hash.  If there is no free entry for a mirror, it
- * takes that of another one that is not being refreshed.  If all are in use, its
- * sessions wait for the heavyweight lock only.
+ * takes that of another one that is not being refreshed.  If all are in use,
+ * its sessions wait for the heavyweight lock only.
  *
  *-------------------------------------------------------------------------
  */

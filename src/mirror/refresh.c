@@ -19,13 +19,25 @@
  *		we wait for it;
  *	 4. the engine publishes all pages in one step, with checked = P.
  *
- * One session at a time loads or refreshes a mirror, under a heavyweight lock
- * (so the deadlock detector sees who waits for whom).  A session that had to
- * wait uses the other's work only if the mirror was checked to at least its
- * own position, which it read after its snapshot was taken.  The processes of
- * a parallel query do not wait for each other's locks.  So the engine, too,
- * lets only one session at a time load or refresh a mirror.  It tells the
- * others, and they try again.
+ * Sessions that find the mirror behind at the same time need one refresh.  So
+ * one of them makes it, and the others wait (refreshing.c).  One session at a
+ * time loads or refreshes a mirror, under a heavyweight lock, so that the
+ * deadlock detector sees who waits for whom: whoever has waited for long
+ * without it waits for the lock.  A session that had to wait uses the other's
+ * work only if the mirror was checked to at least its own position, which it
+ * read after its snapshot was taken.  The processes of a parallel query do
+ * not wait for each other's locks.  So the engine, too, lets only one session
+ * at a time load or refresh a mirror.  It tells the others, and they try
+ * again.
+ *
+ * There is one refresh of a mirror at a time, also if several would read
+ * different pages.  Two refreshes could not be published in any order: the
+ * position of each says that the mirror has all changes up to it, so the
+ * later one must have read the pages of the earlier one, too, or wait for it.
+ * Nor are rows taken from WAL records.  A record may hold a part of a row, or
+ * none of it (with a page image), values may be out of line, and a chain of
+ * HOT updates is only seen on the page.  And a page that was just changed is
+ * in memory anyhow.
  *
  * If an index has handed over all rows that the mirror lacks, they are sent
  * instead, and no page is read (feed.c).

@@ -14,17 +14,17 @@
  * late for the refresh under way waits on another condition variable.  At the
  * end of a refresh all that it covers are woken, and one of the others, who
  * leads the next refresh, which covers the rest.  So nobody waits for more
- * than two refreshes, and none is made twice.
+ * than two refreshes, unless one fails.
  *
  * What an entry says is of two kinds:
  *
  *	- Hints: the mirror's state, who leads, and what a refresh will cover.
- *	  The engine checks with every request how fresh the mirror is, so a wrong
- *	  hint costs time, but not an answer.  But a state is also taken for what
- *	  it says of a refresh number: what a refresh is based on, and what a
- *	  visibility map is compared with (visibility.c).  Numbers count for one
- *	  engine.  Each engine has a random number of its own, which an entry
- *	  names, and a state counts for sessions of this engine only.
+ *	  The engine checks with every request how fresh the mirror is, so a
+ *	  wrong hint costs time, but not an answer.  But the number of a state
+ *	  means more: a refresh is based on it, and the visibility map is compared
+ *	  with it (visibility.c).  Numbers count for one engine.  Each engine has
+ *	  a random number of its own, which the entry keeps, and a state counts
+ *	  for sessions of this engine only.
  *	- A fact: the WAL between two positions has no change of the relation.
  *	  The engine cannot check this, so only what was read is told, and two
  *	  such ranges become one only if they overlap.  It does not depend on the
@@ -32,18 +32,21 @@
  *
  * The leader also holds the mirror's heavyweight lock (refresh.c).  Waiting
  * here is not seen by the deadlock detector, and a leader may wait for a lock
- * that a waiting session's transaction holds.  So a wait ends after
- * GPUVEC_REFRESH_PATIENCE_MS, and the session waits for the heavyweight lock instead.  Who
- * gets that lock takes the lead from whoever has it.
+ * that a waiting session's transaction holds.  So a wait is bounded, by
+ * GPUVEC_REFRESH_PATIENCE_MS, and the session then waits for the heavyweight
+ * lock.  Who gets that lock takes the lead from whoever has it.
  *
  * A leader that ends with an error, is canceled or terminated, gives up the
  * lead when its (sub)transaction ends, and wakes all.  A woken session may be
  * canceled before it leads.  Then the others wait until their patience ends,
  * or another session comes.
  *
+ * A session that is alone does not wait for its own refresh (ahead.c).
+ * Beside others it does: only a refresh that was published is of use to them.
+ *
  * Entries are found by hash.  If there is no free entry for a mirror, it
- * takes that of another one that is not being refreshed.  If all are in use, its
- * sessions wait for the heavyweight lock only.
+ * takes that of another one that is not being refreshed.  If all are in use,
+ * its sessions wait for the heavyweight lock only.
  *
  *-------------------------------------------------------------------------
  */
@@ -65,7 +68,7 @@
 /* Most refreshes that a session waits for here */
 #define MOST_WAITS		6
 
-/* Others who asked for a refresh this long ago may soon ask again */
+/* Others who asked for a refresh this long ago may soon do so again */
 #define CROWDED_US		20000
 
 /* A mirror that is searched */
@@ -78,9 +81,10 @@ typedef struct Entry
 	uint64		round;			/* number of the refresh that began last */
 	uint64		leader;			/* number of the refresh under way; 0: none */
 	gpuvec_freshness covers;	/* what it will cover, if announced */
-	int			last_leader;	/* process id of the last leader */
-	TimestampTz last_lead;		/* when it took the lead */
-	TimestampTz crowded;		/* when several sessions were last seen */
+	int			last_leader;	/* its process id, */
+	TimestampTz last_lead;		/* and when it took the lead */
+	TimestampTz crowded;		/* when a session last had to wait, or came
+								 * soon after another one */
 
 	/* by the parity of a refresh's number */
 	bool		wanted[2];		/* others wait for its end */
@@ -326,12 +330,11 @@ RefreshingNoteWal(const gpuvec_mirror_key *key, XLogRecPtr from, XLogRecPtr to, 
 static void
 lead(Entry *entry, TimestampTz now)
 {
-	if (entry->wanted[0] || entry->wanted[1] ||
-		(entry->last_leader != MyProcPid && now - entry->last_lead < CROWDED_US))
-		entry->crowded = now;
 	led = entry;
 	led_round = entry->leader = ++entry->round;
 	led_crowded = now - entry->crowded < CROWDED_US;
+	if (entry->last_leader != MyProcPid && now - entry->last_lead < CROWDED_US)
+		entry->crowded = now;
 	entry->last_leader = MyProcPid;
 	entry->last_lead = now;
 	memset(&entry->covers, 0, sizeof(entry->covers));
@@ -393,6 +396,7 @@ decide(Joining *joining, RefreshingTurn *turn)
 		int			which = (entry->leader + !will_cover(entry, joining->need)) % 2;
 
 		entry->wanted[which] = true;
+		entry->crowded = now;
 		ended = &entry->ended[which];
 	}
 	SpinLockRelease(&entry->mutex);

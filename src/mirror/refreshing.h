@@ -47,7 +47,7 @@ extern void RefreshingNoteWal(const gpuvec_mirror_key *key, XLogRecPtr from, XLo
  * it is this session's turn to make one.
  *
  *	COVERED		*state is a later state than `known`, and as fresh as needed
- *	LEAD		this session makes the next refresh; RefreshingEnd() must follow
+ *	LEAD		this session makes the next refresh: RefreshingEnd() follows
  *	NONE		there is no place for the mirror, or the wait was too long
  *
  * After LEAD and NONE, *state is a later state than `known`, or ABSENT.

@@ -47,6 +47,7 @@
 #include "portability/instr_time.h"
 #include "storage/predicate.h"
 #include "utils/memutils.h"
+#include "utils/timestamp.h"
 
 /*
  * Reading a page of the visibility map costs as much as fetching
@@ -558,20 +559,34 @@ take_answer(MirrorConversation *talk, MirrorRequest *request, Answer *answer)
 	return true;
 }
 
+/* Note how long a request took that had to wait for rows or pages; 0: none */
+static void
+note_wait(const MirrorConversation *talk, TimestampTz since)
+{
+	if (since != 0)
+		FactsNoteWait(&talk->target->key, GetCurrentTimestamp() - since);
+}
+
 bool
 MirrorAsk(MirrorConversation *talk, MirrorRequest *request, GpuvecReply *reply)
 {
 	Answer		answer = {.reply = reply};
+	TimestampTz since = 0;
 
 	request->trip_us = 0;
 	GPUVEC_INJECTION("ask-before-request");
 	for (int attempt = 0; attempt < ASK_ATTEMPTS; attempt++)
 	{
+		if (since == 0 && (talk->is_behind || talk->patience_us > 0 || attempt > 0))
+			since = GetCurrentTimestamp();
 		if (!(talk->is_behind ? refresh_and_ask(talk, request, &answer) :
 			  ask(talk, request, &answer)))
 			return false;
 		if (take_answer(talk, request, &answer))
+		{
+			note_wait(talk, answer.ahead ? 0 : since);
 			return true;
+		}
 		drop_tail(talk);
 		talk->patience_us = 0;
 		pfree(reply->data);

@@ -505,7 +505,7 @@ MirrorSendRows(const gpuvec_mirror_key *key, uint64 feed, const FeedRows *rows,
 static bool
 refresh_rows(MirrorRefresh *refresh, bool *sent)
 {
-	const gpuvec_freshness *need = refresh->need;
+	const gpuvec_freshness *need = &refresh->ours;
 	gpuvec_state *state = &refresh->state;
 	FeedRows	rows;
 	bool		ok;

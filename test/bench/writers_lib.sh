@@ -10,7 +10,7 @@
 #	good_load NAME			false, and a failure, if a transaction of it has failed
 #	rate_of NAME			its transactions a second, as pgbench says at its end
 #	finish_loads			wait for those that were started
-#	mirror_columns			segments | MB | MB on the device | rows waiting
+#	mirror_columns			segments | MB | MB on the device | rows rows_waiting
 #	engine_mb				memory of the engine's process
 #
 # The table docs has ROWS rows: ids 0 to ROWS - 1, in random order, and sets of setgen.h, mode B.
@@ -124,10 +124,10 @@ finish_loads() {
 	loads=()
 }
 
-# Rows that are waiting are shown by views that have such a column
+# Rows that are rows_waiting are shown by views that have such a column
 mirror_columns() {
 	local columns
-	columns=$(psql_ -F ' | ' -c "SELECT segments, round(bytes / 1048576.0, 1), round(device_bytes / 1048576.0, 1), coalesce(to_jsonb(m) ->> 'waiting', '-')
+	columns=$(psql_ -F ' | ' -c "SELECT segments, round(bytes / 1048576.0, 1), round(device_bytes / 1048576.0, 1), coalesce(to_jsonb(m) ->> 'rows_waiting', '-')
 		FROM gpuvec_mirrors m WHERE relation = 'docs'::regclass ORDER BY last_use DESC LIMIT 1")
 	echo "${columns:-- | - | - | -}"
 }

@@ -156,6 +156,15 @@ typedef RelFileNode GpuvecRelFileId;
 #define MarkGUCPrefixReserved(prefix) EmitWarningsOnPlaceholders(prefix)
 #endif
 
+/* A tranche of LWLocks in memory of our own; each process registers it */
+#if PG_VERSION_NUM >= 190000
+#define GpuvecNewTranche(name) LWLockNewTrancheId(name)
+#define GpuvecRegisterTranche(tranche, name) ((void) 0)
+#else
+#define GpuvecNewTranche(name) LWLockNewTrancheId()
+#define GpuvecRegisterTranche(tranche, name) LWLockRegisterTranche(tranche, name)
+#endif
+
 /*
  * Have `request` ask for shared memory: in shmem_request_hook, or before 15
  * at once, while the library is loaded

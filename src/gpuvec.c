@@ -19,6 +19,7 @@
 #include "mirror/autoprewarm.h"
 #include "mirror/facts.h"
 #include "mirror/feed.h"
+#include "mirror/feeder.h"
 #include "miscadmin.h"
 #include "search/set_function.h"
 #include "utils/guc.h"
@@ -36,6 +37,7 @@ _PG_init(void)
 	MarkGUCPrefixReserved("gpuvec");
 
 	FeedInit();
+	FeederInit();
 	FactsInit();
 	EmbeddingInit();
 	SetScanInit();

@@ -21,6 +21,8 @@
 int			gpuvec_freshness_choice = GPUVEC_FRESHNESS_AUTO;
 int			gpuvec_shared_memory_choice = GPUVEC_SHARED_MEMORY_AUTO;
 int			gpuvec_engine_patience = GPUVEC_ENGINE_PATIENCE_MS;
+bool		gpuvec_feeder = true;
+int			gpuvec_feed_ring_bytes = 0;
 
 static char *injection_point = NULL;
 
@@ -64,6 +66,18 @@ GpuvecDefineTestSettings(void)
 							NULL,
 							&gpuvec_engine_patience, GPUVEC_ENGINE_PATIENCE_MS, 1, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("gpuvec.feeder",
+							 "Searches of this session start the feeder.",
+							 NULL,
+							 &gpuvec_feeder, true,
+							 PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("gpuvec.feed_ring_bytes",
+							"Bytes of the rings of feeds that this session begins.",
+							NULL,
+							&gpuvec_feed_ring_bytes, 0, 0, 512 * 1024,
+							PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 }
 
 /*

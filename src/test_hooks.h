@@ -45,6 +45,9 @@ typedef enum GpuvecSharedMemory
 extern int	gpuvec_freshness_choice;	/* GpuvecFreshness */
 extern int	gpuvec_shared_memory_choice;	/* GpuvecSharedMemory */
 extern int	gpuvec_engine_patience; /* ms */
+extern bool gpuvec_feeder;		/* sessions start the feeder (feeder.h) */
+extern int	gpuvec_feed_ring_bytes; /* of slots that this session takes
+									 * (mirror/feed.c); 0: all that there are */
 
 /* Called once, when the library is loaded */
 extern void GpuvecDefineTestSettings(void);
@@ -63,6 +66,8 @@ extern void GpuvecInjection(const char *name);
 #define gpuvec_freshness_choice GPUVEC_FRESHNESS_AUTO
 #define gpuvec_shared_memory_choice GPUVEC_SHARED_MEMORY_AUTO
 #define gpuvec_engine_patience	GPUVEC_ENGINE_PATIENCE_MS
+#define gpuvec_feeder			true
+#define gpuvec_feed_ring_bytes	0
 #define GpuvecDefineTestSettings() ((void) 0)
 #define GPUVEC_INJECTION(name) ((void) 0)
 

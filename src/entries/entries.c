@@ -490,16 +490,21 @@ note_room(Relation index, uint32 bucket, BlockNumber block)
 	UnlockReleaseBuffer(buffer);
 }
 
-/*
- * Find the dead items of a page, and return their number.  *result counts
- * entries: only their first parts.
- */
-static int
-dead_items(Page page, bool (*dead) (ItemPointer root, void *arg), void *arg, OffsetNumber *offsets,
-		   EntriesVacuum *result)
+/* Dead items of a page; entries count by their first parts */
+typedef struct DeadItems
+{
+	OffsetNumber offsets[MaxIndexTuplesPerPage];	/* [nitems] */
+	int			nitems;
+	ItemPointerData roots[MaxIndexTuplesPerPage];	/* [nroots], of entries */
+	int			nroots;
+} DeadItems;
+
+/* Find the dead items of a page, and count entries */
+static void
+find_dead(Page page, bool (*dead) (ItemPointer root, void *arg), void *arg, DeadItems *items,
+		  EntriesVacuum *result)
 {
 	OffsetNumber last = PageGetMaxOffsetNumber(page);
-	int			n = 0;
 
 	for (OffsetNumber offset = FirstOffsetNumber; offset <= last; offset++)
 	{
@@ -508,46 +513,51 @@ dead_items(Page page, bool (*dead) (ItemPointer root, void *arg), void *arg, Off
 
 		if (dead(&item->root, arg))
 		{
-			offsets[n++] = offset;
-			result->removed += first;
+			items->offsets[items->nitems++] = offset;
+			if (first)
+				items->roots[items->nroots++] = item->root;
 		}
 		else
 			result->kept += first;
 	}
-	return n;
+	result->removed += items->nroots;
 }
 
 /* Remove the dead entries of one page */
 static void
 vacuum_page(Relation index, BlockNumber block, bool (*dead) (ItemPointer root, void *arg), void *arg,
+			void (*removed) (Relation index, ItemPointerData *roots, int n),
 			BufferAccessStrategy strategy, EntriesVacuum *result)
 {
 	Buffer		buffer = ReadBufferExtended(index, MAIN_FORKNUM, block, RBM_NORMAL, strategy);
-	OffsetNumber offsets[MaxIndexTuplesPerPage];
+	DeadItems	items;
 	PageChange	change;
 	Page		page;
 	uint32		bucket = 0;
-	int			n = 0;
 
+	items.nitems = items.nroots = 0;
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	page = BufferGetPage(buffer);
 	/* a crash may leave a new page that was never initialized */
 	if (!PageIsNew(page) && special_of(page)->kind == PAGE_BUCKET)
-		n = dead_items(page, dead, arg, offsets, result);
-	if (n > 0)
+		find_dead(page, dead, arg, &items, result);
+	if (items.nitems > 0)
 	{
 		bucket = special_of(page)->bucket;
 		change_begin(&change, index, RelationNeedsWAL(index));
-		PageIndexMultiDelete(change_page(&change, buffer, false), offsets, n);
+		PageIndexMultiDelete(change_page(&change, buffer, false), items.offsets, items.nitems);
 		change_end(&change);
 	}
 	UnlockReleaseBuffer(buffer);
-	if (n > 0)
+	if (items.nitems > 0)
 		note_room(index, bucket, block);
+	if (items.nroots > 0)
+		removed(index, items.roots, items.nroots);
 }
 
 void
 EntriesRemove(Relation index, bool (*dead) (ItemPointer root, void *arg), void *arg,
+			  void (*removed) (Relation index, ItemPointerData *roots, int n),
 			  BufferAccessStrategy strategy, EntriesVacuum *result)
 {
 	BlockNumber block = META_BLOCK + 1;
@@ -560,7 +570,7 @@ EntriesRemove(Relation index, bool (*dead) (ItemPointer root, void *arg), void *
 	for (; block < result->pages; block++)
 	{
 		GpuvecVacuumDelayPoint();
-		vacuum_page(index, block, dead, arg, strategy, result);
+		vacuum_page(index, block, dead, arg, removed, strategy, result);
 	}
 }
 

@@ -84,6 +84,13 @@ extern void EntryBatchFilter(EntryBatch *batch,
 							 bool (*wanted) (ItemPointer root, uint16 row, void *arg), void *arg);
 
 /*
+ * The next entry of a batch; *offset is 0 at first.  If its ids do not fit a
+ * page of the index, they are not told: entry->ids is NULL.  False: there is
+ * none.
+ */
+extern bool EntryBatchEntry(const EntryBatch *batch, Size *offset, IndexEntry *entry);
+
+/*
  * Remove the entries that a failed subtransaction and its own subtransactions
  * have added: all entries from its first entry on
  */
@@ -103,8 +110,13 @@ typedef struct EntriesVacuum
 	BlockNumber pages;			/* pages of the index */
 } EntriesVacuum;
 
-/* Remove the entries for which dead(root, arg) is true */
+/*
+ * Remove the entries for which dead(root, arg) is true.  After they were
+ * removed from a page, removed(index, roots, n) has their roots, at most
+ * MaxIndexTuplesPerPage, in any order; it may change roots[].
+ */
 extern void EntriesRemove(Relation index, bool (*dead) (ItemPointer root, void *arg), void *arg,
+						  void (*removed) (Relation index, ItemPointerData *roots, int n),
 						  BufferAccessStrategy strategy, EntriesVacuum *result);
 
 /* The bucket of a page of the index; false: the page has no entries */

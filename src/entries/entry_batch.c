@@ -88,6 +88,27 @@ EntryBatchFilter(EntryBatch *batch, bool (*wanted) (ItemPointer root, uint16 row
 	}
 }
 
+/* An entry in several parts counts once, by its first part */
+bool
+EntryBatchEntry(const EntryBatch *batch, Size *offset, IndexEntry *entry)
+{
+	while (*offset < batch->used)
+	{
+		Size		size;
+		const EntryItem *item = batch_item(batch, offset, &size);
+		bool		whole = (item->part & ENTRY_PART_LAST) != 0;
+
+		if (!ItemPointerIsValid(&item->root) || (item->part & ENTRY_PART_NUMBER) != 0)
+			continue;
+		entry->root = item->root;
+		entry->isnull = (item->part & ENTRY_PART_NULL) != 0;
+		entry->ids = whole && !entry->isnull ? (const uint16 *) (item + 1) : NULL;
+		entry->len = (size - sizeof(EntryItem)) / sizeof(uint16);
+		return true;
+	}
+	return false;
+}
+
 void
 EntryBatchCut(EntryBatch *batch, SubTransactionId failed)
 {

@@ -12,8 +12,8 @@
  *	 - before a query of this transaction begins that writes or has parallel
  *	   workers, and before each index scan: these see the rows.
  *
- * A page is marked in the feed after its entry was written: who reads the
- * mark finds the entry.
+ * A row is handed over to the feed after its entry was written: who reads the
+ * page instead finds the entry.
  *
  * While an entry waits, its row may die: its subtransaction fails, or its
  * speculative insertion meets a conflict.  VACUUM then finds no entry of the
@@ -63,9 +63,6 @@ typedef struct EntryQueue
 	uint8		build[ENTRY_BUILD_BYTES];	/* build id of the index */
 	uint32		bucket;			/* bucket of all entries */
 	EntryBatch	batch;
-	BlockNumber blocks[ENTRY_BUCKET_BLOCKS];	/* [nblocks], heap pages of
-												 * the entries */
-	int			nblocks;		/* each page once */
 } EntryQueue;
 
 static EntryQueue queues[QUEUES];
@@ -157,6 +154,24 @@ is_own_row(ItemPointer root, uint16 row, void *arg)
 		(row == 0 || row_number(rows->heap, root, false) == row);
 }
 
+/* Hand over the rows of a batch, whose entries were written */
+static void
+hand_over(Relation index, const EntryBatch *batch)
+{
+	IndexEntry	entry;
+	Size		offset = 0;
+
+	while (EntryBatchEntry(batch, &offset, &entry))
+	{
+		if (entry.isnull)
+			FeedRow(index, &entry.root, NULL);
+		else if (entry.ids != NULL)
+			FeedIds(index, &entry.root, entry.ids, entry.len);
+		else
+			FeedMark(index, ItemPointerGetBlockNumber(&entry.root));
+	}
+}
+
 /* Write the entries that wait for an open index */
 static void
 write_queue(EntryQueue *queue, Relation index)
@@ -170,16 +185,8 @@ write_queue(EntryQueue *queue, Relation index)
 	table_close(rows.heap, NoLock);
 	EntriesWrite(index, queue->bucket, &queue->batch, false);
 	GPUVEC_INJECTION("entries-before-mark");
-	for (int i = 0; i < queue->nblocks; i++)
-		FeedMark(index, queue->blocks[i]);
-}
-
-/* Drop the entries that wait */
-static void
-empty_queue(EntryQueue *queue)
-{
-	queue->batch.used = 0;
-	queue->nblocks = 0;
+	if (FeedTaken(index))
+		hand_over(index, &queue->batch);
 }
 
 /*
@@ -210,7 +217,7 @@ flush_queue(EntryQueue *queue)
 	if (queue->batch.used == 0)
 		return;
 	if (write_if_there(queue) || GetCurrentTransactionNestLevel() == 1)
-		empty_queue(queue);
+		queue->batch.used = 0;
 }
 
 void
@@ -261,11 +268,7 @@ queue_subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransactio
 	if (event != SUBXACT_EVENT_ABORT_SUB)
 		return;
 	for (int i = 0; i < nqueues; i++)
-	{
 		EntryBatchCut(&queues[i].batch, subid);
-		if (queues[i].batch.used == 0)
-			empty_queue(&queues[i]);
-	}
 }
 
 /*
@@ -343,16 +346,6 @@ queue_of(Oid index, const uint8 *build)
 	return queue;
 }
 
-/* Note a heap page that entries are of */
-static void
-note_block(EntryQueue *queue, BlockNumber block)
-{
-	for (int i = queue->nblocks - 1; i >= 0; i--)
-		if (queue->blocks[i] == block)
-			return;
-	queue->blocks[queue->nblocks++] = block;
-}
-
 /* Write an entry at once */
 static void
 write_now(Relation index, ItemPointer root, struct varlena *value)
@@ -361,8 +354,11 @@ write_now(Relation index, ItemPointer root, struct varlena *value)
 
 	EntryBatchAdd(&batch, CurrentMemoryContext, root, value, 0);
 	EntriesWrite(index, entry_bucket(ItemPointerGetBlockNumber(root)), &batch, false);
+	if (!index->rd_index->indisvalid)
+		FeedMark(index, ItemPointerGetBlockNumber(root));
+	else if (FeedTaken(index))
+		hand_over(index, &batch);
 	pfree(batch.data);
-	FeedMark(index, ItemPointerGetBlockNumber(root));
 }
 
 void
@@ -390,5 +386,4 @@ EntryQueueAdd(Relation heap, Relation index, ItemPointer root, struct varlena *v
 	queue->bucket = bucket;
 	EntryBatchAdd(&queue->batch, queue_context, root, value,
 				  speculating ? row_number(heap, root, true) : 0);
-	note_block(queue, ItemPointerGetBlockNumber(root));
 }

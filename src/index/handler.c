@@ -8,14 +8,15 @@
  * distance, or the rows with certain ids.  An index with an expression or a
  * predicate keeps its rows (entries.c), as no session that only reads may
  * compute them.  Scans search the mirror (scan.c, key_search.c).  Insertions
- * and vacuum tell the mirror what has changed (feed.c), in shared memory:
- * neither needs the engine.
+ * hand rows over to the mirror, and vacuum those that are gone, in shared
+ * memory (feed.c, gone.c): neither needs the engine.
  *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
 
 #include "access/amvalidate.h"
+#include "access/detoast.h"
 #include "access/htup_details.h"
 #include "access/reloptions.h"
 #include "catalog/pg_amop.h"
@@ -28,6 +29,7 @@
 #include "index/entry_queue.h"
 #include "index/index_am.h"
 #include "mirror/feed.h"
+#include "mirror/feed_ring.h"
 #include "storage/bufmgr.h"
 #include "utils/catcache.h"
 #include "utils/lsyscache.h"
@@ -45,6 +47,29 @@ GpuvecStrategyMeasure(StrategyNumber strategy)
 	return measures[strategy - GPUVEC_FIRST_DISTANCE];
 }
 
+/*
+ * Hand over a row.  Large values are not detoasted for this: the page that
+ * has the row is read when it is needed.  Nor does an index hand over rows
+ * that is not valid: CREATE INDEX CONCURRENTLY adds rows of other
+ * transactions, at any time after these have inserted them.
+ */
+static void
+hand_over(Relation index, ItemPointer tid, Datum value, bool isnull)
+{
+	struct varlena *set;
+
+	if (!index->rd_index->indisvalid ||
+		(!isnull && toast_raw_datum_size(value) - VARHDRSZ > FEED_MOST_BYTES))
+	{
+		FeedMark(index, ItemPointerGetBlockNumber(tid));
+		return;
+	}
+	set = isnull ? NULL : PG_DETOAST_DATUM_PACKED(value);
+	FeedRow(index, tid, set);
+	if (set != NULL && set != (struct varlena *) DatumGetPointer(value))
+		pfree(set);
+}
+
 /* A row version was inserted that is the root of a HOT chain */
 #if PG_VERSION_NUM >= 140000
 static bool
@@ -58,16 +83,14 @@ gpuvec_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid, Rela
 {
 	if (EntriesKept(index))
 		EntryQueueAdd(heap, index, tid, isnull[0] ? NULL : PG_DETOAST_DATUM_PACKED(values[0]));
-	else
-		FeedMark(index, ItemPointerGetBlockNumber(tid));
+	else if (FeedTaken(index))
+		hand_over(index, tid, values[0], isnull[0]);
 	return false;
 }
 
 /*
- * VACUUM is about to make line pointers reusable.  All pages have to be read
- * again, after the entries were removed.  For an index that keeps no rows the
- * callback is not called: the index does not know its rows, and the engine's
- * copy may be older than the table.
+ * VACUUM is about to make line pointers reusable.  The mirror hears which,
+ * from the entries that are removed, or else from the pages of the table.
  */
 static IndexBulkDeleteResult *
 gpuvec_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
@@ -79,12 +102,13 @@ gpuvec_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	{
 		EntriesVacuum result;
 
-		EntriesRemove(info->index, callback, callback_state, info->strategy, &result);
+		EntriesRemove(info->index, callback, callback_state, GpuvecHandOverRemoved, info->strategy, &result);
 		stats->num_pages = result.pages;
 		stats->num_index_tuples = result.kept;
 		stats->tuples_removed += result.removed;
 	}
-	FeedMarkAll(info->index);
+	else if (FeedTaken(info->index))
+		GpuvecHandOverReaped(info, callback, callback_state);
 	return stats;
 }
 

@@ -113,6 +113,11 @@ typedef struct RootFinder
 extern int64 GpuvecFindRoot(RootFinder *finder, BlockNumber block, OffsetNumber line);
 extern int64 GpuvecVersionRoot(RootFinder *finder, int64 version);
 
+/* gone.c: line pointers that VACUUM is about to make reusable */
+extern void GpuvecHandOverRemoved(Relation index, ItemPointerData *roots, int n);
+extern void GpuvecHandOverReaped(IndexVacuumInfo *info, IndexBulkDeleteCallback callback,
+								 void *callback_state);
+
 /* recovery.c */
 extern bool GpuvecInRecovery(IndexScanDesc scan, MirrorTarget *target);
 

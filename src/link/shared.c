@@ -239,18 +239,23 @@ GpuvecSharedFind(GpuvecShared *state, const GpuvecSharedPart *part)
 	return state == NULL ? NULL : (char *) state + part->offset;
 }
 
-/* Initialize the rest */
+/*
+ * Initialize the rest.  Most of it is not touched, so that it takes no memory
+ * until it is used.  But it is not always new: the server may have reserved
+ * dynamic shared memory (min_dynamic_shared_memory), which it does not zero.
+ */
 static void
 init_rest(GpuvecShared *state)
 {
 	slist_iter	iter;
 
-	memset(state, 0, rest_size);
+	memset(state, 0, sizeof(*state));
 	SpinLockInit(&state->mutex);
 	slist_foreach(iter, &parts)
 	{
 		GpuvecSharedPart *part = slist_container(GpuvecSharedPart, node, iter.cur);
 
+		memset(GpuvecSharedFind(state, part), 0, part->size - part->rough);
 		part->init(GpuvecSharedFind(state, part));
 	}
 	if (!pg_strong_random(state->incarnation, sizeof(state->incarnation)))

@@ -18,10 +18,10 @@
  * Change this when GpuvecShared or a part, or the meaning of anything in
  * them, changes
  */
-#define GPUVEC_SHARED_VERSION	1
+#define GPUVEC_SHARED_VERSION	2
 
 /*
- * The state in shared memory, about 35 kB with all parts; see shared.c.  A
+ * The state in shared memory, about 9 MB with all parts; see shared.c.  A
  * crash restart loses it.  `incarnation` is random, so nothing that outlived
  * the shared memory is trusted: facts about WAL positions and page LSNs do
  * not survive a crash.
@@ -56,6 +56,8 @@ typedef struct GpuvecShared
 typedef struct GpuvecSharedPart
 {
 	Size		size;			/* in bytes */
+	Size		rough;			/* so many bytes at its end are not zeroed
+								 * before init() */
 	void		(*init) (void *part);	/* initializes the part, which is
 										 * zeroed before */
 

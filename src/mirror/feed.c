@@ -8,26 +8,39 @@
  * row with a new root is inserted into the index, after the page was changed
  * and before the commit.  And VACUUM calls for bulk deletion before it makes
  * any line pointer reusable that an index may name.  So an index can be the
- * feed of a mirror.  It has a slot in a small table in shared memory, in
- * which an insertion marks a page, and bulk deletion marks all pages.
+ * feed of a mirror.  It has a slot in shared memory, to which an insertion
+ * hands its row over, and bulk deletion the line pointers that will be
+ * reused.  A row that is too long, or that the index does not hand over in
+ * the order of its line pointer's history, is a mark instead: its page has to
+ * be read.
  *
- * Marks are numbered, and never cleared.  A mirror knows its feed, and the
- * number up to which it has applied the marks.  Both live in the engine, and
- * die with the mirror.  A search reads the last number after it has taken its
- * snapshot.  Every change that the snapshot sees was marked before its
- * commit, so a mirror that has applied that number has the change.  A refresh
- * reads the pages of the marks again that were not applied yet.  A session
- * may use another session's refresh only if that has applied the number that
- * the session itself has read.  A slot remembers the last FEED_MARKS marks.
- * Older marks, and marks of all pages, take a refresh by WAL or by page LSNs,
- * as for a table without an index (stale_pages.c).
+ * What is handed over are records, numbered, in a ring (feed_ring.c).  A
+ * mirror knows its feed, and the number up to which it has applied the
+ * records.  Both live in the engine, and die with the mirror.  A search reads
+ * the last number after it has taken its snapshot.  Every change that the
+ * snapshot sees was handed over before its commit, so a mirror that has
+ * applied that number has the change.
+ *
+ * The records of one line pointer are in the order in which things happened
+ * to it: another row gets it only after VACUUM has handed it over as gone.
+ * So the last record of a line pointer says what is there, and rows of
+ * transactions that failed stay until VACUUM comes.  Nobody sees them.
+ *
+ * A record tells its page as well.  So a mirror may be refreshed by reading
+ * the pages of the records that it has not applied.  The ring has the last
+ * records only; of older ones it knows the pages for a while, and then that
+ * there were some.  A mirror that is behind these, or behind a mark of all
+ * pages, takes a refresh by WAL or by page LSNs, as for a table without an
+ * index (stale_pages.c).
  *
  * A feed counts only from a complete load or refresh that began after its
  * slot was taken: what was inserted before was on the pages when they were
  * read.  Insertions look for the slot without a lock, after they have changed
  * the page.  An insertion that does not find the slot has changed its page
  * before the reader of that page took the page's lock: had it been after, the
- * slot would have been there.
+ * slot would have been there.  VACUUM looks once, when bulk deletion begins.
+ * By then the row versions that it removes are gone from their pages, or are
+ * dead to everyone: who reads the pages later leaves them out.
  *
  * A slot that was given to another index comes back as another feed.  In
  * recovery nothing is inserted into the index, so there are no feeds; the
@@ -36,12 +49,15 @@
  *
  * A session that changes the table may be unable to use the shared memory,
  * for want of memory, or because its library is of another version.  Then it
- * does not mark, but counts that it did not (shared.c).  A slot remembers
- * that count from when the slot was taken.  When the count has moved, the
- * slot does not count any more, and comes back as another feed, too.
+ * does not hand over, but counts that it did not (shared.c).  A slot
+ * remembers that count from when the slot was taken.  When the count has
+ * moved, the slot does not count any more, and comes back as another feed,
+ * too.
  *
- * Consecutive marks of the same page are one mark, unless the number was read
- * in between: then the page may have been read as well.
+ * Locks.  Who appends has the slot's lock.  Who takes a slot has the table's
+ * lock, then the slot's.  Searches read without a lock.  The number of the
+ * feed tells them whether all that they have read is of one feed: it is set
+ * to 0 before anything of the slot changes hands, and is never given again.
  *
  *-------------------------------------------------------------------------
  */
@@ -50,61 +66,81 @@
 #include "access/xact.h"
 #include "link/shared.h"
 #include "mirror/feed.h"
+#include "mirror/feed_ring.h"
+#include "mirror/feeder.h"
+#include "mirror/mirror.h"
 #include "miscadmin.h"
-#include "storage/spin.h"
+#include "storage/lwlock.h"
 #include "utils/timestamp.h"
 
 /* A slot that was not read for this long may be given to another index */
 #define SLOT_IDLE_MS	60000
 
-#define FEED_SLOTS		16
-#define FEED_MARKS		256
+#define TRANCHE_NAME	"gpuvec feed"
 #define FEED_BUILD_BYTES 16
 
-/* The index that a feed belongs to */
-typedef struct FeedKey
+/* The index that a slot belongs to; written by who takes the slot */
+typedef struct FeedOwner
 {
 	Oid			database;
 	Oid			index;
 	Oid			relfilenumber;	/* of the index */
-} FeedKey;
+	pg_atomic_uint64 feed;		/* number of the feed; 0: the slot is free, or
+								 * is changing hands */
+} FeedOwner;
 
 /* One feed, in shared memory */
 typedef struct FeedSlot
 {
-	slock_t		mutex;			/* protects all below */
-	FeedKey		key;
+	LWLock		lock;			/* for appending, and for taking the slot */
+	pg_atomic_uint64 used;		/* when the number was last read */
+
+	/* as in FeedOwner */
+	gpuvec_mirror_key mirror;
 	uint8		build[FEED_BUILD_BYTES];	/* build id of the index
 											 * (MirrorTarget) */
-	uint64		feed;			/* number of the feed; 0: the slot is free */
 	uint64		unmarked;		/* count of unmarked changes when the slot was
 								 * taken */
-	uint64		number;			/* of the last mark */
-	uint64		swept;			/* of the last mark that stands for all pages */
-	bool		read;			/* number was read since the last mark */
-	TimestampTz used;			/* when number was last read */
-	BlockNumber blocks[FEED_MARKS]; /* the page of mark n is at n % FEED_MARKS */
+	FeedRing	ring;
 } FeedSlot;
 
+/*
+ * Owners are apart from the slots: who inserts into an index that no mirror
+ * follows reads nothing else
+ */
 typedef struct FeedTable
 {
-	slock_t		mutex;			/* protects feeds, and taking slots */
+	FeedOwner	owners[FEED_SLOTS];
+	LWLock		lock;			/* for taking slots */
+	int			tranche;		/* of the locks */
 	uint64		feeds;			/* last number given to a feed */
 	FeedSlot	slots[FEED_SLOTS];
 } FeedTable;
 
-/* Initialize the table */
+/* Initialize the table; its slots are not zeroed */
 static void
 init_feeds(void *part)
 {
 	FeedTable  *table = part;
 
-	SpinLockInit(&table->mutex);
+	table->tranche = GpuvecNewTranche(TRANCHE_NAME);
+	LWLockInitialize(&table->lock, table->tranche);
 	for (int i = 0; i < FEED_SLOTS; i++)
-		SpinLockInit(&table->slots[i].mutex);
+	{
+		FeedSlot   *slot = &table->slots[i];
+
+		pg_atomic_init_u64(&table->owners[i].feed, 0);
+		pg_atomic_init_u64(&slot->used, 0);
+		LWLockInitialize(&slot->lock, table->tranche);
+		FeedRingInit(&slot->ring);
+	}
 }
 
-static GpuvecSharedPart feeds_part = {.size = sizeof(FeedTable), .init = init_feeds};
+static GpuvecSharedPart feeds_part = {
+	.size = sizeof(FeedTable),
+	.rough = sizeof(FeedTable) - offsetof(FeedTable, slots),
+	.init = init_feeds
+};
 
 void
 FeedInit(void)
@@ -112,36 +148,44 @@ FeedInit(void)
 	GpuvecSharedAsk(&feeds_part);
 }
 
-static FeedKey
-feed_key(Relation index)
+/* The table in the shared state, or NULL */
+static FeedTable *
+table_in(GpuvecShared *state)
 {
-	FeedKey		key = {
-		.database = MyDatabaseId,
-		.index = RelationGetRelid(index),
-		.relfilenumber = GpuvecRelFile(index)
-	};
+	static bool registered = false;
+	FeedTable  *table = GpuvecSharedFind(state, &feeds_part);
 
-	return key;
+	if (table != NULL && !registered)
+	{
+		GpuvecRegisterTranche(table->tranche, TRANCHE_NAME);
+		registered = true;
+	}
+	return table;
 }
 
 /*
- * True if the slot is that of this index.  Without the slot's lock the answer
- * may be out of date.
+ * True if the slot of this owner is that of this index.  Without the slot's
+ * lock the answer may be out of date.
  */
 static bool
-slot_has(const FeedSlot *slot, const FeedKey *key)
+is_owner(FeedOwner *owner, Relation index)
 {
-	return slot->key.index == key->index && slot->key.relfilenumber == key->relfilenumber &&
-		slot->key.database == key->database && slot->feed != 0;
+	return owner->index == RelationGetRelid(index) &&
+		owner->relfilenumber == GpuvecRelFile(index) &&
+		owner->database == MyDatabaseId && pg_atomic_read_u64(&owner->feed) != 0;
 }
 
-/* Add a mark; the slot is locked */
-static void
-add_mark(FeedSlot *slot, BlockNumber block)
+/* The slot of a feed, or NULL */
+static FeedSlot *
+slot_of(FeedTable *table, uint64 feed, pg_atomic_uint64 **current)
 {
-	slot->number++;
-	slot->blocks[slot->number % FEED_MARKS] = block;
-	slot->read = false;
+	for (int i = 0; table != NULL && feed != 0 && i < FEED_SLOTS; i++)
+	{
+		*current = &table->owners[i].feed;
+		if (pg_atomic_read_u64(*current) == feed)
+			return &table->slots[i];
+	}
+	return NULL;
 }
 
 /*
@@ -149,113 +193,210 @@ add_mark(FeedSlot *slot, BlockNumber block)
  * it.  NULL: there is no other.
  */
 static FeedSlot *
-lock_slot(FeedTable *table, const FeedKey *key, int *i)
+lock_slot(FeedTable *table, Relation index, int *i)
 {
 	while (table != NULL && *i < FEED_SLOTS)
 	{
+		FeedOwner  *owner = &table->owners[*i];
 		FeedSlot   *slot = &table->slots[(*i)++];
 
-		if (slot_has(slot, key))
+		if (is_owner(owner, index))
 		{
-			SpinLockAcquire(&slot->mutex);
-			if (slot_has(slot, key))
+			LWLockAcquire(&slot->lock, LW_EXCLUSIVE);
+			if (is_owner(owner, index))
 				return slot;
-			SpinLockRelease(&slot->mutex);
+			LWLockRelease(&slot->lock);
 		}
 	}
 	return NULL;
 }
 
-void
-FeedMark(Relation index, BlockNumber block)
+bool
+FeedTaken(Relation index)
 {
-	FeedTable  *table = GpuvecSharedFind(GpuvecSharedToMark(), &feeds_part);
-	FeedKey		key = feed_key(index);
+	FeedTable  *table = table_in(GpuvecSharedToMark());
+
+	for (int i = 0; table != NULL && i < FEED_SLOTS; i++)
+		if (is_owner(&table->owners[i], index))
+			return true;
+	return false;
+}
+
+/* Append a record to all slots of an index */
+static void
+append(Relation index, const gpuvec_feed_record *record, const void *values)
+{
+	FeedTable  *table = table_in(GpuvecSharedToMark());
 	FeedSlot   *slot;
 	int			i = 0;
 
-	while ((slot = lock_slot(table, &key, &i)) != NULL)
+	while ((slot = lock_slot(table, index, &i)) != NULL)
 	{
-		if (slot->read || slot->number == 0 || slot->blocks[slot->number % FEED_MARKS] != block)
-			add_mark(slot, block);
-		SpinLockRelease(&slot->mutex);
+		FeedRingAppend(&slot->ring, record, values);
+		LWLockRelease(&slot->lock);
+		FeederWake();
 	}
+}
+
+void
+FeedMark(Relation index, BlockNumber block)
+{
+	gpuvec_feed_record record = {.kind = GPUVEC_FEED_PAGE, .block = block};
+
+	append(index, &record, NULL);
 }
 
 void
 FeedMarkAll(Relation index)
 {
-	FeedTable  *table = GpuvecSharedFind(GpuvecSharedToMark(), &feeds_part);
-	FeedKey		key = feed_key(index);
-	FeedSlot   *slot;
-	int			i = 0;
+	gpuvec_feed_record record = {.kind = GPUVEC_FEED_ALL, .block = InvalidBlockNumber};
 
-	while ((slot = lock_slot(table, &key, &i)) != NULL)
+	append(index, &record, NULL);
+}
+
+void
+FeedIds(Relation index, ItemPointer root, const void *ids, uint32 len)
+{
+	gpuvec_feed_record record = {
+		.kind = GPUVEC_FEED_ROW,
+		.line = mirror_line(ItemPointerGetOffsetNumber(root), false),
+		.block = ItemPointerGetBlockNumber(root),
+		.len = len
+	};
+
+	if (len > FEED_MOST_BYTES / sizeof(uint16))
+		FeedMark(index, record.block);
+	else
+		append(index, &record, ids);
+}
+
+/* Whatever the mirror has under the root of a row without a set is not it */
+void
+FeedRow(Relation index, ItemPointer root, struct varlena *set)
+{
+	OffsetNumber line = ItemPointerGetOffsetNumber(root);
+
+	if (set == NULL)
+		FeedGone(index, ItemPointerGetBlockNumber(root), &line, 1);
+	else
+		FeedIds(index, root, VARDATA_ANY(set), VARSIZE_ANY_EXHDR(set) / sizeof(uint16));
+}
+
+void
+FeedGone(Relation index, BlockNumber block, const OffsetNumber *roots, int n)
+{
+	uint16		lines[FEED_MOST_BYTES / sizeof(uint16)];
+	gpuvec_feed_record record = {.kind = GPUVEC_FEED_GONE, .block = block};
+
+	for (int done = 0; done < n; done += record.len)
 	{
-		add_mark(slot, InvalidBlockNumber);
-		slot->swept = slot->number;
-		SpinLockRelease(&slot->mutex);
+		record.len = Min(n - done, (int) lengthof(lines));
+		for (uint32 i = 0; i < record.len; i++)
+			lines[i] = mirror_line(roots[done + i], false);
+		append(index, &record, lines);
 	}
 }
 
 /*
- * True if a locked slot is of this build of the index, and has all marks
+ * True if a slot is of this build of the index, and was told of all changes
  * since it was taken
  */
 static bool
-slot_counts(const FeedSlot *slot, const FeedKey *key, const uint8 *build)
+slot_counts(FeedTable *table, int i, const MirrorTarget *target)
 {
-	return slot_has(slot, key) && memcmp(slot->build, build, FEED_BUILD_BYTES) == 0 &&
+	const FeedSlot *slot = &table->slots[i];
+
+	return is_owner(&table->owners[i], target->index) &&
+		memcmp(slot->build, target->build, FEED_BUILD_BYTES) == 0 &&
 		slot->unmarked == GpuvecSharedUnmarked();
 }
 
-/* Read the number of an index's slot.  False: it has none that counts. */
+/* Read the number of a slot.  False: it is not the target's, or does not count. */
 static bool
-read_slot(FeedTable *table, const FeedKey *key, const uint8 *build, TimestampTz now,
-		  gpuvec_freshness *need)
+read_number(FeedTable *table, int i, const MirrorTarget *target, gpuvec_freshness *need)
+{
+	FeedOwner  *owner = &table->owners[i];
+	uint64		feed = pg_atomic_read_u64(&owner->feed);
+	uint64		number;
+
+	pg_read_barrier();
+	if (!slot_counts(table, i, target))
+		return false;
+	number = pg_atomic_read_u64(&table->slots[i].ring.number);
+	pg_read_barrier();
+	if (pg_atomic_read_u64(&owner->feed) != feed)
+		return false;
+	need->feed = feed;
+	need->applied = number;
+	return true;
+}
+
+/* Read the number of the target's slot.  False: it has none that counts. */
+static bool
+read_slot(FeedTable *table, const MirrorTarget *target, TimestampTz now, gpuvec_freshness *need)
 {
 	for (int i = 0; i < FEED_SLOTS; i++)
 	{
-		FeedSlot   *slot = &table->slots[i];
-		bool		found;
-
-		if (!slot_has(slot, key))
+		if (!read_number(table, i, target, need))
 			continue;
-		SpinLockAcquire(&slot->mutex);
-		found = slot_counts(slot, key, build);
-		if (found)
-		{
-			need->feed = slot->feed;
-			need->applied = slot->number;
-			slot->read = true;
-			slot->used = now;
-		}
-		SpinLockRelease(&slot->mutex);
-		if (found)
-			return true;
+		pg_atomic_write_u64(&table->slots[i].used, now);
+		return true;
 	}
 	return false;
 }
 
 /*
- * The slot that an index may take: its own that does not count, a free one,
- * or an idle one.  NULL: there is none.
+ * Number of the slot that an index may take: its own that does not count, a
+ * free one, or an idle one.  -1: there is none.
  */
-static FeedSlot *
-choose_slot(FeedTable *table, const FeedKey *key, TimestampTz now)
+static int
+choose_slot(FeedTable *table, Relation index, TimestampTz now)
 {
-	FeedSlot   *oldest = NULL;
+	int			oldest = 0;
 
 	for (int i = 0; i < FEED_SLOTS; i++)
 	{
-		FeedSlot   *slot = &table->slots[i];
-
-		if (slot->feed == 0 || slot_has(slot, key))
-			return slot;
-		if (oldest == NULL || slot->used < oldest->used)
-			oldest = slot;
+		if (pg_atomic_read_u64(&table->owners[i].feed) == 0 || is_owner(&table->owners[i], index))
+			return i;
+		if (pg_atomic_read_u64(&table->slots[i].used) < pg_atomic_read_u64(&table->slots[oldest].used))
+			oldest = i;
 	}
-	return now - oldest->used > INT64CONST(1000) * SLOT_IDLE_MS ? oldest : NULL;
+	if (now - (TimestampTz) pg_atomic_read_u64(&table->slots[oldest].used) >
+		INT64CONST(1000) * SLOT_IDLE_MS)
+		return oldest;
+	return -1;
+}
+
+/* Bytes of the ring of a slot that is taken now */
+static uint32
+ring_room(void)
+{
+	if (gpuvec_feed_ring_bytes == 0)
+		return FEED_RING_BYTES;
+	return Max(gpuvec_feed_ring_bytes & ~7, FEED_RING_LEAST);
+}
+
+/* Give a slot to the target's index, as a new feed */
+static void
+give_slot(FeedTable *table, int i, const MirrorTarget *target, TimestampTz now)
+{
+	FeedOwner  *owner = &table->owners[i];
+	FeedSlot   *slot = &table->slots[i];
+
+	LWLockAcquire(&slot->lock, LW_EXCLUSIVE);
+	pg_atomic_write_u64(&owner->feed, 0);
+	pg_write_barrier();
+	owner->database = MyDatabaseId;
+	owner->index = RelationGetRelid(target->index);
+	owner->relfilenumber = GpuvecRelFile(target->index);
+	slot->mirror = target->key;
+	slot->unmarked = GpuvecSharedUnmarked();
+	memcpy(slot->build, target->build, FEED_BUILD_BYTES);
+	pg_atomic_write_u64(&slot->used, now);
+	FeedRingReset(&slot->ring, ring_room());
+	pg_write_barrier();
+	pg_atomic_write_u64(&owner->feed, ++table->feeds);
+	LWLockRelease(&slot->lock);
 }
 
 /*
@@ -263,75 +404,152 @@ choose_slot(FeedTable *table, const FeedKey *key, TimestampTz now)
  * available
  */
 static void
-take_slot(FeedTable *table, const FeedKey *key, const uint8 *build, TimestampTz now)
+take_slot(FeedTable *table, const MirrorTarget *target, TimestampTz now)
 {
-	FeedSlot   *slot;
+	int			i;
 
-	SpinLockAcquire(&table->mutex);
-	slot = choose_slot(table, key, now);
-	if (slot != NULL && !slot_counts(slot, key, build))
-	{
-		SpinLockAcquire(&slot->mutex);
-		slot->key = *key;
-		slot->unmarked = GpuvecSharedUnmarked();
-		memcpy(slot->build, build, FEED_BUILD_BYTES);
-		slot->number = slot->swept = 0;
-		slot->read = false;
-		slot->used = now;
-		slot->feed = ++table->feeds;
-		SpinLockRelease(&slot->mutex);
-	}
-	SpinLockRelease(&table->mutex);
+	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
+	i = choose_slot(table, target->index, now);
+	if (i >= 0 && !slot_counts(table, i, target))
+		give_slot(table, i, target, now);
+	LWLockRelease(&table->lock);
 }
 
 void
-FeedRead(Relation index, const uint8 *build, gpuvec_freshness *need)
+FeedRead(const MirrorTarget *target, gpuvec_freshness *need)
 {
-	FeedTable  *table = GpuvecSharedFind(GpuvecSharedState(), &feeds_part);
-	FeedKey		key = feed_key(index);
+	FeedTable  *table = table_in(GpuvecSharedState());
 	TimestampTz now = GetCurrentStatementStartTimestamp();
 
-	if (table == NULL || RecoveryInProgress() ||
-		read_slot(table, &key, build, now, need))
+	if (table == NULL || RecoveryInProgress())
 		return;
-	take_slot(table, &key, build, now);
-	(void) read_slot(table, &key, build, now, need);
+	if (!read_slot(table, target, now, need))
+	{
+		take_slot(table, target, now);
+		(void) read_slot(table, target, now, need);
+	}
+	if (need->feed != 0)
+		FeederStart();
+}
+
+uint64
+FeedApplied(uint64 feed)
+{
+	pg_atomic_uint64 *current;
+	FeedSlot   *slot = slot_of(table_in(GpuvecSharedState()), feed, &current);
+
+	return slot == NULL ? 0 : Min(pg_atomic_read_u64(&slot->ring.applied),
+								  pg_atomic_read_u64(&slot->ring.number));
+}
+
+bool
+FeedIsComing(uint64 feed)
+{
+	pg_atomic_uint64 *current;
+	FeedSlot   *slot = slot_of(table_in(GpuvecSharedState()), feed, &current);
+	uint64		applied;
+
+	if (slot == NULL || !FeederRuns())
+		return false;
+	applied = pg_atomic_read_u64(&slot->ring.applied);
+	return applied >= slot->ring.marked && applied + 1 >= pg_atomic_read_u64(&slot->ring.oldest);
+}
+
+/* If the slot changes hands meanwhile, a hint is wrong */
+void
+FeedNoteState(const gpuvec_state *state)
+{
+	pg_atomic_uint64 *current;
+	FeedSlot   *slot = slot_of(table_in(GpuvecSharedState()), state->feed, &current);
+
+	if (slot != NULL)
+		FeedRingApplied(&slot->ring, state->applied);
 }
 
 /*
- * Copy the pages of the marks in (applied, wanted]; the slot is locked.
- * False: the pages are not known one by one.
+ * Copy records while others append.  What was copied is of this feed only if
+ * the slot still is, after all was read.
  */
-static bool
-copy_marks(const FeedSlot *slot, uint64 applied, uint64 wanted, BlockNumber *blocks)
+bool
+FeedCopyRows(uint64 feed, uint64 from, uint64 to, Size most, FeedRows *rows)
 {
-	if (slot->swept > applied || slot->number - applied > FEED_MARKS)
+	pg_atomic_uint64 *current;
+	FeedSlot   *slot = slot_of(table_in(GpuvecSharedState()), feed, &current);
+	FeedRingSpan span;
+	int64		bytes = -1;
+
+	if (slot == NULL)
 		return false;
-	for (uint64 i = applied + 1; i <= wanted; i++)
-		*blocks++ = slot->blocks[i % FEED_MARKS];
+	pg_read_barrier();
+	if (!FeedRingPlan(&slot->ring, from, to, most, &span))
+		return false;
+	rows->data = palloc(Max(span.bytes, 1));
+	if (FeedRingCopy(&slot->ring, &span, rows->data) && pg_atomic_read_u64(current) == feed)
+		bytes = FeedRingPack(&span, rows->data, &rows->nrows);
+	if (bytes < 0)
+	{
+		pfree(rows->data);
+		return false;
+	}
+	rows->from = from;
+	rows->to = span.to;
+	rows->bytes = bytes;
+	return true;
+}
+
+/* List the pages; the slot is locked */
+static bool
+take_pages(FeedRing *ring, uint64 from, uint64 to, BlockNumber **blocks, uint32 *n)
+{
+	int64		most = FeedRingPagesMost(ring, from);
+
+	if (most < 0)
+		return false;
+	*blocks = palloc_array(BlockNumber, most);
+	*n = FeedRingPages(ring, from, to, *blocks);
 	return true;
 }
 
 bool
 FeedTake(uint64 applied, const gpuvec_freshness *need, BlockNumber **blocks, uint32 *n)
 {
-	FeedTable  *table = GpuvecSharedFind(GpuvecSharedState(), &feeds_part);
-	bool		ok = false;
+	pg_atomic_uint64 *current;
+	FeedSlot   *slot;
+	bool		ok;
 
 	*n = 0;
-	*blocks = palloc_array(BlockNumber, FEED_MARKS);
+	*blocks = NULL;
 	if (need->applied <= applied)
 		return true;
-	for (int i = 0; table != NULL && i < FEED_SLOTS; i++)
-	{
-		FeedSlot   *slot = &table->slots[i];
-
-		SpinLockAcquire(&slot->mutex);
-		if (slot->feed == need->feed)
-			ok = copy_marks(slot, applied, need->applied, *blocks);
-		SpinLockRelease(&slot->mutex);
-	}
-	if (ok)
-		*n = need->applied - applied;
+	slot = slot_of(table_in(GpuvecSharedState()), need->feed, &current);
+	if (slot == NULL)
+		return false;
+	LWLockAcquire(&slot->lock, LW_SHARED);
+	ok = pg_atomic_read_u64(current) == need->feed &&
+		take_pages(&slot->ring, applied, need->applied, blocks, n);
+	LWLockRelease(&slot->lock);
 	return ok;
+}
+
+void
+FeedSlotRead(int n, FeedSlotInfo *info)
+{
+	FeedTable  *table = table_in(GpuvecSharedState());
+	pg_atomic_uint64 *current;
+	FeedSlot   *slot;
+	uint64		feed;
+
+	memset(info, 0, sizeof(*info));
+	if (table == NULL)
+		return;
+	current = &table->owners[n].feed;
+	slot = &table->slots[n];
+	feed = pg_atomic_read_u64(current);
+	pg_read_barrier();
+	info->key = slot->mirror;
+	info->number = pg_atomic_read_u64(&slot->ring.number);
+	info->applied = Min(pg_atomic_read_u64(&slot->ring.applied), info->number);
+	info->lost = slot->ring.lost.count;
+	pg_read_barrier();
+	info->feed = pg_atomic_read_u64(current) == feed ? feed : 0;
 }

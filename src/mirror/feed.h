@@ -27,12 +27,14 @@ extern void FeedInit(void);
  *				functions do nothing.
  * FeedRow		hands over a row with a new root; set is not toasted, NULL if
  *				the row has none
+ * FeedIds		the same with ids, which need not be aligned
  * FeedGone		the rows of these roots of a page are about to be reused
  * FeedMark		a page has to be read
  * FeedMarkAll	all pages have to be checked
  */
 extern bool FeedTaken(Relation index);
 extern void FeedRow(Relation index, ItemPointer root, struct varlena *set);
+extern void FeedIds(Relation index, ItemPointer root, const void *ids, uint32 len);
 extern void FeedGone(Relation index, BlockNumber block, const OffsetNumber *roots, int n);
 extern void FeedMark(Relation index, BlockNumber block);
 extern void FeedMarkAll(Relation index);
@@ -45,10 +47,13 @@ extern void FeedMarkAll(Relation index);
 extern void FeedRead(const MirrorTarget *target, gpuvec_freshness *need);
 
 /*
- * A number that the mirror of this feed is likely to have applied: a hint,
- * 0 if nothing is known.  FeedNoteState() notes what the engine told.
+ * Hints.  FeedApplied: a number that the mirror of this feed is likely to have
+ * applied; 0 if nothing is known.  FeedIsComing: true if the feeder will have
+ * all records applied in a moment.  FeedNoteState() notes what the engine
+ * told.
  */
 extern uint64 FeedApplied(uint64 feed);
+extern bool FeedIsComing(uint64 feed);
 extern void FeedNoteState(const gpuvec_state *state);
 
 /* Records of a feed, in the form of GPUVEC_MSG_ROWS */

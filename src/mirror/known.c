@@ -21,6 +21,7 @@
 #include "common/hashfn.h"
 #include "link/engine_link.h"
 #include "mirror/facts.h"
+#include "mirror/feed.h"
 #include "mirror/known.h"
 #include "mirror/refresh.h"
 #include "mirror/wal.h"
@@ -75,6 +76,7 @@ MirrorRemember(const gpuvec_mirror_key *key, const gpuvec_state *state)
 		known->asked = same ? known->asked : 0;
 		FactsNoteState(key, state);
 	}
+	FeedNoteState(state);
 	known->key = *key;
 	known->generation = GpuvecLinkGeneration();
 	known->state = *state;

@@ -27,6 +27,9 @@
  * lets only one session at a time load or refresh a mirror.  It tells the
  * others, and they try again.
  *
+ * If an index has handed over all rows that the mirror lacks, they are sent
+ * instead, and no page is read (feed.c).
+ *
  * A search has a request for the engine while pages are read.  The request
  * may be sent ahead of the refresh, or together with its end.  So a refresh
  * of a few pages is driven in steps by its caller (conversation.c), who asks
@@ -41,6 +44,7 @@
 #include "common/hashfn.h"
 #include "link/engine_link.h"
 #include "mirror/facts.h"
+#include "mirror/feed.h"
 #include "mirror/known.h"
 #include "mirror/page_stream.h"
 #include "mirror/refresh.h"
@@ -394,17 +398,58 @@ refresh_many(MirrorRefresh *refresh)
 								  &refresh->state);
 }
 
+bool
+MirrorSendRows(const gpuvec_mirror_key *key, uint64 feed, const FeedRows *rows,
+			   gpuvec_state *state)
+{
+	gpuvec_rows head = {.key = *key, .feed = feed, .from = rows->from, .to = rows->to};
+	GpuvecPiece pieces[2] = {{&head, sizeof(head)}, {rows->data, rows->bytes}};
+	GpuvecReply reply;
+
+	if (!GpuvecLinkCall(GPUVEC_MSG_ROWS, pieces, 2, GPUVEC_MSG_STATE, sizeof(*state), &reply))
+		return false;
+	memcpy(state, reply.data, sizeof(*state));
+	pfree(reply.data);
+	return true;
+}
+
 /*
- * Find the pages that were changed since the mirror, which is READY, was
- * checked.  If they are listed and few, sets *few: the caller reads them.
- * Otherwise reads and publishes them.
+ * Send the rows of the feed that the mirror lacks.  *sent is false if they
+ * are not all at hand: pages have to be read.
+ */
+static bool
+refresh_rows(MirrorRefresh *refresh, bool *sent)
+{
+	const gpuvec_freshness *need = refresh->need;
+	gpuvec_state *state = &refresh->state;
+	FeedRows	rows;
+	bool		ok;
+
+	*sent = need->feed != 0 && need->feed == state->feed && state->applied < need->applied &&
+		FeedCopyRows(need->feed, state->applied, need->applied, MaxAllocSize, &rows);
+	if (!*sent)
+		return true;
+	ok = MirrorSendRows(&refresh->target->key, need->feed, &rows, state);
+	pfree(rows.data);
+	return ok;
+}
+
+/*
+ * Bring the mirror, which is READY, up to date: by rows of its feed, or by
+ * the pages that were changed since it was checked.  If these are listed and
+ * few, sets *few: the caller reads them.  Otherwise reads and publishes them.
  */
 static bool
 refresh_ready(MirrorRefresh *refresh, bool *few)
 {
 	MirrorTarget *target = refresh->target;
 	StalePages *stale = &refresh->stale;
+	bool		sent;
 
+	if (!refresh_rows(refresh, &sent))
+		return false;
+	if (sent)
+		return true;
 	refresh->block = 0;
 	refresh->position = StalePagesFind(target, refresh->need, &refresh->state, stale);
 	stale->nblocks = RelationGetNumberOfBlocks(target->rel);

@@ -1,0 +1,102 @@
+/*-------------------------------------------------------------------------
+ *
+ * feed_ring.h
+ *	  The ring of a feed: its last records, in shared memory.
+ *
+ * See feed_ring.c.  Nothing here allocates memory, raises an error or waits.
+ * The caller has the lock of the ring where that is asked for.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_FEED_RING_H
+#define GPUVEC_FEED_RING_H
+
+#include "postgres.h"
+
+#include "core/protocol.h"
+#include "port/atomics.h"
+#include "storage/block.h"
+
+#define FEED_RING_BYTES		(512 * 1024)
+#define FEED_RING_RECORDS	4096
+#define FEED_LOST_BITS		32768
+
+/* A row of more bytes of ids is not handed over: its page is */
+#define FEED_MOST_BYTES		2048
+
+/* The least bytes of a ring: room for any two records and what they waste */
+#define FEED_RING_LEAST		8192
+
+/* The pages of records that were overwritten before they were applied */
+typedef struct FeedLost
+{
+	uint64		from;			/* bits[] and the ring together have the page
+								 * of each record after this one */
+	uint64		count;			/* records, since the ring was reset */
+	uint32		shift;			/* bit n stands for 2^shift pages */
+	uint64		bits[FEED_LOST_BITS / 64];
+} FeedLost;
+
+typedef struct FeedRing
+{
+	pg_atomic_uint64 number;	/* of the last record; 0: none */
+	pg_atomic_uint64 oldest;	/* number of the oldest record in data[] */
+	pg_atomic_uint64 applied;	/* a hint: mirrors have applied this one */
+	uint64		swept;			/* number of the last record of kind ALL */
+	uint64		marked;			/* number of the last record that is no row */
+	uint32		room;			/* bytes of data[] in use */
+	FeedLost	lost;
+	uint64		ends[FEED_RING_RECORDS];	/* where record n ends, at n %
+											 * FEED_RING_RECORDS */
+	char		data[FEED_RING_BYTES];
+} FeedRing;
+
+/* Set up new memory, which need not be zeroed */
+extern void FeedRingInit(FeedRing *ring);
+
+/*
+ * Forget all records.  The caller has the lock, and sees to it that whoever
+ * reads without the lock learns of it (feed.c).
+ */
+extern void FeedRingReset(FeedRing *ring, uint32 room);
+
+/*
+ * Append a record of at most FEED_MOST_BYTES of values; the caller has the
+ * lock.  The values need not be aligned.
+ */
+extern void FeedRingAppend(FeedRing *ring, const gpuvec_feed_record *record, const void *values);
+
+/* Note that a mirror has applied this number */
+extern void FeedRingApplied(FeedRing *ring, uint64 number);
+
+/*
+ * Copying without the lock.  FeedRingPlan() finds which records are to be
+ * copied, at most `most` bytes of them; false: they are not there any more.
+ * FeedRingCopy() copies span.bytes bytes.  They mean something only if it
+ * returns true, and if the ring was not reset since before FeedRingPlan().
+ * FeedRingPack() then drops what is between the records, and returns the
+ * bytes that are left; *rows is the number of line pointers that they
+ * concern.  -1: not all of them are rows.
+ */
+typedef struct FeedRingSpan
+{
+	uint64		from;			/* records with the numbers from + 1 .. to */
+	uint64		to;
+	uint64		begin;			/* where the first one begins */
+	uint32		bytes;
+	uint32		room;			/* as the ring's */
+} FeedRingSpan;
+
+extern bool FeedRingPlan(FeedRing *ring, uint64 from, uint64 to, Size most, FeedRingSpan *span);
+extern bool FeedRingCopy(FeedRing *ring, const FeedRingSpan *span, char *to);
+extern int64 FeedRingPack(const FeedRingSpan *span, char *data, uint32 *rows);
+
+/*
+ * Pages of the records with the numbers from + 1 .. to; the caller has the
+ * lock, perhaps shared.  FeedRingPagesMost() tells how many there may be; -1:
+ * they are not known one by one.  FeedRingPages() returns their number.
+ */
+extern int64 FeedRingPagesMost(FeedRing *ring, uint64 from);
+extern uint32 FeedRingPages(FeedRing *ring, uint64 from, uint64 to, BlockNumber *blocks);
+
+#endif							/* GPUVEC_FEED_RING_H */

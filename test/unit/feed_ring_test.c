@@ -14,6 +14,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -496,18 +497,21 @@ new_arena(void)
 	return arena;
 }
 
-/* Processes append and reset, others read */
-static void
-test_together(void)
+/* Run writers and readers to their end.  False: one has crashed. */
+static bool
+run_processes(Arena *arena)
 {
-	Arena	   *arena = new_arena();
+	pid_t		pids[WRITERS + READERS];
+	bool		ok = true;
 	int			status;
-	bool		ended = true;
 
 	fflush(stdout);
 	for (int i = 0; i < WRITERS + READERS; i++)
 	{
-		if (fork() != 0)
+		pids[i] = fork();
+		if (pids[i] < 0)
+			abort();
+		if (pids[i] > 0)
 			continue;
 		if (i < WRITERS)
 			write_records(arena);
@@ -516,8 +520,26 @@ test_together(void)
 		_exit(0);
 	}
 	while (wait(&status) > 0)
-		ended &= status == 0;
-	check(ended, "processes end");
+	{
+		if (status != 0 && ok)
+			for (int i = 0; i < WRITERS + READERS; i++)
+				kill(pids[i], SIGKILL);
+		ok &= status == 0;
+	}
+	return ok;
+}
+
+/* Processes append and reset, others read */
+static void
+test_together(void)
+{
+	Arena	   *arena = new_arena();
+
+	if (!run_processes(arena))
+	{
+		check(false, "no process crashes");
+		return;
+	}
 	check(pg_atomic_read_u64(&arena->appended) == pg_atomic_read_u64(&arena->ring.number) +
 		  (pg_atomic_read_u64(&arena->feed) - 1) * RESET_EVERY, "no record is missing");
 	check(pg_atomic_read_u64(&arena->feed) > 1, "the ring was reset");

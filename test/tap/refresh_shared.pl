@@ -48,18 +48,18 @@ sub wait_until
 }
 
 # sessions that know the mirror; the first one stops at this point of the refresh for
-# another row, and the others wait for it
+# another row, and three wait for it
 sub stop_leader
 {
-	my ($point, $search) = @_;
+	my ($point, %opts) = @_;
 
-	@sessions = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 4;
+	@sessions = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 4 + ($opts{more} // 0);
 	@pids = map { ask($_, 'SELECT pg_backend_pid()') } @sessions;
 	ask($_, $few) for @sessions;
 	ask($holder, 'SELECT pg_advisory_lock(71866, 0)');
 	ask($sessions[0], "SET gpuvec.injection_point = '$point'");
 	add_row();
-	begin($sessions[0], $search // $few);
+	begin($sessions[0], $opts{search} // $few);
 	wait_until(1, 0);
 	begin($_, $few) for @sessions[1 .. 3];
 	wait_until(1, 3);
@@ -101,8 +101,9 @@ sub too_late
 {
 	my ($name) = @_;
 
-	stop_leader('refresh-before-commit');
-	push @sessions, $node->background_psql('postgres', on_error_stop => 0) for 1 .. 3;
+	stop_leader('refresh-before-commit', more => 2);
+	# one that does not know the mirror
+	push @sessions, $node->background_psql('postgres', on_error_stop => 0);
 	my $before = $node->safe_psql('postgres', $refreshes);
 	add_row();
 	begin($_, $few) for @sessions[4 .. 6];
@@ -126,7 +127,7 @@ go_on();
 leave();
 
 # it catches the error, and its transaction goes on, for as long as it likes
-stop_leader('refresh-before-commit', qq{DO \$\$
+stop_leader('refresh-before-commit', search => qq{DO \$\$
 	BEGIN
 		PERFORM * FROM gpuvec_topk('docs', 'tokens', '[1,101]', 20);
 	EXCEPTION WHEN query_canceled THEN

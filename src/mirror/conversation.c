@@ -243,8 +243,9 @@ how_fresh(MirrorConversation *talk)
 }
 
 /*
- * Take the rows that the mirror is likely to lack, and that can be laid over
- * its answer
+ * If the mirror is likely to lack rows, take them, to lay them over its
+ * answer.  If they are too many, be patient, provided that the feeder will
+ * send them in a moment.
  */
 static void
 take_tail(MirrorConversation *talk, const gpuvec_state *known)
@@ -257,7 +258,12 @@ take_tail(MirrorConversation *talk, const gpuvec_state *known)
 	from = FeedApplied(need->feed);
 	if (known != NULL && known->feed == need->feed)
 		from = Max(from, known->applied);
+	if (from >= need->applied)
+		return;
 	talk->tail = MirrorTailTake(need, from, talk->queries);
+	if (talk->tail == NULL && (known == NULL || known->feed == need->feed) &&
+		FeedIsComing(need->feed))
+		talk->patience_us = PATIENCE_US;
 }
 
 /* How fresh the mirror has to be, given the rows at hand */
@@ -293,9 +299,7 @@ look_around(MirrorConversation *talk)
 	known = MirrorKnownState(target);
 	take_tail(talk, known);
 	least = least_fresh(talk);
-	if (talk->need.feed != 0 && talk->tail == NULL && FeedIsComing(talk->need.feed))
-		talk->patience_us = PATIENCE_US;
-	else if (known != NULL && !gpuvec_fresh(known, &least))
+	if (talk->patience_us == 0 && known != NULL && !gpuvec_fresh(known, &least))
 	{
 		talk->is_behind = true;
 		talk->behind = *known;

@@ -258,6 +258,8 @@ take_tail(MirrorConversation *talk, const gpuvec_state *known)
 	from = FeedApplied(need->feed);
 	if (known != NULL && known->feed == need->feed)
 		from = Max(from, known->applied);
+	else if (from == 0)
+		return;
 	if (from >= need->applied)
 		return;
 	talk->tail = MirrorTailTake(need, from, talk->queries);

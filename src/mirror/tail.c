@@ -105,7 +105,7 @@ MirrorTailTake(const gpuvec_freshness *need, uint64 from, uint32 queries)
 	FeedRows	rows;
 
 	/* a record concerns one row at least */
-	if (from == 0 || from >= need->applied || need->applied - from > most ||
+	if (from >= need->applied || need->applied - from > most ||
 		!FeedCopyRows(need->feed, from, need->applied, TAIL_BYTES, &rows))
 		return NULL;
 	if (rows.to != need->applied || rows.nrows > most)

@@ -266,9 +266,9 @@ MirrorFollow(MirrorTarget *target)
 }
 
 /*
- * The index cannot go, nor cease to hear of insertions, before this
- * transaction ends: who drops it concurrently makes it invalid first, and
- * then waits for all that have locked the table.
+ * The index cannot cease to hear of insertions before this transaction ends:
+ * who drops it concurrently makes it invalid first, and then waits for all
+ * that have locked the table.  So the caller may unlock it before.
  */
 void
 MirrorFollowServing(MirrorTarget *target)

@@ -352,7 +352,7 @@ SearchCloseTargets(MirrorTarget *targets, int ntargets)
 	for (int i = 0; i < ntargets; i++)
 	{
 		if (targets[i].index != NULL)
-			relation_close(targets[i].index, NoLock);
+			relation_close(targets[i].index, AccessShareLock);
 		table_close(targets[i].rel, NoLock);
 	}
 }

@@ -228,7 +228,7 @@ INSERT INTO docs SELECT * FROM kept;
 COMMIT;
 REINDEX INDEX CONCURRENTLY docs_part;
 REINDEX INDEX docs_tokens;
-DROP INDEX docs_seven;
+DROP INDEX IF EXISTS docs_seven;
 UPDATE docs SET tokens = random_set(6) WHERE id % 7 = 0;
 CREATE INDEX CONCURRENTLY docs_seven ON docs USING gpuvec (with_seven(tokens));
 };

@@ -764,7 +764,8 @@ CREATE FUNCTION gpuvec_stat_mirrors(
 	OUT private bool, OUT state text,
 	OUT pages_done int8, OUT pages_total int8, OUT rows int8, OUT ids int8, OUT segments int4,
 	OUT bytes int8, OUT device_bytes int8, OUT loads int8, OUT refreshes int8, OUT searches int8,
-	OUT checked_lsn pg_lsn, OUT last_use timestamptz)
+	OUT rows_waiting int8, OUT pages_waiting int8, OUT feed_age interval, OUT rows_by_feed int8, OUT rows_by_pages int8,
+	OUT waits int8, OUT wait_time interval, OUT checked_lsn pg_lsn, OUT last_use timestamptz)
 	RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 10;
 COMMENT ON FUNCTION gpuvec_stat_mirrors() IS 'what is resident in the engine, by oid';
@@ -790,7 +791,8 @@ CREATE VIEW gpuvec_mirrors AS
 				 ORDER BY a.attnum = m.attnum) AS columns,
 		   CASE WHEN d.datname = current_database() AND m.index OPERATOR(pg_catalog.<>) 0 THEN m.index::regclass END AS index,
 		   m.kind, m.attnum, m.file, m.private, m.state, m.pages_done, m.pages_total, m.rows, m.ids, m.segments, m.bytes, m.device_bytes,
-		   m.loads, m.refreshes, m.searches, m.checked_lsn, m.last_use
+		   m.loads, m.refreshes, m.searches, m.rows_waiting, m.pages_waiting, m.feed_age, m.rows_by_feed, m.rows_by_pages,
+		   m.waits, m.wait_time, m.checked_lsn, m.last_use
 	FROM gpuvec_stat_mirrors() m LEFT JOIN pg_database d ON d.oid = m.database;
 COMMENT ON VIEW gpuvec_mirrors IS 'columns of tables that are resident in the engine, or being loaded';
 GRANT SELECT ON gpuvec_mirrors TO PUBLIC;

@@ -19,6 +19,8 @@
 #include "mirror/autoprewarm.h"
 #include "mirror/facts.h"
 #include "mirror/feed.h"
+#include "mirror/feeder.h"
+#include "mirror/refreshing.h"
 #include "miscadmin.h"
 #include "search/set_function.h"
 #include "utils/guc.h"
@@ -36,7 +38,9 @@ _PG_init(void)
 	MarkGUCPrefixReserved("gpuvec");
 
 	FeedInit();
+	FeederInit();
 	FactsInit();
+	RefreshingInit();
 	EmbeddingInit();
 	SetScanInit();
 	EntryQueueInit();

@@ -24,6 +24,7 @@ bool		gpuvec_verify = false;
 int			gpuvec_method_choice = GPUVEC_METHOD_AUTO;
 int			gpuvec_vector_storage = GPUVEC_FLOAT32;
 bool		gpuvec_autoprewarm = true;
+int			gpuvec_ahead_rows = 1024;
 
 static const struct config_enum_entry engine_options[] = {
 	{"auto", GPUVEC_ENGINE_AUTO, false},
@@ -134,6 +135,12 @@ GpuvecDefineSettings(void)
 							 "\"float16\" halves memory and rounds elements to 11 bits; vectors of type halfvec are always stored so.",
 							 &gpuvec_vector_storage, GPUVEC_FLOAT32, storage_options,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("gpuvec.ahead_rows",
+							"Most rows handed over by an index that a search ranks itself.",
+							"If more of them wait, the search waits until the engine has applied them.",
+							&gpuvec_ahead_rows, 1024, 0, 4096,
+							PGC_USERSET, 0, NULL, NULL, NULL);
 
 	/*
 	 * Only the server's start reads it.  A session may not define a

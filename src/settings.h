@@ -29,8 +29,11 @@ extern int	gpuvec_max_sessions;
 extern char *gpuvec_engine_program; /* "" = bindir/gpuvec-engine */
 extern bool gpuvec_verify;
 extern int	gpuvec_method_choice;	/* gpuvec_method */
+extern int	gpuvec_ahead_rows;
 extern int	gpuvec_vector_storage;	/* gpuvec_storage */
 extern bool gpuvec_autoprewarm;
+extern int	gpuvec_ahead_rows;	/* most handed-over rows that a search ranks
+								 * itself */
 
 /* Called once, when the library is loaded */
 extern void GpuvecDefineSettings(void);

@@ -21,8 +21,10 @@
 int			gpuvec_freshness_choice = GPUVEC_FRESHNESS_AUTO;
 int			gpuvec_shared_memory_choice = GPUVEC_SHARED_MEMORY_AUTO;
 int			gpuvec_engine_patience = GPUVEC_ENGINE_PATIENCE_MS;
+bool		gpuvec_feeder = true;
 int			gpuvec_feed_ring_bytes = 0;
 int			gpuvec_feed_idle = GPUVEC_FEED_IDLE_MS;
+int			gpuvec_refresh_patience = GPUVEC_REFRESH_PATIENCE_MS;
 
 static char *injection_point = NULL;
 
@@ -67,6 +69,12 @@ GpuvecDefineTestSettings(void)
 							&gpuvec_engine_patience, GPUVEC_ENGINE_PATIENCE_MS, 1, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 
+	DefineCustomBoolVariable("gpuvec.feeder",
+							 "Searches of this session start the feeder.",
+							 NULL,
+							 &gpuvec_feeder, true,
+							 PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
 	DefineCustomIntVariable("gpuvec.feed_ring_bytes",
 							"Bytes of the rings of feeds that this session begins.",
 							NULL,
@@ -77,6 +85,12 @@ GpuvecDefineTestSettings(void)
 							"How long a feed is not read before this session may give its slot to another index.",
 							NULL,
 							&gpuvec_feed_idle, GPUVEC_FEED_IDLE_MS, 0, INT_MAX,
+							PGC_SUSET, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("gpuvec.refresh_patience",
+							"How long a session waits for another one's refresh before it waits for the lock.",
+							NULL,
+							&gpuvec_refresh_patience, GPUVEC_REFRESH_PATIENCE_MS, 1, INT_MAX,
 							PGC_SUSET, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 }
 

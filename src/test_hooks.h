@@ -46,11 +46,18 @@ typedef enum GpuvecSharedMemory
  */
 #define GPUVEC_FEED_IDLE_MS			60000
 
+/*
+ * A session waits this long for another one's refresh before it waits for the
+ * mirror's lock
+ */
+#define GPUVEC_REFRESH_PATIENCE_MS	200
+
 #ifdef GPUVEC_TEST_HOOKS
 
 extern int	gpuvec_freshness_choice;	/* GpuvecFreshness */
 extern int	gpuvec_shared_memory_choice;	/* GpuvecSharedMemory */
 extern int	gpuvec_engine_patience; /* ms */
+extern bool gpuvec_feeder;		/* sessions start the feeder (feeder.h) */
 
 /*
  * Bytes of the rings of feeds that this session begins (mirror/feed.c); 0:
@@ -58,6 +65,7 @@ extern int	gpuvec_engine_patience; /* ms */
  */
 extern int	gpuvec_feed_ring_bytes;
 extern int	gpuvec_feed_idle;	/* ms */
+extern int	gpuvec_refresh_patience;	/* ms */
 
 /* Called once, when the library is loaded */
 extern void GpuvecDefineTestSettings(void);
@@ -76,8 +84,10 @@ extern void GpuvecInjection(const char *name);
 #define gpuvec_freshness_choice GPUVEC_FRESHNESS_AUTO
 #define gpuvec_shared_memory_choice GPUVEC_SHARED_MEMORY_AUTO
 #define gpuvec_engine_patience	GPUVEC_ENGINE_PATIENCE_MS
+#define gpuvec_feeder			true
 #define gpuvec_feed_ring_bytes	0
 #define gpuvec_feed_idle	GPUVEC_FEED_IDLE_MS
+#define gpuvec_refresh_patience	GPUVEC_REFRESH_PATIENCE_MS
 #define GpuvecDefineTestSettings() ((void) 0)
 #define GPUVEC_INJECTION(name) ((void) 0)
 

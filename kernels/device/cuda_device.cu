@@ -6,7 +6,8 @@
  *
  * Device memory comes from the device's memory pool, which keeps freed
  * memory.  So a small allocation does not cost 2 MB, and allocating takes
- * microseconds.
+ * microseconds.  After large merges the pool is trimmed, or it would keep the
+ * most that was ever in use.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,6 +21,9 @@ namespace gpuvec
 
 /* The oldest GPUs that the kernels support: compute capability 8.0 */
 #define MIN_CAPABILITY 80
+
+/* Bytes that trimming leaves in reserve, beside an eighth of what is used */
+#define LEAST_RESERVE ((uint64_t) 64 << 20)
 
 static const char *const memory_hint =
 	"Reduce the setting \"gpuvec.device_memory\", or free GPU memory that other programs use.";
@@ -83,6 +87,21 @@ cuda_device::free_memory()
 		available += reserved - used;
 	cudaGetLastError();
 	return available;
+}
+
+void
+cuda_device::trim()
+{
+	gpuvec_error ignored;
+	cudaMemPool_t pool;
+	uint64_t used = 0;
+
+	if (!pooled || !enter(&ignored))
+		return;
+	if (cudaDeviceGetDefaultMemPool(&pool, number) == cudaSuccess &&
+		cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used) == cudaSuccess)
+		cudaMemPoolTrimTo(pool, used + used / 8 + LEAST_RESERVE);
+	cudaGetLastError();
 }
 
 /* ---- opening ---- */

@@ -66,6 +66,13 @@ struct cuda_device
 	size_t
 	free_memory();
 
+	/*
+	 * Let the pool return to the system what it holds in reserve, but for a
+	 * little
+	 */
+	void
+	trim();
+
 private:
 	bool
 	inspect(gpuvec_error *error);

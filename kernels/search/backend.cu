@@ -35,6 +35,12 @@ info(gpuvec_backend *backend, gpuvec_backend_info *info)
 		info->memory_free = b->device.free_memory();
 }
 
+static void
+trim(gpuvec_backend *backend)
+{
+	static_cast<struct search_backend *>(backend)->device.trim();
+}
+
 /*
  * Free everything that opening and searching have allocated.  Segments and
  * views have been released before.
@@ -142,6 +148,7 @@ search_open(const gpuvec_backend_options *options, gpuvec_error *error)
 	b->release_livemap = release_livemap;
 	b->release_view = release_view;
 	b->read_ids = read_ids;
+	b->trim = trim;
 	b->topk = topk;
 	b->close = close;
 	if (!b->device.open(options->device, error) || !prepare(b, error))

@@ -17,18 +17,28 @@
 namespace gpuvec
 {
 
-/* Make the scratch memory on the device at least this large */
+/*
+ * Make the scratch memory on the device at least this large.  It grows by a
+ * quarter at least: what a search needs grows with each segment, and each
+ * size leaves a gap in the pool that the next one does not fit into.
+ */
 bool
 need_scratch(struct search *s, size_t bytes)
 {
 	struct search_backend *b = s->b;
 
+	size_t room = std::max(bytes, b->scratch_bytes + b->scratch_bytes / 4);
+
 	if (bytes <= b->scratch_bytes)
 		return true;
 	b->scratch_bytes = 0;
-	if (!allocate(b->device, b->scratch, bytes, s->stream, "a search", s->error))
-		return false;
-	b->scratch_bytes = bytes;
+	if (!allocate(b->device, b->scratch, room, s->stream, "a search", s->error))
+	{
+		room = bytes;
+		if (!allocate(b->device, b->scratch, room, s->stream, "a search", s->error))
+			return false;
+	}
+	b->scratch_bytes = room;
 	return true;
 }
 

@@ -100,6 +100,7 @@ typedef struct gpuvec_welcome
 	uint32_t	version;
 	uint32_t	pid;			/* of the engine */
 	char		backend[16];	/* "cpu" or "cuda" */
+	uint64_t	number;			/* random number of this process; 0: none */
 } gpuvec_welcome;
 
 /*
@@ -164,8 +165,11 @@ typedef enum gpuvec_mirror_state
  * up to which the mirror is known to hold every change.
  *
  * `feed` names an index whose insertions are numbered; 0: none.  `applied` is
- * the number up to which the mirror has these insertions.  The engine only
- * stores and compares both.
+ * the number up to which the mirror has these insertions.
+ *
+ * Rows of a feed may come to pages that were read later than these rows were
+ * handed over.  Until all rows have come that the pages may show, the mirror
+ * is that of no position, and `checked` is 0.
  */
 typedef struct gpuvec_state
 {
@@ -256,13 +260,15 @@ typedef struct gpuvec_vector_row
  * Publish the pages sent since LOAD_BEGIN or REFRESH_BEGIN, all at once.
  * Pages at or beyond `nblocks` leave the mirror.  `checked` becomes at least
  * `position`.  If `feed` is not 0, the mirror's `feed` and `applied` are
- * replaced.
+ * replaced.  `read` is the number that the mirror's feed had when the last
+ * page had been read: pages may show what records up to it tell.
  */
 typedef struct gpuvec_commit
 {
 	uint64_t	position;
 	uint64_t	feed;
 	uint64_t	applied;
+	uint64_t	read;
 	uint32_t	nblocks;
 	uint32_t	padding;
 } gpuvec_commit;
@@ -296,9 +302,17 @@ typedef struct gpuvec_refresh_once
  *
  * The engine applies them if the mirror has this feed, and has applied at
  * least `from`; records that it has applied already are skipped.  If it has
- * applied less, or another session changes the mirror, or it has no such
- * mirror, nothing happens.  The state in the answer tells.
+ * applied less, or another session changes the mirror (LOADING, as for
+ * REFRESH_BEGIN), or it has no such mirror, nothing happens.  Nor does it if
+ * the mirror would get many more pages than rows (GPUVEC_MAX_NEW_PAGES): then
+ * pages have to be read.  The state in the answer tells.
+ *
+ * `checked` stays, and so do the numbers of pages that the mirror has.  Pages
+ * of records get an LSN that no page has (GPUVEC_NO_LSN).
  */
+#define GPUVEC_MAX_NEW_PAGES	131072
+#define GPUVEC_NO_LSN			UINT64_MAX
+
 typedef struct gpuvec_rows
 {
 	gpuvec_mirror_key key;
@@ -382,7 +396,8 @@ typedef struct gpuvec_search
 	uint32_t	method;			/* gpuvec_method */
 	uint32_t	nqueries;
 	uint32_t	patience_us;	/* wait up to this long for the mirror to
-								 * become as fresh as needed, if it is READY */
+								 * become as fresh as needed, if it is READY;
+								 * at most a second */
 	uint64_t	nids;
 } gpuvec_search;
 
@@ -596,6 +611,11 @@ typedef struct gpuvec_mirror_info
 	uint64_t	searches;		/* queries answered */
 	uint64_t	checked;
 	int64_t		last_use;		/* microseconds since the UNIX epoch */
+	uint64_t	feed;
+	uint64_t	applied;
+	uint64_t	row_updates;	/* times that rows of a feed were applied ... */
+	uint64_t	rows_applied;	/* ... and how many rows they brought */
+	uint64_t	page_rows;		/* rows that refreshes brought, by pages */
 } gpuvec_mirror_info;
 
 typedef struct gpuvec_engine_info

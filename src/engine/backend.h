@@ -127,6 +127,19 @@ struct gpuvec_backend
 							 uint16_t *ids, gpuvec_error *error);
 
 	/*
+	 * Do at once what the backend does with an adopted segment in the
+	 * background, so that searches are fast from the first one on.  NULL:
+	 * there is no such work.
+	 */
+	void		(*finish_segment) (gpuvec_backend *backend, gpuvec_segment *segment);
+
+	/*
+	 * Return most of the device's memory that is free, but kept for later, to
+	 * the system; called after much was released.  NULL: none is kept.
+	 */
+	void		(*trim) (gpuvec_backend *backend);
+
+	/*
 	 * Find the k best live rows of the view for each query; answers are exact
 	 */
 	bool		(*topk) (gpuvec_backend *backend, const gpuvec_view *view,

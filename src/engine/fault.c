@@ -24,10 +24,15 @@ gpuvec_fault(const char *name, long *argument)
 	const char *fault = getenv("GPUVEC_ENGINE_FAULT");
 	size_t		n = strlen(name);
 
-	if (fault == NULL || strncmp(fault, name, n) != 0 || (fault[n] != '\0' && fault[n] != ':'))
-		return false;
-	*argument = fault[n] == ':' ? atol(fault + n + 1) : 0;
-	return true;
+	for (; fault != NULL; fault = strchr(fault, ','))
+	{
+		fault += *fault == ',';
+		if (strncmp(fault, name, n) != 0 || (fault[n] != '\0' && fault[n] != ':' && fault[n] != ','))
+			continue;
+		*argument = fault[n] == ':' ? atol(fault + n + 1) : 0;
+		return true;
+	}
+	return false;
 }
 #endif
 

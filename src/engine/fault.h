@@ -4,12 +4,14 @@
  *	  Faults that tests inject into the engine.  Compiled into test builds
  *	  only.
  *
- * The environment variable GPUVEC_ENGINE_FAULT is "name", or "name:argument".
+ * The environment variable GPUVEC_ENGINE_FAULT is "name", or "name:argument",
+ * or several of these with commas between them.
  *
  *	 crash-at-start		exit at once
  *	 crash-on-search	SIGSEGV when a search arrives
- *	 crash-on-commit	SIGSEGV when a load or refresh is to be published
- *	 oom-on-commit		a load or refresh finds no memory
+ *	 crash-on-commit	SIGSEGV when a load, a refresh or rows of a feed are
+ *						to be published
+ *	 oom-on-commit		a load, a refresh or rows of a feed find no memory
  *						(with an argument N the last three happen the N-th
  *						time only)
  *	 slow-search:MS		a search takes MS milliseconds longer; it makes
@@ -17,7 +19,12 @@
  *	 stuck-search:MS	a search never ends and makes no progress; the
  *						engine counts as stuck after MS
  *	 slow-commit:MS		publishing takes MS milliseconds longer
+ *	 slow-rows:MS		applying rows of a feed takes MS milliseconds longer
+ *	 patience:MS		a search that waits for its mirror does so up to MS
  *	 slow-merge:MS		a merge waits for MS before it publishes
+ *	 slow-sort:MS		a merge of large segments waits for MS more
+ *	 slow-publish:MS	a merge that has caught up waits for MS
+ *	 full-segment:N		a segment of N rows, a multiple of 32, is full
  *	 slow-after-refresh:MS	a session waits for MS after it has answered a
  *						REFRESH
  *	 lists:N			on the CPU, segments of N rows or more get inverted

@@ -193,7 +193,7 @@ main(int argc, char **argv)
 		return 1;
 	raise_limits();
 	if (!set_up_signals() || (options.liveness_fd >= 0 && !start_thread(watch_supervisor, NULL)) ||
-		!gpuvec_hangup_start())
+		!gpuvec_hangup_start(&server.store))
 	{
 		gpuvec_log("ERROR", "could not start threads");
 		return EXIT_SETUP;

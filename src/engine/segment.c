@@ -389,6 +389,19 @@ gpuvec_livemap_new(uint32_t nrows, gpuvec_error *error)
 }
 
 gpuvec_livemap *
+gpuvec_livemap_none(uint32_t nrows, gpuvec_error *error)
+{
+	uint32_t	nwords = (nrows + 31) / 32;
+	gpuvec_livemap *map = allocate_livemap(nwords, error);
+
+	if (map == NULL)
+		return NULL;
+	map->nlive = 0;
+	memset(map->bits, 0, nwords * sizeof(uint32_t));
+	return map;
+}
+
+gpuvec_livemap *
 gpuvec_livemap_copy(const gpuvec_livemap *from, gpuvec_error *error)
 {
 	gpuvec_livemap *map = allocate_livemap(from->nwords, error);

@@ -57,6 +57,9 @@ typedef struct gpuvec_segment
 	uint64_t	last_tid;		/* highest tid */
 	uint64_t	nchunks;		/* chunks of all tiles; a chunk is 32 * 16
 								 * bytes */
+	bool		sorted;			/* one of several into which many rows were
+								 * sorted at once, so its range of lengths is
+								 * narrow; or the only one */
 
 	uint64_t   *tid;			/* [nrows] */
 	uint32_t   *len;			/* [nrows], ascending */
@@ -132,10 +135,11 @@ extern gpuvec_segment *gpuvec_segment_ref(gpuvec_segment *segment);
 extern void gpuvec_segment_unref(gpuvec_segment *segment);
 
 /*
- * new: a map with all nrows rows live.  copy: a copy of a map.  No backend
- * has adopted either.
+ * new: a map with all nrows rows live.  none: one with no row live.  copy: a
+ * copy of a map.  No backend has adopted any of them.
  */
 extern gpuvec_livemap *gpuvec_livemap_new(uint32_t nrows, gpuvec_error *error);
+extern gpuvec_livemap *gpuvec_livemap_none(uint32_t nrows, gpuvec_error *error);
 extern gpuvec_livemap *gpuvec_livemap_copy(const gpuvec_livemap *map, gpuvec_error *error);
 extern gpuvec_livemap *gpuvec_livemap_ref(gpuvec_livemap *map);
 extern void gpuvec_livemap_unref(gpuvec_livemap *map);

@@ -133,21 +133,13 @@ set_bound(StrategyNumber strategy, Datum value, Bound *bound)
 	}
 }
 
-/*
- * Describe the mirror for an index scan.  In a copied database the index has
- * the build id of the original.  Its feed must be another one, so the key's
- * meaning enters the build id.
- */
+/* Describe the mirror for an index scan */
 void
 GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target)
 {
 	MirrorDescribeIndex(GpuvecScanHeap(scan), scan->indexRelation, target);
-	if (GpuvecInRecovery(scan, target))
-		return;
-	target->fed = target->mode == MIRROR_SHARED &&
-		EntriesBuildId(scan->indexRelation, target->build);
-	for (int i = 0; i < sizeof(target->key.meaning); i++)
-		target->build[i] ^= (uint8) (target->key.meaning >> 8 * i);
+	if (!GpuvecInRecovery(scan, target))
+		MirrorFollow(target);
 }
 
 /* The bound of a search key */

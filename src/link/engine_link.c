@@ -70,6 +70,12 @@ GpuvecLinkEngine(void)
 	return &connection.engine;
 }
 
+uint64
+GpuvecLinkEngineNumber(void)
+{
+	return connection.fd >= 0 && connection.engine.pid != 0 ? connection.engine.number : 0;
+}
+
 const GpuvecRefusal *
 GpuvecLinkRefusal(void)
 {

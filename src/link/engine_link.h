@@ -116,6 +116,9 @@ extern void GpuvecLinkWarn(const char *reason);
 /* The engine of the last connection; valid after GpuvecLinkOpen() */
 extern const gpuvec_welcome *GpuvecLinkEngine(void);
 
+/* The random number of the engine at the other end; 0: not known */
+extern uint64 GpuvecLinkEngineNumber(void);
+
 /*
  * Number of this session's connection: part of the names of private mirrors
  */

@@ -8,24 +8,12 @@
 #ifndef GPUVEC_AHEAD_H
 #define GPUVEC_AHEAD_H
 
-#include "link/engine_link.h"
-#include "mirror/mirror.h"
-
-/*
- * A request that may be sent ahead of a refresh: one query for its best
- * `asked` rows
- */
-typedef struct MirrorAheadQuestion
-{
-	const MirrorSearch *search;
-	const MirrorQuery *query;
-	uint32		asked;
-} MirrorAheadQuestion;
+#include "mirror/overlay.h"
 
 typedef struct MirrorAhead MirrorAhead;
 
 /* The question must stay valid until MirrorAheadEnd() */
-extern MirrorAhead *MirrorAheadBegin(const MirrorAheadQuestion *question);
+extern MirrorAhead *MirrorAheadBegin(const MirrorQuestion *question);
 extern void MirrorAheadEnd(MirrorAhead *ahead);
 
 /* Rank the rows of a gpuvec_page that was read again.  Pages must ascend. */

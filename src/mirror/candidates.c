@@ -128,7 +128,7 @@ wanted(const MirrorSearch *search, MirrorVisibility *visibility, MirrorHit *hit,
 
 	if (among == NULL)
 		return MirrorVisible(visibility, hit, query, search->measure);
-	if (mirror_line_itself(gpuvec_hit_line(hit->place)))
+	if (MirrorVisibilityKnowsRoot(visibility, hit))
 		return is_among(among, hit) &&
 			MirrorVisible(visibility, hit, query, search->measure);
 	return MirrorTidSetHasBlock(among, gpuvec_hit_block(hit->place)) &&

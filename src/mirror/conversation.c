@@ -19,6 +19,17 @@
  * (If the first request did not wait for its refresh, see ahead.c, the second
  * one names a position as well.)
  *
+ * A mirror that follows an index (feed.c) is not refreshed in step 4 if the
+ * rows that it lacks are at hand: they are laid over its answer (tail.c).
+ * Then each request of the search names what the first one named.
+ *
+ * Such a mirror is not told of HOT updates.  For index scans that does not
+ * matter: they return roots.  A function returns the tids of row versions.
+ * It must fetch each row to know its tid, since the mirror's rows may stand
+ * for other versions than when they were read; a visibility map proves
+ * nothing about that.  So a function with many rows, for which the map pays,
+ * uses the feed only if the table was changed since the mirror was checked.
+ *
  * What the number and the map prove about a page holds for as long as the
  * snapshot and the engine live: a page that changes is read again under a
  * greater number.  So the map may be kept for later conversations of the same
@@ -36,6 +47,7 @@
 #include "portability/instr_time.h"
 #include "storage/predicate.h"
 #include "utils/memutils.h"
+#include "utils/timestamp.h"
 
 /*
  * Reading a page of the visibility map costs as much as fetching
@@ -44,6 +56,18 @@
  */
 #define MAP_PAGE_ROWS		4
 #define MAP_ASK_ROWS		256
+
+/*
+ * Functions that return fewer rows than this fetch them all, if the mirror
+ * follows an index
+ */
+#define FEED_ROWS			MAP_ASK_ROWS
+
+/*
+ * How long the engine waits for rows that the feeder is about to send, before
+ * the session sends them
+ */
+#define PATIENCE_US			20000
 
 /* Largest map that is kept, in pages: that of a relation of 32 GB */
 #define MAX_KEPT_PAGES		128
@@ -141,6 +165,13 @@ refresh_number(MirrorConversation *talk, double rows, uint64 *refresh)
 	return true;
 }
 
+/* True if the search follows the feed, and not the WAL, whatever happens */
+static bool
+follows_feed(const MirrorConversation *talk)
+{
+	return talk->target->fed && (talk->roots || talk->rows < FEED_ROWS);
+}
+
 /* Read the visibility map if it will save more than it costs */
 static bool
 take_map(MirrorConversation *talk)
@@ -150,7 +181,7 @@ take_map(MirrorConversation *talk)
 	BlockNumber pages;
 	uint64		refresh;
 
-	if (!talk->use_map || talk->target->mode != MIRROR_SHARED)
+	if (!talk->use_map || talk->target->mode != MIRROR_SHARED || follows_feed(talk))
 		return true;
 	if (keep && use_kept_map(talk))
 		return true;
@@ -173,16 +204,89 @@ take_map(MirrorConversation *talk)
 	return true;
 }
 
+/* Follow the feed: the rows that are found may not be what they were */
+static void
+follow_feed(MirrorConversation *talk)
+{
+	FeedRead(talk->target, &talk->need);
+	if (talk->need.feed == 0)
+		return;
+	talk->need.position = MirrorPosition();
+	if (!talk->roots)
+	{
+		MirrorVisibilityFetchAll(talk->visibility);
+		talk->known = 0;
+		talk->map = NULL;
+		talk->map_bytes = 0;
+	}
+}
+
 /*
- * Find out how fresh the mirror has to be for a search that begins now, and
- * whether this session's last answer shows that it is not
+ * How fresh the mirror has to be for a search that begins now: by the feed,
+ * or by the WAL if the search does not follow the feed, or if that tells of
+ * no change
  */
 static void
 how_fresh(MirrorConversation *talk)
 {
 	MirrorTarget *target = talk->target;
-	gpuvec_freshness *need = &talk->need;
 	const gpuvec_state *known;
+
+	if (follows_feed(talk))
+		follow_feed(talk);
+	if (talk->need.feed != 0)
+		return;
+	talk->need.position = MirrorKnownPosition(target);
+	known = MirrorKnownState(target);
+	if (target->fed && known != NULL && known->checked < talk->need.position)
+		follow_feed(talk);
+}
+
+/*
+ * If the mirror is likely to lack rows, take them, to lay them over its
+ * answer.  If they are too many, be patient, provided that the feeder will
+ * send them in a moment.
+ */
+static void
+take_tail(MirrorConversation *talk, const gpuvec_state *known)
+{
+	const gpuvec_freshness *need = &talk->need;
+	uint64		from;
+
+	if (need->feed == 0 || talk->queries == 0)
+		return;
+	from = FeedApplied(need->feed);
+	if (known != NULL && known->feed == need->feed)
+		from = Max(from, known->applied);
+	if (from >= need->applied)
+		return;
+	talk->tail = MirrorTailTake(need, from, talk->queries);
+	if (talk->tail == NULL && (known == NULL || known->feed == need->feed) &&
+		FeedIsComing(need->feed))
+		talk->patience_us = PATIENCE_US;
+}
+
+/* How fresh the mirror has to be, given the rows at hand */
+static gpuvec_freshness
+least_fresh(const MirrorConversation *talk)
+{
+	gpuvec_freshness need = talk->need;
+
+	if (talk->tail)
+		need.applied = MirrorTailFrom(talk->tail);
+	return need;
+}
+
+/*
+ * Find out what this search needs, what it has at hand, and whether this
+ * session's last answer shows that the mirror is behind that
+ */
+static void
+look_around(MirrorConversation *talk)
+{
+	MirrorTarget *target = talk->target;
+	const gpuvec_state *known;
+	gpuvec_freshness least;
 
 	if (target->mode != MIRROR_SHARED)
 		return;
@@ -191,17 +295,24 @@ how_fresh(MirrorConversation *talk)
 	 * read an answer that was left; a lost connection shows with the request
 	 */
 	(void) GpuvecLinkSettle();
-
-	/*
-	 * a feed does not tell of all changes that the visibility map depends on
-	 */
-	if (talk->roots && target->fed)
-		FeedRead(target, need);
-	need->position = need->feed ? MirrorPosition() : MirrorKnownPosition(target);
+	how_fresh(talk);
 	known = MirrorKnownState(target);
-	talk->is_behind = known != NULL && !gpuvec_fresh(known, need);
-	if (talk->is_behind)
+	take_tail(talk, known);
+	least = least_fresh(talk);
+	if (talk->patience_us == 0 && known != NULL && !gpuvec_fresh(known, &least))
+	{
+		talk->is_behind = true;
 		talk->behind = *known;
+	}
+}
+
+/* Drop the rows at hand: from here on the mirror itself has to be fresh */
+static void
+drop_tail(MirrorConversation *talk)
+{
+	if (talk->tail)
+		MirrorTailFree(talk->tail);
+	talk->tail = NULL;
 }
 
 /* Forget what was learnt from an engine that is gone */
@@ -209,6 +320,8 @@ static void
 start_over(MirrorConversation *talk)
 {
 	memset(&talk->need, 0, sizeof(talk->need));
+	drop_tail(talk);
+	talk->patience_us = 0;
 	talk->is_behind = false;
 	talk->known = 0;
 	talk->map = NULL;
@@ -230,7 +343,7 @@ MirrorConversationBegin(MirrorConversation *talk, const char **reason)
 		GPUVEC_INJECTION("ask-before-position");
 		if (ok)
 		{
-			how_fresh(talk);
+			look_around(talk);
 			return true;
 		}
 		(void) MirrorConversationEnd(talk, false, reason);
@@ -262,6 +375,7 @@ MirrorConversationEnd(MirrorConversation *talk, bool ok, const char **reason)
 	bool		private = talk->target->mode == MIRROR_PRIVATE;
 
 	MirrorVisibilityEnd(talk->visibility);
+	drop_tail(talk);
 	if (ok && private)
 		drop_private(talk->target);
 	if (ok)
@@ -274,12 +388,14 @@ MirrorConversationEnd(MirrorConversation *talk, bool ok, const char **reason)
 
 /* Send a request; returns its number, or 0 if the connection was lost */
 static uint64
-send_request(MirrorRequest *request, const gpuvec_freshness *need)
+send_request(MirrorRequest *request, const gpuvec_freshness *need, uint32 patience_us)
 {
 	if (request->need)
 		*request->need = *need;
 	else
 		*request->position = need->position;
+	if (request->patience_us)
+		*request->patience_us = patience_us;
 	return GpuvecLinkBegin(request->type, request->pieces, request->npieces);
 }
 
@@ -306,12 +422,13 @@ static bool
 ask(MirrorConversation *talk, MirrorRequest *request, Answer *answer)
 {
 	bool		timed = request->timed && MirrorKnownTimed(talk->target);
+	gpuvec_freshness least = least_fresh(talk);
 	instr_time	begin;
 	instr_time	end;
 
 	if (timed)
 		INSTR_TIME_SET_CURRENT(begin);
-	if (!read_answer(request, send_request(request, &talk->need), answer))
+	if (!read_answer(request, send_request(request, &least, talk->patience_us), answer))
 		return false;
 	if (timed && gpuvec_fresh(&answer->state, &talk->need))
 	{
@@ -331,8 +448,8 @@ static bool
 ask_ahead(MirrorConversation *talk, MirrorRequest *request, MirrorRefresh *refresh, Answer *answer)
 {
 	gpuvec_freshness any = {0};
-	uint64		number = send_request(request, &any);
-	MirrorAhead *rows = MirrorAheadBegin(request->ahead);
+	uint64		number = send_request(request, &any, 0);
+	MirrorAhead *rows = MirrorAheadBegin(request->questions);
 	BlockNumber nblocks = MirrorRefreshBlocks(refresh);
 	const char *page;
 	bool		ok = number != 0;
@@ -368,7 +485,7 @@ ask_along(MirrorConversation *talk, MirrorRequest *request, MirrorRefresh *refre
 
 	if (ok)
 	{
-		number = send_request(request, &talk->need);
+		number = send_request(request, &talk->need, 0);
 		ok = number != 0 && MirrorRefreshAnswer(refresh);
 	}
 	MirrorRefreshEnd(refresh, number);
@@ -417,31 +534,65 @@ ensure(MirrorConversation *talk, const gpuvec_state *known)
 	return MirrorEnsure(talk->target, talk->snapshot, &now, known, &state);
 }
 
+/*
+ * True if an answer counts.  Then notes what it tells, and lays the rows at
+ * hand over it.
+ */
+static bool
+take_answer(MirrorConversation *talk, MirrorRequest *request, Answer *answer)
+{
+	/*
+	 * the refresh may not be published yet: the next request needs it too
+	 */
+	if (answer->ahead)
+		return true;
+	FeedNoteState(&answer->state);
+	if (gpuvec_fresh(&answer->state, &talk->need))
+	{
+		MirrorRemember(&talk->target->key, &answer->state);
+		/* from here on the mirror is fresh for this snapshot */
+		memset(&talk->need, 0, sizeof(talk->need));
+		drop_tail(talk);
+		return true;
+	}
+	if (talk->tail == NULL ||
+		!MirrorTailMerge(talk->tail, &answer->state, request->questions, request->nquestions,
+						 request->context, answer->reply))
+		return false;
+	MirrorRemember(&talk->target->key, &answer->state);
+	return true;
+}
+
+/* Note how long a request took that had to wait for rows or pages; 0: none */
+static void
+note_wait(const MirrorConversation *talk, TimestampTz since)
+{
+	if (since != 0)
+		FactsNoteWait(&talk->target->key, GetCurrentTimestamp() - since);
+}
+
 bool
 MirrorAsk(MirrorConversation *talk, MirrorRequest *request, GpuvecReply *reply)
 {
 	Answer		answer = {.reply = reply};
+	TimestampTz since = 0;
 
 	request->trip_us = 0;
 	GPUVEC_INJECTION("ask-before-request");
 	for (int attempt = 0; attempt < ASK_ATTEMPTS; attempt++)
 	{
+		if (since == 0 && (talk->is_behind || talk->patience_us > 0 || attempt > 0))
+			since = GetCurrentTimestamp();
 		if (!(talk->is_behind ? refresh_and_ask(talk, request, &answer) :
 			  ask(talk, request, &answer)))
 			return false;
-
-		/*
-		 * the refresh may not be published yet: the next request needs it too
-		 */
-		if (answer.ahead)
-			return true;
-		if (gpuvec_fresh(&answer.state, &talk->need))
+		if (take_answer(talk, request, &answer))
 		{
-			MirrorRemember(&talk->target->key, &answer.state);
-			/* from here on the mirror is fresh for this snapshot */
-			memset(&talk->need, 0, sizeof(talk->need));
+			note_wait(talk, answer.ahead ? 0 : since);
 			return true;
 		}
+		drop_tail(talk);
+		talk->patience_us = 0;
 		pfree(reply->data);
 		if (!ensure(talk, attempt == 0 ? &answer.state : NULL))
 			return false;

@@ -25,6 +25,7 @@
 #include "link/engine_link.h"
 #include "mirror/ahead.h"
 #include "mirror/mirror.h"
+#include "mirror/tail.h"
 
 /*
  * A visibility map that is kept for later conversations of the same snapshot,
@@ -49,8 +50,8 @@ typedef struct MirrorConversation
 	/* set by the caller at first; all other members are zero then */
 	MirrorTarget *target;
 	Snapshot	snapshot;
-	bool		roots;			/* rows need not be visible, so the feed of
-								 * the index suffices */
+	bool		roots;			/* rows need not be visible */
+	uint32		queries;		/* number of queries of a search of sets */
 	bool		use_map;		/* the visibility map may prove rows visible;
 								 * used for shared mirrors only */
 	double		rows;			/* estimate: rows that the map would prove
@@ -71,6 +72,9 @@ typedef struct MirrorConversation
 	int			opened;			/* how often the link was opened */
 	bool		refused;		/* the engine refused: do not try again */
 	gpuvec_freshness need;		/* how fresh the next answer has to be */
+	MirrorTail *tail;			/* completes answers that are less fresh, or
+								 * NULL */
+	uint32		patience_us;	/* how long the engine may wait for that */
 	bool		is_behind;		/* the mirror is known to be behind, ... */
 	gpuvec_state behind;		/* ... in this state */
 } MirrorConversation;
@@ -87,6 +91,8 @@ typedef struct MirrorRequest
 	/* where the pieces say how fresh the mirror must be: one is set */
 	gpuvec_freshness *need;
 	uint64	   *position;
+	uint32	   *patience_us;	/* where the pieces say how long to wait for
+								 * that, or NULL */
 
 	gpuvec_message answer_type;
 	Size		answer_head;	/* least length in bytes */
@@ -96,9 +102,11 @@ typedef struct MirrorRequest
 	/* for a mirror that is known to be behind; else refresh first */
 	bool		along;			/* may be sent together with the end of the
 								 * refresh */
-	const MirrorAheadQuestion *ahead;	/* may be sent ahead of the refresh,
-										 * or NULL; `along` must be set as
-										 * well */
+	bool		ahead;			/* may be sent ahead of the refresh; has one
+								 * question; `along` must be set as well */
+	const MirrorQuestion *questions;	/* [nquestions] the queries of a
+										 * search of sets, or NULL */
+	uint32		nquestions;
 
 	bool		timed;			/* its time may be of use to the planner */
 	double		trip_us;		/* set by MirrorAsk(): microseconds; 0: not

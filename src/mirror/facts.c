@@ -47,6 +47,9 @@
  * refusal stands for the others.  (If engines die of a mirror, the refusal
  * stands for any engine.)
  *
+ * Searches that had to wait until a mirror was fresh are counted here as
+ * well, for the view gpuvec_mirrors.  The planner does not use that.
+ *
  * Slots are in groups by hash, which are searched without locks.  If a group
  * has no free slot, new facts replace those of a mirror that is not resident,
  * or those that were not noted for a minute, as happens to the facts of
@@ -378,6 +381,20 @@ FactsNoteTrip(const gpuvec_mirror_key *mirror, double trip_us, double engine_us)
 	SpinLockRelease(&table->mutex);
 }
 
+/* A search had to wait until the mirror was fresh */
+void
+FactsNoteWait(const gpuvec_mirror_key *mirror, uint64 wait_us)
+{
+	FactsSlot  *slot;
+	FactsKey	key;
+
+	if (!facts_key(mirror, &key) || (slot = lock_slot(facts_group(&key), &key)) == NULL)
+		return;
+	slot->facts.waits++;
+	slot->facts.wait_us += wait_us;
+	SpinLockRelease(&slot->mutex);
+}
+
 /* Operator calls that take as long as a round trip, on average */
 double
 FactsTripOperators(void)
@@ -524,6 +541,14 @@ FactsRead(const FactsKey *key, Facts *facts)
 	*facts = slot->facts;
 	SpinLockRelease(&slot->mutex);
 	return FACTS_KNOWN;
+}
+
+bool
+FactsFind(const gpuvec_mirror_key *mirror, Facts *facts)
+{
+	FactsKey	key;
+
+	return facts_key(mirror, &key) && FactsRead(&key, facts) == FACTS_KNOWN;
 }
 
 bool

@@ -41,6 +41,9 @@ typedef struct Facts
 	double		rank;			/* operator calls for ranking a row; 0: not
 								 * measured */
 	uint64		trips;			/* searches that were timed */
+	uint64		waits;			/* searches that had to wait until the mirror
+								 * was fresh ... */
+	uint64		wait_us;		/* ... and how long all of them waited */
 	TimestampTz used;			/* when facts were last noted */
 	TimestampTz refused_until;	/* a refusal stands until then; 0: there is
 								 * none */
@@ -71,6 +74,7 @@ extern void FactsInit(void);
 /* After a mirror was loaded, refreshed, searched or dropped */
 extern void FactsNoteState(const gpuvec_mirror_key *mirror, const gpuvec_state *state);
 extern void FactsNoteTrip(const gpuvec_mirror_key *mirror, double trip_us, double engine_us);
+extern void FactsNoteWait(const gpuvec_mirror_key *mirror, uint64 wait_us);
 extern void FactsNoteDropped(Oid database, Oid relation, AttrNumber attnum);
 
 /* Before an attempt to load or refresh a mirror, and after it failed */
@@ -86,10 +90,10 @@ extern double FactsRankOperators(const Facts *facts);
 extern bool FactsResident(const Facts *facts);
 extern bool FactsRefused(const Facts *facts);
 
-/*
- * For the monitoring view: read slot n.  *used: the slot has facts.  False:
- * there is no slot n.
- */
+/* For the monitoring views.  FactsFind() is false if there are no facts. */
+extern bool FactsFind(const gpuvec_mirror_key *mirror, Facts *facts);
+
+/* Read slot n.  *used: the slot has facts.  False: there is no slot n. */
 extern bool FactsSlotRead(int n, FactsKey *key, Facts *facts, bool *used);
 
 #endif							/* GPUVEC_FACTS_H */

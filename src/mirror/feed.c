@@ -67,6 +67,7 @@
 #include "link/shared.h"
 #include "mirror/feed.h"
 #include "mirror/feed_ring.h"
+#include "mirror/feeder.h"
 #include "mirror/mirror.h"
 #include "miscadmin.h"
 #include "storage/lwlock.h"
@@ -230,6 +231,7 @@ append(Relation index, const gpuvec_feed_record *record, const void *values)
 	{
 		FeedRingAppend(&slot->ring, record, values);
 		LWLockRelease(&slot->lock);
+		FeederWake();
 	}
 }
 
@@ -419,10 +421,15 @@ FeedRead(const MirrorTarget *target, gpuvec_freshness *need)
 	FeedTable  *table = table_in(GpuvecSharedState());
 	TimestampTz now = GetCurrentStatementStartTimestamp();
 
-	if (table == NULL || RecoveryInProgress() || read_slot(table, target, now, need))
+	if (table == NULL || RecoveryInProgress())
 		return;
-	take_slot(table, target, now);
-	(void) read_slot(table, target, now, need);
+	if (!read_slot(table, target, now, need))
+	{
+		take_slot(table, target, now);
+		(void) read_slot(table, target, now, need);
+	}
+	if (need->feed != 0)
+		FeederStart();
 }
 
 uint64
@@ -433,6 +440,33 @@ FeedApplied(uint64 feed)
 
 	return slot == NULL ? 0 : Min(pg_atomic_read_u64(&slot->ring.applied),
 								  pg_atomic_read_u64(&slot->ring.number));
+}
+
+uint64
+FeedNumber(uint64 feed)
+{
+	pg_atomic_uint64 *current;
+	FeedSlot   *slot = slot_of(table_in(GpuvecSharedState()), feed, &current);
+	uint64		number;
+
+	if (slot == NULL)
+		return 0;
+	number = pg_atomic_read_u64(&slot->ring.number);
+	pg_read_barrier();
+	return pg_atomic_read_u64(current) == feed ? number : 0;
+}
+
+bool
+FeedIsComing(uint64 feed)
+{
+	pg_atomic_uint64 *current;
+	FeedSlot   *slot = slot_of(table_in(GpuvecSharedState()), feed, &current);
+	uint64		applied;
+
+	if (slot == NULL || !FeederRuns())
+		return false;
+	applied = pg_atomic_read_u64(&slot->ring.applied);
+	return applied >= slot->ring.marked && applied + 1 >= pg_atomic_read_u64(&slot->ring.oldest);
 }
 
 /* If the slot changes hands meanwhile, a hint is wrong */

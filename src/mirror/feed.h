@@ -47,11 +47,17 @@ extern void FeedMarkAll(Relation index);
 extern void FeedRead(const MirrorTarget *target, gpuvec_freshness *need);
 
 /*
- * A number that the mirror of this feed is likely to have applied: a hint,
- * 0 if nothing is known.  FeedNoteState() notes what the engine told.
+ * Hints.  FeedApplied: a number that the mirror of this feed is likely to have
+ * applied; 0 if nothing is known.  FeedIsComing: true if the feeder will have
+ * all records applied in a moment.  FeedNoteState() notes what the engine
+ * told.
  */
 extern uint64 FeedApplied(uint64 feed);
+extern bool FeedIsComing(uint64 feed);
 extern void FeedNoteState(const gpuvec_state *state);
+
+/* The number of a feed's last record; 0 if the feed is no more */
+extern uint64 FeedNumber(uint64 feed);
 
 /* Records of a feed, in the form of GPUVEC_MSG_ROWS */
 typedef struct FeedRows

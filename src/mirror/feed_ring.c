@@ -77,7 +77,7 @@ FeedRingReset(FeedRing *ring, uint32 room)
 	pg_atomic_write_u64(&ring->number, 0);
 	pg_atomic_write_u64(&ring->oldest, 1);
 	pg_atomic_write_u64(&ring->applied, 0);
-	ring->swept = 0;
+	ring->swept = ring->marked = 0;
 	ring->room = room;
 	memset(&ring->lost, 0, sizeof(ring->lost));
 	ring->ends[0] = 0;
@@ -212,6 +212,8 @@ FeedRingAppend(FeedRing *ring, const gpuvec_feed_record *record, const void *val
 	ring->ends[number % FEED_RING_RECORDS] = begin + filler + bytes;
 	if (record->kind == GPUVEC_FEED_ALL)
 		ring->swept = number;
+	if (record->kind == GPUVEC_FEED_ALL || record->kind == GPUVEC_FEED_PAGE)
+		ring->marked = number;
 	pg_write_barrier();
 	pg_atomic_write_u64(&ring->number, number);
 }

@@ -43,6 +43,7 @@ typedef struct FeedRing
 	pg_atomic_uint64 oldest;	/* number of the oldest record in data[] */
 	pg_atomic_uint64 applied;	/* a hint: mirrors have applied this one */
 	uint64		swept;			/* number of the last record of kind ALL */
+	uint64		marked;			/* number of the last record that is no row */
 	uint32		room;			/* bytes of data[] in use */
 	FeedLost	lost;
 	uint64		ends[FEED_RING_RECORDS];	/* where record n ends, at n %

@@ -14,6 +14,9 @@
  *	   if the WAL since then has no change of the relation (wal.c).
  *	 - A mirror that is known to be behind is refreshed before it is asked.
  *
+ * What other sessions have learned is in shared memory (refreshing.c), and
+ * used before the WAL is read.
+ *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
@@ -24,6 +27,7 @@
 #include "mirror/feed.h"
 #include "mirror/known.h"
 #include "mirror/refresh.h"
+#include "mirror/refreshing.h"
 #include "mirror/wal.h"
 
 /* Time one request in TIMED_EVERY: reading the clock may be slow */
@@ -75,6 +79,7 @@ MirrorRemember(const gpuvec_mirror_key *key, const gpuvec_state *state)
 	{
 		known->asked = same ? known->asked : 0;
 		FactsNoteState(key, state);
+		RefreshingNoteState(key, state);
 	}
 	FeedNoteState(state);
 	known->key = *key;
@@ -109,6 +114,48 @@ MirrorKnownRefresh(const MirrorTarget *target)
 }
 
 /*
+ * Take over what other sessions have learned: a later state, and how far the
+ * WAL has no change
+ */
+static void
+learn(Known *known, const RefreshingFacts *facts)
+{
+	if (facts->state.state == GPUVEC_READY &&
+		(known->generation != GpuvecLinkGeneration() ||
+		 facts->state.refresh > known->state.refresh))
+		MirrorRemember(&known->key, &facts->state);
+	if (facts->from <= known->until)
+		known->until = Max(known->until, facts->until);
+}
+
+/*
+ * True if the relation may have changed between known->until, which is set
+ * again, and this position.  Others have read the WAL, or we do.
+ */
+static bool
+has_changed(const MirrorTarget *target, Known *known, XLogRecPtr position)
+{
+	RefreshingFacts facts;
+	bool		changed;
+
+	if (position > known->until && RefreshingLook(&target->key, &facts))
+	{
+		learn(known, &facts);
+		if (position > known->until && facts.changed <= position &&
+			facts.changed_from >= known->until)
+			return true;
+	}
+	if (position <= known->until)
+		return false;
+	GPUVEC_INJECTION("known-before-wal");
+	changed = WalChanges(MirrorSource(target), known->until, position, NULL) != WAL_UNCHANGED;
+	RefreshingNoteWal(&target->key, changed ? known->until : known->state.checked, position, changed);
+	if (!changed)
+		known->until = position;
+	return changed;
+}
+
+/*
  * Returns the current position; or the one that the mirror was checked to, if
  * the WAL since then has no change of the relation.
  */
@@ -118,15 +165,17 @@ MirrorKnownPosition(MirrorTarget *target)
 	Known	   *known = known_mirror(&target->key);
 	XLogRecPtr	position = MirrorPosition();
 
-	if (known == NULL || known->state.checked == 0)
+	if (known == NULL || known->state.checked == 0 || has_changed(target, known, position))
 		return position;
-	if (position > known->until)
-	{
-		if (WalChanges(MirrorSource(target), known->until, position, NULL) != WAL_UNCHANGED)
-			return position;
-		known->until = position;
-	}
 	return known->state.checked;
+}
+
+XLogRecPtr
+MirrorKnownUntil(const MirrorTarget *target, XLogRecPtr checked)
+{
+	const Known *known = known_mirror(&target->key);
+
+	return known != NULL && known->state.checked <= checked ? Max(known->until, checked) : checked;
 }
 
 /*

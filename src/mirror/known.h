@@ -34,6 +34,12 @@ extern uint64 MirrorKnownRefresh(const MirrorTarget *target);
  */
 extern XLogRecPtr MirrorKnownPosition(MirrorTarget *target);
 
+/*
+ * The WAL position, at least `checked`, up to which the relation is known to
+ * have no change since `checked`
+ */
+extern XLogRecPtr MirrorKnownUntil(const MirrorTarget *target, XLogRecPtr checked);
+
 /* Count a request.  True: take its time for the planner. */
 extern bool MirrorKnownTimed(const MirrorTarget *target);
 

@@ -54,8 +54,10 @@ typedef enum MirrorVectorType
 typedef struct MirrorTarget
 {
 	Relation	rel;
-	Relation	index;			/* if the mirror was described by its index;
-								 * else NULL */
+	Relation	index;			/* the index that the mirror is described by,
+								 * or follows; or NULL */
+	Oid			serving;		/* index on the column that functions may use,
+								 * if described without an index */
 	AttrNumber	attnum;			/* 0: an expression of the index */
 	AttrNumber	key_attnum;		/* InvalidAttrNumber: a column of sets */
 	Oid			key_type;		/* int2, int4 or int8 */
@@ -183,10 +185,18 @@ MirrorRank(const MirrorSearch *search, const MirrorQuery *query, uint64 tid, uin
 	return true;
 }
 
-/* target.c */
+/*
+ * target.c.  MirrorFollow: let the mirror follow target->index as its feed.
+ * In a copied database the index has the build id of the original.  Its feed
+ * must be another one, so the key's meaning enters target->build.
+ * MirrorFollowServing: the same with the index that functions may use, unless
+ * somebody has locked it.  The caller closes target->index.
+ */
 extern Relation MirrorSource(const MirrorTarget *target);
 extern void MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target);
 extern void MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target);
+extern void MirrorFollow(MirrorTarget *target);
+extern void MirrorFollowServing(MirrorTarget *target);
 extern bool MirrorIndexFile(const MirrorTarget *target, Oid *tablespace, Oid *file);
 extern void MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNumber attnum,
 									MirrorTarget *target);
@@ -212,6 +222,8 @@ extern BlockNumber MirrorVisibilityMapPages(MirrorVisibility *visibility);
 extern uint64 MirrorVisibilityNumber(const MirrorVisibility *visibility);
 extern void MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh);
 extern const uint8 *MirrorVisibilityMap(const MirrorVisibility *visibility, Size *bytes);
+extern void MirrorVisibilityFetchAll(MirrorVisibility *visibility);
+extern bool MirrorVisibilityKnowsRoot(const MirrorVisibility *visibility, const gpuvec_hit *hit);
 extern bool MirrorPageHasMember(MirrorVisibility *visibility, BlockNumber block,
 								OffsetNumber before);
 extern bool MirrorRowVisible(MirrorVisibility *visibility, ItemPointer tid);

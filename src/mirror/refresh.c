@@ -19,13 +19,28 @@
  *		we wait for it;
  *	 4. the engine publishes all pages in one step, with checked = P.
  *
- * One session at a time loads or refreshes a mirror, under a heavyweight lock
- * (so the deadlock detector sees who waits for whom).  A session that had to
- * wait uses the other's work only if the mirror was checked to at least its
- * own position, which it read after its snapshot was taken.  The processes of
- * a parallel query do not wait for each other's locks.  So the engine, too,
- * lets only one session at a time load or refresh a mirror.  It tells the
- * others, and they try again.
+ * Sessions that find the mirror behind at the same time need one refresh.  So
+ * one of them makes it, and the others wait (refreshing.c).  One session at a
+ * time loads or refreshes a mirror, under a heavyweight lock, so that the
+ * deadlock detector sees who waits for whom: whoever has waited for long
+ * without it waits for the lock.  A session that had to wait uses the other's
+ * work only if the mirror was checked to at least its own position, which it
+ * read after its snapshot was taken.  The processes of a parallel query do
+ * not wait for each other's locks.  So the engine, too, lets only one session
+ * at a time load or refresh a mirror.  It tells the others, and they try
+ * again.
+ *
+ * There is one refresh of a mirror at a time, also if several would read
+ * different pages.  Two refreshes could not be published in any order: the
+ * position of each says that the mirror has all changes up to it, so the
+ * later one must have read the pages of the earlier one, too, or wait for it.
+ * Nor are rows taken from WAL records.  A record may hold a part of a row, or
+ * none of it (with a page image), values may be out of line, and a chain of
+ * HOT updates is only seen on the page.  And a page that was just changed is
+ * in memory anyhow.
+ *
+ * If an index has handed over all rows that the mirror lacks, they are sent
+ * instead, and no page is read (feed.c).
  *
  * A search has a request for the engine while pages are read.  The request
  * may be sent ahead of the refresh, or together with its end.  So a refresh
@@ -41,9 +56,11 @@
 #include "common/hashfn.h"
 #include "link/engine_link.h"
 #include "mirror/facts.h"
+#include "mirror/feed.h"
 #include "mirror/known.h"
 #include "mirror/page_stream.h"
 #include "mirror/refresh.h"
+#include "mirror/refreshing.h"
 #include "mirror/stale_pages.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
@@ -63,9 +80,12 @@ struct MirrorRefresh
 	MirrorTarget *target;
 	Snapshot	snapshot;
 	const gpuvec_freshness *need;
+	gpuvec_freshness ours;		/* how fresh we make it: at least as `need` */
 	const gpuvec_state *known;	/* the mirror's state at first, or NULL */
+	gpuvec_state later;			/* what others have told since, or ABSENT */
 	gpuvec_state state;			/* the mirror's state, as far as we know */
 
+	bool		covered;		/* another session's refresh is enough */
 	bool		locked;
 	LOCKTAG		tag;
 	TimestampTz began;			/* when the lock was taken */
@@ -104,11 +124,11 @@ mirror_lock_tag(const gpuvec_mirror_key *key, LOCKTAG *tag)
 	tag->locktag_lockmethodid = USER_LOCKMETHOD;
 }
 
-/* True if another session waits for the mirror's lock, which we hold */
+/* True if another session waits for the mirror's lock, or our refresh */
 static bool
 somebody_waits(const MirrorRefresh *refresh)
 {
-	return LockHasWaiters(&refresh->tag, ExclusiveLock, false);
+	return RefreshingWanted() || LockHasWaiters(&refresh->tag, ExclusiveLock, false);
 }
 
 /* Note that a step has failed; returns false */
@@ -155,6 +175,80 @@ busy_nap(const MirrorTarget *target, int attempt)
 	return true;
 }
 
+/*
+ * Take the mirror's lock.  Returns true if we had to wait: another session
+ * may have refreshed the mirror.
+ */
+static bool
+take_lock(MirrorRefresh *refresh)
+{
+	bool		free;
+
+	mirror_lock_tag(&refresh->target->key, &refresh->tag);
+	free = LockAcquire(&refresh->tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
+	if (!free)
+		(void) LockAcquire(&refresh->tag, ExclusiveLock, false, false);
+	refresh->locked = true;
+	refresh->began = GetCurrentTimestamp();
+	return !free;
+}
+
+/*
+ * After waiting for the lock: take over a later state than the caller's, if
+ * another session has told one
+ */
+static void
+look_again(MirrorRefresh *refresh)
+{
+	const gpuvec_state *known = refresh->known;
+	RefreshingFacts facts;
+
+	if (known != NULL && known->state == GPUVEC_READY &&
+		RefreshingLook(&refresh->target->key, &facts) &&
+		facts.state.state == GPUVEC_READY && facts.state.refresh > known->refresh)
+		refresh->later = facts.state;
+}
+
+/*
+ * We hold the lock, so the next refresh is ours.  If we have waited, find out
+ * anew how fresh it makes the mirror: those who waited with us need that.
+ */
+static void
+take_lead(MirrorRefresh *refresh, bool waited)
+{
+	const MirrorTarget *target = refresh->target;
+
+	RefreshingLead(&target->key);
+	if (refresh->later.state == GPUVEC_READY)
+		refresh->known = &refresh->later;
+	else if (waited)
+		refresh->known = NULL;
+	if (waited && refresh->need->feed != 0)
+		FeedRead(target, &refresh->ours);
+}
+
+/*
+ * Wait until it is our turn to refresh the mirror, or another session's
+ * refresh is enough
+ */
+static void
+take_turn(MirrorRefresh *refresh)
+{
+	const gpuvec_freshness *need = refresh->need;
+	bool		waited;
+
+	if (RefreshingJoin(&refresh->target->key, need, refresh->known, &refresh->later,
+					   &waited) != REFRESHING_COVERED &&
+		take_lock(refresh))
+	{
+		waited = true;
+		look_again(refresh);
+	}
+	refresh->covered = refresh->done = gpuvec_fresh(&refresh->later, need);
+	if (!refresh->covered)
+		take_lead(refresh, waited);
+}
+
 MirrorRefresh *
 MirrorRefreshBegin(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 				   const gpuvec_state *known)
@@ -164,21 +258,13 @@ MirrorRefreshBegin(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshne
 	refresh->target = target;
 	refresh->snapshot = snapshot;
 	refresh->need = need;
+	refresh->ours = *need;
 	refresh->known = known;
-	/* do not wait for the lock if the attempt will be refused */
-	if (!MirrorMayTry(target, &refresh->claim))
-	{
+	/* do not wait for others if the attempt will be refused */
+	if (MirrorMayTry(target, &refresh->claim))
+		take_turn(refresh);
+	else
 		refresh->failed = true;
-		return refresh;
-	}
-	mirror_lock_tag(&target->key, &refresh->tag);
-	if (LockAcquire(&refresh->tag, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
-	{
-		(void) LockAcquire(&refresh->tag, ExclusiveLock, false, false);
-		refresh->known = NULL;	/* another session has refreshed it */
-	}
-	refresh->locked = true;
-	refresh->began = GetCurrentTimestamp();
 	return refresh;
 }
 
@@ -203,8 +289,11 @@ MirrorRefreshEnd(MirrorRefresh *refresh, uint64 request)
 	if (refresh->refused)
 		note_failure(target, refresh->began, request);
 	drop_pages(refresh);
+	if (refresh->done)
+		RefreshingNoteState(&target->key, &refresh->state);
 	if (refresh->locked)
 		LockRelease(&refresh->tag, ExclusiveLock, false);
+	RefreshingEnd();
 	if (refresh->done && refresh->claim != 0)
 		FactsForgetRefusal(&target->key);
 	pfree(refresh);
@@ -264,7 +353,7 @@ MirrorRefreshPages(MirrorRefresh *refresh)
 bool
 MirrorRefreshYields(MirrorRefresh *refresh)
 {
-	if (IsInParallelMode() || somebody_waits(refresh))
+	if (IsInParallelMode() || RefreshingCrowded() || somebody_waits(refresh))
 		return false;
 	PageStreamLarge(&refresh->stream);
 	refresh->yields = true;
@@ -274,17 +363,14 @@ MirrorRefreshYields(MirrorRefresh *refresh)
 bool
 MirrorRefreshPublish(MirrorRefresh *refresh)
 {
-	const gpuvec_freshness *need = refresh->need;
 	gpuvec_refresh_once head = {.key = refresh->part.key, .known = refresh->part.known};
 	StringInfo	out = &refresh->stream.out;
 	GpuvecPiece pieces[2] = {{&head, sizeof(head)}, {out->data, out->len}};
 
 	if (refresh->failed)
 		return false;
-	head.commit.position = refresh->position;
-	head.commit.feed = need->feed;
-	head.commit.applied = need->applied;
-	head.commit.nblocks = refresh->stale.nblocks;
+	head.commit = PageStreamEnd(refresh->position, &refresh->ours, refresh->stale.nblocks,
+								&refresh->state);
 	GPUVEC_INJECTION("refresh-before-commit");
 	refresh->number = GpuvecLinkBegin(GPUVEC_MSG_REFRESH, pieces, 2);
 	return refresh->number != 0 || fail(refresh);
@@ -390,23 +476,64 @@ refresh_many(MirrorRefresh *refresh)
 	pfree(reply.data);
 	if (ok)
 		GPUVEC_INJECTION("refresh-before-commit");
-	return ok && PageStreamCommit(refresh->position, refresh->need, stale->nblocks,
+	return ok && PageStreamCommit(refresh->position, &refresh->ours, stale->nblocks,
 								  &refresh->state);
 }
 
+bool
+MirrorSendRows(const gpuvec_mirror_key *key, uint64 feed, const FeedRows *rows,
+			   gpuvec_state *state)
+{
+	gpuvec_rows head = {.key = *key, .feed = feed, .from = rows->from, .to = rows->to};
+	GpuvecPiece pieces[2] = {{&head, sizeof(head)}, {rows->data, rows->bytes}};
+	GpuvecReply reply;
+
+	if (!GpuvecLinkCall(GPUVEC_MSG_ROWS, pieces, 2, GPUVEC_MSG_STATE, sizeof(*state), &reply))
+		return false;
+	memcpy(state, reply.data, sizeof(*state));
+	pfree(reply.data);
+	return true;
+}
+
 /*
- * Find the pages that were changed since the mirror, which is READY, was
- * checked.  If they are listed and few, sets *few: the caller reads them.
- * Otherwise reads and publishes them.
+ * Send the rows of the feed that the mirror lacks.  *sent is false if they
+ * are not all at hand: pages have to be read.
+ */
+static bool
+refresh_rows(MirrorRefresh *refresh, bool *sent)
+{
+	const gpuvec_freshness *need = &refresh->ours;
+	gpuvec_state *state = &refresh->state;
+	FeedRows	rows;
+	bool		ok;
+
+	*sent = need->feed != 0 && need->feed == state->feed && state->applied < need->applied &&
+		FeedCopyRows(need->feed, state->applied, need->applied, MaxAllocSize, &rows);
+	if (!*sent)
+		return true;
+	ok = MirrorSendRows(&refresh->target->key, need->feed, &rows, state);
+	pfree(rows.data);
+	return ok;
+}
+
+/*
+ * Bring the mirror, which is READY, up to date: by rows of its feed, or by
+ * the pages that were changed since it was checked.  If these are listed and
+ * few, sets *few: the caller reads them.  Otherwise reads and publishes them.
  */
 static bool
 refresh_ready(MirrorRefresh *refresh, bool *few)
 {
 	MirrorTarget *target = refresh->target;
 	StalePages *stale = &refresh->stale;
+	bool		sent;
 
+	if (!refresh_rows(refresh, &sent))
+		return false;
+	if (sent)
+		return true;
 	refresh->block = 0;
-	refresh->position = StalePagesFind(target, refresh->need, &refresh->state, stale);
+	refresh->position = StalePagesFind(target, &refresh->ours, &refresh->state, stale);
 	stale->nblocks = RelationGetNumberOfBlocks(target->rel);
 	stale->nknown = refresh->state.nblocks;
 	*few = StalePagesFew(stale);
@@ -440,10 +567,12 @@ attempt(MirrorRefresh *refresh, bool *few)
 
 	*few = false;
 	drop_pages(refresh);
+	refresh->ours.position = MirrorPosition();
+	RefreshingAnnounce(&refresh->ours);
 	if (state->state == GPUVEC_READY)
 		ok = refresh_ready(refresh, few);
 	else if (state->state == GPUVEC_ABSENT)
-		ok = MirrorLoad(refresh->target, refresh->snapshot, refresh->need, state);
+		ok = MirrorLoad(refresh->target, refresh->snapshot, &refresh->ours, state);
 	return ok || fail(refresh);
 }
 
@@ -452,6 +581,11 @@ MirrorRefreshNext(MirrorRefresh *refresh)
 {
 	gpuvec_state *state = &refresh->state;
 
+	if (refresh->covered)
+	{
+		*state = refresh->later;
+		return MIRROR_REFRESH_FRESH;
+	}
 	refresh->done = false;
 	while (!refresh->failed)
 	{

@@ -8,6 +8,7 @@
 #ifndef GPUVEC_REFRESH_H
 #define GPUVEC_REFRESH_H
 
+#include "mirror/feed.h"
 #include "mirror/mirror.h"
 
 /*
@@ -30,6 +31,13 @@ extern bool MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_fre
 					   gpuvec_state *state);
 
 /* refresh.c */
+
+/*
+ * Send records of a feed to the engine.  Sets *state to the mirror's state;
+ * the mirror may be absent, or another session may be changing it (LOADING).
+ */
+extern bool MirrorSendRows(const gpuvec_mirror_key *key, uint64 feed, const FeedRows *rows,
+						   gpuvec_state *state);
 
 /*
  * Make sure that a mirror is as fresh as `need`, which the caller read after

@@ -86,6 +86,7 @@ search_group(MirrorConversation *talk, MirrorSearch *search, uint32 first, uint3
 			pfree(answer.reply.data);
 		pfree(request.queries);
 		pfree(request.whose);
+		pfree(request.questions);
 		pfree(request.ids);
 		page = Min(page * ALL_ROWS_GROWTH, GPUVEC_MAX_K);
 	}
@@ -142,6 +143,7 @@ MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason)
 	talk.target = target;
 	talk.snapshot = search->snapshot;
 	talk.roots = search->roots;
+	talk.queries = search->nqueries;
 	/* a map saves nothing if no row is fetched, or every row */
 	talk.use_map = !search->roots && !gpuvec_verify;
 	talk.rows = (double) Min(search->k, MIRROR_FIRST_ALL_ROWS) * search->nqueries;

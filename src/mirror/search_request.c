@@ -109,6 +109,9 @@ fill_query(MirrorSearchRequest *request, const MirrorSearch *search, MirrorQuery
 		wire->after_score = query->after_score;
 		wire->after_tid = query->after_tid;
 	}
+	request->questions[request->n].search = search;
+	request->questions[request->n].query = query;
+	request->questions[request->n].sent = wire;
 	if (query->len > 0)
 		memcpy(request->ids + request->nids, query->ids, query->len * sizeof(uint16));
 	request->nids += query->len;
@@ -132,6 +135,7 @@ make_wire(MirrorSearchRequest *request, const MirrorSearch *search)
 	wire->pieces[2].data = request->ids;
 	wire->pieces[2].size = request->nids * sizeof(uint16);
 	wire->need = &request->head.need;
+	wire->patience_us = &request->head.patience_us;
 	wire->answer_type = GPUVEC_MSG_RESULT;
 	wire->answer_head = sizeof(gpuvec_result);
 	wire->answer_state = offsetof(gpuvec_result, state);
@@ -143,13 +147,10 @@ make_wire(MirrorSearchRequest *request, const MirrorSearch *search)
 	 * answer fits a socket's buffer.  Then the engine can go on to the
 	 * refresh behind it.
 	 */
-	if (request->n == 1 && query->k <= GPUVEC_FAST_K && (query->flags & GPUVEC_QUERY_AFTER) == 0)
-	{
-		request->ahead.search = search;
-		request->ahead.query = request->whose[0];
-		request->ahead.asked = query->k;
-		wire->ahead = &request->ahead;
-	}
+	wire->ahead = request->n == 1 && query->k <= GPUVEC_FAST_K &&
+		(query->flags & GPUVEC_QUERY_AFTER) == 0;
+	wire->questions = request->questions;
+	wire->nquestions = request->n;
 	/* timed are one round trip and one ranking of all rows */
 	wire->timed = request->n == 1 && query->flags == 0 && query->k <= TIMED_ROWS;
 }
@@ -172,6 +173,7 @@ make_request(MirrorSearchRequest *request, const MirrorConversation *talk, Mirro
 	request->nids = 0;
 	request->queries = palloc0_array(gpuvec_query, open);
 	request->whose = palloc_array(MirrorQuery *, open);
+	request->questions = palloc_array(MirrorQuestion, open);
 	request->ids = MemoryContextAllocHuge(CurrentMemoryContext, (nids + 1) * sizeof(uint16));
 	for (uint32 i = first; i < last; i++)
 		if (!search->queries[i].done)

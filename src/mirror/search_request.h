@@ -27,7 +27,7 @@ typedef struct MirrorSearchRequest
 	MirrorQuery **whose;		/* [n], palloc'd: the search's queries */
 	uint32		n;
 	uint64		nids;
-	MirrorAheadQuestion ahead;
+	MirrorQuestion *questions;	/* [n], palloc'd */
 } MirrorSearchRequest;
 
 /* An answer; all but the head lies in the message */

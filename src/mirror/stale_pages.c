@@ -15,6 +15,7 @@
 
 #include "entries/entries.h"
 #include "mirror/feed.h"
+#include "mirror/known.h"
 #include "mirror/refresh.h"
 #include "mirror/stale_pages.h"
 #include "miscadmin.h"
@@ -72,7 +73,8 @@ StalePagesFind(MirrorTarget *target, const gpuvec_freshness *need, const gpuvec_
 	memset(&stale->pages, 0, sizeof(stale->pages));
 	position = MirrorPosition();
 	GPUVEC_INJECTION("refresh-after-position");
-	stale->listed = changed_pages(target, state->checked, position, &stale->pages) != WAL_UNKNOWN;
+	stale->listed = changed_pages(target, MirrorKnownUntil(target, state->checked), position,
+								  &stale->pages) != WAL_UNKNOWN;
 	return position;
 }
 

@@ -13,6 +13,7 @@
 
 #include "access/heapam.h"
 #include "access/htup_details.h"
+#include "access/relation.h"
 #include "access/tableam.h"
 #include "access/transam.h"
 #include "access/tupdesc_details.h"
@@ -27,6 +28,7 @@
 #include "entries/entries.h"
 #include "mirror/mirror.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/datum.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
@@ -249,8 +251,34 @@ MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target)
 	describe(rel, attnum, target);
 	if (target->mode == MIRROR_PRIVATE)
 		target->key.private_id = ((uint64) MyProcPid << 32) | ++private_ids;
-	else
-		target->key.rooted = !snapshot_of_recovery() && OidIsValid(serving_index(rel, attnum));
+	else if (!snapshot_of_recovery())
+		target->serving = serving_index(rel, attnum);
+	target->key.rooted = OidIsValid(target->serving);
+}
+
+void
+MirrorFollow(MirrorTarget *target)
+{
+	target->fed = target->mode == MIRROR_SHARED &&
+		EntriesBuildId(target->index, target->build);
+	for (int i = 0; i < sizeof(target->key.meaning); i++)
+		target->build[i] ^= (uint8) (target->key.meaning >> 8 * i);
+}
+
+/*
+ * The index cannot go, nor cease to hear of insertions, before this
+ * transaction ends: who drops it concurrently makes it invalid first, and
+ * then waits for all that have locked the table.
+ */
+void
+MirrorFollowServing(MirrorTarget *target)
+{
+	if (target->mode != MIRROR_SHARED || !OidIsValid(target->serving) ||
+		!ConditionalLockRelationOid(target->serving, AccessShareLock))
+		return;
+	target->index = try_relation_open(target->serving, NoLock);
+	if (target->index != NULL)
+		MirrorFollow(target);
 }
 
 /*
@@ -270,7 +298,7 @@ MirrorIndexFile(const MirrorTarget *target, Oid *tablespace, Oid *file)
 		*file = GpuvecRelFile(target->index);
 		return true;
 	}
-	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(serving_index(target->rel, target->attnum)));
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(target->serving));
 	if (!HeapTupleIsValid(tuple))
 		return false;
 	form = (Form_pg_class) GETSTRUCT(tuple);

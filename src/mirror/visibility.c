@@ -64,6 +64,7 @@ struct MirrorVisibility
 	uint8	   *map;
 	BlockNumber map_pages;
 	uint64		refresh;		/* n0 */
+	bool		fetch_all;		/* hits prove nothing of themselves */
 };
 
 MirrorVisibility *
@@ -156,6 +157,30 @@ uint64
 MirrorVisibilityNumber(const MirrorVisibility *visibility)
 {
 	return visibility->map ? visibility->refresh : 0;
+}
+
+/*
+ * Fetch every row from here on, as the mirror may not have been told of all
+ * changes of HOT chains
+ */
+void
+MirrorVisibilityFetchAll(MirrorVisibility *visibility)
+{
+	if (visibility->map)
+		pfree(visibility->map);
+	visibility->map = NULL;
+	visibility->map_pages = 0;
+	visibility->fetch_all = true;
+}
+
+/*
+ * True if a hit's line pointer is known to be that of the last row version of
+ * its HOT chain that is not dead
+ */
+bool
+MirrorVisibilityKnowsRoot(const MirrorVisibility *visibility, const gpuvec_hit *hit)
+{
+	return !visibility->fetch_all && mirror_line_itself(gpuvec_hit_line(hit->place));
 }
 
 /* True if the page was all-visible when the map was read */

@@ -245,7 +245,10 @@ add_target(MirrorTarget *targets, int *n, Relation rel, bool named, const Search
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot access temporary or unlogged relations during recovery")));
 	if (columns->key_column == NULL)
+	{
 		MirrorDescribe(rel, find_column(rel, columns), target);
+		MirrorFollowServing(target);
+	}
 	else
 		MirrorDescribeEmbedding(rel, find_key_column(rel, columns), find_column(rel, columns),
 								target);
@@ -347,5 +350,9 @@ void
 SearchCloseTargets(MirrorTarget *targets, int ntargets)
 {
 	for (int i = 0; i < ntargets; i++)
+	{
+		if (targets[i].index != NULL)
+			relation_close(targets[i].index, NoLock);
 		table_close(targets[i].rel, NoLock);
+	}
 }

@@ -28,6 +28,8 @@
 #include "link/shared.h"
 #include "mirror/conversation.h"
 #include "mirror/facts.h"
+#include "mirror/feed.h"
+#include "mirror/feeder.h"
 #include "miscadmin.h"
 #include "search/set_search.h"
 #include "search/set_function.h"
@@ -39,6 +41,9 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
+
+/* Bytes of records that are copied at a time */
+#define FEED_COPY_BYTES		(256 * 1024)
 
 PG_FUNCTION_INFO_V1(gpuvec_stat_mirrors);
 PG_FUNCTION_INFO_V1(gpuvec_stat_engine);
@@ -89,6 +94,123 @@ ask_engine(gpuvec_message type, gpuvec_message expected, GpuvecReply *reply, con
 	return false;
 }
 
+/* The slot of a mirror's feed.  Returns its number; -1: there is none. */
+static int
+feed_slot(const gpuvec_mirror_info *info, FeedSlotInfo *slot)
+{
+	for (int i = 0; info->feed != 0 && i < FEED_SLOTS; i++)
+	{
+		FeedSlotRead(i, slot);
+		if (slot->feed == info->feed)
+			return i;
+	}
+	return -1;
+}
+
+/* True if these records of a feed are all rows, which can be applied */
+static bool
+all_rows(uint64 feed, uint64 from, uint64 to)
+{
+	while (from < to)
+	{
+		FeedRows	rows;
+
+		if (!FeedCopyRows(feed, from, to, FEED_COPY_BYTES, &rows))
+			return false;
+		pfree(rows.data);
+		if (rows.to == from)
+			return false;
+		from = rows.to;
+	}
+	return true;
+}
+
+static int
+compare_blocks(const void *a, const void *b)
+{
+	BlockNumber x = *(const BlockNumber *) a;
+	BlockNumber y = *(const BlockNumber *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+/*
+ * The number of pages that the next refresh has to read because records of
+ * the feed cannot be applied as rows; -1: that is not known, or all pages
+ * have to be checked
+ */
+static int64
+pages_waiting(uint64 applied, const FeedSlotInfo *slot)
+{
+	gpuvec_freshness need = {.feed = slot->feed, .applied = slot->number};
+	BlockNumber *blocks;
+	uint32		n;
+	int64		distinct = 0;
+
+	if (all_rows(slot->feed, applied, slot->number))
+		return 0;
+	if (!FeedTake(applied, &need, &blocks, &n))
+		return -1;
+	qsort(blocks, n, sizeof(BlockNumber), compare_blocks);
+	for (uint32 i = 0; i < n; i++)
+		distinct += i == 0 || blocks[i] != blocks[i - 1];
+	pfree(blocks);
+	return distinct;
+}
+
+/* A length of time in microseconds as an interval */
+static Datum
+interval_of_us(int64 us)
+{
+	Interval   *interval = palloc0_object(Interval);
+
+	interval->time = us;
+	return IntervalPGetDatum(interval);
+}
+
+/*
+ * Set values[] to what waits in the feed of a mirror; null without a feed.
+ * Returns their number.
+ */
+static int
+feed_values(const gpuvec_mirror_info *info, Datum *values, bool *nulls)
+{
+	FeedSlotInfo slot;
+	TimestampTz since;
+	int64		pages;
+	int			i = feed_slot(info, &slot);
+
+	memset(nulls, true, 3);
+	if (i < 0)
+		return 3;
+	values[0] = Int64GetDatum(slot.number > info->applied ? (int64) (slot.number - info->applied) : 0);
+	nulls[0] = false;
+	pages = pages_waiting(info->applied, &slot);
+	values[1] = Int64GetDatum(pages);
+	nulls[1] = pages < 0;
+	if (slot.number > info->applied && FeederOldest(i, slot.feed, &since))
+	{
+		values[2] = interval_of_us(Max(GetCurrentTimestamp() - since, 0));
+		nulls[2] = false;
+	}
+	return 3;
+}
+
+/* Set values[] to how searches had to wait; returns their number */
+static int
+wait_values(const gpuvec_mirror_info *info, Datum *values, bool *nulls)
+{
+	Facts		facts;
+
+	nulls[0] = nulls[1] = !FactsFind(&info->key, &facts);
+	if (!nulls[0])
+	{
+		values[0] = Int64GetDatum((int64) facts.waits);
+		values[1] = interval_of_us((int64) facts.wait_us);
+	}
+	return 2;
+}
+
 /* What an entry of the mirror stands for */
 static const char *
 mirror_kind(const gpuvec_mirror_key *key)
@@ -102,8 +224,8 @@ static void
 put_mirror(ReturnSetInfo *rsinfo, const gpuvec_mirror_info *info)
 {
 	static const char *const states[] = {"absent", "loading", "ready"};
-	Datum		values[21];
-	bool		nulls[21] = {0};
+	Datum		values[28] = {0};
+	bool		nulls[28] = {0};
 	int			n = 0;
 
 	values[n++] = ObjectIdGetDatum(info->key.database);
@@ -126,6 +248,10 @@ put_mirror(ReturnSetInfo *rsinfo, const gpuvec_mirror_info *info)
 	values[n++] = Int64GetDatum((int64) info->loads);
 	values[n++] = Int64GetDatum((int64) info->refreshes);
 	values[n++] = Int64GetDatum((int64) info->searches);
+	n += feed_values(info, values + n, nulls + n);
+	values[n++] = Int64GetDatum((int64) info->rows_applied);
+	values[n++] = Int64GetDatum((int64) info->page_rows);
+	n += wait_values(info, values + n, nulls + n);
 	values[n++] = LSNGetDatum(info->checked);
 	nulls[n] = info->last_use == 0;
 	values[n++] = TimestampTzGetDatum(from_unix_us(info->last_use));

@@ -8,6 +8,8 @@
 #   make bench-vectors                                embedding tables on a GPU, see bench_vectors.c
 #   make bench-peers                                  index scans against other ways to the same rows
 #   make bench-index                                  what an index costs
+#   make bench-writers                                searches beside writers, see bench_writers.sh
+#   make soak-writers MINUTES=30                      the same for long, every answer compared, see soak_writers.sh
 #
 # MODES    kinds of data (test/bench/setgen.h)             ENGINE   auto, cpu or cuda
 # DOCS     number of documents                             THREADS  CPU threads of the engine, 0: all
@@ -17,12 +19,19 @@
 # BENCH_DIR  folder for the server and its data; removed at the end
 # MEASURE_SECONDS, CLIENT_SECONDS  how long to repeat each measurement (3), and that of CLIENTS (10)
 #
+# bench-churn: a mirror under a flood of small updates, see bench_churn.cpp
+#
 # bench-embedding-sql: ROWS, ITEMS, USERS, CLICKS, BAGS, HOTNESS, WIDTH, ENGINE, THREADS (0: all), REPEATS
 #
 # bench-peers and bench-index: ROWS, QUERIES, THREADS (0: all), and
 # SMALL_ROWS   rows for RUM and pgvector         REPEATS, ROUNDS, TIMES   of bench-index: see index_cost.sh
 # PEERS_ROOT   a folder with these extensions, unpacked there as they would be below / (with
 #              "dpkg -x", say), if they are not installed
+#
+# bench-writers and soak-writers: DOCS (2,000,000), CLIENTS (44), WRITERS (20), ENGINE, THREADS (0: all),
+# AUTOVACUUM (on), PATIENCE (seconds that a statement may take, 120), and
+# RATES, ALONE_RATE, CLIENT_SECONDS (20), WARM_SECONDS, WRITE_SECONDS, ROUNDS, PARTS   see bench_writers.sh
+# MINUTES, RATE, NTH, KILL_SECONDS, SAMPLE_SECONDS                                     see soak_writers.sh
 
 BENCH_BIN = test/bench/bin
 BENCH_CXXFLAGS = -std=c++17 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -I$(srcdir)/src -I$(srcdir)/test/bench
@@ -46,19 +55,29 @@ bench: all bench-engine
 		bash $(srcdir)/test/bench/bench.sh
 
 # these build and start a server as "make check" does
-PEERS_SETTINGS = $(foreach v,ROWS SMALL_ROWS QUERIES THREADS PEERS_ROOT REPEATS ROUNDS TIMES,$(if $(filter command line environment,$(origin $(v))),$(v)='$($(v))')) \
+given = $(foreach v,$(1),$(if $(filter command line environment,$(origin $(v))),$(v)='$($(v))'))
+PEERS_SETTINGS = $(call given,ROWS SMALL_ROWS QUERIES THREADS PEERS_ROOT REPEATS ROUNDS TIMES) \
 	PG_CONFIG='$(PG_CONFIG)' WITH_CUDA='$(WITH_CUDA)' BENCH_BIN='$(CURDIR)/$(BENCH_BIN)'
 
 bench-peers: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) bash $(srcdir)/test/bench/peers.sh
 
-EMBEDDING_SQL_SETTINGS = $(foreach v,ITEMS USERS CLICKS BAGS HOTNESS WIDTH ENGINE,$(if $(filter command line environment,$(origin $(v))),$(v)='$($(v))'))
+EMBEDDING_SQL_SETTINGS = $(call given,ITEMS USERS CLICKS BAGS HOTNESS WIDTH ENGINE)
 
 bench-embedding-sql: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) $(EMBEDDING_SQL_SETTINGS) bash $(srcdir)/test/bench/embedding_sql.sh
 
 bench-index: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) bash $(srcdir)/test/bench/index_cost.sh
+
+WRITERS_SETTINGS = $(call given,CLIENTS WRITERS ENGINE AUTOVACUUM PATIENCE RATES ALONE_RATE CLIENT_SECONDS WARM_SECONDS WRITE_SECONDS PARTS \
+	MINUTES RATE NTH KILL_SECONDS SAMPLE_SECONDS) $(if $(DOCS),ROWS='$(DOCS)')
+
+bench-writers: $(BENCH_BIN)/bench_gen
+	$(PEERS_SETTINGS) $(WRITERS_SETTINGS) bash $(srcdir)/test/bench/bench_writers.sh
+
+soak-writers: $(BENCH_BIN)/bench_gen
+	$(PEERS_SETTINGS) $(WRITERS_SETTINGS) bash $(srcdir)/test/bench/soak_writers.sh
 
 bench-engine: $(BENCH_BIN)/bench_gen $(BENCH_BIN)/bench_engine
 
@@ -67,6 +86,13 @@ $(BENCH_BIN)/bench_gen: $(srcdir)/test/bench/bench_gen.cpp $(BENCH_HEADERS)
 	$(CXX) $(BENCH_CXXFLAGS) -o $@ $<
 
 $(BENCH_BIN)/bench_engine: $(srcdir)/test/bench/bench_engine.cpp $(BENCH_HEADERS) $(ENGINE_LIB)
+	@mkdir -p $(@D)
+	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
+
+# Segments under churn, without PostgreSQL
+bench-churn: $(BENCH_BIN)/bench_churn
+
+$(BENCH_BIN)/bench_churn: $(srcdir)/test/bench/bench_churn.cpp $(BENCH_HEADERS) $(ENGINE_LIB)
 	@mkdir -p $(@D)
 	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
 
@@ -93,4 +119,4 @@ clean: clean-bench
 clean-bench:
 	rm -rf $(BENCH_BIN)
 
-.PHONY: bench bench-engine bench-embedding bench-embedding-sql bench-vectors bench-peers bench-index clean-bench
+.PHONY: bench bench-engine bench-embedding bench-embedding-sql bench-vectors bench-peers bench-index bench-churn bench-writers soak-writers clean-bench

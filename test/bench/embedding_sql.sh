@@ -19,15 +19,6 @@ unset MAKEFLAGS MFLAGS MAKELEVEL
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/pgenv.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/peers_lib.sh"
 
-# goal LABEL VALUE OPERATOR LIMIT: a line of the table
-goal() {
-	local ok
-	ok=$(awk "BEGIN { print ($2 $3 $4) ? \"reached\" : \"missed\" }")
-	[ "$ok" = reached ] || fail "$1: $2, $3 $4 wanted"
-	lines+=("| $1 | $2 | $3 $4 | $ok |")
-}
-figure() { lines+=("| $1 | $2 | | |"); }
-
 make_tables() {
 	progress "making $ITEMS and $ROWS vectors, $CLICKS clicks"
 	psql_ <<-SQL >/dev/null || die "could not make the tables"
@@ -111,8 +102,5 @@ gpuvec.cpu_threads = $THREADS"
 make_tables
 measure_aggregate
 measure_batch
-printf '\n%s; engine: %s (%s), %s threads; %s, %s cores\n\n| | measured | wanted | |\n|---|---|---|---|\n' "$("$PG_CONFIG" --version)" \
-	"$(psql_ -c 'SELECT backend FROM gpuvec_engine')" "$(psql_ -c 'SELECT device FROM gpuvec_engine')" "$(psql_ -c 'SELECT threads FROM gpuvec_engine')" \
-	"$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)"
-printf '%s\n' "${lines[@]}"
+print_goals 'embedding tables through SQL'
 [ "$failures" = 0 ] || exit 1

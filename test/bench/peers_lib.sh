@@ -1,4 +1,4 @@
-# Shell functions that peers.sh and index_cost.sh share.  To be sourced after pgenv.sh.
+# Shell functions that the benchmarks with servers of their own share.  To be sourced after pgenv.sh.
 #
 #	bench_server CONF		build, and start a server with these settings in a scratch folder
 #	contender NAME TABLE SETTINGS STATEMENT PLAN KIND [INDEX]
@@ -8,6 +8,10 @@
 #							build an index, and remember time and size
 #	missing NAME TABLE		a contender that is not there
 #	print_table				what was measured
+#	goal LABEL VALUE OPERATOR BOUND
+#	figure LABEL VALUE		lines of a table of goals
+#	print_machine			two lines: versions, the engine, the processor
+#	print_goals HEADING		these, and the lines of the table
 
 failures=0
 lines=()						# of the table
@@ -23,12 +27,17 @@ median() {
 	sort -g | awk '{ v[NR] = $1 } END { if (NR == 0) exit 1; printf "%.3f\n", NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
 }
 
+# quotient A B: the median of the quotients of two files' lines
+quotient() { paste "$work/$1" "$work/$2" | awk '{ print $1 / $2 }' | median; }
+
 # what psql's \timing says, without the rest
 times() { awk '/^Time: / { print $2 }'; }
 
 bench_cleanup() {
 	local status=$?
 	trap - EXIT
+	# what still runs beside us
+	kill $(jobs -p) 2>/dev/null
 	gpuvec_stop data immediate >/dev/null 2>&1
 	[ $status -le 1 ] || tail -n 20 "$work/data/log" >&2
 	rm -rf "$sockets" "$work"
@@ -130,10 +139,32 @@ missing() {
 	progress "$1: not installed"
 }
 
-print_table() {
-	printf '\nORDER BY ... LIMIT %s, mode B, median of %s queries, milliseconds of the statement in psql; %s; engine: CPU (%s), %s threads\n' \
-		"$K" "$QUERIES" "$("$PG_CONFIG" --version)" "$(psql_ -c 'SELECT device FROM gpuvec_engine')" "$(psql_ -c 'SELECT threads FROM gpuvec_engine')"
+# goal LABEL VALUE OPERATOR BOUND: a line of the table
+goal() {
+	local ok
+	ok=$(awk -v value="${2:-none}" "BEGIN { print (value != \"none\" && value + 0 $3 $4) ? \"reached\" : \"missed\" }")
+	[ "$ok" = reached ] || fail "$1: $2, $3 $4 wanted"
+	lines+=("| $1 | $2 | $3 $4 | $ok |")
+}
+figure() { lines+=("| $1 | $2 | | |"); }
+
+print_machine() {
+	printf '%s; engine: %s, %s threads\n' "$("$PG_CONFIG" --version)" \
+		"$(psql_ -c "SELECT backend || ' (' || device || ')' FROM gpuvec_engine")" "$(psql_ -c 'SELECT threads FROM gpuvec_engine')"
 	printf '%s, %s cores\n\n' "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)"
+}
+
+print_goals() {
+	printf '\n%s; ' "$1"
+	print_machine
+	printf '| | measured | goal | |\n|---|---|---|---|\n'
+	printf '%s\n' "${lines[@]}"
+	printf '\n'
+}
+
+print_table() {
+	printf '\nORDER BY ... LIMIT %s, mode B, median of %s queries, milliseconds of the statement in psql; ' "$K" "$QUERIES"
+	print_machine
 	printf '| | rows | exact | index: built in, s | MB | ms | gpuvec is faster, times |\n|---|---|---|---|---|---|---|\n'
 	printf '%s\n' "${lines[@]}"
 	printf '\n'

@@ -6,7 +6,8 @@ use GpuvecTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('main');
+# (without the feeder: sessions themselves change the copies)
+my $node = new_node('main', conf => "gpuvec.feeder = off\n");
 make_docs($node, 3000);
 $node->safe_psql('postgres', 'CREATE INDEX docs_tokens ON docs USING gpuvec (tokens)');
 my $search = GpuvecTest::search_sql('docs');

@@ -7,7 +7,8 @@ use GpuvecTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('main', conf => "gpuvec.verify = off\n");
+# (without the feeder: sessions themselves change the copies)
+my $node = new_node('main', conf => "gpuvec.verify = off\ngpuvec.feeder = off\n");
 my $few = q{SELECT string_agg(tid::text, ' ' ORDER BY rank) FROM gpuvec_topk('docs', 'tokens', '[1,101]', 5)};
 my $few_more = $few =~ s/, 5\)/, 15) WHERE score = 1/r;
 my $mirror = q{SELECT loads || ' ' || refreshes FROM gpuvec_mirrors WHERE relation = 'docs'::regclass};

@@ -27,6 +27,7 @@
 #include "server_embed.h"
 #include "server_memory.h"
 #include "server_model.h"
+#include "server_rows.h"
 
 static const char *const plain[] = {"--cpu-threads", "2", NULL};
 
@@ -369,6 +370,140 @@ test_merges(void)
 	model_free(&m);
 	client_close(&c);
 	engine_stop(&e);
+}
+
+/* Ids of all rows */
+static uint64_t
+model_nids(const model *m)
+{
+	uint64_t	n = 0;
+
+	for (uint32_t block = 0; block < m->nblocks; block++)
+		for (uint32_t i = 0; i < m->pages[block].nrows; i++)
+			n += m->pages[block].rows[i].len;
+	return n;
+}
+
+/* Rows of a full segment in the tests of mergers */
+#define FULL	64
+
+/*
+ * Wait until a mirror has few segments beyond those needed, and few ids of
+ * dead rows
+ */
+static bool
+wait_for_order(client *c, model *m)
+{
+	gpuvec_mirror_info info = {0};
+
+	for (int i = 0; i < 1000; i++)
+	{
+		if (!check(client_mirror_info(c, &m->key, &info), "the mirror is listed"))
+			return false;
+		if (info.nsegments <= info.nrows / FULL + 24 && info.nids * 7 <= model_nids(m) * 10)
+			return true;
+		usleep(10000);
+	}
+	printf("%u segments of %lu rows, %lu ids of %lu\n", info.nsegments, (unsigned long) info.nrows,
+		   (unsigned long) info.nids, (unsigned long) model_nids(m));
+	return false;
+}
+
+/* Wait until no more is charged than the mirror takes */
+static bool
+wait_for_charge(client *c, model *m)
+{
+	gpuvec_mirror_info info = {0};
+
+	for (int i = 0; i < 500; i++)
+	{
+		client_mirror_info(c, &m->key, &info);
+		if (client_engine_info(c).memory_used == (info.device_bytes > 0 ? info.device_bytes : info.host_bytes))
+			return true;
+		usleep(10000);
+	}
+	printf("%lu bytes are charged, %lu taken\n", (unsigned long) client_engine_info(c).memory_used,
+		   (unsigned long) info.host_bytes);
+	return false;
+}
+
+/*
+ * Both mergers at work, with segments of few rows: merges of large segments
+ * take long, so that small ones end meanwhile, rows die in the sources, and
+ * sources vanish; and merges publish while updates do
+ */
+static void
+merger_rounds(const char *fault, int rounds, useconds_t pause)
+{
+	engine		e = engine_start(fault, plain);
+	client		c = client_open(&e);
+	model		m = model_new(100, 120, &small);
+	gpuvec_mirror_info info;
+
+	check(model_load(&c, &m), "load");
+	for (int round = 0; round < rounds; round++)
+	{
+		uint32_t	at = (uint32_t) random_below(m.nblocks);
+
+		if (random_below(20) == 0)
+			model_resize(&m, 60 + (uint32_t) random_below(120), &small);
+		for (uint64_t i = random_below(8); i > 0; i--)
+			model_rewrite_page(&m, (uint32_t) random_below(m.nblocks), &small);
+		/* now and then all rows of a segment die */
+		for (uint32_t i = 0; i < 40 && random_below(30) > 0 && round % 10 == 0; i++)
+			model_rewrite_page(&m, (at + i) % m.nblocks, &small);
+		if (!check(model_refresh(&c, &m), "refresh") ||
+			!check(model_check_random(&c, &m, &small), "search"))
+			break;
+		usleep((useconds_t) random_below(2 * pause + 1));
+	}
+	check(wait_for_order(&c, &m), "few segments and few dead rows are left");
+	check(model_check_random(&c, &m, &small), "search");
+	client_mirror_info(&c, &m.key, &info);
+	check(info.nrows == model_nrows(&m), "all rows are there");
+	check(wait_for_charge(&c, &m), "merges have given back what they were charged");
+	model_free(&m);
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/* Small segments are merged while a merge of large ones does not end */
+static void
+small_beside_large(void)
+{
+	engine		e = engine_start("full-segment:64,slow-sort:100000000", plain);
+	client		c = client_open(&e);
+	model		m = model_new(100, 150, &small);
+	gpuvec_mirror_info info;
+
+	check(model_load(&c, &m), "load");
+	for (uint32_t block = 0; block < 90; block++)
+		model_rewrite_page(&m, block, &small);
+	check(model_refresh(&c, &m), "refresh");
+	usleep(100000);
+	client_mirror_info(&c, &m.key, &info);
+	for (uint32_t i = 0; i < 40; i++)
+	{
+		model_rewrite_page(&m, i, &small);
+		check(model_refresh(&c, &m), "refresh");
+		check(model_check_random(&c, &m, &small), "search");
+	}
+	check(wait_for_merges(&c, &m, info.nsegments + 20) <= info.nsegments + 20,
+		  "small segments do not wait for large ones");
+	check(model_check_random(&c, &m, &small), "search");
+	model_free(&m);
+	client_close(&c);
+	engine_stop(&e);
+}
+
+static void
+test_mergers(void)
+{
+	merger_rounds("full-segment:64", 300, 2000);
+	merger_rounds("full-segment:64,slow-sort:40", 200, 10000);
+	merger_rounds("full-segment:64,slow-merge:20", 200, 5000);
+	merger_rounds("full-segment:64,slow-publish:10", 150, 2000);
+	small_beside_large();
 }
 
 /* Pages that come back with other LSNs but the same rows move nothing */
@@ -1234,14 +1369,30 @@ test_violations(void)
 	engine_stop(&e);
 }
 
+/* Rows of a feed, in the order of the message */
+typedef struct fed_rows
+{
+	gpuvec_rows head;
+	gpuvec_feed_record row;
+	uint16_t	ids[4];
+	gpuvec_feed_record gone;
+	uint16_t	lines[4];
+	gpuvec_feed_record last;
+} fed_rows;
+
 /* A valid conversation, frame by frame, to be spoilt at random */
 static void
 script(buffer *frames, size_t *starts, int *n)
 {
 	model		m = model_new(100, 6, &small);
 	gpuvec_load load = {.key = m.key,.nblocks = m.nblocks};
-	gpuvec_commit commit = {.position = 1,.nblocks = m.nblocks};
+	gpuvec_commit commit = {.position = 1,.feed = 9,.applied = 3,.nblocks = m.nblocks};
 	gpuvec_drop drop = {.database = 77,.relation = 100};
+	fed_rows	rows = {.head = {.feed = 9,.from = 2,.to = 5},
+		.row = {.kind = GPUVEC_FEED_ROW,.line = 2,.block = 1,.len = 4},.ids = {1, 2, 3, 4},
+		.gone = {.kind = GPUVEC_FEED_GONE,.block = 2,.len = 4},.lines = {2, 4, 6, 8},
+		.last = {.kind = GPUVEC_FEED_ROW,.line = 2,.block = 7}
+	};
 	model_query queries[2] = {random_query(&small), random_query(&small)};
 	buffer		b = {0};
 	int			pair[2];
@@ -1251,6 +1402,7 @@ script(buffer *frames, size_t *starts, int *n)
 
 	load.key.database = 77;
 	m.key.database = 77;
+	rows.head.key = m.key;
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0)
 		exit(1);
 	to_self.fd = pair[0];
@@ -1268,6 +1420,7 @@ script(buffer *frames, size_t *starts, int *n)
 	FRAME(client_send(&to_self, GPUVEC_MSG_SEARCH, b.data, b.length));
 	FRAME(client_send(&to_self, GPUVEC_MSG_STAT, &m.key, sizeof(m.key)));
 	FRAME(client_send(&to_self, GPUVEC_MSG_LIST, NULL, 0));
+	FRAME(client_send(&to_self, GPUVEC_MSG_ROWS, &rows, sizeof(rows)));
 	FRAME(client_send(&to_self, GPUVEC_MSG_REFRESH_BEGIN, REFRESH(&m.key)));
 	model_rewrite_page(&m, 2, &small);
 	FRAME(model_send_pages(&to_self, &m, true));
@@ -1840,6 +1993,7 @@ static const struct
 	{"edges", test_edges},
 	{"refresh", test_refresh},
 	{"merges", test_merges},
+	{"mergers", test_mergers},
 	{"same_rows", test_same_rows},
 	{"budget", test_budget},
 	{"budget_refresh", test_budget_refresh},
@@ -1851,6 +2005,15 @@ static const struct
 	{"connections", test_connections},
 	{"violations", test_violations},
 	{"fuzz", test_fuzz},
+	{"rows", test_rows},
+	{"rows_pages", test_rows_pages},
+	{"rows_messages", test_rows_messages},
+	{"rows_violations", test_rows_violations},
+	{"rows_busy", test_rows_busy},
+	{"rows_memory", test_rows_memory},
+	{"rows_merges", test_rows_merges},
+	{"rows_concurrency", test_rows_concurrency},
+	{"patience", test_patience},
 	{"embed", test_embed},
 	{"embed_room", test_embed_room},
 	{"embed_limit", test_embed_limit},

@@ -65,6 +65,14 @@ cpu_adopt_segment(gpuvec_backend *backend, gpuvec_segment *segment, gpuvec_error
 	return true;
 }
 
+/* Make the lists that the builder has not made yet */
+static void
+cpu_finish_segment(gpuvec_backend *backend, gpuvec_segment *segment)
+{
+	if (segment->device)
+		lists_builder_require(((cpu_backend *) backend)->builder, segment->device);
+}
+
 static bool
 cpu_adopt_livemap(gpuvec_backend *backend, gpuvec_livemap *map, gpuvec_error *error)
 {
@@ -164,6 +172,7 @@ gpuvec_cpu_open_with(const gpuvec_backend_options *options, const gpuvec_lists_p
 	cpu->base.release_livemap = cpu_release_livemap;
 	cpu->base.release_view = cpu_release_view;
 	cpu->base.read_ids = cpu_read_ids;
+	cpu->base.finish_segment = cpu_finish_segment;
 	cpu->base.topk = cpu_topk;
 	cpu->base.close = cpu_close;
 	return &cpu->base;

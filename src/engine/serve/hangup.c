@@ -28,18 +28,32 @@ static pthread_cond_t some = PTHREAD_COND_INITIALIZER;
 static watched_socket *list = NULL;
 static size_t n = 0;
 static size_t room = 0;
+static gpuvec_store *searched;	/* whose changes requests may wait for */
 
-/* Check all watched connections; the caller holds the mutex */
-static void
+/* Cancel a request; false if it has been canceled already */
+static bool
+cancel(const watched_socket *watched)
+{
+	return !__atomic_exchange_n(watched->canceled, 1, __ATOMIC_RELAXED);
+}
+
+/*
+ * Check all watched connections.  True if a request was canceled.  The caller
+ * holds the mutex.
+ */
+static bool
 look(void)
 {
+	bool		any = false;
+
 	for (size_t i = 0; i < n; i++)
 	{
 		struct pollfd p = {.fd = list[i].fd, .events = POLLRDHUP};
 
 		if (poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)))
-			__atomic_store_n(list[i].canceled, 1, __ATOMIC_RELAXED);
+			any |= cancel(&list[i]);
 	}
+	return any;
 }
 
 /* The thread that checks the connections */
@@ -52,10 +66,14 @@ watch(void *arg)
 	pthread_mutex_lock(&mutex);
 	for (;;)
 	{
+		bool		canceled;
+
 		while (n == 0)
 			pthread_cond_wait(&some, &mutex);
-		look();
+		canceled = look();
 		pthread_mutex_unlock(&mutex);
+		if (canceled)
+			gpuvec_store_wake(searched);
 		nanosleep(&nap, NULL);
 		pthread_mutex_lock(&mutex);
 	}
@@ -63,10 +81,11 @@ watch(void *arg)
 }
 
 bool
-gpuvec_hangup_start(void)
+gpuvec_hangup_start(gpuvec_store *store)
 {
 	pthread_t	thread;
 
+	searched = store;
 	if (pthread_create(&thread, NULL, watch, NULL) != 0)
 		return false;
 	pthread_detach(thread);
@@ -126,7 +145,9 @@ gpuvec_hangup_cancel_all(void)
 	pthread_mutex_lock(&mutex);
 	any = n > 0;
 	for (size_t i = 0; i < n; i++)
-		__atomic_store_n(list[i].canceled, 1, __ATOMIC_RELAXED);
+		(void) cancel(&list[i]);
 	pthread_mutex_unlock(&mutex);
+	if (any)
+		gpuvec_store_wake(searched);
 	return any;
 }

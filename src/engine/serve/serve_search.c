@@ -14,6 +14,9 @@
 #include "engine/serve/session.h"
 #include "engine/sets/sets_mirror.h"
 
+/* Microseconds that a search waits at most for its mirror */
+#define MOST_PATIENCE_US	1000000
+
 /* A search that is running */
 typedef struct search_run
 {
@@ -24,23 +27,13 @@ typedef struct search_run
 	int			canceled;		/* the connection was closed; set atomically */
 } search_run;
 
-/* True if ids are ascending and distinct */
-static bool
-ids_valid(const uint16_t *ids, uint32_t len)
-{
-	for (uint32_t i = 1; i < len; i++)
-		if (ids[i - 1] >= ids[i])
-			return false;
-	return true;
-}
-
 /* Check a query and copy it; false if it is invalid */
 static bool
 parse_query(const gpuvec_query *wire, const uint16_t *ids, search_run *q, gpuvec_topk_query *query)
 {
 	if (wire->k < 1 || wire->k > GPUVEC_MAX_K || wire->len > GPUVEC_MAX_IDS ||
 		(wire->flags & ~(GPUVEC_QUERY_MIN_SCORE | GPUVEC_QUERY_AFTER)) != 0 ||
-		isnan(wire->min_score) || isnan(wire->after_score) || !ids_valid(ids, wire->len))
+		isnan(wire->min_score) || isnan(wire->after_score) || !gpuvec_sets_ids_valid(ids, wire->len))
 		return false;
 	memset(query, 0, sizeof(*query));
 	query->ids = ids;
@@ -196,21 +189,31 @@ answer_search(gpuvec_session *s, const gpuvec_request *request, const search_run
 
 /* Run a search of an open mirror */
 static bool
-run_search(gpuvec_session *s, search_run *q, gpuvec_error *error)
+run_search(search_run *q, gpuvec_error *error)
 {
-	bool		ok;
-
 	gpuvec_fault_crash("crash-on-search");
-	gpuvec_hangup_watch(s->fd, &q->canceled);
 	gpuvec_fault_sleep("slow-search", &q->canceled);
 	gpuvec_fault_stick("stuck-search");
-	ok = allocate_matches(q, error) &&
+	return allocate_matches(q, error) &&
 		gpuvec_scheduler_topk(q->mirror.device->scheduler, q->mirror.view,
 							  (gpuvec_measure) q->head.measure,
 							  (gpuvec_method) q->head.method, q->queries,
 							  q->head.nqueries, error);
-	gpuvec_hangup_unwatch(s->fd);
-	return ok;
+}
+
+/* Open the mirror; wait until it is fresh if the session has the patience */
+static void
+open_mirror(gpuvec_session *s, search_run *q)
+{
+	gpuvec_sets_need need = {
+		.fresh = q->head.need, .patience_us = q->head.patience_us, .canceled = &q->canceled
+	};
+	long		ms = MOST_PATIENCE_US / 1000;
+
+	(void) gpuvec_fault("patience", &ms);
+	if (need.patience_us > (uint32_t) ms * 1000)
+		need.patience_us = (uint32_t) ms * 1000;
+	gpuvec_sets_open(&s->server->store, &q->head.key, s, &need, q->head.nqueries, &q->mirror);
 }
 
 bool
@@ -226,8 +229,10 @@ gpuvec_serve_search(gpuvec_session *s, const gpuvec_request *request)
 		free(q.queries);
 		return gpuvec_answer_error(s, request, &error);
 	}
-	gpuvec_sets_open(&s->server->store, &q.head.key, s, &q.head.need, q.head.nqueries, &q.mirror);
-	ok = q.mirror.view == NULL || q.head.nqueries == 0 || run_search(s, &q, &error);
+	gpuvec_hangup_watch(s->fd, &q.canceled);
+	open_mirror(s, &q);
+	ok = q.mirror.view == NULL || q.head.nqueries == 0 || run_search(&q, &error);
+	gpuvec_hangup_unwatch(s->fd);
 	if (q.canceled && (ok || !error.fatal))
 		ok = gpuvec_answer_canceled(s, request);
 	else

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -143,6 +144,8 @@ gpuvec_server_run(gpuvec_server *server)
 {
 	int			reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
+	if (getrandom(&server->number, sizeof(server->number), 0) != (ssize_t) sizeof(server->number))
+		server->number = 0;
 	while (!gpuvec_server_stopping())
 	{
 		int			fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC);

@@ -25,6 +25,8 @@ typedef struct gpuvec_server
 	const gpuvec_engine_options *options;
 	int			listen_fd;
 	uint32_t	sessions;		/* open connections; atomic */
+	uint64_t	number;			/* random, so that sessions can tell engines
+								 * apart; 0: none could be had */
 } gpuvec_server;
 
 /* Accept connections until stopped */
@@ -38,11 +40,11 @@ extern void gpuvec_server_stop(void);
 extern void gpuvec_session_run(gpuvec_server *server, int fd);
 
 /*
- * start: start the thread that watches.  watch: set *canceled to 1 if the
- * connection is closed while its request runs.  Call unwatch before the next
- * read.
+ * start: start the thread that watches.  watch: set *canceled to 1, and wake
+ * who waits for a change of the store, if the connection is closed while its
+ * request runs.  Call unwatch before the next read.
  */
-extern bool gpuvec_hangup_start(void);
+extern bool gpuvec_hangup_start(gpuvec_store *store);
 extern void gpuvec_hangup_watch(int fd, int *canceled);
 extern void gpuvec_hangup_unwatch(int fd);
 

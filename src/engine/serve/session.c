@@ -44,6 +44,7 @@ static gpuvec_request_handler *const handlers[] = {
 	[GPUVEC_MSG_COMMIT] = gpuvec_serve_commit,
 	[GPUVEC_MSG_REFRESH_PAGES] = gpuvec_serve_refresh_pages,
 	[GPUVEC_MSG_REFRESH] = gpuvec_serve_refresh,
+	[GPUVEC_MSG_ROWS] = gpuvec_serve_rows,
 	[GPUVEC_MSG_DROP] = gpuvec_serve_drop,
 	[GPUVEC_MSG_LIST] = gpuvec_serve_list,
 	[GPUVEC_MSG_ENGINE] = gpuvec_serve_engine
@@ -160,6 +161,7 @@ greet(gpuvec_session *s)
 	memset(&welcome, 0, sizeof(welcome));
 	welcome.version = GPUVEC_PROTOCOL_VERSION;
 	welcome.pid = (uint32_t) getpid();
+	welcome.number = s->server->number;
 	snprintf(welcome.backend, sizeof(welcome.backend), "%s",
 			 s->server->store.devices[0].backend->name);
 	return gpuvec_send_struct(s->fd, frame.request, GPUVEC_MSG_WELCOME, &welcome, sizeof(welcome));

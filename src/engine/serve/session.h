@@ -7,6 +7,7 @@
  * serve_search.c		searches of sets
  * serve_embedding.c	requests to embedding tables
  * serve_update.c		loads and refreshes
+ * serve_rows.c			rows of a feed
  * serve_admin.c		listing and dropping mirrors
  *
  *-------------------------------------------------------------------------
@@ -66,6 +67,9 @@ extern gpuvec_request_handler gpuvec_serve_pages;
 extern gpuvec_request_handler gpuvec_serve_commit;
 extern gpuvec_request_handler gpuvec_serve_refresh_pages;
 extern gpuvec_request_handler gpuvec_serve_refresh;
+
+/* serve_rows.c */
+extern gpuvec_request_handler gpuvec_serve_rows;
 
 /* serve_admin.c */
 extern gpuvec_request_handler gpuvec_serve_stat;

@@ -2,10 +2,11 @@
  *
  * draft.c
  *	  A draft, that is, a view under construction: the entries of an older
- *	  view, without the rows that a refresh replaces.
+ *	  view, without the rows that an update replaces.
  *
  * Rows of a few blocks are found by binary search in each segment's by_tid.
  * For many blocks, a pass over all tids with a bitmap of blocks is cheaper.
+ * Rows of line pointers are found in the same way as those of a few blocks.
  * All threads work on the segments.  Live maps are copied before they are
  * changed, so searches of an older view do not see the changes.
  *
@@ -100,6 +101,8 @@ typedef struct entries_task
 								 * refresh */
 	const uint8_t *bitmap;		/* bitmap of these blocks; NULL: search for
 								 * each block */
+	const uint64_t *tids;		/* [n] of line pointers whose rows to bury,
+								 * ascending */
 	int			buried;			/* atomic: some row was buried */
 	int			failed;			/* atomic */
 	pthread_mutex_t mutex;		/* guards error */
@@ -230,6 +233,24 @@ bury_part(void *arg, uint64_t part, int thread)
 		fail_part(task, &error);
 }
 
+/*
+ * Bury rows of one entry by line pointers; called by a thread of the pool
+ */
+static void
+bury_lines_part(void *arg, uint64_t part, int thread)
+{
+	entries_task *task = arg;
+	gpuvec_view_entry *entry = &task->draft->entries[part];
+	gpuvec_error error;
+	bool		ok = true;
+
+	(void) thread;
+	for (uint64_t i = 0; ok && i < task->n && task->tids[i] <= entry->segment->last_tid; i++)
+		ok = bury_range(task, entry, task->tids[i], task->tids[i] + 2, &error);
+	if (!ok)
+		fail_part(task, &error);
+}
+
 void
 gpuvec_draft_drop_dead(gpuvec_draft *draft)
 {
@@ -264,6 +285,18 @@ gpuvec_draft_bury(gpuvec_draft *draft, const uint32_t *blocks, uint64_t n, uint3
 	task.bitmap = bitmap;
 	ok = run_task(&task, bury_part, n > 16, error);
 	free(bitmap);
+	*buried = task.buried;
+	gpuvec_draft_drop_dead(draft);
+	return ok;
+}
+
+bool
+gpuvec_draft_bury_lines(gpuvec_draft *draft, const uint64_t *tids, uint64_t n, bool *buried,
+						gpuvec_error *error)
+{
+	entries_task task = {.draft = draft, .tids = tids, .n = n};
+	bool		ok = run_task(&task, bury_lines_part, n > 16, error);
+
 	*buried = task.buried;
 	gpuvec_draft_drop_dead(draft);
 	return ok;
@@ -346,6 +379,27 @@ gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first, gpuvec_stage *stage, g
 	free(row_ids);
 	while (ok && draft->n > first)
 		free_entry(&draft->entries[--draft->n]);
+	return ok;
+}
+
+bool
+gpuvec_draft_build(gpuvec_draft *draft, gpuvec_stage *stage, const gpuvec_stage_target *target,
+				   gpuvec_error *error)
+{
+	gpuvec_segment **segments;
+	uint32_t	n;
+	bool		ok = true;
+
+	if (!gpuvec_stage_build(stage, target, &segments, &n, error))
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+	{
+		if (ok)
+			ok = gpuvec_draft_add(draft, segments[i], NULL, error);
+		else
+			gpuvec_segment_unref(segments[i]);
+	}
+	free(segments);
 	return ok;
 }
 

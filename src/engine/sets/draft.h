@@ -41,6 +41,13 @@ extern bool gpuvec_draft_copy(gpuvec_draft *draft, const gpuvec_view *view, gpuv
 extern bool gpuvec_draft_bury(gpuvec_draft *draft, const uint32_t *blocks, uint64_t n,
 							  uint32_t nblocks, uint32_t limit, bool *buried, gpuvec_error *error);
 
+/*
+ * Bury the live rows under n line pointers: those with these tids, which are
+ * ascending and even, and with the next ones
+ */
+extern bool gpuvec_draft_bury_lines(gpuvec_draft *draft, const uint64_t *tids, uint64_t n,
+									bool *buried, gpuvec_error *error);
+
 /* Size of the entries from `first` on: all rows, live rows, and bytes */
 typedef struct gpuvec_draft_size
 {
@@ -57,6 +64,10 @@ extern gpuvec_draft_size gpuvec_draft_measure(const gpuvec_draft *draft, uint32_
  */
 extern bool gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first, gpuvec_stage *stage,
 								 gpuvec_error *error);
+
+/* Build segments of staged rows, and add them to the draft */
+extern bool gpuvec_draft_build(gpuvec_draft *draft, gpuvec_stage *stage,
+							   const gpuvec_stage_target *target, gpuvec_error *error);
 
 /* Add an entry of another view, with references of its own */
 extern bool gpuvec_draft_add_entry(gpuvec_draft *draft, const gpuvec_view_entry *entry,

@@ -5,28 +5,31 @@
  *
  * A refresh puts new rows into a small segment of their own, and buries the
  * rows that they replace, so that the search that needs it waits as little as
- * possible.  A thread of low priority, the merger, tidies up later.  It
- * merges small segments as in a log-structured merge tree (O'Neil et al.
- * 1996).  When there are many dead rows, many segments, or many rows that
- * came since the last sort, it sorts all rows anew.
+ * possible.  Two threads, the mergers, tidy up later.  One
+ * merges small segments, which come often and are merged quickly.  The other
+ * one rebuilds large segments, which takes long; the first one does not wait
+ * for it.  merge_choose.c says what they merge.
  *
- * New segments are added at the end of a view.  A merge takes the largest set
- * of last segments of which none has more than 1/GROWTH of the rows of the
- * set.  So each merge moves a row into a segment several times as large, and
- * a row is moved O(log n) times.
+ * A merge changes no row, only where rows are stored.  It takes entries of
+ * the current view, its sources, and builds segments of the rows that are
+ * live there.  No other merge takes these sources until it ends.  Meanwhile
+ * refreshes, and the other merger, may publish other views, with other
+ * segments and more dead rows.  So at the end the merge catches up with the
+ * latest view: it buries in the new segments the rows that have died in the
+ * sources since.  Then it replaces the sources by the new segments in that
+ * view, and publishes it.  If a source is no longer in the latest view, all
+ * its rows are dead: an update has put those that live into other segments.
  *
- * A merge changes no row, only where rows are stored.  It takes the current
- * view and builds segments of the rows that are live there.  Meanwhile
- * refreshes may publish other views, with new segments and more dead rows.
- * So at the end it takes the latest view, replaces the merged segments in
- * it, and buries in the new segments the rows that have died since.  That
- * takes little time.  It is repeated if meanwhile another view was published
- * or is about to be.  If a merged segment is no longer in the latest view,
- * all its rows are dead: an update has put those that live into other
- * segments.
+ * Each merge catches up from where it was last, so a second attempt has
+ * little left to do.  It is needed if meanwhile another view was published or
+ * is about to be.  After TRIES attempts the merge keeps updates from
+ * publishing until it is done, or a flood of them would never let it.
+ *
+ * A merge holds references to its sources only, never to a view: the segments
+ * that others replace meanwhile are freed at once.
  *
  * After a refresh a search usually follows at once, and often another
- * refresh.  So the thread waits for START_NAP_US before it begins.
+ * refresh.  So a merger waits for START_NAP_US before it begins.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,22 +45,17 @@
 #include "engine/sets/draft.h"
 #include "engine/sets/sets_mirror.h"
 
-/* Niceness of the merger's thread */
-#define MERGER_NICE		10
-
-/* Microseconds before a merge begins, and between attempts to publish it */
-#define START_NAP_US	10000
-#define PUBLISH_NAP_US	500
-
-/* A merged segment has at least GROWTH times the rows of any of its parts */
-#define GROWTH			4
-
-/* All rows are sorted anew if more than 3 of 10 are dead ... */
-#define MANY_DEAD(dead, all)	((dead) * 10 > (all) * 3)
 /*
- * ... or if there are more than SPARE_SEGMENTS segments beyond those needed
+ * Niceness of the merger of large segments.  The one of small segments has
+ * little to do, and must keep pace on a busy machine.
  */
-#define SPARE_SEGMENTS		48
+#define LARGE_NICE		5
+
+/* Microseconds before a merge begins */
+#define START_NAP_US	10000
+
+/* Attempts to publish before updates are kept out */
+#define TRIES			3
 
 /*
  * After merges of more than TRIM_ROWS rows, free memory is returned to the
@@ -65,102 +63,101 @@
  */
 #define TRIM_ROWS			100000
 
-struct gpuvec_merger
+/*
+ * An update that finds the mergers behind naps for up to PATIENCE_US, in
+ * steps of PATIENCE_NAP_US
+ */
+#define PATIENCE_US		3000
+#define PATIENCE_NAP_US	500
+
+/* A merger: a thread, and what wakes it */
+typedef struct merger
 {
+	gpuvec_store *store;
+	gpuvec_merge_level level;
 	pthread_cond_t work;		/* used with the store's mutex */
 	int			wake;			/* atomic: work was found since the thread was
 								 * last woken */
 	gpuvec_thread_pool *pool;	/* a pool of one thread, the merger itself */
+} merger;
+
+struct gpuvec_merger
+{
+	merger		levels[GPUVEC_MERGE_LEVELS];
 };
 
 /* A merge that is running */
 typedef struct merge_run
 {
+	merger	   *merger;
 	gpuvec_store *store;
 	gpuvec_sets_mirror *mirror; /* with a reference */
-	gpuvec_view *before;		/* the view at the beginning */
-	uint32_t	first;			/* entries of `before` from this one on are
-								 * merged */
-	uint64_t	added_rows;		/* mirror->added_rows, at the beginning */
-	gpuvec_segment **segments;	/* [nsegments] segments that replace them */
-	uint32_t	nsegments;
+	gpuvec_draft sources;		/* the entries that are merged, as they were
+								 * in the view that was looked at last */
+	gpuvec_draft merged;		/* the entries that replace them, without the
+								 * rows that have died in that view */
+	bool		all;			/* all rows are sorted */
 } merge_run;
 
-/*
- * Returns the entry from which on segments are merged.  view->nentries: none;
- * 0: all.
- */
-static uint32_t
-choose_entries(const gpuvec_view *view, uint64_t sorted_rows, uint64_t added_rows)
+/* Bytes charged for a running merge */
+static size_t *
+charge_of(const merge_run *m)
 {
-	uint32_t	first = view->nentries;
-	uint64_t	rows = 0;
-	uint64_t	sum = 0;
-	uint64_t	most = 0;
-
-	for (uint32_t i = 0; i < view->nentries; i++)
-		rows += view->entries[i].segment->nrows;
-	if (first == 0 || MANY_DEAD(rows - view->nrows, rows) ||
-		view->nentries > view->nrows / GPUVEC_SEGMENT_ROWS + 1 + SPARE_SEGMENTS ||
-		(added_rows > GPUVEC_SEGMENT_ROWS && added_rows > sorted_rows / 2))
-		return 0;
-	for (uint32_t i = view->nentries; i > 0; i--)
-	{
-		uint64_t	live = gpuvec_entry_rows(&view->entries[i - 1]);
-
-		sum += live;
-		if (sum > GPUVEC_SEGMENT_ROWS)
-			break;
-		if (live > most)
-			most = live;
-		if (most * GROWTH <= sum)
-			first = i - 1;
-	}
-	return first;
+	return &m->mirror->base.background[m->merger->level];
 }
 
-/* The entry of a segment in m->before, if it is merged; else -1 */
-static int64_t
-source_of(const merge_run *m, const gpuvec_segment *segment)
-{
-	for (uint32_t i = m->first; i < m->before->nentries; i++)
-		if (m->before->entries[i].segment == segment)
-			return i;
-	return -1;
-}
-
-/* Bury a row by its tid, in the entry that has it */
+/* Bury a row in the entry that has it */
 static bool
-bury_tid(gpuvec_view_entry *entries, uint32_t n, uint64_t tid, gpuvec_error *error)
+bury_row(gpuvec_draft *merged, uint64_t tid, uint32_t len, gpuvec_error *error)
 {
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < merged->n; i++)
 	{
-		const gpuvec_segment *segment = entries[i].segment;
-		uint32_t	at = gpuvec_segment_find(segment, tid);
+		const gpuvec_segment *segment = merged->entries[i].segment;
+		uint32_t	at;
 
+		if (len < segment->minlen || len > segment->maxlen)
+			continue;
+		at = gpuvec_segment_find(segment, tid);
 		if (at < segment->nrows && segment->tid[segment->by_tid[at]] == tid)
-			return gpuvec_entry_bury(&entries[i], segment->by_tid[at], error);
+			return gpuvec_entry_bury(&merged->entries[i], segment->by_tid[at], error);
 	}
 	return gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL,
 					   "a row is missing among those that were merged");
 }
 
+/* The live rows among the 32 from `row` on, as bits; NULL: none */
+static uint32_t
+live_word(const gpuvec_view_entry *entry, uint32_t row)
+{
+	if (entry == NULL)
+		return 0;
+	return entry->live ? entry->live->bits[row / 32] : UINT32_MAX;
+}
+
 /*
- * Bury in the new entries those rows of an old entry that have died since.
- * now: that entry in the latest view; NULL: all of its rows have died.
+ * Bury in the new entries those rows of a source that have died since.
+ * before: the source as it was; now: its entry in the latest view; NULL: all
+ * of its rows have died.
  */
 static bool
-bury_died(const gpuvec_view_entry *before, const gpuvec_view_entry *now,
-		  gpuvec_view_entry *entries, uint32_t n, gpuvec_error *error)
+bury_died(const gpuvec_view_entry *before, const gpuvec_view_entry *now, gpuvec_draft *merged,
+		  gpuvec_error *error)
 {
 	const gpuvec_segment *segment = before->segment;
 
 	if (now != NULL && now->live == before->live)
 		return true;
 	for (uint32_t row = 0; row < segment->nrows; row++)
+	{
+		if (row % 32 == 0 && live_word(before, row) == live_word(now, row))
+		{
+			row += 31;
+			continue;
+		}
 		if (gpuvec_entry_live(before, row) && (now == NULL || !gpuvec_entry_live(now, row)) &&
-			!bury_tid(entries, n, segment->tid[row], error))
+			!bury_row(merged, segment->tid[row], segment->len[row], error))
 			return false;
+	}
 	return true;
 }
 
@@ -175,31 +172,43 @@ entry_of(const gpuvec_view *view, const gpuvec_segment *segment)
 }
 
 /*
+ * Catch up with a view: bury what has died in the sources, and keep these as
+ * they are there.  A source that is gone is kept without live rows.
+ */
+static bool
+catch_up(merge_run *m, const gpuvec_view *now, gpuvec_error *error)
+{
+	for (uint32_t i = 0; i < m->sources.n; i++)
+	{
+		gpuvec_view_entry *source = &m->sources.entries[i];
+		const gpuvec_view_entry *latest = entry_of(now, source->segment);
+		gpuvec_livemap *live;
+
+		if (!bury_died(source, latest, &m->merged, error))
+			return false;
+		live = latest ? gpuvec_livemap_ref(latest->live) :
+			gpuvec_livemap_none(source->segment->nrows, error);
+		if (latest == NULL && live == NULL)
+			return false;
+		gpuvec_livemap_unref(source->live);
+		source->live = live;
+	}
+	return true;
+}
+
+/*
  * Draft the new view: the latest view, with the new segments in the place of
- * the merged ones
+ * the sources
  */
 static bool
 draft_view(const merge_run *m, const gpuvec_view *now, gpuvec_draft *draft, gpuvec_error *error)
 {
-	uint32_t	next = 0;
-	uint32_t	merged;
-
-	while (next < now->nentries && next < m->first && source_of(m, now->entries[next].segment) < 0)
-		next++;
-	for (uint32_t i = 0; i < next; i++)
-		if (!gpuvec_draft_add_entry(draft, &now->entries[i], error))
-			return false;
-	merged = draft->n;
-	for (uint32_t i = 0; i < m->nsegments; i++)
-		if (!gpuvec_draft_add(draft, gpuvec_segment_ref(m->segments[i]), NULL, error))
-			return false;
-	for (uint32_t i = m->first; i < m->before->nentries; i++)
-		if (!bury_died(&m->before->entries[i], entry_of(now, m->before->entries[i].segment),
-					   draft->entries + merged, m->nsegments, error))
-			return false;
-	for (uint32_t i = next; i < now->nentries; i++)
-		if (source_of(m, now->entries[i].segment) < 0 &&
+	for (uint32_t i = 0; i < now->nentries; i++)
+		if (!gpuvec_draft_has(&m->sources, now->entries[i].segment) &&
 			!gpuvec_draft_add_entry(draft, &now->entries[i], error))
+			return false;
+	for (uint32_t i = 0; i < m->merged.n; i++)
+		if (!gpuvec_draft_add_entry(draft, &m->merged.entries[i], error))
 			return false;
 	gpuvec_draft_drop_dead(draft);
 	return true;
@@ -207,15 +216,36 @@ draft_view(const merge_run *m, const gpuvec_view *now, gpuvec_draft *draft, gpuv
 
 /* Make the new view from the latest one; NULL on failure */
 static gpuvec_view *
-make_view(const merge_run *m, const gpuvec_view *now, gpuvec_error *error)
+make_view(merge_run *m, const gpuvec_view *now, gpuvec_error *error)
 {
-	gpuvec_draft draft = {.backend = m->mirror->base.device->backend, .pool = m->store->merger->pool};
+	gpuvec_draft draft = {.backend = m->merged.backend, .pool = m->merger->pool};
 	gpuvec_view *view = NULL;
 
-	if (draft_view(m, now, &draft, error))
+	if (catch_up(m, now, error) && draft_view(m, now, &draft, error))
 		view = gpuvec_draft_finish(&draft, error);
 	gpuvec_draft_free(&draft);
 	return view;
+}
+
+/*
+ * The latest view, with a reference, or NULL if the mirror was dropped.  If
+ * `claim`, no other thread may publish one from now on.
+ */
+static gpuvec_view *
+latest_view(const merge_run *m, bool claim)
+{
+	gpuvec_mirror *mirror = &m->mirror->base;
+	gpuvec_view *now = NULL;
+
+	pthread_mutex_lock(&m->store->mutex);
+	if (claim)
+		gpuvec_store_claim(m->store, mirror);
+	if (mirror->listed)
+		now = gpuvec_view_ref(m->mirror->view);
+	else if (claim)
+		gpuvec_store_unclaim(m->store, mirror);
+	pthread_mutex_unlock(&m->store->mutex);
+	return now;
 }
 
 /*
@@ -224,21 +254,49 @@ make_view(const merge_run *m, const gpuvec_view *now, gpuvec_error *error)
  * caller holds the mutex.
  */
 static bool
-replace_view(merge_run *m, const gpuvec_view *now, gpuvec_view *view)
+replace_view(const merge_run *m, const gpuvec_view *now, gpuvec_view *view, bool claimed)
 {
 	gpuvec_sets_mirror *mirror = m->mirror;
 
-	if (!mirror->base.listed || mirror->view != now || mirror->base.committing)
+	if (!mirror->base.listed || mirror->view != now || (mirror->base.committing && !claimed))
 		return false;
 	gpuvec_sets_set_view(mirror, view);
-	if (m->first == 0)
-	{
+	if (m->all)
 		mirror->sorted_rows = view->nrows;
-		mirror->added_rows -= m->added_rows < mirror->added_rows ? m->added_rows : mirror->added_rows;
-	}
-	mirror->base.background = 0;
+	*charge_of(m) = 0;
 	gpuvec_store_settle(&mirror->base);
 	return true;
+}
+
+/*
+ * Try to publish the merged segments.  False on failure.  Sets *done if they
+ * are published, or the mirror was dropped.
+ */
+static bool
+try_publish(merge_run *m, bool claim, bool *done, gpuvec_error *error)
+{
+	gpuvec_view *now = latest_view(m, claim);
+	gpuvec_view *view;
+
+	*done = now == NULL;
+	if (*done)
+		return true;
+	view = make_view(m, now, error);
+	gpuvec_fault_sleep("slow-publish", NULL);
+	pthread_mutex_lock(&m->store->mutex);
+	if (view != NULL)
+		*done = replace_view(m, now, view, claim);
+	if (claim)
+		gpuvec_store_unclaim(m->store, &m->mirror->base);
+	pthread_mutex_unlock(&m->store->mutex);
+
+	/*
+	 * if published, the reference that the mirror had to the old view; else
+	 * the view that was not published
+	 */
+	gpuvec_view_unref(*done ? now : view);
+	gpuvec_view_unref(now);
+	return view != NULL;
 }
 
 /* Publish the merged segments.  True also if the mirror was dropped. */
@@ -247,36 +305,9 @@ publish(merge_run *m, gpuvec_error *error)
 {
 	bool		done = false;
 
-	while (!done)
-	{
-		gpuvec_view *now = NULL;
-		gpuvec_view *view;
-
-		pthread_mutex_lock(&m->store->mutex);
-		if (m->mirror->base.listed)
-			now = gpuvec_view_ref(m->mirror->view);
-		pthread_mutex_unlock(&m->store->mutex);
-		if (now == NULL)
-			return true;
-		view = make_view(m, now, error);
-		if (view != NULL)
-		{
-			pthread_mutex_lock(&m->store->mutex);
-			done = replace_view(m, now, view);
-			pthread_mutex_unlock(&m->store->mutex);
-		}
-
-		/*
-		 * if published, the reference that the mirror had to the old view;
-		 * else the view that was not published
-		 */
-		gpuvec_view_unref(done ? now : view);
-		gpuvec_view_unref(now);
-		if (view == NULL)
+	for (int tries = 0; !done; tries++)
+		if (!try_publish(m, tries >= TRIES, &done, error))
 			return false;
-		if (!done)
-			usleep(PUBLISH_NAP_US);
-	}
 	return true;
 }
 
@@ -288,44 +319,128 @@ static bool
 charge_progress(void *arg, size_t built, size_t staged, gpuvec_error *error)
 {
 	merge_run  *m = arg;
-	size_t		bytes = built + (m->mirror->base.device->backend->on_device ? 0 : staged);
+	size_t		bytes = built + (m->merged.backend->on_device ? 0 : staged);
 
 	/* all is charged already, as old segments: charge only more than that */
-	return bytes <= m->mirror->base.background ||
-		gpuvec_store_charge(m->store, &m->mirror->base, &m->mirror->base.background, bytes, false,
-							error);
+	return bytes <= *charge_of(m) ||
+		gpuvec_store_charge(m->store, &m->mirror->base, charge_of(m), bytes, false, error);
+}
+
+/* Are all sources sorted segments? */
+static bool
+all_sorted(const merge_run *m)
+{
+	for (uint32_t i = 0; i < m->sources.n; i++)
+		if (!m->sources.entries[i].segment->sorted)
+			return false;
+	return true;
+}
+
+/*
+ * Threads that will share a search by the new segments: as many as there are
+ * sources
+ */
+static int
+choose_shares(const merge_run *m)
+{
+	int			threads = gpuvec_thread_pool_threads(m->store->pool);
+
+	if (m->merger->level == GPUVEC_MERGE_SMALL)
+		return 1;
+	return m->all || m->sources.n > (uint32_t) threads ? threads : (int) m->sources.n;
+}
+
+/* Build the segments of the staged rows */
+static bool
+build_staged(merge_run *m, gpuvec_stage *stage, gpuvec_error *error)
+{
+	gpuvec_stage_target target = {
+		.pool = m->merger->pool, .backend = m->merged.backend,
+		.nblocks = UINT32_MAX, .nrows = gpuvec_stage_rows(stage), .shares = choose_shares(m),
+		.sorted = m->all || all_sorted(m), .progress = charge_progress, .arg = m
+	};
+
+	return target.nrows == 0 || gpuvec_draft_build(&m->merged, stage, &target, error);
+}
+
+/*
+ * Have large segments finished before they replace others that are, or a
+ * search would take longer in the meantime
+ */
+static void
+finish(const merge_run *m)
+{
+	gpuvec_backend *backend = m->merged.backend;
+
+	for (uint32_t i = 0; i < m->merged.n; i++)
+		if (m->merger->level == GPUVEC_MERGE_LARGE && backend->finish_segment)
+			backend->finish_segment(backend, m->merged.entries[i].segment);
 }
 
 /* Stage the rows, and build the new segments */
 static bool
 build(merge_run *m, gpuvec_error *error)
 {
-	gpuvec_backend *backend = m->mirror->base.device->backend;
-	gpuvec_draft draft = {.backend = backend, .pool = m->store->merger->pool};
+	gpuvec_draft draft = {.backend = m->merged.backend, .pool = m->merger->pool};
 	gpuvec_stage *stage = gpuvec_stage_new();
-	gpuvec_draft_size size;
 	bool		ok = stage != NULL || gpuvec_fail_memory(error, 0);
 
-	for (uint32_t i = m->first; ok && i < m->before->nentries; i++)
-		ok = gpuvec_draft_add_entry(&draft, &m->before->entries[i], error);
-	size = gpuvec_draft_measure(&draft, 0);
-	ok = ok && gpuvec_store_charge(m->store, &m->mirror->base, &m->mirror->base.background,
-								   size.bytes, false, error) &&
-		gpuvec_draft_unbuild(&draft, 0, stage, error);
+	for (uint32_t i = 0; ok && i < m->sources.n; i++)
+		ok = gpuvec_draft_add_entry(&draft, &m->sources.entries[i], error);
+	ok = ok && gpuvec_store_charge(m->store, &m->mirror->base, charge_of(m),
+								   gpuvec_draft_measure(&draft, 0).bytes, false, error) &&
+		gpuvec_draft_unbuild(&draft, 0, stage, error) && build_staged(m, stage, error);
 	gpuvec_draft_free(&draft);
-	if (ok && size.live > 0)
-	{
-		gpuvec_stage_target target = {
-			.pool = m->store->merger->pool, .backend = backend,
-			.nblocks = UINT32_MAX, .nrows = size.live,
-			.shares = m->first == 0 ? gpuvec_thread_pool_threads(m->store->pool) : 1,
-			.progress = charge_progress, .arg = m
-		};
-
-		ok = gpuvec_stage_build(stage, &target, &m->segments, &m->nsegments, error);
-	}
 	gpuvec_stage_free(stage);
+	if (ok)
+		finish(m);
 	return ok;
+}
+
+/* What the other merger is merging of a mirror, or NULL */
+static const gpuvec_draft *
+busy_with(const merge_run *m)
+{
+	const merge_run *other = m->mirror->merging[1 - m->merger->level];
+
+	return other ? &other->sources : NULL;
+}
+
+/* What choices depend on; the caller holds the mutex */
+static gpuvec_merge_state
+state_of(const gpuvec_store *store, const gpuvec_sets_mirror *mirror)
+{
+	gpuvec_merge_state state = {
+		.view = mirror->view, .sorted_rows = mirror->sorted_rows,
+		.threads = gpuvec_thread_pool_threads(store->pool), .most = UINT32_MAX
+	};
+
+	return state;
+}
+
+/*
+ * Choose the sources of a merge.  False if none is due, or out of memory.
+ * The caller holds the mutex.
+ */
+static bool
+choose_sources(merge_run *m)
+{
+	const gpuvec_view *view = m->mirror->view;
+	gpuvec_merge_state state = state_of(m->store, m->mirror);
+	gpuvec_merge_choice choice = {.entries = malloc((view->nentries + 1) * sizeof(uint32_t))};
+	gpuvec_error error;
+	bool		ok = choice.entries != NULL;
+
+	state.busy = busy_with(m);
+	if (m->merger->level == GPUVEC_MERGE_LARGE)
+		state.most = m->mirror->most_merged;
+	if (ok)
+		gpuvec_merge_choose(m->merger->level, &state, &choice);
+	m->all = choice.all;
+	for (uint32_t i = 0; ok && i < choice.n; i++)
+		ok = gpuvec_draft_add_entry(&m->sources, &view->entries[choice.entries[i]], &error);
+	free(choice.entries);
+	return ok && m->sources.n > 0;
 }
 
 /*
@@ -335,41 +450,76 @@ build(merge_run *m, gpuvec_error *error)
 static bool
 begin(merge_run *m, gpuvec_sets_mirror *mirror)
 {
-	uint32_t	first;
-
-	mirror->merge_due = false;
+	mirror->merge_due[m->merger->level] = false;
 	if (mirror->view == NULL)
 		return false;
-	first = choose_entries(mirror->view, mirror->sorted_rows, mirror->added_rows);
-	if (first == mirror->view->nentries)
-		return false;
 	m->mirror = mirror;
+	m->sources.backend = m->merged.backend = mirror->base.device->backend;
+	m->sources.pool = m->merged.pool = m->merger->pool;
+	if (!choose_sources(m))
+	{
+		gpuvec_draft_free(&m->sources);
+		return false;
+	}
 	mirror->base.refs++;
-	m->before = gpuvec_view_ref(mirror->view);
-	m->first = first;
-	m->added_rows = mirror->added_rows;
+	mirror->merging[m->merger->level] = m;
 	return true;
+}
+
+/* Set the most large segments of a merge; updates read it without the mutex */
+static void
+set_most(gpuvec_sets_mirror *mirror, uint32_t most)
+{
+	__atomic_store_n(&mirror->most_merged, most, __ATOMIC_RELAXED);
+}
+
+/*
+ * Note how a merge went.  After a success another one may be due, of either
+ * merger.  If one of large segments has failed, the next one takes half as
+ * many.
+ */
+static void
+note_end(merge_run *m, bool ok)
+{
+	gpuvec_sets_mirror *mirror = m->mirror;
+
+	mirror->merging[m->merger->level] = NULL;
+	if (ok && mirror->view != NULL)
+		gpuvec_merger_look(m->store, mirror);
+	if (m->merger->level == GPUVEC_MERGE_SMALL)
+		return;
+	if (!ok)
+		set_most(mirror, m->sources.n / 2);
+	else if (mirror->most_merged < UINT32_MAX / 2)
+		set_most(mirror, mirror->most_merged * 2 + 1);
+}
+
+/* Return free memory to the system */
+static void
+trim(gpuvec_backend *backend)
+{
+	malloc_trim(0);
+	if (backend->trim)
+		backend->trim(backend);
 }
 
 /* End a merge: drop its charge and its references */
 static void
-end(merge_run *m)
+end(merge_run *m, bool ok)
 {
-	uint64_t	rows = 0;
+	uint64_t	rows = gpuvec_draft_measure(&m->merged, 0).rows;
 	gpuvec_error error;
 
-	(void) gpuvec_store_charge(m->store, &m->mirror->base, &m->mirror->base.background, 0, false,
-							   &error);
-	for (uint32_t i = 0; i < m->nsegments; i++)
-	{
-		rows += m->segments[i]->nrows;
-		gpuvec_segment_unref(m->segments[i]);
-	}
-	free(m->segments);
-	gpuvec_view_unref(m->before);
+	pthread_mutex_lock(&m->store->mutex);
+	note_end(m, ok);
+	pthread_mutex_unlock(&m->store->mutex);
+	gpuvec_merger_wake(m->store);
+	(void) gpuvec_store_charge(m->store, &m->mirror->base, charge_of(m), 0, false, &error);
+	gpuvec_draft_free(&m->sources);
+	gpuvec_draft_free(&m->merged);
 	gpuvec_store_release(m->store, &m->mirror->base);
 	if (rows > TRIM_ROWS)
-		malloc_trim(0);
+		trim(m->merged.backend);
 }
 
 /*
@@ -383,55 +533,52 @@ run(merge_run *m)
 	bool		ok = build(m, &error);
 
 	gpuvec_fault_sleep("slow-merge", NULL);
-	if (ok && publish(m, &error))
-	{
-		/* another merge may be due */
-		pthread_mutex_lock(&m->store->mutex);
-		m->mirror->merge_due = true;
-		pthread_mutex_unlock(&m->store->mutex);
-	}
-	end(m);
+	if (m->merger->level == GPUVEC_MERGE_LARGE)
+		gpuvec_fault_sleep("slow-sort", NULL);
+	end(m, ok && publish(m, &error));
 }
 
 /*
  * A mirror in which a merge may be due, or NULL; the caller holds the mutex
  */
 static gpuvec_sets_mirror *
-next_due(gpuvec_store *store)
+next_due(const merger *level)
 {
-	for (gpuvec_mirror *mirror = store->mirrors; mirror; mirror = mirror->next)
+	for (gpuvec_mirror *mirror = level->store->mirrors; mirror; mirror = mirror->next)
 	{
 		gpuvec_sets_mirror *sets = gpuvec_sets_of(mirror);
 
-		if (sets && sets->merge_due)
+		if (sets && sets->merge_due[level->level])
 			return sets;
 	}
 	return NULL;
 }
 
-/* The merger's thread: runs the merges that are due */
+/* A merger's thread: runs the merges that are due */
 static void *
 merger_thread(void *arg)
 {
-	gpuvec_store *store = arg;
+	merger	   *level = arg;
+	gpuvec_store *store = level->store;
 
 	/* on Linux, niceness is per thread; a failure is harmless */
-	(void) setpriority(PRIO_PROCESS, 0, MERGER_NICE);
+	if (level->level == GPUVEC_MERGE_LARGE)
+		(void) setpriority(PRIO_PROCESS, 0, LARGE_NICE);
 	pthread_mutex_lock(&store->mutex);
 	for (;;)
 	{
 		gpuvec_sets_mirror *mirror;
 
-		if (next_due(store) == NULL)
+		if (next_due(level) == NULL)
 		{
-			pthread_cond_wait(&store->merger->work, &store->mutex);
+			pthread_cond_wait(&level->work, &store->mutex);
 			pthread_mutex_unlock(&store->mutex);
 			usleep(START_NAP_US);
 			pthread_mutex_lock(&store->mutex);
 		}
-		while ((mirror = next_due(store)) != NULL)
+		while ((mirror = next_due(level)) != NULL)
 		{
-			merge_run	m = {.store = store};
+			merge_run	m = {.merger = level, .store = store};
 
 			if (!begin(&m, mirror))
 				continue;
@@ -443,42 +590,79 @@ merger_thread(void *arg)
 	return NULL;
 }
 
-bool
-gpuvec_merger_start(gpuvec_store *store)
+/* Start a merger */
+static bool
+start_level(merger *level)
 {
 	pthread_t	thread;
 	sigset_t	all;
 	sigset_t	old;
 	int			rc;
 
-	store->merger = calloc(1, sizeof(*store->merger));
-	if (store->merger == NULL)
-		return false;
-	pthread_cond_init(&store->merger->work, NULL);
-	store->merger->pool = gpuvec_thread_pool_new(1);
-	if (store->merger->pool == NULL)
+	pthread_cond_init(&level->work, NULL);
+	level->pool = gpuvec_thread_pool_new(1);
+	if (level->pool == NULL)
 		return false;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	rc = pthread_create(&thread, NULL, merger_thread, store);
+	rc = pthread_create(&thread, NULL, merger_thread, level);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return rc == 0 && pthread_detach(thread) == 0;
+}
+
+bool
+gpuvec_merger_start(gpuvec_store *store)
+{
+	store->merger = calloc(1, sizeof(*store->merger));
+	if (store->merger == NULL)
+		return false;
+	for (int i = 0; i < GPUVEC_MERGE_LEVELS; i++)
+	{
+		store->merger->levels[i].store = store;
+		store->merger->levels[i].level = (gpuvec_merge_level) i;
+		if (!start_level(&store->merger->levels[i]))
+			return false;
+	}
+	return true;
 }
 
 void
 gpuvec_merger_look(gpuvec_store *store, gpuvec_sets_mirror *mirror)
 {
-	if (mirror->merge_due ||
-		choose_entries(mirror->view, mirror->sorted_rows,
-					   mirror->added_rows) == mirror->view->nentries)
-		return;
-	mirror->merge_due = true;
-	__atomic_store_n(&store->merger->wake, 1, __ATOMIC_RELAXED);
+	gpuvec_merge_state state = state_of(store, mirror);
+
+	for (int i = 0; i < GPUVEC_MERGE_LEVELS; i++)
+	{
+		if (mirror->merge_due[i] || !gpuvec_merge_due((gpuvec_merge_level) i, &state))
+			continue;
+		mirror->merge_due[i] = true;
+		__atomic_store_n(&store->merger->levels[i].wake, 1, __ATOMIC_RELAXED);
+	}
 }
 
 void
 gpuvec_merger_wake(gpuvec_store *store)
 {
-	if (__atomic_exchange_n(&store->merger->wake, 0, __ATOMIC_RELAXED))
-		pthread_cond_signal(&store->merger->work);
+	for (int i = 0; i < GPUVEC_MERGE_LEVELS; i++)
+		if (__atomic_exchange_n(&store->merger->levels[i].wake, 0, __ATOMIC_RELAXED))
+			pthread_cond_signal(&store->merger->levels[i].work);
+}
+
+void
+gpuvec_merger_let_work(gpuvec_store *store, gpuvec_sets_mirror *mirror)
+{
+	for (int us = 0; us < PATIENCE_US; us += PATIENCE_NAP_US)
+	{
+		gpuvec_merge_state state;
+		bool		behind;
+
+		pthread_mutex_lock(&store->mutex);
+		state = state_of(store, mirror);
+		behind = mirror->view != NULL && mirror->most_merged > 0 && gpuvec_merge_behind(&state);
+		pthread_mutex_unlock(&store->mutex);
+		if (!behind)
+			break;
+		gpuvec_merger_wake(store);
+		usleep(PATIENCE_NAP_US);
+	}
 }

@@ -1,12 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * sets_commit.c
- *	  The view that a load or refresh of sets publishes.
+ *	  The view that a load or refresh of sets publishes, or rows of a feed.
  *
  * Small segments are merged, and dead rows removed, in the background
- * (merge.c).  An update does this itself only if the merger cannot keep pace:
- * with very many segments, it merges as many of the last ones as it may; if
- * most rows are dead, it sorts all rows anew.
+ * (merge.c).  An update does this itself only if the mergers cannot keep
+ * pace, and only as far as that takes a few milliseconds, for a search waits
+ * for it: with very many segments, it merges the smallest ones; if most rows
+ * are dead and few live, it sorts all rows anew.  Before that it has waited a
+ * little for the mergers (gpuvec_merger_let_work).
  *
  *-------------------------------------------------------------------------
  */
@@ -15,17 +17,16 @@
 #include "engine/sets/draft.h"
 #include "engine/sets/sets_mirror.h"
 
-/*
- * If more than 6 of 10 rows are dead, all rows are sorted anew; without
- * memory for that the mirror is dropped
- */
+/* Most rows are dead if more than 6 of 10 are */
 #define TOO_MANY_DEAD(dead, all)	((dead) * 10 > (all) * 6)
 
 /*
- * If there are more than MANY_SEGMENTS segments beyond those needed, up to
- * MERGE_ROWS of the last rows are merged
+ * If there are more than MANY_SEGMENTS segments beyond those needed, the
+ * smallest ones are merged
  */
 #define MANY_SEGMENTS		64
+
+/* An update merges so many rows beside its own, or twice its own */
 #define MERGE_ROWS			16384
 
 /*
@@ -52,33 +53,21 @@ charge_progress(void *arg, size_t built, size_t staged, gpuvec_error *error)
 							   true, error);
 }
 
-/* Build segments of the staged rows, and add them to the draft */
+/*
+ * Build segments of the staged rows, and add them to the draft.  all: these
+ * are all rows of the mirror.
+ */
 static bool
-build_staged(gpuvec_sets_update *sets, uint32_t nblocks, uint64_t nrows, gpuvec_draft *draft,
-			 gpuvec_error *error)
+build_staged(gpuvec_sets_update *sets, uint32_t nblocks, uint64_t nrows, bool all,
+			 gpuvec_draft *draft, gpuvec_error *error)
 {
 	gpuvec_stage_target target = {
 		.pool = draft->pool, .backend = draft->backend, .nblocks = nblocks, .nrows = nrows,
-		.shares = gpuvec_thread_pool_threads(draft->pool),
+		.shares = gpuvec_thread_pool_threads(draft->pool), .sorted = all,
 		.progress = charge_progress, .arg = sets
 	};
-	gpuvec_segment **segments;
-	uint32_t	n;
-	bool		ok = true;
 
-	if (nrows == 0)
-		return true;
-	if (!gpuvec_stage_build(sets->stage, &target, &segments, &n, error))
-		return false;
-	for (uint32_t i = 0; i < n; i++)
-	{
-		if (ok)
-			ok = gpuvec_draft_add(draft, segments[i], NULL, error);
-		else
-			gpuvec_segment_unref(segments[i]);
-	}
-	free(segments);
-	return ok;
+	return nrows == 0 || gpuvec_draft_build(draft, sets->stage, &target, error);
 }
 
 /* Bury the rows of replaced pages, and those behind the relation's end */
@@ -100,63 +89,110 @@ bury_replaced(gpuvec_sets_update *sets, uint32_t nblocks, gpuvec_draft *draft, b
 	return ok;
 }
 
+/* Bury the rows under the line pointers of a feed's rows */
+static bool
+bury_fed(gpuvec_sets_update *sets, gpuvec_draft *draft, bool *buried, gpuvec_error *error)
+{
+	const gpuvec_update *update = &sets->base;
+	uint64_t   *tids = malloc((update->nfed + 1) * sizeof(uint64_t));
+	uint64_t	n = 0;
+	bool		ok;
+
+	if (tids == NULL)
+		return gpuvec_fail_memory(error, update->nfed * sizeof(uint64_t));
+	for (uint64_t i = 0; i < update->nfed; i++)
+		if (gpuvec_tid_block(update->fed[i].tid) < update->mirror->nblocks)
+			tids[n++] = update->fed[i].tid;
+	ok = gpuvec_draft_bury_lines(draft, tids, n, buried, error);
+	free(tids);
+	return ok;
+}
+
+/* Bury the rows that an update replaces */
+static bool
+bury_old(gpuvec_sets_update *sets, uint32_t nblocks, gpuvec_draft *draft, bool *buried,
+		 gpuvec_error *error)
+{
+	return sets->base.fed ? bury_fed(sets, draft, buried, error) :
+		bury_replaced(sets, nblocks, draft, buried, error);
+}
+
+/* Order of entries: those with the most live rows first */
+static int
+compare_entries(const void *a, const void *b)
+{
+	uint32_t	x = gpuvec_entry_rows(a);
+	uint32_t	y = gpuvec_entry_rows(b);
+
+	return x > y ? -1 : x < y;
+}
+
 /*
  * Returns the entry from which on rows are sorted anew, together with `fresh`
- * new rows.  draft->n: none; 0: all.  A search waits for a refresh, so at
- * most MERGE_ROWS are merged here; larger segments are left to the merger.
+ * new rows.  draft->n: none; 0: all.  Puts the entries into the order of
+ * their sizes for that: their order in a view means nothing.
  */
 static uint32_t
-choose_merge(const gpuvec_draft *draft, uint64_t fresh)
+choose_merge(gpuvec_draft *draft, uint64_t fresh)
 {
 	gpuvec_draft_size all = gpuvec_draft_measure(draft, 0);
+	uint64_t	most = MERGE_ROWS + 2 * fresh;
 	uint32_t	first = draft->n;
-	uint64_t	sum = fresh;
+	uint64_t	sum = 0;
 
-	if (TOO_MANY_DEAD(all.rows - all.live, all.rows + fresh))
+	if (TOO_MANY_DEAD(all.rows - all.live, all.rows + fresh) && all.live <= most)
 		return 0;
-	if (draft->n <= (all.live + fresh) / GPUVEC_SEGMENT_ROWS + MANY_SEGMENTS)
+	if (draft->n <= MANY_SEGMENTS + gpuvec_segments_needed(draft->backend, all.live + fresh,
+														   gpuvec_thread_pool_threads(draft->pool)))
 		return draft->n;
+	qsort(draft->entries, draft->n, sizeof(*draft->entries), compare_entries);
 	while (first > 0)
 	{
-		uint64_t	neighbour = gpuvec_entry_rows(&draft->entries[first - 1]);
-
-		if (sum + neighbour > MERGE_ROWS)
+		sum += gpuvec_entry_rows(&draft->entries[first - 1]);
+		if (sum > most)
 			break;
-		sum += neighbour;
 		first--;
 	}
 	return first;
 }
 
 /*
- * Stage the rows of the entries that are to be sorted anew.  The old segments
- * stay in memory, as searches still use them, so this needs more memory.  If
- * there is none, sorting is left for later, or if most rows of the mirror are
- * dead, the mirror is hopeless.
+ * Is the mirror hopeless?  It is if most rows are dead, and there was not
+ * even memory to rebuild a single segment.
  */
 static bool
-unbuild(gpuvec_sets_update *sets, gpuvec_draft *draft, uint32_t first, gpuvec_error *error)
+is_hopeless(const gpuvec_sets_mirror *mirror, const gpuvec_draft *draft)
 {
-	gpuvec_draft_size size = gpuvec_draft_measure(draft, first);
-	bool		urgent = first == 0 && TOO_MANY_DEAD(size.rows - size.live, size.rows);
+	gpuvec_draft_size all = gpuvec_draft_measure(draft, 0);
 
-	if (first == draft->n)
-		return true;
-	if (!gpuvec_store_charge(sets->base.store, sets->base.mirror, &sets->base.charged,
-							 sets->base.charged + size.bytes, urgent, error))
-	{
-		sets->base.hopeless = urgent ? "there is no memory to rebuild it" : NULL;
-		return true;
-	}
-	if (first == 0)
-	{
-		sets->sorted_rows = size.live + gpuvec_stage_rows(sets->stage);
-		sets->added_rows = 0;
-	}
-	return gpuvec_draft_unbuild(draft, first, sets->stage, error);
+	return TOO_MANY_DEAD(all.rows - all.live, all.rows) &&
+		__atomic_load_n(&mirror->most_merged, __ATOMIC_RELAXED) == 0;
 }
 
-/* Make the new view of a refresh, with `fresh` new rows */
+/*
+ * Stage the rows of the entries that are to be sorted anew.  The old segments
+ * stay in memory, as searches still use them, so this needs more memory.  If
+ * there is none, sorting is left to the mergers; *first is then draft->n.
+ */
+static bool
+unbuild(gpuvec_sets_update *sets, gpuvec_draft *draft, uint32_t *first, gpuvec_error *error)
+{
+	gpuvec_draft_size size = gpuvec_draft_measure(draft, *first);
+
+	if (*first == draft->n)
+		return true;
+	if (!gpuvec_store_charge(sets->base.store, sets->base.mirror, &sets->base.charged,
+							 sets->base.charged + size.bytes, false, error))
+	{
+		*first = draft->n;
+		return true;
+	}
+	if (*first == 0)
+		sets->sorted_rows = size.live + gpuvec_stage_rows(sets->stage);
+	return gpuvec_draft_unbuild(draft, *first, sets->stage, error);
+}
+
+/* Make the new view of a refresh or of a feed, with `fresh` new rows */
 static bool
 refresh_view(gpuvec_sets_update *sets, uint32_t nblocks, uint64_t fresh, gpuvec_draft *draft,
 			 gpuvec_error *error)
@@ -164,11 +200,11 @@ refresh_view(gpuvec_sets_update *sets, uint32_t nblocks, uint64_t fresh, gpuvec_
 	const gpuvec_sets_mirror *mirror = (const gpuvec_sets_mirror *) sets->base.mirror;
 	uint64_t	behind = gpuvec_stage_rows(sets->stage) - fresh;
 	bool		buried;
+	uint32_t	first;
 
 	sets->sorted_rows = mirror->sorted_rows;
-	sets->added_rows = mirror->added_rows + fresh;
 	if (!gpuvec_draft_copy(draft, mirror->view, error) ||
-		!bury_replaced(sets, nblocks, draft, &buried, error))
+		!bury_old(sets, nblocks, draft, &buried, error))
 		return false;
 	if (!buried && fresh == 0)
 	{
@@ -176,11 +212,15 @@ refresh_view(gpuvec_sets_update *sets, uint32_t nblocks, uint64_t fresh, gpuvec_
 		sets->view = gpuvec_view_ref(mirror->view);
 		return true;
 	}
-	if (!unbuild(sets, draft, choose_merge(draft, fresh), error))
-		return false;
-	if (sets->base.hopeless)
+	if (is_hopeless(mirror, draft))
+	{
+		sets->base.hopeless = "there is no memory to rebuild it";
 		return true;
-	if (!build_staged(sets, nblocks, gpuvec_stage_rows(sets->stage) - behind, draft, error))
+	}
+	first = choose_merge(draft, fresh);
+	if (!unbuild(sets, draft, &first, error) ||
+		!build_staged(sets, nblocks, gpuvec_stage_rows(sets->stage) - behind, first == 0, draft,
+					  error))
 		return false;
 	sets->view = gpuvec_draft_finish(draft, error);
 	return sets->view != NULL;
@@ -192,8 +232,7 @@ load_view(gpuvec_sets_update *sets, uint32_t nblocks, uint64_t fresh, gpuvec_dra
 		  gpuvec_error *error)
 {
 	sets->sorted_rows = fresh;
-	sets->added_rows = 0;
-	if (!build_staged(sets, nblocks, fresh, draft, error))
+	if (!build_staged(sets, nblocks, fresh, true, draft, error))
 		return false;
 	sets->view = gpuvec_draft_finish(draft, error);
 	return sets->view != NULL;

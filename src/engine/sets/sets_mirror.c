@@ -14,8 +14,8 @@
 static bool
 sets_make(gpuvec_mirror *mirror, gpuvec_error *error)
 {
-	(void) mirror;
 	(void) error;
+	((gpuvec_sets_mirror *) mirror)->most_merged = UINT32_MAX;
 	return true;
 }
 
@@ -55,6 +55,7 @@ sets_begin(gpuvec_update *update, gpuvec_error *error)
 {
 	gpuvec_sets_update *sets = (gpuvec_sets_update *) update;
 
+	gpuvec_merger_let_work(update->store, (gpuvec_sets_mirror *) update->mirror);
 	sets->stage = gpuvec_stage_new();
 	return sets->stage != NULL || gpuvec_fail_memory(error, 0);
 }
@@ -97,7 +98,6 @@ sets_publish(gpuvec_update *update)
 
 	gpuvec_sets_set_view(mirror, sets->view);
 	mirror->sorted_rows = sets->sorted_rows;
-	mirror->added_rows = sets->added_rows;
 	gpuvec_merger_look(update->store, mirror);
 	sets->view = old;
 }
@@ -113,6 +113,7 @@ const gpuvec_mirror_kind gpuvec_sets_kind = {
 	.begin = sets_begin,
 	.end = sets_end,
 	.take_row = gpuvec_sets_take_row,
+	.take_fed = gpuvec_sets_take_fed,
 	.own_message = gpuvec_sets_own_message,
 	.rows_taken = sets_rows_taken,
 	.bytes_taken = gpuvec_sets_bytes_taken,
@@ -120,19 +121,41 @@ const gpuvec_mirror_kind gpuvec_sets_kind = {
 	.publish = sets_publish
 };
 
+/*
+ * Find a mirror.  If it is ready, wait until it is as fresh as needed, for as
+ * long as that is wanted.  Sets *state.  The caller holds the mutex.
+ */
+static gpuvec_mirror *
+find_fresh(gpuvec_store *store, const gpuvec_mirror_key *key, const void *session,
+		   const gpuvec_sets_need *need, gpuvec_state *state)
+{
+	struct timespec deadline = gpuvec_deadline(need->patience_us);
+	bool		in_time = need->patience_us > 0;
+
+	for (;;)
+	{
+		gpuvec_mirror *mirror = gpuvec_store_find(store, key, session);
+
+		gpuvec_store_get_state(mirror, state);
+		if (!in_time || state->state != GPUVEC_READY || gpuvec_fresh(state, &need->fresh) ||
+			__atomic_load_n(need->canceled, __ATOMIC_RELAXED))
+			return mirror;
+		in_time = gpuvec_store_wait(store, &deadline);
+	}
+}
+
 void
 gpuvec_sets_open(gpuvec_store *store, const gpuvec_mirror_key *key, const void *session,
-				 const gpuvec_freshness *need, uint32_t nqueries, gpuvec_sets_reader *reader)
+				 const gpuvec_sets_need *need, uint32_t nqueries, gpuvec_sets_reader *reader)
 {
 	gpuvec_mirror *mirror;
 	gpuvec_sets_mirror *sets;
 
 	memset(reader, 0, sizeof(*reader));
 	pthread_mutex_lock(&store->mutex);
-	mirror = gpuvec_store_find(store, key, session);
+	mirror = find_fresh(store, key, session, need, &reader->state);
 	sets = gpuvec_sets_of(mirror);
-	gpuvec_store_get_state(mirror, &reader->state);
-	if (sets && gpuvec_fresh(&reader->state, need))
+	if (sets && gpuvec_fresh(&reader->state, &need->fresh))
 	{
 		reader->device = mirror->device;
 		reader->view = gpuvec_view_ref(sets->view);

@@ -9,18 +9,21 @@
  * stage.c			rows that wait to be built into segments
  * draft.c			a view under construction
  * merge.c			merging segments in the background
+ * merge_choose.c	which segments are merged
  *
  * A load stages all rows, sorts them by (length, tid), cuts them into
  * segments, and publishes a view of these.  A refresh publishes a new view
  * with the same segments.  Rows of pages that were read again, or that are
  * gone, are buried: their bits are cleared in a copy of their segment's live
- * map.  The new rows go to a new small segment.
+ * map.  The new rows go to a new small segment.  Rows of a feed are published
+ * in the same way, where those under the same line pointers are buried.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUVEC_SETS_MIRROR_H
 #define GPUVEC_SETS_MIRROR_H
 
+#include "engine/sets/merge_choose.h"
 #include "engine/sets/stage.h"
 #include "engine/store/mirror_kind.h"
 
@@ -30,8 +33,11 @@ typedef struct gpuvec_sets_mirror
 	gpuvec_view *view;			/* published view; NULL until loaded */
 	uint64_t	sorted_rows;	/* rows when all rows were last sorted into
 								 * segments */
-	uint64_t	added_rows;		/* rows added since */
-	bool		merge_due;		/* the merger should look at the mirror */
+	bool		merge_due[GPUVEC_MERGE_LEVELS]; /* a merger should look at the
+												 * mirror */
+	struct merge_run *merging[GPUVEC_MERGE_LEVELS]; /* merges that are running */
+	uint32_t	most_merged;	/* a merge takes at most so many large
+								 * segments */
 } gpuvec_sets_mirror;
 
 typedef struct gpuvec_sets_update
@@ -47,7 +53,6 @@ typedef struct gpuvec_sets_update
 	/* for publishing; afterwards view is the replaced one */
 	gpuvec_view *view;
 	uint64_t	sorted_rows;
-	uint64_t	added_rows;
 } gpuvec_sets_update;
 
 /* The mirror, if it is one of sets; else NULL */
@@ -66,12 +71,21 @@ typedef struct gpuvec_sets_reader
 	gpuvec_page_numbers *numbers;
 } gpuvec_sets_reader;
 
+/* How fresh a mirror must be, and how long to wait for that */
+typedef struct gpuvec_sets_need
+{
+	gpuvec_freshness fresh;
+	uint32_t	patience_us;	/* 0: not at all */
+	const int  *canceled;		/* atomic: nonzero ends the wait, at the next
+								 * gpuvec_store_changed */
+} gpuvec_sets_need;
+
 /*
  * Open a mirror for nqueries queries, if it is as fresh as needed.  A
  * session's own private mirrors are found too.
  */
 extern void gpuvec_sets_open(gpuvec_store *store, const gpuvec_mirror_key *key,
-							 const void *session, const gpuvec_freshness *need,
+							 const void *session, const gpuvec_sets_need *need,
 							 uint32_t nqueries, gpuvec_sets_reader *reader);
 extern void gpuvec_sets_close(gpuvec_sets_reader *reader);
 
@@ -81,24 +95,32 @@ extern void gpuvec_sets_close(gpuvec_sets_reader *reader);
  */
 extern void gpuvec_sets_set_view(gpuvec_sets_mirror *mirror, gpuvec_view *view);
 
+/* sets_rows.c: true if ids are ascending and distinct */
+extern bool gpuvec_sets_ids_valid(const uint16_t *ids, uint32_t len);
+
 /* sets_rows.c and sets_commit.c: functions of the kind */
 extern size_t gpuvec_sets_take_row(gpuvec_update *update, uint64_t tid, const char *from,
 								   const char *end, bool lasts, gpuvec_error *error);
+extern bool gpuvec_sets_take_fed(gpuvec_update *update, const gpuvec_fed_row *row,
+								 gpuvec_error *error);
 extern bool gpuvec_sets_own_message(gpuvec_update *update, char **message, size_t size,
 									gpuvec_error *error);
 extern void gpuvec_sets_free_messages(gpuvec_sets_update *update);
 extern size_t gpuvec_sets_bytes_taken(const gpuvec_update *update);
 extern bool gpuvec_sets_prepare(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error);
 
-/* merge.c: start the merger */
+/* merge.c: start the mergers */
 extern bool gpuvec_merger_start(gpuvec_store *store);
 
 /*
- * gpuvec_merger_look: a view was published; note whether the merger has work.
- * The caller holds the mutex.  gpuvec_merger_wake: wake the merger if it
- * has; takes some time, so it is a separate call, without the mutex.
+ * gpuvec_merger_look: a view was published; note whether the mergers have
+ * work.  The caller holds the mutex.  gpuvec_merger_wake: wake them if they
+ * have; takes some time, so it is a separate call, without the mutex.
+ * gpuvec_merger_let_work: if the mergers are far behind, give them some
+ * milliseconds before an update begins.
  */
 extern void gpuvec_merger_look(gpuvec_store *store, gpuvec_sets_mirror *mirror);
 extern void gpuvec_merger_wake(gpuvec_store *store);
+extern void gpuvec_merger_let_work(gpuvec_store *store, gpuvec_sets_mirror *mirror);
 
 #endif							/* GPUVEC_SETS_MIRROR_H */

@@ -1,10 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * sets_rows.c
- *	  Taking the rows of a load or refresh of sets.
+ *	  Taking the rows of a load or refresh of sets, or of a feed.
  *
  * The rows are staged.  A row whose message stays valid need not be copied:
  * the stage refers to it (the row is lent), and the update owns the message.
+ * Rows of a feed are applied while their message is served, so nobody has to
+ * own it.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,9 +20,8 @@ typedef uint16_t id_vector __attribute__((vector_size(16)));
 
 #define VECTOR_IDS	(sizeof(id_vector) / sizeof(uint16_t))
 
-/* True if ids are ascending and distinct */
-static bool
-ids_valid(const uint16_t *ids, uint32_t len)
+bool
+gpuvec_sets_ids_valid(const uint16_t *ids, uint32_t len)
 {
 	id_vector	bad = {0};
 	uint64_t	half[2];
@@ -53,11 +54,20 @@ gpuvec_sets_take_row(gpuvec_update *update, uint64_t tid, const char *from, cons
 	memcpy(&row, from, sizeof(row));
 	if (row.len > GPUVEC_MAX_IDS || (size_t) (end - from) < gpuvec_row_bytes(row.len))
 		return gpuvec_update_bad_pages(error, "A row is cut off.");
-	if (!ids_valid(ids, row.len))
+	if (!gpuvec_sets_ids_valid(ids, row.len))
 		return gpuvec_update_bad_pages(error, "Ids are not in order.");
 	if (!gpuvec_stage_add(sets->stage, tid, ids, row.len, lasts, error))
 		return 0;
 	return gpuvec_row_bytes(row.len);
+}
+
+bool
+gpuvec_sets_take_fed(gpuvec_update *update, const gpuvec_fed_row *row, gpuvec_error *error)
+{
+	const gpuvec_feed_record *record = row->record;
+
+	return gpuvec_stage_add(((gpuvec_sets_update *) update)->stage, row->tid,
+							(const uint16_t *) (record + 1), record->len, true, error);
 }
 
 void

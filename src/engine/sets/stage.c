@@ -28,6 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/fault.h"
 #include "engine/host_memory.h"
 #include "engine/sets/stage.h"
 
@@ -130,6 +131,14 @@ struct gpuvec_stage
 	size_t		own[NGROUPS];	/* bytes of the group's chunks with memory of
 								 * their own */
 };
+
+uint32_t
+gpuvec_full_segment(void)
+{
+	long		rows;
+
+	return gpuvec_fault("full-segment", &rows) ? (uint32_t) rows : GPUVEC_SEGMENT_ROWS;
+}
 
 gpuvec_stage *
 gpuvec_stage_new(void)
@@ -602,21 +611,27 @@ build_segment(void *arg, uint64_t part, int thread)
 	__atomic_store_n(&task->failed, 1, __ATOMIC_RELAXED);
 }
 
+uint64_t
+gpuvec_segments_needed(const gpuvec_backend *backend, uint64_t nrows, int shares)
+{
+	uint32_t	full = gpuvec_full_segment();
+	uint64_t	n = (nrows + full - 1) / full;
+
+	if (!backend->on_device && n < (uint64_t) shares)
+		n = nrows / FEWEST_ROWS < (uint64_t) shares ? nrows / FEWEST_ROWS : (uint64_t) shares;
+	return n > 0 ? n : 1;
+}
+
 /* The number of rows of each segment: all get about the same size */
 static uint32_t
 choose_segment_rows(const gpuvec_stage_target *target)
 {
-	uint64_t	n = (target->nrows + GPUVEC_SEGMENT_ROWS - 1) / GPUVEC_SEGMENT_ROWS;
-	uint64_t	shares = (uint64_t) target->shares;
-	uint64_t	rows;
+	uint32_t	full = gpuvec_full_segment();
+	uint64_t	n = gpuvec_segments_needed(target->backend, target->nrows, target->shares);
+	uint64_t	rows = (target->nrows + n - 1) / n;
 
-	if (!target->backend->on_device && n < shares)
-		n = target->nrows / FEWEST_ROWS < shares ? target->nrows / FEWEST_ROWS : shares;
-	if (n == 0)
-		n = 1;
-	rows = (target->nrows + n - 1) / n;
 	rows = (rows + GPUVEC_TILE_ROWS - 1) / GPUVEC_TILE_ROWS * GPUVEC_TILE_ROWS;
-	return (uint32_t) (rows < GPUVEC_SEGMENT_ROWS ? rows : GPUVEC_SEGMENT_ROWS);
+	return (uint32_t) (rows < full ? rows : full);
 }
 
 /*
@@ -691,6 +706,8 @@ gpuvec_stage_build(gpuvec_stage *stage, const gpuvec_stage_target *target,
 	free(rows);
 	free(c.sorted);
 	free_chunks(stage, c.retired);
+	for (uint32_t i = 0; ok && i < *nsegments; i++)
+		(*segments)[i]->sorted = target->sorted || *nsegments >= GPUVEC_SORTED_SEGMENTS;
 	if (!ok)
 	{
 		for (uint32_t i = 0; i < *nsegments; i++)

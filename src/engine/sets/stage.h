@@ -13,6 +13,22 @@
 
 typedef struct gpuvec_stage gpuvec_stage;
 
+/* Rows of a full segment: GPUVEC_SEGMENT_ROWS, or fewer in tests */
+extern uint32_t gpuvec_full_segment(void);
+
+/*
+ * Segments that rows are sorted into.  On the CPU, `shares` threads share a
+ * search by segments.
+ */
+extern uint64_t gpuvec_segments_needed(const gpuvec_backend *backend, uint64_t nrows,
+									   int shares);
+
+/*
+ * If rows are sorted into so many segments or more, these have narrow ranges
+ * of lengths: they are sorted ones
+ */
+#define GPUVEC_SORTED_SEGMENTS	3
+
 /* Make an empty stage; NULL on lack of memory */
 extern gpuvec_stage *gpuvec_stage_new(void);
 extern void gpuvec_stage_free(gpuvec_stage *stage);
@@ -45,6 +61,8 @@ typedef struct gpuvec_stage_target
 	uint64_t	nrows;			/* number of rows that are not left out */
 	int			shares;			/* threads that will share a search by
 								 * segments */
+	bool		sorted;			/* the segments are sorted ones, however few
+								 * they are */
 
 	/*
 	 * called now and then, with the bytes of the segments built and of the

@@ -170,6 +170,19 @@ log_ready(const gpuvec_store *store)
 	}
 }
 
+/* The mutex, and the condition that waits with a monotonic clock */
+static void
+init_waiting(gpuvec_store *store)
+{
+	pthread_condattr_t attr;
+
+	pthread_mutex_init(&store->mutex, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&store->changed, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
 bool
 gpuvec_store_open(gpuvec_store *store, const gpuvec_engine_options *options)
 {
@@ -177,7 +190,8 @@ gpuvec_store_open(gpuvec_store *store, const gpuvec_engine_options *options)
 	bool		opened = false;
 
 	memset(store, 0, sizeof(*store));
-	pthread_mutex_init(&store->mutex, NULL);
+	init_waiting(store);
+	pthread_cond_init(&store->committed, NULL);
 	store->started = gpuvec_now();
 	store->pool = gpuvec_thread_pool_new(options->cpu_threads);
 	if (store->pool == NULL)

@@ -18,8 +18,9 @@
  * How to extend this:
  *
  *	- Another kind: a folder beside engine/sets, a table, gpuvec_kind_of.
- *	- Rows that come without their pages: a function beside take_row that
- *	  replaces single rows, and a caller beside gpuvec_update_pages.
+ *	- Rows of a feed, which come without their pages: take_fed of the kind,
+ *	  and prepare, which buries what was under their line pointers
+ *	  (update_rows.c).
  *	- More columns of a row, wider ids: take_row of the kind, and its layout.
  *	- Rows on several devices: gpuvec_mirror.device becomes a list, which
  *	  bytes fills for each, and the kind's readers merge answers.
@@ -41,18 +42,35 @@ typedef struct gpuvec_sent_page
 } gpuvec_sent_page;
 
 /*
- * A load or refresh under way; each kind extends this struct.  Used by one
- * thread at a time.
+ * What a feed says last of a line pointer.  The mirror's rows with `tid`, and
+ * with the next tid, are of this line pointer.
+ */
+typedef struct gpuvec_fed_row
+{
+	uint64_t	tid;			/* with an even line */
+	const gpuvec_feed_record *record;	/* a ROW, or a GONE */
+} gpuvec_fed_row;
+
+/*
+ * A load, a refresh or rows of a feed under way; each kind extends this
+ * struct.  Used by one thread at a time.
  */
 struct gpuvec_update
 {
 	gpuvec_store *store;
 	gpuvec_mirror *mirror;		/* with a reference */
 	bool		load;
-	gpuvec_sent_page *pages;	/* in ascending order of block */
+	bool		looked;			/* a refresh that looks at all pages */
+	bool		committing;		/* has claimed the mirror, to publish rows */
+	gpuvec_sent_page *pages;	/* in ascending order of block; with fed, the
+								 * pages of its rows, and all new ones */
 	uint64_t	npages;
 	uint64_t	room_pages;
 	size_t		charged;		/* part of mirror->charged for this update */
+	gpuvec_fed_row *fed;		/* rows of a feed, in ascending order of tid,
+								 * distinct; NULL: a load or refresh */
+	uint64_t	nfed;
+	uint64_t	fed_rows;		/* how many of them are ROWs */
 
 	/* made by a commit; publishing leaves the replaced numbers here */
 	gpuvec_page_numbers *numbers;
@@ -118,6 +136,13 @@ struct gpuvec_mirror_kind
 								gpuvec_error *error);
 
 	/*
+	 * Take a ROW of a feed, which stays valid until the update ends.  NULL:
+	 * this kind has no feeds.
+	 */
+	bool		(*take_fed) (gpuvec_update *update, const gpuvec_fed_row *row,
+							 gpuvec_error *error);
+
+	/*
 	 * Rows taken so far, and the bytes to charge for them: of the device or
 	 * of the host
 	 */
@@ -126,7 +151,9 @@ struct gpuvec_mirror_kind
 
 	/*
 	 * Do all work that takes time or may fail: publishing cannot fail.  Pages
-	 * at or beyond nblocks are left out.  May set update->hopeless instead.
+	 * at or beyond nblocks are left out.  Rows of a feed replace what is under
+	 * their line pointers, other rows what is on their pages.  May set
+	 * update->hopeless instead.
 	 */
 	bool		(*prepare) (gpuvec_update *update, uint32_t nblocks, gpuvec_error *error);
 
@@ -159,6 +186,9 @@ gpuvec_kind_of(const gpuvec_mirror_key *key)
 
 /* For take_row: report rows that violate the protocol; returns false */
 extern bool gpuvec_update_bad_pages(gpuvec_error *error, const char *what);
+
+/* Add an entry for a page, zeroed; NULL on lack of memory */
+extern gpuvec_sent_page *gpuvec_update_add_page(gpuvec_update *update, gpuvec_error *error);
 
 /*
  * For prepare: the pages of the update that replace pages of the mirror, in a

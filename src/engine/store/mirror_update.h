@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * mirror_update.h
- *	  Loading and refreshing a mirror.
+ *	  Loading and refreshing a mirror, and applying rows of a feed to it.
  *
  * update.c			beginning and ending an update
  * update_pages.c	taking pages
+ * update_rows.c	taking rows of a feed
  * update_commit.c	publishing them
  *
  *-------------------------------------------------------------------------
@@ -29,7 +30,10 @@ extern void gpuvec_update_files(gpuvec_update *update, const char *files, size_t
 /* The state of the mirror.  It does not change until the update ends. */
 extern void gpuvec_update_state(gpuvec_update *update, gpuvec_state *state);
 
-/* The LSNs of all pages of the mirror; malloc'd, NULL on lack of memory */
+/*
+ * The LSNs of all pages of the mirror, for a refresh that looks at all pages;
+ * malloc'd, NULL on lack of memory
+ */
 extern uint64_t *gpuvec_update_lsns(gpuvec_update *update, gpuvec_error *error);
 
 /*
@@ -47,6 +51,23 @@ extern bool gpuvec_update_own(gpuvec_update *update, char **message, size_t size
 /* Publish the update.  The update is freed, even on failure. */
 extern bool gpuvec_update_commit(gpuvec_update *update, const gpuvec_commit *commit,
 								 gpuvec_state *state, gpuvec_error *error);
+
+/*
+ * Begin to apply rows of a feed.  If that cannot be, NULL without an error,
+ * and *state is what the session is told.
+ */
+extern gpuvec_update *gpuvec_update_begin_rows(gpuvec_store *store, const gpuvec_rows *rows,
+											   const void *session, gpuvec_state *state,
+											   gpuvec_error *error);
+
+/*
+ * Apply rows of a feed, if the mirror has this feed and comes to them.  Their
+ * records have been checked.  *state is the mirror's state afterwards, or
+ * LOADING.  False on failure.
+ */
+extern bool gpuvec_update_rows(gpuvec_store *store, const gpuvec_rows *rows,
+							   const char *records, const void *session, gpuvec_state *state,
+							   gpuvec_error *error);
 
 /*
  * End and free an update.  An update that was not published leaves the mirror

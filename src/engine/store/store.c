@@ -29,6 +29,42 @@ gpuvec_now(void)
 	return (int64_t) t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
+struct timespec
+gpuvec_deadline(uint32_t us)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	t.tv_sec += us / 1000000;
+	t.tv_nsec += us % 1000000 * 1000;
+	if (t.tv_nsec >= 1000000000)
+	{
+		t.tv_sec++;
+		t.tv_nsec -= 1000000000;
+	}
+	return t;
+}
+
+bool
+gpuvec_store_wait(gpuvec_store *store, const struct timespec *deadline)
+{
+	return pthread_cond_timedwait(&store->changed, &store->mutex, deadline) == 0;
+}
+
+void
+gpuvec_store_changed(gpuvec_store *store)
+{
+	pthread_cond_broadcast(&store->changed);
+}
+
+void
+gpuvec_store_wake(gpuvec_store *store)
+{
+	pthread_mutex_lock(&store->mutex);
+	gpuvec_store_changed(store);
+	pthread_mutex_unlock(&store->mutex);
+}
+
 /*
  * Free a list of mirrors that have no references.  Called without the mutex,
  * as it takes time.
@@ -120,6 +156,7 @@ gpuvec_store_unlist(gpuvec_store *store, gpuvec_mirror *mirror)
 	mirror->device->used -= mirror->charged;
 	mirror->charged = 0;
 	mirror->refs--;
+	gpuvec_store_changed(store);
 }
 
 /*
@@ -146,7 +183,7 @@ gpuvec_store_get_state(const gpuvec_mirror *mirror, gpuvec_state *state)
 	state->state = mirror->numbers ? GPUVEC_READY : GPUVEC_LOADING;
 	state->nblocks = mirror->nblocks;
 	state->refresh = mirror->refresh;
-	state->checked = mirror->checked;
+	state->checked = mirror->torn ? 0 : mirror->checked;
 	state->nrows = mirror->nrows;
 	state->nids = mirror->nids;
 	state->feed = mirror->feed;
@@ -167,6 +204,21 @@ gpuvec_store_use(gpuvec_mirror *mirror, uint64_t n)
 {
 	mirror->searches += n;
 	mirror->last_use = gpuvec_now();
+}
+
+void
+gpuvec_store_claim(gpuvec_store *store, gpuvec_mirror *mirror)
+{
+	while (mirror->committing)
+		pthread_cond_wait(&store->committed, &store->mutex);
+	mirror->committing = true;
+}
+
+void
+gpuvec_store_unclaim(gpuvec_store *store, gpuvec_mirror *mirror)
+{
+	mirror->committing = false;
+	pthread_cond_broadcast(&store->committed);
 }
 
 /* True if `drop` names this mirror */
@@ -337,7 +389,7 @@ gpuvec_store_bytes(const gpuvec_mirror *mirror, const gpuvec_update *update, uin
 void
 gpuvec_store_settle(gpuvec_mirror *mirror)
 {
-	size_t		bytes = mirror->background;
+	size_t		bytes = gpuvec_store_background(mirror);
 
 	count_bytes(mirror, NULL, mirror->nblocks, &mirror->host_bytes, &mirror->device_bytes);
 	bytes += mirror->kind->on_device(mirror) ? mirror->device_bytes : mirror->host_bytes;
@@ -351,11 +403,13 @@ gpuvec_store_settle(gpuvec_mirror *mirror)
 static void
 fill_info(const gpuvec_mirror *mirror, gpuvec_mirror_info *info)
 {
+	bool		reads_pages = mirror->updater && !mirror->applying;
+
 	info->key = mirror->key;
 	info->state = mirror->numbers ? GPUVEC_READY : GPUVEC_LOADING;
 	info->nsegments = mirror->nsegments;
-	info->pages_done = mirror->updater ? mirror->pages_done : mirror->nblocks;
-	info->pages_total = mirror->updater ? mirror->pages_total : mirror->nblocks;
+	info->pages_done = reads_pages ? mirror->pages_done : mirror->nblocks;
+	info->pages_total = reads_pages ? mirror->pages_total : mirror->nblocks;
 	info->nrows = mirror->nrows;
 	info->nids = mirror->nids;
 	info->host_bytes = mirror->host_bytes;
@@ -365,6 +419,11 @@ fill_info(const gpuvec_mirror *mirror, gpuvec_mirror_info *info)
 	info->searches = mirror->searches;
 	info->checked = mirror->checked;
 	info->last_use = mirror->last_use;
+	info->feed = mirror->feed;
+	info->applied = mirror->applied;
+	info->row_updates = mirror->row_updates;
+	info->rows_applied = mirror->rows_applied;
+	info->page_rows = mirror->page_rows;
 }
 
 gpuvec_mirror_info *

@@ -7,7 +7,8 @@
  * store.c			finding, listing, dropping, evicting mirrors
  * devices.c		the devices that hold mirrors, and their memory budgets
  * sweep.c			dropping mirrors whose table or index is gone
- * update*.c		loading and refreshing a mirror (mirror_update.h)
+ * update*.c		loading and refreshing a mirror, and applying rows of a
+ *				feed to it (mirror_update.h)
  * mirror_kind.h	what a mirror may hold
  * page_numbers.c	which refresh last read a page
  * fingerprint.c	checksums that tell whether a page's rows have changed
@@ -18,6 +19,7 @@
 #define GPUVEC_STORE_H
 
 #include <pthread.h>
+#include <time.h>
 
 #include "core/protocol.h"
 #include "engine/backend.h"
@@ -56,6 +58,9 @@ typedef struct gpuvec_mirror_kind gpuvec_mirror_kind;
 /* A load or refresh under way: mirror_update.h */
 typedef struct gpuvec_update gpuvec_update;
 
+/* Threads that may work on a mirror in the background at the same time */
+#define GPUVEC_BACKGROUND	2
+
 /*
  * A mirror.  The struct of each kind of mirror begins with this struct.  A
  * mirror is in the store's list until it is dropped or evicted; every user
@@ -74,8 +79,12 @@ typedef struct gpuvec_mirror
 								 * NULL */
 	const void *updater;		/* session that is loading or refreshing it;
 								 * else NULL */
-	bool		committing;		/* the updater is about to publish rows; no
-								 * other thread may */
+	bool		committing;		/* the updater, or work in the background, is
+								 * about to publish rows; nobody else may */
+	bool		applying;		/* the updater is only applying rows of a
+								 * feed, and soon done */
+	bool		wanted;			/* a load or refresh waits for that: no other
+								 * rows are applied before it */
 	uint32_t	pages_done;
 	uint32_t	pages_total;
 
@@ -89,17 +98,26 @@ typedef struct gpuvec_mirror
 	uint64_t	checked;
 	uint64_t	feed;
 	uint64_t	applied;
+	uint64_t	read;			/* number of the feed when pages had been read
+								 * last */
+	bool		torn;			/* rows have come to such pages, but not all
+								 * up to `read` */
 	size_t		host_bytes;
 	size_t		device_bytes;
 	size_t		charged;		/* this mirror's part of device->used */
-	size_t		background;		/* part of charged for work in the background */
+	size_t		background[GPUVEC_BACKGROUND]; /* part of charged for work in
+											 * the background */
 
 	/* used by the updater only */
 	gpuvec_page_state *pages;	/* [nblocks] */
+	size_t		page_room;		/* pages that there is room for */
 
 	uint64_t	loads;
 	uint64_t	refreshes;
 	uint64_t	searches;
+	uint64_t	row_updates;	/* times that rows of a feed were applied */
+	uint64_t	rows_applied;	/* rows that they brought */
+	uint64_t	page_rows;		/* rows that refreshes brought */
 	int64_t		last_use;		/* microseconds since the UNIX epoch */
 	char	   *files;			/* paths of the files without which the mirror
 								 * is useless, each with its NUL (sweep.c); or
@@ -113,6 +131,10 @@ typedef struct gpuvec_merger gpuvec_merger;
 typedef struct gpuvec_store
 {
 	pthread_mutex_t mutex;
+	pthread_cond_t changed;		/* used with the mutex: a mirror has another
+								 * state, or no updater any more, or a request
+								 * was canceled */
+	pthread_cond_t committed;	/* `committing` of some mirror was cleared */
 	gpuvec_device devices[GPUVEC_MAX_DEVICES];
 	int			ndevices;
 	gpuvec_thread_pool *pool;	/* runs the parallel parts of updates and
@@ -127,6 +149,18 @@ typedef struct gpuvec_store
 
 /* Microseconds since the UNIX epoch */
 extern int64_t gpuvec_now(void);
+
+/* The time of the monotonic clock that is `us` microseconds from now */
+extern struct timespec gpuvec_deadline(uint32_t us);
+
+/*
+ * Wait for a change of any mirror, with the mutex, which is released
+ * meanwhile.  False once the deadline is over.  gpuvec_store_changed ends all
+ * waits; gpuvec_store_wake does too, and takes the mutex itself.
+ */
+extern bool gpuvec_store_wait(gpuvec_store *store, const struct timespec *deadline);
+extern void gpuvec_store_changed(gpuvec_store *store);
+extern void gpuvec_store_wake(gpuvec_store *store);
 
 /*
  * devices.c: open the devices that the options name.  Logs and returns false
@@ -181,6 +215,25 @@ extern gpuvec_mirror *gpuvec_store_add(gpuvec_store *store, const gpuvec_mirror_
 extern void gpuvec_store_unlist(gpuvec_store *store, gpuvec_mirror *mirror);
 extern void gpuvec_store_use(gpuvec_mirror *mirror, uint64_t n);
 extern void gpuvec_store_get_state(const gpuvec_mirror *mirror, gpuvec_state *state);
+
+/*
+ * claim: wait until no other thread is about to publish rows of a mirror, and
+ * keep others from it.  unclaim: let others publish.  The caller holds the
+ * mutex and a reference.
+ */
+extern void gpuvec_store_claim(gpuvec_store *store, gpuvec_mirror *mirror);
+extern void gpuvec_store_unclaim(gpuvec_store *store, gpuvec_mirror *mirror);
+
+/* Bytes charged for work in the background; the caller holds the mutex */
+static inline size_t
+gpuvec_store_background(const gpuvec_mirror *mirror)
+{
+	size_t		bytes = 0;
+
+	for (int i = 0; i < GPUVEC_BACKGROUND; i++)
+		bytes += mirror->background[i];
+	return bytes;
+}
 
 /* Drop a reference; the caller does not hold the mutex */
 extern void gpuvec_store_release(gpuvec_store *store, gpuvec_mirror *mirror);

@@ -9,6 +9,11 @@
  * that takes time is done without the mutex, and before publishing, which
  * cannot fail.
  *
+ * A load or refresh of another session may take long; who comes then is told
+ * so.  Rows of a feed (update_rows.c) are applied within one message, and
+ * often.  So a load or refresh waits until that is done, and no other rows
+ * come first.
+ *
  *-------------------------------------------------------------------------
  */
 #include <malloc.h>
@@ -22,6 +27,9 @@
  * system
  */
 #define TRIM_ROWS			100000
+
+/* Microseconds that a load or refresh waits while rows are applied */
+#define ROWS_PATIENCE_US	5000000
 
 void
 gpuvec_update_end(gpuvec_update *update)
@@ -39,19 +47,53 @@ gpuvec_update_end(gpuvec_update *update)
 	kind->end(update);
 	gpuvec_page_numbers_unref(update->numbers);
 	free(update->pages);
+	free(update->fed);
 
 	pthread_mutex_lock(&store->mutex);
 	if (keeps_room)
 		gpuvec_store_settle(mirror);
 	mirror->updater = NULL;
-	mirror->committing = false;
+	mirror->applying = false;
+	if (update->committing)
+		gpuvec_store_unclaim(store, mirror);
 	if (mirror->numbers == NULL)
 		gpuvec_store_unlist(store, mirror);
+	gpuvec_store_changed(store);
 	pthread_mutex_unlock(&store->mutex);
 	gpuvec_store_release(store, mirror);
 	free(update);
 	if (trim)
 		malloc_trim(0);
+}
+
+/*
+ * Find a mirror, and wait while rows are applied to it.  NULL if it is
+ * absent.  The caller holds the mutex.
+ */
+static gpuvec_mirror *
+find_settled(gpuvec_store *store, const gpuvec_mirror_key *key, const void *session)
+{
+	struct timespec deadline = gpuvec_deadline(ROWS_PATIENCE_US);
+	gpuvec_mirror *mirror = gpuvec_store_find(store, key, session);
+	bool		in_time = true;
+
+	while (mirror && mirror->applying && in_time)
+	{
+		mirror->wanted = true;
+		in_time = gpuvec_store_wait(store, &deadline);
+		mirror = gpuvec_store_find(store, key, session);
+	}
+	if (mirror && !in_time)
+		mirror->wanted = false;
+	return mirror;
+}
+
+/* Make this session the updater of a mirror; the caller holds the mutex */
+static void
+become_updater(gpuvec_mirror *mirror, const void *session)
+{
+	mirror->refs++;
+	mirror->updater = session;
 }
 
 /*
@@ -63,7 +105,7 @@ static gpuvec_mirror *
 claim_mirror(gpuvec_store *store, const gpuvec_mirror_key *key, const gpuvec_load *load,
 			 const void *session, gpuvec_error *error)
 {
-	gpuvec_mirror *mirror = gpuvec_store_find(store, key, session);
+	gpuvec_mirror *mirror = find_settled(store, key, session);
 
 	if (mirror == NULL)
 	{
@@ -77,43 +119,98 @@ claim_mirror(gpuvec_store *store, const gpuvec_mirror_key *key, const gpuvec_loa
 					"the mirror is being loaded or refreshed by another session");
 		return NULL;
 	}
-	mirror->refs++;
-	mirror->updater = session;
+	become_updater(mirror, session);
+	mirror->wanted = false;
 	mirror->pages_done = 0;
 	mirror->pages_total = load ? load->nblocks : mirror->nblocks;
 	mirror->last_use = gpuvec_now();
 	return mirror;
 }
 
-gpuvec_update *
-gpuvec_update_begin(gpuvec_store *store, const gpuvec_mirror_key *key, const gpuvec_load *load,
-					const void *session, gpuvec_error *error)
+/*
+ * Make this session the updater of a mirror, if rows are to be applied to it.
+ * Else NULL, and *state says why.  The caller holds the mutex.
+ */
+static gpuvec_mirror *
+claim_for_rows(gpuvec_store *store, const gpuvec_rows *rows, const void *session,
+			   gpuvec_state *state)
 {
-	const gpuvec_mirror_kind *kind = gpuvec_kind_of(key);
+	gpuvec_mirror *mirror = gpuvec_store_find(store, &rows->key, session);
+
+	gpuvec_store_get_state(mirror, state);
+	if (state->state != GPUVEC_READY ||
+		(state->feed == rows->feed && state->applied >= rows->to))
+		return NULL;
+	if (mirror->updater != NULL || mirror->wanted)
+	{
+		memset(state, 0, sizeof(*state));
+		state->state = GPUVEC_LOADING;
+		return NULL;
+	}
+	if (state->feed != rows->feed || state->applied < rows->from)
+		return NULL;
+	become_updater(mirror, session);
+	mirror->applying = true;
+	return mirror;
+}
+
+/* Make an update that has no mirror yet; NULL on lack of memory */
+static gpuvec_update *
+new_update(gpuvec_store *store, const gpuvec_mirror_kind *kind, gpuvec_error *error)
+{
 	gpuvec_update *update = calloc(1, kind->update_bytes);
 
 	memset(error, 0, sizeof(*error));
 	if (update == NULL)
-	{
 		gpuvec_fail_memory(error, kind->update_bytes);
+	else
+		update->store = store;
+	return update;
+}
+
+/*
+ * Let the kind begin an update.  Frees it, and returns NULL, if that fails or
+ * it has no mirror.
+ */
+static gpuvec_update *
+start_update(gpuvec_update *update, gpuvec_error *error)
+{
+	if (update->mirror == NULL)
+		free(update);
+	else if (!update->mirror->kind->begin(update, error))
+		gpuvec_update_end(update);
+	else
+		return update;
+	return NULL;
+}
+
+gpuvec_update *
+gpuvec_update_begin(gpuvec_store *store, const gpuvec_mirror_key *key, const gpuvec_load *load,
+					const void *session, gpuvec_error *error)
+{
+	gpuvec_update *update = new_update(store, gpuvec_kind_of(key), error);
+
+	if (update == NULL)
 		return NULL;
-	}
-	update->store = store;
 	update->load = load != NULL;
 	pthread_mutex_lock(&store->mutex);
 	update->mirror = claim_mirror(store, key, load, session, error);
 	pthread_mutex_unlock(&store->mutex);
-	if (update->mirror == NULL)
-	{
-		free(update);
+	return start_update(update, error);
+}
+
+gpuvec_update *
+gpuvec_update_begin_rows(gpuvec_store *store, const gpuvec_rows *rows, const void *session,
+						 gpuvec_state *state, gpuvec_error *error)
+{
+	gpuvec_update *update = new_update(store, gpuvec_kind_of(&rows->key), error);
+
+	if (update == NULL)
 		return NULL;
-	}
-	if (!kind->begin(update, error))
-	{
-		gpuvec_update_end(update);
-		return NULL;
-	}
-	return update;
+	pthread_mutex_lock(&store->mutex);
+	update->mirror = claim_for_rows(store, rows, session, state);
+	pthread_mutex_unlock(&store->mutex);
+	return start_update(update, error);
 }
 
 void
@@ -135,6 +232,7 @@ gpuvec_update_lsns(gpuvec_update *update, gpuvec_error *error)
 	}
 	for (uint32_t block = 0; block < mirror->nblocks; block++)
 		lsns[block] = mirror->pages[block].lsn;
+	update->looked = true;
 	return lsns;
 }
 

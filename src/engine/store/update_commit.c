@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * update_commit.c
- *	  Publishing a load or refresh: the rows, the pages' LSNs and numbers,
- *	  and the state of the mirror change in one step.
+ *	  Publishing a load, a refresh, or rows of a feed: the rows, the pages'
+ *	  LSNs and numbers, and the state of the mirror change in one step.
  *
  *-------------------------------------------------------------------------
  */
@@ -51,26 +51,60 @@ prepare_rows(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 }
 
 /*
+ * True if this update gives a page its number.  Rows of a feed are not all of
+ * their page: unless the page is new, it keeps the number of the refresh that
+ * read it.
+ */
+static bool
+numbers_page(const gpuvec_update *update, uint32_t block)
+{
+	return update->fed == NULL || block >= update->mirror->nblocks;
+}
+
+/*
  * Make the new table of page numbers; publish_pages() fills in its new
- * entries.  Make room for the state of new pages.
+ * entries
  */
 static bool
 make_numbers(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 {
-	gpuvec_mirror *mirror = update->mirror;
-	uint32_t	most = mirror->nblocks > nblocks ? mirror->nblocks : nblocks;
-	gpuvec_page_state *pages;
+	gpuvec_page_numbers *old = update->mirror->numbers;
 
-	update->numbers = gpuvec_page_numbers_new(mirror->numbers, nblocks);
+	if (update->fed && nblocks == update->mirror->nblocks)
+	{
+		update->numbers = gpuvec_page_numbers_ref(old);
+		return true;
+	}
+	update->numbers = gpuvec_page_numbers_new(old, nblocks);
 	if (update->numbers == NULL)
 		return gpuvec_fail_memory(error, nblocks * sizeof(uint64_t));
 	for (uint64_t i = 0; i < update->npages && update->pages[i].block < nblocks; i++)
-		if (!gpuvec_page_numbers_own(update->numbers, update->pages[i].block))
+		if (numbers_page(update, update->pages[i].block) &&
+			!gpuvec_page_numbers_own(update->numbers, update->pages[i].block))
 			return gpuvec_fail_memory(error, nblocks * sizeof(uint64_t));
-	pages = realloc(mirror->pages, ((size_t) most + 1) * sizeof(*pages));
+	return true;
+}
+
+/*
+ * Make room for the state of pages.  Rows of a feed add pages one by one, so
+ * there is some to spare: copying the state of all pages each time would take
+ * longer than all else.
+ */
+static bool
+reserve_pages(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
+{
+	gpuvec_mirror *mirror = update->mirror;
+	size_t		most = (mirror->nblocks > nblocks ? mirror->nblocks : nblocks) + (size_t) 1;
+	size_t		room = update->fed ? most + most / 8 : most;
+	gpuvec_page_state *pages;
+
+	if (most <= mirror->page_room && most > mirror->page_room / 2)
+		return true;
+	pages = realloc(mirror->pages, room * sizeof(*pages));
 	if (pages == NULL)
-		return gpuvec_fail_memory(error, most * sizeof(*pages));
+		return gpuvec_fail_memory(error, room * sizeof(*pages));
 	mirror->pages = pages;
+	mirror->page_room = room;
 	return true;
 }
 
@@ -86,11 +120,64 @@ charge_rows(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 	size_t		charged;
 
 	pthread_mutex_lock(&update->store->mutex);
-	bytes += mirror->background;
+	bytes += gpuvec_store_background(mirror);
 	charged = mirror->charged;
 	pthread_mutex_unlock(&update->store->mutex);
 	return gpuvec_store_charge(update->store, mirror, &charged, bytes > charged ? bytes : charged,
 							   true, error);
+}
+
+/* Count an update of a mirror; rows are those that its pages had */
+static void
+count_update(const gpuvec_update *update, uint64_t rows)
+{
+	gpuvec_mirror *mirror = update->mirror;
+
+	if (update->fed)
+	{
+		mirror->row_updates++;
+		mirror->rows_applied += update->fed_rows;
+		return;
+	}
+	if (update->load)
+		mirror->loads++;
+	else
+	{
+		mirror->refreshes++;
+		mirror->page_rows += rows;
+	}
+	mirror->last_use = gpuvec_now();
+}
+
+/*
+ * Note what the mirror is fresh for: up to which record of its feed, and
+ * whether it is that of a position.  Pages show what was handed over before
+ * they were read.  Rows that come to them later, one message after another,
+ * tear the mirror until all have come that the pages may show: a row that
+ * took the line pointer of another one may be replaced by that one, which was
+ * handed over before.  A load, or a refresh that looks at all pages, mends
+ * that, as pages to which rows came are read.  So do pages of all records up
+ * to `read`.
+ */
+static void
+note_fresh(const gpuvec_update *update, const gpuvec_commit *commit)
+{
+	gpuvec_mirror *mirror = update->mirror;
+	bool		another = commit->feed != 0 && mirror->feed != commit->feed;
+
+	if (commit->position > mirror->checked)
+		mirror->checked = commit->position;
+	if (another || (commit->feed != 0 && mirror->applied < commit->applied))
+	{
+		mirror->feed = commit->feed;
+		mirror->applied = commit->applied;
+	}
+	if (update->fed)
+		mirror->torn = mirror->applied < mirror->read;
+	else if (update->load || update->looked || (!another && mirror->applied >= mirror->read))
+		mirror->torn = false;
+	if (update->load || another || mirror->read < commit->read)
+		mirror->read = commit->read;
 }
 
 /*
@@ -102,27 +189,22 @@ publish_pages(gpuvec_update *update, const gpuvec_commit *commit)
 {
 	gpuvec_mirror *mirror = update->mirror;
 	gpuvec_page_numbers *old = mirror->numbers;
+	uint64_t	rows = 0;
 
 	mirror->refresh = ++update->store->last_refresh;
 	for (uint64_t i = 0; i < update->npages && update->pages[i].block < commit->nblocks; i++)
 	{
-		mirror->pages[update->pages[i].block] = update->pages[i].state;
-		gpuvec_page_numbers_set(update->numbers, update->pages[i].block, mirror->refresh);
+		const gpuvec_sent_page *page = &update->pages[i];
+
+		mirror->pages[page->block] = page->state;
+		if (numbers_page(update, page->block))
+			gpuvec_page_numbers_set(update->numbers, page->block, mirror->refresh);
+		rows += page->nrows;
 	}
 	mirror->numbers = update->numbers;
 	mirror->nblocks = commit->nblocks;
-	if (commit->position > mirror->checked)
-		mirror->checked = commit->position;
-	if (commit->feed != 0 && (mirror->feed != commit->feed || mirror->applied < commit->applied))
-	{
-		mirror->feed = commit->feed;
-		mirror->applied = commit->applied;
-	}
-	if (update->load)
-		mirror->loads++;
-	else
-		mirror->refreshes++;
-	mirror->last_use = gpuvec_now();
+	note_fresh(update, commit);
+	count_update(update, rows);
 	update->numbers = old;
 }
 
@@ -142,8 +224,10 @@ publish(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_state *state)
 	kind->publish(update);
 	gpuvec_store_settle(mirror);
 	update->charged = 0;
-	mirror->committing = false;
+	gpuvec_store_unclaim(update->store, mirror);
+	update->committing = false;
 	gpuvec_store_get_state(mirror, state);
+	gpuvec_store_changed(update->store);
 	pthread_mutex_unlock(&update->store->mutex);
 	if (kind->published)
 		kind->published(update, state);
@@ -170,7 +254,8 @@ static void
 begin_commit(gpuvec_update *update)
 {
 	pthread_mutex_lock(&update->store->mutex);
-	update->mirror->committing = true;
+	gpuvec_store_claim(update->store, update->mirror);
+	update->committing = true;
 	pthread_mutex_unlock(&update->store->mutex);
 }
 
@@ -192,6 +277,7 @@ gpuvec_update_commit(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_
 	else if (ok)
 	{
 		ok = make_numbers(update, commit->nblocks, error) &&
+			reserve_pages(update, commit->nblocks, error) &&
 			charge_rows(update, commit->nblocks, error);
 		if (ok)
 			publish(update, commit, state);

@@ -48,9 +48,8 @@ take_rows(gpuvec_update *update, const gpuvec_page *page, const char *row, const
 	return row == end || gpuvec_update_bad_pages(error, "A page is longer than its rows.");
 }
 
-/* Add an entry for a page that was sent; NULL on lack of memory */
-static gpuvec_sent_page *
-new_page(gpuvec_update *update, gpuvec_error *error)
+gpuvec_sent_page *
+gpuvec_update_add_page(gpuvec_update *update, gpuvec_error *error)
 {
 	if (update->npages == update->room_pages)
 	{
@@ -88,7 +87,7 @@ take_page(gpuvec_update *update, const char *from, const char *end, bool lasts,
 		return gpuvec_update_bad_pages(error, "A block number is out of range.");
 	if (update->npages > 0 && page.block <= update->pages[update->npages - 1].block)
 		return gpuvec_update_bad_pages(error, "Pages are not in order.");
-	mine = new_page(update, error);
+	mine = gpuvec_update_add_page(update, error);
 	if (mine == NULL)
 		return 0;
 	mine->block = page.block;

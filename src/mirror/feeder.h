@@ -1,0 +1,54 @@
+/*-------------------------------------------------------------------------
+ *
+ * feeder.h
+ *	  The background worker that applies rows of feeds to mirrors.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_FEEDER_H
+#define GPUVEC_FEEDER_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+
+/* feeder_state.c: for sessions */
+
+/* Ask for the shared memory of the feeder */
+extern void FeederInit(void);
+
+/*
+ * For a search that uses a feed: start the feeder, unless it runs or was
+ * tried a moment ago.  Does not wait for it, and does nothing if no worker
+ * slot is free.  Cheap if it runs.
+ */
+extern void FeederStart(void);
+
+/*
+ * For a writer, after it has appended to a feed: wake the feeder if it
+ * sleeps.  Never fails; a read of a flag if the feeder is awake.
+ */
+extern void FeederWake(void);
+
+/* True if the feeder runs and the engine answers it */
+extern bool FeederRuns(void);
+
+/*
+ * When the feeder first saw the record that is now the oldest of those that
+ * the feed of a slot has and its mirror has not applied.  False: it has seen
+ * none, or there is no feeder.
+ */
+extern bool FeederOldest(int slot, uint64 feed, TimestampTz *since);
+
+/* feeder_state.c: for the feeder itself */
+extern bool FeederArrive(void);
+extern void FeederLeave(bool failed);
+extern void FeederNoteAsleep(bool asleep);
+extern void FeederNoteWorks(bool works);
+extern void FeederNoteOldest(int slot, uint64 feed, TimestampTz since);
+extern TimestampTz FeederLastUse(void);
+
+/* feeder.c */
+extern PGDLLEXPORT void gpuvec_feeder_main(Datum arg);
+
+#endif							/* GPUVEC_FEEDER_H */

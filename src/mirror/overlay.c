@@ -1,0 +1,259 @@
+/*-------------------------------------------------------------------------
+ *
+ * overlay.c
+ *	  An answer of an older copy, with the rows that have changed since.
+ *
+ * The engine has searched an older copy of a table.  The session has the rows
+ * that were added since, and knows which rows of that copy were replaced or
+ * are gone.  This file makes the answer that the engine would have given for
+ * the new copy.  ahead.c uses it for pages that were read again, tail.c for
+ * rows that were handed over.
+ *
+ * Let M be the rows of the older copy, P those of them that were replaced or
+ * are gone, and R the new rows.  The new copy is M' = (M without P) + R.  The
+ * engine returns the best n rows in a total order, by score and tid.  It has
+ * returned the best n of M, or all rows of M that qualify if these are fewer
+ * than n.
+ *
+ *	 - All were returned.  Without P, they are all of M' but R, and R is at
+ *	   hand.
+ *	 - n were returned.  Let l be the last of them.  Every other row of M
+ *	   ranks behind l.  So does every row of M' that was neither returned nor
+ *	   is in R.  Hence the best rows of M', in order and without a gap up to
+ *	   l, are: the returned rows without P, and the rows of R that do not rank
+ *	   behind l.  If these are n rows, they are the answer.  If they are fewer
+ *	   (rows of P were returned, and fewer took their place), the rows behind
+ *	   l are not known.
+ *
+ * Scores are computed by the same function as in the engine, from the same
+ * bytes.  Rows of R count as read by a later refresh than any that a
+ * visibility map goes with.  The remaining rows of M keep their marks.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "idset/idset.h"
+#include "mirror/overlay.h"
+#include "mirror/search_request.h"
+
+#define WORD_BITS	64
+#define MARKS		((GPUVEC_MAX_ID + 1) / WORD_BITS)
+
+/* For more rows than this, a bitmap of the query's ids pays */
+#define FEW_ROWS	16
+
+/* New rows, as one query ranks them */
+struct Overlay
+{
+	const MirrorQuestion *question;
+	uint64	   *marks;			/* [MARKS] bitmap of the query's ids, or NULL */
+	MirrorHit  *hits;			/* [nhits], new rows that qualify */
+	uint64		nhits;
+	uint64		maxhits;
+};
+
+/* A bitmap of the query's ids */
+static uint64 *
+mark_ids(const MirrorQuery *query)
+{
+	uint64	   *marks = palloc0_array(uint64, MARKS);
+
+	for (uint32 i = 0; i < query->len; i++)
+		marks[query->ids[i] / WORD_BITS] |= UINT64CONST(1) << query->ids[i] % WORD_BITS;
+	return marks;
+}
+
+Overlay *
+OverlayBegin(const MirrorQuestion *question, uint32 rows)
+{
+	Overlay    *overlay = palloc0(sizeof(Overlay));
+
+	overlay->question = question;
+	if (rows > FEW_ROWS)
+		overlay->marks = mark_ids(question->query);
+	overlay->maxhits = 16;
+	overlay->hits = palloc_array(MirrorHit, overlay->maxhits);
+	return overlay;
+}
+
+void
+OverlayEnd(Overlay *overlay)
+{
+	if (overlay->marks)
+		pfree(overlay->marks);
+	pfree(overlay->hits);
+	pfree(overlay);
+}
+
+/* Number of these ids that the query has */
+static uint32
+count_common(const Overlay *overlay, const uint16 *ids, uint32 len)
+{
+	const MirrorQuery *query = overlay->question->query;
+	uint32		common = 0;
+
+	if (overlay->marks == NULL)
+		return idset_intersection_count(query->ids, query->len, ids, len);
+	for (uint32 i = 0; i < len; i++)
+		common += overlay->marks[ids[i] / WORD_BITS] >> ids[i] % WORD_BITS & 1;
+	return common;
+}
+
+/* True if a row is one that the query was sent for */
+static bool
+was_asked_for(const gpuvec_query *sent, const MirrorHit *hit)
+{
+	if ((sent->flags & GPUVEC_QUERY_MIN_SCORE) != 0 && hit->score < sent->min_score)
+		return false;
+	if ((sent->flags & GPUVEC_QUERY_AFTER) == 0)
+		return true;
+	return hit->score < sent->after_score ||
+		(hit->score == sent->after_score && gpuvec_hit_tid(hit->place) > sent->after_tid);
+}
+
+void
+OverlayRow(Overlay *overlay, uint64 tid, const uint16 *ids, uint32 len)
+{
+	const MirrorQuestion *question = overlay->question;
+	uint32		common = count_common(overlay, ids, len);
+	MirrorHit	hit;
+
+	if (!MirrorRank(question->search, question->query, tid, common, len, true, &hit) ||
+		!was_asked_for(question->sent, &hit))
+		return;
+	if (overlay->nhits == overlay->maxhits)
+	{
+		overlay->maxhits *= 2;
+		overlay->hits = repalloc_huge(overlay->hits, overlay->maxhits * sizeof(MirrorHit));
+	}
+	overlay->hits[overlay->nhits++] = hit;
+}
+
+/* Drop new rows that rank behind the last row that the engine returned */
+static void
+cut_behind(Overlay *overlay, const MirrorHit *last)
+{
+	uint64		last_tid = gpuvec_hit_tid(last->place);
+	uint64		n = 0;
+
+	for (uint64 i = 0; i < overlay->nhits; i++)
+	{
+		const MirrorHit *hit = &overlay->hits[i];
+
+		/* the row may be the last one itself */
+		if (hit->score > last->score ||
+			(hit->score == last->score && gpuvec_hit_tid(hit->place) <= last_tid))
+			overlay->hits[n++] = *hit;
+	}
+	overlay->nhits = n;
+}
+
+/* qsort comparator */
+static int
+compare_hits(const void *a, const void *b)
+{
+	return MirrorCompareHits(a, b);
+}
+
+/*
+ * Merge the engine's hits and the new rows of one query.  hits[] has room for
+ * all that was asked for, or for all rows of both.  Returns false if the
+ * answer is not known.
+ */
+static bool
+merge_query(Overlay *overlay, OverlayReplaced replaced, const void *arg, const MirrorHit *given,
+			uint32 ngiven, MirrorHit *hits, uint32 *nhits)
+{
+	uint32		asked = overlay->question->sent->k;
+	bool		all = ngiven < asked;
+	uint32		n = 0;
+	uint64		fresh = 0;
+
+	if (!all)
+		cut_behind(overlay, &given[ngiven - 1]);
+	qsort(overlay->hits, overlay->nhits, sizeof(MirrorHit), compare_hits);
+	for (uint32 i = 0; i <= ngiven && n < asked; i++)
+	{
+		const MirrorHit *next = i < ngiven ? &given[i] : NULL;
+
+		while (fresh < overlay->nhits && n < asked &&
+			   (next == NULL || MirrorCompareHits(&overlay->hits[fresh], next) < 0))
+			hits[n++] = overlay->hits[fresh++];
+		if (next != NULL && n < asked && !replaced(next, arg))
+			hits[n++] = *next;
+	}
+	*nhits = n;
+	return all || n == asked;
+}
+
+/* Most hits that the new answer can have */
+static uint64
+most_hits(Overlay **overlays, uint32 n, const MirrorSearchAnswer *answer)
+{
+	uint64		most = 0;
+
+	for (uint32 i = 0; i < n; i++)
+		most += Min(MirrorSearchAnswerHits(answer, i) + overlays[i]->nhits,
+					overlays[i]->question->sent->k);
+	return most;
+}
+
+/* True if the answer has as many queries and hits as it may have */
+static bool
+fits_questions(Overlay **overlays, uint32 n, const MirrorSearchAnswer *answer)
+{
+	uint64		hits = 0;
+
+	if (answer->head.nqueries != n)
+		return false;
+	for (uint32 i = 0; i < n; i++)
+	{
+		if (MirrorSearchAnswerHits(answer, i) > overlays[i]->question->sent->k)
+			return false;
+		hits += MirrorSearchAnswerHits(answer, i);
+	}
+	return answer->head.nhits == hits;
+}
+
+bool
+OverlayMerge(Overlay **overlays, uint32 n, OverlayReplaced replaced, const void *arg,
+			 MemoryContext context, GpuvecReply *reply)
+{
+	MirrorSearchAnswer answer;
+	const MirrorHit *given;
+	MirrorHit  *hits;
+	char	   *data;
+	char	   *counts;
+	uint64		done = 0;
+
+	answer.reply = *reply;
+	MirrorSearchAnswerRead(&answer);
+	if (!fits_questions(overlays, n, &answer))
+		return false;
+	data = MemoryContextAllocHuge(context,
+								  MirrorSearchAnswerBytes(n, most_hits(overlays, n, &answer)));
+	counts = data + sizeof(answer.head);
+	hits = (MirrorHit *) (data + MirrorSearchAnswerBytes(n, 0));
+	given = answer.hits;
+	for (uint32 i = 0; i < n; i++)
+	{
+		uint32		ngiven = MirrorSearchAnswerHits(&answer, i);
+		uint32		nhits;
+
+		if (!merge_query(overlays[i], replaced, arg, given, ngiven, hits + done, &nhits))
+		{
+			pfree(data);
+			return false;
+		}
+		memcpy(counts + i * sizeof(nhits), &nhits, sizeof(nhits));
+		done += nhits;
+		given += ngiven;
+	}
+	answer.head.nhits = done;
+	memcpy(data, &answer.head, sizeof(answer.head));
+	pfree(reply->data);
+	reply->data = data;
+	reply->length = MirrorSearchAnswerBytes(n, done);
+	return true;
+}

@@ -1,0 +1,126 @@
+# Rows that an index hands over, laid over the engine's answers: through random histories of
+# transactions that overlap, against sequential scans under the same snapshot.  There is no
+# room for the worker that applies rows.  So rows wait until a search finds too many of them.
+use strict;
+use warnings;
+
+use GpuvecTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('feed', config => "max_worker_processes = 1\nmax_logical_replication_workers = 0\nautovacuum = off\nmax_prepared_transactions = 5\n");
+$node->safe_psql('postgres', q{
+	CREATE TABLE docs (id int PRIMARY KEY, note int, tokens idset) WITH (fillfactor = 70);
+	CREATE INDEX docs_knn ON docs USING gpuvec (tokens);
+	CREATE TABLE words (id int PRIMARY KEY, note int, list int[]);
+	CREATE FUNCTION to_set(int[]) RETURNS idset LANGUAGE sql IMMUTABLE AS 'SELECT $1::idset';
+	CREATE INDEX words_knn ON words USING gpuvec (to_set(list)) WHERE note < 8;
+
+	-- The index scan and a sequential scan with a sort: the same rows at the same distances
+	CREATE FUNCTION compare(tab text, expr text, cond text, op text, q idset, k int) RETURNS text LANGUAGE plpgsql AS $$
+	DECLARE
+		sql text := format('SELECT array_agg(id ORDER BY d, id), array_agg(d ORDER BY d, id) FROM (SELECT id, %s %s %L AS d FROM %s WHERE %s ORDER BY %1$s %2$s %3$L ', expr, op, q, tab, cond);
+		plan text;
+		all_ids int[]; all_distances float8[]; ids int[]; distances float8[];
+	BEGIN
+		SET LOCAL enable_indexscan = off;
+		SET LOCAL enable_seqscan = on;
+		SET LOCAL enable_sort = on;
+		EXECUTE sql || ') x' INTO all_ids, all_distances;
+		SET LOCAL enable_indexscan = on;
+		SET LOCAL enable_bitmapscan = off;
+		SET LOCAL enable_seqscan = off;
+		SET LOCAL enable_sort = off;
+		EXECUTE 'EXPLAIN ' || sql || ') x' INTO plan;
+		EXECUTE sql || format('LIMIT %s) x', k) INTO ids, distances;
+		IF distances IS DISTINCT FROM nullif(all_distances[:k], '{}') THEN RETURN 'other distances'; END IF;
+		IF EXISTS (SELECT FROM unnest(ids, distances) AS r (i, d) WHERE d IS DISTINCT FROM all_distances[array_position(all_ids, i)]) THEN RETURN 'a row with another distance'; END IF;
+		IF (SELECT count(DISTINCT i) FROM unnest(ids) i) <> coalesce(cardinality(ids), 0) THEN RETURN 'a row twice'; END IF;
+		EXECUTE sql || ') x' INTO ids, distances;
+		IF ids IS DISTINCT FROM all_ids OR distances IS DISTINCT FROM all_distances THEN RETURN 'other rows of all'; END IF;
+		RETURN 'same';
+	END $$;
+
+	-- The functions, single and batched, and a sort
+	CREATE FUNCTION compare_topk(queries idset[], k int, measure text) RETURNS text LANGUAGE plpgsql AS $$
+	DECLARE
+		found text;
+		sorted text;
+	BEGIN
+		EXECUTE format('SELECT string_agg(n || %L || ctid || s, $1 ORDER BY n, s DESC, ctid) FROM (SELECT n, y.* FROM unnest($2) WITH ORDINALITY AS u (q, n), LATERAL (SELECT ctid, s FROM (SELECT ctid, %I(tokens, q)::float8 AS s FROM docs) x WHERE s > 0 ORDER BY s DESC, ctid LIMIT %s) y) z',
+			' ', measure || '_similarity', k) INTO sorted USING ',', queries;
+		SELECT string_agg(query || ' ' || tid || score, ',' ORDER BY query, rank) INTO found FROM gpuvec_topk_batch('docs', 'tokens', queries, k, measure);
+		IF found IS DISTINCT FROM sorted THEN RETURN 'other rows of a batch'; END IF;
+		SELECT string_agg('1 ' || tid || score, ',' ORDER BY rank) INTO found FROM gpuvec_topk('docs', 'tokens', queries[1], k, measure);
+		IF found IS DISTINCT FROM (SELECT string_agg(p, ',') FROM regexp_split_to_table(sorted, ',(?=[0-9]+ )') p WHERE p LIKE '1 %') THEN RETURN 'other rows'; END IF;
+		RETURN 'same';
+	END $$;});
+
+srand($ENV{FEED_SEED} // 3);
+my $next = 1;
+my @operators = ('<->', '<%>', '<=>', '<~>');
+my @measures = qw(braun_blanquet jaccard cosine);
+sub random_set { my ($most) = @_; return '{' . join(',', map { int(rand(3)) ? int(rand(30)) : int(rand(65536)) } 1 .. int(rand($most + 1))) . '}'; }
+sub random_rows { my ($n) = @_; return join(',', map { '(' . $next++ . ', ' . int(rand(10)) . ', ' . (int(rand(15)) ? "'" . random_set(8) . "'" : 'NULL') . ')' } 1 .. $n); }
+sub twice { my ($sql) = @_; (my $other = $sql) =~ s/docs/words/g; $other =~ s/tokens/list/g; return "$sql; $other;"; }
+
+my @changes = (
+	sub { twice('INSERT INTO docs VALUES ' . random_rows(1 + int(rand(8)))) },
+	sub { twice('INSERT INTO docs VALUES ' . random_rows(1 + int(rand(60)))) },
+	sub { twice('UPDATE docs SET note = note + 1 WHERE id % ' . (5 + int(rand(9))) . ' = 0') },
+	sub { twice("UPDATE docs SET tokens = '" . random_set(6) . "' WHERE id % " . (9 + int(rand(20))) . ' = 1') },
+	sub { twice('DELETE FROM docs WHERE id % ' . (9 + int(rand(20))) . ' = 2') },
+	sub { my $rows = random_rows(5); twice("SAVEPOINT s; INSERT INTO docs VALUES $rows; ROLLBACK TO s; INSERT INTO docs VALUES " . random_rows(2)) },
+	sub { my $set = random_set(4); twice('INSERT INTO docs SELECT id, 3, ' . "'$set' FROM generate_series(1, 30) id ON CONFLICT (id) DO UPDATE SET tokens = excluded.tokens WHERE docs.id % 7 = 3") });
+
+sub question
+{
+	my $kind = int(rand(4));
+	my $k = 1 + int(rand(40));
+	my $measure = $measures[rand @measures];
+	my $queries = join(',', map { "'" . random_set(8) . "'" } 1 .. 1 + int(rand(5)));
+
+	return "SELECT compare_topk(ARRAY[$queries]::idset[], $k, '$measure')" if $kind == 0;
+	return sprintf("SELECT compare('words', 'to_set(list)', 'note < 8', '%s', '%s', %d)", $operators[rand @operators], random_set(8), $k) if $kind == 1;
+	return sprintf("SELECT compare('docs', 'tokens', '%s', '%s', '%s', %d)", int(rand(3)) ? 'true' : 'note = 5', $operators[rand @operators], random_set(8), $k);
+}
+
+# Writers leave transactions open while readers ask, at both kinds of isolation levels
+my @writers = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 2;
+my @open = (0, 0);
+my @readers = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 3;
+my ($asked, $wrong, $gid) = (0, 0, 0);
+
+$writers[0]->query(twice('INSERT INTO docs VALUES ' . random_rows(300)));
+for my $round (1 .. 150)
+{
+	my $w = int(rand(@writers));
+	my $step = int(rand(10));
+
+	$writers[$w]->query('SET lock_timeout = 50; BEGIN') if !$open[$w];
+	$open[$w] = 1;
+	$writers[$w]->query($changes[rand @changes]->());
+	if ($step < 6) { $writers[$w]->query($step ? 'COMMIT' : 'ROLLBACK'); $open[$w] = 0; }
+	elsif ($step == 6) { $writers[$w]->query("PREPARE TRANSACTION 'g" . ++$gid . "'"); $writers[$w]->query('ROLLBACK'); $open[$w] = 0; }
+	for (split /\n/, $node->safe_psql('postgres', 'SELECT gid FROM pg_prepared_xacts'))
+	{
+		$node->safe_psql('postgres', (int(rand(2)) ? 'COMMIT' : 'ROLLBACK') . " PREPARED '$_'") if int(rand(2));
+	}
+	$node->safe_psql('postgres', 'VACUUM docs; VACUUM words') if $round % 4 == 0;
+	for my $reader (@readers)
+	{
+		my $level = int(rand(2)) ? 'REPEATABLE READ' : 'READ COMMITTED';
+		my $rows = (0, 3, 4096, 4096)[$round / 8 % 4];
+		my $question = question();
+		my $answer = $reader->query("SET gpuvec.ahead_rows = $rows; BEGIN ISOLATION LEVEL $level; $question; COMMIT");
+
+		$asked++;
+		if ($answer !~ /same/) { $wrong++; diag("round $round, $rows: $question: $answer"); }
+	}
+}
+is($wrong, 0, 'index scans and functions give what sequential scans give');
+is($asked, 450, 'all questions were asked');
+$_->quit for @writers, @readers;
+$node->stop;
+done_testing();

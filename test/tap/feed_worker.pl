@@ -1,0 +1,188 @@
+# The feeder brings rows to the engine before anybody searches, and is in nobody's way.
+use strict;
+use warnings;
+
+use GpuvecTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('main', conf => "restart_after_crash = on\ngpuvec.engine_patience = '1h'\n");
+
+# The feeder's pid, or ""
+sub feeder_pid
+{
+	return $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'gpuvec feeder'});
+}
+
+# Make a table with an index in a database
+sub make_indexed
+{
+	my ($database) = @_;
+	$node->safe_psql($database, q{
+		CREATE TABLE docs (id int PRIMARY KEY, tokens idset);
+		INSERT INTO docs SELECT i, ARRAY[i % 97, i % 89 + 100, i % 83 + 200]::idset FROM generate_series(1, 5000) i;
+		CREATE INDEX docs_tokens ON docs USING gpuvec (tokens);
+		ANALYZE docs;});
+	return;
+}
+
+my $query = '{1,2,101,102,201,202}';
+my $nearest = "SELECT string_agg(id::text, ' ' ORDER BY n) FROM (SELECT id, row_number() OVER () AS n
+	FROM (SELECT id FROM docs ORDER BY tokens <-> '$query' LIMIT 30) x) y";
+my $exact = "SELECT string_agg(id::text, ' ' ORDER BY n) FROM (SELECT id, row_number() OVER () AS n
+	FROM (SELECT id FROM docs ORDER BY (tokens <-> '$query') + 0, ctid LIMIT 30) x) y";
+
+# A search by the index gives what a sort of the table gives
+sub right
+{
+	my ($name, $database) = @_;
+	my ($rc, $out, $err) = $node->psql($database // 'postgres', "SET enable_seqscan = off; $nearest");
+
+	is($rc, 0, "$name: no error") or diag($err);
+	is($out, $node->safe_psql($database // 'postgres', $exact), "$name: right rows");
+	return;
+}
+
+# Insert n rows that match the query
+my $next = 100000;
+
+sub insert
+{
+	my ($n, $database) = @_;
+	$node->safe_psql($database // 'postgres', "INSERT INTO docs SELECT i, ARRAY[i % 3, i % 5 + 100, 202]::idset
+		FROM generate_series($next, $next + $n - 1) i");
+	$next += $n;
+	return;
+}
+
+# What a column of gpuvec_mirrors says of the table's mirror
+sub mirror
+{
+	my ($column) = @_;
+	return $node->safe_psql('postgres', "SELECT $column FROM gpuvec_mirrors WHERE relation = 'docs'::regclass");
+}
+
+# Insert n rows; the mirror gets them although nobody searches
+sub fed
+{
+	my ($n, $name) = @_;
+	my ($rows, $searches) = (mirror('rows_by_feed'), mirror('searches'));
+
+	insert($n);
+	ok(wait_for(sub { mirror('rows_waiting') eq '0' }, "$name: rows"), "$name: no row waits");
+	is(mirror('rows_by_feed'), $rows + $n, "$name: all came by the feed");
+	is(mirror('pages_waiting'), '0', "$name: no page waits");
+	is(mirror('feed_age IS NULL'), 't', "$name: nothing has an age");
+	is(mirror('searches'), $searches, "$name: nobody has searched");
+	right($name);
+	return;
+}
+
+# Searches until the feeder runs; returns its pid
+sub feeder_started
+{
+	my ($name) = @_;
+	my $pid = '';
+
+	right($name);
+	ok(wait_for(sub { $pid = feeder_pid(); $pid ne '' }, "$name: the feeder"), "$name: the feeder runs");
+	return $pid;
+}
+
+sub ended
+{
+	my ($pid, $name) = @_;
+	return ok(wait_for(sub { !kill(0, $pid) }, "$name: the end of $pid"), $name);
+}
+
+make_indexed('postgres');
+insert(10);
+is(feeder_pid(), '', 'writers start no feeder');
+my $pid = feeder_started('first search');
+is($node->safe_psql('postgres', "SELECT datname IS NULL FROM pg_stat_activity WHERE pid = $pid"), 't', 'it is in no database');
+
+fed(1, 'a row');
+fed(2000, 'many rows');
+
+# it sleeps without a connection, and writers wake it
+ok(wait_for(sub { $node->safe_psql('postgres', 'SELECT sessions FROM gpuvec_engine') eq '1' }, 'sleep'), 'it sleeps without a connection');
+fed(70, 'woken');
+
+# rolled back rows are rows of the mirror as well
+$node->psql('postgres', "BEGIN; INSERT INTO docs VALUES (1000000, '$query'); ROLLBACK");
+wait_for(sub { mirror('rows_waiting') eq '0' }, 'the rows of a transaction that was rolled back');
+right('rolled back');
+
+# a page that has to be read is left to sessions
+$node->safe_psql('postgres', 'DELETE FROM docs WHERE id % 10 = 0');
+$node->safe_psql('postgres', 'VACUUM docs');
+fed(100, 'reused line pointers');
+
+# the engine dies, and the feeder goes on with the next one
+my $engine = engine_pid($node);
+kill 'KILL', $engine;
+ended($engine, 'the engine is killed');
+insert(100);
+right('another engine');
+fed(100, 'another engine');
+is(feeder_pid(), $pid, 'the feeder has survived');
+
+# the engine does not answer: the feeder ends all the same
+$engine = engine_pid($node);
+kill 'STOP', $engine;
+insert(300);
+$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
+ended($pid, 'it ends while it waits for the engine');
+kill 'CONT', $engine;
+insert(50);
+my $other = feeder_started('terminated');
+isnt($other, $pid, 'the next search has started another');
+fed(100, 'another feeder');
+
+# a cancel changes nothing
+$node->safe_psql('postgres', "SELECT pg_cancel_backend($other)");
+fed(100, 'canceled');
+is(feeder_pid(), $other, 'it goes on after a cancel');
+
+# a database with a feed can be dropped
+$node->safe_psql('postgres', 'CREATE DATABASE other');
+$node->safe_psql('other', 'CREATE EXTENSION gpuvec');
+make_indexed('other');
+right('other database', 'other');
+insert(10, 'other');
+$node->safe_psql('postgres', 'DROP DATABASE other');
+fed(100, 'after DROP DATABASE');
+is(feeder_pid(), $other, 'it goes on after DROP DATABASE');
+
+unlike(slurp_file($node->logfile), qr/gpuvec feeder could not/, 'it has logged no error');
+unlike(slurp_file($node->logfile), qr/(ERROR|FATAL): .*feeder/, 'nor did it end by one');
+
+# stops and starts
+for my $mode ('fast', 'immediate')
+{
+	insert(300);
+	$node->stop($mode);
+	ok(!kill(0, $other), "stop $mode: the feeder has ended");
+	$node->start;
+	$other = feeder_started("after stop $mode");
+	fed(100, "after stop $mode");
+}
+
+# a crash takes the shared memory along
+kill 'KILL', $other;
+ended($other, 'the feeder is killed');
+ok($node->poll_query_until('postgres', 'SELECT true'), 'the server is up again');
+isnt(feeder_started('after a crash'), $other, 'another feeder runs');
+fed(100, 'after a crash');
+
+# the supervisor takes the only worker slot
+$node->append_conf('postgresql.conf', "max_worker_processes = 1\nmax_logical_replication_workers = 0");
+$node->restart;
+right('no slot');
+insert(200);
+right('no slot, rows');
+ok(engine_pid($node) > 0, 'no slot: the engine runs');
+is(mirror('rows_waiting'), '0', 'no slot: searches bring the rows');
+is(feeder_pid(), '', 'no slot: no feeder');
+$node->stop;
+done_testing();

@@ -19,9 +19,10 @@
  * gpuvec is preloaded, it is made at the server's start, in the server's own
  * memory.
  *
- * Marks of changed pages (feed.c) are in the rest.  A search takes a slot
- * there for an index.  Whoever inserts into the index marks the page in the
- * slot.  A session that changes a table looks where to mark the change:
+ * The rows that indexes hand over (feed.c) are in the rest.  A search takes a
+ * slot there for an index.  Whoever inserts into the index hands the row over
+ * in the slot, which is here called to mark the change.  A session that
+ * changes a table looks where to mark the change:
  *
  *	- The rest exists: it marks the change.
  *	- The head exists, the rest does not: no slot has been taken, so there is

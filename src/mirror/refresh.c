@@ -75,6 +75,13 @@ static gpuvec_mirror_key late_key;
 #define BUSY_ATTEMPTS		500
 #define BUSY_NAP_MS			20
 
+/*
+ * Attempts with a list of pages.  Rows that keep coming may change the mirror
+ * each time before the list is made.  LSNs can be compared whatever its state
+ * is.
+ */
+#define LISTED_ATTEMPTS		10
+
 struct MirrorRefresh
 {
 	MirrorTarget *target;
@@ -496,8 +503,19 @@ MirrorSendRows(const gpuvec_mirror_key *key, uint64 feed, const FeedRows *rows,
 }
 
 /*
+ * True if what a feed has handed over makes the mirror as fresh as needed: it
+ * is the caller's feed, and still that of the index
+ */
+static bool
+feed_suffices(const MirrorRefresh *refresh)
+{
+	return refresh->need->feed != 0 && refresh->need->feed == refresh->ours.feed;
+}
+
+/*
  * Send the rows of the feed that the mirror lacks.  *sent is false if they
- * are not all at hand: pages have to be read.
+ * are not all at hand, or if the engine does not take them: pages have to be
+ * read.
  */
 static bool
 refresh_rows(MirrorRefresh *refresh, bool *sent)
@@ -507,11 +525,14 @@ refresh_rows(MirrorRefresh *refresh, bool *sent)
 	FeedRows	rows;
 	bool		ok;
 
-	*sent = need->feed != 0 && need->feed == state->feed && state->applied < need->applied &&
+	*sent = feed_suffices(refresh) && need->feed == state->feed &&
+		state->applied < need->applied &&
 		FeedCopyRows(need->feed, state->applied, need->applied, MaxAllocSize, &rows);
 	if (!*sent)
 		return true;
 	ok = MirrorSendRows(&refresh->target->key, need->feed, &rows, state);
+	*sent = state->state != GPUVEC_READY || state->feed != need->feed ||
+		state->applied != rows.from;
 	pfree(rows.data);
 	return ok;
 }
@@ -526,6 +547,7 @@ refresh_ready(MirrorRefresh *refresh, bool *few)
 {
 	MirrorTarget *target = refresh->target;
 	StalePages *stale = &refresh->stale;
+	gpuvec_freshness by_wal = {0};
 	bool		sent;
 
 	if (!refresh_rows(refresh, &sent))
@@ -533,7 +555,10 @@ refresh_ready(MirrorRefresh *refresh, bool *few)
 	if (sent)
 		return true;
 	refresh->block = 0;
-	refresh->position = StalePagesFind(target, &refresh->ours, &refresh->state, stale);
+	refresh->position = StalePagesFind(target, feed_suffices(refresh) ? &refresh->ours : &by_wal,
+									   &refresh->state, stale);
+	if (refresh->attempts > LISTED_ATTEMPTS)
+		stale->listed = false;
 	stale->nblocks = RelationGetNumberOfBlocks(target->rel);
 	stale->nknown = refresh->state.nblocks;
 	*few = StalePagesFew(stale);

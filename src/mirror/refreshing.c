@@ -13,8 +13,10 @@
  * by then.  It announces which position it will cover at least.  Who came too
  * late for the refresh under way waits on another condition variable.  At the
  * end of a refresh all that it covers are woken, and one of the others, who
- * leads the next refresh, which covers the rest.  So nobody waits for more
- * than two refreshes, unless one fails.
+ * leads the next refresh, which covers the rest.  (If the mirror is fresh
+ * enough for that one, as the refresh went further than was announced, it
+ * wakes the next.)  So nobody waits for more than two refreshes, unless one
+ * fails.
  *
  * What an entry says is of two kinds:
  *
@@ -414,6 +416,7 @@ RefreshingJoin(const gpuvec_mirror_key *key, const gpuvec_freshness *need,
 	Joining		joining = {.key = key, .need = need, .state = state};
 	RefreshingTurn turn;
 	ConditionVariable *ended;
+	ConditionVariable *last = NULL;
 	bool		late = false;
 
 	give_up();
@@ -426,9 +429,13 @@ RefreshingJoin(const gpuvec_mirror_key *key, const gpuvec_freshness *need,
 		*waited = true;
 		if (late || waits == MOST_WAITS)
 			break;
+		last = ended;
 		late = ConditionVariableTimedSleep(ended, gpuvec_refresh_patience, PG_WAIT_EXTENSION);
 	}
 	ConditionVariableCancelSleep();
+	/* it may be only this session that was woken, so that it leads */
+	if (last != NULL && turn != REFRESHING_LEAD)
+		ConditionVariableSignal(last);
 	return turn;
 }
 

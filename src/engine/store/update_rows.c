@@ -192,7 +192,8 @@ apply(gpuvec_update *update, const gpuvec_rows *rows, gpuvec_state *state, gpuve
 		.feed = rows->feed, .applied = rows->to, .nblocks = pages_with(update)
 	};
 
-	if (commit.nblocks - update->mirror->nblocks > update->nfed + GPUVEC_MAX_NEW_PAGES)
+	if (commit.nblocks - update->mirror->nblocks > update->nfed + GPUVEC_MAX_NEW_PAGES ||
+		gpuvec_fault_due("refuse-rows"))
 	{
 		gpuvec_update_state(update, state);
 		gpuvec_update_end(update);

@@ -165,11 +165,8 @@ typedef enum gpuvec_mirror_state
  * up to which the mirror is known to hold every change.
  *
  * `feed` names an index whose insertions are numbered; 0: none.  `applied` is
- * the number up to which the mirror has these insertions.
- *
- * Rows of a feed may come to pages that were read later than these rows were
- * handed over.  Until all rows have come that the pages may show, the mirror
- * is that of no position, and `checked` is 0.
+ * the number up to which the mirror has these insertions.  The engine only
+ * stores and compares both.
  */
 typedef struct gpuvec_state
 {
@@ -260,15 +257,13 @@ typedef struct gpuvec_vector_row
  * Publish the pages sent since LOAD_BEGIN or REFRESH_BEGIN, all at once.
  * Pages at or beyond `nblocks` leave the mirror.  `checked` becomes at least
  * `position`.  If `feed` is not 0, the mirror's `feed` and `applied` are
- * replaced.  `read` is the number that the mirror's feed had when the last
- * page had been read: pages may show what records up to it tell.
+ * replaced.
  */
 typedef struct gpuvec_commit
 {
 	uint64_t	position;
 	uint64_t	feed;
 	uint64_t	applied;
-	uint64_t	read;
 	uint32_t	nblocks;
 	uint32_t	padding;
 } gpuvec_commit;

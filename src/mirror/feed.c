@@ -442,20 +442,6 @@ FeedApplied(uint64 feed)
 								  pg_atomic_read_u64(&slot->ring.number));
 }
 
-uint64
-FeedNumber(uint64 feed)
-{
-	pg_atomic_uint64 *current;
-	FeedSlot   *slot = slot_of(table_in(GpuvecSharedState()), feed, &current);
-	uint64		number;
-
-	if (slot == NULL)
-		return 0;
-	number = pg_atomic_read_u64(&slot->ring.number);
-	pg_read_barrier();
-	return pg_atomic_read_u64(current) == feed ? number : 0;
-}
-
 bool
 FeedIsComing(uint64 feed)
 {

@@ -56,9 +56,6 @@ extern uint64 FeedApplied(uint64 feed);
 extern bool FeedIsComing(uint64 feed);
 extern void FeedNoteState(const gpuvec_state *state);
 
-/* The number of a feed's last record; 0 if the feed is no more */
-extern uint64 FeedNumber(uint64 feed);
-
 /* Records of a feed, in the form of GPUVEC_MSG_ROWS */
 typedef struct FeedRows
 {

@@ -8,7 +8,6 @@
 #include "gpuvec.h"
 
 #include "link/engine_link.h"
-#include "mirror/feed.h"
 #include "mirror/page_stream.h"
 
 /* Pages are sent in frames of about FRAME_BYTES */
@@ -57,30 +56,16 @@ PageStreamSend(PageStream *stream, bool all)
 	return ok;
 }
 
-/*
- * What a commit says.  Called after the last page was read, as the number of
- * the feed is read here.  A mirror whose feed is no more gets no rows.
- */
-gpuvec_commit
-PageStreamEnd(XLogRecPtr position, const gpuvec_freshness *need, BlockNumber nblocks,
-			  const gpuvec_state *state)
+bool
+PageStreamCommit(XLogRecPtr position, const gpuvec_freshness *need, BlockNumber nblocks,
+				 gpuvec_state *state)
 {
 	gpuvec_commit commit = {
 		.position = position,
 		.feed = need->feed,
 		.applied = need->applied,
-		.read = FeedNumber(need->feed != 0 ? need->feed : state->feed),
 		.nblocks = nblocks
 	};
-
-	return commit;
-}
-
-bool
-PageStreamCommit(XLogRecPtr position, const gpuvec_freshness *need, BlockNumber nblocks,
-				 gpuvec_state *state)
-{
-	gpuvec_commit commit = PageStreamEnd(position, need, nblocks, state);
 	GpuvecPiece piece = {&commit, sizeof(commit)};
 	GpuvecReply reply;
 

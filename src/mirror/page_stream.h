@@ -36,13 +36,6 @@ extern void PageStreamLarge(PageStream *stream);
 extern bool PageStreamSend(PageStream *stream, bool all);
 
 /*
- * What a commit says, for a mirror that was in this state; call this after
- * the last page was read
- */
-extern gpuvec_commit PageStreamEnd(XLogRecPtr position, const gpuvec_freshness *need,
-								   BlockNumber nblocks, const gpuvec_state *state);
-
-/*
  * Publish the pages that were sent.  The mirror then has all changes up to
  * the WAL position, and all that need->applied covers.  False: the connection
  * was lost, or the engine refused.

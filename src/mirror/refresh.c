@@ -370,14 +370,17 @@ MirrorRefreshYields(MirrorRefresh *refresh)
 bool
 MirrorRefreshPublish(MirrorRefresh *refresh)
 {
+	const gpuvec_freshness *ours = &refresh->ours;
 	gpuvec_refresh_once head = {.key = refresh->part.key, .known = refresh->part.known};
 	StringInfo	out = &refresh->stream.out;
 	GpuvecPiece pieces[2] = {{&head, sizeof(head)}, {out->data, out->len}};
 
 	if (refresh->failed)
 		return false;
-	head.commit = PageStreamEnd(refresh->position, &refresh->ours, refresh->stale.nblocks,
-								&refresh->state);
+	head.commit.position = refresh->position;
+	head.commit.feed = ours->feed;
+	head.commit.applied = ours->applied;
+	head.commit.nblocks = refresh->stale.nblocks;
 	GPUVEC_INJECTION("refresh-before-commit");
 	refresh->number = GpuvecLinkBegin(GPUVEC_MSG_REFRESH, pieces, 2);
 	return refresh->number != 0 || fail(refresh);

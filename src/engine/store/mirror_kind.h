@@ -60,7 +60,6 @@ struct gpuvec_update
 	gpuvec_store *store;
 	gpuvec_mirror *mirror;		/* with a reference */
 	bool		load;
-	bool		looked;			/* a refresh that looks at all pages */
 	bool		committing;		/* has claimed the mirror, to publish rows */
 	gpuvec_sent_page *pages;	/* in ascending order of block; with fed, the
 								 * pages of its rows, and all new ones */

@@ -30,10 +30,7 @@ extern void gpuvec_update_files(gpuvec_update *update, const char *files, size_t
 /* The state of the mirror.  It does not change until the update ends. */
 extern void gpuvec_update_state(gpuvec_update *update, gpuvec_state *state);
 
-/*
- * The LSNs of all pages of the mirror, for a refresh that looks at all pages;
- * malloc'd, NULL on lack of memory
- */
+/* The LSNs of all pages of the mirror; malloc'd, NULL on lack of memory */
 extern uint64_t *gpuvec_update_lsns(gpuvec_update *update, gpuvec_error *error);
 
 /*

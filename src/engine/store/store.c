@@ -183,7 +183,7 @@ gpuvec_store_get_state(const gpuvec_mirror *mirror, gpuvec_state *state)
 	state->state = mirror->numbers ? GPUVEC_READY : GPUVEC_LOADING;
 	state->nblocks = mirror->nblocks;
 	state->refresh = mirror->refresh;
-	state->checked = mirror->torn ? 0 : mirror->checked;
+	state->checked = mirror->checked;
 	state->nrows = mirror->nrows;
 	state->nids = mirror->nids;
 	state->feed = mirror->feed;

@@ -100,10 +100,6 @@ typedef struct gpuvec_mirror
 	uint64_t	checked;
 	uint64_t	feed;
 	uint64_t	applied;
-	uint64_t	read;			/* number of the feed when pages had been read
-								 * last */
-	bool		torn;			/* rows have come to such pages, but not all
-								 * up to `read` */
 	size_t		host_bytes;
 	size_t		device_bytes;
 	size_t		charged;		/* this mirror's part of device->used */

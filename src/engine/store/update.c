@@ -233,7 +233,6 @@ gpuvec_update_lsns(gpuvec_update *update, gpuvec_error *error)
 	}
 	for (uint32_t block = 0; block < mirror->nblocks; block++)
 		lsns[block] = mirror->pages[block].lsn;
-	update->looked = true;
 	return lsns;
 }
 

@@ -150,37 +150,6 @@ count_update(const gpuvec_update *update, uint64_t rows)
 }
 
 /*
- * Note what the mirror is fresh for: up to which record of its feed, and
- * whether it is that of a position.  Pages show what was handed over before
- * they were read.  Rows that come to them later, one message after another,
- * tear the mirror until all have come that the pages may show: a row that
- * took the line pointer of another one may be replaced by that one, which was
- * handed over before.  A load, or a refresh that looks at all pages, mends
- * that, as pages to which rows came are read.  So do pages of all records up
- * to `read`.
- */
-static void
-note_fresh(const gpuvec_update *update, const gpuvec_commit *commit)
-{
-	gpuvec_mirror *mirror = update->mirror;
-	bool		another = commit->feed != 0 && mirror->feed != commit->feed;
-
-	if (commit->position > mirror->checked)
-		mirror->checked = commit->position;
-	if (another || (commit->feed != 0 && mirror->applied < commit->applied))
-	{
-		mirror->feed = commit->feed;
-		mirror->applied = commit->applied;
-	}
-	if (update->fed)
-		mirror->torn = mirror->applied < mirror->read;
-	else if (update->load || update->looked || (!another && mirror->applied >= mirror->read))
-		mirror->torn = false;
-	if (update->load || another || mirror->read < commit->read)
-		mirror->read = commit->read;
-}
-
-/*
  * Publish the pages and the state of the mirror.  The replaced page numbers
  * are left in the update.  The caller holds the mutex.
  */
@@ -203,7 +172,13 @@ publish_pages(gpuvec_update *update, const gpuvec_commit *commit)
 	}
 	mirror->numbers = update->numbers;
 	mirror->nblocks = commit->nblocks;
-	note_fresh(update, commit);
+	if (commit->position > mirror->checked)
+		mirror->checked = commit->position;
+	if (commit->feed != 0 && (mirror->feed != commit->feed || mirror->applied < commit->applied))
+	{
+		mirror->feed = commit->feed;
+		mirror->applied = commit->applied;
+	}
 	count_update(update, rows);
 	update->numbers = old;
 }

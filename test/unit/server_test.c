@@ -496,6 +496,35 @@ small_beside_large(void)
 	engine_stop(&e);
 }
 
+/*
+ * When most rows have gone, sorted segments are merged until they are few
+ * enough, though threads could share a search by more of them
+ */
+static void
+too_many_sorted(void)
+{
+	static const shape none = {.rows_per_page = 0,.maxlen = 1,.vocabulary = 10};
+	engine		e = engine_start("full-segment:20000", (const char *const[]) {"--cpu-threads", "4", NULL});
+	client		c = client_open(&e);
+	model		m = model_new(100, 5800, &tiny_sets);
+	gpuvec_mirror_info info;
+	uint32_t	enough;
+
+	check(model_load(&c, &m), "load");
+	for (uint32_t block = 0; block < m.nblocks; block++)
+		if (block % 100 < 56)
+			model_rewrite_page(&m, block, &none);
+	check(model_refresh(&c, &m), "refresh");
+	client_mirror_info(&c, &m.key, &info);
+	enough = (uint32_t) (info.nrows / 20000 + 1) * 9 / 8 + 6;
+	check(info.nsegments > enough, "there are too many segments");
+	check(wait_for_merges(&c, &m, enough) <= enough, "they become fewer");
+	check(model_check_random(&c, &m, &tiny_sets), "search");
+	model_free(&m);
+	client_close(&c);
+	engine_stop(&e);
+}
+
 static void
 test_mergers(void)
 {
@@ -504,6 +533,7 @@ test_mergers(void)
 	merger_rounds("full-segment:64,slow-merge:20", 200, 5000);
 	merger_rounds("full-segment:64,slow-publish:10", 150, 2000);
 	small_beside_large();
+	too_many_sorted();
 }
 
 /* Pages that come back with other LSNs but the same rows move nothing */

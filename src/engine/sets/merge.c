@@ -97,6 +97,7 @@ typedef struct merge_run
 	gpuvec_draft merged;		/* the entries that replace them, without the
 								 * rows that have died in that view */
 	bool		all;			/* all rows are sorted */
+	bool		fewer;			/* gpuvec_merge_choice.fewer */
 } merge_run;
 
 /* Bytes charged for a running merge */
@@ -338,14 +339,14 @@ all_sorted(const merge_run *m)
 
 /*
  * Threads that will share a search by the new segments: as many as there are
- * sources
+ * sources, unless these are too many
  */
 static int
 choose_shares(const merge_run *m)
 {
 	int			threads = gpuvec_thread_pool_threads(m->store->pool);
 
-	if (m->merger->level == GPUVEC_MERGE_SMALL)
+	if (m->merger->level == GPUVEC_MERGE_SMALL || m->fewer)
 		return 1;
 	return m->all || m->sources.n > (uint32_t) threads ? threads : (int) m->sources.n;
 }
@@ -437,6 +438,7 @@ choose_sources(merge_run *m)
 	if (ok)
 		gpuvec_merge_choose(m->merger->level, &state, &choice);
 	m->all = choice.all;
+	m->fewer = choice.fewer;
 	for (uint32_t i = 0; ok && i < choice.n; i++)
 		ok = gpuvec_draft_add_entry(&m->sources, &view->entries[choice.entries[i]], &error);
 	free(choice.entries);

@@ -364,6 +364,7 @@ take_fewest(const candidate *list, uint32_t n, gpuvec_merge_choice *choice)
 	}
 	if (best > 0)
 		take(choice, list, best - 1, best + 1);
+	choice->fewer = true;
 }
 
 /* Rules 3 and 4 for sorted segments */
@@ -393,7 +394,7 @@ gpuvec_merge_choose(gpuvec_merge_level level, const gpuvec_merge_state *state,
 					gpuvec_merge_choice *choice)
 {
 	choice->n = 0;
-	choice->all = false;
+	choice->all = choice->fewer = false;
 	if (level == GPUVEC_MERGE_SMALL)
 		choose_small(state, choice);
 	else

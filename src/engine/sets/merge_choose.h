@@ -35,6 +35,9 @@ typedef struct gpuvec_merge_choice
 	uint32_t   *entries;		/* [n] numbers of entries of the view */
 	uint32_t	n;				/* 0: nothing is due */
 	bool		all;			/* all rows are sorted anew */
+	bool		fewer;			/* there are too many segments: as few as the
+								 * rows fit into are to replace the chosen
+								 * ones */
 } gpuvec_merge_choice;
 
 /*

@@ -428,6 +428,43 @@ wait_for_charge(client *c, model *m)
 }
 
 /*
+ * What a refresh under way is charged stays charged while segments are
+ * merged, and is given back when its session goes
+ */
+static void
+charged_meanwhile(void)
+{
+	engine		e = engine_start("slow-merge:300", plain);
+	client		c = client_open(&e);
+	client		d = client_open(&e);
+	model		m = model_new(100, 60, &wide);
+	gpuvec_mirror_info info;
+	uint64_t	used;
+
+	check(model_load(&c, &m), "load");
+	for (uint32_t block = 0; block < 14; block++)
+	{
+		model_rewrite_page(&m, block, &wide);
+		check(model_refresh(&c, &m), "refresh");
+	}
+	check(client_mirror_info(&c, &m.key, &info) && info.nsegments > 4, "small segments");
+	check(client_call(&d, GPUVEC_MSG_REFRESH_BEGIN, REFRESH(&m.key), GPUVEC_MSG_STATE), "a refresh");
+	for (uint32_t block = 0; block < m.nblocks; block++)
+		model_rewrite_page(&m, block, &wide);
+	check(model_send_pages(&d, &m, true), "pages");
+	check(wait_for_merges(&c, &m, info.nsegments - 1) < info.nsegments, "segments are merged");
+	usleep(50000);
+	client_mirror_info(&c, &m.key, &info);
+	used = client_engine_info(&c).memory_used;
+	check(used > info.host_bytes + info.host_bytes / 2, "the refresh is charged");
+	client_close(&d);
+	check(wait_for_charge(&c, &m), "and gives it back");
+	model_free(&m);
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/*
  * Both mergers at work, with segments of few rows: merges of large segments
  * take long, so that small ones end meanwhile, rows die in the sources, and
  * sources vanish; and merges publish while updates do
@@ -534,6 +571,7 @@ test_mergers(void)
 	merger_rounds("full-segment:64,slow-publish:10", 150, 2000);
 	small_beside_large();
 	too_many_sorted();
+	charged_meanwhile();
 }
 
 /* Pages that come back with other LSNs but the same rows move nothing */

@@ -65,10 +65,10 @@ make_room(void *arg, size_t bytes, size_t more, gpuvec_error *error)
 {
 	gpuvec_update *update = arg;
 
-	return gpuvec_store_charge(update->store, update->mirror, &update->charged,
-							   update->charged + bytes, true, error) ||
-		gpuvec_store_charge(update->store, update->mirror, &update->charged,
-							update->charged + more, true, error);
+	return gpuvec_store_charge(update->store, update->mirror, &update->mirror->updating,
+							   update->mirror->updating + bytes, true, error) ||
+		gpuvec_store_charge(update->store, update->mirror, &update->mirror->updating,
+							update->mirror->updating + more, true, error);
 }
 
 static bool

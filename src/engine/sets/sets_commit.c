@@ -47,9 +47,9 @@ charge_progress(void *arg, size_t built, size_t staged, gpuvec_error *error)
 	 * the rows taken are charged already, as segments: charge only more than
 	 * that
 	 */
-	if (on_device && bytes < sets->base.charged)
+	if (on_device && bytes < sets->base.mirror->updating)
 		return true;
-	return gpuvec_store_charge(sets->base.store, sets->base.mirror, &sets->base.charged, bytes,
+	return gpuvec_store_charge(sets->base.store, sets->base.mirror, &sets->base.mirror->updating, bytes,
 							   true, error);
 }
 
@@ -181,8 +181,8 @@ unbuild(gpuvec_sets_update *sets, gpuvec_draft *draft, uint32_t *first, gpuvec_e
 
 	if (*first == draft->n)
 		return true;
-	if (!gpuvec_store_charge(sets->base.store, sets->base.mirror, &sets->base.charged,
-							 sets->base.charged + size.bytes, false, error))
+	if (!gpuvec_store_charge(sets->base.store, sets->base.mirror, &sets->base.mirror->updating,
+							 sets->base.mirror->updating + size.bytes, false, error))
 	{
 		*first = draft->n;
 		return true;

@@ -65,7 +65,6 @@ struct gpuvec_update
 								 * pages of its rows, and all new ones */
 	uint64_t	npages;
 	uint64_t	room_pages;
-	size_t		charged;		/* part of mirror->charged for this update */
 	gpuvec_fed_row *fed;		/* rows of a feed, in ascending order of tid,
 								 * distinct; NULL: a load or refresh */
 	uint64_t	nfed;

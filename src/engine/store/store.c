@@ -389,7 +389,7 @@ gpuvec_store_bytes(const gpuvec_mirror *mirror, const gpuvec_update *update, uin
 void
 gpuvec_store_settle(gpuvec_mirror *mirror)
 {
-	size_t		bytes = gpuvec_store_background(mirror);
+	size_t		bytes = gpuvec_store_background(mirror) + mirror->updating;
 
 	count_bytes(mirror, NULL, mirror->nblocks, &mirror->host_bytes, &mirror->device_bytes);
 	bytes += mirror->kind->on_device(mirror) ? mirror->device_bytes : mirror->host_bytes;

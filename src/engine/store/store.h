@@ -101,6 +101,7 @@ typedef struct gpuvec_mirror
 	size_t		host_bytes;
 	size_t		device_bytes;
 	size_t		charged;		/* this mirror's part of device->used */
+	size_t		updating;		/* part of charged for the update under way */
 	size_t		background[GPUVEC_BACKGROUND]; /* part of charged for work in
 											 * the background */
 
@@ -243,10 +244,10 @@ extern bool gpuvec_store_charge(gpuvec_store *store, gpuvec_mirror *mirror, size
 								size_t bytes, bool evict, gpuvec_error *error);
 
 /*
- * Charge a mirror for what it takes, plus its work in the background, instead
- * of what it was charged.  Called after an update has published rows, or has
- * failed and its memory stays with the mirror (keeps_room).  The caller holds
- * the mutex.
+ * Charge a mirror for what it takes, plus the update under way and the work
+ * in the background, instead of what it was charged.  Called after rows were
+ * published, or an update has failed and its memory stays with the mirror
+ * (keeps_room).  The caller holds the mutex.
  */
 extern void gpuvec_store_settle(gpuvec_mirror *mirror);
 

@@ -43,13 +43,14 @@ gpuvec_update_end(gpuvec_update *update)
 
 	/* release the charge before another update can begin */
 	if (!keeps_room)
-		(void) gpuvec_store_charge(store, mirror, &update->charged, 0, false, &error);
+		(void) gpuvec_store_charge(store, mirror, &update->mirror->updating, 0, false, &error);
 	kind->end(update);
 	gpuvec_page_numbers_unref(update->numbers);
 	free(update->pages);
 	free(update->fed);
 
 	pthread_mutex_lock(&store->mutex);
+	mirror->updating = 0;
 	if (keeps_room)
 		gpuvec_store_settle(mirror);
 	mirror->updater = NULL;

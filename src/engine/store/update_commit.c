@@ -197,8 +197,8 @@ publish(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_state *state)
 	pthread_mutex_lock(&update->store->mutex);
 	publish_pages(update, commit);
 	kind->publish(update);
+	mirror->updating = 0;
 	gpuvec_store_settle(mirror);
-	update->charged = 0;
 	gpuvec_store_unclaim(update->store, mirror);
 	update->committing = false;
 	gpuvec_store_get_state(mirror, state);
@@ -219,7 +219,6 @@ give_up(gpuvec_update *update, gpuvec_state *state)
 			   update->mirror->key.relation, update->mirror->key.database, update->hopeless);
 	pthread_mutex_lock(&update->store->mutex);
 	gpuvec_store_unlist(update->store, update->mirror);
-	update->charged = 0;
 	gpuvec_store_get_state(update->mirror, state);
 	pthread_mutex_unlock(&update->store->mutex);
 }

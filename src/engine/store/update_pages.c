@@ -108,7 +108,7 @@ take_page(gpuvec_update *update, const char *from, const char *end, bool lasts,
 bool
 gpuvec_update_charge(gpuvec_update *update, gpuvec_error *error)
 {
-	return gpuvec_store_charge(update->store, update->mirror, &update->charged,
+	return gpuvec_store_charge(update->store, update->mirror, &update->mirror->updating,
 							   update->mirror->kind->bytes_taken(update), true, error);
 }
 

@@ -225,7 +225,7 @@ gpuvec_sets_reader
 Mirror::open()
 {
 	gpuvec_sets_reader reader;
-	gpuvec_freshness need = {};
+	gpuvec_sets_need need = {};
 
 	gpuvec_sets_open(&store, &key, this, &need, 1, &reader);
 	if (reader.view == nullptr)

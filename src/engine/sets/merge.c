@@ -75,6 +75,7 @@ typedef struct merger
 {
 	gpuvec_store *store;
 	gpuvec_merge_level level;
+	uint64_t	looks;			/* at mirrors */
 	pthread_cond_t work;		/* used with the store's mutex */
 	int			wake;			/* atomic: work was found since the thread was
 								 * last woken */
@@ -453,6 +454,7 @@ static bool
 begin(merge_run *m, gpuvec_sets_mirror *mirror)
 {
 	mirror->merge_due[m->merger->level] = false;
+	mirror->looked_at[m->merger->level] = ++m->merger->looks;
 	if (mirror->view == NULL)
 		return false;
 	m->mirror = mirror;
@@ -541,19 +543,23 @@ run(merge_run *m)
 }
 
 /*
- * A mirror in which a merge may be due, or NULL; the caller holds the mutex
+ * A mirror in which a merge may be due, or NULL: the one that has waited
+ * longest, as there may always be work in some.  The caller holds the mutex.
  */
 static gpuvec_sets_mirror *
 next_due(const merger *level)
 {
+	gpuvec_sets_mirror *next = NULL;
+
 	for (gpuvec_mirror *mirror = level->store->mirrors; mirror; mirror = mirror->next)
 	{
 		gpuvec_sets_mirror *sets = gpuvec_sets_of(mirror);
 
-		if (sets && sets->merge_due[level->level])
-			return sets;
+		if (sets && sets->merge_due[level->level] &&
+			(next == NULL || sets->looked_at[level->level] < next->looked_at[level->level]))
+			next = sets;
 	}
-	return NULL;
+	return next;
 }
 
 /* A merger's thread: runs the merges that are due */

@@ -36,6 +36,8 @@ typedef struct gpuvec_sets_mirror
 	bool		merge_due[GPUVEC_MERGE_LEVELS]; /* a merger should look at the
 												 * mirror */
 	struct merge_run *merging[GPUVEC_MERGE_LEVELS]; /* merges that are running */
+	uint64_t	looked_at[GPUVEC_MERGE_LEVELS]; /* when a merger did so last:
+												 * number of its look */
 	uint32_t	most_merged;	/* a merge takes at most so many large
 								 * segments */
 } gpuvec_sets_mirror;

@@ -206,10 +206,16 @@ gpuvec_store_use(gpuvec_mirror *mirror, uint64_t n)
 	mirror->last_use = gpuvec_now();
 }
 
+/*
+ * In the order in which threads come: updates that follow each other closely
+ * would never let a merger in
+ */
 void
 gpuvec_store_claim(gpuvec_store *store, gpuvec_mirror *mirror)
 {
-	while (mirror->committing)
+	uint64_t	turn = mirror->claims++;
+
+	while (mirror->claims_ended != turn)
 		pthread_cond_wait(&store->committed, &store->mutex);
 	mirror->committing = true;
 }
@@ -217,6 +223,7 @@ gpuvec_store_claim(gpuvec_store *store, gpuvec_mirror *mirror)
 void
 gpuvec_store_unclaim(gpuvec_store *store, gpuvec_mirror *mirror)
 {
+	mirror->claims_ended++;
 	mirror->committing = false;
 	pthread_cond_broadcast(&store->committed);
 }

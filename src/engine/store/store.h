@@ -81,6 +81,8 @@ typedef struct gpuvec_mirror
 								 * else NULL */
 	bool		committing;		/* the updater, or work in the background, is
 								 * about to publish rows; nobody else may */
+	uint64_t	claims;			/* threads that have asked for that, ... */
+	uint64_t	claims_ended;	/* ... and whose turn is over */
 	bool		applying;		/* the updater is only applying rows of a
 								 * feed, and soon done */
 	bool		wanted;			/* a load or refresh waits for that: no other

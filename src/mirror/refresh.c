@@ -83,6 +83,13 @@ static gpuvec_mirror_key late_key;
 #define BUSY_ATTEMPTS		500
 #define BUSY_NAP_MS			20
 
+/*
+ * Attempts with a list of pages.  Rows that keep coming may change the mirror
+ * each time before the list is made.  LSNs can be compared whatever its state
+ * is.
+ */
+#define LISTED_ATTEMPTS		10
+
 struct MirrorRefresh
 {
 	MirrorTarget *target;
@@ -545,6 +552,8 @@ refresh_ready(MirrorRefresh *refresh, bool *few)
 	refresh->block = 0;
 	refresh->position = StalePagesFind(target, refresh->need->feed != 0 ? &refresh->ours : NULL,
 									   &refresh->state, stale) ? refresh->ours.position : 0;
+	if (refresh->attempts > LISTED_ATTEMPTS)
+		stale->listed = false;
 	stale->nblocks = RelationGetNumberOfBlocks(target->rel);
 	stale->nknown = refresh->state.nblocks;
 	*few = StalePagesFew(stale);

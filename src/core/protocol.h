@@ -257,7 +257,9 @@ typedef struct gpuvec_vector_row
  * Publish the pages sent since LOAD_BEGIN or REFRESH_BEGIN, all at once.
  * Pages at or beyond `nblocks` leave the mirror.  `checked` becomes at least
  * `position`.  If `feed` is not 0, the mirror's `feed` and `applied` are
- * replaced.
+ * replaced, unless it has applied more of this feed.  `applied` was read
+ * behind `position`.  If `feed` is 0, and `checked` grows, the mirror has no
+ * feed any more.
  */
 typedef struct gpuvec_commit
 {

@@ -102,7 +102,7 @@ bool
 MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 		   gpuvec_state *state)
 {
-	XLogRecPtr	position = MirrorPosition();
+	XLogRecPtr	position = need->feed != 0 ? need->position : MirrorPosition();
 	PageReader *reader;
 	BlockNumber nblocks;
 	PageStream	stream;

@@ -13,11 +13,19 @@
  * The order of steps makes it exact:
  *
  *	 1. the snapshot is taken;
- *	 2. the position P is read, and the WAL up to it;
+ *	 2. the position P is read, then the last number of the mirror's feed,
+ *		then the WAL up to P or beyond;
  *	 3. the number of blocks is read, then pages and their LSNs, each under
  *		the page's share lock: a change under way holds the exclusive lock, so
  *		we wait for it;
  *	 4. the engine publishes all pages in one step, with checked = P.
+ *
+ * The number comes behind P because of records that the mirror gets later,
+ * without their pages.  A page may be newer than such a record: the record's
+ * line pointer was gone and has another row since.  Then the record would
+ * bring the older row back.  If the newer row is from before P, the record
+ * was handed over before the number was read, and is not applied.  So all
+ * changes up to P stay.  The engine keeps no feed if a refresh names none.
  *
  * Sessions that find the mirror behind at the same time need one refresh.  So
  * one of them makes it, and the others wait (refreshing.c).  One session at a
@@ -230,8 +238,6 @@ take_lead(MirrorRefresh *refresh, bool waited)
 		refresh->known = &refresh->later;
 	else if (waited)
 		refresh->known = NULL;
-	if (waited && refresh->need->feed != 0)
-		FeedRead(target, &refresh->ours);
 }
 
 /*
@@ -550,7 +556,6 @@ refresh_ready(MirrorRefresh *refresh, bool *few)
 {
 	MirrorTarget *target = refresh->target;
 	StalePages *stale = &refresh->stale;
-	gpuvec_freshness by_wal = {0};
 	bool		sent;
 
 	if (!refresh_rows(refresh, &sent))
@@ -558,8 +563,8 @@ refresh_ready(MirrorRefresh *refresh, bool *few)
 	if (sent)
 		return true;
 	refresh->block = 0;
-	refresh->position = StalePagesFind(target, feed_suffices(refresh) ? &refresh->ours : &by_wal,
-									   &refresh->state, stale);
+	refresh->position = StalePagesFind(target, feed_suffices(refresh) ? &refresh->ours : NULL,
+									   &refresh->state, stale) ? refresh->ours.position : 0;
 	if (refresh->attempts > LISTED_ATTEMPTS)
 		stale->listed = false;
 	stale->nblocks = RelationGetNumberOfBlocks(target->rel);
@@ -586,6 +591,22 @@ find_state(MirrorRefresh *refresh)
 	return true;
 }
 
+/*
+ * Read the position that the mirror will be checked to, and behind it the
+ * number of its feed, whether or not we need that
+ */
+static void
+read_positions(MirrorRefresh *refresh)
+{
+	gpuvec_freshness *ours = &refresh->ours;
+
+	memset(ours, 0, sizeof(*ours));
+	ours->position = MirrorPosition();
+	GPUVEC_INJECTION("refresh-before-number");
+	if (refresh->target->fed)
+		FeedRead(refresh->target, ours);
+}
+
 /* Load or refresh once.  *few: the caller has to read and publish pages. */
 static bool
 attempt(MirrorRefresh *refresh, bool *few)
@@ -595,7 +616,7 @@ attempt(MirrorRefresh *refresh, bool *few)
 
 	*few = false;
 	drop_pages(refresh);
-	refresh->ours.position = MirrorPosition();
+	read_positions(refresh);
 	RefreshingAnnounce(&refresh->ours);
 	if (state->state == GPUVEC_READY)
 		ok = refresh_ready(refresh, few);

@@ -56,26 +56,26 @@ changed_pages(MirrorTarget *target, XLogRecPtr from, XLogRecPtr to, ChangedPages
 	return result;
 }
 
-XLogRecPtr
+bool
 StalePagesFind(MirrorTarget *target, const gpuvec_freshness *need, const gpuvec_state *state,
 			   StalePages *stale)
 {
 	XLogRecPtr	position;
 
 	memset(stale, 0, sizeof(*stale));
-	if (need->feed != 0 && need->feed == state->feed)
+	if (need != NULL && need->feed != 0 && need->feed == state->feed)
 		stale->listed = FeedTake(state->applied, need, &stale->pages.blocks, &stale->pages.n);
 	if (stale->listed)
 	{
 		SortChangedPages(&stale->pages);
-		return 0;
+		return false;
 	}
 	memset(&stale->pages, 0, sizeof(stale->pages));
 	position = MirrorPosition();
 	GPUVEC_INJECTION("refresh-after-position");
 	stale->listed = changed_pages(target, MirrorKnownUntil(target, state->checked), position,
 								  &stale->pages) != WAL_UNKNOWN;
-	return position;
+	return true;
 }
 
 bool

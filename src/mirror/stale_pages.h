@@ -30,12 +30,12 @@ typedef struct StalePages
 
 /*
  * Find what was changed since the mirror had this state: by the feed, if the
- * mirror and `need` have the same one, else by WAL.  If neither can tell,
- * stale->listed is false, and LSNs have to tell.  Returns the WAL position up
- * to which all changes are covered; with a feed 0.  The caller sets nknown,
- * nblocks and lsns.
+ * mirror and `need` (may be NULL) have the same one, else by WAL.  If neither
+ * can tell, stale->listed is false, and LSNs have to tell.  True if all
+ * changes up to the current WAL position are covered; false with a feed.  The
+ * caller sets nknown, nblocks and lsns.
  */
-extern XLogRecPtr StalePagesFind(MirrorTarget *target, const gpuvec_freshness *need,
+extern bool StalePagesFind(MirrorTarget *target, const gpuvec_freshness *need,
 								 const gpuvec_state *state, StalePages *stale);
 
 /* True if the pages are listed and few */

@@ -431,7 +431,7 @@ refresh_table(client *c, fed_table *t, bool complete)
 			copy_page(t, block);
 	free(wanted);
 	model_send_pages(c, &t->mirror, false);
-	return commit_pages(c, t, complete ? t->number : 0);
+	return commit_pages(c, t, complete ? t->number : t->applied);
 }
 
 /* With all records applied, the mirror's rows are the table's */
@@ -585,6 +585,17 @@ test_rows_pages(void)
 	check(after.page_rows - before.page_rows == model_nrows(&t.table) && after.refreshes == before.refreshes + 1,
 		  "and all their rows came");
 	check_counts(&c, &t);
+
+	/* a refresh that does not know of the feed ends it */
+	t.applied = 0;
+	model_rewrite_page(&t.mirror, 3, &small);
+	check(client_call(&c, GPUVEC_MSG_REFRESH_BEGIN, REFRESH(&t.mirror.key), GPUVEC_MSG_STATE), "a refresh");
+	model_send_pages(&c, &t.mirror, false);
+	check(commit_pages(&c, &t, 0) && client_state(&c).feed == 0, "without a number of the feed");
+	insert_row(&t, 3, 4);
+	check(send_rows(&c, &t, 0, t.number) && client_state(&c).feed == 0 &&
+		  client_state(&c).nrows == model_nrows(&t.mirror), "takes no rows afterwards");
+	check(model_check_random(&c, &t.mirror, &small), "which might be older");
 	fed_table_free(&t);
 	client_close(&c);
 	engine_stop(&e);

@@ -150,6 +150,26 @@ count_update(const gpuvec_update *update, uint64_t rows)
 }
 
 /*
+ * Publish how fresh the mirror is.  If pages come from behind `checked` and
+ * name no number of its feed, records of the feed may be older than they are:
+ * the mirror follows the feed no longer.
+ */
+static void
+publish_positions(gpuvec_mirror *mirror, const gpuvec_commit *commit)
+{
+	bool		later = commit->position > mirror->checked;
+
+	if (later)
+		mirror->checked = commit->position;
+	if (commit->feed == 0 ? later :
+		mirror->feed != commit->feed || mirror->applied < commit->applied)
+	{
+		mirror->feed = commit->feed;
+		mirror->applied = commit->applied;
+	}
+}
+
+/*
  * Publish the pages and the state of the mirror.  The replaced page numbers
  * are left in the update.  The caller holds the mutex.
  */
@@ -172,13 +192,7 @@ publish_pages(gpuvec_update *update, const gpuvec_commit *commit)
 	}
 	mirror->numbers = update->numbers;
 	mirror->nblocks = commit->nblocks;
-	if (commit->position > mirror->checked)
-		mirror->checked = commit->position;
-	if (commit->feed != 0 && (mirror->feed != commit->feed || mirror->applied < commit->applied))
-	{
-		mirror->feed = commit->feed;
-		mirror->applied = commit->applied;
-	}
+	publish_positions(mirror, commit);
 	count_update(update, rows);
 	update->numbers = old;
 }

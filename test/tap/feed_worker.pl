@@ -66,8 +66,11 @@ sub mirror
 sub fed
 {
 	my ($n, $name) = @_;
-	my ($rows, $searches) = (mirror('rows_by_feed'), mirror('searches'));
+	my ($rows, $searches);
 
+	# what a search has left to the feeder comes first
+	wait_for(sub { mirror('rows_waiting') eq '0' }, "$name: earlier rows");
+	($rows, $searches) = (mirror('rows_by_feed'), mirror('searches'));
 	insert($n);
 	ok(wait_for(sub { mirror('rows_waiting') eq '0' }, "$name: rows"), "$name: no row waits");
 	is(mirror('rows_by_feed'), $rows + $n, "$name: all came by the feed");

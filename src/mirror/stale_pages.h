@@ -36,7 +36,7 @@ typedef struct StalePages
  * caller sets nknown, nblocks and lsns.
  */
 extern bool StalePagesFind(MirrorTarget *target, const gpuvec_freshness *need,
-								 const gpuvec_state *state, StalePages *stale);
+						   const gpuvec_state *state, StalePages *stale);
 
 /* True if the pages are listed and few */
 extern bool StalePagesFew(const StalePages *stale);

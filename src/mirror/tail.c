@@ -61,7 +61,8 @@ struct MirrorTail
 {
 	FeedRows	rows;
 	uint64		feed;
-	tailrows_hash *last;		/* by tid: the last record of each line pointer */
+	tailrows_hash *last;		/* by tid: the last record of each line
+								 * pointer */
 };
 
 /* Note a record of a line pointer, which replaces earlier ones */

@@ -133,12 +133,14 @@ collect(const gpuvec_merge_state *state, entry_sort sort, uint32_t *n)
 	{
 		const gpuvec_view_entry *entry = &state->view->entries[i];
 		const gpuvec_segment *segment = entry->segment;
+		candidate	c = {.entry = i, .rows = segment->nrows};
 
 		if (sort_of(entry) != sort || (state->busy && gpuvec_draft_has(state->busy, segment)))
 			continue;
-		list[(*n)++] = (candidate) {i, segment->nrows, gpuvec_entry_rows(entry), segment->minlen,
-			segment->maxlen
-		};
+		c.live = gpuvec_entry_rows(entry);
+		c.minlen = segment->minlen;
+		c.maxlen = segment->maxlen;
+		list[(*n)++] = c;
 	}
 	return list;
 }

@@ -149,8 +149,8 @@ struct gpuvec_mirror_kind
 
 	/*
 	 * Do all work that takes time or may fail: publishing cannot fail.  Pages
-	 * at or beyond nblocks are left out.  Rows of a feed replace what is under
-	 * their line pointers, other rows what is on their pages.  May set
+	 * at or beyond nblocks are left out.  Rows of a feed replace what is
+	 * under their line pointers, other rows what is on their pages.  May set
 	 * update->hopeless instead.
 	 */
 	bool		(*prepare) (gpuvec_update *update, uint32_t nblocks, gpuvec_error *error);

@@ -104,8 +104,8 @@ typedef struct gpuvec_mirror
 	size_t		device_bytes;
 	size_t		charged;		/* this mirror's part of device->used */
 	size_t		updating;		/* part of charged for the update under way */
-	size_t		background[GPUVEC_BACKGROUND]; /* part of charged for work in
-											 * the background */
+	size_t		background[GPUVEC_BACKGROUND];	/* part of charged for work in
+												 * the background */
 
 	/* used by the updater only */
 	gpuvec_page_state *pages;	/* [nblocks] */

@@ -47,7 +47,7 @@ extern void FeedMarkAll(Relation index);
 extern void FeedRead(const MirrorTarget *target, gpuvec_freshness *need);
 
 /*
- * Hints.  FeedApplied: a number that the mirror of this feed is likely to have
+ * Hints.  FeedApplied: a number that the feed's mirror is likely to have
  * applied; 0 if nothing is known.  FeedIsComing: true if the feeder will have
  * all records applied in a moment.  FeedNoteState() notes what the engine
  * told.

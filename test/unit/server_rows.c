@@ -221,7 +221,7 @@ apply_record(fed_table *t, uint64_t number)
 			remove_row(page, values[i]);
 }
 
-/* How many rows the records (applied, to] bring: of a line pointer the last */
+/* How many rows records (applied, to] bring: of a line pointer the last */
 static uint64_t
 rows_brought(const fed_table *t, uint64_t to)
 {
@@ -350,7 +350,7 @@ check_lsns(const client *c, const model *m)
 	}
 }
 
-/* Commit the pages that were sent, which are those of the table from now on */
+/* Commit the pages that were sent, which are the table's from here on */
 static bool
 commit_pages(client *c, fed_table *t, uint64_t applied)
 {

@@ -470,7 +470,7 @@ begin(merge_run *m, gpuvec_sets_mirror *mirror)
 	return true;
 }
 
-/* Set the most large segments of a merge; updates read it without the mutex */
+/* Set the most large segments of a merge; updates read it with no mutex */
 static void
 set_most(gpuvec_sets_mirror *mirror, uint32_t most)
 {

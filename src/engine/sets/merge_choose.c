@@ -38,7 +38,7 @@
 
 #include "engine/sets/merge_choose.h"
 
-/* A run of small segments has at least GROWTH times the rows of any of them */
+/* A run of small segments has GROWTH times the rows of any of them, or more */
 #define GROWTH			3
 
 /* Small segments beyond MOST_SMALL are merged down to FEWER_SMALL */
@@ -63,7 +63,7 @@
 /* Sorted segments that are rebuilt together, at most */
 #define GROUP			4
 
-/* There may be an eighth more sorted segments than needed, and SPARE_SORTED */
+/* There may be 1/8 more sorted segments than needed, and SPARE_SORTED */
 #define SPARE_SORTED	6
 
 /*

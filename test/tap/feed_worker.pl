@@ -66,6 +66,8 @@ sub mirror
 sub fed
 {
 	my ($n, $name) = @_;
+	# a search may have laid rows over its answer that still wait
+	wait_for(sub { mirror('rows_waiting') eq '0' }, "$name: rows of before");
 	my ($rows, $searches) = (mirror('rows_by_feed'), mirror('searches'));
 
 	insert($n);

@@ -38,7 +38,7 @@
 
 #include "engine/sets/merge_choose.h"
 
-/* A run of small segments has GROWTH times the rows of any of them, or more */
+/* A run of small segments has GROWTH times the rows of each, or more */
 #define GROWTH			3
 
 /* Small segments beyond MOST_SMALL are merged down to FEWER_SMALL */

@@ -44,6 +44,7 @@
 #include "link/engine_link.h"
 #include "mirror/feed.h"
 #include "mirror/feeder.h"
+#include "mirror/refresh.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
@@ -240,22 +241,10 @@ static bool
 send_rows(const gpuvec_mirror_key *key, const Feed *feed, const FeedRows *rows,
 		  gpuvec_state *state)
 {
-	gpuvec_rows head;
-	GpuvecPiece pieces[2] = {{&head, sizeof(head)}, {rows->data, rows->bytes}};
-	GpuvecReply reply;
 	const char *reason;
 
-	memset(&head, 0, sizeof(head));
-	head.key = *key;
-	head.feed = feed->feed;
-	head.from = rows->from;
-	head.to = rows->to;
-	if (GpuvecLinkOpen(false, &reason) != GPUVEC_LINK_READY ||
-		!GpuvecLinkCall(GPUVEC_MSG_ROWS, pieces, 2, GPUVEC_MSG_STATE, sizeof(*state), &reply))
-		return false;
-	memcpy(state, reply.data, sizeof(*state));
-	pfree(reply.data);
-	return true;
+	return GpuvecLinkOpen(false, &reason) == GPUVEC_LINK_READY &&
+		MirrorSendRows(key, feed->feed, rows, state);
 }
 
 /*

@@ -225,15 +225,13 @@ look_again(MirrorRefresh *refresh)
 }
 
 /*
- * We hold the lock, so the next refresh is ours.  If we have waited, find out
- * anew how fresh it makes the mirror: those who waited with us need that.
+ * We hold the lock, so the next refresh is ours.  If we have waited, what the
+ * caller knows of the mirror is out of date.
  */
 static void
 take_lead(MirrorRefresh *refresh, bool waited)
 {
-	const MirrorTarget *target = refresh->target;
-
-	RefreshingLead(&target->key);
+	RefreshingLead(&refresh->target->key);
 	if (refresh->later.state == GPUVEC_READY)
 		refresh->known = &refresh->later;
 	else if (waited)

@@ -142,7 +142,7 @@ search_open(const gpuvec_backend_options *options, gpuvec_error *error)
 	b->on_device = true;
 	b->info = info;
 	b->adopt_segment = adopt_segment;
-	b->adopt_livemap = adopt_livemap;
+	b->adopt_livemaps = adopt_livemaps;
 	b->adopt_view = adopt_view;
 	b->release_segment = release_segment;
 	b->release_livemap = release_livemap;

@@ -154,7 +154,8 @@ adopt_segment(gpuvec_backend *backend, gpuvec_segment *segment, gpuvec_error *er
 extern void
 release_segment(gpuvec_backend *backend, gpuvec_segment *segment);
 extern bool
-adopt_livemap(gpuvec_backend *backend, gpuvec_livemap *map, gpuvec_error *error);
+adopt_livemaps(gpuvec_backend *backend, gpuvec_livemap *const *maps, uint32_t n,
+			   gpuvec_error *error);
 extern void
 release_livemap(gpuvec_backend *backend, gpuvec_livemap *map);
 extern bool

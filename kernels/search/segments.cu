@@ -208,19 +208,51 @@ release_segment(gpuvec_backend *, gpuvec_segment *segment)
 	segment->device_bytes = 0;
 }
 
-bool
-adopt_livemap(gpuvec_backend *backend, gpuvec_livemap *map, gpuvec_error *error)
+/* Queue the copy of a live map to memory of its own */
+static bool
+send_livemap(struct search_backend *b, staged_stream *stream, gpuvec_livemap *map,
+			 gpuvec_error *error)
 {
-	struct search_backend *b = static_cast<struct search_backend *>(backend);
-	std::unique_ptr<struct cuda_livemap> mine(new (std::nothrow) cuda_livemap);
+	struct cuda_livemap *mine = new (std::nothrow) cuda_livemap;
 	size_t bytes = map->nwords * sizeof(uint32_t);
 
 	if (mine == NULL)
 		return gpuvec_fail_memory(error, sizeof(*mine));
-	if (!upload_parts(b, mine->bits, bytes, {{0, map->bits, bytes}}, "a map of live rows", error))
+	map->device = mine;
+	return allocate(b->device, mine->bits, std::max(bytes, (size_t) 16), stream->get(),
+					"a map of live rows", error) &&
+		   stream->send(mine->bits.get(), map->bits, bytes, copying, error);
+}
+
+/* All maps go through one stream, which is waited for once */
+bool
+adopt_livemaps(gpuvec_backend *backend, gpuvec_livemap *const *maps, uint32_t n,
+			   gpuvec_error *error)
+{
+	struct search_backend *b = static_cast<struct search_backend *>(backend);
+	upload_streams::loan stream;
+	uint32_t sent = 0;
+	bool ok = true;
+
+	if (n == 0)
+		return true;
+	stream = take_upload_stream(b, error);
+	if (stream == NULL)
 		return false;
-	map->backend = backend;
-	map->device = mine.release();
+	while (ok && sent < n)
+		ok = send_livemap(b, stream.get(), maps[sent++], error);
+	if (!ok || !stream->finish(copying, error))
+	{
+		stream->drain();
+		while (sent > 0)
+			release_livemap(backend, maps[--sent]);
+		return false;
+	}
+	for (uint32_t i = 0; i < n; i++)
+	{
+		free_in_stream(((struct cuda_livemap *) maps[i]->device)->bits, b->device.side_stream.get());
+		maps[i]->backend = backend;
+	}
 	return true;
 }
 

@@ -298,8 +298,9 @@ typedef struct gpuvec_refresh_once
  * of the feed with the numbers from + 1 .. to, in this order.
  *
  * The engine applies them if the mirror has this feed, and has applied at
- * least `from`; records that it has applied already are skipped.  If it has
- * applied less, or another session changes the mirror (LOADING, as for
+ * least `from`; records that it has applied already are skipped.  While rows
+ * of another session are applied, it waits.  If it has applied less, or
+ * another session loads or refreshes the mirror (LOADING, as for
  * REFRESH_BEGIN), or it has no such mirror, nothing happens.  Nor does it if
  * the mirror would get many more pages than rows (GPUVEC_MAX_NEW_PAGES): then
  * pages have to be read.  The state in the answer tells.

@@ -98,16 +98,16 @@ struct gpuvec_backend
 	void		(*info) (gpuvec_backend *backend, gpuvec_backend_info *info);
 
 	/*
-	 * Adopt a new segment, live map or view: copy to the device what the
-	 * device needs.  Each object is adopted once, before any search of a view
-	 * that contains it.  adopt_segment may free a segment's ids on the host
-	 * (segment->ids = NULL).  On failure, nothing is allocated and the object
-	 * is unchanged.
+	 * Adopt a new segment, n live maps, or a view: copy to the device what
+	 * the device needs.  Each object is adopted once, before any search of a
+	 * view that contains it.  adopt_segment may free a segment's ids on the
+	 * host (segment->ids = NULL).  On failure, nothing is allocated and the
+	 * objects are unchanged.
 	 */
 	bool		(*adopt_segment) (gpuvec_backend *backend, gpuvec_segment *segment,
 								  gpuvec_error *error);
-	bool		(*adopt_livemap) (gpuvec_backend *backend, gpuvec_livemap *map,
-								  gpuvec_error *error);
+	bool		(*adopt_livemaps) (gpuvec_backend *backend, gpuvec_livemap *const *maps,
+								   uint32_t n, gpuvec_error *error);
 	bool		(*adopt_view) (gpuvec_backend *backend, gpuvec_view *view,
 							   gpuvec_error *error);
 

@@ -192,6 +192,19 @@ gpuvec_thread_pool_free(gpuvec_thread_pool *pool)
 	free(pool);
 }
 
+/* Wake as many workers as there are parts for */
+static void
+wake(gpuvec_thread_pool *pool, uint64_t nparts)
+{
+	uint64_t	workers = (uint64_t) pool->nthreads - 1;
+
+	if (nparts >= workers)
+		pthread_cond_broadcast(&pool->start);
+	else
+		for (uint64_t i = 0; i < nparts; i++)
+			pthread_cond_signal(&pool->start);
+}
+
 void
 gpuvec_thread_pool_run(gpuvec_thread_pool *pool, gpuvec_part part, void *task, uint64_t nparts)
 {
@@ -205,7 +218,7 @@ gpuvec_thread_pool_run(gpuvec_thread_pool *pool, gpuvec_part part, void *task, u
 	{
 		pool->run++;
 		pool->open = true;
-		pthread_cond_broadcast(&pool->start);
+		wake(pool, nparts - 1);
 	}
 	pthread_mutex_unlock(&pool->mutex);
 

@@ -67,7 +67,7 @@
  * How long the engine waits for rows that the feeder is about to send, before
  * the session sends them
  */
-#define PATIENCE_US			20000
+#define PATIENCE_US			5000
 
 /* Largest map that is kept, in pages: that of a relation of 32 GB */
 #define MAX_KEPT_PAGES		128

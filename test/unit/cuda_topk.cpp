@@ -257,8 +257,8 @@ build_entry(const std::vector<const row *> &rows)
 			if (std::binary_search(dead.begin(), dead.end(), source[i].tid))
 				entry.live->bits[i / 32] &= ~(1u << i % 32);
 		entry.live->nlive -= ndead;
-		if (!backend->adopt_livemap(backend, entry.live, &error))
-			die("adopt_livemap", &error);
+		if (!backend->adopt_livemaps(backend, &entry.live, 1, &error))
+			die("adopt_livemaps", &error);
 	}
 	return entry;
 }

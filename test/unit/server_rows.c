@@ -748,50 +748,81 @@ test_rows_violations(void)
 	engine_stop(&e);
 }
 
-/* Read the answer to all rows, which are applied */
-static bool
-rows_applied(client *c, fed_table *t)
-{
-	gpuvec_state state;
-
-	if (!client_read(c) || c->frame.type != GPUVEC_MSG_STATE)
-		return false;
-	state = client_state(c);
-	follow(t, t->number, &state);
-	return state.state == GPUVEC_READY && state.applied == t->number;
-}
-
-/*
- * Send two rows by one session.  True if another one finds that they are in
- * the way of rows: of the second alone, which cannot be applied before them.
- * False if they were applied meanwhile.
- */
-static bool
-apply_slowly(client *c, client *other, fed_table *t)
+/* Send two new rows, which take half a second, and give the engine time to begin */
+static void
+apply_slowly(client *c, fed_table *t)
 {
 	buffer		b = {0};
-	gpuvec_state state;
 
 	insert_row(t, 3, 4);
 	insert_row(t, 3, 6);
 	rows_message(t, t->applied, t->number, &b);
 	check(client_send(c, GPUVEC_MSG_ROWS, b.data, b.length), "rows are sent");
 	free(b.data);
-	do
-	{
-		check(send_rows(other, t, t->number - 1, t->number), "rows behind them are answered");
-		state = client_state(other);
-	}
-	while (state.state == GPUVEC_READY && state.applied < t->number);
-	if (state.state == GPUVEC_LOADING)
-		return true;
-	check(rows_applied(c, t), "rows are applied");
-	return false;
+	usleep(50000);
 }
 
 /*
- * Rows do not wait for a load or refresh, nor for other rows.  Loads and
- * refreshes wait for rows.
+ * Read the answer to rows.  True if they were applied; false if something else
+ * was faster, and is in their way.
+ */
+static bool
+were_applied(client *c, fed_table *t)
+{
+	gpuvec_state state = {0};
+
+	if (client_read(c) && c->frame.type == GPUVEC_MSG_STATE)
+		state = client_state(c);
+	if (state.state == GPUVEC_LOADING)
+		return false;
+	check(state.state == GPUVEC_READY && state.applied == t->number, "rows are applied");
+	follow(t, t->number, &state);
+	return true;
+}
+
+/*
+ * Send the second of two rows, which cannot be applied before the first, while
+ * another session's rows are applied.  False if that had not begun.
+ */
+static bool
+wait_for_rows(client *c, client *other, fed_table *t)
+{
+	gpuvec_state state;
+	bool		waited;
+
+	apply_slowly(c, t);
+	check(send_rows(other, t, t->number - 1, t->number), "rows are answered");
+	state = client_state(other);
+	check(state.state == GPUVEC_READY, "rows are not in the way of rows");
+	waited = state.state != GPUVEC_READY || state.applied == t->number;
+	check(were_applied(c, t), "those before them neither");
+	return waited;
+}
+
+/*
+ * Load or refresh while rows are applied.  False if that had not begun.
+ */
+static bool
+wait_with_pages(client *c, fed_table *t, client *d, bool with_load)
+{
+	gpuvec_load load = {.key = t->mirror.key};
+
+	apply_slowly(c, t);
+	if (with_load)
+		check(client_call(d, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE) &&
+			  client_state(d).state == GPUVEC_ABSENT, "a load begins");
+	else
+		check(client_call(d, GPUVEC_MSG_REFRESH_BEGIN, REFRESH(&t->mirror.key), GPUVEC_MSG_STATE) &&
+			  client_state(d).state == GPUVEC_READY, "a refresh begins");
+	if (!were_applied(c, t))
+		return false;
+	check(with_load || client_state(d).applied == t->number, "it has waited for rows");
+	return true;
+}
+
+/*
+ * Rows do not wait for a load or refresh.  Loads, refreshes and other rows
+ * wait for rows.
  */
 void
 test_rows_busy(void)
@@ -801,7 +832,6 @@ test_rows_busy(void)
 	client		d = client_open(&e);
 	client		other = client_open(&e);
 	fed_table	t = fed_table_new(100, 10);
-	gpuvec_load load = {.key = t.mirror.key};
 	gpuvec_state state;
 
 	check(load_table(&c, &t), "load");
@@ -817,19 +847,12 @@ test_rows_busy(void)
 	check(state.applied == t.number, "and they are applied");
 	follow(&t, t.number, &state);
 
-	for (int with_load = 0; with_load < 2; with_load++)
+	while (!wait_for_rows(&c, &other, &t))
+		 /* again */ ;
+	for (int with_load = 0; with_load < 2;)
 	{
 		d = client_open(&e);
-		while (!apply_slowly(&c, &other, &t))
-			 /* again */ ;
-		if (with_load)
-			check(client_call(&d, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE) &&
-				  client_state(&d).state == GPUVEC_ABSENT, "a load waits for rows");
-		else
-			check(client_call(&d, GPUVEC_MSG_REFRESH_BEGIN, REFRESH(&t.mirror.key), GPUVEC_MSG_STATE) &&
-				  client_state(&d).state == GPUVEC_READY && client_state(&d).applied == t.number,
-				  "a refresh waits for rows");
-		check(rows_applied(&c, &t), "which are applied");
+		with_load += wait_with_pages(&c, &t, &d, with_load);
 		client_close(&d);
 	}
 	fed_table_free(&t);

@@ -234,7 +234,7 @@ add_segments(gpuvec_backend *b, const table *t, uint32_t from, uint32_t to,
 			live->bits[r / 32] &= ~(1u << (r % 32));
 			live->nlive--;
 		}
-		check(b->adopt_segment(b, segment, &error) && (!live || b->adopt_livemap(b, live, &error)), "adopt");
+		check(b->adopt_segment(b, segment, &error) && b->adopt_livemaps(b, &live, live != NULL, &error), "adopt");
 		entries[n++] = (gpuvec_view_entry) {segment, live};
 	}
 	free(rows);

@@ -74,10 +74,12 @@ cpu_finish_segment(gpuvec_backend *backend, gpuvec_segment *segment)
 }
 
 static bool
-cpu_adopt_livemap(gpuvec_backend *backend, gpuvec_livemap *map, gpuvec_error *error)
+cpu_adopt_livemaps(gpuvec_backend *backend, gpuvec_livemap *const *maps, uint32_t n,
+				   gpuvec_error *error)
 {
 	(void) error;
-	map->backend = backend;
+	for (uint32_t i = 0; i < n; i++)
+		maps[i]->backend = backend;
 	return true;
 }
 
@@ -166,7 +168,7 @@ gpuvec_cpu_open_with(const gpuvec_backend_options *options, const gpuvec_lists_p
 	cpu->base.name = "cpu";
 	cpu->base.info = cpu_info;
 	cpu->base.adopt_segment = cpu_adopt_segment;
-	cpu->base.adopt_livemap = cpu_adopt_livemap;
+	cpu->base.adopt_livemaps = cpu_adopt_livemaps;
 	cpu->base.adopt_view = cpu_adopt_view;
 	cpu->base.release_segment = cpu_release_segment;
 	cpu->base.release_livemap = cpu_release_livemap;

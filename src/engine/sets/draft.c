@@ -27,6 +27,9 @@
  */
 #define FIND_ROWS		64
 
+/* With so many searches for line pointers, waking the pool pays */
+#define POOL_SEARCHES	8192
+
 /* Drop an entry's references */
 static void
 free_entry(gpuvec_view_entry *entry)
@@ -295,7 +298,7 @@ gpuvec_draft_bury_lines(gpuvec_draft *draft, const uint64_t *tids, uint64_t n, b
 						gpuvec_error *error)
 {
 	entries_task task = {.draft = draft, .tids = tids, .n = n};
-	bool		ok = run_task(&task, bury_lines_part, n > 16, error);
+	bool		ok = run_task(&task, bury_lines_part, n * draft->n > POOL_SEARCHES, error);
 
 	*buried = task.buried;
 	gpuvec_draft_drop_dead(draft);
@@ -403,30 +406,35 @@ gpuvec_draft_build(gpuvec_draft *draft, gpuvec_stage *stage, const gpuvec_stage_
 	return ok;
 }
 
-/*
- * Let the backend adopt an entry's live map, if it is new; called by a thread
- * of the pool
- */
-static void
-adopt_part(void *arg, uint64_t part, int thread)
+/* Let the backend adopt the live maps that are new */
+static bool
+adopt_new_maps(gpuvec_draft *draft, gpuvec_error *error)
 {
-	entries_task *task = arg;
-	gpuvec_livemap *live = task->draft->entries[part].live;
-	gpuvec_error error;
+	size_t		bytes = draft->n * sizeof(gpuvec_livemap *);
+	gpuvec_livemap **maps = malloc(bytes + 1);
+	uint32_t	n = 0;
+	bool		ok;
 
-	(void) thread;
-	if (live && live->backend == NULL &&
-		!task->draft->backend->adopt_livemap(task->draft->backend, live, &error))
-		fail_part(task, &error);
+	if (maps == NULL)
+		return gpuvec_fail_memory(error, bytes);
+	for (uint32_t i = 0; i < draft->n; i++)
+	{
+		gpuvec_livemap *live = draft->entries[i].live;
+
+		if (live && live->backend == NULL)
+			maps[n++] = live;
+	}
+	ok = draft->backend->adopt_livemaps(draft->backend, maps, n, error);
+	free(maps);
+	return ok;
 }
 
 gpuvec_view *
 gpuvec_draft_finish(gpuvec_draft *draft, gpuvec_error *error)
 {
-	entries_task task = {.draft = draft};
 	gpuvec_view *view;
 
-	if (!run_task(&task, adopt_part, draft->backend->on_device, error))
+	if (!adopt_new_maps(draft, error))
 		return NULL;
 	view = gpuvec_view_new(draft->entries, draft->n, error);
 	if (view == NULL)

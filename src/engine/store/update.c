@@ -11,8 +11,8 @@
  *
  * A load or refresh of another session may take long; who comes then is told
  * so.  Rows of a feed (update_rows.c) are applied within one message, and
- * often.  So a load or refresh waits until that is done, and no other rows
- * come first.
+ * often.  So others wait until that is done: a load, a refresh, or more rows.
+ * If a load or refresh waits, rows that come then are told so.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,7 +28,7 @@
  */
 #define TRIM_ROWS			100000
 
-/* Microseconds that a load or refresh waits while rows are applied */
+/* Microseconds that others wait while rows are applied */
 #define ROWS_PATIENCE_US	5000000
 
 void
@@ -129,6 +129,32 @@ claim_mirror(gpuvec_store *store, const gpuvec_mirror_key *key, const gpuvec_loa
 }
 
 /*
+ * Find a mirror and its state, and wait for our turn while other rows are
+ * applied to it.  NULL if there is nothing to apply.  The caller holds the
+ * mutex.
+ */
+static gpuvec_mirror *
+find_for_rows(gpuvec_store *store, const gpuvec_rows *rows, const void *session,
+			  gpuvec_state *state)
+{
+	struct timespec deadline = gpuvec_deadline(ROWS_PATIENCE_US);
+	bool		in_time = true;
+
+	for (;;)
+	{
+		gpuvec_mirror *mirror = gpuvec_store_find(store, &rows->key, session);
+
+		gpuvec_store_get_state(mirror, state);
+		if (state->state != GPUVEC_READY ||
+			(state->feed == rows->feed && state->applied >= rows->to))
+			return NULL;
+		if (!mirror->applying || mirror->wanted || !in_time)
+			return mirror;
+		in_time = gpuvec_store_wait(store, &deadline);
+	}
+}
+
+/*
  * Make this session the updater of a mirror, if rows are to be applied to it.
  * Else NULL, and *state says why.  The caller holds the mutex.
  */
@@ -136,11 +162,9 @@ static gpuvec_mirror *
 claim_for_rows(gpuvec_store *store, const gpuvec_rows *rows, const void *session,
 			   gpuvec_state *state)
 {
-	gpuvec_mirror *mirror = gpuvec_store_find(store, &rows->key, session);
+	gpuvec_mirror *mirror = find_for_rows(store, rows, session, state);
 
-	gpuvec_store_get_state(mirror, state);
-	if (state->state != GPUVEC_READY ||
-		(state->feed == rows->feed && state->applied >= rows->to))
+	if (mirror == NULL)
 		return NULL;
 	if (mirror->updater != NULL || mirror->wanted)
 	{

@@ -35,7 +35,7 @@
 #include "core/nearest.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 12
+#define GPUVEC_PROTOCOL_VERSION 13
 
 /* Largest length of a frame; senders split pages into much shorter frames */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -167,6 +167,10 @@ typedef enum gpuvec_mirror_state
  * `feed` names an index whose insertions are numbered; 0: none.  `applied` is
  * the number up to which the mirror has these insertions.  The engine only
  * stores and compares both.
+ *
+ * The engine keeps records of the feed that the mirror has not applied
+ * (gpuvec_rows): those with the numbers kept_from + 1 .. kept.  kept is 0 if
+ * there are none.
  */
 typedef struct gpuvec_state
 {
@@ -179,6 +183,8 @@ typedef struct gpuvec_state
 								 * rows */
 	uint64_t	feed;
 	uint64_t	applied;
+	uint64_t	kept_from;
+	uint64_t	kept;
 } gpuvec_state;
 
 /*
@@ -305,6 +311,13 @@ typedef struct gpuvec_refresh_once
  * the mirror would get many more pages than rows (GPUVEC_MAX_NEW_PAGES): then
  * pages have to be read.  The state in the answer tells.
  *
+ * With `keep`, they are kept first.  Then all that are kept are applied if the
+ * mirror has this feed, has applied at least the first one's predecessor, and
+ * no session loads or refreshes it.  So records can be sent while a load or
+ * refresh reads pages, without waiting for it.  There may be none (from is
+ * to).  Kept records may get lost.  In the answer state is not LOADING for a
+ * refresh.
+ *
  * `checked` stays, and so do the numbers of pages that the mirror has.  Pages
  * of records get an LSN that no page has (GPUVEC_NO_LSN).
  */
@@ -317,6 +330,8 @@ typedef struct gpuvec_rows
 	uint64_t	feed;
 	uint64_t	from;
 	uint64_t	to;
+	uint32_t	keep;			/* 1: keep those that cannot be applied */
+	uint32_t	padding;
 } gpuvec_rows;
 
 /*

@@ -65,9 +65,11 @@
 
 /*
  * How long the engine waits for rows that the feeder is about to send, before
- * the session sends them
+ * the session sends them, and for many that the engine keeps, before the
+ * session reads pages
  */
 #define PATIENCE_US			5000
+#define KEPT_PATIENCE_US	500000
 
 /* Largest map that is kept, in pages: that of a relation of 32 GB */
 #define MAX_KEPT_PAGES		128
@@ -242,6 +244,22 @@ how_fresh(MirrorConversation *talk)
 		follow_feed(talk);
 }
 
+/* How long it pays to wait until rows of the feed are applied */
+static uint32
+patience(uint64 feed)
+{
+	switch (FeedComing(feed))
+	{
+		case FEED_STUCK:
+			break;
+		case FEED_COMING:
+			return PATIENCE_US;
+		case FEED_CATCHING_UP:
+			return KEPT_PATIENCE_US;
+	}
+	return 0;
+}
+
 /*
  * If the mirror is likely to lack rows, take them, to lay them over its
  * answer.  If they are too many, be patient, provided that the feeder will
@@ -263,9 +281,8 @@ take_tail(MirrorConversation *talk, const gpuvec_state *known)
 	if (from >= need->applied)
 		return;
 	talk->tail = MirrorTailTake(need, from, talk->queries);
-	if (talk->tail == NULL && (known == NULL || known->feed == need->feed) &&
-		FeedIsComing(need->feed))
-		talk->patience_us = PATIENCE_US;
+	if (talk->tail == NULL && (known == NULL || known->feed == need->feed))
+		talk->patience_us = patience(need->feed);
 }
 
 /* How fresh the mirror has to be, given the rows at hand */

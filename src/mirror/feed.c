@@ -91,6 +91,10 @@ typedef struct FeedSlot
 {
 	LWLock		lock;			/* for appending, and for taking the slot */
 	pg_atomic_uint64 used;		/* when the number was last read */
+	pg_atomic_uint64 kept_from; /* hints of the feeder: the engine keeps the
+								 * records with the numbers kept_from + 1 ..
+								 * kept */
+	pg_atomic_uint64 kept;
 
 	/* as in FeedOwner */
 	gpuvec_mirror_key mirror;
@@ -128,6 +132,8 @@ init_feeds(void *part)
 
 		pg_atomic_init_u64(&table->owners[i].feed, 0);
 		pg_atomic_init_u64(&slot->used, 0);
+		pg_atomic_init_u64(&slot->kept_from, 0);
+		pg_atomic_init_u64(&slot->kept, 0);
 		LWLockInitialize(&slot->lock, table->tranche);
 		FeedRingInit(&slot->ring);
 	}
@@ -393,6 +399,8 @@ give_slot(FeedTable *table, int i, const MirrorTarget *target, TimestampTz now)
 	slot->unmarked = GpuvecSharedUnmarked();
 	memcpy(slot->build, target->build, FEED_BUILD_BYTES);
 	pg_atomic_write_u64(&slot->used, now);
+	pg_atomic_write_u64(&slot->kept_from, 0);
+	pg_atomic_write_u64(&slot->kept, 0);
 	FeedRingReset(&slot->ring, ring_room());
 	pg_write_barrier();
 	pg_atomic_write_u64(&owner->feed, ++table->feeds);
@@ -442,17 +450,52 @@ FeedApplied(uint64 feed)
 								  pg_atomic_read_u64(&slot->ring.number));
 }
 
-bool
-FeedIsComing(uint64 feed)
+/* All records behind this number are rows, and in the ring */
+static uint64
+rows_since(FeedRing *ring)
+{
+	uint64		oldest = pg_atomic_read_u64(&ring->oldest);
+
+	return Max(ring->marked, Max(oldest, 1) - 1);
+}
+
+uint64
+FeedRowsSince(uint64 feed)
+{
+	pg_atomic_uint64 *current;
+	FeedSlot   *slot = slot_of(table_in(GpuvecSharedState()), feed, &current);
+
+	return slot == NULL ? 0 : rows_since(&slot->ring);
+}
+
+FeedPace
+FeedComing(uint64 feed)
 {
 	pg_atomic_uint64 *current;
 	FeedSlot   *slot = slot_of(table_in(GpuvecSharedState()), feed, &current);
 	uint64		applied;
+	uint64		since;
 
 	if (slot == NULL || !FeederRuns())
-		return false;
+		return FEED_STUCK;
 	applied = pg_atomic_read_u64(&slot->ring.applied);
-	return applied >= slot->ring.marked && applied + 1 >= pg_atomic_read_u64(&slot->ring.oldest);
+	since = rows_since(&slot->ring);
+	if (applied >= since)
+		return FEED_COMING;
+	return pg_atomic_read_u64(&slot->kept_from) <= applied &&
+		pg_atomic_read_u64(&slot->kept) >= since ? FEED_CATCHING_UP : FEED_STUCK;
+}
+
+void
+FeedNoteKept(uint64 feed, uint64 from, uint64 to)
+{
+	pg_atomic_uint64 *current;
+	FeedSlot   *slot = slot_of(table_in(GpuvecSharedState()), feed, &current);
+
+	if (slot == NULL)
+		return;
+	pg_atomic_write_u64(&slot->kept_from, from);
+	pg_atomic_write_u64(&slot->kept, to);
 }
 
 /* If the slot changes hands meanwhile, a hint is wrong */

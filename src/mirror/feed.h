@@ -48,12 +48,19 @@ extern void FeedRead(const MirrorTarget *target, gpuvec_freshness *need);
 
 /*
  * Hints.  FeedApplied: a number that the feed's mirror is likely to have
- * applied; 0 if nothing is known.  FeedIsComing: true if the feeder will have
- * all records applied in a moment.  FeedNoteState() notes what the engine
- * told.
+ * applied; 0 if nothing is known.  FeedNoteState() notes what the engine told.
+ * FeedComing: will the feeder have all records applied, in a moment, or as
+ * soon as the engine has applied many that it keeps?
  */
+typedef enum FeedPace
+{
+	FEED_STUCK,					/* no */
+	FEED_COMING,
+	FEED_CATCHING_UP
+} FeedPace;
+
 extern uint64 FeedApplied(uint64 feed);
-extern bool FeedIsComing(uint64 feed);
+extern FeedPace FeedComing(uint64 feed);
 extern void FeedNoteState(const gpuvec_state *state);
 
 /* Records of a feed, in the form of GPUVEC_MSG_ROWS */
@@ -94,5 +101,13 @@ typedef struct FeedSlotInfo
 #define FEED_SLOTS		16
 
 extern void FeedSlotRead(int n, FeedSlotInfo *info);
+
+/*
+ * For the worker.  FeedRowsSince: all records behind this number are rows, and
+ * at hand.  FeedNoteKept: the engine keeps the records with the numbers from +
+ * 1 .. to; 0, 0: none.
+ */
+extern uint64 FeedRowsSince(uint64 feed);
+extern void FeedNoteKept(uint64 feed, uint64 from, uint64 to);
 
 #endif							/* GPUVEC_FEED_H */

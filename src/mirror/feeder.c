@@ -19,10 +19,17 @@
  * Where to begin is known by a hint: what the mirror has applied as far as
  * sessions know (FeedApplied).  The engine's answer corrects it.  If the
  * mirror lacks records before those sent, the feeder goes on from there.  If
- * there is no such mirror, it has another feed, or somebody else changes it,
- * the feed is left alone for a delay that grows.  If the records are not all
- * there any more, or not all are rows, pages have to be read.  Only sessions
- * can do that, so the feed is left alone until the hint shows that one has.
+ * there is no such mirror, or it has another feed, the feed is left alone for
+ * a delay that grows.
+ *
+ * If the records are not all there any more, or not all are rows, the feed is
+ * stuck: pages have to be read, and only sessions can do that.  So it is
+ * while a session reads pages for another reason.  That may take a second, in
+ * which more records come than the feed holds.  So the feeder goes on, from a
+ * record that is there, and the engine keeps what the mirror cannot apply
+ * (kept_rows.c).  It does so for KEEP_MS.  If nobody has read pages by then,
+ * it leaves the feed alone until the hint shows that somebody has.  Then it
+ * begins anew, unless the mirror has come to what was kept.
  *
  * If the engine refuses, the feed is left alone, too; if it does not answer,
  * all feeds are.  The feeder never ends for that, and logs an error only if
@@ -69,6 +76,10 @@
 #define BATCH_BYTES		(256 * 1024)
 #define ROUND_BATCHES	16
 
+/* How long a stuck feed is followed, and how often if no record comes */
+#define KEEP_MS			10000
+#define KEEP_ROUND_MS	10
+
 /* Sleep after so long without a record, and end after so long without use */
 #define QUIET_MS		2000
 #define IDLE_MS			300000
@@ -97,6 +108,10 @@ typedef struct Feed
 	uint64		first;			/* a record that waits ... */
 	int64		since;			/* ... since then; 0: none waits */
 	bool		stuck;			/* a session has to read pages */
+	int64		keep_until;		/* meanwhile records are sent until then ... */
+	int64		kept_at;		/* ... as they were then, ... */
+	uint64		kept;			/* ... and the engine keeps those up to this
+								 * one; 0: none */
 	Delay		delay;			/* leave the feed alone */
 } Feed;
 
@@ -168,6 +183,31 @@ static bool
 has_work(const Feed *feed)
 {
 	return feed->number > feed->applied && !feed->stuck;
+}
+
+/* The feed is stuck from here on: records are to be kept for a while */
+static void
+note_stuck(Feed *feed)
+{
+	feed->stuck = true;
+	feed->keep_until = clock_ms() + KEEP_MS;
+	feed->kept = 0;
+}
+
+/* The mirror can do without records that are kept */
+static void
+end_keeping(Feed *feed)
+{
+	feed->keep_until = 0;
+	feed->kept = 0;
+	FeedNoteKept(feed->feed, 0, 0);
+}
+
+/* True if the records of a stuck feed are sent to be kept */
+static bool
+is_keeping(const Feed *feed)
+{
+	return feed->stuck && clock_ms() < feed->keep_until;
 }
 
 /* Note since when records of a feed wait */
@@ -244,7 +284,7 @@ send_rows(const gpuvec_mirror_key *key, const Feed *feed, const FeedRows *rows,
 	const char *reason;
 
 	return GpuvecLinkOpen(false, &reason) == GPUVEC_LINK_READY &&
-		MirrorSendRows(key, feed->feed, rows, state);
+		MirrorSendRows(key, feed->feed, rows, feed->stuck, state);
 }
 
 /*
@@ -281,14 +321,20 @@ apply_rows(const gpuvec_mirror_key *key, Feed *feed, const FeedRows *rows)
 		return false;
 	}
 	note_answer();
-	if (answered && take_state(feed, rows, &state))
+	if (answered && state.state == GPUVEC_LOADING)
 	{
-		end_delay(&feed->delay);
-		me.busy = true;
-		return true;
+		/* pages are being read */
+		note_stuck(feed);
+		feed->kept = rows->from;
 	}
-	lengthen(&feed->delay);
-	return false;
+	else if (!answered || !take_state(feed, rows, &state))
+	{
+		lengthen(&feed->delay);
+		return false;
+	}
+	end_delay(&feed->delay);
+	me.busy = true;
+	return !feed->stuck;
 }
 
 /*
@@ -303,13 +349,86 @@ apply_batch(const FeedSlotInfo *info, Feed *feed)
 
 	if (!FeedCopyRows(feed->feed, feed->applied, feed->number, BATCH_BYTES, &rows))
 	{
-		feed->stuck = true;
+		note_stuck(feed);
 		return false;
 	}
-	feed->stuck = rows.to == rows.from;
+	if (rows.to == rows.from)
+		note_stuck(feed);
 	more = !feed->stuck && is_due(feed, &rows) && apply_rows(&info->key, feed, &rows);
 	pfree(rows.data);
 	return more;
+}
+
+/*
+ * Copy the next records of a stuck feed.  The first ones must be there until
+ * they are copied, so it does not begin with the oldest.  False: try again in
+ * the next round.
+ */
+static bool
+copy_next(const Feed *feed, FeedRows *rows)
+{
+	uint64		since = FeedRowsSince(feed->feed);
+	uint64		from = feed->kept;
+
+	if (from < since)
+		from = since + (Max(feed->number, since) - since) / 4;
+	return FeedCopyRows(feed->feed, from, Max(feed->number, from), BATCH_BYTES, rows);
+}
+
+/*
+ * The engine's answer to records that are to be kept.  If the mirror has come
+ * to them, the feed goes on.  If the mirror does not apply what it could, or
+ * has another feed, keeping is of no use.
+ */
+static void
+take_kept(Feed *feed, const FeedRows *rows, const gpuvec_state *state)
+{
+	bool		mine = state->state == GPUVEC_READY && state->feed == feed->feed;
+
+	feed->kept = state->kept;
+	feed->kept_at = clock_ms();
+	FeedNoteKept(feed->feed, state->kept_from, state->kept);
+	if (mine)
+		FeedNoteState(state);
+	if (mine && state->applied >= rows->to)
+	{
+		feed->applied = feed->hint = state->applied;
+		feed->stuck = false;
+		end_keeping(feed);
+	}
+	else if (mine && state->kept != 0 && state->kept_from <= state->applied)
+		end_keeping(feed);
+}
+
+/*
+ * Send the next records of a stuck feed, or, now and then, none: what is kept
+ * may have to be applied
+ */
+static void
+keep_batch(const FeedSlotInfo *info, Feed *feed)
+{
+	FeedRows	rows;
+	gpuvec_state state;
+	bool		answered;
+
+	if (!copy_next(feed, &rows))
+		return;
+	if (!is_due(feed, &rows) && clock_ms() - feed->kept_at < KEEP_ROUND_MS)
+	{
+		pfree(rows.data);
+		return;
+	}
+	me.busy = true;
+	me.served = feed;
+	answered = send_rows(&info->key, feed, &rows, &state);
+	me.served = NULL;
+	if (answered)
+		take_kept(feed, &rows, &state);
+	if (answered || GpuvecLinkRefusal() != NULL)
+		note_answer();
+	else
+		back_off();
+	pfree(rows.data);
 }
 
 /* Look at the feed in a slot, and apply what is due */
@@ -324,6 +443,10 @@ serve_slot(int slot)
 	for (int i = 0; i < ROUND_BATCHES && has_work(feed); i++)
 		if (!apply_batch(&info, feed))
 			break;
+	if (is_keeping(feed))
+		keep_batch(&info, feed);
+	else if (feed->kept != 0)
+		end_keeping(feed);
 	note_waiting(slot, feed);
 }
 

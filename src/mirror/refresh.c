@@ -496,9 +496,11 @@ refresh_many(MirrorRefresh *refresh)
 
 bool
 MirrorSendRows(const gpuvec_mirror_key *key, uint64 feed, const FeedRows *rows,
-			   gpuvec_state *state)
+			   bool keep, gpuvec_state *state)
 {
-	gpuvec_rows head = {.key = *key, .feed = feed, .from = rows->from, .to = rows->to};
+	gpuvec_rows head = {
+		.key = *key, .feed = feed, .from = rows->from, .to = rows->to, .keep = keep
+	};
 	GpuvecPiece pieces[2] = {{&head, sizeof(head)}, {rows->data, rows->bytes}};
 	GpuvecReply reply;
 
@@ -537,7 +539,7 @@ refresh_rows(MirrorRefresh *refresh, bool *sent)
 		FeedCopyRows(need->feed, state->applied, need->applied, MaxAllocSize, &rows);
 	if (!*sent)
 		return true;
-	ok = MirrorSendRows(&refresh->target->key, need->feed, &rows, state);
+	ok = MirrorSendRows(&refresh->target->key, need->feed, &rows, false, state);
 	*sent = state->state != GPUVEC_READY || state->feed != need->feed ||
 		state->applied != rows.from;
 	pfree(rows.data);

@@ -35,9 +35,10 @@ extern bool MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_fre
 /*
  * Send records of a feed to the engine.  Sets *state to the mirror's state;
  * the mirror may be absent, or another session may be changing it (LOADING).
+ * With `keep`, the engine keeps what the mirror cannot apply yet.
  */
 extern bool MirrorSendRows(const gpuvec_mirror_key *key, uint64 feed, const FeedRows *rows,
-						   gpuvec_state *state);
+						   bool keep, gpuvec_state *state);
 
 /*
  * Make sure that a mirror is as fresh as `need`, which the caller read after

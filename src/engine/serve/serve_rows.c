@@ -91,6 +91,8 @@ parse_rows(const gpuvec_session *s, const gpuvec_request *request, gpuvec_rows *
 	memcpy(rows, request->data, sizeof(*rows));
 	if (gpuvec_kind_of(&rows->key)->take_fed == NULL || rows->feed == 0)
 		return gpuvec_violation(error, "The mirror has no feed.");
+	if (rows->keep > 1)
+		return gpuvec_violation(error, "ROWS are to be kept or not.");
 	return check_records(rows, request->data + sizeof(*rows), request->data + request->length,
 						 error);
 }
@@ -104,8 +106,8 @@ gpuvec_serve_rows(gpuvec_session *s, const gpuvec_request *request)
 	bool		ok;
 
 	if (!parse_rows(s, request, &rows, &error) ||
-		!gpuvec_update_rows(&s->server->store, &rows, request->data + sizeof(rows), s, &state,
-							&error))
+		!gpuvec_update_rows(&s->server->store, &rows, request->data + sizeof(rows),
+							request->length - sizeof(rows), s, &state, &error))
 		return gpuvec_answer_error(s, request, &error);
 	ok = gpuvec_answer(s, request, GPUVEC_MSG_STATE, &state, sizeof(state));
 	gpuvec_merger_wake(&s->server->store);

@@ -155,6 +155,7 @@ gpuvec_store_unlist(gpuvec_store *store, gpuvec_mirror *mirror)
 	mirror->listed = false;
 	mirror->device->used -= mirror->charged;
 	mirror->charged = 0;
+	gpuvec_kept_drop(store, mirror);
 	mirror->refs--;
 	gpuvec_store_changed(store);
 }
@@ -188,6 +189,7 @@ gpuvec_store_get_state(const gpuvec_mirror *mirror, gpuvec_state *state)
 	state->nids = mirror->nids;
 	state->feed = mirror->feed;
 	state->applied = mirror->applied;
+	gpuvec_kept_state(mirror, state);
 }
 
 void

@@ -9,6 +9,7 @@
  * sweep.c			dropping mirrors whose table or index is gone
  * update*.c		loading and refreshing a mirror, and applying rows of a
  *				feed to it (mirror_update.h)
+ * kept_rows.c		rows of a feed that cannot be applied yet
  * mirror_kind.h	what a mirror may hold
  * page_numbers.c	which refresh last read a page
  * fingerprint.c	checksums that tell whether a page's rows have changed
@@ -25,6 +26,7 @@
 #include "engine/backend.h"
 #include "engine/store/fingerprint.h"
 #include "engine/options.h"
+#include "engine/store/kept_rows.h"
 #include "engine/store/page_numbers.h"
 #include "engine/scheduler.h"
 #include "engine/thread_pool.h"
@@ -118,6 +120,7 @@ typedef struct gpuvec_mirror
 	uint64_t	rows_applied;	/* rows that they brought */
 	uint64_t	page_rows;		/* rows that refreshes brought */
 	int64_t		last_use;		/* microseconds since the UNIX epoch */
+	gpuvec_kept_rows kept;		/* rows of a feed for later */
 	char	   *files;			/* paths of the files without which the mirror
 								 * is useless, each with its NUL (sweep.c); or
 								 * NULL */
@@ -143,6 +146,7 @@ typedef struct gpuvec_store
 	uint64_t	last_refresh;	/* number of the last refresh; never reused
 								 * while the engine runs */
 	uint64_t	evictions;
+	size_t		kept_bytes;		/* bytes of rows that are kept for mirrors */
 	int64_t		started;
 } gpuvec_store;
 

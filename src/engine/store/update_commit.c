@@ -193,6 +193,7 @@ publish_pages(gpuvec_update *update, const gpuvec_commit *commit)
 	mirror->numbers = update->numbers;
 	mirror->nblocks = commit->nblocks;
 	publish_positions(mirror, commit);
+	gpuvec_kept_trim(update->store, mirror);
 	count_update(update, rows);
 	update->numbers = old;
 }

@@ -205,9 +205,10 @@ apply(gpuvec_update *update, const gpuvec_rows *rows, gpuvec_state *state, gpuve
 	return false;
 }
 
-bool
-gpuvec_update_rows(gpuvec_store *store, const gpuvec_rows *rows, const char *records,
-				   const void *session, gpuvec_state *state, gpuvec_error *error)
+/* Apply records, if the mirror comes to them */
+static bool
+apply_records(gpuvec_store *store, const gpuvec_rows *rows, const char *records,
+			  const void *session, gpuvec_state *state, gpuvec_error *error)
 {
 	gpuvec_update *update = gpuvec_update_begin_rows(store, rows, session, state, error);
 
@@ -219,4 +220,40 @@ gpuvec_update_rows(gpuvec_store *store, const gpuvec_rows *rows, const char *rec
 		return apply(update, rows, state, error);
 	gpuvec_update_end(update);
 	return false;
+}
+
+/*
+ * Apply the kept records, until the mirror has them all or something is in
+ * the way
+ */
+static bool
+apply_kept(gpuvec_store *store, const gpuvec_rows *rows, const void *session,
+		   gpuvec_state *state, gpuvec_error *error)
+{
+	gpuvec_rows next;
+	char	   *records;
+	bool		ok = true;
+	bool		applied = true;
+
+	while (ok && applied &&
+		   (records = gpuvec_kept_next(store, rows, session, &next, state, error)) != NULL)
+	{
+		ok = apply_records(store, &next, records, session, state, error);
+		applied = state->state == GPUVEC_READY && state->applied >= next.to;
+		free(records);
+	}
+	if (!ok || error->message[0] != '\0')
+		return false;
+	gpuvec_store_stat(store, &rows->key, session, state);
+	return true;
+}
+
+bool
+gpuvec_update_rows(gpuvec_store *store, const gpuvec_rows *rows, const char *records,
+				   size_t bytes, const void *session, gpuvec_state *state, gpuvec_error *error)
+{
+	if (!rows->keep)
+		return apply_records(store, rows, records, session, state, error);
+	return gpuvec_kept_add(store, rows, records, bytes, session, error) &&
+		apply_kept(store, rows, session, state, error);
 }

@@ -21,6 +21,7 @@
  *	 slow-commit:MS		publishing takes MS milliseconds longer
  *	 slow-rows:MS		applying rows of a feed takes MS milliseconds longer
  *	 refuse-rows		rows of a feed are not applied: pages have to be read
+ *	 kept-bytes:N		so many bytes of rows are kept for later
  *	 patience:MS		a search that waits for its mirror does so up to MS
  *	 slow-merge:MS		a merge waits for MS before it publishes
  *	 slow-sort:MS		a merge of large segments waits for MS more

@@ -13,6 +13,7 @@ extern void test_rows_pages(void);
 extern void test_rows_messages(void);
 extern void test_rows_violations(void);
 extern void test_rows_busy(void);
+extern void test_rows_kept(void);
 extern void test_rows_memory(void);
 extern void test_rows_merges(void);
 extern void test_rows_concurrency(void);

@@ -2078,6 +2078,7 @@ static const struct
 	{"rows_messages", test_rows_messages},
 	{"rows_violations", test_rows_violations},
 	{"rows_busy", test_rows_busy},
+	{"rows_kept", test_rows_kept},
 	{"rows_memory", test_rows_memory},
 	{"rows_merges", test_rows_merges},
 	{"rows_concurrency", test_rows_concurrency},

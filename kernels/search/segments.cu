@@ -250,7 +250,8 @@ adopt_livemaps(gpuvec_backend *backend, gpuvec_livemap *const *maps, uint32_t n,
 	}
 	for (uint32_t i = 0; i < n; i++)
 	{
-		free_in_stream(((struct cuda_livemap *) maps[i]->device)->bits, b->device.side_stream.get());
+		free_in_stream(((struct cuda_livemap *) maps[i]->device)->bits,
+					   b->device.side_stream.get());
 		maps[i]->backend = backend;
 	}
 	return true;

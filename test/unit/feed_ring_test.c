@@ -360,16 +360,24 @@ pages_right(FeedRing *ring, const BlockNumber *pages, uint64 from, bool *told, u
 	return ok;
 }
 
-/* Append a row on some page below `limit`, and return the page */
-static BlockNumber
-append_row(FeedRing *ring, BlockNumber limit)
+/* Append n rows on pages below `limit`, and note their pages by number */
+static void
+append_rows(FeedRing *ring, BlockNumber limit, uint32 n, BlockNumber *pages)
 {
 	uint16		values[FEED_MOST_BYTES / 2];
-	gpuvec_feed_record record = make_record(MIXED_ROWS, pg_atomic_read_u64(&ring->number) + 1, values);
+	FeedBatch	batch;
 
-	record.block = scramble(record.block) % limit;
-	append_record(ring, &record, values);
-	return record.block;
+	batch.n = batch.bytes = 0;
+	for (uint32 i = 0; i < n; i++)
+	{
+		uint64		number = pg_atomic_read_u64(&ring->number) + 1 + batch.n;
+		gpuvec_feed_record record = make_record(MIXED_ROWS, number, values);
+
+		pages[number] = record.block = scramble(record.block) % limit;
+		if (!FeedBatchAdd(&batch, &record, values))
+			break;
+	}
+	FeedRingAppend(ring, &batch);
 }
 
 /*
@@ -380,19 +388,20 @@ static void
 test_lost(BlockNumber limit, bool applies, bool tells)
 {
 	FeedRing   *ring = new_ring(FEED_RING_LEAST + 8);
-	BlockNumber *pages = malloc((LOST_ROWS + 1) * sizeof(BlockNumber));
+	BlockNumber *pages = malloc((LOST_ROWS + FEED_BATCH_RECORDS) * sizeof(BlockNumber));
 	bool		right = true;
 	bool		current = true;
 	bool		all = true;
 	uint64		applied = 0;
 
-	for (uint64 i = 1; i <= LOST_ROWS; i++)
+	for (uint64 i = 0; i < LOST_ROWS;)
 	{
 		uint64		random = scramble(i);
 		bool		told;
 		uint32		listed;
 
-		pages[i] = append_row(ring, limit);
+		append_rows(ring, limit, random % 7 == 0 ? random / 7 % 20 + 1 : 1, pages);
+		i = pg_atomic_read_u64(&ring->number);
 		if (applies && random % 1000 == 0)
 			FeedRingApplied(ring, applied = i - random / 1000 % 2 * (i - applied) / 2);
 		if (random % 100 > 1)

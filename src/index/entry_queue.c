@@ -306,9 +306,9 @@ note_conflicts_of(const PlannedStmt *statement)
 
 /*
  * A query begins, perhaps with parallel workers, which do not know the
- * entries and rows that wait in this process.  A query that only reads, in this process, needs no
- * flush here, as its index scans flush.  The function of an index may run
- * such a query for each row.
+ * entries and rows that wait in this process.  A query that only reads, in
+ * this process, needs no flush here, as its index scans flush.  The function
+ * of an index may run such a query for each row.
  */
 static void
 queue_executor_start(QueryDesc *query, int flags)

@@ -56,9 +56,10 @@
  *
  * Locks.  Who appends has the slot's lock, for some 100 ns; so it is waited
  * for without sleeping at first.  Rows are appended together (feed_queue.c).
- * Who takes a slot has the table's lock, then the slot's.  Searches read without a lock.  The number of the
- * feed tells them whether all that they have read is of one feed: it is set
- * to 0 before anything of the slot changes hands, and is never given again.
+ * Who takes a slot has the table's lock, then the slot's.  Searches read
+ * without a lock.  The number of the feed tells them whether all that they
+ * have read is of one feed: it is set to 0 before anything of the slot
+ * changes hands, and is never given again.
  *
  *-------------------------------------------------------------------------
  */

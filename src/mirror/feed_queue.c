@@ -5,8 +5,7 @@
  *
  * Many sessions that append to one feed, row by row, wait for its lock most
  * of the time.  So the rows of a transaction wait here, and are appended
- * together.  A row waits no longer than its transaction may change nothing
- * about it that others learn of:
+ * together.  How long may a row wait?
  *
  *	 - Rows are handed over before the commit, and before the transaction is
  *	   prepared.  No snapshot of another session sees them before that.
@@ -91,22 +90,17 @@ drop_from(SubTransactionId writer)
 static void
 queue_xact_callback(XactEvent event, void *arg)
 {
-	switch (event)
+	if (event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE)
 	{
-		case XACT_EVENT_PRE_COMMIT:
-		case XACT_EVENT_PRE_PREPARE:
-			FeedQueueFlush();
-			/* other extensions may still insert rows */
-			ending = true;
-			break;
-		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_PREPARE:
-		case XACT_EVENT_ABORT:
-			drop_from(InvalidSubTransactionId);
-			ending = false;
-			break;
-		default:
-			break;
+		FeedQueueFlush();
+		/* other extensions may still insert rows */
+		ending = true;
+	}
+	else if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_PREPARE ||
+			 event == XACT_EVENT_ABORT)
+	{
+		drop_from(InvalidSubTransactionId);
+		ending = false;
 	}
 }
 

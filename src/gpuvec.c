@@ -19,6 +19,7 @@
 #include "mirror/autoprewarm.h"
 #include "mirror/facts.h"
 #include "mirror/feed.h"
+#include "mirror/feed_queue.h"
 #include "mirror/feeder.h"
 #include "mirror/refreshing.h"
 #include "miscadmin.h"
@@ -38,6 +39,7 @@ _PG_init(void)
 	MarkGUCPrefixReserved("gpuvec");
 
 	FeedInit();
+	FeedQueueInit();
 	FeederInit();
 	FactsInit();
 	RefreshingInit();

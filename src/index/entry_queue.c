@@ -46,6 +46,7 @@
 #include "executor/executor.h"
 #include "index/entry_queue.h"
 #include "mirror/feed.h"
+#include "mirror/feed_queue.h"
 #include "nodes/plannodes.h"
 #include "storage/bufmgr.h"
 #include "utils/memutils.h"
@@ -154,7 +155,7 @@ is_own_row(ItemPointer root, uint16 row, void *arg)
 		(row == 0 || row_number(rows->heap, root, false) == row);
 }
 
-/* Hand over the rows of a batch, whose entries were written */
+/* Hand over the rows of a batch, whose entries were written, all at once */
 static void
 hand_over(Relation index, const EntryBatch *batch)
 {
@@ -170,6 +171,7 @@ hand_over(Relation index, const EntryBatch *batch)
 		else
 			FeedMark(index, ItemPointerGetBlockNumber(&entry.root));
 	}
+	FeedQueueFlush();
 }
 
 /* Write the entries that wait for an open index */
@@ -304,20 +306,28 @@ note_conflicts_of(const PlannedStmt *statement)
 
 /*
  * A query begins, perhaps with parallel workers, which do not know the
- * entries that wait here.  A query that only reads, in this process, needs no
- * flush here, as its index scans flush.  The function of an index may run
- * such a query for each row.
+ * entries and rows that wait in this process.  A query that only reads, in
+ * this process, needs no flush here, as its index scans flush.  The function
+ * of an index may run such a query for each row.
  */
 static void
 queue_executor_start(QueryDesc *query, int flags)
 {
 	if (query->operation != CMD_SELECT || query->plannedstmt->parallelModeNeeded)
 		EntryQueueFlush();
+	if (query->plannedstmt->parallelModeNeeded)
+		FeedQueueFlush();
 	note_conflicts_of(query->plannedstmt);
 	if (prev_executor_start)
 		prev_executor_start(query, flags);
 	else
 		standard_ExecutorStart(query, flags);
+}
+
+bool
+EntryQueueSpeculates(void)
+{
+	return speculating;
 }
 
 void

@@ -26,6 +26,12 @@ extern void EntryQueueInit(void);
  */
 extern void EntryQueueAdd(Relation heap, Relation index, ItemPointer root, struct varlena *value);
 
+/*
+ * True if this transaction began a statement that may insert rows
+ * speculatively
+ */
+extern bool EntryQueueSpeculates(void);
+
 /* Write all entries that wait */
 extern void EntryQueueFlush(void);
 

@@ -17,8 +17,10 @@
 
 #include "access/amvalidate.h"
 #include "access/detoast.h"
+#include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/reloptions.h"
+#include "access/tableam.h"
 #include "catalog/pg_amop.h"
 #include "catalog/pg_opclass.h"
 #include "catalog/pg_opfamily.h"
@@ -29,6 +31,7 @@
 #include "index/entry_queue.h"
 #include "index/index_am.h"
 #include "mirror/feed.h"
+#include "mirror/feed_queue.h"
 #include "mirror/feed_ring.h"
 #include "storage/bufmgr.h"
 #include "utils/catcache.h"
@@ -51,10 +54,12 @@ GpuvecStrategyMeasure(StrategyNumber strategy)
  * Hand over a row.  Large values are not detoasted for this: the page that
  * has the row is read when it is needed.  Nor does an index hand over rows
  * that is not valid: CREATE INDEX CONCURRENTLY adds rows of other
- * transactions, at any time after these have inserted them.
+ * transactions, at any time after these have inserted them.  A row that may
+ * be killed while its transaction goes on must not wait (feed_queue.c): one
+ * that was inserted speculatively, or that is not in a heap.
  */
 static void
-hand_over(Relation index, ItemPointer tid, Datum value, bool isnull)
+hand_over(Relation heap, Relation index, ItemPointer tid, Datum value, bool isnull)
 {
 	struct varlena *set;
 
@@ -66,6 +71,8 @@ hand_over(Relation index, ItemPointer tid, Datum value, bool isnull)
 	}
 	set = isnull ? NULL : PG_DETOAST_DATUM_PACKED(value);
 	FeedRow(index, tid, set);
+	if (EntryQueueSpeculates() || heap->rd_tableam != GetHeapamTableAmRoutine())
+		FeedQueueFlush();
 	if (set != NULL && set != (struct varlena *) DatumGetPointer(value))
 		pfree(set);
 }
@@ -84,7 +91,7 @@ gpuvec_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid, Rela
 	if (EntriesKept(index))
 		EntryQueueAdd(heap, index, tid, isnull[0] ? NULL : PG_DETOAST_DATUM_PACKED(values[0]));
 	else if (FeedTaken(index))
-		hand_over(index, tid, values[0], isnull[0]);
+		hand_over(heap, index, tid, values[0], isnull[0]);
 	return false;
 }
 

@@ -54,10 +54,12 @@
  * moved, the slot does not count any more, and comes back as another feed,
  * too.
  *
- * Locks.  Who appends has the slot's lock.  Who takes a slot has the table's
- * lock, then the slot's.  Searches read without a lock.  The number of the
- * feed tells them whether all that they have read is of one feed: it is set
- * to 0 before anything of the slot changes hands, and is never given again.
+ * Locks.  Who appends has the slot's lock, for some 100 ns; so it is waited
+ * for without sleeping at first.  Rows are appended together (feed_queue.c).
+ * Who takes a slot has the table's lock, then the slot's.  Searches read
+ * without a lock.  The number of the feed tells them whether all that they
+ * have read is of one feed: it is set to 0 before anything of the slot
+ * changes hands, and is never given again.
  *
  *-------------------------------------------------------------------------
  */
@@ -66,15 +68,24 @@
 #include "access/xact.h"
 #include "link/shared.h"
 #include "mirror/feed.h"
+#include "mirror/feed_queue.h"
 #include "mirror/feed_ring.h"
 #include "mirror/feeder.h"
 #include "mirror/mirror.h"
 #include "miscadmin.h"
 #include "storage/lwlock.h"
+#include "storage/spin.h"
 #include "utils/timestamp.h"
 
 #define TRANCHE_NAME	"gpuvec feed"
 #define FEED_BUILD_BYTES 16
+
+/*
+ * How often to try for a slot's lock before sleeping.  The n-th pause takes n
+ * times as long as the first: all together some microseconds, less than a
+ * sleep and a wake-up.
+ */
+#define LOCK_TRIES		20
 
 /* The index that a slot belongs to; written by who takes the slot */
 typedef struct FeedOwner
@@ -86,10 +97,11 @@ typedef struct FeedOwner
 								 * is changing hands */
 } FeedOwner;
 
-/* One feed, in shared memory */
+/* One feed, in shared memory.  The gaps are as in FeedRing. */
 typedef struct FeedSlot
 {
 	LWLock		lock;			/* for appending, and for taking the slot */
+	char		gap[PG_CACHE_LINE_SIZE];
 	pg_atomic_uint64 used;		/* when the number was last read */
 	pg_atomic_uint64 kept_from; /* hints of the feeder: the engine keeps the
 								 * records with the numbers kept_from + 1 ..
@@ -166,15 +178,22 @@ table_in(GpuvecShared *state)
 	return table;
 }
 
+FeedIndex
+FeedIndexOf(Relation index)
+{
+	FeedIndex	result = {.index = RelationGetRelid(index), .relfilenumber = GpuvecRelFile(index)};
+
+	return result;
+}
+
 /*
  * True if the slot of this owner is that of this index.  Without the slot's
  * lock the answer may be out of date.
  */
 static bool
-is_owner(FeedOwner *owner, Relation index)
+is_owner(FeedOwner *owner, const FeedIndex *index)
 {
-	return owner->index == RelationGetRelid(index) &&
-		owner->relfilenumber == GpuvecRelFile(index) &&
+	return owner->index == index->index && owner->relfilenumber == index->relfilenumber &&
 		owner->database == MyDatabaseId && pg_atomic_read_u64(&owner->feed) != 0;
 }
 
@@ -191,12 +210,26 @@ slot_of(FeedTable *table, uint64 feed, pg_atomic_uint64 **current)
 	return NULL;
 }
 
+/* Take the lock of a slot, to append */
+static void
+lock_to_append(LWLock *lock)
+{
+	for (int i = 0; i < LOCK_TRIES; i++)
+	{
+		if (LWLockConditionalAcquire(lock, LW_EXCLUSIVE))
+			return;
+		for (int pause = 0; pause <= i; pause++)
+			SPIN_DELAY();
+	}
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+}
+
 /*
  * The next slot of this index, from number *i on, locked.  *i is then behind
  * it.  NULL: there is no other.
  */
 static FeedSlot *
-lock_slot(FeedTable *table, Relation index, int *i)
+lock_slot(FeedTable *table, const FeedIndex *index, int *i)
 {
 	while (table != NULL && *i < FEED_SLOTS)
 	{
@@ -205,7 +238,7 @@ lock_slot(FeedTable *table, Relation index, int *i)
 
 		if (is_owner(owner, index))
 		{
-			LWLockAcquire(&slot->lock, LW_EXCLUSIVE);
+			lock_to_append(&slot->lock);
 			if (is_owner(owner, index))
 				return slot;
 			LWLockRelease(&slot->lock);
@@ -218,16 +251,17 @@ bool
 FeedTaken(Relation index)
 {
 	FeedTable  *table = table_in(GpuvecSharedToMark());
+	FeedIndex	key = FeedIndexOf(index);
 
 	for (int i = 0; table != NULL && i < FEED_SLOTS; i++)
-		if (is_owner(&table->owners[i], index))
+		if (is_owner(&table->owners[i], &key))
 			return true;
 	return false;
 }
 
-/* Append a record to all slots of an index */
-static void
-append(Relation index, const gpuvec_feed_record *record, const void *values)
+/* Append records to all slots of an index */
+void
+FeedAppend(const FeedIndex *index, const FeedBatch *batch)
 {
 	FeedTable  *table = table_in(GpuvecSharedToMark());
 	FeedSlot   *slot;
@@ -235,10 +269,22 @@ append(Relation index, const gpuvec_feed_record *record, const void *values)
 
 	while ((slot = lock_slot(table, index, &i)) != NULL)
 	{
-		FeedRingAppend(&slot->ring, record, values);
+		FeedRingAppend(&slot->ring, batch);
 		LWLockRelease(&slot->lock);
 		FeederWake();
 	}
+}
+
+/* Append a record at once */
+static void
+append(Relation index, const gpuvec_feed_record *record, const void *values)
+{
+	FeedIndex	key = FeedIndexOf(index);
+	FeedBatch	batch;
+
+	batch.n = batch.bytes = 0;
+	(void) FeedBatchAdd(&batch, record, values);
+	FeedAppend(&key, &batch);
 }
 
 void
@@ -270,17 +316,28 @@ FeedIds(Relation index, ItemPointer root, const void *ids, uint32 len)
 	if (len > FEED_MOST_BYTES / sizeof(uint16))
 		FeedMark(index, record.block);
 	else
-		append(index, &record, ids);
+		FeedQueueAdd(index, &record, ids);
 }
 
-/* Whatever the mirror has under the root of a row without a set is not it */
+/* Hand over that a root has no set, whatever the mirror has under it */
+static void
+feed_no_set(Relation index, ItemPointer root)
+{
+	uint16		line = mirror_line(ItemPointerGetOffsetNumber(root), false);
+	gpuvec_feed_record record = {
+		.kind = GPUVEC_FEED_GONE,
+		.block = ItemPointerGetBlockNumber(root),
+		.len = 1
+	};
+
+	FeedQueueAdd(index, &record, &line);
+}
+
 void
 FeedRow(Relation index, ItemPointer root, struct varlena *set)
 {
-	OffsetNumber line = ItemPointerGetOffsetNumber(root);
-
 	if (set == NULL)
-		FeedGone(index, ItemPointerGetBlockNumber(root), &line, 1);
+		feed_no_set(index, root);
 	else
 		FeedIds(index, root, VARDATA_ANY(set), VARSIZE_ANY_EXHDR(set) / sizeof(uint16));
 }
@@ -308,8 +365,9 @@ static bool
 slot_counts(FeedTable *table, int i, const MirrorTarget *target)
 {
 	const FeedSlot *slot = &table->slots[i];
+	FeedIndex	index = FeedIndexOf(target->index);
 
-	return is_owner(&table->owners[i], target->index) &&
+	return is_owner(&table->owners[i], &index) &&
 		memcmp(slot->build, target->build, FEED_BUILD_BYTES) == 0 &&
 		slot->unmarked == GpuvecSharedUnmarked();
 }
@@ -358,11 +416,12 @@ read_slot(FeedTable *table, const MirrorTarget *target, TimestampTz now, gpuvec_
 static int
 choose_slot(FeedTable *table, Relation index, TimestampTz now)
 {
+	FeedIndex	key = FeedIndexOf(index);
 	int			oldest = 0;
 
 	for (int i = 0; i < FEED_SLOTS; i++)
 	{
-		if (pg_atomic_read_u64(&table->owners[i].feed) == 0 || is_owner(&table->owners[i], index))
+		if (pg_atomic_read_u64(&table->owners[i].feed) == 0 || is_owner(&table->owners[i], &key))
 			return i;
 		if (pg_atomic_read_u64(&table->slots[i].used) < pg_atomic_read_u64(&table->slots[oldest].used))
 			oldest = i;
@@ -429,6 +488,8 @@ FeedRead(const MirrorTarget *target, gpuvec_freshness *need)
 	FeedTable  *table = table_in(GpuvecSharedState());
 	TimestampTz now = GetCurrentStatementStartTimestamp();
 
+	/* our snapshot sees our own rows */
+	FeedQueueFlush();
 	if (table == NULL || RecoveryInProgress())
 		return;
 	if (!read_slot(table, target, now, need))

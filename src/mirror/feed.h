@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "core/protocol.h"
+#include "mirror/feed_ring.h"
 #include "mirror/mirror.h"
 #include "storage/block.h"
 #include "storage/itemptr.h"
@@ -25,8 +26,9 @@ extern void FeedInit(void);
  *
  * FeedTaken	true if some mirror follows the index.  If not, the other
  *				functions do nothing.
- * FeedRow		hands over a row with a new root; set is not toasted, NULL if
- *				the row has none
+ * FeedRow		hands over a row with a new root, which this transaction has
+ *				just inserted; set is not toasted, NULL if the row has none.
+ *				The row may wait in this session (feed_queue.c).
  * FeedIds		the same with ids, which need not be aligned
  * FeedGone		the rows of these roots of a page are about to be reused
  * FeedMark		a page has to be read
@@ -38,6 +40,18 @@ extern void FeedIds(Relation index, ItemPointer root, const void *ids, uint32 le
 extern void FeedGone(Relation index, BlockNumber block, const OffsetNumber *roots, int n);
 extern void FeedMark(Relation index, BlockNumber block);
 extern void FeedMarkAll(Relation index);
+
+/* A file of an index of this database */
+typedef struct FeedIndex
+{
+	Oid			index;
+	Oid			relfilenumber;
+} FeedIndex;
+
+extern FeedIndex FeedIndexOf(Relation index);
+
+/* Append records to the feeds of an index, at once */
+extern void FeedAppend(const FeedIndex *index, const FeedBatch *batch);
 
 /*
  * For a search, after its snapshot was taken: sets in *need the feed of the

@@ -8,15 +8,17 @@
  * record lies across the end of data[]: what is left there is filled by
  * GPUVEC_FEED_PAD, of which only the kind is written, as there may be as few
  * as 8 bytes.  ends[] has the position behind each record, and so the one of
- * the next.
+ * the next.  blocks[] has the page of each record, as whoever gives a record
+ * up would wait for the memory where it lies.
  *
- * Writers have the ring's lock.  A writer
+ * Writers have the ring's lock.  A writer appends a run of records, those
+ * that lie one behind another:
  *
- *	 1. gives up the oldest records until there is room: `oldest` goes up;
+ *	 1. it gives up the oldest records until there is room: `oldest` goes up;
  *	 2. write barrier;
- *	 3. writes the record and its end;
+ *	 3. writes the records, their ends and pages;
  *	 4. write barrier;
- *	 5. publishes the record: `number` goes up.
+ *	 5. publishes the records: `number` goes up.
  *
  * A reader takes no lock, and may be stopped anywhere for as long as it takes
  * the ring to go round several times.  It
@@ -100,16 +102,6 @@ at_position(FeedRing *ring, uint64 position)
 	return (gpuvec_feed_record *) (ring->data + position % ring->room);
 }
 
-/* The record that follows a position; the ring is locked */
-static const gpuvec_feed_record *
-next_record(FeedRing *ring, uint64 position)
-{
-	const gpuvec_feed_record *record = at_position(ring, position);
-
-	/* the filler goes to the end of data[] */
-	return record->kind == GPUVEC_FEED_PAD ? (const gpuvec_feed_record *) ring->data : record;
-}
-
 static bool
 has_bit(const FeedLost *lost, uint32 n)
 {
@@ -143,21 +135,40 @@ clear_lost(FeedLost *lost, uint64 from)
 	lost->from = from;
 }
 
-/* Remember the page of a record that is given up */
+/* Remember a page of a record that is given up */
 static void
-note_lost(FeedLost *lost, const gpuvec_feed_record *record)
+note_lost(FeedLost *lost, BlockNumber block)
 {
-	lost->count++;
-	if (record->kind == GPUVEC_FEED_ALL)
-		return;					/* `swept` tells */
-	while (record->block >> lost->shift >= FEED_LOST_BITS)
+	while (block >> lost->shift >= FEED_LOST_BITS)
 		fold(lost);
-	set_bit(lost, record->block >> lost->shift);
+	set_bit(lost, block >> lost->shift);
 }
 
-/* Give up the oldest record.  The bitmap has those in (lost.from, oldest). */
+/* Remember the pages of the records with the numbers from .. to - 1 */
 static void
-give_up(FeedRing *ring, uint64 oldest)
+note_all_lost(FeedRing *ring, uint64 from, uint64 to)
+{
+	BlockNumber noted = InvalidBlockNumber;
+
+	for (uint64 number = from; number < to; number++)
+	{
+		BlockNumber block = ring->blocks[number % FEED_RING_RECORDS];
+
+		ring->lost.count++;
+		/* rows of one page often come together; of all pages `swept` tells */
+		if (block == noted || block == InvalidBlockNumber)
+			continue;
+		note_lost(&ring->lost, block);
+		noted = block;
+	}
+}
+
+/*
+ * Give up the records with the numbers oldest .. to - 1, at least one.  The
+ * bitmap has those in (lost.from, oldest).
+ */
+static void
+give_up(FeedRing *ring, uint64 oldest, uint64 to)
 {
 	FeedLost   *lost = &ring->lost;
 	uint64		applied = pg_atomic_read_u64(&ring->applied);
@@ -165,57 +176,123 @@ give_up(FeedRing *ring, uint64 oldest)
 	if (lost->from < oldest - 1 && applied >= oldest - 1)
 		clear_lost(lost, oldest - 1);
 	if (applied >= oldest)
-		lost->from = oldest;
-	else
-		note_lost(lost, next_record(ring, end_of(ring, oldest - 1)));
+		lost->from = Min(applied, to - 1);
+	note_all_lost(ring, Max(oldest, applied + 1), to);
 }
 
-/* Give up records until one with this number fits, which ends at `end` */
+/* Give up records until those up to this number fit, which end at `end` */
 static void
 make_room(FeedRing *ring, uint64 number, uint64 end)
 {
 	uint64		oldest = pg_atomic_read_u64(&ring->oldest);
+	uint64		to = oldest;
 
-	while (end - end_of(ring, oldest - 1) > ring->room || number - oldest + 1 >= FEED_RING_RECORDS)
-		give_up(ring, oldest++);
-	pg_atomic_write_u64(&ring->oldest, oldest);
+	while (end - end_of(ring, to - 1) > ring->room || number - to + 1 >= FEED_RING_RECORDS)
+		to++;
+	if (to == oldest)
+		return;
+	give_up(ring, oldest, to);
+	pg_atomic_write_u64(&ring->oldest, to);
 }
 
-/* Write a record and its values at a position */
-static void
-put_record(FeedRing *ring, uint64 position, const gpuvec_feed_record *record, const void *values)
+bool
+FeedBatchAdd(FeedBatch *batch, const gpuvec_feed_record *record, const void *values)
 {
-	gpuvec_feed_record *to = at_position(ring, position);
-	Size		bytes = record->len * sizeof(uint16);
-
-	*to = *record;
-	if (bytes > 0)
-		memcpy(to + 1, values, bytes);
-	memset((char *) (to + 1) + bytes, 0, gpuvec_feed_record_bytes(record->len) - sizeof(*to) - bytes);
-}
-
-void
-FeedRingAppend(FeedRing *ring, const gpuvec_feed_record *record, const void *values)
-{
-	uint64		number = pg_atomic_read_u64(&ring->number) + 1;
-	uint64		begin = end_of(ring, number - 1);
-	uint32		left = ring->room - begin % ring->room;
 	uint32		bytes = gpuvec_feed_record_bytes(record->len);
-	uint32		filler = left < bytes ? left : 0;
+	char	   *to = batch->data + batch->bytes;
+	Size		used = sizeof(*record) + record->len * sizeof(uint16);
 
 	Assert(bytes <= MOST_RECORD);
-	make_room(ring, number, begin + filler + bytes);
+	if (batch->n == FEED_BATCH_RECORDS || bytes > sizeof(batch->data) - batch->bytes)
+		return false;
+	memcpy(to, record, sizeof(*record));
+	if (record->len > 0)
+		memcpy(to + sizeof(*record), values, used - sizeof(*record));
+	memset(to + used, 0, bytes - used);
+	batch->n++;
+	batch->bytes += bytes;
+	return true;
+}
+
+/* How many of n records take at most `most` bytes?  *bytes is what they take */
+static uint32
+count_run(const char *records, uint32 n, uint32 most, uint32 *bytes)
+{
+	uint32		i;
+
+	*bytes = 0;
+	for (i = 0; i < n; i++)
+	{
+		const gpuvec_feed_record *record = (const gpuvec_feed_record *) (records + *bytes);
+		uint32		next = *bytes + gpuvec_feed_record_bytes(record->len);
+
+		if (next > most)
+			break;
+		*bytes = next;
+	}
+	return i;
+}
+
+/* Write down ends and pages of n records behind this number and position */
+static void
+note_run(FeedRing *ring, uint64 number, uint64 end, const char *records, uint32 n)
+{
+	while (n-- > 0)
+	{
+		const gpuvec_feed_record *record = (const gpuvec_feed_record *) records;
+		uint32		bytes = gpuvec_feed_record_bytes(record->len);
+
+		number++;
+		records += bytes;
+		end += bytes;
+		ring->ends[number % FEED_RING_RECORDS] = end;
+		ring->blocks[number % FEED_RING_RECORDS] =
+			record->kind == GPUVEC_FEED_ALL ? InvalidBlockNumber : record->block;
+		if (record->kind == GPUVEC_FEED_ALL)
+			ring->swept = number;
+		if (record->kind == GPUVEC_FEED_ALL || record->kind == GPUVEC_FEED_PAGE)
+			ring->marked = number;
+	}
+}
+
+/*
+ * Append those of n records that lie one behind another, at least one.
+ * Returns their number and *bytes.  They take no more than half of the ring,
+ * and what is left before the end of data[] takes less than a record.
+ */
+static uint32
+append_run(FeedRing *ring, const char *records, uint32 n, uint32 *bytes)
+{
+	uint64		number = pg_atomic_read_u64(&ring->number);
+	uint64		begin = end_of(ring, number);
+	uint32		left = ring->room - begin % ring->room;
+	uint32		filler = 0;
+
+	if (left < gpuvec_feed_record_bytes(((const gpuvec_feed_record *) records)->len))
+	{
+		filler = left;
+		left = ring->room;
+	}
+	n = count_run(records, n, Min(left, ring->room / 2), bytes);
+	make_room(ring, number + n, begin + filler + *bytes);
 	pg_write_barrier();
 	if (filler > 0)
 		at_position(ring, begin)->kind = GPUVEC_FEED_PAD;
-	put_record(ring, begin + filler, record, values);
-	ring->ends[number % FEED_RING_RECORDS] = begin + filler + bytes;
-	if (record->kind == GPUVEC_FEED_ALL)
-		ring->swept = number;
-	if (record->kind == GPUVEC_FEED_ALL || record->kind == GPUVEC_FEED_PAGE)
-		ring->marked = number;
+	memcpy(at_position(ring, begin + filler), records, *bytes);
+	note_run(ring, number, begin + filler, records, n);
 	pg_write_barrier();
-	pg_atomic_write_u64(&ring->number, number);
+	pg_atomic_write_u64(&ring->number, number + n);
+	return n;
+}
+
+void
+FeedRingAppend(FeedRing *ring, const FeedBatch *batch)
+{
+	uint32		at = 0;
+	uint32		bytes;
+
+	for (uint32 n = 0; n < batch->n; at += bytes)
+		n += append_run(ring, batch->data + at, batch->n - n, &bytes);
 }
 
 void
@@ -311,8 +388,10 @@ lost_pages(const FeedLost *lost)
 {
 	uint64		n = 0;
 
-	for (uint32 i = 0; i < FEED_LOST_BITS; i++)
-		n += has_bit(lost, i);
+	/* as many rounds as bits: each clears the lowest */
+	for (uint32 i = 0; i < lengthof(lost->bits); i++)
+		for (uint64 word = lost->bits[i]; word != 0; word &= word - 1)
+			n++;
 	return n << lost->shift;
 }
 
@@ -351,6 +430,6 @@ FeedRingPages(FeedRing *ring, uint64 from, uint64 to, BlockNumber *blocks)
 		from = oldest - 1;
 	}
 	while (from < to)
-		blocks[n++] = next_record(ring, end_of(ring, from++))->block;
+		blocks[n++] = ring->blocks[++from % FEED_RING_RECORDS];
 	return n;
 }

@@ -21,6 +21,10 @@
 #define FEED_RING_RECORDS	4096
 #define FEED_LOST_BITS		32768
 
+/* Most that is appended at a time */
+#define FEED_BATCH_BYTES	8192
+#define FEED_BATCH_RECORDS	64
+
 /* A row of more bytes of ids is not handed over: its page is */
 #define FEED_MOST_BYTES		2048
 
@@ -37,19 +41,38 @@ typedef struct FeedLost
 	uint64		bits[FEED_LOST_BITS / 64];
 } FeedLost;
 
+/* The gap keeps what others write out of the cache line of who appends */
 typedef struct FeedRing
 {
+	pg_atomic_uint64 applied;	/* a hint: mirrors have applied this one */
+	char		gap[PG_CACHE_LINE_SIZE];
 	pg_atomic_uint64 number;	/* of the last record; 0: none */
 	pg_atomic_uint64 oldest;	/* number of the oldest record in data[] */
-	pg_atomic_uint64 applied;	/* a hint: mirrors have applied this one */
 	uint64		swept;			/* number of the last record of kind ALL */
 	uint64		marked;			/* number of the last record that is no row */
 	uint32		room;			/* bytes of data[] in use */
 	FeedLost	lost;
 	uint64		ends[FEED_RING_RECORDS];	/* where record n ends, at n %
 											 * FEED_RING_RECORDS */
+	BlockNumber blocks[FEED_RING_RECORDS];	/* the page of record n, or
+											 * InvalidBlockNumber */
 	char		data[FEED_RING_BYTES];
 } FeedRing;
+
+/* Records that are appended together */
+typedef struct FeedBatch
+{
+	uint32		n;
+	uint32		bytes;
+	char		data[FEED_BATCH_BYTES] pg_attribute_aligned(8);
+} FeedBatch;
+
+/*
+ * Add a record of at most FEED_MOST_BYTES of values, which need not be
+ * aligned, to a batch.  False: it has no room.  A batch begins with n and
+ * bytes 0.
+ */
+extern bool FeedBatchAdd(FeedBatch *batch, const gpuvec_feed_record *record, const void *values);
 
 /* Set up new memory, which need not be zeroed */
 extern void FeedRingInit(FeedRing *ring);
@@ -60,11 +83,8 @@ extern void FeedRingInit(FeedRing *ring);
  */
 extern void FeedRingReset(FeedRing *ring, uint32 room);
 
-/*
- * Append a record of at most FEED_MOST_BYTES of values; the caller has the
- * lock.  The values need not be aligned.
- */
-extern void FeedRingAppend(FeedRing *ring, const gpuvec_feed_record *record, const void *values);
+/* Append records; the caller has the lock */
+extern void FeedRingAppend(FeedRing *ring, const FeedBatch *batch);
 
 /* Note that a mirror has applied this number */
 extern void FeedRingApplied(FeedRing *ring, uint64 number);

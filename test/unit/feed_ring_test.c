@@ -104,13 +104,41 @@ make_record(uint64 feed, uint64 number, uint16 *values)
 	return record;
 }
 
+/* Append one record */
+static void
+append_record(FeedRing *ring, const gpuvec_feed_record *record, const void *values)
+{
+	FeedBatch	batch;
+
+	batch.n = batch.bytes = 0;
+	(void) FeedBatchAdd(&batch, record, values);
+	FeedRingAppend(ring, &batch);
+}
+
 static void
 append(FeedRing *ring, uint64 feed)
 {
 	uint16		values[FEED_MOST_BYTES / 2];
 	gpuvec_feed_record record = make_record(feed, pg_atomic_read_u64(&ring->number) + 1, values);
 
-	FeedRingAppend(ring, &record, values);
+	append_record(ring, &record, values);
+}
+
+/* Append up to n records together; returns how many */
+static uint32
+append_some(FeedRing *ring, uint64 feed, uint32 n)
+{
+	uint16		values[FEED_MOST_BYTES / 2];
+	uint64		number = pg_atomic_read_u64(&ring->number);
+	FeedBatch	batch;
+	gpuvec_feed_record record;
+
+	batch.n = batch.bytes = 0;
+	do
+		record = make_record(feed, number + batch.n + 1, values);
+	while (batch.n < n && FeedBatchAdd(&batch, &record, values));
+	FeedRingAppend(ring, &batch);
+	return batch.n;
 }
 
 /* Are these the records with the numbers from + 1 .. to? */
@@ -212,6 +240,32 @@ test_copies(uint32 room, uint64 feed, int records)
 	munmap(ring, sizeof(FeedRing));
 }
 
+/* Records that are appended together are those that were given */
+static void
+test_batches(uint32 room, uint64 feed)
+{
+	FeedRing   *ring = new_ring(room);
+	uint64		appended = 0;
+	uint32		most = 0;
+	bool		whole = true;
+	uint64		to;
+
+	for (uint64 i = 0; i < 2000; i++)
+	{
+		uint32		n = append_some(ring, feed, scramble(i) % 80);
+		uint64		oldest = pg_atomic_read_u64(&ring->oldest);
+
+		appended += n;
+		most = Max(most, n);
+		whole &= pg_atomic_read_u64(&ring->number) == appended;
+		whole &= copies(ring, feed, oldest - 1, appended, SIZE_MAX, &to) && to == appended;
+	}
+	check(whole, "records of batches are copied");
+	check(most > (feed == SHORT_ROWS ? 60 : 40), "there are large batches");
+	check(pg_atomic_read_u64(&ring->oldest) > 1, "the ring went round");
+	munmap(ring, sizeof(FeedRing));
+}
+
 /* A copy that was planned before its records were given up counts as none */
 static void
 test_overtaken(void)
@@ -246,7 +300,7 @@ test_kinds(void)
 	uint32		rows;
 
 	append(ring, MIXED_ROWS);
-	FeedRingAppend(ring, &page, NULL);
+	append_record(ring, &page, NULL);
 	append(ring, MIXED_ROWS);
 	check(FeedRingPlan(ring, 0, 1, SIZE_MAX, &span) && FeedRingCopy(ring, &span, data) &&
 		  FeedRingPack(&span, data, &rows) > 0, "a row before a page");
@@ -254,7 +308,7 @@ test_kinds(void)
 		  FeedRingPack(&span, data, &rows) < 0, "a page is not a row");
 	check(FeedRingPagesMost(ring, 1) >= 2 && FeedRingPages(ring, 1, 2, blocks) == 1 && blocks[0] == 7,
 		  "the page is told");
-	FeedRingAppend(ring, &all, NULL);
+	append_record(ring, &all, NULL);
 	check(FeedRingPagesMost(ring, 3) < 0, "all pages are not listed");
 	check(FeedRingPagesMost(ring, 4) >= 0 && FeedRingPages(ring, 4, 4, blocks) == 0, "after that, none");
 	for (int i = 0; i < 2000; i++)
@@ -306,16 +360,24 @@ pages_right(FeedRing *ring, const BlockNumber *pages, uint64 from, bool *told, u
 	return ok;
 }
 
-/* Append a row on some page below `limit`, and return the page */
-static BlockNumber
-append_row(FeedRing *ring, BlockNumber limit)
+/* Append n rows on pages below `limit`, and note their pages by number */
+static void
+append_rows(FeedRing *ring, BlockNumber limit, uint32 n, BlockNumber *pages)
 {
 	uint16		values[FEED_MOST_BYTES / 2];
-	gpuvec_feed_record record = make_record(MIXED_ROWS, pg_atomic_read_u64(&ring->number) + 1, values);
+	FeedBatch	batch;
 
-	record.block = scramble(record.block) % limit;
-	FeedRingAppend(ring, &record, values);
-	return record.block;
+	batch.n = batch.bytes = 0;
+	for (uint32 i = 0; i < n; i++)
+	{
+		uint64		number = pg_atomic_read_u64(&ring->number) + 1 + batch.n;
+		gpuvec_feed_record record = make_record(MIXED_ROWS, number, values);
+
+		pages[number] = record.block = scramble(record.block) % limit;
+		if (!FeedBatchAdd(&batch, &record, values))
+			break;
+	}
+	FeedRingAppend(ring, &batch);
 }
 
 /*
@@ -326,19 +388,20 @@ static void
 test_lost(BlockNumber limit, bool applies, bool tells)
 {
 	FeedRing   *ring = new_ring(FEED_RING_LEAST + 8);
-	BlockNumber *pages = malloc((LOST_ROWS + 1) * sizeof(BlockNumber));
+	BlockNumber *pages = malloc((LOST_ROWS + FEED_BATCH_RECORDS) * sizeof(BlockNumber));
 	bool		right = true;
 	bool		current = true;
 	bool		all = true;
 	uint64		applied = 0;
 
-	for (uint64 i = 1; i <= LOST_ROWS; i++)
+	for (uint64 i = 0; i < LOST_ROWS;)
 	{
 		uint64		random = scramble(i);
 		bool		told;
 		uint32		listed;
 
-		pages[i] = append_row(ring, limit);
+		append_rows(ring, limit, random % 7 == 0 ? random / 7 % 20 + 1 : 1, pages);
+		i = pg_atomic_read_u64(&ring->number);
 		if (applies && random % 1000 == 0)
 			FeedRingApplied(ring, applied = i - random / 1000 % 2 * (i - applied) / 2);
 		if (random % 100 > 1)
@@ -372,7 +435,7 @@ test_lost_exactly(void)
 		gpuvec_feed_record record = {.kind = GPUVEC_FEED_PAGE, .block = i % 100};
 
 		pages[i] = record.block;
-		FeedRingAppend(ring, &record, NULL);
+		append_record(ring, &record, NULL);
 	}
 	check(pages_right(ring, pages, 0, &told, &listed) && told &&
 		  listed == 100 + (2000 - pg_atomic_read_u64(&ring->oldest) + 1),
@@ -413,14 +476,17 @@ write_records(Arena *arena)
 	while (pg_atomic_read_u32(&arena->reading) > 0)
 	{
 		uint64		feed;
+		uint64		left;
+		uint32		n;
 
 		pthread_mutex_lock(&arena->lock);
 		feed = pg_atomic_read_u64(&arena->feed);
-		append(&arena->ring, feed);
-		if (pg_atomic_read_u64(&arena->ring.number) == RESET_EVERY)
+		left = RESET_EVERY - pg_atomic_read_u64(&arena->ring.number);
+		n = append_some(&arena->ring, feed, Min(left, 1 + feed % 20));
+		if (n == left)
 			reset_feed(arena, feed + 1, feed % 2 == 0 ? FEED_RING_LEAST : 3 * FEED_RING_LEAST + 8);
 		pthread_mutex_unlock(&arena->lock);
-		pg_atomic_fetch_add_u64(&arena->appended, 1);
+		pg_atomic_fetch_add_u64(&arena->appended, n);
 	}
 }
 
@@ -559,6 +625,10 @@ main(void)
 	test_copies(FEED_RING_LEAST + 8, MIXED_ROWS, 4000);
 	test_copies(FEED_RING_BYTES, MIXED_ROWS, 10000);
 	test_copies(FEED_RING_BYTES, SHORT_ROWS, 10000);
+	test_batches(FEED_RING_LEAST, MIXED_ROWS);
+	test_batches(FEED_RING_LEAST + 8, MIXED_ROWS);
+	test_batches(FEED_RING_BYTES, MIXED_ROWS);
+	test_batches(FEED_RING_BYTES, SHORT_ROWS);
 	test_overtaken();
 	test_kinds();
 	test_lost(1000, false, true);

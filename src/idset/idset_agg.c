@@ -114,17 +114,17 @@ add_ids(IdCollection *collection, const uint16 *ids, uint32 n)
 static IdSet *
 collected_set(const IdCollection *collection)
 {
-	uint16	   *ids;
+	uint32	   *ids;
 	uint32		n = 0;
 
 	if (collection->bitmap == NULL)
 	{
-		ids = palloc(Max(collection->n, 1) * sizeof(uint16));
-		if (collection->n > 0)
-			memcpy(ids, collection->ids, collection->n * sizeof(uint16));
+		ids = palloc(Max(collection->n, 1) * sizeof(uint32));
+		for (uint32 i = 0; i < collection->n; i++)
+			ids[i] = collection->ids[i];
 		return idset_from_ids(ids, collection->n);
 	}
-	ids = palloc(GPUVEC_MAX_IDS * sizeof(uint16));
+	ids = palloc(GPUVEC_MAX_IDS * sizeof(uint32));
 	for (uint32 word = 0; word < BITMAP_WORDS; word++)
 		for (uint64 bits = collection->bitmap[word]; bits != 0; bits &= bits - 1)
 			ids[n++] = (uint16) (word * 64 + __builtin_ctzll(bits));

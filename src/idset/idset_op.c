@@ -153,12 +153,6 @@ idset_hash_extended(PG_FUNCTION_ARGS)
 	PG_RETURN_UINT64(result);
 }
 
-static uint32
-common_ids(const IdSet *a, const IdSet *b)
-{
-	return idset_intersection_count(a->ids, idset_count(a), b->ids, idset_count(b));
-}
-
 /* True if two sets have a common id.  Stops at the first common id. */
 static bool
 overlapping_sets(const IdSet *a, const IdSet *b)
@@ -192,7 +186,7 @@ idset_contains(PG_FUNCTION_ARGS)
 	IdSet	   *a = PG_GETARG_IDSET_P(0);
 	IdSet	   *b = PG_GETARG_IDSET_P(1);
 
-	PG_RETURN_BOOL(idset_count(b) <= idset_count(a) && common_ids(a, b) == idset_count(b));
+	PG_RETURN_BOOL(idset_count(b) <= idset_count(a) && idset_common(a, b) == idset_count(b));
 }
 
 /* <@ operator */
@@ -202,7 +196,7 @@ idset_contained(PG_FUNCTION_ARGS)
 	IdSet	   *a = PG_GETARG_IDSET_P(0);
 	IdSet	   *b = PG_GETARG_IDSET_P(1);
 
-	PG_RETURN_BOOL(idset_count(a) <= idset_count(b) && common_ids(a, b) == idset_count(a));
+	PG_RETURN_BOOL(idset_count(a) <= idset_count(b) && idset_common(a, b) == idset_count(a));
 }
 
 /*
@@ -271,18 +265,18 @@ Datum
 idset_add_id(PG_FUNCTION_ARGS)
 {
 	IdSet	   *set = PG_GETARG_IDSET_P(0);
-	uint16		id = idset_check_id(PG_GETARG_INT64(1));
+	uint32		id = idset_check_id(PG_GETARG_INT64(1));
 	uint32		n = idset_count(set);
 	uint32		position;
-	IdSet	   *result;
+	uint32	   *ids;
 
 	if (idset_find(set, id, &position))
 		PG_RETURN_IDSET_P(set);
-	result = idset_alloc(n + 1);
-	memcpy(result->ids, set->ids, position * sizeof(uint16));
-	result->ids[position] = id;
-	memcpy(result->ids + position + 1, set->ids + position, (n - position) * sizeof(uint16));
-	PG_RETURN_IDSET_P(result);
+	ids = palloc_array(uint32, n + 1);
+	idset_copy_ids(set, 0, position, ids);
+	ids[position] = id;
+	idset_copy_ids(set, position, n, ids + position + 1);
+	PG_RETURN_IDSET_P(idset_from_sorted(ids, n + 1));
 }
 
 /*
@@ -292,7 +286,8 @@ idset_add_id(PG_FUNCTION_ARGS)
 static bool
 find_number(const IdSet *set, int64 number, uint32 *position)
 {
-	return number >= 0 && number <= GPUVEC_MAX_ID && idset_find(set, (uint16) number, position);
+	return number >= 0 && number <= (int64) IDSET_MAX_ID &&
+		idset_find(set, (uint32) number, position);
 }
 
 /* - operator with one id */
@@ -302,14 +297,14 @@ idset_remove_id(PG_FUNCTION_ARGS)
 	IdSet	   *set = PG_GETARG_IDSET_P(0);
 	uint32		n = idset_count(set);
 	uint32		position;
-	IdSet	   *result;
+	uint32	   *ids;
 
 	if (!find_number(set, PG_GETARG_INT64(1), &position))
 		PG_RETURN_IDSET_P(set);
-	result = idset_alloc(n - 1);
-	memcpy(result->ids, set->ids, position * sizeof(uint16));
-	memcpy(result->ids + position, set->ids + position + 1, (n - 1 - position) * sizeof(uint16));
-	PG_RETURN_IDSET_P(result);
+	ids = palloc_array(uint32, n);
+	idset_copy_ids(set, 0, position, ids);
+	idset_copy_ids(set, position + 1, n, ids + position);
+	PG_RETURN_IDSET_P(idset_from_sorted(ids, n - 1));
 }
 
 /* @> operator with one id */
@@ -334,7 +329,7 @@ idset_id_contained(PG_FUNCTION_ARGS)
 Datum
 idset_cardinality(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT32((toast_raw_datum_size(PG_GETARG_DATUM(0)) - VARHDRSZ) / sizeof(uint16));
+	PG_RETURN_INT32((int32) idset_bytes_count(toast_raw_datum_size(PG_GETARG_DATUM(0)) - VARHDRSZ));
 }
 
 /* unnest(idset): one id for each call, ascending */
@@ -362,9 +357,9 @@ idset_unnest(PG_FUNCTION_ARGS)
 		/*
 		 * SRF_RETURN_NEXT advances call_cntr before it evaluates the result
 		 */
-		int32		id = set->ids[call->call_cntr];
+		int64		id = idset_id(set, call->call_cntr);
 
-		SRF_RETURN_NEXT(call, Int32GetDatum(id));
+		SRF_RETURN_NEXT(call, Int64GetDatum(id));
 	}
 	SRF_RETURN_DONE(call);
 }

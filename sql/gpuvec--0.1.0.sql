@@ -342,6 +342,34 @@ CREATE AGGREGATE idset_intersection(idset) (
 );
 COMMENT ON AGGREGATE idset_intersection(idset) IS 'the intersection of all sets; nulls are skipped';
 
+-- sets of text
+
+CREATE FUNCTION idset_trigrams(text) RETURNS idset
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION idset_trigrams(text) IS 'trigrams of a text, as pg_trgm has them';
+
+CREATE FUNCTION idset_words(regconfig, text) RETURNS idset
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION idset_words(regconfig, text) IS 'hashes of the lexemes of to_tsvector';
+
+CREATE FUNCTION idset_shingles(document text, n int4) RETURNS idset
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION idset_shingles(text, int4) IS 'hashes of each run of n words';
+
+CREATE FUNCTION idset_hash(anyarray) RETURNS idset
+	AS 'MODULE_PATHNAME', 'idset_hash_array' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idset_hash(anyarray) IS 'hashes of the elements of an array';
+
+-- idset_decode is restricted, for workers cannot read temporary tables
+
+CREATE FUNCTION idset_encode(dictionary regclass, tokens text[], grow bool DEFAULT true) RETURNS idset
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 1000;
+COMMENT ON FUNCTION idset_encode(regclass, text[], bool) IS 'ids of tokens by a dictionary, which gets those that it lacks';
+
+CREATE FUNCTION idset_decode(dictionary regclass, set idset) RETURNS text[]
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 1000;
+COMMENT ON FUNCTION idset_decode(regclass, idset) IS 'tokens of a set by its dictionary, in the order of ids';
+
 -- Similarity measures.  With the suffix, names differ from those of other
 -- extensions' functions of text.
 

@@ -119,6 +119,15 @@ idset_span(const IdSet *set)
 	return span;
 }
 
+/* The ids in a payload of so many bytes, which is aligned */
+static inline IdSpan
+idset_span_of_bytes(const void *ids, Size bytes)
+{
+	IdSpan		span = {ids, idset_bytes_count(bytes), idset_bytes_wide(bytes)};
+
+	return span;
+}
+
 /* A new narrow set of n ids; the caller fills in all of them */
 extern IdSet *idset_alloc(uint32 n);
 

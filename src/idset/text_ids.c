@@ -66,9 +66,11 @@ make_room(TextIds *list)
 	}
 	qsort(list->ids, list->n, sizeof(uint32), compare_ids);
 	list->n = (uint32) qunique(list->ids, list->n, sizeof(uint32), compare_ids);
-	/* too many ids: this is the error of all sets */
 	if (list->n > MOST_IDS / 2)
-		(void) idset_from_sorted(list->ids, list->n);
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many ids for type idset"),
+				 errdetail("A set has at most %d ids.", MOST_IDS / 2)));
 }
 
 /* Add an id */

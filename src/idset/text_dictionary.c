@@ -54,21 +54,25 @@ PG_FUNCTION_INFO_V1(idset_decode);
 /* Bytes of a token that an error shows */
 #define SHOWN_BYTES		60
 
-/* The statements about a dictionary; each has %s for the table */
+/*
+ * The statements about a dictionary; each has %s for the table.  Rows are
+ * looked up by subqueries, so that plans use the indexes however small the
+ * table was when they were made.
+ */
 typedef enum DictionaryStatement
 {
 	LOOK_UP,					/* $1 text[]: id or null, token */
 	GREATEST_ID,
 	ADD,						/* $1 text[], $2 int8: the id before theirs */
-	FIND,						/* $1 int8[]: id, token */
+	FIND,						/* $1 int8[]: token or null */
 	N_STATEMENTS
 } DictionaryStatement;
 
 static const char *const statements[N_STATEMENTS] = {
-	"SELECT t.id::pg_catalog.int8, u.token"
+	"SELECT (SELECT t.id::pg_catalog.int8 FROM ONLY %s t"
+	" WHERE t.token OPERATOR(pg_catalog.=) u.token), u.token"
 	" FROM (SELECT u.token, pg_catalog.min(u.n) AS n"
-	" FROM pg_catalog.unnest($1) WITH ORDINALITY u(token, n) GROUP BY u.token) u"
-	" LEFT JOIN ONLY %s t ON t.token OPERATOR(pg_catalog.=) u.token ORDER BY u.n",
+	" FROM pg_catalog.unnest($1) WITH ORDINALITY u(token, n) GROUP BY u.token) u ORDER BY u.n",
 
 	"SELECT pg_catalog.max(t.id)::pg_catalog.int8 FROM ONLY %s t",
 
@@ -77,8 +81,8 @@ static const char *const statements[N_STATEMENTS] = {
 	" FROM pg_catalog.unnest($1) WITH ORDINALITY u(token, n) ORDER BY u.n"
 	" RETURNING t.id::pg_catalog.int8",
 
-	"SELECT t.id::pg_catalog.int8, t.token FROM ONLY %s t"
-	" WHERE t.id OPERATOR(pg_catalog.=) ANY ($1) ORDER BY t.id"
+	"SELECT (SELECT t.token FROM ONLY %s t WHERE t.id OPERATOR(pg_catalog.=) u.id)"
+	" FROM pg_catalog.unnest($1) WITH ORDINALITY u(id, n) ORDER BY u.n"
 };
 
 /* A dictionary, kept from call to call of one expression */
@@ -265,9 +269,9 @@ plan_of(Dictionary *dictionary, DictionaryStatement statement)
 	if (plan != NULL)
 		return plan;
 	sql = psprintf(statements[statement], dictionary->name);
-	plan = SPI_prepare(sql, parameters[statement], types);
+	plan = SPI_prepare_cursor(sql, parameters[statement], types, CURSOR_OPT_GENERIC_PLAN);
 	if (plan == NULL)
-		elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
+		elog(ERROR, "SPI_prepare_cursor failed: %s", SPI_result_code_string(SPI_result));
 	SPI_keepplan(plan);
 	dictionary->plans[statement] = plan;
 	return plan;
@@ -362,8 +366,7 @@ complain_of_tokens(Dictionary *dictionary, ArrayType *unknown)
 	ereport(ERROR,
 			(errcode(ERRCODE_NO_DATA_FOUND),
 			 errmsg("dictionary \"%s\" has no token \"%s\"", get_rel_name(dictionary->relid), token),
-			 n > 1 ? errdetail_plural("It lacks %d token of the array.",
-									  "It lacks %d tokens of the array.", n, n) : 0,
+			 n > 1 ? errdetail("It lacks %d tokens of the array.", n) : 0,
 			 errhint("grow => true adds the tokens that it lacks.")));
 }
 
@@ -490,23 +493,43 @@ id_array(const IdSet *set)
 	return construct_array(values, n, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE);
 }
 
-/* Raise the error that the rows of FIND lack ids of a set */
+/* Raise the error that n ids of a set are unknown, the i-th is the first */
 static void
-complain_of_ids(Dictionary *dictionary, const IdSet *set)
+complain_of_ids(Dictionary *dictionary, const IdSet *set, int n, int i)
 {
-	uint32		n = idset_count(set) - (uint32) SPI_processed;
-	uint32		i = 0;
-	bool		isnull;
-
-	while (i < SPI_processed && DatumGetInt64(result_value(i, 1, &isnull)) == idset_id(set, i))
-		i++;
 	ereport(ERROR,
 			(errcode(ERRCODE_NO_DATA_FOUND),
 			 errmsg("dictionary \"%s\" has no id %u", get_rel_name(dictionary->relid),
 					idset_id(set, i)),
-			 n > 1 ? errdetail_plural("It lacks %u id of the set.",
-									  "It lacks %u ids of the set.", n, n) : 0,
+			 n > 1 ? errdetail("It lacks %d ids of the set.", n) : 0,
 			 errhint("A set is decoded by the dictionary that encoded it.")));
+}
+
+/* The n tokens of a set; they are in the memory of SPI_tuptable */
+static Datum *
+find_tokens(Dictionary *dictionary, const IdSet *set, int n)
+{
+	Datum	   *tokens = palloc_array(Datum, n + 1);
+	Datum		values[] = {PointerGetDatum(id_array(set))};
+	int			lacking = 0;
+	int			first = 0;
+
+	run_statement(dictionary, FIND, values, NULL);
+	Assert(SPI_processed == n);
+	for (int i = n - 1; i >= 0; i--)
+	{
+		bool		isnull;
+
+		tokens[i] = result_value(i, 1, &isnull);
+		if (isnull)
+		{
+			first = i;
+			lacking++;
+		}
+	}
+	if (lacking > 0)
+		complain_of_ids(dictionary, set, lacking, first);
+	return tokens;
 }
 
 /* idset_decode(dictionary, set) */
@@ -515,26 +538,15 @@ idset_decode(PG_FUNCTION_ARGS)
 {
 	Dictionary *dictionary = open_dictionary(fcinfo, PG_GETARG_OID(0));
 	IdSet	   *set = PG_GETARG_IDSET_P(1);
-	Datum		values[] = {PointerGetDatum(id_array(set))};
+	int			n = (int) idset_count(set);
 	MemoryContext caller = CurrentMemoryContext;
-	Datum	   *tokens;
-	bool	   *nulls;
 	ArrayType  *result;
-	int			n;
-	int			low = 1;
+	Datum	   *tokens;
 
 	SPI_connect();
-	run_statement(dictionary, FIND, values, NULL);
-	if (SPI_processed != idset_count(set))
-		complain_of_ids(dictionary, set);
-	n = (int) SPI_processed;
-	tokens = palloc_array(Datum, Max(n, 1));
-	nulls = palloc_array(bool, Max(n, 1));
-	for (int i = 0; i < n; i++)
-		tokens[i] = result_value(i, 2, &nulls[i]);
+	tokens = find_tokens(dictionary, set, n);
 	MemoryContextSwitchTo(caller);
-	result = n == 0 ? construct_empty_array(TEXTOID) :
-		construct_md_array(tokens, nulls, 1, &n, &low, TEXTOID, -1, false, TYPALIGN_INT);
+	result = construct_array(tokens, n, TEXTOID, -1, false, TYPALIGN_INT);
 	SPI_finish();
 	PG_RETURN_ARRAYTYPE_P(result);
 }

@@ -32,7 +32,6 @@
 #include "gpuvec.h"
 
 #include "access/genam.h"
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
@@ -46,7 +45,6 @@
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/rls.h"
-#include "utils/syscache.h"
 
 PG_FUNCTION_INFO_V1(idset_encode);
 PG_FUNCTION_INFO_V1(idset_decode);
@@ -105,7 +103,8 @@ complain_of_table(Relation rel, int code, const char *detail)
 			(errcode(code),
 			 errmsg("relation \"%s\" cannot be a dictionary", RelationGetRelationName(rel)),
 			 errdetail_internal("%s", detail),
-			 errhint("CREATE TABLE dictionary (id bigint PRIMARY KEY, token text COLLATE \"C\" NOT NULL UNIQUE)")));
+			 errhint("CREATE TABLE dictionary "
+					 "(id bigint PRIMARY KEY, token text COLLATE \"C\" NOT NULL UNIQUE)")));
 }
 
 /*
@@ -149,19 +148,17 @@ find_column(Relation rel, const char *name, Oid type, Oid other)
 
 /* True if an index alone keeps a column distinct, at once and in all rows */
 static bool
-keeps_distinct(Oid index, AttrNumber attnum)
+keeps_distinct(Oid indexid, AttrNumber attnum)
 {
-	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(index));
-	Form_pg_index form;
-	bool		result;
+	Relation	index = index_open(indexid, AccessShareLock);
+	Form_pg_index form = index->rd_index;
+	bool		result = form->indisunique && form->indimmediate && form->indisvalid;
 
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	form = (Form_pg_index) GETSTRUCT(tuple);
-	result = form->indisunique && form->indimmediate && form->indisvalid;
-	result = result && form->indnkeyatts == 1 && form->indkey.values[0] == attnum;
-	result = result && heap_attisnull(tuple, Anum_pg_index_indpred, NULL);
-	ReleaseSysCache(tuple);
+	if (form->indnkeyatts != 1 || form->indkey.values[0] != attnum)
+		result = false;
+	else if (RelationGetIndexPredicate(index) != NIL)
+		result = false;
+	index_close(index, NoLock);
 	return result;
 }
 
@@ -169,17 +166,14 @@ keeps_distinct(Oid index, AttrNumber attnum)
 static void
 check_unique(Relation rel, Form_pg_attribute column)
 {
-	List	   *indexes = RelationGetIndexList(rel);
-	bool		found = false;
 	ListCell   *cell;
 
-	foreach(cell, indexes)
-		found = found || keeps_distinct(lfirst_oid(cell), column->attnum);
-	list_free(indexes);
-	if (!found)
-		complain_of_table(rel, ERRCODE_INVALID_COLUMN_REFERENCE,
-						  psprintf("Column \"%s\" has no unique index of its own that is neither partial nor deferrable.",
-								   NameStr(column->attname)));
+	foreach(cell, RelationGetIndexList(rel))
+		if (keeps_distinct(lfirst_oid(cell), column->attnum))
+			return;
+	complain_of_table(rel, ERRCODE_INVALID_COLUMN_REFERENCE,
+					  psprintf("Column \"%s\" has no unique index that is neither partial nor deferrable.",
+							   NameStr(column->attname)));
 }
 
 /* Fail unless the relation can be a dictionary; *small: its ids are int4 */

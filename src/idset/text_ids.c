@@ -8,9 +8,8 @@
  * word is lowered by itself.  ASCII characters are the same everywhere but
  * for the letter I, so words without capitals need no locale.
  *
- * A list of ids that is full is sorted, and loses its duplicates.  A set has
- * at most 65,536 ids, so a list of twice as many is never full of different
- * ones but of those of an error.
+ * A full list of twice as many ids as a set may have becomes a set, and so
+ * loses its duplicates, or fails.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,14 +19,13 @@
 
 #include "catalog/pg_collation.h"
 #include "idset/text_ids.h"
-#include "lib/qunique.h"
 #include "mb/pg_wchar.h"
 #include "tsearch/ts_locale.h"
 #include "utils/formatting.h"
 
 /* Room in a new list, and the most that a list gets */
 #define FIRST_IDS		64
-#define MOST_IDS		(2 * (IDSET_MAX_NARROW_ID + 1))
+#define MOST_IDS		(2 * GPUVEC_MAX_IDS)
 
 /* Bytes that a server's function may read behind a character that is cut */
 #define ZEROS			8
@@ -43,20 +41,12 @@ text_ids_init(TextIds *list)
 	list->ids = palloc_array(uint32, FIRST_IDS);
 }
 
-/* qsort comparator */
-static int
-compare_ids(const void *a, const void *b)
-{
-	uint32		x = *(const uint32 *) a;
-	uint32		y = *(const uint32 *) b;
-
-	return x < y ? -1 : x > y;
-}
-
 /* Make room in a full list */
 static void
 make_room(TextIds *list)
 {
+	IdSet	   *set;
+
 	CHECK_FOR_INTERRUPTS();
 	if (list->size < MOST_IDS)
 	{
@@ -64,13 +54,10 @@ make_room(TextIds *list)
 		list->ids = repalloc(list->ids, list->size * sizeof(uint32));
 		return;
 	}
-	qsort(list->ids, list->n, sizeof(uint32), compare_ids);
-	list->n = (uint32) qunique(list->ids, list->n, sizeof(uint32), compare_ids);
-	if (list->n > MOST_IDS / 2)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("too many ids for type idset"),
-				 errdetail("A set has at most %d ids.", MOST_IDS / 2)));
+	set = idset_from_ids(list->ids, list->n);
+	list->n = idset_count(set);
+	idset_copy_ids(set, 0, list->n, list->ids);
+	pfree(set);
 }
 
 /* Add an id */

@@ -34,7 +34,7 @@ CREATE TYPE idset (
 	ANALYZE = idset_typanalyze,
 	INTERNALLENGTH = VARIABLE, ALIGNMENT = int4, STORAGE = external
 );
-COMMENT ON TYPE idset IS 'a set of ids 0 to 65535';
+COMMENT ON TYPE idset IS 'a set of up to 65,536 ids 0 to 4294967295; two bytes an id if all are below 65536, else four';
 
 -- Casts are AS ASSIGNMENT: implicit casts would change the meaning of
 -- expressions on plain arrays.
@@ -44,28 +44,28 @@ CREATE FUNCTION idset(int2[]) RETURNS idset
 COMMENT ON FUNCTION idset(int2[]) IS 'convert int2[] to idset';
 
 CREATE CAST (int2[] AS idset) WITH FUNCTION idset(int2[]) AS ASSIGNMENT;
-COMMENT ON CAST (int2[] AS idset) IS 'ids outside 0 to 65535 and nulls are errors';
+COMMENT ON CAST (int2[] AS idset) IS 'negative numbers and nulls are errors';
 
 CREATE FUNCTION idset(int4[]) RETURNS idset
 	AS 'MODULE_PATHNAME', 'int4_array_to_idset' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset(int4[]) IS 'convert int4[] to idset';
 
 CREATE CAST (int4[] AS idset) WITH FUNCTION idset(int4[]) AS ASSIGNMENT;
-COMMENT ON CAST (int4[] AS idset) IS 'ids outside 0 to 65535 and nulls are errors';
+COMMENT ON CAST (int4[] AS idset) IS 'negative numbers and nulls are errors';
 
 CREATE FUNCTION idset(int8[]) RETURNS idset
 	AS 'MODULE_PATHNAME', 'int8_array_to_idset' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset(int8[]) IS 'convert int8[] to idset';
 
 CREATE CAST (int8[] AS idset) WITH FUNCTION idset(int8[]) AS ASSIGNMENT;
-COMMENT ON CAST (int8[] AS idset) IS 'ids outside 0 to 65535 and nulls are errors';
+COMMENT ON CAST (int8[] AS idset) IS 'ids outside 0 to 4294967295 and nulls are errors';
 
 CREATE FUNCTION idset_to_int4_array(idset) RETURNS int4[]
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_to_int4_array(idset) IS 'convert idset to int4[]';
 
 CREATE CAST (idset AS int4[]) WITH FUNCTION idset_to_int4_array(idset) AS ASSIGNMENT;
-COMMENT ON CAST (idset AS int4[]) IS 'ids in ascending order';
+COMMENT ON CAST (idset AS int4[]) IS 'ids in ascending order; an id above 2147483647 is an error';
 
 CREATE FUNCTION idset_to_int8_array(idset) RETURNS int8[]
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
@@ -292,7 +292,7 @@ CREATE FUNCTION idset_unnest_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 COMMENT ON FUNCTION idset_unnest_support(internal) IS 'planner support of unnest(idset)';
 
-CREATE FUNCTION unnest(idset) RETURNS SETOF int4
+CREATE FUNCTION unnest(idset) RETURNS SETOF int8
 	AS 'MODULE_PATHNAME', 'idset_unnest' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE ROWS 50
 	SUPPORT idset_unnest_support;
 COMMENT ON FUNCTION unnest(idset) IS 'ids as rows, ascending';
@@ -341,6 +341,34 @@ CREATE AGGREGATE idset_intersection(idset) (
 	SFUNC = idset_intersect, STYPE = idset, COMBINEFUNC = idset_intersect, PARALLEL = SAFE
 );
 COMMENT ON AGGREGATE idset_intersection(idset) IS 'the intersection of all sets; nulls are skipped';
+
+-- sets of text
+
+CREATE FUNCTION idset_trigrams(text) RETURNS idset
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION idset_trigrams(text) IS 'trigrams of a text, as pg_trgm has them';
+
+CREATE FUNCTION idset_words(regconfig, text) RETURNS idset
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION idset_words(regconfig, text) IS 'hashes of the lexemes of to_tsvector';
+
+CREATE FUNCTION idset_shingles(document text, n int4) RETURNS idset
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION idset_shingles(text, int4) IS 'hashes of each run of n words';
+
+CREATE FUNCTION idset_hash(anyarray) RETURNS idset
+	AS 'MODULE_PATHNAME', 'idset_hash_array' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idset_hash(anyarray) IS 'hashes of the elements of an array';
+
+-- idset_decode is restricted, for workers cannot read temporary tables
+
+CREATE FUNCTION idset_encode(dictionary regclass, tokens text[], grow bool DEFAULT true) RETURNS idset
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 1000;
+COMMENT ON FUNCTION idset_encode(regclass, text[], bool) IS 'ids of tokens by a dictionary, which gets those that it lacks';
+
+CREATE FUNCTION idset_decode(dictionary regclass, set idset) RETURNS text[]
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 1000;
+COMMENT ON FUNCTION idset_decode(regclass, idset) IS 'tokens of a set by its dictionary, in the order of ids';
 
 -- Similarity measures.  With the suffix, names differ from those of other
 -- extensions' functions of text.

@@ -223,6 +223,18 @@ GpuvecRelationSmgr(Relation rel)
 	} while (0)
 #endif
 
+/*
+ * What pg_trgm of the same server takes for a character of a word, and how it
+ * lowers words.  The result is palloc'd, and ends with a NUL.
+ */
+#if PG_VERSION_NUM >= 180000
+#define GpuvecIsWordChar(p)		(t_isalnum(p) != 0)
+#define GpuvecLower(word, len)	str_tolower(word, len, DEFAULT_COLLATION_OID)
+#else
+#define GpuvecIsWordChar(p)		(t_isalpha(p) || t_isdigit(p))
+#define GpuvecLower(word, len)	lowerstr_with_len(word, len)
+#endif
+
 /* Vacuum's cost-based delay */
 #if PG_VERSION_NUM >= 180000
 #define GpuvecVacuumDelayPoint() vacuum_delay_point(false)

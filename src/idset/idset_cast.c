@@ -40,7 +40,7 @@ set_from_array(ArrayType *array, int width)
 {
 	int			n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
 	const char *data = ARR_DATA_PTR(array);
-	uint16	   *ids;
+	uint32	   *ids;
 
 	if (ARR_NDIM(array) > 1)
 		ereport(ERROR,
@@ -53,7 +53,7 @@ set_from_array(ArrayType *array, int width)
 				 errmsg("cannot convert an array with null elements to idset"),
 				 errdetail("Element %d is null.", first_null(array, n)),
 				 errhint("Leave them out with array_remove(array, NULL).")));
-	ids = palloc(Max(n, 1) * sizeof(uint16));
+	ids = MemoryContextAllocHuge(CurrentMemoryContext, Max(n, 1) * sizeof(uint32));
 	for (int i = 0; i < n; i++, data += width)
 	{
 		if (width == sizeof(int16))
@@ -96,9 +96,15 @@ array_from_set(const IdSet *set, Oid type, int width, bool byval, char align)
 
 	if (n == 0)
 		return construct_empty_array(type);
+	if (type == INT4OID && idset_id(set, n - 1) > PG_INT32_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("id %u is out of range for type integer", idset_id(set, n - 1)),
+				 errhint("Cast the set to bigint[].")));
 	values = palloc_array(Datum, n);
 	for (uint32 i = 0; i < n; i++)
-		values[i] = type == INT4OID ? Int32GetDatum(set->ids[i]) : Int64GetDatum(set->ids[i]);
+		values[i] = type == INT4OID ?
+			Int32GetDatum((int32) idset_id(set, i)) : Int64GetDatum((int64) idset_id(set, i));
 	return construct_array(values, n, type, width, byval, align);
 }
 

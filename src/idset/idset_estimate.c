@@ -70,12 +70,21 @@ typedef struct IdSetModel
 
 /* ---- statistics ---- */
 
+/* The i-th of the ids that are listed, ascending */
+static inline int64
+listed_id(const IdSetStats *stats, int i)
+{
+	Datum		value = stats->elements.values[i];
+
+	return stats->elements.valuetype == INT4OID ? DatumGetInt32(value) : DatumGetInt64(value);
+}
+
 /*
  * The frequency of an id; half of the bound for unlisted ids if it is not
  * listed
  */
 static double
-id_fraction(const IdSetStats *stats, int32 id)
+id_fraction(const IdSetStats *stats, uint32 id)
 {
 	const AttStatsSlot *elements = &stats->elements;
 	int			low = 0;
@@ -85,12 +94,12 @@ id_fraction(const IdSetStats *stats, int32 id)
 	{
 		int			middle = (low + high) / 2;
 
-		if (DatumGetInt32(elements->values[middle]) < id)
+		if (listed_id(stats, middle) < id)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	if (low < elements->nvalues && DatumGetInt32(elements->values[low]) == id)
+	if (low < elements->nvalues && listed_id(stats, low) == id)
 		return elements->numbers[low];
 	return elements->numbers[elements->nvalues] / 2;
 }
@@ -122,7 +131,7 @@ load_model(IdSetStats *stats, HeapTuple tuple)
 	if (!get_attstatsslot(&stats->elements, tuple, STATISTIC_KIND_MCELEM, InvalidOid,
 						  ATTSTATSSLOT_VALUES | ATTSTATSSLOT_NUMBERS))
 		return;
-	if (stats->elements.valuetype != INT4OID ||
+	if ((stats->elements.valuetype != INT4OID && stats->elements.valuetype != INT8OID) ||
 		stats->elements.nnumbers != stats->elements.nvalues + 3)
 	{
 		free_attstatsslot(&stats->elements);
@@ -143,7 +152,7 @@ idset_load_stats(IdSetStats *stats, VariableStatData *variable)
 
 	memset(stats, 0, sizeof(*stats));
 	stats->notnull = 1 - ((Form_pg_statistic) GETSTRUCT(tuple))->stanullfrac;
-	stats->longest = GPUVEC_MAX_ID + 1;
+	stats->longest = GPUVEC_MAX_IDS;
 	load_model(stats, tuple);
 	get_attstatsslot(&stats->common, tuple, STATISTIC_KIND_MCV, InvalidOid,
 					 ATTSTATSSLOT_VALUES | ATTSTATSSLOT_NUMBERS);
@@ -173,7 +182,7 @@ load_query(IdSetModel *model, const IdSetStats *stats, const IdSet *query)
 	model->lacking = palloc_array(double, Max(model->nids, 1));
 	for (uint32 i = 0; i < model->nids; i++)
 	{
-		double		fraction = id_fraction(stats, query->ids[i]);
+		double		fraction = id_fraction(stats, idset_id(query, i));
 
 		model->expected += fraction;
 		model->rarest = Min(model->rarest, fraction);
@@ -400,7 +409,7 @@ satisfies(const IdSetQuestion *question, Datum value)
 		result = idset_threshold_reached(&question->threshold, set);
 	else
 	{
-		uint32		common = idset_intersection_count(query->ids, a, set->ids, b);
+		uint32		common = idset_common(query, set);
 
 		switch (question->predicate)
 		{
@@ -439,12 +448,33 @@ common_selectivity(const IdSetStats *stats, const IdSetQuestion *question, doubl
 	return result;
 }
 
+/*
+ * True if some sets of the column are wide.  A column in which so few are
+ * that the statistics show none of them counts as narrow.
+ */
+static bool
+column_is_wide(const IdSetStats *stats)
+{
+	int			n = stats->elements.nvalues;
+
+	if (n > 0 && listed_id(stats, n - 1) > IDSET_MAX_NARROW_ID)
+		return true;
+	for (int i = 0; i < stats->histogram.nvalues; i++)
+		if (idset_is_wide(DatumGetIdSetP(stats->histogram.values[i])))
+			return true;
+	return false;
+}
+
 /* True if the bounds of the histogram are a fair sample of the sets */
 static bool
 histogram_is_sample(const IdSetStats *stats)
 {
-	return stats->histogram.nvalues >= MIN_HISTOGRAM &&
-		IDSET_SIZE((Size) stats->longest) <= MAX_HISTOGRAM_BYTES;
+	Size		n = (Size) stats->longest;
+
+	if (stats->histogram.nvalues < MIN_HISTOGRAM ||
+		VARHDRSZ + n * sizeof(uint16) > MAX_HISTOGRAM_BYTES)
+		return false;
+	return VARHDRSZ + n * sizeof(uint32) < MAX_HISTOGRAM_BYTES || !column_is_wide(stats);
 }
 
 /*
@@ -500,14 +530,13 @@ idset_estimate(const IdSetStats *stats, const IdSetQuestion *question, int lengt
 
 /* Set *id to the next lower id that is not listed; false if there is none */
 static bool
-unlisted_id(const IdSetStats *stats, int32 *id)
+unlisted_id(const IdSetStats *stats, int64 *id)
 {
-	const AttStatsSlot *elements = &stats->elements;
-	int			i = elements->nvalues - 1;
+	int			i = stats->elements.nvalues - 1;
 
-	while (i >= 0 && DatumGetInt32(elements->values[i]) >= *id)
+	while (i >= 0 && listed_id(stats, i) >= *id)
 		i--;
-	for (--*id; i >= 0 && DatumGetInt32(elements->values[i]) == *id; i--)
+	for (--*id; i >= 0 && listed_id(stats, i) == *id; i--)
 		--* id;
 	return *id >= 0;
 }
@@ -520,25 +549,25 @@ unlisted_id(const IdSetStats *stats, int32 *id)
 static IdSet *
 modelled_set(const IdSetStats *stats, uint32 n, double phase)
 {
-	uint16	   *ids = palloc_array(uint16, n);
+	uint32	   *ids = palloc_array(uint32, n);
 	uint32		found = 0;
 	double		step = stats->mean / n;
 	double		next = phase * step;
 	double		sum = 0;
-	int32		unlisted = GPUVEC_MAX_ID + 1;
+	int64		unlisted = IDSET_MAX_NARROW_ID + 1;
 
 	for (int i = 0; i < stats->elements.nvalues && found < n; i++)
 	{
 		sum += stats->elements.numbers[i];
 		if (sum <= next)
 			continue;
-		ids[found++] = (uint16) DatumGetInt32(stats->elements.values[i]);
+		ids[found++] = (uint32) listed_id(stats, i);
 		/* move on to the next id: an id is in a set only once */
 		next += step * ceil((sum - next) / step);
 	}
 	while (next < stats->mean && found < n && unlisted_id(stats, &unlisted))
 	{
-		ids[found++] = (uint16) unlisted;
+		ids[found++] = (uint32) unlisted;
 		next += step;
 	}
 	return idset_from_ids(ids, found);

@@ -7,13 +7,20 @@
  * integers in any order, with duplicates or not.  Output is ascending, in
  * braces.  White space is allowed around every bracket, comma and number.
  * Text that is no such list is error 22P02; an integer out of the range of
- * ids is error 22003.  From 16 on, both are soft errors, so
- * pg_input_is_valid() and COPY ... (ON_ERROR ignore) work.
+ * ids is error 22003; more than 65,536 different ids are error 54000.  From
+ * 16 on, all are soft errors, so pg_input_is_valid() and COPY ... (ON_ERROR
+ * ignore) work.
  *
- * The binary form is the number of ids (int4), then the ids (uint2 each),
- * ascending and distinct, in network byte order.  Anything else is error
- * 22P03: to report a sender that counts or sorts wrongly is better than to
- * correct it.
+ * The binary form is a number (int4), then the ids, ascending and distinct,
+ * all in network byte order.  If the number is not negative, it is that of
+ * the ids, and each has two bytes: all narrow sets are sent so.  Else it is
+ * the negated number of the ids, and each has four bytes.  A client may send
+ * any set but the empty one in this form, and need not look for ids above
+ * 65535.  A server that knows only narrow sets refuses a negative number, and
+ * never takes the one form for the other.
+ *
+ * Anything else is error 22P03: to report a sender that counts or sorts
+ * wrongly is better than to correct it.
  *
  *-------------------------------------------------------------------------
  */
@@ -104,11 +111,11 @@ element_error(IdSetReader *reader)
 
 /* Read one id without quotes; false after a soft error */
 static bool
-read_number(IdSetReader *reader, uint16 *id)
+read_number(IdSetReader *reader, uint32 *id)
 {
 	const char *start = reader->p;
 	const char *p = start;
-	uint32		number = 0;
+	uint64		number = 0;
 	bool		negative = *p == '-';
 
 	if (*p == '-' || *p == '+')
@@ -116,21 +123,21 @@ read_number(IdSetReader *reader, uint16 *id)
 	if (!is_digit(*p))
 		return element_error(reader);
 	for (; is_digit(*p); p++)
-		if (number <= GPUVEC_MAX_ID)	/* no overflow: a larger number is out
-										 * of range anyway */
+		if (number <= IDSET_MAX_ID) /* no overflow: a larger number is out of
+									 * range anyway */
 			number = number * 10 + (*p - '0');
 	if (!ends_element(*p))
 		return element_error(reader);
-	if (number > GPUVEC_MAX_ID || (negative && number > 0))
+	if (number > IDSET_MAX_ID || (negative && number > 0))
 	{
 		errsave(reader->escontext,
 				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
 				 errmsg("id %.*s is out of range for type %s", (int) (p - start), start, "idset"),
-				 errdetail("Ids are 0 to %d.", GPUVEC_MAX_ID)));
+				 errdetail("Ids are 0 to " UINT64_FORMAT ".", IDSET_MAX_ID)));
 		return false;
 	}
 	reader->p = p;
-	*id = (uint16) number;
+	*id = (uint32) number;
 	return true;
 }
 
@@ -139,7 +146,7 @@ read_number(IdSetReader *reader, uint16 *id)
  * an array.  As in arrays, quotes do not change the meaning of a number.
  */
 static bool
-read_id(IdSetReader *reader, uint16 *id)
+read_id(IdSetReader *reader, uint32 *id)
 {
 	const char *start = reader->p;
 
@@ -170,7 +177,7 @@ read_set(IdSetReader *reader, IdSet **set)
 {
 	uint32		room = 64;
 	uint32		n = 0;
-	uint16	   *ids = palloc(room * sizeof(uint16));
+	uint32	   *ids = palloc(room * sizeof(uint32));
 	char		close;
 
 	skip_space(reader);
@@ -184,7 +191,7 @@ read_set(IdSetReader *reader, IdSet **set)
 		{
 			/* with duplicates, a text may have more ids than any set */
 			room *= 2;
-			ids = repalloc_huge(ids, room * sizeof(uint16));
+			ids = repalloc_huge(ids, room * sizeof(uint32));
 		}
 		if (!read_id(reader, &ids[n++]))
 			return false;
@@ -200,8 +207,8 @@ read_set(IdSetReader *reader, IdSet **set)
 	skip_space(reader);
 	if (*reader->p != '\0')
 		return syntax_error(reader, psprintf("Junk after closing \"%c\".", close));
-	*set = idset_from_ids(ids, n);
-	return true;
+	*set = idset_from_ids_safe(ids, n, reader->escontext);
+	return *set != NULL;
 }
 
 /* idset_in(cstring) */
@@ -225,7 +232,7 @@ idset_out(PG_FUNCTION_ARGS)
 {
 	IdSet	   *set = PG_GETARG_IDSET_P(0);
 	uint32		n = idset_count(set);
-	char	   *text = palloc((Size) n * 6 + 3);
+	char	   *text = palloc((Size) n * (idset_is_wide(set) ? 11 : 6) + 3);
 	char	   *p = text;
 
 	*p++ = '{';
@@ -233,7 +240,7 @@ idset_out(PG_FUNCTION_ARGS)
 	{
 		if (i > 0)
 			*p++ = ',';
-		p += pg_ultoa_n(set->ids[i], p);
+		p += pg_ultoa_n(idset_id(set, i), p);
 	}
 	*p++ = '}';
 	*p = '\0';
@@ -241,9 +248,12 @@ idset_out(PG_FUNCTION_ARGS)
 	PG_RETURN_CSTRING(text);
 }
 
-/* Read the number of ids of a binary value; check that its length fits */
+/*
+ * Read the number of ids of a binary value, and their width in bytes; check
+ * that the value's length fits
+ */
 static uint32
-receive_count(StringInfo buf)
+receive_count(StringInfo buf, int *width)
 {
 	int			bytes = buf->len - buf->cursor;
 	int32		n;
@@ -255,15 +265,17 @@ receive_count(StringInfo buf)
 				 errdetail("A value has at least %d bytes, not %d.", (int) sizeof(int32), bytes)));
 	n = pq_getmsgint(buf, sizeof(int32));
 	bytes -= sizeof(int32);
-	if (n < 0 || n > GPUVEC_MAX_IDS)
+	if (n < -GPUVEC_MAX_IDS || n > GPUVEC_MAX_IDS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
 				 errmsg("invalid number of ids in external \"idset\" value: %d", n)));
-	if (bytes != n * (int) sizeof(uint16))
+	*width = n < 0 ? sizeof(uint32) : sizeof(uint16);
+	n = abs(n);
+	if (bytes != n * *width)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
 				 errmsg("invalid length of external \"idset\" value"),
-				 errdetail("%d ids take %d bytes, not %d.", n, n * (int) sizeof(uint16), bytes)));
+				 errdetail("%d ids take %d bytes, not %d.", n, n * *width, bytes)));
 	return n;
 }
 
@@ -272,19 +284,23 @@ Datum
 idset_recv(PG_FUNCTION_ARGS)
 {
 	StringInfo	buf = (StringInfo) PG_GETARG_POINTER(0);
-	uint32		n = receive_count(buf);
-	IdSet	   *set = idset_alloc(n);
+	int			width;
+	uint32		n = receive_count(buf, &width);
+	uint32	   *ids = palloc(Max(n, 1) * sizeof(uint32));
+	IdSet	   *set;
 
 	for (uint32 i = 0; i < n; i++)
 	{
-		set->ids[i] = (uint16) pq_getmsgint(buf, sizeof(uint16));
-		if (i > 0 && set->ids[i] <= set->ids[i - 1])
+		ids[i] = pq_getmsgint(buf, width);
+		if (i > 0 && ids[i] <= ids[i - 1])
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
 					 errmsg("invalid order of ids in external \"idset\" value"),
 					 errdetail("Id %u follows id %u; ids must be ascending and distinct.",
-							   set->ids[i], set->ids[i - 1])));
+							   ids[i], ids[i - 1])));
 	}
+	set = idset_from_sorted(ids, n);
+	pfree(ids);
 	PG_RETURN_IDSET_P(set);
 }
 
@@ -294,13 +310,19 @@ idset_send(PG_FUNCTION_ARGS)
 {
 	IdSet	   *set = PG_GETARG_IDSET_P(0);
 	uint32		n = idset_count(set);
+	bool		wide = idset_is_wide(set);
 	StringInfoData buf;
 
 	pq_begintypsend(&buf);
-	enlargeStringInfo(&buf, sizeof(int32) + n * sizeof(uint16));
-	pq_sendint32(&buf, n);
+	enlargeStringInfo(&buf, sizeof(int32) + n * (wide ? sizeof(uint32) : sizeof(uint16)));
+	pq_sendint32(&buf, wide ? -(int32) n : (int32) n);
 	for (uint32 i = 0; i < n; i++)
-		pq_sendint16(&buf, set->ids[i]);
+	{
+		if (wide)
+			pq_sendint32(&buf, idset_wide_ids(set)[i]);
+		else
+			pq_sendint16(&buf, idset_ids(set)[i]);
+	}
 	PG_FREE_IF_COPY(set, 0);
 	PG_RETURN_BYTEA_P(pq_endtypsend(&buf));
 }

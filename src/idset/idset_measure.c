@@ -52,7 +52,7 @@ count_args(FunctionCallInfo fcinfo, uint32 *common, uint32 *a, uint32 *b)
 
 	*a = idset_count(x);
 	*b = idset_count(y);
-	*common = idset_intersection_count(x->ids, *a, y->ids, *b);
+	*common = idset_common(x, y);
 	PG_FREE_IF_COPY(x, 0);
 	PG_FREE_IF_COPY(y, 1);
 }

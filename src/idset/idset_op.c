@@ -6,6 +6,10 @@
  * Sets are ordered like arrays: by the first id in which they differ; a
  * prefix of a set comes before the set.
  *
+ * Loops over two sets are written once, for arrays of which the compiler
+ * knows whether they are wide, and called for two narrow sets by themselves:
+ * these are read as arrays of two-byte ids.
+ *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
@@ -44,16 +48,29 @@ PG_FUNCTION_INFO_V1(idset_unnest_support);
 #define DEFAULT_IDS		50
 
 /* Three-way comparison, as for qsort */
-static int
-compare_sets(const IdSet *a, const IdSet *b)
+static pg_attribute_always_inline int
+compare_ids(const IdSet *a, bool wide_a, const IdSet *b, bool wide_b)
 {
 	uint32		na = idset_count(a);
 	uint32		nb = idset_count(b);
 
 	for (uint32 i = 0; i < Min(na, nb); i++)
-		if (a->ids[i] != b->ids[i])
-			return a->ids[i] < b->ids[i] ? -1 : 1;
+	{
+		uint32		x = idset_id_at(a->ids, wide_a, i);
+		uint32		y = idset_id_at(b->ids, wide_b, i);
+
+		if (x != y)
+			return x < y ? -1 : 1;
+	}
 	return na < nb ? -1 : na > nb;
+}
+
+static int
+compare_sets(const IdSet *a, const IdSet *b)
+{
+	if (!idset_is_wide(a) && !idset_is_wide(b))
+		return compare_ids(a, false, b, false);
+	return compare_ids(a, idset_is_wide(a), b, idset_is_wide(b));
 }
 
 static bool
@@ -153,29 +170,34 @@ idset_hash_extended(PG_FUNCTION_ARGS)
 	PG_RETURN_UINT64(result);
 }
 
-static uint32
-common_ids(const IdSet *a, const IdSet *b)
-{
-	return idset_intersection_count(a->ids, idset_count(a), b->ids, idset_count(b));
-}
-
 /* True if two sets have a common id.  Stops at the first common id. */
-static bool
-overlapping_sets(const IdSet *a, const IdSet *b)
+static pg_attribute_always_inline bool
+overlapping_ids(const IdSet *a, bool wide_a, const IdSet *b, bool wide_b)
 {
 	uint32		na = idset_count(a);
 	uint32		nb = idset_count(b);
 
 	for (uint32 i = 0, j = 0; i < na && j < nb;)
 	{
-		if (a->ids[i] == b->ids[j])
+		uint32		x = idset_id_at(a->ids, wide_a, i);
+		uint32		y = idset_id_at(b->ids, wide_b, j);
+
+		if (x == y)
 			return true;
-		if (a->ids[i] < b->ids[j])
+		if (x < y)
 			i++;
 		else
 			j++;
 	}
 	return false;
+}
+
+static bool
+overlapping_sets(const IdSet *a, const IdSet *b)
+{
+	if (!idset_is_wide(a) && !idset_is_wide(b))
+		return overlapping_ids(a, false, b, false);
+	return overlapping_ids(a, idset_is_wide(a), b, idset_is_wide(b));
 }
 
 /* && operator */
@@ -192,7 +214,7 @@ idset_contains(PG_FUNCTION_ARGS)
 	IdSet	   *a = PG_GETARG_IDSET_P(0);
 	IdSet	   *b = PG_GETARG_IDSET_P(1);
 
-	PG_RETURN_BOOL(idset_count(b) <= idset_count(a) && common_ids(a, b) == idset_count(b));
+	PG_RETURN_BOOL(idset_count(b) <= idset_count(a) && idset_common(a, b) == idset_count(b));
 }
 
 /* <@ operator */
@@ -202,46 +224,90 @@ idset_contained(PG_FUNCTION_ARGS)
 	IdSet	   *a = PG_GETARG_IDSET_P(0);
 	IdSet	   *b = PG_GETARG_IDSET_P(1);
 
-	PG_RETURN_BOOL(idset_count(a) <= idset_count(b) && common_ids(a, b) == idset_count(a));
+	PG_RETURN_BOOL(idset_count(a) <= idset_count(b) && idset_common(a, b) == idset_count(a));
 }
 
-/*
- * Merge two sets.  The flags say which ids to keep: those only in a, those in
- * both, those only in b.
- */
-static IdSet *
-merge_sets(const IdSet *a, const IdSet *b, bool only_a, bool both, bool only_b)
+/* Append an id to an array.  The caller knows whether it is wide. */
+static pg_attribute_always_inline void
+put_id(void *ids, bool wide, uint32 i, uint32 id)
 {
-	uint32		na = idset_count(a);
-	uint32		nb = idset_count(b);
-	IdSet	   *result = idset_alloc(only_b ? na + nb : only_a ? na : Min(na, nb));
+	if (wide)
+		((uint32 *) ids)[i] = id;
+	else
+		((uint16 *) ids)[i] = (uint16) id;
+}
+
+/* Which ids to keep of two sets */
+typedef struct IdSetMerge
+{
+	bool		only_a;			/* those only in a */
+	bool		both;
+	bool		only_b;
+} IdSetMerge;
+
+/* Merge two arrays into out[], which is wide if one of them is */
+static pg_attribute_always_inline uint32
+merge_ids(IdSpan a, IdSpan b, IdSetMerge keep, void *out)
+{
+	bool		wide = a.wide || b.wide;
 	uint32		n = 0;
 	uint32		i = 0;
 	uint32		j = 0;
 
-	while ((i < na && (j < nb || only_a)) || (j < nb && (i < na || only_b)))
+	while ((i < a.n && (j < b.n || keep.only_a)) || (j < b.n && (i < a.n || keep.only_b)))
 	{
-		if (j >= nb || (i < na && a->ids[i] < b->ids[j]))
+		uint32		x = i < a.n ? idset_id_at(a.ids, a.wide, i) : 0;
+		uint32		y = j < b.n ? idset_id_at(b.ids, b.wide, j) : 0;
+
+		if (j >= b.n || (i < a.n && x < y))
 		{
-			if (only_a)
-				result->ids[n++] = a->ids[i];
+			if (keep.only_a)
+				put_id(out, wide, n++, x);
 			i++;
 		}
-		else if (i >= na || b->ids[j] < a->ids[i])
+		else if (i >= a.n || y < x)
 		{
-			if (only_b)
-				result->ids[n++] = b->ids[j];
+			if (keep.only_b)
+				put_id(out, wide, n++, y);
 			j++;
 		}
 		else
 		{
-			if (both)
-				result->ids[n++] = a->ids[i];
+			if (keep.both)
+				put_id(out, wide, n++, x);
 			i++;
 			j++;
 		}
 	}
-	idset_shrink(result, n);
+	return n;
+}
+
+/* Merge two sets, one of which at least is wide */
+static IdSet *
+merge_wide(IdSpan a, IdSpan b, IdSetMerge keep, uint32 room)
+{
+	uint32	   *ids = palloc_array(uint32, Max(room, 1));
+	uint32		n = merge_ids(a, b, keep, ids);
+	IdSet	   *result = idset_from_sorted(ids, n);
+
+	pfree(ids);
+	return result;
+}
+
+/* Merge two sets */
+static IdSet *
+merge_sets(const IdSet *a, const IdSet *b, IdSetMerge keep)
+{
+	IdSpan		x = idset_span(a);
+	IdSpan		y = idset_span(b);
+	uint32		room = keep.only_b ? x.n + y.n : keep.only_a ? x.n : Min(x.n, y.n);
+	IdSet	   *result;
+
+	if (x.wide || y.wide)
+		return merge_wide(x, y, keep, room);
+	x.wide = y.wide = false;	/* constants, for the compiler */
+	result = idset_alloc(room);
+	idset_shrink(result, merge_ids(x, y, keep, result->ids));
 	return result;
 }
 
@@ -249,21 +315,27 @@ merge_sets(const IdSet *a, const IdSet *b, bool only_a, bool both, bool only_b)
 Datum
 idset_intersect(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_IDSET_P(merge_sets(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1), false, true, false));
+	static const IdSetMerge keep = {false, true, false};
+
+	PG_RETURN_IDSET_P(merge_sets(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1), keep));
 }
 
 /* | operator */
 Datum
 idset_unite(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_IDSET_P(merge_sets(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1), true, true, true));
+	static const IdSetMerge keep = {true, true, true};
+
+	PG_RETURN_IDSET_P(merge_sets(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1), keep));
 }
 
 /* - operator */
 Datum
 idset_subtract(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_IDSET_P(merge_sets(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1), true, false, false));
+	static const IdSetMerge keep = {true, false, false};
+
+	PG_RETURN_IDSET_P(merge_sets(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1), keep));
 }
 
 /* | operator with one id */
@@ -271,18 +343,18 @@ Datum
 idset_add_id(PG_FUNCTION_ARGS)
 {
 	IdSet	   *set = PG_GETARG_IDSET_P(0);
-	uint16		id = idset_check_id(PG_GETARG_INT64(1));
+	uint32		id = idset_check_id(PG_GETARG_INT64(1));
 	uint32		n = idset_count(set);
 	uint32		position;
-	IdSet	   *result;
+	uint32	   *ids;
 
 	if (idset_find(set, id, &position))
 		PG_RETURN_IDSET_P(set);
-	result = idset_alloc(n + 1);
-	memcpy(result->ids, set->ids, position * sizeof(uint16));
-	result->ids[position] = id;
-	memcpy(result->ids + position + 1, set->ids + position, (n - position) * sizeof(uint16));
-	PG_RETURN_IDSET_P(result);
+	ids = palloc_array(uint32, n + 1);
+	idset_copy_ids(set, 0, position, ids);
+	ids[position] = id;
+	idset_copy_ids(set, position, n, ids + position + 1);
+	PG_RETURN_IDSET_P(idset_from_sorted(ids, n + 1));
 }
 
 /*
@@ -292,7 +364,8 @@ idset_add_id(PG_FUNCTION_ARGS)
 static bool
 find_number(const IdSet *set, int64 number, uint32 *position)
 {
-	return number >= 0 && number <= GPUVEC_MAX_ID && idset_find(set, (uint16) number, position);
+	return number >= 0 && number <= (int64) IDSET_MAX_ID &&
+		idset_find(set, (uint32) number, position);
 }
 
 /* - operator with one id */
@@ -302,14 +375,14 @@ idset_remove_id(PG_FUNCTION_ARGS)
 	IdSet	   *set = PG_GETARG_IDSET_P(0);
 	uint32		n = idset_count(set);
 	uint32		position;
-	IdSet	   *result;
+	uint32	   *ids;
 
 	if (!find_number(set, PG_GETARG_INT64(1), &position))
 		PG_RETURN_IDSET_P(set);
-	result = idset_alloc(n - 1);
-	memcpy(result->ids, set->ids, position * sizeof(uint16));
-	memcpy(result->ids + position, set->ids + position + 1, (n - 1 - position) * sizeof(uint16));
-	PG_RETURN_IDSET_P(result);
+	ids = palloc_array(uint32, n);
+	idset_copy_ids(set, 0, position, ids);
+	idset_copy_ids(set, position + 1, n, ids + position);
+	PG_RETURN_IDSET_P(idset_from_sorted(ids, n - 1));
 }
 
 /* @> operator with one id */
@@ -334,7 +407,7 @@ idset_id_contained(PG_FUNCTION_ARGS)
 Datum
 idset_cardinality(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT32((toast_raw_datum_size(PG_GETARG_DATUM(0)) - VARHDRSZ) / sizeof(uint16));
+	PG_RETURN_INT32((int32) idset_bytes_count(toast_raw_datum_size(PG_GETARG_DATUM(0)) - VARHDRSZ));
 }
 
 /* unnest(idset): one id for each call, ascending */
@@ -362,9 +435,9 @@ idset_unnest(PG_FUNCTION_ARGS)
 		/*
 		 * SRF_RETURN_NEXT advances call_cntr before it evaluates the result
 		 */
-		int32		id = set->ids[call->call_cntr];
+		int64		id = idset_id(set, call->call_cntr);
 
-		SRF_RETURN_NEXT(call, Int32GetDatum(id));
+		SRF_RETURN_NEXT(call, Int64GetDatum(id));
 	}
 	SRF_RETURN_DONE(call);
 }

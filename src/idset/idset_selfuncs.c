@@ -354,17 +354,16 @@ integer_selectivity(IdSetClause *clause)
 static IdSet *
 constant_set(Datum constant, Oid type)
 {
-	IdSet	   *set;
 	int64		number;
+	uint32		id;
 
 	if (type != INT8OID)
 		return DatumGetIdSetP(constant);
 	number = DatumGetInt64(constant);
-	if (number < 0 || number > GPUVEC_MAX_ID)
+	if (number < 0 || number > (int64) IDSET_MAX_ID)
 		return NULL;
-	set = idset_alloc(1);
-	set->ids[0] = (uint16) number;
-	return set;
+	id = (uint32) number;
+	return idset_from_sorted(&id, 1);
 }
 
 /* Selectivity of && @> <@ with a set or an id */

@@ -158,7 +158,7 @@ cached_threshold(FmgrInfo *flinfo, HeapTupleHeader value)
 static uint32
 length_of(Datum set)
 {
-	return (toast_raw_datum_size(set) - VARHDRSZ) / sizeof(uint16);
+	return idset_bytes_count(toast_raw_datum_size(set) - VARHDRSZ);
 }
 
 /* <<->> operator */

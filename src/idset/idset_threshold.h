@@ -53,7 +53,7 @@ idset_threshold_reached(const IdSetThreshold *threshold, const IdSet *set)
 	uint32		b = idset_count(set);
 
 	return gpuvec_score(threshold->measure,
-						idset_intersection_count(query->ids, a, set->ids, b),
+						idset_common(query, set),
 						a, b) >= threshold->min_score;
 }
 

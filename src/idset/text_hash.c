@@ -1,0 +1,163 @@
+/*-------------------------------------------------------------------------
+ *
+ * text_hash.c
+ *	  Sets of hashes: of an array's elements, a document's lexemes, its
+ *	  shingles.
+ *
+ * An id is the low half of what the extended hash function of the type
+ * returns with seed 0.  Those of lexemes and shingles are the ids of the same
+ * strings as text, so idset_words(c, t) is
+ * idset_hash(tsvector_to_array(to_tsvector(c, t))), and a set can be made of
+ * known words without their document.
+ *
+ * Of n different values, n(n-1)/2^33 pairs are expected to share an id.
+ *
+ * A shingle is a run of n words (Broder, On the resemblance and containment
+ * of documents, 1997): the similarity of the sets of shingles tells near
+ * duplicates, as it depends on the order of words.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "idset/text_ids.h"
+#include "tsearch/ts_utils.h"
+#include "utils/builtins.h"
+#include "utils/typcache.h"
+
+PG_FUNCTION_INFO_V1(idset_hash_array);
+PG_FUNCTION_INFO_V1(idset_words);
+PG_FUNCTION_INFO_V1(idset_shingles);
+
+/* ---- arrays ---- */
+
+/* The entry of the type of an array's elements, which has a hash function */
+static TypeCacheEntry *
+element_type(FunctionCallInfo fcinfo, Oid type)
+{
+	TypeCacheEntry *entry = fcinfo->flinfo->fn_extra;
+
+	if (entry != NULL && entry->type_id == type)
+		return entry;
+	entry = lookup_type_cache(type, TYPECACHE_HASH_EXTENDED_PROC_FINFO);
+	if (!OidIsValid(entry->hash_extended_proc_finfo.fn_oid))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_FUNCTION),
+				 errmsg("could not identify an extended hash function for type %s",
+						format_type_be(type)),
+				 errhint("Cast the array to text[], or to an array of another type that can be hashed.")));
+	fcinfo->flinfo->fn_extra = entry;
+	return entry;
+}
+
+/* idset_hash(anyarray) */
+Datum
+idset_hash_array(PG_FUNCTION_ARGS)
+{
+	ArrayType  *array = PG_GETARG_ARRAYTYPE_P(0);
+	TypeCacheEntry *type = element_type(fcinfo, ARR_ELEMTYPE(array));
+	Datum	   *elements;
+	int			n;
+	TextIds		ids;
+
+	text_check_array(array, "hash");
+	deconstruct_array(array, ARR_ELEMTYPE(array), type->typlen, type->typbyval, type->typalign,
+					  &elements, NULL, &n);
+	text_ids_init(&ids);
+	for (int i = 0; i < n; i++)
+	{
+		Datum		hash = FunctionCall2Coll(&type->hash_extended_proc_finfo, PG_GET_COLLATION(),
+											 elements[i], Int64GetDatum(0));
+
+		text_ids_add(&ids, (uint32) DatumGetUInt64(hash));
+	}
+	PG_RETURN_IDSET_P(text_ids_finish(&ids));
+}
+
+/* ---- lexemes ---- */
+
+/* idset_words(regconfig, text) */
+Datum
+idset_words(PG_FUNCTION_ARGS)
+{
+	text	   *document = PG_GETARG_TEXT_PP(1);
+	ParsedText	parsed = {0};
+	TextIds		ids;
+
+	parsed.lenwords = 64;
+	parsed.words = palloc_array(ParsedWord, parsed.lenwords);
+	parsetext(PG_GETARG_OID(0), &parsed, VARDATA_ANY(document), VARSIZE_ANY_EXHDR(document));
+	text_ids_init(&ids);
+	for (int i = 0; i < parsed.curwords; i++)
+		text_ids_add(&ids, text_token_id(parsed.words[i].word, parsed.words[i].len));
+	PG_RETURN_IDSET_P(text_ids_finish(&ids));
+}
+
+/* ---- shingles ---- */
+
+/* The words of a document with a blank behind each, and where they begin */
+typedef struct Words
+{
+	StringInfoData text;
+	int		   *starts;			/* [n + 1]: also where the next one would */
+	int			n;
+	int			size;			/* starts that there is room for */
+} Words;
+
+/* Read all words of a document */
+static void
+read_words(Words *words, const text *document)
+{
+	TextReader	reader;
+
+	text_reader_init(&reader, document);
+	initStringInfo(&words->text);
+	words->n = 0;
+	words->size = 64;
+	words->starts = palloc_array(int, words->size);
+	words->starts[0] = 0;
+	while (text_next_word(&reader, &words->text))
+	{
+		appendStringInfoChar(&words->text, ' ');
+		if (++words->n == words->size)
+		{
+			words->size *= 2;
+			words->starts = repalloc_huge(words->starts, (Size) words->size * sizeof(int));
+		}
+		words->starts[words->n] = words->text.len;
+	}
+}
+
+/* The id of the shingle of the words first ..  last - 1 */
+static uint32
+shingle_id(const Words *words, int first, int last)
+{
+	int			start = words->starts[first];
+
+	/* without the blank behind the last word */
+	return text_token_id(words->text.data + start, words->starts[last] - 1 - start);
+}
+
+/* idset_shingles(text, n) */
+Datum
+idset_shingles(PG_FUNCTION_ARGS)
+{
+	int			n = PG_GETARG_INT32(1);
+	Words		words;
+	TextIds		ids;
+
+	if (n < 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the number of words of a shingle must be at least 1, not %d", n)));
+	read_words(&words, PG_GETARG_TEXT_PP(0));
+	text_ids_init(&ids);
+	if (words.n > 0 && words.n < n)
+		text_ids_add(&ids, shingle_id(&words, 0, words.n));
+	for (int i = 0; i <= words.n - n; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		text_ids_add(&ids, shingle_id(&words, i, i + n));
+	}
+	PG_RETURN_IDSET_P(text_ids_finish(&ids));
+}

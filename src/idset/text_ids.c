@@ -1,0 +1,171 @@
+/*-------------------------------------------------------------------------
+ *
+ * text_ids.c
+ *	  Words of a text, and lists of ids.
+ *
+ * A word is a run of letters and digits, as pg_trgm has it: what a letter is,
+ * and how it is lowered, says the character type of the database, and each
+ * word is lowered by itself.  ASCII characters are the same everywhere but
+ * for the letter I, so words without capitals need no locale.
+ *
+ * A full list of twice as many ids as a set may have becomes a set, and so
+ * loses its duplicates, or fails.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include <ctype.h>
+
+#include "catalog/pg_collation.h"
+#include "idset/text_ids.h"
+#include "mb/pg_wchar.h"
+#include "tsearch/ts_locale.h"
+#include "utils/formatting.h"
+
+/* Room in a new list, and the most that a list gets */
+#define FIRST_IDS		64
+#define MOST_IDS		(2 * GPUVEC_MAX_IDS)
+
+/* Bytes that a server's function may read behind a character that is cut */
+#define ZEROS			8
+
+/* ---- ids ---- */
+
+/* An empty list, in the current memory context */
+void
+text_ids_init(TextIds *list)
+{
+	list->n = 0;
+	list->size = FIRST_IDS;
+	list->ids = palloc_array(uint32, FIRST_IDS);
+}
+
+/* Make room in a full list */
+static void
+make_room(TextIds *list)
+{
+	IdSet	   *set;
+
+	CHECK_FOR_INTERRUPTS();
+	if (list->size < MOST_IDS)
+	{
+		list->size *= 2;
+		list->ids = repalloc(list->ids, list->size * sizeof(uint32));
+		return;
+	}
+	set = idset_from_ids(list->ids, list->n);
+	list->n = idset_count(set);
+	idset_copy_ids(set, 0, list->n, list->ids);
+	pfree(set);
+}
+
+/* Add an id */
+void
+text_ids_add(TextIds *list, uint32 id)
+{
+	if (list->n == list->size)
+		make_room(list);
+	list->ids[list->n++] = id;
+}
+
+/* The set of all ids; an error if it has too many */
+IdSet *
+text_ids_finish(TextIds *list)
+{
+	IdSet	   *set = idset_from_ids(list->ids, list->n);
+
+	pfree(list->ids);
+	return set;
+}
+
+/* Fail unless an array has at most one dimension, and no null elements */
+void
+text_check_array(ArrayType *array, const char *what)
+{
+	if (ARR_NDIM(array) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("cannot %s an array of %d dimensions", what, ARR_NDIM(array)),
+				 errdetail("A set has one dimension.")));
+	if (array_contains_nulls(array))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("cannot %s an array with null elements", what),
+				 errhint("Leave them out with array_remove(array, NULL).")));
+}
+
+/* ---- words ---- */
+
+/* Begin to read the words of a text */
+void
+text_reader_init(TextReader *reader, const text *document)
+{
+	Size		len = VARSIZE_ANY_EXHDR(document);
+	char	   *copy = palloc(len + ZEROS);
+
+	memcpy(copy, VARDATA_ANY(document), len);
+	memset(copy + len, 0, ZEROS);
+	reader->next = copy;
+	reader->end = copy + len;
+}
+
+/* Bytes of the character at p, which must be before `end` */
+int
+text_char_bytes(const char *p, const char *end)
+{
+	int			bytes;
+
+	if (!IS_HIGHBIT_SET(*p))
+		return 1;
+	bytes = pg_encoding_mblen(GetDatabaseEncoding(), p);
+	return (int) Min(bytes, end - p);
+}
+
+/* True if the character at p is a letter or a digit */
+static inline bool
+is_word_char(const char *p)
+{
+	if (!IS_HIGHBIT_SET(*p))
+		return isalnum((unsigned char) *p) != 0;
+	return GpuvecIsWordChar(p);
+}
+
+/* Append a word in lower case.  `plain`: it is so already. */
+static void
+append_lower(StringInfo out, const char *word, int len, bool plain)
+{
+	char	   *lower;
+
+	if (plain)
+	{
+		appendBinaryStringInfo(out, word, len);
+		return;
+	}
+	lower = GpuvecLower(word, len);
+	appendStringInfoString(out, lower);
+	pfree(lower);
+}
+
+/* Append the next word, in lower case; false if there is none */
+bool
+text_next_word(TextReader *reader, StringInfo out)
+{
+	const char *p = reader->next;
+	const char *word;
+	bool		plain = true;
+
+	while (p < reader->end && !is_word_char(p))
+		p += text_char_bytes(p, reader->end);
+	word = p;
+	while (p < reader->end && is_word_char(p))
+	{
+		plain = plain && !IS_HIGHBIT_SET(*p) && !(*p >= 'A' && *p <= 'Z');
+		p += text_char_bytes(p, reader->end);
+	}
+	reader->next = p;
+	if (p == word)
+		return false;
+	append_lower(out, word, (int) (p - word), plain);
+	return true;
+}

@@ -1,0 +1,68 @@
+/*-------------------------------------------------------------------------
+ *
+ * text_ids.h
+ *	  What the functions that make sets of text share: words, and a list of
+ *	  ids.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_TEXT_IDS_H
+#define GPUVEC_TEXT_IDS_H
+
+#include "gpuvec.h"
+
+#include "common/hashfn.h"
+#include "idset/idset.h"
+#include "lib/stringinfo.h"
+#include "utils/array.h"
+
+/* Ids that become a set, in any order, with duplicates or not */
+typedef struct TextIds
+{
+	uint32	   *ids;
+	uint32		n;
+	uint32		size;			/* ids that there is room for */
+} TextIds;
+
+/* An empty list, in the current memory context */
+extern void text_ids_init(TextIds *list);
+
+/*
+ * Add an id.  The list takes no more memory than some sets do, however many
+ * ids are added.
+ */
+extern void text_ids_add(TextIds *list, uint32 id);
+
+/* The set of all ids; an error if it has too many */
+extern IdSet *text_ids_finish(TextIds *list);
+
+/*
+ * The id of a token: the low half of what hashtextextended(token, 0) returns
+ * where the collation is deterministic
+ */
+static inline uint32
+text_token_id(const char *token, int len)
+{
+	return hash_bytes((const unsigned char *) token, len);
+}
+
+/* A position in a text */
+typedef struct TextReader
+{
+	const char *next;
+	const char *end;			/* zeros follow */
+} TextReader;
+
+/* Begin to read the words of a text */
+extern void text_reader_init(TextReader *reader, const text *document);
+
+/* Append the next word, in lower case; false if there is none */
+extern bool text_next_word(TextReader *reader, StringInfo out);
+
+/* Bytes of the character at p, which must be before `end` */
+extern int	text_char_bytes(const char *p, const char *end);
+
+/* Fail unless an array has at most one dimension, and no null elements */
+extern void text_check_array(ArrayType *array, const char *what);
+
+#endif							/* GPUVEC_TEXT_IDS_H */

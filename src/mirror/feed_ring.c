@@ -214,7 +214,7 @@ FeedBatchAdd(FeedBatch *batch, const gpuvec_feed_record *record, const void *val
 	return true;
 }
 
-/* How many of n records take at most `most` bytes?  *bytes is what they take */
+/* How many of n records take at most `most` bytes?  Sets *bytes to these. */
 static uint32
 count_run(const char *records, uint32 n, uint32 most, uint32 *bytes)
 {

@@ -34,7 +34,7 @@ CREATE TYPE idset (
 	ANALYZE = idset_typanalyze,
 	INTERNALLENGTH = VARIABLE, ALIGNMENT = int4, STORAGE = external
 );
-COMMENT ON TYPE idset IS 'a set of ids 0 to 65535';
+COMMENT ON TYPE idset IS 'a set of up to 65,536 ids 0 to 4294967295; two bytes an id if all are below 65536, else four';
 
 -- Casts are AS ASSIGNMENT: implicit casts would change the meaning of
 -- expressions on plain arrays.
@@ -44,28 +44,28 @@ CREATE FUNCTION idset(int2[]) RETURNS idset
 COMMENT ON FUNCTION idset(int2[]) IS 'convert int2[] to idset';
 
 CREATE CAST (int2[] AS idset) WITH FUNCTION idset(int2[]) AS ASSIGNMENT;
-COMMENT ON CAST (int2[] AS idset) IS 'ids outside 0 to 65535 and nulls are errors';
+COMMENT ON CAST (int2[] AS idset) IS 'negative numbers and nulls are errors';
 
 CREATE FUNCTION idset(int4[]) RETURNS idset
 	AS 'MODULE_PATHNAME', 'int4_array_to_idset' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset(int4[]) IS 'convert int4[] to idset';
 
 CREATE CAST (int4[] AS idset) WITH FUNCTION idset(int4[]) AS ASSIGNMENT;
-COMMENT ON CAST (int4[] AS idset) IS 'ids outside 0 to 65535 and nulls are errors';
+COMMENT ON CAST (int4[] AS idset) IS 'negative numbers and nulls are errors';
 
 CREATE FUNCTION idset(int8[]) RETURNS idset
 	AS 'MODULE_PATHNAME', 'int8_array_to_idset' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset(int8[]) IS 'convert int8[] to idset';
 
 CREATE CAST (int8[] AS idset) WITH FUNCTION idset(int8[]) AS ASSIGNMENT;
-COMMENT ON CAST (int8[] AS idset) IS 'ids outside 0 to 65535 and nulls are errors';
+COMMENT ON CAST (int8[] AS idset) IS 'ids outside 0 to 4294967295 and nulls are errors';
 
 CREATE FUNCTION idset_to_int4_array(idset) RETURNS int4[]
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_to_int4_array(idset) IS 'convert idset to int4[]';
 
 CREATE CAST (idset AS int4[]) WITH FUNCTION idset_to_int4_array(idset) AS ASSIGNMENT;
-COMMENT ON CAST (idset AS int4[]) IS 'ids in ascending order';
+COMMENT ON CAST (idset AS int4[]) IS 'ids in ascending order; an id above 2147483647 is an error';
 
 CREATE FUNCTION idset_to_int8_array(idset) RETURNS int8[]
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
@@ -386,7 +386,7 @@ CREATE FUNCTION idset_unnest_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 COMMENT ON FUNCTION idset_unnest_support(internal) IS 'planner support of unnest(idset)';
 
-CREATE FUNCTION unnest(idset) RETURNS SETOF int4
+CREATE FUNCTION unnest(idset) RETURNS SETOF int8
 	AS 'MODULE_PATHNAME', 'idset_unnest' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE ROWS 50
 	SUPPORT idset_unnest_support;
 COMMENT ON FUNCTION unnest(idset) IS 'ids as rows, ascending';

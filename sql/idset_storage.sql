@@ -9,7 +9,7 @@ ANALYZE ids;
 CREATE TABLE sets AS SELECT l.i, l.n, a.ids, a.ids::idset AS s FROM lengths l, LATERAL (SELECT ARRAY(SELECT id FROM ids WHERE ids.i = l.i) AS ids) a;
 SELECT count(*) AS sets, max(n), bool_and(cardinality(s) = n) AS cardinality,
 	   bool_and(s::int4[] = ARRAY(SELECT id FROM ids WHERE ids.i = sets.i ORDER BY id)) AS int4, bool_and(s::int8[]::int4[] = s::int4[]) AS int8,
-	   bool_and(ARRAY(SELECT unnest(s)) = s::int4[]) AS unnest, bool_and(s::text = s::int4[]::text) AS output, bool_and(s::text::idset = s) AS input,
+	   bool_and(ARRAY(SELECT unnest(s)) = s::int8[]) AS unnest, bool_and(s::text = s::int4[]::text) AS output, bool_and(s::text::idset = s) AS input,
 	   bool_and(s::json::text = replace(translate(s::text, '{}', '[]'), ' ', '')) AS json, bool_and(s::json::text::idset = s) AS json_input,
 	   bool_and((SELECT idset_agg(id) FROM ids WHERE ids.i = sets.i) IS NOT DISTINCT FROM nullif(s, '{}')) AS agg
 FROM sets;
@@ -74,7 +74,8 @@ CREATE TABLE keyed (s idset PRIMARY KEY, arr int4[], g idset GENERATED ALWAYS AS
 INSERT INTO keyed (s, arr) SELECT ARRAY[i % 100, i / 100]::idset, ARRAY[i, i % 7] FROM generate_series(0, 5000) i WHERE i % 100 >= i / 100;
 INSERT INTO keyed (s) VALUES ('{5,3}');
 INSERT INTO keyed (s, d) VALUES ('{60000}', '{7}');
-INSERT INTO keyed (s, arr) VALUES ('{60000}', '{70000}');
+INSERT INTO keyed (s, arr) VALUES ('{60000}', '{-7}');
+INSERT INTO keyed (s, arr) VALUES ('{7,65536,4294967295}', '{2147483647,65536}'), ('{65536}', '{65535}');
 INSERT INTO keyed (s) VALUES ('{}') ON CONFLICT (s) DO NOTHING;
 INSERT INTO keyed (s) VALUES ('{}') ON CONFLICT (s) DO NOTHING;
 CREATE INDEX keyed_hash ON keyed USING hash (g);
@@ -86,7 +87,7 @@ EXPLAIN (COSTS OFF) SELECT l FROM keyed WHERE g = '{0,7}';
 SELECT s, g, d, l FROM keyed WHERE s = '{42,7}' OR g = '{0,7}' ORDER BY s;
 EXPLAIN (COSTS OFF) SELECT s FROM keyed WHERE s >= '{7}' AND s < '{8}' ORDER BY s LIMIT 3;
 SELECT s FROM keyed WHERE s >= '{7}' AND s < '{8}' ORDER BY s LIMIT 3;
-SELECT array_agg(s ORDER BY s DESC) = (SELECT array_agg(s ORDER BY s::int4[] DESC) FROM keyed) AS sorted FROM keyed;
+SELECT array_agg(s ORDER BY s DESC) = (SELECT array_agg(s ORDER BY s::int8[] DESC) FROM keyed) AS sorted FROM keyed;
 RESET enable_seqscan;
 RESET enable_bitmapscan;
 CREATE TABLE referring (s idset REFERENCES keyed);
@@ -116,8 +117,8 @@ SELECT castsource::regtype, casttarget::regtype, castcontext FROM pg_cast WHERE 
 CREATE TABLE many AS SELECT i, CASE WHEN i % 11 > 0 THEN (i * 37) % 5000 END AS x, CASE WHEN i % 13 > 0 THEN ARRAY[1, 2, i % 50, i % 7, 100 + i % 900]::idset END AS s FROM generate_series(1, 60000) i;
 CREATE TABLE fewer AS SELECT i, NULL::int4 AS x, CASE WHEN i = 17 THEN '{4,5}'::idset END AS s FROM generate_series(1, 20000) i;
 ANALYZE many, fewer;
-CREATE TABLE expected AS SELECT (SELECT ARRAY(SELECT DISTINCT x FROM many WHERE x IS NOT NULL ORDER BY 1)) AS agg, (SELECT ARRAY(SELECT DISTINCT unnest(s) FROM many ORDER BY 1)) AS uni,
-	(SELECT array_agg(id ORDER BY id) FROM (SELECT unnest(s) AS id FROM many GROUP BY 1 HAVING count(*) = (SELECT count(s) FROM many)) x) AS inter;
+CREATE TABLE expected AS SELECT (SELECT ARRAY(SELECT DISTINCT x FROM many WHERE x IS NOT NULL ORDER BY 1)) AS agg, (SELECT ARRAY(SELECT DISTINCT unnest(s)::int4 FROM many ORDER BY 1)) AS uni,
+	(SELECT array_agg(id ORDER BY id) FROM (SELECT unnest(s)::int4 AS id FROM many GROUP BY 1 HAVING count(*) = (SELECT count(s) FROM many)) x) AS inter;
 SET parallel_setup_cost = 0;
 SET parallel_tuple_cost = 0;
 SET min_parallel_table_scan_size = 0;

@@ -15,7 +15,7 @@ SELECT '{{1}}'::idset;
 SELECT '{1} x'::idset;
 SELECT '1,2'::idset;
 SELECT '{-1}'::idset;
-SELECT '{65536}'::idset;
+SELECT '{4294967296}'::idset;
 SELECT '{99999999999999999999999999}'::idset;
 -- binary format
 CREATE TEMP TABLE io (id int, s idset);
@@ -32,7 +32,8 @@ SELECT ARRAY[3,1,2,1]::idset, ARRAY[3,1]::int2[]::idset, ARRAY[3,1]::int8[]::ids
 SELECT '{3,1}'::idset::int4[], '{3,1}'::idset::int8[], '{}'::idset::int4[], '{3,1}'::idset::json;
 SELECT ARRAY[1,NULL]::int4[]::idset;
 SELECT ARRAY[-1]::int2[]::idset;
-SELECT ARRAY[65536]::idset;
+SELECT ARRAY[65536]::idset, ARRAY[4294967295]::idset, '{65536,2147483647}'::idset::int4[], '{2147483648}'::idset::int8[], '{4294967295,1}'::idset::json;
+SELECT '{1,2147483648}'::idset::int4[];
 SELECT ARRAY[9000000000]::idset;
 SELECT ARRAY[[1,2],[3,4]]::idset;
 INSERT INTO io VALUES (8, ARRAY[9,8]);  -- by assignment
@@ -51,7 +52,7 @@ SELECT '{1,2}'::idset && '{2,3}', '{1}'::idset && '{2}', '{}'::idset && '{}', '{
 	   '{}'::idset <@ '{1}', '{1,2}'::idset & '{2,3}', '{1,2}'::idset | '{2,3}', '{1,2}'::idset - '{2,3}'::idset;
 SELECT '{1,3}'::idset | 2, '{1,3}'::idset | 3, '{}'::idset | 65535, '{1,3}'::idset - 3, '{1,3}'::idset - 2, '{1,3}'::idset - 70000,
 	   '{1,3}'::idset @> 3, '{1,3}'::idset @> 2, '{1,3}'::idset @> (-1), 3 <@ '{1,3}'::idset;
-SELECT '{1}'::idset | 65536;
+SELECT '{1}'::idset | 4294967296;
 SELECT cardinality('{}'::idset), cardinality('{5,6,7}'::idset), ARRAY(SELECT unnest('{7,5}'::idset));
 -- against arrays
 CREATE TEMP TABLE pairs AS
@@ -90,7 +91,7 @@ SELECT '{1,2,3,4,5,6,7,8,9,10}'::idset <-> '{1,2,3,4,5,6,7}' <= 0.3;
 SELECT idset_agg(x) FROM (VALUES (3), (1), (NULL), (3)) v(x);
 SELECT idset_agg(x) FROM (SELECT 1 AS x WHERE false) v;
 SELECT idset_agg(x) FROM (VALUES (NULL::int), (NULL)) v(x);
-SELECT idset_agg(x) FROM (VALUES (1), (70000)) v(x);
+SELECT idset_agg(x) FROM (VALUES (1), (-70000)) v(x);
 SELECT idset_union(s), idset_intersection(s) FROM (VALUES ('{1,2}'::idset), (NULL), ('{2,3}')) v(s);
 SELECT idset_union(s), idset_intersection(s) FROM (SELECT '{1}'::idset AS s WHERE false) v;
 SELECT idset_union(s) FROM (VALUES ('{}'::idset)) v(s);

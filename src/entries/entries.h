@@ -34,9 +34,9 @@ typedef struct IndexEntry
 {
 	ItemPointerData root;
 	bool		isnull;
-	const uint16 *ids;			/* [len] ascending and distinct; NULL if
+	const void *ids;			/* [bytes] the set's payload (idset.h); NULL if
 								 * isnull */
-	uint32		len;
+	uint32		bytes;
 } IndexEntry;
 
 /* True if the index keeps entries: it has an expression or a predicate */

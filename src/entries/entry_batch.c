@@ -102,8 +102,8 @@ EntryBatchEntry(const EntryBatch *batch, Size *offset, IndexEntry *entry)
 			continue;
 		entry->root = item->root;
 		entry->isnull = (item->part & ENTRY_PART_NULL) != 0;
-		entry->ids = whole && !entry->isnull ? (const uint16 *) (item + 1) : NULL;
-		entry->len = (size - sizeof(EntryItem)) / sizeof(uint16);
+		entry->ids = whole && !entry->isnull ? item + 1 : NULL;
+		entry->bytes = size - sizeof(EntryItem);
 		return true;
 	}
 	return false;

@@ -196,11 +196,11 @@ make_entry(const Piece *pieces, uint32 n, IndexEntry *entry)
 	entry->isnull = (pieces[0].item->part & ENTRY_PART_NULL) != 0;
 	for (uint32 i = 0; i < n; i++)
 		bytes += pieces[i].bytes;
-	entry->len = bytes / sizeof(uint16);
-	entry->ids = entry->isnull ? NULL : (const uint16 *) (pieces[0].item + 1);
+	entry->bytes = bytes;
+	entry->ids = entry->isnull ? NULL : pieces[0].item + 1;
 	if (n == 1)
 		return;
-	entry->ids = (const uint16 *) (ids = palloc(bytes));
+	entry->ids = ids = palloc(bytes);
 	for (uint32 i = 0; i < n; i++)
 	{
 		memcpy(ids, pieces[i].item + 1, pieces[i].bytes);

@@ -164,8 +164,8 @@ sort_by_byte(const uint32 *ids, uint32 *out, uint32 n, int shift)
 }
 
 /* Sort ids[], with duplicates or not */
-static void
-sort_ids(uint32 *ids, uint32 n)
+void
+idset_sort(uint32 *ids, uint32 n)
 {
 	uint32	   *other;
 
@@ -182,11 +182,26 @@ sort_ids(uint32 *ids, uint32 n)
 	pfree(other);
 }
 
-/* The same.  NULL after a soft error, which goes to `escontext`. */
+/* Sort ids[], drop duplicates, and return the number of those left */
+uint32
+idset_sort_distinct(uint32 *ids, uint32 n)
+{
+	uint32		count = 0;
+
+	idset_sort(ids, n);
+	for (uint32 i = 0; i < n; i++)
+		if (count == 0 || ids[count - 1] != ids[i])
+			ids[count++] = ids[i];
+	return count;
+}
+
+/*
+ * A set of n ids in any order, with duplicates or not; may sort ids[].  NULL
+ * after a soft error, which goes to `escontext`.
+ */
 IdSet *
 idset_from_ids_safe(uint32 *ids, uint32 n, Node *escontext)
 {
-	uint32		count = 0;
 	uint32		all = n > 0 ? ids[0] : 0;
 	bool		sorted = true;
 
@@ -199,14 +214,10 @@ idset_from_ids_safe(uint32 *ids, uint32 n, Node *escontext)
 		return set_of_sorted(ids, n, escontext);
 	if (n >= LINEAR_IDS && all <= IDSET_MAX_NARROW_ID)
 		return from_many_narrow(ids, n);
-	sort_ids(ids, n);
-	for (uint32 i = 0; i < n; i++)
-		if (count == 0 || ids[count - 1] != ids[i])
-			ids[count++] = ids[i];
-	return set_of_sorted(ids, count, escontext);
+	return set_of_sorted(ids, idset_sort_distinct(ids, n), escontext);
 }
 
-/* A set of n ids in any order, with duplicates or not; may sort ids[] */
+/* The same; an error beyond the number of ids that a set may have */
 IdSet *
 idset_from_ids(uint32 *ids, uint32 n)
 {
@@ -214,13 +225,6 @@ idset_from_ids(uint32 *ids, uint32 n)
 }
 
 /* ---- common ids ---- */
-
-/* The i-th id of a span.  Callers know `wide` when they are compiled. */
-static pg_attribute_always_inline uint32
-id_at(const void *ids, bool wide, uint32 i)
-{
-	return wide ? ((const uint32 *) ids)[i] : ((const uint16 *) ids)[i];
-}
 
 /*
  * Galloping search: the first position in ids[from ..  n) whose id is >= `id`
@@ -232,7 +236,7 @@ gallop(const void *ids, bool wide, uint32 from, uint32 n, uint32 id)
 	uint32		low = from;
 	uint32		high;
 
-	while (low + step < n && id_at(ids, wide, low + step) < id)
+	while (low + step < n && idset_id_at(ids, wide, low + step) < id)
 	{
 		low += step;
 		step *= 2;
@@ -242,7 +246,7 @@ gallop(const void *ids, bool wide, uint32 from, uint32 n, uint32 id)
 	{
 		uint32		middle = (low + high) / 2;
 
-		if (id_at(ids, wide, middle) < id)
+		if (idset_id_at(ids, wide, middle) < id)
 			low = middle + 1;
 		else
 			high = middle;
@@ -262,17 +266,17 @@ count_common(const void *a, bool wide_a, uint32 na, const void *b, bool wide_b, 
 	{
 		for (; i < na && j < nb; i++)
 		{
-			uint32		id = id_at(a, wide_a, i);
+			uint32		id = idset_id_at(a, wide_a, i);
 
 			j = gallop(b, wide_b, j, nb, id);
-			count += j < nb && id_at(b, wide_b, j) == id;
+			count += j < nb && idset_id_at(b, wide_b, j) == id;
 		}
 		return count;
 	}
 	while (i < na && j < nb)
 	{
-		uint32		x = id_at(a, wide_a, i);
-		uint32		y = id_at(b, wide_b, j);
+		uint32		x = idset_id_at(a, wide_a, i);
+		uint32		y = idset_id_at(b, wide_b, j);
 
 		count += x == y;
 		i += x <= y;
@@ -317,11 +321,11 @@ idset_find(const IdSet *set, uint32 id, uint32 *position)
 	{
 		uint32		middle = (low + high) / 2;
 
-		if (id_at(span.ids, span.wide, middle) < id)
+		if (idset_id_at(span.ids, span.wide, middle) < id)
 			low = middle + 1;
 		else
 			high = middle;
 	}
 	*position = low;
-	return low < span.n && id_at(span.ids, span.wide, low) == id;
+	return low < span.n && idset_id_at(span.ids, span.wide, low) == id;
 }

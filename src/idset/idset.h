@@ -85,11 +85,21 @@ idset_wide_ids(const IdSet *set)
 	return (const uint32 *) set->ids;
 }
 
+/*
+ * The i-th id of an array.  Where `wide` is a constant, nothing is asked when
+ * the program runs.
+ */
+static pg_attribute_always_inline uint32
+idset_id_at(const void *ids, bool wide, uint32 i)
+{
+	return wide ? ((const uint32 *) ids)[i] : ((const uint16 *) ids)[i];
+}
+
 /* The i-th id of any set, from 0 */
 static inline uint32
 idset_id(const IdSet *set, uint32 i)
 {
-	return idset_is_wide(set) ? idset_wide_ids(set)[i] : idset_ids(set)[i];
+	return idset_id_at(set->ids, idset_is_wide(set), i);
 }
 
 /* Copy ids number from ..  to - 1 of any set */
@@ -105,6 +115,15 @@ static inline IdSpan
 idset_span(const IdSet *set)
 {
 	IdSpan		span = {set->ids, idset_count(set), idset_is_wide(set)};
+
+	return span;
+}
+
+/* The ids in a payload of so many bytes, which is aligned */
+static inline IdSpan
+idset_span_of_bytes(const void *ids, Size bytes)
+{
+	IdSpan		span = {ids, idset_bytes_count(bytes), idset_bytes_wide(bytes)};
 
 	return span;
 }
@@ -130,6 +149,12 @@ extern IdSet *idset_from_ids_safe(uint32 *ids, uint32 n, Node *escontext);
 
 /* A set of n ids that are ascending and distinct; errors as above */
 extern IdSet *idset_from_sorted(const uint32 *ids, uint32 n);
+
+/* Sort ids[] */
+extern void idset_sort(uint32 *ids, uint32 n);
+
+/* Sort ids[], drop duplicates, and return the number of those left */
+extern uint32 idset_sort_distinct(uint32 *ids, uint32 n);
 
 /* The number as an id; an error if it is out of range */
 extern uint32 idset_check_id(int64 number);

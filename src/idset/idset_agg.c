@@ -6,7 +6,8 @@
  *
  * idset_agg and idset_union collect ids in the same state: an array up to
  * ARRAY_IDS ids, so that many small groups stay small, then a bitmap of 8 kB.
- * idset_intersection has an idset as its state.
+ * Ids above 65535 are in an array of their own, which is freed of duplicates
+ * whenever it is full.  idset_intersection has an idset as its state.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,15 +25,19 @@ PG_FUNCTION_INFO_V1(idset_collect_finalfn);
 
 /* An array of more ids would be larger than the bitmap */
 #define ARRAY_IDS		2048
-#define BITMAP_WORDS	((GPUVEC_MAX_ID + 1) / 64)
+#define BITMAP_WORDS	((IDSET_MAX_NARROW_ID + 1) / 64)
 
 typedef struct IdCollection
 {
 	MemoryContext context;
-	uint32		n;				/* ids in the array, including duplicates */
+	uint32		n;				/* narrow ids in the array, including
+								 * duplicates */
 	uint32		room;
 	uint16	   *ids;			/* NULL once there is a bitmap */
 	uint64	   *bitmap;
+	uint32		nwide;			/* ids above 65535, including duplicates */
+	uint32		wide_room;
+	uint32	   *wide;
 } IdCollection;
 
 /* The aggregate's state, made on the first call */
@@ -96,8 +101,9 @@ make_room(IdCollection *collection, uint32 more)
 	return true;
 }
 
+/* Add n narrow ids, in any order */
 static void
-add_ids(IdCollection *collection, const uint16 *ids, uint32 n)
+add_narrow(IdCollection *collection, const uint16 *ids, uint32 n)
 {
 	if (make_room(collection, n))
 	{
@@ -110,25 +116,104 @@ add_ids(IdCollection *collection, const uint16 *ids, uint32 n)
 		collection->bitmap[ids[i] / 64] |= UINT64CONST(1) << (ids[i] % 64);
 }
 
-/* The collected ids as a set */
-static IdSet *
-collected_set(const IdCollection *collection)
+/*
+ * Make room for `more` wide ids.  Duplicates are dropped when the array is
+ * full; it grows if that leaves it more than half full.
+ */
+static void
+make_wide_room(IdCollection *collection, uint32 more)
 {
-	uint32	   *ids;
+	uint32		room = collection->wide_room ? collection->wide_room : 8;
+
+	if (collection->nwide + more <= collection->wide_room)
+		return;
+	collection->nwide = idset_sort_distinct(collection->wide, collection->nwide);
+	if (collection->nwide > GPUVEC_MAX_IDS)
+		idset_from_sorted(collection->wide, collection->nwide); /* an error */
+	while (room / 2 < collection->nwide + more)
+		room *= 2;
+	collection->wide = collection->wide ?
+		repalloc(collection->wide, room * sizeof(uint32)) :
+		MemoryContextAlloc(collection->context, room * sizeof(uint32));
+	collection->wide_room = room;
+}
+
+/* Add the ids of a wide set */
+static void
+add_wide_set(IdCollection *collection, const IdSet *set)
+{
+	uint32		n = idset_count(set);
+	uint32		nnarrow;
+	uint16	   *narrow;
+
+	idset_find(set, IDSET_MAX_NARROW_ID + 1, &nnarrow);
+	narrow = palloc_array(uint16, Max(nnarrow, 1));
+	for (uint32 i = 0; i < nnarrow; i++)
+		narrow[i] = (uint16) idset_wide_ids(set)[i];
+	add_narrow(collection, narrow, nnarrow);
+	pfree(narrow);
+	make_wide_room(collection, n - nnarrow);
+	idset_copy_ids(set, nnarrow, n, collection->wide + collection->nwide);
+	collection->nwide += n - nnarrow;
+}
+
+/* Add the ids of a set */
+static void
+add_set(IdCollection *collection, const IdSet *set)
+{
+	if (idset_is_wide(set))
+		add_wide_set(collection, set);
+	else
+		add_narrow(collection, idset_ids(set), idset_count(set));
+}
+
+/* The narrow ids of a collection: fills in ids[], and returns their number */
+static uint32
+narrow_ids(const IdCollection *collection, uint32 *ids)
+{
 	uint32		n = 0;
 
 	if (collection->bitmap == NULL)
 	{
-		ids = palloc(Max(collection->n, 1) * sizeof(uint32));
-		for (uint32 i = 0; i < collection->n; i++)
-			ids[i] = collection->ids[i];
-		return idset_from_ids(ids, collection->n);
+		for (; n < collection->n; n++)
+			ids[n] = collection->ids[n];
+		return n;
 	}
-	ids = palloc(GPUVEC_MAX_IDS * sizeof(uint32));
 	for (uint32 word = 0; word < BITMAP_WORDS; word++)
 		for (uint64 bits = collection->bitmap[word]; bits != 0; bits &= bits - 1)
-			ids[n++] = (uint16) (word * 64 + __builtin_ctzll(bits));
-	return idset_from_ids(ids, n);
+			ids[n++] = word * 64 + __builtin_ctzll(bits);
+	return n;
+}
+
+/* The collected ids as a set */
+static IdSet *
+collected_set(const IdCollection *collection)
+{
+	uint32		room = collection->bitmap ? IDSET_MAX_NARROW_ID + 1 : collection->n;
+	uint32	   *ids = palloc_array(uint32, Max(room + collection->nwide, 1));
+	uint32		n = narrow_ids(collection, ids);
+	IdSet	   *set;
+
+	if (collection->nwide > 0)
+		memcpy(ids + n, collection->wide, collection->nwide * sizeof(uint32));
+	set = idset_from_ids(ids, n + collection->nwide);
+	pfree(ids);
+	return set;
+}
+
+/* Add one id */
+static void
+add_id(IdCollection *collection, uint32 id)
+{
+	uint16		narrow = (uint16) id;
+
+	if (id <= IDSET_MAX_NARROW_ID)
+	{
+		add_narrow(collection, &narrow, 1);
+		return;
+	}
+	make_wide_room(collection, 1);
+	collection->wide[collection->nwide++] = id;
 }
 
 /*
@@ -141,11 +226,7 @@ idset_agg_transfn(PG_FUNCTION_ARGS)
 	IdCollection *collection = get_collection(fcinfo);
 
 	if (!PG_ARGISNULL(1))
-	{
-		uint16		id = idset_check_id(PG_GETARG_INT64(1));
-
-		add_ids(collection, &id, 1);
-	}
+		add_id(collection, idset_check_id(PG_GETARG_INT64(1)));
 	PG_RETURN_POINTER(collection);
 }
 
@@ -157,13 +238,11 @@ Datum
 idset_union_transfn(PG_FUNCTION_ARGS)
 {
 	IdCollection *collection;
-	IdSet	   *set;
 
 	if (PG_ARGISNULL(1))
 		return state_as_it_is(fcinfo);
 	collection = get_collection(fcinfo);
-	set = PG_GETARG_IDSET_P(1);
-	add_ids(collection, set->ids, idset_count(set));
+	add_set(collection, PG_GETARG_IDSET_P(1));
 	PG_RETURN_POINTER(collection);
 }
 
@@ -178,7 +257,7 @@ idset_collect_combinefn(PG_FUNCTION_ARGS)
 		return state_as_it_is(fcinfo);
 	collection = get_collection(fcinfo);
 	set = collected_set((IdCollection *) PG_GETARG_POINTER(1));
-	add_ids(collection, set->ids, idset_count(set));
+	add_set(collection, set);
 	pfree(set);
 	PG_RETURN_POINTER(collection);
 }
@@ -205,7 +284,7 @@ idset_collect_deserialfn(PG_FUNCTION_ARGS)
 	if (!AggCheckCallContext(fcinfo, NULL))
 		elog(ERROR, "aggregate function called in non-aggregate context");
 	collection->context = CurrentMemoryContext;
-	add_ids(collection, ((IdSet *) state)->ids, idset_count((IdSet *) state));
+	add_set(collection, (IdSet *) state);
 	PG_RETURN_POINTER(collection);
 }
 

@@ -6,6 +6,10 @@
  * Sets are ordered like arrays: by the first id in which they differ; a
  * prefix of a set comes before the set.
  *
+ * Loops over two sets are written once, for arrays of which the compiler
+ * knows whether they are wide, and called for two narrow sets by themselves:
+ * these are read as arrays of two-byte ids.
+ *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
@@ -44,16 +48,29 @@ PG_FUNCTION_INFO_V1(idset_unnest_support);
 #define DEFAULT_IDS		50
 
 /* Three-way comparison, as for qsort */
-static int
-compare_sets(const IdSet *a, const IdSet *b)
+static pg_attribute_always_inline int
+compare_ids(const IdSet *a, bool wide_a, const IdSet *b, bool wide_b)
 {
 	uint32		na = idset_count(a);
 	uint32		nb = idset_count(b);
 
 	for (uint32 i = 0; i < Min(na, nb); i++)
-		if (a->ids[i] != b->ids[i])
-			return a->ids[i] < b->ids[i] ? -1 : 1;
+	{
+		uint32		x = idset_id_at(a->ids, wide_a, i);
+		uint32		y = idset_id_at(b->ids, wide_b, i);
+
+		if (x != y)
+			return x < y ? -1 : 1;
+	}
 	return na < nb ? -1 : na > nb;
+}
+
+static int
+compare_sets(const IdSet *a, const IdSet *b)
+{
+	if (!idset_is_wide(a) && !idset_is_wide(b))
+		return compare_ids(a, false, b, false);
+	return compare_ids(a, idset_is_wide(a), b, idset_is_wide(b));
 }
 
 static bool
@@ -154,22 +171,33 @@ idset_hash_extended(PG_FUNCTION_ARGS)
 }
 
 /* True if two sets have a common id.  Stops at the first common id. */
-static bool
-overlapping_sets(const IdSet *a, const IdSet *b)
+static pg_attribute_always_inline bool
+overlapping_ids(const IdSet *a, bool wide_a, const IdSet *b, bool wide_b)
 {
 	uint32		na = idset_count(a);
 	uint32		nb = idset_count(b);
 
 	for (uint32 i = 0, j = 0; i < na && j < nb;)
 	{
-		if (a->ids[i] == b->ids[j])
+		uint32		x = idset_id_at(a->ids, wide_a, i);
+		uint32		y = idset_id_at(b->ids, wide_b, j);
+
+		if (x == y)
 			return true;
-		if (a->ids[i] < b->ids[j])
+		if (x < y)
 			i++;
 		else
 			j++;
 	}
 	return false;
+}
+
+static bool
+overlapping_sets(const IdSet *a, const IdSet *b)
+{
+	if (!idset_is_wide(a) && !idset_is_wide(b))
+		return overlapping_ids(a, false, b, false);
+	return overlapping_ids(a, idset_is_wide(a), b, idset_is_wide(b));
 }
 
 /* && operator */
@@ -199,43 +227,87 @@ idset_contained(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(idset_count(a) <= idset_count(b) && idset_common(a, b) == idset_count(a));
 }
 
-/*
- * Merge two sets.  The flags say which ids to keep: those only in a, those in
- * both, those only in b.
- */
-static IdSet *
-merge_sets(const IdSet *a, const IdSet *b, bool only_a, bool both, bool only_b)
+/* Append an id to an array.  The caller knows whether it is wide. */
+static pg_attribute_always_inline void
+put_id(void *ids, bool wide, uint32 i, uint32 id)
 {
-	uint32		na = idset_count(a);
-	uint32		nb = idset_count(b);
-	IdSet	   *result = idset_alloc(only_b ? na + nb : only_a ? na : Min(na, nb));
+	if (wide)
+		((uint32 *) ids)[i] = id;
+	else
+		((uint16 *) ids)[i] = (uint16) id;
+}
+
+/* Which ids to keep of two sets */
+typedef struct IdSetMerge
+{
+	bool		only_a;			/* those only in a */
+	bool		both;
+	bool		only_b;
+} IdSetMerge;
+
+/* Merge two arrays into out[], which is wide if one of them is */
+static pg_attribute_always_inline uint32
+merge_ids(IdSpan a, IdSpan b, IdSetMerge keep, void *out)
+{
+	bool		wide = a.wide || b.wide;
 	uint32		n = 0;
 	uint32		i = 0;
 	uint32		j = 0;
 
-	while ((i < na && (j < nb || only_a)) || (j < nb && (i < na || only_b)))
+	while ((i < a.n && (j < b.n || keep.only_a)) || (j < b.n && (i < a.n || keep.only_b)))
 	{
-		if (j >= nb || (i < na && a->ids[i] < b->ids[j]))
+		uint32		x = i < a.n ? idset_id_at(a.ids, a.wide, i) : 0;
+		uint32		y = j < b.n ? idset_id_at(b.ids, b.wide, j) : 0;
+
+		if (j >= b.n || (i < a.n && x < y))
 		{
-			if (only_a)
-				result->ids[n++] = a->ids[i];
+			if (keep.only_a)
+				put_id(out, wide, n++, x);
 			i++;
 		}
-		else if (i >= na || b->ids[j] < a->ids[i])
+		else if (i >= a.n || y < x)
 		{
-			if (only_b)
-				result->ids[n++] = b->ids[j];
+			if (keep.only_b)
+				put_id(out, wide, n++, y);
 			j++;
 		}
 		else
 		{
-			if (both)
-				result->ids[n++] = a->ids[i];
+			if (keep.both)
+				put_id(out, wide, n++, x);
 			i++;
 			j++;
 		}
 	}
-	idset_shrink(result, n);
+	return n;
+}
+
+/* Merge two sets, one of which at least is wide */
+static IdSet *
+merge_wide(IdSpan a, IdSpan b, IdSetMerge keep, uint32 room)
+{
+	uint32	   *ids = palloc_array(uint32, Max(room, 1));
+	uint32		n = merge_ids(a, b, keep, ids);
+	IdSet	   *result = idset_from_sorted(ids, n);
+
+	pfree(ids);
+	return result;
+}
+
+/* Merge two sets */
+static IdSet *
+merge_sets(const IdSet *a, const IdSet *b, IdSetMerge keep)
+{
+	IdSpan		x = idset_span(a);
+	IdSpan		y = idset_span(b);
+	uint32		room = keep.only_b ? x.n + y.n : keep.only_a ? x.n : Min(x.n, y.n);
+	IdSet	   *result;
+
+	if (x.wide || y.wide)
+		return merge_wide(x, y, keep, room);
+	x.wide = y.wide = false;	/* constants, for the compiler */
+	result = idset_alloc(room);
+	idset_shrink(result, merge_ids(x, y, keep, result->ids));
 	return result;
 }
 
@@ -243,21 +315,27 @@ merge_sets(const IdSet *a, const IdSet *b, bool only_a, bool both, bool only_b)
 Datum
 idset_intersect(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_IDSET_P(merge_sets(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1), false, true, false));
+	static const IdSetMerge keep = {false, true, false};
+
+	PG_RETURN_IDSET_P(merge_sets(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1), keep));
 }
 
 /* | operator */
 Datum
 idset_unite(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_IDSET_P(merge_sets(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1), true, true, true));
+	static const IdSetMerge keep = {true, true, true};
+
+	PG_RETURN_IDSET_P(merge_sets(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1), keep));
 }
 
 /* - operator */
 Datum
 idset_subtract(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_IDSET_P(merge_sets(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1), true, false, false));
+	static const IdSetMerge keep = {true, false, false};
+
+	PG_RETURN_IDSET_P(merge_sets(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1), keep));
 }
 
 /* | operator with one id */

@@ -8,15 +8,11 @@
  * are added, in the slots and the format of arrays, so that pg_stats shows
  * them:
  *
- *	 MCELEM		the most common ids, as int4, ascending.  Numbers: for each id
+ *	 MCELEM		the most common ids, as int8, ascending.  Numbers: for each id
  *				the fraction of sets that have it; then a bound of the
  *				fractions of ids that are not listed (below), the highest
  *				fraction, and 0, the fraction of null elements.
  *	 DECHIST	lengths of sets at evenly spaced ranks, and the mean length.
- *
- * Arrays can have any number of different elements and count them lossily.
- * There are only 65,536 ids: one counter for each takes 256 kB, and counts
- * are exact.
  *
  * Up to 10 ids are listed for each unit of the column's statistics target.
  * An id that occurs once in a sample of a larger table is not listed: for
@@ -34,13 +30,13 @@
 #include "catalog/pg_statistic.h"
 #include "catalog/pg_type.h"
 #include "commands/vacuum.h"
-#include "idset/idset.h"
+#include "idset/idset_counts.h"
 #include "miscadmin.h"
 
 PG_FUNCTION_INFO_V1(idset_typanalyze);
 
-/* OID of the operator int4 = int4 */
-#define INT4_EQUAL_OPERATOR		96
+/* OID of the operator int8 = int8 */
+#define INT8_EQUAL_OPERATOR		410
 
 /* Ids listed for each unit of the statistics target */
 #define IDS_PER_TARGET			10
@@ -61,24 +57,18 @@ typedef struct StandardAnalyze
 /* Counts of the sample */
 typedef struct IdSetSample
 {
-	uint32	   *counts;			/* [id] number of sets that have the id */
+	IdCounts   *counts;			/* numbers of sets that have an id */
 	uint32	   *lengths;		/* [nsets] lengths of the sets */
 	uint32		nsets;			/* number of sets, without nulls */
 	double		nids;			/* number of ids of all sets */
 	bool		whole;			/* the sample is the whole table */
 } IdSetSample;
 
-typedef struct IdCount
-{
-	uint16		id;
-	uint32		count;
-} IdCount;
-
 /* Count the ids and note the lengths of all sets in the sample */
 static void
 count_sample(IdSetSample *sample, VacAttrStats *stats, AnalyzeAttrFetchFunc fetch, int nrows)
 {
-	sample->counts = palloc0_array(uint32, GPUVEC_MAX_ID + 1);
+	sample->counts = idset_counts_make();
 	sample->lengths = palloc_array(uint32, Max(nrows, 1));
 	for (int row = 0; row < nrows; row++)
 	{
@@ -97,8 +87,7 @@ count_sample(IdSetSample *sample, VacAttrStats *stats, AnalyzeAttrFetchFunc fetc
 			continue;
 		set = DatumGetIdSetP(value);
 		n = idset_count(set);
-		for (uint32 i = 0; i < n; i++)
-			sample->counts[set->ids[i]]++;
+		idset_counts_add(sample->counts, set);
 		sample->lengths[sample->nsets++] = n;
 		sample->nids += n;
 		if ((Pointer) set != DatumGetPointer(value))
@@ -115,14 +104,17 @@ compare_counts(const void *a, const void *b)
 
 	if (x->count != y->count)
 		return x->count > y->count ? -1 : 1;
-	return (int) x->id - (int) y->id;
+	return x->id < y->id ? -1 : x->id > y->id;
 }
 
 /* qsort comparator */
 static int
 compare_ids(const void *a, const void *b)
 {
-	return (int) ((const IdCount *) a)->id - (int) ((const IdCount *) b)->id;
+	uint32		x = ((const IdCount *) a)->id;
+	uint32		y = ((const IdCount *) b)->id;
+
+	return x < y ? -1 : x > y;
 }
 
 /* qsort comparator */
@@ -141,21 +133,8 @@ compare_lengths(const void *a, const void *b)
 static IdCount *
 common_ids(const IdSetSample *sample, uint32 room, uint32 *n, bool *cut)
 {
-	IdCount    *ids = palloc_array(IdCount, GPUVEC_MAX_ID + 1);
-	uint32		least = sample->whole ? 1 : 2;
+	IdCount    *ids = idset_counts_list(sample->counts, sample->whole ? 1 : 2, n, cut);
 
-	*n = 0;
-	*cut = false;
-	for (uint32 id = 0; id <= GPUVEC_MAX_ID; id++)
-	{
-		if (sample->counts[id] >= least)
-		{
-			ids[*n].id = (uint16) id;
-			ids[(*n)++].count = sample->counts[id];
-		}
-		else if (sample->counts[id] > 0)
-			*cut = true;
-	}
 	if (*n > room)
 	{
 		qsort(ids, *n, sizeof(IdCount), compare_counts);
@@ -195,7 +174,7 @@ store_common_ids(VacAttrStats *stats, const IdSetSample *sample)
 	numbers = MemoryContextAlloc(stats->anl_context, (n + 3) * sizeof(float4));
 	for (uint32 i = 0; i < n; i++)
 	{
-		values[i] = Int32GetDatum(ids[i].id);
+		values[i] = Int64GetDatum((int64) ids[i].id);
 		numbers[i] = (double) ids[i].count / sample->nsets;
 		lowest = Min(lowest, ids[i].count);
 		highest = Max(highest, ids[i].count);
@@ -205,15 +184,15 @@ store_common_ids(VacAttrStats *stats, const IdSetSample *sample)
 	numbers[n + 2] = 0;
 
 	stats->stakind[slot] = STATISTIC_KIND_MCELEM;
-	stats->staop[slot] = INT4_EQUAL_OPERATOR;
+	stats->staop[slot] = INT8_EQUAL_OPERATOR;
 	stats->stavalues[slot] = values;
 	stats->numvalues[slot] = n;
 	stats->stanumbers[slot] = numbers;
 	stats->numnumbers[slot] = n + 3;
-	stats->statypid[slot] = INT4OID;
-	stats->statyplen[slot] = sizeof(int32);
-	stats->statypbyval[slot] = true;
-	stats->statypalign[slot] = TYPALIGN_INT;
+	stats->statypid[slot] = INT8OID;
+	stats->statyplen[slot] = sizeof(int64);
+	stats->statypbyval[slot] = FLOAT8PASSBYVAL;
+	stats->statypalign[slot] = TYPALIGN_DOUBLE;
 }
 
 /* Store the DECHIST slot; sorts the lengths */
@@ -233,7 +212,7 @@ store_lengths(VacAttrStats *stats, IdSetSample *sample)
 	numbers[n] = sample->nids / sample->nsets;
 
 	stats->stakind[slot] = STATISTIC_KIND_DECHIST;
-	stats->staop[slot] = INT4_EQUAL_OPERATOR;
+	stats->staop[slot] = INT8_EQUAL_OPERATOR;
 	stats->stanumbers[slot] = numbers;
 	stats->numnumbers[slot] = n + 1;
 }

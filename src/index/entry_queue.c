@@ -166,7 +166,7 @@ hand_over(Relation index, const EntryBatch *batch)
 		if (entry.isnull)
 			FeedRow(index, &entry.root, NULL);
 		else if (entry.ids != NULL)
-			FeedIds(index, &entry.root, entry.ids, entry.len);
+			FeedIds(index, &entry.root, entry.ids, entry.bytes);
 		else
 			FeedMark(index, ItemPointerGetBlockNumber(&entry.root));
 	}

@@ -202,7 +202,7 @@ find_scores(IndexScanDesc scan, MirrorTarget *target, gpuvec_measure measure, do
 	MirrorQuery query = {0};
 	const char *reason = NULL;
 
-	query.ids = idset_ids(set);
+	query.set = set;
 	query.len = idset_count(set);
 	search.measure = measure;
 	search.k = UINT64_MAX;

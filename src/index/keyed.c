@@ -71,13 +71,12 @@ typedef struct SetSource
  * is null.
  */
 static bool
-find_set(SetSource *source, int64 root, const uint16 **ids, uint32 *len)
+find_set(SetSource *source, int64 root, IdSpan *ids)
 {
 	ItemPointerData tid;
 	bool		again = false;
 	bool		isnull;
 	Datum		datum;
-	IdSet	   *set;
 
 	ItemPointerSet(&tid, tid_number_block(root), tid_number_line(root));
 	if (source->entries)
@@ -86,8 +85,7 @@ find_set(SetSource *source, int64 root, const uint16 **ids, uint32 *len)
 
 		if (entry == NULL || entry->isnull)
 			return false;
-		*ids = entry->ids;
-		*len = entry->len;
+		*ids = idset_span_of_bytes(entry->ids, entry->bytes);
 		return true;
 	}
 	if (!table_index_fetch_tuple(source->fetch, &tid, source->scan->xs_snapshot, source->slot, &again,
@@ -96,9 +94,7 @@ find_set(SetSource *source, int64 root, const uint16 **ids, uint32 *len)
 	datum = slot_getattr(source->slot, source->scan->indexRelation->rd_index->indkey.values[0], &isnull);
 	if (isnull)
 		return false;
-	set = DatumGetIdSetP(datum);
-	*ids = idset_ids(set);
-	*len = idset_count(set);
+	*ids = idset_span(DatumGetIdSetP(datum));
 	return true;
 }
 
@@ -106,18 +102,17 @@ find_set(SetSource *source, int64 root, const uint16 **ids, uint32 *len)
 static bool
 make_row(SetSource *source, gpuvec_measure measure, IdSet *query, int64 root, KeyedRow *row)
 {
-	const uint16 *ids;
-	uint32		len;
+	IdSpan		ids;
 	uint32		common;
 
-	if (!find_set(source, root, &ids, &len))
+	if (!find_set(source, root, &ids))
 		return false;
-	common = idset_intersection_count(idset_ids(query), idset_count(query), ids, len);
+	common = idset_span_common(idset_span(query), ids);
 	row->root = root;
 	row->ranks = common > 0 || gpuvec_ranks_disjoint(measure);
 	row->distance = row->ranks ?
-		GpuvecRankDistance(measure, gpuvec_score(measure, common, idset_count(query), len)) :
-		gpuvec_distance(measure, common, idset_count(query), len);
+		GpuvecRankDistance(measure, gpuvec_score(measure, common, idset_count(query), ids.n)) :
+		gpuvec_distance(measure, common, idset_count(query), ids.n);
 	return true;
 }
 

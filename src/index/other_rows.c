@@ -32,10 +32,9 @@
  * returned it.  Sets *distance then.
  */
 static bool
-is_other(const KnnState *state, const uint16 *ids, uint32 len, int64 root, double *distance)
+is_other(const KnnState *state, IdSpan ids, int64 root, double *distance)
 {
-	uint32		common = idset_intersection_count(idset_ids(state->query), idset_count(state->query),
-												  ids, len);
+	uint32		common = idset_span_common(idset_span(state->query), ids);
 
 	if (common > 0 || gpuvec_ranks_disjoint(state->measure))
 	{
@@ -44,25 +43,25 @@ is_other(const KnnState *state, const uint16 *ids, uint32 len, int64 root, doubl
 		if (!state->everything)
 			return false;
 		row.distance = GpuvecRankDistance(state->measure,
-										  gpuvec_score(state->measure, common, idset_count(state->query), len));
+										  gpuvec_score(state->measure, common, idset_count(state->query), ids.n));
 		if (!KnnComesNext(state, &row))
 			return false;
 	}
-	*distance = gpuvec_distance(state->measure, common, idset_count(state->query), len);
+	*distance = gpuvec_distance(state->measure, common, idset_count(state->query), ids.n);
 	return true;
 }
 
 /*
- * Put a row into the sort if it is one of the other rows.  `ids` is NULL if
+ * Put a row into the sort if it is one of the other rows.  ids.ids is NULL if
  * its set is null.
  */
 static void
-put_other(KnnState *state, TupleTableSlot *slot, const uint16 *ids, uint32 len, int64 root)
+put_other(KnnState *state, TupleTableSlot *slot, IdSpan ids, int64 root)
 {
 	double		distance = 0;
-	bool		isnull = ids == NULL || state->query == NULL;
+	bool		isnull = ids.ids == NULL || state->query == NULL;
 
-	if (!isnull && !is_other(state, ids, len, root, &distance))
+	if (!isnull && !is_other(state, ids, root, &distance))
 		return;
 	ExecClearTuple(slot);
 	slot->tts_values[0] = Float8GetDatum(distance);
@@ -87,10 +86,12 @@ put_others_of_table(IndexScanDesc scan, KnnState *state, TupleTableSlot *slot)
 		MemoryContext old = MemoryContextSwitchTo(row);
 		bool		isnull;
 		Datum		datum = slot_getattr(in, attnum, &isnull);
-		IdSet	   *set = isnull ? NULL : DatumGetIdSetP(datum);
+		IdSpan		ids = {0};
 
 		CHECK_FOR_INTERRUPTS();
-		put_other(state, slot, set ? idset_ids(set) : NULL, set ? idset_count(set) : 0,
+		if (!isnull)
+			ids = idset_span(DatumGetIdSetP(datum));
+		put_other(state, slot, ids,
 				  GpuvecFindRoot(&state->finder, ItemPointerGetBlockNumber(&in->tts_tid),
 								 ItemPointerGetOffsetNumber(&in->tts_tid)));
 		MemoryContextSwitchTo(old);
@@ -118,7 +119,7 @@ put_others_of_index(IndexScanDesc scan, KnnState *state, TupleTableSlot *slot)
 
 		CHECK_FOR_INTERRUPTS();
 		for (uint32 i = 0; i < n; i++)
-			put_other(state, slot, entries[i].ids, entries[i].len,
+			put_other(state, slot, idset_span_of_bytes(entries[i].ids, entries[i].bytes),
 					  tid_number(ItemPointerGetBlockNumber(&entries[i].root),
 								 ItemPointerGetOffsetNumber(&entries[i].root)));
 		if (nblocks - block <= ENTRY_BUCKET_BLOCKS)

@@ -66,7 +66,7 @@ KnnBeginEngine(IndexScanDesc scan, KnnState *state)
 	search->snapshot = scan->xs_snapshot;
 	search->context = state->context;
 	search->k = GPUVEC_FIRST_BATCH;
-	state->wire.ids = idset_ids(state->query);
+	state->wire.set = state->query;
 	state->wire.len = idset_count(state->query);
 	return true;
 }

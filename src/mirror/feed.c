@@ -10,9 +10,9 @@
  * any line pointer reusable that an index may name.  So an index can be the
  * feed of a mirror.  It has a slot in shared memory, to which an insertion
  * hands its row over, and bulk deletion the line pointers that will be
- * reused.  A row that is too long, or that the index does not hand over in
- * the order of its line pointer's history, is a mark instead: its page has to
- * be read.
+ * reused.  A row that is too long, or whose set is wide (idset.h), or that
+ * the index does not hand over in the order of its line pointer's history, is
+ * a mark instead: its page has to be read.
  *
  * What is handed over are records, numbered, in a ring (feed_ring.c).  A
  * mirror knows its feed, and the number up to which it has applied the
@@ -64,6 +64,7 @@
 #include "gpuvec.h"
 
 #include "access/xact.h"
+#include "idset/idset.h"
 #include "link/shared.h"
 #include "mirror/feed.h"
 #include "mirror/feed_ring.h"
@@ -252,16 +253,16 @@ FeedMarkAll(Relation index)
 }
 
 void
-FeedIds(Relation index, ItemPointer root, const void *ids, uint32 len)
+FeedIds(Relation index, ItemPointer root, const void *ids, Size bytes)
 {
 	gpuvec_feed_record record = {
 		.kind = GPUVEC_FEED_ROW,
 		.line = mirror_line(ItemPointerGetOffsetNumber(root), false),
 		.block = ItemPointerGetBlockNumber(root),
-		.len = len
+		.len = bytes / sizeof(uint16)
 	};
 
-	if (len > FEED_MOST_BYTES / sizeof(uint16))
+	if (bytes > FEED_MOST_BYTES || idset_bytes_wide(bytes))
 		FeedMark(index, record.block);
 	else
 		append(index, &record, ids);
@@ -276,7 +277,7 @@ FeedRow(Relation index, ItemPointer root, struct varlena *set)
 	if (set == NULL)
 		FeedGone(index, ItemPointerGetBlockNumber(root), &line, 1);
 	else
-		FeedIds(index, root, VARDATA_ANY(set), VARSIZE_ANY_EXHDR(set) / sizeof(uint16));
+		FeedIds(index, root, VARDATA_ANY(set), VARSIZE_ANY_EXHDR(set));
 }
 
 void

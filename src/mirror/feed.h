@@ -27,14 +27,15 @@ extern void FeedInit(void);
  *				functions do nothing.
  * FeedRow		hands over a row with a new root; set is not toasted, NULL if
  *				the row has none
- * FeedIds		the same with ids, which need not be aligned
+ * FeedIds		the same with the payload of a set (idset.h), which need not
+ *				be aligned
  * FeedGone		the rows of these roots of a page are about to be reused
  * FeedMark		a page has to be read
  * FeedMarkAll	all pages have to be checked
  */
 extern bool FeedTaken(Relation index);
 extern void FeedRow(Relation index, ItemPointer root, struct varlena *set);
-extern void FeedIds(Relation index, ItemPointer root, const void *ids, uint32 len);
+extern void FeedIds(Relation index, ItemPointer root, const void *ids, Size bytes);
 extern void FeedGone(Relation index, BlockNumber block, const OffsetNumber *roots, int n);
 extern void FeedMark(Relation index, BlockNumber block);
 extern void FeedMarkAll(Relation index);

@@ -24,6 +24,7 @@
 #include "core/protocol.h"
 #include "datatype/timestamp.h"
 #include "executor/tuptable.h"
+#include "idset/idset.h"
 #include "utils/array.h"
 #include "utils/rel.h"
 #include "utils/snapshot.h"
@@ -114,11 +115,11 @@ typedef struct MirrorTidSet
 	uint64		n;
 } MirrorTidSet;
 
-/* One query and its results; ids are ascending and distinct */
+/* One query and its results */
 typedef struct MirrorQuery
 {
-	const uint16 *ids;
-	uint32		len;
+	const IdSet *set;			/* NULL: a NULL query */
+	uint32		len;			/* number of its ids */
 	bool		skip;			/* return no rows: a NULL query, or no score
 								 * can be above */
 
@@ -136,8 +137,8 @@ typedef struct MirrorQuery
 
 	/* state while searching */
 	bool		done;
-	bool		abandoned;		/* max_looked was reached: hits[] is not
-								 * complete */
+	bool		abandoned;		/* the mirror cannot answer it, or max_looked
+								 * was reached: hits[] is not complete */
 	uint64		looked;			/* rows from the engine that were looked at */
 	bool		has_after;		/* ask for rows behind (after_score,
 								 * after_tid) */
@@ -201,7 +202,12 @@ extern bool MirrorIndexFile(const MirrorTarget *target, Oid *tablespace, Oid *fi
 extern void MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNumber attnum,
 									MirrorTarget *target);
 
-/* search_mirror.c */
+/*
+ * search_mirror.c.  Find the k best rows of the target for all queries.  A
+ * query of ids that no mirror has is abandoned; if all are such queries, the
+ * engine is not asked.  False, with a reason: there is no engine, or it cannot
+ * serve the search.
+ */
 extern bool MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason);
 
 /* search_request.c */
@@ -212,6 +218,8 @@ extern bool MirrorMayTry(const MirrorTarget *target, TimestampTz *claim);
 extern void MirrorNoteRefusal(const MirrorTarget *target, TimestampTz began);
 extern void MirrorRefuseBusy(const MirrorTarget *target);
 extern void MirrorRefuseEvicted(const MirrorTarget *target);
+extern void MirrorRefuseColumn(const MirrorTarget *target);
+extern void MirrorRefuseQuery(const char **reason);
 extern void MirrorRefuseLost(const MirrorTarget *target, const char **reason);
 extern bool MirrorRefused(const char **reason);
 

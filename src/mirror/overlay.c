@@ -25,8 +25,9 @@
  *	   (rows of P were returned, and fewer took their place), the rows behind
  *	   l are not known.
  *
- * Scores are computed by the same function as in the engine, from the same
- * bytes.  Rows of R count as read by a later refresh than any that a
+ * Queries and rows are narrow here (idset.h): the engine is not asked for
+ * other queries, and no copy has other rows.  Scores are computed by the same
+ * function as in the engine, from the same bytes.  Rows of R count as read by a later refresh than any that a
  * visibility map goes with.  The remaining rows of M keep their marks.
  *
  *-------------------------------------------------------------------------
@@ -58,9 +59,10 @@ static uint64 *
 mark_ids(const MirrorQuery *query)
 {
 	uint64	   *marks = palloc0_array(uint64, MARKS);
+	const uint16 *ids = idset_ids(query->set);
 
 	for (uint32 i = 0; i < query->len; i++)
-		marks[query->ids[i] / WORD_BITS] |= UINT64CONST(1) << query->ids[i] % WORD_BITS;
+		marks[ids[i] / WORD_BITS] |= UINT64CONST(1) << ids[i] % WORD_BITS;
 	return marks;
 }
 
@@ -94,7 +96,7 @@ count_common(const Overlay *overlay, const uint16 *ids, uint32 len)
 	uint32		common = 0;
 
 	if (overlay->marks == NULL)
-		return idset_intersection_count(query->ids, query->len, ids, len);
+		return idset_intersection_count(idset_ids(query->set), query->len, ids, len);
 	for (uint32 i = 0; i < len; i++)
 		common += overlay->marks[ids[i] / WORD_BITS] >> ids[i] % WORD_BITS & 1;
 	return common;

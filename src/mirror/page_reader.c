@@ -21,6 +21,11 @@
  * Hence content and LSN belong together: a later change of the page has a
  * later LSN, and the next check sees it.
  *
+ * A mirror has ids of 16 bits.  A row whose set is wide (idset.h) is left out,
+ * and noted in reader->wide: the caller then gives up the load or refresh.  It
+ * does not matter who sees the row.  Once it is dead to everyone, the column
+ * can have a mirror again.
+ *
  * Detoasting may come too late: a tuple that died, or whose insertion failed,
  * after the page was copied can lose its TOAST chunks.  So fetch_chunks()
  * reads chunks itself, and reports missing ones instead of raising an error.
@@ -297,20 +302,29 @@ plain_value(PageReader *reader, struct varlena *value, ItemPointer tid)
 	return value;
 }
 
-/* Append one row of `len` ids; `ids` need not be aligned */
-static void
-append_row(StringInfo out, uint16 line, const void *ids, uint32 len)
+/*
+ * Append one row; `ids` is the payload of its set, and need not be aligned.
+ * False: the set is wide.
+ */
+static bool
+append_row(PageReader *reader, StringInfo out, uint16 line, const void *ids, uint32 bytes)
 {
+	uint32		len = bytes / sizeof(uint16);
 	gpuvec_row	row = {.line = line, .len = len};
-	uint32		bytes = len * sizeof(uint16);
 	uint32		padding = gpuvec_row_bytes(len) - sizeof(row) - bytes;
 
+	if (idset_bytes_wide(bytes))
+	{
+		reader->wide = true;
+		return false;
+	}
 	enlargeStringInfo(out, sizeof(row) + bytes + padding);
 	memcpy(out->data + out->len, &row, sizeof(row));
 	if (bytes > 0)
 		memcpy(out->data + out->len + sizeof(row), ids, bytes);
 	memset(out->data + out->len + sizeof(row) + bytes, 0, padding);
 	out->len += sizeof(row) + bytes + padding;
+	return true;
 }
 
 /* Append one row of an embedding table */
@@ -424,7 +438,7 @@ tuple_value(PageReader *reader, HeapTuple tuple)
 
 /*
  * Append the row of a tuple under this line.  False: it was left out, as it
- * has no key or no value, or has lost its value.
+ * has no key or no value, or has lost its value, or is wide.
  */
 static bool
 append_tuple(PageReader *reader, StringInfo out, uint16 line, HeapTuple tuple)
@@ -441,10 +455,9 @@ append_tuple(PageReader *reader, StringInfo out, uint16 line, HeapTuple tuple)
 	value = tuple_value(reader, tuple);
 	if (value == NULL)
 		return false;
-	if (target->key_attnum != InvalidAttrNumber)
-		append_vector(reader, out, line, MirrorKey(key, target->key_type), value);
-	else
-		append_row(out, line, VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value) / sizeof(uint16));
+	if (target->key_attnum == InvalidAttrNumber)
+		return append_row(reader, out, line, VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value));
+	append_vector(reader, out, line, MirrorKey(key, target->key_type), value);
 	return true;
 }
 
@@ -481,10 +494,9 @@ append_entries(PageReader *reader, BlockNumber block, StringInfo out)
 	{
 		OffsetNumber root = ItemPointerGetOffsetNumber(&entries[i].root);
 
-		if (entries[i].isnull)
-			continue;
-		append_row(out, mirror_line(root, false), entries[i].ids, entries[i].len);
-		nrows++;
+		if (!entries[i].isnull)
+			nrows += append_row(reader, out, mirror_line(root, false), entries[i].ids,
+								entries[i].bytes);
 	}
 	GPUVEC_INJECTION("page-after-copy");
 	return nrows;

@@ -113,7 +113,7 @@ fill_query(MirrorSearchRequest *request, const MirrorSearch *search, MirrorQuery
 	request->questions[request->n].query = query;
 	request->questions[request->n].sent = wire;
 	if (query->len > 0)
-		memcpy(request->ids + request->nids, query->ids, query->len * sizeof(uint16));
+		memcpy(request->ids + request->nids, idset_ids(query->set), query->len * sizeof(uint16));
 	request->nids += query->len;
 	request->whose[request->n++] = query;
 }

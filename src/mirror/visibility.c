@@ -197,34 +197,31 @@ page_all_visible(const MirrorVisibility *visibility, BlockNumber block)
 }
 
 /*
- * The ids of the row in the slot, or of the entry of `root` that an index
- * keeps.  NULL: there are none.
+ * Find the ids of the row in the slot, or of the entry of `root` that an
+ * index keeps.  False: there are none.
  */
-static const uint16 *
-fetched_ids(MirrorVisibility *visibility, ItemPointer root, uint32 *len)
+static bool
+fetched_ids(MirrorVisibility *visibility, ItemPointer root, IdSpan *ids)
 {
 	const MirrorTarget *target = visibility->target;
 	const IndexEntry *entry;
 	bool		isnull;
 	Datum		datum;
-	IdSet	   *set;
 
 	if (target->key.index == 0)
 	{
 		datum = slot_getattr(visibility->slot, target->attnum, &isnull);
-		if (isnull)
-			return NULL;
-		set = DatumGetIdSetP(datum);
-		*len = idset_count(set);
-		return idset_ids(set);
+		if (!isnull)
+			*ids = idset_span(DatumGetIdSetP(datum));
+		return !isnull;
 	}
 	if (visibility->entries == NULL)
 		visibility->entries = EntryReaderBegin(target->index);
 	entry = EntryReaderFind(visibility->entries, root);
-	if (entry == NULL)
-		return NULL;
-	*len = entry->len;
-	return entry->ids;
+	if (entry == NULL || entry->isnull)
+		return false;
+	*ids = idset_span_of_bytes(entry->ids, entry->bytes);
+	return true;
 }
 
 /* Raise an error unless the score of a hit is that of the table's row */
@@ -233,16 +230,16 @@ verify_hit(MirrorVisibility *visibility, const gpuvec_hit *hit,
 		   const MirrorQuery *query, gpuvec_measure measure)
 {
 	ItemPointerData root;
-	const uint16 *ids;
+	IdSpan		ids = {0};
 	uint32		common = 0;
-	uint32		len = 0;
+	bool		found;
 
 	ItemPointerSet(&root, gpuvec_hit_block(hit->place), mirror_line_offset(gpuvec_hit_line(hit->place)));
-	ids = fetched_ids(visibility, &root, &len);
-	if (ids)
-		common = idset_intersection_count(query->ids, query->len, ids, len);
-	if (ids == NULL || common != gpuvec_hit_common(hit->place) ||
-		gpuvec_score(measure, common, query->len, len) != hit->score)
+	found = fetched_ids(visibility, &root, &ids);
+	if (found)
+		common = idset_span_common(idset_span(query->set), ids);
+	if (!found || common != gpuvec_hit_common(hit->place) ||
+		gpuvec_score(measure, common, query->len, ids.n) != hit->score)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("the gpuvec engine's score of a row of relation \"%s\" is wrong",

@@ -150,15 +150,12 @@ parse_options(FunctionCallInfo fcinfo, MirrorSearch *search)
 static void
 set_query(MirrorQuery *query, Datum value, bool isnull)
 {
-	IdSet	   *set;
-
 	memset(query, 0, sizeof(*query));
 	query->skip = query->done = isnull;
 	if (isnull)
 		return;
-	set = DatumGetIdSetP(value);
-	query->ids = idset_ids(set);
-	query->len = idset_count(set);
+	query->set = DatumGetIdSetP(value);
+	query->len = idset_count(query->set);
 }
 
 /* Read the queries: one set, or an array of sets */

@@ -1,0 +1,97 @@
+-- Columns and queries with ids above 65535: the session searches them itself, and finds what plain SQL finds.
+SELECT setseed(0.71);
+CREATE TABLE docs (id int PRIMARY KEY, tokens idset);
+INSERT INTO docs SELECT i, (SELECT idset_agg((i * 31 + j * j * (1 + i % 13)) % CASE WHEN i % 3 = 0 THEN 40 ELSE 300 END) FROM generate_series(1, 1 + i % 17) j) FROM generate_series(1, 4000) i;
+INSERT INTO docs VALUES (5001, NULL), (5002, '{}'), (5003, '{65535}');
+CREATE VIEW queries AS SELECT * FROM (VALUES (1, '{1,2,3}'::idset), (2, '{65535}'), (3, '{}'), (4, '{1,2,65536}'), (5, '{70000,4294967295}'), (6, NULL), (7, '{0,5,17,2147483648}'),
+	(8, (SELECT idset_agg(i) FROM generate_series(1, 60) i))) q(n, query);
+CREATE FUNCTION score(q idset, s idset, measure text) RETURNS float8 LANGUAGE sql AS $$
+	SELECT CASE measure WHEN 'braun_blanquet' THEN braun_blanquet_similarity(q, s) WHEN 'jaccard' THEN jaccard_similarity(q, s) WHEN 'cosine' THEN cosine_similarity(q, s) WHEN 'dice' THEN dice_similarity(q, s)
+		WHEN 'overlap' THEN overlap_similarity(q, s) WHEN 'containment' THEN containment_similarity(q, s) WHEN 'intersection' THEN intersection_count(q, s) ELSE -hamming_distance(q, s) END $$;
+CREATE FUNCTION expected(q idset, k int, measure text) RETURNS text LANGUAGE sql AS $$
+	SELECT coalesce(string_agg(ctid || ' ' || s, ';' ORDER BY s DESC, ctid), '') FROM (
+		SELECT ctid, score(q, tokens, measure) AS s FROM docs WHERE tokens IS NOT NULL AND q IS NOT NULL AND (measure = 'hamming' OR q && tokens) ORDER BY 2 DESC, 1 LIMIT k) x $$;
+CREATE FUNCTION wrong() RETURNS text LANGUAGE sql AS $$
+	SELECT coalesce(string_agg(n || ' ' || measure || ' ' || k, ', ' ORDER BY n, measure, k), 'none') FROM queries, unnest('{braun_blanquet,jaccard,cosine,dice,overlap,containment,intersection,hamming}'::text[]) measure, unnest('{1,50}'::int[]) k
+	WHERE expected(query, k, measure) <> (SELECT coalesce(string_agg(tid || ' ' || score, ';' ORDER BY rank), '') FROM gpuvec_topk('docs', 'tokens', query, k, measure)) $$;
+-- all queries in one statement
+CREATE FUNCTION wrong_batch(measure text) RETURNS text LANGUAGE sql AS $$
+	WITH found AS MATERIALIZED (SELECT query AS n, coalesce(string_agg(tid || ' ' || score, ';' ORDER BY rank), '') AS answer
+		FROM gpuvec_topk_batch('docs', 'tokens', (SELECT array_agg(query ORDER BY n) FROM queries), 20, measure) GROUP BY 1)
+	SELECT coalesce(string_agg(n::text, ', ' ORDER BY n), 'none') FROM queries LEFT JOIN found USING (n) WHERE expected(query, 20, measure) <> coalesce(answer, '') $$;
+CREATE FUNCTION resident() RETURNS bool LANGUAGE sql AS $$SELECT EXISTS (SELECT FROM gpuvec_mirrors WHERE relation = 'docs'::regclass)$$;
+-- a column without such ids: the engine has it, and such queries are scanned for
+SELECT gpuvec_prewarm('docs', 'tokens');
+SELECT count(*) FROM gpuvec_topk('docs', 'tokens', '{1,2,3}', 10);
+SELECT count(*) FROM gpuvec_topk('docs', 'tokens', '{1,2,65536}', 10);
+SELECT wrong(), wrong_batch('jaccard'), wrong_batch('hamming');
+SELECT resident();
+SELECT count(*) AS among, count(*) FILTER (WHERE score <> jaccard_similarity('{1,2,65536}', tokens)) AS wrong
+FROM gpuvec_topk('docs', 'tokens', '{1,2,65536}', 30, 'jaccard', among => (SELECT array_agg(ctid) FROM docs WHERE id % 3 = 1)) t JOIN docs ON ctid = tid WHERE id % 3 = 1;
+-- one row with such an id
+INSERT INTO docs VALUES (6001, '{1,2,65536}');
+SELECT wrong(), wrong_batch('cosine');
+SELECT gpuvec_prewarm('docs', 'tokens');
+INSERT INTO docs SELECT 7000 + i, (SELECT idset_agg(CASE WHEN j % 2 = 0 THEN j * i % 90 ELSE 4294967295 - (j * i) % 50 END) FROM generate_series(1, i % 9) j) FROM generate_series(1, 300) i;
+SELECT wrong(), wrong_batch('dice');
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT wrong();
+DELETE FROM docs WHERE id > 6000;
+SELECT wrong();
+ROLLBACK;
+SELECT wrong_batch('overlap');
+-- none again: what nobody sees does not count
+DELETE FROM docs WHERE id > 6000;
+SELECT wrong();
+SELECT gpuvec_prewarm('docs', 'tokens');
+SELECT wrong(), wrong_batch('braun_blanquet'), resident();
+-- an index on it, and one that keeps its rows
+CREATE INDEX docs_tokens ON docs USING gpuvec (tokens);
+CREATE FUNCTION without_zero(s idset) RETURNS idset IMMUTABLE LANGUAGE sql AS 'SELECT s - 0';
+CREATE INDEX docs_expression ON docs USING gpuvec (without_zero(tokens));
+-- by index and by sort: the same rows, in the same order
+CREATE FUNCTION rows_of(query text, by_index bool) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	result text;
+BEGIN
+	PERFORM set_config('enable_seqscan', (NOT by_index)::text, true), set_config('enable_sort', (NOT by_index)::text, true), set_config('enable_indexscan', by_index::text, true), set_config('enable_bitmapscan', by_index::text, true);
+	EXECUTE format('SELECT string_agg(x::text, '';'') FROM (%s) x', query) INTO result;
+	RETURN result;
+END$$;
+CREATE FUNCTION by_index_wrong() RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	result text := '';
+	q idset;
+	op text;
+	e text;
+BEGIN
+	FOR q, op, e IN SELECT query, o, x FROM queries, unnest('{<->,<%>,<=>,<#>,<~>}'::text[]) o, unnest('{tokens,without_zero(tokens)}'::text[]) x LOOP
+		IF rows_of(format('SELECT d FROM (SELECT %s %s %L::idset AS d FROM docs ORDER BY %1$s %2$s %3$L::idset LIMIT 300) y', e, op, q), true) IS DISTINCT FROM
+		   rows_of(format('SELECT d FROM (SELECT %s %s %L::idset AS d FROM docs ORDER BY 1 LIMIT 300) y', e, op, q), false) THEN
+			result := result || format('%s %s %s; ', e, op, q);
+		END IF;
+	END LOOP;
+	FOR q, op, e IN SELECT query, o, x FROM queries, unnest('{&&,@>,<@,=,threshold}'::text[]) o, unnest('{tokens,without_zero(tokens)}'::text[]) x LOOP
+		IF rows_of(format('SELECT id FROM docs WHERE %s %s ORDER BY id', e, CASE WHEN op = 'threshold' THEN format('<<->> (%L, 0.4, ''jaccard'')', q) ELSE format('%s %L::idset', op, q) END), true) IS DISTINCT FROM
+		   rows_of(format('SELECT id FROM docs WHERE %s %s ORDER BY id', e, CASE WHEN op = 'threshold' THEN format('<<->> (%L, 0.4, ''jaccard'')', q) ELSE format('%s %L::idset', op, q) END), false) THEN
+			result := result || format('%s %s %s; ', e, op, q);
+		END IF;
+	END LOOP;
+	RETURN coalesce(nullif(result, ''), 'none');
+END$$;
+SELECT by_index_wrong(), wrong();
+INSERT INTO docs SELECT 8000 + i, '{1,2,65536}'::idset | (i * 1000003) FROM generate_series(1, 40) i;
+INSERT INTO docs SELECT 8100, idset_agg(i * 60001) FROM generate_series(0, 30000) i;
+UPDATE docs SET tokens = tokens | 4294967295 WHERE id % 500 = 0;
+SELECT by_index_wrong(), wrong(), wrong_batch('jaccard');
+REINDEX TABLE docs;
+SELECT by_index_wrong(), wrong();
+DELETE FROM docs WHERE id >= 8000;
+UPDATE docs SET tokens = tokens - 4294967295;
+SELECT by_index_wrong(), wrong();
+VACUUM docs;
+SELECT by_index_wrong();
+SELECT gpuvec_prewarm('docs', 'tokens');
+SELECT by_index_wrong(), wrong(), resident();
+DROP TABLE docs CASCADE;
+DROP FUNCTION score, expected, wrong, wrong_batch, resident, without_zero, rows_of, by_index_wrong;

@@ -36,9 +36,6 @@
 #include <nmmintrin.h>
 #endif
 
-/* From this ratio of lengths on, search the longer array */
-#define GALLOP_RATIO	16
-
 /* Both arrays have at least this many ids: compare blocks */
 #define LEAST_BLOCK_IDS	32
 
@@ -154,25 +151,6 @@ merge_whole_blocks(const uint16 *a, uint32 na, const uint16 *b, uint32 nb, int k
 	return merge_blocks(a, na, b, nb, MERGE_BOTH, true, out, from_a, from_b);
 }
 
-/*
- * Merge by blocks.  The block of a that was not done with may have found
- * ids in blocks of b that were.  So the rest of b begins where the rest of a
- * does.
- */
-static uint32
-merge_by_blocks(const uint16 *a, uint32 na, const uint16 *b, uint32 nb, int keep, uint16 *out)
-{
-	uint32		i;
-	uint32		j;
-	uint32		n;
-
-	need_bit_positions();
-	n = merge_whole_blocks(a, na, b, nb, keep, out, &i, &j);
-	while (i < na && j > 0 && b[j - 1] >= a[i])
-		j--;
-	return n + idset_merge_narrow(a + i, na - i, b + j, nb - j, keep, out ? out + n : NULL);
-}
-
 #else
 
 static bool
@@ -182,9 +160,10 @@ can_compare_blocks(void)
 }
 
 static uint32
-merge_by_blocks(const uint16 *a, uint32 na, const uint16 *b, uint32 nb, int keep, uint16 *out)
+merge_whole_blocks(const uint16 *a, uint32 na, const uint16 *b, uint32 nb, int keep,
+				   uint16 *out, uint32 *from_a, uint32 *from_b)
 {
-	return 0;
+	return *from_a = *from_b = 0;
 }
 
 #endif
@@ -290,13 +269,7 @@ merge_by_bitmap(const uint16 *a, uint32 na, const uint16 *b, uint32 nb, int keep
 
 /* ---- arrays of either width ---- */
 
-/* The i-th id.  Callers know `wide` when they are compiled. */
-static pg_attribute_always_inline uint32
-id_at(const void *ids, bool wide, uint32 i)
-{
-	return wide ? ((const uint32 *) ids)[i] : ((const uint16 *) ids)[i];
-}
-
+/* Write an id; callers know `wide` when they are compiled */
 static pg_attribute_always_inline void
 put_id(void *ids, bool wide, uint32 i, uint32 id)
 {
@@ -318,34 +291,6 @@ append_ids(void *out, uint32 n, const void *ids, bool wide, uint32 from, uint32 
 }
 
 /*
- * Galloping search: the first position in ids[from ..  n) whose id is >= `id`
- */
-static pg_attribute_always_inline uint32
-gallop(const void *ids, bool wide, uint32 from, uint32 n, uint32 id)
-{
-	uint32		step = 1;
-	uint32		low = from;
-	uint32		high;
-
-	while (low + step < n && id_at(ids, wide, low + step) < id)
-	{
-		low += step;
-		step *= 2;
-	}
-	high = Min(low + step, n);
-	while (low < high)
-	{
-		uint32		middle = (low + high) / 2;
-
-		if (id_at(ids, wide, middle) < id)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-/*
  * Merge a short array a and a long one b.  What only b has lies in runs
  * between the ids of a.
  */
@@ -358,9 +303,9 @@ merge_by_search(const void *a, uint32 na, const void *b, uint32 nb, bool wide, i
 
 	for (uint32 i = 0; i < na; i++)
 	{
-		uint32		id = id_at(a, wide, i);
-		uint32		next = gallop(b, wide, j, nb, id);
-		bool		both = next < nb && id_at(b, wide, next) == id;
+		uint32		id = idset_id_at(a, wide, i);
+		uint32		next = idset_gallop(b, wide, j, nb, id);
+		bool		both = next < nb && idset_id_at(b, wide, next) == id;
 
 		if (keep & MERGE_ONLY_B)
 			n = append_ids(out, n, b, wide, j, next);
@@ -386,8 +331,8 @@ merge_in_step(const void *a, uint32 na, const void *b, uint32 nb, bool wide, int
 
 	while (i < na && j < nb)
 	{
-		uint32		x = id_at(a, wide, i);
-		uint32		y = id_at(b, wide, j);
+		uint32		x = idset_id_at(a, wide, i);
+		uint32		y = idset_id_at(b, wide, j);
 
 		if (write)
 			put_id(out, wide, n, Min(x, y));
@@ -435,28 +380,54 @@ exchanged(int keep)
 		(keep & MERGE_ONLY_B ? MERGE_ONLY_A : 0);
 }
 
+/* Merge by search or in step */
+static pg_attribute_always_inline uint32
+merge_arrays(const void *a, uint32 na, const void *b, uint32 nb, bool wide, int keep, void *out)
+{
+	Assert(out != NULL || keep == MERGE_BOTH);
+	if (nb / IDSET_GALLOP_RATIO > na)
+		return merge_by_search(a, na, b, nb, wide, keep, out);
+	if (na / IDSET_GALLOP_RATIO > nb)
+		return merge_by_search(b, nb, a, na, wide, exchanged(keep), out);
+	return merge_each(a, na, b, nb, wide, keep, out);
+}
+
+/*
+ * Merge by blocks, and the rest in another way.  The block of a that is not
+ * done with may have found ids in blocks of b that are.  So the rest of b
+ * begins where that of a does.
+ */
+static uint32
+merge_by_blocks(const uint16 *a, uint32 na, const uint16 *b, uint32 nb, int keep, uint16 *out)
+{
+	uint32		i;
+	uint32		j;
+	uint32		n;
+
+	need_bit_positions();
+	n = merge_whole_blocks(a, na, b, nb, keep, out, &i, &j);
+	while (i < na && j > 0 && b[j - 1] >= a[i])
+		j--;
+	return n + merge_arrays(a + i, na - i, b + j, nb - j, false, keep, out ? out + n : NULL);
+}
+
 uint32
 idset_merge_narrow(const uint16 *a, uint32 na, const uint16 *b, uint32 nb, int keep, uint16 *out)
 {
-	Assert(out != NULL || keep == MERGE_BOTH);
-	if (nb / GALLOP_RATIO > na)
-		return merge_by_search(a, na, b, nb, false, keep, out);
-	if (na / GALLOP_RATIO > nb)
-		return merge_by_search(b, nb, a, na, false, exchanged(keep), out);
-	if ((keep & MERGE_ONLY_B) == 0 && Min(na, nb) >= LEAST_BLOCK_IDS && can_compare_blocks())
+	bool		lookups = (keep & MERGE_ONLY_B) == 0;
+	uint32		shorter = Min(na, nb);
+
+	if (shorter < LEAST_BLOCK_IDS || Max(na, nb) / IDSET_GALLOP_RATIO > shorter)
+		return merge_arrays(a, na, b, nb, false, keep, out);
+	if (lookups && can_compare_blocks())
 		return merge_by_blocks(a, na, b, nb, keep, out);
-	if (na + nb >= (keep & MERGE_ONLY_B ? LEAST_BITMAP_IDS : LEAST_LOOKUP_IDS))
+	if (na + nb >= (lookups ? LEAST_LOOKUP_IDS : LEAST_BITMAP_IDS))
 		return merge_by_bitmap(a, na, b, nb, keep, out);
-	return merge_each(a, na, b, nb, false, keep, out);
+	return merge_arrays(a, na, b, nb, false, keep, out);
 }
 
 uint32
 idset_merge_wide(const uint32 *a, uint32 na, const uint32 *b, uint32 nb, int keep, uint32 *out)
 {
-	Assert(out != NULL || keep == MERGE_BOTH);
-	if (nb / GALLOP_RATIO > na)
-		return merge_by_search(a, na, b, nb, true, keep, out);
-	if (na / GALLOP_RATIO > nb)
-		return merge_by_search(b, nb, a, na, true, exchanged(keep), out);
-	return merge_each(a, na, b, nb, true, keep, out);
+	return merge_arrays(a, na, b, nb, true, keep, out);
 }

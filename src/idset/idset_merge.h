@@ -11,6 +11,37 @@
 
 #include "idset/idset.h"
 
+/* From this ratio of lengths on, search the longer array */
+#define IDSET_GALLOP_RATIO	16
+
+/*
+ * Galloping search: the first position in ids[from ..  n) whose id is >= `id`
+ */
+static pg_attribute_always_inline uint32
+idset_gallop(const void *ids, bool wide, uint32 from, uint32 n, uint32 id)
+{
+	uint32		step = 1;
+	uint32		low = from;
+	uint32		high;
+
+	while (low + step < n && idset_id_at(ids, wide, low + step) < id)
+	{
+		low += step;
+		step *= 2;
+	}
+	high = Min(low + step, n);
+	while (low < high)
+	{
+		uint32		middle = (low + high) / 2;
+
+		if (idset_id_at(ids, wide, middle) < id)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
 /* Which ids of two arrays a and b to keep; a sum of these */
 #define MERGE_ONLY_A	1
 #define MERGE_BOTH		2

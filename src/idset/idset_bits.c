@@ -82,7 +82,9 @@ check_fits(const IdSet *set, int64 bits)
 	if (needed > bits)
 		ereport(ERROR,
 				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-				 errmsg("id " INT64_FORMAT " does not fit " INT64_FORMAT " bits", needed - 1, bits),
+				 errmsg_plural("id " INT64_FORMAT " does not fit " INT64_FORMAT " bit",
+							   "id " INT64_FORMAT " does not fit " INT64_FORMAT " bits",
+							   (unsigned long) bits, needed - 1, bits),
 				 errhint("The set needs at least " INT64_FORMAT " bits.", needed)));
 }
 

@@ -12,7 +12,7 @@ UPDATE long SET s = a::idset;
 SELECT min(cardinality(a)), max(cardinality(a)), bool_or(65535 < ALL (a) AND a <> '{}') AS wide, bool_and(s::int8[] = a) AS same FROM long;
 CREATE TABLE merged AS SELECT x.i, y.i AS j, cardinality(x.a) AS na, cardinality(y.a) AS nb, x.s AS sa, y.s AS sb,
 	ARRAY(SELECT unnest(x.a) INTERSECT SELECT unnest(y.a) ORDER BY 1) AS common,
-	ARRAY(SELECT unnest(x.a) EXCEPT SELECT unnest(y.a) ORDER BY 1) AS only_a FROM long x, long y;
+	ARRAY(SELECT unnest(x.a) EXCEPT SELECT unnest(y.a) ORDER BY 1) AS only_a FROM long x, long y WHERE (x.i + y.i) % 3 = 0 OR x.i = y.i OR x.i IN (9, 11, 14) OR y.i IN (9, 11, 14);
 SELECT count(*) AS pairs, count(*) FILTER (WHERE (sa & sb)::int8[] <> common) AS intersection, count(*) FILTER (WHERE (sa - sb)::int8[] <> only_a) AS difference,
 	   count(*) FILTER (WHERE intersection_count(sa, sb) <> cardinality(common)) AS intersection_count,
 	   count(*) FILTER (WHERE difference_count(sa, sb) <> cardinality(only_a)) AS difference_count,
@@ -21,7 +21,7 @@ SELECT count(*) AS pairs, count(*) FILTER (WHERE (sa & sb)::int8[] <> common) AS
 	   count(*) FILTER (WHERE (sa @> sb) <> (cardinality(common) = nb) OR (sa <@ sb) <> (cardinality(common) = na) OR (sa && sb) <> (common <> '{}')) AS search
 FROM merged;
 -- union and symmetric difference, where a set can have so many ids
-SELECT count(*) > 200 AS many, count(*) FILTER (WHERE (m.sa | m.sb)::int8[] <> ARRAY(SELECT unnest(m.sa) UNION SELECT unnest(m.sb) ORDER BY 1)) AS "union",
+SELECT count(*) > 100 AS many, count(*) FILTER (WHERE (m.sa | m.sb)::int8[] <> ARRAY(SELECT unnest(m.sa) UNION SELECT unnest(m.sb) ORDER BY 1)) AS "union",
 	   count(*) FILTER (WHERE (m.sa # m.sb)::int8[] <> ARRAY(SELECT x FROM (SELECT unnest(m.only_a) UNION ALL SELECT unnest(o.only_a)) u(x) ORDER BY 1)) AS symmetric_difference,
 	   count(*) FILTER (WHERE m.sa # m.sb <> m.sb # m.sa OR (m.sa # m.sb) <> (m.sa | m.sb) - (m.sa & m.sb)) AS laws
 FROM merged m JOIN merged o ON o.i = m.j AND o.j = m.i WHERE m.na + m.nb - cardinality(m.common) <= 65536;

@@ -79,7 +79,7 @@ changed AS MATERIALIZED (
 						 ELSE substr(value, 1, place) || '\x01'::bytea || substr(value, place + 1) END AS value
 	FROM good, LATERAL (SELECT number(i, 8, length(value))::int AS place) p),
 judged AS MATERIALIZED (
-	SELECT *, ARRAY(SELECT ('x' || encode(substr(value, 5 + width * k, width), 'hex'))::varbit::bit(64)::int8 >> (64 - 8 * width) & 4294967295 FROM generate_series(0, (length(value) - 4) / width - 1) k ORDER BY k) AS ids
+	SELECT *, ARRAY(SELECT ('x' || encode(substr(value, 5 + width * k, width), 'hex'))::varbit::bit(64)::int8 >> (64 - 8 * width) & ((1::int8 << 8 * width) - 1) FROM generate_series(0, (length(value) - 4) / width - 1) k ORDER BY k) AS ids
 	FROM changed, LATERAL (SELECT CASE WHEN length(value) >= 4 THEN ('x' || encode(substr(value, 1, 4), 'hex'))::bit(32)::int4::int8 END AS n) c,
 		LATERAL (SELECT CASE WHEN n < 0 THEN 4 ELSE 2 END AS width) w),
 tried AS MATERIALIZED (

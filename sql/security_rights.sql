@@ -184,11 +184,13 @@ ROLLBACK;
 DROP EXTENSION vector CASCADE;
 RESET client_min_messages;
 
--- Sets with an odd number of bytes, which only a superuser, or a damaged disk, can make: the last byte does not count.
+-- Sets of sizes that no set has, which only a superuser, or a damaged disk, can make: ids are read in whole, and nothing behind the end.
 CREATE CAST (bytea AS idset) WITHOUT FUNCTION;
 CREATE TABLE damaged (id int, tokens idset);
-INSERT INTO damaged VALUES (1, '\x0100050002'::bytea::idset), (2, '\x01'::bytea::idset), (3, '{1,5}'), (4, '\x0100050007000900ff'::bytea::idset);
-SELECT d.id, t.score, t.common FROM gpuvec_topk('damaged', 'tokens', '{1,5}') t JOIN damaged d ON d.ctid = t.tid ORDER BY t.rank;
+INSERT INTO damaged VALUES (1, '\x0100050002'::bytea::idset), (2, '\x01'::bytea::idset), (3, '{1,5}'), (5, '\x010005'::bytea::idset), (6, '\x01000500070000'::bytea::idset), (4, '\x0100050007000900ff'::bytea::idset);
+SELECT d.id, t.score, t.common FROM gpuvec_topk('damaged', 'tokens', '{1,5,327681}') t JOIN damaged d ON d.ctid = t.tid ORDER BY t.rank;
+SELECT id, tokens, cardinality(tokens), tokens & '{5,327681}' AS common, tokens | 7 AS more FROM damaged ORDER BY id;
+ANALYZE damaged;
 DROP CAST (bytea AS idset);
 DROP TABLE damaged;
 

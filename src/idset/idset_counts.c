@@ -109,7 +109,7 @@ add_wide(IdCounts *counts, const IdSet *set)
 		counts->fresh = MemoryContextAlloc(counts->context, FRESH_IDS * sizeof(uint32));
 	if (counts->nfresh + n > FRESH_IDS)
 		count_fresh(counts);
-	for (; ids[i] <= IDSET_MAX_NARROW_ID; i++)
+	for (; i < n && ids[i] <= IDSET_MAX_NARROW_ID; i++)
 		counts->narrow[ids[i]]++;
 	memcpy(counts->fresh + counts->nfresh, ids + i, (n - i) * sizeof(uint32));
 	counts->nfresh += n - i;

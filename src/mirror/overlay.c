@@ -27,8 +27,9 @@
  *
  * Queries and rows are narrow here (idset.h): the engine is not asked for
  * other queries, and no copy has other rows.  Scores are computed by the same
- * function as in the engine, from the same bytes.  Rows of R count as read by a later refresh than any that a
- * visibility map goes with.  The remaining rows of M keep their marks.
+ * function as in the engine, from the same bytes.  Rows of R count as read by
+ * a later refresh than any that a visibility map goes with.  The remaining
+ * rows of M keep their marks.
  *
  *-------------------------------------------------------------------------
  */

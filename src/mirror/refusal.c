@@ -8,8 +8,9 @@
  * GpuvecLinkRefusal() tells why.  A refusal of a request (no memory for its
  * answer, say) concerns no other session.  A refusal of a mirror does: the
  * mirror does not fit, a row has ids that no mirror has, a session keeps
- * others from refreshing it, or engines die of it.  Such a refusal is noted in shared memory (facts.c).  While it
- * stands no session tries again, whatever it needs the mirror for.
+ * others from refreshing it, or engines die of it.  Such a refusal is noted
+ * in shared memory (facts.c).  While it stands no session tries again,
+ * whatever it needs the mirror for.
  *
  *-------------------------------------------------------------------------
  */

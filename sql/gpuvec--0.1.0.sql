@@ -81,6 +81,84 @@ COMMENT ON FUNCTION idset_to_json(idset) IS 'convert idset to a JSON array';
 CREATE CAST (idset AS json) WITH FUNCTION idset_to_json(idset) AS ASSIGNMENT;
 COMMENT ON CAST (idset AS json) IS 'a JSON array of ids in ascending order';
 
+CREATE FUNCTION idset_to_int2_array(idset) RETURNS int2[]
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idset_to_int2_array(idset) IS 'convert idset to int2[]';
+
+CREATE CAST (idset AS int2[]) WITH FUNCTION idset_to_int2_array(idset) AS ASSIGNMENT;
+COMMENT ON CAST (idset AS int2[]) IS 'ids in ascending order; one above 32767 is an error';
+
+CREATE FUNCTION idset_to_jsonb(idset) RETURNS jsonb
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idset_to_jsonb(idset) IS 'convert idset to a JSON array';
+
+CREATE CAST (idset AS jsonb) WITH FUNCTION idset_to_jsonb(idset) AS ASSIGNMENT;
+COMMENT ON CAST (idset AS jsonb) IS 'a JSON array of ids in ascending order';
+
+CREATE FUNCTION idset(json) RETURNS idset
+	AS 'MODULE_PATHNAME', 'json_to_idset' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idset(json) IS 'convert a JSON array to idset';
+
+CREATE CAST (json AS idset) WITH FUNCTION idset(json) AS ASSIGNMENT;
+COMMENT ON CAST (json AS idset) IS 'an array of whole numbers; anything else is an error';
+
+CREATE FUNCTION idset(jsonb) RETURNS idset
+	AS 'MODULE_PATHNAME', 'jsonb_to_idset' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idset(jsonb) IS 'convert a JSON array to idset';
+
+CREATE CAST (jsonb AS idset) WITH FUNCTION idset(jsonb) AS ASSIGNMENT;
+COMMENT ON CAST (jsonb AS idset) IS 'an array of whole numbers; anything else is an error';
+
+CREATE FUNCTION idset_array(int4[]) RETURNS idset[]
+	AS 'MODULE_PATHNAME', 'int4_rows_to_idsets' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idset_array(int4[]) IS 'convert int4[][] to idset[]';
+
+CREATE CAST (int4[] AS idset[]) WITH FUNCTION idset_array(int4[]);
+COMMENT ON CAST (int4[] AS idset[]) IS 'each row of an array of two dimensions is a set';
+
+CREATE FUNCTION idset_array(int8[]) RETURNS idset[]
+	AS 'MODULE_PATHNAME', 'int8_rows_to_idsets' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idset_array(int8[]) IS 'convert int8[][] to idset[]';
+
+CREATE CAST (int8[] AS idset[]) WITH FUNCTION idset_array(int8[]);
+COMMENT ON CAST (int8[] AS idset[]) IS 'each row of an array of two dimensions is a set';
+
+CREATE FUNCTION idset(varbit) RETURNS idset
+	AS 'MODULE_PATHNAME', 'varbit_to_idset' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idset(varbit) IS 'convert a bit string to idset';
+
+CREATE CAST (bit AS idset) WITH FUNCTION idset(varbit);
+COMMENT ON CAST (bit AS idset) IS 'bit i, from the left and from 0, is id i';
+
+CREATE CAST (varbit AS idset) WITH FUNCTION idset(varbit);
+COMMENT ON CAST (varbit AS idset) IS 'bit i, from the left and from 0, is id i';
+
+CREATE FUNCTION idset_to_bit(idset, bits int4) RETURNS bit
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idset_to_bit(idset, int4) IS 'bits of ids, of the given length';
+
+CREATE FUNCTION idset_cast_to_bit(idset, int4) RETURNS bit
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idset_cast_to_bit(idset, int4) IS 'convert idset to bit(n)';
+
+CREATE CAST (idset AS bit) WITH FUNCTION idset_cast_to_bit(idset, int4);
+COMMENT ON CAST (idset AS bit) IS 'an id that does not fit the length is an error';
+
+CREATE FUNCTION idset_cast_to_varbit(idset, int4) RETURNS varbit
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idset_cast_to_varbit(idset, int4) IS 'convert idset to varbit(n)';
+
+CREATE CAST (idset AS varbit) WITH FUNCTION idset_cast_to_varbit(idset, int4);
+COMMENT ON CAST (idset AS varbit) IS 'as many bits as the greatest id needs';
+
+CREATE FUNCTION idset_from_bytea(bytea) RETURNS idset
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idset_from_bytea(bytea) IS 'the set of the bits that are set; bit 0 is the least significant bit of the first byte';
+
+CREATE FUNCTION idset_to_bytea(idset, bytes int4) RETURNS bytea
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idset_to_bytea(idset, int4) IS 'bits of ids in so many bytes; bit 0 is the least significant bit of the first byte';
+
 -- comparison operators and operator classes
 
 CREATE FUNCTION idset_lt(idset, idset) RETURNS bool
@@ -246,11 +324,24 @@ CREATE OPERATOR - (
 );
 COMMENT ON OPERATOR - (idset, idset) IS 'difference';
 
+CREATE FUNCTION idset_differ(idset, idset) RETURNS idset
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_differ(idset, idset) IS 'implementation of # operator';
+
+CREATE OPERATOR # (
+	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_differ, COMMUTATOR = #
+);
+COMMENT ON OPERATOR # (idset, idset) IS 'symmetric difference';
+
 -- operators of a set and a single id
 
 CREATE FUNCTION idset_add_id(idset, int8) RETURNS idset
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_add_id(idset, int8) IS 'implementation of | operator';
+
+CREATE FUNCTION idset_id_add(int8, idset) RETURNS idset
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_id_add(int8, idset) IS 'implementation of | operator';
 
 CREATE FUNCTION idset_remove_id(idset, int8) RETURNS idset
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
@@ -264,8 +355,11 @@ CREATE FUNCTION idset_id_contained(int8, idset) RETURNS bool
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_id_contained(int8, idset) IS 'implementation of <@ operator';
 
-CREATE OPERATOR | (LEFTARG = idset, RIGHTARG = int8, FUNCTION = idset_add_id);
+CREATE OPERATOR | (LEFTARG = idset, RIGHTARG = int8, FUNCTION = idset_add_id, COMMUTATOR = |);
 COMMENT ON OPERATOR | (idset, int8) IS 'add an id';
+
+CREATE OPERATOR | (LEFTARG = int8, RIGHTARG = idset, FUNCTION = idset_id_add, COMMUTATOR = |);
+COMMENT ON OPERATOR | (int8, idset) IS 'add an id';
 
 CREATE OPERATOR - (LEFTARG = idset, RIGHTARG = int8, FUNCTION = idset_remove_id);
 COMMENT ON OPERATOR - (idset, int8) IS 'remove an id';
@@ -296,6 +390,34 @@ CREATE FUNCTION unnest(idset) RETURNS SETOF int8
 	AS 'MODULE_PATHNAME', 'idset_unnest' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE ROWS 50
 	SUPPORT idset_unnest_support;
 COMMENT ON FUNCTION unnest(idset) IS 'ids as rows, ascending';
+
+CREATE FUNCTION idset_min(idset) RETURNS int8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_min(idset) IS 'the least id; null if there is none';
+
+CREATE FUNCTION idset_max(idset) RETURNS int8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_max(idset) IS 'the greatest id; null if there is none';
+
+CREATE FUNCTION idset_nth(idset, n int8) RETURNS int8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_nth(idset, int8) IS 'the n-th id in ascending order, from 1; null if there is none';
+
+CREATE FUNCTION idset_rank(idset, number int8) RETURNS int4
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_rank(idset, int8) IS 'number of ids that are not greater than a number';
+
+CREATE FUNCTION idset_range(idset, from_id int8, to_id int8) RETURNS idset
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_range(idset, int8, int8) IS 'ids from the first number to below the second';
+
+CREATE FUNCTION idset_range_count(idset, from_id int8, to_id int8) RETURNS int4
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_range_count(idset, int8, int8) IS 'number of ids from the first number to below the second';
+
+CREATE FUNCTION idset_shift(idset, by_number int8) RETURNS idset
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_shift(idset, int8) IS 'all ids with a number added; what is no id then is dropped';
 
 -- aggregates
 
@@ -341,6 +463,11 @@ CREATE AGGREGATE idset_intersection(idset) (
 	SFUNC = idset_intersect, STYPE = idset, COMBINEFUNC = idset_intersect, PARALLEL = SAFE
 );
 COMMENT ON AGGREGATE idset_intersection(idset) IS 'the intersection of all sets; nulls are skipped';
+
+CREATE AGGREGATE idset_symmetric_difference(idset) (
+	SFUNC = idset_differ, STYPE = idset, COMBINEFUNC = idset_differ, PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE idset_symmetric_difference(idset) IS 'ids that an odd number of sets have; nulls are skipped';
 
 -- sets of text
 
@@ -404,6 +531,14 @@ COMMENT ON FUNCTION intersection_count(idset, idset) IS 'number of common ids';
 CREATE FUNCTION hamming_distance(idset, idset) RETURNS int4
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION hamming_distance(idset, idset) IS 'number of ids that only one of the sets has';
+
+CREATE FUNCTION union_count(idset, idset) RETURNS int4
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION union_count(idset, idset) IS 'number of ids that any of the sets has';
+
+CREATE FUNCTION difference_count(idset, idset) RETURNS int4
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION difference_count(idset, idset) IS 'number of ids that the first set has and the second has not';
 
 -- distance operators
 
@@ -474,6 +609,60 @@ CREATE OPERATOR <<->> (
 	RESTRICT = idset_thresholdsel, JOIN = contjoinsel
 );
 COMMENT ON OPERATOR <<->> (idset, idset_threshold) IS 'has at least the score with the query';
+
+-- queries
+
+CREATE TYPE idset_query;
+
+CREATE FUNCTION idset_query_in(cstring) RETURNS idset_query
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_query_in(cstring) IS 'text input of idset_query';
+
+CREATE FUNCTION idset_query_out(idset_query) RETURNS cstring
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_query_out(idset_query) IS 'text output of idset_query';
+
+CREATE FUNCTION idset_query_recv(internal) RETURNS idset_query
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_query_recv(internal) IS 'binary input of idset_query';
+
+CREATE FUNCTION idset_query_send(idset_query) RETURNS bytea
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_query_send(idset_query) IS 'binary output of idset_query';
+
+CREATE TYPE idset_query (
+	INPUT = idset_query_in, OUTPUT = idset_query_out, RECEIVE = idset_query_recv, SEND = idset_query_send,
+	INTERNALLENGTH = VARIABLE, ALIGNMENT = int4, STORAGE = extended
+);
+COMMENT ON TYPE idset_query IS 'a boolean expression of ids, like 1 & (2 | !3)';
+
+CREATE FUNCTION idset_querysel(internal, oid, internal, int4) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_querysel(internal, oid, internal, int4) IS 'restriction selectivity of @@ and ~~';
+
+CREATE FUNCTION idset_query_support(internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_query_support(internal) IS 'planner support of @@ and ~~';
+
+CREATE FUNCTION idset_matches_query(idset, idset_query) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE SUPPORT idset_query_support;
+COMMENT ON FUNCTION idset_matches_query(idset, idset_query) IS 'implementation of @@ operator';
+
+CREATE FUNCTION idset_query_matches(idset_query, idset) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE SUPPORT idset_query_support;
+COMMENT ON FUNCTION idset_query_matches(idset_query, idset) IS 'implementation of ~~ operator';
+
+CREATE OPERATOR @@ (
+	LEFTARG = idset, RIGHTARG = idset_query, FUNCTION = idset_matches_query,
+	COMMUTATOR = ~~, RESTRICT = idset_querysel, JOIN = contjoinsel
+);
+COMMENT ON OPERATOR @@ (idset, idset_query) IS 'matches the query';
+
+CREATE OPERATOR ~~ (
+	LEFTARG = idset_query, RIGHTARG = idset, FUNCTION = idset_query_matches,
+	COMMUTATOR = @@, RESTRICT = idset_querysel, JOIN = contjoinsel
+);
+COMMENT ON OPERATOR ~~ (idset_query, idset) IS 'is matched by the set';
 
 -- index access method
 

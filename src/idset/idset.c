@@ -8,25 +8,19 @@
  * linear time: if all of them are below 65,536, they are marked in a bitmap,
  * which drops duplicates as well; else they are sorted byte by byte.
  *
- * Common ids of two sets of similar length are counted by merging, without a
- * branch that depends on the ids.  If one set is much shorter, each of its
- * ids is searched in the longer set, by a galloping search from the position
- * of the last id.
+ * Common ids of two narrow or two wide sets are counted by a merge that keeps
+ * nothing (idset_merge.c).  For a narrow and a wide one there is a merge of
+ * their own, without a branch that depends on the ids; if one of them is much
+ * shorter, its ids are searched in the longer one.
  *
- * The functions that read ids are written once, for spans of which the
- * compiler knows whether they are wide.  It makes a loop of each kind: two
- * narrow sets are read with two bytes an id, and nothing is asked.
+ * The functions that read ids are written once, for arrays of which the
+ * compiler knows whether they are wide, and it makes a loop of each kind.
  *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
 
-#include "idset/idset.h"
-
-/*
- * From this ratio of lengths on, search the longer array instead of merging
- */
-#define GALLOP_RATIO	16
+#include "idset/idset_merge.h"
 
 /* From this many ids on, sort in linear time */
 #define LINEAR_IDS		256
@@ -227,34 +221,9 @@ idset_from_ids(uint32 *ids, uint32 n)
 /* ---- common ids ---- */
 
 /*
- * Galloping search: the first position in ids[from ..  n) whose id is >= `id`
+ * Common ids of a narrow and a wide array, the first of which is the shorter
+ * one
  */
-static pg_attribute_always_inline uint32
-gallop(const void *ids, bool wide, uint32 from, uint32 n, uint32 id)
-{
-	uint32		step = 1;
-	uint32		low = from;
-	uint32		high;
-
-	while (low + step < n && idset_id_at(ids, wide, low + step) < id)
-	{
-		low += step;
-		step *= 2;
-	}
-	high = Min(low + step, n);
-	while (low < high)
-	{
-		uint32		middle = (low + high) / 2;
-
-		if (idset_id_at(ids, wide, middle) < id)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-/* Common ids of two spans, the first of which is the shorter one */
 static pg_attribute_always_inline uint32
 count_common(const void *a, bool wide_a, uint32 na, const void *b, bool wide_b, uint32 nb)
 {
@@ -262,13 +231,13 @@ count_common(const void *a, bool wide_a, uint32 na, const void *b, bool wide_b, 
 	uint32		i = 0;
 	uint32		j = 0;
 
-	if (nb / GALLOP_RATIO > na)
+	if (nb / IDSET_GALLOP_RATIO > na)
 	{
 		for (; i < na && j < nb; i++)
 		{
 			uint32		id = idset_id_at(a, wide_a, i);
 
-			j = gallop(b, wide_b, j, nb, id);
+			j = idset_gallop(b, wide_b, j, nb, id);
 			count += j < nb && idset_id_at(b, wide_b, j) == id;
 		}
 		return count;
@@ -289,24 +258,21 @@ count_common(const void *a, bool wide_a, uint32 na, const void *b, bool wide_b, 
 uint32
 idset_intersection_count(const uint16 *a, uint32 na, const uint16 *b, uint32 nb)
 {
-	if (na > nb)
-		return count_common(b, false, nb, a, false, na);
-	return count_common(a, false, na, b, false, nb);
+	return idset_merge_narrow(a, na, b, nb, MERGE_BOTH, NULL);
 }
 
 /* The number of common ids */
 uint32
 idset_span_common(IdSpan a, IdSpan b)
 {
-	if (!a.wide && !b.wide)
-		return idset_intersection_count(a.ids, a.n, b.ids, b.n);
+	if (a.wide == b.wide)
+		return a.wide ? idset_merge_wide(a.ids, a.n, b.ids, b.n, MERGE_BOTH, NULL) :
+			idset_merge_narrow(a.ids, a.n, b.ids, b.n, MERGE_BOTH, NULL);
 	if (a.n > b.n)
 		return idset_span_common(b, a);
-	if (!a.wide)
-		return count_common(a.ids, false, a.n, b.ids, true, b.n);
-	if (!b.wide)
+	if (a.wide)
 		return count_common(a.ids, true, a.n, b.ids, false, b.n);
-	return count_common(a.ids, true, a.n, b.ids, true, b.n);
+	return count_common(a.ids, false, a.n, b.ids, true, b.n);
 }
 
 /* True if the id is in the set.  *position is where it is, or would be. */

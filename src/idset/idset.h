@@ -176,6 +176,7 @@ extern uint32 idset_intersection_count(const uint16 *a, uint32 na,
 extern bool idset_find(const IdSet *set, uint32 id, uint32 *position);
 
 extern Datum idset_out(PG_FUNCTION_ARGS);
+extern Datum idset_add_id(PG_FUNCTION_ARGS);
 
 /*
  * Operator functions and the constructor of thresholds: the planner

@@ -17,7 +17,7 @@
 #include "access/detoast.h"
 #include "common/hashfn.h"
 #include "funcapi.h"
-#include "idset/idset.h"
+#include "idset/idset_merge.h"
 #include "nodes/supportnodes.h"
 #include "optimizer/optimizer.h"
 
@@ -227,115 +227,33 @@ idset_contained(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(idset_count(a) <= idset_count(b) && idset_common(a, b) == idset_count(a));
 }
 
-/* Append an id to an array.  The caller knows whether it is wide. */
-static pg_attribute_always_inline void
-put_id(void *ids, bool wide, uint32 i, uint32 id)
-{
-	if (wide)
-		((uint32 *) ids)[i] = id;
-	else
-		((uint16 *) ids)[i] = (uint16) id;
-}
-
-/* Which ids to keep of two sets */
-typedef struct IdSetMerge
-{
-	bool		only_a;			/* those only in a */
-	bool		both;
-	bool		only_b;
-} IdSetMerge;
-
-/* Merge two arrays into out[], which is wide if one of them is */
-static pg_attribute_always_inline uint32
-merge_ids(IdSpan a, IdSpan b, IdSetMerge keep, void *out)
-{
-	bool		wide = a.wide || b.wide;
-	uint32		n = 0;
-	uint32		i = 0;
-	uint32		j = 0;
-
-	while ((i < a.n && (j < b.n || keep.only_a)) || (j < b.n && (i < a.n || keep.only_b)))
-	{
-		uint32		x = i < a.n ? idset_id_at(a.ids, a.wide, i) : 0;
-		uint32		y = j < b.n ? idset_id_at(b.ids, b.wide, j) : 0;
-
-		if (j >= b.n || (i < a.n && x < y))
-		{
-			if (keep.only_a)
-				put_id(out, wide, n++, x);
-			i++;
-		}
-		else if (i >= a.n || y < x)
-		{
-			if (keep.only_b)
-				put_id(out, wide, n++, y);
-			j++;
-		}
-		else
-		{
-			if (keep.both)
-				put_id(out, wide, n++, x);
-			i++;
-			j++;
-		}
-	}
-	return n;
-}
-
-/* Merge two sets, one of which at least is wide */
-static IdSet *
-merge_wide(IdSpan a, IdSpan b, IdSetMerge keep, uint32 room)
-{
-	uint32	   *ids = palloc_array(uint32, Max(room, 1));
-	uint32		n = merge_ids(a, b, keep, ids);
-	IdSet	   *result = idset_from_sorted(ids, n);
-
-	pfree(ids);
-	return result;
-}
-
-/* Merge two sets */
-static IdSet *
-merge_sets(const IdSet *a, const IdSet *b, IdSetMerge keep)
-{
-	IdSpan		x = idset_span(a);
-	IdSpan		y = idset_span(b);
-	uint32		room = keep.only_b ? x.n + y.n : keep.only_a ? x.n : Min(x.n, y.n);
-	IdSet	   *result;
-
-	if (x.wide || y.wide)
-		return merge_wide(x, y, keep, room);
-	x.wide = y.wide = false;	/* constants, for the compiler */
-	result = idset_alloc(room);
-	idset_shrink(result, merge_ids(x, y, keep, result->ids));
-	return result;
-}
-
-/* & operator */
+/*
+ * & operator, and transition function of idset_intersection: once the state
+ * is empty, sets are not even detoasted
+ */
 Datum
 idset_intersect(PG_FUNCTION_ARGS)
 {
-	static const IdSetMerge keep = {false, true, false};
+	IdSet	   *a = PG_GETARG_IDSET_P(0);
 
-	PG_RETURN_IDSET_P(merge_sets(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1), keep));
+	if (idset_count(a) == 0)
+		PG_RETURN_IDSET_P(a);
+	PG_RETURN_IDSET_P(idset_merge(a, PG_GETARG_IDSET_P(1), MERGE_BOTH));
 }
 
 /* | operator */
 Datum
 idset_unite(PG_FUNCTION_ARGS)
 {
-	static const IdSetMerge keep = {true, true, true};
-
-	PG_RETURN_IDSET_P(merge_sets(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1), keep));
+	PG_RETURN_IDSET_P(idset_merge(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1),
+								  MERGE_ONLY_A | MERGE_BOTH | MERGE_ONLY_B));
 }
 
 /* - operator */
 Datum
 idset_subtract(PG_FUNCTION_ARGS)
 {
-	static const IdSetMerge keep = {true, false, false};
-
-	PG_RETURN_IDSET_P(merge_sets(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1), keep));
+	PG_RETURN_IDSET_P(idset_merge(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1), MERGE_ONLY_A));
 }
 
 /* | operator with one id */

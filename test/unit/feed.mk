@@ -7,7 +7,7 @@
 # The goals are those of unit.mk.
 
 PG_CONFIG ?= pg_config
-FEED_TESTS = feed_ring
+FEED_TESTS = feed_ring merge
 
 check:
 
@@ -18,6 +18,7 @@ FEED_DIR = build/unit-feed$(if $(SANITIZER),-sanitize)
 FEED_CFLAGS = -std=gnu11 -O2 -g -pthread -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Isrc \
 	-isystem $(shell $(PG_CONFIG) --includedir-server)
 FEED_SOURCES = test/unit/feed_ring_test.c src/mirror/feed_ring.c
+MERGE_SOURCES = test/unit/merge_test.c src/idset/idset_merge.c
 
 tests:
 	@echo $(FEED_TESTS)
@@ -32,5 +33,9 @@ $(FEED_TESTS:%=check-%): check-%: $(FEED_DIR)/%_test
 $(FEED_DIR)/feed_ring_test: $(FEED_SOURCES) src/mirror/feed_ring.h src/core/protocol.h
 	@mkdir -p $(@D)
 	$(CC) $(FEED_CFLAGS) $(SANITIZER) -o $@ $(FEED_SOURCES) -lpthread
+
+$(FEED_DIR)/merge_test: $(MERGE_SOURCES) src/idset/idset_merge.h src/idset/idset.h
+	@mkdir -p $(@D)
+	$(CC) $(FEED_CFLAGS) $(SANITIZER) -o $@ $(MERGE_SOURCES)
 
 .PHONY: tests programs check $(FEED_TESTS:%=check-%)

@@ -225,13 +225,13 @@ CREATE FUNCTION idset_cmp(idset, idset) RETURNS int4
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION idset_cmp(idset, idset) IS 'less-equal-greater';
 
-CREATE FUNCTION idset_hash(idset) RETURNS int4
+CREATE FUNCTION hash_idset(idset) RETURNS int4
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION idset_hash(idset) IS 'hash';
+COMMENT ON FUNCTION hash_idset(idset) IS 'hash';
 
-CREATE FUNCTION idset_hash_extended(idset, int8) RETURNS int8
+CREATE FUNCTION hash_idset_extended(idset, int8) RETURNS int8
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION idset_hash_extended(idset, int8) IS 'hash';
+COMMENT ON FUNCTION hash_idset_extended(idset, int8) IS 'hash';
 
 CREATE OPERATOR CLASS idset_btree_ops DEFAULT FOR TYPE idset USING btree AS
 	OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
@@ -242,8 +242,8 @@ COMMENT ON OPERATOR FAMILY idset_btree_ops USING btree IS 'order of sets';
 
 CREATE OPERATOR CLASS idset_hash_ops DEFAULT FOR TYPE idset USING hash AS
 	OPERATOR 1 =,
-	FUNCTION 1 idset_hash(idset),
-	FUNCTION 2 idset_hash_extended(idset, int8);
+	FUNCTION 1 hash_idset(idset),
+	FUNCTION 2 hash_idset_extended(idset, int8);
 COMMENT ON OPERATOR CLASS idset_hash_ops USING hash IS 'hashing of sets';
 COMMENT ON OPERATOR FAMILY idset_hash_ops USING hash IS 'hashing of sets';
 

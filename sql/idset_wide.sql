@@ -22,10 +22,10 @@ SELECT s::int4[] FROM mixed WHERE i = 304;
 SELECT s::int4[] FROM mixed WHERE i = 306;
 -- a set has the same bytes, however it came about
 SELECT count(*) FILTER (WHERE (s | 65536) - 65536 <> s - 65536 OR pg_column_size((s | 4294967295) - 4294967295) <> pg_column_size(s - 4294967295)) AS bytes,
-	   count(*) FILTER (WHERE idset_hash((s | 70000) - 70000) <> idset_hash(s - 70000) OR idset_hash_extended((s | 70000) - 70000, 7) <> idset_hash_extended(s - 70000, 7)) AS hashes
+	   count(*) FILTER (WHERE hash_idset((s | 70000) - 70000) <> hash_idset(s - 70000) OR hash_idset_extended((s | 70000) - 70000, 7) <> hash_idset_extended(s - 70000, 7)) AS hashes
 FROM mixed;
 -- hashes of sets of ids below 65536 are what they were
-SELECT idset_hash('{}') = hashbytea(''), idset_hash('{3,17,50000,65535}') = hashbytea('\x0300110050c3ffff'), idset_hash_extended('{3,17,50000,65535}', 1) = hashbyteaextended('\x0300110050c3ffff', 1);
+SELECT hash_idset('{}') = hashbytea(''), hash_idset('{3,17,50000,65535}') = hashbytea('\x0300110050c3ffff'), hash_idset_extended('{3,17,50000,65535}', 1) = hashbyteaextended('\x0300110050c3ffff', 1);
 -- all pairs
 CREATE TABLE pairs AS SELECT x.i, y.i AS j, x.a, y.a AS b, x.s AS sa, y.s AS sb, cardinality(x.a) AS na, cardinality(y.a) AS nb,
 	ARRAY(SELECT unnest(x.a) INTERSECT SELECT unnest(y.a) ORDER BY 1) AS common FROM mixed x, mixed y;
@@ -35,7 +35,7 @@ SELECT count(*) AS pairs, count(*) FILTER (WHERE cardinality(common) > 0) > 5000
 	   count(*) FILTER (WHERE hamming_distance(sa, sb) <> na + nb - 2 * cardinality(common)) AS hamming,
 	   count(*) FILTER (WHERE (sa = sb) <> (a = b) OR (sa <> sb) <> (a <> b)) AS equal,
 	   count(*) FILTER (WHERE (sa < sb) <> (a < b) OR (sa <= sb) <> (a <= b) OR (sa > sb) <> (a > b) OR (sa >= sb) <> (a >= b) OR sign(idset_cmp(sa, sb)) <> CASE WHEN a < b THEN -1 WHEN a > b THEN 1 ELSE 0 END) AS sorting,
-	   count(*) FILTER (WHERE sa = sb AND idset_hash(sa) <> idset_hash(sb)) AS hash FROM pairs;
+	   count(*) FILTER (WHERE sa = sb AND hash_idset(sa) <> hash_idset(sb)) AS hash FROM pairs;
 SELECT count(*) FILTER (WHERE (sa | sb)::int8[] <> ARRAY(SELECT unnest(a) UNION SELECT unnest(b) ORDER BY 1)) AS "union",
 	   count(*) FILTER (WHERE (sa - sb)::int8[] <> ARRAY(SELECT unnest(a) EXCEPT SELECT unnest(b) ORDER BY 1)) AS difference FROM pairs WHERE (i + j) % 3 = 0;
 SELECT count(*) FILTER (WHERE braun_blanquet_similarity(sa, sb) <> CASE WHEN m = 0 THEN 0 ELSE n::float8 / m END) AS bb,

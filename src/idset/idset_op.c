@@ -28,8 +28,8 @@ PG_FUNCTION_INFO_V1(idset_le);
 PG_FUNCTION_INFO_V1(idset_ge);
 PG_FUNCTION_INFO_V1(idset_gt);
 PG_FUNCTION_INFO_V1(idset_cmp);
-PG_FUNCTION_INFO_V1(idset_hash);
-PG_FUNCTION_INFO_V1(idset_hash_extended);
+PG_FUNCTION_INFO_V1(hash_idset);
+PG_FUNCTION_INFO_V1(hash_idset_extended);
 PG_FUNCTION_INFO_V1(idset_overlaps);
 PG_FUNCTION_INFO_V1(idset_contains);
 PG_FUNCTION_INFO_V1(idset_contained);
@@ -149,7 +149,7 @@ idset_cmp(PG_FUNCTION_ARGS)
 
 /* Hash function of the hash operator class */
 Datum
-idset_hash(PG_FUNCTION_ARGS)
+hash_idset(PG_FUNCTION_ARGS)
 {
 	IdSet	   *set = PG_GETARG_IDSET_P(0);
 	uint32		result = hash_bytes((const unsigned char *) set->ids, VARSIZE(set) - VARHDRSZ);
@@ -160,7 +160,7 @@ idset_hash(PG_FUNCTION_ARGS)
 
 /* The same, 64 bits wide and with a seed */
 Datum
-idset_hash_extended(PG_FUNCTION_ARGS)
+hash_idset_extended(PG_FUNCTION_ARGS)
 {
 	IdSet	   *set = PG_GETARG_IDSET_P(0);
 	uint64		result = hash_bytes_extended((const unsigned char *) set->ids,

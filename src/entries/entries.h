@@ -34,8 +34,8 @@ typedef struct IndexEntry
 {
 	ItemPointerData root;
 	bool		isnull;
-	const void *ids;			/* [bytes] the set's payload (idset.h); NULL if
-								 * isnull */
+	const void *ids;			/* [bytes] the set's payload (idset.h); NULL
+								 * if isnull */
 	uint32		bytes;
 } IndexEntry;
 

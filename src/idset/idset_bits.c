@@ -34,7 +34,7 @@ bit_mask(int i, bool leftmost_first)
 
 /* The set of the bits that are set */
 static IdSet *
-set_from_bits(const bits8 *bytes, int nbytes, bool leftmost_first)
+set_from_bits(const bits8 * bytes, int nbytes, bool leftmost_first)
 {
 	uint64		count = pg_popcount((const char *) bytes, nbytes);
 	uint32		n = 0;
@@ -52,7 +52,7 @@ set_from_bits(const bits8 *bytes, int nbytes, bool leftmost_first)
 
 /* Set the bits of a set; there is room for all of them */
 static void
-set_bits(const IdSet *set, bits8 *bytes, bool leftmost_first)
+set_bits(const IdSet *set, bits8 * bytes, bool leftmost_first)
 {
 	uint32		n = idset_count(set);
 

@@ -70,6 +70,7 @@ id_of_value(const JsonbValue *value, int n)
 	if (value->type != jbvNumeric)
 		json_error(psprintf("Element %d is %s.", n, kind_of_value(value)));
 	text = numeric_normalize(value->val.numeric);
+
 	if (strchr(text, '.') != NULL)
 		json_error(psprintf("Element %d is not a whole number: %s.", n, text));
 	errno = 0;
@@ -96,7 +97,7 @@ set_from_jsonb(Jsonb *jsonb)
 		json_error(JB_ROOT_IS_OBJECT(jsonb) ? "It is an object." : "It is a single value.");
 	ids = palloc_array(uint32, Max(JB_ROOT_COUNT(jsonb), 1));
 	iterator = JsonbIteratorInit(&jsonb->root);
-	JsonbIteratorNext(&iterator, &value, true);	/* the beginning of the array */
+	JsonbIteratorNext(&iterator, &value, true); /* the beginning of the array */
 	while (JsonbIteratorNext(&iterator, &value, true) == WJB_ELEM)
 	{
 		ids[n] = id_of_value(&value, n + 1);
@@ -128,8 +129,9 @@ idset_to_jsonb(PG_FUNCTION_ARGS)
 {
 	char	   *text = DatumGetCString(DirectFunctionCall1(idset_out, PG_GETARG_DATUM(0)));
 
-	text[0] = '[';
-	text[strlen(text) - 1] = ']';
+	text[		0] = '[';
+	text[		strlen(text) - 1] = ']';
+
 	return DirectFunctionCall1(jsonb_in, CStringGetDatum(text));
 }
 

@@ -113,8 +113,9 @@ read_query_id(QueryReader *reader)
 	const char *start = reader->p;
 	uint64		number = 0;
 
+	/* what is larger is out of range, whatever follows */
 	for (; *reader->p >= '0' && *reader->p <= '9'; reader->p++)
-		if (number <= IDSET_MAX_ID) /* a larger one is out of range anyway */
+		if (number <= IDSET_MAX_ID)
 			number = number * 10 + (*reader->p - '0');
 	if (reader->p == start)
 		return unexpected(reader);
@@ -169,10 +170,12 @@ insert_operator(QueryReader *reader, uint32 start, IdSetQueryKind kind)
 	return true;
 }
 
+/* Reads an operand */
+typedef bool (*ReadFunction) (QueryReader *reader);
+
 /* Read operands with one kind of operator between them */
 static bool
-read_operands(QueryReader *reader, IdSetQueryKind kind, char sign,
-			  bool (*read) (QueryReader *reader))
+read_operands(QueryReader *reader, IdSetQueryKind kind, char sign, ReadFunction read)
 {
 	uint32		start = reader->n;
 	uint32		operand;
@@ -217,10 +220,15 @@ read_any(QueryReader *reader)
 static IdSetQuery *
 parse_query(const char *text, Node *escontext)
 {
-	QueryReader reader = {.text = text, .p = text, .escontext = escontext, .room = 16};
+	QueryReader reader;
 	IdSetQuery *query;
 	Size		size;
 
+	reader.text = text;
+	reader.p = text;
+	reader.escontext = escontext;
+	reader.n = 0;
+	reader.room = 16;
 	reader.items = palloc_array(IdSetQueryItem, reader.room);
 	if (!read_any(&reader))
 		return NULL;

@@ -170,7 +170,7 @@ check_unique(Relation rel, Form_pg_attribute column)
 
 	foreach(cell, RelationGetIndexList(rel))
 		if (keeps_distinct(lfirst_oid(cell), column->attnum))
-			return;
+		return;
 	complain_of_table(rel, ERRCODE_INVALID_COLUMN_REFERENCE,
 					  psprintf("Column \"%s\" has no unique index that is neither partial nor deferrable.",
 							   NameStr(column->attname)));

@@ -322,8 +322,8 @@ merge_by_search(const void *a, uint32 na, const void *b, uint32 nb, bool wide, i
 
 /* An ordinary merge, without branches that depend on the ids */
 static pg_attribute_always_inline uint32
-merge_in_step(const void *a, uint32 na, const void *b, uint32 nb, bool wide, int keep, bool write,
-			  void *out)
+merge_in_step(const void *a, uint32 na, const void *b, uint32 nb, bool wide, int keep,
+			  bool write, void *out)
 {
 	uint32		n = 0;
 	uint32		i = 0;

@@ -367,8 +367,8 @@ merge_each(const void *a, uint32 na, const void *b, uint32 nb, bool wide, int ke
 		case MERGE_ONLY_A | MERGE_ONLY_B:
 			return merge_in_step(a, na, b, nb, wide, MERGE_ONLY_A | MERGE_ONLY_B, true, out);
 		default:
-			return merge_in_step(a, na, b, nb, wide, MERGE_ONLY_A | MERGE_BOTH | MERGE_ONLY_B, true,
-								 out);
+			return merge_in_step(a, na, b, nb, wide, MERGE_ONLY_A | MERGE_BOTH | MERGE_ONLY_B,
+								 true, out);
 	}
 }
 

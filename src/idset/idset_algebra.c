@@ -69,7 +69,8 @@ idset_merge(const IdSet *a, const IdSet *b, int keep)
 	if (idset_is_wide(a) || idset_is_wide(b))
 		return merge_wide_sets(a, b, keep);
 	result = idset_alloc(idset_merge_room(na, nb, keep) + MERGE_SLACK);
-	idset_shrink(result, idset_merge_narrow(idset_ids(a), na, idset_ids(b), nb, keep, result->ids));
+	idset_shrink(result, idset_merge_narrow(idset_ids(a), na, idset_ids(b), nb, keep,
+											result->ids));
 	return result;
 }
 

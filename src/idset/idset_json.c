@@ -154,7 +154,8 @@ idset_to_int2_array(PG_FUNCTION_ARGS)
 				 errhint("Cast the set to bigint[].")));
 	for (uint32 i = 0; i < n; i++)
 		values[i] = Int16GetDatum((int16) idset_id(set, i));
-	PG_RETURN_ARRAYTYPE_P(construct_array(values, n, INT2OID, sizeof(int16), true, TYPALIGN_SHORT));
+	PG_RETURN_ARRAYTYPE_P(construct_array(values, n, INT2OID, sizeof(int16), true,
+										  TYPALIGN_SHORT));
 }
 
 /* Raise an error unless an array has rows of integers */
@@ -171,7 +172,7 @@ check_rows(ArrayType *array)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("cannot convert an array with null elements to idset[]"),
-				 errhint("Sets of several lengths can be written as ARRAY['{1,2}','{3}']::idset[].")));
+				 errhint("Write sets of several lengths as ARRAY['{1,2}','{3}']::idset[].")));
 }
 
 /* A set of n integers, each of `width` bytes */
@@ -181,7 +182,8 @@ set_of_row(const char *row, int n, int width)
 	uint32	   *ids = palloc_array(uint32, Max(n, 1));
 
 	for (int i = 0; i < n; i++, row += width)
-		ids[i] = idset_check_id(width == sizeof(int32) ? *(const int32 *) row : *(const int64 *) row);
+		ids[i] = idset_check_id(width == sizeof(int32) ?
+								*(const int32 *) row : *(const int64 *) row);
 	return idset_from_ids(ids, n);
 }
 

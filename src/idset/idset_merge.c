@@ -322,8 +322,8 @@ merge_by_search(const void *a, uint32 na, const void *b, uint32 nb, bool wide, i
 
 /* An ordinary merge, without branches that depend on the ids */
 static pg_attribute_always_inline uint32
-merge_in_step(const void *a, uint32 na, const void *b, uint32 nb, bool wide, int keep, bool write,
-			  void *out)
+merge_in_step(const void *a, uint32 na, const void *b, uint32 nb, bool wide, int keep,
+			  bool write, void *out)
 {
 	uint32		n = 0;
 	uint32		i = 0;
@@ -367,8 +367,8 @@ merge_each(const void *a, uint32 na, const void *b, uint32 nb, bool wide, int ke
 		case MERGE_ONLY_A | MERGE_ONLY_B:
 			return merge_in_step(a, na, b, nb, wide, MERGE_ONLY_A | MERGE_ONLY_B, true, out);
 		default:
-			return merge_in_step(a, na, b, nb, wide, MERGE_ONLY_A | MERGE_BOTH | MERGE_ONLY_B, true,
-								 out);
+			return merge_in_step(a, na, b, nb, wide, MERGE_ONLY_A | MERGE_BOTH | MERGE_ONLY_B,
+								 true, out);
 	}
 }
 

@@ -218,17 +218,12 @@ read_any(QueryReader *reader)
 
 /* A query from its text; NULL after a soft error */
 static IdSetQuery *
-parse_query(const char *text, Node *escontext)
+parse_query(const char *string, Node *escontext)
 {
-	QueryReader reader;
+	QueryReader reader = {.text = string, .p = string, .escontext = escontext, .room = 16};
 	IdSetQuery *query;
 	Size		size;
 
-	reader.text = text;
-	reader.p = text;
-	reader.escontext = escontext;
-	reader.n = 0;
-	reader.room = 16;
 	reader.items = palloc_array(IdSetQueryItem, reader.room);
 	if (!read_any(&reader))
 		return NULL;

@@ -284,7 +284,8 @@ index_condition(SupportRequestIndexCondition *request, Node *column, Requirement
 	if (!OidIsValid(operator))
 		return NULL;
 	set = makeConst(type, -1, InvalidOid, -1,
-					PointerGetDatum(idset_from_ids(requirement->ids, requirement->n)), false, false);
+					PointerGetDatum(idset_from_ids(requirement->ids, requirement->n)),
+					false, false);
 	return make_opclause(operator, BOOLOID, false, (Expr *) column, (Expr *) set, InvalidOid,
 						 request->indexcollation);
 }

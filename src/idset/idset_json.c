@@ -127,12 +127,12 @@ json_to_idset(PG_FUNCTION_ARGS)
 Datum
 idset_to_jsonb(PG_FUNCTION_ARGS)
 {
-	char	   *text = DatumGetCString(DirectFunctionCall1(idset_out, PG_GETARG_DATUM(0)));
+	char	   *out = DatumGetCString(DirectFunctionCall1(idset_out, PG_GETARG_DATUM(0)));
 
-	text[		0] = '[';
-	text[		strlen(text) - 1] = ']';
+	out[0] = '[';
+	out[strlen(out) - 1] = ']';
 
-	return DirectFunctionCall1(jsonb_in, CStringGetDatum(text));
+	return DirectFunctionCall1(jsonb_in, CStringGetDatum(out));
 }
 
 /* ---- arrays ---- */
@@ -180,11 +180,14 @@ static IdSet *
 set_of_row(const char *row, int n, int width)
 {
 	uint32	   *ids = palloc_array(uint32, Max(n, 1));
+	IdSet	   *set;
 
 	for (int i = 0; i < n; i++, row += width)
 		ids[i] = idset_check_id(width == sizeof(int32) ?
 								*(const int32 *) row : *(const int64 *) row);
-	return idset_from_ids(ids, n);
+	set = idset_from_ids(ids, n);
+	pfree(ids);
+	return set;
 }
 
 /* Cast of an array of two dimensions to idset[] */

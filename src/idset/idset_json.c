@@ -74,7 +74,7 @@ id_of_value(const JsonbValue *value, int n)
 	if (strchr(text, '.') != NULL)
 		json_error(psprintf("Element %d is not a whole number: %s.", n, text));
 	errno = 0;
-	number = strtoi64(text, &end, 10);
+	number = strtoll(text, &end, 10);
 	if (errno == ERANGE)
 		ereport(ERROR,
 				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),

@@ -78,6 +78,9 @@ END $$;
 SET enable_seqscan = off;
 SELECT c, index_condition(c) FROM (VALUES ($$tokens @@ '1'$$), ($$tokens @@ '1 & 2 & !3'$$), ($$tokens @@ '1 & (2 | 3)'$$), ($$tokens @@ '1 | (2 & !3)'$$), ($$tokens @@ '(1 | 2) & (3 | 4 | 5)'$$),
 	($$tokens @@ '!(!1 | !70000)'$$), ($$tokens @@ '!1'$$), ($$tokens @@ '1 | !2'$$), ($$'1 & 2' ~~ tokens$$), ($$idset_matches_query(tokens, '1')$$), ($$tokens @@ NULL$$), ($$NOT tokens @@ '1'$$)) v(c);
+-- many lists of which a set needs one id, the shortest of them neither first nor last; deep ones
+SELECT c, index_condition('tokens @@ ' || quote_literal(c)) FROM (VALUES ('(1 | 2 | 3) & (4 | 5 | 6) & (7 | 8) & (9 | 10 | 11)'), ('(1 | 2) & (3 | 4) & 5 & (6 | 7) & 8'), ('(1 | 2) & (3 | !4)'), ('(1 | 2) & 3 | !4 | 5'), ('((1 | 2) & (3 | 4) | 5) & !6 | 7 & 8')) v(c);
+SELECT index_condition('tokens @@ ' || quote_literal(repeat('(', 200) || '1 | 2 | 3' || string_agg(CASE WHEN i % 2 = 0 THEN ' | ' || 1 + i % 7 ELSE ' & !' || i END || ')', '' ORDER BY i))) AS deep FROM generate_series(1, 200) i;
 -- both ways, the same rows
 CREATE FUNCTION rows_of(condition text, by_index bool) RETURNS int[] LANGUAGE plpgsql AS $$
 DECLARE answer int[];

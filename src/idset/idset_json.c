@@ -63,23 +63,24 @@ kind_of_value(const JsonbValue *value)
 static uint32
 id_of_value(const JsonbValue *value, int n)
 {
-	char	   *digits;
+	char	   *text;
 	char	   *end;
 	int64		number;
 
 	if (value->type != jbvNumeric)
 		json_error(psprintf("Element %d is %s.", n, kind_of_value(value)));
-	digits = numeric_normalize(value->val.numeric);
-	if (strchr(digits, '.') != NULL)
-		json_error(psprintf("Element %d is not a whole number: %s.", n, digits));
+	text = numeric_normalize(value->val.numeric);
+
+	if (strchr(text, '.') != NULL)
+		json_error(psprintf("Element %d is not a whole number: %s.", n, text));
 	errno = 0;
-	number = strtoll(digits, &end, 10);
+	number = strtoll(text, &end, 10);
 	if (errno == ERANGE)
 		ereport(ERROR,
 				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-				 errmsg("id %s is out of range for type idset", digits),
+				 errmsg("id %s is out of range for type idset", text),
 				 errdetail("Ids are 0 to " UINT64_FORMAT ".", IDSET_MAX_ID)));
-	pfree(digits);
+	pfree(text);
 	return idset_check_id(number);
 }
 
@@ -126,12 +127,12 @@ json_to_idset(PG_FUNCTION_ARGS)
 Datum
 idset_to_jsonb(PG_FUNCTION_ARGS)
 {
-	char	   *text = DatumGetCString(DirectFunctionCall1(idset_out, PG_GETARG_DATUM(0)));
+	char	   *out = DatumGetCString(DirectFunctionCall1(idset_out, PG_GETARG_DATUM(0)));
 
-	text[		0] = '[';
-	text[		strlen(text) - 1] = ']';
+	out[0] = '[';
+	out[strlen(out) - 1] = ']';
 
-	return DirectFunctionCall1(jsonb_in, CStringGetDatum(text));
+	return DirectFunctionCall1(jsonb_in, CStringGetDatum(out));
 }
 
 /* ---- arrays ---- */
@@ -179,11 +180,14 @@ static IdSet *
 set_of_row(const char *row, int n, int width)
 {
 	uint32	   *ids = palloc_array(uint32, Max(n, 1));
+	IdSet	   *set;
 
 	for (int i = 0; i < n; i++, row += width)
 		ids[i] = idset_check_id(width == sizeof(int32) ?
 								*(const int32 *) row : *(const int64 *) row);
-	return idset_from_ids(ids, n);
+	set = idset_from_ids(ids, n);
+	pfree(ids);
+	return set;
 }
 
 /* Cast of an array of two dimensions to idset[] */

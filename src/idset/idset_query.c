@@ -21,6 +21,7 @@
 #include "idset/idset_query.h"
 #include "libpq/pqformat.h"
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
 #include "parser/scansup.h"
 #include "utils/builtins.h"
 
@@ -138,6 +139,7 @@ read_operand(QueryReader *reader)
 	uint32		start = reader->n;
 	char		c = next_character(reader);
 
+	CHECK_FOR_INTERRUPTS();
 	check_stack_depth();
 	if (c == '!')
 	{

@@ -29,6 +29,7 @@
 #include "catalog/pg_type.h"
 #include "idset/idset_estimate.h"
 #include "idset/idset_query.h"
+#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/supportnodes.h"
@@ -59,11 +60,26 @@ ids_selectivity(uint32 *ids, uint32 n, IdSetPredicate predicate, const IdSetStat
 			   stats->notnull, 1);
 }
 
-/* The fraction for which all operands hold, or with any: at least one */
+/* The number of operands that are ids */
+static uint32
+count_ids(const IdSetQueryItem *item)
+{
+	uint32		n = 0;
+
+	for (const IdSetQueryItem *op = idset_query_first(item); op < idset_query_end(item);
+		 op = idset_query_next(op))
+		n += op->kind == QUERY_ID;
+	return n;
+}
+
+/*
+ * The fraction for which all operands hold, or with any: at least one.  In a
+ * deep expression each level keeps its ids, so there is room for no others.
+ */
 static double
 operands_selectivity(const IdSetQueryItem *item, bool any, const IdSetStats *stats)
 {
-	uint32	   *ids = palloc_array(uint32, idset_query_length(item));
+	uint32	   *ids = palloc_array(uint32, Max(count_ids(item), 1));
 	uint32		n = 0;
 	double		result = 1;
 
@@ -96,6 +112,7 @@ expression_selectivity(const IdSetQueryItem *item, const IdSetStats *stats)
 {
 	uint32		id = item->value;
 
+	CHECK_FOR_INTERRUPTS();
 	check_stack_depth();
 	switch (item->kind)
 	{
@@ -185,6 +202,15 @@ require_ids(Requirement *requirement, const uint32 *ids, uint32 n)
 	requirement->n += n;
 }
 
+/* Free the ids: a deep expression would keep a copy for each level */
+static void
+forget_ids(Requirement *requirement)
+{
+	if (requirement->ids != NULL)
+		pfree(requirement->ids);
+	requirement->ids = NULL;
+}
+
 /*
  * What is required if all operands have to hold: the ids that all operands
  * require, or else the shortest list of which one is required
@@ -202,11 +228,18 @@ required_by_all(const IdSetQueryItem *item, bool negated)
 
 		if (operand.n == 0)
 			continue;
+		if (operand.any && (any.n == 0 || operand.n < any.n))
+		{
+			forget_ids(&any);
+			any = operand;
+			continue;
+		}
 		if (!operand.any)
 			require_ids(&all, operand.ids, operand.n);
-		else if (any.n == 0 || operand.n < any.n)
-			any = operand;
+		forget_ids(&operand);
 	}
+	if (all.n > 0)
+		forget_ids(&any);
 	return all.n > 0 ? all : any;
 }
 
@@ -223,8 +256,12 @@ required_by_any(const IdSetQueryItem *item, bool negated)
 		Requirement operand = required(op, negated);
 
 		if (operand.n == 0)
+		{
+			forget_ids(&result);
 			return nothing;
+		}
 		require_ids(&result, operand.ids, operand.any ? operand.n : 1);
+		forget_ids(&operand);
 	}
 	return result;
 }

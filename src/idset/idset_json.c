@@ -63,24 +63,23 @@ kind_of_value(const JsonbValue *value)
 static uint32
 id_of_value(const JsonbValue *value, int n)
 {
-	char	   *text;
+	char	   *digits;
 	char	   *end;
 	int64		number;
 
 	if (value->type != jbvNumeric)
 		json_error(psprintf("Element %d is %s.", n, kind_of_value(value)));
-	text = numeric_normalize(value->val.numeric);
-
-	if (strchr(text, '.') != NULL)
-		json_error(psprintf("Element %d is not a whole number: %s.", n, text));
+	digits = numeric_normalize(value->val.numeric);
+	if (strchr(digits, '.') != NULL)
+		json_error(psprintf("Element %d is not a whole number: %s.", n, digits));
 	errno = 0;
-	number = strtoll(text, &end, 10);
+	number = strtoll(digits, &end, 10);
 	if (errno == ERANGE)
 		ereport(ERROR,
 				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-				 errmsg("id %s is out of range for type idset", text),
+				 errmsg("id %s is out of range for type idset", digits),
 				 errdetail("Ids are 0 to " UINT64_FORMAT ".", IDSET_MAX_ID)));
-	pfree(text);
+	pfree(digits);
 	return idset_check_id(number);
 }
 

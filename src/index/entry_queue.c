@@ -337,6 +337,8 @@ EntryQueueInit(void)
 	RegisterSubXactCallback(queue_subxact_callback, NULL);
 	prev_executor_start = ExecutorStart_hook;
 	ExecutorStart_hook = queue_executor_start;
+	/* a statement may have begun before the library was loaded */
+	speculating = IsTransactionState();
 }
 
 /* The queue of a build of an index.  NULL: all queues are taken. */

@@ -12,8 +12,9 @@
  * It sends the waiting records of a feed to the engine when it pays: when
  * they concern DUE_LINES line pointers, or take DUE_BYTES, or when the oldest
  * has waited for DUE_MS.  So the tail of a quiet feed becomes empty.  When no
- * feed has got a record for QUIET_MS, the feeder closes its connection and
- * sleeps until a writer wakes it (feeder_state.c).  It ends when no feed was
+ * feed has got a record for QUIET_MS, and nothing is kept that is to be
+ * applied, the feeder closes its connection and sleeps until a writer wakes
+ * it (feeder_state.c).  It ends when no feed was
  * used for IDLE_MS.
  *
  * Where to begin is known by a hint: what the mirror has applied as far as
@@ -424,6 +425,8 @@ keep_batch(const FeedSlotInfo *info, Feed *feed)
 	me.served = NULL;
 	if (answered)
 		take_kept(feed, &rows, &state);
+	else if (GpuvecLinkRefusal() != NULL)
+		end_keeping(feed);
 	if (answered || GpuvecLinkRefusal() != NULL)
 		note_answer();
 	else
@@ -463,6 +466,16 @@ serve_slots(void)
 	}
 }
 
+/* True if the engine keeps records, which the feeder must have it apply */
+static bool
+keeps_any(void)
+{
+	for (int slot = 0; slot < FEED_SLOTS; slot++)
+		if (me.feeds[slot].kept != 0 && is_keeping(&me.feeds[slot]))
+			return true;
+	return false;
+}
+
 /*
  * Milliseconds until the next round, if no writer comes.  *quiet: the feeder
  * may sleep until then.
@@ -475,7 +488,7 @@ next_round(bool *quiet)
 	*quiet = false;
 	if (delay_left(&me.delay) > 0)
 		return delay_left(&me.delay);
-	if (clock_ms() - me.last_record < QUIET_MS)
+	if (clock_ms() - me.last_record < QUIET_MS || keeps_any())
 		return me.busy ? BUSY_ROUND_MS : ROUND_MS;
 	*quiet = true;
 	for (int slot = 0; slot < FEED_SLOTS; slot++)

@@ -1027,6 +1027,47 @@ rows_kept_in_vain(void)
 	engine_stop(&e);
 }
 
+/* Keep n new rows of a table, one by one */
+static gpuvec_state
+keep_new(client *c, fed_table *t, int n)
+{
+	gpuvec_state state = {0};
+
+	while (n-- > 0)
+	{
+		insert_row(t, 3, 4);
+		state = keep_rows(c, t, t->number - 1, t->number);
+	}
+	return state;
+}
+
+/* Rows that are kept for one mirror do not keep out those for another */
+static void
+rows_kept_for_two(void)
+{
+	engine		e = engine_start("kept-bytes:400", plain);
+	client		c = client_open(&e);
+	client		d[2] = {client_open(&e), client_open(&e)};
+	fed_table	t[2] = {fed_table_new(100, 10), fed_table_new(101, 10)};
+
+	for (int i = 0; i < 2; i++)
+	{
+		gpuvec_state state;
+
+		check(load_table(&c, &t[i]), "load");
+		begin_refresh(&d[i], &t[i]);
+		state = keep_new(&c, &t[i], 50);
+		check(state.kept == t[i].number && state.kept > state.kept_from + 1, "some are kept for each");
+	}
+	for (int i = 0; i < 2; i++)
+	{
+		client_close(&d[i]);
+		fed_table_free(&t[i]);
+	}
+	client_close(&c);
+	engine_stop(&e);
+}
+
 /* Rows that come while pages are read */
 void
 test_rows_kept(void)
@@ -1034,6 +1075,7 @@ test_rows_kept(void)
 	rows_kept(NULL, 300);
 	rows_kept("kept-bytes:400", 300);
 	rows_kept_in_vain();
+	rows_kept_for_two();
 }
 
 /* A table of which rows come while the engine finds no memory */

@@ -15,8 +15,8 @@
  *
  * Kept records are in no hurry and may be lost: they are records of the feed
  * that the mirror has not applied, and it does not say that it has.  If there
- * are too many, the oldest are dropped, as a later refresh needs only later
- * ones.
+ * are too many, the oldest of the mirror that has most are dropped, as a later
+ * refresh needs only later ones.
  *
  *-------------------------------------------------------------------------
  */
@@ -80,6 +80,21 @@ most_bytes(void)
 }
 
 /*
+ * What is kept for the mirror that has most.  So what nobody asks for any
+ * more is not in the way of others.  There is some.
+ */
+static gpuvec_kept_rows *
+most_kept(gpuvec_store *store)
+{
+	gpuvec_kept_rows *most = &store->mirrors->kept;
+
+	for (gpuvec_mirror *mirror = store->mirrors; mirror; mirror = mirror->next)
+		if (mirror->kept.bytes > most->bytes)
+			most = &mirror->kept;
+	return most;
+}
+
+/*
  * Add a message behind what is kept.  Takes it over.  The caller holds the
  * mutex.
  */
@@ -104,8 +119,8 @@ add_message(gpuvec_store *store, gpuvec_mirror *mirror, uint64_t feed,
 	kept->last = message;
 	kept->bytes += message->bytes;
 	store->kept_bytes += message->bytes;
-	while (kept->first && store->kept_bytes > most_bytes())
-		drop_first(store, kept);
+	while (store->kept_bytes > most_bytes())
+		drop_first(store, most_kept(store));
 }
 
 /* A copy of records; NULL if there is no memory */

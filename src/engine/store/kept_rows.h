@@ -41,8 +41,8 @@ struct gpuvec_mirror;
 
 /*
  * Keep the records of a message for its mirror, if there is one.  Drops what
- * does not end where they begin, and the oldest messages if there are too
- * many.  False, and *error, if there is no memory.
+ * does not end where they begin, and the oldest messages of the mirror that
+ * has most if there are too many.  False, and *error, if there is no memory.
  */
 extern bool gpuvec_kept_add(struct gpuvec_store *store, const gpuvec_rows *rows,
 							const char *records, size_t bytes, const void *session,

@@ -378,8 +378,7 @@ copy_next(const Feed *feed, FeedRows *rows)
 
 /*
  * The engine's answer to records that are to be kept.  If the mirror has come
- * to them, the feed goes on.  If the mirror does not apply what it could, or
- * has another feed, keeping is of no use.
+ * to them, the feed goes on.  If it has another feed, keeping is of no use.
  */
 static void
 take_kept(Feed *feed, const FeedRows *rows, const gpuvec_state *state)
@@ -397,7 +396,7 @@ take_kept(Feed *feed, const FeedRows *rows, const gpuvec_state *state)
 		feed->stuck = false;
 		end_keeping(feed);
 	}
-	else if (mine && state->kept != 0 && state->kept_from <= state->applied)
+	else if (state->state == GPUVEC_READY && !mine)
 		end_keeping(feed);
 }
 

@@ -27,7 +27,7 @@
 #include "engine/store/mirror_kind.h"
 
 /* Bytes of records that are applied in one step */
-#define STEP_BYTES		((size_t) 4 * 1024 * 1024)
+#define STEP_BYTES		((size_t) 1024 * 1024)
 
 /* Drop the first message */
 static void
@@ -247,7 +247,8 @@ gpuvec_kept_next(gpuvec_store *store, const gpuvec_rows *rows, const void *sessi
 	if (mirror)
 		gpuvec_kept_trim(store, mirror);
 	gpuvec_store_get_state(mirror, state);
-	if (state->state == GPUVEC_READY && state->kept > 0 && state->kept_from <= state->applied)
+	if (state->state == GPUVEC_READY && state->kept > 0 && state->kept_from <= state->applied &&
+		mirror->updater == NULL)
 		records = copy_step(&mirror->kept, next, error);
 	pthread_mutex_unlock(&store->mutex);
 	return records;

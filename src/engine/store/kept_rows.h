@@ -51,8 +51,8 @@ extern bool gpuvec_kept_add(struct gpuvec_store *store, const gpuvec_rows *rows,
 /*
  * Copy the kept records that the mirror of `rows` has to apply next: not all,
  * if they are many.  Sets the numbers in *next, and *state.  Returns the
- * records, malloc'd.  NULL: there are none, or (*error is filled) there is no
- * memory.
+ * records, malloc'd.  NULL: there are none, or another session changes the
+ * mirror, or (*error is filled) there is no memory.
  */
 extern char *gpuvec_kept_next(struct gpuvec_store *store, const gpuvec_rows *rows,
 							  const void *session, gpuvec_rows *next, gpuvec_state *state,

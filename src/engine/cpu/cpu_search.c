@@ -59,8 +59,8 @@ compare_queries(const void *a, const void *b)
 	const gpuvec_topk_query *x = ((const cpu_query *) a)->query;
 	const gpuvec_topk_query *y = ((const cpu_query *) b)->query;
 
-	if (x->len != y->len)
-		return x->len < y->len ? -1 : 1;
+	if (gpuvec_query_len(x) != gpuvec_query_len(y))
+		return gpuvec_query_len(x) < gpuvec_query_len(y) ? -1 : 1;
 	return x < y ? -1 : x > y;
 }
 
@@ -99,7 +99,7 @@ make_parts(cpu_search *search, cpu_group *group, uint32_t batch, near_entry *nea
 	uint32_t	first = batch * group->width;
 	uint32_t	n = search->nqueries - first < group->width ?
 		search->nqueries - first : group->width;
-	uint32_t	middle = search->queries[first + n / 2].query->len;
+	uint32_t	middle = gpuvec_query_len(search->queries[first + n / 2].query);
 	uint32_t   *order = group->order + (size_t) batch * nentries;
 	uint32_t	placed = 0;
 

@@ -43,7 +43,7 @@ row_ids(const gpuvec_segment *segment, uint32_t row)
 		row % GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS;
 }
 
-/* Number of ids that a row of len ids shares with the bitmap */
+/* Number of ids that a row of len hot ids shares with the bitmap */
 static inline uint32_t
 lone_count(const uint64_t *bitmap, const gpuvec_segment *segment, uint32_t row, uint32_t len)
 {
@@ -87,7 +87,7 @@ lone_scan_entry(cpu_part *part, const lone_scan *scan, const gpuvec_view_entry *
 				lone_rows scan_rows)
 {
 	const gpuvec_segment *segment = entry->segment;
-	uint32_t	qlen = scan->query->query->len;
+	uint32_t	qlen = gpuvec_query_len(scan->query->query);
 	uint32_t	row = 0;
 
 	while (row < segment->nrows)

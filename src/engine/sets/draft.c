@@ -346,7 +346,8 @@ stage_entry(const gpuvec_view_entry *entry, gpuvec_stage *stage, uint16_t *row_i
 {
 	const gpuvec_segment *segment = entry->segment;
 	gpuvec_segment readable = {
-		.nrows = segment->nrows, .tile_chunk = segment->tile_chunk, .len = segment->len, .ids = segment->ids
+		.nrows = segment->nrows, .tile_chunk = segment->tile_chunk, .len = segment->len,
+		.ids = segment->ids, .hot_len = segment->hot_len
 	};
 	uint16_t   *device_ids = NULL;
 	bool		ok = true;

@@ -405,6 +405,7 @@ add_first(gpuvec_stage *stage, uint64_t tid, const uint16_t *ids, uint32_t len, 
 	first = &stage->first[class->nrows++];
 	first->tid = tid;
 	first->len = len;
+	first->ncold = 0;
 	first->ids = ids;
 	return true;
 }
@@ -416,6 +417,7 @@ read_row(const char *from, gpuvec_source_row *row)
 	const staged_row *staged = (const staged_row *) from;
 
 	row->len = staged->line_len & LEN_MASK;
+	row->ncold = 0;
 	row->tid = gpuvec_tid(staged->block, staged->line_len >> LEN_BITS);
 	row->ids = (const uint16_t *) (staged + 1);
 	return staged_bytes(row->len);

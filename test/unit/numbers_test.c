@@ -13,8 +13,7 @@
 
 #include "engine/backend.h"
 #include "engine/sets/draft.h"
-#include "engine/sets/id_numbers.h"
-#include "engine/sets/stage.h"
+#include "engine/sets/renumber.h"
 
 static long passed = 0;
 static long failed = 0;
@@ -280,9 +279,235 @@ test_packing(void)
 	check(ok, "packed numbers");
 }
 
+/* A number that looks random (splitmix64, Steele et al. 2014) */
+static uint64_t
+scramble(uint64_t x)
+{
+	x += UINT64_C(0x9E3779B97F4A7C15);
+	x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+	x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
+	return x ^ x >> 31;
+}
+
+#define LONGEST		300
+
+/*
+ * The ids of a row, which follow from its tid: ascending, distinct, narrow or
+ * wide.  Returns their number.  If `narrow`, all are.
+ */
+static uint32_t
+row_ids(uint64_t tid, bool narrow, uint32_t *ids)
+{
+	uint32_t	most = scramble(tid) % 50 == 0 ? LONGEST : 40;
+	uint32_t	len = (uint32_t) (scramble(tid + 1) % (most + 1));
+	uint32_t	n = 0;
+
+	for (uint32_t i = 0; i < len; i++)
+	{
+		uint64_t	random = scramble(tid * 1000 + i);
+		uint32_t	small = (uint32_t) (random >> 32) % 500;
+
+		ids[i] = narrow ? (uint32_t) (random >> 16) % 65536 :
+			random % 5 == 0 ? UINT32_MAX - small : random % 5 == 1 ? 65535 + small % 3 :
+			random % 5 == 2 ? (uint32_t) (random >> 30) : small;
+	}
+	gpuvec_sort_numbers(ids, len);
+	for (uint32_t i = 0; i < len; i++)
+		if (i == 0 || ids[i] != ids[i - 1])
+			ids[n++] = ids[i];
+	return n;
+}
+
+static uint64_t
+tid_of(uint32_t i)
+{
+	return gpuvec_tid(i / 20 * 7, i % 20 + 1);
+}
+
+/* Rows of which some are deleted later */
+static bool
+is_dead(uint64_t tid)
+{
+	return scramble(~tid) % 4 == 0;
+}
+
+static gpuvec_stage *
+stage_rows(uint32_t n, bool narrow)
+{
+	gpuvec_stage *stage = gpuvec_stage_new();
+	uint16_t	packed[2 * LONGEST + 2];
+	uint32_t	ids[LONGEST];
+	gpuvec_error error;
+	bool		ok = true;
+
+	for (uint32_t i = 0; i < n; i++)
+	{
+		gpuvec_source_row row = {.tid = tid_of(i)};
+
+		gpuvec_pack_numbers(ids, row_ids(row.tid, narrow, ids), packed, &row);
+		ok &= gpuvec_stage_add(stage, &row, false, &error);
+	}
+	check(ok && gpuvec_stage_rows(stage) == n, "rows are staged");
+	return stage;
+}
+
+static bool
+no_progress(void *arg, size_t built, size_t staged, gpuvec_error *error)
+{
+	(void) arg;
+	(void) built;
+	(void) staged;
+	(void) error;
+	return true;
+}
+
+/* Does a row of a segment have the numbers of its ids? */
+static bool
+row_right(const gpuvec_segment *segment, uint32_t row, const uint32_t *cold,
+		  gpuvec_id_numbers *numbers, bool narrow)
+{
+	uint32_t	hot = gpuvec_hot_len(segment, row);
+	uint32_t	tile = row / GPUVEC_TILE_ROWS;
+	uint16_t	found[LONGEST];
+	uint32_t	want[LONGEST];
+	uint32_t	n = row_ids(segment->tid[row], narrow, want);
+	bool		right = n == segment->len[row] && hot <= n;
+
+	if (numbers)
+		gpuvec_id_numbers_find(numbers, want, n, want);
+	gpuvec_sort_numbers(want, n);
+	if (!right || hot > (segment->tile_chunk[tile + 1] - segment->tile_chunk[tile]) * GPUVEC_CHUNK_IDS)
+		return false;
+	gpuvec_segment_row(segment, row, found);
+	for (uint32_t i = 0; i < hot; i++)
+		right &= found[i] == want[i];
+	for (uint32_t i = hot; i < n; i++)
+		right &= cold[i - hot] == want[i] && want[i] >= GPUVEC_HOT_NUMBERS;
+	return right;
+}
+
+/* Check a segment's rows and its cold postings; returns its rows */
+static uint32_t
+check_segment(const gpuvec_segment *segment, gpuvec_id_numbers *numbers, bool narrow)
+{
+	gpuvec_error error;
+	uint32_t   *cold = gpuvec_segment_cold_by_row(segment, &error);
+	uint64_t	n = 0;
+	bool		rows = true;
+	bool		postings = true;
+
+	for (uint32_t row = 0; row < segment->nrows; row++)
+	{
+		rows &= row_right(segment, row, cold + n, numbers, narrow);
+		n += segment->len[row] - gpuvec_hot_len(segment, row);
+	}
+	check(rows && n == segment->ncold, "rows of a segment");
+	for (uint64_t i = 1; i < segment->ncold; i++)
+		postings &= segment->cold_number[i - 1] < segment->cold_number[i] ||
+			(segment->cold_number[i - 1] == segment->cold_number[i] &&
+			 segment->cold_row[i - 1] < segment->cold_row[i]);
+	for (uint64_t i = 0; i < segment->ncold; i++)
+	{
+		uint64_t	at = gpuvec_segment_find_cold(segment, segment->cold_number[i]);
+
+		postings &= segment->cold_number[at] == segment->cold_number[i] &&
+			(at == 0 || segment->cold_number[at - 1] < segment->cold_number[i]);
+	}
+	check(postings && gpuvec_segment_find_cold(segment, UINT32_MAX) == segment->ncold, "cold postings");
+	check((segment->ncold == 0) == (segment->hot_len == NULL) &&
+		  (segment->ncold == 0) == (segment->cold_row == NULL), "only rows with cold numbers pay for them");
+	free(cold);
+	return segment->nrows;
+}
+
+/* Build segments of a stage into a draft, and check them; returns their rows */
+static uint32_t
+build(gpuvec_draft *draft, gpuvec_stage *stage, gpuvec_id_numbers *numbers, bool narrow)
+{
+	gpuvec_stage_target target = {
+		.pool = draft->pool,.backend = draft->backend,.nblocks = UINT32_MAX,
+		.nrows = gpuvec_stage_rows(stage),.shares = 2,.progress = no_progress
+	};
+	gpuvec_error error;
+	uint32_t	rows = 0;
+
+	check(gpuvec_draft_build(draft, stage, &target, &error), "segments are built");
+	for (uint32_t i = 0; i < draft->n; i++)
+		rows += check_segment(draft->entries[i].segment, numbers, narrow);
+	return rows;
+}
+
+/* Delete some rows of a draft; returns how many */
+static uint32_t
+delete_rows(gpuvec_draft *draft)
+{
+	uint32_t	dead = 0;
+	gpuvec_error error;
+
+	for (uint32_t i = 0; i < draft->n; i++)
+		for (uint32_t row = 0; row < draft->entries[i].segment->nrows; row++)
+			if (is_dead(draft->entries[i].segment->tid[row]))
+			{
+				gpuvec_entry_bury(&draft->entries[i], row, &error);
+				dead++;
+			}
+	return dead;
+}
+
+/*
+ * Stage rows, number them by a map of `kind`, build segments, delete some
+ * rows, and merge what is left
+ */
+static void
+test_rows(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint32_t n, int kind)
+{
+	bool		narrow = kind == 2;
+	gpuvec_draft draft = {.backend = backend,.pool = pool};
+	gpuvec_stage *stage = stage_rows(n, narrow);
+	gpuvec_stage *merged = gpuvec_stage_new();
+	gpuvec_id_numbers *numbers = NULL;
+	gpuvec_error error;
+	uint32_t	dead;
+
+	if (kind == 0)
+		numbers = gpuvec_renumber_map(stage, &error);
+	else if (kind == 1)
+		numbers = gpuvec_id_numbers_narrow(&error);
+	check(narrow ? gpuvec_stage_cold(stage) == 0 : gpuvec_renumber_rows(&stage, numbers, &error),
+		  "rows are numbered");
+	check(gpuvec_stage_rows(stage) == n, "rows stay");
+	check(build(&draft, stage, numbers, narrow) == n, "all rows are there");
+	dead = delete_rows(&draft);
+	check(gpuvec_draft_unbuild(&draft, 0, merged, &error) && gpuvec_stage_rows(merged) == n - dead,
+		  "rows that are left are staged");
+	if (n > dead)
+		check(build(&draft, merged, numbers, narrow) == n - dead, "all that are left are there");
+	gpuvec_draft_free(&draft);
+	gpuvec_stage_free(stage);
+	gpuvec_stage_free(merged);
+	gpuvec_id_numbers_unref(numbers);
+}
+
+static void
+test_segments(void)
+{
+	static const uint32_t sizes[] = {1, 31, 33, 1000, 4097, 30000};
+	gpuvec_backend_options options = {.threads = 2};
+	gpuvec_error error;
+	gpuvec_backend *backend = gpuvec_cpu_open(&options, &error);
+	gpuvec_thread_pool *pool = gpuvec_thread_pool_new(2);
+
+	for (int i = 0; i < 6; i++)
+		for (int kind = 0; kind < 3; kind++)
+			test_rows(backend, pool, sizes[i], kind);
+	gpuvec_thread_pool_free(pool);
+	backend->close(backend);
+}
+
 int
 main(void)
 {
+	test_segments();
 	test_narrow();
 	test_counted();
 	test_readers();

@@ -49,6 +49,7 @@ gpuvec_sets_take_row(gpuvec_update *update, uint64_t tid, const char *from, cons
 {
 	gpuvec_sets_update *sets = (gpuvec_sets_update *) update;
 	const uint16_t *ids = (const uint16_t *) (from + sizeof(gpuvec_row));
+	gpuvec_source_row staged = {.tid = tid, .ids = ids};
 	gpuvec_row	row;
 
 	memcpy(&row, from, sizeof(row));
@@ -56,7 +57,8 @@ gpuvec_sets_take_row(gpuvec_update *update, uint64_t tid, const char *from, cons
 		return gpuvec_update_bad_pages(error, "A row is cut off.");
 	if (!gpuvec_sets_ids_valid(ids, row.len))
 		return gpuvec_update_bad_pages(error, "Ids are not in order.");
-	if (!gpuvec_stage_add(sets->stage, tid, ids, row.len, lasts, error))
+	staged.len = row.len;
+	if (!gpuvec_stage_add(sets->stage, &staged, lasts, error))
 		return 0;
 	return gpuvec_row_bytes(row.len);
 }
@@ -65,9 +67,11 @@ bool
 gpuvec_sets_take_fed(gpuvec_update *update, const gpuvec_fed_row *row, gpuvec_error *error)
 {
 	const gpuvec_feed_record *record = row->record;
+	gpuvec_source_row staged = {
+		.tid = row->tid, .len = record->len, .ids = (const uint16_t *) (record + 1)
+	};
 
-	return gpuvec_stage_add(((gpuvec_sets_update *) update)->stage, row->tid,
-							(const uint16_t *) (record + 1), record->len, true, error);
+	return gpuvec_stage_add(((gpuvec_sets_update *) update)->stage, &staged, true, error);
 }
 
 void

@@ -101,6 +101,8 @@ best_offer(best_rows *best, uint32_t common, uint32_t len, uint64_t tid)
 		(row.key < query->after_key ||
 		 (row.key == query->after_key && tid <= query->after_tid)))
 		return true;
+	if (query->cold && query->cold->slots[cold_slot(query->cold, tid)] == tid)
+		return true;
 	if (best->n < query->query->k)
 		add_row(best, row);
 	else if (behind(&best->rows[0], &row))

@@ -220,8 +220,8 @@ typedef struct gpuvec_refresh
  * One heap page with all its rows.  It replaces whatever the mirror holds of
  * the page.  A frame has one or more pages.  The rows follow: each is a
  * gpuvec_row and its ids, ascending and distinct, padded to 4 bytes.  `bytes`
- * is the size of all rows.  The ids of a wide row are uint32_t, those of others
- * uint16_t.
+ * is the size of all rows.  The ids of a wide row are uint32_t, those of
+ * others uint16_t.
  */
 typedef struct gpuvec_page
 {

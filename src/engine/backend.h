@@ -45,8 +45,8 @@ typedef struct gpuvec_match
  *	- If has_after: the row comes after (after_score, after_tid).
  *
  * Of a mirror with numbers of ids, ids[] has the hot numbers of the query's
- * ids, and cold[] the cold ones.  Ids that no row has are in neither, but count
- * in the query's length.
+ * ids, and cold[] the cold ones.  Ids that no row has are in neither, but
+ * count in the query's length.
  *
  * If it has no ids that rows have, only hamming finds rows.
  */

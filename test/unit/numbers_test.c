@@ -470,7 +470,7 @@ test_rows(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint32_t n, int kin
 	uint32_t	dead;
 
 	if (kind == 0)
-		numbers = gpuvec_renumber_map(stage, &error);
+		numbers = gpuvec_renumber_map(stage, NULL, NULL, &error);
 	else if (kind == 1)
 		numbers = gpuvec_id_numbers_narrow(&error);
 	check(narrow ? gpuvec_stage_cold(stage) == 0 : gpuvec_renumber_rows(&stage, numbers, &error),

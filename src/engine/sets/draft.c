@@ -337,14 +337,14 @@ read_back(const gpuvec_segment *segment, uint16_t **ids, gpuvec_error *error)
 }
 
 /* The cold numbers of a segment's rows, as gpuvec_segment_cold_by_row */
-typedef struct cold_rows
+typedef struct cold_numbers
 {
 	uint32_t   *numbers;		/* NULL: there are none */
 	uint64_t   *start;			/* [nrows] where each row's begin */
-} cold_rows;
+} cold_numbers;
 
 static void
-free_cold(cold_rows *cold)
+free_cold(cold_numbers *cold)
 {
 	free(cold->numbers);
 	free(cold->start);
@@ -352,7 +352,7 @@ free_cold(cold_rows *cold)
 
 /* Read a segment's cold numbers back */
 static bool
-read_cold(const gpuvec_segment *segment, cold_rows *cold, gpuvec_error *error)
+read_cold(const gpuvec_segment *segment, cold_numbers *cold, gpuvec_error *error)
 {
 	uint64_t	n = 0;
 
@@ -374,7 +374,7 @@ read_cold(const gpuvec_segment *segment, cold_rows *cold, gpuvec_error *error)
 
 /* Stage a row of a segment whose ids are on the host */
 static bool
-stage_row(const gpuvec_segment *segment, uint32_t row, const cold_rows *cold, gpuvec_stage *stage,
+stage_row(const gpuvec_segment *segment, uint32_t row, const cold_numbers *cold, gpuvec_stage *stage,
 		  uint16_t *row_ids, gpuvec_error *error)
 {
 	uint32_t	hot = gpuvec_hot_len(segment, row);
@@ -407,7 +407,7 @@ stage_entry(const gpuvec_view_entry *entry, gpuvec_stage *stage, uint16_t *row_i
 		.len = segment->len, .ids = segment->ids, .hot_len = segment->hot_len
 	};
 	uint16_t   *device_ids = NULL;
-	cold_rows	cold = {NULL, NULL};
+	cold_numbers cold = {NULL, NULL};
 	bool		ok = true;
 
 	if (segment->ids == NULL)

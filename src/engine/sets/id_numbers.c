@@ -12,8 +12,9 @@
  *
  * What makes it right:
  *
- *	- Different ids have different numbers, and a number never changes.  So rows
- *	  and queries may be mapped at any time, and share as many numbers as ids.
+ *	- Different ids have different numbers, and a number never changes.  So
+ *	  rows and queries may be mapped at any time, and share as many numbers as
+ *	  ids.
  *	- An id gets its number before a view with it is published.  So an id that
  *	  a search of that view finds without a number is in none of its rows.
  *	- A view's map is the one that its rows were mapped by.  A load makes a new

@@ -22,7 +22,13 @@ typedef struct renumbering
 	gpuvec_stage *to;
 	uint32_t   *ids;			/* [GPUVEC_MAX_IDS] of a row */
 	uint16_t   *packed;			/* numbers of a row */
+	gpuvec_renumber_charge charge;
+	void	   *arg;
+	size_t		counted;		/* bytes of counts when charge was called */
 } renumbering;
+
+/* The counts, the ids sorted by them and the map take about the same */
+#define COUNTS_AND_MAP	3
 
 static bool
 count_row(void *arg, const gpuvec_source_row *row, gpuvec_error *error)
@@ -30,13 +36,21 @@ count_row(void *arg, const gpuvec_source_row *row, gpuvec_error *error)
 	renumbering *r = arg;
 
 	gpuvec_unpack_numbers(row, r->ids);
-	return gpuvec_id_counts_add(r->counts, r->ids, row->len, error);
+	if (!gpuvec_id_counts_add(r->counts, r->ids, row->len, error))
+		return false;
+	if (r->charge == NULL || gpuvec_id_counts_bytes(r->counts) == r->counted)
+		return true;
+	r->counted = gpuvec_id_counts_bytes(r->counts);
+	return r->charge(r->arg, COUNTS_AND_MAP * r->counted, error);
 }
 
 gpuvec_id_numbers *
-gpuvec_renumber_map(const gpuvec_stage *stage, gpuvec_error *error)
+gpuvec_renumber_map(const gpuvec_stage *stage, gpuvec_renumber_charge charge, void *arg,
+					gpuvec_error *error)
 {
-	renumbering r = {.ids = malloc(GPUVEC_MAX_IDS * sizeof(uint32_t))};
+	renumbering r = {
+		.ids = malloc(GPUVEC_MAX_IDS * sizeof(uint32_t)), .charge = charge, .arg = arg
+	};
 
 	if (r.ids == NULL)
 		gpuvec_fail_memory(error, GPUVEC_MAX_IDS * sizeof(uint32_t));

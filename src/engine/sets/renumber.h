@@ -13,9 +13,14 @@
 
 /*
  * Count the ids of all staged rows, and make the map of a mirror that has
- * these rows.  NULL on failure.
+ * these rows.  NULL on failure.  charge, unless it is NULL, is called with the
+ * bytes that this takes, the map included, as they grow; false stops it.
  */
-extern gpuvec_id_numbers *gpuvec_renumber_map(const gpuvec_stage *stage, gpuvec_error *error);
+typedef bool (*gpuvec_renumber_charge) (void *arg, size_t bytes, gpuvec_error *error);
+
+extern gpuvec_id_numbers *gpuvec_renumber_map(const gpuvec_stage *stage,
+											  gpuvec_renumber_charge charge, void *arg,
+											  gpuvec_error *error);
 
 /*
  * Replace the stage, whose rows have ids, by one whose rows have numbers.  New

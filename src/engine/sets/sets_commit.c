@@ -240,6 +240,16 @@ load_view(gpuvec_sets_update *sets, uint32_t nblocks, uint64_t fresh, gpuvec_dra
 	return sets->view != NULL;
 }
 
+/* Charge what numbering ids takes, besides the staged rows */
+static bool
+charge_numbering(void *arg, size_t bytes, gpuvec_error *error)
+{
+	gpuvec_update *update = arg;
+
+	return gpuvec_store_charge(update->store, update->mirror, &update->mirror->updating,
+							   gpuvec_sets_bytes_taken(update) + bytes, true, error);
+}
+
 /* The numbers of ids that the update's rows get; NULL: they keep their ids */
 static bool
 choose_numbers(gpuvec_sets_update *sets, gpuvec_error *error)
@@ -250,7 +260,7 @@ choose_numbers(gpuvec_sets_update *sets, gpuvec_error *error)
 	if (!sets->base.load && mirror->id_numbers)
 		sets->id_numbers = gpuvec_id_numbers_ref(mirror->id_numbers);
 	else if (wide)
-		sets->id_numbers = sets->base.load ? gpuvec_renumber_map(sets->stage, error) :
+		sets->id_numbers = sets->base.load ? gpuvec_renumber_map(sets->stage, charge_numbering, sets, error) :
 			gpuvec_id_numbers_narrow(error);
 	return sets->id_numbers || !wide;
 }

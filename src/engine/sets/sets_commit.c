@@ -250,7 +250,10 @@ charge_numbering(void *arg, size_t bytes, gpuvec_error *error)
 							   gpuvec_sets_bytes_taken(update) + bytes, true, error);
 }
 
-/* The numbers of ids that the update's rows get; NULL: they keep their ids */
+/*
+ * The numbers of ids that the update's rows get; NULL: they keep their ids.
+ * Where no row has any yet, the frequent ids are to be hot.
+ */
 static bool
 choose_numbers(gpuvec_sets_update *sets, gpuvec_error *error)
 {
@@ -260,7 +263,8 @@ choose_numbers(gpuvec_sets_update *sets, gpuvec_error *error)
 	if (!sets->base.load && mirror->id_numbers)
 		sets->id_numbers = gpuvec_id_numbers_ref(mirror->id_numbers);
 	else if (wide)
-		sets->id_numbers = sets->base.load ? gpuvec_renumber_map(sets->stage, charge_numbering, sets, error) :
+		sets->id_numbers = sets->base.load || mirror->view->nrows == 0 ?
+			gpuvec_renumber_map(sets->stage, charge_numbering, sets, error) :
 			gpuvec_id_numbers_narrow(error);
 	return sets->id_numbers || !wide;
 }

@@ -1365,6 +1365,16 @@ test_search_ahead(client *c, model *m)
 
 static void test_concurrency(void);
 
+/* Lack of memory anywhere, with large ids */
+static void
+test_wide_memory(void)
+{
+	wide_from = 120;
+	test_memory();
+	test_rows_memory();
+	wide_from = 0;
+}
+
 /* Searches while a mirror gets large ids, and merges */
 static void
 test_wide_concurrency(void)
@@ -2189,6 +2199,7 @@ static const struct
 	{"embed_violations", test_embed_violations},
 	{"embed_fuzz", test_embed_fuzz},
 	{"memory", test_memory},
+	{"wide_memory", test_wide_memory},
 	{"embed_memory", test_embed_memory},
 	{"seats", test_seats},
 	{"shortage", test_shortage},

@@ -851,7 +851,8 @@ wide_query(const wide_table *t, int draw, uint32_t longest, uint32_t unknown, in
 	row = &t->rows[random32() % t->n];
 	q->after_score = formula(measure, common_numbers(row, &s), s.len + unknown, row->len);
 	q->after_tid = (uint64_t) (random32() % t->n + 1) * 7;
-	q->matches = allocate((t->n < q->k ? t->n : q->k) * sizeof(gpuvec_match));
+	/* with room for rows that are wrongly given twice */
+	q->matches = allocate(2 * t->n * sizeof(gpuvec_match));
 	return s;
 }
 

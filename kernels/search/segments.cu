@@ -185,6 +185,9 @@ adopt_segment(gpuvec_backend *backend, gpuvec_segment *segment, gpuvec_error *er
 	std::unique_ptr<struct cuda_segment> mine(new (std::nothrow) cuda_segment);
 	size_t lists_bytes = 0;
 
+	if (segment->ncold > 0)
+		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
+						   "ids above %d cannot be searched on a GPU", GPUVEC_MAX_ID);
 	if (mine == NULL)
 		return gpuvec_fail_memory(error, sizeof(*mine));
 	if (!upload_segment(b, segment, &at, mine.get(), error) ||

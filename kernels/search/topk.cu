@@ -453,6 +453,17 @@ run_search(struct search *s)
 	return run_overflowed(s);
 }
 
+/* Refuse queries that kernels cannot count: their ids are not all in ids[] */
+static bool
+check_queries(const gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error)
+{
+	for (uint32_t i = 0; i < nqueries; i++)
+		if (queries[i].others > 0)
+			return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
+							   "ids above %d cannot be searched on a GPU", GPUVEC_MAX_ID);
+	return true;
+}
+
 /* The backend's topk */
 bool
 topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure, gpuvec_method method,
@@ -469,6 +480,8 @@ topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure, g
 	memset(&b->stats, 0, sizeof(b->stats));
 	if (nqueries == 0)
 		return true;
+	if (!check_queries(queries, nqueries, error))
+		return false;
 	if (!b->device.enter(error))
 		return false;
 	s.work = (struct work_query *) malloc(sizeof(struct work_query) * nqueries);

@@ -8,9 +8,16 @@
 #ifndef GPUVEC_BOUNDS_H
 #define GPUVEC_BOUNDS_H
 
-/* Ids are 0 ..  GPUVEC_MAX_ID, so a set has at most GPUVEC_MAX_IDS ids */
+/*
+ * Ids are 0 .. 4294967295.  A set whose ids are at most GPUVEC_MAX_ID is
+ * narrow: it has ids of 16 bits.  Each other one is wide.  A set has at most
+ * GPUVEC_MAX_IDS ids.
+ */
 #define GPUVEC_MAX_ID			65535
 #define GPUVEC_MAX_IDS			65536
+
+/* A mirror's numbers of ids below this are hot (engine/segment.h) */
+#define GPUVEC_HOT_NUMBERS		65536
 
 /*
  * Largest k of one request; a session fetches longer answers in several

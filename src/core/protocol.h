@@ -35,7 +35,7 @@
 #include "core/nearest.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 13
+#define GPUVEC_PROTOCOL_VERSION 14
 
 /* Largest length of a frame; senders split pages into much shorter frames */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -220,7 +220,8 @@ typedef struct gpuvec_refresh
  * One heap page with all its rows.  It replaces whatever the mirror holds of
  * the page.  A frame has one or more pages.  The rows follow: each is a
  * gpuvec_row and its ids, ascending and distinct, padded to 4 bytes.  `bytes`
- * is the size of all rows.
+ * is the size of all rows.  The ids of a wide row are uint32_t, those of
+ * others uint16_t.
  */
 typedef struct gpuvec_page
 {
@@ -235,12 +236,15 @@ typedef struct gpuvec_row
 {
 	uint16_t	line;			/* 1 .. GPUVEC_MAX_LINE, ascending within a
 								 * page */
-	uint16_t	padding;
+	uint16_t	wide;			/* 1: the ids are uint32_t */
 	uint32_t	len;			/* number of ids that follow */
 } gpuvec_row;
 
+/* Bytes of a row, and of a wide row */
 #define gpuvec_row_bytes(len) \
 	(sizeof(gpuvec_row) + (((uint32_t) (len) * 2 + 3) & ~UINT32_C(3)))
+#define gpuvec_wide_row_bytes(len) \
+	(sizeof(gpuvec_row) + (uint32_t) (len) * 4)
 
 /*
  * A row of an embedding table, in place of gpuvec_row.  Followed by the
@@ -358,8 +362,9 @@ typedef struct gpuvec_feed_record
 	uint16_t	kind;			/* gpuvec_feed_kind */
 	uint16_t	line;			/* of a ROW; else 0 */
 	uint32_t	block;
-	uint32_t	len;			/* number of uint16_t values that follow */
-	uint32_t	padding;
+	uint32_t	len;			/* number of uint16_t values that follow; of a
+								 * wide row two for each id */
+	uint32_t	wide;			/* 1: a ROW whose ids are uint32_t */
 } gpuvec_feed_record;
 
 #define gpuvec_feed_record_bytes(len) \
@@ -397,7 +402,8 @@ gpuvec_fresh(const gpuvec_state *state, const gpuvec_freshness *need)
 /*
  * A search.  Followed by gpuvec_query[nqueries], then uint16_t ids[nids]: the
  * ids of all queries, one query after another, ascending and distinct in
- * each.
+ * each.  The ids of a wide query are uint32_t, two of ids[] for each, and not
+ * aligned.
  */
 typedef struct gpuvec_search
 {
@@ -423,7 +429,7 @@ typedef struct gpuvec_query
 	uint32_t	len;			/* number of ids */
 	uint32_t	k;				/* 1 .. GPUVEC_MAX_K */
 	uint32_t	flags;
-	uint32_t	padding;
+	uint32_t	wide;			/* 1: the ids are uint32_t */
 	double		min_score;
 	double		after_score;
 	uint64_t	after_tid;

@@ -44,12 +44,19 @@ typedef struct gpuvec_match
  *	- If has_min_score: score >= min_score.
  *	- If has_after: the row comes after (after_score, after_tid).
  *
- * ids may be empty; then only hamming finds rows.
+ * Of a mirror with numbers of ids, ids[] has the hot numbers of the query's
+ * ids, and cold[] the cold ones.  Ids that no row has are in neither, but
+ * count in the query's length.
+ *
+ * If it has no ids that rows have, only hamming finds rows.
  */
 typedef struct gpuvec_topk_query
 {
 	const uint16_t *ids;		/* ascending, distinct; owned by the caller */
-	uint32_t	len;			/* 0 .. GPUVEC_MAX_IDS */
+	uint32_t	len;			/* of ids; 0 .. GPUVEC_MAX_IDS */
+	uint32_t	others;			/* ids of the query that are not in ids[] */
+	uint32_t	ncold;			/* how many of these are in cold[] */
+	const uint32_t *cold;		/* ascending, distinct; owned by the caller */
 	uint32_t	k;				/* 1 .. GPUVEC_MAX_K */
 	bool		has_min_score;
 	bool		has_after;
@@ -65,6 +72,13 @@ typedef struct gpuvec_topk_query
 								 * of the view) */
 	uint32_t	nmatches;
 } gpuvec_topk_query;
+
+/* The length of a query: of all its ids; 0 .. GPUVEC_MAX_IDS */
+static inline uint32_t
+gpuvec_query_len(const gpuvec_topk_query *query)
+{
+	return query->len + query->others;
+}
 
 typedef struct gpuvec_backend_info
 {
@@ -92,6 +106,8 @@ struct gpuvec_backend
 	const char *name;
 	bool		on_device;		/* true: a segment's ids are moved to the GPU
 								 * when it is adopted */
+	bool		takes_cold;		/* segments may have cold numbers, and queries
+								 * may have others than ids[] */
 	gpuvec_vectors *vectors;	/* stores the rows of embedding tables; NULL:
 								 * they are kept on the host */
 

@@ -27,6 +27,7 @@
  *	 slow-sort:MS		a merge of large segments waits for MS more
  *	 slow-publish:MS	a merge that has caught up waits for MS
  *	 full-segment:N		a segment of N rows, a multiple of 32, is full
+ *	 first-number:N		a load numbers ids from N on, if some are above 65,535
  *	 slow-after-refresh:MS	a session waits for MS after it has answered a
  *						REFRESH
  *	 lists:N			on the CPU, segments of N rows or more get inverted

@@ -98,6 +98,20 @@ gpuvec_rows_sort(gpuvec_source_row *rows, uint64_t nrows, gpuvec_error *error)
 	return true;
 }
 
+/* Allocate the arrays that only a segment with cold numbers has */
+static bool
+allocate_cold(gpuvec_segment *segment, gpuvec_error *error)
+{
+	segment->hot_len = malloc(segment->nrows * sizeof(uint32_t));
+	segment->cold_number = malloc(segment->ncold * sizeof(uint32_t));
+	segment->cold_row = malloc(segment->ncold * sizeof(uint16_t));
+	segment->host_bytes += segment->nrows * sizeof(uint32_t) +
+		segment->ncold * (sizeof(uint32_t) + sizeof(uint16_t));
+	if (segment->hot_len == NULL || segment->cold_number == NULL || segment->cold_row == NULL)
+		return gpuvec_fail_memory(error, segment->host_bytes);
+	return true;
+}
+
 /* Allocate the arrays of a segment whose counts are set */
 static bool
 allocate_segment(gpuvec_segment *segment, gpuvec_error *error)
@@ -115,7 +129,7 @@ allocate_segment(gpuvec_segment *segment, gpuvec_error *error)
 	if (segment->tid == NULL || segment->len == NULL || segment->by_tid == NULL ||
 		segment->tile_chunk == NULL || segment->ids == NULL)
 		return gpuvec_fail_memory(error, segment->host_bytes);
-	return true;
+	return segment->ncold == 0 || allocate_cold(segment, error);
 }
 
 /* Free a segment's host memory */
@@ -127,6 +141,9 @@ free_segment(gpuvec_segment *segment)
 	free(segment->by_tid);
 	free(segment->tile_chunk);
 	free(segment->ids);
+	free(segment->hot_len);
+	free(segment->cold_number);
+	free(segment->cold_row);
 	free(segment);
 }
 
@@ -158,8 +175,8 @@ swizzle_row(uint16_t *tile, uint32_t nchunks, uint32_t r, const uint16_t *ids, u
 }
 
 /*
- * Digits of the radix sort by tid.  A sort key is a tid of 48 bits above a
- * row number of 16 bits.
+ * Digits of the radix sort by tid, or by number.  A sort key is a tid of 48
+ * bits, or a number, above a row number of 16 bits.
  */
 #define DIGIT_BITS		8
 #define FIRST_DIGIT		16
@@ -171,11 +188,11 @@ swizzle_row(uint16_t *tile, uint32_t nchunks, uint32_t r, const uint16_t *ids, u
  * the array that holds the sorted keys: keys or scratch.
  */
 static uint64_t *
-sort_keys(uint64_t *keys, uint64_t *scratch, uint32_t n)
+sort_keys(uint64_t *keys, uint64_t *scratch, uint64_t n)
 {
 	uint64_t	differ = 0;
 
-	for (uint32_t i = 1; i < n; i++)
+	for (uint64_t i = 1; i < n; i++)
 		differ |= keys[i] ^ keys[0];
 	for (int d = 0; d < NDIGITS; d++)
 	{
@@ -186,7 +203,7 @@ sort_keys(uint64_t *keys, uint64_t *scratch, uint32_t n)
 
 		if ((uint8_t) (differ >> shift) == 0)
 			continue;
-		for (uint32_t i = 0; i < n; i++)
+		for (uint64_t i = 0; i < n; i++)
 			start[(uint8_t) (keys[i] >> shift)]++;
 		for (int i = 0; i < 1 << DIGIT_BITS; i++)
 		{
@@ -195,7 +212,7 @@ sort_keys(uint64_t *keys, uint64_t *scratch, uint32_t n)
 			start[i] = sum;
 			sum += count;
 		}
-		for (uint32_t i = 0; i < n; i++)
+		for (uint64_t i = 0; i < n; i++)
 			scratch[start[(uint8_t) (keys[i] >> shift)]++] = keys[i];
 		keys = scratch;
 		scratch = swap;
@@ -241,8 +258,80 @@ write_ids(gpuvec_segment *segment, const gpuvec_source_row *rows)
 		bool		exists = row < segment->nrows;
 
 		swizzle_row(tile, chunk[1] - chunk[0], row % GPUVEC_TILE_ROWS,
-					exists ? rows[row].ids : NULL, exists ? rows[row].len : 0);
+					exists ? rows[row].ids : NULL, exists ? rows[row].len - rows[row].ncold : 0);
 	}
+}
+
+/* Make a key of each cold number and its row, in the order of rows */
+static void
+collect_cold(gpuvec_segment *segment, const gpuvec_source_row *rows, uint64_t *keys)
+{
+	uint64_t	n = 0;
+
+	for (uint32_t row = 0; row < segment->nrows; row++)
+	{
+		uint32_t	hot = rows[row].len - rows[row].ncold;
+		const char *from = (const char *) rows[row].ids + gpuvec_hot_bytes(hot);
+
+		segment->hot_len[row] = hot;
+		for (uint32_t i = 0; i < rows[row].ncold; i++)
+		{
+			uint32_t	number;
+
+			memcpy(&number, from + i * sizeof(number), sizeof(number));
+			keys[n++] = (uint64_t) number << FIRST_DIGIT | row;
+		}
+	}
+}
+
+/* Fill the cold postings and hot_len.  The sort is stable, so rows ascend. */
+static bool
+write_cold(gpuvec_segment *segment, const gpuvec_source_row *rows, gpuvec_error *error)
+{
+	uint64_t   *keys = malloc(2 * segment->ncold * sizeof(uint64_t));
+	uint64_t   *sorted;
+
+	if (keys == NULL)
+		return gpuvec_fail_memory(error, 2 * segment->ncold * sizeof(uint64_t));
+	collect_cold(segment, rows, keys);
+	sorted = sort_keys(keys, keys + segment->ncold, segment->ncold);
+	for (uint64_t i = 0; i < segment->ncold; i++)
+	{
+		segment->cold_number[i] = (uint32_t) (sorted[i] >> FIRST_DIGIT);
+		segment->cold_row[i] = (uint16_t) sorted[i];
+	}
+	free(keys);
+	return true;
+}
+
+/* Count the cold numbers of all rows */
+static uint64_t
+count_cold(const gpuvec_source_row *rows, uint32_t nrows)
+{
+	uint64_t	n = 0;
+
+	for (uint32_t row = 0; row < nrows; row++)
+		n += rows[row].ncold;
+	return n;
+}
+
+/*
+ * Chunks of a tile: those of its longest row.  That is its last one, unless
+ * rows have cold numbers.
+ */
+static uint32_t
+tile_chunks(const gpuvec_segment *segment, const gpuvec_source_row *rows, uint32_t tile)
+{
+	uint32_t	first = tile * GPUVEC_TILE_ROWS;
+	uint32_t	end = first + GPUVEC_TILE_ROWS < segment->nrows ?
+		first + GPUVEC_TILE_ROWS : segment->nrows;
+	uint32_t	most = 0;
+
+	if (segment->ncold == 0)
+		return chunks_of(rows[end - 1].len);
+	for (uint32_t row = first; row < end; row++)
+		most = rows[row].len - rows[row].ncold > most ? rows[row].len - rows[row].ncold : most;
+	return chunks_of(most);
 }
 
 gpuvec_segment *
@@ -267,12 +356,9 @@ gpuvec_segment_build(const gpuvec_source_row *rows, uint32_t nrows, gpuvec_error
 	segment->ntiles = (nrows + GPUVEC_TILE_ROWS - 1) / GPUVEC_TILE_ROWS;
 	segment->minlen = rows[0].len;
 	segment->maxlen = rows[nrows - 1].len;
+	segment->ncold = count_cold(rows, nrows);
 	for (uint32_t tile = 0; tile < segment->ntiles; tile++)
-	{
-		uint32_t	last = (tile + 1) * GPUVEC_TILE_ROWS;
-
-		segment->nchunks += chunks_of(rows[(last < nrows ? last : nrows) - 1].len);
-	}
+		segment->nchunks += tile_chunks(segment, rows, tile);
 	if (!allocate_segment(segment, error))
 	{
 		free_segment(segment);
@@ -287,13 +373,10 @@ gpuvec_segment_build(const gpuvec_source_row *rows, uint32_t nrows, gpuvec_error
 	}
 	segment->tile_chunk[0] = 0;
 	for (uint32_t tile = 0; tile < segment->ntiles; tile++)
-	{
-		uint32_t	last = (tile + 1) * GPUVEC_TILE_ROWS;
-
 		segment->tile_chunk[tile + 1] = segment->tile_chunk[tile] +
-			chunks_of(rows[(last < nrows ? last : nrows) - 1].len);
-	}
-	if (!order_by_tid(segment, error))
+			tile_chunks(segment, rows, tile);
+	if (!order_by_tid(segment, error) ||
+		(segment->ncold > 0 && !write_cold(segment, rows, error)))
 	{
 		free_segment(segment);
 		return NULL;
@@ -308,7 +391,7 @@ gpuvec_segment_row(const gpuvec_segment *segment, uint32_t row, uint16_t *ids)
 	const uint16_t *from = segment->ids +
 		(size_t) segment->tile_chunk[row / GPUVEC_TILE_ROWS] * CHUNK_VALUES +
 		row % GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS;
-	uint32_t	len = segment->len[row];
+	uint32_t	len = gpuvec_hot_len(segment, row);
 
 	for (uint32_t i = 0; i < len; i += GPUVEC_CHUNK_IDS)
 	{
@@ -317,6 +400,49 @@ gpuvec_segment_row(const gpuvec_segment *segment, uint32_t row, uint16_t *ids)
 		memcpy(ids + i, from, n * sizeof(uint16_t));
 		from += CHUNK_VALUES;
 	}
+}
+
+uint32_t *
+gpuvec_segment_cold_by_row(const gpuvec_segment *segment, gpuvec_error *error)
+{
+	uint32_t   *numbers = malloc((segment->ncold + 1) * sizeof(uint32_t));
+	uint64_t   *next = malloc(segment->nrows * sizeof(uint64_t));
+	uint64_t	n = 0;
+
+	if (numbers == NULL || next == NULL)
+	{
+		free(numbers);
+		free(next);
+		gpuvec_fail_memory(error, segment->ncold * sizeof(uint32_t));
+		return NULL;
+	}
+	for (uint32_t row = 0; row < segment->nrows; row++)
+	{
+		next[row] = n;
+		n += segment->len[row] - gpuvec_hot_len(segment, row);
+	}
+	for (uint64_t i = 0; i < segment->ncold; i++)
+		numbers[next[segment->cold_row[i]]++] = segment->cold_number[i];
+	free(next);
+	return numbers;
+}
+
+uint64_t
+gpuvec_segment_find_cold(const gpuvec_segment *segment, uint32_t number)
+{
+	uint64_t	low = 0;
+	uint64_t	high = segment->ncold;
+
+	while (low < high)
+	{
+		uint64_t	middle = (low + high) / 2;
+
+		if (segment->cold_number[middle] < number)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
 }
 
 uint32_t

@@ -11,9 +11,18 @@
  *
  *		ids[((tile_chunk[t] + c) * 32 + r) * 8]
  *
- * Entries beyond a row's length hold 0, and so do all entries of the rows
- * that pad the last tile.  A scan must not count them: they are padding, but
- * 0 is also a valid id.
+ * Entries beyond a row's ids hold 0, and so do all entries of the rows that
+ * pad the last tile.  A scan must not count them: they are padding, but 0 is
+ * also a valid id.
+ *
+ * Tiles have ids of 16 bits.  A mirror of larger ids gives each id a number
+ * (sets/id_numbers.h), and its segments hold numbers instead of ids.  Numbers
+ * below GPUVEC_HOT_NUMBERS are hot: they lie in the tiles.  Those of all other
+ * numbers, the cold ones, lie in the segment's cold postings: pairs of a
+ * number and a row that has it, sorted by number, then row.  A row's length
+ * counts both.  So tiles may have fewer chunks than lengths tell, and fewer
+ * for a later tile than for an earlier one.  A segment without cold numbers
+ * has no postings, and its rows' hot lengths are their lengths.
  *
  * Views share segments and live maps by reference counting.  The last release
  * frees the host memory and, through the backend, the device memory.
@@ -37,13 +46,23 @@ extern "C"
 {
 #endif
 
-/* A row from which a segment is built; the caller owns ids */
+/*
+ * A row from which a segment is built; the caller owns ids: len - ncold hot
+ * numbers, padded to 4 bytes, then ncold cold numbers, uint32_t.  Each part is
+ * ascending and distinct.  The pointer need not be aligned to 4 bytes.
+ */
 typedef struct gpuvec_source_row
 {
 	uint64_t	tid;
-	uint32_t	len;
-	const uint16_t *ids;		/* ascending, distinct */
+	uint32_t	len;			/* of all numbers */
+	uint32_t	ncold;			/* how many of them are cold */
+	const uint16_t *ids;
 } gpuvec_source_row;
+
+/* Bytes of a row's hot numbers, padded to 4 bytes, and of all its numbers */
+#define gpuvec_hot_bytes(len)	(((size_t) (len) * sizeof(uint16_t) + 3) & ~(size_t) 3)
+#define gpuvec_packed_bytes(len, ncold) \
+	(gpuvec_hot_bytes((len) - (ncold)) + (size_t) (ncold) * sizeof(uint32_t))
 
 typedef struct gpuvec_segment
 {
@@ -53,6 +72,7 @@ typedef struct gpuvec_segment
 	uint32_t	minlen;			/* ids of the shortest row */
 	uint32_t	maxlen;			/* ids of the longest row */
 	uint64_t	nids;			/* ids of all rows */
+	uint64_t	ncold;			/* how many of them are cold */
 	uint64_t	first_tid;		/* lowest tid */
 	uint64_t	last_tid;		/* highest tid */
 	uint64_t	nchunks;		/* chunks of all tiles; a chunk is 32 * 16
@@ -68,6 +88,10 @@ typedef struct gpuvec_segment
 	uint32_t   *tile_chunk;		/* [ntiles + 1] first chunk of each tile */
 	uint16_t   *ids;			/* [nchunks * 256]; NULL when only the device
 								 * has them */
+	uint32_t   *hot_len;		/* [nrows] hot numbers of each row; NULL: no
+								 * row has cold ones */
+	uint32_t   *cold_number;	/* [ncold] cold postings: ascending numbers, */
+	uint16_t   *cold_row;		/* [ncold] and rows, ascending for a number */
 
 	gpuvec_backend *backend;	/* backend that adopted the segment, or NULL */
 	void	   *device;			/* backend's own */
@@ -122,11 +146,22 @@ extern bool gpuvec_rows_sort(gpuvec_source_row *rows, uint64_t nrows,
 							 gpuvec_error *error);
 
 /*
- * Copy the ids of one row, len[row] of them.  The segment must have its ids
- * on the host.
+ * Copy the hot numbers of one row, gpuvec_hot_len() of them.  The segment must
+ * have its ids on the host.
  */
 extern void gpuvec_segment_row(const gpuvec_segment *segment, uint32_t row,
 							   uint16_t *ids);
+
+/*
+ * The cold numbers of all rows, row by row, each row's ascending; malloc'd,
+ * [ncold].  Row r's follow those of the rows before it.  NULL on lack of
+ * memory.
+ */
+extern uint32_t *gpuvec_segment_cold_by_row(const gpuvec_segment *segment,
+											gpuvec_error *error);
+
+/* The first cold posting of this number or a greater one; ncold if none */
+extern uint64_t gpuvec_segment_find_cold(const gpuvec_segment *segment, uint32_t number);
 
 /* First position in by_tid whose row has at least this tid; nrows if none */
 extern uint32_t gpuvec_segment_find(const gpuvec_segment *segment, uint64_t tid);
@@ -161,6 +196,20 @@ static inline size_t
 gpuvec_segment_host_bytes(const gpuvec_segment *segment)
 {
 	return __atomic_load_n(&segment->host_bytes, __ATOMIC_RELAXED);
+}
+
+/* Numbers in a segment's tiles */
+static inline uint64_t
+gpuvec_segment_hot(const gpuvec_segment *segment)
+{
+	return segment->nids - segment->ncold;
+}
+
+/* How many of a row's numbers are hot: those that the tiles hold */
+static inline uint32_t
+gpuvec_hot_len(const gpuvec_segment *segment, uint32_t row)
+{
+	return segment->hot_len ? segment->hot_len[row] : segment->len[row];
 }
 
 static inline bool

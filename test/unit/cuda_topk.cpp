@@ -221,7 +221,7 @@ build_entry(const std::vector<const row *> &rows)
 
 	for (const row *r : rows)
 	{
-		gpuvec_source_row s = {r->tid, (uint32_t) r->ids.size(), r->ids.data()};
+		gpuvec_source_row s = {r->tid, (uint32_t) r->ids.size(), 0, r->ids.data()};
 
 		source.push_back(s);
 		ndead += !r->live;

@@ -53,6 +53,37 @@ random_ids(uint16_t *ids, uint32_t len, uint32_t vocabulary)
 	}
 }
 
+uint32_t	wide_from = 0;
+
+/* The id that is sent for one of a model: on both sides of 2^16 and of 2^31 */
+static uint32_t
+wide_id(uint32_t id)
+{
+	if (id < wide_from)
+		return id;
+	if (id < wide_from + 20)
+		return 65530 + id - wide_from;
+	if (id < wide_from + 80)
+		return UINT32_C(0x80000000) - 50 + id - wide_from;
+	return UINT32_MAX - (65535 - id);
+}
+
+uint32_t
+add_ids(buffer *b, const uint16_t *ids, uint32_t len)
+{
+	bool		large = wide_from > 0 && len > 0 &&
+		(wide_id(ids[len - 1]) > GPUVEC_MAX_ID || ids[0] % 5 == 0);
+
+	for (uint32_t i = 0; i < len; i++)
+	{
+		uint32_t	id = wide_from > 0 ? wide_id(ids[i]) : ids[i];
+		uint16_t	small = (uint16_t) id;
+
+		buffer_add(b, large ? (const void *) &id : &small, large ? sizeof(id) : sizeof(small));
+	}
+	return large;
+}
+
 static void
 free_page(model_page *page)
 {
@@ -145,9 +176,12 @@ add_page(buffer *b, uint32_t block, const model_page *page)
 		const model_row *row = &page->rows[i];
 		gpuvec_row	wire = {.line = row->line,.len = row->len};
 
+		size_t		start = b->length;
+
 		buffer_add(b, &wire, sizeof(wire));
-		buffer_add(b, row->ids, row->len * sizeof(uint16_t));
-		buffer_add(b, zeros, row->len % 2 * 2);
+		wire.wide = (uint16_t) add_ids(b, row->ids, row->len);
+		memcpy(b->data + start, &wire, sizeof(wire));
+		buffer_add(b, zeros, (4 - b->length % 4) % 4);
 	}
 	head.bytes = (uint32_t) (b->length - at - sizeof(head));
 	memcpy(b->data + at, &head, sizeof(head));
@@ -336,13 +370,20 @@ search_request(buffer *b, const gpuvec_mirror_key *key, uint64_t position, gpuve
 		.method = random_below(GPUVEC_N_METHODS),.nqueries = n
 	};
 
-	for (uint32_t i = 0; i < n; i++)
-		head.nids += queries[i].wire.len;
+	size_t		start = b->length;
+	size_t		ids;
+
 	buffer_add(b, &head, sizeof(head));
 	for (uint32_t i = 0; i < n; i++)
 		buffer_add(b, &queries[i].wire, sizeof(gpuvec_query));
+	ids = b->length;
 	for (uint32_t i = 0; i < n; i++)
-		buffer_add(b, queries[i].ids, queries[i].wire.len * sizeof(uint16_t));
+	{
+		uint32_t	large = add_ids(b, queries[i].ids, queries[i].wire.len);
+
+		((gpuvec_query *) (b->data + start + sizeof(head)))[i].wide = large;
+	}
+	((gpuvec_search *) (b->data + start))->nids = (b->length - ids) / sizeof(uint16_t);
 }
 
 static int

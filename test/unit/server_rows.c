@@ -250,6 +250,27 @@ rows_brought(const fed_table *t, uint64_t to)
 	return n;
 }
 
+/* Append a record as it is sent: that of a row with the ids that are */
+static void
+send_record(buffer *b, const char *from, size_t bytes)
+{
+	static const char zeros[8] = {0};
+	gpuvec_feed_record record;
+	size_t		start = b->length;
+
+	memcpy(&record, from, sizeof(record));
+	if (record.kind != GPUVEC_FEED_ROW)
+	{
+		buffer_add(b, from, bytes);
+		return;
+	}
+	buffer_add(b, &record, sizeof(record));
+	record.wide = add_ids(b, (const uint16_t *) (from + sizeof(record)), record.len);
+	record.len <<= record.wide;
+	memcpy(b->data + start, &record, sizeof(record));
+	buffer_add(b, zeros, start + gpuvec_feed_record_bytes(record.len) - b->length);
+}
+
 /* A message with the records (from, to] */
 static void
 rows_message(const fed_table *t, uint64_t from, uint64_t to, buffer *b)
@@ -258,7 +279,8 @@ rows_message(const fed_table *t, uint64_t from, uint64_t to, buffer *b)
 
 	b->length = 0;
 	buffer_add(b, &head, sizeof(head));
-	buffer_add(b, t->records.data + t->starts[from], t->starts[to] - t->starts[from]);
+	for (uint64_t i = from; i < to; i++)
+		send_record(b, t->records.data + t->starts[i], t->starts[i + 1] - t->starts[i]);
 }
 
 /* Send records; true if the engine answers with a state */
@@ -550,6 +572,19 @@ test_rows(void)
 	rows_rounds("slow-merge:15", 300, 500, 400);
 }
 
+/* The same with large ids, of which many, or all, have cold numbers */
+void
+test_rows_wide(void)
+{
+	wide_from = 120;
+	rows_rounds("lists:1", 0, 400, 40);
+	rows_rounds("lists:1,first-number:65500", 40, 800, 60);
+	rows_rounds("slow-merge:15,first-number:65400", 300, 400, 400);
+	wide_from = 5;
+	test_rows_concurrency();
+	wide_from = 0;
+}
+
 /*
  * A page whose rows are again what they were when it was read, after rows
  * came to it that are not on it any more
@@ -733,6 +768,10 @@ test_rows_violations(void)
 	BAD(r.row.len = 12, "ids of the next record");
 	BAD(r.ids[1] = 1, "ids twice");
 	BAD(r.ids[1] = 9, "ids not in order");
+	BAD((r.row.wide = 1, r.ids[3] = 1), "wide ids not in order");
+	BAD((r.row.wide = 1, r.row.len = 3), "half of a wide id");
+	BAD(r.row.wide = 2, "neither narrow nor wide");
+	BAD(r.gone.wide = 1, "wide lines");
 	BAD(r.gone.block = UINT32_MAX, "a block that cannot be");
 	BAD(r.gone.line = 2, "a line of its own");
 	BAD(r.gone.len = 5, "more lines than there are");

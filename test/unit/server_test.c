@@ -309,6 +309,80 @@ test_refresh(void)
 	engine_stop(&e);
 }
 
+/* Small ids only; rows with larger ones come later */
+static const shape narrow = {.rows_per_page = 12,.maxlen = 24,.vocabulary = 120};
+
+/*
+ * A mirror whose rows are narrow gets wide ones, page by page, is loaded
+ * again, and becomes narrow
+ */
+static void
+turn_wide(const engine *e, uint32_t relation)
+{
+	client		c = client_open(e);
+	model		m = model_new(relation, 30, &narrow);
+
+	check(model_load(&c, &m), "load");
+	for (int round = 0; round < 120; round++)
+	{
+		const shape *s = round < 60 ? &small : &narrow;
+
+		check(model_check_random(&c, &m, &small), "a search of narrow and wide rows");
+		for (uint32_t i = 0; i < 2; i++)
+			model_rewrite_page(&m, (uint32_t) random_below(m.nblocks), s);
+		if (!check(round == 40 || round == 100 ? model_load(&c, &m) : model_refresh(&c, &m), "refresh"))
+			break;
+	}
+	model_free(&m);
+	client_close(&c);
+}
+
+/* The numbers of ids are charged, and so are cold ones */
+static void
+wide_memory(const engine *e)
+{
+	client		c = client_open(e);
+	model		m = model_new(103, 3000, &wide);
+	gpuvec_mirror_info info;
+	gpuvec_mirror_info narrow_info;
+
+	wide_from = 0;
+	check(model_load(&c, &m) && client_mirror_info(&c, &m.key, &narrow_info), "load");
+	wide_from = 120;
+	check(model_load(&c, &m) && client_mirror_info(&c, &m.key, &info), "load with large ids");
+	check(info.nids == narrow_info.nids && info.nrows == narrow_info.nrows, "as many of them");
+	check(info.host_bytes > narrow_info.host_bytes + 65536 * 8, "their numbers take memory");
+	check(model_check_random(&c, &m, &wide), "a search");
+	usleep(100000);
+	check(client_mirror_info(&c, &m.key, &info) && client_engine_info(&c).memory_used >= info.host_bytes,
+		  "which is charged");
+	model_free(&m);
+	client_close(&c);
+}
+
+/* Ids above 65,535: of hot numbers, of cold ones, and of both */
+static void
+test_wide(void)
+{
+	static const char *const faults[] = {
+		"lists:1", "lists:1,first-number:65400", "lists:1,first-number:65530", "first-number:65536"
+	};
+
+	for (int i = 0; i < 4; i++)
+	{
+		engine		e = engine_start(faults[i], plain);
+
+		wide_from = 120;
+		turn_wide(&e, 104);
+		refresh_rounds(&e, &small, 100, 30, 150);
+		refresh_rounds(&e, &wide, 101, 60, 40);
+		refresh_rounds(&e, &tiny_sets, 102, 500, 30);
+		wide_memory(&e);
+		engine_stop(&e);
+	}
+	wide_from = 0;
+}
+
 /* Wait until a mirror has not many segments; how many it has in the end */
 static uint32_t
 wait_for_merges(client *c, model *m, uint32_t enough)
@@ -1289,6 +1363,29 @@ test_search_ahead(client *c, model *m)
 		  "a refresh behind a search that fails says so");
 }
 
+static void test_concurrency(void);
+
+/* Lack of memory anywhere, with large ids */
+static void
+test_wide_memory(void)
+{
+	wide_from = 120;
+	test_memory();
+	test_rows_memory();
+	wide_from = 0;
+}
+
+/* Searches while a mirror gets large ids, and merges */
+static void
+test_wide_concurrency(void)
+{
+	wide_from = 5;
+	test_concurrency();
+	wide_from = 120;
+	test_merges();
+	wide_from = 0;
+}
+
 static void
 test_violations(void)
 {
@@ -1336,6 +1433,10 @@ test_violations(void)
 	BAD_PAGE(p[0].row.len = UINT32_MAX, "far more ids than can be");
 	BAD_PAGE(p[0].ids[1] = 1, "ids twice");
 	BAD_PAGE(p[0].ids[1] = 9, "ids not in order");
+	BAD_PAGE(p[0].row.wide = 1, "wide ids that are cut off");
+	BAD_PAGE(p[0].row.wide = 2, "neither narrow nor wide");
+	BAD_PAGE((p[0].row.wide = 1, p[0].row.len = 2, p[0].ids[1] = 9, p[0].ids[3] = 8), "wide ids not in order");
+	BAD_PAGE((p[0].row.wide = 1, p[0].row.len = UINT32_MAX / 4 + 1), "far more wide ids than can be");
 	p[0] = p[1] = good_page();
 	expect_bad_pages(&e, p, sizeof(p), "a page twice");
 	expect_bad_pages(&e, p, sizeof(p) - 1, "a page that is cut off");
@@ -1402,6 +1503,9 @@ test_violations(void)
 	BAD_SEARCH((query->flags = GPUVEC_QUERY_MIN_SCORE, query->min_score = NAN), "min_score is not a number");
 	BAD_SEARCH((query->flags = GPUVEC_QUERY_AFTER, query->after_score = NAN), "after_score is not a number");
 	BAD_SEARCH(query->flags = 64, "unknown flags");
+	BAD_SEARCH(query->wide = 2, "neither narrow nor wide");
+	BAD_SEARCH(query->wide = 1, "wide ids that are cut off");
+	BAD_SEARCH((query->wide = 1, query->len = 2, ((uint16_t *) (query + 1))[3] = 0), "wide ids not in order");
 	BAD_SEARCH(((uint16_t *) (query + 1))[2] = 1, "ids not in order");
 
 	/* a frame longer than any */
@@ -2060,6 +2164,8 @@ static const struct
 	{"search", test_search},
 	{"edges", test_edges},
 	{"refresh", test_refresh},
+	{"wide", test_wide},
+	{"wide_concurrency", test_wide_concurrency},
 	{"merges", test_merges},
 	{"mergers", test_mergers},
 	{"same_rows", test_same_rows},
@@ -2082,6 +2188,7 @@ static const struct
 	{"rows_memory", test_rows_memory},
 	{"rows_merges", test_rows_merges},
 	{"rows_concurrency", test_rows_concurrency},
+	{"rows_wide", test_rows_wide},
 	{"patience", test_patience},
 	{"embed", test_embed},
 	{"embed_room", test_embed_room},
@@ -2092,6 +2199,7 @@ static const struct
 	{"embed_violations", test_embed_violations},
 	{"embed_fuzz", test_embed_fuzz},
 	{"memory", test_memory},
+	{"wide_memory", test_wide_memory},
 	{"embed_memory", test_embed_memory},
 	{"seats", test_seats},
 	{"shortage", test_shortage},

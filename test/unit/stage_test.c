@@ -170,7 +170,9 @@ stage_rows(gpuvec_stage *stage, uint64_t n, bool ordered, uint32_t nblocks, sums
 			mine = lasting[i] = malloc((len + 1) * sizeof(uint16_t));
 		for (uint32_t j = 0; j < len; j++)
 			mine[j] = id_of(tid, len, j);
-		ok &= gpuvec_stage_add(stage, tid, mine, len, last, &error);
+		gpuvec_source_row row = {.tid = tid,.len = len,.ids = mine};
+
+		ok &= gpuvec_stage_add(stage, &row, last, &error);
 		if (gpuvec_tid_block(tid) >= nblocks)
 			continue;
 		staged->rows++;

@@ -14,6 +14,7 @@
 
 #include "engine/backend.h"
 #include "engine/cpu/cpu_backend.h"
+#include "engine/sets/id_numbers.h"
 
 typedef struct set
 {
@@ -387,7 +388,7 @@ make_table(uint32_t n, uint32_t maxlen, uint32_t vocabulary)
 	{
 		set			s = random_set(random32() % (maxlen + 1), vocabulary);
 
-		t.rows[i] = (gpuvec_source_row) {(uint64_t) (i + 1) * 7, s.len, s.ids};
+		t.rows[i] = (gpuvec_source_row) {(uint64_t) (i + 1) * 7, s.len, 0, s.ids};
 	}
 	return t;
 }
@@ -520,7 +521,7 @@ make_kind(int kind, uint32_t n, uint32_t maxlen, uint32_t vocabulary)
 		}
 		else
 			s = kind_row(kind, r, n, maxlen, vocabulary);
-		t.rows[r] = (gpuvec_source_row) {(uint64_t) (r + 1) * 7, s.len, s.ids};
+		t.rows[r] = (gpuvec_source_row) {(uint64_t) (r + 1) * 7, s.len, 0, s.ids};
 	}
 	return t;
 }
@@ -620,6 +621,296 @@ test_all_ids(void)
 }
 
 /*
+ * Tables with cold numbers.  A row or a query is a set of numbers of 32 bits;
+ * what a segment gets is packed.
+ */
+typedef struct wide_set
+{
+	uint32_t	len;
+	uint32_t   *numbers;		/* ascending, distinct */
+} wide_set;
+
+typedef struct wide_table
+{
+	uint32_t	n;
+	wide_set   *rows;			/* tids are (row + 1) * 7 */
+	bool	   *dead;
+} wide_table;
+
+/* How numbers are drawn */
+enum
+{
+	FEW_COLD, AT_THE_EDGE, ONLY_COLD, SKEWED, ALL_KINDS, N_DRAWS
+};
+
+static uint32_t
+draw_number(int draw)
+{
+	static const uint32_t ends[] = {
+		0, 1, 65534, 65535, 65536, 65537, INT32_MAX, UINT32_C(0x80000000), UINT32_MAX - 2, UINT32_MAX - 1
+	};
+
+	switch (draw)
+	{
+		case FEW_COLD:
+			return random32() % 20 == 0 ? 65536 + random32() % 100 : random32() % 200;
+		case AT_THE_EDGE:
+			return 65536 - 12 + random32() % 24;
+		case ONLY_COLD:
+			return 65536 + random32() % (random32() % 300 + 1);
+		case SKEWED:
+			/* about as Zipf has it: small numbers are common */
+			return (uint32_t) exp(random32() % 1000000 / 1e6 * log(500000)) - 1;
+		default:
+			return random32() % 2 ? ends[random32() % 10] : random32() % 2 ? random32() % 50 :
+				65536 + random32() % 50;
+	}
+}
+
+static wide_set
+draw_set(uint32_t most, int draw)
+{
+	uint32_t	n = random32() % (most + 1);
+	wide_set	s = {.numbers = allocate((n + 1) * sizeof(uint32_t))};
+
+	for (uint32_t i = 0; i < n; i++)
+		s.numbers[i] = draw_number(draw);
+	gpuvec_sort_numbers(s.numbers, n);
+	for (uint32_t i = 0; i < n; i++)
+		if (i == 0 || s.numbers[i] != s.numbers[i - 1])
+			s.numbers[s.len++] = s.numbers[i];
+	return s;
+}
+
+static wide_table
+make_wide(uint32_t n, uint32_t longest, int draw)
+{
+	wide_table	t = {.n = n,.rows = allocate(n * sizeof(wide_set)),.dead = allocate(n)};
+	uint32_t	dead = random32() % 3 * 3;
+
+	for (uint32_t r = 0; r < n; r++)
+	{
+		/* some rows are copies, so that there are ties */
+		t.rows[r] = draw_set(longest, draw);
+		if (r > 0 && random32() % 4 == 0)
+		{
+			const wide_set *other = &t.rows[random32() % r];
+
+			free(t.rows[r].numbers);
+			t.rows[r].len = other->len;
+			t.rows[r].numbers = allocate((other->len + 1) * sizeof(uint32_t));
+			memcpy(t.rows[r].numbers, other->numbers, other->len * sizeof(uint32_t));
+		}
+		t.dead[r] = dead > 0 && random32() % dead == 0;
+	}
+	return t;
+}
+
+static void
+free_wide(wide_table *t)
+{
+	for (uint32_t r = 0; r < t->n; r++)
+		free(t->rows[r].numbers);
+	free(t->rows);
+	free(t->dead);
+}
+
+/* One segment of the rows [from, to) */
+static gpuvec_view_entry
+wide_entry(gpuvec_backend *b, const wide_table *t, uint32_t from, uint32_t to)
+{
+	uint32_t	n = to - from;
+	gpuvec_source_row *rows = allocate(n * sizeof(*rows));
+	uint16_t  **packed = allocate(n * sizeof(*packed));
+	gpuvec_view_entry entry = {NULL, NULL};
+	gpuvec_error error;
+
+	for (uint32_t i = 0; i < n; i++)
+	{
+		const wide_set *s = &t->rows[from + i];
+
+		packed[i] = allocate(gpuvec_packed_bytes(s->len, s->len) + 4);
+		gpuvec_pack_numbers(s->numbers, s->len, packed[i], &rows[i]);
+		rows[i].tid = (uint64_t) (from + i + 1) * 7;
+	}
+	check(gpuvec_rows_sort(rows, n, &error), "rows_sort");
+	entry.segment = gpuvec_segment_build(rows, n, &error);
+	for (uint32_t r = 0; r < n; r++)
+	{
+		if (!t->dead[rows[r].tid / 7 - 1])
+			continue;
+		if (entry.live == NULL)
+			entry.live = gpuvec_livemap_new(n, &error);
+		entry.live->bits[r / 32] &= ~(1u << (r % 32));
+		entry.live->nlive--;
+	}
+	check(b->adopt_segment(b, entry.segment, &error) &&
+		  b->adopt_livemaps(b, &entry.live, entry.live != NULL, &error), "adopt");
+	for (uint32_t i = 0; i < n; i++)
+		free(packed[i]);
+	free(packed);
+	free(rows);
+	return entry;
+}
+
+/* A view of up to three segments */
+static gpuvec_view *
+wide_view(gpuvec_backend *b, const wide_table *t)
+{
+	gpuvec_view_entry entries[3];
+	uint32_t	n = 0;
+	uint32_t	from = 0;
+	gpuvec_error error;
+	gpuvec_view *view;
+
+	while (from < t->n)
+	{
+		uint32_t	to = n == 2 ? t->n : from + 1 + random32() % (t->n - from);
+
+		entries[n++] = wide_entry(b, t, from, to);
+		from = to;
+	}
+	view = gpuvec_view_new(entries, n, &error);
+	check(b->adopt_view(b, view, &error), "adopt_view");
+	return view;
+}
+
+static uint32_t
+common_numbers(const wide_set *a, const wide_set *b)
+{
+	uint32_t	n = 0;
+
+	for (uint32_t i = 0, j = 0; i < a->len && j < b->len;)
+	{
+		if (a->numbers[i] == b->numbers[j])
+			n++, i++, j++;
+		else if (a->numbers[i] < b->numbers[j])
+			i++;
+		else
+			j++;
+	}
+	return n;
+}
+
+/* The answer by brute force, of a set with `unknown` more ids; malloc'd */
+static answer *
+brute_wide(const wide_table *t, int measure, const gpuvec_topk_query *q, const wide_set *set,
+		   uint32_t unknown, uint32_t *n)
+{
+	answer	   *all = allocate((t->n + 1) * sizeof(answer));
+	answer		after = {.score = q->after_score,.tid = q->after_tid};
+
+	*n = 0;
+	for (uint32_t r = 0; r < t->n; r++)
+	{
+		answer		a = {.tid = (uint64_t) (r + 1) * 7,.common = common_numbers(&t->rows[r], set)};
+
+		if (t->dead[r] || (a.common == 0 && measure != 7))
+			continue;
+		a.score = formula(measure, a.common, set->len + unknown, t->rows[r].len);
+		if ((q->has_min_score && a.score < q->min_score) ||
+			(q->has_after && compare_answers(&a, &after) <= 0))
+			continue;
+		all[(*n)++] = a;
+	}
+	qsort(all, *n, sizeof(answer), compare_answers);
+	if (*n > q->k)
+		*n = q->k;
+	return all;
+}
+
+#define WIDE_QUERIES	24
+
+/* A query of a wide table: numbers of a row, or others, and unknown ids */
+static wide_set
+wide_query(const wide_table *t, int draw, uint32_t longest, uint32_t unknown, int measure,
+		   gpuvec_topk_query *q)
+{
+	const wide_set *row = &t->rows[random32() % t->n];
+	wide_set	s = draw_set(random32() % 6 == 0 ? 0 : longest, draw);
+	uint16_t   *hot;
+
+	if (random32() % 2)
+	{
+		free(s.numbers);
+		s.len = row->len;
+		s.numbers = allocate((s.len + 1) * sizeof(uint32_t));
+		memcpy(s.numbers, row->numbers, s.len * sizeof(uint32_t));
+	}
+	hot = allocate((s.len + 1) * sizeof(uint16_t));
+	for (q->len = 0; q->len < s.len && s.numbers[q->len] < 65536; q->len++)
+		hot[q->len] = (uint16_t) s.numbers[q->len];
+	q->ids = hot;
+	q->cold = s.numbers + q->len;
+	q->ncold = s.len - q->len;
+	q->others = q->ncold + unknown;
+	q->k = random32() % 5 == 0 ? 100000 : 1 + random32() % 8;
+	q->has_min_score = random32() % 4 == 0;
+	q->min_score = measure == 6 ? 2 : measure == 7 ? -(double) (random32() % 40) : random32() % 100 / 100.0;
+	q->has_after = random32() % 3 == 0;
+	row = &t->rows[random32() % t->n];
+	q->after_score = formula(measure, common_numbers(row, &s), s.len + unknown, row->len);
+	q->after_tid = (uint64_t) (random32() % t->n + 1) * 7;
+	/* with room for rows that are wrongly given twice */
+	q->matches = allocate(2 * t->n * sizeof(gpuvec_match));
+	return s;
+}
+
+/* Search a wide table by one measure, by all methods, alone and together */
+static void
+search_wide(gpuvec_backend *b, const wide_table *t, int draw, uint32_t longest, int measure)
+{
+	gpuvec_topk_query *queries = allocate(WIDE_QUERIES * sizeof(*queries));
+	expected	want[WIDE_QUERIES];
+	wide_set	sets[WIDE_QUERIES];
+	gpuvec_view *view = wide_view(b, t);
+
+	for (int i = 0; i < WIDE_QUERIES; i++)
+	{
+		uint32_t	unknown = random32() % 3 == 0 ? random32() % 6 : 0;
+
+		sets[i] = wide_query(t, draw, longest, unknown, measure, &queries[i]);
+		want[i].answers = brute_wide(t, measure, &queries[i], &sets[i], unknown, &want[i].n);
+	}
+	for (int method = 0; method < GPUVEC_N_METHODS; method++)
+	{
+		check(search_equals(b, view, measure, (gpuvec_method) method, queries, WIDE_QUERIES, want), "cold numbers");
+		check(search_equals(b, view, measure, (gpuvec_method) method, queries, 1, want), "cold numbers, one query");
+	}
+	gpuvec_view_unref(view);
+	for (int i = 0; i < WIDE_QUERIES; i++)
+	{
+		free((void *) queries[i].ids);
+		free(queries[i].matches);
+		free(sets[i].numbers);
+		free(want[i].answers);
+	}
+	free(queries);
+}
+
+static void
+test_wide(int ntables)
+{
+	for (int i = 0; i < ntables; i++)
+	{
+		int			draw = i % N_DRAWS;
+		uint32_t	longest = random32() % 8 == 0 ? 600 : 1 + random32() % 40;
+		gpuvec_backend_options options = {.simd = 1 + random32() % 3,.threads = 1 + random32() % 3};
+		gpuvec_lists_policy policy = all_lists;
+		gpuvec_backend *backend;
+		gpuvec_error error;
+		wide_table	t = make_wide(1 + random32() % (i % 9 == 0 ? 1500 : 150), longest, draw);
+
+		policy.dense = i % 2 ? 16 : 1 << 20;
+		policy.least_rows = i % 3 == 0 ? 40 : 1;
+		backend = gpuvec_cpu_open_with(&options, &policy, &error);
+		search_wide(backend, &t, draw, longest, i / N_DRAWS % GPUVEC_N_MEASURES);
+		backend->close(backend);
+		free_wide(&t);
+	}
+}
+
+/*
  * Segments are released while their lists wait, are being made, or are there
  */
 static void
@@ -664,6 +955,7 @@ main(void)
 
 	test_measures();
 	test_small(4000);
+	test_wide(2000);
 	test_all_ids();
 	test_release(backends[0]);
 	t = make_table(0, 0, 1);

@@ -94,12 +94,14 @@ best_offer(best_rows *best, uint32_t common, uint32_t len, uint64_t tid)
 	if (common == 0 && !gpuvec_ranks_disjoint(query->measure))
 		return false;
 	row.key = gpuvec_score_key(gpuvec_score(query->measure, common,
-											query->query->len, len));
+											gpuvec_query_len(query->query), len));
 	if (row.key > __atomic_load_n(&query->bound, __ATOMIC_RELAXED))
 		return false;
 	if (query->has_after &&
 		(row.key < query->after_key ||
 		 (row.key == query->after_key && tid <= query->after_tid)))
+		return true;
+	if (query->cold && query->cold->slots[cold_slot(query->cold, tid)] == tid)
 		return true;
 	if (best->n < query->query->k)
 		add_row(best, row);

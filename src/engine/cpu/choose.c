@@ -114,8 +114,8 @@ lists_cost_less(cpu_simd simd, const gpuvec_segment *segment, const cpu_lists *l
 	double		sum = 0;
 
 	/* per query */
-	scan *= (double) segment->nids / nqueries;
-	if (most_lists_cost(cost, lists, queries[nqueries - 1].query->len) < scan)
+	scan *= (double) gpuvec_segment_hot(segment) / nqueries;
+	if (most_lists_cost(cost, lists, gpuvec_query_len(queries[nqueries - 1].query)) < scan)
 		return true;
 	for (uint32_t q = step / 2; q < nqueries; q += step, n++)
 		sum += lists_cost(cost, lists, queries[q].query);

@@ -7,6 +7,7 @@
  * cpu_search.c		splitting a search over threads, merging
  * choose.c			how a segment is searched
  * best_rows.c		the bounded heap of a query's best rows
+ * cold_rows.c		rows that share a cold number with a query
  * lists_*.c		inverted lists, and the search by them
  * scan_lone.c		the scan for one query
  * scan_batch.inc	the scan for a batch of queries, compiled for each
@@ -38,6 +39,27 @@ typedef struct best_row
 	uint32_t	padding;
 } best_row;
 
+/* A set of rows, by their tids: a hash table with linear probing */
+typedef struct cold_rows
+{
+	uint64_t	n;
+	uint64_t	mask;			/* slots - 1; at most every other one is used */
+	uint64_t   *slots;			/* COLD_FREE: none */
+} cold_rows;
+
+#define COLD_FREE		UINT64_MAX	/* no row has this tid */
+
+/* The slot of a row, or the free one where it would be */
+static inline uint64_t
+cold_slot(const cold_rows *cold, uint64_t tid)
+{
+	uint64_t	at = (tid * UINT64_C(0x9E3779B97F4A7C15) >> 20) & cold->mask;
+
+	while (cold->slots[at] != tid && cold->slots[at] != COLD_FREE)
+		at = (at + 1) & cold->mask;
+	return at;
+}
+
 /*
  * What all parts of a search share for one query.  `bound` is the key of
  * min_score, if any, or of the k-th best row that some part has found: rows
@@ -53,6 +75,8 @@ typedef struct cpu_query
 								 * position count */
 	uint64_t	after_tid;
 	bool		has_after;
+	const cold_rows *cold;		/* rows that have been offered already, and
+								 * are left out by all parts; NULL: none */
 } cpu_query;
 
 /*

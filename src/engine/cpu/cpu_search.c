@@ -14,11 +14,15 @@
  * parts share the bound of each query.  At the end, the rows of the parts are
  * merged and sorted.
  *
+ * A query with cold numbers begins with the rows that share them
+ * (cold_rows.c); parts offer the others.
+ *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/cpu/cold_rows.h"
 #include "engine/cpu/lists_builder.h"
 #include "engine/cpu/lists_search.h"
 
@@ -49,6 +53,8 @@ typedef struct cpu_search
 	uint32_t	nqueries;
 	cpu_query  *queries;		/* sorted by length */
 	cpu_query **pointers;		/* [nqueries] pointers to queries[] */
+	best_rows  *cold;			/* [nqueries] of rows that share cold numbers;
+								 * NULL: no query has any */
 	cpu_group	groups[CPU_N_WAYS];
 	int			failed;			/* atomic */
 } cpu_search;
@@ -59,8 +65,8 @@ compare_queries(const void *a, const void *b)
 	const gpuvec_topk_query *x = ((const cpu_query *) a)->query;
 	const gpuvec_topk_query *y = ((const cpu_query *) b)->query;
 
-	if (x->len != y->len)
-		return x->len < y->len ? -1 : 1;
+	if (gpuvec_query_len(x) != gpuvec_query_len(y))
+		return gpuvec_query_len(x) < gpuvec_query_len(y) ? -1 : 1;
 	return x < y ? -1 : x > y;
 }
 
@@ -99,7 +105,7 @@ make_parts(cpu_search *search, cpu_group *group, uint32_t batch, near_entry *nea
 	uint32_t	first = batch * group->width;
 	uint32_t	n = search->nqueries - first < group->width ?
 		search->nqueries - first : group->width;
-	uint32_t	middle = search->queries[first + n / 2].query->len;
+	uint32_t	middle = gpuvec_query_len(search->queries[first + n / 2].query);
 	uint32_t   *order = group->order + (size_t) batch * nentries;
 	uint32_t	placed = 0;
 
@@ -197,6 +203,15 @@ compare_best(const void *a, const void *b)
 	return x->tid < y->tid ? -1 : x->tid > y->tid;
 }
 
+/* Copy the rows of one part to `rows`, unless that is NULL */
+static uint64_t
+copy_rows(const best_rows *best, best_row *rows)
+{
+	if (rows && best->n > 0)
+		memcpy(rows, best->rows, best->n * sizeof(best_row));
+	return best->n;
+}
+
 /*
  * Copy the rows that all parts found for one query to `rows`, unless that is
  * NULL.  Returns their number.
@@ -204,20 +219,15 @@ compare_best(const void *a, const void *b)
 static uint64_t
 gather_rows(const cpu_search *search, uint64_t query, best_row *rows)
 {
-	uint64_t	n = 0;
+	uint64_t	n = search->cold ? copy_rows(&search->cold[query], rows) : 0;
 
 	for (int g = 0; g < CPU_N_WAYS; g++)
 	{
 		const cpu_group *group = &search->groups[g];
 
 		for (uint32_t split = 0; split < group->nsplits; split++)
-		{
-			const best_rows *best = &group->best[(size_t) split * search->nqueries + query];
-
-			if (rows && best->n > 0)
-				memcpy(rows + n, best->rows, best->n * sizeof(best_row));
-			n += best->n;
-		}
+			n += copy_rows(&group->best[(size_t) split * search->nqueries + query],
+						   rows ? rows + n : NULL);
 	}
 	return n;
 }
@@ -314,6 +324,12 @@ free_search(cpu_search *search)
 		free(group->parts);
 		free(group->best);
 	}
+	for (uint32_t i = 0; search->cold && i < search->nqueries; i++)
+	{
+		free(search->cold[i].rows);
+		cold_free((cold_rows *) search->queries[i].cold);
+	}
+	free(search->cold);
 	free(search->queries);
 	free(search->pointers);
 }
@@ -350,6 +366,39 @@ require_lists(void *task, uint64_t number, int thread)
 	(void) thread;
 	if (segment)
 		lists_builder_require(search->backend->builder, segment);
+}
+
+/*
+ * Find the rows that share cold numbers with a query; called by a thread of
+ * the pool
+ */
+static void
+search_cold(void *task, uint64_t number, int thread)
+{
+	cpu_search *search = task;
+
+	(void) thread;
+	search->cold[number].shared = &search->queries[number];
+	if (search->queries[number].query->ncold > 0 &&
+		!cold_search(search->view, &search->queries[number], &search->cold[number]))
+		__atomic_store_n(&search->failed, 1, __ATOMIC_RELAXED);
+}
+
+/* Begin with cold numbers, if any query has some.  False: out of memory. */
+static bool
+begin_cold(cpu_search *search)
+{
+	bool		any = false;
+
+	for (uint32_t i = 0; i < search->nqueries && !any; i++)
+		any = search->queries[i].query->ncold > 0;
+	if (!any)
+		return true;
+	search->cold = calloc(search->nqueries, sizeof(best_rows));
+	if (search->cold == NULL)
+		return false;
+	gpuvec_thread_pool_run(search->backend->pool, search_cold, search, search->nqueries);
+	return !search->failed;
 }
 
 /* Assign the view's entries to the groups */
@@ -424,7 +473,8 @@ cpu_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measur
 	if (search.queries && search.pointers)
 	{
 		make_queries(&search, queries);
-		nparts = plan_search(&search, method);
+		if (begin_cold(&search))
+			nparts = plan_search(&search, method);
 	}
 	if (nparts == 0)
 		search.failed = 1;

@@ -94,7 +94,7 @@ for_each_id(lists_making *m, void (*each) (lists_making *, uint32_t, uint16_t))
 		for (; row < end; row++, ids += GPUVEC_CHUNK_IDS)
 		{
 			const uint16_t *chunk = ids;
-			uint32_t	left = segment->len[row];
+			uint32_t	left = gpuvec_hot_len(segment, row);
 
 			for (; left >= GPUVEC_CHUNK_IDS; left -= GPUVEC_CHUNK_IDS, chunk += CHUNK_VALUES)
 				for (uint32_t i = 0; i < GPUVEC_CHUNK_IDS; i++)
@@ -168,7 +168,7 @@ static void
 choose_bitmaps(lists_making *m)
 {
 	size_t		share = (size_t) (m->policy->share *
-								  (double) (m->segment->nids * sizeof(uint16_t)));
+								  (double) (gpuvec_segment_hot(m->segment) * sizeof(uint16_t)));
 
 	for (uint32_t dense = m->policy->dense;; dense /= 2)
 	{
@@ -266,9 +266,11 @@ make_lists(lists_making *m)
 size_t
 lists_budget(const gpuvec_segment *segment, const gpuvec_lists_policy *policy)
 {
-	if (segment->nrows < policy->least_rows || segment->nids < policy->least_ids)
+	if (segment->nrows < policy->least_rows ||
+		gpuvec_segment_hot(segment) < policy->least_ids)
 		return 0;
-	return (size_t) (policy->share * (double) (segment->nids * sizeof(uint16_t))) +
+	return (size_t) (policy->share *
+					 (double) (gpuvec_segment_hot(segment) * sizeof(uint16_t))) +
 		sizeof(cpu_lists) + (GPUVEC_MAX_IDS + 1 + row_lens(segment->nrows)) * sizeof(uint32_t);
 }
 

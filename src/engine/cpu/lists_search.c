@@ -101,7 +101,7 @@ lists_offer(lists_task *task)
 static inline bool
 entry_wanted(const cpu_query *query, const gpuvec_segment *segment)
 {
-	uint32_t	qlen = query->query->len;
+	uint32_t	qlen = gpuvec_query_len(query->query);
 	uint32_t	most = qlen < segment->maxlen ? qlen : segment->maxlen;
 
 	return gpuvec_need(query->measure, qlen, segment->minlen, bound_score(query)) <= most;

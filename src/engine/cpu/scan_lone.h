@@ -43,7 +43,7 @@ row_ids(const gpuvec_segment *segment, uint32_t row)
 		row % GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS;
 }
 
-/* Number of ids that a row of len ids shares with the bitmap */
+/* Number of ids that a row of len hot ids shares with the bitmap */
 static inline uint32_t
 lone_count(const uint64_t *bitmap, const gpuvec_segment *segment, uint32_t row, uint32_t len)
 {
@@ -87,7 +87,7 @@ lone_scan_entry(cpu_part *part, const lone_scan *scan, const gpuvec_view_entry *
 				lone_rows scan_rows)
 {
 	const gpuvec_segment *segment = entry->segment;
-	uint32_t	qlen = scan->query->query->len;
+	uint32_t	qlen = gpuvec_query_len(scan->query->query);
 	uint32_t	row = 0;
 
 	while (row < segment->nrows)
@@ -114,6 +114,19 @@ lone_scan_entry(cpu_part *part, const lone_scan *scan, const gpuvec_view_entry *
 	return true;
 }
 
+/* Set the bitmap and the signature of a query; they are all zero before */
+static inline void
+lone_set_query(lone_scan *scan, const gpuvec_topk_query *query)
+{
+	for (uint32_t i = 0; i < query->len; i++)
+	{
+		uint32_t	id = query->ids[i];
+
+		scan->bitmap[id / 64] |= UINT64_C(1) << (id % 64);
+		scan->signature[id % 64] |= (uint16_t) (1 << (id / 64 % 16));
+	}
+}
+
 /* Scan all segments of a part for its queries, one after another */
 static inline bool
 lone_scan_part(cpu_part *part, lone_rows scan_rows)
@@ -121,15 +134,8 @@ lone_scan_part(cpu_part *part, lone_rows scan_rows)
 	for (uint32_t q = 0; q < part->nqueries; q++)
 	{
 		lone_scan	scan = {.query = part->queries[q], .best = &part->best[q]};
-		const gpuvec_topk_query *query = scan.query->query;
 
-		for (uint32_t i = 0; i < query->len; i++)
-		{
-			uint32_t	id = query->ids[i];
-
-			scan.bitmap[id / 64] |= UINT64_C(1) << (id % 64);
-			scan.signature[id % 64] |= (uint16_t) (1 << (id / 64 % 16));
-		}
+		lone_set_query(&scan, scan.query->query);
 		for (uint32_t e = part->first_entry; e < part->end_entry; e++)
 		{
 			if (!lone_scan_entry(part, &scan, &part->view->entries[part->order[e]], scan_rows))

@@ -89,20 +89,24 @@ scan_rows(const lone_scan *scan, const gpuvec_view_entry *entry, uint32_t row, u
 	{
 		uint32_t	tile = row / GPUVEC_TILE_ROWS;
 		uint32_t	stop = (tile + 1) * GPUVEC_TILE_ROWS;
+		const uint32_t *chunk = &segment->tile_chunk[tile];
+		uint32_t	nchunks = (len + GPUVEC_CHUNK_IDS - 1) / GPUVEC_CHUNK_IDS;
 		uint32_t	bound[GPUVEC_TILE_ROWS];
 
+		/* fewer if the rows have cold ids */
+		if (nchunks > chunk[1] - chunk[0])
+			nchunks = chunk[1] - chunk[0];
 		if (stop > end)
 			stop = end;
 		/* the 16-bit sums cannot overflow: each has at most nchunks hits */
-		bound_tile(&sig, segment->ids + (size_t) segment->tile_chunk[tile] * CHUNK_VALUES,
-				   (len + GPUVEC_CHUNK_IDS - 1) / GPUVEC_CHUNK_IDS, bound);
+		bound_tile(&sig, segment->ids + (size_t) chunk[0] * CHUNK_VALUES, nchunks, bound);
 		for (; row < stop; row++)
 		{
 			uint32_t	common;
 
 			if (bound[row % GPUVEC_TILE_ROWS] < need || !gpuvec_entry_live(entry, row))
 				continue;
-			common = lone_count(scan->bitmap, segment, row, len);
+			common = lone_count(scan->bitmap, segment, row, gpuvec_hot_len(segment, row));
 			if (common >= need)
 				best_offer(scan->best, common, len, segment->tid[row]);
 		}

@@ -31,15 +31,28 @@ lines_valid(const uint16_t *lines, uint32_t n)
 	return ok;
 }
 
+/* True if these are the ids of a row, ascending */
+static bool
+ids_valid(const gpuvec_feed_record *record, const uint16_t *values)
+{
+	if (record->wide == 0)
+		return gpuvec_sets_ids_valid(values, record->len);
+	return record->wide == 1 && record->len % 2 == 0 &&
+		gpuvec_sets_wide_ids_valid(values, record->len / 2);
+}
+
 /* Check the record at `at`.  Returns its bytes, or 0 if it is invalid. */
 static size_t
 check_record(const char *at, const char *end, gpuvec_error *error)
 {
 	const gpuvec_feed_record *record = (const gpuvec_feed_record *) at;
 	const uint16_t *values = (const uint16_t *) (record + 1);
+	uint32_t	most = GPUVEC_MAX_IDS;
 	bool		ok;
 
-	if ((size_t) (end - at) < sizeof(*record) || record->len > GPUVEC_MAX_IDS ||
+	if ((size_t) (end - at) >= sizeof(*record) && record->wide)
+		most *= 2;
+	if ((size_t) (end - at) < sizeof(*record) || record->len > most ||
 		(size_t) (end - at) < gpuvec_feed_record_bytes(record->len))
 		return gpuvec_violation(error, "A record is cut off.");
 	if (record->block == UINT32_MAX)
@@ -47,10 +60,10 @@ check_record(const char *at, const char *end, gpuvec_error *error)
 	switch (record->kind)
 	{
 		case GPUVEC_FEED_ROW:
-			ok = line_valid(record->line) && gpuvec_sets_ids_valid(values, record->len);
+			ok = line_valid(record->line) && ids_valid(record, values);
 			break;
 		case GPUVEC_FEED_GONE:
-			ok = record->line == 0 && lines_valid(values, record->len);
+			ok = record->line == 0 && record->wide == 0 && lines_valid(values, record->len);
 			break;
 		default:
 			return gpuvec_violation(error, "The kind of a record is unknown.");

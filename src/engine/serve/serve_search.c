@@ -21,7 +21,10 @@
 typedef struct search_run
 {
 	gpuvec_search head;
+	const gpuvec_query *wire;	/* [head.nqueries] as the session sent them */
 	gpuvec_topk_query *queries;
+	uint32_t   *numbers;		/* of the ids of queries that are mapped ... */
+	uint16_t   *hot;			/* ... and those that are hot */
 	gpuvec_match *matches;
 	gpuvec_sets_reader mirror;
 	int			canceled;		/* the connection was closed; set atomically */
@@ -33,7 +36,9 @@ parse_query(const gpuvec_query *wire, const uint16_t *ids, search_run *q, gpuvec
 {
 	if (wire->k < 1 || wire->k > GPUVEC_MAX_K || wire->len > GPUVEC_MAX_IDS ||
 		(wire->flags & ~(GPUVEC_QUERY_MIN_SCORE | GPUVEC_QUERY_AFTER)) != 0 ||
-		isnan(wire->min_score) || isnan(wire->after_score) || !gpuvec_sets_ids_valid(ids, wire->len))
+		isnan(wire->min_score) || isnan(wire->after_score) || wire->wide > 1 ||
+		!(wire->wide ? gpuvec_sets_wide_ids_valid(ids, wire->len) :
+		  gpuvec_sets_ids_valid(ids, wire->len)))
 		return false;
 	memset(query, 0, sizeof(*query));
 	query->ids = ids;
@@ -46,6 +51,13 @@ parse_query(const gpuvec_query *wire, const uint16_t *ids, search_run *q, gpuvec
 	query->after_tid = wire->after_tid;
 	query->canceled = &q->canceled;
 	return true;
+}
+
+/* Places of a query's ids in gpuvec_search.ids */
+static inline uint64_t
+query_places(const gpuvec_query *wire)
+{
+	return (uint64_t) wire->len * (wire->wide == 1 ? 2 : 1);
 }
 
 /*
@@ -68,21 +80,24 @@ parse_search(search_run *q, const gpuvec_request *request, gpuvec_error *error)
 	if (head->method >= GPUVEC_N_METHODS)
 		return gpuvec_violation(error, "The method is unknown.");
 	if (head->nqueries > GPUVEC_MAX_QUERIES ||
-		head->nids > (uint64_t) GPUVEC_MAX_QUERIES * GPUVEC_MAX_IDS ||
+		head->nids > (uint64_t) GPUVEC_MAX_QUERIES * GPUVEC_MAX_IDS * 2 ||
 		request->length - sizeof(*head) !=
 		head->nqueries * sizeof(gpuvec_query) + head->nids * sizeof(uint16_t))
 		return gpuvec_violation(error, "SEARCH has the wrong length.");
 	q->queries = malloc((head->nqueries + (size_t) 1) * sizeof(*q->queries));
 	if (q->queries == NULL)
 		return gpuvec_fail_memory(error, request->length);
+	q->wire = wire;
 	ids = (const uint16_t *) (wire + head->nqueries);
 	left = head->nids;
 	for (uint32_t i = 0; i < head->nqueries; i++)
 	{
-		if (wire[i].len > left || !parse_query(&wire[i], ids, q, &q->queries[i]))
+		uint64_t	places = query_places(&wire[i]);
+
+		if (places > left || !parse_query(&wire[i], ids, q, &q->queries[i]))
 			return gpuvec_violation(error, "A query is invalid.");
-		ids += wire[i].len;
-		left -= wire[i].len;
+		ids += places;
+		left -= places;
 	}
 	return left == 0 || gpuvec_violation(error, "There are more ids than queries have.");
 }
@@ -187,6 +202,84 @@ answer_search(gpuvec_session *s, const gpuvec_request *request, const search_run
 	return ok;
 }
 
+/* True if a query's ids are not what segments hold */
+static bool
+needs_numbers(const search_run *q, uint32_t i)
+{
+	return q->wire[i].len > 0 && (q->mirror.id_numbers || q->wire[i].wide);
+}
+
+/* Look up the ids of a query, which has room for numbers; ascending */
+static void
+find_numbers(const search_run *q, uint32_t i, uint32_t *numbers)
+{
+	const gpuvec_query *wire = &q->wire[i];
+	const uint16_t *ids = q->queries[i].ids;
+
+	if (wire->wide)
+		memcpy(numbers, ids, wire->len * sizeof(uint32_t));
+	else
+		for (uint32_t j = 0; j < wire->len; j++)
+			numbers[j] = ids[j];
+	if (q->mirror.id_numbers)
+		gpuvec_id_numbers_find(q->mirror.id_numbers, numbers, wire->len, numbers);
+	else
+		/* all rows are narrow */
+		for (uint32_t j = 0; j < wire->len; j++)
+			if (numbers[j] > GPUVEC_MAX_ID)
+				numbers[j] = GPUVEC_NO_NUMBER;
+	gpuvec_sort_numbers(numbers, wire->len);
+}
+
+/*
+ * Divide a query's numbers: hot ones, cold ones, and ids without a number,
+ * which only count in its length
+ */
+static void
+divide_numbers(gpuvec_topk_query *query, uint32_t len, const uint32_t *numbers, uint16_t *hot)
+{
+	uint32_t	n = 0;
+
+	for (; n < len && numbers[n] < GPUVEC_HOT_NUMBERS; n++)
+		hot[n] = (uint16_t) numbers[n];
+	query->ids = hot;
+	query->len = n;
+	query->others = len - n;
+	query->cold = numbers + n;
+	for (; n < len && numbers[n] != GPUVEC_NO_NUMBER; n++)
+		query->ncold++;
+}
+
+/*
+ * Turn the queries' ids into numbers of the mirror, where these differ.  The
+ * caller frees q->numbers and q->hot, on failure too.
+ */
+static bool
+number_queries(search_run *q, gpuvec_error *error)
+{
+	uint64_t	total = 0;
+
+	for (uint32_t i = 0; i < q->head.nqueries; i++)
+		if (needs_numbers(q, i))
+			total += q->wire[i].len;
+	if (total == 0)
+		return true;
+	q->numbers = malloc(total * sizeof(uint32_t));
+	q->hot = malloc(total * sizeof(uint16_t));
+	if (q->numbers == NULL || q->hot == NULL)
+		return gpuvec_fail_memory(error, total * (sizeof(uint32_t) + sizeof(uint16_t)));
+	total = 0;
+	for (uint32_t i = 0; i < q->head.nqueries; i++)
+	{
+		if (!needs_numbers(q, i))
+			continue;
+		find_numbers(q, i, q->numbers + total);
+		divide_numbers(&q->queries[i], q->wire[i].len, q->numbers + total, q->hot + total);
+		total += q->wire[i].len;
+	}
+	return true;
+}
+
 /* Run a search of an open mirror */
 static bool
 run_search(search_run *q, gpuvec_error *error)
@@ -194,7 +287,7 @@ run_search(search_run *q, gpuvec_error *error)
 	gpuvec_fault_crash("crash-on-search");
 	gpuvec_fault_sleep("slow-search", &q->canceled);
 	gpuvec_fault_stick("stuck-search");
-	return allocate_matches(q, error) &&
+	return allocate_matches(q, error) && number_queries(q, error) &&
 		gpuvec_scheduler_topk(q->mirror.device->scheduler, q->mirror.view,
 							  (gpuvec_measure) q->head.measure,
 							  (gpuvec_method) q->head.method, q->queries,
@@ -239,6 +332,8 @@ gpuvec_serve_search(gpuvec_session *s, const gpuvec_request *request)
 		ok = ok ? answer_search(s, request, &q, started) : gpuvec_answer_error(s, request, &error);
 	gpuvec_sets_close(&q.mirror);
 	free(q.matches);
+	free(q.numbers);
+	free(q.hot);
 	free(q.queries);
 	gpuvec_memory_prepare();
 	return ok;

@@ -336,9 +336,66 @@ read_back(const gpuvec_segment *segment, uint16_t **ids, gpuvec_error *error)
 	return false;
 }
 
+/* The cold numbers of a segment's rows, as gpuvec_segment_cold_by_row */
+typedef struct cold_numbers
+{
+	uint32_t   *numbers;		/* NULL: there are none */
+	uint64_t   *start;			/* [nrows] where each row's begin */
+} cold_numbers;
+
+static void
+free_cold(cold_numbers *cold)
+{
+	free(cold->numbers);
+	free(cold->start);
+}
+
+/* Read a segment's cold numbers back */
+static bool
+read_cold(const gpuvec_segment *segment, cold_numbers *cold, gpuvec_error *error)
+{
+	uint64_t	n = 0;
+
+	if (segment->ncold == 0)
+		return true;
+	cold->numbers = gpuvec_segment_cold_by_row(segment, error);
+	if (cold->numbers == NULL)
+		return false;
+	cold->start = malloc(segment->nrows * sizeof(uint64_t));
+	if (cold->start == NULL)
+		return gpuvec_fail_memory(error, segment->nrows * sizeof(uint64_t));
+	for (uint32_t row = 0; row < segment->nrows; row++)
+	{
+		cold->start[row] = n;
+		n += segment->len[row] - gpuvec_hot_len(segment, row);
+	}
+	return true;
+}
+
+/* Stage a row of a segment whose ids are on the host */
+static bool
+stage_row(const gpuvec_segment *segment, uint32_t row, const cold_numbers *cold, gpuvec_stage *stage,
+		  uint16_t *row_ids, gpuvec_error *error)
+{
+	uint32_t	hot = gpuvec_hot_len(segment, row);
+	gpuvec_source_row staged = {
+		.tid = segment->tid[row], .len = segment->len[row], .ncold = segment->len[row] - hot,
+		.ids = row_ids
+	};
+
+	gpuvec_segment_row(segment, row, row_ids);
+	if (staged.ncold > 0)
+	{
+		row_ids[hot] = 0;		/* pads the hot ones */
+		memcpy((char *) row_ids + gpuvec_hot_bytes(hot), cold->numbers + cold->start[row],
+			   staged.ncold * sizeof(uint32_t));
+	}
+	return gpuvec_stage_add(stage, &staged, false, error);
+}
+
 /*
  * Stage the live rows of an entry, in the order of tid.  row_ids is scratch
- * memory of GPUVEC_MAX_IDS ids.
+ * memory for the longest row.
  */
 static bool
 stage_entry(const gpuvec_view_entry *entry, gpuvec_stage *stage, uint16_t *row_ids,
@@ -346,9 +403,11 @@ stage_entry(const gpuvec_view_entry *entry, gpuvec_stage *stage, uint16_t *row_i
 {
 	const gpuvec_segment *segment = entry->segment;
 	gpuvec_segment readable = {
-		.nrows = segment->nrows, .tile_chunk = segment->tile_chunk, .len = segment->len, .ids = segment->ids
+		.nrows = segment->nrows, .tile_chunk = segment->tile_chunk, .tid = segment->tid,
+		.len = segment->len, .ids = segment->ids, .hot_len = segment->hot_len
 	};
 	uint16_t   *device_ids = NULL;
+	cold_numbers cold = {NULL, NULL};
 	bool		ok = true;
 
 	if (segment->ids == NULL)
@@ -357,15 +416,15 @@ stage_entry(const gpuvec_view_entry *entry, gpuvec_stage *stage, uint16_t *row_i
 			return false;
 		readable.ids = device_ids;
 	}
+	ok = read_cold(segment, &cold, error);
 	for (uint32_t i = 0; ok && i < segment->nrows; i++)
 	{
 		uint32_t	row = segment->by_tid[i];
 
-		if (!gpuvec_entry_live(entry, row))
-			continue;
-		gpuvec_segment_row(&readable, row, row_ids);
-		ok = gpuvec_stage_add(stage, segment->tid[row], row_ids, segment->len[row], false, error);
+		if (gpuvec_entry_live(entry, row))
+			ok = stage_row(&readable, row, &cold, stage, row_ids, error);
 	}
+	free_cold(&cold);
 	free(device_ids);
 	return ok;
 }
@@ -373,9 +432,9 @@ stage_entry(const gpuvec_view_entry *entry, gpuvec_stage *stage, uint16_t *row_i
 bool
 gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first, gpuvec_stage *stage, gpuvec_error *error)
 {
-	uint16_t   *row_ids = malloc(GPUVEC_MAX_IDS * sizeof(uint16_t));
-	bool		ok = row_ids != NULL || gpuvec_fail_memory(error,
-														   GPUVEC_MAX_IDS * sizeof(uint16_t));
+	size_t		bytes = gpuvec_packed_bytes(GPUVEC_MAX_IDS, GPUVEC_MAX_IDS) + sizeof(uint32_t);
+	uint16_t   *row_ids = malloc(bytes);
+	bool		ok = row_ids != NULL || gpuvec_fail_memory(error, bytes);
 
 	for (uint32_t i = first; ok && i < draft->n; i++)
 		ok = stage_entry(&draft->entries[i], stage, row_ids, error);

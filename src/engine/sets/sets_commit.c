@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #include "engine/sets/draft.h"
+#include "engine/sets/renumber.h"
 #include "engine/sets/sets_mirror.h"
 
 /* Most rows are dead if more than 6 of 10 are */
@@ -41,7 +42,8 @@ charge_progress(void *arg, size_t built, size_t staged, gpuvec_error *error)
 	size_t		bytes = built;
 
 	if (!on_device)
-		bytes += staged + sets->message_bytes + sets->base.npages * GPUVEC_PAGE_BYTES;
+		bytes += staged + sets->message_bytes + gpuvec_sets_new_numbers_bytes(sets) +
+			sets->base.npages * GPUVEC_PAGE_BYTES;
 
 	/*
 	 * the rows taken are charged already, as segments: charge only more than
@@ -238,6 +240,50 @@ load_view(gpuvec_sets_update *sets, uint32_t nblocks, uint64_t fresh, gpuvec_dra
 	return sets->view != NULL;
 }
 
+/* Charge what numbering ids takes, besides the staged rows */
+static bool
+charge_numbering(void *arg, size_t bytes, gpuvec_error *error)
+{
+	gpuvec_update *update = arg;
+
+	return gpuvec_store_charge(update->store, update->mirror, &update->mirror->updating,
+							   gpuvec_sets_bytes_taken(update) + bytes, true, error);
+}
+
+/*
+ * The numbers of ids that the update's rows get; NULL: they keep their ids.
+ * Where no row has any yet, the frequent ids are to be hot.
+ */
+static bool
+choose_numbers(gpuvec_sets_update *sets, gpuvec_error *error)
+{
+	const gpuvec_sets_mirror *mirror = (const gpuvec_sets_mirror *) sets->base.mirror;
+	bool		wide = gpuvec_stage_cold(sets->stage) > 0;
+
+	if (!sets->base.load && mirror->id_numbers)
+		sets->id_numbers = gpuvec_id_numbers_ref(mirror->id_numbers);
+	else if (wide)
+		sets->id_numbers = sets->base.load || mirror->view->nrows == 0 ?
+			gpuvec_renumber_map(sets->stage, charge_numbering, sets, error) :
+			gpuvec_id_numbers_narrow(error);
+	return sets->id_numbers || !wide;
+}
+
+/*
+ * Number the ids of the staged rows.  Numbers that new ids get stay theirs,
+ * even if the update fails.
+ */
+static bool
+number_rows(gpuvec_sets_update *sets, gpuvec_error *error)
+{
+	if (!choose_numbers(sets, error))
+		return false;
+	return sets->id_numbers == NULL ||
+		(gpuvec_update_charge(&sets->base, error) &&
+		 gpuvec_renumber_rows(&sets->stage, sets->id_numbers, error) &&
+		 gpuvec_update_charge(&sets->base, error));
+}
+
 bool
 gpuvec_sets_prepare(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 {
@@ -246,6 +292,8 @@ gpuvec_sets_prepare(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error
 	uint64_t	fresh = gpuvec_stage_rows(sets->stage);
 	bool		ok;
 
+	if (!number_rows(sets, error))
+		return false;
 	for (uint64_t i = update->npages; i > 0 && update->pages[i - 1].block >= nblocks; i--)
 		fresh -= update->pages[i - 1].nrows;
 	ok = update->load ? load_view(sets, nblocks, fresh, &draft, error) :

@@ -23,6 +23,7 @@ static void
 sets_drop(gpuvec_mirror *mirror)
 {
 	gpuvec_view_unref(((gpuvec_sets_mirror *) mirror)->view);
+	gpuvec_id_numbers_unref(((gpuvec_sets_mirror *) mirror)->id_numbers);
 }
 
 static bool
@@ -31,14 +32,18 @@ sets_on_device(const gpuvec_mirror *mirror)
 	return mirror->device->backend->on_device;
 }
 
-/* Bytes of the view and its segments */
+/* Bytes of the view, its segments and the numbers of its ids */
 static void
 sets_bytes(const gpuvec_mirror *mirror, const gpuvec_update *update, size_t *host, size_t *device)
 {
 	const gpuvec_view *view = update ? ((const gpuvec_sets_update *) update)->view :
 		((const gpuvec_sets_mirror *) mirror)->view;
+	gpuvec_id_numbers *numbers = update ? ((const gpuvec_sets_update *) update)->id_numbers :
+		((const gpuvec_sets_mirror *) mirror)->id_numbers;
 
 	*host = sizeof(*view) + view->nentries * sizeof(gpuvec_view_entry);
+	if (numbers)
+		*host += gpuvec_id_numbers_bytes(numbers);
 	*device = 0;
 	for (uint32_t i = 0; i < view->nentries; i++)
 	{
@@ -66,7 +71,9 @@ sets_end(gpuvec_update *update)
 	gpuvec_sets_update *sets = (gpuvec_sets_update *) update;
 
 	gpuvec_view_unref(sets->view);
+	gpuvec_id_numbers_unref(sets->id_numbers);
 	gpuvec_stage_free(sets->stage);
+	free(sets->packed);
 	gpuvec_sets_free_messages(sets);
 	free(sets->messages);
 }
@@ -88,18 +95,24 @@ gpuvec_sets_set_view(gpuvec_sets_mirror *mirror, gpuvec_view *view)
 	mirror->base.nids = view->nids;
 }
 
-/* Publish the update's view.  The update keeps the replaced one. */
+/*
+ * Publish the update's view, and the numbers of ids that its rows have.  The
+ * update keeps the replaced ones.
+ */
 static void
 sets_publish(gpuvec_update *update)
 {
 	gpuvec_sets_update *sets = (gpuvec_sets_update *) update;
 	gpuvec_sets_mirror *mirror = (gpuvec_sets_mirror *) update->mirror;
 	gpuvec_view *old = mirror->view;
+	gpuvec_id_numbers *old_numbers = mirror->id_numbers;
 
 	gpuvec_sets_set_view(mirror, sets->view);
+	mirror->id_numbers = sets->id_numbers;
 	mirror->sorted_rows = sets->sorted_rows;
 	gpuvec_merger_look(update->store, mirror);
 	sets->view = old;
+	sets->id_numbers = old_numbers;
 }
 
 const gpuvec_mirror_kind gpuvec_sets_kind = {
@@ -159,6 +172,7 @@ gpuvec_sets_open(gpuvec_store *store, const gpuvec_mirror_key *key, const void *
 	{
 		reader->device = mirror->device;
 		reader->view = gpuvec_view_ref(sets->view);
+		reader->id_numbers = gpuvec_id_numbers_ref(sets->id_numbers);
 		reader->numbers = gpuvec_page_numbers_ref(mirror->numbers);
 		gpuvec_store_use(mirror, nqueries);
 	}
@@ -169,7 +183,9 @@ void
 gpuvec_sets_close(gpuvec_sets_reader *reader)
 {
 	gpuvec_view_unref(reader->view);
+	gpuvec_id_numbers_unref(reader->id_numbers);
 	gpuvec_page_numbers_unref(reader->numbers);
 	reader->view = NULL;
+	reader->id_numbers = NULL;
 	reader->numbers = NULL;
 }

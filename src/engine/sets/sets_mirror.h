@@ -7,6 +7,8 @@
  * sets_rows.c		taking rows
  * sets_commit.c	the view that an update publishes
  * stage.c			rows that wait to be built into segments
+ * id_numbers.c		the numbers of ids, if some are above 65,535
+ * renumber.c		from the ids of staged rows to numbers
  * draft.c			a view under construction
  * merge.c			merging segments in the background
  * merge_choose.c	which segments are merged
@@ -23,6 +25,7 @@
 #ifndef GPUVEC_SETS_MIRROR_H
 #define GPUVEC_SETS_MIRROR_H
 
+#include "engine/sets/id_numbers.h"
 #include "engine/sets/merge_choose.h"
 #include "engine/sets/stage.h"
 #include "engine/store/mirror_kind.h"
@@ -40,6 +43,9 @@ typedef struct gpuvec_sets_mirror
 												 * number of its look */
 	uint32_t	most_merged;	/* a merge takes at most so many large
 								 * segments */
+	gpuvec_id_numbers *id_numbers;	/* of the ids of the view's rows; NULL: all
+									 * rows are narrow, and have their ids as
+									 * numbers */
 } gpuvec_sets_mirror;
 
 typedef struct gpuvec_sets_update
@@ -52,8 +58,11 @@ typedef struct gpuvec_sets_update
 	size_t		message_bytes;	/* bytes of all messages */
 	uint64_t	lent;			/* staged rows that are in messages */
 
-	/* for publishing; afterwards view is the replaced one */
+	uint16_t   *packed;			/* ids of a wide row, while it is staged */
+
+	/* for publishing; afterwards both are the replaced ones */
 	gpuvec_view *view;
+	gpuvec_id_numbers *id_numbers;	/* see gpuvec_sets_mirror */
 	uint64_t	sorted_rows;
 } gpuvec_sets_update;
 
@@ -70,6 +79,7 @@ typedef struct gpuvec_sets_reader
 	gpuvec_state state;
 	gpuvec_device *device;
 	gpuvec_view *view;			/* NULL: not ready, or not fresh */
+	gpuvec_id_numbers *id_numbers;	/* of the view; see gpuvec_sets_mirror */
 	gpuvec_page_numbers *numbers;
 } gpuvec_sets_reader;
 
@@ -97,8 +107,15 @@ extern void gpuvec_sets_close(gpuvec_sets_reader *reader);
  */
 extern void gpuvec_sets_set_view(gpuvec_sets_mirror *mirror, gpuvec_view *view);
 
-/* sets_rows.c: true if ids are ascending and distinct */
+/*
+ * sets_rows.c: true if ids are ascending and distinct.  Those of wide rows and
+ * queries are uint32_t, and need not be aligned.
+ */
 extern bool gpuvec_sets_ids_valid(const uint16_t *ids, uint32_t len);
+extern bool gpuvec_sets_wide_ids_valid(const void *ids, uint32_t len);
+
+/* Bytes of the numbers of ids that an update has made anew */
+extern size_t gpuvec_sets_new_numbers_bytes(const gpuvec_sets_update *sets);
 
 /* sets_rows.c and sets_commit.c: functions of the kind */
 extern size_t gpuvec_sets_take_row(gpuvec_update *update, uint64_t tid, const char *from,

@@ -43,20 +43,76 @@ gpuvec_sets_ids_valid(const uint16_t *ids, uint32_t len)
 	return (half[0] | half[1] | wrong) == 0;
 }
 
+bool
+gpuvec_sets_wide_ids_valid(const void *ids, uint32_t len)
+{
+	uint32_t	before = 0;
+	bool		ok = true;
+
+	for (uint32_t i = 0; i < len; i++)
+	{
+		uint32_t	id;
+
+		memcpy(&id, (const char *) ids + i * sizeof(id), sizeof(id));
+		ok &= i == 0 || before < id;
+		before = id;
+	}
+	return ok;
+}
+
+/* Stage a wide row, in the form of rows with cold numbers (renumber.c) */
+static bool
+stage_wide(gpuvec_sets_update *sets, uint64_t tid, const uint32_t *ids, uint32_t len,
+		   gpuvec_error *error)
+{
+	size_t		bytes = gpuvec_packed_bytes(GPUVEC_MAX_IDS, GPUVEC_MAX_IDS) + sizeof(uint32_t);
+	gpuvec_source_row staged = {.tid = tid};
+
+	if (!sets->base.mirror->device->backend->takes_cold)
+		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
+						   "ids above %d cannot be searched on a GPU", GPUVEC_MAX_ID);
+	if (sets->packed == NULL)
+		sets->packed = malloc(bytes);
+	if (sets->packed == NULL)
+		return gpuvec_fail_memory(error, bytes);
+	gpuvec_pack_numbers(ids, len, sets->packed, &staged);
+	return gpuvec_stage_add(sets->stage, &staged, false, error);
+}
+
+/* Take a wide row of a page; returns its bytes, or 0 on failure */
+static size_t
+take_wide_row(gpuvec_sets_update *sets, uint64_t tid, const char *from, const char *end,
+			  uint32_t len, gpuvec_error *error)
+{
+	const uint32_t *ids = (const uint32_t *) (from + sizeof(gpuvec_row));
+
+	if (len > GPUVEC_MAX_IDS || (size_t) (end - from) < gpuvec_wide_row_bytes(len))
+		return gpuvec_update_bad_pages(error, "A row is cut off.");
+	if (!gpuvec_sets_wide_ids_valid(ids, len))
+		return gpuvec_update_bad_pages(error, "Ids are not in order.");
+	return stage_wide(sets, tid, ids, len, error) ? gpuvec_wide_row_bytes(len) : 0;
+}
+
 size_t
 gpuvec_sets_take_row(gpuvec_update *update, uint64_t tid, const char *from, const char *end,
 					 bool lasts, gpuvec_error *error)
 {
 	gpuvec_sets_update *sets = (gpuvec_sets_update *) update;
 	const uint16_t *ids = (const uint16_t *) (from + sizeof(gpuvec_row));
+	gpuvec_source_row staged = {.tid = tid, .ids = ids};
 	gpuvec_row	row;
 
 	memcpy(&row, from, sizeof(row));
+	if (row.wide > 1)
+		return gpuvec_update_bad_pages(error, "A row is neither narrow nor wide.");
+	if (row.wide)
+		return take_wide_row(sets, tid, from, end, row.len, error);
 	if (row.len > GPUVEC_MAX_IDS || (size_t) (end - from) < gpuvec_row_bytes(row.len))
 		return gpuvec_update_bad_pages(error, "A row is cut off.");
 	if (!gpuvec_sets_ids_valid(ids, row.len))
 		return gpuvec_update_bad_pages(error, "Ids are not in order.");
-	if (!gpuvec_stage_add(sets->stage, tid, ids, row.len, lasts, error))
+	staged.len = row.len;
+	if (!gpuvec_stage_add(sets->stage, &staged, lasts, error))
 		return 0;
 	return gpuvec_row_bytes(row.len);
 }
@@ -65,9 +121,14 @@ bool
 gpuvec_sets_take_fed(gpuvec_update *update, const gpuvec_fed_row *row, gpuvec_error *error)
 {
 	const gpuvec_feed_record *record = row->record;
+	gpuvec_source_row staged = {
+		.tid = row->tid, .len = record->len, .ids = (const uint16_t *) (record + 1)
+	};
 
-	return gpuvec_stage_add(((gpuvec_sets_update *) update)->stage, row->tid,
-							(const uint16_t *) (record + 1), record->len, true, error);
+	if (record->wide)
+		return stage_wide((gpuvec_sets_update *) update, row->tid, (const uint32_t *) (record + 1),
+						  record->len / 2, error);
+	return gpuvec_stage_add(((gpuvec_sets_update *) update)->stage, &staged, true, error);
 }
 
 void
@@ -79,6 +140,15 @@ gpuvec_sets_free_messages(gpuvec_sets_update *sets)
 	sets->message_bytes = 0;
 }
 
+size_t
+gpuvec_sets_new_numbers_bytes(const gpuvec_sets_update *sets)
+{
+	const gpuvec_sets_mirror *mirror = (const gpuvec_sets_mirror *) sets->base.mirror;
+
+	return sets->id_numbers && sets->id_numbers != mirror->id_numbers ?
+		gpuvec_id_numbers_bytes(sets->id_numbers) : 0;
+}
+
 /*
  * On a device, charge what the rows will take as segments.  On the CPU,
  * charge the larger of that and what they take while staged, plus the pages.
@@ -88,11 +158,12 @@ gpuvec_sets_bytes_taken(const gpuvec_update *update)
 {
 	const gpuvec_sets_update *sets = (const gpuvec_sets_update *) update;
 	size_t		staged = gpuvec_stage_bytes(sets->stage) + sets->message_bytes;
+	size_t		numbers = gpuvec_sets_new_numbers_bytes(sets);
 	size_t		estimate = gpuvec_stage_estimate(sets->stage);
 
 	if (update->mirror->device->backend->on_device)
 		return estimate;
-	return (staged > estimate ? staged : estimate) + update->npages * GPUVEC_PAGE_BYTES;
+	return (staged > estimate ? staged : estimate) + numbers + update->npages * GPUVEC_PAGE_BYTES;
 }
 
 /*

@@ -20,7 +20,11 @@
  * block too can be freed soon after its first row went to a segment.
  *
  * A staged row is a header of 8 bytes and its ids, padded to a multiple of 4
- * bytes.
+ * bytes.  If some are cold, their number comes between.
+ *
+ * Rows are staged with their ids as the pages have them, where ids of 16 bits
+ * count as hot.  If the mirror has numbers for ids, the stage is drained into
+ * another one, of rows with numbers (renumber.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -69,6 +73,10 @@
 /* Bytes of a row in a segment, besides its chunks of ids */
 #define ROW_BYTES		14
 
+/* Bytes of a cold number, and of a row that has some, besides these */
+#define COLD_BYTES		6
+#define COLD_ROW_BYTES	4
+
 /*
  * On the CPU, threads share a search by segments, so small mirrors are cut
  * into more segments, but not into ones of less than FEWEST_ROWS rows
@@ -79,8 +87,11 @@
 typedef struct staged_row
 {
 	uint32_t	block;
-	uint32_t	line_len;		/* line pointer number << 17 | number of ids */
+	uint32_t	line_len;		/* line << 17 | number of ids, and STAGED_COLD */
 } staged_row;
+
+/* The row has cold ids; lines are below 2^12 */
+#define STAGED_COLD	(UINT32_C(1) << 31)
 
 #define LEN_BITS	17
 #define LEN_MASK	((UINT32_C(1) << LEN_BITS) - 1)
@@ -117,6 +128,7 @@ typedef struct row_class
 struct gpuvec_stage
 {
 	uint64_t	nrows;
+	uint64_t	ncold;			/* cold ids of all rows */
 	size_t		bytes;
 	size_t		estimate;
 	uint64_t	lent;			/* first rows whose ids were not copied */
@@ -227,9 +239,9 @@ class_of(uint32_t len)
 
 /* Bytes of a staged row */
 static inline size_t
-staged_bytes(uint32_t len)
+staged_bytes(uint32_t len, uint32_t ncold)
 {
-	return sizeof(staged_row) + (((size_t) len * sizeof(uint16_t) + 3) & ~(size_t) 3);
+	return sizeof(staged_row) + (ncold > 0 ? sizeof(ncold) : 0) + gpuvec_packed_bytes(len, ncold);
 }
 
 /* A new block for a group of classes */
@@ -335,21 +347,36 @@ new_row(gpuvec_stage *stage, row_class *class, size_t bytes, gpuvec_error *error
 	return row;
 }
 
+/* Copy a row's ids.  A narrow row's need not be padded, so none is read. */
+static inline void
+copy_ids(void *to, const gpuvec_source_row *from)
+{
+	if (from->ncold > 0)
+		memcpy(to, from->ids, gpuvec_packed_bytes(from->len, from->ncold));
+	else if (from->len > 0)
+		memcpy(to, from->ids, from->len * sizeof(uint16_t));
+}
+
 /* Add a copy of a row to a class */
 static bool
-add_row(gpuvec_stage *stage, row_class *class, uint64_t tid, const uint16_t *ids, uint32_t len,
-		gpuvec_error *error)
+add_row(gpuvec_stage *stage, row_class *class, const gpuvec_source_row *from, gpuvec_error *error)
 {
-	staged_row *row = new_row(stage, class, staged_bytes(len), error);
+	staged_row *row = new_row(stage, class, staged_bytes(from->len, from->ncold), error);
 
 	if (row == NULL)
 		return false;
-	row->block = gpuvec_tid_block(tid);
-	row->line_len = (uint32_t) gpuvec_tid_line(tid) << LEN_BITS | len;
-	if (len > 0)
-		memcpy(row + 1, ids, len * sizeof(uint16_t));
-	class->unsorted |= class->nrows > 0 && tid <= class->last_tid;
-	class->last_tid = tid;
+	row->block = gpuvec_tid_block(from->tid);
+	row->line_len = (uint32_t) gpuvec_tid_line(from->tid) << LEN_BITS | from->len;
+	if (from->ncold > 0)
+	{
+		row->line_len |= STAGED_COLD;
+		*(uint32_t *) (row + 1) = from->ncold;
+		copy_ids((uint32_t *) (row + 1) + 1, from);
+	}
+	else
+		copy_ids(row + 1, from);
+	class->unsorted |= class->nrows > 0 && from->tid <= class->last_tid;
+	class->last_tid = from->tid;
 	class->nrows++;
 	return true;
 }
@@ -383,28 +410,26 @@ take_first(gpuvec_stage *stage)
 
 /* Add one of the first rows; its ids are copied unless `last` */
 static bool
-add_first(gpuvec_stage *stage, uint64_t tid, const uint16_t *ids, uint32_t len, bool last,
-		  gpuvec_error *error)
+add_first(gpuvec_stage *stage, const gpuvec_source_row *from, bool last, gpuvec_error *error)
 {
 	row_class  *class = &stage->classes[FIRST_CLASS];
+	const uint16_t *ids = from->ids;
 	gpuvec_source_row *first;
 
 	if (class->nrows == stage->first_room && !reserve_first(stage, error))
 		return false;
 	if (!last)
 	{
-		staged_row *row = new_row(stage, class, staged_bytes(len), error);
+		staged_row *row = new_row(stage, class, staged_bytes(from->len, from->ncold), error);
 
 		if (row == NULL)
 			return false;
-		if (len > 0)
-			memcpy(row + 1, ids, len * sizeof(uint16_t));
+		copy_ids(row + 1, from);
 		ids = (const uint16_t *) (row + 1);
 	}
 	stage->lent += last;
 	first = &stage->first[class->nrows++];
-	first->tid = tid;
-	first->len = len;
+	*first = *from;
 	first->ids = ids;
 	return true;
 }
@@ -416,9 +441,15 @@ read_row(const char *from, gpuvec_source_row *row)
 	const staged_row *staged = (const staged_row *) from;
 
 	row->len = staged->line_len & LEN_MASK;
-	row->tid = gpuvec_tid(staged->block, staged->line_len >> LEN_BITS);
+	row->ncold = 0;
+	row->tid = gpuvec_tid(staged->block, (staged->line_len & ~STAGED_COLD) >> LEN_BITS);
 	row->ids = (const uint16_t *) (staged + 1);
-	return staged_bytes(row->len);
+	if (staged->line_len & STAGED_COLD)
+	{
+		row->ncold = *(const uint32_t *) (staged + 1);
+		row->ids += sizeof(row->ncold) / sizeof(uint16_t);
+	}
+	return staged_bytes(row->len, row->ncold);
 }
 
 /*
@@ -433,8 +464,7 @@ spread_rows(gpuvec_stage *stage, gpuvec_error *error)
 	{
 		const gpuvec_source_row *row = &stage->first[i];
 
-		if (!add_row(stage, &stage->classes[class_of(row->len)], row->tid, row->ids, row->len,
-					 error))
+		if (!add_row(stage, &stage->classes[class_of(row->len)], row, error))
 			return false;
 	}
 	free(take_first(stage));
@@ -445,18 +475,96 @@ spread_rows(gpuvec_stage *stage, gpuvec_error *error)
 	return true;
 }
 
+/* Bytes that a row takes in a segment */
+static inline size_t
+segment_bytes(const gpuvec_source_row *row)
+{
+	uint32_t	hot = row->len - row->ncold;
+	size_t		bytes = ROW_BYTES +
+		(hot + GPUVEC_CHUNK_IDS - 1) / GPUVEC_CHUNK_IDS * GPUVEC_CHUNK_IDS * sizeof(uint16_t);
+
+	return row->ncold > 0 ? bytes + COLD_ROW_BYTES + (size_t) row->ncold * COLD_BYTES : bytes;
+}
+
 bool
-gpuvec_stage_add(gpuvec_stage *stage, uint64_t tid, const uint16_t *ids, uint32_t len,
-				 bool last, gpuvec_error *error)
+gpuvec_stage_add(gpuvec_stage *stage, const gpuvec_source_row *row, bool last,
+				 gpuvec_error *error)
 {
 	if (stage->nrows == FIRST_ROWS && !stage->spread && !spread_rows(stage, error))
 		return false;
-	if (!(stage->spread ? add_row(stage, &stage->classes[class_of(len)], tid, ids, len, error) :
-		  add_first(stage, tid, ids, len, last, error)))
+	if (!(stage->spread ? add_row(stage, &stage->classes[class_of(row->len)], row, error) :
+		  add_first(stage, row, last, error)))
 		return false;
 	stage->nrows++;
-	stage->estimate += ROW_BYTES +
-		(len + GPUVEC_CHUNK_IDS - 1) / GPUVEC_CHUNK_IDS * GPUVEC_CHUNK_IDS * sizeof(uint16_t);
+	stage->ncold += row->ncold;
+	stage->estimate += segment_bytes(row);
+	return true;
+}
+
+uint64_t
+gpuvec_stage_cold(const gpuvec_stage *stage)
+{
+	return stage->ncold;
+}
+
+/* Visit the rows of a chunk */
+static bool
+visit_chunk(const stage_chunk *chunk, gpuvec_row_visitor visit, void *arg, gpuvec_error *error)
+{
+	gpuvec_source_row row;
+
+	for (size_t offset = 0; offset < chunk->used;)
+	{
+		offset += read_row(chunk->data + offset, &row);
+		if (!visit(arg, &row, error))
+			return false;
+	}
+	return true;
+}
+
+bool
+gpuvec_stage_visit(const gpuvec_stage *stage, gpuvec_row_visitor visit, void *arg,
+				   gpuvec_error *error)
+{
+	if (!stage->spread)
+	{
+		for (uint64_t i = 0; i < stage->nrows; i++)
+			if (!visit(arg, &stage->first[i], error))
+				return false;
+		return true;
+	}
+	for (int class = 0; class < NCLASSES; class++)
+		for (const stage_chunk *chunk = stage->classes[class].first; chunk; chunk = chunk->next)
+			if (!visit_chunk(chunk, visit, arg, error))
+				return false;
+	return true;
+}
+
+/* Visit the rows of a class's first chunk, and free it */
+static bool
+drain_chunk(gpuvec_stage *stage, row_class *class, gpuvec_row_visitor visit, void *arg,
+			gpuvec_error *error)
+{
+	stage_chunk *chunk = class->first;
+	bool		ok = visit_chunk(chunk, visit, arg, error);
+
+	class->first = chunk->next;
+	if (class->first == NULL)
+		class->last = NULL;
+	chunk->next = NULL;
+	free_chunks(stage, chunk);
+	return ok;
+}
+
+bool
+gpuvec_stage_drain(gpuvec_stage *stage, gpuvec_row_visitor visit, void *arg, gpuvec_error *error)
+{
+	if (!stage->spread)
+		return gpuvec_stage_visit(stage, visit, arg, error);
+	for (int class = 0; class < NCLASSES; class++)
+		while (stage->classes[class].first)
+			if (!drain_chunk(stage, &stage->classes[class], visit, arg, error))
+				return false;
 	return true;
 }
 

@@ -37,8 +37,22 @@ extern void gpuvec_stage_free(gpuvec_stage *stage);
  * Add a row.  Its ids are copied, except that if `last`, they stay valid
  * until the stage is freed, and the stage may refer to them.
  */
-extern bool gpuvec_stage_add(gpuvec_stage *stage, uint64_t tid, const uint16_t *ids,
-							 uint32_t len, bool last, gpuvec_error *error);
+extern bool gpuvec_stage_add(gpuvec_stage *stage, const gpuvec_source_row *row, bool last,
+							 gpuvec_error *error);
+
+/* Number of cold ids in all rows */
+extern uint64_t gpuvec_stage_cold(const gpuvec_stage *stage);
+
+/*
+ * Call visit for all rows, until it returns false.  drain: frees the memory of
+ * the rows on the way, as far as it goes; then the stage can only be freed.
+ */
+typedef bool (*gpuvec_row_visitor) (void *arg, const gpuvec_source_row *row, gpuvec_error *error);
+
+extern bool gpuvec_stage_visit(const gpuvec_stage *stage, gpuvec_row_visitor visit, void *arg,
+							   gpuvec_error *error);
+extern bool gpuvec_stage_drain(gpuvec_stage *stage, gpuvec_row_visitor visit, void *arg,
+							   gpuvec_error *error);
 
 extern uint64_t gpuvec_stage_rows(const gpuvec_stage *stage);
 

@@ -21,7 +21,7 @@
  *	- Rows of a feed, which come without their pages: take_fed of the kind,
  *	  and prepare, which buries what was under their line pointers
  *	  (update_rows.c).
- *	- More columns of a row, wider ids: take_row of the kind, and its layout.
+ *	- More columns of a row: take_row of the kind, and its layout.
  *	- Rows on several devices: gpuvec_mirror.device becomes a list, which
  *	  bytes fills for each, and the kind's readers merge answers.
  *

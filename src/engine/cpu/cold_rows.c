@@ -1,0 +1,189 @@
+/*-------------------------------------------------------------------------
+ *
+ * cold_rows.c
+ *	  Rows that share a cold number with a query.
+ *
+ * Tiles and inverted lists hold hot numbers only, so scans and lists count the
+ * hot numbers that a row shares with the query.  Let C be the live rows that
+ * share a cold number with it: the union of its cold postings.  What scans and
+ * lists count is all that a row outside C shares, but too little for a row in
+ * C.  So a search has two parts:
+ *
+ *	1. Before all else, the rows of C are found in the postings.  Each is
+ *	   counted exactly, its cold numbers by the postings and its hot ones in
+ *	   its tile, and offered.
+ *	2. Scans and lists offer the other rows.  best_offer() leaves out those of
+ *	   C, before they get into a heap, lower a bound or count as candidates.
+ *
+ * So every row is offered at most once, with its exact count, and with the
+ * true lengths of row and query.  All that holds for a search without cold
+ * numbers then holds for this one, whatever its conditions are (a least score,
+ * only rows behind a position): a heap has the k best of the rows that were
+ * offered to it, and a bound is the key of the k-th of k rows that qualify.
+ *
+ * Scans and lists skip rows of which gpuvec_need says that they share too few
+ * numbers.  They compare it with the count of hot numbers, which for a row
+ * outside C is the whole count, and for a row in C does not matter.
+ *
+ * Leaving rows of C out afterwards instead, from the k best by hot numbers,
+ * would be wrong.  With hot numbers alone, a row of C may seem to come behind
+ * the position that it comes before in truth, and take the place of another.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/cpu/cold_rows.h"
+#include "engine/cpu/scan_lone.h"
+
+/* State while the rows of C are found */
+typedef struct cold_search_state
+{
+	const gpuvec_topk_query *query;
+	cold_rows  *cold;
+	best_rows  *best;
+	lone_scan  *scan;			/* the query's hot numbers, as a bitmap */
+	uint32_t   *count;			/* [GPUVEC_SEGMENT_ROWS] cold numbers that
+								 * rows share; all 0 between segments */
+	uint16_t   *found;			/* [GPUVEC_SEGMENT_ROWS] rows with a count */
+	uint32_t	nfound;
+} cold_search_state;
+
+/* Double the room for tids */
+static bool
+grow(cold_rows *cold)
+{
+	uint64_t	nslots = cold->slots ? (cold->mask + 1) * 2 : 256;
+	uint64_t   *old = cold->slots;
+	uint64_t	nold = old ? cold->mask + 1 : 0;
+
+	cold->slots = malloc(nslots * sizeof(uint64_t));
+	if (cold->slots == NULL)
+	{
+		cold->slots = old;
+		return false;
+	}
+	memset(cold->slots, 0xFF, nslots * sizeof(uint64_t));
+	cold->mask = nslots - 1;
+	for (uint64_t i = 0; i < nold; i++)
+		if (old[i] != COLD_FREE)
+			cold->slots[cold_slot(cold, old[i])] = old[i];
+	free(old);
+	return true;
+}
+
+/* Add a row; no row comes twice */
+static bool
+add_tid(cold_rows *cold, uint64_t tid)
+{
+	if ((cold->slots == NULL || cold->n * 2 > cold->mask) && !grow(cold))
+		return false;
+	cold->slots[cold_slot(cold, tid)] = tid;
+	cold->n++;
+	return true;
+}
+
+/* Count the cold numbers that the segment's rows share with the query */
+static void
+count_postings(cold_search_state *s, const gpuvec_segment *segment)
+{
+	const gpuvec_topk_query *query = s->query;
+
+	s->nfound = 0;
+	for (uint32_t i = 0; i < query->ncold; i++)
+	{
+		uint64_t	at = gpuvec_segment_find_cold(segment, query->cold[i]);
+
+		for (; at < segment->ncold && segment->cold_number[at] == query->cold[i]; at++)
+		{
+			uint16_t	row = segment->cold_row[at];
+
+			if (s->count[row]++ == 0)
+				s->found[s->nfound++] = row;
+		}
+	}
+}
+
+/*
+ * Offer a row that shares `count` cold numbers, unless it cannot be good
+ * enough even if it shares all hot ones
+ */
+static void
+offer_row(const cold_search_state *s, const gpuvec_segment *segment, uint32_t row, uint32_t count)
+{
+	uint32_t	len = segment->len[row];
+	uint32_t	hot = gpuvec_hot_len(segment, row);
+	uint32_t	most = count + (hot < s->query->len ? hot : s->query->len);
+
+	if (most < gpuvec_need(s->best->shared->measure, gpuvec_query_len(s->query), len,
+						   bound_score(s->best->shared)))
+		return;
+	count += lone_count(s->scan->bitmap, segment, row, hot);
+	best_offer(s->best, count, len, segment->tid[row]);
+}
+
+/* Offer and note the rows of C of one segment */
+static bool
+search_entry(cold_search_state *s, const gpuvec_view_entry *entry)
+{
+	const gpuvec_segment *segment = entry->segment;
+	bool		ok = true;
+
+	count_postings(s, segment);
+	for (uint32_t i = 0; i < s->nfound; i++)
+	{
+		uint32_t	row = s->found[i];
+
+		if (ok && gpuvec_entry_live(entry, row))
+		{
+			offer_row(s, segment, row, s->count[row]);
+			ok = add_tid(s->cold, segment->tid[row]);
+		}
+		s->count[row] = 0;
+	}
+	return ok;
+}
+
+static bool
+is_canceled(const gpuvec_topk_query *query)
+{
+	return query->canceled && __atomic_load_n(query->canceled, __ATOMIC_RELAXED);
+}
+
+bool
+cold_search(const gpuvec_view *view, cpu_query *query, best_rows *best)
+{
+	cold_search_state s = {
+		.query = query->query, .cold = calloc(1, sizeof(cold_rows)), .best = best,
+		.scan = calloc(1, sizeof(lone_scan)),
+		.count = calloc(GPUVEC_SEGMENT_ROWS, sizeof(uint32_t)),
+		.found = malloc(GPUVEC_SEGMENT_ROWS * sizeof(uint16_t))
+	};
+	bool		ok = s.cold && s.scan && s.count && s.found;
+
+	if (ok)
+		lone_set_query(s.scan, s.query);
+	for (uint32_t i = 0; ok && i < view->nentries && !is_canceled(s.query); i++)
+		if (view->entries[i].segment->ncold > 0)
+			ok = search_entry(&s, &view->entries[i]);
+	free(s.scan);
+	free(s.count);
+	free(s.found);
+
+	/* not before: the rows of C themselves have to be offered */
+	if (ok && s.cold->n > 0)
+		query->cold = s.cold;
+	else
+		cold_free(s.cold);
+	return ok && !best->failed;
+}
+
+void
+cold_free(cold_rows *cold)
+{
+	if (cold == NULL)
+		return;
+	free(cold->slots);
+	free(cold);
+}

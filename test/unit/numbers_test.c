@@ -1,0 +1,517 @@
+/*-------------------------------------------------------------------------
+ *
+ * numbers_test.c
+ *	  Test of the numbers of ids, against a plain array, and of segments with
+ *	  cold numbers, against the rows that they were built from.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/backend.h"
+#include "engine/sets/draft.h"
+#include "engine/sets/renumber.h"
+
+static long passed = 0;
+static long failed = 0;
+static uint64_t seed = 88172645463325252u;
+
+/* xorshift64 (Marsaglia 2003) */
+static uint32_t
+random32(void)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return (uint32_t) (seed >> 24);
+}
+
+static void
+check(bool ok, const char *what)
+{
+	if (ok)
+		passed++;
+	else
+	{
+		failed++;
+		printf("not ok - %s\n", what);
+	}
+}
+
+/* Ids at all ends, and others; few enough that they come again */
+static uint32_t
+random_id(void)
+{
+	static const uint32_t ends[] = {
+		0, 1, 65534, 65535, 65536, 65537, INT32_MAX, UINT32_C(0x80000000), UINT32_MAX - 1, UINT32_MAX
+	};
+
+	switch (random32() % 4)
+	{
+		case 0:
+			return ends[random32() % 10];
+		case 1:
+			return random32() % 3000;
+		case 2:
+			return 65000 + random32() % 3000;
+		default:
+			return UINT32_MAX - random32() % (random32() % 20000 + 1);
+	}
+}
+
+/* What a map should say: ids in the order of their numbers */
+typedef struct plain_map
+{
+	uint32_t   *ids;
+	uint32_t   *counts;
+	uint32_t	n;
+	uint32_t	first;			/* number of ids[0] */
+} plain_map;
+
+/* The place of an id, which is added if it is not there and `add` */
+static uint32_t
+place_of(plain_map *m, uint32_t id, bool add)
+{
+	for (uint32_t i = 0; i < m->n; i++)
+		if (m->ids[i] == id)
+			return i;
+	if (!add)
+		return UINT32_MAX;
+	m->ids = realloc(m->ids, (m->n + 1) * sizeof(uint32_t));
+	m->counts = realloc(m->counts, (m->n + 1) * sizeof(uint32_t));
+	m->ids[m->n] = id;
+	m->counts[m->n] = 0;
+	return m->n++;
+}
+
+/* Sort by count and id */
+static void
+sort_map(plain_map *m)
+{
+	for (uint32_t i = 1; i < m->n; i++)
+		for (uint32_t j = i; j > 0 && (m->counts[j - 1] < m->counts[j] ||
+									   (m->counts[j - 1] == m->counts[j] && m->ids[j - 1] > m->ids[j])); j--)
+		{
+			uint32_t	id = m->ids[j];
+			uint32_t	count = m->counts[j];
+
+			m->ids[j] = m->ids[j - 1];
+			m->counts[j] = m->counts[j - 1];
+			m->ids[j - 1] = id;
+			m->counts[j - 1] = count;
+		}
+}
+
+/* The number that an id should have */
+static uint32_t
+plain_number(plain_map *m, uint32_t id, bool add)
+{
+	uint32_t	place;
+
+	if (m->first > 0 && id < m->first)
+		return id;
+	place = place_of(m, id, add);
+	return place == UINT32_MAX ? GPUVEC_NO_NUMBER : m->first + place;
+}
+
+/* Look up and add random ids, in a map and in a plain one */
+static bool
+same_numbers(gpuvec_id_numbers *numbers, plain_map *m)
+{
+	gpuvec_error error;
+	bool		same = true;
+
+	for (int round = 0; round < 300; round++)
+	{
+		uint32_t	ids[40];
+		uint32_t	to[40];
+		uint32_t	n = random32() % 40;
+		bool		add = random32() % 2;
+
+		for (uint32_t i = 0; i < n; i++)
+			ids[i] = random_id();
+		if (add)
+			same &= gpuvec_id_numbers_add(numbers, ids, n, to, &error);
+		else
+			gpuvec_id_numbers_find(numbers, ids, n, to);
+		for (uint32_t i = 0; i < n; i++)
+			same &= to[i] == plain_number(m, ids[i], add);
+	}
+	return same;
+}
+
+static void
+test_narrow(void)
+{
+	gpuvec_error error;
+	gpuvec_id_numbers *numbers = gpuvec_id_numbers_narrow(&error);
+	plain_map	m = {.first = 65536};
+
+	check(same_numbers(numbers, &m), "numbers of a mirror that was narrow");
+	check(gpuvec_id_numbers_bytes(numbers) > m.n * 8, "bytes of a map");
+	gpuvec_id_numbers_unref(numbers);
+	free(m.ids);
+	free(m.counts);
+}
+
+static void
+test_counted(void)
+{
+	gpuvec_error error;
+	gpuvec_id_counts *counts = gpuvec_id_counts_new(&error);
+	gpuvec_id_numbers *numbers;
+	plain_map	m = {0};
+	bool		ok = true;
+
+	for (int row = 0; row < 600; row++)
+	{
+		uint32_t	ids[20];
+
+		for (int i = 0; i < 20; i++)
+		{
+			uint32_t	place;
+
+			ids[i] = random_id();
+			place = place_of(&m, ids[i], true);
+			m.counts[place]++;
+		}
+		ok &= gpuvec_id_counts_add(counts, ids, 20, &error);
+	}
+	sort_map(&m);
+	numbers = gpuvec_id_numbers_counted(counts, &error);
+	gpuvec_id_counts_free(counts);
+	for (uint32_t i = 0; i < m.n; i++)
+	{
+		uint32_t	number;
+
+		gpuvec_id_numbers_find(numbers, &m.ids[i], 1, &number);
+		ok &= number == i;
+	}
+	check(ok, "the most frequent ids get the lowest numbers");
+	check(same_numbers(gpuvec_id_numbers_ref(numbers), &m), "later ids get the next ones");
+	gpuvec_id_numbers_unref(numbers);
+	gpuvec_id_numbers_unref(numbers);
+	free(m.ids);
+	free(m.counts);
+}
+
+/* Numbers that readers have seen once must stay */
+#define SHARED_IDS	200000
+
+static void *
+read_numbers(void *arg)
+{
+	gpuvec_id_numbers *numbers = arg;
+	uint32_t   *seen = malloc(SHARED_IDS * sizeof(uint32_t));
+	bool		ok = true;
+
+	memset(seen, 0xFF, SHARED_IDS * sizeof(uint32_t));
+	for (uint32_t i = 0; i < SHARED_IDS * 4; i++)
+	{
+		uint32_t	at = (uint32_t) (i * UINT64_C(2654435761) % SHARED_IDS);
+		uint32_t	id = at * 20011 + 70000;
+		uint32_t	number;
+
+		gpuvec_id_numbers_find(numbers, &id, 1, &number);
+		ok &= seen[at] == GPUVEC_NO_NUMBER || seen[at] == number;
+		seen[at] = number;
+	}
+	free(seen);
+	return ok ? arg : NULL;
+}
+
+static void
+test_readers(void)
+{
+	gpuvec_error error;
+	gpuvec_id_numbers *numbers = gpuvec_id_numbers_narrow(&error);
+	pthread_t	threads[2];
+	bool		ok = true;
+
+	for (int i = 0; i < 2; i++)
+		pthread_create(&threads[i], NULL, read_numbers, numbers);
+	for (uint32_t i = 0; i < SHARED_IDS; i++)
+	{
+		uint32_t	id = i * 20011 + 70000;
+
+		ok &= gpuvec_id_numbers_add(numbers, &id, 1, &id, &error) && id == 65536 + i;
+	}
+	for (int i = 0; i < 2; i++)
+	{
+		void	   *result;
+
+		pthread_join(threads[i], &result);
+		ok &= result != NULL;
+	}
+	check(ok, "readers beside a writer");
+	gpuvec_id_numbers_unref(numbers);
+}
+
+static void
+test_packing(void)
+{
+	bool		ok = true;
+
+	for (int round = 0; round < 2000; round++)
+	{
+		uint32_t	numbers[100];
+		uint32_t	back[100];
+		uint16_t	packed[204];
+		uint32_t	n = random32() % 101;
+		uint32_t	hot = 0;
+		gpuvec_source_row row;
+
+		for (uint32_t i = 0; i < n; i++)
+		{
+			numbers[i] = random32() % 2 ? random32() % 65536 : random_id();
+			hot += numbers[i] < 65536;
+		}
+		gpuvec_sort_numbers(numbers, n);
+		for (uint32_t i = 1; i < n; i++)
+			ok &= numbers[i - 1] <= numbers[i];
+		gpuvec_pack_numbers(numbers, n, packed, &row);
+		gpuvec_unpack_numbers(&row, back);
+		ok &= row.len == n && row.ncold == n - hot && memcmp(back, numbers, n * sizeof(uint32_t)) == 0;
+	}
+	check(ok, "packed numbers");
+}
+
+/* A number that looks random (splitmix64, Steele et al. 2014) */
+static uint64_t
+scramble(uint64_t x)
+{
+	x += UINT64_C(0x9E3779B97F4A7C15);
+	x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+	x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
+	return x ^ x >> 31;
+}
+
+#define LONGEST		300
+
+/*
+ * The ids of a row, which follow from its tid: ascending, distinct, narrow or
+ * wide.  Returns their number.  If `narrow`, all are.
+ */
+static uint32_t
+row_ids(uint64_t tid, bool narrow, uint32_t *ids)
+{
+	uint32_t	most = scramble(tid) % 50 == 0 ? LONGEST : 40;
+	uint32_t	len = (uint32_t) (scramble(tid + 1) % (most + 1));
+	uint32_t	n = 0;
+
+	for (uint32_t i = 0; i < len; i++)
+	{
+		uint64_t	random = scramble(tid * 1000 + i);
+		uint32_t	small = (uint32_t) (random >> 32) % 500;
+
+		ids[i] = narrow ? (uint32_t) (random >> 16) % 65536 :
+			random % 5 == 0 ? UINT32_MAX - small : random % 5 == 1 ? 65535 + small % 3 :
+			random % 5 == 2 ? (uint32_t) (random >> 30) : small;
+	}
+	gpuvec_sort_numbers(ids, len);
+	for (uint32_t i = 0; i < len; i++)
+		if (i == 0 || ids[i] != ids[i - 1])
+			ids[n++] = ids[i];
+	return n;
+}
+
+static uint64_t
+tid_of(uint32_t i)
+{
+	return gpuvec_tid(i / 20 * 7, i % 20 + 1);
+}
+
+/* Rows of which some are deleted later */
+static bool
+is_dead(uint64_t tid)
+{
+	return scramble(~tid) % 4 == 0;
+}
+
+static gpuvec_stage *
+stage_rows(uint32_t n, bool narrow)
+{
+	gpuvec_stage *stage = gpuvec_stage_new();
+	uint16_t	packed[2 * LONGEST + 2];
+	uint32_t	ids[LONGEST];
+	gpuvec_error error;
+	bool		ok = true;
+
+	for (uint32_t i = 0; i < n; i++)
+	{
+		gpuvec_source_row row = {.tid = tid_of(i)};
+
+		gpuvec_pack_numbers(ids, row_ids(row.tid, narrow, ids), packed, &row);
+		ok &= gpuvec_stage_add(stage, &row, false, &error);
+	}
+	check(ok && gpuvec_stage_rows(stage) == n, "rows are staged");
+	return stage;
+}
+
+static bool
+no_progress(void *arg, size_t built, size_t staged, gpuvec_error *error)
+{
+	(void) arg;
+	(void) built;
+	(void) staged;
+	(void) error;
+	return true;
+}
+
+/* Does a row of a segment have the numbers of its ids? */
+static bool
+row_right(const gpuvec_segment *segment, uint32_t row, const uint32_t *cold,
+		  gpuvec_id_numbers *numbers, bool narrow)
+{
+	uint32_t	hot = gpuvec_hot_len(segment, row);
+	uint32_t	tile = row / GPUVEC_TILE_ROWS;
+	uint16_t	found[LONGEST];
+	uint32_t	want[LONGEST];
+	uint32_t	n = row_ids(segment->tid[row], narrow, want);
+	bool		right = n == segment->len[row] && hot <= n;
+
+	if (numbers)
+		gpuvec_id_numbers_find(numbers, want, n, want);
+	gpuvec_sort_numbers(want, n);
+	if (!right || hot > (segment->tile_chunk[tile + 1] - segment->tile_chunk[tile]) * GPUVEC_CHUNK_IDS)
+		return false;
+	gpuvec_segment_row(segment, row, found);
+	for (uint32_t i = 0; i < hot; i++)
+		right &= found[i] == want[i];
+	for (uint32_t i = hot; i < n; i++)
+		right &= cold[i - hot] == want[i] && want[i] >= GPUVEC_HOT_NUMBERS;
+	return right;
+}
+
+/* Check a segment's rows and its cold postings; returns its rows */
+static uint32_t
+check_segment(const gpuvec_segment *segment, gpuvec_id_numbers *numbers, bool narrow)
+{
+	gpuvec_error error;
+	uint32_t   *cold = gpuvec_segment_cold_by_row(segment, &error);
+	uint64_t	n = 0;
+	bool		rows = true;
+	bool		postings = true;
+
+	for (uint32_t row = 0; row < segment->nrows; row++)
+	{
+		rows &= row_right(segment, row, cold + n, numbers, narrow);
+		n += segment->len[row] - gpuvec_hot_len(segment, row);
+	}
+	check(rows && n == segment->ncold, "rows of a segment");
+	for (uint64_t i = 1; i < segment->ncold; i++)
+		postings &= segment->cold_number[i - 1] < segment->cold_number[i] ||
+			(segment->cold_number[i - 1] == segment->cold_number[i] &&
+			 segment->cold_row[i - 1] < segment->cold_row[i]);
+	for (uint64_t i = 0; i < segment->ncold; i++)
+	{
+		uint64_t	at = gpuvec_segment_find_cold(segment, segment->cold_number[i]);
+
+		postings &= segment->cold_number[at] == segment->cold_number[i] &&
+			(at == 0 || segment->cold_number[at - 1] < segment->cold_number[i]);
+	}
+	check(postings && gpuvec_segment_find_cold(segment, UINT32_MAX) == segment->ncold, "cold postings");
+	check((segment->ncold == 0) == (segment->hot_len == NULL) &&
+		  (segment->ncold == 0) == (segment->cold_row == NULL), "only rows with cold numbers pay for them");
+	free(cold);
+	return segment->nrows;
+}
+
+/* Build segments of a stage into a draft, and check them; returns their rows */
+static uint32_t
+build(gpuvec_draft *draft, gpuvec_stage *stage, gpuvec_id_numbers *numbers, bool narrow)
+{
+	gpuvec_stage_target target = {
+		.pool = draft->pool,.backend = draft->backend,.nblocks = UINT32_MAX,
+		.nrows = gpuvec_stage_rows(stage),.shares = 2,.progress = no_progress
+	};
+	gpuvec_error error;
+	uint32_t	rows = 0;
+
+	check(gpuvec_draft_build(draft, stage, &target, &error), "segments are built");
+	for (uint32_t i = 0; i < draft->n; i++)
+		rows += check_segment(draft->entries[i].segment, numbers, narrow);
+	return rows;
+}
+
+/* Delete some rows of a draft; returns how many */
+static uint32_t
+delete_rows(gpuvec_draft *draft)
+{
+	uint32_t	dead = 0;
+	gpuvec_error error;
+
+	for (uint32_t i = 0; i < draft->n; i++)
+		for (uint32_t row = 0; row < draft->entries[i].segment->nrows; row++)
+			if (is_dead(draft->entries[i].segment->tid[row]))
+			{
+				gpuvec_entry_bury(&draft->entries[i], row, &error);
+				dead++;
+			}
+	return dead;
+}
+
+/*
+ * Stage rows, number them by a map of `kind`, build segments, delete some
+ * rows, and merge what is left
+ */
+static void
+test_rows(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint32_t n, int kind)
+{
+	bool		narrow = kind == 2;
+	gpuvec_draft draft = {.backend = backend,.pool = pool};
+	gpuvec_stage *stage = stage_rows(n, narrow);
+	gpuvec_stage *merged = gpuvec_stage_new();
+	gpuvec_id_numbers *numbers = NULL;
+	gpuvec_error error;
+	uint32_t	dead;
+
+	if (kind == 0)
+		numbers = gpuvec_renumber_map(stage, NULL, NULL, &error);
+	else if (kind == 1)
+		numbers = gpuvec_id_numbers_narrow(&error);
+	check(narrow ? gpuvec_stage_cold(stage) == 0 : gpuvec_renumber_rows(&stage, numbers, &error),
+		  "rows are numbered");
+	check(gpuvec_stage_rows(stage) == n, "rows stay");
+	check(build(&draft, stage, numbers, narrow) == n, "all rows are there");
+	dead = delete_rows(&draft);
+	check(gpuvec_draft_unbuild(&draft, 0, merged, &error) && gpuvec_stage_rows(merged) == n - dead,
+		  "rows that are left are staged");
+	if (n > dead)
+		check(build(&draft, merged, numbers, narrow) == n - dead, "all that are left are there");
+	gpuvec_draft_free(&draft);
+	gpuvec_stage_free(stage);
+	gpuvec_stage_free(merged);
+	gpuvec_id_numbers_unref(numbers);
+}
+
+static void
+test_segments(void)
+{
+	static const uint32_t sizes[] = {1, 31, 33, 1000, 4097, 30000};
+	gpuvec_backend_options options = {.threads = 2};
+	gpuvec_error error;
+	gpuvec_backend *backend = gpuvec_cpu_open(&options, &error);
+	gpuvec_thread_pool *pool = gpuvec_thread_pool_new(2);
+
+	for (int i = 0; i < 6; i++)
+		for (int kind = 0; kind < 3; kind++)
+			test_rows(backend, pool, sizes[i], kind);
+	gpuvec_thread_pool_free(pool);
+	backend->close(backend);
+}
+
+int
+main(void)
+{
+	test_segments();
+	test_narrow();
+	test_counted();
+	test_readers();
+	test_packing();
+	printf("%ld passed, %ld failed\n", passed, failed);
+	return failed > 0;
+}

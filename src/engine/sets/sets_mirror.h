@@ -43,9 +43,9 @@ typedef struct gpuvec_sets_mirror
 												 * number of its look */
 	uint32_t	most_merged;	/* a merge takes at most so many large
 								 * segments */
-	gpuvec_id_numbers *id_numbers;	/* of the ids of the view's rows; NULL: all
-									 * rows are narrow, and have their ids as
-									 * numbers */
+	gpuvec_id_numbers *id_numbers;	/* of the ids of the view's rows; NULL:
+									 * all rows are narrow, and have their ids
+									 * as numbers */
 } gpuvec_sets_mirror;
 
 typedef struct gpuvec_sets_update

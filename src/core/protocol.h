@@ -315,12 +315,12 @@ typedef struct gpuvec_refresh_once
  * the mirror would get many more pages than rows (GPUVEC_MAX_NEW_PAGES): then
  * pages have to be read.  The state in the answer tells.
  *
- * With `keep`, they are kept first.  Then all that are kept are applied if the
- * mirror has this feed, has applied at least the first one's predecessor, and
- * no session loads or refreshes it.  So records can be sent while a load or
- * refresh reads pages, without waiting for it.  There may be none (from is
- * to).  Kept records may get lost.  In the answer state is not LOADING for a
- * refresh.
+ * With `keep`, they are kept first.  Then all that are kept are applied if
+ * the mirror has this feed, has applied at least the first one's
+ * predecessor, and no session loads or refreshes it.  So records can be sent
+ * while a load or refresh reads pages, without waiting for it.  There may be
+ * none (from is to).  Kept records may get lost.  In the answer state is not
+ * LOADING for a refresh.
  *
  * `checked` stays, and so do the numbers of pages that the mirror has.  Pages
  * of records get an LSN that no page has (GPUVEC_NO_LSN).

@@ -16,13 +16,14 @@
  * also a valid id.
  *
  * Tiles have ids of 16 bits.  A mirror of larger ids gives each id a number
- * (sets/id_numbers.h), and its segments hold numbers instead of ids.  Numbers
- * below GPUVEC_HOT_NUMBERS are hot: they lie in the tiles.  Those of all other
- * numbers, the cold ones, lie in the segment's cold postings: pairs of a
- * number and a row that has it, sorted by number, then row.  A row's length
- * counts both.  So tiles may have fewer chunks than lengths tell, and fewer
- * for a later tile than for an earlier one.  A segment without cold numbers
- * has no postings, and its rows' hot lengths are their lengths.
+ * (sets/id_numbers.h), and its segments hold numbers instead of ids.
+ * Numbers below GPUVEC_HOT_NUMBERS are hot: they lie in the tiles.  Those of
+ * all other numbers, the cold ones, lie in the segment's cold postings:
+ * pairs of a number and a row that has it, sorted by number, then row.  A
+ * row's length counts both.  So tiles may have fewer chunks than lengths
+ * tell, and fewer for a later tile than for an earlier one.  A segment
+ * without cold numbers has no postings, and its rows' hot lengths are their
+ * lengths.
  *
  * Views share segments and live maps by reference counting.  The last release
  * frees the host memory and, through the backend, the device memory.
@@ -48,8 +49,8 @@ extern "C"
 
 /*
  * A row from which a segment is built; the caller owns ids: len - ncold hot
- * numbers, padded to 4 bytes, then ncold cold numbers, uint32_t.  Each part is
- * ascending and distinct.  The pointer need not be aligned to 4 bytes.
+ * numbers, padded to 4 bytes, then ncold cold numbers, uint32_t.  Each part
+ * is ascending and distinct.  The pointer need not be aligned to 4 bytes.
  */
 typedef struct gpuvec_source_row
 {
@@ -146,8 +147,8 @@ extern bool gpuvec_rows_sort(gpuvec_source_row *rows, uint64_t nrows,
 							 gpuvec_error *error);
 
 /*
- * Copy the hot numbers of one row, gpuvec_hot_len() of them.  The segment must
- * have its ids on the host.
+ * Copy the hot numbers of one row, gpuvec_hot_len() of them.  The segment
+ * must have its ids on the host.
  */
 extern void gpuvec_segment_row(const gpuvec_segment *segment, uint32_t row,
 							   uint16_t *ids);

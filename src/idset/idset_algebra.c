@@ -99,7 +99,9 @@ union_count(PG_FUNCTION_ARGS)
 	PG_RETURN_INT32((int32) (idset_count(a) + idset_count(b) - idset_common(a, b)));
 }
 
-/* difference_count(idset, idset): the number of ids that only the first has */
+/*
+ * difference_count(idset, idset): the number of ids that only the first has
+ */
 Datum
 difference_count(PG_FUNCTION_ARGS)
 {

@@ -309,7 +309,9 @@ family_operator(Oid family, Oid type, PGFunction function)
 	return InvalidOid;
 }
 
-/* The condition column @> ids, or column && ids; NULL if the index has none */
+/*
+ * The condition column @> ids, or column && ids; NULL if the index has none
+ */
 static Expr *
 index_condition(SupportRequestIndexCondition *request, Node *column, Requirement *requirement)
 {

@@ -63,9 +63,9 @@ extern void FeedRead(const MirrorTarget *target, gpuvec_freshness *need);
 
 /*
  * Hints.  FeedApplied: a number that the feed's mirror is likely to have
- * applied; 0 if nothing is known.  FeedNoteState() notes what the engine told.
- * FeedComing: will the feeder have all records applied, in a moment, or as
- * soon as the engine has applied many that it keeps?
+ * applied; 0 if nothing is known.  FeedNoteState() notes what the engine
+ * told.  FeedComing: will the feeder have all records applied, in a moment,
+ * or as soon as the engine has applied many that it keeps?
  */
 typedef enum FeedPace
 {
@@ -118,9 +118,9 @@ typedef struct FeedSlotInfo
 extern void FeedSlotRead(int n, FeedSlotInfo *info);
 
 /*
- * For the worker.  FeedRowsSince: all records behind this number are rows, and
- * at hand.  FeedNoteKept: the engine keeps the records with the numbers from +
- * 1 .. to; 0, 0: none.
+ * For the worker.  FeedRowsSince: all records behind this number are rows,
+ * and at hand.  FeedNoteKept: the engine keeps the records with the numbers
+ * from + 1 .. to; 0, 0: none.
  */
 extern uint64 FeedRowsSince(uint64 feed);
 extern void FeedNoteKept(uint64 feed, uint64 from, uint64 to);

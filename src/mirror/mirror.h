@@ -205,8 +205,8 @@ extern void MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNum
 /*
  * search_mirror.c.  Find the k best rows of the target for all queries.  A
  * query of ids that no mirror has is abandoned; if all are such queries, the
- * engine is not asked.  False, with a reason: there is no engine, or it cannot
- * serve the search.
+ * engine is not asked.  False, with a reason: there is no engine, or it
+ * cannot serve the search.
  */
 extern bool MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason);
 

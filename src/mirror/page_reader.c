@@ -21,10 +21,10 @@
  * Hence content and LSN belong together: a later change of the page has a
  * later LSN, and the next check sees it.
  *
- * A mirror has ids of 16 bits.  A row whose set is wide (idset.h) is left out,
- * and noted in reader->wide: the caller then gives up the load or refresh.  It
- * does not matter who sees the row.  Once it is dead to everyone, the column
- * can have a mirror again.
+ * A mirror has ids of 16 bits.  A row whose set is wide (idset.h) is left
+ * out, and noted in reader->wide: the caller then gives up the load or
+ * refresh.  It does not matter who sees the row.  Once it is dead to
+ * everyone, the column can have a mirror again.
  *
  * Detoasting may come too late: a tuple that died, or whose insertion failed,
  * after the page was copied can lose its TOAST chunks.  So fetch_chunks()

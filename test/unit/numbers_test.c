@@ -420,7 +420,9 @@ check_segment(const gpuvec_segment *segment, gpuvec_id_numbers *numbers, bool na
 	return segment->nrows;
 }
 
-/* Build segments of a stage into a draft, and check them; returns their rows */
+/*
+ * Build segments of a stage into a draft, and check them; returns their rows
+ */
 static uint32_t
 build(gpuvec_draft *draft, gpuvec_stage *stage, gpuvec_id_numbers *numbers, bool narrow)
 {

@@ -55,7 +55,9 @@ random_ids(uint16_t *ids, uint32_t len, uint32_t vocabulary)
 
 uint32_t	wide_from = 0;
 
-/* The id that is sent for one of a model: on both sides of 2^16 and of 2^31 */
+/*
+ * The id that is sent for one of a model: on both sides of 2^16 and of 2^31
+ */
 static uint32_t
 wide_id(uint32_t id)
 {

@@ -53,14 +53,14 @@ extern __thread uint64_t random_state;
 extern uint64_t random_below(uint64_t n);
 
 /*
- * If not 0, ids from this one on are sent to the engine as larger ones, in the
- * same order.  Models have the small ones.
+ * If not 0, ids from this one on are sent to the engine as larger ones, in
+ * the same order.  Models have the small ones.
  */
 extern uint32_t wide_from;
 
 /*
- * Append ids as they are sent.  Returns whether they are uint32_t, as they are
- * if one of them is large, and sometimes otherwise.
+ * Append ids as they are sent.  Returns whether they are uint32_t, as they
+ * are if one of them is large, and sometimes otherwise.
  */
 extern uint32_t add_ids(buffer *b, const uint16_t *ids, uint32_t len);
 

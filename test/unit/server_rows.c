@@ -788,7 +788,10 @@ test_rows_violations(void)
 	engine_stop(&e);
 }
 
-/* Send two new rows, which take half a second, and give the engine time to begin */
+/*
+ * Send two new rows, which take half a second, and give the engine time to
+ * begin
+ */
 static void
 apply_slowly(client *c, fed_table *t)
 {
@@ -803,8 +806,8 @@ apply_slowly(client *c, fed_table *t)
 }
 
 /*
- * Read the answer to rows.  True if they were applied; false if something else
- * was faster, and is in their way.
+ * Read the answer to rows.  True if they were applied; false if something
+ * else was faster, and is in their way.
  */
 static bool
 were_applied(client *c, fed_table *t)
@@ -821,8 +824,8 @@ were_applied(client *c, fed_table *t)
 }
 
 /*
- * Send the second of two rows, which cannot be applied before the first, while
- * another session's rows are applied.  False if that had not begun.
+ * Send the second of two rows, which cannot be applied before the first,
+ * while another session's rows are applied.  False if that had not begun.
  */
 static bool
 wait_for_rows(client *c, client *other, fed_table *t)

@@ -3,11 +3,11 @@
  * cold_rows.c
  *	  Rows that share a cold number with a query.
  *
- * Tiles and inverted lists hold hot numbers only, so scans and lists count the
- * hot numbers that a row shares with the query.  Let C be the live rows that
- * share a cold number with it: the union of its cold postings.  What scans and
- * lists count is all that a row outside C shares, but too little for a row in
- * C.  So a search has two parts:
+ * Tiles and inverted lists hold hot numbers only, so scans and lists count
+ * the hot numbers that a row shares with the query.  Let C be the live rows
+ * that share a cold number with it: the union of its cold postings.  What
+ * scans and lists count is all that a row outside C shares, but too little
+ * for a row in C.  So a search has two parts:
  *
  *	1. Before all else, the rows of C are found in the postings.  Each is
  *	   counted exactly, its cold numbers by the postings and its hot ones in
@@ -17,9 +17,10 @@
  *
  * So every row is offered at most once, with its exact count, and with the
  * true lengths of row and query.  All that holds for a search without cold
- * numbers then holds for this one, whatever its conditions are (a least score,
- * only rows behind a position): a heap has the k best of the rows that were
- * offered to it, and a bound is the key of the k-th of k rows that qualify.
+ * numbers then holds for this one, whatever its conditions are (a least
+ * score, only rows behind a position): a heap has the k best of the rows
+ * that were offered to it, and a bound is the key of the k-th of k rows that
+ * qualify.
  *
  * Scans and lists skip rows of which gpuvec_need says that they share too few
  * numbers.  They compare it with the count of hot numbers, which for a row

@@ -3,12 +3,12 @@
  * id_numbers.c
  *	  The numbers that a mirror of large ids gives to ids.
  *
- * Tiles hold 16 bits of an id.  So a mirror whose rows have larger ids numbers
- * them.  A load counts how many rows have each id, and the most frequent ids
- * get the lowest numbers: these are hot, and most of the ids of most rows lie
- * in tiles.  Ids that come later get the next numbers.  A mirror that was
- * narrow when its first large id came keeps the ids that it has as their own
- * numbers.
+ * Tiles hold 16 bits of an id.  So a mirror whose rows have larger ids
+ * numbers them.  A load counts how many rows have each id, and the most
+ * frequent ids get the lowest numbers: these are hot, and most of the ids of
+ * most rows lie in tiles.  Ids that come later get the next numbers.  A
+ * mirror that was narrow when its first large id came keeps the ids that it
+ * has as their own numbers.
  *
  * What makes it right:
  *
@@ -17,8 +17,8 @@
  *	  ids.
  *	- An id gets its number before a view with it is published.  So an id that
  *	  a search of that view finds without a number is in none of its rows.
- *	- A view's map is the one that its rows were mapped by.  A load makes a new
- *	  map; a search takes view and map in one step.
+ *	- A view's map is the one that its rows were mapped by.  A load makes a
+ *	  new map; a search takes view and map in one step.
  *
  * The map is a hash table with open addressing and linear probing.  One lock
  * for readers and writers guards it.

@@ -32,8 +32,8 @@ extern size_t gpuvec_id_numbers_bytes(gpuvec_id_numbers *numbers);
 
 /*
  * Make a map.  counted: the ids that were counted get the numbers from 0 on,
- * the most frequent first, of equal ones the lowest first.  narrow: each id of
- * 16 bits is its own number, and all others have none yet.
+ * the most frequent first, of equal ones the lowest first.  narrow: each id
+ * of 16 bits is its own number, and all others have none yet.
  */
 extern gpuvec_id_numbers *gpuvec_id_numbers_counted(const gpuvec_id_counts *counts,
 													gpuvec_error *error);
@@ -43,8 +43,8 @@ extern void gpuvec_id_numbers_unref(gpuvec_id_numbers *numbers);
 
 /*
  * Look up n ids.  find: those without a number get GPUVEC_NO_NUMBER.  add:
- * they get the next numbers, in the order of ids[].  to may be ids.  If adding
- * fails, some of the ids may have got numbers.
+ * they get the next numbers, in the order of ids[].  to may be ids.  If
+ * adding fails, some of the ids may have got numbers.
  */
 extern void gpuvec_id_numbers_find(gpuvec_id_numbers *numbers, const uint32_t *ids, uint32_t n,
 								   uint32_t *to);

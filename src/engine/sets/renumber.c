@@ -3,10 +3,10 @@
  * renumber.c
  *	  From the ids of staged rows to numbers.
  *
- * Which ids are frequent is known when all rows of a load are staged.  So rows
- * are staged with their ids, those above 65,535 as if they were cold numbers.
- * Then the ids are counted and numbered, and the rows move to another stage
- * with their numbers.  The memory of rows is freed as they go.
+ * Which ids are frequent is known when all rows of a load are staged.  So
+ * rows are staged with their ids, those above 65,535 as if they were cold
+ * numbers.  Then the ids are counted and numbered, and the rows move to
+ * another stage with their numbers.  The memory of rows is freed as they go.
  *
  *-------------------------------------------------------------------------
  */

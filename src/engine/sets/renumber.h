@@ -13,8 +13,8 @@
 
 /*
  * Count the ids of all staged rows, and make the map of a mirror that has
- * these rows.  NULL on failure.  charge, unless it is NULL, is called with the
- * bytes that this takes, the map included, as they grow; false stops it.
+ * these rows.  NULL on failure.  charge, unless it is NULL, is called with
+ * the bytes that this takes, the map included, as they grow; false stops it.
  */
 typedef bool (*gpuvec_renumber_charge) (void *arg, size_t bytes, gpuvec_error *error);
 
@@ -23,8 +23,9 @@ extern gpuvec_id_numbers *gpuvec_renumber_map(const gpuvec_stage *stage,
 											  gpuvec_error *error);
 
 /*
- * Replace the stage, whose rows have ids, by one whose rows have numbers.  New
- * ids get numbers.  On failure *stage is incomplete, and can only be freed.
+ * Replace the stage, whose rows have ids, by one whose rows have numbers.
+ * New ids get numbers.  On failure *stage is incomplete, and can only be
+ * freed.
  */
 extern bool gpuvec_renumber_rows(gpuvec_stage **stage, gpuvec_id_numbers *numbers,
 								 gpuvec_error *error);

@@ -108,8 +108,8 @@ extern void gpuvec_sets_close(gpuvec_sets_reader *reader);
 extern void gpuvec_sets_set_view(gpuvec_sets_mirror *mirror, gpuvec_view *view);
 
 /*
- * sets_rows.c: true if ids are ascending and distinct.  Those of wide rows and
- * queries are uint32_t, and need not be aligned.
+ * sets_rows.c: true if ids are ascending and distinct.  Those of wide rows
+ * and queries are uint32_t, and need not be aligned.
  */
 extern bool gpuvec_sets_ids_valid(const uint16_t *ids, uint32_t len);
 extern bool gpuvec_sets_wide_ids_valid(const void *ids, uint32_t len);

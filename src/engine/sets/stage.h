@@ -44,8 +44,9 @@ extern bool gpuvec_stage_add(gpuvec_stage *stage, const gpuvec_source_row *row, 
 extern uint64_t gpuvec_stage_cold(const gpuvec_stage *stage);
 
 /*
- * Call visit for all rows, until it returns false.  drain: frees the memory of
- * the rows on the way, as far as it goes; then the stage can only be freed.
+ * Call visit for all rows, until it returns false.  drain: frees the memory
+ * of the rows on the way, as far as it goes; then the stage can only be
+ * freed.
  */
 typedef bool (*gpuvec_row_visitor) (void *arg, const gpuvec_source_row *row, gpuvec_error *error);
 

@@ -14,9 +14,9 @@
  * the kept records are applied.  The feeder is back at the end of the feed.
  *
  * Kept records are in no hurry and may be lost: they are records of the feed
- * that the mirror has not applied, and it does not say that it has.  If there
- * are too many, the oldest of the mirror that has most are dropped, as a later
- * refresh needs only later ones.
+ * that the mirror has not applied, and it does not say that it has.  If
+ * there are too many, the oldest of the mirror that has most are dropped, as
+ * a later refresh needs only later ones.
  *
  *-------------------------------------------------------------------------
  */
@@ -165,8 +165,8 @@ gpuvec_kept_add(gpuvec_store *store, const gpuvec_rows *rows, const char *record
 }
 
 /*
- * The messages from `message` on that fit into one step: the last of them, and
- * their bytes
+ * The messages from `message` on that fit into one step: the last of them,
+ * and their bytes
  */
 static const gpuvec_kept_message *
 last_of_step(const gpuvec_kept_message *message, size_t *bytes)

@@ -58,10 +58,10 @@ extern gpuvec_update *gpuvec_update_begin_rows(gpuvec_store *store, const gpuvec
 											   gpuvec_error *error);
 
 /*
- * Apply rows of a feed, if the mirror has this feed and comes to them; or keep
- * them, and apply what can be applied of all that are kept.  Their records
- * have been checked.  *state is the mirror's state afterwards, or LOADING.
- * False on failure.
+ * Apply rows of a feed, if the mirror has this feed and comes to them; or
+ * keep them, and apply what can be applied of all that are kept.  Their
+ * records have been checked.  *state is the mirror's state afterwards, or
+ * LOADING.  False on failure.
  */
 extern bool gpuvec_update_rows(gpuvec_store *store, const gpuvec_rows *rows,
 							   const char *records, size_t bytes, const void *session,

@@ -222,6 +222,12 @@ typedef struct gpuvec_refresh
  * gpuvec_row and its ids, ascending and distinct, padded to 4 bytes.  `bytes`
  * is the size of all rows.  The ids of a wide row are uint32_t, those of
  * others uint16_t.
+ *
+ * Or some lines of a page that the mirror has: `partial` is 1, and `nlines`
+ * lines follow the rows, as uint16_t, ascending, padded to 4 bytes, and
+ * counted in `bytes`.  The lines are even.  The rows replace what the mirror
+ * holds under these lines and the odd ones behind them.  All else of the page
+ * stays as it is, but is no longer what a refresh has read: `lsn` is 0.
  */
 typedef struct gpuvec_page
 {
@@ -229,8 +235,13 @@ typedef struct gpuvec_page
 	uint32_t	nrows;
 	uint64_t	lsn;
 	uint32_t	bytes;
-	uint32_t	padding;
+	uint16_t	partial;
+	uint16_t	nlines;
 } gpuvec_page;
+
+/* Bytes of the lines of a partial page */
+#define gpuvec_lines_bytes(nlines) \
+	(((uint32_t) (nlines) * 2 + 3) & ~UINT32_C(3))
 
 typedef struct gpuvec_row
 {

@@ -8,8 +8,8 @@
  * reads the changed pages, ranks their rows itself, and sends the pages.
  * This file merges both into the answer that the engine would have given
  * after the refresh.  overlay.c has the proof.  The new rows are those of the
- * pages that were read again.  They replace all rows of these pages, and
- * rows of pages that do not exist any more are gone.
+ * pages, or lines of pages, that were read again.  They replace all rows of
+ * these, and rows of pages that do not exist any more are gone.
  *
  * The engine's answer must be of the mirror as the session knew it.  So its
  * refresh number must be the one that the session knew when it looked for
@@ -23,7 +23,8 @@
 #include "gpuvec.h"
 
 #include "mirror/ahead.h"
-#include "mirror/wal.h"
+#include "mirror/changed_lines.h"
+#include "mirror/search_request.h"
 
 /* About the number of rows of the few pages that are read again */
 #define AHEAD_ROWS	128
@@ -32,7 +33,7 @@
 struct MirrorAhead
 {
 	Overlay    *rows;			/* the rows of these pages */
-	ChangedPages read;			/* ascending */
+	ChangedLines read;			/* ascending */
 	BlockNumber nblocks;		/* of the relation */
 };
 
@@ -42,16 +43,33 @@ MirrorAheadBegin(const MirrorQuestion *question)
 	MirrorAhead *ahead = palloc0(sizeof(MirrorAhead));
 
 	ahead->rows = OverlayBegin(question, AHEAD_ROWS);
+	ahead->read.by_line = true;
 	return ahead;
 }
 
 void
 MirrorAheadEnd(MirrorAhead *ahead)
 {
-	if (ahead->read.blocks)
-		pfree(ahead->read.blocks);
+	FreeChangedLines(&ahead->read);
 	OverlayEnd(ahead->rows);
 	pfree(ahead);
+}
+
+/* Note what was read of a page, whose lines are there */
+static void
+note_read(ChangedLines *read, const gpuvec_page *page, const char *lines)
+{
+	if (!page->partial)
+		NoteChangedPage(read, page->block);
+	else
+		NoteChangedLine(read, page->block, CHANGED_NO_LINE);
+	for (uint32 i = 0; i < page->nlines; i++)
+	{
+		uint16		line;
+
+		memcpy(&line, lines + i * sizeof(line), sizeof(line));
+		NoteChangedLine(read, page->block, mirror_line_offset(line));
+	}
 }
 
 void
@@ -61,7 +79,7 @@ MirrorAheadPage(MirrorAhead *ahead, const char *data)
 	const char *at = data + sizeof(page);
 
 	memcpy(&page, data, sizeof(page));
-	NoteChangedPage(&ahead->read, page.block);
+	note_read(&ahead->read, &page, at + page.bytes - gpuvec_lines_bytes(page.nlines));
 	for (uint32 i = 0; i < page.nrows; i++)
 	{
 		gpuvec_row	row;
@@ -73,14 +91,30 @@ MirrorAheadPage(MirrorAhead *ahead, const char *data)
 	}
 }
 
-/* True if a row's page was read again, or is no more */
+/* True if a row was read again, or its page is no more */
 static bool
 is_replaced(const MirrorHit *hit, const void *arg)
 {
 	const MirrorAhead *ahead = arg;
 	BlockNumber block = gpuvec_hit_block(hit->place);
 
-	return block >= ahead->nblocks || HasChangedPage(&ahead->read, block);
+	return block >= ahead->nblocks ||
+		HasChangedLine(&ahead->read, block, mirror_line_offset(gpuvec_hit_line(hit->place)));
+}
+
+/* What else was given of pages of which lines were read is proven no longer */
+static void
+mark_newer(const MirrorAhead *ahead, GpuvecReply *reply)
+{
+	MirrorSearchAnswer answer = {.reply = *reply};
+	MirrorHit  *hits;
+
+	MirrorSearchAnswerRead(&answer);
+	hits = (MirrorHit *) answer.hits;
+	for (uint64 i = 0; i < answer.head.nhits; i++)
+		if (HasChangedLine(&ahead->read, gpuvec_hit_block(hits[i].place), CHANGED_NO_LINE))
+			hits[i].place = gpuvec_hit_place(gpuvec_hit_tid(hits[i].place),
+											 gpuvec_hit_common(hits[i].place), true);
 }
 
 bool
@@ -88,5 +122,6 @@ MirrorAheadMerge(MirrorAhead *ahead, BlockNumber nblocks, MemoryContext context,
 				 GpuvecReply *reply)
 {
 	ahead->nblocks = nblocks;
+	mark_newer(ahead, reply);
 	return OverlayMerge(&ahead->rows, 1, is_replaced, ahead, context, reply);
 }

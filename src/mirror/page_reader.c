@@ -47,6 +47,7 @@
 #include "access/toast_internals.h"
 #include "core/protocol.h"
 #include "entries/entries.h"
+#include "mirror/changed_lines.h"
 #include "mirror/page_reader.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
@@ -59,6 +60,12 @@
  * through a ring buffer
  */
 #define BULK_READ_FRACTION	4
+
+/*
+ * A page is read as a whole if more than 1 / MANY_LINES of its line pointers
+ * have to be read
+ */
+#define MANY_LINES			2
 
 PageReader *
 PageReaderBegin(const MirrorTarget *target, Snapshot snapshot)
@@ -203,6 +210,42 @@ copy_page(PageReader *reader, BlockNumber block)
 	UnlockReleaseBuffer(buffer);
 	GPUVEC_INJECTION("page-after-copy");
 	return lsn;
+}
+
+/*
+ * Copy the tuples at some line pointers of a page, one after the other, and
+ * set copies[i] to where each is; its t_data is NULL if there is none, or it
+ * is dead to everyone.  False: these are many of the page's line pointers.
+ */
+static bool
+copy_lines(PageReader *reader, BlockNumber block, const uint64 *entries, uint32 n,
+		   HeapTupleData *copies)
+{
+	Buffer		buffer = lock_page(reader, block);
+	Page		page = BufferGetPage(buffer);
+	OffsetNumber last = PageIsNew(page) ? 0 : PageGetMaxOffsetNumber(page);
+	TransactionId inserter = InvalidTransactionId;
+	char	   *to = reader->page;
+	bool		few = n <= last / MANY_LINES;
+
+	for (uint32 i = 0; i < n && few; i++)
+	{
+		OffsetNumber line = changed_line(entries[i]);
+		HeapTupleData tuple;
+
+		copies[i].t_data = NULL;
+		if (line > last || line == CHANGED_NO_LINE || !ItemIdIsNormal(PageGetItemId(page, line)))
+			continue;
+		tuple_at(reader, page, block, line, &tuple);
+		if (is_dead(reader, &tuple, buffer, &inserter))
+			continue;
+		copies[i] = tuple;
+		copies[i].t_data = memcpy(to, tuple.t_data, tuple.t_len);
+		to += MAXALIGN(tuple.t_len);
+	}
+	UnlockReleaseBuffer(buffer);
+	GPUVEC_INJECTION("page-after-copy");
+	return few;
 }
 
 /*
@@ -517,6 +560,58 @@ PageReaderRead(PageReader *reader, BlockNumber block, StringInfo out)
 		append_tuples(reader, block, out);
 	head.bytes = out->len - start - sizeof(head);
 	memcpy(out->data + start, &head, sizeof(head));
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(reader->context);
+}
+
+/* Append the lines of a partial page, the even one of each line pointer */
+static void
+append_lines(const uint64 *entries, uint32 n, gpuvec_page *head, StringInfo out)
+{
+	uint16		lines[MaxOffsetNumber + 2];
+
+	for (uint32 i = 0; i < n; i++)
+		if (changed_line(entries[i]) != CHANGED_NO_LINE)
+			lines[head->nlines++] = mirror_line(changed_line(entries[i]), false);
+	lines[head->nlines] = 0;
+	appendBinaryStringInfo(out, (char *) lines, gpuvec_lines_bytes(head->nlines));
+}
+
+/* True if none of these entries has a line pointer */
+static bool
+no_lines(const uint64 *entries, uint32 n)
+{
+	return n == 1 && changed_line(entries[0]) == CHANGED_NO_LINE;
+}
+
+/*
+ * Of a page without changed line pointers the engine is told that it was
+ * changed; there is nothing to read.
+ */
+void
+PageReaderReadLines(PageReader *reader, BlockNumber block, const uint64 *entries, uint32 n,
+					StringInfo out)
+{
+	MemoryContext old = MemoryContextSwitchTo(reader->context);
+	HeapTupleData *copies = palloc_array(HeapTupleData, n);
+	gpuvec_page head = {.block = block, .partial = true};
+	int			start = out->len;
+
+	if (no_lines(entries, n))
+		appendBinaryStringInfo(out, (char *) &head, sizeof(head));
+	else if (copy_lines(reader, block, entries, n, copies))
+	{
+		appendBinaryStringInfo(out, (char *) &head, sizeof(head));
+		for (uint32 i = 0; i < n; i++)
+			if (copies[i].t_data != NULL)
+				head.nrows += append_tuple(reader, out, mirror_line(changed_line(entries[i]), true),
+										   &copies[i]);
+		append_lines(entries, n, &head, out);
+		head.bytes = out->len - start - sizeof(head);
+		memcpy(out->data + start, &head, sizeof(head));
+	}
+	else
+		PageReaderRead(reader, block, out);
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(reader->context);
 }

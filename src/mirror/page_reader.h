@@ -43,6 +43,13 @@ extern void PageReaderEnd(PageReader *reader);
 extern void PageReaderRead(PageReader *reader, BlockNumber block, StringInfo out);
 
 /*
+ * The same with the rows of some line pointers only, of a plain mirror: those
+ * of entries[n] (changed_lines.h).  Reads all of the page if they are many.
+ */
+extern void PageReaderReadLines(PageReader *reader, BlockNumber block, const uint64 *entries,
+								uint32 n, StringInfo out);
+
+/*
  * What the mirror keeps as the LSN of a page: the LSN of the page, read under
  * its lock; or the version of the entries that an index keeps for the page.
  */

@@ -42,10 +42,13 @@
  * different pages.  Two refreshes could not be published in any order: the
  * position of each says that the mirror has all changes up to it, so the
  * later one must have read the pages of the earlier one, too, or wait for it.
- * Nor are rows taken from WAL records.  A record may hold a part of a row, or
+ *
+ * Rows are not taken from WAL records.  A record may hold a part of a row, or
  * none of it (with a page image), values may be out of line, and a chain of
  * HOT updates is only seen on the page.  And a page that was just changed is
- * in memory anyhow.
+ * in memory anyhow.  But records tell which line pointers of a page to read.
+ * What was said above of pages holds for these: each is read after the WAL up
+ * to P was, and all that changes it later is beyond P.
  *
  * If an index has handed over all rows that the mirror lacks, they are sent
  * instead, and no page is read (feed.c).
@@ -315,6 +318,8 @@ const char *
 MirrorRefreshPage(MirrorRefresh *refresh)
 {
 	StringInfo	out = &refresh->stream.out;
+	const uint64 *lines;
+	uint32		nlines;
 	int			start;
 
 	if (refresh->failed || refresh->block == InvalidBlockNumber)
@@ -342,7 +347,11 @@ MirrorRefreshPage(MirrorRefresh *refresh)
 		return NULL;
 	}
 	start = out->len;
-	PageReaderRead(refresh->reader, refresh->block++, out);
+	if (StalePagesLines(&refresh->stale, refresh->block, &lines, &nlines))
+		PageReaderReadLines(refresh->reader, refresh->block, lines, nlines, out);
+	else
+		PageReaderRead(refresh->reader, refresh->block, out);
+	refresh->block++;
 	if (refresh->reader->wide)
 	{
 		MirrorRefuseColumn(refresh->target);

@@ -9,6 +9,8 @@
  * compared with the LSN that was remembered when the page was last read.  Any
  * difference counts, as LSNs may step back, and a page may have none.
  *
+ * Of a page of a plain mirror the WAL tells which line pointers to read.
+ *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
@@ -18,42 +20,68 @@
 #include "mirror/known.h"
 #include "mirror/refresh.h"
 #include "mirror/stale_pages.h"
+#include "mirror/wal.h"
 #include "miscadmin.h"
 
 /*
  * If more pages are stale, the session asks first whether the refresh will be
- * made
+ * made.  Reading a page is as much work as reading PAGE_LINES line pointers.
  */
 #define FEW_PAGES			128
+#define PAGE_LINES			32
+
+/* True if the mirror takes lines: each tuple of a page is a row of its own */
+static bool
+takes_lines(const MirrorTarget *target)
+{
+	return !target->key.rooted && target->key.index == 0 &&
+		target->key_attnum == InvalidAttrNumber;
+}
 
 /*
- * Find the pages of the table whose rows the WAL between two positions has
- * changed.  If an index keeps the rows, the WAL names pages of the index:
- * each stands for all pages of its bucket.
+ * Find what the WAL between two positions has changed of the table's rows.
+ * If an index keeps the rows, the WAL names pages of the index: each stands
+ * for all pages of its bucket.
  */
 static WalResult
-changed_pages(MirrorTarget *target, XLogRecPtr from, XLogRecPtr to, ChangedPages *pages)
+changed_lines(MirrorTarget *target, XLogRecPtr from, XLogRecPtr to, ChangedLines *lines)
 {
-	ChangedPages of_index = {0};
+	ChangedLines of_index = {0};
 	WalResult	result;
 
+	lines->by_line = takes_lines(target);
 	if (target->key.index == 0)
-		return WalChanges(target->rel, from, to, pages);
+		return WalChanges(target->rel, from, to, lines);
 	result = WalChanges(target->index, from, to, &of_index);
-	SortChangedPages(&of_index);
 	for (uint32 i = 0; result != WAL_UNKNOWN && i < of_index.n; i++)
 	{
 		uint32		bucket;
 
-		if (!EntriesPageBucket(target->index, of_index.blocks[i], &bucket))
+		if (!EntriesPageBucket(target->index, changed_block(of_index.entries[i]), &bucket))
 			continue;
 		for (BlockNumber j = 0; j < ENTRY_BUCKET_BLOCKS; j++)
-			NoteChangedPage(pages, bucket * ENTRY_BUCKET_BLOCKS + j);
+			NoteChangedPage(lines, bucket * ENTRY_BUCKET_BLOCKS + j);
 	}
-	if (of_index.blocks)
-		pfree(of_index.blocks);
-	SortChangedPages(pages);
+	FreeChangedLines(&of_index);
+	SortChangedLines(lines);
 	return result;
+}
+
+/* List the pages that the feed names; false: it cannot tell */
+static bool
+list_fed(uint64 applied, const gpuvec_freshness *need, ChangedLines *lines)
+{
+	BlockNumber *blocks;
+	uint32		n;
+
+	if (!FeedTake(applied, need, &blocks, &n))
+		return false;
+	for (uint32 i = 0; i < n; i++)
+		NoteChangedPage(lines, blocks[i]);
+	if (blocks)
+		pfree(blocks);
+	SortChangedLines(lines);
+	return true;
 }
 
 bool
@@ -64,24 +92,23 @@ StalePagesFind(MirrorTarget *target, const gpuvec_freshness *need, const gpuvec_
 
 	memset(stale, 0, sizeof(*stale));
 	if (need != NULL && need->feed != 0 && need->feed == state->feed)
-		stale->listed = FeedTake(state->applied, need, &stale->pages.blocks, &stale->pages.n);
+		stale->listed = list_fed(state->applied, need, &stale->lines);
 	if (stale->listed)
-	{
-		SortChangedPages(&stale->pages);
 		return false;
-	}
-	memset(&stale->pages, 0, sizeof(stale->pages));
 	position = MirrorPosition();
 	GPUVEC_INJECTION("refresh-after-position");
-	stale->listed = changed_pages(target, MirrorKnownUntil(target, state->checked), position,
-								  &stale->pages) != WAL_UNKNOWN;
+	stale->listed = changed_lines(target, MirrorKnownUntil(target, state->checked), position,
+								  &stale->lines) != WAL_UNKNOWN;
 	return true;
 }
 
 bool
 StalePagesFew(const StalePages *stale)
 {
-	return stale->listed && stale->pages.n <= FEW_PAGES &&
+	const ChangedLines *lines = &stale->lines;
+
+	return stale->listed &&
+		(uint64) lines->nwhole * PAGE_LINES + (lines->n - lines->nwhole) <= FEW_PAGES * PAGE_LINES &&
 		(stale->nblocks <= stale->nknown || stale->nblocks - stale->nknown <= FEW_PAGES);
 }
 
@@ -89,12 +116,14 @@ StalePagesFew(const StalePages *stale)
 static BlockNumber
 next_block(StalePages *stale, BlockNumber block)
 {
+	const ChangedLines *lines = &stale->lines;
+
 	if (!stale->listed || block >= stale->nknown)
 		return block;
-	while (stale->next < stale->pages.n && stale->pages.blocks[stale->next] < block)
+	while (stale->next < lines->n && changed_block(lines->entries[stale->next]) < block)
 		stale->next++;
-	return stale->next < stale->pages.n ?
-		Min(stale->pages.blocks[stale->next], stale->nknown) : stale->nknown;
+	return stale->next < lines->n ?
+		Min(changed_block(lines->entries[stale->next]), stale->nknown) : stale->nknown;
 }
 
 /* True if a page that next_block() returned has to be read again */
@@ -122,10 +151,22 @@ StalePagesNext(StalePages *stale, PageReader *reader, BlockNumber block)
 	return InvalidBlockNumber;
 }
 
+bool
+StalePagesLines(const StalePages *stale, BlockNumber block, const uint64 **entries, uint32 *n)
+{
+	const ChangedLines *lines = &stale->lines;
+
+	*entries = lines->entries + stale->next;
+	*n = 0;
+	if (!stale->listed || block >= stale->nknown || changed_line(**entries) == CHANGED_WHOLE)
+		return false;
+	while (stale->next + *n < lines->n && changed_block((*entries)[*n]) == block)
+		(*n)++;
+	return true;
+}
+
 void
 StalePagesFree(StalePages *stale)
 {
-	if (stale->pages.blocks)
-		pfree(stale->pages.blocks);
-	stale->pages.blocks = NULL;
+	FreeChangedLines(&stale->lines);
 }

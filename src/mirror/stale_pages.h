@@ -8,9 +8,9 @@
 #ifndef GPUVEC_STALE_PAGES_H
 #define GPUVEC_STALE_PAGES_H
 
+#include "mirror/changed_lines.h"
 #include "mirror/mirror.h"
 #include "mirror/page_reader.h"
-#include "mirror/wal.h"
 
 /*
  * The pages to read again.  Of the `nknown` pages that the mirror knows,
@@ -21,11 +21,11 @@ typedef struct StalePages
 {
 	bool		listed;			/* the pages are listed; else LSNs have to
 								 * tell */
-	ChangedPages pages;			/* if listed: ascending */
+	ChangedLines lines;			/* if listed: what was changed, sorted */
 	const char *lsns;			/* if not: uint64 [nknown], the caller's */
 	BlockNumber nknown;
 	BlockNumber nblocks;		/* current number of blocks of the relation */
-	uint32		next;			/* next index into pages */
+	uint32		next;			/* next entry of lines */
 } StalePages;
 
 /*
@@ -46,6 +46,13 @@ extern bool StalePagesFew(const StalePages *stale);
  * InvalidBlockNumber.  `block` must ascend from call to call.
  */
 extern BlockNumber StalePagesNext(StalePages *stale, PageReader *reader, BlockNumber block);
+
+/*
+ * True if only some line pointers of a page that StalePagesNext() returned
+ * have to be read: those of entries[n], of which one may be CHANGED_NO_LINE
+ */
+extern bool StalePagesLines(const StalePages *stale, BlockNumber block, const uint64 **entries,
+							uint32 *n);
 
 extern void StalePagesFree(StalePages *stale);
 

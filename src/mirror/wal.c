@@ -1,14 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * wal.c
- *	  Finds the pages of a relation that a range of WAL has changed.
+ *	  Finds what a range of WAL has changed in a relation.
  *
  * Every change of a page of a logged relation has a WAL record that names the
  * page in a block reference.  So the block references in the WAL between two
  * positions are exactly the pages that were changed between them.  (Hint bits
  * may change without a record, but nothing that a mirror holds.)  The
  * relation's file can also become shorter, which its number of blocks tells,
- * or be replaced by another file, which makes it another mirror.
+ * or be replaced by another file, which makes it another mirror.  Records of
+ * the heap also tell the line pointers (wal_lines.c).
  *
  * A record is complete on disk only after a flush.  On a standby, what was
  * replayed is on disk.  WAL files may be removed or recycled while we read.
@@ -29,6 +30,7 @@
 #include "access/xlog_internal.h"
 #include "access/xlogreader.h"
 #include "mirror/wal.h"
+#include "mirror/wal_lines.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/fd.h"
@@ -130,57 +132,12 @@ prepare(Relation rel, XLogRecPtr from, XLogRecPtr to, WalFile *file)
 	return true;
 }
 
-/* Pages often repeat in sequence, so the last one is compared */
-void
-NoteChangedPage(ChangedPages *pages, BlockNumber block)
-{
-	if (pages->n > 0 && pages->blocks[pages->n - 1] == block)
-		return;
-	if (pages->n == pages->room)
-	{
-		pages->room = Max(pages->room * 2, 64);
-		pages->blocks = pages->blocks ?
-			repalloc_huge(pages->blocks, pages->room * sizeof(BlockNumber)) :
-			palloc_array(BlockNumber, pages->room);
-	}
-	pages->blocks[pages->n++] = block;
-}
-
-static int
-compare_blocks(const void *a, const void *b)
-{
-	BlockNumber x = *(const BlockNumber *) a;
-	BlockNumber y = *(const BlockNumber *) b;
-
-	return x < y ? -1 : x > y;
-}
-
-void
-SortChangedPages(ChangedPages *pages)
-{
-	uint32		n = 0;
-
-	if (pages->n > 1)
-		qsort(pages->blocks, pages->n, sizeof(BlockNumber), compare_blocks);
-	for (uint32 i = 0; i < pages->n; i++)
-		if (n == 0 || pages->blocks[i] != pages->blocks[n - 1])
-			pages->blocks[n++] = pages->blocks[i];
-	pages->n = n;
-}
-
-bool
-HasChangedPage(const ChangedPages *pages, BlockNumber block)
-{
-	return pages->n > 0 &&
-		bsearch(&block, pages->blocks, pages->n, sizeof(BlockNumber), compare_blocks) != NULL;
-}
-
 /*
- * Note the pages of the relation among a record's block references.  True:
- * there is one.
+ * Note what a record has changed in pages of the relation.  True: there is
+ * one among its block references.
  */
 static bool
-look_at_record(XLogReaderState *reader, Relation rel, ChangedPages *pages)
+look_at_record(XLogReaderState *reader, Relation rel, ChangedLines *lines)
 {
 	bool		changed = false;
 
@@ -194,8 +151,8 @@ look_at_record(XLogReaderState *reader, Relation rel, ChangedPages *pages)
 			!GpuvecRelFileEquals(file, rel))
 			continue;
 		changed = true;
-		if (pages)
-			NoteChangedPage(pages, block);
+		if (lines)
+			WalNoteLines(reader, id, block, lines);
 	}
 	return changed;
 }
@@ -203,7 +160,7 @@ look_at_record(XLogReaderState *reader, Relation rel, ChangedPages *pages)
 /* Read all records between the positions */
 static WalResult
 read_records(XLogReaderState *reader, Relation rel, XLogRecPtr from, XLogRecPtr to,
-			 ChangedPages *pages)
+			 ChangedLines *lines)
 {
 	WalResult	result = WAL_UNCHANGED;
 
@@ -214,16 +171,16 @@ read_records(XLogReaderState *reader, Relation rel, XLogRecPtr from, XLogRecPtr 
 
 		if (XLogReadRecord(reader, &error) == NULL)
 			return WAL_UNKNOWN;
-		if (look_at_record(reader, rel, pages))
+		if (look_at_record(reader, rel, lines))
 			result = WAL_CHANGED;
-		if (result == WAL_CHANGED && pages == NULL)
+		if (result == WAL_CHANGED && lines == NULL)
 			break;
 	}
 	return result;
 }
 
 WalResult
-WalChanges(Relation rel, XLogRecPtr from, XLogRecPtr to, ChangedPages *pages)
+WalChanges(Relation rel, XLogRecPtr from, XLogRecPtr to, ChangedLines *lines)
 {
 	XLogReaderRoutine routine = {.page_read = read_wal_page};
 	WalFile		file = {.fd = -1};
@@ -239,14 +196,14 @@ WalChanges(Relation rel, XLogRecPtr from, XLogRecPtr to, ChangedPages *pages)
 	reader = XLogReaderAllocate(wal_segment_size, NULL, &routine, &file);
 	if (reader == NULL)
 		return WAL_UNKNOWN;
-	result = read_records(reader, rel, from, to, pages);
+	result = read_records(reader, rel, from, to, lines);
 	XLogReaderFree(reader);
 	if (file.fd >= 0)
 		CloseTransientFile(file.fd);
 	if (result == WAL_UNKNOWN && gpuvec_freshness_choice == GPUVEC_FRESHNESS_WAL)
 		elog(ERROR, "could not read the WAL between %X/%X and %X/%X",
 			 LSN_FORMAT_ARGS(from), LSN_FORMAT_ARGS(to));
-	if (pages)
-		SortChangedPages(pages);
+	if (lines)
+		SortChangedLines(lines);
 	return result;
 }

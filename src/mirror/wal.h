@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * wal.h
- *	  Finds the pages of a relation that a range of WAL has changed.
+ *	  Finds what a range of WAL has changed in a relation.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,16 +11,8 @@
 #include "postgres.h"
 
 #include "access/xlogdefs.h"
-#include "storage/block.h"
+#include "mirror/changed_lines.h"
 #include "utils/rel.h"
-
-/* Pages that were changed, ascending and distinct when sorted */
-typedef struct ChangedPages
-{
-	BlockNumber *blocks;
-	uint32		n;
-	uint32		room;
-} ChangedPages;
 
 /* What reading a range of WAL has shown */
 typedef enum WalResult
@@ -32,16 +24,8 @@ typedef enum WalResult
 
 /*
  * Read the WAL between two positions, each of which MirrorPosition() returned
- * at some time.  If `pages` is NULL, reading ends at the first change.
+ * at some time.  If `lines` is NULL, reading ends at the first change.
  */
-extern WalResult WalChanges(Relation rel, XLogRecPtr from, XLogRecPtr to, ChangedPages *pages);
-
-/*
- * Note a page; sort the pages and drop duplicates; is a page among sorted
- * ones?
- */
-extern void NoteChangedPage(ChangedPages *pages, BlockNumber block);
-extern void SortChangedPages(ChangedPages *pages);
-extern bool HasChangedPage(const ChangedPages *pages, BlockNumber block);
+extern WalResult WalChanges(Relation rel, XLogRecPtr from, XLogRecPtr to, ChangedLines *lines);
 
 #endif							/* GPUVEC_WAL_H */

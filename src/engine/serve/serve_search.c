@@ -148,7 +148,7 @@ make_hits(const search_run *q, gpuvec_hit *hits)
 {
 	const gpuvec_page_numbers *numbers = q->mirror.numbers;
 	uint64_t	known = q->head.known;
-	bool		any_newer = known < q->mirror.state.refresh;
+	bool		any_newer = known < q->mirror.state.refresh || numbers->unproven;
 
 	for (uint32_t i = 0; i < q->head.nqueries; i++)
 	{

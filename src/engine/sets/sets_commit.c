@@ -74,7 +74,7 @@ build_staged(gpuvec_sets_update *sets, uint32_t nblocks, uint64_t nrows, bool al
 
 /* Bury the rows of replaced pages, and those behind the relation's end */
 static bool
-bury_replaced(gpuvec_sets_update *sets, uint32_t nblocks, gpuvec_draft *draft, bool *buried,
+bury_pages(gpuvec_sets_update *sets, uint32_t nblocks, gpuvec_draft *draft, bool *buried,
 			  gpuvec_error *error)
 {
 	uint32_t	limit = sets->base.mirror->nblocks;
@@ -108,6 +108,24 @@ bury_fed(gpuvec_sets_update *sets, gpuvec_draft *draft, bool *buried, gpuvec_err
 	ok = gpuvec_draft_bury_lines(draft, tids, n, buried, error);
 	free(tids);
 	return ok;
+}
+
+/* Bury the rows that a refresh replaces: whole pages, and lines of others */
+static bool
+bury_replaced(gpuvec_sets_update *sets, uint32_t nblocks, gpuvec_draft *draft, bool *buried,
+			  gpuvec_error *error)
+{
+	const gpuvec_update *update = &sets->base;
+	bool		buried_pages;
+
+	if (!bury_pages(sets, nblocks, draft, &buried_pages, error))
+		return false;
+	*buried = false;
+	if (update->nlines > 0 &&
+		!gpuvec_draft_bury_lines(draft, update->lines, update->nlines, buried, error))
+		return false;
+	*buried |= buried_pages;
+	return true;
 }
 
 /* Bury the rows that an update replaces */

@@ -118,6 +118,7 @@ sets_publish(gpuvec_update *update)
 const gpuvec_mirror_kind gpuvec_sets_kind = {
 	.mirror_bytes = sizeof(gpuvec_sets_mirror),
 	.update_bytes = sizeof(gpuvec_sets_update),
+	.takes_lines = true,
 	.row_header = sizeof(gpuvec_row),
 	.make = sets_make,
 	.drop = sets_drop,

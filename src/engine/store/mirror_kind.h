@@ -38,6 +38,7 @@ typedef struct gpuvec_sent_page
 	uint32_t	block;
 	uint32_t	nrows;			/* rows taken; 0 if the rows are unchanged */
 	bool		same;
+	bool		partial;		/* only some of its lines were sent */
 	gpuvec_page_state state;
 } gpuvec_sent_page;
 
@@ -65,6 +66,9 @@ struct gpuvec_update
 								 * pages of its rows, and all new ones */
 	uint64_t	npages;
 	uint64_t	room_pages;
+	uint64_t   *lines;			/* lines of partial pages, as tids, ascending */
+	uint64_t	nlines;
+	uint64_t	room_lines;
 	gpuvec_fed_row *fed;		/* rows of a feed, in ascending order of tid,
 								 * distinct; NULL: a load or refresh */
 	uint64_t	nfed;
@@ -87,6 +91,7 @@ struct gpuvec_mirror_kind
 	size_t		update_bytes;	/* size of its struct of an update */
 	size_t		row_header;		/* least bytes of a row in a page; a row
 								 * begins with its line pointer, a uint16_t */
+	bool		takes_lines;	/* takes partial pages */
 	bool		keeps_room;		/* memory that an update allocated stays with
 								 * the mirror, even if the update fails */
 
@@ -187,6 +192,9 @@ extern bool gpuvec_update_bad_pages(gpuvec_error *error, const char *what);
 
 /* Add an entry for a page, zeroed; NULL on lack of memory */
 extern gpuvec_sent_page *gpuvec_update_add_page(gpuvec_update *update, gpuvec_error *error);
+
+/* The state of a page that was not read as a whole */
+extern const gpuvec_page_state gpuvec_page_not_read;
 
 /*
  * For prepare: the pages of the update that replace pages of the mirror, in a

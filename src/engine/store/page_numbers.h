@@ -16,6 +16,12 @@
 #define GPUVEC_NUMBERS_PAGES	512
 
 /*
+ * In place of a number: since the page was read, some of its lines have been
+ * read again, so that no refresh has read all of what the mirror holds of it
+ */
+#define GPUVEC_UNPROVEN		UINT64_MAX
+
+/*
  * The numbers of GPUVEC_NUMBERS_PAGES consecutive pages, shared by tables in
  * which they are equal
  */
@@ -33,6 +39,7 @@ typedef struct gpuvec_page_numbers
 {
 	int			refs;			/* changed by __atomic builtins only */
 	uint32_t	nblocks;
+	bool		unproven;		/* some page may have GPUVEC_UNPROVEN */
 	gpuvec_numbers_part *parts[];
 } gpuvec_page_numbers;
 

@@ -47,6 +47,7 @@ gpuvec_update_end(gpuvec_update *update)
 	kind->end(update);
 	gpuvec_page_numbers_unref(update->numbers);
 	free(update->pages);
+	free(update->lines);
 	free(update->fed);
 
 	pthread_mutex_lock(&store->mutex);

@@ -36,7 +36,8 @@ gpuvec_update_replaced(const gpuvec_update *update, uint64_t *n, gpuvec_error *e
 		return NULL;
 	}
 	for (uint64_t i = 0; i < update->npages; i++)
-		if (!update->pages[i].same && update->pages[i].block < update->mirror->nblocks)
+		if (!update->pages[i].same && !update->pages[i].partial &&
+			update->pages[i].block < update->mirror->nblocks)
 			blocks[(*n)++] = update->pages[i].block;
 	return blocks;
 }
@@ -51,14 +52,27 @@ prepare_rows(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 }
 
 /*
- * True if this update gives a page its number.  Rows of a feed are not all of
- * their page: unless the page is new, it keeps the number of the refresh that
- * read it.
+ * True if this update gives a page another number.  Rows of a feed are not
+ * all of their page: unless the page is new, it keeps the number of the
+ * refresh that read it.
  */
 static bool
-numbers_page(const gpuvec_update *update, uint32_t block)
+numbers_page(const gpuvec_update *update, const gpuvec_sent_page *page)
 {
-	return update->fed == NULL || block >= update->mirror->nblocks;
+	const gpuvec_mirror *mirror = update->mirror;
+
+	if (page->block >= mirror->nblocks)
+		return true;
+	return update->fed == NULL &&
+		!(page->partial &&
+		  gpuvec_page_numbers_get(mirror->numbers, page->block) == GPUVEC_UNPROVEN);
+}
+
+/* The number that it gives the page */
+static uint64_t
+number_of(const gpuvec_update *update, const gpuvec_sent_page *page)
+{
+	return page->partial ? GPUVEC_UNPROVEN : update->mirror->refresh;
 }
 
 /*
@@ -79,9 +93,14 @@ make_numbers(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 	if (update->numbers == NULL)
 		return gpuvec_fail_memory(error, nblocks * sizeof(uint64_t));
 	for (uint64_t i = 0; i < update->npages && update->pages[i].block < nblocks; i++)
-		if (numbers_page(update, update->pages[i].block) &&
-			!gpuvec_page_numbers_own(update->numbers, update->pages[i].block))
+	{
+		const gpuvec_sent_page *page = &update->pages[i];
+
+		update->numbers->unproven |= page->partial;
+		if (numbers_page(update, page) &&
+			!gpuvec_page_numbers_own(update->numbers, page->block))
 			return gpuvec_fail_memory(error, nblocks * sizeof(uint64_t));
+	}
 	return true;
 }
 
@@ -186,8 +205,8 @@ publish_pages(gpuvec_update *update, const gpuvec_commit *commit)
 		const gpuvec_sent_page *page = &update->pages[i];
 
 		mirror->pages[page->block] = page->state;
-		if (numbers_page(update, page->block))
-			gpuvec_page_numbers_set(update->numbers, page->block, mirror->refresh);
+		if (numbers_page(update, page))
+			gpuvec_page_numbers_set(update->numbers, page->block, number_of(update, page));
 		rows += page->nrows;
 	}
 	mirror->numbers = update->numbers;

@@ -7,6 +7,11 @@
  * kind, except for a page whose fingerprint shows that its rows are unchanged
  * (VACUUM, hint bits and deletions change a page's LSN, but no row).
  *
+ * Of a partial page only some lines were read again.  It gets an LSN and a
+ * fingerprint that no page has, like a page of a feed's rows (update_rows.c),
+ * and no number proves it (GPUVEC_UNPROVEN).  So whoever compares LSNs reads
+ * it, and whoever finds a row of it fetches that row.
+ *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
@@ -14,11 +19,37 @@
 
 #include "engine/store/mirror_kind.h"
 
+/* What no page has: coefficients of fingerprints are below 2^61 */
+const gpuvec_page_state gpuvec_page_not_read = {
+	.lsn = GPUVEC_NO_LSN, .rows = {{UINT64_MAX, UINT64_MAX}}
+};
+
 bool
 gpuvec_update_bad_pages(gpuvec_error *error, const char *what)
 {
 	return gpuvec_fail(error, GPUVEC_PROTOCOL_VIOLATION, what, NULL,
 					   "invalid pages in a message to the gpuvec engine");
+}
+
+/* bsearch comparator */
+static int
+compare_tids(const void *a, const void *b)
+{
+	uint64_t	x = *(const uint64_t *) a;
+	uint64_t	y = *(const uint64_t *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* True if a row of a partial page, whose lines were taken, is of one of them */
+static bool
+is_listed(const gpuvec_update *update, const gpuvec_page *page, uint16_t line)
+{
+	uint64_t	tid = gpuvec_tid(page->block, line & ~1);
+
+	return page->nlines > 0 &&
+		bsearch(&tid, update->lines + update->nlines - page->nlines, page->nlines,
+				sizeof(tid), compare_tids) != NULL;
 }
 
 /* Take the rows of a page, which fill [row, end).  lasts: see take_row. */
@@ -39,6 +70,8 @@ take_rows(gpuvec_update *update, const gpuvec_page *page, const char *row, const
 		memcpy(&line, row, sizeof(line));
 		if (line <= last_line || line > GPUVEC_MAX_LINE)
 			return gpuvec_update_bad_pages(error, "Line pointers are not in order.");
+		if (page->partial && !is_listed(update, page, line))
+			return gpuvec_update_bad_pages(error, "A row is of none of the page's lines.");
 		size = kind->take_row(update, gpuvec_tid(page->block, line), row, end, lasts, error);
 		if (size == 0)
 			return false;
@@ -68,12 +101,87 @@ gpuvec_update_add_page(gpuvec_update *update, gpuvec_error *error)
 	return &update->pages[update->npages++];
 }
 
+/* Make room for n more lines */
+static bool
+reserve_lines(gpuvec_update *update, uint32_t n, gpuvec_error *error)
+{
+	uint64_t	room = update->room_lines ? update->room_lines * 2 : 256;
+	uint64_t   *lines;
+
+	if (update->nlines + n <= update->room_lines)
+		return true;
+	if (room < update->nlines + n)
+		room = update->nlines + n;
+	lines = realloc(update->lines, room * sizeof(*lines));
+	if (lines == NULL)
+		return gpuvec_fail_memory(error, room * sizeof(*lines));
+	update->lines = lines;
+	update->room_lines = room;
+	return true;
+}
+
+/* Take the lines of a partial page */
+static bool
+take_lines(gpuvec_update *update, const gpuvec_page *page, const char *from, gpuvec_error *error)
+{
+	uint16_t	last = 0;
+
+	if (!reserve_lines(update, page->nlines, error))
+		return false;
+	for (uint32_t i = 0; i < page->nlines; i++)
+	{
+		uint16_t	line;
+
+		memcpy(&line, from + i * sizeof(line), sizeof(line));
+		if (line <= last || line > GPUVEC_MAX_LINE || line % 2 != 0)
+			return gpuvec_update_bad_pages(error, "Lines of a page are not in order.");
+		update->lines[update->nlines++] = gpuvec_tid(page->block, line);
+		last = line;
+	}
+	return true;
+}
+
+/* Take some lines of a page that the mirror has */
+static bool
+take_partial(gpuvec_update *update, const gpuvec_page *page, gpuvec_sent_page *mine,
+			 const char *rows, bool lasts, gpuvec_error *error)
+{
+	uint32_t	bytes = gpuvec_lines_bytes(page->nlines);
+
+	if (update->load || !update->mirror->kind->takes_lines ||
+		page->block >= update->mirror->nblocks)
+		return gpuvec_update_bad_pages(error, "A partial page is out of place.");
+	if (page->bytes < bytes)
+		return gpuvec_update_bad_pages(error, "A page is cut off.");
+	mine->partial = true;
+	mine->state = gpuvec_page_not_read;
+	mine->nrows = page->nrows;
+	return take_lines(update, page, rows + page->bytes - bytes, error) &&
+		take_rows(update, page, rows, rows + page->bytes - bytes, lasts, error);
+}
+
+/* Take a page with all its rows */
+static bool
+take_whole(gpuvec_update *update, const gpuvec_page *page, gpuvec_sent_page *mine,
+		   const char *rows, bool lasts, gpuvec_error *error)
+{
+	const gpuvec_mirror *mirror = update->mirror;
+
+	mine->state.lsn = page->lsn;
+	mine->state.rows = gpuvec_fingerprint_of(rows, page->bytes);
+	mine->same = !update->load && page->block < mirror->nblocks &&
+		gpuvec_fingerprint_equal(mine->state.rows, mirror->pages[page->block].rows);
+	if (mine->same)
+		return true;
+	mine->nrows = page->nrows;
+	return take_rows(update, page, rows, rows + page->bytes, lasts, error);
+}
+
 /* Take one page.  Returns its bytes, or 0 on failure. */
 static size_t
 take_page(gpuvec_update *update, const char *from, const char *end, bool lasts,
 		  gpuvec_error *error)
 {
-	const gpuvec_mirror *mirror = update->mirror;
 	const char *rows = from + sizeof(gpuvec_page);
 	gpuvec_page page;
 	gpuvec_sent_page *mine;
@@ -91,17 +199,9 @@ take_page(gpuvec_update *update, const char *from, const char *end, bool lasts,
 	if (mine == NULL)
 		return 0;
 	mine->block = page.block;
-	mine->state.lsn = page.lsn;
-	mine->state.rows = gpuvec_fingerprint_of(rows, page.bytes);
-	if (!update->load && page.block < mirror->nblocks &&
-		gpuvec_fingerprint_equal(mine->state.rows, mirror->pages[page.block].rows))
-		mine->same = true;
-	else
-	{
-		mine->nrows = page.nrows;
-		if (!take_rows(update, &page, rows, rows + page.bytes, lasts, error))
-			return 0;
-	}
+	if (!(page.partial ? take_partial(update, &page, mine, rows, lasts, error) :
+		  take_whole(update, &page, mine, rows, lasts, error)))
+		return 0;
 	return sizeof(page) + page.bytes;
 }
 

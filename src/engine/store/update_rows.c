@@ -29,11 +29,6 @@
 #include "engine/fault.h"
 #include "engine/store/mirror_kind.h"
 
-/* What no page has: coefficients of fingerprints are below 2^61 */
-static const gpuvec_page_state not_read = {
-	.lsn = GPUVEC_NO_LSN, .rows = {{UINT64_MAX, UINT64_MAX}}
-};
-
 static const uint16_t *
 values_of(const gpuvec_feed_record *record)
 {
@@ -159,7 +154,7 @@ add_page(gpuvec_update *update, uint32_t block, gpuvec_error *error)
 	if (page == NULL)
 		return false;
 	page->block = block;
-	page->state = not_read;
+	page->state = gpuvec_page_not_read;
 	return true;
 }
 

@@ -9,7 +9,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('feed', config => "max_worker_processes = 1\nmax_logical_replication_workers = 0\nautovacuum = off\nmax_prepared_transactions = 5\n");
+my $node = new_node('feed', conf => "max_worker_processes = 1\nmax_logical_replication_workers = 0\nautovacuum = off\nmax_prepared_transactions = 5\n");
 $node->safe_psql('postgres', q{
 	CREATE TABLE docs (id int PRIMARY KEY, note int, tokens idset) WITH (fillfactor = 70);
 	CREATE INDEX docs_knn ON docs USING gpuvec (tokens);

@@ -96,25 +96,85 @@ free_page(model_page *page)
 	page->nrows = 0;
 }
 
-/* New random rows for a page, with gaps between their line pointers */
+/* A random row under a line */
+static model_row
+random_row(uint16_t line, const shape *s)
+{
+	model_row	row = {.line = line,.len = (uint32_t) random_below(s->maxlen + 1)};
+
+	row.ids = malloc((row.len + 1) * sizeof(uint16_t));
+	random_ids(row.ids, row.len, s->vocabulary);
+	return row;
+}
+
+/* Replace the rows of an even line and the one behind it, if any, by another, or by none */
+static void
+change_line(model_page *page, uint16_t line, const shape *s)
+{
+	model_row  *rows = calloc(page->nrows + 2, sizeof(model_row));
+	bool		added = random_below(3) == 0;
+	uint32_t	n = 0;
+
+	for (uint32_t i = 0; i <= page->nrows; i++)
+	{
+		uint16_t	next = i < page->nrows ? page->rows[i].line : UINT16_MAX;
+
+		if (!added && next > line)
+		{
+			rows[n++] = random_row(line + (uint16_t) random_below(2), s);
+			added = true;
+		}
+		if (i == page->nrows)
+			break;
+		if ((next & ~1) == line)
+			free(page->rows[i].ids);
+		else
+			rows[n++] = page->rows[i];
+	}
+	free(page->rows);
+	page->rows = rows;
+	page->nrows = n;
+}
+
+/* Change some lines of a page, as a partial page can say it; or none */
+static void
+change_lines(model_page *page, const shape *s)
+{
+	uint16_t	line = 0;
+
+	page->nlines = 0;
+	for (uint32_t n = (uint32_t) random_below(6); n > 0; n--)
+	{
+		line += 2 + 2 * (uint16_t) random_below(5);
+		page->lines[page->nlines++] = line;
+		change_line(page, line, s);
+	}
+	page->partial = page->dirty = true;
+}
+
+/*
+ * New random rows for a page, with gaps between their line pointers.  Of a page that the engine
+ * has as it is, sometimes only some lines change.
+ */
 void
 model_rewrite_page(model *m, uint32_t block, const shape *s)
 {
 	model_page *page = &m->pages[block];
 	uint16_t	line = 0;
 
+	if (page->refresh != 0 && !page->dirty && random_below(2) == 0)
+	{
+		change_lines(page, s);
+		return;
+	}
+	page->partial = false;
 	free_page(page);
 	page->nrows = (uint32_t) random_below(s->rows_per_page + 1);
 	page->rows = calloc(page->nrows + 1, sizeof(model_row));
 	for (uint32_t i = 0; i < page->nrows; i++)
 	{
-		model_row  *row = &page->rows[i];
-
 		line += 1 + (uint16_t) random_below(3);
-		row->line = line;
-		row->len = (uint32_t) random_below(s->maxlen + 1);
-		row->ids = malloc((row->len + 1) * sizeof(uint16_t));
-		random_ids(row->ids, row->len, s->vocabulary);
+		page->rows[i] = random_row(line, s);
 	}
 	page->lsn = random_below(UINT64_MAX);
 	page->dirty = true;
@@ -164,14 +224,28 @@ model_nrows(const model *m)
 	return n;
 }
 
+/* True if a partial page has this line, or the even one before it */
+static bool
+has_line(const model_page *page, uint16_t line)
+{
+	for (uint32_t i = 0; i < page->nlines; i++)
+		if (page->lines[i] == (line & ~1))
+			return true;
+	return false;
+}
+
 /* Append a page as the protocol has it */
 static void
 add_page(buffer *b, uint32_t block, const model_page *page)
 {
 	static const char zeros[4] = {0};
 	size_t		at = b->length;
-	gpuvec_page head = {.block = block,.nrows = page->nrows,.lsn = page->lsn};
+	gpuvec_page head = {.block = block,.partial = page->partial};
 
+	if (page->partial)
+		head.nlines = (uint16_t) page->nlines;
+	else
+		head.lsn = page->lsn;
 	buffer_add(b, &head, sizeof(head));
 	for (uint32_t i = 0; i < page->nrows; i++)
 	{
@@ -180,9 +254,18 @@ add_page(buffer *b, uint32_t block, const model_page *page)
 
 		size_t		start = b->length;
 
+		if (page->partial && !has_line(page, row->line))
+			continue;
+		head.nrows++;
+
 		buffer_add(b, &wire, sizeof(wire));
 		wire.wide = (uint16_t) add_ids(b, row->ids, row->len);
 		memcpy(b->data + start, &wire, sizeof(wire));
+		buffer_add(b, zeros, (4 - b->length % 4) % 4);
+	}
+	if (page->partial)
+	{
+		buffer_add(b, page->lines, page->nlines * sizeof(uint16_t));
 		buffer_add(b, zeros, (4 - b->length % 4) % 4);
 	}
 	head.bytes = (uint32_t) (b->length - at - sizeof(head));
@@ -199,6 +282,7 @@ model_send_pages(client *c, model *m, bool all)
 	{
 		if (!all && !m->pages[block].dirty)
 			continue;
+		m->pages[block].partial &= !all;
 		add_page(&b, block, &m->pages[block]);
 		if (b.length > 100000)
 		{
@@ -229,9 +313,13 @@ note_commit(client *c, model *m, const gpuvec_commit *commit)
 	m->refresh = state.refresh;
 	for (uint32_t block = 0; block < m->nblocks; block++)
 	{
-		if (m->pages[block].dirty)
-			m->pages[block].refresh = state.refresh;
-		m->pages[block].dirty = false;
+		model_page *page = &m->pages[block];
+
+		if (page->dirty)
+			page->refresh = page->partial ? UINT64_MAX : state.refresh;
+		if (page->dirty && page->partial)
+			page->lsn = GPUVEC_NO_LSN;
+		page->dirty = page->partial = false;
 	}
 }
 

@@ -25,6 +25,9 @@ typedef struct model_page
 	uint64_t	lsn;
 	uint64_t	refresh;		/* number of the refresh that last sent it */
 	bool		dirty;			/* changed since */
+	bool		partial;		/* then, only in lines[] */
+	uint32_t	nlines;
+	uint16_t	lines[GPUVEC_MAX_LINE / 2]; /* even and ascending */
 	uint32_t	nrows;
 	model_row  *rows;
 } model_page;

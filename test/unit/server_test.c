@@ -1327,6 +1327,52 @@ test_parts(const engine *e, const model *m)
 	}
 }
 
+/* Partial pages that break a rule */
+static void
+test_bad_lines(const engine *e, const model *m)
+{
+	struct
+	{
+		gpuvec_refresh_part part;
+		one_row		page;
+		uint16_t	lines[2];
+	}			good = {{.key = m->key,.known = m->refresh}, good_page(), {2, 6}};
+	const struct
+	{
+		uint32_t	block;
+		uint16_t	line;
+		uint16_t	lines[2];
+		uint32_t	bytes;
+		const char *what;
+	}			bad[] = {
+		{m->nblocks, 3, {2, 6}, 20, "a partial page behind the mirror's end"},
+		{0, 4, {2, 6}, 20, "a row of none of the lines"},
+		{0, 8, {2, 6}, 20, "a row behind the lines"},
+		{0, 3, {3, 6}, 20, "an odd line"},
+		{0, 3, {2, 2}, 20, "a line twice"},
+		{0, 3, {6, 2}, 20, "lines not in order"},
+		{0, 3, {0, 2}, 20, "line 0"},
+		{0, 3, {2, GPUVEC_MAX_LINE + 1}, 20, "a line that cannot be"},
+		{0, 3, {2, 6}, 0, "lines that are cut off"},
+	};
+
+	good.page.page.partial = 1;
+	good.page.page.nlines = 2;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+	{
+		client		c = client_open(e);
+
+		good.page.page.block = bad[i].block;
+		good.page.page.bytes = bad[i].bytes;
+		good.page.row.line = bad[i].line;
+		memcpy(good.lines, bad[i].lines, sizeof(good.lines));
+		(void) client_send(&c, GPUVEC_MSG_REFRESH_PAGES, &good, sizeof(good));
+		check(client_read(&c) && client_failed_with(&c, "08P01") && !client_error_fallback(&c), bad[i].what);
+		check(!client_read(&c), "and the connection is closed");
+		client_close(&c);
+	}
+}
+
 /*
  * A search and a refresh behind it are sent at once: the search is of the
  * mirror as it was
@@ -1413,6 +1459,7 @@ test_violations(void)
 	expect_violation(&e, GPUVEC_MSG_REFRESH_PAGES, &commit, sizeof(commit), "short REFRESH_PAGES");
 	expect_violation(&e, GPUVEC_MSG_REFRESH, &commit, sizeof(commit), "a short REFRESH");
 	test_parts(&e, &m);
+	test_bad_lines(&e, &m);
 	test_search_ahead(&d, &m);
 	client_close(&d);
 
@@ -1437,6 +1484,9 @@ test_violations(void)
 	BAD_PAGE(p[0].row.wide = 2, "neither narrow nor wide");
 	BAD_PAGE((p[0].row.wide = 1, p[0].row.len = 2, p[0].ids[1] = 9, p[0].ids[3] = 8), "wide ids not in order");
 	BAD_PAGE((p[0].row.wide = 1, p[0].row.len = UINT32_MAX / 4 + 1), "far more wide ids than can be");
+	BAD_PAGE(p[0].page.partial = 1, "a partial page of a load");
+	BAD_PAGE(p[0].page.partial = 2, "a page neither whole nor partial");
+	BAD_PAGE(p[0].page.nlines = 1, "lines of a whole page");
 	p[0] = p[1] = good_page();
 	expect_bad_pages(&e, p, sizeof(p), "a page twice");
 	expect_bad_pages(&e, p, sizeof(p) - 1, "a page that is cut off");

@@ -75,7 +75,7 @@ build_staged(gpuvec_sets_update *sets, uint32_t nblocks, uint64_t nrows, bool al
 /* Bury the rows of replaced pages, and those behind the relation's end */
 static bool
 bury_pages(gpuvec_sets_update *sets, uint32_t nblocks, gpuvec_draft *draft, bool *buried,
-			  gpuvec_error *error)
+		   gpuvec_error *error)
 {
 	uint32_t	limit = sets->base.mirror->nblocks;
 	uint64_t	n;

@@ -193,6 +193,8 @@ take_page(gpuvec_update *update, const char *from, const char *end, bool lasts,
 		return gpuvec_update_bad_pages(error, "A page is cut off.");
 	if (page.block == UINT32_MAX)
 		return gpuvec_update_bad_pages(error, "A block number is out of range.");
+	if (page.partial > 1 || page.nlines > (page.partial ? GPUVEC_MAX_LINE : 0))
+		return gpuvec_update_bad_pages(error, "A page is neither whole nor partial.");
 	if (update->npages > 0 && page.block <= update->pages[update->npages - 1].block)
 		return gpuvec_update_bad_pages(error, "Pages are not in order.");
 	mine = gpuvec_update_add_page(update, error);

@@ -1,0 +1,121 @@
+# Refreshes that read changed line pointers only: through random histories of one plain table,
+# against sequential scans under the same snapshot; and what they read.
+use strict;
+use warnings;
+
+use GpuvecTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# (WAL is read however little that pays)
+my $node = new_node('lines', conf => "max_prepared_transactions = 5\ngpuvec.freshness = wal\n");
+$node->safe_psql('postgres', q{
+	CREATE TABLE docs (id int, note int, tokens idset) WITH (fillfactor = 80);
+	-- rows of functions, and of a sort; for so many rows the visibility map is read
+	CREATE FUNCTION compare(queries idset[], k int, measure text) RETURNS text LANGUAGE plpgsql AS $$
+	DECLARE
+		found text;
+		sorted text;
+	BEGIN
+		EXECUTE format('SELECT string_agg(n || %L || ctid || s, $1 ORDER BY n, s DESC, ctid) FROM (SELECT n, y.* FROM unnest($2) WITH ORDINALITY AS u (q, n), LATERAL (SELECT ctid, s FROM (SELECT ctid, %I(tokens, q)::float8 AS s FROM docs) x WHERE s > 0 ORDER BY s DESC, ctid LIMIT %s) y) z',
+			' ', measure || '_similarity', k) INTO sorted USING ',', queries;
+		SELECT string_agg(query || ' ' || tid || score, ',' ORDER BY query, rank) INTO found FROM gpuvec_topk_batch('docs', 'tokens', queries, k, measure);
+		IF found IS DISTINCT FROM sorted THEN RETURN 'other rows of a batch'; END IF;
+		SELECT string_agg('1 ' || tid || score, ',' ORDER BY rank) INTO found FROM gpuvec_topk('docs', 'tokens', queries[1], k, measure);
+		IF found IS DISTINCT FROM (SELECT string_agg(p, ',') FROM regexp_split_to_table(sorted, ',(?=[0-9]+ )') p WHERE p LIKE '1 %') THEN RETURN 'other rows'; END IF;
+		RETURN 'same';
+	END $$;});
+
+my $rows_by_pages = q{SELECT rows_by_pages FROM gpuvec_mirrors WHERE relation = 'docs'::regclass};
+my $rows = q{SELECT rows FROM gpuvec_mirrors WHERE relation = 'docs'::regclass};
+my $search = q{SELECT count(*) FROM gpuvec_topk('docs', 'tokens', '{1,2,3}', 5)};
+
+# What is read: of a full page one row for each change, and none of those that went.  An old
+# snapshot keeps pruning from taking any.
+my $old = $node->background_psql('postgres');
+ask($old, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+$node->safe_psql('postgres', q{INSERT INTO docs SELECT i, 0, ARRAY[i % 7, 10 + i]::idset FROM generate_series(1, 2000) i; VACUUM docs});
+$node->safe_psql('postgres', $search);
+sub read_by { my ($sql) = @_; my $before = $node->safe_psql('postgres', $rows_by_pages); $node->safe_psql('postgres', "$sql; $search"); return $node->safe_psql('postgres', $rows_by_pages) - $before; }
+is(read_by(q{UPDATE docs SET tokens = '{1,2}' WHERE id = 5}), 1, 'an update');
+is(read_by(q{DELETE FROM docs WHERE id = 7}), 0, 'a deletion');
+is(read_by(q{SELECT FROM docs WHERE id = 8 FOR UPDATE}), 0, 'a lock');
+is(read_by(q{INSERT INTO docs VALUES (3000, 0, '{1,2,3}'), (3001, 0, '{2,3}')}), 2, 'two insertions');
+is($node->safe_psql('postgres', $rows), 2003, 'rows of deleted tuples stay');
+$old->quit;
+is(read_by('SET enable_bitmapscan = off; SELECT count(*) FROM docs WHERE id < 100'), 0, 'pruning');
+cmp_ok($node->safe_psql('postgres', $rows), '<', 2003, 'and then rows go');
+cmp_ok(read_by(q{VACUUM docs}), '>', 20, 'VACUUM has a page read as a whole');
+is($node->safe_psql('postgres', $rows), 2001, 'and then all of them go');
+
+# A row that a refresh has read goes again, and its page is as it was when it was last read as a
+# whole.  That page is all-visible then, so that nobody fetches what the mirror has of it.
+my $open = $node->background_psql('postgres');
+my $all = q{SELECT compare(ARRAY['{1}', '{70000}']::idset[], 3000, 'jaccard')};
+$node->safe_psql('postgres', "VACUUM docs; $all");
+ask($open, q{BEGIN; INSERT INTO docs VALUES (4000, 0, '{1}')});
+is($node->safe_psql('postgres', $all), 'same', 'a row of a transaction in progress');
+ask($open, 'ROLLBACK');
+$node->safe_psql('postgres', 'VACUUM docs');
+is($node->safe_psql('postgres', $all), 'same', 'the page is as it was');
+$open->quit;
+
+# Random histories
+srand($ENV{LINES_SEED} // 5);
+my $next = 5000;
+my $file = $node->basedir . '/rows';
+my @measures = qw(braun_blanquet jaccard cosine overlap);
+sub random_set { my ($most) = @_; return '{' . join(',', map { int(rand(3)) ? int(rand(30)) : int(rand(65536)) } 1 .. 1 + int(rand($most))) . '}'; }
+sub random_rows { my ($n) = @_; return join(',', map { '(' . $next++ . ', ' . int(rand(10)) . ', ' . (int(rand(15)) ? "'" . random_set(8) . "'" : 'NULL') . ')' } 1 .. $n); }
+my $long = q{(SELECT array_agg(1 + (i * 17) % 60000)::idset FROM generate_series(1, 3000 + 2000 * random()) i)};
+my @changes = (
+	sub { 'INSERT INTO docs VALUES ' . random_rows(1 + int(rand(8))) },
+	sub { 'INSERT INTO docs VALUES ' . random_rows(1 + int(rand(60))) },
+	sub { "CREATE TEMP TABLE t AS SELECT * FROM docs LIMIT 60; COPY t TO '$file'; COPY docs FROM '$file'; DROP TABLE t" },
+	sub { 'UPDATE docs SET note = note + 1 WHERE id % ' . (15 + int(rand(90))) . ' = 0' },
+	sub { "UPDATE docs SET tokens = '" . random_set(6) . "' WHERE id % " . (9 + int(rand(90))) . ' = 1' },
+	sub { "UPDATE docs SET tokens = tokens | '{" . int(rand(9)) . "}' WHERE id % " . (90 + int(rand(90))) . ' = 1' },
+	sub { "UPDATE docs SET tokens = $long WHERE id = (SELECT max(id) - " . int(rand(50)) . ' FROM docs)' },
+	sub { 'DELETE FROM docs WHERE id % ' . (9 + int(rand(20))) . ' = 2' },
+	sub { 'SELECT count(*) FROM (SELECT FROM docs WHERE id % ' . (9 + int(rand(20))) . ' = 3 FOR UPDATE) x' },
+	sub { 'SAVEPOINT s; INSERT INTO docs VALUES ' . random_rows(5) . '; ROLLBACK TO s; INSERT INTO docs VALUES ' . random_rows(2) },
+	sub { "SAVEPOINT s; UPDATE docs SET tokens = '{3}' WHERE id % 50 = 3; ROLLBACK TO s" });
+my @writers = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 2;
+my @open = (0, 0);
+my @readers = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 3;
+my ($asked, $wrong, $gid) = (0, 0, 0);
+for my $round (1 .. 150)
+{
+	my $w = int(rand(@writers));
+	my $step = int(rand(10));
+
+	$writers[$w]->query('SET lock_timeout = 50; BEGIN') if !$open[$w];
+	$open[$w] = 1;
+	$writers[$w]->query($changes[rand @changes]->());
+	if ($step < 6) { $writers[$w]->query($step ? 'COMMIT' : 'ROLLBACK'); $open[$w] = 0; }
+	elsif ($step == 6) { $writers[$w]->query("PREPARE TRANSACTION 'g" . ++$gid . "'"); $writers[$w]->query('ROLLBACK'); $open[$w] = 0; }
+	for (split /\n/, $node->safe_psql('postgres', 'SELECT gid FROM pg_prepared_xacts'))
+	{
+		$node->safe_psql('postgres', (int(rand(2)) ? 'COMMIT' : 'ROLLBACK') . " PREPARED '$_'") if int(rand(2));
+	}
+	$node->safe_psql('postgres', 'VACUUM docs') if $round % 9 == 0;
+	$node->safe_psql('postgres', 'CHECKPOINT') if $round % 21 == 0;
+	for my $reader (@readers)
+	{
+		my $level = int(rand(2)) ? 'REPEATABLE READ' : 'READ COMMITTED';
+		my $k = int(rand(3)) ? 1 + int(rand(40)) : 100000;
+		my $queries = join(',', map { "'" . random_set(8) . "'" } 1 .. 1 + int(rand(5)));
+		my $question = "SELECT compare(ARRAY[$queries]::idset[], $k, '$measures[rand @measures]')";
+		my $answer = $reader->query("BEGIN ISOLATION LEVEL $level; $question; COMMIT");
+
+		$asked++;
+		if ($answer !~ /same/) { $wrong++; diag("round $round: $question: $answer"); }
+	}
+}
+is($wrong, 0, 'functions give what sequential scans give');
+is($asked, 450, 'all questions were asked');
+is($node->safe_psql('postgres', q{SELECT loads FROM gpuvec_mirrors WHERE relation = 'docs'::regclass}), 1, 'by refreshes');
+$_->quit for @writers, @readers;
+$node->stop;
+done_testing();

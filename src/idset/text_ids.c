@@ -20,8 +20,14 @@
 #include "catalog/pg_collation.h"
 #include "idset/text_ids.h"
 #include "mb/pg_wchar.h"
-#include "tsearch/ts_locale.h"
 #include "utils/formatting.h"
+
+/*
+ * The header of t_isalpha() includes headers of ICU, for a struct that is of
+ * no use here.  They need not be there where PostgreSQL's own headers are.
+ */
+#undef USE_ICU
+#include "tsearch/ts_locale.h"
 
 /* Room in a new list, and the most that a list gets */
 #define FIRST_IDS		64

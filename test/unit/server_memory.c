@@ -177,7 +177,7 @@ ask_refresh(client *c, void *arg)
 {
 	searching  *s = arg;
 
-	model_rewrite_page(&s->m, (uint32_t) random_below(s->m.nblocks), &small);
+	model_change_page(&s->m, (uint32_t) random_below(s->m.nblocks), &small);
 	return model_refresh(c, &s->m);
 }
 

@@ -152,21 +152,13 @@ change_lines(model_page *page, const shape *s)
 	page->partial = page->dirty = true;
 }
 
-/*
- * New random rows for a page, with gaps between their line pointers.  Of a page that the engine
- * has as it is, sometimes only some lines change.
- */
+/* New random rows for a page, with gaps between their line pointers */
 void
 model_rewrite_page(model *m, uint32_t block, const shape *s)
 {
 	model_page *page = &m->pages[block];
 	uint16_t	line = 0;
 
-	if (page->refresh != 0 && !page->dirty && random_below(2) == 0)
-	{
-		change_lines(page, s);
-		return;
-	}
 	page->partial = false;
 	free_page(page);
 	page->nrows = (uint32_t) random_below(s->rows_per_page + 1);
@@ -178,6 +170,18 @@ model_rewrite_page(model *m, uint32_t block, const shape *s)
 	}
 	page->lsn = random_below(UINT64_MAX);
 	page->dirty = true;
+}
+
+/* Change only some lines, if the engine has the page as it is */
+void
+model_change_page(model *m, uint32_t block, const shape *s)
+{
+	model_page *page = &m->pages[block];
+
+	if (page->refresh != 0 && !page->dirty && random_below(2) == 0)
+		change_lines(page, s);
+	else
+		model_rewrite_page(m, block, s);
 }
 
 void

@@ -73,6 +73,7 @@ extern void random_ids(uint16_t *ids, uint32_t len, uint32_t vocabulary);
 extern model model_new(uint32_t relation, uint32_t nblocks, const shape *s);
 extern void model_free(model *m);
 extern void model_rewrite_page(model *m, uint32_t block, const shape *s);
+extern void model_change_page(model *m, uint32_t block, const shape *s);
 extern void model_resize(model *m, uint32_t nblocks, const shape *s);
 extern uint64_t model_nrows(const model *m);
 

@@ -262,7 +262,7 @@ refresh_rounds(engine *e, const shape *s, uint32_t relation, uint32_t nblocks, i
 		if (random_below(6) == 0)
 			model_resize(&m, (uint32_t) random_below(nblocks * 2), s);
 		for (uint32_t i = 0; i < changes && m.nblocks > 0; i++)
-			model_rewrite_page(&m, (uint32_t) random_below(m.nblocks), s);
+			model_change_page(&m, (uint32_t) random_below(m.nblocks), s);
 		if (random_below(10) == 0)
 		{
 			/* a refresh that is cut off leaves nothing */
@@ -329,7 +329,7 @@ turn_wide(const engine *e, uint32_t relation)
 
 		check(model_check_random(&c, &m, &small), "a search of narrow and wide rows");
 		for (uint32_t i = 0; i < 2; i++)
-			model_rewrite_page(&m, (uint32_t) random_below(m.nblocks), s);
+			model_change_page(&m, (uint32_t) random_below(m.nblocks), s);
 		if (!check(round == 40 || round == 100 ? model_load(&c, &m) : model_refresh(&c, &m), "refresh"))
 			break;
 	}
@@ -420,7 +420,7 @@ test_merges(void)
 		if (random_below(3) == 0)
 			model_resize(&m, m.nblocks + (uint32_t) random_below(6) - (m.nblocks > 40 ? 3 : 0), &small);
 		for (uint64_t i = random_below(6); i > 0; i--)
-			model_rewrite_page(&m, (uint32_t) random_below(m.nblocks), &small);
+			model_change_page(&m, (uint32_t) random_below(m.nblocks), &small);
 		if (random_below(60) == 0)
 		{
 			check(client_call(&c, GPUVEC_MSG_DROP, &drop, sizeof(drop), GPUVEC_MSG_COUNT), "drop");
@@ -559,7 +559,7 @@ merger_rounds(const char *fault, int rounds, useconds_t pause)
 		if (random_below(20) == 0)
 			model_resize(&m, 60 + (uint32_t) random_below(120), &small);
 		for (uint64_t i = random_below(8); i > 0; i--)
-			model_rewrite_page(&m, (uint32_t) random_below(m.nblocks), &small);
+			model_change_page(&m, (uint32_t) random_below(m.nblocks), &small);
 		/* now and then all rows of a segment die */
 		for (uint32_t i = 0; i < 40 && random_below(30) > 0 && round % 10 == 0; i++)
 			model_rewrite_page(&m, (at + i) % m.nblocks, &small);
@@ -1644,7 +1644,7 @@ script(buffer *frames, size_t *starts, int *n)
 	FRAME(client_send(&to_self, GPUVEC_MSG_LIST, NULL, 0));
 	FRAME(client_send(&to_self, GPUVEC_MSG_ROWS, &rows, sizeof(rows)));
 	FRAME(client_send(&to_self, GPUVEC_MSG_REFRESH_BEGIN, REFRESH(&m.key)));
-	model_rewrite_page(&m, 2, &small);
+	model_change_page(&m, 2, &small);
 	FRAME(model_send_pages(&to_self, &m, true));
 	FRAME(client_send(&to_self, GPUVEC_MSG_COMMIT, &commit, sizeof(commit)));
 	FRAME(client_send(&to_self, GPUVEC_MSG_SEARCH, b.data, b.length));

@@ -65,11 +65,9 @@
 
 /*
  * How long the engine waits for rows that the feeder is about to send, before
- * the session sends them, and for many that the engine keeps, before the
- * session reads pages
+ * the session sends them
  */
 #define PATIENCE_US			5000
-#define KEPT_PATIENCE_US	500000
 
 /* Largest map that is kept, in pages: that of a relation of 32 GB */
 #define MAX_KEPT_PAGES		128
@@ -255,7 +253,7 @@ patience(uint64 feed)
 		case FEED_COMING:
 			return PATIENCE_US;
 		case FEED_CATCHING_UP:
-			return KEPT_PATIENCE_US;
+			return FEED_KEPT_PATIENCE_MS * 1000;
 	}
 	return 0;
 }

@@ -74,6 +74,9 @@ typedef enum FeedPace
 	FEED_CATCHING_UP
 } FeedPace;
 
+/* How long it pays to wait for rows that the engine keeps, before reading pages */
+#define FEED_KEPT_PATIENCE_MS	500
+
 extern uint64 FeedApplied(uint64 feed);
 extern FeedPace FeedComing(uint64 feed);
 extern void FeedNoteState(const gpuvec_state *state);

@@ -113,6 +113,7 @@ typedef struct Feed
 	int64		kept_at;		/* ... as they were then, ... */
 	uint64		kept;			/* ... and the engine keeps those up to this
 								 * one; 0: none */
+	bool		catching_up;	/* it can apply more of them at once */
 	Delay		delay;			/* leave the feed alone */
 } Feed;
 
@@ -256,9 +257,12 @@ look(int slot, FeedSlotInfo *info)
 	}
 	else if (info->applied != feed->hint)
 	{
-		/* a session has brought the mirror up to date */
+		/*
+		 * A session has brought the mirror up to date.  But to what is kept
+		 * the mirror comes by itself, and a gap in that would end it.
+		 */
 		feed->applied = info->applied;
-		feed->stuck = false;
+		feed->stuck = feed->kept != 0 && is_keeping(feed);
 		end_delay(&feed->delay);
 	}
 	feed->hint = info->applied;
@@ -387,6 +391,7 @@ take_kept(Feed *feed, const FeedRows *rows, const gpuvec_state *state)
 
 	feed->kept = state->kept;
 	feed->kept_at = clock_ms();
+	feed->catching_up = mine && state->kept > 0 && state->kept_from <= state->applied;
 	FeedNoteKept(feed->feed, state->kept_from, state->kept);
 	if (mine)
 		FeedNoteState(state);
@@ -401,8 +406,8 @@ take_kept(Feed *feed, const FeedRows *rows, const gpuvec_state *state)
 }
 
 /*
- * Send the next records of a stuck feed, or, now and then, none: what is kept
- * may have to be applied
+ * Send the next records of a stuck feed, or none: of what is kept, the engine
+ * applies a part each time, if it can
  */
 static void
 keep_batch(const FeedSlotInfo *info, Feed *feed)
@@ -413,7 +418,7 @@ keep_batch(const FeedSlotInfo *info, Feed *feed)
 
 	if (!copy_next(feed, &rows))
 		return;
-	if (!is_due(feed, &rows) && clock_ms() - feed->kept_at < KEEP_ROUND_MS)
+	if (!is_due(feed, &rows) && !feed->catching_up && clock_ms() - feed->kept_at < KEEP_ROUND_MS)
 	{
 		pfree(rows.data);
 		return;

@@ -87,6 +87,13 @@ static gpuvec_mirror_key late_key;
 #define BUSY_NAP_MS			20
 
 /*
+ * How often to look whether the feeder's rows have been applied, and how long
+ * to wait for those that it is about to send
+ */
+#define ROWS_NAP_MS			2
+#define COMING_PATIENCE_MS	20
+
+/*
  * Attempts with a list of pages.  Rows that keep coming may change the mirror
  * each time before the list is made.  LSNs can be compared whatever its state
  * is.
@@ -171,6 +178,16 @@ note_failure(const MirrorTarget *target, TimestampTz began, uint64 request)
 		MirrorNoteRefusal(target, began);
 }
 
+/* Wait for some milliseconds */
+static void
+nap(long ms)
+{
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
+					 PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+}
+
 /*
  * Wait for a moment while another session's work is in the way, though the
  * session holds no lock any more.  It may have gone before the engine
@@ -186,10 +203,7 @@ busy_nap(const MirrorTarget *target, int attempt)
 		MirrorRefuseBusy(target);
 		return false;
 	}
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 BUSY_NAP_MS, PG_WAIT_EXTENSION);
-	ResetLatch(MyLatch);
-	CHECK_FOR_INTERRUPTS();
+	nap(BUSY_NAP_MS);
 	return true;
 }
 
@@ -304,7 +318,10 @@ MirrorRefreshEnd(MirrorRefresh *refresh, uint64 request)
 		note_failure(target, refresh->began, request);
 	drop_pages(refresh);
 	if (refresh->done)
+	{
 		RefreshingNoteState(&target->key, &refresh->state);
+		FeedNoteState(&refresh->state);
+	}
 	if (refresh->locked)
 		LockRelease(&refresh->tag, ExclusiveLock, false);
 	RefreshingEnd();
@@ -561,6 +578,53 @@ refresh_rows(MirrorRefresh *refresh, bool *sent)
 	return ok;
 }
 
+/* How long it pays to wait for the feeder's rows, before reading pages */
+static int
+patience_ms(FeedPace pace)
+{
+	switch (pace)
+	{
+		case FEED_COMING:
+			return COMING_PATIENCE_MS;
+		case FEED_CATCHING_UP:
+			return FEED_KEPT_PATIENCE_MS;
+		case FEED_STUCK:
+			break;
+	}
+	return 0;
+}
+
+/*
+ * Bring the mirror up to date by rows of its feed: send them, or wait for
+ * those that the feeder has sent.  Pages that are read while rows are applied
+ * only hold them up: they take longer, and those who wait for them find the
+ * mirror behind again.  *done is false if pages have to be read.
+ */
+static bool
+bring_rows(MirrorRefresh *refresh, bool *done)
+{
+	const gpuvec_freshness *need = refresh->need;
+	gpuvec_state *state = &refresh->state;
+
+	for (int ms = 0;; ms += ROWS_NAP_MS)
+	{
+		if (!refresh_rows(refresh, done))
+			return false;
+		if (*done || !feed_suffices(refresh) || need->feed != state->feed ||
+			ms >= patience_ms(FeedComing(need->feed)))
+			return true;
+		/* what is known of the mirror may be out of date */
+		if (ms > 0)
+			nap(ROWS_NAP_MS);
+		if (!MirrorState(&refresh->target->key, state))
+			return false;
+		FeedNoteState(state);
+		*done = state->state != GPUVEC_READY || gpuvec_fresh(state, need);
+		if (*done)
+			return true;
+	}
+}
+
 /*
  * Bring the mirror, which is READY, up to date: by rows of its feed, or by
  * the pages that were changed since it was checked.  If these are listed and
@@ -571,11 +635,11 @@ refresh_ready(MirrorRefresh *refresh, bool *few)
 {
 	MirrorTarget *target = refresh->target;
 	StalePages *stale = &refresh->stale;
-	bool		sent;
+	bool		done;
 
-	if (!refresh_rows(refresh, &sent))
+	if (!bring_rows(refresh, &done))
 		return false;
-	if (sent)
+	if (done)
 		return true;
 	refresh->block = 0;
 	refresh->position = StalePagesFind(target, feed_suffices(refresh) ? &refresh->ours : NULL,

@@ -218,25 +218,19 @@ apply_records(gpuvec_store *store, const gpuvec_rows *rows, const char *records,
 }
 
 /*
- * Apply the kept records, until the mirror has them all or something is in
- * the way
+ * Apply some of the kept records, if nothing is in the way.  Not all: who
+ * sends more of them waits for this, and may lose what comes meanwhile.
  */
 static bool
 apply_kept(gpuvec_store *store, const gpuvec_rows *rows, const void *session,
 		   gpuvec_state *state, gpuvec_error *error)
 {
 	gpuvec_rows next;
-	char	   *records;
-	bool		ok = true;
-	bool		applied = true;
+	char	   *records = gpuvec_kept_next(store, rows, session, &next, state, error);
+	bool		ok = records == NULL ||
+		apply_records(store, &next, records, session, state, error);
 
-	while (ok && applied &&
-		   (records = gpuvec_kept_next(store, rows, session, &next, state, error)) != NULL)
-	{
-		ok = apply_records(store, &next, records, session, state, error);
-		applied = state->state == GPUVEC_READY && state->applied >= next.to;
-		free(records);
-	}
+	free(records);
 	if (!ok || error->message[0] != '\0')
 		return false;
 	gpuvec_store_stat(store, &rows->key, session, state);

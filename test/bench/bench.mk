@@ -2,6 +2,7 @@
 #
 #   make bench                                        a laptop: mode B, 1,000,000 documents
 #   make bench DOCS=8500000 ENGINE=cuda MODES="A B C" a machine with a GPU
+#   make bench DOCS=20000 QUERIES=64 MODES="A B C D F U"   all kinds of data, in short
 #   make bench-engine                                 the engine alone, without PostgreSQL
 #   make bench-embedding                              kernels of embedding tables, see bench_embedding.cu
 #   make bench-embedding-sql                          embedding tables through SQL
@@ -35,7 +36,7 @@
 
 BENCH_BIN = test/bench/bin
 BENCH_CXXFLAGS = -std=c++17 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -I$(srcdir)/src -I$(srcdir)/test/bench
-BENCH_HEADERS = $(srcdir)/test/bench/setgen.h $(srcdir)/test/bench/checksum.h
+BENCH_HEADERS = $(addprefix $(srcdir)/test/bench/,setgen.h checksum.h engine_rows.h)
 
 # DOCS itself names documentation in PGXS, so it must not get a default here
 MODES ?= $(or $(MODE),B)

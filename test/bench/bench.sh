@@ -381,6 +381,7 @@ check_sql() {
 measure_intarray() {
 	local mode=$1 i literal times=
 	[ "$INTARRAY" != no ] || return 0
+	[ "$mode" != D ] || { progress "mode D: its ids are no int4"; return 0; }
 	[ "$INTARRAY" = yes ] || [ "$DOCS" -le $INTARRAY_MAX_DOCS ] || return 0
 	[ -e "$sharedir/extension/intarray.control" ] || { progress "intarray is not installed"; return 0; }
 	progress "mode $mode: intarray"

@@ -4,6 +4,7 @@
 #   make bench DOCS=8500000 ENGINE=cuda MODES="A B C" a machine with a GPU
 #   make bench DOCS=20000 QUERIES=64 MODES="A B C D F U"   all kinds of data, in short
 #   make bench-engine                                 the engine alone, without PostgreSQL
+#   make bench-choice                                 scan or lists, over columns of many kinds, see bench_choice.cpp
 #   make bench-embedding                              kernels of embedding tables, see bench_embedding.cu
 #   make bench-embedding-sql                          embedding tables through SQL
 #   make bench-vectors                                embedding tables on a GPU, see bench_vectors.c
@@ -82,6 +83,13 @@ soak-writers: $(BENCH_BIN)/bench_gen
 
 bench-engine: $(BENCH_BIN)/bench_gen $(BENCH_BIN)/bench_engine
 
+# The choice between scan and lists
+bench-choice: $(BENCH_BIN)/bench_choice
+
+$(BENCH_BIN)/bench_choice: $(srcdir)/test/bench/bench_choice.cpp $(BENCH_HEADERS) $(ENGINE_LIB)
+	@mkdir -p $(@D)
+	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
+
 $(BENCH_BIN)/bench_gen: $(srcdir)/test/bench/bench_gen.cpp $(BENCH_HEADERS)
 	@mkdir -p $(@D)
 	$(CXX) $(BENCH_CXXFLAGS) -o $@ $<
@@ -120,4 +128,4 @@ clean: clean-bench
 clean-bench:
 	rm -rf $(BENCH_BIN)
 
-.PHONY: bench bench-engine bench-embedding bench-embedding-sql bench-vectors bench-peers bench-index bench-churn bench-writers soak-writers clean-bench
+.PHONY: bench bench-engine bench-choice bench-embedding bench-embedding-sql bench-vectors bench-peers bench-index bench-churn bench-writers soak-writers clean-bench

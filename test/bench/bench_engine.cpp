@@ -324,9 +324,7 @@ Engine::~Engine()
 {
 	if (view)
 		gpuvec_view_unref(view);
-	if (column.view)
-		gpuvec_view_unref(column.view);
-	column.view = nullptr;
+	column.release();
 	backend->close(backend);
 }
 

@@ -80,8 +80,7 @@ public:
 	Column &operator=(const Column &) = delete;
 	~Column()
 	{
-		if (view)
-			gpuvec_view_unref(view);
+		release();
 		gpuvec_id_numbers_unref(numbers);
 		gpuvec_stage_free(stage);
 	}
@@ -163,6 +162,15 @@ public:
 		for (; n < of.size() && of[n] != GPUVEC_NO_NUMBER; n++)
 			made.cold.push_back(of[n]);
 		return made;
+	}
+
+	/* Give up the view, as must be done before its backend is closed */
+	void
+	release(void)
+	{
+		if (view)
+			gpuvec_view_unref(view);
+		view = nullptr;
 	}
 
 	gpuvec_view *view = nullptr;

@@ -150,6 +150,7 @@ typedef struct MirrorQuery
 typedef struct MirrorSearch
 {
 	gpuvec_measure measure;
+	gpuvec_weights weights;		/* of tversky */
 	uint64		k;				/* UINT64_MAX: all */
 	bool		has_min_score;
 	double		min_score;
@@ -178,7 +179,7 @@ MirrorRank(const MirrorSearch *search, const MirrorQuery *query, uint64 tid, uin
 {
 	if (common == 0 && !gpuvec_ranks_disjoint(search->measure))
 		return false;
-	hit->score = gpuvec_score(search->measure, common, query->len, len);
+	hit->score = gpuvec_score_with(search->measure, search->weights, common, query->len, len);
 	if ((search->has_min_score && hit->score < search->min_score) ||
 		(query->has_above && hit->score <= query->above))
 		return false;
@@ -236,7 +237,7 @@ extern bool MirrorPageHasMember(MirrorVisibility *visibility, BlockNumber block,
 								OffsetNumber before);
 extern bool MirrorRowVisible(MirrorVisibility *visibility, ItemPointer tid);
 extern bool MirrorVisible(MirrorVisibility *visibility, gpuvec_hit *hit,
-						  const MirrorQuery *query, gpuvec_measure measure);
+						  const MirrorQuery *query, const MirrorSearch *search);
 extern void MirrorVisibilityEnd(MirrorVisibility *visibility);
 
 /* vector.c: the vectors and keys of embedding tables */

@@ -125,11 +125,15 @@ make_wire(MirrorSearchRequest *request, const MirrorSearch *search)
 	MirrorRequest *wire = &request->wire;
 	const gpuvec_query *query = &request->queries[0];
 
+	StaticAssertStmt(offsetof(MirrorSearchRequest, weights) ==
+					 offsetof(MirrorSearchRequest, head) + sizeof(gpuvec_search),
+					 "weights lie behind the head");
 	memset(wire, 0, sizeof(*wire));
 	wire->type = GPUVEC_MSG_SEARCH;
 	wire->npieces = 3;
 	wire->pieces[0].data = &request->head;
-	wire->pieces[0].size = sizeof(request->head);
+	wire->pieces[0].size = sizeof(request->head) +
+		(search->measure == GPUVEC_TVERSKY ? sizeof(request->weights) : 0);
 	wire->pieces[1].data = request->queries;
 	wire->pieces[1].size = request->n * sizeof(gpuvec_query);
 	wire->pieces[2].data = request->ids;
@@ -183,6 +187,8 @@ make_request(MirrorSearchRequest *request, const MirrorConversation *talk, Mirro
 	request->head.key = talk->target->key;
 	request->head.known = talk->known;
 	request->head.measure = search->measure;
+	request->weights.alpha = gpuvec_given_weight(&search->weights, search->weights.alpha);
+	request->weights.beta = gpuvec_given_weight(&search->weights, search->weights.beta);
 	request->head.method = gpuvec_method_choice;
 	request->head.nqueries = request->n;
 	request->head.nids = request->nids;

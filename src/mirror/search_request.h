@@ -22,6 +22,7 @@ typedef struct MirrorSearchRequest
 	MirrorRequest wire;			/* points to what follows: do not move the
 								 * struct */
 	gpuvec_search head;
+	gpuvec_search_weights weights;	/* of tversky: sent with the head */
 	gpuvec_query *queries;		/* [n], palloc'd */
 	uint16	   *ids;			/* [nids], of all queries; palloc'd */
 	MirrorQuery **whose;		/* [n], palloc'd: the search's queries */

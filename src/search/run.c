@@ -144,7 +144,8 @@ raise_bound(const MirrorSearch *search, MirrorQuery *query, const SearchAnswer *
 		return;
 	query->has_above = true;
 	query->above = answer->hits[search->k - 1].score;
-	query->skip = query->above >= gpuvec_score(search->measure, query->len, query->len, query->len);
+	query->skip = query->above >= gpuvec_score_with(search->measure, search->weights, query->len,
+													query->len, query->len);
 }
 
 /*

@@ -402,8 +402,8 @@ gpuvec_fresh(const gpuvec_state *state, const gpuvec_freshness *need)
 /*
  * A search.  Followed by gpuvec_search_weights if the measure is tversky,
  * then gpuvec_query[nqueries], then uint16_t ids[nids]: the ids of all
- * queries, one query after another, ascending and distinct in each.  The ids of a wide query are uint32_t, two of ids[] for each, and not
- * aligned.
+ * queries, one query after another, ascending and distinct in each.  The ids
+ * of a wide query are uint32_t, two of ids[] for each, and not aligned.
  */
 typedef struct gpuvec_search
 {

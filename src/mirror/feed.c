@@ -304,20 +304,21 @@ FeedMarkAll(Relation index)
 	append(index, &record, NULL);
 }
 
-/* The zero byte that ends the payload of a wide set is not handed over */
+/* What is behind the ids in the payload of a wide set is not handed over */
 void
 FeedIds(Relation index, ItemPointer root, const void *ids, Size bytes)
 {
 	bool		wide = idset_bytes_wide(bytes);
+	uint32		n = idset_bytes_count(bytes);
 	gpuvec_feed_record record = {
 		.kind = GPUVEC_FEED_ROW,
 		.line = mirror_line(ItemPointerGetOffsetNumber(root), false),
 		.block = ItemPointerGetBlockNumber(root),
-		.len = (bytes - wide) / sizeof(uint16),
+		.len = wide ? n * 2 : n,
 		.wide = wide
 	};
 
-	if (bytes - wide > FEED_MOST_BYTES)
+	if (record.len * sizeof(uint16) > FEED_MOST_BYTES)
 		FeedMark(index, record.block);
 	else
 		FeedQueueAdd(index, &record, ids);

@@ -299,7 +299,7 @@ plain_value(PageReader *reader, struct varlena *value, ItemPointer tid)
 
 /*
  * Append one row; `ids` is the payload of its set (idset.h), and need not be
- * aligned.  The zero byte that ends a wide one is not sent.
+ * aligned.  What is behind the ids of a wide one is not sent.
  */
 static void
 append_row(StringInfo out, uint16 line, const void *ids, uint32 bytes)
@@ -309,7 +309,8 @@ append_row(StringInfo out, uint16 line, const void *ids, uint32 bytes)
 	uint32		size = wide ? gpuvec_wide_row_bytes(row.len) : gpuvec_row_bytes(row.len);
 	char	   *to;
 
-	bytes -= wide;
+	if (wide)
+		bytes = row.len * sizeof(uint32);
 	enlargeStringInfo(out, size);
 	to = out->data + out->len;
 	memcpy(to, &row, sizeof(row));

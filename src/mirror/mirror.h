@@ -137,8 +137,8 @@ typedef struct MirrorQuery
 
 	/* state while searching */
 	bool		done;
-	bool		abandoned;		/* the mirror cannot answer it, or max_looked
-								 * was reached: hits[] is not complete */
+	bool		abandoned;		/* max_looked was reached: hits[] is not
+								 * complete */
 	uint64		looked;			/* rows from the engine that were looked at */
 	bool		has_after;		/* ask for rows behind (after_score,
 								 * after_tid) */
@@ -204,10 +204,8 @@ extern void MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNum
 									MirrorTarget *target);
 
 /*
- * search_mirror.c.  Find the k best rows of the target for all queries.  A
- * query of ids that no mirror has is abandoned; if all are such queries, the
- * engine is not asked.  False, with a reason: there is no engine, or it
- * cannot serve the search.
+ * search_mirror.c.  Find the k best rows of the target for all queries.
+ * False, with a reason: there is no engine, or it cannot serve the search.
  */
 extern bool MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason);
 
@@ -219,8 +217,6 @@ extern bool MirrorMayTry(const MirrorTarget *target, TimestampTz *claim);
 extern void MirrorNoteRefusal(const MirrorTarget *target, TimestampTz began);
 extern void MirrorRefuseBusy(const MirrorTarget *target);
 extern void MirrorRefuseEvicted(const MirrorTarget *target);
-extern void MirrorRefuseColumn(const MirrorTarget *target);
-extern void MirrorRefuseQuery(const char **reason);
 extern void MirrorRefuseLost(const MirrorTarget *target, const char **reason);
 extern bool MirrorRefused(const char **reason);
 

@@ -343,12 +343,6 @@ MirrorRefreshPage(MirrorRefresh *refresh)
 	}
 	start = out->len;
 	PageReaderRead(refresh->reader, refresh->block++, out);
-	if (refresh->reader->wide)
-	{
-		MirrorRefuseColumn(refresh->target);
-		(void) fail(refresh);
-		return NULL;
-	}
 	return out->data + start;
 }
 

@@ -88,6 +88,13 @@ least_score(const MirrorSearch *search, const MirrorQuery *query, double *least)
 	return search->has_min_score || query->has_above || MirrorGroupOpen(search, query);
 }
 
+/* Places of a query's ids in request->ids */
+static uint32
+id_places(const MirrorQuery *query)
+{
+	return query->len > 0 && idset_is_wide(query->set) ? query->len * 2 : query->len;
+}
+
 /* Add one query to a request of `queries` queries */
 static void
 fill_query(MirrorSearchRequest *request, const MirrorSearch *search, MirrorQuery *query,
@@ -97,6 +104,7 @@ fill_query(MirrorSearchRequest *request, const MirrorSearch *search, MirrorQuery
 	double		least;
 
 	wire->len = query->len;
+	wire->wide = query->len > 0 && idset_is_wide(query->set);
 	wire->k = rows_to_ask(search, query, page, queries);
 	if (least_score(search, query, &least))
 	{
@@ -113,8 +121,9 @@ fill_query(MirrorSearchRequest *request, const MirrorSearch *search, MirrorQuery
 	request->questions[request->n].query = query;
 	request->questions[request->n].sent = wire;
 	if (query->len > 0)
-		memcpy(request->ids + request->nids, idset_ids(query->set), query->len * sizeof(uint16));
-	request->nids += query->len;
+		memcpy(request->ids + request->nids, idset_span(query->set).ids,
+			   id_places(query) * sizeof(uint16));
+	request->nids += id_places(query);
 	request->whose[request->n++] = query;
 }
 
@@ -169,7 +178,7 @@ make_request(MirrorSearchRequest *request, const MirrorConversation *talk, Mirro
 
 	for (uint32 i = first; i < last; i++)
 	{
-		nids += search->queries[i].len;
+		nids += id_places(&search->queries[i]);
 		if (!search->queries[i].done)
 			open++;
 	}

@@ -22,8 +22,8 @@ struct candidate_sink
 	struct query_state *queries;
 	struct row_key *candidates; /* [nqueries * capacity] */
 	uint32_t capacity;
-	gpuvec_measure measure;
 	gpuvec_weights weights; /* of tversky */
+	gpuvec_measure measure;
 };
 
 /*

@@ -77,7 +77,7 @@ emit_words(const struct list_params &params, const struct device_segment *segmen
 {
 	const struct query_limits *limits = &params.queries[q].limits;
 	const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
-										params.measure, params.weights};
+										params.weights, params.measure};
 	uint32_t left = 0;
 	uint32_t emitted = 0;
 

@@ -345,7 +345,7 @@ struct scanner
 		uint64_t tid;
 		uint32_t queries;
 		const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
-											params.measure, params.weights};
+											params.weights, params.measure};
 
 		if (row >= segment->nrows || (segment->live != NULL && !(segment->live[tile] >> lane & 1)))
 			candidates = 0;

@@ -67,8 +67,8 @@ no_index="SET enable_indexscan = off; SET enable_bitmapscan = off"
 intarray="SET search_path = public, intarray"
 
 # the rows of the table, in a mirror, with its lists ready
-warm_up() {
-	psql_ -c "SELECT gpuvec_prewarm('docs_$1', 'tokens')" >/dev/null
+warm_up() { # TABLE [COLUMN]
+	psql_ -c "SELECT gpuvec_prewarm('docs_$1', '${2:-tokens}')" >/dev/null
 	sleep 5
 }
 

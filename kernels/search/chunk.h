@@ -41,6 +41,7 @@ struct search
 	cudaStream_t stream;
 	struct cuda_view *view = NULL;
 	gpuvec_measure measure = GPUVEC_JACCARD;
+	gpuvec_weights weights = {}; /* of tversky */
 	gpuvec_method method = GPUVEC_METHOD_AUTO;
 	struct work_query *work = NULL;
 	uint32_t nwork = 0;

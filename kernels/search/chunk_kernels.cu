@@ -128,6 +128,7 @@ queue_scan(struct search *s, struct chunk *c, uint32_t ngroups, uint32_t class_l
 	p.maxid = s->view->maxid;
 	p.nbatches = (c->n + c->batch - 1) / c->batch;
 	p.measure = s->measure;
+	p.weights = s->weights;
 	cut_items(s, c, &p);
 	b->stats.rounds++;
 	return s->check(scan_launch(&p, c->entry_bits, c->planes, c->shared_bytes,

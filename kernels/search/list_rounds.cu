@@ -197,6 +197,7 @@ fill_list_params(const struct search *s, const struct chunk *c, struct list_para
 	p->nqueries = c->n;
 	p->capacity = c->capacity;
 	p->measure = s->measure;
+	p->weights = s->weights;
 }
 
 /*

@@ -188,7 +188,8 @@ struct scanner
 	set_lengths(const struct warp_tile &at)
 	{
 		uint32_t len = shared->query[lane].len;
-		uint32_t need = gpuvec_need(params.measure, len, at.minlen, shared->query[lane].score);
+		uint32_t need = gpuvec_need_with(params.measure, params.weights, len, at.minlen,
+										 shared->query[lane].score);
 		uint32_t least;
 		bool on = (alive >> lane & 1) && need <= min(len, at.maxlen);
 
@@ -344,7 +345,7 @@ struct scanner
 		uint64_t tid;
 		uint32_t queries;
 		const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
-											params.measure};
+											params.weights, params.measure};
 
 		if (row >= segment->nrows || (segment->live != NULL && !(segment->live[tile] >> lane & 1)))
 			candidates = 0;

@@ -83,6 +83,7 @@ struct scan_params
 	uint32_t range_groups; /* groups per item */
 	uint32_t grab;         /* tiles that a warp takes at a time: a power of 2 */
 	gpuvec_measure measure;
+	gpuvec_weights weights; /* of tversky */
 };
 
 /*
@@ -132,6 +133,7 @@ struct list_params
 	uint32_t item_queries; /* queries per item */
 	uint32_t nslices;      /* items per block */
 	gpuvec_measure measure;
+	gpuvec_weights weights; /* of tversky */
 };
 
 /*

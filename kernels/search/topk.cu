@@ -475,6 +475,8 @@ topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure, g
 
 	s.view = (struct cuda_view *) view->device;
 	s.measure = measure;
+	if (nqueries > 0)
+		s.weights = queries[0].weights;
 	s.method = method;
 	s.error = error;
 	memset(&b->stats, 0, sizeof(b->stats));

@@ -21,11 +21,6 @@
  * Hence content and LSN belong together: a later change of the page has a
  * later LSN, and the next check sees it.
  *
- * A mirror has ids of 16 bits.  A row whose set is wide (idset.h) is left
- * out, and noted in reader->wide: the caller then gives up the load or
- * refresh.  It does not matter who sees the row.  Once it is dead to
- * everyone, the column can have a mirror again.
- *
  * Detoasting may come too late: a tuple that died, or whose insertion failed,
  * after the page was copied can lose its TOAST chunks.  So fetch_chunks()
  * reads chunks itself, and reports missing ones instead of raising an error.
@@ -346,28 +341,26 @@ plain_value(PageReader *reader, struct varlena *value, ItemPointer tid)
 }
 
 /*
- * Append one row; `ids` is the payload of its set, and need not be aligned.
- * False: the set is wide.
+ * Append one row; `ids` is the payload of its set (idset.h), and need not be
+ * aligned.  What is behind the ids of a wide one is not sent.
  */
-static bool
-append_row(PageReader *reader, StringInfo out, uint16 line, const void *ids, uint32 bytes)
+static void
+append_row(StringInfo out, uint16 line, const void *ids, uint32 bytes)
 {
-	uint32		len = bytes / sizeof(uint16);
-	gpuvec_row	row = {.line = line, .len = len};
-	uint32		padding = gpuvec_row_bytes(len) - sizeof(row) - bytes;
+	bool		wide = idset_bytes_wide(bytes);
+	gpuvec_row	row = {.line = line, .wide = wide, .len = idset_bytes_count(bytes)};
+	uint32		size = wide ? gpuvec_wide_row_bytes(row.len) : gpuvec_row_bytes(row.len);
+	char	   *to;
 
-	if (idset_bytes_wide(bytes))
-	{
-		reader->wide = true;
-		return false;
-	}
-	enlargeStringInfo(out, sizeof(row) + bytes + padding);
-	memcpy(out->data + out->len, &row, sizeof(row));
+	if (wide)
+		bytes = row.len * sizeof(uint32);
+	enlargeStringInfo(out, size);
+	to = out->data + out->len;
+	memcpy(to, &row, sizeof(row));
 	if (bytes > 0)
-		memcpy(out->data + out->len + sizeof(row), ids, bytes);
-	memset(out->data + out->len + sizeof(row) + bytes, 0, padding);
-	out->len += sizeof(row) + bytes + padding;
-	return true;
+		memcpy(to + sizeof(row), ids, bytes);
+	memset(to + sizeof(row) + bytes, 0, size - sizeof(row) - bytes);
+	out->len += size;
 }
 
 /* Append one row of an embedding table */
@@ -481,7 +474,7 @@ tuple_value(PageReader *reader, HeapTuple tuple)
 
 /*
  * Append the row of a tuple under this line.  False: it was left out, as it
- * has no key or no value, or has lost its value, or is wide.
+ * has no key or no value, or has lost its value.
  */
 static bool
 append_tuple(PageReader *reader, StringInfo out, uint16 line, HeapTuple tuple)
@@ -499,8 +492,9 @@ append_tuple(PageReader *reader, StringInfo out, uint16 line, HeapTuple tuple)
 	if (value == NULL)
 		return false;
 	if (target->key_attnum == InvalidAttrNumber)
-		return append_row(reader, out, line, VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value));
-	append_vector(reader, out, line, MirrorKey(key, target->key_type), value);
+		append_row(out, line, VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value));
+	else
+		append_vector(reader, out, line, MirrorKey(key, target->key_type), value);
 	return true;
 }
 
@@ -537,9 +531,10 @@ append_entries(PageReader *reader, BlockNumber block, StringInfo out)
 	{
 		OffsetNumber root = ItemPointerGetOffsetNumber(&entries[i].root);
 
-		if (!entries[i].isnull)
-			nrows += append_row(reader, out, mirror_line(root, false), entries[i].ids,
-								entries[i].bytes);
+		if (entries[i].isnull)
+			continue;
+		append_row(out, mirror_line(root, false), entries[i].ids, entries[i].bytes);
+		nrows++;
 	}
 	GPUVEC_INJECTION("page-after-copy");
 	return nrows;

@@ -32,8 +32,6 @@ typedef struct PageReader
 	MemoryContext context;		/* reset after each page */
 	char	   *page;			/* private copy of the page */
 	bool	   *dead;			/* [line pointer], dead to everyone */
-	bool		wide;			/* a row was left out that no mirror can have:
-								 * its set is wide */
 } PageReader;
 
 extern PageReader *PageReaderBegin(const MirrorTarget *target, Snapshot snapshot);

@@ -369,12 +369,6 @@ MirrorRefreshPage(MirrorRefresh *refresh)
 	else
 		PageReaderRead(refresh->reader, refresh->block, out);
 	refresh->block++;
-	if (refresh->reader->wide)
-	{
-		MirrorRefuseColumn(refresh->target);
-		(void) fail(refresh);
-		return NULL;
-	}
 	return out->data + start;
 }
 

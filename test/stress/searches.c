@@ -32,7 +32,8 @@ static const struct pair operators[] = {
 };
 
 static const char *const measures[] = {
-	"braun_blanquet", "jaccard", "cosine", "dice", "overlap", "containment", "intersection", "hamming"
+	"braun_blanquet", "jaccard", "cosine", "dice", "overlap", "containment", "intersection", "hamming",
+	"tversky(0.7, 0.3)"
 };
 
 /* A row of t: the very version, and something of its contents */
@@ -76,6 +77,8 @@ score(struct worker *w, const char *measure, const char *q, const char *set)
 		return say(w, "(-hamming_distance(%s, %s))::float8", q, set);
 	if (strcmp(measure, "intersection") == 0)
 		return say(w, "intersection_count(%s, %s)::float8", q, set);
+	if (strncmp(measure, "tversky", 7) == 0)
+		return say(w, "tversky_similarity(%s, %s, 0.7, 0.3)", q, set);
 	return say(w, "%s_similarity(%s, %s)", measure, q, set);
 }
 

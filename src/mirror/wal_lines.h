@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * wal_lines.h
- *	  Which line pointers of a heap page a WAL record has changed.
+ *	  Which line pointers of a heap page a WAL record has changed, and what
+ *	  they have.
  *
  *-------------------------------------------------------------------------
  */

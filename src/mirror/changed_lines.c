@@ -11,7 +11,7 @@
 
 /* Changes of a page often come together, so the last entry is compared */
 void
-NoteChangedLine(ChangedLines * lines, BlockNumber block, OffsetNumber line)
+NoteChangedLine(ChangedLines *lines, BlockNumber block, OffsetNumber line)
 {
 	uint64		entry = changed_entry(block, lines->by_line ? line : CHANGED_WHOLE);
 
@@ -28,7 +28,7 @@ NoteChangedLine(ChangedLines * lines, BlockNumber block, OffsetNumber line)
 }
 
 void
-NoteChangedPage(ChangedLines * lines, BlockNumber block)
+NoteChangedPage(ChangedLines *lines, BlockNumber block)
 {
 	NoteChangedLine(lines, block, CHANGED_WHOLE);
 }
@@ -44,7 +44,7 @@ compare_entries(const void *a, const void *b)
 
 /* Entries are ascending: drop duplicates, and those of pages as a whole */
 static void
-drop_covered(ChangedLines * lines)
+drop_covered(ChangedLines *lines)
 {
 	uint64	   *entries = lines->entries;
 	uint32		n = 0;
@@ -71,7 +71,7 @@ drop_covered(ChangedLines * lines)
 }
 
 void
-SortChangedLines(ChangedLines * lines)
+SortChangedLines(ChangedLines *lines)
 {
 	if (lines->n > 1)
 		qsort(lines->entries, lines->n, sizeof(uint64), compare_entries);
@@ -79,20 +79,20 @@ SortChangedLines(ChangedLines * lines)
 }
 
 static bool
-has_entry(const ChangedLines * lines, uint64 entry)
+has_entry(const ChangedLines *lines, uint64 entry)
 {
 	return bsearch(&entry, lines->entries, lines->n, sizeof(entry), compare_entries) != NULL;
 }
 
 bool
-HasChangedLine(const ChangedLines * lines, BlockNumber block, OffsetNumber line)
+HasChangedLine(const ChangedLines *lines, BlockNumber block, OffsetNumber line)
 {
 	return lines->n > 0 && (has_entry(lines, changed_entry(block, line)) ||
 							has_entry(lines, changed_entry(block, CHANGED_WHOLE)));
 }
 
 void
-FreeChangedLines(ChangedLines * lines)
+FreeChangedLines(ChangedLines *lines)
 {
 	if (lines->entries)
 		pfree(lines->entries);

@@ -27,7 +27,7 @@ typedef struct ChangedLines
 	uint32		room;
 	uint32		npages;			/* when sorted: number of pages, */
 	uint32		nwhole;			/* and of those as a whole */
-}			ChangedLines;
+} ChangedLines;
 
 /* In place of an offset number: the page as a whole, or no line pointer */
 #define CHANGED_WHOLE	((OffsetNumber) 0xFFFF)
@@ -52,15 +52,15 @@ changed_line(uint64 entry)
 }
 
 /* Note a line pointer, or CHANGED_NO_LINE; or a page as a whole */
-extern void NoteChangedLine(ChangedLines * lines, BlockNumber block, OffsetNumber line);
-extern void NoteChangedPage(ChangedLines * lines, BlockNumber block);
+extern void NoteChangedLine(ChangedLines *lines, BlockNumber block, OffsetNumber line);
+extern void NoteChangedPage(ChangedLines *lines, BlockNumber block);
 
 /* Sort the entries; a page as a whole keeps no other entry */
-extern void SortChangedLines(ChangedLines * lines);
+extern void SortChangedLines(ChangedLines *lines);
 
 /* True if a line pointer is among sorted entries, or its page as a whole is */
-extern bool HasChangedLine(const ChangedLines * lines, BlockNumber block, OffsetNumber line);
+extern bool HasChangedLine(const ChangedLines *lines, BlockNumber block, OffsetNumber line);
 
-extern void FreeChangedLines(ChangedLines * lines);
+extern void FreeChangedLines(ChangedLines *lines);
 
 #endif							/* GPUVEC_CHANGED_LINES_H */

@@ -44,7 +44,7 @@ takes_lines(const MirrorTarget *target)
  * for all pages of its bucket.
  */
 static WalResult
-changed_lines(MirrorTarget *target, XLogRecPtr from, XLogRecPtr to, ChangedLines * lines)
+changed_lines(MirrorTarget *target, XLogRecPtr from, XLogRecPtr to, ChangedLines *lines)
 {
 	ChangedLines of_index = {0};
 	WalResult	result;
@@ -69,7 +69,7 @@ changed_lines(MirrorTarget *target, XLogRecPtr from, XLogRecPtr to, ChangedLines
 
 /* List the pages that the feed names; false: it cannot tell */
 static bool
-list_fed(uint64 applied, const gpuvec_freshness *need, ChangedLines * lines)
+list_fed(uint64 applied, const gpuvec_freshness *need, ChangedLines *lines)
 {
 	BlockNumber *blocks;
 	uint32		n;
@@ -105,7 +105,7 @@ StalePagesFind(MirrorTarget *target, const gpuvec_freshness *need, const gpuvec_
 bool
 StalePagesFew(const StalePages *stale)
 {
-	const		ChangedLines *lines = &stale->lines;
+	const ChangedLines *lines = &stale->lines;
 
 	return stale->listed &&
 		(uint64) lines->nwhole * PAGE_LINES + (lines->n - lines->nwhole) <= FEW_PAGES * PAGE_LINES &&
@@ -116,7 +116,7 @@ StalePagesFew(const StalePages *stale)
 static BlockNumber
 next_block(StalePages *stale, BlockNumber block)
 {
-	const		ChangedLines *lines = &stale->lines;
+	const ChangedLines *lines = &stale->lines;
 
 	if (!stale->listed || block >= stale->nknown)
 		return block;
@@ -154,7 +154,7 @@ StalePagesNext(StalePages *stale, PageReader *reader, BlockNumber block)
 bool
 StalePagesLines(const StalePages *stale, BlockNumber block, const uint64 **entries, uint32 *n)
 {
-	const		ChangedLines *lines = &stale->lines;
+	const ChangedLines *lines = &stale->lines;
 
 	*entries = lines->entries + stale->next;
 	*n = 0;

@@ -39,7 +39,7 @@
 
 /* Note the line pointers of several insertions, unless the page is new */
 static void
-note_multi_insert(XLogReaderState *record, BlockNumber block, ChangedLines * lines)
+note_multi_insert(XLogReaderState *record, BlockNumber block, ChangedLines *lines)
 {
 	const		xl_heap_multi_insert *insert = (xl_heap_multi_insert *) XLogRecGetData(record);
 
@@ -52,7 +52,7 @@ note_multi_insert(XLogReaderState *record, BlockNumber block, ChangedLines * lin
 
 #if PG_VERSION_NUM >= 140000
 static void
-note_lines(ChangedLines * lines, BlockNumber block, const OffsetNumber *offsets, int n)
+note_lines(ChangedLines *lines, BlockNumber block, const OffsetNumber *offsets, int n)
 {
 	for (int i = 0; i < n; i++)
 		NoteChangedLine(lines, block, offsets[i]);
@@ -60,7 +60,7 @@ note_lines(ChangedLines * lines, BlockNumber block, const OffsetNumber *offsets,
 
 /* Note line pointers that became redirects; `pairs` has their targets, too */
 static void
-note_redirected(ChangedLines * lines, BlockNumber block, const OffsetNumber *pairs, int n)
+note_redirected(ChangedLines *lines, BlockNumber block, const OffsetNumber *pairs, int n)
 {
 	for (int i = 0; i < n; i++)
 		NoteChangedLine(lines, block, pairs[2 * i]);
@@ -73,7 +73,7 @@ note_redirected(ChangedLines * lines, BlockNumber block, const OffsetNumber *pai
 /* Note the line pointers that were pruned; `data` is of the page's reference */
 static void
 note_pruned(XLogReaderState *record, char *data, Size bytes, BlockNumber block,
-			ChangedLines * lines)
+			ChangedLines *lines)
 {
 	xl_heap_prune prune;
 	int			nplans;
@@ -103,7 +103,7 @@ note_pruned(XLogReaderState *record, char *data, Size bytes, BlockNumber block,
  */
 static void
 note_pruned(XLogReaderState *record, char *data, Size bytes, BlockNumber block,
-			ChangedLines * lines)
+			ChangedLines *lines)
 {
 	const		xl_heap_prune *prune = (xl_heap_prune *) XLogRecGetData(record);
 	const OffsetNumber *offsets = (OffsetNumber *) data;
@@ -116,7 +116,7 @@ note_pruned(XLogReaderState *record, char *data, Size bytes, BlockNumber block,
 
 /* A record of pruning: its page is noted as a whole if it has no list */
 static void
-note_prune(XLogReaderState *record, int id, BlockNumber block, ChangedLines * lines)
+note_prune(XLogReaderState *record, int id, BlockNumber block, ChangedLines *lines)
 {
 #ifdef HEAP2_PRUNE
 	Size		bytes;
@@ -135,7 +135,7 @@ note_prune(XLogReaderState *record, int id, BlockNumber block, ChangedLines * li
 
 /* A record of the resource manager "Heap" */
 static void
-note_heap(XLogReaderState *record, int id, BlockNumber block, ChangedLines * lines)
+note_heap(XLogReaderState *record, int id, BlockNumber block, ChangedLines *lines)
 {
 	uint8		info = XLogRecGetInfo(record) & ~XLR_INFO_MASK;
 	bool		is_new = (info & XLOG_HEAP_INIT_PAGE) != 0;
@@ -164,7 +164,7 @@ note_heap(XLogReaderState *record, int id, BlockNumber block, ChangedLines * lin
 
 /* A record of the resource manager "Heap2" */
 static void
-note_heap2(XLogReaderState *record, int id, BlockNumber block, ChangedLines * lines)
+note_heap2(XLogReaderState *record, int id, BlockNumber block, ChangedLines *lines)
 {
 	switch (XLogRecGetInfo(record) & XLOG_HEAP_OPMASK)
 	{
@@ -185,7 +185,7 @@ note_heap2(XLogReaderState *record, int id, BlockNumber block, ChangedLines * li
 }
 
 void
-WalNoteLines(XLogReaderState *record, int id, BlockNumber block, ChangedLines * lines)
+WalNoteLines(XLogReaderState *record, int id, BlockNumber block, ChangedLines *lines)
 {
 	if (lines->by_line && XLogRecGetRmid(record) == RM_HEAP_ID)
 		note_heap(record, id, block, lines);

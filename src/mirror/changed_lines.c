@@ -64,7 +64,7 @@ NoteLineValue(ChangedLines *lines, BlockNumber block, OffsetNumber line, const v
 }
 
 void
-NoteChangedPage(ChangedLines * lines, BlockNumber block)
+NoteChangedPage(ChangedLines *lines, BlockNumber block)
 {
 	NoteChangedLine(lines, block, CHANGED_WHOLE);
 }
@@ -149,14 +149,14 @@ has_place(const ChangedLines *lines, uint64 place)
 }
 
 bool
-HasChangedLine(const ChangedLines * lines, BlockNumber block, OffsetNumber line)
+HasChangedLine(const ChangedLines *lines, BlockNumber block, OffsetNumber line)
 {
 	return lines->n > 0 && (has_place(lines, changed_place(block, line)) ||
 							has_place(lines, changed_place(block, CHANGED_WHOLE)));
 }
 
 void
-FreeChangedLines(ChangedLines * lines)
+FreeChangedLines(ChangedLines *lines)
 {
 	if (lines->entries)
 		pfree(lines->entries);

@@ -88,15 +88,15 @@ changed_value(const ChangedLines *lines, const ChangedLine *entry, uint32 *bytes
 }
 
 /* Note a line pointer, or CHANGED_NO_LINE; or a page as a whole */
-extern void NoteChangedLine(ChangedLines * lines, BlockNumber block, OffsetNumber line);
-extern void NoteChangedPage(ChangedLines * lines, BlockNumber block);
+extern void NoteChangedLine(ChangedLines *lines, BlockNumber block, OffsetNumber line);
+extern void NoteChangedPage(ChangedLines *lines, BlockNumber block);
 
 /* Sort the entries; a page as a whole keeps no other entry */
-extern void SortChangedLines(ChangedLines * lines);
+extern void SortChangedLines(ChangedLines *lines);
 
 /* True if a line pointer is among sorted entries, or its page as a whole is */
-extern bool HasChangedLine(const ChangedLines * lines, BlockNumber block, OffsetNumber line);
+extern bool HasChangedLine(const ChangedLines *lines, BlockNumber block, OffsetNumber line);
 
-extern void FreeChangedLines(ChangedLines * lines);
+extern void FreeChangedLines(ChangedLines *lines);
 
 #endif							/* GPUVEC_CHANGED_LINES_H */

@@ -44,7 +44,7 @@ takes_lines(const MirrorTarget *target)
  * for all pages of its bucket.
  */
 static WalResult
-changed_lines(MirrorTarget *target, XLogRecPtr from, XLogRecPtr to, ChangedLines * lines)
+changed_lines(MirrorTarget *target, XLogRecPtr from, XLogRecPtr to, ChangedLines *lines)
 {
 	ChangedLines of_index = {0};
 	WalResult	result;
@@ -71,7 +71,7 @@ changed_lines(MirrorTarget *target, XLogRecPtr from, XLogRecPtr to, ChangedLines
 
 /* List the pages that the feed names; false: it cannot tell */
 static bool
-list_fed(uint64 applied, const gpuvec_freshness *need, ChangedLines * lines)
+list_fed(uint64 applied, const gpuvec_freshness *need, ChangedLines *lines)
 {
 	BlockNumber *blocks;
 	uint32		n;
@@ -107,7 +107,7 @@ StalePagesFind(MirrorTarget *target, const gpuvec_freshness *need, const gpuvec_
 bool
 StalePagesFew(const StalePages *stale)
 {
-	const		ChangedLines *lines = &stale->lines;
+	const ChangedLines *lines = &stale->lines;
 
 	return stale->listed &&
 		(uint64) lines->nwhole * PAGE_LINES + lines->n <= FEW_PAGES * PAGE_LINES &&
@@ -118,7 +118,7 @@ StalePagesFew(const StalePages *stale)
 static BlockNumber
 next_block(StalePages *stale, BlockNumber block)
 {
-	const		ChangedLines *lines = &stale->lines;
+	const ChangedLines *lines = &stale->lines;
 
 	if (!stale->listed || block >= stale->nknown)
 		return block;

@@ -127,9 +127,10 @@ note_new(XLogReaderState *record, BlockNumber block, OffsetNumber line, ChangedL
 		return;
 	}
 	memcpy(&header, data, SizeOfHeapHeader);
-	tuple = (RecordTuple) {
+	tuple = (RecordTuple)
+	{
 		header.t_infomask2, header.t_infomask, header.t_hoff,
-		data + SizeOfHeapHeader, bytes - SizeOfHeapHeader
+			data + SizeOfHeapHeader, bytes - SizeOfHeapHeader
 	};
 	note_tuple(lines, block, line, &tuple);
 }
@@ -138,7 +139,7 @@ note_new(XLogReaderState *record, BlockNumber block, OffsetNumber line, ChangedL
 static void
 note_insert(XLogReaderState *record, BlockNumber block, ChangedLines *lines)
 {
-	const xl_heap_insert *insert = (xl_heap_insert *) XLogRecGetData(record);
+	const		xl_heap_insert *insert = (xl_heap_insert *) XLogRecGetData(record);
 
 	if (XLogRecGetInfo(record) & XLOG_HEAP_INIT_PAGE)
 		NoteChangedPage(lines, block);
@@ -150,7 +151,7 @@ note_insert(XLogReaderState *record, BlockNumber block, ChangedLines *lines)
 static void
 note_update(XLogReaderState *record, int id, BlockNumber block, ChangedLines *lines)
 {
-	const xl_heap_update *update = (xl_heap_update *) XLogRecGetData(record);
+	const		xl_heap_update *update = (xl_heap_update *) XLogRecGetData(record);
 
 	if (id != NEW_TUPLE)
 		NoteChangedLine(lines, block, CHANGED_NO_LINE);
@@ -171,9 +172,10 @@ note_one_of(char *data, BlockNumber block, OffsetNumber line, ChangedLines *line
 
 	data = (char *) SHORTALIGN(data);
 	memcpy(&header, data, SizeOfMultiInsertTuple);
-	tuple = (RecordTuple) {
+	tuple = (RecordTuple)
+	{
 		header.t_infomask2, header.t_infomask, header.t_hoff,
-		data + SizeOfMultiInsertTuple, header.datalen
+			data + SizeOfMultiInsertTuple, header.datalen
 	};
 	note_tuple(lines, block, line, &tuple);
 	return data + SizeOfMultiInsertTuple + header.datalen;
@@ -183,7 +185,7 @@ note_one_of(char *data, BlockNumber block, OffsetNumber line, ChangedLines *line
 static void
 note_multi_insert(XLogReaderState *record, BlockNumber block, ChangedLines *lines)
 {
-	const xl_heap_multi_insert *insert = (xl_heap_multi_insert *) XLogRecGetData(record);
+	const		xl_heap_multi_insert *insert = (xl_heap_multi_insert *) XLogRecGetData(record);
 	Size		bytes;
 	char	   *data = XLogRecGetBlockData(record, NEW_TUPLE, &bytes);
 
@@ -203,7 +205,7 @@ note_multi_insert(XLogReaderState *record, BlockNumber block, ChangedLines *line
 
 #if PG_VERSION_NUM >= 140000
 static void
-note_lines(ChangedLines * lines, BlockNumber block, const OffsetNumber *offsets, int n)
+note_lines(ChangedLines *lines, BlockNumber block, const OffsetNumber *offsets, int n)
 {
 	for (int i = 0; i < n; i++)
 		NoteGoneLine(lines, block, offsets[i]);
@@ -211,7 +213,7 @@ note_lines(ChangedLines * lines, BlockNumber block, const OffsetNumber *offsets,
 
 /* Note line pointers that became redirects; `pairs` has their targets, too */
 static void
-note_redirected(ChangedLines * lines, BlockNumber block, const OffsetNumber *pairs, int n)
+note_redirected(ChangedLines *lines, BlockNumber block, const OffsetNumber *pairs, int n)
 {
 	for (int i = 0; i < n; i++)
 		NoteGoneLine(lines, block, pairs[2 * i]);
@@ -224,7 +226,7 @@ note_redirected(ChangedLines * lines, BlockNumber block, const OffsetNumber *pai
 /* Note the line pointers that were pruned; `data` is of the page's reference */
 static void
 note_pruned(XLogReaderState *record, char *data, Size bytes, BlockNumber block,
-			ChangedLines * lines)
+			ChangedLines *lines)
 {
 	xl_heap_prune prune;
 	int			nplans;
@@ -254,7 +256,7 @@ note_pruned(XLogReaderState *record, char *data, Size bytes, BlockNumber block,
  */
 static void
 note_pruned(XLogReaderState *record, char *data, Size bytes, BlockNumber block,
-			ChangedLines * lines)
+			ChangedLines *lines)
 {
 	const		xl_heap_prune *prune = (xl_heap_prune *) XLogRecGetData(record);
 	const OffsetNumber *offsets = (OffsetNumber *) data;
@@ -267,7 +269,7 @@ note_pruned(XLogReaderState *record, char *data, Size bytes, BlockNumber block,
 
 /* A record of pruning: its page is noted as a whole if it has no list */
 static void
-note_prune(XLogReaderState *record, int id, BlockNumber block, ChangedLines * lines)
+note_prune(XLogReaderState *record, int id, BlockNumber block, ChangedLines *lines)
 {
 #ifdef HEAP2_PRUNE
 	Size		bytes;
@@ -286,7 +288,7 @@ note_prune(XLogReaderState *record, int id, BlockNumber block, ChangedLines * li
 
 /* A record of the resource manager "Heap" */
 static void
-note_heap(XLogReaderState *record, int id, BlockNumber block, ChangedLines * lines)
+note_heap(XLogReaderState *record, int id, BlockNumber block, ChangedLines *lines)
 {
 	switch (XLogRecGetInfo(record) & XLOG_HEAP_OPMASK)
 	{
@@ -309,7 +311,7 @@ note_heap(XLogReaderState *record, int id, BlockNumber block, ChangedLines * lin
 
 /* A record of the resource manager "Heap2" */
 static void
-note_heap2(XLogReaderState *record, int id, BlockNumber block, ChangedLines * lines)
+note_heap2(XLogReaderState *record, int id, BlockNumber block, ChangedLines *lines)
 {
 	switch (XLogRecGetInfo(record) & XLOG_HEAP_OPMASK)
 	{
@@ -330,7 +332,7 @@ note_heap2(XLogReaderState *record, int id, BlockNumber block, ChangedLines * li
 }
 
 void
-WalNoteLines(XLogReaderState *record, int id, BlockNumber block, ChangedLines * lines)
+WalNoteLines(XLogReaderState *record, int id, BlockNumber block, ChangedLines *lines)
 {
 	if (lines->by_line && XLogRecGetRmid(record) == RM_HEAP_ID)
 		note_heap(record, id, block, lines);

@@ -15,6 +15,6 @@
 #include "mirror/changed_lines.h"
 
 /* Note what a record has changed in the page of its block reference `id` */
-extern void WalNoteLines(XLogReaderState *record, int id, BlockNumber block, ChangedLines * lines);
+extern void WalNoteLines(XLogReaderState *record, int id, BlockNumber block, ChangedLines *lines);
 
 #endif							/* GPUVEC_WAL_LINES_H */

@@ -87,11 +87,21 @@ changed_value(const ChangedLines *lines, const ChangedLine *entry, uint32 *bytes
 	return value + sizeof(*bytes);
 }
 
-/* Note a line pointer, or CHANGED_NO_LINE; or a page as a whole */
+/*
+ * Note a line pointer that has to be read, or CHANGED_NO_LINE; one that has
+ * no row; one with this row; or a page as a whole.  Of what is noted of one
+ * line pointer, that it has to be read counts, or else what comes last.
+ */
 extern void NoteChangedLine(ChangedLines *lines, BlockNumber block, OffsetNumber line);
+extern void NoteGoneLine(ChangedLines *lines, BlockNumber block, OffsetNumber line);
+extern void NoteLineValue(ChangedLines *lines, BlockNumber block, OffsetNumber line,
+						  const void *ids, uint32 bytes);
 extern void NoteChangedPage(ChangedLines *lines, BlockNumber block);
 
-/* Sort the entries; a page as a whole keeps no other entry */
+/*
+ * Sort the entries: one for each line pointer, and a page as a whole keeps no
+ * other
+ */
 extern void SortChangedLines(ChangedLines *lines);
 
 /* True if a line pointer is among sorted entries, or its page as a whole is */

@@ -545,7 +545,7 @@ add_stats(void)
 static gpuvec_topk_query
 make_query(const question &q, gpuvec_match *matches)
 {
-	gpuvec_topk_query query;
+	gpuvec_topk_query query = {};
 
 	query.ids = q.ids.data();
 	query.len = q.ids.size();

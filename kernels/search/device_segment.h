@@ -87,6 +87,8 @@ struct device_cold
 	uint32_t ngroups;    /* 0: there are no cold numbers */
 };
 
+#define TILE_WHOLE_SHIFT 16
+
 /* A segment has fewer cold postings than this */
 #define MOST_COLD ((uint64_t) 1 << 31)
 
@@ -96,8 +98,9 @@ struct device_segment
 	/* chunk c of row r of a tile: ids[(tile.x + c) * 32 + r] */
 	const uint4 *ids;
 	/*
-	 * [ntiles]: first chunk, number of chunks, length of the shortest row,
-	 * and most hot numbers of a row
+	 * [ntiles]: first chunk; number of chunks, and above TILE_WHOLE_SHIFT how
+	 * many of them are whole in all rows; length of the shortest row; most
+	 * hot numbers of a row
 	 */
 	const uint4 *tiles;
 	const uint32_t *len; /* [ntiles * 32]; 0 beyond nrows */

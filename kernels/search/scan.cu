@@ -77,6 +77,7 @@ struct warp_tile
 	uint32_t tile; /* number in the segment */
 	uint32_t chunk;
 	uint32_t nchunks;
+	uint32_t whole; /* chunks that are whole in all rows */
 	uint32_t minlen;
 	uint32_t maxlen; /* of hot numbers only */
 };
@@ -386,9 +387,8 @@ struct scanner
 			return;
 		if (has_zero)
 		{
+			whole = at.whole;
 			rowlen = segment->hot_len[at.tile * 32 + lane];
-			whole =
-				(segment->cold.ngroups == 0 ? at.minlen : __reduce_min_sync(FULL_WARP, rowlen)) / 8;
 		}
 		counters.clear();
 #pragma unroll 1
@@ -435,6 +435,8 @@ struct scanner
 			at.tile = where.y + offset + src;
 			at.chunk = __shfl_sync(FULL_WARP, mine.x, src);
 			at.nchunks = __shfl_sync(FULL_WARP, mine.y, src);
+			at.whole = at.nchunks >> TILE_WHOLE_SHIFT;
+			at.nchunks &= (1 << TILE_WHOLE_SHIFT) - 1;
 			at.minlen = __shfl_sync(FULL_WARP, mine.z, src);
 			at.maxlen = __shfl_sync(FULL_WARP, mine.w, src);
 			scan_tile(segment, at);

@@ -4,8 +4,8 @@
  *	  Segments and live maps in the memory of the GPU.
  *
  * A segment is one allocation.  For each tile it has the first chunk, the
- * number of chunks, the length of the shortest row, and most hot numbers of a
- * row.  For each row it has the part of the key that comes from the tid, the
+ * number of chunks, and what is least and most of its rows (device_segment.h).
+ * For each row it has the part of the key that comes from the tid, the
  * length, and, if some have cold numbers, how many hot ones it has.  Then
  * come the cold postings, and the ids, swizzled as on the host.  The lists
  * are another allocation (list_build.cu).
@@ -132,17 +132,24 @@ fill_cold(const gpuvec_segment *segment, const struct segment_layout *at, char *
 	memcpy(head + at->cold_row, segment->cold_row, segment->ncold * sizeof(uint16_t));
 }
 
-/* The most hot numbers of a row of a tile */
-static uint32_t
-most_hot(const gpuvec_segment *segment, uint32_t first, uint32_t last)
+/* Describe tile t for the device: device_segment.tiles */
+static uint4
+describe_tile(const gpuvec_segment *segment, uint32_t t)
 {
+	uint32_t first = t * GPUVEC_TILE_ROWS;
+	uint32_t end = std::min(first + GPUVEC_TILE_ROWS, segment->nrows);
+	uint32_t chunks = segment->tile_chunk[t + 1] - segment->tile_chunk[t];
+	uint32_t least = UINT32_MAX;
 	uint32_t most = 0;
 
-	if (segment->ncold == 0)
-		return segment->len[last];
-	for (uint32_t row = first; row <= last; row++)
+	for (uint32_t row = first; row < end; row++)
+	{
+		least = std::min(least, gpuvec_hot_len(segment, row));
 		most = std::max(most, gpuvec_hot_len(segment, row));
-	return most;
+	}
+	return make_uint4(segment->tile_chunk[t],
+					  chunks | least / GPUVEC_CHUNK_IDS << TILE_WHOLE_SHIFT, segment->len[first],
+					  most);
 }
 
 /* Write everything of a segment but its ids, in the layout of the device */
@@ -155,15 +162,7 @@ fill_head(const gpuvec_segment *segment, const struct segment_layout *at, char *
 
 	memset(head, 0, at->ids);
 	for (uint32_t t = 0; t < segment->ntiles; t++)
-	{
-		uint32_t first = t * GPUVEC_TILE_ROWS;
-		uint32_t last = std::min(first + GPUVEC_TILE_ROWS, segment->nrows) - 1;
-
-		tiles[t].x = segment->tile_chunk[t];
-		tiles[t].y = segment->tile_chunk[t + 1] - segment->tile_chunk[t];
-		tiles[t].z = segment->len[first];
-		tiles[t].w = most_hot(segment, first, last);
-	}
+		tiles[t] = describe_tile(segment, t);
 	for (uint32_t r = 0; r < segment->nrows; r++)
 	{
 		tid[r] = key_from_tid(segment->tid[r]);

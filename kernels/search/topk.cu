@@ -34,7 +34,7 @@
  * dropped, and repeated with the bound that it gave and half the tiles.  A
  * round of no more rows than there is room for cannot overflow, so this ends.
  * The same goes for queries that share cold numbers with more rows than their
- * tables have room for.
+ * tables have room for; they have room for twice as many candidates as rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -276,8 +276,8 @@ retry_capacity(const struct search *s, const struct chunk *c)
 {
 	uint64_t wanted =
 		std::max((uint64_t) s->policy.retry_candidates, (uint64_t) s->policy.retry_per_k * c->kmax);
-	/* with tables of twice as many slots */
-	size_t bytes = sizeof(struct row_key) * (s->view->ncold_segments > 0 ? 3 : 1);
+	/* twice as many, and tables of as many slots */
+	size_t bytes = sizeof(struct row_key) * (s->view->ncold_segments > 0 ? 4 : 1);
 
 	return std::min(wanted, s->policy.workspace / c->n / bytes);
 }
@@ -358,8 +358,15 @@ run_overflowed(struct search *s)
 		count_classes(s->view);
 		c.capacity = fit_capacity(
 			s, std::max(retry_capacity(s, &c), (uint64_t) s->view->largest_class * 32));
-		/* so no table is more than half full after a round that is the smallest */
-		c.slots = 2 * c.capacity;
+		if (s->view->ncold_segments > 0)
+		{
+			/*
+			 * rows that share cold numbers may be emitted twice; and tables
+			 * are at most half full in a round of the rows that were chosen
+			 */
+			c.capacity *= 2;
+			c.slots = c.capacity;
+		}
 		if (!run_watched(s, &c))
 			return false;
 	}

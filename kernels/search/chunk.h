@@ -122,7 +122,7 @@ struct chunk
 	uint64_t nslots;     /* of all tables */
 	uint32_t most_slots; /* of the largest table */
 	uint32_t probes;     /* of the last round that began with cold numbers */
-	uint64_t nentries; /* in units of eight entries */
+	uint64_t nentries;   /* in units of eight entries */
 
 	uint32_t which;    /* top[which] holds the current lists of the best rows */
 	uint32_t launches; /* item counters used */

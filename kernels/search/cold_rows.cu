@@ -268,8 +268,8 @@ complete_row(const struct cold_params &params, const struct query_state *query,
 
 	*len = segment->len[row];
 	*common = (place->y & 0xFFFF) + 1;
-	need = gpuvec_need(params.measure, query->limits.len, *len,
-					   bound_score(query->limits.bound.hi));
+	need =
+		gpuvec_need(params.measure, query->limits.len, *len, bound_score(query->limits.bound.hi));
 	if (*common + min(hot_len, query->nids) < need)
 		return false;
 	*common += count_hot(bitmap, segment, row, hot_len);
@@ -330,8 +330,8 @@ cold_launch(const struct cold_params *params, cudaStream_t stream)
 		rc = launch_chained(fill_tables, std::min(fills, (uint64_t) MOST_BLOCKS), COLD_THREADS, 0,
 							stream, *params);
 	if (rc == cudaSuccess)
-		rc = launch_chained(emit_tables, (uint64_t) params->nqueries * params->nparts,
-							COLD_THREADS, sizeof(struct cold_shared), stream, *params);
+		rc = launch_chained(emit_tables, (uint64_t) params->nqueries * params->nparts, COLD_THREADS,
+							sizeof(struct cold_shared), stream, *params);
 	return rc;
 }
 

@@ -116,8 +116,7 @@ __launch_bounds__(LONE_QUERIES * 32)
 	{
 		const struct query_state *query = &params.queries[q];
 
-		classify(params.lists, blockIdx.x, q, params.ids + query->ids, query->nids,
-				 query->entries);
+		classify(params.lists, blockIdx.x, q, params.ids + query->ids, query->nids, query->entries);
 	}
 }
 

@@ -132,8 +132,8 @@ extern "C"
 		 * of overflows: those in chunks whose last kernel wrote to the host
 		 */
 		uint32_t direct_overflows;
-		uint32_t cold_rounds; /* rounds that began with rows by cold numbers */
-		uint32_t cold_full;   /* queries, in rounds, whose tables were too small */
+		uint32_t cold_rounds;    /* rounds that began with rows by cold numbers */
+		uint32_t cold_full;      /* queries, in rounds, whose tables were too small */
 		uint32_t stopped_chunks; /* chunks that were canceled while they ran */
 		uint32_t entry_bits;     /* of the last chunk */
 		uint32_t planes;

@@ -147,9 +147,8 @@ describe_tile(const gpuvec_segment *segment, uint32_t t)
 		least = std::min(least, gpuvec_hot_len(segment, row));
 		most = std::max(most, gpuvec_hot_len(segment, row));
 	}
-	return make_uint4(segment->tile_chunk[t],
-					  chunks | least / GPUVEC_CHUNK_IDS << TILE_WHOLE_SHIFT, segment->len[first],
-					  most);
+	return make_uint4(segment->tile_chunk[t], chunks | least / GPUVEC_CHUNK_IDS << TILE_WHOLE_SHIFT,
+					  segment->len[first], most);
 }
 
 /* Write everything of a segment but its ids, in the layout of the device */

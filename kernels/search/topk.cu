@@ -400,10 +400,9 @@ next_chunk(struct search *s, uint32_t from, struct chunk *c)
 		cold_bytes += query_cold_bytes(s, w->query);
 		if (c->lists)
 			list_bytes += query_list_bytes(s, w->query->len);
-		if (n > 0 &&
-			(w->kind != s->work[from].kind || nids > CHUNK_IDS ||
-			 query_bytes(kmax, capacity) * (n + 1) + nids * 2 + list_bytes + cold_bytes >
-				 policy.workspace))
+		if (n > 0 && (w->kind != s->work[from].kind || nids > CHUNK_IDS ||
+					  query_bytes(kmax, capacity) * (n + 1) + nids * 2 + list_bytes + cold_bytes >
+						  policy.workspace))
 			break;
 		c->list_planes = std::max(c->list_planes, planes_for(s, w->query->len));
 		c->kmax = kmax;

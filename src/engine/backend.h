@@ -106,6 +106,8 @@ struct gpuvec_backend
 	const char *name;
 	bool		on_device;		/* true: a segment's ids are moved to the GPU
 								 * when it is adopted */
+	bool		takes_cold;		/* segments may have cold numbers, and queries
+								 * may have others than ids[] */
 	gpuvec_vectors *vectors;	/* stores the rows of embedding tables; NULL:
 								 * they are kept on the host */
 

@@ -268,8 +268,8 @@ complete_row(const struct cold_params &params, const struct query_state *query,
 
 	*len = segment->len[row];
 	*common = (place->y & 0xFFFF) + 1;
-	need =
-		gpuvec_need(params.measure, query->limits.len, *len, bound_score(query->limits.bound.hi));
+	need = gpuvec_need_with(params.measure, params.weights, query->limits.len, *len,
+							bound_score(query->limits.bound.hi));
 	if (*common + min(hot_len, query->nids) < need)
 		return false;
 	*common += count_hot(bitmap, segment, row, hot_len);
@@ -285,7 +285,7 @@ __launch_bounds__(COLD_THREADS) emit_tables(const __grid_constant__ struct cold_
 	uint32_t q = blockIdx.x / params.nparts;
 	uint32_t from = blockIdx.x % params.nparts * COLD_PART;
 	const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
-										params.measure};
+										params.weights, params.measure};
 	const struct query_state *query = &params.queries[q];
 	uint32_t n;
 

@@ -112,6 +112,7 @@ struct cold_params
 	uint32_t capacity;
 	uint32_t class_lo; /* tiles whose rows count: classes class_lo .. */
 	uint32_t class_hi; /* .. class_hi - 1 */
+	gpuvec_weights weights; /* of tversky */
 	gpuvec_measure measure;
 };
 

@@ -73,6 +73,8 @@ static std::atomic<int> nfailed;
 static uint64_t random_state;
 static gpuvec_search_stats total;	/* of all searches */
 
+static gpuvec_weights weights;	/* of tversky */
+
 static const char *const measure_names[] = GPUVEC_MEASURE_NAMES;
 static const char *const method_names[] = {"auto", "bitset", "inverted"};
 
@@ -450,7 +452,7 @@ plain_answer(const table &t, gpuvec_measure measure, const question &q)
 
 		if (!r.live || (m.common == 0 && measure != GPUVEC_HAMMING))
 			continue;
-		m.score = gpuvec_score(measure, m.common, (uint32_t) q.set.size() + q.unknown,
+		m.score = gpuvec_score_with(measure, weights, m.common, (uint32_t) q.set.size() + q.unknown,
 							   (uint32_t) r.set.size());
 		if ((q.has_min_score && m.score < q.min_score) ||
 			(q.has_after && !ranks_before(after, m)))
@@ -470,7 +472,7 @@ ask_for_parts(const table &t, gpuvec_measure measure, std::vector<question> &que
 	for (question &q : questions)
 	{
 		const row  &r = t.rows[random_below((uint32_t) t.rows.size())];
-		double		score = gpuvec_score(measure, count_common(q.set, r.set),
+		double		score = gpuvec_score_with(measure, weights, count_common(q.set, r.set),
 										 (uint32_t) q.set.size() + q.unknown,
 										 (uint32_t) r.set.size());
 
@@ -495,6 +497,7 @@ make_query(const question &q, std::vector<uint16_t> &hot, answer &room, uint64_t
 
 	hot.assign(q.set.begin(), q.set.begin() + n);
 	room.resize(std::min((uint64_t) q.k, nrows) + 1);
+	query.weights = weights;
 	query.ids = hot.data();
 	query.len = (uint32_t) n;
 	query.cold = q.set.data() + n;
@@ -585,7 +588,7 @@ check_answer(const table &t, gpuvec_measure measure, const char *method, const s
 	snprintf(text, sizeof(text), "%s, query %zu of %zu (%zu numbers, %u unknown, k %u%s%s): ",
 			 method, i + 1, questions.size(), q.set.size(), q.unknown, q.k,
 			 q.has_min_score ? ", min_score" : "", q.has_after ? ", after" : "");
-	report(wrong.empty(), t.name + ", " + measure_names[measure] + ", " + about + ", " + text + wrong);
+	report(wrong.empty(), t.name + ", " + (measure == GPUVEC_TVERSKY ? "tversky" : measure_names[measure]) + ", " + about + ", " + text + wrong);
 }
 
 /* Settings of everything that may not change an answer */
@@ -714,7 +717,7 @@ test_small(void)
 		cut(t, 1 + random_below(4));
 		both_views	views(t);
 
-		compare_all(t, views, (gpuvec_measure) (i / N_DRAWS % GPUVEC_N_MEASURES),
+		compare_all(t, views, (gpuvec_measure) (i / N_DRAWS % (GPUVEC_TVERSKY + 1)),
 					make_questions(t, 24, draw, longest), emulated ? 1 : 2);
 	}
 }
@@ -723,7 +726,7 @@ test_small(void)
 static void
 test_mixed(void)
 {
-	for (int i = 0; i < GPUVEC_N_MEASURES; i++)
+	for (int i = 0; i <= GPUVEC_TVERSKY; i++)
 	{
 		table		t;
 
@@ -751,7 +754,7 @@ test_mixed(void)
 static void
 test_unknown(void)
 {
-	for (int i = 0; i < GPUVEC_N_MEASURES; i++)
+	for (int i = 0; i <= GPUVEC_TVERSKY; i++)
 		for (int draw : {ONLY_HOT, FEW_COLD, ONLY_COLD})
 		{
 			table		t = random_table("unknown ids", 300, 20, draw);
@@ -805,7 +808,7 @@ test_everywhere(void)
 	SET(narrow, cold_slots_most, 64);
 	both_views	views(t);
 
-	for (int m = 0; m < GPUVEC_N_MEASURES; m++)
+	for (int m = 0; m <= GPUVEC_TVERSKY; m++)
 	{
 		compare_all(t, views, (gpuvec_measure) m, questions, 2);
 		compare(t, views, (gpuvec_measure) m, questions, narrow);
@@ -823,7 +826,7 @@ test_pages(void)
 	static const int draws[] = {FEW_COLD, AT_THE_EDGE, SKEWED, ENDS};
 
 	for (int draw : draws)
-		for (int m = 0; m < GPUVEC_N_MEASURES; m++)
+		for (int m = 0; m <= GPUVEC_TVERSKY; m++)
 		{
 			table		t = random_table("pages", emulated ? 150 : 900, 12, draw);
 			question	q = make_questions(t, 1, draw, 12)[0];
@@ -881,7 +884,7 @@ test_ties(void)
 		questions[2].k = 5000;
 		both_views	views(t);
 
-		for (int m = 0; m < GPUVEC_N_MEASURES; m += emulated ? 7 : 1)
+		for (int m = 0; m <= GPUVEC_TVERSKY; m += emulated ? 7 : 1)
 			compare_all(t, views, (gpuvec_measure) m, questions, 1);
 	}
 }
@@ -893,7 +896,7 @@ test_ties(void)
 static void
 test_replaced(void)
 {
-	for (int m = 0; m < GPUVEC_N_MEASURES; m++)
+	for (int m = 0; m <= GPUVEC_TVERSKY; m++)
 		for (int draw : {FEW_COLD, ONLY_COLD, ENDS})
 		{
 			table		t = random_table("replaced rows", 400, 10, draw);
@@ -942,7 +945,7 @@ test_long(void)
 	questions[4].set = t.rows[40].set;
 	both_views	views(t);
 
-	for (int m = 0; m < GPUVEC_N_MEASURES; m++)
+	for (int m = 0; m <= GPUVEC_TVERSKY; m++)
 		compare_all(t, views, (gpuvec_measure) m, questions, 2);
 }
 
@@ -961,7 +964,7 @@ test_rounds(void)
 	cut(t, full ? 6 : 3);
 	both_views	views(t);
 
-	for (int m = 0; m < (emulated ? 3 : GPUVEC_N_MEASURES); m++)
+	for (int m = 0; m < (emulated ? 3 : GPUVEC_TVERSKY + 1); m++)
 		for (uint32_t n : {3u, 60u, full ? 500u : 90u})
 			compare_all(t, views, (gpuvec_measure) m, make_questions(t, n, SKEWED, 40), 2);
 }
@@ -1054,7 +1057,7 @@ test_threads(void)
 					gpuvec_view_unref(build_view(gpu, other, false));
 			});
 	for (int i = 0; i < (emulated ? 3 : 20); i++)
-		compare(t, views, (gpuvec_measure) (i % GPUVEC_N_MEASURES), questions, settings());
+		compare(t, views, (gpuvec_measure) (i % (GPUVEC_TVERSKY + 1)), questions, settings());
 	stop = true;
 	for (std::thread &thread : threads)
 		thread.join();
@@ -1114,6 +1117,7 @@ main(int argc, char **argv)
 			continue;
 		/* the same data, whether a test runs alone or not */
 		random_state = seed * 1000 + (&test - tests);
+		weights = gpuvec_make_weights(0.7, 0.3);
 		test.run();
 		printf("%s: %d passed, %d failed so far\n", test.name, (int) npassed, (int) nfailed);
 		fflush(stdout);

@@ -96,12 +96,29 @@ static gpuvec_view *
 make_wide_view(const gen::Generator &generator, engine_rows::Column &column)
 {
 	gpuvec_thread_pool *pool = gpuvec_thread_pool_new(generator.c.threads);
-	gen::WideSet set;
-	uint32_t	ids[256];
+	uint64_t	n = generator.c.n_docs;
+	std::vector<uint32_t> ids(GPUVEC_SEGMENT_ROWS * 256);
+	std::vector<uint32_t> len(GPUVEC_SEGMENT_ROWS);
+	double		start = now_ms();
 
-	for (uint64_t p = 0; p < generator.c.n_docs; p++)
-		column.add(position_tid(p), ids, generator.doc(p, ids, set));
+	for (uint64_t begin = 0; begin < n; begin += GPUVEC_SEGMENT_ROWS)
+	{
+		uint64_t	rows = std::min(n - begin, (uint64_t) GPUVEC_SEGMENT_ROWS);
+
+		gen::parallel_chunks(rows, 1024, generator.c.threads, [&] (uint64_t from, uint64_t to, int)
+			{
+				gen::WideSet set;
+
+				for (uint64_t i = from; i < to; i++)
+					len[i] = generator.doc(begin + i, &ids[i * 256], set);
+			});
+		for (uint64_t i = 0; i < rows; i++)
+			column.add(position_tid(begin + i), &ids[i * 256], len[i]);
+	}
+	printf("made and staged in %.0f ms\n", now_ms() - start);
+	start = now_ms();
 	column.number_ids();
+	printf("numbered in %.0f ms\n", now_ms() - start);
 	column.build(backend, pool);
 	gpuvec_thread_pool_free(pool);
 	return gpuvec_view_ref(column.view);

@@ -91,7 +91,7 @@ count_entry(ChangedLines *lines, const ChangedLine *entry, bool of_next_page)
 }
 
 /*
- * Keep one entry of each line pointer, and of a page as a whole only that.
+ * Keep the last entry of each line pointer, and of a page as a whole only that.
  * The entries are in order, in which such a one comes last.
  */
 static void
@@ -110,11 +110,7 @@ drop_covered(ChangedLines *lines)
 		if (changed_line(&entry) == CHANGED_WHOLE)
 			n = first;
 		else if (n > first && entries[n - 1].place == entry.place)
-		{
-			if (entries[n - 1].value == CHANGED_READ)
-				continue;
 			n--;
-		}
 		entries[n++] = entry;
 	}
 	lines->n = n;

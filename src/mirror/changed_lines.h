@@ -90,7 +90,7 @@ changed_value(const ChangedLines *lines, const ChangedLine *entry, uint32 *bytes
 /*
  * Note a line pointer that has to be read, or CHANGED_NO_LINE; one that has
  * no row; one with this row; or a page as a whole.  Of what is noted of one
- * line pointer, that it has to be read counts, or else what comes last.
+ * line pointer the last counts.
  */
 extern void NoteChangedLine(ChangedLines *lines, BlockNumber block, OffsetNumber line);
 extern void NoteGoneLine(ChangedLines *lines, BlockNumber block, OffsetNumber line);

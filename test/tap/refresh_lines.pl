@@ -76,6 +76,7 @@ is($node->safe_psql('postgres', $all), 'same', 'a row of a transaction in progre
 ask($open, 'ROLLBACK');
 $node->safe_psql('postgres', 'VACUUM docs');
 is($node->safe_psql('postgres', $all), 'same', 'the page is as it was');
+is($node->safe_psql('postgres', $all), 'same', 'and now proven');
 $open->quit;
 
 # Random histories

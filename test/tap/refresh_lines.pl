@@ -27,6 +27,21 @@ $node->safe_psql('postgres', q{
 		RETURN 'same';
 	END $$;});
 
+# Update rows from this one on until one of them gets the line pointer
+sub used_again
+{
+	my ($line, $id) = @_;
+	my $got = '';
+
+	for (my $i = $id; $i < $id + 30 && $got ne $line; $i++)
+	{
+		$node->safe_psql('postgres', 'SET enable_bitmapscan = off; SELECT count(*) FROM docs');
+		$got = $node->safe_psql('postgres', qq{UPDATE docs SET id = 8000 + $i, note = 5, tokens = '{401,402}' WHERE id = $i RETURNING ctid});
+		$node->safe_psql('postgres', qq{UPDATE docs SET tokens = '{9,10}' WHERE id = 8000 + $i}) if $got ne $line;
+	}
+	return $got;
+}
+
 my $rows_by_pages = q{SELECT rows_by_pages FROM gpuvec_mirrors WHERE relation = 'docs'::regclass};
 my $rows = q{SELECT rows FROM gpuvec_mirrors WHERE relation = 'docs'::regclass};
 my $search = q{SELECT count(*) FROM gpuvec_topk('docs', 'tokens', '{1,2,3}', 5)};
@@ -55,16 +70,19 @@ my $twice = q{SELECT ctid || ' ' || string_agg(tid || ' ' || score, ' ') FROM do
 $node->safe_psql('postgres', "VACUUM docs; $search");
 my $first = $node->safe_psql('postgres', q{UPDATE docs SET id = 7001, note = 3, tokens = '{501,502}' WHERE id = 100 RETURNING ctid});
 $node->safe_psql('postgres', q{UPDATE docs SET id = 7102, note = 4, tokens = '{601,603}' WHERE id = 7001});
-my $second;
-for my $i (101 .. 130)
-{
-	$node->safe_psql('postgres', 'SET enable_bitmapscan = off; SELECT count(*) FROM docs');
-	$second = $node->safe_psql('postgres', qq{UPDATE docs SET id = 8000 + $i, note = 5, tokens = '{401,402}' WHERE id = $i RETURNING ctid});
-	last if $second eq $first;
-	$node->safe_psql('postgres', qq{UPDATE docs SET tokens = '{9,10}' WHERE id = 8000 + $i});
-}
+my $second = used_again($first, 101);
 is($second, $first, 'the line pointer is used again');
 is($node->safe_psql('postgres', $twice), "$second $second 1", 'a line pointer that is used again');
+
+# The same, but the mirror has the first row.  This session does not wait for its refresh.
+my $one = $node->background_psql('postgres');
+my $nearest = q{SELECT compare(ARRAY['{701,702}']::idset[], 1, 'jaccard')};
+$first = $node->safe_psql('postgres', q{UPDATE docs SET id = 9001, note = 3, tokens = '{701,702}' WHERE id = 131 RETURNING ctid});
+is(ask($one, $nearest), 'same', 'a row');
+$node->safe_psql('postgres', q{UPDATE docs SET id = 9102, note = 4, tokens = '{801,803}' WHERE id = 9001});
+is(used_again($first, 132), $first, 'its line pointer is used again');
+is(ask($one, $nearest), 'same', 'the answer of an older mirror is corrected');
+$one->quit;
 
 # A row that a refresh has read goes again, and its page is as it was when it was last read as a
 # whole.  That page is all-visible then, so that nobody fetches what the mirror has of it.

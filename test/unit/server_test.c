@@ -298,9 +298,42 @@ refresh_rounds(engine *e, const shape *s, uint32_t relation, uint32_t nblocks, i
 	client_close(&c);
 }
 
+/*
+ * A page is again what it was when it was last read as a whole, after lines
+ * of it were read: what they brought goes
+ */
+static void
+page_as_before(void)
+{
+	engine		e = engine_start(NULL, plain);
+	client		c = client_open(&e);
+	model		m = model_new(100, 20, &small);
+	model_page *page = &m.pages[2];
+	model_row	row = {.line = 4000,.len = 1,.ids = calloc(1, sizeof(uint16_t))};
+
+	check(model_load(&c, &m), "load");
+	page->rows = realloc(page->rows, (page->nrows + 1) * sizeof(row));
+	page->rows[page->nrows++] = row;
+	page->lines[0] = row.line;
+	page->nlines = 1;
+	page->partial = page->dirty = true;
+	check(model_refresh(&c, &m), "a line");
+	page->nrows--;
+	page->dirty = true;
+	page->lsn = 12345;
+	check(model_refresh(&c, &m), "the page as it was");
+	check(model_check_random(&c, &m, &small), "search");
+	free(row.ids);
+	model_free(&m);
+	client_close(&c);
+	engine_stop(&e);
+}
+
 static void
 test_refresh(void)
 {
+	page_as_before();
+
 	engine		e = engine_start("lists:1", plain);
 
 	refresh_rounds(&e, &small, 100, 30, 400);

@@ -332,10 +332,9 @@ page_as_before(void)
 static void
 test_refresh(void)
 {
-	page_as_before();
-
 	engine		e = engine_start("lists:1", plain);
 
+	page_as_before();
 	refresh_rounds(&e, &small, 100, 30, 400);
 	refresh_rounds(&e, &wide, 101, 60, 100);
 	refresh_rounds(&e, &tiny_sets, 102, 1500, 60);

@@ -157,6 +157,7 @@ queue_select(struct search *s, struct chunk *c, enum select_mode mode)
 	p.capacity = c->capacity;
 	p.kmax = c->kmax;
 	p.mode = mode;
+	p.tables = chunk_tables(s, c);
 	if (mode == SELECT_ROUND)
 		c->which = 1 - c->which;
 	return s->check(select_launch(&p, s->stream));

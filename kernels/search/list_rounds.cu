@@ -72,7 +72,7 @@ best_length(const struct search *s, const gpuvec_topk_query *query)
 		case GPUVEC_OVERLAP:
 			return 0;
 		default:
-			return query->len;
+			return gpuvec_query_len(query);
 	}
 }
 

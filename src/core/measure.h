@@ -321,7 +321,7 @@ gpuvec_need(gpuvec_measure measure, uint32_t a, uint32_t b, float score)
 static inline GPUVEC_HD uint32_t
 gpuvec_tversky_need(gpuvec_weights weights, uint32_t a, uint32_t b, float score)
 {
-	double		t = score >= FLT_MIN ? (double) score * (1.0 - 1.0 / 4194304.0) : 0.0;
+	double		t = score >= FLT_MIN ? (double) score * (1.0 - 1.0 / 4194304) : 0.0;
 	double		mean = weights.share * (double) a + (1.0 - weights.share) * (double) b;
 	double		x = t * mean / ((1.0 - t) / weights.sum + t);
 

@@ -57,7 +57,7 @@ MirrorAheadEnd(MirrorAhead *ahead)
 
 /* Note what was read of a page, whose lines are there */
 static void
-note_read(ChangedLines * read, const gpuvec_page *page, const char *lines)
+note_read(ChangedLines *read, const gpuvec_page *page, const char *lines)
 {
 	if (!page->partial)
 		NoteChangedPage(read, page->block);

@@ -207,36 +207,45 @@ copy_page(PageReader *reader, BlockNumber block)
 	return lsn;
 }
 
+/* Copy a tuple of a page, unless it is dead to everyone; *copy is NULL then */
+static char *
+copy_tuple(PageReader *reader, Buffer buffer, BlockNumber block, OffsetNumber line,
+		   TransactionId *inserter, HeapTuple copy, char *to)
+{
+	Page		page = BufferGetPage(buffer);
+	HeapTupleData tuple;
+
+	tuple_at(reader, page, block, line, &tuple);
+	if (is_dead(reader, &tuple, buffer, inserter))
+		return to;
+	*copy = tuple;
+	copy->t_data = memcpy(to, tuple.t_data, tuple.t_len);
+	return to + MAXALIGN(tuple.t_len);
+}
+
 /*
- * Copy the tuples at some line pointers of a page, one after the other, and
- * set copies[i] to where each is; its t_data is NULL if there is none, or it
- * is dead to everyone.  False: these are many of the page's line pointers.
+ * Copy the tuples at those line pointers of a page that have to be read.
+ * copies[i].t_data is NULL if entry i has none.  False: these are many of the
+ * page's line pointers.
  */
 static bool
-copy_lines(PageReader *reader, BlockNumber block, const uint64 *entries, uint32 n,
-		   HeapTupleData *copies)
+copy_lines(PageReader *reader, BlockNumber block, const ChangedLine *entries, uint32 n,
+		   uint32 nread, HeapTupleData *copies)
 {
 	Buffer		buffer = lock_page(reader, block);
 	Page		page = BufferGetPage(buffer);
 	OffsetNumber last = PageIsNew(page) ? 0 : PageGetMaxOffsetNumber(page);
 	TransactionId inserter = InvalidTransactionId;
 	char	   *to = reader->page;
-	bool		few = n <= last / MANY_LINES;
+	bool		few = nread <= last / MANY_LINES;
 
 	for (uint32 i = 0; i < n && few; i++)
 	{
-		OffsetNumber line = changed_line(entries[i]);
-		HeapTupleData tuple;
+		OffsetNumber line = changed_line(&entries[i]);
 
-		copies[i].t_data = NULL;
-		if (line > last || line == CHANGED_NO_LINE || !ItemIdIsNormal(PageGetItemId(page, line)))
-			continue;
-		tuple_at(reader, page, block, line, &tuple);
-		if (is_dead(reader, &tuple, buffer, &inserter))
-			continue;
-		copies[i] = tuple;
-		copies[i].t_data = memcpy(to, tuple.t_data, tuple.t_len);
-		to += MAXALIGN(tuple.t_len);
+		if (changed_is_read(&entries[i]) && line <= last &&
+			ItemIdIsNormal(PageGetItemId(page, line)))
+			to = copy_tuple(reader, buffer, block, line, &inserter, &copies[i], to);
 	}
 	UnlockReleaseBuffer(buffer);
 	GPUVEC_INJECTION("page-after-copy");
@@ -561,46 +570,50 @@ PageReaderRead(PageReader *reader, BlockNumber block, StringInfo out)
 
 /* Append the lines of a partial page, the even one of each line pointer */
 static void
-append_lines(const uint64 *entries, uint32 n, gpuvec_page *head, StringInfo out)
+append_lines(const ChangedLine *entries, uint32 n, gpuvec_page *head, StringInfo out)
 {
 	uint16		lines[MaxOffsetNumber + 2];
 
 	for (uint32 i = 0; i < n; i++)
-		if (changed_line(entries[i]) != CHANGED_NO_LINE)
-			lines[head->nlines++] = mirror_line(changed_line(entries[i]), false);
+		if (changed_line(&entries[i]) != CHANGED_NO_LINE)
+			lines[head->nlines++] = mirror_line(changed_line(&entries[i]), false);
 	lines[head->nlines] = 0;
 	appendBinaryStringInfo(out, (char *) lines, gpuvec_lines_bytes(head->nlines));
 }
 
-/* True if none of these entries has a line pointer */
-static bool
-no_lines(const uint64 *entries, uint32 n)
+/* Append the row of an entry, if it has one; returns their number */
+static uint32
+append_line(PageReader *reader, const ChangedLines *lines, const ChangedLine *entry,
+			HeapTuple tuple, StringInfo out)
 {
-	return n == 1 && changed_line(entries[0]) == CHANGED_NO_LINE;
+	uint16		line = mirror_line(changed_line(entry), true);
+	uint32		bytes;
+	const char *ids = changed_value(lines, entry, &bytes);
+
+	if (ids == NULL)
+		return tuple->t_data != NULL && append_tuple(reader, out, line, tuple);
+	append_row(out, line, ids, bytes);
+	return 1;
 }
 
-/*
- * Of a page without changed line pointers the engine is told that it was
- * changed; there is nothing to read.
- */
+/* A page of which nothing has to be read takes no look at it */
 void
-PageReaderReadLines(PageReader *reader, BlockNumber block, const uint64 *entries, uint32 n,
-					StringInfo out)
+PageReaderReadLines(PageReader *reader, BlockNumber block, const ChangedLines *lines,
+					const ChangedLine *entries, uint32 n, StringInfo out)
 {
 	MemoryContext old = MemoryContextSwitchTo(reader->context);
-	HeapTupleData *copies = palloc_array(HeapTupleData, n);
+	HeapTupleData *copies = palloc0_array(HeapTupleData, n);
 	gpuvec_page head = {.block = block, .partial = true};
 	int			start = out->len;
+	uint32		nread = 0;
 
-	if (no_lines(entries, n))
-		appendBinaryStringInfo(out, (char *) &head, sizeof(head));
-	else if (copy_lines(reader, block, entries, n, copies))
+	for (uint32 i = 0; i < n; i++)
+		nread += changed_is_read(&entries[i]);
+	if (nread == 0 || copy_lines(reader, block, entries, n, nread, copies))
 	{
 		appendBinaryStringInfo(out, (char *) &head, sizeof(head));
 		for (uint32 i = 0; i < n; i++)
-			if (copies[i].t_data != NULL)
-				head.nrows += append_tuple(reader, out, mirror_line(changed_line(entries[i]), true),
-										   &copies[i]);
+			head.nrows += append_line(reader, lines, &entries[i], &copies[i], out);
 		append_lines(entries, n, &head, out);
 		head.bytes = out->len - start - sizeof(head);
 		memcpy(out->data + start, &head, sizeof(head));

@@ -197,8 +197,17 @@ SELECT count(*) FROM gpuvec_topk('damaged', 'tokens', '{1,7}');
 SELECT count(*) FROM gpuvec_topk('damaged', 'tokens', '{1,7}');
 DELETE FROM damaged WHERE id = 7;
 SELECT count(*) FROM gpuvec_topk('damaged', 'tokens', '{1,7}');
+-- the engine refuses the query, and hangs up
 INSERT INTO damaged VALUES (8, '{1}');
-SELECT count(*) FROM gpuvec_topk('damaged', 'tokens', '\xffffffff0500000000'::bytea::idset);
+SET client_min_messages = error;
+DO $$
+BEGIN
+	PERFORM FROM gpuvec_topk('damaged', 'tokens', '\xffffffff0500000000'::bytea::idset);
+EXCEPTION WHEN protocol_violation THEN
+	NULL;
+END$$;
+RESET client_min_messages;
+SELECT count(*) FROM damaged;
 DROP CAST (bytea AS idset);
 DROP TABLE damaged;
 

@@ -132,7 +132,7 @@ struct scan_params
 	uint32_t nqueries;
 	uint32_t capacity;
 	uint32_t class_lo; /* tiles to scan: classes class_lo .. */
-	uint32_t class_hi;      /* .. class_hi - 1 */
+	uint32_t class_hi; /* .. class_hi - 1 */
 	uint32_t maxid;
 	uint32_t nbatches;
 	uint32_t nitems;       /* nbatches * number of ranges of groups */

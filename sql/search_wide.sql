@@ -144,5 +144,21 @@ SELECT count(*) AS rows, count(*) FILTER (WHERE (b.tid, b.score) IS DISTINCT FRO
 FROM (SELECT array_agg(tokens ORDER BY id) AS queries FROM own WHERE id % 20 = 0) q, gpuvec_topk_batch('own', 'tokens', queries, 5, 'jaccard') b
 FULL JOIN (SELECT n, row_number() OVER (PARTITION BY n ORDER BY s DESC, ctid) AS rank, ctid, s FROM (SELECT row_number() OVER (ORDER BY id) AS n, tokens AS query FROM own WHERE id % 20 = 0) q,
 	LATERAL (SELECT ctid, jaccard_similarity(query, tokens) AS s FROM own WHERE query && tokens ORDER BY 2 DESC, 1 LIMIT 5) x) e (query, rank, tid, score) USING (query, rank);
+-- ever new ids: the mirror does not keep what it knows of those that are in no row
+CREATE TABLE churned (id int, tokens idset);
+INSERT INTO churned SELECT i, ARRAY[i % 7, 100000 + i]::int8[]::idset FROM generate_series(1, 1000) i;
+CREATE PROCEDURE churn(times int) LANGUAGE plpgsql AS $$
+BEGIN
+	FOR round IN 1 .. times LOOP
+		UPDATE churned SET tokens = (SELECT idset_agg(round * 65536::int8 + i) FROM generate_series(0, 60000) i) WHERE id = 1;
+		PERFORM FROM gpuvec_topk('churned', 'tokens', ARRAY[1, 2, round * 65536::int8]::idset, 3);
+		COMMIT;
+	END LOOP;
+END$$;
+CALL churn(60);
+SELECT ids < 300000 AS few_ids, bytes < 50000000 AS few_bytes FROM gpuvec_mirrors WHERE relation = 'churned'::regclass;
+SELECT id, score, common FROM gpuvec_topk('churned', 'tokens', ARRAY[65536 * 60, 65536 * 60 + 1, 65536 * 60 - 1, 101000]::int8[]::idset, 3, 'intersection') JOIN churned ON ctid = tid ORDER BY rank;
+DROP PROCEDURE churn;
+DROP TABLE churned;
 DROP TABLE queries, docs, parted, own;
 DROP FUNCTION score, expected, wrong, wrong_batch, wrong_above, wrong_among, resident, without_zero, rows_of, by_index_wrong, filtered_wrong, table_wrong;

@@ -191,6 +191,23 @@ INSERT INTO damaged VALUES (1, '\x0100050002'::bytea::idset), (2, '\x01'::bytea:
 SELECT d.id, t.score, t.common FROM gpuvec_topk('damaged', 'tokens', '{1,5,327681}') t JOIN damaged d ON d.ctid = t.tid ORDER BY t.rank;
 SELECT id, tokens, cardinality(tokens), tokens & '{5,327681}' AS common, tokens | 7 AS more FROM damaged ORDER BY id;
 ANALYZE damaged;
+-- Large ids before small ones, in a row that a search reads itself, and in its query
+INSERT INTO damaged VALUES (7, '\xffffffff0500000000'::bytea::idset);
+SELECT count(*) FROM gpuvec_topk('damaged', 'tokens', '{1,7}');
+SELECT count(*) FROM gpuvec_topk('damaged', 'tokens', '{1,7}');
+DELETE FROM damaged WHERE id = 7;
+SELECT count(*) FROM gpuvec_topk('damaged', 'tokens', '{1,7}');
+-- the engine refuses the query, and hangs up
+INSERT INTO damaged VALUES (8, '{1}');
+SET client_min_messages = error;
+DO $$
+BEGIN
+	PERFORM FROM gpuvec_topk('damaged', 'tokens', '\xffffffff0500000000'::bytea::idset);
+EXCEPTION WHEN protocol_violation THEN
+	NULL;
+END$$;
+RESET client_min_messages;
+SELECT count(*) FROM damaged;
 DROP CAST (bytea AS idset);
 DROP TABLE damaged;
 

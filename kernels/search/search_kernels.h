@@ -110,8 +110,8 @@ struct cold_params
 	uint32_t nslots; /* of all tables */
 	uint32_t nparts; /* parts into which the largest table is cut (COLD_PART) */
 	uint32_t capacity;
-	uint32_t class_lo; /* tiles whose rows count: classes class_lo .. */
-	uint32_t class_hi; /* .. class_hi - 1 */
+	uint32_t class_lo;      /* tiles whose rows count: classes class_lo .. */
+	uint32_t class_hi;      /* .. class_hi - 1 */
 	gpuvec_weights weights; /* of tversky */
 	gpuvec_measure measure;
 };

@@ -73,6 +73,16 @@ large_ids(IdSpan set)
 	return large;
 }
 
+/*
+ * The bitmap's word of an id.  The ids of a damaged set may have any order,
+ * so a large one may be among the small ones.
+ */
+static pg_attribute_always_inline uint32
+mark_word(uint32 id)
+{
+	return id / WORD_BITS % MARKS;
+}
+
 /* Make the bitmap of the query's ids, and find those that it lacks */
 static void
 mark_ids(Overlay *overlay)
@@ -86,7 +96,7 @@ mark_ids(Overlay *overlay)
 	{
 		uint32		id = idset_id_at(set.ids, set.wide, i);
 
-		marks[id / WORD_BITS] |= UINT64CONST(1) << id % WORD_BITS;
+		marks[mark_word(id)] |= UINT64CONST(1) << id % WORD_BITS;
 	}
 }
 
@@ -122,7 +132,7 @@ count_marked(const uint64 *marks, const void *ids, bool wide, uint32 n)
 	{
 		uint32		id = idset_id_at(ids, wide, i);
 
-		common += marks[id / WORD_BITS] >> id % WORD_BITS & 1;
+		common += marks[mark_word(id)] >> id % WORD_BITS & 1;
 	}
 	return common;
 }

@@ -139,8 +139,8 @@ compare_fingerprints() {
 	contender 'gpuvec, fingerprints, KNN' "$table" "" "SELECT jaccard_similarity(tokens, :q) FROM docs_$table ORDER BY tokens <%> :q LIMIT $K" \
 		"$(scan_of "docs_${table}_gpuvec")" reference "gpuvec, $table"
 	knn=$last_ms
-	contender 'RDKit, KNN: sequential scan and sort' "$table" "$no_index; $one_process" "$nearest" "Seq Scan on rdkit_$table" exact
-	faster "RDKit / gpuvec, KNN by a sequential scan, $1 fingerprints" "$knn" "$last_ms"
+	contender 'RDKit, KNN: sequential scan and sort, one process' "$table" "$no_index; $one_process" "$nearest" "Seq Scan on rdkit_$table" exact
+	faster "RDKit / gpuvec, KNN by a sequential scan in one process, $1 fingerprints" "$knn" "$last_ms"
 	contender 'RDKit, KNN (GiST), which is wrong' "$table" "SET enable_seqscan = off" "$nearest" \
 		"$(scan_of "rdkit_${table}_gist")" similarities "RDKit, $table"
 	psql_ -c "DROP TABLE docs_$table, rdkit_$table"

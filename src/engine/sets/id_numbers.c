@@ -20,6 +20,9 @@
  *	- A view's map is the one that its rows were mapped by.  A load makes a
  *	  new map; a search takes view and map in one step.
  *
+ * An id keeps its number when its last row is gone.  If most ids of a map are
+ * such ids, the mirror is loaded anew (sets_commit.c).
+ *
  * The map is a hash table with open addressing and linear probing.  One lock
  * for readers and writers guards it.
  *
@@ -337,6 +340,17 @@ gpuvec_id_numbers_bytes(gpuvec_id_numbers *numbers)
 	bytes = sizeof(*numbers) + table_bytes(&numbers->table);
 	pthread_rwlock_unlock(&numbers->lock);
 	return bytes;
+}
+
+uint64_t
+gpuvec_id_numbers_count(gpuvec_id_numbers *numbers)
+{
+	uint64_t	n;
+
+	pthread_rwlock_rdlock(&numbers->lock);
+	n = numbers->table.n;
+	pthread_rwlock_unlock(&numbers->lock);
+	return n;
 }
 
 /* The number of an id; the caller holds the lock */

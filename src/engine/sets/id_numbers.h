@@ -30,6 +30,9 @@ extern bool gpuvec_id_counts_add(gpuvec_id_counts *counts, const uint32_t *ids, 
 extern size_t gpuvec_id_counts_bytes(const gpuvec_id_counts *counts);
 extern size_t gpuvec_id_numbers_bytes(gpuvec_id_numbers *numbers);
 
+/* How many ids the map has, without those that are their own numbers */
+extern uint64_t gpuvec_id_numbers_count(gpuvec_id_numbers *numbers);
+
 /*
  * Make a map.  counted: the ids that were counted get the numbers from 0 on,
  * the most frequent first, of equal ones the lowest first.  narrow: each id

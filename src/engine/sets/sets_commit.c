@@ -8,7 +8,8 @@
  * pace, and only as far as that takes a few milliseconds, for a search waits
  * for it: with very many segments, it merges the smallest ones; if most rows
  * are dead and few live, it sorts all rows anew.  Before that it has waited a
- * little for the mergers (gpuvec_merger_let_work).
+ * little for the mergers (gpuvec_merger_let_work).  A mirror that has got too
+ * many numbers of ids is given up, and loaded anew.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,6 +27,9 @@
  * smallest ones are merged
  */
 #define MANY_SEGMENTS		64
+
+/* So many numbers of ids cost little, whether rows have these ids or not */
+#define FEW_NUMBERS			(1 << 20)
 
 /* An update merges so many rows beside its own, or twice its own */
 #define MERGE_ROWS			16384
@@ -288,6 +292,19 @@ choose_numbers(gpuvec_sets_update *sets, gpuvec_error *error)
 }
 
 /*
+ * True if most ids that have numbers are in no row any more.  Nothing takes a
+ * number away, so with ever new ids the map would outgrow all else.  A mirror
+ * that was just loaded has no more numbers than ids, and gets so many new
+ * ones before it is loaded again that this pays.
+ */
+static bool
+has_old_numbers(const gpuvec_sets_mirror *mirror)
+{
+	return mirror->id_numbers &&
+		gpuvec_id_numbers_count(mirror->id_numbers) > 2 * mirror->base.nids + FEW_NUMBERS;
+}
+
+/*
  * Number the ids of the staged rows.  Numbers that new ids get stay theirs,
  * even if the update fails.
  */
@@ -310,6 +327,11 @@ gpuvec_sets_prepare(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error
 	uint64_t	fresh = gpuvec_stage_rows(sets->stage);
 	bool		ok;
 
+	if (!update->load && has_old_numbers((const gpuvec_sets_mirror *) update->mirror))
+	{
+		update->hopeless = "most ids that it has numbers for are in no row any more";
+		return true;
+	}
 	if (!number_rows(sets, error))
 		return false;
 	for (uint64_t i = update->npages; i > 0 && update->pages[i - 1].block >= nblocks; i--)

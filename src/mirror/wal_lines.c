@@ -11,9 +11,12 @@
  *	- An insertion or an update puts a tuple under a line pointer, which the
  *	  record names.
  *	- Pruning takes tuples away.  The record names their line pointers.
- *	- A deletion, a lock or the old side of an update leaves the tuple where
- *	  it is.  The mirror keeps its row, and each search asks the snapshot.
- *	  The page is noted, without a line pointer.
+ *	- A deletion or the old side of an update leaves the tuple where it is.
+ *	  The mirror keeps its row, and each search asks the snapshot.  The page
+ *	  is noted, without a line pointer.
+ *	- A lock, or the end of a speculative insertion, changes no row, and not
+ *	  who sees it: the page may stay all-visible, and VACUUM then does not
+ *	  come to it.  Nothing is noted, so that its rows stay proven (below).
  *	- All else, VACUUM's work above all, stands for the page as a whole, and
  *	  so does an insertion into a page that was made new.
  *
@@ -153,9 +156,10 @@ note_heap(XLogReaderState *record, int id, BlockNumber block, ChangedLines * lin
 							((xl_heap_update *) XLogRecGetData(record))->new_offnum);
 			break;
 		case XLOG_HEAP_DELETE:
+			NoteChangedLine(lines, block, CHANGED_NO_LINE);
+			break;
 		case XLOG_HEAP_LOCK:
 		case XLOG_HEAP_CONFIRM:
-			NoteChangedLine(lines, block, CHANGED_NO_LINE);
 			break;
 		default:
 			NoteChangedPage(lines, block);
@@ -172,7 +176,6 @@ note_heap2(XLogReaderState *record, int id, BlockNumber block, ChangedLines * li
 			note_multi_insert(record, block, lines);
 			break;
 		case XLOG_HEAP2_LOCK_UPDATED:
-			NoteChangedLine(lines, block, CHANGED_NO_LINE);
 			break;
 #ifdef HEAP2_PRUNE
 		case HEAP2_PRUNE:

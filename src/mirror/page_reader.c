@@ -215,7 +215,8 @@ copy_page(PageReader *reader, BlockNumber block)
 /*
  * Copy the tuples at some line pointers of a page, one after the other, and
  * set copies[i] to where each is; its t_data is NULL if there is none, or it
- * is dead to everyone.  False: these are many of the page's line pointers.
+ * is dead to everyone.  False: these are many of the page's line pointers, and
+ * the page is to be read as a whole.
  */
 static bool
 copy_lines(PageReader *reader, BlockNumber block, const uint64 *entries, uint32 n,
@@ -239,6 +240,10 @@ copy_lines(PageReader *reader, BlockNumber block, const uint64 *entries, uint32 
 		tuple_at(reader, page, block, line, &tuple);
 		if (is_dead(reader, &tuple, buffer, &inserter))
 			continue;
+		/* tuples of a corrupt page may overlap, and then need more room */
+		few = MAXALIGN(tuple.t_len) <= (Size) (reader->page + BLCKSZ - to);
+		if (!few)
+			break;
 		copies[i] = tuple;
 		copies[i].t_data = memcpy(to, tuple.t_data, tuple.t_len);
 		to += MAXALIGN(tuple.t_len);

@@ -1,10 +1,11 @@
--- Columns and queries with ids above 65535: the session searches them itself, and finds what plain SQL finds.
+-- Columns and queries with ids above 65535, beside others: searches find what plain SQL finds.  (Without its engine a session would warn.)
 SELECT setseed(0.71);
 CREATE TABLE docs (id int, tokens idset);
 INSERT INTO docs SELECT i, (SELECT idset_agg((i * 31 + j * j * (1 + i % 13)) % CASE WHEN i % 3 = 0 THEN 40 ELSE 300 END) FROM generate_series(1, 1 + i % 17) j) FROM generate_series(1, 4000) i;
 INSERT INTO docs VALUES (5001, NULL), (5002, '{}'), (5003, '{65535}');
-CREATE VIEW queries AS SELECT * FROM (VALUES (1, '{1,2,3}'::idset), (2, '{65535}'), (3, '{}'), (4, '{1,2,65536}'), (5, '{70000,4294967295}'), (6, NULL), (7, '{0,5,17,2147483648}'),
-	(8, (SELECT idset_agg(i) FROM generate_series(1, 60) i))) q(n, query);
+CREATE TABLE queries AS SELECT * FROM (VALUES (1, '{1,2,3}'::idset), (2, '{65535}'), (3, '{}'), (4, '{1,2,65536}'), (5, '{70000,4294967295}'), (6, NULL), (7, '{0,5,17,2147483648}'),
+	(8, (SELECT idset_agg(i) FROM generate_series(1, 60) i)), (9, '{1,2,3,65535,65536,2147483647,2147483648,4294967295}'), (10, '{4294967295}'),
+	(11, (SELECT idset_agg(i * 65537) FROM generate_series(0::int8, 2000) i))) q(n, query);
 CREATE FUNCTION score(q idset, s idset, measure text) RETURNS float8 LANGUAGE sql AS $$
 	SELECT CASE measure WHEN 'braun_blanquet' THEN braun_blanquet_similarity(q, s) WHEN 'jaccard' THEN jaccard_similarity(q, s) WHEN 'cosine' THEN cosine_similarity(q, s) WHEN 'dice' THEN dice_similarity(q, s)
 		WHEN 'overlap' THEN overlap_similarity(q, s) WHEN 'containment' THEN containment_similarity(q, s) WHEN 'intersection' THEN intersection_count(q, s) ELSE -hamming_distance(q, s) END $$;
@@ -20,27 +21,42 @@ CREATE FUNCTION wrong_batch(measure text) RETURNS text LANGUAGE sql AS $$
 		FROM gpuvec_topk_batch('docs', 'tokens', (SELECT array_agg(query ORDER BY n) FROM queries), 20, measure) GROUP BY 1)
 	SELECT coalesce(string_agg(n::text, ', ' ORDER BY n), 'none') FROM queries LEFT JOIN found USING (n) WHERE expected(query, 20, measure) <> coalesce(answer, '') $$;
 CREATE FUNCTION resident() RETURNS bool LANGUAGE sql AS $$SELECT EXISTS (SELECT FROM gpuvec_mirrors WHERE relation = 'docs'::regclass)$$;
--- a column without such ids: the engine has it, and such queries are scanned for
+CREATE FUNCTION wrong_above(bound float8, measure text) RETURNS text LANGUAGE sql AS $$
+	SELECT coalesce(string_agg(n::text, ', ' ORDER BY n), 'none') FROM queries
+	WHERE (SELECT coalesce(string_agg(ctid || ' ' || s, ';' ORDER BY s DESC, ctid), '') FROM (SELECT ctid, score(query, tokens, measure) AS s FROM docs WHERE query && tokens) x WHERE s >= bound) <>
+		(SELECT coalesce(string_agg(tid || ' ' || score, ';' ORDER BY rank), '') FROM gpuvec_topk('docs', 'tokens', query, NULL, measure, bound)) $$;
+-- the rows of two thirds of the table: fetched, or found by the engine
+CREATE FUNCTION wrong_among(of int) RETURNS text LANGUAGE sql AS $$
+	SELECT coalesce(string_agg(n::text, ', ' ORDER BY n), 'none') FROM queries
+	WHERE (SELECT coalesce(string_agg(ctid || ' ' || s, ';' ORDER BY s DESC, ctid), '') FROM (SELECT ctid, jaccard_similarity(query, tokens) AS s FROM docs WHERE query && tokens AND id % of > 0 ORDER BY 2 DESC, 1 LIMIT 5) x) <>
+		(SELECT coalesce(string_agg(tid || ' ' || score, ';' ORDER BY rank), '') FROM gpuvec_topk('docs', 'tokens', query, 5, 'jaccard', among => (SELECT array_agg(ctid) FROM docs WHERE id % of > 0))) $$;
+-- a column without such ids, and queries with them
 SELECT gpuvec_prewarm('docs', 'tokens');
 SELECT count(*) FROM gpuvec_topk('docs', 'tokens', '{1,2,3}', 10);
 SELECT count(*) FROM gpuvec_topk('docs', 'tokens', '{1,2,65536}', 10);
-SELECT wrong(), wrong_batch('jaccard'), wrong_batch('hamming');
+SELECT wrong(), wrong_batch('jaccard'), wrong_batch('hamming'), wrong_above(0.2, 'dice'), wrong_among(3);
 SELECT resident();
 SELECT count(*) AS among, count(*) FILTER (WHERE score <> jaccard_similarity('{1,2,65536}', tokens)) AS wrong
 FROM gpuvec_topk('docs', 'tokens', '{1,2,65536}', 30, 'jaccard', among => (SELECT array_agg(ctid) FROM docs WHERE id % 3 = 1)) t JOIN docs ON ctid = tid WHERE id % 3 = 1;
 -- one row with such an id
 INSERT INTO docs VALUES (6001, '{1,2,65536}');
-SELECT wrong(), wrong_batch('cosine');
+SELECT wrong(), wrong_batch('cosine'), resident();
+SELECT gpuvec_evict('docs');
 SELECT gpuvec_prewarm('docs', 'tokens');
+SELECT wrong();
 INSERT INTO docs SELECT 7000 + i, (SELECT idset_agg(CASE WHEN j % 2 = 0 THEN j * i % 90 ELSE 4294967295 - (j * i) % 50 END) FROM generate_series(1, i % 9) j) FROM generate_series(1, 300) i;
-SELECT wrong(), wrong_batch('dice');
+INSERT INTO docs SELECT 7400 + i, ARRAY[65535 + i % 2, 2147483647 + i::int8 % 2, 1, 2, 3, 4294967295 - i % 3, 4294967200 - i]::int8[]::idset FROM generate_series(1, 40) i;
+SELECT wrong(), wrong_batch('dice'), wrong_above(0.2, 'jaccard'), wrong_above(1, 'intersection'), wrong_among(3), wrong_among(400);
+-- as many ids as a set can have
+SELECT count(*) AS longest, count(*) FILTER (WHERE score <> intersection_count(query, tokens)) AS wrong FROM (SELECT idset_agg(i * 65537) AS query FROM generate_series(0::int8, 65535) i) q, gpuvec_topk('docs', 'tokens', query, 100, 'intersection') t JOIN docs ON ctid = tid;
+SELECT (t.item).id, t.score FROM gpuvec_topk_rows(NULL::docs, 'tokens', '{1,2,65536}', 2) t ORDER BY rank;
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT wrong();
 DELETE FROM docs WHERE id > 6000;
 SELECT wrong();
 ROLLBACK;
 SELECT wrong_batch('overlap');
--- none again: what nobody sees does not count
+-- none again
 DELETE FROM docs WHERE id > 6000;
 SELECT wrong();
 SELECT gpuvec_prewarm('docs', 'tokens');
@@ -90,7 +106,13 @@ SELECT by_index_wrong(), wrong();
 INSERT INTO docs SELECT 8000 + i, '{1,2,65536}'::idset | (i * 1000003) FROM generate_series(1, 40) i;
 INSERT INTO docs SELECT 8100, idset_agg(i * 60001) FROM generate_series(0, 30000) i;
 UPDATE docs SET tokens = tokens | 4294967295 WHERE id % 500 = 0;
-SELECT by_index_wrong(), wrong(), wrong_batch('jaccard');
+SELECT by_index_wrong(), wrong(), wrong_batch('jaccard'), wrong_above(0.1, 'cosine'), wrong_among(3);
+-- in an order, of rows that have an id
+CREATE FUNCTION filtered_wrong() RETURNS text LANGUAGE sql AS $$
+	SELECT coalesce(string_agg(n || ' ' || f, ', ' ORDER BY n, f), 'none') FROM queries, unnest(ARRAY['tokens @> 65536', 'tokens && ''{65535,4294967295}''', 'tokens @> ''{1,2}''', 'tokens <@ ''{0,1,2,3,65536,4294967295}''']) f
+	WHERE rows_of(format('SELECT tokens <-> %L::idset AS d FROM docs WHERE %s ORDER BY 1 LIMIT 50', query, f), true) IS DISTINCT FROM
+		rows_of(format('SELECT tokens <-> %L::idset AS d FROM docs WHERE %s ORDER BY 1 LIMIT 50', query, f), false) $$;
+SELECT filtered_wrong();
 REINDEX TABLE docs;
 SELECT by_index_wrong(), wrong();
 DELETE FROM docs WHERE id >= 8000;
@@ -99,7 +121,28 @@ SELECT by_index_wrong(), wrong();
 VACUUM docs;
 SELECT by_index_wrong();
 SELECT gpuvec_prewarm('docs', 'tokens');
-SELECT by_index_wrong(), wrong(), resident();
-DROP VIEW queries;
-DROP TABLE docs;
-DROP FUNCTION score, expected, wrong, wrong_batch, resident, without_zero, rows_of, by_index_wrong;
+SELECT by_index_wrong(), filtered_wrong(), wrong(), resident();
+-- partitions, of which one has such ids, and a table without WAL
+INSERT INTO docs SELECT 9000 + i, ARRAY[1, 2, 3, 65536 + i % 5, 4294967295 - i % 7]::int8[]::idset FROM generate_series(1, 100) i;
+CREATE TABLE parted (id int, tokens idset) PARTITION BY RANGE (id);
+CREATE TABLE parted1 PARTITION OF parted FOR VALUES FROM (0) TO (9000);
+CREATE TABLE parted2 PARTITION OF parted FOR VALUES FROM (9000) TO (20000);
+INSERT INTO parted SELECT * FROM docs;
+CREATE TEMPORARY TABLE own AS SELECT * FROM docs;
+CREATE FUNCTION table_wrong(rel regclass, measure text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	result text;
+BEGIN
+	EXECUTE format($q$SELECT coalesce(string_agg(n::text, ', ' ORDER BY n), 'none') FROM queries
+		WHERE (SELECT string_agg(tableoid || ' ' || ctid || ' ' || s, ';' ORDER BY s DESC, tableoid, ctid) FROM (SELECT tableoid, ctid, score(query, tokens, $1) AS s FROM %s WHERE query && tokens ORDER BY 3 DESC, 1, 2 LIMIT 30) x)
+			IS DISTINCT FROM (SELECT string_agg(source::oid || ' ' || tid || ' ' || score, ';' ORDER BY rank) FROM gpuvec_topk('%1$s', 'tokens', query, 30, $1))$q$, rel) INTO result USING measure;
+	RETURN result;
+END$$;
+SELECT measure, table_wrong('parted', measure) AS partitions, table_wrong('own', measure) AS temporary FROM unnest('{braun_blanquet,overlap,intersection}'::text[]) measure;
+-- many queries: the engine gets a copy of the temporary table for this search
+SELECT count(*) AS rows, count(*) FILTER (WHERE (b.tid, b.score) IS DISTINCT FROM (e.tid, e.score)) AS wrong
+FROM (SELECT array_agg(tokens ORDER BY id) AS queries FROM own WHERE id % 20 = 0) q, gpuvec_topk_batch('own', 'tokens', queries, 5, 'jaccard') b
+FULL JOIN (SELECT n, row_number() OVER (PARTITION BY n ORDER BY s DESC, ctid) AS rank, ctid, s FROM (SELECT row_number() OVER (ORDER BY id) AS n, tokens AS query FROM own WHERE id % 20 = 0) q,
+	LATERAL (SELECT ctid, jaccard_similarity(query, tokens) AS s FROM own WHERE query && tokens ORDER BY 2 DESC, 1 LIMIT 5) x) e (query, rank, tid, score) USING (query, rank);
+DROP TABLE queries, docs, parted, own;
+DROP FUNCTION score, expected, wrong, wrong_batch, wrong_above, wrong_among, resident, without_zero, rows_of, by_index_wrong, filtered_wrong, table_wrong;

@@ -78,7 +78,7 @@ GpuvecDefineTestSettings(void)
 	DefineCustomIntVariable("gpuvec.feed_ring_bytes",
 							"Bytes of the rings of feeds that this session begins.",
 							NULL,
-							&gpuvec_feed_ring_bytes, 0, 0, 512 * 1024,
+							&gpuvec_feed_ring_bytes, 0, 0, 1024 * 1024,
 							PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("gpuvec.feed_idle",

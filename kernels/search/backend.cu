@@ -102,6 +102,9 @@ default_policy(const struct cuda_device &device, size_t workspace)
 	policy.lone_queries = LONE_QUERIES;
 	policy.scan_above = 48;
 	policy.scan_below = 400;
+	policy.cold_slots = 1024;
+	policy.cold_slots_most = 262144;
+	policy.cold_spread = 3;
 	policy.decode_rows = 16384;
 	policy.decode_queries = 32;
 	return policy;
@@ -140,6 +143,7 @@ search_open(const gpuvec_backend_options *options, gpuvec_error *error)
 	}
 	b->name = "cuda";
 	b->on_device = true;
+	b->takes_cold = true;
 	b->info = info;
 	b->adopt_segment = adopt_segment;
 	b->adopt_livemaps = adopt_livemaps;

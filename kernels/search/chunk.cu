@@ -87,8 +87,10 @@ query_bytes(uint32_t kmax, uint32_t capacity)
 
 /* Lay out the scratch memory of a chunk */
 void
-lay_out(struct chunk *c, size_t nsegments, size_t nblocks)
+lay_out(const struct search *s, struct chunk *c)
 {
+	size_t nsegments = s->view->nsegments;
+	size_t nblocks = s->view->nblocks[0] + s->view->nblocks[1];
 	size_t list = sizeof(struct row_key) * c->kmax * c->n;
 	struct arena at = {NULL, 0};
 
@@ -101,10 +103,13 @@ lay_out(struct chunk *c, size_t nsegments, size_t nblocks)
 		c->nids += len;
 		c->nentries += query_entries(len);
 	}
+	count_cold_slots(s, c);
 	c->results = at.reserve(c->kmax <= GPUVEC_FAST_K ? list : 0);
 	c->states = at.reserve(sizeof(struct query_state) * c->n);
 	c->counters = at.reserve(sizeof(uint32_t) * MAX_ROUNDS);
 	c->ids = at.reserve(sizeof(uint16_t) * c->nids);
+	c->cold = at.reserve(sizeof(uint32_t) * c->ncold);
+	c->pieces = at.reserve(sizeof(uint2) * c->npieces);
 	c->ranges = at.reserve(c->lists ? sizeof(uint2) * 2 * nblocks : 0);
 	c->uploaded = at.used;
 	c->entries = at.reserve(c->lists ? sizeof(uint4) * c->nentries * nsegments : 0);
@@ -112,6 +117,8 @@ lay_out(struct chunk *c, size_t nsegments, size_t nblocks)
 	c->top[0] = at.reserve(list);
 	c->top[1] = at.reserve(list);
 	c->candidates = at.reserve(sizeof(struct row_key) * c->capacity * c->n);
+	c->cold_keys = at.reserve(sizeof(uint64_t) * c->nslots);
+	c->cold_places = at.reserve(sizeof(uint2) * c->nslots);
 	c->bytes = at.used;
 	c->which = 0;
 	c->launches = 0;
@@ -140,7 +147,8 @@ fill_state(struct query_state *state, const struct work_query *w, uint32_t ids)
 			state->limits.after.lo = key_from_tid(q->after_tid) | KEY_COMMON_MASK;
 	}
 	state->ids = ids;
-	state->limits.len = q->len;
+	state->nids = q->len;
+	state->limits.len = gpuvec_query_len(q);
 	state->k = w->k;
 }
 
@@ -176,6 +184,10 @@ upload_chunk(struct search *s, struct chunk *c)
 	memset(b->upload.get() + (c->counters - c->states), 0, c->ids - c->counters);
 	fill_queries(c, (struct query_state *) b->upload.get(),
 				 (uint16_t *) (b->upload.get() + (c->ids - c->states)));
+	if (c->ncold > 0)
+		fill_cold(s, c, (struct query_state *) b->upload.get(),
+				  (uint32_t *) (b->upload.get() + (c->cold - c->states)),
+				  (uint2 *) (b->upload.get() + (c->pieces - c->states)));
 	if (c->lists)
 		fill_ranges(s, c, (uint2 *) (b->upload.get() + (c->ranges - c->states)));
 	return s->check(cudaMemcpyAsync(scratch_at<char>(s, c->states), b->upload.get(), bytes,

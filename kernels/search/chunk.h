@@ -4,6 +4,7 @@
  *	  What the files of a search's host side share.
  *
  * topk.cu           which queries are searched together, and the rounds
+ * chunk_cold.cu     their cold numbers
  * list_rounds.cu    the rounds of a chunk that is counted by lists
  * chunk.cu          a chunk's memory, and its way to the device
  * chunk_kernels.cu  queuing the kernels that scan, select and sort
@@ -41,6 +42,7 @@ struct search
 	cudaStream_t stream;
 	struct cuda_view *view = NULL;
 	gpuvec_measure measure = GPUVEC_JACCARD;
+	gpuvec_weights weights = {}; /* of tversky */
 	gpuvec_method method = GPUVEC_METHOD_AUTO;
 	struct work_query *work = NULL;
 	uint32_t nwork = 0;
@@ -91,6 +93,7 @@ struct chunk
 	uint32_t entry_bits;
 	uint32_t batch; /* queries per batch of a scan */
 	uint32_t capacity;
+	uint32_t slots; /* 0, or slots of each query's table; else what is expected */
 	size_t shared_bytes;
 	uint32_t blocks; /* blocks that run on the GPU at once */
 
@@ -103,15 +106,24 @@ struct chunk
 	size_t states;
 	size_t counters;
 	size_t ids;
+	size_t cold;     /* cold numbers */
+	size_t pieces;   /* of cold numbers */
 	size_t ranges;   /* for each block the queries that sample it */
 	size_t uploaded; /* end of what is copied in */
 	size_t entries;  /* of the queries, for each segment */
 	size_t nentries_of;
 	size_t top[2];
 	size_t candidates;
+	size_t cold_keys; /* tables of rows that share cold numbers */
+	size_t cold_places;
 	size_t bytes;
 	uint64_t nids;
-	uint64_t nentries; /* in units of eight entries */
+	uint64_t ncold; /* cold numbers of all queries; 0: no table is needed */
+	uint64_t npieces;
+	uint64_t nslots;     /* of all tables */
+	uint32_t most_slots; /* of the largest table */
+	uint32_t probes;     /* of the last round that began with cold numbers */
+	uint64_t nentries;   /* in units of eight entries */
 
 	uint32_t which;    /* top[which] holds the current lists of the best rows */
 	uint32_t launches; /* item counters used */
@@ -151,11 +163,26 @@ query_list_bytes(const struct search *s, uint32_t len);
 extern size_t
 query_bytes(uint32_t kmax, uint32_t capacity);
 extern void
-lay_out(struct chunk *c, size_t nsegments, size_t nblocks);
+lay_out(const struct search *s, struct chunk *c);
 extern void
 fill_queries(const struct chunk *c, struct query_state *states, uint16_t *ids);
 extern bool
 upload_chunk(struct search *s, struct chunk *c);
+
+/* chunk_cold.cu */
+extern uint32_t
+searched_cold(const struct search *s, const gpuvec_topk_query *query);
+extern size_t
+query_cold_bytes(const struct search *s, const gpuvec_topk_query *query);
+extern void
+count_cold_slots(const struct search *s, struct chunk *c);
+extern void
+fill_cold(const struct search *s, const struct chunk *c, struct query_state *states,
+		  uint32_t *numbers, uint2 *pieces);
+extern struct cold_tables
+chunk_tables(const struct search *s, const struct chunk *c);
+extern bool
+queue_cold(struct search *s, struct chunk *c, uint32_t class_lo, uint32_t class_hi);
 
 /* chunk_kernels.cu */
 extern bool

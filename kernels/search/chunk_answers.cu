@@ -186,6 +186,7 @@ finish_chunk(struct search *s, const struct chunk *c)
 		{
 			struct work_query *w = chunk_query(c, i);
 
+			b->stats.cold_full += d.states[i].cold_full;
 			w->bound = d.states[i].limits.bound;
 			b->stats.direct_overflows += c->direct;
 			s->overflowed[s->noverflowed++] = (uint32_t) (w - s->work);

@@ -128,6 +128,7 @@ queue_scan(struct search *s, struct chunk *c, uint32_t ngroups, uint32_t class_l
 	p.maxid = s->view->maxid;
 	p.nbatches = (c->n + c->batch - 1) / c->batch;
 	p.measure = s->measure;
+	p.weights = s->weights;
 	cut_items(s, c, &p);
 	b->stats.rounds++;
 	return s->check(scan_launch(&p, c->entry_bits, c->planes, c->shared_bytes,
@@ -156,6 +157,7 @@ queue_select(struct search *s, struct chunk *c, enum select_mode mode)
 	p.capacity = c->capacity;
 	p.kmax = c->kmax;
 	p.mode = mode;
+	p.tables = chunk_tables(s, c);
 	if (mode == SELECT_ROUND)
 		c->which = 1 - c->which;
 	return s->check(select_launch(&p, s->stream));

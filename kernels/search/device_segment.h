@@ -71,22 +71,50 @@ struct device_lists
 #define TILED_SHIFT 12
 #define WHOLE_SHIFT 16
 
+/*
+ * Cold postings of a segment (engine/segment.h), in order of number, then
+ * row.  A group has the postings of all numbers with the same upper half.
+ */
+struct device_cold
+{
+	/*
+	 * [ngroups + 1], ascending: the upper half of a group's numbers, and its
+	 * first posting; the last element has the number of all postings
+	 */
+	const uint2 *groups;
+	const uint16_t *low; /* lower halves of the postings' numbers */
+	const uint16_t *row; /* the postings' rows */
+	uint32_t ngroups;    /* 0: there are no cold numbers */
+};
+
+#define TILE_WHOLE_SHIFT 16
+
+/* A segment has fewer cold postings than this */
+#define MOST_COLD ((uint64_t) 1 << 31)
+
 /* A segment on the device: pointers into one allocation, and its live map */
 struct device_segment
 {
 	/* chunk c of row r of a tile: ids[(tile.x + c) * 32 + r] */
 	const uint4 *ids;
 	/*
-	 * [ntiles]: first chunk, number of chunks, lengths of the shortest and of
-	 * the longest row
+	 * [ntiles]: first chunk; number of chunks, and above TILE_WHOLE_SHIFT how
+	 * many of them are whole in all rows; length of the shortest row; most
+	 * hot numbers of a row
 	 */
 	const uint4 *tiles;
-	const uint32_t *len;  /* [ntiles * 32]; 0 beyond nrows */
+	const uint32_t *len; /* [ntiles * 32]; 0 beyond nrows */
+	/*
+	 * the same, of hot numbers only: what a tile holds of a row; is len
+	 * itself if there are no cold numbers
+	 */
+	const uint32_t *hot_len;
 	const uint64_t *tid;  /* [ntiles * 32]: key_from_tid() */
 	const uint32_t *live; /* [ntiles] bits of live rows; NULL: all are */
 	uint32_t nrows;
 	uint32_t ntiles;
 	struct device_lists lists;
+	struct device_cold cold;
 };
 
 /*

@@ -22,6 +22,7 @@ struct candidate_sink
 	struct query_state *queries;
 	struct row_key *candidates; /* [nqueries * capacity] */
 	uint32_t capacity;
+	gpuvec_weights weights; /* of tversky */
 	gpuvec_measure measure;
 };
 
@@ -44,7 +45,8 @@ emit_rows(const struct candidate_sink &sink, uint32_t q, const struct query_limi
 
 	if (candidate && (common > 0 || gpuvec_ranks_disjoint(sink.measure)))
 	{
-		key.hi = gpuvec_score_key(gpuvec_score(sink.measure, common, limits->len, rowlen));
+		key.hi = gpuvec_score_key(
+			gpuvec_score_with(sink.measure, sink.weights, common, limits->len, rowlen));
 		key.lo = tid | common;
 		candidate = !key_less(limits->bound.hi, limits->bound.lo, key.hi, key.lo) &&
 					key_less(limits->after.hi, limits->after.lo, key.hi, key.lo);

@@ -11,7 +11,8 @@
  *		block | id | row within the block
  *
  * The sorted keys (CUB's radix sort) are the lists, one after another.
- * Binary searches find where each list starts.
+ * Binary searches find where each list starts.  Of numbers of ids, only hot
+ * ones get lists and bitmaps.
  *
  *-------------------------------------------------------------------------
  */
@@ -83,7 +84,7 @@ struct build_params
 {
 	const uint4 *ids;
 	const uint4 *tiles;
-	const uint32_t *len;
+	const uint32_t *hot_len;
 	uint32_t ntiles;
 	uint32_t nkeys; /* ids of all rows that are not common */
 	/* [NBLOCKS * 65536]: rows of each id in each small block */
@@ -133,7 +134,7 @@ for_each_id(const struct build_params &p, uint32_t tile, F f)
 {
 	uint32_t lane = threadIdx.x % 32;
 	uint32_t first_chunk = p.tiles[tile].x;
-	uint32_t n = p.len[tile * 32 + lane];
+	uint32_t n = p.hot_len[tile * 32 + lane];
 
 	for (uint32_t c = 0; c * 8 < n; c++)
 	{
@@ -196,7 +197,7 @@ __launch_bounds__(BUILD_THREADS) write_keys_kernel(const __grid_constant__ struc
 
 	if (tile >= p.ntiles)
 		return;
-	n = p.len[row];
+	n = p.hot_len[row];
 	at = n;
 	for (int d = 1; d < 32; d *= 2)
 	{
@@ -331,7 +332,7 @@ lay_out_lists(struct list_plan *plan, const gpuvec_segment *segment, const uint3
 	bool small = plan->shift == TILED_SHIFT;
 	struct arena at = {NULL, 0};
 
-	plan->nkeys = segment->nids;
+	plan->nkeys = gpuvec_segment_hot(segment);
 	for (uint32_t id = 0; id <= maxid; id++)
 		if (plan->slots[id] != NO_SLOT)
 			plan->nkeys -= rows_of[id];
@@ -375,7 +376,7 @@ plan_lists(struct search_backend *b, struct list_plan *plan, const gpuvec_segmen
 		   const uint32_t *rows_of, uint32_t maxid)
 {
 	uint32_t shift = b->policy.list_shift;
-	size_t most = segment->nids * sizeof(uint16_t) * MAX_TENTHS / 10;
+	size_t most = gpuvec_segment_hot(segment) * sizeof(uint16_t) * MAX_TENTHS / 10;
 	bool laid_out = false;
 	double density;
 
@@ -497,7 +498,7 @@ fill_lists(struct search_backend *b, staged_stream &stream, struct build_params 
 		   struct build_memory *memory, const gpuvec_segment *segment, gpuvec_error *error)
 {
 	std::vector<uint32_t> tile_keys(segment->ntiles + 1);
-	uint32_t nids = (uint32_t) segment->nids;
+	uint32_t nids = (uint32_t) gpuvec_segment_hot(segment);
 	size_t key_bytes = nids * sizeof(uint32_t);
 	uint32_t sum = 0;
 
@@ -505,7 +506,7 @@ fill_lists(struct search_backend *b, staged_stream &stream, struct build_params 
 	{
 		if (r % GPUVEC_TILE_ROWS == 0)
 			tile_keys[r / GPUVEC_TILE_ROWS] = sum;
-		sum += segment->len[r];
+		sum += gpuvec_hot_len(segment, r);
 	}
 	if (!allocate(b->device, memory->tile_keys, tile_keys.size() * sizeof(uint32_t), stream.get(),
 				  whose, error) ||
@@ -582,7 +583,7 @@ build(struct search_backend *b, staged_stream &stream, const gpuvec_segment *seg
 
 	p.ids = mine->desc.ids;
 	p.tiles = mine->desc.tiles;
-	p.len = mine->desc.len;
+	p.hot_len = mine->desc.hot_len;
 	p.ntiles = mine->desc.ntiles;
 	p.lists.maxid = mine->maxid;
 	rows_of.resize(2 * GPUVEC_MAX_IDS);
@@ -609,10 +610,11 @@ bool
 lists_build(struct search_backend *b, staged_stream &stream, const gpuvec_segment *segment,
 			struct cuda_segment *mine, size_t *bytes, gpuvec_error *error)
 {
+	uint64_t nids = gpuvec_segment_hot(segment);
 	bool ok;
 
 	*bytes = 0;
-	if (segment->nrows < b->policy.list_rows || segment->nids > MAX_IDS || segment->nids == 0)
+	if (segment->nrows < b->policy.list_rows || nids > MAX_IDS || nids == 0)
 		return true;
 	try
 	{
@@ -620,7 +622,7 @@ lists_build(struct search_backend *b, staged_stream &stream, const gpuvec_segmen
 	}
 	catch (const std::bad_alloc &)
 	{
-		ok = gpuvec_fail_memory(error, segment->nids * sizeof(uint32_t));
+		ok = gpuvec_fail_memory(error, nids * sizeof(uint32_t));
 	}
 	return ok || (!b->device.broken && strcmp(error->sqlstate, GPUVEC_OUT_OF_MEMORY) == 0);
 }

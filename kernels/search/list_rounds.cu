@@ -72,7 +72,7 @@ best_length(const struct search *s, const gpuvec_topk_query *query)
 		case GPUVEC_OVERLAP:
 			return 0;
 		default:
-			return query->len;
+			return gpuvec_query_len(query);
 	}
 }
 
@@ -197,6 +197,7 @@ fill_list_params(const struct search *s, const struct chunk *c, struct list_para
 	p->nqueries = c->n;
 	p->capacity = c->capacity;
 	p->measure = s->measure;
+	p->weights = s->weights;
 }
 
 /*

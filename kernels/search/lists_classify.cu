@@ -87,7 +87,7 @@ __launch_bounds__(CLASSIFY_WARPS * 32)
 	{
 		const struct query_state *query = &params.queries[q];
 
-		classify(params, blockIdx.y, q, params.ids + query->ids, query->limits.len, query->entries);
+		classify(params, blockIdx.y, q, params.ids + query->ids, query->nids, query->entries);
 	}
 }
 
@@ -116,8 +116,7 @@ __launch_bounds__(LONE_QUERIES * 32)
 	{
 		const struct query_state *query = &params.queries[q];
 
-		classify(params.lists, blockIdx.x, q, params.ids + query->ids, query->limits.len,
-				 query->entries);
+		classify(params.lists, blockIdx.x, q, params.ids + query->ids, query->nids, query->entries);
 	}
 }
 

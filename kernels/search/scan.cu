@@ -28,6 +28,11 @@
  * they count nothing.  Otherwise the last chunks are masked by the rows'
  * lengths.
  *
+ * In a mirror with numbers of ids, only hot numbers are counted (cold_rows.cu
+ * says why that is enough).  So the number of chunks follows from them, and
+ * no row can share more than the most hot numbers of a row of the tile.  But
+ * what a query needs follows from the lengths, which count all numbers.
+ *
  * Thread blocks are persistent: they take items until none is left.  An item
  * is a range of tiles and a batch.  The batches of one range follow one
  * another, so that the range's ids come from the L2 cache.  Within an item,
@@ -72,8 +77,9 @@ struct warp_tile
 	uint32_t tile; /* number in the segment */
 	uint32_t chunk;
 	uint32_t nchunks;
+	uint32_t whole; /* chunks that are whole in all rows */
 	uint32_t minlen;
-	uint32_t maxlen;
+	uint32_t maxlen; /* of hot numbers only */
 };
 
 template <typename Entry, int PLANES, int THREADS>
@@ -116,7 +122,7 @@ struct scanner
 	{
 		const struct query_state *query = &params.queries[first + q];
 		const uint16_t *ids = params.ids + query->ids;
-		uint32_t n = query->limits.len;
+		uint32_t n = query->nids;
 		uint32_t *words = (uint32_t *) table;
 		constexpr uint32_t PER_WORD = 4 / sizeof(Entry);
 
@@ -188,7 +194,8 @@ struct scanner
 	set_lengths(const struct warp_tile &at)
 	{
 		uint32_t len = shared->query[lane].len;
-		uint32_t need = gpuvec_need(params.measure, len, at.minlen, shared->query[lane].score);
+		uint32_t need = gpuvec_need_with(params.measure, params.weights, len, at.minlen,
+										 shared->query[lane].score);
 		uint32_t least;
 		bool on = (alive >> lane & 1) && need <= min(len, at.maxlen);
 
@@ -344,7 +351,7 @@ struct scanner
 		uint64_t tid;
 		uint32_t queries;
 		const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
-											params.measure};
+											params.weights, params.measure};
 
 		if (row >= segment->nrows || (segment->live != NULL && !(segment->live[tile] >> lane & 1)))
 			candidates = 0;
@@ -381,8 +388,8 @@ struct scanner
 			return;
 		if (has_zero)
 		{
-			whole = at.minlen / 8;
-			rowlen = segment->len[at.tile * 32 + lane];
+			whole = at.whole;
+			rowlen = segment->hot_len[at.tile * 32 + lane];
 		}
 		counters.clear();
 #pragma unroll 1
@@ -429,6 +436,8 @@ struct scanner
 			at.tile = where.y + offset + src;
 			at.chunk = __shfl_sync(FULL_WARP, mine.x, src);
 			at.nchunks = __shfl_sync(FULL_WARP, mine.y, src);
+			at.whole = at.nchunks >> TILE_WHOLE_SHIFT;
+			at.nchunks &= (1 << TILE_WHOLE_SHIFT) - 1;
 			at.minlen = __shfl_sync(FULL_WARP, mine.z, src);
 			at.maxlen = __shfl_sync(FULL_WARP, mine.w, src);
 			scan_tile(segment, at);

@@ -35,7 +35,8 @@ struct cuda_segment
 {
 	unique_memory memory;
 	unique_memory lists_memory; /* NULL: no lists */
-	uint32_t maxid = 0;         /* largest id in the segment */
+	uint32_t maxid = 0;         /* largest id, or hot number, in the segment */
+	double cold_rows = 0;       /* rows that are expected to have a row's cold number */
 	struct device_segment desc = {};
 };
 
@@ -64,12 +65,15 @@ struct cuda_view
 	uint32_t nstaged = 0;                     /* largest number of slots that a segment stages */
 	/* no segment of one block has slots */
 	bool plain = true;
+	const uint32_t *cold_segments = NULL; /* [ncold_segments]: those with cold numbers */
+	uint32_t ncold_segments = 0;
+	double cold_rows = 0; /* rows that are expected to have a row's cold number */
 	uint32_t nsegments = 0;
 	uint32_t ngroups = 0;
 	uint32_t nplain = 0;      /* groups of segments without lists */
 	uint64_t listed_rows = 0; /* rows of segments with lists */
 	uint32_t ntiles = 0;
-	uint32_t maxid = 0;                        /* largest id of all rows */
+	uint32_t maxid = 0;                        /* largest id, or hot number, of all rows */
 	uint32_t maxlen = 0;                       /* ids of the longest row */
 	std::unique_ptr<uint32_t[]> segment_tiles; /* tiles of each segment */
 

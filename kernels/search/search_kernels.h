@@ -9,6 +9,7 @@
  * lists.cu           counts by inverted lists
  * lists_plain.cu     the same where no id is common
  * lists_lone.cu      the same for very few queries
+ * cold_rows.cu       rows that share cold numbers with a query
  * select.cu          selects the best candidates, and sorts
  *
  * They share list_planes.cuh, list_items.cuh and bit_counters.cuh for
@@ -30,7 +31,7 @@ struct __align__(16) query_limits
 {
 	struct row_key bound; /* key <= bound */
 	struct row_key after; /* and key > after */
-	uint32_t len;         /* ids of the query */
+	uint32_t len;         /* ids of the query, whether rows have them or not */
 	float score;          /* the scan keeps bound_score(bound.hi) here */
 	uint32_t padding[2];
 };
@@ -46,7 +47,8 @@ bound_score(uint64_t bound_hi)
 struct __align__(16) query_state
 {
 	struct query_limits limits;
-	uint32_t ids; /* position of its first id */
+	uint32_t ids;  /* position of its first id, or hot number */
+	uint32_t nids; /* how many it has */
 	/*
 	 * position of its first entry in each segment (lists.cu), in units of
 	 * eight
@@ -60,8 +62,62 @@ struct __align__(16) query_state
 	uint32_t ntop; /* rows in its list of the best rows */
 	/* candidates were lost: its list is invalid, but its bound is valid */
 	uint32_t overflow;
-	uint32_t padding[2];
+	uint32_t cold;   /* position of its first cold number */
+	uint32_t ncold;  /* how many it has that are searched; 0: it has no table */
+	uint32_t table;  /* position of its table's first slot */
+	uint32_t nslots; /* slots of its table: a multiple of COLD_UNIT */
+	/*
+	 * the table was too small: the round is of no use for this query, not
+	 * even for its bound
+	 */
+	uint32_t cold_full;
 };
+
+/*
+ * The tables of all queries of a chunk: for each query the rows that share
+ * cold numbers with it (cold_rows.cu)
+ */
+struct cold_tables
+{
+	/* row_key.lo of a row without its number of common ids, or COLD_FREE */
+	unsigned long long *keys;
+	/*
+	 * number of its segment; its row << 16 | (how many numbers it shares - 1)
+	 */
+	uint2 *places;
+	/* a row is in one of so many slots, from its own one on */
+	uint32_t probes;
+};
+
+#define COLD_FREE (~0ull)
+#define COLD_UNIT 32
+
+struct cold_params
+{
+	const struct device_segment *segments;
+	const uint32_t *cold_segments; /* [ncold_segments]: those with cold numbers */
+	struct query_state *queries;
+	const uint16_t *ids;     /* of the queries: hot numbers .. */
+	const uint32_t *numbers; /* .. and cold ones */
+	/* [npieces]: a query, and the first of up to 32 of its cold numbers */
+	const uint2 *pieces;
+	struct cold_tables tables;
+	struct row_key *candidates; /* [nqueries * capacity] */
+	const uint32_t *stop;       /* nonzero: end early, all queries are canceled */
+	uint32_t ncold_segments;
+	uint32_t nqueries;
+	uint32_t npieces;
+	uint32_t nslots; /* of all tables */
+	uint32_t nparts; /* parts into which the largest table is cut (COLD_PART) */
+	uint32_t capacity;
+	uint32_t class_lo; /* tiles whose rows count: classes class_lo .. */
+	uint32_t class_hi; /* .. class_hi - 1 */
+	gpuvec_weights weights; /* of tversky */
+	gpuvec_measure measure;
+};
+
+#define COLD_PIECE 32  /* cold numbers of a piece */
+#define COLD_PART 2048 /* slots of a part */
 
 struct scan_params
 {
@@ -83,6 +139,7 @@ struct scan_params
 	uint32_t range_groups; /* groups per item */
 	uint32_t grab;         /* tiles that a warp takes at a time: a power of 2 */
 	gpuvec_measure measure;
+	gpuvec_weights weights; /* of tversky */
 };
 
 /*
@@ -132,6 +189,7 @@ struct list_params
 	uint32_t item_queries; /* queries per item */
 	uint32_t nslices;      /* items per block */
 	gpuvec_measure measure;
+	gpuvec_weights weights; /* of tversky */
 };
 
 /*
@@ -162,11 +220,12 @@ enum select_mode
 struct select_params
 {
 	struct query_state *queries;
-	const struct row_key *candidates;
+	struct row_key *candidates;
 	const struct row_key *top_in; /* [nqueries * kmax] */
 	struct row_key *top_out;
 	struct row_key *results;
 	struct query_state *states; /* NULL, or a second place for final states */
+	struct cold_tables tables;  /* keys is NULL if no query has cold numbers */
 	uint32_t nqueries;
 	uint32_t capacity;
 	uint32_t kmax;
@@ -222,6 +281,10 @@ extern cudaError_t
 lists_plain_prepare(void);
 extern cudaError_t
 lists_count_plain(const struct list_params *params, uint32_t sms, cudaStream_t stream);
+
+/* cold_rows.cu */
+extern cudaError_t
+cold_launch(const struct cold_params *params, cudaStream_t stream);
 
 /* select.cu */
 extern cudaError_t

@@ -98,6 +98,15 @@ extern "C"
 		uint32_t scan_above;
 		uint32_t scan_below;
 
+		/* rows that share cold numbers with a query (cold_rows.cu) */
+		/*
+		 * slots of a query's table: cold_spread times the rows that are
+		 * expected, but at least cold_slots, and at most cold_slots_most
+		 */
+		uint32_t cold_slots;
+		uint32_t cold_slots_most;
+		uint32_t cold_spread;
+
 		/* decoding of answers */
 		/*
 		 * from this number of rows on, several threads decode, taking
@@ -123,6 +132,8 @@ extern "C"
 		 * of overflows: those in chunks whose last kernel wrote to the host
 		 */
 		uint32_t direct_overflows;
+		uint32_t cold_rounds;    /* rounds that began with rows by cold numbers */
+		uint32_t cold_full;      /* queries, in rounds, whose tables were too small */
 		uint32_t stopped_chunks; /* chunks that were canceled while they ran */
 		uint32_t entry_bits;     /* of the last chunk */
 		uint32_t planes;

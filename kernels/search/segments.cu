@@ -3,11 +3,16 @@
  * segments.cu
  *	  Segments and live maps in the memory of the GPU.
  *
- * A segment is one allocation with three parts.  For each tile it has the
- * first chunk, the number of chunks, and the lengths of the shortest and of
- * the longest row.  For each row it has the part of the key that comes from
- * the tid, and the length.  Then come the ids, swizzled as on the host.  The
- * lists are another allocation (list_build.cu).
+ * A segment is one allocation.  For each tile it has the first chunk, the
+ * number of chunks, and what is least and most of its rows (device_segment.h).
+ * For each row it has the part of the key that comes from the tid, the
+ * length, and, if some have cold numbers, how many hot ones it has.  Then
+ * come the cold postings, and the ids, swizzled as on the host.  The lists
+ * are another allocation (list_build.cu).
+ *
+ * A cold posting takes 4 bytes: the lower half of its number, and its row.
+ * Postings are sorted by number, so the upper halves are few, and each is
+ * stored once.
  *
  * Adopting a segment waits for the copy, so whatever searches see is
  * complete.  Views hold references to their segments, so a segment that is
@@ -68,21 +73,82 @@ struct segment_layout
 {
 	size_t tid;
 	size_t len;
+	size_t hot_len;     /* the same as len if there are no cold numbers */
+	size_t cold_groups; /* device_cold */
+	size_t cold_low;
+	size_t cold_row;
 	size_t ids;
 	size_t bytes;
+	uint32_t ngroups;
 };
+
+/* Count the upper halves of a segment's cold numbers */
+static uint32_t
+count_groups(const gpuvec_segment *segment)
+{
+	uint32_t n = 0;
+
+	for (uint64_t i = 0; i < segment->ncold; i++)
+		n += i == 0 || segment->cold_number[i] >> 16 != segment->cold_number[i - 1] >> 16;
+	return n;
+}
 
 static struct segment_layout
 lay_out_segment(const gpuvec_segment *segment)
 {
 	struct segment_layout at;
 	size_t rows = (size_t) segment->ntiles * GPUVEC_TILE_ROWS;
+	size_t end;
 
+	at.ngroups = count_groups(segment);
 	at.tid = segment->ntiles * sizeof(uint4);
 	at.len = at.tid + rows * sizeof(uint64_t);
-	at.ids = (at.len + rows * sizeof(uint32_t) + 255) / 256 * 256;
+	end = at.len + rows * sizeof(uint32_t);
+	at.hot_len = at.ngroups > 0 ? end : at.len;
+	at.cold_groups = at.hot_len + rows * sizeof(uint32_t);
+	at.cold_low = at.cold_groups + (at.ngroups > 0 ? (at.ngroups + 1) * sizeof(uint2) : 0);
+	at.cold_row = at.cold_low + segment->ncold * sizeof(uint16_t);
+	at.ids = (at.cold_row + segment->ncold * sizeof(uint16_t) + 255) / 256 * 256;
 	at.bytes = at.ids + (size_t) segment->nchunks * GPUVEC_TILE_ROWS * sizeof(uint4);
 	return at;
+}
+
+/* Write the cold postings of a segment, in the layout of the device */
+static void
+fill_cold(const gpuvec_segment *segment, const struct segment_layout *at, char *head)
+{
+	uint2 *group = (uint2 *) (head + at->cold_groups);
+	uint16_t *low = (uint16_t *) (head + at->cold_low);
+
+	for (uint64_t i = 0; i < segment->ncold; i++)
+	{
+		uint32_t number = segment->cold_number[i];
+
+		if (i == 0 || number >> 16 != segment->cold_number[i - 1] >> 16)
+			*group++ = make_uint2(number >> 16, (uint32_t) i);
+		low[i] = (uint16_t) number;
+	}
+	*group = make_uint2(UINT32_MAX, (uint32_t) segment->ncold);
+	memcpy(head + at->cold_row, segment->cold_row, segment->ncold * sizeof(uint16_t));
+}
+
+/* Describe tile t for the device: device_segment.tiles */
+static uint4
+describe_tile(const gpuvec_segment *segment, uint32_t t)
+{
+	uint32_t first = t * GPUVEC_TILE_ROWS;
+	uint32_t end = std::min(first + GPUVEC_TILE_ROWS, segment->nrows);
+	uint32_t chunks = segment->tile_chunk[t + 1] - segment->tile_chunk[t];
+	uint32_t least = UINT32_MAX;
+	uint32_t most = 0;
+
+	for (uint32_t row = first; row < end; row++)
+	{
+		least = std::min(least, gpuvec_hot_len(segment, row));
+		most = std::max(most, gpuvec_hot_len(segment, row));
+	}
+	return make_uint4(segment->tile_chunk[t], chunks | least / GPUVEC_CHUNK_IDS << TILE_WHOLE_SHIFT,
+					  segment->len[first], most);
 }
 
 /* Write everything of a segment but its ids, in the layout of the device */
@@ -95,20 +161,36 @@ fill_head(const gpuvec_segment *segment, const struct segment_layout *at, char *
 
 	memset(head, 0, at->ids);
 	for (uint32_t t = 0; t < segment->ntiles; t++)
-	{
-		uint32_t first = t * GPUVEC_TILE_ROWS;
-		uint32_t last = std::min(first + GPUVEC_TILE_ROWS, segment->nrows) - 1;
-
-		tiles[t].x = segment->tile_chunk[t];
-		tiles[t].y = segment->tile_chunk[t + 1] - segment->tile_chunk[t];
-		tiles[t].z = segment->len[first];
-		tiles[t].w = segment->len[last];
-	}
+		tiles[t] = describe_tile(segment, t);
 	for (uint32_t r = 0; r < segment->nrows; r++)
 	{
 		tid[r] = key_from_tid(segment->tid[r]);
 		len[r] = segment->len[r];
 	}
+	if (segment->ncold > 0)
+	{
+		memcpy(head + at->hot_len, segment->hot_len, segment->nrows * sizeof(uint32_t));
+		fill_cold(segment, at, head);
+	}
+}
+
+/*
+ * In how many rows a cold number is found that a row of the segment has, on
+ * average, besides this row.  With n rows for each of the numbers, this is
+ * the sum of n * (n - 1), divided by the sum of n.
+ */
+static double
+expected_rows(const gpuvec_segment *segment)
+{
+	uint64_t sum = 0;
+	uint64_t before = 0; /* postings of this number so far */
+
+	for (uint64_t i = 0; i < segment->ncold; i++)
+	{
+		before = i > 0 && segment->cold_number[i] == segment->cold_number[i - 1] ? before + 1 : 0;
+		sum += 2 * before;
+	}
+	return segment->ncold > 0 ? (double) sum / segment->ncold : 0;
 }
 
 /*
@@ -122,7 +204,7 @@ largest_id(const gpuvec_segment *segment)
 
 	for (uint32_t r = 0; r < segment->nrows; r++)
 	{
-		size_t last = segment->len[r];
+		size_t last = gpuvec_hot_len(segment, r);
 		size_t chunk;
 
 		if (last-- == 0)
@@ -167,9 +249,15 @@ upload_segment(struct search_backend *b, const gpuvec_segment *segment,
 		return false;
 	memory = (char *) mine->memory.get();
 	mine->maxid = largest_id(segment);
+	mine->cold_rows = expected_rows(segment);
 	mine->desc.tiles = (const uint4 *) memory;
 	mine->desc.tid = (const uint64_t *) (memory + at->tid);
 	mine->desc.len = (const uint32_t *) (memory + at->len);
+	mine->desc.hot_len = (const uint32_t *) (memory + at->hot_len);
+	mine->desc.cold.groups = (const uint2 *) (memory + at->cold_groups);
+	mine->desc.cold.low = (const uint16_t *) (memory + at->cold_low);
+	mine->desc.cold.row = (const uint16_t *) (memory + at->cold_row);
+	mine->desc.cold.ngroups = at->ngroups;
 	mine->desc.ids = (const uint4 *) (memory + at->ids);
 	mine->desc.nrows = segment->nrows;
 	mine->desc.ntiles = segment->ntiles;
@@ -185,9 +273,9 @@ adopt_segment(gpuvec_backend *backend, gpuvec_segment *segment, gpuvec_error *er
 	std::unique_ptr<struct cuda_segment> mine(new (std::nothrow) cuda_segment);
 	size_t lists_bytes = 0;
 
-	if (segment->ncold > 0)
+	if (segment->ncold >= MOST_COLD)
 		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
-						   "ids above %d cannot be searched on a GPU", GPUVEC_MAX_ID);
+						   "a segment has too many rare ids for a GPU");
 	if (mine == NULL)
 		return gpuvec_fail_memory(error, sizeof(*mine));
 	if (!upload_segment(b, segment, &at, mine.get(), error) ||

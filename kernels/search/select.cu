@@ -18,6 +18,10 @@
  *
  * Keys of different rows differ, so exactly k keys are <= the k-th key.
  *
+ * Candidates of a query with cold numbers may be rows that its table has, too
+ * (cold_rows.cu).  These were counted by hot numbers only, and are left out
+ * before anything else is done.
+ *
  * Lists of up to GPUVEC_FAST_K rows are sorted in shared memory by the same
  * kernel.  Longer lists are sorted in runs of SORT_RUN, which are then merged
  * pairwise: the new position of a key is its position in its own run plus the
@@ -27,7 +31,7 @@
  */
 #include "kernels/device/instructions.cuh"
 #include "kernels/device/launch.h"
-#include "kernels/search/search_kernels.h"
+#include "kernels/search/cold_table.cuh"
 
 namespace gpuvec
 {
@@ -419,6 +423,54 @@ sort_shared(struct row_key *keys, uint32_t n)
 		}
 }
 
+/*
+ * Leave out those of n candidates that were counted too low, and move the
+ * others together; every thread gets their number.  What is written in a pass
+ * was read in it or before.
+ */
+static __device__ uint32_t
+leave_out(struct select_shared *shared, const struct cold_tables &tables,
+		  const struct query_state *query, struct row_key *candidates, uint32_t n)
+{
+	if (threadIdx.x == 0)
+		shared->nout = 0;
+	for (uint32_t i = threadIdx.x; i - threadIdx.x < n; i += SELECT_THREADS)
+	{
+		struct row_key key = {0, 0};
+		bool stays = false;
+
+		if (i < n)
+		{
+			key = candidates[i];
+			stays = !counted_too_low(tables, query, key);
+		}
+		__syncthreads();
+		if (stays)
+			candidates[atomicAdd(&shared->nout, 1)] = key;
+	}
+	__syncthreads();
+	n = shared->nout;
+	__syncthreads();
+	return n;
+}
+
+/*
+ * A round that is of no use for a query: note that it has to be run again, or
+ * drop the candidates
+ */
+static __device__ void
+drop_round(const struct select_params &params, struct query_state *query)
+{
+	if (threadIdx.x > 0)
+		return;
+	if (params.mode == SELECT_TIGHTEN)
+		query->count = 0;
+	else
+		query->overflow = 1;
+	if (params.states)
+		params.states[blockIdx.x] = *query;
+}
+
 static __global__ void
 __launch_bounds__(SELECT_THREADS) select_kernel(const __grid_constant__ struct select_params params)
 {
@@ -426,25 +478,29 @@ __launch_bounds__(SELECT_THREADS) select_kernel(const __grid_constant__ struct s
 	struct query_state *query = &params.queries[blockIdx.x];
 	struct key_source source;
 	struct row_key limit = {~UINT64_C(0), ~UINT64_C(0)};
+	struct row_key *candidates;
 	bool lost;
 	uint32_t k;
 	uint32_t n;
 
 	let_next_start();
 	wait_for_previous();
-	lost = query->count > params.capacity;
-	k = query->k;
-	source.top = params.top_in + (size_t) blockIdx.x * params.kmax;
-	source.candidates = params.candidates + (size_t) blockIdx.x * params.capacity;
-	source.ntop = query->ntop;
-	source.total = source.ntop + min(query->count, params.capacity);
-
-	if (query->overflow) /* its candidates are invalid as well */
+	/* the candidates of a query that overflowed before are invalid as well */
+	if (query->overflow || query->cold_full)
 	{
-		if (threadIdx.x == 0 && params.states)
-			params.states[blockIdx.x] = *query;
+		drop_round(params, query);
 		return;
 	}
+	lost = query->count > params.capacity;
+	k = query->k;
+	candidates = params.candidates + (size_t) blockIdx.x * params.capacity;
+	n = min(query->count, params.capacity);
+	if (params.tables.keys != NULL && query->ncold > 0)
+		n = leave_out(shared, params.tables, query, candidates, n);
+	source.top = params.top_in + (size_t) blockIdx.x * params.kmax;
+	source.candidates = candidates;
+	source.ntop = query->ntop;
+	source.total = source.ntop + n;
 	for (uint32_t i = threadIdx.x; i < min(source.total, (uint32_t) CACHED); i += SELECT_THREADS)
 		shared->cached[i] = source.get_global(i);
 	source.cached = shared->cached;

@@ -23,12 +23,18 @@
  *
  * Counting by inverted lists (lists.cu) has other rounds: see list_rounds.cu.
  *
+ * If queries have cold numbers, a chunk begins with the rows that share these
+ * (cold_rows.cu).  They are selected at once, so that there is a bound for
+ * the rounds that follow.
+ *
  * The order of rows and ties in the score can defeat the sampling.  Then a
  * query loses candidates, which its counter tells, but the candidates that it
  * kept still give a valid bound.  Such queries are run again with that bound,
  * in few and large rounds that the host watches: a round that overflows is
  * dropped, and repeated with the bound that it gave and half the tiles.  A
  * round of no more rows than there is room for cannot overflow, so this ends.
+ * The same goes for queries that share cold numbers with more rows than their
+ * tables have room for; they have room for twice as many candidates as rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -146,8 +152,8 @@ run_chunk(struct search *s, struct chunk *c)
 	bool fast = c->kmax <= GPUVEC_FAST_K;
 
 	s->b->stats.chunks++;
-	lay_out(c, s->view->nsegments, s->view->nblocks[0] + s->view->nblocks[1]);
-	c->lone = c->lists && c->nids <= LONE_IDS &&
+	lay_out(s, c);
+	c->lone = c->lists && c->ncold == 0 && c->nids <= LONE_IDS &&
 			  c->n <= std::min(s->policy.lone_queries, (uint32_t) LONE_QUERIES);
 	c->direct = fast && c->n <= LONE_QUERIES;
 	s->b->stats.lone_chunks += c->lone;
@@ -155,6 +161,8 @@ run_chunk(struct search *s, struct chunk *c)
 		(c->direct &&
 		 !need_pinned(s, s->b->download, s->b->download_bytes, c->counters - c->results)) ||
 		!(c->lone || upload_chunk(s, c)) ||
+		(c->ncold > 0 &&
+		 (!queue_cold(s, c, 0, TILE_CLASSES) || !queue_select(s, c, SELECT_ROUND))) ||
 		!(c->lists ? queue_list_rounds(s, c) : queue_scan_rounds(s, c)))
 		return false;
 	return end_chunk(s, c, fast);
@@ -180,8 +188,11 @@ round_overflowed(struct search *s, struct chunk *c, bool *overflowed)
 	states = (const struct query_state *) b->download.get();
 	*overflowed = false;
 	for (uint32_t i = 0; i < c->n; i++)
-		if (states[i].count > c->capacity)
+	{
+		b->stats.cold_full += states[i].cold_full;
+		if (states[i].count > c->capacity || states[i].cold_full)
 			*overflowed = true;
+	}
 	return true;
 }
 
@@ -196,7 +207,7 @@ run_watched(struct search *s, struct chunk *c)
 	uint32_t span = classes_within(s->view, c->capacity / 32);
 	bool fast = c->kmax <= GPUVEC_FAST_K;
 
-	lay_out(c, s->view->nsegments, s->view->nblocks[0] + s->view->nblocks[1]);
+	lay_out(s, c);
 	if (!need_scratch(s, c->bytes) || !upload_chunk(s, c))
 		return false;
 	while (lo < TILE_CLASSES && !s->stopped)
@@ -205,7 +216,8 @@ run_watched(struct search *s, struct chunk *c)
 			(uint32_t) std::min((uint64_t) lo + std::max(span, 1u), (uint64_t) TILE_CLASSES);
 		bool overflowed;
 
-		if (!queue_scan(s, c, s->view->ngroups, lo, hi) || !round_overflowed(s, c, &overflowed))
+		if ((c->ncold > 0 && !queue_cold(s, c, lo, hi)) ||
+			!queue_scan(s, c, s->view->ngroups, lo, hi) || !round_overflowed(s, c, &overflowed))
 			return false;
 		if (overflowed)
 		{
@@ -264,8 +276,10 @@ retry_capacity(const struct search *s, const struct chunk *c)
 {
 	uint64_t wanted =
 		std::max((uint64_t) s->policy.retry_candidates, (uint64_t) s->policy.retry_per_k * c->kmax);
+	/* twice as many, and tables of as many slots */
+	size_t bytes = sizeof(struct row_key) * (s->view->ncold_segments > 0 ? 4 : 1);
 
-	return std::min(wanted, s->policy.workspace / c->n / sizeof(struct row_key));
+	return std::min(wanted, s->policy.workspace / c->n / bytes);
 }
 
 /*
@@ -305,6 +319,7 @@ run_overflowed_by_lists(struct search *s)
 		c.lists = true;
 		c.again = true;
 		c.capacity = fit_capacity(s, retry_capacity(s, &c));
+		c.slots = c.capacity;
 		if (!chunk_canceled(&c) && !run_chunk(s, &c))
 			return false;
 	}
@@ -333,7 +348,7 @@ run_overflowed(struct search *s)
 			const struct work_query *w = chunk_query(&c, i);
 
 			c.kmax = std::max(c.kmax, w->k);
-			if (std::min(w->query->len, s->view->maxlen) > 255)
+			if (std::min(gpuvec_query_len(w->query), s->view->maxlen) > 255)
 				planes = 17;
 		}
 		if (chunk_canceled(&c))
@@ -343,6 +358,15 @@ run_overflowed(struct search *s)
 		count_classes(s->view);
 		c.capacity = fit_capacity(
 			s, std::max(retry_capacity(s, &c), (uint64_t) s->view->largest_class * 32));
+		if (s->view->ncold_segments > 0)
+		{
+			/*
+			 * rows that share cold numbers may be emitted twice; and tables
+			 * are at most half full in a round of the rows that were chosen
+			 */
+			c.capacity *= 2;
+			c.slots = c.capacity;
+		}
 		if (!run_watched(s, &c))
 			return false;
 	}
@@ -357,6 +381,7 @@ next_chunk(struct search *s, uint32_t from, struct chunk *c)
 	uint64_t least = s->nwork <= FEW_QUERIES ? policy.candidates_few : policy.candidates;
 	uint64_t nids = 0;
 	uint64_t list_bytes = 0;
+	uint64_t cold_bytes = 0;
 	uint32_t n = 0;
 
 	memset(c, 0, sizeof(*c));
@@ -372,11 +397,12 @@ next_chunk(struct search *s, uint32_t from, struct chunk *c)
 			fit_capacity(s, std::max(least, (uint64_t) policy.candidates_per_k * kmax));
 
 		nids += w->query->len;
+		cold_bytes += query_cold_bytes(s, w->query);
 		if (c->lists)
 			list_bytes += query_list_bytes(s, w->query->len);
-		if (n > 0 &&
-			(w->kind != s->work[from].kind || nids > CHUNK_IDS ||
-			 query_bytes(kmax, capacity) * (n + 1) + nids * 2 + list_bytes > policy.workspace))
+		if (n > 0 && (w->kind != s->work[from].kind || nids > CHUNK_IDS ||
+					  query_bytes(kmax, capacity) * (n + 1) + nids * 2 + list_bytes + cold_bytes >
+						  policy.workspace))
 			break;
 		c->list_planes = std::max(c->list_planes, planes_for(s, w->query->len));
 		c->kmax = kmax;
@@ -407,7 +433,7 @@ collect_work(struct search *s, const gpuvec_view *view, gpuvec_topk_query *queri
 
 		q->nmatches = 0;
 		if (view->nrows == 0 || q->k == 0 || is_canceled(q) ||
-			(q->len == 0 && !gpuvec_ranks_disjoint(s->measure)))
+			(q->len + searched_cold(s, q) == 0 && !gpuvec_ranks_disjoint(s->measure)))
 			continue;
 		w->query = q;
 		w->k = (uint32_t) std::min((uint64_t) q->k, view->nrows);
@@ -415,10 +441,10 @@ collect_work(struct search *s, const gpuvec_view *view, gpuvec_topk_query *queri
 		 * kind: bit 0 is set if counts need many planes; the other bits are
 		 * the magnitude of k beyond the fast path
 		 */
-		w->kind = std::min(q->len, s->view->maxlen) > 255;
+		w->kind = std::min(gpuvec_query_len(q), s->view->maxlen) > 255;
 		for (uint32_t k = w->k; k > GPUVEC_FAST_K; k /= 4)
 			w->kind += 2;
-		w->order = (uint64_t) w->kind << 40 | (uint64_t) q->len << 16 |
+		w->order = (uint64_t) w->kind << 40 | (uint64_t) gpuvec_query_len(q) << 16 |
 				   (q->len > 0 ? q->ids[q->len - 1] : 0);
 		w->bound.hi = q->has_min_score ? gpuvec_score_key(q->min_score + 0.0) : ~UINT64_C(0);
 		w->bound.lo = ~UINT64_C(0);
@@ -453,17 +479,6 @@ run_search(struct search *s)
 	return run_overflowed(s);
 }
 
-/* Refuse queries that kernels cannot count: their ids are not all in ids[] */
-static bool
-check_queries(const gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error)
-{
-	for (uint32_t i = 0; i < nqueries; i++)
-		if (queries[i].others > 0)
-			return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
-							   "ids above %d cannot be searched on a GPU", GPUVEC_MAX_ID);
-	return true;
-}
-
 /* The backend's topk */
 bool
 topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure, gpuvec_method method,
@@ -475,13 +490,13 @@ topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure, g
 
 	s.view = (struct cuda_view *) view->device;
 	s.measure = measure;
+	if (nqueries > 0)
+		s.weights = queries[0].weights;
 	s.method = method;
 	s.error = error;
 	memset(&b->stats, 0, sizeof(b->stats));
 	if (nqueries == 0)
 		return true;
-	if (!check_queries(queries, nqueries, error))
-		return false;
 	if (!b->device.enter(error))
 		return false;
 	s.work = (struct work_query *) malloc(sizeof(struct work_query) * nqueries);

@@ -4,7 +4,8 @@
  *	  Views in the memory of the GPU.
  *
  * A view is one allocation: the descriptions of its segments, then the groups
- * of tiles and the blocks into which the segments are cut.
+ * of tiles and the blocks into which the segments are cut, and the numbers of
+ * the segments that have cold numbers.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,6 +24,7 @@ struct view_layout
 {
 	size_t groups;
 	size_t blocks[2];
+	size_t cold_segments;
 	size_t bytes;
 };
 
@@ -39,6 +41,7 @@ lay_out_view(const gpuvec_view *view)
 	struct view_layout at;
 	size_t ngroups = 0;
 	size_t nblocks[2] = {0, 0};
+	size_t ncold = 0;
 
 	for (uint32_t s = 0; s < view->nentries; s++)
 	{
@@ -48,11 +51,13 @@ lay_out_view(const gpuvec_view *view)
 		ngroups += (desc->ntiles + 31) / 32;
 		if (desc->lists.shift != 0)
 			nblocks[block_kind(&desc->lists)] += desc->lists.nblocks;
+		ncold += desc->cold.ngroups > 0;
 	}
 	at.groups = (view->nentries * sizeof(struct device_segment) + 15) / 16 * 16;
 	at.blocks[0] = at.groups + ngroups * sizeof(uint2);
 	at.blocks[1] = at.blocks[0] + nblocks[0] * sizeof(uint2);
-	at.bytes = at.blocks[1] + nblocks[1] * sizeof(uint2);
+	at.cold_segments = at.blocks[1] + nblocks[1] * sizeof(uint2);
+	at.bytes = at.cold_segments + ncold * sizeof(uint32_t);
 	return at;
 }
 
@@ -135,6 +140,24 @@ count_classes(struct cuda_view *view)
 	view->classified = true;
 }
 
+/* Add a segment with lists to the host's part of a view, and to its blocks */
+static void
+add_lists(struct cuda_view *mine, uint32_t s, const struct device_segment *segment, char *head,
+		  const struct view_layout *at)
+{
+	const struct device_lists *lists = &segment->lists;
+	uint32_t kind = block_kind(lists);
+	uint2 *blocks = (uint2 *) (head + at->blocks[kind]);
+
+	for (uint32_t i = 0; i < lists->nblocks; i++)
+		blocks[mine->nblocks[kind]++] = make_uint2(s, i);
+	mine->listed_rows += segment->nrows;
+	if (kind == 0)
+		mine->nstaged = std::max(mine->nstaged, lists->nstaged);
+	else if (lists->nslots > 0)
+		mine->plain = false;
+}
+
 /*
  * Fill in what the host keeps of a view, and in head what goes to the device.
  * Returns false if out of memory.
@@ -144,30 +167,22 @@ fill_view(const gpuvec_view *view, struct cuda_view *mine, char *head, const str
 {
 	struct device_segment *segments = (struct device_segment *) head;
 	uint2 *groups = (uint2 *) (head + at->groups);
+	uint32_t *cold_segments = (uint32_t *) (head + at->cold_segments);
 
 	for (uint32_t s = 0; s < view->nentries; s++)
 	{
 		const gpuvec_view_entry *entry = &view->entries[s];
 		const struct cuda_segment *segment = (const struct cuda_segment *) entry->segment->device;
-		const struct device_lists *lists = &segment->desc.lists;
 
 		segments[s] = segment->desc;
 		if (entry->live != NULL)
 			segments[s].live =
 				(const uint32_t *) ((const struct cuda_livemap *) entry->live->device)->bits.get();
-		if (lists->shift != 0)
-		{
-			uint32_t kind = block_kind(lists);
-			uint2 *blocks = (uint2 *) (head + at->blocks[kind]);
-
-			for (uint32_t i = 0; i < lists->nblocks; i++)
-				blocks[mine->nblocks[kind]++] = make_uint2(s, i);
-			mine->listed_rows += segment->desc.nrows;
-			if (kind == 0)
-				mine->nstaged = std::max(mine->nstaged, lists->nstaged);
-			else if (lists->nslots > 0)
-				mine->plain = false;
-		}
+		if (segment->desc.lists.shift != 0)
+			add_lists(mine, s, &segment->desc, head, at);
+		if (segment->desc.cold.ngroups > 0)
+			cold_segments[mine->ncold_segments++] = s;
+		mine->cold_rows += segment->cold_rows;
 		mine->segment_tiles[s] = segment->desc.ntiles;
 		mine->ntiles += segment->desc.ntiles;
 		mine->maxid = std::max(mine->maxid, segment->maxid);
@@ -194,7 +209,7 @@ new_view(const gpuvec_view *view, const struct view_layout *at)
 	mine->segment_tiles.reset(new (std::nothrow) uint32_t[view->nentries]);
 	for (int kind = 0; kind < 2; kind++)
 	{
-		size_t bytes = (kind == 0 ? at->blocks[1] : at->bytes) - at->blocks[kind];
+		size_t bytes = (kind == 0 ? at->blocks[1] : at->cold_segments) - at->blocks[kind];
 
 		mine->block_len[kind].reset(new (std::nothrow) uint32_t[bytes / sizeof(uint2)]);
 	}
@@ -219,6 +234,7 @@ adopt_view(gpuvec_backend *backend, gpuvec_view *view, gpuvec_error *error)
 	mine->groups = (const uint2 *) (memory + at.groups);
 	for (int kind = 0; kind < 2; kind++)
 		mine->blocks[kind] = (const uint2 *) (memory + at.blocks[kind]);
+	mine->cold_segments = (const uint32_t *) (memory + at.cold_segments);
 	view->backend = backend;
 	view->device = mine.release();
 	return true;

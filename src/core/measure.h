@@ -14,6 +14,7 @@
  *	 containment	 i / a				 of the query in the row
  *	 intersection	 i
  *	 hamming		 -(a+b-2i)			 the negated symmetric difference
+ *	 tversky		 i / (i + alpha*(a-i) + beta*(b-i))		 Tversky 1977
  *
  * A score is a float8; larger is more similar.  0/0 is similarity 0.  The
  * float8 that gpuvec_score returns *is* the order of results.  IEEE 754
@@ -37,11 +38,22 @@
  * 0 and 1 is off by at most 2^-54.  But two values of i*i/(a*b) may differ by
  * only 2^-64; rows whose cosines are that close tie.
  *
+ * tversky has weights: alpha for ids that only the query has, beta for those
+ * that only the row has.  Weights that are decimal fractions of up to nine
+ * digits behind the point, and not too large, are kept as integers over a
+ * power of ten (gpuvec_make_weights).  All that was said of fractions holds
+ * for them: the similarity is that of the decimal fractions, rounded once.
+ * With other weights it is rounded after each of five operations, each of
+ * which keeps the order: so for given a and b the score never falls when i
+ * grows, and it is the same everywhere, but equal similarities may differ in
+ * their last bits.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUVEC_MEASURE_H
 #define GPUVEC_MEASURE_H
 
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -61,14 +73,79 @@ typedef enum gpuvec_measure
 	GPUVEC_OVERLAP,
 	GPUVEC_CONTAINMENT,
 	GPUVEC_INTERSECTION,
-	GPUVEC_HAMMING
+	GPUVEC_HAMMING,
+	GPUVEC_TVERSKY				/* has weights: see gpuvec_score_with */
 } gpuvec_measure;
 
+/* The measures without weights */
 #define GPUVEC_N_MEASURES	8
 
 #define GPUVEC_MEASURE_NAMES \
 	{"braun_blanquet", "jaccard", "cosine", "dice", \
 	 "overlap", "containment", "intersection", "hamming"}
+
+/* The weights of tversky; all 0 for other measures */
+typedef struct gpuvec_weights
+{
+	double		one;			/* the weights of a common id, ... */
+	double		alpha;			/* ... of an id that only the query has, ... */
+	double		beta;			/* ... and of one that only the row has, as
+								 * integers.  If one is 0, alpha and beta are
+								 * as given. */
+	double		sum;			/* of alpha and beta as given */
+	double		share;			/* of alpha in that sum */
+} gpuvec_weights;
+
+/*
+ * Largest integers that weights are kept as: times at most 2^17 ids they are
+ * exact
+ */
+#define GPUVEC_MAX_SCALE	1e9
+#define GPUVEC_MAX_WEIGHT	68719476736.0	/* 2^36 */
+
+/* Weights must be finite, not negative, and not both 0 */
+static inline bool
+gpuvec_weights_valid(double alpha, double beta)
+{
+	return alpha >= 0 && beta >= 0 && (alpha > 0 || beta > 0) &&
+		alpha <= DBL_MAX && beta <= DBL_MAX;
+}
+
+/*
+ * Make valid weights ready for use.  x / scale is rounded correctly, so it is
+ * the float8 of the decimal fraction; if that is the weight, the fraction is
+ * what was meant.
+ */
+static inline gpuvec_weights
+gpuvec_make_weights(double alpha, double beta)
+{
+	double		largest = alpha > beta ? alpha : beta;
+	double		part = alpha / largest;
+	gpuvec_weights made = {0, alpha, beta, alpha + beta, part / (part + beta / largest)};
+
+	for (double scale = 1; scale <= GPUVEC_MAX_SCALE; scale *= 10)
+	{
+		double		x = rint(alpha * scale);
+		double		y = rint(beta * scale);
+
+		if (x > GPUVEC_MAX_WEIGHT || y > GPUVEC_MAX_WEIGHT)
+			break;
+		if (x / scale != alpha || y / scale != beta)
+			continue;
+		made.one = scale;
+		made.alpha = x;
+		made.beta = y;
+		break;
+	}
+	return made;
+}
+
+/* alpha or beta as it was given; the same float8 by what was said above */
+static inline double
+gpuvec_given_weight(const gpuvec_weights *weights, double weight)
+{
+	return weights->one != 0 ? weight / weights->one : weight;
+}
 
 /* True if rows without a common id are ranked */
 static inline GPUVEC_HD bool
@@ -108,8 +185,37 @@ gpuvec_score(gpuvec_measure measure, uint32_t i, uint32_t a, uint32_t b)
 			return (double) i;
 		case GPUVEC_HAMMING:
 			return (double) -(int32_t) (a + b - 2 * i);
+		case GPUVEC_TVERSKY:
+			break;
 	}
 	return 0.0;
+}
+
+/*
+ * The same for tversky.  With integers, both products and all sums are exact.
+ * Otherwise the quotient of what is not common comes first, for then no
+ * operation falls when i grows.
+ */
+static inline GPUVEC_HD double
+gpuvec_tversky_score(gpuvec_weights weights, uint32_t i, uint32_t a, uint32_t b)
+{
+	double		others = weights.alpha * (double) (a - i) + weights.beta * (double) (b - i);
+	double		common = weights.one * (double) i;
+
+	if (i == 0)
+		return 0.0;
+	if (weights.one != 0.0)
+		return common / (common + others);
+	return 1.0 / (1.0 + others / (double) i);
+}
+
+/* The score by any measure */
+static inline GPUVEC_HD double
+gpuvec_score_with(gpuvec_measure measure, gpuvec_weights weights, uint32_t i, uint32_t a,
+				  uint32_t b)
+{
+	return measure == GPUVEC_TVERSKY ? gpuvec_tversky_score(weights, i, a, b) :
+		gpuvec_score(measure, i, a, b);
 }
 
 /*
@@ -191,6 +297,8 @@ gpuvec_need(gpuvec_measure measure, uint32_t a, uint32_t b, float score)
 		case GPUVEC_HAMMING:
 			x = (score + fa + fb) * 0.5f;
 			break;
+		case GPUVEC_TVERSKY:
+			break;
 	}
 	x = ceilf(x - 0.125f);
 	if (!(x >= least))			/* true for NaN (0 * infinity), too */
@@ -198,6 +306,38 @@ gpuvec_need(gpuvec_measure measure, uint32_t a, uint32_t b, float score)
 	if (x > 131072.0f)
 		return 131072;			/* more than any row has */
 	return (uint32_t) x;
+}
+
+/*
+ * The same for tversky.  Here the bound may depend on the score much more
+ * than in proportion: with small weights all scores are near 1, where a score
+ * as a float can be too high.  So the score is lowered by more than it was
+ * rounded by, and all else is computed in double, off by less than 2^-49.
+ * Scores too small for that do not prune.
+ *
+ * With W = alpha + beta, M = (alpha*a + beta*b) / W and t <= 1, score(i) >= t
+ * implies i >= t*M / ((1-t)/W + t).
+ */
+static inline GPUVEC_HD uint32_t
+gpuvec_tversky_need(gpuvec_weights weights, uint32_t a, uint32_t b, float score)
+{
+	double		t = score >= FLT_MIN ? (double) score * (1.0 - 1.0 / 4194304) : 0.0;
+	double		mean = weights.share * (double) a + (1.0 - weights.share) * (double) b;
+	double		x = t * mean / ((1.0 - t) / weights.sum + t);
+
+	if (t > 1.0)
+		return 131072;			/* no row has such a score */
+	x = ceil(x - 0.125);
+	return x >= 1.0 ? (uint32_t) x : 1; /* 1 for NaN, too */
+}
+
+/* The bound by any measure */
+static inline GPUVEC_HD uint32_t
+gpuvec_need_with(gpuvec_measure measure, gpuvec_weights weights, uint32_t a, uint32_t b,
+				 float score)
+{
+	return measure == GPUVEC_TVERSKY ? gpuvec_tversky_need(weights, a, b, score) :
+		gpuvec_need(measure, a, b, score);
 }
 
 /*

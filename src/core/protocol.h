@@ -411,10 +411,10 @@ gpuvec_fresh(const gpuvec_state *state, const gpuvec_freshness *need)
 }
 
 /*
- * A search.  Followed by gpuvec_query[nqueries], then uint16_t ids[nids]: the
- * ids of all queries, one query after another, ascending and distinct in
- * each.  The ids of a wide query are uint32_t, two of ids[] for each, and not
- * aligned.
+ * A search.  Followed by gpuvec_search_weights if the measure is tversky,
+ * then gpuvec_query[nqueries], then uint16_t ids[nids]: the ids of all
+ * queries, one query after another, ascending and distinct in each.  The ids
+ * of a wide query are uint32_t, two of ids[] for each, and not aligned.
  */
 typedef struct gpuvec_search
 {
@@ -430,6 +430,13 @@ typedef struct gpuvec_search
 								 * at most a second */
 	uint64_t	nids;
 } gpuvec_search;
+
+/* Weights as gpuvec_weights_valid() wants them */
+typedef struct gpuvec_search_weights
+{
+	double		alpha;
+	double		beta;
+} gpuvec_search_weights;
 
 #define GPUVEC_QUERY_MIN_SCORE	1	/* min_score is set */
 #define GPUVEC_QUERY_AFTER		2	/* only rows that come after (after_score,

@@ -63,6 +63,8 @@ typedef struct gpuvec_topk_query
 	double		min_score;		/* not NaN */
 	double		after_score;
 	uint64_t	after_tid;
+	gpuvec_weights weights;		/* of GPUVEC_TVERSKY: the same for all queries
+								 * of a batch */
 	const int  *canceled;		/* may be NULL; read atomically.  If nonzero,
 								 * the query was canceled and nmatches may be
 								 * 0. */

@@ -5,11 +5,11 @@
  *
  * The scheduler has no thread of its own.  A session's thread that finds the
  * backend idle becomes the leader.  It takes the oldest request of the queue,
- * and all others with the same view, measure and method.  It runs them as one
- * batch and wakes their owners.  So a lone request starts at once in its own
- * thread.  Under load, batches grow by themselves while the backend is busy
- * (flat combining: Hendler, Incze, Shavit and Tzafrir 2010).  Each batch
- * starts with the oldest request, so no request starves.
+ * and all others with the same view, measure, weights and method.  It runs
+ * them as one batch and wakes their owners.  So a lone request starts at once
+ * in its own thread.  Under load, batches grow by themselves while the backend
+ * is busy (flat combining: Hendler, Incze, Shavit and Tzafrir 2010).  Each
+ * batch starts with the oldest request, so no request starves.
  *
  *-------------------------------------------------------------------------
  */
@@ -79,6 +79,15 @@ gpuvec_scheduler_get_stats(gpuvec_scheduler *scheduler, gpuvec_scheduler_stats *
 	pthread_mutex_unlock(&scheduler->mutex);
 }
 
+/* True if both may be searched in one batch */
+static bool
+go_together(const topk_request *a, const topk_request *b)
+{
+	return a->view == b->view && a->measure == b->measure && a->method == b->method &&
+		(a->measure != GPUVEC_TVERSKY ||
+		 memcmp(&a->queries[0].weights, &b->queries[0].weights, sizeof(gpuvec_weights)) == 0);
+}
+
 /*
  * Take the oldest request off the queue, and all others that can run in its
  * batch.  The queue must not be empty.  Sets *nqueries to the batch's number
@@ -97,8 +106,7 @@ take_batch(gpuvec_scheduler *scheduler, uint32_t *nqueries)
 	{
 		topk_request *r = *link;
 
-		if (r->view == batch->view && r->measure == batch->measure &&
-			r->method == batch->method && *nqueries + r->nqueries <= BATCH_QUERIES)
+		if (go_together(r, batch) && *nqueries + r->nqueries <= BATCH_QUERIES)
 		{
 			*link = r->next;
 			last->next = r;

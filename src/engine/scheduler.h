@@ -25,7 +25,7 @@ extern void gpuvec_scheduler_free(gpuvec_scheduler *scheduler);
 /*
  * Search the view; blocks until the answers are there.  The search may run in
  * one batch with searches of other threads on the same view by the same
- * measure and method.
+ * measure, weights and method.  There is at least one query.
  */
 extern bool gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
 								  gpuvec_measure measure, gpuvec_method method,

@@ -256,7 +256,8 @@ least_common(const IdSetThreshold *threshold, uint32 a, uint32 b)
 	{
 		uint32		middle = (low + high) / 2;
 
-		if (gpuvec_score(threshold->measure, middle, a, b) < threshold->min_score)
+		if (gpuvec_score_with(threshold->measure, threshold->weights, middle, a, b) <
+			threshold->min_score)
 			low = middle + 1;
 		else
 			high = middle;

@@ -11,10 +11,71 @@
 #include "core/measure.h"
 #include "idset/idset.h"
 #include "idset/idset_threshold.h"
+#include "parser/scansup.h"
 
-/* Find a measure by name; false if there is none */
+#define WEIGHTS_RULE	"finite, at least 0, and not both 0"
+
+/* Skip white space, which is the same in every locale */
+static const char *
+skip_space(const char *p)
+{
+	while (scanner_isspace(*p))
+		p++;
+	return p;
+}
+
+/* Skip space, a character, and space; NULL if it is not there */
+static const char *
+skip_char(const char *p, char c)
+{
+	p = p ? skip_space(p) : NULL;
+	return p && *p == c ? skip_space(p + 1) : NULL;
+}
+
+/*
+ * Read a number as SQL writes it, without "infinity" and the like; NULL if
+ * there is none
+ */
+static const char *
+read_weight(const char *p, double *weight)
+{
+	Size		length = p ? strspn(p, "+-.0123456789eE") : 0;
+	char	   *end;
+
+	if (length == 0)
+		return NULL;
+	*weight = strtod(p, &end) + 0.0;	/* -0 becomes 0 */
+	return end == p + length ? end : NULL;
+}
+
+/* "tversky", whatever its case; returns what follows, or NULL */
+static const char *
+tversky_name(const char *name)
+{
+	static const char tversky[] = "tversky";
+
+	name = skip_space(name);
+	return pg_strncasecmp(name, tversky, strlen(tversky)) == 0 ? name + strlen(tversky) : NULL;
+}
+
+/* Read "tversky(alpha, beta)"; false if the text is anything else */
+static bool
+find_tversky(const char *name, gpuvec_weights *weights)
+{
+	const char *p = skip_char(tversky_name(name), '(');
+	double		alpha = 0;
+	double		beta = 0;
+
+	p = skip_char(read_weight(p, &alpha), ',');
+	p = skip_char(read_weight(p, &beta), ')');
+	if (p == NULL || *p != '\0' || !gpuvec_weights_valid(alpha, beta))
+		return false;
+	*weights = gpuvec_make_weights(alpha, beta);
+	return true;
+}
+
 bool
-idset_find_measure(const char *name, gpuvec_measure *measure)
+idset_find_measure(const char *name, gpuvec_measure *measure, gpuvec_weights *weights)
 {
 	static const char *const names[] = GPUVEC_MEASURE_NAMES;
 
@@ -26,20 +87,28 @@ idset_find_measure(const char *name, gpuvec_measure *measure)
 			return true;
 		}
 	}
-	return false;
+	if (!find_tversky(name, weights))
+		return false;
+	*measure = GPUVEC_TVERSKY;
+	return true;
 }
 
-/* Find a measure by name; an error if there is none */
 gpuvec_measure
-idset_measure_by_name(const char *name)
+idset_measure_by_name(const char *name, gpuvec_weights *weights)
 {
 	gpuvec_measure measure = GPUVEC_BRAUN_BLANQUET;
 
-	if (!idset_find_measure(name, &measure))
+	if (idset_find_measure(name, &measure, weights))
+		return measure;
+	if (tversky_name(name))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("unknown similarity measure \"%s\"", name),
-				 errhint("Available measures are braun_blanquet, jaccard, cosine, dice, overlap, containment, intersection and hamming.")));
+				 errmsg("invalid weights of similarity measure \"%s\"", name),
+				 errhint("Write tversky(alpha, beta), such as tversky(0.7, 0.3). Weights are " WEIGHTS_RULE ".")));
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("unknown similarity measure \"%s\"", name),
+			 errhint("Available measures are braun_blanquet, jaccard, cosine, dice, overlap, containment, intersection, hamming and tversky(alpha, beta).")));
 	return measure;
 }
 
@@ -109,6 +178,26 @@ DISTANCE_FUNCTION(idset_jaccard_distance, GPUVEC_JACCARD)
 DISTANCE_FUNCTION(idset_cosine_distance, GPUVEC_COSINE)
 DISTANCE_FUNCTION(idset_negative_intersection, GPUVEC_INTERSECTION)
 DISTANCE_FUNCTION(idset_hamming_distance, GPUVEC_HAMMING)
+
+/* tversky_similarity(query idset, idset, alpha float8, beta float8) */
+PG_FUNCTION_INFO_V1(tversky_similarity);
+Datum
+tversky_similarity(PG_FUNCTION_ARGS)
+{
+	double		alpha = PG_GETARG_FLOAT8(2) + 0.0;
+	double		beta = PG_GETARG_FLOAT8(3) + 0.0;
+	uint32		common;
+	uint32		a;
+	uint32		b;
+
+	if (!gpuvec_weights_valid(alpha, beta))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid weights %g and %g of similarity measure tversky", alpha, beta),
+				 errhint("Weights are " WEIGHTS_RULE ".")));
+	count_args(fcinfo, &common, &a, &b);
+	return Float8GetDatum(gpuvec_tversky_score(gpuvec_make_weights(alpha, beta), common, a, b));
+}
 
 /* intersection_count(idset, idset): the number of common ids */
 PG_FUNCTION_INFO_V1(intersection_count);

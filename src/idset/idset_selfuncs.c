@@ -96,6 +96,7 @@ typedef struct TypicalKey
 	AttrNumber	attnum;
 	int			predicate;
 	int			measure;
+	gpuvec_weights weights;
 	bool		inherited;
 	bool		single_id;
 	bool		has_score;
@@ -167,11 +168,11 @@ known_selectivity(IdSetClause *clause)
 
 /* The score of a set as long as the query that has half of its ids */
 static double
-half_score(gpuvec_measure measure, const IdSet *query)
+half_score(const IdSetThreshold *threshold, const IdSet *query)
 {
 	uint32		n = idset_count(query);
 
-	return gpuvec_score(measure, (n + 1) / 2, n, n);
+	return gpuvec_score_with(threshold->measure, threshold->weights, (n + 1) / 2, n, n);
 }
 
 /*
@@ -193,7 +194,7 @@ mean_of_sets(const IdSetClause *clause, const IdSetStats *stats, bool has_score)
 	{
 		question.threshold.query = sets[i];
 		if (!has_score)
-			question.threshold.min_score = half_score(question.threshold.measure, sets[i]);
+			question.threshold.min_score = half_score(&question.threshold, sets[i]);
 		sum += log(Max(idset_estimate(stats, &question, TYPICAL_LENGTHS, TYPICAL_SAMPLE, fallback),
 					   least));
 	}
@@ -232,6 +233,7 @@ make_typical_key(TypicalKey *key, const IdSetClause *clause, bool has_score)
 	key->predicate = clause->question.predicate;
 	key->single_id = clause->type == INT8OID;
 	key->measure = clause->question.threshold.measure;
+	key->weights = clause->question.threshold.weights;
 	key->has_score = has_score;
 	key->min_score = clause->question.threshold.min_score;
 	key->rows = clause->variable.rel->tuples;
@@ -307,7 +309,8 @@ partial_selectivity(IdSetClause *clause)
 		return 0;
 	/* bad ones are for the executor to report */
 	if (known[2] && !known[2]->constisnull &&
-		!idset_find_measure(TextDatumGetCString(known[2]->constvalue), &threshold->measure))
+		!idset_find_measure(TextDatumGetCString(known[2]->constvalue), &threshold->measure,
+							&threshold->weights))
 		return DEFAULT_THRESHOLD_SEL;
 	if (known[1])
 		threshold->min_score = DatumGetFloat8(known[1]->constvalue);
@@ -317,7 +320,7 @@ partial_selectivity(IdSetClause *clause)
 		return typical_selectivity(clause, known[1] != NULL);
 	threshold->query = DatumGetIdSetP(known[0]->constvalue);
 	if (known[1] == NULL)
-		threshold->min_score = half_score(threshold->measure, threshold->query);
+		threshold->min_score = half_score(threshold, threshold->query);
 	return known_selectivity(clause);
 }
 

@@ -106,8 +106,8 @@ idset_threshold_parse(HeapTupleHeader value, IdSetThreshold *result, bool raise)
 		const char *name = TextDatumGetCString(values[THRESHOLD_MEASURE]);
 
 		if (raise)
-			result->measure = idset_measure_by_name(name);
-		else if (!idset_find_measure(name, &result->measure))
+			result->measure = idset_measure_by_name(name, &result->weights);
+		else if (!idset_find_measure(name, &result->measure, &result->weights))
 			return false;
 	}
 	if (nulls[THRESHOLD_QUERY] || nulls[THRESHOLD_MIN_SCORE])

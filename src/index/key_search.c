@@ -68,6 +68,7 @@ typedef struct Bound
 {
 	BoundKind	kind;
 	gpuvec_measure measure;
+	gpuvec_weights weights;		/* of tversky */
 	double		min_score;
 	IdSet	   *query;
 	bool		empty;
@@ -92,6 +93,7 @@ threshold_bound(Datum value, Bound *bound)
 		return;
 	bound->query = threshold.query;
 	bound->measure = threshold.measure;
+	bound->weights = threshold.weights;
 	bound->min_score = threshold.min_score;
 	if (bound->min_score <= lowest_score(bound->measure, idset_count(bound->query)))
 		bound->kind = BOUND_NONE;
@@ -195,20 +197,21 @@ add_roots(const MirrorTarget *target, const MirrorQuery *query, MemoryContext co
 
 /* Find the rows that reach a score.  False: the mirror cannot be used. */
 static bool
-find_scores(IndexScanDesc scan, MirrorTarget *target, gpuvec_measure measure, double min_score,
-			const IdSet *set, MemoryContext context, GpuvecFound *found)
+find_scores(IndexScanDesc scan, MirrorTarget *target, const Bound *bound, MemoryContext context,
+			GpuvecFound *found)
 {
 	MirrorSearch search = {0};
 	MirrorQuery query = {0};
 	const char *reason = NULL;
 
-	query.set = set;
-	query.len = idset_count(set);
-	search.measure = measure;
+	query.set = bound->query;
+	query.len = idset_count(bound->query);
+	search.measure = bound->measure;
+	search.weights = bound->weights;
 	search.k = UINT64_MAX;
 	search.roots = target->key.rooted;
 	search.has_min_score = true;
-	search.min_score = min_score;
+	search.min_score = bound->min_score;
 	search.queries = &query;
 	search.nqueries = 1;
 	search.snapshot = scan->xs_snapshot;
@@ -226,16 +229,17 @@ find_scores(IndexScanDesc scan, MirrorTarget *target, gpuvec_measure measure, do
 static bool
 find_bound(IndexScanDesc scan, const Bound *bound, MemoryContext context, GpuvecFound *found)
 {
+	Bound		no_ids = {.measure = GPUVEC_HAMMING, .query = idset_alloc(0)};
 	MirrorTarget target;
 
 	GpuvecDescribe(scan, &target);
 	if (target.mode != MIRROR_SHARED)
 		return false;
 	if ((idset_count(bound->query) > 0 || gpuvec_ranks_disjoint(bound->measure)) &&
-		!find_scores(scan, &target, bound->measure, bound->min_score, bound->query, context, found))
+		!find_scores(scan, &target, bound, context, found))
 		return false;
 	return !bound->empty ||
-		find_scores(scan, &target, GPUVEC_HAMMING, 0, idset_alloc(0), context, found);
+		find_scores(scan, &target, &no_ids, context, found);
 }
 
 /*

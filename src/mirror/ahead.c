@@ -57,7 +57,7 @@ MirrorAheadEnd(MirrorAhead *ahead)
 
 /* Note what was read of a page, whose lines are there */
 static void
-note_read(ChangedLines * read, const gpuvec_page *page, const char *lines)
+note_read(ChangedLines *read, const gpuvec_page *page, const char *lines)
 {
 	if (!page->partial)
 		NoteChangedPage(read, page->block);
@@ -83,11 +83,14 @@ MirrorAheadPage(MirrorAhead *ahead, const char *data)
 	for (uint32 i = 0; i < page.nrows; i++)
 	{
 		gpuvec_row	row;
+		IdSpan		set;
 
 		memcpy(&row, at, sizeof(row));
-		OverlayRow(ahead->rows, gpuvec_tid(page.block, row.line), (const uint16 *) (at + sizeof(row)),
-				   row.len);
-		at += gpuvec_row_bytes(row.len);
+		set.ids = at + sizeof(row);
+		set.n = row.len;
+		set.wide = row.wide != 0;
+		OverlayRow(ahead->rows, gpuvec_tid(page.block, row.line), set);
+		at += row.wide ? gpuvec_wide_row_bytes(row.len) : gpuvec_row_bytes(row.len);
 	}
 }
 

@@ -127,12 +127,12 @@ wanted(const MirrorSearch *search, MirrorVisibility *visibility, MirrorHit *hit,
 	const MirrorTidSet *among = search->among;
 
 	if (among == NULL)
-		return MirrorVisible(visibility, hit, query, search->measure);
+		return MirrorVisible(visibility, hit, query, search);
 	if (MirrorVisibilityKnowsRoot(visibility, hit))
 		return is_among(among, hit) &&
-			MirrorVisible(visibility, hit, query, search->measure);
+			MirrorVisible(visibility, hit, query, search);
 	return MirrorTidSetHasBlock(among, gpuvec_hit_block(hit->place)) &&
-		MirrorVisible(visibility, hit, query, search->measure) && is_among(among, hit);
+		MirrorVisible(visibility, hit, query, search) && is_among(among, hit);
 }
 
 /* Of a restricted search few hits count: these are copied from the answer */
@@ -171,7 +171,7 @@ MirrorTakeHits(const MirrorTarget *target, MirrorSearch *search, MirrorQuery *qu
 
 			/* the executor checks visibility; this verifies the score */
 			if (gpuvec_verify)
-				(void) MirrorVisible(visibility, &seen, query, search->measure);
+				(void) MirrorVisible(visibility, &seen, query, search);
 			query->hits[query->nhits++] = hit;
 		}
 		else if (wanted(search, visibility, &hit, query))

@@ -10,6 +10,8 @@
 
 #include "postgres.h"
 
+#include "access/tupdesc.h"
+#include "lib/stringinfo.h"
 #include "storage/block.h"
 #include "storage/off.h"
 
@@ -18,49 +20,93 @@
  * entry for each line pointer that may have another row, and one that says no
  * more than that the page was changed.
  */
+typedef struct ChangedLine
+{
+	uint64		place;			/* block << 16 | offset number */
+	uint32		nth;			/* in the order in which they were noted */
+	uint32		value;			/* where the row is in `values`, or: */
+} ChangedLine;
+
+#define CHANGED_READ	((uint32) 0xFFFFFFFF)	/* read it from the page */
+#define CHANGED_GONE	((uint32) 0xFFFFFFFE)	/* there is none */
+
 typedef struct ChangedLines
 {
 	bool		by_line;		/* wanted; else each page is one as a whole */
-	uint64	   *entries;		/* block << 16 | offset number; ascending and
-								 * distinct when sorted */
+	AttrNumber	attnum;			/* take values of this column, if they are at
+								 * hand; or InvalidAttrNumber */
+	TupleDesc	desc;			/* of its relation */
+	ChangedLine *entries;		/* ascending and distinct when sorted */
 	uint32		n;
 	uint32		room;
 	uint32		npages;			/* when sorted: number of pages, */
-	uint32		nwhole;			/* and of those as a whole */
-}			ChangedLines;
+	uint32		nwhole;			/* of those as a whole, */
+	uint32		nread;			/* and of line pointers to be read */
+	StringInfoData values;		/* of each row its bytes, a uint32, and its
+								 * ids, the payload of an idset */
+} ChangedLines;
 
 /* In place of an offset number: the page as a whole, or no line pointer */
 #define CHANGED_WHOLE	((OffsetNumber) 0xFFFF)
 #define CHANGED_NO_LINE	InvalidOffsetNumber
 
 static inline uint64
-changed_entry(BlockNumber block, OffsetNumber line)
+changed_place(BlockNumber block, OffsetNumber line)
 {
 	return (uint64) block << 16 | line;
 }
 
 static inline BlockNumber
-changed_block(uint64 entry)
+changed_block(const ChangedLine *entry)
 {
-	return (BlockNumber) (entry >> 16);
+	return (BlockNumber) (entry->place >> 16);
 }
 
 static inline OffsetNumber
-changed_line(uint64 entry)
+changed_line(const ChangedLine *entry)
 {
-	return (OffsetNumber) (entry & 0xFFFF);
+	return (OffsetNumber) (entry->place & 0xFFFF);
 }
 
-/* Note a line pointer, or CHANGED_NO_LINE; or a page as a whole */
-extern void NoteChangedLine(ChangedLines * lines, BlockNumber block, OffsetNumber line);
-extern void NoteChangedPage(ChangedLines * lines, BlockNumber block);
+/* True if an entry's line pointer has to be read from the page */
+static inline bool
+changed_is_read(const ChangedLine *entry)
+{
+	return entry->value == CHANGED_READ && changed_line(entry) != CHANGED_NO_LINE;
+}
 
-/* Sort the entries; a page as a whole keeps no other entry */
-extern void SortChangedLines(ChangedLines * lines);
+/* The ids of the row of an entry, if there is one; they are not aligned */
+static inline const char *
+changed_value(const ChangedLines *lines, const ChangedLine *entry, uint32 *bytes)
+{
+	const char *value = lines->values.data + entry->value;
+
+	if (entry->value >= CHANGED_GONE)
+		return NULL;
+	memcpy(bytes, value, sizeof(*bytes));
+	return value + sizeof(*bytes);
+}
+
+/*
+ * Note a line pointer that has to be read, or CHANGED_NO_LINE; one that has
+ * no row; one with this row; or a page as a whole.  Of what is noted of one
+ * line pointer the last counts.
+ */
+extern void NoteChangedLine(ChangedLines *lines, BlockNumber block, OffsetNumber line);
+extern void NoteGoneLine(ChangedLines *lines, BlockNumber block, OffsetNumber line);
+extern void NoteLineValue(ChangedLines *lines, BlockNumber block, OffsetNumber line,
+						  const void *ids, uint32 bytes);
+extern void NoteChangedPage(ChangedLines *lines, BlockNumber block);
+
+/*
+ * Sort the entries: one for each line pointer, and a page as a whole keeps no
+ * other
+ */
+extern void SortChangedLines(ChangedLines *lines);
 
 /* True if a line pointer is among sorted entries, or its page as a whole is */
-extern bool HasChangedLine(const ChangedLines * lines, BlockNumber block, OffsetNumber line);
+extern bool HasChangedLine(const ChangedLines *lines, BlockNumber block, OffsetNumber line);
 
-extern void FreeChangedLines(ChangedLines * lines);
+extern void FreeChangedLines(ChangedLines *lines);
 
 #endif							/* GPUVEC_CHANGED_LINES_H */

@@ -10,9 +10,9 @@
  * any line pointer reusable that an index may name.  So an index can be the
  * feed of a mirror.  It has a slot in shared memory, to which an insertion
  * hands its row over, and bulk deletion the line pointers that will be
- * reused.  A row that is too long, or whose set is wide (idset.h), or that
- * the index does not hand over in the order of its line pointer's history, is
- * a mark instead: its page has to be read.
+ * reused.  A row that is too long, or that the index does not hand over in
+ * the order of its line pointer's history, is a mark instead: its page has to
+ * be read.
  *
  * What is handed over are records, numbered, in a ring (feed_ring.c).  A
  * mirror knows its feed, and the number up to which it has applied the
@@ -304,17 +304,21 @@ FeedMarkAll(Relation index)
 	append(index, &record, NULL);
 }
 
+/* What is behind the ids in the payload of a wide set is not handed over */
 void
 FeedIds(Relation index, ItemPointer root, const void *ids, Size bytes)
 {
+	bool		wide = idset_bytes_wide(bytes);
+	uint32		n = idset_bytes_count(bytes);
 	gpuvec_feed_record record = {
 		.kind = GPUVEC_FEED_ROW,
 		.line = mirror_line(ItemPointerGetOffsetNumber(root), false),
 		.block = ItemPointerGetBlockNumber(root),
-		.len = bytes / sizeof(uint16)
+		.len = wide ? n * 2 : n,
+		.wide = wide
 	};
 
-	if (bytes > FEED_MOST_BYTES || idset_bytes_wide(bytes))
+	if (record.len * sizeof(uint16) > FEED_MOST_BYTES)
 		FeedMark(index, record.block);
 	else
 		FeedQueueAdd(index, &record, ids);

@@ -17,8 +17,8 @@
 #include "port/atomics.h"
 #include "storage/block.h"
 
-#define FEED_RING_BYTES		(512 * 1024)
-#define FEED_RING_RECORDS	4096
+#define FEED_RING_BYTES		(1024 * 1024)
+#define FEED_RING_RECORDS	8192
 #define FEED_LOST_BITS		32768
 
 /* Most that is appended at a time */

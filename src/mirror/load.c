@@ -121,9 +121,7 @@ MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need
 	{
 		CHECK_FOR_INTERRUPTS();
 		PageReaderRead(reader, block, &stream.out);
-		if (reader->wide)
-			MirrorRefuseColumn(target);
-		ok = !reader->wide && PageStreamSend(&stream, false);
+		ok = PageStreamSend(&stream, false);
 		if (block == 0)
 			GPUVEC_INJECTION("load-after-first-page");
 	}

@@ -137,8 +137,8 @@ typedef struct MirrorQuery
 
 	/* state while searching */
 	bool		done;
-	bool		abandoned;		/* the mirror cannot answer it, or max_looked
-								 * was reached: hits[] is not complete */
+	bool		abandoned;		/* max_looked was reached: hits[] is not
+								 * complete */
 	uint64		looked;			/* rows from the engine that were looked at */
 	bool		has_after;		/* ask for rows behind (after_score,
 								 * after_tid) */
@@ -150,6 +150,7 @@ typedef struct MirrorQuery
 typedef struct MirrorSearch
 {
 	gpuvec_measure measure;
+	gpuvec_weights weights;		/* of tversky */
 	uint64		k;				/* UINT64_MAX: all */
 	bool		has_min_score;
 	double		min_score;
@@ -178,7 +179,7 @@ MirrorRank(const MirrorSearch *search, const MirrorQuery *query, uint64 tid, uin
 {
 	if (common == 0 && !gpuvec_ranks_disjoint(search->measure))
 		return false;
-	hit->score = gpuvec_score(search->measure, common, query->len, len);
+	hit->score = gpuvec_score_with(search->measure, search->weights, common, query->len, len);
 	if ((search->has_min_score && hit->score < search->min_score) ||
 		(query->has_above && hit->score <= query->above))
 		return false;
@@ -203,10 +204,8 @@ extern void MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNum
 									MirrorTarget *target);
 
 /*
- * search_mirror.c.  Find the k best rows of the target for all queries.  A
- * query of ids that no mirror has is abandoned; if all are such queries, the
- * engine is not asked.  False, with a reason: there is no engine, or it
- * cannot serve the search.
+ * search_mirror.c.  Find the k best rows of the target for all queries.
+ * False, with a reason: there is no engine, or it cannot serve the search.
  */
 extern bool MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason);
 
@@ -218,8 +217,6 @@ extern bool MirrorMayTry(const MirrorTarget *target, TimestampTz *claim);
 extern void MirrorNoteRefusal(const MirrorTarget *target, TimestampTz began);
 extern void MirrorRefuseBusy(const MirrorTarget *target);
 extern void MirrorRefuseEvicted(const MirrorTarget *target);
-extern void MirrorRefuseColumn(const MirrorTarget *target);
-extern void MirrorRefuseQuery(const char **reason);
 extern void MirrorRefuseLost(const MirrorTarget *target, const char **reason);
 extern bool MirrorRefused(const char **reason);
 
@@ -236,7 +233,7 @@ extern bool MirrorPageHasMember(MirrorVisibility *visibility, BlockNumber block,
 								OffsetNumber before);
 extern bool MirrorRowVisible(MirrorVisibility *visibility, ItemPointer tid);
 extern bool MirrorVisible(MirrorVisibility *visibility, gpuvec_hit *hit,
-						  const MirrorQuery *query, gpuvec_measure measure);
+						  const MirrorQuery *query, const MirrorSearch *search);
 extern void MirrorVisibilityEnd(MirrorVisibility *visibility);
 
 /* vector.c: the vectors and keys of embedding tables */

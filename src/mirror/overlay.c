@@ -25,46 +25,69 @@
  *	   (rows of P were returned, and fewer took their place), the rows behind
  *	   l are not known.
  *
- * Queries and rows are narrow here (idset.h): the engine is not asked for
- * other queries, and no copy has other rows.  Scores are computed by the same
- * function as in the engine, from the same bytes.  Rows of R count as read by
- * a later refresh than any that a visibility map goes with.  The remaining
- * rows of M keep their marks.
+ * Scores are computed by the same function as in the engine, from the number
+ * of common ids.  For the ids of 16 bits a bitmap tells which of them the
+ * query has.  The larger ones of a row and those of the query are merged: a
+ * set has them behind the others.  Rows of R count as read by a later refresh
+ * than any that a visibility map goes with.  The remaining rows of M keep
+ * their marks.
  *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
 
-#include "idset/idset.h"
+#include "idset/idset_merge.h"
 #include "mirror/overlay.h"
 #include "mirror/search_request.h"
 
 #define WORD_BITS	64
 #define MARKS		((GPUVEC_MAX_ID + 1) / WORD_BITS)
 
-/* For more rows than this, a bitmap of the query's ids pays */
+/* For more rows than this, a bitmap of the query's small ids pays */
 #define FEW_ROWS	16
 
 /* New rows, as one query ranks them */
 struct Overlay
 {
 	const MirrorQuestion *question;
-	uint64	   *marks;			/* [MARKS] bitmap of the query's ids, or NULL */
+	uint64	   *marks;			/* [MARKS] bitmap of the query's ids up to
+								 * GPUVEC_MAX_ID, or NULL */
+	IdSpan		large;			/* with marks: its ids above that */
 	MirrorHit  *hits;			/* [nhits], new rows that qualify */
 	uint64		nhits;
 	uint64		maxhits;
 };
 
-/* A bitmap of the query's ids */
-static uint64 *
-mark_ids(const MirrorQuery *query)
+/* The ids of a set that are above GPUVEC_MAX_ID */
+static IdSpan
+large_ids(IdSpan set)
 {
-	uint64	   *marks = palloc0_array(uint64, MARKS);
-	const uint16 *ids = idset_ids(query->set);
+	uint32		first = set.n;
+	IdSpan		large = {.wide = true};
 
-	for (uint32 i = 0; i < query->len; i++)
-		marks[ids[i] / WORD_BITS] |= UINT64CONST(1) << ids[i] % WORD_BITS;
-	return marks;
+	if (set.wide)
+		first = idset_gallop(set.ids, true, 0, set.n, GPUVEC_MAX_ID + 1);
+	large.n = set.n - first;
+	if (large.n > 0)
+		large.ids = (const uint32 *) set.ids + first;
+	return large;
+}
+
+/* Make the bitmap of the query's ids, and find those that it lacks */
+static void
+mark_ids(Overlay *overlay)
+{
+	IdSpan		set = idset_span(overlay->question->query->set);
+	uint64	   *marks = palloc0_array(uint64, MARKS);
+
+	overlay->marks = marks;
+	overlay->large = large_ids(set);
+	for (uint32 i = 0; i < set.n - overlay->large.n; i++)
+	{
+		uint32		id = idset_id_at(set.ids, set.wide, i);
+
+		marks[id / WORD_BITS] |= UINT64CONST(1) << id % WORD_BITS;
+	}
 }
 
 Overlay *
@@ -74,7 +97,7 @@ OverlayBegin(const MirrorQuestion *question, uint32 rows)
 
 	overlay->question = question;
 	if (rows > FEW_ROWS)
-		overlay->marks = mark_ids(question->query);
+		mark_ids(overlay);
 	overlay->maxhits = 16;
 	overlay->hits = palloc_array(MirrorHit, overlay->maxhits);
 	return overlay;
@@ -89,18 +112,34 @@ OverlayEnd(Overlay *overlay)
 	pfree(overlay);
 }
 
-/* Number of these ids that the query has */
-static uint32
-count_common(const Overlay *overlay, const uint16 *ids, uint32 len)
+/* Number of the first n ids, up to GPUVEC_MAX_ID, that the query has */
+static pg_attribute_always_inline uint32
+count_marked(const uint64 *marks, const void *ids, bool wide, uint32 n)
 {
-	const MirrorQuery *query = overlay->question->query;
 	uint32		common = 0;
 
-	if (overlay->marks == NULL)
-		return idset_intersection_count(idset_ids(query->set), query->len, ids, len);
-	for (uint32 i = 0; i < len; i++)
-		common += overlay->marks[ids[i] / WORD_BITS] >> ids[i] % WORD_BITS & 1;
+	for (uint32 i = 0; i < n; i++)
+	{
+		uint32		id = idset_id_at(ids, wide, i);
+
+		common += marks[id / WORD_BITS] >> id % WORD_BITS & 1;
+	}
 	return common;
+}
+
+/* Number of these ids that the query has */
+static uint32
+count_common(const Overlay *overlay, IdSpan set)
+{
+	IdSpan		large;
+
+	if (overlay->marks == NULL)
+		return idset_span_common(idset_span(overlay->question->query->set), set);
+	if (!set.wide)
+		return count_marked(overlay->marks, set.ids, false, set.n);
+	large = large_ids(set);
+	return count_marked(overlay->marks, set.ids, true, set.n - large.n) +
+		idset_span_common(overlay->large, large);
 }
 
 /* True if a row is one that the query was sent for */
@@ -116,13 +155,13 @@ was_asked_for(const gpuvec_query *sent, const MirrorHit *hit)
 }
 
 void
-OverlayRow(Overlay *overlay, uint64 tid, const uint16 *ids, uint32 len)
+OverlayRow(Overlay *overlay, uint64 tid, IdSpan set)
 {
 	const MirrorQuestion *question = overlay->question;
-	uint32		common = count_common(overlay, ids, len);
+	uint32		common = count_common(overlay, set);
 	MirrorHit	hit;
 
-	if (!MirrorRank(question->search, question->query, tid, common, len, true, &hit) ||
+	if (!MirrorRank(question->search, question->query, tid, common, set.n, true, &hit) ||
 		!was_asked_for(question->sent, &hit))
 		return;
 	if (overlay->nhits == overlay->maxhits)

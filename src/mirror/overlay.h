@@ -29,8 +29,8 @@ typedef struct Overlay Overlay;
 extern Overlay *OverlayBegin(const MirrorQuestion *question, uint32 rows);
 extern void OverlayEnd(Overlay *overlay);
 
-/* Rank a new row */
-extern void OverlayRow(Overlay *overlay, uint64 tid, const uint16 *ids, uint32 len);
+/* Rank a new row, whose ids are aligned */
+extern void OverlayRow(Overlay *overlay, uint64 tid, IdSpan set);
 
 /* True if this row of the older copy was replaced, or is gone */
 typedef bool (*OverlayReplaced) (const MirrorHit *hit, const void *arg);

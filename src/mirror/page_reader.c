@@ -21,11 +21,6 @@
  * Hence content and LSN belong together: a later change of the page has a
  * later LSN, and the next check sees it.
  *
- * A mirror has ids of 16 bits.  A row whose set is wide (idset.h) is left
- * out, and noted in reader->wide: the caller then gives up the load or
- * refresh.  It does not matter who sees the row.  Once it is dead to
- * everyone, the column can have a mirror again.
- *
  * Detoasting may come too late: a tuple that died, or whose insertion failed,
  * after the page was copied can lose its TOAST chunks.  So fetch_chunks()
  * reads chunks itself, and reports missing ones instead of raising an error.
@@ -213,40 +208,57 @@ copy_page(PageReader *reader, BlockNumber block)
 }
 
 /*
- * Copy the tuples at some line pointers of a page, one after the other, and
- * set copies[i] to where each is; its t_data is NULL if there is none, or it
- * is dead to everyone.  False: these are many of the page's line pointers, and
- * the page is to be read as a whole.
+ * True if the tuple of an item can be copied to this place in reader->page.
+ * The tuples of a page always can, unless the page is corrupt: they overlap.
  */
 static bool
-copy_lines(PageReader *reader, BlockNumber block, const uint64 *entries, uint32 n,
-		   HeapTupleData *copies)
+has_room(const PageReader *reader, const char *to, ItemId item)
+{
+	return MAXALIGN(ItemIdGetLength(item)) <= (Size) (reader->page + BLCKSZ - to);
+}
+
+/* Copy a tuple of a page, unless it is dead to everyone; *copy is NULL then */
+static char *
+copy_tuple(PageReader *reader, Buffer buffer, BlockNumber block, OffsetNumber line,
+		   TransactionId *inserter, HeapTuple copy, char *to)
+{
+	Page		page = BufferGetPage(buffer);
+	HeapTupleData tuple;
+
+	tuple_at(reader, page, block, line, &tuple);
+	if (is_dead(reader, &tuple, buffer, inserter))
+		return to;
+	*copy = tuple;
+	copy->t_data = memcpy(to, tuple.t_data, tuple.t_len);
+	return to + MAXALIGN(tuple.t_len);
+}
+
+/*
+ * Copy the tuples at those line pointers of a page that have to be read.
+ * copies[i].t_data is NULL if entry i has none.  False: these are many of the
+ * page's line pointers, and it is to be read as a whole.
+ */
+static bool
+copy_lines(PageReader *reader, BlockNumber block, const ChangedLine *entries, uint32 n,
+		   uint32 nread, HeapTupleData *copies)
 {
 	Buffer		buffer = lock_page(reader, block);
 	Page		page = BufferGetPage(buffer);
 	OffsetNumber last = PageIsNew(page) ? 0 : PageGetMaxOffsetNumber(page);
 	TransactionId inserter = InvalidTransactionId;
 	char	   *to = reader->page;
-	bool		few = n <= last / MANY_LINES;
+	bool		few = nread <= last / MANY_LINES;
 
 	for (uint32 i = 0; i < n && few; i++)
 	{
-		OffsetNumber line = changed_line(entries[i]);
-		HeapTupleData tuple;
+		OffsetNumber line = changed_line(&entries[i]);
 
-		copies[i].t_data = NULL;
-		if (line > last || line == CHANGED_NO_LINE || !ItemIdIsNormal(PageGetItemId(page, line)))
+		if (!changed_is_read(&entries[i]) || line > last ||
+			!ItemIdIsNormal(PageGetItemId(page, line)))
 			continue;
-		tuple_at(reader, page, block, line, &tuple);
-		if (is_dead(reader, &tuple, buffer, &inserter))
-			continue;
-		/* tuples of a corrupt page may overlap, and then need more room */
-		few = MAXALIGN(tuple.t_len) <= (Size) (reader->page + BLCKSZ - to);
-		if (!few)
-			break;
-		copies[i] = tuple;
-		copies[i].t_data = memcpy(to, tuple.t_data, tuple.t_len);
-		to += MAXALIGN(tuple.t_len);
+		few = has_room(reader, to, PageGetItemId(page, line));
+		if (few)
+			to = copy_tuple(reader, buffer, block, line, &inserter, &copies[i], to);
 	}
 	UnlockReleaseBuffer(buffer);
 	GPUVEC_INJECTION("page-after-copy");
@@ -351,28 +363,26 @@ plain_value(PageReader *reader, struct varlena *value, ItemPointer tid)
 }
 
 /*
- * Append one row; `ids` is the payload of its set, and need not be aligned.
- * False: the set is wide.
+ * Append one row; `ids` is the payload of its set (idset.h), and need not be
+ * aligned.  What is behind the ids of a wide one is not sent.
  */
-static bool
-append_row(PageReader *reader, StringInfo out, uint16 line, const void *ids, uint32 bytes)
+static void
+append_row(StringInfo out, uint16 line, const void *ids, uint32 bytes)
 {
-	uint32		len = bytes / sizeof(uint16);
-	gpuvec_row	row = {.line = line, .len = len};
-	uint32		padding = gpuvec_row_bytes(len) - sizeof(row) - bytes;
+	bool		wide = idset_bytes_wide(bytes);
+	gpuvec_row	row = {.line = line, .wide = wide, .len = idset_bytes_count(bytes)};
+	uint32		size = wide ? gpuvec_wide_row_bytes(row.len) : gpuvec_row_bytes(row.len);
+	char	   *to;
 
-	if (idset_bytes_wide(bytes))
-	{
-		reader->wide = true;
-		return false;
-	}
-	enlargeStringInfo(out, sizeof(row) + bytes + padding);
-	memcpy(out->data + out->len, &row, sizeof(row));
+	if (wide)
+		bytes = row.len * sizeof(uint32);
+	enlargeStringInfo(out, size);
+	to = out->data + out->len;
+	memcpy(to, &row, sizeof(row));
 	if (bytes > 0)
-		memcpy(out->data + out->len + sizeof(row), ids, bytes);
-	memset(out->data + out->len + sizeof(row) + bytes, 0, padding);
-	out->len += sizeof(row) + bytes + padding;
-	return true;
+		memcpy(to + sizeof(row), ids, bytes);
+	memset(to + sizeof(row) + bytes, 0, size - sizeof(row) - bytes);
+	out->len += size;
 }
 
 /* Append one row of an embedding table */
@@ -486,7 +496,7 @@ tuple_value(PageReader *reader, HeapTuple tuple)
 
 /*
  * Append the row of a tuple under this line.  False: it was left out, as it
- * has no key or no value, or has lost its value, or is wide.
+ * has no key or no value, or has lost its value.
  */
 static bool
 append_tuple(PageReader *reader, StringInfo out, uint16 line, HeapTuple tuple)
@@ -504,8 +514,9 @@ append_tuple(PageReader *reader, StringInfo out, uint16 line, HeapTuple tuple)
 	if (value == NULL)
 		return false;
 	if (target->key_attnum == InvalidAttrNumber)
-		return append_row(reader, out, line, VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value));
-	append_vector(reader, out, line, MirrorKey(key, target->key_type), value);
+		append_row(out, line, VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value));
+	else
+		append_vector(reader, out, line, MirrorKey(key, target->key_type), value);
 	return true;
 }
 
@@ -542,9 +553,10 @@ append_entries(PageReader *reader, BlockNumber block, StringInfo out)
 	{
 		OffsetNumber root = ItemPointerGetOffsetNumber(&entries[i].root);
 
-		if (!entries[i].isnull)
-			nrows += append_row(reader, out, mirror_line(root, false), entries[i].ids,
-								entries[i].bytes);
+		if (entries[i].isnull)
+			continue;
+		append_row(out, mirror_line(root, false), entries[i].ids, entries[i].bytes);
+		nrows++;
 	}
 	GPUVEC_INJECTION("page-after-copy");
 	return nrows;
@@ -571,46 +583,50 @@ PageReaderRead(PageReader *reader, BlockNumber block, StringInfo out)
 
 /* Append the lines of a partial page, the even one of each line pointer */
 static void
-append_lines(const uint64 *entries, uint32 n, gpuvec_page *head, StringInfo out)
+append_lines(const ChangedLine *entries, uint32 n, gpuvec_page *head, StringInfo out)
 {
 	uint16		lines[MaxOffsetNumber + 2];
 
 	for (uint32 i = 0; i < n; i++)
-		if (changed_line(entries[i]) != CHANGED_NO_LINE)
-			lines[head->nlines++] = mirror_line(changed_line(entries[i]), false);
+		if (changed_line(&entries[i]) != CHANGED_NO_LINE)
+			lines[head->nlines++] = mirror_line(changed_line(&entries[i]), false);
 	lines[head->nlines] = 0;
 	appendBinaryStringInfo(out, (char *) lines, gpuvec_lines_bytes(head->nlines));
 }
 
-/* True if none of these entries has a line pointer */
-static bool
-no_lines(const uint64 *entries, uint32 n)
+/* Append the row of an entry, if it has one; returns their number */
+static uint32
+append_line(PageReader *reader, const ChangedLines *lines, const ChangedLine *entry,
+			HeapTuple tuple, StringInfo out)
 {
-	return n == 1 && changed_line(entries[0]) == CHANGED_NO_LINE;
+	uint16		line = mirror_line(changed_line(entry), true);
+	uint32		bytes;
+	const char *ids = changed_value(lines, entry, &bytes);
+
+	if (ids == NULL)
+		return tuple->t_data != NULL && append_tuple(reader, out, line, tuple);
+	append_row(out, line, ids, bytes);
+	return 1;
 }
 
-/*
- * Of a page without changed line pointers the engine is told that it was
- * changed; there is nothing to read.
- */
+/* A page of which nothing has to be read takes no look at it */
 void
-PageReaderReadLines(PageReader *reader, BlockNumber block, const uint64 *entries, uint32 n,
-					StringInfo out)
+PageReaderReadLines(PageReader *reader, BlockNumber block, const ChangedLines *lines,
+					const ChangedLine *entries, uint32 n, StringInfo out)
 {
 	MemoryContext old = MemoryContextSwitchTo(reader->context);
-	HeapTupleData *copies = palloc_array(HeapTupleData, n);
+	HeapTupleData *copies = palloc0_array(HeapTupleData, n);
 	gpuvec_page head = {.block = block, .partial = true};
 	int			start = out->len;
+	uint32		nread = 0;
 
-	if (no_lines(entries, n))
-		appendBinaryStringInfo(out, (char *) &head, sizeof(head));
-	else if (copy_lines(reader, block, entries, n, copies))
+	for (uint32 i = 0; i < n; i++)
+		nread += changed_is_read(&entries[i]);
+	if (nread == 0 || copy_lines(reader, block, entries, n, nread, copies))
 	{
 		appendBinaryStringInfo(out, (char *) &head, sizeof(head));
 		for (uint32 i = 0; i < n; i++)
-			if (copies[i].t_data != NULL)
-				head.nrows += append_tuple(reader, out, mirror_line(changed_line(entries[i]), true),
-										   &copies[i]);
+			head.nrows += append_line(reader, lines, &entries[i], &copies[i], out);
 		append_lines(entries, n, &head, out);
 		head.bytes = out->len - start - sizeof(head);
 		memcpy(out->data + start, &head, sizeof(head));

@@ -13,6 +13,7 @@
 #include "access/htup.h"
 #include "entries/entries.h"
 #include "lib/stringinfo.h"
+#include "mirror/changed_lines.h"
 #include "mirror/mirror.h"
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
@@ -32,8 +33,6 @@ typedef struct PageReader
 	MemoryContext context;		/* reset after each page */
 	char	   *page;			/* private copy of the page */
 	bool	   *dead;			/* [line pointer], dead to everyone */
-	bool		wide;			/* a row was left out that no mirror can have:
-								 * its set is wide */
 } PageReader;
 
 extern PageReader *PageReaderBegin(const MirrorTarget *target, Snapshot snapshot);
@@ -44,10 +43,11 @@ extern void PageReaderRead(PageReader *reader, BlockNumber block, StringInfo out
 
 /*
  * The same with the rows of some line pointers only, of a plain mirror: those
- * of entries[n] (changed_lines.h).  Reads all of the page if they are many.
+ * of entries[n], which are some of `lines`.  Reads all of the page if many of
+ * them have to be read.
  */
-extern void PageReaderReadLines(PageReader *reader, BlockNumber block, const uint64 *entries,
-								uint32 n, StringInfo out);
+extern void PageReaderReadLines(PageReader *reader, BlockNumber block, const ChangedLines *lines,
+								const ChangedLine *entries, uint32 n, StringInfo out);
 
 /*
  * What the mirror keeps as the LSN of a page: the LSN of the page, read under

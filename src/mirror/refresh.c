@@ -43,12 +43,11 @@
  * position of each says that the mirror has all changes up to it, so the
  * later one must have read the pages of the earlier one, too, or wait for it.
  *
- * Rows are not taken from WAL records.  A record may hold a part of a row, or
- * none of it (with a page image), values may be out of line, and a chain of
- * HOT updates is only seen on the page.  And a page that was just changed is
- * in memory anyhow.  But records tell which line pointers of a page to read.
- * What was said above of pages holds for these: each is read after the WAL up
- * to P was, and all that changes it later is beyond P.
+ * WAL records tell more than which pages to read (wal_lines.c): which line
+ * pointers of them, and often what these have.  What was said above of pages
+ * holds for line pointers.  One that is read is read after the WAL up to P
+ * was, and all that changes it later is beyond P.  The row of one that is not
+ * read is that of the last record up to P.
  *
  * If an index has handed over all rows that the mirror lacks, they are sent
  * instead, and no page is read (feed.c).
@@ -335,7 +334,7 @@ const char *
 MirrorRefreshPage(MirrorRefresh *refresh)
 {
 	StringInfo	out = &refresh->stream.out;
-	const uint64 *lines;
+	const ChangedLine *lines;
 	uint32		nlines;
 	int			start;
 
@@ -365,16 +364,11 @@ MirrorRefreshPage(MirrorRefresh *refresh)
 	}
 	start = out->len;
 	if (StalePagesLines(&refresh->stale, refresh->block, &lines, &nlines))
-		PageReaderReadLines(refresh->reader, refresh->block, lines, nlines, out);
+		PageReaderReadLines(refresh->reader, refresh->block, &refresh->stale.lines, lines, nlines,
+							out);
 	else
 		PageReaderRead(refresh->reader, refresh->block, out);
 	refresh->block++;
-	if (refresh->reader->wide)
-	{
-		MirrorRefuseColumn(refresh->target);
-		(void) fail(refresh);
-		return NULL;
-	}
 	return out->data + start;
 }
 

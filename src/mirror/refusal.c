@@ -7,9 +7,9 @@
  * with the same answer.  Functions report a refusal by returning false, and
  * GpuvecLinkRefusal() tells why.  A refusal of a request (no memory for its
  * answer, say) concerns no other session.  A refusal of a mirror does: the
- * mirror does not fit, a row has ids that no mirror has, a session keeps
- * others from refreshing it, or engines die of it.  Such a refusal is noted
- * in shared memory (facts.c).  While it stands no session tries again,
+ * mirror does not fit, the engine has no way to search its ids, a session
+ * keeps others from refreshing it, or engines die of it.  Such a refusal is
+ * noted in shared memory (facts.c).  While it stands no session tries again,
  * whatever it needs the mirror for.
  *
  *-------------------------------------------------------------------------
@@ -21,31 +21,12 @@
 #include "mirror/mirror.h"
 #include "utils/timestamp.h"
 
-/* What to do about ids that no mirror has */
-#define NARROW_HINT		"The engine searches sets of ids up to 65535."
-
-/* A column has ids that no mirror has */
-static void
-refuse_wide(const MirrorTarget *target)
-{
-	char		message[128];
-
-	snprintf(message, sizeof(message), "relation \"%s\" has ids above 65535",
-			 RelationGetRelationName(target->rel));
-	GpuvecLinkRefuse(ERRCODE_FEATURE_NOT_SUPPORTED, message, "", NARROW_HINT);
-}
-
 /* Repeat in short what the engine last said of a mirror */
 static void
 refuse_again(const MirrorTarget *target, int sqlerrcode)
 {
 	char		message[128];
 
-	if (sqlerrcode == ERRCODE_FEATURE_NOT_SUPPORTED)
-	{
-		refuse_wide(target);
-		return;
-	}
 	snprintf(message, sizeof(message), sqlerrcode == ERRCODE_OUT_OF_MEMORY ?
 			 "there was no memory for its copy of relation \"%s\" a moment ago" :
 			 "it could not serve relation \"%s\" a moment ago",
@@ -86,27 +67,6 @@ MirrorRefuseBusy(const MirrorTarget *target)
 	GpuvecLinkRefuse(ERRCODE_OBJECT_IN_USE,
 					 "the mirror is being loaded or refreshed by a session that does not finish", "", "");
 	MirrorNoteRefusal(target, GetCurrentTimestamp());
-}
-
-/*
- * A page that was read has a wide set (idset.h), so the load or refresh under
- * way is given up.  The engine drops what it has got of it when the
- * connection is closed.  The caller notes the refusal.
- */
-void
-MirrorRefuseColumn(const MirrorTarget *target)
-{
-	GpuvecLinkClose();
-	refuse_wide(target);
-}
-
-/* All queries have ids that no mirror has */
-void
-MirrorRefuseQuery(const char **reason)
-{
-	GpuvecLinkRefuse(ERRCODE_FEATURE_NOT_SUPPORTED, "the query has ids above 65535", "",
-					 NARROW_HINT);
-	*reason = GpuvecLinkRefusal()->message;
 }
 
 /* The mirror is evicted before a request can search it */

@@ -110,31 +110,6 @@ search_queries(MirrorConversation *talk, MirrorSearch *search)
 	return ok;
 }
 
-/*
- * True if the query has ids that no mirror has.  The engine cannot be told of
- * these yet, though they count in the query's length.
- */
-static bool
-is_wide(const MirrorQuery *query)
-{
-	return !query->skip && idset_is_wide(query->set);
-}
-
-/* True if there are queries, and all of them are wide */
-static bool
-all_wide(const MirrorSearch *search)
-{
-	bool		wide = false;
-
-	for (uint32 i = 0; i < search->nqueries; i++)
-	{
-		if (!search->queries[i].skip && !is_wide(&search->queries[i]))
-			return false;
-		wide |= is_wide(&search->queries[i]);
-	}
-	return wide;
-}
-
 /* Forget what queries have found so far */
 static void
 reset_queries(MirrorSearch *search)
@@ -145,8 +120,8 @@ reset_queries(MirrorSearch *search)
 
 		query->nhits = query->maxhits = 0;
 		query->hits = NULL;
-		query->abandoned = is_wide(query);
-		query->done = query->skip || query->abandoned;
+		query->abandoned = false;
+		query->done = query->skip;
 		query->looked = 0;
 		query->has_after = query->resumes;
 		query->after_score = query->resume_score;
@@ -163,11 +138,6 @@ MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason)
 {
 	MirrorConversation talk = {0};
 
-	if (all_wide(search))
-	{
-		MirrorRefuseQuery(reason);
-		return false;
-	}
 	talk.target = target;
 	talk.snapshot = search->snapshot;
 	talk.roots = search->roots;

@@ -88,6 +88,13 @@ least_score(const MirrorSearch *search, const MirrorQuery *query, double *least)
 	return search->has_min_score || query->has_above || MirrorGroupOpen(search, query);
 }
 
+/* Places of a query's ids in request->ids */
+static uint32
+id_places(const MirrorQuery *query)
+{
+	return query->len > 0 && idset_is_wide(query->set) ? query->len * 2 : query->len;
+}
+
 /* Add one query to a request of `queries` queries */
 static void
 fill_query(MirrorSearchRequest *request, const MirrorSearch *search, MirrorQuery *query,
@@ -97,6 +104,7 @@ fill_query(MirrorSearchRequest *request, const MirrorSearch *search, MirrorQuery
 	double		least;
 
 	wire->len = query->len;
+	wire->wide = query->len > 0 && idset_is_wide(query->set);
 	wire->k = rows_to_ask(search, query, page, queries);
 	if (least_score(search, query, &least))
 	{
@@ -113,8 +121,9 @@ fill_query(MirrorSearchRequest *request, const MirrorSearch *search, MirrorQuery
 	request->questions[request->n].query = query;
 	request->questions[request->n].sent = wire;
 	if (query->len > 0)
-		memcpy(request->ids + request->nids, idset_ids(query->set), query->len * sizeof(uint16));
-	request->nids += query->len;
+		memcpy(request->ids + request->nids, idset_span(query->set).ids,
+			   id_places(query) * sizeof(uint16));
+	request->nids += id_places(query);
 	request->whose[request->n++] = query;
 }
 
@@ -125,11 +134,15 @@ make_wire(MirrorSearchRequest *request, const MirrorSearch *search)
 	MirrorRequest *wire = &request->wire;
 	const gpuvec_query *query = &request->queries[0];
 
+	StaticAssertStmt(offsetof(MirrorSearchRequest, weights) ==
+					 offsetof(MirrorSearchRequest, head) + sizeof(gpuvec_search),
+					 "weights lie behind the head");
 	memset(wire, 0, sizeof(*wire));
 	wire->type = GPUVEC_MSG_SEARCH;
 	wire->npieces = 3;
 	wire->pieces[0].data = &request->head;
-	wire->pieces[0].size = sizeof(request->head);
+	wire->pieces[0].size = sizeof(request->head) +
+		(search->measure == GPUVEC_TVERSKY ? sizeof(request->weights) : 0);
 	wire->pieces[1].data = request->queries;
 	wire->pieces[1].size = request->n * sizeof(gpuvec_query);
 	wire->pieces[2].data = request->ids;
@@ -165,7 +178,7 @@ make_request(MirrorSearchRequest *request, const MirrorConversation *talk, Mirro
 
 	for (uint32 i = first; i < last; i++)
 	{
-		nids += search->queries[i].len;
+		nids += id_places(&search->queries[i]);
 		if (!search->queries[i].done)
 			open++;
 	}
@@ -183,6 +196,8 @@ make_request(MirrorSearchRequest *request, const MirrorConversation *talk, Mirro
 	request->head.key = talk->target->key;
 	request->head.known = talk->known;
 	request->head.measure = search->measure;
+	request->weights.alpha = gpuvec_given_weight(&search->weights, search->weights.alpha);
+	request->weights.beta = gpuvec_given_weight(&search->weights, search->weights.beta);
 	request->head.method = gpuvec_method_choice;
 	request->head.nqueries = request->n;
 	request->head.nids = request->nids;

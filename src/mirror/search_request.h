@@ -22,8 +22,10 @@ typedef struct MirrorSearchRequest
 	MirrorRequest wire;			/* points to what follows: do not move the
 								 * struct */
 	gpuvec_search head;
+	gpuvec_search_weights weights;	/* of tversky: sent with the head */
 	gpuvec_query *queries;		/* [n], palloc'd */
-	uint16	   *ids;			/* [nids], of all queries; palloc'd */
+	uint16	   *ids;			/* [nids], of all queries, two for each id of
+								 * a wide one; palloc'd */
 	MirrorQuery **whose;		/* [n], palloc'd: the search's queries */
 	uint32		n;
 	uint64		nids;

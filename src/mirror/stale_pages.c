@@ -44,12 +44,14 @@ takes_lines(const MirrorTarget *target)
  * for all pages of its bucket.
  */
 static WalResult
-changed_lines(MirrorTarget *target, XLogRecPtr from, XLogRecPtr to, ChangedLines * lines)
+changed_lines(MirrorTarget *target, XLogRecPtr from, XLogRecPtr to, ChangedLines *lines)
 {
 	ChangedLines of_index = {0};
 	WalResult	result;
 
 	lines->by_line = takes_lines(target);
+	lines->attnum = target->attnum;
+	lines->desc = RelationGetDescr(target->rel);
 	if (target->key.index == 0)
 		return WalChanges(target->rel, from, to, lines);
 	result = WalChanges(target->index, from, to, &of_index);
@@ -57,7 +59,7 @@ changed_lines(MirrorTarget *target, XLogRecPtr from, XLogRecPtr to, ChangedLines
 	{
 		uint32		bucket;
 
-		if (!EntriesPageBucket(target->index, changed_block(of_index.entries[i]), &bucket))
+		if (!EntriesPageBucket(target->index, changed_block(&of_index.entries[i]), &bucket))
 			continue;
 		for (BlockNumber j = 0; j < ENTRY_BUCKET_BLOCKS; j++)
 			NoteChangedPage(lines, bucket * ENTRY_BUCKET_BLOCKS + j);
@@ -69,7 +71,7 @@ changed_lines(MirrorTarget *target, XLogRecPtr from, XLogRecPtr to, ChangedLines
 
 /* List the pages that the feed names; false: it cannot tell */
 static bool
-list_fed(uint64 applied, const gpuvec_freshness *need, ChangedLines * lines)
+list_fed(uint64 applied, const gpuvec_freshness *need, ChangedLines *lines)
 {
 	BlockNumber *blocks;
 	uint32		n;
@@ -105,10 +107,10 @@ StalePagesFind(MirrorTarget *target, const gpuvec_freshness *need, const gpuvec_
 bool
 StalePagesFew(const StalePages *stale)
 {
-	const		ChangedLines *lines = &stale->lines;
+	const ChangedLines *lines = &stale->lines;
 
 	return stale->listed &&
-		(uint64) lines->nwhole * PAGE_LINES + (lines->n - lines->nwhole) <= FEW_PAGES * PAGE_LINES &&
+		(uint64) lines->nwhole * PAGE_LINES + lines->n <= FEW_PAGES * PAGE_LINES &&
 		(stale->nblocks <= stale->nknown || stale->nblocks - stale->nknown <= FEW_PAGES);
 }
 
@@ -116,14 +118,14 @@ StalePagesFew(const StalePages *stale)
 static BlockNumber
 next_block(StalePages *stale, BlockNumber block)
 {
-	const		ChangedLines *lines = &stale->lines;
+	const ChangedLines *lines = &stale->lines;
 
 	if (!stale->listed || block >= stale->nknown)
 		return block;
-	while (stale->next < lines->n && changed_block(lines->entries[stale->next]) < block)
+	while (stale->next < lines->n && changed_block(&lines->entries[stale->next]) < block)
 		stale->next++;
 	return stale->next < lines->n ?
-		Min(changed_block(lines->entries[stale->next]), stale->nknown) : stale->nknown;
+		Min(changed_block(&lines->entries[stale->next]), stale->nknown) : stale->nknown;
 }
 
 /* True if a page that next_block() returned has to be read again */
@@ -152,15 +154,15 @@ StalePagesNext(StalePages *stale, PageReader *reader, BlockNumber block)
 }
 
 bool
-StalePagesLines(const StalePages *stale, BlockNumber block, const uint64 **entries, uint32 *n)
+StalePagesLines(const StalePages *stale, BlockNumber block, const ChangedLine **entries, uint32 *n)
 {
-	const		ChangedLines *lines = &stale->lines;
+	const ChangedLines *lines = &stale->lines;
 
 	*entries = lines->entries + stale->next;
 	*n = 0;
-	if (!stale->listed || block >= stale->nknown || changed_line(**entries) == CHANGED_WHOLE)
+	if (!stale->listed || block >= stale->nknown || changed_line(*entries) == CHANGED_WHOLE)
 		return false;
-	while (stale->next + *n < lines->n && changed_block((*entries)[*n]) == block)
+	while (stale->next + *n < lines->n && changed_block(*entries + *n) == block)
 		(*n)++;
 	return true;
 }

@@ -49,10 +49,10 @@ extern BlockNumber StalePagesNext(StalePages *stale, PageReader *reader, BlockNu
 
 /*
  * True if only some line pointers of a page that StalePagesNext() returned
- * have to be read: those of entries[n], of which one may be CHANGED_NO_LINE
+ * have changed: those of entries[n], of which one may be CHANGED_NO_LINE
  */
-extern bool StalePagesLines(const StalePages *stale, BlockNumber block, const uint64 **entries,
-							uint32 *n);
+extern bool StalePagesLines(const StalePages *stale, BlockNumber block,
+							const ChangedLine **entries, uint32 *n);
 
 extern void StalePagesFree(StalePages *stale);
 

@@ -41,8 +41,7 @@ typedef struct TailRow
 {
 	uint64		tid;			/* with an even line */
 	uint64		number;			/* of the record */
-	const uint16 *ids;			/* NULL: the row is gone */
-	uint32		len;
+	IdSpan		set;			/* ids NULL: the row is gone */
 	char		status;			/* of simplehash.h */
 } TailRow;
 
@@ -67,14 +66,22 @@ struct MirrorTail
 
 /* Note a record of a line pointer, which replaces earlier ones */
 static void
-note_row(MirrorTail *tail, uint64 tid, uint64 number, const uint16 *ids, uint32 len)
+note_row(MirrorTail *tail, uint64 tid, uint64 number, IdSpan set)
 {
 	bool		found;
 	TailRow    *row = tailrows_insert(tail->last, tid, &found);
 
 	row->number = number;
-	row->ids = ids;
-	row->len = len;
+	row->set = set;
+}
+
+/* The ids of a record of a row */
+static IdSpan
+record_set(const gpuvec_feed_record *record, const void *values)
+{
+	IdSpan		set = {values, record->wide ? record->len / 2 : record->len, record->wide != 0};
+
+	return set;
 }
 
 /* Note all records */
@@ -82,6 +89,7 @@ static void
 note_records(MirrorTail *tail)
 {
 	const char *at = tail->rows.data;
+	IdSpan		none = {NULL, 0, false};
 
 	for (uint64 number = tail->rows.from + 1; number <= tail->rows.to; number++)
 	{
@@ -90,10 +98,10 @@ note_records(MirrorTail *tail)
 
 		memcpy(&record, at, sizeof(record));
 		if (record.kind == GPUVEC_FEED_ROW)
-			note_row(tail, gpuvec_tid(record.block, record.line), number, values, record.len);
+			note_row(tail, gpuvec_tid(record.block, record.line), number, record_set(&record, values));
 		else
 			for (uint32 i = 0; i < record.len; i++)
-				note_row(tail, gpuvec_tid(record.block, values[i]), number, NULL, 0);
+				note_row(tail, gpuvec_tid(record.block, values[i]), number, none);
 		at += gpuvec_feed_record_bytes(record.len);
 	}
 }
@@ -164,8 +172,8 @@ rank_rows(const Lacking *lacking, const MirrorQuestion *question)
 
 	tailrows_start_iterate(lacking->tail->last, &i);
 	while ((row = tailrows_iterate(lacking->tail->last, &i)) != NULL)
-		if (row->ids != NULL && row->number > lacking->applied)
-			OverlayRow(overlay, row->tid, row->ids, row->len);
+		if (row->set.ids != NULL && row->number > lacking->applied)
+			OverlayRow(overlay, row->tid, row->set);
 	return overlay;
 }
 

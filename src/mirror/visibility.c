@@ -227,7 +227,7 @@ fetched_ids(MirrorVisibility *visibility, ItemPointer root, IdSpan *ids)
 /* Raise an error unless the score of a hit is that of the table's row */
 static void
 verify_hit(MirrorVisibility *visibility, const gpuvec_hit *hit,
-		   const MirrorQuery *query, gpuvec_measure measure)
+		   const MirrorQuery *query, const MirrorSearch *search)
 {
 	ItemPointerData root;
 	IdSpan		ids = {0};
@@ -239,7 +239,7 @@ verify_hit(MirrorVisibility *visibility, const gpuvec_hit *hit,
 	if (found)
 		common = idset_span_common(idset_span(query->set), ids);
 	if (!found || common != gpuvec_hit_common(hit->place) ||
-		gpuvec_score(measure, common, query->len, ids.n) != hit->score)
+		gpuvec_score_with(search->measure, search->weights, common, query->len, ids.n) != hit->score)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("the gpuvec engine's score of a row of relation \"%s\" is wrong",
@@ -313,7 +313,7 @@ fetch_row(MirrorVisibility *visibility, ItemPointer tid)
  */
 bool
 MirrorVisible(MirrorVisibility *visibility, gpuvec_hit *hit, const MirrorQuery *query,
-			  gpuvec_measure measure)
+			  const MirrorSearch *search)
 {
 	BlockNumber block = gpuvec_hit_block(hit->place);
 	uint16		line = gpuvec_hit_line(hit->place);
@@ -327,7 +327,7 @@ MirrorVisible(MirrorVisibility *visibility, gpuvec_hit *hit, const MirrorQuery *
 	if (!fetch_row(visibility, &tid))
 		return false;
 	if (gpuvec_verify)
-		verify_hit(visibility, hit, query, measure);
+		verify_hit(visibility, hit, query, search);
 	ExecClearTuple(visibility->slot);
 	if (visibility->fetch)
 		hit->place = gpuvec_hit_place(gpuvec_tid(block, mirror_line(ItemPointerGetOffsetNumber(&tid), true)),

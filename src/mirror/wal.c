@@ -137,7 +137,7 @@ prepare(Relation rel, XLogRecPtr from, XLogRecPtr to, WalFile *file)
  * one among its block references.
  */
 static bool
-look_at_record(XLogReaderState *reader, Relation rel, ChangedLines * lines)
+look_at_record(XLogReaderState *reader, Relation rel, ChangedLines *lines)
 {
 	bool		changed = false;
 
@@ -160,7 +160,7 @@ look_at_record(XLogReaderState *reader, Relation rel, ChangedLines * lines)
 /* Read all records between the positions */
 static WalResult
 read_records(XLogReaderState *reader, Relation rel, XLogRecPtr from, XLogRecPtr to,
-			 ChangedLines * lines)
+			 ChangedLines *lines)
 {
 	WalResult	result = WAL_UNCHANGED;
 
@@ -180,7 +180,7 @@ read_records(XLogReaderState *reader, Relation rel, XLogRecPtr from, XLogRecPtr 
 }
 
 WalResult
-WalChanges(Relation rel, XLogRecPtr from, XLogRecPtr to, ChangedLines * lines)
+WalChanges(Relation rel, XLogRecPtr from, XLogRecPtr to, ChangedLines *lines)
 {
 	XLogReaderRoutine routine = {.page_read = read_wal_page};
 	WalFile		file = {.fd = -1};

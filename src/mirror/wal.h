@@ -26,6 +26,6 @@ typedef enum WalResult
  * Read the WAL between two positions, each of which MirrorPosition() returned
  * at some time.  If `lines` is NULL, reading ends at the first change.
  */
-extern WalResult WalChanges(Relation rel, XLogRecPtr from, XLogRecPtr to, ChangedLines * lines);
+extern WalResult WalChanges(Relation rel, XLogRecPtr from, XLogRecPtr to, ChangedLines *lines);
 
 #endif							/* GPUVEC_WAL_H */

@@ -1,15 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * wal_lines.c
- *	  Which line pointers of a heap page a WAL record has changed.
+ *	  Which line pointers of a heap page a WAL record has changed, and what
+ *	  they have.
  *
  * A refresh reads a changed page again.  Beside many writers most of its rows
- * are what they were, so it is better to read the changed line pointers only.
- * The mirror of a plain column (mirror.h) has a row for each tuple, and such
- * a row changes only if its line pointer gets a tuple or loses it:
+ * are what they were, so it is better to look at the changed line pointers
+ * only.  The mirror of a plain column (mirror.h) has a row for each tuple, and
+ * such a row changes only if its line pointer gets a tuple or loses it:
  *
  *	- An insertion or an update puts a tuple under a line pointer, which the
- *	  record names.
+ *	  record names.  The record has the tuple as well, unless it has an image
+ *	  of the page, or the tuple is an update of another one of the page, of
+ *	  which the record has only the difference.  Then the line pointer is to be
+ *	  read from the page, and so it is if the value is out of line.
  *	- Pruning takes tuples away.  The record names their line pointers.
  *	- A deletion or the old side of an update leaves the tuple where it is.
  *	  The mirror keeps its row, and each search asks the snapshot.  The page
@@ -20,8 +24,13 @@
  *	- All else, VACUUM's work above all, stands for the page as a whole, and
  *	  so does an insertion into a page that was made new.
  *
- * The record says only which line pointers to look at.  What they have is
- * read from the page, as it is then.
+ * A line pointer that was read has what the page had at that time, which is
+ * after all these records.  Otherwise the last record that names it tells what
+ * it had at their end.
+ *
+ * A tuple of a record may be of a transaction that was rolled back.  Such
+ * rows are in a mirror at any time; pruning and VACUUM take them.  Values are
+ * taken as they are on pages: nothing is evaluated.
  *
  * What such a refresh has read proves nothing with the visibility map
  * (GPUVEC_UNPROVEN), so that it does not matter here which records set or
@@ -32,7 +41,9 @@
  */
 #include "gpuvec.h"
 
+#include "access/detoast.h"
 #include "access/heapam_xlog.h"
+#include "access/htup_details.h"
 #include "access/rmgr.h"
 #include "access/xlogreader.h"
 #include "mirror/wal_lines.h"
@@ -40,33 +51,175 @@
 /* The new tuple of an update is in block reference 0, the old one in 1 */
 #define NEW_TUPLE	0
 
-/* Note the line pointers of several insertions, unless the page is new */
-static void
-note_multi_insert(XLogReaderState *record, BlockNumber block, ChangedLines * lines)
+/* A tuple of a record: parts of its header, and what follows that */
+typedef struct RecordTuple
 {
-	const		xl_heap_multi_insert *insert = (xl_heap_multi_insert *) XLogRecGetData(record);
+	uint16		infomask2;
+	uint16		infomask;
+	uint8		hoff;
+	const char *data;
+	Size		bytes;
+} RecordTuple;
+
+/* Note the value of a tuple; or the line pointer, if it is out of line */
+static void
+note_value(ChangedLines *lines, BlockNumber block, OffsetNumber line, HeapTuple tuple)
+{
+	bool		isnull;
+	Datum		datum = heap_getattr(tuple, lines->attnum, lines->desc, &isnull);
+	struct varlena *value = (struct varlena *) DatumGetPointer(datum);
+	struct varlena *plain = value;
+
+	if (isnull)
+	{
+		NoteGoneLine(lines, block, line);
+		return;
+	}
+	if (VARATT_IS_EXTERNAL(value))
+	{
+		NoteChangedLine(lines, block, line);
+		return;
+	}
+	if (VARATT_IS_COMPRESSED(value))
+		plain = detoast_attr(value);
+	NoteLineValue(lines, block, line, VARDATA_ANY(plain), VARSIZE_ANY_EXHDR(plain));
+	if (plain != value)
+		pfree(plain);
+}
+
+/* Note the tuple that a line pointer has got */
+static void
+note_tuple(ChangedLines *lines, BlockNumber block, OffsetNumber line, const RecordTuple *from)
+{
+	union
+	{
+		HeapTupleHeaderData header;
+		char		data[MaxHeapTupleSize];
+	}			room;
+	HeapTupleData tuple = {.t_data = &room.header};
+
+	if (from->bytes > MaxHeapTupleSize - SizeofHeapTupleHeader)
+	{
+		NoteChangedLine(lines, block, line);
+		return;
+	}
+	memset(&room.header, 0, SizeofHeapTupleHeader);
+	memcpy(room.data + SizeofHeapTupleHeader, from->data, from->bytes);
+	room.header.t_infomask2 = from->infomask2;
+	room.header.t_infomask = from->infomask;
+	room.header.t_hoff = from->hoff;
+	tuple.t_len = SizeofHeapTupleHeader + from->bytes;
+	note_value(lines, block, line, &tuple);
+}
+
+/*
+ * Note a line pointer with its tuple, which fills the data of the record's
+ * block reference NEW_TUPLE.  There are none beside an image of the page.
+ */
+static void
+note_new(XLogReaderState *record, BlockNumber block, OffsetNumber line, ChangedLines *lines)
+{
+	Size		bytes;
+	char	   *data = XLogRecGetBlockData(record, NEW_TUPLE, &bytes);
+	xl_heap_header header;
+	RecordTuple tuple;
+
+	if (data == NULL || bytes < SizeOfHeapHeader)
+	{
+		NoteChangedLine(lines, block, line);
+		return;
+	}
+	memcpy(&header, data, SizeOfHeapHeader);
+	tuple = (RecordTuple)
+	{
+		header.t_infomask2, header.t_infomask, header.t_hoff,
+			data + SizeOfHeapHeader, bytes - SizeOfHeapHeader
+	};
+	note_tuple(lines, block, line, &tuple);
+}
+
+/* Note an insertion */
+static void
+note_insert(XLogReaderState *record, BlockNumber block, ChangedLines *lines)
+{
+	const		xl_heap_insert *insert = (xl_heap_insert *) XLogRecGetData(record);
 
 	if (XLogRecGetInfo(record) & XLOG_HEAP_INIT_PAGE)
 		NoteChangedPage(lines, block);
 	else
-		for (int i = 0; i < insert->ntuples; i++)
+		note_new(record, block, insert->offnum, lines);
+}
+
+/* Note one side of an update */
+static void
+note_update(XLogReaderState *record, int id, BlockNumber block, ChangedLines *lines)
+{
+	const		xl_heap_update *update = (xl_heap_update *) XLogRecGetData(record);
+
+	if (id != NEW_TUPLE)
+		NoteChangedLine(lines, block, CHANGED_NO_LINE);
+	else if (XLogRecGetInfo(record) & XLOG_HEAP_INIT_PAGE)
+		NoteChangedPage(lines, block);
+	else if (update->flags & (XLH_UPDATE_PREFIX_FROM_OLD | XLH_UPDATE_SUFFIX_FROM_OLD))
+		NoteChangedLine(lines, block, update->new_offnum);
+	else
+		note_new(record, block, update->new_offnum, lines);
+}
+
+/* Note the tuple of one of several insertions; returns the end of it */
+static char *
+note_one_of(char *data, BlockNumber block, OffsetNumber line, ChangedLines *lines)
+{
+	xl_multi_insert_tuple header;
+	RecordTuple tuple;
+
+	data = (char *) SHORTALIGN(data);
+	memcpy(&header, data, SizeOfMultiInsertTuple);
+	tuple = (RecordTuple)
+	{
+		header.t_infomask2, header.t_infomask, header.t_hoff,
+			data + SizeOfMultiInsertTuple, header.datalen
+	};
+	note_tuple(lines, block, line, &tuple);
+	return data + SizeOfMultiInsertTuple + header.datalen;
+}
+
+/* Note several insertions, unless the page is new */
+static void
+note_multi_insert(XLogReaderState *record, BlockNumber block, ChangedLines *lines)
+{
+	const		xl_heap_multi_insert *insert = (xl_heap_multi_insert *) XLogRecGetData(record);
+	Size		bytes;
+	char	   *data = XLogRecGetBlockData(record, NEW_TUPLE, &bytes);
+
+	if (XLogRecGetInfo(record) & XLOG_HEAP_INIT_PAGE)
+	{
+		NoteChangedPage(lines, block);
+		return;
+	}
+	for (int i = 0; i < insert->ntuples; i++)
+	{
+		if (data == NULL)
 			NoteChangedLine(lines, block, insert->offsets[i]);
+		else
+			data = note_one_of(data, block, insert->offsets[i], lines);
+	}
 }
 
 #if PG_VERSION_NUM >= 140000
 static void
-note_lines(ChangedLines * lines, BlockNumber block, const OffsetNumber *offsets, int n)
+note_lines(ChangedLines *lines, BlockNumber block, const OffsetNumber *offsets, int n)
 {
 	for (int i = 0; i < n; i++)
-		NoteChangedLine(lines, block, offsets[i]);
+		NoteGoneLine(lines, block, offsets[i]);
 }
 
 /* Note line pointers that became redirects; `pairs` has their targets, too */
 static void
-note_redirected(ChangedLines * lines, BlockNumber block, const OffsetNumber *pairs, int n)
+note_redirected(ChangedLines *lines, BlockNumber block, const OffsetNumber *pairs, int n)
 {
 	for (int i = 0; i < n; i++)
-		NoteChangedLine(lines, block, pairs[2 * i]);
+		NoteGoneLine(lines, block, pairs[2 * i]);
 }
 #endif
 
@@ -76,7 +229,7 @@ note_redirected(ChangedLines * lines, BlockNumber block, const OffsetNumber *pai
 /* Note the line pointers that were pruned; `data` is of the page's reference */
 static void
 note_pruned(XLogReaderState *record, char *data, Size bytes, BlockNumber block,
-			ChangedLines * lines)
+			ChangedLines *lines)
 {
 	xl_heap_prune prune;
 	int			nplans;
@@ -106,7 +259,7 @@ note_pruned(XLogReaderState *record, char *data, Size bytes, BlockNumber block,
  */
 static void
 note_pruned(XLogReaderState *record, char *data, Size bytes, BlockNumber block,
-			ChangedLines * lines)
+			ChangedLines *lines)
 {
 	const		xl_heap_prune *prune = (xl_heap_prune *) XLogRecGetData(record);
 	const OffsetNumber *offsets = (OffsetNumber *) data;
@@ -119,7 +272,7 @@ note_pruned(XLogReaderState *record, char *data, Size bytes, BlockNumber block,
 
 /* A record of pruning: its page is noted as a whole if it has no list */
 static void
-note_prune(XLogReaderState *record, int id, BlockNumber block, ChangedLines * lines)
+note_prune(XLogReaderState *record, int id, BlockNumber block, ChangedLines *lines)
 {
 #ifdef HEAP2_PRUNE
 	Size		bytes;
@@ -138,22 +291,16 @@ note_prune(XLogReaderState *record, int id, BlockNumber block, ChangedLines * li
 
 /* A record of the resource manager "Heap" */
 static void
-note_heap(XLogReaderState *record, int id, BlockNumber block, ChangedLines * lines)
+note_heap(XLogReaderState *record, int id, BlockNumber block, ChangedLines *lines)
 {
-	uint8		info = XLogRecGetInfo(record) & ~XLR_INFO_MASK;
-	bool		is_new = (info & XLOG_HEAP_INIT_PAGE) != 0;
-
-	switch (info & XLOG_HEAP_OPMASK)
+	switch (XLogRecGetInfo(record) & XLOG_HEAP_OPMASK)
 	{
 		case XLOG_HEAP_INSERT:
-			NoteChangedLine(lines, block, is_new ? CHANGED_WHOLE :
-							((xl_heap_insert *) XLogRecGetData(record))->offnum);
+			note_insert(record, block, lines);
 			break;
 		case XLOG_HEAP_UPDATE:
 		case XLOG_HEAP_HOT_UPDATE:
-			NoteChangedLine(lines, block, id != NEW_TUPLE ? CHANGED_NO_LINE :
-							is_new ? CHANGED_WHOLE :
-							((xl_heap_update *) XLogRecGetData(record))->new_offnum);
+			note_update(record, id, block, lines);
 			break;
 		case XLOG_HEAP_DELETE:
 			NoteChangedLine(lines, block, CHANGED_NO_LINE);
@@ -168,7 +315,7 @@ note_heap(XLogReaderState *record, int id, BlockNumber block, ChangedLines * lin
 
 /* A record of the resource manager "Heap2" */
 static void
-note_heap2(XLogReaderState *record, int id, BlockNumber block, ChangedLines * lines)
+note_heap2(XLogReaderState *record, int id, BlockNumber block, ChangedLines *lines)
 {
 	switch (XLogRecGetInfo(record) & XLOG_HEAP_OPMASK)
 	{
@@ -188,7 +335,7 @@ note_heap2(XLogReaderState *record, int id, BlockNumber block, ChangedLines * li
 }
 
 void
-WalNoteLines(XLogReaderState *record, int id, BlockNumber block, ChangedLines * lines)
+WalNoteLines(XLogReaderState *record, int id, BlockNumber block, ChangedLines *lines)
 {
 	if (lines->by_line && XLogRecGetRmid(record) == RM_HEAP_ID)
 		note_heap(record, id, block, lines);

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * wal_lines.h
- *	  Which line pointers of a heap page a WAL record has changed.
+ *	  Which line pointers of a heap page a WAL record has changed, and what
+ *	  they have.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,6 +15,6 @@
 #include "mirror/changed_lines.h"
 
 /* Note what a record has changed in the page of its block reference `id` */
-extern void WalNoteLines(XLogReaderState *record, int id, BlockNumber block, ChangedLines * lines);
+extern void WalNoteLines(XLogReaderState *record, int id, BlockNumber block, ChangedLines *lines);
 
 #endif							/* GPUVEC_WAL_LINES_H */

@@ -83,6 +83,28 @@ estimate(MirrorTarget *target, MirrorSearch *search, AmongCost *cost)
 		cost->filter += cost->rows * LOAD_ROW;
 }
 
+/* Answer abandoned queries by fetching */
+static void
+fetch_abandoned(MirrorTarget *target, MirrorSearch *search)
+{
+	MirrorSearch rest = *search;
+	uint32	   *which = palloc_array(uint32, search->nqueries);
+
+	rest.queries = palloc_array(MirrorQuery, search->nqueries);
+	rest.nqueries = 0;
+	for (uint32 i = 0; i < search->nqueries; i++)
+		if (search->queries[i].abandoned)
+		{
+			which[rest.nqueries] = i;
+			rest.queries[rest.nqueries++] = search->queries[i];
+		}
+	if (rest.nqueries == 0)
+		return;
+	LocalTopKAmong(target, &rest);
+	for (uint32 i = 0; i < rest.nqueries; i++)
+		search->queries[which[i]] = rest.queries[i];
+}
+
 /* Find the k best of the rows in search->among, for all queries */
 void
 AmongTopK(MirrorTarget *target, MirrorSearch *search)
@@ -104,7 +126,7 @@ AmongTopK(MirrorTarget *target, MirrorSearch *search)
 	search->max_looked = (uint64) (cost.fetch / Max(cost.queries, 1) / LOOK_AT_ROW) + 1;
 	if (MirrorTopK(target, search, &reason))
 	{
-		(void) LocalAbandoned(target, search);
+		fetch_abandoned(target, search);
 		return;
 	}
 	GpuvecLinkWarn(reason);

@@ -216,28 +216,3 @@ LocalTopKAmong(MirrorTarget *target, MirrorSearch *search)
 	ExecDropSingleTupleTableSlot(slot);
 	sort_hits(search);
 }
-
-bool
-LocalAbandoned(MirrorTarget *target, MirrorSearch *search)
-{
-	MirrorSearch rest = *search;
-	uint32	   *which = palloc_array(uint32, search->nqueries);
-
-	rest.queries = palloc_array(MirrorQuery, search->nqueries);
-	rest.nqueries = 0;
-	for (uint32 i = 0; i < search->nqueries; i++)
-		if (search->queries[i].abandoned)
-		{
-			which[rest.nqueries] = i;
-			rest.queries[rest.nqueries++] = search->queries[i];
-		}
-	if (rest.nqueries == 0)
-		return false;
-	if (search->among)
-		LocalTopKAmong(target, &rest);
-	else
-		LocalTopK(target, &rest);
-	for (uint32 i = 0; i < rest.nqueries; i++)
-		search->queries[which[i]] = rest.queries[i];
-	return true;
-}

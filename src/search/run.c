@@ -39,18 +39,6 @@ any_wants_rows(const MirrorSearch *search)
 	return false;
 }
 
-/* Scan for the queries of a batch that have ids which no mirror has */
-static void
-scan_for_abandoned(MirrorTarget *target, MirrorSearch *search)
-{
-	const char *reason;
-
-	if (!LocalAbandoned(target, search))
-		return;
-	MirrorRefuseQuery(&reason);
-	GpuvecLinkWarn(reason);
-}
-
 /* Search one relation by the cheapest way that is available */
 static void
 search_target(MirrorTarget *target, MirrorSearch *search)
@@ -71,10 +59,7 @@ search_target(MirrorTarget *target, MirrorSearch *search)
 	if (target->mode != MIRROR_NONE)
 	{
 		if (MirrorTopK(target, search, &reason))
-		{
-			scan_for_abandoned(target, search);
 			return;
-		}
 		GpuvecLinkWarn(reason);
 	}
 	LocalTopK(target, search);
@@ -144,7 +129,8 @@ raise_bound(const MirrorSearch *search, MirrorQuery *query, const SearchAnswer *
 		return;
 	query->has_above = true;
 	query->above = answer->hits[search->k - 1].score;
-	query->skip = query->above >= gpuvec_score(search->measure, query->len, query->len, query->len);
+	query->skip = query->above >= gpuvec_score_with(search->measure, search->weights, query->len,
+													query->len, query->len);
 }
 
 /*

@@ -54,9 +54,6 @@ extern void SearchCheckElsewhere(Relation rel, const SearchCatalogs *catalogs, b
 extern void LocalTopK(MirrorTarget *target, MirrorSearch *search);
 extern void LocalTopKAmong(MirrorTarget *target, MirrorSearch *search);
 
-/* Answer the queries that were abandoned.  False: there is none. */
-extern bool LocalAbandoned(MirrorTarget *target, MirrorSearch *search);
-
 /* among.c: a search among given rows of a table */
 extern void AmongTopK(MirrorTarget *target, MirrorSearch *search);
 

@@ -16,6 +16,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "idset/idset.h"
+#include "idset/idset_threshold.h"
 #include "miscadmin.h"
 #include "search/row_fetch.h"
 #include "search/set_search.h"
@@ -95,27 +96,12 @@ typedef struct TopKCall
 	MemoryContext row_context;
 } TopKCall;
 
-static gpuvec_measure
-parse_measure(const char *name)
-{
-	static const char *const names[] = GPUVEC_MEASURE_NAMES;
-
-	for (int i = 0; i < GPUVEC_N_MEASURES; i++)
-		if (strcmp(name, names[i]) == 0)
-			return (gpuvec_measure) i;
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("unknown similarity measure \"%s\"", name),
-			 errhint("Available measures are braun_blanquet, jaccard, cosine, dice, overlap, containment, intersection and hamming.")));
-	return GPUVEC_BRAUN_BLANQUET;
-}
-
 /* Read k, measure and min_score */
 static void
 parse_options(FunctionCallInfo fcinfo, MirrorSearch *search)
 {
 	search->measure = PG_ARGISNULL(ARG_MEASURE) ? GPUVEC_BRAUN_BLANQUET :
-		parse_measure(text_to_cstring(PG_GETARG_TEXT_PP(ARG_MEASURE)));
+		idset_measure_by_name(text_to_cstring(PG_GETARG_TEXT_PP(ARG_MEASURE)), &search->weights);
 
 	search->has_min_score = !PG_ARGISNULL(ARG_MIN_SCORE);
 	if (search->has_min_score)

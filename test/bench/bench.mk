@@ -2,7 +2,9 @@
 #
 #   make bench                                        a laptop: mode B, 1,000,000 documents
 #   make bench DOCS=8500000 ENGINE=cuda MODES="A B C" a machine with a GPU
+#   make bench DOCS=20000 QUERIES=64 MODES="A B C D F U"   all kinds of data, in short
 #   make bench-engine                                 the engine alone, without PostgreSQL
+#   make bench-choice                                 scan or lists, over columns of many kinds, see bench_choice.cpp
 #   make bench-embedding                              kernels of embedding tables, see bench_embedding.cu
 #   make bench-embedding-sql                          embedding tables through SQL
 #   make bench-vectors                                embedding tables on a GPU, see bench_vectors.c
@@ -24,6 +26,8 @@
 # bench-embedding-sql: ROWS, ITEMS, USERS, CLICKS, BAGS, HOTNESS, WIDTH, ENGINE, THREADS (0: all), REPEATS
 #
 # bench-peers and bench-index: ROWS, QUERIES, THREADS (0: all), and
+# PARTS        of bench-peers: sets, text, fingerprints; the latter with
+# SIZE (1,000,000 strings), FINGERPRINTS (numbers of rows), NEAREST (10), and the thresholds SIMILARITY and TANIMOTO
 # SMALL_ROWS   rows for RUM and pgvector         REPEATS, ROUNDS, TIMES   of bench-index: see index_cost.sh
 # PEERS_ROOT   a folder with these extensions, unpacked there as they would be below / (with
 #              "dpkg -x", say), if they are not installed
@@ -35,7 +39,7 @@
 
 BENCH_BIN = test/bench/bin
 BENCH_CXXFLAGS = -std=c++17 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -I$(srcdir)/src -I$(srcdir)/test/bench
-BENCH_HEADERS = $(srcdir)/test/bench/setgen.h $(srcdir)/test/bench/checksum.h
+BENCH_HEADERS = $(addprefix $(srcdir)/test/bench/,setgen.h checksum.h engine_rows.h)
 
 # DOCS itself names documentation in PGXS, so it must not get a default here
 MODES ?= $(or $(MODE),B)
@@ -56,7 +60,7 @@ bench: all bench-engine
 
 # these build and start a server as "make check" does
 given = $(foreach v,$(1),$(if $(filter command line environment,$(origin $(v))),$(v)='$($(v))'))
-PEERS_SETTINGS = $(call given,ROWS SMALL_ROWS QUERIES THREADS PEERS_ROOT REPEATS ROUNDS TIMES) \
+PEERS_SETTINGS = $(call given,ROWS SMALL_ROWS SIZE FINGERPRINTS NEAREST SIMILARITY TANIMOTO PARTS QUERIES THREADS PEERS_ROOT REPEATS ROUNDS TIMES) \
 	PG_CONFIG='$(PG_CONFIG)' WITH_CUDA='$(WITH_CUDA)' BENCH_BIN='$(CURDIR)/$(BENCH_BIN)'
 
 bench-peers: $(BENCH_BIN)/bench_gen
@@ -80,6 +84,13 @@ soak-writers: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) $(WRITERS_SETTINGS) bash $(srcdir)/test/bench/soak_writers.sh
 
 bench-engine: $(BENCH_BIN)/bench_gen $(BENCH_BIN)/bench_engine
+
+# The choice between scan and lists
+bench-choice: $(BENCH_BIN)/bench_choice
+
+$(BENCH_BIN)/bench_choice: $(srcdir)/test/bench/bench_choice.cpp $(BENCH_HEADERS) $(ENGINE_LIB)
+	@mkdir -p $(@D)
+	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
 
 $(BENCH_BIN)/bench_gen: $(srcdir)/test/bench/bench_gen.cpp $(BENCH_HEADERS)
 	@mkdir -p $(@D)
@@ -119,4 +130,4 @@ clean: clean-bench
 clean-bench:
 	rm -rf $(BENCH_BIN)
 
-.PHONY: bench bench-engine bench-embedding bench-embedding-sql bench-vectors bench-peers bench-index bench-churn bench-writers soak-writers clean-bench
+.PHONY: bench bench-engine bench-choice bench-embedding bench-embedding-sql bench-vectors bench-peers bench-index bench-churn bench-writers soak-writers clean-bench

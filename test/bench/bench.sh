@@ -255,6 +255,8 @@ measure_load() {
 		time_once "SELECT gpuvec_prewarm('$(table "$mode")', 'tokens')"
 	done | median)"
 	put "$mode" sql_bytes "$(psql_ -c "SELECT bytes FROM gpuvec_mirrors WHERE relation = '$(table "$mode")'::regclass")"
+	# a table that has no mirror is not loaded; its searches read it each time
+	[ -n "$(get "$mode" sql_bytes)" ] || { progress "mode $mode: the engine does not serve it"; put "$mode" load_ms ""; }
 	put "$mode" sql_segments "$(psql_ -c "SELECT segments FROM gpuvec_mirrors WHERE relation = '$(table "$mode")'::regclass")"
 	put "$mode" sql_device "$(psql_ -c "SELECT backend || ' (' || device || ')' FROM gpuvec_engine")"
 }
@@ -381,6 +383,7 @@ check_sql() {
 measure_intarray() {
 	local mode=$1 i literal times=
 	[ "$INTARRAY" != no ] || return 0
+	[ "$mode" != D ] || { progress "mode D: its ids are no int4"; return 0; }
 	[ "$INTARRAY" = yes ] || [ "$DOCS" -le $INTARRAY_MAX_DOCS ] || return 0
 	[ -e "$sharedir/extension/intarray.control" ] || { progress "intarray is not installed"; return 0; }
 	progress "mode $mode: intarray"
@@ -425,8 +428,13 @@ row() { # LABEL COMMAND ARGS...: one cell for each mode
 	done
 	printf '\n'
 }
-megabytes() { local b; b=$(get "$1" "$2"); [ -n "$b" ] && calc "$b / 1048576" 0; }
-mirror_ratio() { calc "$(get "$1" sql_bytes) / (2 * $(get "$1" ids))" 3; }
+megabytes() { local b; b=$(get "$1" "$2"); [ -z "$b" ] || calc "$b / 1048576" 0; }
+mirror_ratio() { # the ids of mode D have four bytes
+	local b width=2
+	b=$(get "$1" sql_bytes)
+	[ "$1" != D ] || width=4
+	[ -z "$b" ] || calc "$b / ($width * $(get "$1" ids))" 3
+}
 
 print_table() {
 	local mode n=$QUERIES

@@ -10,6 +10,11 @@
  * what a programmer would write first: a loop over all documents in a
  * compressed sparse row (CSR) layout, one query at a time in one thread.
  *
+ * Rows of mode D, whose ids have 32 bits, go through the map from ids to
+ * numbers as those of sessions do (engine_rows.h).  That the queries' ids are
+ * looked up there is not in their times; all queries together take
+ * query_numbers_ms.
+ *
  * Document p gets a tid that grows with p, so that ties go to the smaller p,
  * as the reference checksums want it.  The rows are handed to the sort in
  * another order than that, as a table would have them.
@@ -30,7 +35,7 @@
 #include "checksum.h"
 #include "core/bounds.h"
 #include "core/measure.h"
-#include "engine/backend.h"
+#include "engine_rows.h"
 
 /* Documents that share a made-up heap page */
 static const uint64_t PAGE_DOCS = 256;
@@ -53,14 +58,15 @@ struct Options
 	double		seconds = 5;		/* stop repeating a measurement after this */
 };
 
-/* The documents, as the loop reads them */
+/* The documents, as the loop reads them; ids of 16 or 32 bits */
+template <class Id>
 struct Documents
 {
 	std::vector<uint64_t> start;
-	std::vector<uint16_t> ids;
+	std::vector<Id> ids;
 };
 
-typedef std::vector<std::vector<uint16_t>> Queries;
+template <class Id> using Queries = std::vector<std::vector<Id>>;
 typedef std::vector<gpuvec_match> Matches;
 
 static double
@@ -136,16 +142,62 @@ match_before(const gpuvec_match &a, const gpuvec_match &b)
 	return a.score != b.score ? a.score > b.score : a.tid < b.tid;
 }
 
-/* The k best documents for one query, by looking at all of them */
-static Matches
-plain_loop(const Documents &docs, const std::vector<uint16_t> &query, uint32_t k)
+/* The ids of a query: a flag for each id of 16 bits, or a hash table */
+template <class Id> struct Lookup;
+
+template <>
+struct Lookup<uint16_t>
 {
-	static uint8_t in_query[GPUVEC_MAX_IDS];
+	std::vector<uint8_t> flags = std::vector<uint8_t>(GPUVEC_MAX_IDS);
+
+	explicit Lookup(const std::vector<uint16_t> &query)
+	{
+		for (uint16_t id : query)
+			flags[id] = 1;
+	}
+	bool
+	has(uint16_t id) const
+	{
+		return flags[id];
+	}
+};
+
+template <>
+struct Lookup<uint32_t>
+{
+	static const uint32_t SLOTS = 1024;
+	std::vector<uint64_t> slots = std::vector<uint64_t>(SLOTS);	/* id + 1 */
+
+	explicit Lookup(const std::vector<uint32_t> &query)
+	{
+		for (uint32_t id : query)
+			slots[slot(id)] = (uint64_t) id + 1;
+	}
+	uint32_t
+	slot(uint32_t id) const
+	{
+		uint32_t	i = id * UINT32_C(0x9E3779B1) >> 22;
+
+		while (slots[i] != 0 && slots[i] != (uint64_t) id + 1)
+			i = (i + 1) % SLOTS;
+		return i;
+	}
+	bool
+	has(uint32_t id) const
+	{
+		return slots[slot(id)] != 0;
+	}
+};
+
+/* The k best documents for one query, by looking at all of them */
+template <class Id>
+static Matches
+plain_loop(const Documents<Id> &docs, const std::vector<Id> &query, uint32_t k)
+{
+	Lookup<Id>	in_query(query);
 	uint64_t	n_docs = docs.start.size() - 1;
 	Matches		best;			/* a heap, its worst match in front */
 
-	for (uint16_t id : query)
-		in_query[id] = 1;
 	for (uint64_t p = 0; p < n_docs; p++)
 	{
 		uint64_t	end = docs.start[p + 1];
@@ -153,7 +205,7 @@ plain_loop(const Documents &docs, const std::vector<uint16_t> &query, uint32_t k
 		gpuvec_match match = {};
 
 		for (uint64_t i = docs.start[p]; i < end; i++)
-			common += in_query[docs.ids[i]];
+			common += in_query.has(docs.ids[i]);
 		if (common == 0)
 			continue;
 		match.score = gpuvec_score(MEASURE, common, (uint32_t) query.size(),
@@ -170,24 +222,30 @@ plain_loop(const Documents &docs, const std::vector<uint16_t> &query, uint32_t k
 		best.push_back(match);
 		std::push_heap(best.begin(), best.end(), match_before);
 	}
-	for (uint16_t id : query)
-		in_query[id] = 0;
 	std::sort_heap(best.begin(), best.end(), match_before);
 	return best;
 }
 
 /* ---- the engine ---- */
 
-/* Rows in an order that has nothing to do with their lengths */
-static std::vector<gpuvec_source_row>
-make_rows(const Documents &docs)
+/* Steps through n rows in an order that has nothing to do with lengths */
+static uint64_t
+step_through(uint64_t n)
 {
-	uint64_t	n = docs.start.size() - 1;
 	uint64_t	step = (uint64_t) (0.6180339887498949 * (double) n) | 1;
-	std::vector<gpuvec_source_row> rows(n);
 
 	while (std::gcd(step, n) != 1)
 		step += 2;
+	return step;
+}
+
+static std::vector<gpuvec_source_row>
+make_rows(const Documents<uint16_t> &docs)
+{
+	uint64_t	n = docs.start.size() - 1;
+	uint64_t	step = step_through(n);
+	std::vector<gpuvec_source_row> rows(n);
+
 	for (uint64_t i = 0, p = 0; i < n; i++, p = (p + step) % n)
 	{
 		rows[i].tid = position_tid(p);
@@ -227,23 +285,26 @@ build_view(gpuvec_backend *backend, const std::vector<gpuvec_source_row> &rows, 
 struct Engine
 {
 	const Options &options;
-	const Queries &queries;
 	gpuvec_backend *backend = nullptr;
 	gpuvec_view *view = nullptr;
+	engine_rows::Column column;	/* of documents with ids of 32 bits */
 	gpuvec_method method = GPUVEC_METHOD_AUTO;
+	std::vector<engine_rows::Query> queries;
 	std::vector<Matches> answers;
 	std::vector<gpuvec_topk_query> requests;
 
-	Engine(const Options &options, const Queries &queries);
+	explicit Engine(const Options &options);
 	~Engine();
-	void		load(const Documents &docs);
+	void		load(const Documents<uint16_t> &docs);
+	void		load(const Documents<uint32_t> &docs);
+	template <class Id>
+	void		prepare(const Documents<Id> &docs, const Queries<Id> &asked);
 	double		search(uint64_t first, uint64_t count);
 	double		measure(uint64_t batch);
 	std::vector<double> measure_single(void);
 };
 
-Engine::Engine(const Options &options, const Queries &queries)
-	: options(options), queries(queries), answers(queries.size()), requests(queries.size())
+Engine::Engine(const Options &options) : options(options)
 {
 	gpuvec_backend_options wanted = {};
 	gpuvec_backend_info info = {};
@@ -263,16 +324,16 @@ Engine::~Engine()
 {
 	if (view)
 		gpuvec_view_unref(view);
+	column.release();
 	backend->close(backend);
 }
 
 /* Sort, build and adopt; report how fast that was and what it takes */
 void
-Engine::load(const Documents &docs)
+Engine::load(const Documents<uint16_t> &docs)
 {
 	std::vector<gpuvec_source_row> rows = make_rows(docs);
 	gpuvec_error error = {};
-	uint64_t	bytes = 0;
 	double		start = now_ms();
 	double		sorted;
 	double		built;
@@ -286,18 +347,68 @@ Engine::load(const Documents &docs)
 	report("sort_ms", sorted - start, 1);
 	report("build_ms", built - sorted, 1);
 	report("build_rows_per_s", (double) rows.size() * 1000 / (built - start), 0);
+}
+
+/* The same for large ids: stage, number, and build with them sorted */
+void
+Engine::load(const Documents<uint32_t> &docs)
+{
+	uint64_t	n = docs.start.size() - 1;
+	uint64_t	step = step_through(n);
+	gpuvec_thread_pool *pool = gpuvec_thread_pool_new(options.config.threads);
+	double		start = now_ms();
+	double		staged;
+	double		numbered;
+
+	if (pool == nullptr)
+		die("there are no threads");
+	for (uint64_t i = 0, p = 0; i < n; i++, p = (p + step) % n)
+		column.add(position_tid(p), docs.ids.data() + docs.start[p],
+				   (uint32_t) (docs.start[p + 1] - docs.start[p]));
+	staged = now_ms();
+	column.number_ids();
+	numbered = now_ms();
+	column.build(backend, pool);
+	gpuvec_thread_pool_free(pool);
+	view = gpuvec_view_ref(column.view);
+
+	report("stage_ms", staged - start, 1);
+	report("number_ms", numbered - staged, 1);
+	report("build_ms", now_ms() - numbered, 1);
+	report("build_rows_per_s", (double) n * 1000 / (now_ms() - start), 0);
+	report("map_bytes", (double) column.map_bytes(), 0);
+}
+
+/* Load the documents, get ready for the queries, and wait for lists */
+template <class Id>
+void
+Engine::prepare(const Documents<Id> &docs, const Queries<Id> &asked)
+{
+	uint64_t	bytes = 0;
+	uint64_t	cold = 0;
+	double		built;
+
+	load(docs);
+	built = now_ms();
+	for (const std::vector<Id> &ids : asked)
+		queries.push_back(column.query(ids));
+	report("query_numbers_ms", now_ms() - built, 3);
 	report("segments", view->nentries, 0);
-	for (Matches &answer : answers)
-		answer.resize(std::min<uint64_t>(options.k, view->nrows));
+	requests.resize(queries.size());
+	answers.assign(queries.size(), Matches(std::min<uint64_t>(options.k, view->nrows)));
 
 	/* a search that insists on inverted lists waits for them */
 	method = GPUVEC_METHOD_INVERTED;
 	search(0, 1);
 	report("lists_ms", now_ms() - built, 1);
 	for (uint32_t i = 0; i < view->nentries; i++)
+	{
 		bytes += view->entries[i].segment->host_bytes + view->entries[i].segment->device_bytes;
+		cold += view->entries[i].segment->ncold;
+	}
+	report("cold_ids", (double) cold, 0);
 	report("mirror_bytes", (double) bytes, 0);
-	report("bytes_per_id_byte", (double) bytes / (2.0 * (double) docs.ids.size()), 4);
+	report("bytes_per_id_byte", (double) bytes / ((double) sizeof(Id) * (double) docs.ids.size()), 4);
 }
 
 /* Answer queries first .. first + count - 1 in one batch; milliseconds */
@@ -309,9 +420,7 @@ Engine::search(uint64_t first, uint64_t count)
 
 	for (uint64_t j = first; j < first + count; j++)
 	{
-		requests[j] = {};
-		requests[j].ids = queries[j].data();
-		requests[j].len = (uint32_t) queries[j].size();
+		queries[j].ask(&requests[j]);
 		requests[j].k = options.k;
 		requests[j].matches = answers[j].data();
 	}
@@ -366,10 +475,11 @@ Engine::measure_single(void)
 /* ---- checks ---- */
 
 /* Is this the answer that the loop gives? */
+template <class Id>
 static bool
-check_query(const Documents &docs, const Engine &engine, uint64_t j)
+check_query(const Documents<Id> &docs, const Queries<Id> &queries, const Engine &engine, uint64_t j)
 {
-	Matches		expected = plain_loop(docs, engine.queries[j], engine.options.k);
+	Matches		expected = plain_loop(docs, queries[j], engine.options.k);
 	uint32_t	n = engine.requests[j].nmatches;
 
 	if (n != expected.size())
@@ -398,8 +508,9 @@ check_query(const Documents &docs, const Engine &engine, uint64_t j)
  * Compare some queries, spread evenly, with the loop, for as long as
  * --seconds
  */
+template <class Id>
 static bool
-check_answers(const Documents &docs, const Engine &engine)
+check_answers(const Documents<Id> &docs, const Queries<Id> &queries, const Engine &engine)
 {
 	uint64_t	n = engine.queries.size();
 	uint64_t	checked = 0;
@@ -408,7 +519,7 @@ check_answers(const Documents &docs, const Engine &engine)
 
 	for (uint64_t step = std::max<uint64_t>(1, n / 64), j = 0;
 		 j < n && (checked < 4 || now_ms() < end); j += step, checked++)
-		wrong += !check_query(docs, engine, j);
+		wrong += !check_query(docs, queries, engine, j);
 	report("checked_queries", (double) checked, 0);
 	report("wrong_queries", (double) wrong, 0);
 	return wrong == 0;
@@ -435,8 +546,9 @@ check_sums(const Engine &engine)
 }
 
 /* Median time of the loop */
+template <class Id>
 static double
-measure_loop(const Documents &docs, const Queries &queries, const Options &options)
+measure_loop(const Documents<Id> &docs, const Queries<Id> &queries, const Options &options)
 {
 	std::vector<double> times;
 	volatile size_t found = 0;	/* keeps the work from being optimized away */
@@ -455,8 +567,10 @@ measure_loop(const Documents &docs, const Queries &queries, const Options &optio
  * Time one method, and check its answers.  The lines of the last one have the
  * names "engine_...", whatever it is.
  */
+template <class Id>
 static bool
-measure_method(const Documents &docs, Engine &engine, gpuvec_method method)
+measure_method(const Documents<Id> &docs, const Queries<Id> &queries, Engine &engine,
+			   gpuvec_method method)
 {
 	static const char *const names[] = {"auto", "bitset", "inverted"};
 	const Options &options = engine.options;
@@ -477,7 +591,7 @@ measure_method(const Documents &docs, Engine &engine, gpuvec_method method)
 	report((name + "_ms_" + std::to_string(n)).c_str(), engine.measure(n), 3);
 	if (options.check)
 	{
-		good = check_answers(docs, engine) && good;
+		good = check_answers(docs, queries, engine) && good;
 		good = check_sums(engine) && good;
 	}
 	return good;
@@ -522,17 +636,44 @@ parse_options(int argc, char **argv)
 	return options;
 }
 
+/* Make the data, and measure with it; true if all answers are right */
+template <class Id>
+static bool
+measure_all(const Options &options)
+{
+	double		start = now_ms();
+	gen::Config make = options.config;
+	Documents<Id> docs;
+	bool		good = true;
+
+	make.threads = 0;			/* whatever --threads says of the backend */
+
+	gen::Generator generator(make);
+	Queries<Id> queries = generator.queries<Id>();
+
+	generator.docs_csr(docs.start, docs.ids);
+	report("generate_ms", now_ms() - start, 0);
+	report("docs", (double) options.config.n_docs, 0);
+	report("ids", (double) docs.ids.size(), 0);
+
+	Engine		engine(options);
+
+	engine.prepare(docs, queries);
+	for (gpuvec_method method : options.methods)
+		good = measure_method(docs, queries, engine, method) && good;
+	if (options.n_loop > 0)
+		report("loop_ms_1", measure_loop(docs, queries, options), 3);
+	return good;
+}
+
 int
 main(int argc, char **argv)
 {
 	Options		options = parse_options(argc, argv);
-	double		start = now_ms();
-	gen::Config make = options.config;
-	bool		good = true;
 
 	if (has_flag(argc, argv, "--help"))
 	{
-		puts("bench_engine --backend cpu|cuda --mode A|B|C --n-docs N --n-queries N --seed S --k K\n"
+		puts("bench_engine --backend cpu|cuda --mode A|B|C|D|F|U --n-docs N --n-queries N --seed S --k K\n"
 			 "	--threads T   CPU threads, 0: all cores\n"
 			 "	--method M    auto, bitset or inverted; default: each in turn\n"
 			 "	--simd S      0 best, 1 portable C, 2 AVX2, 3 AVX-512\n"
@@ -542,24 +683,6 @@ main(int argc, char **argv)
 			 "	--check       compare with the plain loop and the reference checksums");
 		return 0;
 	}
-	make.threads = 0;			/* whatever --threads says of the backend */
-
-	gen::Generator generator(make);
-	Documents	docs;
-	Queries		queries = generator.queries();
-
-	generator.docs_csr(docs.start, docs.ids);
-	report("generate_ms", now_ms() - start, 0);
-	report("docs", (double) options.config.n_docs, 0);
-	report("ids", (double) docs.ids.size(), 0);
-
-	Engine		engine(options, queries);
-
-	engine.load(docs);
-
-	for (gpuvec_method method : options.methods)
-		good = measure_method(docs, engine, method) && good;
-	if (options.n_loop > 0)
-		report("loop_ms_1", measure_loop(docs, queries, options), 3);
-	return good ? 0 : 1;
+	return (options.config.wide() ? measure_all<uint32_t>(options) :
+			measure_all<uint16_t>(options)) ? 0 : 1;
 }

@@ -72,19 +72,27 @@ put_int(Buffer &out, uint64_t value, int bytes)
 		out.push_back((uint8_t) (value >> shift));
 }
 
-/* Append a COPY field with an idset in its binary format */
+/*
+ * Append a COPY field with an idset in its binary format: ids of 2 bytes, or
+ * if one of them is larger, of 4 bytes and with their number negated
+ */
+template <class Id>
 static void
-put_idset(Buffer &out, const uint16_t *ids, int n)
+put_idset(Buffer &out, const Id *ids, int n)
 {
-	put_int(out, 4 + 2 * (uint64_t) n, 4);
-	put_int(out, (uint64_t) n, 4);
+	bool		wide = n > 0 && ids[n - 1] > 65535;
+	int			width = wide ? 4 : 2;
+
+	put_int(out, 4 + width * (uint64_t) n, 4);
+	put_int(out, (uint32_t) (wide ? -n : n), 4);
 	for (int i = 0; i < n; i++)
-		put_int(out, ids[i], 2);
+		put_int(out, ids[i], width);
 }
 
 /* Append a COPY field with an int4[] in its binary format */
+template <class Id>
 static void
-put_int4_array(Buffer &out, const uint16_t *ids, int n)
+put_int4_array(Buffer &out, const Id *ids, int n)
 {
 	put_int(out, n == 0 ? 12 : 20 + 8 * (uint64_t) n, 4);
 	put_int(out, n == 0 ? 0 : 1, 4);
@@ -101,8 +109,9 @@ put_int4_array(Buffer &out, const uint16_t *ids, int n)
 	}
 }
 
+template <class Id>
 static void
-put_row(Buffer &out, uint64_t id, const uint16_t *ids, int n, bool int4)
+put_row(Buffer &out, uint64_t id, const Id *ids, int n, bool int4)
 {
 	put_int(out, 2, 2);
 	put_int(out, 8, 4);
@@ -161,13 +170,14 @@ struct Pipeline
 };
 
 /* Make chunks until there are no more */
+template <class Id>
 static void
 make_chunks(Pipeline &pipe, const gen::Generator &generator, bool random, bool int4)
 {
 	uint64_t	n_docs = generator.c.n_docs;
 	Scramble	scramble(n_docs);
-	gen::IdSet	set;
-	uint16_t	ids[256];
+	typename gen::SetOf<Id>::type set;
+	Id			ids[256];
 
 	for (;;)
 	{
@@ -196,6 +206,7 @@ make_chunks(Pipeline &pipe, const gen::Generator &generator, bool random, bool i
 	}
 }
 
+template <class Id>
 static void
 write_docs(const gen::Generator &generator, bool random, bool int4)
 {
@@ -204,7 +215,7 @@ write_docs(const gen::Generator &generator, bool random, bool int4)
 	Pipeline	pipe;
 
 	for (int t = 0; t < gen::n_threads(generator.c.threads); t++)
-		threads.emplace_back([&] { make_chunks(pipe, generator, random, int4); });
+		threads.emplace_back([&] { make_chunks<Id>(pipe, generator, random, int4); });
 	write_header();
 	for (uint64_t chunk = 0; chunk < n_chunks; chunk++)
 	{
@@ -226,10 +237,11 @@ write_docs(const gen::Generator &generator, bool random, bool int4)
 		thread.join();
 }
 
+template <class Id>
 static void
 write_queries(const gen::Generator &generator, bool int4)
 {
-	std::vector<std::vector<uint16_t>> queries = generator.queries();
+	std::vector<std::vector<Id>> queries = generator.queries<Id>();
 	Buffer		out;
 
 	write_header();
@@ -239,13 +251,14 @@ write_queries(const gen::Generator &generator, bool int4)
 	write_trailer();
 }
 
+template <class Id>
 static void
 write_literals(const gen::Generator &generator)
 {
-	for (const std::vector<uint16_t> &query : generator.queries())
+	for (const std::vector<Id> &query : generator.queries<Id>())
 	{
 		for (size_t i = 0; i < query.size(); i++)
-			printf("%c%d", i == 0 ? '{' : ',', query[i]);
+			printf("%c%u", i == 0 ? '{' : ',', query[i]);
 		printf("%s}\n", query.empty() ? "{" : "");
 	}
 }
@@ -268,6 +281,22 @@ check_results(const gen::Config &config, uint64_t k)
 	return reference != nullptr && !matches_reference(sum, *reference);
 }
 
+/* Write what the first argument says; false: it says nothing known */
+template <class Id>
+static bool
+write_data(const std::string &what, const gen::Config &config, bool random, bool int4)
+{
+	if (what == "docs")
+		write_docs<Id>(gen::Generator(config), random, int4);
+	else if (what == "queries")
+		write_queries<Id>(gen::Generator(config), int4);
+	else if (what == "literals")
+		write_literals<Id>(gen::Generator(config));
+	else
+		return false;
+	return true;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -281,13 +310,10 @@ main(int argc, char **argv)
 
 	if (what == "checksum")
 		return check_results(config, k ? strtoull(k, nullptr, 10) : 100);
-	if (what == "docs")
-		write_docs(gen::Generator(config), random, int4);
-	else if (what == "queries")
-		write_queries(gen::Generator(config), int4);
-	else if (what == "literals")
-		write_literals(gen::Generator(config));
-	else
+	if (int4 && config.wide())
+		die("ids of mode D are no int4");
+	if (!(config.wide() ? write_data<uint32_t>(what, config, random, int4) :
+		  write_data<uint16_t>(what, config, random, int4)))
 		die("the first argument must be docs, queries, literals or checksum");
 	return 0;
 }

@@ -13,21 +13,26 @@
 #	RUM						KNN over int4[], by Jaccard, if the extension is there
 #	pgvector				sparsevec with HNSW, by cosine, if the extension is there
 #
-# RUM and pgvector get SMALL_ROWS rows (their indexes take long to build, and RUM is slow), and are
+#	pg_trgm					beside sets of trigrams, on text: peers_similarity.sh
+#	RDKit					beside sets of bits, on fingerprints, if the extension is there
+#
+# PARTS are sets, text and fingerprints.  RUM and pgvector get SMALL_ROWS rows (their indexes take long to build, and RUM is slow), and are
 # compared with gpuvec on the same rows.
 #
 # Each query runs once, and its scores are compared with gpuvec's, byte by byte; then once more for
 # the time, or seven times if that takes less than 50 ms.  The plans must be what the names say.  Exit status 1 if an exact contender
-# gives other scores, or a plan is another.  HNSW is not exact: its recall is shown.
+# gives other scores, or a plan is another, or a goal is missed.  HNSW is not exact: its recall is shown.
 set -uo pipefail
 
-: "${ROWS:=1000000}" "${SMALL_ROWS:=100000}" "${QUERIES:=15}" "${THREADS:=0}" "${PEERS_ROOT:=}"
+: "${ROWS:=1000000}" "${SMALL_ROWS:=100000}" "${QUERIES:=15}" "${THREADS:=0}" "${PEERS_ROOT:=}" "${PARTS:=sets text fingerprints}"
 : "${BENCH_BIN:?run this with \"make bench-peers\"}"
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 K=100
 HOOKS=no WITH_CUDA=${WITH_CUDA:-no}
 unset MAKEFLAGS MFLAGS MAKELEVEL
-. "$(dirname "${BASH_SOURCE[0]}")/../../scripts/pgenv.sh"
-. "$(dirname "${BASH_SOURCE[0]}")/peers_lib.sh"
+. "$here/../../scripts/pgenv.sh"
+. "$here/peers_lib.sh"
+. "$here/peers_similarity.sh"
 
 # ---- data ----
 
@@ -62,8 +67,8 @@ no_index="SET enable_indexscan = off; SET enable_bitmapscan = off"
 intarray="SET search_path = public, intarray"
 
 # the rows of the table, in a mirror, with its lists ready
-warm_up() {
-	psql_ -c "SELECT gpuvec_prewarm('docs_$1', 'tokens')" >/dev/null
+warm_up() { # TABLE [COLUMN]
+	psql_ -c "SELECT gpuvec_prewarm('docs_$1', '${2:-tokens}')" >/dev/null
 	sleep 5
 }
 
@@ -123,10 +128,21 @@ measure_small() {
 bench_server "shared_buffers = 4GB
 gpuvec.engine = cpu
 gpuvec.cpu_threads = $THREADS"
-fill large "$ROWS"
-measure_large
-fill small "$SMALL_ROWS"
-measure_small
-print_table
+if [[ " $PARTS " = *" sets "* ]]; then
+	fill large "$ROWS"
+	measure_large
+	fill small "$SMALL_ROWS"
+	measure_small
+	psql_ -c "DROP TABLE docs_large, ints_large, docs_small, ints_small CASCADE"
+	print_table "LIMIT $K, mode B"
+	lines=()
+fi
+if [[ " $PARTS " = *" text "* ]]; then measure_text; fi
+if [[ " $PARTS " = *" fingerprints "* ]]; then measure_fingerprints; fi
+if [ "${#lines[@]}" -gt 0 ]; then
+	print_table "LIMIT $NEAREST, text and fingerprints"
+	lines=("${goals[@]}")
+	print_goals "times that gpuvec is faster"
+fi
 progress "done; $failures failures"
 [ "$failures" = 0 ]

@@ -3,7 +3,8 @@
 #	bench_server CONF		build, and start a server with these settings in a scratch folder
 #	contender NAME TABLE SETTINGS STATEMENT PLAN KIND [INDEX]
 #							ask all queries of a table; KIND is reference (what the following ones of
-#							the table are compared with), exact or approximate
+#							the table are compared with), exact, approximate (distances), or
+#							similarities, which are approximate, too; WANTED=any: any number of rows
 #	index NAME STATEMENT RELATION
 #							build an index, and remember time and size
 #	missing NAME TABLE		a contender that is not there
@@ -16,7 +17,9 @@
 failures=0
 lines=()						# of the table
 reference=()					# name and milliseconds of the last reference
+last_ms=						# of the last contender
 declare -A built				# [index]: its columns of the table
+declare -A table_rows			# [table]: rows, if not ROWS or SMALL_ROWS
 
 progress() { printf '[%4d s] %s\n' "$SECONDS" "$*" >&2; }
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 2; }
@@ -92,14 +95,22 @@ recall() {
 		END { for (i = 1; i <= NR; i++) { last = r[int((i - 1) / k + 1) * k]; if (a[i] != "" && a[i] <= last + 1e-12) n++ } printf "%.3f", n / NR }'
 }
 
+# the same for similarities, which fall
+recall_falling() {
+	paste "$work/reference" "$1" | awk -v k="$K" '{ r[NR] = $1; a[NR] = $2 }
+		END { for (i = 1; i <= NR; i++) { last = r[int((i - 1) / k + 1) * k]; if (a[i] != "" && a[i] >= last - 1e-12) n++ } printf "%.3f", n / NR }'
+}
+
 # compare KIND NAME: column "exact" of the table
 compare() {
 	local rows wanted
 	rows=$(grep -c . "$work/answers")
 	wanted=$((QUERIES * K))
+	[ "${WANTED:-}" != any ] || wanted=$rows
 	case $1 in
 		reference) cp "$work/answers" "$work/reference"; [ "$rows" = "$wanted" ] && echo yes || echo "no: $rows rows" ;;
 		exact) cmp -s "$work/reference" "$work/answers" && echo 'yes, equal' || echo no ;;
+		similarities) [ "$rows" = "$wanted" ] && echo "no, recall $(recall_falling "$work/answers")" || echo "no: $rows rows" ;;
 		approximate) [ "$rows" = "$wanted" ] && echo "no, recall $(recall "$work/answers")" || echo "no: $rows rows" ;;
 	esac
 }
@@ -119,16 +130,17 @@ statement_ms() {
 contender() {
 	local name=$1 table=$2 settings=$3 statement=$4 plan=$5 kind=$6 ms exact rows=$ROWS
 	progress "$name, $table"
-	[ "$table" = large ] || rows=$SMALL_ROWS
+	[ "$table" = large ] || rows=${table_rows[$table]:-$SMALL_ROWS}
 	script "$table" "$statement" >"$work/statements"
 	{ echo "$settings;"; echo "EXPLAIN $(head -n 1 "$work/statements")"; } | psql_ >"$work/plan"
 	grep -q "$plan" "$work/plan" || { cat "$work/plan" >&2; fail "$name: the plan has no $plan"; }
 	{ echo "$settings;"; cat "$work/statements"; } | psql_ >"$work/answers" || fail "$name: an error"
 	exact=$(compare "$kind")
-	[[ $kind = approximate || $exact = yes* ]] || fail "$name: other scores than ${reference[0]:-wanted}"
+	[[ $kind = approximate || $kind = similarities || $exact = yes* ]] || fail "$name: other scores than ${reference[0]:-wanted}"
 	ms=$(statement_ms "$settings")
 	# what is fast, more often
 	[ "$(calc "$ms < 50" 0)" = 0 ] || ms=$(statement_ms "$settings" 7)
+	last_ms=$ms
 	[ "$kind" != reference ] || reference=("$name" "$ms")
 	lines+=("| $name | $rows | $exact | ${built[${7:-$name}]:-- | -} | $ms | $([ "$kind" = reference ] && echo - || calc "$ms / ${reference[1]}" 1) |")
 	progress "$name: $ms ms, exact: $exact"
@@ -163,7 +175,7 @@ print_goals() {
 }
 
 print_table() {
-	printf '\nORDER BY ... LIMIT %s, mode B, median of %s queries, milliseconds of the statement in psql; ' "$K" "$QUERIES"
+	printf '\nORDER BY ... %s, median of %s queries, milliseconds of the statement in psql; ' "${1:-LIMIT $K, mode B}" "$QUERIES"
 	print_machine
 	printf '| | rows | exact | index: built in, s | MB | ms | gpuvec is faster, times |\n|---|---|---|---|---|---|---|\n'
 	printf '%s\n' "${lines[@]}"

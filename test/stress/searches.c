@@ -32,11 +32,19 @@ static const struct pair operators[] = {
 };
 
 static const char *const measures[] = {
-	"braun_blanquet", "jaccard", "cosine", "dice", "overlap", "containment", "intersection", "hamming"
+	"braun_blanquet", "jaccard", "cosine", "dice", "overlap", "containment", "intersection", "hamming",
+	"tversky(0.7, 0.3)"
 };
 
 /* A row of t: the very version, and something of its contents */
 #define IDENTITY "t.tableoid::oid || ' ' || t.ctid || ' ' || t.id || ' ' || t.kind || ' ' || coalesce(t.n, -1)"
+
+/* What makes a set of an int[], for queries of a table */
+static const char *
+maker(const struct table *t)
+{
+	return t->wide ? t->cast : "idset";
+}
 
 /* A query set, as SQL.  As $1 it may be the only parameter of a question. */
 static const char *
@@ -45,9 +53,9 @@ some_query(struct worker *w, const struct table *t)
 	int			form = between(w, 0, 9);
 
 	if (form < 4)
-		return say(w, "'%s'::idset", some_ids(w, t));
+		return t->wide ? say(w, "%s('%s'::int[])", t->cast, some_ids(w, t)) : say(w, "'%s'::idset", some_ids(w, t));
 	if (form < 7)
-		return say(w, "idset(stress.make_ids(%d, %d, %d))", between(w, 1, n_ids(t)), t->longest, t->longest > 100 ? 65536 : 200);
+		return say(w, "%s(stress.make_ids(%d, %d, %d))", maker(t), between(w, 1, n_ids(t)), t->longest, t->longest > 100 ? 65536 : 200);
 	if (form < 9 && w->parameter == NULL)
 	{
 		w->parameter = some_ids(w, t);
@@ -64,7 +72,8 @@ some_queries(struct worker *w, const struct table *t)
 
 	for (int i = between(w, 1, 6); i > 0; i--)
 		list = say(w, "%s%s%s", list, *list ? ", " : "",
-				   chance(w, 3) ? "NULL" : say(w, "'%s'", some_ids(w, t)));
+				   chance(w, 3) ? "NULL" : t->wide && chance(w, 80) ? say(w, "%s('%s'::int[])", t->cast, some_ids(w, t)) :
+				   say(w, "'%s'", some_ids(w, t)));
 	return say(w, "ARRAY[%s]::idset[]", list);
 }
 
@@ -76,6 +85,8 @@ score(struct worker *w, const char *measure, const char *q, const char *set)
 		return say(w, "(-hamming_distance(%s, %s))::float8", q, set);
 	if (strcmp(measure, "intersection") == 0)
 		return say(w, "intersection_count(%s, %s)::float8", q, set);
+	if (strncmp(measure, "tversky", 7) == 0)
+		return say(w, "tversky_similarity(%s, %s, 0.7, 0.3)", q, set);
 	return say(w, "%s_similarity(%s, %s)", measure, q, set);
 }
 

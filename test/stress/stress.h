@@ -174,6 +174,7 @@ struct table
 	int			longest;		/* ids in a set, at most */
 	int			distinct;		/* number of distinct sets, about; 0: many */
 	bool		partitioned;
+	bool		wide;			/* some ids are above 65,535 */
 };
 
 extern const struct table tables[];

@@ -26,9 +26,9 @@ const struct table tables[] = {
 	{.name = "stress.partial", .type = "idset", .cast = "public.idset", .expression = "s",
 		.indexes = {"USING gpuvec (s) WHERE kind = 1", "USING gpuvec (s) WHERE stress.wanted(kind)", "USING gpuvec (s)"},
 	.domain = 120, .longest = 12},
-	{.name = "stress.parted", .type = "idset", .cast = "public.idset", .expression = "s",
+	{.name = "stress.parted", .type = "idset", .cast = "stress.wide_set", .expression = "s", .wide = true,
 	.indexes = {"USING gpuvec (s)"}, .domain = 100, .longest = 12, .partitioned = true},
-	{.name = "stress.longs", .type = "idset", .cast = "public.idset", .expression = "s",
+	{.name = "stress.longs", .type = "idset", .cast = "stress.wide_set", .expression = "s", .wide = true,
 	.indexes = {"USING gpuvec (s)"}, .domain = 2, .longest = 5000},
 	{.name = "stress.ties", .type = "idset", .cast = "public.idset", .expression = "s",
 	.indexes = {"USING gpuvec (s)"}, .domain = 120, .longest = 8, .distinct = 12},
@@ -47,6 +47,8 @@ static const char *const schema_sql =
 	"CREATE FUNCTION stress.array_set(ids int[]) RETURNS public.idset LANGUAGE sql IMMUTABLE AS $$ SELECT ids::public.idset $$;"
 	"CREATE FUNCTION stress.as_words(ids int[]) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT array_to_string(ids, ' ') $$;"
 	"CREATE FUNCTION stress.as_array(ids int[]) RETURNS int[] LANGUAGE sql IMMUTABLE AS $$ SELECT ids $$;"
+	"CREATE FUNCTION stress.wide_set(ids int[]) RETURNS public.idset LANGUAGE sql IMMUTABLE STRICT AS"
+	" $$ SELECT ARRAY(SELECT CASE WHEN id > 50 AND id % 3 = 0 THEN id::bigint * 65537 ELSE id END FROM unnest(ids) id)::public.idset $$;"
 	"CREATE FUNCTION stress.wanted(kind int) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN kind % 2 = 0; END $$;"
 	"CREATE FUNCTION stress.make_ids(seed bigint, longest int, variety int) RETURNS int[] LANGUAGE sql IMMUTABLE AS $$"
 	" SELECT CASE WHEN seed % 29 = 0 THEN '{}' WHEN seed % 31 = 0 THEN NULL ELSE"

@@ -51,6 +51,23 @@ cmp_ok($node->safe_psql('postgres', $rows), '<', 2003, 'and then rows go');
 cmp_ok(read_by(q{VACUUM docs}), '>', 20, 'VACUUM has a page read as a whole');
 is($node->safe_psql('postgres', $rows), 2001, 'and then all of them go');
 
+# A line pointer that is used again: a row comes, is pruned, and another one takes its place, all
+# in one refresh.  Nothing of a row is as it was, so that the records have whole tuples.
+my $twice = q{SELECT ctid || ' ' || string_agg(tid || ' ' || score, ' ') FROM docs, gpuvec_topk('docs', 'tokens', '{401,402}', 1) WHERE tokens = '{401,402}' GROUP BY ctid};
+$node->safe_psql('postgres', "VACUUM docs; $search");
+my $first = $node->safe_psql('postgres', q{UPDATE docs SET id = 7001, note = 3, tokens = '{501,502}' WHERE id = 100 RETURNING ctid});
+$node->safe_psql('postgres', q{UPDATE docs SET id = 7102, note = 4, tokens = '{601,603}' WHERE id = 7001});
+my $second;
+for my $i (101 .. 130)
+{
+	$node->safe_psql('postgres', 'SET enable_bitmapscan = off; SELECT count(*) FROM docs');
+	$second = $node->safe_psql('postgres', qq{UPDATE docs SET id = 8000 + $i, note = 5, tokens = '{401,402}' WHERE id = $i RETURNING ctid});
+	last if $second eq $first;
+	$node->safe_psql('postgres', qq{UPDATE docs SET tokens = '{9,10}' WHERE id = 8000 + $i});
+}
+is($second, $first, 'the line pointer is used again');
+is($node->safe_psql('postgres', $twice), "$second $second 1", 'a line pointer that is used again');
+
 # A row that a refresh has read goes again, and its page is as it was when it was last read as a
 # whole.  That page is all-visible then, so that nobody fetches what the mirror has of it.
 my $open = $node->background_psql('postgres');
@@ -61,6 +78,7 @@ is($node->safe_psql('postgres', $all), 'same', 'a row of a transaction in progre
 ask($open, 'ROLLBACK');
 $node->safe_psql('postgres', 'VACUUM docs');
 is($node->safe_psql('postgres', $all), 'same', 'the page is as it was');
+is($node->safe_psql('postgres', $all), 'same', 'and now proven');
 $open->quit;
 
 # Locks leave pages all-visible, so that VACUUM does not come to them.  What the mirror has of them
@@ -85,7 +103,7 @@ my $file = $node->basedir . '/rows';
 my @measures = qw(braun_blanquet jaccard cosine overlap);
 sub random_set { my ($most) = @_; return '{' . join(',', map { int(rand(3)) ? int(rand(30)) : int(rand(65536)) } 1 .. 1 + int(rand($most))) . '}'; }
 sub random_rows { my ($n) = @_; return join(',', map { '(' . $next++ . ', ' . int(rand(10)) . ', ' . (int(rand(15)) ? "'" . random_set(8) . "'" : 'NULL') . ')' } 1 .. $n); }
-my $long = q{(SELECT array_agg(1 + (i * 17) % 60000)::idset FROM generate_series(1, 3000 + 2000 * random()) i)};
+my $long = q{(SELECT array_agg(1 + (i * 17) % 60000)::idset FROM generate_series(1, (3000 + 2000 * random())::int) i)};
 my @changes = (
 	sub { 'INSERT INTO docs VALUES ' . random_rows(1 + int(rand(8))) },
 	sub { 'INSERT INTO docs VALUES ' . random_rows(1 + int(rand(60))) },

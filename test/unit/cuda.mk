@@ -10,32 +10,38 @@ srcdir ?= .
 EXTVERSION ?= 0.1.0
 WITH_CUDA := yes
 
-cuda-tests: build/test/cuda_topk build/test/cuda_bench
+cuda-tests: build/test/cuda_topk build/test/cuda_cold build/test/cuda_bench
 
 include engine.mk
 
 CUDA_TEST_FLAGS = -std=gnu++17 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -Wno-missing-field-initializers \
 	-I$(srcdir)/src -I$(srcdir)
-CUDA_TEST_OBJS = $(patsubst %,build/src/engine/%.o,engine_error host_memory segment thread_pool) $(KERNEL_OBJS)
+CUDA_TEST_OBJS = $(patsubst %,build/src/engine/%.o,engine_error fault host_memory segment thread_pool sets/id_numbers sets/renumber sets/stage) $(KERNEL_OBJS)
 CUDA_TEST_HEADERS = $(wildcard $(srcdir)/src/core/*.h $(srcdir)/src/engine/*.h $(srcdir)/src/engine/*/*.h $(srcdir)/kernels/*/*.h $(srcdir)/test/bench/*.h)
 
 build/test/cuda_%: $(srcdir)/test/unit/cuda_%.cpp $(CUDA_TEST_HEADERS) $(CUDA_TEST_OBJS)
 	@mkdir -p $(@D)
-	$(CXX) $(CUDA_TEST_FLAGS) -o $@ $< $(CUDA_TEST_OBJS) $(ENGINE_LIBS)
+	$(CXX) $(CUDA_TEST_FLAGS) -o $@ $< $(filter %.o,$^) $(ENGINE_LIBS)
+
+# the CPU backend, to compare with
+build/test/cuda_cold: $(filter build/src/engine/cpu/%,$(ENGINE_OBJS))
 
 # these need a GPU
-CUDA_TESTS = gpu_search gpu_kernels gpu_vectors
+CUDA_TESTS = gpu_search gpu_cold gpu_kernels gpu_vectors
 ON_GPU = $(MAKE) -f test/unit/embedding.mk WITH_CUDA=yes CUDA_ARCHS='$(CUDA_ARCHS)'
 
 tests:
 	@echo $(CUDA_TESTS)
 
-programs: build/test/cuda_topk
+programs: build/test/cuda_topk build/test/cuda_cold
 	+$(ON_GPU) programs-gpu
 
 check: $(CUDA_TESTS:%=check-%)
 
 check-gpu_search: build/test/cuda_topk
+	$< full
+
+check-gpu_cold: build/test/cuda_cold
 	$< full
 
 check-gpu_kernels check-gpu_vectors:

@@ -11,7 +11,9 @@
  *
  * Generates and uploads once, then times every setting of --sweep (the names
  * are fields of gpuvec_search_policy, and method), beginning with the
- * defaults.  The settings of --build hold while segments are made.
+ * defaults.  The settings of --build hold while segments are made.  Rows of
+ * mode D get numbers for their ids (engine_rows.h); it takes a backend that
+ * searches cold numbers.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,6 +29,7 @@
 
 #include "../bench/setgen.h"
 #include "../bench/checksum.h"
+#include "../bench/engine_rows.h"
 #include "kernels/search/search_policy.h"
 
 static gpuvec_backend *backend;
@@ -88,6 +91,51 @@ make_segment(const gen::Generator &generator, uint64_t from, uint64_t to)
 	return segment;
 }
 
+/* All documents of mode D, with numbers for their ids */
+static gpuvec_view *
+make_wide_view(const gen::Generator &generator, engine_rows::Column &column)
+{
+	gpuvec_thread_pool *pool = gpuvec_thread_pool_new(generator.c.threads);
+	uint64_t	n = generator.c.n_docs;
+	std::vector<uint32_t> ids(GPUVEC_SEGMENT_ROWS * 256);
+	std::vector<uint32_t> len(GPUVEC_SEGMENT_ROWS);
+	double		start = now_ms();
+
+	for (uint64_t begin = 0; begin < n; begin += GPUVEC_SEGMENT_ROWS)
+	{
+		uint64_t	rows = std::min(n - begin, (uint64_t) GPUVEC_SEGMENT_ROWS);
+
+		gen::parallel_chunks(rows, 1024, generator.c.threads, [&] (uint64_t from, uint64_t to, int)
+			{
+				gen::WideSet set;
+
+				for (uint64_t i = from; i < to; i++)
+					len[i] = generator.doc(begin + i, &ids[i * 256], set);
+			});
+		for (uint64_t i = 0; i < rows; i++)
+			column.add(position_tid(begin + i), &ids[i * 256], len[i]);
+	}
+	printf("made and staged in %.0f ms\n", now_ms() - start);
+	start = now_ms();
+	column.number_ids();
+	printf("numbered in %.0f ms\n", now_ms() - start);
+	column.build(backend, pool);
+	gpuvec_thread_pool_free(pool);
+	return gpuvec_view_ref(column.view);
+}
+
+/* The queries, with numbers for their ids */
+template <class Id>
+static std::vector<engine_rows::Query>
+make_queries(const gen::Generator &generator, const engine_rows::Column &column)
+{
+	std::vector<engine_rows::Query> queries;
+
+	for (const std::vector<Id> &ids : generator.queries<Id>())
+		queries.push_back(column.query(ids));
+	return queries;
+}
+
 /* All documents, made by all cores */
 static gpuvec_view *
 make_view(const gen::Generator &generator)
@@ -129,7 +177,7 @@ device_bytes(const gpuvec_view *view)
 /* Time the first n queries, and print checksums of their results */
 static bool
 measure(const gen::Config &config, const gpuvec_view *view,
-		const std::vector<std::vector<uint16_t>> &sets, uint64_t n, uint32_t k, int repeat)
+		const std::vector<engine_rows::Query> &sets, uint64_t n, uint32_t k, int repeat)
 {
 	std::vector<gpuvec_match> matches(n * k);
 	std::vector<gpuvec_topk_query> queries(n);
@@ -145,11 +193,9 @@ measure(const gen::Config &config, const gpuvec_view *view,
 		gpuvec_error error;
 		double		start;
 
-		memset(queries.data(), 0, sizeof(queries[0]) * n);
 		for (uint64_t q = 0; q < n; q++)
 		{
-			queries[q].ids = sets[q].data();
-			queries[q].len = sets[q].size();
+			sets[q].ask(&queries[q]);
 			queries[q].k = k;
 			queries[q].matches = &matches[q * k];
 		}
@@ -305,12 +351,16 @@ main(int argc, char **argv)
 	}
 	start = now_ms();
 	gen::Generator generator(config);
-	view = make_view(generator);
+
+	engine_rows::Column column;
+
+	view = config.wide() ? make_wide_view(generator, column) : make_view(generator);
 	printf("mode %c: %" PRIu64 " rows, %" PRIu64 " ids, made and uploaded in %.0f ms, %.2f times the bytes of the ids\n",
 		   config.mode, view->nrows, view->nids, now_ms() - start, device_bytes(view) / (2.0 * view->nids));
 	fflush(stdout);
 
-	std::vector<std::vector<uint16_t>> sets = generator.queries();
+	std::vector<engine_rows::Query> sets = config.wide() ?
+		make_queries<uint32_t>(generator, column) : make_queries<uint16_t>(generator, column);
 
 	for (const std::string &setting : settings)
 	{
@@ -324,6 +374,7 @@ main(int argc, char **argv)
 						  repeat);
 	}
 	gpuvec_view_unref(view);
+	column.release();
 	backend->close(backend);
 	return ok ? 0 : 1;
 }

@@ -66,6 +66,21 @@ static uint64_t random_state;
 static gpuvec_search_stats total;	/* of all searches */
 
 static const char *const measure_names[] = GPUVEC_MEASURE_NAMES;
+
+/*
+ * Weights of tversky, and the power of ten that makes integers of them; 0:
+ * none does
+ */
+static const struct
+{
+	double		alpha;
+	double		beta;
+	double		scale;
+}			some_weights[] = {
+	{0.7, 0.3, 10}, {0, 1, 1}, {2.25, 0, 100}, {1.0 / 3, 1e-7, 0}, {1e300, 2, 0}, {1e-300, 1e-12, 0}
+};
+
+static size_t which_weights;	/* that are in use */
 static const char *const method_names[] = {"auto", "bitset", "inverted"};
 
 static double
@@ -467,6 +482,18 @@ ranks_before(const gpuvec_match &a, const gpuvec_match &b)
 	return a.score != b.score ? a.score > b.score : a.tid < b.tid;
 }
 
+/* tversky, written once more */
+static double
+tversky(double i, double a, double b)
+{
+	const auto &w = some_weights[which_weights];
+	double		alpha = w.scale > 0 ? std::rint(w.alpha * w.scale) : w.alpha;
+	double		beta = w.scale > 0 ? std::rint(w.beta * w.scale) : w.beta;
+	double		others = alpha * (a - i) + beta * (b - i);
+
+	return i == 0 ? 0 : w.scale > 0 ? w.scale * i / (w.scale * i + others) : 1 / (1 + others / i);
+}
+
 /* The measures, written once more */
 static double
 formula(gpuvec_measure measure, double i, double a, double b)
@@ -489,6 +516,8 @@ formula(gpuvec_measure measure, double i, double a, double b)
 			return i;
 		case GPUVEC_HAMMING:
 			return 0 - (a + b - 2 * i);
+		case GPUVEC_TVERSKY:
+			return tversky(i, a, b);
 	}
 	return NAN;
 }
@@ -545,7 +574,7 @@ add_stats(void)
 static gpuvec_topk_query
 make_query(const question &q, gpuvec_match *matches)
 {
-	gpuvec_topk_query query;
+	gpuvec_topk_query query = {};
 
 	query.ids = q.ids.data();
 	query.len = q.ids.size();
@@ -555,6 +584,8 @@ make_query(const question &q, gpuvec_match *matches)
 	query.min_score = q.min_score;
 	query.after_score = q.after_score;
 	query.after_tid = q.after_tid;
+	query.weights = gpuvec_make_weights(some_weights[which_weights].alpha,
+										some_weights[which_weights].beta);
 	query.canceled = NULL;
 	query.matches = matches;
 	query.nmatches = 12345;
@@ -629,7 +660,7 @@ compare(const dataset &d, gpuvec_measure measure, const std::vector<question> &q
 		char		text[600];
 
 		snprintf(text, sizeof(text), "%s, %s, %s, %s, query %zu of %zu (%zu ids, k %u%s%s): %s",
-				 d.name.c_str(), measure_names[measure], method_names[method], about, i + 1, questions.size(),
+				 d.name.c_str(), measure == GPUVEC_TVERSKY ? "tversky" : measure_names[measure], method_names[method], about, i + 1, questions.size(),
 				 questions[i].ids.size(), questions[i].k,
 				 questions[i].has_min_score ? ", min_score" : "",
 				 questions[i].has_after ? ", after" : "", wrong[i].c_str());
@@ -747,9 +778,10 @@ test_dataset(dataset &d, const std::vector<uint32_t> &batches, const std::vector
 		std::vector<question> questions = make_questions(d, batch, 1);
 		std::vector<uint32_t> common = count_common(d, questions);
 
-		for (int m = 0; m < (tiny ? 1 : GPUVEC_N_MEASURES); m++)
+		for (int m = 0; m <= (tiny ? 0 : GPUVEC_TVERSKY); m++)
 			for (uint32_t k : ks)
 			{
+				which_weights = random_below(sizeof(some_weights) / sizeof(some_weights[0]));
 				for (question &q : questions)
 				{
 					q.k = k;
@@ -895,7 +927,7 @@ test_long(void)
 	questions[0].ids = random_set(65536, 65536, false);
 	build_view(shorts, 65536, false);
 	common = count_common(shorts, questions);
-	for (int m = 0; m < GPUVEC_N_MEASURES; m++)
+	for (int m = 0; m <= GPUVEC_TVERSKY; m++)
 		for (int method = 0; method < GPUVEC_N_METHODS; method++)
 			compare(shorts, (gpuvec_measure) m, questions, common, "defaults",
 					(gpuvec_method) method);
@@ -1189,7 +1221,7 @@ test_bytes(uint32_t most, uint32_t shift)
 			common = count_common(d, questions);
 			for (uint32_t candidates : {0, 64})
 				for (uint32_t k : {10, 700})
-					for (int m = 0; m < GPUVEC_N_MEASURES; m++)
+					for (int m = 0; m <= GPUVEC_TVERSKY; m++)
 					{
 						for (question &q : questions)
 							q.k = k;
@@ -1242,7 +1274,7 @@ test_planes(uint32_t longest, uint32_t shift)
 	common = count_common(d, questions);
 	build_with_lists(d, 65536, shift);
 	for (uint32_t few : {1, 100})
-		for (int m = 0; m < GPUVEC_N_MEASURES; m++)
+		for (int m = 0; m <= GPUVEC_TVERSKY; m++)
 		{
 			set_direct(policy, few);
 			policy.lone_queries = 1;

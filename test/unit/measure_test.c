@@ -37,6 +37,32 @@ typedef struct tried
 	uint32_t	b;
 } tried;
 
+/*
+ * Weights of tversky that are decimal fractions: as they are given, and as
+ * integers over `scale`
+ */
+static const struct
+{
+	double		given[2];
+	int64_t		scale;
+	int64_t		alpha;
+	int64_t		beta;
+}			fractions[] = {
+	{{1, 1}, 1, 1, 1}, {{0.5, 0.5}, 10, 5, 5}, {{0.7, 0.3}, 10, 7, 3}, {{1, 0}, 1, 1, 0}, {{0, 1}, 1, 0, 1},
+	{{0.95, 0.05}, 100, 95, 5}, {{2.5, 0.125}, 1000, 2500, 125}, {{0, 0.3}, 10, 0, 3},
+	{{1e-9, 68}, INT64_C(1000000000), 1, INT64_C(68000000000)}, {{68719476736.0, 1}, 1, INT64_C(68719476736), 1},
+	{{0.123456789, 9.87654321}, INT64_C(1000000000), 123456789, INT64_C(9876543210)}
+};
+
+/* Others, which are none or too large */
+static const double others[][2] = {
+	{1.0 / 3, 2.0 / 3}, {1e-300, 1e-12}, {1e-12, 1e-12}, {5e-324, 0}, {0, 1e300}, {1e300, 1e-300},
+	{1.7976931348623157e308, 1.7976931348623157e308}, {1e-10, 0.3}, {1e12, 0.1}, {3.14159265358979, 1e-7},
+	{1e-38, 1e38}, {0.1234567891, 0.5}, {1e44, 3e43}, {1e43, 0}, {2.3e-16, 1e-16}, {7e-15, 1e-15}
+};
+
+static int fraction;			/* the ones in use */
+static gpuvec_weights weights;
 static tried *all;
 static size_t n_all;
 static long passed = 0;
@@ -87,6 +113,10 @@ add(int measure, uint32_t i, uint32_t a, uint32_t b)
 		case GPUVEC_HAMMING:
 			num = 2 * num - shorter - longer;
 			break;
+		case GPUVEC_TVERSKY:
+			num *= fractions[fraction].scale;
+			den = num + fractions[fraction].alpha * (a - i) + fractions[fraction].beta * (b - i);
+			break;
 	}
 	if (den == 0)				/* so is num */
 		den = 1;
@@ -94,7 +124,8 @@ add(int measure, uint32_t i, uint32_t a, uint32_t b)
 }
 
 /*
- * qsort comparator, ascending: products of 32 and 32 bits and a sign need 65
+ * qsort comparator, ascending: products of 32 and 32 bits and a sign need 65,
+ * those of tversky 54 and 54 and a sign
  */
 static int
 compare_fractions(const void *x, const void *y)
@@ -114,8 +145,8 @@ compare_fractions(const void *x, const void *y)
 static bool
 pair_is_right(int measure, const tried *s, const tried *t)
 {
-	double		x = gpuvec_score(measure, s->i, s->a, s->b);
-	double		y = gpuvec_score(measure, t->i, t->a, t->b);
+	double		x = gpuvec_score_with(measure, weights, s->i, s->a, s->b);
+	double		y = gpuvec_score_with(measure, weights, t->i, t->a, t->b);
 	double		dx = gpuvec_distance(measure, s->i, s->a, s->b);
 	double		dy = gpuvec_distance(measure, t->i, t->a, t->b);
 
@@ -123,8 +154,10 @@ pair_is_right(int measure, const tried *s, const tried *t)
 		return memcmp(&x, &y, sizeof(x)) == 0 && memcmp(&dx, &dy, sizeof(dx)) == 0;
 	/*
 	 * squares of cosines may be so near each other that they round to one
-	 * float8
+	 * float8, and so may fractions of weights
 	 */
+	if (measure == GPUVEC_TVERSKY)
+		return x <= y;
 	return measure == GPUVEC_COSINE ? x <= y && dx >= dy : x < y && dx > dy;
 }
 
@@ -134,7 +167,8 @@ need_is_right(int measure, const tried *t)
 {
 	if (t->i == 0 && !gpuvec_ranks_disjoint(measure))
 		return true;
-	return gpuvec_need(measure, t->a, t->b, (float) gpuvec_score(measure, t->i, t->a, t->b)) <= t->i;
+	return gpuvec_need_with(measure, weights, t->a, t->b,
+							(float) gpuvec_score_with(measure, weights, t->i, t->a, t->b)) <= t->i;
 }
 
 /* Check what was added, and start anew */
@@ -142,6 +176,7 @@ static void
 check_all(int measure, const char *what)
 {
 	static const char *const names[] = GPUVEC_MEASURE_NAMES;
+	const char *name = measure == GPUVEC_TVERSKY ? "tversky" : names[measure];
 	size_t		ties = 0;
 	size_t		wrong = 0;
 	size_t		first = 0;
@@ -165,7 +200,7 @@ check_all(int measure, const char *what)
 	{
 		failed++;
 		printf("not ok - %s, %s: %zu of %zu wrong (%zu ties), first %" PRIu32 " of %" PRIu32 " and %" PRIu32 "\n",
-			   names[measure], what, wrong, n_all, ties, all[first].i, all[first].a, all[first].b);
+			   name, what, wrong, n_all, ties, all[first].i, all[first].a, all[first].b);
 	}
 	n_all = 0;
 }
@@ -203,6 +238,117 @@ add_large(int measure)
 	}
 }
 
+/* All that is tried of one measure */
+static void
+try_measure(int measure)
+{
+	add_small(measure, MOST_IDS, false);
+	check_all(measure, "few ids");
+	add_large(measure);
+	check_all(measure, "many ids");
+}
+
+static void
+check(bool ok, const char *what, int n)
+{
+	if (ok)
+		passed++;
+	else
+	{
+		failed++;
+		printf("not ok - %s, %d\n", what, n);
+	}
+}
+
+/* tversky with weights that are measures by other names, bit for bit */
+static void
+test_other_names(void)
+{
+	static const double given[][2] = {{1, 1}, {0.5, 0.5}, {1, 0}};
+	static const gpuvec_measure same[] = {GPUVEC_JACCARD, GPUVEC_DICE, GPUVEC_CONTAINMENT};
+
+	for (int w = 0; w < 3; w++)
+	{
+		bool		ok = true;
+
+		weights = gpuvec_make_weights(given[w][0], given[w][1]);
+		for (int n = 0; n < 1000000; n++)
+		{
+			uint32_t	b = random_to(random_to(4) == 1 ? MAX_IDS : 250);
+			uint32_t	a = random_to(random_to(4) == 1 ? MAX_IDS : 250);
+			uint32_t	i = random_to((a < b ? a : b) + 1) - 1;
+			double		x = gpuvec_score_with(GPUVEC_TVERSKY, weights, i, a, b);
+			double		y = gpuvec_score(same[w], i, a, b);
+
+			ok &= memcmp(&x, &y, sizeof(x)) == 0;
+		}
+		check(ok, "tversky by another name", w);
+	}
+}
+
+/*
+ * One query and row with these weights: how right is a score, is it in 0 ..
+ * 1, not lower than that of fewer common ids, and does no bound prune it?
+ */
+static bool
+others_are_right(double alpha, double beta, uint32_t a, uint32_t b)
+{
+	uint32_t	most = a < b ? a : b;
+	uint32_t	step = most / 200 + 1;
+	double		last = 0;
+
+	for (uint32_t i = 0; i <= most; i += i < 40 || i + 40 > most ? 1 : step)
+	{
+		double		x = gpuvec_score_with(GPUVEC_TVERSKY, weights, i, a, b);
+		long double unrounded = i == 0 ? 0 :
+			i / (i + (long double) alpha * (a - i) + (long double) beta * (b - i));
+		uint32_t	shorter = b - random_to(b) / 2;
+
+		if (!(x >= last && x <= 1) || signbit(x))
+			return false;
+		if (unrounded > 1e-300L && fabsl(x - unrounded) > unrounded * 1e-15L)
+			return false;
+		if (i > 0 && (gpuvec_need_with(GPUVEC_TVERSKY, weights, a, b, (float) x) > i ||
+					  gpuvec_need_with(GPUVEC_TVERSKY, weights, a, shorter, (float) x) > i ||
+					  gpuvec_need_with(GPUVEC_TVERSKY, weights, a, shorter, (float) x) >
+					  gpuvec_need_with(GPUVEC_TVERSKY, weights, a, b, (float) x)))
+			return false;
+		last = x;
+	}
+	return true;
+}
+
+static void
+test_other_weights(void)
+{
+	for (int w = 0; w < (int) (sizeof(others) / sizeof(others[0])); w++)
+	{
+		bool		ok = true;
+
+		weights = gpuvec_make_weights(others[w][0], others[w][1]);
+		check(weights.one == 0, "weights that are no decimal fractions", w);
+		for (int n = 0; n < 20000; n++)
+			ok &= others_are_right(others[w][0], others[w][1],
+								   random_to(random_to(4) == 1 ? MAX_IDS : 100),
+								   random_to(random_to(4) == 1 ? MAX_IDS : 100));
+		check(ok, "tversky with other weights", w);
+	}
+}
+
+/* Do bounds prune at all?  Half of the best score needs at least these. */
+static void
+test_need(void)
+{
+	weights = gpuvec_make_weights(0.7, 0.3);
+	check(gpuvec_need_with(GPUVEC_TVERSKY, weights, 100, 100, 0.5f) == 50, "need", 0);
+	weights = gpuvec_make_weights(1e300, 1e300);
+	check(gpuvec_need_with(GPUVEC_TVERSKY, weights, 100, 100, 0.5f) == 100, "need", 1);
+	weights = gpuvec_make_weights(0, 3);
+	check(gpuvec_need_with(GPUVEC_TVERSKY, weights, 10, 40, 0.5f) == 30, "need", 2);
+	check(gpuvec_need_with(GPUVEC_TVERSKY, weights, 10, 40, 1.5f) > MAX_IDS, "need", 3);
+	check(gpuvec_need_with(GPUVEC_TVERSKY, weights, 10, 40, -INFINITY) == 1, "need", 4);
+}
+
 int
 main(void)
 {
@@ -212,12 +358,16 @@ main(void)
 	if (all == NULL)
 		abort();
 	for (int m = 0; m < GPUVEC_N_MEASURES; m++)
+		try_measure(m);
+	for (fraction = 0; fraction < (int) (sizeof(fractions) / sizeof(fractions[0])); fraction++)
 	{
-		add_small(m, MOST_IDS, false);
-		check_all(m, "few ids");
-		add_large(m);
-		check_all(m, "many ids");
+		weights = gpuvec_make_weights(fractions[fraction].given[0], fractions[fraction].given[1]);
+		check(weights.one == fractions[fraction].scale, "weights as integers", fraction);
+		try_measure(GPUVEC_TVERSKY);
 	}
+	test_other_names();
+	test_other_weights();
+	test_need();
 	add_small(GPUVEC_COSINE, MOST_COSINE, true);
 	check_all(GPUVEC_COSINE, "more ids");
 	free(all);

@@ -250,6 +250,38 @@ test_readers(void)
 	gpuvec_id_numbers_unref(numbers);
 }
 
+static int
+compare_uint32(const void *a, const void *b)
+{
+	uint32_t	x = *(const uint32_t *) a;
+	uint32_t	y = *(const uint32_t *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Every way to sort, with numbers of one to four bytes */
+static void
+test_sorting(void)
+{
+	static const uint32_t lengths[] = {0, 1, 31, 32, 33, 100, 4095, 4096, 4097, 9000};
+	static uint32_t numbers[9000];
+	static uint32_t sorted[9000];
+
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
+	{
+		for (int bits = 1; bits <= 32; bits++)
+		{
+			uint32_t	n = lengths[i];
+
+			for (uint32_t j = 0; j < n; j++)
+				sorted[j] = numbers[j] = random32() >> (32 - bits);
+			qsort(sorted, n, sizeof(uint32_t), compare_uint32);
+			gpuvec_sort_numbers(numbers, n);
+			check(memcmp(sorted, numbers, n * sizeof(uint32_t)) == 0, "sorted numbers");
+		}
+	}
+}
+
 static void
 test_packing(void)
 {
@@ -513,6 +545,7 @@ main(void)
 	test_narrow();
 	test_counted();
 	test_readers();
+	test_sorting();
 	test_packing();
 	printf("%ld passed, %ld failed\n", passed, failed);
 	return failed > 0;

@@ -19,7 +19,7 @@ SEARCH_OBJS = $(patsubst $(srcdir)/%.cu,$(EMULATION_DIR)/search/%.o,$(DEVICE_SOU
 	$(patsubst %,build/src/engine/%.o,engine_error host_memory segment thread_pool)
 
 # with much shared memory, and with little
-SEARCH_TESTS = search search_small
+SEARCH_TESTS = search search_small search_cold
 
 tests:
 	@echo $(SEARCH_TESTS)
@@ -27,13 +27,16 @@ tests:
 check: $(SEARCH_TESTS:%=check-%)
 
 ifeq ($(CUDA),yes)
-programs: $(EMULATION_DIR)/cuda_topk
+programs: $(EMULATION_DIR)/cuda_topk $(EMULATION_DIR)/cuda_cold
 
 check-search: $(EMULATION_DIR)/cuda_topk
 	$< emulated 1
 
 check-search_small: $(EMULATION_DIR)/cuda_topk
 	EMULATED_GPU=86 $< tiny 2
+
+check-search_cold: $(EMULATION_DIR)/cuda_cold
+	$< emulated 1
 else
 programs:
 
@@ -49,7 +52,10 @@ $(EMULATION_DIR)/search/%.o: $(srcdir)/%.cpp $(EMULATION_HEADERS)
 	@mkdir -p $(@D)
 	$(CXX) $(EMULATION_FLAGS) -DEMULATED_SEARCH -c -o $@ $<
 
-$(EMULATION_DIR)/cuda_topk: $(srcdir)/test/unit/cuda_topk.cpp $(SEARCH_OBJS)
+# the CPU backend, to compare with
+$(EMULATION_DIR)/cuda_cold: $(filter build/src/engine/cpu/%,$(ENGINE_OBJS))
+
+$(EMULATION_DIR)/cuda_%: $(srcdir)/test/unit/cuda_%.cpp $(SEARCH_OBJS)
 	$(CXX) -std=gnu++17 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -Wno-missing-field-initializers \
 		-I$(srcdir)/src -I$(srcdir) -o $@ $^ -lm -lpthread
 

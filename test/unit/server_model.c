@@ -455,6 +455,10 @@ random_query(const shape *s)
 	return q;
 }
 
+/* Weights of tversky, some of which make searches that differ in nothing else */
+static const gpuvec_search_weights some_weights[] = {{0.7, 0.3}, {0, 1}, {1.0 / 3, 1e-7}, {1e300, 2}};
+static _Thread_local gpuvec_search_weights weights = {0.7, 0.3};
+
 void
 search_request(buffer *b, const gpuvec_mirror_key *key, uint64_t position, gpuvec_measure measure,
 			   const model_query *queries, uint32_t n)
@@ -465,9 +469,13 @@ search_request(buffer *b, const gpuvec_mirror_key *key, uint64_t position, gpuve
 	};
 
 	size_t		start = b->length;
+	size_t		first;
 	size_t		ids;
 
 	buffer_add(b, &head, sizeof(head));
+	if (measure == GPUVEC_TVERSKY)
+		buffer_add(b, &weights, sizeof(weights));
+	first = b->length;
 	for (uint32_t i = 0; i < n; i++)
 		buffer_add(b, &queries[i].wire, sizeof(gpuvec_query));
 	ids = b->length;
@@ -475,7 +483,7 @@ search_request(buffer *b, const gpuvec_mirror_key *key, uint64_t position, gpuve
 	{
 		uint32_t	large = add_ids(b, queries[i].ids, queries[i].wire.len);
 
-		((gpuvec_query *) (b->data + start + sizeof(head)))[i].wide = large;
+		((gpuvec_query *) (b->data + first))[i].wide = large;
 	}
 	((gpuvec_search *) (b->data + start))->nids = (b->length - ids) / sizeof(uint16_t);
 }
@@ -513,7 +521,8 @@ brute_force(const model *m, gpuvec_measure measure, const model_query *q, uint64
 
 			for (uint32_t i = 0; i < row->len; i++)
 				common += wanted[row->ids[i]];
-			hit.score = gpuvec_score(measure, common, q->wire.len, row->len);
+			hit.score = gpuvec_score_with(measure, gpuvec_make_weights(weights.alpha, weights.beta),
+										  common, q->wire.len, row->len);
 			hit.place = gpuvec_hit_place(tid, common, m->pages[block].refresh > known);
 			if (common == 0 && measure != GPUVEC_HAMMING)
 				continue;
@@ -542,6 +551,7 @@ model_check(client *c, const model *m, gpuvec_measure measure, const model_query
 	uint64_t	at = 0;
 	bool		ok;
 
+	weights = some_weights[random_below(4)];
 	search_request(&b, &m->key, m->position, measure, queries, n);
 	((gpuvec_search *) b.data)->known = known;
 	ok = check(client_call(c, GPUVEC_MSG_SEARCH, b.data, b.length, GPUVEC_MSG_RESULT), "a search is answered");
@@ -577,7 +587,7 @@ model_check(client *c, const model *m, gpuvec_measure measure, const model_query
 bool
 model_check_random(client *c, const model *m, const shape *s)
 {
-	gpuvec_measure measure = (gpuvec_measure) random_below(GPUVEC_N_MEASURES);
+	gpuvec_measure measure = (gpuvec_measure) random_below(GPUVEC_TVERSKY + 1);
 	uint32_t	n = 1 + (uint32_t) random_below(3);
 	model_query queries[3];
 	bool		ok;

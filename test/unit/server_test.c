@@ -129,7 +129,7 @@ test_search(void)
 		  client_state(&c).state == GPUVEC_READY, "a mirror is ready after it was loaded");
 	for (int i = 0; i < 40; i++)
 		queries[i] = random_query(&small);
-	for (int measure = 0; measure < GPUVEC_N_MEASURES; measure++)
+	for (int measure = 0; measure <= GPUVEC_TVERSKY; measure++)
 	{
 		check(model_check(&c, &m, (gpuvec_measure) measure, queries, 40), "a batch");
 		for (int i = 0; i < 8; i++)
@@ -139,7 +139,7 @@ test_search(void)
 	/* page by page */
 	queries[0].wire.k = 7;
 	queries[0].wire.flags = 0;
-	for (int measure = 0; measure < GPUVEC_N_MEASURES; measure++)
+	for (int measure = 0; measure <= GPUVEC_TVERSKY; measure++)
 	{
 		queries[0].wire.flags = 0;
 		for (int page = 0; page < 5; page++)
@@ -184,7 +184,7 @@ test_edges(void)
 	q.wire.flags = 0;
 	check(model_load(&c, &empty), "load no pages");
 	check(model_load(&c, &hollow), "load empty pages");
-	for (int measure = 0; measure < GPUVEC_N_MEASURES; measure++)
+	for (int measure = 0; measure <= GPUVEC_TVERSKY; measure++)
 	{
 		check(model_check(&c, &empty, (gpuvec_measure) measure, &q, 1), "search nothing");
 		check(model_check(&c, &hollow, (gpuvec_measure) measure, &q, 1), "search nothing");
@@ -214,7 +214,7 @@ test_edges(void)
 	q.ids = malloc(GPUVEC_MAX_IDS * sizeof(uint16_t));
 	memcpy(q.ids, row->ids, GPUVEC_MAX_IDS * sizeof(uint16_t));
 	q.wire.len = GPUVEC_MAX_IDS;
-	for (int measure = 0; measure < GPUVEC_N_MEASURES; measure++)
+	for (int measure = 0; measure <= GPUVEC_TVERSKY; measure++)
 		check(model_check(&c, &long_set, (gpuvec_measure) measure, &q, 1), "search for it");
 
 	/* a mirror that is behind is not searched */
@@ -1536,9 +1536,22 @@ test_violations(void)
 		change; \
 		expect_violation(&e, GPUVEC_MSG_SEARCH, b.data, b.length, what); \
 	} while (0)
+#define BAD_WEIGHTS(alpha, beta) \
+	do { \
+		gpuvec_search_weights bad = {alpha, beta}; \
+		b.length = 0; \
+		search_request(&b, &m.key, 0, GPUVEC_TVERSKY, &q, 1); \
+		memcpy(b.data + sizeof(gpuvec_search), &bad, sizeof(bad)); \
+		expect_violation(&e, GPUVEC_MSG_SEARCH, b.data, b.length, "bad weights"); \
+	} while (0)
 	BAD_SEARCH(b.length = 10, "a search that is cut off");
 	BAD_SEARCH(b.length -= 2, "ids that are cut off");
-	BAD_SEARCH(head->measure = GPUVEC_N_MEASURES, "an unknown measure");
+	BAD_SEARCH(head->measure = GPUVEC_TVERSKY + 1, "an unknown measure");
+	BAD_SEARCH((head->measure = GPUVEC_TVERSKY, b.length = sizeof(*head)), "weights that are cut off");
+	BAD_WEIGHTS(0, 0);
+	BAD_WEIGHTS(-1, 1);
+	BAD_WEIGHTS(1, NAN);
+	BAD_WEIGHTS(INFINITY, 1);
 	BAD_SEARCH(head->nqueries = 2, "fewer queries than said");
 	BAD_SEARCH(head->nqueries = 0, "more queries than said");
 	BAD_SEARCH(head->nqueries = UINT32_MAX, "far too many queries");

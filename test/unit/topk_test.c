@@ -109,12 +109,56 @@ common_ids(const uint16_t *a, uint32_t na, const uint16_t *b, uint32_t nb)
 	return n;
 }
 
+/*
+ * Weights of tversky, which count as measures of their own here, and the
+ * power of ten that makes integers of them; 0: none does
+ */
+static const struct
+{
+	double		alpha;
+	double		beta;
+	double		scale;
+}			some_weights[] = {
+	{0.7, 0.3, 10}, {0, 1, 1}, {2.25, 0, 100}, {1.0 / 3, 1e-7, 0}, {1e300, 2, 0}, {1e-300, 1e-12, 0}
+};
+
+#define N_WEIGHTS	6
+#define N_MEASURES	(GPUVEC_N_MEASURES + N_WEIGHTS)
+
+/* tversky with the weights of such a measure */
+static double
+tversky(int measure, double i, double a, double b)
+{
+	double		alpha = some_weights[measure - GPUVEC_TVERSKY].alpha;
+	double		beta = some_weights[measure - GPUVEC_TVERSKY].beta;
+	double		scale = some_weights[measure - GPUVEC_TVERSKY].scale;
+
+	if (i == 0)
+		return 0;
+	if (scale == 0)
+		return 1 / (1 + (alpha * (a - i) + beta * (b - i)) / i);
+	return scale * i / (scale * i + rint(alpha * scale) * (a - i) + rint(beta * scale) * (b - i));
+}
+
+/* The weights that go with a measure */
+static gpuvec_weights
+weights_of(int measure)
+{
+	gpuvec_weights none = {0};
+
+	return measure < GPUVEC_TVERSKY ? none :
+		gpuvec_make_weights(some_weights[measure - GPUVEC_TVERSKY].alpha,
+							some_weights[measure - GPUVEC_TVERSKY].beta);
+}
+
 /* The formulas of the measures */
 static double
 formula(int measure, double i, double a, double b)
 {
 	double		den;
 
+	if (measure >= GPUVEC_TVERSKY)
+		return tversky(measure, i, a, b);
 	switch (measure)
 	{
 		case 0:
@@ -274,11 +318,15 @@ static bool
 search_equals(gpuvec_backend *b, const gpuvec_view *view, int measure, gpuvec_method method,
 			  gpuvec_topk_query *queries, uint32_t n, const expected *want)
 {
+	gpuvec_measure known = measure < GPUVEC_TVERSKY ? measure : GPUVEC_TVERSKY;
 	gpuvec_error error;
 
 	for (uint32_t i = 0; i < n; i++)
+	{
 		queries[i].nmatches = UINT32_MAX;
-	if (!b->topk(b, view, measure, method, queries, n, &error))
+		queries[i].weights = weights_of(measure);
+	}
+	if (!b->topk(b, view, known, method, queries, n, &error))
 		return false;
 	for (uint32_t i = 0; i < n; i++)
 		if (want[i].answers && !same_answer(&queries[i], want[i].answers, want[i].n))
@@ -314,7 +362,7 @@ test_measure(const char *name, gpuvec_backend **backends, int nbackends, const t
 		queries[i].ids = sets[i].ids;
 		queries[i].len = sets[i].len;
 	}
-	for (int measure = only < 0 ? 0 : only; measure < (only < 0 ? GPUVEC_N_MEASURES : only + 1); measure++)
+	for (int measure = only < 0 ? 0 : only; measure < (only < 0 ? N_MEASURES : only + 1); measure++)
 	{
 		for (uint32_t i = 0; i < nqueries; i++)
 		{
@@ -412,12 +460,13 @@ test_measures(void)
 	long		wrong = 0;
 	long		keys = 0;
 
-	for (int m = 0; m < GPUVEC_N_MEASURES; m++)
+	for (int m = 0; m < N_MEASURES; m++)
 		for (uint32_t a = 0; a <= 40; a++)
 			for (uint32_t b = 0; b <= 40; b++)
 				for (uint32_t i = 0; i <= (a < b ? a : b); i++)
 				{
-					double		score = gpuvec_score(m, i, a, b);
+					gpuvec_measure known = m < GPUVEC_TVERSKY ? m : GPUVEC_TVERSKY;
+					double		score = gpuvec_score_with(known, weights_of(m), i, a, b);
 
 					if (score != formula(m, i, a, b))
 						wrong++;
@@ -430,20 +479,21 @@ test_measures(void)
 					 * b0
 					 */
 					for (uint32_t b0 = b > 3 ? b - 3 : 0; b0 <= b; b0++)
-						if (gpuvec_need(m, a, b0, (float) score) > i)
+						if (gpuvec_need_with(known, weights_of(m), a, b0, (float) score) > i)
 							wrong++;
 				}
 	for (int n = 0; n < 200000; n++)
 	{
-		int			m = n % GPUVEC_N_MEASURES;
+		int			m = n % N_MEASURES;
+		gpuvec_measure known = m < GPUVEC_TVERSKY ? m : GPUVEC_TVERSKY;
 		uint32_t	a = 1 + random32() % 65536;
 		uint32_t	b = 1 + random32() % 65536;
 		uint32_t	i = 1 + random32() % (a < b ? a : b);
 		uint32_t	j = random32() % (a < b ? a : b);
-		double		x = gpuvec_score(m, i, a, b);
-		double		y = gpuvec_score(m, j, a, b);
+		double		x = gpuvec_score_with(known, weights_of(m), i, a, b);
+		double		y = gpuvec_score_with(known, weights_of(m), j, a, b);
 
-		if (gpuvec_need(m, a, b, (float) x) > i)
+		if (gpuvec_need_with(known, weights_of(m), a, b, (float) x) > i)
 			wrong++;
 		if ((x > y) != (gpuvec_score_key(x) < gpuvec_score_key(y)))
 			keys++;
@@ -592,7 +642,7 @@ test_small(int ntables)
 		snprintf(name, sizeof(name), "small table %d", i);
 		backend = gpuvec_cpu_open_with(&options, &policy, &error);
 		test_measure(name, &backend, 1, &t, 1 + random32() % 24,
-					 kind == LONG_ROWS ? 900 : 50, vocabulary, 1 + random32() % 12, i / N_KINDS % GPUVEC_N_MEASURES);
+					 kind == LONG_ROWS ? 900 : 50, vocabulary, 1 + random32() % 12, i / N_KINDS % N_MEASURES);
 		backend->close(backend);
 		free_table(&t);
 	}
@@ -904,7 +954,7 @@ test_wide(int ntables)
 		policy.dense = i % 2 ? 16 : 1 << 20;
 		policy.least_rows = i % 3 == 0 ? 40 : 1;
 		backend = gpuvec_cpu_open_with(&options, &policy, &error);
-		search_wide(backend, &t, draw, longest, i / N_DRAWS % GPUVEC_N_MEASURES);
+		search_wide(backend, &t, draw, longest, i / N_DRAWS % N_MEASURES);
 		backend->close(backend);
 		free_wide(&t);
 	}

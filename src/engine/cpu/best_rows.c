@@ -93,8 +93,8 @@ best_offer(best_rows *best, uint32_t common, uint32_t len, uint64_t tid)
 
 	if (common == 0 && !gpuvec_ranks_disjoint(query->measure))
 		return false;
-	row.key = gpuvec_score_key(gpuvec_score(query->measure, common,
-											gpuvec_query_len(query->query), len));
+	row.key = gpuvec_score_key(gpuvec_score_with(query->measure, query->query->weights, common,
+												 gpuvec_query_len(query->query), len));
 	if (row.key > __atomic_load_n(&query->bound, __ATOMIC_RELAXED))
 		return false;
 	if (query->has_after &&

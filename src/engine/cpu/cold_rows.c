@@ -117,8 +117,8 @@ offer_row(const cold_search_state *s, const gpuvec_segment *segment, uint32_t ro
 	uint32_t	hot = gpuvec_hot_len(segment, row);
 	uint32_t	most = count + (hot < s->query->len ? hot : s->query->len);
 
-	if (most < gpuvec_need(s->best->shared->measure, gpuvec_query_len(s->query), len,
-						   bound_score(s->best->shared)))
+	if (most < gpuvec_need_with(s->best->shared->measure, s->query->weights,
+								gpuvec_query_len(s->query), len, bound_score(s->best->shared)))
 		return;
 	count += lone_count(s->scan->bitmap, segment, row, hot);
 	best_offer(s->best, count, len, segment->tid[row]);

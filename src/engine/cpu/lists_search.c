@@ -104,7 +104,8 @@ entry_wanted(const cpu_query *query, const gpuvec_segment *segment)
 	uint32_t	qlen = gpuvec_query_len(query->query);
 	uint32_t	most = qlen < segment->maxlen ? qlen : segment->maxlen;
 
-	return gpuvec_need(query->measure, qlen, segment->minlen, bound_score(query)) <= most;
+	return gpuvec_need_with(query->measure, query->query->weights, qlen, segment->minlen,
+							bound_score(query)) <= most;
 }
 
 /* Find the lists and bitmaps that the query reads, and prefetch the lists */

@@ -21,6 +21,7 @@
 typedef struct search_run
 {
 	gpuvec_search head;
+	gpuvec_weights weights;		/* of tversky */
 	const gpuvec_query *wire;	/* [head.nqueries] as the session sent them */
 	gpuvec_topk_query *queries;
 	uint32_t   *numbers;		/* of the ids of queries that are mapped ... */
@@ -49,6 +50,7 @@ parse_query(const gpuvec_query *wire, const uint16_t *ids, search_run *q, gpuvec
 	query->has_after = (wire->flags & GPUVEC_QUERY_AFTER) != 0;
 	query->after_score = wire->after_score;
 	query->after_tid = wire->after_tid;
+	query->weights = q->weights;
 	query->canceled = &q->canceled;
 	return true;
 }
@@ -61,27 +63,51 @@ query_places(const gpuvec_query *wire)
 }
 
 /*
+ * Parse what comes before the queries of a search; returns its bytes, or 0 on
+ * failure
+ */
+static size_t
+parse_head(search_run *q, const gpuvec_request *request, gpuvec_error *error)
+{
+	gpuvec_search *head = &q->head;
+	gpuvec_search_weights weights;
+
+	if (request->length < sizeof(*head))
+		return gpuvec_violation(error, "SEARCH is cut off.");
+	memcpy(head, request->data, sizeof(*head));
+	if (head->measure > GPUVEC_TVERSKY)
+		return gpuvec_violation(error, "The measure is unknown.");
+	if (head->method >= GPUVEC_N_METHODS)
+		return gpuvec_violation(error, "The method is unknown.");
+	if (head->measure != GPUVEC_TVERSKY)
+		return sizeof(*head);
+	if (request->length < sizeof(*head) + sizeof(weights))
+		return gpuvec_violation(error, "SEARCH is cut off.");
+	memcpy(&weights, request->data + sizeof(*head), sizeof(weights));
+	if (!gpuvec_weights_valid(weights.alpha, weights.beta))
+		return gpuvec_violation(error, "The weights are invalid.");
+	q->weights = gpuvec_make_weights(weights.alpha, weights.beta);
+	return sizeof(*head) + sizeof(weights);
+}
+
+/*
  * Parse a search.  The queries point to ids in the request's data.  The
  * caller frees q->queries, on failure too.
  */
 static bool
 parse_search(search_run *q, const gpuvec_request *request, gpuvec_error *error)
 {
-	gpuvec_search *head = &q->head;
-	const gpuvec_query *wire = (const gpuvec_query *) (request->data + sizeof(*head));
+	const gpuvec_search *head = &q->head;
+	size_t		begin = parse_head(q, request, error);
+	const gpuvec_query *wire = (const gpuvec_query *) (request->data + begin);
 	const uint16_t *ids;
 	uint64_t	left;
 
-	if (request->length < sizeof(*head))
-		return gpuvec_violation(error, "SEARCH is cut off.");
-	memcpy(head, request->data, sizeof(*head));
-	if (head->measure >= GPUVEC_N_MEASURES)
-		return gpuvec_violation(error, "The measure is unknown.");
-	if (head->method >= GPUVEC_N_METHODS)
-		return gpuvec_violation(error, "The method is unknown.");
+	if (begin == 0)
+		return false;
 	if (head->nqueries > GPUVEC_MAX_QUERIES ||
 		head->nids > (uint64_t) GPUVEC_MAX_QUERIES * GPUVEC_MAX_IDS * 2 ||
-		request->length - sizeof(*head) !=
+		request->length - begin !=
 		head->nqueries * sizeof(gpuvec_query) + head->nids * sizeof(uint16_t))
 		return gpuvec_violation(error, "SEARCH has the wrong length.");
 	q->queries = malloc((head->nqueries + (size_t) 1) * sizeof(*q->queries));
@@ -258,10 +284,16 @@ static bool
 number_queries(search_run *q, gpuvec_error *error)
 {
 	uint64_t	total = 0;
+	long		unused = 0;
 
 	for (uint32_t i = 0; i < q->head.nqueries; i++)
+	{
+		if (q->wire[i].wide && gpuvec_fault("narrow-ids", &unused))
+			return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
+							   "ids above %d cannot be searched", GPUVEC_MAX_ID);
 		if (needs_numbers(q, i))
 			total += q->wire[i].len;
+	}
 	if (total == 0)
 		return true;
 	q->numbers = malloc(total * sizeof(uint32_t));

@@ -35,8 +35,15 @@
 /* Slots of a new table */
 #define FIRST_SLOTS		1024
 
-/* Up to so many numbers, sorting by insertion is the quickest */
-#define FEW_NUMBERS		48
+/* How far ahead slots are prefetched */
+#define PREFETCH_IDS	16
+
+/*
+ * Up to FEW_NUMBERS numbers, sorting by insertion is the quickest; up to
+ * MANY_NUMBERS, by their bytes
+ */
+#define FEW_NUMBERS		32
+#define MANY_NUMBERS	4096
 
 typedef struct id_slot
 {
@@ -84,19 +91,45 @@ table_bytes(const id_table *table)
 }
 
 /*
- * The slot of an id, or the free one where it would be.  The hash is a
- * bijection that mixes all bits (Appleby's MurmurHash3).
+ * Where the search for an id begins.  The hash is a bijection that mixes all
+ * bits (Appleby's MurmurHash3).
  */
-static inline id_slot *
-slot_of(const id_table *table, uint32_t id)
+static inline uint64_t
+first_slot(const id_table *table, uint32_t id)
 {
 	uint32_t	hash = id;
-	uint64_t	at;
 
 	hash = (hash ^ hash >> 16) * UINT32_C(0x85EBCA6B);
 	hash = (hash ^ hash >> 13) * UINT32_C(0xC2B2AE35);
-	hash ^= hash >> 16;
-	for (at = hash & table->mask; table->slots[at].value != 0 && table->slots[at].id != id;)
+	return (hash ^ hash >> 16) & table->mask;
+}
+
+/*
+ * Prefetch the slot of the id that is looked up PREFETCH_IDS ids later.  A
+ * large table is in no cache, so each look would wait for memory.
+ */
+static inline void
+prefetch_slot(const id_table *table, const uint32_t *ids, uint32_t i, uint32_t n)
+{
+	if (i + PREFETCH_IDS < n)
+		__builtin_prefetch(&table->slots[first_slot(table, ids[i + PREFETCH_IDS])]);
+}
+
+/* The same before the first look */
+static inline void
+prefetch_first(const id_table *table, const uint32_t *ids, uint32_t n)
+{
+	for (uint32_t i = 0; i < PREFETCH_IDS && i < n; i++)
+		__builtin_prefetch(&table->slots[first_slot(table, ids[i])]);
+}
+
+/* The slot of an id, or the free one where it would be */
+static inline id_slot *
+slot_of(const id_table *table, uint32_t id)
+{
+	uint64_t	at;
+
+	for (at = first_slot(table, id); table->slots[at].value != 0 && table->slots[at].id != id;)
 		at = (at + 1) & table->mask;
 	return &table->slots[at];
 }
@@ -165,10 +198,12 @@ bool
 gpuvec_id_counts_add(gpuvec_id_counts *counts, const uint32_t *ids, uint32_t n,
 					 gpuvec_error *error)
 {
+	prefetch_first(&counts->table, ids, n);
 	for (uint32_t i = 0; i < n; i++)
 	{
 		id_slot    *slot = slot_of(&counts->table, ids[i]);
 
+		prefetch_slot(&counts->table, ids, i, n);
 		if (slot->value == 0)
 		{
 			if (!add_slot(&counts->table, ids[i], 1, error))
@@ -330,10 +365,12 @@ find_known(gpuvec_id_numbers *numbers, const uint32_t *ids, uint32_t n, uint32_t
 	uint32_t	i = 0;
 
 	pthread_rwlock_rdlock(&numbers->lock);
+	prefetch_first(&numbers->table, ids, n);
 	for (; i < n; i++)
 	{
 		uint32_t	number = number_of(numbers, ids[i]);
 
+		prefetch_slot(&numbers->table, ids, i, n);
 		if (number == GPUVEC_NO_NUMBER)
 			break;
 		to[i] = number;
@@ -374,12 +411,47 @@ compare_numbers(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+/* Sort by the byte at `shift`, keeping the order of equal ones */
+static void
+sort_by_byte(const uint32_t *from, uint32_t *to, uint32_t n, int shift)
+{
+	uint32_t	start[257] = {0};
+
+	for (uint32_t i = 0; i < n; i++)
+		start[(from[i] >> shift & 0xFF) + 1]++;
+	for (int byte = 0; byte < 256; byte++)
+		start[byte + 1] += start[byte];
+	for (uint32_t i = 0; i < n; i++)
+		to[start[from[i] >> shift & 0xFF]++] = from[i];
+}
+
+/* Sort up to MANY_NUMBERS numbers byte by byte, as many as the largest has */
+static void
+sort_by_bytes(uint32_t *numbers, uint32_t n)
+{
+	uint32_t	room[MANY_NUMBERS];
+	uint32_t	all = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		all |= numbers[i];
+	for (int shift = 0; shift < 32 && all >> shift != 0; shift += 16)
+	{
+		sort_by_byte(numbers, room, n, shift);
+		sort_by_byte(room, numbers, n, shift + 8);
+	}
+}
+
 void
 gpuvec_sort_numbers(uint32_t *numbers, uint32_t n)
 {
-	if (n > FEW_NUMBERS)
+	if (n > MANY_NUMBERS)
 	{
 		qsort(numbers, n, sizeof(uint32_t), compare_numbers);
+		return;
+	}
+	if (n > FEW_NUMBERS)
+	{
+		sort_by_bytes(numbers, n);
 		return;
 	}
 	for (uint32_t i = 1; i < n; i++)

@@ -27,7 +27,7 @@
 #include "engine/store/mirror_kind.h"
 
 /* Bytes of records that are applied in one step */
-#define STEP_BYTES		((size_t) 1024 * 1024)
+#define STEP_BYTES		((size_t) 512 * 1024)
 
 /* Drop the first message */
 static void

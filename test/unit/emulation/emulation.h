@@ -288,6 +288,17 @@ atomicCAS(unsigned *p, unsigned expected, unsigned value)
 	return before;
 }
 
+static inline unsigned long long
+atomicCAS(unsigned long long *p, unsigned long long expected, unsigned long long value)
+{
+	unsigned long long before = *p;
+
+	emu_check(p, sizeof(*p));
+	if (before == expected)
+		*p = value;
+	return before;
+}
+
 static inline void
 __threadfence(void)
 {

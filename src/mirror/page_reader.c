@@ -207,6 +207,16 @@ copy_page(PageReader *reader, BlockNumber block)
 	return lsn;
 }
 
+/*
+ * True if the tuple of an item can be copied to this place in reader->page.
+ * The tuples of a page always can, unless the page is corrupt: they overlap.
+ */
+static bool
+has_room(const PageReader *reader, const char *to, ItemId item)
+{
+	return MAXALIGN(ItemIdGetLength(item)) <= (Size) (reader->page + BLCKSZ - to);
+}
+
 /* Copy a tuple of a page, unless it is dead to everyone; *copy is NULL then */
 static char *
 copy_tuple(PageReader *reader, Buffer buffer, BlockNumber block, OffsetNumber line,
@@ -226,7 +236,7 @@ copy_tuple(PageReader *reader, Buffer buffer, BlockNumber block, OffsetNumber li
 /*
  * Copy the tuples at those line pointers of a page that have to be read.
  * copies[i].t_data is NULL if entry i has none.  False: these are many of the
- * page's line pointers.
+ * page's line pointers, and it is to be read as a whole.
  */
 static bool
 copy_lines(PageReader *reader, BlockNumber block, const ChangedLine *entries, uint32 n,
@@ -243,8 +253,11 @@ copy_lines(PageReader *reader, BlockNumber block, const ChangedLine *entries, ui
 	{
 		OffsetNumber line = changed_line(&entries[i]);
 
-		if (changed_is_read(&entries[i]) && line <= last &&
-			ItemIdIsNormal(PageGetItemId(page, line)))
+		if (!changed_is_read(&entries[i]) || line > last ||
+			!ItemIdIsNormal(PageGetItemId(page, line)))
+			continue;
+		few = has_room(reader, to, PageGetItemId(page, line));
+		if (few)
 			to = copy_tuple(reader, buffer, block, line, &inserter, &copies[i], to);
 	}
 	UnlockReleaseBuffer(buffer);

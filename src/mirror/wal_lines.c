@@ -15,9 +15,12 @@
  *	  which the record has only the difference.  Then the line pointer is to be
  *	  read from the page, and so it is if the value is out of line.
  *	- Pruning takes tuples away.  The record names their line pointers.
- *	- A deletion, a lock or the old side of an update leaves the tuple where
- *	  it is.  The mirror keeps its row, and each search asks the snapshot.
- *	  The page is noted, without a line pointer.
+ *	- A deletion or the old side of an update leaves the tuple where it is.
+ *	  The mirror keeps its row, and each search asks the snapshot.  The page
+ *	  is noted, without a line pointer.
+ *	- A lock, or the end of a speculative insertion, changes no row, and not
+ *	  who sees it: the page may stay all-visible, and VACUUM then does not
+ *	  come to it.  Nothing is noted, so that its rows stay proven (below).
  *	- All else, VACUUM's work above all, stands for the page as a whole, and
  *	  so does an insertion into a page that was made new.
  *
@@ -300,9 +303,10 @@ note_heap(XLogReaderState *record, int id, BlockNumber block, ChangedLines *line
 			note_update(record, id, block, lines);
 			break;
 		case XLOG_HEAP_DELETE:
+			NoteChangedLine(lines, block, CHANGED_NO_LINE);
+			break;
 		case XLOG_HEAP_LOCK:
 		case XLOG_HEAP_CONFIRM:
-			NoteChangedLine(lines, block, CHANGED_NO_LINE);
 			break;
 		default:
 			NoteChangedPage(lines, block);
@@ -319,7 +323,6 @@ note_heap2(XLogReaderState *record, int id, BlockNumber block, ChangedLines *lin
 			note_multi_insert(record, block, lines);
 			break;
 		case XLOG_HEAP2_LOCK_UPDATED:
-			NoteChangedLine(lines, block, CHANGED_NO_LINE);
 			break;
 #ifdef HEAP2_PRUNE
 		case HEAP2_PRUNE:

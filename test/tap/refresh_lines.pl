@@ -59,7 +59,9 @@ is(read_by(q{SELECT FROM docs WHERE id = 8 FOR UPDATE}), 0, 'a lock');
 is(read_by(q{INSERT INTO docs VALUES (3000, 0, '{1,2,3}'), (3001, 0, '{2,3}')}), 2, 'two insertions');
 is($node->safe_psql('postgres', $rows), 2003, 'rows of deleted tuples stay');
 $old->quit;
-is(read_by('SET enable_bitmapscan = off; SELECT count(*) FROM docs WHERE id < 100'), 0, 'pruning');
+my $pruning = read_by('SET enable_bitmapscan = off; SELECT count(*) FROM docs WHERE id < 100');
+# (version 13 does not write such records of pruning)
+is($pruning, 0, 'pruning') if $node->safe_psql('postgres', 'SHOW server_version_num') >= 140000;
 cmp_ok($node->safe_psql('postgres', $rows), '<', 2003, 'and then rows go');
 cmp_ok(read_by(q{VACUUM docs}), '>', 20, 'VACUUM has a page read as a whole');
 is($node->safe_psql('postgres', $rows), 2001, 'and then all of them go');
@@ -96,6 +98,21 @@ $node->safe_psql('postgres', 'VACUUM docs');
 is($node->safe_psql('postgres', $all), 'same', 'the page is as it was');
 is($node->safe_psql('postgres', $all), 'same', 'and now proven');
 $open->quit;
+
+# Locks leave pages all-visible, so that VACUUM does not come to them.  What the mirror has of them
+# stays proven: many rows are found, and few pages of the table looked at.
+sub pages_read
+{
+	my $plan = $node->safe_psql('postgres', q{SET gpuvec.verify = off; SELECT count(*) FROM gpuvec_topk('docs', 'tokens', '{1}', 3000);
+		EXPLAIN (ANALYZE, BUFFERS, COSTS off, TIMING off, SUMMARY off, FORMAT json) SELECT count(*) FROM gpuvec_topk('docs', 'tokens', '{1}', 3000)});
+
+	return $1 if $plan =~ /"Shared Hit Blocks": (\d+)/;
+	return $plan;
+}
+$node->safe_psql('postgres', 'VACUUM docs');
+cmp_ok(pages_read(), '<', 20, 'rows of all-visible pages are not looked at');
+is(read_by('SELECT count(*) FROM (SELECT FROM docs FOR KEY SHARE) x'), 0, 'locks of all rows');
+cmp_ok(pages_read(), '<', 20, 'nor are locked rows');
 
 # Random histories
 srand($ENV{LINES_SEED} // 5);

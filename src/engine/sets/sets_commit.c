@@ -47,7 +47,7 @@ charge_progress(void *arg, size_t built, size_t staged, gpuvec_error *error)
 
 	if (!on_device)
 		bytes += staged + sets->message_bytes + gpuvec_sets_new_numbers_bytes(sets) +
-			sets->base.npages * GPUVEC_PAGE_BYTES;
+			gpuvec_update_noted_bytes(&sets->base);
 
 	/*
 	 * the rows taken are charged already, as segments: charge only more than

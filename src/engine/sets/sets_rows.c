@@ -153,7 +153,8 @@ gpuvec_sets_new_numbers_bytes(const gpuvec_sets_update *sets)
 
 /*
  * On a device, charge what the rows will take as segments.  On the CPU,
- * charge the larger of that and what they take while staged, plus the pages.
+ * charge the larger of that and what they take while staged, plus the pages
+ * and lines.
  */
 size_t
 gpuvec_sets_bytes_taken(const gpuvec_update *update)
@@ -165,7 +166,7 @@ gpuvec_sets_bytes_taken(const gpuvec_update *update)
 
 	if (update->mirror->device->backend->on_device)
 		return estimate;
-	return (staged > estimate ? staged : estimate) + numbers + update->npages * GPUVEC_PAGE_BYTES;
+	return (staged > estimate ? staged : estimate) + numbers + gpuvec_update_noted_bytes(update);
 }
 
 /*

@@ -190,6 +190,13 @@ gpuvec_kind_of(const gpuvec_mirror_key *key)
 /* For take_row: report rows that violate the protocol; returns false */
 extern bool gpuvec_update_bad_pages(gpuvec_error *error, const char *what);
 
+/* Bytes of the pages and lines that an update has noted */
+static inline size_t
+gpuvec_update_noted_bytes(const gpuvec_update *update)
+{
+	return update->npages * GPUVEC_PAGE_BYTES + update->nlines * sizeof(uint64_t);
+}
+
 /* Add an entry for a page, zeroed; NULL on lack of memory */
 extern gpuvec_sent_page *gpuvec_update_add_page(gpuvec_update *update, gpuvec_error *error);
 

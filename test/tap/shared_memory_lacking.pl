@@ -67,8 +67,8 @@ sub resident
 # An ordinary user fills the slack of the server's shared memory, before anybody has used gpuvec
 my $node = new_node('full', started => 0);
 $node->start;
-$node->safe_psql('postgres', 'CREATE ROLE nobody LOGIN');
-my $eater = $node->background_psql('postgres', on_error_stop => 0, extra_params => [ '-U', 'nobody' ]);
+$node->safe_psql('postgres', 'CREATE ROLE no_owner LOGIN');
+my $eater = $node->background_psql('postgres', on_error_stop => 0, extra_params => [ '-U', 'no_owner' ]);
 $eater->query('SELECT count(pg_advisory_lock_shared(i)) FROM generate_series(1, 10000000) i');
 my ($rc, $out, $err) = $node->psql('postgres', q{SELECT count(pg_advisory_lock(i)) FROM generate_series(20000001, 20100000) i});
 like($err, qr/out of shared memory/, 'there is no shared memory left');

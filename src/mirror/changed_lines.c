@@ -81,18 +81,9 @@ compare_entries(const void *a, const void *b)
 	return x->nth < y->nth ? -1 : x->nth > y->nth;
 }
 
-/* Count an entry that stays */
-static void
-count_entry(ChangedLines *lines, const ChangedLine *entry, bool of_next_page)
-{
-	lines->npages += of_next_page;
-	lines->nwhole += changed_line(entry) == CHANGED_WHOLE;
-	lines->nread += changed_is_read(entry);
-}
-
 /*
- * Keep the last entry of each line pointer, and of a page as a whole only that.
- * The entries are in order, in which such a one comes last.
+ * Keep the last entry of each line pointer, and of a page as a whole only
+ * that.  The entries are in order, in which such a one comes last.
  */
 static void
 drop_covered(ChangedLines *lines)
@@ -114,10 +105,9 @@ drop_covered(ChangedLines *lines)
 		entries[n++] = entry;
 	}
 	lines->n = n;
-	lines->npages = lines->nwhole = lines->nread = 0;
+	lines->nwhole = 0;
 	for (uint32 i = 0; i < n; i++)
-		count_entry(lines, &entries[i],
-					i == 0 || changed_block(&entries[i]) != changed_block(&entries[i - 1]));
+		lines->nwhole += changed_line(&entries[i]) == CHANGED_WHOLE;
 }
 
 void

@@ -39,9 +39,7 @@ typedef struct ChangedLines
 	ChangedLine *entries;		/* ascending and distinct when sorted */
 	uint32		n;
 	uint32		room;
-	uint32		npages;			/* when sorted: number of pages, */
-	uint32		nwhole;			/* of those as a whole, */
-	uint32		nread;			/* and of line pointers to be read */
+	uint32		nwhole;			/* when sorted: number of pages as a whole */
 	StringInfoData values;		/* of each row its bytes, a uint32, and its
 								 * ids, the payload of an idset */
 } ChangedLines;

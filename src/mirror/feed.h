@@ -74,7 +74,7 @@ typedef enum FeedPace
 	FEED_CATCHING_UP
 } FeedPace;
 
-/* How long it pays to wait for rows that the engine keeps, before reading pages */
+/* How long it pays to wait for rows that the engine keeps, before pages */
 #define FEED_KEPT_PATIENCE_MS	500
 
 extern uint64 FeedApplied(uint64 feed);

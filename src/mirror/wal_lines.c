@@ -226,7 +226,7 @@ note_redirected(ChangedLines *lines, BlockNumber block, const OffsetNumber *pair
 #if PG_VERSION_NUM >= 170000
 #define HEAP2_PRUNE		XLOG_HEAP2_PRUNE_ON_ACCESS
 
-/* Note the line pointers that were pruned; `data` is of the page's reference */
+/* Note the line pointers that were pruned; `data` is of the page */
 static void
 note_pruned(XLogReaderState *record, char *data, Size bytes, BlockNumber block,
 			ChangedLines *lines)

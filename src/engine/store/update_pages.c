@@ -41,7 +41,7 @@ compare_tids(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* True if a row of a partial page, whose lines were taken, is of one of them */
+/* True if a row of a partial page is of one of its lines, which were taken */
 static bool
 is_listed(const gpuvec_update *update, const gpuvec_page *page, uint16_t line)
 {

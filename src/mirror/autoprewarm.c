@@ -44,6 +44,7 @@
 #include "link/shared.h"
 #include "mirror/autoprewarm.h"
 #include "mirror/prewarm_list.h"
+#include "mirror/refresh.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
@@ -111,14 +112,11 @@ engine_number(bool *running)
 	return number;
 }
 
-/* Sleep for `ms`, or until the latch is set */
+/* The same as MirrorNap(); settings may change meanwhile */
 static void
 nap(long ms)
 {
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
-					 PG_WAIT_EXTENSION);
-	ResetLatch(MyLatch);
-	CHECK_FOR_INTERRUPTS();
+	MirrorNap(ms);
 	if (ConfigReloadPending)
 	{
 		ConfigReloadPending = false;

@@ -177,9 +177,8 @@ note_failure(const MirrorTarget *target, TimestampTz began, uint64 request)
 		MirrorNoteRefusal(target, began);
 }
 
-/* Wait for some milliseconds */
-static void
-nap(long ms)
+void
+MirrorNap(long ms)
 {
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
 					 PG_WAIT_EXTENSION);
@@ -202,7 +201,7 @@ busy_nap(const MirrorTarget *target, int attempt)
 		MirrorRefuseBusy(target);
 		return false;
 	}
-	nap(BUSY_NAP_MS);
+	MirrorNap(BUSY_NAP_MS);
 	return true;
 }
 
@@ -609,7 +608,7 @@ bring_rows(MirrorRefresh *refresh, bool *done)
 			return true;
 		/* what is known of the mirror may be out of date */
 		if (ms > 0)
-			nap(ROWS_NAP_MS);
+			MirrorNap(ROWS_NAP_MS);
 		if (!MirrorState(&refresh->target->key, state))
 			return false;
 		FeedNoteState(state);

@@ -32,6 +32,9 @@ extern bool MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_fre
 
 /* refresh.c */
 
+/* Sleep for some milliseconds, or until the latch is set */
+extern void MirrorNap(long ms);
+
 /*
  * Send records of a feed to the engine.  Sets *state to the mirror's state;
  * the mirror may be absent, or another session may be changing it (LOADING).

@@ -55,7 +55,7 @@ $(EMULATION_DIR)/search/%.o: $(srcdir)/%.cpp $(EMULATION_HEADERS)
 # the CPU backend, to compare with
 $(EMULATION_DIR)/cuda_cold: $(filter build/src/engine/cpu/%,$(ENGINE_OBJS))
 
-$(EMULATION_DIR)/cuda_%: $(srcdir)/test/unit/cuda_%.cpp $(SEARCH_OBJS)
+$(EMULATION_DIR)/cuda_topk $(EMULATION_DIR)/cuda_cold: $(EMULATION_DIR)/cuda_%: $(srcdir)/test/unit/cuda_%.cpp $(SEARCH_OBJS)
 	$(CXX) -std=gnu++17 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -Wno-missing-field-initializers \
 		-I$(srcdir)/src -I$(srcdir) -o $@ $^ -lm -lpthread
 

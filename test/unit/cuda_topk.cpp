@@ -25,7 +25,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "kernels/search/search_policy.h"
+#include "test/unit/cuda_test.h"
 
 typedef std::vector<uint16_t> idset;
 
@@ -60,12 +60,7 @@ static gpuvec_backend *backend;
 static bool full;
 static bool tiny;
 static bool emulated;
-static std::atomic<int> npassed;
-static std::atomic<int> nfailed;
-static uint64_t random_state;
 static gpuvec_search_stats total;	/* of all searches */
-
-static const char *const measure_names[] = GPUVEC_MEASURE_NAMES;
 
 /*
  * Weights of tversky, and the power of ten that makes integers of them; 0:
@@ -81,7 +76,6 @@ static const struct
 };
 
 static size_t which_weights;	/* that are in use */
-static const char *const method_names[] = {"auto", "bitset", "inverted"};
 
 static double
 seconds_since_start(void)
@@ -93,33 +87,6 @@ seconds_since_start(void)
 	if (start.tv_sec == 0)
 		start = now;
 	return (now.tv_sec - start.tv_sec) + (now.tv_nsec - start.tv_nsec) * 1e-9;
-}
-
-/* splitmix64 */
-static uint64_t
-random64(void)
-{
-	uint64_t	z = (random_state += UINT64_C(0x9E3779B97F4A7C15));
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
-	return z ^ (z >> 31);
-}
-
-static uint32_t
-random_below(uint32_t n)
-{
-	return (uint32_t) ((random64() >> 32) * n >> 32);
-}
-
-/* Stop: nothing that follows would mean anything */
-static void
-die(const char *what, const gpuvec_error *error)
-{
-	printf("%s: %s %s (%s) (%s)\n", what, error->sqlstate, error->message, error->detail,
-		   error->hint);
-	printf("%d passed, %d failed, then stopped\n", (int) npassed, (int) nfailed + 1);
-	exit(1);
 }
 
 static void
@@ -476,12 +443,6 @@ count_common(const dataset &d, const std::vector<question> &questions)
 	return common;
 }
 
-static bool
-ranks_before(const gpuvec_match &a, const gpuvec_match &b)
-{
-	return a.score != b.score ? a.score > b.score : a.tid < b.tid;
-}
-
 /* tversky, written once more */
 static double
 tversky(double i, double a, double b)
@@ -617,28 +578,6 @@ ask(const dataset &d, gpuvec_measure measure, gpuvec_method method,
 	}
 	add_stats();
 	return answers;
-}
-
-/* Describe the first difference; empty if there is none */
-static std::string
-difference(const std::vector<gpuvec_match> &is, const std::vector<gpuvec_match> &should)
-{
-	char		text[300];
-
-	for (size_t i = 0; i < is.size() && i < should.size(); i++)
-		if (memcmp(&is[i].score, &should[i].score, 8) != 0 || is[i].tid != should[i].tid ||
-			is[i].common != should[i].common)
-		{
-			snprintf(text, sizeof(text),
-					 "rank %zu is (%.17g, %llx, %u), should be (%.17g, %llx, %u)", i + 1,
-					 is[i].score, (unsigned long long) is[i].tid, is[i].common,
-					 should[i].score, (unsigned long long) should[i].tid, should[i].common);
-			return text;
-		}
-	if (is.size() == should.size())
-		return "";
-	snprintf(text, sizeof(text), "%zu matches instead of %zu", is.size(), should.size());
-	return text;
 }
 
 /* Ask, and compare every answer with the reference */

@@ -55,8 +55,8 @@ $(EMULATION_DIR)/search/%.o: $(srcdir)/%.cpp $(EMULATION_HEADERS)
 # the CPU backend, to compare with
 $(EMULATION_DIR)/cuda_cold: $(filter build/src/engine/cpu/%,$(ENGINE_OBJS))
 
-$(EMULATION_DIR)/cuda_topk $(EMULATION_DIR)/cuda_cold: $(EMULATION_DIR)/cuda_%: $(srcdir)/test/unit/cuda_%.cpp $(SEARCH_OBJS)
+$(EMULATION_DIR)/cuda_topk $(EMULATION_DIR)/cuda_cold: $(EMULATION_DIR)/cuda_%: $(srcdir)/test/unit/cuda_%.cpp $(srcdir)/test/unit/cuda_test.h $(SEARCH_OBJS)
 	$(CXX) -std=gnu++17 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -Wno-missing-field-initializers \
-		-I$(srcdir)/src -I$(srcdir) -o $@ $^ -lm -lpthread
+		-I$(srcdir)/src -I$(srcdir) -o $@ $(filter-out %.h,$^) -lm -lpthread
 
 .PHONY: tests programs check $(SEARCH_TESTS:%=check-%)

@@ -10,7 +10,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-our @EXPORT = qw(new_node make_docs brute_force best engine_pid wait_for supervisor_pid no_leftovers ask);
+our @EXPORT = qw(new_node make_docs brute_force best engine_pid wait_for supervisor_pid no_leftovers ask random_history);
 
 # A server with gpuvec's settings; %opts: conf => more settings, started => 0
 sub new_node
@@ -85,6 +85,48 @@ sub ask
 	$out =~ s/background_psql: QUERY_SEPARATOR//;
 	$out =~ s/\A\n+|\n+\z//g;
 	return $out;
+}
+
+# A random history: in each round a writer makes one of the changes (functions that return SQL)
+# and leaves its transaction open, or commits, rolls back or prepares it; then `between` is called,
+# and each reader asks what `question` returns, settings and query, at one of two isolation levels.
+# Each answer has to be "same".  Returns how many were asked, and how many answers were others.
+sub random_history
+{
+	my ($node, %opts) = @_;
+	my @changes = @{ $opts{changes} };
+	my @writers = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 2;
+	my @readers = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 3;
+	my @open = (0, 0);
+	my ($asked, $wrong, $gid) = (0, 0, 0);
+
+	for my $round (1 .. $opts{rounds})
+	{
+		my $w = int(rand(@writers));
+		my $step = int(rand(10));
+
+		$writers[$w]->query('SET lock_timeout = 50; BEGIN') if !$open[$w];
+		$open[$w] = 1;
+		$writers[$w]->query($changes[rand @changes]->());
+		if ($step < 6) { $writers[$w]->query($step ? 'COMMIT' : 'ROLLBACK'); $open[$w] = 0; }
+		elsif ($step == 6) { $writers[$w]->query("PREPARE TRANSACTION 'g" . ++$gid . "'"); $writers[$w]->query('ROLLBACK'); $open[$w] = 0; }
+		for (split /\n/, $node->safe_psql('postgres', 'SELECT gid FROM pg_prepared_xacts'))
+		{
+			$node->safe_psql('postgres', (int(rand(2)) ? 'COMMIT' : 'ROLLBACK') . " PREPARED '$_'") if int(rand(2));
+		}
+		$opts{between}->($round);
+		for my $reader (@readers)
+		{
+			my $level = int(rand(2)) ? 'REPEATABLE READ' : 'READ COMMITTED';
+			my ($settings, $question) = $opts{question}->($round);
+			my $answer = $reader->query("$settings; BEGIN ISOLATION LEVEL $level; $question; COMMIT");
+
+			$asked++;
+			if ($answer !~ /same/) { $wrong++; diag("round $round, $settings: $question: $answer"); }
+		}
+	}
+	$_->quit for @writers, @readers;
+	return ($asked, $wrong);
 }
 
 # Wait until a condition holds

@@ -86,41 +86,11 @@ sub question
 	return sprintf("SELECT compare('docs', 'tokens', '%s', '%s', '%s', %d)", int(rand(3)) ? 'true' : 'note = 5', $operators[rand @operators], random_set(8), $k);
 }
 
-# Writers leave transactions open while readers ask, at both kinds of isolation levels
-my @writers = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 2;
-my @open = (0, 0);
-my @readers = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 3;
-my ($asked, $wrong, $gid) = (0, 0, 0);
-
-$writers[0]->query(twice('INSERT INTO docs VALUES ' . random_rows(300)));
-for my $round (1 .. 150)
-{
-	my $w = int(rand(@writers));
-	my $step = int(rand(10));
-
-	$writers[$w]->query('SET lock_timeout = 50; BEGIN') if !$open[$w];
-	$open[$w] = 1;
-	$writers[$w]->query($changes[rand @changes]->());
-	if ($step < 6) { $writers[$w]->query($step ? 'COMMIT' : 'ROLLBACK'); $open[$w] = 0; }
-	elsif ($step == 6) { $writers[$w]->query("PREPARE TRANSACTION 'g" . ++$gid . "'"); $writers[$w]->query('ROLLBACK'); $open[$w] = 0; }
-	for (split /\n/, $node->safe_psql('postgres', 'SELECT gid FROM pg_prepared_xacts'))
-	{
-		$node->safe_psql('postgres', (int(rand(2)) ? 'COMMIT' : 'ROLLBACK') . " PREPARED '$_'") if int(rand(2));
-	}
-	$node->safe_psql('postgres', 'VACUUM docs; VACUUM words') if $round % 4 == 0;
-	for my $reader (@readers)
-	{
-		my $level = int(rand(2)) ? 'REPEATABLE READ' : 'READ COMMITTED';
-		my $rows = (0, 3, 4096, 4096)[$round / 8 % 4];
-		my $question = question();
-		my $answer = $reader->query("SET gpuvec.ahead_rows = $rows; BEGIN ISOLATION LEVEL $level; $question; COMMIT");
-
-		$asked++;
-		if ($answer !~ /same/) { $wrong++; diag("round $round, $rows: $question: $answer"); }
-	}
-}
+$node->safe_psql('postgres', twice('INSERT INTO docs VALUES ' . random_rows(300)));
+my ($asked, $wrong) = random_history($node, rounds => 150, changes => \@changes,
+	between => sub { $node->safe_psql('postgres', 'VACUUM docs; VACUUM words') if $_[0] % 4 == 0 },
+	question => sub { return ('SET gpuvec.ahead_rows = ' . (0, 3, 4096, 4096)[$_[0] / 8 % 4], question()) });
 is($wrong, 0, 'index scans and functions give what sequential scans give');
 is($asked, 450, 'all questions were asked');
-$_->quit for @writers, @readers;
 $node->stop;
 done_testing();

@@ -134,41 +134,17 @@ my @changes = (
 	sub { 'SELECT count(*) FROM (SELECT FROM docs WHERE id % ' . (9 + int(rand(20))) . ' = 3 FOR UPDATE) x' },
 	sub { 'SAVEPOINT s; INSERT INTO docs VALUES ' . random_rows(5) . '; ROLLBACK TO s; INSERT INTO docs VALUES ' . random_rows(2) },
 	sub { "SAVEPOINT s; UPDATE docs SET tokens = '{3}' WHERE id % 50 = 3; ROLLBACK TO s" });
-my @writers = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 2;
-my @open = (0, 0);
-my @readers = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 3;
-my ($asked, $wrong, $gid) = (0, 0, 0);
-for my $round (1 .. 150)
+sub question
 {
-	my $w = int(rand(@writers));
-	my $step = int(rand(10));
+	my $k = int(rand(3)) ? 1 + int(rand(40)) : 100000;
+	my $queries = join(',', map { "'" . random_set(8) . "'" } 1 .. 1 + int(rand(5)));
 
-	$writers[$w]->query('SET lock_timeout = 50; BEGIN') if !$open[$w];
-	$open[$w] = 1;
-	$writers[$w]->query($changes[rand @changes]->());
-	if ($step < 6) { $writers[$w]->query($step ? 'COMMIT' : 'ROLLBACK'); $open[$w] = 0; }
-	elsif ($step == 6) { $writers[$w]->query("PREPARE TRANSACTION 'g" . ++$gid . "'"); $writers[$w]->query('ROLLBACK'); $open[$w] = 0; }
-	for (split /\n/, $node->safe_psql('postgres', 'SELECT gid FROM pg_prepared_xacts'))
-	{
-		$node->safe_psql('postgres', (int(rand(2)) ? 'COMMIT' : 'ROLLBACK') . " PREPARED '$_'") if int(rand(2));
-	}
-	$node->safe_psql('postgres', 'VACUUM docs') if $round % 9 == 0;
-	$node->safe_psql('postgres', 'CHECKPOINT') if $round % 21 == 0;
-	for my $reader (@readers)
-	{
-		my $level = int(rand(2)) ? 'REPEATABLE READ' : 'READ COMMITTED';
-		my $k = int(rand(3)) ? 1 + int(rand(40)) : 100000;
-		my $queries = join(',', map { "'" . random_set(8) . "'" } 1 .. 1 + int(rand(5)));
-		my $question = "SELECT compare(ARRAY[$queries]::idset[], $k, '$measures[rand @measures]')";
-		my $answer = $reader->query("BEGIN ISOLATION LEVEL $level; $question; COMMIT");
-
-		$asked++;
-		if ($answer !~ /same/) { $wrong++; diag("round $round: $question: $answer"); }
-	}
+	return ('SET gpuvec.verify = ' . (int(rand(2)) ? 'on' : 'off'), "SELECT compare(ARRAY[$queries]::idset[], $k, '$measures[rand @measures]')");
 }
+my ($asked, $wrong) = random_history($node, rounds => 150, changes => \@changes, question => \&question,
+	between => sub { $node->safe_psql('postgres', 'VACUUM docs') if $_[0] % 9 == 0; $node->safe_psql('postgres', 'CHECKPOINT') if $_[0] % 21 == 0; });
 is($wrong, 0, 'functions give what sequential scans give');
 is($asked, 450, 'all questions were asked');
 is($node->safe_psql('postgres', q{SELECT loads FROM gpuvec_mirrors WHERE relation = 'docs'::regclass}), 1, 'by refreshes');
-$_->quit for @writers, @readers;
 $node->stop;
 done_testing();

@@ -113,7 +113,9 @@ typedef struct Feed
 	int64		kept_at;		/* ... as they were then, ... */
 	uint64		kept;			/* ... and the engine keeps those up to this
 								 * one; 0: none */
-	bool		catching_up;	/* it can apply more of them at once */
+	uint64		reached;		/* what the mirror had applied, at the last
+								 * answer */
+	bool		catching_up;	/* it had come nearer by then */
 	Delay		delay;			/* leave the feed alone */
 } Feed;
 
@@ -391,7 +393,8 @@ take_kept(Feed *feed, const FeedRows *rows, const gpuvec_state *state)
 
 	feed->kept = state->kept;
 	feed->kept_at = clock_ms();
-	feed->catching_up = mine && state->kept > 0 && state->kept_from <= state->applied;
+	feed->catching_up = mine && state->kept > 0 && state->applied != feed->reached;
+	feed->reached = mine ? state->applied : 0;
 	FeedNoteKept(feed->feed, state->kept_from, state->kept);
 	if (mine)
 		FeedNoteState(state);

@@ -10,7 +10,7 @@
  * (engine/cpu/cold_rows.c, which has the proof), a round therefore has three
  * parts:
  *
- *	1. Before all else, the rows of C are found in the cold postings.  Each is
+ *	1. First of all, the rows of C are found in the cold postings.  Each is
  *	   counted exactly, its cold numbers by the postings and its hot ones in
  *	   its tile, and emitted if it ranks within the query's limits.
  *	2. Scans and lists emit rows as if there were no cold numbers.

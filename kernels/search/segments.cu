@@ -4,7 +4,7 @@
  *	  Segments and live maps in the memory of the GPU.
  *
  * A segment is one allocation.  For each tile it has the first chunk, the
- * number of chunks, and what is least and most of its rows (device_segment.h).
+ * number of chunks, and the least and most of its rows (device_segment.h).
  * For each row it has the part of the key that comes from the tid, the
  * length, and, if some have cold numbers, how many hot ones it has.  Then
  * come the cold postings, and the ids, swizzled as on the host.  The lists

@@ -7,8 +7,8 @@
  * backend idle becomes the leader.  It takes the oldest request of the queue,
  * and all others with the same view, measure, weights and method.  It runs
  * them as one batch and wakes their owners.  So a lone request starts at once
- * in its own thread.  Under load, batches grow by themselves while the backend
- * is busy (flat combining: Hendler, Incze, Shavit and Tzafrir 2010).  Each
+ * in its own thread.  Under load, batches grow while the backend is busy
+ * (flat combining: Hendler, Incze, Shavit and Tzafrir 2010).  Each
  * batch starts with the oldest request, so no request starves.
  *
  *-------------------------------------------------------------------------

@@ -105,7 +105,7 @@ is_replaced(const MirrorHit *hit, const void *arg)
 		HasChangedLine(&ahead->read, block, mirror_line_offset(gpuvec_hit_line(hit->place)));
 }
 
-/* What else was given of pages of which lines were read is proven no longer */
+/* Other rows that were given of partial pages are not proven any more */
 static void
 mark_newer(const MirrorAhead *ahead, GpuvecReply *reply)
 {

@@ -102,7 +102,7 @@ extern void NoteChangedPage(ChangedLines *lines, BlockNumber block);
  */
 extern void SortChangedLines(ChangedLines *lines);
 
-/* True if a line pointer is among sorted entries, or its page as a whole is */
+/* True if a line pointer, or its page as a whole, is among sorted entries */
 extern bool HasChangedLine(const ChangedLines *lines, BlockNumber block, OffsetNumber line);
 
 extern void FreeChangedLines(ChangedLines *lines);

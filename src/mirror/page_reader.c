@@ -217,7 +217,10 @@ has_room(const PageReader *reader, const char *to, ItemId item)
 	return MAXALIGN(ItemIdGetLength(item)) <= (Size) (reader->page + BLCKSZ - to);
 }
 
-/* Copy a tuple of a page, unless it is dead to everyone; *copy is NULL then */
+/*
+ * Copy a tuple of a page and set *copy, unless it is dead to everyone.
+ * Returns where the next copy goes.
+ */
 static char *
 copy_tuple(PageReader *reader, Buffer buffer, BlockNumber block, OffsetNumber line,
 		   TransactionId *inserter, HeapTuple copy, char *to)

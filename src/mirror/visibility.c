@@ -25,6 +25,10 @@
  * interleaving of another session's refresh returns a row that is not
  * visible.
  *
+ * A refresh may read some line pointers of a page only (wal_lines.c).  Then
+ * no number proves the page until it is read as a whole.  "Nothing changed"
+ * does not count locks of rows: they change neither a row nor who sees it.
+ *
  * In a rooted mirror the content also says whether the root is the row
  * version itself.  If it is not, the page has to be read for the member's
  * tid.

@@ -4,16 +4,16 @@
  *	  Which line pointers of a heap page a WAL record has changed, and what
  *	  they have.
  *
- * A refresh reads a changed page again.  Beside many writers most of its rows
- * are what they were, so it is better to look at the changed line pointers
- * only.  The mirror of a plain column (mirror.h) has a row for each tuple, and
- * such a row changes only if its line pointer gets a tuple or loses it:
+ * A refresh looks for what has changed on a page.  Beside many writers most
+ * of its rows are what they were, so it looks at the changed line pointers
+ * only.  The mirror of a plain column (mirror.h) has a row for each tuple.
+ * Such a row changes only if its line pointer gets a tuple or loses it:
  *
  *	- An insertion or an update puts a tuple under a line pointer, which the
- *	  record names.  The record has the tuple as well, unless it has an image
- *	  of the page, or the tuple is an update of another one of the page, of
- *	  which the record has only the difference.  Then the line pointer is to be
- *	  read from the page, and so it is if the value is out of line.
+ *	  record names.  Usually the record has the tuple as well.  The line
+ *	  pointer has to be read from the page if there is an image of the page
+ *	  instead, if the record has only the difference to the old tuple, or if
+ *	  the value is out of line.
  *	- Pruning takes tuples away.  The record names their line pointers.
  *	- A deletion or the old side of an update leaves the tuple where it is.
  *	  The mirror keeps its row, and each search asks the snapshot.  The page
@@ -24,18 +24,17 @@
  *	- All else, VACUUM's work above all, stands for the page as a whole, and
  *	  so does an insertion into a page that was made new.
  *
- * A line pointer that was read has what the page had at that time, which is
- * after all these records.  Otherwise the last record that names it tells what
- * it had at their end.
+ * A line pointer that is read has what the page has by then, after all these
+ * records.  Of any other one the last record that names it tells what it had
+ * at their end.
  *
  * A tuple of a record may be of a transaction that was rolled back.  Such
  * rows are in a mirror at any time; pruning and VACUUM take them.  Values are
  * taken as they are on pages: nothing is evaluated.
  *
  * What such a refresh has read proves nothing with the visibility map
- * (GPUVEC_UNPROVEN), so that it does not matter here which records set or
- * clear it.  A record that sets it makes the page one as a whole, which is
- * proven again.
+ * (GPUVEC_UNPROVEN).  A record that sets a bit of the map stands for the page
+ * as a whole: it is read, and proven again.
  *
  *-------------------------------------------------------------------------
  */

@@ -107,7 +107,7 @@ random_row(uint16_t line, const shape *s)
 	return row;
 }
 
-/* Replace the rows of an even line and the one behind it, if any, by another, or by none */
+/* Replace the rows of an even line and the next by another, or by none */
 static void
 change_line(model_page *page, uint16_t line, const shape *s)
 {
@@ -455,7 +455,7 @@ random_query(const shape *s)
 	return q;
 }
 
-/* Weights of tversky, some of which make searches that differ in nothing else */
+/* Weights of tversky; searches may differ in these alone */
 static const gpuvec_search_weights some_weights[] = {{0.7, 0.3}, {0, 1}, {1.0 / 3, 1e-7}, {1e300, 2}};
 static _Thread_local gpuvec_search_weights weights = {0.7, 0.3};
 

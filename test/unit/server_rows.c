@@ -1142,7 +1142,10 @@ ask_rows(client *c, void *arg)
 	return true;
 }
 
-/* The engine gives up a mirror that it cannot rebuild for want of memory: load it again */
+/*
+ * Load a mirror again that the engine gave up, as it had no memory to rebuild
+ * it
+ */
 static bool
 bring_back(client *c, fed_table *t)
 {

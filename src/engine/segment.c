@@ -10,6 +10,7 @@
 
 #include "engine/backend.h"
 #include "engine/host_memory.h"
+#include "engine/method_costs.h"
 
 /* ids in a chunk of a tile: 8 of each of its 32 rows */
 #define CHUNK_VALUES	(GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS)
@@ -598,5 +599,6 @@ gpuvec_view_unref(gpuvec_view *view)
 		gpuvec_segment_unref(view->entries[i].segment);
 		gpuvec_livemap_unref(view->entries[i].live);
 	}
+	gpuvec_method_costs_unref(view->costs);
 	free(view);
 }

@@ -21,8 +21,9 @@
  * cheapest is tried from time to time, as the data may change.  What its
  * trials have cost more than the cheapest method would have is limited to a
  * share of what that one would have taken for all searches.  The share is
- * larger for a method that was tried less often.  This is the epsilon-greedy strategy for a bandit (Sutton and Barto,
- * Reinforcement Learning, 2.2), with a limit in time instead of a chance.
+ * larger for a method that was tried less often.  This is the epsilon-greedy
+ * strategy for a bandit (Sutton and Barto, Reinforcement Learning, 2.2), with
+ * a limit in time instead of a chance.
  *
  * A large batch of a kind that is new is not searched by one guess.  A slice
  * of it is searched by each method, and the rest by the cheapest.
@@ -51,9 +52,9 @@ static const gpuvec_method methods[] = {
 
 /*
  * The share of the time of all searches that trials of a method may have
- * cost, by how often it was tried.  The first search of a kind may wait for memory.  So a method
- * that was tried less than twice is expected to cost UNKNOWN times as much as
- * the cheapest, at most.
+ * cost, by how often it was tried.  The first search of a kind may wait for
+ * memory.  So a method that was tried less than twice is expected to cost at
+ * most UNKNOWN times as much as the cheapest.
  */
 static const double trial_share[] = {0.125, 0.05, 0.05, 0.005};
 
@@ -85,7 +86,7 @@ typedef struct method_cost
 struct gpuvec_method_record
 {
 	uint64_t	kind;			/* 0: not in use */
-	uint64_t	used;			/* when it was used, in searches of the mirror */
+	uint64_t	used;			/* the mirror's search that used it last */
 	uint64_t	searches;
 	double		spent;			/* ns that the cheapest would have taken */
 	method_cost costs[N_CHOICES];

@@ -12,8 +12,8 @@
  * Searches are of one kind if they agree in measure, in whether they have a
  * least score, in the size of k, in the number of queries (by powers of two)
  * and in the mean length of these (by powers of the square root of two).  A
- * mirror has records for KINDS kinds; the one that was not used for longest
- * gives way to a new one.
+ * mirror has records for SETS * WAYS kinds; of a set, the one that was not
+ * used for longest gives way to a new one.
  *
  * The methods are the backend's own choice, which is the first guess; the
  * scan; and the lists that are there.  A record has for each the mean time of

@@ -492,7 +492,7 @@ topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure, g
 	s.measure = measure;
 	if (nqueries > 0)
 		s.weights = queries[0].weights;
-	s.method = method;
+	s.method = method == GPUVEC_METHOD_READY_LISTS ? GPUVEC_METHOD_INVERTED : method;
 	s.error = error;
 	memset(&b->stats, 0, sizeof(b->stats));
 	if (nqueries == 0)

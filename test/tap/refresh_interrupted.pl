@@ -305,7 +305,8 @@ for my $round (1 .. 10)
 {
 	if ($round == 7)
 	{
-		is($node->safe_psql('postgres', $refreshed), 'chains index index', 'of three mirrors, by many refreshes');
+		is($node->safe_psql('postgres', $refreshed), 'chains index index', 'of three mirrors, by many refreshes')
+			or diag($node->safe_psql('postgres', q{SELECT * FROM gpuvec_mirrors}));
 		# then the functions search a mirror of row versions, not of HOT chains; that goes when it is unused for some seconds
 		ask($session, 'DROP INDEX merged_tokens_idx');
 	}

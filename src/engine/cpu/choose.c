@@ -129,7 +129,7 @@ choose_way(cpu_backend *cpu, const gpuvec_segment *segment, gpuvec_method method
 	const cpu_lists *lists = segment_lists(segment);
 
 	if (method != GPUVEC_METHOD_BITSET && lists &&
-		(method == GPUVEC_METHOD_INVERTED ||
+		(method == GPUVEC_METHOD_INVERTED || method == GPUVEC_METHOD_READY_LISTS ||
 		 lists_cost_less(cpu->simd, segment, lists, queries, nqueries)))
 		return CPU_LISTS;
 	return nqueries <= lone_queries[cpu->simd] ? CPU_LONE : CPU_BATCH;

@@ -25,6 +25,7 @@
 #ifndef GPUVEC_SETS_MIRROR_H
 #define GPUVEC_SETS_MIRROR_H
 
+#include "engine/method_costs.h"
 #include "engine/sets/id_numbers.h"
 #include "engine/sets/merge_choose.h"
 #include "engine/sets/stage.h"
@@ -34,6 +35,7 @@ typedef struct gpuvec_sets_mirror
 {
 	gpuvec_mirror base;
 	gpuvec_view *view;			/* published view; NULL until loaded */
+	gpuvec_method_costs *costs; /* of its searches */
 	uint64_t	sorted_rows;	/* rows when all rows were last sorted into
 								 * segments */
 	bool		merge_due[GPUVEC_MERGE_LEVELS]; /* a merger should look at the

@@ -976,6 +976,26 @@ CREATE FUNCTION gpuvec_als_rows(side int4, OUT key int8, OUT embedding real[])
 COMMENT ON FUNCTION gpuvec_als_rows(int4)
 	IS 'factors of the training that this session is writing down; for statements of gpuvec_als';
 
+CREATE FUNCTION gpuvec_als_fold_in(
+	interactions regclass, user_column name, item_column name, item_factors regclass, users int8[] DEFAULT NULL,
+	weight_column name DEFAULT NULL, regularization float8 DEFAULT 0.01, alpha float8 DEFAULT 1,
+	key_column name DEFAULT NULL, column_name name DEFAULT NULL,
+	OUT key int8, OUT embedding real[])
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 100000 ROWS 1000;
+COMMENT ON FUNCTION gpuvec_als_fold_in(regclass, name, name, regclass, int8[], name, float8, float8, name, name)
+	IS 'factors of users from their present interactions and the factors of items, without training';
+
+CREATE FUNCTION gpuvec_recommend(
+	user_factors regclass, item_factors regclass, users int8[] DEFAULT NULL, k int8 DEFAULT 10,
+	interactions regclass DEFAULT NULL, user_column name DEFAULT NULL, item_column name DEFAULT NULL,
+	exclude int8[] DEFAULT NULL, key_column name DEFAULT NULL, column_name name DEFAULT NULL,
+	OUT user_key int8, OUT rank int4, OUT item_key int8, OUT score float8)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 100000 ROWS 1000;
+COMMENT ON FUNCTION gpuvec_recommend(regclass, regclass, int8[], int8, regclass, name, name, int8[], name, name)
+	IS 'the k items with the highest scores for each user, without those that the user has interacted with';
+
 CREATE FUNCTION gpuvec_stat_training(
 	OUT pid int4, OUT database oid, OUT relation oid, OUT phase text, OUT rows int8, OUT users int8, OUT items int8,
 	OUT pairs int8, OUT iteration int4, OUT iterations int4, OUT loss float8)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * als.c
- *	  The SQL functions that train factors, and gpuvec_stat_training.
+ *	  gpuvec_als, which trains factors, and gpuvec_stat_training.
  *
  * gpuvec_als sends the interactions to the engine, asks for one iteration
  * after the other, and then replaces the rows of both tables of factors.  All
@@ -18,6 +18,7 @@
 
 #include <math.h>
 
+#include "embedding/embedding_table.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "link/engine_link.h"
@@ -65,28 +66,11 @@ typedef struct Training
 	instr_time	begun;
 } Training;
 
-/* A name argument, or NULL */
-static const char *
-name_argument(FunctionCallInfo fcinfo, int argument)
-{
-	return PG_ARGISNULL(argument) ? NULL : NameStr(*PG_GETARG_NAME(argument));
-}
-
-/* Fail if an argument is null that must not be */
-static void
-require_arguments(FunctionCallInfo fcinfo)
-{
-	static const char *const names[N_ARGS] = {
-		"interactions", "user_column", "item_column", "user_factors", "item_factors", NULL, "factors",
-		"iterations", "regularization", "alpha", "cg_steps", "seed", "warm_start", NULL, NULL
-	};
-
-	for (int i = 0; i < N_ARGS; i++)
-		if (names[i] != NULL && PG_ARGISNULL(i))
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("%s must not be null", names[i])));
-}
+/* Arguments that must not be null */
+static const char *const required[N_ARGS] = {
+	"interactions", "user_column", "item_column", "user_factors", "item_factors", NULL, "factors",
+	"iterations", "regularization", "alpha", "cg_steps", "seed", "warm_start", NULL, NULL
+};
 
 /* An integer argument from 1 to `most` */
 static uint32
@@ -101,21 +85,6 @@ number_argument(FunctionCallInfo fcinfo, int argument, const char *name, int32 m
 	return (uint32) number;
 }
 
-/* A float argument that is finite, and positive or at least not negative */
-static double
-float_argument(FunctionCallInfo fcinfo, int argument, const char *name, bool positive)
-{
-	double		number = PG_GETARG_FLOAT8(argument);
-
-	if (!isfinite(number) || number < 0 || (positive && number == 0))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 positive ?
-				 errmsg("%s must be a finite number greater than zero", name) :
-				 errmsg("%s must be a finite number that is not negative", name)));
-	return number;
-}
-
 /* Set the options of the job */
 static void
 take_options(Training *training)
@@ -128,8 +97,8 @@ take_options(Training *training)
 	begin->factors = number_argument(fcinfo, ARG_FACTORS, "factors", GPUVEC_ALS_MAX_FACTORS);
 	begin->iterations = number_argument(fcinfo, ARG_ITERATIONS, "iterations", GPUVEC_ALS_MAX_ITERATIONS);
 	begin->cg_steps = number_argument(fcinfo, ARG_CG_STEPS, "cg_steps", GPUVEC_ALS_MAX_STEPS);
-	begin->regularization = float_argument(fcinfo, ARG_REGULARIZATION, "regularization", false);
-	begin->alpha = float_argument(fcinfo, ARG_ALPHA, "alpha", true);
+	begin->regularization = AlsFloatArgument(fcinfo, ARG_REGULARIZATION, "regularization", false);
+	begin->alpha = AlsFloatArgument(fcinfo, ARG_ALPHA, "alpha", true);
 	begin->seed = PG_GETARG_INT64(ARG_SEED);
 	training->warm_start = PG_GETARG_BOOL(ARG_WARM_START);
 }
@@ -148,14 +117,14 @@ take_tables(Training *training)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("interactions, factors of users and factors of items must be three different tables"),
 				 errdetail("The rows of the tables of factors are replaced.")));
-	AlsDescribeInteractions(interactions, name_argument(fcinfo, ARG_USER_COLUMN),
-							name_argument(fcinfo, ARG_ITEM_COLUMN),
-							name_argument(fcinfo, ARG_WEIGHT_COLUMN), &training->interactions);
+	AlsDescribeInteractions(interactions, AlsNameArgument(fcinfo, ARG_USER_COLUMN),
+							AlsNameArgument(fcinfo, ARG_ITEM_COLUMN),
+							AlsNameArgument(fcinfo, ARG_WEIGHT_COLUMN), &training->interactions);
 	for (int side = 0; side < 2; side++)
 	{
 		AlsDescribeFactors(side == GPUVEC_ALS_USERS ? users : items,
-						   name_argument(fcinfo, ARG_KEY_COLUMN),
-						   name_argument(fcinfo, ARG_COLUMN_NAME), &training->factors[side]);
+						   AlsNameArgument(fcinfo, ARG_KEY_COLUMN),
+						   AlsNameArgument(fcinfo, ARG_COLUMN_NAME), &training->factors[side]);
 		AlsCheckWritable(&training->factors[side]);
 	}
 }
@@ -233,7 +202,7 @@ gpuvec_als(PG_FUNCTION_ARGS)
 	Training	training = {.fcinfo = fcinfo};
 
 	PreventCommandIfReadOnly("gpuvec_als()");
-	require_arguments(fcinfo);
+	EmbeddingRequireArguments(fcinfo, required, N_ARGS);
 	GpuvecMaterializedSRF(fcinfo);
 	take_options(&training);
 	take_tables(&training);

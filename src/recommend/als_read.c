@@ -66,18 +66,17 @@ typedef struct FactorReceiver
 } FactorReceiver;
 
 static void
-receiver_startup(DestReceiver *self, int operation, TupleDesc desc)
+receiver_startup(DestReceiver * self, int operation, TupleDesc desc)
 {
 }
 
 static void
-receiver_done(DestReceiver *self)
+receiver_done(DestReceiver * self)
 {
 }
 
-/* Fill in what all receivers have in common */
-static void
-init_receiver(DestReceiver *dest, bool (*receive) (TupleTableSlot *slot, DestReceiver *self))
+void
+AlsInitReceiver(DestReceiver * dest, bool (*receive) (TupleTableSlot *slot, DestReceiver * self))
 {
 	dest->receiveSlot = receive;
 	dest->rStartup = receiver_startup;
@@ -86,16 +85,15 @@ init_receiver(DestReceiver *dest, bool (*receive) (TupleTableSlot *slot, DestRec
 	dest->mydest = DestTuplestore;
 }
 
-/* Run a query with at most one parameter, and give its rows to a receiver */
-static void
-read_rows(const char *sql, Oid type, Datum value, DestReceiver *dest)
+void
+AlsReadRows(const char *sql, int n, Oid *types, Datum *values, const char *nulls,
+			DestReceiver * dest)
 {
 	Portal		portal;
 
 	SPI_connect();
 	/* read-only: under the snapshot that is active now, the statement's */
-	portal = SPI_cursor_open_with_args(NULL, sql, OidIsValid(type) ? 1 : 0, &type, &value, NULL,
-									   true, 0);
+	portal = SPI_cursor_open_with_args(NULL, sql, n, types, values, nulls, true, 0);
 	(void) PortalRunFetch(portal, FETCH_FORWARD, FETCH_ALL, dest);
 	SPI_cursor_close(portal);
 	SPI_finish();
@@ -147,7 +145,7 @@ complain_of_weight(double weight, int64 user, int64 item)
 
 /* DestReceiver: an interaction; those without key or weight are left out */
 static bool
-receive_interaction(TupleTableSlot *slot, DestReceiver *self)
+receive_interaction(TupleTableSlot *slot, DestReceiver * self)
 {
 	InteractionReceiver *receiver = (InteractionReceiver *) self;
 	const AlsInteractions *from = receiver->interactions;
@@ -181,10 +179,11 @@ AlsReadInteractions(AlsJob *job, const AlsInteractions *interactions, Datum keys
 {
 	InteractionReceiver *receiver = palloc_object(InteractionReceiver);
 	bool		some = DatumGetPointer(keys) != NULL;
+	Oid			type = INT8ARRAYOID;
 	StringInfoData sql;
 	uint64		rows;
 
-	init_receiver(&receiver->dest, receive_interaction);
+	AlsInitReceiver(&receiver->dest, receive_interaction);
 	receiver->job = job;
 	receiver->interactions = interactions;
 	receiver->rows = receiver->n = 0;
@@ -195,7 +194,7 @@ AlsReadInteractions(AlsJob *job, const AlsInteractions *interactions, Datum keys
 	appendStringInfo(&sql, " FROM %s t", interactions->relation);
 	if (some)
 		appendStringInfo(&sql, " WHERE t.%s OPERATOR(pg_catalog.=) ANY ($1)", interactions->columns[0]);
-	read_rows(sql.data, some ? INT8ARRAYOID : InvalidOid, keys, &receiver->dest);
+	AlsReadRows(sql.data, some ? 1 : 0, &type, &keys, NULL, &receiver->dest);
 	send_interactions(receiver);
 	rows = receiver->rows;
 	pfree(receiver);
@@ -215,13 +214,24 @@ send_factors(FactorReceiver *receiver)
 
 /* Raise the error that a factor cannot be used */
 static void
-complain_of_factor(const FactorReceiver *receiver, int64 key, const char *detail)
+complain_of_factor(const AlsFactors *factors, int64 key, const char *detail)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_EXCEPTION),
 			 errmsg("the factor with key " INT64_FORMAT " of relation %s cannot be used", key,
-					receiver->factors->relation),
+					factors->relation),
 			 errdetail_internal("%s", detail)));
+}
+
+/* Decode the factor in a row; *key is its key */
+static void
+decode_factor(TupleTableSlot *slot, const AlsFactors *factors, int64 *key, MirrorVector *vector)
+{
+	*key = MirrorKey(slot->tts_values[0], factors->key_type);
+	MirrorDecodeVector((struct varlena *) DatumGetPointer(slot->tts_values[1]), factors->type,
+					   vector);
+	if (vector->kind != GPUVEC_VECTOR_GOOD)
+		complain_of_factor(factors, *key, _("It is no array of one dimension without nulls."));
 }
 
 /* Append a factor to the part */
@@ -230,14 +240,12 @@ add_factor(FactorReceiver *receiver, int64 key, const MirrorVector *vector)
 {
 	uint32		factors = receiver->job->begin.factors;
 
-	if (vector->kind != GPUVEC_VECTOR_GOOD)
-		complain_of_factor(receiver, key, _("It is no array of one dimension without nulls."));
 	if (vector->width != factors)
-		complain_of_factor(receiver, key,
+		complain_of_factor(receiver->factors, key,
 						   psprintf(_("It has %u elements, not %u."), vector->width, factors));
 	for (uint32 i = 0; i < factors; i++)
 		if (!isfinite(vector->elements[i]))
-			complain_of_factor(receiver, key, _("An element is not a finite number."));
+			complain_of_factor(receiver->factors, key, _("An element is not a finite number."));
 	receiver->keys[receiver->n] = key;
 	memcpy(receiver->elements + (Size) receiver->n * factors, vector->elements,
 		   factors * sizeof(float));
@@ -246,7 +254,7 @@ add_factor(FactorReceiver *receiver, int64 key, const MirrorVector *vector)
 
 /* DestReceiver: a factor; nulls are left out */
 static bool
-receive_factor(TupleTableSlot *slot, DestReceiver *self)
+receive_factor(TupleTableSlot *slot, DestReceiver * self)
 {
 	FactorReceiver *receiver = (FactorReceiver *) self;
 	MemoryContext old = MemoryContextSwitchTo(receiver->context);
@@ -256,13 +264,11 @@ receive_factor(TupleTableSlot *slot, DestReceiver *self)
 	slot_getallattrs(slot);
 	if (!slot->tts_isnull[0] && !slot->tts_isnull[1])
 	{
-		key = MirrorKey(slot->tts_values[0], receiver->factors->key_type);
+		decode_factor(slot, receiver->factors, &key, &vector);
 		if (receiver->ascending && receiver->rows > 0 && receiver->last == key)
-			complain_of_factor(receiver, key, _("Several rows have this key."));
+			complain_of_factor(receiver->factors, key, _("Several rows have this key."));
 		if (receiver->n == receiver->room)
 			send_factors(receiver);
-		MirrorDecodeVector((struct varlena *) DatumGetPointer(slot->tts_values[1]),
-						   receiver->factors->type, &vector);
 		add_factor(receiver, key, &vector);
 		receiver->last = key;
 		receiver->rows++;
@@ -280,7 +286,7 @@ AlsReadFactors(AlsJob *job, gpuvec_als_side side, const AlsFactors *factors, boo
 	};
 	StringInfoData sql;
 
-	init_receiver(&receiver.dest, receive_factor);
+	AlsInitReceiver(&receiver.dest, receive_factor);
 	receiver.context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec factor",
 											 ALLOCSET_DEFAULT_SIZES);
 	receiver.room = PART_BYTES / (job->begin.factors * sizeof(float));
@@ -291,11 +297,50 @@ AlsReadFactors(AlsJob *job, gpuvec_als_side side, const AlsFactors *factors, boo
 					 factors->relation);
 	if (ascending)
 		appendStringInfo(&sql, " ORDER BY t.%s USING OPERATOR(pg_catalog.<)", factors->key);
-	read_rows(sql.data, InvalidOid, (Datum) 0, &receiver.dest);
+	AlsReadRows(sql.data, 0, NULL, NULL, NULL, &receiver.dest);
 	send_factors(&receiver);
 	pfree(receiver.keys);
 	pfree(receiver.elements);
 	pfree(sql.data);
 	MemoryContextDelete(receiver.context);
 	return receiver.rows;
+}
+
+/* ---- their width ---- */
+
+typedef struct WidthReceiver
+{
+	DestReceiver dest;
+	const AlsFactors *factors;
+	uint32		width;
+} WidthReceiver;
+
+/* DestReceiver: the first factor that is not null */
+static bool
+receive_width(TupleTableSlot *slot, DestReceiver * self)
+{
+	WidthReceiver *receiver = (WidthReceiver *) self;
+	MirrorVector vector;
+	int64		key;
+
+	slot_getallattrs(slot);
+	decode_factor(slot, receiver->factors, &key, &vector);
+	if (vector.width < 1 || vector.width > GPUVEC_ALS_MAX_FACTORS)
+		complain_of_factor(receiver->factors, key,
+						   psprintf(_("It has %u elements; it must have between 1 and %d."), vector.width,
+									GPUVEC_ALS_MAX_FACTORS));
+	receiver->width = vector.width;
+	return true;
+}
+
+uint32
+AlsFactorWidth(const AlsFactors *factors)
+{
+	WidthReceiver receiver = {.factors = factors};
+
+	AlsInitReceiver(&receiver.dest, receive_width);
+	AlsReadRows(psprintf("SELECT t.%s, t.%s FROM %s t WHERE t.%s IS NOT NULL AND t.%s IS NOT NULL LIMIT 1",
+						 factors->key, factors->column, factors->relation, factors->key, factors->column),
+				0, NULL, NULL, NULL, &receiver.dest);
+	return receiver.width;
 }

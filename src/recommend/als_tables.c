@@ -15,23 +15,12 @@
 #include "access/relation.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
+#include "embedding/embedding_table.h"
 #include "recommend/recommend.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-
-const char *
-AlsRelationName(Oid relid)
-{
-	char	   *name = get_rel_name(relid);
-
-	if (name == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation with OID %u does not exist", relid)));
-	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)), name);
-}
 
 /* Open a relation that has rows; its lock stays until the transaction ends */
 static Relation
@@ -105,7 +94,7 @@ AlsDescribeInteractions(Oid relid, const char *user_column, const char *item_col
 	Relation	rel = open_relation(relid);
 
 	interactions->relid = relid;
-	interactions->relation = AlsRelationName(relid);
+	interactions->relation = EmbeddingRelationName(relid);
 	interactions->types[0] = key_type(rel, user_column);
 	interactions->types[1] = key_type(rel, item_column);
 	interactions->types[2] = weight_column ? weight_type(rel, weight_column) : InvalidOid;
@@ -185,12 +174,14 @@ AlsDescribeFactors(Oid relid, const char *key_column, const char *column, AlsFac
 	key_column = find_column(rel, key_column, false);
 	column = find_column(rel, column, true);
 	factors->relid = relid;
-	factors->relation = AlsRelationName(relid);
+	factors->relation = EmbeddingRelationName(relid);
 	factors->key_type = key_type(rel, key_column);
 	factors->type = MirrorVectorTypeOf(column_type(rel, column));
 	if (factors->type == MIRROR_NO_VECTOR)
 		complain_of_type(rel, column, column_type(rel, column),
 						 _("Factors can be of type real[] or double precision[], or vector or halfvec of the extension vector."));
+	namestrcpy(&factors->key_name, key_column);
+	namestrcpy(&factors->column_name, column);
 	factors->key = pstrdup(quote_identifier(key_column));
 	factors->column = pstrdup(quote_identifier(column));
 	relation_close(rel, NoLock);

@@ -3,7 +3,10 @@
  * recommend.h
  *	  Factors of users and items from their interactions.
  *
- * als.c			the SQL functions that train and fold in
+ * als.c			gpuvec_als, which trains
+ * fold_in.c		gpuvec_als_fold_in
+ * best_items.c		gpuvec_recommend
+ * als_arguments.c	arguments of these functions
  * als_tables.c		what they require of tables and columns
  * als_job.c		a training in the engine, as the session sees it
  * als_read.c		rows of tables to the engine
@@ -20,6 +23,7 @@
 #include "core/protocol.h"
 #include "fmgr.h"
 #include "mirror/mirror.h"
+#include "tcop/dest.h"
 
 /* A table of interactions: names are quoted */
 typedef struct AlsInteractions
@@ -37,14 +41,22 @@ typedef struct AlsFactors
 	const char *relation;		/* qualified */
 	const char *key;
 	const char *column;
+	NameData	key_name;		/* both without quotes */
+	NameData	column_name;
 	Oid			key_type;		/* without domains */
 	MirrorVectorType type;
 } AlsFactors;
 
-/* als_tables.c */
+/* als_arguments.c */
 
-/* The qualified and quoted name of a relation */
-extern const char *AlsRelationName(Oid relid);
+/* A name, or NULL */
+extern const char *AlsNameArgument(FunctionCallInfo fcinfo, int argument);
+
+/* A float that is finite, and positive or at least not negative */
+extern double AlsFloatArgument(FunctionCallInfo fcinfo, int argument, const char *name,
+							   bool positive);
+
+/* als_tables.c */
 
 extern void AlsDescribeInteractions(Oid relid, const char *user_column, const char *item_column,
 									const char *weight_column, AlsInteractions *interactions);
@@ -94,6 +106,17 @@ extern uint64 AlsReadInteractions(AlsJob *job, const AlsInteractions *interactio
 /* Factors of a side; ascending: in the order of distinct keys */
 extern uint64 AlsReadFactors(AlsJob *job, gpuvec_als_side side, const AlsFactors *factors,
 							 bool ascending);
+
+/* Fill in what all receivers of rows have in common */
+extern void AlsInitReceiver(DestReceiver * dest,
+							bool (*receive) (TupleTableSlot *slot, DestReceiver * self));
+
+/* Run a query with up to `n` parameters, and give its rows to a receiver */
+extern void AlsReadRows(const char *sql, int n, Oid *types, Datum *values, const char *nulls,
+						DestReceiver * dest);
+
+/* Number of elements of the factors in a table, by one of them; 0: none */
+extern uint32 AlsFactorWidth(const AlsFactors *factors);
 
 /* als_write.c; lock: against all who write, until the transaction ends */
 extern void AlsLockFactors(const AlsFactors *factors);

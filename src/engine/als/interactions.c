@@ -128,7 +128,7 @@ compare_keys(const void *a, const void *b)
  * NULL.
  */
 static uint32_t *
-order_keys(const gpuvec_key_numbers *numbers, gpuvec_als_rows *rows, gpuvec_error *error)
+order_keys(const gpuvec_key_numbers *numbers, gpuvec_side_rows *rows, gpuvec_error *error)
 {
 	gpuvec_als_memory *memory = numbers->memory;
 	numbered_key *sorted = gpuvec_als_new(memory, numbers->n, sizeof(*sorted), error);
@@ -181,7 +181,7 @@ free_matrix(gpuvec_als_memory *memory, gpuvec_als_matrix *matrix)
 }
 
 void
-gpuvec_als_rows_free(gpuvec_als_memory *memory, gpuvec_als_rows *rows)
+gpuvec_side_rows_free(gpuvec_als_memory *memory, gpuvec_side_rows *rows)
 {
 	gpuvec_als_free(memory, rows->keys);
 	free_matrix(memory, &rows->matrix);
@@ -277,7 +277,7 @@ sum_weights(gpuvec_als_entry *entries, uint64_t n)
 
 /* Report that the confidence of a pair is too large */
 static bool
-fail_confidence(const gpuvec_als_rows *rows, uint32_t user, uint32_t item, double confidence,
+fail_confidence(const gpuvec_side_rows *rows, uint32_t user, uint32_t item, double confidence,
 				gpuvec_error *error)
 {
 	gpuvec_fail(error, GPUVEC_OUT_OF_RANGE, NULL, "Make weights or alpha smaller.",
@@ -294,7 +294,7 @@ fail_confidence(const gpuvec_als_rows *rows, uint32_t user, uint32_t item, doubl
  * Pairs that add up to zero are left out.
  */
 static bool
-unite_pairs(gpuvec_als_rows *rows, double alpha, gpuvec_error *error)
+unite_pairs(gpuvec_side_rows *rows, double alpha, gpuvec_error *error)
 {
 	gpuvec_als_matrix *users = &rows[GPUVEC_ALS_USERS].matrix;
 	uint64_t	from = 0;
@@ -329,7 +329,7 @@ unite_pairs(gpuvec_als_rows *rows, double alpha, gpuvec_error *error)
 
 /* Leave out users without entries */
 static void
-drop_users(gpuvec_als_rows *users)
+drop_users(gpuvec_side_rows *users)
 {
 	uint32_t	kept = 0;
 
@@ -349,9 +349,9 @@ drop_users(gpuvec_als_rows *users)
  * each item.
  */
 static void
-drop_items(gpuvec_als_rows *rows, uint32_t *number)
+drop_items(gpuvec_side_rows *rows, uint32_t *number)
 {
-	gpuvec_als_rows *items = &rows[GPUVEC_ALS_ITEMS];
+	gpuvec_side_rows *items = &rows[GPUVEC_ALS_ITEMS];
 	gpuvec_als_matrix *users = &rows[GPUVEC_ALS_USERS].matrix;
 	uint32_t	kept = 0;
 
@@ -372,11 +372,11 @@ drop_items(gpuvec_als_rows *rows, uint32_t *number)
 
 /* Sort the interactions, given the row of each number */
 static bool
-sort_triples(gpuvec_interactions *in, double alpha, uint32_t **row_of, gpuvec_als_rows *rows,
+sort_triples(gpuvec_interactions *in, double alpha, uint32_t **row_of, gpuvec_side_rows *rows,
 			 gpuvec_error *error)
 {
-	gpuvec_als_rows *users = &rows[GPUVEC_ALS_USERS];
-	gpuvec_als_rows *items = &rows[GPUVEC_ALS_ITEMS];
+	gpuvec_side_rows *users = &rows[GPUVEC_ALS_USERS];
+	gpuvec_side_rows *items = &rows[GPUVEC_ALS_ITEMS];
 	uint64_t	n = in->ntriples;
 
 	if (!new_matrix(in->memory, &items->matrix, items->n, n, error))
@@ -397,7 +397,7 @@ sort_triples(gpuvec_interactions *in, double alpha, uint32_t **row_of, gpuvec_al
 }
 
 bool
-gpuvec_interactions_sort(gpuvec_interactions *in, double alpha, gpuvec_als_rows *rows,
+gpuvec_interactions_sort(gpuvec_interactions *in, double alpha, gpuvec_side_rows *rows,
 						 gpuvec_error *error)
 {
 	uint32_t   *row_of[2] = {NULL, NULL};
@@ -416,13 +416,13 @@ gpuvec_interactions_sort(gpuvec_interactions *in, double alpha, gpuvec_als_rows 
 	{
 		gpuvec_als_free(in->memory, row_of[side]);
 		if (!ok)
-			gpuvec_als_rows_free(in->memory, &rows[side]);
+			gpuvec_side_rows_free(in->memory, &rows[side]);
 	}
 	return ok;
 }
 
 uint32_t
-gpuvec_als_find_row(const gpuvec_als_rows *rows, int64_t key)
+gpuvec_als_find_row(const gpuvec_side_rows *rows, int64_t key)
 {
 	uint32_t	low = 0;
 	uint32_t	high = rows->n;

@@ -28,12 +28,12 @@ typedef struct gpuvec_als_matrix
 } gpuvec_als_matrix;
 
 /* A side: its keys in ascending order, and its matrix */
-typedef struct gpuvec_als_rows
+typedef struct gpuvec_side_rows
 {
 	int64_t    *keys;			/* [n] */
 	uint32_t	n;
 	gpuvec_als_matrix matrix;	/* n rows */
-} gpuvec_als_rows;
+} gpuvec_side_rows;
 
 /* An interaction as it came, with numbers in the order of coming */
 typedef struct gpuvec_triple
@@ -74,11 +74,11 @@ extern bool gpuvec_interactions_add(gpuvec_interactions *in, uint64_t n, const i
  * Sort all interactions into the matrices of both sides, and free them.  On
  * failure, rows[] is empty.
  */
-extern bool gpuvec_interactions_sort(gpuvec_interactions *in, double alpha, gpuvec_als_rows *rows,
+extern bool gpuvec_interactions_sort(gpuvec_interactions *in, double alpha, gpuvec_side_rows *rows,
 									 gpuvec_error *error);
-extern void gpuvec_als_rows_free(gpuvec_als_memory *memory, gpuvec_als_rows *rows);
+extern void gpuvec_side_rows_free(gpuvec_als_memory *memory, gpuvec_side_rows *rows);
 
 /* The row of a key, or GPUVEC_NO_NUMBER */
-extern uint32_t gpuvec_als_find_row(const gpuvec_als_rows *rows, int64_t key);
+extern uint32_t gpuvec_als_find_row(const gpuvec_side_rows *rows, int64_t key);
 
 #endif							/* GPUVEC_INTERACTIONS_H */

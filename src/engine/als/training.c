@@ -44,7 +44,7 @@ struct gpuvec_training
 	gpuvec_thread_pool *pool;
 	const gpuvec_als_math *math;
 	gpuvec_interactions in;
-	gpuvec_als_rows rows[2];	/* of gpuvec_als_side */
+	gpuvec_side_rows rows[2];	/* of gpuvec_als_side */
 	float	   *factors[2];		/* [rows[side].n * stride] */
 	uint32_t	known_room;		/* items that factors[] has room for, while
 								 * those for fold_in come */
@@ -97,7 +97,7 @@ gpuvec_training_free(gpuvec_training *training)
 	gpuvec_interactions_free(&training->in);
 	for (int side = 0; side < 2; side++)
 	{
-		gpuvec_als_rows_free(memory, &training->rows[side]);
+		gpuvec_side_rows_free(memory, &training->rows[side]);
 		gpuvec_als_free(memory, training->factors[side]);
 	}
 	gpuvec_als_free(memory, training->gram);
@@ -130,7 +130,7 @@ gpuvec_training_keys(const gpuvec_training *training, gpuvec_als_side side)
 uint64_t
 gpuvec_training_entries(const gpuvec_training *training)
 {
-	const gpuvec_als_rows *users = &training->rows[GPUVEC_ALS_USERS];
+	const gpuvec_side_rows *users = &training->rows[GPUVEC_ALS_USERS];
 
 	return users->n ? users->matrix.starts[users->n] : 0;
 }
@@ -148,7 +148,7 @@ initial_part(void *arg, uint64_t part, int thread)
 {
 	initial_task *task = arg;
 	const gpuvec_training *training = task->training;
-	const gpuvec_als_rows *rows = &training->rows[task->side];
+	const gpuvec_side_rows *rows = &training->rows[task->side];
 	uint64_t	end = (part + 1) * INITIAL_ROWS;
 
 	(void) thread;

@@ -34,6 +34,9 @@
 #define CHUNK_ROWS		2048
 #define ROUND_BYTES		((size_t) 32 * 1024 * 1024)
 
+/* Rows after which the engine's progress is reported: some parts take long */
+#define REPORT_ROWS		64
+
 /* Rows for which one part computes initial factors */
 #define INITIAL_ROWS	1024
 
@@ -449,6 +452,15 @@ is_canceled(const half_task *task)
 	return task->canceled && __atomic_load_n(task->canceled, __ATOMIC_RELAXED);
 }
 
+/* True if the next row may be done: reports progress, heeds cancellation */
+static bool
+go_on(const half_task *task, uint32_t row)
+{
+	if (row % REPORT_ROWS == 0)
+		gpuvec_progress_made();
+	return !is_canceled(task);
+}
+
 /* The rows of a part: from the result to *end */
 static uint32_t
 part_rows(const half_task *task, uint64_t part, uint32_t *end)
@@ -469,7 +481,7 @@ solve_part(void *arg, uint64_t part, int thread)
 	half_task  *task = arg;
 	uint32_t	end;
 
-	for (uint32_t row = part_rows(task, part, &end); row < end && !is_canceled(task); row++)
+	for (uint32_t row = part_rows(task, part, &end); row < end && go_on(task, row); row++)
 		task->training->math->solve(&task->half, row, thread_scratch(task, thread));
 }
 
@@ -480,7 +492,7 @@ loss_part(void *arg, uint64_t part, int thread)
 	double		sum = 0;
 	uint32_t	end;
 
-	for (uint32_t row = part_rows(task, part, &end); row < end && !is_canceled(task); row++)
+	for (uint32_t row = part_rows(task, part, &end); row < end && go_on(task, row); row++)
 		sum += task->training->math->loss(&task->half, row, thread_scratch(task, thread));
 	task->training->losses[part] = sum;
 }
@@ -537,9 +549,12 @@ exact_part(void *arg, uint64_t part, int thread)
 	double	   *scratch = task->exact + thread * gpuvec_exact_scratch(factors);
 	uint32_t	end;
 
-	for (uint32_t row = part_rows(task, part, &end); row < end && !is_canceled(task); row++)
+	for (uint32_t row = part_rows(task, part, &end); row < end && go_on(task, row); row++)
+	{
 		gpuvec_solve_exactly(&task->half, training->sum, training->options.regularization, factors,
 							 row, scratch);
+		gpuvec_progress_made();
+	}
 }
 
 bool

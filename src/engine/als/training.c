@@ -83,7 +83,8 @@ gpuvec_training_new(gpuvec_store *store, int threads, const gpuvec_training_opti
 	if (training->pool == NULL)
 	{
 		gpuvec_training_free(training);
-		gpuvec_fail(error, GPUVEC_NO_RESOURCES, NULL, NULL,
+		/* more often than threads, their memory is lacking */
+		gpuvec_fail(error, GPUVEC_OUT_OF_MEMORY, NULL, NULL,
 					"could not start the threads of a training");
 		return NULL;
 	}

@@ -22,8 +22,10 @@ static gpuvec_id_slot no_slot = {0, 0};
 void
 gpuvec_id_table_init(gpuvec_id_table *table)
 {
+	static const gpuvec_id_part empty = {.slots = &no_slot};
+
 	for (int i = 0; i < GPUVEC_ID_PARTS; i++)
-		table->parts[i] = (gpuvec_id_part){.slots = &no_slot};
+		table->parts[i] = empty;
 }
 
 void
@@ -82,9 +84,11 @@ grow_part(gpuvec_id_part *part, gpuvec_error *error)
 bool
 gpuvec_id_part_add(gpuvec_id_part *part, uint32_t id, uint32_t value, gpuvec_error *error)
 {
+	gpuvec_id_slot slot = {.id = id, .value = value};
+
 	if ((part->n + 1) * 4 > (part->mask + 1) * 3 && !grow_part(part, error))
 		return false;
-	*gpuvec_id_part_slot(part, id) = (gpuvec_id_slot){.id = id, .value = value};
+	*gpuvec_id_part_slot(part, id) = slot;
 	part->n++;
 	return true;
 }

@@ -31,8 +31,10 @@ list_chunks(const gpuvec_stage *stage, gpuvec_stage_part *parts)
 	for (int class = 0; class < NCLASSES; class++)
 		for (stage_chunk *chunk = stage->classes[class].first; chunk; chunk = chunk->next)
 		{
+			gpuvec_stage_part part = {.chunk = chunk, .in_class = class};
+
 			if (parts != NULL)
-				parts[n] = (gpuvec_stage_part){.chunk = chunk, .in_class = class};
+				parts[n] = part;
 			n++;
 		}
 	return n;
@@ -172,7 +174,10 @@ replace_chunk(rewriting *r, gpuvec_stage_part *part, size_t bytes, gpuvec_error 
 
 	if (chunk == NULL)
 		return gpuvec_fail_memory(error, bytes);
-	*chunk = (stage_chunk){.size = bytes};
+	*chunk = (stage_chunk)
+	{
+		.size = bytes
+	};
 	part->chunk = chunk;
 	old->next = NULL;
 	pthread_mutex_lock(&r->mutex);

@@ -25,6 +25,9 @@
  * strategy for a bandit (Sutton and Barto, Reinforcement Learning, 2.2), with
  * a limit in time instead of a chance.
  *
+ * The first search of a kind is not counted: it may have waited for memory,
+ * or for lists.
+ *
  * A large batch of a kind that is new is not searched by one guess.  A slice
  * of it is searched by each method, and the rest by the cheapest.
  *
@@ -52,9 +55,8 @@ static const gpuvec_method methods[] = {
 
 /*
  * The share of the time of all searches that trials of a method may have
- * cost, by how often it was tried.  The first search of a kind may wait for
- * memory.  So a method that was tried less than twice is expected to cost at
- * most UNKNOWN times as much as the cheapest.
+ * cost, by how often it was tried.  One that was never tried is expected to
+ * cost UNKNOWN times as much as the cheapest.
  */
 static const double trial_share[] = {0.125, 0.05, 0.05, 0.005};
 
@@ -194,8 +196,7 @@ worth_a_trial(const gpuvec_method_record *record, int i, int best, uint32_t nque
 {
 	const method_cost *cost = &record->costs[i];
 	double		least = record->costs[best].ns;
-	double		ns = cost->tries == 0 || (cost->tries == 1 && cost->ns > UNKNOWN * least) ?
-		UNKNOWN * least : cost->ns;
+	double		ns = cost->tries == 0 ? UNKNOWN * least : cost->ns;
 	uint32_t	last_share = sizeof(trial_share) / sizeof(trial_share[0]) - 1;
 	uint32_t	step = cost->tries < last_share ? cost->tries : last_share;
 
@@ -232,17 +233,17 @@ gpuvec_method_note(gpuvec_method_record *record, gpuvec_method method, uint32_t 
 	method_cost *cost = record->costs;
 	double		mine = ns / nqueries;
 
+	if (record->searches++ == 0)
+		return;
 	while (methods[cost - record->costs] != method)
 		cost++;
 	if (cost->tries > 0 && mine > OUTLIER * cost->ns)
 		mine = OUTLIER * cost->ns;
-	if (++record->searches % HALF_LIFE == 0)
+	if (record->searches % HALF_LIFE == 0)
 		forget(record);
 	record->spent += fmin(mine, best->ns) * nqueries;
 	if (cost != best && mine > best->ns)
 		cost->extra += (mine - best->ns) * nqueries;
-	if (cost->tries == 1 && mine < cost->ns)
-		cost->ns = mine;
 	cost->tries++;
 	cost->ns += (mine - cost->ns) * fmax(WEIGHT, 1.0 / cost->tries);
 	cost->last = record->searches;
@@ -257,7 +258,7 @@ now_ns(void)
 	return (double) now.tv_sec * 1e9 + (double) now.tv_nsec;
 }
 
-/* A search that is measured; what it takes is noted unless `record` is NULL */
+/* A search that is measured */
 typedef struct measured_search
 {
 	gpuvec_backend *backend;
@@ -269,20 +270,19 @@ typedef struct measured_search
 
 static bool
 search(const measured_search *s, gpuvec_method method, gpuvec_topk_query *queries,
-	   uint32_t nqueries, bool noted)
+	   uint32_t nqueries)
 {
 	double		start = now_ns();
 
 	if (!s->backend->topk(s->backend, s->view, s->measure, method, queries, nqueries, s->error))
 		return false;
-	if (noted)
-		gpuvec_method_note(s->record, method, nqueries, now_ns() - start);
+	gpuvec_method_note(s->record, method, nqueries, now_ns() - start);
 	return true;
 }
 
 /*
  * Search a slice of a large batch by each method, and the rest by the
- * cheapest.  The first slice is not noted: it may have to wait for memory.
+ * cheapest, after a slice that does not count
  */
 static bool
 search_in_slices(const measured_search *s, gpuvec_topk_query *queries, uint32_t nqueries)
@@ -290,12 +290,12 @@ search_in_slices(const measured_search *s, gpuvec_topk_query *queries, uint32_t 
 	uint32_t	slice = nqueries / SLICES;
 	uint32_t	done = slice;
 
-	if (!search(s, methods[0], queries, slice, false))
+	if (!search(s, methods[0], queries, slice))
 		return false;
 	for (int i = 0; i < N_CHOICES; i++, done += slice)
-		if (!search(s, methods[i], queries + done, slice, true))
+		if (!search(s, methods[i], queries + done, slice))
 			return false;
-	return search(s, methods[cheapest(s->record)], queries + done, nqueries - done, true);
+	return search(s, methods[cheapest(s->record)], queries + done, nqueries - done);
 }
 
 bool
@@ -311,5 +311,5 @@ gpuvec_topk_by_cost(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_mea
 	s.record = gpuvec_method_costs_find(view->costs, measure, queries, nqueries);
 	if (s.record->searches == 0 && nqueries >= SLICED_QUERIES)
 		return search_in_slices(&s, queries, nqueries);
-	return search(&s, gpuvec_method_choose(s.record, nqueries), queries, nqueries, true);
+	return search(&s, gpuvec_method_choose(s.record, nqueries), queries, nqueries);
 }

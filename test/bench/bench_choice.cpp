@@ -228,7 +228,7 @@ Trial::load(const Maker &maker, uint64_t nrows, gpuvec_thread_pool *pool)
 
 		column.add(gpuvec_tid(i / PAGE_ROWS, i % PAGE_ROWS + 1), set.data(), (uint32_t) set.size());
 	}
-	column.number_ids();
+	column.number_ids(pool);
 	column.build(backend, pool);
 	column.view->costs = gpuvec_method_costs_new();
 	for (uint32_t i = 0; i < std::max(options.single, options.batch); i++)

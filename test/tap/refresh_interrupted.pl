@@ -300,7 +300,7 @@ $node->safe_psql('postgres', q{
 		END LOOP;
 	END $$;});
 $session = $node->background_psql('postgres', on_error_stop => 0);
-my $refreshed = q{SELECT string_agg(kind, ' ' ORDER BY kind) FROM gpuvec_mirrors WHERE relation = 'merged'::regclass AND loads = 1 AND (refreshes > 200 OR rows_by_feed > 200)};
+my $refreshed = q{SELECT string_agg(kind, ' ' ORDER BY kind) FROM gpuvec_mirrors WHERE relation = 'merged'::regclass AND loads = 1 AND (refreshes > 50 OR rows_by_feed > 200)};
 for my $round (1 .. 10)
 {
 	if ($round == 7)

@@ -205,7 +205,7 @@ test_slow_start(void)
 		gpuvec_method_note(r.record, choices[c], 1, 1e9);
 		search(&r, 100, costs, 1);
 		search(&r, 100, costs, 1);
-		check(r.times[0] >= 90, "a slow start is forgotten");
+		check(r.times[0] >= 90, "a slow start does not count");
 		end_run(&r);
 	}
 }
@@ -234,7 +234,8 @@ test_kinds(void)
 	gpuvec_method_costs *costs = gpuvec_method_costs_new();
 	gpuvec_method_record *record = find(costs, GPUVEC_JACCARD, 16, 40, 10, false);
 
-	gpuvec_method_note(record, GPUVEC_METHOD_BITSET, 16, 1000);
+	for (int i = 0; i < 2; i++)
+		gpuvec_method_note(record, GPUVEC_METHOD_BITSET, 16, 1000);
 	check(record == find(costs, GPUVEC_JACCARD, 17, 41, 10, false), "similar searches are of a kind");
 	check(record != find(costs, GPUVEC_DICE, 16, 40, 10, false), "measures differ");
 	check(record != find(costs, GPUVEC_JACCARD, 32, 40, 10, false), "numbers of queries differ");

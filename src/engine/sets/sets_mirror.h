@@ -7,7 +7,9 @@
  * sets_rows.c		taking rows
  * sets_commit.c	the view that an update publishes
  * stage.c			rows that wait to be built into segments
- * id_numbers.c		the numbers of ids, if some are above 65,535
+ * stage_parts.c	parts of these rows, for the threads of a pool
+ * id_numbers.c		the numbers of ids, if some are above 65,535; id_table.c
+ * id_counts.c		the first numbers: how many rows have each id
  * renumber.c		from the ids of staged rows to numbers
  * draft.c			a view under construction
  * merge.c			merging segments in the background

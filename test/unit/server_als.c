@@ -157,6 +157,21 @@ check_training(client *c, client *other)
 	check(count_trainings(other) == 1 && state_of(other).phase == GPUVEC_ALS_WRITING, "it is being written");
 }
 
+/* An error stays: here, weights of a pair that are too large together */
+static void
+check_error(client *c)
+{
+	interactions in = some();
+
+	in.weights[0] = in.weights[4] = 9e11f;
+	in.items[4] = in.items[0];
+	check(als_begin(c, false) && als_call(c, GPUVEC_MSG_ALS_ADD, &in, sizeof(in)) &&
+		  als_call(c, GPUVEC_MSG_ALS_ADD, &in, sizeof(in)), "large weights");
+	check(!als_simple(c, GPUVEC_MSG_ALS_PREPARE) && client_failed_with(c, "22003"), "are too large together");
+	check(!als_add(c) && client_failed_with(c, "22003"), "the error stays");
+	check(!als_simple(c, GPUVEC_MSG_ALS_RUN) && client_failed_with(c, "22003"), "for all requests");
+}
+
 void
 test_als(void)
 {
@@ -170,6 +185,7 @@ test_als(void)
 	check(als_simple(&c, GPUVEC_MSG_ALS_END), "nothing to end");
 	check(als_begin(&c, true) && als_set(&c) && als_add(&c) && als_simple(&c, GPUVEC_MSG_ALS_PREPARE) &&
 		  als_simple(&c, GPUVEC_MSG_ALS_RUN) && als_get(&c, GPUVEC_ALS_USERS, 0, 3, users), "folding in");
+	check_error(&c);
 	/* a training ends the one before it, and the end of a session its own */
 	check_training(&c, &other);
 	client_close(&c);

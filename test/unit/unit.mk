@@ -40,7 +40,7 @@ $(UNIT_TESTS:%=check-%): check-%: $(UNIT_DIR)/%_test
 	$<
 
 # without kernels, so that nvcc is not needed
-UNIT_OBJS = $(ENGINE_OBJS:build/%=$(UNIT_BUILD)/%)
+UNIT_OBJS = $(sort $(ENGINE_OBJS:build/%=$(UNIT_BUILD)/%) $(UNIT_BUILD)/src/engine/nocuda/nocuda.o)
 
 $(UNIT_LIB): $(UNIT_OBJS)
 	@mkdir -p $(@D)

@@ -215,7 +215,7 @@ extern bool EmbeddingGradientArguments(FunctionCallInfo fcinfo, bool batch, Embe
 /* The qualified and quoted name of a relation */
 extern const char *EmbeddingRelationName(Oid relid);
 
-/* Fail if one of the first n arguments is null; names[i] == NULL: it may be */
+/* Fail if one of the first n arguments is null; names[i] NULL: it may be */
 extern void EmbeddingRequireArguments(FunctionCallInfo fcinfo, const char *const *names, int n);
 
 /* Memory for a series of arrays, of which only the last is in use */

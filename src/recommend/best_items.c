@@ -77,7 +77,7 @@ receive_row(TupleTableSlot *slot, DestReceiver * self)
 	return true;
 }
 
-/* Append a condition that a column is among the users, unless all are meant */
+/* Append a condition that a column is among the users, unless all are */
 static void
 append_users(StringInfo sql, FunctionCallInfo fcinfo, const char *word, const char *column)
 {

@@ -158,7 +158,7 @@ ref_solve(int n, double a[REF_MOST][REF_MOST], double *b, double *x)
 	}
 }
 
-/* One iteration: all users, then all items; exact, or by conjugate gradient */
+/* An iteration: all users, then all items; exact or by conjugate gradient */
 static inline void
 ref_iterate(als_reference *r, int exact)
 {

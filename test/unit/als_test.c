@@ -14,31 +14,7 @@
 #include "als_reference.h"
 #include "engine/als/als_math.h"
 #include "engine/als/training.h"
-
-static int	passed;
-static int	failed;
-
-#define check(ok, what) check_at((ok), (what), __LINE__)
-
-static void
-check_at(bool ok, const char *what, int line)
-{
-	if (ok)
-		passed++;
-	else if (failed++ < 20)
-		printf("FAILED %s:%d: %s\n", __FILE__, line, what);
-}
-
-static uint64_t random_state = 88172645463325252ULL;
-
-static uint64_t
-random_below(uint64_t n)
-{
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	random_state ^= random_state << 17;
-	return random_state % n;
-}
+#include "unit_test.h"
 
 /* Interactions as they come */
 #define MOST	8192
@@ -558,6 +534,5 @@ main(void)
 	test_checkerboard();
 	test_reconstruction();
 	test_limits();
-	printf("%d passed, %d failed\n", passed, failed);
-	return failed > 0;
+	return report_checks();
 }

@@ -11,38 +11,13 @@
 #include <string.h>
 
 #include "engine/method_costs.h"
+#include "unit_test.h"
 
 #define N_CHOICES	3
 
 static const gpuvec_method choices[N_CHOICES] = {
 	GPUVEC_METHOD_AUTO, GPUVEC_METHOD_BITSET, GPUVEC_METHOD_READY_LISTS
 };
-
-static long passed = 0;
-static long failed = 0;
-static uint64_t seed = 88172645463325252u;
-
-/* xorshift64 (Marsaglia 2003) */
-static uint32_t
-random32(void)
-{
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return (uint32_t) (seed >> 24);
-}
-
-static void
-check(bool ok, const char *what)
-{
-	if (ok)
-		passed++;
-	else
-	{
-		failed++;
-		printf("not ok - %s\n", what);
-	}
-}
 
 static int
 choice_of(gpuvec_method method)
@@ -323,6 +298,5 @@ main(void)
 			test_search(4096, fails_at, learns);
 			test_search(8191, fails_at, learns);
 		}
-	printf("%ld passed, %ld failed\n", passed, failed);
-	return failed > 0;
+	return report_checks();
 }

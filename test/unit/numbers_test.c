@@ -16,32 +16,7 @@
 #include "engine/sets/draft.h"
 #include "engine/sets/id_counts.h"
 #include "engine/sets/renumber.h"
-
-static long passed = 0;
-static long failed = 0;
-static uint64_t seed = 88172645463325252u;
-
-/* xorshift64 (Marsaglia 2003) */
-static uint32_t
-random32(void)
-{
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return (uint32_t) (seed >> 24);
-}
-
-static void
-check(bool ok, const char *what)
-{
-	if (ok)
-		passed++;
-	else
-	{
-		failed++;
-		printf("not ok - %s\n", what);
-	}
-}
+#include "unit_test.h"
 
 /* Ids at all ends, and others; few enough that they come again */
 static uint32_t
@@ -671,7 +646,7 @@ compare_uint64(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* The ids of a list of rows, in the order of the numbers that they should get */
+/* The ids of a list of rows, in the order of the numbers that they get */
 static uint32_t *
 ranked_ids(const row_list *list, uint64_t *n)
 {
@@ -808,7 +783,7 @@ test_loaded_column(int column, int threads)
 	gpuvec_thread_pool_free(pool);
 }
 
-/* An update of many rows, with new ids and known ones, by one thread and by many */
+/* An update of many rows, with new and known ids, by one thread and many */
 static void
 test_updated_column(int column)
 {
@@ -880,6 +855,5 @@ main(void)
 	test_readers();
 	test_sorting();
 	test_packing();
-	printf("%ld passed, %ld failed\n", passed, failed);
-	return failed > 0;
+	return report_checks();
 }

@@ -205,7 +205,10 @@ expect_violation(client *c, gpuvec_message type, const void *data, size_t size, 
 	client_close(c);
 }
 
-/* A request at a point: 0 no training, 1 reading, 2 prepared, 3 written; 4 folding in */
+/*
+ * A request at a point: 0 no training, 1 reading, 2 prepared, 3 written, 4
+ * folding in
+ */
 static void
 expect_bad(const engine *e, int point, gpuvec_message type, const void *data, size_t size, const char *what)
 {

@@ -54,7 +54,7 @@ make_system(const gpuvec_als_half *half, const double *gram, double regularizati
 	}
 }
 
-/* Replace the lower half of a by L, where a = L L'; false if it is singular */
+/* Replace the lower half of a by L, where a = L L'; false: it is singular */
 static bool
 decompose(double *a, uint32_t n, double least)
 {

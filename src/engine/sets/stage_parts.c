@@ -140,7 +140,7 @@ reserve_room(rewrite_room *room, const stage_chunk *chunk, gpuvec_error *error)
 	return gpuvec_fail_memory(error, chunk->used * 2);
 }
 
-/* Write all rows of a chunk, with other ids, to a room; returns their bytes */
+/* Write a chunk's rows, with other ids, to a room; returns their bytes */
 static size_t
 rewrite_rows(rewriting *r, const stage_chunk *chunk, int thread)
 {

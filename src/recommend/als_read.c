@@ -66,17 +66,17 @@ typedef struct FactorReceiver
 } FactorReceiver;
 
 static void
-receiver_startup(DestReceiver * self, int operation, TupleDesc desc)
+receiver_startup(DestReceiver *self, int operation, TupleDesc desc)
 {
 }
 
 static void
-receiver_done(DestReceiver * self)
+receiver_done(DestReceiver *self)
 {
 }
 
 void
-AlsInitReceiver(DestReceiver * dest, bool (*receive) (TupleTableSlot *slot, DestReceiver * self))
+AlsInitReceiver(DestReceiver *dest, bool (*receive) (TupleTableSlot *slot, DestReceiver *self))
 {
 	dest->receiveSlot = receive;
 	dest->rStartup = receiver_startup;
@@ -87,7 +87,7 @@ AlsInitReceiver(DestReceiver * dest, bool (*receive) (TupleTableSlot *slot, Dest
 
 void
 AlsReadRows(const char *sql, int n, Oid *types, Datum *values, const char *nulls,
-			DestReceiver * dest)
+			DestReceiver *dest)
 {
 	Portal		portal;
 
@@ -145,7 +145,7 @@ complain_of_weight(double weight, int64 user, int64 item)
 
 /* DestReceiver: an interaction; those without key or weight are left out */
 static bool
-receive_interaction(TupleTableSlot *slot, DestReceiver * self)
+receive_interaction(TupleTableSlot *slot, DestReceiver *self)
 {
 	InteractionReceiver *receiver = (InteractionReceiver *) self;
 	const AlsInteractions *from = receiver->interactions;
@@ -254,7 +254,7 @@ add_factor(FactorReceiver *receiver, int64 key, const MirrorVector *vector)
 
 /* DestReceiver: a factor; nulls are left out */
 static bool
-receive_factor(TupleTableSlot *slot, DestReceiver * self)
+receive_factor(TupleTableSlot *slot, DestReceiver *self)
 {
 	FactorReceiver *receiver = (FactorReceiver *) self;
 	MemoryContext old = MemoryContextSwitchTo(receiver->context);
@@ -317,7 +317,7 @@ typedef struct WidthReceiver
 
 /* DestReceiver: the first factor that is not null */
 static bool
-receive_width(TupleTableSlot *slot, DestReceiver * self)
+receive_width(TupleTableSlot *slot, DestReceiver *self)
 {
 	WidthReceiver *receiver = (WidthReceiver *) self;
 	MirrorVector vector;

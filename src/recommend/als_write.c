@@ -6,7 +6,7 @@
  * The rows of a table are replaced by two statements,
  *
  *		DELETE FROM table
- *		INSERT INTO table (key, embedding) SELECT ... FROM gpuvec_als_rows(...)
+ *		INSERT INTO table (key, embedding) SELECT ... FROM gpuvec_als_rows()
  *
  * with the caller's rights, in the caller's transaction.  So triggers,
  * constraints, defaults, policies and indexes do their work, and other

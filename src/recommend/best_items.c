@@ -71,7 +71,7 @@ typedef struct StoreReceiver
 } StoreReceiver;
 
 static bool
-receive_row(TupleTableSlot *slot, DestReceiver * self)
+receive_row(TupleTableSlot *slot, DestReceiver *self)
 {
 	tuplestore_puttupleslot(((StoreReceiver *) self)->store, slot);
 	return true;

@@ -108,12 +108,12 @@ extern uint64 AlsReadFactors(AlsJob *job, gpuvec_als_side side, const AlsFactors
 							 bool ascending);
 
 /* Fill in what all receivers of rows have in common */
-extern void AlsInitReceiver(DestReceiver * dest,
-							bool (*receive) (TupleTableSlot *slot, DestReceiver * self));
+extern void AlsInitReceiver(DestReceiver *dest,
+							bool (*receive) (TupleTableSlot *slot, DestReceiver *self));
 
 /* Run a query with up to `n` parameters, and give its rows to a receiver */
 extern void AlsReadRows(const char *sql, int n, Oid *types, Datum *values, const char *nulls,
-						DestReceiver * dest);
+						DestReceiver *dest);
 
 /* Number of elements of the factors in a table, by one of them; 0: none */
 extern uint32 AlsFactorWidth(const AlsFactors *factors);

@@ -54,7 +54,7 @@ $(UNIT_BUILD)/%.o: %.c
 -include $(UNIT_OBJS:.o=.d)
 endif
 
-$(UNIT_DIR)/%_test: test/unit/%_test.c $(UNIT_LIB)
-	$(ENGINE_CC) $(UNIT_CFLAGS) $(SANITIZER) -o $@ $^ -lm -lpthread
+$(UNIT_DIR)/%_test: test/unit/%_test.c test/unit/unit_test.h $(UNIT_LIB)
+	$(ENGINE_CC) $(UNIT_CFLAGS) $(SANITIZER) -o $@ $(filter-out %.h,$^) -lm -lpthread
 
 .PHONY: tests programs check $(UNIT_TESTS:%=check-%)

@@ -13,8 +13,8 @@
  * Ranking: an id and its count make a key of 64 bits, and the order of the
  * keys is that of the numbers.  Keys are distributed into ranges, whose
  * bounds come from a sample, and each range is sorted by one thread.  No two
- * keys are equal, so their order is the same whatever the bounds are.  A key's
- * place is the number of its id, which replaces the count in the table: the
+ * keys are equal, so their order does not depend on the bounds.  The place of
+ * a key is the number of its id.  It replaces the count in the table: the
  * counts become the map.
  *
  *-------------------------------------------------------------------------

@@ -4,9 +4,9 @@
  *	  The numbers that a mirror of large ids gives to ids.
  *
  * Tiles hold 16 bits of an id.  So a mirror whose rows have larger ids
- * numbers them.  A load counts how many rows have each id (id_counts.c), and
- * the most frequent ids get the lowest numbers: these are hot, and most of the
- * ids of most rows lie in tiles.  Ids that come later get the next numbers.  A
+ * numbers them.  A load counts how many rows have each id (id_counts.c).  The
+ * most frequent ids get the lowest numbers: these are hot, so most of the ids
+ * of most rows lie in tiles.  Ids that come later get the next numbers.  A
  * mirror that was narrow when its first large id came keeps the ids that it
  * has as their own numbers.
  *

@@ -73,9 +73,9 @@ extern bool gpuvec_stage_is_spread(const gpuvec_stage *stage);
 
 /*
  * Give all rows of a stage that is spread other ids, as many as they have.
- * rewrite, called by all threads of the pool, sets ncold and ids of *to; these
- * stay valid until the thread's next call.  On failure the stage can only be
- * freed.
+ * All threads of the pool call rewrite, which sets ncold and ids of *to.
+ * These stay valid until the thread's next call.  On failure the stage can
+ * only be freed.
  */
 typedef void (*gpuvec_row_rewriter) (void *arg, int thread, const gpuvec_source_row *row,
 									 gpuvec_source_row *to);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * stage_parts.c
- *	  Staged rows in parts, which threads visit and rewrite beside one another.
+ *	  Staged rows in parts, which several threads visit and rewrite.
  *
  * A part is a chunk of rows.  The parts of a stage are in the order of its
  * rows.  Rewriting replaces the ids of each row by as many others.  So a row
@@ -230,7 +230,7 @@ chain_chunks(gpuvec_stage *stage, const gpuvec_stage_part *parts, uint64_t n)
 }
 
 /*
- * Rewrite all parts, a few for each thread at a time: others use the pool, too
+ * Rewrite all parts, a few for each thread at a time, as others use the pool
  */
 static void
 rewrite_parts(rewriting *r, gpuvec_stage_part *parts, uint64_t n, gpuvec_thread_pool *pool)

@@ -986,14 +986,21 @@ CREATE FUNCTION gpuvec_als_fold_in(
 COMMENT ON FUNCTION gpuvec_als_fold_in(regclass, name, name, regclass, int8[], name, float8, float8, name, name)
 	IS 'factors of users from their present interactions and the factors of items, without training';
 
+CREATE FUNCTION gpuvec_recommend_support(internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION gpuvec_recommend_support(internal)
+	IS 'planner support of gpuvec_recommend: expected number of rows';
+
 CREATE FUNCTION gpuvec_recommend(
 	user_factors regclass, item_factors regclass, users int8[] DEFAULT NULL, k int8 DEFAULT 10,
 	interactions regclass DEFAULT NULL, user_column name DEFAULT NULL, item_column name DEFAULT NULL,
-	exclude int8[] DEFAULT NULL, key_column name DEFAULT NULL, column_name name DEFAULT NULL,
+	exclude int8[] DEFAULT NULL, among int8[] DEFAULT NULL, exclude_known bool DEFAULT true,
+	key_column name DEFAULT NULL, column_name name DEFAULT NULL,
 	OUT user_key int8, OUT rank int4, OUT item_key int8, OUT score float8)
 	RETURNS SETOF record
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 100000 ROWS 1000;
-COMMENT ON FUNCTION gpuvec_recommend(regclass, regclass, int8[], int8, regclass, name, name, int8[], name, name)
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 100000 ROWS 1000
+	SUPPORT gpuvec_recommend_support;
+COMMENT ON FUNCTION gpuvec_recommend(regclass, regclass, int8[], int8, regclass, name, name, int8[], int8[], bool, name, name)
 	IS 'the k items with the highest scores for each user, without those that the user has interacted with';
 
 CREATE FUNCTION gpuvec_stat_training(

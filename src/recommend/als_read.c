@@ -212,9 +212,8 @@ send_factors(FactorReceiver *receiver)
 	receiver->n = 0;
 }
 
-/* Raise the error that a factor cannot be used */
-static void
-complain_of_factor(const AlsFactors *factors, int64 key, const char *detail)
+void
+AlsComplainOfFactor(const AlsFactors *factors, int64 key, const char *detail)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_EXCEPTION),
@@ -223,15 +222,14 @@ complain_of_factor(const AlsFactors *factors, int64 key, const char *detail)
 			 errdetail_internal("%s", detail)));
 }
 
-/* Decode the factor in a row; *key is its key */
-static void
-decode_factor(TupleTableSlot *slot, const AlsFactors *factors, int64 *key, MirrorVector *vector)
+void
+AlsDecodeFactor(TupleTableSlot *slot, const AlsFactors *factors, int64 *key, MirrorVector *vector)
 {
 	*key = MirrorKey(slot->tts_values[0], factors->key_type);
 	MirrorDecodeVector((struct varlena *) DatumGetPointer(slot->tts_values[1]), factors->type,
 					   vector);
 	if (vector->kind != GPUVEC_VECTOR_GOOD)
-		complain_of_factor(factors, *key, _("It is no array of one dimension without nulls."));
+		AlsComplainOfFactor(factors, *key, _("It is no array of one dimension without nulls."));
 }
 
 /* Append a factor to the part */
@@ -241,11 +239,11 @@ add_factor(FactorReceiver *receiver, int64 key, const MirrorVector *vector)
 	uint32		factors = receiver->job->begin.factors;
 
 	if (vector->width != factors)
-		complain_of_factor(receiver->factors, key,
+		AlsComplainOfFactor(receiver->factors, key,
 						   psprintf(_("It has %u elements, not %u."), vector->width, factors));
 	for (uint32 i = 0; i < factors; i++)
 		if (!isfinite(vector->elements[i]))
-			complain_of_factor(receiver->factors, key, _("An element is not a finite number."));
+			AlsComplainOfFactor(receiver->factors, key, _("An element is not a finite number."));
 	receiver->keys[receiver->n] = key;
 	memcpy(receiver->elements + (Size) receiver->n * factors, vector->elements,
 		   factors * sizeof(float));
@@ -264,9 +262,9 @@ receive_factor(TupleTableSlot *slot, DestReceiver *self)
 	slot_getallattrs(slot);
 	if (!slot->tts_isnull[0] && !slot->tts_isnull[1])
 	{
-		decode_factor(slot, receiver->factors, &key, &vector);
+		AlsDecodeFactor(slot, receiver->factors, &key, &vector);
 		if (receiver->ascending && receiver->rows > 0 && receiver->last == key)
-			complain_of_factor(receiver->factors, key, _("Several rows have this key."));
+			AlsComplainOfFactor(receiver->factors, key, _("Several rows have this key."));
 		if (receiver->n == receiver->room)
 			send_factors(receiver);
 		add_factor(receiver, key, &vector);
@@ -324,9 +322,9 @@ receive_width(TupleTableSlot *slot, DestReceiver *self)
 	int64		key;
 
 	slot_getallattrs(slot);
-	decode_factor(slot, receiver->factors, &key, &vector);
+	AlsDecodeFactor(slot, receiver->factors, &key, &vector);
 	if (vector.width < 1 || vector.width > GPUVEC_ALS_MAX_FACTORS)
-		complain_of_factor(receiver->factors, key,
+		AlsComplainOfFactor(receiver->factors, key,
 						   psprintf(_("It has %u elements; it must have between 1 and %d."), vector.width,
 									GPUVEC_ALS_MAX_FACTORS));
 	receiver->width = vector.width;

@@ -131,6 +131,7 @@ void
 RecommendInit(void)
 {
 	SetFunctionsAdd(functions);
+	SetFunctionsAdd(RecommendFunctions);
 }
 
 Datum

@@ -23,6 +23,7 @@
 #include "core/protocol.h"
 #include "fmgr.h"
 #include "mirror/mirror.h"
+#include "search/set_function.h"
 #include "tcop/dest.h"
 
 /* A table of interactions: names are quoted */
@@ -115,6 +116,17 @@ extern void AlsInitReceiver(DestReceiver *dest,
 extern void AlsReadRows(const char *sql, int n, Oid *types, Datum *values, const char *nulls,
 						DestReceiver *dest);
 
+/*
+ * Decode the factor of a row whose first columns are a key and a vector; both
+ * are not null.  Fails if it is no vector.
+ */
+extern void AlsDecodeFactor(TupleTableSlot *slot, const AlsFactors *factors, int64 *key,
+							MirrorVector *vector);
+
+/* Raise the error that a factor cannot be used */
+extern void AlsComplainOfFactor(const AlsFactors *factors, int64 key, const char *detail)
+			pg_attribute_noreturn();
+
 /* Number of elements of the factors in a table, by one of them; 0: none */
 extern uint32 AlsFactorWidth(const AlsFactors *factors);
 
@@ -123,5 +135,8 @@ extern void AlsLockFactors(const AlsFactors *factors);
 extern uint64 AlsReplaceFactors(AlsJob *job, FunctionCallInfo fcinfo, gpuvec_als_side side,
 								const AlsFactors *factors);
 extern void RecommendInit(void);
+
+/* best_items.c: its function that returns rows */
+extern const SetFunction RecommendFunctions[];
 
 #endif							/* GPUVEC_RECOMMEND_H */

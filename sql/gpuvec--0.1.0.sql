@@ -986,6 +986,16 @@ CREATE FUNCTION gpuvec_als_fold_in(
 COMMENT ON FUNCTION gpuvec_als_fold_in(regclass, name, name, regclass, int8[], name, float8, float8, name, name)
 	IS 'factors of users from their present interactions and the factors of items, without training';
 
+CREATE FUNCTION gpuvec_als_explain(
+	interactions regclass, user_column name, item_column name, item_factors regclass, user_key int8, recommended int8,
+	weight_column name DEFAULT NULL, regularization float8 DEFAULT 0.01, alpha float8 DEFAULT 1,
+	key_column name DEFAULT NULL, column_name name DEFAULT NULL,
+	OUT item_key int8, OUT contribution float8, OUT weight float8)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 100;
+COMMENT ON FUNCTION gpuvec_als_explain(regclass, name, name, regclass, int8, int8, name, float8, float8, name, name)
+	IS 'what each item of a user contributes to the score of an item, largest contributions first';
+
 CREATE FUNCTION gpuvec_recommend_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION gpuvec_recommend_support(internal)

@@ -36,7 +36,7 @@
 #include "core/nearest.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 16
+#define GPUVEC_PROTOCOL_VERSION 17
 
 /* Largest length of a frame; senders split pages into much shorter frames */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -60,6 +60,7 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_EMBEDDING,		/* gpuvec_embedding_request ... ->
 								 * EMBEDDING_ANSWER */
 	GPUVEC_MSG_NEAREST,			/* gpuvec_nearest_head ... -> EMBEDDING_ANSWER */
+	GPUVEC_MSG_GRAM,			/* gpuvec_gram_head ... -> EMBEDDING_ANSWER */
 	GPUVEC_MSG_REFRESH_PAGES,	/* gpuvec_refresh_part, gpuvec_page ... (no
 								 * reply) */
 	GPUVEC_MSG_ROWS,			/* gpuvec_rows, gpuvec_feed_record ... ->
@@ -577,7 +578,8 @@ typedef enum gpuvec_embedding_status
 	GPUVEC_EMBEDDING_WIDTHS,	/* vectors of `key` and `other_key` differ in
 								 * width */
 	GPUVEC_EMBEDDING_GRADIENT,	/* the gradient must have `count` elements */
-	GPUVEC_EMBEDDING_LARGE		/* the answer would be too large */
+	GPUVEC_EMBEDDING_LARGE,		/* the answer would be too large */
+	GPUVEC_EMBEDDING_UNFIT		/* for GRAM only */
 } gpuvec_embedding_status;
 
 /*
@@ -644,6 +646,32 @@ typedef struct gpuvec_nearest_head
 
 /* Largest nqueries * k of one request */
 #define GPUVEC_MAX_NEAR			1000000
+
+/*
+ * The Gram matrix of an embedding table whose vectors are factors: the sum of
+ * y y' over all rows, as gpuvec_training_fold_in() makes it, in the order of
+ * keys.  Followed, in this order, by
+ *
+ *		uint64_t verdicts[nverdicts]	as for EMBEDDING
+ *		uint8_t map[map_bytes]			as for EMBEDDING
+ *
+ * The answer is an EMBEDDING_ANSWER as well.  DONE is followed by
+ *
+ *		double gram[width * width]		its elements from the diagonal on
+ *
+ * UNFIT: the session has to compute it otherwise.  It does not see all rows
+ * of the mirror, or would have to decide about very many, or they are not
+ * factors: there are none, keys come twice, or vectors differ in width or
+ * have elements that are not finite.
+ */
+typedef struct gpuvec_gram_head
+{
+	gpuvec_mirror_key key;
+	uint64_t	position;		/* answer only if checked >= position */
+	uint64_t	known;			/* number of a refresh; 0: ignore the map */
+	uint64_t	nverdicts;
+	uint64_t	map_bytes;		/* a multiple of 8 */
+} gpuvec_gram_head;
 
 /*
  * Training of factors by alternating least squares (core/als.h).  It belongs

@@ -127,6 +127,7 @@ typedef struct EmbeddingAnswer
 	const uint32 *counts;		/* [nqueries]: number of nearest rows of each
 								 * query */
 	const gpuvec_near *rows;
+	const double *gram;			/* [width * width] */
 } EmbeddingAnswer;
 
 /* A search for the nearest rows */
@@ -143,6 +144,9 @@ typedef struct EmbeddingNearest
 
 extern bool EmbeddingAsk(EmbeddingTable *table, int target, gpuvec_embedding_op op, uint32 flags,
 						 const EmbeddingBags *bags, EmbeddingAnswer *answer, const char **reason);
+
+extern bool EmbeddingAskGram(EmbeddingTable *table, int target, EmbeddingAnswer *answer,
+							 const char **reason);
 
 extern bool EmbeddingAskNearest(EmbeddingTable *table, int target, const EmbeddingNearest *nearest,
 								EmbeddingAnswer *answer, const char **reason);

@@ -35,12 +35,14 @@
 /* Bytes of factors in one message */
 #define PART_BYTES		((Size) 4 * 1024 * 1024)
 
-/* Interactions, on their way to the engine */
+/* Interactions, on their way to the engine or to a list */
 typedef struct InteractionReceiver
 {
 	DestReceiver dest;
-	AlsJob	   *job;
+	AlsJob	   *job;			/* NULL: to the list */
+	AlsPairs   *pairs;
 	const AlsInteractions *interactions;
+	double		alpha;
 	uint64		rows;
 	uint32		n;				/* rows in the part */
 	int64		users[PART_ROWS];
@@ -48,12 +50,15 @@ typedef struct InteractionReceiver
 	float		weights[PART_ROWS];
 } InteractionReceiver;
 
-/* Factors, on their way to the engine */
+/* Factors, on their way to the engine or to a function */
 typedef struct FactorReceiver
 {
 	DestReceiver dest;
-	AlsJob	   *job;
+	AlsJob	   *job;			/* NULL: to the function */
 	gpuvec_als_side side;
+	void		(*take) (void *arg, uint32 n, const int64 *keys, const float *elements);
+	void	   *arg;
+	uint32		width;			/* elements of each factor */
 	const AlsFactors *factors;
 	bool		ascending;		/* keys must be distinct; they come in order */
 	int64		last;			/* the last row's key */
@@ -101,10 +106,36 @@ AlsReadRows(const char *sql, int n, Oid *types, Datum *values, const char *nulls
 
 /* ---- interactions ---- */
 
+/* Append a part to the list, as far as it may have that many */
+static void
+keep_pairs(InteractionReceiver *receiver)
+{
+	AlsPairs   *pairs = receiver->pairs;
+
+	for (uint32 i = 0; i < receiver->n && pairs->n <= pairs->most; i++)
+	{
+		AlsPair    *pair;
+
+		if (pairs->n == pairs->room)
+		{
+			pairs->room = Max(2 * pairs->room, 256);
+			pairs->pairs = pairs->pairs ? repalloc_huge(pairs->pairs, pairs->room * sizeof(AlsPair)) :
+				MemoryContextAllocHuge(pairs->context, pairs->room * sizeof(AlsPair));
+		}
+		pair = &pairs->pairs[pairs->n++];
+		memset(pair, 0, sizeof(*pair));
+		pair->user = receiver->users[i];
+		pair->item = receiver->items[i];
+		pair->weight = receiver->weights[i];
+	}
+}
+
 static void
 send_interactions(InteractionReceiver *receiver)
 {
-	if (receiver->n > 0)
+	if (receiver->job == NULL)
+		keep_pairs(receiver);
+	else if (receiver->n > 0)
 		AlsJobAdd(receiver->job, receiver->n, receiver->users, receiver->items, receiver->weights);
 	receiver->n = 0;
 }
@@ -162,7 +193,7 @@ receive_interaction(TupleTableSlot *slot, DestReceiver *self)
 	item = MirrorKey(slot->tts_values[1], from->types[1]);
 	if (weighted)
 		weight = decode_weight(slot->tts_values[2], from->types[2]);
-	if (!(fabs(weight) <= Min(GPUVEC_ALS_MAX_CONFIDENCE / receiver->job->begin.alpha, FLT_MAX)))
+	if (!(fabs(weight) <= Min(GPUVEC_ALS_MAX_CONFIDENCE / receiver->alpha, FLT_MAX)))
 		complain_of_weight(weight, user, item);
 	receiver->users[receiver->n] = user;
 	receiver->items[receiver->n] = item;
@@ -171,20 +202,22 @@ receive_interaction(TupleTableSlot *slot, DestReceiver *self)
 		receiver->n++;
 	if (receiver->n == PART_ROWS)
 		send_interactions(receiver);
-	return true;
+	return receiver->job != NULL || receiver->pairs->n <= receiver->pairs->most;
 }
 
-uint64
-AlsReadInteractions(AlsJob *job, const AlsInteractions *interactions, Datum keys)
+/*
+ * Read interactions, of these users only unless keys is 0; returns the number
+ * of rows that were read
+ */
+static uint64
+read_interactions(InteractionReceiver *receiver, const AlsInteractions *interactions, Datum keys)
 {
-	InteractionReceiver *receiver = palloc_object(InteractionReceiver);
 	bool		some = DatumGetPointer(keys) != NULL;
 	Oid			type = INT8ARRAYOID;
 	StringInfoData sql;
 	uint64		rows;
 
 	AlsInitReceiver(&receiver->dest, receive_interaction);
-	receiver->job = job;
 	receiver->interactions = interactions;
 	receiver->rows = receiver->n = 0;
 	initStringInfo(&sql);
@@ -202,13 +235,40 @@ AlsReadInteractions(AlsJob *job, const AlsInteractions *interactions, Datum keys
 	return rows;
 }
 
+uint64
+AlsReadInteractions(AlsJob *job, const AlsInteractions *interactions, Datum keys)
+{
+	InteractionReceiver *receiver = palloc0_object(InteractionReceiver);
+
+	receiver->job = job;
+	receiver->alpha = job->begin.alpha;
+	return read_interactions(receiver, interactions, keys);
+}
+
+bool
+AlsReadPairs(const AlsInteractions *interactions, Datum keys, double alpha, uint64 most,
+			 AlsPairs *pairs)
+{
+	InteractionReceiver *receiver = palloc0_object(InteractionReceiver);
+
+	memset(pairs, 0, sizeof(*pairs));
+	pairs->most = most;
+	pairs->context = CurrentMemoryContext;
+	receiver->pairs = pairs;
+	receiver->alpha = alpha;
+	(void) read_interactions(receiver, interactions, keys);
+	return pairs->n <= most;
+}
+
 /* ---- factors ---- */
 
 static void
 send_factors(FactorReceiver *receiver)
 {
-	if (receiver->n > 0)
+	if (receiver->n > 0 && receiver->job)
 		AlsJobSet(receiver->job, receiver->side, receiver->n, receiver->keys, receiver->elements);
+	else if (receiver->n > 0)
+		receiver->take(receiver->arg, receiver->n, receiver->keys, receiver->elements);
 	receiver->n = 0;
 }
 
@@ -236,7 +296,7 @@ AlsDecodeFactor(TupleTableSlot *slot, const AlsFactors *factors, int64 *key, Mir
 static void
 add_factor(FactorReceiver *receiver, int64 key, const MirrorVector *vector)
 {
-	uint32		factors = receiver->job->begin.factors;
+	uint32		factors = receiver->width;
 
 	if (vector->width != factors)
 		AlsComplainOfFactor(receiver->factors, key,
@@ -276,32 +336,54 @@ receive_factor(TupleTableSlot *slot, DestReceiver *self)
 	return true;
 }
 
+/* Read a table of factors; returns the number of factors */
+static uint64
+read_factors(FactorReceiver *receiver)
+{
+	const AlsFactors *factors = receiver->factors;
+	StringInfoData sql;
+
+	AlsInitReceiver(&receiver->dest, receive_factor);
+	receiver->context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec factor",
+											  ALLOCSET_DEFAULT_SIZES);
+	receiver->room = PART_BYTES / (receiver->width * sizeof(float));
+	receiver->keys = palloc_array(int64, receiver->room);
+	receiver->elements = palloc_array(float, (Size) receiver->room * receiver->width);
+	initStringInfo(&sql);
+	appendStringInfo(&sql, "SELECT t.%s, t.%s FROM %s t", factors->key, factors->column,
+					 factors->relation);
+	if (receiver->ascending)
+		appendStringInfo(&sql, " ORDER BY t.%s USING OPERATOR(pg_catalog.<)", factors->key);
+	AlsReadRows(sql.data, 0, NULL, NULL, NULL, &receiver->dest);
+	send_factors(receiver);
+	pfree(receiver->keys);
+	pfree(receiver->elements);
+	pfree(sql.data);
+	MemoryContextDelete(receiver->context);
+	return receiver->rows;
+}
+
 uint64
 AlsReadFactors(AlsJob *job, gpuvec_als_side side, const AlsFactors *factors, bool ascending)
 {
 	FactorReceiver receiver = {
-		.job = job, .side = side, .factors = factors, .ascending = ascending
+		.job = job, .side = side, .factors = factors, .ascending = ascending,
+		.width = job->begin.factors
 	};
-	StringInfoData sql;
 
-	AlsInitReceiver(&receiver.dest, receive_factor);
-	receiver.context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec factor",
-											 ALLOCSET_DEFAULT_SIZES);
-	receiver.room = PART_BYTES / (job->begin.factors * sizeof(float));
-	receiver.keys = palloc_array(int64, receiver.room);
-	receiver.elements = palloc_array(float, (Size) receiver.room * job->begin.factors);
-	initStringInfo(&sql);
-	appendStringInfo(&sql, "SELECT t.%s, t.%s FROM %s t", factors->key, factors->column,
-					 factors->relation);
-	if (ascending)
-		appendStringInfo(&sql, " ORDER BY t.%s USING OPERATOR(pg_catalog.<)", factors->key);
-	AlsReadRows(sql.data, 0, NULL, NULL, NULL, &receiver.dest);
-	send_factors(&receiver);
-	pfree(receiver.keys);
-	pfree(receiver.elements);
-	pfree(sql.data);
-	MemoryContextDelete(receiver.context);
-	return receiver.rows;
+	return read_factors(&receiver);
+}
+
+void
+AlsReadFactorParts(const AlsFactors *factors, uint32 width,
+				   void (*take) (void *arg, uint32 n, const int64 *keys, const float *elements),
+				   void *arg)
+{
+	FactorReceiver receiver = {
+		.factors = factors, .ascending = true, .width = width, .take = take, .arg = arg
+	};
+
+	(void) read_factors(&receiver);
 }
 
 /* ---- their width ---- */

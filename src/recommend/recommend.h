@@ -11,6 +11,8 @@
  * als_job.c		a training in the engine, as the session sees it
  * als_read.c		rows of tables to the engine
  * als_write.c		factors from the engine into tables
+ * als_items.c		items of a few users, and the Gram matrix of all
+ * explain.c		gpuvec_als_explain
  *
  *-------------------------------------------------------------------------
  */
@@ -108,6 +110,40 @@ extern uint64 AlsReadInteractions(AlsJob *job, const AlsInteractions *interactio
 extern uint64 AlsReadFactors(AlsJob *job, gpuvec_als_side side, const AlsFactors *factors,
 							 bool ascending);
 
+/*
+ * A pair of a user and an item, and its weight.  What follows is set by
+ * AlsUnitePairs().
+ */
+typedef struct AlsPair
+{
+	int64		user;
+	int64		item;
+	double		weight;
+	float		confidence;		/* negative for a dislike */
+	const float *factor;		/* of the item */
+} AlsPair;
+
+typedef struct AlsPairs
+{
+	AlsPair    *pairs;			/* [n] */
+	uint64		n;
+	uint64		room;
+	uint64		most;
+	MemoryContext context;
+} AlsPairs;
+
+/*
+ * Read interactions of these users into the current memory context.  False if
+ * there are more than `most`.
+ */
+extern bool AlsReadPairs(const AlsInteractions *interactions, Datum keys, double alpha,
+						 uint64 most, AlsPairs *pairs);
+
+/* Read factors of `width` elements, in the order of distinct keys */
+extern void AlsReadFactorParts(const AlsFactors *factors, uint32 width,
+							   void (*take) (void *arg, uint32 n, const int64 *keys, const float *elements),
+							   void *arg);
+
 /* Fill in what all receivers of rows have in common */
 extern void AlsInitReceiver(DestReceiver *dest,
 							bool (*receive) (TupleTableSlot *slot, DestReceiver *self));
@@ -129,6 +165,45 @@ extern void AlsComplainOfFactor(const AlsFactors *factors, int64 key, const char
 
 /* Number of elements of the factors in a table, by one of them; 0: none */
 extern uint32 AlsFactorWidth(const AlsFactors *factors);
+
+/* als_items.c */
+
+/* Items of some users, and what else their systems need */
+typedef struct AlsItems
+{
+	uint32		factors;		/* elements of a factor; 0: there is none */
+	const double *gram;			/* [factors * factors]: from the diagonal on */
+	const int64 *keys;			/* [n], ascending and distinct */
+	const float **vectors;		/* [n]: the factor of each; NULL: it has none */
+	uint64		n;
+} AlsItems;
+
+/*
+ * Get the factors of the pairs' items, and of one more item, from the table's
+ * mirror.  False if that is not possible.
+ */
+extern bool AlsGatherItems(const AlsFactors *table, const AlsPairs *pairs, int64 more,
+						   AlsItems *items);
+
+/* The same by reading the table */
+extern void AlsScanItems(const AlsFactors *table, const AlsPairs *pairs, int64 more,
+						 AlsItems *items);
+
+/* The factor of an item, or NULL */
+extern const float *AlsItemFactor(const AlsItems *items, int64 key);
+
+/*
+ * Sort the pairs by users and items, unite those that come several times, and
+ * leave out those whose item has no factor, and those without weight
+ */
+extern void AlsUnitePairs(AlsPairs *pairs, const AlsItems *items, double alpha);
+
+/*
+ * Make and decompose the system of a user with these pairs; as
+ * gpuvec_als_prepare()
+ */
+extern bool AlsPrepareSystem(const AlsItems *items, const AlsPair *pairs, uint64 n,
+							 double regularization, double *a, double *b);
 
 /* als_write.c; lock: against all who write, until the transaction ends */
 extern void AlsLockFactors(const AlsFactors *factors);

@@ -38,6 +38,7 @@ static gpuvec_request_handler *const handlers[] = {
 	[GPUVEC_MSG_SEARCH] = gpuvec_serve_search,
 	[GPUVEC_MSG_EMBEDDING] = gpuvec_serve_pooling,
 	[GPUVEC_MSG_NEAREST] = gpuvec_serve_nearest,
+	[GPUVEC_MSG_GRAM] = gpuvec_serve_gram,
 	[GPUVEC_MSG_LOAD_BEGIN] = gpuvec_serve_load_begin,
 	[GPUVEC_MSG_REFRESH_BEGIN] = gpuvec_serve_refresh_begin,
 	[GPUVEC_MSG_PAGES] = gpuvec_serve_pages,

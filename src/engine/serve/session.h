@@ -65,6 +65,7 @@ extern gpuvec_request_handler gpuvec_serve_search;
 /* serve_embedding.c */
 extern gpuvec_request_handler gpuvec_serve_pooling;
 extern gpuvec_request_handler gpuvec_serve_nearest;
+extern gpuvec_request_handler gpuvec_serve_gram;
 
 /* serve_update.c */
 extern gpuvec_request_handler gpuvec_serve_load_begin;

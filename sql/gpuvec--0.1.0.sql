@@ -1013,6 +1013,11 @@ CREATE FUNCTION gpuvec_recommend(
 COMMENT ON FUNCTION gpuvec_recommend(regclass, regclass, int8[], int8, regclass, name, name, int8[], int8[], bool, name, name)
 	IS 'the k items with the highest scores for each user, without those that the user has interacted with';
 
+CREATE FUNCTION gpuvec_draw(user_key int8, item_key int8, seed int8 DEFAULT 0) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION gpuvec_draw(int8, int8, int8)
+	IS 'a random number from 0 to less than 1 for a pair, always the same with the same seed';
+
 CREATE FUNCTION gpuvec_stat_training(
 	OUT pid int4, OUT database oid, OUT relation oid, OUT phase text, OUT rows int8, OUT users int8, OUT items int8,
 	OUT pairs int8, OUT iteration int4, OUT iterations int4, OUT loss float8)

@@ -13,6 +13,7 @@
  * als_write.c		factors from the engine into tables
  * als_items.c		items of a few users, and the Gram matrix of all
  * explain.c		gpuvec_als_explain
+ * draw.c			gpuvec_draw
  *
  *-------------------------------------------------------------------------
  */

@@ -85,6 +85,11 @@ VACUUM many;
 SELECT count(*), bool_and(a.embedding = b.embedding) AS same FROM gpuvec_als_fold_in('events', 'u', 'i', 'many', NULL, 'w') a LEFT JOIN LATERAL gpuvec_als_fold_in('events', 'u', 'i', 'many', ARRAY[a.key], 'w') b USING (key);
 SELECT count(*) FROM gpuvec_mirrors WHERE relation = 'many'::regclass;
 DROP TABLE many;
+-- a mirror of rounded vectors does not do
+SET gpuvec.vector_storage = 'float16';
+TABLE same_bits;
+SELECT * FROM check_explain(1, 3, 0.1, 2);
+RESET gpuvec.vector_storage;
 -- a table that cannot have a mirror: the same
 CREATE VIEW seen_items AS TABLE items;
 SELECT count(*), max(abs(a.contribution - b.contribution)) < 1e-9 AS same FROM gpuvec_als_explain('events', 'u', 'i', 'items', 2, 9, 'w') a FULL JOIN gpuvec_als_explain('events', 'u', 'i', 'seen_items', 2, 9, 'w') b USING (item_key, weight);

@@ -68,6 +68,19 @@ may_be_mirrored(const AlsFactors *table)
 		check_enable_rls(table->relid, InvalidOid, true) != RLS_ENABLED;
 }
 
+/*
+ * True if a table's only mirror has its vectors as they are, not rounded to
+ * float16
+ */
+static bool
+has_whole_mirror(const EmbeddingTable *table)
+{
+	const MirrorTarget *target = &table->targets[0];
+
+	return table->ntargets == 1 && target->mode == MIRROR_SHARED &&
+		(target->key.storage == GPUVEC_FLOAT32 || target->vector_type == MIRROR_HALFVEC);
+}
+
 /* Gather the factors of listed items; false if the matrix is not of them */
 static bool
 gather_listed(EmbeddingTable *table, AlsItems *items)
@@ -102,7 +115,7 @@ AlsGatherItems(const AlsFactors *table, const AlsPairs *pairs, int64 more, AlsIt
 	list_items(pairs, more, items);
 	mirrored = EmbeddingOpen(table->relid, NameStr(table->key_name), NameStr(table->column_name),
 							 GetActiveSnapshot());
-	ok = mirrored->ntargets == 1 && mirrored->targets[0].mode == MIRROR_SHARED &&
+	ok = has_whole_mirror(mirrored) &&
 		EmbeddingAskGram(mirrored, 0, &answer, &reason) &&
 		answer.head.status == GPUVEC_EMBEDDING_DONE;
 	if (ok)

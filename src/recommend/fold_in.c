@@ -11,10 +11,12 @@
  * The systems of a few users are solved here, if the engine has what they
  * need (als_items.c).
  *
- * Else the engine gets the factors of all items, in the order of their keys, then
- * the interactions, and solves the systems exactly, in float64.  Interactions
- * with items that have no factor are left out; users who have no others get
- * no row.
+ * Else the engine gets the factors of all items, in the order of their keys,
+ * then the interactions, and solves the systems.  Both is exact, in float64,
+ * and gives the same bits.
+ *
+ * Interactions with items that have no factor are left out; users who have no
+ * others get no row.
  *
  *-------------------------------------------------------------------------
  */

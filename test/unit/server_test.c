@@ -2287,6 +2287,7 @@ static const struct
 	{"rows_wide", test_rows_wide},
 	{"patience", test_patience},
 	{"embed", test_embed},
+	{"embed_gram", test_embed_gram},
 	{"embed_room", test_embed_room},
 	{"embed_limit", test_embed_limit},
 	{"embed_failed", test_embed_failed},

@@ -78,6 +78,9 @@ FLAGS_pool_avx512 = -O3 -mavx512f -mf16c -mfma
 FLAGS_als_portable = -O3
 FLAGS_als_avx2 = -O3 -mavx2
 FLAGS_als_avx512 = -O3 -mavx512f
+FLAGS_exact_portable = -O3
+FLAGS_exact_avx2 = -O3 -mavx2
+FLAGS_exact_avx512 = -O3 -mavx512f
 FLAGS_scan_lone_avx512 = -O3 -mavx512f -mavx512bw -mavx512vl
 
 ENGINE_LIB = build/libengine.a

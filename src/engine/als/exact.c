@@ -5,7 +5,6 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "core/als_solve.h"
 #include "engine/als/exact.h"
 
 /* A row of a matrix */
@@ -34,6 +33,17 @@ row_term(const void *arg, uint64_t i)
 	return term;
 }
 
+/* The variant for this machine's best instruction set */
+static gpuvec_exact_prepare *
+best_prepare(void)
+{
+	if (__builtin_cpu_supports("avx512f"))
+		return gpuvec_exact_prepare_avx512;
+	if (__builtin_cpu_supports("avx2"))
+		return gpuvec_exact_prepare_avx2;
+	return gpuvec_exact_prepare_portable;
+}
+
 void
 gpuvec_solve_exactly(const gpuvec_als_half *half, const double *gram, double regularization,
 					 uint32_t factors, uint32_t row, double *scratch)
@@ -46,7 +56,7 @@ gpuvec_solve_exactly(const gpuvec_als_half *half, const double *gram, double reg
 		.nterms = matrix->starts[row + 1] - matrix->starts[row]
 	};
 	double	   *b = scratch + (size_t) factors * factors;
-	bool		some = gpuvec_als_prepare(&system, scratch, b);
+	bool		some = best_prepare() (&system, scratch, b);
 
 	if (some)
 		gpuvec_als_substitute(scratch, factors, b);

@@ -35,9 +35,10 @@
 static void
 list_items(const AlsPairs *pairs, int64 more, AlsItems *items)
 {
-	int64	   *keys = MemoryContextAllocHuge(CurrentMemoryContext, (pairs->n + 1) * sizeof(int64));
 	uint64		n = 0;
+	int64	   *keys;
 
+	keys = MemoryContextAllocHuge(CurrentMemoryContext, (pairs->n + 1) * sizeof(int64));
 	for (uint64 i = 0; i < pairs->n; i++)
 		keys[i] = pairs->pairs[i].item;
 	keys[pairs->n] = more;
@@ -165,8 +166,10 @@ take_factors(void *arg, uint32 n, const int64 *keys, const float *elements)
 				scan->gram[(Size) i * width + j] += (double) elements[i] * elements[j];
 		if (item >= 0)
 		{
-			scan->items->vectors[item] = MemoryContextAlloc(scan->context, width * sizeof(float));
-			memcpy(unconstify(float *, scan->items->vectors[item]), elements, width * sizeof(float));
+			float	   *copy = MemoryContextAlloc(scan->context, width * sizeof(float));
+
+			memcpy(copy, elements, width * sizeof(float));
+			scan->items->vectors[item] = copy;
 		}
 	}
 }

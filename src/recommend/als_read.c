@@ -56,7 +56,7 @@ typedef struct FactorReceiver
 	DestReceiver dest;
 	AlsJob	   *job;			/* NULL: to the function */
 	gpuvec_als_side side;
-	void		(*take) (void *arg, uint32 n, const int64 *keys, const float *elements);
+	AlsTakeFactors *take;
 	void	   *arg;
 	uint32		width;			/* elements of each factor */
 	const AlsFactors *factors;
@@ -119,7 +119,8 @@ keep_pairs(InteractionReceiver *receiver)
 		if (pairs->n == pairs->room)
 		{
 			pairs->room = Max(2 * pairs->room, 256);
-			pairs->pairs = pairs->pairs ? repalloc_huge(pairs->pairs, pairs->room * sizeof(AlsPair)) :
+			pairs->pairs = pairs->pairs ?
+				repalloc_huge(pairs->pairs, pairs->room * sizeof(AlsPair)) :
 				MemoryContextAllocHuge(pairs->context, pairs->room * sizeof(AlsPair));
 		}
 		pair = &pairs->pairs[pairs->n++];
@@ -375,9 +376,7 @@ AlsReadFactors(AlsJob *job, gpuvec_als_side side, const AlsFactors *factors, boo
 }
 
 void
-AlsReadFactorParts(const AlsFactors *factors, uint32 width,
-				   void (*take) (void *arg, uint32 n, const int64 *keys, const float *elements),
-				   void *arg)
+AlsReadFactorParts(const AlsFactors *factors, uint32 width, AlsTakeFactors *take, void *arg)
 {
 	FactorReceiver receiver = {
 		.factors = factors, .ascending = true, .width = width, .take = take, .arg = arg

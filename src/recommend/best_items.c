@@ -195,7 +195,8 @@ make_statement(Recommending *call)
 					 call->known ? ", known.items" : "", users->relation);
 	if (call->known)
 		append_known(&sql, call, &interactions);
-	appendStringInfo(&sql, " WHERE u.%s IS NOT NULL AND u.%s IS NOT NULL", users->key, users->column);
+	appendStringInfo(&sql, " WHERE u.%s IS NOT NULL AND u.%s IS NOT NULL", users->key,
+					 users->column);
 	append_users(&sql, call, "AND", psprintf("u.%s", users->key));
 	return sql.data;
 }
@@ -291,7 +292,8 @@ recommend_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 						   AlsNameArgument(fcinfo, ARG_COLUMN_NAME), &call->factors[side]);
 	call->nearest.metric = GPUVEC_METRIC_IP;
 	call->nearest.k = k_argument(fcinfo);
-	call->nearest.excluded = keys_argument(fcinfo, ARG_EXCLUDE, "exclude", &call->nearest.nexcluded);
+	call->nearest.excluded = keys_argument(fcinfo, ARG_EXCLUDE, "exclude",
+										   &call->nearest.nexcluded);
 	call->among = keys_argument(fcinfo, ARG_AMONG, "among", &call->namong);
 	call->most = FIRST_ROWS / call->nearest.k + 1;
 	read_items(call);
@@ -376,10 +378,12 @@ make_search(Recommending *call, uint64 nknown)
 {
 	uint32		n = call->nearest.nqueries;
 	uint32		width = call->nearest.width;
-	float	   *queries = MemoryContextAllocHuge(CurrentMemoryContext, ((Size) n * width + 1) * sizeof(float));
-	int64	   *keys = MemoryContextAllocHuge(CurrentMemoryContext, (nknown + 1) * sizeof(int64));
 	int64	   *offsets = palloc_array(int64, n + 1);
+	float	   *queries;
+	int64	   *keys;
 
+	queries = MemoryContextAllocHuge(CurrentMemoryContext, ((Size) n * width + 1) * sizeof(float));
+	keys = MemoryContextAllocHuge(CurrentMemoryContext, (nknown + 1) * sizeof(int64));
 	offsets[0] = 0;
 	for (uint32 i = 0; i < n; i++)
 	{

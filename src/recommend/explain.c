@@ -102,7 +102,8 @@ contributions(const AlsPairs *pairs, const AlsItems *items, const float *item,
 			  double regularization)
 {
 	uint32		n = items->factors;
-	Contribution *list = MemoryContextAllocHuge(CurrentMemoryContext, (pairs->n + 1) * sizeof(Contribution));
+	Contribution *list = MemoryContextAllocHuge(CurrentMemoryContext,
+												(pairs->n + 1) * sizeof(Contribution));
 	double	   *a = MemoryContextAllocHuge(CurrentMemoryContext, (Size) n * n * sizeof(double));
 	double	   *w = palloc_array(double, n);
 	bool		some = AlsPrepareSystem(items, pairs->pairs, pairs->n, regularization, a, w);

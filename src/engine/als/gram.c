@@ -27,10 +27,10 @@ make_chunk(void *arg, uint64_t chunk, int thread)
 	const chunk_task *task = arg;
 	uint64_t	from = chunk * GPUVEC_GRAM_CHUNK;
 	uint64_t	left = task->n - from;
+	uint64_t	n = left < GPUVEC_GRAM_CHUNK ? left : GPUVEC_GRAM_CHUNK;
 
 	(void) thread;
-	task->math->gram(task->rows + from * task->stride,
-					 (uint32_t) (left < GPUVEC_GRAM_CHUNK ? left : GPUVEC_GRAM_CHUNK), task->stride,
+	task->math->gram(task->rows + from * task->stride, (uint32_t) n, task->stride,
 					 task->chunks + chunk * task->stride * task->stride);
 }
 

@@ -76,8 +76,8 @@ add_rows(gram_run *run, gpuvec_error *error)
 	{
 		uint64_t	n = run->n - from < run->round ? run->n - from : run->round;
 
-		if (!gpuvec_copy_vectors(run->table, run->bank, run->slots + from, n, run->stride, run->rows,
-								 error))
+		if (!gpuvec_copy_vectors(run->table, run->bank, run->slots + from, n, run->stride,
+								 run->rows, error))
 			return false;
 		for (uint64_t i = 0; i < n * run->stride; i++)
 			run->finite &= isfinite(run->rows[i]) != 0;

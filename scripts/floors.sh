@@ -37,7 +37,8 @@ store           backend,tools           src/engine/store/* src/engine/scheduler.
 sets            store                   src/engine/sets/*
 vectors         store                   src/engine/embedding/*
 als             store                   src/engine/als/*
-serve           sets,vectors,als        src/engine/serve/* src/engine/main.c
+neighbors       als                     src/engine/neighbors/*
+serve           sets,vectors,neighbors  src/engine/serve/* src/engine/main.c
 
 # The kernels.  Of the engine: the interfaces of a backend, errors, memory, threads
 device          backend                 kernels/device/*

@@ -71,8 +71,8 @@ extern void AlsCheckWritable(const AlsFactors *factors);
 
 /*
  * A training in the engine, or a search for neighbors of items.
- * AlsJobBegin() fails while another one is under way in this session.  If an error ends what follows, AlsJobAbandon() must
- * be called.
+ * AlsJobBegin() fails while another one is under way in this session.  If an
+ * error ends what follows, AlsJobAbandon() must be called.
  */
 typedef struct AlsJob
 {

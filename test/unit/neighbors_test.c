@@ -404,6 +404,29 @@ test_ties(void)
 	free(a.rows);
 }
 
+/*
+ * Of two items with equal cosines the one with the smaller key is the
+ * neighbor, though the other one has more users and is looked at before
+ */
+static void
+test_popular_tie(void)
+{
+	gpuvec_neighbors_options options = {1, GPUVEC_WEIGHTING_COSINE, 100, 0.8};
+	answer		a;
+
+	clear();
+	for (int u = 0; u < 4; u++)
+		add(u, 5, 3);
+	add(0, 7, 3);
+	for (int u = 2; u < 6; u++)
+		add(u, 9, 3);
+	a = ask(options, 1);
+	/* 1 / sqrt(4 * 1) and 2 / sqrt(4 * 4) */
+	check(a.n == 3 && a.rows[0].item == item_key(5) && a.rows[0].neighbor == item_key(7) && a.rows[0].score == 0.5,
+		  "the smaller key of a tie");
+	free(a.rows);
+}
+
 /* Scores by hand, as the formulas are written */
 static void
 test_by_hand(void)
@@ -495,6 +518,7 @@ main(void)
 	test_random();
 	test_bits();
 	test_ties();
+	test_popular_tie();
 	test_by_hand();
 	test_limits();
 	return report_checks();

@@ -30,10 +30,9 @@
 #ifndef GPUVEC_WEIGHTING_H
 #define GPUVEC_WEIGHTING_H
 
-#include <math.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <string.h>
+
+#include "core/measure.h"
 
 typedef enum gpuvec_weighting
 {
@@ -68,7 +67,7 @@ gpuvec_weighting_find(const char *name)
 }
 
 /* Are sums divided by the lengths of both items? */
-static inline bool
+static inline GPUVEC_HD bool
 gpuvec_weighting_divides(gpuvec_weighting weighting)
 {
 	return weighting == GPUVEC_WEIGHTING_COSINE || weighting == GPUVEC_WEIGHTING_TFIDF;
@@ -107,7 +106,7 @@ gpuvec_pair_weight(gpuvec_weighting weighting, double k1, double x, double idf, 
 }
 
 /* The score of two items, given the sums of their products and squares */
-static inline double
+static inline GPUVEC_HD double
 gpuvec_neighbor_score(gpuvec_weighting weighting, double sum, double squares1, double squares2)
 {
 	return gpuvec_weighting_divides(weighting) ? sqrt(sum * sum / (squares1 * squares2)) : sum;

@@ -104,7 +104,7 @@ pairs_of(const ml20m::CSR &m)
 Run
 run_engine(const Options &options, const Pairs &pairs, int threads)
 {
-	gpuvec_neighbors_options wanted = {options.k, options.weighting, 100, 0.8};
+	gpuvec_neighbors_options wanted = {options.k, options.weighting, 100, 0.8, nullptr};
 	gpuvec_error error;
 	gpuvec_neighbors *neighbors = gpuvec_neighbors_new(nullptr, threads, &wanted, &error);
 	Run run;
@@ -121,8 +121,10 @@ run_engine(const Options &options, const Pairs &pairs, int threads)
 	while (gpuvec_neighbors_done(neighbors) < gpuvec_neighbors_rows(neighbors, GPUVEC_ALS_ITEMS))
 	{
 		const gpuvec_neighbor *rows;
-		uint64_t n = gpuvec_neighbors_next(neighbors, nullptr, &rows);
+		uint64_t n;
 
+		if (!gpuvec_neighbors_next(neighbors, nullptr, &rows, &n, &error))
+			fail(error);
 		run.rows.insert(run.rows.end(), rows, rows + n);
 	}
 	run.product = now() - start;

@@ -131,8 +131,10 @@ ask(gpuvec_neighbors_options options, int threads)
 	while (gpuvec_neighbors_done(neighbors) < a.items)
 	{
 		const gpuvec_neighbor *rows;
-		uint64_t	more = gpuvec_neighbors_next(neighbors, NULL, &rows);
+		gpuvec_error error;
+		uint64_t	more = 0;
 
+		check(gpuvec_neighbors_next(neighbors, NULL, &rows, &more, &error), "neighbors are found");
 		a.rows = realloc(a.rows, (a.n + more) * sizeof(*rows) + 1);
 		memcpy(a.rows + a.n, rows, more * sizeof(*rows));
 		a.n += more;
@@ -280,7 +282,7 @@ check_matrix(bool negative)
 			continue;
 		for (int k = 0; k < 4; k++)
 		{
-			gpuvec_neighbors_options options = {ks[k], all[w], parameters[k][0], parameters[k][1]};
+			gpuvec_neighbors_options options = {ks[k], all[w], parameters[k][0], parameters[k][1], NULL};
 			answer		a = ask(options, 1 + (int) random_below(3));
 
 			check_answer(&a, options);
@@ -313,7 +315,7 @@ test_bits(void)
 {
 	for (int w = 0; w < 4; w++)
 	{
-		gpuvec_neighbors_options options = {ITEMS, all[w], 1.2, 0.75};
+		gpuvec_neighbors_options options = {ITEMS, all[w], 1.2, 0.75, NULL};
 		answer		a;
 		answer		b;
 
@@ -345,7 +347,7 @@ test_ties(void)
 {
 	static int	common[ITEMS][ITEMS];
 	static int64_t next[ITEMS];
-	gpuvec_neighbors_options options = {ITEMS, GPUVEC_WEIGHTING_COSINE, 100, 0.8};
+	gpuvec_neighbors_options options = {ITEMS, GPUVEC_WEIGHTING_COSINE, 100, 0.8, NULL};
 	answer		a;
 	long		ties = 0;
 
@@ -411,7 +413,7 @@ test_ties(void)
 static void
 test_popular_tie(void)
 {
-	gpuvec_neighbors_options options = {1, GPUVEC_WEIGHTING_COSINE, 100, 0.8};
+	gpuvec_neighbors_options options = {1, GPUVEC_WEIGHTING_COSINE, 100, 0.8, NULL};
 	answer		a;
 
 	clear();
@@ -431,7 +433,7 @@ test_popular_tie(void)
 static void
 test_by_hand(void)
 {
-	gpuvec_neighbors_options options = {5, GPUVEC_WEIGHTING_NONE, 100, 0.8};
+	gpuvec_neighbors_options options = {5, GPUVEC_WEIGHTING_NONE, 100, 0.8, NULL};
 	answer		a;
 
 	clear();
@@ -467,7 +469,7 @@ test_by_hand(void)
 static void
 check_refused(gpuvec_weighting weighting)
 {
-	gpuvec_neighbors_options options = {5, weighting, 100, 0.8};
+	gpuvec_neighbors_options options = {5, weighting, 100, 0.8, NULL};
 	gpuvec_error error;
 	gpuvec_neighbors *neighbors = gpuvec_neighbors_new(NULL, 1, &options, &error);
 
@@ -480,9 +482,11 @@ check_refused(gpuvec_weighting weighting)
 static void
 test_limits(void)
 {
-	gpuvec_neighbors_options options = {20, GPUVEC_WEIGHTING_COSINE, 100, 0.8};
+	gpuvec_neighbors_options options = {20, GPUVEC_WEIGHTING_COSINE, 100, 0.8, NULL};
 	gpuvec_neighbors *neighbors;
 	const gpuvec_neighbor *rows;
+	gpuvec_error error;
+	uint64_t	more;
 	int			canceled = 1;
 	answer		a;
 
@@ -503,7 +507,7 @@ test_limits(void)
 
 	random_matrix(USERS, ITEMS, 2, false);
 	neighbors = begin(options, 2);
-	(void) gpuvec_neighbors_next(neighbors, &canceled, &rows);
+	check(gpuvec_neighbors_next(neighbors, &canceled, &rows, &more, &error), "a canceled search is no error");
 	gpuvec_neighbors_free(neighbors);
 	check_refused(GPUVEC_WEIGHTING_TFIDF);
 	check_refused(GPUVEC_WEIGHTING_BM25);

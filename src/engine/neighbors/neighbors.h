@@ -14,6 +14,7 @@
 
 #include "core/protocol.h"
 #include "engine/als/interactions.h"
+#include "engine/neighbors_backend.h"
 #include "engine/thread_pool.h"
 
 typedef struct gpuvec_neighbors_options
@@ -22,6 +23,8 @@ typedef struct gpuvec_neighbors_options
 	gpuvec_weighting weighting;
 	double		k1;				/* 0 .. GPUVEC_MAX_BM25_K1 */
 	double		b;				/* 0 .. 1 */
+	gpuvec_finder *finder;		/* NULL: the store's GPU with the most room if
+								 * it is worth while, else threads of the CPU */
 } gpuvec_neighbors_options;
 
 typedef struct gpuvec_neighbors gpuvec_neighbors;
@@ -46,9 +49,12 @@ extern bool gpuvec_neighbors_prepare(gpuvec_neighbors *neighbors, gpuvec_error *
  * gpuvec_neighbors_done equals the number of items.  If it was canceled, the
  * rows are of no use.
  */
-extern uint64_t gpuvec_neighbors_next(gpuvec_neighbors *neighbors, const int *canceled,
-									  const gpuvec_neighbor **rows);
+extern bool gpuvec_neighbors_next(gpuvec_neighbors *neighbors, const int *canceled,
+								  const gpuvec_neighbor **rows, uint64_t *n, gpuvec_error *error);
 extern uint32_t gpuvec_neighbors_done(const gpuvec_neighbors *neighbors);
+
+/* Does a GPU find them? */
+extern bool gpuvec_neighbors_on_device(const gpuvec_neighbors *neighbors);
 
 /* Users and items, and their pairs with a weight */
 extern uint32_t gpuvec_neighbors_rows(const gpuvec_neighbors *neighbors, gpuvec_als_side side);

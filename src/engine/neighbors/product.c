@@ -88,6 +88,12 @@ compare_scores(const void *a, const void *b)
 	return is_behind(a, b) ? 1 : -1;
 }
 
+void
+gpuvec_sort_scored(gpuvec_scored_item *items, uint32_t n)
+{
+	qsort(items, n, sizeof(*items), compare_scores);
+}
+
 /* Move the new last element of the heap up to its place */
 static void
 sift_up(gpuvec_scored_item *heap, uint32_t n)
@@ -143,7 +149,7 @@ take_sum(product_row *row, uint32_t column)
 	uint32_t	item = matrix->items[column];
 	gpuvec_scored_item scored = {
 		gpuvec_neighbor_score(matrix->weighting, row->scratch->sums[column],
-							  matrix->squares[row->item], matrix->squares[item]), item
+							  matrix->squares[row->item], matrix->squares[item]), item, 0
 	};
 
 	if (row->n < row->k)
@@ -302,6 +308,6 @@ gpuvec_product_row(const gpuvec_weighted *matrix, uint32_t item, uint32_t k, con
 		take_all(&row);
 		memset(scratch->sums, 0, items * sizeof(double));
 	}
-	qsort(scratch->best, row.n, sizeof(gpuvec_scored_item), compare_scores);
+	gpuvec_sort_scored(scratch->best, row.n);
 	return row.n;
 }

@@ -11,13 +11,7 @@
 
 #include "engine/als/interactions.h"
 #include "engine/neighbors/weighted.h"
-
-/* An element of a row that may be among the largest */
-typedef struct gpuvec_scored_item
-{
-	double		score;
-	uint32_t	item;			/* row number, so keys have the same order */
-} gpuvec_scored_item;
+#include "engine/neighbors_backend.h"
 
 /* What a thread works with */
 typedef struct gpuvec_product_scratch
@@ -30,6 +24,9 @@ typedef struct gpuvec_product_scratch
 extern bool gpuvec_product_scratch_new(gpuvec_als_memory *memory, uint32_t items, uint32_t k,
 									   gpuvec_product_scratch *scratch, gpuvec_error *error);
 extern void gpuvec_product_scratch_free(gpuvec_als_memory *memory, gpuvec_product_scratch *scratch);
+
+/* Sort scored items: the best first */
+extern void gpuvec_sort_scored(gpuvec_scored_item *items, uint32_t n);
 
 /*
  * Find the k best neighbors of an item; they are scratch->best[0 .. result -

@@ -524,6 +524,7 @@ gpuvec_serve_neighbors(gpuvec_session *s, const gpuvec_request *request)
 	int64_t		started = gpuvec_stopwatch();
 	int			canceled = 0;
 	const gpuvec_neighbor *rows;
+	gpuvec_error error;
 	uint64_t	n;
 	bool		result;
 
@@ -532,9 +533,11 @@ gpuvec_serve_neighbors(gpuvec_session *s, const gpuvec_request *request)
 	gpuvec_hangup_watch(s->fd, &canceled);
 	gpuvec_fault_crash("crash-on-training");
 	gpuvec_fault_sleep("slow-training", &canceled);
-	n = gpuvec_neighbors_next(s->job->neighbors, &canceled, &rows);
+	result = gpuvec_neighbors_next(s->job->neighbors, &canceled, &rows, &n, &error);
 	gpuvec_hangup_unwatch(s->fd);
 	if (__atomic_load_n(&canceled, __ATOMIC_RELAXED))
 		return gpuvec_answer_canceled(s, request);
+	if (!result)
+		return answer_failure(s, request, &error);
 	return answer_neighbors(s, request, started, rows, n);
 }

@@ -63,6 +63,17 @@ CREATE TABLE ties (u int, i int);
 INSERT INTO ties SELECT u, i FROM generate_series(1, 3) u, generate_series(1, 30) i WHERE i % 3 <= u;
 SELECT item_key, string_agg(rank || ':' || neighbor_key || '=' || round(score::numeric, 3), ' ' ORDER BY rank) AS neighbors FROM gpuvec_item_neighbors('ties', 'u', 'i', 12) WHERE item_key IN (1, 2, 3) GROUP BY 1 ORDER BY 1;
 SELECT count(DISTINCT score) AS scores FROM gpuvec_item_neighbors('ties', 'u', 'i', 30);
+-- as many products as a GPU computes if there is one: the neighbors of three items, to the bit
+CREATE TABLE many (u int, i int);
+INSERT INTO many SELECT u, i FROM generate_series(1, 700) u, generate_series(1, 800) i WHERE (u * 7919 + i * 4729 + u * i * 31 + (u / 9) * i) % 1000 < 210;
+SELECT sum(n * n) > 1.2 * 2 ^ 24 AS many FROM (SELECT count(*) AS n FROM many GROUP BY u) u;
+CREATE TABLE many_near AS SELECT * FROM gpuvec_item_neighbors('many', 'u', 'i', 10);
+WITH size AS (SELECT i, count(*)::float8 AS n FROM many GROUP BY i),
+common AS (SELECT a.i, b.i AS other, count(*)::float8 AS n FROM many a JOIN many b USING (u) WHERE a.i IN (1, 400, 800) AND b.i <> a.i GROUP BY 1, 2),
+scored AS (SELECT c.i, c.other, sqrt(c.n * c.n / (a.n * b.n)) AS score FROM common c JOIN size a ON a.i = c.i JOIN size b ON b.i = c.other),
+truth AS (SELECT i::int8, (row_number() OVER (PARTITION BY i ORDER BY score DESC, other))::int AS rank, other::int8, score FROM scored)
+SELECT (SELECT count(*) FROM many_near) AS rows, (SELECT count(*) FROM truth WHERE rank <= 10) AS compared,
+	(SELECT count(*) FROM (SELECT * FROM truth WHERE rank <= 10 EXCEPT TABLE many_near) d) AS differ;
 -- negative weights: two users who dislike both make them alike; what is not greater than zero is no neighbor
 CREATE TABLE dislikes (u int, i int, w numeric);
 INSERT INTO dislikes VALUES (1, 1, 2), (1, 2, -1), (1, 3, 1), (2, 1, -1), (2, 2, -3), (2, 3, 2), (3, 4, 1), (3, 4, -2), (3, 3, 2);
@@ -179,5 +190,5 @@ SELECT max(item_key) FROM gpuvec_item_neighbors('events', 'u', 'i');
 DROP FUNCTION check_neighbors, plain, recommend;
 DROP VIEW events_view, nested_view;
 DROP FUNCTION nested;
-DROP TABLE events, ties, dislikes, parts, "Odd ""Names", near_items, none;
+DROP TABLE events, ties, many, many_near, dislikes, parts, "Odd ""Names", near_items, none;
 DROP ROLE regress_neighbors;

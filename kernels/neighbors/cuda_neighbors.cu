@@ -77,18 +77,19 @@ take_memory(struct arena &arena, const gpuvec_product_problem *p, uint32_t npart
 	uint64_t nranges = (uint64_t) nparts * PRODUCT_WARPS;
 	product_params params = {};
 
-	params.weighting = p->weighting;
-	params.k = p->k;
-	params.nitems = p->nitems;
+	params.matrix.weighting = p->weighting;
+	params.matrix.k = p->k;
+	params.matrix.nusers = p->nusers;
+	params.matrix.nitems = p->nitems;
 	params.nparts = nparts;
-	params.user_starts = arena.take<uint64_t>((uint64_t) p->nusers + 1);
-	params.columns = arena.take<uint32_t>(n);
-	params.weights = arena.take<double>(n);
-	params.item_starts = arena.take<uint64_t>((uint64_t) p->nitems + 1);
-	params.item_users = arena.take<uint32_t>(n);
-	params.item_weights = arena.take<double>(n);
-	params.items = arena.take<uint32_t>(p->nitems);
-	params.squares = arena.take<double>(p->nitems);
+	params.matrix.user_starts = arena.take<uint64_t>((uint64_t) p->nusers + 1);
+	params.matrix.columns = arena.take<uint32_t>(n);
+	params.matrix.weights = arena.take<double>(n);
+	params.matrix.item_starts = arena.take<uint64_t>((uint64_t) p->nitems + 1);
+	params.matrix.item_users = arena.take<uint32_t>(n);
+	params.matrix.item_weights = arena.take<double>(n);
+	params.matrix.items = arena.take<uint32_t>(p->nitems);
+	params.matrix.squares = arena.take<double>(p->nitems);
 	params.bounds = arena.take<uint32_t>(nranges + 1);
 	params.splits = arena.take<uint32_t>(p->nusers * (nranges + 1));
 	params.order = arena.take<uint32_t>(batch);
@@ -101,12 +102,14 @@ static size_t
 finder_bytes(gpuvec_finder *finder, const gpuvec_product_problem *problem, uint32_t batch)
 {
 	struct cuda_finder &f = *static_cast<struct cuda_finder *>(finder);
-	uint32_t nparts = count_parts(f, problem->nitems);
+	uint64_t nparts = count_parts(f, problem->nitems);
+	uint64_t least = f.policy.least_products * nparts * problem->item_starts[problem->nitems];
 	struct arena arena = {};
 
-	if (nparts > f.policy.most_parts)
+	/* each warp looks at all users, even if it has nothing to add */
+	if (problem->work[problem->nitems] < least)
 		return SIZE_MAX;
-	(void) take_memory(arena, problem, nparts, batch);
+	(void) take_memory(arena, problem, (uint32_t) nparts, batch);
 	return arena.used;
 }
 
@@ -161,8 +164,8 @@ make_bounds(const gpuvec_product_problem *p, uint32_t nparts)
 
 /* Where ranges begin in a user's row */
 static void
-split_user(const gpuvec_product_problem *p, uint32_t user, const uint32_t *bounds,
-		   uint32_t nranges, uint32_t *splits)
+split_user(const gpuvec_product_problem *p, uint32_t user, const uint32_t *bounds, uint32_t nranges,
+		   uint32_t *splits)
 {
 	const uint32_t *row = p->columns + p->user_starts[user];
 	uint32_t n = (uint32_t) (p->user_starts[user + 1] - p->user_starts[user]);
@@ -205,7 +208,7 @@ upload(struct cuda_product &product, const T *to, const T *from, uint64_t n, gpu
 static bool
 upload_matrix(struct cuda_product &product, const gpuvec_product_problem *p, gpuvec_error *error)
 {
-	const product_params &to = product.params;
+	const gpuvec_product_problem &to = product.params.matrix;
 	uint64_t n = p->user_starts[p->nusers];
 
 	return upload(product, to.user_starts, p->user_starts, (uint64_t) p->nusers + 1, error) &&
@@ -240,8 +243,7 @@ upload_ranges(struct cuda_product &product, const gpuvec_product_problem *p, gpu
 
 /* Memory on host and device */
 static bool
-allocate_product(struct cuda_product &product, const gpuvec_product_problem *p,
-				 gpuvec_error *error)
+allocate_product(struct cuda_product &product, const gpuvec_product_problem *p, gpuvec_error *error)
 {
 	struct arena arena = {};
 
@@ -302,7 +304,7 @@ static void
 join_parts(const struct cuda_product &product, uint32_t n, gpuvec_scored_item *best,
 		   uint32_t *counts)
 {
-	uint64_t k = product.params.k;
+	uint64_t k = product.params.matrix.k;
 
 	for (uint32_t i = 0; i < n; i++)
 	{
@@ -335,7 +337,7 @@ run_batch(struct cuda_product &product, uint32_t first, uint32_t n, gpuvec_score
 										slots * sizeof(uint32_t), cudaMemcpyDeviceToHost, stream),
 						finding, error) &&
 		   device.check(cudaMemcpyAsync(best, product.params.best,
-										slots * product.params.k * sizeof(*best),
+										slots * product.params.matrix.k * sizeof(*best),
 										cudaMemcpyDeviceToHost, stream),
 						finding, error) &&
 		   device.check(cudaStreamSynchronize(stream), finding, error);

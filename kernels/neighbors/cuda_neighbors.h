@@ -19,7 +19,7 @@ namespace gpuvec
 struct neighbors_policy
 {
 	uint32_t most_columns = UINT32_MAX; /* of a part; less if that is all that fits */
-	uint32_t most_parts = 16;
+	uint32_t least_products = 16; /* for each part and interaction; fewer are left to threads */
 };
 
 /* NULL, with *error, if that fails.  The device must be closed after it. */

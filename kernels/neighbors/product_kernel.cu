@@ -63,13 +63,13 @@ load_range(const product_params &p, uint64_t at, uint64_t end, uint32_t range)
 
 	if (at < end)
 	{
-		uint32_t user = p.item_users[at];
-		uint64_t start = p.user_starts[user];
+		uint32_t user = p.matrix.item_users[at];
+		uint64_t start = p.matrix.user_starts[user];
 		const uint32_t *split = p.splits + (uint64_t) user * (p.nparts * PRODUCT_WARPS + 1) + range;
 
 		r.from = start + split[0];
 		r.to = start + split[1];
-		r.weight = p.item_weights[at];
+		r.weight = p.matrix.item_weights[at];
 	}
 	return r;
 }
@@ -79,7 +79,7 @@ static __device__ __forceinline__ void
 add_range(const product_params &p, const user_range &r, uint32_t first_column, double *sums)
 {
 	for (uint64_t i = r.from + threadIdx.x % 32; i < r.to; i += 32)
-		sums[p.columns[i] - first_column] += r.weight * p.weights[i];
+		sums[p.matrix.columns[i] - first_column] += r.weight * p.matrix.weights[i];
 	/* the next user comes after all lanes */
 	__syncwarp();
 }
@@ -89,9 +89,9 @@ static __device__ void
 add_users(const product_params &p, uint32_t item, uint32_t range, uint32_t first_column,
 		  double *sums)
 {
-	uint64_t end = p.item_starts[item + 1];
+	uint64_t end = p.matrix.item_starts[item + 1];
 
-	for (uint64_t at = p.item_starts[item]; at < end; at += 32)
+	for (uint64_t at = p.matrix.item_starts[item]; at < end; at += 32)
 	{
 		user_range mine = load_range(p, at + threadIdx.x % 32, end, range);
 		uint32_t n = end - at < 32 ? (uint32_t) (end - at) : 32;
@@ -116,17 +116,17 @@ static __device__ void
 score_sums(const product_params &p, uint32_t item, uint32_t first_column, uint32_t ncolumns,
 		   double *sums, select_state *state)
 {
-	double own = p.squares[item];
+	double own = p.matrix.squares[item];
 	uint32_t n = 0;
 
 	for (uint32_t i = threadIdx.x; i < ncolumns; i += THREADS)
 	{
-		uint32_t other = p.items[first_column + i];
+		uint32_t other = p.matrix.items[first_column + i];
 		double sum = sums[i];
 		double score = 0;
 
 		if (sum > 0 && other != item)
-			score = gpuvec_neighbor_score(p.weighting, sum, own, p.squares[other]);
+			score = gpuvec_neighbor_score(p.matrix.weighting, sum, own, p.matrix.squares[other]);
 		sums[i] = score;
 		n += score > 0;
 	}
@@ -273,9 +273,9 @@ put_k(const product_params &p, const uint64_t *bits, const uint32_t *items, uint
 	uint64_t least = 0;
 	uint32_t last_item = UINT32_MAX;
 
-	if (state->nscores > p.k)
+	if (state->nscores > p.matrix.k)
 	{
-		uint32_t wanted = p.k;
+		uint32_t wanted = p.matrix.k;
 		uint32_t equal = 0;
 
 		least = select_score(bits, n, state, &wanted, &equal);
@@ -308,8 +308,8 @@ __launch_bounds__(THREADS) product_kernel(const __grid_constant__ product_params
 	__syncthreads();
 	score_sums(p, item, first_column, ncolumns, sums, state);
 	__syncthreads();
-	put_k(p, (const uint64_t *) sums, p.items + first_column, ncolumns, state,
-		  p.best + slot * p.k);
+	put_k(p, (const uint64_t *) sums, p.matrix.items + first_column, ncolumns, state,
+		  p.best + slot * p.matrix.k);
 	__syncthreads();
 	if (threadIdx.x == 0)
 		p.counts[slot] = state->n;

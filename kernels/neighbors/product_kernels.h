@@ -18,27 +18,17 @@ namespace gpuvec
 /* Warps of a block: each has a range of columns of its own */
 constexpr uint32_t PRODUCT_WARPS = 32;
 
-/* All in device memory; see gpuvec_product_problem */
+/* What the kernel works on */
 struct product_params
 {
-	gpuvec_weighting weighting;
-	uint32_t k;
-	uint32_t nitems;
-	uint32_t nparts; /* of the columns: blocks for each item */
-	uint32_t first;  /* item of the batch */
-	const uint64_t *user_starts;
-	const uint32_t *columns;
-	const double *weights;
-	const uint64_t *item_starts;
-	const uint32_t *item_users;
-	const double *item_weights;
-	const uint32_t *items;
-	const double *squares;
-	const uint32_t *bounds; /* [ranges + 1]: the first column of each range */
-	const uint32_t *splits; /* [nusers * (ranges + 1)]: where ranges begin in a user's row */
-	const uint32_t *order;  /* [items of the batch]: which one is whose, less `first` */
-	gpuvec_scored_item *best; /* [items of the batch * nparts * k] */
-	uint32_t *counts;         /* [items of the batch * nparts] */
+	gpuvec_product_problem matrix; /* in device memory; without work */
+	uint32_t nparts;               /* of the columns: blocks for each item */
+	uint32_t first;                /* item of the batch */
+	const uint32_t *bounds;        /* [ranges + 1]: the first column of each range */
+	const uint32_t *splits;        /* [nusers * (ranges + 1)]: where ranges begin in a user's row */
+	const uint32_t *order;         /* [items of the batch]: which one is whose, less `first` */
+	gpuvec_scored_item *best;      /* [items of the batch * nparts * k] */
+	uint32_t *counts;              /* [items of the batch * nparts] */
 };
 
 /* Most columns of a part, given the shared memory that a block may have */

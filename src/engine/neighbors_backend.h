@@ -59,7 +59,7 @@ struct gpuvec_finder
 {
 	/*
 	 * Bytes of device memory that a problem takes, if up to `batch` items are
-	 * asked for at a time; SIZE_MAX: the device cannot do it.
+	 * asked for at a time; SIZE_MAX: threads would be faster.
 	 */
 	size_t		(*bytes) (gpuvec_finder *finder, const gpuvec_product_problem *problem,
 						  uint32_t batch);

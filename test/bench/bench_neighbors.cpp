@@ -17,6 +17,7 @@
  *		--k K			20
  *		--weighting W	cosine
  *		--threads T		0: all cores
+ *		--backend cuda	a GPU as well
  *		--seed S
  *
  * Exit status 1 if scores differ, 2 on any other error.
@@ -41,6 +42,7 @@
 
 extern "C"
 {
+#include "engine/backend.h"
 #include "engine/neighbors/neighbors.h"
 }
 
@@ -60,6 +62,7 @@ struct Options
 	int threads = 0;
 	uint64_t seed = 20;
 	bool zipf = false;
+	bool cuda = false;
 	gpuvec_weighting weighting = GPUVEC_WEIGHTING_COSINE;
 };
 
@@ -76,7 +79,7 @@ void
 fail(const gpuvec_error &error)
 {
 	std::fprintf(stderr, "%s: %s\n", error.message, error.detail);
-	std::exit(1);
+	std::exit(2);
 }
 
 /* Users and items as keys, in the order of the generator */
@@ -102,9 +105,9 @@ pairs_of(const ml20m::CSR &m)
 }
 
 Run
-run_engine(const Options &options, const Pairs &pairs, int threads)
+run_engine(const Options &options, const Pairs &pairs, int threads, gpuvec_finder *finder)
 {
-	gpuvec_neighbors_options wanted = {options.k, options.weighting, 100, 0.8, nullptr};
+	gpuvec_neighbors_options wanted = {options.k, options.weighting, 100, 0.8, finder};
 	gpuvec_error error;
 	gpuvec_neighbors *neighbors = gpuvec_neighbors_new(nullptr, threads, &wanted, &error);
 	Run run;
@@ -298,7 +301,7 @@ same_scores(const Run &a, const Run &b)
 void
 print(const char *name, int threads, const Run &run, double products)
 {
-	std::printf("%-10s %7d %11.2f %11.2f %11.2f %21.0f\n", name, threads, run.prepare, run.product, run.cpu,
+	std::printf("%-11s %7d %11.2f %11.2f %11.2f %21.0f\n", name, threads, run.prepare, run.product, run.cpu,
 				products / run.cpu / 1e6);
 }
 
@@ -325,6 +328,8 @@ parse(int argc, char **argv)
 			options.threads = std::atoi(value);
 		else if (name == "--seed")
 			options.seed = std::strtoull(value, nullptr, 10);
+		else if (name == "--backend")
+			options.cuda = std::strcmp(value, "cuda") == 0;
 		else if (name == "--weighting")
 			options.weighting = gpuvec_weighting_find(value);
 		else
@@ -333,7 +338,7 @@ parse(int argc, char **argv)
 	}
 	if (options.k < 1 || options.scale <= 0 || options.scale > 1 || options.weighting == GPUVEC_N_WEIGHTINGS)
 	{
-		std::fprintf(stderr, "usage: bench_neighbors [--scale S] [--k K] [--threads N] [--weighting NAME] [--zipf] [--seed N]\n");
+		std::fprintf(stderr, "usage: bench_neighbors [--scale S] [--k K] [--threads N] [--weighting NAME] [--backend cuda] [--zipf] [--seed N]\n");
 		std::exit(2);
 	}
 	return options;
@@ -358,15 +363,29 @@ main(int argc, char **argv)
 	std::printf("%zu pairs of %d users and %d items, checksum %016llx, %s, k %u, %.3g products\n", pairs.users.size(),
 				users.rows, items.rows, (unsigned long long) ml20m::checksum(users),
 				gpuvec_weighting_name(options.weighting), options.k, products);
-	std::printf("%-10s %7s %11s %11s %11s %21s\n", "", "threads", "prepare, s", "product, s", "its CPU, s", "million a CPU second");
+	std::printf("%-11s %7s %11s %11s %11s %21s\n", "", "threads", "prepare, s", "product, s", "its CPU, s", "million a CPU second");
 	Run plain = run_plain(options, users, items);
 	print("plain loop", 1, plain, products);
 	for (int threads : {1, options.threads})
 	{
-		Run engine = run_engine(options, pairs, threads);
+		Run engine = run_engine(options, pairs, threads, nullptr);
 
 		print("gpuvec", threads ? threads : gpuvec_cores(), engine, products);
 		right = right && same_scores(plain, engine);
+	}
+	if (options.cuda)
+	{
+		gpuvec_backend_options wanted = {};
+		gpuvec_error error;
+		gpuvec_backend *backend = gpuvec_cuda_open(&wanted, &error);
+
+		if (backend == nullptr)
+			fail(error);
+		Run engine = run_engine(options, pairs, 0, backend->finder);
+
+		print("gpuvec cuda", gpuvec_cores(), engine, products);
+		right = right && same_scores(plain, engine);
+		backend->close(backend);
 	}
 	std::printf("%zu neighbors, %s\n", plain.rows.size(), right ? "the same scores" : "SCORES DIFFER");
 	return right ? 0 : 1;

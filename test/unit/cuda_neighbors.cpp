@@ -111,7 +111,6 @@ compare(const Pairs &pairs, gpuvec_weighting weighting, uint32_t k, uint32_t mos
 
 		if (parts)
 			policy.most_columns = most;
-		policy.most_parts = 1000;
 		finder = gpuvec::neighbors_open(device, policy, &error);
 		if (finder == NULL)
 			die(error);

@@ -74,14 +74,73 @@ load_range(const product_params &p, uint64_t at, uint64_t end, uint32_t range)
 	return r;
 }
 
-/* Add the entries of a user to the sums of the warp's range */
-static __device__ __forceinline__ void
-add_range(const product_params &p, const user_range &r, uint32_t first_column, double *sums)
+/* The range of one lane, for all lanes */
+static __device__ __forceinline__ user_range
+broadcast_range(const user_range &mine, uint32_t lane)
 {
-	for (uint64_t i = r.from + threadIdx.x % 32; i < r.to; i += 32)
-		sums[p.matrix.columns[i] - first_column] += r.weight * p.matrix.weights[i];
+	user_range r;
+
+	r.from = __shfl_sync(ALL, mine.from, lane);
+	r.to = __shfl_sync(ALL, mine.to, lane);
+	r.weight = __shfl_sync(ALL, mine.weight, lane);
+	return r;
+}
+
+/* An entry of a user's row */
+struct user_entry
+{
+	uint32_t column;
+	double weight;
+};
+
+/* The lane's first entry of a range; of no use if there is none */
+static __device__ __forceinline__ user_entry
+first_entry(const product_params &p, const user_range &r)
+{
+	uint64_t at = r.from + threadIdx.x % 32;
+	user_entry entry = {0, 0};
+
+	if (at < r.to)
+	{
+		entry.column = p.matrix.columns[at];
+		entry.weight = p.matrix.weights[at];
+	}
+	return entry;
+}
+
+/* Add a user's entries, the lane's first one of which has been read */
+static __device__ __forceinline__ void
+add_range(const product_params &p, const user_range &r, const user_entry &first,
+		  uint32_t first_column, double *sums)
+{
+	uint64_t at = r.from + threadIdx.x % 32;
+
+	if (at < r.to)
+		sums[first.column - first_column] += r.weight * first.weight;
+	for (at += 32; at < r.to; at += 32)
+		sums[p.matrix.columns[at] - first_column] += r.weight * p.matrix.weights[at];
 	/* the next user comes after all lanes */
 	__syncwarp();
+}
+
+/* Add n users, one after the other; each lane has the range of one */
+static __device__ __forceinline__ void
+add_ranges(const product_params &p, const user_range &mine, uint32_t n, uint32_t first_column,
+		   double *sums)
+{
+	user_range r = broadcast_range(mine, 0);
+	user_entry entry = first_entry(p, r);
+
+	for (uint32_t lane = 1; lane <= n; lane++)
+	{
+		/* read ahead; behind the last lane, its own entry once more */
+		user_range next = broadcast_range(mine, lane < n ? lane : n - 1);
+		user_entry next_entry = first_entry(p, next);
+
+		add_range(p, r, entry, first_column, sums);
+		r = next;
+		entry = next_entry;
+	}
 }
 
 /* Add all users of an item, in their order */
@@ -96,15 +155,7 @@ add_users(const product_params &p, uint32_t item, uint32_t range, uint32_t first
 		user_range mine = load_range(p, at + threadIdx.x % 32, end, range);
 		uint32_t n = end - at < 32 ? (uint32_t) (end - at) : 32;
 
-		for (uint32_t lane = 0; lane < n; lane++)
-		{
-			user_range r;
-
-			r.from = __shfl_sync(ALL, mine.from, lane);
-			r.to = __shfl_sync(ALL, mine.to, lane);
-			r.weight = __shfl_sync(ALL, mine.weight, lane);
-			add_range(p, r, first_column, sums);
-		}
+		add_ranges(p, mine, n, first_column, sums);
 	}
 }
 

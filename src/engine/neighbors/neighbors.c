@@ -29,9 +29,12 @@
 #define BATCH_WORK		(UINT64_C(1) << 30)
 #define PART_WORK		(UINT64_C(1) << 20)
 
-/* The same on a GPU: larger, so that its multiprocessors end together */
+/*
+ * The same on a GPU: larger, so that its multiprocessors end together, but
+ * searches that come meanwhile wait for all of a batch
+ */
 #define DEVICE_ROWS		524288
-#define DEVICE_WORK		(UINT64_C(1) << 35)
+#define DEVICE_WORK		(UINT64_C(1) << 32)
 
 /* Fewer products are computed on the CPU: copying would take longer */
 #define LEAST_WORK		(UINT64_C(1) << 24)

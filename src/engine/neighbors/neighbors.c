@@ -274,7 +274,7 @@ gpuvec_neighbors_prepare(gpuvec_neighbors *neighbors, gpuvec_error *error)
 {
 	uint32_t	items;
 
-	if (!gpuvec_weighted_make(&neighbors->matrix, &neighbors->in, error))
+	if (!gpuvec_weighted_make(&neighbors->matrix, &neighbors->in, neighbors->pool, error))
 		return false;
 	items = neighbors->matrix.rows[GPUVEC_ALS_ITEMS].n;
 	if (neighbors->k >= items)

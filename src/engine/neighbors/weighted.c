@@ -7,7 +7,8 @@
  * Sums of products are kept by columns, so those that change most often are
  * next to each other and stay in the fastest cache.  Users' rows have their
  * weights by ascending columns; they are written column by column, so no row
- * is sorted.
+ * is sorted.  Each thread writes those of some users: in an item's row they
+ * are next to each other.
  *
  * Items' rows keep the weights of the table: of these a product needs one for
  * each user of an item, and computes it again.
@@ -19,10 +20,9 @@
 #include <string.h>
 
 #include "engine/neighbors/weighted.h"
-#include "engine/thread_pool.h"
 
-/* Items after which the engine's progress is reported */
-#define REPORT_ITEMS	1024
+/* Parts of the users, and of the items, that threads take */
+#define PARTS	64
 
 static uint64_t
 row_length(const gpuvec_als_matrix *matrix, uint32_t row)
@@ -141,48 +141,89 @@ measure_items(gpuvec_weighted *matrix, gpuvec_als_memory *memory, gpuvec_error *
 	return true;
 }
 
-/* Write the column of an item into the rows of its users; ends[] advance */
-static void
-write_column(gpuvec_weighted *matrix, uint32_t column, uint64_t *ends)
+/* The first entry from low to high whose other side is `other` or later */
+static uint64_t
+find_entry(const gpuvec_als_matrix *matrix, uint64_t low, uint64_t high, uint32_t other)
 {
+	while (low < high)
+	{
+		uint64_t	middle = low + (high - low) / 2;
+
+		if (matrix->entries[middle].other < other)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+typedef struct weighing_task
+{
+	gpuvec_weighted *matrix;
+	uint64_t   *ends;			/* [users]: where rows have been written to */
+} weighing_task;
+
+/*
+ * Write the column of an item into the rows of those of its users that are
+ * from first to the one before last
+ */
+static void
+write_column(weighing_task *task, uint32_t column, uint32_t first, uint32_t last)
+{
+	gpuvec_weighted *matrix = task->matrix;
 	uint32_t	item = matrix->items[column];
 	const gpuvec_als_matrix *items = &matrix->rows[GPUVEC_ALS_ITEMS].matrix;
+	uint64_t	end = items->starts[item + 1];
+	uint64_t	i = find_entry(items, items->starts[item], end, first);
 
-	for (uint64_t i = items->starts[item]; i < items->starts[item + 1]; i++)
+	for (; i < end && items->entries[i].other < last; i++)
 	{
-		uint64_t	to = ends[items->entries[i].other]++;
+		uint64_t	to = task->ends[items->entries[i].other]++;
 
 		matrix->columns[to] = column;
 		matrix->weights[to] = gpuvec_weighted_pair(matrix, item, &items->entries[i]);
 	}
 }
 
+/* The first user, or item, of a part of n */
+static uint32_t
+part_first(uint32_t n, uint64_t part)
+{
+	return (uint32_t) (n * part / PARTS);
+}
+
+/* Write the rows of a part of the users */
+static void
+write_part(void *arg, uint64_t part, int thread)
+{
+	weighing_task *task = arg;
+	uint32_t	users = task->matrix->rows[GPUVEC_ALS_USERS].n;
+
+	(void) thread;
+	for (uint32_t column = 0; column < task->matrix->rows[GPUVEC_ALS_ITEMS].n; column++)
+		write_column(task, column, part_first(users, part), part_first(users, part + 1));
+}
+
 /* Set columns[] and weights[] */
 static bool
-write_users(gpuvec_weighted *matrix, gpuvec_als_memory *memory, gpuvec_error *error)
+write_users(gpuvec_weighted *matrix, gpuvec_als_memory *memory, gpuvec_thread_pool *pool,
+			gpuvec_error *error)
 {
 	const gpuvec_als_matrix *users = &matrix->rows[GPUVEC_ALS_USERS].matrix;
 	uint64_t	n = users->starts[users->nrows];
-	uint64_t   *ends = gpuvec_als_new(memory, users->nrows, sizeof(uint64_t), error);
+	weighing_task task = {matrix, gpuvec_als_new(memory, users->nrows, sizeof(uint64_t), error)};
 
-	if (ends)
+	if (task.ends)
 		matrix->columns = gpuvec_als_new(memory, n, sizeof(uint32_t), error);
 	if (matrix->columns)
 		matrix->weights = gpuvec_als_new(memory, n, sizeof(double), error);
-	if (matrix->weights == NULL)
+	if (matrix->weights)
 	{
-		gpuvec_als_free(memory, ends);
-		return false;
+		memcpy(task.ends, users->starts, users->nrows * sizeof(uint64_t));
+		gpuvec_thread_pool_run(pool, write_part, &task, PARTS);
 	}
-	memcpy(ends, users->starts, users->nrows * sizeof(uint64_t));
-	for (uint32_t column = 0; column < matrix->rows[GPUVEC_ALS_ITEMS].n; column++)
-	{
-		if (column % REPORT_ITEMS == 0)
-			gpuvec_progress_made();
-		write_column(matrix, column, ends);
-	}
-	gpuvec_als_free(memory, ends);
-	return true;
+	gpuvec_als_free(memory, task.ends);
+	return matrix->weights != NULL;
 }
 
 /* The sum of the squares of an item's weights */
@@ -213,12 +254,42 @@ count_work(const gpuvec_weighted *matrix, uint32_t item)
 	return work;
 }
 
+/* The sums of a part of the items; work[] is that of each item */
+static void
+sum_part(void *arg, uint64_t part, int thread)
+{
+	gpuvec_weighted *matrix = ((weighing_task *) arg)->matrix;
+	uint32_t	n = matrix->rows[GPUVEC_ALS_ITEMS].n;
+
+	(void) thread;
+	for (uint32_t item = part_first(n, part); item < part_first(n, part + 1); item++)
+	{
+		matrix->squares[item] = sum_squares(matrix, item);
+		matrix->work[item + 1] = count_work(matrix, item);
+	}
+}
+
+/* Set scales[] */
+static void
+set_scales(gpuvec_weighted *matrix)
+{
+	bool		divides = gpuvec_weighting_divides(matrix->weighting);
+
+	for (uint32_t column = 0; column < matrix->rows[GPUVEC_ALS_ITEMS].n; column++)
+	{
+		double		squares = matrix->squares[matrix->items[column]];
+
+		matrix->scales[column] = !divides ? 1 : squares > 0 ? 1 / sqrt(squares) : 0;
+	}
+}
+
 /* Set squares[], scales[] and work[] */
 static bool
-sum_up(gpuvec_weighted *matrix, gpuvec_als_memory *memory, gpuvec_error *error)
+sum_up(gpuvec_weighted *matrix, gpuvec_als_memory *memory, gpuvec_thread_pool *pool,
+	   gpuvec_error *error)
 {
 	uint32_t	n = matrix->rows[GPUVEC_ALS_ITEMS].n;
-	bool		divides = gpuvec_weighting_divides(matrix->weighting);
+	weighing_task task = {.matrix = matrix};
 
 	matrix->squares = gpuvec_als_new(memory, n, sizeof(double), error);
 	if (matrix->squares)
@@ -227,23 +298,17 @@ sum_up(gpuvec_weighted *matrix, gpuvec_als_memory *memory, gpuvec_error *error)
 		matrix->work = gpuvec_als_new(memory, (uint64_t) n + 1, sizeof(uint64_t), error);
 	if (matrix->work == NULL)
 		return false;
+	gpuvec_thread_pool_run(pool, sum_part, &task, PARTS);
 	matrix->work[0] = 0;
 	for (uint32_t item = 0; item < n; item++)
-	{
-		matrix->squares[item] = sum_squares(matrix, item);
-		matrix->work[item + 1] = matrix->work[item] + count_work(matrix, item);
-	}
-	for (uint32_t column = 0; column < n; column++)
-	{
-		double		squares = matrix->squares[matrix->items[column]];
-
-		matrix->scales[column] = !divides ? 1 : squares > 0 ? 1 / sqrt(squares) : 0;
-	}
+		matrix->work[item + 1] += matrix->work[item];
+	set_scales(matrix);
 	return true;
 }
 
 bool
-gpuvec_weighted_make(gpuvec_weighted *matrix, gpuvec_interactions *in, gpuvec_error *error)
+gpuvec_weighted_make(gpuvec_weighted *matrix, gpuvec_interactions *in, gpuvec_thread_pool *pool,
+					 gpuvec_error *error)
 {
 	gpuvec_als_memory *memory = in->memory;
 	gpuvec_als_matrix *users = &matrix->rows[GPUVEC_ALS_USERS].matrix;
@@ -255,7 +320,7 @@ gpuvec_weighted_make(gpuvec_weighted *matrix, gpuvec_interactions *in, gpuvec_er
 	users->entries = NULL;
 	return check_signs(matrix, error) && choose_columns(matrix, memory, error) &&
 		measure_users(matrix, memory, error) && measure_items(matrix, memory, error) &&
-		write_users(matrix, memory, error) && sum_up(matrix, memory, error);
+		write_users(matrix, memory, pool, error) && sum_up(matrix, memory, pool, error);
 }
 
 void

@@ -10,6 +10,7 @@
 
 #include "core/weighting.h"
 #include "engine/als/interactions.h"
+#include "engine/thread_pool.h"
 
 typedef struct gpuvec_weighted
 {
@@ -35,7 +36,7 @@ typedef struct gpuvec_weighted
  * still due.
  */
 extern bool gpuvec_weighted_make(gpuvec_weighted *matrix, gpuvec_interactions *in,
-								 gpuvec_error *error);
+								 gpuvec_thread_pool *pool, gpuvec_error *error);
 extern void gpuvec_weighted_free(gpuvec_als_memory *memory, gpuvec_weighted *matrix);
 
 /* The weight of a pair, as in weights[] */

@@ -23,8 +23,8 @@ typedef struct gpuvec_neighbors_options
 	gpuvec_weighting weighting;
 	double		k1;				/* 0 .. GPUVEC_MAX_BM25_K1 */
 	double		b;				/* 0 .. 1 */
-	gpuvec_finder *finder;		/* NULL: the store's GPU with the most room, if
-								 * it is worth while, else threads */
+	gpuvec_finder *finder;		/* NULL: the store's GPU with the most room,
+								 * if it is worth while, else threads */
 } gpuvec_neighbors_options;
 
 typedef struct gpuvec_neighbors gpuvec_neighbors;

@@ -85,7 +85,8 @@ choose_columns(gpuvec_weighted *matrix, gpuvec_als_memory *memory, gpuvec_error 
 		return false;
 	}
 	for (uint32_t item = 0; item < items->n; item++)
-		counts[item] = (counted_item) {
+		counts[item] = (counted_item)
+	{
 		row_length(&items->matrix, item), item
 	};
 	qsort(counts, items->n, sizeof(*counts), compare_counts);

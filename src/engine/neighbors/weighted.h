@@ -26,8 +26,8 @@ typedef struct gpuvec_weighted
 	double	   *idf;			/* [users] */
 	double	   *lengths;		/* [items]: of bm25 */
 	double	   *squares;		/* [items]: sums of squared weights */
-	double	   *scales;			/* [items], by columns: 1 / sqrt(squares); 1 if
-								 * nothing is divided */
+	double	   *scales;			/* [items], by columns: 1 / sqrt(squares); 1
+								 * if nothing is divided */
 	uint64_t   *work;			/* [items + 1]: products before each item */
 } gpuvec_weighted;
 

@@ -39,7 +39,7 @@ EMBEDDING_KERNELS = $(wildcard $(srcdir)/kernels/device/*.cu $(srcdir)/kernels/e
 # what all kernels share
 DEVICE_SOURCES = $(wildcard $(srcdir)/kernels/device/*.cu)
 
-ENGINE_SRCS := $(filter-out src/engine/main.c, $(patsubst $(srcdir)/%,%,$(wildcard $(addprefix $(srcdir)/src/engine/,*.c als/*.c cpu/*.c embedding/*.c serve/*.c sets/*.c store/*.c))))
+ENGINE_SRCS := $(filter-out src/engine/main.c, $(patsubst $(srcdir)/%,%,$(wildcard $(addprefix $(srcdir)/src/engine/,*.c als/*.c cpu/*.c embedding/*.c neighbors/*.c serve/*.c sets/*.c store/*.c))))
 ENGINE_OBJS := $(ENGINE_SRCS:%.c=build/%.o)
 KERNEL_OBJS :=
 ENGINE_LIBS = -lm -lpthread
@@ -81,6 +81,7 @@ FLAGS_als_avx512 = -O3 -mavx512f
 FLAGS_exact_portable = -O3
 FLAGS_exact_avx2 = -O3 -mavx2
 FLAGS_exact_avx512 = -O3 -mavx512f
+FLAGS_product = -O3
 FLAGS_scan_lone_avx512 = -O3 -mavx512f -mavx512bw -mavx512vl
 
 ENGINE_LIB = build/libengine.a

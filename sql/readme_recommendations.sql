@@ -26,6 +26,17 @@ FROM artist_factors a, gpuvec_nearest('artist_factors', 'key', 'embedding', a.em
 SELECT rank, item_key, round(score::numeric, 2) AS score FROM gpuvec_recommend('user_factors', 'artist_factors', '{1}', among => '{1,2,3,4}');
 SELECT item_key, round(contribution::numeric, 2) AS contribution, weight
 FROM gpuvec_als_explain('plays', 'user_id', 'artist_id', 'artist_factors', 1, 7, 'times') LIMIT 3;
+-- items that are near to each other by their users, without a training
+CREATE TABLE artist_neighbors AS SELECT * FROM gpuvec_item_neighbors('plays', 'user_id', 'artist_id', 20, 'times', 'bm25');
+ALTER TABLE artist_neighbors ADD PRIMARY KEY (item_key, rank);
+-- neighbors of artist 3
+SELECT count(*), bool_and(neighbor_key % 2 = 1) AS own_kind FROM artist_neighbors WHERE item_key = 3 AND rank <= 5;
+-- artists for user 1: near to what they play, the more the more they play it
+SELECT count(*), bool_and(artist_id % 2 = 1) AS own_kind FROM (
+SELECT n.neighbor_key AS artist_id, sum(p.times * n.score) AS score
+FROM plays p JOIN artist_neighbors n ON n.item_key = p.artist_id
+WHERE p.user_id = 1 AND NOT EXISTS (SELECT FROM plays known WHERE known.user_id = 1 AND known.artist_id = n.neighbor_key)
+GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 5) best;
 
 -- a table of factors that is kept as rows come
 CREATE FUNCTION fold_in_users() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -97,5 +108,5 @@ SELECT round(sum(hits) / sum(wanted), 2) AS precision, round(avg(precisions / wa
 FROM users;
 
 DROP VIEW bm25_plays, tfidf_plays, training_plays, test_plays, held_out;
-DROP TABLE plays, user_factors, artist_factors, recommendations, recommended;
+DROP TABLE plays, user_factors, artist_factors, recommendations, recommended, artist_neighbors;
 DROP FUNCTION fold_in_users();

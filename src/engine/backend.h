@@ -18,6 +18,7 @@
 #include "engine/engine_error.h"
 #include "engine/segment.h"
 #include "engine/embedding_backend.h"
+#include "engine/neighbors_backend.h"
 
 #ifdef __cplusplus
 extern "C"
@@ -112,6 +113,8 @@ struct gpuvec_backend
 								 * may have others than ids[] */
 	gpuvec_vectors *vectors;	/* stores the rows of embedding tables; NULL:
 								 * they are kept on the host */
+	gpuvec_finder *finder;		/* finds neighbors of items; NULL: threads of
+								 * the CPU do */
 
 	void		(*info) (gpuvec_backend *backend, gpuvec_backend_info *info);
 

@@ -8,6 +8,7 @@
 #   make bench-embedding                              kernels of embedding tables, see bench_embedding.cu
 #   make bench-embedding-sql                          embedding tables through SQL
 #   make bench-vectors                                embedding tables on a GPU, see bench_vectors.c
+#   make bench-neighbors                              nearest items of each item, see bench_neighbors.cpp
 #   make bench-peers                                  index scans against other ways to the same rows
 #   make bench-index                                  what an index costs
 #   make bench-writers                                searches beside writers, see bench_writers.sh
@@ -127,8 +128,15 @@ $(BENCH_BIN)/bench_vectors: $(srcdir)/test/bench/bench_vectors.c $(wildcard $(sr
 	@mkdir -p $(@D)
 	$(ENGINE_CC) $(ENGINE_FLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
 
+# The nearest items of each item, without PostgreSQL
+bench-neighbors: $(BENCH_BIN)/bench_neighbors
+
+$(BENCH_BIN)/bench_neighbors: $(srcdir)/test/bench/bench_neighbors.cpp $(srcdir)/test/bench/ml20m_gen.h $(ENGINE_LIB)
+	@mkdir -p $(@D)
+	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
+
 clean: clean-bench
 clean-bench:
 	rm -rf $(BENCH_BIN)
 
-.PHONY: bench bench-engine bench-choice bench-embedding bench-embedding-sql bench-vectors bench-peers bench-index bench-churn bench-writers soak-writers clean-bench
+.PHONY: bench bench-engine bench-neighbors bench-choice bench-embedding bench-embedding-sql bench-vectors bench-peers bench-index bench-churn bench-writers soak-writers clean-bench

@@ -277,15 +277,16 @@ sum_weights(gpuvec_als_entry *entries, uint64_t n)
 
 /* Report that the confidence of a pair is too large */
 static bool
-fail_confidence(const gpuvec_side_rows *rows, uint32_t user, uint32_t item, double confidence,
-				gpuvec_error *error)
+fail_confidence(const gpuvec_side_rows *rows, uint32_t user, uint32_t item, double alpha,
+				double confidence, gpuvec_error *error)
 {
-	gpuvec_fail(error, GPUVEC_OUT_OF_RANGE, NULL, "Make weights or alpha smaller.",
+	gpuvec_fail(error, GPUVEC_OUT_OF_RANGE, NULL,
+				alpha == 1 ? "Make weights smaller." : "Make weights or alpha smaller.",
 				"weight of user %" PRId64 " and item %" PRId64 " is too large",
 				rows[GPUVEC_ALS_USERS].keys[user], rows[GPUVEC_ALS_ITEMS].keys[item]);
 	snprintf(error->detail, sizeof(error->detail),
-			 "The sum of the pair's weights times alpha is %g; it must be between %g and %g.",
-			 confidence, -GPUVEC_ALS_MAX_CONFIDENCE, GPUVEC_ALS_MAX_CONFIDENCE);
+			 "The sum of the pair's weights%s is %g; it must be between %g and %g.",
+			 alpha == 1 ? "" : " times alpha", confidence, -GPUVEC_ALS_MAX_CONFIDENCE, GPUVEC_ALS_MAX_CONFIDENCE);
 	return false;
 }
 
@@ -317,7 +318,7 @@ unite_pairs(gpuvec_side_rows *rows, double alpha, gpuvec_error *error)
 				from++;
 			confidence = alpha * sum_weights(first, (uint64_t) (&users->entries[from] - first));
 			if (!(fabs(confidence) <= GPUVEC_ALS_MAX_CONFIDENCE))
-				return fail_confidence(rows, row, other, confidence, error);
+				return fail_confidence(rows, row, other, alpha, confidence, error);
 			users->entries[to].other = other;
 			users->entries[to].confidence = (float) confidence;
 			to += users->entries[to].confidence != 0;

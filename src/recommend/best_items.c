@@ -246,18 +246,6 @@ keys_argument(FunctionCallInfo fcinfo, int argument, const char *name, uint64 *n
 	return sorted;
 }
 
-static uint32
-k_argument(FunctionCallInfo fcinfo)
-{
-	int64		k = PG_GETARG_INT64(ARG_K);
-
-	if (k < 1 || k > GPUVEC_MAX_K)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("k must be between 1 and %d", GPUVEC_MAX_K)));
-	return (uint32) k;
-}
-
 /* Open the table of items, with the caller's rights */
 static EmbeddingTable *
 open_items(const Recommending *call)
@@ -291,7 +279,7 @@ recommend_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 		AlsDescribeFactors(PG_GETARG_OID(side), AlsNameArgument(fcinfo, ARG_KEY_COLUMN),
 						   AlsNameArgument(fcinfo, ARG_COLUMN_NAME), &call->factors[side]);
 	call->nearest.metric = GPUVEC_METRIC_IP;
-	call->nearest.k = k_argument(fcinfo);
+	call->nearest.k = AlsRowsArgument(fcinfo, ARG_K);
 	call->nearest.excluded = keys_argument(fcinfo, ARG_EXCLUDE, "exclude",
 										   &call->nearest.nexcluded);
 	call->among = keys_argument(fcinfo, ARG_AMONG, "among", &call->namong);

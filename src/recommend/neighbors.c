@@ -44,18 +44,6 @@ static const char *const required[N_ARGS] = {
 	"interactions", "user_column", "item_column", "k", NULL, "weighting", "bm25_k1", "bm25_b"
 };
 
-static uint32
-k_argument(FunctionCallInfo fcinfo)
-{
-	int64		k = PG_GETARG_INT64(ARG_K);
-
-	if (k < 1 || k > GPUVEC_MAX_K)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("k must be between 1 and %d", GPUVEC_MAX_K)));
-	return (uint32) k;
-}
-
 static gpuvec_weighting
 weighting_argument(FunctionCallInfo fcinfo)
 {
@@ -135,7 +123,7 @@ gpuvec_item_neighbors(PG_FUNCTION_ARGS)
 	GpuvecMaterializedSRF(fcinfo);
 	EmbeddingRequireArguments(fcinfo, required, N_ARGS);
 	begin.relation = PG_GETARG_OID(ARG_INTERACTIONS);
-	begin.k = k_argument(fcinfo);
+	begin.k = AlsRowsArgument(fcinfo, ARG_K);
 	begin.weighting = weighting_argument(fcinfo);
 	begin.k1 = bm25_argument(fcinfo, ARG_BM25_K1, GPUVEC_MAX_BM25_K1);
 	begin.b = bm25_argument(fcinfo, ARG_BM25_B, 1);

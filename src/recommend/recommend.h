@@ -61,6 +61,9 @@ extern const char *AlsNameArgument(FunctionCallInfo fcinfo, int argument);
 extern double AlsFloatArgument(FunctionCallInfo fcinfo, int argument, const char *name,
 							   bool positive);
 
+/* k, the number of rows for each user or item, which is not null */
+extern uint32 AlsRowsArgument(FunctionCallInfo fcinfo, int argument);
+
 /* als_tables.c */
 
 extern void AlsDescribeInteractions(Oid relid, const char *user_column, const char *item_column,

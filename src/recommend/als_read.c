@@ -301,7 +301,7 @@ add_factor(FactorReceiver *receiver, int64 key, const MirrorVector *vector)
 
 	if (vector->width != factors)
 		AlsComplainOfFactor(receiver->factors, key,
-						   psprintf(_("It has %u elements, not %u."), vector->width, factors));
+							psprintf(_("It has %u elements, not %u."), vector->width, factors));
 	for (uint32 i = 0; i < factors; i++)
 		if (!isfinite(vector->elements[i]))
 			AlsComplainOfFactor(receiver->factors, key, _("An element is not a finite number."));
@@ -406,8 +406,8 @@ receive_width(TupleTableSlot *slot, DestReceiver *self)
 	AlsDecodeFactor(slot, receiver->factors, &key, &vector);
 	if (vector.width < 1 || vector.width > GPUVEC_ALS_MAX_FACTORS)
 		AlsComplainOfFactor(receiver->factors, key,
-						   psprintf(_("It has %u elements; it must have between 1 and %d."), vector.width,
-									GPUVEC_ALS_MAX_FACTORS));
+							psprintf(_("It has %u elements; it must have between 1 and %d."), vector.width,
+									 GPUVEC_ALS_MAX_FACTORS));
 	receiver->width = vector.width;
 	return true;
 }

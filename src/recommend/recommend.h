@@ -148,7 +148,7 @@ extern bool AlsReadPairs(const AlsInteractions *interactions, Datum keys, double
 						 uint64 most, AlsPairs *pairs);
 
 /* Read factors of `width` elements, in the order of distinct keys */
-typedef void AlsTakeFactors(void *arg, uint32 n, const int64 *keys, const float *elements);
+typedef void AlsTakeFactors (void *arg, uint32 n, const int64 *keys, const float *elements);
 
 extern void AlsReadFactorParts(const AlsFactors *factors, uint32 width, AlsTakeFactors *take,
 							   void *arg);

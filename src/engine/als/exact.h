@@ -28,7 +28,7 @@ extern void gpuvec_solve_exactly(const gpuvec_als_half *half, const double *gram
  * sum is made in another order, and products are rounded before they are
  * added.
  */
-typedef bool gpuvec_exact_prepare(const gpuvec_als_system *system, double *a, double *b);
+typedef bool gpuvec_exact_prepare (const gpuvec_als_system *system, double *a, double *b);
 
 extern gpuvec_exact_prepare gpuvec_exact_prepare_portable;
 extern gpuvec_exact_prepare gpuvec_exact_prepare_avx2;

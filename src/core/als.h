@@ -29,7 +29,7 @@
 #ifndef GPUVEC_ALS_H
 #define GPUVEC_ALS_H
 
-#include "core/pooling.h"
+#include "core/key_hash.h"
 
 /* Largest number of elements of a factor */
 #define GPUVEC_ALS_MAX_FACTORS	1024

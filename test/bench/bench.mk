@@ -8,6 +8,7 @@
 #   make bench-embedding                              kernels of embedding tables, see bench_embedding.cu
 #   make bench-embedding-sql                          embedding tables through SQL
 #   make bench-vectors                                embedding tables on a GPU, see bench_vectors.c
+#   make bench-als                                    trainings in the engine alone, see bench_als.cpp
 #   make bench-peers                                  index scans against other ways to the same rows
 #   make bench-index                                  what an index costs
 #   make bench-writers                                searches beside writers, see bench_writers.sh
@@ -127,8 +128,15 @@ $(BENCH_BIN)/bench_vectors: $(srcdir)/test/bench/bench_vectors.c $(wildcard $(sr
 	@mkdir -p $(@D)
 	$(ENGINE_CC) $(ENGINE_FLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
 
+# Trainings in the engine
+bench-als: $(BENCH_BIN)/bench_als
+
+$(BENCH_BIN)/bench_als: $(srcdir)/test/bench/bench_als.cpp $(srcdir)/test/bench/als_data.h $(wildcard $(srcdir)/kernels/als/*.h $(srcdir)/src/engine/*.h $(srcdir)/src/engine/als/*.h) $(ENGINE_LIB)
+	@mkdir -p $(@D)
+	$(CXX) $(BENCH_CXXFLAGS) -O3 -march=native -fassociative-math -fno-signed-zeros -fno-trapping-math -fno-math-errno -I$(srcdir) $(if $(CUDA),-DWITH_CUDA -I$(CUDA_HOME)/include) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
+
 clean: clean-bench
 clean-bench:
 	rm -rf $(BENCH_BIN)
 
-.PHONY: bench bench-engine bench-choice bench-embedding bench-embedding-sql bench-vectors bench-peers bench-index bench-churn bench-writers soak-writers clean-bench
+.PHONY: bench bench-engine bench-choice bench-embedding bench-embedding-sql bench-vectors bench-als bench-peers bench-index bench-churn bench-writers soak-writers clean-bench

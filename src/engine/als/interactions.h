@@ -9,23 +9,8 @@
 #ifndef GPUVEC_INTERACTIONS_H
 #define GPUVEC_INTERACTIONS_H
 
-#include "core/als.h"
 #include "engine/als/key_numbers.h"
-
-/* A pair, in a row of a matrix */
-typedef struct gpuvec_als_entry
-{
-	uint32_t	other;			/* row number of the other side */
-	float		confidence;		/* negative: a dislike */
-} gpuvec_als_entry;
-
-/* The pairs of each row, by ascending numbers of the other side */
-typedef struct gpuvec_als_matrix
-{
-	uint32_t	nrows;
-	uint64_t   *starts;			/* [nrows + 1]: where rows begin in entries */
-	gpuvec_als_entry *entries;	/* [starts[nrows]] */
-} gpuvec_als_matrix;
+#include "engine/als_backend.h"
 
 /* A side: its keys in ascending order, and its matrix */
 typedef struct gpuvec_side_rows

@@ -5,7 +5,7 @@
  *
  *		bench_als [--backend cpu|cuda] [--factors N] [--iterations N] [--zipf]
  *				  [--scale X] [--threads N] [--steps N] [--regularization X]
- *				  [--narrow yes|no] [--piece N] [--plain]
+ *				  [--narrow auto|yes|no] [--piece N] [--plain]
  *
  * It prints the seconds of adding and preparing the interactions, of both
  * halves and of the loss of each iteration, and the loss.  The data are those
@@ -43,7 +43,7 @@ struct settings
 	bool		cuda = false;
 	bool		zipf = false;
 	bool		plain = false;
-	bool		narrow = true;
+	std::string narrow = "auto";
 	int			piece = 0;
 	int			factors = 64;
 	int			iterations = 15;
@@ -82,8 +82,8 @@ open_trainer(const settings &s)
 #ifdef WITH_CUDA
 	gpuvec::training_policy policy;
 
-	if (!s.narrow)
-		policy.narrow_from = UINT64_MAX;
+	if (s.narrow != "auto")
+		policy.narrow_from = s.narrow == "yes" ? 0 : UINT64_MAX;
 	if (s.piece > 0)
 		policy.piece_pairs = s.piece;
 	gpuvec::training_policy_set(backend->trainer, policy);
@@ -351,7 +351,7 @@ parse(int argc, char **argv)
 		else if (name == "--regularization")
 			s.regularization = atof(value);
 		else if (name == "--narrow")
-			s.narrow = strcmp(value, "yes") == 0;
+			s.narrow = value;
 		else
 		{
 			i--;

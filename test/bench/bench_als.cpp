@@ -3,7 +3,7 @@
  * bench_als.cpp
  *	  Trainings in the engine alone, without PostgreSQL.
  *
- *		bench_als [--backend cpu|cuda] [--factors N] [--iterations N] [--zipf]
+ *		bench_als [--backend cpu|cuda] [--factors N[,N...]] [--iterations N] [--zipf]
  *				  [--scale X] [--threads N] [--steps N] [--regularization X]
  *				  [--narrow auto|yes|no] [--piece N] [--plain]
  *
@@ -45,7 +45,8 @@ struct settings
 	bool		plain = false;
 	std::string narrow = "auto";
 	int			piece = 0;
-	int			factors = 64;
+	std::vector<int> all_factors{64};
+	int			factors = 0;	/* of the present run */
 	int			iterations = 15;
 	int			steps = 3;
 	int			threads = 0;
@@ -91,6 +92,14 @@ open_trainer(const settings &s)
 	return backend->trainer;
 }
 
+static gpuvec_trainer *
+trainer_of(const settings &s)
+{
+	static gpuvec_trainer *trainer = s.cuda ? open_trainer(s) : NULL;
+
+	return trainer;
+}
+
 /* Add the interactions as a session does, in parts */
 static void
 add_pairs(gpuvec_training *training, const als_data::matrix &m)
@@ -129,7 +138,7 @@ bench_engine(const settings &s, const als_data::matrix &m)
 	options.cg_steps = s.steps;
 	options.regularization = s.regularization;
 	options.alpha = 1;
-	options.trainer = s.cuda ? open_trainer(s) : NULL;
+	options.trainer = trainer_of(s);
 	training = gpuvec_training_new(NULL, s.threads, &options, &error);
 	if (training == NULL)
 		die("could not begin", &error);
@@ -323,6 +332,16 @@ bench_plain(const settings &s, const als_data::matrix &users)
 
 /* ---- arguments ---- */
 
+static std::vector<int>
+parse_list(const char *text)
+{
+	std::vector<int> numbers;
+
+	for (const char *p = text; p; p = strchr(p, ','))
+		numbers.push_back(atoi(*p == ',' ? ++p : p));
+	return numbers;
+}
+
 static settings
 parse(int argc, char **argv)
 {
@@ -337,7 +356,7 @@ parse(int argc, char **argv)
 		if (name == "--backend")
 			s.cuda = strcmp(value, "cuda") == 0;
 		else if (name == "--factors")
-			s.factors = atoi(value);
+			s.all_factors = parse_list(value);
 		else if (name == "--iterations")
 			s.iterations = atoi(value);
 		else if (name == "--steps")
@@ -379,8 +398,12 @@ main(int argc, char **argv)
 	setlinebuf(stdout);
 	printf("%d users, %d items, %zu pairs, checksum %016llx, made in %.1f s\n", m.users, m.items,
 		   m.others.size(), (unsigned long long) als_data::checksum(m), now() - start);
-	if (s.plain)
-		bench_plain(s, m);
-	bench_engine(s, m);
+	for (int factors : s.all_factors)
+	{
+		s.factors = factors;
+		if (s.plain)
+			bench_plain(s, m);
+		bench_engine(s, m);
+	}
 	return 0;
 }

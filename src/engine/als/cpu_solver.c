@@ -23,6 +23,7 @@
 #include "engine/als/als_math.h"
 #include "engine/als/cpu_solver.h"
 #include "engine/als/exact.h"
+#include "engine/als/interactions.h"
 
 #define PART_ENTRIES	16384
 #define CHUNK_ROWS		2048
@@ -52,25 +53,6 @@ static uint64_t
 count_parts(const gpuvec_als_matrix *matrix)
 {
 	return matrix->starts[matrix->nrows] / PART_ENTRIES + 1;
-}
-
-/* The first row that begins at an entry or behind it */
-static uint32_t
-first_row(const gpuvec_als_matrix *matrix, uint64_t entry)
-{
-	uint32_t	low = 0;
-	uint32_t	high = matrix->nrows;
-
-	while (low < high)
-	{
-		uint32_t	middle = low + (high - low) / 2;
-
-		if (matrix->starts[middle] < entry)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
 }
 
 /* ---- the Gram matrix ---- */
@@ -205,8 +187,8 @@ go_on(const half_task *task, uint32_t row)
 static uint32_t
 part_rows(const half_task *task, uint64_t part, uint32_t *end)
 {
-	*end = first_row(task->half.matrix, (part + 1) * PART_ENTRIES);
-	return first_row(task->half.matrix, part * PART_ENTRIES);
+	*end = gpuvec_als_first_row(task->half.matrix, (part + 1) * PART_ENTRIES);
+	return gpuvec_als_first_row(task->half.matrix, part * PART_ENTRIES);
 }
 
 static float *

@@ -327,7 +327,8 @@ new_solver(gpuvec_training *training, gpuvec_error *error)
 bool
 gpuvec_training_prepare(gpuvec_training *training, gpuvec_error *error)
 {
-	if (!gpuvec_interactions_sort(&training->in, training->options.alpha, training->rows, error))
+	if (!gpuvec_interactions_sort(&training->in, training->pool, training->options.alpha,
+								  training->rows, error))
 		return false;
 	for (int side = 0; side < 2; side++)
 		training->problem.matrices[side] = &training->rows[side].matrix;

@@ -13,7 +13,6 @@
  * rows.cu		conjugate gradient, from these sums
  * gram.cu		Gram matrices, and the loss
  * apply.cu		the product of vectors and a Gram matrix
- * narrow.cu	copies of factors in float16
  *
  *-------------------------------------------------------------------------
  */
@@ -67,16 +66,6 @@ struct als_vectors
 	uint32_t *done;  /* [nrows]: 1: it needs none */
 };
 
-/* Copies of factors in float16: a factor is `unit` times its copy */
-struct als_narrow
-{
-	uint16_t *factors; /* [rows][stride] */
-	float *unit;
-	float *maxima; /* [NARROW_BLOCKS], scratch */
-};
-
-static constexpr uint32_t NARROW_BLOCKS = 256;
-
 /* Blocks that add up the loss */
 static constexpr uint32_t LOSS_BLOCKS = 128;
 
@@ -93,14 +82,10 @@ extern cudaError_t
 als_residual_launch(const struct als_side_rows &side, const float *fixed,
 					const struct als_vectors &v, uint32_t stride, cudaStream_t stream);
 
-/*
- * The sums over pairs of (c - 1) (p.y) y, for rows that are not done.  With
- * `narrow`, the factors of the other side are these copies.
- */
+/* The sums over pairs of (c - 1) (p.y) y, for rows that are not done */
 extern cudaError_t
 als_pairs_launch(const struct als_side_rows &side, const float *fixed,
-				 const struct als_narrow *narrow, const struct als_vectors &v, uint32_t stride,
-				 cudaStream_t stream);
+				 const struct als_vectors &v, uint32_t stride, cudaStream_t stream);
 
 /* After the residual's sums and v.q = G x: begin conjugate gradient */
 extern cudaError_t
@@ -131,11 +116,6 @@ als_gram_scratch(uint32_t stride);
 extern cudaError_t
 als_loss_launch(const struct als_side_rows *sides, const struct als_vectors &v, double *parts,
 				double *loss, double regularization, uint32_t stride, cudaStream_t stream);
-
-/* Make the copies of n factors */
-extern cudaError_t
-als_narrow_launch(const float *factors, const struct als_narrow &narrow, uint32_t n,
-				  uint32_t stride, cudaStream_t stream);
 
 } // namespace gpuvec
 

@@ -12,7 +12,7 @@
 #ifndef GPUVEC_ALS_LANES_CUH
 #define GPUVEC_ALS_LANES_CUH
 
-#include <cuda_fp16.h>
+#include <cuda_runtime.h>
 #include <stdint.h>
 
 #include "kernels/device/instructions.cuh"
@@ -81,20 +81,6 @@ static __device__ __forceinline__ float4
 load4(const float *p)
 {
 	return __ldg((const float4 *) p);
-}
-
-/* Four numbers of float16 */
-static __device__ __forceinline__ float4
-load4(const uint16_t *p)
-{
-	uint2 bits = __ldg((const uint2 *) p);
-	float4 v;
-
-	v.x = __half2float(__ushort_as_half((unsigned short) (bits.x & 0xFFFF)));
-	v.y = __half2float(__ushort_as_half((unsigned short) (bits.x >> 16)));
-	v.z = __half2float(__ushort_as_half((unsigned short) (bits.y & 0xFFFF)));
-	v.w = __half2float(__ushort_as_half((unsigned short) (bits.y >> 16)));
-	return v;
 }
 
 /* The sum over the L lanes of a group, for all of them */

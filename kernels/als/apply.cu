@@ -62,7 +62,7 @@ load_next(const struct apply_params &p, uint32_t row, uint32_t column, uint32_t 
 		column < p.stride ? load4(p.gram + (uint64_t) (depth + t / 16) * p.stride + column) : zero;
 }
 
-/* Put the vectors' tile down by columns, so that a thread's rows lie together */
+/* Put the vectors' tile down by columns: a thread's rows lie together */
 static __device__ __forceinline__ void
 store_next(const struct apply_next &next, float (*vectors)[TILE_ROWS + 4],
 		   float (*gram)[TILE_COLUMNS])

@@ -50,20 +50,10 @@ struct solver_memory
 {
 	struct als_side_rows sides[2];
 	struct als_vectors v;
-	struct als_narrow narrow;
 	float *chunks;
 	double *parts;
 	double *loss;
 };
-
-/* True if steps read factors in float16 */
-static bool
-is_narrow(const gpuvec_als_problem *problem, const struct training_policy &policy)
-{
-	const gpuvec_als_matrix *users = problem->matrices[GPUVEC_ALS_USERS];
-
-	return users->starts[users->nrows] >= policy.narrow_from;
-}
 
 struct cuda_solver : gpuvec_als_solver
 {
@@ -71,7 +61,6 @@ struct cuda_solver : gpuvec_als_solver
 	const struct training_policy policy;
 	const gpuvec_als_problem *problem;
 	const uint32_t stride;
-	const bool narrow; /* steps read factors in float16 */
 	unique_stream stream;
 	unique_memory memory;
 	unique_pinned loss_value; /* a double */
@@ -81,7 +70,7 @@ struct cuda_solver : gpuvec_als_solver
 
 	cuda_solver(struct cuda_trainer &trainer, const gpuvec_als_problem *p)
 		: gpuvec_als_solver(), device(trainer.device), policy(trainer.policy), problem(p),
-		  stride(als_stride(p->nfactors)), narrow(is_narrow(p, trainer.policy))
+		  stride(als_stride(p->nfactors))
 	{
 	}
 };
@@ -161,9 +150,6 @@ take_memory(struct arena &arena, const gpuvec_als_problem *problem,
 	m.v.squares = arena.take<float>(rows);
 	m.v.least = arena.take<float>(rows);
 	m.v.done = arena.take<uint32_t>(rows);
-	m.narrow.factors = arena.take<uint16_t>(is_narrow(problem, policy) ? rows * stride : 0);
-	m.narrow.unit = arena.take<float>(1);
-	m.narrow.maxima = arena.take<float>(NARROW_BLOCKS);
 	m.chunks = arena.take<float>(als_gram_scratch(stride));
 	m.parts = arena.take<double>(LOSS_BLOCKS);
 	m.loss = arena.take<double>(1);
@@ -305,8 +291,6 @@ queue_begin(struct cuda_solver &s, int side)
 	cudaStream_t stream = s.stream.get();
 	cudaError_t rc = queue_gram(s, !side);
 
-	if (rc == cudaSuccess && s.narrow)
-		rc = als_narrow_launch(fixed.factors, s.m.narrow, fixed.nrows, s.stride, stream);
 	if (rc == cudaSuccess)
 		rc = als_apply_launch(rows.factors, fixed.gram, s.m.v.q, rows.nrows, s.stride, stream);
 	if (rc == cudaSuccess)
@@ -325,8 +309,7 @@ queue_step(struct cuda_solver &s, int side)
 	cudaError_t rc = als_apply_launch(s.m.v.p, fixed.gram, s.m.v.q, rows.nrows, s.stride, stream);
 
 	if (rc == cudaSuccess)
-		rc = als_pairs_launch(rows, fixed.factors, s.narrow ? &s.m.narrow : NULL, s.m.v,
-							  s.stride, stream);
+		rc = als_pairs_launch(rows, fixed.factors, s.m.v, s.stride, stream);
 	return rc == cudaSuccess ? als_step_launch(rows, s.m.v, s.stride, stream) : rc;
 }
 

@@ -14,14 +14,9 @@
 namespace gpuvec
 {
 
-/* How trainings are done; tests and the benchmark try other ways */
+/* How trainings are done; tests try other ways */
 struct training_policy
 {
-	/*
-	 * Pairs from which steps read factors in float16.  Rounding evens out in
-	 * sums over many; with few pairs there is no time to save.
-	 */
-	uint64_t narrow_from = (uint64_t) 1 << 20;
 	uint32_t piece_pairs = 128; /* the most pairs of a piece of a row */
 };
 

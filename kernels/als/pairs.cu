@@ -33,8 +33,7 @@ struct pairs_params
 	const struct als_piece *pieces;
 	uint32_t npieces;
 	const gpuvec_als_entry *entries;
-	const void *fixed;    /* factors of the other side, float or float16 */
-	const float *unit;    /* of float16 */
+	const float *fixed;   /* factors of the other side */
 	const float *vectors; /* [rows][stride] */
 	const uint32_t *done;
 	float *sums;
@@ -130,7 +129,96 @@ pair_loss(float confidence, float product)
 	return confidence == 0 ? 0 : (c < 0 ? -c : c) * off * off - d * d;
 }
 
-template <typename Shape, typename T, bool RESIDUAL>
+/* What a warp adds up over a piece */
+template <typename Shape>
+struct piece_sums
+{
+	float4 sum[Shape::K];
+	float4 right[Shape::K]; /* of the residual only */
+	double loss;
+};
+
+/*
+ * Add DEPTH pairs of each group, whose factors are y.  `weight` and `liked`
+ * are what the lane has computed for its pair.
+ */
+template <typename Shape, bool RESIDUAL, int DEPTH>
+static __device__ __forceinline__ void
+add_pairs(struct piece_sums<Shape> &s, float4 (*y)[Shape::K], float weight, float liked,
+		  uint32_t lane)
+{
+	constexpr int L = Shape::L;
+
+#pragma unroll
+	for (int i = 0; i < DEPTH; i++)
+	{
+		uint32_t owner = lane / L * L + i * (L / DEPTH);
+		float w = __shfl_sync(FULL_WARP, weight, owner);
+		float b = RESIDUAL ? __shfl_sync(FULL_WARP, liked, owner) : 0;
+
+#pragma unroll
+		for (int k = 0; k < Shape::K; k++)
+		{
+			add4(s.sum[k], w, y[i][k]);
+			if (RESIDUAL)
+				add4(s.right[k], b, y[i][k]);
+		}
+	}
+}
+
+/*
+ * Weight DEPTH pairs of each group, given their factors y and confidences,
+ * and add them
+ */
+template <typename Shape, bool RESIDUAL, int DEPTH>
+static __device__ __forceinline__ void
+take_pairs(struct piece_sums<Shape> &s, const float4 *v, float4 (*y)[Shape::K], float *confidences,
+		   uint32_t lane)
+{
+	float products[DEPTH];
+	float liked;
+	float weight;
+
+#pragma unroll
+	for (int i = 0; i < DEPTH; i++)
+	{
+		products[i] = 0;
+#pragma unroll
+		for (int k = 0; k < Shape::K; k++)
+			products[i] = dot4(v[k], y[i][k], products[i]);
+	}
+	pairs_folding<DEPTH, Shape::L / 2>::run(products, confidences, lane);
+
+	/* L / DEPTH lanes have the same pair */
+	liked = confidences[0] > 0 ? confidences[0] : 0;
+	weight = confidences[0] == 0 ? 0 : (fabsf(confidences[0]) - 1) * products[0];
+	if (RESIDUAL)
+	{
+		weight = liked - weight;
+		if (lane % (Shape::L / DEPTH) == 0)
+			s.loss += pair_loss(confidences[0], products[0]);
+	}
+	add_pairs<Shape, RESIDUAL, DEPTH>(s, y, weight, liked, lane);
+}
+
+/* Write what was added up over a piece */
+template <typename Shape, bool RESIDUAL>
+static __device__ __forceinline__ void
+write_piece(const struct pairs_params &p, struct piece_sums<Shape> &s, uint64_t number,
+			uint32_t lane)
+{
+	write_sum<Shape>(s.sum, p.sums + number * Shape::STRIDE, lane);
+	if (!RESIDUAL)
+		return;
+	write_sum<Shape>(s.right, p.rights + number * Shape::STRIDE, lane);
+#pragma unroll
+	for (int distance = 16; distance > 0; distance /= 2)
+		s.loss += __shfl_xor_sync(FULL_WARP, s.loss, distance);
+	if (lane == 0)
+		p.losses[number] = s.loss;
+}
+
+template <typename Shape, bool RESIDUAL>
 static __global__ void
 __launch_bounds__(THREADS) pairs_kernel(const __grid_constant__ struct pairs_params p)
 {
@@ -141,17 +229,12 @@ __launch_bounds__(THREADS) pairs_kernel(const __grid_constant__ struct pairs_par
 	uint64_t number = (uint64_t) blockIdx.x * WARPS + threadIdx.x / 32;
 	uint32_t lane = threadIdx.x % 32;
 	uint32_t group = lane / L;
-	uint32_t at = lane % L;
-	bool whole = sizeof(T) == sizeof(float);
-	const T *fixed = (const T *) p.fixed + 4 * at;
+	const float *fixed = p.fixed + 4 * (lane % L);
 	struct als_piece piece;
 	const gpuvec_als_entry *entries;
-	float unit;
 	float4 v[K];
-	float4 sum[K];
-	float4 right[K];
 	uint2 next[DEPTH];
-	double loss = 0;
+	struct piece_sums<Shape> s = {};
 
 	if (number >= p.npieces)
 		return;
@@ -159,23 +242,16 @@ __launch_bounds__(THREADS) pairs_kernel(const __grid_constant__ struct pairs_par
 	if (!RESIDUAL && p.done[piece.row])
 		return;
 	entries = p.entries + piece.first;
-	unit = whole ? 1 : *p.unit;
 #pragma unroll
 	for (int i = 0; i < DEPTH; i++)
 		next[i] = piece_entry(entries, i * GROUPS + group, piece.n);
 #pragma unroll
 	for (int k = 0; k < K; k++)
-	{
-		v[k] = load4(p.vectors + (uint64_t) piece.row * Shape::STRIDE + 4 * (k * L + at));
-		sum[k] = right[k] = make_float4(0, 0, 0, 0);
-	}
+		v[k] = load4(p.vectors + (uint64_t) piece.row * Shape::STRIDE + 4 * (k * L + lane % L));
 	for (uint32_t first = 0; first < piece.n; first += DEPTH * GROUPS)
 	{
 		float4 y[DEPTH][K];
-		float products[DEPTH];
 		float confidences[DEPTH];
-		float liked;
-		float weight;
 
 #pragma unroll
 		for (int i = 0; i < DEPTH; i++)
@@ -186,64 +262,24 @@ __launch_bounds__(THREADS) pairs_kernel(const __grid_constant__ struct pairs_par
 		for (int i = 0; i < DEPTH; i++)
 		{
 			confidences[i] = __uint_as_float(next[i].y);
-			next[i] =
-				piece_entry(entries, first + (DEPTH + i) * GROUPS + group, piece.n);
+			next[i] = piece_entry(entries, first + (DEPTH + i) * GROUPS + group, piece.n);
 		}
-#pragma unroll
-		for (int i = 0; i < DEPTH; i++)
-		{
-			products[i] = 0;
-#pragma unroll
-			for (int k = 0; k < K; k++)
-				products[i] = dot4(v[k], y[i][k], products[i]);
-		}
-		pairs_folding<DEPTH, L / 2>::run(products, confidences, lane);
-
-		/* the group's lane at has the pair at / (L / DEPTH) */
-		liked = confidences[0] > 0 ? confidences[0] : 0;
-		weight = confidences[0] == 0 ? 0 : fabsf(confidences[0]) - 1;
-		weight *= products[0] * unit * unit;
-		if (RESIDUAL)
-		{
-			weight = liked - weight;
-			if (at % (L / DEPTH) == 0)
-				loss += pair_loss(confidences[0], products[0]);
-		}
-#pragma unroll
-		for (int i = 0; i < DEPTH; i++)
-		{
-			uint32_t owner = group * L + i * (L / DEPTH);
-			float w = __shfl_sync(FULL_WARP, weight, owner);
-			float b = RESIDUAL ? __shfl_sync(FULL_WARP, liked, owner) : 0;
-
-#pragma unroll
-			for (int k = 0; k < K; k++)
-			{
-				add4(sum[k], w, y[i][k]);
-				if (RESIDUAL)
-					add4(right[k], b, y[i][k]);
-			}
-		}
+		take_pairs<Shape, RESIDUAL, DEPTH>(s, v, y, confidences, lane);
 	}
-	write_sum<Shape>(sum, p.sums + number * Shape::STRIDE, lane);
-	if (!RESIDUAL)
-		return;
-	write_sum<Shape>(right, p.rights + number * Shape::STRIDE, lane);
-#pragma unroll
-	for (int distance = 16; distance > 0; distance /= 2)
-		loss += __shfl_xor_sync(FULL_WARP, loss, distance);
-	if (lane == 0)
-		p.losses[number] = loss;
+	write_piece<Shape, RESIDUAL>(p, s, number, lane);
 }
 
 static struct pairs_params
-make_params(const struct als_side_rows &side, const struct als_vectors &v)
+make_params(const struct als_side_rows &side, const float *fixed, const float *vectors,
+			const struct als_vectors &v)
 {
 	struct pairs_params p = {};
 
 	p.pieces = side.pieces;
 	p.npieces = side.npieces;
 	p.entries = side.entries;
+	p.fixed = fixed;
+	p.vectors = vectors;
 	p.done = v.done;
 	p.sums = v.sums;
 	p.rights = v.rights;
@@ -255,31 +291,23 @@ cudaError_t
 als_residual_launch(const struct als_side_rows &side, const float *fixed,
 					const struct als_vectors &v, uint32_t stride, cudaStream_t stream)
 {
-	struct pairs_params p = make_params(side, v);
+	struct pairs_params p = make_params(side, fixed, side.factors, v);
 
-	p.fixed = fixed;
-	p.vectors = side.factors;
 	return with_shape(stride, [&](auto shape) {
-		return launch(pairs_kernel<decltype(shape), float, true>, divide_up(p.npieces, WARPS),
-					  THREADS, 0, stream, p);
+		return launch(pairs_kernel<decltype(shape), true>, divide_up(p.npieces, WARPS), THREADS, 0,
+					  stream, p);
 	});
 }
 
 cudaError_t
 als_pairs_launch(const struct als_side_rows &side, const float *fixed,
-				 const struct als_narrow *narrow, const struct als_vectors &v, uint32_t stride,
-				 cudaStream_t stream)
+				 const struct als_vectors &v, uint32_t stride, cudaStream_t stream)
 {
-	struct pairs_params p = make_params(side, v);
+	struct pairs_params p = make_params(side, fixed, v.p, v);
 
-	p.fixed = narrow ? (const void *) narrow->factors : fixed;
-	p.unit = narrow ? narrow->unit : NULL;
-	p.vectors = v.p;
 	return with_shape(stride, [&](auto shape) {
-		return narrow ? launch(pairs_kernel<decltype(shape), uint16_t, false>,
-							   divide_up(p.npieces, WARPS), THREADS, 0, stream, p)
-					  : launch(pairs_kernel<decltype(shape), float, false>,
-							   divide_up(p.npieces, WARPS), THREADS, 0, stream, p);
+		return launch(pairs_kernel<decltype(shape), false>, divide_up(p.npieces, WARPS), THREADS, 0,
+					  stream, p);
 	});
 }
 

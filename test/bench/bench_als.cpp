@@ -5,7 +5,7 @@
  *
  *		bench_als [--backend cpu|cuda] [--factors N[,N...]] [--iterations N] [--zipf]
  *				  [--scale X] [--threads N] [--steps N] [--regularization X]
- *				  [--narrow auto|yes|no] [--piece N] [--plain]
+ *				  [--piece N] [--seed N] [--plain]
  *
  * It prints the seconds of adding and preparing the interactions, of both
  * halves and of the loss of each iteration, and the loss.  The data are those
@@ -16,7 +16,7 @@
  * one row after another, and chunks of 8 rows for a thread.  The compiler may
  * use all instructions of the machine, and reorder sums.
  *
- * --narrow and --piece change how a GPU trains (kernels/als/cuda_als.h).
+ * --piece changes how a GPU trains (kernels/als/cuda_als.h).
  *
  *-------------------------------------------------------------------------
  */
@@ -43,7 +43,7 @@ struct settings
 	bool		cuda = false;
 	bool		zipf = false;
 	bool		plain = false;
-	std::string narrow = "auto";
+	int			seed = 0;
 	int			piece = 0;
 	std::vector<int> all_factors{64};
 	int			factors = 0;	/* of the present run */
@@ -83,8 +83,6 @@ open_trainer(const settings &s)
 #ifdef WITH_CUDA
 	gpuvec::training_policy policy;
 
-	if (s.narrow != "auto")
-		policy.narrow_from = s.narrow == "yes" ? 0 : UINT64_MAX;
 	if (s.piece > 0)
 		policy.piece_pairs = s.piece;
 	gpuvec::training_policy_set(backend->trainer, policy);
@@ -138,6 +136,7 @@ bench_engine(const settings &s, const als_data::matrix &m)
 	options.cg_steps = s.steps;
 	options.regularization = s.regularization;
 	options.alpha = 1;
+	options.seed = s.seed;
 	options.trainer = trainer_of(s);
 	training = gpuvec_training_new(NULL, s.threads, &options, &error);
 	if (training == NULL)
@@ -369,8 +368,8 @@ parse(int argc, char **argv)
 			s.scale = atof(value);
 		else if (name == "--regularization")
 			s.regularization = atof(value);
-		else if (name == "--narrow")
-			s.narrow = value;
+		else if (name == "--seed")
+			s.seed = atoi(value);
 		else
 		{
 			i--;

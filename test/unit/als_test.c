@@ -239,7 +239,7 @@ test_fold_in(void)
 			int64_t		key = item_key(i);
 
 			for (int k = 0; k < ref.factors; k++)
-				ref.y[i][k] = elements[k] = (float) ref.y[i][k] * ref.factors;
+				ref.y[i][k] = elements[k] = (float) ref.y[i][k] * sqrtf((float) ref.factors);
 			check(gpuvec_training_set(training, GPUVEC_ALS_ITEMS, 1, &key, elements, &error), "items come first");
 		}
 		/* an item without a factor does not count */

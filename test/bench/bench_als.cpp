@@ -5,7 +5,7 @@
  *
  *		bench_als [--backend cpu|cuda] [--factors N[,N...]] [--iterations N] [--zipf]
  *				  [--scale X] [--threads N] [--steps N] [--regularization X]
- *				  [--piece N] [--seed N] [--plain]
+ *				  [--piece N] [--seed N] [--plain] [--rows]
  *
  * It prints the seconds of adding and preparing the interactions, of both
  * halves and of the loss of each iteration, and the loss.  The data are those
@@ -15,6 +15,8 @@
  * written in plain C++ after its published algorithm: conjugate gradient for
  * one row after another, and chunks of 8 rows for a thread.  The compiler may
  * use all instructions of the machine, and reorder sums.
+ *
+ * --rows prints the interactions instead, for COPY: user, item, weight.
  *
  * --piece changes how a GPU trains (kernels/als/cuda_als.h).
  *
@@ -43,6 +45,7 @@ struct settings
 	bool		cuda = false;
 	bool		zipf = false;
 	bool		plain = false;
+	bool		rows = false;
 	int			seed = 0;
 	int			piece = 0;
 	std::vector<int> all_factors{64};
@@ -377,6 +380,8 @@ parse(int argc, char **argv)
 				s.zipf = true;
 			else if (name == "--plain")
 				s.plain = true;
+			else if (name == "--rows")
+				s.rows = true;
 			else
 			{
 				fprintf(stderr, "unknown argument %s; see the head of bench_als.cpp\n", name.c_str());
@@ -387,6 +392,15 @@ parse(int argc, char **argv)
 	return s;
 }
 
+/* The interactions in COPY's format */
+static void
+print_rows(const als_data::matrix &m)
+{
+	for (int u = 0; u < m.users; u++)
+		for (int64_t i = m.starts[u]; i < m.starts[u + 1]; i++)
+			printf("%d\t%d\t%g\n", u, m.others[i], m.confidences[i]);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -394,6 +408,11 @@ main(int argc, char **argv)
 	double		start = now();
 	als_data::matrix m = als_data::generate(s.zipf, s.scale);
 
+	if (s.rows)
+	{
+		print_rows(m);
+		return 0;
+	}
 	setlinebuf(stdout);
 	printf("%d users, %d items, %zu pairs, checksum %016llx, made in %.1f s\n", m.users, m.items,
 		   m.others.size(), (unsigned long long) als_data::checksum(m), now() - start);

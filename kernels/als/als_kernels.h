@@ -44,26 +44,26 @@ struct als_side_rows
 	uint32_t nrows;
 	uint32_t npieces;
 	uint64_t nentries;
-	struct als_piece *pieces;    /* [npieces] */
-	uint32_t *first_pieces;      /* [nrows + 1] */
-	gpuvec_als_entry *entries;   /* [nentries] */
-	float *factors;              /* [nrows][stride] */
-	float *gram;                 /* [stride][stride], + regularization I */
-	double *sum;                 /* [stride][stride]: without it */
+	struct als_piece *pieces;  /* [npieces] */
+	uint32_t *first_pieces;    /* [nrows + 1] */
+	gpuvec_als_entry *entries; /* [nentries] */
+	float *factors;            /* [nrows][stride] */
+	float *gram;               /* [stride][stride], + regularization I */
+	double *sum;               /* [stride][stride]: without it */
 };
 
 /* The vectors of conjugate gradient for one side; [nrows] or [npieces] */
 struct als_vectors
 {
-	float *r;        /* [nrows][stride]: residuals */
-	float *p;        /* [nrows][stride]: directions */
-	float *q;        /* [nrows][stride]: products with the Gram matrix */
-	float *sums;     /* [npieces][stride]: sums over pairs */
-	float *rights;   /* [npieces][stride]: parts of right sides */
-	double *losses;  /* [npieces]: parts of the loss */
-	float *squares;  /* [nrows]: r.r */
-	float *least;    /* [nrows]: r.r of a row that needs no step any more */
-	uint32_t *done;  /* [nrows]: 1: it needs none */
+	float *r;       /* [nrows][stride]: residuals */
+	float *p;       /* [nrows][stride]: directions */
+	float *q;       /* [nrows][stride]: products with the Gram matrix */
+	float *sums;    /* [npieces][stride]: sums over pairs */
+	float *rights;  /* [npieces][stride]: parts of right sides */
+	double *losses; /* [npieces]: parts of the loss */
+	float *squares; /* [nrows]: r.r */
+	float *least;   /* [nrows]: r.r of a row that needs no step any more */
+	uint32_t *done; /* [nrows]: 1: it needs none */
 };
 
 /* Blocks that add up the loss */
@@ -84,8 +84,8 @@ als_residual_launch(const struct als_side_rows &side, const float *fixed,
 
 /* The sums over pairs of (c - 1) (p.y) y, for rows that are not done */
 extern cudaError_t
-als_pairs_launch(const struct als_side_rows &side, const float *fixed,
-				 const struct als_vectors &v, uint32_t stride, cudaStream_t stream);
+als_pairs_launch(const struct als_side_rows &side, const float *fixed, const struct als_vectors &v,
+				 uint32_t stride, cudaStream_t stream);
 
 /* After the residual's sums and v.q = G x: begin conjugate gradient */
 extern cudaError_t

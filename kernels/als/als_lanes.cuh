@@ -35,26 +35,26 @@ with_shape(uint32_t stride, F f)
 {
 	switch (stride)
 	{
-	case 16:
-		return f(als_shape<4, 1>());
-	case 32:
-		return f(als_shape<8, 1>());
-	case 64:
-		return f(als_shape<16, 1>());
-	case 128:
-		return f(als_shape<32, 1>());
-	case 256:
-		return f(als_shape<32, 2>());
-	case 384:
-		return f(als_shape<32, 3>());
-	case 512:
-		return f(als_shape<32, 4>());
-	case 768:
-		return f(als_shape<32, 6>());
-	case 1024:
-		return f(als_shape<32, 8>());
-	default:
-		return cudaErrorInvalidValue;
+		case 16:
+			return f(als_shape<4, 1>());
+		case 32:
+			return f(als_shape<8, 1>());
+		case 64:
+			return f(als_shape<16, 1>());
+		case 128:
+			return f(als_shape<32, 1>());
+		case 256:
+			return f(als_shape<32, 2>());
+		case 384:
+			return f(als_shape<32, 3>());
+		case 512:
+			return f(als_shape<32, 4>());
+		case 768:
+			return f(als_shape<32, 6>());
+		case 1024:
+			return f(als_shape<32, 8>());
+		default:
+			return cudaErrorInvalidValue;
 	}
 }
 

@@ -54,8 +54,7 @@ load_next(const struct apply_params &p, uint32_t row, uint32_t column, uint32_t 
 	{
 		uint64_t r = row + (i * THREADS + t) / 4;
 
-		next.vectors[i] =
-			r < p.n ? load4(p.vectors + r * p.stride + depth + t % 4 * 4) : zero;
+		next.vectors[i] = r < p.n ? load4(p.vectors + r * p.stride + depth + t % 4 * 4) : zero;
 	}
 	column += t % 16 * 4;
 	next.gram =
@@ -149,8 +148,8 @@ cudaError_t
 als_apply_launch(const float *vectors, const float *gram, float *out, uint32_t n, uint32_t stride,
 				 cudaStream_t stream)
 {
-	struct apply_params p = {vectors, gram, out, n, stride,
-							 (uint32_t) divide_up(stride, TILE_COLUMNS)};
+	struct apply_params p = {vectors, gram,   out,
+							 n,       stride, (uint32_t) divide_up(stride, TILE_COLUMNS)};
 
 	return launch(apply_kernel, divide_up(n, TILE_ROWS) * p.column_tiles, THREADS, 0, stream, p);
 }

@@ -169,8 +169,8 @@ trainer_bytes(gpuvec_trainer *trainer, const gpuvec_als_problem *problem)
 
 /* Cut the rows of a matrix into pieces */
 static void
-cut_rows(const gpuvec_als_matrix *matrix, uint32_t piece_pairs, std::vector<struct als_piece> &pieces,
-		 std::vector<uint32_t> &first_pieces)
+cut_rows(const gpuvec_als_matrix *matrix, uint32_t piece_pairs,
+		 std::vector<struct als_piece> &pieces, std::vector<uint32_t> &first_pieces)
 {
 	for (uint32_t row = 0; row < matrix->nrows; row++)
 	{
@@ -424,8 +424,7 @@ trainer_close(gpuvec_trainer *trainer)
 }
 
 gpuvec_trainer *
-training_open(struct cuda_device &device, const struct training_policy &policy,
-			  gpuvec_error *error)
+training_open(struct cuda_device &device, const struct training_policy &policy, gpuvec_error *error)
 {
 	struct cuda_trainer *trainer = new (std::nothrow) cuda_trainer(device, policy);
 

@@ -293,10 +293,10 @@ als_loss_launch(const struct als_side_rows *sides, const struct als_vectors &v, 
 				double *loss, double regularization, uint32_t stride, cudaStream_t stream)
 {
 	const struct als_side_rows &users = sides[GPUVEC_ALS_USERS];
-	struct loss_params p = {users.sum,     sides[GPUVEC_ALS_ITEMS].sum,
-							v.losses,      users.npieces,
-							stride,        regularization,
-							parts,         loss};
+	struct loss_params p = {users.sum, sides[GPUVEC_ALS_ITEMS].sum,
+							v.losses,  users.npieces,
+							stride,    regularization,
+							parts,     loss};
 	cudaError_t rc = launch(loss_parts_kernel, (uint64_t) LOSS_BLOCKS, THREADS, 0, stream, p);
 
 	return rc == cudaSuccess ? launch(loss_kernel, (uint64_t) 1, THREADS, 0, stream, p) : rc;

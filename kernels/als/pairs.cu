@@ -234,7 +234,9 @@ __launch_bounds__(THREADS) pairs_kernel(const __grid_constant__ struct pairs_par
 	const gpuvec_als_entry *entries;
 	float4 v[K];
 	uint2 next[DEPTH];
-	struct piece_sums<Shape> s = {};
+	struct piece_sums<Shape> s =
+	{
+	};
 
 	if (number >= p.npieces)
 		return;
@@ -293,22 +295,26 @@ als_residual_launch(const struct als_side_rows &side, const float *fixed,
 {
 	struct pairs_params p = make_params(side, fixed, side.factors, v);
 
-	return with_shape(stride, [&](auto shape) {
-		return launch(pairs_kernel<decltype(shape), true>, divide_up(p.npieces, WARPS), THREADS, 0,
-					  stream, p);
-	});
+	return with_shape(stride,
+					  [&](auto shape)
+					  {
+						  return launch(pairs_kernel<decltype(shape), true>,
+										divide_up(p.npieces, WARPS), THREADS, 0, stream, p);
+					  });
 }
 
 cudaError_t
-als_pairs_launch(const struct als_side_rows &side, const float *fixed,
-				 const struct als_vectors &v, uint32_t stride, cudaStream_t stream)
+als_pairs_launch(const struct als_side_rows &side, const float *fixed, const struct als_vectors &v,
+				 uint32_t stride, cudaStream_t stream)
 {
 	struct pairs_params p = make_params(side, fixed, v.p, v);
 
-	return with_shape(stride, [&](auto shape) {
-		return launch(pairs_kernel<decltype(shape), false>, divide_up(p.npieces, WARPS), THREADS, 0,
-					  stream, p);
-	});
+	return with_shape(stride,
+					  [&](auto shape)
+					  {
+						  return launch(pairs_kernel<decltype(shape), false>,
+										divide_up(p.npieces, WARPS), THREADS, 0, stream, p);
+					  });
 }
 
 } // namespace gpuvec

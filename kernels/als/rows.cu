@@ -191,10 +191,13 @@ als_begin_launch(const struct als_side_rows &side, const struct als_vectors &v, 
 {
 	struct rows_params p = make_params(side, v);
 
-	return with_shape(stride, [&](auto shape) {
-		return launch(begin_kernel<decltype(shape)>,
-					  divide_up((uint64_t) p.nrows * shape.L, THREADS), THREADS, 0, stream, p);
-	});
+	return with_shape(stride,
+					  [&](auto shape)
+					  {
+						  return launch(begin_kernel<decltype(shape)>,
+										divide_up((uint64_t) p.nrows * shape.L, THREADS), THREADS,
+										0, stream, p);
+					  });
 }
 
 cudaError_t
@@ -203,10 +206,13 @@ als_step_launch(const struct als_side_rows &side, const struct als_vectors &v, u
 {
 	struct rows_params p = make_params(side, v);
 
-	return with_shape(stride, [&](auto shape) {
-		return launch(step_kernel<decltype(shape)>,
-					  divide_up((uint64_t) p.nrows * shape.L, THREADS), THREADS, 0, stream, p);
-	});
+	return with_shape(stride,
+					  [&](auto shape)
+					  {
+						  return launch(step_kernel<decltype(shape)>,
+										divide_up((uint64_t) p.nrows * shape.L, THREADS), THREADS,
+										0, stream, p);
+					  });
 }
 
 } // namespace gpuvec

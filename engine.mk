@@ -40,7 +40,7 @@ ALS_KERNELS = $(wildcard $(srcdir)/kernels/als/*.cu)
 # what all kernels share
 DEVICE_SOURCES = $(wildcard $(srcdir)/kernels/device/*.cu)
 
-ENGINE_SRCS := $(filter-out src/engine/main.c, $(patsubst $(srcdir)/%,%,$(wildcard $(addprefix $(srcdir)/src/engine/,*.c als/*.c cpu/*.c embedding/*.c serve/*.c sets/*.c store/*.c))))
+ENGINE_SRCS := $(filter-out src/engine/main.c, $(patsubst $(srcdir)/%,%,$(wildcard $(addprefix $(srcdir)/src/engine/,*.c als/*.c cpu/*.c embedding/*.c neighbors/*.c serve/*.c sets/*.c store/*.c))))
 ENGINE_OBJS := $(ENGINE_SRCS:%.c=build/%.o)
 KERNEL_OBJS :=
 ENGINE_LIBS = -lm -lpthread
@@ -79,6 +79,7 @@ FLAGS_pool_avx512 = -O3 -mavx512f -mf16c -mfma
 FLAGS_als_portable = -O3
 FLAGS_als_avx2 = -O3 -mavx2
 FLAGS_als_avx512 = -O3 -mavx512f
+FLAGS_product = -O3
 FLAGS_scan_lone_avx512 = -O3 -mavx512f -mavx512bw -mavx512vl
 
 ENGINE_LIB = build/libengine.a

@@ -996,6 +996,15 @@ CREATE FUNCTION gpuvec_recommend(
 COMMENT ON FUNCTION gpuvec_recommend(regclass, regclass, int8[], int8, regclass, name, name, int8[], name, name)
 	IS 'the k items with the highest scores for each user, without those that the user has interacted with';
 
+CREATE FUNCTION gpuvec_item_neighbors(
+	interactions regclass, user_column name, item_column name, k int8 DEFAULT 20, weight_column name DEFAULT NULL,
+	weighting text DEFAULT 'cosine', bm25_k1 float8 DEFAULT 100, bm25_b float8 DEFAULT 0.8,
+	OUT item_key int8, OUT rank int4, OUT neighbor_key int8, OUT score float8)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 100000 ROWS 100000;
+COMMENT ON FUNCTION gpuvec_item_neighbors(regclass, name, name, int8, name, text, float8, float8)
+	IS 'the k items that are nearest to each item, by the users who have interacted with both';
+
 CREATE FUNCTION gpuvec_stat_training(
 	OUT pid int4, OUT database oid, OUT relation oid, OUT phase text, OUT rows int8, OUT users int8, OUT items int8,
 	OUT pairs int8, OUT iteration int4, OUT iterations int4, OUT loss float8)

@@ -22,6 +22,18 @@ SELECT count(*), count(DISTINCT user_key) AS users FROM recommendations;
 SELECT bool_and(n.key % 2 = 1) AS own_kind
 FROM artist_factors a, gpuvec_nearest('artist_factors', 'key', 'embedding', a.embedding, 5, exclude => ARRAY[a.key]) n WHERE a.key = 3;
 
+-- items that are near to each other by their users, without a training
+CREATE TABLE artist_neighbors AS SELECT * FROM gpuvec_item_neighbors('plays', 'user_id', 'artist_id', 20, 'times', 'bm25');
+ALTER TABLE artist_neighbors ADD PRIMARY KEY (item_key, rank);
+-- neighbors of artist 3
+SELECT count(*), bool_and(neighbor_key % 2 = 1) AS own_kind FROM artist_neighbors WHERE item_key = 3 AND rank <= 5;
+-- artists for user 1: near to what they play, the more the more they play it
+SELECT count(*), bool_and(artist_id % 2 = 1) AS own_kind FROM (
+SELECT n.neighbor_key AS artist_id, sum(p.times * n.score) AS score
+FROM plays p JOIN artist_neighbors n ON n.item_key = p.artist_id
+WHERE p.user_id = 1 AND NOT EXISTS (SELECT FROM plays known WHERE known.user_id = 1 AND known.artist_id = n.neighbor_key)
+GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 5) best;
+
 -- a table of factors that is kept as rows come
 CREATE FUNCTION fold_in_users() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -43,5 +55,5 @@ ON CONFLICT (key) DO UPDATE SET embedding = excluded.embedding;
 -- now and then: train again, from where the factors are
 SELECT count(*) FROM gpuvec_als('plays', 'user_id', 'artist_id', 'user_factors', 'artist_factors', 'times', factors => 2, iterations => 2, warm_start => true);
 
-DROP TABLE plays, user_factors, artist_factors, recommendations;
+DROP TABLE plays, user_factors, artist_factors, recommendations, artist_neighbors;
 DROP FUNCTION fold_in_users();

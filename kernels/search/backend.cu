@@ -55,6 +55,8 @@ close(gpuvec_backend *backend)
 		b->vectors->close(b->vectors);
 	if (b->trainer)
 		b->trainer->close(b->trainer);
+	if (b->finder)
+		b->finder->close(b->finder);
 	if (b->pool)
 		gpuvec_thread_pool_free(b->pool);
 	if (b->stream != NULL && b->device.enter(&ignored))

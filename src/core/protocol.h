@@ -34,9 +34,10 @@
 #include "core/pooling.h"
 #include "core/bounds.h"
 #include "core/nearest.h"
+#include "core/weighting.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 16
+#define GPUVEC_PROTOCOL_VERSION 17
 
 /* Largest length of a frame; senders split pages into much shorter frames */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -72,6 +73,8 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_ALS_GET,			/* gpuvec_als_part -> ALS_FACTORS */
 	GPUVEC_MSG_ALS_END,			/* nothing -> ALS_STATE */
 	GPUVEC_MSG_ALS_LIST,		/* nothing -> ALS_STATES */
+	GPUVEC_MSG_NEIGHBORS_BEGIN, /* gpuvec_neighbors_begin -> ALS_STATE */
+	GPUVEC_MSG_NEIGHBORS,		/* nothing -> NEIGHBORS_FOUND */
 
 	/* engine -> session */
 	GPUVEC_MSG_WELCOME = 64,	/* gpuvec_welcome */
@@ -86,7 +89,8 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_ALS_STATE,		/* gpuvec_als_state */
 	GPUVEC_MSG_ALS_FACTORS,		/* int64_t keys[n], float elements[n *
 								 * factors] */
-	GPUVEC_MSG_ALS_STATES		/* gpuvec_als_state[] */
+	GPUVEC_MSG_ALS_STATES,		/* gpuvec_als_state[] */
+	GPUVEC_MSG_NEIGHBORS_FOUND	/* gpuvec_als_state, gpuvec_neighbor[] */
 } gpuvec_message;
 
 typedef struct gpuvec_frame
@@ -697,7 +701,8 @@ typedef enum gpuvec_als_phase
 	GPUVEC_ALS_READING,
 	GPUVEC_ALS_PREPARING,
 	GPUVEC_ALS_TRAINING,
-	GPUVEC_ALS_WRITING
+	GPUVEC_ALS_WRITING,
+	GPUVEC_ALS_NEIGHBORS
 } gpuvec_als_phase;
 
 typedef struct gpuvec_als_state
@@ -707,7 +712,7 @@ typedef struct gpuvec_als_state
 	uint32_t	role;
 	uint32_t	relation;
 	uint32_t	phase;			/* gpuvec_als_phase */
-	uint32_t	iteration;		/* iterations done ... */
+	uint32_t	iteration;		/* iterations, or items, done ... */
 	uint32_t	iterations;		/* ... of this many */
 	uint32_t	fold_in;
 	uint64_t	added;			/* interactions that were added */
@@ -717,6 +722,29 @@ typedef struct gpuvec_als_state
 	double		loss;			/* after the last iteration; NaN: none yet */
 	double		seconds;		/* that the last request took in the engine */
 } gpuvec_als_state;
+
+/*
+ * The nearest items of each item (core/weighting.h).  It takes the place of a
+ * training: the order of requests is NEIGHBORS_BEGIN, ADD ..., PREPARE,
+ * NEIGHBORS until as many items are done as there are, END.  Each answer to
+ * NEIGHBORS has all neighbors of the next items, in the order of their keys.
+ */
+typedef struct gpuvec_neighbors_begin
+{
+	uint32_t	role;			/* OID of the role that asks, ... */
+	uint32_t	relation;		/* ... and of what it reads, for ALS_LIST */
+	uint32_t	k;				/* 1 .. GPUVEC_MAX_K */
+	uint32_t	weighting;		/* gpuvec_weighting */
+	double		k1;				/* 0 .. GPUVEC_MAX_BM25_K1 */
+	double		b;				/* 0 .. 1 */
+} gpuvec_neighbors_begin;
+
+typedef struct gpuvec_neighbor
+{
+	int64_t		item;			/* keys of both */
+	int64_t		neighbor;
+	double		score;			/* more than zero */
+} gpuvec_neighbor;
 
 typedef struct gpuvec_mirror_info
 {

@@ -19,6 +19,7 @@
 #include "engine/segment.h"
 #include "engine/als_backend.h"
 #include "engine/embedding_backend.h"
+#include "engine/neighbors_backend.h"
 
 #ifdef __cplusplus
 extern "C"
@@ -115,6 +116,8 @@ struct gpuvec_backend
 								 * they are kept on the host */
 	gpuvec_trainer *trainer;	/* trains factors; NULL: threads of the CPU
 								 * do */
+	gpuvec_finder *finder;		/* finds neighbors of items; NULL: threads of
+								 * the CPU do */
 
 	void		(*info) (gpuvec_backend *backend, gpuvec_backend_info *info);
 

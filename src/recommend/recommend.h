@@ -6,6 +6,7 @@
  * als.c			gpuvec_als, which trains
  * fold_in.c		gpuvec_als_fold_in
  * best_items.c		gpuvec_recommend
+ * neighbors.c		gpuvec_item_neighbors
  * als_arguments.c	arguments of these functions
  * als_tables.c		what they require of tables and columns
  * als_job.c		a training in the engine, as the session sees it
@@ -69,13 +70,14 @@ extern void AlsDescribeFactors(Oid relid, const char *key_column, const char *co
 extern void AlsCheckWritable(const AlsFactors *factors);
 
 /*
- * A training in the engine.  AlsJobBegin() fails while another one is under
- * way in this session.  If an error ends what follows, AlsJobAbandon() must
- * be called.
+ * A training in the engine, or a search for neighbors of items.
+ * AlsJobBegin() fails while another one is under way in this session.  If an
+ * error ends what follows, AlsJobAbandon() must be called.
  */
 typedef struct AlsJob
 {
-	gpuvec_als_begin begin;
+	gpuvec_als_begin begin;		/* of neighbors: alpha only */
+	bool		neighbors;
 	gpuvec_als_state state;		/* as of the last answer */
 	uint64		generation;		/* of the connection */
 	uint64		sent;			/* parts of interactions that were sent ... */
@@ -84,6 +86,7 @@ typedef struct AlsJob
 
 /* als_job.c */
 extern void AlsJobBegin(AlsJob *job);
+extern void AlsJobBeginNeighbors(AlsJob *job, const gpuvec_neighbors_begin *begin);
 extern void AlsJobAdd(AlsJob *job, uint64 n, const int64 *users, const int64 *items,
 					  const float *weights);
 extern void AlsJobPrepare(AlsJob *job);
@@ -92,6 +95,7 @@ extern void AlsJobSet(AlsJob *job, gpuvec_als_side side, uint64 n, const int64 *
 extern void AlsJobRun(AlsJob *job);
 extern void AlsJobGet(AlsJob *job, gpuvec_als_side side, uint32 first, uint32 n,
 					  const int64 **keys, const float **elements);
+extern uint64 AlsJobNeighbors(AlsJob *job, const gpuvec_neighbor **rows);
 extern void AlsJobEnd(AlsJob *job);
 extern void AlsJobAbandon(const AlsJob *job);
 

@@ -10,6 +10,7 @@
 #   make bench-vectors                                embedding tables on a GPU, see bench_vectors.c
 #   make bench-als                                    trainings in the engine alone, see bench_als.cpp
 #   make bench-als-sql SCALE=1                        trainings through SQL
+#   make bench-neighbors                              nearest items of each item, see bench_neighbors.cpp
 #   make bench-peers                                  index scans against other ways to the same rows
 #   make bench-index                                  what an index costs
 #   make bench-writers                                searches beside writers, see bench_writers.sh
@@ -143,8 +144,15 @@ $(BENCH_BIN)/bench_als: $(srcdir)/test/bench/bench_als.cpp $(srcdir)/test/bench/
 	@mkdir -p $(@D)
 	$(CXX) $(BENCH_CXXFLAGS) -O3 -march=native -fassociative-math -fno-signed-zeros -fno-trapping-math -fno-math-errno -I$(srcdir) $(if $(CUDA),-DWITH_CUDA -I$(CUDA_HOME)/include) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
 
+# The nearest items of each item, without PostgreSQL
+bench-neighbors: $(BENCH_BIN)/bench_neighbors
+
+$(BENCH_BIN)/bench_neighbors: $(srcdir)/test/bench/bench_neighbors.cpp $(srcdir)/test/bench/ml20m_gen.h $(ENGINE_LIB)
+	@mkdir -p $(@D)
+	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
+
 clean: clean-bench
 clean-bench:
 	rm -rf $(BENCH_BIN)
 
-.PHONY: bench bench-engine bench-choice bench-embedding bench-embedding-sql bench-vectors bench-als bench-als-sql bench-peers bench-index bench-churn bench-writers soak-writers clean-bench
+.PHONY: bench bench-engine bench-neighbors bench-choice bench-embedding bench-embedding-sql bench-vectors bench-als bench-als-sql bench-peers bench-index bench-churn bench-writers soak-writers clean-bench

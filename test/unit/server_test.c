@@ -2296,6 +2296,8 @@ static const struct
 	{"embed_fuzz", test_embed_fuzz},
 	{"als", test_als},
 	{"als_violations", test_als_violations},
+	{"neighbors", test_neighbors},
+	{"neighbors_violations", test_neighbors_violations},
 	{"als_budget", test_als_budget},
 	{"memory", test_memory},
 	{"wide_memory", test_wide_memory},

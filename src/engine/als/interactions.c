@@ -412,14 +412,16 @@ close_gaps(gpuvec_als_matrix *matrix, const uint32_t *kept)
 
 /* Report that the confidence of a pair is too large */
 static bool
-fail_confidence(const gpuvec_side_rows *rows, const bad_pair *bad, gpuvec_error *error)
+fail_confidence(const gpuvec_side_rows *rows, double alpha, const bad_pair *bad,
+				gpuvec_error *error)
 {
-	gpuvec_fail(error, GPUVEC_OUT_OF_RANGE, NULL, "Make weights or alpha smaller.",
+	gpuvec_fail(error, GPUVEC_OUT_OF_RANGE, NULL,
+				alpha == 1 ? "Make weights smaller." : "Make weights or alpha smaller.",
 				"weight of user %" PRId64 " and item %" PRId64 " is too large",
 				rows[GPUVEC_ALS_USERS].keys[bad->user], rows[GPUVEC_ALS_ITEMS].keys[bad->item]);
 	snprintf(error->detail, sizeof(error->detail),
-			 "The sum of the pair's weights times alpha is %g; it must be between %g and %g.",
-			 bad->confidence, -GPUVEC_ALS_MAX_CONFIDENCE, GPUVEC_ALS_MAX_CONFIDENCE);
+			 "The sum of the pair's weights%s is %g; it must be between %g and %g.",
+			 alpha == 1 ? "" : " times alpha", bad->confidence, -GPUVEC_ALS_MAX_CONFIDENCE, GPUVEC_ALS_MAX_CONFIDENCE);
 	return false;
 }
 
@@ -438,7 +440,7 @@ unite_pairs(gpuvec_side_rows *rows, gpuvec_thread_pool *pool, double alpha, uint
 
 	gpuvec_thread_pool_run(pool, unite_part, &task, users->starts[users->nrows] / PART_ENTRIES + 1);
 	if (task.bad.user != GPUVEC_NO_NUMBER)
-		return fail_confidence(rows, &task.bad, error);
+		return fail_confidence(rows, alpha, &task.bad, error);
 	close_gaps(users, kept);
 	return true;
 }

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * cuda_backend.cu
- *	  The CUDA backend: a GPU that searches, serves embedding tables, trains and
- *	  finds neighbors of items.
+ *	  The CUDA backend: a GPU that searches, serves embedding tables, trains,
+ *	  and finds neighbors of items.
  *
  * All share the device that the searching part opens (kernels/device).
  * Embedding tables, trainings and neighbors have streams and memory of their

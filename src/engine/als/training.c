@@ -302,7 +302,7 @@ charge_device(gpuvec_training *training)
 static bool
 new_solver(gpuvec_training *training, gpuvec_error *error)
 {
-	gpuvec_trainer *trainer = training->options.trainer;
+	gpuvec_trainer *trainer = training->options.fold_in ? NULL : training->options.trainer;
 
 	if (trainer == NULL && !training->options.fold_in)
 	{

@@ -33,8 +33,9 @@ ENGINE_FLAGS = -std=gnu11 -pthread -fPIE -ffp-contract=off -I$(srcdir)/src -D_GN
 POOLING_SOURCES = $(srcdir)/kernels/device/launch.cu \
 	$(patsubst %,$(srcdir)/kernels/embedding/%.cu,forward gather grad pieces sort)
 
-# that service and what it uses
+# that service and what it uses; training
 EMBEDDING_KERNELS = $(wildcard $(srcdir)/kernels/device/*.cu $(srcdir)/kernels/embedding/*.cu)
+ALS_KERNELS = $(wildcard $(srcdir)/kernels/als/*.cu)
 
 # what all kernels share
 DEVICE_SOURCES = $(wildcard $(srcdir)/kernels/device/*.cu)
@@ -56,7 +57,7 @@ NVCC_FLAGS = -std=c++17 -O3 -lineinfo --fmad=false -I$(srcdir)/src -I$(srcdir) \
 ENGINE_LIBS += -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/targets/x86_64-linux/lib -lcudart_static -ldl -lrt -lstdc++
 else ifeq ($(WITH_CUDA),emulated)
 include $(srcdir)/test/unit/emulation/emulation.mk
-KERNEL_OBJS := $(patsubst $(srcdir)/%.cu,$(EMULATION_DIR)/%.o,$(EMBEDDING_KERNELS)) \
+KERNEL_OBJS := $(patsubst $(srcdir)/%.cu,$(EMULATION_DIR)/%.o,$(EMBEDDING_KERNELS) $(ALS_KERNELS)) \
 	$(patsubst %,$(EMULATION_DIR)/test/unit/emulation/%.o,emulation engine)
 ENGINE_LIBS += -lstdc++
 else

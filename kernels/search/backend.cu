@@ -53,6 +53,8 @@ close(gpuvec_backend *backend)
 
 	if (b->vectors)
 		b->vectors->close(b->vectors);
+	if (b->trainer)
+		b->trainer->close(b->trainer);
 	if (b->finder)
 		b->finder->close(b->finder);
 	if (b->pool)

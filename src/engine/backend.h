@@ -17,6 +17,7 @@
 #include "core/method.h"
 #include "engine/engine_error.h"
 #include "engine/segment.h"
+#include "engine/als_backend.h"
 #include "engine/embedding_backend.h"
 #include "engine/neighbors_backend.h"
 
@@ -113,6 +114,8 @@ struct gpuvec_backend
 								 * may have others than ids[] */
 	gpuvec_vectors *vectors;	/* stores the rows of embedding tables; NULL:
 								 * they are kept on the host */
+	gpuvec_trainer *trainer;	/* trains factors; NULL: threads of the CPU
+								 * do */
 	gpuvec_finder *finder;		/* finds neighbors of items; NULL: threads of
 								 * the CPU do */
 

@@ -44,7 +44,7 @@ check-embedding_vectors: $(EMULATION_DIR)/vectors_test
 	$< $(CASES)
 
 check-embedding_server:
-	+$(EMULATED_SERVER) check-emulated SERVER_TEST_ARGS="embed embed_concurrency"
+	+$(EMULATED_SERVER) check-emulated SERVER_TEST_ARGS="embed embed_concurrency als als_violations als_budget als_memory"
 else
 programs:
 

@@ -314,7 +314,7 @@ gpuvec_weighted_make(gpuvec_weighted *matrix, gpuvec_interactions *in, gpuvec_th
 	gpuvec_als_memory *memory = in->memory;
 	gpuvec_als_matrix *users = &matrix->rows[GPUVEC_ALS_USERS].matrix;
 
-	if (!gpuvec_interactions_sort(in, 1, matrix->rows, error))
+	if (!gpuvec_interactions_sort(in, pool, 1, matrix->rows, error))
 		return false;
 	/* they are written anew, with the weights of the weighting */
 	gpuvec_als_free(memory, users->entries);

@@ -362,7 +362,7 @@ gpuvec_serve_als_run(gpuvec_session *s, const gpuvec_request *request)
 static bool
 answer_factors(gpuvec_session *s, const gpuvec_request *request, const gpuvec_als_part *part)
 {
-	const gpuvec_training *training = s->job->training;
+	gpuvec_training *training = s->job->training;
 	size_t		bytes = part->n * s->job->factors * sizeof(float);
 	float	   *elements = malloc(bytes + 1);
 	struct iovec pieces[2];
@@ -374,8 +374,12 @@ answer_factors(gpuvec_session *s, const gpuvec_request *request, const gpuvec_al
 		gpuvec_fail_memory(&error, bytes);
 		return answer_failure(s, request, &error);
 	}
-	gpuvec_training_copy(training, (gpuvec_als_side) part->side, part->first, (uint32_t) part->n,
-						 elements);
+	if (!gpuvec_training_copy(training, (gpuvec_als_side) part->side, part->first,
+							  (uint32_t) part->n, elements, &error))
+	{
+		free(elements);
+		return answer_failure(s, request, &error);
+	}
 	pieces[0].iov_base = (void *) (gpuvec_training_keys(training, (gpuvec_als_side) part->side) +
 								   part->first);
 	pieces[0].iov_len = part->n * sizeof(int64_t);

@@ -114,8 +114,7 @@ struct gpuvec_backend
 								 * may have others than ids[] */
 	gpuvec_vectors *vectors;	/* stores the rows of embedding tables; NULL:
 								 * they are kept on the host */
-	gpuvec_trainer *trainer;	/* trains factors; NULL: threads of the CPU
-								 * do */
+	gpuvec_trainer *trainer;	/* trains factors; NULL: threads of the CPU do */
 	gpuvec_finder *finder;		/* finds neighbors of items; NULL: threads of
 								 * the CPU do */
 

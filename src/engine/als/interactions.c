@@ -231,7 +231,7 @@ gpuvec_als_first_row(const gpuvec_als_matrix *matrix, uint64_t entry)
 typedef struct deal_task
 {
 	gpuvec_triple_block **blocks;	/* a part each */
-	uint32_t *const *row_of;	/* the row of each number, of both sides */
+	uint32_t   *const *row_of;	/* the row of each number, of both sides */
 	gpuvec_als_matrix *users;
 } deal_task;
 

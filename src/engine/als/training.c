@@ -174,7 +174,7 @@ new_factors(gpuvec_training *training, gpuvec_als_side side, gpuvec_error *error
 	initial_task task = {training, side};
 
 	training->problem.factors[side] = gpuvec_als_new(&training->memory, (uint64_t) n * training->problem.stride,
-											 sizeof(float), error);
+													 sizeof(float), error);
 	if (training->problem.factors[side] == NULL)
 		return false;
 	gpuvec_thread_pool_run(training->pool, initial_part, &task,
@@ -332,7 +332,7 @@ gpuvec_training_prepare(gpuvec_training *training, gpuvec_error *error)
 		return false;
 	for (int side = 0; side < 2; side++)
 		training->problem.matrices[side] = &training->rows[side].matrix;
-	if (		!new_factors(training, GPUVEC_ALS_USERS, error) ||
+	if (!new_factors(training, GPUVEC_ALS_USERS, error) ||
 		(!training->options.fold_in && !new_factors(training, GPUVEC_ALS_ITEMS, error)) ||
 		!new_solver(training, error))
 		return false;

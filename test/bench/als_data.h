@@ -179,9 +179,12 @@ confidence_of(int user, int item)
 	return 1.0f + 0.5f * (float) (1 + splitmix64(((uint64_t) user << 32) ^ (uint64_t) item) % 10);
 }
 
-/* The interactions; scale: the part of the users, and of the pairs */
+/*
+ * The interactions; scale: the part of the users and of the pairs.  There are
+ * fewer items then, too, unless all_items.
+ */
 static inline matrix
-generate(bool zipf, double scale)
+generate(bool zipf, double scale, bool all_items = false)
 {
 	const uint64_t seed = 20;
 	matrix		m;
@@ -191,7 +194,7 @@ generate(bool zipf, double scale)
 	std::vector<int> last;		/* the last user that has drawn an item */
 
 	m.users = scale == 1 ? ALL_USERS : std::max(1, (int) (ALL_USERS * scale));
-	m.items = scale == 1 ? ALL_ITEMS : std::max(200, (int) (ALL_ITEMS * std::sqrt(scale)));
+	m.items = all_items || scale == 1 ? ALL_ITEMS : std::max(200, (int) (ALL_ITEMS * std::sqrt(scale)));
 	counts = count_pairs(m.users, pairs, std::min(MOST_PAIRS, m.items / 2), seed);
 	order = shuffled_items(m.items, seed + 1);
 	last.assign(m.items, -1);

@@ -6,12 +6,15 @@
 #
 # - reads the three columns in plain SQL, in one process;
 # - trains FACTORS factors in ITERATIONS iterations REPEATS times, first into empty tables, then into full ones;
-# - asks for the best items of 100 users from the new tables, for the first time and again.
+# - asks for the best items of 100 users from the new tables, for the first time and again, and for the
+#   best 100 of USERS users, with the items that they know and without;
+# - folds in one user, and USERS users;
+# - asks for the 20 nearest neighbors of all items.
 #
-# Prints a table.  Exit status 1 if a training is not through within GOAL seconds.
+# Prints a table.  Exit status 1 if a goal is missed.
 set -uo pipefail
 
-: "${SCALE:=0.1}" "${FACTORS:=64}" "${ITERATIONS:=15}" "${GOAL:=5}" "${THREADS:=0}" "${ENGINE:=auto}" "${REPEATS:=3}"
+: "${SCALE:=0.1}" "${FACTORS:=64}" "${ITERATIONS:=15}" "${GOAL:=5}" "${THREADS:=0}" "${ENGINE:=auto}" "${REPEATS:=3}" "${USERS:=100000}"
 : "${BENCH_BIN:?run this with \"make bench-als-sql\"}"
 HOOKS=no WITH_CUDA=${WITH_CUDA:-no}
 unset MAKEFLAGS MFLAGS MAKELEVEL
@@ -70,11 +73,35 @@ measure_rest() {
 	figure 'the same again, ms' "$(tail -n 1 "$work/asked")"
 }
 
+# statement NAME SQL [OPERATOR GOAL]: the shortest of three runs, in seconds
+statement() {
+	local seconds
+
+	progress "$1"
+	printf '\\timing on\n%s;\n%s;\n%s;\n' "$2" "$2" "$2" | psql_ >"$work/statement" || die "could not run: $2"
+	seconds=$(times <"$work/statement" | sort -g | awk 'NR == 1 { printf "%.4f", $1 / 1000 }')
+	if [ $# -gt 2 ]; then goal "$1, seconds" "$seconds" "$3" "$4"; else figure "$1, seconds" "$seconds"; fi
+}
+
+measure_uses() {
+	local users="ARRAY(SELECT key FROM user_factors ORDER BY key LIMIT $USERS)"
+	local tables="'user_factors', 'item_factors'" plays="'plays', 'user_id', 'item_id'"
+
+	psql_ -c 'CREATE INDEX ON plays (user_id)' -c 'VACUUM ANALYZE'
+	statement "best 100 items of $USERS users" "SELECT count(*) FROM gpuvec_recommend($tables, $users, 100)" '<=' 1
+	statement 'the same without the items that they know' "SELECT count(*) FROM gpuvec_recommend($tables, $users, 100, $plays)"
+	statement 'best 10 items of a user, without those that he knows' "SELECT count(*) FROM gpuvec_recommend($tables, ARRAY[77], 10, $plays)"
+	statement 'folding in one user' "SELECT count(*) FROM gpuvec_als_fold_in($plays, 'item_factors', ARRAY[77], 'weight')" '<=' 0.002
+	statement "folding in $USERS users" "SELECT count(*) FROM gpuvec_als_fold_in($plays, 'item_factors', $users, 'weight')" '<=' 1
+	statement '20 neighbors of all items' "SELECT count(*) FROM gpuvec_item_neighbors($plays, 20, 'weight')"
+}
+
 bench_server "shared_buffers = 4GB
 gpuvec.engine = '$ENGINE'
 gpuvec.cpu_threads = $THREADS"
 make_tables
 measure_training
 measure_rest
+measure_uses
 print_goals 'trainings through SQL'
 [ "$failures" = 0 ] || exit 1

@@ -28,7 +28,7 @@
 #
 # bench-embedding-sql: ROWS, ITEMS, USERS, CLICKS, BAGS, HOTNESS, WIDTH, ENGINE, THREADS (0: all), REPEATS
 #
-# bench-als-sql: SCALE (0.1, of 20,000,263 interactions), FACTORS (64), ITERATIONS (15), ENGINE, THREADS (0: all), REPEATS (3), GOAL
+# bench-als-sql: SCALE (0.1, of 20,000,263 interactions), FACTORS (64), ITERATIONS (15), ENGINE, THREADS (0: all), REPEATS (3), USERS (100,000), GOAL
 #
 # bench-peers and bench-index: ROWS, QUERIES, THREADS (0: all), and
 # PARTS        of bench-peers: sets, text, fingerprints; the latter with
@@ -77,7 +77,7 @@ EMBEDDING_SQL_SETTINGS = $(call given,ITEMS USERS CLICKS BAGS HOTNESS WIDTH ENGI
 bench-embedding-sql: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) $(EMBEDDING_SQL_SETTINGS) bash $(srcdir)/test/bench/embedding_sql.sh
 
-ALS_SQL_SETTINGS = $(call given,SCALE FACTORS ITERATIONS GOAL ENGINE)
+ALS_SQL_SETTINGS = $(call given,SCALE FACTORS ITERATIONS GOAL ENGINE USERS)
 
 bench-als-sql: $(BENCH_BIN)/bench_gen $(BENCH_BIN)/bench_als
 	$(PEERS_SETTINGS) $(ALS_SQL_SETTINGS) bash $(srcdir)/test/bench/als_sql.sh
@@ -147,7 +147,7 @@ $(BENCH_BIN)/bench_als: $(srcdir)/test/bench/bench_als.cpp $(srcdir)/test/bench/
 # The nearest items of each item, without PostgreSQL
 bench-neighbors: $(BENCH_BIN)/bench_neighbors
 
-$(BENCH_BIN)/bench_neighbors: $(srcdir)/test/bench/bench_neighbors.cpp $(srcdir)/test/bench/ml20m_gen.h $(ENGINE_LIB)
+$(BENCH_BIN)/bench_neighbors: $(srcdir)/test/bench/bench_neighbors.cpp $(srcdir)/test/bench/als_data.h $(ENGINE_LIB)
 	@mkdir -p $(@D)
 	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
 

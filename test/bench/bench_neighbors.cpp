@@ -12,13 +12,12 @@
  * compared.
  *
  *	bench_neighbors
- *		--scale S		part of the users and pairs of ml20m_gen.h, 1
+ *		--scale S		part of the users and pairs of als_data.h, 1
  *		--zipf			its second kind of data
  *		--k K			20
  *		--weighting W	cosine
  *		--threads T		0: all cores
  *		--backend cuda	a GPU as well
- *		--seed S
  *
  * Exit status 1 if scores differ, 2 on any other error.
  *
@@ -35,7 +34,7 @@
 #include <utility>
 #include <vector>
 
-#include "ml20m_gen.h"
+#include "als_data.h"
 
 /* for C headers */
 #define restrict __restrict__
@@ -60,7 +59,6 @@ struct Options
 	double scale = 1;
 	uint32_t k = 20;
 	int threads = 0;
-	uint64_t seed = 20;
 	bool zipf = false;
 	bool cuda = false;
 	gpuvec_weighting weighting = GPUVEC_WEIGHTING_COSINE;
@@ -90,16 +88,16 @@ struct Pairs
 };
 
 Pairs
-pairs_of(const ml20m::CSR &m)
+pairs_of(const als_data::matrix &m)
 {
 	Pairs p;
 
-	for (int user = 0; user < m.rows; user++)
-		for (int i = m.indptr[user]; i < m.indptr[user + 1]; i++)
+	for (int user = 0; user < m.users; user++)
+		for (int64_t i = m.starts[user]; i < m.starts[user + 1]; i++)
 		{
 			p.users.push_back(user);
-			p.items.push_back(m.indices[i]);
-			p.weights.push_back(m.data[i]);
+			p.items.push_back(m.others[i]);
+			p.weights.push_back(m.confidences[i]);
 		}
 	return p;
 }
@@ -141,47 +139,48 @@ run_engine(const Options &options, const Pairs &pairs, int threads, gpuvec_finde
 /* The matrix by rows, with weights in float64 */
 struct Rows
 {
-	std::vector<int> starts, columns;
+	std::vector<int64_t> starts;
+	std::vector<int32_t> columns;
 	std::vector<double> weights;
 };
 
 /* The weighted matrix, by items or by users */
 Rows
-weigh(const Options &options, const ml20m::CSR &m, const ml20m::CSR &other, bool by_items)
+weigh(const Options &options, const als_data::matrix &m, const als_data::matrix &other, bool by_items)
 {
-	const ml20m::CSR &items = by_items ? m : other;
-	const ml20m::CSR &users = by_items ? other : m;
-	std::vector<double> sums(items.rows), lengths(items.rows), idf(users.rows);
-	Rows rows = {m.indptr, m.indices, std::vector<double>(m.data.size())};
+	const als_data::matrix &items = by_items ? m : other;
+	const als_data::matrix &users = by_items ? other : m;
+	std::vector<double> sums(items.users), lengths(items.users), idf(users.users);
+	Rows rows = {m.starts, m.others, std::vector<double>(m.confidences.size())};
 	double mean = 0, nitems = 0;
 
-	for (int i = 0; i < items.rows; i++)
+	for (int i = 0; i < items.users; i++)
 	{
-		for (int e = items.indptr[i]; e < items.indptr[i + 1]; e++)
-			sums[i] += items.data[e];
+		for (int64_t e = items.starts[i]; e < items.starts[i + 1]; e++)
+			sums[i] += items.confidences[e];
 		mean += sums[i];
 		nitems += sums[i] > 0;
 	}
 	mean /= nitems;
-	for (int u = 0; u < users.rows; u++)
-		idf[u] = gpuvec_idf((uint64_t) nitems, (uint64_t) (users.indptr[u + 1] - users.indptr[u]));
+	for (int u = 0; u < users.users; u++)
+		idf[u] = gpuvec_idf((uint64_t) nitems, (uint64_t) (users.starts[u + 1] - users.starts[u]));
 	auto weight = [&](int item, int user, float x) {
 		return gpuvec_pair_weight(options.weighting, 100, x, idf[user], gpuvec_bm25_length(0.8, sums[item], mean));
 	};
-	for (int i = 0; i < items.rows; i++)
+	for (int i = 0; i < items.users; i++)
 	{
-		for (int e = items.indptr[i]; e < items.indptr[i + 1]; e++)
+		for (int64_t e = items.starts[i]; e < items.starts[i + 1]; e++)
 		{
-			double w = weight(i, items.indices[e], items.data[e]);
+			double w = weight(i, items.others[e], items.confidences[e]);
 			lengths[i] += w * w;
 		}
 		lengths[i] = gpuvec_weighting_divides(options.weighting) ? std::sqrt(lengths[i]) : 1;
 	}
-	for (int r = 0; r < m.rows; r++)
-		for (int e = m.indptr[r]; e < m.indptr[r + 1]; e++)
+	for (int r = 0; r < m.users; r++)
+		for (int64_t e = m.starts[r]; e < m.starts[r + 1]; e++)
 		{
-			int item = by_items ? r : m.indices[e], user = by_items ? m.indices[e] : r;
-			rows.weights[e] = weight(item, user, m.data[e]) / lengths[item];
+			int item = by_items ? r : m.others[e], user = by_items ? m.others[e] : r;
+			rows.weights[e] = weight(item, user, m.confidences[e]) / lengths[item];
 		}
 	return rows;
 }
@@ -244,25 +243,25 @@ finish_row(int item, std::vector<Scored> &best, uint32_t k, Run &run)
 }
 
 Run
-run_plain(const Options &options, const ml20m::CSR &users, const ml20m::CSR &items)
+run_plain(const Options &options, const als_data::matrix &users, const als_data::matrix &items)
 {
 	Run run;
 	double start = now();
 	Rows by_item = weigh(options, items, users, true), by_user = weigh(options, users, items, false);
-	Sums sums(items.rows);
+	Sums sums(items.users);
 	std::vector<Scored> best;
 
 	run.prepare = now() - start;
 	start = now();
 	clock_t cpu = std::clock();
-	for (int i = 0; i < items.rows; i++)
+	for (int i = 0; i < items.users; i++)
 	{
-		for (int a = by_item.starts[i]; a < by_item.starts[i + 1]; a++)
+		for (int64_t a = by_item.starts[i]; a < by_item.starts[i + 1]; a++)
 		{
 			int u = by_item.columns[a];
 			double w = by_item.weights[a];
 
-			for (int b = by_user.starts[u]; b < by_user.starts[u + 1]; b++)
+			for (int64_t b = by_user.starts[u]; b < by_user.starts[u + 1]; b++)
 				sums.add(by_user.columns[b], by_user.weights[b] * w);
 		}
 		sums.take([&](int item, double score) {
@@ -326,8 +325,6 @@ parse(int argc, char **argv)
 			options.k = (uint32_t) std::atoi(value);
 		else if (name == "--threads")
 			options.threads = std::atoi(value);
-		else if (name == "--seed")
-			options.seed = std::strtoull(value, nullptr, 10);
 		else if (name == "--backend")
 			options.cuda = std::strcmp(value, "cuda") == 0;
 		else if (name == "--weighting")
@@ -338,7 +335,7 @@ parse(int argc, char **argv)
 	}
 	if (options.k < 1 || options.scale <= 0 || options.scale > 1 || options.weighting == GPUVEC_N_WEIGHTINGS)
 	{
-		std::fprintf(stderr, "usage: bench_neighbors [--scale S] [--k K] [--threads N] [--weighting NAME] [--backend cuda] [--zipf] [--seed N]\n");
+		std::fprintf(stderr, "usage: bench_neighbors [--scale S] [--k K] [--threads N] [--weighting NAME] [--backend cuda] [--zipf]\n");
 		std::exit(2);
 	}
 	return options;
@@ -350,18 +347,16 @@ int
 main(int argc, char **argv)
 {
 	Options options = parse(argc, argv);
-	ml20m::CSR users = ml20m::generate(options.zipf ? 1.0 : 1.9, options.zipf ? 0 : 110, options.seed,
-									   (int) (ml20m::USERS * options.scale), ml20m::ITEMS,
-									   (int64_t) (double(ml20m::NNZ) * options.scale));
-	ml20m::CSR items = ml20m::transpose(users);
+	als_data::matrix users = als_data::generate(options.zipf, options.scale, true);
+	als_data::matrix items = als_data::transpose(users);
 	Pairs pairs = pairs_of(users);
 	double products = 0;
 	bool right = true;
 
-	for (int u = 0; u < users.rows; u++)
-		products += double(users.indptr[u + 1] - users.indptr[u]) * (users.indptr[u + 1] - users.indptr[u]);
+	for (int u = 0; u < users.users; u++)
+		products += std::pow(double(users.starts[u + 1] - users.starts[u]), 2);
 	std::printf("%zu pairs of %d users and %d items, checksum %016llx, %s, k %u, %.3g products\n", pairs.users.size(),
-				users.rows, items.rows, (unsigned long long) ml20m::checksum(users),
+				users.users, items.users, (unsigned long long) als_data::checksum(users),
 				gpuvec_weighting_name(options.weighting), options.k, products);
 	std::printf("%-11s %7s %11s %11s %11s %21s\n", "", "threads", "prepare, s", "product, s", "its CPU, s", "million a CPU second");
 	Run plain = run_plain(options, users, items);

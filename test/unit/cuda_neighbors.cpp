@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "kernels/neighbors/cuda_neighbors.h"
-#include "ml20m_gen.h"
+#include "als_data.h"
 
 /* for C headers */
 #define restrict __restrict__
@@ -199,12 +199,12 @@ test_long(int n)
 static void
 test_large(double scale, bool zipf)
 {
-	ml20m::CSR	m = ml20m::generate(zipf ? 1.0 : 1.9, zipf ? 0 : 110, 20, (int) (ml20m::USERS * scale), ml20m::ITEMS, (int64_t) (double(ml20m::NNZ) * scale));
+	als_data::matrix m = als_data::generate(zipf, scale, true);
 	Pairs		pairs;
 
-	for (int u = 0; u < m.rows; u++)
-		for (int i = m.indptr[u]; i < m.indptr[u + 1]; i++)
-			pairs.add(u, m.indices[i], m.data[i]);
+	for (int u = 0; u < m.users; u++)
+		for (int64_t i = m.starts[u]; i < m.starts[u + 1]; i++)
+			pairs.add(u, m.others[i], m.confidences[i]);
 	compare(pairs, GPUVEC_WEIGHTING_COSINE, 20, 9000, "cosine of many");
 	compare(pairs, GPUVEC_WEIGHTING_BM25, 100, 0, "bm25 of many");
 }

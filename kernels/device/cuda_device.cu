@@ -320,4 +320,18 @@ memory_deleter::operator()(void *memory) const
 	cudaGetLastError();
 }
 
+void
+free_and_wait(struct cuda_device &device, unique_memory &memory)
+{
+	gpuvec_error ignored;
+	cudaStream_t stream = memory.get_deleter().stream;
+
+	if (memory == NULL)
+		return;
+	memory.reset();
+	if (device.enter(&ignored))
+		cudaStreamSynchronize(stream);
+	cudaGetLastError();
+}
+
 } // namespace gpuvec

@@ -84,6 +84,13 @@ allocate(struct cuda_device &device, unique_memory &memory, size_t bytes, cudaSt
 		 const char *what, gpuvec_error *error);
 
 /*
+ * Free memory, and wait until that is done: only then can trimming give it
+ * back to the system
+ */
+extern void
+free_and_wait(struct cuda_device &device, unique_memory &memory);
+
+/*
  * Let memory be freed in the order of another stream than the one in which it
  * was allocated
  */

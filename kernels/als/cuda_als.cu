@@ -429,7 +429,7 @@ solver_prepare(struct cuda_solver &s, gpuvec_error *error)
 	struct arena size = {NULL, 0};
 
 	take_memory(size, s.problem, s.policy);
-	if (!s.device.enter(error) || !create_stream(s.device, s.stream, error) ||
+	if (!s.device.enter(error) || !create_patient_stream(s.device, s.stream, error) ||
 		!create_pinned(s.device, s.loss_value, sizeof(double), error) ||
 		!allocate(s.device, s.memory, size.used, s.stream.get(), "a training", error))
 		return false;

@@ -68,6 +68,12 @@ typedef std::unique_ptr<char[], pinned_deleter> unique_pinned;
  */
 extern bool
 create_stream(struct cuda_device &device, unique_stream &stream, gpuvec_error *error);
+/*
+ * A stream for long work: blocks of kernels of all other streams start before
+ * those of its kernels
+ */
+extern bool
+create_patient_stream(struct cuda_device &device, unique_stream &stream, gpuvec_error *error);
 extern bool
 create_event(struct cuda_device &device, unique_event &event, gpuvec_error *error);
 extern bool

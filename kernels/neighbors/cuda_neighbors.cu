@@ -294,7 +294,8 @@ static bool
 fill_product(struct cuda_product &product, const gpuvec_product_problem *problem,
 			 gpuvec_error *error)
 {
-	return product.device.enter(error) && create_patient_stream(product.device, product.stream, error) &&
+	return product.device.enter(error) &&
+		   create_patient_stream(product.device, product.stream, error) &&
 		   allocate_product(product, problem, error) && upload_matrix(product, problem, error) &&
 		   upload_ranges(product, problem, error);
 }

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cuda_runtime.h>
 #include <numeric>
 #include <stdio.h>
 #include <stdlib.h>
@@ -625,6 +626,45 @@ test_rounds(void)
 	report(losses[0] == losses[1], "it does not matter when steps are waited for");
 }
 
+/* Bytes that the memory pool of the GPU has taken from the system */
+static uint64_t
+pool_bytes(void)
+{
+	cudaMemPool_t pool;
+	uint64_t	bytes = 0;
+
+	if (cudaDeviceGetDefaultMemPool(&pool, 0) != cudaSuccess ||
+		cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &bytes) != cudaSuccess)
+		report(false, "the pool is asked");
+	return bytes;
+}
+
+/* What a training has freed goes back to the system */
+static void
+test_memory(void)
+{
+	interactions in;
+	uint64_t	before = pool_bytes();
+	uint64_t	during;
+
+	if (emulated)
+		return;
+	in = random_pairs(50000, 3000, 60000);
+	for (int round = 0; round < 3; round++)
+	{
+		gpuvec_training *training = begin(in, make_options(1024), true);
+		char		about[120];
+
+		iterate(training);
+		during = pool_bytes();
+		gpuvec_training_free(training);
+		snprintf(about, sizeof(about), "the pool has %llu bytes, in a training %llu, after it %llu",
+				 (unsigned long long) before, (unsigned long long) during,
+				 (unsigned long long) pool_bytes());
+		report(during > before + (300 << 20) && pool_bytes() < before + (150 << 20), about);
+	}
+}
+
 /* The same bits again */
 static void
 repeat(const interactions &in, uint32_t nfactors, int iterations)
@@ -744,7 +784,7 @@ main(int argc, char **argv)
 	}			tests[] = {
 		{"random", test_random}, {"lengths", test_lengths}, {"small", test_small},
 		{"confidences", test_confidences}, {"set", test_set}, {"cancel", test_cancel},
-		{"cancel_steps", test_cancel_steps}, {"rounds", test_rounds},
+		{"cancel_steps", test_cancel_steps}, {"rounds", test_rounds}, {"memory", test_memory},
 		{"bits", test_bits}, {"long", test_long_row}, {"large", test_large}, {"engine", test_engine},
 		{"policies", test_policies}
 	};

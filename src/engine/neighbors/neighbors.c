@@ -263,7 +263,7 @@ use_threads(gpuvec_neighbors *neighbors)
 	neighbors->batch_work = BATCH_WORK;
 }
 
-/* Leave the neighbors to threads, for something has failed on a GPU or for it */
+/* Leave the neighbors to threads, for memory or a GPU has failed */
 static void
 leave_device(gpuvec_neighbors *neighbors, const gpuvec_error *error)
 {

@@ -109,7 +109,7 @@ finder_bytes(gpuvec_finder *finder, const gpuvec_product_problem *problem, uint3
 	struct arena arena = {};
 
 	/* each warp looks at all users, even if it has nothing to add */
-	if (problem->work[problem->nitems] < least)
+	if (problem->work[problem->nitems] < least || batch * nparts > INT32_MAX)
 		return SIZE_MAX;
 	(void) take_memory(arena, problem, (uint32_t) nparts, batch);
 	return arena.used;

@@ -15,8 +15,10 @@
  * iteration is measured by the beginning of the next one, which the next call
  * then finds done.
  *
- * A solver has one allocation on the device, and a stream.  Half an iteration
- * is queued without waiting, and then waited for.
+ * A solver has one allocation on the device, and a stream.  Steps are queued
+ * without waiting, as many as take some tenths of a second, and then waited
+ * for.  Between such rounds of steps the training can be canceled, and the
+ * engine sees that it gets on.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,6 +27,7 @@
 #include <stdio.h>
 #include <vector>
 
+#include "engine/thread_pool.h"
 #include "kernels/als/als_kernels.h"
 #include "kernels/als/cuda_als.h"
 #include "kernels/device/arena.h"
@@ -313,6 +316,53 @@ queue_step(struct cuda_solver &s, int side)
 	return rc == cudaSuccess ? als_step_launch(rows, s.m.v, s.stride, stream) : rc;
 }
 
+/* A product with the Gram matrix reads shared memory, so much faster */
+#define PRODUCTS_PER_FLOAT 16
+
+/* Steps that are queued for a side before they are waited for */
+static uint32_t
+steps_of_round(const struct cuda_solver &s, int side)
+{
+	const struct als_side_rows &rows = s.m.sides[side];
+	uint64_t vectors = rows.nentries + (uint64_t) rows.nrows * s.stride / PRODUCTS_PER_FLOAT;
+	uint64_t steps = s.policy.look_floats / (vectors * s.stride + 1);
+
+	return (uint32_t) std::min(std::max(steps, (uint64_t) 1), (uint64_t) s.problem->cg_steps);
+}
+
+/* Queue up to n steps, and wait for all that is queued */
+static cudaError_t
+run_steps(struct cuda_solver &s, int side, uint32_t n)
+{
+	cudaError_t rc = cudaSuccess;
+
+	for (uint32_t step = 0; rc == cudaSuccess && step < n; step++)
+		rc = queue_step(s, side);
+	if (rc == cudaSuccess)
+		rc = cudaStreamSynchronize(s.stream.get());
+	gpuvec_progress_made();
+	return rc;
+}
+
+/* All steps of a side, unless they are canceled */
+static cudaError_t
+run_rounds(struct cuda_solver &s, int side, const int *canceled)
+{
+	uint32_t left = s.problem->cg_steps;
+	uint32_t round = steps_of_round(s, side);
+	cudaError_t rc = cudaSuccess;
+
+	while (rc == cudaSuccess && left > 0 &&
+		   !(canceled && __atomic_load_n(canceled, __ATOMIC_RELAXED)))
+	{
+		uint32_t n = std::min(round, left);
+
+		rc = run_steps(s, side, n);
+		left -= n;
+	}
+	return rc;
+}
+
 static bool
 solver_solve(gpuvec_als_solver *solver, gpuvec_als_side side, const int *canceled,
 			 gpuvec_error *error)
@@ -320,17 +370,14 @@ solver_solve(gpuvec_als_solver *solver, gpuvec_als_side side, const int *cancele
 	struct cuda_solver &s = *static_cast<struct cuda_solver *>(solver);
 	cudaError_t rc = cudaSuccess;
 
-	(void) canceled;
 	if (!s.device.enter(error))
 		return false;
 	if (side != GPUVEC_ALS_USERS || !s.begun)
 		rc = queue_begin(s, side);
-	for (uint32_t step = 0; rc == cudaSuccess && step < s.problem->cg_steps; step++)
-		rc = queue_step(s, side);
+	if (rc == cudaSuccess)
+		rc = run_rounds(s, side, canceled);
 	s.begun = false;
 	s.grams[side] = false;
-	if (rc == cudaSuccess)
-		rc = cudaStreamSynchronize(s.stream.get());
 	return s.device.check(rc, training, error);
 }
 
@@ -370,6 +417,7 @@ solver_close(gpuvec_als_solver *solver)
 	struct cuda_solver *s = static_cast<struct cuda_solver *>(solver);
 	struct cuda_device &device = s->device;
 
+	free_and_wait(device, s->memory);
 	delete s;
 	device.trim();
 }
@@ -381,7 +429,7 @@ solver_prepare(struct cuda_solver &s, gpuvec_error *error)
 	struct arena size = {NULL, 0};
 
 	take_memory(size, s.problem, s.policy);
-	if (!s.device.enter(error) || !create_stream(s.device, s.stream, error) ||
+	if (!s.device.enter(error) || !create_patient_stream(s.device, s.stream, error) ||
 		!create_pinned(s.device, s.loss_value, sizeof(double), error) ||
 		!allocate(s.device, s.memory, size.used, s.stream.get(), "a training", error))
 		return false;

@@ -18,6 +18,9 @@ namespace gpuvec
 struct training_policy
 {
 	uint32_t piece_pairs = 128; /* the most pairs of a piece of a row */
+
+	/* Floats that steps may read between two looks whether it is canceled */
+	uint64_t look_floats = (uint64_t) 1 << 36;
 };
 
 /* NULL, with *error, if memory is lacking */

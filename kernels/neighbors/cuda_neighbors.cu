@@ -48,11 +48,13 @@ struct cuda_product : gpuvec_device_product
 	product_params params = {};
 	uint32_t columns = 0;               /* of the largest part */
 	uint32_t batch = 0;                 /* most items of a batch */
+	uint64_t split_numbers;             /* of the policy */
 	std::unique_ptr<uint64_t[]> work;   /* [nitems + 1] */
 	std::unique_ptr<uint32_t[]> order;  /* [batch] */
 	std::unique_ptr<uint32_t[]> counts; /* [batch * parts] */
 
-	explicit cuda_product(struct cuda_finder &f) : gpuvec_device_product(), device(f.device)
+	explicit cuda_product(struct cuda_finder &f)
+		: gpuvec_device_product(), device(f.device), split_numbers(f.policy.split_numbers)
 	{
 		finder = &f;
 	}
@@ -107,7 +109,7 @@ finder_bytes(gpuvec_finder *finder, const gpuvec_product_problem *problem, uint3
 	struct arena arena = {};
 
 	/* each warp looks at all users, even if it has nothing to add */
-	if (problem->work[problem->nitems] < least)
+	if (problem->work[problem->nitems] < least || batch * nparts > INT32_MAX)
 		return SIZE_MAX;
 	(void) take_memory(arena, problem, (uint32_t) nparts, batch);
 	return arena.used;
@@ -179,17 +181,6 @@ split_user(const gpuvec_product_problem *p, uint32_t user, const uint32_t *bound
 	}
 }
 
-static std::unique_ptr<uint32_t[]>
-make_splits(const gpuvec_product_problem *p, const uint32_t *bounds, uint32_t nranges)
-{
-	std::unique_ptr<uint32_t[]> splits(new (std::nothrow)
-										   uint32_t[p->nusers * ((size_t) nranges + 1)]);
-
-	for (uint32_t user = 0; splits && user < p->nusers; user++)
-		split_user(p, user, bounds, nranges, &splits[user * ((size_t) nranges + 1)]);
-	return splits;
-}
-
 /* ---- opening ---- */
 
 /* Copy an array to the device, and wait for it */
@@ -221,24 +212,48 @@ upload_matrix(struct cuda_product &product, const gpuvec_product_problem *p, gpu
 		   upload(product, to.squares, p->squares, p->nitems, error);
 }
 
+/*
+ * Copy where ranges begin in the rows of all users, some users at a time: the
+ * memory that this takes is not charged
+ */
+static bool
+upload_splits(struct cuda_product &product, const gpuvec_product_problem *p, const uint32_t *bounds,
+			  gpuvec_error *error)
+{
+	uint32_t nranges = product.parts * PRODUCT_WARPS;
+	uint64_t width = (uint64_t) nranges + 1;
+	uint32_t most = (uint32_t) std::max(product.split_numbers / width, (uint64_t) 1);
+	std::unique_ptr<uint32_t[]> splits(new (std::nothrow)
+										   uint32_t[std::min(most, p->nusers) * width]);
+
+	if (splits == NULL)
+		return gpuvec_fail_memory(error, 0);
+	for (uint64_t first = 0; first < p->nusers; first += most)
+	{
+		uint32_t n = (uint32_t) std::min((uint64_t) most, p->nusers - first);
+
+		for (uint32_t i = 0; i < n; i++)
+			split_user(p, (uint32_t) first + i, bounds, nranges, &splits[i * width]);
+		if (!upload(product, product.params.splits + first * width, splits.get(), n * width, error))
+			return false;
+	}
+	return true;
+}
+
 /* Copy what the kernel needs beside the matrix */
 static bool
 upload_ranges(struct cuda_product &product, const gpuvec_product_problem *p, gpuvec_error *error)
 {
-	uint32_t nranges = product.parts * PRODUCT_WARPS;
 	std::unique_ptr<uint32_t[]> bounds = make_bounds(p, product.parts);
-	std::unique_ptr<uint32_t[]> splits;
 
-	if (bounds)
-		splits = make_splits(p, bounds.get(), nranges);
-	if (splits == NULL)
+	if (bounds == NULL)
 		return gpuvec_fail_memory(error, 0);
 	for (uint32_t part = 0; part < product.parts; part++)
 		product.columns = std::max(product.columns, bounds[(part + 1) * PRODUCT_WARPS] -
 														bounds[part * PRODUCT_WARPS]);
-	return upload(product, product.params.bounds, bounds.get(), nranges + 1, error) &&
-		   upload(product, product.params.splits, splits.get(),
-				  p->nusers * ((uint64_t) nranges + 1), error);
+	return upload(product, product.params.bounds, bounds.get(),
+				  (uint64_t) product.parts * PRODUCT_WARPS + 1, error) &&
+		   upload_splits(product, p, bounds.get(), error);
 }
 
 /* Memory on host and device */
@@ -263,25 +278,48 @@ allocate_product(struct cuda_product &product, const gpuvec_product_problem *p, 
 	return true;
 }
 
+static void
+product_free(gpuvec_device_product *device_product)
+{
+	struct cuda_product *product = static_cast<struct cuda_product *>(device_product);
+	struct cuda_device &device = product->device;
+
+	free_and_wait(device, product->memory);
+	delete product;
+	device.trim();
+}
+
+/* Allocate and fill the memory of a product */
+static bool
+fill_product(struct cuda_product &product, const gpuvec_product_problem *problem,
+			 gpuvec_error *error)
+{
+	return product.device.enter(error) &&
+		   create_patient_stream(product.device, product.stream, error) &&
+		   allocate_product(product, problem, error) && upload_matrix(product, problem, error) &&
+		   upload_ranges(product, problem, error);
+}
+
 static gpuvec_device_product *
 finder_open(gpuvec_finder *finder, const gpuvec_product_problem *problem, uint32_t batch,
 			gpuvec_error *error)
 {
 	struct cuda_finder &f = *static_cast<struct cuda_finder *>(finder);
-	std::unique_ptr<struct cuda_product> product(new (std::nothrow) cuda_product(f));
+	struct cuda_product *product = new (std::nothrow) cuda_product(f);
 
 	if (product == NULL)
 	{
-		gpuvec_fail_memory(error, sizeof(struct cuda_product));
+		gpuvec_fail_memory(error, sizeof(*product));
 		return NULL;
 	}
 	product->parts = count_parts(f, problem->nitems);
 	product->batch = batch;
-	if (!f.device.enter(error) || !create_stream(f.device, product->stream, error) ||
-		!allocate_product(*product, problem, error) || !upload_matrix(*product, problem, error) ||
-		!upload_ranges(*product, problem, error))
+	if (!fill_product(*product, problem, error))
+	{
+		product_free(product);
 		return NULL;
-	return product.release();
+	}
+	return product;
 }
 
 /* ---- a batch ---- */
@@ -308,7 +346,7 @@ join_parts(const struct cuda_product &product, uint32_t n, gpuvec_scored_item *b
 
 	for (uint32_t i = 0; i < n; i++)
 	{
-		gpuvec_scored_item *row = best + i * product.parts * k;
+		gpuvec_scored_item *row = best + (uint64_t) i * product.parts * k;
 
 		counts[i] = 0;
 		for (uint32_t part = 0; part < product.parts; part++)
@@ -356,16 +394,6 @@ product_batch(gpuvec_device_product *device_product, uint32_t first, uint32_t n,
 		return false;
 	join_parts(product, n, best, counts);
 	return true;
-}
-
-static void
-product_free(gpuvec_device_product *device_product)
-{
-	struct cuda_product *product = static_cast<struct cuda_product *>(device_product);
-	gpuvec_error ignored;
-
-	(void) product->device.enter(&ignored);
-	delete product;
 }
 
 static void

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cuda_runtime.h>
 #include <numeric>
 #include <stdio.h>
 #include <stdlib.h>
@@ -573,6 +574,97 @@ test_cancel(void)
 	gpuvec_training_free(training);
 }
 
+/* A solver that is canceled between two steps takes no more of them */
+static void
+test_cancel_steps(void)
+{
+	uint64_t	starts[2] = {0, 1};
+	gpuvec_als_entry entry = {0, 3};
+	gpuvec_als_matrix matrix = {1, starts, &entry};
+	float		factors[2][16] = {{1, 2, 3, 4}, {4, 3, -2, 1}};
+	gpuvec_als_problem problem = {{&matrix, &matrix}, {factors[0], factors[1]}, 4, 16, 1, 0.1};
+	gpuvec_error error = {};
+	gpuvec_als_solver *solver = trainer->solver(trainer, &problem, &error);
+
+	if (solver == NULL)
+		die("there is no solver", &error);
+	for (int canceled = 1; canceled >= 0; canceled--)
+	{
+		report(solver->solve(solver, GPUVEC_ALS_USERS, &canceled, &error) &&
+			   solver->get(solver, GPUVEC_ALS_USERS, &error), "a solver is canceled, or not");
+		report((factors[0][0] == 1 && factors[0][3] == 4) == (canceled == 1),
+			   canceled ? "no step is taken" : "a step is taken");
+	}
+	solver->close(solver);
+}
+
+/* Steps that are waited for one by one: the same bits, and more progress */
+static void
+test_rounds(void)
+{
+	interactions in = random_pairs(60, 40, 500);
+	gpuvec_training_options options = make_options(20);
+	double		losses[2];
+
+	options.cg_steps = 7;
+	for (int single = 0; single < 2; single++)
+	{
+		gpuvec::training_policy policy;
+		gpuvec_training *training;
+		uint64_t	before;
+
+		if (single)
+			policy.look_floats = 1;
+		gpuvec::training_policy_set(trainer, policy);
+		training = begin(in, options, true);
+		before = gpuvec_progress();
+		losses[single] = iterate(training);
+		report(gpuvec_progress() - before >= (single ? 2u * 7 : 2), "an iteration tells of progress");
+		gpuvec_training_free(training);
+	}
+	gpuvec::training_policy_set(trainer, gpuvec::training_policy());
+	report(losses[0] == losses[1], "it does not matter when steps are waited for");
+}
+
+/* Bytes that the memory pool of the GPU has taken from the system */
+static uint64_t
+pool_bytes(void)
+{
+	cudaMemPool_t pool;
+	uint64_t	bytes = 0;
+
+	if (cudaDeviceGetDefaultMemPool(&pool, 0) != cudaSuccess ||
+		cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &bytes) != cudaSuccess)
+		report(false, "the pool is asked");
+	return bytes;
+}
+
+/* What a training has freed goes back to the system */
+static void
+test_memory(void)
+{
+	interactions in;
+	uint64_t	before = pool_bytes();
+	uint64_t	during;
+
+	if (emulated)
+		return;
+	in = random_pairs(50000, 3000, 60000);
+	for (int round = 0; round < 3; round++)
+	{
+		gpuvec_training *training = begin(in, make_options(1024), true);
+		char		about[120];
+
+		iterate(training);
+		during = pool_bytes();
+		gpuvec_training_free(training);
+		snprintf(about, sizeof(about), "the pool has %llu bytes, in a training %llu, after it %llu",
+				 (unsigned long long) before, (unsigned long long) during,
+				 (unsigned long long) pool_bytes());
+		report(during > before + (300 << 20) && pool_bytes() < before + (150 << 20), about);
+	}
+}
+
 /* The same bits again */
 static void
 repeat(const interactions &in, uint32_t nfactors, int iterations)
@@ -692,6 +784,7 @@ main(int argc, char **argv)
 	}			tests[] = {
 		{"random", test_random}, {"lengths", test_lengths}, {"small", test_small},
 		{"confidences", test_confidences}, {"set", test_set}, {"cancel", test_cancel},
+		{"cancel_steps", test_cancel_steps}, {"rounds", test_rounds}, {"memory", test_memory},
 		{"bits", test_bits}, {"long", test_long_row}, {"large", test_large}, {"engine", test_engine},
 		{"policies", test_policies}
 	};

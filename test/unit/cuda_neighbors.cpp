@@ -110,7 +110,11 @@ compare(const Pairs &pairs, gpuvec_weighting weighting, uint32_t k, uint32_t mos
 		gpuvec_finder *finder;
 
 		if (parts)
+		{
 			policy.most_columns = most;
+			/* a few users at a time, with the last ones fewer */
+			policy.split_numbers = 1000;
+		}
 		finder = gpuvec::neighbors_open(device, policy, &error);
 		if (finder == NULL)
 			die(error);

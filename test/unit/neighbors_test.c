@@ -523,6 +523,70 @@ test_limits(void)
 	check(gpuvec_weighting_find("Cosine") == GPUVEC_N_WEIGHTINGS, "an unknown name");
 }
 
+/* ---- a GPU that fails ---- */
+
+/* A sanitizer lets an allocation fail, as the system does */
+extern const char *__asan_default_options(void);
+
+const char *
+__asan_default_options(void)
+{
+	return "allocator_may_return_null=1";
+}
+
+static int	opened;
+static bool opens;				/* with answers for which memory is lacking */
+
+static gpuvec_device_product *
+open_fake(gpuvec_finder *finder, const gpuvec_product_problem *problem, uint32_t batch,
+		  gpuvec_error *error)
+{
+	gpuvec_device_product *product = opens ? calloc(1, sizeof(*product)) : NULL;
+
+	check(problem->nitems > 1 && batch > 0, "there is something to do");
+	if (product == NULL)
+	{
+		gpuvec_fail_memory(error, 0);
+		return NULL;
+	}
+	product->finder = finder;
+	product->parts = UINT32_MAX;
+	opened++;
+	return product;
+}
+
+static void
+free_fake(gpuvec_device_product *product)
+{
+	free(product);
+	opened--;
+}
+
+/* Where memory is lacking for a GPU, threads find the same neighbors */
+static void
+test_failing_device(void)
+{
+	gpuvec_finder finder = {.open = open_fake, .free = free_fake};
+	gpuvec_neighbors_options options = {5, GPUVEC_WEIGHTING_COSINE, 100, 0.8, NULL};
+
+	random_matrix(30, 50, 3, false);
+	for (int round = 0; round < 2; round++)
+	{
+		answer		right;
+		answer		a;
+
+		options.finder = NULL;
+		right = ask(options, 2);
+		opens = round == 1;
+		options.finder = &finder;
+		a = ask(options, 2);
+		check(a.n > 0 && a.n == right.n && memcmp(a.rows, right.rows, a.n * sizeof(*a.rows)) == 0 &&
+			  opened == 0, "threads find what a GPU cannot");
+		free(a.rows);
+		free(right.rows);
+	}
+}
+
 int
 main(void)
 {
@@ -532,5 +596,6 @@ main(void)
 	test_popular_tie();
 	test_by_hand();
 	test_limits();
+	test_failing_device();
 	return report_checks();
 }

@@ -288,11 +288,16 @@ charge_device(gpuvec_training *training)
 {
 	gpuvec_store *store = training->memory.store;
 	gpuvec_trainer *trainer = store && store->ndevices ? store->devices[0].backend->trainer : NULL;
+	gpuvec_device *device;
 
 	if (trainer == NULL)
 		return NULL;
 	training->device_bytes = trainer->bytes(trainer, &training->problem);
-	return gpuvec_store_borrow(store, training->device_bytes);
+	device = gpuvec_store_borrow(store, training->device_bytes);
+	if (device == NULL)
+		gpuvec_log("LOG", "training on the CPU: no GPU has room for %zu kB",
+				   training->device_bytes / 1024);
+	return device;
 }
 
 /*

@@ -104,6 +104,20 @@ close_product(gpuvec_neighbors *neighbors)
 	neighbors->device = NULL;
 }
 
+/* Free the memory of a batch */
+static void
+free_batch(gpuvec_neighbors *neighbors)
+{
+	gpuvec_als_memory *memory = &neighbors->memory;
+
+	gpuvec_als_free(memory, neighbors->rows);
+	gpuvec_als_free(memory, neighbors->counts);
+	gpuvec_als_free(memory, neighbors->best);
+	neighbors->rows = NULL;
+	neighbors->counts = NULL;
+	neighbors->best = NULL;
+}
+
 void
 gpuvec_neighbors_free(gpuvec_neighbors *neighbors)
 {
@@ -118,9 +132,7 @@ gpuvec_neighbors_free(gpuvec_neighbors *neighbors)
 	gpuvec_interactions_free(&neighbors->in);
 	gpuvec_weighted_free(memory, &neighbors->matrix);
 	gpuvec_als_free(memory, neighbors->scratch);
-	gpuvec_als_free(memory, neighbors->rows);
-	gpuvec_als_free(memory, neighbors->counts);
-	gpuvec_als_free(memory, neighbors->best);
+	free_batch(neighbors);
 	free(neighbors);
 }
 
@@ -210,13 +222,17 @@ find_device(gpuvec_neighbors *neighbors, const gpuvec_product_problem *problem, 
 	if (neighbors->charged == SIZE_MAX)
 		return NULL;
 	neighbors->device = gpuvec_store_borrow(store, neighbors->charged);
-	return neighbors->device ? neighbors->device->backend->finder : NULL;
+	if (neighbors->device)
+		return neighbors->device->backend->finder;
+	gpuvec_log("LOG", "neighbors of items are found on the CPU: no GPU has room for %zu kB",
+			   neighbors->charged / 1024);
+	return NULL;
 }
 
 /* Open a problem on a GPU, with the rows of items */
 static bool
 open_product(gpuvec_neighbors *neighbors, gpuvec_finder *finder, gpuvec_product_problem *problem,
-			 uint32_t batch, gpuvec_error *error)
+			 gpuvec_error *error)
 {
 	gpuvec_als_memory *memory = &neighbors->memory;
 	const gpuvec_als_matrix *items = &neighbors->matrix.rows[GPUVEC_ALS_ITEMS].matrix;
@@ -233,10 +249,28 @@ open_product(gpuvec_neighbors *neighbors, gpuvec_finder *finder, gpuvec_product_
 	problem->item_users = users;
 	problem->item_weights = weights;
 	if (weights)
-		neighbors->product = finder->open(finder, problem, batch, error);
+		neighbors->product = finder->open(finder, problem, neighbors->batch, error);
 	gpuvec_als_free(memory, users);
 	gpuvec_als_free(memory, weights);
 	return neighbors->product != NULL;
+}
+
+/* Batches for threads */
+static void
+use_threads(gpuvec_neighbors *neighbors)
+{
+	neighbors->batch = batch_items(neighbors, BATCH_ROWS);
+	neighbors->batch_work = BATCH_WORK;
+}
+
+/* Leave the neighbors to threads, for memory or a GPU has failed */
+static void
+leave_device(gpuvec_neighbors *neighbors, const gpuvec_error *error)
+{
+	gpuvec_log("LOG", "neighbors of items are found on the CPU: %s", error->message);
+	free_batch(neighbors);
+	close_product(neighbors);
+	use_threads(neighbors);
 }
 
 /*
@@ -247,25 +281,21 @@ static bool
 use_device(gpuvec_neighbors *neighbors, gpuvec_error *error)
 {
 	gpuvec_product_problem problem = describe_problem(neighbors);
-	uint32_t	batch = batch_items(neighbors, DEVICE_ROWS);
 	gpuvec_finder *finder;
 
-	neighbors->batch = batch_items(neighbors, BATCH_ROWS);
-	neighbors->batch_work = BATCH_WORK;
+	use_threads(neighbors);
 	if (problem.nitems < 2)
 		return true;
-	finder = find_device(neighbors, &problem, batch);
+	finder = find_device(neighbors, &problem, batch_items(neighbors, DEVICE_ROWS));
 	if (finder == NULL)
 		return true;
-	if (!open_product(neighbors, finder, &problem, batch, error))
-	{
-		close_product(neighbors);
-		if (!error->fatal)
-			gpuvec_log("LOG", "neighbors of items are found on the CPU: %s", error->message);
-		return !error->fatal;
-	}
-	neighbors->batch = batch;
+	neighbors->batch = batch_items(neighbors, DEVICE_ROWS);
 	neighbors->batch_work = DEVICE_WORK;
+	if (open_product(neighbors, finder, &problem, error) && new_batch(neighbors, error))
+		return true;
+	if (neighbors->product == NULL && error->fatal)
+		return false;
+	leave_device(neighbors, error);
 	return true;
 }
 
@@ -279,8 +309,9 @@ gpuvec_neighbors_prepare(gpuvec_neighbors *neighbors, gpuvec_error *error)
 	items = neighbors->matrix.rows[GPUVEC_ALS_ITEMS].n;
 	if (neighbors->k >= items)
 		neighbors->k = items > 1 ? items - 1 : 1;
-	return use_device(neighbors, error) && new_batch(neighbors, error) &&
-		(neighbors->product || new_scratch(neighbors, error));
+	if (!use_device(neighbors, error))
+		return false;
+	return neighbors->product || (new_batch(neighbors, error) && new_scratch(neighbors, error));
 }
 
 /* ---- a batch ---- */

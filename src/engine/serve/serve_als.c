@@ -347,7 +347,7 @@ gpuvec_serve_als_run(gpuvec_session *s, const gpuvec_request *request)
 	gpuvec_fault_sleep("slow-training", &canceled);
 	result = run_job(s->job, &canceled, &loss, &error);
 	gpuvec_hangup_unwatch(s->fd);
-	if (__atomic_load_n(&canceled, __ATOMIC_RELAXED))
+	if (__atomic_load_n(&canceled, __ATOMIC_RELAXED) && (result || !error.fatal))
 		return gpuvec_answer_canceled(s, request);
 	if (!result)
 		return answer_failure(s, request, &error);
@@ -539,7 +539,7 @@ gpuvec_serve_neighbors(gpuvec_session *s, const gpuvec_request *request)
 	gpuvec_fault_sleep("slow-training", &canceled);
 	result = gpuvec_neighbors_next(s->job->neighbors, &canceled, &rows, &n, &error);
 	gpuvec_hangup_unwatch(s->fd);
-	if (__atomic_load_n(&canceled, __ATOMIC_RELAXED))
+	if (__atomic_load_n(&canceled, __ATOMIC_RELAXED) && (result || !error.fatal))
 		return gpuvec_answer_canceled(s, request);
 	if (!result)
 		return answer_failure(s, request, &error);

@@ -389,7 +389,7 @@ cudaFreeHost(void *p)
 }
 
 extern "C" cudaError_t
-cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
+cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int)
 {
 	*stream = (cudaStream_t) &turns;
 	return cudaSuccess;

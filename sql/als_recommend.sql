@@ -154,6 +154,15 @@ SELECT gpuvec_als_fold_in('events', 'u', 'i', 'bad');
 TRUNCATE bad;
 INSERT INTO bad VALUES (1, array_fill(1, '{1025}'));
 SELECT gpuvec_als_fold_in('events', 'u', 'i', 'bad');
+-- the largest factors, and larger ones, whose products would overflow
+TRUNCATE bad;
+INSERT INTO bad SELECT i, ARRAY[1e15, -1e15 / i] FROM generate_series(1, 40) i;
+SELECT count(*), bool_and(f.embedding = a.embedding) AS same FROM gpuvec_als_fold_in('events', 'u', 'i', 'bad', '{1,2,3}', regularization => 0) f JOIN gpuvec_als_fold_in('events', 'u', 'i', 'bad', regularization => 0) a USING (key);
+SELECT count(*) > 0 AS some FROM gpuvec_als_explain('events', 'u', 'i', 'bad', 2, 9, regularization => 0);
+INSERT INTO bad VALUES (41, '{3e38,-3e38}');
+SELECT gpuvec_als_fold_in('events', 'u', 'i', 'bad', '{1,2,3}');
+SELECT gpuvec_als_fold_in('events', 'u', 'i', 'bad');
+SELECT gpuvec_als_explain('events', 'u', 'i', 'bad', 2, 9);
 DROP TABLE bad;
 SELECT gpuvec_recommend(NULL, 'items');
 SELECT gpuvec_recommend('users', 'items', k => NULL);

@@ -164,6 +164,14 @@ SELECT gpuvec_als_fold_in('events', 'u', 'i', 'bad', '{1,2,3}');
 SELECT gpuvec_als_fold_in('events', 'u', 'i', 'bad');
 SELECT gpuvec_als_explain('events', 'u', 'i', 'bad', 2, 9);
 DROP TABLE bad;
+-- a cursor whose items go away between two parts fails, rather than that users have no more items
+BEGIN;
+DECLARE c CURSOR FOR SELECT user_key FROM gpuvec_recommend('users', 'items', NULL, 1000);
+MOVE 1 FROM c;
+TRUNCATE items;
+SELECT count(*) FROM items;
+FETCH ALL FROM c;
+ROLLBACK;
 SELECT gpuvec_recommend(NULL, 'items');
 SELECT gpuvec_recommend('users', 'items', k => NULL);
 SELECT gpuvec_recommend('users', 'items', k => 0);

@@ -154,7 +154,24 @@ SELECT gpuvec_als_fold_in('events', 'u', 'i', 'bad');
 TRUNCATE bad;
 INSERT INTO bad VALUES (1, array_fill(1, '{1025}'));
 SELECT gpuvec_als_fold_in('events', 'u', 'i', 'bad');
+-- the largest factors, and larger ones, whose products would overflow
+TRUNCATE bad;
+INSERT INTO bad SELECT i, ARRAY[1e15, -1e15 / i] FROM generate_series(1, 40) i;
+SELECT count(*), bool_and(f.embedding = a.embedding) AS same FROM gpuvec_als_fold_in('events', 'u', 'i', 'bad', '{1,2,3}', regularization => 0) f JOIN gpuvec_als_fold_in('events', 'u', 'i', 'bad', regularization => 0) a USING (key);
+SELECT count(*) > 0 AS some FROM gpuvec_als_explain('events', 'u', 'i', 'bad', 2, 9, regularization => 0);
+INSERT INTO bad VALUES (41, '{3e38,-3e38}');
+SELECT gpuvec_als_fold_in('events', 'u', 'i', 'bad', '{1,2,3}');
+SELECT gpuvec_als_fold_in('events', 'u', 'i', 'bad');
+SELECT gpuvec_als_explain('events', 'u', 'i', 'bad', 2, 9);
 DROP TABLE bad;
+-- a cursor whose items go away between two parts fails, rather than that users have no more items
+BEGIN;
+DECLARE c CURSOR FOR SELECT user_key FROM gpuvec_recommend('users', 'items', NULL, 1000);
+MOVE 1 FROM c;
+TRUNCATE items;
+SELECT count(*) FROM items;
+FETCH ALL FROM c;
+ROLLBACK;
 SELECT gpuvec_recommend(NULL, 'items');
 SELECT gpuvec_recommend('users', 'items', k => NULL);
 SELECT gpuvec_recommend('users', 'items', k => 0);

@@ -47,6 +47,12 @@
 #define GPUVEC_ALS_MAX_CONFIDENCE 1e12
 
 /*
+ * Largest element of a factor that is read.  Sums of many products of two of
+ * them are far from the limits of float32.
+ */
+#define GPUVEC_ALS_MAX_ELEMENT	1e15f
+
+/*
  * Conjugate gradient ends when the squared residual is less than this, or
  * less than this part of the squared right side.  The latter is all that
  * float32 leaves of a residual.  If the system has several solutions, a step

@@ -26,6 +26,9 @@
 #define GPUVEC_FIRST_SHIFT		1e-12
 #define GPUVEC_NEXT_SHIFT		100
 
+/* A larger one does not help: the matrix has elements that are no numbers */
+#define GPUVEC_LAST_SHIFT		1e6
+
 /* A pair of the row: its confidence, negative for a dislike, and the factor */
 typedef struct gpuvec_als_term
 {
@@ -121,7 +124,8 @@ gpuvec_als_substitute(const double *l, uint32_t n, double *b)
 
 /*
  * Make and decompose the system: a[factors * factors] = L, b[factors] = the
- * right side.  False: the matrix is zero, and so is the solution.
+ * right side.  False: the matrix is zero, and so is the solution; or elements
+ * of it have overflowed, which GPUVEC_ALS_MAX_ELEMENT prevents.
  */
 static inline bool
 gpuvec_als_prepare(const gpuvec_als_system *system, double *a, double *b)
@@ -137,6 +141,8 @@ gpuvec_als_prepare(const gpuvec_als_system *system, double *a, double *b)
 		return false;
 	while (!gpuvec_als_decompose(a, n, largest * GPUVEC_FIRST_SHIFT / GPUVEC_NEXT_SHIFT))
 	{
+		if (!(shift <= GPUVEC_LAST_SHIFT))
+			return false;
 		gpuvec_als_make(system, largest * shift, a, b);
 		shift *= GPUVEC_NEXT_SHIFT;
 	}

@@ -260,13 +260,14 @@ AlsUnitePairs(AlsPairs *pairs, const AlsItems *items, double alpha)
 
 /* ---- systems ---- */
 
-/* gpuvec_als_system.term: a pair */
+/* gpuvec_als_system.term: a pair.  Many of them take long. */
 static gpuvec_als_term
 pair_term(const void *arg, uint64_t i)
 {
 	const AlsPair *pair = (const AlsPair *) arg + i;
 	gpuvec_als_term term = {pair->factor, pair->confidence};
 
+	CHECK_FOR_INTERRUPTS();
 	return term;
 }
 

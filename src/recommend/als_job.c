@@ -80,6 +80,7 @@ static void
 begin_job(AlsJob *job, gpuvec_message type, const void *begin, Size size)
 {
 	GpuvecPiece piece = {begin, size};
+	static uint64 last_number = 0;
 	const char *reason;
 
 	if (current != NULL)
@@ -93,6 +94,7 @@ begin_job(AlsJob *job, gpuvec_message type, const void *begin, Size size)
 				 errmsg("the gpuvec engine is not available"),
 				 errdetail("The engine cannot be used: %s.", reason)));
 	job->generation = GpuvecLinkGeneration();
+	job->number = ++last_number;
 	job->sent = job->taken = 0;
 	current = job;
 	ask(job, type, &piece, 1);

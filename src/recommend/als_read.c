@@ -303,8 +303,12 @@ add_factor(FactorReceiver *receiver, int64 key, const MirrorVector *vector)
 		AlsComplainOfFactor(receiver->factors, key,
 							psprintf(_("It has %u elements, not %u."), vector->width, factors));
 	for (uint32 i = 0; i < factors; i++)
+	{
 		if (!isfinite(vector->elements[i]))
 			AlsComplainOfFactor(receiver->factors, key, _("An element is not a finite number."));
+		if (fabsf(vector->elements[i]) > GPUVEC_ALS_MAX_ELEMENT)
+			AlsComplainOfFactor(receiver->factors, key, _("An element is too large."));
+	}
 	receiver->keys[receiver->n] = key;
 	memcpy(receiver->elements + (Size) receiver->n * factors, vector->elements,
 		   factors * sizeof(float));

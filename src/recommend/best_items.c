@@ -37,6 +37,7 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/tuplestore.h"
 
@@ -108,6 +109,9 @@ typedef struct Recommending
 	const int64 *among;			/* [namong], ascending; NULL: all items */
 	uint64		namong;
 	EmbeddingVectors vectors;	/* of among */
+	int			nfiles;			/* relations of items, as the call began: */
+	Oid		   *relids;
+	Oid		   *files;			/* ... and where their rows were */
 
 	/* the batch */
 	MemoryContext context;
@@ -256,12 +260,47 @@ open_items(const Recommending *call)
 						 call->snapshot);
 }
 
+/* Note where the rows of the items are */
+static void
+note_files(Recommending *call, const EmbeddingTable *table)
+{
+	call->nfiles = table->ntargets;
+	call->relids = palloc_array(Oid, Max(call->nfiles, 1));
+	call->files = palloc_array(Oid, Max(call->nfiles, 1));
+	for (int i = 0; i < call->nfiles; i++)
+	{
+		call->relids[i] = RelationGetRelid(table->targets[i].rel);
+		call->files[i] = table->targets[i].rel->rd_rel->relfilenode;
+	}
+}
+
+/*
+ * Fail if the statement's own transaction has truncated or rewritten the
+ * items since the call began.  The table is not open between two parts, so
+ * that nothing else prevents it, and the rows of its snapshot are gone.
+ */
+static void
+check_files(const Recommending *call, const EmbeddingTable *table)
+{
+	for (int i = 0; i < Min(call->nfiles, table->ntargets); i++)
+	{
+		Relation	rel = table->targets[i].rel;
+
+		if (call->relids[i] == RelationGetRelid(rel) && call->files[i] != rel->rd_rel->relfilenode)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_IN_USE),
+					 errmsg("relation \"%s\" was truncated or rewritten while its rows were recommended",
+							RelationGetRelationName(rel))));
+	}
+}
+
 /* Check the rights to read the items, and gather the factors of `among` */
 static void
 read_items(Recommending *call)
 {
 	EmbeddingTable *table = open_items(call);
 
+	note_files(call, table);
 	if (call->namong > 0)
 		EmbeddingGather(table, call->among, call->namong, &call->vectors);
 	EmbeddingClose(table);
@@ -466,6 +505,7 @@ search_part(Recommending *call)
 	EmbeddingTable *table = open_items(call);
 	EmbeddingNearest some;
 
+	check_files(call, table);
 	call->heaps = EmbeddingFindNearest(table, &call->nearest, &call->lists, call->first, &some);
 	for (uint32 i = 0; i < some.nqueries; i++)
 		call->total += call->heaps[i].n;

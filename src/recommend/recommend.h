@@ -85,6 +85,7 @@ typedef struct AlsJob
 {
 	gpuvec_als_begin begin;		/* of neighbors: alpha only */
 	bool		neighbors;
+	uint64		number;			/* no other job of the session has it */
 	gpuvec_als_state state;		/* as of the last answer */
 	uint64		generation;		/* of the connection */
 	uint64		sent;			/* parts of interactions that were sent ... */

@@ -38,7 +38,7 @@ typedef struct gram_run
 	float	   *rows;			/* [round * stride] */
 	float	   *chunks;			/* for gpuvec_gram_add() */
 	double	   *sum;			/* [stride * stride] */
-	bool		finite;			/* so far all elements are */
+	bool		usable;			/* so far all elements are */
 } gram_run;
 
 static void
@@ -72,7 +72,7 @@ make_room(gram_run *run, gpuvec_error *error)
 static bool
 add_rows(gram_run *run, gpuvec_error *error)
 {
-	for (uint64_t from = 0; from < run->n && run->finite; from += run->round)
+	for (uint64_t from = 0; from < run->n && run->usable; from += run->round)
 	{
 		uint64_t	n = run->n - from < run->round ? run->n - from : run->round;
 
@@ -80,7 +80,7 @@ add_rows(gram_run *run, gpuvec_error *error)
 								 run->rows, error))
 			return false;
 		for (uint64_t i = 0; i < n * run->stride; i++)
-			run->finite &= isfinite(run->rows[i]) != 0;
+			run->usable &= fabsf(run->rows[i]) <= GPUVEC_ALS_MAX_ELEMENT;
 		gpuvec_gram_add(run->pool, run->rows, n, run->stride, run->chunks, run->sum);
 	}
 	return true;
@@ -115,15 +115,15 @@ make_gram(const gpuvec_embedding_table *table, gpuvec_thread_pool *pool, gpuvec_
 	bool		distinct = true;
 	bool		ok = true;
 
-	run.finite = run.bank && run.bank->width >= 1 && run.bank->width <= GPUVEC_ALS_MAX_FACTORS;
-	if (run.finite)
+	run.usable = run.bank && run.bank->width >= 1 && run.bank->width <= GPUVEC_ALS_MAX_FACTORS;
+	if (run.usable)
 	{
 		run.stride = gpuvec_als_stride(run.bank->width);
 		run.slots = gpuvec_slots_by_key(run.bank, &run.n, &distinct, error);
 		ok = run.slots && make_room(&run, error) && add_rows(&run, error);
 	}
 	if (ok)
-		gram = copy_gram(&run, run.finite && distinct, error);
+		gram = copy_gram(&run, run.usable && distinct, error);
 	free_run(&run);
 	return gram;
 }

@@ -7,7 +7,9 @@ WITH_CUDA ?= auto
 ENGINE_CC ?= $(CC)
 NVCC ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_ARCHS ?= 80 86 89 90
-CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
+# nvcc may be a script or a link: it knows where its toolkit is
+CUDA_TOP = $(if $(NVCC),$(shell $(NVCC) --dryrun -x cu /dev/null 2>&1 | sed -n 's/^\#$$ TOP=//p'))
+CUDA_HOME ?= $(or $(realpath $(CUDA_TOP)),$(patsubst %/bin/nvcc,%,$(realpath $(NVCC))))
 
 ifeq ($(WITH_CUDA),no)
 CUDA :=

@@ -21,7 +21,7 @@ include test/bench/bench.mk
 include test/unit/emulation/emulation.mk
 
 EMULATED = $(patsubst $(srcdir)/%.cu,%,$(POOLING_SOURCES)) test/bench/bench_embedding
-EMULATED_VECTORS = $(patsubst $(srcdir)/%.cu,%,$(EMBEDDING_KERNELS)) test/unit/emulation/engine
+EMULATED_VECTORS = $(patsubst $(srcdir)/%.cu,%,$(EMBEDDING_KERNELS) $(ALS_KERNELS)) test/unit/emulation/engine
 
 # the kernels, what the CUDA backend makes of them, and the server with that
 EMBEDDING_TESTS = embedding_kernels embedding_vectors embedding_server

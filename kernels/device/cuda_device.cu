@@ -211,7 +211,7 @@ cuda_device::open(int device_number, gpuvec_error *error)
 
 /* ---- owners ---- */
 
-/* CUDA replaces a priority that the device does not have by the nearest one */
+/* CUDA takes the nearest one for a priority that the device does not have */
 static bool
 create_with_priority(struct cuda_device &device, unique_stream &stream, int priority,
 					 gpuvec_error *error)

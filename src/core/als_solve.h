@@ -29,7 +29,7 @@
 /* A larger one does not help: the matrix has elements that are no numbers */
 #define GPUVEC_LAST_SHIFT		1e6
 
-/* A pair of the row: its confidence, negative for a dislike, and the factor */
+/* A pair of the row: confidence, negative for a dislike, and the factor */
 typedef struct gpuvec_als_term
 {
 	const float *factor;

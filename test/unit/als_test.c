@@ -628,7 +628,7 @@ train_on_device(size_t budget, const char *refuses)
 	return loss;
 }
 
-/* A device trains if it has room; if not, threads do; other errors are raised */
+/* A device trains if it has room, else threads; other errors are raised */
 static void
 test_devices(void)
 {

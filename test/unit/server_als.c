@@ -244,7 +244,7 @@ test_neighbors(void)
 	check(neighbors_begin(&c) && als_add(&c) && als_add(&c) && count_trainings(&other) == 1, "interactions");
 	check(als_simple(&c, GPUVEC_MSG_ALS_PREPARE) && state_of(&c).items == 2 && state_of(&c).users == 3 && state_of(&c).entries == 4 &&
 		  state_of(&c).iteration == 0 && state_of(&c).iterations == 2 && state_of(&c).phase == GPUVEC_ALS_NEIGHBORS, "prepared");
-	/* user 7 has both: 3 of item 2, and -2 of item 1, and their product is negative */
+	/* user 7 has 3 of item 2 and -2 of item 1: the product is negative */
 	check(neighbors_get(&c, 0, 2) && neighbors_get(&c, 0, 2), "no neighbors, and the end");
 	check(als_simple(&c, GPUVEC_MSG_ALS_END) && count_trainings(&other) == 0, "the end of it");
 	{
@@ -377,7 +377,7 @@ test_als_violations(void)
 	engine_stop(&e);
 }
 
-/* A request of a search for neighbors, while it reads or when it is prepared */
+/* A request for neighbors, while it reads or when it is prepared */
 static void
 expect_bad_neighbors(const engine *e, bool prepared, gpuvec_message type, const void *data, size_t size, const char *what)
 {

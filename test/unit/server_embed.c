@@ -1124,7 +1124,7 @@ see_rows(vector_model *m, bool all)
 		}
 }
 
-/* The Gram matrix of tables that change, of sessions that see all rows or not */
+/* The Gram matrix of tables that change; sessions see all rows, or not */
 void
 test_embed_gram(void)
 {

@@ -129,7 +129,7 @@ replace_root(gpuvec_scored_item *heap, uint32_t n, gpuvec_scored_item moved)
 	heap[at] = moved;
 }
 
-/* The worst of k items has changed: what must a sum times its scale exceed? */
+/* The worst of k items has changed: what must a scaled sum exceed? */
 static void
 raise_floor(product_row *row)
 {

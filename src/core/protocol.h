@@ -699,7 +699,7 @@ typedef struct gpuvec_als_begin
 	uint32_t	cg_steps;		/* 1 .. GPUVEC_ALS_MAX_STEPS */
 	uint32_t	fold_in;		/* 0 or 1 */
 	double		regularization; /* finite, at least 0 */
-	double		alpha;			/* finite, more than 0 */
+	double		alpha;			/* finite, at least GPUVEC_ALS_MIN_ALPHA */
 	int64_t		seed;
 } gpuvec_als_begin;
 

@@ -14,9 +14,9 @@
  * never in memory as a whole.  The first batch is small, for those who want a
  * few rows only.
  *
- * Users of a batch who know many items come last: searches that share a
- * request look for as many more rows as the longest list of known items has
- * (embedding/nearest_search.c).
+ * Users of a batch who know many items come last: the engine looks for as
+ * many more rows, for queries that it searches for together, as the longest
+ * list of known items has (engine/embedding/nearest_rows.c).
  *
  * With `among`, the factors of these items are gathered once, and this
  * process computes all their scores, by the same function as the engine.
@@ -118,7 +118,6 @@ typedef struct Recommending
 	uint64		most;			/* users that it may have */
 	BatchUser  *users;
 	EmbeddingNearest nearest;	/* for all its users */
-	EmbeddingLists lists;
 	uint64		total;			/* rows that were found */
 
 	/* the part of it that was searched for */
@@ -422,8 +421,8 @@ make_search(Recommending *call, uint64 nknown)
 		offsets[i + 1] = offsets[i] + user->nknown;
 	}
 	call->nearest.queries = queries;
-	call->lists.keys = keys;
-	call->lists.offsets = call->known ? offsets : NULL;
+	call->nearest.listed = keys;
+	call->nearest.offsets = call->known ? offsets : NULL;
 }
 
 /* Begin the next batch; false if there are no more users */
@@ -506,7 +505,7 @@ search_part(Recommending *call)
 	EmbeddingNearest some;
 
 	check_files(call, table);
-	call->heaps = EmbeddingFindNearest(table, &call->nearest, &call->lists, call->first, &some);
+	call->heaps = EmbeddingFindNearest(table, &call->nearest, call->first, &some);
 	for (uint32 i = 0; i < some.nqueries; i++)
 		call->total += call->heaps[i].n;
 	if (call->total == 0)

@@ -11,10 +11,12 @@
 # - folds in one user, and USERS users, and reads their rows in plain SQL;
 # - asks for the 20 nearest neighbors of all items.
 #
+# Up to WORKERS parallel workers read the interactions.
+#
 # Prints a table.  Exit status 1 if a goal is missed.
 set -uo pipefail
 
-: "${SCALE:=0.1}" "${FACTORS:=64}" "${ITERATIONS:=15}" "${GOAL:=5}" "${THREADS:=0}" "${ENGINE:=auto}" "${REPEATS:=3}" "${USERS:=100000}"
+: "${SCALE:=0.1}" "${FACTORS:=64}" "${ITERATIONS:=15}" "${GOAL:=5}" "${THREADS:=0}" "${ENGINE:=auto}" "${REPEATS:=3}" "${USERS:=100000}" "${WORKERS:=8}"
 : "${BENCH_BIN:?run this with \"make bench-als-sql\"}"
 HOOKS=no WITH_CUDA=${WITH_CUDA:-no}
 unset MAKEFLAGS MFLAGS MAKELEVEL
@@ -103,6 +105,9 @@ measure_uses() {
 }
 
 bench_server "shared_buffers = 4GB
+max_parallel_workers_per_gather = $WORKERS
+max_parallel_workers = 16
+max_worker_processes = 24
 gpuvec.engine = '$ENGINE'
 gpuvec.cpu_threads = $THREADS"
 make_tables

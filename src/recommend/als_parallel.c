@@ -89,7 +89,7 @@ all_rows_are_seen(Relation rel)
 
 	if (rel->rd_rel->relkind != RELKIND_RELATION || rel->rd_rel->relhassubclass ||
 		rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
-		check_enable_rls(RelationGetRelid(rel), InvalidOid, true) != RLS_NONE)
+		check_enable_rls(RelationGetRelid(rel), InvalidOid, true) == RLS_ENABLED)
 		return false;
 	/* columns that are computed when they are read */
 	for (int i = 0; i < desc->natts; i++)
@@ -273,11 +273,11 @@ scan_table(ReadWorker *worker, Relation rel, ParallelTableScanDesc shared)
 	table_endscan(scan);
 }
 
-extern PGDLLEXPORT void GpuvecReadInteractions(dsm_segment *segment, shm_toc *toc);
+extern PGDLLEXPORT void gpuvec_read_interactions(dsm_segment *segment, shm_toc *toc);
 
 /* Begin here in a worker */
 void
-GpuvecReadInteractions(dsm_segment *segment, shm_toc *toc)
+gpuvec_read_interactions(dsm_segment *segment, shm_toc *toc)
 {
 	ReadWorker	worker = {.task = shm_toc_lookup(toc, KEY_TASK, false)};
 	char	   *queues = shm_toc_lookup(toc, KEY_QUEUES, false);
@@ -363,7 +363,7 @@ static ParallelContext *
 make_context(Relation rel, int nworkers, const AlsInteractions *interactions, ArrayType *users,
 			 double alpha)
 {
-	ParallelContext *context = CreateParallelContext("gpuvec", "GpuvecReadInteractions", nworkers);
+	ParallelContext *context = CreateParallelContext("gpuvec", "gpuvec_read_interactions", nworkers);
 	uint64		nusers = users ? user_slots(ArrayGetNItems(ARR_NDIM(users), ARR_DIMS(users))) : 0;
 	Size		scan_size = table_parallelscan_estimate(rel, GetActiveSnapshot());
 	ParallelTableScanDesc scan;

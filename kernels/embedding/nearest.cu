@@ -513,21 +513,24 @@ send_queries(struct near_batch *batch, gpuvec_error *error)
 	const gpuvec_slot_search *search = batch->search;
 	uint32_t width = batch->bank->width;
 	uint32_t padded = batch->params.padded_width;
-	double *query = (double *) calloc(padded, sizeof(double));
-	uint32_t most = (batch->nqueries + QUERIES - 1) / QUERIES * QUERIES;
-	bool ok = query != NULL || gpuvec_fail_memory(error, padded * sizeof(double));
-
 	/* the last query is repeated to fill the last tile */
-	for (uint32_t i = 0; ok && i < most && (i < batch->nqueries || batch->nqueries > 1); i++)
+	uint32_t n =
+		batch->nqueries == 1 ? 1 : (batch->nqueries + QUERIES - 1) / QUERIES * QUERIES;
+	double *queries = (double *) calloc((size_t) n * padded, sizeof(double));
+	bool ok;
+
+	if (queries == NULL)
+		return gpuvec_fail_memory(error, (size_t) n * padded * sizeof(double));
+	for (uint32_t i = 0; i < n; i++)
 	{
-		uint32_t from = batch->first + std::min(i, batch->nqueries - 1);
+		size_t from = batch->first + (size_t) std::min(i, batch->nqueries - 1);
 
 		for (uint32_t j = 0; j < width; j++)
-			query[j] = search->queries[(size_t) from * width + j];
-		ok = batch->e.send(batch->stream, (double *) batch->params.queries + (size_t) i * padded,
-						   query, padded * sizeof(double), error);
+			queries[(size_t) i * padded + j] = search->queries[from * width + j];
 	}
-	free(query);
+	ok = batch->e.send(batch->stream, (double *) batch->params.queries, queries,
+					   (size_t) n * padded * sizeof(double), error);
+	free(queries);
 	return ok;
 }
 

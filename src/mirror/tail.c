@@ -102,7 +102,7 @@ note_records(MirrorTail *tail)
 		else
 			for (uint32 i = 0; i < record.len; i++)
 				note_row(tail, gpuvec_tid(record.block, values[i]), number, none);
-		at += gpuvec_feed_record_bytes(record.len);
+		at += gpuvec_feed_record_bytes(record.len, record.nwords);
 	}
 }
 

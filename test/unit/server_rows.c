@@ -121,7 +121,7 @@ add_record(fed_table *t, gpuvec_feed_record record, const uint16_t *values)
 
 	buffer_add(&t->records, &record, sizeof(record));
 	buffer_add(&t->records, values, record.len * sizeof(uint16_t));
-	buffer_add(&t->records, zeros, gpuvec_feed_record_bytes(record.len) - sizeof(record) -
+	buffer_add(&t->records, zeros, gpuvec_feed_record_bytes(record.len, record.nwords) - sizeof(record) -
 			   record.len * sizeof(uint16_t));
 	t->number++;
 	t->starts = realloc(t->starts, (t->number + 1) * sizeof(size_t));
@@ -268,7 +268,7 @@ send_record(buffer *b, const char *from, size_t bytes)
 	record.wide = add_ids(b, (const uint16_t *) (from + sizeof(record)), record.len);
 	record.len <<= record.wide;
 	memcpy(b->data + start, &record, sizeof(record));
-	buffer_add(b, zeros, start + gpuvec_feed_record_bytes(record.len) - b->length);
+	buffer_add(b, zeros, start + gpuvec_feed_record_bytes(record.len, record.nwords) - b->length);
 }
 
 /* A message with the records (from, to] */

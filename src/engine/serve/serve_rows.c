@@ -53,7 +53,7 @@ check_record(const char *at, const char *end, gpuvec_error *error)
 	if ((size_t) (end - at) >= sizeof(*record) && record->wide)
 		most *= 2;
 	if ((size_t) (end - at) < sizeof(*record) || record->len > most ||
-		(size_t) (end - at) < gpuvec_feed_record_bytes(record->len))
+		(size_t) (end - at) < gpuvec_feed_record_bytes(record->len, record->nwords))
 		return gpuvec_violation(error, "A record is cut off.");
 	if (record->block == UINT32_MAX)
 		return gpuvec_violation(error, "A block number is out of range.");
@@ -70,7 +70,7 @@ check_record(const char *at, const char *end, gpuvec_error *error)
 	}
 	if (!ok)
 		return gpuvec_violation(error, "Lines or ids of a record are invalid.");
-	return gpuvec_feed_record_bytes(record->len);
+	return gpuvec_feed_record_bytes(record->len, record->nwords);
 }
 
 /* Check all records of a message, which fill [at, end) */

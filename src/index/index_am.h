@@ -22,7 +22,7 @@
 
 /*
  * Strategies of the operator class idset_ops: distance operators, then search
- * operators
+ * operators; then those of the operator classes for filter columns
  */
 #define GPUVEC_FIRST_DISTANCE	1
 #define GPUVEC_LAST_DISTANCE	5
@@ -31,7 +31,13 @@
 #define GPUVEC_EQUALS			8	/* = */
 #define GPUVEC_CONTAINED		9	/* <@ */
 #define GPUVEC_REACHES			10	/* <<->>; right argument idset_threshold */
-#define GPUVEC_N_STRATEGIES		10
+#define GPUVEC_FIRST_FILTER		11
+#define GPUVEC_FILTER_LESS		11	/* < */
+#define GPUVEC_FILTER_AT_MOST	12	/* <= */
+#define GPUVEC_FILTER_EQUAL		13	/* = */
+#define GPUVEC_FILTER_AT_LEAST	14	/* >= */
+#define GPUVEC_FILTER_GREATER	15	/* > */
+#define GPUVEC_N_STRATEGIES		15
 
 /* The measure that a distance strategy is of */
 extern gpuvec_measure GpuvecStrategyMeasure(StrategyNumber strategy);

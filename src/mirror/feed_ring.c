@@ -196,7 +196,8 @@ make_room(FeedRing *ring, uint64 number, uint64 end)
 }
 
 bool
-FeedBatchAdd(FeedBatch *batch, const gpuvec_feed_record *record, const void *values)
+FeedBatchAddRow(FeedBatch *batch, const gpuvec_feed_record *record, const void *values,
+				const void *words)
 {
 	uint32		bytes = gpuvec_feed_record_bytes(record->len, record->nwords);
 	char	   *to = batch->data + batch->bytes;
@@ -209,9 +210,18 @@ FeedBatchAdd(FeedBatch *batch, const gpuvec_feed_record *record, const void *val
 	if (record->len > 0)
 		memcpy(to + sizeof(*record), values, used - sizeof(*record));
 	memset(to + used, 0, bytes - used);
+	if (record->nwords > 0)
+		memcpy(to + bytes - record->nwords * sizeof(uint64), words, record->nwords * sizeof(uint64));
 	batch->n++;
 	batch->bytes += bytes;
 	return true;
+}
+
+bool
+FeedBatchAdd(FeedBatch *batch, const gpuvec_feed_record *record, const void *values)
+{
+	Assert(record->nwords == 0);
+	return FeedBatchAddRow(batch, record, values, NULL);
 }
 
 /* How many of n records take at most `most` bytes?  Sets *bytes to these. */

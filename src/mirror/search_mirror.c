@@ -29,7 +29,8 @@ take_answer(const MirrorConversation *talk, MirrorSearch *search,
 	uint64		left = answer->head.nhits;
 	bool		more = false;
 
-	if (answer->head.nqueries != request->n)
+	if (answer->head.nqueries != request->n ||
+		(request->head.filter_bytes > 0) != (answer->head.npassed > 0))
 		ereport(ERROR,
 				(errcode(ERRCODE_PROTOCOL_VIOLATION),
 				 errmsg("invalid message from the gpuvec engine")));
@@ -43,6 +44,9 @@ take_answer(const MirrorConversation *talk, MirrorSearch *search,
 					(errcode(ERRCODE_PROTOCOL_VIOLATION),
 					 errmsg("invalid message from the gpuvec engine")));
 		left -= n;
+		query->passed = MirrorSearchAnswerPassed(answer, i) & ~GPUVEC_DISJOINT_TOO;
+		query->has_disjoint = answer->head.npassed > 0 &&
+			(MirrorSearchAnswerPassed(answer, i) & GPUVEC_DISJOINT_TOO) != 0;
 		MirrorTakeHits(talk->target, search, query, talk->visibility, hits, n,
 					   request->queries[i].k);
 		*keep |= query->hits == hits && n > 0;
@@ -88,6 +92,8 @@ search_group(MirrorConversation *talk, MirrorSearch *search, uint32 first, uint3
 		pfree(request.whose);
 		pfree(request.questions);
 		pfree(request.ids);
+		if (request.filters)
+			pfree(request.filters);
 		page = Min(page * ALL_ROWS_GROWTH, GPUVEC_MAX_K);
 	}
 	return true;
@@ -121,6 +127,8 @@ reset_queries(MirrorSearch *search)
 		query->nhits = query->maxhits = 0;
 		query->hits = NULL;
 		query->abandoned = false;
+		query->passed = GPUVEC_NOT_COUNTED;
+		query->has_disjoint = false;
 		query->done = query->skip;
 		query->looked = 0;
 		query->has_after = query->resumes;

@@ -64,7 +64,7 @@ sets_begin(gpuvec_update *update, gpuvec_error *error)
 	gpuvec_sets_update *sets = (gpuvec_sets_update *) update;
 
 	gpuvec_merger_let_work(update->store, (gpuvec_sets_mirror *) update->mirror);
-	sets->stage = gpuvec_stage_new();
+	sets->stage = gpuvec_stage_new(update->mirror->key.nfilters);
 	return sets->stage != NULL || gpuvec_fail_memory(error, 0);
 }
 

@@ -35,6 +35,9 @@
 #define GPUVEC_MAX_CONDITIONS	64
 #define GPUVEC_MAX_FILTER_VALUES	65536
 
+/* Number of rows that pass, of a search without a filter */
+#define GPUVEC_NOT_COUNTED		(UINT64_MAX >> 1)
+
 /* Words of a row in a mirror with so many filter columns */
 #define gpuvec_filter_words(nfilters)	((nfilters) > 0 ? (nfilters) + 1 : 0)
 #define gpuvec_filter_bytes(nfilters) \

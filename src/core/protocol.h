@@ -509,7 +509,6 @@ typedef struct gpuvec_result
 	uint64_t	npassed;		/* length of passed[]: nqueries or 0 */
 } gpuvec_result;
 
-#define GPUVEC_NOT_COUNTED		(UINT64_MAX >> 1)
 #define GPUVEC_DISJOINT_TOO		(UINT64_C(1) << 63)
 
 /*

@@ -15,6 +15,7 @@
 #include "access/htup_details.h"
 #include "core/measure.h"
 #include "idset/idset.h"
+#include "index/conditions.h"
 #include "mirror/mirror.h"
 #include "nodes/execnodes.h"
 #include "nodes/pathnodes.h"
@@ -82,7 +83,11 @@ typedef struct GpuvecFound
 	uint64		n;
 } GpuvecFound;
 
-extern void GpuvecFind(IndexScanDesc scan, MemoryContext context, GpuvecFound *found);
+extern void GpuvecFind(IndexScanDesc scan, const GpuvecConditions *conditions,
+					   MemoryContext context, GpuvecFound *found);
+
+/* True if a key of the first column says which rows to look for */
+extern bool GpuvecHasBound(IndexScanDesc scan);
 
 /*
  * keyed.c: the rows that the search keys found, in order; first those that
@@ -97,6 +102,15 @@ typedef struct KeyedRow
 
 extern uint64 GpuvecFetchFound(IndexScanDesc scan, GpuvecFound *found, gpuvec_measure measure,
 							   IdSet *query, KeyedRow **rows);
+
+/*
+ * filtered.c: all rows that pass a filter, in the same order, by the distance
+ * from a query; NULL: in any order.  *rows is palloc'd.  False: the mirror
+ * cannot be used.
+ */
+extern bool GpuvecFindFiltered(IndexScanDesc scan, const gpuvec_filter *filter,
+							   gpuvec_measure measure, IdSet *query, KeyedRow **rows, uint64 *n);
+extern int	GpuvecCompareKeyed(const void *a, const void *b);
 
 /* root.c: finds the roots of HOT chains, as numbers that sort like tids */
 typedef struct RootFinder

@@ -34,8 +34,8 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
-static int
-compare_keyed(const void *a, const void *b)
+int
+GpuvecCompareKeyed(const void *a, const void *b)
 {
 	const KeyedRow *x = a;
 	const KeyedRow *y = b;
@@ -154,6 +154,6 @@ GpuvecFetchFound(IndexScanDesc scan, GpuvecFound *found, gpuvec_measure measure,
 	table_index_fetch_end(source.fetch);
 	ExecDropSingleTupleTableSlot(source.slot);
 	MemoryContextDelete(row_context);
-	qsort(*rows, n, sizeof(KeyedRow), compare_keyed);
+	qsort(*rows, n, sizeof(KeyedRow), GpuvecCompareKeyed);
 	return n;
 }

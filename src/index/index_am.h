@@ -90,8 +90,9 @@ extern void GpuvecFind(IndexScanDesc scan, const GpuvecConditions *conditions,
 extern bool GpuvecHasBound(IndexScanDesc scan);
 
 /*
- * keyed.c: the rows that the search keys found, in order; first those that
- * rank, by GpuvecRankDistance()
+ * keyed.c: the rows that the search keys found, in order: first those that
+ * rank, by GpuvecRankDistance(), then those without a common id, which all
+ * have the same, then those whose sets are null, which have infinity
  */
 typedef struct KeyedRow
 {

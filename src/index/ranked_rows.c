@@ -81,8 +81,7 @@ KnnBeginEngine(IndexScanDesc scan, KnnState *state)
 	if (state->conditions.filter.n > 0)
 	{
 		state->wire.filter = &state->conditions.filter;
-		state->wire.disjoint = !gpuvec_ranks_disjoint(state->measure) &&
-			!MirrorWantsNulls(state->wire.filter);
+		state->wire.disjoint = !gpuvec_ranks_disjoint(state->measure);
 	}
 	return true;
 }

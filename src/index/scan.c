@@ -154,10 +154,15 @@ KnnComesNext(const KnnState *state, const KeyedRow *row)
 		row->root > state->last.root;
 }
 
-/* Go on with rows that were found, behind the last one that was returned */
+/*
+ * Go on with rows that were found, behind the last one that was returned.  If
+ * the ranking has had rows without a common id, it has had all sets.
+ */
 static void
 go_on_keyed(KnnState *state)
 {
+	for (uint64 i = 0; state->disjoint && i < state->nkeyed; i++)
+		state->keyed[i].ranks |= !isinf(state->keyed[i].distance);
 	state->next = 0;
 	while (state->next < state->nkeyed && !KnnComesNext(state, &state->keyed[state->next]))
 		state->next++;
@@ -182,9 +187,6 @@ begin_filtered(IndexScanDesc scan, KnnState *state, uint64 most)
 	found = GpuvecFindFiltered(scan, &state->conditions.filter, state->measure, state->query,
 							   &state->keyed, &state->nkeyed);
 	MemoryContextSwitchTo(old);
-	/* the ranking may have had all sets */
-	for (uint64 i = 0; found && state->disjoint && i < state->nkeyed; i++)
-		state->keyed[i].ranks |= !isinf(state->keyed[i].distance);
 	if (found)
 		go_on_keyed(state);
 	return found;
@@ -260,7 +262,9 @@ next_row(IndexScanDesc scan, KnnState *state, KnnRow *row)
 {
 	if (state->phase == SCAN_ENGINE)
 	{
-		if (state->search.k == 0 && !KnnBeginEngine(scan, state))
+		if (MirrorWantsNulls(&state->conditions.filter))
+			 /* all distances are null: nothing ranks */ ;
+		else if (state->search.k == 0 && !KnnBeginEngine(scan, state))
 			state->everything = true;
 		else if (next_ranked(scan, state, row))
 			return true;

@@ -331,8 +331,9 @@ count_scan(IndexScanDesc scan)
 }
 
 /*
- * Put the rows that may satisfy the search keys into a bitmap; they are
- * rechecked unless the conditions are exact
+ * Put the rows that may satisfy the search keys into a bitmap.  All are
+ * rechecked, however exact the conditions are: otherwise the executor may count
+ * rows of a page that is all-visible by then without looking at them.
  */
 int64
 gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap)
@@ -356,7 +357,7 @@ gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap)
 
 		ItemPointerSet(&tid, tid_number_block(state->found.roots[i]),
 					   tid_number_line(state->found.roots[i]));
-		tbm_add_tuples(bitmap, &tid, 1, !state->conditions.exact);
+		tbm_add_tuples(bitmap, &tid, 1, true);
 	}
 	return (int64) state->found.n;
 }
@@ -376,8 +377,9 @@ gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction)
 		return false;
 	ItemPointerSet(&scan->xs_heaptid, tid_number_block(row.root), tid_number_line(row.root));
 	/* rows from a scan of the table pass no filter */
-	scan->xs_recheck = !state->conditions.exact ||
-		(scan->numberOfKeys > 0 && state->phase == SCAN_OTHERS);
+	scan->xs_recheck = scan->numberOfKeys > 0 &&
+		(!state->conditions.exact || state->phase == SCAN_OTHERS ||
+		 scan->xs_snapshot->takenDuringRecovery);
 	scan->xs_recheckorderby = false;
 	/* nobody compares the distances: they are exact */
 	if (scan->numberOfOrderBys > 0)

@@ -163,3 +163,87 @@ SELECT atom, op(number), same_kept(atom, op(number), query(number)) FROM kept_at
 VACUUM docs;
 SELECT fill(13001, 13100);
 SELECT atom, op(number), same_kept(atom, op(number), query(number)) FROM kept_atoms ORDER BY number;
+DROP TABLE docs CASCADE;
+
+-- collations: another one than C, and one that takes different texts for equal
+CREATE COLLATION loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+CREATE TABLE docs (id int, tokens idset, n int DEFAULT 0, a text COLLATE "en-x-icu", b text COLLATE loose, c text COLLATE "POSIX");
+INSERT INTO docs SELECT i, ARRAY[i % 7, i % 11 + 10]::idset, 0, x, x, x FROM generate_series(1, 700) i, LATERAL (SELECT (ARRAY['ab', 'AB', 'aB', 'b', 'ä', 'z', NULL])[i % 7 + 1] AS x) y;
+CREATE INDEX docs_texts ON docs USING gpuvec (tokens, a, b, c);
+SELECT cond, same(cond, '<->', '{3,13}') FROM unnest(ARRAY['a = ''ab''', 'a > ''AB''', 'b = ''ab''', 'b < ''b''', 'b IN (''Ab'', ''Z'')', 'c < ''ab''', 'c >= ''b''', 'c = ''ä''', 'a COLLATE "C" < ''b'' AND b = ''aB''']) cond;
+DROP TABLE docs;
+DROP COLLATION loose;
+
+SET random_page_cost = 1.1;
+-- what is planned: parameters, null ones, joins, generic plans; conditions that are none
+CREATE TABLE docs (id int PRIMARY KEY, tokens idset, tenant int, price float8, tags idset);
+INSERT INTO docs SELECT i, ARRAY[i % 7, i % 11 + 10, i % 13 + 30]::idset, i % 50, i % 100, ARRAY[i % 5]::idset FROM generate_series(1, 5000) i;
+CREATE INDEX docs_all ON docs USING gpuvec (tokens, tenant, price, tags);
+CREATE TABLE queries (id int, tokens idset, tenant int);
+INSERT INTO queries SELECT i, ARRAY[i % 7, i % 11 + 10]::idset, nullif(i % 40, 7) FROM generate_series(1, 60) i;
+ANALYZE docs, queries;
+EXPLAIN (COSTS OFF) SELECT id FROM docs WHERE tenant = 5 AND price < 10 ORDER BY tokens <-> '{3,13}' LIMIT 10;
+EXPLAIN (COSTS OFF) SELECT id FROM docs WHERE tenant = 5 AND price + 1 < 10 ORDER BY tokens <-> '{3,13}' LIMIT 10;
+EXPLAIN (COSTS OFF) SELECT q.id, x.* FROM queries q, LATERAL (SELECT d.id FROM docs d WHERE d.tenant = q.tenant ORDER BY d.tokens <-> q.tokens LIMIT 3) x;
+SELECT count(*) AS rows, count(*) FILTER (WHERE d IS DISTINCT FROM e) AS wrong FROM queries q,
+	LATERAL (SELECT d.tokens <-> q.tokens AS d, row_number() OVER () AS n FROM docs d WHERE d.tenant = q.tenant ORDER BY d.tokens <-> q.tokens LIMIT 12) x
+	JOIN LATERAL (SELECT e, row_number() OVER (ORDER BY e) AS n FROM (SELECT d.tokens <-> q.tokens AS e FROM docs d WHERE d.tenant + 0 = q.tenant OFFSET 0) z) y USING (n);
+SET plan_cache_mode = force_generic_plan;
+PREPARE ask(int, float8, idset) AS SELECT count(*), min(d), max(d), bool_and(tenant = $1 AND price < $2) FROM (SELECT *, tokens <-> $3 AS d FROM docs WHERE tenant = $1 AND price < $2 ORDER BY tokens <-> $3 LIMIT 20) x;
+EXPLAIN (COSTS OFF) EXECUTE ask(5, 50, '{3,13}');
+EXECUTE ask(5, 50, '{3,13}');
+EXECUTE ask(5, 101, '{3,13}');
+EXECUTE ask(NULL, 50, '{3,13}');
+EXECUTE ask(5, 50, NULL);
+EXECUTE ask(5000, 50, '{3,13}');
+RESET plan_cache_mode;
+-- no scan orders by the distance of another column than the first; nor is a set that is compared with an array of sets looked for
+EXPLAIN (COSTS OFF) SELECT id FROM docs WHERE tenant = 5 ORDER BY tags <-> '{3}' LIMIT 10;
+SET enable_seqscan = off;
+EXPLAIN (COSTS OFF) SELECT id FROM docs ORDER BY tags <-> '{3}' LIMIT 10;
+RESET enable_seqscan;
+EXPLAIN (COSTS OFF) SELECT id FROM docs WHERE tokens && ANY ('{"{1}","{2}"}'::idset[]);
+-- rows that the engine finds by exact conditions need no check
+CREATE FUNCTION removed(query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	plan json;
+BEGIN
+	EXECUTE 'EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ' || query INTO plan;
+	plan := plan->0->'Plan'->'Plans'->0;
+	RETURN concat_ws(', ', plan->>'Node Type', (plan->>'Actual Rows')::numeric::int, plan->>'Rows Removed by Index Recheck');
+END $$;
+SELECT removed($$SELECT id FROM docs WHERE tenant = 5 AND price < 60 ORDER BY tokens <-> '{3,13}' LIMIT 10$$);
+SELECT removed($$SELECT id FROM docs WHERE tenant = 5 ORDER BY tokens <-> '{60000}' LIMIT 100$$);
+SELECT removed($$SELECT id FROM docs WHERE tenant = 5 AND tags @> '{0}' ORDER BY tokens <-> '{3,13}' LIMIT 10$$);
+-- functions use the copy of this index, if there is none without filter columns
+SELECT count(*), max(score) FROM gpuvec_topk('docs', 'tokens', '{3,13,33}', 3);
+SELECT count(*) AS copies FROM gpuvec_mirrors WHERE relation = 'docs'::regclass;
+CREATE INDEX docs_tokens ON docs USING gpuvec (tokens);
+SELECT count(*), max(score) FROM gpuvec_topk('docs', 'tokens', '{3,13,33}', 3);
+SELECT count(*) AS copies FROM gpuvec_mirrors WHERE relation = 'docs'::regclass;
+-- what a copy means covers what its keys are made of
+BEGIN;
+ALTER TABLE docs ALTER COLUMN tenant TYPE int8;
+SELECT count(*) FROM (SELECT id FROM docs WHERE tenant = 5 ORDER BY tokens <-> '{3,13}') x;
+ROLLBACK;
+SELECT count(*) FROM (SELECT id FROM docs WHERE tenant = 5 ORDER BY tokens <-> '{3,13}') x;
+
+-- definitions that are refused
+CREATE INDEX ON docs USING gpuvec (tenant);
+CREATE INDEX ON docs USING gpuvec (tenant, tokens);
+CREATE INDEX ON docs USING gpuvec (tokens, (ARRAY[tenant]));
+CREATE INDEX ON docs USING gpuvec (tokens, (tenant::oid));
+CREATE INDEX ON docs USING gpuvec (tokens) INCLUDE (tenant);
+CREATE INDEX ON docs USING gpuvec (tokens, tenant, price, tags, tenant, tenant, tenant, tenant, tenant, tenant, tenant, tenant, tenant, tenant, tenant, tenant, tenant);
+CREATE UNIQUE INDEX ON docs USING gpuvec (tokens, tenant);
+ALTER TABLE docs ADD EXCLUDE USING gpuvec (tokens WITH =, tenant WITH =);
+
+-- the operator classes
+SELECT opcname, opcintype::regtype, opcdefault, amvalidate(c.oid) FROM pg_opclass c JOIN pg_am a ON a.oid = opcmethod WHERE amname = 'gpuvec' ORDER BY 1;
+SELECT column_number, property, pg_index_column_has_property('docs_all', column_number, property) AS has
+	FROM generate_series(1, 4, 3) column_number, unnest('{distance_orderable,search_array,search_nulls}'::text[]) property;
+CREATE OPERATOR CLASS odd_ops FOR TYPE int4 USING gpuvec AS OPERATOR 11 <, OPERATOR 13 =, OPERATOR 6 <>;
+SELECT amvalidate(oid) FROM pg_opclass WHERE opcname = 'odd_ops';
+CREATE OPERATOR CLASS odder_ops FOR TYPE int4 USING gpuvec AS OPERATOR 11 <;
+SELECT amvalidate(oid) FROM pg_opclass WHERE opcname = 'odder_ops';
+DROP SCHEMA index_filters CASCADE;

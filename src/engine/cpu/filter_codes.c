@@ -113,11 +113,12 @@ find_ranges(const gpuvec_filter *filter, const gpuvec_segment *segment, code_ran
 	for (uint32_t i = 0; i < filter->n; i++)
 	{
 		const gpuvec_condition *c = &filter->conditions[i];
-		code_range *mine = &ranges[c->column - 1];
+		code_range *mine;
 		code_range	range;
 
 		if (c->column == 0)
 			continue;
+		mine = &ranges[c->column - 1];
 		range = range_of(filter, c, &segment->filters[c->column - 1]);
 		mine->low = range.low > mine->low ? range.low : mine->low;
 		mine->end = range.end < mine->end ? range.end : mine->end;

@@ -24,64 +24,16 @@
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "engine/cpu/filters.h"
 #include "engine/cpu/scan_lone.h"
+#include "engine/equal_filters.h"
 
 /* So few rows in all segments are gathered, whatever that costs */
 #define FEW_ROWS		1024
 
 /* Parts for each thread, so that threads finish at about the same time */
 #define PARTS_PER_THREAD	4
-
-/* ---- different filters ---- */
-
-static uint64_t
-hash_bytes(uint64_t hash, const void *from, size_t bytes)
-{
-	const unsigned char *at = from;
-
-	for (size_t i = 0; i < bytes; i += sizeof(uint64_t))
-	{
-		uint64_t	word;
-
-		memcpy(&word, at + i, sizeof(word));
-		hash = (hash ^ word) * UINT64_C(0x9E3779B97F4A7C15);
-		hash ^= hash >> 29;
-	}
-	return hash;
-}
-
-/* Conditions and values are made of whole words */
-static uint64_t
-hash_filter(const gpuvec_filter *filter)
-{
-	uint64_t	hash = hash_bytes(filter->n, filter->conditions,
-								  filter->n * sizeof(gpuvec_condition));
-
-	return hash_bytes(hash, filter->values, filter->nvalues * sizeof(uint64_t));
-}
-
-static bool
-same_filter(const gpuvec_filter *a, const gpuvec_filter *b)
-{
-	return a->n == b->n && a->nvalues == b->nvalues &&
-		(a->n == 0 ||
-		 memcmp(a->conditions, b->conditions, a->n * sizeof(gpuvec_condition)) == 0) &&
-		(a->nvalues == 0 ||
-		 memcmp(a->values, b->values, a->nvalues * sizeof(uint64_t)) == 0);
-}
-
-/* True if the filter asks for rows whose sets are null */
-static bool
-wants_null_sets(const gpuvec_filter *filter)
-{
-	for (uint32_t i = 0; i < filter->n; i++)
-		if (filter->conditions[i].column == 0 && filter->conditions[i].kind == GPUVEC_IS_NULL)
-			return true;
-	return false;
-}
 
 /*
  * True if a query needs a mask.  Without a filter, rows with null sets are
@@ -100,44 +52,27 @@ needs_mask(const cpu_filters *f, const cpu_query *query)
 	return false;
 }
 
-/* Find a query's filter among those known, or add it; slots[] is a hash table */
-static cpu_filter *
-find_filter(cpu_filters *f, const gpuvec_filter *filter, uint32_t *slots, uint32_t mask)
-{
-	uint32_t	at = (uint32_t) (hash_filter(filter) >> 32) & mask;
-
-	for (; slots[at] != 0; at = (at + 1) & mask)
-		if (same_filter(&f->filters[slots[at] - 1].filter, filter))
-			return &f->filters[slots[at] - 1];
-	slots[at] = ++f->n;
-	f->filters[f->n - 1] = (cpu_filter)
-	{
-		.filter = *filter, .wants_null_sets = wants_null_sets(filter)
-	};
-	return &f->filters[f->n - 1];
-}
-
 /* Give each query its filter.  False: out of memory. */
 static bool
 find_filters(cpu_filters *f)
 {
-	uint32_t	room = 4;
-	uint32_t   *slots;
+	gpuvec_equal_filters equal;
+	bool		ok = gpuvec_equal_filters_init(&equal, f->nqueries);
 
-	while (room < 2 * f->nqueries)
-		room *= 2;
-	slots = calloc(room, sizeof(uint32_t));
 	f->filters = calloc(f->nqueries, sizeof(cpu_filter));
-	if (slots == NULL || f->filters == NULL)
-	{
-		free(slots);
-		return false;
-	}
-	for (uint32_t i = 0; i < f->nqueries; i++)
+	ok = ok && f->filters != NULL;
+	for (uint32_t i = 0; ok && i < f->nqueries; i++)
 		if (needs_mask(f, &f->queries[i]))
-			f->queries[i].filter = find_filter(f, &f->queries[i].query->filter, slots, room - 1);
-	free(slots);
-	return true;
+			f->queries[i].filter =
+				&f->filters[gpuvec_equal_filter(&equal, &f->queries[i].query->filter)];
+	for (uint32_t i = 0; ok && i < equal.n; i++)
+	{
+		f->filters[i].filter = *equal.filters[i];
+		f->filters[i].wants_null_sets = gpuvec_wants_null_sets(equal.filters[i]);
+	}
+	f->n = ok ? equal.n : 0;
+	gpuvec_equal_filters_free(&equal);
+	return ok;
 }
 
 /* ---- rows that pass ---- */

@@ -26,7 +26,7 @@ item_room(EntryBatch *batch, MemoryContext context, Size size)
 	return batch->data + batch->used;
 }
 
-/* Copy the bytes from .. from + n - 1 of words and ids, one behind the other */
+/* Copy n bytes of words and ids, which are one behind the other */
 static void
 copy_value(const EntryValue *value, Size from, Size n, char *to)
 {

@@ -3,16 +3,16 @@
  * conditions.c
  *	  Search keys of an index scan as conditions of a filter.
  *
- * A key of a filter column becomes a condition on the keys that the mirror has
- * of the column's values (mirror/filter_key.c).  Every row that satisfies the
- * search key satisfies the condition:
+ * A key of a filter column becomes a condition on the keys that the mirror
+ * has of the column's values (mirror/filter_key.c).  Every row that satisfies
+ * the search key satisfies the condition:
  *
  *		= v				the key of v, or of one of the values of an array
  *		< <= >= > v		a range of keys.  Where different values may have one
  *						key, the range has the key of v, too.  A text whose
  *						collation orders by bytes has a range of prefixes.
- *		of an enum		the labels that are less, or greater, in the order that
- *						pg_enum has when the scan begins.  Labels that are added
+ *		of an enum		the labels that are less, or greater, in the order of
+ *						pg_enum when the scan begins.  Labels that are added
  *						later are in no row that its snapshot sees.
  *		&& @> <@ = v	bits that a further set shares with v, has, or has at
  *						most
@@ -22,8 +22,8 @@
  * so the ranges of all values together are one range.
  *
  * What cannot be a condition is left out: operators of the first column
- * (key_search.c), ranges of other texts, arrays of sets, and more conditions or
- * values than the engine takes.  Then, or if a condition is not exact, the
+ * (key_search.c), ranges of other texts, arrays of sets, and more conditions
+ * or values than the engine takes.  Then, or if a condition is not exact, the
  * executor checks the rows once more.  No row satisfies a key whose value is
  * null, or whose array has no value.
  *
@@ -114,7 +114,10 @@ add_any(Maker *maker, uint32 column, uint64 *keys, uint32 n)
 	}
 }
 
-/* Set the range of keys that the values of an exact kind have.  False: none. */
+/*
+ * Set the range of keys that the values of an exact kind have.  False: there
+ * are none.
+ */
 static bool
 exact_range(StrategyNumber strategy, uint64 key, gpuvec_condition *range)
 {
@@ -205,7 +208,7 @@ read_labels(Oid type, Label **labels)
 	return n;
 }
 
-/* Find the place of a label in the order of its enum; false: it is not there */
+/* Find a label's place in the order of its enum; false: it is not there */
 static bool
 label_order(const Label *labels, uint32 n, Oid label, float4 *order)
 {
@@ -314,7 +317,7 @@ add_range(Maker *maker, ScanKey key, const uint64 *keys, uint32 n)
 		maker->made->nothing = true;
 }
 
-/* True if a key of a column can be a condition, with its array if it has one */
+/* True if a key of a column can be a condition, with its array if any */
 static bool
 is_condition(const FilterColumn *column, ScanKey key)
 {

@@ -221,8 +221,8 @@ look_at_clauses(const IndexPath *path)
 
 /*
  * Operator calls that take as long as getting rows in the order of distances.
- * If only those are ranked that satisfy a condition, the first batch is no more
- * work than finding them.
+ * If only those are ranked that satisfy a condition, the first batch is no
+ * more work than finding them.
  */
 static double
 ordered_operators(double rows, bool filtered)

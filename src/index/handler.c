@@ -299,7 +299,8 @@ column_has_distances(Oid index, int column)
 
 /*
  * Tell what the server cannot know: the first column, with its distance
- * operators, can be ordered by distances, and exclusion constraints are refused (build.c)
+ * operators, can be ordered by distances, and exclusion constraints are
+ * refused (build.c)
  */
 static bool
 gpuvec_property(Oid index, int column, IndexAMProperty property, const char *name,

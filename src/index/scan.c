@@ -332,8 +332,8 @@ count_scan(IndexScanDesc scan)
 
 /*
  * Put the rows that may satisfy the search keys into a bitmap.  All are
- * rechecked, however exact the conditions are: otherwise the executor may count
- * rows of a page that is all-visible by then without looking at them.
+ * rechecked, however exact the conditions are: otherwise the executor may
+ * count rows of a page that is all-visible by then without looking at them.
  */
 int64
 gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap)

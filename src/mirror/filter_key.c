@@ -10,15 +10,15 @@
  *	integers, dates, times	the value, with its sign flipped: keys are in the
  *							order of the values as unsigned numbers
  *	bool					0 or 1
- *	float4, float8			the bits of the float8, so changed that they are in
- *							the order of the server's operators: -0 is 0, and
- *							all NaN are one value above infinity
+ *	float4, float8			the bits of the float8, so changed that they are
+ *							in the order of the server's operators: -0 is 0,
+ *							and all NaN are one value above infinity
  *	numeric					the same of the nearest float8.  Rounding keeps the
  *							order, but different values may have one key.
- *	text, char(n)			above, the first four bytes, if the collation orders
- *							by bytes, else 0.  Below, 32 bits of the server's
- *							hash, which is equal for values that are equal under
- *							the collation.
+ *	text, char(n)			above, the first four bytes, if the collation
+ *							orders by bytes, else 0.  Below, 32 bits of the
+ *							server's hash, which is equal for values that are
+ *							equal under the collation.
  *	uuid					the first eight bytes
  *	enum					the OID of the label, which it keeps when labels are
  *							added or renamed.  OIDs are in no order: a range is

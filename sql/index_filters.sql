@@ -172,6 +172,16 @@ INSERT INTO docs SELECT i, ARRAY[i % 7, i % 11 + 10]::idset, 0, x, x, x FROM gen
 CREATE INDEX docs_texts ON docs USING gpuvec (tokens, a, b, c);
 SELECT cond, same(cond, '<->', '{3,13}') FROM unnest(ARRAY['a = ''ab''', 'a > ''AB''', 'b = ''ab''', 'b < ''b''', 'b IN (''Ab'', ''Z'')', 'c < ''ab''', 'c >= ''b''', 'c = ''ä''', 'a COLLATE "C" < ''b'' AND b = ''aB''']) cond;
 DROP TABLE docs;
+-- a column gets another collation, the table the same file
+CREATE TABLE docs (id int, tokens idset, n int DEFAULT 0, b text COLLATE "C");
+INSERT INTO docs SELECT i, ARRAY[i % 7, i % 11 + 10]::idset, 0, (ARRAY['ab', 'AB', 'b'])[i % 3 + 1] FROM generate_series(1, 700) i;
+CREATE INDEX docs_texts ON docs USING gpuvec (tokens, b);
+SELECT cond, same(cond, '<->', '{3,13}') FROM unnest(ARRAY['b = ''AB''']) cond;
+SELECT pg_relation_filenode('docs') AS before \gset
+ALTER TABLE docs ALTER COLUMN b TYPE text COLLATE loose;
+SELECT pg_relation_filenode('docs') = :before AS same_file;
+SELECT cond, same(cond, '<->', '{3,13}') FROM unnest(ARRAY['b = ''AB''']) cond;
+DROP TABLE docs;
 DROP COLLATION loose;
 
 SET random_page_cost = 1.1;

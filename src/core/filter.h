@@ -29,6 +29,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/measure.h"
+
 #define GPUVEC_MAX_FILTERS		15
 
 /* Most conditions of a query, and most values of all its conditions */
@@ -78,7 +80,7 @@ typedef struct gpuvec_filter
 } gpuvec_filter;
 
 /* True if one of the n ascending values is `key` */
-static inline bool
+static inline GPUVEC_HD bool
 gpuvec_has_value(const uint64_t *values, uint32_t n, uint64_t key)
 {
 	uint32_t	low = 0;
@@ -100,7 +102,7 @@ gpuvec_has_value(const uint64_t *values, uint32_t n, uint64_t key)
 }
 
 /* True if a key that is not null satisfies a condition */
-static inline bool
+static inline GPUVEC_HD bool
 gpuvec_key_passes(const gpuvec_condition *c, const uint64_t *values, uint64_t key)
 {
 	switch (c->kind)
@@ -124,7 +126,7 @@ gpuvec_key_passes(const gpuvec_condition *c, const uint64_t *values, uint64_t ke
 }
 
 /* True if a row with these words passes the filter */
-static inline bool
+static inline GPUVEC_HD bool
 gpuvec_filter_passes(const gpuvec_filter *filter, const uint64_t *words)
 {
 	for (uint32_t i = 0; i < filter->n; i++)

@@ -2,9 +2,12 @@
  *
  * filter_test.c
  *	  Test of filter columns: staging, segments, merging, and searches with
- *	  filters on the CPU, against a loop over all rows.
+ *	  filters, against a loop over all rows.
  *
  * Whether a row passes is written again here, on values instead of codes.
+ *
+ * Compiled with FILTER_TEST_GPU it tests the CUDA backend, which may be
+ * emulated (search.mk, cuda.mk): with an argument "full" more of it.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,6 +19,9 @@
 #include "engine/sets/draft.h"
 #include "engine/sets/id_numbers.h"
 #include "unit_test.h"
+#ifdef FILTER_TEST_GPU
+#include "kernels/search/search_policy.h"
+#endif
 
 #define LONGEST		24
 #define MOST_VALUES	400
@@ -614,6 +620,87 @@ test_table(gpuvec_backend *backend, gpuvec_thread_pool *pool, table_kind kind, i
 	free(t.rows);
 }
 
+#ifdef FILTER_TEST_GPU
+
+/* A way of searching that small tables would not take by themselves */
+static struct gpuvec_search_policy
+random_policy(const struct gpuvec_search_policy *usual)
+{
+	static const uint32_t shifts[] = {0, 12, 16};
+	static const uint32_t gathered[] = {0, 1, 30, 200, 32768};
+	struct gpuvec_search_policy policy = *usual;
+
+	policy.list_rows = random_below(3) == 0 ? UINT32_MAX : 1;
+	policy.list_shift = shifts[random_below(3)];
+	policy.gather_rows = gathered[random_below(5)];
+	policy.lone_queries = random_below(2) ? usual->lone_queries : 0;
+	policy.direct_queries = random_below(2) ? usual->direct_queries : 0;
+	policy.scan_above = UINT32_MAX;
+	policy.cold_slots = random_below(2) ? usual->cold_slots : 32;
+	if (random_below(2))
+	{
+		/* many queries lose candidates, and are run again */
+		policy.candidates = policy.candidates_few = 64;
+		policy.candidates_per_k = policy.retry_per_k = 2;
+		policy.retry_candidates = 128;
+		policy.first_rows = 32;
+	}
+	if (random_below(3) == 0)
+		policy.workspace = 1 << 20;
+	if (random_below(2))
+		for (int i = 0; i < GPUVEC_LIST_PARTS; i++)
+			policy.list_parts[i] = 1 + (uint32_t) random_below(100);
+	return policy;
+}
+
+/* Test the GPU, or its emulation, with many policies */
+static void
+test_gpu(gpuvec_thread_pool *pool, bool full)
+{
+	static const table_kind kinds[] = {
+		{1, 1, 10, false, false, 1}, {700, 7, 30, false, true, 3}, {700, 15, 200, true, true, 2},
+		{2500, 5, 20, true, false, 4}, {5000, 7, 100, false, true, 1}, {300, 0, 20, false, false, 2}
+	};
+	gpuvec_backend_options options = {.device = 0};
+	gpuvec_error error;
+	gpuvec_backend *backend = gpuvec_cuda_open(&options, &error);
+	struct gpuvec_search_policy usual;
+
+	if (backend == NULL)
+	{
+		printf("%s\n", error.message);
+		exit(2);
+	}
+	usual = gpuvec_search_policy_get(backend);
+	for (int i = 0; i < (full ? 60 : 18); i++)
+	{
+		struct gpuvec_search_policy policy = random_policy(&usual);
+
+		gpuvec_search_policy_set(backend, &policy);
+		test_table(backend, pool, kinds[i % 6], full ? 36 : 9);
+	}
+	gpuvec_search_policy_set(backend, &usual);
+	if (full)
+	{
+		test_table(backend, pool, (table_kind) {GPUVEC_SEGMENT_ROWS, 6, 30, false, true, 1}, 36);
+		test_table(backend, pool, (table_kind) {200000, 3, 300, true, true, 3}, 18);
+	}
+	backend->close(backend);
+}
+
+int
+main(int argc, char **argv)
+{
+	gpuvec_thread_pool *pool = gpuvec_thread_pool_new(2);
+
+	test_gpu(pool, argc > 1 && strcmp(argv[1], "full") == 0);
+	check(ranked_disjoint > 100 && not_ranked > 100, "rows without a common id rank, or not");
+	gpuvec_thread_pool_free(pool);
+	return report_checks();
+}
+
+#else
+
 static void
 test_backend(gpuvec_thread_pool *pool, int simd, int threads)
 {
@@ -656,3 +743,5 @@ main(void)
 	gpuvec_thread_pool_free(pool);
 	return report_checks();
 }
+
+#endif

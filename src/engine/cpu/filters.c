@@ -288,7 +288,7 @@ is_canceled(const gpuvec_topk_query *query)
 	return query->canceled && __atomic_load_n(query->canceled, __ATOMIC_RELAXED);
 }
 
-/* True if a segment has rows of the query's length, which are often the best */
+/* True if a segment has rows of the query's length: often the best ones */
 static bool
 is_near(const cpu_query *query, const gpuvec_segment *segment)
 {

@@ -567,8 +567,7 @@ search_some(struct search *s, const gpuvec_view *view, gpuvec_topk_query *querie
 
 /* Search for all queries */
 static bool
-search_all(struct search *s, const gpuvec_view *view, gpuvec_topk_query *queries,
-		   uint32_t nqueries)
+search_all(struct search *s, const gpuvec_view *view, gpuvec_topk_query *queries, uint32_t nqueries)
 {
 	uint32_t step = queries_at_once(s, queries, nqueries);
 

@@ -196,11 +196,11 @@ list_rows(struct search *s, uint32_t n)
 	p.nsegments = s->view->nsegments;
 	p.ntiles = s->view->ntiles;
 	return s->check(cudaMemcpyAsync(b->listed.get<char>() + lists, list,
-								  p.nlists * sizeof(struct row_list), cudaMemcpyHostToDevice,
-								  s->stream),
-				  "copy filters to the GPU") &&
-		s->check(cudaMemsetAsync(p.used, 0, n * sizeof(uint32_t), s->stream)) &&
-		s->check(list_rows_launch(&p, s->stream));
+									p.nlists * sizeof(struct row_list), cudaMemcpyHostToDevice,
+									s->stream),
+					"copy filters to the GPU") &&
+		   s->check(cudaMemsetAsync(p.used, 0, n * sizeof(uint32_t), s->stream)) &&
+		   s->check(list_rows_launch(&p, s->stream));
 }
 
 /*

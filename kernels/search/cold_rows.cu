@@ -210,7 +210,7 @@ __launch_bounds__(COLD_THREADS) fill_tables(const __grid_constant__ struct cold_
 struct __align__(16) cold_shared
 {
 	uint32_t bitmap[HOT_WORDS]; /* hot numbers of the query */
-	uint16_t used[COLD_PART];                 /* slots of the part that have rows */
+	uint16_t used[COLD_PART];   /* slots of the part that have rows */
 	uint32_t nused;
 	uint32_t padding[3];
 };

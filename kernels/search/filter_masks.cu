@@ -51,8 +51,7 @@ struct mask_shared
 static __device__ __forceinline__ const uint64_t *
 column_keys(const struct device_segment *segment, uint32_t column)
 {
-	return (const uint64_t *) ((const char *) segment->filters +
-							   segment->filters[column - 1].keys);
+	return (const uint64_t *) ((const char *) segment->filters + segment->filters[column - 1].keys);
 }
 
 /* How many keys are less than `key`; called by a whole warp */
@@ -193,8 +192,8 @@ struct mask_task
 
 		if (rows == 0 || (low == 0 && span == f->nkeys + f->has_nulls))
 			return rows;
-		codes = *(const uint4 *) ((const char *) segment->filters + f->codes +
-								  row * sizeof(uint16_t));
+		codes =
+			*(const uint4 *) ((const char *) segment->filters + f->codes + row * sizeof(uint16_t));
 		within |= (codes.x & 0xFFFF) - low < span ? 1 : 0;
 		within |= (codes.x >> 16) - low < span ? 2 : 0;
 		within |= (codes.y & 0xFFFF) - low < span ? 4 : 0;
@@ -276,8 +275,7 @@ __launch_bounds__(MASK_THREADS) make_masks(const __grid_constant__ struct mask_p
 	const struct device_segment *segment = &params.segments[number];
 	struct mask_task task = {segment, filter, params.conditions + filter->condition,
 							 params.values + filter->value, (struct mask_shared *) shared_memory};
-	uint8_t *mask =
-		(uint8_t *) (params.masks + (size_t) f * params.ntiles + segment->first_tile);
+	uint8_t *mask = (uint8_t *) (params.masks + (size_t) f * params.ntiles + segment->first_tile);
 	uint32_t first = slice * SLICE_ROWS;
 	uint32_t end = min(first + SLICE_ROWS, segment->ntiles * 32);
 	uint32_t npassed = 0;
@@ -288,8 +286,7 @@ __launch_bounds__(MASK_THREADS) make_masks(const __grid_constant__ struct mask_p
 		return;
 	task.find_codes();
 	empty = task.is_empty();
-	for (uint32_t row = first + threadIdx.x * BYTE_ROWS; row < end;
-		 row += MASK_THREADS * BYTE_ROWS)
+	for (uint32_t row = first + threadIdx.x * BYTE_ROWS; row < end; row += MASK_THREADS * BYTE_ROWS)
 	{
 		uint32_t rows = empty ? 0 : task.passing_rows(row);
 

@@ -272,8 +272,8 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 
 #pragma unroll 1
 		for (int p = PLAIN_PLANES - 1; p >= 0; p--)
-			if (sum_of_team(__reduce_add_sync(FULL_WARP, passing_reaching(limits, count | 1u << p))) >=
-				wanted)
+			if (sum_of_team(__reduce_add_sync(FULL_WARP,
+											  passing_reaching(limits, count | 1u << p))) >= wanted)
 				count |= 1u << p;
 		return count;
 	}

@@ -65,7 +65,7 @@ struct cuda_view
 	uint32_t nstaged = 0;                     /* largest number of slots that a segment stages */
 	/* no segment of one block has slots */
 	bool plain = true;
-	bool null_sets = false; /* some rows' sets are null */
+	bool null_sets = false;               /* some rows' sets are null */
 	const uint32_t *cold_segments = NULL; /* [ncold_segments]: those with cold numbers */
 	uint32_t ncold_segments = 0;
 	double cold_rows = 0; /* rows that are expected to have a row's cold number */

@@ -36,7 +36,7 @@ struct __align__(16) query_limits
 	struct row_key after; /* and key > after */
 	uint32_t len;         /* ids of the query, whether rows have them or not */
 	float score;          /* the scan keeps bound_score(bound.hi) here */
-	/* the rows that take part, a word for each tile of the view; NULL: all live ones */
+	/* rows that take part, a word for each tile of the view; NULL: all live */
 	const uint32_t *mask;
 };
 
@@ -82,7 +82,7 @@ struct __align__(16) query_state
 	 * even for its bound
 	 */
 	uint32_t cold_full;
-	/* with a filter whose rows are gathered: position of the first, and number */
+	/* if the rows that pass are gathered: position of the first, number */
 	uint32_t rows;
 	uint32_t nrows;
 	uint32_t disjoint; /* such rows rank even if they share no id */

@@ -116,8 +116,8 @@ filters_bytes(const gpuvec_segment *segment)
 	size_t bytes = descriptions_bytes(segment);
 
 	for (uint32_t i = 0; i < segment->nfilters; i++)
-		bytes += keys_bytes(&segment->filters[i]) +
-				 gpuvec_code_room(segment->nrows) * sizeof(uint16_t);
+		bytes +=
+			keys_bytes(&segment->filters[i]) + gpuvec_code_room(segment->nrows) * sizeof(uint16_t);
 	return bytes;
 }
 

@@ -400,7 +400,7 @@ share_of_rows(const struct search *s, const struct work_query *w)
 	return w->filter ? w->filter->nrows / (s->view->ntiles * 32.0) : 1;
 }
 
-/* Candidates to make room for in a chunk where a query wants so many at least */
+/* Candidates to make room for, for each query of a chunk with this one */
 static uint64_t
 wanted_candidates(const struct search *s, const struct chunk *c, const struct work_query *w,
 				  uint32_t kmax)
@@ -567,8 +567,7 @@ search_some(struct search *s, const gpuvec_view *view, gpuvec_topk_query *querie
 
 /* Search for all queries */
 static bool
-search_all(struct search *s, const gpuvec_view *view, gpuvec_topk_query *queries,
-		   uint32_t nqueries)
+search_all(struct search *s, const gpuvec_view *view, gpuvec_topk_query *queries, uint32_t nqueries)
 {
 	uint32_t step = queries_at_once(s, queries, nqueries);
 

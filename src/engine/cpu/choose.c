@@ -61,8 +61,8 @@ typedef struct costs
  * Nanoseconds for each row that is gathered, and each of its ids.  A row of a
  * tile is spread over as many cache lines as it has chunks.
  */
-#define GATHERED_ROW	25.0
-#define GATHERED_ID		1.2
+#define GATHERED_ROW	20.0
+#define GATHERED_ID		0.9
 
 static const costs costs_of[] = {
 	{0},

@@ -132,6 +132,7 @@ cpu_close(gpuvec_backend *backend)
 	for (int i = 0; cpu->scratch && i < gpuvec_thread_pool_threads(cpu->pool); i++)
 		lists_scratch_free(&cpu->scratch[i]);
 	free(cpu->scratch);
+	free(cpu->masks);
 	gpuvec_thread_pool_free(cpu->pool);
 	free(cpu);
 }

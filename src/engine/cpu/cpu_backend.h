@@ -183,6 +183,9 @@ typedef struct cpu_backend
 	gpuvec_lists_policy policy;
 	struct lists_builder *builder;
 	struct lists_scratch *scratch;	/* [threads of the pool] */
+	uint64_t   *masks;			/* [nmasks] memory for masks of filters, kept
+								 * from search to search; or NULL */
+	size_t		nmasks;
 } cpu_backend;
 
 /* Open a backend with a policy for lists; used by tests */

@@ -341,7 +341,7 @@ free_search(cpu_search *search)
 		cold_free((cold_rows *) search->queries[i].cold);
 	}
 	free(search->cold);
-	filters_free(&search->filters);
+	filters_free(&search->filters, search->backend);
 	free(search->queries);
 	free(search->pointers);
 }
@@ -503,9 +503,11 @@ begin_search(cpu_search *search, gpuvec_method method, gpuvec_topk_query *querie
 static uint32_t
 queries_at_once(const gpuvec_view *view, const gpuvec_topk_query *queries, uint32_t nqueries)
 {
-	size_t		bytes = masks_bytes(view, 1) + 1;
+	size_t		bytes = 1;
 	bool		any = false;
 
+	for (uint32_t i = 0; i < view->nentries; i++)
+		bytes += mask_words(view->entries[i].segment->nrows) * sizeof(uint64_t);
 	for (uint32_t i = 0; i < nqueries && !any; i++)
 		any = queries[i].filter.n > 0;
 	if (!any || nqueries <= MASK_MEMORY / bytes)

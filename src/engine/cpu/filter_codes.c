@@ -281,41 +281,27 @@ apply_filter(const gpuvec_filter *filter, const gpuvec_segment *segment, const c
 	return true;
 }
 
-/* Fill in the rows that pass, which are in passing->mask */
-static bool
-finish_entry(const cpu_filter *filter, const gpuvec_view_entry *entry, const code_range *ranges,
-			 cpu_simd simd, cpu_passing *passing)
+bool
+filter_entry(const cpu_filter *filter, const gpuvec_view_entry *entry, cpu_simd simd,
+			 uint64_t *mask, cpu_passing *passing)
 {
 	const gpuvec_segment *segment = entry->segment;
 	uint32_t	nwords = mask_words(segment->nrows);
-
-	start_mask(entry, passing->mask);
-	if (!apply_filter(&filter->filter, segment, ranges, simd, passing->mask))
-		return false;
-	passing->npassed = passing->nrows = counts[simd] (passing->mask, nwords);
-	if (segment->null_sets && !filter->wants_null_sets)
-	{
-		mask_null_sets(segment, false, passing->mask);
-		passing->nrows = counts[simd] (passing->mask, nwords);
-	}
-	if (passing->nrows == 0)
-	{
-		free(passing->mask);
-		passing->mask = NULL;
-	}
-	return true;
-}
-
-bool
-filter_entry(const cpu_filter *filter, const gpuvec_view_entry *entry, cpu_simd simd,
-			 cpu_passing *passing)
-{
 	code_range	ranges[GPUVEC_MAX_FILTERS];
 
 	memset(passing, 0, sizeof(*passing));
-	if (!find_ranges(&filter->filter, entry->segment, ranges))
+	if (!find_ranges(&filter->filter, segment, ranges))
 		return true;
-	passing->mask = aligned_alloc(MASK_ROWS / 8,
-								  mask_words(entry->segment->nrows) * sizeof(uint64_t));
-	return passing->mask != NULL && finish_entry(filter, entry, ranges, simd, passing);
+	start_mask(entry, mask);
+	if (!apply_filter(&filter->filter, segment, ranges, simd, mask))
+		return false;
+	passing->npassed = passing->nrows = counts[simd] (mask, nwords);
+	if (segment->null_sets && !filter->wants_null_sets)
+	{
+		mask_null_sets(segment, false, mask);
+		passing->nrows = counts[simd] (mask, nwords);
+	}
+	if (passing->nrows > 0)
+		passing->mask = mask;
+	return true;
 }

@@ -32,6 +32,9 @@
 /* So few rows in all segments are gathered, whatever that costs */
 #define FEW_ROWS		1024
 
+/* Bytes of masks that are kept for the next search, at most */
+#define KEPT_BYTES		((size_t) 16 * 1024 * 1024)
+
 /* Parts for each thread, so that threads finish at about the same time */
 #define PARTS_PER_THREAD	4
 
@@ -86,8 +89,35 @@ evaluate_entry(void *task, uint64_t number, int thread)
 	uint32_t	entry = (uint32_t) (number % f->view->nentries);
 
 	(void) thread;
-	if (!filter_entry(filter, &f->view->entries[entry], f->simd, &filter->passing[entry]))
+	if (!filter_entry(filter, &f->view->entries[entry], f->simd,
+					  f->masks + (filter - f->filters) * f->nmasks + f->first_word[entry],
+					  &filter->passing[entry]))
 		__atomic_store_n(&f->failed, 1, __ATOMIC_RELAXED);
+}
+
+/* Make room for all masks; that of the last search if it is large enough */
+static bool
+make_room(cpu_filters *f, cpu_backend *cpu)
+{
+	size_t		words;
+
+	f->first_word = malloc(f->view->nentries * sizeof(size_t));
+	if (f->first_word == NULL)
+		return false;
+	for (uint32_t e = 0; e < f->view->nentries; e++)
+	{
+		f->first_word[e] = f->nmasks;
+		f->nmasks += mask_words(f->view->entries[e].segment->nrows);
+	}
+	words = f->nmasks * f->n;
+	if (words > cpu->nmasks)
+	{
+		free(cpu->masks);
+		cpu->masks = aligned_alloc(MASK_ROWS / 8, words * sizeof(uint64_t));
+		cpu->nmasks = cpu->masks ? words : 0;
+	}
+	f->masks = cpu->masks;
+	return f->masks != NULL;
 }
 
 /* Evaluate all filters.  False: out of memory. */
@@ -169,13 +199,46 @@ filters_begin(cpu_filters *f, cpu_backend *cpu, gpuvec_method method)
 		return true;
 	f->simd = cpu->simd;
 	f->done = calloc((size_t) f->nqueries * f->view->nentries, 1);
-	if (f->done == NULL || !find_filters(f) || !evaluate(f, cpu->pool))
+	if (f->done == NULL || !find_filters(f) || !make_room(f, cpu) ||
+		!evaluate(f, cpu->pool))
 		return false;
 	choose_ways(f, cpu, method);
 	return true;
 }
 
 /* ---- rows that are gathered ---- */
+
+/* A query whose rows are gathered, and what rows of a length need */
+typedef struct gathering
+{
+	lone_scan	scan;
+	uint64_t	bound;			/* the query's bound, and */
+	uint32_t	len;			/* the length, of which `wanted` is known */
+	bool		wanted;
+} gathering;
+
+/*
+ * True if a row of this length may have enough common ids.  A need of 1 says
+ * nothing of rows that rank without any.
+ */
+static inline bool
+length_wanted(gathering *g, uint32_t len)
+{
+	const cpu_query *query = g->scan.query;
+	uint64_t	bound = __atomic_load_n(&query->bound, __ATOMIC_RELAXED);
+	uint32_t	qlen = gpuvec_query_len(query->query);
+
+	if (len != g->len || bound != g->bound)
+	{
+		uint32_t	need = gpuvec_need_with(query->measure, query->query->weights, qlen, len,
+											bound_score(query));
+
+		g->len = len;
+		g->bound = bound;
+		g->wanted = need <= 1 || need <= (qlen < len ? qlen : len);
+	}
+	return g->wanted;
+}
 
 /* Offer a row, counted by its ids */
 static inline void
@@ -199,7 +262,7 @@ fetch_row(const gpuvec_segment *segment, uint32_t row)
 
 /* Gather the rows of an entry; each is fetched before the one before it */
 static void
-gather_entry(const lone_scan *scan, const gpuvec_segment *segment, const uint64_t *mask)
+gather_entry(gathering *g, const gpuvec_segment *segment, const uint64_t *mask)
 {
 	uint32_t	before = UINT32_MAX;
 
@@ -208,19 +271,46 @@ gather_entry(const lone_scan *scan, const gpuvec_segment *segment, const uint64_
 		{
 			uint32_t	row = w * 64 + (uint32_t) __builtin_ctzll(bits);
 
+			if (!length_wanted(g, segment->len[row]))
+				continue;
 			fetch_row(segment, row);
 			if (before != UINT32_MAX)
-				gather_row(scan, segment, before);
+				gather_row(&g->scan, segment, before);
 			before = row;
 		}
 	if (before != UINT32_MAX)
-		gather_row(scan, segment, before);
+		gather_row(&g->scan, segment, before);
 }
 
 static bool
 is_canceled(const gpuvec_topk_query *query)
 {
 	return query->canceled && __atomic_load_n(query->canceled, __ATOMIC_RELAXED);
+}
+
+/* True if a segment has rows of the query's length: often the best ones */
+static bool
+is_near(const cpu_query *query, const gpuvec_segment *segment)
+{
+	uint32_t	qlen = gpuvec_query_len(query->query);
+
+	return segment->minlen <= qlen && qlen <= segment->maxlen;
+}
+
+/* Gather a query's rows of some entries, the near ones or the others */
+static void
+gather_entries(const cpu_filters *f, gathering *g, uint32_t first, bool near)
+{
+	const cpu_query *query = g->scan.query;
+
+	for (uint32_t e = first; e < f->view->nentries; e += f->splits)
+	{
+		const gpuvec_segment *segment = f->view->entries[e].segment;
+
+		if (query->done[e] == ENTRY_GATHERED && is_near(query, segment) == near &&
+			!is_canceled(query->query))
+			gather_entry(g, segment, query->filter->passing[e].mask);
+	}
 }
 
 /* Gather a query's rows of some entries; called by a thread of the pool */
@@ -230,25 +320,25 @@ gather_part(void *task, uint64_t number, int thread)
 	cpu_filters *f = task;
 	cpu_query  *query = &f->queries[number % f->nqueries];
 	best_rows  *best = &f->gathered[number];
-	lone_scan  *scan;
+	gathering  *g;
 
 	(void) thread;
 	best->shared = query;
 	if (query->done == NULL)
 		return;
-	scan = calloc(1, sizeof(*scan));
-	if (scan == NULL)
+	g = calloc(1, sizeof(*g));
+	if (g == NULL)
 	{
 		best->failed = true;
 		return;
 	}
-	scan->query = query;
-	scan->best = best;
-	lone_set_query(scan, query->query);
-	for (uint32_t e = (uint32_t) (number / f->nqueries); e < f->view->nentries; e += f->splits)
-		if (query->done[e] == ENTRY_GATHERED && !is_canceled(query->query))
-			gather_entry(scan, f->view->entries[e].segment, query->filter->passing[e].mask);
-	free(scan);
+	g->scan.query = query;
+	g->scan.best = best;
+	g->len = UINT32_MAX;
+	lone_set_query(&g->scan, query->query);
+	gather_entries(f, g, (uint32_t) (number / f->nqueries), true);
+	gather_entries(f, g, (uint32_t) (number / f->nqueries), false);
+	free(g);
 }
 
 bool
@@ -274,14 +364,17 @@ filters_gather(cpu_filters *f, cpu_backend *cpu)
 }
 
 void
-filters_free(cpu_filters *f)
+filters_free(cpu_filters *f, cpu_backend *cpu)
 {
 	for (uint32_t i = 0; i < f->n; i++)
-	{
-		for (uint32_t e = 0; f->filters[i].passing && e < f->view->nentries; e++)
-			free(f->filters[i].passing[e].mask);
 		free(f->filters[i].passing);
+	if (cpu->nmasks * sizeof(uint64_t) > KEPT_BYTES)
+	{
+		free(cpu->masks);
+		cpu->masks = NULL;
+		cpu->nmasks = 0;
 	}
+	free(f->first_word);
 	for (uint64_t i = 0; f->gathered && i < (uint64_t) f->splits * f->nqueries; i++)
 		free(f->gathered[i].rows);
 	free(f->filters);

@@ -29,6 +29,9 @@ typedef struct cpu_filters
 	cpu_simd	simd;
 	cpu_filter *filters;		/* [n] distinct ones */
 	uint32_t	n;
+	size_t		nmasks;			/* words of a filter's masks */
+	size_t	   *first_word;		/* [entries] where an entry's mask begins */
+	uint64_t   *masks;			/* [n * nmasks] */
 	uint8_t    *done;			/* [queries * entries], see cpu_query */
 	best_rows  *gathered;		/* [queries * splits] of rows that were
 								 * gathered; NULL: none were */
@@ -37,9 +40,6 @@ typedef struct cpu_filters
 	cpu_query  *queries;
 	int			failed;			/* atomic */
 } cpu_filters;
-
-/* Most bytes that the masks of n different filters take */
-#define masks_bytes(view, n)	((n) * ((size_t) (view)->nrows / 8 + (view)->nentries * MASK_ROWS / 8))
 
 /*
  * Find the filters of queries, and the rows that pass them.  Sets passed,
@@ -50,11 +50,14 @@ extern bool filters_begin(cpu_filters *filters, cpu_backend *cpu, gpuvec_method 
 /* Gather rows where few pass.  False: out of memory. */
 extern bool filters_gather(cpu_filters *filters, cpu_backend *cpu);
 
-extern void filters_free(cpu_filters *filters);
+extern void filters_free(cpu_filters *filters, cpu_backend *cpu);
 
-/* filter_codes.c: find the rows of an entry that pass.  False: out of memory. */
+/*
+ * filter_codes.c: find the rows of an entry that pass.  mask has room for
+ * mask_words() words, aligned to a line.  False: out of memory.
+ */
 extern bool filter_entry(const cpu_filter *filter, const gpuvec_view_entry *entry, cpu_simd simd,
-						 cpu_passing *passing);
+						 uint64_t *mask, cpu_passing *passing);
 
 /*
  * filter_mask_*.c: clear the bits of rows whose codes are in none of the

@@ -183,8 +183,8 @@ parse_filters(search_run *q, const char *from, gpuvec_error *error)
 }
 
 /*
- * Parse a search.  The queries point to ids and filters in the request's data.  The
- * caller frees q->queries, on failure too.
+ * Parse a search.  The queries point to ids and filters in the request's
+ * data.  The caller frees q->queries, on failure too.
  */
 static bool
 parse_search(search_run *q, const gpuvec_request *request, gpuvec_error *error)

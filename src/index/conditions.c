@@ -40,6 +40,7 @@
 #include "catalog/pg_enum.h"
 #include "index/conditions.h"
 #include "index/index_am.h"
+#include "storage/predicate.h"
 #include "utils/array.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -258,6 +259,9 @@ add_labels(Maker *maker, ScanKey key, const uint64 *keys, uint32 n)
 		for (uint32 i = 0; i < nlabels; i++)
 			if (found[i])
 				oids[noids++] = labels[i].oid;
+		/* there may be such a label later: the engine would not be asked */
+		if (noids == 0)
+			PredicateLockRelation(GpuvecScanHeap(maker->scan), maker->scan->xs_snapshot);
 		add_any(maker, key->sk_attno - 1, oids, noids);
 	}
 	else

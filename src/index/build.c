@@ -114,7 +114,8 @@ check_columns(Relation index, const FilterColumns *filters)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("the first column of an index of access method \"%s\" must be a set", "gpuvec"),
-				 errdetail("The first column has the type %s.", format_type_be(index->rd_opcintype[0]))));
+				 errdetail("The first column has the type %s.",
+						   format_type_be(index->rd_opcintype[0]))));
 	if (n - 1 > GPUVEC_MAX_FILTERS)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),

@@ -110,7 +110,8 @@ make_row(SetSource *source, gpuvec_measure measure, IdSet *query, int64 root, Ke
 	common = idset_span_common(idset_span(query), ids);
 	row->root = root;
 	row->ranks = common > 0 || gpuvec_ranks_disjoint(measure);
-	row->distance = GpuvecRankDistance(measure, gpuvec_score(measure, common, idset_count(query), ids.n));
+	row->distance = GpuvecRankDistance(measure, gpuvec_score(measure, common,
+															 idset_count(query), ids.n));
 	return true;
 }
 

@@ -207,7 +207,8 @@ index_serves(HeapTuple tuple, AttrNumber attnum)
 	for (int i = 1; i < form->indnkeyatts; i++)
 		if (form->indkey.values[i] == 0)
 			return false;
-	return form->indkey.values[0] == attnum && form->indisvalid && form->indisready && form->indislive &&
+	return form->indkey.values[0] == attnum &&
+		form->indisvalid && form->indisready && form->indislive &&
 		heap_attisnull(tuple, Anum_pg_index_indpred, NULL) &&
 		!(form->indcheckxmin &&
 		  !TransactionIdPrecedes(HeapTupleHeaderGetXmin(tuple->t_data), TransactionXmin));

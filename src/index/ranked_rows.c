@@ -145,7 +145,7 @@ note_passed(KnnState *state)
 
 	state->exhausted = state->complete && state->search.roots && query->filter != NULL &&
 		!query->resumes && query->looked == query->passed;
-	if (state->disjoint && !query->has_disjoint)
+	if ((state->disjoint && !query->has_disjoint) || query->lost_disjoint)
 		return false;
 	state->disjoint = query->has_disjoint;
 	return true;

@@ -142,7 +142,9 @@ typedef struct MirrorQuery
 								 * welcome; never if they rank anyway */
 	uint64		passed;			/* at least as many rows pass as the engine's
 								 * last answer said; see gpuvec_result */
-	bool		has_disjoint;	/* that answer has rows without a common id */
+	bool		has_disjoint;	/* that answer ranks rows without a common id,
+								 * ... */
+	bool		lost_disjoint;	/* ... or one before did, and this one does not */
 
 	/* state while searching */
 	bool		done;

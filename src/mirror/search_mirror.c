@@ -17,6 +17,17 @@
 /* How the number of rows to ask for grows, if there is no k */
 #define ALL_ROWS_GROWTH		4
 
+/* Note what an answer says of a query's filter */
+static void
+note_passed(MirrorQuery *query, uint64 passed)
+{
+	bool		disjoint = (passed & GPUVEC_DISJOINT_TOO) != 0;
+
+	query->passed = passed & ~GPUVEC_DISJOINT_TOO;
+	query->lost_disjoint |= query->has_disjoint && !disjoint;
+	query->has_disjoint = disjoint;
+}
+
 /*
  * Take an answer.  True if a query needs more rows.  Sets *keep if hits were
  * left in the answer.
@@ -44,9 +55,7 @@ take_answer(const MirrorConversation *talk, MirrorSearch *search,
 					(errcode(ERRCODE_PROTOCOL_VIOLATION),
 					 errmsg("invalid message from the gpuvec engine")));
 		left -= n;
-		query->passed = MirrorSearchAnswerPassed(answer, i) & ~GPUVEC_DISJOINT_TOO;
-		query->has_disjoint = answer->head.npassed > 0 &&
-			(MirrorSearchAnswerPassed(answer, i) & GPUVEC_DISJOINT_TOO) != 0;
+		note_passed(query, MirrorSearchAnswerPassed(answer, i));
 		MirrorTakeHits(talk->target, search, query, talk->visibility, hits, n,
 					   request->queries[i].k);
 		*keep |= query->hits == hits && n > 0;
@@ -128,7 +137,7 @@ reset_queries(MirrorSearch *search)
 		query->hits = NULL;
 		query->abandoned = false;
 		query->passed = GPUVEC_NOT_COUNTED;
-		query->has_disjoint = false;
+		query->has_disjoint = query->lost_disjoint = false;
 		query->done = query->skip;
 		query->looked = 0;
 		query->has_after = query->resumes;

@@ -63,9 +63,10 @@ struct search
 	uint32_t *overflowed = NULL; /* [noverflowed] positions in work[] */
 	uint32_t noverflowed = 0;
 	struct filter_rows *filters = NULL; /* different ones */
-	uint32_t *filter_of = NULL;         /* [queries] number of each one's filter, or NO_FILTER */
-	const uint32_t *masks = NULL;       /* of filters, ntiles words each */
-	uint64_t nlisted = 0;               /* rows that are gathered */
+	/* [queries] number of each one's filter, or NO_FILTER; NULL: none has */
+	uint32_t *filter_of = NULL;
+	const uint32_t *masks = NULL; /* of filters, ntiles words each */
+	uint64_t nlisted = 0;         /* rows that are gathered */
 	/*
 	 * all queries of the chunk are canceled, and the kernels were told to
 	 * stop
@@ -207,8 +208,8 @@ extern bool
 queue_cold(struct search *s, struct chunk *c, uint32_t class_lo, uint32_t class_hi);
 
 /* chunk_filters.cu */
-extern uint32_t
-queries_at_once(const struct search *s, const gpuvec_topk_query *queries, uint32_t nqueries);
+extern size_t
+filters_at_once(const struct search *s);
 extern bool
 begin_filters(struct search *s, const gpuvec_topk_query *queries, uint32_t nqueries);
 extern void

@@ -35,16 +35,10 @@ needs_mask(const struct search *s, const gpuvec_topk_query *query)
 	return query->filter.n > 0 || (s->view->null_sets && gpuvec_ranks_disjoint(s->measure));
 }
 
-uint32_t
-queries_at_once(const struct search *s, const gpuvec_topk_query *queries, uint32_t nqueries)
+size_t
+filters_at_once(const struct search *s)
 {
-	size_t bytes = std::max(s->view->ntiles * sizeof(uint32_t), (size_t) 1);
-	size_t fit = std::max(s->policy.workspace / 8 / bytes, (size_t) 1);
-
-	for (uint32_t i = 0; i < nqueries; i++)
-		if (needs_mask(s, &queries[i]))
-			return (uint32_t) std::min((size_t) nqueries, fit);
-	return nqueries;
+	return s->policy.workspace / 8 / std::max(s->view->ntiles * sizeof(uint32_t), (size_t) 1);
 }
 
 /* Where the parts of the filters' memory begin */
@@ -214,7 +208,7 @@ find_rows(struct search *s, const gpuvec_topk_query *queries, uint32_t nqueries,
 	for (uint32_t i = 0; i < nqueries; i++)
 		s->filter_of[i] =
 			needs_mask(s, &queries[i]) ? gpuvec_equal_filter(equal, &queries[i].filter) : NO_FILTER;
-	if (equal->n == 0 || s->view->ntiles == 0)
+	if (s->view->ntiles == 0)
 		return true;
 	s->b->stats.filters += equal->n;
 	if (!make_masks(s, equal))
@@ -223,12 +217,27 @@ find_rows(struct search *s, const gpuvec_topk_query *queries, uint32_t nqueries,
 	return s->nlisted == 0 || list_rows(s, equal->n);
 }
 
+/* True if some query needs a mask */
+static bool
+any_mask(const struct search *s, const gpuvec_topk_query *queries, uint32_t nqueries)
+{
+	for (uint32_t i = 0; i < nqueries; i++)
+		if (needs_mask(s, &queries[i]))
+			return true;
+	return false;
+}
+
 bool
 begin_filters(struct search *s, const gpuvec_topk_query *queries, uint32_t nqueries)
 {
 	gpuvec_equal_filters equal;
-	bool ok = gpuvec_equal_filters_init(&equal, nqueries);
+	bool ok;
 
+	s->filters = NULL;
+	s->filter_of = NULL;
+	if (!any_mask(s, queries, nqueries))
+		return true;
+	ok = gpuvec_equal_filters_init(&equal, nqueries);
 	s->filters = (struct filter_rows *) calloc(nqueries, sizeof(struct filter_rows));
 	s->filter_of = (uint32_t *) malloc(nqueries * sizeof(uint32_t));
 	if (!ok || s->filters == NULL || s->filter_of == NULL)

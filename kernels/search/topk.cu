@@ -491,8 +491,9 @@ collect_work(struct search *s, const gpuvec_view *view, gpuvec_topk_query *queri
 	{
 		gpuvec_topk_query *q = &queries[i];
 		struct work_query *w = &s->work[s->nwork];
-		const struct filter_rows *rows =
-			s->filter_of[i] == NO_FILTER ? NULL : &s->filters[s->filter_of[i]];
+		const struct filter_rows *rows = s->filter_of == NULL || s->filter_of[i] == NO_FILTER
+											 ? NULL
+											 : &s->filters[s->filter_of[i]];
 
 		q->nmatches = 0;
 		note_passed(rows, q);
@@ -569,11 +570,15 @@ search_some(struct search *s, const gpuvec_view *view, gpuvec_topk_query *querie
 static bool
 search_all(struct search *s, const gpuvec_view *view, gpuvec_topk_query *queries, uint32_t nqueries)
 {
-	uint32_t step = queries_at_once(s, queries, nqueries);
+	size_t most = filters_at_once(s);
+	uint32_t n;
 
-	for (uint32_t i = 0; i < nqueries; i += step)
-		if (!search_some(s, view, queries + i, std::min(step, nqueries - i)))
+	for (uint32_t i = 0; i < nqueries; i += n)
+	{
+		n = gpuvec_queries_with(queries + i, nqueries - i, most);
+		if (!search_some(s, view, queries + i, n))
 			return false;
+	}
 	return true;
 }
 

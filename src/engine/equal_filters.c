@@ -82,6 +82,26 @@ gpuvec_equal_filter(gpuvec_equal_filters *equal, const gpuvec_filter *filter)
 	return equal->n - 1;
 }
 
+uint32_t
+gpuvec_queries_with(const gpuvec_topk_query *queries, uint32_t n, size_t most)
+{
+	gpuvec_equal_filters equal;
+	uint32_t	taken = 0;
+
+	if (n <= most || n == 1)
+		return n;
+	if (gpuvec_equal_filters_init(&equal, n))
+		for (; taken < n; taken++)
+		{
+			if (queries[taken].filter.n > 0)
+				(void) gpuvec_equal_filter(&equal, &queries[taken].filter);
+			if (equal.n > most)
+				break;
+		}
+	gpuvec_equal_filters_free(&equal);
+	return taken > 0 ? taken : 1;
+}
+
 bool
 gpuvec_wants_null_sets(const gpuvec_filter *filter)
 {

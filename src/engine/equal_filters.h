@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "core/filter.h"
+#include "engine/backend.h"
 
 #ifdef __cplusplus
 extern "C"
@@ -36,6 +36,12 @@ extern void gpuvec_equal_filters_free(gpuvec_equal_filters *equal);
  * valid.
  */
 extern uint32_t gpuvec_equal_filter(gpuvec_equal_filters *equal, const gpuvec_filter *filter);
+
+/*
+ * How many of n queries, from the first on, have at most `most` different
+ * filters; at least one.  Without memory to find out, it says one.
+ */
+extern uint32_t gpuvec_queries_with(const gpuvec_topk_query *queries, uint32_t n, size_t most);
 
 /* True if a filter asks for rows whose sets are null */
 extern bool gpuvec_wants_null_sets(const gpuvec_filter *filter);

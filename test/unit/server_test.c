@@ -1469,7 +1469,7 @@ test_wide_concurrency(void)
 static void
 test_filters(void)
 {
-	static const char *const faults[] = {"lists:1", "lists:1,first-number:65400", "full-segment:500"};
+	static const char *const faults[] = {"lists:1", "lists:1,first-number:65400", "full-segment:20000"};
 
 	for (int i = 0; i < 3; i++)
 	{

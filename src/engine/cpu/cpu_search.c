@@ -28,6 +28,7 @@
 #include "engine/cpu/filters.h"
 #include "engine/cpu/lists_builder.h"
 #include "engine/cpu/lists_search.h"
+#include "engine/equal_filters.h"
 
 /* Parts for each thread, so that threads finish at about the same time */
 #define PARTS_PER_THREAD	4
@@ -499,20 +500,15 @@ begin_search(cpu_search *search, gpuvec_method method, gpuvec_topk_query *querie
 		plan_search(search, method, nparts);
 }
 
-/* The masks of more filters than fit are not made at once */
-static uint32_t
-queries_at_once(const gpuvec_view *view, const gpuvec_topk_query *queries, uint32_t nqueries)
+/* So many filters have masks at a time */
+static size_t
+filters_at_once(const gpuvec_view *view)
 {
 	size_t		bytes = 1;
-	bool		any = false;
 
 	for (uint32_t i = 0; i < view->nentries; i++)
 		bytes += mask_words(view->entries[i].segment->nrows) * sizeof(uint64_t);
-	for (uint32_t i = 0; i < nqueries && !any; i++)
-		any = queries[i].filter.n > 0;
-	if (!any || nqueries <= MASK_MEMORY / bytes)
-		return nqueries;
-	return MASK_MEMORY / bytes > 0 ? (uint32_t) (MASK_MEMORY / bytes) : 1;
+	return MASK_MEMORY / bytes;
 }
 
 /* Search for some queries.  False: out of memory. */
@@ -535,7 +531,8 @@ bool
 cpu_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure,
 		 gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error)
 {
-	uint32_t	step = queries_at_once(view, queries, nqueries);
+	size_t		most = filters_at_once(view);
+	uint32_t	step;
 
 	for (uint32_t i = 0; i < nqueries; i++)
 	{
@@ -548,10 +545,10 @@ cpu_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measur
 	for (uint32_t i = 0; i < nqueries; i += step)
 	{
 		cpu_search	search = {
-			.backend = (cpu_backend *) backend, .view = view, .measure = measure,
-			.nqueries = nqueries - i < step ? nqueries - i : step
+			.backend = (cpu_backend *) backend, .view = view, .measure = measure
 		};
 
+		search.nqueries = step = gpuvec_queries_with(queries + i, nqueries - i, most);
 		if (!search_some(&search, method, queries + i))
 			return gpuvec_fail_memory(error, 0);
 	}

@@ -162,6 +162,9 @@ UPDATE docs SET i4 = i4 + 1 WHERE id % 4 = 0;
 UPDATE docs SET tokens = NULL, t = repeat('T', 9000) WHERE id % 14 = 0;
 DELETE FROM docs WHERE id % 10 = 2;
 SELECT fill(12001, 12300);
+-- sets that do not fit a page, and wide ones
+INSERT INTO docs (id, tokens, i4, t, tags) SELECT 30000 + 2 * i, (SELECT idset_agg(x) FROM generate_series(i, 9000 + i) x), 30 * i, 'B', '{5000}' FROM generate_series(1, 5) i;
+INSERT INTO docs (id, tokens, i4, t, tags) SELECT 31000 + 2 * i, (SELECT idset_agg(x * 30) FROM generate_series(1, 3000 * i) x), 30 * i, 'B', '{70000}' FROM generate_series(1, 3) i;
 SELECT atom, op(number), same_kept(atom, op(number), query(number)) FROM kept_atoms ORDER BY number;
 VACUUM docs;
 SELECT fill(13001, 13100);

@@ -20,9 +20,9 @@
  *							server's hash, which is equal for values that are
  *							equal under the collation.
  *	uuid					the first eight bytes
- *	enum					the OID of the label, which it keeps when others are
- *							added, or it is renamed.  OIDs are in no order: a
- *							range is a list of labels (index/conditions.c).
+ *	enum					the label's OID, which stays when others are added,
+ *							or it is renamed.  OIDs are in no order: a range
+ *							is a list of labels (index/conditions.c).
  *	inet, cidr				a hash
  *	set						a bit for each id, by a hash of it
  *
